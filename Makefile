@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+# quern's front door; `make help` lists what it does. CMake and Ninja do the work.
+BUILD   ?= build/release
+PRESET  ?= release
+TARGETS ?= all
+PREFIX  ?= /usr/local
+DESTDIR ?=
+MODEL   ?=
+JOBS    ?= $(shell nproc)
+
+cmake_targets = $(if $(filter all,$(TARGETS)),,-DQUERN_TARGETS="$(subst $(eval) ,;,$(TARGETS))")
+
+.PHONY: all help setup configure test demo install uninstall bench format lint clean asan tsan fuzz
+
+all: configure
+	@cmake --build $(BUILD) -j $(JOBS)
+
+help:
+	@echo "make            build the libraries, device images, command and tests into $(BUILD)"
+	@echo "make demo       a real model: quantise it, run its layers on the CPU and a simulated MI300X"
+	@echo "                (MODEL=DIR takes any local checkpoint)"
+	@echo "make test       build and run every test"
+	@echo "make install    install under PREFIX (default /usr/local); make uninstall removes it"
+	@echo "make bench      benchmarks against the machine's limits"
+	@echo "make asan tsan  the tests under sanitizers;  make fuzz: each fuzzer for a minute"
+	@echo "make format     clang-format;  make lint: layers, formatting"
+	@echo "make TARGETS=gfx942   images for one target only;  make clean"
+
+setup:
+	@tools/setup.sh
+
+configure: setup
+	@cmake --preset $(PRESET) -B $(BUILD) $(cmake_targets) > $(BUILD).configure.log 2>&1 || \
+	  { cat $(BUILD).configure.log; exit 1; }
+
+test: all
+	@ctest --test-dir $(BUILD) --output-on-failure -j 2
+
+asan:
+	@$(MAKE) --no-print-directory test PRESET=asan BUILD=build/asan
+
+tsan:
+	@$(MAKE) --no-print-directory test PRESET=tsan BUILD=build/tsan
+
+fuzz: setup
+	@tools/fuzz.sh
+
+demo: all
+	@tools/demo.sh $(BUILD) $(MODEL)
+
+bench: all
+	@$(BUILD)/quern bench
+
+install: all
+	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX)
+
+uninstall:
+	@tools/uninstall.sh $(BUILD) "$(DESTDIR)"
+
+format:
+	@git ls-files '*.c' '*.h' | xargs clang-format-22 -i
+
+lint:
+	@tools/lint.sh
+
+clean:
+	@rm -rf build/release build/asan build/tsan build/fuzz

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+# Device images: the QN_IMAGE lines of every ops/*/variants.def, compiled for every target.
+#
+#   QN_IMAGE(id, "source", "targets", "defines")   targets: "all", or names separated by blanks
+#
+# quern_add_kernels(OUT) sets OUT to C sources that embed the images and the kernels' sources.
+
+set(QUERN_DEVICE_FLAGS -std=gnu23 -O3 -ffreestanding -nogpulib -fno-slp-vectorize -ffp-contract=off
+    -Wall -Wextra -Wno-pass-failed --target=amdgcn-amd-amdhsa)
+
+function(quern_code_object_version target out)
+  if(target MATCHES "generic")
+    set(${out} 6 PARENT_SCOPE)
+  else()
+    set(${out} 5 PARENT_SCOPE)
+  endif()
+endfunction()
+
+# One image for one target: ${CMAKE_BINARY_DIR}/images/ID.TARGET.co
+function(quern_add_image id source target defines)
+  quern_code_object_version(${target} version)
+  set(object ${CMAKE_BINARY_DIR}/images/${id}.${target}.co)
+  separate_arguments(define_list UNIX_COMMAND "${defines}")
+  add_custom_command(OUTPUT ${object}
+    COMMAND ${CMAKE_C_COMPILER} ${QUERN_DEVICE_FLAGS} -mcpu=${target} -mcode-object-version=${version}
+            ${define_list} -I${PROJECT_SOURCE_DIR}/gpu -MD -MF ${object}.d -MT ${object} -o ${object} ${source}
+    DEPENDS ${source} DEPFILE ${object}.d
+    COMMENT "image ${id} for ${target}" VERBATIM)
+endfunction()
+
+function(quern_add_kernels out)
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/images)
+  set(table "// Made by cmake/kernels.cmake.\n#include \"image.h\"\n")
+  set(rows "")
+  set(objects "")
+  file(GLOB defs CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/ops/*/variants.def)
+  foreach(def ${defs})
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${def})
+    cmake_path(GET def PARENT_PATH folder)
+    cmake_path(GET folder FILENAME family)
+    file(STRINGS ${def} lines REGEX "^QN_IMAGE")
+    foreach(line ${lines})
+      if(NOT line MATCHES "^QN_IMAGE\\(([a-z0-9_]+), *\"([^\"]+)\", *\"([^\"]+)\", *\"([^\"]*)\"\\)")
+        message(FATAL_ERROR "${def}: cannot read: ${line}")
+      endif()
+      set(id ${CMAKE_MATCH_1})
+      set(file ${CMAKE_MATCH_2})
+      set(defines "${CMAKE_MATCH_4}")
+      string(REPLACE " " ";" wanted "${CMAKE_MATCH_3}")
+      foreach(target ${QUERN_TARGETS})
+        if(wanted STREQUAL "all" OR target IN_LIST wanted)
+          quern_add_image(${id} ${folder}/${file} ${target} "${defines}")
+          set(object ${CMAKE_BINARY_DIR}/images/${id}.${target}.co)
+          string(MAKE_C_IDENTIFIER "${id}_${target}" name)
+          string(APPEND table "static const unsigned char ${name}[] = {\n#embed \"${object}\"\n};\n")
+          string(APPEND rows "    {\"${id}\", \"${target}\", ${name}, sizeof ${name}},\n")
+          list(APPEND objects ${object})
+        endif()
+      endforeach()
+      # What the JIT needs to build the image itself.
+      string(APPEND recipes "    {\"${id}\", \"ops/${family}/${file}\", \"${defines}\"},\n")
+    endforeach()
+  endforeach()
+  string(APPEND table "const qni_image qni_images[] = {\n${rows}    {0}};\n")
+  string(APPEND table "const qni_image_recipe qni_image_recipes[] = {\n${recipes}    {0}};\n")
+  file(GLOB sources RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS
+       ${PROJECT_SOURCE_DIR}/gpu/*.h ${PROJECT_SOURCE_DIR}/ops/*/*_gpu.c ${PROJECT_SOURCE_DIR}/ops/*/*_gpu.h)
+  set(source_rows "")
+  set(source_paths "")
+  foreach(source ${sources})
+    string(MAKE_C_IDENTIFIER "source_${source}" name)
+    string(APPEND table "static const char ${name}[] = {\n#embed \"${PROJECT_SOURCE_DIR}/${source}\" suffix(, 0)\n};\n")
+    string(APPEND source_rows "    {\"${source}\", ${name}},\n")
+    list(APPEND source_paths ${PROJECT_SOURCE_DIR}/${source})
+  endforeach()
+  string(APPEND table "const qni_image_source qni_image_sources[] = {\n${source_rows}    {0}};\n")
+  list(JOIN QUERN_DEVICE_FLAGS "\", \"" flags)
+  string(APPEND table "const char *const qni_device_flags[] = {\"${flags}\", nullptr};\n")
+  set(generated ${CMAKE_BINARY_DIR}/images/images.c)
+  file(CONFIGURE OUTPUT ${generated} CONTENT "${table}" @ONLY)
+  set_source_files_properties(${generated} PROPERTIES OBJECT_DEPENDS "${objects};${source_paths}"
+    INCLUDE_DIRECTORIES "${PROJECT_SOURCE_DIR}/runtime"
+    COMPILE_OPTIONS "-Wno-c23-extensions;-Wno-missing-field-initializers")
+  set(${out} ${generated} PARENT_SCOPE)
+endfunction()

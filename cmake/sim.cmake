@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+# libquernsim: the simulated GPU, a HIP runtime by its exports. LLVM's AMDGPU disassembler is linked statically.
+find_program(LLVM_CONFIG NAMES llvm-config-22 llvm-config-23 llvm-config REQUIRED)
+execute_process(COMMAND ${LLVM_CONFIG} --includedir OUTPUT_VARIABLE llvm_include
+                OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${LLVM_CONFIG} --libdir OUTPUT_VARIABLE llvm_libdir
+                OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${LLVM_CONFIG} --link-static --libs amdgpudisassembler amdgpudesc amdgpuinfo
+                OUTPUT_VARIABLE llvm_libs OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+separate_arguments(llvm_libs UNIX_COMMAND "${llvm_libs}")
+
+find_library(QUERN_ELF elf REQUIRED)
+find_library(QUERN_MSGPACK NAMES msgpackc msgpack-c REQUIRED)
+
+# Everything but exec/ is built once; exec/ once for each host instruction set, chosen at load.
+file(GLOB sim_sources CONFIGURE_DEPENDS sim/*.c sim/isa/*.c sim/check/*.c sim/chip/*.c sim/clock/*.c sim/hip/*.c)
+file(GLOB exec_sources CONFIGURE_DEPENDS sim/exec/*.c)
+list(FILTER sim_sources EXCLUDE REGEX "_test\\.c$")
+list(FILTER exec_sources EXCLUDE REGEX "_test\\.c$")
+if(sim_sources)
+  set(exec_objects "")
+  foreach(isa base v4)
+    add_library(sim_exec_${isa} OBJECT ${exec_sources})
+    target_link_libraries(sim_exec_${isa} PRIVATE quern_flags)
+    target_compile_definitions(sim_exec_${isa} PRIVATE SIM_ISA=${isa})
+    target_compile_options(sim_exec_${isa} PRIVATE -O3 -fno-math-errno
+      $<IF:$<STREQUAL:${isa},v4>,-march=znver4;-mprefer-vector-width=512,-march=x86-64-v2>)
+    list(APPEND exec_objects $<TARGET_OBJECTS:sim_exec_${isa}>)
+  endforeach()
+  # The parts that tests and fuzzers link directly.
+  add_library(quernsim_parts STATIC ${sim_sources} ${exec_objects})
+  target_include_directories(quernsim_parts PRIVATE ${llvm_include})
+  target_link_libraries(quernsim_parts PRIVATE $<BUILD_INTERFACE:quern_flags>)
+  target_link_libraries(quernsim_parts PUBLIC ${QUERN_ELF} ${QUERN_MSGPACK} -L${llvm_libdir} ${llvm_libs}
+    -Wl,-Bstatic -lstdc++ -Wl,-Bdynamic -lz -lzstd -Wl,--as-needed Threads::Threads m ${CMAKE_DL_LIBS})
+  add_library(quernsim SHARED sim/hip/exports.map)
+  set_target_properties(quernsim PROPERTIES LINKER_LANGUAGE C VERSION ${PROJECT_VERSION} SOVERSION 0
+    LINK_DEPENDS ${PROJECT_SOURCE_DIR}/sim/hip/exports.map)
+  target_link_libraries(quernsim PRIVATE quern_flags -Wl,--whole-archive quernsim_parts -Wl,--no-whole-archive)
+  target_link_options(quernsim PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/sim/hip/exports.map
+                      -Wl,--gc-sections -Wl,--exclude-libs,ALL)
+endif()

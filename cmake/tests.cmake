@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+# Tests: each *_test.c is one cmocka program under ctest; tests/*_test.sh are scripts; *_fuzz.c libFuzzer targets.
+#
+#   ops/*/*_test.c, runtime/*_test.c   link libquern's objects, so that they reach internal functions
+#   sim/**/*_test.c                    link the simulator's parts
+#   tests/*_test.c                     link libquern as a user does
+pkg_check_modules(cmocka REQUIRED IMPORTED_TARGET cmocka)
+
+function(quern_add_test source)
+  cmake_path(GET source STEM name)
+  add_executable(${name} ${source})
+  target_link_libraries(${name} PRIVATE quern_flags PkgConfig::cmocka ${ARGN} m)
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77
+    ENVIRONMENT "QUERN_CACHE_DIR=${CMAKE_BINARY_DIR}/test-cache;QUERN_BUILD_DIR=${CMAKE_BINARY_DIR};QUERN_SOURCE_DIR=${PROJECT_SOURCE_DIR}")
+endfunction()
+
+file(GLOB inner_tests CONFIGURE_DEPENDS runtime/*_test.c ops/*/*_test.c)
+if(inner_tests)
+  add_library(quern_inner STATIC ${quern_sources} ${quern_images})
+  target_include_directories(quern_inner PUBLIC ${PROJECT_SOURCE_DIR}/include ${QUERN_DLPACK_INCLUDE})
+  target_link_libraries(quern_inner PUBLIC quern_flags PkgConfig::sqlite ${QUERN_PTHREADPOOL} ${CMAKE_DL_LIBS} Threads::Threads)
+endif()
+foreach(source ${inner_tests})
+  quern_add_test(${source} quern_inner)
+endforeach()
+
+file(GLOB sim_tests CONFIGURE_DEPENDS sim/*_test.c sim/*/*_test.c)
+if(TARGET quernsim)
+  foreach(source ${sim_tests})
+    quern_add_test(${source} quernsim_parts)
+  endforeach()
+endif()
+
+file(GLOB outer_tests CONFIGURE_DEPENDS tests/*_test.c)
+foreach(source ${outer_tests})
+  quern_add_test(${source} quern)
+endforeach()
+
+file(GLOB script_tests CONFIGURE_DEPENDS tests/*_test.sh)
+foreach(source ${script_tests})
+  cmake_path(GET source STEM name)
+  add_test(NAME ${name} COMMAND bash ${source})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77
+    ENVIRONMENT "QUERN_BUILD_DIR=${CMAKE_BINARY_DIR};QUERN_SOURCE_DIR=${PROJECT_SOURCE_DIR};PYTHON=${PROJECT_SOURCE_DIR}/.venv/bin/python")
+endforeach()
+
+if(QUERN_FUZZ)
+  file(GLOB fuzzers CONFIGURE_DEPENDS tests/*_fuzz.c)
+  foreach(source ${fuzzers})
+    cmake_path(GET source STEM name)
+    add_executable(${name} ${source})
+    target_compile_options(${name} PRIVATE -fsanitize=fuzzer)
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+    target_link_libraries(${name} PRIVATE quern_flags quernsim_parts PkgConfig::jansson m)
+  endforeach()
+endif()

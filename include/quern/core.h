@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Status codes, devices, memory, streams and events: what every quern call relies on.
+#ifndef QUERN_CORE_H
+#define QUERN_CORE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <quern/dlpack/dlpack.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define QN_VERSION "0.1.0"
+#define QN_API __attribute__((visibility("default")))
+
+/** Every call that can fail returns one of these; qn_last_error() has the words. */
+typedef int32_t qn_status;
+enum {
+    QN_OK = 0,
+    QN_E_INVALID = -1,     /**< an argument is null, misshapen or out of range */
+    QN_E_UNSUPPORTED = -2, /**< valid, but no kernel or device here does it */
+    QN_E_DEVICE = -3,      /**< the driver reported an error */
+    QN_E_MEMORY = -4,      /**< host or device memory is exhausted */
+    QN_E_IO = -5,          /**< a file could not be read or written */
+    QN_E_NOT_FOUND = -6,   /**< no such device, file, kernel or symbol */
+    QN_E_MISMATCH = -7,    /**< a check compared two results and they differ */
+};
+
+typedef struct qn_device qn_device;
+typedef struct qn_stream qn_stream;
+typedef struct qn_event qn_event;
+
+/** The message of this thread's last failed call; "" if none failed. Valid until the next failure. */
+QN_API const char *qn_last_error(void);
+/** "QN_OK", "QN_E_INVALID", …; "QN_E_?" for a value that is no status. */
+QN_API const char *qn_status_name(qn_status status);
+/** The library's version, as QN_VERSION was when it was built. */
+QN_API const char *qn_version(void);
+
+typedef struct qn_device_info {
+    size_t struct_size;        /**< set by the caller: sizeof(qn_device_info) */
+    char spec[48];             /**< the spec that opens it: "cpu", "hip:0", "sim:gfx942" */
+    char name[128];            /**< marketing name, or the processor's brand string */
+    char arch[48];             /**< "gfx942", "x86-64-avx512bf16" */
+    char driver[128];          /**< the library behind it and its version */
+    int64_t memory_bytes;      /**< total device memory */
+    int64_t lds_bytes;         /**< LDS a workgroup may use; 0 on the CPU */
+    int32_t num_compute_units; /**< compute units; CPU: threads used */
+    int32_t wave_size;         /**< lanes a wave; CPU: 1 */
+    int32_t clock_khz;         /**< peak clock, 0 if unknown */
+    int32_t has_clock;         /**< 1: event times are measured; 0: the device has no clock */
+    int32_t is_modelled;       /**< 1: times come from the simulator's clock */
+} qn_device_info;
+
+/** Opens a device.
+ *
+ *  spec    "cpu", "hip:0", "sim:gfx942", "sim:gfx942:2" (second of that kind), "auto" or null.
+ *          auto: QUERN_DEVICE, else the first real GPU, else the CPU.
+ *  Errors: QN_E_INVALID (malformed spec), QN_E_NOT_FOUND (no such device or driver), QN_E_DEVICE.
+ *  One handle a device: opening it again gives the same handle; each open needs its close. */
+QN_API qn_status qn_device_open(qn_device **out, const char *spec);
+/** Gives a handle back; null does nothing. Streams, events and memory of it must be gone by then. */
+QN_API void qn_device_close(qn_device *device);
+QN_API qn_status qn_device_get_info(const qn_device *device, qn_device_info *info);
+/** The DLDevice that tensors on this device carry: kDLCPU, or kDLROCM with an id of this process. */
+QN_API DLDevice qn_device_id(const qn_device *device);
+/** Every device that can be opened here, in the order in which auto would take them; the simulated
+ *  ones last. *count is in: room in infos, out: number of devices. infos may be null. */
+QN_API qn_status qn_device_list(qn_device_info *infos, int32_t *count);
+
+/** Device memory, 256-byte aligned. bytes == 0 gives a null pointer. */
+QN_API qn_status qn_malloc(qn_device *device, void **out, int64_t bytes);
+/** Null does nothing. Waits for nothing: the caller's streams must have passed its last use. */
+QN_API void qn_free(qn_device *device, void *ptr);
+
+QN_API qn_status qn_stream_create(qn_stream **out, qn_device *device);
+/** Wraps the caller's own hipStream_t (null: the default stream); CPU: native must be null. */
+QN_API qn_status qn_stream_wrap(qn_stream **out, qn_device *device, void *native);
+QN_API void qn_stream_destroy(qn_stream *stream);
+QN_API qn_status qn_stream_sync(qn_stream *stream);
+QN_API qn_device *qn_stream_device(const qn_stream *stream);
+
+/** Copies src to dst, same shape and dtype, either side on the CPU or on the stream's device.
+ *  Strides may differ on the CPU; a side on a device is contiguous, or QN_E_UNSUPPORTED.
+ *  Async between device tensors; returns after completion when one side is the CPU. */
+QN_API qn_status qn_copy(qn_stream *stream, DLTensor *dst, const DLTensor *src);
+
+QN_API qn_status qn_event_create(qn_event **out, qn_device *device);
+QN_API void qn_event_destroy(qn_event *event);
+QN_API qn_status qn_event_record(qn_event *event, qn_stream *stream);
+QN_API qn_status qn_event_sync(qn_event *event);
+/** Time between two recorded, completed events in nanoseconds.
+ *  Errors: QN_E_UNSUPPORTED where the device has no clock (qn_device_info.has_clock). */
+QN_API qn_status qn_event_elapsed(int64_t *out_ns, qn_event *start, qn_event *end);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix multiplication: FP8 with block scales and bf16, dense and grouped.
+#ifndef QUERN_GEMM_H
+#define QUERN_GEMM_H
+
+#include <quern/core.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** How the rows of a and d are split among the groups of b. */
+typedef enum qn_gemm_grouping {
+    QN_GEMM_DENSE = 0,
+    QN_GEMM_GROUPED_INDEX = 1,  /**< group_layout [m]: the group of each row, -1 for padding */
+    QN_GEMM_GROUPED_ENDS = 2,   /**< group_layout [groups]: where each group's real rows end */
+    QN_GEMM_GROUPED_MASKED = 3, /**< group_layout [groups]: real rows of each group's slab */
+} qn_gemm_grouping;
+
+/** Arguments of qn_gemm and its grouped forms; zero-initialise, then set what applies. */
+typedef struct qn_gemm_args {
+    size_t struct_size;           /**< sizeof(qn_gemm_args) */
+    DLTensor *d;                  /**< written */
+    const DLTensor *a;            /**< activations */
+    const DLTensor *b;            /**< weights, or what qn_gemm_pack made of them */
+    const DLTensor *c;            /**< added to the product; null: nothing is */
+    const DLTensor *scale_a;      /**< FP8 only */
+    const DLTensor *scale_b;      /**< FP8 only */
+    const DLTensor *group_layout; /**< i32 on the device; grouped forms only */
+    int64_t expected_m;           /**< masked: rows a group is likely to have, > 0; only a hint */
+    int32_t b_is_packed;          /**< 1: b and scale_b come from qn_gemm_pack */
+    int32_t m_alignment;          /**< ends: a group starts at a multiple of this; 0 means 128 */
+    int32_t zero_padding;         /**< ends: 1 writes zeros to the rows between groups */
+} qn_gemm_args;
+
+/** Dense product: d[m,n] = c[m,n] + sum_kb scale_a[m,kb] scale_b[n/128,kb] sum_(k in kb) a[m,k] b[n,k].
+ *
+ *  d        [m, n]  bf16 or f32, columns contiguous, row stride >= n
+ *  a        [m, k]  e4m3fn, e4m3fnuz (with scales) or bf16 (without); either dimension contiguous
+ *  b        [n, k]  a's kind, e4m3fn and e4m3fnuz may mix; either dimension contiguous. The names NT,
+ *                   NN, TN, TT of other libraries are strides here: NT has k contiguous in both.
+ *  c        [m, n]  d's dtype; may be d itself, must not overlap it otherwise
+ *  scale_a  [m, ceil(k/128)]  f32, either dimension contiguous
+ *  scale_b  [ceil(n/128), ceil(k/128)]  f32, kb contiguous
+ *  Types:   an f32 partial for each K-block of 128, scaled in f32, added to an f32 sum, rounded once.
+ *  Align:   element size; 16-byte aligned rows allow the faster kernels.
+ *  Edge:    m == 0 or n == 0 is a no-op; k == 0 copies c or writes zeros; a NaN stays within its row
+ *           of a or its column of b; any m, n, k.
+ *  Async:   queued on stream; tensors must stay valid until the stream has passed it.
+ *  Errors:  QN_E_INVALID (null, shape, stride), QN_E_UNSUPPORTED (dtype, e5m2 mixed with e4m3),
+ *           QN_E_DEVICE.
+ *  Bits:    equal from run to run and for any number of threads.
+ *  Source:  DeepGEMM's fp8_gemm_nt with recipe (1, 128, 128) and bf16_gemm_nt. */
+QN_API qn_status qn_gemm(qn_stream *stream, const qn_gemm_args *args);
+
+/** Rows of a belong to one group each: d[r,:] = a[r,:] b[group of r]^T. No c.
+ *
+ *  d        [m, n]  bf16
+ *  a        [m, k], scale_a [m, ceil(k/128)]
+ *  b        [groups, n, k], scale_b [groups, ceil(n/128), ceil(k/128)]
+ *  group_layout i32: either [m], the group of each row or -1 (rows of a group are contiguous, each
+ *           group starts at a multiple of 128); or [groups], the end of each group's real rows (group g
+ *           starts at align(end[g-1], m_alignment)). A layout of length m is an index when m != groups;
+ *           grouping says which.
+ *  Edge:    groups of no rows are skipped; rows of -1 and rows between groups are never read into other
+ *           rows; what d holds there is left alone unless zero_padding. Ids outside -1..groups-1 are an
+ *           error with QUERN_VALIDATE=1.
+ *  Async:   counts are read on the device, never by the host.
+ *  Source:  DeepGEMM's m_grouped_fp8_gemm_nt_contiguous. */
+QN_API qn_status qn_gemm_grouped_contiguous(qn_stream *stream, const qn_gemm_args *args,
+                                            qn_gemm_grouping grouping);
+
+/** Each group has a slab of rows, of which the first group_layout[g] are real.
+ *
+ *  d        [groups, m_max, n]  bf16; rows >= group_layout[g] are left untouched
+ *  a        [groups, m_max, k], scale_a [groups, m_max, ceil(k/128)]
+ *  b        [groups, n, k], scale_b [groups, ceil(n/128), ceil(k/128)]
+ *  group_layout i32 [groups], 0..m_max
+ *  Source:  DeepGEMM's m_grouped_fp8_gemm_nt_masked. */
+QN_API qn_status qn_gemm_grouped_masked(qn_stream *stream, const qn_gemm_args *args);
+
+/** What qn_gemm_pack writes for b on this device: shape and dtype of the packed weights.
+ *
+ *  b       [n, k] or [groups, n, k], FP8 (only shape and dtype are read)
+ *  shape   [3] groups (1 for a matrix), n and k rounded up to the device's tile
+ *  dtype   the FP8 kind that the device's matrix cores take (e4m3fnuz on gfx942; b's own elsewhere)
+ *  Errors: QN_E_UNSUPPORTED (dtype: bf16 weights need no packing). */
+QN_API qn_status qn_gemm_packed_shape(const qn_device *device, const DLTensor *b, int64_t shape[3],
+                                      DLDataType *dtype);
+
+/** Lays weights out in the order in which the device's fastest kernel reads them; one byte an element.
+ *
+ *  packed        as qn_gemm_packed_shape says, contiguous, 16-byte aligned; padding becomes zero
+ *  packed_scale  scale_b's shape, f32 contiguous; doubled where e4m3fn becomes e4m3fnuz
+ *  b             [n, k] or [groups, n, k], e4m3fn or e4m3fnuz, k contiguous
+ *  scale_b       [.., ceil(n/128), ceil(k/128)] f32
+ *  Edge:         e4m3fn to e4m3fnuz keeps the bits and doubles the scale: -0 becomes 0, NaN stays NaN.
+ *  Async:        queued on stream. */
+QN_API qn_status qn_gemm_pack(qn_stream *stream, DLTensor *packed, DLTensor *packed_scale,
+                              const DLTensor *b, const DLTensor *scale_b);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Block-scaled FP8: quantisation, its inverse, and conversion between the two e4m3 encodings.
+#ifndef QUERN_QUANTIZE_H
+#define QUERN_QUANTIZE_H
+
+#include <quern/core.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Quantises x by blocks: scale = max(amax, eps) / max, q = round(x * (1 / scale)), saturating.
+ *
+ *  q        [rows, cols]  e4m3fn (max 448), e4m3fnuz (max 240), e5m2 or e5m2fnuz (max 57344); written
+ *  scale    [ceil(rows/block_rows), ceil(cols/block_cols)]  f32, written; columns contiguous
+ *  x        [rows, cols]  f32, f16 or bf16; columns contiguous, row stride >= cols
+ *  block    1 x 128 (a token's group) or 128 x 128 (a block of weights)
+ *  eps      smallest amax, > 0 (DeepGEMM uses 1e-4)
+ *  Types:   f32 throughout; rounding to nearest, ties to even; the same bits on every device.
+ *  Edge:    rows == 0 or cols == 0 is a no-op; the last block of a row or column may be partial;
+ *           a NaN becomes NaN in q and does not enter amax; an infinity makes its block's scale
+ *           infinite, itself NaN (infinity * 0) and the block's finite elements 0.
+ *  Async:   queued on stream.
+ *  Errors:  QN_E_INVALID (null, shape, stride, eps), QN_E_UNSUPPORTED (dtype, block).
+ *  Source:  DeepGEMM's per_token_cast_to_fp8 and per_block_cast_to_fp8. */
+QN_API qn_status qn_quantize_fp8(qn_stream *stream, DLTensor *q, DLTensor *scale, const DLTensor *x,
+                                 int64_t block_rows, int64_t block_cols, float eps);
+
+/** The inverse: x = q * scale, rounded once to x's dtype (f32, f16, bf16). Shapes as above. */
+QN_API qn_status qn_dequantize_fp8(qn_stream *stream, DLTensor *x, const DLTensor *q,
+                                   const DLTensor *scale, int64_t block_rows, int64_t block_cols);
+
+/** What a conversion between encodings did. */
+typedef struct qn_convert_report {
+    size_t struct_size;
+    int64_t inexact_blocks; /**< blocks that neither keeping the scale nor halving it keeps exact */
+    double max_rel_error;   /**< largest relative error of an element, 0 when exact */
+} qn_convert_report;
+
+/** e4m3fn to e4m3fnuz (always exact: scale doubled, -0 becomes 0, NaN becomes 0x80) and back (exact block
+ *  by block where keeping the scale or halving it allows; else an error, or rounding if asked).
+ *
+ *  q_out, q         [rows, cols], the two e4m3 kinds, contiguous; q_out may be q's memory
+ *  scale_out, scale [ceil(rows/block_rows), ceil(cols/block_cols)] f32 contiguous
+ *  allow_rounding   0: an inexact block is QN_E_UNSUPPORTED and nothing is written
+ *  report           may be null; filled in on success and when blocks were inexact
+ *  Device:          CPU streams only. */
+QN_API qn_status qn_convert_fp8(qn_stream *stream, DLTensor *q_out, DLTensor *scale_out,
+                                const DLTensor *q, const DLTensor *scale, int32_t allow_rounding,
+                                qn_convert_report *report);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

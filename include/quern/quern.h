@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// All of quern's C API.
+#ifndef QUERN_QUERN_H
+#define QUERN_QUERN_H
+
+#include <quern/check.h>
+#include <quern/core.h>
+#include <quern/gemm.h>
+#include <quern/quantize.h>
+
+#endif

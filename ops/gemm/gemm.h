@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the gemm family's files share: a checked problem, as kernels take it.
+#ifndef QNI_GEMM_H
+#define QNI_GEMM_H
+
+#include <quern/gemm.h>
+
+#include "../../runtime/runtime.h"
+
+/** A valid problem: gemm.c has checked every pointer, shape, stride and dtype. Strides in elements. */
+typedef struct qni_gemm_problem {
+    qn_gemm_grouping grouping;
+    qni_dtype dtype_a, dtype_b, dtype_d; // a and b both FP8 or both bf16
+    int64_t groups;                      // 1 when dense
+    int64_t m, n, k;                     // masked: m is the slab's rows (m_max)
+    void *d;
+    const void *a, *b, *c; // c null: nothing is added
+    const float *scale_a, *scale_b;
+    const int32_t *layout;                                // on the device; null when dense
+    int64_t d_group, d_row;                               // columns are contiguous
+    int64_t c_row;
+    int64_t a_group, a_row, a_k;                          // a_row or a_k is 1
+    int64_t b_group, b_n, b_k;                            // b_n or b_k is 1; unused when packed
+    int64_t scale_a_group, scale_a_row, scale_a_kb;
+    int64_t scale_b_group, scale_b_nb;                    // kb is contiguous
+    int64_t m_alignment, expected_m;
+    bool is_packed, zero_padding;
+    int64_t packed_n, packed_k; // packed: n and k rounded up as qn_gemm_packed_shape said
+} qni_gemm_problem;
+
+/** Weights to be packed, checked. dtype_out is what qn_gemm_packed_shape gave. */
+typedef struct qni_gemm_pack_problem {
+    qni_dtype dtype_in, dtype_out;
+    int64_t groups, n, k, packed_n, packed_k;
+    const void *b;
+    int64_t b_group, b_n; // k is contiguous
+    const float *scale_b;
+    int64_t scale_b_group, scale_b_nb;
+    void *packed;        // [groups, packed_n, packed_k] bytes in the device's order
+    float *packed_scale; // [groups, ceil(n/128), ceil(k/128)]
+} qni_gemm_pack_problem;
+
+extern const qni_op qni_op_gemm, qni_op_gemm_pack;
+
+/** The definition: d in double precision, before rounding to dtype_d. `d` is [groups * m, n] contiguous;
+ *  rows that the problem does not write are left alone. `bound` (same shape, may be null) gets the sum of
+ *  absolute products of each element, from which the tolerance is computed. Host memory only; packed
+ *  problems are not taken: the reference reads weights as they were. */
+void qni_gemm_ref(const qni_gemm_problem *problem, double *d, double *bound);
+
+/** Tiles to which a packed matrix is padded, by device (gemm_pack.c). */
+void qni_gemm_pack_tiles(const qn_device *device, int64_t *tile_n, int64_t *tile_k);
+
+#endif

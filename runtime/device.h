@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one interface to devices. cpu.c and hip.c implement it; nothing above knows which is behind it.
+#ifndef QNI_DEVICE_H
+#define QNI_DEVICE_H
+
+#include <quern/core.h>
+
+#include <stdatomic.h>
+
+enum qni_feature_bit {
+#define QN_FEATURE(id, name) QNI_BIT_##id,
+#include "features.def"
+#undef QN_FEATURE
+    QNI_NUM_FEATURES
+};
+#define QNI_F(id) (UINT64_C(1) << QNI_BIT_##id)
+
+typedef enum qni_copy_kind {
+    QNI_COPY_TO_DEVICE,
+    QNI_COPY_TO_HOST,
+    QNI_COPY_ON_DEVICE
+} qni_copy_kind;
+
+/** What a loaded kernel uses, from its code object; checked against the kernel's contract. */
+typedef struct qni_kernel_usage {
+    int32_t vgprs;
+    int32_t agprs;
+    int32_t scratch_bytes;
+    int32_t lds_bytes;
+    int32_t max_threads;
+} qni_kernel_usage;
+
+/** A driver. Every function sets the error message when it fails. `native` handles are the driver's own. */
+typedef struct qni_backend {
+    const char *name; // "cpu", "hip"
+    void (*close)(qn_device *device);
+    qn_status (*mem_alloc)(qn_device *device, void **out, int64_t bytes);
+    void (*mem_free)(qn_device *device, void *ptr);
+    qn_status (*copy)(qn_stream *stream, void *dst, const void *src, int64_t bytes,
+                      qni_copy_kind kind);
+    qn_status (*fill)(qn_stream *stream, void *dst, uint8_t value, int64_t bytes);
+    qn_status (*stream_create)(qn_device *device, void **native);
+    void (*stream_destroy)(qn_device *device, void *native);
+    qn_status (*stream_sync)(qn_stream *stream);
+    qn_status (*event_create)(qn_device *device, void **native);
+    void (*event_destroy)(qn_device *device, void *native);
+    qn_status (*event_record)(qn_event *event, qn_stream *stream);
+    qn_status (*event_sync)(qn_event *event);
+    qn_status (*event_elapsed)(int64_t *out_ns, qn_event *start, qn_event *end);
+    // GPU only; null on the CPU.
+    qn_status (*image_load)(qn_device *device, void **native_module, const void *image,
+                            size_t bytes);
+    void (*image_unload)(qn_device *device, void *native_module);
+    qn_status (*kernel_get)(qn_device *device, void **native_kernel, void *native_module,
+                            const char *entry);
+    qn_status (*launch)(qn_stream *stream, void *native_kernel, const uint32_t grid[3],
+                        uint32_t threads, const void *args, size_t args_bytes);
+} qni_backend;
+
+struct qn_device {
+    const qni_backend *backend;
+    void *state; // the backend's own
+    qn_device_info info;
+    const char *target; // the image target that runs here: "gfx942", "gfx11-generic"; null on the CPU
+    uint64_t features;
+    DLDevice id;
+    atomic_int references;
+    struct qni_kernel_cache *kernels; // loaded images and kernels, made on first use
+    qn_device *next;
+};
+
+struct qn_stream {
+    qn_device *device;
+    void *native;
+    bool is_wrapped; // native belongs to the caller
+};
+
+struct qn_event {
+    qn_device *device;
+    void *native;
+};
+
+/** Opens a device of the backend; `arg` is what follows the first colon of the spec ("" if nothing). */
+qn_status qni_cpu_open(qn_device *device, const char *arg);
+qn_status qni_hip_open(qn_device *device, const char *arg);
+/** The simulated GPU: the same HIP backend over libquernsim. */
+qn_status qni_sim_open(qn_device *device, const char *arg);
+
+static inline bool qni_has(const qn_device *device, uint64_t features) {
+    return (device->features & features) == features;
+}
+
+#endif

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// What ops use of the runtime: errors, tensor checks, choice of a kernel, launch, threads, log, environment.
+#ifndef QNI_RUNTIME_H
+#define QNI_RUNTIME_H
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "device.h"
+
+// ---- errors (error.c)
+
+qn_status qni_fail(qn_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/** Records the message and gives the code, to be returned at once: return QN_FAIL(QN_E_INVALID, "…"). */
+#define QN_FAIL(code, ...) qni_fail((code), __VA_ARGS__)
+#define QN_TRY(call)                                                                               \
+    do {                                                                                           \
+        if ((st = (call)) != QN_OK)                                                                \
+            goto out;                                                                              \
+    } while (0)
+
+// ---- dtypes and tensors (tensor.c)
+
+typedef enum qni_dtype {
+    QNI_F32,
+    QNI_F16,
+    QNI_BF16,
+    QNI_E4M3FN,
+    QNI_E4M3FNUZ,
+    QNI_E5M2,
+    QNI_E5M2FNUZ,
+    QNI_I32,
+    QNI_U8,
+    QNI_NUM_DTYPES,
+    QNI_DTYPE_NONE = -1 // not one that quern knows
+} qni_dtype;
+
+qni_dtype qni_dtype_of(const DLTensor *t);
+DLDataType qni_dl_dtype(qni_dtype dtype);
+const char *qni_dtype_name(qni_dtype dtype); // "bf16"; "?" for NONE
+int64_t qni_dtype_bytes(qni_dtype dtype);
+/** "[3, 128] e4m3fn strides [128, 1]" into buf, for messages. Gives buf. */
+const char *qni_tensor_text(const DLTensor *t, char *buf, size_t room);
+static inline void *qni_data(const DLTensor *t) { return (char *)t->data + t->byte_offset; }
+/** Stride of dimension i in elements, also where strides is null (contiguous). */
+int64_t qni_stride(const DLTensor *t, int i);
+int64_t qni_numel(const DLTensor *t);
+bool qni_is_contiguous(const DLTensor *t);
+/** t is not null, has ndim dimensions, none negative, its data not null unless empty, and lies on the
+ *  stream's device. The message begins "op: name ". */
+qn_status qni_check_tensor(const qn_stream *stream, const char *op, const char *name,
+                           const DLTensor *t, int ndim);
+/** shape[i] equals want[i] for every dimension (want[i] < 0: any). */
+qn_status qni_check_shape(const char *op, const char *name, const DLTensor *t, int ndim,
+                          const int64_t *want);
+
+// ---- choice of a kernel (choice.c)
+
+typedef struct qni_reason {
+    char text[192];
+} qni_reason;
+
+/** Notes why a kernel cannot take a problem and gives false: return qni_no(why, "k=%ld is …", k). */
+bool qni_no(qni_reason *why, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/** One kernel of an op: a line of the family's variants.def. */
+typedef struct qni_variant {
+    const char *name; // "gemm.fp8_mfma", unique over all ops
+    uint64_t needs;   // features
+    bool is_cpu;      // runs on the CPU device, else on GPUs
+    bool (*supports)(const qn_device *device, const void *problem, qni_reason *why);
+    qn_status (*run)(qn_stream *stream, const void *problem);
+} qni_variant;
+
+/** An op: kernels best first, the last one taking any valid problem. */
+typedef struct qni_op {
+    const char *name; // "gemm"
+    const qni_variant *variants;
+    int num_variants;
+} qni_op;
+
+/** Whether a variant can run the problem on the device; else why not. Honours QUERN_DISABLE, not FORCE. */
+bool qni_variant_fits(const qni_variant *variant, const qn_device *device, const void *problem,
+                      qni_reason *why);
+/** The first variant that fits (or the one that QUERN_FORCE names); logs the choice with QUERN_LOG=kernel.
+ *  Errors: QN_E_UNSUPPORTED with every variant's reason, QN_E_INVALID (QUERN_FORCE names no kernel). */
+qn_status qni_choose(const qni_op *op, const qn_device *device, const void *problem,
+                     const qni_variant **out);
+/** Chooses and runs. */
+qn_status qni_run(const qni_op *op, qn_stream *stream, const void *problem);
+
+// ---- GPU kernels (image.c, jit.c)
+
+/** A kernel in an image. `image` is a QN_IMAGE line of some variants.def; `defines` (null: none) are added
+ *  to that image's own for a specialisation that is then JIT-compiled. Make it static: its address is the key
+ *  under which the loaded kernel is found again, without locks on the hot path. */
+typedef struct qni_kernel_ref {
+    const char *image; // "gemm_fp8_mfma_256x128"
+    const char *entry; // "qk_gemm_fp8"
+    const char *defines;
+    int32_t max_scratch_bytes; // contract: more is an error at load
+    bool uses_lds_dma;         // contract: a wait must stand before each barrier that follows a DMA
+} qni_kernel_ref;
+
+/** Launches grid[0] x grid[1] x grid[2] workgroups of `threads`; args is the kernel's one by-value struct. */
+qn_status qni_launch(qn_stream *stream, const qni_kernel_ref *kernel, const uint32_t grid[3],
+                     uint32_t threads, const void *args, size_t args_bytes);
+/** What the loaded kernel uses (loads it if need be). */
+qn_status qni_kernel_get_usage(qn_device *device, const qni_kernel_ref *kernel,
+                               qni_kernel_usage *out);
+
+// ---- CPU threads (threads.c)
+
+/** Calls body(context, i) for i in 0..count-1 on the CPU device's threads; returns when all are done.
+ *  Which thread runs which i is free: results must not depend on it. */
+void qni_parallel(int64_t count, void (*body)(void *context, int64_t i), void *context);
+int qni_num_threads(void);
+
+// ---- log (log.c): one line each, to stderr, only what QUERN_LOG asks for
+
+typedef enum qni_log_topic { QNI_LOG_KERNEL = 1, QNI_LOG_JIT = 2, QNI_LOG_LAUNCH = 4 } qni_log_topic;
+bool qni_log_is_on(qni_log_topic topic);
+void qni_log(qni_log_topic topic, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+// ---- environment (env.c): read once, the only place that calls getenv
+
+typedef struct qni_env {
+    const char *device, *disable, *force, *cache_dir, *clang, *hip_library, *sim_library;
+    unsigned log; // qni_log_topic bits
+    int num_threads; // 0: all of the machine's
+    bool no_jit, batch_invariant, validate, serialize_kernel;
+} qni_env;
+const qni_env *qni_env_get(void);
+
+// ---- check harness (check.c)
+
+typedef struct qni_check_run qni_check_run; // device, stream, options, callback
+
+/** How an op's family compares what a variant wrote with the reference. */
+typedef struct qni_check_problem {
+    const qni_op *op;
+    const char *text;    // "m=1 n=129 k=129 e4m3fn->bf16"
+    const void *problem; // handed to supports and run
+    void *context;
+    /** Poisons the outputs before each run. */
+    qn_status (*reset)(void *context, qn_stream *stream);
+    /** Fetches and compares: *error is the largest error over tolerance (NaN counts as failed); detail says
+     *  where the worst element is, with both values. */
+    qn_status (*compare)(void *context, qn_stream *stream, double *error, char *detail,
+                         size_t room);
+} qni_check_problem;
+
+/** Runs every variant of the op on the problem, each twice (equal bits are part of the check where
+ *  `compare` sees it), and reports. */
+qn_status qni_check_problem_run(qni_check_run *run, const qni_check_problem *problem);
+qn_stream *qni_check_stream(const qni_check_run *run);
+uint64_t qni_check_seed(const qni_check_run *run);
+bool qni_check_is_quick(const qni_check_run *run);
+
+/** An op family: what ops/families.def lists. */
+typedef struct qni_family {
+    const char *name;
+    const qni_op *const *ops; // null-terminated
+    qn_status (*check)(qni_check_run *run, const qni_op *op); // all problems of one op
+} qni_family;
+
+#endif

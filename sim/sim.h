@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the simulated GPU's parts share: decoded instructions, wave state, memory, dispatch, faults.
+//
+// object.c reads a code object; isa/ decodes its instructions once, lazily, each bound to a function of exec/;
+// dispatch.c runs workgroups on host threads, wave.c the instructions of a wave; memory.c is the guest's
+// address space; hip/ puts the HIP API on top. Names follow the ISA manuals.
+#ifndef SIM_SIM_H
+#define SIM_SIM_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { SIM_LANES = 64 };
+
+// ---- targets (chip/chip.c)
+
+typedef enum sim_arch {
+    SIM_GFX90A,
+    SIM_GFX942,
+    SIM_GFX950,
+    SIM_GFX1151,
+    SIM_GFX1201,
+    SIM_GFX11_GENERIC,
+    SIM_GFX12_GENERIC,
+    SIM_NUM_ARCHS
+} sim_arch;
+
+typedef struct sim_chip {
+    sim_arch arch;
+    const char *name;      // "gfx942"
+    const char *gcn_name;  // "gfx942:sramecc+:xnack-"
+    const char *marketing; // "AMD Instinct MI300X (simulated)"
+    uint32_t elf_mach;     // low byte of e_flags
+    uint32_t compute_units, wave_size, lds_bytes, max_waves_per_simd, clock_khz;
+    uint64_t memory_bytes;
+    uint32_t gfx_major; // 9, 11, 12
+} sim_chip;
+
+const sim_chip *sim_chip_by_name(const char *name); // null if there is none
+const sim_chip *sim_chip_by_arch(sim_arch arch);
+
+// ---- decoded instructions (isa/)
+
+typedef struct sim_wave sim_wave;
+typedef struct sim_inst sim_inst;
+typedef void (*sim_exec_fn)(sim_wave *w, const sim_inst *inst);
+
+typedef enum sim_operand_kind {
+    SIM_OP_NONE,
+    SIM_OP_VGPR,    // reg: 0..255 v, 256..511 a (AccVGPR)
+    SIM_OP_SGPR,    // reg: index into sim_wave.s (vcc 106, m0 124, exec 126, ttmp 108..123)
+    SIM_OP_IMM,     // value: inline constant or literal, as the 32-bit pattern the operand's type reads;
+                    // value64 for 64-bit operands
+    SIM_OP_SPECIAL, // reg: sim_special
+} sim_operand_kind;
+
+typedef enum sim_special {
+    SIM_SRC_SCC,
+    SIM_SRC_VCCZ,
+    SIM_SRC_EXECZ,
+    SIM_SRC_SHARED_BASE,
+    SIM_SRC_SHARED_LIMIT,
+    SIM_SRC_PRIVATE_BASE,
+    SIM_SRC_PRIVATE_LIMIT,
+    SIM_SRC_NULL,
+} sim_special;
+
+enum { // sim_operand.mods
+    SIM_NEG = 1,
+    SIM_ABS = 2,
+    SIM_SEXT = 4
+};
+
+typedef struct sim_operand {
+    uint8_t kind;  // sim_operand_kind
+    uint8_t count; // dwords
+    uint8_t mods;
+    uint8_t sdwa_sel; // 0..3 BYTE_n, 4 WORD_0, 5 WORD_1, 6 DWORD
+    uint16_t reg;
+    uint32_t value;
+    uint64_t value64;
+} sim_operand;
+
+enum { // sim_inst.flags
+    SIM_CLAMP = 1 << 0,
+    SIM_OFFEN = 1 << 1,
+    SIM_IDXEN = 1 << 2,
+    SIM_LDS = 1 << 3,  // the load goes to LDS
+    SIM_GLC = 1 << 4,  // atomics: return the old value (sc0, glc, th:TH_ATOMIC_RETURN)
+    SIM_DPP = 1 << 5,
+    SIM_SDWA = 1 << 6,
+    SIM_DPP_BOUND_CTRL = 1 << 7,
+    SIM_HAS_SADDR = 1 << 8,
+    SIM_VCC_IMPLICIT = 1 << 9,
+};
+
+struct sim_inst {
+    sim_exec_fn exec; // null until bound
+    const struct sim_opcode *opcode;
+    uint64_t pc;      // guest address
+    uint32_t bytes;   // encoded length
+    uint32_t flags;
+    sim_operand dst[2];
+    sim_operand src[4];
+    uint8_t num_dst, num_src;
+    uint8_t omod; // 0 none, 1 *2, 2 *4, 3 /2
+    uint8_t op_sel, op_sel_hi, neg_lo, neg_hi; // bit i: source i (op_sel bit 3: destination)
+    uint8_t cbsz, abid, blgp;
+    uint8_t sdwa_dst_sel, sdwa_dst_unused; // 0 pad, 1 sext, 2 preserve
+    uint16_t dpp_ctrl;
+    uint8_t dpp_row_mask, dpp_bank_mask;
+    int32_t offset;  // memory: immediate offset (DS: offset0); branches: target is `target`
+    int32_t offset1; // DS: second offset
+    uint64_t target; // branches: guest address
+    uint32_t imm;    // SOPP, SOPK: the immediate; waits: the raw 16 bits
+};
+
+/** One line of an opcode table: mnemonic without encoding suffix, its function, how its meaning is known. */
+typedef struct sim_opcode {
+    const char *mnemonic; // "v_add_f32"
+    sim_exec_fn exec;
+    uint32_t archs; // bit i: sim_arch i
+    uint8_t klass;  // sim_class, for counters
+    char known;     // 'm' measured on silicon by a published source, 'i' ISA text, 'l' LLVM, '?' inferred
+} sim_opcode;
+
+typedef enum sim_class { SIM_SALU, SIM_SMEM, SIM_VALU, SIM_MFMA, SIM_LDS_OP, SIM_VMEM, SIM_FLOW } sim_class;
+
+// ---- code objects (object.c)
+
+typedef struct sim_kernel {
+    char *name;
+    uint64_t entry;      // guest address of the first instruction
+    uint64_t descriptor; // guest address
+    uint32_t lds_bytes, scratch_bytes, kernarg_bytes, max_threads;
+    uint32_t num_vgprs, num_agprs, num_sgprs; // from the metadata
+    uint32_t rsrc1, rsrc2, rsrc3;
+    uint16_t properties, preload;
+    bool has_hidden_args; // the compiler's hidden arguments follow the explicit ones
+    uint32_t hidden_offset[20]; // by sim_hidden; UINT32_MAX: absent
+} sim_kernel;
+
+typedef struct sim_object sim_object; // a loaded code object: its image in guest memory, kernels, symbols
+
+// ---- guest memory (memory.c)
+
+typedef struct sim_memory sim_memory;
+
+/** A fault stops the dispatch. The first one wins; the HIP layer turns it into an error and prints it. */
+typedef struct sim_fault {
+    char text[768]; // kernel, instruction, workgroup, wave, lane, address, what it belongs to
+} sim_fault;
+
+// ---- waves and workgroups (wave.c, dispatch.c)
+
+typedef enum sim_wave_state { SIM_RUNNING, SIM_AT_BARRIER, SIM_ENDED, SIM_FAULTED } sim_wave_state;
+
+typedef struct sim_workgroup {
+    struct sim_dispatch *dispatch;
+    uint32_t id[3];
+    uint32_t num_waves;
+    uint8_t *lds; // dispatch->lds_bytes, 64-byte aligned
+    sim_wave *waves;
+} sim_workgroup;
+
+struct sim_wave {
+    // 512 vector registers: 0..255 ArchVGPRs, 256..511 AccVGPRs. A row is one register of all lanes.
+    _Alignas(64) uint32_t v[512][SIM_LANES];
+    union {
+        uint32_t s[128]; // 0..105 SGPRs, 106-107 VCC, 108..123 TTMPs, 124 M0, 126-127 EXEC
+        struct {
+            uint32_t sgpr_[106];
+            uint64_t vcc;
+            uint32_t ttmp[16];
+            uint32_t m0, s125_;
+            uint64_t exec;
+        };
+    };
+    uint64_t pc;   // of the next instruction; exec functions of branches write it
+    uint32_t scc;
+    uint32_t mode; // MODE register: rsrc1's float bits, as s_getreg sees them
+    sim_wave_state state;
+    uint32_t index; // in the workgroup
+    uint64_t shared_base, private_base; // flat apertures
+    uint8_t *scratch;                   // SIM_LANES * scratch_bytes, lane-major
+    sim_workgroup *group;
+    uint64_t num_executed;
+};
+
+// The anonymous struct above must lie over s[] exactly as the ISA numbers it.
+static_assert(offsetof(sim_wave, vcc) - offsetof(sim_wave, s) == 106 * 4);
+static_assert(offsetof(sim_wave, m0) - offsetof(sim_wave, s) == 124 * 4);
+static_assert(offsetof(sim_wave, exec) - offsetof(sim_wave, s) == 126 * 4);
+
+typedef struct sim_dispatch {
+    const sim_chip *chip;
+    sim_memory *memory;
+    const sim_kernel *kernel;
+    sim_object *object;
+    uint32_t grid[3];  // workgroups
+    uint32_t block[3]; // work-items of a workgroup
+    uint32_t lds_bytes; // static and dynamic
+    uint64_t kernarg;   // guest address
+    uint32_t check;     // sim_check bits
+    uint64_t counters[8]; // executed wave instructions by sim_class
+    atomic_bool stop;
+    sim_fault fault;
+    atomic_flag fault_taken;
+} sim_dispatch;
+
+/** Stops the dispatch with a report; `lane` -1 if no lane in particular. The wave's state becomes FAULTED. */
+void sim_fault_raise(sim_wave *w, const sim_inst *inst, int lane, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/** Host address of `bytes` of guest memory at `addr`, or null if any byte is outside a live allocation. */
+void *sim_memory_host(sim_memory *memory, uint64_t addr, uint64_t bytes);
+/** Raises the out-of-bounds fault for an access that sim_memory_host refused. */
+void sim_memory_fault(sim_wave *w, const sim_inst *inst, int lane, uint64_t addr, uint64_t bytes,
+                      bool is_store);
+
+/** Runs one wave until it ends, faults or waits at a barrier. */
+void sim_wave_run(sim_wave *w);
+
+/** Decodes and binds the instruction at pc (cached in the object); null after raising a fault. */
+const sim_inst *sim_inst_at(sim_wave *w, uint64_t pc);
+
+#endif

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs what building and testing quern needs. Safe to run again: it installs only what is missing.
+#   tools/setup.sh           packages, the DLPack header, the Python environment for tests
+#   tools/setup.sh --check   says what is missing, installs nothing; exit 1 if anything is
+set -euo pipefail
+
+top=$(cd "$(dirname "$0")/.." && pwd)
+check_only=0
+case "${1:-}" in
+  "") ;;
+  --check) check_only=1 ;;
+  -h|--help) sed -n '3,6p' "$0" | cut -c3-; exit 0 ;;
+  *) echo "setup: unknown option '$1' (accepted: --check)" >&2; exit 2 ;;
+esac
+
+# What each package is for stands in docs/design.md.
+packages=(clang-22 lld-22 llvm-22-dev libclang-rt-22-dev clang-format-22 g++ cmake ninja-build pkg-config
+          libcmocka-dev libelf-dev libmsgpack-dev libjansson-dev libxxhash-dev libsqlite3-dev
+          libpthreadpool-dev libzstd-dev zlib1g-dev python3 python3-venv python3-pip unzip)
+python_packages=(numpy==2.4.6 ml_dtypes==0.6.0 safetensors==0.8.0 pytest==9.2.0)
+dlpack_package=apache-tvm-ffi==0.1.15.post2
+header=$top/build/deps/include/quern/dlpack/dlpack.h
+venv=$top/.venv
+
+missing_packages() {
+  local p
+  for p in "${packages[@]}"; do
+    dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || echo "$p"
+  done
+}
+
+if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
+  echo "setup: this is not a Debian system; install these yourself (Debian's names):" >&2
+  printf '  %s\n' "${packages[@]}" >&2
+  echo "then run: make" >&2
+  exit 1
+fi
+
+mapfile -t missing < <(missing_packages)
+if [ ${#missing[@]} -gt 0 ]; then
+  echo "setup: missing packages: ${missing[*]}"
+  [ $check_only = 1 ] && exit 1
+  as_root=()
+  if [ "$(id -u)" != 0 ]; then
+    command -v sudo >/dev/null || { echo "setup: installing packages needs root or sudo" >&2; exit 1; }
+    as_root=(sudo)
+  fi
+  "${as_root[@]}" apt-get update -q
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"
+fi
+
+if [ ! -f "$header" ]; then
+  echo "setup: fetching the DLPack header ($dlpack_package from PyPI)"
+  [ $check_only = 1 ] && exit 1
+  tmp=$(mktemp -d)
+  trap 'rm -rf "$tmp"' EXIT
+  python3 -m pip download -q --no-deps --only-binary=:all: -d "$tmp" "$dlpack_package" ||
+    { echo "setup: could not fetch $dlpack_package; is there a network?" >&2; exit 1; }
+  unzip -q -o "$tmp"/*.whl 'tvm_ffi/include/dlpack/dlpack.h' -d "$tmp"
+  mkdir -p "$(dirname "$header")"
+  mv "$tmp/tvm_ffi/include/dlpack/dlpack.h" "$header.new"
+  mv "$header.new" "$header"
+fi
+
+if ! { [ -x "$venv/bin/python" ] && "$venv/bin/python" -c 'import numpy, ml_dtypes, safetensors, pytest' 2>/dev/null; }; then
+  echo "setup: making the Python environment for tests in .venv: ${python_packages[*]}"
+  [ $check_only = 1 ] && exit 1
+  python3 -m venv "$venv"
+  "$venv/bin/python" -m pip install -q "${python_packages[@]}"
+fi
+echo "setup: everything is there"
