@@ -1,12 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
 # make install: libraries, headers, command, pkg-config file, CMake package, man page, completion.
 include(CMakePackageConfigHelpers)
+set(cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/quern)
+
 install(TARGETS quern EXPORT quern-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(EXPORT quern-targets NAMESPACE quern:: DESTINATION ${cmake_dir})
+install(DIRECTORY include/quern DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY ${QUERN_DLPACK_INCLUDE}/quern/dlpack DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/quern)
+
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/quern-config.cmake CONTENT
+"include(\"\${CMAKE_CURRENT_LIST_DIR}/quern-targets.cmake\")\n" @ONLY)
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/quern-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/quern-config.cmake ${CMAKE_BINARY_DIR}/quern-config-version.cmake
+        DESTINATION ${cmake_dir})
+
+# pkg-config: the prefix is read off the file's own place, so that an installed tree can be moved.
+file(RELATIVE_PATH prefix_from_pc /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+string(REGEX REPLACE "/$" "" prefix_from_pc "${prefix_from_pc}")
+configure_file(cmake/quern.pc.in ${CMAKE_BINARY_DIR}/quern.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/quern.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
 if(TARGET quern_command)
   install(TARGETS quern_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
-install(DIRECTORY include/quern DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
-install(DIRECTORY ${QUERN_DLPACK_INCLUDE}/quern/dlpack DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/quern)
+
+# The simulated GPU: its own name beside libquern; the system runtime's names in a folder that only
+# `quern sim` or the user's own LD_LIBRARY_PATH puts in a program's way.
 if(TARGET quernsim)
   install(TARGETS quernsim LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} NAMELINK_SKIP)
+  foreach(name libamdhip64.so libamdhip64.so.6 libamdhip64.so.7)
+    install(CODE "
+      set(folder \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/quern/sim\")
+      file(MAKE_DIRECTORY \"\${folder}\")
+      file(CREATE_LINK ../../libquernsim.so.0 \"\${folder}/${name}\" SYMBOLIC)
+      list(APPEND CMAKE_INSTALL_MANIFEST_FILES \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/quern/sim/${name}\")")
+  endforeach()
 endif()
+
+foreach(pair "docs/quern.1=${CMAKE_INSTALL_MANDIR}/man1" "bench/peers.py=${CMAKE_INSTALL_DATADIR}/quern"
+             "cli/completion/quern.bash=${CMAKE_INSTALL_DATADIR}/bash-completion/completions"
+             "cli/completion/_quern=${CMAKE_INSTALL_DATADIR}/zsh/site-functions")
+  string(REGEX MATCH "^(.*)=(.*)$" _ "${pair}")
+  if(EXISTS ${PROJECT_SOURCE_DIR}/${CMAKE_MATCH_1})
+    set(rename "")
+    if(CMAKE_MATCH_1 MATCHES "quern.bash$")
+      set(rename RENAME quern)
+    endif()
+    install(FILES ${CMAKE_MATCH_1} DESTINATION ${CMAKE_MATCH_2} ${rename})
+  endif()
+endforeach()

@@ -61,7 +61,8 @@ struct qn_device {
     const qni_backend *backend;
     void *state; // the backend's own
     qn_device_info info;
-    const char *target; // the image target that runs here: "gfx942", "gfx11-generic"; null on the CPU
+    const char
+        *target; // the image target that runs here: "gfx942", "gfx11-generic"; null on the CPU
     uint64_t features;
     DLDevice id;
     atomic_int references;

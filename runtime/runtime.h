@@ -3,15 +3,14 @@
 #ifndef QNI_RUNTIME_H
 #define QNI_RUNTIME_H
 
+#include "device.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "device.h"
-
 // ---- errors (error.c)
 
-qn_status qni_fail(qn_status status, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+qn_status qni_fail(qn_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /** Records the message and gives the code, to be returned at once: return QN_FAIL(QN_E_INVALID, "…"). */
 #define QN_FAIL(code, ...) qni_fail((code), __VA_ARGS__)
 #define QN_TRY(call)                                                                               \
@@ -42,7 +41,9 @@ const char *qni_dtype_name(qni_dtype dtype); // "bf16"; "?" for NONE
 int64_t qni_dtype_bytes(qni_dtype dtype);
 /** "[3, 128] e4m3fn strides [128, 1]" into buf, for messages. Gives buf. */
 const char *qni_tensor_text(const DLTensor *t, char *buf, size_t room);
-static inline void *qni_data(const DLTensor *t) { return (char *)t->data + t->byte_offset; }
+static inline void *qni_data(const DLTensor *t) {
+    return (char *)t->data + t->byte_offset;
+}
 /** Stride of dimension i in elements, also where strides is null (contiguous). */
 int64_t qni_stride(const DLTensor *t, int i);
 int64_t qni_numel(const DLTensor *t);
@@ -119,7 +120,11 @@ int qni_num_threads(void);
 
 // ---- log (log.c): one line each, to stderr, only what QUERN_LOG asks for
 
-typedef enum qni_log_topic { QNI_LOG_KERNEL = 1, QNI_LOG_JIT = 2, QNI_LOG_LAUNCH = 4 } qni_log_topic;
+typedef enum qni_log_topic {
+    QNI_LOG_KERNEL = 1,
+    QNI_LOG_JIT = 2,
+    QNI_LOG_LAUNCH = 4
+} qni_log_topic;
 bool qni_log_is_on(qni_log_topic topic);
 void qni_log(qni_log_topic topic, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -127,7 +132,7 @@ void qni_log(qni_log_topic topic, const char *format, ...) __attribute__((format
 
 typedef struct qni_env {
     const char *device, *disable, *force, *cache_dir, *clang, *hip_library, *sim_library;
-    unsigned log; // qni_log_topic bits
+    unsigned log;    // qni_log_topic bits
     int num_threads; // 0: all of the machine's
     bool no_jit, batch_invariant, validate, serialize_kernel;
 } qni_env;
@@ -161,7 +166,7 @@ bool qni_check_is_quick(const qni_check_run *run);
 /** An op family: what ops/families.def lists. */
 typedef struct qni_family {
     const char *name;
-    const qni_op *const *ops; // null-terminated
+    const qni_op *const *ops;                                 // null-terminated
     qn_status (*check)(qni_check_run *run, const qni_op *op); // all problems of one op
 } qni_family;
 

@@ -48,10 +48,10 @@ typedef void (*sim_exec_fn)(sim_wave *w, const sim_inst *inst);
 
 typedef enum sim_operand_kind {
     SIM_OP_NONE,
-    SIM_OP_VGPR,    // reg: 0..255 v, 256..511 a (AccVGPR)
-    SIM_OP_SGPR,    // reg: index into sim_wave.s (vcc 106, m0 124, exec 126, ttmp 108..123)
-    SIM_OP_IMM,     // value: inline constant or literal, as the 32-bit pattern the operand's type reads;
-                    // value64 for 64-bit operands
+    SIM_OP_VGPR, // reg: 0..255 v, 256..511 a (AccVGPR)
+    SIM_OP_SGPR, // reg: index into sim_wave.s (vcc 106, m0 124, exec 126, ttmp 108..123)
+    SIM_OP_IMM, // value: inline constant or literal, as the 32-bit pattern the operand's type reads;
+                // value64 for 64-bit operands
     SIM_OP_SPECIAL, // reg: sim_special
 } sim_operand_kind;
 
@@ -86,8 +86,8 @@ enum { // sim_inst.flags
     SIM_CLAMP = 1 << 0,
     SIM_OFFEN = 1 << 1,
     SIM_IDXEN = 1 << 2,
-    SIM_LDS = 1 << 3,  // the load goes to LDS
-    SIM_GLC = 1 << 4,  // atomics: return the old value (sc0, glc, th:TH_ATOMIC_RETURN)
+    SIM_LDS = 1 << 3, // the load goes to LDS
+    SIM_GLC = 1 << 4, // atomics: return the old value (sc0, glc, th:TH_ATOMIC_RETURN)
     SIM_DPP = 1 << 5,
     SIM_SDWA = 1 << 6,
     SIM_DPP_BOUND_CTRL = 1 << 7,
@@ -98,13 +98,13 @@ enum { // sim_inst.flags
 struct sim_inst {
     sim_exec_fn exec; // null until bound
     const struct sim_opcode *opcode;
-    uint64_t pc;      // guest address
-    uint32_t bytes;   // encoded length
+    uint64_t pc;    // guest address
+    uint32_t bytes; // encoded length
     uint32_t flags;
     sim_operand dst[2];
     sim_operand src[4];
     uint8_t num_dst, num_src;
-    uint8_t omod; // 0 none, 1 *2, 2 *4, 3 /2
+    uint8_t omod;                              // 0 none, 1 *2, 2 *4, 3 /2
     uint8_t op_sel, op_sel_hi, neg_lo, neg_hi; // bit i: source i (op_sel bit 3: destination)
     uint8_t cbsz, abid, blgp;
     uint8_t sdwa_dst_sel, sdwa_dst_unused; // 0 pad, 1 sext, 2 preserve
@@ -122,10 +122,19 @@ typedef struct sim_opcode {
     sim_exec_fn exec;
     uint32_t archs; // bit i: sim_arch i
     uint8_t klass;  // sim_class, for counters
-    char known;     // 'm' measured on silicon by a published source, 'i' ISA text, 'l' LLVM, '?' inferred
+    char
+        known; // 'm' measured on silicon by a published source, 'i' ISA text, 'l' LLVM, '?' inferred
 } sim_opcode;
 
-typedef enum sim_class { SIM_SALU, SIM_SMEM, SIM_VALU, SIM_MFMA, SIM_LDS_OP, SIM_VMEM, SIM_FLOW } sim_class;
+typedef enum sim_class {
+    SIM_SALU,
+    SIM_SMEM,
+    SIM_VALU,
+    SIM_MFMA,
+    SIM_LDS_OP,
+    SIM_VMEM,
+    SIM_FLOW
+} sim_class;
 
 // ---- code objects (object.c)
 
@@ -137,11 +146,12 @@ typedef struct sim_kernel {
     uint32_t num_vgprs, num_agprs, num_sgprs; // from the metadata
     uint32_t rsrc1, rsrc2, rsrc3;
     uint16_t properties, preload;
-    bool has_hidden_args; // the compiler's hidden arguments follow the explicit ones
+    bool has_hidden_args;       // the compiler's hidden arguments follow the explicit ones
     uint32_t hidden_offset[20]; // by sim_hidden; UINT32_MAX: absent
 } sim_kernel;
 
-typedef struct sim_object sim_object; // a loaded code object: its image in guest memory, kernels, symbols
+typedef struct sim_object
+    sim_object; // a loaded code object: its image in guest memory, kernels, symbols
 
 // ---- guest memory (memory.c)
 
@@ -177,11 +187,11 @@ struct sim_wave {
             uint64_t exec;
         };
     };
-    uint64_t pc;   // of the next instruction; exec functions of branches write it
+    uint64_t pc; // of the next instruction; exec functions of branches write it
     uint32_t scc;
     uint32_t mode; // MODE register: rsrc1's float bits, as s_getreg sees them
     sim_wave_state state;
-    uint32_t index; // in the workgroup
+    uint32_t index;                     // in the workgroup
     uint64_t shared_base, private_base; // flat apertures
     uint8_t *scratch;                   // SIM_LANES * scratch_bytes, lane-major
     sim_workgroup *group;
@@ -198,11 +208,11 @@ typedef struct sim_dispatch {
     sim_memory *memory;
     const sim_kernel *kernel;
     sim_object *object;
-    uint32_t grid[3];  // workgroups
-    uint32_t block[3]; // work-items of a workgroup
-    uint32_t lds_bytes; // static and dynamic
-    uint64_t kernarg;   // guest address
-    uint32_t check;     // sim_check bits
+    uint32_t grid[3];     // workgroups
+    uint32_t block[3];    // work-items of a workgroup
+    uint32_t lds_bytes;   // static and dynamic
+    uint64_t kernarg;     // guest address
+    uint32_t check;       // sim_check bits
     uint64_t counters[8]; // executed wave instructions by sim_class
     atomic_bool stop;
     sim_fault fault;

@@ -17,9 +17,9 @@ typedef struct qn_check_result {
     const char *reason;  /**< why the kernel cannot run this problem here; null: it ran */
     const char *detail;  /**< the worst element, or the error; "" if all is well */
     double error;        /**< largest error over tolerance; > 1 fails */
-    int64_t time_ns;     /**< fastest of the timed runs; -1: not timed, or the device has no clock */
-    int32_t passed;      /**< 1 if it ran and agreed with its reference */
-    int32_t is_choice;   /**< 1 if this is the kernel that a plain call would use */
+    int64_t time_ns;   /**< fastest of the timed runs; -1: not timed, or the device has no clock */
+    int32_t passed;    /**< 1 if it ran and agreed with its reference */
+    int32_t is_choice; /**< 1 if this is the kernel that a plain call would use */
 } qn_check_result;
 
 typedef struct qn_check_options {

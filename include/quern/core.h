@@ -3,10 +3,10 @@
 #ifndef QUERN_CORE_H
 #define QUERN_CORE_H
 
+#include <quern/dlpack/dlpack.h>
+
 #include <stddef.h>
 #include <stdint.h>
-
-#include <quern/dlpack/dlpack.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -3,9 +3,9 @@
 #ifndef QNI_GEMM_H
 #define QNI_GEMM_H
 
-#include <quern/gemm.h>
-
 #include "../../runtime/runtime.h"
+
+#include <quern/gemm.h>
 
 /** A valid problem: gemm.c has checked every pointer, shape, stride and dtype. Strides in elements. */
 typedef struct qni_gemm_problem {
@@ -16,13 +16,13 @@ typedef struct qni_gemm_problem {
     void *d;
     const void *a, *b, *c; // c null: nothing is added
     const float *scale_a, *scale_b;
-    const int32_t *layout;                                // on the device; null when dense
-    int64_t d_group, d_row;                               // columns are contiguous
+    const int32_t *layout;  // on the device; null when dense
+    int64_t d_group, d_row; // columns are contiguous
     int64_t c_row;
-    int64_t a_group, a_row, a_k;                          // a_row or a_k is 1
-    int64_t b_group, b_n, b_k;                            // b_n or b_k is 1; unused when packed
+    int64_t a_group, a_row, a_k; // a_row or a_k is 1
+    int64_t b_group, b_n, b_k;   // b_n or b_k is 1; unused when packed
     int64_t scale_a_group, scale_a_row, scale_a_kb;
-    int64_t scale_b_group, scale_b_nb;                    // kb is contiguous
+    int64_t scale_b_group, scale_b_nb; // kb is contiguous
     int64_t m_alignment, expected_m;
     bool is_packed, zero_padding;
     int64_t packed_n, packed_k; // packed: n and k rounded up as qn_gemm_packed_shape said

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Checks that need no build: layers, formatting, file headers, commit messages. Exit 1 if any fails.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+failed=0
+
+check() { # check NAME COMMAND…: prints what the command prints if it fails
+  local name=$1 output
+  shift
+  if output=$("$@" 2>&1); then
+    echo "lint: $name: ok"
+  else
+    echo "lint: $name: failed"
+    printf '%s\n' "$output" | head -20 | sed 's/^/  /'
+    failed=1
+  fi
+}
+
+# Every C file and script says its licence on line 1 (scripts: line 2) and what it is for below.
+headers() {
+  local bad=0 file
+  while read -r file; do
+    head -2 "$file" | grep -q 'SPDX-License-Identifier: Apache-2.0' || { echo "$file: no SPDX tag"; bad=1; }
+  done < <(git ls-files '*.c' '*.h' '*.def' '*.sh' '*.py' '*.cmake' CMakeLists.txt Makefile)
+  return $bad
+}
+
+format() {
+  local clang_format
+  clang_format=$(command -v clang-format-22 || command -v clang-format) || { echo "clang-format is not installed"; return 1; }
+  git ls-files '*.c' '*.h' | xargs "$clang_format" --dry-run -Werror
+}
+
+# No machine's own paths, nothing left open, no binary without its source.
+leftovers() {
+  local bad=0
+  git grep -nE '\b(TODO|FIXME|XXX|HACK)\b' -- '*.c' '*.h' '*.py' '*.sh' '*.cmake' CMakeLists.txt ':!tools/lint.sh' && bad=1
+  git grep -nE '(^|[^a-z])/(home|work|root)/[a-z]' -- . ':!tools/lint.sh' && bad=1
+  git ls-files | grep -E '\.(co|o|so|a|hsaco|bin)$' && bad=1
+  return $bad
+}
+
+check layers python3 tools/check_layers.py
+check headers headers
+check format format
+check leftovers leftovers
+check commits bash tools/check_commits.sh
+exit $failed
