@@ -2,7 +2,6 @@
 # Third-party libraries; docs/design.md names each and its reason.
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
-pkg_check_modules(sqlite REQUIRED IMPORTED_TARGET sqlite3)
 pkg_check_modules(jansson REQUIRED IMPORTED_TARGET jansson)
 
 find_library(QUERN_PTHREADPOOL pthreadpool REQUIRED)
