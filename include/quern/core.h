@@ -32,10 +32,14 @@ typedef struct qn_device qn_device;
 typedef struct qn_stream qn_stream;
 typedef struct qn_event qn_event;
 
-/** The message of this thread's last failed call; "" if none failed. Valid until the next failure. */
+/** The message of this thread's last failed call; "" if none failed. Valid until the next failure.
+ */
 QN_API const char *qn_last_error(void);
 /** "QN_OK", "QN_E_INVALID", …; "QN_E_?" for a value that is no status. */
 QN_API const char *qn_status_name(qn_status status);
+/** Full name of the kernel that this thread's last op call ran ("gemm.fp8_mfma"); "" before the
+ * first. */
+QN_API const char *qn_last_kernel(void);
 /** The library's version, as QN_VERSION was when it was built. */
 QN_API const char *qn_version(void);
 
@@ -61,10 +65,12 @@ typedef struct qn_device_info {
  *  Errors: QN_E_INVALID (malformed spec), QN_E_NOT_FOUND (no such device or driver), QN_E_DEVICE.
  *  One handle a device: opening it again gives the same handle; each open needs its close. */
 QN_API qn_status qn_device_open(qn_device **out, const char *spec);
-/** Gives a handle back; null does nothing. Streams, events and memory of it must be gone by then. */
+/** Gives a handle back; null does nothing. Streams, events and memory of it must be gone by then.
+ */
 QN_API void qn_device_close(qn_device *device);
 QN_API qn_status qn_device_get_info(const qn_device *device, qn_device_info *info);
-/** The DLDevice that tensors on this device carry: kDLCPU, or kDLROCM with an id of this process. */
+/** The DLDevice that tensors on this device carry: kDLCPU, or kDLROCM with an id of this process.
+ */
 QN_API DLDevice qn_device_id(const qn_device *device);
 /** Every device that can be opened here, in the order in which auto would take them; the simulated
  *  ones last. *count is in: room in infos, out: number of devices. infos may be null. */
