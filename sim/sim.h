@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the simulated GPU's parts share: decoded instructions, wave state, memory, dispatch, faults.
 //
-// object.c reads a code object; isa/ decodes its instructions once, lazily, each bound to a function of exec/;
-// dispatch.c runs workgroups on host threads, wave.c the instructions of a wave; memory.c is the guest's
-// address space; hip/ puts the HIP API on top. Names follow the ISA manuals.
+// object.c reads a code object; isa/ decodes its instructions once, lazily, each bound to a
+// function of exec/; dispatch.c runs workgroups on host threads, wave.c the instructions of a wave;
+// memory.c is the guest's address space; hip/ puts the HIP API on top. Names follow the ISA
+// manuals.
 #ifndef SIM_SIM_H
 #define SIM_SIM_H
 
@@ -48,10 +49,10 @@ typedef void (*sim_exec_fn)(sim_wave *w, const sim_inst *inst);
 
 typedef enum sim_operand_kind {
     SIM_OP_NONE,
-    SIM_OP_VGPR, // reg: 0..255 v, 256..511 a (AccVGPR)
-    SIM_OP_SGPR, // reg: index into sim_wave.s (vcc 106, m0 124, exec 126, ttmp 108..123)
-    SIM_OP_IMM, // value: inline constant or literal, as the 32-bit pattern the operand's type reads;
-                // value64 for 64-bit operands
+    SIM_OP_VGPR,    // reg: 0..255 v, 256..511 a (AccVGPR)
+    SIM_OP_SGPR,    // reg: index into sim_wave.s (vcc 106, m0 124, exec 126, ttmp 108..123)
+    SIM_OP_IMM,     // value: inline constant or literal, as the 32-bit pattern the operand's type
+                    // reads; value64 for 64-bit operands
     SIM_OP_SPECIAL, // reg: sim_special
 } sim_operand_kind;
 
@@ -96,7 +97,7 @@ enum { // sim_inst.flags
 };
 
 struct sim_inst {
-    sim_exec_fn exec; // null until bound
+    sim_exec_fn exec; // never null once published
     const struct sim_opcode *opcode;
     uint64_t pc;    // guest address
     uint32_t bytes; // encoded length
@@ -110,21 +111,41 @@ struct sim_inst {
     uint8_t sdwa_dst_sel, sdwa_dst_unused; // 0 pad, 1 sext, 2 preserve
     uint16_t dpp_ctrl;
     uint8_t dpp_row_mask, dpp_bank_mask;
-    int32_t offset;  // memory: immediate offset (DS: offset0); branches: target is `target`
-    int32_t offset1; // DS: second offset
-    uint64_t target; // branches: guest address
-    uint32_t imm;    // SOPP, SOPK: the immediate; waits: the raw 16 bits
+    int32_t offset;   // memory: immediate offset (DS: offset0); branches: target is `target`
+    int32_t offset1;  // DS: second offset
+    uint64_t target;  // branches: guest address
+    uint32_t imm;     // SOPP, SOPK, s_waitcnt: the 16 bits of the encoding
+    uint32_t word[4]; // the encoding, little-endian words
+    bool plain;       // VALU: no modifiers at all, so that operands may be used in place
 };
 
-/** One line of an opcode table: mnemonic without encoding suffix, its function, how its meaning is known. */
+/** One line of an opcode table: mnemonic without encoding suffix, its function, how its meaning is
+ * known. */
 typedef struct sim_opcode {
     const char *mnemonic; // "v_add_f32"
     sim_exec_fn exec;
     uint32_t archs; // bit i: sim_arch i
     uint8_t klass;  // sim_class, for counters
-    char
-        known; // 'm' measured on silicon by a published source, 'i' ISA text, 'l' LLVM, '?' inferred
+    // 'm' measured on silicon by a published source, 'i' ISA text, 'l' LLVM, '?' inferred
+    char known;
+    // Operand types, destinations first, one letter each; they say how constants and modifiers are
+    // read:
+    //   i b32, f f32, h f16, w b16, q b64 or u64, Q i64, d f64, F two f32, H two f16, W two b16,
+    //   b b8 (DS and memory operands do not need a type), m lane mask. Null: i for all.
+    const char *types;
 } sim_opcode;
+
+/** The opcodes of one family, as built for one host instruction set (SIM_ISA). Listed in
+ * isa/opcodes.c. */
+typedef struct sim_opcode_table {
+    const sim_opcode *opcodes;
+    size_t count;
+} sim_opcode_table;
+
+#define SIM_CONCAT_(a, b) a##_##b
+#define SIM_CONCAT(a, b) SIM_CONCAT_(a, b)
+/** What a non-static name of exec/ becomes, which is built once for each host instruction set. */
+#define SIM_NAME(name) SIM_CONCAT(name, SIM_ISA)
 
 typedef enum sim_class {
     SIM_SALU,
@@ -153,16 +174,49 @@ typedef struct sim_kernel {
 typedef struct sim_object
     sim_object; // a loaded code object: its image in guest memory, kernels, symbols
 
+/** An object's executable segment. `slots` has one entry for each dword: the decoded instruction
+ * that starts there, or null until one is needed. The owner zeroes it, and calls sim_text_deinit in
+ * the end. */
+typedef struct sim_text {
+    const sim_chip *chip;
+    const uint8_t *bytes; // host copy that nobody writes
+    uint64_t start, size; // guest address, bytes
+    _Atomic(const sim_inst *) *slots;
+} sim_text;
+
+/** Frees the decoded instructions and the slot array. */
+void sim_text_deinit(sim_text *text);
+
 // ---- guest memory (memory.c)
 
 typedef struct sim_memory sim_memory;
 
-/** A fault stops the dispatch. The first one wins; the HIP layer turns it into an error and prints it. */
+/** A fault stops the dispatch. The first one wins; the HIP layer turns it into an error and prints
+ * it. */
 typedef struct sim_fault {
     char text[768]; // kernel, instruction, workgroup, wave, lane, address, what it belongs to
 } sim_fault;
 
 // ---- waves and workgroups (wave.c, dispatch.c)
+
+enum { // sim_wave.mode, gfx9 layout of HW_REG_MODE
+    SIM_MODE_ROUND_F32 = 3 << 0,
+    SIM_MODE_ROUND_F16_F64 = 3 << 2,
+    SIM_MODE_DENORM_F32 = 3 << 4, // bit 0: keep denormal inputs, bit 1: keep denormal results
+    SIM_MODE_DENORM_F16_F64 = 3 << 6,
+    SIM_MODE_FLOAT = 0xff,       // the four fields above
+    SIM_MODE_FLOAT_PLAIN = 0xf0, // round to nearest even, keep all denormals
+    SIM_MODE_DX10_CLAMP = 1 << 8,
+    SIM_MODE_IEEE = 1 << 9,
+    SIM_MODE_FP16_OVFL = 1 << 23,
+    SIM_MODE_GPR_IDX_EN = 1 << 27,
+    SIM_MODE_VSKIP = 1 << 28,
+};
+
+static inline uint32_t sim_mode_of_rsrc1(uint32_t rsrc1) {
+    return (rsrc1 >> 12 & SIM_MODE_FLOAT) | (rsrc1 >> 21 & 1) << 8 | (rsrc1 >> 23 & 1) << 9 |
+           (rsrc1 >> 26 & 1) << 23;
+}
 
 typedef enum sim_wave_state { SIM_RUNNING, SIM_AT_BARRIER, SIM_ENDED, SIM_FAULTED } sim_wave_state;
 
@@ -175,7 +229,8 @@ typedef struct sim_workgroup {
 } sim_workgroup;
 
 struct sim_wave {
-    // 512 vector registers: 0..255 ArchVGPRs, 256..511 AccVGPRs. A row is one register of all lanes.
+    // 512 vector registers: 0..255 ArchVGPRs, 256..511 AccVGPRs. A row is one register of all
+    // lanes.
     _Alignas(64) uint32_t v[512][SIM_LANES];
     union {
         uint32_t s[128]; // 0..105 SGPRs, 106-107 VCC, 108..123 TTMPs, 124 M0, 126-127 EXEC
@@ -189,7 +244,7 @@ struct sim_wave {
     };
     uint64_t pc; // of the next instruction; exec functions of branches write it
     uint32_t scc;
-    uint32_t mode; // MODE register: rsrc1's float bits, as s_getreg sees them
+    uint32_t mode; // MODE register, sim_mode bits; dispatch fills it by sim_mode_of_rsrc1
     sim_wave_state state;
     uint32_t index;                     // in the workgroup
     uint64_t shared_base, private_base; // flat apertures
@@ -208,6 +263,7 @@ typedef struct sim_dispatch {
     sim_memory *memory;
     const sim_kernel *kernel;
     sim_object *object;
+    sim_text *text;       // of the object
     uint32_t grid[3];     // workgroups
     uint32_t block[3];    // work-items of a workgroup
     uint32_t lds_bytes;   // static and dynamic
@@ -219,11 +275,13 @@ typedef struct sim_dispatch {
     atomic_flag fault_taken;
 } sim_dispatch;
 
-/** Stops the dispatch with a report; `lane` -1 if no lane in particular. The wave's state becomes FAULTED. */
+/** Stops the dispatch with a report; `lane` -1 if no lane in particular. The wave's state becomes
+ * FAULTED. */
 void sim_fault_raise(sim_wave *w, const sim_inst *inst, int lane, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/** Host address of `bytes` of guest memory at `addr`, or null if any byte is outside a live allocation. */
+/** Host address of `bytes` of guest memory at `addr`, or null if any byte is outside a live
+ * allocation. */
 void *sim_memory_host(sim_memory *memory, uint64_t addr, uint64_t bytes);
 /** Raises the out-of-bounds fault for an access that sim_memory_host refused. */
 void sim_memory_fault(sim_wave *w, const sim_inst *inst, int lane, uint64_t addr, uint64_t bytes,
@@ -232,7 +290,26 @@ void sim_memory_fault(sim_wave *w, const sim_inst *inst, int lane, uint64_t addr
 /** Runs one wave until it ends, faults or waits at a barrier. */
 void sim_wave_run(sim_wave *w);
 
-/** Decodes and binds the instruction at pc (cached in the object); null after raising a fault. */
+/** Decodes and binds the instruction at pc and publishes it in the text's slot; null after raising
+ * a fault. */
 const sim_inst *sim_inst_at(sim_wave *w, uint64_t pc);
+
+/** The instruction at pc, decoded before or now. What the wave loop calls. */
+static inline const sim_inst *sim_fetch(sim_wave *w, const sim_text *text, uint64_t pc) {
+    uint64_t offset = pc - text->start;
+    if (offset < text->size && !(offset & 3)) {
+        const sim_inst *inst =
+            atomic_load_explicit(&text->slots[offset >> 2], memory_order_acquire);
+        if (inst) {
+            return inst;
+        }
+    }
+    return sim_inst_at(w, pc);
+}
+
+/** Decodes one instruction of `size` bytes at most, without a wave. Returns false and says why in
+ * `error`. */
+bool sim_decode(const sim_chip *chip, const uint8_t *bytes, uint64_t size, uint64_t pc,
+                sim_inst *out, char error[256]);
 
 #endif
