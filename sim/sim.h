@@ -41,6 +41,28 @@ typedef struct sim_chip {
 const sim_chip *sim_chip_by_name(const char *name); // null if there is none
 const sim_chip *sim_chip_by_arch(sim_arch arch);
 
+// ---- options (options.c)
+
+enum { // sim_options.check, sim_dispatch.check. Bounds are always checked.
+    SIM_CHECK_BOUNDS = 1 << 0,
+    SIM_CHECK_BARRIER =
+        1 << 1, // waves of a workgroup that meet at different s_barrier instructions
+};
+enum { SIM_MAX_DEVICES = 16 };
+
+/** What QUERN_SIM and quernsim_configure say. */
+typedef struct sim_options {
+    sim_arch archs[SIM_MAX_DEVICES]; // of the devices, in order
+    uint32_t num_archs;
+    uint32_t check;   // SIM_CHECK_ bits
+    uint32_t threads; // host threads that run workgroups; 0: every core
+    uint64_t limit;   // instructions a wave may execute; 0: any number
+} sim_options;
+
+/** Reads "arch=gfx942,gfx1151;check=none;threads=2" over what *options holds; archs are added.
+ *  On failure *options is as it was and `error` says what was found and what is accepted. */
+bool sim_options_parse(sim_options *options, const char *text, char *error, size_t error_bytes);
+
 // ---- decoded instructions (isa/)
 
 typedef struct sim_wave sim_wave;
@@ -159,6 +181,33 @@ typedef enum sim_class {
 
 // ---- code objects (object.c)
 
+typedef enum sim_hidden { // hidden arguments, by the compiler's names
+    SIM_HIDDEN_BLOCK_COUNT_X,
+    SIM_HIDDEN_BLOCK_COUNT_Y,
+    SIM_HIDDEN_BLOCK_COUNT_Z,
+    SIM_HIDDEN_GROUP_SIZE_X,
+    SIM_HIDDEN_GROUP_SIZE_Y,
+    SIM_HIDDEN_GROUP_SIZE_Z,
+    SIM_HIDDEN_REMAINDER_X,
+    SIM_HIDDEN_REMAINDER_Y,
+    SIM_HIDDEN_REMAINDER_Z,
+    SIM_HIDDEN_GLOBAL_OFFSET_X,
+    SIM_HIDDEN_GLOBAL_OFFSET_Y,
+    SIM_HIDDEN_GLOBAL_OFFSET_Z,
+    SIM_HIDDEN_GRID_DIMS,
+    SIM_HIDDEN_DYNAMIC_LDS_SIZE,
+    SIM_HIDDEN_PRIVATE_BASE,
+    SIM_HIDDEN_SHARED_BASE,
+    SIM_HIDDEN_UNSERVED, // printf and hostcall buffers, heap, queue: given as null
+    SIM_NUM_HIDDEN
+} sim_hidden;
+
+/** One argument of a kernel, explicit ones first. */
+typedef struct sim_arg {
+    uint32_t offset, bytes; // in the kernarg segment
+    int16_t hidden;         // sim_hidden, or -1 for an explicit argument
+} sim_arg;
+
 typedef struct sim_kernel {
     char *name;
     uint64_t entry;      // guest address of the first instruction
@@ -167,12 +216,70 @@ typedef struct sim_kernel {
     uint32_t num_vgprs, num_agprs, num_sgprs; // from the metadata
     uint32_t rsrc1, rsrc2, rsrc3;
     uint16_t properties, preload;
-    bool has_hidden_args;       // the compiler's hidden arguments follow the explicit ones
-    uint32_t hidden_offset[20]; // by sim_hidden; UINT32_MAX: absent
+    bool wave32, uses_dynamic_stack;
+    sim_arg *args;
+    uint32_t num_args, num_explicit_args;
 } sim_kernel;
 
+// ---- guest memory (memory.c)
+
+typedef struct sim_memory sim_memory; // a guest address space, shared by the devices of a process
+
+typedef enum sim_region_kind {
+    SIM_REGION_DEVICE, // hipMalloc
+    SIM_REGION_HOST,   // hipHostMalloc: the guest address is the host's
+    SIM_REGION_CODE,   // a code object's image
+    SIM_REGION_KERNARG,
+} sim_region_kind;
+
+/** An allocation. Between two of them lies at least one unmapped guard page. */
+typedef struct sim_region {
+    uint64_t base;  // guest address, 256-byte aligned
+    uint64_t bytes; // 0 once freed
+    uint8_t *host;
+    uint64_t size; // as allocated, kept for reports after it was freed
+    uint32_t device;
+    sim_region_kind kind;
+} sim_region;
+
+sim_memory *sim_memory_create(void);
+void sim_memory_destroy(sim_memory *memory);
+/** New memory, zero-filled, 256-byte aligned; null if the host or the address space has no more. */
+const sim_region *sim_memory_alloc(sim_memory *memory, uint64_t bytes, sim_region_kind kind,
+                                   uint32_t device);
+/** Frees the allocation that begins at addr; false if there is none. No wave may be using it. */
+bool sim_memory_free(sim_memory *memory, uint64_t addr);
+/** The live allocation that holds addr, or null. */
+const sim_region *sim_memory_find(const sim_memory *memory, uint64_t addr);
+/** Says where addr lies: "12 bytes past the end of a 4096-byte allocation at 0x400000010000". */
+void sim_memory_describe(sim_memory *memory, uint64_t addr, char *text, size_t text_bytes);
+/** Host address of `bytes` of guest memory at `addr`, or null if any byte is outside a live
+ * allocation. */
+void *sim_memory_host(const sim_memory *memory, uint64_t addr, uint64_t bytes);
+
+// ---- code objects (object.c)
+
 typedef struct sim_object
-    sim_object; // a loaded code object: its image in guest memory, kernels, symbols
+    sim_object; // its image in guest memory, kernels, symbols, decoded instructions
+
+typedef enum sim_object_status {
+    SIM_OBJECT_OK,
+    SIM_OBJECT_INVALID,    // not a code object, or a damaged one
+    SIM_OBJECT_WRONG_ARCH, // for another chip
+    SIM_OBJECT_NO_MEMORY,
+} sim_object_status;
+
+/** Loads an ELF code object, or the fitting entry of an offload bundle, into guest memory.
+ *  image is only read during the call; error gets a message unless the status is OK. */
+sim_object_status sim_object_load(sim_object **out, sim_memory *memory, const sim_chip *chip,
+                                  uint32_t device, const void *image, size_t bytes, char *error,
+                                  size_t error_bytes);
+/** Bytes that a code object or bundle in memory covers, read from its headers; 0: it is neither. */
+size_t sim_object_extent(const void *image);
+void sim_object_unload(sim_object *object);
+const sim_kernel *sim_object_kernel(const sim_object *object, const char *name);
+/** Guest address and size of a global variable; false if there is none of that name. */
+bool sim_object_global(const sim_object *object, const char *name, uint64_t *addr, uint64_t *bytes);
 
 /** An object's executable segment. `slots` has one entry for each dword: the decoded instruction
  * that starts there, or null until one is needed. The owner zeroes it, and calls sim_text_deinit in
@@ -186,10 +293,6 @@ typedef struct sim_text {
 
 /** Frees the decoded instructions and the slot array. */
 void sim_text_deinit(sim_text *text);
-
-// ---- guest memory (memory.c)
-
-typedef struct sim_memory sim_memory;
 
 /** A fault stops the dispatch. The first one wins; the HIP layer turns it into an error and prints
  * it. */
@@ -223,6 +326,7 @@ typedef enum sim_wave_state { SIM_RUNNING, SIM_AT_BARRIER, SIM_ENDED, SIM_FAULTE
 typedef struct sim_workgroup {
     struct sim_dispatch *dispatch;
     uint32_t id[3];
+    uint64_t flat_id;
     uint32_t num_waves;
     uint8_t *lds; // dispatch->lds_bytes, 64-byte aligned
     sim_wave *waves;
@@ -249,8 +353,11 @@ struct sim_wave {
     uint32_t index;                     // in the workgroup
     uint64_t shared_base, private_base; // flat apertures
     uint8_t *scratch;                   // SIM_LANES * scratch_bytes, lane-major
+    uint32_t scratch_bytes;             // of one lane
     sim_workgroup *group;
+    const sim_region *region; // of the last access: sim_wave_host looks here first; never null
     uint64_t num_executed;
+    uint64_t counters[8]; // executed instructions by sim_class
 };
 
 // The anonymous struct above must lie over s[] exactly as the ISA numbers it.
@@ -263,31 +370,52 @@ typedef struct sim_dispatch {
     sim_memory *memory;
     const sim_kernel *kernel;
     sim_object *object;
-    sim_text *text;       // of the object
-    uint32_t grid[3];     // workgroups
-    uint32_t block[3];    // work-items of a workgroup
-    uint32_t lds_bytes;   // static and dynamic
-    uint64_t kernarg;     // guest address
-    uint32_t check;       // sim_check bits
-    uint64_t counters[8]; // executed wave instructions by sim_class
+    sim_text *text;               // of the object
+    uint32_t grid[3];             // workgroups
+    uint32_t block[3];            // work-items of a workgroup
+    uint32_t lds_bytes;           // static and dynamic
+    uint64_t kernarg;             // guest address
+    uint32_t check;               // SIM_CHECK_ bits
+    uint64_t limit;               // instructions a wave may execute; 0: any number
+    _Atomic uint64_t counters[8]; // executed wave instructions by sim_class
     atomic_bool stop;
     sim_fault fault;
     atomic_flag fault_taken;
+    atomic_uint_fast64_t next_group; // the next workgroup to start, by flat id
 } sim_dispatch;
+
+/** Runs a dispatch to its end or first fault, the calling thread and idle pool threads working on
+ * it. False: it was stopped; dispatch->fault.text says why (empty if from outside, through `stop`).
+ */
+bool sim_dispatch_run(sim_dispatch *dispatch);
+/** Host threads that may help sim_dispatch_run's caller; takes effect when the pool is next idle.
+ */
+void sim_pool_configure(uint32_t helpers);
+/** Joins the pool's threads. */
+void sim_pool_shutdown(void);
 
 /** Stops the dispatch with a report; `lane` -1 if no lane in particular. The wave's state becomes
  * FAULTED. */
 void sim_fault_raise(sim_wave *w, const sim_inst *inst, int lane, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/** Host address of `bytes` of guest memory at `addr`, or null if any byte is outside a live
- * allocation. */
-void *sim_memory_host(sim_memory *memory, uint64_t addr, uint64_t bytes);
+/** sim_memory_host for a wave's own accesses: quick where they stay within one allocation. */
+static inline void *sim_wave_host(sim_wave *w, uint64_t addr, uint64_t bytes) {
+    const sim_region *region = w->region;
+    uint64_t offset = addr - region->base;
+    if (offset < region->bytes && bytes <= region->bytes - offset)
+        return region->host + offset;
+    void *host = sim_memory_host(w->group->dispatch->memory, addr, bytes);
+    if (host)
+        w->region = sim_memory_find(w->group->dispatch->memory, addr);
+    return host;
+}
 /** Raises the out-of-bounds fault for an access that sim_memory_host refused. */
 void sim_memory_fault(sim_wave *w, const sim_inst *inst, int lane, uint64_t addr, uint64_t bytes,
                       bool is_store);
 
-/** Runs one wave until it ends, faults or waits at a barrier. */
+/** Runs one wave until it ends, faults, waits at a barrier or has used up its slice (then it is
+ * still SIM_RUNNING, and the other waves of its workgroup have their turn). */
 void sim_wave_run(sim_wave *w);
 
 /** Decodes and binds the instruction at pc and publishes it in the text's slot; null after raising
