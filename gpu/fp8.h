@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// FP8 in device code: encode and decode of the four kinds, by the target's own conversions where it
+// has them.
+//
+// Source: instruction set manuals "CDNA3" and "RDNA4", v_cvt_pk_fp8_f32 and kin; builtins of
+// clang 22.
+#ifndef QD_FP8_H
+#define QD_FP8_H
+
+#include <stdint.h>
+
+/** In the order of qni_fp8 of ops/fp8.h. */
+enum { QD_E4M3FN, QD_E4M3FNUZ, QD_E5M2, QD_E5M2FNUZ };
+
+#define QD_FP8_INLINE static inline __attribute__((always_inline))
+
+/** Whether the target converts this kind itself: gfx942 the FNUZ kinds, gfx950 and gfx12 the OCP
+ * ones. */
+QD_FP8_INLINE bool qd_fp8_is_native(int kind) {
+#if defined(__gfx942__)
+    return kind == QD_E4M3FNUZ || kind == QD_E5M2FNUZ;
+#elif defined(__gfx950__) || defined(__GFX12__)
+    return kind == QD_E4M3FN || kind == QD_E5M2;
+#else
+    (void)kind;
+    return false;
+#endif
+}
+
+QD_FP8_INLINE bool qd_fp8_is_fnuz(int kind) {
+    return kind & 1;
+}
+QD_FP8_INLINE uint32_t qd_fp8_mantissa_bits(int kind) {
+    return kind < QD_E5M2 ? 3 : 2;
+}
+QD_FP8_INLINE uint32_t qd_fp8_bias(int kind) {
+    return (kind < QD_E5M2 ? 7u : 15u) + (uint32_t)qd_fp8_is_fnuz(kind);
+}
+QD_FP8_INLINE float qd_fp8_max(int kind) {
+    return kind >= QD_E5M2 ? 57344.0f : kind == QD_E4M3FN ? 448.0f : 240.0f;
+}
+QD_FP8_INLINE uint32_t qd_fp8_max_code(int kind) {
+    return kind == QD_E4M3FN ? 0x7E : kind == QD_E5M2 ? 0x7B : 0x7F;
+}
+QD_FP8_INLINE uint32_t qd_fp8_nan_code(int kind) {
+    return qd_fp8_is_fnuz(kind) ? 0x80 : 0x7F;
+}
+
+/** The code nearest to x, ties to even, saturating; a NaN gives the kind's one NaN code. As
+ * qni_fp8_encode, where the steps are explained. */
+QD_FP8_INLINE uint32_t qd_fp8_encode(int kind, float x) {
+    const uint32_t mantissa = qd_fp8_mantissa_bits(kind), smallest = (128 - qd_fp8_bias(kind))
+                                                                     << 23;
+    const uint32_t bits = __builtin_bit_cast(uint32_t, x);
+    float magnitude = __builtin_fabsf(x);
+    magnitude = magnitude > qd_fp8_max(kind) ? qd_fp8_max(kind) : magnitude;
+    const uint32_t field = __builtin_bit_cast(uint32_t, magnitude) & 0x7F800000;
+    const uint32_t binade = field > smallest ? field : smallest;
+    const uint32_t anchor = binade + ((23 - mantissa) << 23);
+    const float sum = magnitude + __builtin_bit_cast(float, anchor);
+    const uint32_t code =
+        __builtin_bit_cast(uint32_t, sum) - anchor + ((binade - smallest) >> (23 - mantissa));
+    const uint32_t sign = qd_fp8_is_fnuz(kind) && code == 0 ? 0 : bits >> 24 & 0x80;
+    return x != x ? qd_fp8_nan_code(kind) : code | sign;
+}
+
+#if defined(__gfx942__) || defined(__gfx950__) || defined(__GFX12__)
+QD_FP8_INLINE float qd_fp8_clamp(int kind, float x) {
+    return __builtin_amdgcn_fmed3f(x, qd_fp8_max(kind), -qd_fp8_max(kind));
+}
+/** Two codes into the low (HIGH false) or the high half of `old`. */
+#define QD_FP8_CVT_PK(kind, a, b, old, HIGH)                                                       \
+    (kind < QD_E5M2 ? __builtin_amdgcn_cvt_pk_fp8_f32(a, b, old, HIGH)                             \
+                    : __builtin_amdgcn_cvt_pk_bf8_f32(a, b, old, HIGH))
+#endif
+
+/** Four codes, the first in the low byte, of values of which none is a NaN. */
+QD_FP8_INLINE uint32_t qd_fp8_encode4(int kind, const float x[4]) {
+#ifdef QD_FP8_CVT_PK
+    if (qd_fp8_is_native(kind)) {
+        const int low =
+            QD_FP8_CVT_PK(kind, qd_fp8_clamp(kind, x[0]), qd_fp8_clamp(kind, x[1]), 0, false);
+        return (uint32_t)QD_FP8_CVT_PK(kind, qd_fp8_clamp(kind, x[2]), qd_fp8_clamp(kind, x[3]),
+                                       low, true);
+    }
+#endif
+    return qd_fp8_encode(kind, x[0]) | qd_fp8_encode(kind, x[1]) << 8 |
+           qd_fp8_encode(kind, x[2]) << 16 | qd_fp8_encode(kind, x[3]) << 24;
+}
+
+/** The value of a code, exactly. */
+QD_FP8_INLINE float qd_fp8_decode(int kind, uint32_t code) {
+    const uint32_t mantissa = qd_fp8_mantissa_bits(kind), magnitude = code & 0x7F;
+    // The code's own exponent and fraction as an f32 (zero exponent: a denormal), then the bias put
+    // right.
+    const float unbiased = __builtin_bit_cast(float, magnitude << (23 - mantissa));
+    float x = unbiased * __builtin_bit_cast(float, (254 - qd_fp8_bias(kind)) << 23);
+    if (kind == QD_E5M2 && magnitude == 0x7C)
+        x = __builtin_inff();
+    if (qd_fp8_is_fnuz(kind) ? code == 0x80 : magnitude > (kind == QD_E5M2 ? 0x7Cu : 0x7Eu))
+        x = __builtin_nanf("");
+    return code & 0x80 ? -x : x;
+}
+
+/** Four codes of a word, the low byte first. */
+QD_FP8_INLINE void qd_fp8_decode4(int kind, uint32_t codes, float x[4]) {
+    for (int i = 0; i < 4; i++)
+        x[i] = qd_fp8_decode(kind, codes >> (8 * i) & 0xFF);
+}
+
+#endif
