@@ -108,4 +108,24 @@ QD_FP8_INLINE void qd_fp8_decode4(int kind, uint32_t codes, float x[4]) {
         x[i] = qd_fp8_decode(kind, codes >> (8 * i) & 0xFF);
 }
 
+/** Four e4m3fn codes as e4m3fnuz codes of half the value: -0 becomes 0, a NaN FNUZ's NaN. */
+QD_FP8_INLINE uint32_t qd_fp8_fnuz_from_fn(uint32_t codes) {
+    uint32_t magnitude = codes & 0x7F7F7F7F;
+    uint32_t nan = (magnitude + 0x01010101) & 0x80808080;     // top bit: magnitude is 0x7F
+    uint32_t nonzero = (magnitude + 0x7F7F7F7F) & 0x80808080; // top bit: magnitude is not 0
+    uint32_t keep = ~(nan - (nan >> 7));                      // 0x80 in the bytes that are NaN
+    return (magnitude & keep) | (codes & nonzero) | nan;
+}
+
+/** Eight e4m3 codes as eight bf16, exactly; two to a word, the first in the low half. */
+QD_FP8_INLINE void qd_fp8_to_bf16(int kind, const uint32_t codes[2], uint32_t out[4]) {
+    for (int i = 0; i < 4; i++) {
+        const uint32_t pair = codes[i / 2] >> (i % 2 * 16);
+        const float low = qd_fp8_decode(kind, pair & 0xFF);
+        const float high = qd_fp8_decode(kind, pair >> 8 & 0xFF);
+        out[i] = __builtin_bit_cast(uint32_t, low) >> 16 |
+                 (__builtin_bit_cast(uint32_t, high) & 0xFFFF0000);
+    }
+}
+
 #endif

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every GPU kernel starts from: vector types, address spaces, the wave and its lanes.
+//
+// Plain C23 for clang's GPU targets. Helpers are qd_, entry points qk_. A kernel takes one struct by value.
+#ifndef QD_GPU_H
+#define QD_GPU_H
+
+#include <gpuintrin.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define QD_INLINE static inline __attribute__((always_inline))
+#define QD_UNROLL _Pragma("clang loop unroll(full)")
+#define QD_PRAGMA(x) _Pragma(#x)
+#define QD_UNROLL_BY(n) QD_PRAGMA(clang loop unroll_count(n))
+#define QD_NO_UNROLL _Pragma("clang loop unroll(disable)")
+
+// LDS. A variable of it is static, and says so that it starts undefined, before its declaration:
+//   [[clang::loader_uninitialized]] static QD_LDS uint32_t rows[64];
+// Distinct static arrays let the compiler see that a copy into one does not change the other; with `extern`
+// arrays clang 22 even drops the wait between a copy to LDS and a read of it.
+#define QD_LDS __attribute__((address_space(3)))
+
+#define QD_KERNEL(threads)                                                                         \
+    __attribute__((amdgpu_flat_work_group_size(threads, threads))) __gpu_kernel void
+
+typedef float qd_f32x2 __attribute__((ext_vector_type(2)));
+typedef float qd_f32x4 __attribute__((ext_vector_type(4)));
+typedef float qd_f32x8 __attribute__((ext_vector_type(8)));
+typedef float qd_f32x16 __attribute__((ext_vector_type(16)));
+typedef uint32_t qd_u32x2 __attribute__((ext_vector_type(2)));
+typedef uint32_t qd_u32x4 __attribute__((ext_vector_type(4)));
+typedef uint32_t qd_u32x8 __attribute__((ext_vector_type(8)));
+typedef int64_t qd_i64x2 __attribute__((ext_vector_type(2)));
+typedef short qd_i16x4 __attribute__((ext_vector_type(4)));
+typedef short qd_i16x8 __attribute__((ext_vector_type(8)));
+typedef short qd_i16x16 __attribute__((ext_vector_type(16)));
+typedef __bf16 qd_bf16x4 __attribute__((ext_vector_type(4)));
+typedef __bf16 qd_bf16x8 __attribute__((ext_vector_type(8)));
+typedef __bf16 qd_bf16x16 __attribute__((ext_vector_type(16)));
+
+#if defined(__GFX9__)
+enum { QD_WAVE = 64 }; // lanes a wave
+#else
+enum { QD_WAVE = 32 };
+#endif
+
+QD_INLINE uint32_t qd_thread(void) {
+    return __gpu_thread_id(0);
+}
+QD_INLINE uint32_t qd_lane(void) {
+    return __gpu_lane_id();
+}
+QD_INLINE uint32_t qd_block(void) {
+    return __gpu_block_id(0);
+}
+
+/** A value that is the same in all lanes, moved to a scalar register. */
+QD_INLINE uint32_t qd_uniform(uint32_t x) {
+    return (uint32_t)__builtin_amdgcn_readfirstlane((int)x);
+}
+
+/** This wave's index in the workgroup. */
+QD_INLINE uint32_t qd_wave(void) {
+    return qd_uniform(qd_thread() / QD_WAVE);
+}
+
+/** All waves of the workgroup meet; what they wrote to LDS before is seen by all after. */
+QD_INLINE void qd_barrier(void) {
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup", "local");
+    __builtin_amdgcn_s_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup", "local");
+}
+
+QD_INLINE uint32_t qd_min(uint32_t a, uint32_t b) {
+    return a < b ? a : b;
+}
+QD_INLINE uint32_t qd_max(uint32_t a, uint32_t b) {
+    return a > b ? a : b;
+}
+QD_INLINE uint32_t qd_div_up(uint32_t a, uint32_t b) {
+    return a / b + (a % b != 0);
+}
+
+QD_INLINE float qd_as_f32(uint32_t bits) {
+    return __builtin_bit_cast(float, bits);
+}
+QD_INLINE uint32_t qd_as_u32(float x) {
+    return __builtin_bit_cast(uint32_t, x);
+}
+
+#endif
