@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one interface to devices. cpu.c and hip.c implement it; nothing above knows which is behind it.
+// The one interface to devices. cpu.c and hip.c implement it; nothing above knows which is behind
+// it.
 #ifndef QNI_DEVICE_H
 #define QNI_DEVICE_H
 
@@ -15,6 +16,29 @@ enum qni_feature_bit {
 };
 #define QNI_F(id) (UINT64_C(1) << QNI_BIT_##id)
 
+/** A GPU that images are built for: a line of targets.def. */
+typedef struct qni_target {
+    const char *name;
+    int32_t code_object_version, wave_size, lds_bytes;
+    uint64_t features;
+} qni_target;
+
+enum {
+#define QN_TARGET(name, version, wave, lds, features) +1
+    QNI_NUM_TARGETS = 0
+#include "targets.def"
+#undef QN_TARGET
+};
+extern const qni_target qni_targets[QNI_NUM_TARGETS];
+
+/** The target of that name (`length` bytes of it); null if there is none. */
+const qni_target *qni_target_find(const char *name, size_t length);
+/** The target of images that also run on `target`: a whole family's; null if there is none. */
+const qni_target *qni_target_generic(const qni_target *target);
+/** The target whose images a device of that gcnArchName ("gfx942:sramecc+:xnack-") runs; null if
+ * none. */
+const qni_target *qni_target_of_arch(const char *gcn_arch);
+
 typedef enum qni_copy_kind {
     QNI_COPY_TO_DEVICE,
     QNI_COPY_TO_HOST,
@@ -28,9 +52,11 @@ typedef struct qni_kernel_usage {
     int32_t scratch_bytes;
     int32_t lds_bytes;
     int32_t max_threads;
+    int32_t kernarg_bytes;
 } qni_kernel_usage;
 
-/** A driver. Every function sets the error message when it fails. `native` handles are the driver's own. */
+/** A driver. Every function sets the error message when it fails. `native` handles are the driver's
+ * own. */
 typedef struct qni_backend {
     const char *name; // "cpu", "hip"
     void (*close)(qn_device *device);
@@ -61,12 +87,11 @@ struct qn_device {
     const qni_backend *backend;
     void *state; // the backend's own
     qn_device_info info;
-    const char
-        *target; // the image target that runs here: "gfx942", "gfx11-generic"; null on the CPU
+    const qni_target *target; // whose images run here; null on the CPU
     uint64_t features;
     DLDevice id;
     atomic_int references;
-    struct qni_kernel_cache *kernels; // loaded images and kernels, made on first use
+    struct qni_kernel_cache *kernels; // loaded images and kernels (image.c); null on the CPU
     qn_device *next;
 };
 
@@ -81,7 +106,8 @@ struct qn_event {
     void *native;
 };
 
-/** Opens a device of the backend; `arg` is what follows the first colon of the spec ("" if nothing). */
+/** Opens a device of the backend; `arg` is what follows the first colon of the spec ("" if
+ * nothing). */
 qn_status qni_cpu_open(qn_device *device, const char *arg);
 qn_status qni_hip_open(qn_device *device, const char *arg);
 /** The simulated GPU: the same HIP backend over libquernsim. */

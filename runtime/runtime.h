@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ops use of the runtime: errors, tensor checks, choice of a kernel, launch, threads, log, environment.
+// What ops use of the runtime: errors, tensor checks, choice of a kernel, launch, threads, log,
+// environment.
 #ifndef QNI_RUNTIME_H
 #define QNI_RUNTIME_H
 
@@ -11,7 +12,8 @@
 // ---- errors (error.c)
 
 qn_status qni_fail(qn_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/** Records the message and gives the code, to be returned at once: return QN_FAIL(QN_E_INVALID, "…"). */
+/** Records the message and gives the code, to be returned at once: return QN_FAIL(QN_E_INVALID,
+ * "…"). */
 #define QN_FAIL(code, ...) qni_fail((code), __VA_ARGS__)
 #define QN_TRY(call)                                                                               \
     do {                                                                                           \
@@ -48,8 +50,8 @@ static inline void *qni_data(const DLTensor *t) {
 int64_t qni_stride(const DLTensor *t, int i);
 int64_t qni_numel(const DLTensor *t);
 bool qni_is_contiguous(const DLTensor *t);
-/** t is not null, has ndim dimensions, none negative, its data not null unless empty, and lies on the
- *  stream's device. The message begins "op: name ". */
+/** t is not null, has ndim dimensions, none negative, its data not null unless empty, and lies on
+ * the stream's device. The message begins "op: name ". */
 qn_status qni_check_tensor(const qn_stream *stream, const char *op, const char *name,
                            const DLTensor *t, int ndim);
 /** shape[i] equals want[i] for every dimension (want[i] < 0: any). */
@@ -62,7 +64,8 @@ typedef struct qni_reason {
     char text[192];
 } qni_reason;
 
-/** Notes why a kernel cannot take a problem and gives false: return qni_no(why, "k=%ld is …", k). */
+/** Notes why a kernel cannot take a problem and gives false: return qni_no(why, "k=%ld is …", k).
+ *  why is null when nobody will read it: then nothing is formatted. */
 bool qni_no(qni_reason *why, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /** One kernel of an op: a line of the family's variants.def. */
@@ -81,21 +84,26 @@ typedef struct qni_op {
     int num_variants;
 } qni_op;
 
-/** Whether a variant can run the problem on the device; else why not. Honours QUERN_DISABLE, not FORCE. */
+/** Whether a variant can run the problem on the device; else why not. Honours QUERN_DISABLE, not
+ * FORCE. */
 bool qni_variant_fits(const qni_variant *variant, const qn_device *device, const void *problem,
                       qni_reason *why);
-/** The first variant that fits (or the one that QUERN_FORCE names); logs the choice with QUERN_LOG=kernel.
- *  Errors: QN_E_UNSUPPORTED with every variant's reason, QN_E_INVALID (QUERN_FORCE names no kernel). */
+/** The first variant that fits (or the one that QUERN_FORCE names); logs the choice with
+ * QUERN_LOG=kernel. Errors: QN_E_UNSUPPORTED with every variant's reason, QN_E_INVALID (QUERN_FORCE
+ * names no kernel). */
 qn_status qni_choose(const qni_op *op, const qn_device *device, const void *problem,
                      const qni_variant **out);
+/** Whether QUERN_DISABLE names a backend ("hip", "sim", "cpu"). */
+bool qni_is_backend_disabled(const char *backend);
 /** Chooses and runs. */
 qn_status qni_run(const qni_op *op, qn_stream *stream, const void *problem);
 
 // ---- GPU kernels (image.c, jit.c)
 
-/** A kernel in an image. `image` is a QN_IMAGE line of some variants.def; `defines` (null: none) are added
- *  to that image's own for a specialisation that is then JIT-compiled. Make it static: its address is the key
- *  under which the loaded kernel is found again, without locks on the hot path. */
+/** A kernel in an image. `image` is a QN_IMAGE line of some variants.def; `defines` (null: none)
+ * are added to that image's own for a specialisation that is then JIT-compiled. Make it static: its
+ * address is the key under which the loaded kernel is found again, without locks on the hot path.
+ */
 typedef struct qni_kernel_ref {
     const char *image; // "gemm_fp8_mfma_256x128"
     const char *entry; // "qk_gemm_fp8"
@@ -104,17 +112,21 @@ typedef struct qni_kernel_ref {
     bool uses_lds_dma;         // contract: a wait must stand before each barrier that follows a DMA
 } qni_kernel_ref;
 
-/** Launches grid[0] x grid[1] x grid[2] workgroups of `threads`; args is the kernel's one by-value struct. */
+/** Launches grid[0] x grid[1] x grid[2] workgroups of `threads`; args is the kernel's one by-value
+ * struct. */
 qn_status qni_launch(qn_stream *stream, const qni_kernel_ref *kernel, const uint32_t grid[3],
                      uint32_t threads, const void *args, size_t args_bytes);
 /** What the loaded kernel uses (loads it if need be). */
 qn_status qni_kernel_get_usage(qn_device *device, const qni_kernel_ref *kernel,
                                qni_kernel_usage *out);
+/** Makes the place for a GPU's loaded images as it is opened, and unloads them as it is closed. */
+qn_status qni_kernels_create(qn_device *device);
+void qni_kernels_destroy(qn_device *device);
 
 // ---- CPU threads (threads.c)
 
-/** Calls body(context, i) for i in 0..count-1 on the CPU device's threads; returns when all are done.
- *  Which thread runs which i is free: results must not depend on it. */
+/** Calls body(context, i) for i in 0..count-1 on the CPU device's threads; returns when all are
+ * done. Which thread runs which i is free: results must not depend on it. */
 void qni_parallel(int64_t count, void (*body)(void *context, int64_t i), void *context);
 int qni_num_threads(void);
 
@@ -130,11 +142,14 @@ void qni_log(qni_log_topic topic, const char *format, ...) __attribute__((format
 
 // ---- environment (env.c): read once, the only place that calls getenv
 
+/** Strings are "" where a variable is unset or empty. docs/env.md says what each means. */
 typedef struct qni_env {
     const char *device, *disable, *force, *cache_dir, *clang, *hip_library, *sim_library;
+    const char *path, *tmp_dir;
     unsigned log;    // qni_log_topic bits
     int num_threads; // 0: all of the machine's
     bool no_jit, batch_invariant, validate, serialize_kernel;
+    char error[256]; // "": every value was understood; else what qn_device_open says
 } qni_env;
 const qni_env *qni_env_get(void);
 
@@ -150,14 +165,18 @@ typedef struct qni_check_problem {
     void *context;
     /** Poisons the outputs before each run. */
     qn_status (*reset)(void *context, qn_stream *stream);
-    /** Fetches and compares: *error is the largest error over tolerance (NaN counts as failed); detail says
-     *  where the worst element is, with both values. */
+    /** Fetches and compares: *error is the largest error over tolerance (NaN counts as failed);
+     * detail says where the worst element is, with both values. */
     qn_status (*compare)(void *context, qn_stream *stream, double *error, char *detail,
                          size_t room);
+    /** What the op writes: both runs of a variant must leave the same bits there. May be null. */
+    const DLTensor *const *outputs;
+    int32_t num_outputs;
 } qni_check_problem;
 
-/** Runs every variant of the op on the problem, each twice (equal bits are part of the check where
- *  `compare` sees it), and reports. */
+/** Runs every variant of the op on the problem, each twice from a fresh reset, times it if asked,
+ * and reports. Not QN_OK: the check itself could not be carried out (a wrong result is reported,
+ * not returned). */
 qn_status qni_check_problem_run(qni_check_run *run, const qni_check_problem *problem);
 qn_stream *qni_check_stream(const qni_check_run *run);
 uint64_t qni_check_seed(const qni_check_run *run);
@@ -169,5 +188,8 @@ typedef struct qni_family {
     const qni_op *const *ops;                                 // null-terminated
     qn_status (*check)(qni_check_run *run, const qni_op *op); // all problems of one op
 } qni_family;
+
+/** Every family, null-terminated (ops/families.c). */
+extern const qni_family *const qni_families[];
 
 #endif

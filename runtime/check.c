@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// The check harness: every kernel of an op on every problem of its family, against the op's
+// definition.
+#include "runtime.h"
+
+#include <quern/check.h>
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+struct qni_check_run {
+    qn_device *device;
+    qn_stream *stream;
+    qn_check_options options;
+    qn_check_fn report;
+    void *context;
+    bool has_failed;
+};
+
+qn_stream *qni_check_stream(const qni_check_run *run) {
+    return run->stream;
+}
+
+uint64_t qni_check_seed(const qni_check_run *run) {
+    return run->options.seed;
+}
+
+bool qni_check_is_quick(const qni_check_run *run) {
+    return run->options.quick != 0;
+}
+
+/** Bytes from a tensor's first element to the end of its last, gaps between rows included. */
+static int64_t extent_bytes(const DLTensor *t) {
+    if (qni_numel(t) == 0)
+        return 0;
+    int64_t last = 0;
+    for (int i = 0; i < t->ndim; i++)
+        last += (t->shape[i] - 1) * qni_stride(t, i);
+    return (last + 1) * t->dtype.bits * t->dtype.lanes / 8;
+}
+
+/** Hashes what one output holds. */
+static qn_status hash_tensor(qn_stream *stream, const DLTensor *t, uint64_t *hash) {
+    int64_t bytes = extent_bytes(t);
+    if (bytes == 0)
+        return QN_OK;
+    void *host = malloc((size_t)bytes);
+    if (!host)
+        return QN_FAIL(QN_E_MEMORY, "check: out of memory for %ld bytes", (long)bytes);
+    qn_status st =
+        stream->device->backend->copy(stream, host, qni_data(t), bytes, QNI_COPY_TO_HOST);
+    if (st == QN_OK)
+        *hash = XXH3_64bits_withSeed(host, (size_t)bytes, *hash);
+    free(host);
+    return st;
+}
+
+/** One run from a fresh reset; *hash tells its outputs' bits. */
+static qn_status run_once(qni_check_run *run, const qni_check_problem *problem,
+                          const qni_variant *variant, uint64_t *hash) {
+    qn_status st;
+    *hash = 0;
+    QN_TRY(problem->reset(problem->context, run->stream));
+    QN_TRY(variant->run(run->stream, problem->problem));
+    QN_TRY(qn_stream_sync(run->stream));
+    for (int i = 0; i < problem->num_outputs; i++)
+        QN_TRY(hash_tensor(run->stream, problem->outputs[i], hash));
+out:
+    return st;
+}
+
+/** Runs twice, compares both, and the bits of one with the other. On failure `detail` says what is
+ * wrong. */
+static bool run_and_compare(qni_check_run *run, const qni_check_problem *problem,
+                            const qni_variant *variant, double *error, char *detail, size_t room) {
+    uint64_t hashes[2];
+    *error = NAN;
+    for (int i = 0; i < 2; i++) {
+        double this_error = NAN;
+        qn_status st = run_once(run, problem, variant, &hashes[i]);
+        if (st == QN_OK)
+            st = problem->compare(problem->context, run->stream, &this_error, detail, room);
+        if (st != QN_OK) {
+            snprintf(detail, room, "%s: %s", qn_status_name(st), qn_last_error());
+            return false;
+        }
+        *error = i == 0 || !(this_error <= *error) ? this_error : *error;
+        if (!(this_error <= 1))
+            return false;
+    }
+    if (hashes[0] == hashes[1])
+        return true;
+    snprintf(detail, room, "two runs on the same input differ in their bits");
+    return false;
+}
+
+/** One run between two events. */
+static qn_status time_once(qni_check_run *run, const qni_check_problem *problem,
+                           const qni_variant *variant, qn_event *events[2], int64_t *ns) {
+    qn_status st;
+    QN_TRY(qn_event_record(events[0], run->stream));
+    QN_TRY(variant->run(run->stream, problem->problem));
+    QN_TRY(qn_event_record(events[1], run->stream));
+    QN_TRY(qn_event_sync(events[1]));
+    QN_TRY(qn_event_elapsed(ns, events[0], events[1]));
+out:
+    return st;
+}
+
+/** The fastest of the timed runs into *best; -1 where the device has no clock or nobody asked. */
+static qn_status time_variant(qni_check_run *run, const qni_check_problem *problem,
+                              const qni_variant *variant, int64_t *best) {
+    qn_event *events[2] = {nullptr, nullptr};
+    qn_status st = QN_OK;
+    *best = -1;
+    if (run->options.timed_runs <= 0 || !run->device->info.has_clock)
+        return QN_OK;
+    QN_TRY(qn_event_create(&events[0], run->device));
+    QN_TRY(qn_event_create(&events[1], run->device));
+    for (int i = 0; i < run->options.timed_runs; i++) {
+        int64_t ns;
+        QN_TRY(time_once(run, problem, variant, events, &ns));
+        if (*best < 0 || ns < *best)
+            *best = ns;
+    }
+out:
+    qn_event_destroy(events[0]);
+    qn_event_destroy(events[1]);
+    return st;
+}
+
+static void report(qni_check_run *run, const qn_check_result *result) {
+    if (run->report)
+        run->report(run->context, result);
+}
+
+static qn_status check_variant(qni_check_run *run, const qni_check_problem *problem,
+                               const qni_variant *variant, bool is_choice) {
+    qni_reason why = {""};
+    char detail[512] = "";
+    qn_check_result result = {.op = problem->op->name,
+                              .kernel = variant->name,
+                              .problem = problem->text,
+                              .detail = detail,
+                              .time_ns = -1,
+                              .is_choice = is_choice};
+    qn_status st = QN_OK;
+    if (!qni_variant_fits(variant, run->device, problem->problem, &why)) {
+        result.reason = why.text;
+    } else if (run_and_compare(run, problem, variant, &result.error, detail, sizeof detail)) {
+        result.passed = 1;
+        *detail = 0; // the worst element of a result within tolerance is nobody's concern
+        st = time_variant(run, problem, variant, &result.time_ns);
+    } else {
+        run->has_failed = true;
+    }
+    if (st == QN_OK)
+        report(run, &result);
+    return st;
+}
+
+qn_status qni_check_problem_run(qni_check_run *run, const qni_check_problem *problem) {
+    const qni_op *op = problem->op;
+    const qni_variant *choice = nullptr;
+    qn_status st = qni_choose(op, run->device, problem->problem, &choice);
+    if (st != QN_OK && st != QN_E_UNSUPPORTED)
+        return st;
+    for (int i = 0; i < op->num_variants; i++) {
+        const qni_variant *variant = &op->variants[i];
+        st = check_variant(run, problem, variant, variant == choice);
+        if (st != QN_OK)
+            return st;
+    }
+    return QN_OK;
+}
+
+static qn_status check_family(qni_check_run *run, const qni_family *family, const char *op,
+                              bool *has_found) {
+    for (int i = 0; family->ops[i]; i++) {
+        if (op && strcmp(op, family->ops[i]->name) != 0)
+            continue;
+        *has_found = true;
+        qn_status st = family->check(run, family->ops[i]);
+        if (st != QN_OK)
+            return st;
+    }
+    return QN_OK;
+}
+
+static qn_status read_options(qn_check_options *out, const qn_check_options *given) {
+    *out = (qn_check_options){.struct_size = sizeof *out};
+    if (!given)
+        return QN_OK;
+    if (given->struct_size < sizeof(size_t) + sizeof given->seed)
+        return QN_FAIL(QN_E_INVALID,
+                       "check: options.struct_size is %zu; set it to sizeof(qn_check_options)",
+                       given->struct_size);
+    memcpy(out, given, given->struct_size < sizeof *out ? given->struct_size : sizeof *out);
+    if (out->timed_runs < 0)
+        return QN_FAIL(QN_E_INVALID, "check: options.timed_runs is %d; it must be at least 0",
+                       out->timed_runs);
+    return QN_OK;
+}
+
+qn_status qn_check(qn_device *device, const char *op, const qn_check_options *options,
+                   qn_check_fn report_fn, void *context) {
+    if (!device)
+        return QN_FAIL(QN_E_INVALID, "check: device is null");
+    qni_check_run run = {.device = device, .report = report_fn, .context = context};
+    bool has_found = false;
+    qn_status st;
+    QN_TRY(read_options(&run.options, options));
+    QN_TRY(qn_stream_create(&run.stream, device));
+    for (int f = 0; qni_families[f]; f++)
+        QN_TRY(check_family(&run, qni_families[f], op, &has_found));
+    if (op && !has_found)
+        st = QN_FAIL(QN_E_NOT_FOUND, "check: no op is called \"%s\"", op);
+    else if (run.has_failed)
+        st = QN_FAIL(QN_E_MISMATCH, "check: a kernel disagrees with its reference on %s",
+                     device->info.spec);
+out:
+    qn_stream_destroy(run.stream);
+    return st;
+}
+
+enum { MAX_OPS = 256 };
+static const char *op_names[MAX_OPS + 1];
+static pthread_once_t op_names_once = PTHREAD_ONCE_INIT;
+
+static void collect_op_names(void) {
+    int count = 0;
+    for (int f = 0; qni_families[f]; f++)
+        for (int i = 0; qni_families[f]->ops[i] && count < MAX_OPS; i++)
+            op_names[count++] = qni_families[f]->ops[i]->name;
+}
+
+const char *const *qn_op_names(void) {
+    pthread_once(&op_names_once, collect_op_names);
+    return op_names;
+}

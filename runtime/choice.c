@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which kernel runs: the op's table in order, the reasons of those passed over, what the user
+// forbids or forces.
+#include "runtime.h"
+
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+bool qni_no(qni_reason *why, const char *format, ...) {
+    if (why) {
+        va_list args;
+        va_start(args, format);
+        vsnprintf(why->text, sizeof why->text, format, args);
+        va_end(args);
+    }
+    return false;
+}
+
+/** Whether `word` is one of a comma list's words. */
+static bool list_has(const char *list, const char *word, size_t length) {
+    while (*list) {
+        size_t n = strcspn(list, ",");
+        if (n == length && strncmp(list, word, n) == 0)
+            return true;
+        list += n + (list[n] == ',');
+    }
+    return false;
+}
+
+bool qni_is_backend_disabled(const char *backend) {
+    return list_has(qni_env_get()->disable, backend, strlen(backend));
+}
+
+static bool lacks_feature(const qni_variant *variant, const qn_device *device, qni_reason *why) {
+    static const char *const names[] = {
+#define QN_FEATURE(id, name) name,
+#include "features.def"
+#undef QN_FEATURE
+    };
+    uint64_t missing = variant->needs & ~device->features;
+    if (!missing)
+        return false;
+    qni_no(why, "needs %s, which %s (%s) lacks", names[__builtin_ctzll(missing)], device->info.spec,
+           device->info.arch);
+    return true;
+}
+
+/** QUERN_DISABLE names kernels, or backends by the first word of their specs. */
+static bool is_disabled(const qni_variant *variant, const qn_device *device, qni_reason *why) {
+    const char *list = qni_env_get()->disable, *spec = device->info.spec;
+    if (!*list)
+        return false;
+    if (list_has(list, variant->name, strlen(variant->name))) {
+        qni_no(why, "QUERN_DISABLE names it");
+        return true;
+    }
+    if (list_has(list, spec, strcspn(spec, ":"))) {
+        qni_no(why, "QUERN_DISABLE names its backend, %.*s", (int)strcspn(spec, ":"), spec);
+        return true;
+    }
+    return false;
+}
+
+bool qni_variant_fits(const qni_variant *variant, const qn_device *device, const void *problem,
+                      qni_reason *why) {
+    bool on_cpu = device->id.device_type == kDLCPU;
+    if (variant->is_cpu != on_cpu)
+        return qni_no(why, "runs on %s, this is %s", variant->is_cpu ? "the CPU" : "GPUs",
+                      device->info.spec);
+    if (is_disabled(variant, device, why) || lacks_feature(variant, device, why))
+        return false;
+    return !variant->supports || variant->supports(device, problem, why);
+}
+
+/** The kernel that QUERN_FORCE names for the op: "op=kernel,op=kernel". Null if it does not speak
+ * of it. */
+static const char *forced_name(const qni_op *op, size_t *length) {
+    size_t op_length = strlen(op->name);
+    for (const char *at = qni_env_get()->force; *at;) {
+        size_t n = strcspn(at, ",");
+        if (n > op_length && strncmp(at, op->name, op_length) == 0 && at[op_length] == '=') {
+            *length = n - op_length - 1;
+            return at + op_length + 1;
+        }
+        at += n + (at[n] == ',');
+    }
+    return nullptr;
+}
+
+/** Appends to a text of bounded room; what does not fit is cut. */
+__attribute__((format(printf, 3, 4))) static void append(char *text, size_t room,
+                                                         const char *format, ...) {
+    size_t used = strlen(text);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text + used, room - used, format, args);
+    va_end(args);
+}
+
+/** Whether this line has not been logged before. Two threads may both be told yes; a full table
+ * says yes. */
+static bool is_news(const char *line) {
+    enum { SLOTS = 1024 };
+    static _Atomic uint64_t seen[SLOTS];
+    uint64_t hash = XXH3_64bits(line, strlen(line)) | 1; // 0 marks a free slot
+    for (uint64_t i = 0; i < SLOTS; i++) {
+        _Atomic uint64_t *slot = &seen[(hash + i) % SLOTS];
+        uint64_t found = 0;
+        if (atomic_compare_exchange_strong(slot, &found, hash))
+            return true;
+        if (found == hash)
+            return false;
+    }
+    return true;
+}
+
+static void log_once(const char *line) {
+    if (is_news(line))
+        qni_log(QNI_LOG_KERNEL, "%s", line);
+}
+
+static qn_status choose_forced(const qni_op *op, const qn_device *device, const void *problem,
+                               const char *name, size_t length, const qni_variant **out) {
+    char known[1024] = "";
+    for (int i = 0; i < op->num_variants; i++) {
+        const qni_variant *v = &op->variants[i];
+        append(known, sizeof known, "%s%s", i ? ", " : "", v->name);
+        if (strlen(v->name) != length || strncmp(v->name, name, length) != 0)
+            continue;
+        qni_reason why = {""};
+        if (!qni_variant_fits(v, device, problem, &why))
+            return QN_FAIL(QN_E_UNSUPPORTED, "%s: QUERN_FORCE asks for %s, which cannot run: %s",
+                           op->name, v->name, why.text);
+        if (qni_log_is_on(QNI_LOG_KERNEL)) {
+            snprintf(known, sizeof known, "%s on %s: %s (QUERN_FORCE)", op->name, device->info.spec,
+                     v->name);
+            log_once(known);
+        }
+        *out = v;
+        return QN_OK;
+    }
+    return QN_FAIL(QN_E_INVALID, "%s: QUERN_FORCE asks for \"%.*s\"; its kernels are: %s", op->name,
+                   (int)length, name, known);
+}
+
+/** Walks the first `count` variants again, for their reasons. */
+static void put_reasons(const qni_op *op, const qn_device *device, const void *problem, int count,
+                        char *text, size_t room) {
+    for (int i = 0; i < count; i++) {
+        qni_reason why = {""};
+        if (op->variants[i].is_cpu != (device->id.device_type == kDLCPU))
+            continue; // that a CPU kernel does not run on a GPU is no news
+        qni_variant_fits(&op->variants[i], device, problem, &why);
+        append(text, room, "; not %s: %s", op->variants[i].name, why.text);
+    }
+}
+
+static void log_choice(const qni_op *op, const qn_device *device, const void *problem, int chosen) {
+    char line[1900];
+    snprintf(line, sizeof line, "%s on %s: %s", op->name, device->info.spec,
+             op->variants[chosen].name);
+    put_reasons(op, device, problem, chosen, line, sizeof line);
+    log_once(line);
+}
+
+qn_status qni_choose(const qni_op *op, const qn_device *device, const void *problem,
+                     const qni_variant **out) {
+    size_t length = 0;
+    const char *forced = *qni_env_get()->force ? forced_name(op, &length) : nullptr;
+    if (forced)
+        return choose_forced(op, device, problem, forced, length, out);
+    for (int i = 0; i < op->num_variants; i++) {
+        if (!qni_variant_fits(&op->variants[i], device, problem, nullptr))
+            continue;
+        if (qni_log_is_on(QNI_LOG_KERNEL))
+            log_choice(op, device, problem, i);
+        *out = &op->variants[i];
+        return QN_OK;
+    }
+    char reasons[3072] = "";
+    put_reasons(op, device, problem, op->num_variants, reasons, sizeof reasons);
+    return QN_FAIL(QN_E_UNSUPPORTED, "%s: no kernel for this on %s (%s)%s", op->name,
+                   device->info.spec, device->info.arch,
+                   *reasons ? reasons : "; none was written for such a device");
+}
+
+qn_status qni_run(const qni_op *op, qn_stream *stream, const void *problem) {
+    const qni_variant *variant = nullptr;
+    qn_status st = qni_choose(op, stream->device, problem, &variant);
+    return st == QN_OK ? variant->run(stream, problem) : st;
+}

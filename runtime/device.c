@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// Devices: specs, the list of what can be opened, one counted handle for each open device.
+#include "runtime.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+static pthread_mutex_t devices_lock = PTHREAD_MUTEX_INITIALIZER;
+static qn_device
+    *open_devices; // under devices_lock, like every device's reference count going to zero
+
+/** A spec taken apart and written in its one canonical form. */
+typedef struct parsed_spec {
+    qn_status (*open)(qn_device *device, const char *arg);
+    char text[48];   // "sim:gfx942:2"
+    const char *arg; // in text: "gfx942:2"
+} parsed_spec;
+
+static qn_status bad_spec(const char *spec, const char *fault) {
+    return QN_FAIL(QN_E_INVALID,
+                   "device: \"%.64s\": %s; accepted: cpu, hip:N, sim:ARCH, sim:ARCH:N, auto", spec,
+                   fault);
+}
+
+/** A decimal number of at most four digits without sign or leading zeros; -1 if text is none. */
+static int parse_index(const char *text) {
+    size_t digits = strspn(text, "0123456789");
+    if (digits == 0 || digits > 4 || text[digits] || (digits > 1 && *text == '0'))
+        return -1;
+    return atoi(text);
+}
+
+static qn_status parse_hip(parsed_spec *out, const char *spec, const char *arg) {
+    int index = *arg ? parse_index(arg) : 0;
+    if (index < 0)
+        return bad_spec(spec, "what follows hip: must be a number from 0");
+    snprintf(out->text, sizeof out->text, "hip:%d", index);
+    out->open = qni_hip_open;
+    return QN_OK;
+}
+
+static qn_status parse_sim(parsed_spec *out, const char *spec, const char *arg) {
+    size_t length = strcspn(arg, ":");
+    const qni_target *target = qni_target_find(arg, length);
+    int ordinal = 1;
+    if (!target) {
+        char known[256] = "no such architecture; there are";
+        for (int t = 0; t < QNI_NUM_TARGETS; t++)
+            snprintf(known + strlen(known), sizeof known - strlen(known), " %s",
+                     qni_targets[t].name);
+        return bad_spec(spec, known);
+    }
+    if (arg[length] == ':')
+        ordinal = parse_index(arg + length + 1);
+    if (ordinal < 1 || ordinal > 64)
+        return bad_spec(spec, "which device of its kind must be a number from 1 to 64");
+    if (ordinal == 1)
+        snprintf(out->text, sizeof out->text, "sim:%s", target->name);
+    else
+        snprintf(out->text, sizeof out->text, "sim:%s:%d", target->name, ordinal);
+    out->open = qni_sim_open;
+    return QN_OK;
+}
+
+static qn_status parse_spec(parsed_spec *out, const char *spec) {
+    size_t length = strcspn(spec, ":");
+    const char *arg = spec[length] ? spec + length + 1 : "";
+    qn_status st;
+    if (length == 3 && strncmp(spec, "cpu", 3) == 0) {
+        if (spec[length])
+            return bad_spec(spec, "there is one CPU device");
+        snprintf(out->text, sizeof out->text, "cpu");
+        out->open = qni_cpu_open;
+        st = QN_OK;
+    } else if (length == 3 && strncmp(spec, "hip", 3) == 0) {
+        st = parse_hip(out, spec, arg);
+    } else if (length == 3 && strncmp(spec, "sim", 3) == 0) {
+        st = parse_sim(out, spec, arg);
+    } else {
+        return bad_spec(spec, "no such kind of device");
+    }
+    length = strcspn(out->text, ":");
+    out->arg = out->text + length + (out->text[length] == ':');
+    return st;
+}
+
+static void close_last(qn_device *device) {
+    qni_kernels_destroy(device);
+    device->backend->close(device);
+    free(device);
+}
+
+static qn_status open_new(qn_device **out, const parsed_spec *spec) {
+    qn_device *device = calloc(1, sizeof *device);
+    if (!device)
+        return QN_FAIL(QN_E_MEMORY, "device: out of memory");
+    device->info.struct_size = sizeof device->info;
+    qn_status st = spec->open(device, spec->arg);
+    if (st != QN_OK) {
+        free(device);
+        return st;
+    }
+    if (device->target && (st = qni_kernels_create(device)) != QN_OK) {
+        close_last(device);
+        return st;
+    }
+    atomic_init(&device->references, 1);
+    device->next = open_devices;
+    open_devices = device;
+    *out = device;
+    return QN_OK;
+}
+
+static qn_status open_spec(qn_device **out, const char *spec) {
+    parsed_spec parsed;
+    qn_status st = parse_spec(&parsed, spec);
+    if (st != QN_OK)
+        return st;
+    pthread_mutex_lock(&devices_lock);
+    qn_device *found = open_devices;
+    while (found && strcmp(found->info.spec, parsed.text) != 0)
+        found = found->next;
+    if (found) {
+        atomic_fetch_add(&found->references, 1);
+        *out = found;
+    } else {
+        st = open_new(out, &parsed);
+    }
+    pthread_mutex_unlock(&devices_lock);
+    return st;
+}
+
+/** The first real GPU, else the CPU. Why it is not the GPU is in the log: a fallback is never
+ * silent. */
+static qn_status open_auto(qn_device **out) {
+    const char *wanted = qni_env_get()->device;
+    if (*wanted && strcmp(wanted, "auto") != 0)
+        return open_spec(out, wanted);
+    if (qni_is_backend_disabled("hip"))
+        return open_spec(out, "cpu");
+    if (open_spec(out, "hip:0") == QN_OK)
+        return QN_OK;
+    qni_log(QNI_LOG_KERNEL, "device auto: cpu; not hip:0: %s", qn_last_error());
+    return open_spec(out, "cpu");
+}
+
+qn_status qn_device_open(qn_device **out, const char *spec) {
+    if (!out)
+        return QN_FAIL(QN_E_INVALID, "device_open: out is null");
+    if (*qni_env_get()->error)
+        return QN_FAIL(QN_E_INVALID, "environment: %s", qni_env_get()->error);
+    if (!spec || strcmp(spec, "auto") == 0)
+        return open_auto(out);
+    return open_spec(out, spec);
+}
+
+void qn_device_close(qn_device *device) {
+    if (!device)
+        return;
+    pthread_mutex_lock(&devices_lock);
+    if (atomic_fetch_sub(&device->references, 1) == 1) {
+        qn_device **link = &open_devices;
+        while (*link != device)
+            link = &(*link)->next;
+        *link = device->next;
+        close_last(device);
+    }
+    pthread_mutex_unlock(&devices_lock);
+}
+
+/** Gives as much of the info as the caller's struct, perhaps of another version, has room for. */
+static void copy_info(qn_device_info *to, size_t room, const qn_device_info *from) {
+    memcpy(to, from, room < sizeof *from ? room : sizeof *from);
+    to->struct_size = room;
+}
+
+static qn_status check_info_size(const char *call, const qn_device_info *info) {
+    if (info->struct_size >= sizeof(size_t) + sizeof info->spec)
+        return QN_OK;
+    return QN_FAIL(QN_E_INVALID, "%s: info.struct_size is %zu; set it to sizeof(qn_device_info)",
+                   call, info->struct_size);
+}
+
+qn_status qn_device_get_info(const qn_device *device, qn_device_info *info) {
+    if (!device || !info)
+        return QN_FAIL(QN_E_INVALID, "device_get_info: %s is null", device ? "info" : "device");
+    qn_status st = check_info_size("device_get_info", info);
+    if (st == QN_OK)
+        copy_info(info, info->struct_size, &device->info);
+    return st;
+}
+
+DLDevice qn_device_id(const qn_device *device) {
+    return device->id;
+}
+
+/** Where qn_device_list puts what it finds. */
+typedef struct device_list {
+    char *infos; // null: only count
+    size_t room; // of one info
+    int32_t capacity, count;
+} device_list;
+
+/** Opens a device to look at it. False if there is none; a device that cannot be used is passed
+ * over. */
+static bool list_one(device_list *list, const char *spec) {
+    qn_device *device = nullptr;
+    qn_status st = open_spec(&device, spec);
+    if (st != QN_OK)
+        return st != QN_E_NOT_FOUND;
+    if (list->infos && list->count < list->capacity)
+        copy_info((qn_device_info *)(list->infos + (size_t)list->count * list->room), list->room,
+                  &device->info);
+    list->count++;
+    qn_device_close(device);
+    return true;
+}
+
+static void list_all(device_list *list) {
+    char spec[48];
+    for (int i = 0; i < 64; i++) {
+        snprintf(spec, sizeof spec, "hip:%d", i);
+        if (!list_one(list, spec))
+            break;
+    }
+    list_one(list, "cpu");
+    for (int t = 0; t < QNI_NUM_TARGETS; t++) {
+        if (strstr(qni_targets[t].name,
+                   "generic")) // a family of chips, not one that anybody can buy
+            continue;
+        snprintf(spec, sizeof spec, "sim:%s", qni_targets[t].name);
+        if (!list_one(list, spec))
+            break;
+    }
+}
+
+qn_status qn_device_list(qn_device_info *infos, int32_t *count) {
+    if (!count)
+        return QN_FAIL(QN_E_INVALID, "device_list: count is null");
+    if (*qni_env_get()->error)
+        return QN_FAIL(QN_E_INVALID, "environment: %s", qni_env_get()->error);
+    device_list list = {.infos = (char *)infos, .capacity = infos ? *count : 0};
+    if (list.capacity > 0) {
+        qn_status st = check_info_size("device_list", infos);
+        if (st != QN_OK)
+            return st;
+        list.room = infos->struct_size;
+    }
+    list_all(&list);
+    *count = list.count;
+    return QN_OK;
+}

@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: Apache-2.0
+// AMD GPUs through HIP: the system's driver for hip:N, the simulated GPU's library for sim:ARCH.
+//
+// A driver is opened at run time and its functions are kept in a table of its own, so that a real
+// and a simulated GPU can be open at once. Nothing but the table tells them apart. HIP has a
+// current device for each thread; every call here sets it and puts the caller's back.
+#include "hip_api.h"
+#include "runtime.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- the driver
+
+static hip_api real_driver, sim_driver; // filled once, under device.c's lock; never unloaded
+
+static bool take_functions(hip_api *api, const char **missing) {
+#define X(name, parameters)                                                                        \
+    if (!(api->name = (typeof(api->name))dlsym(api->handle, "hip" #name))) {                       \
+        *missing = "hip" #name;                                                                    \
+        return false;                                                                              \
+    }
+    HIP_FUNCTIONS(X)
+    X(GetErrorName, )
+    X(GetErrorString, )
+#undef X
+    api->configure = (typeof(api->configure))dlsym(api->handle, "quernsim_configure");
+    return true;
+}
+
+/** Takes the library's functions into *api; a library without one of them is not the driver that it
+ * seems. */
+static qn_status open_driver(hip_api *api, void *handle, const char *path) {
+    hip_api opened = {.handle = handle};
+    const char *missing = nullptr;
+    snprintf(opened.path, sizeof opened.path, "%s", path);
+    if (!take_functions(&opened, &missing)) {
+        dlclose(handle);
+        return QN_FAIL(QN_E_DEVICE, "hip: %s has no %s; ROCm 6 or later is needed", path, missing);
+    }
+    *api = opened;
+    return QN_OK;
+}
+
+static qn_status open_real_driver(hip_api *api) {
+    static const char *const names[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so"};
+    const char *chosen = qni_env_get()->hip_library;
+    if (*chosen) {
+        void *handle = dlopen(chosen, RTLD_NOW | RTLD_LOCAL);
+        if (!handle)
+            return QN_FAIL(QN_E_NOT_FOUND, "hip: QUERN_HIP_LIBRARY: %s", dlerror());
+        return open_driver(api, handle, chosen);
+    }
+    // First what the process already has (PyTorch brings its own), so that there is only one driver
+    // in it.
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+            void *handle = dlopen(names[i], RTLD_NOW | RTLD_LOCAL | (pass == 0 ? RTLD_NOLOAD : 0));
+            if (handle)
+                return open_driver(api, handle, names[i]);
+        }
+    return QN_FAIL(QN_E_NOT_FOUND,
+                   "hip: no driver: libamdhip64.so.7, .so.6 and .so are not in the library path; "
+                   "install ROCm, or set QUERN_HIP_LIBRARY");
+}
+
+/** The folder of the file that this code was loaded from; false if it cannot be told. */
+static bool own_folder(char *folder, size_t room) {
+    Dl_info found;
+    if (!dladdr((const void *)qn_version, &found) || !found.dli_fname)
+        return false;
+    const char *slash = strrchr(found.dli_fname, '/');
+    int length = slash ? (int)(slash - found.dli_fname) : 1;
+    return snprintf(folder, room, "%.*s", length, slash ? found.dli_fname : ".") < (int)room;
+}
+
+static qn_status open_sim_driver(hip_api *api) {
+    static const char *const places[] = {"", "/../lib", "/../lib64", "/../lib/x86_64-linux-gnu"};
+    char folder[200], path[256];
+    const char *chosen = qni_env_get()->sim_library;
+    if (*chosen) {
+        void *handle = dlopen(chosen, RTLD_NOW | RTLD_LOCAL);
+        if (!handle)
+            return QN_FAIL(QN_E_NOT_FOUND, "sim: QUERN_SIM_LIBRARY: %s", dlerror());
+        return open_driver(api, handle, chosen);
+    }
+    if (!own_folder(folder, sizeof folder))
+        return QN_FAIL(QN_E_NOT_FOUND,
+                       "sim: cannot tell where libquern lies; set QUERN_SIM_LIBRARY");
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        snprintf(path, sizeof path, "%s%s/libquernsim.so.0", folder, places[i]);
+        void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        if (handle)
+            return open_driver(api, handle, path);
+    }
+    return QN_FAIL(QN_E_NOT_FOUND,
+                   "sim: no libquernsim.so.0 in %s or the lib folders beside it; build it "
+                   "(QUERN_SIM=ON), or set QUERN_SIM_LIBRARY",
+                   folder);
+}
+
+/** The message of a failed driver call, and its status. Bring the call's name and what it was
+ * about. */
+__attribute__((format(printf, 3, 4))) static qn_status failed(const hip_api *api, hipError_t error,
+                                                              const char *format, ...) {
+    char call[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(call, sizeof call, format, args);
+    va_end(args);
+    return QN_FAIL(error == hipErrorOutOfMemory ? QN_E_MEMORY : QN_E_DEVICE, "hip: %s: %s (%s)",
+                   call, api->GetErrorName(error), api->GetErrorString(error));
+}
+
+// ---- the state of an open device
+
+typedef struct hip_state {
+    const hip_api *api;
+    int ordinal; // the driver's own number
+} hip_state;
+
+static const hip_state *state_of(const qn_device *device) {
+    return device->state;
+}
+
+/** Makes the device current; gives the one to be made current again by leave(), -1 if none need be.
+ */
+static int enter(const qn_device *device) {
+    const hip_state *state = state_of(device);
+    int before = -1;
+    if (state->api->GetDevice(&before) != hipSuccess || before == state->ordinal)
+        before = -1;
+    else
+        state->api->SetDevice(state->ordinal);
+    return before;
+}
+
+static void leave(const qn_device *device, int before) {
+    if (before >= 0)
+        state_of(device)->api->SetDevice(before);
+}
+
+/** Calls a driver function on the device; the value is its hipError_t. */
+#define ON_DEVICE(device, function, ...)                                                           \
+    ({                                                                                             \
+        int before_ = enter(device);                                                               \
+        hipError_t error_ = state_of(device)->api->function(__VA_ARGS__);                          \
+        leave(device, before_);                                                                    \
+        error_;                                                                                    \
+    })
+
+static void close_hip(qn_device *device) {
+    free(device->state);
+}
+
+// ---- memory
+
+static qn_status mem_alloc(qn_device *device, void **out, int64_t bytes) {
+    hipError_t e =
+        ON_DEVICE(device, Malloc, out, (size_t)bytes); // HIP aligns to 256 bytes and more
+    if (e != hipSuccess)
+        return failed(state_of(device)->api, e, "hipMalloc of %ld bytes on %s", (long)bytes,
+                      device->info.spec);
+    return QN_OK;
+}
+
+static void mem_free(qn_device *device, void *ptr) {
+    ON_DEVICE(device, Free, ptr);
+}
+
+static qn_status stream_sync(qn_stream *stream) {
+    hipError_t e = ON_DEVICE(stream->device, StreamSynchronize, stream->native);
+    if (e != hipSuccess)
+        return failed(state_of(stream->device)->api, e, "hipStreamSynchronize on %s",
+                      stream->device->info.spec);
+    return QN_OK;
+}
+
+static qn_status copy(qn_stream *stream, void *dst, const void *src, int64_t bytes,
+                      qni_copy_kind kind) {
+    static const int kinds[] = {[QNI_COPY_TO_DEVICE] = hipMemcpyHostToDevice,
+                                [QNI_COPY_TO_HOST] = hipMemcpyDeviceToHost,
+                                [QNI_COPY_ON_DEVICE] = hipMemcpyDeviceToDevice};
+    hipError_t e = ON_DEVICE(stream->device, MemcpyAsync, dst, src, (size_t)bytes, kinds[kind],
+                             stream->native);
+    if (e != hipSuccess)
+        return failed(state_of(stream->device)->api, e, "hipMemcpyAsync of %ld bytes on %s",
+                      (long)bytes, stream->device->info.spec);
+    // The host side is the caller's again when the call returns.
+    return kind == QNI_COPY_ON_DEVICE ? QN_OK : stream_sync(stream);
+}
+
+static qn_status fill(qn_stream *stream, void *dst, uint8_t value, int64_t bytes) {
+    hipError_t e =
+        ON_DEVICE(stream->device, MemsetAsync, dst, value, (size_t)bytes, stream->native);
+    if (e != hipSuccess)
+        return failed(state_of(stream->device)->api, e, "hipMemsetAsync of %ld bytes on %s",
+                      (long)bytes, stream->device->info.spec);
+    return QN_OK;
+}
+
+// ---- streams and events
+
+static qn_status stream_create(qn_device *device, void **native) {
+    hipStream_t stream = nullptr;
+    hipError_t e = ON_DEVICE(device, StreamCreateWithFlags, &stream, hipStreamNonBlocking);
+    if (e != hipSuccess)
+        return failed(state_of(device)->api, e, "hipStreamCreateWithFlags on %s",
+                      device->info.spec);
+    *native = stream;
+    return QN_OK;
+}
+
+static void stream_destroy(qn_device *device, void *native) {
+    ON_DEVICE(device, StreamDestroy, native);
+}
+
+static qn_status event_create(qn_device *device, void **native) {
+    hipEvent_t event = nullptr;
+    hipError_t e = ON_DEVICE(device, EventCreateWithFlags, &event, 0);
+    if (e != hipSuccess)
+        return failed(state_of(device)->api, e, "hipEventCreateWithFlags on %s", device->info.spec);
+    *native = event;
+    return QN_OK;
+}
+
+static void event_destroy(qn_device *device, void *native) {
+    ON_DEVICE(device, EventDestroy, native);
+}
+
+static qn_status event_record(qn_event *event, qn_stream *stream) {
+    hipError_t e = ON_DEVICE(stream->device, EventRecord, event->native, stream->native);
+    if (e != hipSuccess)
+        return failed(state_of(event->device)->api, e, "hipEventRecord on %s",
+                      event->device->info.spec);
+    return QN_OK;
+}
+
+static qn_status event_sync(qn_event *event) {
+    hipError_t e = ON_DEVICE(event->device, EventSynchronize, event->native);
+    if (e != hipSuccess)
+        return failed(state_of(event->device)->api, e, "hipEventSynchronize on %s",
+                      event->device->info.spec);
+    return QN_OK;
+}
+
+static qn_status event_elapsed(int64_t *out_ns, qn_event *start, qn_event *end) {
+    float ms = 0;
+    hipError_t e = ON_DEVICE(start->device, EventElapsedTime, &ms, start->native, end->native);
+    if (e != hipSuccess)
+        return failed(state_of(start->device)->api, e, "hipEventElapsedTime on %s",
+                      start->device->info.spec);
+    *out_ns = (int64_t)((double)ms * 1e6);
+    return QN_OK;
+}
+
+// ---- images and launches
+
+static qn_status image_load(qn_device *device, void **native_module, const void *image,
+                            size_t bytes) {
+    hipModule_t module = nullptr;
+    hipError_t e = ON_DEVICE(device, ModuleLoadData, &module, image);
+    if (e != hipSuccess)
+        return failed(state_of(device)->api, e, "hipModuleLoadData of %zu bytes on %s", bytes,
+                      device->info.spec);
+    *native_module = module;
+    return QN_OK;
+}
+
+static void image_unload(qn_device *device, void *native_module) {
+    ON_DEVICE(device, ModuleUnload, native_module);
+}
+
+static qn_status kernel_get(qn_device *device, void **native_kernel, void *native_module,
+                            const char *entry) {
+    hipFunction_t function = nullptr;
+    hipError_t e = ON_DEVICE(device, ModuleGetFunction, &function, native_module, entry);
+    if (e != hipSuccess)
+        return failed(state_of(device)->api, e, "hipModuleGetFunction of %s on %s", entry,
+                      device->info.spec);
+    *native_kernel = function;
+    return QN_OK;
+}
+
+static qn_status launch(qn_stream *stream, void *native_kernel, const uint32_t grid[3],
+                        uint32_t threads, const void *args, size_t args_bytes) {
+    void *extra[] = {HIP_LAUNCH_PARAM_BUFFER_POINTER, (void *)args, HIP_LAUNCH_PARAM_BUFFER_SIZE,
+                     &args_bytes, HIP_LAUNCH_PARAM_END};
+    hipError_t e = ON_DEVICE(stream->device, ModuleLaunchKernel, native_kernel, grid[0], grid[1],
+                             grid[2], threads, 1, 1, 0, stream->native, nullptr, extra);
+    if (e != hipSuccess)
+        return failed(state_of(stream->device)->api, e,
+                      "hipModuleLaunchKernel of %ux%ux%u groups of %u on %s", grid[0], grid[1],
+                      grid[2], threads, stream->device->info.spec);
+    return QN_OK;
+}
+
+static const qni_backend hip_backend = {
+    .name = "hip",
+    .close = close_hip,
+    .mem_alloc = mem_alloc,
+    .mem_free = mem_free,
+    .copy = copy,
+    .fill = fill,
+    .stream_create = stream_create,
+    .stream_destroy = stream_destroy,
+    .stream_sync = stream_sync,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .event_record = event_record,
+    .event_sync = event_sync,
+    .event_elapsed = event_elapsed,
+    .image_load = image_load,
+    .image_unload = image_unload,
+    .kernel_get = kernel_get,
+    .launch = launch,
+};
+
+// ---- opening
+
+static qn_status find_target(const qni_target **out, const char *gcn_arch) {
+    *out = qni_target_of_arch(gcn_arch);
+    if (*out)
+        return QN_OK;
+    char known[256] = "";
+    for (int t = 0; t < QNI_NUM_TARGETS; t++)
+        snprintf(known + strlen(known), sizeof known - strlen(known), " %s", qni_targets[t].name);
+    return QN_FAIL(QN_E_UNSUPPORTED, "hip: no image for %s; quern is built for:%s", gcn_arch,
+                   known);
+}
+
+static void fill_info(qn_device *device, const hip_api *api, const hip_properties *properties) {
+    qn_device_info *info = &device->info;
+    int version = 0;
+    api->RuntimeGetVersion(&version);
+    snprintf(info->name, sizeof info->name, "%.127s", properties->name);
+    snprintf(info->arch, sizeof info->arch, "%.*s", (int)strcspn(properties->gcnArchName, ":"),
+             properties->gcnArchName);
+    // HIP's encoding: major * 10^7 + minor * 10^5 + patch.
+    snprintf(info->driver, sizeof info->driver, "%.96s, HIP %d.%d", api->path, version / 10000000,
+             version / 100000 % 100);
+    info->memory_bytes = (int64_t)properties->totalGlobalMem;
+    info->lds_bytes = (int64_t)properties->sharedMemPerBlock;
+    info->num_compute_units = properties->multiProcessorCount;
+    info->wave_size = properties->warpSize;
+    info->clock_khz = properties->clockRate;
+}
+
+static qn_status open_ordinal(qn_device *device, const hip_api *api, int ordinal,
+                              const hip_properties *properties) {
+    qn_status st = find_target(&device->target, properties->gcnArchName);
+    if (st != QN_OK)
+        return st;
+    hip_state *state = malloc(sizeof *state);
+    if (!state)
+        return QN_FAIL(QN_E_MEMORY, "hip: out of memory");
+    *state = (hip_state){.api = api, .ordinal = ordinal};
+    device->state = state;
+    device->backend = &hip_backend;
+    device->features = device->target->features;
+    fill_info(device, api, properties);
+    return QN_OK;
+}
+
+static qn_status count_devices(const hip_api *api, int *count) {
+    *count = 0;
+    hipError_t e = api->GetDeviceCount(count);
+    if (e == hipErrorNoDevice) {
+        *count = 0;
+        return QN_OK;
+    }
+    return e == hipSuccess ? QN_OK : failed(api, e, "hipGetDeviceCount");
+}
+
+static qn_status get_properties(const hip_api *api, int ordinal, hip_properties *properties) {
+    memset(properties, 0, sizeof *properties);
+    hipError_t e = api->GetDevicePropertiesR0600(properties, ordinal);
+    properties->name[sizeof properties->name - 1] = 0;
+    properties->gcnArchName[sizeof properties->gcnArchName - 1] = 0;
+    return e == hipSuccess ? QN_OK : failed(api, e, "hipGetDeviceProperties of device %d", ordinal);
+}
+
+qn_status qni_hip_open(qn_device *device, const char *arg) {
+    hip_properties properties;
+    int ordinal = atoi(arg), count;
+    qn_status st = real_driver.handle ? QN_OK : open_real_driver(&real_driver);
+    if (st != QN_OK)
+        return st;
+    QN_TRY(count_devices(&real_driver, &count));
+    if (ordinal >= count)
+        return QN_FAIL(QN_E_NOT_FOUND, "hip: no device %d; the driver %s shows %d", ordinal,
+                       real_driver.path, count);
+    QN_TRY(get_properties(&real_driver, ordinal, &properties));
+    QN_TRY(open_ordinal(device, &real_driver, ordinal, &properties));
+    snprintf(device->info.spec, sizeof device->info.spec, "hip:%d", ordinal);
+    device->id = (DLDevice){kDLROCM, ordinal};
+    device->info.has_clock = 1;
+out:
+    return st;
+}
+
+/** The driver's number of the n-th device of that architecture (n from 1); -1 if there are fewer.
+ */
+static qn_status find_nth(const hip_api *api, const qni_target *target, int n, int *ordinal,
+                          hip_properties *properties) {
+    int count;
+    qn_status st = count_devices(api, &count);
+    *ordinal = -1;
+    for (int i = 0; st == QN_OK && i < count; i++) {
+        st = get_properties(api, i, properties);
+        size_t length = strcspn(properties->gcnArchName, ":");
+        if (length == strlen(target->name) &&
+            strncmp(properties->gcnArchName, target->name, length) == 0 && --n == 0) {
+            *ordinal = i;
+            break;
+        }
+    }
+    return st;
+}
+
+/** Adds a device of that architecture to the simulated GPU's library. */
+static qn_status add_sim_device(const hip_api *api, const qni_target *target) {
+    char options[64];
+    if (!api->configure)
+        return QN_FAIL(QN_E_DEVICE, "sim: %s has no quernsim_configure: not the simulated GPU",
+                       api->path);
+    snprintf(options, sizeof options, "arch=%s", target->name);
+    hipError_t e = api->configure(options);
+    return e == hipSuccess ? QN_OK : failed(api, e, "quernsim_configure(\"%s\")", options);
+}
+
+qn_status qni_sim_open(qn_device *device, const char *arg) {
+    hip_properties properties;
+    const qni_target *target = qni_target_find(arg, strcspn(arg, ":"));
+    int n = strchr(arg, ':') ? atoi(strchr(arg, ':') + 1) : 1, ordinal;
+    qn_status st = sim_driver.handle ? QN_OK : open_sim_driver(&sim_driver);
+    if (st != QN_OK)
+        return st;
+    QN_TRY(find_nth(&sim_driver, target, n, &ordinal, &properties));
+    for (int added = 0; ordinal < 0; added++) {
+        if (added == n)
+            return QN_FAIL(QN_E_DEVICE, "sim: %s made no device %d of %s", sim_driver.path, n,
+                           target->name);
+        QN_TRY(add_sim_device(&sim_driver, target));
+        QN_TRY(find_nth(&sim_driver, target, n, &ordinal, &properties));
+    }
+    QN_TRY(open_ordinal(device, &sim_driver, ordinal, &properties));
+    snprintf(device->info.spec, sizeof device->info.spec, "sim:%s", arg);
+    // Ids of this process: 1000 and up, a hundred for each architecture.
+    device->id = (DLDevice){kDLROCM, 1000 + 100 * (int32_t)(target - qni_targets) + n - 1};
+    device->info.is_modelled = 1;
+out:
+    return st;
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels: from a reference to a loaded, checked, launchable kernel, found again without locks.
+//
+// An image is loaded once for each device, under the device's lock. A kernel's contract is checked
+// against the code object before its first launch. From then on a launch finds it by the address of
+// its reference.
+#include "image.h"
+
+#include "object.h"
+#include "runtime.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/** An image on a device: one entry for each (id, extra defines). */
+typedef struct loaded_image {
+    const char *id, *defines; // defines "" if none
+    const void *data;
+    size_t bytes;
+    void *module;
+    struct loaded_image *next;
+} loaded_image;
+
+typedef struct loaded_kernel {
+    const qni_kernel_ref *ref;
+    void *native;
+    qni_kernel_usage usage;
+    struct loaded_kernel *next;
+} loaded_kernel;
+
+enum { NUM_SLOTS = 1024 };
+
+/** What a device has loaded. The lists are under the lock; slots are read without it: a slot, once
+ * set, stays. */
+struct qni_kernel_cache {
+    pthread_mutex_t lock;
+    loaded_image *images;
+    loaded_kernel *kernels;
+    _Atomic(loaded_kernel *) slots[NUM_SLOTS];
+};
+
+static size_t slot_of(const qni_kernel_ref *ref) {
+    return (size_t)(((uintptr_t)ref >> 3) * UINT64_C(0x9e3779b97f4a7c15) >> 32) % NUM_SLOTS;
+}
+
+/** Probes the table; null if the kernel is not there. */
+static loaded_kernel *find_fast(struct qni_kernel_cache *cache, const qni_kernel_ref *ref) {
+    for (size_t i = 0, s = slot_of(ref); i < NUM_SLOTS; i++, s = (s + 1) % NUM_SLOTS) {
+        loaded_kernel *kernel = atomic_load_explicit(&cache->slots[s], memory_order_acquire);
+        if (!kernel || kernel->ref == ref)
+            return kernel;
+    }
+    return nullptr;
+}
+
+/** Under the lock. A full table leaves the kernel to the list alone: slower, not wrong. */
+static void add_slot(struct qni_kernel_cache *cache, loaded_kernel *kernel) {
+    for (size_t i = 0, s = slot_of(kernel->ref); i < NUM_SLOTS; i++, s = (s + 1) % NUM_SLOTS)
+        if (!atomic_load_explicit(&cache->slots[s], memory_order_relaxed)) {
+            atomic_store_explicit(&cache->slots[s], kernel, memory_order_release);
+            return;
+        }
+}
+
+static const qni_image *find_embedded(const char *id, const qni_target *target) {
+    for (const qni_image *image = qni_images; target && image->id; image++)
+        if (strcmp(image->id, id) == 0 && strcmp(image->target, target->name) == 0)
+            return image;
+    return nullptr;
+}
+
+/** The image's bytes for the device: built for its very target, or for its family. */
+static qn_status get_bytes(const qn_device *device, const qni_kernel_ref *ref, const void **data,
+                           size_t *bytes) {
+    const qni_image *image = ref->defines ? nullptr : find_embedded(ref->image, device->target);
+    if (!image && !ref->defines)
+        image = find_embedded(ref->image, qni_target_generic(device->target));
+    if (!image)
+        return QN_FAIL(QN_E_NOT_FOUND, "image: no %s for %s", ref->image, device->target->name);
+    *data = image->data;
+    *bytes = image->bytes;
+    return QN_OK;
+}
+
+/** Under the lock: the image that holds the kernel, loaded if it is not yet. */
+static qn_status get_image(qn_device *device, const qni_kernel_ref *ref, loaded_image **out) {
+    const char *defines = ref->defines ? ref->defines : "";
+    for (loaded_image *image = device->kernels->images; image; image = image->next)
+        if (strcmp(image->id, ref->image) == 0 && strcmp(image->defines, defines) == 0) {
+            *out = image;
+            return QN_OK;
+        }
+    loaded_image *image = calloc(1, sizeof *image);
+    if (!image)
+        return QN_FAIL(QN_E_MEMORY, "image: out of memory");
+    image->id = ref->image;
+    image->defines = defines;
+    qn_status st;
+    QN_TRY(get_bytes(device, ref, &image->data, &image->bytes));
+    QN_TRY(device->backend->image_load(device, &image->module, image->data, image->bytes));
+    image->next = device->kernels->images;
+    device->kernels->images = *out = image;
+    image = nullptr;
+out:
+    free(image);
+    return st;
+}
+
+/** What the kernel's author promised of its code, and what the device can give. */
+static qn_status check_contract(const qn_device *device, const qni_kernel_ref *ref,
+                                const qni_object_kernel *kernel) {
+    if (kernel->usage.scratch_bytes > ref->max_scratch_bytes)
+        return QN_FAIL(QN_E_UNSUPPORTED,
+                       "%s: uses %d bytes of scratch a lane; its contract allows %d", ref->entry,
+                       kernel->usage.scratch_bytes, ref->max_scratch_bytes);
+    if (kernel->usage.lds_bytes > device->target->lds_bytes)
+        return QN_FAIL(QN_E_UNSUPPORTED, "%s: uses %d bytes of LDS; %s has %d", ref->entry,
+                       kernel->usage.lds_bytes, device->target->name, device->target->lds_bytes);
+    return QN_OK;
+}
+
+/** Under the lock: loads, checks and files the kernel. */
+static qn_status load_kernel(qn_device *device, const qni_kernel_ref *ref, loaded_kernel **out) {
+    loaded_image *image = nullptr;
+    qni_object_kernel found;
+    loaded_kernel *kernel = calloc(1, sizeof *kernel);
+    if (!kernel)
+        return QN_FAIL(QN_E_MEMORY, "image: out of memory");
+    kernel->ref = ref;
+    qn_status st;
+    QN_TRY(get_image(device, ref, &image));
+    QN_TRY(qni_object_kernel_find(&found, image->data, image->bytes, ref->entry));
+    QN_TRY(check_contract(device, ref, &found));
+    QN_TRY(device->backend->kernel_get(device, &kernel->native, image->module, ref->entry));
+    kernel->usage = found.usage;
+    kernel->next = device->kernels->kernels;
+    device->kernels->kernels = *out = kernel;
+    add_slot(device->kernels, kernel);
+    kernel = nullptr;
+out:
+    free(kernel);
+    return st;
+}
+
+static qn_status get_kernel(qn_device *device, const qni_kernel_ref *ref, loaded_kernel **out) {
+    if (!device->kernels)
+        return QN_FAIL(QN_E_UNSUPPORTED, "%s: a GPU kernel; %s is none", ref->entry,
+                       device->info.spec);
+    if ((*out = find_fast(device->kernels, ref)))
+        return QN_OK;
+    qn_status st = QN_OK;
+    pthread_mutex_lock(&device->kernels->lock);
+    for (*out = device->kernels->kernels; *out && (*out)->ref != ref;)
+        *out = (*out)->next;
+    if (!*out)
+        st = load_kernel(device, ref, out);
+    pthread_mutex_unlock(&device->kernels->lock);
+    return st;
+}
+
+qn_status qni_launch(qn_stream *stream, const qni_kernel_ref *ref, const uint32_t grid[3],
+                     uint32_t threads, const void *args, size_t args_bytes) {
+    qn_device *device = stream->device;
+    loaded_kernel *kernel = nullptr;
+    if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0)
+        return QN_OK; // HIP calls an empty grid an error; an empty problem is none
+    qn_status st = get_kernel(device, ref, &kernel);
+    if (st != QN_OK)
+        return st;
+    if (threads > (uint32_t)kernel->usage.max_threads)
+        return QN_FAIL(QN_E_UNSUPPORTED,
+                       "%s: launched with %u threads; it was built for at most %d", ref->entry,
+                       threads, kernel->usage.max_threads);
+    if (args_bytes > (size_t)kernel->usage.kernarg_bytes)
+        return QN_FAIL(QN_E_UNSUPPORTED, "%s: launched with %zu bytes of arguments; it takes %d",
+                       ref->entry, args_bytes, kernel->usage.kernarg_bytes);
+    qni_log(QNI_LOG_LAUNCH, "%s on %s: %ux%ux%u groups of %u", ref->entry, device->info.spec,
+            grid[0], grid[1], grid[2], threads);
+    st = device->backend->launch(stream, kernel->native, grid, threads, args, args_bytes);
+    return st == QN_OK && qni_env_get()->serialize_kernel ? device->backend->stream_sync(stream)
+                                                          : st;
+}
+
+qn_status qni_kernel_get_usage(qn_device *device, const qni_kernel_ref *ref,
+                               qni_kernel_usage *out) {
+    loaded_kernel *kernel = nullptr;
+    qn_status st = get_kernel(device, ref, &kernel);
+    if (st == QN_OK)
+        *out = kernel->usage;
+    return st;
+}
+
+qn_status qni_kernels_create(qn_device *device) {
+    struct qni_kernel_cache *cache = calloc(1, sizeof *cache);
+    if (!cache)
+        return QN_FAIL(QN_E_MEMORY, "device: out of memory");
+    pthread_mutex_init(&cache->lock, nullptr);
+    device->kernels = cache;
+    return QN_OK;
+}
+
+void qni_kernels_destroy(qn_device *device) {
+    struct qni_kernel_cache *cache = device->kernels;
+    if (!cache)
+        return;
+    for (loaded_kernel *kernel = cache->kernels, *next; kernel; kernel = next) {
+        next = kernel->next;
+        free(kernel);
+    }
+    for (loaded_image *image = cache->images, *next; image; image = next) {
+        next = image->next;
+        device->backend->image_unload(device, image->module);
+        free(image);
+    }
+    pthread_mutex_destroy(&cache->lock);
+    free(cache);
+    device->kernels = nullptr;
+}

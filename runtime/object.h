@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// What quern reads of a code object before it trusts it: each kernel's metadata and instructions.
+#ifndef QNI_OBJECT_H
+#define QNI_OBJECT_H
+
+#include "device.h"
+
+/** A kernel inside a code object's bytes. */
+typedef struct qni_object_kernel {
+    qni_kernel_usage usage;
+    const uint8_t *code;
+    size_t code_bytes;
+} qni_object_kernel;
+
+/** Finds a kernel in an AMDGPU code object (ELF64, code object v3 or later).
+ *  Errors: QN_E_INVALID (not such an object, or damaged), QN_E_NOT_FOUND (no such kernel). */
+qn_status qni_object_kernel_find(qni_object_kernel *out, const void *object, size_t bytes,
+                                 const char *entry);
+
+#endif

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// GPU targets: which images run on which chip.
+#include "device.h"
+
+#include <string.h>
+
+const qni_target qni_targets[QNI_NUM_TARGETS] = {
+#define QN_TARGET(name, version, wave, lds, features) {name, version, wave, lds, features},
+#include "targets.def"
+#undef QN_TARGET
+};
+
+const qni_target *qni_target_find(const char *name, size_t length) {
+    for (int t = 0; t < QNI_NUM_TARGETS; t++)
+        if (strlen(qni_targets[t].name) == length &&
+            strncmp(qni_targets[t].name, name, length) == 0)
+            return &qni_targets[t];
+    return nullptr;
+}
+
+/** Members of the generic targets, as LLVM's AMDGPUUsage lists them. */
+static const char *generic_name(const char *arch, size_t length) {
+    static const struct {
+        const char *generic, *members;
+    } families[] = {
+        {"gfx11-generic", " gfx1100 gfx1101 gfx1102 gfx1103 gfx1150 gfx1151 gfx1152 gfx1153 "},
+        {"gfx12-generic", " gfx1200 gfx1201 "},
+    };
+    for (size_t f = 0; f < sizeof families / sizeof *families; f++)
+        for (const char *at = families[f].members + 1; *at; at += strcspn(at, " ") + 1)
+            if (strcspn(at, " ") == length && strncmp(at, arch, length) == 0)
+                return families[f].generic;
+    return nullptr;
+}
+
+const qni_target *qni_target_generic(const qni_target *target) {
+    const char *name = generic_name(target->name, strlen(target->name));
+    return name ? qni_target_find(name, strlen(name)) : nullptr;
+}
+
+const qni_target *qni_target_of_arch(const char *gcn_arch) {
+    size_t length = strcspn(gcn_arch, ":");
+    const qni_target *exact = qni_target_find(gcn_arch, length);
+    if (exact)
+        return exact;
+    const char *name = generic_name(gcn_arch, length);
+    return name ? qni_target_find(name, strlen(name)) : nullptr;
+}

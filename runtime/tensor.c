@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// DLPack tensors: dtypes that quern knows, strides, checks whose messages name the argument.
+#include "runtime.h"
+
+#include <string.h>
+
+static const struct {
+    const char *name;
+    DLDataType dl;
+} dtypes[QNI_NUM_DTYPES] = {
+    [QNI_F32] = {"f32", {kDLFloat, 32, 1}},
+    [QNI_F16] = {"f16", {kDLFloat, 16, 1}},
+    [QNI_BF16] = {"bf16", {kDLBfloat, 16, 1}},
+    [QNI_E4M3FN] = {"e4m3fn", {kDLFloat8_e4m3fn, 8, 1}},
+    [QNI_E4M3FNUZ] = {"e4m3fnuz", {kDLFloat8_e4m3fnuz, 8, 1}},
+    [QNI_E5M2] = {"e5m2", {kDLFloat8_e5m2, 8, 1}},
+    [QNI_E5M2FNUZ] = {"e5m2fnuz", {kDLFloat8_e5m2fnuz, 8, 1}},
+    [QNI_I32] = {"i32", {kDLInt, 32, 1}},
+    [QNI_U8] = {"u8", {kDLUInt, 8, 1}},
+};
+
+qni_dtype qni_dtype_of(const DLTensor *t) {
+    for (int i = 0; i < QNI_NUM_DTYPES; i++) {
+        const DLDataType *dl = &dtypes[i].dl;
+        if (dl->code == t->dtype.code && dl->bits == t->dtype.bits && dl->lanes == t->dtype.lanes)
+            return (qni_dtype)i;
+    }
+    return QNI_DTYPE_NONE;
+}
+
+DLDataType qni_dl_dtype(qni_dtype dtype) {
+    return dtypes[dtype].dl;
+}
+
+const char *qni_dtype_name(qni_dtype dtype) {
+    return dtype >= 0 && dtype < QNI_NUM_DTYPES ? dtypes[dtype].name : "?";
+}
+
+int64_t qni_dtype_bytes(qni_dtype dtype) {
+    return dtypes[dtype].dl.bits / 8;
+}
+
+/** A cursor over a text buffer: appends what fits, never writes past the end. */
+typedef struct text_out {
+    char *at, *end;
+} text_out;
+
+__attribute__((format(printf, 2, 3))) static void put(text_out *out, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(out->at, (size_t)(out->end - out->at), format, args);
+    va_end(args);
+    if (n > 0)
+        out->at = n < out->end - out->at ? out->at + n : out->end - 1;
+}
+
+static void put_list(text_out *out, const int64_t *values, int count) {
+    put(out, "[");
+    for (int i = 0; i < count; i++)
+        put(out, "%s%ld", i ? ", " : "", (long)values[i]);
+    put(out, "]");
+}
+
+const char *qni_tensor_text(const DLTensor *t, char *buf, size_t room) {
+    text_out out = {buf, buf + room};
+    if (!t) {
+        put(&out, "null");
+        return buf;
+    }
+    put_list(&out, t->shape, t->ndim);
+    qni_dtype dtype = qni_dtype_of(t);
+    if (dtype != QNI_DTYPE_NONE)
+        put(&out, " %s", qni_dtype_name(dtype));
+    else
+        put(&out, " dtype(code %d, %d bits, %d lanes)", t->dtype.code, t->dtype.bits,
+            t->dtype.lanes);
+    if (t->strides && t->ndim > 0) {
+        put(&out, " strides ");
+        put_list(&out, t->strides, t->ndim);
+    }
+    return buf;
+}
+
+int64_t qni_stride(const DLTensor *t, int i) {
+    if (t->strides)
+        return t->strides[i];
+    int64_t stride = 1;
+    for (int d = t->ndim - 1; d > i; d--)
+        stride *= t->shape[d];
+    return stride;
+}
+
+int64_t qni_numel(const DLTensor *t) {
+    int64_t n = 1;
+    for (int i = 0; i < t->ndim; i++)
+        n *= t->shape[i];
+    return n;
+}
+
+bool qni_is_contiguous(const DLTensor *t) {
+    int64_t want = 1;
+    if (!t->strides || qni_numel(t) == 0)
+        return true;
+    for (int i = t->ndim - 1; i >= 0; i--) {
+        if (t->shape[i] != 1 && t->strides[i] != want)
+            return false;
+        want *= t->shape[i];
+    }
+    return true;
+}
+
+/** Shapes whose byte count overflows would make every later bound check a lie. Zero sizes do not
+ * hide it. */
+static bool size_overflows(const DLTensor *t) {
+    int64_t bytes = (t->dtype.bits * t->dtype.lanes + 7) / 8;
+    for (int i = 0; i < t->ndim; i++)
+        if (t->shape[i] > 0 && __builtin_mul_overflow(bytes, t->shape[i], &bytes))
+            return true;
+    return false;
+}
+
+static qn_status check_device(const qn_stream *stream, const char *op, const char *name,
+                              const DLTensor *t) {
+    DLDevice want = stream->device->id;
+    if (t->device.device_type == want.device_type && t->device.device_id == want.device_id)
+        return QN_OK;
+    return QN_FAIL(QN_E_INVALID,
+                   "%s: %s is on DLPack device (%d, %d), the stream's device %s is (%d, %d)", op,
+                   name, (int)t->device.device_type, t->device.device_id, stream->device->info.spec,
+                   (int)want.device_type, want.device_id);
+}
+
+qn_status qni_check_tensor(const qn_stream *stream, const char *op, const char *name,
+                           const DLTensor *t, int ndim) {
+    char text[256];
+    if (!stream)
+        return QN_FAIL(QN_E_INVALID, "%s: stream is null", op);
+    if (!t)
+        return QN_FAIL(QN_E_INVALID, "%s: %s is null", op, name);
+    if (t->ndim != ndim)
+        return QN_FAIL(QN_E_INVALID, "%s: %s has %d dimensions, needs %d", op, name, t->ndim, ndim);
+    if (ndim > 0 && !t->shape)
+        return QN_FAIL(QN_E_INVALID, "%s: %s has a null shape", op, name);
+    for (int i = 0; i < ndim; i++)
+        if (t->shape[i] < 0)
+            return QN_FAIL(QN_E_INVALID, "%s: %s is %s; sizes must be at least 0", op, name,
+                           qni_tensor_text(t, text, sizeof text));
+    if (size_overflows(t))
+        return QN_FAIL(QN_E_INVALID, "%s: %s is %s, more bytes than 63 bits can count", op, name,
+                       qni_tensor_text(t, text, sizeof text));
+    if (!t->data && qni_numel(t) > 0)
+        return QN_FAIL(QN_E_INVALID, "%s: %s is %s with null data", op, name,
+                       qni_tensor_text(t, text, sizeof text));
+    return check_device(stream, op, name, t);
+}
+
+qn_status qni_check_shape(const char *op, const char *name, const DLTensor *t, int ndim,
+                          const int64_t *want) {
+    bool equal = t->ndim == ndim;
+    for (int i = 0; equal && i < ndim; i++)
+        equal = want[i] < 0 || t->shape[i] == want[i];
+    if (equal)
+        return QN_OK;
+    char needs[192], has[192];
+    text_out needs_out = {needs, needs + sizeof needs}, has_out = {has, has + sizeof has};
+    put(&needs_out, "[");
+    for (int i = 0; i < ndim; i++)
+        if (want[i] < 0)
+            put(&needs_out, "%sany", i ? ", " : "");
+        else
+            put(&needs_out, "%s%ld", i ? ", " : "", (long)want[i]);
+    put(&needs_out, "]");
+    put_list(&has_out, t->shape, t->ndim);
+    return QN_FAIL(QN_E_INVALID, "%s: %s has shape %s, needs %s", op, name, has, needs);
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CPU device's threads: one pthreadpool, made on first use and made anew in a forked child.
+#include "runtime.h"
+
+#include <pthread.h>
+#include <pthreadpool.h>
+#include <sched.h>
+#include <unistd.h>
+
+static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+static _Atomic(pthreadpool_t) pool;
+static thread_local bool is_inside; // this thread is running a body: a nested call runs serially
+
+static int count_processors(void) {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
+        return CPU_COUNT(&set);
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    return online > 0 ? (int)online : 1;
+}
+
+int qni_num_threads(void) {
+    static atomic_int count; // 0: not asked yet
+    int known = atomic_load_explicit(&count, memory_order_relaxed);
+    if (known == 0) {
+        int wanted = qni_env_get()->num_threads;
+        known = wanted > 0 ? wanted : count_processors();
+        atomic_store_explicit(&count, known, memory_order_relaxed);
+    }
+    return known;
+}
+
+/** The parent's worker threads do not exist in the child, and a pool without them would wait
+ * forever. Its memory is left behind: freeing it would join those threads. */
+static void forget_pool(void) {
+    atomic_store(&pool, nullptr);
+    pool_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    is_inside = false;
+}
+
+static void watch_forks(void) {
+    pthread_atfork(nullptr, nullptr, forget_pool);
+}
+
+/** The pool; null where threads cannot be made, which pthreadpool takes as "run on the caller". */
+static pthreadpool_t get_pool(void) {
+    pthreadpool_t found = atomic_load_explicit(&pool, memory_order_acquire);
+    if (found)
+        return found;
+    pthread_once(&fork_once, watch_forks);
+    pthread_mutex_lock(&pool_lock);
+    found = atomic_load(&pool);
+    if (!found) {
+        found = pthreadpool_create((size_t)qni_num_threads());
+        atomic_store_explicit(&pool, found, memory_order_release);
+    }
+    pthread_mutex_unlock(&pool_lock);
+    return found;
+}
+
+typedef struct task {
+    void (*body)(void *context, int64_t i);
+    void *context;
+} task;
+
+static void run_item(void *argument, size_t i) {
+    const task *t = argument;
+    is_inside = true;
+    t->body(t->context, (int64_t)i);
+    is_inside = false;
+}
+
+void qni_parallel(int64_t count, void (*body)(void *context, int64_t i), void *context) {
+    if (count <= 1 || is_inside || qni_num_threads() == 1) {
+        for (int64_t i = 0; i < count; i++)
+            body(context, i);
+        return;
+    }
+    task t = {body, context};
+    // Workers spin about 20 ms after a call unless told to yield.
+    pthreadpool_parallelize_1d(get_pool(), run_item, &t, (size_t)count,
+                               PTHREADPOOL_FLAG_YIELD_WORKERS);
+}
