@@ -186,8 +186,17 @@ qn_status qni_choose(const qni_op *op, const qn_device *device, const void *prob
                    *reasons ? reasons : "; none was written for such a device");
 }
 
+static thread_local const char *last_kernel = "";
+
+const char *qn_last_kernel(void) {
+    return last_kernel;
+}
+
 qn_status qni_run(const qni_op *op, qn_stream *stream, const void *problem) {
     const qni_variant *variant = nullptr;
     qn_status st = qni_choose(op, stream->device, problem, &variant);
-    return st == QN_OK ? variant->run(stream, problem) : st;
+    if (st != QN_OK)
+        return st;
+    last_kernel = variant->name;
+    return variant->run(stream, problem);
 }
