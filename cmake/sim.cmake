@@ -24,7 +24,7 @@ if(sim_sources)
     target_link_libraries(sim_exec_${isa} PRIVATE quern_flags)
     target_compile_definitions(sim_exec_${isa} PRIVATE SIM_ISA=${isa})
     target_compile_options(sim_exec_${isa} PRIVATE -O3 -fno-math-errno
-      $<IF:$<STREQUAL:${isa},v4>,-march=znver4;-mprefer-vector-width=512,-march=x86-64-v2>)
+      $<IF:$<STREQUAL:${isa},v4>,-march=x86-64-v4;-mprefer-vector-width=512,-march=x86-64-v2>)
     list(APPEND exec_objects $<TARGET_OBJECTS:sim_exec_${isa}>)
   endforeach()
   # The parts that tests and fuzzers link directly.
@@ -33,6 +33,8 @@ if(sim_sources)
   target_link_libraries(quernsim_parts PRIVATE $<BUILD_INTERFACE:quern_flags>)
   target_link_libraries(quernsim_parts PUBLIC ${QUERN_ELF} ${QUERN_MSGPACK} -L${llvm_libdir} ${llvm_libs}
     -Wl,-Bstatic -lstdc++ -Wl,-Bdynamic -lz -lzstd -Wl,--as-needed Threads::Threads m ${CMAKE_DL_LIBS})
+endif()
+if(TARGET quernsim_parts AND EXISTS ${PROJECT_SOURCE_DIR}/sim/hip/exports.map)
   add_library(quernsim SHARED sim/hip/exports.map)
   set_target_properties(quernsim PROPERTIES LINKER_LANGUAGE C VERSION ${PROJECT_VERSION} SOVERSION 0
     LINK_DEPENDS ${PROJECT_SOURCE_DIR}/sim/hip/exports.map)

@@ -100,6 +100,7 @@ typedef struct sim_operand {
     uint8_t count; // dwords
     uint8_t mods;
     uint8_t sdwa_sel; // 0..3 BYTE_n, 4 WORD_0, 5 WORD_1, 6 DWORD
+    char type;        // letter of sim_opcode.types
     uint16_t reg;
     uint32_t value;
     uint64_t value64;
@@ -139,6 +140,7 @@ struct sim_inst {
     uint32_t imm;     // SOPP, SOPK, s_waitcnt: the 16 bits of the encoding
     uint32_t word[4]; // the encoding, little-endian words
     bool plain;       // VALU: no modifiers at all, so that operands may be used in place
+    bool is_float;    // VALU: some operand is a float, so that MODE matters
 };
 
 /** One line of an opcode table: mnemonic without encoding suffix, its function, how its meaning is
@@ -150,10 +152,10 @@ typedef struct sim_opcode {
     uint8_t klass;  // sim_class, for counters
     // 'm' measured on silicon by a published source, 'i' ISA text, 'l' LLVM, '?' inferred
     char known;
-    // Operand types, destinations first, one letter each; they say how constants and modifiers are
-    // read:
+    // Operand types in the order of the text, one letter each, destinations before the colon ("f:ff").
+    // They say how constants and modifiers are read:
     //   i b32, f f32, h f16, w b16, q b64 or u64, Q i64, d f64, F two f32, H two f16, W two b16,
-    //   b b8 (DS and memory operands do not need a type), m lane mask. Null: i for all.
+    //   m lane mask, r a destination that is there only with SIM_GLC (atomics). Null: "i:", the rest i.
     const char *types;
 } sim_opcode;
 

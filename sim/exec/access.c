@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// Addresses of vector memory instructions: global, flat, scratch and buffer forms, with their range checks.
+#include "access.h"
+
+static char first_letter(const sim_inst *inst) {
+    return inst->opcode->mnemonic[0];
+}
+
+bool sim_is_buffer(const sim_inst *inst) {
+    return first_letter(inst) == 'b';
+}
+
+// ---- guest memory
+
+/** One range that covers all lanes is enough in almost every case: one look-up instead of 64. */
+static bool resolve_range(sim_wave *w, const uint64_t *address, uint32_t bytes, sim_access *out) {
+    uint64_t low = UINT64_MAX, high = 0;
+    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+        uint64_t at = out->mask >> lane & 1 ? address[lane] : address[__builtin_ctzll(out->mask)];
+        low = at < low ? at : low;
+        high = at > high ? at : high;
+    }
+    if (high - low > UINT32_MAX) {
+        return false;
+    }
+    uint8_t *host = sim_memory_host(w->group->dispatch->memory, low, high - low + bytes);
+    if (!host) {
+        return false;
+    }
+    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+        out->host[lane] = host + (address[lane] - low);
+    }
+    return true;
+}
+
+static bool resolve_global(sim_wave *w, const sim_inst *inst, const uint64_t *address,
+                           uint32_t bytes, bool is_store, sim_access *out) {
+    if (!out->mask || resolve_range(w, address, bytes, out)) {
+        return true;
+    }
+    for (uint64_t left = out->mask; left; left &= left - 1) {
+        int lane = __builtin_ctzll(left);
+        out->host[lane] = sim_memory_host(w->group->dispatch->memory, address[lane], bytes);
+        if (!out->host[lane]) {
+            sim_memory_fault(w, inst, lane, address[lane], bytes, is_store);
+            return false;
+        }
+    }
+    return true;
+}
+
+// ---- scratch: each lane has its own
+
+static bool resolve_scratch_lane(sim_wave *w, const sim_inst *inst, int lane, uint64_t offset,
+                                 uint32_t bytes, bool is_store, sim_access *out) {
+    uint32_t size = w->group->dispatch->kernel->scratch_bytes;
+    if (offset + bytes > size) {
+        sim_fault_raise(w, inst, lane,
+                        "scratch %s of %u bytes at %#llx: the kernel has %u bytes a lane",
+                        is_store ? "store" : "load", bytes, (unsigned long long)offset, size);
+        return false;
+    }
+    out->host[lane] = w->scratch + (uint64_t)lane * size + offset;
+    return true;
+}
+
+static bool resolve_scratch(sim_wave *w, const sim_inst *inst, uint32_t skip, uint32_t bytes,
+                            bool is_store, sim_access *out) {
+    const sim_operand *saddr = &inst->src[inst->num_src - 1];
+    const sim_operand *vaddr = &inst->src[0];
+    uint32_t base = sim_read32(w, saddr) + (uint32_t)inst->offset + skip;
+    for (uint64_t left = out->mask; left; left &= left - 1) {
+        int lane = __builtin_ctzll(left);
+        uint32_t offset = base + (vaddr->kind == SIM_OP_VGPR ? w->v[vaddr->reg][lane] : 0);
+        if (!resolve_scratch_lane(w, inst, lane, offset, bytes, is_store, out)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// ---- global and flat
+
+static void global_addresses(const sim_wave *w, const sim_inst *inst, uint32_t skip,
+                             uint64_t *address) {
+    const sim_operand *saddr = &inst->src[inst->num_src - 1];
+    uint64_t base = (uint64_t)(int64_t)inst->offset + skip;
+    const uint32_t *low = w->v[inst->src[0].reg];
+    if (saddr->kind == SIM_OP_SGPR) { // 64-bit scalar base, unsigned 32-bit vector offset
+        base += sim_read64(w, saddr);
+        for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+            address[lane] = base + low[lane];
+        }
+        return;
+    }
+    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+        address[lane] = base + (low[lane] | (uint64_t)low[SIM_LANES + lane] << 32);
+    }
+}
+
+/** Flat: the upper half of the address tells LDS and scratch from memory. */
+static bool resolve_flat(sim_wave *w, const sim_inst *inst, const uint64_t *address, uint32_t bytes,
+                         bool is_store, sim_access *out) {
+    uint64_t memory = 0;
+    for (uint64_t left = out->mask; left; left &= left - 1) {
+        int lane = __builtin_ctzll(left);
+        uint64_t at = address[lane];
+        if (at >> 32 == w->shared_base >> 32) {
+            uint32_t offset = (uint32_t)at;
+            out->host[lane] = w->group->lds + offset;
+            if ((uint64_t)offset + bytes > w->group->dispatch->lds_bytes) {
+                out->mask &= ~(UINT64_C(1) << lane);
+            }
+        } else if (at >> 32 == w->private_base >> 32) {
+            if (!resolve_scratch_lane(w, inst, lane, (uint32_t)at, bytes, is_store, out)) {
+                return false;
+            }
+        } else {
+            memory |= UINT64_C(1) << lane;
+        }
+    }
+    uint64_t all = out->mask;
+    if (memory == all) {
+        return resolve_global(w, inst, address, bytes, is_store, out);
+    }
+    for (uint64_t left = memory; left; left &= left - 1) {
+        out->mask = left & -left;
+        if (!resolve_global(w, inst, address, bytes, is_store, out)) {
+            return false;
+        }
+    }
+    out->mask = all;
+    return true;
+}
+
+// ---- buffers
+
+typedef struct buffer {
+    uint64_t base;
+    uint32_t stride, num_records;
+} buffer;
+
+/** Fields of the descriptor. Source: "CDNA3" ISA, buffer resource descriptor. */
+static bool read_buffer(sim_wave *w, const sim_inst *inst, const uint32_t *srd, buffer *out) {
+    out->base = srd[0] | (uint64_t)(srd[1] & 0xffff) << 32;
+    out->stride = srd[1] >> 16 & 0x3fff;
+    out->num_records = srd[2];
+    if (srd[1] >> 31 || (srd[3] >> 23 & 1)) {
+        sim_fault_raise(w, inst, -1,
+                        "buffer descriptor %08x %08x %08x %08x: swizzling and lane-indexed "
+                        "buffers are not implemented",
+                        srd[0], srd[1], srd[2], srd[3]);
+        return false;
+    }
+    return true;
+}
+
+/** A raw buffer checks the offset in bytes, a structured one the index in strides. soffset is not checked. */
+static bool in_range(const buffer *b, uint32_t index, uint64_t offset, uint32_t bytes) {
+    return b->stride ? index < b->num_records : offset + bytes <= b->num_records;
+}
+
+static bool resolve_buffer(sim_wave *w, const sim_inst *inst, uint32_t skip, uint32_t bytes,
+                           bool is_store, sim_access *out) {
+    const sim_operand *vaddr = &inst->src[inst->num_src - 3];
+    buffer b;
+    if (!read_buffer(w, inst, &w->s[inst->src[inst->num_src - 2].reg], &b)) {
+        return false;
+    }
+    bool idxen = inst->flags & SIM_IDXEN, offen = inst->flags & SIM_OFFEN;
+    const uint32_t *first = w->v[vaddr->kind == SIM_OP_VGPR ? vaddr->reg : 0];
+    const uint32_t *second = idxen && offen ? first + SIM_LANES : first;
+    uint64_t soffset = sim_read32(w, &inst->src[inst->num_src - 1]), address[SIM_LANES];
+    uint64_t active = out->mask;
+    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+        uint32_t index = idxen ? first[lane] : 0;
+        uint64_t offset = (uint64_t)(offen ? second[lane] : 0) + (uint32_t)inst->offset + skip;
+        if (!in_range(&b, index, offset, bytes)) {
+            active &= ~(UINT64_C(1) << lane);
+        }
+        address[lane] = b.base + soffset + offset + (uint64_t)index * b.stride;
+    }
+    out->mask &= active;
+    return resolve_global(w, inst, address, bytes, is_store, out);
+}
+
+bool sim_resolve(sim_wave *w, const sim_inst *inst, uint32_t skip, uint32_t bytes, bool is_store,
+                 sim_access *out) {
+    uint64_t address[SIM_LANES];
+    out->mask = w->exec;
+    out->is_lds = false;
+    switch (first_letter(inst)) {
+    case 'b':
+        return resolve_buffer(w, inst, skip, bytes, is_store, out);
+    case 's':
+        return resolve_scratch(w, inst, skip, bytes, is_store, out);
+    case 'f':
+        global_addresses(w, inst, skip, address);
+        return resolve_flat(w, inst, address, bytes, is_store, out);
+    default:
+        global_addresses(w, inst, skip, address);
+        return resolve_global(w, inst, address, bytes, is_store, out);
+    }
+}
+
+// ---- LDS
+
+void sim_resolve_lds(sim_wave *w, const sim_inst *inst, uint32_t offset, uint32_t bytes,
+                     sim_access *out) {
+    const uint32_t *base = w->v[inst->src[0].reg];
+    uint32_t size = w->group->dispatch->lds_bytes;
+    out->mask = w->exec;
+    out->is_lds = true;
+    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+        uint64_t at = (uint64_t)base[lane] + offset;
+        if (at + bytes > size) {
+            out->mask &= ~(UINT64_C(1) << lane);
+            at = 0;
+        }
+        out->host[lane] = w->group->lds + at;
+    }
+}

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the instruction families share: lane vectors, operand rows, results.
+//
+// A row is one vector register: 64 lanes of 32 bits. An instruction's meaning is a function on blocks of 16 lanes
+// (8 lanes for 64-bit operands), written with clang's vector types, which become SSE or AVX-512 code. Drivers in
+// valu.h feed it: in place when the instruction has no modifiers, else through copies that sim_row32 prepares and
+// sim_finish32 writes back.
+#ifndef SIM_EXEC_H
+#define SIM_EXEC_H
+
+#include "../sim.h"
+
+#include <string.h>
+
+typedef uint32_t u32x16 __attribute__((vector_size(64)));
+typedef int32_t i32x16 __attribute__((vector_size(64)));
+typedef float f32x16 __attribute__((vector_size(64)));
+typedef uint64_t u64x8 __attribute__((vector_size(64)));
+typedef int64_t i64x8 __attribute__((vector_size(64)));
+typedef double f64x8 __attribute__((vector_size(64)));
+typedef uint32_t u32x8 __attribute__((vector_size(32)));
+
+// Chips, for sim_opcode.archs.
+enum {
+    GFX90A = 1 << SIM_GFX90A,
+    GFX942 = 1 << SIM_GFX942,
+    GFX950 = 1 << SIM_GFX950,
+    GFX9 = GFX90A | GFX942 | GFX950,
+    GFX94 = GFX942 | GFX950,
+    GFX11 = 1 << SIM_GFX1151 | 1 << SIM_GFX11_GENERIC,
+    GFX12 = 1 << SIM_GFX1201 | 1 << SIM_GFX12_GENERIC,
+    GFX11P = GFX11 | GFX12,
+    ALL = GFX9 | GFX11P,
+};
+
+// ---- scalar operands
+
+static inline uint64_t sim_special_value(const sim_wave *w, uint16_t special) {
+    switch (special) {
+    case SIM_SRC_SCC:
+        return w->scc;
+    case SIM_SRC_VCCZ:
+        return w->vcc == 0;
+    case SIM_SRC_EXECZ:
+        return w->exec == 0;
+    case SIM_SRC_SHARED_BASE:
+        return w->shared_base;
+    case SIM_SRC_SHARED_LIMIT:
+        return w->shared_base | 0xffffffff;
+    case SIM_SRC_PRIVATE_BASE:
+        return w->private_base;
+    case SIM_SRC_PRIVATE_LIMIT:
+        return w->private_base | 0xffffffff;
+    default:
+        return 0; // null
+    }
+}
+
+/** A scalar operand's 32 bits; a 64-bit special gives its upper half, as s_mov_b32 of src_shared_base does. */
+static inline uint32_t sim_read32(const sim_wave *w, const sim_operand *op) {
+    switch (op->kind) {
+    case SIM_OP_SGPR:
+        return w->s[op->reg];
+    case SIM_OP_IMM:
+        return op->value;
+    case SIM_OP_SPECIAL: {
+        uint64_t value = sim_special_value(w, op->reg);
+        return op->count == 2 ? (uint32_t)(value >> 32) : (uint32_t)value;
+    }
+    default:
+        return 0;
+    }
+}
+
+static inline uint64_t sim_read64(const sim_wave *w, const sim_operand *op) {
+    switch (op->kind) {
+    case SIM_OP_SGPR:
+        return op->count == 1 ? w->s[op->reg] : w->s[op->reg] | (uint64_t)w->s[op->reg + 1] << 32;
+    case SIM_OP_IMM:
+        return op->value64;
+    case SIM_OP_SPECIAL:
+        return sim_special_value(w, op->reg);
+    default:
+        return 0;
+    }
+}
+
+static inline void sim_write32(sim_wave *w, const sim_operand *op, uint32_t value) {
+    if (op->kind == SIM_OP_SGPR) {
+        w->s[op->reg] = value;
+    }
+}
+
+static inline void sim_write64(sim_wave *w, const sim_operand *op, uint64_t value) {
+    if (op->kind == SIM_OP_SGPR) {
+        w->s[op->reg] = (uint32_t)value;
+        w->s[op->reg + 1] = (uint32_t)(value >> 32);
+    }
+}
+
+// ---- vector operands
+
+/** Source `i` as a row: in place, or copied to `tmp` with its constant, modifiers, SDWA and DPP applied. */
+const uint32_t *SIM_NAME(sim_row32)(const sim_wave *w, const sim_inst *inst, unsigned i,
+                                    uint32_t tmp[SIM_LANES]);
+/** The same for 64-bit operands: the upper halves are at [SIM_LANES]. */
+const uint32_t *SIM_NAME(sim_row64)(const sim_wave *w, const sim_inst *inst, unsigned i,
+                                    uint32_t tmp[2 * SIM_LANES]);
+/** Writes a result row to dst[0]: output modifiers, MODE, SDWA and op_sel parts, exec and DPP masks. */
+void SIM_NAME(sim_finish32)(sim_wave *w, const sim_inst *inst, uint32_t result[SIM_LANES]);
+void SIM_NAME(sim_finish64)(sim_wave *w, const sim_inst *inst, uint32_t result[2 * SIM_LANES]);
+/** The lanes an instruction writes: exec, less what its DPP control leaves out. */
+uint64_t SIM_NAME(sim_write_mask)(const sim_wave *w, const sim_inst *inst);
+/** Host rounding mode as MODE wants it for inst; false if it already is. Undo with sim_rounding_end. */
+bool SIM_NAME(sim_rounding_begin)(const sim_wave *w, const sim_inst *inst);
+void SIM_NAME(sim_rounding_end)(void);
+
+#define sim_row32 SIM_NAME(sim_row32)
+#define sim_row64 SIM_NAME(sim_row64)
+#define sim_finish32 SIM_NAME(sim_finish32)
+#define sim_finish64 SIM_NAME(sim_finish64)
+#define sim_write_mask SIM_NAME(sim_write_mask)
+#define sim_rounding_begin SIM_NAME(sim_rounding_begin)
+#define sim_rounding_end SIM_NAME(sim_rounding_end)
+
+/** True if operands may be read and written in place. */
+static inline bool sim_is_plain(const sim_wave *w, const sim_inst *inst) {
+    return inst->plain && (!inst->is_float || (w->mode & SIM_MODE_FLOAT) == SIM_MODE_FLOAT_PLAIN);
+}
+
+// ---- blocks
+
+static inline u32x16 load16(const uint32_t *row) {
+    u32x16 block;
+    memcpy(&block, row, sizeof block);
+    return block;
+}
+
+static inline void store16(uint32_t *row, u32x16 block) {
+    memcpy(row, &block, sizeof block);
+}
+
+/** All ones in lanes whose bit of `mask` is set. */
+static inline u32x16 lanes16(uint32_t mask) {
+    const u32x16 bit = {1,      1 << 1, 1 << 2,  1 << 3,  1 << 4,  1 << 5,  1 << 6,  1 << 7,
+                        1 << 8, 1 << 9, 1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 14, 1 << 15};
+    return (u32x16)((mask & bit) != 0);
+}
+
+static inline u32x16 select16(u32x16 mask, u32x16 yes, u32x16 no) {
+    return (mask & yes) | (~mask & no);
+}
+
+static inline uint32_t bits16(u32x16 mask) {
+    typedef bool bool16 __attribute__((ext_vector_type(16)));
+    bool16 bits = __builtin_convertvector(mask, bool16);
+    uint16_t out;
+    memcpy(&out, &bits, sizeof out);
+    return out;
+}
+
+static inline uint32_t bits8(u64x8 mask) {
+    typedef bool bool8 __attribute__((ext_vector_type(8)));
+    bool8 bits = __builtin_convertvector(mask, bool8);
+    uint8_t out;
+    memcpy(&out, &bits, sizeof out);
+    return out;
+}
+
+static inline u64x8 load8x64(const uint32_t *row) {
+    u32x8 low, high;
+    memcpy(&low, row, sizeof low);
+    memcpy(&high, row + SIM_LANES, sizeof high);
+    return __builtin_convertvector(low, u64x8) | __builtin_convertvector(high, u64x8) << 32;
+}
+
+static inline u64x8 load8x32(const uint32_t *row) {
+    u32x8 low;
+    memcpy(&low, row, sizeof low);
+    return __builtin_convertvector(low, u64x8);
+}
+
+static inline void store8x64(uint32_t *row, u64x8 block) {
+    u32x8 low = __builtin_convertvector(block, u32x8);
+    u32x8 high = __builtin_convertvector(block >> 32, u32x8);
+    memcpy(row, &low, sizeof low);
+    memcpy(row + SIM_LANES, &high, sizeof high);
+}
+
+static inline void store8x32(uint32_t *row, u64x8 block) {
+    u32x8 low = __builtin_convertvector(block, u32x8);
+    memcpy(row, &low, sizeof low);
+}
+
+/** Copies the lanes of `mask` from one row to another. */
+static inline void store_masked(uint32_t *row, const uint32_t *value, uint64_t mask) {
+    for (unsigned k = 0; k < SIM_LANES; k += 16) {
+        store16(row + k, select16(lanes16((uint32_t)(mask >> k) & 0xffff), load16(value + k),
+                                  load16(row + k)));
+    }
+}
+
+// ---- numbers
+
+static inline float as_f32(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline uint32_t f32_bits(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static inline double as_f64(uint64_t bits) {
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline uint64_t f64_bits(double value) {
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+typedef _Float16 f16x16 __attribute__((vector_size(32)));
+typedef uint16_t u16x16 __attribute__((vector_size(32)));
+
+static inline f32x16 f32_of_f16(u32x16 bits) {
+    return __builtin_convertvector((f16x16) __builtin_convertvector(bits, u16x16), f32x16);
+}
+
+static inline u32x16 f16_of_f32(f32x16 value) {
+    return __builtin_convertvector((u16x16) __builtin_convertvector(value, f16x16), u32x16);
+}
+
+#define SIM_TABLE(name, array)                                                                     \
+    extern const sim_opcode_table SIM_NAME(name);                                                  \
+    const sim_opcode_table SIM_NAME(name) = {array, sizeof array / sizeof *array}
+
+#endif

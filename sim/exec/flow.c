@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Control: branches, barriers, ends, waits, MODE and other hardware registers.
+#include "exec.h"
+
+/** w->pc is already the next instruction's when an instruction runs. */
+static void jump_if(sim_wave *w, const sim_inst *inst, bool taken) {
+    if (taken) {
+        w->pc = inst->target;
+    }
+}
+
+static bool s_branch(const sim_wave *) {
+    return true;
+}
+static bool s_cbranch_scc0(const sim_wave *w) {
+    return !w->scc;
+}
+static bool s_cbranch_scc1(const sim_wave *w) {
+    return w->scc;
+}
+static bool s_cbranch_vccz(const sim_wave *w) {
+    return !w->vcc;
+}
+static bool s_cbranch_vccnz(const sim_wave *w) {
+    return w->vcc;
+}
+static bool s_cbranch_execz(const sim_wave *w) {
+    return !w->exec;
+}
+static bool s_cbranch_execnz(const sim_wave *w) {
+    return w->exec;
+}
+
+static void exec_s_getpc_b64(sim_wave *w, const sim_inst *inst) {
+    sim_write64(w, &inst->dst[0], w->pc);
+}
+static void exec_s_setpc_b64(sim_wave *w, const sim_inst *inst) {
+    w->pc = sim_read64(w, &inst->src[0]);
+}
+
+static void exec_s_swappc_b64(sim_wave *w, const sim_inst *inst) {
+    uint64_t target = sim_read64(w, &inst->src[0]); // may be the destination too
+    sim_write64(w, &inst->dst[0], w->pc);
+    w->pc = target;
+}
+
+static void exec_s_call_b64(sim_wave *w, const sim_inst *inst) {
+    sim_write64(w, &inst->dst[0], w->pc);
+    w->pc = inst->target;
+}
+
+static void exec_s_barrier(sim_wave *w, const sim_inst *) {
+    w->state = SIM_AT_BARRIER;
+}
+static void exec_s_endpgm(sim_wave *w, const sim_inst *) {
+    w->state = SIM_ENDED;
+}
+
+static void exec_s_trap(sim_wave *w, const sim_inst *inst) {
+    sim_fault_raise(w, inst, -1,
+                    "the kernel trapped: s_trap %u (an assertion, or unreachable code)",
+                    inst->imm & 0xff);
+}
+
+static void exec_s_sethalt(sim_wave *w, const sim_inst *inst) {
+    if (inst->imm & 1) {
+        sim_fault_raise(w, inst, -1, "the kernel halted itself with s_sethalt");
+    }
+}
+
+/** Waits, hints and cache control: memory operations are complete when issued. */
+static void exec_nothing(sim_wave *, const sim_inst *) {}
+
+// ---- hardware registers: id [5:0], offset [10:6], size - 1 [15:11]
+
+enum { HW_MODE = 1, HW_STATUS = 2, HW_TRAPSTS = 3, HW_HW_ID = 4, HW_LDS_ALLOC = 6, HW_XCC_ID = 20 };
+
+static uint32_t field_mask(uint32_t hwreg) {
+    uint32_t size = (hwreg >> 11 & 31) + 1;
+    return size < 32 ? (1u << size) - 1 : UINT32_MAX;
+}
+
+static uint32_t hardware_register(const sim_wave *w, uint32_t id) {
+    switch (id) {
+    case HW_MODE:
+        return w->mode;
+    case HW_STATUS:
+        return w->scc | (uint32_t)(w->exec == 0) << 9 | (uint32_t)(w->vcc == 0) << 10;
+    case HW_LDS_ALLOC: // size in granules of 128 dwords, [20:12]
+        return (w->group->dispatch->lds_bytes + 511) / 512 << 12;
+    default: // one XCD, one place: identifiers are 0, traps are never pending
+        return 0;
+    }
+}
+
+static void exec_s_getreg_b32(sim_wave *w, const sim_inst *inst) {
+    uint32_t value = hardware_register(w, inst->imm & 63) >> (inst->imm >> 6 & 31);
+    sim_write32(w, &inst->dst[0], value & field_mask(inst->imm));
+}
+
+static void set_register(sim_wave *w, const sim_inst *inst, uint32_t value) {
+    uint32_t shift = inst->imm >> 6 & 31, mask = field_mask(inst->imm) << shift;
+    if ((inst->imm & 63) != HW_MODE) {
+        if ((inst->imm & 63) != HW_TRAPSTS) {
+            sim_fault_raise(w, inst, -1,
+                            "s_setreg of hardware register %u; MODE (1) and TRAPSTS (3) can be set",
+                            inst->imm & 63);
+        }
+        return;
+    }
+    w->mode = (w->mode & ~mask) | (value << shift & mask);
+}
+
+static void exec_s_setreg_b32(sim_wave *w, const sim_inst *inst) {
+    set_register(w, inst, sim_read32(w, &inst->src[1]));
+}
+
+static void exec_s_setreg_imm32_b32(sim_wave *w, const sim_inst *inst) {
+    set_register(w, inst, inst->word[1]);
+}
+
+// ---- table
+// clang-format off
+
+#define BRANCHES(X) \
+    X(s_branch) X(s_cbranch_scc0) X(s_cbranch_scc1) X(s_cbranch_vccz) X(s_cbranch_vccnz) \
+    X(s_cbranch_execz) X(s_cbranch_execnz)
+#define WRAP(name) \
+    static void exec_##name(sim_wave *w, const sim_inst *inst) { jump_if(w, inst, name(w)); }
+BRANCHES(WRAP)
+
+#define LINE(name, types) {#name, exec_##name, ALL, SIM_FLOW, 'i', types},
+#define LINE_BRANCH(name) LINE(name, ":i")
+#define NOTHING(name) {#name, exec_nothing, ALL, SIM_FLOW, 'i', ":i"},
+
+static const sim_opcode opcodes[] = {BRANCHES(LINE_BRANCH)
+    LINE(s_getpc_b64, "q:") LINE(s_setpc_b64, ":q") LINE(s_swappc_b64, "q:q") LINE(s_call_b64, "q:i")
+    LINE(s_barrier, ":") LINE(s_endpgm, ":") LINE(s_trap, ":i") LINE(s_sethalt, ":i")
+    LINE(s_getreg_b32, "i:i") LINE(s_setreg_b32, ":ii") LINE(s_setreg_imm32_b32, ":ii")
+    NOTHING(s_nop) NOTHING(s_sleep) NOTHING(s_setprio) NOTHING(s_waitcnt) NOTHING(s_icache_inv)
+    NOTHING(s_sendmsg) NOTHING(s_incperflevel) NOTHING(s_decperflevel) NOTHING(s_ttracedata)
+    NOTHING(s_wakeup) NOTHING(buffer_wbl2) NOTHING(buffer_inv) NOTHING(buffer_wbinvl1)
+    NOTHING(buffer_wbinvl1_vol) NOTHING(buffer_invl2) NOTHING(s_clause) NOTHING(s_delay_alu)
+    NOTHING(s_set_inst_prefetch_distance)};
+
+// clang-format on
+SIM_TABLE(sim_ops_flow, opcodes);

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a vector instruction runs: drivers that take its function on blocks, and the macros that make a table.
+#ifndef SIM_VALU_H
+#define SIM_VALU_H
+
+#include "exec.h"
+
+#define SIM_INLINE static inline __attribute__((always_inline))
+
+/** Writes a whole result row; `in_place` says that the blocks are where they belong already. */
+SIM_INLINE void put32(sim_wave *w, const sim_inst *inst, bool plain, uint32_t *result) {
+    if (plain) {
+        store_masked(w->v[inst->dst[0].reg], result, w->exec);
+    } else {
+        sim_finish32(w, inst, result);
+    }
+}
+
+SIM_INLINE const uint32_t *get32(const sim_wave *w, const sim_inst *inst, bool plain, unsigned i,
+                                 uint32_t *tmp) {
+    const sim_operand *op = &inst->src[i];
+    if (plain && op->kind == SIM_OP_VGPR) {
+        return w->v[op->reg];
+    }
+    if (plain) {
+        u32x16 value = (u32x16){} + sim_read32(w, op);
+        for (unsigned k = 0; k < SIM_LANES; k += 16) {
+            store16(tmp + k, value);
+        }
+        return tmp;
+    }
+    return sim_row32(w, inst, i, tmp);
+}
+
+/** Up to three 32-bit sources, one 32-bit result. A lane depends on its own sources only, so results may go
+ *  straight to a register that is also a source. */
+SIM_INLINE void run32(sim_wave *w, const sim_inst *inst, unsigned arity,
+                      u32x16 (*op)(u32x16, u32x16, u32x16)) {
+    _Alignas(64) uint32_t tmp[3][SIM_LANES], result[SIM_LANES];
+    bool plain = sim_is_plain(w, inst);
+    const uint32_t *a = get32(w, inst, plain, 0, tmp[0]);
+    const uint32_t *b = arity > 1 ? get32(w, inst, plain, 1, tmp[1]) : a;
+    const uint32_t *c = arity > 2 ? get32(w, inst, plain, 2, tmp[2]) : a;
+    bool in_place = plain && w->exec == UINT64_MAX;
+    bool rounding = !plain && sim_rounding_begin(w, inst);
+    uint32_t *out = in_place ? w->v[inst->dst[0].reg] : result;
+    for (unsigned k = 0; k < SIM_LANES; k += 16) {
+        store16(out + k, op(load16(a + k), load16(b + k), load16(c + k)));
+    }
+    if (rounding) {
+        sim_rounding_end();
+    }
+    if (!in_place) {
+        put32(w, inst, plain, result);
+    }
+}
+
+SIM_INLINE bool is_wide(char type) {
+    return type == 'q' || type == 'Q' || type == 'd' || type == 'F';
+}
+
+SIM_INLINE const uint32_t *get(const sim_wave *w, const sim_inst *inst, bool plain, unsigned i,
+                               char type, uint32_t *tmp) {
+    if (!is_wide(type)) {
+        return get32(w, inst, plain, i, tmp);
+    }
+    return plain && inst->src[i].kind == SIM_OP_VGPR ? w->v[inst->src[i].reg]
+                                                     : sim_row64(w, inst, i, tmp);
+}
+
+SIM_INLINE u64x8 load8(const uint32_t *row, char type) {
+    return is_wide(type) ? load8x64(row) : load8x32(row);
+}
+
+/** The same where an operand has 64 bits. `types` is the opcode's: one destination, `arity` sources. */
+SIM_INLINE void run64(sim_wave *w, const sim_inst *inst, unsigned arity, const char *types,
+                      u64x8 (*op)(u64x8, u64x8, u64x8)) {
+    _Alignas(64) uint32_t tmp[3][2 * SIM_LANES], result[2 * SIM_LANES];
+    bool plain = sim_is_plain(w, inst), wide = is_wide(types[0]);
+    const uint32_t *src[3] = {};
+    for (unsigned i = 0; i < arity; i++) {
+        src[i] = get(w, inst, plain, i, types[2 + i], tmp[i]);
+    }
+    bool rounding = !plain && sim_rounding_begin(w, inst);
+    for (unsigned k = 0; k < SIM_LANES; k += 8) {
+        u64x8 a = load8(src[0] + k, types[2]);
+        u64x8 b = arity > 1 ? load8(src[1] + k, types[3]) : a;
+        u64x8 c = arity > 2 ? load8(src[2] + k, types[4]) : a;
+        u64x8 d = op(a, b, c);
+        if (wide) {
+            store8x64(result + k, d);
+        } else {
+            store8x32(result + k, d);
+        }
+    }
+    if (rounding) {
+        sim_rounding_end();
+    }
+    if (wide) {
+        sim_finish64(w, inst, result);
+    } else {
+        sim_finish32(w, inst, result);
+    }
+}
+
+// ---- tables
+//
+// A family's list has one line for each instruction: X(shape, type, name, operand types, chips, known).
+//   shape   1 2 3: sources of a function on 32-bit blocks; W1 W2 W3: on blocks of 64-bit lanes
+//   type    what the function takes and returns: u32 i32 f32 f16 (as f32) or u64 i64 f64
+
+#define IN_u32(x) (x)
+#define IN_i32(x) ((i32x16)(x))
+#define IN_f32(x) ((f32x16)(x))
+#define IN_f16(x) f32_of_f16(x)
+#define OUT_u32(x) (x)
+#define OUT_i32(x) ((u32x16)(x))
+#define OUT_f32(x) ((u32x16)(x))
+#define OUT_f16(x) f16_of_f32(x)
+#define IN_u64(x) (x)
+#define IN_i64(x) ((i64x8)(x))
+#define IN_f64(x) ((f64x8)(x))
+#define OUT_u64(x) (x)
+#define OUT_i64(x) ((u64x8)(x))
+#define OUT_f64(x) ((u64x8)(x))
+
+#define ARGS_1(type) IN_##type(a)
+#define ARGS_2(type) IN_##type(a), IN_##type(b)
+#define ARGS_3(type) IN_##type(a), IN_##type(b), IN_##type(c)
+
+#define UNUSED [[maybe_unused]]
+#define WRAP32(arity, type, name)                                                                  \
+    static u32x16 block_##name(UNUSED u32x16 a, UNUSED u32x16 b, UNUSED u32x16 c) {                \
+        return OUT_##type(name(ARGS_##arity(type)));                                               \
+    }                                                                                              \
+    static void exec_##name(sim_wave *w, const sim_inst *inst) {                                   \
+        run32(w, inst, arity, block_##name);                                                       \
+    }
+#define WRAP64(arity, type, name, types)                                                           \
+    static u64x8 block_##name(UNUSED u64x8 a, UNUSED u64x8 b, UNUSED u64x8 c) {                    \
+        return OUT_##type(name(ARGS_##arity(type)));                                               \
+    }                                                                                              \
+    static void exec_##name(sim_wave *w, const sim_inst *inst) {                                   \
+        run64(w, inst, arity, types, block_##name);                                                \
+    }
+#define WRAP_1(type, name, types) WRAP32(1, type, name)
+#define WRAP_2(type, name, types) WRAP32(2, type, name)
+#define WRAP_3(type, name, types) WRAP32(3, type, name)
+#define WRAP_W1(type, name, types) WRAP64(1, type, name, types)
+#define WRAP_W2(type, name, types) WRAP64(2, type, name, types)
+#define WRAP_W3(type, name, types) WRAP64(3, type, name, types)
+// The function is written out: exec_NAME exists already.
+#define WRAP_X(type, name, types)
+
+#define VALU_WRAP(shape, type, name, types, archs, known) WRAP_##shape(type, name, types)
+#define VALU_LINE(shape, type, name, types, archs, known)                                          \
+    {#name, exec_##name, archs, SIM_VALU, known, types},
+
+#endif

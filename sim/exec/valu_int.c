@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+// Integer and bitwise vector instructions on 32 and 64 bits. Source: "CDNA3" ISA, VOP1, VOP2, VOP3.
+#include "valu.h"
+
+// ---- 32 bits
+
+static u32x16 v_mov_b32(u32x16 a) {
+    return a;
+}
+static u32x16 v_not_b32(u32x16 a) {
+    return ~a;
+}
+static u32x16 v_and_b32(u32x16 a, u32x16 b) {
+    return a & b;
+}
+static u32x16 v_or_b32(u32x16 a, u32x16 b) {
+    return a | b;
+}
+static u32x16 v_xor_b32(u32x16 a, u32x16 b) {
+    return a ^ b;
+}
+static u32x16 v_xnor_b32(u32x16 a, u32x16 b) {
+    return ~(a ^ b);
+}
+static u32x16 v_add_u32(u32x16 a, u32x16 b) {
+    return a + b;
+}
+static u32x16 v_sub_u32(u32x16 a, u32x16 b) {
+    return a - b;
+}
+static u32x16 v_subrev_u32(u32x16 a, u32x16 b) {
+    return b - a;
+}
+static u32x16 v_lshlrev_b32(u32x16 a, u32x16 b) {
+    return b << (a & 31);
+}
+static u32x16 v_lshrrev_b32(u32x16 a, u32x16 b) {
+    return b >> (a & 31);
+}
+static i32x16 v_ashrrev_i32(i32x16 a, i32x16 b) {
+    return b >> (a & 31);
+}
+static u32x16 v_min_u32(u32x16 a, u32x16 b) {
+    return __builtin_elementwise_min(a, b);
+}
+static u32x16 v_max_u32(u32x16 a, u32x16 b) {
+    return __builtin_elementwise_max(a, b);
+}
+static i32x16 v_min_i32(i32x16 a, i32x16 b) {
+    return __builtin_elementwise_min(a, b);
+}
+static i32x16 v_max_i32(i32x16 a, i32x16 b) {
+    return __builtin_elementwise_max(a, b);
+}
+static u32x16 v_mul_lo_u32(u32x16 a, u32x16 b) {
+    return a * b;
+}
+static u32x16 v_bfrev_b32(u32x16 a) {
+    return __builtin_elementwise_bitreverse(a);
+}
+
+static u32x16 v_mul_u32_u24(u32x16 a, u32x16 b) {
+    return (a & 0xffffff) * (b & 0xffffff);
+}
+
+static i32x16 low24(i32x16 a) {
+    return (i32x16)((u32x16)a << 8) >> 8;
+}
+
+static i32x16 v_mul_i32_i24(i32x16 a, i32x16 b) {
+    return (i32x16)((u32x16)low24(a) * (u32x16)low24(b));
+}
+
+typedef uint64_t u64x16 __attribute__((vector_size(128)));
+typedef int64_t i64x16 __attribute__((vector_size(128)));
+
+static u32x16 high_product(u32x16 a, u32x16 b) {
+    u64x16 product = __builtin_convertvector(a, u64x16) * __builtin_convertvector(b, u64x16);
+    return __builtin_convertvector(product >> 32, u32x16);
+}
+
+static u32x16 signed_high_product(i32x16 a, i32x16 b) {
+    i64x16 product = __builtin_convertvector(a, i64x16) * __builtin_convertvector(b, i64x16);
+    return __builtin_convertvector((u64x16)product >> 32, u32x16);
+}
+
+static u32x16 v_mul_hi_u32(u32x16 a, u32x16 b) {
+    return high_product(a, b);
+}
+static i32x16 v_mul_hi_i32(i32x16 a, i32x16 b) {
+    return (i32x16)signed_high_product(a, b);
+}
+
+static u32x16 v_mul_hi_u32_u24(u32x16 a, u32x16 b) {
+    return high_product(a & 0xffffff, b & 0xffffff);
+}
+
+static i32x16 v_mul_hi_i32_i24(i32x16 a, i32x16 b) {
+    return (i32x16)signed_high_product(low24(a), low24(b));
+}
+
+static i32x16 v_add_i32(i32x16 a, i32x16 b) {
+    return (i32x16)((u32x16)a + (u32x16)b);
+}
+static i32x16 v_sub_i32(i32x16 a, i32x16 b) {
+    return (i32x16)((u32x16)a - (u32x16)b);
+}
+static u32x16 v_add3_u32(u32x16 a, u32x16 b, u32x16 c) {
+    return a + b + c;
+}
+static u32x16 v_add_lshl_u32(u32x16 a, u32x16 b, u32x16 c) {
+    return (a + b) << (c & 31);
+}
+static u32x16 v_lshl_add_u32(u32x16 a, u32x16 b, u32x16 c) {
+    return (a << (b & 31)) + c;
+}
+static u32x16 v_lshl_or_b32(u32x16 a, u32x16 b, u32x16 c) {
+    return a << (b & 31) | c;
+}
+static u32x16 v_and_or_b32(u32x16 a, u32x16 b, u32x16 c) {
+    return (a & b) | c;
+}
+static u32x16 v_or3_b32(u32x16 a, u32x16 b, u32x16 c) {
+    return a | b | c;
+}
+static u32x16 v_xad_u32(u32x16 a, u32x16 b, u32x16 c) {
+    return (a ^ b) + c;
+}
+static u32x16 v_xor3_b32(u32x16 a, u32x16 b, u32x16 c) {
+    return a ^ b ^ c;
+}
+static u32x16 v_bfi_b32(u32x16 a, u32x16 b, u32x16 c) {
+    return (a & b) | (~a & c);
+}
+static u32x16 v_bfm_b32(u32x16 a, u32x16 b) {
+    return ((1u << (a & 31)) - 1) << (b & 31);
+}
+static u32x16 v_mad_u32_u24(u32x16 a, u32x16 b, u32x16 c) {
+    return v_mul_u32_u24(a, b) + c;
+}
+
+static i32x16 v_mad_i32_i24(i32x16 a, i32x16 b, i32x16 c) {
+    return (i32x16)((u32x16)v_mul_i32_i24(a, b) + (u32x16)c);
+}
+
+static u32x16 v_bfe_u32(u32x16 a, u32x16 b, u32x16 c) {
+    return a >> (b & 31) & ((1u << (c & 31)) - 1);
+}
+
+static i32x16 v_bfe_i32(i32x16 a, i32x16 b, i32x16 c) {
+    u32x16 width = (u32x16)c & 31, unused = (32 - width) & 31;
+    u32x16 field = (u32x16)(a >> (b & 31)) << unused;
+    return (i32x16)((u32x16)((i32x16)field >> (i32x16)unused) & (u32x16)(width != 0));
+}
+
+static u32x16 v_alignbit_b32(u32x16 a, u32x16 b, u32x16 c) {
+    u32x16 n = c & 31;
+    return b >> n | (a << 1) << (31 - n);
+}
+
+static u32x16 v_alignbyte_b32(u32x16 a, u32x16 b, u32x16 c) {
+    return v_alignbit_b32(a, b, (c & 3) * 8);
+}
+
+static u32x16 v_min3_u32(u32x16 a, u32x16 b, u32x16 c) {
+    return v_min_u32(v_min_u32(a, b), c);
+}
+static u32x16 v_max3_u32(u32x16 a, u32x16 b, u32x16 c) {
+    return v_max_u32(v_max_u32(a, b), c);
+}
+static i32x16 v_min3_i32(i32x16 a, i32x16 b, i32x16 c) {
+    return v_min_i32(v_min_i32(a, b), c);
+}
+static i32x16 v_max3_i32(i32x16 a, i32x16 b, i32x16 c) {
+    return v_max_i32(v_max_i32(a, b), c);
+}
+
+static u32x16 v_med3_u32(u32x16 a, u32x16 b, u32x16 c) {
+    return v_max_u32(v_min_u32(a, b), v_min_u32(v_max_u32(a, b), c));
+}
+
+static i32x16 v_med3_i32(i32x16 a, i32x16 b, i32x16 c) {
+    return v_max_i32(v_min_i32(a, b), v_min_i32(v_max_i32(a, b), c));
+}
+
+static u32x16 v_bcnt_u32_b32(u32x16 a, u32x16 b) {
+    return __builtin_elementwise_popcount(a) + b;
+}
+
+/** The number of leading zeros; -1 for 0. */
+static u32x16 v_ffbh_u32(u32x16 a) {
+    u32x16 out;
+    for (unsigned i = 0; i < 16; i++) {
+        out[i] = a[i] ? (uint32_t)__builtin_clz(a[i]) : UINT32_MAX;
+    }
+    return out;
+}
+
+static u32x16 v_ffbl_b32(u32x16 a) {
+    u32x16 out;
+    for (unsigned i = 0; i < 16; i++) {
+        out[i] = a[i] ? (uint32_t)__builtin_ctz(a[i]) : UINT32_MAX;
+    }
+    return out;
+}
+
+/** Leading bits equal to the sign; -1 if all are. */
+static i32x16 v_ffbh_i32(i32x16 a) {
+    return (i32x16)v_ffbh_u32((u32x16)(a ^ (a >> 31)));
+}
+
+/** Each byte of the result is picked by a byte of c: 0-7 from {a,b}, 8-11 signs, 12 zero, 13 and up 0xff. */
+static uint32_t permuted_byte(uint64_t ab, uint32_t sel) {
+    if (sel >= 13) {
+        return 0xff;
+    }
+    if (sel == 12) {
+        return 0;
+    }
+    if (sel >= 8) {
+        return ab >> (16 * (sel - 8) + 15) & 1 ? 0xff : 0;
+    }
+    return (uint32_t)(ab >> 8 * sel) & 0xff;
+}
+
+static u32x16 v_perm_b32(u32x16 a, u32x16 b, u32x16 c) {
+    u32x16 out = {};
+    for (unsigned i = 0; i < 16; i++) {
+        uint64_t ab = (uint64_t)a[i] << 32 | b[i];
+        for (unsigned byte = 0; byte < 4; byte++) {
+            out[i] |= permuted_byte(ab, c[i] >> 8 * byte & 0xff) << 8 * byte;
+        }
+    }
+    return out;
+}
+
+static u32x16 absolute_difference(u32x16 a, u32x16 b) {
+    return v_max_u32(a, b) - v_min_u32(a, b);
+}
+
+static u32x16 v_sad_u32(u32x16 a, u32x16 b, u32x16 c) {
+    return absolute_difference(a, b) + c;
+}
+
+static u32x16 v_sad_u8(u32x16 a, u32x16 b, u32x16 c) {
+    for (unsigned shift = 0; shift < 32; shift += 8) {
+        c += absolute_difference(a >> shift & 0xff, b >> shift & 0xff);
+    }
+    return c;
+}
+
+static u32x16 v_sad_hi_u8(u32x16 a, u32x16 b, u32x16 c) {
+    return (v_sad_u8(a, b, (u32x16){}) << 16) + c;
+}
+
+static u32x16 v_sad_u16(u32x16 a, u32x16 b, u32x16 c) {
+    return absolute_difference(a & 0xffff, b & 0xffff) + absolute_difference(a >> 16, b >> 16) + c;
+}
+
+static u32x16 v_lerp_u8(u32x16 a, u32x16 b, u32x16 c) {
+    u32x16 out = {};
+    for (unsigned shift = 0; shift < 32; shift += 8) {
+        u32x16 sum = (a >> shift & 0xff) + (b >> shift & 0xff) + (c >> shift & 1);
+        out |= (sum >> 1) << shift;
+    }
+    return out;
+}
+
+// ---- 64 bits
+
+static u64x8 v_mov_b64(u64x8 a) {
+    return a;
+}
+static u64x8 v_lshlrev_b64(u64x8 a, u64x8 b) {
+    return b << (a & 63);
+}
+static u64x8 v_lshrrev_b64(u64x8 a, u64x8 b) {
+    return b >> (a & 63);
+}
+static u64x8 v_ashrrev_i64(u64x8 a, u64x8 b) {
+    return (u64x8)((i64x8)b >> (i64x8)(a & 63));
+}
+static u64x8 v_lshl_add_u64(u64x8 a, u64x8 b, u64x8 c) {
+    return (a << (b & 7)) + c;
+}
+
+// clang-format off
+#define LIST(X) \
+    X(1, u32, v_mov_b32, "i:i", ALL, 'i') \
+    X(1, u32, v_not_b32, "i:i", ALL, 'i') \
+    X(2, u32, v_and_b32, "i:ii", ALL, 'i') \
+    X(2, u32, v_or_b32, "i:ii", ALL, 'i') \
+    X(2, u32, v_xor_b32, "i:ii", ALL, 'i') \
+    X(2, u32, v_xnor_b32, "i:ii", ALL, 'i') \
+    X(2, u32, v_add_u32, "i:ii", GFX9, 'i') \
+    X(2, u32, v_sub_u32, "i:ii", GFX9, 'i') \
+    X(2, u32, v_subrev_u32, "i:ii", GFX9, 'i') \
+    X(2, u32, v_lshlrev_b32, "i:ii", ALL, 'i') \
+    X(2, u32, v_lshrrev_b32, "i:ii", ALL, 'i') \
+    X(2, i32, v_ashrrev_i32, "i:ii", ALL, 'i') \
+    X(2, u32, v_min_u32, "i:ii", ALL, 'i') \
+    X(2, u32, v_max_u32, "i:ii", ALL, 'i') \
+    X(2, i32, v_min_i32, "i:ii", ALL, 'i') \
+    X(2, i32, v_max_i32, "i:ii", ALL, 'i') \
+    X(2, u32, v_mul_lo_u32, "i:ii", ALL, 'i') \
+    X(2, u32, v_mul_hi_u32, "i:ii", ALL, 'i') \
+    X(2, i32, v_mul_hi_i32, "i:ii", ALL, 'i') \
+    X(2, u32, v_mul_u32_u24, "i:ii", ALL, 'i') \
+    X(2, i32, v_mul_i32_i24, "i:ii", ALL, 'i') \
+    X(2, u32, v_mul_hi_u32_u24, "i:ii", ALL, 'i') \
+    X(2, i32, v_mul_hi_i32_i24, "i:ii", ALL, 'i') \
+    X(2, i32, v_add_i32, "i:ii", GFX9, 'i') \
+    X(2, i32, v_sub_i32, "i:ii", GFX9, 'i') \
+    X(3, u32, v_add3_u32, "i:iii", ALL, 'i') \
+    X(3, u32, v_add_lshl_u32, "i:iii", ALL, 'i') \
+    X(3, u32, v_lshl_add_u32, "i:iii", ALL, 'i') \
+    X(3, u32, v_lshl_or_b32, "i:iii", ALL, 'i') \
+    X(3, u32, v_and_or_b32, "i:iii", ALL, 'i') \
+    X(3, u32, v_or3_b32, "i:iii", ALL, 'i') \
+    X(3, u32, v_xad_u32, "i:iii", ALL, 'i') \
+    X(3, u32, v_xor3_b32, "i:iii", GFX11P, 'i') \
+    X(3, u32, v_bfi_b32, "i:iii", ALL, 'i') \
+    X(2, u32, v_bfm_b32, "i:ii", ALL, 'i') \
+    X(3, u32, v_mad_u32_u24, "i:iii", ALL, 'i') \
+    X(3, i32, v_mad_i32_i24, "i:iii", ALL, 'i') \
+    X(3, u32, v_bfe_u32, "i:iii", ALL, 'i') \
+    X(3, i32, v_bfe_i32, "i:iii", ALL, 'i') \
+    X(3, u32, v_alignbit_b32, "i:iii", ALL, 'i') \
+    X(3, u32, v_alignbyte_b32, "i:iii", ALL, 'i') \
+    X(3, u32, v_min3_u32, "i:iii", ALL, 'i') \
+    X(3, u32, v_max3_u32, "i:iii", ALL, 'i') \
+    X(3, i32, v_min3_i32, "i:iii", ALL, 'i') \
+    X(3, i32, v_max3_i32, "i:iii", ALL, 'i') \
+    X(3, u32, v_med3_u32, "i:iii", ALL, 'i') \
+    X(3, i32, v_med3_i32, "i:iii", ALL, 'i') \
+    X(2, u32, v_bcnt_u32_b32, "i:ii", ALL, 'i') \
+    X(1, u32, v_bfrev_b32, "i:i", ALL, 'i') \
+    X(1, u32, v_ffbh_u32, "i:i", GFX9, 'i') \
+    X(1, u32, v_ffbl_b32, "i:i", GFX9, 'i') \
+    X(1, i32, v_ffbh_i32, "i:i", GFX9, 'i') \
+    X(3, u32, v_perm_b32, "i:iii", ALL, 'i') \
+    X(3, u32, v_sad_u8, "i:iii", ALL, 'i') \
+    X(3, u32, v_sad_hi_u8, "i:iii", ALL, 'i') \
+    X(3, u32, v_sad_u16, "i:iii", ALL, 'i') \
+    X(3, u32, v_sad_u32, "i:iii", ALL, 'i') \
+    X(3, u32, v_lerp_u8, "i:iii", ALL, 'i') \
+    X(W1, u64, v_mov_b64, "q:q", GFX94, 'i') \
+    X(W2, u64, v_lshlrev_b64, "q:iq", ALL, 'i') \
+    X(W2, u64, v_lshrrev_b64, "q:iq", ALL, 'i') \
+    X(W2, u64, v_ashrrev_i64, "q:iQ", ALL, 'i') \
+    X(W3, u64, v_lshl_add_u64, "q:qiq", GFX94, 'i')
+
+// clang-format on
+LIST(VALU_WRAP)
+static const sim_opcode opcodes[] = {LIST(VALU_LINE)};
+SIM_TABLE(sim_ops_valu_int, opcodes);

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// Vector memory loads and stores: global, flat, scratch and buffer forms, and loads straight to LDS.
+#include "access.h"
+
+/** A lane's part of memory, widened to a register. */
+typedef enum width { U8, I8, U16, I16 } width;
+
+static uint32_t read_narrow(const uint8_t *from, width kind) {
+    uint16_t half;
+    switch (kind) {
+    case U8:
+        return *from;
+    case I8:
+        return (uint32_t)(int8_t)*from;
+    default:
+        memcpy(&half, from, sizeof half);
+        return kind == U16 ? half : (uint32_t)(int16_t)half;
+    }
+}
+
+static uint32_t width_bytes(width kind) {
+    return kind <= I8 ? 1 : 2;
+}
+
+/** Writes one dword of each active lane; lanes out of range load 0. */
+static void load_row(sim_wave *w, uint32_t *row, const sim_access *at, uint32_t skip) {
+    if (at->mask == UINT64_MAX) {
+        for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+            memcpy(&row[lane], at->host[lane] + skip, 4);
+        }
+        return;
+    }
+    for (uint64_t left = w->exec; left; left &= left - 1) {
+        int lane = __builtin_ctzll(left);
+        if (at->mask >> lane & 1) {
+            memcpy(&row[lane], at->host[lane] + skip, 4);
+        } else {
+            row[lane] = 0;
+        }
+    }
+}
+
+static void store_row(const uint32_t *row, const sim_access *at, uint32_t skip) {
+    for (uint64_t left = at->mask; left; left &= left - 1) {
+        int lane = __builtin_ctzll(left);
+        memcpy(at->host[lane] + skip, &row[lane], 4);
+    }
+}
+
+/** All lanes are resolved before any register is written: a load may overwrite its own address. */
+static void load_dwords(sim_wave *w, const sim_inst *inst, unsigned dwords) {
+    sim_access at[4];
+    if (!sim_resolve(w, inst, 0, 4 * dwords, false, &at[0])) {
+        return;
+    }
+    bool split = sim_is_buffer(inst) && at[0].mask != w->exec; // each dword has its own range check
+    for (unsigned k = 0; split && k < dwords; k++) {
+        if (!sim_resolve(w, inst, 4 * k, 4, false, &at[k])) {
+            return;
+        }
+    }
+    for (unsigned k = 0; k < dwords; k++) {
+        load_row(w, w->v[inst->dst[0].reg + k], split ? &at[k] : &at[0], split ? 0 : 4 * k);
+    }
+}
+
+/** The stored data: after the address in global, flat and scratch forms, first in buffer forms. */
+static uint32_t *data_rows(sim_wave *w, const sim_inst *inst) {
+    return w->v[inst->src[sim_is_buffer(inst) ? 0 : 1].reg];
+}
+
+static void store_dwords(sim_wave *w, const sim_inst *inst, unsigned dwords) {
+    sim_access at;
+    const uint32_t *rows = data_rows(w, inst);
+    if (!sim_resolve(w, inst, 0, 4 * dwords, true, &at)) {
+        return;
+    }
+    bool split = sim_is_buffer(inst) && at.mask != w->exec;
+    for (unsigned k = 0; k < dwords; k++) {
+        if (split && !sim_resolve(w, inst, 4 * k, 4, true, &at)) {
+            return;
+        }
+        store_row(rows + SIM_LANES * k, &at, split ? 0 : 4 * k);
+    }
+}
+
+static void load_narrow(sim_wave *w, const sim_inst *inst, width kind) {
+    sim_access at;
+    if (!sim_resolve(w, inst, 0, width_bytes(kind), false, &at)) {
+        return;
+    }
+    uint32_t *row = w->v[inst->dst[0].reg];
+    for (uint64_t left = w->exec; left; left &= left - 1) {
+        int lane = __builtin_ctzll(left);
+        row[lane] = at.mask >> lane & 1 ? read_narrow(at.host[lane], kind) : 0;
+    }
+}
+
+/** d16: one half of the register is loaded, the other keeps its value. */
+static void load_half(sim_wave *w, const sim_inst *inst, width kind, bool high) {
+    sim_access at;
+    if (!sim_resolve(w, inst, 0, width_bytes(kind), false, &at)) {
+        return;
+    }
+    uint32_t *row = w->v[inst->dst[0].reg];
+    for (uint64_t left = w->exec; left; left &= left - 1) {
+        int lane = __builtin_ctzll(left);
+        uint32_t value = at.mask >> lane & 1 ? read_narrow(at.host[lane], kind) & 0xffff : 0;
+        row[lane] = high ? value << 16 | (row[lane] & 0xffff) : value | (row[lane] & 0xffff0000);
+    }
+}
+
+static void store_narrow(sim_wave *w, const sim_inst *inst, uint32_t bytes, bool high) {
+    sim_access at;
+    const uint32_t *row = data_rows(w, inst);
+    if (!sim_resolve(w, inst, 0, bytes, true, &at)) {
+        return;
+    }
+    for (uint64_t left = at.mask; left; left &= left - 1) {
+        int lane = __builtin_ctzll(left);
+        uint32_t value = high ? row[lane] >> 16 : row[lane];
+        memcpy(at.host[lane], &value, bytes);
+    }
+}
+
+/** LDS-DMA: lane i's `bytes` go to M0[15:0] + offset + i * bytes. Inactive lanes keep their slot; what is out of
+ *  range in memory arrives as 0. */
+static void load_to_lds(sim_wave *w, const sim_inst *inst, uint32_t bytes, width kind) {
+    sim_access at;
+    uint32_t read_bytes = bytes < 4 ? width_bytes(kind) : bytes, slot = bytes < 4 ? 4 : bytes;
+    if (!sim_resolve(w, inst, 0, read_bytes, false, &at)) {
+        return;
+    }
+    uint32_t base = (w->m0 & 0xffff) + (uint32_t)inst->offset;
+    for (uint64_t left = w->exec; left; left &= left - 1) {
+        uint32_t lane = (uint32_t)__builtin_ctzll(left), to = base + lane * slot;
+        if (to + slot > w->group->dispatch->lds_bytes) {
+            continue;
+        }
+        uint8_t *out = w->group->lds + to;
+        if (!(at.mask >> lane & 1)) {
+            memset(out, 0, slot);
+        } else if (bytes < 4) {
+            uint32_t value = read_narrow(at.host[lane], kind);
+            memcpy(out, &value, sizeof value);
+        } else {
+            memcpy(out, at.host[lane], bytes);
+        }
+    }
+}
+
+// ---- tables. Buffer loads with the modifier "lds" are the LDS-DMA form of the same mnemonic.
+
+static void load_or_dma(sim_wave *w, const sim_inst *inst, unsigned dwords) {
+    if (inst->flags & SIM_LDS) {
+        load_to_lds(w, inst, 4 * dwords, U16);
+    } else {
+        load_dwords(w, inst, dwords);
+    }
+}
+
+static void load_narrow_or_dma(sim_wave *w, const sim_inst *inst, width kind) {
+    if (inst->flags & SIM_LDS) {
+        load_to_lds(w, inst, 1, kind);
+    } else {
+        load_narrow(w, inst, kind);
+    }
+}
+
+static void exec_load_lds_dword(sim_wave *w, const sim_inst *inst) {
+    load_to_lds(w, inst, 4, U16);
+}
+static void exec_load_lds_dwordx3(sim_wave *w, const sim_inst *inst) {
+    load_to_lds(w, inst, 12, U16);
+}
+static void exec_load_lds_dwordx4(sim_wave *w, const sim_inst *inst) {
+    load_to_lds(w, inst, 16, U16);
+}
+static void exec_load_lds_ubyte(sim_wave *w, const sim_inst *inst) {
+    load_to_lds(w, inst, 1, U8);
+}
+static void exec_load_lds_sbyte(sim_wave *w, const sim_inst *inst) {
+    load_to_lds(w, inst, 1, I8);
+}
+static void exec_load_lds_ushort(sim_wave *w, const sim_inst *inst) {
+    load_to_lds(w, inst, 1, U16);
+}
+static void exec_load_lds_sshort(sim_wave *w, const sim_inst *inst) {
+    load_to_lds(w, inst, 1, I16);
+}
+
+// clang-format off
+// X(suffix, function, arguments)
+#define LOADS(X) \
+    X(load_dword, load_or_dma, 1) X(load_dwordx2, load_or_dma, 2) X(load_dwordx3, load_or_dma, 3) \
+    X(load_dwordx4, load_or_dma, 4) X(load_ubyte, load_narrow_or_dma, U8) \
+    X(load_sbyte, load_narrow_or_dma, I8) X(load_ushort, load_narrow_or_dma, U16) \
+    X(load_sshort, load_narrow_or_dma, I16) X(load_ubyte_d16, load_half, U8, false) \
+    X(load_ubyte_d16_hi, load_half, U8, true) X(load_sbyte_d16, load_half, I8, false) \
+    X(load_sbyte_d16_hi, load_half, I8, true) X(load_short_d16, load_half, U16, false) \
+    X(load_short_d16_hi, load_half, U16, true)
+#define STORES(X) \
+    X(store_dword, store_dwords, 1) X(store_dwordx2, store_dwords, 2) X(store_dwordx3, store_dwords, 3) \
+    X(store_dwordx4, store_dwords, 4) X(store_byte, store_narrow, 1, false) \
+    X(store_byte_d16_hi, store_narrow, 1, true) X(store_short, store_narrow, 2, false) \
+    X(store_short_d16_hi, store_narrow, 2, true)
+
+#define WRAP(name, function, ...) \
+    static void exec_##name(sim_wave *w, const sim_inst *inst) { function(w, inst, __VA_ARGS__); }
+LOADS(WRAP)
+STORES(WRAP)
+
+#define LINE(form, name, types, archs) {#form #name, exec_##name, archs, SIM_VMEM, 'i', types},
+#define FORMS(name, types) \
+    LINE(global_, name, types, GFX9) LINE(flat_, name, types, GFX9) LINE(scratch_, name, types, GFX9) \
+    LINE(buffer_, name, types, GFX9)
+#define LOAD_LINES(name, ...) FORMS(name, "i:")
+#define STORE_LINES(name, ...) FORMS(name, ":")
+
+static const sim_opcode opcodes[] = {LOADS(LOAD_LINES) STORES(STORE_LINES)
+    LINE(global_, load_lds_dword, ":", GFX94) LINE(global_, load_lds_ubyte, ":", GFX94)
+    LINE(global_, load_lds_sbyte, ":", GFX94) LINE(global_, load_lds_ushort, ":", GFX94)
+    LINE(global_, load_lds_sshort, ":", GFX94) LINE(global_, load_lds_dwordx3, ":", GFX950)
+    LINE(global_, load_lds_dwordx4, ":", GFX950) LINE(scratch_, load_lds_dword, ":", GFX94)};
+
+// clang-format on
+SIM_TABLE(sim_ops_vmem, opcodes);

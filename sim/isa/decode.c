@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decoding: LLVM's disassembler turns bytes into text, the parser turns text into a bound instruction, and the
+// text segment's slot keeps it. Each instruction is decoded once, when a wave first reaches it.
+#include "isa.h"
+
+#include <llvm-c/Disassembler.h>
+#include <llvm-c/Target.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// One disassembler a chip, made when first needed. LLVM's contexts are not thread-safe.
+static LLVMDisasmContextRef contexts[SIM_NUM_ARCHS];
+static pthread_mutex_t contexts_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static LLVMDisasmContextRef make_context(const sim_chip *chip) {
+    LLVMInitializeAMDGPUTargetInfo();
+    LLVMInitializeAMDGPUTargetMC();
+    LLVMInitializeAMDGPUDisassembler();
+    const char *features = chip->gfx_major >= 11 ? "+real-true16" : "";
+    return LLVMCreateDisasmCPUFeatures("amdgcn--amdhsa", chip->name, features, nullptr, 0, nullptr,
+                                       nullptr);
+}
+
+static size_t disassemble(const sim_chip *chip, const uint8_t *bytes, uint64_t size, uint64_t pc,
+                          char text[SIM_TEXT_BYTES]) {
+    size_t length = 0;
+    pthread_mutex_lock(&contexts_lock);
+    LLVMDisasmContextRef *context = &contexts[chip->arch];
+    if (!*context) {
+        *context = make_context(chip);
+    }
+    if (*context) {
+        uint8_t copy[20]; // LLVM takes a pointer to bytes it could write
+        uint64_t n = size < sizeof copy ? size : sizeof copy;
+        memcpy(copy, bytes, n);
+        length = LLVMDisasmInstruction(*context, copy, n, pc, text, SIM_TEXT_BYTES);
+    }
+    pthread_mutex_unlock(&contexts_lock);
+    return length;
+}
+
+bool sim_decode(const sim_chip *chip, const uint8_t *bytes, uint64_t size, uint64_t pc,
+                sim_inst *out, char error[SIM_ERROR_BYTES]) {
+    char text[SIM_TEXT_BYTES];
+    *out = (sim_inst){.pc = pc};
+    memcpy(out->word, bytes, size < sizeof out->word ? size : sizeof out->word);
+    size_t length = disassemble(chip, bytes, size, pc, text);
+    if (!length || length > sizeof out->word) {
+        snprintf(error, SIM_ERROR_BYTES, "no %s instruction: %08x %08x at %#llx", chip->name,
+                 out->word[0], out->word[1], (unsigned long long)pc);
+        return false;
+    }
+    out->bytes = (uint32_t)length;
+    char why[SIM_ERROR_BYTES];
+    if (!sim_parse(text, chip->arch, out, why)) {
+        snprintf(error, SIM_ERROR_BYTES, "%.160s (%s, bytes %08x %08x, at %#llx)", why, chip->name,
+                 out->word[0], out->word[1], (unsigned long long)pc);
+        return false;
+    }
+    return true;
+}
+
+/** Publishes `inst`, or frees it and returns the one that another thread published first. */
+static const sim_inst *publish(_Atomic(const sim_inst *) *slot, sim_inst *inst) {
+    const sim_inst *expected = nullptr;
+    if (atomic_compare_exchange_strong(slot, &expected, inst)) {
+        return inst;
+    }
+    free(inst);
+    return expected;
+}
+
+const sim_inst *sim_inst_at(sim_wave *w, uint64_t pc) {
+    const sim_text *text = w->group->dispatch->text;
+    uint64_t offset = pc - text->start;
+    if (offset >= text->size || (offset & 3)) {
+        sim_fault_raise(w, nullptr, -1,
+                        "the program counter left the code: %#llx is outside %#llx+%#llx",
+                        (unsigned long long)pc, (unsigned long long)text->start,
+                        (unsigned long long)text->size);
+        return nullptr;
+    }
+    char error[SIM_ERROR_BYTES] = "out of memory";
+    sim_inst *inst = malloc(sizeof *inst);
+    if (!inst ||
+        !sim_decode(text->chip, text->bytes + offset, text->size - offset, pc, inst, error)) {
+        sim_fault_raise(w, nullptr, -1, "%s", error);
+        free(inst);
+        return nullptr;
+    }
+    return publish(&text->slots[offset >> 2], inst);
+}
+
+void sim_text_deinit(sim_text *text) {
+    for (uint64_t i = 0; text->slots && i < text->size / 4; i++) {
+        free((void *)(uintptr_t)atomic_load(&text->slots[i]));
+    }
+    free((void *)text->slots);
+    *text = (sim_text){};
+}

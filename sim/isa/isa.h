@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the decoder's files share: opcode look-up and the parser of disassembled text.
+#ifndef SIM_ISA_H
+#define SIM_ISA_H
+
+#include "../sim.h"
+
+enum { SIM_TEXT_BYTES = 512, SIM_ERROR_BYTES = 256 };
+
+/** The opcode of a mnemonic without encoding suffix on `arch`, from the tables built for this host's instruction
+ *  set; null if nobody implements it. */
+const sim_opcode *sim_opcode_find(const char *mnemonic, size_t length, sim_arch arch);
+
+/** Fills `out` from disassembled text. `out` comes with pc, bytes and word set, all else zero. */
+bool sim_parse(const char *text, sim_arch arch, sim_inst *out, char error[SIM_ERROR_BYTES]);
+
+#endif
