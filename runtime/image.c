@@ -6,6 +6,7 @@
 // its reference.
 #include "image.h"
 
+#include "jit.h"
 #include "object.h"
 #include "runtime.h"
 
@@ -18,6 +19,7 @@ typedef struct loaded_image {
     const char *id, *defines; // defines "" if none
     const void *data;
     size_t bytes;
+    void *built; // data, if the JIT made it; freed with the image
     void *module;
     struct loaded_image *next;
 } loaded_image;
@@ -70,17 +72,23 @@ static const qni_image *find_embedded(const char *id, const qni_target *target) 
     return nullptr;
 }
 
-/** The image's bytes for the device: built for its very target, or for its family. */
-static qn_status get_bytes(const qn_device *device, const qni_kernel_ref *ref, const void **data,
-                           size_t *bytes) {
-    const qni_image *image = ref->defines ? nullptr : find_embedded(ref->image, device->target);
-    if (!image && !ref->defines)
-        image = find_embedded(ref->image, qni_target_generic(device->target));
-    if (!image)
-        return QN_FAIL(QN_E_NOT_FOUND, "image: no %s for %s", ref->image, device->target->name);
-    *data = image->data;
-    *bytes = image->bytes;
-    return QN_OK;
+/** The image's bytes for the device: built in for its very target or for its family, else from the JIT. */
+static qn_status get_bytes(const qn_device *device, loaded_image *image) {
+    const qni_image *embedded = nullptr;
+    if (!*image->defines) {
+        embedded = find_embedded(image->id, device->target);
+        if (!embedded)
+            embedded = find_embedded(image->id, qni_target_generic(device->target));
+    }
+    if (embedded) {
+        image->data = embedded->data;
+        image->bytes = embedded->bytes;
+        return QN_OK;
+    }
+    qn_status st =
+        qni_jit_get(image->id, image->defines, device->target, &image->built, &image->bytes);
+    image->data = image->built;
+    return st;
 }
 
 /** Under the lock: the image that holds the kernel, loaded if it is not yet. */
@@ -97,13 +105,32 @@ static qn_status get_image(qn_device *device, const qni_kernel_ref *ref, loaded_
     image->id = ref->image;
     image->defines = defines;
     qn_status st;
-    QN_TRY(get_bytes(device, ref, &image->data, &image->bytes));
+    QN_TRY(get_bytes(device, image));
     QN_TRY(device->backend->image_load(device, &image->module, image->data, image->bytes));
     image->next = device->kernels->images;
     device->kernels->images = *out = image;
     image = nullptr;
 out:
+    if (image)
+        free(image->built);
     free(image);
+    return st;
+}
+
+/** Where LDS DMA exists (gfx9), a barrier must not be reached with a DMA that nobody waited for. */
+static qn_status check_waits(const qn_device *device, const qni_kernel_ref *ref,
+                             const qni_object_kernel *kernel) {
+    bool is_good = true;
+    size_t offset = 0;
+    if (!(device->target->features & QNI_F(LDS_DMA)))
+        return QN_OK;
+    qn_status st = qni_waits_check(kernel->code, kernel->code_bytes, &is_good, &offset);
+    if (st == QN_OK && !is_good)
+        return QN_FAIL(
+            QN_E_UNSUPPORTED,
+            "%s: the barrier at offset 0x%zx can be reached after LDS DMA without a vmcnt "
+            "wait: the compiler left it out",
+            ref->entry, offset);
     return st;
 }
 
@@ -117,7 +144,7 @@ static qn_status check_contract(const qn_device *device, const qni_kernel_ref *r
     if (kernel->usage.lds_bytes > device->target->lds_bytes)
         return QN_FAIL(QN_E_UNSUPPORTED, "%s: uses %d bytes of LDS; %s has %d", ref->entry,
                        kernel->usage.lds_bytes, device->target->name, device->target->lds_bytes);
-    return QN_OK;
+    return ref->uses_lds_dma ? check_waits(device, ref, kernel) : QN_OK;
 }
 
 /** Under the lock: loads, checks and files the kernel. */
@@ -211,6 +238,7 @@ void qni_kernels_destroy(qn_device *device) {
     for (loaded_image *image = cache->images, *next; image; image = next) {
         next = image->next;
         device->backend->image_unload(device, image->module);
+        free(image->built);
         free(image);
     }
     pthread_mutex_destroy(&cache->lock);

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds clang and runs it: an argument vector, never a shell.
+#include "compiler.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { OLDEST_CLANG = 22 };
+
+// ---- running a program
+
+/** Reads until the writers are gone; what does not fit is read and dropped, so that they never block. */
+static void drain(int fd, char *output, size_t room) {
+    char rest[4096];
+    size_t used = 0;
+    for (;;) {
+        bool fits = used + 1 < room;
+        ssize_t n = read(fd, fits ? output + used : rest, fits ? room - used - 1 : sizeof rest);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            break;
+        if (fits)
+            used += (size_t)n;
+    }
+    output[used] = 0;
+}
+
+static int wait_for(pid_t child, int *exit_code) {
+    int status;
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR)
+            return errno;
+    *exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return 0;
+}
+
+/** Starts the program with stdin empty and both outputs into `fd`. The value is an errno. */
+static int start(pid_t *child, char *const *argv, int fd) {
+    posix_spawn_file_actions_t actions;
+    int error = posix_spawn_file_actions_init(&actions);
+    if (error)
+        return error;
+    error = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    if (!error)
+        error = posix_spawn_file_actions_adddup2(&actions, fd, 1);
+    if (!error)
+        error = posix_spawn_file_actions_adddup2(&actions, fd, 2);
+    if (!error)
+        error = posix_spawn(child, argv[0], &actions, nullptr, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    return error;
+}
+
+qn_status qni_spawn(char *const *argv, char *output, size_t room, int *exit_code) {
+    int ends[2];
+    pid_t child;
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return QN_FAIL(QN_E_IO, "%s: cannot make a pipe: %s", argv[0], strerror(errno));
+    int error = start(&child, argv, ends[1]);
+    close(ends[1]);
+    if (error) {
+        close(ends[0]);
+        return QN_FAIL(QN_E_IO, "%s: cannot be started: %s", argv[0], strerror(error));
+    }
+    drain(ends[0], output, room);
+    close(ends[0]);
+    error = wait_for(child, exit_code);
+    if (error)
+        return QN_FAIL(QN_E_IO, "%s: its exit status is unknown: %s%s", argv[0], strerror(error),
+                       error == ECHILD ? " (does the program ignore SIGCHLD?)" : "");
+    return QN_OK;
+}
+
+// ---- finding clang
+
+/** What has been looked at in vain, for the error. */
+typedef struct search {
+    qni_compiler *found;
+    char tried[1024];
+} search;
+
+__attribute__((format(printf, 2, 3))) static void note(search *s, const char *format, ...) {
+    size_t used = strlen(s->tried);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(s->tried + used, sizeof s->tried - used, format, args);
+    va_end(args);
+}
+
+/** "Debian clang version 22.1.0 …" gives 22; 0 if the text is no clang's. */
+static int major_version(const char *text) {
+    const char *at = strstr(text, "clang version ");
+    return at ? atoi(at + strlen("clang version ")) : 0;
+}
+
+/** Asks the program at `path` for its version. True if it will do. */
+static bool try_path(search *s, const char *path) {
+    char version[700], real[PATH_MAX];
+    char *const argv[] = {(char *)path, "--version", nullptr};
+    struct stat info;
+    int exit_code = 0;
+    if (!realpath(path, real) || stat(real, &info) != 0 || access(real, X_OK) != 0)
+        return false;
+    qn_status st = qni_spawn(argv, version, sizeof version, &exit_code);
+    int major = st == QN_OK && exit_code == 0 ? major_version(version) : 0;
+    if (major < OLDEST_CLANG) {
+        if (major)
+            note(s, "; %s is version %d", path, major);
+        else
+            note(s, "; %s did not say that it is clang", path);
+        return false;
+    }
+    qni_compiler *c = s->found;
+    snprintf(c->path, sizeof c->path, "%s", path);
+    snprintf(c->identity, sizeof c->identity, "%s|%.200s|%ld|%ld.%09ld", version, real,
+             (long)info.st_size, (long)info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
+    return true;
+}
+
+static bool try_path_variable(search *s) {
+    static const char *const names[] = {"clang-22", "clang-23", "clang-24", "clang-25", "clang"};
+    char path[512];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        for (const char *at = qni_env_get()->path; *at;) {
+            size_t length = strcspn(at, ":");
+            int n = snprintf(path, sizeof path, "%.*s/%s", (int)length, at, names[i]);
+            // A relative folder in PATH would make the compiler depend on where the program stands.
+            if (*at == '/' && n < (int)sizeof path && try_path(s, path))
+                return true;
+            at += length + (at[length] == ':');
+        }
+    return false;
+}
+
+static bool search_all(search *s) {
+    const char *chosen = qni_env_get()->clang;
+    if (*chosen) {
+        if (try_path(s, chosen))
+            return true;
+        if (!*s->tried)
+            note(s, "; QUERN_CLANG=%s is not a program", chosen);
+        return false;
+    }
+    return try_path_variable(s) || try_path(s, "/opt/rocm/llvm/bin/clang");
+}
+
+static qni_compiler compiler;
+static char search_error[1400]; // "": found
+static pthread_once_t search_once = PTHREAD_ONCE_INIT;
+
+static void find_once(void) {
+    search s = {.found = &compiler};
+    if (!search_all(&s))
+        snprintf(
+            search_error, sizeof search_error,
+            "no clang %d or later%s (looked at QUERN_CLANG, PATH, /opt/rocm/llvm/bin); install "
+            "clang-%d and lld-%d, or set QUERN_CLANG",
+            OLDEST_CLANG, s.tried, OLDEST_CLANG, OLDEST_CLANG);
+}
+
+qn_status qni_compiler_find(const qni_compiler **out) {
+    pthread_once(&search_once, find_once);
+    if (*search_error)
+        return QN_FAIL(QN_E_NOT_FOUND, "%s", search_error);
+    *out = &compiler;
+    return QN_OK;
+}

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// The JIT: writes the embedded sources to a private folder, runs clang there, keeps the image in the cache.
+#include "jit.h"
+
+#include "cache.h"
+#include "compiler.h"
+#include "image.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+/** How long to wait for another process that builds the same image, before building it as well. */
+constexpr int lock_wait_ms = 120000;
+
+/** One thing to build. */
+typedef struct job {
+    const qni_image_recipe *recipe;
+    const char *defines;
+    const qni_target *target;
+    const qni_compiler *compiler;
+} job;
+
+// ---- the key
+
+static void hash_text(XXH3_state_t *state, const char *text) {
+    XXH3_128bits_update(state, text, strlen(text) + 1); // with its zero: "ab" "c" is not "a" "bc"
+}
+
+static qni_cache_key key_of(const job *j) {
+    char version[16];
+    XXH3_state_t state;
+    XXH3_128bits_reset(&state);
+    snprintf(version, sizeof version, "%d", j->target->code_object_version);
+    hash_text(&state, j->recipe->source);
+    hash_text(&state, j->recipe->defines);
+    hash_text(&state, j->defines);
+    hash_text(&state, j->target->name);
+    hash_text(&state, version);
+    hash_text(&state, j->compiler->identity);
+    for (const char *const *flag = qni_device_flags; *flag; flag++)
+        hash_text(&state, *flag);
+    // All sources, not only those that this one includes: who includes whom is clang's to know.
+    for (const qni_image_source *source = qni_image_sources; source->path; source++) {
+        hash_text(&state, source->path);
+        hash_text(&state, source->text);
+    }
+    XXH128_hash_t hash = XXH3_128bits_digest(&state);
+    return (qni_cache_key){hash.low64, hash.high64};
+}
+
+// ---- the private folder
+
+/** Makes a folder that only this user can enter, where a few hundred KiB can be written. */
+static bool make_workplace(char *path, size_t room) {
+    const char *places[] = {qni_env_get()->tmp_dir, "/dev/shm"};
+    for (size_t i = 0; i < 2; i++) {
+        int n = snprintf(path, room, "%s/quern-XXXXXX", places[i]);
+        if (n > 0 && n < (int)room && mkdtemp(path))
+            return true;
+    }
+    return false;
+}
+
+/** Writes a text file under `folder`, making the folders of its path. */
+static bool write_source(int folder, const qni_image_source *source) {
+    char part[256];
+    for (const char *slash = strchr(source->path, '/'); slash; slash = strchr(slash + 1, '/')) {
+        snprintf(part, sizeof part, "%.*s", (int)(slash - source->path), source->path);
+        if (mkdirat(folder, part, 0700) != 0 && errno != EEXIST)
+            return false;
+    }
+    int fd = openat(folder, source->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    FILE *file = fd < 0 ? nullptr : fdopen(fd, "w");
+    if (!file)
+        return false;
+    bool is_written = fputs(source->text, file) >= 0;
+    return fclose(file) == 0 && is_written;
+}
+
+static qn_status write_sources(const char *path) {
+    int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool is_written = folder >= 0;
+    for (const qni_image_source *s = qni_image_sources; is_written && s->path; s++)
+        is_written = write_source(folder, s);
+    int error = errno;
+    if (folder >= 0)
+        close(folder);
+    if (!is_written)
+        return QN_FAIL(QN_E_IO, "jit: cannot write the sources to %s: %s", path, strerror(error));
+    return QN_OK;
+}
+
+/** Removes what write_sources and clang left; a source's folders go once they are empty. */
+static void remove_workplace(const char *path) {
+    char name[1024];
+    snprintf(name, sizeof name, "%s/image.co", path);
+    unlink(name);
+    for (const qni_image_source *s = qni_image_sources; s->path; s++) {
+        snprintf(name, sizeof name, "%s/%s", path, s->path);
+        unlink(name);
+        for (char *slash = strrchr(name, '/'); (size_t)(slash - name) > strlen(path);
+             slash = strrchr(name, '/')) {
+            *slash = 0;
+            rmdir(name);
+        }
+    }
+    rmdir(path);
+}
+
+// ---- running clang
+
+enum { MAX_ARGUMENTS = 96, FLAGS_ROOM = 2048 };
+
+typedef struct command {
+    char *argv[MAX_ARGUMENTS + 1];
+    int count;
+    char words[FLAGS_ROOM]; // the -D flags, cut at blanks; argv points into it
+    size_t used;
+} command;
+
+static void add(command *c, const char *word) {
+    if (c->count < MAX_ARGUMENTS)
+        c->argv[c->count++] = (char *)word;
+}
+
+/** Adds the words of a text that are separated by blanks. False if there is no room. */
+static bool add_words(command *c, const char *text) {
+    for (const char *at = text + strspn(text, " "); *at; at += strspn(at, " ")) {
+        size_t length = strcspn(at, " ");
+        if (c->used + length + 1 > sizeof c->words || c->count >= MAX_ARGUMENTS - 8)
+            return false;
+        char *word = c->words + c->used;
+        memcpy(word, at, length);
+        word[length] = 0;
+        c->used += length + 1;
+        add(c, word);
+        at += length;
+    }
+    return true;
+}
+
+/** Reads the image that clang wrote. */
+static qn_status read_image(const char *path, void **data, size_t *bytes) {
+    struct stat s;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    char *image = fd >= 0 && fstat(fd, &s) == 0 ? malloc((size_t)s.st_size + 1) : nullptr;
+    size_t got = 0;
+    for (ssize_t n = 1; image && n > 0 && got < (size_t)s.st_size; got += n > 0 ? (size_t)n : 0)
+        n = read(fd, image + got, (size_t)s.st_size - got);
+    if (fd >= 0)
+        close(fd);
+    if (!image || got == 0 || got != (size_t)s.st_size) {
+        free(image);
+        return QN_FAIL(QN_E_IO, "jit: cannot read %s, which clang was to write", path);
+    }
+    *data = image;
+    *bytes = got;
+    return QN_OK;
+}
+
+static qn_status compile_in(const job *j, const char *path, void **data, size_t *bytes) {
+    char cpu[64], version[64], include[512], source[768], object[512], output[3000];
+    command c = {.argv = {(char *)j->compiler->path}, .count = 1};
+    int exit_code = 0;
+    for (const char *const *flag = qni_device_flags; *flag; flag++)
+        add(&c, *flag);
+    if (!add_words(&c, j->recipe->defines) || !add_words(&c, j->defines))
+        return QN_FAIL(QN_E_INVALID, "jit: %s: too many -D flags", j->recipe->id);
+    snprintf(cpu, sizeof cpu, "-mcpu=%s", j->target->name);
+    snprintf(version, sizeof version, "-mcode-object-version=%d", j->target->code_object_version);
+    snprintf(include, sizeof include, "-I%s/gpu", path);
+    snprintf(source, sizeof source, "%s/%s", path, j->recipe->source);
+    snprintf(object, sizeof object, "%s/image.co", path);
+    const char *const last[] = {cpu, version, include, "-o", object, source};
+    for (size_t i = 0; i < sizeof last / sizeof *last; i++)
+        add(&c, last[i]);
+    qn_status st = qni_spawn(c.argv, output, sizeof output, &exit_code);
+    if (st == QN_OK && exit_code != 0)
+        st = QN_FAIL(QN_E_DEVICE, "jit: %s of %s for %s: %s failed (%d):\n%s", j->recipe->id,
+                     j->recipe->source, j->target->name, j->compiler->path, exit_code, output);
+    return st == QN_OK ? read_image(object, data, bytes) : st;
+}
+
+static double seconds_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static qn_status compile(const job *j, void **data, size_t *bytes) {
+    char path[400];
+    double begin = seconds_now();
+    if (!make_workplace(path, sizeof path))
+        return QN_FAIL(QN_E_IO, "jit: no folder for temporary files in %s or /dev/shm: %s",
+                       qni_env_get()->tmp_dir, strerror(errno));
+    qn_status st = write_sources(path);
+    if (st == QN_OK)
+        st = compile_in(j, path, data, bytes);
+    remove_workplace(path);
+    if (st == QN_OK)
+        qni_log(QNI_LOG_JIT, "%s %s for %s: compiled in %.1f s by %s", j->recipe->id, j->defines,
+                j->target->name, seconds_now() - begin, j->compiler->path);
+    return st;
+}
+
+// ---- cache or clang
+
+static bool load(qni_cache *cache, const char *name, qni_cache_key key, void **data,
+                 size_t *bytes) {
+    char problem[128];
+    if (qni_cache_load(cache, name, key, data, bytes, problem, sizeof problem)) {
+        qni_log(QNI_LOG_JIT, "%s: from the cache", name);
+        return true;
+    }
+    if (cache->folder >= 0 && strcmp(problem, "absent") != 0)
+        qni_log(QNI_LOG_JIT, "%s: not loaded from the cache: %s", name, problem);
+    return false;
+}
+
+static qn_status build(const job *j, qni_cache *cache, const char *name, qni_cache_key key,
+                       void **data, size_t *bytes) {
+    char problem[128];
+    bool is_locked = qni_cache_lock(cache, key, lock_wait_ms);
+    if (is_locked &&
+        load(cache, name, key, data, bytes)) // another process built it while this one waited
+        return QN_OK;
+    qn_status st = compile(j, data, bytes);
+    if (st == QN_OK && cache->folder >= 0) {
+        if (!is_locked)
+            qni_log(QNI_LOG_JIT, "%s: not kept: the cache cannot be locked", name);
+        else if (!qni_cache_store(cache, name, key, *data, *bytes, problem, sizeof problem))
+            qni_log(QNI_LOG_JIT, "%s: not kept: %s", name, problem);
+    }
+    return st;
+}
+
+static qn_status get(const job *j, void **data, size_t *bytes) {
+    char name[256];
+    qni_cache cache;
+    qni_cache_key key = key_of(j);
+    qn_status st = QN_OK;
+    qni_cache_name(name, sizeof name, j->recipe->id, j->target->name, key);
+    qni_cache_open(&cache);
+    if (cache.folder < 0)
+        qni_log(QNI_LOG_JIT, "no cache: %s", cache.problem);
+    if (!load(&cache, name, key, data, bytes))
+        st = build(j, &cache, name, key, data, bytes);
+    qni_cache_close(&cache);
+    return st;
+}
+
+/** " (built in for: gfx942 gfx950)" */
+static void put_built_in(const char *id, char *text, size_t room) {
+    *text = 0;
+    for (const qni_image *image = qni_images; image->id; image++)
+        if (strcmp(image->id, id) == 0)
+            snprintf(text + strlen(text), room - strlen(text), "%s%s",
+                     *text ? " " : " (built in for: ", image->target);
+    snprintf(text + strlen(text), room - strlen(text), *text ? ")" : " (built in for no target)");
+}
+
+qn_status qni_jit_get(const char *id, const char *defines, const qni_target *target, void **data,
+                      size_t *bytes) {
+    char built_in[256];
+    job j = {.recipe = qni_image_recipes, .defines = defines ? defines : "", .target = target};
+    while (j.recipe->id && strcmp(j.recipe->id, id) != 0)
+        j.recipe++;
+    if (!j.recipe->id)
+        return QN_FAIL(QN_E_NOT_FOUND, "image: no recipe is called %s", id);
+    put_built_in(id, built_in, sizeof built_in);
+    if (qni_env_get()->no_jit)
+        return QN_FAIL(QN_E_UNSUPPORTED,
+                       "image: no %s %s for %s%s, and QUERN_NO_JIT forbids to compile it", id,
+                       j.defines, target->name, built_in);
+    qn_status st = qni_compiler_find(&j.compiler);
+    if (st != QN_OK)
+        return QN_FAIL(st, "image: no %s %s for %s%s, and %s", id, j.defines, target->name,
+                       built_in, qn_last_error());
+    return get(&j, data, bytes);
+}
