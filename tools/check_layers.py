@@ -16,7 +16,7 @@ ALLOWED = {
     "include": {"include"},
     "gpu": {"gpu"},
     "runtime": {"runtime", "include"},
-    "ops": {"ops", "runtime", "include"},
+    "ops": {"ops", "ops_gpu", "runtime", "include"},
     "ops_gpu": {"gpu", "ops_gpu"},
     "cli": {"cli", "include"},
     "bench": {"bench", "include"},

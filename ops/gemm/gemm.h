@@ -41,14 +41,44 @@ typedef struct qni_gemm_pack_problem {
 } qni_gemm_pack_problem;
 
 extern const qni_op qni_op_gemm, qni_op_gemm_pack;
+extern const qni_family qni_family_gemm;
 
-/** The definition: d in double precision, before rounding to dtype_d. `d` is [groups * m, n] contiguous;
- *  rows that the problem does not write are left alone. `bound` (same shape, may be null) gets the sum of
- *  absolute products of each element, from which the tolerance is computed. Host memory only; packed
- *  problems are not taken: the reference reads weights as they were. */
+/** Checks the arguments and fills the problem. Messages begin with op. The stream's device holds all tensors. */
+qn_status qni_gemm_problem_set(qni_gemm_problem *problem, qn_stream *stream, const char *op,
+                               const qn_gemm_args *args, qn_gemm_grouping grouping);
+
+// ---- which rows belong to which group (gemm_ref.c); layout must be host memory
+
+enum {
+    QNI_GEMM_ROW_UNTOUCHED = -1, // d keeps what it holds
+    QNI_GEMM_ROW_ZERO = -2,      // padding that becomes zero
+};
+/** The group of row m of slab `slab` (0 unless masked), or one of the above. Ids and ends that are out of
+ *  range never lead outside the tensors: such rows are untouched. */
+int64_t qni_gemm_row_group(const qni_gemm_problem *problem, int64_t slab, int64_t m);
+
+// ---- the definition (gemm_ref.c)
+
+/** d in double precision, before rounding to dtype_d. `d` is [slabs * m, n] contiguous, slabs = groups when
+ *  masked, else 1; rows that the problem does not write are left alone. `bound` (same shape, may be null) gets
+ *  how far a kernel that multiplies and adds in f32 may be from it, again before rounding to dtype_d. Host
+ *  memory only; packed problems are not taken: the reference reads weights as they were. */
 void qni_gemm_ref(const qni_gemm_problem *problem, double *d, double *bound);
 
-/** Tiles to which a packed matrix is padded, by device (gemm_pack.c). */
+// ---- packed weights (gemm_pack.c)
+
+/** Tiles to which a packed matrix is padded, by device. */
 void qni_gemm_pack_tiles(const qn_device *device, int64_t *tile_n, int64_t *tile_k);
+/** The FP8 kind in which weights of `dtype` are packed for the device. */
+qni_dtype qni_gemm_pack_dtype(const qn_device *device, qni_dtype dtype);
+/** Where element [n, k] of a group's [packed_n, packed_k] bytes lies. This is the layouts' definition. */
+int64_t qni_gemm_packed_offset(const qn_device *device, int64_t packed_k, int64_t n, int64_t k);
+/** The byte that stands for `byte` in the packed weights, where dtype_in becomes dtype_out. */
+uint8_t qni_gemm_pack_byte(qni_dtype dtype_in, qni_dtype dtype_out, uint8_t byte);
+
+// ---- CPU kernels
+
+qn_status qni_gemm_portable(qn_stream *stream, const void *problem);
+qn_status qni_gemm_pack_portable(qn_stream *stream, const void *problem);
 
 #endif

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix multiplication, host side: the public functions and the family's tables of kernels.
+// gemm_args.c checks the arguments, gemm_ref.c is the definition, gemm_pack.c lays weights out.
+#include "gemm.h"
+
+#include <stdlib.h>
+
+// variants.def is one list for two ops; QN_VARIANT_OF_op picks the lines of each.
+#define CPU true
+#define GPU false
+#define QN_IMAGE(...)
+#define QN_VARIANT(op, kernel, where, needs, supports, run)                                        \
+    QN_VARIANT_OF_##op(#op "." #kernel, needs, where, supports, run)
+
+#define QN_VARIANT_OF_gemm(...) {__VA_ARGS__},
+#define QN_VARIANT_OF_gemm_pack(...)
+static const qni_variant gemm_variants[] = {
+#include "variants.def"
+};
+#undef QN_VARIANT_OF_gemm
+#undef QN_VARIANT_OF_gemm_pack
+
+#define QN_VARIANT_OF_gemm(...)
+#define QN_VARIANT_OF_gemm_pack(...) {__VA_ARGS__},
+static const qni_variant pack_variants[] = {
+#include "variants.def"
+};
+
+const qni_op qni_op_gemm = {"gemm", gemm_variants, sizeof gemm_variants / sizeof *gemm_variants};
+const qni_op qni_op_gemm_pack = {"gemm_pack", pack_variants,
+                                 sizeof pack_variants / sizeof *pack_variants};
+
+// ---- QUERN_VALIDATE=1: what the layout holds
+
+/** One entry of the layout, `i` of `count`; `start` is where the group may begin at the earliest (ends). */
+static qn_status check_entry(const qni_gemm_problem *p, const char *op, int64_t i, int64_t value,
+                             int64_t start) {
+    switch (p->grouping) {
+    case QN_GEMM_GROUPED_INDEX:
+        if (value < -1 || value >= p->groups)
+            return QN_FAIL(QN_E_INVALID, "%s: group_layout[%ld] is %ld, needs a group 0..%ld or -1",
+                           op, (long)i, (long)value, (long)p->groups - 1);
+        return QN_OK;
+    case QN_GEMM_GROUPED_ENDS:
+        if (value < start || value > p->m)
+            return QN_FAIL(QN_E_INVALID, "%s: group_layout[%ld] is %ld, needs an end in %ld..%ld",
+                           op, (long)i, (long)value, (long)start, (long)p->m);
+        return QN_OK;
+    default:
+        if (value < 0 || value > p->m)
+            return QN_FAIL(QN_E_INVALID, "%s: group_layout[%ld] is %ld, needs 0..%ld rows", op,
+                           (long)i, (long)value, (long)p->m);
+        return QN_OK;
+    }
+}
+
+static qn_status check_entries(const qni_gemm_problem *p, const char *op, const int32_t *layout,
+                               int64_t count) {
+    qn_status st = QN_OK;
+    int64_t end = 0;
+    for (int64_t i = 0; i < count && st == QN_OK; i++) {
+        int64_t start = (end + p->m_alignment - 1) / p->m_alignment * p->m_alignment;
+        // An empty group may end where the one before it does.
+        st = check_entry(p, op, i, layout[i], layout[i] == end ? end : start);
+        end = layout[i];
+    }
+    return st;
+}
+
+static qn_status validate_layout(const qni_gemm_problem *p, const char *op, qn_stream *stream) {
+    int64_t count = p->grouping == QN_GEMM_GROUPED_INDEX ? p->m : p->groups;
+    int64_t bytes = count * (int64_t)sizeof(int32_t);
+    const qni_backend *backend = stream->device->backend;
+    if (count == 0)
+        return QN_OK;
+    int32_t *host = malloc((size_t)bytes);
+    if (!host)
+        return QN_FAIL(QN_E_MEMORY, "%s: no memory for %ld bytes of group_layout", op, (long)bytes);
+    qn_status st;
+    QN_TRY(backend->copy(stream, host, p->layout, bytes, QNI_COPY_TO_HOST));
+    QN_TRY(backend->stream_sync(stream));
+    QN_TRY(check_entries(p, op, host, count));
+out:
+    free(host);
+    return st;
+}
+
+// ---- public functions
+
+static qn_status run(qn_stream *stream, const char *op, const qn_gemm_args *args,
+                     qn_gemm_grouping grouping) {
+    qni_gemm_problem problem;
+    qn_status st = qni_gemm_problem_set(&problem, stream, op, args, grouping);
+    if (st != QN_OK)
+        return st;
+    if (grouping != QN_GEMM_DENSE && qni_env_get()->validate)
+        st = validate_layout(&problem, op, stream);
+    if (st != QN_OK || problem.m == 0 || problem.n == 0 || problem.groups == 0)
+        return st;
+    return qni_run(&qni_op_gemm, stream, &problem);
+}
+
+qn_status qn_gemm(qn_stream *stream, const qn_gemm_args *args) {
+    return run(stream, "gemm", args, QN_GEMM_DENSE);
+}
+
+qn_status qn_gemm_grouped_contiguous(qn_stream *stream, const qn_gemm_args *args,
+                                     qn_gemm_grouping grouping) {
+    const char *op = "gemm_grouped_contiguous";
+    if (grouping != QN_GEMM_GROUPED_INDEX && grouping != QN_GEMM_GROUPED_ENDS)
+        return QN_FAIL(QN_E_INVALID,
+                       "%s: grouping is %d, needs QN_GEMM_GROUPED_INDEX (%d) or "
+                       "QN_GEMM_GROUPED_ENDS (%d)",
+                       op, (int)grouping, (int)QN_GEMM_GROUPED_INDEX, (int)QN_GEMM_GROUPED_ENDS);
+    return run(stream, op, args, grouping);
+}
+
+qn_status qn_gemm_grouped_masked(qn_stream *stream, const qn_gemm_args *args) {
+    return run(stream, "gemm_grouped_masked", args, QN_GEMM_GROUPED_MASKED);
+}

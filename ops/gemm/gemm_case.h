@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// One made-up problem on a device with its right answer: what `quern check` and the tests run kernels on.
+#ifndef QNI_GEMM_CASE_H
+#define QNI_GEMM_CASE_H
+
+#include "gemm.h"
+
+/** What the matrices hold. */
+typedef enum qni_gemm_fill {
+    QNI_FILL_NORMAL, // bell-shaped
+    QNI_FILL_POWERS, // small powers of two: sums are exact, and compared so
+    QNI_FILL_EQUAL,  // one value
+    QNI_FILL_LARGE,  // the largest FP8 values; sums near the end of f32 for bf16
+    QNI_FILL_TINY,   // a is subnormal
+    QNI_FILL_NAN,    // one NaN in a row of a, one in a column of b
+    QNI_FILL_SPARSE, // one largest value in every other K-block, zeros and the smallest scale elsewhere
+    QNI_FILL_NEGATIVE_ZERO, // a third of b is -0
+    QNI_FILL_ANY,           // any code that is no NaN
+} qni_gemm_fill;
+
+/** How many rows the groups have. */
+typedef enum qni_gemm_rows {
+    QNI_ROWS_MIXED, // 0, 1, 127, 128, 129 and others; masked: 0, 1, all, half
+    QNI_ROWS_NONE,
+    QNI_ROWS_FULL, // masked: all
+} qni_gemm_rows;
+
+typedef struct qni_gemm_spec {
+    qn_gemm_grouping grouping;
+    int64_t groups, m, n, k; // index and ends: m follows from the groups
+    qni_dtype dtype_a, dtype_b, dtype_d;
+    qni_gemm_fill fill;
+    qni_gemm_rows rows;
+    bool a_transposed, b_transposed, adds_c, c_is_d, is_packed, zero_padding;
+    bool is_strided; // gaps between rows, an odd offset, scale_a by columns
+    int32_t m_alignment;
+    int64_t expected_m; // masked; 0: m
+} qni_gemm_spec;
+
+/** A matrix or a stack of them, in host memory and on the device, with guard elements all around. */
+typedef struct qni_gemm_matrix {
+    DLTensor t; // on the device
+    qni_dtype dtype;
+    int64_t shape[3], strides[3];
+    int64_t origin; // of element [0, 0, 0] from the start of host and device
+    int64_t bytes;
+    void *host, *device;
+} qni_gemm_matrix;
+
+typedef struct qni_gemm_case {
+    qni_gemm_spec spec;
+    char text[160];
+    qni_gemm_matrix a, b, c, d, scale_a, scale_b, layout;
+    qni_gemm_matrix packed, packed_scale;
+    qn_gemm_args args;
+    qni_gemm_problem problem; // on the device
+    double *want, *bound;     // [slabs * m, n]
+    qn_stream *stream;
+} qni_gemm_case;
+
+/** Makes the case on the stream's device; qni_gemm_case_destroy also after failure. */
+qn_status qni_gemm_case_create(qni_gemm_case *c, qn_stream *stream, const qni_gemm_spec *spec,
+                               uint64_t seed);
+void qni_gemm_case_destroy(qni_gemm_case *c);
+/** Fills d with NaN, or with c where c is d. */
+qn_status qni_gemm_case_reset(qni_gemm_case *c);
+/** Calls the op through its public function. */
+qn_status qni_gemm_case_call(qni_gemm_case *c);
+/** Largest error over tolerance of what d holds; more than 1, or NaN, is wrong, and detail says where. Also wrong:
+ *  any byte changed that no row owns. */
+qn_status qni_gemm_case_compare(qni_gemm_case *c, double *error, char *detail, size_t room);
+
+#endif

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// GEMM on the CPU: tiles, threads and scratch memory, the same for every engine.
+//
+// Bits: a sum runs through K in one order whatever the tiles are, so they depend neither on the number of
+// threads nor on the other rows of a.
+#include "gemm_cpu.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- scratch: one block a thread, kept from launch to launch
+
+typedef struct scratch {
+    alignas(64) float a[QNI_GEMM_TILE_M * QNI_GEMM_BLOCK_K];
+    alignas(64) float b[QNI_GEMM_PANEL_N * QNI_GEMM_BLOCK_K];
+    alignas(64) float sums[QNI_GEMM_TILE_PANELS][QNI_GEMM_TILE_M * QNI_GEMM_PANEL_N];
+    alignas(64) float scales[QNI_GEMM_TILE_M];
+} scratch;
+
+// Launches on several streams at once each take one; more than fit here are made and freed.
+static _Atomic(scratch *) scratch_pool[16];
+static constexpr int POOL_SLOTS = sizeof scratch_pool / sizeof *scratch_pool;
+
+static scratch *scratch_get(void) {
+    for (int i = 0; i < POOL_SLOTS; i++) {
+        scratch *found = atomic_exchange(&scratch_pool[i], nullptr);
+        if (found)
+            return found;
+    }
+    return aligned_alloc(64, (size_t)qni_num_threads() * sizeof(scratch));
+}
+
+static void scratch_put(scratch *s) {
+    for (int i = 0; i < POOL_SLOTS; i++) {
+        scratch *expected = nullptr;
+        if (atomic_compare_exchange_strong(&scratch_pool[i], &expected, s))
+            return;
+    }
+    free(s);
+}
+
+// ---- the work: tiles, taken by threads one after the other
+
+typedef struct work {
+    const qni_gemm_engine *engine;
+    const qni_gemm_problem *problem;
+    scratch *scratch;
+    int64_t tile_m, tile_panels, tiles_m, tiles_n, tiles;
+    _Atomic int64_t next_tile;
+} work;
+
+/** Rows m0..m1-1 of one group and the columns of some panels. */
+typedef struct tile {
+    int64_t slab, group, m0, m1, panel0, panel1;
+} tile;
+
+static int64_t min_i64(int64_t x, int64_t y) {
+    return x < y ? x : y;
+}
+
+static qni_gemm_block block_a(const qni_gemm_problem *p, const tile *t, int64_t k0) {
+    int64_t at = t->slab * p->a_group + t->m0 * p->a_row + k0 * p->a_k;
+    return (qni_gemm_block){
+        .data = (const char *)p->a + at * qni_dtype_bytes(p->dtype_a),
+        .dtype = p->dtype_a,
+        .row_stride = p->a_row,
+        .k_stride = p->a_k,
+        .rows = t->m1 - t->m0,
+        .depth = min_i64(p->k - k0, QNI_GEMM_BLOCK_K),
+    };
+}
+
+static const char *packed_panel(const qni_gemm_problem *p, int64_t group, int64_t panel,
+                                int64_t k0) {
+    int64_t k_blocks = p->packed_k / QNI_GEMM_BLOCK_K;
+    int64_t at = panel * k_blocks + k0 / QNI_GEMM_BLOCK_K;
+    return (const char *)p->b + group * p->packed_n * p->packed_k + at * QNI_GEMM_PANEL_BYTES;
+}
+
+/** The panel that the tile's loops reach next: the neighbour, or the first one of the next K-block. */
+static const char *next_panel(const qni_gemm_problem *p, const tile *t, int64_t panel, int64_t k0) {
+    if (panel + 1 < t->panel1)
+        return packed_panel(p, t->group, panel + 1, k0);
+    k0 += QNI_GEMM_BLOCK_K;
+    return k0 < p->k ? packed_panel(p, t->group, t->panel0, k0) : nullptr;
+}
+
+static qni_gemm_block block_b(const qni_gemm_problem *p, const tile *t, int64_t panel, int64_t k0) {
+    int64_t n0 = panel * QNI_GEMM_PANEL_N;
+    int64_t at = t->group * p->b_group + n0 * p->b_n + k0 * p->b_k;
+    return (qni_gemm_block){
+        .data = p->is_packed ? packed_panel(p, t->group, panel, k0)
+                             : (const char *)p->b + at * qni_dtype_bytes(p->dtype_b),
+        .dtype = p->dtype_b,
+        .row_stride = p->b_n,
+        .k_stride = p->b_k,
+        .rows = min_i64(p->n - n0, QNI_GEMM_PANEL_N),
+        .depth = min_i64(p->k - k0, QNI_GEMM_BLOCK_K),
+        .is_packed = p->is_packed,
+        .next = p->is_packed ? next_panel(p, t, panel, k0) : nullptr,
+    };
+}
+
+static void tile_scales(float *scales, const qni_gemm_problem *p, const tile *t, int64_t panel,
+                        int64_t k0) {
+    int64_t rows = t->m1 - t->m0, kb = k0 / 128, nb = panel * QNI_GEMM_PANEL_N / 128;
+    if (!p->scale_a) {
+        for (int64_t i = 0; i < rows; i++)
+            scales[i] = 1;
+        return;
+    }
+    const float *a =
+        p->scale_a + t->slab * p->scale_a_group + t->m0 * p->scale_a_row + kb * p->scale_a_kb;
+    float b = p->scale_b[t->group * p->scale_b_group + nb * p->scale_b_nb + kb];
+    for (int64_t i = 0; i < rows; i++)
+        scales[i] = a[i * p->scale_a_row] * b;
+}
+
+// ---- the tile's result
+
+static uint16_t bf16_of(float x) {
+    uint32_t bits = __builtin_bit_cast(uint32_t, x);
+    uint32_t rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
+    return (uint16_t)(isnan(x) ? bits >> 16 | 0x40 : rounded);
+}
+
+static float float_of(uint16_t x) {
+    return __builtin_bit_cast(float, (uint32_t)x << 16);
+}
+
+static void store_bf16(uint16_t *d, const uint16_t *c, const float *sums, int64_t columns) {
+    for (int64_t n = 0; n < columns; n++)
+        d[n] = bf16_of(c ? float_of(c[n]) + sums[n] : sums[n]);
+}
+
+static void store_f32(float *d, const float *c, const float *sums, int64_t columns) {
+    for (int64_t n = 0; n < columns; n++)
+        d[n] = c ? c[n] + sums[n] : sums[n];
+}
+
+static void store_panel(const qni_gemm_problem *p, const tile *t, int64_t panel,
+                        const float *sums) {
+    int64_t n0 = panel * QNI_GEMM_PANEL_N, columns = min_i64(p->n - n0, QNI_GEMM_PANEL_N);
+    for (int64_t m = t->m0; m < t->m1; m++, sums += QNI_GEMM_PANEL_N) {
+        int64_t at = t->slab * p->d_group + m * p->d_row + n0, add = m * p->c_row + n0;
+        if (p->dtype_d == QNI_BF16)
+            store_bf16((uint16_t *)p->d + at, p->c ? (const uint16_t *)p->c + add : nullptr, sums,
+                       columns);
+        else
+            store_f32((float *)p->d + at, p->c ? (const float *)p->c + add : nullptr, sums,
+                      columns);
+    }
+}
+
+static void zero_tile(const qni_gemm_problem *p, const tile *t) {
+    int64_t bytes = qni_dtype_bytes(p->dtype_d), n0 = t->panel0 * QNI_GEMM_PANEL_N;
+    int64_t columns = min_i64(p->n, t->panel1 * QNI_GEMM_PANEL_N) - n0;
+    for (int64_t m = t->m0; m < t->m1; m++)
+        memset((char *)p->d + (m * p->d_row + n0) * bytes, 0, (size_t)(columns * bytes));
+}
+
+static void multiply_tile(const work *w, const tile *t, scratch *s) {
+    const qni_gemm_problem *p = w->problem;
+    int64_t rows = t->m1 - t->m0;
+    if (p->k == 0)
+        memset(s->sums, 0, sizeof s->sums);
+    for (int64_t k0 = 0; k0 < p->k; k0 += QNI_GEMM_BLOCK_K) {
+        qni_gemm_block a = block_a(p, t, k0);
+        w->engine->load_a(s->a, &a);
+        for (int64_t panel = t->panel0; panel < t->panel1; panel++) {
+            qni_gemm_block b = block_b(p, t, panel, k0);
+            tile_scales(s->scales, p, t, panel, k0);
+            w->engine->load_b(s->b, &b);
+            w->engine->multiply(s->sums[panel - t->panel0], s->a, s->b, s->scales, rows, k0 == 0);
+        }
+    }
+    for (int64_t panel = t->panel0; panel < t->panel1; panel++)
+        store_panel(p, t, panel, s->sums[panel - t->panel0]);
+}
+
+/** Where the rows that fare like row m end, at most at m1. */
+static int64_t run_end(const qni_gemm_problem *p, int64_t slab, int64_t group, int64_t m,
+                       int64_t m1) {
+    int64_t end = m + 1;
+    switch (p->grouping) {
+    case QN_GEMM_DENSE:
+        return m1;
+    case QN_GEMM_GROUPED_INDEX:
+        while (end < m1 && p->layout[end] == p->layout[m])
+            end++;
+        return end;
+    case QN_GEMM_GROUPED_ENDS: // padding, like what follows the last group, ends at a multiple
+        end = group >= 0 ? p->layout[group] : (m / p->m_alignment + 1) * p->m_alignment;
+        return min_i64(end, m1);
+    case QN_GEMM_GROUPED_MASKED:
+        return group >= 0 ? min_i64(p->layout[slab], m1) : m1;
+    }
+    return end;
+}
+
+/** Tile number i, group after group of its rows. */
+static void do_tile(const work *w, int64_t i, scratch *s) {
+    const qni_gemm_problem *p = w->problem;
+    int64_t column = i / w->tiles_m % w->tiles_n;
+    int64_t panels = (p->n + QNI_GEMM_PANEL_N - 1) / QNI_GEMM_PANEL_N;
+    tile t = {.slab = i / w->tiles_m / w->tiles_n,
+              .m0 = i % w->tiles_m * w->tile_m,
+              .panel0 = column * w->tile_panels,
+              .panel1 = min_i64((column + 1) * w->tile_panels, panels)};
+    int64_t m1 = min_i64(t.m0 + w->tile_m, p->m);
+    for (; t.m0 < m1; t.m0 = t.m1) {
+        t.group = qni_gemm_row_group(p, t.slab, t.m0);
+        t.m1 = run_end(p, t.slab, t.group, t.m0, m1);
+        if (t.group >= 0)
+            multiply_tile(w, &t, s);
+        else if (t.group == QNI_GEMM_ROW_ZERO)
+            zero_tile(p, &t);
+    }
+}
+
+static void do_thread(void *context, int64_t thread) {
+    work *w = context;
+    for (;;) {
+        int64_t i = atomic_fetch_add_explicit(&w->next_tile, 1, memory_order_relaxed);
+        if (i >= w->tiles)
+            return;
+        do_tile(w, i, &w->scratch[thread]);
+    }
+}
+
+/** Large tiles decode less; small ones keep all threads busy. */
+static void choose_tiles(work *w) {
+    const qni_gemm_problem *p = w->problem;
+    int64_t slabs = p->grouping == QN_GEMM_GROUPED_MASKED ? p->groups : 1;
+    w->tile_m = QNI_GEMM_TILE_M;
+    w->tile_panels = QNI_GEMM_TILE_PANELS;
+    for (;;) {
+        int64_t tile_n = w->tile_panels * QNI_GEMM_PANEL_N;
+        w->tiles_m = (p->m + w->tile_m - 1) / w->tile_m;
+        w->tiles_n = (p->n + tile_n - 1) / tile_n;
+        w->tiles = slabs * w->tiles_m * w->tiles_n;
+        if (w->tiles >= 4 * qni_num_threads())
+            return;
+        if (w->tile_panels > 1)
+            w->tile_panels /= 2;
+        else if (w->tile_m > 64)
+            w->tile_m /= 2;
+        else
+            return;
+    }
+}
+
+qn_status qni_gemm_cpu_run(const qni_gemm_engine *engine, const qni_gemm_problem *problem) {
+    work w = {.engine = engine, .problem = problem};
+    choose_tiles(&w);
+    w.scratch = scratch_get();
+    if (!w.scratch)
+        return QN_FAIL(QN_E_MEMORY, "gemm: no memory for %zu bytes of scratch a thread",
+                       sizeof(scratch));
+    qni_parallel(min_i64(qni_num_threads(), w.tiles), do_thread, &w);
+    scratch_put(w.scratch);
+    return QN_OK;
+}
+
+void qni_gemm_gather_panel(uint8_t *panel, const qni_gemm_block *b) {
+    const uint8_t *data = b->data;
+    memset(panel, 0, QNI_GEMM_PANEL_BYTES);
+    for (int64_t n = 0; n < b->rows; n++)
+        for (int64_t k = 0; k < b->depth; k++)
+            panel[k / 4 * 256 + n / 16 * 64 + n % 16 / 4 * 16 + k % 4 / 2 * 8 + n % 4 * 2 + k % 2] =
+                data[n * b->row_stride + k * b->k_stride];
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// A GEMM engine in f32 vectors of any width. A file per instruction set defines three numbers, includes this
+// and hands `f32_engine` to qni_gemm_cpu_run:
+//
+//   LANES    floats in a register          ROWS x VECTORS   registers of sums: rows of a by vectors of columns
+//
+// Decoded a is [rows][128] f32, decoded b is [128][64] f32: row k holds the panel's 64 columns.
+#include "gemm_cpu.h"
+
+#include <string.h>
+
+typedef float vec __attribute__((vector_size(LANES * 4), may_alias));
+typedef float vec16 __attribute__((vector_size(64), may_alias));
+typedef uint32_t u32x16 __attribute__((vector_size(64)));
+typedef int32_t i32x16 __attribute__((vector_size(64)));
+typedef uint16_t u16x16 __attribute__((vector_size(32)));
+typedef uint8_t u8x16 __attribute__((vector_size(16)));
+
+static inline vec splat(float x) {
+    return x - (vec){0};
+}
+
+static inline vec multiply_add(vec x, vec y, vec sum) {
+#ifdef __FMA__
+    return __builtin_elementwise_fma(x, y, sum);
+#else
+    return x * y + sum;
+#endif
+}
+
+// ---- decoding
+
+/** Sixteen e4m3 codes, exactly. Normal ones are put together bit by bit; subnormal ones are few enough to be
+ *  converted as integers, which also holds where the caller has told the processor to flush subnormals. */
+static inline vec16 decode_e4m3(u8x16 codes, qni_dtype dtype) {
+    bool is_fn = dtype == QNI_E4M3FN;
+    u32x16 code = __builtin_convertvector(codes, u32x16), magnitude = code & 0x7F;
+    u32x16 normal = (magnitude << 20) + (is_fn ? 120u << 23 : 119u << 23);
+    vec16 tiny = __builtin_convertvector((i32x16)magnitude, vec16) * (is_fn ? 0x1p-9f : 0x1p-10f);
+    u32x16 is_tiny = (u32x16)(magnitude < 8), bits = (is_tiny & (u32x16)tiny) | (~is_tiny & normal);
+    u32x16 is_nan = (u32x16)(is_fn ? magnitude == 0x7F : code == 0x80);
+    return (vec16)(bits | (code & 0x80) << 24 | (is_nan & 0x7FC00000));
+}
+
+static inline vec16 decode_bf16(u16x16 x) {
+    return (vec16)(__builtin_convertvector(x, u32x16) << 16);
+}
+
+/** `count` (at most 16) elements that lie `stride` apart; the rest are zero. */
+static inline vec16 load_strided(const void *data, qni_dtype dtype, int64_t stride, int64_t count) {
+    if (dtype == QNI_BF16) {
+        const uint16_t *from = data;
+        u16x16 x = {0};
+        if (count >= 16 && stride == 1)
+            memcpy(&x, from, sizeof x);
+        else
+            for (int64_t i = 0; i < 16 && i < count; i++)
+                x[i] = from[i * stride];
+        return decode_bf16(x);
+    }
+    const uint8_t *from = data;
+    u8x16 x = {0};
+    if (count >= 16 && stride == 1)
+        memcpy(&x, from, sizeof x);
+    else
+        for (int64_t i = 0; i < 16 && i < count; i++)
+            x[i] = from[i * stride];
+    return decode_e4m3(x, dtype);
+}
+
+static void f32_load_a(void *out, const qni_gemm_block *a) {
+    int64_t bytes = a->dtype == QNI_BF16 ? 2 : 1;
+    float *to = out;
+    for (int64_t m = 0; m < a->rows; m++)
+        for (int64_t k = 0; k < QNI_GEMM_BLOCK_K; k += 16, to += 16) {
+            const char *from = (const char *)a->data;
+            if (k < a->depth)
+                from += (m * a->row_stride + k * a->k_stride) * bytes;
+            *(vec16 *)to = load_strided(from, a->dtype, a->k_stride, a->depth - k);
+        }
+}
+
+/** A line of a packed panel: 4 k of 16 n, as gemm_pack.c lays them out. */
+static inline void decode_line(float *out, const uint8_t *line, qni_dtype dtype) {
+    for (int k = 0; k < 4; k++) {
+        u8x16 codes;
+        for (int n = 0; n < 16; n++)
+            codes[n] = line[n / 4 * 16 + k / 2 * 8 + n % 4 * 2 + k % 2];
+        *(vec16 *)(out + k * QNI_GEMM_PANEL_N) = decode_e4m3(codes, dtype);
+    }
+}
+
+static void load_packed(float *out, const uint8_t *panel, qni_dtype dtype) {
+    for (int k = 0; k < QNI_GEMM_BLOCK_K; k += 4)
+        for (int n = 0; n < QNI_GEMM_PANEL_N; n += 16, panel += 64)
+            decode_line(out + k * QNI_GEMM_PANEL_N + n, panel, dtype);
+}
+
+static void load_bf16(float *out, const qni_gemm_block *b) {
+    for (int64_t k = 0; k < QNI_GEMM_BLOCK_K; k++)
+        for (int64_t n = 0; n < QNI_GEMM_PANEL_N; n += 16, out += 16) {
+            const uint16_t *from = b->data;
+            bool is_inside = k < b->depth && n < b->rows;
+            if (is_inside)
+                from += n * b->row_stride + k * b->k_stride;
+            *(vec16 *)out =
+                load_strided(from, QNI_BF16, b->row_stride, is_inside ? b->rows - n : 0);
+        }
+}
+
+static void f32_load_b(void *out, const qni_gemm_block *b) {
+    if (b->dtype == QNI_BF16) {
+        load_bf16(out, b);
+    } else if (b->is_packed) {
+        load_packed(out, b->data, b->dtype);
+    } else {
+        alignas(64) uint8_t panel[QNI_GEMM_PANEL_BYTES];
+        qni_gemm_gather_panel(panel, b);
+        load_packed(out, panel, b->dtype);
+    }
+}
+
+// ---- multiplying
+
+/** `rows` x VECTORS registers of sums over the K-block, scaled into `sums`. rows is a constant at each call. */
+[[gnu::always_inline]] static inline void multiply_rows(int rows, float *sums, const float *a,
+                                                        const float *b, const float *scales,
+                                                        bool is_first) {
+    vec partial[ROWS][VECTORS] = {0};
+    for (int k = 0; k < QNI_GEMM_BLOCK_K; k++) {
+        const vec *column = (const vec *)(b + k * QNI_GEMM_PANEL_N);
+#pragma clang loop unroll(full)
+        for (int m = 0; m < rows; m++)
+#pragma clang loop unroll(full)
+            for (int v = 0; v < VECTORS; v++)
+                partial[m][v] =
+                    multiply_add(splat(a[m * QNI_GEMM_BLOCK_K + k]), column[v], partial[m][v]);
+    }
+#pragma clang loop unroll(full)
+    for (int m = 0; m < rows; m++)
+#pragma clang loop unroll(full)
+        for (int v = 0; v < VECTORS; v++) {
+            vec *sum = (vec *)(sums + m * QNI_GEMM_PANEL_N) + v;
+            *sum = multiply_add(partial[m][v], splat(scales[m]), is_first ? (vec){0} : *sum);
+        }
+}
+
+static void f32_multiply(float *sums, const void *a, const void *b, const float *scales,
+                         int64_t rows, bool is_first) {
+    for (int n = 0; n < QNI_GEMM_PANEL_N; n += VECTORS * LANES) {
+        int64_t m = 0;
+        for (; m + ROWS <= rows; m += ROWS)
+            multiply_rows(ROWS, sums + m * QNI_GEMM_PANEL_N + n,
+                          (const float *)a + m * QNI_GEMM_BLOCK_K, (const float *)b + n, scales + m,
+                          is_first);
+        for (; m < rows; m++)
+            multiply_rows(1, sums + m * QNI_GEMM_PANEL_N + n,
+                          (const float *)a + m * QNI_GEMM_BLOCK_K, (const float *)b + n, scales + m,
+                          is_first);
+    }
+}
+
+static const qni_gemm_engine f32_engine = {f32_load_a, f32_load_b, f32_multiply};

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// Packed weights: their shape, their layouts, and the public functions that make them.
+//
+// CPU layout: panels of 64 n x 128 k, all K-blocks of a panel's rows in sequence, 8 KiB each. A panel is 128
+// lines of 64 bytes; a line holds 16 n x 4 k so that looking its bytes up in tables of high and low bytes and
+// interleaving the two gives two registers of bf16 pairs, k next to k + 1, for 16 n in order:
+//   line 4 * (k / 4) + n / 16; in it byte 16 * (n % 16 / 4) + 8 * (k % 4 / 2) + 2 * (n % 4) + k % 2.
+// GPU layout: gemm_gpu.h.
+#include "gemm.h"
+#include "gemm_gpu.h"
+
+static constexpr int64_t CPU_TILE_N = 64, CPU_TILE_K = 128;
+static constexpr int64_t GPU_TILE_N = 128, GPU_TILE_K = 128;
+
+static bool is_on_cpu(const qn_device *device) {
+    return device->id.device_type == kDLCPU;
+}
+
+void qni_gemm_pack_tiles(const qn_device *device, int64_t *tile_n, int64_t *tile_k) {
+    *tile_n = is_on_cpu(device) ? CPU_TILE_N : GPU_TILE_N;
+    *tile_k = is_on_cpu(device) ? CPU_TILE_K : GPU_TILE_K;
+}
+
+qni_dtype qni_gemm_pack_dtype(const qn_device *device, qni_dtype dtype) {
+    return qni_has(device, QNI_F(MFMA_FP8_FNUZ)) ? QNI_E4M3FNUZ : dtype;
+}
+
+static int64_t cpu_offset(int64_t packed_k, int64_t n, int64_t k) {
+    int64_t panel = n / CPU_TILE_N * (packed_k / CPU_TILE_K) + k / CPU_TILE_K;
+    int64_t line = k % CPU_TILE_K / 4 * (CPU_TILE_N / 16) + n % CPU_TILE_N / 16;
+    int64_t byte = n % 16 / 4 * 16 + k % 4 / 2 * 8 + n % 4 * 2 + k % 2;
+    return panel * CPU_TILE_N * CPU_TILE_K + line * 64 + byte;
+}
+
+int64_t qni_gemm_packed_offset(const qn_device *device, int64_t packed_k, int64_t n, int64_t k) {
+    return is_on_cpu(device) ? cpu_offset(packed_k, n, k)
+                             : qk_gemm_packed_offset((uint32_t)n, (uint32_t)k, (uint32_t)packed_k);
+}
+
+uint8_t qni_gemm_pack_byte(qni_dtype dtype_in, qni_dtype dtype_out, uint8_t byte) {
+    if (dtype_in == dtype_out)
+        return byte;
+    // e4m3fn to e4m3fnuz: the same bits are half the value (the scale is doubled), save for what is NaN in
+    // one and a number in the other.
+    if ((byte & 0x7F) == 0x7F)
+        return 0x80;
+    return byte == 0x80 ? 0 : byte;
+}
+
+// ---- the portable CPU kernel
+
+static void pack_row(const qni_gemm_pack_problem *p, const qn_device *device, int64_t g,
+                     int64_t n) {
+    const uint8_t *b = (const uint8_t *)p->b + g * p->b_group + n * p->b_n;
+    uint8_t *packed = (uint8_t *)p->packed + g * p->packed_n * p->packed_k;
+    for (int64_t k = 0; k < p->packed_k; k++)
+        packed[qni_gemm_packed_offset(device, p->packed_k, n, k)] =
+            n < p->n && k < p->k ? qni_gemm_pack_byte(p->dtype_in, p->dtype_out, b[k]) : 0;
+}
+
+static void pack_scales(const qni_gemm_pack_problem *p) {
+    int64_t rows = (p->n + 127) / 128, columns = (p->k + 127) / 128;
+    float factor = p->dtype_in == p->dtype_out ? 1 : 2;
+    for (int64_t row = 0; row < p->groups * rows; row++)
+        for (int64_t kb = 0; kb < columns; kb++)
+            p->packed_scale[row * columns + kb] =
+                factor *
+                p->scale_b[row / rows * p->scale_b_group + row % rows * p->scale_b_nb + kb];
+}
+
+typedef struct pack_task {
+    const qni_gemm_pack_problem *problem;
+    const qn_device *device;
+} pack_task;
+
+/** All rows of one tile of n. */
+static void pack_tile(void *context, int64_t i) {
+    const pack_task *task = context;
+    const qni_gemm_pack_problem *p = task->problem;
+    int64_t tiles = p->packed_n / CPU_TILE_N;
+    for (int64_t n = 0; n < CPU_TILE_N; n++)
+        pack_row(p, task->device, i / tiles, i % tiles * CPU_TILE_N + n);
+}
+
+qn_status qni_gemm_pack_portable(qn_stream *stream, const void *problem) {
+    pack_task task = {problem, stream->device};
+    qni_parallel(task.problem->groups * (task.problem->packed_n / CPU_TILE_N), pack_tile, &task);
+    pack_scales(problem);
+    return QN_OK;
+}
+
+// ---- public functions
+
+static qn_status packed_shape(const qn_device *device, const DLTensor *b, int64_t shape[3],
+                              qni_dtype *dtype) {
+    qni_dtype in = qni_dtype_of(b);
+    if (in != QNI_E4M3FN && in != QNI_E4M3FNUZ)
+        return QN_FAIL(QN_E_UNSUPPORTED, "gemm_pack: b is %s; e4m3fn and e4m3fnuz are packed%s",
+                       qni_dtype_name(in), in == QNI_BF16 ? ", bf16 needs no packing" : "");
+    int64_t tile_n, tile_k, n = b->shape[b->ndim - 2], k = b->shape[b->ndim - 1];
+    qni_gemm_pack_tiles(device, &tile_n, &tile_k);
+    shape[0] = b->ndim == 3 ? b->shape[0] : 1;
+    shape[1] = (n + tile_n - 1) / tile_n * tile_n;
+    shape[2] = (k + tile_k - 1) / tile_k * tile_k;
+    *dtype = qni_gemm_pack_dtype(device, in);
+    return QN_OK;
+}
+
+qn_status qn_gemm_packed_shape(const qn_device *device, const DLTensor *b, int64_t shape[3],
+                               DLDataType *dtype) {
+    if (!device || !b || !shape || !dtype)
+        return QN_FAIL(QN_E_INVALID, "gemm_packed_shape: %s is null",
+                       !device  ? "device"
+                       : !b     ? "b"
+                       : !shape ? "shape"
+                                : "dtype");
+    if (b->ndim != 2 && b->ndim != 3)
+        return QN_FAIL(QN_E_INVALID, "gemm_packed_shape: b has %d dimensions, needs 2 or 3",
+                       b->ndim);
+    for (int i = 0; i < b->ndim; i++)
+        if (b->shape[i] < 0)
+            return QN_FAIL(QN_E_INVALID, "gemm_packed_shape: b's size %d is %ld, needs at least 0",
+                           i, (long)b->shape[i]);
+    int64_t found[3];
+    qni_dtype packed;
+    qn_status st = packed_shape(device, b, found, &packed);
+    if (st != QN_OK)
+        return st;
+    for (int i = 0; i < 3; i++)
+        shape[i] = found[i];
+    *dtype = qni_dl_dtype(packed);
+    return QN_OK;
+}
+
+static qn_status fail_strides(const char *name, const DLTensor *t, const char *needs) {
+    char text[256];
+    return QN_FAIL(QN_E_INVALID, "gemm_pack: %s is %s; needs %s", name,
+                   qni_tensor_text(t, text, sizeof text), needs);
+}
+
+/** Strides of a matrix or a stack of them whose last dimension is contiguous. */
+static qn_status rows_of(const char *name, const DLTensor *t, int64_t *group, int64_t *row) {
+    int last = t->ndim - 1;
+    int64_t rows = t->shape[last - 1], columns = t->shape[last];
+    *row = rows <= 1 ? columns : qni_stride(t, last - 1);
+    *group = t->ndim == 3 && t->shape[0] > 1 ? qni_stride(t, 0) : rows * columns;
+    if ((columns > 1 && qni_stride(t, last) != 1) || (columns > 0 && *row < columns) || *group < 0)
+        return fail_strides(name, t, "columns contiguous, row stride at least as long");
+    return QN_OK;
+}
+
+static qn_status check_dtype(const char *name, const DLTensor *t, qni_dtype want) {
+    if (qni_dtype_of(t) == want)
+        return QN_OK;
+    return QN_FAIL(QN_E_UNSUPPORTED, "gemm_pack: %s is %s, needs %s", name,
+                   qni_dtype_name(qni_dtype_of(t)), qni_dtype_name(want));
+}
+
+static qn_status check_aligned(const char *name, const DLTensor *t, uintptr_t bytes) {
+    if ((uintptr_t)qni_data(t) % bytes == 0)
+        return QN_OK;
+    return QN_FAIL(QN_E_INVALID, "gemm_pack: %s begins at %p, needs a multiple of %d bytes", name,
+                   qni_data(t), (int)bytes);
+}
+
+static qn_status check_inputs(qni_gemm_pack_problem *p, const qn_stream *stream, const DLTensor *b,
+                              const DLTensor *scale_b) {
+    static const char op[] = "gemm_pack";
+    int rank = b && b->ndim == 3 ? 3 : 2;
+    qn_status st;
+    QN_TRY(qni_check_tensor(stream, op, "b", b, rank));
+    QN_TRY(qni_check_tensor(stream, op, "scale_b", scale_b, rank));
+    QN_TRY(rows_of("b", b, &p->b_group, &p->b_n));
+    p->groups = rank == 3 ? b->shape[0] : 1;
+    p->n = b->shape[rank - 2];
+    p->k = b->shape[rank - 1];
+    p->dtype_in = qni_dtype_of(b);
+    const int64_t want[] = {p->groups, (p->n + 127) / 128, (p->k + 127) / 128};
+    QN_TRY(qni_check_shape(op, "scale_b", scale_b, rank, want + 3 - rank));
+    QN_TRY(check_dtype("scale_b", scale_b, QNI_F32));
+    QN_TRY(check_aligned("scale_b", scale_b, sizeof(float)));
+    QN_TRY(rows_of("scale_b", scale_b, &p->scale_b_group, &p->scale_b_nb));
+    p->b = qni_data(b);
+    p->scale_b = qni_data(scale_b);
+out:
+    return st;
+}
+
+static qn_status check_outputs(qni_gemm_pack_problem *p, const qn_stream *stream,
+                               const DLTensor *packed, const DLTensor *packed_scale,
+                               const DLTensor *b, const DLTensor *scale_b) {
+    static const char op[] = "gemm_pack";
+    int64_t shape[3];
+    qn_status st;
+    QN_TRY(packed_shape(stream->device, b, shape, &p->dtype_out));
+    p->packed_n = shape[1];
+    p->packed_k = shape[2];
+    QN_TRY(qni_check_tensor(stream, op, "packed", packed, 3));
+    QN_TRY(qni_check_tensor(stream, op, "packed_scale", packed_scale, scale_b->ndim));
+    QN_TRY(qni_check_shape(op, "packed", packed, 3, shape));
+    QN_TRY(qni_check_shape(op, "packed_scale", packed_scale, scale_b->ndim, scale_b->shape));
+    QN_TRY(check_dtype("packed", packed, p->dtype_out));
+    QN_TRY(check_dtype("packed_scale", packed_scale, QNI_F32));
+    QN_TRY(check_aligned("packed", packed, 16));
+    QN_TRY(check_aligned("packed_scale", packed_scale, sizeof(float)));
+    if (!qni_is_contiguous(packed))
+        return fail_strides("packed", packed, "contiguous elements");
+    if (!qni_is_contiguous(packed_scale))
+        return fail_strides("packed_scale", packed_scale, "contiguous elements");
+    p->packed = qni_data(packed);
+    p->packed_scale = qni_data(packed_scale);
+out:
+    return st;
+}
+
+qn_status qn_gemm_pack(qn_stream *stream, DLTensor *packed, DLTensor *packed_scale,
+                       const DLTensor *b, const DLTensor *scale_b) {
+    qni_gemm_pack_problem problem = {0};
+    qn_status st;
+    QN_TRY(check_inputs(&problem, stream, b, scale_b));
+    QN_TRY(check_outputs(&problem, stream, packed, packed_scale, b, scale_b));
+    if (problem.groups > 0 && problem.n > 0 && problem.k > 0)
+        QN_TRY(qni_run(&qni_op_gemm_pack, stream, &problem));
+out:
+    return st;
+}

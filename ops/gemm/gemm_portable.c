@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+// GEMM on any CPU: f32 in vectors that every 64-bit processor has.
+#define LANES 4
+#define ROWS 4
+#define VECTORS 2
+#include "gemm_f32.h"
+
+qn_status qni_gemm_portable([[maybe_unused]] qn_stream *stream, const void *problem) {
+    return qni_gemm_cpu_run(&f32_engine, problem);
+}

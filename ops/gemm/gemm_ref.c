@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// The definition of the gemm family in double precision, with the error that a kernel in f32 may make.
+//
+//   d[m,n] = c[m,n] + sum_kb sa[m,kb] sb[n/128,kb] sum_(k in kb) a[m,k] b[n,k]
+//
+// Bound. A kernel multiplies exactly (a product of two e4m3 or two bf16 fits f32), adds the up to 128 products
+// of a K-block, scales twice, adds the blocks, adds c: to first order at most (k + 4) roundings act on any
+// product, each of 2^-24. Twice that allows for matrix cores that cut instead of round. Hardware that flushes
+// subnormal bf16 operands or f32 sums (vdpbf16ps, the matrix cores of gfx90a) loses products with a subnormal
+// operand whole, and up to 2^-126 at each sum.
+// Source: DeepGEMM's fp8_gemm_nt with recipe (1, 128, 128); parity in docs/gemm.md.
+#include "../fp8.h"
+#include "gemm.h"
+
+#include <math.h>
+
+static constexpr double F32_ROUNDING = 0x1p-24;
+static constexpr double SMALLEST_NORMAL = 0x1p-126; // of f32 and of bf16
+
+/** An array of which elements are read as numbers; the values of all 256 FP8 codes are looked up once. */
+typedef struct reader {
+    const void *data;
+    qni_dtype dtype;
+    double fp8[256];
+} reader;
+
+static reader reader_of(const void *data, qni_dtype dtype) {
+    reader r = {.data = data, .dtype = dtype};
+    qni_fp8 kind = dtype == QNI_E4M3FN ? QNI_FP8_E4M3FN : QNI_FP8_E4M3FNUZ;
+    if (dtype == QNI_E4M3FN || dtype == QNI_E4M3FNUZ)
+        for (int code = 0; code < 256; code++)
+            r.fp8[code] = (double)qni_fp8_decode(kind, (uint8_t)code);
+    return r;
+}
+
+static double read_at(const reader *r, int64_t i) {
+    switch (r->dtype) {
+    case QNI_F32:
+        return (double)((const float *)r->data)[i];
+    case QNI_BF16:
+        return (double)__builtin_bit_cast(float, (uint32_t)((const uint16_t *)r->data)[i] << 16);
+    default:
+        return r->fp8[((const uint8_t *)r->data)[i]];
+    }
+}
+
+static int64_t round_up(int64_t x, int64_t unit) {
+    return (x + unit - 1) / unit * unit;
+}
+
+static int64_t min_i64(int64_t x, int64_t y) {
+    return x < y ? x : y;
+}
+
+/** Groups by their ends: group g has rows round_up(end[g-1])..end[g]-1, then padding to the next multiple. */
+static int64_t group_by_ends(const qni_gemm_problem *p, int64_t m) {
+    int64_t start = 0;
+    for (int64_t g = 0; g < p->groups && start <= m; g++) {
+        int64_t end = min_i64(p->layout[g], p->m);
+        if (m < end)
+            return g;
+        if (end > start && m < round_up(end, p->m_alignment))
+            return p->zero_padding ? QNI_GEMM_ROW_ZERO : QNI_GEMM_ROW_UNTOUCHED;
+        start = end > start ? round_up(end, p->m_alignment) : start;
+    }
+    return QNI_GEMM_ROW_UNTOUCHED;
+}
+
+int64_t qni_gemm_row_group(const qni_gemm_problem *p, int64_t slab, int64_t m) {
+    switch (p->grouping) {
+    case QN_GEMM_DENSE:
+        return 0;
+    case QN_GEMM_GROUPED_INDEX:
+        return p->layout[m] >= 0 && p->layout[m] < p->groups ? p->layout[m]
+                                                             : QNI_GEMM_ROW_UNTOUCHED;
+    case QN_GEMM_GROUPED_ENDS:
+        return group_by_ends(p, m);
+    case QN_GEMM_GROUPED_MASKED:
+        return m < p->layout[slab] ? slab : QNI_GEMM_ROW_UNTOUCHED;
+    }
+    return QNI_GEMM_ROW_UNTOUCHED;
+}
+
+/** One row of a and one column of d. */
+typedef struct place {
+    int64_t slab, group, m, n;
+} place;
+
+/** Scale of a K-block; 1 without scales. */
+static double scale_of(const qni_gemm_problem *p, place at, int64_t kb) {
+    if (!p->scale_a)
+        return 1;
+    double a =
+        (double)p->scale_a[at.slab * p->scale_a_group + at.m * p->scale_a_row + kb * p->scale_a_kb];
+    double b = (double)p->scale_b[at.group * p->scale_b_group + at.n / 128 * p->scale_b_nb + kb];
+    return a * b;
+}
+
+static bool is_subnormal(double x) {
+    return x != 0 && fabs(x) < SMALLEST_NORMAL;
+}
+
+/** What a K-block, or all of them, adds up to. */
+typedef struct total {
+    double sum, magnitude, flushed;
+} total;
+
+static total multiply_block(const qni_gemm_problem *p, const reader *a, const reader *b, place at,
+                            int64_t k0) {
+    int64_t a0 = at.slab * p->a_group + at.m * p->a_row;
+    int64_t b0 = at.group * p->b_group + at.n * p->b_n;
+    total t = {0};
+    for (int64_t k = k0; k < min_i64(p->k, k0 + 128); k++) {
+        double x = read_at(a, a0 + k * p->a_k), y = read_at(b, b0 + k * p->b_k);
+        t.sum += x * y;
+        t.magnitude += fabs(x * y);
+        if (is_subnormal(x) || is_subnormal(y))
+            t.flushed += fabs(x * y);
+    }
+    if (p->dtype_a == QNI_BF16)
+        t.flushed += 128 * SMALLEST_NORMAL;
+    return t;
+}
+
+/** One element of d; *bound as qni_gemm_ref gives it. */
+static double element(const qni_gemm_problem *p, const reader *a, const reader *b, const reader *c,
+                      place at, double *bound) {
+    total all = {.sum = c->data ? read_at(c, at.m * p->c_row + at.n) : 0};
+    all.magnitude = fabs(all.sum);
+    for (int64_t k0 = 0; k0 < p->k; k0 += 128) {
+        double scale = scale_of(p, at, k0 / 128);
+        total block = multiply_block(p, a, b, at, k0);
+        all.sum += scale * block.sum;
+        all.magnitude += fabs(scale) * block.magnitude;
+        all.flushed += fabs(scale) * block.flushed;
+    }
+    *bound = 2 * ((double)p->k + 4) * F32_ROUNDING * all.magnitude + all.flushed;
+    return all.sum;
+}
+
+void qni_gemm_ref(const qni_gemm_problem *p, double *d, double *bound) {
+    const reader a = reader_of(p->a, p->dtype_a), b = reader_of(p->b, p->dtype_b);
+    const reader c = reader_of(p->c, p->dtype_d);
+    int64_t slabs = p->grouping == QN_GEMM_GROUPED_MASKED ? p->groups : 1;
+    for (int64_t row = 0; row < slabs * p->m; row++) {
+        place at = {.slab = row / p->m, .m = row % p->m};
+        at.group = qni_gemm_row_group(p, at.slab, at.m);
+        for (at.n = 0; at.n < p->n && at.group != QNI_GEMM_ROW_UNTOUCHED; at.n++) {
+            int64_t i = row * p->n + at.n;
+            double error = 0;
+            d[i] = at.group == QNI_GEMM_ROW_ZERO ? 0 : element(p, &a, &b, &c, at, &error);
+            if (bound)
+                bound[i] = error;
+        }
+    }
+}
