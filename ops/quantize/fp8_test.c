@@ -3,11 +3,12 @@
 // for the nearest code. tests/fp8_test.py holds the same header to ml_dtypes.
 #include "../fp8.h"
 
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include <cmocka.h>
 
 /** Nearest code by trying all of them: the definition without any bit trick. */
 static uint8_t nearest_code(qni_fp8 kind, float x) {

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// qn_quantize_fp8 and qn_dequantize_fp8: check the tensors, choose a kernel, run it.
+#include "quantize.h"
+
+#define QN_IMAGE(id, source, targets, defines)
+#define QN_VARIANT(op, name, features, is_cpu, supports, run)                                      \
+    QN_VARIANT_##op({name, features, is_cpu, supports, run})
+#define QN_VARIANT_quantize(...) __VA_ARGS__,
+#define QN_VARIANT_dequantize(...)
+static const qni_variant quantize_variants[] = {
+#include "variants.def"
+};
+#undef QN_VARIANT_quantize
+#undef QN_VARIANT_dequantize
+#define QN_VARIANT_quantize(...)
+#define QN_VARIANT_dequantize(...) __VA_ARGS__,
+static const qni_variant dequantize_variants[] = {
+#include "variants.def"
+};
+
+const qni_op qni_op_quantize = {"quantize", quantize_variants,
+                                sizeof quantize_variants / sizeof *quantize_variants};
+const qni_op qni_op_dequantize = {"dequantize", dequantize_variants,
+                                  sizeof dequantize_variants / sizeof *dequantize_variants};
+
+static const qni_op *const ops[] = {&qni_op_quantize, &qni_op_dequantize, nullptr};
+const qni_family qni_family_quantize = {"quantize", ops, qni_quantize_check};
+
+/** The smallest eps: from it on, scales and their inverses are normal f32 numbers for every kind. */
+constexpr float min_eps = 1e-30f;
+
+static qn_status check_blocks(const char *op, int64_t block_rows, int64_t block_cols) {
+    if ((block_rows == 1 || block_rows == QNI_BLOCK) && block_cols == QNI_BLOCK)
+        return QN_OK;
+    return QN_FAIL(QN_E_UNSUPPORTED, "%s: blocks of %ld x %ld; accepted: 1 x 128 and 128 x 128", op,
+                   (long)block_rows, (long)block_cols);
+}
+
+static qn_status check_x_dtype(const char *op, qni_dtype dtype) {
+    if (dtype == QNI_F32 || dtype == QNI_F16 || dtype == QNI_BF16)
+        return QN_OK;
+    return QN_FAIL(QN_E_UNSUPPORTED, "%s: x has dtype %s; accepted: f32, f16, bf16", op,
+                   qni_dtype_name(dtype));
+}
+
+static qn_status check_q_dtype(const char *op, qni_dtype dtype) {
+    if (dtype >= QNI_E4M3FN && dtype <= QNI_E5M2FNUZ)
+        return QN_OK;
+    return QN_FAIL(QN_E_UNSUPPORTED,
+                   "%s: q has dtype %s; accepted: e4m3fn, e4m3fnuz, e5m2, e5m2fnuz", op,
+                   qni_dtype_name(dtype));
+}
+
+/** A matrix whose columns are contiguous and whose rows do not overlap. */
+static qn_status check_rows(const char *op, const char *name, const DLTensor *t) {
+    if (qni_numel(t) == 0)
+        return QN_OK;
+    if (t->shape[1] > 1 && qni_stride(t, 1) != 1)
+        return QN_FAIL(QN_E_INVALID, "%s: %s has column stride %ld, needs contiguous columns", op,
+                       name, (long)qni_stride(t, 1));
+    if (t->shape[0] > 1 && qni_stride(t, 0) < t->shape[1])
+        return QN_FAIL(QN_E_INVALID, "%s: %s has row stride %ld, needs at least its %ld columns",
+                       op, name, (long)qni_stride(t, 0), (long)t->shape[1]);
+    return QN_OK;
+}
+
+static qn_status check_scale(const char *op, const DLTensor *scale, const qni_quantize_problem *p) {
+    const int64_t want[] = {(p->rows + p->block_rows - 1) / p->block_rows,
+                            qni_quantize_block_cols(p)};
+    if (qni_dtype_of(scale) != QNI_F32)
+        return QN_FAIL(QN_E_UNSUPPORTED, "%s: scale has dtype %s; accepted: f32", op,
+                       qni_dtype_name(qni_dtype_of(scale)));
+    return qni_check_shape(op, "scale", scale, 2, want);
+}
+
+/** The distance between rows, also where a matrix of one row need not have a sensible one. */
+static int64_t row_stride(const DLTensor *t) {
+    return t->shape[0] > 1 ? qni_stride(t, 0) : t->shape[1];
+}
+
+/** Checks everything that quantising and dequantising have in common, and gives the problem. */
+static qn_status make_problem(const char *op, const qn_stream *stream, const DLTensor *q,
+                              const DLTensor *scale, const DLTensor *x, int64_t block_rows,
+                              int64_t block_cols, qni_quantize_problem *out) {
+    qn_status st;
+    QN_TRY(qni_check_tensor(stream, op, "q", q, 2));
+    QN_TRY(qni_check_tensor(stream, op, "scale", scale, 2));
+    QN_TRY(qni_check_tensor(stream, op, "x", x, 2));
+    QN_TRY(check_q_dtype(op, qni_dtype_of(q)));
+    QN_TRY(check_x_dtype(op, qni_dtype_of(x)));
+    QN_TRY(check_blocks(op, block_rows, block_cols));
+    *out = (qni_quantize_problem){.dtype_x = qni_dtype_of(x),
+                                  .kind = (qni_fp8)(qni_dtype_of(q) - QNI_E4M3FN),
+                                  .rows = x->shape[0],
+                                  .cols = x->shape[1],
+                                  .block_rows = block_rows,
+                                  .x = qni_data(x),
+                                  .q = qni_data(q),
+                                  .scale = qni_data(scale),
+                                  .x_row = row_stride(x),
+                                  .q_row = row_stride(q),
+                                  .scale_row = row_stride(scale)};
+    QN_TRY(qni_check_shape(op, "q", q, 2, x->shape));
+    QN_TRY(check_scale(op, scale, out));
+    QN_TRY(check_rows(op, "x", x));
+    QN_TRY(check_rows(op, "q", q));
+    QN_TRY(check_rows(op, "scale", scale));
+out:
+    return st;
+}
+
+qn_status qn_quantize_fp8(qn_stream *stream, DLTensor *q, DLTensor *scale, const DLTensor *x,
+                          int64_t block_rows, int64_t block_cols, float eps) {
+    constexpr char op[] = "quantize_fp8";
+    qni_quantize_problem p;
+    qn_status st = make_problem(op, stream, q, scale, x, block_rows, block_cols, &p);
+    if (st != QN_OK)
+        return st;
+    if (!(eps >= min_eps && eps <= __FLT_MAX__))
+        return QN_FAIL(QN_E_INVALID, "%s: eps is %g; accepted: %g or more, finite", op, (double)eps,
+                       (double)min_eps);
+    p.eps = eps;
+    return p.rows == 0 || p.cols == 0 ? QN_OK : qni_run(&qni_op_quantize, stream, &p);
+}
+
+qn_status qn_dequantize_fp8(qn_stream *stream, DLTensor *x, const DLTensor *q,
+                            const DLTensor *scale, int64_t block_rows, int64_t block_cols) {
+    qni_quantize_problem p;
+    qn_status st = make_problem("dequantize_fp8", stream, q, scale, x, block_rows, block_cols, &p);
+    if (st != QN_OK)
+        return st;
+    return p.rows == 0 || p.cols == 0 ? QN_OK : qni_run(&qni_op_dequantize, stream, &p);
+}

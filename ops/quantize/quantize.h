@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the quantize family's files share: a checked problem, as kernels take it, and the definition.
+#ifndef QNI_QUANTIZE_H
+#define QNI_QUANTIZE_H
+
+#include "../../runtime/runtime.h"
+#include "../fp8.h"
+
+#include <quern/quantize.h>
+
+/** Columns of every block; its rows are 1 or 128. */
+#define QNI_BLOCK 128
+
+static_assert(QNI_E4M3FNUZ - QNI_E4M3FN == QNI_FP8_E4M3FNUZ &&
+              QNI_E5M2 - QNI_E4M3FN == QNI_FP8_E5M2 &&
+              QNI_E5M2FNUZ - QNI_E4M3FN == QNI_FP8_E5M2FNUZ);
+
+/** A valid problem: quantize.c has checked every pointer, shape, stride and dtype. Strides in elements.
+ *  Quantising reads x and writes q and scale; dequantising reads q and scale and writes x. */
+typedef struct qni_quantize_problem {
+    qni_dtype dtype_x; // f32, f16 or bf16
+    qni_fp8 kind;      // of q
+    int64_t rows, cols, block_rows;
+    void *x;      // [rows, cols]
+    uint8_t *q;   // [rows, cols]
+    float *scale; // [ceil(rows / block_rows), ceil(cols / 128)]
+    int64_t x_row, q_row, scale_row;
+    float eps; // smallest amax
+} qni_quantize_problem;
+
+extern const qni_op qni_op_quantize, qni_op_dequantize;
+
+/** The kernels: what variants.def lists. */
+#define QN_VARIANT(op, name, features, is_cpu, supports, run)                                      \
+    qn_status run(qn_stream *stream, const void *problem);
+#define QN_IMAGE(id, source, targets, defines)
+#include "variants.def"
+#undef QN_VARIANT
+#undef QN_IMAGE
+bool qni_quantize_gpu_supports(const qn_device *device, const void *problem, qni_reason *why);
+/** Whether rows begin at multiples of 8 elements: what the GPU's vector kernels need. */
+bool qni_quantize_gpu_vec8_supports(const qn_device *device, const void *problem, qni_reason *why);
+
+/** All problems of one op, for the check harness: quantize_check.c. */
+qn_status qni_quantize_check(qni_check_run *run, const qni_op *op);
+
+static inline int64_t qni_quantize_block_cols(const qni_quantize_problem *p) {
+    return (p->cols + QNI_BLOCK - 1) / QNI_BLOCK;
+}
+static inline int64_t qni_quantize_num_blocks(const qni_quantize_problem *p) {
+    return (p->rows + p->block_rows - 1) / p->block_rows * qni_quantize_block_cols(p);
+}
+
+/** The definitions, in host memory: quantize_ref.c. */
+void qni_quantize_ref(const qni_quantize_problem *p);
+void qni_dequantize_ref(const qni_quantize_problem *p);
+
+/** Part of x or q: rows `row` .. `row + rows`, columns `col` .. `col + cols` of the block of a scale. */
+typedef struct qni_block {
+    int64_t row, col, rows, cols;
+    float *scale;
+} qni_block;
+
+/** The block of index i, counted along the rows of scale. */
+static inline qni_block qni_quantize_block(const qni_quantize_problem *p, int64_t i) {
+    const int64_t per_row = qni_quantize_block_cols(p), br = i / per_row, bc = i % per_row;
+    qni_block b = {.row = br * p->block_rows, .col = bc * QNI_BLOCK};
+    b.rows = p->rows - b.row < p->block_rows ? p->rows - b.row : p->block_rows;
+    b.cols = p->cols - b.col < QNI_BLOCK ? p->cols - b.col : QNI_BLOCK;
+    b.scale = p->scale + br * p->scale_row + bc;
+    return b;
+}
+
+/** From one block to the next, without a division. */
+static inline void qni_quantize_next_block(const qni_quantize_problem *p, qni_block *b) {
+    b->col += QNI_BLOCK;
+    b->scale++;
+    if (b->col >= p->cols) {
+        b->scale += p->scale_row - qni_quantize_block_cols(p);
+        b->col = 0;
+        b->row += p->block_rows;
+        b->rows = p->rows - b->row < p->block_rows ? p->rows - b->row : p->block_rows;
+    }
+    b->cols = p->cols - b->col < QNI_BLOCK ? p->cols - b->col : QNI_BLOCK;
+}
+
+/** Quantises or dequantises blocks first .. last - 1. */
+typedef void (*qni_quantize_blocks)(const qni_quantize_problem *p, int64_t first, int64_t last);
+/** Shares all blocks among the CPU's threads: quantize_cpu.c. */
+void qni_quantize_on_threads(const qni_quantize_problem *p, qni_quantize_blocks blocks);
+/** Any block, one element at a time: for what the vector kernels leave out (infinities and NaNs). */
+void qni_quantize_block_scalar(const qni_quantize_problem *p, const qni_block *b);
+
+/** The scale of a block and its inverse, from its largest finite or infinite magnitude. */
+static inline float qni_quantize_scale(const qni_quantize_problem *p, float amax) {
+    return (amax > p->eps ? amax : p->eps) / qni_fp8_format_of(p->kind).max;
+}
+
+/** Bytes of an element of x. */
+static inline int64_t qni_element_bytes(qni_dtype dtype) {
+    return dtype == QNI_F32 ? 4 : 2;
+}
+
+/** One element of f32, f16 or bf16 memory. */
+static inline float qni_load_element(qni_dtype dtype, const void *x, int64_t i) {
+    if (dtype == QNI_F32)
+        return ((const float *)x)[i];
+    if (dtype == QNI_F16)
+        return (float)((const _Float16 *)x)[i];
+    return __builtin_bit_cast(float, (uint32_t)((const uint16_t *)x)[i] << 16);
+}
+
+#endif

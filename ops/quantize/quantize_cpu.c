@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// The portable CPU kernels, and how every CPU kernel's blocks are shared among threads.
+#include "dequantize_loops.h"
+#include "quantize.h"
+
+/** Elements of one task: enough that handing it out costs nothing, few enough that threads end together. */
+constexpr int64_t task_elements = 1 << 16;
+
+typedef struct shared_blocks {
+    const qni_quantize_problem *problem;
+    qni_quantize_blocks blocks;
+    int64_t per_task, total;
+} shared_blocks;
+
+static void run_task(void *context, int64_t i) {
+    const shared_blocks *s = context;
+    const int64_t first = i * s->per_task, end = first + s->per_task;
+    s->blocks(s->problem, first, end < s->total ? end : s->total);
+}
+
+void qni_quantize_on_threads(const qni_quantize_problem *p, qni_quantize_blocks blocks) {
+    shared_blocks s = {p, blocks, task_elements / (p->block_rows * QNI_BLOCK),
+                       qni_quantize_num_blocks(p)};
+    qni_parallel((s.total + s.per_task - 1) / s.per_task, run_task, &s);
+}
+
+/** The largest magnitude of a block; NaNs do not count. */
+static float block_amax(const qni_quantize_problem *p, const qni_block *b) {
+    float amax = 0;
+    for (int64_t r = b->row; r < b->row + b->rows; r++)
+        for (int64_t c = b->col; c < b->col + b->cols; c++) {
+            const float magnitude =
+                __builtin_fabsf(qni_load_element(p->dtype_x, p->x, r * p->x_row + c));
+            amax = magnitude > amax ? magnitude : amax; // false for a NaN
+        }
+    return amax;
+}
+
+void qni_quantize_block_scalar(const qni_quantize_problem *p, const qni_block *b) {
+    *b->scale = qni_quantize_scale(p, block_amax(p, b));
+    const float inverse = 1.0f / *b->scale;
+    for (int64_t r = b->row; r < b->row + b->rows; r++)
+        for (int64_t c = b->col; c < b->col + b->cols; c++) {
+            const float x = qni_load_element(p->dtype_x, p->x, r * p->x_row + c);
+            p->q[r * p->q_row + c] = qni_fp8_encode(p->kind, x * inverse);
+        }
+}
+
+static void quantize_blocks_scalar(const qni_quantize_problem *p, int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; i++) {
+        const qni_block b = qni_quantize_block(p, i);
+        qni_quantize_block_scalar(p, &b);
+    }
+}
+
+qn_status qni_quantize_cpu(qn_stream *stream, const void *problem) {
+    (void)stream;
+    qni_quantize_on_threads(problem, quantize_blocks_scalar);
+    return QN_OK;
+}
+
+qn_status qni_dequantize_cpu(qn_stream *stream, const void *problem) {
+    (void)stream;
+    qni_quantize_on_threads(problem, dequantize_blocks);
+    return QN_OK;
+}

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// Quantisation to FP8 with scales for blocks of 1 x 128 and 128 x 128, and back; the bits of quantize_ref.c.
+//
+// Needs     nothing beyond vector instructions; FP8 conversions where the target has its own kind's
+// Tile      a lane holds 8 elements of a row, a team of 16 lanes 128; see quantize_gpu.h
+// Launch    256 threads; rows: grid = row tiles x column tiles; blocks: block rows x block columns. A smaller
+//           grid is right too: workgroups step through what is left.
+// LDS       blocks: 64 bytes, each team's largest magnitude
+// Edges     elements past the edge count as zeros and are not stored; any stride and alignment. The entry points
+//           called vec8 load and store 8 elements at once: rows begin at multiples of 8 elements.
+// Source    DeepGEMM's per_token_cast_to_fp8 and per_block_cast_to_fp8
+#include "quantize_gpu.h"
+
+#include "fp8.h"
+#include "gpu.h"
+
+enum { QK_F32, QK_F16, QK_BF16 };
+enum { INFINITY_BITS = 0x7F800000 };
+
+/** 8 elements at x as f32, by vector loads. */
+QD_INLINE void load_vector(int dtype, const void *x, float out[QK_RUN]) {
+    if (dtype == QK_F32) {
+        const qd_f32x4 low = ((const qd_f32x4 *)x)[0], high = ((const qd_f32x4 *)x)[1];
+        QD_UNROLL for (int i = 0; i < QK_RUN; i++) out[i] = i < 4 ? low[i] : high[i - 4];
+        return;
+    }
+    const qd_u32x4 pairs = *(const qd_u32x4 *)x;
+    QD_UNROLL for (int i = 0; i < QK_RUN; i++) {
+        const uint32_t pair = pairs[i / 2];
+        if (dtype == QK_BF16)
+            out[i] = qd_as_f32(i % 2 ? pair & 0xFFFF0000 : pair << 16);
+        else
+            out[i] = (float)__builtin_bit_cast(_Float16, (uint16_t)(pair >> (i % 2 * 16)));
+    }
+}
+
+QD_INLINE float load_element(int dtype, const void *x, uint32_t i) {
+    if (dtype == QK_F32)
+        return ((const float *)x)[i];
+    if (dtype == QK_F16)
+        return (float)((const _Float16 *)x)[i];
+    return qd_as_f32((uint32_t)((const uint16_t *)x)[i] << 16);
+}
+
+/** 8 elements from column col on; zeros past the edge. */
+QD_INLINE void load_run(int dtype, bool vec8, const qk_quantize_args *g, uint32_t row, uint32_t col,
+                        float out[QK_RUN]) {
+    const char *x =
+        (const char *)g->x + ((int64_t)row * g->x_row + col) * (dtype == QK_F32 ? 4 : 2);
+    if (vec8 && row < g->rows && col + QK_RUN <= g->cols) {
+        load_vector(dtype, x, out);
+        return;
+    }
+    QD_UNROLL for (uint32_t i = 0; i < QK_RUN; i++) out[i] =
+        row < g->rows && col + i < g->cols ? load_element(dtype, x, i) : 0.0f;
+}
+
+/** The largest of the 16 lanes of a team, in each of them. */
+QD_INLINE uint32_t team_max(uint32_t v) {
+#define QK_MAX_ROTATED(v, n)                                                                       \
+    qd_max(v, (uint32_t)__builtin_amdgcn_update_dpp(0, (int)(v), 0x120 + (n), 0xF, 0xF, false))
+    v = QK_MAX_ROTATED(v, 8);
+    v = QK_MAX_ROTATED(v, 4);
+    v = QK_MAX_ROTATED(v, 2);
+    return QK_MAX_ROTATED(v, 1);
+}
+
+/** The largest magnitude's bits: their order as integers is that of the magnitudes. A NaN's are above
+ *  infinity's; it counts only with `with_nan`. */
+QD_INLINE uint32_t run_top(const float x[QK_RUN], bool with_nan) {
+    uint32_t top = 0;
+    QD_UNROLL for (int i = 0; i < QK_RUN; i++) {
+        const uint32_t bits = qd_as_u32(x[i]) & 0x7FFFFFFF;
+        top = qd_max(top, bits <= INFINITY_BITS || with_nan ? bits : 0);
+    }
+    return top;
+}
+
+QD_INLINE float scale_of(const qk_quantize_args *g, uint32_t top) {
+    const float amax = qd_as_f32(top);
+    return (amax > g->eps ? amax : g->eps) / qd_fp8_max((int)g->kind);
+}
+
+/** 8 codes, the first in the low byte; `finite`: no infinity or NaN is among x. */
+QD_INLINE qd_u32x2 encode_run(const qk_quantize_args *g, const float x[QK_RUN], float inverse,
+                              bool finite) {
+    float y[QK_RUN];
+    QD_UNROLL for (int i = 0; i < QK_RUN; i++) y[i] = x[i] * inverse;
+    if (finite)
+        return (qd_u32x2){qd_fp8_encode4((int)g->kind, y), qd_fp8_encode4((int)g->kind, y + 4)};
+    qd_u32x2 codes = 0;
+    QD_UNROLL for (int i = 0; i < QK_RUN; i++) codes[i / 4] |= qd_fp8_encode((int)g->kind, y[i])
+                                                               << (i % 4 * 8);
+    return codes;
+}
+
+QD_INLINE void store_codes(bool vec8, const qk_quantize_args *g, uint32_t row, uint32_t col,
+                           qd_u32x2 codes) {
+    uint8_t *q = g->q + (int64_t)row * g->q_row + col;
+    if (vec8 && row < g->rows && col + QK_RUN <= g->cols) {
+        *(qd_u32x2 *)q = codes;
+        return;
+    }
+    QD_UNROLL for (uint32_t i = 0; i < QK_RUN; i++) if (row < g->rows && col + i < g->cols) q[i] =
+        (uint8_t)(codes[i / 4] >> (i % 4 * 8));
+}
+
+/** This lane's place: its team's first row and column, and how far the next tile is. */
+typedef struct place {
+    uint32_t row, col, next_row, next_col;
+} place;
+
+QD_INLINE place place_of(const qk_quantize_args *g) {
+    const uint32_t team = qd_thread() / QK_TEAM, wide = 1u << g->teams_log2;
+    const uint32_t tile_rows = QK_TEAMS >> g->teams_log2, tile_cols = QK_BLOCK << g->teams_log2;
+    return (place){.row = __gpu_block_id(0) * tile_rows + (team >> g->teams_log2),
+                   .col = __gpu_block_id(1) * tile_cols + (team & (wide - 1)) * QK_BLOCK,
+                   .next_row = __gpu_num_blocks(0) * tile_rows,
+                   .next_col = __gpu_num_blocks(1) * tile_cols};
+}
+
+/** One team's 128 elements of one row. */
+QD_INLINE void quantize_team(int dtype, bool vec8, const qk_quantize_args *g, uint32_t row,
+                             uint32_t col) {
+    const uint32_t mine = col + qd_thread() % QK_TEAM * QK_RUN;
+    float x[QK_RUN];
+    load_run(dtype, vec8, g, row, mine, x);
+    uint32_t top = team_max(run_top(x, true));
+    const bool finite = top < INFINITY_BITS;
+    if (top > INFINITY_BITS)
+        top = team_max(run_top(x, false));
+    const float scale = scale_of(g, top);
+    store_codes(vec8, g, row, mine, encode_run(g, x, 1.0f / scale, finite));
+    if (mine == col)
+        g->scale[(int64_t)row * g->scale_row + col / QK_BLOCK] = scale;
+}
+
+/** Blocks of 1 x 128. */
+QD_INLINE void quantize_rows(int dtype, bool vec8, const qk_quantize_args *g) {
+    const place p = place_of(g);
+    for (uint32_t row = p.row; row < g->rows; row += p.next_row)
+        for (uint32_t col = p.col; col < g->cols; col += p.next_col)
+            quantize_team(dtype, vec8, g, row, col);
+}
+
+[[clang::loader_uninitialized]] static QD_LDS uint32_t team_tops[QK_TEAMS];
+
+/** The largest of all the workgroup's values, in each lane. */
+QD_INLINE uint32_t workgroup_max(uint32_t v) {
+    const uint32_t lane = qd_thread() % QK_TEAM;
+    qd_barrier(); // what was read last time has been read
+    v = team_max(v);
+    if (lane == 0)
+        team_tops[qd_thread() / QK_TEAM] = v;
+    qd_barrier();
+    return team_max(team_tops[lane]);
+}
+
+/** One block of 128 x 128: a team takes rows team, team + 16, … of it. */
+QD_INLINE void quantize_block(int dtype, bool vec8, const qk_quantize_args *g, uint32_t row,
+                              uint32_t col) {
+    enum { PASSES = QK_BLOCK / QK_TEAMS };
+    const uint32_t first = row + qd_thread() / QK_TEAM;
+    const uint32_t mine = col + qd_thread() % QK_TEAM * QK_RUN;
+    float x[PASSES][QK_RUN];
+    uint32_t top = 0;
+    QD_UNROLL for (uint32_t i = 0; i < PASSES; i++)
+        load_run(dtype, vec8, g, first + i * QK_TEAMS, mine, x[i]);
+    QD_UNROLL for (uint32_t i = 0; i < PASSES; i++) top = qd_max(top, run_top(x[i], true));
+    top = workgroup_max(top);
+    const bool finite = top < INFINITY_BITS;
+    if (top > INFINITY_BITS) {
+        top = 0;
+        QD_UNROLL for (uint32_t i = 0; i < PASSES; i++) top = qd_max(top, run_top(x[i], false));
+        top = workgroup_max(top);
+    }
+    const float scale = scale_of(g, top), inverse = 1.0f / scale;
+    QD_UNROLL for (uint32_t i = 0; i < PASSES; i++)
+        store_codes(vec8, g, first + i * QK_TEAMS, mine, encode_run(g, x[i], inverse, finite));
+    if (qd_thread() == 0)
+        g->scale[(int64_t)(row / QK_BLOCK) * g->scale_row + col / QK_BLOCK] = scale;
+}
+
+/** Blocks of 128 x 128. */
+QD_INLINE void quantize_blocks(int dtype, bool vec8, const qk_quantize_args *g) {
+    const uint32_t next_row = __gpu_num_blocks(0) * QK_BLOCK;
+    const uint32_t next_col = __gpu_num_blocks(1) * QK_BLOCK;
+    for (uint32_t row = __gpu_block_id(0) * QK_BLOCK; row < g->rows; row += next_row)
+        for (uint32_t col = __gpu_block_id(1) * QK_BLOCK; col < g->cols; col += next_col)
+            quantize_block(dtype, vec8, g, row, col);
+}
+
+/** a * b in f32 with its last bit set if the product is inexact ("rounded to odd"): rounding that to a
+ *  narrower type gives what rounding the exact product would. */
+QD_INLINE float product_to_odd(float a, float b) {
+    const float p = a * b;
+    // A small product's error would be a denormal or vanish: it is taken 2^64 times as large.
+    const float up = __builtin_fabsf(p) < 0x1p-64f ? 0x1p64f : 1.0f;
+    const float error = __builtin_fmaf(a, b * up, -(p * up)); // exact product less p
+    const uint32_t bits = qd_as_u32(p);
+    const bool is_inexact = error > 0 || error < 0; // not for a NaN
+    const bool is_too_large = ((qd_as_u32(error) ^ bits) >> 31) != 0;
+    return is_inexact ? qd_as_f32((bits - (uint32_t)is_too_large) | 1) : p;
+}
+
+QD_INLINE uint32_t bf16_from_odd(float x) {
+    const uint32_t bits = qd_as_u32(x);
+    return x != x ? 0x7FC0 : (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
+}
+
+QD_INLINE uint32_t f16_from_odd(float x) {
+    return x != x ? 0x7E00 : __builtin_bit_cast(uint16_t, (_Float16)x);
+}
+
+/** The bits of q * scale in dtype; any NaN becomes the one that quantize_ref.c gives. */
+QD_INLINE uint32_t dequantized(int dtype, float q, float scale) {
+    if (dtype == QK_F32) {
+        const float x = q * scale;
+        return x != x ? 0x7FC00000 : qd_as_u32(x);
+    }
+    const float odd = product_to_odd(q, scale);
+    return dtype == QK_F16 ? f16_from_odd(odd) : bf16_from_odd(odd);
+}
+
+QD_INLINE void store_vector(int dtype, void *x, const uint32_t bits[QK_RUN]) {
+    if (dtype == QK_F32) {
+        ((qd_u32x4 *)x)[0] = (qd_u32x4){bits[0], bits[1], bits[2], bits[3]};
+        ((qd_u32x4 *)x)[1] = (qd_u32x4){bits[4], bits[5], bits[6], bits[7]};
+        return;
+    }
+    *(qd_u32x4 *)x = (qd_u32x4){bits[0] | bits[1] << 16, bits[2] | bits[3] << 16,
+                                bits[4] | bits[5] << 16, bits[6] | bits[7] << 16};
+}
+
+/** 8 elements from column col on, or as many as there are. */
+QD_INLINE void dequantize_run(int dtype, bool vec8, const qk_quantize_args *g, uint32_t row,
+                              uint32_t col) {
+    const float scale =
+        g->scale[(int64_t)(row >> g->block_rows_log2) * g->scale_row + col / QK_BLOCK];
+    const uint8_t *q = g->q + (int64_t)row * g->q_row + col;
+    char *x = (char *)g->x + ((int64_t)row * g->x_row + col) * (dtype == QK_F32 ? 4 : 2);
+    if (vec8 && col + QK_RUN <= g->cols) {
+        const qd_u32x2 codes = *(const qd_u32x2 *)q;
+        float values[QK_RUN];
+        uint32_t bits[QK_RUN];
+        qd_fp8_decode4((int)g->kind, codes.x, values);
+        qd_fp8_decode4((int)g->kind, codes.y, values + 4);
+        QD_UNROLL for (int i = 0; i < QK_RUN; i++) bits[i] = dequantized(dtype, values[i], scale);
+        store_vector(dtype, x, bits);
+        return;
+    }
+    for (uint32_t i = 0; i < QK_RUN && col + i < g->cols; i++) {
+        const uint32_t bits = dequantized(dtype, qd_fp8_decode((int)g->kind, q[i]), scale);
+        if (dtype == QK_F32)
+            ((uint32_t *)x)[i] = bits;
+        else
+            ((uint16_t *)x)[i] = (uint16_t)bits;
+    }
+}
+
+QD_INLINE void dequantize(int dtype, bool vec8, const qk_quantize_args *g) {
+    const place p = place_of(g);
+    const uint32_t lane_col = qd_thread() % QK_TEAM * QK_RUN;
+    for (uint32_t row = p.row; row < g->rows; row += p.next_row)
+        for (uint32_t col = p.col + lane_col; col < g->cols; col += p.next_col)
+            dequantize_run(dtype, vec8, g, row, col);
+}
+
+#define QK_ENTRY(name, body, dtype, vec8)                                                          \
+    QD_KERNEL(QK_THREADS) name(const qk_quantize_args g) {                                         \
+        body(dtype, vec8, &g);                                                                     \
+    }
+#define QK_ENTRIES(suffix, dtype, vec8)                                                            \
+    QK_ENTRY(qk_quantize_rows_##suffix, quantize_rows, dtype, vec8)                                \
+    QK_ENTRY(qk_quantize_blocks_##suffix, quantize_blocks, dtype, vec8)                            \
+    QK_ENTRY(qk_dequantize_##suffix, dequantize, dtype, vec8)
+
+QK_ENTRIES(f32, QK_F32, false)
+QK_ENTRIES(f16, QK_F16, false)
+QK_ENTRIES(bf16, QK_BF16, false)
+QK_ENTRIES(f32_vec8, QK_F32, true)
+QK_ENTRIES(f16_vec8, QK_F16, true)
+QK_ENTRIES(bf16_vec8, QK_BF16, true)

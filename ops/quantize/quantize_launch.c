@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Launches the kernels of quantize_gpu.c.
+#include "quantize.h"
+#include "quantize_gpu.h"
+
+static_assert(QK_BLOCK == QNI_BLOCK);
+
+#define KERNEL(entry_name) {.image = "quantize", .entry = #entry_name}
+/** By dtype: of x, then whether it is the vec8 form. */
+typedef qni_kernel_ref kernels_by_dtype[QNI_BF16 + 1][2];
+#define BY_DTYPE(op)                                                                               \
+    {                                                                                              \
+        [QNI_F32] = {KERNEL(op##_f32), KERNEL(op##_f32_vec8)},                                     \
+        [QNI_F16] = {KERNEL(op##_f16), KERNEL(op##_f16_vec8)}, [QNI_BF16] = {                      \
+            KERNEL(op##_bf16),                                                                     \
+            KERNEL(op##_bf16_vec8)                                                                 \
+        }                                                                                          \
+    }
+static const kernels_by_dtype quantize_rows = BY_DTYPE(qk_quantize_rows);
+static const kernels_by_dtype quantize_blocks = BY_DTYPE(qk_quantize_blocks);
+static const kernels_by_dtype dequantize = BY_DTYPE(qk_dequantize);
+
+/** Kernels count rows and columns in 32 bits and step past the end by less than a grid. */
+static bool fits_32_bits(const qni_quantize_problem *p, qni_reason *why) {
+    if (p->rows < INT32_MAX && p->cols < INT32_MAX)
+        return true;
+    return qni_no(why, "[%ld, %ld] is too large; fewer than 2^31 rows and columns are accepted",
+                  (long)p->rows, (long)p->cols);
+}
+
+bool qni_quantize_gpu_supports(const qn_device *device, const void *problem, qni_reason *why) {
+    (void)device;
+    return fits_32_bits(problem, why);
+}
+
+bool qni_quantize_gpu_vec8_supports(const qn_device *device, const void *problem, qni_reason *why) {
+    (void)device;
+    const qni_quantize_problem *p = problem;
+    if (!fits_32_bits(p, why))
+        return false;
+    if ((uintptr_t)p->x % 16 != 0 || (uintptr_t)p->q % QK_RUN != 0)
+        return qni_no(why, "needs x aligned to 16 bytes and q to 8");
+    if (p->x_row % QK_RUN != 0 || p->q_row % QK_RUN != 0)
+        return qni_no(why, "needs row strides that are multiples of 8; x has %ld, q has %ld",
+                      (long)p->x_row, (long)p->q_row);
+    return true;
+}
+
+static uint32_t grid_size(int64_t count, int64_t tile, int64_t most) {
+    const int64_t tiles = (count + tile - 1) / tile;
+    return (uint32_t)(tiles < most ? tiles : most);
+}
+
+/** More workgroups than this (x, y) would not run at once anyway; kernels step through the rest. */
+constexpr int64_t max_grid[2] = {1 << 20, 1 << 15};
+
+static qk_quantize_args make_args(const qni_quantize_problem *p) {
+    uint32_t teams_log2 = 0; // side by side: as many as a row has blocks, at most all of them
+    while ((1 << teams_log2) < QK_TEAMS && (1 << teams_log2) < qni_quantize_block_cols(p))
+        teams_log2++;
+    return (qk_quantize_args){.x = p->x,
+                              .q = p->q,
+                              .scale = p->scale,
+                              .x_row = p->x_row,
+                              .q_row = p->q_row,
+                              .scale_row = p->scale_row,
+                              .rows = (uint32_t)p->rows,
+                              .cols = (uint32_t)p->cols,
+                              .kind = p->kind,
+                              .teams_log2 = teams_log2,
+                              .block_rows_log2 = p->block_rows == 1 ? 0 : 7,
+                              .eps = p->eps};
+}
+
+static qn_status launch(qn_stream *stream, const qni_quantize_problem *p,
+                        const qni_kernel_ref *kernel, int64_t tile_rows, int64_t tile_cols) {
+    const qk_quantize_args args = make_args(p);
+    const uint32_t grid[3] = {grid_size(p->rows, tile_rows, max_grid[0]),
+                              grid_size(p->cols, tile_cols, max_grid[1]), 1};
+    return qni_launch(stream, kernel, grid, QK_THREADS, &args, sizeof args);
+}
+
+/** One team for each 128 columns of a row. */
+static qn_status launch_teams(qn_stream *stream, const qni_quantize_problem *p,
+                              const qni_kernel_ref *kernel) {
+    const uint32_t teams_log2 = make_args(p).teams_log2;
+    return launch(stream, p, kernel, QK_TEAMS >> teams_log2, QK_BLOCK << teams_log2);
+}
+
+static qn_status run_quantize(qn_stream *stream, const qni_quantize_problem *p, bool vec8) {
+    if (p->block_rows == 1)
+        return launch_teams(stream, p, &quantize_rows[p->dtype_x][vec8]);
+    return launch(stream, p, &quantize_blocks[p->dtype_x][vec8], QK_BLOCK, QK_BLOCK);
+}
+
+qn_status qni_quantize_gpu(qn_stream *stream, const void *problem) {
+    return run_quantize(stream, problem, false);
+}
+
+qn_status qni_quantize_gpu_vec8(qn_stream *stream, const void *problem) {
+    return run_quantize(stream, problem, true);
+}
+
+qn_status qni_dequantize_gpu(qn_stream *stream, const void *problem) {
+    const qni_quantize_problem *p = problem;
+    return launch_teams(stream, p, &dequantize[p->dtype_x][false]);
+}
+
+qn_status qni_dequantize_gpu_vec8(qn_stream *stream, const void *problem) {
+    const qni_quantize_problem *p = problem;
+    return launch_teams(stream, p, &dequantize[p->dtype_x][true]);
+}
