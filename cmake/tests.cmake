@@ -26,7 +26,7 @@ foreach(source ${inner_tests})
 endforeach()
 
 file(GLOB sim_tests CONFIGURE_DEPENDS sim/*_test.c sim/*/*_test.c)
-if(TARGET quernsim)
+if(TARGET quernsim_parts)
   foreach(source ${sim_tests})
     quern_add_test(${source} quernsim_parts)
   endforeach()

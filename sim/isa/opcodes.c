@@ -13,7 +13,8 @@
     X(sim_ops_flow, isa)                                                                           \
     X(sim_ops_vmem, isa)                                                                           \
     X(sim_ops_valu_int, isa)                                                                       \
-    X(sim_ops_valu_f32, isa)
+    X(sim_ops_valu_f32, isa)                                                                       \
+    X(sim_ops_mfma, isa)
 
 #define DECLARE(name, isa) extern const sim_opcode_table SIM_CONCAT(name, isa);
 #define ADDRESS(name, isa) &SIM_CONCAT(name, isa),

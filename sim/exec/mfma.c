@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix instructions: the table of forms, how operands are read, and execution by the definition.
+//
+// Every lane takes part whatever EXEC says. All sources are read before D is written, so D may
+// overlap any of them. MODE is not consulted: the published model has no such input.
+#include "mfma.h"
+
+#include <string.h>
+
+static constexpr uint32_t GFX90A = 1u << SIM_GFX90A;
+static constexpr uint32_t GFX942 = 1u << SIM_GFX942;
+static constexpr uint32_t GFX950 = 1u << SIM_GFX950;
+static constexpr uint32_t GFX94X = 1u << SIM_GFX942 | 1u << SIM_GFX950;
+
+#define EXEC_exact mfma_exec_exact
+#define EXEC_vector mfma_exec_vector
+#define EXEC_fp8 mfma_exec_vector
+
+static const mfma_form forms[] = {
+#define FORM(name, target, M, N, K, BLOCKS, A, B, RULE, GROUP, known, exec)                        \
+    {M, N, BLOCKS, GROUP, K, MFMA_##A, MFMA_##B, MFMA_##RULE},
+#include "mfma.def"
+#undef FORM
+};
+
+// How the decoder reads constants: D, A, B, C.
+#define TYPES_F64 "dddd"
+#define TYPES_F32 "ffff"
+#define TYPES_I8 "iiii"
+#define TYPES_XF32 "fiif"
+#define TYPES_F16 "fiif"
+#define TYPES_BF16 "fiif"
+#define TYPES_FP8 "fiif"
+#define TYPES_BF8 "fiif"
+#define TYPES_FP8_FNUZ "fiif"
+#define TYPES_BF8_FNUZ "fiif"
+
+static const sim_opcode mfma_opcodes[] = {
+#define FORM(name, target, M, N, K, BLOCKS, A, B, RULE, GROUP, known, exec)                        \
+    {name, EXEC_##exec, target, SIM_MFMA, known, TYPES_##A},
+#include "mfma.def"
+#undef FORM
+};
+
+const sim_opcode_table sim_ops_mfma = {mfma_opcodes, sizeof mfma_opcodes / sizeof mfma_opcodes[0]};
+
+const mfma_form *mfma_form_of(const sim_inst *inst) {
+    return &forms[inst->opcode - mfma_opcodes];
+}
+
+// ---- reading operands
+
+bool mfma_lane_map(const mfma_form *form, const sim_inst *inst, int side, uint8_t map[SIM_LANES]) {
+    int field = side == 0 ? inst->cbsz : inst->blgp;
+    if (field == 0 || mfma_is_f64(form) || form->a_type == MFMA_BY_FIELD) {
+        return false;
+    }
+    for (int lane = 0; lane < SIM_LANES; lane++) {
+        if (side == 0) { // A of block abid for each run of 2^cbsz blocks
+            int block = lane / form->m % form->blocks;
+            int from = (block >> field << field) + inst->abid;
+            map[lane] = (uint8_t)((lane + (from - block) * form->m) % SIM_LANES);
+        } else if (field <= 2) { // one half for both
+            map[lane] = (uint8_t)(lane % 32 + (field - 1) * 32);
+        } else if (field == 3) {
+            map[lane] = (uint8_t)((lane + 16) % SIM_LANES);
+        } else { // one quarter for all
+            map[lane] = (uint8_t)(lane % 16 + (field - 4) * 16);
+        }
+    }
+    return true;
+}
+
+uint64_t mfma_element(const uint32_t *rows, int lane, int element, int width) {
+    int bit = element * width;
+    const uint32_t *row = rows + bit / 32 * SIM_LANES + lane;
+    uint64_t x = row[0];
+    if (bit % 32 + width > 32) {
+        x |= (uint64_t)row[SIM_LANES] << 32;
+    }
+    x >>= bit % 32;
+    return width == 64 ? x : x & ((1ull << width) - 1);
+}
+
+uint64_t mfma_c_bits(sim_wave *w, const sim_operand *c, bool is_f64, int reg, int lane) {
+    if (c->kind != SIM_OP_VGPR) {
+        return is_f64 ? c->value64 : c->value;
+    }
+    const uint32_t *rows = mfma_rows(w, c);
+    return mfma_element(rows, lane, reg, is_f64 ? 64 : 32);
+}
+
+uint64_t mfma_signs(const sim_inst *inst, int source) {
+    int bits = inst->blgp | inst->neg_lo;
+    return (bits >> source & 1) != 0 || inst->src[source].mods & SIM_NEG ? 1ull << 63 : 0;
+}
+
+// ---- by the definition
+
+enum { MAX_TERMS = SIM_LANES * 32, MAX_RESULTS = 32 };
+
+/** Terms of A (side 0) or B in rows of k: out[(block * m + i) * k + kk]. */
+static void read_terms(const mfma_form *f, sim_wave *w, const sim_inst *inst, int side,
+                       mfma_term *out) {
+    mfma_type type = (mfma_type)(side == 0 ? f->a_type : f->b_type);
+    int slots = (side == 0 ? f->m : f->n) * f->blocks;
+    int per_lane = f->k * slots / SIM_LANES;
+    uint64_t sign = mfma_is_f64(f) ? mfma_signs(inst, side) : 0;
+    uint8_t map[SIM_LANES];
+    bool mapped = mfma_lane_map(f, inst, side, map);
+    const uint32_t *rows = mfma_rows(w, &inst->src[side]);
+    for (int lane = 0; lane < SIM_LANES; lane++) {
+        mfma_term *row = out + lane % slots * f->k + lane / slots * per_lane;
+        for (int e = 0; e < per_lane; e++) {
+            uint64_t bits =
+                mfma_element(rows, mapped ? map[lane] : lane, e, mfma_formats[type].bits);
+            row[e] = mfma_decode(type, bits ^ sign);
+        }
+    }
+}
+
+void mfma_exec_exact(sim_wave *w, const sim_inst *inst) {
+    const mfma_form *f = mfma_form_of(inst);
+    mfma_term a[MAX_TERMS], b[MAX_TERMS];
+    uint64_t d[MAX_RESULTS][SIM_LANES];
+    bool is_f64 = mfma_is_f64(f);
+    uint64_t c_sign = is_f64 ? mfma_signs(inst, 2) : 0;
+    read_terms(f, w, inst, 0, a);
+    read_terms(f, w, inst, 1, b);
+    for (int reg = 0; reg < mfma_num_results(f); reg++) {
+        for (int lane = 0; lane < SIM_LANES; lane++) {
+            mfma_place p = mfma_place_of(f, reg, lane);
+            uint64_t c = mfma_c_bits(w, &inst->src[2], is_f64, reg, lane) ^ c_sign;
+            d[reg][lane] = mfma_dot(f, a + (p.block * f->m + p.row) * f->k,
+                                    b + (p.block * f->n + p.column) * f->k, f->k, c, 0);
+        }
+    }
+    uint32_t *out = mfma_rows(w, &inst->dst[0]);
+    for (int reg = 0; reg < mfma_num_results(f); reg++) {
+        for (int lane = 0; lane < SIM_LANES; lane++) {
+            out[reg * (is_f64 ? 2 : 1) * SIM_LANES + lane] = (uint32_t)d[reg][lane];
+            if (is_f64) {
+                out[(reg * 2 + 1) * SIM_LANES + lane] = (uint32_t)(d[reg][lane] >> 32);
+            }
+        }
+    }
+}

@@ -1,0 +1,513 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix instructions: layouts by an independent matrix product, published examples, fast forms against the rules.
+#define SIM_ISA base
+#include "mfma.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+extern const sim_opcode_table sim_ops_mfma_v4;
+
+enum { A_REG = 0, B_REG = 16, C_REG = 64, D_REG = 320, NUM_TABLES = 2 };
+
+static const sim_opcode_table *const tables[NUM_TABLES] = {&sim_ops_mfma_base, &sim_ops_mfma_v4};
+static const char *const table_names[NUM_TABLES] = {"base", "v4"};
+static sim_wave *wave, *expected;
+static uint64_t seed = 0x9e3779b97f4a7c15;
+
+static uint32_t next_random(void) { // splitmix64, upper half
+    uint64_t z = seed += 0x9e3779b97f4a7c15;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return (uint32_t)(z >> 32);
+}
+
+static bool table_runs_here(int table) {
+    return table == 0 || __builtin_cpu_supports("x86-64-v4");
+}
+
+static int set_up(void **state) {
+    (void)state;
+    wave = aligned_alloc(64, sizeof *wave);
+    expected = aligned_alloc(64, sizeof *expected);
+    return wave && expected ? 0 : -1;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    free(wave);
+    free(expected);
+    return 0;
+}
+
+/** The instruction with A, B, C, D in registers of their own; D is in AccVGPRs. */
+static sim_inst make_inst(const sim_opcode *opcode) {
+    sim_inst inst = {.exec = opcode->exec, .opcode = opcode, .num_dst = 1, .num_src = 3};
+    const int regs[] = {A_REG, B_REG, C_REG};
+    for (int i = 0; i < 3; i++) {
+        inst.src[i].kind = SIM_OP_VGPR;
+        inst.src[i].reg = (uint16_t)regs[i];
+    }
+    inst.dst[0].kind = SIM_OP_VGPR;
+    inst.dst[0].reg = D_REG;
+    return inst;
+}
+
+static const sim_opcode *find(int table, const char *mnemonic, sim_arch arch) {
+    for (size_t i = 0; i < tables[table]->count; i++) {
+        const sim_opcode *o = &tables[table]->opcodes[i];
+        if (strcmp(o->mnemonic, mnemonic) == 0 && (o->archs >> arch & 1)) {
+            return o;
+        }
+    }
+    fail_msg("no %s on arch %d", mnemonic, (int)arch);
+    return nullptr;
+}
+
+/** The form of line i; both tables list the same lines. */
+static const mfma_form *form_at(size_t i) {
+    sim_inst inst = {.opcode = &sim_ops_mfma_base.opcodes[i]};
+    return mfma_form_of(&inst);
+}
+
+// ---- where elements lie, from element to register: the manual's direction, the reverse of the code's
+
+static void put_input(const mfma_form *f, int side, int reg, int block, int row, int k,
+                      uint64_t bits) {
+    int rows = side == 0 ? f->m : f->n;
+    int width = mfma_formats[side == 0 ? f->a_type : f->b_type].bits;
+    int consecutive = f->k / (SIM_LANES / (rows * f->blocks));
+    int lane = row + rows * (block + f->blocks * (k / consecutive));
+    int bit = k % consecutive * width;
+    for (int done = 0; done < width; done += 32) {
+        uint32_t *dword = &wave->v[reg + (bit + done) / 32][lane];
+        uint32_t mask = width >= 32 ? UINT32_MAX : ((1u << width) - 1) << bit % 32;
+        *dword = (*dword & ~mask) | (((uint32_t)(bits >> done) << bit % 32) & mask);
+    }
+}
+
+/** Register (first of a pair for f64) and lane of D[row][column]. */
+static uint32_t *result_at(const mfma_form *f, int reg, int block, int row, int column) {
+    int height = f->a_type == MFMA_F64 ? 1 : 4;
+    int rows_per_register = SIM_LANES / f->n;
+    int blocks_per_register = (SIM_LANES * height + f->n * f->m - 1) / (f->n * f->m);
+    int index = block * (f->m * f->n / SIM_LANES) + row / (height * rows_per_register) * height +
+                row % height;
+    int lane = block % blocks_per_register * f->n +
+               row / height % rows_per_register * blocks_per_register * f->n + column;
+    return &wave->v[reg + index * (f->a_type == MFMA_F64 ? 2 : 1)][lane];
+}
+
+static uint64_t encode_small(int type, int x) { // |x| <= 4: exact in every type
+    double d = x;
+    float s = (float)x;
+    uint64_t bits = 0;
+    const mfma_format *f = &mfma_formats[type];
+    switch (type) {
+    case MFMA_F64:
+        memcpy(&bits, &d, 8);
+        return bits;
+    case MFMA_F32:
+    case MFMA_XF32:
+        memcpy(&bits, &s, 4);
+        return bits;
+    case MFMA_I8:
+        return (uint8_t)x;
+    default:
+        break;
+    }
+    if (x == 0) {
+        return 0;
+    }
+    int e = ilogb(d);
+    uint64_t fraction = (uint64_t)ldexp(fabs(d) - ldexp(1, e), f->fraction - e);
+    return (uint64_t)(x < 0) << (f->bits - 1) | (uint64_t)(e + f->bias) << f->fraction | fraction;
+}
+
+static double decode_result(const mfma_form *f, const uint32_t *at) {
+    if (f->a_type == MFMA_F64) {
+        uint64_t bits = at[0] | (uint64_t)at[SIM_LANES] << 32;
+        double d;
+        memcpy(&d, &bits, 8);
+        return d;
+    }
+    float s;
+    memcpy(&s, at, 4);
+    return f->a_type == MFMA_I8 ? (double)(int32_t)at[0] : (double)s;
+}
+
+static int small_value(int side, int block, int row, int k) {
+    uint32_t h = (uint32_t)(side * 7919 + block * 104729 + row * 1299709 + k * 15485863);
+    h = (h ^ h >> 15) * 0x2c1b3c6d;
+    return (int)((h ^ h >> 12) % 9) - 4;
+}
+
+static void put_c(const mfma_form *f, int block, int row, int column, int value) {
+    int type = f->a_type == MFMA_F64 ? MFMA_F64 : f->a_type == MFMA_I8 ? MFMA_I8 : MFMA_F32;
+    uint64_t bits = type == MFMA_I8 ? (uint32_t)value : encode_small(type, value);
+    uint32_t *at = result_at(f, C_REG, block, row, column);
+    at[0] = (uint32_t)bits;
+    if (type == MFMA_F64) {
+        at[SIM_LANES] = (uint32_t)(bits >> 32);
+    }
+}
+
+static void fill_small(const mfma_form *f) {
+    memset(wave->v, 0xff, sizeof wave->v);
+    for (int block = 0; block < f->blocks; block++) {
+        for (int k = 0; k < f->k; k++) {
+            for (int i = 0; i < f->m; i++) {
+                put_input(f, 0, A_REG, block, i, k,
+                          encode_small(f->a_type, small_value(0, block, i, k)));
+                put_input(f, 1, B_REG, block, i, k,
+                          encode_small(f->b_type, small_value(1, block, i, k)));
+            }
+        }
+        for (int i = 0; i < f->m * f->n; i++) {
+            put_c(f, block, i / f->n, i % f->n, small_value(2, block, i / f->n, i % f->n));
+        }
+    }
+}
+
+/** Checks D at `reg`; from[block] is the block whose A was used. */
+static void check_small(const mfma_form *f, const char *what, int reg, const int *from) {
+    for (int block = 0; block < f->blocks; block++) {
+        for (int i = 0; i < f->m * f->n; i++) {
+            int row = i / f->n, column = i % f->n;
+            int want = small_value(2, block, row, column);
+            for (int k = 0; k < f->k; k++) {
+                want += small_value(0, from ? from[block] : block, row, k) *
+                        small_value(1, block, column, k);
+            }
+            double got = decode_result(f, result_at(f, reg, block, row, column));
+            if (got != want) {
+                fail_msg("%s: D[%d][%d] of block %d is %g, not %d", what, row, column, block, got,
+                         want);
+            }
+        }
+    }
+}
+
+static void test_layouts(void **state) {
+    (void)state;
+    for (int table = 0; table < NUM_TABLES; table++) {
+        for (size_t i = 0; table_runs_here(table) && i < tables[table]->count; i++) {
+            const sim_opcode *o = &tables[table]->opcodes[i];
+            const mfma_form *f = form_at(i);
+            sim_inst inst = make_inst(o);
+            fill_small(f);
+            wave->exec = 0x5; // must not matter
+            o->exec(wave, &inst);
+            check_small(f, o->mnemonic, D_REG, nullptr);
+            int regs = f->m * f->n * f->blocks / SIM_LANES * (f->a_type == MFMA_F64 ? 2 : 1);
+            assert_int_equal(wave->v[D_REG - 1][63], UINT32_MAX); // neighbours untouched
+            assert_int_equal(wave->v[D_REG + regs][0], UINT32_MAX);
+        }
+    }
+}
+
+/** D over C, over A and over B: the same result as apart from them. */
+static void test_overlap(void **state) {
+    (void)state;
+    for (int table = 0; table < NUM_TABLES; table++) {
+        for (size_t i = 0; table_runs_here(table) && i < tables[table]->count; i++) {
+            const sim_opcode *o = &tables[table]->opcodes[i];
+            const int places[] = {C_REG, A_REG, B_REG, C_REG + 1};
+            for (int p = 0; p < 4; p++) {
+                sim_inst inst = make_inst(o);
+                inst.dst[0].reg = (uint16_t)places[p];
+                fill_small(form_at(i));
+                o->exec(wave, &inst);
+                check_small(form_at(i), o->mnemonic, places[p], nullptr);
+            }
+        }
+    }
+}
+
+static void test_block_broadcast(void **state) {
+    (void)state;
+    for (int table = 0; table < NUM_TABLES; table++) {
+        for (size_t i = 0; table_runs_here(table) && i < tables[table]->count; i++) {
+            const mfma_form *f = form_at(i);
+            const sim_opcode *o = &tables[table]->opcodes[i];
+            for (int cbsz = 1; 1 << cbsz <= f->blocks && f->a_type != MFMA_F64; cbsz++) {
+                sim_inst inst = make_inst(o);
+                inst.cbsz = (uint8_t)cbsz;
+                inst.abid = (uint8_t)(next_random() % (1u << cbsz));
+                int from[16];
+                for (int block = 0; block < f->blocks; block++) {
+                    from[block] = block / (1 << cbsz) * (1 << cbsz) + inst.abid;
+                }
+                fill_small(f);
+                o->exec(wave, &inst);
+                check_small(f, o->mnemonic, D_REG, from);
+            }
+        }
+    }
+}
+
+/** blgp takes B from other lanes: the same as moving the lanes by hand. */
+static void test_lane_patterns(void **state) {
+    (void)state;
+    for (int table = 0; table < NUM_TABLES; table++) {
+        const sim_opcode *o = find(table, "v_mfma_f32_32x32x2_f32", SIM_GFX942);
+        const mfma_form *f = form_at((size_t)(o - tables[table]->opcodes));
+        for (int blgp = 1; table_runs_here(table) && blgp < 8; blgp++) {
+            sim_inst inst = make_inst(o);
+            fill_small(f);
+            memcpy(expected->v, wave->v, sizeof wave->v);
+            for (int lane = 0; lane < SIM_LANES; lane++) {
+                const int from[8] = {lane,      lane % 32,      lane % 32 + 32, (lane + 16) % 64,
+                                     lane % 16, lane % 16 + 16, lane % 16 + 32, lane % 16 + 48};
+                expected->v[B_REG][lane] = wave->v[B_REG][from[blgp]];
+            }
+            o->exec(expected, &inst);
+            inst.blgp = (uint8_t)blgp;
+            o->exec(wave, &inst);
+            assert_memory_equal(wave->v[D_REG], expected->v[D_REG], 16 * sizeof wave->v[0]);
+        }
+    }
+}
+
+static void test_constant_c(void **state) {
+    (void)state;
+    for (int table = 0; table < NUM_TABLES; table++) {
+        for (size_t i = 0; table_runs_here(table) && i < tables[table]->count; i++) {
+            const mfma_form *f = form_at(i);
+            const sim_opcode *o = &tables[table]->opcodes[i];
+            sim_inst inst = make_inst(o);
+            fill_small(f);
+            for (int at = 0; at < f->m * f->n * f->blocks; at++) {
+                put_c(f, at / (f->m * f->n), at / f->n % f->m, at % f->n, -2);
+            }
+            memcpy(expected->v, wave->v, sizeof wave->v);
+            o->exec(expected, &inst);
+            inst.src[2].kind = SIM_OP_IMM;
+            inst.src[2].value = f->a_type == MFMA_I8 ? (uint32_t)-2 : 0xc0000000;
+            inst.src[2].value64 = 0xc000000000000000;
+            o->exec(wave, &inst);
+            assert_memory_equal(wave->v[D_REG], expected->v[D_REG], 32 * sizeof wave->v[0]);
+        }
+    }
+}
+
+static void test_f64_negation(void **state) {
+    (void)state;
+    const sim_opcode *o = find(0, "v_mfma_f64_16x16x4_f64", SIM_GFX942);
+    for (int bits = 1; bits < 8; bits++) {
+        sim_inst inst = make_inst(o);
+        inst.blgp = (uint8_t)bits;
+        fill_small(form_at((size_t)(o - tables[0]->opcodes)));
+        memcpy(expected->v, wave->v, sizeof wave->v);
+        o->exec(wave, &inst);
+        for (int lane = 0; lane < SIM_LANES; lane++) {
+            expected->v[A_REG + 1][lane] ^= (uint32_t)(bits & 1) << 31;
+            expected->v[B_REG + 1][lane] ^= (uint32_t)(bits >> 1 & 1) << 31;
+            for (int r = 1; r < 8; r += 2) {
+                expected->v[C_REG + r][lane] ^= (uint32_t)(bits >> 2 & 1) << 31;
+            }
+        }
+        inst.blgp = 0;
+        o->exec(expected, &inst);
+        assert_memory_equal(wave->v[D_REG], expected->v[D_REG], 8 * sizeof wave->v[0]);
+    }
+}
+
+// ---- published examples
+
+typedef struct example {
+    const char *mnemonic;
+    sim_arch arch;
+    const char *a, *b; // "k:bits ...": row 0 of A, column 0 of B, the rest zero
+    uint64_t c, d;
+} example;
+
+static const example examples[] = {
+#include "mfma_examples.def"
+};
+
+static void put_listed(const mfma_form *f, int side, int reg, const char *list) {
+    while (*list != 0) {
+        char *end;
+        int k = (int)strtol(list, &end, 10);
+        uint64_t bits = strtoull(end + 1, &end, 16);
+        put_input(f, side, reg, 0, 0, k, bits);
+        list = end + (*end == ' ');
+    }
+}
+
+static bool is_nan(const mfma_form *f, uint64_t bits) {
+    return f->a_type == MFMA_F64 ? (bits & ~(1ull << 63)) > 0x7ff0000000000000
+                                 : (bits & 0x7fffffff) > 0x7f800000;
+}
+
+static void run_example(int table, const example *x) {
+    const sim_opcode *o = find(table, x->mnemonic, x->arch);
+    const mfma_form *f = form_at((size_t)(o - tables[table]->opcodes));
+    sim_inst inst = make_inst(o);
+    memset(wave->v, 0, sizeof wave->v);
+    put_listed(f, 0, A_REG, x->a);
+    put_listed(f, 1, B_REG, x->b);
+    uint32_t *c = result_at(f, C_REG, 0, 0, 0), *d = result_at(f, D_REG, 0, 0, 0);
+    c[0] = (uint32_t)x->c;
+    bool is_f64 = f->a_type == MFMA_F64;
+    if (is_f64) {
+        c[SIM_LANES] = (uint32_t)(x->c >> 32);
+    }
+    o->exec(wave, &inst);
+    uint64_t got = is_f64 ? d[0] | (uint64_t)d[SIM_LANES] << 32 : d[0];
+    bool right = f->a_type != MFMA_I8 && is_nan(f, x->d) ? is_nan(f, got) : got == x->d;
+    if (!right) {
+        fail_msg("%s %s: a %s b %s c %" PRIx64 " gives %" PRIx64 ", not %" PRIx64,
+                 table_names[table], x->mnemonic, x->a, x->b, x->c, got, x->d);
+    }
+}
+
+static void test_examples(void **state) {
+    (void)state;
+    for (int table = 0; table < NUM_TABLES; table++) {
+        for (size_t i = 0; table_runs_here(table) && i < sizeof examples / sizeof *examples; i++) {
+            run_example(table, &examples[i]);
+        }
+    }
+}
+
+// ---- fast forms against the definition
+
+/** How a tile's elements are drawn. */
+typedef enum draw {
+    DRAW_BITS,      // any pattern
+    DRAW_NORMAL,    // exponents of a bell curve
+    DRAW_NARROW,    // a few exponents around 1
+    DRAW_WIDE,      // any finite exponent, some zeros
+    DRAW_EDGES,     // subnormals, ends of the range, zeros, now and then Inf and NaN
+    DRAW_CANCEL,    // each pair of products sums to zero
+    DRAW_ZERO_ROWS, // a bell curve, but whole rows and columns are zero
+    NUM_DRAWS
+} draw;
+
+static uint64_t draw_element(int type, draw how) {
+    const mfma_format *f = &mfma_formats[type];
+    uint64_t random = next_random() | (uint64_t)next_random() << 32;
+    uint64_t mask = f->bits == 64 ? UINT64_MAX : (1ull << f->bits) - 1;
+    if (how == DRAW_BITS || type == MFMA_I8) {
+        return random & mask;
+    }
+    int stored = type == MFMA_XF32 ? 23 : f->fraction; // fraction bits as they lie in the register
+    int top = (1 << (f->bits - 1 - stored)) - 1, exponent = f->bias;
+    uint64_t fraction = random & ((1ull << stored) - 1);
+    switch (how) {
+    case DRAW_NARROW:
+        exponent += (int)(next_random() % 5) - 2;
+        break;
+    case DRAW_WIDE:
+        exponent = (int)(next_random() % (unsigned)top);
+        break;
+    case DRAW_EDGES: {
+        const int ends[] = {0, 0, 1, 2, top - 1, top - 2, f->bias, f->bias + 1};
+        exponent = next_random() % 512 == 0 ? top : ends[next_random() % 8];
+        fraction = next_random() % 2 ? 0 : fraction;
+        break;
+    }
+    default: // |x| of a normal distribution: the exponent falls with the leading zeros of a uniform
+        exponent += 1 - __builtin_clz(next_random() | 1);
+    }
+    exponent = exponent < 0 ? 0 : exponent > top ? top : exponent;
+    bool is_zero = how == DRAW_WIDE && next_random() % 8 == 0;
+    return is_zero ? 0 : (random >> 63) << (f->bits - 1) | (uint64_t)exponent << stored | fraction;
+}
+
+static void fill_inputs(const mfma_form *f, draw how) {
+    uint32_t zero_rows = how == DRAW_ZERO_ROWS ? next_random() : 0;
+    for (int block = 0; block < f->blocks; block++) {
+        for (int row = 0; row < f->m; row++) {
+            uint64_t a = 0, b = 0;
+            for (int k = 0; k < f->k; k++) {
+                bool again = how == DRAW_CANCEL && k % 4 == 2;
+                uint64_t flip = again ? 1ull << (mfma_formats[f->a_type].bits - 1) : 0;
+                a = again ? a ^ flip : draw_element(f->a_type, how);
+                b = again ? b : draw_element(f->b_type, how);
+                bool a_zero = zero_rows >> row & 1, b_zero = zero_rows >> (31 - row) & 1;
+                put_input(f, 0, A_REG, block, row, k, a_zero ? 0 : a);
+                put_input(f, 1, B_REG, block, row, k, b_zero ? 0 : b);
+            }
+        }
+    }
+}
+
+static void fill_c(const mfma_form *f, uint32_t choice) {
+    int type = f->a_type == MFMA_F64 ? MFMA_F64 : MFMA_F32;
+    static const draw draws[] = {DRAW_NORMAL, DRAW_WIDE, DRAW_EDGES, DRAW_BITS, DRAW_NARROW};
+    int regs = f->m * f->n * f->blocks / SIM_LANES;
+    for (int i = 0; i < regs * SIM_LANES; i++) {
+        uint64_t bits = choice == 0 ? 0 : draw_element(type, draws[choice - 1]);
+        if (type == MFMA_F64) {
+            wave->v[C_REG + i / SIM_LANES * 2][i % SIM_LANES] = (uint32_t)bits;
+            wave->v[C_REG + i / SIM_LANES * 2 + 1][i % SIM_LANES] = (uint32_t)(bits >> 32);
+        } else {
+            wave->v[C_REG + i / SIM_LANES][i % SIM_LANES] = (uint32_t)bits;
+        }
+    }
+}
+
+static void compare_results(const char *name, const char *table, draw how) {
+    for (int reg = 0; reg < 32; reg++) {
+        for (int lane = 0; lane < SIM_LANES; lane++) {
+            uint32_t got = wave->v[D_REG + reg][lane], want = expected->v[D_REG + reg][lane];
+            if (got != want) {
+                fail_msg("%s %s, inputs %d: register %d lane %d is %08x, not %08x (c %08x)", table,
+                         name, (int)how, reg, lane, got, want, wave->v[C_REG + reg][lane]);
+            }
+        }
+    }
+}
+
+static void check_against_rules(size_t line, int rounds) {
+    const mfma_form *f = form_at(line);
+    for (int round = 0; round < rounds; round++) {
+        draw how = (draw)(round % NUM_DRAWS);
+        memset(wave->v, 0, sizeof wave->v);
+        fill_inputs(f, how);
+        fill_c(f, next_random() % 6);
+        memcpy(expected->v, wave->v, sizeof wave->v);
+        sim_inst inst = make_inst(&tables[0]->opcodes[line]);
+        mfma_exec_exact(expected, &inst);
+        for (int table = 0; table < NUM_TABLES; table++) {
+            const sim_opcode *o = &tables[table]->opcodes[line];
+            if (table_runs_here(table)) {
+                memset(wave->v[D_REG], 0, 32 * sizeof wave->v[0]);
+                sim_inst fast = make_inst(o);
+                o->exec(wave, &fast);
+                compare_results(o->mnemonic, table_names[table], how);
+            }
+        }
+    }
+}
+
+static void test_fast_forms(void **state) {
+    (void)state;
+    const char *rounds = getenv("QUERN_MFMA_ROUNDS");
+    for (size_t line = 0; line < tables[0]->count; line++) {
+        check_against_rules(line, rounds ? atoi(rounds) : 7 * 12);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_layouts),         cmocka_unit_test(test_overlap),
+        cmocka_unit_test(test_block_broadcast), cmocka_unit_test(test_lane_patterns),
+        cmocka_unit_test(test_constant_c),      cmocka_unit_test(test_f64_negation),
+        cmocka_unit_test(test_examples),        cmocka_unit_test(test_fast_forms),
+    };
+    const char *text = getenv("QUERN_TEST_SEED");
+    seed = text ? strtoull(text, nullptr, 0) : seed;
+    printf("seed 0x%" PRIx64 "\n", seed);
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
