@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// quern cache: where JIT-compiled kernels are kept, what is there, whether it is sound; and removing it.
+#include "cli.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <time.h>
+
+static bool as_json;
+
+static const cli_option options[] = {
+    {.name = "--json", .kind = CLI_FLAG, .to = &as_json, .help = "print JSON"}, {0}};
+
+static void collect(void *context, const qn_cache_entry *e) {
+    json_array_append_new(context, json_pack("{s:s, s:I, s:I, s:b, s:s?}", "name", e->name, "bytes",
+                                             (json_int_t)e->bytes, "modified_unix",
+                                             (json_int_t)e->modified_unix, "sound", !e->problem,
+                                             "problem", e->problem));
+}
+
+static void print_entries(const json_t *entries) {
+    cli_table table;
+    cli_table_init(&table, 4, (const char *const[]){"entry", "size", "written", "state"});
+    size_t i;
+    json_t *e;
+    json_array_foreach(entries, i, e) {
+        char size[32], when[32];
+        time_t t = json_integer_value(json_object_get(e, "modified_unix"));
+        strftime(when, sizeof when, "%Y-%m-%d %H:%M", localtime(&t));
+        const char *problem = json_string_value(json_object_get(e, "problem"));
+        cli_table_add(&table, "%s", json_string_value(json_object_get(e, "name")));
+        cli_table_add(
+            &table, "%s",
+            cli_bytes_text(json_integer_value(json_object_get(e, "bytes")), size, sizeof size));
+        cli_table_add(&table, "%s", when);
+        cli_table_add(&table, "%s", problem ? problem : "sound");
+    }
+    cli_table_print(&table, stdout);
+}
+
+/** list and verify: the same walk; verify fails if an entry is damaged. */
+static qn_status show(bool is_verify) {
+    json_t *entries = json_array();
+    qn_status st = qn_cache_list(collect, entries);
+    if (st != QN_OK) {
+        json_decref(entries);
+        return cli_fail_lib(st, "cache");
+    }
+    size_t count = json_array_size(entries), damaged = 0;
+    for (size_t i = 0; i < count; i++)
+        damaged += json_is_false(json_object_get(json_array_get(entries, i), "sound"));
+    if (!as_json && !is_verify)
+        print_entries(entries);
+    else if (!as_json)
+        printf("%zu entries, %zu damaged\n", count, damaged);
+    st = as_json ? cli_print_json(
+                       json_pack("{s:O, s:I}", "entries", entries, "damaged", (json_int_t)damaged))
+                 : cli_flush();
+    json_decref(entries);
+    if (st == QN_OK && is_verify && damaged)
+        st = cli_fail(QN_E_MISMATCH,
+                      "%zu of %zu entries are damaged; each is rebuilt when it is next "
+                      "needed, quern cache list shows why",
+                      damaged, count);
+    return st;
+}
+
+static qn_status print_path(void) {
+    char path[4096];
+    qn_status st = qn_cache_path(path, sizeof path);
+    if (st != QN_OK)
+        return cli_fail_lib(st, "cache");
+    if (as_json)
+        return cli_print_json(json_pack("{s:s}", "path", path));
+    puts(path);
+    return cli_flush();
+}
+
+static qn_status clear(void) {
+    int64_t removed = 0;
+    qn_status st = qn_cache_clear(&removed);
+    if (st != QN_OK)
+        return cli_fail_lib(st, "cache");
+    if (as_json)
+        return cli_print_json(json_pack("{s:I}", "removed", (json_int_t)removed));
+    printf("%" PRId64 " entries removed\n", removed);
+    return cli_flush();
+}
+
+static int run(int, char **arguments) {
+    const char *action = arguments[0];
+    qn_status st;
+    if (strcmp(action, "path") == 0)
+        st = print_path();
+    else if (strcmp(action, "list") == 0 || strcmp(action, "verify") == 0)
+        st = show(*action == 'v');
+    else if (strcmp(action, "clear") == 0)
+        st = clear();
+    else
+        st = cli_fail(QN_E_INVALID, "unknown action '%s' (accepted: path, list, verify, clear)",
+                      action);
+    return cli_finish("cache", st);
+}
+
+const cli_command cli_cache = {
+    .name = "cache",
+    .arguments = "path|list|verify|clear",
+    .summary = "Show, check or empty the cache of compiled kernels",
+    .details = "path prints its folder (QUERN_CACHE_DIR sets it), list shows every entry,\n"
+               "verify exits 1 if one is damaged, clear removes them all.",
+    .options = options,
+    .min_arguments = 1,
+    .max_arguments = 1,
+    .run = run};

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+// quern check: which kernels run on a device, why the others do not, and whether each agrees with its op's
+// definition; --report keeps all of it in a file to send.
+#include "file.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char *spec, *report_path;
+static int64_t seed = 1;
+static bool as_json, quick, force;
+
+static const cli_option options[] = {
+    {.name = "--device",
+     .value = "SPEC",
+     .kind = CLI_TEXT,
+     .to = &spec,
+     .help = "cpu, hip:0, sim:gfx942, ...; quern devices lists them (default: auto)"},
+    {.name = "--quick", .kind = CLI_FLAG, .to = &quick, .help = "a few small problems of each op"},
+    {.name = "--seed",
+     .value = "N",
+     .kind = CLI_INT,
+     .to = &seed,
+     .min = 0,
+     .max = INT64_MAX,
+     .help = "seed of the random inputs (default: 1)"},
+    {.name = "--report",
+     .value = "FILE.json",
+     .kind = CLI_TEXT,
+     .to = &report_path,
+     .help = "write device, host, versions, and each result with its time"},
+    {.name = "--force", .kind = CLI_FLAG, .to = &force, .help = "replace the report if it exists"},
+    {.name = "--json", .kind = CLI_FLAG, .to = &as_json, .help = "print the report as JSON"},
+    {0}};
+
+/** What all problems together say of one kernel. */
+typedef struct kernel_row {
+    char *op, *kernel, *reason; // reason: of the last problem that it could not run
+    int64_t ran, passed, chosen, refused;
+    double worst; // error over tolerance
+    int64_t fastest_ns;
+} kernel_row;
+
+typedef struct summary {
+    json_t *results;
+    kernel_row *rows;
+    int count;
+    int64_t failed;
+    char first_failure[512];
+} summary;
+
+static kernel_row *row_of(summary *s, const qn_check_result *r) {
+    for (int i = 0; i < s->count; i++)
+        if (strcmp(s->rows[i].kernel, r->kernel) == 0)
+            return &s->rows[i];
+    s->rows = reallocarray(s->rows, (size_t)s->count + 1, sizeof *s->rows);
+    if (!s->rows)
+        cli_out_of_memory();
+    s->rows[s->count] = (kernel_row){
+        .op = cli_text("%s", r->op), .kernel = cli_text("%s", r->kernel), .fastest_ns = -1};
+    return &s->rows[s->count++];
+}
+
+/** JSON has no NaN: an error that is none comes as null. */
+static json_t *number(double value) {
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static json_t *result_json(const qn_check_result *r) {
+    return json_pack("{s:s, s:s, s:s, s:s?, s:b, s:b, s:b, s:o, s:I, s:s}", "op", r->op, "kernel",
+                     r->kernel, "problem", r->problem, "reason", r->reason, "ran", !r->reason,
+                     "passed", r->passed, "is_choice", r->is_choice, "error_over_tolerance",
+                     r->reason ? json_null() : number(r->error), "time_ns", (json_int_t)r->time_ns,
+                     "detail", r->detail ? r->detail : "");
+}
+
+static void note_run(summary *s, kernel_row *row, const qn_check_result *r) {
+    row->ran++;
+    row->passed += r->passed;
+    row->chosen += r->is_choice;
+    double error = isnan(r->error) ? INFINITY : r->error;
+    if (error > row->worst)
+        row->worst = error;
+    if (r->time_ns >= 0 && (row->fastest_ns < 0 || r->time_ns < row->fastest_ns))
+        row->fastest_ns = r->time_ns;
+    if (!r->passed && !s->failed++)
+        snprintf(s->first_failure, sizeof s->first_failure, "%s on %s: %s", r->kernel, r->problem,
+                 r->detail);
+}
+
+static void note(void *context, const qn_check_result *r) {
+    summary *s = context;
+    json_array_append_new(s->results, result_json(r));
+    kernel_row *row = row_of(s, r);
+    if (!r->reason) {
+        note_run(s, row, r);
+        return;
+    }
+    row->refused++;
+    free(row->reason);
+    row->reason = cli_text("%s", r->reason);
+}
+
+// ---- what a report says of the machine
+
+/** The value of the first line "key : value" or "key=value" of a file; "" if there is none. */
+static void read_key(const char *path, const char *key, char *value, size_t room) {
+    char line[512];
+    FILE *file = fopen(path, "re");
+    *value = '\0';
+    while (file && fgets(line, sizeof line, file)) {
+        size_t length = strlen(key);
+        if (strncmp(line, key, length) != 0)
+            continue;
+        char *from = line + length + strspn(line + length, " \t:=\"");
+        from[strcspn(from, "\"\n")] = '\0';
+        snprintf(value, room, "%s", from);
+        break;
+    }
+    if (file)
+        fclose(file);
+}
+
+static json_t *host_json(void) {
+    struct utsname u;
+    char cpu[256], system[256];
+    uname(&u);
+    read_key("/proc/cpuinfo", "model name", cpu, sizeof cpu);
+    read_key("/etc/os-release", "PRETTY_NAME", system, sizeof system);
+    int64_t memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I}", "system", system, "kernel", u.release,
+                     "machine", u.machine, "cpu", cpu, "cpus",
+                     (json_int_t)sysconf(_SC_NPROCESSORS_ONLN), "memory_bytes", (json_int_t)memory);
+}
+
+static json_t *report_json(const summary *s, const cli_device *device) {
+    char date[32];
+    time_t now = time(nullptr);
+    struct tm utc;
+    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+    int64_t ran = 0;
+    for (int i = 0; i < s->count; i++)
+        ran += s->rows[i].ran;
+    return json_pack("{s:{s:s, s:s, s:s}, s:s, s:o, s:o, s:I, s:b, s:O, s:{s:I, s:I}}", "versions",
+                     "quern", qn_version(), "headers", QN_VERSION, "compiler", __VERSION__, "date",
+                     date, "host", host_json(), "device", cli_device_json(&device->info), "seed",
+                     (json_int_t)seed, "quick", quick, "results", s->results, "summary", "ran",
+                     (json_int_t)ran, "failed", (json_int_t)s->failed);
+}
+
+static qn_status write_report(const summary *s, const cli_device *device) {
+    json_t *report = report_json(s, device);
+    char *text = json_dumps(report, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+    json_decref(report);
+    if (!text)
+        cli_out_of_memory();
+    cli_output out;
+    qn_status st = cli_output_open(&out, report_path, 0, force);
+    if (st == QN_OK) {
+        st = cli_output_write(&out, text, (int64_t)strlen(text), 0);
+        if (st == QN_OK)
+            st = cli_output_commit(&out);
+        else
+            cli_output_discard(&out);
+    }
+    free(text);
+    return st;
+}
+
+// ---- output
+
+static void print_table(const summary *s, const cli_device *device) {
+    char time[32];
+    printf("%s: %s, %s\n", device->info.spec, device->info.name, device->info.driver);
+    cli_table table;
+    cli_table_init(
+        &table, 6,
+        (const char *const[]){"kernel", "agrees", "chosen", "error/tol", "fastest", "why not"});
+    for (int i = 0; i < s->count; i++) {
+        const kernel_row *r = &s->rows[i];
+        cli_table_add(&table, "%s", r->kernel);
+        cli_table_add(&table, "%" PRId64 "/%" PRId64, r->passed, r->ran);
+        cli_table_add(&table, "%" PRId64, r->chosen);
+        cli_table_add(&table, r->ran ? "%.3f" : "-", r->worst);
+        cli_table_add(&table, "%s", cli_time_text(r->fastest_ns, time, sizeof time));
+        if (r->refused)
+            cli_table_add(&table, "%" PRId64 " problems: %s", r->refused, r->reason);
+        else
+            cli_table_add(&table, "%s", "");
+    }
+    cli_table_print(&table, stdout);
+}
+
+static qn_status check_ops(int count, char **ops) {
+    for (int i = 0; i < count; i++) {
+        char known[256] = "";
+        bool found = false;
+        for (const char *const *op = qn_op_names(); *op; op++) {
+            size_t used = strlen(known);
+            snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", *op);
+            found = found || strcmp(*op, ops[i]) == 0;
+        }
+        if (!found)
+            return cli_fail(QN_E_INVALID, "unknown op '%s' (accepted: %s)", ops[i], known);
+    }
+    return QN_OK;
+}
+
+/** Checks the ops named, or all. A disagreement is noted, and does not stop the next op. */
+static qn_status run_checks(summary *s, cli_device *device, int count, char **ops) {
+    qn_check_options check = {.struct_size = sizeof check,
+                              .seed = (uint64_t)seed,
+                              .quick = quick,
+                              .timed_runs = report_path || as_json ? 3 : 1};
+    for (int i = 0; i < (count ? count : 1); i++) {
+        qn_status st = qn_check(device->device, count ? ops[i] : nullptr, &check, note, s);
+        if (st != QN_OK && st != QN_E_MISMATCH)
+            return cli_fail_lib(st, "check");
+    }
+    return QN_OK;
+}
+
+static qn_status show(const summary *s, const cli_device *device) {
+    qn_status st = QN_OK;
+    if (as_json)
+        st = cli_print_json(report_json(s, device));
+    else
+        print_table(s, device);
+    if (st == QN_OK && report_path)
+        st = write_report(s, device);
+    if (st == QN_OK)
+        st = cli_flush();
+    if (st == QN_OK && s->failed)
+        st = cli_fail(QN_E_MISMATCH, "%" PRId64 " runs disagree with the definition; the first: %s",
+                      s->failed, s->first_failure);
+    return st;
+}
+
+static int run(int count, char **arguments) {
+    summary s = {.results = json_array()};
+    cli_device device = {0};
+    qn_status st;
+    CLI_TRY(check_ops(count, arguments));
+    if (report_path && !force && cli_exists(report_path))
+        CLI_TRY(cli_fail(QN_E_INVALID, "%s: exists already (--force replaces it)", report_path));
+    CLI_TRY(cli_device_open(&device, spec));
+    CLI_TRY(run_checks(&s, &device, count, arguments));
+    CLI_TRY(show(&s, &device));
+out:
+    cli_device_close(&device);
+    json_decref(s.results);
+    for (int i = 0; i < s.count; i++) {
+        free(s.rows[i].op);
+        free(s.rows[i].kernel);
+        free(s.rows[i].reason);
+    }
+    free(s.rows);
+    return cli_finish("check", st);
+}
+
+const cli_command cli_check = {
+    .name = "check",
+    .arguments = "[OP...]",
+    .summary = "Compare every kernel of a device with the ops' definitions",
+    .details = "Runs every kernel of the ops named (default: all) on a fixed list of problems.\n"
+               "For each kernel: how many problems it agreed on, on how many a plain call\n"
+               "would choose it, its largest error over the tolerance, its fastest time, and\n"
+               "why it could not run the others. Exit status 0 only if all agree. A --report\n"
+               "holds what quern devices and this table show, problem by problem, with the\n"
+               "host's processor and kernel, and nothing else.",
+    .options = options,
+    .max_arguments = 64,
+    .run = run};

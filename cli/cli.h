@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the command's files share: errors, options, subcommands, output for people and for programs.
+#ifndef CLI_H
+#define CLI_H
+
+#include <quern/quern.h>
+
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+// ---- errors (error.c)
+
+/** What the shell sees. */
+enum { CLI_DONE = 0, CLI_CHECK_FAILED = 1, CLI_BAD_INPUT = 2 };
+
+/** Stores the message and gives the code, to be returned at once. Messages name the file, tensor or option,
+ *  what was found and what is accepted. */
+qn_status cli_fail(qn_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+const char *cli_error(void);
+/** Prints the last message after "quern COMMAND: " and gives the exit status that fits the code. */
+int cli_finish(const char *command, qn_status status);
+
+#define CLI_TRY(call)                                                                              \
+    do {                                                                                           \
+        if ((st = (call)) != QN_OK)                                                                \
+            goto out;                                                                              \
+    } while (0)
+
+// ---- options and subcommands (options.c, main.c)
+
+typedef enum cli_kind {
+    CLI_FLAG,   // bool *to
+    CLI_TEXT,   // const char **to
+    CLI_INT,    // int64_t *to, from min to max
+    CLI_CHOICE, // const char **to; `value` lists what is accepted: "a|b|c"
+    CLI_LIST,   // cli_list *to; may be given several times
+} cli_kind;
+
+enum { CLI_LIST_MAX = 256 };
+
+typedef struct cli_list {
+    const char *items[CLI_LIST_MAX];
+    int count;
+} cli_list;
+
+typedef struct cli_option {
+    const char *name;  // "--device"
+    const char *value; // "SPEC"; null for a flag
+    const char *help;
+    void *to;
+    int64_t min, max;
+    cli_kind kind;
+} cli_option;
+
+typedef struct cli_command {
+    const char *name;
+    const char *arguments;     // "IN OUT"; "" for none
+    const char *summary;       // one line
+    const char *details;       // paragraphs for --help; may be null
+    const cli_option *options; // ends with a null name; --help is every command's
+    int min_arguments, max_arguments;
+    int (*run)(int count, char **arguments);
+} cli_command;
+
+extern const cli_command cli_bench, cli_cache, cli_check, cli_convert, cli_devices, cli_gemm,
+    cli_help, cli_quantize;
+/** All of them, null-terminated, in the order of the help. */
+extern const cli_command *const cli_commands[];
+
+const cli_command *cli_command_find(const char *name);
+/** Reads argv into the command's options and moves its other arguments to the front; *count is their
+ *  number. Unknown options, missing or malformed values are errors that name what is accepted. */
+qn_status cli_options_parse(const cli_command *command, int argc, char **argv, int *count,
+                            bool *wants_help);
+void cli_help_command(FILE *to, const cli_command *command);
+void cli_help_all(FILE *to);
+
+// ---- output (output.c)
+
+/** Prints the value as JSON and releases it. Errors: QN_E_IO. */
+qn_status cli_print_json(json_t *value);
+/** Flushes stdout. Errors: QN_E_IO, as for a full disk behind a redirection. */
+qn_status cli_flush(void);
+/** "1.5 GiB" into buf. Gives buf. */
+const char *cli_bytes_text(int64_t bytes, char *buf, size_t room);
+/** "12.3 ms" into buf, "-" for a negative time. Gives buf. */
+const char *cli_time_text(int64_t ns, char *buf, size_t room);
+
+/** A table whose columns are as wide as their widest cell. Cells are copied. */
+typedef struct cli_table {
+    char **cells;
+    int num_columns;
+    int num_cells, room;
+} cli_table;
+
+void cli_table_init(cli_table *table, int num_columns, const char *const *titles);
+/** Adds one cell; rows are filled from the left. */
+void cli_table_add(cli_table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/** Prints the table and frees it. */
+void cli_table_print(cli_table *table, FILE *to);
+
+/** A progress bar on stderr, shown on a terminal once the work has taken two seconds. */
+void cli_progress_begin(const char *label, int64_t total);
+void cli_progress_add(int64_t done);
+void cli_progress_end(void);
+
+// ---- memory (output.c): the command ends when memory does
+
+[[noreturn]] void cli_out_of_memory(void);
+void *cli_alloc(size_t bytes);                                                 // zeroed, never null
+char *cli_text(const char *format, ...) __attribute__((format(printf, 1, 2))); // caller frees
+
+// ---- the library's devices and errors (device.c)
+
+/** cli_fail after a failed call of the library, whose own message follows `what`. */
+qn_status cli_fail_lib(qn_status status, const char *what);
+
+typedef struct cli_device {
+    qn_device *device;
+    qn_stream *stream;
+    qn_device_info info;
+} cli_device;
+
+qn_status cli_device_open(cli_device *out, const char *spec);
+void cli_device_close(cli_device *device);
+json_t *cli_device_json(const qn_device_info *info);
+
+#endif

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// quern devices: what can be opened here, in the order in which `auto` would take it.
+#include "cli.h"
+
+#include <stdlib.h>
+
+static bool as_json;
+
+static const cli_option options[] = {
+    {.name = "--json", .kind = CLI_FLAG, .to = &as_json, .help = "print JSON"}, {0}};
+
+static qn_status list_devices(qn_device_info **infos, int32_t *count) {
+    *count = 0;
+    qn_status st = qn_device_list(nullptr, count);
+    if (st != QN_OK)
+        return cli_fail_lib(st, "devices");
+    *infos = cli_alloc((size_t)*count * sizeof **infos);
+    for (int32_t i = 0; i < *count; i++)
+        (*infos)[i].struct_size = sizeof **infos;
+    if ((st = qn_device_list(*infos, count)) != QN_OK)
+        return cli_fail_lib(st, "devices");
+    return QN_OK;
+}
+
+static qn_status print_table(const qn_device_info *infos, int32_t count) {
+    cli_table table;
+    cli_table_init(&table, 7,
+                   (const char *const[]){"device", "name", "architecture", "units", "memory",
+                                         "times", "driver"});
+    for (int32_t i = 0; i < count; i++) {
+        const qn_device_info *d = &infos[i];
+        char memory[32];
+        cli_table_add(&table, "%s", d->spec);
+        cli_table_add(&table, "%s", d->name);
+        cli_table_add(&table, "%s", d->arch);
+        cli_table_add(&table, "%d", d->num_compute_units);
+        cli_table_add(&table, "%s", cli_bytes_text(d->memory_bytes, memory, sizeof memory));
+        cli_table_add(&table, "%s",
+                      d->is_modelled ? "modelled"
+                      : d->has_clock ? "measured"
+                                     : "none");
+        cli_table_add(&table, "%s", d->driver);
+    }
+    cli_table_print(&table, stdout);
+    return cli_flush();
+}
+
+static int run(int, char **) {
+    qn_device_info *infos = nullptr;
+    int32_t count = 0;
+    qn_status st = list_devices(&infos, &count);
+    if (st == QN_OK && as_json) {
+        json_t *list = json_array();
+        for (int32_t i = 0; i < count; i++)
+            json_array_append_new(list, cli_device_json(&infos[i]));
+        st = cli_print_json(json_pack("{s:o}", "devices", list));
+    } else if (st == QN_OK) {
+        st = print_table(infos, count);
+    }
+    free(infos);
+    return cli_finish("devices", st);
+}
+
+const cli_command cli_devices = {.name = "devices",
+                                 .arguments = "",
+                                 .summary = "List every device that can be opened here",
+                                 .options = options,
+                                 .run = run};

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+// quern gemm: real layers of a checkpoint on one or more devices, each product held to double precision.
+#include "layer.h"
+#include "npy.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *weights_path, *original_path, *input_path, *output_path, *out_name = "bf16";
+static cli_list tensors, devices;
+static int64_t random_rows, seed = 1, runs = 20;
+static bool as_json, force;
+
+static const cli_option options[] = {
+    {.name = "--weights",
+     .value = "F",
+     .kind = CLI_TEXT,
+     .to = &weights_path,
+     .help = "safetensors file or folder: FP8, or floating point, which is quantised first"},
+    {.name = "--tensor",
+     .value = "T",
+     .kind = CLI_LIST,
+     .to = &tensors,
+     .help = "name of a weight in it; may be given several times"},
+    {.name = "--input",
+     .value = "X.npy",
+     .kind = CLI_TEXT,
+     .to = &input_path,
+     .help = "the activations, [m, k] of f32, f16 or bf16"},
+    {.name = "--random",
+     .value = "M",
+     .kind = CLI_INT,
+     .to = &random_rows,
+     .min = 1,
+     .max = 1 << 20,
+     .help = "instead of --input: M rows of normally distributed bf16"},
+    {.name = "--seed",
+     .value = "N",
+     .kind = CLI_INT,
+     .to = &seed,
+     .min = 0,
+     .max = INT64_MAX,
+     .help = "seed of --random and of sampled rows and columns (default: 1)"},
+    {.name = "--device",
+     .value = "SPEC",
+     .kind = CLI_LIST,
+     .to = &devices,
+     .help = "where to run; may be given several times (default: auto)"},
+    {.name = "--original",
+     .value = "F",
+     .kind = CLI_TEXT,
+     .to = &original_path,
+     .help = "the checkpoint before quantisation, to compare with as well"},
+    {.name = "--out-dtype",
+     .value = "bf16|f32",
+     .kind = CLI_CHOICE,
+     .to = &out_name,
+     .help = "the product's type (default: bf16)"},
+    {.name = "--output",
+     .value = "D.npy",
+     .kind = CLI_TEXT,
+     .to = &output_path,
+     .help = "write the product, as f32; for one tensor on one device"},
+    {.name = "--runs",
+     .value = "N",
+     .kind = CLI_INT,
+     .to = &runs,
+     .min = 1,
+     .max = 100000,
+     .help = "timed runs, of which the median is shown (default: 20)"},
+    {.name = "--force", .kind = CLI_FLAG, .to = &force, .help = "replace D.npy if it exists"},
+    {.name = "--json", .kind = CLI_FLAG, .to = &as_json, .help = "print JSON"},
+    {0}};
+
+typedef struct job {
+    ckpt weights, original;
+    npy input;
+    cli_device device[16];
+    int num_devices;
+    json_t *results;
+    cli_table table;
+    int64_t failed;
+    char first_failure[512];
+} job;
+
+// ---- the input
+
+static DLDataType out_dtype(void) {
+    return strcmp(out_name, "bf16") == 0 ? (DLDataType){kDLBfloat, 16, 1}
+                                         : (DLDataType){kDLFloat, 32, 1};
+}
+
+/** The rows for one layer: the file's, or random ones of its width. The caller frees data. */
+static qn_status make_input(layer_input *out, const job *j, const layer *l) {
+    if (input_path && j->input.cols != l->k)
+        return cli_fail(QN_E_INVALID,
+                        "%s: has %" PRId64 " columns, tensor %s is [%" PRId64 ", %" PRId64
+                        "] and needs k = %" PRId64,
+                        input_path, j->input.cols, l->name, l->n, l->k, l->k);
+    int64_t m = input_path ? j->input.rows : random_rows;
+    *out = (layer_input){
+        .dtype = input_path ? j->input.dtype : (DLDataType){kDLBfloat, 16, 1}, .m = m, .k = l->k};
+    int64_t count = m * l->k;
+    uint16_t *data = cli_alloc((size_t)(count * out->dtype.bits / 8));
+    out->data = data;
+    if (input_path) {
+        memcpy(data, j->input.data, (size_t)(count * out->dtype.bits / 8));
+        return QN_OK;
+    }
+    cli_random random = {(uint64_t)seed};
+    for (int64_t i = 0; i < count; i++)
+        data[i] = cli_to_bf16((float)cli_random_normal(&random));
+    return QN_OK;
+}
+
+// ---- one result
+
+static json_t *number(double value) {
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static void add_json(job *j, const layer *l, int64_t m, const cli_device *device,
+                     const layer_product *p, const layer_error *e) {
+    const char *times = device->info.is_modelled ? "modelled"
+                        : device->info.has_clock ? "measured"
+                                                 : "none";
+    json_array_append_new(
+        j->results,
+        json_pack("{s:s, s:I, s:I, s:I, s:s, s:s, s:o, s:o, s:o, s:[I, I], s:I, s:I, s:s}",
+                  "tensor", l->name, "m", (json_int_t)m, "n", (json_int_t)l->n, "k",
+                  (json_int_t)l->k, "device", device->info.spec, "kernel", p->kernel,
+                  "diff_to_unquantised", number(e->exact_diff), "diff_to_quantised",
+                  number(e->quantised_diff), "error_over_tolerance", number(e->worst), "worst_at",
+                  (json_int_t)e->worst_row, (json_int_t)e->worst_col, "elements_compared",
+                  (json_int_t)e->compared, "time_ns", (json_int_t)p->time_ns, "times", times));
+}
+
+static void add_row(job *j, const layer *l, int64_t m, const cli_device *device,
+                    const layer_product *p, const layer_error *e) {
+    char time[32];
+    cli_table_add(&j->table, "%s", l->name);
+    cli_table_add(&j->table, "%" PRId64 " x %" PRId64 " x %" PRId64, m, l->n, l->k);
+    cli_table_add(&j->table, "%s", device->info.spec);
+    cli_table_add(&j->table, "%s", p->kernel);
+    cli_table_add(&j->table, isnan(e->exact_diff) ? "-" : "%.2e", e->exact_diff);
+    cli_table_add(&j->table, "%.2e", e->quantised_diff);
+    cli_table_add(&j->table, "%.3f", e->worst);
+    cli_table_add(&j->table, "%s%s", cli_time_text(p->time_ns, time, sizeof time),
+                  device->info.is_modelled ? " modelled" : "");
+}
+
+/** The bars: every element within its tolerance, and DeepGEMM's 1e-3 for the whole. What quantisation
+ *  itself costs is shown, not judged. */
+static void judge(job *j, const layer *l, const cli_device *device, const layer_error *e) {
+    if (e->worst <= 1 && e->quantised_diff < 1e-3)
+        return;
+    if (!j->failed++)
+        snprintf(j->first_failure, sizeof j->first_failure,
+                 "%s on %s: element [%" PRId64 ", %" PRId64
+                 "] is %.3g tolerances off, the whole differs by %.3g (accepted: 1, 1e-3)",
+                 l->name, device->info.spec, e->worst_row, e->worst_col, e->worst,
+                 e->quantised_diff);
+}
+
+/** Quantised activations are the same bits on every device, so one reference serves all. */
+static qn_status check_same_bits(const layer *l, const layer_input *x, const cli_device *device,
+                                 const layer_product *first, const layer_product *p) {
+    size_t q_bytes = (size_t)(x->m * x->k);
+    size_t scale_bytes = (size_t)(x->m * ((x->k + LAYER_BLOCK - 1) / LAYER_BLOCK)) * 4;
+    if (memcmp(first->q, p->q, q_bytes) == 0 && memcmp(first->scale, p->scale, scale_bytes) == 0)
+        return QN_OK;
+    return cli_fail(QN_E_MISMATCH,
+                    "%s: quantised activations on %s differ from those on the first device",
+                    l->name, device->info.spec);
+}
+
+/** One layer on every device. */
+static qn_status run_layer(job *j, const layer *l, const layer_input *x) {
+    layer_product product[16] = {0};
+    layer_reference reference = {0};
+    qn_status st = QN_OK;
+    for (int i = 0; i < j->num_devices; i++) {
+        layer_error error;
+        CLI_TRY(layer_run(&product[i], l, x, &j->device[i], out_dtype(), (int)runs));
+        CLI_TRY(check_same_bits(l, x, &j->device[i], &product[0], &product[i]));
+        if (i == 0)
+            layer_reference_make(&reference, l, x, product->q, product->scale, (uint64_t)seed);
+        layer_compare(&error, &reference, product[i].d, out_dtype());
+        add_json(j, l, x->m, &j->device[i], &product[i], &error);
+        add_row(j, l, x->m, &j->device[i], &product[i], &error);
+        judge(j, l, &j->device[i], &error);
+    }
+    if (output_path)
+        st = npy_write(output_path, product->d, x->m, l->n, force);
+out:
+    for (int i = 0; i < j->num_devices; i++)
+        layer_product_free(&product[i]);
+    layer_reference_free(&reference);
+    return st;
+}
+
+// ---- the command
+
+static qn_status check_options(void) {
+    if (!weights_path || !tensors.count)
+        return cli_fail(QN_E_INVALID, "option %s is missing",
+                        weights_path ? "--tensor" : "--weights");
+    if (!input_path == !random_rows)
+        return cli_fail(QN_E_INVALID, "found %s of --input and --random, needs one",
+                        input_path ? "both" : "neither");
+    if (output_path && (tensors.count > 1 || devices.count > 1))
+        return cli_fail(QN_E_INVALID,
+                        "option --output: found %d tensors and %d devices, accepted: one each",
+                        tensors.count, devices.count ? devices.count : 1);
+    if (output_path && !force && cli_exists(output_path))
+        return cli_fail(QN_E_INVALID, "%s: exists already (--force replaces it)", output_path);
+    if (devices.count > 16)
+        return cli_fail(QN_E_INVALID, "option --device: given %d times, accepted: at most 16",
+                        devices.count);
+    return QN_OK;
+}
+
+static qn_status open_all(job *j) {
+    qn_status st;
+    CLI_TRY(ckpt_open(&j->weights, weights_path));
+    if (original_path)
+        CLI_TRY(ckpt_open(&j->original, original_path));
+    if (input_path)
+        CLI_TRY(npy_open(&j->input, input_path));
+    if (input_path && !j->input.rows)
+        CLI_TRY(cli_fail(QN_E_INVALID, "%s: has no rows, accepted: at least one", input_path));
+    if (!devices.count)
+        devices.items[devices.count++] = "auto";
+    for (; j->num_devices < devices.count; j->num_devices++)
+        CLI_TRY(cli_device_open(&j->device[j->num_devices], devices.items[j->num_devices]));
+out:
+    return st;
+}
+
+static void close_all(job *j) {
+    for (int i = 0; i < j->num_devices; i++)
+        cli_device_close(&j->device[i]);
+    npy_close(&j->input);
+    ckpt_close(&j->weights);
+    ckpt_close(&j->original);
+    json_decref(j->results);
+}
+
+static qn_status run_tensor(job *j, const char *name) {
+    layer l;
+    layer_input x = {0};
+    qn_status st = layer_open(&l, &j->weights, original_path ? &j->original : nullptr, name);
+    if (st != QN_OK)
+        return st;
+    if ((st = make_input(&x, j, &l)) == QN_OK)
+        st = run_layer(j, &l, &x);
+    free((void *)x.data);
+    layer_close(&l);
+    return st;
+}
+
+static qn_status finish(job *j) {
+    qn_status st;
+    if (as_json)
+        st = cli_print_json(json_pack("{s:O}", "results", j->results));
+    else {
+        cli_table_print(&j->table, stdout);
+        st = cli_flush();
+    }
+    if (st == QN_OK && j->failed)
+        st = cli_fail(QN_E_MISMATCH, "%" PRId64 " products are wrong; the first: %s", j->failed,
+                      j->first_failure);
+    return st;
+}
+
+static int run(int, char **) {
+    job j = {.results = json_array()};
+    static const char *const titles[] = {"layer",          "m x n x k",    "device",    "kernel",
+                                         "to unquantised", "to quantised", "error/tol", "time"};
+    cli_table_init(&j.table, 8, titles);
+    qn_status st;
+    CLI_TRY(check_options());
+    CLI_TRY(open_all(&j));
+    cli_progress_begin("multiplying", tensors.count);
+    for (int i = 0; st == QN_OK && i < tensors.count; i++) {
+        st = run_tensor(&j, tensors.items[i]);
+        cli_progress_add(1);
+    }
+    cli_progress_end();
+    CLI_TRY(st);
+    CLI_TRY(finish(&j));
+out:
+    close_all(&j);
+    return cli_finish("gemm", st);
+}
+
+const cli_command cli_gemm = {
+    .name = "gemm",
+    .arguments = "",
+    .summary = "Run real layers of a checkpoint and compare with double precision",
+    .details = "Multiplies the activations, quantised 1 x 128 on the device, with an FP8\n"
+               "weight. The columns 'to unquantised' and 'to quantised' show\n"
+               "1 - 2<x,y>/(<x,x>+<y,y>) against the same product in double precision, of the\n"
+               "values before and after quantisation. error/tol is the largest error of one\n"
+               "element to the second, over what its type and the length of the sum allow.\n"
+               "Above 10^9 products, seeded rows and columns are compared. Exit status 1 if\n"
+               "error/tol is above 1 or the difference to the quantised product is 1e-3 or\n"
+               "more.",
+    .options = options,
+    .run = run};

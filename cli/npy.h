@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// NumPy's .npy files: matrices in, matrices out.
+#ifndef CLI_NPY_H
+#define CLI_NPY_H
+
+#include "file.h"
+
+typedef struct npy {
+    cli_map map;
+    const void *data; // any alignment
+    DLDataType dtype;
+    int64_t rows, cols;
+} npy;
+
+/** Opens a matrix of f32, f16 or bf16 (which ml_dtypes stores as V2) in C order.
+ *  Errors: QN_E_NOT_FOUND, QN_E_IO, QN_E_INVALID, saying what was found and what is accepted. */
+qn_status npy_open(npy *out, const char *path);
+void npy_close(npy *array);
+/** Writes a matrix of f32. Errors: as cli_output_open. */
+qn_status npy_write(const char *path, const float *data, int64_t rows, int64_t cols, bool force);
+
+#endif

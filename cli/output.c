@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tables for people, JSON for programs, the progress bar, and memory for all of them.
+#include "cli.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+void cli_out_of_memory(void) {
+    fputs("quern: out of memory\n", stderr);
+    exit(CLI_BAD_INPUT);
+}
+
+void *cli_alloc(size_t bytes) {
+    void *memory = calloc(1, bytes ? bytes : 1);
+    if (!memory)
+        cli_out_of_memory();
+    return memory;
+}
+
+char *cli_text(const char *format, ...) {
+    char *text = nullptr;
+    va_list args;
+    va_start(args, format);
+    int length = vasprintf(&text, format, args);
+    va_end(args);
+    if (length < 0)
+        cli_out_of_memory();
+    return text;
+}
+
+qn_status cli_flush(void) {
+    if (fflush(stdout) != 0 || ferror(stdout))
+        return cli_fail(QN_E_IO, "cannot write to standard output: %s", strerror(errno));
+    return QN_OK;
+}
+
+qn_status cli_print_json(json_t *value) {
+    if (!value)
+        cli_out_of_memory();
+    int failed = json_dumpf(value, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+    json_decref(value);
+    putchar('\n');
+    qn_status st = cli_flush();
+    return st == QN_OK && failed ? cli_fail(QN_E_IO, "cannot write JSON to standard output") : st;
+}
+
+const char *cli_bytes_text(int64_t bytes, char *buf, size_t room) {
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes;
+    int unit = 0;
+    for (; value >= 1024 && unit < 4; unit++)
+        value /= 1024;
+    snprintf(buf, room, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+    return buf;
+}
+
+const char *cli_time_text(int64_t ns, char *buf, size_t room) {
+    static const char *const units[] = {"ns", "us", "ms", "s"};
+    if (ns < 0) {
+        snprintf(buf, room, "-");
+        return buf;
+    }
+    double value = (double)ns;
+    int unit = 0;
+    for (; value >= 1000 && unit < 3; unit++)
+        value /= 1000;
+    snprintf(buf, room, "%.*f %s",
+             value < 10 && unit    ? 2
+             : value < 100 && unit ? 1
+                                   : 0,
+             value, units[unit]);
+    return buf;
+}
+
+// ---- tables
+
+static void table_append(cli_table *table, char *text) {
+    if (table->num_cells == table->room) {
+        table->room = table->room ? 2 * table->room : 64;
+        table->cells = reallocarray(table->cells, (size_t)table->room, sizeof *table->cells);
+        if (!table->cells)
+            cli_out_of_memory();
+    }
+    table->cells[table->num_cells++] = text;
+}
+
+void cli_table_init(cli_table *table, int num_columns, const char *const *titles) {
+    *table = (cli_table){.num_columns = num_columns};
+    for (int i = 0; i < num_columns; i++)
+        table_append(table, cli_text("%s", titles[i]));
+}
+
+void cli_table_add(cli_table *table, const char *format, ...) {
+    char *text = nullptr;
+    va_list args;
+    va_start(args, format);
+    int length = vasprintf(&text, format, args);
+    va_end(args);
+    if (length < 0)
+        cli_out_of_memory();
+    table_append(table, text);
+}
+
+/** Columns on a terminal: UTF-8 continuation bytes take none. */
+static int display_width(const char *text) {
+    int width = 0;
+    for (; *text; text++)
+        width += ((unsigned char)*text & 0xC0) != 0x80;
+    return width;
+}
+
+void cli_table_print(cli_table *table, FILE *to) {
+    int columns = table->num_columns;
+    int *width = cli_alloc((size_t)columns * sizeof *width);
+    for (int i = 0; i < table->num_cells; i++) {
+        int w = display_width(table->cells[i]);
+        width[i % columns] = w > width[i % columns] ? w : width[i % columns];
+    }
+    for (int i = 0; i < table->num_cells; i++) {
+        bool is_last = i % columns == columns - 1;
+        int padding = is_last ? 0 : width[i % columns] - display_width(table->cells[i]) + 2;
+        fprintf(to, "%s%*s%s", table->cells[i], padding, "", is_last ? "\n" : "");
+        free(table->cells[i]);
+    }
+    free(width);
+    free(table->cells);
+    *table = (cli_table){0};
+}
+
+// ---- progress
+
+static struct {
+    const char *label;
+    int64_t total, done;
+    double begun, shown; // seconds
+    bool is_terminal, is_drawn;
+} bar;
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void cli_progress_begin(const char *label, int64_t total) {
+    bar = (typeof(bar)){.label = label, .total = total, .is_terminal = isatty(STDERR_FILENO) == 1};
+    bar.begun = now();
+}
+
+static void progress_draw(double elapsed) {
+    constexpr int WIDTH = 30;
+    double part = bar.total > 0 ? (double)bar.done / (double)bar.total : 1;
+    int filled = (int)(part * WIDTH);
+    double left = part > 0 ? elapsed / part - elapsed : 0;
+    fprintf(stderr, "\r%s [%.*s%*s] %3.0f %%, %.0f s left \033[K", bar.label, filled,
+            "##############################", WIDTH - filled, "", 100 * part, left);
+    bar.is_drawn = true;
+}
+
+void cli_progress_add(int64_t done) {
+    bar.done += done;
+    if (!bar.is_terminal)
+        return;
+    double t = now();
+    if (t - bar.begun < 2 || t - bar.shown < 0.1)
+        return;
+    bar.shown = t;
+    progress_draw(t - bar.begun);
+}
+
+void cli_progress_end(void) {
+    if (bar.is_drawn)
+        fputs("\r\033[K", stderr);
+    bar.is_drawn = false;
+}

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+// quern quantize: a checkpoint's linear weights to FP8 with one scale for each block of 128 x 128.
+#include "select.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { BLOCK = 128, MAX_CHUNK_BYTES = 32 << 20 };
+
+static cli_selection selection;
+static bool as_json, force, allow_nonfinite;
+
+static const cli_option options[] = {
+    {.name = "--include",
+     .value = "PATTERN",
+     .kind = CLI_LIST,
+     .to = &selection.include,
+     .help = "quantise these too, though their names would keep them"},
+    {.name = "--exclude",
+     .value = "PATTERN",
+     .kind = CLI_LIST,
+     .to = &selection.exclude,
+     .help = "leave these as they are; wins over --include"},
+    {.name = "--allow-nonfinite",
+     .kind = CLI_FLAG,
+     .to = &allow_nonfinite,
+     .help = "accept NaN (it stays NaN) and infinity (it spoils its block)"},
+    {.name = "--force", .kind = CLI_FLAG, .to = &force, .help = "replace OUT if it exists"},
+    {.name = "--json", .kind = CLI_FLAG, .to = &as_json, .help = "print the report as JSON"},
+    {0}};
+
+/** What one run does. */
+typedef struct job {
+    cli_device cpu;
+    json_t *quantized; // names
+    json_t *kept;      // modules whose weight stays
+    int64_t num_copied;
+} job;
+
+// ---- planning
+
+static qn_status check_weight(const ckpt *c, const ckpt_shard *shard, const st_tensor *t) {
+    char text[256], *scale = cli_text("%s_scale_inv", t->name);
+    qn_status st = QN_OK;
+    if (!t->shape[0] || !t->shape[1])
+        st = cli_fail(
+            QN_E_INVALID,
+            "%s: tensor %s is %s; a weight to quantise has at least one row and one column "
+            "(--exclude leaves it as it is)",
+            shard->map.path, t->name, st_text(t, text, sizeof text));
+    else if (ckpt_find(c, scale, nullptr))
+        st = cli_fail(QN_E_INVALID, "%s: tensor %s has a %s already", shard->map.path, t->name,
+                      scale);
+    free(scale);
+    return st;
+}
+
+static void note_kept(job *j, const char *name) {
+    const char *end = strstr(name, ".weight");
+    if (end && strcmp(end, ".weight") == 0)
+        json_array_append_new(j->kept, json_stringn(name, (size_t)(end - name)));
+    j->num_copied++;
+}
+
+static qn_status plan(void *context, const ckpt *c, const ckpt_shard *shard, ckpt_item *item) {
+    job *j = context;
+    const st_tensor *in = item->in;
+    if (!cli_select(&selection, in)) {
+        note_kept(j, in->name);
+        return QN_OK;
+    }
+    item->is_copied = false;
+    item->out[0].dtype = st_dtype_find("F8_E4M3");
+    item->out[1] = (st_tensor){
+        .name = cli_text("%s_scale_inv", in->name),
+        .dtype = st_dtype_find("F32"),
+        .ndim = 2,
+        .shape = {(in->shape[0] + BLOCK - 1) / BLOCK, (in->shape[1] + BLOCK - 1) / BLOCK}};
+    item->num_out = 2;
+    json_array_append_new(j->quantized, json_string(in->name));
+    return check_weight(c, shard, in);
+}
+
+static json_t *quantization(void *context) {
+    job *j = context;
+    return json_pack("{s:s, s:s, s:s, s:[i, i], s:O}", "quant_method", "fp8", "fmt", "e4m3",
+                     "activation_scheme", "dynamic", "weight_block_size", BLOCK, BLOCK,
+                     "modules_to_not_convert", j->kept);
+}
+
+// ---- writing
+
+/** A run of rows of one weight, whole blocks high save at the end. */
+typedef struct chunk {
+    const void *x;   // [rows, cols] of the tensor's dtype
+    float *narrowed; // room for F64 weights as f32
+    uint8_t *q;      // [rows, cols]
+    float *scale;    // [ceil(rows/128), ceil(cols/128)]
+    int64_t row, rows, cols;
+} chunk;
+
+static int64_t rows_per_chunk(const st_tensor *t) {
+    int64_t row_bytes = t->shape[1] * t->dtype->bits / 8;
+    int64_t blocks = MAX_CHUNK_BYTES / (row_bytes * BLOCK);
+    return (blocks > 1 ? blocks : 1) * BLOCK;
+}
+
+/** Index of the first value that is NaN or infinite; -1 if there is none. All exponent bits are set. */
+static int64_t first_nonfinite(const st_tensor *t, const void *x, int64_t count) {
+    uint32_t half = strcmp(t->dtype->name, "BF16") == 0 ? 0x7F80 : 0x7C00;
+    for (int64_t i = 0; i < count; i++) {
+        bool bad = t->dtype->bits == 64   ? !isfinite(((const double *)x)[i])
+                   : t->dtype->bits == 32 ? !isfinite(((const float *)x)[i])
+                                          : (((const uint16_t *)x)[i] & half) == half;
+        if (bad)
+            return i;
+    }
+    return -1;
+}
+
+static qn_status check_finite(const ckpt_shard *shard, const st_tensor *t, const chunk *k) {
+    int64_t at = allow_nonfinite ? -1 : first_nonfinite(t, k->x, k->rows * k->cols);
+    if (at < 0)
+        return QN_OK;
+    return cli_fail(QN_E_INVALID,
+                    "%s: tensor %s: element [%" PRId64 ", %" PRId64
+                    "] is NaN or infinite; accepted: finite values, or --allow-nonfinite",
+                    shard->map.path, t->name, k->row + at / k->cols, at % k->cols);
+}
+
+/** Offsets in the file need not suit the dtype: a misaligned tensor is read through a copy. */
+static void chunk_load(chunk *k, const st_tensor *t, const char *from) {
+    int64_t count = k->rows * k->cols;
+    if (t->dtype->bits == 64)
+        for (int64_t i = 0; i < count; i++) {
+            double value;
+            memcpy(&value, from + 8 * i, 8);
+            k->narrowed[i] = (float)value;
+        }
+    else if ((uintptr_t)from % (uintptr_t)(t->dtype->bits / 8) != 0)
+        memcpy(k->narrowed, from, (size_t)(count * t->dtype->bits / 8));
+    else {
+        k->x = from;
+        return;
+    }
+    k->x = k->narrowed;
+}
+
+static qn_status chunk_quantize(const job *j, const st_tensor *t, chunk *k) {
+    DLDevice cpu = qn_device_id(j->cpu.device);
+    int64_t shape[2] = {k->rows, k->cols};
+    int64_t blocks[2] = {(k->rows + BLOCK - 1) / BLOCK, (k->cols + BLOCK - 1) / BLOCK};
+    DLDataType wide = t->dtype->bits == 64 ? (DLDataType){kDLFloat, 32, 1} : t->dtype->dl;
+    DLTensor x = {.data = (void *)k->x, .device = cpu, .ndim = 2, .dtype = wide, .shape = shape};
+    DLTensor q = {
+        .data = k->q, .device = cpu, .ndim = 2, .dtype = {kDLFloat8_e4m3fn, 8, 1}, .shape = shape};
+    DLTensor scale = {
+        .data = k->scale, .device = cpu, .ndim = 2, .dtype = {kDLFloat, 32, 1}, .shape = blocks};
+    qn_status st = qn_quantize_fp8(j->cpu.stream, &q, &scale, &x, BLOCK, BLOCK, 1e-10F);
+    if (st == QN_OK)
+        st = qn_stream_sync(j->cpu.stream);
+    return st == QN_OK ? st : cli_fail_lib(st, t->name);
+}
+
+static qn_status write_chunk(const job *j, const ckpt_shard *shard, const ckpt_item *item,
+                             ckpt_sink *sink, chunk *k) {
+    const st_tensor *t = item->in;
+    int64_t row_bytes = k->cols * t->dtype->bits / 8, scale_cols = item->out[1].shape[1];
+    chunk_load(k, t, (const char *)ckpt_data(shard, t) + k->row * row_bytes);
+    qn_status st;
+    // A double that f32 cannot hold has become an infinity by now, so this finds it too.
+    st_tensor seen = *t;
+    seen.dtype = t->dtype->bits == 64 ? st_dtype_find("F32") : t->dtype;
+    CLI_TRY(check_finite(shard, &seen, k));
+    CLI_TRY(chunk_quantize(j, t, k));
+    CLI_TRY(ckpt_put(sink, &item->out[0], k->row * k->cols, k->q, k->rows * k->cols));
+    CLI_TRY(ckpt_put(sink, &item->out[1], k->row / BLOCK * scale_cols * 4, k->scale,
+                     (k->rows + BLOCK - 1) / BLOCK * scale_cols * 4));
+    ckpt_progress(shard, t, k->row * row_bytes, (k->row + k->rows) * row_bytes);
+out:
+    return st;
+}
+
+static qn_status write(void *context, const ckpt *, const ckpt_shard *shard, const ckpt_item *item,
+                       ckpt_sink *sink) {
+    const st_tensor *t = item->in;
+    int64_t step = rows_per_chunk(t) < t->shape[0] ? rows_per_chunk(t) : t->shape[0];
+    chunk k = {.cols = t->shape[1]};
+    k.q = cli_alloc((size_t)(step * k.cols));
+    k.scale = cli_alloc((size_t)((step + BLOCK - 1) / BLOCK * item->out[1].shape[1]) * 4);
+    bool is_aligned = (uintptr_t)ckpt_data(shard, t) % (uintptr_t)(t->dtype->bits / 8) == 0;
+    if (t->dtype->bits == 64 || !is_aligned)
+        k.narrowed = cli_alloc((size_t)(step * k.cols) * 4);
+    qn_status st = QN_OK;
+    for (; st == QN_OK && k.row < t->shape[0]; k.row += step) {
+        k.rows = t->shape[0] - k.row < step ? t->shape[0] - k.row : step;
+        st = write_chunk(context, shard, item, sink, &k);
+    }
+    free(k.q);
+    free(k.scale);
+    free(k.narrowed);
+    return st;
+}
+
+static qn_status finish(void *) {
+    return QN_OK;
+}
+
+// ---- the command
+
+static qn_status check_not_quantised(const ckpt_shard *shard, const st_tensor *t) {
+    if (strncmp(t->dtype->name, "F8_E", 4) != 0 || t->ndim != 2)
+        return QN_OK;
+    return cli_fail(QN_E_INVALID,
+                    "%s: tensor %s is %s: quantised already; accepted: F32, F16, BF16, F64",
+                    shard->map.path, t->name, t->dtype->name);
+}
+
+/** What the whole checkpoint and the patterns say, before any tensor is looked at alone. */
+static qn_status check_selection(const ckpt *c) {
+    json_t *old = ckpt_quantization(c);
+    json_decref(old);
+    if (old)
+        return cli_fail(QN_E_INVALID, "%s: has a quantization_config: it is quantised already",
+                        c->path);
+    int64_t selected = 0;
+    qn_status st = QN_OK;
+    for (int i = 0; i < c->num_shards; i++)
+        for (int64_t n = 0; n < c->shards[i].header.count; n++)
+            if ((st = check_not_quantised(&c->shards[i], &c->shards[i].header.tensors[n])) != QN_OK)
+                return st;
+            else
+                selected += cli_select(&selection, &c->shards[i].header.tensors[n]);
+    st = cli_select_check(&selection);
+    if (st == QN_OK && !selected)
+        st = cli_fail(
+            QN_E_INVALID,
+            "%s: nothing to quantise: no 2-D floating-point tensor named *.weight is left by "
+            "its name and the patterns",
+            c->path);
+    return st;
+}
+
+static qn_status print_report(const ckpt *c, const char *path, const job *j, int64_t bytes_out,
+                              int64_t time_ns) {
+    int64_t bytes_in = 0;
+    for (int i = 0; i < c->num_shards; i++)
+        bytes_in += c->shards[i].map.bytes - c->shards[i].header.data_offset;
+    if (as_json)
+        return cli_print_json(
+            json_pack("{s:s, s:s, s:O, s:O, s:I, s:I, s:I, s:I}", "in", c->path, "out", path,
+                      "quantized", j->quantized, "modules_to_not_convert", j->kept,
+                      "tensors_copied", (json_int_t)j->num_copied, "bytes_in", (json_int_t)bytes_in,
+                      "bytes_out", (json_int_t)bytes_out, "time_ns", (json_int_t)time_ns));
+    char in[32], out[32], time[32];
+    printf("%s: %zu of %zu tensors quantised, %s to %s, %s\n", path, json_array_size(j->quantized),
+           json_array_size(j->quantized) + (size_t)j->num_copied,
+           cli_bytes_text(bytes_in, in, sizeof in), cli_bytes_text(bytes_out, out, sizeof out),
+           cli_time_text(time_ns, time, sizeof time));
+    return cli_flush();
+}
+
+static int64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * INT64_C(1'000'000'000) + t.tv_nsec;
+}
+
+static int run(int, char **arguments) {
+    job j = {.quantized = json_array(), .kept = json_array()};
+    ckpt c = {0};
+    ckpt_rule rule = {&j, plan, write, finish, quantization};
+    int64_t bytes_out = 0, start = now_ns();
+    qn_status st;
+    CLI_TRY(ckpt_open(&c, arguments[0]));
+    CLI_TRY(check_selection(&c));
+    CLI_TRY(cli_device_open(&j.cpu, "cpu"));
+    CLI_TRY(ckpt_rewrite(&c, arguments[1], force, &rule, &bytes_out));
+    CLI_TRY(print_report(&c, arguments[1], &j, bytes_out, now_ns() - start));
+out:
+    cli_device_close(&j.cpu);
+    ckpt_close(&c);
+    json_decref(j.quantized);
+    json_decref(j.kept);
+    return cli_finish("quantize", st);
+}
+
+const cli_command cli_quantize = {
+    .name = "quantize",
+    .arguments = "IN OUT",
+    .summary = "Turn a checkpoint's linear weights into block-scaled FP8",
+    .details = "IN and OUT are safetensors files, or folders with model.safetensors or with\n"
+               "shards and their model.safetensors.index.json. Every 2-D floating-point tensor\n"
+               "X.weight becomes X.weight (F8_E4M3) and X.weight_scale_inv (F32, one for each\n"
+               "block of 128 x 128), save names that contain embed, norm, lm_head, router or\n"
+               "mlp.gate. ; the rest is copied. config.json gains quantization_config, which\n"
+               "lists as modules_to_not_convert what was kept; a lone file has it in its\n"
+               "metadata. A PATTERN matches a part of a name or, with * ? or [, all of it.",
+    .options = options,
+    .min_arguments = 2,
+    .max_arguments = 2,
+    .run = run};
