@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: each *_test.c is one cmocka program under ctest; tests/*_test.sh are scripts; *_fuzz.c libFuzzer targets.
+# Tests: each *_test.c is one cmocka program under ctest; tests/*_test.sh are scripts; *_fuzz.c libFuzzer targets,
+# which name what they fuzz in a line "// Fuzzes: SOURCE…" (nothing: the simulator's parts).
 #
 #   ops/*/*_test.c, runtime/*_test.c   link libquern's objects, so that they reach internal functions
 #   sim/**/*_test.c                    link the simulator's parts
@@ -46,12 +47,24 @@ foreach(source ${script_tests})
 endforeach()
 
 if(QUERN_FUZZ)
+  if(TARGET quernsim_parts)
+    target_compile_options(quernsim_parts PRIVATE -fsanitize=fuzzer-no-link)
+  endif()
   file(GLOB fuzzers CONFIGURE_DEPENDS tests/*_fuzz.c)
   foreach(source ${fuzzers})
     cmake_path(GET source STEM name)
-    add_executable(${name} ${source})
+    file(STRINGS ${source} fuzzed REGEX "^// Fuzzes: ")
+    if(fuzzed)
+      string(REGEX REPLACE "^// Fuzzes: " "" fuzzed "${fuzzed}")
+      separate_arguments(fuzzed)
+      set(fuzzed_parts "")
+    else()
+      set(fuzzed_parts quernsim_parts)
+    endif()
+    add_executable(${name} ${source} ${fuzzed})
+    target_include_directories(${name} PRIVATE include ${QUERN_DLPACK_INCLUDE})
     target_compile_options(${name} PRIVATE -fsanitize=fuzzer)
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
-    target_link_libraries(${name} PRIVATE quern_flags quernsim_parts PkgConfig::jansson m)
+    target_link_libraries(${name} PRIVATE quern_flags ${fuzzed_parts} PkgConfig::jansson m)
   endforeach()
 endif()

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Builds the libFuzzer targets and runs each for FUZZ_SECONDS (default 60) from a small corpus made here.
+# An input that fails is kept in build/fuzz/findings/ and makes the script fail.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+build=build/fuzz
+seconds=${FUZZ_SECONDS:-60}
+
+cmake --preset fuzz -B $build > $build.configure.log 2>&1 || { cat $build.configure.log; exit 1; }
+targets=()
+for source in tests/*_fuzz.c; do targets+=("$(basename "$source" .c)"); done
+cmake --build $build -j "${JOBS:-2}" --target "${targets[@]}" > $build.build.log 2>&1 ||
+  { tail -40 $build.build.log; exit 1; }
+
+# Seeds: valid headers and near misses; code objects that clang makes; what the corpus has grown to.
+seeds=$build/seeds
+rm -rf $seeds
+mkdir -p $seeds $build/findings
+for target in "${targets[@]}"; do mkdir -p $seeds/"$target" $build/corpus/"$target"; done
+python3 - $seeds/safetensors_fuzz <<'PY'
+import json, struct, sys
+entry = lambda dtype, shape, begin, end: {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+seeds = {
+    "empty": ({}, 0),
+    "metadata": ({"__metadata__": {"format": "pt"}, "a": entry("F32", [2, 3], 0, 24)}, 24),
+    "scalar": ({"s": entry("BF16", [], 0, 2), "z": entry("I64", [0, 4], 2, 2)}, 2),
+    "fp8": ({"w": entry("F8_E4M3", [4, 4], 4, 20), "w_scale_inv": entry("F32", [1, 1], 0, 4)}, 20),
+    "packed": ({"f": entry("F4", [4, 4], 0, 8), "g": entry("F6_E2M3", [4], 8, 11)}, 11),
+    "overlap": ({"a": entry("U8", [4], 0, 4), "b": entry("U8", [4], 2, 6)}, 6),
+    "hole": ({"a": entry("U8", [4], 0, 4), "b": entry("U8", [4], 6, 10)}, 10),
+    "huge": ({"a": entry("F64", [1 << 40, 1 << 40], 0, 8)}, 8),
+}
+for name, (header, size) in seeds.items():
+    text = json.dumps(header).encode()
+    open(f"{sys.argv[1]}/{name}", "wb").write(struct.pack("<Q", len(text)) + text + bytes(size))
+PY
+for target in "${targets[@]}"; do # code objects and their first instructions for whoever reads those
+  case $target in
+    object_fuzz) cp $build/images/*.co $seeds/"$target"/ 2>/dev/null || true ;;
+  esac
+done
+
+failed=0
+for target in "${targets[@]}"; do
+  echo "fuzz: $target for $seconds s"
+  if $build/"$target" -max_total_time="$seconds" -max_len=65536 -timeout=10 -rss_limit_mb=2048 -verbosity=0 \
+      -print_final_stats=1 -artifact_prefix=$build/findings/"$target"- \
+      $build/corpus/"$target" $seeds/"$target" > $build/"$target".log 2>&1; then
+    grep -E 'number_of_executed_units|average_exec' $build/"$target".log | sed 's/^/  /'
+  else
+    tail -30 $build/"$target".log
+    failed=1
+  fi
+done
+exit $failed
