@@ -81,4 +81,17 @@ uint8_t qni_gemm_pack_byte(qni_dtype dtype_in, qni_dtype dtype_out, uint8_t byte
 qn_status qni_gemm_portable(qn_stream *stream, const void *problem);
 qn_status qni_gemm_pack_portable(qn_stream *stream, const void *problem);
 
+// ---- GPU kernels (gemm_launch.c)
+
+bool qni_gemm_any_supports(const qn_device *device, const void *problem, qni_reason *why);
+qn_status qni_gemm_any(qn_stream *stream, const void *problem);
+bool qni_gemm_fp8_large_supports(const qn_device *device, const void *problem, qni_reason *why);
+qn_status qni_gemm_fp8_large(qn_stream *stream, const void *problem);
+bool qni_gemm_fp8_supports(const qn_device *device, const void *problem, qni_reason *why);
+qn_status qni_gemm_fp8(qn_stream *stream, const void *problem);
+bool qni_gemm_fp8_fn_supports(const qn_device *device, const void *problem, qni_reason *why);
+qn_status qni_gemm_fp8_fn(qn_stream *stream, const void *problem);
+bool qni_gemm_pack_gpu_supports(const qn_device *device, const void *problem, qni_reason *why);
+qn_status qni_gemm_pack_gpu(qn_stream *stream, const void *problem);
+
 #endif

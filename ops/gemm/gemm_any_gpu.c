@@ -142,21 +142,10 @@ QD_INLINE float scale_of(const qk_gemm_args *g, uint32_t group, uint32_t m, uint
 
 QD_INLINE void store(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t m, uint32_t n,
                      float value) {
-    bool is_own = qk_gemm_owns_row(g, tile, m);
-    if (n >= g->n || !(is_own || (m >= tile->end && m < tile->zero_end)))
+    bool is_zero;
+    if (n >= g->n || !qk_gemm_writes_row(g, tile, m, &is_zero))
         return;
-    if (!is_own)
-        value = 0;
-    int64_t at = tile->group * g->d_group + m * g->d_row + n;
-    if (g->type_d == QK_F32) {
-        if (g->c)
-            value += ((const float *)g->c)[m * g->c_row + n];
-        ((float *)g->d)[at] = value;
-    } else {
-        if (g->c)
-            value += (float)((const __bf16 *)g->c)[m * g->c_row + n];
-        ((__bf16 *)g->d)[at] = (__bf16)value;
-    }
+    qk_gemm_store(g, tile, m, n, is_zero ? 0 : value);
 }
 
 QD_INLINE operand operand_a(const qk_gemm_args *g, const qk_gemm_tile *tile) {

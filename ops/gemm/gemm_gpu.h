@@ -120,6 +120,74 @@ QD_INLINE bool qk_gemm_owns_row(const qk_gemm_args *g, const qk_gemm_tile *tile,
         return false;
     return g->grouping != QK_GROUPED_INDEX || (uint32_t)g->layout[row] == tile->group;
 }
+
+/** Which tile a workgroup computes, so that those that run together share what the L2 caches hold.
+ *
+ *  Workgroups go round the 8 XCDs, each with its own L2: runs of 16 tiles are put on one XCD. Tiles are walked in
+ *  bands of 4 rows of tiles, column after column. Source: HipKittens' raster (kernel sweep on MI300). */
+QD_INLINE void qk_gemm_order(const qk_gemm_args *g, uint32_t block, uint32_t *tile_m,
+                             uint32_t *tile_n) {
+    constexpr uint32_t xcds = 8, run = 16, band_rows = 4;
+    uint32_t tiles_m = g->grouping == QK_GROUPED_MASKED ? g->tiles_m * g->groups : g->tiles_m;
+    uint32_t whole = tiles_m * g->tiles_n / (xcds * run) * (xcds * run);
+    if (block < whole)
+        block = block / (xcds * run) * (xcds * run) + block % xcds * run + block / xcds % run;
+    uint32_t band = block / (band_rows * g->tiles_n), in = block % (band_rows * g->tiles_n);
+    uint32_t height = qd_min(tiles_m - band * band_rows, band_rows);
+    *tile_m = band * band_rows + in % height;
+    *tile_n = in / height;
+}
+
+/** Sixteen codes of a row from k on, k contiguous; zero past the end. */
+QD_INLINE qd_u32x4 qk_gemm_load_piece(const uint8_t *row, uint32_t k, uint32_t num_k) {
+    if (k + 16 <= num_k && ((uintptr_t)row + k) % 16 == 0)
+        return *(const qd_u32x4 *)(row + k);
+    qd_u32x4 out = 0;
+    QD_UNROLL for (uint32_t i = 0; i < 16; i++) if (k + i < num_k) out[i / 4] |=
+        (uint32_t)row[k + i] << (i % 4 * 8);
+    return out;
+}
+
+/** One element of d: c added, rounded once. */
+QD_INLINE void qk_gemm_store(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t row,
+                             uint32_t column, float value) {
+    int64_t at = tile->group * g->d_group + row * g->d_row + column;
+    if (g->type_d == QK_F32) {
+        if (g->c)
+            value += ((const float *)g->c)[row * g->c_row + column];
+        ((float *)g->d)[at] = value;
+    } else {
+        if (g->c)
+            value += (float)((const __bf16 *)g->c)[row * g->c_row + column];
+        ((__bf16 *)g->d)[at] = (__bf16)value;
+    }
+}
+
+/** Whether row is to be written; *value becomes zero where it is padding. */
+QD_INLINE bool qk_gemm_writes_row(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t row,
+                                  bool *is_zero) {
+    *is_zero = row >= tile->end && row < tile->zero_end;
+    return *is_zero || qk_gemm_owns_row(g, tile, row);
+}
+
+/** Four columns of a row, in one store where they exist and are aligned and nothing is added. */
+QD_INLINE void qk_gemm_store4(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t row,
+                              uint32_t column, qd_f32x4 values) {
+    bool is_zero;
+    if (!qk_gemm_writes_row(g, tile, row, &is_zero))
+        return;
+    if (is_zero)
+        values = 0;
+    int64_t at = tile->group * g->d_group + row * g->d_row + column;
+    bool is_whole = column + 4 <= g->n && !g->c && at % 4 == 0;
+    if (is_whole && g->type_d == QK_F32 && (uintptr_t)g->d % 16 == 0)
+        *(qd_f32x4 *)((float *)g->d + at) = values;
+    else if (is_whole && g->type_d == QK_BF16 && (uintptr_t)g->d % 8 == 0)
+        *(qd_bf16x4 *)((__bf16 *)g->d + at) = __builtin_convertvector(values, qd_bf16x4);
+    else
+        QD_UNROLL for (uint32_t e = 0; e < 4; e++) if (column + e < g->n)
+            qk_gemm_store(g, tile, row, column + e, values[e]);
+}
 #endif
 
 #endif

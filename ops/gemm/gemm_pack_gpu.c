@@ -8,17 +8,7 @@
 #include "fp8.h"
 #include "gemm_gpu.h"
 
-enum { THREADS = 256, PIECE = 16 };
-
-/** Sixteen codes of a row from k on; zero past the end. */
-QD_INLINE qd_u32x4 load_piece(const uint8_t *row, uint32_t k, uint32_t num_k) {
-    if (k + PIECE <= num_k && ((uintptr_t)row + k) % PIECE == 0)
-        return *(const qd_u32x4 *)(row + k);
-    qd_u32x4 out = 0;
-    QD_UNROLL for (uint32_t i = 0; i < PIECE; i++) if (k + i < num_k) out[i / 4] |=
-        (uint32_t)row[k + i] << (i % 4 * 8);
-    return out;
-}
+enum { THREADS = 256 };
 
 QD_INLINE void pack_scale(const qk_gemm_pack_args *g, uint32_t group, uint32_t nb, uint32_t kb) {
     uint32_t num_nb = qd_div_up(g->n, 128), num_kb = qd_div_up(g->k, 128);
@@ -34,10 +24,10 @@ QD_KERNEL(THREADS) qk_gemm_pack(const qk_gemm_pack_args g) {
     uint32_t kb = qd_block() % blocks_k, rest = qd_block() / blocks_k;
     uint32_t strip = rest % strips, group = rest / strips;
     uint32_t lane = qd_thread() % 64, row = strip * QK_PACK_ROWS + lane % 32;
-    uint32_t k = kb * QK_PACK_K + qd_thread() / 64 * 32 + lane / 32 * PIECE;
+    uint32_t k = kb * QK_PACK_K + qd_thread() / 64 * 32 + lane / 32 * 16;
     qd_u32x4 codes = 0;
     if (row < g.n)
-        codes = load_piece((const uint8_t *)g.b + group * g.b_group + row * g.b_n, k, g.k);
+        codes = qk_gemm_load_piece((const uint8_t *)g.b + group * g.b_group + row * g.b_n, k, g.k);
     if (g.fn_to_fnuz)
         QD_UNROLL for (int i = 0; i < 4; i++) codes[i] = qd_fp8_fnuz_from_fn(codes[i]);
     uint8_t *out = (uint8_t *)g.packed + (int64_t)group * g.packed_n * g.packed_k;

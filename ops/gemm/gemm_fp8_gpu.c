@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+// FP8 gemm with block scales on CDNA3's matrix cores, weights packed: d = c + a b^T.
+//
+// Needs     v_mfma_f32_32x32x16_fp8_fp8 on FNUZ, copies to LDS (gfx942); b from qk_gemm_pack
+// Tile      TM x TN x 128 with TM = 32 WM MT, TN = 32 WN NT = 128; WM x WN waves, each MT x NT tiles of 32 x 32
+// Launch    64 WM WN threads; grid = tiles_m * tiles_n (* groups when masked), order of qk_gemm_order
+// LDS       a only: two stages of TM rows of 128 bytes; 16-byte piece c of row r stands at c ^ (r & 7), so that
+//           the eight lanes of a read's phase touch all banks. b goes from memory to registers.
+// Registers 16 MT NT sums and 32 partials in VGPRs, where the scale's FMA reads and writes; operands may be AGPRs
+// Edges     a lane whose row does not exist copies zeros; the last k % 128 go through registers (tail); d is
+//           stored in pieces of four columns, single ones at the edge
+// Schedule  K-block kb runs MT NT tiles of 8 MFMAs. Each step is one MFMA, two FMAs that add the tile before to
+//           its sum (deferred so that they never wait for their MFMA) and at most one memory operation; a
+//           pin ends it. In order: reads of a's last tile; loads of b and scales of kb + 1; after an eighth to
+//           a half of the block the waves meet, and copies of kb + 2 overwrite what all have read, while a's
+//           tiles of kb + 1 replace those just used.
+// QK_REPAIR a is e4m3fn: 16 bytes a lane go through registers, where -0 and NaN become FNUZ's, and the scale
+//           doubles. Else a is e4m3fnuz and its copies bypass registers.
+// Source    manual "CDNA3", matrix chapter, for the lane layouts; checked by the simulator's MFMA tests
+#include "copy.h"
+#include "fp8.h"
+#include "gemm_gpu.h"
+
+#ifndef QK_MT
+#define QK_MT 4 // tiles of 32 rows a wave: 4 makes 256 x 128, 2 makes 128 x 128
+#endif
+enum { WM = 2, WN = 2, MT = QK_MT, NT = 2, WAVES = WM * WN, THREADS = 64 * WAVES };
+enum { TM = 32 * WM * MT, TN = 32 * WN * NT, BLOCK_K = 128 };
+enum {
+    TILES = MT * NT,
+    STEPS = 8 * TILES,      // MFMAs of a K-block
+    MEET = 8 * NT,          // the step before which the waves meet
+    WAVE_ROWS = TM / WAVES, // rows of a that a wave copies
+#ifdef QK_REPAIR
+    FETCHES = WAVE_ROWS / 8, // 16 bytes a lane, eight rows, each
+#else
+    FETCHES = WAVE_ROWS / 2, // 4 bytes a lane, two rows, each
+#endif
+    LOADS = 4 * NT + MT + 1, // memory reads between the copies and the meeting
+};
+static_assert(TILES % 2 == 0 && TN == 128 && FETCHES <= STEPS - MEET && MT >= 2);
+
+[[clang::loader_uninitialized]] static QD_LDS uint8_t lds0[TM * BLOCK_K]
+    __attribute__((aligned(128)));
+[[clang::loader_uninitialized]] static QD_LDS uint8_t lds1[TM * BLOCK_K]
+    __attribute__((aligned(128)));
+
+/** A wave's registers. Arrays are indexed by constants only, once all loops are unrolled. */
+typedef struct wave {
+    __amdgpu_buffer_rsrc_t a, b, scale_a, scale_b;
+    uint32_t wave, rows;                         // rows: of the tile that exist
+    uint32_t a_offset[FETCHES];                  // of this lane, for each fetch of a
+    uint32_t b_offset, scale_offset[MT];         // of this lane
+    uint32_t read_offset[4];                     // of this lane's 16 bytes j of its row, in a stage
+    uint32_t a_at, b_at, scale_a_at, scale_b_at; // where the next block's begin, bytes
+    uint32_t scale_a_step, strip_bytes;
+    qd_u32x4 a_tile[MT][4], b_tile[2][NT][4];
+    float scale_a_of[2][MT], scale_b_of[2];
+    qd_f32x16 part[2];
+    qd_f32x2 sum[MT][NT]
+                [8]; // in pairs: as one f32x16 with part, clang moves them to AGPRs and back
+    float scale;     // of the tile before
+#ifdef QK_REPAIR
+    qd_u32x4 fetched[FETCHES];
+#endif
+} wave;
+
+/** Where 16-byte piece `piece` of a row lies in a stage. */
+QD_INLINE uint32_t swizzle(uint32_t row, uint32_t piece) {
+    return row * BLOCK_K + (piece ^ (row & 7)) * 16;
+}
+
+// ---- memory operations, one a step
+
+QD_INLINE void read_a(wave *w, QD_LDS uint8_t *stage, int m, int j) {
+    w->a_tile[m][j] = *(QD_LDS qd_u32x4 *)(stage + w->read_offset[j] + m * 32 * BLOCK_K);
+}
+
+QD_INLINE void load_b(wave *w, int p, int i) {
+    uint32_t strip = i / 4, j = i % 4;
+    w->b_tile[p][strip][j] =
+        qd_buffer_load4(w->b, w->b_offset + j * 1024, w->b_at + strip * w->strip_bytes);
+}
+
+QD_INLINE void load_scale(wave *w, int p, int i) {
+    if (i < MT)
+        w->scale_a_of[p][i] =
+            qd_as_f32(qd_buffer_load(w->scale_a, w->scale_offset[i], w->scale_a_at));
+    else
+        w->scale_b_of[p] = qd_as_f32(qd_buffer_load(w->scale_b, 0, w->scale_b_at));
+}
+
+#ifdef QK_REPAIR
+QD_INLINE qd_u32x4 repair(qd_u32x4 codes) {
+    QD_UNROLL for (int i = 0; i < 4; i++) codes[i] = qd_fp8_fnuz_from_fn(codes[i]);
+    return codes;
+}
+/** Starts 1 KiB of a on its way: eight rows of this wave. */
+QD_INLINE void fetch_step(wave *w, QD_LDS uint8_t *, int i) {
+    w->fetched[i] = qd_buffer_load4(w->a, w->a_offset[i], w->a_at);
+}
+/** Puts what fetch_step started into the stage. */
+QD_INLINE void land_step(const wave *w, QD_LDS uint8_t *stage, int i) {
+    uint32_t row = w->wave * WAVE_ROWS + i * 8 + qd_lane() / 8;
+    *(QD_LDS qd_u32x4 *)(stage + swizzle(row, qd_lane() % 8)) = repair(w->fetched[i]);
+}
+#else
+QD_INLINE qd_u32x4 repair(qd_u32x4 codes) {
+    return codes;
+}
+/** Starts 256 bytes of a on their way to the stage: two rows of this wave. */
+QD_INLINE void fetch_step(wave *w, QD_LDS uint8_t *stage, int i) {
+    qd_copy_to_lds(stage + w->wave * WAVE_ROWS * BLOCK_K + i * 256, w->a, w->a_offset[i], w->a_at);
+}
+QD_INLINE void land_step(const wave *, QD_LDS uint8_t *, int) {} // copies land by themselves
+#endif
+
+/** The memory operations of step s of a block whose a lies in `now`; the next block's goes to `next`. */
+QD_INLINE void memory_step(wave *w, int p, QD_LDS uint8_t *now, QD_LDS uint8_t *next, int s) {
+    int row = s / MEET, in = s % MEET;
+    if (s < 4)
+        read_a(w, now, MT - 1, s);
+    if (row == 0 && in % 2 == 1)
+        load_b(w, p ^ 1, in / 2);
+    if (row == 0 && in % 2 == 0 && in >= 4 && in / 2 - 2 <= MT)
+        load_scale(w, p ^ 1, in / 2 - 2);
+    if (row == 0 && in < FETCHES)
+        land_step(w, next, in);
+    if (row > 0 && s - MEET < FETCHES)
+        fetch_step(w, now, s - MEET);
+    if (row > 0 && in >= 1 && in <= 4)
+        read_a(w, next, row - 1, in - 1);
+}
+
+// ---- arithmetic
+
+QD_INLINE int64_t half(qd_u32x4 x, int i) {
+    qd_i64x2 halves = __builtin_bit_cast(qd_i64x2, x);
+    return i ? halves.y : halves.x;
+}
+
+/** MFMA q of a tile's eight: weights give d's rows, activations its columns. */
+QD_INLINE qd_f32x16 multiply(const wave *w, int p, int m, int n, int q, qd_f32x16 part) {
+    return __builtin_amdgcn_mfma_f32_32x32x16_fp8_fp8(
+        half(w->b_tile[p][n][q / 2], q % 2), half(w->a_tile[m][q / 2], q % 2), part, 0, 0, 0);
+}
+
+/** Adds elements 2 e and 2 e + 1 of a tile's partial, scaled, to its sum. Two scalar FMAs: unlike the packed
+ *  one, v_fmac_f32 runs beside an MFMA. */
+QD_INLINE void promote(wave *w, int tile, int e, qd_f32x16 part, float scale) {
+    qd_f32x2 *sum = &w->sum[tile / NT][tile % NT][e];
+    sum->x = __builtin_fmaf(part[2 * e], scale, sum->x);
+    sum->y = __builtin_fmaf(part[2 * e + 1], scale, sum->y);
+}
+
+QD_INLINE float scale_of(const wave *w, int p, int m) {
+#ifdef QK_REPAIR
+    return w->scale_a_of[p][m] * (2 * w->scale_b_of[p]); // bits of e4m3fn mean half as FNUZ
+#else
+    return w->scale_a_of[p][m] * w->scale_b_of[p];
+#endif
+}
+
+/** The waves meet: the copies of the next block have landed, and all have read this block's stage. */
+QD_INLINE void meet(void) {
+    QD_WAIT(LOADS);
+    __builtin_amdgcn_s_barrier();
+    QD_PIN();
+}
+
+/** One K-block of 128 with operands p; the steps are in the order in which they run. */
+QD_INLINE void run_block(wave *w, int p, QD_LDS uint8_t *now, QD_LDS uint8_t *next) {
+    QD_UNROLL for (int tile = 0; tile < TILES; tile++) {
+        int before = (tile + TILES - 1) % TILES, m = tile / NT;
+        if (tile == NT)
+            meet();
+        qd_f32x16 part = 0, last = w->part[(tile + 1) % 2];
+        QD_UNROLL for (int q = 0; q < 8; q++) {
+            part = multiply(w, p, m, tile % NT, q, part);
+            memory_step(w, p, now, next, tile * 8 + q);
+            if (q > 0)
+                promote(w, before, q - 1, last, w->scale);
+            if (q == 7) {
+                promote(w, before, 7, last, w->scale);
+                w->scale = scale_of(w, p, m);
+            }
+            QD_PIN();
+        }
+        w->part[tile % 2] = part;
+    }
+}
+
+/** Where loads of block `load` and copies of block `copy` begin. Past the end they repeat the last of `blocks`, to
+ *  be read by no one, rather than leave the matrix. */
+QD_INLINE void aim(wave *w, uint32_t load, uint32_t copy, uint32_t blocks) {
+    load = qd_min(load, blocks - 1);
+    w->a_at = qd_min(copy, blocks - 1) * BLOCK_K;
+    w->b_at = load * QK_PACK_BLOCK;
+    w->scale_a_at = load * w->scale_a_step;
+    w->scale_b_at = load * sizeof(float);
+}
+
+/** Fills the pipeline: block 0 and, into the second stage, block 1. The order is the loop's, so that the waits
+ *  that the compiler counts agree where they join. */
+QD_INLINE void prologue(wave *w, uint32_t blocks) {
+    aim(w, 0, 0, blocks);
+    QD_UNROLL for (int i = 0; i < FETCHES; i++) fetch_step(w, lds0, i);
+    QD_UNROLL for (int i = 0; i < FETCHES; i++) land_step(w, lds0, i);
+    QD_PIN();
+    QD_UNROLL for (int i = 0; i < 4 * NT; i++) load_b(w, 0, i);
+    QD_UNROLL for (int i = 0; i <= MT; i++) load_scale(w, 0, i);
+    QD_PIN();
+    aim(w, 0, 1, blocks);
+    QD_UNROLL for (int i = 0; i < FETCHES; i++) fetch_step(w, lds1, i);
+    QD_PIN();
+    QD_WAIT(FETCHES);
+    __builtin_amdgcn_s_barrier();
+    QD_UNROLL for (int m = 0; m < MT - 1; m++) QD_UNROLL for (int j = 0; j < 4; j++)
+        read_a(w, lds0, m, j);
+    QD_PIN();
+}
+
+/** An even number of whole K-blocks: two a turn, since operands p and stages alternate. */
+QD_INLINE void run_blocks(wave *w, uint32_t blocks) {
+    w->part[1] = 0;
+    w->scale = 0;
+    prologue(w, blocks);
+    for (uint32_t kb = 0; kb < blocks; kb += 2) {
+        aim(w, kb + 1, kb + 2, blocks);
+        run_block(w, 0, lds0, lds1);
+        aim(w, kb + 2, kb + 3, blocks);
+        run_block(w, 1, lds1, lds0);
+    }
+    QD_UNROLL for (int e = 0; e < 8; e++) promote(w, TILES - 1, e, w->part[1], w->scale);
+    QD_WAIT(0); // the LDS must not change hands while copies are under way
+}
+
+/** One K-block, whole or not, with a through registers: nothing past a row's end is read or multiplied. */
+QD_INLINE void run_last(wave *w, const qk_gemm_args *g, const uint8_t *a, uint32_t block) {
+    __builtin_amdgcn_s_barrier();
+    QD_NO_UNROLL for (uint32_t i = qd_thread(); i < TM * 8; i += THREADS) {
+        qd_u32x4 codes = 0;
+        if (i / 8 < w->rows)
+            codes = qk_gemm_load_piece(a + i / 8 * g->a_row, block * BLOCK_K + i % 8 * 16, g->k);
+        *(QD_LDS qd_u32x4 *)(lds0 + swizzle(i / 8, i % 8)) = repair(codes);
+    }
+    aim(w, block, block, block + 1);
+    QD_UNROLL for (int i = 0; i < 4 * NT; i++) load_b(w, 0, i);
+    QD_UNROLL for (int i = 0; i <= MT; i++) load_scale(w, 0, i);
+    QD_WAIT(0);
+    __builtin_amdgcn_s_barrier();
+    QD_UNROLL for (int tile = 0; tile < TILES; tile++) {
+        if (tile % NT == 0)
+            QD_UNROLL for (int j = 0; j < 4; j++) read_a(w, lds0, tile / NT, j);
+        qd_f32x16 part = 0;
+        QD_UNROLL for (int q = 0; q < 8; q++) part = multiply(w, 0, tile / NT, tile % NT, q, part);
+        QD_UNROLL for (int e = 0; e < 8; e++) promote(w, tile, e, part, scale_of(w, 0, tile / NT));
+    }
+}
+
+// ---- setting up and storing
+
+/** This lane's offset of copy i: its row and the piece of it that belongs at the lane's place in LDS. */
+QD_INLINE uint32_t a_offset(const wave *w, const qk_gemm_args *g, uint32_t i) {
+#ifdef QK_REPAIR
+    uint32_t row = w->wave * WAVE_ROWS + i * 8 + qd_lane() / 8, k = qd_lane() % 8 * 16;
+#else
+    uint32_t row = w->wave * WAVE_ROWS + i * 2 + qd_lane() / 32;
+    uint32_t k = (qd_lane() / 4 % 8 ^ (row & 7)) * 16 + qd_lane() % 4 * 4;
+#endif
+    uint32_t offset = row * (uint32_t)g->a_row + k;
+    asm("" : "+v"(offset)); // computed by all lanes: a branch for each would be slower
+    return row < w->rows ? offset : QD_OUTSIDE;
+}
+
+QD_INLINE void set_up(wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile, const uint8_t *a,
+                      uint32_t n0) {
+    uint32_t lane = qd_lane(), num_kb = qd_div_up(g->k, BLOCK_K);
+    uint32_t wave_m = w->wave / WN * MT * 32, wave_n = w->wave % WN * NT * 32;
+    const uint8_t *b = (const uint8_t *)g->b + tile->group * g->b_group;
+    const float *scale_a = g->scale_a + tile->group * g->scale_a_group + tile->row * g->scale_a_row;
+    const float *scale_b = g->scale_b + tile->group * g->scale_b_group + n0 / 128 * g->scale_b_nb;
+    w->a = qd_buffer(a, (w->rows - 1) * (uint32_t)g->a_row + g->k);
+    w->b = qd_buffer(b + (int64_t)(n0 + wave_n) * g->packed_k, NT * 32 * g->packed_k);
+    w->scale_a = qd_buffer(scale_a, ((w->rows - 1) * (uint32_t)g->scale_a_row +
+                                     (num_kb - 1) * (uint32_t)g->scale_a_kb + 1) *
+                                        (uint32_t)sizeof(float));
+    w->scale_b = qd_buffer(scale_b, num_kb * (uint32_t)sizeof(float));
+    w->a_at = w->b_at = w->scale_a_at = w->scale_b_at = 0;
+    w->scale_a_step = (uint32_t)(g->scale_a_kb * sizeof(float));
+    w->strip_bytes = g->packed_k * QK_PACK_ROWS;
+    w->b_offset = lane * 16;
+    QD_UNROLL for (int i = 0; i < MT; i++) {
+        uint32_t row = wave_m + i * 32 + lane % 32;
+        w->scale_offset[i] =
+            row < w->rows ? row * (uint32_t)(g->scale_a_row * sizeof(float)) : QD_OUTSIDE;
+    }
+    QD_UNROLL for (uint32_t j = 0; j < 4; j++) w->read_offset[j] =
+        swizzle(wave_m + lane % 32, 2 * j + lane / 32);
+    QD_UNROLL for (int i = 0; i < FETCHES; i++) w->a_offset[i] = a_offset(w, g, i);
+}
+
+/** Stores this lane's element of every tile: lanes are rows of d, registers its columns. */
+QD_INLINE void store(const wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t n0) {
+    uint32_t lane = qd_lane(), wave_m = w->wave / WN * MT * 32, wave_n = w->wave % WN * NT * 32;
+    QD_UNROLL for (int m = 0; m < MT; m++) {
+        uint32_t row = tile->row + wave_m + m * 32 + lane % 32;
+        QD_UNROLL for (int i = 0; i < NT * 4; i++) {
+            uint32_t column = n0 + wave_n + i / 4 * 32 + i % 4 * 8 + lane / 32 * 4;
+            const qd_f32x2 *sum = &w->sum[m][i / 4][i % 4 * 2];
+            qk_gemm_store4(g, tile, row, column,
+                           (qd_f32x4){sum[0].x, sum[0].y, sum[1].x, sum[1].y});
+        }
+    }
+}
+
+__attribute__((amdgpu_waves_per_eu(MT == 4 ? 1 : 2))) QD_KERNEL(THREADS)
+    qk_gemm_fp8(const qk_gemm_args g) {
+    uint32_t tile_m, tile_n;
+    qk_gemm_tile tile;
+    qk_gemm_order(&g, qd_block(), &tile_m, &tile_n);
+    if (!qk_gemm_find_tile(&g, tile_m, TM, &tile))
+        return;
+    wave w;
+    w.wave = qd_wave();
+    w.rows = tile.row < tile.end ? qd_min(tile.end - tile.row, TM) : 0;
+    QD_UNROLL for (int m = 0; m < MT; m++) QD_UNROLL for (int n = 0; n < NT; n++)
+        QD_UNROLL for (int e = 0; e < 8; e++) w.sum[m][n][e] = 0;
+    if (w.rows > 0 && g.k > 0) {
+        const uint8_t *a = (const uint8_t *)g.a + tile.group * g.a_group + tile.row * g.a_row;
+        set_up(&w, &g, &tile, a, tile_n * TN);
+        uint32_t pairs = g.k / (2 * BLOCK_K);
+        if (pairs > 0)
+            run_blocks(&w, 2 * pairs);
+        for (uint32_t block = 2 * pairs; block * BLOCK_K < g.k; block++)
+            run_last(&w, &g, a, block);
+    }
+    store(&w, &g, &tile, tile_n * TN);
+}
