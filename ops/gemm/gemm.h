@@ -78,6 +78,9 @@ uint8_t qni_gemm_pack_byte(qni_dtype dtype_in, qni_dtype dtype_out, uint8_t byte
 
 // ---- CPU kernels
 
+qn_status qni_gemm_avx512bf16(qn_stream *stream, const void *problem);
+qn_status qni_gemm_avx512(qn_stream *stream, const void *problem);
+qn_status qni_gemm_avx2(qn_stream *stream, const void *problem);
 qn_status qni_gemm_portable(qn_stream *stream, const void *problem);
 qn_status qni_gemm_pack_portable(qn_stream *stream, const void *problem);
 

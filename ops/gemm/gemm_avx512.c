@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+// GEMM with AVX-512: f32, 6 rows by 64 columns in registers.
+#define LANES 16
+#define ROWS 6
+#define VECTORS 4
+#include "gemm_f32.h"
+
+qn_status qni_gemm_avx512([[maybe_unused]] qn_stream *stream, const void *problem) {
+    return qni_gemm_cpu_run(&f32_engine, problem);
+}

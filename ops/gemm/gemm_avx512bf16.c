@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+// GEMM with AVX-512 BF16: e4m3 becomes bf16, which holds it exactly, and vdpbf16ps multiplies pairs along k.
+//
+// Needs      avx512f/bw/dq/vl, avx512_vbmi (vpermi2b looks 64 codes up in a table of 128), avx512_bf16
+// Registers  6 rows x 64 columns of f32 sums in 24, 4 for b, 1 for a
+// Decoded    a [rows][64 pairs], b [64 pairs][64 columns]; a pair is the bf16 of k and k + 1
+// Bound      gemm_ref.c; vdpbf16ps flushes subnormals in and out, of which e4m3 products have none
+#include "../fp8.h"
+#include "gemm_cpu.h"
+
+#include <immintrin.h>
+#include <pthread.h>
+#include <string.h>
+
+enum { ROWS = 6, VECTORS = 4, PAIRS = QNI_GEMM_BLOCK_K / 2 };
+
+// ---- decoding: bytes of bf16 by e4m3 code without its sign
+
+typedef struct table {
+    alignas(64) uint8_t low[128], high[128];
+} table;
+
+static table tables[2]; // e4m3fn, e4m3fnuz
+static pthread_once_t tables_once = PTHREAD_ONCE_INIT;
+
+static void fill_tables(void) {
+    static const qni_fp8 kinds[] = {QNI_FP8_E4M3FN, QNI_FP8_E4M3FNUZ};
+    for (int kind = 0; kind < 2; kind++)
+        for (int code = 0; code < 128; code++) {
+            float value = qni_fp8_decode(kinds[kind], (uint8_t)code);
+            uint32_t bits = __builtin_bit_cast(uint32_t, value);
+            tables[kind].low[code] = (uint8_t)(bits >> 16);
+            tables[kind].high[code] = (uint8_t)(bits >> 24);
+        }
+}
+
+/** The tables in registers. */
+typedef struct decoder {
+    __m512i low0, low1, high0, high1;
+    bool is_fnuz;
+} decoder;
+
+static inline decoder decoder_of(qni_dtype dtype) {
+    const table *t = &tables[dtype == QNI_E4M3FNUZ];
+    return (decoder){_mm512_load_si512(t->low), _mm512_load_si512(t->low + 64),
+                     _mm512_load_si512(t->high), _mm512_load_si512(t->high + 64),
+                     dtype == QNI_E4M3FNUZ};
+}
+
+/** 64 codes to bf16: of each 16 bytes the first 8 go to *first, the others to *second. */
+[[gnu::always_inline]] static inline void decode(const decoder *d, __m512i codes, __m512i *first,
+                                                 __m512i *second) {
+    const __m512i sign = _mm512_set1_epi8((char)0x80);
+    __m512i low = _mm512_permutex2var_epi8(d->low0, codes, d->low1);
+    __m512i high = _mm512_permutex2var_epi8(d->high0, codes, d->high1);
+    high = _mm512_ternarylogic_epi32(high, codes, sign, 0xF8); // high | (codes & sign)
+    if (d->is_fnuz) { // 0x80, a zero by its low bits, is the NaN
+        __mmask64 is_nan = _mm512_cmpeq_epi8_mask(codes, sign);
+        low = _mm512_mask_mov_epi8(low, is_nan, _mm512_set1_epi8((char)0xC0));
+        high = _mm512_mask_mov_epi8(high, is_nan, _mm512_set1_epi8(0x7F));
+    }
+    *first = _mm512_unpacklo_epi8(low, high);
+    *second = _mm512_unpackhi_epi8(low, high);
+}
+
+// ---- transposing: 16 rows x 16 dwords
+
+[[gnu::always_inline]] static inline void transpose(__m512i r[16]) {
+    __m512i t[16];
+#pragma clang loop unroll(full)
+    for (int i = 0; i < 16; i += 2) { // 2 x 2 dwords
+        t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
+        t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+    }
+#pragma clang loop unroll(full)
+    for (int i = 0; i < 16; i += 4) { // 4 x 4
+        r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+        r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+        r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+        r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+    }
+#pragma clang loop unroll(full)
+    for (int i = 0; i < 4; i++) { // lanes of 4 dwords as 4 x 4
+        __m512i a = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
+        __m512i b = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xDD);
+        __m512i c = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
+        __m512i d = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xDD);
+        t[i] = _mm512_shuffle_i32x4(a, c, 0x88);
+        t[i + 4] = _mm512_shuffle_i32x4(b, d, 0x88);
+        t[i + 8] = _mm512_shuffle_i32x4(a, c, 0xDD);
+        t[i + 12] = _mm512_shuffle_i32x4(b, d, 0xDD);
+    }
+    memcpy(r, t, sizeof t);
+}
+
+// ---- loading 16 rows of a block as pairs: out[pair * stride], 16 dwords each, one a row
+
+/** The first `count` (any number) of 64 bits. */
+static inline uint64_t first_bits(int64_t count) {
+    return count >= 64 ? ~UINT64_C(0) : count <= 0 ? 0 : (UINT64_C(1) << count) - 1;
+}
+
+/** 64 bytes along k of each of 16 rows, zero beyond the block's edges, transposed. */
+static inline void load_along_k(__m512i r[16], const qni_gemm_block *x, int64_t row, int64_t k,
+                                int64_t bytes) {
+    uint64_t mask = first_bits((x->depth - k) * bytes);
+    const char *data = x->data;
+#pragma clang loop unroll(full)
+    for (int64_t i = 0; i < 16; i++)
+        r[i] = row + i < x->rows && mask
+                   ? _mm512_maskz_loadu_epi8(mask, data + ((row + i) * x->row_stride + k) * bytes)
+                   : _mm512_setzero_si512();
+    transpose(r);
+}
+
+/** e4m3 with contiguous k: 64 k, 32 pairs. */
+static void fp8_along_k(uint32_t *out, int64_t stride, const qni_gemm_block *x, int64_t row,
+                        int64_t k) {
+    const decoder d = decoder_of(x->dtype);
+    // A dword is 4 k of one row; of 4 rows, the first two k of each go first.
+    const __m512i order =
+        _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
+    __m512i r[16], first, second;
+    load_along_k(r, x, row, k, 1);
+#pragma clang loop unroll(full)
+    for (int i = 0; i < 16; i++, out += 2 * stride) {
+        decode(&d, _mm512_shuffle_epi8(r[i], order), &first, &second);
+        _mm512_store_si512(out, first);
+        _mm512_store_si512(out + stride, second);
+    }
+}
+
+/** bf16 with contiguous k: 64 k, 32 pairs. */
+static void bf16_along_k(uint32_t *out, int64_t stride, const qni_gemm_block *x, int64_t row,
+                         int64_t k) {
+    for (int64_t half = 0; half < 2; half++) {
+        __m512i r[16];
+        load_along_k(r, x, row, k + half * 32, 2);
+#pragma clang loop unroll(full)
+        for (int i = 0; i < 16; i++, out += stride)
+            _mm512_store_si512(out, r[i]);
+    }
+}
+
+/** Element [row, k] and the 15 rows after it, which are contiguous; zero beyond the edges. */
+static inline __m256i load_rows(const qni_gemm_block *x, int64_t row, int64_t k, int64_t bytes) {
+    if (k >= x->depth || row >= x->rows)
+        return _mm256_setzero_si256();
+    const char *from = (const char *)x->data + (k * x->k_stride + row) * bytes;
+    return _mm256_maskz_loadu_epi8(
+        (uint32_t)first_bits(x->rows - row < 16 ? (x->rows - row) * bytes : 16 * bytes), from);
+}
+
+/** e4m3 with contiguous rows: 64 k, 32 pairs. */
+static void fp8_along_rows(uint32_t *out, int64_t stride, const qni_gemm_block *x, int64_t row,
+                           int64_t k) {
+    const decoder d = decoder_of(x->dtype);
+    alignas(64) char order[64]; // byte n of lane k to where a packed line has it
+    for (int n = 0; n < 16; n++)
+        for (int j = 0; j < 4; j++)
+            order[n / 4 * 16 + j / 2 * 8 + n % 4 * 2 + j % 2] = (char)(j * 16 + n);
+    const __m512i permutation = _mm512_load_si512(order);
+    for (int64_t i = 0; i < 64; i += 4, out += 2 * stride) {
+        __m512i line = _mm512_castsi256_si512(load_rows(x, row, k + i, 1)), first, second;
+        line = _mm512_inserti32x4(line, _mm256_castsi256_si128(load_rows(x, row, k + i + 1, 1)), 1);
+        line = _mm512_inserti32x4(line, _mm256_castsi256_si128(load_rows(x, row, k + i + 2, 1)), 2);
+        line = _mm512_inserti32x4(line, _mm256_castsi256_si128(load_rows(x, row, k + i + 3, 1)), 3);
+        decode(&d, _mm512_permutexvar_epi8(permutation, line), &first, &second);
+        _mm512_store_si512(out, first);
+        _mm512_store_si512(out + stride, second);
+    }
+}
+
+/** bf16 with contiguous rows: 64 k, 32 pairs. */
+static void bf16_along_rows(uint32_t *out, int64_t stride, const qni_gemm_block *x, int64_t row,
+                            int64_t k) {
+    alignas(64) uint16_t order[32];
+    for (uint16_t i = 0; i < 32; i++)
+        order[i] = (uint16_t)(i % 2 * 16 + i / 2);
+    const __m512i permutation = _mm512_load_si512(order);
+    for (int64_t i = 0; i < 64; i += 2, out += stride) {
+        __m512i both = _mm512_castsi256_si512(load_rows(x, row, k + i, 2));
+        both = _mm512_inserti64x4(both, load_rows(x, row, k + i + 1, 2), 1);
+        _mm512_store_si512(out, _mm512_permutexvar_epi16(permutation, both));
+    }
+}
+
+/** 16 rows and 64 k as 32 pairs of each row, whatever the type and strides. */
+static void load_pairs(uint32_t *out, int64_t stride, const qni_gemm_block *x, int64_t row,
+                       int64_t k) {
+    bool is_bf16 = x->dtype == QNI_BF16;
+    if (x->k_stride == 1)
+        (is_bf16 ? bf16_along_k : fp8_along_k)(out, stride, x, row, k);
+    else
+        (is_bf16 ? bf16_along_rows : fp8_along_rows)(out, stride, x, row, k);
+}
+
+// ---- a
+
+/** 64 codes of a row. The decoder deals out 8 bytes in turn, so they are dealt in beforehand. */
+static inline void load_a_codes(const decoder *d, uint32_t *out, const void *codes, uint64_t mask) {
+    const __m512i deal = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
+    __m512i first, second, row = _mm512_maskz_loadu_epi8(mask, codes);
+    decode(d, _mm512_permutexvar_epi64(deal, row), &first, &second);
+    _mm512_store_si512(out, first);
+    _mm512_store_si512(out + 16, second);
+}
+
+static void load_a_fp8(uint32_t *out, const qni_gemm_block *a) {
+    const decoder d = decoder_of(a->dtype);
+    uint64_t mask0 = first_bits(a->depth), mask1 = first_bits(a->depth - 64);
+    for (int64_t m = 0; m < a->rows; m++, out += PAIRS) {
+        const char *row = (const char *)a->data + m * a->row_stride;
+        load_a_codes(&d, out, row, mask0);
+        load_a_codes(&d, out + PAIRS / 2, mask1 ? row + 64 : row, mask1);
+    }
+}
+
+static void load_a_bf16(uint32_t *out, const qni_gemm_block *a) {
+    size_t bytes = (size_t)a->depth * 2;
+    for (int64_t m = 0; m < a->rows; m++, out += PAIRS) {
+        memcpy(out, (const uint16_t *)a->data + m * a->row_stride, bytes);
+        memset((char *)out + bytes, 0, PAIRS * 4 - bytes);
+    }
+}
+
+/** Rows contiguous: 16 rows and 64 k at a time, transposed back. */
+static void load_a_transposed(uint32_t *out, const qni_gemm_block *a) {
+    alignas(64) uint32_t pairs[32][16];
+    for (int64_t m = 0; m < a->rows; m += 16)
+        for (int64_t k = 0; k < QNI_GEMM_BLOCK_K; k += 64) {
+            load_pairs(&pairs[0][0], 16, a, m, k);
+            for (int half = 0; half < 2; half++) {
+                __m512i r[16];
+                memcpy(r, pairs[half * 16], sizeof r);
+                transpose(r);
+                for (int64_t i = 0; i < 16 && m + i < a->rows; i++)
+                    _mm512_store_si512(out + (m + i) * PAIRS + k / 2 + half * 16, r[i]);
+            }
+        }
+}
+
+static void load_a(void *out, const qni_gemm_block *a) {
+    if (a->k_stride != 1)
+        load_a_transposed(out, a);
+    else if (a->dtype == QNI_BF16)
+        load_a_bf16(out, a);
+    else
+        load_a_fp8(out, a);
+}
+
+// ---- b
+
+static void load_packed(uint32_t *out, const qni_gemm_block *b) {
+    const decoder d = decoder_of(b->dtype);
+    const char *line = b->data, *next = b->next ? b->next : b->data;
+    for (int pair = 0; pair < PAIRS; pair += 2, out += 2 * QNI_GEMM_PANEL_N)
+#pragma clang loop unroll(full)
+        for (int v = 0; v < VECTORS; v++, line += 64, next += 64) {
+            __m512i first, second;
+            _mm_prefetch(next, _MM_HINT_T0);
+            decode(&d, _mm512_load_si512(line), &first, &second);
+            _mm512_store_si512(out + v * 16, first);
+            _mm512_store_si512(out + QNI_GEMM_PANEL_N + v * 16, second);
+        }
+}
+
+static void load_b(void *out, const qni_gemm_block *b) {
+    if (b->is_packed) {
+        load_packed(out, b);
+        return;
+    }
+    for (int64_t k = 0; k < QNI_GEMM_BLOCK_K; k += 64)
+        for (int64_t n = 0; n < QNI_GEMM_PANEL_N; n += 16)
+            load_pairs((uint32_t *)out + k / 2 * QNI_GEMM_PANEL_N + n, QNI_GEMM_PANEL_N, b, n, k);
+}
+
+// ---- multiplying
+
+/** sums = (is_first ? 0 : sums) + scale * partial, for 16 columns of a row. */
+static inline void add_partial(float *sums, __m512 partial, __m512 scale, bool is_first) {
+    __m512 before = is_first ? _mm512_setzero_ps() : _mm512_load_ps(sums);
+    _mm512_store_ps(sums, _mm512_fmadd_ps(partial, scale, before));
+}
+
+/** Up to 6 rows over the K-block; `rows` is a constant at each call, so that the sums stay in registers. */
+[[gnu::always_inline]] static inline void multiply_rows(int rows, float *sums, const uint32_t *a,
+                                                        const uint32_t *b, const float *scales,
+                                                        bool is_first) {
+    __m512 partial[ROWS][VECTORS];
+#pragma clang loop unroll(full)
+    for (int i = 0; i < rows * VECTORS; i++)
+        partial[i / VECTORS][i % VECTORS] = _mm512_setzero_ps();
+#pragma clang loop unroll_count(4)
+    for (int pair = 0; pair < PAIRS; pair++, b += QNI_GEMM_PANEL_N) {
+        __m512bh columns[VECTORS];
+#pragma clang loop unroll(full)
+        for (int v = 0; v < VECTORS; v++)
+            columns[v] = (__m512bh)_mm512_load_si512(b + v * 16);
+#pragma clang loop unroll(full)
+        for (int m = 0; m < rows; m++) {
+            __m512bh row = (__m512bh)_mm512_set1_epi32((int)a[m * PAIRS + pair]);
+#pragma clang loop unroll(full)
+            for (int v = 0; v < VECTORS; v++)
+                partial[m][v] = _mm512_dpbf16_ps(partial[m][v], row, columns[v]);
+        }
+    }
+#pragma clang loop unroll(full)
+    for (int i = 0; i < rows * VECTORS; i++)
+        add_partial(sums + i / VECTORS * QNI_GEMM_PANEL_N + i % VECTORS * 16,
+                    partial[i / VECTORS][i % VECTORS], _mm512_set1_ps(scales[i / VECTORS]),
+                    is_first);
+}
+
+static void multiply_tail(int64_t rows, float *sums, const uint32_t *a, const uint32_t *b,
+                          const float *scales, bool is_first) {
+    switch (rows) {
+    case 5:
+        multiply_rows(5, sums, a, b, scales, is_first);
+        return;
+    case 4:
+        multiply_rows(4, sums, a, b, scales, is_first);
+        return;
+    case 3:
+        multiply_rows(3, sums, a, b, scales, is_first);
+        return;
+    case 2:
+        multiply_rows(2, sums, a, b, scales, is_first);
+        return;
+    case 1:
+        multiply_rows(1, sums, a, b, scales, is_first);
+        return;
+    }
+}
+
+static void multiply(float *sums, const void *a, const void *b, const float *scales, int64_t rows,
+                     bool is_first) {
+    const uint32_t *row = a;
+    for (; rows >= ROWS; rows -= ROWS) {
+        multiply_rows(ROWS, sums, row, b, scales, is_first);
+        sums += ROWS * QNI_GEMM_PANEL_N;
+        row += ROWS * PAIRS;
+        scales += ROWS;
+    }
+    multiply_tail(rows, sums, row, b, scales, is_first);
+}
+
+qn_status qni_gemm_avx512bf16([[maybe_unused]] qn_stream *stream, const void *problem) {
+    static const qni_gemm_engine engine = {load_a, load_b, multiply};
+    pthread_once(&tables_once, fill_tables);
+    return qni_gemm_cpu_run(&engine, problem);
+}
