@@ -3,8 +3,6 @@
 // definition.
 #include "runtime.h"
 
-#include <quern/check.h>
-
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -207,8 +205,9 @@ static qn_status read_options(qn_check_options *out, const qn_check_options *giv
     return QN_OK;
 }
 
-qn_status qn_check(qn_device *device, const char *op, const qn_check_options *options,
-                   qn_check_fn report_fn, void *context) {
+qn_status qni_check_families(const qni_family *const *families, qn_device *device, const char *op,
+                             const qn_check_options *options, qn_check_fn report_fn,
+                             void *context) {
     if (!device)
         return QN_FAIL(QN_E_INVALID, "check: device is null");
     qni_check_run run = {.device = device, .report = report_fn, .context = context};
@@ -216,8 +215,8 @@ qn_status qn_check(qn_device *device, const char *op, const qn_check_options *op
     qn_status st;
     QN_TRY(read_options(&run.options, options));
     QN_TRY(qn_stream_create(&run.stream, device));
-    for (int f = 0; qni_families[f]; f++)
-        QN_TRY(check_family(&run, qni_families[f], op, &has_found));
+    for (; *families; families++)
+        QN_TRY(check_family(&run, *families, op, &has_found));
     if (op && !has_found)
         st = QN_FAIL(QN_E_NOT_FOUND, "check: no op is called \"%s\"", op);
     else if (run.has_failed)
@@ -226,6 +225,11 @@ qn_status qn_check(qn_device *device, const char *op, const qn_check_options *op
 out:
     qn_stream_destroy(run.stream);
     return st;
+}
+
+qn_status qn_check(qn_device *device, const char *op, const qn_check_options *options,
+                   qn_check_fn report_fn, void *context) {
+    return qni_check_families(qni_families, device, op, options, report_fn, context);
 }
 
 enum { MAX_OPS = 256 };

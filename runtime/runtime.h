@@ -6,6 +6,8 @@
 
 #include "device.h"
 
+#include <quern/check.h>
+
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -191,5 +193,8 @@ typedef struct qni_family {
 
 /** Every family, null-terminated (ops/families.c). */
 extern const qni_family *const qni_families[];
+/** qn_check, over the given families. */
+qn_status qni_check_families(const qni_family *const *families, qn_device *device, const char *op,
+                             const qn_check_options *options, qn_check_fn report, void *context);
 
 #endif

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+// The choice of a kernel: order, reasons, what QUERN_DISABLE, QUERN_FORCE and QUERN_LOG do; the check harness.
+#include "runtime.h"
+#include "testing.h"
+
+#include <math.h>
+
+// A small op: doubles `count` floats. Its kernels differ in what they take, and note that they ran.
+typedef struct problem {
+    int64_t count;
+    const float *from;
+    float *to;
+} problem;
+
+static const char *last_run;
+
+static qn_status double_all(const problem *p, const char *name) {
+    last_run = name;
+    for (int64_t i = 0; i < p->count; i++)
+        p->to[i] = 2 * p->from[i];
+    return QN_OK;
+}
+
+static bool takes_fours(const qn_device *, const void *p, qni_reason *why) {
+    int64_t count = ((const problem *)p)->count;
+    return count % 4 == 0 ? true : qni_no(why, "count=%ld is no multiple of 4", (long)count);
+}
+
+static qn_status run_wide(qn_stream *, const void *p) {
+    return double_all(p, "double.wide");
+}
+
+static qn_status run_fours(qn_stream *, const void *p) {
+    return double_all(p, "double.fours");
+}
+
+static qn_status run_any(qn_stream *, const void *p) {
+    return double_all(p, "double.any");
+}
+
+static const qni_variant variants[] = {
+    {"double.gpu", QNI_F(GPU), false, nullptr, run_wide},
+    {"double.wide", QNI_F(AVX512), true, takes_fours, run_wide},
+    {"double.fours", 0, true, takes_fours, run_fours},
+    {"double.any", 0, true, nullptr, run_any},
+};
+static const qni_op op_double = {"double", variants, 4};
+static const qni_op op_gpu_only = {"gpuonly", variants, 1};
+
+/** The CPU device with other features: what a lesser or greater machine would choose. */
+static qn_device device_with(uint64_t features) {
+    static qn_device *real;
+    if (!real)
+        CHILD_CHECK(qn_device_open(&real, "cpu") == QN_OK);
+    qn_device device = *real;
+    device.features = features;
+    return device;
+}
+
+static const char *chosen(uint64_t features, int64_t count) {
+    qn_device device = device_with(features);
+    problem p = {.count = count};
+    const qni_variant *found = nullptr;
+    CHILD_CHECK(qni_choose(&op_double, &device, &p, &found) == QN_OK);
+    return found->name;
+}
+
+// ---- order and reasons
+
+static void choose_in_order(void *) {
+    CHILD_CHECK(strcmp(chosen(QNI_F(AVX512), 8), "double.wide") == 0);
+    CHILD_CHECK(strcmp(chosen(0, 8), "double.fours") == 0);
+    CHILD_CHECK(strcmp(chosen(QNI_F(AVX512), 7), "double.any") == 0);
+    qn_device device = device_with(0);
+    problem p = {.count = 7};
+    qni_reason why = {""};
+    CHILD_CHECK(!qni_variant_fits(&variants[1], &device, &p, &why));
+    CHILD_CHECK(strstr(why.text, "needs avx512, which cpu"));
+    CHILD_CHECK(!qni_variant_fits(&variants[2], &device, &p, &why));
+    CHILD_CHECK(strcmp(why.text, "count=7 is no multiple of 4") == 0);
+    CHILD_CHECK(!qni_variant_fits(&variants[0], &device, &p, nullptr));
+    const qni_variant *found = nullptr;
+    CHILD_CHECK(qni_choose(&op_gpu_only, &device, &p, &found) == QN_E_UNSUPPORTED);
+    CHILD_CHECK(!found && strstr(qn_last_error(), "none was written for such a device"));
+}
+
+static void remember_last(void *) {
+    qn_device device = device_with(0);
+    qn_stream stream = {.device = &device};
+    float in[] = {1, 2, 3}, out[3];
+    problem p = {3, in, out};
+    CHILD_CHECK(strcmp(qn_last_kernel(), "") == 0);
+    CHILD_CHECK(qni_run(&op_double, &stream, &p) == QN_OK);
+    CHILD_CHECK(strcmp(qn_last_kernel(), "double.any") == 0);
+    CHILD_CHECK(strcmp(last_run, "double.any") == 0 && out[0] == 2.0f && out[2] == 6.0f);
+}
+
+static void choose_without(void *) { // QUERN_DISABLE=double.wide,double.any
+    CHILD_CHECK(strcmp(chosen(QNI_F(AVX512), 8), "double.fours") == 0);
+    qn_device device = device_with(QNI_F(AVX512));
+    problem p = {.count = 7};
+    const qni_variant *found = nullptr;
+    CHILD_CHECK(qni_choose(&op_double, &device, &p, &found) == QN_E_UNSUPPORTED);
+    // Every kernel's reason is in the message.
+    CHILD_CHECK(strstr(qn_last_error(), "not double.wide: QUERN_DISABLE names it"));
+    CHILD_CHECK(strstr(qn_last_error(), "not double.fours: count=7 is no multiple of 4"));
+    CHILD_CHECK(strstr(qn_last_error(), "not double.any: QUERN_DISABLE names it"));
+}
+
+static void choose_none(void *) { // QUERN_DISABLE=hip,cpu
+    qn_device device = device_with(QNI_F(AVX512));
+    problem p = {.count = 8};
+    const qni_variant *found = nullptr;
+    CHILD_CHECK(qni_choose(&op_double, &device, &p, &found) == QN_E_UNSUPPORTED);
+    CHILD_CHECK(strstr(qn_last_error(), "QUERN_DISABLE names its backend, cpu"));
+}
+
+static void choose_forced(void *) { // QUERN_FORCE=doubles=double.fours,double=double.any
+    CHILD_CHECK(strcmp(chosen(QNI_F(AVX512), 8), "double.any") == 0);
+}
+
+static void refuse_forced(void *) { // QUERN_FORCE=double=double.fours
+    qn_device device = device_with(QNI_F(AVX512));
+    problem p = {.count = 7};
+    const qni_variant *found = nullptr;
+    CHILD_CHECK(qni_choose(&op_double, &device, &p, &found) == QN_E_UNSUPPORTED && !found);
+    CHILD_CHECK(strstr(qn_last_error(), "QUERN_FORCE asks for double.fours, which cannot run: "
+                                        "count=7 is no multiple of 4"));
+}
+
+static void refuse_unknown(void *) { // QUERN_FORCE=double=double.four
+    qn_device device = device_with(QNI_F(AVX512));
+    problem p = {.count = 8};
+    const qni_variant *found = nullptr;
+    CHILD_CHECK(qni_choose(&op_double, &device, &p, &found) == QN_E_INVALID && !found);
+    CHILD_CHECK(strstr(qn_last_error(), "double.gpu, double.wide, double.fours, double.any"));
+}
+
+static void choose_often(void *) {
+    for (int i = 0; i < 100; i++) {
+        chosen(0, 8);
+        chosen(0, 7);
+    }
+}
+
+static void test_choice(void **) {
+    child_run(choose_in_order, nullptr, nullptr);
+    child_run(remember_last, nullptr, nullptr);
+    child_run(choose_without, nullptr,
+              (const char *[]){"QUERN_DISABLE=double.wide,double.any", nullptr});
+    child_run(choose_none, nullptr, (const char *[]){"QUERN_DISABLE=hip,cpu", nullptr});
+    child_run(choose_forced, nullptr,
+              (const char *[]){"QUERN_FORCE=doubles=double.fours,double=double.any", nullptr});
+    child_run(refuse_forced, nullptr, (const char *[]){"QUERN_FORCE=double=double.fours", nullptr});
+    child_run(refuse_unknown, nullptr, (const char *[]){"QUERN_FORCE=double=double.four", nullptr});
+}
+
+static void test_log(void **) {
+    const char *text =
+        child_run(choose_often, nullptr, (const char *[]){"QUERN_LOG=kernel", nullptr});
+    assert_int_equal(count_text(text, "\n"), 2); // one line for each distinct choice
+    assert_non_null(strstr(text, "quern: kernel: double on cpu: double.fours; not double.wide: "
+                                 "needs avx512"));
+    assert_non_null(strstr(text, "double.any; not double.wide: needs avx512"));
+    assert_non_null(strstr(text, "; not double.fours: count=7 is no multiple of 4\n"));
+    text = child_run(choose_often, nullptr, (const char *[]){"QUERN_LOG=jit,launch", nullptr});
+    assert_string_equal(text, "");
+    text = child_run(choose_often, nullptr,
+                     (const char *[]){"QUERN_LOG=all", "QUERN_FORCE=double=double.any", nullptr});
+    assert_string_equal(text, "quern: kernel: double on cpu: double.any (QUERN_FORCE)\n");
+}
+
+// ---- the check harness, on an op with one right and several wrong kernels
+
+typedef struct checked {
+    float in[8], out[8];
+    int64_t shape[1];
+    DLTensor tensor;
+    const DLTensor *outputs[1];
+    int resets;
+} checked;
+
+static qn_status run_wrong(qn_stream *, const void *p) {
+    double_all(p, "wrong");
+    ((const problem *)p)->to[5] += 1;
+    return QN_OK;
+}
+
+static qn_status run_lazy(qn_stream *, const void *) {
+    return QN_OK; // leaves the poison
+}
+
+static qn_status run_fickle(qn_stream *, const void *p) {
+    static int runs;
+    double_all(p, "fickle");
+    ((const problem *)p)->to[3] +=
+        1e-6f * (float)(++runs % 2); // within tolerance, but not the same bits
+    return QN_OK;
+}
+
+static qn_status run_broken(qn_stream *, const void *) {
+    return QN_FAIL(QN_E_DEVICE, "the driver said no");
+}
+
+static const qni_variant check_variants[] = {
+    {"twice.gpu", QNI_F(GPU), false, nullptr, run_wide},
+    {"twice.right", 0, true, nullptr, run_any},
+    {"twice.wrong", 0, true, nullptr, run_wrong},
+    {"twice.lazy", 0, true, nullptr, run_lazy},
+    {"twice.fickle", 0, true, nullptr, run_fickle},
+    {"twice.broken", 0, true, nullptr, run_broken},
+};
+static const qni_op op_twice = {"twice", check_variants, 6};
+static const qni_op op_right = {"right", check_variants, 2};
+
+static qn_status reset(void *context, qn_stream *) {
+    checked *c = context;
+    c->resets++;
+    for (int i = 0; i < 8; i++)
+        c->out[i] = NAN;
+    return QN_OK;
+}
+
+static qn_status compare(void *context, qn_stream *, double *error, char *detail, size_t room) {
+    checked *c = context;
+    *error = 0;
+    for (int i = 0; i < 8; i++) {
+        double this_error = fabs((double)c->out[i] - 2.0 * (double)c->in[i]) / 1e-3;
+        if (!(this_error <= *error)) {
+            *error = this_error;
+            snprintf(detail, room, "[%d] is %g, not %g", i, (double)c->out[i],
+                     2.0 * (double)c->in[i]);
+        }
+        if (isnan(this_error))
+            break;
+    }
+    return QN_OK;
+}
+
+static qn_status check_one(qni_check_run *run, const qni_op *op) {
+    checked c = {.shape = {8}};
+    for (int i = 0; i < 8; i++)
+        c.in[i] = (float)i + (float)(qni_check_seed(run) % 5);
+    c.tensor = (DLTensor){.data = c.out,
+                          .device = {kDLCPU, 0},
+                          .ndim = 1,
+                          .dtype = {kDLFloat, 32, 1},
+                          .shape = c.shape};
+    c.outputs[0] = &c.tensor;
+    problem p = {8, c.in, c.out};
+    qni_check_problem problem_of_8 = {.op = op,
+                                      .text = "count=8",
+                                      .problem = &p,
+                                      .context = &c,
+                                      .reset = reset,
+                                      .compare = compare,
+                                      .outputs = c.outputs,
+                                      .num_outputs = 1};
+    qn_status st = qni_check_problem_run(run, &problem_of_8);
+    assert_true(st != QN_OK || c.resets >= 2);
+    return st;
+}
+
+static const qni_family family_right = {"right", (const qni_op *const[]){&op_right, nullptr},
+                                        check_one};
+static const qni_family family_twice = {"twice", (const qni_op *const[]){&op_twice, nullptr},
+                                        check_one};
+
+typedef struct seen {
+    int count;
+    char text[8][160];
+    qn_check_result result[8];
+} seen;
+
+static void note_result(void *context, const qn_check_result *result) {
+    seen *s = context;
+    assert_true(s->count < 8);
+    s->result[s->count] = *result;
+    snprintf(s->text[s->count++], 160, "%s", result->reason ? result->reason : result->detail);
+}
+
+static void test_harness(void **) {
+    qn_device *device = nullptr;
+    seen s = {0};
+    qn_check_options options = {.struct_size = sizeof options, .seed = 3, .timed_runs = 2};
+    assert_int_equal(qn_device_open(&device, "cpu"), QN_OK);
+    const qni_family *const families[] = {&family_right, &family_twice, nullptr};
+    assert_int_equal(qni_check_families(families, device, "twice", &options, note_result, &s),
+                     QN_E_MISMATCH);
+    assert_int_equal(s.count, 6);
+    assert_non_null(strstr(s.text[0], "runs on GPUs"));
+    static const char *const want[] = {"",
+                                       "",
+                                       "[5] is ",
+                                       "[0] is nan",
+                                       "two runs on the same input",
+                                       "QN_E_DEVICE: the driver said no"};
+    for (int i = 1; i < 6; i++) {
+        assert_int_equal(s.result[i].passed, i == 1);
+        assert_int_equal(s.result[i].is_choice, i == 1);
+        assert_int_equal(s.result[i].time_ns >= 0, i == 1);
+        if (!strstr(s.text[i], want[i]))
+            fail_msg("\"%s\" is not in \"%s\"", want[i], s.text[i]);
+    }
+    assert_true(s.result[2].error > 1);
+    assert_false(s.result[3].error <= 1); // NaN
+    assert_string_equal(s.text[1], "");
+    s = (seen){0};
+    assert_int_equal(qni_check_families(families, device, "right", nullptr, note_result, &s),
+                     QN_OK);
+    assert_int_equal(s.count, 2);
+    assert_int_equal(s.result[1].time_ns, -1); // nobody asked
+    assert_int_equal(qni_check_families(families, device, "left", nullptr, note_result, &s),
+                     QN_E_NOT_FOUND);
+    options.struct_size = 3;
+    assert_int_equal(qni_check_families(families, device, nullptr, &options, note_result, &s),
+                     QN_E_INVALID);
+    assert_int_equal(qn_check(nullptr, nullptr, nullptr, nullptr, nullptr), QN_E_INVALID);
+    qn_device_close(device);
+}
+
+/** Every family of the library is well formed: names are unique and belong to their ops. */
+static void test_families(void **) {
+    const char *const *names = qn_op_names();
+    int count = 0;
+    for (int f = 0; qni_families[f]; f++)
+        for (int o = 0; qni_families[f]->ops[o]; o++) {
+            const qni_op *op = qni_families[f]->ops[o];
+            assert_string_equal(names[count++], op->name);
+            assert_true(op->num_variants > 0);
+            for (int v = 0; v < op->num_variants; v++) {
+                size_t length = strlen(op->name);
+                assert_true(strncmp(op->variants[v].name, op->name, length) == 0);
+                assert_int_equal(op->variants[v].name[length], '.');
+                for (int w = 0; w < v; w++)
+                    assert_string_not_equal(op->variants[v].name, op->variants[w].name);
+            }
+        }
+    assert_null(names[count]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_log),
+        cmocka_unit_test(test_harness),
+        cmocka_unit_test(test_families),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests: a piece of code in a child process of its own environment, since a process reads its own only once.
+#ifndef QNI_TESTING_H
+#define QNI_TESTING_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/** In a child: ends it with a message if the condition does not hold. */
+#define CHILD_CHECK(condition)                                                                     \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: not true: %s\nlast error: %s\n", __FILE__, __LINE__,           \
+                    #condition, qn_last_error());                                                  \
+            _exit(1);                                                                              \
+        }                                                                                          \
+    } while (0)
+
+typedef struct child {
+    pid_t pid;
+    char log[80]; // the file that takes its stderr
+} child;
+
+/** Starts body in a child whose environment gains `env`: "NAME=value", or "NAME" to unset; null ends it. */
+static inline child child_start(void (*body)(void *context), void *context,
+                                const char *const *env) {
+    child c = {.log = "/tmp/quern-test-XXXXXX"};
+    int fd = mkstemp(c.log);
+    assert_true(fd >= 0);
+    fflush(nullptr);
+    c.pid = fork();
+    assert_true(c.pid >= 0);
+    if (c.pid == 0) {
+        dup2(fd, STDERR_FILENO);
+        for (; env && *env; env++)
+            if (strchr(*env, '='))
+                putenv(strdup(*env));
+            else
+                unsetenv(*env);
+        body(context);
+        fflush(nullptr);
+        _exit(0);
+    }
+    close(fd);
+    return c;
+}
+
+/** Waits; gives the exit code (128 + signal) and what it printed to stderr, in a buffer that the next call
+ *  reuses. */
+static inline int child_wait(child *c, const char **printed) {
+    static char text[65536];
+    int status;
+    assert_int_equal(waitpid(c->pid, &status, 0), c->pid);
+    FILE *f = fopen(c->log, "re");
+    assert_non_null(f);
+    text[fread(text, 1, sizeof text - 1, f)] = 0;
+    fclose(f);
+    unlink(c->log);
+    if (printed)
+        *printed = text;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/** Runs body in a child, which must end well; gives what it printed to stderr. */
+static inline const char *child_run(void (*body)(void *context), void *context,
+                                    const char *const *env) {
+    const char *printed;
+    child c = child_start(body, context, env);
+    int code = child_wait(&c, &printed);
+    if (code != 0)
+        fail_msg("child ended with %d:\n%s", code, printed);
+    return printed;
+}
+
+/** How often `word` occurs. */
+static inline int count_text(const char *text, const char *word) {
+    int count = 0;
+    for (const char *at = text; (at = strstr(at, word)); at += strlen(word))
+        count++;
+    return count;
+}
+
+#endif
