@@ -15,18 +15,21 @@ extern "C" {
  *  scale    [ceil(rows/block_rows), ceil(cols/block_cols)]  f32, written; columns contiguous
  *  x        [rows, cols]  f32, f16 or bf16; columns contiguous, row stride >= cols
  *  block    1 x 128 (a token's group) or 128 x 128 (a block of weights)
- *  eps      smallest amax, > 0 (DeepGEMM uses 1e-4)
+ *  eps      smallest amax, 1e-30 or more and finite (DeepGEMM uses 1e-4); from there on scales and their
+ *           inverses are normal numbers
  *  Types:   f32 throughout; rounding to nearest, ties to even; the same bits on every device.
  *  Edge:    rows == 0 or cols == 0 is a no-op; the last block of a row or column may be partial;
- *           a NaN becomes NaN in q and does not enter amax; an infinity makes its block's scale
- *           infinite, itself NaN (infinity * 0) and the block's finite elements 0.
+ *           a NaN becomes NaN in q (0x7F, or 0x80 in the FNUZ kinds, whatever its sign) and does not enter
+ *           amax; an infinity makes its block's scale infinite, itself NaN (infinity * 0) and the block's
+ *           finite elements 0 (of their own sign where the kind has one). q, scale and x do not overlap.
  *  Async:   queued on stream.
  *  Errors:  QN_E_INVALID (null, shape, stride, eps), QN_E_UNSUPPORTED (dtype, block).
  *  Source:  DeepGEMM's per_token_cast_to_fp8 and per_block_cast_to_fp8. */
 QN_API qn_status qn_quantize_fp8(qn_stream *stream, DLTensor *q, DLTensor *scale, const DLTensor *x,
                                  int64_t block_rows, int64_t block_cols, float eps);
 
-/** The inverse: x = q * scale, rounded once to x's dtype (f32, f16, bf16). Shapes as above. */
+/** The inverse: x = q * scale, rounded once to x's dtype (f32, f16, bf16), beyond its range infinity; any
+ *  NaN becomes the dtype's positive quiet one. Shapes, strides, async and errors as above. */
 QN_API qn_status qn_dequantize_fp8(qn_stream *stream, DLTensor *x, const DLTensor *q,
                                    const DLTensor *scale, int64_t block_rows, int64_t block_cols);
 
@@ -41,10 +44,14 @@ typedef struct qn_convert_report {
  *  by block where keeping the scale or halving it allows; else an error, or rounding if asked).
  *
  *  q_out, q         [rows, cols], the two e4m3 kinds, contiguous; q_out may be q's memory
- *  scale_out, scale [ceil(rows/block_rows), ceil(cols/block_cols)] f32 contiguous
- *  allow_rounding   0: an inexact block is QN_E_UNSUPPORTED and nothing is written
+ *  scale_out, scale [rows, ceil(cols/128)] or [ceil(rows/128), ceil(cols/128)] f32, contiguous, which
+ *                   says what the blocks are; scale_out may be scale's memory
+ *  allow_rounding   0: an inexact block is QN_E_UNSUPPORTED and nothing is written; 1: such a block
+ *                   keeps its scale and is off by half of e4m3fn's smallest step at most
  *  report           may be null; filled in on success and when blocks were inexact
- *  Device:          CPU streams only. */
+ *  Device:          CPU streams only; done when it returns.
+ *  Errors:          QN_E_INVALID (null, shape, stride, a scale that f32 cannot double),
+ *                   QN_E_UNSUPPORTED (dtype, device, inexact blocks). */
 QN_API qn_status qn_convert_fp8(qn_stream *stream, DLTensor *q_out, DLTensor *scale_out,
                                 const DLTensor *q, const DLTensor *scale, int32_t allow_rounding,
                                 qn_convert_report *report);

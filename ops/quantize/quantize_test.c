@@ -149,6 +149,283 @@ static void test_nan_and_infinity(void **state) {
     assert_int_equal(q[2], 0);
 }
 
+// ---- conversion between the e4m3 kinds
+
+/** Two blocks of 1 x 128: q and scales of one kind become those of the other. */
+typedef struct conversion_case {
+    uint8_t q[2 * QNI_BLOCK], q_out[2 * QNI_BLOCK];
+    float scale[2], scale_out[2];
+    matrix mq, mq_out, ms, ms_out;
+    qn_convert_report report;
+} conversion_case;
+
+static qn_status convert(conversion_case *c, qni_dtype from, qni_dtype to, int32_t rounding) {
+    matrix_init(&c->mq, c->q, from, 1, 2 * QNI_BLOCK);
+    matrix_init(&c->mq_out, c->q_out, to, 1, 2 * QNI_BLOCK);
+    matrix_init(&c->ms, c->scale, QNI_F32, 1, 2);
+    matrix_init(&c->ms_out, c->scale_out, QNI_F32, 1, 2);
+    c->report = (qn_convert_report){.struct_size = sizeof c->report, .inexact_blocks = -1};
+    return qn_convert_fp8(stream, &c->mq_out.t, &c->ms_out.t, &c->mq.t, &c->ms.t, rounding,
+                          &c->report);
+}
+
+static void assert_same_values(const conversion_case *c, qni_fp8 from, qni_fp8 to) {
+    for (int i = 0; i < 2 * QNI_BLOCK; i++) {
+        const float before = qni_fp8_decode(from, c->q[i]) * c->scale[i / QNI_BLOCK];
+        const float after = qni_fp8_decode(to, c->q_out[i]) * c->scale_out[i / QNI_BLOCK];
+        if (!(before == after || (isnan(before) && isnan(after))))
+            fail_msg("code 0x%02x: %a became %a", c->q[i], (double)before, (double)after);
+    }
+}
+
+/** Every code, fn to fnuz. */
+static void test_convert_to_fnuz(void **state) {
+    (void)state;
+    conversion_case c = {.scale = {0.75f, 0x1p-149f}};
+    for (int i = 0; i < 256; i++)
+        c.q[i] = (uint8_t)i;
+    assert_int_equal(convert(&c, QNI_E4M3FN, QNI_E4M3FNUZ, 0), QN_OK);
+    assert_same_values(&c, QNI_FP8_E4M3FN, QNI_FP8_E4M3FNUZ);
+    assert_int_equal(c.report.inexact_blocks, 0);
+    assert_true(c.report.max_rel_error == 0);
+    assert_true(c.scale_out[0] == 1.5f);
+    assert_int_equal(c.q_out[0x80], 0);
+    assert_int_equal(c.q_out[0x7F], 0x80);
+}
+
+/** Back: one block must keep its scale (it has 240), the other halve it (it has 2^-10). */
+static void test_convert_to_fn(void **state) {
+    (void)state;
+    conversion_case c = {.scale = {0.75f, 3.0f}};
+    for (int i = 0; i < 128; i++) {
+        c.q[i] = (uint8_t)(i < 16 ? i & ~1 : i);
+        c.q[QNI_BLOCK + i] = (uint8_t)(i == 127 ? 0x80 : i ^ (i > 64 ? 0x80 : 0));
+    }
+    assert_int_equal(convert(&c, QNI_E4M3FNUZ, QNI_E4M3FN, 0), QN_OK);
+    assert_same_values(&c, QNI_FP8_E4M3FNUZ, QNI_FP8_E4M3FN);
+    assert_true(c.scale_out[0] == 0.75f && c.scale_out[1] == 1.5f);
+}
+
+/** A block with 240 and 3 * 2^-10 has no exact form: an error that writes nothing, or a rounded 4 * 2^-10. */
+static void test_convert_rounds_when_asked(void **state) {
+    (void)state;
+    conversion_case c = {.q = {0x7F, 3}, .scale = {1.0f, 1.0f}, .scale_out = {-1.0f, -1.0f}};
+    memset(c.q_out, 0xA5, sizeof c.q_out);
+    assert_int_equal(convert(&c, QNI_E4M3FNUZ, QNI_E4M3FN, 0), QN_E_UNSUPPORTED);
+    assert_string_equal(qn_last_error(),
+                        "convert_fp8: 1 of 2 blocks have no exact e4m3fn form (neither keeping nor "
+                        "halving the scale is exact); rounding must be asked for");
+    assert_int_equal(c.report.inexact_blocks, 1);
+    for (int i = 0; i < 2 * QNI_BLOCK; i++)
+        assert_int_equal(c.q_out[i], 0xA5);
+    assert_true(c.scale_out[0] == -1.0f && c.scale_out[1] == -1.0f);
+    assert_int_equal(convert(&c, QNI_E4M3FNUZ, QNI_E4M3FN, 1), QN_OK);
+    assert_int_equal(c.q_out[0], qni_fp8_encode(QNI_FP8_E4M3FN, 240.0f));
+    assert_int_equal(c.q_out[1], qni_fp8_encode(QNI_FP8_E4M3FN, 0x1p-8f));
+    assert_true(fabs(c.report.max_rel_error - 1.0 / 3) < 1e-6);
+}
+
+/** In place, 130 x 200 in blocks of 128 x 128, there and back. */
+static void test_convert_in_place(void **state) {
+    (void)state;
+    enum { ROWS = 130, COLS = 200 };
+    static uint8_t q[ROWS * COLS], before[ROWS * COLS];
+    float scale[4] = {1, 2, 3, 4};
+    for (int i = 0; i < ROWS * COLS; i++)
+        before[i] = q[i] = (uint8_t)(i % 251 % 0x7F); // no NaN, no negative zero
+    matrix fn, fnuz, ms;
+    matrix_init(&fn, q, QNI_E4M3FN, ROWS, COLS);
+    matrix_init(&fnuz, q, QNI_E4M3FNUZ, ROWS, COLS);
+    matrix_init(&ms, scale, QNI_F32, 2, 2);
+    assert_int_equal(qn_convert_fp8(stream, &fnuz.t, &ms.t, &fn.t, &ms.t, 0, nullptr), QN_OK);
+    assert_true(scale[0] == 2 && scale[3] == 8);
+    assert_int_equal(qn_convert_fp8(stream, &fn.t, &ms.t, &fnuz.t, &ms.t, 0, nullptr), QN_OK);
+    assert_true(scale[0] == 1 && scale[3] == 4);
+    assert_memory_equal(q, before, sizeof q);
+}
+
+// ---- bad arguments
+
+/** Valid tensors of every argument, for a test to spoil one of. */
+typedef struct good_args {
+    float x[2 * 200], scale[4];
+    uint8_t q[2 * 200];
+    matrix mx, mq, ms;
+} good_args;
+
+static void init_good_args(good_args *a) {
+    *a = (good_args){};
+    matrix_init(&a->mx, a->x, QNI_F32, 2, 200);
+    matrix_init(&a->mq, a->q, QNI_E4M3FN, 2, 200);
+    matrix_init(&a->ms, a->scale, QNI_F32, 2, 2);
+    memset(a->q, 0xA5, sizeof a->q);
+}
+
+static void spoil_x_dtype(good_args *a) {
+    a->mx.t.dtype = qni_dl_dtype(QNI_I32);
+}
+static void spoil_q_dtype(good_args *a) {
+    a->mq.t.dtype = qni_dl_dtype(QNI_U8);
+}
+static void spoil_scale_dtype(good_args *a) {
+    a->ms.t.dtype = qni_dl_dtype(QNI_BF16);
+}
+static void spoil_q_shape(good_args *a) {
+    a->mq.shape[1] = 199;
+}
+static void spoil_scale_shape(good_args *a) {
+    a->ms.shape[0] = 1;
+}
+static void spoil_negative(good_args *a) {
+    a->mx.shape[0] = -1;
+}
+static void spoil_null(good_args *a) {
+    a->mq.t.data = nullptr;
+}
+static void spoil_ndim(good_args *a) {
+    a->ms.t.ndim = 1;
+}
+static void spoil_x_columns(good_args *a) {
+    a->mx.strides[1] = 2;
+}
+static void spoil_q_rows(good_args *a) {
+    a->mq.strides[0] = 150;
+}
+static void spoil_scale_rows(good_args *a) {
+    a->ms.strides[0] = 0;
+}
+
+static const struct {
+    void (*spoil)(good_args *a);
+    qn_status status;
+    const char *message;
+} bad_tensors[] = {
+    {spoil_x_dtype, QN_E_UNSUPPORTED, "quantize_fp8: x has dtype i32; accepted: f32, f16, bf16"},
+    {spoil_q_dtype, QN_E_UNSUPPORTED,
+     "quantize_fp8: q has dtype u8; accepted: e4m3fn, e4m3fnuz, e5m2, e5m2fnuz"},
+    {spoil_scale_dtype, QN_E_UNSUPPORTED, "quantize_fp8: scale has dtype bf16; accepted: f32"},
+    {spoil_q_shape, QN_E_INVALID, "quantize_fp8: q has shape [2, 199], needs [2, 200]"},
+    {spoil_scale_shape, QN_E_INVALID, "quantize_fp8: scale has shape [1, 2], needs [2, 2]"},
+    {spoil_negative, QN_E_INVALID,
+     "quantize_fp8: x is [-1, 200] f32 strides [200, 1]; sizes must be at least 0"},
+    {spoil_null, QN_E_INVALID,
+     "quantize_fp8: q is [2, 200] e4m3fn strides [200, 1] with null data"},
+    {spoil_ndim, QN_E_INVALID, "quantize_fp8: scale has 1 dimensions, needs 2"},
+    {spoil_x_columns, QN_E_INVALID,
+     "quantize_fp8: x has column stride 2, needs contiguous columns"},
+    {spoil_q_rows, QN_E_INVALID,
+     "quantize_fp8: q has row stride 150, needs at least its 200 columns"},
+    {spoil_scale_rows, QN_E_INVALID,
+     "quantize_fp8: scale has row stride 0, needs at least its 2 columns"},
+};
+
+static void assert_refused(const good_args *a, qn_status got, qn_status want, const char *message) {
+    assert_string_equal(qn_last_error(), message);
+    assert_int_equal(got, want);
+    for (size_t i = 0; i < sizeof a->q; i++)
+        assert_int_equal(a->q[i], 0xA5);
+}
+
+static void test_bad_tensors(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof bad_tensors / sizeof *bad_tensors; i++) {
+        good_args a;
+        init_good_args(&a);
+        bad_tensors[i].spoil(&a);
+        const qn_status st =
+            qn_quantize_fp8(stream, &a.mq.t, &a.ms.t, &a.mx.t, 1, QNI_BLOCK, 1e-4f);
+        assert_refused(&a, st, bad_tensors[i].status, bad_tensors[i].message);
+    }
+}
+
+static void test_bad_scalars(void **state) {
+    (void)state;
+    good_args a;
+    init_good_args(&a);
+    assert_refused(&a, qn_quantize_fp8(stream, &a.mq.t, &a.ms.t, &a.mx.t, 64, QNI_BLOCK, 1e-4f),
+                   QN_E_UNSUPPORTED,
+                   "quantize_fp8: blocks of 64 x 128; accepted: 1 x 128 and 128 x 128");
+    assert_refused(&a, qn_quantize_fp8(stream, &a.mq.t, &a.ms.t, &a.mx.t, 1, QNI_BLOCK, 0),
+                   QN_E_INVALID, "quantize_fp8: eps is 0; accepted: 1e-30 or more, finite");
+    assert_refused(&a, qn_quantize_fp8(stream, &a.mq.t, &a.ms.t, &a.mx.t, 1, QNI_BLOCK, NAN),
+                   QN_E_INVALID, "quantize_fp8: eps is nan; accepted: 1e-30 or more, finite");
+    assert_refused(&a, qn_quantize_fp8(stream, &a.mq.t, nullptr, &a.mx.t, 1, QNI_BLOCK, 1e-4f),
+                   QN_E_INVALID, "quantize_fp8: scale is null");
+    assert_refused(&a, qn_dequantize_fp8(stream, nullptr, &a.mq.t, &a.ms.t, 1, QNI_BLOCK),
+                   QN_E_INVALID, "dequantize_fp8: x is null");
+}
+
+static void test_bad_conversions(void **state) {
+    (void)state;
+    conversion_case c = {.scale = {1.0f, 2e38f}, .scale_out = {-1.0f, -1.0f}};
+    assert_int_equal(convert(&c, QNI_E4M3FN, QNI_E4M3FNUZ, 0), QN_E_INVALID);
+    assert_string_equal(qn_last_error(),
+                        "convert_fp8: scale[0, 1] is 2e+38; accepted: what f32 can double");
+    assert_true(c.scale_out[0] == -1.0f);
+    assert_int_equal(convert(&c, QNI_E5M2, QNI_E4M3FNUZ, 0), QN_E_UNSUPPORTED);
+    assert_string_equal(qn_last_error(), "convert_fp8: q has dtype e5m2 and q_out e4m3fnuz; "
+                                         "accepted: e4m3fn and e4m3fnuz, either way");
+    c.ms.shape[1] = 1;
+    c.mq.t.dtype = qni_dl_dtype(QNI_E4M3FN);
+    assert_int_equal(qn_convert_fp8(stream, &c.mq_out.t, &c.ms_out.t, &c.mq.t, &c.ms.t, 0, nullptr),
+                     QN_E_INVALID);
+    assert_string_equal(qn_last_error(),
+                        "convert_fp8: scale has shape [1, 1], needs [1, 2] (blocks of 1 x 128) or "
+                        "[1, 2] (128 x 128)");
+}
+
+/** No rows, no columns: nothing is touched, nothing fails. */
+static void test_empty(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        good_args a;
+        init_good_args(&a);
+        a.mx.shape[i] = a.mq.shape[i] = a.ms.shape[i] = 0;
+        a.scale[0] = -1;
+        assert_int_equal(qn_quantize_fp8(stream, &a.mq.t, &a.ms.t, &a.mx.t, 1, QNI_BLOCK, 1e-4f),
+                         QN_OK);
+        assert_int_equal(qn_dequantize_fp8(stream, &a.mx.t, &a.mq.t, &a.ms.t, 1, QNI_BLOCK), QN_OK);
+        assert_int_equal(a.q[0], 0xA5);
+        assert_true(a.scale[0] == -1);
+    }
+}
+
+/** Enough blocks for several tasks and for streamed stores: the bits are those of the definition. */
+static void test_large(void **state) {
+    (void)state;
+    constexpr int64_t rows = 1031, cols = 8192;
+    qni_quantize_problem p = {.dtype_x = QNI_BF16,
+                              .kind = QNI_FP8_E4M3FNUZ,
+                              .rows = rows,
+                              .cols = cols,
+                              .block_rows = 1,
+                              .x = malloc((size_t)(rows * cols) * 2),
+                              .q = aligned_alloc(64, (size_t)(2 * rows * cols)),
+                              .scale = malloc((size_t)(rows * cols / QNI_BLOCK) * 8),
+                              .x_row = cols,
+                              .q_row = cols,
+                              .scale_row = cols / QNI_BLOCK,
+                              .eps = 1e-4f};
+    uint32_t random = 1;
+    for (int64_t i = 0; i < rows * cols; i++) { // bf16 of about 1e-3 .. 60
+        random = random * 1664525 + 1013904223;
+        ((uint16_t *)p.x)[i] = (uint16_t)((random >> 31 << 15) | (0x3A80 + (random >> 20) % 2048));
+    }
+    qni_quantize_ref(&p);
+    uint8_t *q_ref = p.q;
+    float *scale_ref = p.scale;
+    matrix mx, mq, ms;
+    matrix_init(&mx, p.x, QNI_BF16, rows, cols);
+    matrix_init(&mq, q_ref + rows * cols, QNI_E4M3FNUZ, rows, cols);
+    matrix_init(&ms, scale_ref + rows * cols / QNI_BLOCK, QNI_F32, rows, cols / QNI_BLOCK);
+    assert_int_equal(qn_quantize_fp8(stream, &mq.t, &ms.t, &mx.t, 1, QNI_BLOCK, 1e-4f), QN_OK);
+    assert_memory_equal(mq.t.data, q_ref, (size_t)(rows * cols));
+    assert_memory_equal(ms.t.data, scale_ref, (size_t)(rows * cols / QNI_BLOCK) * 4);
+    free(p.x);
+    free(q_ref);
+    free(scale_ref);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kernels_on_cpu),
@@ -156,6 +433,15 @@ int main(void) {
         cmocka_unit_test(test_lone_value_and_zeros),
         cmocka_unit_test(test_range_is_used),
         cmocka_unit_test(test_nan_and_infinity),
+        cmocka_unit_test(test_large),
+        cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_convert_to_fnuz),
+        cmocka_unit_test(test_convert_to_fn),
+        cmocka_unit_test(test_convert_rounds_when_asked),
+        cmocka_unit_test(test_convert_in_place),
+        cmocka_unit_test(test_bad_tensors),
+        cmocka_unit_test(test_bad_scalars),
+        cmocka_unit_test(test_bad_conversions),
     };
     return cmocka_run_group_tests(tests, open_cpu, close_cpu);
 }

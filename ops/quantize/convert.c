@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// qn_convert_fp8: between the OCP and the FNUZ encoding of e4m3, block by block, exactly where that can be.
+//
+// The same code is worth half as much in FNUZ. So fn to fnuz keeps the codes and doubles the scale. Backwards, the
+// scale is halved unless the block has FNUZ's largest code (0x7F, which is fn's NaN); or the scale is kept, which is
+// exact unless an element below 2^-6 is an odd multiple of 2^-10, half of fn's smallest step. A block with both has
+// no exact form: rounding keeps its scale, so that no element is off by more than that half step.
+#include "quantize.h"
+
+typedef enum method { CHANGE_SCALE, KEEP_SCALE, ROUND } method;
+
+typedef struct conversion {
+    const uint8_t *q; // [rows, cols]
+    const float *scale;
+    uint8_t *q_out;
+    float *scale_out;
+    int64_t rows, cols, block_rows, block_cols; // block_cols: blocks side by side
+    bool to_fnuz;
+    uint8_t same_bits[256];  // the code that goes with a changed scale
+    uint8_t same_value[256]; // the code that goes with the scale as it is; fnuz to fn only
+    atomic_int_least64_t inexact_blocks;
+    atomic_uint
+        max_rel_error; // bits of an f32 that is not negative: they are ordered as the values
+} conversion;
+
+typedef struct block_range {
+    int64_t row, end_row, col, end_col;
+} block_range;
+
+static block_range range_of(const conversion *c, int64_t block) {
+    const int64_t row = block / c->block_cols * c->block_rows;
+    const int64_t col = block % c->block_cols * QNI_BLOCK;
+    const int64_t end_row = row + c->block_rows, end_col = col + QNI_BLOCK;
+    return (block_range){row, end_row < c->rows ? end_row : c->rows, col,
+                         end_col < c->cols ? end_col : c->cols};
+}
+
+/** What keeps a block exact; ROUND if nothing does. */
+static method method_of(const conversion *c, int64_t block) {
+    if (c->to_fnuz)
+        return CHANGE_SCALE;
+    const float scale = c->scale[block];
+    const bool halves = isfinite(scale) && scale * 0.5f * 2.0f == scale; // not an odd denormal
+    bool has_largest = false, has_half_step = false;
+    const block_range b = range_of(c, block);
+    for (int64_t r = b.row; r < b.end_row; r++)
+        for (int64_t col = b.col; col < b.end_col; col++) {
+            const uint8_t magnitude = c->q[r * c->cols + col] & 0x7F;
+            has_largest |= magnitude == 0x7F;
+            has_half_step |= magnitude < 16 && (magnitude & 1) != 0;
+        }
+    if (halves && !has_largest)
+        return CHANGE_SCALE;
+    return has_half_step ? ROUND : KEEP_SCALE;
+}
+
+/** The code of the other kind with the same bits, zero and NaN put right. */
+static uint8_t keep_bits(bool to_fnuz, uint8_t code) {
+    if (!to_fnuz)
+        return code == 0x80 ? 0x7F : code;
+    if (code == 0x80)
+        return 0;
+    return (code & 0x7F) == 0x7F ? 0x80 : code;
+}
+
+static void make_tables(conversion *c) {
+    for (int i = 0; i < 256; i++) {
+        const uint8_t code = (uint8_t)i;
+        c->same_bits[i] = keep_bits(c->to_fnuz, code);
+        c->same_value[i] = qni_fp8_encode(QNI_FP8_E4M3FN, qni_fp8_decode(QNI_FP8_E4M3FNUZ, code));
+    }
+}
+
+static float rel_error(uint8_t from, uint8_t to) {
+    const float exact = qni_fp8_decode(QNI_FP8_E4M3FNUZ, from);
+    const float error = fabsf(qni_fp8_decode(QNI_FP8_E4M3FN, to) - exact);
+    return error > 0 ? error / fabsf(exact) : 0; // 0 for a NaN, which stays one
+}
+
+/** Counts a block that has no exact form, and how far off rounding would leave it. */
+static void survey_block(conversion *c, int64_t block) {
+    if (method_of(c, block) != ROUND)
+        return;
+    atomic_fetch_add(&c->inexact_blocks, 1);
+    const block_range b = range_of(c, block);
+    float worst = 0;
+    for (int64_t r = b.row; r < b.end_row; r++)
+        for (int64_t col = b.col; col < b.end_col; col++) {
+            const uint8_t code = c->q[r * c->cols + col];
+            worst = fmaxf(worst, rel_error(code, c->same_value[code]));
+        }
+    const unsigned bits = __builtin_bit_cast(unsigned, worst);
+    unsigned seen = atomic_load(&c->max_rel_error);
+    while (seen < bits && !atomic_compare_exchange_weak(&c->max_rel_error, &seen, bits))
+        continue;
+}
+
+static void convert_block(conversion *c, int64_t block) {
+    const method how = method_of(c, block); // before the block is written: it may be in place
+    const uint8_t *table = how == CHANGE_SCALE ? c->same_bits : c->same_value;
+    const block_range b = range_of(c, block);
+    for (int64_t r = b.row; r < b.end_row; r++)
+        for (int64_t i = r * c->cols + b.col; i < r * c->cols + b.end_col; i++)
+            c->q_out[i] = table[c->q[i]];
+    const float factor = c->to_fnuz ? 2.0f : 0.5f;
+    c->scale_out[block] = c->scale[block] * (how == CHANGE_SCALE ? factor : 1.0f);
+}
+
+static void survey_row(void *context, int64_t block_row) {
+    conversion *c = context;
+    for (int64_t i = 0; i < c->block_cols; i++)
+        survey_block(c, block_row * c->block_cols + i);
+}
+
+static void convert_row(void *context, int64_t block_row) {
+    conversion *c = context;
+    for (int64_t i = 0; i < c->block_cols; i++)
+        convert_block(c, block_row * c->block_cols + i);
+}
+
+static constexpr char op[] = "convert_fp8";
+
+static qn_status check_kinds(const DLTensor *q_out, const DLTensor *q) {
+    const qni_dtype from = qni_dtype_of(q), to = qni_dtype_of(q_out);
+    if ((from == QNI_E4M3FN && to == QNI_E4M3FNUZ) || (from == QNI_E4M3FNUZ && to == QNI_E4M3FN))
+        return QN_OK;
+    return QN_FAIL(QN_E_UNSUPPORTED,
+                   "%s: q has dtype %s and q_out %s; accepted: e4m3fn and e4m3fnuz, either way", op,
+                   qni_dtype_name(from), qni_dtype_name(to));
+}
+
+static qn_status check_contiguous(const char *name, const DLTensor *t) {
+    char text[256];
+    return qni_is_contiguous(t) ? QN_OK
+                                : QN_FAIL(QN_E_INVALID, "%s: %s is %s, needs to be contiguous", op,
+                                          name, qni_tensor_text(t, text, sizeof text));
+}
+
+/** Blocks of 1 x 128 or 128 x 128, whichever the scale's shape tells. */
+static qn_status check_scales(const DLTensor *scale_out, const DLTensor *scale, conversion *c) {
+    if (qni_dtype_of(scale) != QNI_F32 || qni_dtype_of(scale_out) != QNI_F32)
+        return QN_FAIL(QN_E_UNSUPPORTED, "%s: scale has dtype %s and scale_out %s; accepted: f32",
+                       op, qni_dtype_name(qni_dtype_of(scale)),
+                       qni_dtype_name(qni_dtype_of(scale_out)));
+    const int64_t tall = (c->rows + QNI_BLOCK - 1) / QNI_BLOCK;
+    c->block_cols = (c->cols + QNI_BLOCK - 1) / QNI_BLOCK;
+    c->block_rows = scale->shape[0] == c->rows ? 1 : QNI_BLOCK;
+    if (scale->shape[1] != c->block_cols || (c->block_rows != 1 && scale->shape[0] != tall))
+        return QN_FAIL(QN_E_INVALID,
+                       "%s: scale has shape [%ld, %ld], needs [%ld, %ld] (blocks of 1 x 128) or "
+                       "[%ld, %ld] (128 x 128)",
+                       op, (long)scale->shape[0], (long)scale->shape[1], (long)c->rows,
+                       (long)c->block_cols, (long)tall, (long)c->block_cols);
+    return qni_check_shape(op, "scale_out", scale_out, 2, scale->shape);
+}
+
+/** Twice a scale must still be an f32. */
+static qn_status check_scales_double(const conversion *c, const DLTensor *scale) {
+    for (int64_t i = 0; c->to_fnuz && i < qni_numel(scale); i++)
+        if (isfinite(c->scale[i]) && isinf(c->scale[i] * 2))
+            return QN_FAIL(QN_E_INVALID, "%s: scale[%ld, %ld] is %g; accepted: what f32 can double",
+                           op, (long)(i / c->block_cols), (long)(i % c->block_cols),
+                           (double)c->scale[i]);
+    return QN_OK;
+}
+
+static qn_status check_all(const qn_stream *stream, const DLTensor *q_out,
+                           const DLTensor *scale_out, const DLTensor *q, const DLTensor *scale,
+                           const qn_convert_report *report, conversion *c) {
+    qn_status st;
+    QN_TRY(qni_check_tensor(stream, op, "q_out", q_out, 2));
+    QN_TRY(qni_check_tensor(stream, op, "scale_out", scale_out, 2));
+    QN_TRY(qni_check_tensor(stream, op, "q", q, 2));
+    QN_TRY(qni_check_tensor(stream, op, "scale", scale, 2));
+    if (q->device.device_type != kDLCPU)
+        return QN_FAIL(QN_E_UNSUPPORTED, "%s: the stream is on %s; accepted: cpu", op,
+                       stream->device->info.spec);
+    QN_TRY(check_kinds(q_out, q));
+    QN_TRY(qni_check_shape(op, "q_out", q_out, 2, q->shape));
+    QN_TRY(check_contiguous("q_out", q_out));
+    QN_TRY(check_contiguous("scale_out", scale_out));
+    QN_TRY(check_contiguous("q", q));
+    QN_TRY(check_contiguous("scale", scale));
+    c->rows = q->shape[0];
+    c->cols = q->shape[1];
+    QN_TRY(check_scales(scale_out, scale, c));
+    if (report && report->struct_size < sizeof *report)
+        return QN_FAIL(QN_E_INVALID,
+                       "%s: report.struct_size is %zu; set it to sizeof(qn_convert_report)", op,
+                       report->struct_size);
+out:
+    return st;
+}
+
+qn_status qn_convert_fp8(qn_stream *stream, DLTensor *q_out, DLTensor *scale_out, const DLTensor *q,
+                         const DLTensor *scale, int32_t allow_rounding, qn_convert_report *report) {
+    conversion c = {};
+    qn_status st = check_all(stream, q_out, scale_out, q, scale, report, &c);
+    if (st != QN_OK)
+        return st;
+    c.q = qni_data(q), c.scale = qni_data(scale);
+    c.q_out = qni_data(q_out), c.scale_out = qni_data(scale_out);
+    c.to_fnuz = qni_dtype_of(q) == QNI_E4M3FN;
+    make_tables(&c);
+    st = check_scales_double(&c, scale);
+    if (st != QN_OK)
+        return st;
+    qni_parallel(scale->shape[0], survey_row, &c);
+    const int64_t inexact = atomic_load(&c.inexact_blocks);
+    if (report) {
+        report->inexact_blocks = inexact;
+        report->max_rel_error = (double)__builtin_bit_cast(float, atomic_load(&c.max_rel_error));
+    }
+    if (inexact > 0 && !allow_rounding)
+        return QN_FAIL(QN_E_UNSUPPORTED,
+                       "%s: %ld of %ld blocks have no exact e4m3fn form (neither keeping nor "
+                       "halving the scale is exact); rounding must be asked for",
+                       op, (long)inexact, (long)qni_numel(scale));
+    qni_parallel(scale->shape[0], convert_row, &c);
+    return QN_OK;
+}
