@@ -49,6 +49,14 @@ static const qni_gemm_spec full_specs[] = {
     DENSE(34, 70, 140, FNUZ, FNUZ, BF), DENSE(34, 70, 140, FN, FNUZ, BF),
     DENSE(34, 70, 140, FNUZ, FN, F32), DENSE(34, 70, 140, FNUZ, FNUZ, BF, .is_packed = true),
     DENSE(34, 70, 140, FNUZ, FN, BF, .is_packed = true), DENSE(34, 70, 140, FN, FNUZ, BF, .is_packed = true),
+    // What matrix cores of the FNUZ kinds take from packed weights: whole, odd and broken K-blocks, edges of rows.
+    DENSE(1, 130, 512, FNUZ, FNUZ, BF, .is_packed = true), DENSE(127, 128, 256, FNUZ, FNUZ, BF, .is_packed = true),
+    DENSE(129, 257, 640, FNUZ, FNUZ, F32, .is_packed = true), DENSE(257, 129, 1024, FNUZ, FNUZ, BF, .is_packed = true),
+    DENSE(255, 60, 780, FNUZ, FNUZ, BF, .is_packed = true, .is_strided = true), DENSE(70, 140, 388, FNUZ, FNUZ, F32, .is_packed = true, .adds_c = true),
+    DENSE(300, 130, 772, FN, FN, BF, .is_packed = true, .is_strided = true), DENSE(33, 66, 516, FNUZ, FNUZ, BF, .fill = QNI_FILL_NAN, .is_packed = true),
+    DENSE(33, 66, 516, FN, FN, BF, .fill = QNI_FILL_ANY, .is_packed = true),
+    GROUPED(INDEX, 5, 0, 130, 384, FNUZ, FNUZ, .is_packed = true), GROUPED(ENDS, 5, 0, 130, 516, FNUZ, FNUZ, .is_packed = true, .zero_padding = true),
+    GROUPED(MASKED, 4, 140, 130, 768, FNUZ, FNUZ, .is_packed = true), GROUPED(MASKED, 4, 140, 72, 516, FN, FN, .is_packed = true),
     // Layouts.
     DENSE(37, 75, 150, FN, FN, BF, .b_transposed = true), DENSE(37, 75, 150, FN, FN, BF, .a_transposed = true),
     DENSE(37, 75, 150, FN, FN, BF, .a_transposed = true, .b_transposed = true),

@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Shows what a device image's kernels are made of: registers, and the mix of each loop that holds matrix
+instructions. For developers, and for tests/kernel_loop_test.py.
+
+    tools/kernel_loop.py build/release/images/gemm_fp8_256x128.gfx942.co
+"""
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+
+USAGE = ("vgpr_count", "agpr_count", "sgpr_count", "vgpr_spill_count", "sgpr_spill_count",
+         "private_segment_fixed_size", "group_segment_fixed_size")
+
+
+@dataclass
+class Instruction:
+    address: int
+    name: str  # mnemonic
+    operands: str
+    kind: str
+    target: int | None = None  # branches: where to
+
+
+@dataclass
+class Kernel:
+    name: str
+    instructions: list[Instruction] = field(default_factory=list)
+    usage: dict[str, int] = field(default_factory=dict)
+
+    def matrix_loops(self) -> list[list[Instruction]]:
+        """The bodies of innermost loops with matrix instructions, in the order of the code."""
+        spans = []
+        index = {i.address: n for n, i in enumerate(self.instructions)}
+        for n, i in enumerate(self.instructions):
+            if i.target is not None and i.target <= i.address and i.target in index:
+                spans.append((index[i.target], n))
+        inner = [s for s in spans
+                 if not any(o != s and s[0] <= o[0] and o[1] <= s[1] for o in spans)]
+        bodies = [self.instructions[a:b + 1] for a, b in inner]
+        return [b for b in bodies if any(i.kind == "matrix" for i in b)]
+
+
+def kind_of(name: str, operands: str) -> str:
+    if "mfma" in name or "wmma" in name:
+        return "matrix"
+    if name.startswith("v_accvgpr"):
+        return "agpr move"
+    if name.startswith("v_"):
+        return "vector"
+    if name.startswith("ds_"):
+        return "lds"
+    if name.startswith("scratch_"):
+        return "scratch"
+    if name.startswith(("buffer_", "global_", "flat_")):
+        return "lds copy" if re.search(r"\blds\b", operands) or "_lds_" in name else "memory"
+    if name.startswith(("s_wait", "s_delay")):
+        return "wait"
+    if name.startswith("s_barrier"):
+        return "barrier"
+    if name.startswith(("s_branch", "s_cbranch")):
+        return "branch"
+    return "nop" if name == "s_nop" else "scalar"
+
+
+def tool(name: str) -> str:
+    for candidate in (f"{name}-22", name):
+        if path := shutil.which(candidate):
+            return path
+    sys.exit(f"kernel_loop: neither {name}-22 nor {name} is installed")
+
+
+def output_of(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def read_code(path: str) -> dict[str, Kernel]:
+    kernels: dict[str, Kernel] = {}
+    kernel = None
+    bases: dict[str, int] = {}
+    for line in output_of(tool("llvm-objdump"), "-d", path).splitlines():
+        if m := re.match(r"([0-9a-f]+) <(\w+)>:", line):
+            kernel = kernels[m[2]] = Kernel(m[2])
+            bases[m[2]] = int(m[1], 16)
+        elif (m := re.match(r"\s+(\w+)\s*(.*?)\s*// ([0-9A-F]+):", line)) and kernel:
+            target = None
+            if t := re.search(r"<(\w+)\+0x([0-9a-f]+)>", line):
+                target = bases[t[1]] + int(t[2], 16)
+            kernel.instructions.append(
+                Instruction(int(m[3], 16), m[1], m[2], kind_of(m[1], m[2]), target))
+    return kernels
+
+
+def read_kernels(path: str) -> list[Kernel]:
+    """Every kernel of an image, with its code and what its metadata says it uses."""
+    code = read_code(path)
+    notes = output_of(tool("llvm-readelf"), "--notes", path)
+    kernels = []
+    for block in re.split(r"\n  - (?=\.)", notes)[1:]:
+        if name := re.search(r"\.symbol:\s+(\w+)\.kd", block):
+            kernel = code[name[1]]
+            found = re.findall(rf"\.({'|'.join(USAGE)}):\s+(\d+)", block)
+            kernel.usage = {key: int(value) for key, value in found}
+            kernels.append(kernel)
+    return kernels
+
+
+def mix_of(body: list[Instruction]) -> Counter:
+    return Counter(i.kind for i in body)
+
+
+def waits_before_barriers(body: list[Instruction]) -> bool:
+    """Whether each barrier that a copy to LDS precedes has a wait for memory between, the loop taken twice."""
+    pending = False
+    for i in body + body:
+        if i.kind == "lds copy":
+            pending = True
+        elif i.kind == "wait" and "vmcnt" in i.operands:
+            pending = False
+        elif i.kind == "barrier" and pending:
+            return False
+    return True
+
+
+def show(path: str) -> None:
+    for kernel in read_kernels(path):
+        print(kernel.name, " ".join(f"{k}={v}" for k, v in kernel.usage.items()))
+        for body in kernel.matrix_loops():
+            mix = mix_of(body)
+            print(f"  loop at {body[0].address:#x}: {len(body)} instructions,",
+                  ", ".join(f"{count} {kind}" for kind, count in mix.most_common()))
+            print(f"    vector instructions for each matrix instruction: "
+                  f"{(mix['vector'] + mix['agpr move']) / mix['matrix']:.3f}")
+            print("    waits:", "; ".join(i.operands for i in body if i.name == "s_waitcnt"))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("image", nargs="+", help="code object, as the build leaves it in images/")
+    for image in parser.parse_args().image:
+        show(image)
