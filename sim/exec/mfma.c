@@ -14,7 +14,11 @@ static constexpr uint32_t GFX94X = 1u << SIM_GFX942 | 1u << SIM_GFX950;
 
 #define EXEC_exact mfma_exec_exact
 #define EXEC_vector mfma_exec_vector
+#ifdef __AVX512F__
+#define EXEC_fp8 mfma_exec_fp8
+#else
 #define EXEC_fp8 mfma_exec_vector
+#endif
 
 static const mfma_form forms[] = {
 #define FORM(name, target, M, N, K, BLOCKS, A, B, RULE, GROUP, known, exec)                        \

@@ -134,6 +134,10 @@ static inline __attribute__((always_inline)) mfma_i32 fused_group(const mfma_for
     return add_c(f, g, c);
 }
 
+void mfma_add_c(const mfma_form *f, const mfma_i32 *sum, const mfma_i32 *e, mfma_i32 *c) {
+    *c = add_c(f, (group_sum){*sum, *e}, *c);
+}
+
 void mfma_fused_strip(const mfma_form *f, const mfma_plane *a, const mfma_plane *b,
                       mfma_strip strip, mfma_i32 *c) {
     for (int k = 0; k < f->k; k += f->group) {

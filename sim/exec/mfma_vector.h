@@ -56,6 +56,7 @@ static inline void mfma_store(void *p, mfma_i32 x) {
 
 #define mfma_read_plane SIM_NAME(mfma_read_plane)
 #define mfma_fused_strip SIM_NAME(mfma_fused_strip)
+#define mfma_add_c SIM_NAME(mfma_add_c)
 
 /** Reads A (side 0) or B into a plane, decoded for the form's rule. */
 void mfma_read_plane(const mfma_form *f, sim_wave *w, const sim_inst *inst, int side,
@@ -65,5 +66,9 @@ void mfma_read_plane(const mfma_form *f, sim_wave *w, const sim_inst *inst, int 
  *  hold nothing special and no product reaches 2^126. */
 void mfma_fused_strip(const mfma_form *f, const mfma_plane *a, const mfma_plane *b,
                       mfma_strip strip, mfma_i32 *c);
+
+/** Ends a group of the fused rules for 16 outputs: *c (f32 bits) becomes c plus sum, a multiple of
+ *  2^(e - 24), rounded as the rule says. Inf stays; NaN becomes MFMA_NAN32. */
+void mfma_add_c(const mfma_form *f, const mfma_i32 *sum, const mfma_i32 *e, mfma_i32 *c);
 
 #endif

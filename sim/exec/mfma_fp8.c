@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix instructions on 8-bit floats, on AVX-512 with byte permutes: the split rule at full speed.
+//
+// The work is cut into cells: 16 rows of A by 16 columns of B over one group of 16 k. The rule cuts a
+// product only where it lies more than 24 - Fa - Fb bits below the group's largest exponent, which real
+// data seldom has. So each cell is computed twice over: the exact dot products in f64 (products have 8
+// bits, sums at most 40), and, 64 outputs a byte vector, the largest and the smallest exponent of each
+// output's products. Where the spread is small the exact sum is the rule's sum; the rows with any other
+// output are computed again product by product. Adding c works in f32 where it can: see add_c.
+//
+// Needs AVX-512 VBMI; mfma_exec_fp8 uses the general vector form on a host without it.
+#include "mfma_vector.h"
+
+#ifdef __AVX512F__
+
+#include <immintrin.h>
+#include <math.h>
+#include <pthread.h>
+#include <string.h>
+
+#pragma clang attribute push(__attribute__((target("avx512vbmi"))), apply_to = function)
+
+enum { CELL = 16 };
+
+// An exponent code is the exponent field (at least 1), so e = code - bias; a zero's is ZERO_CODE, so that
+// it loses to every number in a signed maximum of sums and in an unsigned minimum.
+enum { ZERO_CODE = -64 };
+
+/** One 8-bit type, by the 7 bits below the sign: exponent code, upper two bytes of the f64. */
+typedef struct byte_tables {
+    _Alignas(64) int8_t code[128];
+    _Alignas(64) uint8_t f64_high[128], f64_low[128];
+} byte_tables;
+
+static byte_tables tables[MFMA_NUM_TYPES];
+static pthread_once_t tables_once = PTHREAD_ONCE_INIT;
+
+static void fill_table(mfma_type type) {
+    for (int bits = 0; bits < 128; bits++) {
+        mfma_term t = mfma_decode(type, (uint64_t)bits);
+        double value = ldexp(t.m, t.e - mfma_formats[type].fraction);
+        uint64_t word;
+        memcpy(&word, &value, sizeof word);
+        tables[type].code[bits] = (int8_t)(t.m == 0 ? ZERO_CODE : t.e + mfma_formats[type].bias);
+        tables[type].f64_high[bits] = (uint8_t)(word >> 56);
+        tables[type].f64_low[bits] = (uint8_t)(word >> 48);
+    }
+}
+
+static void fill_tables(void) {
+    fill_table(MFMA_FP8);
+    fill_table(MFMA_BF8);
+    fill_table(MFMA_FP8_FNUZ);
+    fill_table(MFMA_BF8_FNUZ);
+}
+
+/** 16 rows of A (or columns of B) over 16 k, by k. */
+typedef struct fragment {
+    _Alignas(64) double value[CELL][CELL];
+    _Alignas(64) int8_t code[CELL][CELL];
+} fragment;
+
+// ---- decoding
+
+static inline __m512i look_up(const void *table, __m512i bytes) {
+    const uint8_t *t = table;
+    return _mm512_permutex2var_epi8(_mm512_load_si512(t), bytes, _mm512_load_si512(t + 64));
+}
+
+/** NaN and Inf patterns among the bytes. */
+static inline __mmask64 specials(const mfma_format *f, __m512i bytes) {
+    __m512i below_sign = _mm512_and_si512(bytes, _mm512_set1_epi8(0x7f));
+    switch (f->specials) {
+    case MFMA_FNUZ:
+        return _mm512_cmpeq_epi8_mask(bytes, _mm512_set1_epi8(-128));
+    case MFMA_FN:
+        return _mm512_cmpeq_epi8_mask(below_sign, _mm512_set1_epi8(0x7f));
+    default:
+        return _mm512_cmpge_epi8_mask(below_sign, _mm512_set1_epi8(0x7c));
+    }
+}
+
+/** Four k of 16 rows: bytes[k][row]. */
+static inline void decode_four(const byte_tables *t, __m512i bytes, fragment *out, int k) {
+    __m512i sign = _mm512_and_si512(bytes, _mm512_set1_epi8(-128));
+    __m512i high = _mm512_or_si512(look_up(t->f64_high, bytes), sign);
+    __m512i low = look_up(t->f64_low, bytes);
+    _mm512_store_si512(out->code[k], look_up(t->code, bytes));
+    // Each 128-bit lane holds one k: words of rows 0..7 and of rows 8..15.
+    __m512i words[2] = {_mm512_unpacklo_epi8(low, high), _mm512_unpackhi_epi8(low, high)};
+    __m512i to_top = _mm512_set_epi16(7, 0, 0, 0, 6, 0, 0, 0, 5, 0, 0, 0, 4, 0, 0, 0, //
+                                      3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0);
+    for (int i = 0; i < 4; i++) {
+        __m512i from = _mm512_add_epi16(to_top, _mm512_set1_epi16((short)(8 * i)));
+        for (int half = 0; half < 2; half++) {
+            _mm512_store_si512(&out->value[k + i][8 * half],
+                               _mm512_maskz_permutexvar_epi16(0x88888888, from, words[half]));
+        }
+    }
+}
+
+/** A fragment from two strips of lanes, k 0..7 and k 8..15, two registers each; false if it holds NaN or
+ *  Inf. */
+static inline bool read_fragment(mfma_type type, const uint32_t *rows, int strip0, int strip1,
+                                 fragment *out) {
+    // From 16 dwords of 4 k to 4 k of 16 rows.
+    _Alignas(64) static const uint8_t transpose[64] = {
+        0, 4, 8,  12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60, //
+        1, 5, 9,  13, 17, 21, 25, 29, 33, 37, 41, 45, 49, 53, 57, 61, //
+        2, 6, 10, 14, 18, 22, 26, 30, 34, 38, 42, 46, 50, 54, 58, 62, //
+        3, 7, 11, 15, 19, 23, 27, 31, 35, 39, 43, 47, 51, 55, 59, 63};
+    __m512i order = _mm512_load_si512(transpose);
+    __mmask64 bad = 0;
+    for (int i = 0; i < 4; i++) {
+        const uint32_t *from = rows + i % 2 * SIM_LANES + (i < 2 ? strip0 : strip1) * MFMA_STRIP;
+        __m512i bytes = _mm512_permutexvar_epi8(order, _mm512_loadu_si512(from));
+        bad |= specials(&mfma_formats[type], bytes);
+        decode_four(&tables[type], bytes, out, 4 * i);
+    }
+    return bad == 0;
+}
+
+// ---- one cell
+
+/** Of each output's products: codes [row % 4][row / 4 * 16 + column]. */
+typedef struct exponents {
+    _Alignas(64) int8_t largest[4][64];
+    uint64_t wide[4]; // outputs whose products spread too far for the exact sum
+} exponents;
+
+/** Largest and smallest exponent of each output's products. */
+static inline void find_exponents(const fragment *a, const fragment *b, int limit, exponents *out) {
+    __m512i first = _mm512_set_epi32(12, 12, 12, 12, 8, 8, 8, 8, 4, 4, 4, 4, 0, 0, 0, 0);
+    __m512i pick = _mm512_mullo_epi32(first, _mm512_set1_epi32(0x01010101));
+    __m512i largest[4], smallest[4];
+    for (int r = 0; r < 4; r++) {
+        largest[r] = _mm512_set1_epi8(-128);
+        smallest[r] = _mm512_set1_epi8(-1);
+    }
+    for (int k = 0; k < CELL; k++) {
+        __m512i ak = _mm512_broadcast_i32x4(_mm_load_si128((const __m128i *)a->code[k]));
+        __m512i bk = _mm512_broadcast_i32x4(_mm_load_si128((const __m128i *)b->code[k]));
+        for (int r = 0; r < 4; r++) {
+            __m512i rows = _mm512_add_epi8(pick, _mm512_set1_epi8((char)r));
+            __m512i sum = _mm512_add_epi8(_mm512_shuffle_epi8(ak, rows), bk);
+            largest[r] = _mm512_max_epi8(largest[r], sum);
+            smallest[r] = _mm512_min_epu8(smallest[r], sum);
+        }
+    }
+    for (int r = 0; r < 4; r++) {
+        __m512i spread = _mm512_sub_epi8(largest[r], smallest[r]);
+        __mmask64 any = _mm512_cmpge_epi8_mask(largest[r], _mm512_setzero_si512());
+        out->wide[r] = _mm512_mask_cmpgt_epu8_mask(any, spread, _mm512_set1_epi8((char)limit));
+        _mm512_store_si512(out->largest[r], largest[r]);
+    }
+}
+
+/** Exact dot products of eight rows. */
+static inline void multiply_rows(const fragment *a, const fragment *b, int row, __m512d s[8][2]) {
+    for (int i = 0; i < 8; i++) {
+        s[i][0] = s[i][1] = _mm512_setzero_pd();
+    }
+    for (int k = 0; k < CELL; k++) {
+        __m512d b0 = _mm512_load_pd(&b->value[k][0]), b1 = _mm512_load_pd(&b->value[k][8]);
+        for (int i = 0; i < 8; i++) {
+            __m512d x = _mm512_set1_pd(a->value[k][row + i]);
+            s[i][0] = _mm512_fmadd_pd(x, b0, s[i][0]);
+            s[i][1] = _mm512_fmadd_pd(x, b1, s[i][1]);
+        }
+    }
+}
+
+static inline __m512 join(__m256 low, __m256 high) {
+    return _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
+}
+
+/** Half a row where c's exponent may pass the products': T = s rounded down at 2^(top - 31), plus k. */
+static inline __m256 add_rounded_down(__m512d s, __m256 k, __m256 c, __m128i code, int bias) {
+    __m512i e = _mm512_sub_epi64(_mm512_cvtepi8_epi64(code), _mm512_set1_epi64(bias));
+    e = _mm512_max_epi64(e, _mm512_set1_epi64(-126));
+    __m512d largest =
+        _mm512_castsi512_pd(_mm512_slli_epi64(_mm512_add_epi64(e, _mm512_set1_epi64(1023)), 52));
+    __m512d power =
+        _mm512_and_pd(_mm512_cvtps_pd(c), _mm512_castsi512_pd(_mm512_set1_epi64(0x7ffll << 52)));
+    // Adding 1.5 * 2^(52 + n) leaves no bits below 2^n; n = top - 31.
+    __m512d magic = _mm512_mul_pd(_mm512_max_pd(largest, power), _mm512_set1_pd(0x1.8p21));
+    __m512d t = _mm512_sub_pd(
+        _mm512_add_round_pd(s, magic, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC), magic);
+    return _mm512_cvtpd_ps(_mm512_add_pd(t, _mm512_cvtps_pd(k)));
+}
+
+/** Adds c to a row of exact sums. u = c * 2^(24 - E) says where c lies: below 1/2 it is dropped; below
+ *  2^24 it loses the bits under 2^(E - 24), downwards; above, it stays as it is. From 2^32 on, the
+ *  sum's own bits may fall below 2^(top - 31) and are rounded down too. Returns whether some output
+ *  needs the definition: no products but zeros, and so small a c that their exponents matter. */
+static inline bool add_c(__m512d low, __m512d high, const int8_t *codes, int bias,
+                         const float *c_row, float *out) {
+    __m128i code = _mm_loadu_si128((const __m128i *)codes);
+    __m512 c = _mm512_loadu_ps(c_row);
+    __m512 e = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(code));
+    __m512 up = _mm512_sub_ps(_mm512_set1_ps((float)(24 + bias)), e);
+    __m512 u = _mm512_scalef_ps(c, up), size = _mm512_abs_ps(u);
+    __m512 whole = _mm512_roundscale_ps(u, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+    __mmask16 kept = _mm512_cmp_ps_mask(size, _mm512_set1_ps(0.5f), _CMP_GE_OQ);
+    __mmask16 cut = _mm512_cmp_ps_mask(size, _mm512_set1_ps(0x1p24f), _CMP_LT_OQ);
+    __m512 k = _mm512_maskz_scalef_ps(kept, whole, _mm512_sub_ps(_mm512_setzero_ps(), up));
+    k = _mm512_mask_mov_ps(c, cut, k);
+    __m256 k_low = _mm512_castps512_ps256(k), k_high = _mm512_extractf32x8_ps(k, 1);
+    __mmask16 near = _mm512_cmp_ps_mask(size, _mm512_set1_ps(0x1p32f), _CMP_LT_OQ);
+    if (near == 0xffff) {
+        __m256 d_low = _mm512_cvtpd_ps(_mm512_add_pd(low, _mm512_cvtps_pd(k_low)));
+        __m256 d_high = _mm512_cvtpd_ps(_mm512_add_pd(high, _mm512_cvtps_pd(k_high)));
+        _mm512_storeu_ps(out, join(d_low, d_high));
+    } else {
+        __m256 d_low = add_rounded_down(low, k_low, _mm512_castps512_ps256(c), code, bias);
+        __m256 d_high = add_rounded_down(high, k_high, _mm512_extractf32x8_ps(c, 1),
+                                         _mm_srli_si128(code, 8), bias);
+        __m512 d = join(d_low, d_high);
+        __mmask16 special = _mm512_fpclass_ps_mask(c, 0x99); // NaN, Inf
+        __mmask16 is_nan = _mm512_fpclass_ps_mask(c, 0x81);
+        d = _mm512_mask_mov_ps(d, special, c);
+        d = _mm512_mask_mov_ps(d, is_nan, _mm512_castsi512_ps(_mm512_set1_epi32((int)MFMA_NAN32)));
+        _mm512_storeu_ps(out, d);
+    }
+    __mmask16 no_products = _mm512_cmp_ps_mask(e, _mm512_setzero_ps(), _CMP_LT_OQ);
+    return _mm512_mask_cmp_ps_mask(no_products & cut, c, _mm512_setzero_ps(), _CMP_NEQ_UQ) != 0;
+}
+
+// ---- rows with wide products
+
+static inline __m512i exponent_of(__m512i code, int bias) {
+    __mmask16 zero = _mm512_cmplt_epi32_mask(code, _mm512_setzero_si512());
+    return _mm512_mask_mov_epi32(_mm512_sub_epi32(code, _mm512_set1_epi32(bias)), zero,
+                                 _mm512_set1_epi32(-126));
+}
+
+/** One row by the rule itself, every second product from k on: cut at 2^-24 of the largest exponent. */
+static __m512i sum_cut(const mfma_form *f, const fragment *a, const fragment *b, int row, int k,
+                       __m512i *e) {
+    int a_bias = mfma_formats[f->a_type].bias, b_bias = mfma_formats[f->b_type].bias;
+    __m512i largest = _mm512_set1_epi32(INT32_MIN), sum = _mm512_setzero_si512();
+    for (int i = k; i < CELL; i += 2) {
+        __m512i eb = _mm512_cvtepi8_epi32(_mm_load_si128((const __m128i *)b->code[i]));
+        __m512i ea = exponent_of(_mm512_set1_epi32(a->code[i][row]), a_bias);
+        largest = _mm512_max_epi32(largest, _mm512_add_epi32(ea, exponent_of(eb, b_bias)));
+    }
+    // Where every product is zero any scale does.
+    __m512i down =
+        _mm512_sub_epi32(_mm512_set1_epi32(24), _mm512_max_epi32(largest, _mm512_set1_epi32(-100)));
+    __m512 scale = _mm512_scalef_ps(_mm512_set1_ps(1), _mm512_cvtepi32_ps(down));
+    for (int i = k; i < CELL; i += 2) {
+        __m512 x = join(_mm512_cvtpd_ps(_mm512_load_pd(&b->value[i][0])),
+                        _mm512_cvtpd_ps(_mm512_load_pd(&b->value[i][8])));
+        x = _mm512_mul_ps(x, _mm512_set1_ps((float)a->value[i][row]));
+        sum = _mm512_add_epi32(sum, _mm512_cvttps_epi32(_mm512_mul_ps(x, scale)));
+    }
+    *e = largest;
+    return sum;
+}
+
+static __attribute__((noinline)) void row_by_rule(const mfma_form *f, const fragment *a,
+                                                  const fragment *b, int row, const float *c,
+                                                  float *out) {
+    __m512i e[2], s[2];
+    s[0] = sum_cut(f, a, b, row, 0, &e[0]);
+    s[1] = sum_cut(f, a, b, row, 1, &e[1]);
+    mfma_i32 top = (mfma_i32)_mm512_max_epi32(e[0], e[1]);
+    mfma_i32 sum = ((mfma_i32)s[0] >> mfma_min(top - (mfma_i32)e[0], (mfma_i32){0} + 31)) +
+                   ((mfma_i32)s[1] >> mfma_min(top - (mfma_i32)e[1], (mfma_i32){0} + 31));
+    mfma_i32 result = mfma_load(c);
+    mfma_add_c(f, &sum, &top, &result);
+    mfma_store(out, result);
+}
+
+// ---- cells to instructions
+
+/** Where a cell's rows lie in C and D: row i at quad[i / 4] + i % 4 * SIM_LANES. d may be c. */
+typedef struct cell_rows {
+    const float *c;
+    float *d;
+    int quad[4];
+} cell_rows;
+
+static void cell(const mfma_form *f, const fragment *a, const fragment *b, cell_rows rows) {
+    const mfma_format *fa = &mfma_formats[f->a_type], *fb = &mfma_formats[f->b_type];
+    exponents e;
+    find_exponents(a, b, 24 - fa->fraction - fb->fraction, &e);
+    for (int half = 0; half < CELL; half += 8) {
+        __m512d s[8][2];
+        multiply_rows(a, b, half, s);
+        for (int i = 0; i < 8; i++) {
+            int row = half + i, at = rows.quad[row / 4] + row % 4 * SIM_LANES;
+            uint64_t wide = e.wide[row % 4] >> (row / 4 * CELL) & 0xffff;
+            _Alignas(64) float d[CELL];
+            bool odd = add_c(s[i][0], s[i][1], &e.largest[row % 4][row / 4 * CELL],
+                             fa->bias + fb->bias, rows.c + at, d);
+            if (wide != 0 || odd) {
+                row_by_rule(f, a, b, row, rows.c + at, d);
+            }
+            memcpy(rows.d + at, d, sizeof d);
+        }
+    }
+}
+
+typedef struct operands {
+    fragment a[2], b[2];
+    const float *c;
+    float *d;
+    _Alignas(64) float constant[16][SIM_LANES];
+} operands;
+
+/** 16x16x32: two groups of k, one after the other; strip q of lanes holds k 8 q to 8 q + 7. */
+static void run_16x16(const mfma_form *f, const operands *o) {
+    _Alignas(64) float middle[4][SIM_LANES];
+    cell_rows first = {o->c, middle[0], {0, 16, 32, 48}};
+    cell_rows second = {middle[0], o->d, {0, 16, 32, 48}};
+    cell(f, &o->a[0], &o->b[0], first);
+    cell(f, &o->a[1], &o->b[1], second);
+}
+
+/** 32x32x16: four cells; strip s holds rows 16 (s % 2) on and k 8 (s / 2) on. */
+static void run_32x32(const mfma_form *f, const operands *o) {
+    _Alignas(64) float d[16][SIM_LANES]; // D may overlap C
+    for (int i = 0; i < 4; i++) {
+        int at = i / 2 * 8 * SIM_LANES + i % 2 * CELL;
+        cell_rows rows = {o->c + at, d[0] + at, {0, 32, 4 * SIM_LANES, 4 * SIM_LANES + 32}};
+        cell(f, &o->a[i / 2], &o->b[i % 2], rows);
+    }
+    memcpy(o->d, d, sizeof d);
+}
+
+static bool read_operands(const mfma_form *f, sim_wave *w, const sim_inst *inst, operands *o) {
+    const uint32_t *a = mfma_rows(w, &inst->src[0]), *b = mfma_rows(w, &inst->src[1]);
+    bool ordinary = true;
+    for (int i = 0; i < 2; i++) {
+        int strip0 = f->m == 16 ? 2 * i : i, strip1 = f->m == 16 ? 2 * i + 1 : i + 2;
+        ordinary &= read_fragment((mfma_type)f->a_type, a, strip0, strip1, &o->a[i]);
+        ordinary &= read_fragment((mfma_type)f->b_type, b, strip0, strip1, &o->b[i]);
+    }
+    o->c = o->constant[0];
+    o->d = (float *)mfma_rows(w, &inst->dst[0]);
+    if (inst->src[2].kind == SIM_OP_VGPR) {
+        o->c = (const float *)mfma_rows(w, &inst->src[2]);
+        return ordinary;
+    }
+    for (int i = 0; i < mfma_num_results(f) * SIM_LANES; i++) {
+        memcpy(&o->constant[0][i], &inst->src[2].value, sizeof(float));
+    }
+    return ordinary;
+}
+
+static bool run(sim_wave *w, const sim_inst *inst) {
+    const mfma_form *f = mfma_form_of(inst);
+    operands o;
+    if (!read_operands(f, w, inst, &o)) {
+        return false;
+    }
+    if (f->m == 16) {
+        run_16x16(f, &o);
+    } else {
+        run_32x32(f, &o);
+    }
+    return true;
+}
+
+#pragma clang attribute pop
+
+void mfma_exec_fp8(sim_wave *w, const sim_inst *inst) {
+    pthread_once(&tables_once, fill_tables);
+    if (!__builtin_cpu_supports("avx512vbmi") || !run(w, inst)) {
+        mfma_exec_vector(w, inst);
+    }
+}
+
+#endif
