@@ -24,6 +24,12 @@ QD_INLINE uint32_t qd_buffer_load(__amdgpu_buffer_rsrc_t from, uint32_t offset, 
 QD_INLINE qd_u32x4 qd_buffer_load4(__amdgpu_buffer_rsrc_t from, uint32_t offset, uint32_t soffset) {
     return __builtin_amdgcn_raw_buffer_load_b128(from, (int)offset, (int)soffset, 0);
 }
+/** The same for what is read once: caches need not keep it. */
+QD_INLINE qd_u32x4 qd_buffer_stream4(__amdgpu_buffer_rsrc_t from, uint32_t offset,
+                                     uint32_t soffset) {
+    constexpr int nontemporal = 2;
+    return __builtin_amdgcn_raw_buffer_load_b128(from, (int)offset, (int)soffset, nontemporal);
+}
 
 #if defined(__GFX9__)
 /** Four bytes a lane to LDS: lane i's go to `to` + 4 i, `to` uniform. Done when vmcnt says so. */

@@ -88,6 +88,8 @@ qn_status qni_gemm_pack_portable(qn_stream *stream, const void *problem);
 
 bool qni_gemm_any_supports(const qn_device *device, const void *problem, qni_reason *why);
 qn_status qni_gemm_any(qn_stream *stream, const void *problem);
+bool qni_gemm_decode_supports(const qn_device *device, const void *problem, qni_reason *why);
+qn_status qni_gemm_decode(qn_stream *stream, const void *problem);
 bool qni_gemm_fp8_large_supports(const qn_device *device, const void *problem, qni_reason *why);
 qn_status qni_gemm_fp8_large(qn_stream *stream, const void *problem);
 bool qni_gemm_fp8_supports(const qn_device *device, const void *problem, qni_reason *why);

@@ -20,6 +20,8 @@ static uint8_t kernel_type(qni_dtype dtype) {
     }
 }
 
+enum { MAX_THREADS = 512 }; // of any kernel here
+
 static int64_t div_up(int64_t a, int64_t b) {
     return (a + b - 1) / b;
 }
@@ -40,8 +42,9 @@ static bool fits_grid(const qni_gemm_problem *p, int64_t rows, int64_t columns, 
         return qni_no(why, "m=%ld n=%ld k=%ld: needs dimensions below 2^31", (long)p->m, (long)p->n,
                       (long)p->k);
     int64_t workgroups = count_workgroups(p, rows, columns);
-    if (workgroups > UINT32_MAX / 256)
-        return qni_no(why, "%ld workgroups, a grid holds %u", (long)workgroups, UINT32_MAX / 256);
+    if (workgroups > UINT32_MAX / MAX_THREADS)
+        return qni_no(why, "%ld workgroups, a grid holds %u", (long)workgroups,
+                      UINT32_MAX / MAX_THREADS);
     return true;
 }
 
@@ -122,14 +125,14 @@ qn_status qni_gemm_any(qn_stream *stream, const void *problem) {
                   ANY_WAVES * (uint32_t)device->info.wave_size);
 }
 
-// ---- gemm.fp8_mfma*: packed weights on gfx942
+// ---- gemm.fp8_decode, gemm.fp8_mfma*: packed weights on gfx942
 
-enum { FP8_COLUMNS = 128, FP8_THREADS = 256 };
+enum { FP8_COLUMNS = 128, FP8_THREADS = 256, DECODE_TILE = 32 };
 
 /** What every tile of gemm_fp8_gpu.c needs: offsets within a tile in 31 bits, a in dwords. */
-static bool fits_fp8(const qni_gemm_problem *p, int64_t rows, qni_reason *why) {
+static bool fits_fp8(const qni_gemm_problem *p, int64_t rows, int64_t columns, qni_reason *why) {
     int64_t kb = div_up(p->k, 128);
-    if (!p->is_packed)
+    if (!is_fp8(p->dtype_a) || !p->is_packed)
         return qni_no(why, "b is not packed (qn_gemm_pack)");
     if (p->dtype_b != QNI_E4M3FNUZ)
         return qni_no(why, "b is %s, takes e4m3fnuz", qni_dtype_name(p->dtype_b));
@@ -143,7 +146,7 @@ static bool fits_fp8(const qni_gemm_problem *p, int64_t rows, qni_reason *why) {
     if ((p->scale_a_row * rows + p->scale_a_kb * kb) > INT32_MAX / 4)
         return qni_no(why, "scale_a's strides %ld, %ld: a tile passes 2 GiB", (long)p->scale_a_row,
                       (long)p->scale_a_kb);
-    return fits_grid(p, rows, FP8_COLUMNS, why);
+    return fits_grid(p, rows, columns, why);
 }
 
 static bool is_dtype_a(const qni_gemm_problem *p, qni_dtype want, qni_reason *why) {
@@ -152,15 +155,35 @@ static bool is_dtype_a(const qni_gemm_problem *p, qni_dtype want, qni_reason *wh
     return qni_no(why, "a is %s, takes %s", qni_dtype_name(p->dtype_a), qni_dtype_name(want));
 }
 
+/** Rows that a group is likely to have. */
+static int64_t likely_rows(const qni_gemm_problem *p) {
+    if (p->grouping == QN_GEMM_GROUPED_MASKED)
+        return p->expected_m < p->m ? p->expected_m : p->m;
+    return div_up(p->m, p->groups);
+}
+
 /** Whether tiles of 256 x 128, which do more for each byte they read, keep every compute unit busy twice. */
 static bool is_large(const qn_device *device, const qni_gemm_problem *p) {
-    int64_t rows = p->grouping == QN_GEMM_GROUPED_MASKED ? p->expected_m : p->m;
-    return p->grouping != QN_GEMM_GROUPED_INDEX && rows > 128 &&
+    return p->grouping != QN_GEMM_GROUPED_INDEX && likely_rows(p) > 128 &&
            count_workgroups(p, 256, FP8_COLUMNS) >= 2 * device->info.num_compute_units;
 }
 
+bool qni_gemm_decode_supports(const qn_device *device, const void *problem, qni_reason *why) {
+    (void)device;
+    const qni_gemm_problem *p = problem;
+    if (likely_rows(p) > 2 * DECODE_TILE)
+        return qni_no(why, "about %ld rows a group: weights would be read more than twice",
+                      (long)likely_rows(p));
+    return fits_fp8(p, DECODE_TILE, DECODE_TILE, why);
+}
+
+qn_status qni_gemm_decode(qn_stream *stream, const void *problem) {
+    static const qni_kernel_ref kernel = {.image = "gemm_decode", .entry = "qk_gemm_decode"};
+    return launch(stream, &kernel, problem, DECODE_TILE, DECODE_TILE, 512);
+}
+
 bool qni_gemm_fp8_supports(const qn_device *device, const void *problem, qni_reason *why) {
-    if (!is_dtype_a(problem, QNI_E4M3FNUZ, why) || !fits_fp8(problem, 128, why))
+    if (!is_dtype_a(problem, QNI_E4M3FNUZ, why) || !fits_fp8(problem, 128, FP8_COLUMNS, why))
         return false;
     if (is_large(device, problem))
         return qni_no(why, "large enough for the tile of 256 x 128");
@@ -172,12 +195,12 @@ bool qni_gemm_fp8_large_supports(const qn_device *device, const void *problem, q
     const qni_gemm_problem *p = problem;
     if (p->grouping == QN_GEMM_GROUPED_INDEX)
         return qni_no(why, "groups begin at multiples of 128 rows, the tile has 256");
-    return is_dtype_a(p, QNI_E4M3FNUZ, why) && fits_fp8(p, 256, why);
+    return is_dtype_a(p, QNI_E4M3FNUZ, why) && fits_fp8(p, 256, FP8_COLUMNS, why);
 }
 
 bool qni_gemm_fp8_fn_supports(const qn_device *device, const void *problem, qni_reason *why) {
     (void)device;
-    return is_dtype_a(problem, QNI_E4M3FN, why) && fits_fp8(problem, 128, why);
+    return is_dtype_a(problem, QNI_E4M3FN, why) && fits_fp8(problem, 128, FP8_COLUMNS, why);
 }
 
 qn_status qni_gemm_fp8_large(qn_stream *stream, const void *problem) {

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// FP8 gemm for few rows, weights packed: streams the weights once, at the speed of memory (CDNA3).
+//
+// Needs     v_mfma_f32_32x32x16_fp8_fp8 on FNUZ (gfx942); b from qk_gemm_pack; a e4m3fn or e4m3fnuz
+// Tile      32 rows x 32 columns; the 8 waves take every eighth K-block each and add up through LDS, in wave order
+// Launch    512 threads; grid = tiles_m * tiles_n (* groups when masked), columns fastest
+// LDS       32 KiB: each wave's 32 x 32 sums
+// Registers four K-blocks of a and b on their way: 4 x 32 VGPRs
+// Edges     rows that do not exist read as zero; the last k % 128 by one wave, a through checked loads
+// Schedule  b is read without caching; 16 KiB a wave are under way at any time. All is bound by memory, so the
+//           MFMAs need no order of their own.
+#include "copy.h"
+#include "fp8.h"
+#include "gemm_gpu.h"
+
+enum { TILE = 32, BLOCK_K = 128, WAVES = 8, THREADS = 64 * WAVES, AHEAD = 4 };
+
+[[clang::loader_uninitialized]] static QD_LDS qd_f32x4 lds[WAVES * 4 * 64];
+
+/** One K-block's operands of this lane: 16 bytes for each 32 of k. */
+typedef struct block {
+    qd_u32x4 a[4], b[4];
+    float scale_a, scale_b;
+} block;
+
+typedef struct strip {
+    __amdgpu_buffer_rsrc_t a, b, scale_a, scale_b;
+    uint32_t a_offset, scale_offset; // of this lane's row; QD_OUTSIDE if there is none
+    uint32_t scale_step;             // bytes from one K-block's scales of a to the next's
+    bool is_fn;
+} strip;
+
+QD_INLINE void load_b(const strip *s, block *x, uint32_t kb) {
+    QD_UNROLL for (uint32_t j = 0; j < 4; j++) x->b[j] =
+        qd_buffer_stream4(s->b, qd_lane() * 16 + j * 1024, kb * QK_PACK_BLOCK);
+    x->scale_a = qd_as_f32(qd_buffer_load(s->scale_a, s->scale_offset, kb * s->scale_step));
+    x->scale_b = qd_as_f32(qd_buffer_load(s->scale_b, 0, kb * (uint32_t)sizeof(float)));
+}
+
+QD_INLINE void load_block(const strip *s, block *x, uint32_t kb) {
+    load_b(s, x, kb);
+    QD_UNROLL for (uint32_t j = 0; j < 4; j++) x->a[j] =
+        qd_buffer_load4(s->a, s->a_offset + j * 32, kb * BLOCK_K);
+    QD_PIN(); // keeps this many loads under way
+}
+
+QD_INLINE int64_t half(qd_u32x4 x, int i) {
+    qd_i64x2 halves = __builtin_bit_cast(qd_i64x2, x);
+    return i ? halves.y : halves.x;
+}
+
+/** Adds a K-block's product, scaled; weights give d's rows, activations its columns. */
+QD_INLINE void add_block(const strip *s, qd_f32x16 *sum, block *x, bool is_real) {
+    if (s->is_fn)
+        QD_UNROLL for (int i = 0; i < 16; i++) x->a[i / 4][i % 4] =
+            qd_fp8_fnuz_from_fn(x->a[i / 4][i % 4]);
+    qd_f32x16 part = 0;
+    QD_UNROLL for (int q = 0; q < 8; q++) part = __builtin_amdgcn_mfma_f32_32x32x16_fp8_fp8(
+        half(x->b[q / 2], q % 2), half(x->a[q / 2], q % 2), part, 0, 0, 0);
+    float scale = x->scale_a * x->scale_b * (s->is_fn ? 2.0f : 1.0f);
+    scale = is_real ? scale : 0;
+    QD_UNROLL for (int e = 0; e < 16; e++)(*sum)[e] = __builtin_fmaf(part[e], scale, (*sum)[e]);
+}
+
+/** This wave's share of `blocks` whole K-blocks. Loads past the end repeat the last block, and count nothing. */
+QD_INLINE void run_blocks(const strip *s, qd_f32x16 *sum, uint32_t blocks) {
+    block x[AHEAD];
+    QD_UNROLL for (uint32_t i = 0; i < AHEAD; i++)
+        load_block(s, &x[i], qd_min(qd_wave() + i * WAVES, blocks - 1));
+    for (uint32_t kb = qd_wave(); kb < blocks; kb += AHEAD * WAVES)
+        QD_UNROLL for (uint32_t i = 0; i < AHEAD; i++) {
+            add_block(s, sum, &x[i], kb + i * WAVES < blocks);
+            load_block(s, &x[i], qd_min(kb + (i + AHEAD) * WAVES, blocks - 1));
+        }
+}
+
+/** The last, broken K-block. */
+QD_INLINE void run_tail(const strip *s, qd_f32x16 *sum, const qk_gemm_args *g, const uint8_t *a_row,
+                        uint32_t kb) {
+    block x;
+    load_b(s, &x, kb);
+    QD_UNROLL for (uint32_t j = 0; j < 4; j++) {
+        x.a[j] = 0;
+        if (s->a_offset != QD_OUTSIDE)
+            x.a[j] = qk_gemm_load_piece(a_row, kb * BLOCK_K + j * 32 + qd_lane() / 32 * 16, g->k);
+    }
+    add_block(s, sum, &x, true);
+}
+
+/** Adds the waves' sums and stores them: four columns of a row for each of 256 lanes. */
+QD_INLINE void finish(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t n0,
+                      const qd_f32x16 *sum) {
+    QD_UNROLL for (int q = 0; q < 4; q++) lds[(qd_wave() * 4 + q) * 64 + qd_lane()] =
+        (qd_f32x4){(*sum)[4 * q], (*sum)[4 * q + 1], (*sum)[4 * q + 2], (*sum)[4 * q + 3]};
+    qd_barrier();
+    if (qd_wave() >= 4)
+        return;
+    qd_f32x4 total = 0;
+    QD_UNROLL for (uint32_t w = 0; w < WAVES; w++) total +=
+        lds[(w * 4 + qd_wave()) * 64 + qd_lane()];
+    uint32_t column = n0 + qd_wave() * 8 + qd_lane() / 32 * 4;
+    qk_gemm_store4(g, tile, tile->row + qd_lane() % 32, column, total);
+}
+
+QD_INLINE strip strip_of(const qk_gemm_args *g, const qk_gemm_tile *tile, const uint8_t *a,
+                         uint32_t rows, uint32_t n0) {
+    uint32_t lane = qd_lane(), row = lane % 32, num_kb = qd_div_up(g->k, BLOCK_K);
+    const uint8_t *b = (const uint8_t *)g->b + tile->group * g->b_group + (int64_t)n0 * g->packed_k;
+    const float *scale_a = g->scale_a + tile->group * g->scale_a_group + tile->row * g->scale_a_row;
+    const float *scale_b = g->scale_b + tile->group * g->scale_b_group + n0 / 128 * g->scale_b_nb;
+    uint32_t scales =
+        (rows - 1) * (uint32_t)g->scale_a_row + (num_kb - 1) * (uint32_t)g->scale_a_kb + 1;
+    return (strip){
+        .a = qd_buffer(a, (rows - 1) * (uint32_t)g->a_row + g->k),
+        .b = qd_buffer(b, TILE * g->packed_k),
+        .scale_a = qd_buffer(scale_a, scales * (uint32_t)sizeof(float)),
+        .scale_b = qd_buffer(scale_b, num_kb * (uint32_t)sizeof(float)),
+        .a_offset = row < rows ? row * (uint32_t)g->a_row + lane / 32 * 16 : QD_OUTSIDE,
+        .scale_offset = row < rows ? row * (uint32_t)(g->scale_a_row * sizeof(float)) : QD_OUTSIDE,
+        .scale_step = (uint32_t)(g->scale_a_kb * sizeof(float)),
+        .is_fn = g->type_a == QK_E4M3FN,
+    };
+}
+
+QD_KERNEL(THREADS) qk_gemm_decode(const qk_gemm_args g) {
+    qk_gemm_tile tile;
+    if (!qk_gemm_find_tile(&g, qd_block() / g.tiles_n, TILE, &tile))
+        return;
+    uint32_t n0 = qd_block() % g.tiles_n * TILE;
+    uint32_t rows = tile.row < tile.end ? qd_min(tile.end - tile.row, TILE) : 0;
+    qd_f32x16 sum = 0;
+    if (rows > 0 && g.k > 0) {
+        const uint8_t *a = (const uint8_t *)g.a + tile.group * g.a_group + tile.row * g.a_row;
+        strip s = strip_of(&g, &tile, a, rows, n0);
+        uint32_t blocks = g.k / BLOCK_K;
+        if (blocks > 0)
+            run_blocks(&s, &sum, blocks);
+        if (g.k % BLOCK_K && qd_wave() == blocks % WAVES)
+            run_tail(&s, &sum, &g, a + qd_lane() % 32 * g.a_row, blocks);
+    }
+    finish(&g, &tile, n0, &sum);
+}
