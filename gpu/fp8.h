@@ -110,11 +110,10 @@ QD_FP8_INLINE void qd_fp8_decode4(int kind, uint32_t codes, float x[4]) {
 
 /** Four e4m3fn codes as e4m3fnuz codes of half the value: -0 becomes 0, a NaN FNUZ's NaN. */
 QD_FP8_INLINE uint32_t qd_fp8_fnuz_from_fn(uint32_t codes) {
-    uint32_t magnitude = codes & 0x7F7F7F7F;
-    uint32_t nan = (magnitude + 0x01010101) & 0x80808080;     // top bit: magnitude is 0x7F
-    uint32_t nonzero = (magnitude + 0x7F7F7F7F) & 0x80808080; // top bit: magnitude is not 0
-    uint32_t keep = ~(nan - (nan >> 7));                      // 0x80 in the bytes that are NaN
-    return (magnitude & keep) | (codes & nonzero) | nan;
+    const uint32_t ones = 0x01010101, magnitude = codes & 0x7F7F7F7F;
+    const uint32_t is_nan = (magnitude + ones) >> 7 & ones; // 1 where the magnitude is 0x7F
+    const uint32_t is_nonzero = magnitude + 0x7F7F7F7F;     // top bit where it is not 0
+    return (codes & is_nonzero & 0x80808080) | (magnitude + is_nan); // 0x7F + 1 is FNUZ's NaN
 }
 
 /** Eight e4m3 codes as eight bf16, exactly; two to a word, the first in the low half. */

@@ -113,11 +113,11 @@ QD_INLINE fragment load_fragment(const QD_LDS uint8_t *lds, uint32_t row, uint32
 QD_INLINE void multiply(qd_tile_acc part[WAVE_TILES][WAVE_TILES], uint32_t wave_n,
                         uint32_t wave_m) {
     uint32_t row = qd_lane() % 16, k0 = qd_tile_k(qd_lane());
-    QD_UNROLL_BY(2) for (uint32_t k = k0; k < BLOCK_K; k += QD_TILE_K) {
+    QD_UNROLL_BY(2) for (uint32_t k = 0; k < BLOCK_K; k += QD_TILE_K) {
         fragment x[WAVE_TILES], y[WAVE_TILES];
         QD_UNROLL for (int i = 0; i < WAVE_TILES; i++) {
-            x[i] = load_fragment(lds_b, wave_n + 16 * i + row, k);
-            y[i] = load_fragment(lds_a, wave_m + 16 * i + row, k);
+            x[i] = load_fragment(lds_b, wave_n + 16 * i + row, k0 + k);
+            y[i] = load_fragment(lds_a, wave_m + 16 * i + row, k0 + k);
         }
         QD_UNROLL for (int i = 0; i < WAVE_TILES; i++)
             QD_UNROLL for (int j = 0; j < WAVE_TILES; j++) part[i][j] = MMA(x[i], y[j], part[i][j]);
