@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -81,6 +83,22 @@ static inline const char *child_run(void (*body)(void *context), void *context,
     if (code != 0)
         fail_msg("child ended with %d:\n%s", code, printed);
     return printed;
+}
+
+/** A new folder for the test, under the system's folder for temporary files. */
+static inline const char *make_folder(char *path, size_t room) {
+    snprintf(path, room, "/tmp/quern-test-XXXXXX");
+    assert_non_null(mkdtemp(path));
+    return path;
+}
+
+static inline int remove_one(const char *path, const struct stat *, int, struct FTW *) {
+    return remove(path);
+}
+
+/** Removes a folder and all that is in it. */
+static inline void remove_folder(const char *path) {
+    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
 
 /** How often `word` occurs. */
