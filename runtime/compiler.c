@@ -44,7 +44,7 @@ static int wait_for(pid_t child, int *exit_code) {
 }
 
 /** Starts the program with stdin empty and both outputs into `fd`. The value is an errno. */
-static int start(pid_t *child, char *const *argv, int fd) {
+static int start(pid_t *child, char *const *argv, char *const *environment, int fd) {
     posix_spawn_file_actions_t actions;
     int error = posix_spawn_file_actions_init(&actions);
     if (error)
@@ -55,27 +55,58 @@ static int start(pid_t *child, char *const *argv, int fd) {
     if (!error)
         error = posix_spawn_file_actions_adddup2(&actions, fd, 2);
     if (!error)
-        error = posix_spawn(child, argv[0], &actions, nullptr, argv, environ);
+        error = posix_spawn(child, argv[0], &actions, nullptr, argv, environment);
     posix_spawn_file_actions_destroy(&actions);
     return error;
 }
 
-qn_status qni_spawn(char *const *argv, char *output, size_t room, int *exit_code) {
+/** This process's environment with another TMPDIR; the caller frees it. Null: out of memory. */
+static char **environment_with(char *tmp_variable) {
+    size_t count = 0, used = 0;
+    while (environ[count])
+        count++;
+    char **copy = malloc((count + 2) * sizeof *copy);
+    for (size_t i = 0; copy && i < count; i++)
+        if (strncmp(environ[i], "TMPDIR=", strlen("TMPDIR=")) != 0)
+            copy[used++] = environ[i];
+    if (copy) {
+        copy[used++] = tmp_variable;
+        copy[used] = nullptr;
+    }
+    return copy;
+}
+
+/** Runs it to its end. The value is an errno. */
+static int run(char *const *argv, char *const *environment, char *output, size_t room,
+               int *exit_code) {
     int ends[2];
     pid_t child;
     if (pipe2(ends, O_CLOEXEC) != 0)
-        return QN_FAIL(QN_E_IO, "%s: cannot make a pipe: %s", argv[0], strerror(errno));
-    int error = start(&child, argv, ends[1]);
+        return errno;
+    int error = start(&child, argv, environment, ends[1]);
     close(ends[1]);
-    if (error) {
-        close(ends[0]);
-        return QN_FAIL(QN_E_IO, "%s: cannot be started: %s", argv[0], strerror(error));
+    if (!error) {
+        drain(ends[0], output, room);
+        error = wait_for(child, exit_code);
     }
-    drain(ends[0], output, room);
     close(ends[0]);
-    error = wait_for(child, exit_code);
+    return error;
+}
+
+qn_status qni_spawn(char *const *argv, const char *tmp_dir, char *output, size_t room,
+                    int *exit_code) {
+    char variable[512];
+    char **copy = nullptr;
+    if (tmp_dir) {
+        snprintf(variable, sizeof variable, "TMPDIR=%s", tmp_dir);
+        copy = environment_with(variable);
+        if (!copy)
+            return QN_FAIL(QN_E_MEMORY, "%s: out of memory", argv[0]);
+    }
+    int error = run(argv, copy ? copy : environ, output, room, exit_code);
+    free(copy);
     if (error)
-        return QN_FAIL(QN_E_IO, "%s: its exit status is unknown: %s%s", argv[0], strerror(error),
+        return QN_FAIL(QN_E_IO, "%s: cannot be run: %s%s", argv[0], strerror(error),
                        error == ECHILD ? " (does the program ignore SIGCHLD?)" : "");
     return QN_OK;
 }
@@ -110,7 +141,7 @@ static bool try_path(search *s, const char *path) {
     int exit_code = 0;
     if (!realpath(path, real) || stat(real, &info) != 0 || access(real, X_OK) != 0)
         return false;
-    qn_status st = qni_spawn(argv, version, sizeof version, &exit_code);
+    qn_status st = qni_spawn(argv, nullptr, version, sizeof version, &exit_code);
     int major = st == QN_OK && exit_code == 0 ? major_version(version) : 0;
     if (major < OLDEST_CLANG) {
         if (major)

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -98,21 +99,13 @@ static qn_status write_sources(const char *path) {
     return QN_OK;
 }
 
-/** Removes what write_sources and clang left; a source's folders go once they are empty. */
+static int remove_one(const char *path, const struct stat *, int, struct FTW *) {
+    remove(path); // what cannot be removed is left to the system's cleaning of its temporary folder
+    return 0;
+}
+
 static void remove_workplace(const char *path) {
-    char name[1024];
-    snprintf(name, sizeof name, "%s/image.co", path);
-    unlink(name);
-    for (const qni_image_source *s = qni_image_sources; s->path; s++) {
-        snprintf(name, sizeof name, "%s/%s", path, s->path);
-        unlink(name);
-        for (char *slash = strrchr(name, '/'); (size_t)(slash - name) > strlen(path);
-             slash = strrchr(name, '/')) {
-            *slash = 0;
-            rmdir(name);
-        }
-    }
-    rmdir(path);
+    nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 // ---- running clang
@@ -182,7 +175,7 @@ static qn_status compile_in(const job *j, const char *path, void **data, size_t 
     const char *const last[] = {cpu, version, include, "-o", object, source};
     for (size_t i = 0; i < sizeof last / sizeof *last; i++)
         add(&c, last[i]);
-    qn_status st = qni_spawn(c.argv, output, sizeof output, &exit_code);
+    qn_status st = qni_spawn(c.argv, path, output, sizeof output, &exit_code);
     if (st == QN_OK && exit_code != 0)
         st = QN_FAIL(QN_E_DEVICE, "jit: %s of %s for %s: %s failed (%d):\n%s", j->recipe->id,
                      j->recipe->source, j->target->name, j->compiler->path, exit_code, output);

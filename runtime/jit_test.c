@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+// The JIT: cold, warm, many processes at once, killed in the middle, without clang, without a usable cache.
+#include "cache.h"
+#include "compiler.h"
+#include "image.h"
+#include "jit.h"
+#include "object.h"
+#include "testing.h"
+
+#include <quern/cache.h>
+
+#include <dirent.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <time.h>
+
+static const qni_target *gfx942(void) {
+    return qni_target_find("gfx942", 6);
+}
+
+/** The image that the tests build: the smallest that there is. */
+static const char *const image = "gemm_pack";
+static const char *const entry = "qk_gemm_pack";
+
+/** A cache and a folder for temporary files, both empty, and the environment that names them. */
+typedef struct place {
+    char top[64], cache[128], tmp[128];
+    char cache_variable[160], tmp_variable[160];
+    const char *env[8];
+} place;
+
+static place *make_place(const char *more) {
+    static place p;
+    p = (place){0};
+    make_folder(p.top, sizeof p.top);
+    snprintf(p.cache, sizeof p.cache, "%s/cache", p.top);
+    snprintf(p.tmp, sizeof p.tmp, "%s/tmp", p.top);
+    assert_int_equal(mkdir(p.tmp, 0700), 0);
+    snprintf(p.cache_variable, sizeof p.cache_variable, "QUERN_CACHE_DIR=%s", p.cache);
+    snprintf(p.tmp_variable, sizeof p.tmp_variable, "TMPDIR=%s", p.tmp);
+    const char *env[] = {p.cache_variable, p.tmp_variable, "QUERN_LOG=jit", more};
+    memcpy(p.env, env, sizeof env);
+    return &p;
+}
+
+static int count_files(const char *path) {
+    int count = 0;
+    DIR *folder = opendir(path);
+    for (struct dirent *file; folder && (file = readdir(folder));)
+        count += file->d_name[0] != '.';
+    if (folder)
+        closedir(folder);
+    return count;
+}
+
+/** Gets the image and looks whether it is one. `defines` may be null. */
+static void get_image(void *defines) {
+    void *data = nullptr;
+    size_t bytes = 0;
+    qni_object_kernel kernel;
+    CHILD_CHECK(qni_jit_get(image, defines, gfx942(), &data, &bytes) == QN_OK);
+    CHILD_CHECK(qni_object_kernel_find(&kernel, data, bytes, entry) == QN_OK);
+    CHILD_CHECK(kernel.usage.max_threads > 0 && kernel.code_bytes > 0);
+    free(data);
+}
+
+// ---- cold, warm, damaged
+
+static void test_cold_and_warm(void **) {
+    place *p = make_place(nullptr);
+    const char *text = child_run(get_image, nullptr, p->env);
+    assert_int_equal(count_text(text, "compiled in"), 1);
+    assert_int_equal(count_files(p->cache), 1);
+    assert_int_equal(count_files(p->tmp), 0); // nothing is left of the sources
+    text = child_run(get_image, nullptr, p->env);
+    assert_int_equal(count_text(text, "from the cache"), 1);
+    assert_int_equal(count_text(text, "compiled in"), 0);
+    text = child_run(get_image, "-DQK_UNUSED=1", p->env); // other flags, another entry
+    assert_int_equal(count_text(text, "compiled in"), 1);
+    assert_int_equal(count_files(p->cache), 2);
+    remove_folder(p->top);
+}
+
+static void damage(void *context, const qn_cache_entry *file) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", (const char *)context, file->name);
+    CHILD_CHECK(truncate(path, file->bytes / 2) == 0);
+}
+
+static void damage_all(void *folder) {
+    CHILD_CHECK(qn_cache_list(damage, folder) == QN_OK);
+}
+
+static void test_damaged_is_rebuilt(void **) {
+    place *p = make_place(nullptr);
+    child_run(get_image, nullptr, p->env);
+    child_run(damage_all, p->cache, p->env);
+    const char *text = child_run(get_image, nullptr, p->env);
+    assert_non_null(strstr(text, "its size is not what its header says"));
+    assert_int_equal(count_text(text, "compiled in"), 1);
+    text = child_run(get_image, nullptr, p->env);
+    assert_int_equal(count_text(text, "from the cache"), 1);
+    remove_folder(p->top);
+}
+
+// ---- many at once, killed
+
+static void test_many_cold_processes(void **) {
+    enum { PROCESSES = 6 };
+    place *p = make_place(nullptr);
+    child children[PROCESSES];
+    int compiled = 0, loaded = 0;
+    for (int i = 0; i < PROCESSES; i++)
+        children[i] = child_start(get_image, nullptr, p->env);
+    for (int i = 0; i < PROCESSES; i++) {
+        const char *text;
+        int code = child_wait(&children[i], &text);
+        if (code != 0)
+            fail_msg("process %d ended with %d:\n%s", i, code, text);
+        compiled += count_text(text, "compiled in");
+        loaded += count_text(text, "from the cache");
+    }
+    assert_int_equal(compiled, 1);
+    assert_int_equal(loaded, PROCESSES - 1);
+    assert_int_equal(count_files(p->cache), 1);
+    remove_folder(p->top);
+}
+
+static void test_killed_and_recovered(void **) {
+    place *p = make_place(nullptr);
+    for (int ms = 1; ms <= 256; ms *= 4) {
+        child c = child_start(get_image, nullptr, p->env);
+        nanosleep(&(struct timespec){.tv_nsec = ms * 1000000L}, nullptr);
+        kill(c.pid, SIGKILL);
+        child_wait(&c, nullptr);
+    }
+    child_run(get_image, nullptr, p->env);
+    const char *text = child_run(get_image, nullptr, p->env);
+    assert_int_equal(count_text(text, "from the cache"), 1);
+    assert_int_equal(count_files(p->cache), 1);
+    remove_folder(p->top);
+}
+
+// ---- no usable cache: the image is built and used all the same
+
+static void test_distrusted_folder(void **) {
+    place *p = make_place(nullptr);
+    assert_int_equal(mkdir(p->cache, 0700), 0);
+    assert_int_equal(chmod(p->cache, 0777), 0);
+    const char *text = child_run(get_image, nullptr, p->env);
+    assert_int_equal(count_text(text, "no cache: "), 1);
+    assert_int_equal(count_text(text, "compiled in"), 1);
+    assert_int_equal(count_files(p->cache), 0);
+    remove_folder(p->top);
+}
+
+static void run_mounted(const char *options, bool read_only, const char *want) {
+    place *p = make_place(nullptr);
+    assert_int_equal(mkdir(p->cache, 0700), 0);
+    if (mount("quern-test", p->cache, "tmpfs", 0, options) != 0) {
+        remove_folder(p->top);
+        print_message("a small file system needs root: %s\n", strerror(errno));
+        skip();
+    }
+    if (read_only)
+        assert_int_equal(mount(nullptr, p->cache, nullptr, MS_REMOUNT | MS_RDONLY, nullptr), 0);
+    const char *text = child_run(get_image, nullptr, p->env);
+    bool is_told = strstr(text, want) && count_text(text, "compiled in") == 1;
+    int left = count_files(p->cache);
+    assert_int_equal(umount(p->cache), 0);
+    remove_folder(p->top);
+    if (!is_told)
+        fail_msg("\"%s\" is not in: %s", want, text);
+    assert_int_equal(left, 0);
+}
+
+static void test_full_disk(void **) {
+    run_mounted("size=4k,mode=0700", false, "not kept: No space left on device");
+}
+
+static void test_read_only_folder(void **) {
+    run_mounted("size=4k,mode=0700", true, "not kept: the cache cannot be locked");
+}
+
+static void test_no_tmp(void **) {
+    place *p = make_place("TMPDIR=/nonexistent"); // /dev/shm takes its place
+    child_run(get_image, nullptr, p->env);
+    remove_folder(p->top);
+}
+
+// ---- compilers
+
+static void expect_failure(void *context) {
+    const char *const *want = context;
+    void *data = nullptr;
+    size_t bytes;
+    CHILD_CHECK(qni_jit_get(image, nullptr, gfx942(), &data, &bytes) != QN_OK && !data);
+    for (; *want; want++)
+        if (!strstr(qn_last_error(), *want)) {
+            fprintf(stderr, "\"%s\" is not in: %s\n", *want, qn_last_error());
+            _exit(1);
+        }
+}
+
+static void write_script(const char *path, const char *text) {
+    FILE *f = fopen(path, "we");
+    assert_non_null(f);
+    fputs(text, f);
+    assert_int_equal(fclose(f), 0);
+    assert_int_equal(chmod(path, 0700), 0);
+}
+
+static void test_no_clang(void **) {
+    const char *none[] = {"no gemm_pack",         "for gfx942",
+                          "no clang 22 or later", "QUERN_CLANG=/nonexistent/clang is not a program",
+                          "install clang-22",     nullptr};
+    place *p = make_place("QUERN_CLANG=/nonexistent/clang");
+    child_run(expect_failure, none, p->env);
+    assert_int_equal(count_files(p->tmp), 0);
+    remove_folder(p->top);
+}
+
+static void test_other_compilers(void **) {
+    char script[128], variable[160];
+    place *p = make_place(variable);
+    snprintf(script, sizeof script, "%s/clang", p->top);
+    snprintf(variable, sizeof variable, "QUERN_CLANG=%s", script);
+    write_script(script, "#!/bin/sh\necho 'Debian clang version 14.0.6'\n");
+    child_run(expect_failure, (const char *[]){"is version 14", nullptr}, p->env);
+    write_script(script, "#!/bin/sh\necho 'gcc (Debian) 12.2'\n");
+    child_run(expect_failure, (const char *[]){"did not say that it is clang", nullptr}, p->env);
+    write_script(script, "#!/bin/sh\n"
+                         "case $1 in --version) echo 'clang version 22.9.9';; \n"
+                         "*) echo 'error: a broken compiler' >&2; exit 3;; esac\n");
+    child_run(expect_failure, (const char *[]){"failed (3)", "error: a broken compiler", nullptr},
+              p->env);
+    write_script(script, "#!/bin/sh\n"
+                         "case $1 in --version) echo 'clang version 22.9.9';; \n"
+                         "*) kill -9 $$;; esac\n");
+    child_run(expect_failure, (const char *[]){"failed (137)", nullptr}, p->env);
+    assert_int_equal(count_files(p->cache), 0);
+    assert_int_equal(count_files(p->tmp), 0);
+    remove_folder(p->top);
+}
+
+static void test_forbidden(void **) {
+    place *p = make_place("QUERN_NO_JIT=1");
+    child_run(expect_failure, (const char *[]){"QUERN_NO_JIT forbids", "no gemm_pack", nullptr},
+              p->env);
+    remove_folder(p->top);
+}
+
+static void ask_for_nonsense(void *) {
+    void *data = nullptr;
+    size_t bytes;
+    CHILD_CHECK(qni_jit_get("no_such_image", nullptr, gfx942(), &data, &bytes) == QN_E_NOT_FOUND);
+    CHILD_CHECK(qni_jit_get(image, "-DQK_WRONG=( -Werror -Dint=", gfx942(), &data, &bytes) ==
+                QN_E_DEVICE);
+    CHILD_CHECK(strstr(qn_last_error(), "error:")); // clang's own words
+}
+
+static void test_nonsense(void **) {
+    place *p = make_place(nullptr);
+    child_run(ask_for_nonsense, nullptr, p->env);
+    assert_int_equal(count_files(p->cache), 0);
+    assert_int_equal(count_files(p->tmp), 0);
+    remove_folder(p->top);
+}
+
+// ---- what is embedded is enough
+
+/** The JIT makes the very image that the build made, for those images that this build has. */
+static void rebuild_all(void *) {
+    int rebuilt = 0;
+    for (const qni_image *built = qni_images; built->id; built++) {
+        void *data = nullptr;
+        size_t bytes;
+        if (strcmp(built->target, "gfx942") != 0 || built->bytes > 40000)
+            continue; // one target, and not those that take clang seconds
+        CHILD_CHECK(qni_jit_get(built->id, nullptr, gfx942(), &data, &bytes) == QN_OK);
+        CHILD_CHECK(bytes == built->bytes && memcmp(data, built->data, bytes) == 0);
+        free(data);
+        rebuilt++;
+    }
+    CHILD_CHECK(rebuilt > 0);
+}
+
+static void test_rebuild(void **) {
+    place *p = make_place(nullptr);
+    child_run(rebuild_all, nullptr, p->env);
+    remove_folder(p->top);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cold_and_warm),
+        cmocka_unit_test(test_damaged_is_rebuilt),
+        cmocka_unit_test(test_many_cold_processes),
+        cmocka_unit_test(test_killed_and_recovered),
+        cmocka_unit_test(test_distrusted_folder),
+        cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_read_only_folder),
+        cmocka_unit_test(test_no_tmp),
+        cmocka_unit_test(test_no_clang),
+        cmocka_unit_test(test_other_compilers),
+        cmocka_unit_test(test_forbidden),
+        cmocka_unit_test(test_nonsense),
+        cmocka_unit_test(test_rebuild),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
