@@ -171,6 +171,9 @@ static bool is_large(const qn_device *device, const qni_gemm_problem *p) {
 bool qni_gemm_decode_supports(const qn_device *device, const void *problem, qni_reason *why) {
     (void)device;
     const qni_gemm_problem *p = problem;
+    if (qni_env_get()->batch_invariant)
+        return qni_no(why,
+                      "QUERN_BATCH_INVARIANT: this kernel splits K, those for many rows do not");
     if (likely_rows(p) > 2 * DECODE_TILE)
         return qni_no(why, "about %ld rows a group: weights would be read more than twice",
                       (long)likely_rows(p));
