@@ -9,8 +9,10 @@ execute_process(COMMAND ${LLVM_CONFIG} --link-static --libs amdgpudisassembler a
                 OUTPUT_VARIABLE llvm_libs OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
 separate_arguments(llvm_libs UNIX_COMMAND "${llvm_libs}")
 
-find_library(QUERN_ELF elf REQUIRED)
-find_library(QUERN_MSGPACK NAMES msgpackc msgpack-c REQUIRED)
+# Static where the system has them so, as then the library needs nothing beside libc and libm.
+find_library(QUERN_MSGPACK NAMES libmsgpackc.a libmsgpack-c.a msgpackc msgpack-c REQUIRED)
+find_library(QUERN_Z NAMES libz.a z REQUIRED)
+find_library(QUERN_ZSTD NAMES libzstd.a zstd REQUIRED)
 
 # Everything but exec/ is built once; exec/ once for each host instruction set, chosen at load.
 file(GLOB sim_sources CONFIGURE_DEPENDS sim/*.c sim/isa/*.c sim/check/*.c sim/chip/*.c sim/clock/*.c sim/hip/*.c)
@@ -31,8 +33,8 @@ if(sim_sources)
   add_library(quernsim_parts STATIC ${sim_sources} ${exec_objects})
   target_include_directories(quernsim_parts PRIVATE ${llvm_include})
   target_link_libraries(quernsim_parts PRIVATE $<BUILD_INTERFACE:quern_flags>)
-  target_link_libraries(quernsim_parts PUBLIC ${QUERN_ELF} ${QUERN_MSGPACK} -L${llvm_libdir} ${llvm_libs}
-    -Wl,-Bstatic -lstdc++ -Wl,-Bdynamic -lz -lzstd -Wl,--as-needed Threads::Threads m ${CMAKE_DL_LIBS})
+  target_link_libraries(quernsim_parts PUBLIC ${QUERN_MSGPACK} -L${llvm_libdir} ${llvm_libs}
+    ${QUERN_Z} ${QUERN_ZSTD} -Wl,-Bstatic -lstdc++ -Wl,-Bdynamic -Wl,--as-needed Threads::Threads m ${CMAKE_DL_LIBS})
 endif()
 if(TARGET quernsim_parts AND EXISTS ${PROJECT_SOURCE_DIR}/sim/hip/exports.map)
   add_library(quernsim SHARED sim/hip/exports.map)
@@ -40,5 +42,5 @@ if(TARGET quernsim_parts AND EXISTS ${PROJECT_SOURCE_DIR}/sim/hip/exports.map)
     LINK_DEPENDS ${PROJECT_SOURCE_DIR}/sim/hip/exports.map)
   target_link_libraries(quernsim PRIVATE quern_flags -Wl,--whole-archive quernsim_parts -Wl,--no-whole-archive)
   target_link_options(quernsim PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/sim/hip/exports.map
-                      -Wl,--gc-sections -Wl,--exclude-libs,ALL)
+                      -Wl,--gc-sections -static-libgcc)
 endif()

@@ -26,10 +26,32 @@ foreach(source ${inner_tests})
   quern_add_test(${source} quern_inner)
 endforeach()
 
+# sim/testdata/NAME.c, compiled for gfx942 at three levels into ${CMAKE_BINARY_DIR}/testdata/NAME.LEVEL.co
+function(quern_add_test_objects)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/sim/testdata/*.c)
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/testdata)
+  set(objects "")
+  foreach(source ${sources})
+    cmake_path(GET source STEM name)
+    foreach(level O0 O1 O3)
+      set(object ${CMAKE_BINARY_DIR}/testdata/${name}.${level}.co)
+      add_custom_command(OUTPUT ${object} DEPENDS ${source} VERBATIM
+        COMMAND ${CMAKE_C_COMPILER} -std=gnu23 -${level} --target=amdgcn-amd-amdhsa -mcpu=gfx942 -nogpulib
+                -ffreestanding -Wall -Wextra -o ${object} ${source}
+        COMMENT "test object ${name} at ${level}")
+      list(APPEND objects ${object})
+    endforeach()
+  endforeach()
+  add_custom_target(quern_test_objects ALL DEPENDS ${objects})
+endfunction()
+
 file(GLOB sim_tests CONFIGURE_DEPENDS sim/*_test.c sim/*/*_test.c)
 if(TARGET quernsim_parts)
+  quern_add_test_objects()
   foreach(source ${sim_tests})
+    cmake_path(GET source STEM sim_test_name)
     quern_add_test(${source} quernsim_parts)
+    add_dependencies(${sim_test_name} quern_test_objects quernsim)
   endforeach()
 endif()
 

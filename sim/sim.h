@@ -35,11 +35,15 @@ typedef struct sim_chip {
     uint32_t elf_mach;     // low byte of e_flags
     uint32_t compute_units, wave_size, lds_bytes, max_waves_per_simd, clock_khz;
     uint64_t memory_bytes;
-    uint32_t gfx_major; // 9, 11, 12
+    uint32_t gfx_major, gfx_minor; // 9.4, 11.5, 12.0: the compute capability
+    uint32_t generic_mach;         // of the generic target whose objects run as well; 0: none
+    uint32_t memory_clock_khz, memory_bus_bits, l2_bytes, num_xccs, pci_chip;
+    bool runs; // its instructions can be executed; the others are only described so far
 } sim_chip;
 
 const sim_chip *sim_chip_by_name(const char *name); // null if there is none
 const sim_chip *sim_chip_by_arch(sim_arch arch);
+const char *sim_chip_mach_name(uint32_t elf_mach); // null if unknown
 
 // ---- options (options.c)
 
@@ -246,15 +250,31 @@ typedef struct sim_region {
 
 sim_memory *sim_memory_create(void);
 void sim_memory_destroy(sim_memory *memory);
+/** Between enter and leave nothing is taken back, so host addresses stay good. Not for long waits of
+ *  the thread that frees. A dispatch and every host copy hold it. */
+void sim_memory_enter(sim_memory *memory);
+void sim_memory_leave(sim_memory *memory);
+/** Around fork: prepare takes the lock, so that the child's copy is whole; parent gives it back, child
+ *  makes all locks anew. */
+void sim_memory_fork_prepare(sim_memory *memory);
+void sim_memory_fork_parent(sim_memory *memory);
+void sim_memory_fork_child(sim_memory *memory);
 /** New memory, zero-filled, 256-byte aligned; null if the host or the address space has no more. */
 const sim_region *sim_memory_alloc(sim_memory *memory, uint64_t bytes, sim_region_kind kind,
                                    uint32_t device);
-/** Frees the allocation that begins at addr; false if there is none. No wave may be using it. */
+/** Frees the allocation that begins at addr; false if there is none. Waits for running dispatches. */
 bool sim_memory_free(sim_memory *memory, uint64_t addr);
+/** Frees every allocation of a kind on a device. */
+void sim_memory_free_all(sim_memory *memory, sim_region_kind kind, uint32_t device);
 /** The live allocation that holds addr, or null. */
 const sim_region *sim_memory_find(const sim_memory *memory, uint64_t addr);
+/** Whether addr is in the range of device allocations, live or not, where the host maps nothing. */
+bool sim_memory_is_guest(uint64_t addr);
 /** Says where addr lies: "12 bytes past the end of a 4096-byte allocation at 0x400000010000". */
-void sim_memory_describe(sim_memory *memory, uint64_t addr, char *text, size_t text_bytes);
+void sim_memory_describe(sim_memory *memory, uint64_t addr, uint64_t bytes, char *text,
+                         size_t text_bytes);
+/** Live bytes of hipMalloc's kind on a device. */
+uint64_t sim_memory_used(sim_memory *memory, uint32_t device);
 /** Host address of `bytes` of guest memory at `addr`, or null if any byte is outside a live
  * allocation. */
 void *sim_memory_host(const sim_memory *memory, uint64_t addr, uint64_t bytes);
@@ -293,13 +313,15 @@ typedef struct sim_text {
     _Atomic(const sim_inst *) *slots;
 } sim_text;
 
+sim_text *sim_object_text(sim_object *object);
 /** Frees the decoded instructions and the slot array. */
 void sim_text_deinit(sim_text *text);
 
 /** A fault stops the dispatch. The first one wins; the HIP layer turns it into an error and prints
  * it. */
 typedef struct sim_fault {
-    char text[768]; // kernel, instruction, workgroup, wave, lane, address, what it belongs to
+    bool is_address; // a bad address, rather than a bad instruction or program
+    char text[768];  // kernel, instruction, workgroup, wave, lane, address, what it belongs to
 } sim_fault;
 
 // ---- waves and workgroups (wave.c, dispatch.c)
@@ -377,6 +399,8 @@ typedef struct sim_dispatch {
     uint32_t block[3];            // work-items of a workgroup
     uint32_t lds_bytes;           // static and dynamic
     uint64_t kernarg;             // guest address
+    uint64_t packet;              // guest address of the dispatch packet; 0: none
+    uint64_t id;                  // counts a device's dispatches
     uint32_t check;               // SIM_CHECK_ bits
     uint64_t limit;               // instructions a wave may execute; 0: any number
     _Atomic uint64_t counters[8]; // executed wave instructions by sim_class
@@ -390,11 +414,20 @@ typedef struct sim_dispatch {
  * it. False: it was stopped; dispatch->fault.text says why (empty if from outside, through `stop`).
  */
 bool sim_dispatch_run(sim_dispatch *dispatch);
-/** Host threads that may help sim_dispatch_run's caller; takes effect when the pool is next idle.
- */
-void sim_pool_configure(uint32_t helpers);
-/** Joins the pool's threads. */
+/** Where the flat apertures lie: outside every allocation; their upper halves select them. */
+constexpr uint64_t SIM_SHARED_APERTURE = UINT64_C(1) << 48;
+constexpr uint64_t SIM_PRIVATE_APERTURE = UINT64_C(2) << 48;
+
+/** Scratch bytes that each lane of a kernel gets. */
+uint32_t sim_kernel_scratch(const sim_kernel *kernel);
+/** How many host threads run workgroups of one dispatch, 0 for one a core. No dispatch may be running. */
+void sim_pool_configure(uint32_t threads);
+/** Joins the pool's threads and gives its memory back; it starts anew when next used. */
 void sim_pool_shutdown(void);
+/** Around fork, as sim_memory_fork_prepare; in the child the pool's threads are not there any more. */
+void sim_pool_fork_prepare(void);
+void sim_pool_fork_parent(void);
+void sim_pool_fork_child(void);
 
 /** Stops the dispatch with a report; `lane` -1 if no lane in particular. The wave's state becomes
  * FAULTED. */

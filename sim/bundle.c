@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Offload bundles: one file with a code object for each target, as hipcc and `clang --offload` write them.
+//
+// Layout (clang's ClangOffloadBundler documentation): 24 bytes of magic, u64 number of entries, then for each
+// u64 offset, u64 size, u64 length of its id, the id ("hipv4-amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-").
+#include "object.h"
+
+#include <string.h>
+
+static const char magic[] = "__CLANG_OFFLOAD_BUNDLE__";
+static const char compressed_magic[] = "CCOB";
+enum { MAGIC_BYTES = sizeof magic - 1, HEADER_BYTES = MAGIC_BYTES + 8, MAX_ENTRIES = 4096 };
+
+bool sim_bundle_is(const void *image, size_t bytes) {
+    return (bytes >= HEADER_BYTES && memcmp(image, magic, MAGIC_BYTES) == 0) ||
+           (bytes >= 4 && memcmp(image, compressed_magic, 4) == 0);
+}
+
+typedef struct entry {
+    uint64_t offset, size, id_bytes;
+    const char *id;
+} entry;
+
+/** Reads the entry at *at and moves past it; false where the image ends first. */
+static bool read_entry(const uint8_t *image, size_t bytes, size_t *at, entry *out) {
+    if (bytes - *at < 24) {
+        return false;
+    }
+    memcpy(out, image + *at, 24);
+    *at += 24;
+    if (out->id_bytes > bytes - *at) {
+        return false;
+    }
+    out->id = (const char *)image + *at;
+    *at += out->id_bytes;
+    return true;
+}
+
+/** Whether an id's last part names the chip: "…--gfx942", features behind a colon. */
+static bool id_fits(const entry *e, const char *name) {
+    size_t length = strlen(name);
+    for (uint64_t i = 0; i + length <= e->id_bytes; i++) {
+        bool begins = i > 0 && e->id[i - 1] == '-';
+        bool ends = i + length == e->id_bytes || e->id[i + length] == ':';
+        if (begins && ends && memcmp(e->id + i, name, length) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+sim_object_status sim_bundle_find(const sim_chip *chip, const void *image, size_t bytes,
+                                  const void **out, size_t *out_bytes, sim_complaint *c) {
+    if (memcmp(image, compressed_magic, 4) == 0) {
+        sim_complain(c, "a compressed offload bundle; accepted: an uncompressed one");
+        return SIM_OBJECT_INVALID;
+    }
+    uint64_t count;
+    memcpy(&count, (const uint8_t *)image + MAGIC_BYTES, sizeof count);
+    const char *generic = sim_chip_mach_name(chip->generic_mach);
+    size_t at = HEADER_BYTES;
+    *out = nullptr;
+    for (uint64_t i = 0; i < count && i < MAX_ENTRIES; i++) {
+        entry e;
+        if (!read_entry(image, bytes, &at, &e) || e.offset > bytes || e.size > bytes - e.offset) {
+            sim_complain(c, "entry %llu of %llu lies outside the offload bundle of %zu bytes",
+                         (unsigned long long)i, (unsigned long long)count, bytes);
+            return SIM_OBJECT_INVALID;
+        }
+        bool exact = id_fits(&e, chip->name);
+        if (exact || (!*out && generic && id_fits(&e, generic))) {
+            *out = (const uint8_t *)image + e.offset;
+            *out_bytes = e.size;
+        }
+        if (exact) {
+            break;
+        }
+    }
+    if (!*out) {
+        sim_complain(c, "none of the offload bundle's %llu entries is for %s",
+                     (unsigned long long)count, chip->name);
+        return SIM_OBJECT_WRONG_ARCH;
+    }
+    return SIM_OBJECT_OK;
+}
+
+size_t sim_bundle_extent(const void *image) {
+    uint64_t count;
+    memcpy(&count, (const uint8_t *)image + MAGIC_BYTES, sizeof count);
+    size_t at = HEADER_BYTES, extent = at;
+    for (uint64_t i = 0; i < count && i < MAX_ENTRIES; i++) {
+        entry e;
+        if (!read_entry(image, SIZE_MAX, &at, &e) || e.offset + e.size < e.offset) {
+            return 0;
+        }
+        extent = at > extent ? at : extent;
+        extent = e.offset + e.size > extent ? e.offset + e.size : extent;
+    }
+    return extent;
+}

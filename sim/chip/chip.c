@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// The chips: what a device reports about itself, and which code objects it takes.
+//
+// Sources: vendor data sheets for units, clocks and memory; LLVM's AMDGPUUsage for the machine numbers of e_flags.
+// The generic targets stand for the smallest card of their family.
+#include "../sim.h"
+
+#include <string.h>
+
+// clang-format off
+static const sim_chip chips[] = {
+    {.arch = SIM_GFX90A, .name = "gfx90a", .gcn_name = "gfx90a:sramecc+:xnack-",
+     .marketing = "AMD Instinct MI250X (simulated)", .elf_mach = 0x3f, .gfx_major = 9, .gfx_minor = 0,
+     .compute_units = 110, .wave_size = 64, .lds_bytes = 65536, .max_waves_per_simd = 8, .clock_khz = 1700000,
+     .memory_bytes = UINT64_C(64) << 30, .memory_clock_khz = 1600000, .memory_bus_bits = 4096,
+     .l2_bytes = 8 << 20, .num_xccs = 1, .pci_chip = 0x7408},
+    {.arch = SIM_GFX942, .name = "gfx942", .gcn_name = "gfx942:sramecc+:xnack-",
+     .marketing = "AMD Instinct MI300X (simulated)", .elf_mach = 0x4c, .gfx_major = 9, .gfx_minor = 4,
+     .compute_units = 304, .wave_size = 64, .lds_bytes = 65536, .max_waves_per_simd = 8, .clock_khz = 2100000,
+     .memory_bytes = UINT64_C(192) << 30, .memory_clock_khz = 1300000, .memory_bus_bits = 8192,
+     .l2_bytes = 4 << 20, .num_xccs = 8, .pci_chip = 0x74a1, .runs = true},
+    {.arch = SIM_GFX950, .name = "gfx950", .gcn_name = "gfx950:sramecc+:xnack-",
+     .marketing = "AMD Instinct MI355X (simulated)", .elf_mach = 0x4f, .gfx_major = 9, .gfx_minor = 5,
+     .compute_units = 256, .wave_size = 64, .lds_bytes = 163840, .max_waves_per_simd = 8, .clock_khz = 2400000,
+     .memory_bytes = UINT64_C(288) << 30, .memory_clock_khz = 1950000, .memory_bus_bits = 8192,
+     .l2_bytes = 4 << 20, .num_xccs = 8, .pci_chip = 0x75a3},
+    {.arch = SIM_GFX1151, .name = "gfx1151", .gcn_name = "gfx1151",
+     .marketing = "AMD Radeon 8060S (simulated)", .elf_mach = 0x4a, .generic_mach = 0x54, .gfx_major = 11, .gfx_minor = 5,
+     .compute_units = 40, .wave_size = 32, .lds_bytes = 65536, .max_waves_per_simd = 16, .clock_khz = 2900000,
+     .memory_bytes = UINT64_C(96) << 30, .memory_clock_khz = 1000000, .memory_bus_bits = 256,
+     .l2_bytes = 2 << 20, .num_xccs = 1, .pci_chip = 0x1586},
+    {.arch = SIM_GFX1201, .name = "gfx1201", .gcn_name = "gfx1201",
+     .marketing = "AMD Radeon RX 9070 XT (simulated)", .elf_mach = 0x4e, .generic_mach = 0x59, .gfx_major = 12, .gfx_minor = 0,
+     .compute_units = 64, .wave_size = 32, .lds_bytes = 65536, .max_waves_per_simd = 16, .clock_khz = 2970000,
+     .memory_bytes = UINT64_C(16) << 30, .memory_clock_khz = 1258000, .memory_bus_bits = 256,
+     .l2_bytes = 8 << 20, .num_xccs = 1, .pci_chip = 0x7550},
+    {.arch = SIM_GFX11_GENERIC, .name = "gfx11-generic", .gcn_name = "gfx11-generic",
+     .marketing = "AMD RDNA3 (simulated)", .elf_mach = 0x54, .generic_mach = 0x54, .gfx_major = 11, .gfx_minor = 0,
+     .compute_units = 12, .wave_size = 32, .lds_bytes = 65536, .max_waves_per_simd = 16, .clock_khz = 2500000,
+     .memory_bytes = UINT64_C(8) << 30, .memory_clock_khz = 1125000, .memory_bus_bits = 128,
+     .l2_bytes = 2 << 20, .num_xccs = 1, .pci_chip = 0x7480},
+    {.arch = SIM_GFX12_GENERIC, .name = "gfx12-generic", .gcn_name = "gfx12-generic",
+     .marketing = "AMD RDNA4 (simulated)", .elf_mach = 0x59, .generic_mach = 0x59, .gfx_major = 12, .gfx_minor = 0,
+     .compute_units = 32, .wave_size = 32, .lds_bytes = 65536, .max_waves_per_simd = 16, .clock_khz = 2500000,
+     .memory_bytes = UINT64_C(16) << 30, .memory_clock_khz = 1258000, .memory_bus_bits = 128,
+     .l2_bytes = 4 << 20, .num_xccs = 1, .pci_chip = 0x7590},
+};
+// clang-format on
+
+static_assert(sizeof chips / sizeof *chips == SIM_NUM_ARCHS);
+
+const sim_chip *sim_chip_by_name(const char *name) {
+    for (size_t i = 0; i < SIM_NUM_ARCHS; i++) {
+        if (strcmp(chips[i].name, name) == 0) {
+            return &chips[i];
+        }
+    }
+    return nullptr;
+}
+
+const sim_chip *sim_chip_by_arch(sim_arch arch) {
+    for (size_t i = 0; i < SIM_NUM_ARCHS; i++) {
+        if (chips[i].arch == arch) {
+            return &chips[i];
+        }
+    }
+    return nullptr;
+}
+
+const char *sim_chip_mach_name(uint32_t elf_mach) {
+    for (size_t i = 0; i < SIM_NUM_ARCHS; i++) {
+        if (chips[i].elf_mach == elf_mach) {
+            return chips[i].name;
+        }
+    }
+    return nullptr;
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// A kernel launch: workgroups in parallel on host threads, the waves of one in turn on one thread.
+//
+// The initial state of a wave is LLVM's AMDGPUUsage, "Initial Kernel Execution State".
+#include "pool.h"
+#include "sim.h"
+
+#include <string.h>
+
+enum { MIN_DYNAMIC_STACK = 16384, MAX_USER_SGPRS = 16, ACC_FIRST = 256 };
+
+uint32_t sim_kernel_scratch(const sim_kernel *kernel) {
+    uint32_t bytes = (kernel->scratch_bytes + 3) & ~3u;
+    return kernel->uses_dynamic_stack && bytes < MIN_DYNAMIC_STACK ? MIN_DYNAMIC_STACK : bytes;
+}
+
+static uint64_t num_threads(const sim_dispatch *d) {
+    return (uint64_t)d->block[0] * d->block[1] * d->block[2];
+}
+
+static uint32_t num_waves(const sim_dispatch *d) {
+    return (uint32_t)((num_threads(d) + d->chip->wave_size - 1) / d->chip->wave_size);
+}
+
+// ---- initial registers
+
+/** How many registers of each half of the file a kernel has: rsrc1's granules, split at ACCUM_OFFSET. */
+static void count_registers(const sim_kernel *kernel, uint32_t *arch, uint32_t *acc) {
+    uint32_t total = ((kernel->rsrc1 & 63) + 1) * 8, split = ((kernel->rsrc3 & 63) + 1) * 4;
+    *arch = total < split ? total : split;
+    *arch = *arch < ACC_FIRST ? *arch : ACC_FIRST;
+    *acc = total > split ? total - split : 0;
+    *acc = *acc < ACC_FIRST ? *acc : ACC_FIRST;
+}
+
+static uint32_t put64(sim_wave *w, uint32_t n, uint64_t value) {
+    w->s[n] = (uint32_t)value;
+    w->s[n + 1] = (uint32_t)(value >> 32);
+    return n + 2;
+}
+
+/** Kernel arguments that the descriptor asks for in registers. */
+static void preload_args(sim_wave *w, uint32_t n) {
+    const sim_dispatch *d = w->group->dispatch;
+    uint32_t count = d->kernel->preload & 127, offset = d->kernel->preload >> 7;
+    const uint8_t *args = sim_memory_host(d->memory, d->kernarg + 4 * (uint64_t)offset, 4 * count);
+    for (uint32_t i = 0; args && i < count && n + i < MAX_USER_SGPRS; i++) {
+        memcpy(&w->s[n + i], args + 4 * (size_t)i, 4);
+    }
+}
+
+static void init_user_sgprs(sim_wave *w) {
+    enum { BUFFER = 1, PACKET = 2, QUEUE = 4, KERNARG = 8, ID = 16, FLAT = 32, PRIVATE_SIZE = 64 };
+    const sim_dispatch *d = w->group->dispatch;
+    uint32_t wanted = d->kernel->properties, n = wanted & BUFFER ? 4 : 0;
+    n = wanted & PACKET ? put64(w, n, d->packet) : n;
+    n = wanted & QUEUE ? put64(w, n, 0) : n;
+    n = wanted & KERNARG ? put64(w, n, d->kernarg) : n;
+    n = wanted & ID ? put64(w, n, d->id) : n;
+    n = wanted & FLAT ? put64(w, n, 0) : n;
+    if (wanted & PRIVATE_SIZE) {
+        w->s[n++] = w->scratch_bytes;
+    }
+    preload_args(w, n);
+}
+
+static void init_system_sgprs(sim_wave *w) {
+    uint32_t rsrc2 = w->group->dispatch->kernel->rsrc2, n = rsrc2 >> 1 & 31;
+    for (uint32_t axis = 0; axis < 3; axis++) {
+        if (rsrc2 >> (7 + axis) & 1) {
+            w->s[n++] = w->group->id[axis];
+        }
+    }
+}
+
+/** v0 holds the work-item's three ids, ten bits each; EXEC the lanes that there are. */
+static void init_lanes(sim_wave *w) {
+    const sim_dispatch *d = w->group->dispatch;
+    uint64_t first = (uint64_t)w->index * d->chip->wave_size, left = num_threads(d) - first;
+    uint32_t live = left < d->chip->wave_size ? (uint32_t)left : d->chip->wave_size;
+    w->exec = live == 64 ? UINT64_MAX : (UINT64_C(1) << live) - 1;
+    for (uint32_t lane = 0; lane < live; lane++) {
+        uint32_t thread = (uint32_t)first + lane;
+        uint32_t x = thread % d->block[0], rest = thread / d->block[0];
+        w->v[0][lane] = x | rest % d->block[1] << 10 | rest / d->block[1] << 20;
+    }
+}
+
+static void init_wave(sim_wave *w, sim_workgroup *group, uint32_t index, uint8_t *scratch) {
+    static const sim_region nothing;
+    const sim_dispatch *d = group->dispatch;
+    uint32_t arch, acc;
+    count_registers(d->kernel, &arch, &acc);
+    memset(w->v[0], 0, arch * sizeof w->v[0]);
+    memset(w->v[ACC_FIRST], 0, acc * sizeof w->v[0]);
+    memset(w->s, 0, sizeof *w - offsetof(sim_wave, s));
+    w->pc = d->kernel->entry;
+    w->mode = sim_mode_of_rsrc1(d->kernel->rsrc1);
+    w->state = SIM_RUNNING;
+    w->index = index;
+    w->shared_base = SIM_SHARED_APERTURE;
+    w->private_base = SIM_PRIVATE_APERTURE;
+    w->scratch_bytes = sim_kernel_scratch(d->kernel);
+    w->scratch = scratch + (size_t)index * SIM_LANES * w->scratch_bytes;
+    w->group = group;
+    w->region = &nothing;
+    init_user_sgprs(w);
+    init_system_sgprs(w);
+    init_lanes(w);
+}
+
+// ---- a workgroup
+
+/** Waves that have come to different barriers have most likely lost each other. */
+static bool check_barrier(sim_workgroup *group) {
+    const sim_wave *first = nullptr;
+    for (uint32_t i = 0; i < group->num_waves; i++) {
+        sim_wave *w = &group->waves[i];
+        if (w->state != SIM_AT_BARRIER) {
+            continue;
+        }
+        if (first && w->pc != first->pc) {
+            sim_fault_raise(w, nullptr, -1,
+                            "divergent barrier: wave %u waits behind pc 0x%llx, wave %u behind pc "
+                            "0x%llx",
+                            first->index, (unsigned long long)first->pc, w->index,
+                            (unsigned long long)w->pc);
+            return false;
+        }
+        first = first ? first : w;
+    }
+    return true;
+}
+
+/** Lets the waves go on that wait at the barrier; false if there are none, so that the group is done. */
+static bool release_barrier(sim_workgroup *group) {
+    bool any = false;
+    if ((group->dispatch->check & SIM_CHECK_BARRIER) && !check_barrier(group)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < group->num_waves; i++) {
+        if (group->waves[i].state == SIM_AT_BARRIER) {
+            group->waves[i].state = SIM_RUNNING;
+            any = true;
+        }
+    }
+    return any;
+}
+
+/** Each running wave once: to its end, a barrier or the end of its slice. Whether any still runs. */
+static bool run_round(sim_workgroup *group) {
+    bool running = false;
+    for (uint32_t i = 0; i < group->num_waves; i++) {
+        sim_wave *w = &group->waves[i];
+        if (w->state == SIM_RUNNING) {
+            sim_wave_run(w);
+            running |= w->state == SIM_RUNNING;
+        }
+        if (atomic_load_explicit(&group->dispatch->stop, memory_order_relaxed)) {
+            return false;
+        }
+    }
+    return running;
+}
+
+static void add_counters(const sim_workgroup *group) {
+    for (uint32_t i = 0; i < group->num_waves; i++) {
+        for (int k = 0; k < 8; k++) {
+            uint64_t count = group->waves[i].counters[k];
+            if (count) {
+                atomic_fetch_add_explicit(&group->dispatch->counters[k], count,
+                                          memory_order_relaxed);
+            }
+        }
+    }
+}
+
+static void run_group(sim_dispatch *d, sim_worker *worker, uint64_t flat_id) {
+    sim_workgroup group = {.dispatch = d,
+                           .flat_id = flat_id,
+                           .num_waves = num_waves(d),
+                           .lds = worker->lds,
+                           .waves = worker->waves};
+    group.id[0] = (uint32_t)(flat_id % d->grid[0]);
+    group.id[1] = (uint32_t)(flat_id / d->grid[0] % d->grid[1]);
+    group.id[2] = (uint32_t)(flat_id / d->grid[0] / d->grid[1]);
+    memset(group.lds, 0, d->lds_bytes);
+    for (uint32_t i = 0; i < group.num_waves; i++) {
+        init_wave(&group.waves[i], &group, i, worker->scratch);
+    }
+    do {
+        while (run_round(&group)) {
+        }
+    } while (!atomic_load_explicit(&d->stop, memory_order_relaxed) && release_barrier(&group));
+    add_counters(&group);
+}
+
+// ---- a dispatch
+
+uint64_t sim_dispatch_groups(const sim_dispatch *d) {
+    return (uint64_t)d->grid[0] * d->grid[1] * d->grid[2];
+}
+
+void sim_dispatch_work(sim_dispatch *d, sim_worker *worker) {
+    uint64_t total = sim_dispatch_groups(d), scratch = sim_kernel_scratch(d->kernel);
+    if (!sim_worker_reserve(worker, num_waves(d), d->lds_bytes,
+                            scratch * SIM_LANES * num_waves(d))) {
+        if (!atomic_flag_test_and_set(&d->fault_taken)) {
+            strcpy(d->fault.text,
+                   "no host memory for the registers, LDS and scratch of a workgroup");
+        }
+        atomic_store(&d->stop, true);
+    }
+    while (!atomic_load_explicit(&d->stop, memory_order_relaxed)) {
+        uint64_t flat_id = atomic_fetch_add(&d->next_group, 1);
+        if (flat_id >= total) {
+            break;
+        }
+        run_group(d, worker, flat_id);
+    }
+}
+
+bool sim_dispatch_run(sim_dispatch *d) {
+    sim_memory_enter(d->memory);
+    sim_pool_run(d);
+    sim_memory_leave(d->memory);
+    return !atomic_load(&d->stop);
+}

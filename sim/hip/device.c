@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+// Devices: what there are, what they say about themselves; the runtime's start, end and fork.
+#include "runtime.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+sim_runtime sim_hip = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+static thread_local uint32_t current_device;
+static hipError_t start_error; // of QUERN_SIM; the runtime's lock guards it
+static bool is_started;
+
+// ---- start, end, fork
+
+static void before_fork(void) {
+    pthread_mutex_lock(&sim_hip.lock);
+    if (sim_hip.memory) {
+        sim_memory_fork_prepare(sim_hip.memory);
+    }
+    sim_pool_fork_prepare();
+}
+
+static void after_fork_in_parent(void) {
+    sim_pool_fork_parent();
+    if (sim_hip.memory) {
+        sim_memory_fork_parent(sim_hip.memory);
+    }
+    pthread_mutex_unlock(&sim_hip.lock);
+}
+
+static void after_fork_in_child(void) {
+    sim_pool_fork_child();
+    if (sim_hip.memory) {
+        sim_memory_fork_child(sim_hip.memory);
+    }
+    pthread_mutex_init(&sim_hip.lock, nullptr);
+    pthread_cond_init(&sim_hip.changed, nullptr);
+    sim_hip_fork_streams();
+}
+
+/** Process exit or dlclose: no thread of ours may be left. */
+[[gnu::destructor]] static void stop(void) {
+    sim_hip_stop_streams();
+    sim_pool_shutdown();
+}
+
+/** Makes devices for the architectures that the options list. The lock is held. */
+static hipError_t add_devices(void) {
+    while (sim_hip.num_devices < sim_hip.options.num_archs) {
+        uint32_t id = sim_hip.num_devices;
+        sim_device *device = &sim_hip.devices[id];
+        *device = (sim_device){.id = id, .chip = sim_chip_by_arch(sim_hip.options.archs[id])};
+        if (!sim_hip_add_default_stream(device)) {
+            return hipErrorOutOfMemory;
+        }
+        sim_hip.num_devices++;
+    }
+    return hipSuccess;
+}
+
+/** Reads options; a complaint goes to standard error. The lock is held. */
+static hipError_t read_options(const char *call, const char *text) {
+    char error[256];
+    if (!sim_options_parse(&sim_hip.options, text, error, sizeof error)) {
+        sim_hip_report(call, "%s", error);
+        return hipErrorInvalidValue;
+    }
+    return hipSuccess;
+}
+
+/** The first call of all: memory, QUERN_SIM. The lock is held. */
+static hipError_t prepare(void) {
+    static bool is_prepared;
+    if (!is_prepared) {
+        is_prepared = true;
+        sim_hip.options.check = SIM_CHECK_BOUNDS;
+        const char *text = getenv("QUERN_SIM");
+        start_error = text ? read_options("QUERN_SIM", text) : hipSuccess;
+        sim_hip.memory = sim_memory_create();
+        if (sim_hip.options.threads) {
+            sim_pool_configure(sim_hip.options.threads);
+        }
+        pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    }
+    return sim_hip.memory ? start_error : hipErrorOutOfMemory;
+}
+
+hipError_t sim_hip_start(void) {
+    pthread_mutex_lock(&sim_hip.lock);
+    hipError_t error = sim_hip.is_stopping ? hipErrorDeinitialized : prepare();
+    if (error == hipSuccess && !is_started) {
+        if (sim_hip.options.num_archs == 0) {
+            sim_hip.options.archs[sim_hip.options.num_archs++] = SIM_GFX942;
+        }
+        error = add_devices();
+        is_started = error == hipSuccess;
+    }
+    pthread_mutex_unlock(&sim_hip.lock);
+    return error;
+}
+
+hipError_t quernsim_configure(const char *options) {
+    if (!options) {
+        return sim_hip_result(hipErrorInvalidValue);
+    }
+    pthread_mutex_lock(&sim_hip.lock);
+    uint32_t threads = sim_hip.options.threads;
+    hipError_t error = prepare();
+    error = error == hipSuccess ? read_options("quernsim_configure", options) : error;
+    error = error == hipSuccess && is_started ? add_devices() : error;
+    threads = sim_hip.options.threads == threads ? 0 : sim_hip.options.threads;
+    pthread_mutex_unlock(&sim_hip.lock);
+    if (error == hipSuccess && threads) {
+        for (uint32_t i = 0; i < sim_hip.num_devices; i++) {
+            sim_hip_drain(&sim_hip.devices[i]);
+        }
+        sim_pool_configure(threads);
+    }
+    return sim_hip_result(error);
+}
+
+sim_device *sim_hip_device(void) {
+    return &sim_hip.devices[current_device];
+}
+
+static sim_device *device_at(int id) {
+    return id >= 0 && (uint32_t)id < sim_hip.num_devices ? &sim_hip.devices[id] : nullptr;
+}
+
+// ---- choosing a device
+
+hipError_t hipInit(unsigned flags) {
+    SIM_HIP_START();
+    return sim_hip_result(flags ? hipErrorInvalidValue : hipSuccess);
+}
+
+hipError_t hipDriverGetVersion(int *version) {
+    if (!version) {
+        return sim_hip_result(hipErrorInvalidValue);
+    }
+    *version = HIP_VERSION;
+    return hipSuccess;
+}
+
+hipError_t hipRuntimeGetVersion(int *version) {
+    return hipDriverGetVersion(version);
+}
+
+hipError_t hipGetDeviceCount(int *count) {
+    SIM_HIP_START();
+    if (!count) {
+        return sim_hip_result(hipErrorInvalidValue);
+    }
+    *count = (int)sim_hip.num_devices;
+    return hipSuccess;
+}
+
+hipError_t hipSetDevice(int device) {
+    SIM_HIP_START();
+    if (!device_at(device)) {
+        return sim_hip_result(hipErrorInvalidDevice);
+    }
+    current_device = (uint32_t)device;
+    return hipSuccess;
+}
+
+hipError_t hipGetDevice(int *device) {
+    SIM_HIP_START();
+    if (!device) {
+        return sim_hip_result(hipErrorInvalidValue);
+    }
+    *device = (int)current_device;
+    return hipSuccess;
+}
+
+hipError_t hipDeviceGet(hipDevice_t *device, int ordinal) {
+    SIM_HIP_START();
+    if (!device || !device_at(ordinal)) {
+        return sim_hip_result(device ? hipErrorInvalidDevice : hipErrorInvalidValue);
+    }
+    *device = ordinal;
+    return hipSuccess;
+}
+
+hipError_t hipDeviceSynchronize(void) {
+    SIM_HIP_START();
+    return sim_hip_result(sim_hip_drain(sim_hip_device()));
+}
+
+hipError_t hipDeviceReset(void) {
+    SIM_HIP_START();
+    sim_device *device = sim_hip_device();
+    sim_hip_drain(device);
+    sim_hip_unload_modules(device);
+    sim_memory_free_all(sim_hip.memory, SIM_REGION_DEVICE, device->id);
+    pthread_mutex_lock(&sim_hip.lock);
+    device->error = hipSuccess;
+    pthread_mutex_unlock(&sim_hip.lock);
+    return hipSuccess;
+}
+
+// ---- properties
+
+/** hipDeviceArch_t: everything but the asynchronous-engine and surface bits. */
+enum { ARCH_FEATURES = 0x1ffff };
+
+static void fill_limits(hipDeviceProp_tR0600 *p, const sim_chip *c) {
+    p->warpSize = (int)c->wave_size;
+    p->memPitch = INT32_MAX;
+    p->maxThreadsPerBlock = 1024;
+    p->maxThreadsDim[0] = p->maxThreadsDim[1] = p->maxThreadsDim[2] = 1024;
+    p->maxGridSize[0] = INT32_MAX;
+    p->maxGridSize[1] = p->maxGridSize[2] = 65536;
+    p->regsPerBlock = p->regsPerMultiprocessor = 65536;
+    p->sharedMemPerBlock = p->sharedMemPerBlockOptin = c->lds_bytes;
+    p->sharedMemPerMultiprocessor = p->maxSharedMemoryPerMultiProcessor = c->lds_bytes;
+    p->maxThreadsPerMultiProcessor = 2048;
+    p->maxBlocksPerMultiProcessor = 32;
+    p->totalConstMem = INT32_MAX;
+    p->textureAlignment = p->texturePitchAlignment = p->surfaceAlignment = 256;
+}
+
+static void fill_properties(hipDeviceProp_tR0600 *p, const sim_device *device) {
+    const sim_chip *c = device->chip;
+    *p = (hipDeviceProp_tR0600){.totalGlobalMem = c->memory_bytes,
+                                .clockRate = (int)c->clock_khz,
+                                .major = (int)c->gfx_major,
+                                .minor = (int)c->gfx_minor,
+                                .multiProcessorCount = (int)c->compute_units,
+                                .canMapHostMemory = 1,
+                                .concurrentKernels = 1,
+                                .pciBusID = (int)device->id + 1,
+                                .asyncEngineCount = 1,
+                                .unifiedAddressing = 1,
+                                .memoryClockRate = (int)c->memory_clock_khz,
+                                .memoryBusWidth = (int)c->memory_bus_bits,
+                                .l2CacheSize = (int)c->l2_bytes,
+                                .clockInstructionRate = 100000,
+                                .arch = ARCH_FEATURES};
+    snprintf(p->name, sizeof p->name, "%s", c->marketing);
+    snprintf(p->gcnArchName, sizeof p->gcnArchName, "%s", c->gcn_name);
+    snprintf((char *)p->uuid, sizeof p->uuid, "quernsim-%u", device->id);
+    fill_limits(p, c);
+}
+
+hipError_t hipGetDevicePropertiesR0600(hipDeviceProp_tR0600 *properties, int device) {
+    SIM_HIP_START();
+    if (!properties || !device_at(device)) {
+        return sim_hip_result(properties ? hipErrorInvalidDevice : hipErrorInvalidValue);
+    }
+    fill_properties(properties, device_at(device));
+    return hipSuccess;
+}
+
+hipError_t hipDeviceGetAttribute(int *value, hipDeviceAttribute_t attribute, int device) {
+    SIM_HIP_START();
+    if (!value || !device_at(device)) {
+        return sim_hip_result(value ? hipErrorInvalidDevice : hipErrorInvalidValue);
+    }
+    hipDeviceProp_tR0600 properties;
+    const hipDeviceProp_tR0600 *p = &properties;
+    const sim_chip *c = device_at(device)->chip;
+    fill_properties(&properties, device_at(device));
+    switch (attribute) {
+#define HIP_ATTRIBUTE(id, name, expression)                                                        \
+    case id:                                                                                       \
+        *value = expression;                                                                       \
+        return hipSuccess;
+#include "attributes.def"
+#undef HIP_ATTRIBUTE
+    }
+    return sim_hip_result(hipErrorInvalidValue);
+}
+
+hipError_t hipDeviceGetName(char *name, int bytes, hipDevice_t device) {
+    SIM_HIP_START();
+    if (!name || bytes <= 0 || !device_at(device)) {
+        return sim_hip_result(name && bytes > 0 ? hipErrorInvalidDevice : hipErrorInvalidValue);
+    }
+    snprintf(name, (size_t)bytes, "%s", device_at(device)->chip->marketing);
+    return hipSuccess;
+}
+
+hipError_t hipDeviceTotalMem(size_t *bytes, hipDevice_t device) {
+    SIM_HIP_START();
+    if (!bytes || !device_at(device)) {
+        return sim_hip_result(bytes ? hipErrorInvalidDevice : hipErrorInvalidValue);
+    }
+    *bytes = device_at(device)->chip->memory_bytes;
+    return hipSuccess;
+}
+
+// ---- calls by name
+
+hipError_t hipGetProcAddress(const char *symbol, void **function, int version, uint64_t flags,
+                             hipDriverProcAddressQueryResult *status) {
+    static const struct {
+        const char *name;
+        void *function;
+    } calls[] = {
+        // The plain name means the layout of HIP 6 and later here; as an ELF symbol it would mean the old one.
+        {"hipGetDeviceProperties", (void *)hipGetDevicePropertiesR0600},
+#define HIP_FUNCTION(name) {#name, (void *)name},
+#include "functions.def"
+#undef HIP_FUNCTION
+    };
+    (void)version;
+    (void)flags;
+    if (!symbol || !function) {
+        return sim_hip_result(hipErrorInvalidValue);
+    }
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        if (strcmp(calls[i].name, symbol) == 0) {
+            *function = calls[i].function;
+            if (status) {
+                *status = HIP_GET_PROC_ADDRESS_SUCCESS;
+            }
+            return hipSuccess;
+        }
+    }
+    *function = nullptr;
+    if (status) {
+        *status = HIP_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    }
+    return sim_hip_result(hipErrorNotFound);
+}

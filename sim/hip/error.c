@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// HIP's error codes: names, texts, the last one of each thread.
+#include "runtime.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static thread_local hipError_t last_error;
+
+hipError_t sim_hip_result(hipError_t error) {
+    if (error != hipSuccess && error != hipErrorNotReady) {
+        last_error = error;
+    }
+    return error;
+}
+
+void sim_hip_report(const char *call, const char *format, ...) {
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    fprintf(stderr, "quernsim: %s: %s\n", call, text);
+}
+
+hipError_t hipGetLastError(void) {
+    hipError_t error = last_error;
+    last_error = hipSuccess;
+    return error;
+}
+
+hipError_t hipPeekAtLastError(void) {
+    return last_error;
+}
+
+const char *hipGetErrorString(hipError_t error) {
+    switch (error) {
+#define HIP_ERROR(name, value, text)                                                               \
+    case name:                                                                                     \
+        return text;
+#include "errors.def"
+#undef HIP_ERROR
+    }
+    return "unrecognized error code";
+}
+
+const char *hipGetErrorName(hipError_t error) {
+    switch (error) {
+#define HIP_ERROR(name, value, text)                                                               \
+    case name:                                                                                     \
+        return #name;
+#include "errors.def"
+#undef HIP_ERROR
+    }
+    return "hipErrorUnknown";
+}

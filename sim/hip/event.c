@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// Events: marks in a stream that the host and other streams can wait for.
+#include "runtime.h"
+
+#include <stdlib.h>
+
+typedef struct event_op {
+    sim_op op;
+    hipEvent_t event;
+    uint64_t count; // which record of the event
+} event_op;
+
+/** With the lock held. */
+static void release(hipEvent_t event) {
+    if (--event->references == 0) {
+        free(event);
+    }
+}
+
+static void release_event(sim_op *op) {
+    release(((event_op *)op)->event);
+}
+
+static void pass(hipEvent_t event, uint64_t count) {
+    pthread_mutex_lock(&sim_hip.lock);
+    if (event->passed < count) {
+        event->passed = count;
+    }
+    pthread_cond_broadcast(&sim_hip.changed);
+    pthread_mutex_unlock(&sim_hip.lock);
+}
+
+static hipError_t run_record(sim_stream *stream, sim_op *op) {
+    (void)stream;
+    pass(((event_op *)op)->event, ((event_op *)op)->count);
+    return hipSuccess;
+}
+
+/** With the lock held. */
+static void wait_for(hipEvent_t event, uint64_t count) {
+    event->references++;
+    while (event->passed < count && !sim_hip.is_stopping) {
+        pthread_cond_wait(&sim_hip.changed, &sim_hip.lock);
+    }
+    release(event);
+}
+
+static hipError_t run_wait(sim_stream *stream, sim_op *op) {
+    (void)stream;
+    pthread_mutex_lock(&sim_hip.lock);
+    wait_for(((event_op *)op)->event, ((event_op *)op)->count);
+    pthread_mutex_unlock(&sim_hip.lock);
+    return hipSuccess;
+}
+
+static bool is_event(hipEvent_t event) {
+    return event && (uintptr_t)event % alignof(struct sim_event) == 0 &&
+           event->magic == SIM_EVENT_MAGIC;
+}
+
+static hipError_t queue(hipEvent_t event, sim_stream *stream, uint64_t count,
+                        hipError_t (*run)(sim_stream *, sim_op *)) {
+    event_op *op = calloc(1, sizeof *op);
+    if (!op) {
+        return hipErrorOutOfMemory;
+    }
+    *op = (event_op){{.run = run, .destroy = release_event, .is_marker = true}, event, count};
+    pthread_mutex_lock(&sim_hip.lock);
+    event->references++;
+    pthread_mutex_unlock(&sim_hip.lock);
+    return sim_hip_queue(stream, &op->op, nullptr);
+}
+
+hipError_t hipEventCreateWithFlags(hipEvent_t *out, unsigned flags) {
+    // Blocking synchronisation, no timing, and the three flags about fences, which change nothing here.
+    enum { KNOWN = 3 };
+    constexpr unsigned FENCES = 0xe0000000;
+    SIM_HIP_START();
+    if (!out || flags & ~(KNOWN | FENCES)) {
+        return sim_hip_result(hipErrorInvalidValue);
+    }
+    hipEvent_t event = calloc(1, sizeof *event);
+    if (!event) {
+        return sim_hip_result(hipErrorOutOfMemory);
+    }
+    event->magic = SIM_EVENT_MAGIC;
+    event->flags = flags;
+    event->references = 1;
+    *out = event;
+    return hipSuccess;
+}
+
+hipError_t hipEventCreate(hipEvent_t *out) {
+    return hipEventCreateWithFlags(out, 0);
+}
+
+hipError_t hipEventDestroy(hipEvent_t event) {
+    SIM_HIP_START();
+    if (!is_event(event)) {
+        return sim_hip_result(hipErrorInvalidHandle);
+    }
+    pthread_mutex_lock(&sim_hip.lock);
+    event->magic = 0;
+    release(event);
+    pthread_mutex_unlock(&sim_hip.lock);
+    return hipSuccess;
+}
+
+hipError_t hipEventRecord(hipEvent_t event, hipStream_t handle) {
+    SIM_HIP_START();
+    sim_stream *stream = sim_hip_stream(handle);
+    if (!is_event(event) || !stream) {
+        return sim_hip_result(hipErrorInvalidHandle);
+    }
+    pthread_mutex_lock(&sim_hip.lock);
+    uint64_t count = ++event->recorded;
+    event->device = stream->device;
+    pthread_mutex_unlock(&sim_hip.lock);
+    hipError_t error = queue(event, stream, count, run_record);
+    if (error != hipSuccess) {
+        pass(event, count); // it will never be reached, and nobody may wait for it
+    }
+    return sim_hip_result(error);
+}
+
+hipError_t hipStreamWaitEvent(hipStream_t handle, hipEvent_t event, unsigned flags) {
+    SIM_HIP_START();
+    sim_stream *stream = sim_hip_stream(handle);
+    if (!is_event(event) || !stream) {
+        return sim_hip_result(hipErrorInvalidHandle);
+    }
+    if (flags) {
+        return sim_hip_result(hipErrorInvalidValue);
+    }
+    pthread_mutex_lock(&sim_hip.lock);
+    uint64_t count = event->recorded;
+    bool is_due = event->passed < count;
+    pthread_mutex_unlock(&sim_hip.lock);
+    return sim_hip_result(is_due ? queue(event, stream, count, run_wait) : hipSuccess);
+}
+
+hipError_t hipEventSynchronize(hipEvent_t event) {
+    SIM_HIP_START();
+    if (!is_event(event)) {
+        return sim_hip_result(hipErrorInvalidHandle);
+    }
+    pthread_mutex_lock(&sim_hip.lock);
+    wait_for(event, event->recorded);
+    hipError_t error = event->device ? event->device->error : hipSuccess;
+    error = sim_hip.is_stopping ? hipErrorDeinitialized : error;
+    pthread_mutex_unlock(&sim_hip.lock);
+    return sim_hip_result(error);
+}
+
+hipError_t hipEventQuery(hipEvent_t event) {
+    SIM_HIP_START();
+    if (!is_event(event)) {
+        return sim_hip_result(hipErrorInvalidHandle);
+    }
+    pthread_mutex_lock(&sim_hip.lock);
+    bool is_passed = event->passed >= event->recorded;
+    pthread_mutex_unlock(&sim_hip.lock);
+    return is_passed ? hipSuccess : hipErrorNotReady;
+}
+
+hipError_t hipEventElapsedTime(float *ms, hipEvent_t start, hipEvent_t stop) {
+    SIM_HIP_START();
+    if (!ms) {
+        return sim_hip_result(hipErrorInvalidValue);
+    }
+    if (!is_event(start) || !is_event(stop) || !start->recorded || !stop->recorded ||
+        (start->flags | stop->flags) & hipEventDisableTiming) {
+        return sim_hip_result(hipErrorInvalidHandle);
+    }
+    if (hipEventQuery(start) != hipSuccess || hipEventQuery(stop) != hipSuccess) {
+        return hipErrorNotReady;
+    }
+    // The host's time says nothing about the device, and there is no modelled time (clock=off).
+    return sim_hip_result(hipErrorNotSupported);
+}

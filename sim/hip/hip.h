@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of the HIP API that the simulated GPU has: types as in HIP 6 and 7, and our declarations of the calls.
+//
+// A call that is not here is not exported. functions.def lists them all once more by name, for
+// hipGetProcAddress and for the test that compares the list with what the library exports.
+#ifndef SIM_HIP_HIP_H
+#define SIM_HIP_HIP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define HIP_API [[gnu::visibility("default")]]
+
+typedef enum hipError_t {
+#define HIP_ERROR(name, value, text) name = value,
+#include "errors.def"
+#undef HIP_ERROR
+} hipError_t;
+
+typedef struct sim_stream *hipStream_t;
+typedef struct sim_event *hipEvent_t;
+typedef struct sim_module *hipModule_t;
+typedef struct sim_function *hipFunction_t;
+typedef void *hipDeviceptr_t;
+typedef int hipDevice_t;
+
+enum {
+    HIP_VERSION = 70100000, // major * 10^7 + minor * 10^5 + patch
+    hipStreamNonBlocking = 1,
+    hipEventDisableTiming = 2,
+};
+
+typedef enum hipMemcpyKind {
+    hipMemcpyHostToHost = 0,
+    hipMemcpyHostToDevice = 1,
+    hipMemcpyDeviceToHost = 2,
+    hipMemcpyDeviceToDevice = 3,
+    hipMemcpyDefault = 4,
+    hipMemcpyDeviceToDeviceNoCU = 1024,
+} hipMemcpyKind;
+
+typedef enum hipMemoryType {
+    hipMemoryTypeUnregistered = 0,
+    hipMemoryTypeHost = 1,
+    hipMemoryTypeDevice = 2,
+} hipMemoryType;
+
+typedef struct hipPointerAttribute_t {
+    hipMemoryType type;
+    int device;
+    void *devicePointer;
+    void *hostPointer;
+    int isManaged;
+    unsigned allocationFlags;
+} hipPointerAttribute_t;
+
+typedef enum hipPointer_attribute {
+    HIP_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
+    HIP_POINTER_ATTRIBUTE_DEVICE_POINTER = 3,
+    HIP_POINTER_ATTRIBUTE_HOST_POINTER = 4,
+    HIP_POINTER_ATTRIBUTE_IS_MANAGED = 8,
+    HIP_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9,
+    HIP_POINTER_ATTRIBUTE_RANGE_START_ADDR = 11,
+    HIP_POINTER_ATTRIBUTE_RANGE_SIZE = 12,
+    HIP_POINTER_ATTRIBUTE_MAPPED = 13,
+} hipPointer_attribute;
+
+typedef enum hipFunction_attribute {
+    HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
+    HIP_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
+    HIP_FUNC_ATTRIBUTE_CONST_SIZE_BYTES,
+    HIP_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
+    HIP_FUNC_ATTRIBUTE_NUM_REGS,
+    HIP_FUNC_ATTRIBUTE_PTX_VERSION,
+    HIP_FUNC_ATTRIBUTE_BINARY_VERSION,
+    HIP_FUNC_ATTRIBUTE_CACHE_MODE_CA,
+    HIP_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+    HIP_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+} hipFunction_attribute;
+
+typedef enum hipDeviceAttribute_t {
+#define HIP_ATTRIBUTE(id, name, value) hipDeviceAttribute##name = id,
+#include "attributes.def"
+#undef HIP_ATTRIBUTE
+} hipDeviceAttribute_t;
+
+typedef enum hipDriverProcAddressQueryResult {
+    HIP_GET_PROC_ADDRESS_SUCCESS = 0,
+    HIP_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND = 1,
+} hipDriverProcAddressQueryResult;
+
+#define HIP_LAUNCH_PARAM_BUFFER_POINTER ((void *)1)
+#define HIP_LAUNCH_PARAM_BUFFER_SIZE ((void *)2)
+#define HIP_LAUNCH_PARAM_END ((void *)3)
+
+/** hipDeviceProp_t of HIP 6 and 7. Members that stay zero are here for their place only. */
+typedef struct hipDeviceProp_tR0600 {
+    char name[256];
+    uint8_t uuid[16];
+    char luid[8];
+    unsigned luidDeviceNodeMask;
+    size_t totalGlobalMem;
+    size_t sharedMemPerBlock;
+    int regsPerBlock;
+    int warpSize;
+    size_t memPitch;
+    int maxThreadsPerBlock;
+    int maxThreadsDim[3];
+    int maxGridSize[3];
+    int clockRate; // kHz
+    size_t totalConstMem;
+    int major, minor;
+    size_t textureAlignment, texturePitchAlignment;
+    int deviceOverlap;
+    int multiProcessorCount;
+    int kernelExecTimeoutEnabled, integrated, canMapHostMemory, computeMode;
+    int textures_and_surfaces[40]; // maxTexture1D to maxSurfaceCubemapLayered
+    size_t surfaceAlignment;
+    int concurrentKernels, ECCEnabled;
+    int pciBusID, pciDeviceID, pciDomainID;
+    int tccDriver, asyncEngineCount, unifiedAddressing;
+    int memoryClockRate, memoryBusWidth; // kHz, bits
+    int l2CacheSize, persistingL2CacheMaxSize;
+    int maxThreadsPerMultiProcessor;
+    int streamPrioritiesSupported, globalL1CacheSupported, localL1CacheSupported;
+    size_t sharedMemPerMultiprocessor;
+    int regsPerMultiprocessor, managedMemory, isMultiGpuBoard, multiGpuBoardGroupID;
+    int hostNativeAtomicSupported, singleToDoublePrecisionPerfRatio, pageableMemoryAccess;
+    int concurrentManagedAccess, computePreemptionSupported, canUseHostPointerForRegisteredMem;
+    int cooperativeLaunch, cooperativeMultiDeviceLaunch;
+    size_t sharedMemPerBlockOptin;
+    int pageableMemoryAccessUsesHostPageTables, directManagedMemAccessFromHost;
+    int maxBlocksPerMultiProcessor, accessPolicyMaxWindowSize;
+    size_t reservedSharedMemPerBlock;
+    int hostRegisterSupported_to_unifiedFunctionPointers[13];
+    int reserved[63], hipReserved[32];
+    char gcnArchName[256];
+    size_t maxSharedMemoryPerMultiProcessor;
+    int clockInstructionRate; // kHz
+    unsigned arch;            // a bit for each feature of hipDeviceArch_t
+    unsigned *hdpMemFlushCntl, *hdpRegFlushCntl;
+    int cooperativeMultiDeviceUnmatched[4];
+    int isLargeBar, asicRevision;
+} hipDeviceProp_tR0600;
+
+static_assert(sizeof(hipDeviceProp_tR0600) == 1472);
+static_assert(offsetof(hipDeviceProp_tR0600, totalGlobalMem) == 288);
+static_assert(offsetof(hipDeviceProp_tR0600, multiProcessorCount) == 388);
+static_assert(offsetof(hipDeviceProp_tR0600, concurrentKernels) == 576);
+static_assert(offsetof(hipDeviceProp_tR0600, l2CacheSize) == 616);
+static_assert(offsetof(hipDeviceProp_tR0600, sharedMemPerMultiprocessor) == 640);
+static_assert(offsetof(hipDeviceProp_tR0600, cooperativeLaunch) == 688);
+static_assert(offsetof(hipDeviceProp_tR0600, gcnArchName) == 1160);
+static_assert(offsetof(hipDeviceProp_tR0600, maxSharedMemoryPerMultiProcessor) == 1416);
+static_assert(offsetof(hipDeviceProp_tR0600, asicRevision) == 1468);
+
+/** Adds devices and sets options of the simulated GPU, in QUERN_SIM's syntax: "arch=gfx942;check=none".
+ *  Errors: hipErrorInvalidValue, with the reason on standard error. */
+HIP_API hipError_t quernsim_configure(const char *options);
+
+HIP_API hipError_t hipInit(unsigned flags);
+HIP_API hipError_t hipDriverGetVersion(int *version);
+HIP_API hipError_t hipRuntimeGetVersion(int *version);
+HIP_API hipError_t hipGetDeviceCount(int *count);
+HIP_API hipError_t hipSetDevice(int device);
+HIP_API hipError_t hipGetDevice(int *device);
+HIP_API hipError_t hipDeviceGet(hipDevice_t *device, int ordinal);
+HIP_API hipError_t hipGetDevicePropertiesR0600(hipDeviceProp_tR0600 *properties, int device);
+HIP_API hipError_t hipDeviceGetAttribute(int *value, hipDeviceAttribute_t attribute, int device);
+HIP_API hipError_t hipDeviceGetName(char *name, int bytes, hipDevice_t device);
+HIP_API hipError_t hipDeviceTotalMem(size_t *bytes, hipDevice_t device);
+HIP_API hipError_t hipDeviceSynchronize(void);
+HIP_API hipError_t hipDeviceReset(void);
+HIP_API hipError_t hipGetProcAddress(const char *symbol, void **function, int version,
+                                     uint64_t flags, hipDriverProcAddressQueryResult *status);
+
+HIP_API hipError_t hipGetLastError(void);
+HIP_API hipError_t hipPeekAtLastError(void);
+HIP_API const char *hipGetErrorString(hipError_t error);
+HIP_API const char *hipGetErrorName(hipError_t error);
+
+HIP_API hipError_t hipMemGetInfo(size_t *free_bytes, size_t *total);
+HIP_API hipError_t hipMalloc(void **out, size_t bytes);
+HIP_API hipError_t hipFree(void *ptr);
+HIP_API hipError_t hipHostMalloc(void **out, size_t bytes, unsigned flags);
+HIP_API hipError_t hipHostFree(void *ptr);
+HIP_API hipError_t hipHostGetDevicePointer(void **out, void *host, unsigned flags);
+HIP_API hipError_t hipPointerGetAttributes(hipPointerAttribute_t *attributes, const void *ptr);
+HIP_API hipError_t hipPointerGetAttribute(void *data, hipPointer_attribute attribute,
+                                          hipDeviceptr_t ptr);
+HIP_API hipError_t hipMemcpy(void *dst, const void *src, size_t bytes, hipMemcpyKind kind);
+HIP_API hipError_t hipMemcpyAsync(void *dst, const void *src, size_t bytes, hipMemcpyKind kind,
+                                  hipStream_t stream);
+HIP_API hipError_t hipMemcpyHtoD(hipDeviceptr_t dst, const void *src, size_t bytes);
+HIP_API hipError_t hipMemcpyDtoH(void *dst, hipDeviceptr_t src, size_t bytes);
+HIP_API hipError_t hipMemcpyDtoD(hipDeviceptr_t dst, hipDeviceptr_t src, size_t bytes);
+HIP_API hipError_t hipMemcpyHtoDAsync(hipDeviceptr_t dst, const void *src, size_t bytes,
+                                      hipStream_t stream);
+HIP_API hipError_t hipMemcpyDtoHAsync(void *dst, hipDeviceptr_t src, size_t bytes,
+                                      hipStream_t stream);
+HIP_API hipError_t hipMemcpyDtoDAsync(hipDeviceptr_t dst, hipDeviceptr_t src, size_t bytes,
+                                      hipStream_t stream);
+HIP_API hipError_t hipMemset(void *dst, int value, size_t bytes);
+HIP_API hipError_t hipMemsetAsync(void *dst, int value, size_t bytes, hipStream_t stream);
+HIP_API hipError_t hipMemsetD8(hipDeviceptr_t dst, unsigned char value, size_t count);
+HIP_API hipError_t hipMemsetD8Async(hipDeviceptr_t dst, unsigned char value, size_t count,
+                                    hipStream_t stream);
+HIP_API hipError_t hipMemsetD32(hipDeviceptr_t dst, int value, size_t count);
+HIP_API hipError_t hipMemsetD32Async(hipDeviceptr_t dst, int value, size_t count,
+                                     hipStream_t stream);
+
+HIP_API hipError_t hipStreamCreate(hipStream_t *out);
+HIP_API hipError_t hipStreamCreateWithFlags(hipStream_t *out, unsigned flags);
+HIP_API hipError_t hipStreamDestroy(hipStream_t stream);
+HIP_API hipError_t hipStreamSynchronize(hipStream_t stream);
+HIP_API hipError_t hipStreamQuery(hipStream_t stream);
+HIP_API hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned flags);
+
+HIP_API hipError_t hipEventCreate(hipEvent_t *out);
+HIP_API hipError_t hipEventCreateWithFlags(hipEvent_t *out, unsigned flags);
+HIP_API hipError_t hipEventDestroy(hipEvent_t event);
+HIP_API hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream);
+HIP_API hipError_t hipEventSynchronize(hipEvent_t event);
+HIP_API hipError_t hipEventQuery(hipEvent_t event);
+HIP_API hipError_t hipEventElapsedTime(float *ms, hipEvent_t start, hipEvent_t stop);
+
+HIP_API hipError_t hipModuleLoad(hipModule_t *out, const char *path);
+HIP_API hipError_t hipModuleLoadData(hipModule_t *out, const void *image);
+HIP_API hipError_t hipModuleLoadDataEx(hipModule_t *out, const void *image, unsigned num_options,
+                                       void *options, void **values);
+HIP_API hipError_t hipModuleUnload(hipModule_t module);
+HIP_API hipError_t hipModuleGetFunction(hipFunction_t *out, hipModule_t module, const char *name);
+HIP_API hipError_t hipModuleGetGlobal(hipDeviceptr_t *out, size_t *bytes, hipModule_t module,
+                                      const char *name);
+HIP_API hipError_t hipFuncGetAttribute(int *value, hipFunction_attribute attribute,
+                                       hipFunction_t function);
+HIP_API hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned grid_x, unsigned grid_y,
+                                         unsigned grid_z, unsigned block_x, unsigned block_y,
+                                         unsigned block_z, unsigned dynamic_lds, hipStream_t stream,
+                                         void **params, void **extra);
+
+#endif

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernel launches: arguments, the compiler's hidden arguments, the dispatch packet, the run.
+#include "runtime.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MAX_BLOCK = 1024,
+    MAX_KERNARG = 1 << 20,
+    MAX_SCRATCH = 1 << 18, // bytes a lane
+    PACKET_BYTES = 64,
+    KERNARG_SLACK = 256, // scalar loads may reach past the end of what they need
+};
+
+typedef struct launch_op {
+    sim_op op;
+    sim_dispatch dispatch;
+    size_t args_bytes;
+    uint8_t args[]; // the kernarg segment
+} launch_op;
+
+// ---- checks
+
+static hipError_t check_shape(const sim_kernel *kernel, const sim_chip *chip,
+                              const uint32_t grid[3], const uint32_t block[3],
+                              uint32_t dynamic_lds) {
+    uint64_t threads = 1;
+    for (int i = 0; i < 3; i++) {
+        if (grid[i] == 0 || block[i] == 0 || block[i] > MAX_BLOCK ||
+            (uint64_t)grid[i] * block[i] > UINT32_MAX) {
+            return hipErrorInvalidConfiguration;
+        }
+        threads *= block[i];
+    }
+    if (threads > MAX_BLOCK || threads > kernel->max_threads) {
+        return hipErrorInvalidConfiguration;
+    }
+    if ((uint64_t)kernel->lds_bytes + dynamic_lds > chip->lds_bytes) {
+        return hipErrorInvalidValue;
+    }
+    bool fits = kernel->kernarg_bytes <= MAX_KERNARG && sim_kernel_scratch(kernel) <= MAX_SCRATCH;
+    return fits ? hipSuccess : hipErrorLaunchOutOfResources;
+}
+
+// ---- arguments
+
+/** Copies the explicit arguments that `params` points to, one pointer each. */
+static hipError_t copy_params(const sim_kernel *kernel, uint8_t *args, void **params) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < kernel->num_args; i++) {
+        const sim_arg *arg = &kernel->args[i];
+        if (arg->hidden >= 0) {
+            continue;
+        }
+        if (!params || !params[n]) {
+            return hipErrorInvalidValue;
+        }
+        memcpy(args + arg->offset, params[n++], arg->bytes);
+    }
+    return hipSuccess;
+}
+
+/** Copies the caller's argument buffer; it may be longer or shorter than the segment. */
+static hipError_t copy_extra(const sim_kernel *kernel, uint8_t *args, void **extra) {
+    const void *buffer = nullptr;
+    size_t bytes = 0;
+    for (; *extra != HIP_LAUNCH_PARAM_END; extra += 2) {
+        if (*extra == HIP_LAUNCH_PARAM_BUFFER_POINTER) {
+            buffer = extra[1];
+        } else if (*extra == HIP_LAUNCH_PARAM_BUFFER_SIZE && extra[1]) {
+            bytes = *(const size_t *)extra[1];
+        } else {
+            return hipErrorInvalidValue;
+        }
+    }
+    bytes = bytes < kernel->kernarg_bytes ? bytes : kernel->kernarg_bytes;
+    if (bytes && !buffer) {
+        return hipErrorInvalidValue;
+    }
+    memcpy(args, buffer ? buffer : args, bytes);
+    return hipSuccess;
+}
+
+static uint64_t hidden_value(const sim_dispatch *d, sim_hidden hidden) {
+    switch (hidden) {
+    case SIM_HIDDEN_BLOCK_COUNT_X:
+    case SIM_HIDDEN_BLOCK_COUNT_Y:
+    case SIM_HIDDEN_BLOCK_COUNT_Z:
+        return d->grid[hidden - SIM_HIDDEN_BLOCK_COUNT_X];
+    case SIM_HIDDEN_GROUP_SIZE_X:
+    case SIM_HIDDEN_GROUP_SIZE_Y:
+    case SIM_HIDDEN_GROUP_SIZE_Z:
+        return d->block[hidden - SIM_HIDDEN_GROUP_SIZE_X];
+    case SIM_HIDDEN_GRID_DIMS:
+        return 3;
+    case SIM_HIDDEN_DYNAMIC_LDS_SIZE:
+        return d->lds_bytes - d->kernel->lds_bytes;
+    case SIM_HIDDEN_SHARED_BASE:
+        return SIM_SHARED_APERTURE >> 32;
+    case SIM_HIDDEN_PRIVATE_BASE:
+        return SIM_PRIVATE_APERTURE >> 32;
+    default:
+        return 0; // whole blocks, so no remainder; no offset; nothing behind the other pointers
+    }
+}
+
+static void fill_hidden(const sim_dispatch *d, uint8_t *args) {
+    for (uint32_t i = 0; i < d->kernel->num_args; i++) {
+        const sim_arg *arg = &d->kernel->args[i];
+        if (arg->hidden >= 0) {
+            uint64_t value = hidden_value(d, (sim_hidden)arg->hidden);
+            memcpy(args + arg->offset, &value, arg->bytes < 8 ? arg->bytes : 8);
+        }
+    }
+}
+
+// ---- the run
+
+/** What a kernel sees through its dispatch pointer: the launch as an HSA AQL packet. */
+typedef struct packet {
+    uint16_t header, setup, block[3], reserved0;
+    uint32_t grid[3], private_bytes, group_bytes;
+    uint64_t kernel, kernarg, reserved1, completion;
+} packet;
+
+static_assert(sizeof(packet) == PACKET_BYTES);
+
+static packet make_packet(const sim_dispatch *d) {
+    enum { KERNEL_DISPATCH = 2, DIMENSIONS = 3 };
+    packet p = {.header = KERNEL_DISPATCH,
+                .setup = DIMENSIONS,
+                .private_bytes = sim_kernel_scratch(d->kernel),
+                .group_bytes = d->lds_bytes,
+                .kernel = d->kernel->descriptor,
+                .kernarg = d->kernarg};
+    for (int i = 0; i < 3; i++) {
+        p.block[i] = (uint16_t)d->block[i];
+        p.grid[i] = d->grid[i] * d->block[i];
+    }
+    return p;
+}
+
+/** Puts the arguments and the packet into the stream's guest memory, which grows as needed. */
+static bool place_args(sim_stream *stream, launch_op *launch) {
+    enum { FIRST_BYTES = 8192 };
+    uint64_t packet_at = (launch->args_bytes + 63) & ~UINT64_C(63);
+    uint64_t bytes = packet_at + PACKET_BYTES + KERNARG_SLACK;
+    if (stream->kernarg_bytes < bytes) {
+        if (stream->kernarg) {
+            sim_memory_free(sim_hip.memory, stream->kernarg);
+        }
+        stream->kernarg_bytes = bytes < FIRST_BYTES ? FIRST_BYTES : bytes;
+        const sim_region *region = sim_memory_alloc(sim_hip.memory, stream->kernarg_bytes,
+                                                    SIM_REGION_KERNARG, stream->device->id);
+        stream->kernarg = region ? region->base : 0;
+        stream->kernarg_bytes = region ? stream->kernarg_bytes : 0;
+        if (!region) {
+            return false;
+        }
+    }
+    launch->dispatch.kernarg = stream->kernarg;
+    launch->dispatch.packet = stream->kernarg + packet_at;
+    packet p = make_packet(&launch->dispatch);
+    uint8_t *host = sim_memory_host(sim_hip.memory, stream->kernarg, stream->kernarg_bytes);
+    memcpy(host, launch->args, launch->args_bytes);
+    memcpy(host + packet_at, &p, sizeof p);
+    return true;
+}
+
+/** Makes the dispatch known to sim_hip_stop_streams; false if it came first. */
+static bool announce(sim_stream *stream, sim_dispatch *dispatch) {
+    pthread_mutex_lock(&sim_hip.lock);
+    stream->dispatch = dispatch;
+    bool go_on = !sim_hip.is_stopping;
+    pthread_mutex_unlock(&sim_hip.lock);
+    return go_on;
+}
+
+static hipError_t run_launch(sim_stream *stream, sim_op *op) {
+    launch_op *launch = (launch_op *)op;
+    sim_dispatch *d = &launch->dispatch;
+    if (!place_args(stream, launch)) {
+        return hipErrorOutOfMemory;
+    }
+    bool ok = !announce(stream, d) || sim_dispatch_run(d);
+    announce(stream, nullptr);
+    if (ok || !*d->fault.text) { // done, or stopped because the process ends
+        return hipSuccess;
+    }
+    fprintf(stderr, "quernsim: %s\n", d->fault.text);
+    return d->fault.is_address ? hipErrorIllegalAddress : hipErrorLaunchFailure;
+}
+
+static void init_dispatch(sim_dispatch *d, hipFunction_t function, const uint32_t grid[3],
+                          const uint32_t block[3], uint32_t dynamic_lds) {
+    sim_device *device = function->module->device;
+    d->chip = device->chip;
+    d->memory = sim_hip.memory;
+    d->kernel = function->kernel;
+    d->object = function->module->object;
+    d->text = sim_object_text(d->object);
+    memcpy(d->grid, grid, sizeof d->grid);
+    memcpy(d->block, block, sizeof d->block);
+    d->lds_bytes = function->kernel->lds_bytes + dynamic_lds;
+    d->check = sim_hip.options.check;
+    d->limit = sim_hip.options.limit;
+    d->id = atomic_fetch_add(&device->num_dispatches, 1);
+}
+
+static hipError_t launch(hipFunction_t function, const uint32_t grid[3], const uint32_t block[3],
+                         uint32_t dynamic_lds, hipStream_t handle, void **params, void **extra) {
+    sim_stream *stream = sim_hip_stream(handle);
+    if (!function || function->magic != SIM_FUNCTION_MAGIC || !stream ||
+        stream->device != function->module->device) {
+        return hipErrorInvalidHandle;
+    }
+    const sim_kernel *kernel = function->kernel;
+    hipError_t error = check_shape(kernel, stream->device->chip, grid, block, dynamic_lds);
+    if (error != hipSuccess) {
+        return error;
+    }
+    if (params && extra) {
+        return hipErrorInvalidValue;
+    }
+    launch_op *op = calloc(1, sizeof *op + kernel->kernarg_bytes);
+    if (!op) {
+        return hipErrorOutOfMemory;
+    }
+    op->op.run = run_launch;
+    op->args_bytes = kernel->kernarg_bytes;
+    init_dispatch(&op->dispatch, function, grid, block, dynamic_lds);
+    error = extra ? copy_extra(kernel, op->args, extra) : copy_params(kernel, op->args, params);
+    if (error != hipSuccess) {
+        free(op);
+        return error;
+    }
+    fill_hidden(&op->dispatch, op->args);
+    return sim_hip_queue(stream, &op->op, nullptr);
+}
+
+hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned grid_x, unsigned grid_y,
+                                 unsigned grid_z, unsigned block_x, unsigned block_y,
+                                 unsigned block_z, unsigned dynamic_lds, hipStream_t stream,
+                                 void **params, void **extra) {
+    SIM_HIP_START();
+    const uint32_t grid[3] = {grid_x, grid_y, grid_z}, block[3] = {block_x, block_y, block_z};
+    return sim_hip_result(launch(function, grid, block, dynamic_lds, stream, params, extra));
+}

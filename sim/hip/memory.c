@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+// Allocations, copies and fills.
+//
+// A device pointer is a guest address; hipHostMalloc's memory has the same address on both sides. Ranges are
+// checked when a call is made, and looked up again when the stream comes to it.
+#include "runtime.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// ---- allocations
+
+hipError_t hipMemGetInfo(size_t *free_bytes, size_t *total) {
+    SIM_HIP_START();
+    if (!free_bytes || !total) {
+        return sim_hip_result(hipErrorInvalidValue);
+    }
+    sim_device *device = sim_hip_device();
+    *total = device->chip->memory_bytes;
+    *free_bytes = *total - sim_memory_used(sim_hip.memory, device->id);
+    return hipSuccess;
+}
+
+hipError_t hipMalloc(void **out, size_t bytes) {
+    SIM_HIP_START();
+    if (!out) {
+        return sim_hip_result(hipErrorInvalidValue);
+    }
+    *out = nullptr;
+    if (bytes == 0) {
+        return hipSuccess;
+    }
+    sim_device *device = sim_hip_device();
+    if (bytes > device->chip->memory_bytes - sim_memory_used(sim_hip.memory, device->id)) {
+        return sim_hip_result(hipErrorOutOfMemory);
+    }
+    const sim_region *region =
+        sim_memory_alloc(sim_hip.memory, bytes, SIM_REGION_DEVICE, device->id);
+    if (!region) {
+        return sim_hip_result(hipErrorOutOfMemory);
+    }
+    *out = (void *)region->base;
+    return hipSuccess;
+}
+
+/** Frees an allocation of one kind, once every device has finished what it was given. */
+static hipError_t free_memory(void *ptr, sim_region_kind kind) {
+    if (!ptr) {
+        return hipSuccess;
+    }
+    const sim_region *region = sim_memory_find(sim_hip.memory, (uintptr_t)ptr);
+    if (!region || region->kind != kind || region->base != (uintptr_t)ptr) {
+        return hipErrorInvalidValue;
+    }
+    for (uint32_t i = 0; i < sim_hip.num_devices; i++) {
+        sim_hip_drain(&sim_hip.devices[i]); // a failed kernel is no reason to keep memory
+    }
+    return sim_memory_free(sim_hip.memory, (uintptr_t)ptr) ? hipSuccess : hipErrorInvalidValue;
+}
+
+hipError_t hipFree(void *ptr) {
+    SIM_HIP_START();
+    return sim_hip_result(free_memory(ptr, SIM_REGION_DEVICE));
+}
+
+hipError_t hipHostMalloc(void **out, size_t bytes, unsigned flags) {
+    // Portable, mapped, write-combined, NUMA and coherence hints: one memory serves them all.
+    constexpr unsigned KNOWN = 0x7 | 0xf0000000;
+    SIM_HIP_START();
+    if (!out || flags & ~KNOWN) {
+        return sim_hip_result(hipErrorInvalidValue);
+    }
+    *out = nullptr;
+    if (bytes == 0) {
+        return hipSuccess;
+    }
+    const sim_region *region =
+        sim_memory_alloc(sim_hip.memory, bytes, SIM_REGION_HOST, sim_hip_device()->id);
+    if (!region) {
+        return sim_hip_result(hipErrorOutOfMemory);
+    }
+    *out = region->host;
+    return hipSuccess;
+}
+
+hipError_t hipHostFree(void *ptr) {
+    SIM_HIP_START();
+    return sim_hip_result(free_memory(ptr, SIM_REGION_HOST));
+}
+
+hipError_t hipHostGetDevicePointer(void **out, void *host, unsigned flags) {
+    SIM_HIP_START();
+    const sim_region *region = sim_memory_find(sim_hip.memory, (uintptr_t)host);
+    if (!out || flags || !region || region->kind != SIM_REGION_HOST) {
+        return sim_hip_result(hipErrorInvalidValue);
+    }
+    *out = host;
+    return hipSuccess;
+}
+
+// ---- what a pointer is
+
+hipError_t hipPointerGetAttributes(hipPointerAttribute_t *attributes, const void *ptr) {
+    SIM_HIP_START();
+    if (!attributes || !ptr) {
+        return sim_hip_result(hipErrorInvalidValue);
+    }
+    const sim_region *region = sim_memory_find(sim_hip.memory, (uintptr_t)ptr);
+    *attributes = (hipPointerAttribute_t){.device = -2};
+    if (region) {
+        bool is_host = region->kind == SIM_REGION_HOST;
+        attributes->type = is_host ? hipMemoryTypeHost : hipMemoryTypeDevice;
+        attributes->device = (int)region->device;
+        attributes->devicePointer = (void *)ptr;
+        attributes->hostPointer = is_host ? (void *)ptr : nullptr;
+    }
+    return hipSuccess;
+}
+
+hipError_t hipPointerGetAttribute(void *data, hipPointer_attribute attribute, hipDeviceptr_t ptr) {
+    SIM_HIP_START();
+    const sim_region *region = sim_memory_find(sim_hip.memory, (uintptr_t)ptr);
+    if (!data || !region) {
+        return sim_hip_result(hipErrorInvalidValue);
+    }
+    bool is_host = region->kind == SIM_REGION_HOST;
+    switch (attribute) {
+    case HIP_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        *(unsigned *)data = is_host ? hipMemoryTypeHost : hipMemoryTypeDevice;
+        break;
+    case HIP_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        *(void **)data = ptr;
+        break;
+    case HIP_POINTER_ATTRIBUTE_HOST_POINTER:
+        if (!is_host) {
+            return sim_hip_result(hipErrorInvalidValue);
+        }
+        *(void **)data = ptr;
+        break;
+    case HIP_POINTER_ATTRIBUTE_IS_MANAGED:
+        *(bool *)data = false;
+        break;
+    case HIP_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *(int *)data = (int)region->device;
+        break;
+    case HIP_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        *(void **)data = (void *)region->base;
+        break;
+    case HIP_POINTER_ATTRIBUTE_RANGE_SIZE:
+        *(size_t *)data = region->size;
+        break;
+    case HIP_POINTER_ATTRIBUTE_MAPPED:
+        *(bool *)data = true;
+        break;
+    default:
+        return sim_hip_result(hipErrorInvalidValue);
+    }
+    return hipSuccess;
+}
+
+// ---- copies
+
+typedef struct copy_op {
+    sim_op op;
+    void *dst;
+    const void *src;
+    size_t bytes;
+} copy_op;
+
+/** Which side of the world a pointer belongs to. */
+typedef enum side { SIDE_HOST, SIDE_DEVICE, SIDE_BAD } side;
+
+/** Where a range lies. Device pointers are never host addresses, so one that does not fit its allocation
+ *  is bad, and one that belongs to none is the program's own memory. */
+static side side_of(const void *ptr, size_t bytes) {
+    const sim_region *region = sim_memory_find(sim_hip.memory, (uintptr_t)ptr);
+    if (!region) {
+        return sim_memory_is_guest((uintptr_t)ptr) ? SIDE_BAD : SIDE_HOST;
+    }
+    return sim_memory_host(sim_hip.memory, (uintptr_t)ptr, bytes) ? SIDE_DEVICE : SIDE_BAD;
+}
+
+static hipError_t check_kind(side dst, side src, hipMemcpyKind kind) {
+    bool to_device = kind == hipMemcpyHostToDevice || kind == hipMemcpyDeviceToDevice ||
+                     kind == hipMemcpyDeviceToDeviceNoCU;
+    bool from_device = kind == hipMemcpyDeviceToHost || kind == hipMemcpyDeviceToDevice ||
+                       kind == hipMemcpyDeviceToDeviceNoCU;
+    if (dst == SIDE_BAD || src == SIDE_BAD || (to_device && dst != SIDE_DEVICE) ||
+        (from_device && src != SIDE_DEVICE)) {
+        return hipErrorInvalidValue;
+    }
+    if (kind != hipMemcpyHostToHost && kind != hipMemcpyDefault && !to_device && !from_device) {
+        return hipErrorInvalidMemcpyDirection;
+    }
+    return hipSuccess;
+}
+
+/** The host's address for either side; null if device memory has gone. */
+static void *resolve(const void *ptr, size_t bytes) {
+    void *host = sim_memory_host(sim_hip.memory, (uintptr_t)ptr, bytes);
+    return host || sim_memory_is_guest((uintptr_t)ptr) ? host : (void *)ptr;
+}
+
+static hipError_t run_copy(sim_stream *stream, sim_op *op) {
+    (void)stream;
+    const copy_op *copy = (copy_op *)op;
+    sim_memory_enter(sim_hip.memory);
+    void *dst = resolve(copy->dst, copy->bytes), *src = resolve(copy->src, copy->bytes);
+    if (dst && src) {
+        memmove(dst, src, copy->bytes);
+    }
+    sim_memory_leave(sim_hip.memory);
+    return dst && src ? hipSuccess : hipErrorIllegalAddress;
+}
+
+/** Queues a copy and waits for it, unless it is asynchronous and no side is the program's own memory, which
+ *  may change or go as soon as the call returns. */
+static hipError_t copy(void *dst, const void *src, size_t bytes, hipMemcpyKind kind,
+                       hipStream_t handle, bool is_async) {
+    sim_stream *stream = sim_hip_stream(handle);
+    if (!stream) {
+        return hipErrorInvalidHandle;
+    }
+    if (bytes == 0) {
+        return hipSuccess;
+    }
+    if (!dst || !src) {
+        return hipErrorInvalidValue;
+    }
+    side to = side_of(dst, bytes), from = side_of(src, bytes);
+    hipError_t error = check_kind(to, from, kind);
+    if (error != hipSuccess) {
+        return error;
+    }
+    copy_op *op = calloc(1, sizeof *op);
+    if (!op) {
+        return hipErrorOutOfMemory;
+    }
+    *op = (copy_op){{.run = run_copy}, dst, src, bytes};
+    uint64_t ticket;
+    error = sim_hip_queue(stream, &op->op, &ticket);
+    bool must_wait = !is_async || to == SIDE_HOST || from == SIDE_HOST;
+    return error == hipSuccess && must_wait ? sim_hip_wait(stream, ticket) : error;
+}
+
+hipError_t hipMemcpy(void *dst, const void *src, size_t bytes, hipMemcpyKind kind) {
+    SIM_HIP_START();
+    return sim_hip_result(copy(dst, src, bytes, kind, nullptr, false));
+}
+
+hipError_t hipMemcpyAsync(void *dst, const void *src, size_t bytes, hipMemcpyKind kind,
+                          hipStream_t stream) {
+    SIM_HIP_START();
+    return sim_hip_result(copy(dst, src, bytes, kind, stream, true));
+}
+
+hipError_t hipMemcpyHtoD(hipDeviceptr_t dst, const void *src, size_t bytes) {
+    return hipMemcpy(dst, src, bytes, hipMemcpyHostToDevice);
+}
+
+hipError_t hipMemcpyDtoH(void *dst, hipDeviceptr_t src, size_t bytes) {
+    return hipMemcpy(dst, src, bytes, hipMemcpyDeviceToHost);
+}
+
+hipError_t hipMemcpyDtoD(hipDeviceptr_t dst, hipDeviceptr_t src, size_t bytes) {
+    return hipMemcpy(dst, src, bytes, hipMemcpyDeviceToDevice);
+}
+
+hipError_t hipMemcpyHtoDAsync(hipDeviceptr_t dst, const void *src, size_t bytes,
+                              hipStream_t stream) {
+    return hipMemcpyAsync(dst, src, bytes, hipMemcpyHostToDevice, stream);
+}
+
+hipError_t hipMemcpyDtoHAsync(void *dst, hipDeviceptr_t src, size_t bytes, hipStream_t stream) {
+    return hipMemcpyAsync(dst, src, bytes, hipMemcpyDeviceToHost, stream);
+}
+
+hipError_t hipMemcpyDtoDAsync(hipDeviceptr_t dst, hipDeviceptr_t src, size_t bytes,
+                              hipStream_t stream) {
+    return hipMemcpyAsync(dst, src, bytes, hipMemcpyDeviceToDevice, stream);
+}
+
+// ---- fills
+
+typedef struct fill_op {
+    sim_op op;
+    void *dst;
+    uint32_t value;
+    size_t count, unit; // unit: 1 or 4 bytes
+} fill_op;
+
+static hipError_t run_fill(sim_stream *stream, sim_op *op) {
+    (void)stream;
+    const fill_op *fill = (fill_op *)op;
+    sim_memory_enter(sim_hip.memory);
+    uint8_t *dst = sim_memory_host(sim_hip.memory, (uintptr_t)fill->dst, fill->count * fill->unit);
+    if (dst && fill->unit == 1) {
+        memset(dst, (int)fill->value, fill->count);
+    }
+    for (size_t i = 0; dst && fill->unit == 4 && i < fill->count; i++) {
+        memcpy(dst + 4 * i, &fill->value, 4);
+    }
+    sim_memory_leave(sim_hip.memory);
+    return dst ? hipSuccess : hipErrorIllegalAddress;
+}
+
+static hipError_t fill(void *dst, uint32_t value, size_t count, size_t unit, hipStream_t handle) {
+    SIM_HIP_START();
+    sim_stream *stream = sim_hip_stream(handle);
+    if (!stream) {
+        return sim_hip_result(hipErrorInvalidHandle);
+    }
+    if (count == 0) {
+        return hipSuccess;
+    }
+    if (count > SIZE_MAX / unit || side_of(dst, count * unit) != SIDE_DEVICE) {
+        return sim_hip_result(hipErrorInvalidValue);
+    }
+    fill_op *op = calloc(1, sizeof *op);
+    if (!op) {
+        return sim_hip_result(hipErrorOutOfMemory);
+    }
+    *op = (fill_op){{.run = run_fill}, dst, value, count, unit};
+    return sim_hip_result(sim_hip_queue(stream, &op->op, nullptr));
+}
+
+hipError_t hipMemset(void *dst, int value, size_t bytes) {
+    return fill(dst, (uint8_t)value, bytes, 1, nullptr);
+}
+
+hipError_t hipMemsetAsync(void *dst, int value, size_t bytes, hipStream_t stream) {
+    return fill(dst, (uint8_t)value, bytes, 1, stream);
+}
+
+hipError_t hipMemsetD8(hipDeviceptr_t dst, unsigned char value, size_t count) {
+    return fill(dst, value, count, 1, nullptr);
+}
+
+hipError_t hipMemsetD8Async(hipDeviceptr_t dst, unsigned char value, size_t count,
+                            hipStream_t stream) {
+    return fill(dst, value, count, 1, stream);
+}
+
+hipError_t hipMemsetD32(hipDeviceptr_t dst, int value, size_t count) {
+    return fill(dst, (uint32_t)value, count, 4, nullptr);
+}
+
+hipError_t hipMemsetD32Async(hipDeviceptr_t dst, int value, size_t count, hipStream_t stream) {
+    return fill(dst, (uint32_t)value, count, 4, stream);
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// The HIP runtime's own state: devices, streams and what is queued on them.
+//
+// One lock guards all of it; kernels, copies and the guest's memory have locks of their own below it. A stream
+// has one thread, started with its first operation, so that nothing queued ever runs in the caller's.
+#ifndef SIM_HIP_RUNTIME_H
+#define SIM_HIP_RUNTIME_H
+
+#include "../sim.h"
+#include "hip.h"
+
+#include <pthread.h>
+
+typedef struct sim_device sim_device;
+typedef struct sim_stream sim_stream;
+typedef struct sim_op sim_op;
+
+/** Waits for `stream` to have finished `count` operations. */
+typedef struct sim_dependency {
+    sim_stream *stream; // a reference
+    uint64_t count;
+} sim_dependency;
+
+/** Something queued on a stream; the first member of each kind's own struct. From malloc. */
+struct sim_op {
+    sim_op *next;
+    hipError_t (*run)(sim_stream *stream, sim_op *op); // without the lock, in the stream's thread
+    void (*destroy)(sim_op *op); // what the struct owns, with the lock held; null: nothing
+    bool is_marker;              // runs even after the device has failed
+    sim_dependency *dependencies;
+    size_t num_dependencies;
+};
+
+struct sim_stream {
+    uint64_t magic;
+    sim_device *device;
+    sim_stream *next; // of the device
+    unsigned flags;
+    unsigned references;
+    bool has_thread, is_closing;
+    pthread_t thread;
+    sim_op *first, **last;
+    uint64_t queued, done; // operations so far
+    uint64_t kernarg;      // guest memory for kernel arguments, reused by each launch; 0: none yet
+    uint64_t kernarg_bytes;
+    sim_dispatch *dispatch; // that runs now
+};
+
+struct sim_event {
+    uint64_t magic;
+    unsigned flags, references;
+    sim_device *device;        // of the last record
+    uint64_t recorded, passed; // counts of hipEventRecord, and of those that the stream has reached
+};
+
+struct sim_function {
+    uint64_t magic;
+    struct sim_module *module;
+    const sim_kernel *kernel;
+    struct sim_function *next; // of the module
+};
+
+struct sim_module {
+    uint64_t magic;
+    sim_device *device;
+    sim_object *object;
+    struct sim_function *functions;
+    struct sim_module *next; // of the device
+};
+
+struct sim_device {
+    uint32_t id;
+    const sim_chip *chip;
+    sim_stream *streams; // the default stream is the last
+    sim_stream *default_stream;
+    struct sim_module *modules;
+    hipError_t error; // of a failed kernel: stays until hipDeviceReset
+    atomic_uint_fast64_t num_dispatches;
+};
+
+typedef struct sim_runtime {
+    pthread_mutex_t lock;
+    pthread_cond_t changed; // anything below
+    sim_memory *memory;
+    sim_options options;
+    sim_device devices[SIM_MAX_DEVICES];
+    uint32_t num_devices;
+    bool is_stopping;
+} sim_runtime;
+
+extern sim_runtime sim_hip;
+
+constexpr uint64_t SIM_STREAM_MAGIC = UINT64_C(0x6d61657274737173);
+constexpr uint64_t SIM_EVENT_MAGIC = UINT64_C(0x746e657665737173);
+constexpr uint64_t SIM_MODULE_MAGIC = UINT64_C(0x656c75646f6d7173);
+constexpr uint64_t SIM_FUNCTION_MAGIC = UINT64_C(0x6e6f697463667173);
+
+/** Starts the runtime if need be; every call begins with it. (device.c) */
+hipError_t sim_hip_start(void);
+/** The thread's current device. Only after sim_hip_start. */
+sim_device *sim_hip_device(void);
+/** Remembers an error for hipGetLastError; gives it back. (error.c) */
+hipError_t sim_hip_result(hipError_t error);
+/** Writes "quernsim: CALL: …" to standard error. (error.c) */
+[[gnu::format(printf, 2, 3)]] void sim_hip_report(const char *call, const char *format, ...);
+
+/** The stream that a handle means, null and hipStreamLegacy being the default stream; null if it is none. */
+sim_stream *sim_hip_stream(hipStream_t handle);
+/** Queues op and takes it over; *ticket (may be null) is for sim_hip_wait. Destroys it on failure. */
+hipError_t sim_hip_queue(sim_stream *stream, sim_op *op, uint64_t *ticket);
+/** Waits until the stream has finished what it had been given up to the ticket; 0: up to now. */
+hipError_t sim_hip_wait(sim_stream *stream, uint64_t ticket);
+/** Waits for everything queued on a device so far. */
+hipError_t sim_hip_drain(sim_device *device);
+/** Makes a device's default stream; false without memory. The lock is held. */
+bool sim_hip_add_default_stream(sim_device *device);
+/** Stops running kernels, drops what is queued, joins every thread. */
+void sim_hip_stop_streams(void);
+/** In a child after fork: the streams' threads are gone, and what was queued is the parent's. */
+void sim_hip_fork_streams(void);
+/** Unloads a device's modules; nothing may be running on it. (module.c) */
+void sim_hip_unload_modules(sim_device *device);
+
+#define SIM_HIP_START()                                                                            \
+    do {                                                                                           \
+        hipError_t error_ = sim_hip_start();                                                       \
+        if (error_ != hipSuccess)                                                                  \
+            return sim_hip_result(error_);                                                         \
+    } while (0)
+
+#endif

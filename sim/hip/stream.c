@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams: queues of operations, a thread for each.
+//
+// The default stream is HIP's legacy one: what is queued on it waits for everything queued before on the device's
+// blocking streams, and what is queued on those later waits for it. Such an order is written into the operation as
+// dependencies on operations that were queued earlier, so that no two can wait for each other.
+#include "runtime.h"
+
+#include <stdlib.h>
+
+#define STREAM_LEGACY ((hipStream_t)1)
+
+// ---- operations
+
+static void release(sim_stream *stream) {
+    if (--stream->references == 0) {
+        stream->magic = 0;
+        free(stream);
+    }
+}
+
+static void destroy_op(sim_op *op) {
+    for (size_t i = 0; i < op->num_dependencies; i++) {
+        release(op->dependencies[i].stream);
+    }
+    free(op->dependencies);
+    if (op->destroy) {
+        op->destroy(op);
+    }
+    free(op);
+}
+
+static bool is_met(const sim_op *op) {
+    for (size_t i = 0; i < op->num_dependencies; i++) {
+        if (op->dependencies[i].stream->done < op->dependencies[i].count) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool depends(const sim_stream *stream, const sim_stream *other) {
+    bool both_block =
+        !(stream->flags & hipStreamNonBlocking) && !(other->flags & hipStreamNonBlocking);
+    bool one_is_default =
+        stream == stream->device->default_stream || other == stream->device->default_stream;
+    return stream != other && both_block && one_is_default && other->done < other->queued;
+}
+
+/** Notes what op has to wait for on other streams; false without memory. */
+static bool add_dependencies(sim_stream *stream, sim_op *op) {
+    size_t count = 0;
+    for (sim_stream *s = stream->device->streams; s; s = s->next) {
+        count += depends(stream, s);
+    }
+    if (count == 0) {
+        return true;
+    }
+    op->dependencies = calloc(count, sizeof *op->dependencies);
+    if (!op->dependencies) {
+        return false;
+    }
+    for (sim_stream *s = stream->device->streams; s; s = s->next) {
+        if (depends(stream, s)) {
+            s->references++;
+            op->dependencies[op->num_dependencies++] = (sim_dependency){s, s->queued};
+        }
+    }
+    return true;
+}
+
+// ---- a stream's thread
+
+/** Takes the first operation off, with the lock held. */
+static void finish_first(sim_stream *stream) {
+    sim_op *op = stream->first;
+    stream->first = op->next;
+    if (!stream->first) {
+        stream->last = &stream->first;
+    }
+    stream->done++;
+    destroy_op(op);
+    pthread_cond_broadcast(&sim_hip.changed);
+}
+
+static void run_first(sim_stream *stream) {
+    sim_op *op = stream->first;
+    if (stream->device->error == hipSuccess || op->is_marker) {
+        pthread_mutex_unlock(&sim_hip.lock);
+        hipError_t error = op->run(stream, op);
+        pthread_mutex_lock(&sim_hip.lock);
+        if (error != hipSuccess && stream->device->error == hipSuccess) {
+            stream->device->error = error;
+        }
+    }
+    finish_first(stream);
+}
+
+static void *stream_thread(void *argument) {
+    sim_stream *stream = argument;
+    pthread_mutex_lock(&sim_hip.lock);
+    while (!sim_hip.is_stopping) {
+        if (stream->first && is_met(stream->first)) {
+            run_first(stream);
+        } else if (!stream->first && stream->is_closing) {
+            break;
+        } else {
+            pthread_cond_wait(&sim_hip.changed, &sim_hip.lock);
+        }
+    }
+    pthread_mutex_unlock(&sim_hip.lock);
+    return nullptr;
+}
+
+static bool start_thread(sim_stream *stream) {
+    if (!stream->has_thread) {
+        stream->has_thread = pthread_create(&stream->thread, nullptr, stream_thread, stream) == 0;
+    }
+    return stream->has_thread;
+}
+
+// ---- queueing and waiting
+
+hipError_t sim_hip_queue(sim_stream *stream, sim_op *op, uint64_t *ticket) {
+    hipError_t error = hipSuccess;
+    pthread_mutex_lock(&sim_hip.lock);
+    if (sim_hip.is_stopping) {
+        error = hipErrorDeinitialized;
+    } else if (stream->device->error != hipSuccess && !op->is_marker) {
+        error = stream->device->error;
+    } else if (!add_dependencies(stream, op)) {
+        error = hipErrorOutOfMemory;
+    } else if (!start_thread(stream)) {
+        error = hipErrorOperatingSystem;
+    }
+    if (error != hipSuccess) {
+        destroy_op(op);
+    } else {
+        op->next = nullptr;
+        *stream->last = op;
+        stream->last = &op->next;
+        stream->queued++;
+        if (ticket) {
+            *ticket = stream->queued;
+        }
+        pthread_cond_broadcast(&sim_hip.changed);
+    }
+    pthread_mutex_unlock(&sim_hip.lock);
+    return error;
+}
+
+/** With the lock held. */
+static hipError_t wait_locked(sim_stream *stream, uint64_t ticket) {
+    stream->references++;
+    while (stream->done < ticket && !sim_hip.is_stopping) {
+        pthread_cond_wait(&sim_hip.changed, &sim_hip.lock);
+    }
+    hipError_t error = sim_hip.is_stopping ? hipErrorDeinitialized : stream->device->error;
+    release(stream);
+    return error;
+}
+
+hipError_t sim_hip_wait(sim_stream *stream, uint64_t ticket) {
+    pthread_mutex_lock(&sim_hip.lock);
+    hipError_t error = wait_locked(stream, ticket ? ticket : stream->queued);
+    pthread_mutex_unlock(&sim_hip.lock);
+    return error;
+}
+
+/** A stream of a device with unfinished work. */
+static sim_stream *find_busy(sim_device *device, bool blocking_only) {
+    for (sim_stream *s = device->streams; s; s = s->next) {
+        if (s->done < s->queued && !(blocking_only && (s->flags & hipStreamNonBlocking))) {
+            return s;
+        }
+    }
+    return nullptr;
+}
+
+static hipError_t drain(sim_device *device, bool blocking_only) {
+    pthread_mutex_lock(&sim_hip.lock);
+    for (sim_stream *s; !sim_hip.is_stopping && (s = find_busy(device, blocking_only));) {
+        wait_locked(s, s->queued);
+    }
+    hipError_t error = sim_hip.is_stopping ? hipErrorDeinitialized : device->error;
+    pthread_mutex_unlock(&sim_hip.lock);
+    return error;
+}
+
+hipError_t sim_hip_drain(sim_device *device) {
+    return drain(device, false);
+}
+
+// ---- making and destroying
+
+static sim_stream *new_stream(sim_device *device, unsigned flags) {
+    sim_stream *stream = calloc(1, sizeof *stream);
+    if (stream) {
+        stream->magic = SIM_STREAM_MAGIC;
+        stream->device = device;
+        stream->flags = flags;
+        stream->references = 1;
+        stream->last = &stream->first;
+        stream->next = device->streams;
+        device->streams = stream;
+    }
+    return stream;
+}
+
+bool sim_hip_add_default_stream(sim_device *device) {
+    device->default_stream = new_stream(device, 0);
+    return device->default_stream;
+}
+
+sim_stream *sim_hip_stream(hipStream_t handle) {
+    if (!handle || handle == STREAM_LEGACY) {
+        return sim_hip_device()->default_stream;
+    }
+    bool is_aligned = (uintptr_t)handle % alignof(sim_stream) == 0;
+    return is_aligned && handle->magic == SIM_STREAM_MAGIC ? handle : nullptr;
+}
+
+hipError_t hipStreamCreateWithFlags(hipStream_t *out, unsigned flags) {
+    SIM_HIP_START();
+    if (!out || flags & ~(unsigned)hipStreamNonBlocking) {
+        return sim_hip_result(hipErrorInvalidValue);
+    }
+    pthread_mutex_lock(&sim_hip.lock);
+    sim_stream *stream = new_stream(sim_hip_device(), flags);
+    pthread_mutex_unlock(&sim_hip.lock);
+    if (!stream) {
+        return sim_hip_result(hipErrorOutOfMemory);
+    }
+    *out = stream;
+    return hipSuccess;
+}
+
+hipError_t hipStreamCreate(hipStream_t *out) {
+    return hipStreamCreateWithFlags(out, 0);
+}
+
+static void unlink_stream(sim_stream *stream) {
+    sim_stream **at = &stream->device->streams;
+    while (*at != stream) {
+        at = &(*at)->next;
+    }
+    *at = stream->next;
+}
+
+hipError_t hipStreamDestroy(hipStream_t handle) {
+    SIM_HIP_START();
+    sim_stream *stream = sim_hip_stream(handle);
+    if (!stream || stream == stream->device->default_stream) {
+        return sim_hip_result(hipErrorInvalidHandle);
+    }
+    pthread_mutex_lock(&sim_hip.lock);
+    stream->is_closing = true;
+    stream->magic = 0;
+    pthread_cond_broadcast(&sim_hip.changed);
+    bool has_thread = stream->has_thread;
+    pthread_mutex_unlock(&sim_hip.lock);
+    if (has_thread) {
+        pthread_join(stream->thread, nullptr); // it first finishes what is queued
+    }
+    if (stream->kernarg) {
+        sim_memory_free(sim_hip.memory, stream->kernarg);
+    }
+    pthread_mutex_lock(&sim_hip.lock);
+    unlink_stream(stream);
+    release(stream);
+    pthread_mutex_unlock(&sim_hip.lock);
+    return hipSuccess;
+}
+
+hipError_t hipStreamSynchronize(hipStream_t handle) {
+    SIM_HIP_START();
+    sim_stream *stream = sim_hip_stream(handle);
+    if (!stream) {
+        return sim_hip_result(hipErrorInvalidHandle);
+    }
+    if (stream == stream->device->default_stream) {
+        return sim_hip_result(drain(stream->device, true));
+    }
+    return sim_hip_result(sim_hip_wait(stream, 0));
+}
+
+hipError_t hipStreamQuery(hipStream_t handle) {
+    SIM_HIP_START();
+    sim_stream *stream = sim_hip_stream(handle);
+    if (!stream) {
+        return sim_hip_result(hipErrorInvalidHandle);
+    }
+    pthread_mutex_lock(&sim_hip.lock);
+    hipError_t error = stream->device->error;
+    if (error == hipSuccess && stream->done < stream->queued) {
+        error = hipErrorNotReady;
+    }
+    pthread_mutex_unlock(&sim_hip.lock);
+    return sim_hip_result(error);
+}
+
+// ---- the end, and fork
+
+static void drop_queued(sim_stream *stream) {
+    while (stream->first) {
+        finish_first(stream);
+    }
+}
+
+/** Calls fn for every stream of every device. */
+static void each_stream(void (*fn)(sim_stream *)) {
+    for (uint32_t i = 0; i < sim_hip.num_devices; i++) {
+        for (sim_stream *s = sim_hip.devices[i].streams; s; s = s->next) {
+            fn(s);
+        }
+    }
+}
+
+static void stop_dispatch(sim_stream *stream) {
+    if (stream->dispatch) {
+        atomic_store(&stream->dispatch->stop, true);
+    }
+}
+
+static void join(sim_stream *stream) {
+    if (stream->has_thread) {
+        pthread_join(stream->thread, nullptr);
+        stream->has_thread = false;
+    }
+}
+
+static void free_stream(sim_stream *stream) {
+    drop_queued(stream);
+    stream->magic = 0;
+}
+
+void sim_hip_stop_streams(void) {
+    pthread_mutex_lock(&sim_hip.lock);
+    sim_hip.is_stopping = true;
+    each_stream(stop_dispatch);
+    pthread_cond_broadcast(&sim_hip.changed);
+    pthread_mutex_unlock(&sim_hip.lock);
+    each_stream(join);
+    each_stream(free_stream);
+}
+
+static void forget_thread(sim_stream *stream) {
+    stream->has_thread = false;
+    stream->dispatch = nullptr;
+    drop_queued(stream);
+}
+
+void sim_hip_fork_streams(void) {
+    each_stream(forget_thread);
+}

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+// The guest's address space: allocations, a page table from guest addresses to them, and reports.
+//
+// Guest addresses are 47 bits wide. A two-level table has an entry for each page of 64 KiB: the allocation
+// that owns the page, or null. Device memory lies in a range of its own, where the host maps nothing, so a
+// program that follows a device pointer on the CPU stops there; hipHostMalloc's memory keeps its host address.
+// An address is never given out twice before the whole range has been used, and the last allocations that
+// were freed stay in the table, so that a late access can be named.
+#include "sim.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum {
+    PAGE_SHIFT = 16,
+    LEVEL2_SHIFT = 32, // an upper entry covers 4 GiB
+    LEVEL1_SIZE = 1 << (47 - LEVEL2_SHIFT),
+    LEVEL2_SIZE = 1 << (LEVEL2_SHIFT - PAGE_SHIFT),
+    MAX_FREED = 1 << 16, // freed allocations that are remembered
+};
+constexpr uint64_t PAGE_BYTES = UINT64_C(1) << PAGE_SHIFT;
+constexpr uint64_t GUEST_FIRST = UINT64_C(0x400000000000);
+constexpr uint64_t GUEST_LAST = UINT64_C(0x500000000000);
+
+typedef _Atomic(sim_region *) page_entry;
+
+struct sim_memory {
+    _Atomic(page_entry *) level1[LEVEL1_SIZE];
+    pthread_mutex_t lock;   // of everything below
+    pthread_rwlock_t users; // held for reading while host addresses are in use
+    uint64_t next;          // where the next device allocation goes
+    uint64_t used[SIM_MAX_DEVICES];
+    sim_region **regions; // live and remembered, in order of allocation
+    size_t num_regions, cap_regions, num_freed;
+};
+
+static page_entry *page_at(const sim_memory *memory, uint64_t addr) {
+    if (addr >> 47) {
+        return nullptr;
+    }
+    page_entry *level2 =
+        atomic_load_explicit(&memory->level1[addr >> LEVEL2_SHIFT], memory_order_acquire);
+    return level2 ? &level2[addr >> PAGE_SHIFT & (LEVEL2_SIZE - 1)] : nullptr;
+}
+
+static sim_region *region_at(const sim_memory *memory, uint64_t addr) {
+    page_entry *page = page_at(memory, addr);
+    return page ? atomic_load_explicit(page, memory_order_acquire) : nullptr;
+}
+
+/** Makes the upper entries for a range; false without memory. */
+static bool reserve_pages(sim_memory *memory, uint64_t base, uint64_t bytes) {
+    for (uint64_t i = base >> LEVEL2_SHIFT; i <= (base + bytes - 1) >> LEVEL2_SHIFT; i++) {
+        if (!memory->level1[i]) {
+            page_entry *level2 = calloc(LEVEL2_SIZE, sizeof *level2);
+            if (!level2) {
+                return false;
+            }
+            atomic_store_explicit(&memory->level1[i], level2, memory_order_release);
+        }
+    }
+    return true;
+}
+
+static void map_pages(sim_memory *memory, sim_region *region) {
+    for (uint64_t addr = region->base; addr < region->base + region->size; addr += PAGE_BYTES) {
+        atomic_store_explicit(page_at(memory, addr), region, memory_order_release);
+    }
+}
+
+/** Takes a region out of the table where no newer one has its pages. */
+static void unmap_pages(sim_memory *memory, sim_region *region) {
+    for (uint64_t addr = region->base; addr < region->base + region->size; addr += PAGE_BYTES) {
+        sim_region *expected = region;
+        atomic_compare_exchange_strong(page_at(memory, addr), &expected, nullptr);
+    }
+}
+
+static uint64_t round_up(uint64_t bytes) {
+    return (bytes + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
+}
+
+/** Zero-filled host memory; small blocks from the heap, so that many of them cost little. */
+static uint8_t *host_alloc(uint64_t bytes, sim_region_kind kind) {
+    if (bytes < PAGE_BYTES && kind != SIM_REGION_HOST) {
+        uint8_t *host = aligned_alloc(256, (bytes + 255) & ~UINT64_C(255));
+        return host ? memset(host, 0, bytes) : nullptr;
+    }
+    // Host memory's own address is its guest address: whole pages, so that the table can tell them apart.
+    uint64_t whole = round_up(bytes), slack = kind == SIM_REGION_HOST ? PAGE_BYTES : 0;
+    uint8_t *host = mmap(nullptr, whole + slack, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (host == MAP_FAILED) {
+        return nullptr;
+    }
+    uint64_t head = slack ? round_up((uintptr_t)host) - (uintptr_t)host : 0;
+    if (head) {
+        munmap(host, head);
+    }
+    if (slack - head) {
+        munmap(host + head + whole, slack - head);
+    }
+    return host + head;
+}
+
+static void host_free(sim_region *region) {
+    if (region->size < PAGE_BYTES && region->kind != SIM_REGION_HOST) {
+        free(region->host);
+    } else {
+        munmap(region->host, round_up(region->size));
+    }
+    region->host = nullptr;
+}
+
+/** A place in the guest's range with a guard page behind it; 0 if none is left. */
+static uint64_t place(sim_memory *memory, uint64_t bytes) {
+    uint64_t span = round_up(bytes) + PAGE_BYTES;
+    if (span > GUEST_LAST - memory->next) {
+        return 0;
+    }
+    uint64_t base = memory->next;
+    memory->next += span;
+    return base;
+}
+
+static bool append(sim_memory *memory, sim_region *region) {
+    if (memory->num_regions == memory->cap_regions) {
+        size_t cap = memory->cap_regions ? 2 * memory->cap_regions : 64;
+        sim_region **grown = realloc(memory->regions, cap * sizeof *grown);
+        if (!grown) {
+            return false;
+        }
+        memory->regions = grown;
+        memory->cap_regions = cap;
+    }
+    memory->regions[memory->num_regions++] = region;
+    return true;
+}
+
+/** Gives region an address and enters it in the table. */
+static bool install(sim_memory *memory, sim_region *region) {
+    region->base =
+        region->kind == SIM_REGION_HOST ? (uintptr_t)region->host : place(memory, region->size);
+    if (!region->base || !reserve_pages(memory, region->base, region->size) ||
+        !append(memory, region)) {
+        return false;
+    }
+    map_pages(memory, region);
+    if (region->kind == SIM_REGION_DEVICE) {
+        memory->used[region->device] += region->size;
+    }
+    return true;
+}
+
+const sim_region *sim_memory_alloc(sim_memory *memory, uint64_t bytes, sim_region_kind kind,
+                                   uint32_t device) {
+    if (bytes == 0 || bytes > GUEST_LAST - GUEST_FIRST) {
+        return nullptr;
+    }
+    sim_region *region = calloc(1, sizeof *region);
+    if (!region) {
+        return nullptr;
+    }
+    *region = (sim_region){.bytes = bytes, .size = bytes, .kind = kind, .device = device};
+    region->host = host_alloc(bytes, kind);
+    bool ok = region->host;
+    if (ok) {
+        pthread_mutex_lock(&memory->lock);
+        ok = install(memory, region);
+        pthread_mutex_unlock(&memory->lock);
+        if (!ok) {
+            host_free(region);
+        }
+    }
+    if (!ok) {
+        free(region);
+        return nullptr;
+    }
+    return region;
+}
+
+/** Forgets the older half of the freed allocations, once there are very many. */
+static void forget_freed(sim_memory *memory) {
+    size_t kept = 0, forgotten = 0;
+    for (size_t i = 0; i < memory->num_regions; i++) {
+        sim_region *region = memory->regions[i];
+        if (!region->host && forgotten < MAX_FREED / 2) {
+            forgotten++;
+            unmap_pages(memory, region);
+            free(region);
+        } else {
+            memory->regions[kept++] = region;
+        }
+    }
+    memory->num_regions = kept;
+    memory->num_freed -= forgotten;
+}
+
+static void free_region(sim_memory *memory, sim_region *region) {
+    region->bytes = 0;
+    host_free(region);
+    if (region->kind == SIM_REGION_DEVICE) {
+        memory->used[region->device] -= region->size;
+    }
+    memory->num_freed++;
+}
+
+bool sim_memory_free(sim_memory *memory, uint64_t addr) {
+    pthread_rwlock_wrlock(&memory->users);
+    pthread_mutex_lock(&memory->lock);
+    sim_region *region = region_at(memory, addr);
+    bool ok = region && region->base == addr && region->bytes;
+    if (ok) {
+        free_region(memory, region);
+        if (memory->num_freed > MAX_FREED) {
+            forget_freed(memory);
+        }
+    }
+    pthread_mutex_unlock(&memory->lock);
+    pthread_rwlock_unlock(&memory->users);
+    return ok;
+}
+
+void sim_memory_free_all(sim_memory *memory, sim_region_kind kind, uint32_t device) {
+    pthread_rwlock_wrlock(&memory->users);
+    pthread_mutex_lock(&memory->lock);
+    for (size_t i = 0; i < memory->num_regions; i++) {
+        sim_region *region = memory->regions[i];
+        if (region->bytes && region->kind == kind && region->device == device) {
+            free_region(memory, region);
+        }
+    }
+    pthread_mutex_unlock(&memory->lock);
+    pthread_rwlock_unlock(&memory->users);
+}
+
+const sim_region *sim_memory_find(const sim_memory *memory, uint64_t addr) {
+    const sim_region *region = region_at(memory, addr);
+    return region && addr - region->base < region->bytes ? region : nullptr;
+}
+
+void *sim_memory_host(const sim_memory *memory, uint64_t addr, uint64_t bytes) {
+    const sim_region *region = region_at(memory, addr);
+    if (!region) {
+        return nullptr;
+    }
+    uint64_t offset = addr - region->base;
+    if (offset >= region->bytes || bytes > region->bytes - offset) {
+        return nullptr;
+    }
+    return region->host + offset;
+}
+
+bool sim_memory_is_guest(uint64_t addr) {
+    return addr >= GUEST_FIRST && addr < GUEST_LAST;
+}
+
+uint64_t sim_memory_used(sim_memory *memory, uint32_t device) {
+    pthread_mutex_lock(&memory->lock);
+    uint64_t used = memory->used[device];
+    pthread_mutex_unlock(&memory->lock);
+    return used;
+}
+
+/** How far addr is from a region: 0 inside it. */
+static uint64_t distance(const sim_region *region, uint64_t addr) {
+    if (addr < region->base) {
+        return region->base - addr;
+    }
+    uint64_t offset = addr - region->base;
+    return offset < region->size ? 0 : offset - region->size + 1;
+}
+
+/** The nearest region within a page of addr, live ones first among equals. */
+static const sim_region *nearest(const sim_memory *memory, uint64_t addr) {
+    const sim_region *best = nullptr;
+    for (size_t i = 0; i < memory->num_regions; i++) {
+        const sim_region *region = memory->regions[i];
+        uint64_t far = distance(region, addr);
+        if (far <= PAGE_BYTES && (!best || far < distance(best, addr) ||
+                                  (far == distance(best, addr) && region->bytes))) {
+            best = region;
+        }
+    }
+    return best;
+}
+
+void sim_memory_describe(sim_memory *memory, uint64_t addr, uint64_t bytes, char *text,
+                         size_t text_bytes) {
+    static const char *const kinds[] = {"allocation", "host allocation", "code object",
+                                        "kernel argument segment"};
+    pthread_mutex_lock(&memory->lock);
+    const sim_region *region = nearest(memory, addr);
+    if (!region) {
+        snprintf(text, text_bytes, "no allocation is near");
+    } else {
+        const char *freed = region->bytes ? "" : "freed ", *kind = kinds[region->kind];
+        unsigned long long base = region->base, size = region->size, offset = addr - region->base;
+        if (addr < region->base) {
+            snprintf(text, text_bytes, "%llu bytes before a %llu-byte %s%s at 0x%llx",
+                     (unsigned long long)(region->base - addr), size, freed, kind, base);
+        } else if (offset >= size) {
+            snprintf(text, text_bytes, "%llu bytes past the end of a %llu-byte %s%s at 0x%llx",
+                     offset - size, size, freed, kind, base);
+        } else if (region->bytes) {
+            snprintf(text, text_bytes,
+                     "the last %llu of its bytes are past the end of a %llu-byte %s at 0x%llx",
+                     (unsigned long long)(offset + bytes - size), size, kind, base);
+        } else {
+            snprintf(text, text_bytes, "%llu bytes into a %llu-byte %s at 0x%llx that was freed",
+                     offset, size, kind, base);
+        }
+    }
+    pthread_mutex_unlock(&memory->lock);
+}
+
+void sim_memory_enter(sim_memory *memory) {
+    pthread_rwlock_rdlock(&memory->users);
+}
+
+void sim_memory_leave(sim_memory *memory) {
+    pthread_rwlock_unlock(&memory->users);
+}
+
+void sim_memory_fork_prepare(sim_memory *memory) {
+    pthread_mutex_lock(&memory->lock);
+}
+
+void sim_memory_fork_parent(sim_memory *memory) {
+    pthread_mutex_unlock(&memory->lock);
+}
+
+void sim_memory_fork_child(sim_memory *memory) {
+    pthread_mutex_init(&memory->lock, nullptr);
+    pthread_rwlock_init(&memory->users, nullptr);
+}
+
+sim_memory *sim_memory_create(void) {
+    sim_memory *memory = calloc(1, sizeof *memory);
+    if (memory) {
+        sim_memory_fork_child(memory);
+        memory->next = GUEST_FIRST + PAGE_BYTES;
+    }
+    return memory;
+}
+
+void sim_memory_destroy(sim_memory *memory) {
+    if (!memory) {
+        return;
+    }
+    for (size_t i = 0; i < memory->num_regions; i++) {
+        if (memory->regions[i]->host) {
+            host_free(memory->regions[i]);
+        }
+        free(memory->regions[i]);
+    }
+    for (size_t i = 0; i < LEVEL1_SIZE; i++) {
+        free(memory->level1[i]);
+    }
+    free(memory->regions);
+    pthread_mutex_destroy(&memory->lock);
+    pthread_rwlock_destroy(&memory->users);
+    free(memory);
+}

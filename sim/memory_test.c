@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// The guest's address space: what is inside, what is outside, and what is said about it.
+#include "sim.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void expect(sim_memory *m, uint64_t addr, uint64_t bytes, const char *want) {
+    char text[256];
+    assert_null(sim_memory_host(m, addr, bytes));
+    sim_memory_describe(m, addr, bytes, text, sizeof text);
+    if (strncmp(text, want, strlen(want)) != 0) {
+        fail_msg("0x%llx: '%s', expected '%s'", (unsigned long long)addr, text, want);
+    }
+}
+
+static void test_bounds(void **state) {
+    (void)state;
+    static const uint64_t sizes[] = {1, 255, 256, 4096, 65535, 65536, 65537, 10000000};
+    sim_memory *m = sim_memory_create();
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        uint64_t n = sizes[i];
+        const sim_region *r = sim_memory_alloc(m, n, SIM_REGION_DEVICE, 0);
+        assert_non_null(r);
+        assert_int_equal(r->base % 256, 0);
+        assert_true(sim_memory_is_guest(r->base));
+        uint8_t *host = sim_memory_host(m, r->base, n);
+        assert_non_null(host);
+        assert_true((uintptr_t)host != r->base);
+        assert_int_equal(host[0] | host[n - 1], 0);
+        memset(host, 0xAB, n);
+        assert_ptr_equal(sim_memory_host(m, r->base + n - 1, 1), host + n - 1);
+        assert_non_null(sim_memory_find(m, r->base + n - 1));
+        assert_null(sim_memory_find(m, r->base + n));
+        assert_null(sim_memory_host(m, r->base, n + 1));
+        assert_null(sim_memory_host(m, r->base + n, 1));
+        assert_null(sim_memory_host(m, r->base - 1, 1));
+        assert_null(sim_memory_host(m, r->base + 1, UINT64_MAX)); // wraps
+    }
+    sim_memory_destroy(m);
+}
+
+static void test_no_address_is_ever_mapped_by_chance(void **state) {
+    (void)state;
+    sim_memory *m = sim_memory_create();
+    sim_memory_alloc(m, 1 << 20, SIM_REGION_DEVICE, 0);
+    static const uint64_t wild[] = {0,
+                                    1,
+                                    0xFFFF,
+                                    UINT64_C(1) << 32,
+                                    (UINT64_C(1) << 47) - 1,
+                                    UINT64_C(1) << 47,
+                                    SIM_SHARED_APERTURE,
+                                    SIM_PRIVATE_APERTURE,
+                                    UINT64_MAX};
+    for (size_t i = 0; i < sizeof wild / sizeof *wild; i++) {
+        expect(m, wild[i], 1, "no allocation is near");
+    }
+    expect(m, (uintptr_t)&wild, 4, "no allocation is near");
+    sim_memory_destroy(m);
+}
+
+static void test_reports(void **state) {
+    (void)state;
+    sim_memory *m = sim_memory_create();
+    const sim_region *r = sim_memory_alloc(m, 4096, SIM_REGION_DEVICE, 0);
+    uint64_t base = r->base;
+    expect(m, base + 4096 + 12, 4, "12 bytes past the end of a 4096-byte allocation at 0x");
+    expect(m, base + 4094, 4, "the last 2 of its bytes are past the end of a 4096-byte allocation");
+    expect(m, base - 8, 4, "8 bytes before a 4096-byte allocation");
+    const sim_region *code = sim_memory_alloc(m, 100, SIM_REGION_CODE, 0);
+    expect(m, code->base + 100, 1, "0 bytes past the end of a 100-byte code object");
+    assert_true(sim_memory_free(m, base));
+    expect(m, base + 40, 4, "40 bytes into a 4096-byte allocation at 0x");
+    expect(m, base + 5000, 4, "904 bytes past the end of a 4096-byte freed allocation");
+    sim_memory_destroy(m);
+}
+
+static void test_freed(void **state) {
+    (void)state;
+    sim_memory *m = sim_memory_create();
+    const sim_region *r = sim_memory_alloc(m, 1000, SIM_REGION_DEVICE, 3);
+    uint64_t base = r->base;
+    assert_int_equal(sim_memory_used(m, 3), 1000);
+    assert_int_equal(sim_memory_used(m, 0), 0);
+    assert_false(sim_memory_free(m, base + 256));
+    assert_false(sim_memory_free(m, base - 1));
+    assert_false(sim_memory_free(m, 0));
+    assert_true(sim_memory_free(m, base));
+    assert_false(sim_memory_free(m, base));
+    assert_int_equal(sim_memory_used(m, 3), 0);
+    assert_null(sim_memory_alloc(m, 0, SIM_REGION_DEVICE, 0));
+    assert_null(sim_memory_alloc(m, UINT64_MAX, SIM_REGION_DEVICE, 0));
+    // Addresses are not given out again soon, and what is remembered does not grow for ever.
+    for (int i = 0; i < 200000; i++) {
+        r = sim_memory_alloc(m, 8, SIM_REGION_DEVICE, 0);
+        assert_true(r->base != base);
+        assert_true(sim_memory_free(m, r->base));
+    }
+    expect(m, base, 1, "no allocation is near");
+    sim_memory_destroy(m);
+}
+
+static void test_host_memory_keeps_its_address(void **state) {
+    (void)state;
+    sim_memory *m = sim_memory_create();
+    for (int i = 0; i < 100; i++) {
+        const sim_region *a = sim_memory_alloc(m, 100, SIM_REGION_HOST, 0);
+        const sim_region *b = sim_memory_alloc(m, 70000, SIM_REGION_HOST, 0);
+        assert_int_equal(a->base, (uintptr_t)a->host);
+        memset(a->host, 1, 100);
+        memset(b->host, 2, 70000);
+        assert_ptr_equal(sim_memory_host(m, a->base + 99, 1), a->host + 99);
+        assert_null(sim_memory_host(m, a->base + 100, 1));
+        assert_null(sim_memory_host(m, b->base + 69999, 2));
+        assert_true(sim_memory_free(m, a->base));
+        if (i % 3) { // the host gives addresses out again; the new owner must win
+            assert_true(sim_memory_free(m, b->base));
+        }
+    }
+    sim_memory_destroy(m);
+}
+
+static sim_memory *shared;
+
+static void *allocate_and_free(void *unused) {
+    for (int i = 0; i < 3000; i++) {
+        const sim_region *r = sim_memory_alloc(shared, 1 + (uint64_t)i * 37 % 5000,
+                                               i % 5 ? SIM_REGION_DEVICE : SIM_REGION_HOST, 0);
+        sim_memory_enter(shared);
+        uint8_t *host = sim_memory_host(shared, r->base, r->bytes);
+        assert_non_null(host);
+        memset(host, i, r->bytes);
+        sim_memory_leave(shared);
+        assert_true(sim_memory_free(shared, r->base));
+    }
+    return unused;
+}
+
+static void test_threads(void **state) {
+    (void)state;
+    pthread_t threads[4];
+    shared = sim_memory_create();
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(pthread_create(&threads[i], nullptr, allocate_and_free, nullptr), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(threads[i], nullptr);
+    }
+    assert_int_equal(sim_memory_used(shared, 0), 0);
+    sim_memory_destroy(shared);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_no_address_is_ever_mapped_by_chance),
+        cmocka_unit_test(test_reports),
+        cmocka_unit_test(test_freed),
+        cmocka_unit_test(test_host_memory_keeps_its_address),
+        cmocka_unit_test(test_threads),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

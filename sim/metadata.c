@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// A code object's metadata: what its kernels use and how their arguments lie (LLVM's AMDGPUUsage, "Code
+// Object V3 Metadata" and later).
+#include "object.h"
+
+#include <msgpack.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_DEPTH = 16, MAX_ARGS = 4096 };
+
+static uint64_t big_endian(const uint8_t *bytes, size_t count) {
+    uint64_t value = 0;
+    for (size_t i = 0; i < count; i++) {
+        value = value << 8 | bytes[i];
+    }
+    return value;
+}
+
+/** Bytes of a MessagePack header and its payload, and how many values are nested in it. */
+typedef struct token {
+    uint64_t bytes, values;
+} token;
+
+/** The token whose first byte is at p. `left` bytes are there; a header that they cut off reads as
+ *  longer than they are. */
+static token read_token(const uint8_t *p, uint64_t left) {
+    static const uint8_t header[32] = {// 0xc0..0xdf: bytes with the length field
+                                       1, 1, 1, 1, 2, 3, 5, 3,  4,  6, 5, 9, 2, 3, 5, 9,
+                                       2, 3, 5, 9, 3, 4, 6, 10, 18, 2, 3, 5, 3, 5, 3, 5};
+    uint8_t b = *p;
+    if (b < 0x80 || b >= 0xe0) {
+        return (token){1, 0};
+    }
+    if (b < 0xa0) { // fixmap, fixarray
+        return (token){1, (uint64_t)(b & 15) * (b < 0x90 ? 2 : 1)};
+    }
+    if (b < 0xc0) {
+        return (token){1 + (uint64_t)(b & 31), 0};
+    }
+    uint64_t bytes = header[b - 0xc0];
+    if (bytes > left) {
+        return (token){bytes, 0};
+    }
+    bool is_sized = (b >= 0xc4 && b <= 0xc9) || (b >= 0xd9 && b <= 0xdb);
+    bool is_ext = b >= 0xc7 && b <= 0xc9;
+    if (is_sized) {
+        return (token){bytes + big_endian(p + 1, bytes - 1 - is_ext), 0};
+    }
+    uint64_t count = b >= 0xdc ? big_endian(p + 1, bytes - 1) : 0;
+    return (token){bytes, b >= 0xde ? 2 * count : count};
+}
+
+/** Whether every count in the note fits the bytes that follow it. msgpack-c reserves memory for what a
+ *  header claims before it has seen it, so a few hostile bytes would cost gigabytes. */
+static bool is_sane(const uint8_t *p, uint64_t left) {
+    uint64_t open[MAX_DEPTH] = {1};
+    size_t depth = 1;
+    while (depth) {
+        if (open[depth - 1] == 0) {
+            depth--;
+            continue;
+        }
+        open[depth - 1]--;
+        if (left == 0) {
+            return false;
+        }
+        token t = read_token(p, left);
+        if (t.bytes > left || t.values > left - t.bytes) {
+            return false;
+        }
+        p += t.bytes;
+        left -= t.bytes;
+        if (t.values) {
+            if (depth == MAX_DEPTH) {
+                return false;
+            }
+            open[depth++] = t.values;
+        }
+    }
+    return true;
+}
+
+static bool is_text(const msgpack_object *o, const char *text) {
+    return o->type == MSGPACK_OBJECT_STR && o->via.str.size == strlen(text) &&
+           memcmp(o->via.str.ptr, text, o->via.str.size) == 0;
+}
+
+/** A map's value, or null. */
+static const msgpack_object *get(const msgpack_object *map, const char *key) {
+    if (map->type != MSGPACK_OBJECT_MAP) {
+        return nullptr;
+    }
+    for (uint32_t i = 0; i < map->via.map.size; i++) {
+        if (is_text(&map->via.map.ptr[i].key, key)) {
+            return &map->via.map.ptr[i].val;
+        }
+    }
+    return nullptr;
+}
+
+/** Sets *out to a map's number, where there is one of 32 bits. */
+static void get_u32(const msgpack_object *map, const char *key, uint32_t *out) {
+    const msgpack_object *value = get(map, key);
+    if (value && value->type == MSGPACK_OBJECT_POSITIVE_INTEGER && value->via.u64 <= UINT32_MAX) {
+        *out = (uint32_t)value->via.u64;
+    }
+}
+
+static bool get_bool(const msgpack_object *map, const char *key) {
+    const msgpack_object *value = get(map, key);
+    return value && value->type == MSGPACK_OBJECT_BOOLEAN && value->via.boolean;
+}
+
+/** Which hidden argument a ".value_kind" names; -1: an explicit one. */
+static int16_t hidden_of(const msgpack_object *kind) {
+    static const char *const names[SIM_HIDDEN_UNSERVED] = {
+        "hidden_block_count_x",   "hidden_block_count_y",    "hidden_block_count_z",
+        "hidden_group_size_x",    "hidden_group_size_y",     "hidden_group_size_z",
+        "hidden_remainder_x",     "hidden_remainder_y",      "hidden_remainder_z",
+        "hidden_global_offset_x", "hidden_global_offset_y",  "hidden_global_offset_z",
+        "hidden_grid_dims",       "hidden_dynamic_lds_size", "hidden_private_base",
+        "hidden_shared_base"};
+    if (!kind || kind->type != MSGPACK_OBJECT_STR || kind->via.str.size < 7 ||
+        memcmp(kind->via.str.ptr, "hidden_", 7) != 0) {
+        return -1;
+    }
+    for (int16_t i = 0; i < SIM_HIDDEN_UNSERVED; i++) {
+        if (is_text(kind, names[i])) {
+            return i;
+        }
+    }
+    return SIM_HIDDEN_UNSERVED;
+}
+
+static bool read_args(sim_kernel *kernel, const msgpack_object *args, sim_complaint *c) {
+    if (!args || args->type != MSGPACK_OBJECT_ARRAY || args->via.array.size == 0) {
+        return true;
+    }
+    uint32_t count = args->via.array.size;
+    if (count > MAX_ARGS || !(kernel->args = calloc(count, sizeof *kernel->args))) {
+        return sim_complain(c, "kernel %s: %u arguments; accepted: at most %d", kernel->name, count,
+                            MAX_ARGS);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const msgpack_object *from = &args->via.array.ptr[i];
+        sim_arg arg = {.hidden = hidden_of(get(from, ".value_kind"))};
+        get_u32(from, ".offset", &arg.offset);
+        get_u32(from, ".size", &arg.bytes);
+        if (arg.offset > kernel->kernarg_bytes || arg.bytes > kernel->kernarg_bytes - arg.offset) {
+            return sim_complain(c,
+                                "kernel %s: argument %u (offset %u, %u bytes) lies outside its "
+                                "segment of %u bytes",
+                                kernel->name, i, arg.offset, arg.bytes, kernel->kernarg_bytes);
+        }
+        kernel->args[i] = arg;
+        kernel->num_args = i + 1;
+        kernel->num_explicit_args += arg.hidden < 0;
+    }
+    return true;
+}
+
+static sim_kernel *kernel_by_symbol(sim_kernel *kernels, size_t count,
+                                    const msgpack_object *symbol) {
+    for (size_t i = 0; symbol && symbol->type == MSGPACK_OBJECT_STR && i < count; i++) {
+        size_t length = strlen(kernels[i].name);
+        if (symbol->via.str.size == length + 3 &&
+            memcmp(symbol->via.str.ptr, kernels[i].name, length) == 0 &&
+            memcmp(symbol->via.str.ptr + length, ".kd", 3) == 0) {
+            return &kernels[i];
+        }
+    }
+    return nullptr;
+}
+
+static bool read_kernel(sim_kernel *kernel, const msgpack_object *from, sim_complaint *c) {
+    free(kernel->args); // a second entry for the same kernel replaces the first
+    kernel->args = nullptr;
+    kernel->num_args = kernel->num_explicit_args = 0;
+    get_u32(from, ".vgpr_count", &kernel->num_vgprs);
+    get_u32(from, ".agpr_count", &kernel->num_agprs);
+    get_u32(from, ".sgpr_count", &kernel->num_sgprs);
+    get_u32(from, ".max_flat_workgroup_size", &kernel->max_threads);
+    get_u32(from, ".kernarg_segment_size", &kernel->kernarg_bytes);
+    kernel->uses_dynamic_stack = get_bool(from, ".uses_dynamic_stack");
+    return read_args(kernel, get(from, ".args"), c);
+}
+
+static bool read_root(sim_kernel *kernels, size_t count, const msgpack_object *root,
+                      sim_complaint *c) {
+    const msgpack_object *list = get(root, "amdhsa.kernels");
+    if (!list || list->type != MSGPACK_OBJECT_ARRAY) {
+        return sim_complain(c, "the metadata has no list amdhsa.kernels");
+    }
+    for (uint32_t i = 0; i < list->via.array.size; i++) {
+        const msgpack_object *from = &list->via.array.ptr[i];
+        sim_kernel *kernel = kernel_by_symbol(kernels, count, get(from, ".symbol"));
+        if (kernel && !read_kernel(kernel, from, c)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool sim_metadata_read(sim_kernel *kernels, size_t num_kernels, const void *note, size_t bytes,
+                       sim_complaint *c) {
+    if (!is_sane(note, bytes)) {
+        return sim_complain(c, "the metadata of %zu bytes is not MessagePack", bytes);
+    }
+    msgpack_unpacked unpacked;
+    msgpack_unpacked_init(&unpacked);
+    size_t at = 0;
+    msgpack_unpack_return got = msgpack_unpack_next(&unpacked, note, bytes, &at);
+    bool ok = got == MSGPACK_UNPACK_SUCCESS || got == MSGPACK_UNPACK_EXTRA_BYTES;
+    ok = ok ? read_root(kernels, num_kernels, &unpacked.data, c)
+            : sim_complain(c, "the metadata of %zu bytes is not MessagePack", bytes);
+    msgpack_unpacked_destroy(&unpacked);
+    return ok;
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the code-object reader's files share.
+#ifndef SIM_OBJECT_H
+#define SIM_OBJECT_H
+
+#include "sim.h"
+
+/** Where a complaint about a code object goes. */
+typedef struct sim_complaint {
+    char *text;
+    size_t bytes;
+} sim_complaint;
+
+/** Stores the message; always false. */
+[[gnu::format(printf, 2, 3)]] bool sim_complain(sim_complaint *c, const char *format, ...);
+
+/** Reads the AMDGPU metadata note (MessagePack) into the kernels whose ".symbol" it names. Kernels that it
+ *  does not name keep what their descriptors said. (metadata.c) */
+bool sim_metadata_read(sim_kernel *kernels, size_t num_kernels, const void *note, size_t bytes,
+                       sim_complaint *c);
+
+/** Whether image begins like an offload bundle. (bundle.c) */
+bool sim_bundle_is(const void *image, size_t bytes);
+/** The entry for a chip. Status as sim_object_load's. */
+sim_object_status sim_bundle_find(const sim_chip *chip, const void *image, size_t bytes,
+                                  const void **entry, size_t *entry_bytes, sim_complaint *c);
+/** Bytes that a bundle covers, by its own table. */
+size_t sim_bundle_extent(const void *image);
+
+#endif

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options of the simulated GPU, as QUERN_SIM and quernsim_configure give them.
+#include "sim.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/** What a key's value is read into, and where a complaint goes. */
+typedef struct reader {
+    sim_options options;
+    char *error;
+    size_t error_bytes;
+} reader;
+
+typedef struct key {
+    const char *name;
+    bool (*read)(reader *r, const char *value);
+} key;
+
+[[gnu::format(printf, 2, 3)]] static bool complain(reader *r, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(r->error, r->error_bytes, format, args);
+    va_end(args);
+    return false;
+}
+
+static bool read_one_arch(reader *r, const char *name) {
+    const sim_chip *chip = sim_chip_by_name(name);
+    if (!chip) {
+        return complain(r, "arch=%s: no such chip; accepted: gfx942", name);
+    }
+    if (!chip->runs) {
+        return complain(r, "arch=%s: its instructions are not executed yet; accepted: gfx942",
+                        name);
+    }
+    if (r->options.num_archs == SIM_MAX_DEVICES) {
+        return complain(r, "arch=%s: device %d; accepted: at most %d devices", name,
+                        SIM_MAX_DEVICES + 1, SIM_MAX_DEVICES);
+    }
+    r->options.archs[r->options.num_archs++] = chip->arch;
+    return true;
+}
+
+static bool read_one_check(reader *r, const char *name) {
+    if (strcmp(name, "none") == 0) {
+        r->options.check = 0;
+    } else if (strcmp(name, "bounds") == 0) {
+        r->options.check |= SIM_CHECK_BOUNDS;
+    } else if (strcmp(name, "barrier") == 0) {
+        r->options.check |= SIM_CHECK_BARRIER;
+    } else {
+        return complain(r, "check=%s: no such check; accepted: none, bounds, barrier", name);
+    }
+    return true;
+}
+
+/** Calls read for each name of a comma list; an empty name is an error of read's. */
+static bool read_list(reader *r, const char *value, bool (*read)(reader *, const char *)) {
+    for (;;) {
+        size_t length = strcspn(value, ",");
+        char name[32];
+        snprintf(name, sizeof name, "%.*s", (int)length, value);
+        if (!read(r, name)) {
+            return false;
+        }
+        if (!value[length]) {
+            return true;
+        }
+        value += length + 1;
+    }
+}
+
+static bool read_arch(reader *r, const char *value) {
+    return read_list(r, value, read_one_arch);
+}
+
+static bool read_check(reader *r, const char *value) {
+    r->options.check = 0;
+    return read_list(r, value, read_one_check);
+}
+
+static bool read_mfma(reader *r, const char *value) {
+    return strcmp(value, "exact") == 0 ||
+           complain(r, "mfma=%s: no such mode; accepted: exact", value);
+}
+
+static bool read_clock(reader *r, const char *value) {
+    return strcmp(value, "off") == 0 ||
+           complain(r, "clock=%s: there is no modelled time yet; accepted: off", value);
+}
+
+static bool read_number(const char *value, uint64_t max, uint64_t *out) {
+    char *end;
+    errno = 0;
+    unsigned long long number = strtoull(value, &end, 10);
+    *out = number;
+    return *value >= '0' && *value <= '9' && !*end && !errno && number <= max;
+}
+
+static bool read_threads(reader *r, const char *value) {
+    uint64_t number;
+    if (!read_number(value, 1024, &number) || number == 0) {
+        return complain(r, "threads=%s: accepted: 1 to 1024", value);
+    }
+    r->options.threads = (uint32_t)number;
+    return true;
+}
+
+static bool read_limit(reader *r, const char *value) {
+    return read_number(value, UINT64_MAX, &r->options.limit) ||
+           complain(r, "limit=%s: accepted: instructions a wave may execute, 0 for any number",
+                    value);
+}
+
+static const key keys[] = {{"arch", read_arch},   {"check", read_check},     {"mfma", read_mfma},
+                           {"clock", read_clock}, {"threads", read_threads}, {"limit", read_limit}};
+
+/** One "key=value". */
+static bool read_item(reader *r, char *item) {
+    char *value = strchr(item, '=');
+    if (!value) {
+        return complain(r, "'%s' is not of the form key=value", item);
+    }
+    *value++ = 0;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        if (strcmp(item, keys[i].name) == 0) {
+            return keys[i].read(r, value);
+        }
+    }
+    return complain(r, "unknown key '%s'; accepted: arch, check, mfma, clock, threads, limit",
+                    item);
+}
+
+bool sim_options_parse(sim_options *options, const char *text, char *error, size_t error_bytes) {
+    reader r = {*options, error, error_bytes};
+    char *copy = strdup(text);
+    if (!copy) {
+        return complain(&r, "out of memory");
+    }
+    char *rest = copy;
+    bool ok = true;
+    for (char *item; ok && (item = strsep(&rest, ";"));) {
+        ok = !*item || read_item(&r, item);
+    }
+    free(copy);
+    if (ok) {
+        *options = r.options;
+    }
+    return ok;
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Host threads that run workgroups, and what a thread needs for it.
+#ifndef SIM_POOL_H
+#define SIM_POOL_H
+
+#include "sim.h"
+
+/** Registers, LDS and scratch of one workgroup; made once, used by one thread at a time. */
+typedef struct sim_worker {
+    struct sim_worker *next;
+    sim_wave *waves;
+    uint8_t *lds, *scratch;
+    size_t num_waves, lds_bytes, scratch_bytes;
+} sim_worker;
+
+/** Makes room for a workgroup of that size; false without memory. */
+bool sim_worker_reserve(sim_worker *worker, size_t num_waves, size_t lds_bytes,
+                        size_t scratch_bytes);
+
+/** Workgroups of a dispatch. */
+uint64_t sim_dispatch_groups(const sim_dispatch *dispatch);
+/** Runs workgroups until none is left to start, or the dispatch is stopped. */
+void sim_dispatch_work(sim_dispatch *dispatch, sim_worker *worker);
+/** Runs all of a dispatch on the calling thread and on those of the pool that are idle. */
+void sim_pool_run(sim_dispatch *dispatch);
+
+#endif

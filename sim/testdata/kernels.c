@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels for the simulator's tests: what compilers make of loops, divergence, LDS, barriers, calls and stacks.
+// hip_test.c has the same computations for the host.
+#include <gpuintrin.h>
+#include <stdint.h>
+
+#define KERNEL __attribute__((amdgpu_kernel)) void
+#define PUBLIC __attribute__((visibility("protected")))
+#define LOCAL __attribute__((address_space(3)))
+#define GLOBAL __attribute__((address_space(1)))
+
+static uint32_t global_id(void) {
+    return __gpu_block_id_x() * __gpu_num_threads_x() + __gpu_thread_id_x();
+}
+
+/** out[i] = i, for every work-item of a three-dimensional launch, by its global ids. */
+KERNEL t_ids(uint32_t GLOBAL *out) {
+    uint32_t x = __gpu_block_id_x() * __gpu_num_threads_x() + __gpu_thread_id_x();
+    uint32_t y = __gpu_block_id_y() * __gpu_num_threads_y() + __gpu_thread_id_y();
+    uint32_t z = __gpu_block_id_z() * __gpu_num_threads_z() + __gpu_thread_id_z();
+    uint32_t width = __gpu_num_blocks_x() * __gpu_num_threads_x();
+    uint32_t height = __gpu_num_blocks_y() * __gpu_num_threads_y();
+    out[(z * height + y) * width + x] = x | y << 10 | z << 20;
+}
+
+/** A loop whose length differs from lane to lane. */
+KERNEL t_collatz(uint32_t GLOBAL *steps, const uint32_t GLOBAL *start, uint32_t count) {
+    uint32_t i = global_id();
+    if (i >= count) {
+        return;
+    }
+    uint32_t n = start[i], s = 0;
+    while (n > 1) {
+        n = n & 1 ? 3 * n + 1 : n / 2;
+        s++;
+    }
+    steps[i] = s;
+}
+
+/** The sum of each workgroup's 256 values, by halves through LDS. */
+KERNEL t_reduce(float GLOBAL *sums, const float GLOBAL *x) {
+    [[clang::loader_uninitialized]] static LOCAL float part[256];
+    uint32_t t = __gpu_thread_id_x();
+    part[t] = x[global_id()];
+    for (uint32_t half = 128; half; half /= 2) {
+        __gpu_sync_threads();
+        if (t < half) {
+            part[t] += part[t + half];
+        }
+    }
+    if (t == 0) {
+        sums[__gpu_block_id_x()] = part[0];
+    }
+}
+
+/** 64-bit integers: multiply, shift, compare, divide by a variable. */
+KERNEL t_int64(uint64_t GLOBAL *out, const uint64_t GLOBAL *a, const uint64_t GLOBAL *b) {
+    uint32_t i = global_id();
+    uint64_t x = a[i], y = b[i];
+    uint64_t r = x * y + (x >> (y & 63)) - (y << (x & 63));
+    r ^= (int64_t)x < (int64_t)y ? ~x : x / (y | 1);
+    out[i] = r;
+}
+
+/** A struct by value, doubles and floats, a select. */
+typedef struct axpy {
+    double scale;
+    float bias;
+    uint32_t count;
+    float GLOBAL *y;
+    const float GLOBAL *x;
+} axpy;
+
+KERNEL t_axpy(axpy args, uint32_t step) {
+    for (uint32_t i = global_id(); i < args.count; i += step) {
+        float v = (float)(args.scale * args.x[i]);
+        args.y[i] = v < 0 ? args.bias - v : args.bias + v;
+    }
+}
+
+/** Calls and an array indexed by a variable: a stack in scratch memory. */
+__attribute__((noinline)) static uint32_t weigh(const uint32_t *digits, uint32_t n) {
+    uint32_t sum = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        sum += digits[i] * (i + 1);
+    }
+    return sum;
+}
+
+KERNEL t_stack(uint32_t GLOBAL *out, const uint32_t GLOBAL *in) {
+    uint32_t digits[10], v = in[global_id()], n = 0;
+    do {
+        digits[n++] = v % 10;
+        v /= 10;
+    } while (v);
+    out[global_id()] = weigh(digits, n);
+}
+
+/** Module variables, one of them a table that a relocation fills in. */
+PUBLIC uint32_t GLOBAL counter = 7;
+static uint32_t GLOBAL three = 3, five = 5;
+PUBLIC uint32_t GLOBAL *GLOBAL table[2] = {&three, &five};
+
+KERNEL t_globals(uint32_t GLOBAL *out) {
+    out[0] = counter++ * *table[0] * *table[1];
+}
+
+/** Stores far beyond its buffer when asked to. */
+KERNEL t_wild(uint32_t GLOBAL *out, uint64_t offset) {
+    if (__gpu_thread_id_x() == 5) {
+        out[offset] = 1;
+    }
+}
+
+/** Reads through a pointer that may be anything. */
+KERNEL t_peek(uint32_t GLOBAL *out, const uint32_t GLOBAL *from) {
+    out[0] = from[0];
+}
+
+/** Runs until the host, or another kernel, sets the flag. */
+KERNEL t_spin(const volatile uint32_t GLOBAL *flag) {
+    while (!*flag) {
+    }
+}
+
+KERNEL t_set(volatile uint32_t GLOBAL *flag) {
+    *flag = 1;
+}
+
+/** Half of the waves come to one barrier, half to another. */
+KERNEL t_two_barriers(uint32_t GLOBAL *out) {
+    if (__builtin_amdgcn_readfirstlane((int)__gpu_thread_id_x()) < 64) {
+        __builtin_amdgcn_s_barrier();
+        out[0] = 1;
+    } else {
+        out[1] = 1;
+        __builtin_amdgcn_s_barrier();
+    }
+}

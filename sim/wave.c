@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The run loop of one wave.
+#include "sim.h"
+
+/** Ends a wave that has executed more than the dispatch allows. */
+static void check_limit(sim_wave *w) {
+    const sim_dispatch *d = w->group->dispatch;
+    if (d->limit && w->num_executed > d->limit && w->state == SIM_RUNNING) {
+        sim_fault_raise(w, nullptr, -1,
+                        "still running after %llu instructions (limit=%llu): an endless loop?",
+                        (unsigned long long)w->num_executed, (unsigned long long)d->limit);
+    }
+}
+
+void sim_wave_run(sim_wave *w) {
+    // Long enough that what happens once a slice costs nothing, short enough that a wave which spins
+    // on what another wave of its workgroup will write does not hold it up for long.
+    enum { SLICE = 16384 };
+    const sim_text *text = w->group->dispatch->text;
+    uint32_t n = 0;
+    while (n < SLICE && w->state == SIM_RUNNING) {
+        const sim_inst *inst = sim_fetch(w, text, w->pc);
+        if (!inst) {
+            break;
+        }
+        n++;
+        w->pc = inst->pc + inst->bytes;
+        w->counters[inst->opcode->klass]++;
+        inst->exec(w, inst);
+    }
+    w->num_executed += n;
+    check_limit(w);
+}
