@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// FP8 gemm for few rows, weights packed: streams the weights once, at the speed of memory (CDNA3).
+// FP8 gemm for few rows, weights packed: streams the weights once, at the speed of memory (CDNA3, CDNA4).
 //
-// Needs     v_mfma_f32_32x32x16_fp8_fp8 on FNUZ (gfx942); b from qk_gemm_pack; a e4m3fn or e4m3fnuz
+// Needs     v_mfma_f32_32x32x16_fp8_fp8; b from qk_gemm_pack. gfx942: a e4m3fn or e4m3fnuz; gfx950: e4m3fn
 // Tile      32 rows x 32 columns; the 8 waves take every eighth K-block each and add up through LDS, in wave order
 // Launch    512 threads; grid = tiles_m * tiles_n (* groups when masked), columns fastest
 // LDS       32 KiB: each wave's 32 x 32 sums
@@ -12,6 +12,7 @@
 #include "copy.h"
 #include "fp8.h"
 #include "gemm_gpu.h"
+#include "tile.h"
 
 enum { TILE = 32, BLOCK_K = 128, WAVES = 8, THREADS = 64 * WAVES, AHEAD = 4 };
 
@@ -27,7 +28,7 @@ typedef struct strip {
     __amdgpu_buffer_rsrc_t a, b, scale_a, scale_b;
     uint32_t a_offset, scale_offset; // of this lane's row; QD_OUTSIDE if there is none
     uint32_t scale_step;             // bytes from one K-block's scales of a to the next's
-    bool is_fn;
+    bool is_fn;                      // a is to be repaired for FNUZ cores
 } strip;
 
 QD_INLINE void load_b(const strip *s, block *x, uint32_t kb) {
@@ -118,7 +119,9 @@ QD_INLINE strip strip_of(const qk_gemm_args *g, const qk_gemm_tile *tile, const 
         .a_offset = row < rows ? row * (uint32_t)g->a_row + lane / 32 * 16 : QD_OUTSIDE,
         .scale_offset = row < rows ? row * (uint32_t)(g->scale_a_row * sizeof(float)) : QD_OUTSIDE,
         .scale_step = (uint32_t)(g->scale_a_kb * sizeof(float)),
+#ifdef QD_HAS_FP8_FNUZ
         .is_fn = g->type_a == QK_E4M3FN,
+#endif
     };
 }
 

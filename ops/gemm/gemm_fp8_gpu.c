@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// FP8 gemm with block scales on CDNA3's matrix cores, weights packed: d = c + a b^T.
+// FP8 gemm with block scales on CDNA's matrix cores, weights packed: d = c + a b^T.
 //
-// Needs     v_mfma_f32_32x32x16_fp8_fp8 on FNUZ, copies to LDS (gfx942); b from qk_gemm_pack
+// Needs     v_mfma_f32_32x32x16_fp8_fp8, copies to LDS (gfx942, gfx950); b from qk_gemm_pack; a and b of the
+//           kind that the target's cores take
 // Tile      TM x TN x 128 with TM = 32 WM MT, TN = 32 WN NT = 128; WM x WN waves, each MT x NT tiles of 32 x 32
 // Launch    64 WM WN threads; grid = tiles_m * tiles_n (* groups when masked), order of qk_gemm_order
 // LDS       a only: two stages of TM rows of 128 bytes; 16-byte piece c of row r stands at c ^ (r & 7), so that
@@ -14,8 +15,8 @@
 //           pin ends it. In order: reads of a's last tile; loads of b and scales of kb + 1; after an eighth to
 //           a half of the block the waves meet, and copies of kb + 2 overwrite what all have read, while a's
 //           tiles of kb + 1 replace those just used.
-// QK_REPAIR a is e4m3fn: 16 bytes a lane go through registers, where -0 and NaN become FNUZ's, and the scale
-//           doubles. Else a is e4m3fnuz and its copies bypass registers.
+// QK_REPAIR a is e4m3fn, the cores are FNUZ: 16 bytes a lane go through registers, where -0 and NaN become FNUZ's,
+//           and the scale doubles. Else a bypasses registers.
 // Source    manual "CDNA3", matrix chapter, for the lane layouts; checked by the simulator's MFMA tests
 #include "copy.h"
 #include "fp8.h"

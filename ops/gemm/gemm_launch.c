@@ -129,13 +129,31 @@ qn_status qni_gemm_any(qn_stream *stream, const void *problem) {
 
 enum { FP8_COLUMNS = 128, FP8_THREADS = 256, DECODE_TILE = 32 };
 
-/** What every tile of gemm_fp8_gpu.c needs: offsets within a tile in 31 bits, a in dwords. */
-static bool fits_fp8(const qni_gemm_problem *p, int64_t rows, int64_t columns, qni_reason *why) {
+/** The kind of FP8 that CDNA's matrix cores take. */
+static qni_dtype core_dtype(const qn_device *device) {
+    if (qni_has(device, QNI_F(MFMA_FP8_FNUZ)))
+        return QNI_E4M3FNUZ;
+    return qni_has(device, QNI_F(MFMA_FP8_OCP)) ? QNI_E4M3FN : QNI_DTYPE_NONE;
+}
+
+static bool is_core_dtype(const qn_device *device, const char *name, qni_dtype dtype,
+                          qni_reason *why) {
+    if (core_dtype(device) == QNI_DTYPE_NONE)
+        return qni_no(why, "the device has no FP8 matrix cores of CDNA");
+    if (dtype == core_dtype(device))
+        return true;
+    return qni_no(why, "%s is %s, the matrix cores take %s", name, qni_dtype_name(dtype),
+                  qni_dtype_name(core_dtype(device)));
+}
+
+/** What every kernel for packed weights needs: offsets within a tile in 31 bits, a in dwords. */
+static bool fits_packed(const qn_device *device, const qni_gemm_problem *p, int64_t rows,
+                        int64_t columns, qni_reason *why) {
     int64_t kb = div_up(p->k, 128);
     if (!is_fp8(p->dtype_a) || !p->is_packed)
         return qni_no(why, "b is not packed (qn_gemm_pack)");
-    if (p->dtype_b != QNI_E4M3FNUZ)
-        return qni_no(why, "b is %s, takes e4m3fnuz", qni_dtype_name(p->dtype_b));
+    if (!is_core_dtype(device, "b", p->dtype_b, why))
+        return false;
     if (p->a_k != 1)
         return qni_no(why, "k is not contiguous in a");
     if ((uintptr_t)p->a % 4 != 0 || p->a_row % 4 != 0 || p->a_group % 4 != 0)
@@ -147,12 +165,6 @@ static bool fits_fp8(const qni_gemm_problem *p, int64_t rows, int64_t columns, q
         return qni_no(why, "scale_a's strides %ld, %ld: a tile passes 2 GiB", (long)p->scale_a_row,
                       (long)p->scale_a_kb);
     return fits_grid(p, rows, columns, why);
-}
-
-static bool is_dtype_a(const qni_gemm_problem *p, qni_dtype want, qni_reason *why) {
-    if (p->dtype_a == want)
-        return true;
-    return qni_no(why, "a is %s, takes %s", qni_dtype_name(p->dtype_a), qni_dtype_name(want));
 }
 
 /** Rows that a group is likely to have. */
@@ -169,7 +181,6 @@ static bool is_large(const qn_device *device, const qni_gemm_problem *p) {
 }
 
 bool qni_gemm_decode_supports(const qn_device *device, const void *problem, qni_reason *why) {
-    (void)device;
     const qni_gemm_problem *p = problem;
     if (qni_env_get()->batch_invariant)
         return qni_no(why,
@@ -177,7 +188,9 @@ bool qni_gemm_decode_supports(const qn_device *device, const void *problem, qni_
     if (likely_rows(p) > 2 * DECODE_TILE)
         return qni_no(why, "about %ld rows a group: weights would be read more than twice",
                       (long)likely_rows(p));
-    return fits_fp8(p, DECODE_TILE, DECODE_TILE, why);
+    if (p->dtype_a != QNI_E4M3FN && !is_core_dtype(device, "a", p->dtype_a, why))
+        return false;
+    return fits_packed(device, p, DECODE_TILE, DECODE_TILE, why);
 }
 
 qn_status qni_gemm_decode(qn_stream *stream, const void *problem) {
@@ -186,24 +199,28 @@ qn_status qni_gemm_decode(qn_stream *stream, const void *problem) {
 }
 
 bool qni_gemm_fp8_supports(const qn_device *device, const void *problem, qni_reason *why) {
-    if (!is_dtype_a(problem, QNI_E4M3FNUZ, why) || !fits_fp8(problem, 128, FP8_COLUMNS, why))
+    const qni_gemm_problem *p = problem;
+    if (!is_core_dtype(device, "a", p->dtype_a, why) ||
+        !fits_packed(device, p, 128, FP8_COLUMNS, why))
         return false;
-    if (is_large(device, problem))
+    if (is_large(device, p))
         return qni_no(why, "large enough for the tile of 256 x 128");
     return true;
 }
 
 bool qni_gemm_fp8_large_supports(const qn_device *device, const void *problem, qni_reason *why) {
-    (void)device;
     const qni_gemm_problem *p = problem;
     if (p->grouping == QN_GEMM_GROUPED_INDEX)
         return qni_no(why, "groups begin at multiples of 128 rows, the tile has 256");
-    return is_dtype_a(p, QNI_E4M3FNUZ, why) && fits_fp8(p, 256, FP8_COLUMNS, why);
+    return is_core_dtype(device, "a", p->dtype_a, why) &&
+           fits_packed(device, p, 256, FP8_COLUMNS, why);
 }
 
 bool qni_gemm_fp8_fn_supports(const qn_device *device, const void *problem, qni_reason *why) {
-    (void)device;
-    return is_dtype_a(problem, QNI_E4M3FN, why) && fits_fp8(problem, 128, FP8_COLUMNS, why);
+    const qni_gemm_problem *p = problem;
+    if (p->dtype_a != QNI_E4M3FN)
+        return qni_no(why, "a is %s, takes e4m3fn", qni_dtype_name(p->dtype_a));
+    return fits_packed(device, p, 128, FP8_COLUMNS, why);
 }
 
 qn_status qni_gemm_fp8_large(qn_stream *stream, const void *problem) {
