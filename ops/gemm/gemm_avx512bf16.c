@@ -7,12 +7,19 @@
 // Bound      gemm_ref.c; vdpbf16ps flushes subnormals in and out, of which e4m3 products have none
 #include "../fp8.h"
 #include "gemm_cpu.h"
+#include "gemm_store.h"
 
 #include <immintrin.h>
 #include <pthread.h>
 #include <string.h>
 
-enum { ROWS = 6, VECTORS = 4, PAIRS = QNI_GEMM_BLOCK_K / 2 };
+enum {
+    ROWS = 6,
+    VECTORS = 4,
+    PAIRS = QNI_GEMM_BLOCK_K / 2,
+    DIRECT_ROWS = 4,
+    FETCH_PAIRS = 4, // pairs between two looks at what to fetch
+};
 
 // ---- decoding: bytes of bf16 by e4m3 code without its sign
 
@@ -211,6 +218,9 @@ static void load_a_fp8(uint32_t *out, const qni_gemm_block *a) {
     uint64_t mask0 = first_bits(a->depth), mask1 = first_bits(a->depth - 64);
     for (int64_t m = 0; m < a->rows; m++, out += PAIRS) {
         const char *row = (const char *)a->data + m * a->row_stride;
+        // Rows lie pages apart, where the processor does not look ahead by itself: the next K-block's part.
+        _mm_prefetch(row + 128, _MM_HINT_T1);
+        _mm_prefetch(row + 192, _MM_HINT_T1);
         load_a_codes(&d, out, row, mask0);
         load_a_codes(&d, out + PAIRS / 2, mask1 ? row + 64 : row, mask1);
     }
@@ -253,12 +263,11 @@ static void load_a(void *out, const qni_gemm_block *a) {
 
 static void load_packed(uint32_t *out, const qni_gemm_block *b) {
     const decoder d = decoder_of(b->dtype);
-    const char *line = b->data, *next = b->next ? b->next : b->data;
+    const char *line = b->data;
     for (int pair = 0; pair < PAIRS; pair += 2, out += 2 * QNI_GEMM_PANEL_N)
 #pragma clang loop unroll(full)
-        for (int v = 0; v < VECTORS; v++, line += 64, next += 64) {
+        for (int v = 0; v < VECTORS; v++, line += 64) {
             __m512i first, second;
-            _mm_prefetch(next, _MM_HINT_T0);
             decode(&d, _mm512_load_si512(line), &first, &second);
             _mm512_store_si512(out + v * 16, first);
             _mm512_store_si512(out + QNI_GEMM_PANEL_N + v * 16, second);
@@ -277,76 +286,162 @@ static void load_b(void *out, const qni_gemm_block *b) {
 
 // ---- multiplying
 
-/** sums = (is_first ? 0 : sums) + scale * partial, for 16 columns of a row. */
-static inline void add_partial(float *sums, __m512 partial, __m512 scale, bool is_first) {
-    __m512 before = is_first ? _mm512_setzero_ps() : _mm512_load_ps(sums);
-    _mm512_store_ps(sums, _mm512_fmadd_ps(partial, scale, before));
+/** The next packed panel, to be fetched while the processor multiplies: lines at..end-1, `step` bytes at once. */
+typedef struct fetch {
+    const char *at, *end;
+    int64_t step;
+} fetch;
+
+static inline void fetch_step(fetch *f) {
+    const char *stop = f->end - f->at < f->step ? f->end : f->at + f->step;
+    for (; f->at < stop; f->at += 64)
+        _mm_prefetch(f->at, _MM_HINT_T0);
+}
+
+[[gnu::always_inline]] static inline void clear(int rows, __m512 partial[ROWS][VECTORS]) {
+#pragma clang loop unroll(full)
+    for (int i = 0; i < rows * VECTORS; i++)
+        partial[i / VECTORS][i % VECTORS] = _mm512_setzero_ps();
+}
+
+/** sums = (is_first ? 0 : sums) + scale * partial. */
+[[gnu::always_inline]] static inline void add_scaled(int rows, float *sums,
+                                                     __m512 partial[ROWS][VECTORS],
+                                                     const float *scales, bool is_first) {
+#pragma clang loop unroll(full)
+    for (int i = 0; i < rows * VECTORS; i++) {
+        float *sum = sums + i / VECTORS * QNI_GEMM_PANEL_N + i % VECTORS * 16;
+        __m512 before = is_first ? _mm512_setzero_ps() : _mm512_load_ps(sum);
+        __m512 scale = _mm512_set1_ps(scales[i / VECTORS]);
+        _mm512_store_ps(sum, _mm512_fmadd_ps(partial[i / VECTORS][i % VECTORS], scale, before));
+    }
 }
 
 /** Up to 6 rows over the K-block; `rows` is a constant at each call, so that the sums stay in registers. */
 [[gnu::always_inline]] static inline void multiply_rows(int rows, float *sums, const uint32_t *a,
                                                         const uint32_t *b, const float *scales,
-                                                        bool is_first) {
+                                                        bool is_first, fetch *next) {
     __m512 partial[ROWS][VECTORS];
+    clear(rows, partial);
+    for (int pair = 0; pair < PAIRS; pair += FETCH_PAIRS) {
+        fetch_step(next);
 #pragma clang loop unroll(full)
-    for (int i = 0; i < rows * VECTORS; i++)
-        partial[i / VECTORS][i % VECTORS] = _mm512_setzero_ps();
-#pragma clang loop unroll_count(4)
-    for (int pair = 0; pair < PAIRS; pair++, b += QNI_GEMM_PANEL_N) {
-        __m512bh columns[VECTORS];
-#pragma clang loop unroll(full)
-        for (int v = 0; v < VECTORS; v++)
-            columns[v] = (__m512bh)_mm512_load_si512(b + v * 16);
-#pragma clang loop unroll(full)
-        for (int m = 0; m < rows; m++) {
-            __m512bh row = (__m512bh)_mm512_set1_epi32((int)a[m * PAIRS + pair]);
+        for (int i = 0; i < FETCH_PAIRS; i++, b += QNI_GEMM_PANEL_N) {
+            __m512bh columns[VECTORS];
 #pragma clang loop unroll(full)
             for (int v = 0; v < VECTORS; v++)
-                partial[m][v] = _mm512_dpbf16_ps(partial[m][v], row, columns[v]);
+                columns[v] = (__m512bh)_mm512_load_si512(b + v * 16);
+#pragma clang loop unroll(full)
+            for (int m = 0; m < rows; m++) {
+                __m512bh row = (__m512bh)_mm512_set1_epi32((int)a[m * PAIRS + pair + i]);
+#pragma clang loop unroll(full)
+                for (int v = 0; v < VECTORS; v++)
+                    partial[m][v] = _mm512_dpbf16_ps(partial[m][v], row, columns[v]);
+            }
         }
     }
-#pragma clang loop unroll(full)
-    for (int i = 0; i < rows * VECTORS; i++)
-        add_partial(sums + i / VECTORS * QNI_GEMM_PANEL_N + i % VECTORS * 16,
-                    partial[i / VECTORS][i % VECTORS], _mm512_set1_ps(scales[i / VECTORS]),
-                    is_first);
+    add_scaled(rows, sums, partial, scales, is_first);
 }
 
 static void multiply_tail(int64_t rows, float *sums, const uint32_t *a, const uint32_t *b,
-                          const float *scales, bool is_first) {
+                          const float *scales, bool is_first, fetch *next) {
     switch (rows) {
     case 5:
-        multiply_rows(5, sums, a, b, scales, is_first);
+        multiply_rows(5, sums, a, b, scales, is_first, next);
         return;
     case 4:
-        multiply_rows(4, sums, a, b, scales, is_first);
+        multiply_rows(4, sums, a, b, scales, is_first, next);
         return;
     case 3:
-        multiply_rows(3, sums, a, b, scales, is_first);
+        multiply_rows(3, sums, a, b, scales, is_first, next);
         return;
     case 2:
-        multiply_rows(2, sums, a, b, scales, is_first);
+        multiply_rows(2, sums, a, b, scales, is_first, next);
         return;
     case 1:
-        multiply_rows(1, sums, a, b, scales, is_first);
+        multiply_rows(1, sums, a, b, scales, is_first, next);
         return;
     }
 }
 
+/** Spreads the fetching evenly over the pairs of all rows. */
+static fetch plan_fetch(const char *next, int64_t rows) {
+    int64_t steps = (rows + ROWS - 1) / ROWS * (PAIRS / FETCH_PAIRS);
+    int64_t lines = QNI_GEMM_PANEL_BYTES / 64;
+    return next ? (fetch){next, next + QNI_GEMM_PANEL_BYTES, (lines + steps - 1) / steps * 64}
+                : (fetch){0};
+}
+
 static void multiply(float *sums, const void *a, const void *b, const float *scales, int64_t rows,
-                     bool is_first) {
+                     bool is_first, const char *next) {
     const uint32_t *row = a;
+    fetch f = plan_fetch(next, rows);
     for (; rows >= ROWS; rows -= ROWS) {
-        multiply_rows(ROWS, sums, row, b, scales, is_first);
+        multiply_rows(ROWS, sums, row, b, scales, is_first, &f);
         sums += ROWS * QNI_GEMM_PANEL_N;
         row += ROWS * PAIRS;
         scales += ROWS;
     }
-    multiply_tail(rows, sums, row, b, scales, is_first);
+    multiply_tail(rows, sums, row, b, scales, is_first, &f);
+}
+
+// ---- few rows: decoded in registers, used at once
+
+/** Up to DIRECT_ROWS rows; pairs in the order of multiply_rows, so that the bits are the same. */
+[[gnu::always_inline]] static inline void multiply_direct(int rows, float *sums, const uint32_t *a,
+                                                          const qni_gemm_block *b,
+                                                          const float *scales, bool is_first,
+                                                          const char *next) {
+    const decoder d = decoder_of(b->dtype);
+    const char *line = b->data;
+    __m512 partial[ROWS][VECTORS];
+    clear(rows, partial);
+    for (int pair = 0; pair < PAIRS; pair += 2)
+#pragma clang loop unroll(full)
+        for (int v = 0; v < VECTORS; v++, line += 64, next += 64) {
+            __m512i first, second;
+            _mm_prefetch(next, _MM_HINT_T0);
+            decode(&d, _mm512_load_si512(line), &first, &second);
+#pragma clang loop unroll(full)
+            for (int m = 0; m < rows; m++) {
+                const uint32_t *row = a + m * PAIRS + pair;
+                __m512 *sum = &partial[m][v];
+                *sum = _mm512_dpbf16_ps(*sum, (__m512bh)_mm512_set1_epi32((int)row[0]),
+                                        (__m512bh)first);
+                *sum = _mm512_dpbf16_ps(*sum, (__m512bh)_mm512_set1_epi32((int)row[1]),
+                                        (__m512bh)second);
+            }
+        }
+    add_scaled(rows, sums, partial, scales, is_first);
+}
+
+static void multiply_packed(float *sums, const void *a, const qni_gemm_block *b,
+                            const float *scales, int64_t rows, bool is_first, const char *next) {
+    if (!next)
+        next = b->data;
+    switch (rows) {
+    case 4:
+        multiply_direct(4, sums, a, b, scales, is_first, next);
+        return;
+    case 3:
+        multiply_direct(3, sums, a, b, scales, is_first, next);
+        return;
+    case 2:
+        multiply_direct(2, sums, a, b, scales, is_first, next);
+        return;
+    case 1:
+        multiply_direct(1, sums, a, b, scales, is_first, next);
+        return;
+    }
 }
 
 qn_status qni_gemm_avx512bf16([[maybe_unused]] qn_stream *stream, const void *problem) {
-    static const qni_gemm_engine engine = {load_a, load_b, multiply};
+    static const qni_gemm_engine engine = {.load_a = load_a,
+                                           .load_b = load_b,
+                                           .multiply = multiply,
+                                           .multiply_packed = multiply_packed,
+                                           .direct_rows = DIRECT_ROWS,
+                                           .store = store_row};
     pthread_once(&tables_once, fill_tables);
     return qni_gemm_cpu_run(&engine, problem);
 }

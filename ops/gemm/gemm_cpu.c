@@ -5,7 +5,6 @@
 // threads nor on the other rows of a.
 #include "gemm_cpu.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +14,7 @@ typedef struct scratch {
     alignas(64) float a[QNI_GEMM_TILE_M * QNI_GEMM_BLOCK_K];
     alignas(64) float b[QNI_GEMM_PANEL_N * QNI_GEMM_BLOCK_K];
     alignas(64) float sums[QNI_GEMM_TILE_PANELS][QNI_GEMM_TILE_M * QNI_GEMM_PANEL_N];
-    alignas(64) float scales[QNI_GEMM_TILE_M];
+    alignas(64) float scales_a[QNI_GEMM_TILE_M], scales[QNI_GEMM_TILE_M];
 } scratch;
 
 // Launches on several streams at once each take one; more than fit here are made and freed.
@@ -78,8 +77,10 @@ static const char *packed_panel(const qni_gemm_problem *p, int64_t group, int64_
     return (const char *)p->b + group * p->packed_n * p->packed_k + at * QNI_GEMM_PANEL_BYTES;
 }
 
-/** The panel that the tile's loops reach next: the neighbour, or the first one of the next K-block. */
+/** The packed panel that the tile's loops reach next: the neighbour, or the first of the next K-block. */
 static const char *next_panel(const qni_gemm_problem *p, const tile *t, int64_t panel, int64_t k0) {
+    if (!p->is_packed)
+        return nullptr;
     if (panel + 1 < t->panel1)
         return packed_panel(p, t->group, panel + 1, k0);
     k0 += QNI_GEMM_BLOCK_K;
@@ -98,58 +99,37 @@ static qni_gemm_block block_b(const qni_gemm_problem *p, const tile *t, int64_t 
         .rows = min_i64(p->n - n0, QNI_GEMM_PANEL_N),
         .depth = min_i64(p->k - k0, QNI_GEMM_BLOCK_K),
         .is_packed = p->is_packed,
-        .next = p->is_packed ? next_panel(p, t, panel, k0) : nullptr,
     };
 }
 
-static void tile_scales(float *scales, const qni_gemm_problem *p, const tile *t, int64_t panel,
-                        int64_t k0) {
-    int64_t rows = t->m1 - t->m0, kb = k0 / 128, nb = panel * QNI_GEMM_PANEL_N / 128;
-    if (!p->scale_a) {
-        for (int64_t i = 0; i < rows; i++)
-            scales[i] = 1;
-        return;
-    }
-    const float *a =
-        p->scale_a + t->slab * p->scale_a_group + t->m0 * p->scale_a_row + kb * p->scale_a_kb;
-    float b = p->scale_b[t->group * p->scale_b_group + nb * p->scale_b_nb + kb];
+/** a's scales of a K-block; 1 without. */
+static void load_scales(float *scales, const qni_gemm_problem *p, const tile *t, int64_t k0) {
+    int64_t rows = t->m1 - t->m0, at = t->slab * p->scale_a_group + t->m0 * p->scale_a_row;
+    at += k0 / 128 * p->scale_a_kb;
     for (int64_t i = 0; i < rows; i++)
-        scales[i] = a[i * p->scale_a_row] * b;
+        scales[i] = p->scale_a ? p->scale_a[at + i * p->scale_a_row] : 1;
+}
+
+/** a's scales times b's one of the panel and K-block. */
+static void panel_scales(float *scales, const float *a, const qni_gemm_problem *p, const tile *t,
+                         int64_t panel, int64_t k0) {
+    int64_t rows = t->m1 - t->m0, nb = panel * QNI_GEMM_PANEL_N / 128;
+    int64_t at = t->group * p->scale_b_group + nb * p->scale_b_nb + k0 / 128;
+    float b = p->scale_b ? p->scale_b[at] : 1;
+    for (int64_t i = 0; i < rows; i++)
+        scales[i] = a[i] * b;
 }
 
 // ---- the tile's result
 
-static uint16_t bf16_of(float x) {
-    uint32_t bits = __builtin_bit_cast(uint32_t, x);
-    uint32_t rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
-    return (uint16_t)(isnan(x) ? bits >> 16 | 0x40 : rounded);
-}
-
-static float float_of(uint16_t x) {
-    return __builtin_bit_cast(float, (uint32_t)x << 16);
-}
-
-static void store_bf16(uint16_t *d, const uint16_t *c, const float *sums, int64_t columns) {
-    for (int64_t n = 0; n < columns; n++)
-        d[n] = bf16_of(c ? float_of(c[n]) + sums[n] : sums[n]);
-}
-
-static void store_f32(float *d, const float *c, const float *sums, int64_t columns) {
-    for (int64_t n = 0; n < columns; n++)
-        d[n] = c ? c[n] + sums[n] : sums[n];
-}
-
-static void store_panel(const qni_gemm_problem *p, const tile *t, int64_t panel,
-                        const float *sums) {
+static void store_panel(const work *w, const tile *t, int64_t panel, const float *sums) {
+    const qni_gemm_problem *p = w->problem;
     int64_t n0 = panel * QNI_GEMM_PANEL_N, columns = min_i64(p->n - n0, QNI_GEMM_PANEL_N);
+    int64_t bytes = qni_dtype_bytes(p->dtype_d);
     for (int64_t m = t->m0; m < t->m1; m++, sums += QNI_GEMM_PANEL_N) {
-        int64_t at = t->slab * p->d_group + m * p->d_row + n0, add = m * p->c_row + n0;
-        if (p->dtype_d == QNI_BF16)
-            store_bf16((uint16_t *)p->d + at, p->c ? (const uint16_t *)p->c + add : nullptr, sums,
-                       columns);
-        else
-            store_f32((float *)p->d + at, p->c ? (const float *)p->c + add : nullptr, sums,
-                      columns);
+        char *d = (char *)p->d + (t->slab * p->d_group + m * p->d_row + n0) * bytes;
+        const char *c = p->c ? (const char *)p->c + (m * p->c_row + n0) * bytes : nullptr;
+        w->engine->store(d, c, p->dtype_d, sums, columns);
     }
 }
 
@@ -160,23 +140,41 @@ static void zero_tile(const qni_gemm_problem *p, const tile *t) {
         memset((char *)p->d + (m * p->d_row + n0) * bytes, 0, (size_t)(columns * bytes));
 }
 
-static void multiply_tile(const work *w, const tile *t, scratch *s) {
+/** Whether few enough rows use a decoded panel that it need not be kept. */
+static bool is_direct(const qni_gemm_engine *engine, const qni_gemm_problem *p, int64_t rows) {
+    return engine->multiply_packed && p->is_packed && rows <= engine->direct_rows;
+}
+
+static void multiply_panel(const work *w, const tile *t, int64_t panel, int64_t k0, scratch *s) {
     const qni_gemm_problem *p = w->problem;
     int64_t rows = t->m1 - t->m0;
-    if (p->k == 0)
-        memset(s->sums, 0, sizeof s->sums);
-    for (int64_t k0 = 0; k0 < p->k; k0 += QNI_GEMM_BLOCK_K) {
-        qni_gemm_block a = block_a(p, t, k0);
-        w->engine->load_a(s->a, &a);
-        for (int64_t panel = t->panel0; panel < t->panel1; panel++) {
-            qni_gemm_block b = block_b(p, t, panel, k0);
-            tile_scales(s->scales, p, t, panel, k0);
-            w->engine->load_b(s->b, &b);
-            w->engine->multiply(s->sums[panel - t->panel0], s->a, s->b, s->scales, rows, k0 == 0);
-        }
+    qni_gemm_block b = block_b(p, t, panel, k0);
+    float *sums = s->sums[panel - t->panel0];
+    const char *next = next_panel(p, t, panel, k0);
+    panel_scales(s->scales, s->scales_a, p, t, panel, k0);
+    if (is_direct(w->engine, p, rows)) {
+        w->engine->multiply_packed(sums, s->a, &b, s->scales, rows, k0 == 0, next);
+        return;
     }
+    w->engine->load_b(s->b, &b);
+    w->engine->multiply(sums, s->a, s->b, s->scales, rows, k0 == 0, next);
+}
+
+static void multiply_block(const work *w, const tile *t, int64_t k0, scratch *s) {
+    qni_gemm_block a = block_a(w->problem, t, k0);
+    w->engine->load_a(s->a, &a);
+    load_scales(s->scales_a, w->problem, t, k0);
     for (int64_t panel = t->panel0; panel < t->panel1; panel++)
-        store_panel(p, t, panel, s->sums[panel - t->panel0]);
+        multiply_panel(w, t, panel, k0, s);
+}
+
+static void multiply_tile(const work *w, const tile *t, scratch *s) {
+    if (w->problem->k == 0)
+        memset(s->sums, 0, sizeof s->sums);
+    for (int64_t k0 = 0; k0 < w->problem->k; k0 += QNI_GEMM_BLOCK_K)
+        multiply_block(w, t, k0, s);
+    for (int64_t panel = t->panel0; panel < t->panel1; panel++)
+        store_panel(w, t, panel, s->sums[panel - t->panel0]);
 }
 
 /** Where the rows that fare like row m end, at most at m1. */
@@ -234,7 +232,8 @@ static void choose_tiles(work *w) {
     const qni_gemm_problem *p = w->problem;
     int64_t slabs = p->grouping == QN_GEMM_GROUPED_MASKED ? p->groups : 1;
     w->tile_m = QNI_GEMM_TILE_M;
-    w->tile_panels = QNI_GEMM_TILE_PANELS;
+    // One panel after the other is how packed weights lie in memory; with few rows reading them is all the work.
+    w->tile_panels = is_direct(w->engine, p, p->m) ? 1 : QNI_GEMM_TILE_PANELS;
     for (;;) {
         int64_t tile_n = w->tile_panels * QNI_GEMM_PANEL_N;
         w->tiles_m = (p->m + w->tile_m - 1) / w->tile_m;

@@ -24,7 +24,6 @@ typedef struct qni_gemm_block {
     int64_t row_stride, k_stride;
     int64_t rows, depth; // real ones: at most the tile's; what lies beyond counts as zero
     bool is_packed;      // b only: data is a packed panel, strides mean nothing
-    const void *next;    // b only: the packed panel that will be wanted next, or null
 } qni_gemm_block;
 
 /** What an instruction set supplies. Decoded elements are the engine's own affair. */
@@ -33,9 +32,17 @@ typedef struct qni_gemm_engine {
     void (*load_a)(void *out, const qni_gemm_block *a);
     /** out: 64 x 128 in the order that multiply wants */
     void (*load_b)(void *out, const qni_gemm_block *b);
-    /** sums[rows][64] = (is_first ? 0 : sums) + scales[row] * (a b) */
+    /** sums[rows][64] = (is_first ? 0 : sums) + scales[row] * (a b). `next`, if not null, is the packed panel
+     *  that load_b will be given next: time to fetch it. */
     void (*multiply)(float *sums, const void *a, const void *b, const float *scales, int64_t rows,
-                     bool is_first);
+                     bool is_first, const char *next);
+    /** load_b and multiply in one, for at most direct_rows rows: the same bits, without the way through memory.
+     *  Null: there is none. */
+    void (*multiply_packed)(float *sums, const void *a, const qni_gemm_block *b,
+                            const float *scales, int64_t rows, bool is_first, const char *next);
+    int64_t direct_rows;
+    /** `columns` elements of a row: d = sums, or c + sums where c is not null. */
+    void (*store)(void *d, const void *c, qni_dtype dtype, const float *sums, int64_t columns);
 } qni_gemm_engine;
 
 /** Runs the problem with the engine, on all threads. */

@@ -6,6 +6,7 @@
 //
 // Decoded a is [rows][128] f32, decoded b is [128][64] f32: row k holds the panel's 64 columns.
 #include "gemm_cpu.h"
+#include "gemm_store.h"
 
 #include <string.h>
 
@@ -146,7 +147,7 @@ static void f32_load_b(void *out, const qni_gemm_block *b) {
 }
 
 static void f32_multiply(float *sums, const void *a, const void *b, const float *scales,
-                         int64_t rows, bool is_first) {
+                         int64_t rows, bool is_first, [[maybe_unused]] const char *next) {
     for (int n = 0; n < QNI_GEMM_PANEL_N; n += VECTORS * LANES) {
         int64_t m = 0;
         for (; m + ROWS <= rows; m += ROWS)
@@ -160,4 +161,5 @@ static void f32_multiply(float *sums, const void *a, const void *b, const float 
     }
 }
 
-static const qni_gemm_engine f32_engine = {f32_load_a, f32_load_b, f32_multiply};
+static const qni_gemm_engine f32_engine = {
+    .load_a = f32_load_a, .load_b = f32_load_b, .multiply = f32_multiply, .store = store_row};

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// The end of a tile: c added, rounded once. Each engine compiles this with its own instructions.
+#ifndef QNI_GEMM_STORE_H
+#define QNI_GEMM_STORE_H
+
+#include "gemm_cpu.h"
+
+/** To nearest, ties to even, NaN stays NaN; subnormals are kept, which vcvtneps2bf16 would flush. */
+static inline uint16_t bf16_of(float x) {
+    uint32_t bits = __builtin_bit_cast(uint32_t, x);
+    uint32_t rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
+    return (uint16_t)((bits & 0x7FFFFFFF) > 0x7F800000 ? bits >> 16 | 0x40 : rounded);
+}
+
+static inline float float_of(uint16_t x) {
+    return __builtin_bit_cast(float, (uint32_t)x << 16);
+}
+
+static void store_bf16(uint16_t *restrict d, const float *restrict sums, int64_t columns) {
+    for (int64_t n = 0; n < columns; n++)
+        d[n] = bf16_of(sums[n]);
+}
+
+/** c may be d. */
+static void add_bf16(uint16_t *d, const uint16_t *c, const float *sums, int64_t columns) {
+    for (int64_t n = 0; n < columns; n++)
+        d[n] = bf16_of(float_of(c[n]) + sums[n]);
+}
+
+static void add_f32(float *d, const float *c, const float *sums, int64_t columns) {
+    for (int64_t n = 0; n < columns; n++)
+        d[n] = c[n] + sums[n];
+}
+
+/** Part of a row of d. */
+static void store_row(void *d, const void *c, qni_dtype dtype, const float *sums, int64_t columns) {
+    if (dtype == QNI_BF16 && c)
+        add_bf16(d, c, sums, columns);
+    else if (dtype == QNI_BF16)
+        store_bf16(d, sums, columns);
+    else if (c)
+        add_f32(d, c, sums, columns);
+    else
+        __builtin_memcpy(d, sums, (size_t)columns * sizeof(float));
+}
+
+#endif
