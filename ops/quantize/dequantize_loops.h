@@ -67,14 +67,27 @@ dequantize_row(qni_dtype dtype, qni_fp8 kind, void *x, const uint8_t *q, int64_t
     }
 }
 
+/** Blocks side by side, row by row, so that memory is met in order. */
+static inline __attribute__((always_inline)) void
+dequantize_side_by_side(qni_dtype dtype, const qni_quantize_problem *p, const qni_block *b,
+                        int64_t count) {
+    const int64_t end = b->col + count * QNI_BLOCK, cols = end < p->cols ? end : p->cols;
+    for (int64_t r = b->row; r < b->row + b->rows; r++)
+        for (int64_t c = b->col; c < cols; c += QNI_BLOCK)
+            dequantize_row(dtype, p->kind,
+                           (char *)p->x + (r * p->x_row + c) * qni_element_bytes(dtype),
+                           p->q + r * p->q_row + c, cols - c < QNI_BLOCK ? cols - c : QNI_BLOCK,
+                           b->scale[(c - b->col) / QNI_BLOCK]);
+}
+
 static inline __attribute__((always_inline)) void
 dequantize_blocks_as(qni_dtype dtype, const qni_quantize_problem *p, int64_t first, int64_t last) {
-    for (int64_t i = first; i < last; i++) {
+    for (int64_t i = first; i < last;) {
         const qni_block b = qni_quantize_block(p, i);
-        for (int64_t r = b.row; r < b.row + b.rows; r++)
-            dequantize_row(dtype, p->kind,
-                           (char *)p->x + (r * p->x_row + b.col) * qni_element_bytes(dtype),
-                           p->q + r * p->q_row + b.col, b.cols, *b.scale);
+        const int64_t in_row = qni_quantize_block_cols(p) - b.col / QNI_BLOCK;
+        const int64_t count = last - i < in_row ? last - i : in_row;
+        dequantize_side_by_side(dtype, p, &b, count);
+        i += count;
     }
 }
 

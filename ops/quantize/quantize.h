@@ -71,25 +71,13 @@ static inline qni_block qni_quantize_block(const qni_quantize_problem *p, int64_
     return b;
 }
 
-/** From one block to the next, without a division. */
-static inline void qni_quantize_next_block(const qni_quantize_problem *p, qni_block *b) {
-    b->col += QNI_BLOCK;
-    b->scale++;
-    if (b->col >= p->cols) {
-        b->scale += p->scale_row - qni_quantize_block_cols(p);
-        b->col = 0;
-        b->row += p->block_rows;
-        b->rows = p->rows - b->row < p->block_rows ? p->rows - b->row : p->block_rows;
-    }
-    b->cols = p->cols - b->col < QNI_BLOCK ? p->cols - b->col : QNI_BLOCK;
-}
-
 /** Quantises or dequantises blocks first .. last - 1. */
 typedef void (*qni_quantize_blocks)(const qni_quantize_problem *p, int64_t first, int64_t last);
 /** Shares all blocks among the CPU's threads: quantize_cpu.c. */
 void qni_quantize_on_threads(const qni_quantize_problem *p, qni_quantize_blocks blocks);
-/** Any block, one element at a time: for what the vector kernels leave out (infinities and NaNs). */
-void qni_quantize_block_scalar(const qni_quantize_problem *p, const qni_block *b);
+/** `count` blocks from b to the right, one element at a time: for what the vector kernels leave out
+ *  (infinities and NaNs). */
+void qni_quantize_blocks_scalar(const qni_quantize_problem *p, const qni_block *b, int count);
 
 /** The scale of a block and its inverse, from its largest finite or infinite magnitude. */
 static inline float qni_quantize_scale(const qni_quantize_problem *p, float amax) {

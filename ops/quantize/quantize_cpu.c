@@ -36,7 +36,7 @@ static float block_amax(const qni_quantize_problem *p, const qni_block *b) {
     return amax;
 }
 
-void qni_quantize_block_scalar(const qni_quantize_problem *p, const qni_block *b) {
+static void quantize_block(const qni_quantize_problem *p, const qni_block *b) {
     *b->scale = qni_quantize_scale(p, block_amax(p, b));
     const float inverse = 1.0f / *b->scale;
     for (int64_t r = b->row; r < b->row + b->rows; r++)
@@ -46,16 +46,22 @@ void qni_quantize_block_scalar(const qni_quantize_problem *p, const qni_block *b
         }
 }
 
-static void quantize_blocks_scalar(const qni_quantize_problem *p, int64_t first, int64_t last) {
+void qni_quantize_blocks_scalar(const qni_quantize_problem *p, const qni_block *b, int count) {
+    qni_block each = *b;
+    for (int i = 0; i < count; i++, each.col += QNI_BLOCK, each.scale++)
+        quantize_block(p, &each);
+}
+
+static void quantize_blocks(const qni_quantize_problem *p, int64_t first, int64_t last) {
     for (int64_t i = first; i < last; i++) {
         const qni_block b = qni_quantize_block(p, i);
-        qni_quantize_block_scalar(p, &b);
+        quantize_block(p, &b);
     }
 }
 
 qn_status qni_quantize_cpu(qn_stream *stream, const void *problem) {
     (void)stream;
-    qni_quantize_on_threads(problem, quantize_blocks_scalar);
+    qni_quantize_on_threads(problem, quantize_blocks);
     return QN_OK;
 }
 

@@ -3,8 +3,8 @@
 //
 // Blocks go row by row, 128 elements at a time: the largest magnitude is found on the elements' own bits (whose
 // order as integers is that of the magnitudes), the codes by the addition that qni_fp8_encode explains. No value
-// can exceed the range, since the scale comes from the largest; a block with an infinity or a NaN is left to the
-// scalar kernel. Elements past the edge are zeros in a buffer.
+// can exceed the range, since the scale comes from the largest; blocks with an infinity or a NaN among them are left
+// to the scalar kernel. Elements past the edge are zeros in a buffer.
 #ifndef QNI_QUANTIZE_SIMD_H
 #define QNI_QUANTIZE_SIMD_H
 
@@ -15,43 +15,54 @@
 typedef float f32v __attribute__((vector_size(4 * QN_LANES)));
 typedef uint32_t u32v __attribute__((vector_size(4 * QN_LANES)));
 typedef uint16_t u16v __attribute__((vector_size(4 * QN_LANES)));     // 2 * QN_LANES elements
-typedef uint16_t u16_half __attribute__((vector_size(2 * QN_LANES))); // QN_LANES elements
+typedef uint8_t u8v __attribute__((vector_size(4 * QN_LANES)));       // 4 * QN_LANES codes
+typedef uint16_t u16_half __attribute__((vector_size(2 * QN_LANES))); // half a vector
 typedef _Float16 f16_half __attribute__((vector_size(2 * QN_LANES)));
-typedef uint8_t u8v __attribute__((vector_size(2 * QN_LANES))); // 2 * QN_LANES codes
-constexpr int step = 2 * QN_LANES;                              // elements that become one u8v
+typedef uint8_t u8_half __attribute__((vector_size(2 * QN_LANES)));
 
 #define QN_INLINE static inline __attribute__((always_inline))
+constexpr int64_t cache_line = 64; // bytes
 
 /** The kind's constants; a code is (sum's low byte) + (binade >> shift) - first. */
 typedef struct rounding {
     uint32_t smallest; // exponent field of the smallest normal value
     uint32_t anchor;   // from a binade to the number that rounds it
-    uint32_t shift, first;
-    bool is_fnuz;
+    uint32_t shift;
+    uint8_t first;
+    uint8_t dropped; // becomes 0: negative zero in FNUZ, elsewhere a NaN, which does not occur
 } rounding;
 
 static inline rounding rounding_of(qni_fp8 kind) {
     const qni_fp8_format f = qni_fp8_format_of(kind);
-    const uint32_t shift = 23 - (uint32_t)f.mantissa_bits, smallest = (uint32_t)(128 - f.bias)
-                                                                      << 23;
-    return (rounding){smallest, shift << 23, shift, smallest >> shift, f.is_fnuz};
+    const uint32_t shift = 23 - (uint32_t)f.mantissa_bits;
+    const uint32_t smallest = (uint32_t)(128 - f.bias) << 23;
+    return (rounding){smallest, shift << 23, shift, (uint8_t)(smallest >> shift),
+                      f.is_fnuz ? 0x80 : 0x7F};
 }
 
-/** Low byte of each lane: the code of a magnitude. The other bytes are garbage. */
+/** Low byte of each lane: the code of a magnitude, plus k->first. The other bytes are garbage. */
 QN_INLINE u32v encode_magnitudes(f32v magnitude, const rounding *k) {
     const u32v field = (u32v)magnitude & 0x7F800000;
     const u32v binade = __builtin_elementwise_max(field, (u32v){} + k->smallest);
     const u32v sum = (u32v)(magnitude + (f32v)(binade + k->anchor));
-    return sum + (binade >> k->shift) - k->first;
+    return sum + (binade >> k->shift);
 }
 
-/** `step` elements: their bits' high halves, sign first, and their magnitudes' codes, in the same order. */
+/** 2 * QN_LANES elements: the high halves of their bits (sign first), and what encode_magnitudes gives, in
+ *  the same order. */
 typedef struct coded {
-    u16v high, codes; // the codes' high bytes are garbage
+    u16v high, codes;
 } coded;
 
-QN_INLINE u16v join(u16_half low, u16_half high) {
+QN_INLINE u16v join_u16(u16_half low, u16_half high) {
     u16v joined;
+    memcpy(&joined, &low, sizeof low);
+    memcpy((char *)&joined + sizeof low, &high, sizeof high);
+    return joined;
+}
+
+QN_INLINE u8v join_u8(u8_half low, u8_half high) {
+    u8v joined;
     memcpy(&joined, &low, sizeof low);
     memcpy((char *)&joined + sizeof low, &high, sizeof high);
     return joined;
@@ -67,68 +78,66 @@ QN_INLINE coded encode_bf16(const uint16_t *x, f32v inverse, const rounding *k) 
 }
 
 QN_INLINE coded encode_f16(const _Float16 *x, f32v inverse, const rounding *k) {
-    u16_half bits[2];
+    u16_half bits[2], codes[2];
     memcpy(bits, x, sizeof bits);
-    u16_half codes[2];
     for (int i = 0; i < 2; i++) {
         const f32v magnitude = __builtin_convertvector((f16_half)(bits[i] & 0x7FFF), f32v);
         codes[i] = __builtin_convertvector(encode_magnitudes(magnitude * inverse, k), u16_half);
     }
-    return (coded){join(bits[0], bits[1]), join(codes[0], codes[1])};
+    return (coded){join_u16(bits[0], bits[1]), join_u16(codes[0], codes[1])};
 }
 
 QN_INLINE coded encode_f32(const float *x, f32v inverse, const rounding *k) {
     u32v bits[2];
-    memcpy(bits, x, sizeof bits);
     u16_half codes[2], high[2];
+    memcpy(bits, x, sizeof bits);
     for (int i = 0; i < 2; i++) {
         const f32v magnitude = (f32v)(bits[i] & 0x7FFFFFFF);
         codes[i] = __builtin_convertvector(encode_magnitudes(magnitude * inverse, k), u16_half);
         high[i] = __builtin_convertvector(bits[i] >> 16, u16_half);
     }
-    return (coded){join(high[0], high[1]), join(codes[0], codes[1])};
+    return (coded){join_u16(high[0], high[1]), join_u16(codes[0], codes[1])};
 }
 
-QN_INLINE u8v with_signs(coded c, const rounding *k) {
-    u16v signs = c.high >> 8 & 0x80;
-    if (k->is_fnuz)
-        signs &= (u16v)((c.codes & 0xFF) != 0);
-    return __builtin_convertvector(c.codes | signs, u8v);
+/** Bytes: the codes with their signs, plus k->first (no code has its top bit yet). */
+QN_INLINE u8_half with_signs(coded c) {
+    return __builtin_convertvector(c.codes + (c.high >> 8 & 0x80), u8_half);
 }
 
-/** 128 elements. `streamed` stores go past the caches; q is then aligned to a u8v. */
-QN_INLINE void encode_row(qni_dtype dtype, const void *x, uint8_t *q, f32v inverse,
-                          const rounding *k, bool streamed) {
-    for (int i = 0; i < QNI_BLOCK; i += step) {
-        const coded c = dtype == QNI_BF16  ? encode_bf16((const uint16_t *)x + i, inverse, k)
-                        : dtype == QNI_F16 ? encode_f16((const _Float16 *)x + i, inverse, k)
-                                           : encode_f32((const float *)x + i, inverse, k);
-        const u8v codes = with_signs(c, k);
-        if (streamed)
-            __builtin_nontemporal_store(codes, (u8v *)(q + i));
-        else
-            memcpy(q + i, &codes, sizeof codes);
+QN_INLINE coded encode(qni_dtype dtype, const void *x, int i, f32v inverse, const rounding *k) {
+    return dtype == QNI_BF16  ? encode_bf16((const uint16_t *)x + i, inverse, k)
+           : dtype == QNI_F16 ? encode_f16((const _Float16 *)x + i, inverse, k)
+                              : encode_f32((const float *)x + i, inverse, k);
+}
+
+/** 128 elements. Those `ahead` bytes further on are asked of memory meanwhile. */
+QN_INLINE void encode_row(qni_dtype dtype, const char *x, uint8_t *q, f32v inverse,
+                          const rounding *k, int64_t ahead) {
+    for (int i = 0; i < QNI_BLOCK; i += 4 * QN_LANES) {
+        for (int64_t at = 0; at < 4 * QN_LANES * qni_element_bytes(dtype); at += cache_line)
+            __builtin_prefetch(x + i * qni_element_bytes(dtype) + at + ahead);
+        const coded low = encode(dtype, x, i, inverse, k);
+        const coded high = encode(dtype, x, i + 2 * QN_LANES, inverse, k);
+        u8v codes = join_u8(with_signs(low), with_signs(high)) - k->first;
+        codes &= (u8v)(codes != k->dropped);
+        memcpy(q + i, &codes, sizeof codes);
     }
 }
 
-/** The largest magnitude's bits of 128 elements; a NaN's are larger than infinity's. */
-QN_INLINE uint32_t row_top(qni_dtype dtype, const void *x) {
-    if (dtype == QNI_F32) {
-        u32v top = {};
-        for (int i = 0; i < QNI_BLOCK; i += QN_LANES) {
+/** The largest magnitude's bits in `rows` of 128 elements; a NaN's are larger than infinity's. */
+QN_INLINE uint32_t top_of_rows(qni_dtype dtype, const char *x, int64_t rows, int64_t row_bytes) {
+    u32v top32 = {};
+    u16v top16 = {};
+    for (int64_t r = 0; r < rows; r++, x += row_bytes)
+        for (size_t i = 0; i < QNI_BLOCK * (size_t)qni_element_bytes(dtype); i += sizeof top32) {
             u32v bits;
-            memcpy(&bits, (const float *)x + i, sizeof bits);
-            top = __builtin_elementwise_max(top, bits & 0x7FFFFFFF);
+            memcpy(&bits, x + i, sizeof bits);
+            if (dtype == QNI_F32)
+                top32 = __builtin_elementwise_max(top32, bits & 0x7FFFFFFF);
+            else
+                top16 = __builtin_elementwise_max(top16, (u16v)bits & 0x7FFF);
         }
-        return __builtin_reduce_max(top);
-    }
-    u16v top = {};
-    for (int i = 0; i < QNI_BLOCK; i += step) {
-        u16v bits;
-        memcpy(&bits, (const uint16_t *)x + i, sizeof bits);
-        top = __builtin_elementwise_max(top, bits & 0x7FFF);
-    }
-    return __builtin_reduce_max(top);
+    return dtype == QNI_F32 ? __builtin_reduce_max(top32) : __builtin_reduce_max(top16);
 }
 
 QN_INLINE float float_of_top(qni_dtype dtype, uint32_t top) {
@@ -137,87 +146,95 @@ QN_INLINE float float_of_top(qni_dtype dtype, uint32_t top) {
     return __builtin_bit_cast(float, dtype == QNI_F32 ? top : top << 16);
 }
 
-QN_INLINE const char *row_at(qni_dtype dtype, const qni_quantize_problem *p, const qni_block *b,
-                             int64_t row) {
-    return (const char *)p->x + ((b->row + row) * p->x_row + b->col) * qni_element_bytes(dtype);
-}
+/** Blocks side by side whose scales are computed together, so that divisions do not wait for each other. */
+enum { BATCH = 16 };
 
-/** A block of all 128 columns. */
+/** `count` blocks of all 128 columns, from b to the right; count is at most BATCH. */
 QN_INLINE void quantize_full(qni_dtype dtype, const qni_quantize_problem *p, const qni_block *b,
-                             const rounding *k, bool streamed) {
-    uint32_t top = 0;
-    for (int64_t r = 0; r < b->rows; r++) {
-        const uint32_t of_row = row_top(dtype, row_at(dtype, p, b, r));
-        top = of_row > top ? of_row : top;
-    }
+                             int count, const rounding *k) {
+    const int64_t element = qni_element_bytes(dtype), x_bytes = p->x_row * element;
+    const int64_t q_bytes = p->q_row, rows = b->rows;
+    const char *x = (const char *)p->x + b->row * x_bytes + b->col * element;
+    uint8_t *q = p->q + b->row * q_bytes + b->col;
     const uint32_t infinity = dtype == QNI_F32 ? 0x7F800000 : dtype == QNI_F16 ? 0x7C00 : 0x7F80;
-    if (top >= infinity) {
-        qni_quantize_block_scalar(p, b);
+    uint32_t tops[BATCH] = {}, largest = 0;
+    for (int i = 0; i < count; i++) {
+        tops[i] = top_of_rows(dtype, x + i * QNI_BLOCK * element, rows, x_bytes);
+        largest = tops[i] > largest ? tops[i] : largest;
+    }
+    if (largest >= infinity) {
+        qni_quantize_blocks_scalar(p, b, count);
         return;
     }
-    *b->scale = qni_quantize_scale(p, float_of_top(dtype, top));
-    const f32v inverse = (f32v){} + 1.0f / *b->scale;
-    for (int64_t r = 0; r < b->rows; r++)
-        encode_row(dtype, row_at(dtype, p, b, r), p->q + (b->row + r) * p->q_row + b->col, inverse,
-                   k, streamed);
+    float scales[BATCH], inverses[BATCH];
+    const float eps = p->eps, max = qni_fp8_format_of(p->kind).max;
+    for (int i = 0; i < BATCH; i++) {
+        const float amax = float_of_top(dtype, tops[i]);
+        scales[i] = (amax > eps ? amax : eps) / max;
+        inverses[i] = 1.0f / scales[i];
+    }
+    memcpy(b->scale, scales, (size_t)count * sizeof *scales);
+    for (int i = 0; i < count; i++)
+        for (int64_t r = 0; r < rows; r++)
+            encode_row(dtype, x + i * QNI_BLOCK * element + r * x_bytes,
+                       q + i * QNI_BLOCK + r * q_bytes, (f32v){} + inverses[i], k,
+                       2 * count * QNI_BLOCK * element);
 }
 
 /** A block at the right edge: a copy of it, padded with zeros, goes through quantize_full. */
 static void quantize_partial(qni_dtype dtype, const qni_quantize_problem *p, const qni_block *b,
                              const rounding *k) {
-    const size_t bytes = (size_t)qni_element_bytes(dtype);
+    const int64_t element = qni_element_bytes(dtype);
     alignas(64) char x[QNI_BLOCK * QNI_BLOCK * sizeof(float)];
     alignas(64) uint8_t q[QNI_BLOCK * QNI_BLOCK];
     for (int64_t r = 0; r < b->rows; r++) {
-        char *row = x + (size_t)r * QNI_BLOCK * bytes;
-        memset(row, 0, QNI_BLOCK * bytes);
-        memcpy(row, row_at(dtype, p, b, r), (size_t)b->cols * bytes);
+        const int64_t from = ((b->row + r) * p->x_row + b->col) * element;
+        char *row = x + r * QNI_BLOCK * element;
+        memset(row, 0, (size_t)(QNI_BLOCK * element));
+        memcpy(row, (const char *)p->x + from, (size_t)(b->cols * element));
     }
     qni_quantize_problem padded = *p;
     padded.x = x, padded.q = q, padded.x_row = padded.q_row = QNI_BLOCK;
     const qni_block block = {.rows = b->rows, .cols = QNI_BLOCK, .scale = b->scale};
     if (dtype == QNI_F32)
-        quantize_full(QNI_F32, &padded, &block, k, false);
+        quantize_full(QNI_F32, &padded, &block, 1, k);
     else if (dtype == QNI_F16)
-        quantize_full(QNI_F16, &padded, &block, k, false);
+        quantize_full(QNI_F16, &padded, &block, 1, k);
     else
-        quantize_full(QNI_BF16, &padded, &block, k, false);
+        quantize_full(QNI_BF16, &padded, &block, 1, k);
     for (int64_t r = 0; r < b->rows; r++)
         memcpy(p->q + (b->row + r) * p->q_row + b->col, q + r * QNI_BLOCK, (size_t)b->cols);
 }
 
-/** Codes that no cache will hold until they are used are better written past the caches. */
-static inline bool is_streamed(const qni_quantize_problem *p) {
-    constexpr int64_t cache_bytes = 8 << 20;
-    return p->rows * p->cols >= cache_bytes && (uintptr_t)p->q % sizeof(u8v) == 0 &&
-           (size_t)p->q_row % sizeof(u8v) == 0;
+/** How many of `left` blocks go together from b on; 0 if b itself is partial. */
+static inline int batch_size(const qni_quantize_problem *p, const qni_block *b, int64_t left) {
+    const int64_t in_row = (p->cols - b->col) / QNI_BLOCK;
+    const int64_t most = p->block_rows == 1 ? BATCH : in_row > 0;
+    const int64_t count = left < in_row ? left : in_row;
+    return (int)(count < most ? count : most);
 }
 
-QN_INLINE void quantize_blocks_as(qni_dtype dtype, bool streamed, const qni_quantize_problem *p,
-                                  int64_t first, int64_t last) {
+QN_INLINE void quantize_blocks_as(qni_dtype dtype, const qni_quantize_problem *p, int64_t first,
+                                  int64_t last) {
     const rounding k = rounding_of(p->kind);
-    qni_block b = qni_quantize_block(p, first);
-    for (int64_t i = first; i < last; i++) {
-        if (b.cols == QNI_BLOCK)
-            quantize_full(dtype, p, &b, &k, streamed);
+    for (int64_t i = first; i < last;) {
+        const qni_block b = qni_quantize_block(p, i);
+        const int count = batch_size(p, &b, last - i);
+        if (count > 0)
+            quantize_full(dtype, p, &b, count, &k);
         else
             quantize_partial(dtype, p, &b, &k);
-        qni_quantize_next_block(p, &b);
+        i += count > 0 ? count : 1;
     }
-    if (streamed)
-        __builtin_ia32_sfence(); // streamed stores are not ordered by the locks that end a task
 }
 
 static void quantize_blocks(const qni_quantize_problem *p, int64_t first, int64_t last) {
-    const bool streamed = is_streamed(p);
     if (p->dtype_x == QNI_F32)
-        quantize_blocks_as(QNI_F32, false, p, first, last);
+        quantize_blocks_as(QNI_F32, p, first, last);
     else if (p->dtype_x == QNI_F16)
-        quantize_blocks_as(QNI_F16, false, p, first, last);
-    else if (streamed)
-        quantize_blocks_as(QNI_BF16, true, p, first, last);
+        quantize_blocks_as(QNI_F16, p, first, last);
     else
-        quantize_blocks_as(QNI_BF16, false, p, first, last);
+        quantize_blocks_as(QNI_BF16, p, first, last);
 }
 
 #endif
