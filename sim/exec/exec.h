@@ -18,6 +18,9 @@ typedef float f32x16 __attribute__((vector_size(64)));
 typedef uint64_t u64x8 __attribute__((vector_size(64)));
 typedef int64_t i64x8 __attribute__((vector_size(64)));
 typedef double f64x8 __attribute__((vector_size(64)));
+typedef uint64_t u64x16 __attribute__((vector_size(128)));
+typedef int64_t i64x16 __attribute__((vector_size(128)));
+typedef double f64x16 __attribute__((vector_size(128)));
 typedef uint32_t u32x8 __attribute__((vector_size(32)));
 
 // Chips, for sim_opcode.archs.
@@ -98,6 +101,15 @@ static inline void sim_write64(sim_wave *w, const sim_operand *op, uint64_t valu
     }
 }
 
+/** Lane masks are SGPR pairs, or single SGPRs in wave32. */
+static inline void sim_write_lanes(sim_wave *w, const sim_operand *op, uint64_t mask) {
+    if (op->count == 1) {
+        sim_write32(w, op, (uint32_t)mask);
+    } else {
+        sim_write64(w, op, mask);
+    }
+}
+
 // ---- vector operands
 
 /** Source `i` as a row: in place, or copied to `tmp` with its constant, modifiers, SDWA and DPP applied. */
@@ -123,7 +135,7 @@ void SIM_NAME(sim_rounding_end)(void);
 #define sim_rounding_begin SIM_NAME(sim_rounding_begin)
 #define sim_rounding_end SIM_NAME(sim_rounding_end)
 
-/** True if operands may be read and written in place. */
+/** True if operands may be read and written in place: no modifiers, MODE's usual values. */
 static inline bool sim_is_plain(const sim_wave *w, const sim_inst *inst) {
     return inst->plain && (!inst->is_float || (w->mode & SIM_MODE_FLOAT) == SIM_MODE_FLOAT_PLAIN);
 }

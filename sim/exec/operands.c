@@ -107,7 +107,7 @@ static uint32_t flush32(uint32_t value, char type) {
 /** Whether MODE flushes denormals of this type; `output` tells results from sources. */
 static bool flushes(const sim_wave *w, char type, bool output) {
     unsigned field = type == 'f' || type == 'F' ? w->mode >> 4 : w->mode >> 6;
-    bool is_float = type == 'f' || type == 'h' || type == 'd';
+    bool is_float = type == 'f' || type == 'h' || type == 'x' || type == 'd';
     return is_float && !(field >> output & 1);
 }
 
@@ -221,7 +221,7 @@ static uint32_t modify_f16(const sim_wave *w, const sim_inst *inst, uint32_t bit
 }
 
 static bool is_modified(const sim_wave *w, const sim_inst *inst, char type) {
-    bool is_float = type == 'f' || type == 'h' || type == 'd';
+    bool is_float = type == 'f' || type == 'h' || type == 'x' || type == 'd';
     return is_float && (inst->omod || (inst->flags & SIM_CLAMP) || flushes(w, type, true));
 }
 
@@ -240,7 +240,7 @@ static uint32_t sdwa_merge(const sim_inst *inst, uint32_t old, uint32_t value) {
     return extend ? part | UINT32_MAX << (bits + shift) : part;
 }
 
-/** op_sel bit 3: the 16-bit result goes to the upper half, and the other half stays. */
+/** A 16-bit result goes to the half that op_sel bit 3 names; the other half stays. */
 static void merge_halves(const sim_inst *inst, const uint32_t *old, uint32_t *result) {
     bool high = inst->op_sel >> 3 & 1;
     for (unsigned lane = 0; lane < SIM_LANES; lane++) {
@@ -254,15 +254,15 @@ void sim_finish32(sim_wave *w, const sim_inst *inst, uint32_t result[SIM_LANES])
     char type = inst->dst[0].type;
     if (is_modified(w, inst, type)) {
         for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-            result[lane] =
-                type == 'h' ? modify_f16(w, inst, result[lane]) : modify_f32(w, inst, result[lane]);
+            result[lane] = type == 'h' || type == 'x' ? modify_f16(w, inst, result[lane])
+                                                      : modify_f32(w, inst, result[lane]);
         }
     }
     if (inst->flags & SIM_SDWA) {
         for (unsigned lane = 0; lane < SIM_LANES; lane++) {
             result[lane] = sdwa_merge(inst, dst[lane], result[lane]);
         }
-    } else if ((type == 'h' || type == 'w') && (inst->op_sel >> 3 & 1)) {
+    } else if (type == 'k' || type == 'x') {
         merge_halves(inst, dst, result);
     }
     store_masked(dst, result, sim_write_mask(w, inst));

@@ -59,6 +59,11 @@ SIM_INLINE bool is_wide(char type) {
     return type == 'q' || type == 'Q' || type == 'd' || type == 'F';
 }
 
+/** The letter of source i; "+" stands for the destination. */
+SIM_INLINE char source_type(const char *types, unsigned i) {
+    return types[2 + i] == '+' ? types[0] : types[2 + i];
+}
+
 SIM_INLINE const uint32_t *get(const sim_wave *w, const sim_inst *inst, bool plain, unsigned i,
                                char type, uint32_t *tmp) {
     if (!is_wide(type)) {
@@ -79,13 +84,13 @@ SIM_INLINE void run64(sim_wave *w, const sim_inst *inst, unsigned arity, const c
     bool plain = sim_is_plain(w, inst), wide = is_wide(types[0]);
     const uint32_t *src[3] = {};
     for (unsigned i = 0; i < arity; i++) {
-        src[i] = get(w, inst, plain, i, types[2 + i], tmp[i]);
+        src[i] = get(w, inst, plain, i, source_type(types, i), tmp[i]);
     }
     bool rounding = !plain && sim_rounding_begin(w, inst);
     for (unsigned k = 0; k < SIM_LANES; k += 8) {
-        u64x8 a = load8(src[0] + k, types[2]);
-        u64x8 b = arity > 1 ? load8(src[1] + k, types[3]) : a;
-        u64x8 c = arity > 2 ? load8(src[2] + k, types[4]) : a;
+        u64x8 a = load8(src[0] + k, source_type(types, 0));
+        u64x8 b = arity > 1 ? load8(src[1] + k, source_type(types, 1)) : a;
+        u64x8 c = arity > 2 ? load8(src[2] + k, source_type(types, 2)) : a;
         u64x8 d = op(a, b, c);
         if (wide) {
             store8x64(result + k, d);
@@ -106,7 +111,8 @@ SIM_INLINE void run64(sim_wave *w, const sim_inst *inst, unsigned arity, const c
 // ---- tables
 //
 // A family's list has one line for each instruction: X(shape, type, name, operand types, chips, known).
-//   shape   1 2 3: sources of a function on 32-bit blocks; W1 W2 W3: on blocks of 64-bit lanes
+//   shape   1 2 3: sources of a function on 32-bit blocks; W1 W2 W3: on blocks of 64-bit lanes;
+//           OWN: exec_NAME is written out
 //   type    what the function takes and returns: u32 i32 f32 f16 (as f32) or u64 i64 f64
 
 #define IN_u32(x) (x)
@@ -149,8 +155,7 @@ SIM_INLINE void run64(sim_wave *w, const sim_inst *inst, unsigned arity, const c
 #define WRAP_W1(type, name, types) WRAP64(1, type, name, types)
 #define WRAP_W2(type, name, types) WRAP64(2, type, name, types)
 #define WRAP_W3(type, name, types) WRAP64(3, type, name, types)
-// The function is written out: exec_NAME exists already.
-#define WRAP_X(type, name, types)
+#define WRAP_OWN(type, name, types) // exec_NAME is written out
 
 #define VALU_WRAP(shape, type, name, types, archs, known) WRAP_##shape(type, name, types)
 #define VALU_LINE(shape, type, name, types, archs, known)                                          \

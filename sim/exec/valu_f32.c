@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Single-precision vector instructions. Source: "CDNA3" ISA, VOP1, VOP2, VOP3.
+#include "numbers.h"
 #include "valu.h"
+
+#include <math.h>
+
+// ---- arithmetic
 
 static f32x16 v_add_f32(f32x16 a, f32x16 b) {
     return a + b;
@@ -17,6 +22,9 @@ static f32x16 v_mul_f32(f32x16 a, f32x16 b) {
 static f32x16 v_fma_f32(f32x16 a, f32x16 b, f32x16 c) {
     return __builtin_elementwise_fma(a, b, c);
 }
+static f32x16 v_fmac_f32(f32x16 a, f32x16 b, f32x16 c) {
+    return __builtin_elementwise_fma(a, b, c);
+}
 static f32x16 v_fmaak_f32(f32x16 a, f32x16 b, f32x16 c) {
     return __builtin_elementwise_fma(a, b, c);
 }
@@ -24,11 +32,94 @@ static f32x16 v_fmamk_f32(f32x16 a, f32x16 b, f32x16 c) {
     return __builtin_elementwise_fma(a, b, c);
 }
 
+/** mad rounds the product, unlike fma. */
+static f32x16 v_mad_f32(f32x16 a, f32x16 b, f32x16 c) {
+    return a * b + c;
+}
+static f32x16 v_mac_f32(f32x16 a, f32x16 b, f32x16 c) {
+    return a * b + c;
+}
+static f32x16 v_madak_f32(f32x16 a, f32x16 b, f32x16 c) {
+    return a * b + c;
+}
+static f32x16 v_madmk_f32(f32x16 a, f32x16 b, f32x16 c) {
+    return a * b + c;
+}
+
 /** Zero times anything is zero, even infinity and NaN. */
 static f32x16 v_mul_legacy_f32(f32x16 a, f32x16 b) {
     u32x16 zero = (u32x16)((a == 0) | (b == 0));
     return (f32x16)(~zero & (u32x16)(a * b));
 }
+
+static f32x16 v_mad_legacy_f32(f32x16 a, f32x16 b, f32x16 c) {
+    return v_mul_legacy_f32(a, b) + c;
+}
+
+// ---- minimum and maximum. In IEEE mode a signalling NaN makes the result NaN.
+
+static f32x16 quiet(f32x16 a) {
+    return (f32x16)((u32x16)a | 0x400000);
+}
+
+static u32x16 is_signalling(f32x16 a) {
+    return is_nan(a) & (u32x16)(((u32x16)a & 0x400000) == 0);
+}
+
+static f32x16 keep_signalling(f32x16 a, f32x16 b, f32x16 otherwise) {
+    return choose(is_signalling(a), quiet(a), choose(is_signalling(b), quiet(b), otherwise));
+}
+
+static f32x16 min_ieee(f32x16 a, f32x16 b) {
+    return keep_signalling(a, b, min_number(a, b));
+}
+static f32x16 max_ieee(f32x16 a, f32x16 b) {
+    return keep_signalling(a, b, max_number(a, b));
+}
+
+static u32x16 v_min_f32(u32x16 a, u32x16 b, u32x16) {
+    return (u32x16)min_number((f32x16)a, (f32x16)b);
+}
+static u32x16 v_max_f32(u32x16 a, u32x16 b, u32x16) {
+    return (u32x16)max_number((f32x16)a, (f32x16)b);
+}
+static u32x16 v_min_f32_ieee(u32x16 a, u32x16 b, u32x16) {
+    return (u32x16)min_ieee((f32x16)a, (f32x16)b);
+}
+static u32x16 v_max_f32_ieee(u32x16 a, u32x16 b, u32x16) {
+    return (u32x16)max_ieee((f32x16)a, (f32x16)b);
+}
+
+static void exec_v_min_f32(sim_wave *w, const sim_inst *inst) {
+    if (w->mode & SIM_MODE_IEEE) {
+        run32(w, inst, 2, v_min_f32_ieee);
+    } else {
+        run32(w, inst, 2, v_min_f32);
+    }
+}
+
+static void exec_v_max_f32(sim_wave *w, const sim_inst *inst) {
+    if (w->mode & SIM_MODE_IEEE) {
+        run32(w, inst, 2, v_max_f32_ieee);
+    } else {
+        run32(w, inst, 2, v_max_f32);
+    }
+}
+
+static f32x16 v_min3_f32(f32x16 a, f32x16 b, f32x16 c) {
+    return min_number(min_number(a, b), c);
+}
+static f32x16 v_max3_f32(f32x16 a, f32x16 b, f32x16 c) {
+    return max_number(max_number(a, b), c);
+}
+
+/** The middle one; with a NaN among them, the least of the others. */
+static f32x16 v_med3_f32(f32x16 a, f32x16 b, f32x16 c) {
+    f32x16 middle = max_number(min_number(a, b), min_number(max_number(a, b), c));
+    return choose(is_nan(a) | is_nan(b) | is_nan(c), v_min3_f32(a, b, c), middle);
+}
+
+// ---- rounding and parts of numbers
 
 static f32x16 v_floor_f32(f32x16 a) {
     return __builtin_elementwise_floor(a);
@@ -43,6 +134,44 @@ static f32x16 v_rndne_f32(f32x16 a) {
     return __builtin_elementwise_roundeven(a);
 }
 
+/** Always below 1. */
+static f32x16 v_fract_f32(f32x16 a) {
+    f32x16 fraction = a - __builtin_elementwise_floor(a), below_one = (f32x16){} + 0x1.fffffep-1f;
+    return choose((u32x16)(fraction >= 1), below_one, fraction);
+}
+
+static bool is_ordinary(float a) {
+    return isfinite(a) && a != 0;
+}
+
+static f32x16 v_frexp_mant_f32(f32x16 a) {
+    for (unsigned i = 0; i < 16; i++) {
+        int exponent;
+        a[i] = is_ordinary(a[i]) ? frexpf(a[i], &exponent) : a[i];
+    }
+    return a;
+}
+
+static u32x16 v_frexp_exp_i32_f32(u32x16 a) {
+    for (unsigned i = 0; i < 16; i++) {
+        int exponent = 0;
+        if (is_ordinary(as_f32(a[i]))) {
+            frexpf(as_f32(a[i]), &exponent);
+        }
+        a[i] = (uint32_t)exponent;
+    }
+    return a;
+}
+
+static u32x16 v_ldexp_f32(u32x16 a, u32x16 b) {
+    for (unsigned i = 0; i < 16; i++) {
+        a[i] = f32_bits(ldexpf(as_f32(a[i]), (int)b[i]));
+    }
+    return a;
+}
+
+// ---- cube maps and other rarities are not implemented: an unknown instruction stops the kernel loudly
+
 // clang-format off
 #define LIST(X) \
     X(2, f32, v_add_f32, "f:ff", ALL, 'i') \
@@ -50,15 +179,30 @@ static f32x16 v_rndne_f32(f32x16 a) {
     X(2, f32, v_subrev_f32, "f:ff", ALL, 'i') \
     X(2, f32, v_mul_f32, "f:ff", ALL, 'i') \
     X(2, f32, v_mul_legacy_f32, "f:ff", GFX9, 'i') \
+    X(3, f32, v_mad_legacy_f32, "f:fff", GFX9, 'i') \
     X(3, f32, v_fma_f32, "f:fff", ALL, 'i') \
+    X(3, f32, v_fmac_f32, "f:ff+", ALL, 'i') \
     X(3, f32, v_fmaak_f32, "f:fff", ALL, 'i') \
     X(3, f32, v_fmamk_f32, "f:fff", ALL, 'i') \
+    X(3, f32, v_mad_f32, "f:fff", GFX90A, 'i') \
+    X(3, f32, v_mac_f32, "f:ff+", GFX90A, 'i') \
+    X(3, f32, v_madak_f32, "f:fff", GFX90A, 'i') \
+    X(3, f32, v_madmk_f32, "f:fff", GFX90A, 'i') \
+    X(OWN, f32, v_min_f32, "f:ff", GFX9 | GFX11, 'i') \
+    X(OWN, f32, v_max_f32, "f:ff", GFX9 | GFX11, 'i') \
+    X(3, f32, v_min3_f32, "f:fff", GFX9 | GFX11, 'i') \
+    X(3, f32, v_max3_f32, "f:fff", GFX9 | GFX11, 'i') \
+    X(3, f32, v_med3_f32, "f:fff", GFX9 | GFX11, 'i') \
     X(1, f32, v_floor_f32, "f:f", ALL, 'i') \
     X(1, f32, v_ceil_f32, "f:f", ALL, 'i') \
     X(1, f32, v_trunc_f32, "f:f", ALL, 'i') \
-    X(1, f32, v_rndne_f32, "f:f", ALL, 'i')
+    X(1, f32, v_rndne_f32, "f:f", ALL, 'i') \
+    X(1, f32, v_fract_f32, "f:f", ALL, '?') \
+    X(1, f32, v_frexp_mant_f32, "f:f", ALL, 'i') \
+    X(1, u32, v_frexp_exp_i32_f32, "i:f", ALL, 'i') \
+    X(2, u32, v_ldexp_f32, "f:fi", ALL, 'i')
 
-// clang-format on
 LIST(VALU_WRAP)
 static const sim_opcode opcodes[] = {LIST(VALU_LINE)};
+// clang-format on
 SIM_TABLE(sim_ops_valu_f32, opcodes);

@@ -71,9 +71,6 @@ static i32x16 v_mul_i32_i24(i32x16 a, i32x16 b) {
     return (i32x16)((u32x16)low24(a) * (u32x16)low24(b));
 }
 
-typedef uint64_t u64x16 __attribute__((vector_size(128)));
-typedef int64_t i64x16 __attribute__((vector_size(128)));
-
 static u32x16 high_product(u32x16 a, u32x16 b) {
     u64x16 product = __builtin_convertvector(a, u64x16) * __builtin_convertvector(b, u64x16);
     return __builtin_convertvector(product >> 32, u32x16);

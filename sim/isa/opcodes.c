@@ -12,8 +12,20 @@
     X(sim_ops_smem, isa)                                                                           \
     X(sim_ops_flow, isa)                                                                           \
     X(sim_ops_vmem, isa)                                                                           \
+    X(sim_ops_atomics, isa)                                                                        \
     X(sim_ops_valu_int, isa)                                                                       \
     X(sim_ops_valu_f32, isa)                                                                       \
+    X(sim_ops_valu_cmp, isa)                                                                       \
+    X(sim_ops_valu_carry, isa)                                                                     \
+    X(sim_ops_lds, isa)                                                                            \
+    X(sim_ops_lane, isa)                                                                           \
+    X(sim_ops_valu_trans, isa)                                                                     \
+    X(sim_ops_valu_div, isa)                                                                       \
+    X(sim_ops_valu_f64, isa)                                                                       \
+    X(sim_ops_valu_cvt, isa)                                                                       \
+    X(sim_ops_valu_fp8, isa)                                                                       \
+    X(sim_ops_valu_16, isa)                                                                        \
+    X(sim_ops_valu_packed, isa)                                                                    \
     X(sim_ops_mfma, isa)
 
 #define DECLARE(name, isa) extern const sim_opcode_table SIM_CONCAT(name, isa);

@@ -429,7 +429,10 @@ static bool parse_valu_modifier(parser *p) {
     } else if (accept(p, "div:2")) {
         out->omod = 3;
     } else if (accept_list(p, "op_sel", 1, &bits)) {
-        out->op_sel = (uint8_t)bits;
+        // VOP3 (not VOP3P) prints the destination's bit right after the sources'; it is bit 3.
+        bool is_vop3 = out->word[0] >> 26 == 0x34 && out->word[0] >> 23 != 0x1a7;
+        is_vop3 |= out->word[0] >> 26 == 0x35;
+        out->op_sel = is_vop3 ? out->word[0] >> 11 & 15 : (uint8_t)bits;
     } else if (accept_list(p, "op_sel_hi", 1, &bits)) {
         out->op_sel_hi = (uint8_t)bits;
     } else if (accept_list(p, "neg_lo", 1, &bits) || accept_list(p, "neg", 1, &bits)) {
@@ -543,13 +546,21 @@ static bool place_operands(parser *p) {
     memcpy(out->src, p->operands + num_dst, num_src * sizeof *out->src);
     out->num_dst = (uint8_t)num_dst;
     out->num_src = (uint8_t)num_src;
+    if (types[strlen(types) - 1] == '+') { // the destination is the last source too
+        if (num_src == sizeof out->src / sizeof *out->src || !num_dst) {
+            return false;
+        }
+        out->src[out->num_src] = out->dst[0];
+        out->src[out->num_src++].type = types[0];
+    }
     return true;
 }
 
 static bool is_plain(const sim_inst *inst) {
     uint8_t mods = inst->src[0].mods | inst->src[1].mods | inst->src[2].mods;
     return !mods && !inst->omod && !inst->op_sel && !inst->neg_lo && !inst->neg_hi &&
-           !(inst->flags & (SIM_CLAMP | SIM_DPP | SIM_SDWA));
+           !(inst->flags & (SIM_CLAMP | SIM_DPP | SIM_SDWA)) && inst->dst[0].type != 'k' &&
+           inst->dst[0].type != 'x';
 }
 
 /** What the text leaves out because it is the default. */
@@ -580,7 +591,7 @@ bool sim_parse(const char *text, sim_arch arch, sim_inst *out, char error[SIM_ER
     }
     out->plain = is_plain(out);
     const char *types = out->opcode->types;
-    out->is_float = types && strpbrk(types, "fhdFH");
+    out->is_float = types && strpbrk(types, "fhxdFH");
     out->exec = out->opcode->exec;
     return true;
 }

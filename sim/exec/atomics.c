@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+// Atomics on memory and LDS. Lanes act one after another, in order; on memory each lane's step is a host atomic, so
+// workgroups on other threads are safe. Source: "CDNA3" ISA, MUBUF, FLAT and DS.
+#include "access.h"
+
+#include <math.h>
+
+// ---- what one lane does: the new value from the old, the data, and the value to compare with
+
+typedef uint32_t (*step32)(uint32_t old, uint32_t data, uint32_t compare);
+typedef uint64_t (*step64)(uint64_t old, uint64_t data, uint64_t compare);
+
+static uint32_t add32(uint32_t old, uint32_t data, uint32_t) {
+    return old + data;
+}
+static uint32_t sub32(uint32_t old, uint32_t data, uint32_t) {
+    return old - data;
+}
+static uint32_t rsub32(uint32_t old, uint32_t data, uint32_t) {
+    return data - old;
+}
+static uint32_t swap32(uint32_t, uint32_t data, uint32_t) {
+    return data;
+}
+static uint32_t and32(uint32_t old, uint32_t data, uint32_t) {
+    return old & data;
+}
+static uint32_t or32(uint32_t old, uint32_t data, uint32_t) {
+    return old | data;
+}
+static uint32_t xor32(uint32_t old, uint32_t data, uint32_t) {
+    return old ^ data;
+}
+static uint32_t umin32(uint32_t old, uint32_t data, uint32_t) {
+    return old < data ? old : data;
+}
+static uint32_t umax32(uint32_t old, uint32_t data, uint32_t) {
+    return old > data ? old : data;
+}
+static uint32_t smin32(uint32_t old, uint32_t data, uint32_t) {
+    return (int32_t)old < (int32_t)data ? old : data;
+}
+static uint32_t smax32(uint32_t old, uint32_t data, uint32_t) {
+    return (int32_t)old > (int32_t)data ? old : data;
+}
+static uint32_t inc32(uint32_t old, uint32_t data, uint32_t) {
+    return old >= data ? 0 : old + 1;
+}
+static uint32_t dec32(uint32_t old, uint32_t data, uint32_t) {
+    return old == 0 || old > data ? data : old - 1;
+}
+static uint32_t cmpswap32(uint32_t old, uint32_t data, uint32_t compare) {
+    return old == compare ? data : old;
+}
+/** Clears the bits of the mask (the compare operand's place), sets those of the data. */
+static uint32_t mskor32(uint32_t old, uint32_t data, uint32_t mask) {
+    return (old & ~mask) | data;
+}
+
+static uint64_t add64(uint64_t old, uint64_t data, uint64_t) {
+    return old + data;
+}
+static uint64_t sub64(uint64_t old, uint64_t data, uint64_t) {
+    return old - data;
+}
+static uint64_t rsub64(uint64_t old, uint64_t data, uint64_t) {
+    return data - old;
+}
+static uint64_t swap64(uint64_t, uint64_t data, uint64_t) {
+    return data;
+}
+static uint64_t and64(uint64_t old, uint64_t data, uint64_t) {
+    return old & data;
+}
+static uint64_t or64(uint64_t old, uint64_t data, uint64_t) {
+    return old | data;
+}
+static uint64_t xor64(uint64_t old, uint64_t data, uint64_t) {
+    return old ^ data;
+}
+static uint64_t umin64(uint64_t old, uint64_t data, uint64_t) {
+    return old < data ? old : data;
+}
+static uint64_t umax64(uint64_t old, uint64_t data, uint64_t) {
+    return old > data ? old : data;
+}
+static uint64_t smin64(uint64_t old, uint64_t data, uint64_t) {
+    return (int64_t)old < (int64_t)data ? old : data;
+}
+static uint64_t smax64(uint64_t old, uint64_t data, uint64_t) {
+    return (int64_t)old > (int64_t)data ? old : data;
+}
+static uint64_t inc64(uint64_t old, uint64_t data, uint64_t) {
+    return old >= data ? 0 : old + 1;
+}
+static uint64_t dec64(uint64_t old, uint64_t data, uint64_t) {
+    return old == 0 || old > data ? data : old - 1;
+}
+static uint64_t cmpswap64(uint64_t old, uint64_t data, uint64_t compare) {
+    return old == compare ? data : old;
+}
+
+static uint32_t add_f32(uint32_t old, uint32_t data, uint32_t) {
+    return f32_bits(as_f32(old) + as_f32(data));
+}
+static uint32_t min_f32(uint32_t old, uint32_t data, uint32_t) {
+    return f32_bits(fminf(as_f32(old), as_f32(data)));
+}
+static uint32_t max_f32(uint32_t old, uint32_t data, uint32_t) {
+    return f32_bits(fmaxf(as_f32(old), as_f32(data)));
+}
+static uint64_t add_f64(uint64_t old, uint64_t data, uint64_t) {
+    return f64_bits(as_f64(old) + as_f64(data));
+}
+static uint64_t min_f64(uint64_t old, uint64_t data, uint64_t) {
+    return f64_bits(fmin(as_f64(old), as_f64(data)));
+}
+static uint64_t max_f64(uint64_t old, uint64_t data, uint64_t) {
+    return f64_bits(fmax(as_f64(old), as_f64(data)));
+}
+
+static uint32_t add_half(uint32_t a, uint32_t b) {
+    uint16_t x = (uint16_t)a, y = (uint16_t)b;
+    _Float16 p, q;
+    memcpy(&p, &x, sizeof p);
+    memcpy(&q, &y, sizeof q);
+    p += q;
+    memcpy(&x, &p, sizeof x);
+    return x;
+}
+
+static uint32_t pk_add_f16(uint32_t old, uint32_t data, uint32_t) {
+    return add_half(old, data) | add_half(old >> 16, data >> 16) << 16;
+}
+
+static uint32_t add_bf16(uint32_t a, uint32_t b) {
+    float sum = as_f32(a << 16) + as_f32(b << 16);
+    uint32_t bits = f32_bits(sum);
+    return sum == sum ? (bits + 0x7fff + (bits >> 16 & 1)) >> 16 : bits >> 16 | 0x40;
+}
+
+static uint32_t pk_add_bf16(uint32_t old, uint32_t data, uint32_t) {
+    return add_bf16(old & 0xffff, data & 0xffff) | add_bf16(old >> 16, data >> 16) << 16;
+}
+
+// ---- one wave's worth
+
+typedef struct operands {
+    const uint32_t *data, *compare; // rows; 64-bit values have their upper halves in the next row
+    uint32_t *result;               // null if nothing is returned
+} operands;
+
+static bool check_alignment(sim_wave *w, const sim_inst *inst, int lane, const uint8_t *at,
+                            uintptr_t bytes) {
+    if ((uintptr_t)at & (bytes - 1)) {
+        sim_fault_raise(w, inst, lane,
+                        "atomic on %u bytes at an address that is not a multiple of them",
+                        (unsigned)bytes);
+        return false;
+    }
+    return true;
+}
+
+static uint32_t update32(uint32_t *at, step32 step, uint32_t data, uint32_t compare) {
+    uint32_t old = __atomic_load_n(at, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(at, &old, step(old, data, compare), true, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_RELAXED)) {
+    }
+    return old;
+}
+
+static uint64_t update64(uint64_t *at, step64 step, uint64_t data, uint64_t compare) {
+    uint64_t old = __atomic_load_n(at, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(at, &old, step(old, data, compare), true, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_RELAXED)) {
+    }
+    return old;
+}
+
+static void run32(sim_wave *w, const sim_inst *inst, const sim_access *at, operands op,
+                  step32 step) {
+    for (uint64_t left = w->exec; left; left &= left - 1) {
+        int lane = __builtin_ctzll(left);
+        uint32_t old = 0;
+        if (at->mask >> lane & 1) {
+            if (!check_alignment(w, inst, lane, at->host[lane], 4)) {
+                return;
+            }
+            uint32_t compare = op.compare ? op.compare[lane] : 0;
+            old = update32((uint32_t *)(void *)at->host[lane], step, op.data[lane], compare);
+        }
+        if (op.result) {
+            op.result[lane] = old;
+        }
+    }
+}
+
+static uint64_t lane64(const uint32_t *rows, int lane) {
+    return rows ? rows[lane] | (uint64_t)rows[SIM_LANES + lane] << 32 : 0;
+}
+
+static void run64(sim_wave *w, const sim_inst *inst, const sim_access *at, operands op,
+                  step64 step) {
+    for (uint64_t left = w->exec; left; left &= left - 1) {
+        int lane = __builtin_ctzll(left);
+        uint64_t old = 0;
+        if (at->mask >> lane & 1) {
+            if (!check_alignment(w, inst, lane, at->host[lane], 8)) {
+                return;
+            }
+            old = update64((uint64_t *)(void *)at->host[lane], step, lane64(op.data, lane),
+                           lane64(op.compare, lane));
+        }
+        if (op.result) {
+            op.result[lane] = (uint32_t)old;
+            op.result[SIM_LANES + lane] = (uint32_t)(old >> 32);
+        }
+    }
+}
+
+// ---- operands. Memory: the value to compare with follows the data in the same register tuple; buffer forms
+// return the old value in the data's registers. DS: the compare value (or mask) comes first, as its own operand.
+
+static operands memory_operands(sim_wave *w, const sim_inst *inst, uint32_t dwords) {
+    bool returns = inst->flags & SIM_GLC, is_buffer = sim_is_buffer(inst);
+    uint32_t *data = w->v[inst->src[is_buffer ? 0 : 1].reg];
+    uint32_t *result = is_buffer ? data : w->v[inst->dst[0].reg];
+    return (operands){data, data + SIM_LANES * dwords, returns ? result : nullptr};
+}
+
+static operands lds_operands(sim_wave *w, const sim_inst *inst) {
+    uint32_t *result = inst->num_dst ? w->v[inst->dst[0].reg] : nullptr;
+    bool compares = inst->num_src > 2;
+    const uint32_t *first = w->v[inst->src[1].reg];
+    return (operands){compares ? w->v[inst->src[2].reg] : first, compares ? first : nullptr,
+                      result};
+}
+
+/** Results may lie over the data or the address: the lanes' inputs are read lane by lane, before its result. */
+static void memory32(sim_wave *w, const sim_inst *inst, step32 step) {
+    sim_access at;
+    if (sim_resolve(w, inst, 0, 4, true, &at)) {
+        run32(w, inst, &at, memory_operands(w, inst, 1), step);
+    }
+}
+
+static void memory64(sim_wave *w, const sim_inst *inst, step64 step) {
+    sim_access at;
+    if (sim_resolve(w, inst, 0, 8, true, &at)) {
+        run64(w, inst, &at, memory_operands(w, inst, 2), step);
+    }
+}
+
+static void lds32(sim_wave *w, const sim_inst *inst, step32 step) {
+    sim_access at;
+    sim_resolve_lds(w, inst, (uint32_t)inst->offset, 4, &at);
+    run32(w, inst, &at, lds_operands(w, inst), step);
+}
+
+static void lds64(sim_wave *w, const sim_inst *inst, step64 step) {
+    sim_access at;
+    sim_resolve_lds(w, inst, (uint32_t)inst->offset, 8, &at);
+    run64(w, inst, &at, lds_operands(w, inst), step);
+}
+
+// ---- tables
+// clang-format off
+// X(name after "global_atomic_", step, 32 or 64)
+#define MEMORY(X) \
+    X(add, add32, 32) X(sub, sub32, 32) X(swap, swap32, 32) X(and, and32, 32) X(or, or32, 32) \
+    X(xor, xor32, 32) X(smin, smin32, 32) X(umin, umin32, 32) X(smax, smax32, 32) X(umax, umax32, 32) \
+    X(inc, inc32, 32) X(dec, dec32, 32) X(cmpswap, cmpswap32, 32) X(add_f32, add_f32, 32) \
+    X(pk_add_f16, pk_add_f16, 32) X(pk_add_bf16, pk_add_bf16, 32) \
+    X(add_x2, add64, 64) X(sub_x2, sub64, 64) X(swap_x2, swap64, 64) X(and_x2, and64, 64) \
+    X(or_x2, or64, 64) X(xor_x2, xor64, 64) X(smin_x2, smin64, 64) X(umin_x2, umin64, 64) \
+    X(smax_x2, smax64, 64) X(umax_x2, umax64, 64) X(inc_x2, inc64, 64) X(dec_x2, dec64, 64) \
+    X(cmpswap_x2, cmpswap64, 64) X(add_f64, add_f64, 64) X(min_f64, min_f64, 64) X(max_f64, max_f64, 64)
+// X(name after "ds_", the returning name, step, 32 or 64)
+#define LDS(X) \
+    X(add_u32, add_rtn_u32, add32, 32) X(sub_u32, sub_rtn_u32, sub32, 32) \
+    X(rsub_u32, rsub_rtn_u32, rsub32, 32) X(inc_u32, inc_rtn_u32, inc32, 32) \
+    X(dec_u32, dec_rtn_u32, dec32, 32) X(min_i32, min_rtn_i32, smin32, 32) \
+    X(max_i32, max_rtn_i32, smax32, 32) X(min_u32, min_rtn_u32, umin32, 32) \
+    X(max_u32, max_rtn_u32, umax32, 32) X(and_b32, and_rtn_b32, and32, 32) X(or_b32, or_rtn_b32, or32, 32) \
+    X(xor_b32, xor_rtn_b32, xor32, 32) X(mskor_b32, mskor_rtn_b32, mskor32, 32) \
+    X(cmpst_b32, cmpst_rtn_b32, cmpswap32, 32) X(wrxchg_b32, wrxchg_rtn_b32, swap32, 32) \
+    X(add_f32, add_rtn_f32, add_f32, 32) X(min_f32, min_rtn_f32, min_f32, 32) \
+    X(max_f32, max_rtn_f32, max_f32, 32) X(pk_add_f16, pk_add_rtn_f16, pk_add_f16, 32) \
+    X(pk_add_bf16, pk_add_rtn_bf16, pk_add_bf16, 32) \
+    X(add_u64, add_rtn_u64, add64, 64) X(sub_u64, sub_rtn_u64, sub64, 64) \
+    X(rsub_u64, rsub_rtn_u64, rsub64, 64) X(inc_u64, inc_rtn_u64, inc64, 64) \
+    X(dec_u64, dec_rtn_u64, dec64, 64) X(min_i64, min_rtn_i64, smin64, 64) \
+    X(max_i64, max_rtn_i64, smax64, 64) X(min_u64, min_rtn_u64, umin64, 64) \
+    X(max_u64, max_rtn_u64, umax64, 64) X(and_b64, and_rtn_b64, and64, 64) X(or_b64, or_rtn_b64, or64, 64) \
+    X(xor_b64, xor_rtn_b64, xor64, 64) X(cmpst_b64, cmpst_rtn_b64, cmpswap64, 64) \
+    X(wrxchg_b64, wrxchg_rtn_b64, swap64, 64) X(add_f64, add_rtn_f64, add_f64, 64) \
+    X(min_f64, min_rtn_f64, min_f64, 64) X(max_f64, max_rtn_f64, max_f64, 64)
+
+#define WRAP_MEMORY(name, step, bits) \
+    static void exec_memory_##name(sim_wave *w, const sim_inst *inst) { memory##bits(w, inst, step); }
+#define WRAP_LDS(name, returning, step, bits) \
+    static void exec_ds_##name(sim_wave *w, const sim_inst *inst) { lds##bits(w, inst, step); }
+MEMORY(WRAP_MEMORY)
+LDS(WRAP_LDS)
+
+#define LINE_MEMORY(name, step, bits) \
+    {"global_atomic_" #name, exec_memory_##name, GFX9, SIM_VMEM, 'i', "r:"}, \
+    {"flat_atomic_" #name, exec_memory_##name, GFX9, SIM_VMEM, 'i', "r:"}, \
+    {"buffer_atomic_" #name, exec_memory_##name, GFX9, SIM_VMEM, 'i', ":"},
+#define LINE_LDS(name, returning, step, bits) \
+    {"ds_" #name, exec_ds_##name, GFX9, SIM_LDS_OP, 'i', ":"}, \
+    {"ds_" #returning, exec_ds_##name, GFX9, SIM_LDS_OP, 'i', "i:"},
+static const sim_opcode opcodes[] = {MEMORY(LINE_MEMORY) LDS(LINE_LDS)};
+// clang-format on
+SIM_TABLE(sim_ops_atomics, opcodes);

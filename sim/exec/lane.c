@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Moves between lanes, and between lanes and scalars. Source: "CDNA3" ISA, VOP1, VOP3, DS swizzle.
+#include "exec.h"
+
+// ---- one lane and a scalar
+
+static void exec_v_readfirstlane_b32(sim_wave *w, const sim_inst *inst) {
+    int lane = w->exec ? __builtin_ctzll(w->exec) : 0; // lane 0 if none is active
+    const sim_operand *src = &inst->src[0];
+    sim_write32(w, &inst->dst[0],
+                src->kind == SIM_OP_VGPR ? w->v[src->reg][lane] : sim_read32(w, src));
+}
+
+/** Ignores EXEC. */
+static void exec_v_readlane_b32(sim_wave *w, const sim_inst *inst) {
+    uint32_t lane = sim_read32(w, &inst->src[1]) & 63;
+    sim_write32(w, &inst->dst[0], w->v[inst->src[0].reg][lane]);
+}
+
+static void exec_v_writelane_b32(sim_wave *w, const sim_inst *inst) {
+    uint32_t lane = sim_read32(w, &inst->src[1]) & 63;
+    w->v[inst->dst[0].reg][lane] = sim_read32(w, &inst->src[0]);
+}
+
+// ---- counts of lower lanes in a mask
+
+static void mask_count(sim_wave *w, const sim_inst *inst, unsigned first_lane) {
+    uint32_t tmp[2][SIM_LANES], result[SIM_LANES];
+    const uint32_t *mask = sim_row32(w, inst, 0, tmp[0]), *sum = sim_row32(w, inst, 1, tmp[1]);
+    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+        uint64_t below = (UINT64_C(1) << lane) - 1;
+        uint32_t bits = mask[lane] & (uint32_t)(below >> first_lane);
+        result[lane] = sum[lane] + (uint32_t)__builtin_popcount(bits);
+    }
+    sim_finish32(w, inst, result);
+}
+
+static void exec_v_mbcnt_lo_u32_b32(sim_wave *w, const sim_inst *inst) {
+    mask_count(w, inst, 0);
+}
+static void exec_v_mbcnt_hi_u32_b32(sim_wave *w, const sim_inst *inst) {
+    mask_count(w, inst, 32);
+}
+
+// ---- whole registers
+
+static void exec_v_swap_b32(sim_wave *w, const sim_inst *inst) {
+    uint32_t *a = w->v[inst->dst[0].reg], *b = w->v[inst->src[0].reg], old[SIM_LANES];
+    memcpy(old, a, sizeof old);
+    store_masked(a, b, w->exec);
+    store_masked(b, old, w->exec);
+}
+
+/** Swaps odd blocks of `width` lanes of the first register with even blocks of the second. */
+static void swap_blocks(sim_wave *w, const sim_inst *inst, unsigned width) {
+    uint32_t *a = w->v[inst->dst[0].reg], *b = w->v[inst->src[0].reg];
+    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+        bool odd = lane & width, active = (w->exec >> lane & 1) && (w->exec >> (lane ^ width) & 1);
+        if (odd && active) {
+            uint32_t old = a[lane];
+            a[lane] = b[lane - width];
+            b[lane - width] = old;
+        }
+    }
+}
+
+static void exec_v_permlane16_swap_b32(sim_wave *w, const sim_inst *inst) {
+    swap_blocks(w, inst, 16);
+}
+static void exec_v_permlane32_swap_b32(sim_wave *w, const sim_inst *inst) {
+    swap_blocks(w, inst, 32);
+}
+
+// ---- through the LDS crossbar
+
+/** Each lane reads the lane that its address names; a lane that is not active gives 0. */
+static void exec_ds_bpermute_b32(sim_wave *w, const sim_inst *inst) {
+    const uint32_t *address = w->v[inst->src[0].reg], *data = w->v[inst->src[1].reg];
+    uint32_t result[SIM_LANES];
+    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+        uint32_t from = (address[lane] + (uint32_t)inst->offset) >> 2 & 63;
+        result[lane] = w->exec >> from & 1 ? data[from] : 0;
+    }
+    store_masked(w->v[inst->dst[0].reg], result, w->exec);
+}
+
+/** Each active lane sends to the lane that its address names; the highest lane wins, nobody's gives 0. */
+static void exec_ds_permute_b32(sim_wave *w, const sim_inst *inst) {
+    const uint32_t *address = w->v[inst->src[0].reg], *data = w->v[inst->src[1].reg];
+    uint32_t result[SIM_LANES] = {};
+    for (uint64_t left = w->exec; left; left &= left - 1) {
+        int lane = __builtin_ctzll(left);
+        result[(address[lane] + (uint32_t)inst->offset) >> 2 & 63] = data[lane];
+    }
+    store_masked(w->v[inst->dst[0].reg], result, w->exec);
+}
+
+/** Bit 15: a permutation of each four lanes; else and, or and xor masks within each 32 lanes. */
+static unsigned swizzled(uint32_t pattern, unsigned lane) {
+    if (pattern & 0x8000) {
+        return (lane & ~3u) | (pattern >> 2 * (lane & 3) & 3);
+    }
+    unsigned in_group = ((lane & 31 & pattern) | (pattern >> 5 & 31)) ^ (pattern >> 10 & 31);
+    return (lane & 32) | (in_group & 31);
+}
+
+static void exec_ds_swizzle_b32(sim_wave *w, const sim_inst *inst) {
+    const uint32_t *data = w->v[inst->src[0].reg];
+    uint32_t result[SIM_LANES];
+    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+        unsigned from = swizzled((uint32_t)inst->offset, lane);
+        result[lane] = w->exec >> from & 1 ? data[from] : 0;
+    }
+    store_masked(w->v[inst->dst[0].reg], result, w->exec);
+}
+
+// ---- AccVGPRs are the upper half of the register file
+
+static void exec_v_accvgpr_write_b32(sim_wave *w, const sim_inst *inst) {
+    uint32_t tmp[SIM_LANES];
+    store_masked(w->v[inst->dst[0].reg], sim_row32(w, inst, 0, tmp), w->exec);
+}
+
+static void exec_v_nop(sim_wave *, const sim_inst *) {}
+
+// clang-format off
+#define LINE(name, archs, klass, types) {#name, exec_##name, archs, klass, 'i', types},
+static const sim_opcode opcodes[] = {
+    LINE(v_readfirstlane_b32, ALL, SIM_VALU, "i:i")
+    LINE(v_readlane_b32, ALL, SIM_VALU, "i:ii")
+    LINE(v_writelane_b32, ALL, SIM_VALU, "i:ii")
+    LINE(v_mbcnt_lo_u32_b32, ALL, SIM_VALU, "i:ii")
+    LINE(v_mbcnt_hi_u32_b32, ALL, SIM_VALU, "i:ii")
+    LINE(v_swap_b32, ALL, SIM_VALU, "i:i")
+    LINE(v_permlane16_swap_b32, GFX950, SIM_VALU, "i:i")
+    LINE(v_permlane32_swap_b32, GFX950, SIM_VALU, "i:i")
+    LINE(ds_bpermute_b32, ALL, SIM_LDS_OP, "i:ii")
+    LINE(ds_permute_b32, ALL, SIM_LDS_OP, "i:ii")
+    LINE(ds_swizzle_b32, ALL, SIM_LDS_OP, "i:i")
+    LINE(v_accvgpr_write_b32, GFX9, SIM_VALU, "i:i")
+    {"v_accvgpr_read_b32", exec_v_accvgpr_write_b32, GFX9, SIM_VALU, 'i', "i:i"},
+    {"v_accvgpr_mov_b32", exec_v_accvgpr_write_b32, GFX9, SIM_VALU, 'i', "i:i"},
+    LINE(v_nop, ALL, SIM_VALU, ":")};
+
+// clang-format on
+SIM_TABLE(sim_ops_lane, opcodes);

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// LDS: reads and writes of every width, paired and strided forms, d16 forms, atomics. Source: "CDNA3" ISA, DS.
+#include "access.h"
+
+// ---- reads
+
+static void read_rows(sim_wave *w, uint32_t *rows, const sim_access *at, uint32_t dwords) {
+    for (uint64_t left = w->exec; left; left &= left - 1) {
+        int lane = __builtin_ctzll(left);
+        uint32_t data[4] = {};
+        if (at->mask >> lane & 1) {
+            memcpy(data, at->host[lane], 4 * dwords);
+        }
+        for (uint32_t k = 0; k < dwords; k++) {
+            rows[SIM_LANES * k + (uint32_t)lane] = data[k];
+        }
+    }
+}
+
+static void read(sim_wave *w, const sim_inst *inst, uint32_t dwords) {
+    sim_access at;
+    sim_resolve_lds(w, inst, (uint32_t)inst->offset, 4 * dwords, &at);
+    read_rows(w, w->v[inst->dst[0].reg], &at, dwords);
+}
+
+/** Two reads of `dwords`, each with its own offset in units of `unit` bytes. */
+static void read2(sim_wave *w, const sim_inst *inst, uint32_t dwords, uint32_t unit) {
+    sim_access first, second;
+    sim_resolve_lds(w, inst, (uint32_t)inst->offset * unit, 4 * dwords, &first);
+    sim_resolve_lds(w, inst, (uint32_t)inst->offset1 * unit, 4 * dwords, &second);
+    uint32_t *rows = w->v[inst->dst[0].reg];
+    read_rows(w, rows, &first, dwords);
+    read_rows(w, rows + SIM_LANES * dwords, &second, dwords);
+}
+
+typedef enum width { U8, I8, U16, I16 } width;
+
+static uint32_t read_narrow_lane(const sim_access *at, int lane, width kind) {
+    uint16_t half = 0;
+    if (!(at->mask >> lane & 1)) {
+        return 0;
+    }
+    if (kind <= I8) {
+        uint8_t byte = *at->host[lane];
+        return kind == U8 ? byte : (uint32_t)(int8_t)byte;
+    }
+    memcpy(&half, at->host[lane], sizeof half);
+    return kind == U16 ? half : (uint32_t)(int16_t)half;
+}
+
+static void read_narrow(sim_wave *w, const sim_inst *inst, width kind) {
+    sim_access at;
+    sim_resolve_lds(w, inst, (uint32_t)inst->offset, kind <= I8 ? 1 : 2, &at);
+    uint32_t *row = w->v[inst->dst[0].reg];
+    for (uint64_t left = w->exec; left; left &= left - 1) {
+        int lane = __builtin_ctzll(left);
+        row[lane] = read_narrow_lane(&at, lane, kind);
+    }
+}
+
+static void read_half(sim_wave *w, const sim_inst *inst, width kind, bool high) {
+    sim_access at;
+    sim_resolve_lds(w, inst, (uint32_t)inst->offset, kind <= I8 ? 1 : 2, &at);
+    uint32_t *row = w->v[inst->dst[0].reg];
+    for (uint64_t left = w->exec; left; left &= left - 1) {
+        int lane = __builtin_ctzll(left);
+        uint32_t value = read_narrow_lane(&at, lane, kind) & 0xffff;
+        row[lane] = high ? value << 16 | (row[lane] & 0xffff) : value | (row[lane] & 0xffff0000);
+    }
+}
+
+// ---- writes
+
+static void write_rows(const uint32_t *rows, const sim_access *at, uint32_t dwords) {
+    for (uint64_t left = at->mask; left; left &= left - 1) {
+        int lane = __builtin_ctzll(left);
+        for (uint32_t k = 0; k < dwords; k++) {
+            memcpy(at->host[lane] + 4 * k, &rows[SIM_LANES * k + (uint32_t)lane], 4);
+        }
+    }
+}
+
+static void write(sim_wave *w, const sim_inst *inst, uint32_t dwords) {
+    sim_access at;
+    sim_resolve_lds(w, inst, (uint32_t)inst->offset, 4 * dwords, &at);
+    write_rows(w->v[inst->src[1].reg], &at, dwords);
+}
+
+static void write2(sim_wave *w, const sim_inst *inst, uint32_t dwords, uint32_t unit) {
+    sim_access at;
+    sim_resolve_lds(w, inst, (uint32_t)inst->offset * unit, 4 * dwords, &at);
+    write_rows(w->v[inst->src[1].reg], &at, dwords);
+    sim_resolve_lds(w, inst, (uint32_t)inst->offset1 * unit, 4 * dwords, &at);
+    write_rows(w->v[inst->src[2].reg], &at, dwords);
+}
+
+static void write_narrow(sim_wave *w, const sim_inst *inst, uint32_t bytes, bool high) {
+    sim_access at;
+    sim_resolve_lds(w, inst, (uint32_t)inst->offset, bytes, &at);
+    const uint32_t *row = w->v[inst->src[1].reg];
+    for (uint64_t left = at.mask; left; left &= left - 1) {
+        int lane = __builtin_ctzll(left);
+        uint32_t value = high ? row[lane] >> 16 : row[lane];
+        memcpy(at.host[lane], &value, bytes);
+    }
+}
+
+// ---- tables
+// clang-format off
+#define READS(X) \
+    X(ds_read_b32, read, 1) X(ds_read_b64, read, 2) X(ds_read_b96, read, 3) X(ds_read_b128, read, 4) \
+    X(ds_read2_b32, read2, 1, 4) X(ds_read2_b64, read2, 2, 8) X(ds_read2st64_b32, read2, 1, 256) \
+    X(ds_read2st64_b64, read2, 2, 512) X(ds_read_u8, read_narrow, U8) X(ds_read_i8, read_narrow, I8) \
+    X(ds_read_u16, read_narrow, U16) X(ds_read_i16, read_narrow, I16) \
+    X(ds_read_u8_d16, read_half, U8, false) X(ds_read_u8_d16_hi, read_half, U8, true) \
+    X(ds_read_i8_d16, read_half, I8, false) X(ds_read_i8_d16_hi, read_half, I8, true) \
+    X(ds_read_u16_d16, read_half, U16, false) X(ds_read_u16_d16_hi, read_half, U16, true)
+#define WRITES(X) \
+    X(ds_write_b32, write, 1) X(ds_write_b64, write, 2) X(ds_write_b96, write, 3) X(ds_write_b128, write, 4) \
+    X(ds_write2_b32, write2, 1, 4) X(ds_write2_b64, write2, 2, 8) X(ds_write2st64_b32, write2, 1, 256) \
+    X(ds_write2st64_b64, write2, 2, 512) X(ds_write_b8, write_narrow, 1, false) \
+    X(ds_write_b16, write_narrow, 2, false) X(ds_write_b8_d16_hi, write_narrow, 1, true) \
+    X(ds_write_b16_d16_hi, write_narrow, 2, true)
+
+#define WRAP(name, function, ...) \
+    static void exec_##name(sim_wave *w, const sim_inst *inst) { function(w, inst, __VA_ARGS__); }
+READS(WRAP)
+WRITES(WRAP)
+
+#define READ_LINE(name, ...) {#name, exec_##name, GFX9, SIM_LDS_OP, 'i', "i:"},
+#define WRITE_LINE(name, ...) {#name, exec_##name, GFX9, SIM_LDS_OP, 'i', ":"},
+static const sim_opcode opcodes[] = {READS(READ_LINE) WRITES(WRITE_LINE)};
+// clang-format on
+SIM_TABLE(sim_ops_lds, opcodes);

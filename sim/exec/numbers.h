@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Float functions that several families need: IEEE-754 minimum and maximum as the ISA has them, exact f16 fused
+// multiply-add.
+#ifndef SIM_NUMBERS_H
+#define SIM_NUMBERS_H
+
+#include "exec.h"
+
+static inline u32x16 is_nan(f32x16 a) {
+    return (u32x16)(a != a);
+}
+
+static inline f32x16 choose(u32x16 mask, f32x16 yes, f32x16 no) {
+    return (f32x16)select16(mask, (u32x16)yes, (u32x16)no);
+}
+
+/** The smaller; a number beats NaN, -0 is below +0. */
+static inline f32x16 min_number(f32x16 a, f32x16 b) {
+    u32x16 equal = (u32x16)(a == b);
+    f32x16 smaller = choose((u32x16)(a < b) | is_nan(b), a, b);
+    return choose(equal, (f32x16)((u32x16)a | (u32x16)b), smaller);
+}
+
+static inline f32x16 max_number(f32x16 a, f32x16 b) {
+    u32x16 equal = (u32x16)(a == b);
+    f32x16 larger = choose((u32x16)(a > b) | is_nan(b), a, b);
+    return choose(equal, (f32x16)((u32x16)a & (u32x16)b), larger);
+}
+
+/** a * b + c of f16 values, rounded so that a later rounding to f16 gives what a single one would: the sum in
+ *  double (the product is exact) is rounded to odd, then cut to f32, again to odd. */
+static inline f32x16 fma_for_f16(f32x16 a, f32x16 b, f32x16 c) {
+    f64x16 product = __builtin_convertvector(a, f64x16) * __builtin_convertvector(b, f64x16);
+    f64x16 addend = __builtin_convertvector(c, f64x16), sum = product + addend;
+    f64x16 back = sum - product, error = (product - (sum - back)) + (addend - back);
+    u64x16 bits = (u64x16)sum, finite = (u64x16)(sum - sum == 0);
+    u64x16 inexact = (u64x16)(error != 0) & finite & (u64x16)((bits & 1) == 0);
+    u64x16 down = (u64x16)((error < 0) != (sum < 0)); // the true sum is nearer to zero
+    bits += inexact & (1 - (down & 2));
+    u64x16 cut = bits & 0x1fffffff, sticky = (u64x16)(cut != 0) & 0x20000000;
+    return __builtin_convertvector((f64x16)((bits - cut) | sticky), f32x16);
+}
+
+#endif

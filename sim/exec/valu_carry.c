@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Vector instructions that read or write lane masks: carries, selects, wide multiply-add.
+#include "valu.h"
+
+/** All ones in the lanes of block k where the mask operand's bit is set. */
+SIM_INLINE u32x16 mask_block(uint64_t mask, unsigned k) {
+    return lanes16((uint32_t)(mask >> k) & 0xffff);
+}
+
+/** A sum or difference with carry in and out; `op` returns the carry as a lane mask. */
+SIM_INLINE void run_carry(sim_wave *w, const sim_inst *inst, bool has_carry_in,
+                          u32x16 (*op)(u32x16, u32x16, u32x16 carry, u32x16 *out)) {
+    _Alignas(64) uint32_t tmp[2][SIM_LANES], result[SIM_LANES];
+    bool plain = sim_is_plain(w, inst);
+    const uint32_t *a = get32(w, inst, plain, 0, tmp[0]), *b = get32(w, inst, plain, 1, tmp[1]);
+    uint64_t carry_in = has_carry_in ? sim_read64(w, &inst->src[2]) : 0, carry = 0;
+    for (unsigned k = 0; k < SIM_LANES; k += 16) {
+        u32x16 sum;
+        u32x16 over = op(load16(a + k), load16(b + k), mask_block(carry_in, k) & 1, &sum);
+        store16(result + k, sum);
+        carry |= (uint64_t)bits16(over) << k;
+    }
+    put32(w, inst, plain, result);
+    sim_write_lanes(w, &inst->dst[1], carry & w->exec);
+}
+
+SIM_INLINE u32x16 add(u32x16 a, u32x16 b, u32x16 carry, u32x16 *out) {
+    u32x16 sum = a + b;
+    *out = sum + carry;
+    return (u32x16)(sum < a) | (u32x16)(*out < sum);
+}
+
+SIM_INLINE u32x16 sub(u32x16 a, u32x16 b, u32x16 borrow, u32x16 *out) {
+    u32x16 difference = a - b;
+    *out = difference - borrow;
+    return (u32x16)(a < b) | (u32x16)(difference < borrow);
+}
+
+SIM_INLINE u32x16 subrev(u32x16 a, u32x16 b, u32x16 borrow, u32x16 *out) {
+    return sub(b, a, borrow, out);
+}
+
+static void exec_v_add_co_u32(sim_wave *w, const sim_inst *inst) {
+    run_carry(w, inst, false, add);
+}
+static void exec_v_sub_co_u32(sim_wave *w, const sim_inst *inst) {
+    run_carry(w, inst, false, sub);
+}
+static void exec_v_subrev_co_u32(sim_wave *w, const sim_inst *inst) {
+    run_carry(w, inst, false, subrev);
+}
+static void exec_v_addc_co_u32(sim_wave *w, const sim_inst *inst) {
+    run_carry(w, inst, true, add);
+}
+static void exec_v_subb_co_u32(sim_wave *w, const sim_inst *inst) {
+    run_carry(w, inst, true, sub);
+}
+static void exec_v_subbrev_co_u32(sim_wave *w, const sim_inst *inst) {
+    run_carry(w, inst, true, subrev);
+}
+
+/** mask ? b : a */
+static void exec_v_cndmask_b32(sim_wave *w, const sim_inst *inst) {
+    _Alignas(64) uint32_t tmp[2][SIM_LANES], result[SIM_LANES];
+    bool plain = sim_is_plain(w, inst);
+    const uint32_t *a = get32(w, inst, plain, 0, tmp[0]), *b = get32(w, inst, plain, 1, tmp[1]);
+    uint64_t mask = sim_read64(w, &inst->src[2]);
+    for (unsigned k = 0; k < SIM_LANES; k += 16) {
+        store16(result + k, select16(mask_block(mask, k), load16(b + k), load16(a + k)));
+    }
+    put32(w, inst, plain, result);
+}
+
+/** a * b + c in 64 bits, with carry out. Signed operands are told by `sign`. */
+static void multiply_add(sim_wave *w, const sim_inst *inst, bool is_signed) {
+    uint32_t tmp[3][2 * SIM_LANES], result[2 * SIM_LANES];
+    const uint32_t *a = sim_row32(w, inst, 0, tmp[0]), *b = sim_row32(w, inst, 1, tmp[1]);
+    const uint32_t *c = sim_row64(w, inst, 2, tmp[2]);
+    uint64_t carry = 0;
+    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+        uint64_t product = is_signed ? (uint64_t)((int64_t)(int32_t)a[lane] * (int32_t)b[lane])
+                                     : (uint64_t)a[lane] * b[lane];
+        uint64_t addend = c[lane] | (uint64_t)c[SIM_LANES + lane] << 32, sum = product + addend;
+        bool over = is_signed ? (~(product ^ addend) & (product ^ sum)) >> 63 : sum < addend;
+        result[lane] = (uint32_t)sum;
+        result[SIM_LANES + lane] = (uint32_t)(sum >> 32);
+        carry |= (uint64_t)over << lane;
+    }
+    sim_finish64(w, inst, result);
+    sim_write_lanes(w, &inst->dst[1], carry & w->exec);
+}
+
+static void exec_v_mad_u64_u32(sim_wave *w, const sim_inst *inst) {
+    multiply_add(w, inst, false);
+}
+static void exec_v_mad_i64_i32(sim_wave *w, const sim_inst *inst) {
+    multiply_add(w, inst, true);
+}
+
+// ---- table; the later chips' names follow gfx9's
+
+// clang-format off
+#define LINE(name, function, archs, types) {name, exec_##function, archs, SIM_VALU, 'i', types},
+
+static const sim_opcode opcodes[] = {
+    LINE("v_add_co_u32", v_add_co_u32, ALL, "im:ii")
+    LINE("v_sub_co_u32", v_sub_co_u32, ALL, "im:ii")
+    LINE("v_subrev_co_u32", v_subrev_co_u32, ALL, "im:ii")
+    LINE("v_addc_co_u32", v_addc_co_u32, GFX9, "im:iim")
+    LINE("v_subb_co_u32", v_subb_co_u32, GFX9, "im:iim")
+    LINE("v_subbrev_co_u32", v_subbrev_co_u32, GFX9, "im:iim")
+    LINE("v_add_co_ci_u32", v_addc_co_u32, GFX11P, "im:iim")
+    LINE("v_sub_co_ci_u32", v_subb_co_u32, GFX11P, "im:iim")
+    LINE("v_subrev_co_ci_u32", v_subbrev_co_u32, GFX11P, "im:iim")
+    LINE("v_cndmask_b32", v_cndmask_b32, ALL, "i:iim")
+    LINE("v_mad_u64_u32", v_mad_u64_u32, GFX9 | GFX11, "qm:iiq")
+    LINE("v_mad_i64_i32", v_mad_i64_i32, GFX9 | GFX11, "Qm:iiQ")
+    LINE("v_mad_co_u64_u32", v_mad_u64_u32, GFX12, "qm:iiq")
+    LINE("v_mad_co_i64_i32", v_mad_i64_i32, GFX12, "Qm:iiQ")};
+
+// clang-format on
+SIM_TABLE(sim_ops_valu_carry, opcodes);

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// The three steps around a division: v_div_scale, v_div_fmas, v_div_fixup. Source: "CDNA3" ISA pseudo-code.
+#include "valu.h"
+
+#include <math.h>
+
+static int exponent32(uint32_t bits) {
+    return (int)(bits >> 23 & 255);
+}
+static int exponent64(uint64_t bits) {
+    return (int)(bits >> 52 & 2047);
+}
+
+static bool is_denormal(double value, double smallest) {
+    return value != 0 && fabs(value) < smallest;
+}
+
+// ---- scale: s0 is the denominator s1 or the numerator s2; VCC says that div_fmas must scale back
+
+typedef struct scaled {
+    double value;
+    bool vcc;
+} scaled;
+
+/** Both precisions: `big` is the exponent distance of overflow, `tiny` the numerator's exponent that loses bits,
+ *  `smallest` the smallest normal number, `by` the power of two. The quotients are judged in long double, which
+ *  represents their denormals. */
+static scaled scale(double s0, double s1, double s2, int e1, int e2, int big, int tiny,
+                    long double smallest, int by) {
+    long double reciprocal = 1.0L / (long double)s1, quotient = (long double)s2 / (long double)s1;
+    bool is_denominator = s0 == s1, small_s1 = is_denormal(s1, (double)smallest);
+    bool small_reciprocal = reciprocal != 0 && fabsl(reciprocal) < smallest;
+    bool small_quotient = quotient != 0 && fabsl(quotient) < smallest;
+    if (s1 == 0 || s2 == 0) {
+        return (scaled){NAN, false};
+    }
+    if (e2 - e1 >= big) { // the quotient is near the maximum
+        return (scaled){is_denominator ? ldexp(s0, by) : s0, true};
+    }
+    if (small_s1) {
+        return (scaled){ldexp(s0, by), false};
+    }
+    if (small_reciprocal && small_quotient) {
+        return (scaled){is_denominator ? ldexp(s0, by) : s0, true};
+    }
+    if (small_reciprocal) {
+        return (scaled){ldexp(s0, -by), false};
+    }
+    if (small_quotient) {
+        return (scaled){s0 == s2 ? ldexp(s0, by) : s0, true};
+    }
+    return (scaled){e2 <= tiny ? ldexp(s0, by) : s0, false};
+}
+
+static void exec_v_div_scale_f32(sim_wave *w, const sim_inst *inst) {
+    uint32_t tmp[3][SIM_LANES], result[SIM_LANES];
+    const uint32_t *a = sim_row32(w, inst, 0, tmp[0]), *b = sim_row32(w, inst, 1, tmp[1]);
+    const uint32_t *c = sim_row32(w, inst, 2, tmp[2]);
+    uint64_t vcc = 0;
+    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+        scaled s = scale((double)as_f32(a[lane]), (double)as_f32(b[lane]), (double)as_f32(c[lane]),
+                         exponent32(b[lane]), exponent32(c[lane]), 96, 23, 0x1p-126L, 64);
+        result[lane] = f32_bits((float)s.value);
+        vcc |= (uint64_t)s.vcc << lane;
+    }
+    sim_finish32(w, inst, result);
+    sim_write_lanes(w, &inst->dst[1], vcc & w->exec);
+}
+
+static double lane64(const uint32_t *rows, unsigned lane) {
+    return as_f64(rows[lane] | (uint64_t)rows[SIM_LANES + lane] << 32);
+}
+
+static void put_lane64(uint32_t *rows, unsigned lane, double value) {
+    rows[lane] = (uint32_t)f64_bits(value);
+    rows[SIM_LANES + lane] = (uint32_t)(f64_bits(value) >> 32);
+}
+
+static void exec_v_div_scale_f64(sim_wave *w, const sim_inst *inst) {
+    uint32_t tmp[3][2 * SIM_LANES], result[2 * SIM_LANES];
+    const uint32_t *a = sim_row64(w, inst, 0, tmp[0]), *b = sim_row64(w, inst, 1, tmp[1]);
+    const uint32_t *c = sim_row64(w, inst, 2, tmp[2]);
+    uint64_t vcc = 0;
+    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+        double s0 = lane64(a, lane), s1 = lane64(b, lane), s2 = lane64(c, lane);
+        scaled s = scale(s0, s1, s2, exponent64(f64_bits(s1)), exponent64(f64_bits(s2)), 768, 53,
+                         0x1p-1022L, 128);
+        put_lane64(result, lane, s.value);
+        vcc |= (uint64_t)s.vcc << lane;
+    }
+    sim_finish64(w, inst, result);
+    sim_write_lanes(w, &inst->dst[1], vcc & w->exec);
+}
+
+// ---- fmas: a fused multiply-add, scaled back where VCC is set
+
+static void exec_v_div_fmas_f32(sim_wave *w, const sim_inst *inst) {
+    uint32_t tmp[3][SIM_LANES], result[SIM_LANES];
+    const uint32_t *a = sim_row32(w, inst, 0, tmp[0]), *b = sim_row32(w, inst, 1, tmp[1]);
+    const uint32_t *c = sim_row32(w, inst, 2, tmp[2]);
+    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+        float sum = fmaf(as_f32(a[lane]), as_f32(b[lane]), as_f32(c[lane]));
+        result[lane] = f32_bits(w->vcc >> lane & 1 ? sum * 0x1p32f : sum);
+    }
+    sim_finish32(w, inst, result);
+}
+
+static void exec_v_div_fmas_f64(sim_wave *w, const sim_inst *inst) {
+    uint32_t tmp[3][2 * SIM_LANES], result[2 * SIM_LANES];
+    const uint32_t *a = sim_row64(w, inst, 0, tmp[0]), *b = sim_row64(w, inst, 1, tmp[1]);
+    const uint32_t *c = sim_row64(w, inst, 2, tmp[2]);
+    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+        double sum = fma(lane64(a, lane), lane64(b, lane), lane64(c, lane));
+        put_lane64(result, lane, w->vcc >> lane & 1 ? sum * 0x1p64 : sum);
+    }
+    sim_finish64(w, inst, result);
+}
+
+// ---- fixup: s0 the quotient so far, s1 the denominator, s2 the numerator
+
+/** The result where one of the operands is special; false if none is. Both precisions fit in double. */
+static bool special_quotient(double s1, double s2, double *out) {
+    double sign = copysign(1.0, s1) * copysign(1.0, s2);
+    if (isnan(s2) || isnan(s1)) {
+        *out = isnan(s2) ? s2 : s1;
+    } else if ((s1 == 0 && s2 == 0) || (isinf(s1) && isinf(s2))) {
+        *out = -NAN; // 0xffc00000
+    } else if (s1 == 0 || isinf(s2)) {
+        *out = sign * INFINITY;
+    } else if (isinf(s1) || s2 == 0) {
+        *out = sign * 0;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static u32x16 v_div_fixup_f32(u32x16 a, u32x16 b, u32x16 c) {
+    for (unsigned i = 0; i < 16; i++) {
+        double s1 = (double)as_f32(b[i]), s2 = (double)as_f32(c[i]), special;
+        double sign = copysign(1.0, s1) * copysign(1.0, s2),
+               value = sign * fabs((double)as_f32(a[i]));
+        if (special_quotient(s1, s2, &special)) {
+            value = special;
+        } else if (exponent32(c[i]) - exponent32(b[i]) < -150) {
+            value = sign * 0;
+        }
+        a[i] = f32_bits((float)value);
+    }
+    return a;
+}
+
+static u64x8 v_div_fixup_f64(u64x8 a, u64x8 b, u64x8 c) {
+    for (unsigned i = 0; i < 8; i++) {
+        double s1 = as_f64(b[i]), s2 = as_f64(c[i]), special;
+        double sign = copysign(1.0, s1) * copysign(1.0, s2), value = sign * fabs(as_f64(a[i]));
+        if (special_quotient(s1, s2, &special)) {
+            value = special;
+        } else if (exponent64(c[i]) - exponent64(b[i]) < -1075) {
+            value = sign * 0;
+        }
+        a[i] = f64_bits(value);
+    }
+    return a;
+}
+
+static f32x16 v_div_fixup_f16(f32x16 a, f32x16 b, f32x16 c) {
+    for (unsigned i = 0; i < 16; i++) {
+        double s1 = (double)b[i], s2 = (double)c[i], special;
+        double sign = copysign(1.0, s1) * copysign(1.0, s2);
+        a[i] = (float)(special_quotient(s1, s2, &special) ? special : sign * fabs((double)a[i]));
+    }
+    return a;
+}
+
+// clang-format off
+#define LIST(X) \
+    X(OWN, f32, v_div_scale_f32, "fm:fff", ALL, 'i') \
+    X(OWN, f64, v_div_scale_f64, "dm:ddd", ALL, 'i') \
+    X(OWN, f32, v_div_fmas_f32, "f:fff", ALL, 'i') \
+    X(OWN, f64, v_div_fmas_f64, "d:ddd", ALL, 'i') \
+    X(3, u32, v_div_fixup_f32, "f:fff", ALL, 'i') \
+    X(W3, u64, v_div_fixup_f64, "d:ddd", ALL, 'i') \
+    X(3, f16, v_div_fixup_f16, "x:hhh", ALL, 'i')
+
+LIST(VALU_WRAP)
+static const sim_opcode opcodes[] = {LIST(VALU_LINE)};
+// clang-format on
+SIM_TABLE(sim_ops_valu_div, opcodes);

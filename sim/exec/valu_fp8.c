@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Conversions between f32 and the 8-bit floats. Same mnemonics, different numbers: FNUZ on gfx942, OCP later.
+#include "exec.h"
+#include "fp8.h"
+
+static const sim_fp8 *e4m3_of(const sim_wave *w) {
+    return w->group->dispatch->chip->arch == SIM_GFX942 ? &sim_e4m3fnuz : &sim_e4m3fn;
+}
+
+static const sim_fp8 *e5m2_of(const sim_wave *w) {
+    return w->group->dispatch->chip->arch == SIM_GFX942 ? &sim_e5m2fnuz : &sim_e5m2;
+}
+
+// ---- to f32. SDWA selects the byte or the half; without it, the lowest.
+
+static void decode(sim_wave *w, const sim_inst *inst, const sim_fp8 *kind) {
+    uint32_t tmp[SIM_LANES], result[SIM_LANES];
+    const uint32_t *a = sim_row32(w, inst, 0, tmp);
+    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+        result[lane] = f32_bits(sim_fp8_decode(kind, a[lane] & 255));
+    }
+    sim_finish32(w, inst, result);
+}
+
+static void decode_pair(sim_wave *w, const sim_inst *inst, const sim_fp8 *kind) {
+    uint32_t tmp[SIM_LANES], result[2 * SIM_LANES];
+    const uint32_t *a = sim_row32(w, inst, 0, tmp);
+    unsigned shift = inst->op_sel & 1 ? 16 : 0; // gfx12 selects the half by op_sel
+    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+        result[lane] = f32_bits(sim_fp8_decode(kind, a[lane] >> shift & 255));
+        result[SIM_LANES + lane] = f32_bits(sim_fp8_decode(kind, a[lane] >> (shift + 8) & 255));
+    }
+    sim_finish64(w, inst, result);
+}
+
+static void exec_v_cvt_f32_fp8(sim_wave *w, const sim_inst *inst) {
+    decode(w, inst, e4m3_of(w));
+}
+static void exec_v_cvt_f32_bf8(sim_wave *w, const sim_inst *inst) {
+    decode(w, inst, e5m2_of(w));
+}
+static void exec_v_cvt_pk_f32_fp8(sim_wave *w, const sim_inst *inst) {
+    decode_pair(w, inst, e4m3_of(w));
+}
+static void exec_v_cvt_pk_f32_bf8(sim_wave *w, const sim_inst *inst) {
+    decode_pair(w, inst, e5m2_of(w));
+}
+
+// ---- from f32: a pair into one half, or one byte by stochastic rounding; the rest of the register stays
+
+static void encode_pair(sim_wave *w, const sim_inst *inst, const sim_fp8 *kind) {
+    uint32_t tmp[2][SIM_LANES], result[SIM_LANES];
+    const uint32_t *a = sim_row32(w, inst, 0, tmp[0]), *b = sim_row32(w, inst, 1, tmp[1]);
+    bool saturate = w->mode & SIM_MODE_FP16_OVFL;
+    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+        result[lane] = sim_fp8_encode(kind, as_f32(a[lane]), nullptr, saturate) |
+                       sim_fp8_encode(kind, as_f32(b[lane]), nullptr, saturate) << 8;
+    }
+    sim_finish32(w, inst, result);
+}
+
+static void encode_random(sim_wave *w, const sim_inst *inst, const sim_fp8 *kind) {
+    uint32_t tmp[2][SIM_LANES];
+    const uint32_t *a = sim_row32(w, inst, 0, tmp[0]), *b = sim_row32(w, inst, 1, tmp[1]);
+    uint32_t *dst = w->v[inst->dst[0].reg], shift = 8 * (inst->op_sel >> 2 & 3u);
+    bool saturate = w->mode & SIM_MODE_FP16_OVFL;
+    for (uint64_t left = sim_write_mask(w, inst); left; left &= left - 1) {
+        int lane = __builtin_ctzll(left);
+        uint32_t byte = sim_fp8_encode(kind, as_f32(a[lane]), &b[lane], saturate);
+        dst[lane] = (dst[lane] & ~(255u << shift)) | byte << shift;
+    }
+}
+
+static void exec_v_cvt_pk_fp8_f32(sim_wave *w, const sim_inst *inst) {
+    encode_pair(w, inst, e4m3_of(w));
+}
+static void exec_v_cvt_pk_bf8_f32(sim_wave *w, const sim_inst *inst) {
+    encode_pair(w, inst, e5m2_of(w));
+}
+static void exec_v_cvt_sr_fp8_f32(sim_wave *w, const sim_inst *inst) {
+    encode_random(w, inst, e4m3_of(w));
+}
+static void exec_v_cvt_sr_bf8_f32(sim_wave *w, const sim_inst *inst) {
+    encode_random(w, inst, e5m2_of(w));
+}
+
+// clang-format off
+#define LINE(name, types, known) {#name, exec_##name, GFX94 | GFX12, SIM_VALU, known, types},
+static const sim_opcode opcodes[] = {
+    LINE(v_cvt_f32_fp8, "f:i", 'i') LINE(v_cvt_f32_bf8, "f:i", 'i')
+    LINE(v_cvt_pk_f32_fp8, "F:i", 'i') LINE(v_cvt_pk_f32_bf8, "F:i", 'i')
+    LINE(v_cvt_pk_fp8_f32, "k:ff", 'l') LINE(v_cvt_pk_bf8_f32, "k:ff", 'l')
+    LINE(v_cvt_sr_fp8_f32, "i:fi", '?') LINE(v_cvt_sr_bf8_f32, "i:fi", '?')};
+// clang-format on
+SIM_TABLE(sim_ops_valu_fp8, opcodes);
