@@ -191,12 +191,11 @@ static inline __m256 add_rounded_down(__m512d s, __m256 k, __m256 c, __m128i cod
 
 /** Adds c to a row of exact sums. u = c * 2^(24 - E) says where c lies: below 1/2 it is dropped; below
  *  2^24 it loses the bits under 2^(E - 24), downwards; above, it stays as it is. From 2^32 on, the
- *  sum's own bits may fall below 2^(top - 31) and are rounded down too. Returns whether some output
- *  needs the definition: no products but zeros, and so small a c that their exponents matter. */
-static inline bool add_c(__m512d low, __m512d high, const int8_t *codes, int bias,
-                         const float *c_row, float *out) {
+ *  sum's own bits may fall below 2^(top - 31) and are rounded down too. *odd: outputs that need the
+ *  definition: no products but zeros, and so small a c that their exponents matter. */
+static inline __m512 add_c(__m512d low, __m512d high, const int8_t *codes, int bias, __m512 c,
+                           __mmask16 *odd) {
     __m128i code = _mm_loadu_si128((const __m128i *)codes);
-    __m512 c = _mm512_loadu_ps(c_row);
     __m512 e = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(code));
     __m512 up = _mm512_sub_ps(_mm512_set1_ps((float)(24 + bias)), e);
     __m512 u = _mm512_scalef_ps(c, up), size = _mm512_abs_ps(u);
@@ -206,24 +205,19 @@ static inline bool add_c(__m512d low, __m512d high, const int8_t *codes, int bia
     __m512 k = _mm512_maskz_scalef_ps(kept, whole, _mm512_sub_ps(_mm512_setzero_ps(), up));
     k = _mm512_mask_mov_ps(c, cut, k);
     __m256 k_low = _mm512_castps512_ps256(k), k_high = _mm512_extractf32x8_ps(k, 1);
-    __mmask16 near = _mm512_cmp_ps_mask(size, _mm512_set1_ps(0x1p32f), _CMP_LT_OQ);
-    if (near == 0xffff) {
-        __m256 d_low = _mm512_cvtpd_ps(_mm512_add_pd(low, _mm512_cvtps_pd(k_low)));
-        __m256 d_high = _mm512_cvtpd_ps(_mm512_add_pd(high, _mm512_cvtps_pd(k_high)));
-        _mm512_storeu_ps(out, join(d_low, d_high));
-    } else {
-        __m256 d_low = add_rounded_down(low, k_low, _mm512_castps512_ps256(c), code, bias);
-        __m256 d_high = add_rounded_down(high, k_high, _mm512_extractf32x8_ps(c, 1),
-                                         _mm_srli_si128(code, 8), bias);
-        __m512 d = join(d_low, d_high);
-        __mmask16 special = _mm512_fpclass_ps_mask(c, 0x99); // NaN, Inf
-        __mmask16 is_nan = _mm512_fpclass_ps_mask(c, 0x81);
-        d = _mm512_mask_mov_ps(d, special, c);
-        d = _mm512_mask_mov_ps(d, is_nan, _mm512_castsi512_ps(_mm512_set1_epi32((int)MFMA_NAN32)));
-        _mm512_storeu_ps(out, d);
-    }
     __mmask16 no_products = _mm512_cmp_ps_mask(e, _mm512_setzero_ps(), _CMP_LT_OQ);
-    return _mm512_mask_cmp_ps_mask(no_products & cut, c, _mm512_setzero_ps(), _CMP_NEQ_UQ) != 0;
+    *odd = _mm512_mask_cmp_ps_mask(no_products & cut, c, _mm512_setzero_ps(), _CMP_NEQ_UQ);
+    __mmask16 near = _mm512_cmp_ps_mask(size, _mm512_set1_ps(0x1p32f), _CMP_LT_OQ);
+    if (__builtin_expect(near == 0xffff, 1)) {
+        return join(_mm512_cvtpd_ps(_mm512_add_pd(low, _mm512_cvtps_pd(k_low))),
+                    _mm512_cvtpd_ps(_mm512_add_pd(high, _mm512_cvtps_pd(k_high))));
+    }
+    __m512 d = join(add_rounded_down(low, k_low, _mm512_castps512_ps256(c), code, bias),
+                    add_rounded_down(high, k_high, _mm512_extractf32x8_ps(c, 1),
+                                     _mm_srli_si128(code, 8), bias));
+    d = _mm512_mask_mov_ps(d, _mm512_fpclass_ps_mask(c, 0x18), c); // Inf
+    __m512 nan = _mm512_castsi512_ps(_mm512_set1_epi32((int)MFMA_NAN32));
+    return _mm512_mask_mov_ps(d, _mm512_fpclass_ps_mask(c, 0x81), nan);
 }
 
 // ---- rows with wide products
@@ -258,18 +252,17 @@ static __m512i sum_cut(const mfma_form *f, const fragment *a, const fragment *b,
     return sum;
 }
 
-static __attribute__((noinline)) void row_by_rule(const mfma_form *f, const fragment *a,
-                                                  const fragment *b, int row, const float *c,
-                                                  float *out) {
+static __attribute__((noinline)) __m512 row_by_rule(const mfma_form *f, const fragment *a,
+                                                    const fragment *b, int row, __m512 c) {
     __m512i e[2], s[2];
     s[0] = sum_cut(f, a, b, row, 0, &e[0]);
     s[1] = sum_cut(f, a, b, row, 1, &e[1]);
     mfma_i32 top = (mfma_i32)_mm512_max_epi32(e[0], e[1]);
     mfma_i32 sum = ((mfma_i32)s[0] >> mfma_min(top - (mfma_i32)e[0], (mfma_i32){0} + 31)) +
                    ((mfma_i32)s[1] >> mfma_min(top - (mfma_i32)e[1], (mfma_i32){0} + 31));
-    mfma_i32 result = mfma_load(c);
+    mfma_i32 result = (mfma_i32)c;
     mfma_add_c(f, &sum, &top, &result);
-    mfma_store(out, result);
+    return (__m512)result;
 }
 
 // ---- cells to instructions
@@ -285,19 +278,19 @@ static void cell(const mfma_form *f, const fragment *a, const fragment *b, cell_
     const mfma_format *fa = &mfma_formats[f->a_type], *fb = &mfma_formats[f->b_type];
     exponents e;
     find_exponents(a, b, 24 - fa->fraction - fb->fraction, &e);
+    int bias = fa->bias + fb->bias;
     for (int half = 0; half < CELL; half += 8) {
         __m512d s[8][2];
         multiply_rows(a, b, half, s);
         for (int i = 0; i < 8; i++) {
             int row = half + i, at = rows.quad[row / 4] + row % 4 * SIM_LANES;
-            uint64_t wide = e.wide[row % 4] >> (row / 4 * CELL) & 0xffff;
-            _Alignas(64) float d[CELL];
-            bool odd = add_c(s[i][0], s[i][1], &e.largest[row % 4][row / 4 * CELL],
-                             fa->bias + fb->bias, rows.c + at, d);
-            if (wide != 0 || odd) {
-                row_by_rule(f, a, b, row, rows.c + at, d);
+            __m512 c = _mm512_loadu_ps(rows.c + at);
+            __mmask16 odd, wide = (__mmask16)(e.wide[row % 4] >> (row / 4 * CELL));
+            __m512 d = add_c(s[i][0], s[i][1], &e.largest[row % 4][row / 4 * CELL], bias, c, &odd);
+            if (__builtin_expect((odd | wide) != 0, 0)) {
+                d = row_by_rule(f, a, b, row, c);
             }
-            memcpy(rows.d + at, d, sizeof d);
+            _mm512_storeu_ps(rows.d + at, d);
         }
     }
 }
@@ -343,8 +336,9 @@ static bool read_operands(const mfma_form *f, sim_wave *w, const sim_inst *inst,
         o->c = (const float *)mfma_rows(w, &inst->src[2]);
         return ordinary;
     }
-    for (int i = 0; i < mfma_num_results(f) * SIM_LANES; i++) {
-        memcpy(&o->constant[0][i], &inst->src[2].value, sizeof(float));
+    __m512i constant = _mm512_set1_epi32((int)inst->src[2].value);
+    for (int i = 0; i < f->m * f->n; i += MFMA_STRIP) {
+        _mm512_store_si512(o->constant[0] + i, constant);
     }
     return ordinary;
 }
