@@ -11,10 +11,6 @@ typedef struct decoded {
     mfma_i32 x, m, e, special; // special: all ones where not finite
 } decoded;
 
-static mfma_i32 splat(int32_t x) {
-    return (mfma_i32){0} + x;
-}
-
 static decoded decode_strip(mfma_type type, mfma_i32 raw) {
     const mfma_format *f = &mfma_formats[type];
     int fraction_bits = f->fraction, width = f->bits;
@@ -29,7 +25,7 @@ static decoded decode_strip(mfma_type type, mfma_i32 raw) {
     mfma_i32 is_normal = exponent != 0;
     mfma_i32 m = fraction | (is_normal & (1 << fraction_bits));
     decoded d = {.m = (m ^ sign) - sign};
-    d.e = mfma_select(m == 0, splat(-126), mfma_max(exponent, splat(1)) - f->bias);
+    d.e = mfma_select(m == 0, mfma_splat(-126), mfma_max(exponent, mfma_splat(1)) - f->bias);
     switch (f->specials) {
     case MFMA_IEEE:
         d.special = exponent == top;
@@ -41,7 +37,7 @@ static decoded decode_strip(mfma_type type, mfma_i32 raw) {
         d.special = (raw & ((1 << (width - 1)) - 1)) == (1 << (width - 1)) - 1;
     }
     // m * 2^(e - fraction), exact: f32 holds every value of these types.
-    mfma_i32 power = mfma_max(d.e - fraction_bits + 127, splat(1)) << 23;
+    mfma_i32 power = mfma_max(d.e - fraction_bits + 127, mfma_splat(1)) << 23;
     d.x = (mfma_i32)(__builtin_convertvector(d.m, mfma_f32) * (mfma_f32)power);
     if (f->bias == 127) { // the power above may be subnormal, but these are f32 already
         d.x = raw << (32 - width);
@@ -63,7 +59,7 @@ static mfma_i32 widen_flushed(mfma_type type, mfma_i32 raw) {
 
 /** One strip of raw elements into the plane at `at`. */
 static void put_strip(const mfma_form *f, mfma_type type, mfma_plane *plane, int at, mfma_i32 raw,
-                      mfma_i32 *special) {
+                      mfma_i32 *special, mfma_i32 *largest) {
     if (f->rule == MFMA_CHAIN) {
         mfma_store(plane->x + at, raw);
     } else if (f->rule == MFMA_INTEGER) {
@@ -76,17 +72,15 @@ static void put_strip(const mfma_form *f, mfma_type type, mfma_plane *plane, int
         mfma_store(plane->m + at, d.m);
         mfma_store(plane->e + at, d.e);
         *special |= d.special;
-        plane->largest =
-            plane->largest > __builtin_reduce_max(d.e) ? plane->largest : __builtin_reduce_max(d.e);
+        *largest = mfma_max(*largest, d.e);
     }
 }
 
-void mfma_read_plane(const mfma_form *f, sim_wave *w, const sim_inst *inst, int side,
-                     mfma_plane *plane) {
+static void read_plane(const mfma_form *f, sim_wave *w, const sim_inst *inst, int side,
+                       mfma_plane *plane) {
     mfma_type type = (mfma_type)(side == 0 ? f->a_type : f->b_type);
     int width = mfma_formats[type].bits;
     plane->slots = (side == 0 ? f->m : f->n) * f->blocks;
-    plane->largest = INT32_MIN;
     int per_lane = f->k * plane->slots / SIM_LANES, per_dword = 32 / width;
     const uint32_t *rows = mfma_rows(w, &inst->src[side]);
     uint32_t moved[4][SIM_LANES];
@@ -98,47 +92,33 @@ void mfma_read_plane(const mfma_form *f, sim_wave *w, const sim_inst *inst, int 
         }
         rows = moved[0];
     }
-    mfma_i32 special = {0};
+    mfma_i32 special = {0}, largest = mfma_splat(INT16_MIN);
     int32_t mask = (int32_t)((1ull << width) - 1);
     for (int lane = 0; lane < SIM_LANES; lane += MFMA_STRIP) {
         for (int e = 0; e < per_lane; e++) {
             mfma_u32 dword = (mfma_u32)mfma_load(rows + e / per_dword * SIM_LANES + lane);
             mfma_i32 raw = (mfma_i32)(dword >> (unsigned)(e % per_dword * width)) & mask;
             int k = lane / plane->slots * per_lane + e;
-            put_strip(f, type, plane, k * plane->slots + lane % plane->slots, raw, &special);
+            put_strip(f, type, plane, k * plane->slots + lane % plane->slots, raw, &special,
+                      &largest);
         }
     }
     plane->special = __builtin_reduce_or(special) != 0;
-}
-
-static mfma_i32 b_strip(const uint32_t *x, const mfma_plane *b, mfma_strip s, int k) {
-    return mfma_load(x + k * b->slots + s.b);
-}
-
-static mfma_i32 a_strip(const uint32_t *x, const mfma_plane *a, mfma_strip s, int k) {
-    const uint32_t *from = x + k * a->slots + s.a;
-    if (!s.quad) {
-        return splat((int32_t)*from);
-    }
-    mfma_i32 out;
-    for (int lane = 0; lane < MFMA_STRIP; lane++) {
-        out[lane] = (int32_t)from[lane & ~3];
-    }
-    return out;
+    plane->largest = __builtin_reduce_max(largest);
 }
 
 // ---- rules
 
 static mfma_i32 canonical(mfma_f32 x) {
-    return mfma_select(x != x, splat((int32_t)MFMA_NAN32), (mfma_i32)x);
+    return mfma_select(x != x, mfma_splat((int32_t)MFMA_NAN32), (mfma_i32)x);
 }
 
 static mfma_i32 chain_strip(const mfma_form *f, const mfma_plane *a, const mfma_plane *b,
                             mfma_strip s, mfma_i32 c) {
     mfma_f32 sum = (mfma_f32)c;
     for (int k = 0; k < f->k; k++) {
-        sum = __builtin_elementwise_fma((mfma_f32)a_strip(a->x, a, s, k),
-                                        (mfma_f32)b_strip(b->x, b, s, k), sum);
+        sum = __builtin_elementwise_fma((mfma_f32)mfma_a_strip(a->x, a, s, k),
+                                        (mfma_f32)mfma_b_strip(b->x, b, s, k), sum);
     }
     return canonical(sum);
 }
@@ -147,7 +127,7 @@ static mfma_i32 integer_strip(const mfma_form *f, const mfma_plane *a, const mfm
                               mfma_strip s, mfma_i32 c) {
     mfma_u32 sum = (mfma_u32)c;
     for (int k = 0; k < f->k; k++) {
-        sum += (mfma_u32)(a_strip(a->x, a, s, k) * b_strip(b->x, b, s, k));
+        sum += (mfma_u32)(mfma_a_strip(a->x, a, s, k) * mfma_b_strip(b->x, b, s, k));
     }
     return (mfma_i32)sum;
 }
@@ -159,8 +139,8 @@ static mfma_f32 flushed(mfma_f32 x) {
 }
 
 static mfma_f32 flushed_product(const mfma_plane *a, const mfma_plane *b, mfma_strip s, int k) {
-    return flushed(__builtin_elementwise_fma((mfma_f32)a_strip(a->x, a, s, k),
-                                             (mfma_f32)b_strip(b->x, b, s, k), (mfma_f32){0}));
+    return flushed(__builtin_elementwise_fma((mfma_f32)mfma_a_strip(a->x, a, s, k),
+                                             (mfma_f32)mfma_b_strip(b->x, b, s, k), (mfma_f32){0}));
 }
 
 static mfma_i32 pairwise_strip(const mfma_form *f, const mfma_plane *a, const mfma_plane *b,
@@ -177,45 +157,45 @@ static mfma_i32 pairwise_strip(const mfma_form *f, const mfma_plane *a, const mf
     return canonical(sum);
 }
 
-static mfma_i32 strip_result(const mfma_form *f, const mfma_plane *a, const mfma_plane *b,
-                             mfma_strip s, mfma_i32 c) {
+// ---- execution
+
+static void run_tile(const mfma_form *f, const mfma_plane *a, const mfma_plane *b,
+                     uint32_t d[][SIM_LANES]) {
     switch ((mfma_rule)f->rule) {
     case MFMA_CHAIN:
-        return chain_strip(f, a, b, s, c);
+        mfma_each_strip(f, a, b, d, chain_strip);
+        break;
     case MFMA_PAIRWISE:
-        return pairwise_strip(f, a, b, s, c);
+        mfma_each_strip(f, a, b, d, pairwise_strip);
+        break;
     case MFMA_INTEGER:
-        return integer_strip(f, a, b, s, c);
+        mfma_each_strip(f, a, b, d, integer_strip);
+        break;
     default:
-        mfma_fused_strip(f, a, b, s, &c);
-        return c;
+        mfma_fused_tile(f, a, b, d);
     }
 }
-
-// ---- execution
 
 void mfma_exec_vector(sim_wave *w, const sim_inst *inst) {
     const mfma_form *f = mfma_form_of(inst);
     mfma_plane a, b;
-    mfma_read_plane(f, w, inst, 0, &a);
-    mfma_read_plane(f, w, inst, 1, &b);
+    read_plane(f, w, inst, 0, &a);
+    read_plane(f, w, inst, 1, &b);
     bool is_fused = f->rule == MFMA_FUSED || f->rule == MFMA_SPLIT;
     if (is_fused && (a.special || b.special || a.largest + b.largest >= 126)) {
         mfma_exec_exact(w, inst); // NaN, Inf, or a product that may pass f32's range
         return;
     }
-    const sim_operand *c = &inst->src[2];
-    const uint32_t *c_rows = c->kind == SIM_OP_VGPR ? mfma_rows(w, c) : nullptr;
     _Alignas(64) uint32_t d[32][SIM_LANES]; // D may overlap C
-    int num_results = mfma_num_results(f);
-    for (int reg = 0; reg < num_results; reg++) {
-        for (int lane = 0; lane < SIM_LANES; lane += MFMA_STRIP) {
-            mfma_place p = mfma_place_of(f, reg, lane);
-            mfma_strip s = {p.block * f->m + p.row, p.block * f->n + p.column, f->n < MFMA_STRIP};
-            mfma_i32 from =
-                c_rows ? mfma_load(c_rows + reg * SIM_LANES + lane) : splat((int32_t)c->value);
-            mfma_store(d[reg] + lane, strip_result(f, &a, &b, s, from));
+    size_t bytes = (size_t)mfma_num_results(f) * sizeof d[0];
+    const sim_operand *c = &inst->src[2];
+    if (c->kind == SIM_OP_VGPR) {
+        memcpy(d, mfma_rows(w, c), bytes);
+    } else {
+        for (size_t i = 0; i < bytes / sizeof(mfma_i32); i++) {
+            mfma_store(d[0] + i * MFMA_STRIP, mfma_splat((int32_t)c->value));
         }
     }
-    memcpy(mfma_rows(w, &inst->dst[0]), d, (size_t)num_results * sizeof d[0]);
+    run_tile(f, &a, &b, d);
+    memcpy(mfma_rows(w, &inst->dst[0]), d, bytes);
 }

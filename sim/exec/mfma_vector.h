@@ -17,6 +17,8 @@ typedef float mfma_f32x8 __attribute__((vector_size(32)));
 typedef int64_t mfma_i64 __attribute__((vector_size(64)));
 typedef double mfma_f64 __attribute__((vector_size(64)));
 
+#define MFMA_INLINE static inline __attribute__((always_inline))
+
 enum { MFMA_STRIP = 16, MFMA_MAX_ELEMENTS = 1024 };
 
 /** An operand by k, then by slot (block * rows + row): element (k, slot) at [k * slots + slot]. */
@@ -36,36 +38,79 @@ typedef struct mfma_strip {
     bool quad; // lane l reads A at slot a + (l & ~3)
 } mfma_strip;
 
-static inline mfma_i32 mfma_select(mfma_i32 mask, mfma_i32 yes, mfma_i32 no) {
+/** Strip `at` (lanes 16 at to 16 at + 15) of result register `reg`, 32-bit results: what mfma_place_of
+ *  says of its first lane. */
+MFMA_INLINE mfma_strip mfma_strip_of(const mfma_form *f, int reg, int at) {
+    if (f->n == 32) {
+        int block = reg / 16 * 32, row = reg / 4 % 4 * 8 + at / 2 * 4 + reg % 4;
+        return (mfma_strip){block + row, block + at % 2 * MFMA_STRIP, false};
+    }
+    if (f->n == 16) {
+        int block = reg / 4 * 16;
+        return (mfma_strip){block + at * 4 + reg % 4, block, false};
+    }
+    return (mfma_strip){at * MFMA_STRIP + reg, at * MFMA_STRIP, true};
+}
+
+MFMA_INLINE mfma_i32 mfma_splat(int32_t x) {
+    return (mfma_i32){0} + x;
+}
+MFMA_INLINE mfma_i32 mfma_select(mfma_i32 mask, mfma_i32 yes, mfma_i32 no) {
     return (mask & yes) | (~mask & no);
 }
-static inline mfma_i32 mfma_max(mfma_i32 a, mfma_i32 b) {
+MFMA_INLINE mfma_i32 mfma_max(mfma_i32 a, mfma_i32 b) {
     return __builtin_elementwise_max(a, b);
 }
-static inline mfma_i32 mfma_min(mfma_i32 a, mfma_i32 b) {
+MFMA_INLINE mfma_i32 mfma_min(mfma_i32 a, mfma_i32 b) {
     return __builtin_elementwise_min(a, b);
 }
-static inline mfma_i32 mfma_load(const void *p) {
+MFMA_INLINE mfma_i32 mfma_load(const void *p) {
     mfma_i32 x;
     __builtin_memcpy(&x, p, sizeof x);
     return x;
 }
-static inline void mfma_store(void *p, mfma_i32 x) {
+MFMA_INLINE void mfma_store(void *p, mfma_i32 x) {
     __builtin_memcpy(p, &x, sizeof x);
 }
 
-#define mfma_read_plane SIM_NAME(mfma_read_plane)
-#define mfma_fused_strip SIM_NAME(mfma_fused_strip)
+typedef mfma_i32 mfma_strip_rule(const mfma_form *f, const mfma_plane *a, const mfma_plane *b,
+                                 mfma_strip s, mfma_i32 c);
+
+/** Replaces C by D in every strip of `d`; inlined with its rule. */
+MFMA_INLINE void mfma_each_strip(const mfma_form *f, const mfma_plane *a, const mfma_plane *b,
+                                 uint32_t d[][SIM_LANES], mfma_strip_rule *rule) {
+    int num_results = mfma_num_results(f);
+    for (int reg = 0; reg < num_results; reg++) {
+        for (int at = 0; at < SIM_LANES / MFMA_STRIP; at++) {
+            uint32_t *strip = d[reg] + at * MFMA_STRIP;
+            mfma_store(strip, rule(f, a, b, mfma_strip_of(f, reg, at), mfma_load(strip)));
+        }
+    }
+}
+
+/** A strip of A's plane `x`: one element for all lanes, or one for each quad. */
+MFMA_INLINE mfma_i32 mfma_a_strip(const void *x, const mfma_plane *a, mfma_strip s, int k) {
+    const int32_t *from = (const int32_t *)x + k * a->slots + s.a;
+    mfma_i32 out = (mfma_i32){0} + *from;
+    if (s.quad) {
+        for (int lane = 4; lane < MFMA_STRIP; lane++) {
+            out[lane] = from[lane & ~3];
+        }
+    }
+    return out;
+}
+
+MFMA_INLINE mfma_i32 mfma_b_strip(const void *x, const mfma_plane *b, mfma_strip s, int k) {
+    return mfma_load((const int32_t *)x + k * b->slots + s.b);
+}
+
+#define mfma_fused_tile SIM_NAME(mfma_fused_tile)
 #define mfma_add_c SIM_NAME(mfma_add_c)
 
-/** Reads A (side 0) or B into a plane, decoded for the form's rule. */
-void mfma_read_plane(const mfma_form *f, sim_wave *w, const sim_inst *inst, int side,
-                     mfma_plane *plane);
-
-/** The fused rules for a strip: every group of products of both planes onto *c (f32 bits). The planes
- *  hold nothing special and no product reaches 2^126. */
-void mfma_fused_strip(const mfma_form *f, const mfma_plane *a, const mfma_plane *b,
-                      mfma_strip strip, mfma_i32 *c);
+/** The fused rules for a tile: replaces C by D in `d` (f32 bits). The planes hold nothing special and no
+ *  product reaches 2^126. */
+void mfma_fused_tile(const mfma_form *f, const mfma_plane *a, const mfma_plane *b,
+                     uint32_t d[][SIM_LANES]);
 
 /** Ends a group of the fused rules for 16 outputs: *c (f32 bits) becomes c plus sum, a multiple of
  *  2^(e - 24), rounded as the rule says. Inf stays; NaN becomes MFMA_NAN32. */
