@@ -5,7 +5,8 @@
 #
 # quern_add_kernels(OUT) sets OUT to C sources that embed the images and the kernels' sources.
 
-set(QUERN_DEVICE_FLAGS -std=gnu23 -O3 -ffreestanding -nogpulib -fno-slp-vectorize -ffp-contract=off
+set(QUERN_DEVICE_OPTIMIZE -O3 CACHE STRING "optimisation of device code: kernels are right at any level, fast at -O3")
+set(QUERN_DEVICE_FLAGS -std=gnu23 ${QUERN_DEVICE_OPTIMIZE} -ffreestanding -nogpulib -fno-slp-vectorize -ffp-contract=off
     -Wall -Wextra -Wno-pass-failed --target=amdgcn-amd-amdhsa)
 
 function(quern_code_object_version target out)
