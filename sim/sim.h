@@ -161,7 +161,7 @@ typedef struct sim_opcode {
     //   i b32, f f32, h f16, w b16, q b64 or u64, Q i64, d f64, F two f32, H two f16, W two b16,
     //   m lane mask, r a destination that is there only with SIM_GLC (atomics); destinations only: k
     //   b16 and x f16 that keep the register's other half. A last "+": the first destination is the
-    //   last source too. Null: "i:", the rest i.
+    //   last source too. No colon: one destination. Null: all i.
     const char *types;
 } sim_opcode;
 

@@ -360,11 +360,15 @@ static bool accept_sel(parser *p, const char *name, uint8_t *out) {
     return false;
 }
 
+/** Operands before the first source in the text: one, unless a colon says otherwise. */
+static unsigned count_destinations(const char *types) {
+    const char *colon = types ? strchr(types, ':') : nullptr;
+    return colon ? (unsigned)(colon - types) : 1;
+}
+
 static bool parse_sdwa(parser *p) {
     sim_inst *out = p->out;
-    unsigned first = 1; // the first source in the text
-    const char *colon = out->opcode->types ? strchr(out->opcode->types, ':') : nullptr;
-    first = colon ? (unsigned)(colon - out->opcode->types) : first;
+    unsigned first = count_destinations(out->opcode->types);
     if (accept_sel(p, "dst_sel:", &out->sdwa_dst_sel) ||
         (first < 7 && accept_sel(p, "src0_sel:", &p->operands[first].sdwa_sel)) ||
         (first < 6 && accept_sel(p, "src1_sel:", &p->operands[first + 1].sdwa_sel))) {
@@ -531,7 +535,7 @@ static bool parse_modifiers(parser *p) {
 static bool place_operands(parser *p) {
     sim_inst *out = p->out;
     const char *types = out->opcode->types ? out->opcode->types : "i:";
-    unsigned num_dst = (unsigned)strcspn(types, ":");
+    unsigned num_dst = count_destinations(types);
     if (types[0] == 'r' && !(out->flags & SIM_GLC)) {
         num_dst = 0;
     }
