@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of ops/fp8.h: every f16 and bf16 value, and f32 values around every tie, against a search
-// for the nearest code. tests/fp8_test.py holds the same header to ml_dtypes.
+// for the nearest code. tests/fp8_test.py holds the same header to ml_dtypes. gpu/fp8.h must agree with it.
+#include "../../gpu/fp8.h"
 #include "../fp8.h"
 
 #include <setjmp.h>
@@ -85,12 +86,40 @@ static void test_beyond_the_range(void **state) {
     }
 }
 
+static void assert_same_code(int kind, float x) {
+    const uint8_t want = qni_fp8_encode((qni_fp8)kind, x);
+    const uint32_t got = qd_fp8_encode(kind, x);
+    if (got != want)
+        fail_msg("kind %d: %a: device code 0x%02x, host 0x%02x", kind, (double)x, got, want);
+}
+
+/** What kernels compute in registers, compiled for the host: the same codes and the same values. */
+static void test_device_header(void **state) {
+    (void)state;
+    for (int kind = 0; kind < QNI_NUM_FP8; kind++) {
+        assert_true(qd_fp8_max(kind) == qni_fp8_format_of((qni_fp8)kind).max);
+        for (uint32_t i = 0; i < 65536; i++) {
+            assert_same_code(kind, __builtin_bit_cast(float, i << 16));
+            assert_same_code(kind, __builtin_bit_cast(float, i << 16 | 0x8001));
+            assert_same_code(kind, (float)__builtin_bit_cast(_Float16, (uint16_t)i));
+        }
+        for (uint32_t code = 0; code < 256; code++) {
+            const float want = qni_fp8_decode((qni_fp8)kind, (uint8_t)code);
+            const float got = qd_fp8_decode(kind, code);
+            assert_true(isnan(want) ? isnan(got)
+                                    : __builtin_bit_cast(uint32_t, want) ==
+                                          __builtin_bit_cast(uint32_t, got));
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_codes_come_back),
         cmocka_unit_test(test_every_16_bit_value),
         cmocka_unit_test(test_ties),
         cmocka_unit_test(test_beyond_the_range),
+        cmocka_unit_test(test_device_header),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

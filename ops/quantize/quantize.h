@@ -38,8 +38,6 @@ extern const qni_op qni_op_quantize, qni_op_dequantize;
 #undef QN_VARIANT
 #undef QN_IMAGE
 bool qni_quantize_gpu_supports(const qn_device *device, const void *problem, qni_reason *why);
-/** Whether rows begin at multiples of 8 elements: what the GPU's vector kernels need. */
-bool qni_quantize_gpu_vec8_supports(const qn_device *device, const void *problem, qni_reason *why);
 
 /** All problems of one op, for the check harness: quantize_check.c. */
 qn_status qni_quantize_check(qni_check_run *run, const qni_op *op);

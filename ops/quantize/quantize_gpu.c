@@ -6,8 +6,8 @@
 // Launch    256 threads; rows: grid = row tiles x column tiles; blocks: block rows x block columns. A smaller
 //           grid is right too: workgroups step through what is left.
 // LDS       blocks: 64 bytes, each team's largest magnitude
-// Edges     elements past the edge count as zeros and are not stored; any stride and alignment. The entry points
-//           called vec8 load and store 8 elements at once: rows begin at multiples of 8 elements.
+// Edges     elements past the edge count as zeros and are not stored; any stride and alignment. Where rows begin at
+//           multiples of 8 elements (has_runs), 8 of them are loaded and stored at once.
 // Source    DeepGEMM's per_token_cast_to_fp8 and per_block_cast_to_fp8
 #include "quantize_gpu.h"
 
@@ -43,11 +43,11 @@ QD_INLINE float load_element(int dtype, const void *x, uint32_t i) {
 }
 
 /** 8 elements from column col on; zeros past the edge. */
-QD_INLINE void load_run(int dtype, bool vec8, const qk_quantize_args *g, uint32_t row, uint32_t col,
+QD_INLINE void load_run(int dtype, const qk_quantize_args *g, uint32_t row, uint32_t col,
                         float out[QK_RUN]) {
     const char *x =
         (const char *)g->x + ((int64_t)row * g->x_row + col) * (dtype == QK_F32 ? 4 : 2);
-    if (vec8 && row < g->rows && col + QK_RUN <= g->cols) {
+    if (g->has_runs && row < g->rows && col + QK_RUN <= g->cols) {
         load_vector(dtype, x, out);
         return;
     }
@@ -81,12 +81,12 @@ QD_INLINE float scale_of(const qk_quantize_args *g, uint32_t top) {
     return (amax > g->eps ? amax : g->eps) / qd_fp8_max((int)g->kind);
 }
 
-/** 8 codes, the first in the low byte; `finite`: no infinity or NaN is among x. */
+/** 8 codes, the first in the low byte; `finite`: no infinity or NaN is in the block. */
 QD_INLINE qd_u32x2 encode_run(const qk_quantize_args *g, const float x[QK_RUN], float inverse,
                               bool finite) {
     float y[QK_RUN];
     QD_UNROLL for (int i = 0; i < QK_RUN; i++) y[i] = x[i] * inverse;
-    if (finite)
+    if (finite && qd_fp8_is_native((int)g->kind))
         return (qd_u32x2){qd_fp8_encode4((int)g->kind, y), qd_fp8_encode4((int)g->kind, y + 4)};
     qd_u32x2 codes = 0;
     QD_UNROLL for (int i = 0; i < QK_RUN; i++) codes[i / 4] |= qd_fp8_encode((int)g->kind, y[i])
@@ -94,10 +94,9 @@ QD_INLINE qd_u32x2 encode_run(const qk_quantize_args *g, const float x[QK_RUN], 
     return codes;
 }
 
-QD_INLINE void store_codes(bool vec8, const qk_quantize_args *g, uint32_t row, uint32_t col,
-                           qd_u32x2 codes) {
+QD_INLINE void store_codes(const qk_quantize_args *g, uint32_t row, uint32_t col, qd_u32x2 codes) {
     uint8_t *q = g->q + (int64_t)row * g->q_row + col;
-    if (vec8 && row < g->rows && col + QK_RUN <= g->cols) {
+    if (g->has_runs && row < g->rows && col + QK_RUN <= g->cols) {
         *(qd_u32x2 *)q = codes;
         return;
     }
@@ -120,27 +119,26 @@ QD_INLINE place place_of(const qk_quantize_args *g) {
 }
 
 /** One team's 128 elements of one row. */
-QD_INLINE void quantize_team(int dtype, bool vec8, const qk_quantize_args *g, uint32_t row,
-                             uint32_t col) {
+QD_INLINE void quantize_team(int dtype, const qk_quantize_args *g, uint32_t row, uint32_t col) {
     const uint32_t mine = col + qd_thread() % QK_TEAM * QK_RUN;
     float x[QK_RUN];
-    load_run(dtype, vec8, g, row, mine, x);
+    load_run(dtype, g, row, mine, x);
     uint32_t top = team_max(run_top(x, true));
     const bool finite = top < INFINITY_BITS;
     if (top > INFINITY_BITS)
         top = team_max(run_top(x, false));
     const float scale = scale_of(g, top);
-    store_codes(vec8, g, row, mine, encode_run(g, x, 1.0f / scale, finite));
+    store_codes(g, row, mine, encode_run(g, x, 1.0f / scale, finite));
     if (mine == col)
         g->scale[(int64_t)row * g->scale_row + col / QK_BLOCK] = scale;
 }
 
 /** Blocks of 1 x 128. */
-QD_INLINE void quantize_rows(int dtype, bool vec8, const qk_quantize_args *g) {
+QD_INLINE void quantize_rows(int dtype, const qk_quantize_args *g) {
     const place p = place_of(g);
     for (uint32_t row = p.row; row < g->rows; row += p.next_row)
         for (uint32_t col = p.col; col < g->cols; col += p.next_col)
-            quantize_team(dtype, vec8, g, row, col);
+            quantize_team(dtype, g, row, col);
 }
 
 [[clang::loader_uninitialized]] static QD_LDS uint32_t team_tops[QK_TEAMS];
@@ -157,15 +155,14 @@ QD_INLINE uint32_t workgroup_max(uint32_t v) {
 }
 
 /** One block of 128 x 128: a team takes rows team, team + 16, … of it. */
-QD_INLINE void quantize_block(int dtype, bool vec8, const qk_quantize_args *g, uint32_t row,
-                              uint32_t col) {
+QD_INLINE void quantize_block(int dtype, const qk_quantize_args *g, uint32_t row, uint32_t col) {
     enum { PASSES = QK_BLOCK / QK_TEAMS };
     const uint32_t first = row + qd_thread() / QK_TEAM;
     const uint32_t mine = col + qd_thread() % QK_TEAM * QK_RUN;
     float x[PASSES][QK_RUN];
     uint32_t top = 0;
     QD_UNROLL for (uint32_t i = 0; i < PASSES; i++)
-        load_run(dtype, vec8, g, first + i * QK_TEAMS, mine, x[i]);
+        load_run(dtype, g, first + i * QK_TEAMS, mine, x[i]);
     QD_UNROLL for (uint32_t i = 0; i < PASSES; i++) top = qd_max(top, run_top(x[i], true));
     top = workgroup_max(top);
     const bool finite = top < INFINITY_BITS;
@@ -176,18 +173,18 @@ QD_INLINE void quantize_block(int dtype, bool vec8, const qk_quantize_args *g, u
     }
     const float scale = scale_of(g, top), inverse = 1.0f / scale;
     QD_UNROLL for (uint32_t i = 0; i < PASSES; i++)
-        store_codes(vec8, g, first + i * QK_TEAMS, mine, encode_run(g, x[i], inverse, finite));
+        store_codes(g, first + i * QK_TEAMS, mine, encode_run(g, x[i], inverse, finite));
     if (qd_thread() == 0)
         g->scale[(int64_t)(row / QK_BLOCK) * g->scale_row + col / QK_BLOCK] = scale;
 }
 
 /** Blocks of 128 x 128. */
-QD_INLINE void quantize_blocks(int dtype, bool vec8, const qk_quantize_args *g) {
+QD_INLINE void quantize_blocks(int dtype, const qk_quantize_args *g) {
     const uint32_t next_row = __gpu_num_blocks(0) * QK_BLOCK;
     const uint32_t next_col = __gpu_num_blocks(1) * QK_BLOCK;
     for (uint32_t row = __gpu_block_id(0) * QK_BLOCK; row < g->rows; row += next_row)
         for (uint32_t col = __gpu_block_id(1) * QK_BLOCK; col < g->cols; col += next_col)
-            quantize_block(dtype, vec8, g, row, col);
+            quantize_block(dtype, g, row, col);
 }
 
 /** a * b in f32 with its last bit set if the product is inexact ("rounded to odd"): rounding that to a
@@ -233,13 +230,12 @@ QD_INLINE void store_vector(int dtype, void *x, const uint32_t bits[QK_RUN]) {
 }
 
 /** 8 elements from column col on, or as many as there are. */
-QD_INLINE void dequantize_run(int dtype, bool vec8, const qk_quantize_args *g, uint32_t row,
-                              uint32_t col) {
+QD_INLINE void dequantize_run(int dtype, const qk_quantize_args *g, uint32_t row, uint32_t col) {
     const float scale =
         g->scale[(int64_t)(row >> g->block_rows_log2) * g->scale_row + col / QK_BLOCK];
     const uint8_t *q = g->q + (int64_t)row * g->q_row + col;
     char *x = (char *)g->x + ((int64_t)row * g->x_row + col) * (dtype == QK_F32 ? 4 : 2);
-    if (vec8 && col + QK_RUN <= g->cols) {
+    if (g->has_runs && col + QK_RUN <= g->cols) {
         const qd_u32x2 codes = *(const qd_u32x2 *)q;
         float values[QK_RUN];
         uint32_t bits[QK_RUN];
@@ -258,26 +254,23 @@ QD_INLINE void dequantize_run(int dtype, bool vec8, const qk_quantize_args *g, u
     }
 }
 
-QD_INLINE void dequantize(int dtype, bool vec8, const qk_quantize_args *g) {
+QD_INLINE void dequantize(int dtype, const qk_quantize_args *g) {
     const place p = place_of(g);
     const uint32_t lane_col = qd_thread() % QK_TEAM * QK_RUN;
     for (uint32_t row = p.row; row < g->rows; row += p.next_row)
         for (uint32_t col = p.col + lane_col; col < g->cols; col += p.next_col)
-            dequantize_run(dtype, vec8, g, row, col);
+            dequantize_run(dtype, g, row, col);
 }
 
-#define QK_ENTRY(name, body, dtype, vec8)                                                          \
+#define QK_ENTRY(name, body, dtype)                                                                \
     QD_KERNEL(QK_THREADS) name(const qk_quantize_args g) {                                         \
-        body(dtype, vec8, &g);                                                                     \
+        body(dtype, &g);                                                                           \
     }
-#define QK_ENTRIES(suffix, dtype, vec8)                                                            \
-    QK_ENTRY(qk_quantize_rows_##suffix, quantize_rows, dtype, vec8)                                \
-    QK_ENTRY(qk_quantize_blocks_##suffix, quantize_blocks, dtype, vec8)                            \
-    QK_ENTRY(qk_dequantize_##suffix, dequantize, dtype, vec8)
+#define QK_ENTRIES(suffix, dtype)                                                                  \
+    QK_ENTRY(qk_quantize_rows_##suffix, quantize_rows, dtype)                                      \
+    QK_ENTRY(qk_quantize_blocks_##suffix, quantize_blocks, dtype)                                  \
+    QK_ENTRY(qk_dequantize_##suffix, dequantize, dtype)
 
-QK_ENTRIES(f32, QK_F32, false)
-QK_ENTRIES(f16, QK_F16, false)
-QK_ENTRIES(bf16, QK_BF16, false)
-QK_ENTRIES(f32_vec8, QK_F32, true)
-QK_ENTRIES(f16_vec8, QK_F16, true)
-QK_ENTRIES(bf16_vec8, QK_BF16, true)
+QK_ENTRIES(f32, QK_F32)
+QK_ENTRIES(f16, QK_F16)
+QK_ENTRIES(bf16, QK_BF16)

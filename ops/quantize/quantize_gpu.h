@@ -26,6 +26,8 @@ typedef struct qk_quantize_args {
         teams_log2; // this many of the teams (as a power of two) lie side by side, the others below
     uint32_t block_rows_log2;
     float eps;
+    uint32_t
+        has_runs; // 1: every row's runs of 8 elements are aligned to their size in q, to 16 bytes in x
 } qk_quantize_args;
 
 #endif

@@ -6,44 +6,26 @@
 static_assert(QK_BLOCK == QNI_BLOCK);
 
 #define KERNEL(entry_name) {.image = "quantize", .entry = #entry_name}
-/** By dtype: of x, then whether it is the vec8 form. */
-typedef qni_kernel_ref kernels_by_dtype[QNI_BF16 + 1][2];
 #define BY_DTYPE(op)                                                                               \
-    {                                                                                              \
-        [QNI_F32] = {KERNEL(op##_f32), KERNEL(op##_f32_vec8)},                                     \
-        [QNI_F16] = {KERNEL(op##_f16), KERNEL(op##_f16_vec8)}, [QNI_BF16] = {                      \
-            KERNEL(op##_bf16),                                                                     \
-            KERNEL(op##_bf16_vec8)                                                                 \
-        }                                                                                          \
-    }
-static const kernels_by_dtype quantize_rows = BY_DTYPE(qk_quantize_rows);
-static const kernels_by_dtype quantize_blocks = BY_DTYPE(qk_quantize_blocks);
-static const kernels_by_dtype dequantize = BY_DTYPE(qk_dequantize);
+    {[QNI_F32] = KERNEL(op##_f32), [QNI_F16] = KERNEL(op##_f16), [QNI_BF16] = KERNEL(op##_bf16)}
+static const qni_kernel_ref quantize_rows[] = BY_DTYPE(qk_quantize_rows);
+static const qni_kernel_ref quantize_blocks[] = BY_DTYPE(qk_quantize_blocks);
+static const qni_kernel_ref dequantize[] = BY_DTYPE(qk_dequantize);
 
 /** Kernels count rows and columns in 32 bits and step past the end by less than a grid. */
-static bool fits_32_bits(const qni_quantize_problem *p, qni_reason *why) {
+bool qni_quantize_gpu_supports(const qn_device *device, const void *problem, qni_reason *why) {
+    (void)device;
+    const qni_quantize_problem *p = problem;
     if (p->rows < INT32_MAX && p->cols < INT32_MAX)
         return true;
     return qni_no(why, "[%ld, %ld] is too large; fewer than 2^31 rows and columns are accepted",
                   (long)p->rows, (long)p->cols);
 }
 
-bool qni_quantize_gpu_supports(const qn_device *device, const void *problem, qni_reason *why) {
-    (void)device;
-    return fits_32_bits(problem, why);
-}
-
-bool qni_quantize_gpu_vec8_supports(const qn_device *device, const void *problem, qni_reason *why) {
-    (void)device;
-    const qni_quantize_problem *p = problem;
-    if (!fits_32_bits(p, why))
-        return false;
-    if ((uintptr_t)p->x % 16 != 0 || (uintptr_t)p->q % QK_RUN != 0)
-        return qni_no(why, "needs x aligned to 16 bytes and q to 8");
-    if (p->x_row % QK_RUN != 0 || p->q_row % QK_RUN != 0)
-        return qni_no(why, "needs row strides that are multiples of 8; x has %ld, q has %ld",
-                      (long)p->x_row, (long)p->q_row);
-    return true;
+/** Whether a lane's 8 elements can be loaded and stored at once. */
+static bool has_runs(const qni_quantize_problem *p) {
+    return (uintptr_t)p->x % 16 == 0 && (uintptr_t)p->q % QK_RUN == 0 && p->x_row % QK_RUN == 0 &&
+           p->q_row % QK_RUN == 0;
 }
 
 static uint32_t grid_size(int64_t count, int64_t tile, int64_t most) {
@@ -69,7 +51,8 @@ static qk_quantize_args make_args(const qni_quantize_problem *p) {
                               .kind = p->kind,
                               .teams_log2 = teams_log2,
                               .block_rows_log2 = p->block_rows == 1 ? 0 : 7,
-                              .eps = p->eps};
+                              .eps = p->eps,
+                              .has_runs = has_runs(p)};
 }
 
 static qn_status launch(qn_stream *stream, const qni_quantize_problem *p,
@@ -87,26 +70,14 @@ static qn_status launch_teams(qn_stream *stream, const qni_quantize_problem *p,
     return launch(stream, p, kernel, QK_TEAMS >> teams_log2, QK_BLOCK << teams_log2);
 }
 
-static qn_status run_quantize(qn_stream *stream, const qni_quantize_problem *p, bool vec8) {
-    if (p->block_rows == 1)
-        return launch_teams(stream, p, &quantize_rows[p->dtype_x][vec8]);
-    return launch(stream, p, &quantize_blocks[p->dtype_x][vec8], QK_BLOCK, QK_BLOCK);
-}
-
 qn_status qni_quantize_gpu(qn_stream *stream, const void *problem) {
-    return run_quantize(stream, problem, false);
-}
-
-qn_status qni_quantize_gpu_vec8(qn_stream *stream, const void *problem) {
-    return run_quantize(stream, problem, true);
+    const qni_quantize_problem *p = problem;
+    if (p->block_rows == 1)
+        return launch_teams(stream, p, &quantize_rows[p->dtype_x]);
+    return launch(stream, p, &quantize_blocks[p->dtype_x], QK_BLOCK, QK_BLOCK);
 }
 
 qn_status qni_dequantize_gpu(qn_stream *stream, const void *problem) {
     const qni_quantize_problem *p = problem;
-    return launch_teams(stream, p, &dequantize[p->dtype_x][false]);
-}
-
-qn_status qni_dequantize_gpu_vec8(qn_stream *stream, const void *problem) {
-    const qni_quantize_problem *p = problem;
-    return launch_teams(stream, p, &dequantize[p->dtype_x][true]);
+    return launch_teams(stream, p, &dequantize[p->dtype_x]);
 }
