@@ -159,15 +159,7 @@ static qn_status write_report(const summary *s, const cli_device *device) {
     json_decref(report);
     if (!text)
         cli_out_of_memory();
-    cli_output out;
-    qn_status st = cli_output_open(&out, report_path, 0, force);
-    if (st == QN_OK) {
-        st = cli_output_write(&out, text, (int64_t)strlen(text), 0);
-        if (st == QN_OK)
-            st = cli_output_commit(&out);
-        else
-            cli_output_discard(&out);
-    }
+    qn_status st = cli_write_text(report_path, text, force);
     free(text);
     return st;
 }

@@ -129,4 +129,18 @@ qn_status cli_device_open(cli_device *out, const char *spec);
 void cli_device_close(cli_device *device);
 json_t *cli_device_json(const qn_device_info *info);
 
+/** A contiguous tensor in device memory, of up to three dimensions. */
+typedef struct cli_tensor {
+    DLTensor t;
+    int64_t shape[3];
+} cli_tensor;
+
+/** These four leave the message with the library. */
+qn_status cli_tensor_make(cli_tensor *out, cli_device *device, DLDataType dtype, int ndim,
+                          const int64_t *shape);
+void cli_tensor_free(cli_tensor *tensor, cli_device *device);
+/** From and to host memory of the same shape and dtype; done when they return. */
+qn_status cli_tensor_load(cli_tensor *to, cli_device *device, const void *from);
+qn_status cli_tensor_store(void *to, cli_device *device, const cli_tensor *from);
+
 #endif

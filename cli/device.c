@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device with a stream, and its properties as JSON.
+// A device with a stream, its properties as JSON, and tensors on it.
 #include "cli.h"
 
 qn_status cli_fail_lib(qn_status status, const char *what) {
@@ -33,4 +33,34 @@ json_t *cli_device_json(const qn_device_info *info) {
                      (json_int_t)info->memory_bytes, "lds_bytes", (json_int_t)info->lds_bytes,
                      "compute_units", info->num_compute_units, "wave_size", info->wave_size,
                      "clock_khz", info->clock_khz, "times", times);
+}
+
+qn_status cli_tensor_make(cli_tensor *out, cli_device *device, DLDataType dtype, int ndim,
+                          const int64_t *shape) {
+    int64_t bytes = dtype.bits / 8;
+    for (int i = 0; i < ndim; i++)
+        bytes *= out->shape[i] = shape[i];
+    out->t = (DLTensor){
+        .device = qn_device_id(device->device), .ndim = ndim, .dtype = dtype, .shape = out->shape};
+    return qn_malloc(device->device, &out->t.data, bytes);
+}
+
+void cli_tensor_free(cli_tensor *tensor, cli_device *device) {
+    qn_free(device->device, tensor->t.data);
+    *tensor = (cli_tensor){0};
+}
+
+qn_status cli_tensor_load(cli_tensor *to, cli_device *device, const void *from) {
+    DLTensor source = to->t;
+    source.data = (void *)from;
+    source.device = (DLDevice){kDLCPU, 0};
+    return qn_copy(device->stream, &to->t, &source);
+}
+
+qn_status cli_tensor_store(void *to, cli_device *device, const cli_tensor *from) {
+    DLTensor target = from->t;
+    target.data = to;
+    target.device = (DLDevice){kDLCPU, 0};
+    qn_status st = qn_copy(device->stream, &target, &from->t);
+    return st == QN_OK ? qn_stream_sync(device->stream) : st;
 }

@@ -288,9 +288,9 @@ qn_status cli_copy_file(const char *from, const char *to) {
     return st;
 }
 
-qn_status cli_write_text(const char *path, const char *text) {
+qn_status cli_write_text(const char *path, const char *text, bool force) {
     cli_output out;
-    qn_status st = cli_output_open(&out, path, 0, false);
+    qn_status st = cli_output_open(&out, path, 0, force);
     if (st != QN_OK)
         return st;
     if ((st = cli_output_write(&out, text, (int64_t)strlen(text), 0)) == QN_OK)

@@ -56,8 +56,8 @@ void cli_folder_discard(cli_folder *folder);
 
 /** Copies a file's contents. Errors: QN_E_IO. */
 qn_status cli_copy_file(const char *from, const char *to);
-/** Writes text to a new file. Errors: QN_E_IO. */
-qn_status cli_write_text(const char *path, const char *text);
+/** Writes text to a file. Errors: as cli_output_open. */
+qn_status cli_write_text(const char *path, const char *text, bool force);
 
 /** From here on SIGINT, SIGTERM and SIGHUP only set a flag, which cli_output_write turns into an error, so
  *  that the usual clean-up removes what is unfinished. */

@@ -15,10 +15,6 @@ static int64_t blocks_of(int64_t count) {
     return (count + LAYER_BLOCK - 1) / LAYER_BLOCK;
 }
 
-static int64_t dtype_bytes(DLDataType dtype) {
-    return dtype.bits / 8;
-}
-
 static DLTensor matrix(void *data, DLDevice device, DLDataType dtype, int64_t shape[2]) {
     return (DLTensor){.data = data, .device = device, .ndim = 2, .dtype = dtype, .shape = shape};
 }
@@ -139,59 +135,27 @@ void layer_close(layer *l) {
 
 // ---- running
 
-/** A tensor in device memory. */
-typedef struct dev_tensor {
-    DLTensor t;
-    int64_t shape[3];
-} dev_tensor;
-
-static qn_status dev_make(dev_tensor *out, cli_device *device, DLDataType dtype, int ndim,
-                          const int64_t *shape) {
-    int64_t bytes = dtype_bytes(dtype);
-    for (int i = 0; i < ndim; i++)
-        bytes *= out->shape[i] = shape[i];
-    out->t = (DLTensor){
-        .device = qn_device_id(device->device), .ndim = ndim, .dtype = dtype, .shape = out->shape};
-    return qn_malloc(device->device, &out->t.data, bytes);
-}
-
-/** Moves a tensor between host memory of the same shape and the device. */
-static qn_status dev_load(dev_tensor *to, cli_device *device, const void *from) {
-    DLTensor source = to->t;
-    source.data = (void *)from;
-    source.device = host;
-    return qn_copy(device->stream, &to->t, &source);
-}
-
-static qn_status dev_store(void *to, cli_device *device, const dev_tensor *from) {
-    DLTensor target = from->t;
-    target.data = to;
-    target.device = host;
-    qn_status st = qn_copy(device->stream, &target, &from->t);
-    return st == QN_OK ? qn_stream_sync(device->stream) : st;
-}
-
 /** Everything of one product that lies on the device. */
 typedef struct run_state {
-    dev_tensor x, q, scale_a, b, scale_b, packed, packed_scale, d;
+    cli_tensor x, q, scale_a, b, scale_b, packed, packed_scale, d;
     bool is_packed;
 } run_state;
 
 static void run_state_free(run_state *s, cli_device *device) {
-    dev_tensor *all[] = {&s->x,       &s->q,      &s->scale_a,      &s->b,
+    cli_tensor *all[] = {&s->x,       &s->q,      &s->scale_a,      &s->b,
                          &s->scale_b, &s->packed, &s->packed_scale, &s->d};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        qn_free(device->device, all[i]->t.data);
+        cli_tensor_free(all[i], device);
 }
 
 static qn_status quantise_input(run_state *s, const layer *l, const layer_input *x,
                                 cli_device *device) {
     int64_t blocks[2] = {x->m, blocks_of(x->k)}, shape[2] = {x->m, x->k};
     qn_status st;
-    CLI_TRY(dev_make(&s->x, device, x->dtype, 2, shape));
-    CLI_TRY(dev_make(&s->q, device, l->kind, 2, shape));
-    CLI_TRY(dev_make(&s->scale_a, device, f32, 2, blocks));
-    CLI_TRY(dev_load(&s->x, device, x->data));
+    CLI_TRY(cli_tensor_make(&s->x, device, x->dtype, 2, shape));
+    CLI_TRY(cli_tensor_make(&s->q, device, l->kind, 2, shape));
+    CLI_TRY(cli_tensor_make(&s->scale_a, device, f32, 2, blocks));
+    CLI_TRY(cli_tensor_load(&s->x, device, x->data));
     CLI_TRY(qn_quantize_fp8(device->stream, &s->q.t, &s->scale_a.t, &s->x.t, 1, LAYER_BLOCK,
                             input_eps));
 out:
@@ -203,16 +167,16 @@ static qn_status load_weight(run_state *s, const layer *l, cli_device *device) {
     int64_t shape[2] = {l->n, l->k}, blocks[2] = {blocks_of(l->n), blocks_of(l->k)}, packed[3];
     DLDataType dtype;
     qn_status st;
-    CLI_TRY(dev_make(&s->b, device, l->kind, 2, shape));
-    CLI_TRY(dev_make(&s->scale_b, device, f32, 2, blocks));
-    CLI_TRY(dev_load(&s->b, device, l->q));
-    CLI_TRY(dev_load(&s->scale_b, device, l->scale));
+    CLI_TRY(cli_tensor_make(&s->b, device, l->kind, 2, shape));
+    CLI_TRY(cli_tensor_make(&s->scale_b, device, f32, 2, blocks));
+    CLI_TRY(cli_tensor_load(&s->b, device, l->q));
+    CLI_TRY(cli_tensor_load(&s->scale_b, device, l->scale));
     st = qn_gemm_packed_shape(device->device, &s->b.t, packed, &dtype);
     if (st == QN_E_UNSUPPORTED)
         return QN_OK; // nothing to gain on this device
     CLI_TRY(st);
-    CLI_TRY(dev_make(&s->packed, device, dtype, 3, packed));
-    CLI_TRY(dev_make(&s->packed_scale, device, f32, 2, blocks));
+    CLI_TRY(cli_tensor_make(&s->packed, device, dtype, 3, packed));
+    CLI_TRY(cli_tensor_make(&s->packed_scale, device, f32, 2, blocks));
     CLI_TRY(qn_gemm_pack(device->stream, &s->packed.t, &s->packed_scale.t, &s->b.t, &s->scale_b.t));
     s->is_packed = true;
 out:
@@ -263,11 +227,11 @@ static qn_status fetch(layer_product *out, const run_state *s, cli_device *devic
     out->d = cli_alloc((size_t)(m * n) * 4);
     out->q = cli_alloc((size_t)(m * k));
     out->scale = cli_alloc((size_t)(m * blocks_of(k)) * 4);
-    char *raw = cli_alloc((size_t)(m * n * dtype_bytes(s->d.t.dtype)));
+    char *raw = cli_alloc((size_t)(m * n * (s->d.t.dtype.bits / 8)));
     qn_status st;
-    CLI_TRY(dev_store(raw, device, &s->d));
-    CLI_TRY(dev_store(out->q, device, &s->q));
-    CLI_TRY(dev_store(out->scale, device, &s->scale_a));
+    CLI_TRY(cli_tensor_store(raw, device, &s->d));
+    CLI_TRY(cli_tensor_store(out->q, device, &s->q));
+    CLI_TRY(cli_tensor_store(out->scale, device, &s->scale_a));
     for (int64_t i = 0; i < m * n; i++)
         out->d[i] = (float)cli_number_get(s->d.t.dtype, raw, i);
 out:
@@ -283,7 +247,7 @@ qn_status layer_run(layer_product *out, const layer *l, const layer_input *x, cl
     qn_status st;
     CLI_TRY(quantise_input(&s, l, x, device));
     CLI_TRY(load_weight(&s, l, device));
-    CLI_TRY(dev_make(&s.d, device, out_dtype, 2, shape));
+    CLI_TRY(cli_tensor_make(&s.d, device, out_dtype, 2, shape));
     CLI_TRY(multiply(&s, device));
     out->kernel = qn_last_kernel();
     if (device->info.has_clock)

@@ -242,7 +242,7 @@ char *ckpt_config_with(const char *config, const json_t *quantization) {
 static qn_status write_config(const ckpt *c, const char *folder, const json_t *quantization) {
     char *path = cli_path(folder, "config.json");
     char *text = ckpt_config_with(c->config ? c->config : "{}\n", quantization);
-    qn_status st = cli_write_text(path, text);
+    qn_status st = cli_write_text(path, text, false);
     free(text);
     free(path);
     return st;
@@ -266,7 +266,7 @@ static qn_status write_index(const ckpt *c, const ckpt_sink *sinks, const char *
     json_decref(index);
     if (!text)
         cli_out_of_memory();
-    qn_status st = cli_write_text(path, text);
+    qn_status st = cli_write_text(path, text, false);
     free(text);
     free(path);
     return st;

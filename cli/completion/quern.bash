@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+# Completion of the quern command for bash. tests/cli/test_usage.py holds it to what --help lists.
+
+# Words that can follow an option, or a command, go to COMPREPLY; files where a path is wanted.
+_quern_values() { # _quern_values OPTION CURRENT
+    case $1 in
+    --device)
+        mapfile -t COMPREPLY < <(compgen -W "$(quern devices --json 2>/dev/null |
+            sed -n 's/.*"spec": "\(.*\)",*/\1/p') auto" -- "$2")
+        ;;
+    --to) mapfile -t COMPREPLY < <(compgen -W "e4m3fnuz e4m3fn" -- "$2") ;;
+    --out-dtype) mapfile -t COMPREPLY < <(compgen -W "bf16 f32" -- "$2") ;;
+    --peer) mapfile -t COMPREPLY < <(compgen -W "torch" -- "$2") ;;
+    --input | --original | --output | --plot | --python | --report | --weights) mapfile -t COMPREPLY < <(compgen -f -- "$2") ;;
+    --exclude | --include | --k | --m | --n | --random | --runs | --seed | --tensor) ;; # a number or a pattern: nothing to offer
+    *) return 1 ;;
+    esac
+}
+
+_quern() {
+    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
+    local commands="devices check quantize convert gemm bench cache help" options="" words=""
+    COMPREPLY=()
+    if [ "$COMP_CWORD" -eq 1 ]; then
+        mapfile -t COMPREPLY < <(compgen -W "$commands --help --version" -- "$current")
+        return
+    fi
+    _quern_values "$previous" "$current" && return
+    case ${COMP_WORDS[1]} in
+    devices)
+        options="--json"
+        ;;
+    check)
+        options="--device --quick --seed --report --force --json"
+        words="quantize dequantize gemm gemm_pack"
+        ;;
+    quantize)
+        options="--include --exclude --allow-nonfinite --force --json"
+        ;;
+    convert)
+        options="--to --allow-rounding --force --json"
+        ;;
+    gemm)
+        options="--weights --tensor --input --random --seed --device --original --out-dtype --output --runs --force --json"
+        ;;
+    bench)
+        options="--device --runs --m --n --k --peer --python --plot --force --json"
+        words="quantize gemm"
+        ;;
+    cache)
+        options="--json"
+        words="path list verify clear"
+        ;;
+    help)
+        options="--json"
+        words="$commands"
+        ;;
+    esac
+    if [[ $current == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "$options --help" -- "$current")
+    elif [ -n "$words" ]; then
+        mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
+    else
+        mapfile -t COMPREPLY < <(compgen -f -- "$current")
+    fi
+}
+complete -o filenames -F _quern quern

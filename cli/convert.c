@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+// quern convert: a quantised checkpoint between the two e4m3 encodings.
+#include "checkpoint.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK = 128, MAX_CHUNK_BYTES = 32 << 20 };
+
+static const char *to;
+static bool as_json, force, allow_rounding;
+
+static const cli_option options[] = {
+    {.name = "--to",
+     .value = "e4m3fnuz|e4m3fn",
+     .kind = CLI_CHOICE,
+     .to = &to,
+     .help = "the encoding wanted (required)"},
+    {.name = "--allow-rounding",
+     .kind = CLI_FLAG,
+     .to = &allow_rounding,
+     .help = "to e4m3fn: round where no scale is exact; tells the largest error"},
+    {.name = "--force", .kind = CLI_FLAG, .to = &force, .help = "replace OUT if it exists"},
+    {.name = "--json", .kind = CLI_FLAG, .to = &as_json, .help = "print the report as JSON"},
+    {0}};
+
+static const char scale_suffix[] = "_scale_inv";
+
+typedef struct job {
+    cli_device cpu;
+    const ckpt *c;
+    const st_dtype *from, *into;
+    int64_t num_converted, inexact_blocks;
+    double max_rel_error;
+} job;
+
+// ---- planning
+
+static const st_tensor *find_scale(const ckpt *c, const st_tensor *weight,
+                                   const ckpt_shard **shard) {
+    char *name = cli_text("%s%s", weight->name, scale_suffix);
+    const st_tensor *scale = ckpt_find(c, name, shard);
+    free(name);
+    return scale;
+}
+
+/** The FP8 weight that a tensor is the scale of; null if it is none. */
+static const st_tensor *find_weight(const job *j, const st_tensor *scale,
+                                    const ckpt_shard **shard) {
+    size_t length = strlen(scale->name), suffix = strlen(scale_suffix);
+    if (length <= suffix || strcmp(scale->name + length - suffix, scale_suffix) != 0)
+        return nullptr;
+    char *name = cli_text("%.*s", (int)(length - suffix), scale->name);
+    const st_tensor *weight = ckpt_find(j->c, name, shard);
+    free(name);
+    return weight && weight->dtype == j->from ? weight : nullptr;
+}
+
+static qn_status check_pair(const ckpt *c, const ckpt_shard *shard, const st_tensor *weight) {
+    const st_tensor *scale = find_scale(c, weight, nullptr);
+    if (!scale)
+        return cli_fail(QN_E_INVALID, "%s: tensor %s is %s but there is no %s%s", shard->map.path,
+                        weight->name, weight->dtype->name, weight->name, scale_suffix);
+    char found[256];
+    int64_t rows = (weight->shape[0] + BLOCK - 1) / BLOCK,
+            cols = (weight->shape[1] + BLOCK - 1) / BLOCK;
+    if (weight->ndim != 2)
+        return cli_fail(QN_E_INVALID, "%s: tensor %s is %s, accepted: two dimensions",
+                        shard->map.path, weight->name, st_text(weight, found, sizeof found));
+    if (scale->ndim != 2 || scale->shape[0] != rows || scale->shape[1] != cols ||
+        strcmp(scale->dtype->name, "F32") != 0)
+        return cli_fail(QN_E_INVALID,
+                        "%s: tensor %s is %s, its weight needs [%" PRId64 ", %" PRId64
+                        "] F32: one scale for each block of 128 x 128",
+                        shard->map.path, scale->name, st_text(scale, found, sizeof found), rows,
+                        cols);
+    return QN_OK;
+}
+
+static qn_status plan(void *context, const ckpt *c, const ckpt_shard *shard, ckpt_item *item) {
+    job *j = context;
+    if (item->in->dtype == j->from) {
+        item->is_copied = false;
+        item->out[0].dtype = j->into;
+        j->num_converted++;
+        return check_pair(c, shard, item->in);
+    }
+    if (find_weight(j, item->in, nullptr))
+        item->is_copied = false;
+    return QN_OK;
+}
+
+static json_t *quantization(void *context) {
+    job *j = context;
+    json_t *config = ckpt_quantization(j->c);
+    if (!json_is_object(config)) {
+        json_decref(config);
+        config = json_pack("{s:s, s:s, s:[i, i]}", "quant_method", "fp8", "activation_scheme",
+                           "dynamic", "weight_block_size", BLOCK, BLOCK);
+    }
+    bool is_fnuz = strcmp(j->into->name, "F8_E4M3FNUZ") == 0;
+    json_object_set_new(config, "fmt", json_string(is_fnuz ? "e4m3fnuz" : "e4m3"));
+    return config;
+}
+
+// ---- writing
+
+/** A weight and its scale, wherever they lie, and where their results go (null: not here). */
+typedef struct pair {
+    const ckpt_shard *weight_shard, *scale_shard;
+    const st_tensor *weight, *scale, *weight_out, *scale_out;
+    uint8_t *q; // room for one run of rows
+    float *scales;
+} pair;
+
+static qn_status convert_rows(job *j, const pair *p, int64_t row, int64_t rows) {
+    DLDevice cpu = qn_device_id(j->cpu.device);
+    int64_t shape[2] = {rows, p->weight->shape[1]};
+    int64_t blocks[2] = {(rows + BLOCK - 1) / BLOCK, p->scale->shape[1]};
+    const char *q_in = (const char *)ckpt_data(p->weight_shard, p->weight) + row * shape[1];
+    // The copy aligns what the file need not.
+    memcpy(p->scales,
+           (const char *)ckpt_data(p->scale_shard, p->scale) + row / BLOCK * blocks[1] * 4,
+           (size_t)(blocks[0] * blocks[1] * 4));
+    DLTensor q = {
+        .data = (void *)q_in, .device = cpu, .ndim = 2, .dtype = j->from->dl, .shape = shape};
+    DLTensor scale = {
+        .data = p->scales, .device = cpu, .ndim = 2, .dtype = {kDLFloat, 32, 1}, .shape = blocks};
+    DLTensor q_out = q;
+    q_out.data = p->q;
+    q_out.dtype = j->into->dl;
+    qn_convert_report report = {.struct_size = sizeof report};
+    qn_status st =
+        qn_convert_fp8(j->cpu.stream, &q_out, &scale, &q, &scale, allow_rounding, &report);
+    j->inexact_blocks += report.inexact_blocks;
+    if (report.max_rel_error > j->max_rel_error)
+        j->max_rel_error = report.max_rel_error;
+    // Blocks that no scale makes exact are counted to the end, and reported by finish.
+    if (st == QN_OK || (st == QN_E_UNSUPPORTED && report.inexact_blocks > 0))
+        return QN_OK;
+    return cli_fail_lib(st, p->weight->name);
+}
+
+static qn_status write_rows(job *j, const pair *p, ckpt_sink *sink, int64_t row, int64_t rows) {
+    int64_t cols = p->weight->shape[1], scale_cols = p->scale->shape[1];
+    qn_status st;
+    CLI_TRY(convert_rows(j, p, row, rows));
+    if (p->weight_out)
+        CLI_TRY(ckpt_put(sink, p->weight_out, row * cols, p->q, rows * cols));
+    if (p->scale_out)
+        CLI_TRY(ckpt_put(sink, p->scale_out, row / BLOCK * scale_cols * 4, p->scales,
+                         (rows + BLOCK - 1) / BLOCK * scale_cols * 4));
+    if (p->weight_out)
+        ckpt_progress(p->weight_shard, p->weight, row * cols, (row + rows) * cols);
+out:
+    return st;
+}
+
+static qn_status write_pair(job *j, pair *p, ckpt_sink *sink) {
+    int64_t rows = p->weight->shape[0], cols = p->weight->shape[1];
+    int64_t blocks = cols ? MAX_CHUNK_BYTES / (cols * BLOCK) : 1;
+    int64_t step = (blocks > 1 ? blocks : 1) * BLOCK;
+    step = step < rows ? step : rows;
+    p->q = cli_alloc((size_t)(step * cols));
+    p->scales = cli_alloc((size_t)((step + BLOCK - 1) / BLOCK * p->scale->shape[1]) * 4);
+    qn_status st = QN_OK;
+    for (int64_t row = 0; st == QN_OK && row < rows; row += step)
+        st = write_rows(j, p, sink, row, rows - row < step ? rows - row : step);
+    free(p->q);
+    free(p->scales);
+    return st;
+}
+
+/** Weight and scale decide on each other and may lie in different shards, so each is made in its own
+ *  shard from both. The second computation is thrown away but for the scales. */
+static qn_status write(void *context, const ckpt *c, const ckpt_shard *shard, const ckpt_item *item,
+                       ckpt_sink *sink) {
+    job *j = context;
+    pair p = {.weight_shard = shard, .scale_shard = shard};
+    if (item->in->dtype == j->from) {
+        p.weight = item->in;
+        p.weight_out = item->out;
+        p.scale = find_scale(c, p.weight, &p.scale_shard);
+    } else {
+        p.scale = item->in;
+        p.scale_out = item->out;
+        p.weight = find_weight(j, p.scale, &p.weight_shard);
+    }
+    int64_t inexact = j->inexact_blocks;
+    qn_status st = write_pair(j, &p, sink);
+    if (!p.weight_out) // count each block once
+        j->inexact_blocks = inexact;
+    return st;
+}
+
+static qn_status finish(void *context) {
+    const job *j = context;
+    if (allow_rounding || !j->inexact_blocks)
+        return QN_OK;
+    return cli_fail(QN_E_UNSUPPORTED,
+                    "%s: %" PRId64
+                    " blocks of 128 x 128 cannot be %s exactly, with their scale kept or "
+                    "halved; accepted: exact blocks, or --allow-rounding",
+                    j->c->path, j->inexact_blocks, to);
+}
+
+// ---- the command
+
+static qn_status set_direction(job *j) {
+    if (!to)
+        return cli_fail(QN_E_INVALID, "option --to is missing (accepted: e4m3fnuz, e4m3fn)");
+    bool is_fnuz = strcmp(to, "e4m3fnuz") == 0;
+    j->from = st_dtype_find(is_fnuz ? "F8_E4M3" : "F8_E4M3FNUZ");
+    j->into = st_dtype_find(is_fnuz ? "F8_E4M3FNUZ" : "F8_E4M3");
+    return QN_OK;
+}
+
+static qn_status check_any(const job *j) {
+    for (int i = 0; i < j->c->num_shards; i++)
+        for (int64_t n = 0; n < j->c->shards[i].header.count; n++)
+            if (j->c->shards[i].header.tensors[n].dtype == j->from)
+                return QN_OK;
+    return cli_fail(QN_E_INVALID, "%s: no tensor is %s, so there is nothing to convert to %s",
+                    j->c->path, j->from->name, to);
+}
+
+static qn_status print_report(const job *j, const char *path) {
+    if (as_json)
+        return cli_print_json(
+            json_pack("{s:s, s:s, s:s, s:I, s:I, s:f}", "in", j->c->path, "out", path, "to", to,
+                      "tensors_converted", (json_int_t)j->num_converted, "inexact_blocks",
+                      (json_int_t)j->inexact_blocks, "max_rel_error", j->max_rel_error));
+    printf("%s: %" PRId64 " tensors converted to %s, ", path, j->num_converted, to);
+    if (j->inexact_blocks)
+        printf("%" PRId64 " blocks rounded, largest relative error %.3g\n", j->inexact_blocks,
+               j->max_rel_error);
+    else
+        printf("exactly\n");
+    return cli_flush();
+}
+
+static int run(int, char **arguments) {
+    ckpt c = {0};
+    job j = {.c = &c};
+    ckpt_rule rule = {&j, plan, write, finish, quantization};
+    int64_t bytes_out = 0;
+    qn_status st;
+    CLI_TRY(set_direction(&j));
+    CLI_TRY(ckpt_open(&c, arguments[0]));
+    CLI_TRY(check_any(&j));
+    CLI_TRY(cli_device_open(&j.cpu, "cpu"));
+    CLI_TRY(ckpt_rewrite(&c, arguments[1], force, &rule, &bytes_out));
+    CLI_TRY(print_report(&j, arguments[1]));
+out:
+    cli_device_close(&j.cpu);
+    ckpt_close(&c);
+    return cli_finish("convert", st);
+}
+
+const cli_command cli_convert = {
+    .name = "convert",
+    .arguments = "IN OUT",
+    .summary = "Convert a quantised checkpoint between e4m3fn and e4m3fnuz",
+    .details = "IN and OUT are files or folders, as for quern quantize. To e4m3fnuz (gfx942)\n"
+               "is always exact: bits are kept, scales doubled, -0 becomes 0 and NaN stays\n"
+               "NaN. Back to e4m3fn, a block is exact where its scale can be kept or halved;\n"
+               "if any is not, nothing is written unless --allow-rounding is given.",
+    .options = options,
+    .min_arguments = 2,
+    .max_arguments = 2,
+    .run = run};

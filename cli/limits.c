@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// The limits that bench shows its figures beside. On the CPU each is what a loop without any other work
+// reaches on as many threads as the library uses; a GPU's come from its data sheet.
+#include "limits.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+constexpr int num_chains = 12, num_loops = 100'000, max_threads = 256;
+
+static int64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * INT64_C(1'000'000'000) + t.tv_nsec;
+}
+
+/** Keeps a value without storing it: the loop that made it is not removed. */
+#define KEEP(value) __asm__ volatile("" : : "x"(value))
+
+// ---- arithmetic: num_chains independent sums hide the latency of each other. Each gives its operations.
+
+#if defined(__x86_64__)
+__attribute__((target("avx512f,avx512bf16"))) static double spin_avx512bf16(void) {
+    __m512 sum[num_chains] = {0};
+    __m512bh ones = (__m512bh)_mm512_set1_epi16(0x3F80);
+    for (int i = 0; i < num_loops; i++) {
+#pragma clang loop unroll(full)
+        for (int c = 0; c < num_chains; c++) {
+            sum[c] = _mm512_dpbf16_ps(sum[c], ones, ones);
+            __asm__ volatile("" : "+v"(sum[c])); // keeps twelve registers, not one
+        }
+    }
+    return 64.0 * num_loops * num_chains;
+}
+
+__attribute__((target("avx512f"))) static double spin_avx512(void) {
+    __m512 sum[num_chains] = {0}, ones = _mm512_set1_ps(1);
+    for (int i = 0; i < num_loops; i++) {
+#pragma clang loop unroll(full)
+        for (int c = 0; c < num_chains; c++) {
+            sum[c] = _mm512_fmadd_ps(ones, ones, sum[c]);
+            __asm__ volatile("" : "+v"(sum[c]));
+        }
+    }
+    return 32.0 * num_loops * num_chains;
+}
+
+__attribute__((target("avx2,fma"))) static double spin_avx2(void) {
+    __m256 sum[num_chains] = {0}, ones = _mm256_set1_ps(1);
+    for (int i = 0; i < num_loops; i++) {
+#pragma clang loop unroll(full)
+        for (int c = 0; c < num_chains; c++) {
+            sum[c] = _mm256_fmadd_ps(ones, ones, sum[c]);
+            __asm__ volatile("" : "+x"(sum[c]));
+        }
+    }
+    return 16.0 * num_loops * num_chains;
+}
+#endif
+
+typedef double (*spin_fn)(void);
+
+static spin_fn choose_spin(const char **name) {
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512bf16")) {
+        *name = "AVX-512 BF16";
+        return spin_avx512bf16;
+    }
+    if (__builtin_cpu_supports("avx512f")) {
+        *name = "AVX-512";
+        return spin_avx512;
+    }
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+        *name = "AVX2";
+        return spin_avx2;
+    }
+#endif
+    *name = "none";
+    return nullptr;
+}
+
+// ---- threads
+
+constexpr int read_bytes = 128 << 20; // a thread; beyond any cache
+
+typedef struct worker {
+    pthread_t thread;
+    spin_fn spin;
+    const uint64_t *memory; // null: arithmetic
+    double rate;            // of the fastest of five rounds, a second
+} worker;
+
+static double read_memory(const uint64_t *memory) {
+    uint64_t sum[8] = {0};
+    for (size_t i = 0; i < read_bytes / 8; i += 8)
+        for (int c = 0; c < 8; c++)
+            sum[c] |= memory[i + (size_t)c];
+    for (int c = 0; c < 8; c++)
+        KEEP((double)sum[c]);
+    return read_bytes;
+}
+
+static void *work(void *context) {
+    worker *w = context;
+    for (int round = 0; round < 5; round++) {
+        int64_t start = now_ns();
+        double done = w->memory ? read_memory(w->memory) : w->spin();
+        double rate = done * 1e9 / (double)(now_ns() - start);
+        w->rate = rate > w->rate ? rate : w->rate;
+    }
+    return nullptr;
+}
+
+/** Sum of the rates of all threads at once. */
+static double run_workers(int threads, spin_fn spin, const uint64_t *memory) {
+    worker *workers = cli_alloc((size_t)threads * sizeof *workers);
+    double rate = 0;
+    int started = 0;
+    for (; started < threads; started++) {
+        worker *w = &workers[started];
+        w->spin = spin;
+        w->memory = memory ? memory + (size_t)started * (read_bytes / 8) : nullptr;
+        if (pthread_create(&w->thread, nullptr, work, w) != 0)
+            break;
+    }
+    for (int i = 0; i < started; i++) {
+        pthread_join(workers[i].thread, nullptr);
+        rate += workers[i].rate;
+    }
+    free(workers);
+    return rate;
+}
+
+static void measure_cpu(cli_limits *out, int threads) {
+    static char source[96];
+    const char *name;
+    threads = threads < max_threads ? threads : max_threads;
+    spin_fn spin = choose_spin(&name);
+    size_t bytes = (size_t)threads * read_bytes;
+    uint64_t *memory = cli_alloc(bytes);
+    memset(memory, 1, bytes); // pages of its own, not the one page of zeros
+    out->flops = spin ? run_workers(threads, spin, nullptr) : 0;
+    out->read_bytes = run_workers(threads, nullptr, memory);
+    free(memory);
+    snprintf(source, sizeof source, "measured on %d thread%s, arithmetic with %s", threads,
+             threads == 1 ? "" : "s", name);
+    out->source = source;
+}
+
+/** FP8 (gfx90a, gfx1151: bf16) matrix operations a compute unit and clock, and bytes a second. Source: AMD's
+ *  data sheets of MI250X, MI300X, MI355X, Ryzen AI Max+ 395, Radeon RX 9070 XT. */
+static const struct {
+    const char *arch;
+    double flops_per_clock, read_bytes;
+} gpus[] = {{"gfx90a", 1024, 3.2e12},
+            {"gfx942", 4096, 5.3e12},
+            {"gfx950", 8192, 8.0e12},
+            {"gfx1151", 512, 0.256e12},
+            {"gfx1201", 2048, 0.640e12}};
+
+void cli_limits_get(cli_limits *out, const qn_device_info *info) {
+    *out = (cli_limits){.source = "not known"};
+    if (info->wave_size == 1) {
+        measure_cpu(out, info->num_compute_units);
+        return;
+    }
+    for (size_t i = 0; i < sizeof gpus / sizeof *gpus; i++)
+        if (strcmp(gpus[i].arch, info->arch) == 0)
+            *out = (cli_limits){.flops = gpus[i].flops_per_clock * info->num_compute_units *
+                                         (double)info->clock_khz * 1e3,
+                                .read_bytes = gpus[i].read_bytes,
+                                .source = "data sheet"};
+}

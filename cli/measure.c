@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times ops for bench with the device's own events. Messages are left with the library.
+#include "measure.h"
+
+#include "number.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum { BLOCK = 128, NUM_WEIGHTS = 8, WARM_UP = 2 };
+
+static const DLDataType bf16 = {kDLBfloat, 16, 1}, f32 = {kDLFloat, 32, 1},
+                        fp8 = {kDLFloat8_e4m3fn, 8, 1};
+
+static int64_t blocks_of(int64_t count) {
+    return (count + BLOCK - 1) / BLOCK;
+}
+
+// ---- timing
+
+typedef struct timer {
+    qn_event *start, *end;
+    int64_t *times;
+    int count;
+} timer;
+
+static qn_status timer_open(timer *t, cli_device *device, int runs) {
+    *t = (timer){.times = cli_alloc((size_t)runs * sizeof(int64_t))};
+    qn_status st = qn_event_create(&t->start, device->device);
+    return st == QN_OK ? qn_event_create(&t->end, device->device) : st;
+}
+
+static void timer_close(timer *t) {
+    qn_event_destroy(t->start);
+    qn_event_destroy(t->end);
+    free(t->times);
+}
+
+/** Runs body once; its time counts if it is no warm-up. */
+static qn_status timer_run(timer *t, cli_device *device, qn_status (*body)(void *), void *context,
+                           bool counts) {
+    int64_t ns;
+    qn_status st;
+    CLI_TRY(qn_event_record(t->start, device->stream));
+    CLI_TRY(body(context));
+    CLI_TRY(qn_event_record(t->end, device->stream));
+    CLI_TRY(qn_event_sync(t->end));
+    CLI_TRY(qn_event_elapsed(&ns, t->start, t->end));
+    if (counts)
+        t->times[t->count++] = ns;
+out:
+    return st;
+}
+
+static int by_value(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static int64_t timer_median(timer *t) {
+    qsort(t->times, (size_t)t->count, sizeof *t->times, by_value);
+    return t->times[t->count / 2];
+}
+
+// ---- data
+
+/** bf16 values that differ, near 1 in size. */
+static void fill_bf16(uint16_t *to, int64_t count, cli_random *random) {
+    for (int64_t i = 0; i < count; i++)
+        to[i] = (uint16_t)(cli_random_next(random) & 0x80FF) | 0x3F00;
+}
+
+/** Codes of e4m3fn other than NaN. */
+static void fill_fp8(uint8_t *to, int64_t count, cli_random *random) {
+    for (int64_t i = 0; i < count; i++) {
+        uint8_t code = (uint8_t)(cli_random_next(random) >> 24);
+        to[i] = (code & 0x7F) == 0x7F ? code ^ 1 : code;
+    }
+}
+
+static qn_status make_filled(cli_tensor *out, cli_device *device, DLDataType dtype, int64_t rows,
+                             int64_t cols, cli_random *random) {
+    int64_t shape[2] = {rows, cols};
+    qn_status st = cli_tensor_make(out, device, dtype, 2, shape);
+    if (st != QN_OK)
+        return st;
+    void *host = cli_alloc((size_t)(rows * cols * dtype.bits / 8));
+    if (dtype.bits == 8)
+        fill_fp8(host, rows * cols, random);
+    else if (dtype.bits == 16)
+        fill_bf16(host, rows * cols, random);
+    else
+        for (int64_t i = 0; i < rows * cols; i++)
+            ((float *)host)[i] = 0x1p-8F * (float)(1 + (cli_random_next(random) & 15));
+    st = cli_tensor_load(out, device, host);
+    free(host);
+    return st;
+}
+
+// ---- quantize
+
+typedef struct quantize_run {
+    cli_device *device;
+    cli_tensor x, q, scale, copy_from, copy_to;
+    int64_t block_rows;
+} quantize_run;
+
+static qn_status run_quantize(void *context) {
+    quantize_run *r = context;
+    return qn_quantize_fp8(r->device->stream, &r->q.t, &r->scale.t, &r->x.t, r->block_rows, BLOCK,
+                           1e-4F);
+}
+
+static qn_status run_copy(void *context) {
+    quantize_run *r = context;
+    return qn_copy(r->device->stream, &r->copy_to.t, &r->copy_from.t);
+}
+
+static qn_status open_quantize(quantize_run *r, int64_t rows, int64_t cols, int64_t bytes) {
+    int64_t shape[2] = {rows, cols},
+            blocks[2] = {(rows + r->block_rows - 1) / r->block_rows, blocks_of(cols)};
+    cli_random random = {1};
+    qn_status st;
+    CLI_TRY(make_filled(&r->x, r->device, bf16, rows, cols, &random));
+    CLI_TRY(cli_tensor_make(&r->q, r->device, fp8, 2, shape));
+    CLI_TRY(cli_tensor_make(&r->scale, r->device, f32, 2, blocks));
+    // A copy reads and writes each byte, so half as many bytes make the same traffic.
+    CLI_TRY(make_filled(&r->copy_from, r->device, fp8, 1, bytes / 2, &random));
+    CLI_TRY(make_filled(&r->copy_to, r->device, fp8, 1, bytes / 2, &random));
+out:
+    return st;
+}
+
+qn_status measure_quantize(measurement *out, cli_device *device, int64_t rows, int64_t cols,
+                           int64_t block_rows, int runs) {
+    quantize_run r = {.device = device, .block_rows = block_rows};
+    timer op = {0}, copy = {0};
+    int64_t scales = (rows + block_rows - 1) / block_rows * blocks_of(cols);
+    int64_t bytes = 3 * rows * cols + 4 * scales; // two bytes read, one written, and the scales
+    *out = (measurement){.op = "quantize", .bytes = (double)bytes};
+    snprintf(out->problem, sizeof out->problem,
+             "%" PRId64 " x %" PRId64 " bf16, blocks of %" PRId64 " x %d", rows, cols, block_rows,
+             BLOCK);
+    qn_status st;
+    CLI_TRY(open_quantize(&r, rows, cols, bytes));
+    CLI_TRY(timer_open(&op, device, runs));
+    CLI_TRY(timer_open(&copy, device, runs));
+    for (int i = 0; i < runs + WARM_UP; i++) {
+        CLI_TRY(timer_run(&op, device, run_quantize, &r, i >= WARM_UP));
+        CLI_TRY(timer_run(&copy, device, run_copy, &r, i >= WARM_UP));
+        cli_progress_add(1);
+    }
+    out->kernel = qn_last_kernel();
+    out->median_ns = timer_median(&op);
+    out->fastest_ns = op.times[0];
+    out->copy_ns = timer_median(&copy);
+out:
+    timer_close(&op);
+    timer_close(&copy);
+    cli_tensor *all[] = {&r.x, &r.q, &r.scale, &r.copy_from, &r.copy_to};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        cli_tensor_free(all[i], device);
+    return st;
+}
+
+// ---- gemm
+
+typedef struct gemm_run {
+    cli_device *device;
+    cli_tensor a, scale_a, d, b[NUM_WEIGHTS], scale_b[NUM_WEIGHTS];
+    bool is_packed;
+    int turn;
+} gemm_run;
+
+static qn_status run_gemm(void *context) {
+    gemm_run *r = context;
+    int w = r->turn++ % NUM_WEIGHTS;
+    qn_gemm_args args = {.struct_size = sizeof args,
+                         .d = &r->d.t,
+                         .a = &r->a.t,
+                         .b = &r->b[w].t,
+                         .scale_a = &r->scale_a.t,
+                         .scale_b = &r->scale_b[w].t,
+                         .b_is_packed = r->is_packed};
+    return qn_gemm(r->device->stream, &args);
+}
+
+/** A weight in the device's own order, where it has one. */
+static qn_status open_weight(gemm_run *r, int w, int64_t n, int64_t k, cli_random *random) {
+    cli_tensor b = {0}, scale = {0};
+    int64_t shape[3], blocks[2] = {blocks_of(n), blocks_of(k)};
+    DLDataType dtype;
+    qn_status st;
+    CLI_TRY(make_filled(&b, r->device, fp8, n, k, random));
+    CLI_TRY(make_filled(&scale, r->device, f32, blocks[0], blocks[1], random));
+    st = qn_gemm_packed_shape(r->device->device, &b.t, shape, &dtype);
+    r->is_packed = st == QN_OK;
+    if (st == QN_E_UNSUPPORTED) {
+        r->b[w] = b;
+        r->scale_b[w] = scale;
+        r->b[w].t.shape = r->b[w].shape; // the shape moves with the struct
+        r->scale_b[w].t.shape = r->scale_b[w].shape;
+        return QN_OK;
+    }
+    CLI_TRY(st);
+    CLI_TRY(cli_tensor_make(&r->b[w], r->device, dtype, 3, shape));
+    CLI_TRY(cli_tensor_make(&r->scale_b[w], r->device, f32, 2, blocks));
+    CLI_TRY(qn_gemm_pack(r->device->stream, &r->b[w].t, &r->scale_b[w].t, &b.t, &scale.t));
+    CLI_TRY(qn_stream_sync(r->device->stream));
+out:
+    cli_tensor_free(&b, r->device);
+    cli_tensor_free(&scale, r->device);
+    return st;
+}
+
+static qn_status open_gemm(gemm_run *r, int64_t m, int64_t n, int64_t k) {
+    int64_t shape[2] = {m, n};
+    cli_random random = {1};
+    qn_status st;
+    CLI_TRY(make_filled(&r->a, r->device, fp8, m, k, &random));
+    CLI_TRY(make_filled(&r->scale_a, r->device, f32, m, blocks_of(k), &random));
+    CLI_TRY(cli_tensor_make(&r->d, r->device, bf16, 2, shape));
+    for (int w = 0; w < NUM_WEIGHTS; w++)
+        CLI_TRY(open_weight(r, w, n, k, &random));
+out:
+    return st;
+}
+
+static void close_gemm(gemm_run *r) {
+    cli_tensor_free(&r->a, r->device);
+    cli_tensor_free(&r->scale_a, r->device);
+    cli_tensor_free(&r->d, r->device);
+    for (int w = 0; w < NUM_WEIGHTS; w++) {
+        cli_tensor_free(&r->b[w], r->device);
+        cli_tensor_free(&r->scale_b[w], r->device);
+    }
+}
+
+static void set_limit(measurement *out, const cli_limits *limits) {
+    if (!(limits->flops > 0) || !(limits->read_bytes > 0))
+        return;
+    double memory = out->bytes / limits->read_bytes * 1e9,
+           arithmetic = out->flops / limits->flops * 1e9;
+    out->limit_ns = memory > arithmetic ? memory : arithmetic;
+    out->bound = memory > arithmetic ? "memory" : "arithmetic";
+}
+
+qn_status measure_gemm(measurement *out, cli_device *device, const cli_limits *limits, int64_t m,
+                       int64_t n, int64_t k, int runs) {
+    gemm_run r = {.device = device};
+    timer op = {0};
+    double read = (double)m * (double)k + (double)n * (double)k +
+                  4 * (double)blocks_of(k) * (double)(m + blocks_of(n));
+    *out = (measurement){.op = "gemm",
+                         .bytes = read + 2 * (double)m * (double)n,
+                         .flops = 2 * (double)m * (double)n * (double)k};
+    snprintf(out->problem, sizeof out->problem,
+             "m=%" PRId64 " n=%" PRId64 " k=%" PRId64 " e4m3fn->bf16", m, n, k);
+    qn_status st;
+    CLI_TRY(open_gemm(&r, m, n, k));
+    CLI_TRY(timer_open(&op, device, runs));
+    for (int i = 0; i < runs + WARM_UP; i++) {
+        CLI_TRY(timer_run(&op, device, run_gemm, &r, i >= WARM_UP));
+        cli_progress_add(1);
+    }
+    out->kernel = qn_last_kernel();
+    out->median_ns = timer_median(&op);
+    out->fastest_ns = op.times[0];
+    set_limit(out, limits);
+out:
+    timer_close(&op);
+    close_gemm(&r);
+    return st;
+}
