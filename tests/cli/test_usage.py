@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: help, mistakes, JSON, and that completion and manual say what --help says."""
+import json
+import os
+import pathlib
+import pty
+import subprocess
+import xml.etree.ElementTree
+
+import pytest
+
+from conftest import QUERN, SOURCE, ok, refused, run
+
+COMMANDS = {c["name"]: c for c in json.loads(ok("help", "--json"))["commands"]}
+
+
+def test_help():
+    assert ok("--help") == ok("help") == ok("-h")
+    assert all(name in ok("--help") for name in COMMANDS)
+    assert ok("--version").startswith("quern 0.")
+    done = run()
+    assert done.returncode == 2 and done.stdout == "" and done.stderr == ok("--help")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_command_help(command):
+    text = ok(command, "--help")
+    assert text == ok("help", command) == ok(command, "-h")
+    assert text.startswith(f"Usage: quern {command} ")
+    for option in COMMANDS[command]["options"]:
+        assert option["name"] in text and option["help"] in text
+    assert "--json" in text
+    assert all(len(line) <= 100 for line in text.splitlines())
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_unknown_option(command):
+    message = refused(command, "--nonesuch=3", says=["--nonesuch ", "accepted: --help"])
+    assert all(option["name"] in message for option in COMMANDS[command]["options"])
+
+
+@pytest.mark.parametrize("args, says", [
+    (["nonesuch"], ["nonesuch", "quantize"]),
+    (["--nonesuch"], ["--nonesuch", "--version"]),
+    (["help", "nonesuch"], ["nonesuch"]),
+    (["devices", "extra"], ["extra"]),
+    (["devices", "--json=yes"], ["--json", "no value", "yes"]),
+    (["quantize"], ["IN OUT"]),
+    (["quantize", "a"], ["IN OUT"]),
+    (["quantize", "a", "b", "c"], ["'c'"]),
+    (["quantize", "a", "b", "--include"], ["--include", "PATTERN"]),
+    (["quantize", "a", "b", "--include="], ["--include", "PATTERN"]),
+    (["check", "--device", "nonesuch"], ["nonesuch", "accepted: cpu"]),
+    (["check", "--device", "cpu:1"], ["cpu:1", "accepted"]),
+    (["check", "--device", "sim:gfx1"], ["gfx1", "gfx942"]),
+    (["check", "--seed", "1x"], ["--seed", "1x", "from 0"]),
+    (["check", "--seed", "-1"], ["--seed", "-1"]),
+    (["check", "--seed", "99999999999999999999"], ["--seed"]),
+    (["check", "nonesuch"], ["nonesuch", "gemm"]),
+    (["gemm"], ["--weights"]),
+    (["gemm", "--weights", "x"], ["--tensor"]),
+    (["gemm", "--weights", "x", "--tensor", "t"], ["--input", "neither"]),
+    (["gemm", "--weights", "x", "--tensor", "t", "--input", "x", "--random", "3"], ["both"]),
+    (["gemm", "--out-dtype", "f64"], ["--out-dtype", "f64", "bf16|f32"]),
+    (["bench", "nonesuch"], ["nonesuch", "quantize, gemm"]),
+    (["bench", "--m", "1,x"], ["--m", "1,x", "as 1,16"]),
+    (["bench", "--m", "0"], ["--m", "0"]),
+    (["bench", "--runs", "0"], ["--runs", "0", "from 1"]),
+    (["bench", "--peer", "numpy"], ["--peer", "numpy", "torch"]),
+    (["bench", "--peer", "torch", "--device", "hip:0"], ["--peer", "hip:0", "cpu"]),
+    (["bench", "--peer", "torch", "quantize"], ["--peer", "quantize", "gemm"]),
+    (["bench", "--peer", "torch", "--python", "nonesuch"], ["--python", "nonesuch"]),
+    (["bench", "--peer", "torch", "--python", "false"], ["peers.py", "status 1"]),
+    (["cache"], ["path|list|verify|clear"]),
+    (["cache", "nonesuch"], ["nonesuch", "path, list, verify, clear"]),
+])
+def test_mistakes(args, says):
+    refused(*args, says=says)
+
+
+def test_devices():
+    devices = json.loads(ok("devices", "--json"))["devices"]
+    cpu = next(d for d in devices if d["spec"] == "cpu")
+    assert cpu["times"] == "measured" and cpu["memory_bytes"] > 0 and cpu["compute_units"] > 0
+    table = ok("devices").splitlines()
+    assert len(table) == 1 + len(devices)
+    assert [line.split()[0] for line in table[1:]] == [d["spec"] for d in devices]
+
+
+def test_check(tmp_path):
+    report = tmp_path / "report.json"
+    printed = json.loads(ok("check", "--device", "cpu", "--quick", "--json", "--report", report))
+    written = json.loads(report.read_text())
+    assert written["results"] == printed["results"] and written["device"] == printed["device"]
+    assert {"host", "versions", "date", "seed", "summary"} <= set(written)
+    assert written["host"]["cpu"] and written["device"]["spec"] == "cpu"
+    ran = [r for r in written["results"] if r["ran"]]
+    assert len(ran) == written["summary"]["ran"] > 0 and written["summary"]["failed"] == 0
+    assert {r["op"] for r in ran} >= {"gemm", "quantize"}
+    assert all(r["passed"] and r["error_over_tolerance"] <= 1 and r["time_ns"] >= 0 for r in ran)
+    assert all(r["reason"] for r in written["results"] if not r["ran"])
+    refused("check", "--device", "cpu", "--report", report, says=[str(report), "--force"])
+    table = ok("check", "--device", "cpu", "--quick", "gemm")
+    assert "gemm." in table and "quantize." not in table
+
+
+def test_bench(tmp_path):
+    plot = tmp_path / "plot.svg"
+    report = json.loads(ok("bench", "--device", "cpu", "--runs", 3, "--m", "1,3", "--n", 256, "--k", 300, "--json",
+                           "--plot", plot))
+    assert [r["op"] for r in report["results"]] == ["quantize", "quantize", "gemm", "gemm"]
+    for r in report["results"]:
+        assert 0 < r["fastest_ns"] <= r["median_ns"] and r["share_of_limit"] > 0
+        assert r["gb_per_s"] == pytest.approx(r["bytes"] / r["median_ns"], rel=1e-6)
+        assert r["kernel"].startswith(r["op"])
+    gemm = report["results"][3]
+    assert gemm["flops"] == 2 * 3 * 256 * 300
+    assert report["limits"]["gflop_per_s"] > 0 and report["limits"]["read_gb_per_s"] > 0
+    drawing = xml.etree.ElementTree.parse(plot).getroot()
+    assert len(drawing.findall("{http://www.w3.org/2000/svg}rect")) == 1 + 4
+    refused("bench", "--device", "cpu", "--plot", plot, says=[str(plot), "--force"])
+    table = ok("bench", "gemm", "--device", "cpu", "--runs", 1, "--m", 2, "--n", 64, "--k", 64)
+    assert "m=2 n=64 k=64" in table and "quantize" not in table
+
+
+def test_cache(tmp_path):
+    env = os.environ | {"QUERN_CACHE_DIR": str(tmp_path / "cache")}
+    assert ok("cache", "path", env=env).strip() == str(tmp_path / "cache")
+    assert json.loads(ok("cache", "path", "--json", env=env)) == {"path": str(tmp_path / "cache")}
+    assert json.loads(ok("cache", "list", "--json", env=env)) == {"entries": [], "damaged": 0}
+    assert ok("cache", "verify", env=env) == "0 entries, 0 damaged\n"
+    assert json.loads(ok("cache", "clear", "--json", env=env)) == {"removed": 0}
+
+
+def test_options_end():
+    """Behind -- everything is an argument."""
+    refused("quantize", "--", "--json", "--out", says=["--json: cannot open"])
+
+
+# ---- completion and manual
+
+
+def test_bash_completion():
+    """What bash completes for each command is what its help lists."""
+    script = SOURCE / "cli" / "completion" / "quern.bash"
+
+    def complete(*words):
+        program = (f'. "{script}"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _quern; '
+                   'printf "%s\\n" "${COMPREPLY[@]}"')
+        done = subprocess.run(["bash", "-c", program, "bash", *words], capture_output=True, text=True, check=True,
+                              env=os.environ | {"PATH": f"{QUERN.parent}:{os.environ['PATH']}"})
+        return set(done.stdout.split())
+
+    assert complete("quern", "") == set(COMMANDS) | {"--help", "--version"}
+    for name, command in COMMANDS.items():
+        assert complete("quern", name, "--") == {o["name"] for o in command["options"]} | {"--help"}, name
+        for option in command["options"]:
+            if "|" in (option["value"] or ""):
+                assert complete("quern", name, option["name"], "") == set(option["value"].split("|"))
+    assert complete("quern", "cache", "") == {"path", "list", "verify", "clear"}
+    assert complete("quern", "help", "") == set(COMMANDS)
+    assert "cpu" in complete("quern", "check", "--device", "")
+
+
+@pytest.mark.parametrize("file", ["cli/completion/_quern", "docs/quern.1"])
+def test_texts_are_complete(file):
+    """Zsh's completion and the manual name every command and every option of it, and no other."""
+    text = (SOURCE / file).read_text().replace("\\-", "-")
+    for name, command in COMMANDS.items():
+        start = text.index(f"\n.SS {name}\n" if file.endswith(".1") else f"\n    {name})\n")
+        end = text.find("\n.S", start + 1) if file.endswith(".1") else text.index(";;\n", start)
+        section = text[start:end if end > 0 else None]
+        found = {word for word in section.replace("'", " ").replace("[", " ").replace("=", " ").replace("*", " ")
+                 .split() if word.startswith("--") and len(word) > 2}
+        wanted = {o["name"] for o in command["options"]} | {"--help"}
+        assert found == wanted, (name, found ^ wanted)
+
+
+def test_manual_is_well_formed():
+    done = subprocess.run(["man", "--warnings", "-l", SOURCE / "docs" / "quern.1"], capture_output=True, text=True,
+                          env=os.environ | {"MANPAGER": "cat", "MANWIDTH": "80"}) if pathlib.Path("/usr/bin/man").exists() \
+        else pytest.skip("man is not installed")
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+
+
+# ---- progress
+
+
+def test_progress_bar_is_for_terminals(folder, tmp_path):
+    """No control characters where no one looks at them; and none for quick work on a terminal."""
+    done = run("quantize", folder, tmp_path / "out")
+    assert done.stderr == ""
+    leader, follower = pty.openpty()
+    subprocess.run([QUERN, "quantize", folder, tmp_path / "again"], stderr=follower, stdout=subprocess.DEVNULL, check=True)
+    os.set_blocking(leader, False)
+    with pytest.raises(BlockingIOError):
+        os.read(leader, 100)
