@@ -340,6 +340,7 @@ enum { // sim_wave.mode, gfx9 layout of HW_REG_MODE
     SIM_MODE_FP16_OVFL = 1 << 23,
     SIM_MODE_GPR_IDX_EN = 1 << 27,
     SIM_MODE_VSKIP = 1 << 28,
+    SIM_MODE_SPECIAL = SIM_MODE_GPR_IDX_EN | SIM_MODE_VSKIP,
 };
 
 static inline uint32_t sim_mode_of_rsrc1(uint32_t rsrc1) {
@@ -450,6 +451,9 @@ static inline void *sim_wave_host(sim_wave *w, uint64_t addr, uint64_t bytes) {
 /** Raises the out-of-bounds fault for an access that sim_memory_host refused. */
 void sim_memory_fault(sim_wave *w, const sim_inst *inst, int lane, uint64_t addr, uint64_t bytes,
                       bool is_store);
+
+/** Runs an instruction while a bit of SIM_MODE_SPECIAL is on (modes.c). */
+void sim_exec_special(sim_wave *w, const sim_inst *inst);
 
 /** Runs one wave until it ends, faults, waits at a barrier or has used up its slice (then it is
  * still SIM_RUNNING, and the other waves of its workgroup have their turn). */

@@ -26,7 +26,11 @@ void sim_wave_run(sim_wave *w) {
         n++;
         w->pc = inst->pc + inst->bytes;
         w->counters[inst->opcode->klass]++;
-        inst->exec(w, inst);
+        if (w->mode & SIM_MODE_SPECIAL) [[clang::unlikely]] {
+            sim_exec_special(w, inst);
+        } else {
+            inst->exec(w, inst);
+        }
     }
     w->num_executed += n;
     check_limit(w);

@@ -53,7 +53,7 @@ static bool resolve_global(sim_wave *w, const sim_inst *inst, const uint64_t *ad
 
 static bool resolve_scratch_lane(sim_wave *w, const sim_inst *inst, int lane, uint64_t offset,
                                  uint32_t bytes, bool is_store, sim_access *out) {
-    uint32_t size = w->group->dispatch->kernel->scratch_bytes;
+    uint32_t size = w->scratch_bytes;
     if (offset + bytes > size) {
         sim_fault_raise(w, inst, lane,
                         "scratch %s of %u bytes at %#llx: the kernel has %u bytes a lane",

@@ -119,6 +119,32 @@ static void exec_s_setreg_imm32_b32(sim_wave *w, const sim_inst *inst) {
     set_register(w, inst, inst->word[1]);
 }
 
+// ---- modes that change what vector instructions do (modes.c)
+
+/** Bits of the instruction's second field go to M0[15:12], the register's low byte to M0[7:0]. */
+static void exec_s_set_gpr_idx_on(sim_wave *w, const sim_inst *inst) {
+    w->m0 = (w->m0 & 0xffff0f00) | (sim_read32(w, &inst->src[0]) & 255) |
+            (inst->word[0] >> 8 & 15) << 12;
+    w->mode |= SIM_MODE_GPR_IDX_EN;
+}
+
+static void exec_s_set_gpr_idx_idx(sim_wave *w, const sim_inst *inst) {
+    w->m0 = (w->m0 & ~255u) | (sim_read32(w, &inst->src[0]) & 255);
+}
+
+static void exec_s_set_gpr_idx_mode(sim_wave *w, const sim_inst *inst) {
+    w->m0 = (w->m0 & 0xffff0fff) | (inst->imm & 15) << 12;
+}
+
+static void exec_s_set_gpr_idx_off(sim_wave *w, const sim_inst *) {
+    w->mode &= ~(uint32_t)SIM_MODE_GPR_IDX_EN;
+}
+
+static void exec_s_setvskip(sim_wave *w, const sim_inst *inst) {
+    bool on = sim_read32(w, &inst->src[0]) >> (sim_read32(w, &inst->src[1]) & 31) & 1;
+    w->mode = on ? w->mode | SIM_MODE_VSKIP : w->mode & ~(uint32_t)SIM_MODE_VSKIP;
+}
+
 // ---- table
 // clang-format off
 
@@ -136,6 +162,8 @@ BRANCHES(WRAP)
 static const sim_opcode opcodes[] = {BRANCHES(LINE_BRANCH)
     LINE(s_getpc_b64, "q:") LINE(s_setpc_b64, ":q") LINE(s_swappc_b64, "q:q") LINE(s_call_b64, "q:i")
     LINE(s_barrier, ":") LINE(s_endpgm, ":") LINE(s_trap, ":i") LINE(s_sethalt, ":i")
+    LINE(s_set_gpr_idx_on, ":ii") LINE(s_set_gpr_idx_idx, ":i") LINE(s_set_gpr_idx_mode, ":i")
+    LINE(s_set_gpr_idx_off, ":") LINE(s_setvskip, ":ii")
     LINE(s_getreg_b32, "i:i") LINE(s_setreg_b32, ":ii") LINE(s_setreg_imm32_b32, ":ii")
     NOTHING(s_nop) NOTHING(s_sleep) NOTHING(s_setprio) NOTHING(s_waitcnt) NOTHING(s_icache_inv)
     NOTHING(s_sendmsg) NOTHING(s_incperflevel) NOTHING(s_decperflevel) NOTHING(s_ttracedata)

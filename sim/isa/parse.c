@@ -221,7 +221,11 @@ static void set_integer(sim_operand *op, int64_t value, bool literal, char type)
     }
 }
 
+/** A constant; "lit(1)" is one that is encoded as a literal although it need not be. */
 static bool parse_number(parser *p, sim_operand *op, char type) {
+    if (accept(p, "lit(")) {
+        return parse_number(p, op, type) && accept(p, ")");
+    }
     const char *digits = p->at + (*p->at == '-');
     if (!isdigit((unsigned char)*digits)) {
         return false;
