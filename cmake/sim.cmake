@@ -44,3 +44,7 @@ if(TARGET quernsim_parts AND EXISTS ${PROJECT_SOURCE_DIR}/sim/hip/exports.map)
   target_link_options(quernsim PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/sim/hip/exports.map
                       -Wl,--gc-sections -static-libgcc)
 endif()
+if(TARGET quernsim_parts)
+  add_executable(sim_bench EXCLUDE_FROM_ALL bench/sim_bench.c)
+  target_link_libraries(sim_bench PRIVATE quern_flags quernsim_parts)
+endif()

@@ -28,16 +28,16 @@ static const mfma_form forms[] = {
 };
 
 // How the decoder reads constants: D, A, B, C.
-#define TYPES_F64 "dddd"
-#define TYPES_F32 "ffff"
-#define TYPES_I8 "iiii"
-#define TYPES_XF32 "fiif"
-#define TYPES_F16 "fiif"
-#define TYPES_BF16 "fiif"
-#define TYPES_FP8 "fiif"
-#define TYPES_BF8 "fiif"
-#define TYPES_FP8_FNUZ "fiif"
-#define TYPES_BF8_FNUZ "fiif"
+#define TYPES_F64 "d:ddd"
+#define TYPES_F32 "f:fff"
+#define TYPES_I8 "i:iii"
+#define TYPES_XF32 "f:iif"
+#define TYPES_F16 "f:iif"
+#define TYPES_BF16 "f:iif"
+#define TYPES_FP8 "f:iif"
+#define TYPES_BF8 "f:iif"
+#define TYPES_FP8_FNUZ "f:iif"
+#define TYPES_BF8_FNUZ "f:iif"
 
 static const sim_opcode mfma_opcodes[] = {
 #define FORM(name, target, M, N, K, BLOCKS, A, B, RULE, GROUP, known, exec)                        \

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix instructions: layouts by an independent matrix product, published examples, fast forms against the rules.
 #define SIM_ISA base
+#include "../isa/isa.h"
 #include "mfma.h"
 
 #include <inttypes.h>
@@ -320,6 +321,95 @@ static void test_f64_negation(void **state) {
     }
 }
 
+// ---- from bytes to results
+
+/** Register fields and whether they name AccVGPRs. */
+typedef struct encoding {
+    int opcode; // 7 bits
+    int c;      // source field: 256 + register, or an inline constant
+    bool acc_a, acc_b, acc_cd;
+} encoding;
+
+enum { CODED_D = 128 };
+
+static void encode(encoding e, uint32_t words[2]) {
+    words[0] = 0xd3800000 | (uint32_t)e.opcode << 16 | (uint32_t)e.acc_cd << 15 | CODED_D;
+    words[1] = (256 + A_REG) | (256 + B_REG) << 9 | (uint32_t)e.c << 18 | (uint32_t)e.acc_a << 27 |
+               (uint32_t)e.acc_b << 28;
+}
+
+/** Decodes and runs one encoding; the line of the table, or -1 if it is no matrix instruction. */
+static int run_encoding(sim_arch arch, encoding e) {
+    uint32_t words[2];
+    char error[SIM_ERROR_BYTES];
+    sim_inst inst;
+    encode(e, words);
+    if (!sim_decode(sim_chip_by_arch(arch), (const uint8_t *)words, sizeof words, 0x1000, &inst,
+                    error) ||
+        inst.opcode->klass != SIM_MFMA || strstr(inst.opcode->mnemonic, "mfma") == nullptr) {
+        return -1;
+    }
+    int line = (int)(inst.opcode - tables[table_runs_here(1)]->opcodes);
+    const mfma_form *f = form_at((size_t)line);
+    fill_small(f);
+    const int from[] = {A_REG, B_REG, C_REG};
+    const bool acc[] = {e.acc_a, e.acc_b, e.acc_cd};
+    for (int i = 0; i < 3; i++) {
+        if (acc[i]) { // the other half must not be read
+            int rows = i == 2 ? 32 : 8;
+            memcpy(wave->v[from[i] + 256], wave->v[from[i]], (size_t)rows * sizeof wave->v[0]);
+            memset(wave->v[from[i]], 0x7e, (size_t)rows * sizeof wave->v[0]);
+        }
+    }
+    inst.exec(wave, &inst);
+    return line;
+}
+
+static void test_encodings(void **state) {
+    (void)state;
+    bool seen[128] = {false};
+    assert_true(tables[0]->count <= 128);
+    for (int arch = SIM_GFX90A; arch <= SIM_GFX950; arch++) {
+        for (int variant = 0; variant < 128 * 8; variant++) {
+            encoding e = {variant / 8, 256 + C_REG, variant & 1, variant & 2, variant & 4};
+            int line = run_encoding((sim_arch)arch, e);
+            if (line >= 0) {
+                seen[line] = true;
+                check_small(form_at((size_t)line), tables[0]->opcodes[line].mnemonic,
+                            CODED_D + 256 * e.acc_cd, nullptr);
+            }
+        }
+    }
+    for (size_t i = 0; i < tables[0]->count; i++) {
+        if (!seen[i]) {
+            fail_msg("%s was not decoded", tables[0]->opcodes[i].mnemonic);
+        }
+    }
+}
+
+/** C as an inline constant, 1 in the type of D: as C full of ones. */
+static void test_encoded_constants(void **state) {
+    (void)state;
+    for (int variant = 0; variant < 3 * 128; variant++) {
+        sim_arch arch = (sim_arch)(SIM_GFX90A + variant / 128);
+        int line = run_encoding(arch, (encoding){.opcode = variant % 128, .c = 256 + C_REG});
+        if (line < 0) {
+            continue;
+        }
+        const mfma_form *f = form_at((size_t)line);
+        int one = f->a_type == MFMA_I8 ? 129 : 242;
+        run_encoding(arch, (encoding){.opcode = variant % 128, .c = one});
+        memcpy(expected->v, wave->v, sizeof wave->v);
+        sim_inst inst = make_inst(&tables[0]->opcodes[line]);
+        for (int at = 0; at < f->m * f->n * f->blocks; at++) {
+            put_c(f, at / (f->m * f->n), at / f->n % f->m, at % f->n, 1);
+        }
+        inst.exec(wave, &inst);
+        int regs = f->m * f->n * f->blocks / SIM_LANES * (f->a_type == MFMA_F64 ? 2 : 1);
+        assert_memory_equal(wave->v[D_REG], expected->v[CODED_D], (size_t)regs * sizeof wave->v[0]);
+    }
+}
+
 // ---- published examples
 
 typedef struct example {
@@ -504,6 +594,7 @@ int main(void) {
         cmocka_unit_test(test_layouts),         cmocka_unit_test(test_overlap),
         cmocka_unit_test(test_block_broadcast), cmocka_unit_test(test_lane_patterns),
         cmocka_unit_test(test_constant_c),      cmocka_unit_test(test_f64_negation),
+        cmocka_unit_test(test_encodings),       cmocka_unit_test(test_encoded_constants),
         cmocka_unit_test(test_examples),        cmocka_unit_test(test_fast_forms),
     };
     const char *text = getenv("QUERN_TEST_SEED");

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// Speed of the simulator on one core, checks off: `name value unit` lines, or one JSON object with --json.
+//
+//   sim_bench [--json] [PART]     only the lines whose name contains PART
+//
+// Each figure is the median of REPEATS timings of at least MIN_SECONDS each.
+#include "../sim/isa/isa.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { REPEATS = 5 };
+static constexpr double MIN_SECONDS = 0.05;
+
+static double seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int compare_doubles(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/** Calls a second of `run`, each of which does `count` units of work. */
+static double rate(void (*run)(void *), void *state, double count) {
+    double rates[REPEATS];
+    for (double start = seconds(); seconds() - start < MIN_SECONDS;) {
+        run(state); // warm up
+    }
+    for (int r = 0; r < REPEATS; r++) {
+        double start = seconds(), elapsed = 0, calls = 0;
+        for (; elapsed < MIN_SECONDS; elapsed = seconds() - start) {
+            run(state);
+            calls += count;
+        }
+        rates[r] = calls / elapsed;
+    }
+    qsort(rates, REPEATS, sizeof *rates, compare_doubles);
+    return rates[REPEATS / 2];
+}
+
+// ---- output
+
+static bool as_json, is_first = true;
+
+static void report(const char *name, double value, const char *unit) {
+    if (as_json) {
+        printf("%s\n  \"%s\": {\"value\": %.4g, \"unit\": \"%s\"}", is_first ? "" : ",", name,
+               value, unit);
+    } else {
+        printf("%-34s %10.4g %s\n", name, value, unit);
+    }
+    is_first = false;
+}
+
+// ---- matrix instructions
+
+/** How inputs are quantised: bits of the element, of its fraction, exponent bias; 0: integers. */
+typedef struct element {
+    int bits, fraction, bias;
+} element;
+
+typedef struct matrix_line {
+    const char *mnemonic;
+    sim_arch arch;
+    element input;
+} matrix_line;
+
+static const matrix_line matrix_lines[] = {
+    {"v_mfma_f32_16x16x32_fp8_fp8", SIM_GFX942, {8, 3, 8}},
+    {"v_mfma_f32_32x32x16_fp8_fp8", SIM_GFX942, {8, 3, 8}},
+    {"v_mfma_f32_16x16x32_bf8_bf8", SIM_GFX942, {8, 2, 16}},
+    {"v_mfma_f32_32x32x8_bf16", SIM_GFX942, {16, 7, 127}},
+    {"v_mfma_f32_16x16x16_bf16", SIM_GFX942, {16, 7, 127}},
+    {"v_mfma_f32_16x16x16_f16", SIM_GFX942, {16, 10, 15}},
+    {"v_mfma_f32_16x16x8_xf32", SIM_GFX942, {32, 23, 127}},
+    {"v_mfma_f32_16x16x4_f32", SIM_GFX942, {32, 23, 127}},
+    {"v_mfma_f64_16x16x4_f64", SIM_GFX942, {64, 52, 1023}},
+    {"v_mfma_i32_16x16x32_i8", SIM_GFX942, {8, 0, 0}},
+    {"v_mfma_f32_32x32x8bf16_1k", SIM_GFX90A, {16, 7, 127}},
+    {"v_mfma_f32_16x16x32_fp8_fp8", SIM_GFX950, {8, 3, 7}},
+};
+
+enum { MATRIX_BATCH = 256, C_REG = 64, D_REG = 256 };
+
+typedef struct matrix_state {
+    sim_wave *wave;
+    sim_inst with_c, without_c;
+} matrix_state;
+
+static double random_normal(void) {
+    double u = (rand() + 1.0) / ((double)RAND_MAX + 2.0), v = rand() / (double)RAND_MAX;
+    return sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
+}
+
+static uint64_t quantised(element t, double x) {
+    if (t.bias == 0) {
+        return (uint64_t)(int64_t)lrint(x * 40) & ((1ull << t.bits) - 1);
+    }
+    int smallest = 1 - t.bias, e = x == 0 ? smallest : ilogb(x);
+    e = e < smallest ? smallest : e;
+    uint64_t m =
+        (uint64_t)llrint(ldexp(fabs(x), t.fraction - e)); // 2^(fraction + 1) carries upward
+    uint64_t magnitude = m + ((uint64_t)(e + t.bias - 1) << t.fraction);
+    return magnitude == 0 ? 0 : magnitude | (uint64_t)(x < 0) << (t.bits - 1);
+}
+
+/** Registers 0 to 63 hold inputs, the rest f32 of a few products' size. */
+static void fill(sim_wave *wave, element t) {
+    for (int i = 0; i < C_REG * SIM_LANES; i++) {
+        uint64_t x = 0;
+        int lane = i % SIM_LANES, reg = i / SIM_LANES;
+        for (int at = 0; at < 32; at += t.bits) {
+            x |= quantised(t, random_normal()) << at;
+        }
+        wave->v[reg][lane] = (uint32_t)(reg % 2 == 1 && t.bits == 64 ? x >> 32 : x);
+    }
+    for (int i = 0; i < 32 * SIM_LANES; i++) {
+        float c = (float)(4 * random_normal());
+        memcpy(&wave->v[C_REG][i], &c, sizeof c);
+    }
+}
+
+static void run_matrix(void *arg) {
+    matrix_state *s = arg;
+    for (int i = 0; i < MATRIX_BATCH; i += 2) {
+        s->with_c.src[0].reg = s->without_c.src[0].reg = (uint16_t)(i * 4 % 32);
+        s->with_c.src[1].reg = s->without_c.src[1].reg = (uint16_t)(32 + i * 12 % 32);
+        s->with_c.exec(s->wave, &s->with_c);
+        s->without_c.exec(s->wave, &s->without_c);
+    }
+}
+
+static void bench_matrix(const matrix_line *line) {
+    const sim_opcode *opcode = sim_opcode_find(line->mnemonic, strlen(line->mnemonic), line->arch);
+    matrix_state s = {.wave = aligned_alloc(64, sizeof(sim_wave))};
+    if (!opcode || !s.wave) {
+        fprintf(stderr, "sim_bench: no %s\n", line->mnemonic);
+        exit(1);
+    }
+    memset(s.wave, 0, sizeof *s.wave);
+    fill(s.wave, line->input);
+    s.with_c = (sim_inst){.exec = opcode->exec, .opcode = opcode, .num_dst = 1, .num_src = 3};
+    s.with_c.src[0].kind = s.with_c.src[1].kind = s.with_c.src[2].kind = SIM_OP_VGPR;
+    s.with_c.src[2].reg = C_REG;
+    s.with_c.dst[0].kind = SIM_OP_VGPR;
+    s.with_c.dst[0].reg = D_REG;
+    s.without_c = s.with_c;
+    s.without_c.src[2] = (sim_operand){.kind = SIM_OP_IMM};
+    char name[64];
+    snprintf(name, sizeof name, "%s.%s", line->mnemonic, sim_chip_by_arch(line->arch)->name);
+    report(name, rate(run_matrix, &s, MATRIX_BATCH) * 1e-6, "million/s");
+    free(s.wave);
+}
+
+int main(int argc, char **argv) {
+    const char *part = "";
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--json") == 0) {
+            as_json = true;
+        } else {
+            part = argv[i];
+        }
+    }
+    printf("%s", as_json ? "{" : "");
+    for (size_t i = 0; i < sizeof matrix_lines / sizeof *matrix_lines; i++) {
+        if (strstr(matrix_lines[i].mnemonic, part)) {
+            bench_matrix(&matrix_lines[i]);
+        }
+    }
+    printf("%s", as_json ? "\n}\n" : "");
+    return 0;
+}
