@@ -18,6 +18,9 @@ flags=$(PKG_CONFIG_PATH=$pc pkg-config --cflags --libs quern)
 # shellcheck disable=SC2086
 "$cc" -std=c11 "$tmp/hello.c" $flags -Wl,-rpath,"$lib" -lm -o "$tmp/hello"
 "$tmp/hello" cpu
+# shellcheck disable=SC2086
+"$cc" -std=c11 "$source/examples/quantize_linear.c" $flags -Wl,-rpath,"$lib" -o "$tmp/quantize_linear"
+"$tmp/quantize_linear" cpu
 
 mkdir "$tmp/project"
 cat > "$tmp/project/CMakeLists.txt" <<'CMAKE'
