@@ -16,6 +16,7 @@ typedef uint32_t u32x16 __attribute__((vector_size(64)));
 typedef int32_t i32x16 __attribute__((vector_size(64)));
 typedef uint16_t u16x16 __attribute__((vector_size(32)));
 typedef uint8_t u8x16 __attribute__((vector_size(16)));
+typedef uint8_t u8x64 __attribute__((vector_size(64)));
 
 static inline vec splat(float x) {
     return x - (vec){0};
@@ -81,14 +82,19 @@ static void f32_load_a(void *out, const qni_gemm_block *a) {
         }
 }
 
-/** A line of a packed panel: 4 k of 16 n, as gemm_pack.c lays them out. */
-static inline void decode_line(float *out, const uint8_t *line, qni_dtype dtype) {
-    for (int k = 0; k < 4; k++) {
-        u8x16 codes;
-        for (int n = 0; n < 16; n++)
-            codes[n] = line[n / 4 * 16 + k / 2 * 8 + n % 4 * 2 + k % 2];
-        *(vec16 *)(out + k * QNI_GEMM_PANEL_N) = decode_e4m3(codes, dtype);
-    }
+/** Of a packed line, laid out as gemm_pack.c says, the 16 n of one k, whose first code is byte `at`. */
+#define CODES_OF(line, at)                                                                         \
+    __builtin_shufflevector(line, line, at, at + 2, at + 4, at + 6, at + 16, at + 18, at + 20,     \
+                            at + 22, at + 32, at + 34, at + 36, at + 38, at + 48, at + 50,         \
+                            at + 52, at + 54)
+
+static inline void decode_line(float *out, const uint8_t *from, qni_dtype dtype) {
+    u8x64 line;
+    memcpy(&line, from, sizeof line);
+    const u8x16 codes[4] = {CODES_OF(line, 0), CODES_OF(line, 1), CODES_OF(line, 8),
+                            CODES_OF(line, 9)};
+    for (int k = 0; k < 4; k++)
+        *(vec16 *)(out + k * QNI_GEMM_PANEL_N) = decode_e4m3(codes[k], dtype);
 }
 
 static void load_packed(float *out, const uint8_t *panel, qni_dtype dtype) {

@@ -49,13 +49,15 @@ uint8_t qni_gemm_pack_byte(qni_dtype dtype_in, qni_dtype dtype_out, uint8_t byte
 
 // ---- the portable CPU kernel
 
-static void pack_row(const qni_gemm_pack_problem *p, const qn_device *device, int64_t g,
-                     int64_t n) {
-    const uint8_t *b = (const uint8_t *)p->b + g * p->b_group + n * p->b_n;
-    uint8_t *packed = (uint8_t *)p->packed + g * p->packed_n * p->packed_k;
-    for (int64_t k = 0; k < p->packed_k; k++)
-        packed[qni_gemm_packed_offset(device, p->packed_k, n, k)] =
-            n < p->n && k < p->k ? qni_gemm_pack_byte(p->dtype_in, p->dtype_out, b[k]) : 0;
+/** 128 k of row n of a group from k0 on: what qni_gemm_packed_offset says, the division done beforehand. */
+static void pack_run(const qni_gemm_pack_problem *p, int64_t g, int64_t n, int64_t k0) {
+    uint8_t *to =
+        (uint8_t *)p->packed + g * p->packed_n * p->packed_k + cpu_offset(p->packed_k, n, k0);
+    const uint8_t *b = (const uint8_t *)p->b + g * p->b_group + n * p->b_n + k0;
+    int64_t depth = n >= p->n ? 0 : p->k - k0 < CPU_TILE_K ? p->k - k0 : CPU_TILE_K;
+    for (int k = 0; k < CPU_TILE_K; k++)
+        to[k / 4 * 256 + k % 4 / 2 * 8 + k % 2] =
+            k < depth ? qni_gemm_pack_byte(p->dtype_in, p->dtype_out, b[k]) : 0;
 }
 
 static void pack_scales(const qni_gemm_pack_problem *p) {
@@ -68,24 +70,19 @@ static void pack_scales(const qni_gemm_pack_problem *p) {
                 p->scale_b[row / rows * p->scale_b_group + row % rows * p->scale_b_nb + kb];
 }
 
-typedef struct pack_task {
-    const qni_gemm_pack_problem *problem;
-    const qn_device *device;
-} pack_task;
-
-/** All rows of one tile of n. */
+/** All panels of one tile of n. */
 static void pack_tile(void *context, int64_t i) {
-    const pack_task *task = context;
-    const qni_gemm_pack_problem *p = task->problem;
+    const qni_gemm_pack_problem *p = context;
     int64_t tiles = p->packed_n / CPU_TILE_N;
-    for (int64_t n = 0; n < CPU_TILE_N; n++)
-        pack_row(p, task->device, i / tiles, i % tiles * CPU_TILE_N + n);
+    for (int64_t k0 = 0; k0 < p->packed_k; k0 += CPU_TILE_K)
+        for (int64_t n = 0; n < CPU_TILE_N; n++)
+            pack_run(p, i / tiles, i % tiles * CPU_TILE_N + n, k0);
 }
 
-qn_status qni_gemm_pack_portable(qn_stream *stream, const void *problem) {
-    pack_task task = {problem, stream->device};
-    qni_parallel(task.problem->groups * (task.problem->packed_n / CPU_TILE_N), pack_tile, &task);
-    pack_scales(problem);
+qn_status qni_gemm_pack_portable([[maybe_unused]] qn_stream *stream, const void *problem) {
+    qni_gemm_pack_problem p = *(const qni_gemm_pack_problem *)problem;
+    qni_parallel(p.groups * (p.packed_n / CPU_TILE_N), pack_tile, &p);
+    pack_scales(&p);
     return QN_OK;
 }
 
