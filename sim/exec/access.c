@@ -23,7 +23,7 @@ static bool resolve_range(sim_wave *w, const uint64_t *address, uint32_t bytes, 
     if (high - low > UINT32_MAX) {
         return false;
     }
-    uint8_t *host = sim_memory_host(w->group->dispatch->memory, low, high - low + bytes);
+    uint8_t *host = sim_wave_host(w, low, high - low + bytes);
     if (!host) {
         return false;
     }
@@ -40,7 +40,7 @@ static bool resolve_global(sim_wave *w, const sim_inst *inst, const uint64_t *ad
     }
     for (uint64_t left = out->mask; left; left &= left - 1) {
         int lane = __builtin_ctzll(left);
-        out->host[lane] = sim_memory_host(w->group->dispatch->memory, address[lane], bytes);
+        out->host[lane] = sim_wave_host(w, address[lane], bytes);
         if (!out->host[lane]) {
             sim_memory_fault(w, inst, lane, address[lane], bytes, is_store);
             return false;

@@ -16,7 +16,7 @@ static uint64_t address_of(const sim_wave *w, const sim_inst *inst) {
 /** The base is read before any register is written: a load may overwrite its own base. */
 static void load(sim_wave *w, const sim_inst *inst, unsigned dwords) {
     uint64_t address = address_of(w, inst);
-    const uint32_t *from = sim_memory_host(w->group->dispatch->memory, address, dwords * 4);
+    const uint32_t *from = sim_wave_host(w, address, dwords * 4);
     if (!from) {
         sim_memory_fault(w, inst, -1, address, dwords * 4, false);
         return;
@@ -33,7 +33,7 @@ static void buffer_load(sim_wave *w, const sim_inst *inst, unsigned dwords) {
     uint64_t at = (sim_read32(w, offset) + (uint32_t)inst->offset) & ~UINT32_C(3);
     uint32_t out[16] = {};
     for (unsigned k = 0; k < dwords && at + 4 * k + 4 <= size; k++) {
-        const uint32_t *from = sim_memory_host(w->group->dispatch->memory, base + at + 4 * k, 4);
+        const uint32_t *from = sim_wave_host(w, base + at + 4 * k, 4);
         if (!from) {
             sim_memory_fault(w, inst, -1, base + at + 4 * k, 4, false);
             return;
@@ -45,7 +45,7 @@ static void buffer_load(sim_wave *w, const sim_inst *inst, unsigned dwords) {
 
 static void store(sim_wave *w, const sim_inst *inst, unsigned dwords) {
     uint64_t address = address_of(w, inst);
-    uint32_t *to = sim_memory_host(w->group->dispatch->memory, address, dwords * 4);
+    uint32_t *to = sim_wave_host(w, address, dwords * 4);
     if (!to) {
         sim_memory_fault(w, inst, -1, address, dwords * 4, true);
         return;
@@ -88,7 +88,7 @@ static uint32_t s_atomic_dec(uint32_t old, uint32_t data) {
 
 static void atomic(sim_wave *w, const sim_inst *inst, uint32_t (*op)(uint32_t, uint32_t)) {
     uint64_t address = address_of(w, inst);
-    uint32_t *at = sim_memory_host(w->group->dispatch->memory, address, 4);
+    uint32_t *at = sim_wave_host(w, address, 4);
     if (!at) {
         sim_memory_fault(w, inst, -1, address, 4, true);
         return;

@@ -313,7 +313,6 @@ static bool parse_dpp(parser *p) {
     sim_inst *out = p->out;
     uint32_t perm;
     int64_t n;
-    out->flags |= SIM_DPP;
     if (accept_list(p, "quad_perm", 2, &perm)) {
         out->dpp_ctrl = (uint16_t)perm;
         return true;
@@ -475,7 +474,9 @@ static bool parse_modifier(parser *p) {
     if (p->out->flags & SIM_SDWA) {
         return parse_sdwa(p);
     }
-    return parse_dpp(p);
+    bool is_dpp = parse_dpp(p);
+    p->out->flags |= is_dpp ? SIM_DPP : 0;
+    return is_dpp;
 }
 
 // ---- the whole line
