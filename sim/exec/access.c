@@ -212,7 +212,7 @@ void sim_resolve_lds(sim_wave *w, const sim_inst *inst, uint32_t offset, uint32_
     out->mask = w->exec;
     out->is_lds = true;
     for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        uint64_t at = (uint64_t)base[lane] + offset;
+        uint64_t at = base[lane] + offset; // wraps at 32 bits: clang adds offsets to negative bases
         if (at + bytes > size) {
             out->mask &= ~(UINT64_C(1) << lane);
             at = 0;
