@@ -304,7 +304,9 @@ static hipError_t run_fill(sim_stream *stream, sim_op *op) {
     return dst ? hipSuccess : hipErrorIllegalAddress;
 }
 
-static hipError_t fill(void *dst, uint32_t value, size_t count, size_t unit, hipStream_t handle) {
+/** As AMD's runtime, the calls without a stream return when the fill is done. */
+static hipError_t fill(void *dst, uint32_t value, size_t count, size_t unit, hipStream_t handle,
+                       bool is_async) {
     SIM_HIP_START();
     sim_stream *stream = sim_hip_stream(handle);
     if (!stream) {
@@ -321,30 +323,33 @@ static hipError_t fill(void *dst, uint32_t value, size_t count, size_t unit, hip
         return sim_hip_result(hipErrorOutOfMemory);
     }
     *op = (fill_op){{.run = run_fill}, dst, value, count, unit};
-    return sim_hip_result(sim_hip_queue(stream, &op->op, nullptr));
+    uint64_t ticket;
+    hipError_t error = sim_hip_queue(stream, &op->op, &ticket);
+    error = error == hipSuccess && !is_async ? sim_hip_wait(stream, ticket) : error;
+    return sim_hip_result(error);
 }
 
 hipError_t hipMemset(void *dst, int value, size_t bytes) {
-    return fill(dst, (uint8_t)value, bytes, 1, nullptr);
+    return fill(dst, (uint8_t)value, bytes, 1, nullptr, false);
 }
 
 hipError_t hipMemsetAsync(void *dst, int value, size_t bytes, hipStream_t stream) {
-    return fill(dst, (uint8_t)value, bytes, 1, stream);
+    return fill(dst, (uint8_t)value, bytes, 1, stream, true);
 }
 
 hipError_t hipMemsetD8(hipDeviceptr_t dst, unsigned char value, size_t count) {
-    return fill(dst, value, count, 1, nullptr);
+    return fill(dst, value, count, 1, nullptr, false);
 }
 
 hipError_t hipMemsetD8Async(hipDeviceptr_t dst, unsigned char value, size_t count,
                             hipStream_t stream) {
-    return fill(dst, value, count, 1, stream);
+    return fill(dst, value, count, 1, stream, true);
 }
 
 hipError_t hipMemsetD32(hipDeviceptr_t dst, int value, size_t count) {
-    return fill(dst, (uint32_t)value, count, 4, nullptr);
+    return fill(dst, (uint32_t)value, count, 4, nullptr, false);
 }
 
 hipError_t hipMemsetD32Async(hipDeviceptr_t dst, int value, size_t count, hipStream_t stream) {
-    return fill(dst, (uint32_t)value, count, 4, stream);
+    return fill(dst, (uint32_t)value, count, 4, stream, true);
 }
