@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The three steps around a division: v_div_scale, v_div_fmas, v_div_fixup. Source: "CDNA3" ISA pseudo-code.
+// The three steps around a division: v_div_scale, v_div_fmas, v_div_fixup. Source: "CDNA3" ISA pseudo-code; where it
+// contradicts itself (the factor of v_div_fmas), what makes the compiler's division sequence correctly rounded.
 #include "valu.h"
 
+#include <fenv.h>
 #include <math.h>
 
 static int exponent32(uint32_t bits) {
@@ -41,7 +43,7 @@ static scaled scale(double s0, double s1, double s2, int e1, int e2, int big, in
         return (scaled){ldexp(s0, by), false};
     }
     if (small_reciprocal && small_quotient) {
-        return (scaled){is_denominator ? ldexp(s0, by) : s0, true};
+        return (scaled){is_denominator ? ldexp(s0, -by) : s0, true};
     }
     if (small_reciprocal) {
         return (scaled){ldexp(s0, -by), false};
@@ -92,15 +94,50 @@ static void exec_v_div_scale_f64(sim_wave *w, const sim_inst *inst) {
     sim_write_lanes(w, &inst->dst[1], vcc & w->exec);
 }
 
-// ---- fmas: a fused multiply-add, scaled back where VCC is set
+// ---- fmas: a fused multiply-add; where VCC is set, one of the operands had been scaled, and the result is scaled
+// back: down where it is below 2 (a denormal quotient), up where it is not. Scaled down, it is rounded once: the
+// sum is rounded to odd first.
+
+static bool sum_is_inexact(double a, double b, double c, double *sum, bool is_single) {
+    feclearexcept(FE_INEXACT);
+    fesetround(FE_TOWARDZERO);
+    volatile double result = is_single ? (double)fmaf((float)a, (float)b, (float)c) : fma(a, b, c);
+    fesetround(FE_TONEAREST);
+    *sum = result;
+    return fetestexcept(FE_INEXACT);
+}
+
+static float fmas_f32(float a, float b, float c, bool scaled_before) {
+    double odd;
+    if (!scaled_before) {
+        return fmaf(a, b, c);
+    }
+    if (exponent32(f32_bits(c)) > 127) {
+        return fmaf(a, b, c) * 0x1p64f;
+    }
+    bool inexact = sum_is_inexact((double)a, (double)b, (double)c, &odd, true);
+    return as_f32(f32_bits((float)odd) | inexact) * 0x1p-64f;
+}
+
+static double fmas_f64(double a, double b, double c, bool scaled_before) {
+    double odd;
+    if (!scaled_before) {
+        return fma(a, b, c);
+    }
+    if (exponent64(f64_bits(c)) > 1023) {
+        return fma(a, b, c) * 0x1p128;
+    }
+    bool inexact = sum_is_inexact(a, b, c, &odd, false);
+    return as_f64(f64_bits(odd) | inexact) * 0x1p-128;
+}
 
 static void exec_v_div_fmas_f32(sim_wave *w, const sim_inst *inst) {
     uint32_t tmp[3][SIM_LANES], result[SIM_LANES];
     const uint32_t *a = sim_row32(w, inst, 0, tmp[0]), *b = sim_row32(w, inst, 1, tmp[1]);
     const uint32_t *c = sim_row32(w, inst, 2, tmp[2]);
     for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        float sum = fmaf(as_f32(a[lane]), as_f32(b[lane]), as_f32(c[lane]));
-        result[lane] = f32_bits(w->vcc >> lane & 1 ? sum * 0x1p32f : sum);
+        float sum = fmas_f32(as_f32(a[lane]), as_f32(b[lane]), as_f32(c[lane]), w->vcc >> lane & 1);
+        result[lane] = f32_bits(sum);
     }
     sim_finish32(w, inst, result);
 }
@@ -110,8 +147,9 @@ static void exec_v_div_fmas_f64(sim_wave *w, const sim_inst *inst) {
     const uint32_t *a = sim_row64(w, inst, 0, tmp[0]), *b = sim_row64(w, inst, 1, tmp[1]);
     const uint32_t *c = sim_row64(w, inst, 2, tmp[2]);
     for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        double sum = fma(lane64(a, lane), lane64(b, lane), lane64(c, lane));
-        put_lane64(result, lane, w->vcc >> lane & 1 ? sum * 0x1p64 : sum);
+        double sum =
+            fmas_f64(lane64(a, lane), lane64(b, lane), lane64(c, lane), w->vcc >> lane & 1);
+        put_lane64(result, lane, sum);
     }
     sim_finish64(w, inst, result);
 }
@@ -175,10 +213,10 @@ static f32x16 v_div_fixup_f16(f32x16 a, f32x16 b, f32x16 c) {
 
 // clang-format off
 #define LIST(X) \
-    X(OWN, f32, v_div_scale_f32, "fm:fff", ALL, 'i') \
-    X(OWN, f64, v_div_scale_f64, "dm:ddd", ALL, 'i') \
-    X(OWN, f32, v_div_fmas_f32, "f:fff", ALL, 'i') \
-    X(OWN, f64, v_div_fmas_f64, "d:ddd", ALL, 'i') \
+    X(OWN, f32, v_div_scale_f32, "fm:fff", ALL, '?') \
+    X(OWN, f64, v_div_scale_f64, "dm:ddd", ALL, '?') \
+    X(OWN, f32, v_div_fmas_f32, "f:fff", ALL, '?') \
+    X(OWN, f64, v_div_fmas_f64, "d:ddd", ALL, '?') \
     X(3, u32, v_div_fixup_f32, "f:fff", ALL, 'i') \
     X(W3, u64, v_div_fixup_f64, "d:ddd", ALL, 'i') \
     X(3, f16, v_div_fixup_f16, "x:hhh", ALL, 'i')
