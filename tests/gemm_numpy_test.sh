@@ -1,0 +1,5 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Holds the GEMM functions to NumPy in float64 and ml_dtypes; the work is in gemm_numpy_test.py.
+set -euo pipefail
+exec "$PYTHON" -m pytest -q -p no:cacheprovider "$QUERN_SOURCE_DIR/tests/gemm_numpy_test.py"
