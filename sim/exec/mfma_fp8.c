@@ -299,24 +299,24 @@ typedef struct operands {
     fragment a[2], b[2];
     const float *c;
     float *d;
-    _Alignas(64) float constant[16][SIM_LANES];
+    _Alignas(64) float constant[16 * SIM_LANES];
 } operands;
 
 /** 16x16x32: two groups of k, one after the other; strip q of lanes holds k 8 q to 8 q + 7. */
 static void run_16x16(const mfma_form *f, const operands *o) {
-    _Alignas(64) float middle[4][SIM_LANES];
-    cell_rows first = {o->c, middle[0], {0, 16, 32, 48}};
-    cell_rows second = {middle[0], o->d, {0, 16, 32, 48}};
+    _Alignas(64) float middle[4 * SIM_LANES];
+    cell_rows first = {o->c, middle, {0, 16, 32, 48}};
+    cell_rows second = {middle, o->d, {0, 16, 32, 48}};
     cell(f, &o->a[0], &o->b[0], first);
     cell(f, &o->a[1], &o->b[1], second);
 }
 
 /** 32x32x16: four cells; strip s holds rows 16 (s % 2) on and k 8 (s / 2) on. */
 static void run_32x32(const mfma_form *f, const operands *o) {
-    _Alignas(64) float d[16][SIM_LANES]; // D may overlap C
+    _Alignas(64) float d[16 * SIM_LANES]; // D may overlap C
     for (int i = 0; i < 4; i++) {
         int at = i / 2 * 8 * SIM_LANES + i % 2 * CELL;
-        cell_rows rows = {o->c + at, d[0] + at, {0, 32, 4 * SIM_LANES, 4 * SIM_LANES + 32}};
+        cell_rows rows = {o->c + at, d + at, {0, 32, 4 * SIM_LANES, 4 * SIM_LANES + 32}};
         cell(f, &o->a[i / 2], &o->b[i % 2], rows);
     }
     memcpy(o->d, d, sizeof d);
@@ -330,7 +330,7 @@ static bool read_operands(const mfma_form *f, sim_wave *w, const sim_inst *inst,
         ordinary &= read_fragment((mfma_type)f->a_type, a, strip0, strip1, &o->a[i]);
         ordinary &= read_fragment((mfma_type)f->b_type, b, strip0, strip1, &o->b[i]);
     }
-    o->c = o->constant[0];
+    o->c = o->constant;
     o->d = (float *)mfma_rows(w, &inst->dst[0]);
     if (inst->src[2].kind == SIM_OP_VGPR) {
         o->c = (const float *)mfma_rows(w, &inst->src[2]);
@@ -338,7 +338,7 @@ static bool read_operands(const mfma_form *f, sim_wave *w, const sim_inst *inst,
     }
     __m512i constant = _mm512_set1_epi32((int)inst->src[2].value);
     for (int i = 0; i < f->m * f->n; i += MFMA_STRIP) {
-        _mm512_store_si512(o->constant[0] + i, constant);
+        _mm512_store_si512(o->constant + i, constant);
     }
     return ordinary;
 }

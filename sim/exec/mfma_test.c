@@ -480,6 +480,8 @@ typedef enum draw {
     DRAW_EDGES,     // subnormals, ends of the range, zeros, now and then Inf and NaN
     DRAW_CANCEL,    // each pair of products sums to zero
     DRAW_ZERO_ROWS, // a bell curve, but whole rows and columns are zero
+    DRAW_TINY,      // small exponents only
+    DRAW_TIES,      // mostly zeros, else powers of two of any size: sums at and next to ties
     NUM_DRAWS
 } draw;
 
@@ -506,6 +508,13 @@ static uint64_t draw_element(int type, draw how) {
         fraction = next_random() % 2 ? 0 : fraction;
         break;
     }
+    case DRAW_TINY:
+        exponent = (int)(next_random() % (unsigned)(top / 3));
+        break;
+    case DRAW_TIES:
+        exponent = next_random() % 4 ? 0 : f->bias + (int)(next_random() % 64) - 32;
+        fraction = exponent == 0 || next_random() % 8 ? 0 : fraction;
+        break;
     default: // |x| of a normal distribution: the exponent falls with the leading zeros of a uniform
         exponent += 1 - __builtin_clz(next_random() | 1);
     }
@@ -534,7 +543,8 @@ static void fill_inputs(const mfma_form *f, draw how) {
 
 static void fill_c(const mfma_form *f, uint32_t choice) {
     int type = f->a_type == MFMA_F64 ? MFMA_F64 : MFMA_F32;
-    static const draw draws[] = {DRAW_NORMAL, DRAW_WIDE, DRAW_EDGES, DRAW_BITS, DRAW_NARROW};
+    static const draw draws[] = {DRAW_NORMAL, DRAW_WIDE, DRAW_EDGES, DRAW_BITS,
+                                 DRAW_NARROW, DRAW_TINY, DRAW_TIES};
     int regs = f->m * f->n * f->blocks / SIM_LANES;
     for (int i = 0; i < regs * SIM_LANES; i++) {
         uint64_t bits = choice == 0 ? 0 : draw_element(type, draws[choice - 1]);
@@ -565,7 +575,7 @@ static void check_against_rules(size_t line, int rounds) {
         draw how = (draw)(round % NUM_DRAWS);
         memset(wave->v, 0, sizeof wave->v);
         fill_inputs(f, how);
-        fill_c(f, next_random() % 6);
+        fill_c(f, how == DRAW_TIES ? 7 : next_random() % 8);
         memcpy(expected->v, wave->v, sizeof wave->v);
         sim_inst inst = make_inst(&tables[0]->opcodes[line]);
         mfma_exec_exact(expected, &inst);
@@ -585,7 +595,7 @@ static void test_fast_forms(void **state) {
     (void)state;
     const char *rounds = getenv("QUERN_MFMA_ROUNDS");
     for (size_t line = 0; line < tables[0]->count; line++) {
-        check_against_rules(line, rounds ? atoi(rounds) : 7 * 12);
+        check_against_rules(line, rounds ? atoi(rounds) : NUM_DRAWS * 12);
     }
 }
 

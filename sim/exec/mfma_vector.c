@@ -193,7 +193,7 @@ void mfma_exec_vector(sim_wave *w, const sim_inst *inst) {
         memcpy(d, mfma_rows(w, c), bytes);
     } else {
         for (size_t i = 0; i < bytes / sizeof(mfma_i32); i++) {
-            mfma_store(d[0] + i * MFMA_STRIP, mfma_splat((int32_t)c->value));
+            mfma_store(&d[i / 4][i % 4 * MFMA_STRIP], mfma_splat((int32_t)c->value));
         }
     }
     run_tile(f, &a, &b, d);
