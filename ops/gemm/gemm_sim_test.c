@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of the gemm family's GPU kernels on the simulated MI300X: every check problem, and shapes whose loops run
+// long, whose tiles are many, whose groups are like those of a real model. Each at most 0.3 GMAC.
+#include "gemm_case.h"
+
+#include <quern/check.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static qn_device *device;
+static qn_stream *stream;
+
+static int open_device(void **) {
+    if (qn_device_open(&device, "sim:gfx942") == QN_OK)
+        return qn_stream_create(&stream, device);
+    print_message("%s\n", qn_last_error());
+    exit(77); // built without the simulator
+}
+
+static int close_device(void **) {
+    qn_stream_destroy(stream);
+    qn_device_close(device);
+    return 0;
+}
+
+/** How often each of the op's kernels ran. */
+typedef struct tally {
+    const qni_op *op;
+    int ran[16];
+} tally;
+
+static void count(void *context, const qn_check_result *r) {
+    tally *t = context;
+    if (r->reason)
+        return;
+    if (!r->passed)
+        print_error("%s on %s: error %g: %s\n", r->kernel, r->problem, r->error, r->detail);
+    for (int i = 0; i < t->op->num_variants; i++)
+        t->ran[i] += strcmp(t->op->variants[i].name, r->kernel) == 0;
+}
+
+static void check_op(const qni_op *op) {
+    tally t = {.op = op};
+    qn_check_options options = {.struct_size = sizeof options, .seed = 2};
+    assert_in_range(op->num_variants, 1, 16);
+    assert_int_equal(qn_check(device, op->name, &options, count, &t), QN_OK);
+    // A kernel that no problem reaches would pass unseen.
+    for (int i = 0; i < op->num_variants; i++)
+        if (!op->variants[i].is_cpu && t.ran[i] < 4)
+            fail_msg("%s ran on %d problems", op->variants[i].name, t.ran[i]);
+}
+
+static void check_problems_agree(void **) {
+    check_op(&qni_op_gemm);
+    check_op(&qni_op_gemm_pack);
+}
+
+/** Runs each kernel that takes the case, and compares. */
+static void run_all_kernels(const qni_gemm_spec *spec) {
+    qni_gemm_case c;
+    qni_reason why;
+    assert_int_equal(qni_gemm_case_create(&c, stream, spec, 3), QN_OK);
+    for (int i = 0; i < qni_op_gemm.num_variants; i++) {
+        const qni_variant *variant = &qni_op_gemm.variants[i];
+        if (!qni_variant_fits(variant, device, &c.problem, &why))
+            continue;
+        double error;
+        char detail[256] = "";
+        assert_int_equal(qni_gemm_case_reset(&c), QN_OK);
+        assert_int_equal(variant->run(stream, &c.problem), QN_OK);
+        assert_int_equal(qni_gemm_case_compare(&c, &error, detail, sizeof detail), QN_OK);
+        if (!(error <= 1))
+            fail_msg("%s on %s: error %g: %s", variant->name, c.text, error, detail);
+    }
+    qni_gemm_case_destroy(&c);
+}
+
+#define FNUZ QNI_E4M3FNUZ
+#define FN QNI_E4M3FN
+#define BF QNI_BF16
+#define F32 QNI_F32
+#define PACKED(M, N, K, A, D, ...)                                                                 \
+    {.m = M,                                                                                       \
+     .n = N,                                                                                       \
+     .k = K,                                                                                       \
+     .dtype_a = A,                                                                                 \
+     .dtype_b = FNUZ,                                                                              \
+     .dtype_d = D,                                                                                 \
+     .is_packed = true,                                                                            \
+     __VA_ARGS__}
+
+static const qni_gemm_spec long_loops[] = {
+    PACKED(512, 256, 1280, FNUZ, BF),
+    PACKED(384, 300, 768, FNUZ, F32, .is_strided = true),
+    PACKED(257, 130, 4228, FNUZ, F32),
+    PACKED(260, 256, 1408, FN, BF),
+    PACKED(40, 512, 7168, FNUZ, BF),
+    PACKED(1, 2112, 7168, FN, F32),
+    PACKED(8, 576, 4100, FNUZ, BF, .is_strided = true, .adds_c = true),
+};
+
+/** Many tiles: the order in which workgroups take them has full runs, a rest, and bands of several heights. */
+static const qni_gemm_spec many_tiles[] = {
+    PACKED(2304, 2176, 8, FNUZ, BF),
+    PACKED(1408, 1408, 12, FN, BF),
+};
+
+static const qni_gemm_spec groups[] = {
+    PACKED(0, 256, 640, FNUZ, BF, .grouping = QN_GEMM_GROUPED_INDEX, .groups = 6),
+    PACKED(0, 256, 640, FNUZ, BF, .grouping = QN_GEMM_GROUPED_ENDS, .groups = 6, .m_alignment = 16,
+           .zero_padding = true),
+    PACKED(320, 256, 768, FNUZ, BF, .grouping = QN_GEMM_GROUPED_MASKED, .groups = 8),
+    PACKED(64, 512, 1536, FN, BF, .grouping = QN_GEMM_GROUPED_MASKED, .groups = 16,
+           .expected_m = 4),
+};
+
+static void run_table(const qni_gemm_spec *specs, size_t num) {
+    for (size_t i = 0; i < num; i++) {
+        assert_true(specs[i].m * specs[i].n * specs[i].k <= 300'000'000);
+        run_all_kernels(&specs[i]);
+    }
+}
+
+static void long_loops_agree(void **) {
+    run_table(long_loops, sizeof long_loops / sizeof *long_loops);
+}
+static void many_tiles_agree(void **) {
+    run_table(many_tiles, sizeof many_tiles / sizeof *many_tiles);
+}
+static void groups_agree(void **) {
+    run_table(groups, sizeof groups / sizeof *groups);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(check_problems_agree),
+        cmocka_unit_test(long_loops_agree),
+        cmocka_unit_test(many_tiles_agree),
+        cmocka_unit_test(groups_agree),
+    };
+    return cmocka_run_group_tests(tests, open_device, close_device);
+}
