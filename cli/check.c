@@ -52,6 +52,7 @@ typedef struct summary {
     int count;
     int64_t failed;
     char first_failure[512];
+    char *error; // what ended the checks early; null: they ran to the end
 } summary;
 
 static kernel_row *row_of(summary *s, const qn_check_result *r) {
@@ -146,11 +147,12 @@ static json_t *report_json(const summary *s, const cli_device *device) {
     int64_t ran = 0;
     for (int i = 0; i < s->count; i++)
         ran += s->rows[i].ran;
-    return json_pack("{s:{s:s, s:s, s:s}, s:s, s:o, s:o, s:I, s:b, s:O, s:{s:I, s:I}}", "versions",
-                     "quern", qn_version(), "headers", QN_VERSION, "compiler", __VERSION__, "date",
-                     date, "host", host_json(), "device", cli_device_json(&device->info), "seed",
-                     (json_int_t)seed, "quick", quick, "results", s->results, "summary", "ran",
-                     (json_int_t)ran, "failed", (json_int_t)s->failed);
+    return json_pack("{s:{s:s, s:s, s:s}, s:s, s:o, s:o, s:I, s:b, s:s?, s:O, s:{s:I, s:I}}",
+                     "versions", "quern", qn_version(), "headers", QN_VERSION, "compiler",
+                     __VERSION__, "date", date, "host", host_json(), "device",
+                     cli_device_json(&device->info), "seed", (json_int_t)seed, "quick", quick,
+                     "error", s->error, "results", s->results, "summary", "ran", (json_int_t)ran,
+                     "failed", (json_int_t)s->failed);
 }
 
 static qn_status write_report(const summary *s, const cli_device *device) {
@@ -203,18 +205,20 @@ static qn_status check_ops(int count, char **ops) {
     return QN_OK;
 }
 
-/** Checks the ops named, or all. A disagreement is noted, and does not stop the next op. */
-static qn_status run_checks(summary *s, cli_device *device, int count, char **ops) {
+/** Checks the ops named, or all. A disagreement is noted, and does not stop the next op; a device that
+ *  fails does, and what was found until then is shown all the same. */
+static void run_checks(summary *s, cli_device *device, int count, char **ops) {
     qn_check_options check = {.struct_size = sizeof check,
                               .seed = (uint64_t)seed,
                               .quick = quick,
                               .timed_runs = report_path || as_json ? 3 : 1};
     for (int i = 0; i < (count ? count : 1); i++) {
         qn_status st = qn_check(device->device, count ? ops[i] : nullptr, &check, note, s);
-        if (st != QN_OK && st != QN_E_MISMATCH)
-            return cli_fail_lib(st, "check");
+        if (st != QN_OK && st != QN_E_MISMATCH) {
+            s->error = cli_text("%s", qn_last_error());
+            return;
+        }
     }
-    return QN_OK;
 }
 
 static qn_status show(const summary *s, const cli_device *device) {
@@ -230,6 +234,8 @@ static qn_status show(const summary *s, const cli_device *device) {
     if (st == QN_OK && s->failed)
         st = cli_fail(QN_E_MISMATCH, "%" PRId64 " runs disagree with the definition; the first: %s",
                       s->failed, s->first_failure);
+    if (st == QN_OK && s->error)
+        st = cli_fail(QN_E_MISMATCH, "ended early: %s", s->error);
     return st;
 }
 
@@ -241,7 +247,7 @@ static int run(int count, char **arguments) {
     if (report_path && !force && cli_exists(report_path))
         CLI_TRY(cli_fail(QN_E_INVALID, "%s: exists already (--force replaces it)", report_path));
     CLI_TRY(cli_device_open(&device, spec));
-    CLI_TRY(run_checks(&s, &device, count, arguments));
+    run_checks(&s, &device, count, arguments);
     CLI_TRY(show(&s, &device));
 out:
     cli_device_close(&device);
@@ -252,6 +258,7 @@ out:
         free(s.rows[i].reason);
     }
     free(s.rows);
+    free(s.error);
     return cli_finish("check", st);
 }
 

@@ -248,31 +248,50 @@ static void close_all(job *j) {
     json_decref(j->results);
 }
 
-static qn_status run_tensor(job *j, const char *name) {
+/** Opens one layer and its input, and runs it unless it is only to be checked. */
+static qn_status visit_tensor(job *j, const char *name, bool runs_it) {
     layer l;
     layer_input x = {0};
     qn_status st = layer_open(&l, &j->weights, original_path ? &j->original : nullptr, name);
     if (st != QN_OK)
         return st;
-    if ((st = make_input(&x, j, &l)) == QN_OK)
+    if ((st = make_input(&x, j, &l)) == QN_OK && runs_it)
         st = run_layer(j, &l, &x);
     free((void *)x.data);
     layer_close(&l);
     return st;
 }
 
-static qn_status finish(job *j) {
-    qn_status st;
-    if (as_json)
-        st = cli_print_json(json_pack("{s:O}", "results", j->results));
-    else {
-        cli_table_print(&j->table, stdout);
-        st = cli_flush();
+/** Every tensor is looked at before the first is run, so that a mistake costs no time. */
+static qn_status visit_tensors(job *j) {
+    qn_status st = QN_OK;
+    for (int i = 0; st == QN_OK && i < tensors.count; i++)
+        st = visit_tensor(j, tensors.items[i], false);
+    cli_progress_begin("multiplying", tensors.count);
+    for (int i = 0; st == QN_OK && i < tensors.count; i++) {
+        st = visit_tensor(j, tensors.items[i], true);
+        cli_progress_add(1);
     }
-    if (st == QN_OK && j->failed)
-        st = cli_fail(QN_E_MISMATCH, "%" PRId64 " products are wrong; the first: %s", j->failed,
-                      j->first_failure);
+    cli_progress_end();
     return st;
+}
+
+/** Shows the results; those before a failure too, in the table. */
+static qn_status finish(job *j, qn_status st) {
+    if (st == QN_OK && as_json)
+        return cli_print_json(json_pack("{s:O}", "results", j->results));
+    if (!as_json && json_array_size(j->results)) {
+        cli_table_print(&j->table, stdout);
+        if (st == QN_OK)
+            st = cli_flush();
+    }
+    return st;
+}
+
+static qn_status verdict(const job *j) {
+    return j->failed ? cli_fail(QN_E_MISMATCH, "%" PRId64 " products are wrong; the first: %s",
+                                j->failed, j->first_failure)
+                     : QN_OK;
 }
 
 static int run(int, char **) {
@@ -283,14 +302,9 @@ static int run(int, char **) {
     qn_status st;
     CLI_TRY(check_options());
     CLI_TRY(open_all(&j));
-    cli_progress_begin("multiplying", tensors.count);
-    for (int i = 0; st == QN_OK && i < tensors.count; i++) {
-        st = run_tensor(&j, tensors.items[i]);
-        cli_progress_add(1);
-    }
-    cli_progress_end();
-    CLI_TRY(st);
-    CLI_TRY(finish(&j));
+    st = visit_tensors(&j);
+    CLI_TRY(finish(&j, st));
+    CLI_TRY(verdict(&j));
 out:
     close_all(&j);
     return cli_finish("gemm", st);

@@ -35,7 +35,7 @@ static const cli_option options[] = {
 /** What one run does. */
 typedef struct job {
     cli_device cpu;
-    json_t *quantized; // names
+    json_t *quantized; // names and shapes
     json_t *kept;      // modules whose weight stays
     int64_t num_copied;
 } job;
@@ -80,7 +80,9 @@ static qn_status plan(void *context, const ckpt *c, const ckpt_shard *shard, ckp
         .ndim = 2,
         .shape = {(in->shape[0] + BLOCK - 1) / BLOCK, (in->shape[1] + BLOCK - 1) / BLOCK}};
     item->num_out = 2;
-    json_array_append_new(j->quantized, json_string(in->name));
+    json_array_append_new(j->quantized,
+                          json_pack("{s:s, s:[I, I]}", "name", in->name, "shape",
+                                    (json_int_t)in->shape[0], (json_int_t)in->shape[1]));
     return check_weight(c, shard, in);
 }
 

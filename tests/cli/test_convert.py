@@ -43,6 +43,16 @@ def test_to_fnuz_is_exact(tmp_path, shape):
     assert json.loads(header_of(tmp_path / "out")["__metadata__"]["quantization_config"])["fmt"] == "e4m3fnuz"
 
 
+def test_many_chunks(tmp_path):
+    """More than the 32 MiB that are worked on at a time."""
+    q, scale = codes(8400, 4100, dtype=FN, without=[0x80, 0x7F, 0xFF]), scales(66, 33)
+    checkpoint(tmp_path / "in", q, scale)
+    ok("convert", tmp_path / "in", tmp_path / "out", "--to", "e4m3fnuz")
+    after = load(tmp_path / "out")
+    np.testing.assert_array_equal(after["x.weight"].view(np.uint8), q.view(np.uint8))
+    np.testing.assert_array_equal(after["x.weight_scale_inv"], 2 * scale)
+
+
 @pytest.mark.parametrize("without", [[0x7F, 0xFF], list(range(1, 16, 2)) + list(range(0x81, 0x90, 2))])
 def test_back_is_exact_where_a_scale_allows_it(tmp_path, without):
     """Without the largest codes the scale can be halved; without odd codes below 2^-6, whose fn form would be half a

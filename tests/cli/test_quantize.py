@@ -82,7 +82,8 @@ def test_lone_file(folder, model, tmp_path):
 def test_shards(sharded, model, tmp_path):
     out = tmp_path / "out"
     report = json.loads(ok("quantize", sharded, out, "--json"))
-    assert len(report["quantized"]) == len(LINEAR)
+    shapes = {entry["name"]: entry["shape"] for entry in report["quantized"]}
+    assert shapes == {f"model.layers.0.{name}.weight": list(model[f"model.layers.0.{name}.weight"].shape) for name in LINEAR}
     index = json.loads((out / "model.safetensors.index.json").read_text())
     merged = {}
     for file in sorted(set(index["weight_map"].values())):
@@ -113,6 +114,17 @@ def test_misaligned_input(tmp_path, rng):
     q, scale = expected(weight)
     np.testing.assert_array_equal(after["x.weight"].view(np.uint8), q.view(np.uint8))
     np.testing.assert_array_equal(after["x.weight_scale_inv"], scale)
+
+
+def test_many_chunks(tmp_path, rng):
+    """A tensor of more than the 32 MiB that are worked on at a time, the last part of which is no whole block."""
+    weight = rng.standard_normal((8400, 1100), dtype=np.float32)
+    save(tmp_path / "in", {"x.weight": weight})
+    ok("quantize", tmp_path / "in", tmp_path / "out")
+    after = load(tmp_path / "out")
+    q, scale = expected(weight)
+    np.testing.assert_array_equal(after["x.weight_scale_inv"], scale)
+    np.testing.assert_array_equal(after["x.weight"].view(np.uint8), q.view(np.uint8))
 
 
 def names(out):
