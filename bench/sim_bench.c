@@ -53,7 +53,7 @@ static void report(const char *name, double value, const char *unit) {
         printf("%s\n  \"%s\": {\"value\": %.4g, \"unit\": \"%s\"}", is_first ? "" : ",", name,
                value, unit);
     } else {
-        printf("%-34s %10.4g %s\n", name, value, unit);
+        printf("%-44s %10.4g %s\n", name, value, unit);
     }
     is_first = false;
 }
@@ -158,6 +158,109 @@ static void bench_matrix(const matrix_line *line) {
     free(s.wave);
 }
 
+// ---- vector, scalar and LDS instructions, through the wave loop
+
+typedef struct vector_line {
+    const char *name;
+    uint32_t words[2]; // one instruction's encoding, gfx942
+    uint32_t num_words;
+    uint64_t exec;
+} vector_line;
+
+static constexpr uint64_t EVERY = UINT64_MAX, SOME = 0x0f0ff0ff12345678;
+
+static const vector_line vector_lines[] = {
+    {"v_add_f32 v1, v2, v3", {0x02020702}, 1, EVERY},
+    {"v_add_f32 v1, v2, v3 (masked)", {0x02020702}, 1, SOME},
+    {"v_add_f32 v1, s2, v3", {0x02020602}, 1, EVERY},
+    {"v_mul_f32 v1, 2.0, v3", {0x0a0206f4}, 1, EVERY},
+    {"v_fma_f32 v1, v2, v3, v4", {0xd1cb0001, 0x04120702}, 2, EVERY},
+    {"v_fma_f32 v1, v2, v3, v4 (masked)", {0xd1cb0001, 0x04120702}, 2, SOME},
+    {"v_fmac_f32 v1, v2, v3", {0x76020702}, 1, EVERY},
+    {"v_add_u32 v1, v2, v3", {0x68020702}, 1, EVERY},
+    {"v_and_b32 v1, 0xff00, v3", {0x260206ff, 0x0000ff00}, 2, EVERY},
+    {"v_lshlrev_b32 v1, 3, v2", {0x24020483}, 1, EVERY},
+    {"v_mul_lo_u32 v1, v2, v3", {0xd2850001, 0x00020702}, 2, EVERY},
+    {"v_max_f32 v1, v2, v3", {0x16020702}, 1, EVERY},
+    {"v_cndmask_b32 v1, v2, v3, vcc", {0x00020702}, 1, EVERY},
+    {"v_cmp_lt_f32 vcc, v2, v3", {0x7c820702}, 1, EVERY},
+    {"v_mov_b32 v1, v2", {0x7e020302}, 1, EVERY},
+    {"v_cvt_f32_u32 v1, v2", {0x7e020d02}, 1, EVERY},
+    {"v_lshl_add_u64 v[2:3], v[4:5], 2, v[6:7]", {0xd2080002, 0x04190504}, 2, EVERY},
+    {"v_pk_fma_f32 v[2:3], v[4:5], v[6:7], v[8:9]", {0xd3b04002, 0x1c220d04}, 2, EVERY},
+    {"v_exp_f32 v1, v2", {0x7e024102}, 1, EVERY},
+    {"v_rcp_f32 v1, v2", {0x7e024502}, 1, EVERY},
+    {"v_perm_b32 v1, v2, v3, v4", {0xd1ed0001, 0x04120702}, 2, EVERY},
+    {"v_mul_f32_dpp v1, v2, v3 row_newbcast:3", {0x0a0206fa, 0xff015302}, 2, EVERY},
+    {"v_cvt_pk_fp8_f32 v1, v2, v3", {0xd2a20001, 0x00020702}, 2, EVERY},
+    {"ds_read_b128 v[4:7], v1", {0xd9fe0000, 0x04000001}, 2, EVERY},
+    {"ds_write_b64 v1, v[4:5]", {0xd89a0000, 0x00000401}, 2, EVERY},
+    {"s_add_u32 s1, s2, s3", {0x80010302}, 1, EVERY},
+};
+
+enum { VECTOR_BATCH = 1024, LDS_BYTES = 4096 };
+
+typedef struct vector_state {
+    uint32_t code[2 * VECTOR_BATCH + 1]; // the instruction again and again, s_endpgm
+    sim_text text;
+    sim_dispatch dispatch;
+    sim_workgroup group;
+    sim_wave wave;
+    uint8_t lds[LDS_BYTES];
+} vector_state;
+
+static void run_vector(void *arg) {
+    vector_state *s = arg;
+    s->wave.pc = s->text.start;
+    s->wave.state = SIM_RUNNING;
+    s->wave.num_executed = 0;
+    sim_wave_run(&s->wave);
+}
+
+/** Registers hold floats near 1, except v1, whose lanes are LDS addresses. */
+static void prepare_wave(vector_state *s, const vector_line *line) {
+    sim_wave *w = &s->wave;
+    for (uint32_t i = 0; i < 16 * SIM_LANES; i++) {
+        float x = 1.0f + (float)(i % 97) / 128;
+        memcpy(&w->v[i / SIM_LANES][i % SIM_LANES], &x, sizeof x);
+    }
+    for (uint32_t lane = 0; lane < SIM_LANES; lane++) {
+        w->v[1][lane] = 16 * lane;
+    }
+    w->exec = line->exec;
+    w->vcc = SOME;
+    w->mode = SIM_MODE_FLOAT_PLAIN | SIM_MODE_IEEE | SIM_MODE_DX10_CLAMP;
+    w->group = &s->group;
+    s->group = (sim_workgroup){.dispatch = &s->dispatch, .num_waves = 1, .lds = s->lds, .waves = w};
+    s->dispatch.chip = sim_chip_by_name("gfx942");
+    s->dispatch.text = &s->text;
+    s->dispatch.lds_bytes = LDS_BYTES;
+}
+
+static void bench_vector(const vector_line *line) {
+    static const uint32_t s_endpgm = 0xbf810000;
+    vector_state *s = aligned_alloc(64, (sizeof *s + 63) / 64 * 64);
+    if (!s) {
+        exit(1);
+    }
+    memset(s, 0, sizeof *s);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < VECTOR_BATCH; i++) {
+        memcpy(s->code + n, line->words, 4 * line->num_words);
+        n += line->num_words;
+    }
+    s->code[n++] = s_endpgm;
+    prepare_wave(s, line);
+    s->text = (sim_text){.chip = s->dispatch.chip,
+                         .bytes = (const uint8_t *)s->code,
+                         .start = 0x1000,
+                         .size = 4 * (uint64_t)n,
+                         .slots = calloc(n, sizeof *s->text.slots)};
+    report(line->name, rate(run_vector, s, VECTOR_BATCH) * 1e-6, "million/s");
+    sim_text_deinit(&s->text);
+    free(s);
+}
+
 int main(int argc, char **argv) {
     const char *part = "";
     for (int i = 1; i < argc; i++) {
@@ -171,6 +274,11 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < sizeof matrix_lines / sizeof *matrix_lines; i++) {
         if (strstr(matrix_lines[i].mnemonic, part)) {
             bench_matrix(&matrix_lines[i]);
+        }
+    }
+    for (size_t i = 0; i < sizeof vector_lines / sizeof *vector_lines; i++) {
+        if (strstr(vector_lines[i].name, part)) {
+            bench_vector(&vector_lines[i]);
         }
     }
     printf("%s", as_json ? "\n}\n" : "");
