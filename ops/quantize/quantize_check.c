@@ -29,7 +29,7 @@ typedef struct area {
     int64_t bytes, first; // of the whole, and of the first element
     DLTensor flat;        // the whole, as bytes
 } area;
-enum { X, Q, SCALE, NUM_AREAS };
+enum { SCALE, Q, X, NUM_AREAS }; // in the order in which differences are told: a cause first
 constexpr int64_t guard_bytes = 256;
 constexpr uint8_t poison = 0xFF; // a NaN of every dtype
 
@@ -198,10 +198,10 @@ static qn_status reset(void *context, qn_stream *stream) {
 
 /** Says where the first wrong byte is and gives how many there are. */
 static int64_t compare_area(const check_case *c, int which, char *detail, size_t room) {
-    static const char *const names[NUM_AREAS] = {"x", "q", "scale"};
+    static const char *const names[NUM_AREAS] = {"scale", "q", "x"};
     const qni_quantize_problem *p = &c->problem;
-    const int64_t element[] = {qni_element_bytes(p->dtype_x), 1, 4};
-    const int64_t stride[] = {p->x_row, p->q_row, p->scale_row};
+    const int64_t element[] = {4, 1, qni_element_bytes(p->dtype_x)};
+    const int64_t stride[] = {p->scale_row, p->q_row, p->x_row};
     const area *a = &c->areas[which];
     int64_t wrong = 0;
     for (int64_t i = 0; i < a->bytes; i++) {
