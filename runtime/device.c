@@ -226,12 +226,13 @@ static void list_all(device_list *list) {
     }
     list_one(list, "cpu");
     for (int t = 0; t < QNI_NUM_TARGETS; t++) {
-        if (strstr(qni_targets[t].name,
-                   "generic")) // a family of chips, not one that anybody can buy
-            continue;
-        snprintf(spec, sizeof spec, "sim:%s", qni_targets[t].name);
-        if (!list_one(list, spec))
-            break;
+        pthread_mutex_lock(&devices_lock);
+        int count = qni_sim_count(&qni_targets[t]);
+        pthread_mutex_unlock(&devices_lock);
+        for (int n = 1; n <= count; n++) {
+            snprintf(spec, sizeof spec, "sim:%s:%d", qni_targets[t].name, n);
+            list_one(list, spec);
+        }
     }
 }
 

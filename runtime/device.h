@@ -112,6 +112,9 @@ qn_status qni_cpu_open(qn_device *device, const char *arg);
 qn_status qni_hip_open(qn_device *device, const char *arg);
 /** The simulated GPU: the same HIP backend over libquernsim. */
 qn_status qni_sim_open(qn_device *device, const char *arg);
+/** How many devices of that architecture the simulated GPU shows without being asked for more; 0 if there is no
+ *  simulated GPU. Under device.c's lock, as the above. */
+int qni_sim_count(const qni_target *target);
 
 static inline bool qni_has(const qn_device *device, uint64_t features) {
     return (device->features & features) == features;

@@ -8,6 +8,7 @@
 #include "runtime.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -400,23 +401,31 @@ out:
     return st;
 }
 
-/** The driver's number of the n-th device of that architecture (n from 1); -1 if there are fewer.
- */
+/** Looks for the n-th device of that architecture (n from 1). *ordinal is the driver's number of it, -1 if there
+ *  are fewer; *count is how many there are, up to the n-th. */
 static qn_status find_nth(const hip_api *api, const qni_target *target, int n, int *ordinal,
-                          hip_properties *properties) {
-    int count;
-    qn_status st = count_devices(api, &count);
+                          int *count, hip_properties *properties) {
+    int devices;
+    qn_status st = count_devices(api, &devices);
     *ordinal = -1;
-    for (int i = 0; st == QN_OK && i < count; i++) {
+    *count = 0;
+    for (int i = 0; st == QN_OK && i < devices && *count < n; i++) {
         st = get_properties(api, i, properties);
         size_t length = strcspn(properties->gcnArchName, ":");
-        if (length == strlen(target->name) &&
-            strncmp(properties->gcnArchName, target->name, length) == 0 && --n == 0) {
+        if (st == QN_OK && length == strlen(target->name) &&
+            strncmp(properties->gcnArchName, target->name, length) == 0 && ++*count == n)
             *ordinal = i;
-            break;
-        }
     }
     return st;
+}
+
+int qni_sim_count(const qni_target *target) {
+    hip_properties properties;
+    int ordinal, count = 0;
+    if (!sim_driver.handle && open_sim_driver(&sim_driver) != QN_OK)
+        return 0;
+    find_nth(&sim_driver, target, INT_MAX, &ordinal, &count, &properties);
+    return count;
 }
 
 /** Adds a device of that architecture to the simulated GPU's library. */
@@ -427,24 +436,27 @@ static qn_status add_sim_device(const hip_api *api, const qni_target *target) {
                        api->path);
     snprintf(options, sizeof options, "arch=%s", target->name);
     hipError_t e = api->configure(options);
-    return e == hipSuccess ? QN_OK : failed(api, e, "quernsim_configure(\"%s\")", options);
+    if (e != hipSuccess)
+        return QN_FAIL(QN_E_UNSUPPORTED,
+                       "sim: %s refuses \"%s\" (%s); it gives its reason on stderr", api->path,
+                       options, api->GetErrorName(e));
+    return QN_OK;
 }
 
 qn_status qni_sim_open(qn_device *device, const char *arg) {
     hip_properties properties;
     const qni_target *target = qni_target_find(arg, strcspn(arg, ":"));
-    int n = strchr(arg, ':') ? atoi(strchr(arg, ':') + 1) : 1, ordinal;
+    int n = strchr(arg, ':') ? atoi(strchr(arg, ':') + 1) : 1, ordinal, count;
     qn_status st = sim_driver.handle ? QN_OK : open_sim_driver(&sim_driver);
     if (st != QN_OK)
         return st;
-    QN_TRY(find_nth(&sim_driver, target, n, &ordinal, &properties));
-    for (int added = 0; ordinal < 0; added++) {
-        if (added == n)
-            return QN_FAIL(QN_E_DEVICE, "sim: %s made no device %d of %s", sim_driver.path, n,
-                           target->name);
+    QN_TRY(find_nth(&sim_driver, target, n, &ordinal, &count, &properties));
+    for (int missing = n - count; missing > 0; missing--)
         QN_TRY(add_sim_device(&sim_driver, target));
-        QN_TRY(find_nth(&sim_driver, target, n, &ordinal, &properties));
-    }
+    QN_TRY(find_nth(&sim_driver, target, n, &ordinal, &count, &properties));
+    if (ordinal < 0)
+        return QN_FAIL(QN_E_DEVICE, "sim: %s made %d devices of %s, not %d", sim_driver.path, count,
+                       target->name, n);
     QN_TRY(open_ordinal(device, &sim_driver, ordinal, &properties));
     snprintf(device->info.spec, sizeof device->info.spec, "sim:%s", arg);
     // Ids of this process: 1000 and up, a hundred for each architecture.
