@@ -163,11 +163,11 @@ static void test_waits(void **) {
         {DMA "s_branch a\ns_barrier\na: s_endpgm", true},
         {DMA "s_endpgm\ns_barrier\ns_endpgm", true},
         // Literals that look like barriers and waits, in every format that has one.
-        {"s_mov_b32 s0, 0xbf8a0000\ns_add_u32 s0, s1, 0xbf8a0000\ns_cmp_eq_u32 s0, 0xbf8a0000\n"
-         "s_setreg_imm32_b32 hwreg(1), 0xbf8a0000\nv_add_f32 v0, 0xbf8a0000, v1\n"
-         "v_mov_b32 v0, 0xbf8a0000\nv_cmp_lt_f32 vcc, 0xbf8a0000, v1\n" DMA
-         "s_mov_b32 s0, 0xbf8a0000\nv_fmaak_f32 v0, v1, v2, 0xbf8a0000\n"
-         "v_fmamk_f32 v0, v1, 0xbf8a0000, v2\ns_endpgm",
+        {DMA "s_mov_b32 s0, 0xbf8a0000\ns_add_u32 s0, s1, 0xbf8a0000\n"
+             "s_cmp_eq_u32 s0, 0xbf8a0000\ns_setreg_imm32_b32 hwreg(1), 0xbf8a0000\n"
+             "v_add_f32 v0, 0xbf8a0000, v1\nv_mov_b32 v0, 0xbf8a0000\n"
+             "v_cmp_lt_f32 vcc, 0xbf8a0000, v1\nv_fmaak_f32 v0, v1, v2, 0xbf8a0000\n"
+             "v_fmamk_f32 v0, v1, 0xbf8a0000, v2\ns_endpgm",
          true},
         {DMA "s_mov_b32 s0, 0xbf8c0f70\nv_fmaak_f32 v0, v1, v2, 0xbf8c0f70\n"
              "v_mov_b32_dpp v0, v1 row_shl:1\ns_barrier\ns_endpgm",

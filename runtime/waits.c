@@ -44,7 +44,7 @@ static size_t scalar_length(uint32_t w) {
         return 4;
     if (w >> 23 == 0x17d) // SOP1
         return is_scalar_literal(w) ? 8 : 4;
-    if (w >> 28 == 0xb) // SOPK: only s_setreg_imm32_b32 has a literal
+    if (w >> 28 == 0xb && w >> 23 != 0x17e) // SOPK: only s_setreg_imm32_b32 has a literal
         return (w >> 23 & 0x1f) == 0x14 ? 8 : 4;
     return is_scalar_literal(w) || is_scalar_literal(w >> 8) ? 8 : 4; // SOPC, SOP2
 }
