@@ -100,6 +100,7 @@ typedef struct cli_table {
 void cli_table_init(cli_table *table, int num_columns, const char *const *titles);
 /** Adds one cell; rows are filled from the left. */
 void cli_table_add(cli_table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void cli_table_free(cli_table *table);
 /** Prints the table and frees it. */
 void cli_table_print(cli_table *table, FILE *to);
 

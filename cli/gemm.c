@@ -246,6 +246,7 @@ static void close_all(job *j) {
     ckpt_close(&j->weights);
     ckpt_close(&j->original);
     json_decref(j->results);
+    cli_table_free(&j->table);
 }
 
 /** Opens one layer and its input, and runs it unless it is only to be checked. */

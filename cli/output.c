@@ -112,6 +112,13 @@ static int display_width(const char *text) {
     return width;
 }
 
+void cli_table_free(cli_table *table) {
+    for (int i = 0; i < table->num_cells; i++)
+        free(table->cells[i]);
+    free(table->cells);
+    *table = (cli_table){0};
+}
+
 void cli_table_print(cli_table *table, FILE *to) {
     int columns = table->num_columns;
     int *width = cli_alloc((size_t)columns * sizeof *width);
@@ -123,11 +130,9 @@ void cli_table_print(cli_table *table, FILE *to) {
         bool is_last = i % columns == columns - 1;
         int padding = is_last ? 0 : width[i % columns] - display_width(table->cells[i]) + 2;
         fprintf(to, "%s%*s%s", table->cells[i], padding, "", is_last ? "\n" : "");
-        free(table->cells[i]);
     }
     free(width);
-    free(table->cells);
-    *table = (cli_table){0};
+    cli_table_free(table);
 }
 
 // ---- progress
