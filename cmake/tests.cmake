@@ -24,6 +24,10 @@ if(inner_tests)
 endif()
 foreach(source ${inner_tests})
   quern_add_test(${source} quern_inner)
+  if(TARGET quernsim) # opened at run time
+    cmake_path(GET source STEM inner_test_name)
+    add_dependencies(${inner_test_name} quernsim)
+  endif()
 endforeach()
 
 # sim/testdata/NAME.c, compiled for gfx942 at three levels into ${CMAKE_BINARY_DIR}/testdata/NAME.LEVEL.co

@@ -186,6 +186,71 @@ qn_status qni_choose(const qni_op *op, const qn_device *device, const void *prob
                    *reasons ? reasons : "; none was written for such a device");
 }
 
+// ---- names in the environment
+
+/** Whether `length` bytes of `name` are that word. */
+static bool is_word(const char *name, size_t length, const char *word) {
+    return strlen(word) == length && strncmp(name, word, length) == 0;
+}
+
+/** The op of that name; null if there is none. */
+static const qni_op *find_op(const char *name, size_t length) {
+    for (const qni_family *const *family = qni_families; *family; family++)
+        for (const qni_op *const *op = (*family)->ops; *op; op++)
+            if (is_word(name, length, (*op)->name))
+                return *op;
+    return nullptr;
+}
+
+static bool has_variant(const qni_op *op, const char *name, size_t length) {
+    for (int i = 0; i < op->num_variants; i++)
+        if (is_word(name, length, op->variants[i].name))
+            return true;
+    return false;
+}
+
+/** Kernels are called OP.NAME. */
+static bool is_kernel(const char *name, size_t length) {
+    const char *dot = memchr(name, '.', length);
+    const qni_op *op = dot ? find_op(name, (size_t)(dot - name)) : nullptr;
+    return op && has_variant(op, name, length);
+}
+
+static bool is_backend(const char *name, size_t length) {
+    return is_word(name, length, "cpu") || is_word(name, length, "hip") ||
+           is_word(name, length, "sim");
+}
+
+static bool is_forcing(const char *item, size_t length) {
+    const char *equals = memchr(item, '=', length);
+    const qni_op *op = equals ? find_op(item, (size_t)(equals - item)) : nullptr;
+    return op && has_variant(op, equals + 1, length - (size_t)(equals + 1 - item));
+}
+
+qn_status qni_choice_check_environment(void) {
+    for (const char *at = qni_env_get()->disable; *at;) {
+        size_t n = strcspn(at, ",");
+        if (n > 0 && !is_kernel(at, n) && !is_backend(at, n))
+            return QN_FAIL(QN_E_INVALID,
+                           "environment: QUERN_DISABLE has \"%.*s\"; accepted: kernels as quern "
+                           "check names them, cpu, hip, sim",
+                           (int)n, at);
+        at += n + (at[n] == ',');
+    }
+    for (const char *at = qni_env_get()->force; *at;) {
+        size_t n = strcspn(at, ",");
+        if (n > 0 && !is_forcing(at, n))
+            return QN_FAIL(QN_E_INVALID,
+                           "environment: QUERN_FORCE has \"%.*s\"; accepted: OP=KERNEL, as quern "
+                           "check names them: gemm=gemm.any",
+                           (int)n, at);
+        at += n + (at[n] == ',');
+    }
+    return QN_OK;
+}
+
+// ---- running
+
 static thread_local const char *last_kernel = "";
 
 const char *qn_last_kernel(void) {

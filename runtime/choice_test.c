@@ -49,10 +49,8 @@ static const qni_op op_gpu_only = {"gpuonly", variants, 1};
 
 /** The CPU device with other features: what a lesser or greater machine would choose. */
 static qn_device device_with(uint64_t features) {
-    static qn_device *real;
-    if (!real)
-        CHILD_CHECK(qn_device_open(&real, "cpu") == QN_OK);
-    qn_device device = *real;
+    qn_device device = {0};
+    CHILD_CHECK(qni_cpu_open(&device, "") == QN_OK);
     device.features = features;
     return device;
 }
@@ -153,6 +151,37 @@ static void test_choice(void **) {
               (const char *[]){"QUERN_FORCE=doubles=double.fours,double=double.any", nullptr});
     child_run(refuse_forced, nullptr, (const char *[]){"QUERN_FORCE=double=double.fours", nullptr});
     child_run(refuse_unknown, nullptr, (const char *[]){"QUERN_FORCE=double=double.four", nullptr});
+}
+
+// Names of the library's own ops: those of the test's are unknown to qn_device_open.
+static void open_well(void *) {
+    qn_device *device = nullptr;
+    CHILD_CHECK(qn_device_open(&device, "cpu") == QN_OK);
+    qn_device_close(device);
+}
+
+static void open_badly(void *word) {
+    qn_device *device = nullptr;
+    CHILD_CHECK(qn_device_open(&device, "cpu") == QN_E_INVALID);
+    CHILD_CHECK(strstr(qn_last_error(), word));
+}
+
+static void test_unknown_names(void **) {
+    char text[256];
+    const qni_op *op = qni_families[0]->ops[0];
+    const char *const env[] = {text, nullptr};
+    snprintf(text, sizeof text, "QUERN_DISABLE=sim,%s,hip", op->variants[0].name);
+    child_run(open_well, nullptr, env);
+    snprintf(text, sizeof text, "QUERN_FORCE=%s=%s", op->name, op->variants[0].name);
+    child_run(open_well, nullptr, env);
+    snprintf(text, sizeof text, "QUERN_FORCE=%s=%sx", op->name, op->variants[0].name);
+    child_run(open_badly, "QUERN_FORCE has", env);
+    for (const char *const *bad =
+             (const char *const[]){"QUERN_DISABLE=cuda", "QUERN_DISABLE=cpu,gemm.nobody",
+                                   "QUERN_FORCE=gemm",
+                                   "QUERN_FORCE==", "QUERN_FORCE=nobody=gemm.any", nullptr};
+         *bad; bad++)
+        child_run(open_badly, "accepted: ", (const char *[]){*bad, nullptr});
 }
 
 static void test_log(void **) {
@@ -341,9 +370,8 @@ static void test_families(void **) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_log),
-        cmocka_unit_test(test_harness),
+        cmocka_unit_test(test_choice),   cmocka_unit_test(test_unknown_names),
+        cmocka_unit_test(test_log),      cmocka_unit_test(test_harness),
         cmocka_unit_test(test_families),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

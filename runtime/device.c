@@ -145,11 +145,18 @@ static qn_status open_auto(qn_device **out) {
     return open_spec(out, "cpu");
 }
 
+static qn_status check_environment(void) {
+    if (*qni_env_get()->error)
+        return QN_FAIL(QN_E_INVALID, "environment: %s", qni_env_get()->error);
+    return qni_choice_check_environment();
+}
+
 qn_status qn_device_open(qn_device **out, const char *spec) {
     if (!out)
         return QN_FAIL(QN_E_INVALID, "device_open: out is null");
-    if (*qni_env_get()->error)
-        return QN_FAIL(QN_E_INVALID, "environment: %s", qni_env_get()->error);
+    qn_status st = check_environment();
+    if (st != QN_OK)
+        return st;
     if (!spec || strcmp(spec, "auto") == 0)
         return open_auto(out);
     return open_spec(out, spec);
@@ -239,11 +246,12 @@ static void list_all(device_list *list) {
 qn_status qn_device_list(qn_device_info *infos, int32_t *count) {
     if (!count)
         return QN_FAIL(QN_E_INVALID, "device_list: count is null");
-    if (*qni_env_get()->error)
-        return QN_FAIL(QN_E_INVALID, "environment: %s", qni_env_get()->error);
+    qn_status st = check_environment();
+    if (st != QN_OK)
+        return st;
     device_list list = {.infos = (char *)infos, .capacity = infos ? *count : 0};
     if (list.capacity > 0) {
-        qn_status st = check_info_size("device_list", infos);
+        st = check_info_size("device_list", infos);
         if (st != QN_OK)
             return st;
         list.room = infos->struct_size;

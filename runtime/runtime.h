@@ -97,6 +97,9 @@ qn_status qni_choose(const qni_op *op, const qn_device *device, const void *prob
                      const qni_variant **out);
 /** Whether QUERN_DISABLE names a backend ("hip", "sim", "cpu"). */
 bool qni_is_backend_disabled(const char *backend);
+/** Whether QUERN_DISABLE and QUERN_FORCE name kernels, ops and backends that there are.
+ *  Errors: QN_E_INVALID, with the name that is unknown. */
+qn_status qni_choice_check_environment(void);
 /** Chooses and runs. */
 qn_status qni_run(const qni_op *op, qn_stream *stream, const void *problem);
 
