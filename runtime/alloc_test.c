@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory that runs out: the n-th allocation fails, for every n, and each call gives an error and leaks nothing.
+//
+// malloc and kin are replaced for the whole program by functions that count, and hand on to the C library's own.
+#include "jit.h"
+#include "object.h"
+#include "testing.h"
+
+#include <quern/cache.h>
+
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+
+int main(void) {
+    return 77; // the sanitizer has replaced malloc already
+}
+
+#else
+
+void *__libc_malloc(size_t bytes);
+void *__libc_calloc(size_t count, size_t bytes);
+void *__libc_realloc(void *old, size_t bytes);
+void *__libc_memalign(size_t alignment, size_t bytes);
+void __libc_free(void *ptr);
+
+static thread_local bool is_counting;
+static thread_local int64_t left;      // allocations until the one that fails; -1: none fails
+static thread_local int64_t num_alive; // allocated and not freed while counting
+
+static bool fails(void) {
+    return is_counting && left >= 0 && left-- == 0;
+}
+
+static void *counted(void *ptr) {
+    num_alive += is_counting && ptr;
+    return ptr;
+}
+
+void *malloc(size_t bytes) {
+    return fails() ? (errno = ENOMEM, nullptr) : counted(__libc_malloc(bytes));
+}
+
+void *calloc(size_t count, size_t bytes) {
+    return fails() ? (errno = ENOMEM, nullptr) : counted(__libc_calloc(count, bytes));
+}
+
+void *realloc(void *old, size_t bytes) {
+    if (fails()) {
+        errno = ENOMEM;
+        return nullptr;
+    }
+    void *ptr = __libc_realloc(old, bytes);
+    num_alive += is_counting && ptr && !old;
+    return ptr;
+}
+
+void *aligned_alloc(size_t alignment, size_t bytes) {
+    return fails() ? (errno = ENOMEM, nullptr) : counted(__libc_memalign(alignment, bytes));
+}
+
+void free(void *ptr) {
+    num_alive -= is_counting && ptr;
+    __libc_free(ptr);
+}
+
+/** Runs body again and again, failing its first allocation, its second, … until it needs no more than were
+ *  granted. It may do without (a cache is a convenience), or give an error that says what is the matter. */
+static void fail_each(qn_status (*body)(void)) {
+    bool has_failed = true;
+    int64_t n = 0;
+    assert_int_equal(body(), QN_OK); // what is made once in a process is made now
+    for (; has_failed; n++) {
+        num_alive = 0;
+        left = n;
+        is_counting = true;
+        qn_status st = body();
+        is_counting = false;
+        has_failed = left < 0;
+        if (st != QN_OK && (!has_failed || (st != QN_E_MEMORY && st != QN_E_IO)))
+            fail_msg("allocation %ld failed and gave %s: %s", (long)n, qn_status_name(st),
+                     qn_last_error());
+        if (num_alive != 0)
+            fail_msg("allocation %ld failed and %ld blocks leaked", (long)n, (long)num_alive);
+    }
+    assert_true(n > 1); // at least one allocation was made to fail
+}
+
+static qn_status use_cpu(void) {
+    qn_device *device = nullptr;
+    qn_stream *stream = nullptr;
+    qn_event *event = nullptr;
+    void *memory = nullptr;
+    qn_status st;
+    QN_TRY(qn_device_open(&device, "cpu"));
+    QN_TRY(qn_stream_create(&stream, device));
+    QN_TRY(qn_event_create(&event, device));
+    QN_TRY(qn_event_record(event, stream));
+    QN_TRY(qn_malloc(device, &memory, 1000));
+out:
+    qn_free(device, memory);
+    qn_event_destroy(event);
+    qn_stream_destroy(stream);
+    qn_device_close(device);
+    return st;
+}
+
+static void test_cpu(void **) {
+    fail_each(use_cpu);
+}
+
+static qn_status judge_code(void) {
+    static const uint8_t code[] = {0, 0, 0x8a, 0xbf, 0, 0, 0x81, 0xbf};
+    bool is_good;
+    size_t at;
+    return qni_waits_check(code, sizeof code, &is_good, &at);
+}
+
+static void test_waits(void **) {
+    fail_each(judge_code);
+}
+
+static qn_status get_image(void) {
+    void *data = nullptr;
+    size_t bytes;
+    qn_status st = qni_jit_get("gemm_pack", nullptr, qni_target_find("gfx942", 6), &data, &bytes);
+    free(data);
+    return st;
+}
+
+static void test_jit_in_child(void *) {
+    fail_each(get_image);
+}
+
+static void test_jit(void **) {
+    char folder[64], variable[128];
+    make_folder(folder, sizeof folder);
+    snprintf(variable, sizeof variable, "QUERN_CACHE_DIR=%s", folder);
+    const char *const env[] = {variable, nullptr};
+    child_run(test_jit_in_child, nullptr, env); // from the cache
+    assert_int_equal(chmod(folder, 0777), 0);
+    child_run(test_jit_in_child, nullptr, env); // which is not to be trusted now: from clang
+    remove_folder(folder);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_jit), // first: its child must not inherit a read environment
+        cmocka_unit_test(test_cpu),
+        cmocka_unit_test(test_waits),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
+
+#endif
