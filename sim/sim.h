@@ -130,7 +130,7 @@ struct sim_inst {
     uint32_t bytes; // encoded length
     uint32_t flags;
     sim_operand dst[2];
-    sim_operand src[4];
+    sim_operand src[5];
     uint8_t num_dst, num_src;
     uint8_t omod;                              // 0 none, 1 *2, 2 *4, 3 /2
     uint8_t op_sel, op_sel_hi, neg_lo, neg_hi; // bit i: source i (op_sel bit 3: destination)

@@ -14,6 +14,8 @@ static constexpr uint32_t GFX94X = 1u << SIM_GFX942 | 1u << SIM_GFX950;
 
 #define EXEC_exact mfma_exec_exact
 #define EXEC_vector mfma_exec_vector
+#define EXEC_scaled mfma_exec_scaled
+#define EXEC_sparse mfma_exec_sparse
 #ifdef __AVX512F__
 #define EXEC_fp8 mfma_exec_fp8
 #else
@@ -27,7 +29,12 @@ static const mfma_form forms[] = {
 #undef FORM
 };
 
-// How the decoder reads constants: D, A, B, C.
+// How the decoder reads operands, by the way of execution and A's type.
+#define TEXT_exact(A) TYPES_##A
+#define TEXT_vector(A) TYPES_##A
+#define TEXT_fp8(A) TYPES_##A
+#define TEXT_scaled(A) "f:iifii" // the scales last
+#define TEXT_sparse(A) "f:iii+"  // D is the last source
 #define TYPES_F64 "d:ddd"
 #define TYPES_F32 "f:fff"
 #define TYPES_I8 "i:iii"
@@ -41,7 +48,7 @@ static const mfma_form forms[] = {
 
 static const sim_opcode mfma_opcodes[] = {
 #define FORM(name, target, M, N, K, BLOCKS, A, B, RULE, GROUP, known, exec)                        \
-    {name, EXEC_##exec, target, SIM_MFMA, known, TYPES_##A},
+    {name, EXEC_##exec, target, SIM_MFMA, known, TEXT_##exec(A)},
 #include "mfma.def"
 #undef FORM
 };
@@ -56,7 +63,7 @@ const mfma_form *mfma_form_of(const sim_inst *inst) {
 
 bool mfma_lane_map(const mfma_form *form, const sim_inst *inst, int side, uint8_t map[SIM_LANES]) {
     int field = side == 0 ? inst->cbsz : inst->blgp;
-    if (field == 0 || mfma_is_f64(form) || form->a_type == MFMA_BY_FIELD) {
+    if (field == 0 || mfma_is_f64(form) || form->group == MFMA_SCALE_BLOCK) {
         return false;
     }
     for (int lane = 0; lane < SIM_LANES; lane++) {
@@ -99,13 +106,19 @@ uint64_t mfma_signs(const sim_inst *inst, int source) {
     return (bits >> source & 1) != 0 || inst->src[source].mods & SIM_NEG ? 1ull << 63 : 0;
 }
 
-// ---- by the definition
+int mfma_k_of(const mfma_form *f, int side, int lane, int element) {
+    int slots = (side == 0 ? f->m : f->n) * f->blocks, groups = SIM_LANES / slots;
+    int per_lane = f->k / groups;
+    mfma_type type = (mfma_type)(side == 0 ? f->a_type : f->b_type);
+    if (f->group == MFMA_SCALE_BLOCK && mfma_formats[type].bits == 8) {
+        // Eight registers of bytes are two runs of 16 k, as two instructions of half the k would take.
+        return (element / 16 * groups + lane / slots) * 16 + element % 16;
+    }
+    return lane / slots * per_lane + element;
+}
 
-enum { MAX_TERMS = SIM_LANES * 32, MAX_RESULTS = 32 };
-
-/** Terms of A (side 0) or B in rows of k: out[(block * m + i) * k + kk]. */
-static void read_terms(const mfma_form *f, sim_wave *w, const sim_inst *inst, int side,
-                       mfma_term *out) {
+void mfma_read_terms(const mfma_form *f, sim_wave *w, const sim_inst *inst, int side,
+                     mfma_term *out) {
     mfma_type type = (mfma_type)(side == 0 ? f->a_type : f->b_type);
     int slots = (side == 0 ? f->m : f->n) * f->blocks;
     int per_lane = f->k * slots / SIM_LANES;
@@ -114,33 +127,31 @@ static void read_terms(const mfma_form *f, sim_wave *w, const sim_inst *inst, in
     bool mapped = mfma_lane_map(f, inst, side, map);
     const uint32_t *rows = mfma_rows(w, &inst->src[side]);
     for (int lane = 0; lane < SIM_LANES; lane++) {
-        mfma_term *row = out + lane % slots * f->k + lane / slots * per_lane;
         for (int e = 0; e < per_lane; e++) {
             uint64_t bits =
                 mfma_element(rows, mapped ? map[lane] : lane, e, mfma_formats[type].bits);
-            row[e] = mfma_decode(type, bits ^ sign);
+            int at = lane % slots * f->k + mfma_k_of(f, side, lane, e);
+            out[at] = mfma_decode(type, bits ^ sign);
         }
     }
 }
 
-void mfma_exec_exact(sim_wave *w, const sim_inst *inst) {
-    const mfma_form *f = mfma_form_of(inst);
-    mfma_term a[MAX_TERMS], b[MAX_TERMS];
-    uint64_t d[MAX_RESULTS][SIM_LANES];
+// ---- by the definition
+
+void mfma_each_output(const mfma_form *f, sim_wave *w, const sim_inst *inst, const sim_operand *c,
+                      mfma_output *output, const void *state) {
+    uint64_t d[32][SIM_LANES]; // D may overlap any source
     bool is_f64 = mfma_is_f64(f);
     uint64_t c_sign = is_f64 ? mfma_signs(inst, 2) : 0;
-    read_terms(f, w, inst, 0, a);
-    read_terms(f, w, inst, 1, b);
-    for (int reg = 0; reg < mfma_num_results(f); reg++) {
+    int num_results = mfma_num_results(f);
+    for (int reg = 0; reg < num_results; reg++) {
         for (int lane = 0; lane < SIM_LANES; lane++) {
-            mfma_place p = mfma_place_of(f, reg, lane);
-            uint64_t c = mfma_c_bits(w, &inst->src[2], is_f64, reg, lane) ^ c_sign;
-            d[reg][lane] = mfma_dot(f, a + (p.block * f->m + p.row) * f->k,
-                                    b + (p.block * f->n + p.column) * f->k, f->k, c, 0);
+            uint64_t c_bits = mfma_c_bits(w, c, is_f64, reg, lane) ^ c_sign;
+            d[reg][lane] = output(f, state, mfma_place_of(f, reg, lane), c_bits);
         }
     }
     uint32_t *out = mfma_rows(w, &inst->dst[0]);
-    for (int reg = 0; reg < mfma_num_results(f); reg++) {
+    for (int reg = 0; reg < num_results; reg++) {
         for (int lane = 0; lane < SIM_LANES; lane++) {
             out[reg * (is_f64 ? 2 : 1) * SIM_LANES + lane] = (uint32_t)d[reg][lane];
             if (is_f64) {
@@ -148,4 +159,22 @@ void mfma_exec_exact(sim_wave *w, const sim_inst *inst) {
             }
         }
     }
+}
+
+typedef struct dense_terms {
+    mfma_term a[MFMA_MAX_TERMS], b[MFMA_MAX_TERMS];
+} dense_terms;
+
+static uint64_t dense_output(const mfma_form *f, const void *state, mfma_place p, uint64_t c) {
+    const dense_terms *t = state;
+    return mfma_dot(f, t->a + (p.block * f->m + p.row) * f->k,
+                    t->b + (p.block * f->n + p.column) * f->k, f->k, c, 0);
+}
+
+void mfma_exec_exact(sim_wave *w, const sim_inst *inst) {
+    const mfma_form *f = mfma_form_of(inst);
+    dense_terms t;
+    mfma_read_terms(f, w, inst, 0, t.a);
+    mfma_read_terms(f, w, inst, 1, t.b);
+    mfma_each_output(f, w, inst, &inst->src[2], dense_output, &t);
 }

@@ -74,6 +74,11 @@ typedef enum mfma_specials {
     MFMA_ALL_OK, // every pattern is a number
 } mfma_specials;
 
+enum {
+    MFMA_SCALE_BLOCK = 32, // k of a block with scales of its own; the group of f8f6f4 forms alone
+    MFMA_MAX_TERMS = SIM_LANES * 32,
+};
+
 static constexpr uint32_t MFMA_NAN32 = 0x7fc00000;
 static constexpr uint64_t MFMA_NAN64 = 0x7ff8000000000000;
 
@@ -88,6 +93,11 @@ static constexpr uint64_t MFMA_NAN64 = 0x7ff8000000000000;
 #define mfma_lane_map SIM_NAME(mfma_lane_map)
 #define mfma_element SIM_NAME(mfma_element)
 #define mfma_c_bits SIM_NAME(mfma_c_bits)
+#define mfma_k_of SIM_NAME(mfma_k_of)
+#define mfma_read_terms SIM_NAME(mfma_read_terms)
+#define mfma_each_output SIM_NAME(mfma_each_output)
+#define mfma_exec_scaled SIM_NAME(mfma_exec_scaled)
+#define mfma_exec_sparse SIM_NAME(mfma_exec_sparse)
 #define mfma_signs SIM_NAME(mfma_signs)
 #define sim_ops_mfma SIM_NAME(sim_ops_mfma)
 
@@ -129,6 +139,13 @@ uint64_t mfma_c_bits(sim_wave *w, const sim_operand *c, bool is_f64, int reg, in
 /** f64 forms: the sign bit if source 0, 1 or 2 is negated (the field that is blgp elsewhere). */
 uint64_t mfma_signs(const sim_inst *inst, int source);
 
+/** The k of element `element` of A (side 0) or B in `lane`. */
+int mfma_k_of(const mfma_form *f, int side, int lane, int element);
+
+/** A (side 0) or B as terms, in rows of k: out[(block * rows + row) * k + kk]. */
+void mfma_read_terms(const mfma_form *f, sim_wave *w, const sim_inst *inst, int side,
+                     mfma_term *out);
+
 /** Which (block, row, column) register `reg` of D and C holds in `lane`. For 64-bit results `reg`
  *  counts pairs. */
 typedef struct mfma_place {
@@ -158,10 +175,19 @@ static inline mfma_place mfma_place_of(const mfma_form *f, int reg, int lane) {
     return p;
 }
 
+/** One output from c, as bits of D's type. */
+typedef uint64_t mfma_output(const mfma_form *f, const void *state, mfma_place place, uint64_t c);
+
+/** Computes every output, then writes D. */
+void mfma_each_output(const mfma_form *f, sim_wave *w, const sim_inst *inst, const sim_operand *c,
+                      mfma_output *output, const void *state);
+
 // ---- the ways to execute
 
 void mfma_exec_exact(sim_wave *w, const sim_inst *inst);  // any form, by the definition
 void mfma_exec_vector(sim_wave *w, const sim_inst *inst); // dense forms, a register row at a time
+void mfma_exec_scaled(sim_wave *w, const sim_inst *inst); // f8f6f4, with and without scales
+void mfma_exec_sparse(sim_wave *w, const sim_inst *inst); // SMFMAC
 void mfma_exec_fp8(sim_wave *w, const sim_inst *inst);    // 8-bit floats on AVX-512
 
 #endif

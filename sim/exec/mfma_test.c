@@ -1,164 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix instructions: layouts by an independent matrix product, published examples, fast forms against the rules.
-#define SIM_ISA base
-#include "../isa/isa.h"
-#include "mfma.h"
-
-#include <inttypes.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-extern const sim_opcode_table sim_ops_mfma_v4;
-
-enum { A_REG = 0, B_REG = 16, C_REG = 64, D_REG = 320, NUM_TABLES = 2 };
-
-static const sim_opcode_table *const tables[NUM_TABLES] = {&sim_ops_mfma_base, &sim_ops_mfma_v4};
-static const char *const table_names[NUM_TABLES] = {"base", "v4"};
-static sim_wave *wave, *expected;
-static uint64_t seed = 0x9e3779b97f4a7c15;
-
-static uint32_t next_random(void) { // splitmix64, upper half
-    uint64_t z = seed += 0x9e3779b97f4a7c15;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    return (uint32_t)(z >> 32);
-}
-
-static bool table_runs_here(int table) {
-    return table == 0 || __builtin_cpu_supports("x86-64-v4");
-}
-
-static int set_up(void **state) {
-    (void)state;
-    wave = aligned_alloc(64, sizeof *wave);
-    expected = aligned_alloc(64, sizeof *expected);
-    return wave && expected ? 0 : -1;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    free(wave);
-    free(expected);
-    return 0;
-}
-
-/** The instruction with A, B, C, D in registers of their own; D is in AccVGPRs. */
-static sim_inst make_inst(const sim_opcode *opcode) {
-    sim_inst inst = {.exec = opcode->exec, .opcode = opcode, .num_dst = 1, .num_src = 3};
-    const int regs[] = {A_REG, B_REG, C_REG};
-    for (int i = 0; i < 3; i++) {
-        inst.src[i].kind = SIM_OP_VGPR;
-        inst.src[i].reg = (uint16_t)regs[i];
-    }
-    inst.dst[0].kind = SIM_OP_VGPR;
-    inst.dst[0].reg = D_REG;
-    return inst;
-}
-
-static const sim_opcode *find(int table, const char *mnemonic, sim_arch arch) {
-    for (size_t i = 0; i < tables[table]->count; i++) {
-        const sim_opcode *o = &tables[table]->opcodes[i];
-        if (strcmp(o->mnemonic, mnemonic) == 0 && (o->archs >> arch & 1)) {
-            return o;
-        }
-    }
-    fail_msg("no %s on arch %d", mnemonic, (int)arch);
-    return nullptr;
-}
-
-/** The form of line i; both tables list the same lines. */
-static const mfma_form *form_at(size_t i) {
-    sim_inst inst = {.opcode = &sim_ops_mfma_base.opcodes[i]};
-    return mfma_form_of(&inst);
-}
-
-// ---- where elements lie, from element to register: the manual's direction, the reverse of the code's
-
-static void put_input(const mfma_form *f, int side, int reg, int block, int row, int k,
-                      uint64_t bits) {
-    int rows = side == 0 ? f->m : f->n;
-    int width = mfma_formats[side == 0 ? f->a_type : f->b_type].bits;
-    int consecutive = f->k / (SIM_LANES / (rows * f->blocks));
-    int lane = row + rows * (block + f->blocks * (k / consecutive));
-    int bit = k % consecutive * width;
-    for (int done = 0; done < width; done += 32) {
-        uint32_t *dword = &wave->v[reg + (bit + done) / 32][lane];
-        uint32_t mask = width >= 32 ? UINT32_MAX : ((1u << width) - 1) << bit % 32;
-        *dword = (*dword & ~mask) | (((uint32_t)(bits >> done) << bit % 32) & mask);
-    }
-}
-
-/** Register (first of a pair for f64) and lane of D[row][column]. */
-static uint32_t *result_at(const mfma_form *f, int reg, int block, int row, int column) {
-    int height = f->a_type == MFMA_F64 ? 1 : 4;
-    int rows_per_register = SIM_LANES / f->n;
-    int blocks_per_register = (SIM_LANES * height + f->n * f->m - 1) / (f->n * f->m);
-    int index = block * (f->m * f->n / SIM_LANES) + row / (height * rows_per_register) * height +
-                row % height;
-    int lane = block % blocks_per_register * f->n +
-               row / height % rows_per_register * blocks_per_register * f->n + column;
-    return &wave->v[reg + index * (f->a_type == MFMA_F64 ? 2 : 1)][lane];
-}
-
-static uint64_t encode_small(int type, int x) { // |x| <= 4: exact in every type
-    double d = x;
-    float s = (float)x;
-    uint64_t bits = 0;
-    const mfma_format *f = &mfma_formats[type];
-    switch (type) {
-    case MFMA_F64:
-        memcpy(&bits, &d, 8);
-        return bits;
-    case MFMA_F32:
-    case MFMA_XF32:
-        memcpy(&bits, &s, 4);
-        return bits;
-    case MFMA_I8:
-        return (uint8_t)x;
-    default:
-        break;
-    }
-    if (x == 0) {
-        return 0;
-    }
-    int e = ilogb(d);
-    uint64_t fraction = (uint64_t)ldexp(fabs(d) - ldexp(1, e), f->fraction - e);
-    return (uint64_t)(x < 0) << (f->bits - 1) | (uint64_t)(e + f->bias) << f->fraction | fraction;
-}
-
-static double decode_result(const mfma_form *f, const uint32_t *at) {
-    if (f->a_type == MFMA_F64) {
-        uint64_t bits = at[0] | (uint64_t)at[SIM_LANES] << 32;
-        double d;
-        memcpy(&d, &bits, 8);
-        return d;
-    }
-    float s;
-    memcpy(&s, at, 4);
-    return f->a_type == MFMA_I8 ? (double)(int32_t)at[0] : (double)s;
-}
-
-static int small_value(int side, int block, int row, int k) {
-    uint32_t h = (uint32_t)(side * 7919 + block * 104729 + row * 1299709 + k * 15485863);
-    h = (h ^ h >> 15) * 0x2c1b3c6d;
-    return (int)((h ^ h >> 12) % 9) - 4;
-}
-
-static void put_c(const mfma_form *f, int block, int row, int column, int value) {
-    int type = f->a_type == MFMA_F64 ? MFMA_F64 : f->a_type == MFMA_I8 ? MFMA_I8 : MFMA_F32;
-    uint64_t bits = type == MFMA_I8 ? (uint32_t)value : encode_small(type, value);
-    uint32_t *at = result_at(f, C_REG, block, row, column);
-    at[0] = (uint32_t)bits;
-    if (type == MFMA_F64) {
-        at[SIM_LANES] = (uint32_t)(bits >> 32);
-    }
-}
+// Dense matrix instructions: layouts by an independent matrix product, published examples, fast forms against the rules.
+#include "mfma_fixture.h"
 
 static void fill_small(const mfma_form *f) {
     memset(wave->v, 0xff, sizeof wave->v);
@@ -199,7 +41,7 @@ static void check_small(const mfma_form *f, const char *what, int reg, const int
 static void test_layouts(void **state) {
     (void)state;
     for (int table = 0; table < NUM_TABLES; table++) {
-        for (size_t i = 0; table_runs_here(table) && i < tables[table]->count; i++) {
+        for (size_t i = 0; table_runs_here(table) && i < num_dense(); i++) {
             const sim_opcode *o = &tables[table]->opcodes[i];
             const mfma_form *f = form_at(i);
             sim_inst inst = make_inst(o);
@@ -218,7 +60,7 @@ static void test_layouts(void **state) {
 static void test_overlap(void **state) {
     (void)state;
     for (int table = 0; table < NUM_TABLES; table++) {
-        for (size_t i = 0; table_runs_here(table) && i < tables[table]->count; i++) {
+        for (size_t i = 0; table_runs_here(table) && i < num_dense(); i++) {
             const sim_opcode *o = &tables[table]->opcodes[i];
             const int places[] = {C_REG, A_REG, B_REG, C_REG + 1};
             for (int p = 0; p < 4; p++) {
@@ -235,7 +77,7 @@ static void test_overlap(void **state) {
 static void test_block_broadcast(void **state) {
     (void)state;
     for (int table = 0; table < NUM_TABLES; table++) {
-        for (size_t i = 0; table_runs_here(table) && i < tables[table]->count; i++) {
+        for (size_t i = 0; table_runs_here(table) && i < num_dense(); i++) {
             const mfma_form *f = form_at(i);
             const sim_opcode *o = &tables[table]->opcodes[i];
             for (int cbsz = 1; 1 << cbsz <= f->blocks && f->a_type != MFMA_F64; cbsz++) {
@@ -280,7 +122,7 @@ static void test_lane_patterns(void **state) {
 static void test_constant_c(void **state) {
     (void)state;
     for (int table = 0; table < NUM_TABLES; table++) {
-        for (size_t i = 0; table_runs_here(table) && i < tables[table]->count; i++) {
+        for (size_t i = 0; table_runs_here(table) && i < num_dense(); i++) {
             const mfma_form *f = form_at(i);
             const sim_opcode *o = &tables[table]->opcodes[i];
             sim_inst inst = make_inst(o);
@@ -330,7 +172,7 @@ typedef struct encoding {
     bool acc_a, acc_b, acc_cd;
 } encoding;
 
-enum { CODED_D = 128 };
+enum { FIRST_MATRIX_OPCODE = 0x40 };
 
 static void encode(encoding e, uint32_t words[2]) {
     words[0] = 0xd3800000 | (uint32_t)e.opcode << 16 | (uint32_t)e.acc_cd << 15 | CODED_D;
@@ -345,11 +187,19 @@ static int run_encoding(sim_arch arch, encoding e) {
     sim_inst inst;
     encode(e, words);
     if (!sim_decode(sim_chip_by_arch(arch), (const uint8_t *)words, sizeof words, 0x1000, &inst,
-                    error) ||
-        inst.opcode->klass != SIM_MFMA || strstr(inst.opcode->mnemonic, "mfma") == nullptr) {
+                    error)) {
+        if (e.opcode >= FIRST_MATRIX_OPCODE && strncmp(error, "no ", 3) != 0) {
+            fail_msg("%s", error); // LLVM knows it, the simulator does not
+        }
+        return -1;
+    }
+    if (inst.opcode->klass != SIM_MFMA) {
         return -1;
     }
     int line = (int)(inst.opcode - tables[table_runs_here(1)]->opcodes);
+    if ((size_t)line >= num_dense()) {
+        return -1;
+    }
     const mfma_form *f = form_at((size_t)line);
     fill_small(f);
     const int from[] = {A_REG, B_REG, C_REG};
@@ -380,7 +230,7 @@ static void test_encodings(void **state) {
             }
         }
     }
-    for (size_t i = 0; i < tables[0]->count; i++) {
+    for (size_t i = 0; i < num_dense(); i++) {
         if (!seen[i]) {
             fail_msg("%s was not decoded", tables[0]->opcodes[i].mnemonic);
         }
@@ -594,7 +444,7 @@ static void check_against_rules(size_t line, int rounds) {
 static void test_fast_forms(void **state) {
     (void)state;
     const char *rounds = getenv("QUERN_MFMA_ROUNDS");
-    for (size_t line = 0; line < tables[0]->count; line++) {
+    for (size_t line = 0; line < num_dense(); line++) {
         check_against_rules(line, rounds ? atoi(rounds) : NUM_DRAWS * 12);
     }
 }
@@ -605,6 +455,7 @@ int main(void) {
         cmocka_unit_test(test_block_broadcast), cmocka_unit_test(test_lane_patterns),
         cmocka_unit_test(test_constant_c),      cmocka_unit_test(test_f64_negation),
         cmocka_unit_test(test_encodings),       cmocka_unit_test(test_encoded_constants),
+
         cmocka_unit_test(test_examples),        cmocka_unit_test(test_fast_forms),
     };
     const char *text = getenv("QUERN_TEST_SEED");
