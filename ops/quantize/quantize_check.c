@@ -13,12 +13,12 @@ static const char *const fill_names[NUM_FILLS] = {"normal", "any-finite", "ties"
 /** A problem by its numbers. */
 typedef struct shape {
     int64_t rows, cols;
-    int64_t gap;    // elements between the end of a row and the next
-    int64_t offset; // elements from an aligned address to the first
+    int64_t x_gap, q_gap; // elements between the end of a row and the next
+    int64_t offset;       // elements from an aligned address to the first
 } shape;
 static const shape shapes[] = {
-    {1, 1, 0, 0},     {3, 127, 1, 1},    {128, 128, 0, 0}, {130, 257, 7, 0},
-    {257, 384, 8, 8}, {33, 2048, 16, 0}, {5, 4104, 0, 0},
+    {1, 1, 0, 0, 0},     {3, 127, 1, 2, 1},    {128, 128, 0, 0, 0}, {130, 257, 7, 7, 0},
+    {257, 384, 8, 3, 8}, {33, 2048, 4, 16, 0}, {5, 4104, 0, 0, 0},  {40, 200, 8, 8, 8},
 };
 
 /** x, q or scale: its memory on the device, and the same bytes on the host before and after a run. Guards lie
@@ -162,7 +162,23 @@ static void fill_x(check_case *c, fill with) {
                           fill_value(c, with, r, col));
 }
 
-/** Every code; scales of all sizes, now and then zero, a denormal, an infinity or a NaN. */
+/** A scale of any size; now and then any bits at all, a denormal, or one whose product with a small code lies so
+ *  near a tie between two bf16 denormals that f32 cannot tell them apart. */
+static float scale_value(check_case *c) {
+    const uint32_t bits = next_random(c);
+    switch (next_random(c) % 16) {
+    case 0:
+        return __builtin_bit_cast(float, bits);
+    case 1:
+        return __builtin_bit_cast(float, bits >> 12);
+    case 2: // times 3, 5, … 15 smallest steps of e4m3fn (2^-9) or e4m3fnuz: about 2^-134
+        return __builtin_bit_cast(float, (UINT32_C(1) << (24 + bits / 8 % 2)) / (3 + bits % 7 * 2));
+    default:
+        return ldexpf(1.0f + (float)(bits >> 9) * 0x1p-23f, (int)(bits % 24) - 18);
+    }
+}
+
+/** Every code. */
 static void fill_quantized(check_case *c) {
     const qni_quantize_problem *p = &c->problem;
     uint8_t *q = c->areas[Q].before + c->areas[Q].first;
@@ -172,13 +188,8 @@ static void fill_quantized(check_case *c) {
             q[r * p->q_row + col] = (uint8_t)next_random(c);
     const int64_t scale_rows = (p->rows + p->block_rows - 1) / p->block_rows;
     for (int64_t r = 0; r < scale_rows; r++)
-        for (int64_t col = 0; col < qni_quantize_block_cols(p); col++) {
-            const uint32_t bits = next_random(c), choice = next_random(c) % 16;
-            scale[r * p->scale_row + col] =
-                choice == 0   ? __builtin_bit_cast(float, bits)       // anything
-                : choice == 1 ? __builtin_bit_cast(float, bits >> 12) // zero or a denormal
-                              : ldexpf(1.0f + (float)(bits >> 9) * 0x1p-23f, (int)(bits % 24) - 18);
-        }
+        for (int64_t col = 0; col < qni_quantize_block_cols(p); col++)
+            scale[r * p->scale_row + col] = scale_value(c);
 }
 
 static qn_status upload(check_case *c, qn_stream *stream) {
@@ -276,8 +287,8 @@ static void describe(check_case *c, const shape *s, fill with) {
     const qni_quantize_problem *p = &c->problem;
     const char *q = qni_dtype_name((qni_dtype)(QNI_E4M3FN + (int)p->kind));
     const char *x = qni_dtype_name(p->dtype_x);
-    snprintf(c->text, sizeof c->text, "rows=%ld cols=%ld gap=%ld block=%ldx128 %s->%s %s",
-             (long)s->rows, (long)s->cols, (long)s->gap, (long)p->block_rows,
+    snprintf(c->text, sizeof c->text, "rows=%ld cols=%ld gaps=%ld,%ld block=%ldx128 %s->%s %s",
+             (long)s->rows, (long)s->cols, (long)s->x_gap, (long)s->q_gap, (long)p->block_rows,
              c->dequantizes ? q : x, c->dequantizes ? x : q,
              c->dequantizes ? "any-code" : fill_names[with]);
 }
@@ -296,10 +307,10 @@ static qn_status check_one(qni_check_run *run, const qni_op *op, const shape *s,
                                         .rows = s->rows,
                                         .cols = s->cols,
                                         .block_rows = block_rows,
-                                        .x_row = s->cols + s->gap,
-                                        .q_row = s->cols + s->gap,
+                                        .x_row = s->cols + s->x_gap,
+                                        .q_row = s->cols + s->q_gap,
                                         .eps = 1e-4f};
-    c->problem.scale_row = qni_quantize_block_cols(&c->problem) + s->gap;
+    c->problem.scale_row = qni_quantize_block_cols(&c->problem) + s->q_gap;
     QN_TRY(make_areas(c, s));
     make_contents(c, with);
     describe(c, s, with);

@@ -204,22 +204,25 @@ static void test_convert_to_fn(void **state) {
     assert_true(c.scale_out[0] == 0.75f && c.scale_out[1] == 1.5f);
 }
 
-/** A block with 240 and 3 * 2^-10 has no exact form: an error that writes nothing, or a rounded 4 * 2^-10. */
+/** A block with 240 and an odd multiple of 2^-10 has no exact form: an error that writes nothing, or rounding. */
 static void test_convert_rounds_when_asked(void **state) {
     (void)state;
-    conversion_case c = {.q = {0x7F, 3}, .scale = {1.0f, 1.0f}, .scale_out = {-1.0f, -1.0f}};
+    conversion_case c = {
+        .q = {0x7F, 3, [QNI_BLOCK] = 0xFF, 9}, .scale = {1.0f, 1.0f}, .scale_out = {-1.0f, -1.0f}};
     memset(c.q_out, 0xA5, sizeof c.q_out);
     assert_int_equal(convert(&c, QNI_E4M3FNUZ, QNI_E4M3FN, 0), QN_E_UNSUPPORTED);
     assert_string_equal(qn_last_error(),
-                        "convert_fp8: 1 of 2 blocks have no exact e4m3fn form (neither keeping nor "
+                        "convert_fp8: 2 of 2 blocks have no exact e4m3fn form (neither keeping nor "
                         "halving the scale is exact); rounding must be asked for");
-    assert_int_equal(c.report.inexact_blocks, 1);
+    assert_int_equal(c.report.inexact_blocks, 2);
     for (int i = 0; i < 2 * QNI_BLOCK; i++)
         assert_int_equal(c.q_out[i], 0xA5);
     assert_true(c.scale_out[0] == -1.0f && c.scale_out[1] == -1.0f);
     assert_int_equal(convert(&c, QNI_E4M3FNUZ, QNI_E4M3FN, 1), QN_OK);
     assert_int_equal(c.q_out[0], qni_fp8_encode(QNI_FP8_E4M3FN, 240.0f));
     assert_int_equal(c.q_out[1], qni_fp8_encode(QNI_FP8_E4M3FN, 0x1p-8f));
+    assert_int_equal(c.q_out[QNI_BLOCK + 1], qni_fp8_encode(QNI_FP8_E4M3FN, 0x1p-7f));
+    assert_true(c.scale_out[0] == 1.0f && c.scale_out[1] == 1.0f);
     assert_true(fabs(c.report.max_rel_error - 1.0 / 3) < 1e-6);
 }
 
