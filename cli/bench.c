@@ -101,8 +101,8 @@ static const char *share_of(const measurement *r) {
 }
 
 static void print_table(const job *j) {
-    printf("%s: %s, %s; limits %s\n", j->device.info.spec, j->device.info.name,
-           j->device.info.is_modelled ? "modelled times" : "measured times", j->limits.source);
+    printf("%s: %s, %s times; limits %s\n", j->device.info.spec, j->device.info.name,
+           cli_times(&j->device.info), j->limits.source);
     cli_table table;
     cli_table_init(&table, 7,
                    (const char *const[]){"op", "problem", "kernel", "median", "GB/s", "GFLOP/s",
@@ -180,7 +180,7 @@ static char *draw(const job *j) {
         height);
     escape(to, j->device.info.name);
     fprintf(to, ", %s times: share of the limit (line: 100 %%)</text>\n",
-            j->device.info.is_modelled ? "modelled" : "measured");
+            cli_times(&j->device.info));
     for (int i = 0; i < j->count; i++)
         draw_bar(to, &j->results[i], 40 + 28 * i);
     fprintf(to, "<line x1='700' x2='700' y1='32' y2='%d' stroke='#bb5566'/>\n</svg>\n",

@@ -128,6 +128,8 @@ typedef struct cli_device {
 
 qn_status cli_device_open(cli_device *out, const char *spec);
 void cli_device_close(cli_device *device);
+/** How a device's times come about: "measured", "modelled", or "none" without a clock. */
+const char *cli_times(const qn_device_info *info);
 json_t *cli_device_json(const qn_device_info *info);
 
 /** A contiguous tensor in device memory, of up to three dimensions. */

@@ -35,10 +35,7 @@ static qn_status print_table(const qn_device_info *infos, int32_t count) {
         cli_table_add(&table, "%s", d->arch);
         cli_table_add(&table, "%d", d->num_compute_units);
         cli_table_add(&table, "%s", cli_bytes_text(d->memory_bytes, memory, sizeof memory));
-        cli_table_add(&table, "%s",
-                      d->is_modelled ? "modelled"
-                      : d->has_clock ? "measured"
-                                     : "none");
+        cli_table_add(&table, "%s", cli_times(d));
         cli_table_add(&table, "%s", d->driver);
     }
     cli_table_print(&table, stdout);

@@ -123,9 +123,6 @@ static json_t *number(double value) {
 
 static void add_json(job *j, const layer *l, int64_t m, const cli_device *device,
                      const layer_product *p, const layer_error *e) {
-    const char *times = device->info.is_modelled ? "modelled"
-                        : device->info.has_clock ? "measured"
-                                                 : "none";
     json_array_append_new(
         j->results,
         json_pack("{s:s, s:I, s:I, s:I, s:s, s:s, s:o, s:o, s:o, s:[I, I], s:I, s:I, s:s}",
@@ -134,7 +131,8 @@ static void add_json(job *j, const layer *l, int64_t m, const cli_device *device
                   "diff_to_unquantised", number(e->exact_diff), "diff_to_quantised",
                   number(e->quantised_diff), "error_over_tolerance", number(e->worst), "worst_at",
                   (json_int_t)e->worst_row, (json_int_t)e->worst_col, "elements_compared",
-                  (json_int_t)e->compared, "time_ns", (json_int_t)p->time_ns, "times", times));
+                  (json_int_t)e->compared, "time_ns", (json_int_t)p->time_ns, "times",
+                  cli_times(&device->info)));
 }
 
 static void add_row(job *j, const layer *l, int64_t m, const cli_device *device,
@@ -148,7 +146,7 @@ static void add_row(job *j, const layer *l, int64_t m, const cli_device *device,
     cli_table_add(&j->table, "%.2e", e->quantised_diff);
     cli_table_add(&j->table, "%.3f", e->worst);
     cli_table_add(&j->table, "%s%s", cli_time_text(p->time_ns, time, sizeof time),
-                  device->info.is_modelled ? " modelled" : "");
+                  p->time_ns >= 0 && device->info.is_modelled ? " modelled" : "");
 }
 
 /** The bars: every element within its tolerance, and DeepGEMM's 1e-3 for the whole. What quantisation

