@@ -20,7 +20,7 @@ static void on_signal(int number) {
     caught = number;
 }
 
-void cli_catch_signals(void) {
+static void catch_signals(void) {
     struct sigaction action = {.sa_handler = on_signal};
     sigaction(SIGINT, &action, nullptr);
     sigaction(SIGTERM, &action, nullptr);
@@ -151,6 +151,7 @@ qn_status cli_output_open(cli_output *out, const char *path, int64_t bytes, bool
         return cli_fail(QN_E_INVALID, "%s: is a folder, a file is to be written there", path);
     out->path = cli_text("%s", path);
     out->temp = temp_name(path);
+    catch_signals();
     out->fd = mkostemp(out->temp, O_CLOEXEC);
     qn_status st = out->fd < 0 ? fail_path(path, "cannot be created") : reserve(out, bytes);
     if (st != QN_OK)
@@ -242,6 +243,7 @@ qn_status cli_folder_open(cli_folder *out, const char *path, bool force) {
     for (size_t n = strlen(out->path); n > 1 && out->path[n - 1] == '/'; n--)
         out->path[n - 1] = '\0';
     out->temp = temp_name(out->path);
+    catch_signals();
     if (mkdtemp(out->temp) && chmod(out->temp, usual_mode(0777)) == 0)
         return QN_OK;
     qn_status st = fail_path(path, "cannot be created");

@@ -25,6 +25,9 @@ bool cli_is_folder(const char *path);
 bool cli_exists(const char *path);
 
 // ---- outputs
+//
+// From the first one on, SIGINT, SIGTERM and SIGHUP only set a flag, which writing and committing turn into an
+// error, so that the usual clean-up removes what is unfinished.
 
 /** A file in the making, under a temporary name in the folder of its final one. */
 typedef struct cli_output {
@@ -59,10 +62,7 @@ qn_status cli_copy_file(const char *from, const char *to);
 /** Writes text to a file. Errors: as cli_output_open. */
 qn_status cli_write_text(const char *path, const char *text, bool force);
 
-/** From here on SIGINT, SIGTERM and SIGHUP only set a flag, which cli_output_write turns into an error, so
- *  that the usual clean-up removes what is unfinished. */
-void cli_catch_signals(void);
-/** Errors: QN_E_IO if one of the signals has come. */
+/** Errors: QN_E_IO if a signal has come since the first output was opened. */
 qn_status cli_check_signals(void);
 
 #endif

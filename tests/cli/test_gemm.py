@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from conftest import dequantise, load, ok, refused, save
+from conftest import BUILD, dequantise, load, ok, refused, save
 
 NAME = "model.layers.0.self_attn.q_proj.weight"
 
@@ -80,6 +80,19 @@ def test_large_products_are_sampled(tmp_path):
     (result,) = json.loads(ok("gemm", "--weights", tmp_path / "w", "--tensor", "x.weight", "--random", 1000, "--device",
                               "cpu", "--json", "--runs", 1))["results"]
     assert 12 * 1100 < result["elements_compared"] < 50 * 1100
+
+
+@pytest.mark.skipif(not (BUILD / "libquernsim.so").exists(), reason="the simulated GPU is not built")
+def test_on_the_simulated_gpu(folder, tmp_path):
+    """The same bits as the CPU's to the last rounding, from gfx942's own kernels."""
+    ok("quantize", folder, tmp_path / "fp8")
+    for rows in [3, 130]:
+        cpu, sim = json.loads(ok("gemm", "--weights", tmp_path / "fp8", "--original", folder, "--tensor", NAME, "--random",
+                                 rows, "--device", "cpu", "--device", "sim:gfx942", "--json", "--runs", 1))["results"]
+        assert sim["device"] == "sim:gfx942" and sim["times"] != "measured"
+        assert sim["kernel"].startswith("gemm.") and sim["kernel"] != cpu["kernel"]
+        assert sim["error_over_tolerance"] <= 1
+        assert sim["diff_to_unquantised"] == pytest.approx(cpu["diff_to_unquantised"], rel=1e-2)
 
 
 def test_mistakes(folder, tmp_path, rng):

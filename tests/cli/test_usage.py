@@ -5,6 +5,7 @@ import os
 import pathlib
 import pty
 import subprocess
+import time
 import xml.etree.ElementTree
 
 import pytest
@@ -57,6 +58,9 @@ def test_unknown_option(command):
     (["check", "--seed", "-1"], ["--seed", "-1"]),
     (["check", "--seed", "99999999999999999999"], ["--seed"]),
     (["check", "nonesuch"], ["nonesuch", "gemm"]),
+    (["check", "--device", "cpu", "--device", "hip:0"], ["--device", "twice"]),
+    (["check", "--json", "--json"], ["--json", "twice"]),
+    (["convert", "a", "b", "--to=e4m3fn", "--to", "e4m3fn"], ["--to", "twice"]),
     (["gemm"], ["--weights"]),
     (["gemm", "--weights", "x"], ["--tensor"]),
     (["gemm", "--weights", "x", "--tensor", "t"], ["--input", "neither"]),
@@ -132,6 +136,24 @@ def test_cache(tmp_path):
     assert json.loads(ok("cache", "clear", "--json", env=env)) == {"removed": 0}
 
 
+def test_cache_with_a_damaged_entry(tmp_path):
+    folder = tmp_path / "cache"
+    folder.mkdir(mode=0o700)
+    (folder / "gemm.gfx942.0123456789abcdef.image").write_bytes(b"no image")
+    (folder / "notes.txt").write_text("not the cache's")
+    env = os.environ | {"QUERN_CACHE_DIR": str(folder)}
+    listed = json.loads(ok("cache", "list", "--json", env=env))
+    (entry,) = listed["entries"]
+    assert entry["bytes"] == 8 and not entry["sound"] and entry["problem"] and listed["damaged"] == 1
+    assert entry["name"] in ok("cache", "list", env=env) and entry["problem"] in ok("cache", "list", env=env)
+    done = run("cache", "verify", env=env)
+    assert done.returncode == 1 and "1 of 1" in done.stderr
+    assert ok("cache", "clear", env=env) == "1 entries removed\n"
+    assert [file.name for file in folder.iterdir() if file.name[0] != "."] == ["notes.txt"]
+    folder.chmod(0o777)
+    refused("cache", "list", env=env, says=[str(folder), "others can write"])
+
+
 def test_options_end():
     """Behind -- everything is an argument."""
     refused("quantize", "--", "--json", "--out", says=["--json: cannot open"])
@@ -195,3 +217,15 @@ def test_progress_bar_is_for_terminals(folder, tmp_path):
     os.set_blocking(leader, False)
     with pytest.raises(BlockingIOError):
         os.read(leader, 100)
+
+
+def test_progress_bar_after_two_seconds():
+    leader, follower = pty.openpty()
+    start = time.monotonic()
+    process = subprocess.Popen([QUERN, "bench", "gemm", "--device", "cpu", "--runs", "100000", "--m", "1", "--n", "512",
+                                "--k", "4096"], stderr=follower, stdout=subprocess.DEVNULL)
+    first = os.read(leader, 200).decode()
+    waited = time.monotonic() - start
+    process.kill()
+    process.wait()
+    assert waited >= 2 and first.startswith("\rmeasuring [") and "%" in first and "left" in first

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tools/demo.sh: on a local checkpoint, and what it says without a network."""
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from conftest import BUILD, SOURCE
+
+
+@pytest.mark.skipif(not (BUILD / "libquernsim.so").exists(), reason="the simulated GPU is not built")
+def test_local_model(sharded):
+    done = subprocess.run([SOURCE / "tools" / "demo.sh", BUILD, sharded], capture_output=True, text=True, timeout=120,
+                          env=os.environ | {"DEMO_ROWS": "5"})
+    assert done.returncode == 0, done.stderr
+    assert "4 weights to FP8" in done.stdout and "all products agree" in done.stdout
+    rows = [line.split() for line in done.stdout.splitlines() if line.startswith("model.layers.0.")]
+    assert len(rows) == 8
+    assert {row[6] for row in rows} == {"cpu", "sim:gfx942"}
+    assert all(float(row[10]) <= 1 for row in rows)  # error over tolerance
+
+
+def test_no_network(tmp_path):
+    """In a tree that has no model yet."""
+    (tmp_path / "tools").mkdir()
+    shutil.copy(SOURCE / "tools" / "demo.sh", tmp_path / "tools")
+    nowhere = {"PIP_INDEX_URL": "http://127.0.0.1:9/", "PIP_RETRIES": "0", "PIP_NO_CACHE_DIR": "1"}
+    done = subprocess.run([tmp_path / "tools" / "demo.sh", BUILD], capture_output=True, text=True, timeout=60,
+                          env=os.environ | nowhere)
+    assert done.returncode == 1
+    assert "is there a network?" in done.stderr and "make demo MODEL=DIR" in done.stderr
+    assert not list(tmp_path.rglob("*.whl")) and not list((tmp_path / "build" / "models").iterdir())
