@@ -11,6 +11,9 @@ enum { SIM_TEXT_BYTES = 512, SIM_ERROR_BYTES = 256 };
  *  set; null if nobody implements it. */
 const sim_opcode *sim_opcode_find(const char *mnemonic, size_t length, sim_arch arch);
 
+/** The same opcode's line in the tables that any x86-64-v2 host runs: tests compare the two builds. */
+const sim_opcode *sim_opcode_portable(const sim_opcode *opcode);
+
 /** Fills `out` from disassembled text. `out` comes with pc, bytes and word set, all else zero. */
 bool sim_parse(const char *text, sim_arch arch, sim_inst *out, char error[SIM_ERROR_BYTES]);
 

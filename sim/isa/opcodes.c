@@ -87,3 +87,13 @@ const sim_opcode *sim_opcode_find(const char *mnemonic, size_t length, sim_arch 
     }
     return nullptr;
 }
+
+const sim_opcode *sim_opcode_portable(const sim_opcode *opcode) {
+    for (size_t f = 0; f < NUM_FAMILIES; f++) {
+        uintptr_t offset = (uintptr_t)opcode - (uintptr_t)families_v4[f]->opcodes;
+        if (offset < families_v4[f]->count * sizeof *opcode) {
+            return families_base[f]->opcodes + offset / sizeof *opcode;
+        }
+    }
+    return opcode; // from the portable tables already
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// For the tests of instructions: LLVM's assembler, a wave with random registers, runs of one decoded instruction
+// in both builds of exec/.
+#ifndef SIM_EXEC_TESTING_H
+#define SIM_EXEC_TESTING_H
+
+#include "../isa/isa.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+extern char **environ;
+
+// ---- random numbers
+
+static uint64_t test_seed = 0x9e3779b97f4a7c15;
+
+static uint64_t next_random(void) { // splitmix64
+    uint64_t z = test_seed += 0x9e3779b97f4a7c15;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return z ^ z >> 31;
+}
+
+/** Bits that are often an edge of some type: signs, infinities, NaNs, denormals, small integers, ones. */
+static inline uint64_t next_biased(void) {
+    static const uint64_t edges[] = {0,
+                                     1,
+                                     2,
+                                     0x7fffffff,
+                                     0x80000000,
+                                     0xffffffff,
+                                     0x3f800000,
+                                     0xbf800000,
+                                     0x7f800000,
+                                     0xff800000,
+                                     0x7fc00000,
+                                     0x7f800001,
+                                     0x00000001,
+                                     0x007fffff,
+                                     0x00800000,
+                                     0x7f7fffff,
+                                     0x3c003c00,
+                                     0x7c00fc00,
+                                     0x7e000001,
+                                     0x04000400,
+                                     0x7bff03ff,
+                                     0x7ff0000000000000,
+                                     0xfff0000000000000,
+                                     0x7ff8000000000000,
+                                     0x3ff0000000000000,
+                                     0x000fffffffffffff,
+                                     0x7fefffffffffffff,
+                                     0x8000000000000000};
+    uint64_t r = next_random();
+    switch (r & 7) {
+    case 0:
+        return edges[(r >> 8) % (sizeof edges / sizeof *edges)];
+    case 1:
+        return (uint64_t)(int64_t)(int8_t)(r >> 8);
+    case 2: // an f32 (and an f64) of moderate size
+        return (r & 0x807fffff807fffff) | 0x3f80000040000000;
+    case 3: // two halves of moderate size
+        return (r & 0x83ff83ff83ff83ff) | 0x3c003c0040003c00;
+    default:
+        return r;
+    }
+}
+
+// ---- assembler
+
+static int run_assembler(const char *const *names, const char *mcpu, const char *input,
+                         const char *output) {
+    for (; *names; names++) {
+        char cpu[64];
+        snprintf(cpu, sizeof cpu, "-mcpu=%s", mcpu);
+        const char *argv[] = {
+            *names, "-triple=amdgcn--amdhsa", cpu, "-filetype=obj", "-o", output, input, nullptr};
+        pid_t child;
+        int status;
+        if (posix_spawnp(&child, *names, nullptr, nullptr, (char *const *)(uintptr_t)argv,
+                         environ) == 0 &&
+            waitpid(child, &status, 0) == child && status == 0) {
+            return 0;
+        }
+    }
+    return -1;
+}
+
+/** Copies section .text of an object file that llvm-mc wrote; null if there is none. */
+static uint8_t *read_text(int file, size_t *size) {
+    Elf64_Ehdr header;
+    Elf64_Shdr sections[16], *names = nullptr;
+    uint8_t *out = nullptr;
+    if (pread(file, &header, sizeof header, 0) != sizeof header || header.e_shnum > 16) {
+        return nullptr;
+    }
+    ssize_t bytes = (ssize_t)(header.e_shnum * sizeof *sections);
+    if (pread(file, sections, (size_t)bytes, (off_t)header.e_shoff) != bytes) {
+        return nullptr;
+    }
+    names = &sections[header.e_shstrndx];
+    for (unsigned i = 0; i < header.e_shnum && !out; i++) {
+        char name[6] = "";
+        ssize_t n = pread(file, name, sizeof name, (off_t)(names->sh_offset + sections[i].sh_name));
+        if (n == sizeof name && !memcmp(name, ".text", sizeof name)) {
+            *size = sections[i].sh_size;
+            out = calloc(1, *size + 16);
+            assert_int_equal(pread(file, out, *size, (off_t)sections[i].sh_offset), *size);
+        }
+    }
+    return out;
+}
+
+/** Assembles `source`; skips the test where there is no assembler. Free the result. */
+static inline uint8_t *assemble(const char *mcpu, const char *source, size_t *size) {
+    static const char *const names[] = {"llvm-mc-22", "llvm-mc-23", "llvm-mc", nullptr};
+    char input[] = "/tmp/quern-asm-XXXXXX", output[] = "/tmp/quern-obj-XXXXXX";
+    int in = mkstemp(input), out = mkstemp(output);
+    assert_true(in >= 0 && out >= 0);
+    assert_int_equal(write(in, source, strlen(source)), (ssize_t)strlen(source));
+    int failed = run_assembler(names, mcpu, input, output);
+    uint8_t *text = failed ? nullptr : read_text(out, size);
+    close(in);
+    close(out);
+    unlink(input);
+    unlink(output);
+    if (!text) {
+        print_message("no llvm-mc on PATH, or it refused the source: skipped\n");
+        skip();
+    }
+    return text;
+}
+
+// ---- a wave
+
+enum { TEST_LDS_BYTES = 8192 };
+
+typedef struct test_wave {
+    sim_wave wave, before;
+    sim_workgroup group;
+    sim_dispatch dispatch;
+    sim_kernel kernel;
+    _Alignas(64) uint8_t lds[TEST_LDS_BYTES], lds_before[TEST_LDS_BYTES];
+} test_wave;
+
+/** A wave of `arch` with random registers; MODE is clang's. */
+static inline test_wave *make_wave(const char *arch) {
+    static const sim_region nothing;
+    test_wave *t = aligned_alloc(64, (sizeof *t + 63) / 64 * 64);
+    assert_non_null(t);
+    memset(t, 0, sizeof *t);
+    t->kernel.name = "test";
+    t->dispatch = (sim_dispatch){.chip = sim_chip_by_name(arch),
+                                 .kernel = &t->kernel,
+                                 .block = {64, 1, 1},
+                                 .lds_bytes = TEST_LDS_BYTES};
+    t->group =
+        (sim_workgroup){.dispatch = &t->dispatch, .num_waves = 1, .lds = t->lds, .waves = &t->wave};
+    t->wave.group = &t->group;
+    t->wave.region = &nothing;
+    t->wave.mode = SIM_MODE_FLOAT_PLAIN | SIM_MODE_IEEE | SIM_MODE_DX10_CLAMP;
+    t->wave.shared_base = SIM_SHARED_APERTURE;
+    t->wave.private_base = SIM_PRIVATE_APERTURE;
+    return t;
+}
+
+static inline void randomise(test_wave *t, uint64_t exec) {
+    for (unsigned r = 0; r < 512; r += 2) {
+        for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+            uint64_t bits = next_biased();
+            t->wave.v[r][lane] = (uint32_t)bits;
+            t->wave.v[r + 1][lane] = (uint32_t)(bits >> 32);
+        }
+    }
+    for (unsigned i = 0; i < 106; i++) {
+        t->wave.s[i] = (uint32_t)next_biased();
+    }
+    t->wave.vcc = next_random();
+    t->wave.m0 = 0;
+    t->wave.scc = next_random() & 1;
+    t->wave.exec = exec;
+    t->wave.pc = 0x1000;
+    t->wave.state = SIM_RUNNING;
+    memcpy(&t->before, &t->wave, sizeof t->wave);
+}
+
+static inline uint64_t random_exec(unsigned round) {
+    static const uint64_t masks[] = {UINT64_MAX, 0, 1, UINT64_C(1) << 63, 0x00ff00ff0f0f3333};
+    return round < 5 ? masks[round] : next_random();
+}
+
+/** Decodes or fails with the decoder's message. */
+static inline sim_inst decode_at(const char *arch, const uint8_t *text, size_t size, size_t at) {
+    sim_inst inst;
+    char error[SIM_ERROR_BYTES];
+    if (!sim_decode(sim_chip_by_name(arch), text + at, size - at, 0x1000, &inst, error)) {
+        fail_msg("%s", error);
+    }
+    return inst;
+}
+
+#endif
