@@ -100,27 +100,29 @@ static inline decoder decoder_of(qni_dtype dtype) {
     memcpy(r, t, sizeof t);
 }
 
-// ---- loading 16 rows of a block as pairs: out[pair * stride], 16 dwords each, one a row
+// ---- loading 64 rows and 64 k of a block as 32 pairs of each row: out[pair * stride + row]
 
 /** The first `count` (any number) of 64 bits. */
 static inline uint64_t first_bits(int64_t count) {
     return count >= 64 ? ~UINT64_C(0) : count <= 0 ? 0 : (UINT64_C(1) << count) - 1;
 }
 
-/** 64 bytes along k of each of 16 rows, zero beyond the block's edges, transposed. */
+/** 64 bytes along k of each of 16 rows, zero beyond the block's edges, transposed. Rows lie far apart, where the
+ *  processor does not look ahead by itself: the next K-block's part is fetched meanwhile. */
 static inline void load_along_k(__m512i r[16], const qni_gemm_block *x, int64_t row, int64_t k,
                                 int64_t bytes) {
     uint64_t mask = first_bits((x->depth - k) * bytes);
-    const char *data = x->data;
+    const char *from = (const char *)x->data + (row * x->row_stride + k) * bytes;
 #pragma clang loop unroll(full)
-    for (int64_t i = 0; i < 16; i++)
-        r[i] = row + i < x->rows && mask
-                   ? _mm512_maskz_loadu_epi8(mask, data + ((row + i) * x->row_stride + k) * bytes)
-                   : _mm512_setzero_si512();
+    for (int64_t i = 0; i < 16; i++, from += x->row_stride * bytes) {
+        bool is_inside = row + i < x->rows && mask;
+        r[i] = is_inside ? _mm512_maskz_loadu_epi8(mask, from) : _mm512_setzero_si512();
+        _mm_prefetch(from + QNI_GEMM_BLOCK_K * bytes, _MM_HINT_T1);
+    }
     transpose(r);
 }
 
-/** e4m3 with contiguous k: 64 k, 32 pairs. */
+/** e4m3 with contiguous k, 16 rows. */
 static void fp8_along_k(uint32_t *out, int64_t stride, const qni_gemm_block *x, int64_t row,
                         int64_t k) {
     const decoder d = decoder_of(x->dtype);
@@ -137,7 +139,7 @@ static void fp8_along_k(uint32_t *out, int64_t stride, const qni_gemm_block *x, 
     }
 }
 
-/** bf16 with contiguous k: 64 k, 32 pairs. */
+/** bf16 with contiguous k, 16 rows. */
 static void bf16_along_k(uint32_t *out, int64_t stride, const qni_gemm_block *x, int64_t row,
                          int64_t k) {
     for (int64_t half = 0; half < 2; half++) {
@@ -149,16 +151,26 @@ static void bf16_along_k(uint32_t *out, int64_t stride, const qni_gemm_block *x,
     }
 }
 
-/** Element [row, k] and the 15 rows after it, which are contiguous; zero beyond the edges. */
-static inline __m256i load_rows(const qni_gemm_block *x, int64_t row, int64_t k, int64_t bytes) {
+/** 64 bytes of contiguous rows at one k, from `row` on; zero beyond the edges. */
+static inline __m512i load_rows(const qni_gemm_block *x, int64_t row, int64_t k, int64_t bytes) {
     if (k >= x->depth || row >= x->rows)
-        return _mm256_setzero_si256();
+        return _mm512_setzero_si512();
     const char *from = (const char *)x->data + (k * x->k_stride + row) * bytes;
-    return _mm256_maskz_loadu_epi8(
-        (uint32_t)first_bits(x->rows - row < 16 ? (x->rows - row) * bytes : 16 * bytes), from);
+    _mm_prefetch(from + QNI_GEMM_BLOCK_K * x->k_stride * bytes, _MM_HINT_T1);
+    return _mm512_maskz_loadu_epi8(first_bits((x->rows - row) * bytes), from);
 }
 
-/** e4m3 with contiguous rows: 64 k, 32 pairs. */
+/** r[i] holds 4 lanes of 16 rows at k + i: afterwards r[j] holds 4 lanes of 4 k of the rows 16 j.. */
+static inline void exchange_lanes(__m512i r[4]) {
+    __m512i a = _mm512_shuffle_i32x4(r[0], r[1], 0x44), b = _mm512_shuffle_i32x4(r[0], r[1], 0xEE);
+    __m512i c = _mm512_shuffle_i32x4(r[2], r[3], 0x44), d = _mm512_shuffle_i32x4(r[2], r[3], 0xEE);
+    r[0] = _mm512_shuffle_i32x4(a, c, 0x88);
+    r[1] = _mm512_shuffle_i32x4(a, c, 0xDD);
+    r[2] = _mm512_shuffle_i32x4(b, d, 0x88);
+    r[3] = _mm512_shuffle_i32x4(b, d, 0xDD);
+}
+
+/** e4m3 with contiguous rows. */
 static void fp8_along_rows(uint32_t *out, int64_t stride, const qni_gemm_block *x, int64_t row,
                            int64_t k) {
     const decoder d = decoder_of(x->dtype);
@@ -168,38 +180,45 @@ static void fp8_along_rows(uint32_t *out, int64_t stride, const qni_gemm_block *
             order[n / 4 * 16 + j / 2 * 8 + n % 4 * 2 + j % 2] = (char)(j * 16 + n);
     const __m512i permutation = _mm512_load_si512(order);
     for (int64_t i = 0; i < 64; i += 4, out += 2 * stride) {
-        __m512i line = _mm512_castsi256_si512(load_rows(x, row, k + i, 1)), first, second;
-        line = _mm512_inserti32x4(line, _mm256_castsi256_si128(load_rows(x, row, k + i + 1, 1)), 1);
-        line = _mm512_inserti32x4(line, _mm256_castsi256_si128(load_rows(x, row, k + i + 2, 1)), 2);
-        line = _mm512_inserti32x4(line, _mm256_castsi256_si128(load_rows(x, row, k + i + 3, 1)), 3);
-        decode(&d, _mm512_permutexvar_epi8(permutation, line), &first, &second);
-        _mm512_store_si512(out, first);
-        _mm512_store_si512(out + stride, second);
+        __m512i r[4] = {load_rows(x, row, k + i, 1), load_rows(x, row, k + i + 1, 1),
+                        load_rows(x, row, k + i + 2, 1), load_rows(x, row, k + i + 3, 1)};
+        exchange_lanes(r);
+#pragma clang loop unroll(full)
+        for (int j = 0; j < 4; j++) {
+            __m512i first, second;
+            decode(&d, _mm512_permutexvar_epi8(permutation, r[j]), &first, &second);
+            _mm512_store_si512(out + j * 16, first);
+            _mm512_store_si512(out + stride + j * 16, second);
+        }
     }
 }
 
-/** bf16 with contiguous rows: 64 k, 32 pairs. */
+/** bf16 with contiguous rows. */
 static void bf16_along_rows(uint32_t *out, int64_t stride, const qni_gemm_block *x, int64_t row,
                             int64_t k) {
-    alignas(64) uint16_t order[32];
-    for (uint16_t i = 0; i < 32; i++)
-        order[i] = (uint16_t)(i % 2 * 16 + i / 2);
-    const __m512i permutation = _mm512_load_si512(order);
-    for (int64_t i = 0; i < 64; i += 2, out += stride) {
-        __m512i both = _mm512_castsi256_si512(load_rows(x, row, k + i, 2));
-        both = _mm512_inserti64x4(both, load_rows(x, row, k + i + 1, 2), 1);
-        _mm512_store_si512(out, _mm512_permutexvar_epi16(permutation, both));
-    }
+    alignas(64) uint16_t order[2][32]; // word n of k beside word n of k + 1, 16 n each
+    for (uint16_t i = 0; i < 64; i++)
+        order[i / 32][i % 32] = (uint16_t)(i % 2 * 32 + i / 2);
+    const __m512i low = _mm512_load_si512(order[0]), high = _mm512_load_si512(order[1]);
+    for (int64_t i = 0; i < 64; i += 2, out += stride)
+#pragma clang loop unroll(full)
+        for (int64_t n = 0; n < 64; n += 32) {
+            __m512i even = load_rows(x, row + n, k + i, 2);
+            __m512i odd = load_rows(x, row + n, k + i + 1, 2);
+            _mm512_store_si512(out + n, _mm512_permutex2var_epi16(even, low, odd));
+            _mm512_store_si512(out + n + 16, _mm512_permutex2var_epi16(even, high, odd));
+        }
 }
 
-/** 16 rows and 64 k as 32 pairs of each row, whatever the type and strides. */
+/** Whatever the type and strides. */
 static void load_pairs(uint32_t *out, int64_t stride, const qni_gemm_block *x, int64_t row,
                        int64_t k) {
     bool is_bf16 = x->dtype == QNI_BF16;
-    if (x->k_stride == 1)
-        (is_bf16 ? bf16_along_k : fp8_along_k)(out, stride, x, row, k);
-    else
+    if (x->k_stride != 1)
         (is_bf16 ? bf16_along_rows : fp8_along_rows)(out, stride, x, row, k);
+    else
+        for (int64_t i = 0; i < 64; i += 16)
+            (is_bf16 ? bf16_along_k : fp8_along_k)(out + i, stride, x, row + i, k);
 }
 
 // ---- a
@@ -234,18 +253,20 @@ static void load_a_bf16(uint32_t *out, const qni_gemm_block *a) {
     }
 }
 
-/** Rows contiguous: 16 rows and 64 k at a time, transposed back. */
+/** Rows contiguous: loaded as pairs, transposed back 16 x 16 of them at a time. */
 static void load_a_transposed(uint32_t *out, const qni_gemm_block *a) {
-    alignas(64) uint32_t pairs[32][16];
-    for (int64_t m = 0; m < a->rows; m += 16)
+    alignas(64) uint32_t pairs[32][64];
+    for (int64_t m0 = 0; m0 < a->rows; m0 += 64)
         for (int64_t k = 0; k < QNI_GEMM_BLOCK_K; k += 64) {
-            load_pairs(&pairs[0][0], 16, a, m, k);
-            for (int half = 0; half < 2; half++) {
+            load_pairs(&pairs[0][0], 64, a, m0, k);
+            for (int64_t part = 0; part < 8; part++) {
+                int64_t m = m0 + part / 2 * 16, pair = part % 2 * 16;
                 __m512i r[16];
-                memcpy(r, pairs[half * 16], sizeof r);
+                for (int64_t i = 0; i < 16; i++)
+                    r[i] = _mm512_load_si512(&pairs[pair + i][part / 2 * 16]);
                 transpose(r);
                 for (int64_t i = 0; i < 16 && m + i < a->rows; i++)
-                    _mm512_store_si512(out + (m + i) * PAIRS + k / 2 + half * 16, r[i]);
+                    _mm512_store_si512(out + (m + i) * PAIRS + k / 2 + pair, r[i]);
             }
         }
 }
@@ -280,8 +301,7 @@ static void load_b(void *out, const qni_gemm_block *b) {
         return;
     }
     for (int64_t k = 0; k < QNI_GEMM_BLOCK_K; k += 64)
-        for (int64_t n = 0; n < QNI_GEMM_PANEL_N; n += 16)
-            load_pairs((uint32_t *)out + k / 2 * QNI_GEMM_PANEL_N + n, QNI_GEMM_PANEL_N, b, n, k);
+        load_pairs((uint32_t *)out + k / 2 * QNI_GEMM_PANEL_N, QNI_GEMM_PANEL_N, b, 0, k);
 }
 
 // ---- multiplying
