@@ -97,6 +97,7 @@ static void note_run(summary *s, kernel_row *row, const qn_check_result *r) {
 static void note(void *context, const qn_check_result *r) {
     summary *s = context;
     json_array_append_new(s->results, result_json(r));
+    cli_progress_add(0); // an op takes long: keep the bar's clock going
     kernel_row *row = row_of(s, r);
     if (!r->reason) {
         note_run(s, row, r);
@@ -205,20 +206,30 @@ static qn_status check_ops(int count, char **ops) {
     return QN_OK;
 }
 
-/** Checks the ops named, or all. A disagreement is noted, and does not stop the next op; a device that
- *  fails does, and what was found until then is shown all the same. */
-static void run_checks(summary *s, cli_device *device, int count, char **ops) {
+/** One op. Gives false if the device failed: nothing more can be learnt from it. */
+static bool run_op(summary *s, cli_device *device, const char *op) {
     qn_check_options check = {.struct_size = sizeof check,
                               .seed = (uint64_t)seed,
                               .quick = quick,
                               .timed_runs = report_path || as_json ? 3 : 1};
-    for (int i = 0; i < (count ? count : 1); i++) {
-        qn_status st = qn_check(device->device, count ? ops[i] : nullptr, &check, note, s);
-        if (st != QN_OK && st != QN_E_MISMATCH) {
-            s->error = cli_text("%s", qn_last_error());
-            return;
-        }
-    }
+    qn_status st = qn_check(device->device, op, &check, note, s);
+    if (st == QN_OK || st == QN_E_MISMATCH)
+        return true;
+    s->error = cli_text("%s", qn_last_error());
+    return false;
+}
+
+/** Checks the ops named, or all. A disagreement is noted, and does not stop the next op; a device that
+ *  fails does, and what was found until then is shown all the same. */
+static void run_checks(summary *s, cli_device *device, int count, char **named) {
+    const char *const *ops = count ? (const char *const *)named : qn_op_names();
+    if (ops == qn_op_names())
+        for (count = 0; ops[count];)
+            count++;
+    cli_progress_begin("checking", count);
+    for (int i = 0; i < count && run_op(s, device, ops[i]); i++)
+        cli_progress_add(1);
+    cli_progress_end();
 }
 
 static qn_status show(const summary *s, const cli_device *device) {

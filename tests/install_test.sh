@@ -38,6 +38,9 @@ cmake --build "$tmp/project/build" > "$tmp/log"
 "$tmp/moved/bin/quern" devices | tee "$tmp/devices"
 grep -q 'sim:gfx942' "$tmp/devices"
 [ -e "$lib/quern/sim/libamdhip64.so.7" ]
+for file in man/man1/quern.1 quern/peers.py bash-completion/completions/quern zsh/site-functions/_quern; do
+  [ -s "$tmp/moved/share/$file" ] || { echo "not installed: share/$file"; exit 1; }
+done
 "$tmp/hello" sim:gfx942
 
 mv "$tmp/moved" "$tmp/prefix"

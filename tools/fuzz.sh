@@ -37,7 +37,7 @@ for name, (header, size) in seeds.items():
 PY
 for target in "${targets[@]}"; do # code objects and their first instructions for whoever reads those
   case $target in
-    object_fuzz) cp $build/images/*.co $seeds/"$target"/ 2>/dev/null || true ;;
+    object_fuzz) cp build/*/images/*.co $seeds/"$target"/ 2>/dev/null || true ;;
   esac
 done
 

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from conftest import BUILD, dequantise, load, ok, refused, save
+from conftest import BUILD, dequantise, load, ok, raw_file, refused, save
 
 NAME = "model.layers.0.self_attn.q_proj.weight"
 
@@ -75,6 +75,16 @@ def test_fnuz_weights_give_the_same(folder, tmp_path):
     assert fnuz["error_over_tolerance"] <= 1 and fnuz["diff_to_unquantised"] < 2 * fn["diff_to_unquantised"]
 
 
+def test_nan_stays_in_its_row(folder, tmp_path, rng):
+    x = rng.standard_normal((3, 384)).astype(np.float32)
+    x[1, 7] = np.nan
+    np.save(tmp_path / "x.npy", x)
+    (result,) = json.loads(ok("gemm", "--weights", folder, "--tensor", NAME, "--input", tmp_path / "x.npy", "--device",
+                              "cpu", "--output", tmp_path / "d.npy", "--json", "--runs", 1))["results"]
+    assert (np.isnan(np.load(tmp_path / "d.npy")).all(axis=1) == [False, True, False]).all()
+    assert result["error_over_tolerance"] <= 1 and result["diff_to_unquantised"] < 1e-3
+
+
 def test_large_products_are_sampled(tmp_path):
     save(tmp_path / "w", {"x.weight": np.ones((1100, 1000), np.float32)})
     (result,) = json.loads(ok("gemm", "--weights", tmp_path / "w", "--tensor", "x.weight", "--random", 1000, "--device",
@@ -140,6 +150,9 @@ def test_wrong_scale(tmp_path, rng):
     save(tmp_path / "w", {"x.weight": q})
     refused("gemm", "--weights", tmp_path / "w", "--tensor", "x.weight", "--random", 2, "--device", "cpu",
             says=["no x.weight_scale_inv"])
-    save(tmp_path / "w", {"x.weight": q.astype(ml_dtypes.float8_e4m3fn).astype(np.int64)})
+    raw_file(tmp_path / "w", {"x.weight": {"dtype": "F8_E5M2", "shape": [2, 2], "data_offsets": [0, 4]}}, bytes(4))
+    refused("gemm", "--weights", tmp_path / "w", "--tensor", "x.weight", "--random", 2, "--device", "cpu",
+            says=["x.weight", "F8_E5M2", "F8_E4M3FNUZ"])  # the wrong FP8 kind
+    save(tmp_path / "w", {"x.weight": q.astype(np.int64)})
     refused("gemm", "--weights", tmp_path / "w", "--tensor", "x.weight", "--random", 2, "--device", "cpu",
             says=["x.weight", "I64", "F8_E4M3"])
