@@ -22,7 +22,7 @@ static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     job *active[MAX_ACTIVE]; // more dispatches than that at a time run without help
-    sim_worker *idle;
+    sim_worker *workers;
     pthread_t threads[MAX_HELPERS];
     uint32_t num_threads, wanted;
     bool is_configured, stop;
@@ -50,28 +50,31 @@ bool sim_worker_reserve(sim_worker *worker, size_t num_waves, size_t lds_bytes,
 }
 
 static void worker_free(sim_worker *worker) {
-    if (worker) {
-        free(worker->waves);
-        free(worker->lds);
-        free(worker->scratch);
-        free(worker);
-    }
+    free(worker->waves);
+    free(worker->lds);
+    free(worker->scratch);
+    free(worker);
 }
 
 /** Called with the lock held. */
 static sim_worker *worker_take(void) {
-    sim_worker *worker = pool.idle;
-    if (worker) {
-        pool.idle = worker->next;
-        return worker;
+    sim_worker *worker = pool.workers;
+    while (worker && worker->is_busy) {
+        worker = worker->next;
     }
-    return calloc(1, sizeof *worker);
+    if (!worker && (worker = calloc(1, sizeof *worker))) {
+        worker->next = pool.workers;
+        pool.workers = worker;
+    }
+    if (worker) {
+        worker->is_busy = true;
+    }
+    return worker;
 }
 
 static void worker_give(sim_worker *worker) {
     if (worker) {
-        worker->next = pool.idle;
-        pool.idle = worker;
+        worker->is_busy = false;
     }
 }
 
@@ -183,10 +186,11 @@ void sim_pool_shutdown(void) {
     pthread_mutex_lock(&pool.lock);
     pool.num_threads = 0;
     pool.stop = false;
-    while (pool.idle) {
-        sim_worker *worker = worker_take();
+    for (sim_worker *worker = pool.workers, *next; worker; worker = next) {
+        next = worker->next;
         worker_free(worker);
     }
+    pool.workers = nullptr;
     pthread_mutex_unlock(&pool.lock);
 }
 
@@ -202,6 +206,9 @@ void sim_pool_fork_child(void) {
     pthread_mutex_init(&pool.lock, nullptr);
     pthread_cond_init(&pool.changed, nullptr);
     memset(pool.active, 0, sizeof pool.active);
+    for (sim_worker *worker = pool.workers; worker; worker = worker->next) {
+        worker->is_busy = false; // the thread that used it is not here
+    }
     pool.num_threads = 0;
     pool.stop = false;
 }

@@ -8,6 +8,7 @@
 /** Registers, LDS and scratch of one workgroup; made once, used by one thread at a time. */
 typedef struct sim_worker {
     struct sim_worker *next;
+    bool is_busy;
     sim_wave *waves;
     uint8_t *lds, *scratch;
     size_t num_waves, lds_bytes, scratch_bytes;

@@ -27,8 +27,8 @@ static bool resolve_range(sim_wave *w, const uint64_t *address, uint32_t bytes, 
     if (!host) {
         return false;
     }
-    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        out->host[lane] = host + (address[lane] - low);
+    for (unsigned lane = 0; lane < SIM_LANES; lane++) { // inactive ones may point anywhere
+        out->host[lane] = (uint8_t *)((uintptr_t)host + (address[lane] - low));
     }
     return true;
 }

@@ -39,10 +39,16 @@ static void after_fork_in_child(void) {
     sim_hip_fork_streams();
 }
 
-/** Process exit or dlclose: no thread of ours may be left. */
+/** Process exit or dlclose: no thread of ours may be left, and no guest memory. */
 [[gnu::destructor]] static void stop(void) {
     sim_hip_stop_streams();
     sim_pool_shutdown();
+    for (uint32_t i = 0; i < sim_hip.num_devices; i++) {
+        sim_hip_unload_modules(&sim_hip.devices[i]);
+    }
+    sim_hip.num_devices = 0;
+    sim_memory_destroy(sim_hip.memory);
+    sim_hip.memory = nullptr;
 }
 
 /** Makes devices for the architectures that the options list. The lock is held. */

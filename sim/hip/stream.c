@@ -329,11 +329,6 @@ static void join(sim_stream *stream) {
     }
 }
 
-static void free_stream(sim_stream *stream) {
-    drop_queued(stream);
-    stream->magic = 0;
-}
-
 void sim_hip_stop_streams(void) {
     pthread_mutex_lock(&sim_hip.lock);
     sim_hip.is_stopping = true;
@@ -341,7 +336,14 @@ void sim_hip_stop_streams(void) {
     pthread_cond_broadcast(&sim_hip.changed);
     pthread_mutex_unlock(&sim_hip.lock);
     each_stream(join);
-    each_stream(free_stream);
+    each_stream(drop_queued);
+    for (uint32_t i = 0; i < sim_hip.num_devices; i++) {
+        for (sim_stream *s = sim_hip.devices[i].streams, *next; s; s = next) {
+            next = s->next;
+            release(s);
+        }
+        sim_hip.devices[i].streams = nullptr;
+    }
 }
 
 static void forget_thread(sim_stream *stream) {
