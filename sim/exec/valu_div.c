@@ -3,7 +3,6 @@
 // contradicts itself (the factor of v_div_fmas), what makes the compiler's division sequence correctly rounded.
 #include "valu.h"
 
-#include <fenv.h>
 #include <math.h>
 
 static int exponent32(uint32_t bits) {
@@ -95,40 +94,27 @@ static void exec_v_div_scale_f64(sim_wave *w, const sim_inst *inst) {
 }
 
 // ---- fmas: a fused multiply-add; where VCC is set, one of the operands had been scaled, and the result is scaled
-// back: down where it is below 2 (a denormal quotient), up where it is not. Scaled down, it is rounded once: the
-// sum is rounded to odd first.
-
-static bool sum_is_inexact(double a, double b, double c, double *sum, bool is_single) {
-    feclearexcept(FE_INEXACT);
-    fesetround(FE_TOWARDZERO);
-    volatile double result = is_single ? (double)fmaf((float)a, (float)b, (float)c) : fma(a, b, c);
-    fesetround(FE_TONEAREST);
-    *sum = result;
-    return fetestexcept(FE_INEXACT);
-}
+// back: down where it is below 2 (a denormal quotient), up where it is not. Scaled down, it is rounded once, from
+// quadruple precision.
 
 static float fmas_f32(float a, float b, float c, bool scaled_before) {
-    double odd;
     if (!scaled_before) {
         return fmaf(a, b, c);
     }
     if (exponent32(f32_bits(c)) > 127) {
         return fmaf(a, b, c) * 0x1p64f;
     }
-    bool inexact = sum_is_inexact((double)a, (double)b, (double)c, &odd, true);
-    return as_f32(f32_bits((float)odd) | inexact) * 0x1p-64f;
+    return (float)(((__float128)a * b + c) * 0x1p-64);
 }
 
 static double fmas_f64(double a, double b, double c, bool scaled_before) {
-    double odd;
     if (!scaled_before) {
         return fma(a, b, c);
     }
     if (exponent64(f64_bits(c)) > 1023) {
         return fma(a, b, c) * 0x1p128;
     }
-    bool inexact = sum_is_inexact(a, b, c, &odd, false);
-    return as_f64(f64_bits(odd) | inexact) * 0x1p-128;
+    return (double)(((__float128)a * b + c) * 0x1p-128);
 }
 
 static void exec_v_div_fmas_f32(sim_wave *w, const sim_inst *inst) {
@@ -154,7 +140,12 @@ static void exec_v_div_fmas_f64(sim_wave *w, const sim_inst *inst) {
     sim_finish64(w, inst, result);
 }
 
-// ---- fixup: s0 the quotient so far, s1 the denominator, s2 the numerator
+// ---- fixup: s0 the quotient so far, s1 the denominator, s2 the numerator. A quotient that overflowed on the way is
+// NaN by now (infinity minus infinity), and infinite in truth.
+
+static double finished(double s0, double sign) {
+    return isnan(s0) ? sign * INFINITY : sign * fabs(s0);
+}
 
 /** The result where one of the operands is special; false if none is. Both precisions fit in double. */
 static bool special_quotient(double s1, double s2, double *out) {
@@ -177,7 +168,7 @@ static u32x16 v_div_fixup_f32(u32x16 a, u32x16 b, u32x16 c) {
     for (unsigned i = 0; i < 16; i++) {
         double s1 = (double)as_f32(b[i]), s2 = (double)as_f32(c[i]), special;
         double sign = copysign(1.0, s1) * copysign(1.0, s2),
-               value = sign * fabs((double)as_f32(a[i]));
+               value = finished((double)as_f32(a[i]), sign);
         if (special_quotient(s1, s2, &special)) {
             value = special;
         } else if (exponent32(c[i]) - exponent32(b[i]) < -150) {
@@ -191,7 +182,7 @@ static u32x16 v_div_fixup_f32(u32x16 a, u32x16 b, u32x16 c) {
 static u64x8 v_div_fixup_f64(u64x8 a, u64x8 b, u64x8 c) {
     for (unsigned i = 0; i < 8; i++) {
         double s1 = as_f64(b[i]), s2 = as_f64(c[i]), special;
-        double sign = copysign(1.0, s1) * copysign(1.0, s2), value = sign * fabs(as_f64(a[i]));
+        double sign = copysign(1.0, s1) * copysign(1.0, s2), value = finished(as_f64(a[i]), sign);
         if (special_quotient(s1, s2, &special)) {
             value = special;
         } else if (exponent64(c[i]) - exponent64(b[i]) < -1075) {
@@ -206,7 +197,7 @@ static f32x16 v_div_fixup_f16(f32x16 a, f32x16 b, f32x16 c) {
     for (unsigned i = 0; i < 16; i++) {
         double s1 = (double)b[i], s2 = (double)c[i], special;
         double sign = copysign(1.0, s1) * copysign(1.0, s2);
-        a[i] = (float)(special_quotient(s1, s2, &special) ? special : sign * fabs((double)a[i]));
+        a[i] = (float)(special_quotient(s1, s2, &special) ? special : finished((double)a[i], sign));
     }
     return a;
 }
@@ -217,9 +208,9 @@ static f32x16 v_div_fixup_f16(f32x16 a, f32x16 b, f32x16 c) {
     X(OWN, f64, v_div_scale_f64, "dm:ddd", ALL, '?') \
     X(OWN, f32, v_div_fmas_f32, "f:fff", ALL, '?') \
     X(OWN, f64, v_div_fmas_f64, "d:ddd", ALL, '?') \
-    X(3, u32, v_div_fixup_f32, "f:fff", ALL, 'i') \
-    X(W3, u64, v_div_fixup_f64, "d:ddd", ALL, 'i') \
-    X(3, f16, v_div_fixup_f16, "x:hhh", ALL, 'i')
+    X(3, u32, v_div_fixup_f32, "f:fff", ALL, '?') \
+    X(W3, u64, v_div_fixup_f64, "d:ddd", ALL, '?') \
+    X(3, f16, v_div_fixup_f16, "x:hhh", ALL, '?')
 
 LIST(VALU_WRAP)
 static const sim_opcode opcodes[] = {LIST(VALU_LINE)};
