@@ -175,7 +175,7 @@ static char *draw(const job *j) {
     int height = 60 + 28 * j->count;
     fprintf(
         to,
-        "<svg xmlns='http://www.w3.org/2000/svg' width='940' height='%d' font-family='sans-serif' "
+        "<svg xmlns='http://www.w3.org/2000/svg' width='1000' height='%d' font-family='sans-serif' "
         "font-size='13'>\n<rect width='100%%' height='100%%' fill='white'/>\n<text x='340' y='22'>",
         height);
     escape(to, j->device.info.name);

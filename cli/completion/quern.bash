@@ -17,16 +17,36 @@ _quern_values() { # _quern_values OPTION CURRENT
     esac
 }
 
+# Sets typed to the words before and at the cursor, as the user typed them: bash splits at ':' and '=' as well.
+_quern_typed() {
+    local word
+    typed=()
+    for word in "${COMP_WORDS[@]:0:COMP_CWORD+1}"; do
+        if [ ${#typed[@]} -gt 0 ] && [[ $word == : || ${typed[-1]} == *: ]]; then
+            typed[-1]+=$word
+        elif [[ $word != "=" ]]; then
+            typed+=("$word")
+        elif [ "${COMP_WORDS[COMP_CWORD]}" = "=" ]; then
+            typed+=("")
+        fi
+    done
+}
+
 _quern() {
-    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
+    local -a typed
+    _quern_typed
+    local current=${typed[-1]} previous=${typed[-2]:-}
     local commands="devices check quantize convert gemm bench cache help" options="" words=""
     COMPREPLY=()
-    if [ "$COMP_CWORD" -eq 1 ]; then
+    if [ ${#typed[@]} -eq 2 ]; then
         mapfile -t COMPREPLY < <(compgen -W "$commands --help --version" -- "$current")
         return
     fi
-    _quern_values "$previous" "$current" && return
-    case ${COMP_WORDS[1]} in
+    if _quern_values "$previous" "$current"; then
+        COMPREPLY=("${COMPREPLY[@]#"${current%"${current##*:}"}"}") # bash keeps what stands before a colon
+        return
+    fi
+    case ${typed[1]} in
     devices)
         options="--json"
         ;;

@@ -10,7 +10,7 @@ import xml.etree.ElementTree
 
 import pytest
 
-from conftest import QUERN, SOURCE, ok, refused, run
+from conftest import BUILD, QUERN, SOURCE, ok, refused, run
 
 COMMANDS = {c["name"]: c for c in json.loads(ok("help", "--json"))["commands"]}
 
@@ -182,6 +182,11 @@ def test_bash_completion():
     assert complete("quern", "cache", "") == {"path", "list", "verify", "clear"}
     assert complete("quern", "help", "") == set(COMMANDS)
     assert "cpu" in complete("quern", "check", "--device", "")
+    assert complete("quern", "check", "--device", "=", "cp") == {"cpu"}  # as bash splits --device=cp
+    assert complete("quern", "convert", "--to", "=") == {"e4m3fn", "e4m3fnuz"}
+    if (BUILD / "libquernsim.so").exists():
+        assert "gfx942" in complete("quern", "check", "--device", "sim", ":", "gfx9")
+        assert "gfx942" in complete("quern", "check", "--device", "sim", ":")
 
 
 @pytest.mark.parametrize("file", ["cli/completion/_quern", "docs/quern.1"])
