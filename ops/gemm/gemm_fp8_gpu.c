@@ -9,7 +9,7 @@
 //           the eight lanes of a read's phase touch all banks. b goes from memory to registers.
 // Registers 16 MT NT sums and 32 partials in VGPRs, where the scale's FMA reads and writes; operands may be AGPRs
 // Edges     a lane whose row does not exist copies zeros; the last k % 128 go through registers (tail); d is
-//           stored in pieces of four columns, single ones at the edge
+//           stored in rows of 64 columns where it is bf16, aligned and whole, else in pieces of four columns or one
 // Schedule  K-block kb runs MT NT tiles of 8 MFMAs. Each step is one MFMA, two FMAs that add the tile before to
 //           its sum (deferred so that they never wait for their MFMA) and at most one memory operation; a
 //           pin ends it. In order: reads of a's last tile; loads of b and scales of kb + 1; after an eighth to
@@ -39,7 +39,7 @@ enum {
 #endif
     LOADS = 4 * NT + MT + 1, // memory reads between the copies and the meeting
 };
-static_assert(TILES % 2 == 0 && TN == 128 && FETCHES <= STEPS - MEET && MT >= 2);
+static_assert(TILES % 2 == 0 && TN == 128 && WAVES == 4 && FETCHES <= STEPS - MEET && MT >= 2);
 
 [[clang::loader_uninitialized]] static QD_LDS uint8_t lds0[TM * BLOCK_K]
     __attribute__((aligned(128)));
@@ -301,18 +301,53 @@ QD_INLINE void set_up(wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile, 
     QD_UNROLL for (int i = 0; i < FETCHES; i++) w->a_offset[i] = a_offset(w, g, i);
 }
 
-/** Stores this lane's element of every tile: lanes are rows of d, registers its columns. */
-QD_INLINE void store(const wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t n0) {
+/** Four columns of this lane's row of a tile: i counts them in steps of eight over the wave's columns. */
+QD_INLINE qd_f32x4 columns_of(const wave *w, int m, int i) {
+    const qd_f32x2 *sum = &w->sum[m][i / 4][i % 4 * 2];
+    return (qd_f32x4){sum[0].x, sum[0].y, sum[1].x, sum[1].y};
+}
+
+/** Stores pieces of four columns as they lie in registers: lanes are rows of d. */
+QD_INLINE void store_pieces(const wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile,
+                            uint32_t n0) {
     uint32_t lane = qd_lane(), wave_m = w->wave / WN * MT * 32, wave_n = w->wave % WN * NT * 32;
     QD_UNROLL for (int m = 0; m < MT; m++) {
         uint32_t row = tile->row + wave_m + m * 32 + lane % 32;
         QD_UNROLL for (int i = 0; i < NT * 4; i++) {
             uint32_t column = n0 + wave_n + i / 4 * 32 + i % 4 * 8 + lane / 32 * 4;
-            const qd_f32x2 *sum = &w->sum[m][i / 4][i % 4 * 2];
-            qk_gemm_store4(g, tile, row, column,
-                           (qd_f32x4){sum[0].x, sum[0].y, sum[1].x, sum[1].y});
+            qk_gemm_store4(g, tile, row, column, columns_of(w, m, i));
         }
     }
+}
+
+/** Stores whole rows of the wave's columns through LDS, so that eight lanes write 128 bytes together. */
+QD_INLINE void store_rows(const wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile,
+                          uint32_t n0) {
+    constexpr uint32_t bytes =
+        MT * 32 * BLOCK_K; // a wave's share of the stages: 64 columns of bf16 a row
+    uint32_t lane = qd_lane(), wave_m = w->wave / WN * MT * 32, wave_n = w->wave % WN * NT * 32;
+    QD_LDS uint8_t *own = (w->wave < 2 ? lds0 : lds1) + w->wave % 2 * bytes;
+    QD_WAIT(0);
+    __builtin_amdgcn_s_barrier(); // no wave reads a stage any more
+    QD_UNROLL for (int m = 0; m < MT; m++) QD_UNROLL for (int i = 0; i < NT * 4; i++) *
+        (QD_LDS qd_bf16x4 *)(own + swizzle(m * 32 + lane % 32, i) + lane / 32 * 8) =
+        __builtin_convertvector(columns_of(w, m, i), qd_bf16x4);
+    __bf16 *d = (__bf16 *)g->d + tile->group * g->d_group + n0 + wave_n + lane % 8 * 8;
+    QD_UNROLL for (uint32_t row = lane / 8; row < MT * 32; row += 8) {
+        qd_u32x4 columns = *(QD_LDS qd_u32x4 *)(own + swizzle(row, lane % 8));
+        uint32_t d_row = tile->row + wave_m + row;
+        bool is_zero;
+        if (qk_gemm_writes_row(g, tile, d_row, &is_zero))
+            *(qd_u32x4 *)(d + d_row * g->d_row) = is_zero ? 0 : columns;
+    }
+}
+
+QD_INLINE void store(const wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t n0) {
+    bool is_aligned = (uintptr_t)g->d % 16 == 0 && (g->d_row | g->d_group) % 8 == 0;
+    if (is_aligned && g->type_d == QK_BF16 && !g->c && n0 + TN <= g->n)
+        store_rows(w, g, tile, n0);
+    else
+        store_pieces(w, g, tile, n0);
 }
 
 __attribute__((amdgpu_waves_per_eu(MT == 4 ? 1 : 2))) QD_KERNEL(THREADS)
