@@ -7,6 +7,16 @@
 #include <sched.h>
 #include <unistd.h>
 
+// pthreadpool orders what passes through it, but is not built for ThreadSanitizer, which must be told.
+#if __has_feature(thread_sanitizer)
+#include <sanitizer/tsan_interface.h>
+#define TELL_RELEASE(address) __tsan_release(address)
+#define TELL_ACQUIRE(address) __tsan_acquire(address)
+#else
+#define TELL_RELEASE(address)
+#define TELL_ACQUIRE(address)
+#endif
+
 static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 static _Atomic(pthreadpool_t) pool;
@@ -66,9 +76,11 @@ typedef struct task {
 
 static void run_item(void *argument, size_t i) {
     const task *t = argument;
+    TELL_ACQUIRE(argument);
     is_inside = true;
     t->body(t->context, (int64_t)i);
     is_inside = false;
+    TELL_RELEASE(argument);
 }
 
 void qni_parallel(int64_t count, void (*body)(void *context, int64_t i), void *context) {
@@ -78,7 +90,9 @@ void qni_parallel(int64_t count, void (*body)(void *context, int64_t i), void *c
         return;
     }
     task t = {body, context};
+    TELL_RELEASE(&t);
     // Workers spin about 20 ms after a call unless told to yield.
     pthreadpool_parallelize_1d(get_pool(), run_item, &t, (size_t)count,
                                PTHREADPOOL_FLAG_YIELD_WORKERS);
+    TELL_ACQUIRE(&t);
 }
