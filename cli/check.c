@@ -67,17 +67,12 @@ static kernel_row *row_of(summary *s, const qn_check_result *r) {
     return &s->rows[s->count++];
 }
 
-/** JSON has no NaN: an error that is none comes as null. */
-static json_t *number(double value) {
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static json_t *result_json(const qn_check_result *r) {
     return json_pack("{s:s, s:s, s:s, s:s?, s:b, s:b, s:b, s:o, s:I, s:s}", "op", r->op, "kernel",
                      r->kernel, "problem", r->problem, "reason", r->reason, "ran", !r->reason,
                      "passed", r->passed, "is_choice", r->is_choice, "error_over_tolerance",
-                     r->reason ? json_null() : number(r->error), "time_ns", (json_int_t)r->time_ns,
-                     "detail", r->detail ? r->detail : "");
+                     r->reason ? json_null() : cli_json_number(r->error), "time_ns",
+                     (json_int_t)r->time_ns, "detail", r->detail ? r->detail : "");
 }
 
 static void note_run(summary *s, kernel_row *row, const qn_check_result *r) {

@@ -83,12 +83,17 @@ void cli_help_all(FILE *to);
 
 /** Prints the value as JSON and releases it. Errors: QN_E_IO. */
 qn_status cli_print_json(json_t *value);
+/** A number; null for NaN and infinity, which JSON lacks. */
+json_t *cli_json_number(double value);
 /** Flushes stdout. Errors: QN_E_IO, as for a full disk behind a redirection. */
 qn_status cli_flush(void);
 /** "1.5 GiB" into buf. Gives buf. */
 const char *cli_bytes_text(int64_t bytes, char *buf, size_t room);
 /** "12.3 ms" into buf, "-" for a negative time. Gives buf. */
 const char *cli_time_text(int64_t ns, char *buf, size_t room);
+
+/** The monotonic clock. */
+int64_t cli_now_ns(void);
 
 /** A table whose columns are as wide as their widest cell. Cells are copied. */
 typedef struct cli_table {

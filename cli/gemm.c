@@ -117,10 +117,6 @@ static qn_status make_input(layer_input *out, const job *j, const layer *l) {
 
 // ---- one result
 
-static json_t *number(double value) {
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static void add_json(job *j, const layer *l, int64_t m, const cli_device *device,
                      const layer_product *p, const layer_error *e) {
     json_array_append_new(
@@ -128,11 +124,11 @@ static void add_json(job *j, const layer *l, int64_t m, const cli_device *device
         json_pack("{s:s, s:I, s:I, s:I, s:s, s:s, s:o, s:o, s:o, s:[I, I], s:I, s:I, s:s}",
                   "tensor", l->name, "m", (json_int_t)m, "n", (json_int_t)l->n, "k",
                   (json_int_t)l->k, "device", device->info.spec, "kernel", p->kernel,
-                  "diff_to_unquantised", number(e->exact_diff), "diff_to_quantised",
-                  number(e->quantised_diff), "error_over_tolerance", number(e->worst), "worst_at",
-                  (json_int_t)e->worst_row, (json_int_t)e->worst_col, "elements_compared",
-                  (json_int_t)e->compared, "time_ns", (json_int_t)p->time_ns, "times",
-                  cli_times(&device->info)));
+                  "diff_to_unquantised", cli_json_number(e->exact_diff), "diff_to_quantised",
+                  cli_json_number(e->quantised_diff), "error_over_tolerance",
+                  cli_json_number(e->worst), "worst_at", (json_int_t)e->worst_row,
+                  (json_int_t)e->worst_col, "elements_compared", (json_int_t)e->compared, "time_ns",
+                  (json_int_t)p->time_ns, "times", cli_times(&device->info)));
 }
 
 static void add_row(job *j, const layer *l, int64_t m, const cli_device *device,

@@ -6,18 +6,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
 constexpr int num_chains = 12, num_loops = 100'000, max_threads = 256;
-
-static int64_t now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * INT64_C(1'000'000'000) + t.tv_nsec;
-}
 
 /** Keeps a value without storing it: the loop that made it is not removed. */
 #define KEEP(value) __asm__ volatile("" : : "x"(value))
@@ -108,9 +101,9 @@ static double read_memory(const uint64_t *memory) {
 static void *work(void *context) {
     worker *w = context;
     for (int round = 0; round < 5; round++) {
-        int64_t start = now_ns();
+        int64_t start = cli_now_ns();
         double done = w->memory ? read_memory(w->memory) : w->spin();
-        double rate = done * 1e9 / (double)(now_ns() - start);
+        double rate = done * 1e9 / (double)(cli_now_ns() - start);
         w->rate = rate > w->rate ? rate : w->rate;
     }
     return nullptr;

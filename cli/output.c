@@ -3,6 +3,7 @@
 #include "cli.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -45,6 +46,10 @@ qn_status cli_print_json(json_t *value) {
     putchar('\n');
     qn_status st = cli_flush();
     return st == QN_OK && failed ? cli_fail(QN_E_IO, "cannot write JSON to standard output") : st;
+}
+
+json_t *cli_json_number(double value) {
+    return isfinite(value) ? json_real(value) : json_null();
 }
 
 const char *cli_bytes_text(int64_t bytes, char *buf, size_t room) {
@@ -144,10 +149,14 @@ static struct {
     bool is_terminal, is_drawn;
 } bar;
 
-static double now(void) {
+int64_t cli_now_ns(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return t.tv_sec * INT64_C(1'000'000'000) + t.tv_nsec;
+}
+
+static double now(void) {
+    return 1e-9 * (double)cli_now_ns();
 }
 
 void cli_progress_begin(const char *label, int64_t total) {

@@ -6,7 +6,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { BLOCK = 128, MAX_CHUNK_BYTES = 32 << 20 };
 
@@ -213,12 +212,17 @@ static qn_status finish(void *) {
 
 // ---- the command
 
-static qn_status check_not_quantised(const ckpt_shard *shard, const st_tensor *t) {
-    if (strncmp(t->dtype->name, "F8_E", 4) != 0 || t->ndim != 2)
-        return QN_OK;
-    return cli_fail(QN_E_INVALID,
-                    "%s: tensor %s is %s: quantised already; accepted: F32, F16, BF16, F64",
-                    shard->map.path, t->name, t->dtype->name);
+/** No FP8 matrix is there yet; adds up how many tensors are selected. */
+static qn_status check_shard(const ckpt_shard *shard, int64_t *selected) {
+    for (int64_t i = 0; i < shard->header.count; i++) {
+        const st_tensor *t = &shard->header.tensors[i];
+        if (strncmp(t->dtype->name, "F8_E", 4) == 0 && t->ndim == 2)
+            return cli_fail(QN_E_INVALID,
+                            "%s: tensor %s is %s: quantised already; accepted: F32, F16, BF16, F64",
+                            shard->map.path, t->name, t->dtype->name);
+        *selected += cli_select(&selection, t);
+    }
+    return QN_OK;
 }
 
 /** What the whole checkpoint and the patterns say, before any tensor is looked at alone. */
@@ -230,13 +234,10 @@ static qn_status check_selection(const ckpt *c) {
                         c->path);
     int64_t selected = 0;
     qn_status st = QN_OK;
-    for (int i = 0; i < c->num_shards; i++)
-        for (int64_t n = 0; n < c->shards[i].header.count; n++)
-            if ((st = check_not_quantised(&c->shards[i], &c->shards[i].header.tensors[n])) != QN_OK)
-                return st;
-            else
-                selected += cli_select(&selection, &c->shards[i].header.tensors[n]);
-    st = cli_select_check(&selection);
+    for (int i = 0; st == QN_OK && i < c->num_shards; i++)
+        st = check_shard(&c->shards[i], &selected);
+    if (st == QN_OK)
+        st = cli_select_check(&selection);
     if (st == QN_OK && !selected)
         st = cli_fail(
             QN_E_INVALID,
@@ -265,23 +266,17 @@ static qn_status print_report(const ckpt *c, const char *path, const job *j, int
     return cli_flush();
 }
 
-static int64_t now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * INT64_C(1'000'000'000) + t.tv_nsec;
-}
-
 static int run(int, char **arguments) {
     job j = {.quantized = json_array(), .kept = json_array()};
     ckpt c = {0};
     ckpt_rule rule = {&j, plan, write, finish, quantization};
-    int64_t bytes_out = 0, start = now_ns();
+    int64_t bytes_out = 0, start = cli_now_ns();
     qn_status st;
     CLI_TRY(ckpt_open(&c, arguments[0]));
     CLI_TRY(check_selection(&c));
     CLI_TRY(cli_device_open(&j.cpu, "cpu"));
     CLI_TRY(ckpt_rewrite(&c, arguments[1], force, &rule, &bytes_out));
-    CLI_TRY(print_report(&c, arguments[1], &j, bytes_out, now_ns() - start));
+    CLI_TRY(print_report(&c, arguments[1], &j, bytes_out, cli_now_ns() - start));
 out:
     cli_device_close(&j.cpu);
     ckpt_close(&c);
