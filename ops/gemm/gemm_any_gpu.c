@@ -4,7 +4,8 @@
 // Needs     a matrix core: bf16, or with -DQK_FP8 the target's own kind of FP8 (gfx942, gfx950, gfx12)
 // Tile      64 x 64 x 128; 4 waves as 2 x 2, each 32 x 32 = 2 x 2 tiles of gpu/tile.h
 // Launch    4 waves; grid = tiles_m * tiles_n (* groups when masked), n fastest
-// LDS       a's and b's tile of one K-block, each row padded by 16 bytes: 34 KiB as bf16, 18 KiB as FP8
+// LDS       18 KiB: a's and b's tile of 128 k as FP8, 64 k as bf16, each row padded by 16 bytes; so that several
+//           workgroups share a compute unit, and one loads while another multiplies
 // Edges     rows and k past the end are zero in LDS and never read from memory; c is read only if given
 // FP8       without QK_FP8, and where a kind is not the target's, elements become bf16 on the way to LDS;
 //           gfx942 with QK_FP8 takes e4m3fn as e4m3fnuz of half the value, which the scale makes good
@@ -26,7 +27,7 @@ typedef qd_u32x4 chunk;
 typedef qd_tile_bf16 fragment;
 #define MMA qd_tile_mma_bf16
 #endif
-enum { ROW_BYTES = BLOCK_K * ELEMENT_BYTES + 16 };
+enum { STAGE_K = BLOCK_K / ELEMENT_BYTES, ROW_BYTES = STAGE_K * ELEMENT_BYTES + 16 };
 
 [[clang::loader_uninitialized]] static QD_LDS uint8_t lds_a[TILE * ROW_BYTES]
     __attribute__((aligned(16)));
@@ -93,9 +94,9 @@ QD_INLINE chunk fetch(const operand *x, uint32_t row, uint32_t k) {
     return convert_fp8(codes.xy, x->type);
 }
 
-/** Copies rows row..row+63, k..k+127 to LDS. Neighbouring lanes go along the contiguous dimension. */
+/** Copies rows row..row+63, k..k+STAGE_K-1 to LDS. Neighbouring lanes go along the contiguous dimension. */
 QD_INLINE void stage(QD_LDS uint8_t *lds, const operand *x, uint32_t row, uint32_t k) {
-    constexpr uint32_t per_row = BLOCK_K / CHUNK;
+    constexpr uint32_t per_row = STAGE_K / CHUNK;
     bool by_rows = !x->packed_k && x->k_bytes > 2;
     QD_NO_UNROLL for (uint32_t i = qd_thread(); i < TILE * per_row; i += THREADS) {
         uint32_t r = by_rows || x->packed_k ? i % TILE : i / per_row;
@@ -109,11 +110,11 @@ QD_INLINE fragment load_fragment(const QD_LDS uint8_t *lds, uint32_t row, uint32
     return *(const QD_LDS fragment *)(lds + row * ROW_BYTES + k * ELEMENT_BYTES);
 }
 
-/** The partial product of the K-block in LDS: this wave's 2 x 2 tiles. */
+/** Adds the product of what is in LDS to this wave's 2 x 2 tiles. */
 QD_INLINE void multiply(qd_tile_acc part[WAVE_TILES][WAVE_TILES], uint32_t wave_n,
                         uint32_t wave_m) {
     uint32_t row = qd_lane() % 16, k0 = qd_tile_k(qd_lane());
-    QD_UNROLL_BY(2) for (uint32_t k = 0; k < BLOCK_K; k += QD_TILE_K) {
+    QD_UNROLL_BY(2) for (uint32_t k = 0; k < STAGE_K; k += QD_TILE_K) {
         fragment x[WAVE_TILES], y[WAVE_TILES];
         QD_UNROLL for (int i = 0; i < WAVE_TILES; i++) {
             x[i] = load_fragment(lds_b, wave_n + 16 * i + row, k0 + k);
@@ -178,12 +179,14 @@ QD_KERNEL(THREADS) qk_gemm_any(const qk_gemm_args g) {
     operand a = operand_a(&g, &tile), b = operand_b(&g, &tile);
     qd_tile_acc acc[WAVE_TILES][WAVE_TILES] = {};
     for (uint32_t k = 0; k < g.k; k += BLOCK_K) {
-        qd_barrier();
-        stage(lds_a, &a, tile.row, k);
-        stage(lds_b, &b, n0, k);
-        qd_barrier();
         qd_tile_acc part[WAVE_TILES][WAVE_TILES] = {};
-        multiply(part, wave_n, wave_m);
+        for (uint32_t at = k; at < qd_min(k + BLOCK_K, g.k); at += STAGE_K) {
+            qd_barrier();
+            stage(lds_a, &a, tile.row, at);
+            stage(lds_b, &b, n0, at);
+            qd_barrier();
+            multiply(part, wave_n, wave_m);
+        }
         QD_UNROLL for (int j = 0; j < WAVE_TILES; j++) {
             uint32_t m = tile.row + wave_m + 16 * j + lane % 16;
             float scale = scale_of(&g, tile.group, m, n0, k / BLOCK_K);
