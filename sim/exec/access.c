@@ -33,6 +33,15 @@ static bool resolve_range(sim_wave *w, const uint64_t *address, uint32_t bytes, 
     return true;
 }
 
+static bool resolve_lane(sim_wave *w, const sim_inst *inst, int lane, uint64_t address,
+                         uint32_t bytes, bool is_store, sim_access *out) {
+    out->host[lane] = sim_wave_host(w, address, bytes);
+    if (!out->host[lane]) {
+        sim_memory_fault(w, inst, lane, address, bytes, is_store);
+    }
+    return out->host[lane];
+}
+
 static bool resolve_global(sim_wave *w, const sim_inst *inst, const uint64_t *address,
                            uint32_t bytes, bool is_store, sim_access *out) {
     if (!out->mask || resolve_range(w, address, bytes, out)) {
@@ -40,9 +49,7 @@ static bool resolve_global(sim_wave *w, const sim_inst *inst, const uint64_t *ad
     }
     for (uint64_t left = out->mask; left; left &= left - 1) {
         int lane = __builtin_ctzll(left);
-        out->host[lane] = sim_wave_host(w, address[lane], bytes);
-        if (!out->host[lane]) {
-            sim_memory_fault(w, inst, lane, address[lane], bytes, is_store);
+        if (!resolve_lane(w, inst, lane, address[lane], bytes, is_store, out)) {
             return false;
         }
     }
@@ -98,39 +105,31 @@ static void global_addresses(const sim_wave *w, const sim_inst *inst, uint32_t s
     }
 }
 
+/** LDS beyond the allocation: no access. */
+static void resolve_flat_lds(sim_wave *w, int lane, uint32_t offset, uint32_t bytes,
+                             sim_access *out) {
+    out->host[lane] = w->group->lds + offset;
+    if ((uint64_t)offset + bytes > w->group->dispatch->lds_bytes) {
+        out->mask &= ~(UINT64_C(1) << lane);
+    }
+}
+
 /** Flat: the upper half of the address tells LDS and scratch from memory. */
 static bool resolve_flat(sim_wave *w, const sim_inst *inst, const uint64_t *address, uint32_t bytes,
                          bool is_store, sim_access *out) {
-    uint64_t memory = 0;
-    for (uint64_t left = out->mask; left; left &= left - 1) {
+    bool ok = true;
+    for (uint64_t left = out->mask; left && ok; left &= left - 1) {
         int lane = __builtin_ctzll(left);
         uint64_t at = address[lane];
         if (at >> 32 == w->shared_base >> 32) {
-            uint32_t offset = (uint32_t)at;
-            out->host[lane] = w->group->lds + offset;
-            if ((uint64_t)offset + bytes > w->group->dispatch->lds_bytes) {
-                out->mask &= ~(UINT64_C(1) << lane);
-            }
+            resolve_flat_lds(w, lane, (uint32_t)at, bytes, out);
         } else if (at >> 32 == w->private_base >> 32) {
-            if (!resolve_scratch_lane(w, inst, lane, (uint32_t)at, bytes, is_store, out)) {
-                return false;
-            }
+            ok = resolve_scratch_lane(w, inst, lane, (uint32_t)at, bytes, is_store, out);
         } else {
-            memory |= UINT64_C(1) << lane;
+            ok = resolve_lane(w, inst, lane, at, bytes, is_store, out);
         }
     }
-    uint64_t all = out->mask;
-    if (memory == all) {
-        return resolve_global(w, inst, address, bytes, is_store, out);
-    }
-    for (uint64_t left = memory; left; left &= left - 1) {
-        out->mask = left & -left;
-        if (!resolve_global(w, inst, address, bytes, is_store, out)) {
-            return false;
-        }
-    }
-    out->mask = all;
-    return true;
+    return ok;
 }
 
 // ---- buffers
