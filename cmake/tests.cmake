@@ -30,19 +30,26 @@ foreach(source ${inner_tests})
   endif()
 endforeach()
 
-# sim/testdata/NAME.c, compiled for gfx942 at three levels into ${CMAKE_BINARY_DIR}/testdata/NAME.LEVEL.co
+# sim/testdata/NAME.c, compiled for gfx942 in several ways into ${CMAKE_BINARY_DIR}/testdata/NAME.WAY.co
 function(quern_add_test_objects)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/sim/testdata/*.c)
   file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/testdata)
   set(objects "")
   foreach(source ${sources})
     cmake_path(GET source STEM name)
-    foreach(level O0 O1 O3)
-      set(object ${CMAKE_BINARY_DIR}/testdata/${name}.${level}.co)
+    foreach(way O0 O1 O3 v4 preload)
+      if(way MATCHES "^O")
+        set(flags -${way})
+      elseif(way STREQUAL "v4") # launch sizes through the dispatch packet
+        set(flags -O1 -mcode-object-version=4)
+      else() # kernel arguments in registers
+        set(flags -O3 -mcode-object-version=5 -mllvm -amdgpu-kernarg-preload-count=14)
+      endif()
+      set(object ${CMAKE_BINARY_DIR}/testdata/${name}.${way}.co)
       add_custom_command(OUTPUT ${object} DEPENDS ${source} VERBATIM
-        COMMAND ${CMAKE_C_COMPILER} -std=gnu23 -${level} --target=amdgcn-amd-amdhsa -mcpu=gfx942 -nogpulib
+        COMMAND ${CMAKE_C_COMPILER} -std=gnu23 ${flags} --target=amdgcn-amd-amdhsa -mcpu=gfx942 -nogpulib
                 -ffreestanding -Wall -Wextra -o ${object} ${source}
-        COMMENT "test object ${name} at ${level}")
+        COMMENT "test object ${name}.${way}")
       list(APPEND objects ${object})
     endforeach()
   endforeach()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels for the simulator's tests: what compilers make of loops, divergence, LDS, barriers, calls and stacks.
-// hip_test.c has the same computations for the host.
+// hip/kernels_test.c has the same computations for the host.
 #include <gpuintrin.h>
 #include <stdint.h>
 
@@ -103,6 +103,11 @@ PUBLIC uint32_t GLOBAL *GLOBAL table[2] = {&three, &five};
 
 KERNEL t_globals(uint32_t GLOBAL *out) {
     out[0] = counter++ * *table[0] * *table[1];
+}
+
+/** Counts the work-items that run. */
+KERNEL t_count(uint32_t GLOBAL *count) {
+    __scoped_atomic_fetch_add(count, 1, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
 }
 
 /** Stores far beyond its buffer when asked to. */
