@@ -39,6 +39,12 @@ extern const qni_op qni_op_quantize, qni_op_dequantize;
 #undef QN_IMAGE
 bool qni_quantize_gpu_supports(const qn_device *device, const void *problem, qni_reason *why);
 
+/** Launch kernels that take a team of lanes for each 128 columns of a row, or a workgroup for each block. */
+qn_status qni_quantize_launch_teams(qn_stream *stream, const qni_quantize_problem *p,
+                                    const qni_kernel_ref *kernel);
+qn_status qni_quantize_launch_blocks(qn_stream *stream, const qni_quantize_problem *p,
+                                     const qni_kernel_ref *kernel);
+
 /** All problems of one op, for the check harness: quantize_check.c. */
 qn_status qni_quantize_check(qni_check_run *run, const qni_op *op);
 

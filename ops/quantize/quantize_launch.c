@@ -63,21 +63,24 @@ static qn_status launch(qn_stream *stream, const qni_quantize_problem *p,
     return qni_launch(stream, kernel, grid, QK_THREADS, &args, sizeof args);
 }
 
-/** One team for each 128 columns of a row. */
-static qn_status launch_teams(qn_stream *stream, const qni_quantize_problem *p,
-                              const qni_kernel_ref *kernel) {
+qn_status qni_quantize_launch_teams(qn_stream *stream, const qni_quantize_problem *p,
+                                    const qni_kernel_ref *kernel) {
     const uint32_t teams_log2 = make_args(p).teams_log2;
     return launch(stream, p, kernel, QK_TEAMS >> teams_log2, QK_BLOCK << teams_log2);
 }
 
+qn_status qni_quantize_launch_blocks(qn_stream *stream, const qni_quantize_problem *p,
+                                     const qni_kernel_ref *kernel) {
+    return launch(stream, p, kernel, QK_BLOCK, QK_BLOCK);
+}
+
 qn_status qni_quantize_gpu(qn_stream *stream, const void *problem) {
     const qni_quantize_problem *p = problem;
-    if (p->block_rows == 1)
-        return launch_teams(stream, p, &quantize_rows[p->dtype_x]);
-    return launch(stream, p, &quantize_blocks[p->dtype_x], QK_BLOCK, QK_BLOCK);
+    return p->block_rows == 1 ? qni_quantize_launch_teams(stream, p, &quantize_rows[p->dtype_x])
+                              : qni_quantize_launch_blocks(stream, p, &quantize_blocks[p->dtype_x]);
 }
 
 qn_status qni_dequantize_gpu(qn_stream *stream, const void *problem) {
     const qni_quantize_problem *p = problem;
-    return launch_teams(stream, p, &dequantize[p->dtype_x]);
+    return qni_quantize_launch_teams(stream, p, &dequantize[p->dtype_x]);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the quantize family: every kernel on every device against the definition, the edge values that
-// docs/kernels.md names, and what bad arguments are told.
+// Tests of the quantize family: every kernel on every device against the definition, the edge values that the
+// public header names, and what bad arguments are told.
 #include "quantize.h"
 
 #include <quern/check.h>
@@ -391,40 +391,59 @@ static void test_empty(void **state) {
     }
 }
 
-/** Enough blocks for several tasks and for streamed stores: the bits are those of the definition. */
-static void test_large(void **state) {
-    (void)state;
-    constexpr int64_t rows = 1031, cols = 8192;
-    qni_quantize_problem p = {.dtype_x = QNI_BF16,
-                              .kind = QNI_FP8_E4M3FNUZ,
-                              .rows = rows,
-                              .cols = cols,
-                              .block_rows = 1,
-                              .x = malloc((size_t)(rows * cols) * 2),
-                              .q = aligned_alloc(64, (size_t)(2 * rows * cols)),
-                              .scale = malloc((size_t)(rows * cols / QNI_BLOCK) * 8),
-                              .x_row = cols,
-                              .q_row = cols,
-                              .scale_row = cols / QNI_BLOCK,
-                              .eps = 1e-4f};
-    uint32_t random = 1;
-    for (int64_t i = 0; i < rows * cols; i++) { // bf16 of about 1e-3 .. 60
-        random = random * 1664525 + 1013904223;
-        ((uint16_t *)p.x)[i] = (uint16_t)((random >> 31 << 15) | (0x3A80 + (random >> 20) % 2048));
-    }
-    qni_quantize_ref(&p);
-    uint8_t *q_ref = p.q;
-    float *scale_ref = p.scale;
+// ---- many blocks, many threads
+
+enum { LARGE_ROWS = 263, LARGE_COLS = 2048, LARGE_BLOCKS = LARGE_ROWS * LARGE_COLS / QNI_BLOCK };
+
+typedef struct large_result {
+    uint8_t q[LARGE_ROWS * LARGE_COLS];
+    float scale[LARGE_BLOCKS];
+    qn_status status;
+} large_result;
+
+static uint16_t large_x[LARGE_ROWS * LARGE_COLS];
+static large_result large_results[3];
+
+/** Quantises large_x into result i. */
+static void quantize_large(void *context, int64_t i) {
+    (void)context;
+    large_result *r = &large_results[i];
     matrix mx, mq, ms;
-    matrix_init(&mx, p.x, QNI_BF16, rows, cols);
-    matrix_init(&mq, q_ref + rows * cols, QNI_E4M3FNUZ, rows, cols);
-    matrix_init(&ms, scale_ref + rows * cols / QNI_BLOCK, QNI_F32, rows, cols / QNI_BLOCK);
-    assert_int_equal(qn_quantize_fp8(stream, &mq.t, &ms.t, &mx.t, 1, QNI_BLOCK, 1e-4f), QN_OK);
-    assert_memory_equal(mq.t.data, q_ref, (size_t)(rows * cols));
-    assert_memory_equal(ms.t.data, scale_ref, (size_t)(rows * cols / QNI_BLOCK) * 4);
-    free(p.x);
-    free(q_ref);
-    free(scale_ref);
+    matrix_init(&mx, large_x, QNI_BF16, LARGE_ROWS, LARGE_COLS);
+    matrix_init(&mq, r->q, QNI_E4M3FNUZ, LARGE_ROWS, LARGE_COLS);
+    matrix_init(&ms, r->scale, QNI_F32, LARGE_ROWS, LARGE_COLS / QNI_BLOCK);
+    r->status = qn_quantize_fp8(stream, &mq.t, &ms.t, &mx.t, 1, QNI_BLOCK, 1e-4f);
+}
+
+/** Shared among all threads, and twice at once on one thread each: the bits are those of the definition. */
+static void test_threads(void **state) {
+    (void)state;
+    static large_result want;
+    uint32_t random = 1;
+    for (int64_t i = 0; i < LARGE_ROWS * LARGE_COLS; i++) { // bf16 of about 1e-3 .. 60
+        random = random * 1664525 + 1013904223;
+        large_x[i] = (uint16_t)((random >> 31 << 15) | (0x3A80 + (random >> 20) % 2048));
+    }
+    const qni_quantize_problem p = {.dtype_x = QNI_BF16,
+                                    .kind = QNI_FP8_E4M3FNUZ,
+                                    .rows = LARGE_ROWS,
+                                    .cols = LARGE_COLS,
+                                    .block_rows = 1,
+                                    .x = large_x,
+                                    .q = want.q,
+                                    .scale = want.scale,
+                                    .x_row = LARGE_COLS,
+                                    .q_row = LARGE_COLS,
+                                    .scale_row = LARGE_COLS / QNI_BLOCK,
+                                    .eps = 1e-4f};
+    qni_quantize_ref(&p);
+    quantize_large(nullptr, 2);
+    qni_parallel(2, quantize_large, nullptr); // what a task calls runs on the task's own thread
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(large_results[i].status, QN_OK);
+        assert_memory_equal(large_results[i].q, want.q, sizeof want.q);
+        assert_memory_equal(large_results[i].scale, want.scale, sizeof want.scale);
+    }
 }
 
 int main(void) {
@@ -434,7 +453,7 @@ int main(void) {
         cmocka_unit_test(test_lone_value_and_zeros),
         cmocka_unit_test(test_range_is_used),
         cmocka_unit_test(test_nan_and_infinity),
-        cmocka_unit_test(test_large),
+        cmocka_unit_test(test_threads),
         cmocka_unit_test(test_empty),
         cmocka_unit_test(test_convert_to_fnuz),
         cmocka_unit_test(test_convert_to_fn),
