@@ -165,7 +165,7 @@ QD_INLINE float scale_of(const wave *w, int p, int m) {
 /** The waves meet: the copies of the next block have landed, and all have read this block's stage. */
 QD_INLINE void meet(void) {
     QD_WAIT(LOADS);
-    __builtin_amdgcn_s_barrier();
+    qd_barrier();
     QD_PIN();
 }
 
@@ -215,7 +215,7 @@ QD_INLINE void prologue(wave *w, uint32_t blocks) {
     QD_UNROLL for (int i = 0; i < FETCHES; i++) fetch_step(w, lds1, i);
     QD_PIN();
     QD_WAIT(FETCHES);
-    __builtin_amdgcn_s_barrier();
+    qd_barrier();
     QD_UNROLL for (int m = 0; m < MT - 1; m++) QD_UNROLL for (int j = 0; j < 4; j++)
         read_a(w, lds0, m, j);
     QD_PIN();
@@ -238,7 +238,7 @@ QD_INLINE void run_blocks(wave *w, uint32_t blocks) {
 
 /** One K-block, whole or not, with a through registers: nothing past a row's end is read or multiplied. */
 QD_INLINE void run_last(wave *w, const qk_gemm_args *g, const uint8_t *a, uint32_t block) {
-    __builtin_amdgcn_s_barrier();
+    qd_barrier();
     QD_NO_UNROLL for (uint32_t i = qd_thread(); i < TM * 8; i += THREADS) {
         qd_u32x4 codes = 0;
         if (i / 8 < w->rows)
@@ -249,7 +249,7 @@ QD_INLINE void run_last(wave *w, const qk_gemm_args *g, const uint8_t *a, uint32
     QD_UNROLL for (int i = 0; i < 4 * NT; i++) load_b(w, 0, i);
     QD_UNROLL for (int i = 0; i <= MT; i++) load_scale(w, 0, i);
     QD_WAIT(0);
-    __builtin_amdgcn_s_barrier();
+    qd_barrier();
     QD_UNROLL for (int tile = 0; tile < TILES; tile++) {
         if (tile % NT == 0)
             QD_UNROLL for (int j = 0; j < 4; j++) read_a(w, lds0, tile / NT, j);
@@ -328,12 +328,13 @@ QD_INLINE void store_rows(const wave *w, const qk_gemm_args *g, const qk_gemm_ti
     uint32_t lane = qd_lane(), wave_m = w->wave / WN * MT * 32, wave_n = w->wave % WN * NT * 32;
     QD_LDS uint8_t *own = (w->wave < 2 ? lds0 : lds1) + w->wave % 2 * bytes;
     QD_WAIT(0);
-    __builtin_amdgcn_s_barrier(); // no wave reads a stage any more
+    qd_barrier(); // no wave reads a stage any more
     QD_UNROLL for (int m = 0; m < MT; m++) QD_UNROLL for (int i = 0; i < NT * 4; i++) *
         (QD_LDS qd_bf16x4 *)(own + swizzle(m * 32 + lane % 32, i) + lane / 32 * 8) =
         __builtin_convertvector(columns_of(w, m, i), qd_bf16x4);
     __bf16 *d = (__bf16 *)g->d + tile->group * g->d_group + n0 + wave_n + lane % 8 * 8;
-    QD_UNROLL for (uint32_t row = lane / 8; row < MT * 32; row += 8) {
+    QD_UNROLL for (uint32_t i = 0; i < MT * 4; i++) {
+        uint32_t row = i * 8 + lane / 8;
         qd_u32x4 columns = *(QD_LDS qd_u32x4 *)(own + swizzle(row, lane % 8));
         uint32_t d_row = tile->row + wave_m + row;
         bool is_zero;
