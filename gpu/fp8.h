@@ -61,7 +61,9 @@ QD_FP8_INLINE uint32_t qd_fp8_encode(int kind, float x) {
     const uint32_t code =
         __builtin_bit_cast(uint32_t, sum) - anchor + ((binade - smallest) >> (23 - mantissa));
     const uint32_t sign = qd_fp8_is_fnuz(kind) && code == 0 ? 0 : bits >> 24 & 0x80;
-    return x != x ? qd_fp8_nan_code(kind) : code | sign;
+    // Not "x != x ? …", of which the compiler makes a branch with all of the above behind it.
+    const uint32_t if_nan = 0u - (uint32_t)(x != x);
+    return (qd_fp8_nan_code(kind) & if_nan) | ((code | sign) & ~if_nan);
 }
 
 #if defined(__gfx942__) || defined(__gfx950__) || defined(__GFX12__)
