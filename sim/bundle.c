@@ -11,9 +11,10 @@ static const char magic[] = "__CLANG_OFFLOAD_BUNDLE__";
 static const char compressed_magic[] = "CCOB";
 enum { MAGIC_BYTES = sizeof magic - 1, HEADER_BYTES = MAGIC_BYTES + 8, MAX_ENTRIES = 4096 };
 
+/** Reads no byte past the first that differs: an image comes without its size, and may be shorter. */
 bool sim_bundle_is(const void *image, size_t bytes) {
-    return (bytes >= HEADER_BYTES && memcmp(image, magic, MAGIC_BYTES) == 0) ||
-           (bytes >= 4 && memcmp(image, compressed_magic, 4) == 0);
+    return (bytes >= HEADER_BYTES && strncmp(image, magic, MAGIC_BYTES) == 0) ||
+           (bytes >= 4 && strncmp(image, compressed_magic, 4) == 0);
 }
 
 typedef struct entry {

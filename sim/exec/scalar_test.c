@@ -108,7 +108,7 @@ static answer r_bfe_u32(uint64_t a, uint64_t b, int) {
 
 static answer r_bfe_i32(uint64_t a, uint64_t b, int) {
     unsigned width = b >> 16 & 127;
-    i128 size = (i128)1 << width,
+    i128 size = (i128)1 << (width < 126 ? width : 126),
          field = (i128)((uint64_t)(sign(a) >> b % 32) & UINT64_MAX) & (size - 1);
     return logic((uint64_t)(width && field & size >> 1 ? field - size : field));
 }
