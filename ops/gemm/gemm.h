@@ -86,6 +86,28 @@ qn_status qni_gemm_pack_portable(qn_stream *stream, const void *problem);
 
 // ---- GPU kernels (gemm_launch.c)
 
+typedef enum qni_gemm_kernel_id {
+    QNI_GEMM_ANY,
+    QNI_GEMM_ANY_FP8,
+    QNI_GEMM_DECODE,
+    QNI_GEMM_FP8_128,
+    QNI_GEMM_FP8_256,
+    QNI_GEMM_FP8_FN,
+    QNI_NUM_GEMM_KERNELS
+} qni_gemm_kernel_id;
+
+/** A kernel, the tile of d that a workgroup of it computes, and that workgroup's waves. */
+typedef struct qni_gemm_kernel {
+    qni_kernel_ref ref;
+    uint32_t rows, columns, waves;
+} qni_gemm_kernel;
+
+extern const qni_gemm_kernel qni_gemm_kernels[QNI_NUM_GEMM_KERNELS];
+
+/** Launches the kernel on a problem that it takes. `kernel` must be static: its address is a key. */
+qn_status qni_gemm_launch(qn_stream *stream, const qni_gemm_kernel *kernel,
+                          const qni_gemm_problem *problem);
+
 bool qni_gemm_any_supports(const qn_device *device, const void *problem, qni_reason *why);
 qn_status qni_gemm_any(qn_stream *stream, const void *problem);
 bool qni_gemm_decode_supports(const qn_device *device, const void *problem, qni_reason *why);

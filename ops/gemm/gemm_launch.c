@@ -20,6 +20,17 @@ static uint8_t kernel_type(qni_dtype dtype) {
     }
 }
 
+const qni_gemm_kernel qni_gemm_kernels[QNI_NUM_GEMM_KERNELS] = {
+    [QNI_GEMM_ANY] = {{.image = "gemm_any", .entry = "qk_gemm_any"}, 64, 64, 4},
+    [QNI_GEMM_ANY_FP8] = {{.image = "gemm_any_fp8", .entry = "qk_gemm_any"}, 64, 64, 4},
+    [QNI_GEMM_DECODE] = {{.image = "gemm_decode", .entry = "qk_gemm_decode"}, 32, 32, 8},
+    [QNI_GEMM_FP8_128] =
+        {{.image = "gemm_fp8_128x128", .entry = "qk_gemm_fp8", .uses_lds_dma = true}, 128, 128, 4},
+    [QNI_GEMM_FP8_256] =
+        {{.image = "gemm_fp8_256x128", .entry = "qk_gemm_fp8", .uses_lds_dma = true}, 256, 128, 4},
+    [QNI_GEMM_FP8_FN] = {{.image = "gemm_fp8_fn_128x128", .entry = "qk_gemm_fp8"}, 128, 128, 4},
+};
+
 enum { MAX_THREADS = 512 }; // of any kernel here
 
 static int64_t div_up(int64_t a, int64_t b) {
@@ -37,11 +48,11 @@ static int64_t count_workgroups(const qni_gemm_problem *p, int64_t rows, int64_t
 }
 
 /** Kernels count rows, columns and k in 32 bits, and a grid has fewer than 2^32 threads. */
-static bool fits_grid(const qni_gemm_problem *p, int64_t rows, int64_t columns, qni_reason *why) {
+static bool fits_grid(const qni_gemm_problem *p, const qni_gemm_kernel *kernel, qni_reason *why) {
     if (p->m > INT32_MAX || p->n > INT32_MAX - 128 || p->k > INT32_MAX - 128)
         return qni_no(why, "m=%ld n=%ld k=%ld: needs dimensions below 2^31", (long)p->m, (long)p->n,
                       (long)p->k);
-    int64_t workgroups = count_workgroups(p, rows, columns);
+    int64_t workgroups = count_workgroups(p, kernel->rows, kernel->columns);
     if (workgroups > UINT32_MAX / MAX_THREADS)
         return qni_no(why, "%ld workgroups, a grid holds %u", (long)workgroups,
                       UINT32_MAX / MAX_THREADS);
@@ -90,20 +101,19 @@ static qk_gemm_args kernel_args(const qni_gemm_problem *p, int64_t rows, int64_t
     };
 }
 
-static qn_status launch(qn_stream *stream, const qni_kernel_ref *kernel, const qni_gemm_problem *p,
-                        int64_t rows, int64_t columns, uint32_t threads) {
-    qk_gemm_args args = kernel_args(p, rows, columns);
-    const uint32_t grid[3] = {(uint32_t)count_workgroups(p, rows, columns), 1, 1};
-    return qni_launch(stream, kernel, grid, threads, &args, sizeof args);
+qn_status qni_gemm_launch(qn_stream *stream, const qni_gemm_kernel *kernel,
+                          const qni_gemm_problem *p) {
+    qk_gemm_args args = kernel_args(p, kernel->rows, kernel->columns);
+    const uint32_t grid[3] = {(uint32_t)count_workgroups(p, kernel->rows, kernel->columns), 1, 1};
+    uint32_t threads = kernel->waves * (uint32_t)stream->device->info.wave_size;
+    return qni_launch(stream, &kernel->ref, grid, threads, &args, sizeof args);
 }
 
 // ---- gemm.any: run-time bounds, any shape
 
-enum { ANY_TILE = 64, ANY_WAVES = 4 };
-
 bool qni_gemm_any_supports(const qn_device *device, const void *problem, qni_reason *why) {
     (void)device;
-    return fits_grid(problem, ANY_TILE, ANY_TILE, why);
+    return fits_grid(problem, &qni_gemm_kernels[QNI_GEMM_ANY], why);
 }
 
 /** Whether the device's own FP8 matrix cores can take both operands; else they become bf16. */
@@ -117,17 +127,12 @@ static bool fits_fp8_cores(const qn_device *device, const qni_gemm_problem *p) {
 }
 
 qn_status qni_gemm_any(qn_stream *stream, const void *problem) {
-    static const qni_kernel_ref bf16 = {.image = "gemm_any", .entry = "qk_gemm_any"};
-    static const qni_kernel_ref fp8 = {.image = "gemm_any_fp8", .entry = "qk_gemm_any"};
-    const qn_device *device = stream->device;
-    const qni_kernel_ref *kernel = fits_fp8_cores(device, problem) ? &fp8 : &bf16;
-    return launch(stream, kernel, problem, ANY_TILE, ANY_TILE,
-                  ANY_WAVES * (uint32_t)device->info.wave_size);
+    bool is_fp8 = fits_fp8_cores(stream->device, problem);
+    return qni_gemm_launch(stream, &qni_gemm_kernels[is_fp8 ? QNI_GEMM_ANY_FP8 : QNI_GEMM_ANY],
+                           problem);
 }
 
 // ---- gemm.fp8_decode, gemm.fp8_mfma*: packed weights on gfx942
-
-enum { FP8_COLUMNS = 128, FP8_THREADS = 256, DECODE_TILE = 32 };
 
 /** The kind of FP8 that CDNA's matrix cores take. */
 static qni_dtype core_dtype(const qn_device *device) {
@@ -147,8 +152,8 @@ static bool is_core_dtype(const qn_device *device, const char *name, qni_dtype d
 }
 
 /** What every kernel for packed weights needs: offsets within a tile in 31 bits, a in dwords. */
-static bool fits_packed(const qn_device *device, const qni_gemm_problem *p, int64_t rows,
-                        int64_t columns, qni_reason *why) {
+static bool fits_packed(const qn_device *device, const qni_gemm_problem *p,
+                        const qni_gemm_kernel *kernel, qni_reason *why) {
     int64_t kb = div_up(p->k, 128);
     if (!is_fp8(p->dtype_a) || !p->is_packed)
         return qni_no(why, "b is not packed (qn_gemm_pack)");
@@ -158,13 +163,13 @@ static bool fits_packed(const qn_device *device, const qni_gemm_problem *p, int6
         return qni_no(why, "k is not contiguous in a");
     if ((uintptr_t)p->a % 4 != 0 || p->a_row % 4 != 0 || p->a_group % 4 != 0)
         return qni_no(why, "a's rows are not 4-byte aligned");
-    if (p->a_row > INT32_MAX / rows || p->k > INT32_MAX / 256)
+    if (p->a_row > INT32_MAX / kernel->rows || p->k > INT32_MAX / 256)
         return qni_no(why, "k=%ld, row stride %ld: a tile of a or b passes 2 GiB", (long)p->k,
                       (long)p->a_row);
-    if ((p->scale_a_row * rows + p->scale_a_kb * kb) > INT32_MAX / 4)
+    if ((p->scale_a_row * kernel->rows + p->scale_a_kb * kb) > INT32_MAX / 4)
         return qni_no(why, "scale_a's strides %ld, %ld: a tile passes 2 GiB", (long)p->scale_a_row,
                       (long)p->scale_a_kb);
-    return fits_grid(p, rows, columns, why);
+    return fits_grid(p, kernel, why);
 }
 
 /** Rows that a group is likely to have. */
@@ -177,7 +182,7 @@ static int64_t likely_rows(const qni_gemm_problem *p) {
 /** Whether tiles of 256 x 128, which do more for each byte they read, keep every compute unit busy twice. */
 static bool is_large(const qn_device *device, const qni_gemm_problem *p) {
     return p->grouping != QN_GEMM_GROUPED_INDEX && likely_rows(p) > 128 &&
-           count_workgroups(p, 256, FP8_COLUMNS) >= 2 * device->info.num_compute_units;
+           count_workgroups(p, 256, 128) >= 2 * device->info.num_compute_units;
 }
 
 bool qni_gemm_decode_supports(const qn_device *device, const void *problem, qni_reason *why) {
@@ -185,23 +190,22 @@ bool qni_gemm_decode_supports(const qn_device *device, const void *problem, qni_
     if (qni_env_get()->batch_invariant)
         return qni_no(why,
                       "QUERN_BATCH_INVARIANT: this kernel splits K, those for many rows do not");
-    if (likely_rows(p) > 2 * DECODE_TILE)
+    if (likely_rows(p) > 2 * qni_gemm_kernels[QNI_GEMM_DECODE].rows)
         return qni_no(why, "about %ld rows a group: weights would be read more than twice",
                       (long)likely_rows(p));
     if (p->dtype_a != QNI_E4M3FN && !is_core_dtype(device, "a", p->dtype_a, why))
         return false;
-    return fits_packed(device, p, DECODE_TILE, DECODE_TILE, why);
+    return fits_packed(device, p, &qni_gemm_kernels[QNI_GEMM_DECODE], why);
 }
 
 qn_status qni_gemm_decode(qn_stream *stream, const void *problem) {
-    static const qni_kernel_ref kernel = {.image = "gemm_decode", .entry = "qk_gemm_decode"};
-    return launch(stream, &kernel, problem, DECODE_TILE, DECODE_TILE, 512);
+    return qni_gemm_launch(stream, &qni_gemm_kernels[QNI_GEMM_DECODE], problem);
 }
 
 bool qni_gemm_fp8_supports(const qn_device *device, const void *problem, qni_reason *why) {
     const qni_gemm_problem *p = problem;
     if (!is_core_dtype(device, "a", p->dtype_a, why) ||
-        !fits_packed(device, p, 128, FP8_COLUMNS, why))
+        !fits_packed(device, p, &qni_gemm_kernels[QNI_GEMM_FP8_128], why))
         return false;
     if (is_large(device, p))
         return qni_no(why, "large enough for the tile of 256 x 128");
@@ -213,31 +217,26 @@ bool qni_gemm_fp8_large_supports(const qn_device *device, const void *problem, q
     if (p->grouping == QN_GEMM_GROUPED_INDEX)
         return qni_no(why, "groups begin at multiples of 128 rows, the tile has 256");
     return is_core_dtype(device, "a", p->dtype_a, why) &&
-           fits_packed(device, p, 256, FP8_COLUMNS, why);
+           fits_packed(device, p, &qni_gemm_kernels[QNI_GEMM_FP8_256], why);
 }
 
 bool qni_gemm_fp8_fn_supports(const qn_device *device, const void *problem, qni_reason *why) {
     const qni_gemm_problem *p = problem;
     if (p->dtype_a != QNI_E4M3FN)
         return qni_no(why, "a is %s, takes e4m3fn", qni_dtype_name(p->dtype_a));
-    return fits_packed(device, p, 128, FP8_COLUMNS, why);
-}
-
-qn_status qni_gemm_fp8_large(qn_stream *stream, const void *problem) {
-    static const qni_kernel_ref kernel = {
-        .image = "gemm_fp8_256x128", .entry = "qk_gemm_fp8", .uses_lds_dma = true};
-    return launch(stream, &kernel, problem, 256, FP8_COLUMNS, FP8_THREADS);
+    return fits_packed(device, p, &qni_gemm_kernels[QNI_GEMM_FP8_FN], why);
 }
 
 qn_status qni_gemm_fp8(qn_stream *stream, const void *problem) {
-    static const qni_kernel_ref kernel = {
-        .image = "gemm_fp8_128x128", .entry = "qk_gemm_fp8", .uses_lds_dma = true};
-    return launch(stream, &kernel, problem, 128, FP8_COLUMNS, FP8_THREADS);
+    return qni_gemm_launch(stream, &qni_gemm_kernels[QNI_GEMM_FP8_128], problem);
+}
+
+qn_status qni_gemm_fp8_large(qn_stream *stream, const void *problem) {
+    return qni_gemm_launch(stream, &qni_gemm_kernels[QNI_GEMM_FP8_256], problem);
 }
 
 qn_status qni_gemm_fp8_fn(qn_stream *stream, const void *problem) {
-    static const qni_kernel_ref kernel = {.image = "gemm_fp8_fn_128x128", .entry = "qk_gemm_fp8"};
-    return launch(stream, &kernel, problem, 128, FP8_COLUMNS, FP8_THREADS);
+    return qni_gemm_launch(stream, &qni_gemm_kernels[QNI_GEMM_FP8_FN], problem);
 }
 
 // ---- gemm_pack.gpu

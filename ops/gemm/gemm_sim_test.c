@@ -138,12 +138,74 @@ static void groups_agree(void **) {
     run_table(groups, sizeof groups / sizeof *groups);
 }
 
+// ---- other levels of optimisation, other kernels than the choice
+
+/** The image with another optimisation, which the JIT compiles. Unoptimised code keeps variables in scratch. */
+static qni_gemm_kernel at_level(qni_gemm_kernel_id id, const char *level) {
+    qni_gemm_kernel kernel = qni_gemm_kernels[id];
+    kernel.ref.defines = level;
+    kernel.ref.max_scratch_bytes = INT32_MAX;
+    return kernel;
+}
+
+static void run_kernel(const qni_gemm_kernel *kernel, const qni_gemm_spec *spec) {
+    qni_gemm_case c;
+    double error;
+    char detail[256] = "";
+    assert_int_equal(qni_gemm_case_create(&c, stream, spec, 4), QN_OK);
+    assert_int_equal(qni_gemm_case_reset(&c), QN_OK);
+    if (qni_gemm_launch(stream, kernel, &c.problem) != QN_OK)
+        fail_msg("%s %s: %s", kernel->ref.image, kernel->ref.defines, qn_last_error());
+    assert_int_equal(qni_gemm_case_compare(&c, &error, detail, sizeof detail), QN_OK);
+    if (!(error <= 1))
+        fail_msg("%s %s on %s: error %g: %s", kernel->ref.image, kernel->ref.defines, c.text, error,
+                 detail);
+    qni_gemm_case_destroy(&c);
+}
+
+static void every_level_agrees(void **) {
+    static const qni_gemm_spec specs[QNI_NUM_GEMM_KERNELS] = {
+        [QNI_GEMM_ANY] = {.m = 70, .n = 66, .k = 200, .dtype_a = BF, .dtype_b = BF, .dtype_d = BF},
+        [QNI_GEMM_ANY_FP8] = PACKED(70, 66, 200, FN, F32),
+        [QNI_GEMM_DECODE] = PACKED(20, 66, 1100, FN, BF),
+        [QNI_GEMM_FP8_128] = PACKED(130, 140, 412, FNUZ, BF, .fill = QNI_FILL_ANY),
+        [QNI_GEMM_FP8_256] = PACKED(130, 140, 412, FNUZ, F32, .adds_c = true),
+        [QNI_GEMM_FP8_FN] = PACKED(130, 140, 412, FN, BF, .fill = QNI_FILL_ANY),
+    };
+    static qni_gemm_kernel kernels[2][QNI_NUM_GEMM_KERNELS];
+    for (int i = 0; i < QNI_NUM_GEMM_KERNELS; i++) {
+        kernels[0][i] = at_level((qni_gemm_kernel_id)i, "-O0");
+        kernels[1][i] = at_level((qni_gemm_kernel_id)i, "-O1");
+        run_kernel(&kernels[0][i], &specs[i]);
+        run_kernel(&kernels[1][i], &specs[i]);
+    }
+}
+
+/** On gfx942 FP8 goes to the FP8 cores; targets without them turn it into bf16, as here. */
+static void fp8_through_bf16_agrees(void **) {
+    static const qni_gemm_spec specs[] = {
+        {.m = 70, .n = 66, .k = 200, .dtype_a = FN, .dtype_b = FNUZ, .dtype_d = F32},
+        PACKED(65, 130, 260, FN, BF, .fill = QNI_FILL_ANY),
+        PACKED(33, 66, 130, FNUZ, BF, .fill = QNI_FILL_NAN),
+        {.m = 40,
+         .n = 70,
+         .k = 150,
+         .dtype_a = FN,
+         .dtype_b = FN,
+         .dtype_d = F32,
+         .fill = QNI_FILL_TINY,
+         .a_transposed = true,
+         .b_transposed = true},
+    };
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
+        run_kernel(&qni_gemm_kernels[QNI_GEMM_ANY], &specs[i]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(check_problems_agree),
-        cmocka_unit_test(long_loops_agree),
-        cmocka_unit_test(many_tiles_agree),
-        cmocka_unit_test(groups_agree),
+        cmocka_unit_test(check_problems_agree), cmocka_unit_test(long_loops_agree),
+        cmocka_unit_test(many_tiles_agree),     cmocka_unit_test(groups_agree),
+        cmocka_unit_test(every_level_agrees),   cmocka_unit_test(fp8_through_bf16_agrees),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }
