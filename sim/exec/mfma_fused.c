@@ -18,7 +18,7 @@ MFMA_INLINE mfma_i32 sum_by_float(const mfma_plane *a, const mfma_plane *b, mfma
     mfma_f32 scale = (mfma_f32)((24 + 127 - e) << 23);
     mfma_i32 sum = {0};
     for (; k < end; k += step) {
-        mfma_f32 p = (mfma_f32)mfma_a_strip(a->x, a, s, k) * (mfma_f32)mfma_b_strip(b->x, b, s, k);
+        mfma_f32 p = (mfma_f32)mfma_a_strip(a->x, s, k) * (mfma_f32)mfma_b_strip(b->x, s, k);
         sum += __builtin_convertvector(p * scale, mfma_i32);
     }
     return sum;
@@ -30,8 +30,8 @@ static mfma_i32 sum_by_shifts(const mfma_form *f, const mfma_plane *a, const mfm
     int up = 24 - mfma_formats[f->a_type].fraction - mfma_formats[f->b_type].fraction;
     mfma_i32 sum = {0};
     for (; k < end; k += step) {
-        mfma_i32 p = mfma_a_strip(a->m, a, s, k) * mfma_b_strip(b->m, b, s, k);
-        mfma_i32 down = e - (mfma_a_strip(a->e, a, s, k) + mfma_b_strip(b->e, b, s, k));
+        mfma_i32 p = mfma_a_strip(a->m, s, k) * mfma_b_strip(b->m, s, k);
+        mfma_i32 down = e - (mfma_a_strip(a->e, s, k) + mfma_b_strip(b->e, s, k));
         mfma_i32 sign = p >> 31;
         mfma_i32 magnitude = ((p ^ sign) - sign) << up; // < 2^26
         mfma_i32 cut = magnitude >> mfma_min(down, mfma_splat(31));
@@ -44,7 +44,7 @@ MFMA_INLINE group_sum sum_products(const mfma_form *f, const mfma_plane *a, cons
                                    mfma_strip s, int k, int end, int step) {
     group_sum g = {.e = mfma_splat(INT32_MIN)};
     for (int i = k; i < end; i += step) {
-        g.e = mfma_max(g.e, mfma_a_strip(a->e, a, s, i) + mfma_b_strip(b->e, b, s, i));
+        g.e = mfma_max(g.e, mfma_a_strip(a->e, s, i) + mfma_b_strip(b->e, s, i));
     }
     bool tiny = __builtin_reduce_or(g.e < -100) != 0;
     g.s = tiny ? sum_by_shifts(f, a, b, s, k, end, step, g.e)

@@ -113,38 +113,39 @@ static mfma_i32 canonical(mfma_f32 x) {
     return mfma_select(x != x, mfma_splat((int32_t)MFMA_NAN32), (mfma_i32)x);
 }
 
-static mfma_i32 chain_strip(const mfma_form *f, const mfma_plane *a, const mfma_plane *b,
-                            mfma_strip s, mfma_i32 c) {
+MFMA_INLINE mfma_i32 chain_strip(const mfma_form *f, const mfma_plane *a, const mfma_plane *b,
+                                 mfma_strip s, mfma_i32 c) {
     mfma_f32 sum = (mfma_f32)c;
     for (int k = 0; k < f->k; k++) {
-        sum = __builtin_elementwise_fma((mfma_f32)mfma_a_strip(a->x, a, s, k),
-                                        (mfma_f32)mfma_b_strip(b->x, b, s, k), sum);
+        sum = __builtin_elementwise_fma((mfma_f32)mfma_a_strip(a->x, s, k),
+                                        (mfma_f32)mfma_b_strip(b->x, s, k), sum);
     }
     return canonical(sum);
 }
 
-static mfma_i32 integer_strip(const mfma_form *f, const mfma_plane *a, const mfma_plane *b,
-                              mfma_strip s, mfma_i32 c) {
+MFMA_INLINE mfma_i32 integer_strip(const mfma_form *f, const mfma_plane *a, const mfma_plane *b,
+                                   mfma_strip s, mfma_i32 c) {
     mfma_u32 sum = (mfma_u32)c;
     for (int k = 0; k < f->k; k++) {
-        sum += (mfma_u32)(mfma_a_strip(a->x, a, s, k) * mfma_b_strip(b->x, b, s, k));
+        sum += (mfma_u32)(mfma_a_strip(a->x, s, k) * mfma_b_strip(b->x, s, k));
     }
     return (mfma_i32)sum;
 }
 
 /** Subnormals become zeros of their sign. */
-static mfma_f32 flushed(mfma_f32 x) {
+MFMA_INLINE mfma_f32 flushed(mfma_f32 x) {
     mfma_i32 bits = (mfma_i32)x, keep = (bits & 0x7f800000) != 0;
     return (mfma_f32)(bits & (keep | INT32_MIN));
 }
 
-static mfma_f32 flushed_product(const mfma_plane *a, const mfma_plane *b, mfma_strip s, int k) {
-    return flushed(__builtin_elementwise_fma((mfma_f32)mfma_a_strip(a->x, a, s, k),
-                                             (mfma_f32)mfma_b_strip(b->x, b, s, k), (mfma_f32){0}));
+MFMA_INLINE mfma_f32 flushed_product(const mfma_plane *a, const mfma_plane *b, mfma_strip s,
+                                     int k) {
+    return flushed(__builtin_elementwise_fma((mfma_f32)mfma_a_strip(a->x, s, k),
+                                             (mfma_f32)mfma_b_strip(b->x, s, k), (mfma_f32){0}));
 }
 
-static mfma_i32 pairwise_strip(const mfma_form *f, const mfma_plane *a, const mfma_plane *b,
-                               mfma_strip s, mfma_i32 c) {
+MFMA_INLINE mfma_i32 pairwise_strip(const mfma_form *f, const mfma_plane *a, const mfma_plane *b,
+                                    mfma_strip s, mfma_i32 c) {
     mfma_f32 sum = (mfma_f32)(c & ((c & 0x7f800000) != 0));
     for (int k = 0; k < f->k; k += f->group) {
         mfma_f32 t = flushed(flushed_product(a, b, s, k) + flushed_product(a, b, s, k + 1));

@@ -34,22 +34,23 @@ typedef struct mfma_plane {
 
 /** Where a strip finds its operands in the planes. */
 typedef struct mfma_strip {
+    int slots; // of either plane
     int a, b;  // slots of the first lane
     bool quad; // lane l reads A at slot a + (l & ~3)
 } mfma_strip;
 
-/** Strip `at` (lanes 16 at to 16 at + 15) of result register `reg`, 32-bit results: what mfma_place_of
- *  says of its first lane. */
-MFMA_INLINE mfma_strip mfma_strip_of(const mfma_form *f, int reg, int at) {
-    if (f->n == 32) {
+/** Strip `at` (lanes 16 at to 16 at + 15) of result register `reg`, 32-bit results of n columns: what
+ *  mfma_place_of says of its first lane. */
+MFMA_INLINE mfma_strip mfma_strip_of(int n, int slots, int reg, int at) {
+    if (n == 32) {
         int block = reg / 16 * 32, row = reg / 4 % 4 * 8 + at / 2 * 4 + reg % 4;
-        return (mfma_strip){block + row, block + at % 2 * MFMA_STRIP, false};
+        return (mfma_strip){slots, block + row, block + at % 2 * MFMA_STRIP, false};
     }
-    if (f->n == 16) {
+    if (n == 16) {
         int block = reg / 4 * 16;
-        return (mfma_strip){block + at * 4 + reg % 4, block, false};
+        return (mfma_strip){slots, block + at * 4 + reg % 4, block, false};
     }
-    return (mfma_strip){at * MFMA_STRIP + reg, at * MFMA_STRIP, true};
+    return (mfma_strip){slots, at * MFMA_STRIP + reg, at * MFMA_STRIP, true};
 }
 
 MFMA_INLINE mfma_i32 mfma_splat(int32_t x) {
@@ -76,21 +77,37 @@ MFMA_INLINE void mfma_store(void *p, mfma_i32 x) {
 typedef mfma_i32 mfma_strip_rule(const mfma_form *f, const mfma_plane *a, const mfma_plane *b,
                                  mfma_strip s, mfma_i32 c);
 
-/** Replaces C by D in every strip of `d`; inlined with its rule. */
-MFMA_INLINE void mfma_each_strip(const mfma_form *f, const mfma_plane *a, const mfma_plane *b,
-                                 uint32_t d[][SIM_LANES], mfma_strip_rule *rule) {
-    int num_results = mfma_num_results(f);
-    for (int reg = 0; reg < num_results; reg++) {
+/** One loop of mfma_each_strip, n and slots known to the compiler. */
+MFMA_INLINE void mfma_each_strip_of(const mfma_form *f, const mfma_plane *a, const mfma_plane *b,
+                                    uint32_t d[][SIM_LANES], mfma_strip_rule *rule, int n,
+                                    int slots) {
+    for (int reg = 0; reg < n * slots / SIM_LANES; reg++) {
         for (int at = 0; at < SIM_LANES / MFMA_STRIP; at++) {
             uint32_t *strip = d[reg] + at * MFMA_STRIP;
-            mfma_store(strip, rule(f, a, b, mfma_strip_of(f, reg, at), mfma_load(strip)));
+            mfma_store(strip, rule(f, a, b, mfma_strip_of(n, slots, reg, at), mfma_load(strip)));
         }
     }
 }
 
-/** A strip of A's plane `x`: one element for all lanes, or one for each quad. */
-MFMA_INLINE mfma_i32 mfma_a_strip(const void *x, const mfma_plane *a, mfma_strip s, int k) {
-    const int32_t *from = (const int32_t *)x + k * a->slots + s.a;
+/** Replaces C by D in every strip of `d`; inlined with its rule. */
+MFMA_INLINE void mfma_each_strip(const mfma_form *f, const mfma_plane *a, const mfma_plane *b,
+                                 uint32_t d[][SIM_LANES], mfma_strip_rule *rule) {
+    if (a->slots == 16) {
+        mfma_each_strip_of(f, a, b, d, rule, 16, 16);
+    } else if (a->slots == 32) {
+        mfma_each_strip_of(f, a, b, d, rule, 32, 32);
+    } else if (f->n == 32) {
+        mfma_each_strip_of(f, a, b, d, rule, 32, SIM_LANES);
+    } else if (f->n == 16) {
+        mfma_each_strip_of(f, a, b, d, rule, 16, SIM_LANES);
+    } else {
+        mfma_each_strip_of(f, a, b, d, rule, 4, SIM_LANES);
+    }
+}
+
+/** A strip of one of A's planes: one element for all lanes, or one for each quad. */
+MFMA_INLINE mfma_i32 mfma_a_strip(const void *plane, mfma_strip s, int k) {
+    const int32_t *from = (const int32_t *)plane + k * s.slots + s.a;
     mfma_i32 out = (mfma_i32){0} + *from;
     if (s.quad) {
         for (int lane = 4; lane < MFMA_STRIP; lane++) {
@@ -100,8 +117,8 @@ MFMA_INLINE mfma_i32 mfma_a_strip(const void *x, const mfma_plane *a, mfma_strip
     return out;
 }
 
-MFMA_INLINE mfma_i32 mfma_b_strip(const void *x, const mfma_plane *b, mfma_strip s, int k) {
-    return mfma_load((const int32_t *)x + k * b->slots + s.b);
+MFMA_INLINE mfma_i32 mfma_b_strip(const void *plane, mfma_strip s, int k) {
+    return mfma_load((const int32_t *)plane + k * s.slots + s.b);
 }
 
 #define mfma_fused_tile SIM_NAME(mfma_fused_tile)
