@@ -216,6 +216,7 @@ static void test_modules(void **state) {
     hipFunction_t f;
     assert_int_equal(hip.hipModuleGetFunction(&f, module, "t_none"), hipErrorNotFound);
     OK(hip.hipModuleUnload(module));
+    assert_int_equal(hip.hipModuleUnload(module), hipErrorInvalidHandle);
     image[48] = 0x4F; // e_flags: gfx950
     assert_int_equal(hip.hipModuleLoadData(&module, image), hipErrorNoBinaryForGpu);
     image[0] = 0;
@@ -236,6 +237,15 @@ static void test_launch_checks(void **state) {
     assert_int_equal(hip.hipModuleLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr),
                      hipErrorInvalidValue);
     assert_int_equal(launch(nullptr, 1, 1, nullptr, params, 16), hipErrorInvalidHandle);
+    unsigned max = UINT32_MAX; // the number of workgroups has more than 64 bits
+    assert_int_equal(
+        hip.hipModuleLaunchKernel(f, max, max, max, 1, 1, 1, 0, nullptr, params, nullptr),
+        hipErrorInvalidConfiguration);
+    hipStream_t stream;
+    OK(hip.hipStreamCreate(&stream));
+    OK(hip.hipStreamDestroy(stream));
+    assert_int_equal(hip.hipStreamDestroy(stream), hipErrorInvalidHandle);
+    assert_int_equal(launch(f, 1, 1, stream, params, 16), hipErrorInvalidHandle);
     hip.hipGetLastError();
 }
 

@@ -26,15 +26,18 @@ typedef struct launch_op {
 static hipError_t check_shape(const sim_kernel *kernel, const sim_chip *chip,
                               const uint32_t grid[3], const uint32_t block[3],
                               uint32_t dynamic_lds) {
-    uint64_t threads = 1;
+    uint64_t threads = 1, groups = 1;
     for (int i = 0; i < 3; i++) {
         if (grid[i] == 0 || block[i] == 0 || block[i] > MAX_BLOCK ||
             (uint64_t)grid[i] * block[i] > UINT32_MAX) {
             return hipErrorInvalidConfiguration;
         }
         threads *= block[i];
+        if (__builtin_mul_overflow(groups, grid[i], &groups)) {
+            return hipErrorInvalidConfiguration;
+        }
     }
-    if (threads > MAX_BLOCK || threads > kernel->max_threads) {
+    if (threads > MAX_BLOCK || threads > kernel->max_threads || groups > INT64_MAX) {
         return hipErrorInvalidConfiguration;
     }
     if ((uint64_t)kernel->lds_bytes + dynamic_lds > chip->lds_bytes) {

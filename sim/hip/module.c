@@ -8,8 +8,15 @@
 #include <string.h>
 
 static bool is_module(hipModule_t module) {
-    return module && (uintptr_t)module % alignof(struct sim_module) == 0 &&
-           module->magic == SIM_MODULE_MAGIC;
+    bool found = false;
+    pthread_mutex_lock(&sim_hip.lock);
+    for (uint32_t i = 0; i < sim_hip.num_devices; i++) {
+        for (hipModule_t m = sim_hip.devices[i].modules; m && !found; m = m->next) {
+            found = m == module;
+        }
+    }
+    pthread_mutex_unlock(&sim_hip.lock);
+    return found;
 }
 
 static hipError_t error_of(sim_object_status status) {
@@ -41,7 +48,6 @@ static hipError_t load(hipModule_t *out, const void *image, size_t bytes, const 
         return error_of(status);
     }
     pthread_mutex_lock(&sim_hip.lock);
-    module->magic = SIM_MODULE_MAGIC;
     module->device = device;
     module->next = device->modules;
     device->modules = module;
@@ -125,7 +131,6 @@ static void free_module(hipModule_t module) {
         free(f);
     }
     sim_object_unload(module->object);
-    module->magic = 0;
     free(module);
 }
 

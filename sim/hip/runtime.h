@@ -32,7 +32,6 @@ struct sim_op {
 };
 
 struct sim_stream {
-    uint64_t magic;
     sim_device *device;
     sim_stream *next; // of the device
     unsigned flags;
@@ -61,7 +60,6 @@ struct sim_function {
 };
 
 struct sim_module {
-    uint64_t magic;
     sim_device *device;
     sim_object *object;
     struct sim_function *functions;
@@ -90,9 +88,7 @@ typedef struct sim_runtime {
 
 extern sim_runtime sim_hip;
 
-constexpr uint64_t SIM_STREAM_MAGIC = UINT64_C(0x6d61657274737173);
 constexpr uint64_t SIM_EVENT_MAGIC = UINT64_C(0x746e657665737173);
-constexpr uint64_t SIM_MODULE_MAGIC = UINT64_C(0x656c75646f6d7173);
 constexpr uint64_t SIM_FUNCTION_MAGIC = UINT64_C(0x6e6f697463667173);
 
 /** Starts the runtime if need be; every call begins with it. (device.c) */

@@ -14,7 +14,6 @@
 
 static void release(sim_stream *stream) {
     if (--stream->references == 0) {
-        stream->magic = 0;
         free(stream);
     }
 }
@@ -196,7 +195,6 @@ hipError_t sim_hip_drain(sim_device *device) {
 static sim_stream *new_stream(sim_device *device, unsigned flags) {
     sim_stream *stream = calloc(1, sizeof *stream);
     if (stream) {
-        stream->magic = SIM_STREAM_MAGIC;
         stream->device = device;
         stream->flags = flags;
         stream->references = 1;
@@ -212,12 +210,20 @@ bool sim_hip_add_default_stream(sim_device *device) {
     return device->default_stream;
 }
 
+/** Looks handles up rather than into them: a destroyed stream's memory may be anything. */
 sim_stream *sim_hip_stream(hipStream_t handle) {
     if (!handle || handle == STREAM_LEGACY) {
         return sim_hip_device()->default_stream;
     }
-    bool is_aligned = (uintptr_t)handle % alignof(sim_stream) == 0;
-    return is_aligned && handle->magic == SIM_STREAM_MAGIC ? handle : nullptr;
+    sim_stream *found = nullptr;
+    pthread_mutex_lock(&sim_hip.lock);
+    for (uint32_t i = 0; !found && i < sim_hip.num_devices; i++) {
+        for (sim_stream *s = sim_hip.devices[i].streams; s && !found; s = s->next) {
+            found = s == handle && !s->is_closing ? s : nullptr;
+        }
+    }
+    pthread_mutex_unlock(&sim_hip.lock);
+    return found;
 }
 
 hipError_t hipStreamCreateWithFlags(hipStream_t *out, unsigned flags) {
@@ -255,7 +261,6 @@ hipError_t hipStreamDestroy(hipStream_t handle) {
     }
     pthread_mutex_lock(&sim_hip.lock);
     stream->is_closing = true;
-    stream->magic = 0;
     pthread_cond_broadcast(&sim_hip.changed);
     bool has_thread = stream->has_thread;
     pthread_mutex_unlock(&sim_hip.lock);
