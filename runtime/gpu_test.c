@@ -5,6 +5,8 @@
 #include "runtime.h"
 #include "testing.h"
 
+#include <quern/quantize.h>
+
 #include <pthread.h>
 
 static qn_device *gpu;
@@ -316,6 +318,57 @@ static void test_first_load_race(void **) {
     child_run(load_from_threads, nullptr, nullptr);
 }
 
+// ---- an op, as a user calls it
+
+/** Quantises ones of a row on the GPU: scale 1/448, every code 448's. */
+static void quantize_ones(void *) {
+    enum { COLS = 256 };
+    float ones[COLS], scales[2];
+    uint8_t codes[COLS];
+    int64_t shape[] = {1, COLS}, scale_shape[] = {1, 2};
+    open_gpu(nullptr);
+    for (int i = 0; i < COLS; i++)
+        ones[i] = 1;
+    DLTensor x = {.data = ones,
+                  .device = {kDLCPU, 0},
+                  .ndim = 2,
+                  .dtype = qni_dl_dtype(QNI_F32),
+                  .shape = shape};
+    DLTensor q = x, scale = x, gx = x, gq, gscale;
+    q.data = codes, q.dtype = qni_dl_dtype(QNI_E4M3FN);
+    scale.data = scales, scale.shape = scale_shape;
+    gq = q, gscale = scale;
+    gx.device = gq.device = gscale.device = qn_device_id(gpu);
+    CHILD_CHECK(qn_malloc(gpu, &gx.data, sizeof ones) == QN_OK);
+    CHILD_CHECK(qn_malloc(gpu, &gq.data, sizeof codes) == QN_OK);
+    CHILD_CHECK(qn_malloc(gpu, &gscale.data, sizeof scales) == QN_OK);
+    CHILD_CHECK(qn_copy(stream, &gx, &x) == QN_OK);
+    CHILD_CHECK(qn_quantize_fp8(stream, &gq, &gscale, &gx, 1, 128, 1e-4f) == QN_OK);
+    CHILD_CHECK(strncmp(qn_last_kernel(), "quantize.gpu", 12) == 0);
+    CHILD_CHECK(qn_copy(stream, &q, &gq) == QN_OK && qn_copy(stream, &scale, &gscale) == QN_OK);
+    for (int i = 0; i < COLS; i++)
+        CHILD_CHECK(codes[i] == 0x7e && scales[i / 128] == 1.0f / 448);
+    CHILD_CHECK(qn_quantize_fp8(stream, &gq, &gscale, &x, 1, 128, 1e-4f) == QN_E_INVALID);
+    CHILD_CHECK(strstr(qn_last_error(), "x is on DLPack device (1, 0), the stream's device"));
+    qn_free(gpu, gx.data);
+    qn_free(gpu, gq.data);
+    qn_free(gpu, gscale.data);
+    close_gpu(nullptr);
+}
+
+static void test_op(void **) {
+    const char *text = child_run(quantize_ones, nullptr, (const char *[]){"QUERN_LOG", nullptr});
+    assert_string_equal(text, "");
+    text =
+        child_run(quantize_ones, nullptr,
+                  (const char *[]){"QUERN_LOG=launch,kernel", "AMD_SERIALIZE_KERNEL=3", nullptr});
+    assert_int_equal(count_text(text, "quern: launch: qk_quantize"), 1);
+    assert_int_equal(count_text(text, "quern: kernel: quantize on sim:gfx942: quantize.gpu"), 1);
+    text = child_run(quantize_ones, nullptr,
+                     (const char *[]){"QUERN_DISABLE=cpu", "QUERN_NO_JIT=1", nullptr});
+    assert_string_equal(text, ""); // what is built in needs no compiler
+}
+
 // ---- drivers
 
 static void open_both(void *) {
@@ -376,6 +429,7 @@ int main(void) {
         // Children first: they must not inherit a read environment or a running driver.
         cmocka_unit_test(test_two_drivers),
         cmocka_unit_test(test_first_load_race),
+        cmocka_unit_test(test_op),
         cmocka_unit_test(test_stray_pointer),
     };
     const struct CMUnitTest together[] = {

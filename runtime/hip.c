@@ -73,7 +73,7 @@ static qn_status open_real_driver(hip_api *api) {
 /** The folder of the file that this code was loaded from; false if it cannot be told. */
 static bool own_folder(char *folder, size_t room) {
     Dl_info found;
-    if (!dladdr((const void *)qn_version, &found) || !found.dli_fname)
+    if (!dladdr((const void *)own_folder, &found) || !found.dli_fname)
         return false;
     const char *slash = strrchr(found.dli_fname, '/');
     int length = slash ? (int)(slash - found.dli_fname) : 1;
