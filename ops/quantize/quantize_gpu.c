@@ -21,7 +21,9 @@ enum { INFINITY_BITS = 0x7F800000 };
 QD_INLINE void load_vector(int dtype, const void *x, float out[QK_RUN]) {
     if (dtype == QK_F32) {
         const qd_f32x4 low = ((const qd_f32x4 *)x)[0], high = ((const qd_f32x4 *)x)[1];
-        QD_UNROLL for (int i = 0; i < QK_RUN; i++) out[i] = i < 4 ? low[i] : high[i - 4];
+        QD_UNROLL for (int i = 0; i < QK_RUN; i++) {
+            out[i] = i < 4 ? low[i] : high[i - 4];
+        }
         return;
     }
     const qd_u32x4 pairs = *(const qd_u32x4 *)x;
@@ -51,8 +53,10 @@ QD_INLINE void load_run(int dtype, const qk_quantize_args *g, uint32_t row, uint
         load_vector(dtype, x, out);
         return;
     }
-    QD_UNROLL for (uint32_t i = 0; i < QK_RUN; i++) out[i] =
-        row < g->rows && col + i < g->cols ? load_element(dtype, x, i) : 0.0f;
+    QD_UNROLL for (uint32_t i = 0; i < QK_RUN; i++) {
+        const bool is_inside = row < g->rows && col + i < g->cols;
+        out[i] = is_inside ? load_element(dtype, x, i) : 0.0f;
+    }
 }
 
 /** The largest of the 16 lanes of a team, in each of them. */
@@ -85,12 +89,15 @@ QD_INLINE float scale_of(const qk_quantize_args *g, uint32_t top) {
 QD_INLINE qd_u32x2 encode_run(const qk_quantize_args *g, const float x[QK_RUN], float inverse,
                               bool finite) {
     float y[QK_RUN];
-    QD_UNROLL for (int i = 0; i < QK_RUN; i++) y[i] = x[i] * inverse;
+    QD_UNROLL for (int i = 0; i < QK_RUN; i++) {
+        y[i] = x[i] * inverse;
+    }
     if (finite && qd_fp8_is_native((int)g->kind))
         return (qd_u32x2){qd_fp8_encode4((int)g->kind, y), qd_fp8_encode4((int)g->kind, y + 4)};
     qd_u32x2 codes = 0;
-    QD_UNROLL for (int i = 0; i < QK_RUN; i++) codes[i / 4] |= qd_fp8_encode((int)g->kind, y[i])
-                                                               << (i % 4 * 8);
+    QD_UNROLL for (int i = 0; i < QK_RUN; i++) {
+        codes[i / 4] |= qd_fp8_encode((int)g->kind, y[i]) << (i % 4 * 8);
+    }
     return codes;
 }
 
@@ -100,8 +107,10 @@ QD_INLINE void store_codes(const qk_quantize_args *g, uint32_t row, uint32_t col
         *(qd_u32x2 *)q = codes;
         return;
     }
-    QD_UNROLL for (uint32_t i = 0; i < QK_RUN; i++) if (row < g->rows && col + i < g->cols) q[i] =
-        (uint8_t)(codes[i / 4] >> (i % 4 * 8));
+    QD_UNROLL for (uint32_t i = 0; i < QK_RUN; i++) {
+        if (row < g->rows && col + i < g->cols)
+            q[i] = (uint8_t)(codes[i / 4] >> (i % 4 * 8));
+    }
 }
 
 /** This lane's place: its team's first row and column, and how far the next tile is. */
@@ -151,7 +160,7 @@ QD_INLINE uint32_t workgroup_max(uint32_t v) {
     if (lane == 0)
         team_tops[qd_thread() / QK_TEAM] = v;
     qd_barrier();
-    return team_max(team_tops[lane]);
+    return qd_uniform(team_max(team_tops[lane]));
 }
 
 /** One block of 128 x 128: a team takes rows team, team + 16, … of it. */
@@ -161,19 +170,25 @@ QD_INLINE void quantize_block(int dtype, const qk_quantize_args *g, uint32_t row
     const uint32_t mine = col + qd_thread() % QK_TEAM * QK_RUN;
     float x[PASSES][QK_RUN];
     uint32_t top = 0;
-    QD_UNROLL for (uint32_t i = 0; i < PASSES; i++)
+    QD_UNROLL for (uint32_t i = 0; i < PASSES; i++) {
         load_run(dtype, g, first + i * QK_TEAMS, mine, x[i]);
-    QD_UNROLL for (uint32_t i = 0; i < PASSES; i++) top = qd_max(top, run_top(x[i], true));
+    }
+    QD_UNROLL for (uint32_t i = 0; i < PASSES; i++) {
+        top = qd_max(top, run_top(x[i], true));
+    }
     top = workgroup_max(top);
     const bool finite = top < INFINITY_BITS;
     if (top > INFINITY_BITS) {
         top = 0;
-        QD_UNROLL for (uint32_t i = 0; i < PASSES; i++) top = qd_max(top, run_top(x[i], false));
+        QD_UNROLL for (uint32_t i = 0; i < PASSES; i++) {
+            top = qd_max(top, run_top(x[i], false));
+        }
         top = workgroup_max(top);
     }
     const float scale = scale_of(g, top), inverse = 1.0f / scale;
-    QD_UNROLL for (uint32_t i = 0; i < PASSES; i++)
+    QD_UNROLL for (uint32_t i = 0; i < PASSES; i++) {
         store_codes(g, first + i * QK_TEAMS, mine, encode_run(g, x[i], inverse, finite));
+    }
     if (qd_thread() == 0)
         g->scale[(int64_t)(row / QK_BLOCK) * g->scale_row + col / QK_BLOCK] = scale;
 }
@@ -241,7 +256,9 @@ QD_INLINE void dequantize_run(int dtype, const qk_quantize_args *g, uint32_t row
         uint32_t bits[QK_RUN];
         qd_fp8_decode4((int)g->kind, codes.x, values);
         qd_fp8_decode4((int)g->kind, codes.y, values + 4);
-        QD_UNROLL for (int i = 0; i < QK_RUN; i++) bits[i] = dequantized(dtype, values[i], scale);
+        QD_UNROLL for (int i = 0; i < QK_RUN; i++) {
+            bits[i] = dequantized(dtype, values[i], scale);
+        }
         store_vector(dtype, x, bits);
         return;
     }
