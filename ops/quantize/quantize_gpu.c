@@ -17,46 +17,46 @@
 enum { QK_F32, QK_F16, QK_BF16 };
 enum { INFINITY_BITS = 0x7F800000 };
 
-/** 8 elements at x as f32, by vector loads. */
-QD_INLINE void load_vector(int dtype, const void *x, float out[QK_RUN]) {
-    if (dtype == QK_F32) {
-        const qd_f32x4 low = ((const qd_f32x4 *)x)[0], high = ((const qd_f32x4 *)x)[1];
-        QD_UNROLL for (int i = 0; i < QK_RUN; i++) {
-            out[i] = i < 4 ? low[i] : high[i - 4];
-        }
-        return;
-    }
-    const qd_u32x4 pairs = *(const qd_u32x4 *)x;
-    QD_UNROLL for (int i = 0; i < QK_RUN; i++) {
-        const uint32_t pair = pairs[i / 2];
-        if (dtype == QK_BF16)
-            out[i] = qd_as_f32(i % 2 ? pair & 0xFFFF0000 : pair << 16);
-        else
-            out[i] = (float)__builtin_bit_cast(_Float16, (uint16_t)(pair >> (i % 2 * 16)));
-    }
+/** The bits of 8 elements, the first in the lowest; only words[0] if they have 16 bits. */
+typedef struct run {
+    qd_u32x4 words[2];
+} run;
+
+QD_INLINE const char *address_of(int dtype, const qk_quantize_args *g, uint32_t row, uint32_t col) {
+    return (const char *)g->x + ((int64_t)row * g->x_row + col) * (dtype == QK_F32 ? 4 : 2);
 }
 
-QD_INLINE float load_element(int dtype, const void *x, uint32_t i) {
+/** 8 elements that are all there, aligned. */
+QD_INLINE run load_whole(int dtype, const qk_quantize_args *g, uint32_t row, uint32_t col) {
+    const qd_u32x4 *x = (const qd_u32x4 *)address_of(dtype, g, row, col);
+    run r = {.words = {x[0]}};
     if (dtype == QK_F32)
-        return ((const float *)x)[i];
-    if (dtype == QK_F16)
-        return (float)((const _Float16 *)x)[i];
-    return qd_as_f32((uint32_t)((const uint16_t *)x)[i] << 16);
+        r.words[1] = x[1];
+    return r;
 }
 
-/** 8 elements from column col on; zeros past the edge. */
-QD_INLINE void load_run(int dtype, const qk_quantize_args *g, uint32_t row, uint32_t col,
-                        float out[QK_RUN]) {
-    const char *x =
-        (const char *)g->x + ((int64_t)row * g->x_row + col) * (dtype == QK_F32 ? 4 : 2);
-    if (g->has_runs && row < g->rows && col + QK_RUN <= g->cols) {
-        load_vector(dtype, x, out);
-        return;
-    }
+/** 8 elements from column col on, one by one; zeros past the edge. */
+QD_INLINE run load_part(int dtype, const qk_quantize_args *g, uint32_t row, uint32_t col) {
+    const char *x = address_of(dtype, g, row, col);
+    run r = {};
     QD_UNROLL for (uint32_t i = 0; i < QK_RUN; i++) {
-        const bool is_inside = row < g->rows && col + i < g->cols;
-        out[i] = is_inside ? load_element(dtype, x, i) : 0.0f;
+        if (row >= g->rows || col + i >= g->cols)
+            continue;
+        if (dtype == QK_F32)
+            r.words[i / 4][i % 4] = ((const uint32_t *)x)[i];
+        else
+            r.words[0][i / 2] |= (uint32_t)((const uint16_t *)x)[i] << (i % 2 * 16);
     }
+    return r;
+}
+
+QD_INLINE float element(int dtype, const run *r, int i) {
+    if (dtype == QK_F32)
+        return qd_as_f32(r->words[i / 4][i % 4]);
+    const uint32_t pair = r->words[0][i / 2];
+    if (dtype == QK_BF16)
+        return qd_as_f32(i % 2 ? pair & 0xFFFF0000 : pair << 16);
+    return (float)__builtin_bit_cast(_Float16, (uint16_t)(pair >> (i % 2 * 16)));
 }
 
 /** The largest of the 16 lanes of a team, in each of them. */
@@ -71,10 +71,10 @@ QD_INLINE uint32_t team_max(uint32_t v) {
 
 /** The largest magnitude's bits: their order as integers is that of the magnitudes. A NaN's are above
  *  infinity's; it counts only with `with_nan`. */
-QD_INLINE uint32_t run_top(const float x[QK_RUN], bool with_nan) {
+QD_INLINE uint32_t run_top(int dtype, const run *x, bool with_nan) {
     uint32_t top = 0;
     QD_UNROLL for (int i = 0; i < QK_RUN; i++) {
-        const uint32_t bits = qd_as_u32(x[i]) & 0x7FFFFFFF;
+        const uint32_t bits = qd_as_u32(element(dtype, x, i)) & 0x7FFFFFFF;
         top = qd_max(top, bits <= INFINITY_BITS || with_nan ? bits : 0);
     }
     return top;
@@ -86,11 +86,11 @@ QD_INLINE float scale_of(const qk_quantize_args *g, uint32_t top) {
 }
 
 /** 8 codes, the first in the low byte; `finite`: no infinity or NaN is in the block. */
-QD_INLINE qd_u32x2 encode_run(const qk_quantize_args *g, const float x[QK_RUN], float inverse,
+QD_INLINE qd_u32x2 encode_run(int dtype, const qk_quantize_args *g, const run *x, float inverse,
                               bool finite) {
     float y[QK_RUN];
     QD_UNROLL for (int i = 0; i < QK_RUN; i++) {
-        y[i] = x[i] * inverse;
+        y[i] = element(dtype, x, i) * inverse;
     }
     if (finite && qd_fp8_is_native((int)g->kind))
         return (qd_u32x2){qd_fp8_encode4((int)g->kind, y), qd_fp8_encode4((int)g->kind, y + 4)};
@@ -130,14 +130,14 @@ QD_INLINE place place_of(const qk_quantize_args *g) {
 /** One team's 128 elements of one row. */
 QD_INLINE void quantize_team(int dtype, const qk_quantize_args *g, uint32_t row, uint32_t col) {
     const uint32_t mine = col + qd_thread() % QK_TEAM * QK_RUN;
-    float x[QK_RUN];
-    load_run(dtype, g, row, mine, x);
-    uint32_t top = team_max(run_top(x, true));
+    const bool is_whole = g->has_runs && mine + QK_RUN <= g->cols;
+    const run x = is_whole ? load_whole(dtype, g, row, mine) : load_part(dtype, g, row, mine);
+    uint32_t top = team_max(run_top(dtype, &x, true));
     const bool finite = top < INFINITY_BITS;
     if (top > INFINITY_BITS)
-        top = team_max(run_top(x, false));
+        top = team_max(run_top(dtype, &x, false));
     const float scale = scale_of(g, top);
-    store_codes(g, row, mine, encode_run(g, x, 1.0f / scale, finite));
+    store_codes(g, row, mine, encode_run(dtype, g, &x, 1.0f / scale, finite));
     if (mine == col)
         g->scale[(int64_t)row * g->scale_row + col / QK_BLOCK] = scale;
 }
@@ -168,26 +168,33 @@ QD_INLINE void quantize_block(int dtype, const qk_quantize_args *g, uint32_t row
     enum { PASSES = QK_BLOCK / QK_TEAMS };
     const uint32_t first = row + qd_thread() / QK_TEAM;
     const uint32_t mine = col + qd_thread() % QK_TEAM * QK_RUN;
-    float x[PASSES][QK_RUN];
+    const bool is_whole = g->has_runs && row + QK_BLOCK <= g->rows && col + QK_BLOCK <= g->cols;
+    run x[PASSES];
     uint32_t top = 0;
-    QD_UNROLL for (uint32_t i = 0; i < PASSES; i++) {
-        load_run(dtype, g, first + i * QK_TEAMS, mine, x[i]);
+    if (is_whole) { // all loads under way at once
+        QD_UNROLL for (uint32_t i = 0; i < PASSES; i++) {
+            x[i] = load_whole(dtype, g, first + i * QK_TEAMS, mine);
+        }
+    } else {
+        QD_UNROLL for (uint32_t i = 0; i < PASSES; i++) {
+            x[i] = load_part(dtype, g, first + i * QK_TEAMS, mine);
+        }
     }
     QD_UNROLL for (uint32_t i = 0; i < PASSES; i++) {
-        top = qd_max(top, run_top(x[i], true));
+        top = qd_max(top, run_top(dtype, &x[i], true));
     }
     top = workgroup_max(top);
     const bool finite = top < INFINITY_BITS;
     if (top > INFINITY_BITS) {
         top = 0;
         QD_UNROLL for (uint32_t i = 0; i < PASSES; i++) {
-            top = qd_max(top, run_top(x[i], false));
+            top = qd_max(top, run_top(dtype, &x[i], false));
         }
         top = workgroup_max(top);
     }
     const float scale = scale_of(g, top), inverse = 1.0f / scale;
     QD_UNROLL for (uint32_t i = 0; i < PASSES; i++) {
-        store_codes(g, first + i * QK_TEAMS, mine, encode_run(g, x[i], inverse, finite));
+        store_codes(g, first + i * QK_TEAMS, mine, encode_run(dtype, g, &x[i], inverse, finite));
     }
     if (qd_thread() == 0)
         g->scale[(int64_t)(row / QK_BLOCK) * g->scale_row + col / QK_BLOCK] = scale;
