@@ -25,6 +25,7 @@ static void catch_signals(void) {
     sigaction(SIGINT, &action, nullptr);
     sigaction(SIGTERM, &action, nullptr);
     sigaction(SIGHUP, &action, nullptr);
+    signal(SIGXFSZ, SIG_IGN); // past the file size limit, writing fails like on a full disk
 }
 
 qn_status cli_check_signals(void) {
@@ -59,7 +60,7 @@ static qn_status map_fd(cli_map *out, int fd) {
 
 qn_status cli_map_open(cli_map *out, const char *path) {
     *out = (cli_map){.path = cli_text("%s", path)};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a pipe is refused, not waited for
     qn_status st = fd < 0 ? fail_path(path, "cannot open") : map_fd(out, fd);
     if (fd >= 0)
         close(fd);

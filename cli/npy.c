@@ -20,7 +20,7 @@ static const char *entry(const char *header, const char *key) {
     return *at == ':' ? at + 1 + strspn(at + 1, " ") : nullptr;
 }
 
-static qn_status read_dtype(npy *out, const char *header) {
+static qn_status read_dtype(npy *out, const char *path, const char *header) {
     static const struct {
         const char *text;
         DLDataType dtype;
@@ -34,9 +34,9 @@ static qn_status read_dtype(npy *out, const char *header) {
             out->dtype = known[i].dtype;
             return QN_OK;
         }
-    return cli_fail(
-        QN_E_INVALID, "%s: dtype is %.*s, accepted: '<f4' (f32), '<f2' (f16), '|V2' (bf16)",
-        out->map.path, descr ? (int)strcspn(descr, ",}") : 7, descr ? descr : "missing");
+    return cli_fail(QN_E_INVALID,
+                    "%s: dtype is %.*s, accepted: '<f4' (f32), '<f2' (f16), '|V2' (bf16)", path,
+                    descr ? (int)strcspn(descr, ",}") : 7, descr ? descr : "missing");
 }
 
 static bool read_size(const char **at, int64_t *size) {
@@ -48,52 +48,48 @@ static bool read_size(const char **at, int64_t *size) {
     return is_read;
 }
 
-static qn_status read_shape(npy *out, const char *header) {
+static qn_status read_shape(npy *out, const char *path, const char *header) {
     const char *order = entry(header, "fortran_order"), *shape = entry(header, "shape");
     if (!order || strncmp(order, "False", 5) != 0)
         return cli_fail(QN_E_INVALID,
-                        "%s: is in Fortran order, accepted: C order (rows contiguous)",
-                        out->map.path);
+                        "%s: is in Fortran order, accepted: C order (rows contiguous)", path);
     const char *at = shape ? shape + 1 : "";
     if (!shape || *shape != '(' || !read_size(&at, &out->rows) || !read_size(&at, &out->cols) ||
         *at != ')')
-        return cli_fail(QN_E_INVALID, "%s: shape is %.*s, accepted: two dimensions, (m, k)",
-                        out->map.path, shape ? (int)strcspn(shape, ")") + 1 : 7,
-                        shape ? shape : "missing");
+        return cli_fail(QN_E_INVALID, "%s: shape is %.*s, accepted: two dimensions, (m, k)", path,
+                        shape ? (int)strcspn(shape, ")") + 1 : 7, shape ? shape : "missing");
     return QN_OK;
 }
 
-static qn_status check_bytes(const npy *out, int64_t found) {
+static qn_status check_bytes(const npy *out, const char *path, int64_t found) {
     int64_t count, bytes;
     if (__builtin_mul_overflow(out->rows, out->cols, &count) ||
         __builtin_mul_overflow(count, (int64_t)out->dtype.bits / 8, &bytes) || bytes != found)
         return cli_fail(QN_E_INVALID,
                         "%s: holds %" PRId64 " bytes of data, a matrix of %" PRId64 " x %" PRId64
                         " of %d bytes needs another number",
-                        out->map.path, found, out->rows, out->cols, out->dtype.bits / 8);
+                        path, found, out->rows, out->cols, out->dtype.bits / 8);
     return QN_OK;
 }
 
-static qn_status read_header(npy *out) {
-    const uint8_t *d = out->map.data;
-    int64_t size = out->map.bytes;
+qn_status npy_parse(npy *out, const char *path, const void *data, int64_t size) {
+    const uint8_t *d = data;
     if (size < 12 || memcmp(d, "\x93NUMPY", 6) != 0)
-        return cli_fail(QN_E_INVALID, "%s: no .npy file: it does not start with \\x93NUMPY",
-                        out->map.path);
+        return cli_fail(QN_E_INVALID, "%s: no .npy file: it does not start with \\x93NUMPY", path);
     int64_t start = d[6] == 1 ? 10 : 12;
     int64_t length = d[8] | d[9] << 8;
     if (start == 12)
         length |= (int64_t)d[10] << 16 | (int64_t)d[11] << 24;
     if (d[6] < 1 || d[6] > 3 || length > size - start)
-        return cli_fail(QN_E_INVALID, "%s: truncated, or of version %d (accepted: 1 to 3)",
-                        out->map.path, d[6]);
+        return cli_fail(QN_E_INVALID, "%s: truncated, or of version %d (accepted: 1 to 3)", path,
+                        d[6]);
     out->data = d + start + length;
     char *header = cli_text("%.*s", (int)length, (const char *)d + start);
-    qn_status st = read_dtype(out, header);
+    qn_status st = read_dtype(out, path, header);
     if (st == QN_OK)
-        st = read_shape(out, header);
+        st = read_shape(out, path, header);
     if (st == QN_OK)
-        st = check_bytes(out, size - start - length);
+        st = check_bytes(out, path, size - start - length);
     free(header);
     return st;
 }
@@ -103,7 +99,7 @@ qn_status npy_open(npy *out, const char *path) {
     qn_status st = cli_map_open(&out->map, path);
     if (st != QN_OK)
         return st;
-    if ((st = read_header(out)) != QN_OK)
+    if ((st = npy_parse(out, path, out->map.data, out->map.bytes)) != QN_OK)
         npy_close(out);
     return st;
 }

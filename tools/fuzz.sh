@@ -18,7 +18,7 @@ seeds=$build/seeds
 rm -rf $seeds
 mkdir -p $seeds $build/findings
 for target in "${targets[@]}"; do mkdir -p $seeds/"$target" $build/corpus/"$target"; done
-python3 - $seeds/safetensors_fuzz <<'PY'
+python3 - $seeds <<'PY'
 import json, struct, sys
 entry = lambda dtype, shape, begin, end: {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
 seeds = {
@@ -33,9 +33,14 @@ seeds = {
 }
 for name, (header, size) in seeds.items():
     text = json.dumps(header).encode()
-    open(f"{sys.argv[1]}/{name}", "wb").write(struct.pack("<Q", len(text)) + text + bytes(size))
+    open(f"{sys.argv[1]}/safetensors_fuzz/{name}", "wb").write(struct.pack("<Q", len(text)) + text + bytes(size))
+arrays = ["{'descr': '<f4', 'fortran_order': False, 'shape': (1, 2), }", "{'shape': (2, 2), 'descr': '|V2', 'fortran_order': False}",
+          "{'descr': '<f2', 'fortran_order': True, 'shape': (4, 1)}"]
+for i, header in enumerate(arrays):
+    text = header.encode()
+    open(f"{sys.argv[1]}/npy_fuzz/{i}", "wb").write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + bytes(8))
 PY
-for target in "${targets[@]}"; do # code objects and their first instructions for whoever reads those
+for target in "${targets[@]}"; do # code objects of whatever has been built
   case $target in
     object_fuzz) cp build/*/images/*.co $seeds/"$target"/ 2>/dev/null || true ;;
   esac

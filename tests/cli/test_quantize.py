@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import resource
 import signal
 import subprocess
 import time
@@ -265,6 +266,20 @@ def test_full_disk(small_disk, folder, tmp_path):
     (folder / "large").write_bytes(bytes(2 << 20))  # the copy of another file fails
     refused("quantize", folder, small_disk / "out", says=["large", "No space left"], leaves=small_disk / "out")
     assert list(small_disk.iterdir()) == []
+
+
+def test_file_size_limit(folder, tmp_path):
+    """As on a full disk, for whoever may not mount one."""
+    out = tmp_path / "dir" / "out"
+    out.parent.mkdir()
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+    refused("quantize", folder, out, says=["model.safetensors", "File too large"], leaves=out, preexec_fn=limit)
+    assert list(out.parent.iterdir()) == []
+
+
+def test_pipe(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    refused("quantize", tmp_path / "pipe", tmp_path / "out", says=[str(tmp_path / "pipe"), "regular file"])
 
 
 def test_standard_output_full(folder, tmp_path):
