@@ -65,6 +65,25 @@ QD_INLINE uint32_t qd_wave(void) {
     return qd_uniform(qd_thread() / QD_WAVE);
 }
 
+/** Lane `from`'s value, uniform. */
+QD_INLINE uint32_t qd_read_lane(uint32_t x, uint32_t from) {
+    return (uint32_t)__builtin_amdgcn_readlane((int)x, (int)from);
+}
+
+/** The lanes where x holds, lane 0 lowest. */
+QD_INLINE uint64_t qd_ballot(bool x) {
+    return __gpu_ballot(__gpu_lane_mask(), x);
+}
+
+/** Sum of x over this lane and those below; all lanes take part. */
+QD_INLINE uint32_t qd_scan_sum(uint32_t x) {
+    QD_UNROLL for (uint32_t step = 1; step < QD_WAVE; step *= 2) {
+        uint32_t below = __gpu_shuffle_idx_u32(__gpu_lane_mask(), qd_lane() - step, x, QD_WAVE);
+        x += qd_lane() >= step ? below : 0;
+    }
+    return x;
+}
+
 /** All waves of the workgroup meet; what they wrote to LDS before is seen by all after. */
 QD_INLINE void qd_barrier(void) {
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup", "local");

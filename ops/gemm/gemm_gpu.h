@@ -74,21 +74,34 @@ QD_INLINE uint32_t qk_gemm_clip(int32_t count, uint32_t m) {
     return count < 0 ? 0 : qd_min((uint32_t)count, m);
 }
 
-/** The tile of `rows` rows with number `index`, where each group's rows end at ends[g]. */
+/** Where group g's rows begin and end, and the rows to which its tiles extend: g->groups and beyond are empty. */
+QD_INLINE qk_gemm_tile qk_gemm_group_rows(const qk_gemm_args *g, uint32_t group) {
+    if (group >= g->groups)
+        return (qk_gemm_tile){};
+    uint32_t before = group ? qk_gemm_clip(g->layout[group - 1], g->m) : 0;
+    uint32_t start = qd_min(qd_div_up(before, g->m_alignment) * g->m_alignment, g->m);
+    uint32_t end = qd_max(qk_gemm_clip(g->layout[group], g->m), start);
+    uint32_t next = qd_min(qd_div_up(end, g->m_alignment) * g->m_alignment, g->m);
+    return (qk_gemm_tile){group, start, end, g->zero_padding ? next : end};
+}
+
+/** The tile of `rows` rows with number `index`, where group g's rows end at layout[g]. Each lane looks at one group:
+ *  there may be hundreds. All lanes take part. */
 QD_INLINE bool qk_gemm_tile_by_ends(const qk_gemm_args *g, uint32_t index, uint32_t rows,
                                     qk_gemm_tile *tile) {
-    uint32_t start = 0;
-    for (uint32_t group = 0; group < g->groups; group++) {
-        uint32_t end = qd_max(qk_gemm_clip(g->layout[group], g->m), start);
-        uint32_t next = qd_min(qd_div_up(end, g->m_alignment) * g->m_alignment, g->m);
-        uint32_t limit = g->zero_padding ? next : end;
-        uint32_t tiles = qd_div_up(limit - start, rows);
-        if (index < tiles) {
-            *tile = (qk_gemm_tile){group, start + index * rows, end, limit};
+    for (uint32_t first = 0; first < g->groups; first += QD_WAVE) {
+        qk_gemm_tile own = qk_gemm_group_rows(g, first + qd_lane());
+        uint32_t tiles = qd_div_up(own.zero_end - own.row, rows);
+        uint32_t sum = qd_scan_sum(tiles);
+        uint64_t past = qd_ballot(index < sum);
+        if (past) {
+            uint32_t lane = (uint32_t)__builtin_ctzll(past);
+            uint32_t at = index - qd_read_lane(sum - tiles, lane);
+            *tile = (qk_gemm_tile){first + lane, qd_read_lane(own.row, lane) + at * rows,
+                                   qd_read_lane(own.end, lane), qd_read_lane(own.zero_end, lane)};
             return true;
         }
-        index -= tiles;
-        start = next;
+        index -= qd_read_lane(sum, QD_WAVE - 1);
     }
     return false;
 }

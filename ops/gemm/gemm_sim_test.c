@@ -117,6 +117,8 @@ static const qni_gemm_spec groups[] = {
     PACKED(0, 256, 640, FNUZ, BF, .grouping = QN_GEMM_GROUPED_ENDS, .groups = 6, .m_alignment = 16,
            .zero_padding = true),
     PACKED(320, 256, 768, FNUZ, BF, .grouping = QN_GEMM_GROUPED_MASKED, .groups = 8),
+    // More groups than a wave has lanes.
+    PACKED(0, 64, 40, FNUZ, BF, .grouping = QN_GEMM_GROUPED_ENDS, .groups = 150, .m_alignment = 8),
     PACKED(64, 512, 1536, FN, BF, .grouping = QN_GEMM_GROUPED_MASKED, .groups = 16,
            .expected_m = 4),
 };
