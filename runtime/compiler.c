@@ -60,6 +60,16 @@ static int start(pid_t *child, char *const *argv, char *const *environment, int 
     return error;
 }
 
+/** Whether a variable would change what clang makes, which the cache's key could not know; or is TMPDIR. */
+static bool is_kept_from_clang(const char *variable) {
+    static const char *const names[] = {
+        "TMPDIR=", "CPATH=", "C_INCLUDE_PATH=", "COMPILER_PATH=", "CCC_OVERRIDE_OPTIONS="};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strncmp(variable, names[i], strlen(names[i])) == 0)
+            return true;
+    return false;
+}
+
 /** This process's environment with another TMPDIR; the caller frees it. Null: out of memory. */
 static char **environment_with(char *tmp_variable) {
     size_t count = 0, used = 0;
@@ -67,7 +77,7 @@ static char **environment_with(char *tmp_variable) {
         count++;
     char **copy = malloc((count + 2) * sizeof *copy);
     for (size_t i = 0; copy && i < count; i++)
-        if (strncmp(environ[i], "TMPDIR=", strlen("TMPDIR=")) != 0)
+        if (!is_kept_from_clang(environ[i]))
             copy[used++] = environ[i];
     if (copy) {
         copy[used++] = tmp_variable;

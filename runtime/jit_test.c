@@ -321,6 +321,21 @@ static void test_rebuild(void **) {
     remove_folder(p->top);
 }
 
+/** The user's settings for another compilation do not leak into this one. */
+static void test_foreign_settings(void **) {
+    char header[128], variable[160];
+    place *p = make_place(variable);
+    p->env[4] = "CCC_OVERRIDE_OPTIONS=+-DQK_LEAKED";
+    snprintf(header, sizeof header, "%s/stdint.h", p->top);
+    snprintf(variable, sizeof variable, "CPATH=%s", p->top);
+    FILE *f = fopen(header, "we");
+    assert_non_null(f);
+    fputs("#error not this one\n", f);
+    fclose(f);
+    child_run(rebuild_all, nullptr, p->env);
+    remove_folder(p->top);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cold_and_warm),
@@ -336,6 +351,7 @@ int main(void) {
         cmocka_unit_test(test_forbidden),
         cmocka_unit_test(test_nonsense),
         cmocka_unit_test(test_rebuild),
+        cmocka_unit_test(test_foreign_settings),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
