@@ -25,7 +25,7 @@ extern char **environ;
 
 static uint64_t test_seed = 0x9e3779b97f4a7c15;
 
-static uint64_t next_random(void) { // splitmix64
+static inline uint64_t next_random(void) { // splitmix64
     uint64_t z = test_seed += 0x9e3779b97f4a7c15;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
     z = (z ^ z >> 27) * 0x94d049bb133111eb;
@@ -79,30 +79,35 @@ static inline uint64_t next_biased(void) {
 
 // ---- assembler
 
-static int run_assembler(const char *const *names, const char *mcpu, const char *input,
-                         const char *output) {
+/** Runs the first of the programs that is there; its exit status, or -1 if none is. argv[0] is replaced. */
+static inline int run_tool(const char *const *names, const char **argv) {
     for (; *names; names++) {
-        char cpu[64];
-        snprintf(cpu, sizeof cpu, "-mcpu=%s", mcpu);
-        const char *argv[] = {
-            *names, "-triple=amdgcn--amdhsa", cpu, "-filetype=obj", "-o", output, input, nullptr};
         pid_t child;
         int status;
+        argv[0] = *names;
         if (posix_spawnp(&child, *names, nullptr, nullptr, (char *const *)(uintptr_t)argv,
                          environ) == 0 &&
-            waitpid(child, &status, 0) == child && status == 0) {
-            return 0;
+            waitpid(child, &status, 0) == child) {
+            return WEXITSTATUS(status);
         }
     }
     return -1;
 }
 
-/** Copies section .text of an object file that llvm-mc wrote; null if there is none. */
-static uint8_t *read_text(int file, size_t *size) {
+static inline int run_assembler(const char *mcpu, const char *input, const char *output) {
+    static const char *const names[] = {"llvm-mc-22", "llvm-mc-23", "llvm-mc", nullptr};
+    char cpu[64];
+    snprintf(cpu, sizeof cpu, "-mcpu=%s", mcpu);
+    const char *argv[] = {
+        nullptr, "-triple=amdgcn--amdhsa", cpu, "-filetype=obj", "-o", output, input, nullptr};
+    return run_tool(names, argv);
+}
+
+static inline uint8_t *read_section(int file, size_t *size) {
     Elf64_Ehdr header;
-    Elf64_Shdr sections[16], *names = nullptr;
+    Elf64_Shdr sections[40], *names = nullptr;
     uint8_t *out = nullptr;
-    if (pread(file, &header, sizeof header, 0) != sizeof header || header.e_shnum > 16) {
+    if (pread(file, &header, sizeof header, 0) != sizeof header || header.e_shnum > 40) {
         return nullptr;
     }
     ssize_t bytes = (ssize_t)(header.e_shnum * sizeof *sections);
@@ -122,15 +127,22 @@ static uint8_t *read_text(int file, size_t *size) {
     return out;
 }
 
+/** Copies section .text of an object file; null if there is none. */
+static inline uint8_t *read_text(const char *path, size_t *size) {
+    int file = open(path, O_RDONLY);
+    uint8_t *text = file >= 0 ? read_section(file, size) : nullptr;
+    close(file);
+    return text;
+}
+
 /** Assembles `source`; skips the test where there is no assembler. Free the result. */
 static inline uint8_t *assemble(const char *mcpu, const char *source, size_t *size) {
-    static const char *const names[] = {"llvm-mc-22", "llvm-mc-23", "llvm-mc", nullptr};
     char input[] = "/tmp/quern-asm-XXXXXX", output[] = "/tmp/quern-obj-XXXXXX";
     int in = mkstemp(input), out = mkstemp(output);
     assert_true(in >= 0 && out >= 0);
     assert_int_equal(write(in, source, strlen(source)), (ssize_t)strlen(source));
-    int failed = run_assembler(names, mcpu, input, output);
-    uint8_t *text = failed ? nullptr : read_text(out, size);
+    int failed = run_assembler(mcpu, input, output);
+    uint8_t *text = failed ? nullptr : read_text(output, size);
     close(in);
     close(out);
     unlink(input);

@@ -32,10 +32,9 @@ static size_t disassemble(const sim_chip *chip, const uint8_t *bytes, uint64_t s
         *context = make_context(chip);
     }
     if (*context) {
-        uint8_t copy[20]; // LLVM takes a pointer to bytes it could write
-        uint64_t n = size < sizeof copy ? size : sizeof copy;
-        memcpy(copy, bytes, n);
-        length = LLVMDisasmInstruction(*context, copy, n, pc, text, SIM_TEXT_BYTES);
+        uint8_t copy[24] = {}; // padded: LLVM 22 crashes on a literal that is cut short
+        memcpy(copy, bytes, size < sizeof copy ? size : sizeof copy);
+        length = LLVMDisasmInstruction(*context, copy, sizeof copy, pc, text, SIM_TEXT_BYTES);
     }
     pthread_mutex_unlock(&contexts_lock);
     return length;
@@ -46,8 +45,9 @@ bool sim_decode(const sim_chip *chip, const uint8_t *bytes, uint64_t size, uint6
     char text[SIM_TEXT_BYTES];
     *out = (sim_inst){.pc = pc};
     memcpy(out->word, bytes, size < sizeof out->word ? size : sizeof out->word);
-    size_t length = disassemble(chip, bytes, size, pc, text);
-    if (!length || length > sizeof out->word) {
+    size_t length =
+        sim_is_refused(chip, out->word) ? 0 : disassemble(chip, bytes, size, pc, text);
+    if (!length || length > sizeof out->word || length > size) {
         snprintf(error, SIM_ERROR_BYTES, "no %s instruction: %08x %08x at %#llx", chip->name,
                  out->word[0], out->word[1], (unsigned long long)pc);
         return false;
