@@ -26,7 +26,8 @@
     X(sim_ops_valu_fp8, isa)                                                                       \
     X(sim_ops_valu_16, isa)                                                                        \
     X(sim_ops_valu_packed, isa)                                                                    \
-    X(sim_ops_mfma, isa)
+    X(sim_ops_mfma, isa)                                                                           \
+    X(sim_ops_wmma, isa)
 
 #define DECLARE(name, isa) extern const sim_opcode_table SIM_CONCAT(name, isa);
 #define ADDRESS(name, isa) &SIM_CONCAT(name, isa),
