@@ -68,6 +68,36 @@ static void test_devices(void **) {
     qn_device_close(again);
 }
 
+/** Work on two devices in turn lands on the right one. */
+static void test_two_devices(void **) {
+    qn_device *second = nullptr;
+    qn_stream *second_stream = nullptr;
+    void *here = nullptr, *there = nullptr;
+    uint8_t got[64];
+    assert_ok(qn_device_open(&second, "sim:gfx942:2"));
+    assert_ok(qn_stream_create(&second_stream, second));
+    assert_ok(qn_malloc(second, &there, sizeof got));
+    assert_ok(qn_malloc(gpu, &here, sizeof got));
+    assert_ok(second->backend->fill(second_stream, there, 2, sizeof got));
+    assert_ok(gpu->backend->fill(stream, here, 1, sizeof got));
+    assert_ok(second->backend->copy(second_stream, got, there, sizeof got, QNI_COPY_TO_HOST));
+    assert_int_equal(got[0] + got[63], 4);
+    assert_ok(gpu->backend->copy(stream, got, here, sizeof got, QNI_COPY_TO_HOST));
+    assert_int_equal(got[0] + got[63], 2);
+    // The default stream is the current device's: wrapped, it must be the wrapping device's.
+    qn_stream *wrapped = nullptr;
+    assert_ok(qn_stream_wrap(&wrapped, second, nullptr));
+    assert_ok(second->backend->fill(wrapped, there, 3, sizeof got));
+    assert_ok(qn_stream_sync(wrapped));
+    assert_ok(second->backend->copy(wrapped, got, there, sizeof got, QNI_COPY_TO_HOST));
+    assert_int_equal(got[0] + got[63], 6);
+    qn_stream_destroy(wrapped);
+    qn_free(gpu, here);
+    qn_free(second, there);
+    qn_stream_destroy(second_stream);
+    qn_device_close(second);
+}
+
 static void test_list(void **) {
     qn_device_info infos[32] = {{.struct_size = sizeof *infos}};
     int32_t count = 32;
@@ -433,9 +463,13 @@ int main(void) {
         cmocka_unit_test(test_stray_pointer),
     };
     const struct CMUnitTest together[] = {
-        cmocka_unit_test(test_devices),         cmocka_unit_test(test_list),
-        cmocka_unit_test(test_copies),          cmocka_unit_test(test_streams_and_events),
-        cmocka_unit_test(test_launch),          cmocka_unit_test(test_images),
+        cmocka_unit_test(test_devices),
+        cmocka_unit_test(test_two_devices),
+        cmocka_unit_test(test_list),
+        cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_streams_and_events),
+        cmocka_unit_test(test_launch),
+        cmocka_unit_test(test_images),
         cmocka_unit_test(test_launch_refusals),
     };
     if (!sim_library()) {

@@ -129,16 +129,14 @@ static const hip_state *state_of(const qn_device *device) {
     return device->state;
 }
 
-/** Makes the device current; gives the one to be made current again by leave(), -1 if none need be.
- */
-static int enter(const qn_device *device) {
+/** Makes the device current. *before is the one to be made current again by leave(), -1 if none need be. */
+static hipError_t enter(const qn_device *device, int *before) {
     const hip_state *state = state_of(device);
-    int before = -1;
-    if (state->api->GetDevice(&before) != hipSuccess || before == state->ordinal)
-        before = -1;
-    else
-        state->api->SetDevice(state->ordinal);
-    return before;
+    hipError_t e = state->api->GetDevice(before);
+    if (e == hipSuccess && *before != state->ordinal)
+        return state->api->SetDevice(state->ordinal);
+    *before = -1;
+    return e;
 }
 
 static void leave(const qn_device *device, int before) {
@@ -149,8 +147,10 @@ static void leave(const qn_device *device, int before) {
 /** Calls a driver function on the device; the value is its hipError_t. */
 #define ON_DEVICE(device, function, ...)                                                           \
     ({                                                                                             \
-        int before_ = enter(device);                                                               \
-        hipError_t error_ = state_of(device)->api->function(__VA_ARGS__);                          \
+        int before_;                                                                               \
+        hipError_t error_ = enter(device, &before_);                                               \
+        if (error_ == hipSuccess)                                                                  \
+            error_ = state_of(device)->api->function(__VA_ARGS__);                                 \
         leave(device, before_);                                                                    \
         error_;                                                                                    \
     })
