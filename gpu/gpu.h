@@ -32,12 +32,9 @@ typedef uint32_t qd_u32x2 __attribute__((ext_vector_type(2)));
 typedef uint32_t qd_u32x4 __attribute__((ext_vector_type(4)));
 typedef uint32_t qd_u32x8 __attribute__((ext_vector_type(8)));
 typedef int64_t qd_i64x2 __attribute__((ext_vector_type(2)));
-typedef short qd_i16x4 __attribute__((ext_vector_type(4)));
 typedef short qd_i16x8 __attribute__((ext_vector_type(8)));
 typedef short qd_i16x16 __attribute__((ext_vector_type(16)));
 typedef __bf16 qd_bf16x4 __attribute__((ext_vector_type(4)));
-typedef __bf16 qd_bf16x8 __attribute__((ext_vector_type(8)));
-typedef __bf16 qd_bf16x16 __attribute__((ext_vector_type(16)));
 
 #if defined(__GFX9__)
 enum { QD_WAVE = 64 }; // lanes a wave

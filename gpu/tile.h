@@ -85,4 +85,16 @@ QD_INLINE qd_tile_acc qd_tile_mma_fp8(qd_tile_fp8 x, qd_tile_fp8 y, qd_tile_acc 
 }
 #endif
 
+#if defined(__gfx942__) || defined(__gfx950__)
+/** CDNA's larger tile, for half the instructions: d[32, 32] += x[32, 16] y[32, 16]^T, FP8 of the target's kind.
+ *
+ *  A lane of x or y holds 16 consecutive k of row lane % 32, which two such products use up: `half` says which
+ *  eight. Element e of d is d[8 (e / 4) + 4 (lane / 32) + e % 4, lane % 32]. */
+QD_INLINE qd_f32x16 qd_tile32_mma_fp8(qd_u32x4 x, qd_u32x4 y, int half, qd_f32x16 d) {
+    qd_i64x2 xs = __builtin_bit_cast(qd_i64x2, x), ys = __builtin_bit_cast(qd_i64x2, y);
+    return __builtin_amdgcn_mfma_f32_32x32x16_fp8_fp8(half ? xs.y : xs.x, half ? ys.y : ys.x, d, 0,
+                                                      0, 0);
+}
+#endif
+
 #endif

@@ -8,6 +8,7 @@ instructions. For developers, and for tests/kernel_loop_test.py.
 import argparse
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -139,6 +140,7 @@ def show(path: str) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # "| head" ends quietly
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("image", nargs="+", help="code object, as the build leaves it in images/")
     for image in parser.parse_args().image:

@@ -45,19 +45,14 @@ QD_INLINE void load_block(const strip *s, block *x, uint32_t kb) {
     QD_PIN(); // keeps this many loads under way
 }
 
-QD_INLINE int64_t half(qd_u32x4 x, int i) {
-    qd_i64x2 halves = __builtin_bit_cast(qd_i64x2, x);
-    return i ? halves.y : halves.x;
-}
-
 /** Adds a K-block's product, scaled; weights give d's rows, activations its columns. */
 QD_INLINE void add_block(const strip *s, qd_f32x16 *sum, block *x, bool is_real) {
     if (s->is_fn)
         QD_UNROLL for (int i = 0; i < 16; i++) x->a[i / 4][i % 4] =
             qd_fp8_fnuz_from_fn(x->a[i / 4][i % 4]);
     qd_f32x16 part = 0;
-    QD_UNROLL for (int q = 0; q < 8; q++) part = __builtin_amdgcn_mfma_f32_32x32x16_fp8_fp8(
-        half(x->b[q / 2], q % 2), half(x->a[q / 2], q % 2), part, 0, 0, 0);
+    QD_UNROLL for (int q = 0; q < 8; q++) part =
+        qd_tile32_mma_fp8(x->b[q / 2], x->a[q / 2], q % 2, part);
     float scale = x->scale_a * x->scale_b * (s->is_fn ? 2.0f : 1.0f);
     scale = is_real ? scale : 0;
     QD_UNROLL for (int e = 0; e < 16; e++)(*sum)[e] = __builtin_fmaf(part[e], scale, (*sum)[e]);

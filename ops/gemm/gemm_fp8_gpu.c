@@ -21,6 +21,7 @@
 #include "copy.h"
 #include "fp8.h"
 #include "gemm_gpu.h"
+#include "tile.h"
 
 #ifndef QK_MT
 #define QK_MT 4 // tiles of 32 rows a wave: 4 makes 256 x 128, 2 makes 128 x 128
@@ -135,15 +136,9 @@ QD_INLINE void memory_step(wave *w, int p, QD_LDS uint8_t *now, QD_LDS uint8_t *
 
 // ---- arithmetic
 
-QD_INLINE int64_t half(qd_u32x4 x, int i) {
-    qd_i64x2 halves = __builtin_bit_cast(qd_i64x2, x);
-    return i ? halves.y : halves.x;
-}
-
 /** MFMA q of a tile's eight: weights give d's rows, activations its columns. */
 QD_INLINE qd_f32x16 multiply(const wave *w, int p, int m, int n, int q, qd_f32x16 part) {
-    return __builtin_amdgcn_mfma_f32_32x32x16_fp8_fp8(
-        half(w->b_tile[p][n][q / 2], q % 2), half(w->a_tile[m][q / 2], q % 2), part, 0, 0, 0);
+    return qd_tile32_mma_fp8(w->b_tile[p][n][q / 2], w->a_tile[m][q / 2], q % 2, part);
 }
 
 /** Adds elements 2 e and 2 e + 1 of a tile's partial, scaled, to its sum. Two scalar FMAs: unlike the packed
