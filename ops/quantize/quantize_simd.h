@@ -149,6 +149,29 @@ QN_INLINE float float_of_top(qni_dtype dtype, uint32_t top) {
 /** Blocks side by side whose scales are computed together, so that divisions do not wait for each other. */
 enum { BATCH = 16 };
 
+typedef struct batch {
+    uint32_t tops[BATCH], largest; // magnitudes' bits; largest of all
+    float scales[BATCH], inverses[BATCH];
+} batch;
+
+QN_INLINE void batch_tops(qni_dtype dtype, batch *a, const char *x, int count, int64_t rows,
+                          int64_t row_bytes) {
+    *a = (batch){};
+    for (int i = 0; i < count; i++) {
+        a->tops[i] =
+            top_of_rows(dtype, x + i * QNI_BLOCK * qni_element_bytes(dtype), rows, row_bytes);
+        a->largest = a->tops[i] > a->largest ? a->tops[i] : a->largest;
+    }
+}
+
+/** All of the batch, whether they are used or not: a loop of fixed length becomes vectors. */
+QN_INLINE void batch_scales(qni_dtype dtype, batch *a, const qni_quantize_problem *p) {
+    for (int i = 0; i < BATCH; i++) {
+        a->scales[i] = qni_quantize_scale(p, float_of_top(dtype, a->tops[i]));
+        a->inverses[i] = 1.0f / a->scales[i];
+    }
+}
+
 /** `count` blocks of all 128 columns, from b to the right; count is at most BATCH. */
 QN_INLINE void quantize_full(qni_dtype dtype, const qni_quantize_problem *p, const qni_block *b,
                              int count, const rounding *k) {
@@ -157,27 +180,18 @@ QN_INLINE void quantize_full(qni_dtype dtype, const qni_quantize_problem *p, con
     const char *x = (const char *)p->x + b->row * x_bytes + b->col * element;
     uint8_t *q = p->q + b->row * q_bytes + b->col;
     const uint32_t infinity = dtype == QNI_F32 ? 0x7F800000 : dtype == QNI_F16 ? 0x7C00 : 0x7F80;
-    uint32_t tops[BATCH] = {}, largest = 0;
-    for (int i = 0; i < count; i++) {
-        tops[i] = top_of_rows(dtype, x + i * QNI_BLOCK * element, rows, x_bytes);
-        largest = tops[i] > largest ? tops[i] : largest;
-    }
-    if (largest >= infinity) {
+    batch a;
+    batch_tops(dtype, &a, x, count, rows, x_bytes);
+    if (a.largest >= infinity) {
         qni_quantize_blocks_scalar(p, b, count);
         return;
     }
-    float scales[BATCH], inverses[BATCH];
-    const float eps = p->eps, max = qni_fp8_format_of(p->kind).max;
-    for (int i = 0; i < BATCH; i++) {
-        const float amax = float_of_top(dtype, tops[i]);
-        scales[i] = (amax > eps ? amax : eps) / max;
-        inverses[i] = 1.0f / scales[i];
-    }
-    memcpy(b->scale, scales, (size_t)count * sizeof *scales);
+    batch_scales(dtype, &a, p);
+    memcpy(b->scale, a.scales, (size_t)count * sizeof *a.scales);
     for (int i = 0; i < count; i++)
         for (int64_t r = 0; r < rows; r++)
             encode_row(dtype, x + i * QNI_BLOCK * element + r * x_bytes,
-                       q + i * QNI_BLOCK + r * q_bytes, (f32v){} + inverses[i], k,
+                       q + i * QNI_BLOCK + r * q_bytes, (f32v){} + a.inverses[i], k,
                        2 * count * QNI_BLOCK * element);
 }
 
