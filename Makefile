@@ -46,7 +46,7 @@ fuzz: setup
 	@tools/fuzz.sh
 
 demo: all
-	@tools/demo.sh $(BUILD) $(MODEL)
+	@tools/demo.sh "$(BUILD)" "$(MODEL)"
 
 bench: all
 	@$(BUILD)/quern bench

@@ -126,12 +126,13 @@ static json_t *report_json(const job *j) {
     for (int i = 0; i < j->count; i++) {
         const measurement *r = &j->results[i];
         json_array_append_new(
-            list, json_pack("{s:s, s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:f, s:I, s:f, s:s}", "op",
-                            r->op, "problem", r->problem, "kernel", r->kernel, "median_ns",
-                            (json_int_t)r->median_ns, "fastest_ns", (json_int_t)r->fastest_ns,
-                            "bytes", r->bytes, "flops", r->flops, "gb_per_s", gigabytes(r),
-                            "gflop_per_s", gigaflops(r), "copy_median_ns", (json_int_t)r->copy_ns,
-                            "share_of_limit", share(r), "limit", share_of(r)));
+            list,
+            json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:f, s:s}", "op", r->op,
+                      "problem", r->problem, "kernel", r->kernel, "median_ns",
+                      (json_int_t)r->median_ns, "fastest_ns", (json_int_t)r->fastest_ns, "bytes",
+                      (json_int_t)r->bytes, "flops", (json_int_t)r->flops, "gb_per_s", gigabytes(r),
+                      "gflop_per_s", gigaflops(r), "copy_median_ns", (json_int_t)r->copy_ns,
+                      "share_of_limit", share(r), "limit", share_of(r)));
     }
     return json_pack("{s:o, s:I, s:{s:f, s:f, s:s}, s:o}", "device",
                      cli_device_json(&j->device.info), "runs", (json_int_t)runs, "limits",

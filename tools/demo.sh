@@ -57,10 +57,11 @@ if [ -z "$model" ]; then
   fetch
   model=$folder
 fi
-mkdir -p $out
+mkdir -p "$out"
 echo "demo: quantising $model"
-"$quern" quantize "$model" $out/model-fp8 --force --json > $out/quantize.json
-python3 - $out/quantize.json <<'PY'
+rm -rf "$out/model-fp8" # a file or a folder, whatever the last model was
+"$quern" quantize "$model" "$out/model-fp8" --json > "$out/quantize.json"
+python3 - "$out/quantize.json" <<'PY'
 import json, sys
 report = json.load(open(sys.argv[1]))
 print(f"  {len(report['quantized'])} weights to FP8, {report['tensors_copied']} tensors copied, "
@@ -68,12 +69,12 @@ print(f"  {len(report['quantized'])} weights to FP8, {report['tensors_copied']} 
       f"{report['out']}")
 PY
 
-mapfile -t layers < <(choose_layers $out/quantize.json)
+mapfile -t layers < <(choose_layers "$out/quantize.json")
 echo "demo: ${#layers[@]} layers on the CPU and on a simulated MI300X: $rows rows of random activations, FP8 by FP8"
 echo "  to unquantised, to quantised: 1 - 2<x,y>/(<x,x>+<y,y>) against the product in double precision before and"
 echo "  after quantisation; error/tol: the largest error of one element over what f32 sums and bf16 results allow"
 echo
-"$quern" gemm --weights $out/model-fp8 --original "$model" "${layers[@]/#/--tensor=}" --random "$rows" \
+"$quern" gemm --weights "$out/model-fp8" --original "$model" "${layers[@]/#/--tensor=}" --random "$rows" \
   --device cpu --device sim:gfx942
 echo
 echo "demo: all products agree with double precision; $((SECONDS - start)) s"

@@ -10,8 +10,11 @@ from conftest import BUILD, SOURCE
 
 
 @pytest.mark.skipif(not (BUILD / "libquernsim.so").exists(), reason="the simulated GPU is not built")
-def test_local_model(sharded):
-    done = subprocess.run([SOURCE / "tools" / "demo.sh", BUILD, sharded], capture_output=True, text=True, timeout=120,
+@pytest.mark.parametrize("kind", ["shards", "file"])
+def test_local_model(sharded, folder, tmp_path, kind):
+    model = tmp_path / "my model"  # with a blank in its name
+    (sharded if kind == "shards" else folder / "model.safetensors").rename(model)
+    done = subprocess.run([SOURCE / "tools" / "demo.sh", BUILD, model], capture_output=True, text=True, timeout=120,
                           env=os.environ | {"DEMO_ROWS": "5"})
     assert done.returncode == 0, done.stderr
     assert "4 weights to FP8" in done.stdout and "all products agree" in done.stdout

@@ -153,6 +153,9 @@ def test_wrong_scale(tmp_path, rng):
     raw_file(tmp_path / "w", {"x.weight": {"dtype": "F8_E5M2", "shape": [2, 2], "data_offsets": [0, 4]}}, bytes(4))
     refused("gemm", "--weights", tmp_path / "w", "--tensor", "x.weight", "--random", 2, "--device", "cpu",
             says=["x.weight", "F8_E5M2", "F8_E4M3FNUZ"])  # the wrong FP8 kind
+    save(tmp_path / "w", {"x.weight": np.zeros((0, 4), np.float32)})
+    refused("gemm", "--weights", tmp_path / "w", "--tensor", "x.weight", "--random", 2, "--device", "cpu",
+            says=["x.weight", "[0, 4] F32", "at least 1 x 1"])
     save(tmp_path / "w", {"x.weight": q.astype(np.int64)})
     refused("gemm", "--weights", tmp_path / "w", "--tensor", "x.weight", "--random", 2, "--device", "cpu",
             says=["x.weight", "I64", "F8_E4M3"])
