@@ -8,7 +8,7 @@
 
 /** What a strip of raw elements becomes: the value to compute with, and for fused rules the term. */
 typedef struct decoded {
-    mfma_i32 x, m, e, special; // special: all ones where not finite
+    mfma_i32 x, m, e, special; // special: all ones where not finite; the rest is then a zero's
 } decoded;
 
 static decoded decode_strip(mfma_type type, mfma_i32 raw) {
@@ -42,6 +42,9 @@ static decoded decode_strip(mfma_type type, mfma_i32 raw) {
     if (f->bias == 127) { // the power above may be subnormal, but these are f32 already
         d.x = raw << (32 - width);
     }
+    d.x &= ~d.special;
+    d.m &= ~d.special;
+    d.e = mfma_select(d.special, mfma_splat(-126), d.e);
     return d;
 }
 
@@ -76,6 +79,16 @@ static void put_strip(const mfma_form *f, mfma_type type, mfma_plane *plane, int
     }
 }
 
+static uint64_t special_slots(const mfma_i32 special[4]) {
+    uint64_t slots = 0;
+    if (__builtin_reduce_or(special[0] | special[1] | special[2] | special[3]) != 0) {
+        for (int i = 0; i < SIM_LANES; i++) {
+            slots |= (uint64_t)(special[i / MFMA_STRIP][i % MFMA_STRIP] != 0) << i;
+        }
+    }
+    return slots;
+}
+
 static void read_plane(const mfma_form *f, sim_wave *w, const sim_inst *inst, int side,
                        mfma_plane *plane) {
     mfma_type type = (mfma_type)(side == 0 ? f->a_type : f->b_type);
@@ -92,18 +105,19 @@ static void read_plane(const mfma_form *f, sim_wave *w, const sim_inst *inst, in
         }
         rows = moved[0];
     }
-    mfma_i32 special = {0}, largest = mfma_splat(INT16_MIN);
+    mfma_i32 special[4] = {0}, largest = mfma_splat(INT16_MIN);
     int32_t mask = (int32_t)((1ull << width) - 1);
     for (int lane = 0; lane < SIM_LANES; lane += MFMA_STRIP) {
+        int slot = lane % plane->slots;
         for (int e = 0; e < per_lane; e++) {
             mfma_u32 dword = (mfma_u32)mfma_load(rows + e / per_dword * SIM_LANES + lane);
             mfma_i32 raw = (mfma_i32)(dword >> (unsigned)(e % per_dword * width)) & mask;
             int k = lane / plane->slots * per_lane + e;
-            put_strip(f, type, plane, k * plane->slots + lane % plane->slots, raw, &special,
+            put_strip(f, type, plane, k * plane->slots + slot, raw, &special[slot / MFMA_STRIP],
                       &largest);
         }
     }
-    plane->special = __builtin_reduce_or(special) != 0;
+    plane->special = special_slots(special);
     plane->largest = __builtin_reduce_max(largest);
 }
 
@@ -177,14 +191,31 @@ static void run_tile(const mfma_form *f, const mfma_plane *a, const mfma_plane *
     }
 }
 
+/** Outputs whose row of A or column of B holds an Inf or a NaN, again, by the definition. */
+static void redo_specials(const mfma_form *f, sim_wave *w, const sim_inst *inst, uint64_t a_special,
+                          uint64_t b_special, uint32_t d[][SIM_LANES]) {
+    mfma_term a[MFMA_MAX_ELEMENTS], b[MFMA_MAX_ELEMENTS];
+    mfma_read_terms(f, w, inst, 0, a);
+    mfma_read_terms(f, w, inst, 1, b);
+    for (int i = 0; i < mfma_num_results(f) * SIM_LANES; i++) {
+        int reg = i / SIM_LANES, lane = i % SIM_LANES;
+        mfma_place p = mfma_place_of(f, reg, lane);
+        int a_slot = p.block * f->m + p.row, b_slot = p.block * f->n + p.column;
+        if ((a_special >> a_slot | b_special >> b_slot) & 1) {
+            uint64_t c = mfma_c_bits(w, &inst->src[2], false, reg, lane);
+            d[reg][lane] = (uint32_t)mfma_dot(f, a + a_slot * f->k, b + b_slot * f->k, f->k, c, 0);
+        }
+    }
+}
+
 void mfma_exec_vector(sim_wave *w, const sim_inst *inst) {
     const mfma_form *f = mfma_form_of(inst);
     mfma_plane a, b;
     read_plane(f, w, inst, 0, &a);
     read_plane(f, w, inst, 1, &b);
     bool is_fused = f->rule == MFMA_FUSED || f->rule == MFMA_SPLIT;
-    if (is_fused && (a.special || b.special || a.largest + b.largest >= 126)) {
-        mfma_exec_exact(w, inst); // NaN, Inf, or a product that may pass f32's range
+    if (is_fused && a.largest + b.largest >= 126) {
+        mfma_exec_exact(w, inst); // a product may pass f32's range
         return;
     }
     _Alignas(64) uint32_t d[32][SIM_LANES]; // D may overlap C
@@ -198,5 +229,8 @@ void mfma_exec_vector(sim_wave *w, const sim_inst *inst) {
         }
     }
     run_tile(f, &a, &b, d);
+    if (is_fused && (a.special | b.special)) {
+        redo_specials(f, w, inst, a.special, b.special, d);
+    }
     memcpy(mfma_rows(w, &inst->dst[0]), d, bytes);
 }

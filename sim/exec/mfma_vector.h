@@ -24,9 +24,8 @@ enum { MFMA_STRIP = 16, MFMA_MAX_ELEMENTS = 1024 };
 /** An operand by k, then by slot (block * rows + row): element (k, slot) at [k * slots + slot]. */
 typedef struct mfma_plane {
     int slots;
-    // fused rules: nothing special, and the largest exponent; else unused
-    bool special;
-    int largest;
+    uint64_t special; // fused rules: bit i: slot i holds an Inf or a NaN; they lie here as zeros
+    int largest;      // fused rules: exponent
     // The value, as its rule computes with it: f32 bits, sign-extended i8, or f64 bits by halves.
     _Alignas(64) uint32_t x[MFMA_MAX_ELEMENTS];
     _Alignas(64) int32_t m[MFMA_MAX_ELEMENTS], e[MFMA_MAX_ELEMENTS]; // fused rules: the term
