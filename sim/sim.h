@@ -138,6 +138,9 @@ struct sim_inst {
     uint8_t sdwa_dst_sel, sdwa_dst_unused; // 0 pad, 1 sext, 2 preserve
     uint16_t dpp_ctrl;
     uint8_t dpp_row_mask, dpp_bank_mask;
+    uint8_t dpp_lane[SIM_LANES]; // the lane that each lane reads, 0 where there is none
+    uint64_t dpp_exists;         // lanes that read one
+    uint64_t dpp_writes;         // lanes that the masks leave on
     int32_t offset;   // memory: immediate offset (DS: offset0); branches: target is `target`
     int32_t offset1;  // DS: second offset
     uint64_t target;  // branches: guest address

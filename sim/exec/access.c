@@ -207,15 +207,14 @@ bool sim_resolve(sim_wave *w, const sim_inst *inst, uint32_t skip, uint32_t byte
 void sim_resolve_lds(sim_wave *w, const sim_inst *inst, uint32_t offset, uint32_t bytes,
                      sim_access *out) {
     const uint32_t *base = w->v[inst->src[0].reg];
-    uint32_t size = w->group->dispatch->lds_bytes;
-    out->mask = w->exec;
+    uint64_t size = w->group->dispatch->lds_bytes;
+    uint64_t inside = 0;
     out->is_lds = true;
     for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        uint64_t at = base[lane] + offset; // wraps at 32 bits: clang adds offsets to negative bases
-        if (at + bytes > size) {
-            out->mask &= ~(UINT64_C(1) << lane);
-            at = 0;
-        }
-        out->host[lane] = w->group->lds + at;
+        uint64_t at = (uint64_t)base[lane] + offset;
+        bool fits = at + bytes <= size;
+        inside |= (uint64_t)fits << lane;
+        out->host[lane] = w->group->lds + (fits ? at : 0);
     }
+    out->mask = inside & w->exec;
 }

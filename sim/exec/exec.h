@@ -23,6 +23,8 @@ typedef int64_t i64x16 __attribute__((vector_size(128)));
 typedef double f64x16 __attribute__((vector_size(128)));
 typedef uint32_t u32x8 __attribute__((vector_size(32)));
 
+#define SIM_INLINE static inline __attribute__((always_inline))
+
 // Chips, for sim_opcode.archs.
 enum {
     GFX90A = 1 << SIM_GFX90A,

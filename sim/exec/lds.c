@@ -4,7 +4,20 @@
 
 // ---- reads
 
-static void read_rows(sim_wave *w, uint32_t *rows, const sim_access *at, uint32_t dwords) {
+/** All lanes reach LDS: `dwords` of each, gathered in lane order, then dealt out to rows by vector shuffles. */
+SIM_INLINE void read_all(uint32_t *rows, const sim_access *at, uint32_t dwords) {
+    _Alignas(64) uint32_t data[SIM_LANES * 4];
+    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+        memcpy(data + dwords * lane, at->host[lane], 4 * dwords);
+    }
+    for (uint32_t k = 0; k < dwords; k++) {
+        for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+            rows[SIM_LANES * k + lane] = data[dwords * lane + k];
+        }
+    }
+}
+
+static void read_some(sim_wave *w, uint32_t *rows, const sim_access *at, uint32_t dwords) {
     for (uint64_t left = w->exec; left; left &= left - 1) {
         int lane = __builtin_ctzll(left);
         uint32_t data[4] = {};
@@ -14,6 +27,18 @@ static void read_rows(sim_wave *w, uint32_t *rows, const sim_access *at, uint32_
         for (uint32_t k = 0; k < dwords; k++) {
             rows[SIM_LANES * k + (uint32_t)lane] = data[k];
         }
+    }
+}
+
+static void read_rows(sim_wave *w, uint32_t *rows, const sim_access *at, uint32_t dwords) {
+    if (at->mask != UINT64_MAX) {
+        read_some(w, rows, at, dwords);
+    } else if (dwords == 4) {
+        read_all(rows, at, 4);
+    } else if (dwords == 2) {
+        read_all(rows, at, 2);
+    } else {
+        read_all(rows, at, dwords);
     }
 }
 
@@ -71,12 +96,36 @@ static void read_half(sim_wave *w, const sim_inst *inst, width kind, bool high) 
 
 // ---- writes
 
-static void write_rows(const uint32_t *rows, const sim_access *at, uint32_t dwords) {
+SIM_INLINE void write_all(const uint32_t *rows, const sim_access *at, uint32_t dwords) {
+    _Alignas(64) uint32_t data[SIM_LANES * 4];
+    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+        for (uint32_t k = 0; k < dwords; k++) {
+            data[dwords * lane + k] = rows[SIM_LANES * k + lane];
+        }
+    }
+    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+        memcpy(at->host[lane], data + dwords * lane, 4 * dwords);
+    }
+}
+
+static void write_some(const uint32_t *rows, const sim_access *at, uint32_t dwords) {
     for (uint64_t left = at->mask; left; left &= left - 1) {
         int lane = __builtin_ctzll(left);
         for (uint32_t k = 0; k < dwords; k++) {
             memcpy(at->host[lane] + 4 * k, &rows[SIM_LANES * k + (uint32_t)lane], 4);
         }
+    }
+}
+
+static void write_rows(const uint32_t *rows, const sim_access *at, uint32_t dwords) {
+    if (at->mask != UINT64_MAX) {
+        write_some(rows, at, dwords);
+    } else if (dwords == 4) {
+        write_all(rows, at, 4);
+    } else if (dwords == 2) {
+        write_all(rows, at, 2);
+    } else {
+        write_all(rows, at, dwords);
     }
 }
 

@@ -5,60 +5,27 @@
 
 #include <fenv.h>
 
-// ---- which lane a DPP control reads
-
-/** The lane that `lane` reads, or -1 if there is none. Source: "CDNA3" ISA, DPP_CTRL. */
-static int dpp_lane(unsigned ctrl, unsigned lane) {
-    unsigned row = lane & ~15u, pos = lane & 15, n = ctrl & 15;
-    if (ctrl < 0x100) {
-        return (int)((lane & ~3u) | (ctrl >> 2 * (lane & 3) & 3));
-    }
-    switch (ctrl & 0x1f0) {
-    case 0x100: // row_shl
-        return pos + n < 16 ? (int)(lane + n) : -1;
-    case 0x110: // row_shr
-        return pos >= n ? (int)(lane - n) : -1;
-    case 0x120: // row_ror
-        return (int)(row | ((pos - n) & 15));
-    case 0x150: // row_newbcast, row_share
-        return (int)(row | n);
-    case 0x160: // row_xmask
-        return (int)(row | (pos ^ n));
-    }
-    switch (ctrl) {
-    case 0x130: // wave_shl
-        return lane < 63 ? (int)lane + 1 : -1;
-    case 0x134: // wave_rol
-        return (int)((lane + 1) & 63);
-    case 0x138: // wave_shr
-        return (int)lane - 1;
-    case 0x13c: // wave_ror
-        return (int)((lane - 1) & 63);
-    case 0x140: // row_mirror
-        return (int)(row | (15 - pos));
-    case 0x141: // row_half_mirror
-        return (int)((lane & ~7u) | (7 - (lane & 7)));
-    case 0x142: // row_bcast:15
-        return (int)row - 1;
-    default: // row_bcast:31
-        return lane < 32 ? -1 : 31;
-    }
-}
+// ---- DPP
 
 /** Lanes whose DPP source exists and is active. */
 static uint64_t dpp_valid(const sim_wave *w, const sim_inst *inst) {
     uint64_t valid = 0;
-    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        int from = dpp_lane(inst->dpp_ctrl, lane);
-        valid |= (uint64_t)(from >= 0 && (w->exec >> from & 1)) << lane;
+    if (w->exec == UINT64_MAX) {
+        return inst->dpp_exists;
     }
-    return valid;
+    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+        valid |= (w->exec >> inst->dpp_lane[lane] & 1) << lane;
+    }
+    return valid & inst->dpp_exists;
 }
 
 static void dpp_read(const sim_wave *w, const sim_inst *inst, const uint32_t *row, uint32_t *out) {
+    uint64_t valid = dpp_valid(w, inst);
     for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        int from = dpp_lane(inst->dpp_ctrl, lane);
-        out[lane] = from >= 0 && (w->exec >> from & 1) ? row[from] : 0;
+        out[lane] = row[inst->dpp_lane[lane]];
+    }
+    for (unsigned k = 0; k < SIM_LANES; k += 16) {
+        store16(out + k, load16(out + k) & lanes16((uint32_t)(valid >> k) & 0xffff));
     }
 }
 
@@ -66,13 +33,8 @@ uint64_t sim_write_mask(const sim_wave *w, const sim_inst *inst) {
     if (!(inst->flags & SIM_DPP)) {
         return w->exec;
     }
-    uint64_t mask = inst->flags & SIM_DPP_BOUND_CTRL ? UINT64_MAX : dpp_valid(w, inst);
-    for (unsigned lane = 0; lane < SIM_LANES; lane++) { // bank: four lanes; row: sixteen
-        bool on =
-            (inst->dpp_row_mask >> lane / 16 & 1) && (inst->dpp_bank_mask >> (lane / 4 & 3) & 1);
-        mask &= ~((uint64_t)!on << lane);
-    }
-    return mask & w->exec;
+    uint64_t valid = inst->flags & SIM_DPP_BOUND_CTRL ? UINT64_MAX : dpp_valid(w, inst);
+    return valid & inst->dpp_writes & w->exec;
 }
 
 // ---- sources
@@ -243,9 +205,10 @@ static uint32_t sdwa_merge(const sim_inst *inst, uint32_t old, uint32_t value) {
 /** A 16-bit result goes to the half that op_sel bit 3 names; the other half stays. */
 static void merge_halves(const sim_inst *inst, const uint32_t *old, uint32_t *result) {
     bool high = inst->op_sel >> 3 & 1;
-    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        uint32_t value = result[lane] & 0xffff;
-        result[lane] = high ? value << 16 | (old[lane] & 0xffff) : value | (old[lane] & 0xffff0000);
+    for (unsigned k = 0; k < SIM_LANES; k += 16) {
+        u32x16 value = load16(result + k) & 0xffff, other = load16(old + k);
+        value = high ? value << 16 | (other & 0xffff) : value | (other & 0xffff0000);
+        store16(result + k, value);
     }
 }
 

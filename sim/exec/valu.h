@@ -5,8 +5,6 @@
 
 #include "exec.h"
 
-#define SIM_INLINE static inline __attribute__((always_inline))
-
 /** Writes a whole result row; `in_place` says that the blocks are where they belong already. */
 SIM_INLINE void put32(sim_wave *w, const sim_inst *inst, bool plain, uint32_t *result) {
     if (plain) {

@@ -14,21 +14,22 @@ static const sim_fp8 *e5m2_of(const sim_wave *w) {
 // ---- to f32. SDWA selects the byte or the half; without it, the lowest.
 
 static void decode(sim_wave *w, const sim_inst *inst, const sim_fp8 *kind) {
-    uint32_t tmp[SIM_LANES], result[SIM_LANES];
+    _Alignas(64) uint32_t tmp[SIM_LANES], result[SIM_LANES];
     const uint32_t *a = sim_row32(w, inst, 0, tmp);
-    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        result[lane] = f32_bits(sim_fp8_decode(kind, a[lane] & 255));
+    for (unsigned k = 0; k < SIM_LANES; k += 16) {
+        store16(result + k, sim_fp8_decode(kind, load16(a + k) & 255));
     }
     sim_finish32(w, inst, result);
 }
 
 static void decode_pair(sim_wave *w, const sim_inst *inst, const sim_fp8 *kind) {
-    uint32_t tmp[SIM_LANES], result[2 * SIM_LANES];
+    _Alignas(64) uint32_t tmp[SIM_LANES], result[2 * SIM_LANES];
     const uint32_t *a = sim_row32(w, inst, 0, tmp);
     unsigned shift = inst->op_sel & 1 ? 16 : 0; // gfx12 selects the half by op_sel
-    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        result[lane] = f32_bits(sim_fp8_decode(kind, a[lane] >> shift & 255));
-        result[SIM_LANES + lane] = f32_bits(sim_fp8_decode(kind, a[lane] >> (shift + 8) & 255));
+    for (unsigned k = 0; k < SIM_LANES; k += 16) {
+        u32x16 pair = load16(a + k) >> shift;
+        store16(result + k, sim_fp8_decode(kind, pair & 255));
+        store16(result + SIM_LANES + k, sim_fp8_decode(kind, pair >> 8 & 255));
     }
     sim_finish64(w, inst, result);
 }
@@ -49,24 +50,24 @@ static void exec_v_cvt_pk_f32_bf8(sim_wave *w, const sim_inst *inst) {
 // ---- from f32: a pair into one half, or one byte by stochastic rounding; the rest of the register stays
 
 static void encode_pair(sim_wave *w, const sim_inst *inst, const sim_fp8 *kind) {
-    uint32_t tmp[2][SIM_LANES], result[SIM_LANES];
+    _Alignas(64) uint32_t tmp[2][SIM_LANES], result[SIM_LANES];
     const uint32_t *a = sim_row32(w, inst, 0, tmp[0]), *b = sim_row32(w, inst, 1, tmp[1]);
     bool saturate = w->mode & SIM_MODE_FP16_OVFL;
-    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        result[lane] = sim_fp8_encode(kind, as_f32(a[lane]), nullptr, saturate) |
-                       sim_fp8_encode(kind, as_f32(b[lane]), nullptr, saturate) << 8;
+    for (unsigned k = 0; k < SIM_LANES; k += 16) {
+        u32x16 low = sim_fp8_encode(kind, load16(a + k), saturate);
+        store16(result + k, low | sim_fp8_encode(kind, load16(b + k), saturate) << 8);
     }
     sim_finish32(w, inst, result);
 }
 
 static void encode_random(sim_wave *w, const sim_inst *inst, const sim_fp8 *kind) {
-    uint32_t tmp[2][SIM_LANES];
+    _Alignas(64) uint32_t tmp[2][SIM_LANES];
     const uint32_t *a = sim_row32(w, inst, 0, tmp[0]), *b = sim_row32(w, inst, 1, tmp[1]);
     uint32_t *dst = w->v[inst->dst[0].reg], shift = 8 * (inst->op_sel >> 2 & 3u);
     bool saturate = w->mode & SIM_MODE_FP16_OVFL;
     for (uint64_t left = sim_write_mask(w, inst); left; left &= left - 1) {
         int lane = __builtin_ctzll(left);
-        uint32_t byte = sim_fp8_encode(kind, as_f32(a[lane]), &b[lane], saturate);
+        uint32_t byte = sim_fp8_encode_random(kind, a[lane], b[lane], saturate);
         dst[lane] = (dst[lane] & ~(255u << shift)) | byte << shift;
     }
 }

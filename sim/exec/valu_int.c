@@ -206,27 +206,21 @@ static i32x16 v_ffbh_i32(i32x16 a) {
     return (i32x16)v_ffbh_u32((u32x16)(a ^ (a >> 31)));
 }
 
-/** Each byte of the result is picked by a byte of c: 0-7 from {a,b}, 8-11 signs, 12 zero, 13 and up 0xff. */
-static uint32_t permuted_byte(uint64_t ab, uint32_t sel) {
-    if (sel >= 13) {
-        return 0xff;
-    }
-    if (sel == 12) {
-        return 0;
-    }
-    if (sel >= 8) {
-        return ab >> (16 * (sel - 8) + 15) & 1 ? 0xff : 0;
-    }
-    return (uint32_t)(ab >> 8 * sel) & 0xff;
+/** Each byte of the result is picked by a byte of c: 0-3 from b, 4-7 from a, 8-11 the signs of words, 12 zero, 13
+ *  and up 0xff. */
+static u32x16 permuted_byte(u32x16 a, u32x16 b, u32x16 sel) {
+    u32x16 shift = (sel & 3) * 8, sign_shift = (sel & 1) * 16 + 15;
+    u32x16 byte = select16((u32x16)((sel & 4) != 0), a >> shift, b >> shift);
+    u32x16 word = select16((u32x16)((sel & 2) != 0), a, b);
+    u32x16 constant = select16((u32x16)(sel > 12), ~(u32x16){}, 0 - (word >> sign_shift & 1));
+    constant &= (u32x16)(sel != 12);
+    return select16((u32x16)(sel < 8), byte, constant) & 255;
 }
 
 static u32x16 v_perm_b32(u32x16 a, u32x16 b, u32x16 c) {
     u32x16 out = {};
-    for (unsigned i = 0; i < 16; i++) {
-        uint64_t ab = (uint64_t)a[i] << 32 | b[i];
-        for (unsigned byte = 0; byte < 4; byte++) {
-            out[i] |= permuted_byte(ab, c[i] >> 8 * byte & 0xff) << 8 * byte;
-        }
+    for (unsigned shift = 0; shift < 32; shift += 8) {
+        out |= permuted_byte(a, b, c >> shift & 255) << shift;
     }
     return out;
 }

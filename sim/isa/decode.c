@@ -45,8 +45,7 @@ bool sim_decode(const sim_chip *chip, const uint8_t *bytes, uint64_t size, uint6
     char text[SIM_TEXT_BYTES];
     *out = (sim_inst){.pc = pc};
     memcpy(out->word, bytes, size < sizeof out->word ? size : sizeof out->word);
-    size_t length =
-        sim_is_refused(chip, out->word) ? 0 : disassemble(chip, bytes, size, pc, text);
+    size_t length = sim_is_refused(chip, out->word) ? 0 : disassemble(chip, bytes, size, pc, text);
     if (!length || length > sizeof out->word || length > size) {
         snprintf(error, SIM_ERROR_BYTES, "no %s instruction: %08x %08x at %#llx", chip->name,
                  out->word[0], out->word[1], (unsigned long long)pc);

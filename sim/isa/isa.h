@@ -14,6 +14,9 @@ const sim_opcode *sim_opcode_find(const char *mnemonic, size_t length, sim_arch 
 /** The same opcode's line in the tables that any x86-64-v2 host runs: tests compare the two builds. */
 const sim_opcode *sim_opcode_portable(const sim_opcode *opcode);
 
+/** Fills dpp_lane, dpp_exists and dpp_writes from the control and the masks. */
+void sim_prepare_dpp(sim_inst *inst);
+
 /** True for encodings that must not reach LLVM. */
 bool sim_is_refused(const sim_chip *chip, const uint32_t word[4]);
 

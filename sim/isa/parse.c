@@ -598,6 +598,9 @@ bool sim_parse(const char *text, sim_arch arch, sim_inst *out, char error[SIM_ER
         snprintf(error, SIM_ERROR_BYTES, "cannot read '%.40s' of: %s", p.at, text);
         return false;
     }
+    if (out->flags & SIM_DPP) {
+        sim_prepare_dpp(out);
+    }
     out->plain = is_plain(out);
     const char *types = out->opcode->types;
     out->is_float = types && strpbrk(types, "fhxdFH");
