@@ -229,7 +229,6 @@ static bool is_name(const elf_file *elf, const Elf64_Shdr *strings, uint64_t off
                     const char *name) {
     size_t length = strlen(name) + 1;
     return offset < strings->sh_size && length <= strings->sh_size - offset &&
-           has_range(elf, strings->sh_offset + offset, length) &&
            memcmp(elf->data + strings->sh_offset + offset, name, length) == 0;
 }
 
@@ -245,20 +244,27 @@ static bool set_code(const elf_file *elf, const Elf64_Sym *symbol, qni_object_ke
     return true;
 }
 
+/** The dynamic symbol table, of which an object has one, and its strings. Both lie in the file. */
+static bool find_symbols(const elf_file *elf, Elf64_Shdr *table, Elf64_Shdr *strings) {
+    for (uint64_t s = 0; s < elf->header.e_shnum; s++)
+        if (read_section(elf, s, table) && table->sh_type == SHT_DYNSYM)
+            return has_range(elf, table->sh_offset, table->sh_size) &&
+                   read_section(elf, table->sh_link, strings) &&
+                   has_range(elf, strings->sh_offset, strings->sh_size);
+    return false;
+}
+
 /** The function symbol `entry` in the dynamic symbol table, where every kernel is. */
 static bool find_code(const elf_file *elf, const char *entry, qni_object_kernel *out) {
     Elf64_Shdr table, strings;
     Elf64_Sym symbol;
-    for (uint64_t s = 0; s < elf->header.e_shnum; s++) {
-        if (!read_section(elf, s, &table) || table.sh_type != SHT_DYNSYM ||
-            !read_section(elf, table.sh_link, &strings))
-            continue;
-        for (uint64_t i = 0; i < table.sh_size / sizeof symbol; i++)
-            if (read_at(elf, table.sh_offset + i * sizeof symbol, &symbol, sizeof symbol) &&
-                ELF64_ST_TYPE(symbol.st_info) == STT_FUNC &&
-                is_name(elf, &strings, symbol.st_name, entry))
-                return set_code(elf, &symbol, out);
-    }
+    if (!find_symbols(elf, &table, &strings))
+        return false;
+    for (uint64_t i = 0; i < table.sh_size / sizeof symbol; i++)
+        if (read_at(elf, table.sh_offset + i * sizeof symbol, &symbol, sizeof symbol) &&
+            ELF64_ST_TYPE(symbol.st_info) == STT_FUNC &&
+            is_name(elf, &strings, symbol.st_name, entry))
+            return set_code(elf, &symbol, out);
     return false;
 }
 

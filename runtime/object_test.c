@@ -6,6 +6,8 @@
 #include "runtime.h"
 #include "testing.h"
 
+#include <elf.h>
+
 // ---- assembling a kernel
 
 typedef struct bytes {
@@ -114,6 +116,30 @@ static void test_damage(void **) {
         look(b.data, b.count);
         b.data[at] = was;
     }
+    free(b.data);
+}
+
+/** A symbol table that claims to be larger than the file must not be walked to the end of its claim. */
+static void test_endless_table(void **) {
+    bytes b = assemble("gfx942", "s_endpgm");
+    Elf64_Ehdr header;
+    Elf64_Shdr section;
+    qni_object_kernel k;
+    int changed = 0;
+    memcpy(&header, b.data, sizeof header);
+    for (int i = 0; i < header.e_shnum; i++) {
+        char *at = b.data + header.e_shoff + (size_t)i * sizeof section;
+        memcpy(&section, at, sizeof section);
+        if (section.sh_type != SHT_DYNSYM)
+            continue;
+        section.sh_size = UINT64_MAX - 100;
+        memcpy(at, &section, sizeof section);
+        changed++;
+    }
+    assert_int_equal(changed, 1);
+    alarm(20);
+    assert_int_equal(qni_object_kernel_find(&k, b.data, b.count, "other"), QN_E_INVALID);
+    alarm(0);
     free(b.data);
 }
 
@@ -232,9 +258,9 @@ static void test_targets(void **) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_usage),   cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_waits),   cmocka_unit_test(test_built_images),
-        cmocka_unit_test(test_targets),
+        cmocka_unit_test(test_usage),         cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_endless_table), cmocka_unit_test(test_waits),
+        cmocka_unit_test(test_built_images),  cmocka_unit_test(test_targets),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -121,15 +121,15 @@ static size_t event_from(const event *events, size_t count, size_t at) {
     return low;
 }
 
-/** Follows every path from events[start]; gives the barrier that is reached without a wait, or `count`.
- *  seen[i] is the last start from which event i was visited, plus one; `todo` has room for each event. */
-static size_t follow(const event *events, size_t count, size_t start, size_t *seen, size_t *todo) {
+/** Follows every path from events[start]; gives the barrier that is reached without a wait, or `count`. Events
+ *  that were seen from an earlier start lead to none, or the search would have ended: they are passed over, so
+ *  that the whole search is linear. `todo` has room for each event. */
+static size_t follow(const event *events, size_t count, size_t start, bool *seen, size_t *todo) {
     size_t num_todo = 0;
-    todo[num_todo++] = start + 1; // a DMA is never last: END is
+    todo[num_todo++] = start;
     while (num_todo > 0) {
-        size_t i = todo[--num_todo];
-        for (; seen[i] != start + 1; i++) {
-            seen[i] = start + 1;
+        for (size_t i = todo[--num_todo]; !seen[i]; i++) {
+            seen[i] = true;
             const event *e = &events[i];
             if (e->kind == BARRIER)
                 return i;
@@ -138,7 +138,7 @@ static size_t follow(const event *events, size_t count, size_t start, size_t *se
             if (e->kind == DMA)
                 continue;
             size_t target = event_from(events, count, e->target);
-            if (seen[target] != start + 1)
+            if (!seen[target])
                 todo[num_todo++] = target;
             if (e->kind == JUMP)
                 break;
@@ -150,25 +150,23 @@ static size_t follow(const event *events, size_t count, size_t start, size_t *se
 qn_status qni_waits_check(const uint8_t *code, size_t bytes, bool *is_good, size_t *offset) {
     size_t room = bytes / 4 + 1;
     event *events = malloc(room * sizeof *events);
-    size_t *marks = calloc(2 * room, sizeof *marks);
+    size_t *todo = malloc((room + 1) * sizeof *todo);
+    bool *seen = calloc(room, sizeof *seen);
     qn_status st = QN_OK;
-    if (!events || !marks) {
+    if (!events || !todo || !seen) {
         st = QN_FAIL(QN_E_MEMORY, "code object: out of memory");
         goto out;
     }
-    size_t count = collect(code, bytes, events);
-    *is_good = true;
-    for (size_t i = 0; i < count && *is_good; i++) {
-        if (events[i].kind != DMA)
-            continue;
-        size_t barrier = follow(events, count, i, marks, marks + room);
-        if (barrier < count) {
-            *is_good = false;
-            *offset = events[barrier].at;
-        }
-    }
+    size_t count = collect(code, bytes, events), barrier = count;
+    for (size_t i = 0; i < count && barrier == count; i++)
+        if (events[i].kind == DMA)
+            barrier = follow(events, count, i, seen, todo);
+    *is_good = barrier == count;
+    if (!*is_good)
+        *offset = events[barrier].at;
 out:
     free(events);
-    free(marks);
+    free(todo);
+    free(seen);
     return st;
 }

@@ -42,7 +42,7 @@ for i, header in enumerate(arrays):
 PY
 for target in "${targets[@]}"; do # code objects of whatever has been built
   case $target in
-    object_fuzz) cp build/*/images/*.co $seeds/"$target"/ 2>/dev/null || true ;;
+    object_fuzz|kernel_fuzz) cp build/*/images/*.co $seeds/"$target"/ 2>/dev/null || true ;;
   esac
 done
 
