@@ -144,7 +144,7 @@ struct sim_inst {
     int32_t offset;   // memory: immediate offset (DS: offset0); branches: target is `target`
     int32_t offset1;  // DS: second offset
     uint64_t target;  // branches: guest address
-    uint32_t imm;     // SOPP, SOPK, s_waitcnt: the 16 bits of the encoding
+    uint32_t imm;     // SOPP, SOPK: the 16 bits of the encoding; v_bitop3: the truth table
     uint32_t word[4]; // the encoding, little-endian words
     bool plain;       // VALU: no modifiers at all, so that operands may be used in place
     bool is_float;    // VALU: some operand is a float, so that MODE matters

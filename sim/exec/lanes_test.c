@@ -361,6 +361,62 @@ static void test_fp8(void **) {
                  60, check_fp8);
 }
 
+static double ocp_value(uint32_t byte, int fraction, int bias) {
+    int magnitude = (int)(byte & 127), exponent = magnitude >> fraction,
+        part = magnitude & ((1 << fraction) - 1);
+    double x = exponent ? ldexp(1 + ldexp(part, -fraction), exponent - bias)
+                        : ldexp(part, 1 - bias - fraction);
+    if (fraction == 3) {
+        x = magnitude == 127 ? NAN : x;
+    } else if (exponent == 31) {
+        x = part ? NAN : INFINITY;
+    }
+    return byte & 0x80 ? -x : x;
+}
+
+/** gfx950's OCP kinds, every byte: decoding by the definition; encoding gives the byte back. */
+static void check_ocp(unsigned round) {
+    LANES(lane) {
+        t->wave.v[1][lane] = t->before.v[1][lane] = round % 4 * 64 + lane;
+    }
+    for (int i = 0; i < 4; i++) {
+        run_next();
+    }
+    LANES(lane) {
+        if (active(lane)) {
+            uint32_t byte = B(1, lane);
+            double e4m3 = ocp_value(byte, 3, 7), e5m2 = ocp_value(byte, 2, 15);
+            assert_true(same_f32(V(20, lane), of_f32((float)e4m3)));
+            assert_true(same_f32(V(21, lane), of_f32((float)e5m2)));
+            assert_int_equal(V(22, lane) & 127, isnan(e4m3) ? 127 : byte & 127);
+            assert_true(isnan(e5m2) ? (V(23, lane) & 127) > 0x7c : (V(23, lane) & 255) == byte);
+        }
+    }
+}
+
+static void test_ocp(void **) {
+    t->dispatch.chip = sim_chip_by_name("gfx950");
+    with_program("v_cvt_f32_fp8 v20, v1\n v_cvt_f32_bf8 v21, v1\n v_cvt_pk_fp8_f32 v22, v20, v20\n"
+                 "v_cvt_pk_bf8_f32 v23, v21, v21\n",
+                 40, check_ocp);
+    t->dispatch.chip = sim_chip_by_name("gfx942");
+}
+
+static void check_bitop(unsigned) {
+    run_next();
+    LANES(lane) {
+        uint32_t a = B(1, lane), b = B(2, lane), c = B(3, lane), want = (a & b) ^ ~c;
+        assert_int_equal(V(20, lane), active(lane) ? want : B(20, lane));
+    }
+}
+
+/** The table of (a & b) ^ ~c: a is 0xf0, b 0xcc, c 0xaa. */
+static void test_bitop(void **) {
+    t->dispatch.chip = sim_chip_by_name("gfx950");
+    with_program("v_bitop3_b32 v20, v1, v2, v3 bitop3:0x95\n", 40, check_bitop);
+    t->dispatch.chip = sim_chip_by_name("gfx942");
+}
+
 // ---- division: what the compiler emits for a quotient is the correctly rounded one
 
 static void check_division(unsigned) {
@@ -411,7 +467,8 @@ int main(void) {
         cmocka_unit_test(test_carries),  cmocka_unit_test(test_multiply_add),
         cmocka_unit_test(test_scalars),  cmocka_unit_test(test_crossbar),
         cmocka_unit_test(test_packed16), cmocka_unit_test(test_packed32),
-        cmocka_unit_test(test_fp8),      cmocka_unit_test(test_division),
+        cmocka_unit_test(test_fp8),      cmocka_unit_test(test_ocp),
+        cmocka_unit_test(test_bitop),    cmocka_unit_test(test_division),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

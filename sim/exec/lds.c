@@ -94,6 +94,30 @@ static void read_half(sim_wave *w, const sim_inst *inst, width kind, bool high) 
     }
 }
 
+/** gfx950: each sixteen lanes read a matrix of `bits`-bit elements in rows of sixteen columns, lane by lane, and lane
+ *  i of them receives column i. A lane's 64 bits are a run of elements of one row. */
+static void read_transposed(sim_wave *w, const sim_inst *inst, unsigned bits) {
+    sim_access at;
+    uint64_t data[SIM_LANES] = {}, mask = (UINT64_C(1) << bits) - 1;
+    unsigned run = 64 / bits, lanes_a_row = 16 / run;
+    sim_resolve_lds(w, inst, (uint32_t)inst->offset, 8, &at);
+    for (uint64_t left = at.mask; left; left &= left - 1) {
+        int lane = __builtin_ctzll(left);
+        memcpy(&data[lane], at.host[lane], 8);
+    }
+    uint32_t *rows = w->v[inst->dst[0].reg];
+    for (uint64_t left = w->exec; left; left &= left - 1) {
+        unsigned lane = (unsigned)__builtin_ctzll(left), column = lane % 16;
+        uint64_t out = 0;
+        for (unsigned row = 0; row < run; row++) {
+            unsigned from = lane - column + lanes_a_row * row + column / run;
+            out |= (data[from] >> column % run * bits & mask) << row * bits;
+        }
+        rows[lane] = (uint32_t)out;
+        rows[SIM_LANES + lane] = (uint32_t)(out >> 32);
+    }
+}
+
 // ---- writes
 
 SIM_INLINE void write_all(const uint32_t *rows, const sim_access *at, uint32_t dwords) {
@@ -178,6 +202,11 @@ WRITES(WRAP)
 
 #define READ_LINE(name, ...) {#name, exec_##name, GFX9, SIM_LDS_OP, 'i', "i:"},
 #define WRITE_LINE(name, ...) {#name, exec_##name, GFX9, SIM_LDS_OP, 'i', ":"},
-static const sim_opcode opcodes[] = {READS(READ_LINE) WRITES(WRITE_LINE)};
+WRAP(ds_read_b64_tr_b16, read_transposed, 16)
+WRAP(ds_read_b64_tr_b8, read_transposed, 8)
+WRAP(ds_read_b64_tr_b4, read_transposed, 4)
+#define TRANSPOSED_LINE(name) {#name, exec_##name, GFX950, SIM_LDS_OP, '?', "i:"},
+static const sim_opcode opcodes[] = {READS(READ_LINE) WRITES(WRITE_LINE)
+    TRANSPOSED_LINE(ds_read_b64_tr_b16) TRANSPOSED_LINE(ds_read_b64_tr_b8) TRANSPOSED_LINE(ds_read_b64_tr_b4)};
 // clang-format on
 SIM_TABLE(sim_ops_lds, opcodes);

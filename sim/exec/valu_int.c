@@ -225,6 +225,22 @@ static u32x16 v_perm_b32(u32x16 a, u32x16 b, u32x16 c) {
     return out;
 }
 
+/** Any function of three bits: bit 4a + 2b + c of the table. */
+static void exec_v_bitop3_b32(sim_wave *w, const sim_inst *inst) {
+    _Alignas(64) uint32_t tmp[3][SIM_LANES], result[SIM_LANES];
+    const uint32_t *a = sim_row32(w, inst, 0, tmp[0]), *b = sim_row32(w, inst, 1, tmp[1]);
+    const uint32_t *c = sim_row32(w, inst, 2, tmp[2]);
+    for (unsigned k = 0; k < SIM_LANES; k += 16) {
+        u32x16 x = load16(a + k), y = load16(b + k), z = load16(c + k), out = {};
+        for (unsigned i = 0; i < 8; i++) {
+            u32x16 term = (i & 4 ? x : ~x) & (i & 2 ? y : ~y) & (i & 1 ? z : ~z);
+            out |= inst->imm >> i & 1 ? term : (u32x16){};
+        }
+        store16(result + k, out);
+    }
+    sim_finish32(w, inst, result);
+}
+
 static u32x16 absolute_difference(u32x16 a, u32x16 b) {
     return v_max_u32(a, b) - v_min_u32(a, b);
 }
@@ -330,6 +346,7 @@ static u64x8 v_lshl_add_u64(u64x8 a, u64x8 b, u64x8 c) {
     X(1, u32, v_ffbl_b32, "i:i", GFX9, 'i') \
     X(1, i32, v_ffbh_i32, "i:i", GFX9, 'i') \
     X(3, u32, v_perm_b32, "i:iii", ALL, 'i') \
+    X(OWN, u32, v_bitop3_b32, "i:iii", GFX950, 'l') \
     X(3, u32, v_sad_u8, "i:iii", ALL, 'i') \
     X(3, u32, v_sad_hi_u8, "i:iii", ALL, 'i') \
     X(3, u32, v_sad_u16, "i:iii", ALL, 'i') \

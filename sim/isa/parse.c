@@ -427,6 +427,7 @@ static bool parse_memory_modifier(parser *p) {
 static bool parse_valu_modifier(parser *p) {
     sim_inst *out = p->out;
     uint32_t bits;
+    int64_t table;
     if (accept_word(p, "clamp")) {
         out->flags |= SIM_CLAMP;
     } else if (accept(p, "mul:2")) {
@@ -446,6 +447,8 @@ static bool parse_valu_modifier(parser *p) {
         out->neg_lo = (uint8_t)bits;
     } else if (accept_list(p, "neg_hi", 1, &bits)) {
         out->neg_hi = (uint8_t)bits;
+    } else if (accept_value(p, "bitop3", &table)) {
+        out->imm = (uint32_t)table;
     } else {
         return false;
     }
@@ -578,7 +581,8 @@ static void set_defaults(sim_inst *out) {
     bool packed = !strncmp(name, "v_pk_", 5) || !strncmp(name, "v_dot", 5);
     out->op_sel_hi = packed ? 7 : 0;
     out->sdwa_dst_sel = 6;
-    out->imm = out->word[0] & 0xffff;
+    bool is_bitop3 = !strncmp(name, "v_bitop3", 8); // its truth table is a modifier, left out if 0
+    out->imm = is_bitop3 ? 0 : out->word[0] & 0xffff;
     out->target = out->pc + 4 + (uint64_t)((int64_t)(int16_t)out->imm * 4);
 }
 
