@@ -12,7 +12,7 @@ static constexpr uint32_t GFX942 = 1u << SIM_GFX942;
 static constexpr uint32_t GFX950 = 1u << SIM_GFX950;
 static constexpr uint32_t GFX94X = 1u << SIM_GFX942 | 1u << SIM_GFX950;
 
-#define EXEC_exact mfma_exec_exact
+#define EXEC_f64 mfma_exec_f64
 #define EXEC_vector mfma_exec_vector
 #define EXEC_scaled mfma_exec_scaled
 #define EXEC_sparse mfma_exec_sparse
@@ -30,7 +30,7 @@ static const mfma_form forms[] = {
 };
 
 // How the decoder reads operands, by the way of execution and A's type.
-#define TEXT_exact(A) TYPES_##A
+#define TEXT_f64(A) TYPES_##A
 #define TEXT_vector(A) TYPES_##A
 #define TEXT_fp8(A) TYPES_##A
 #define TEXT_scaled(A) "f:iifii" // the scales last

@@ -96,6 +96,7 @@ static constexpr uint64_t MFMA_NAN64 = 0x7ff8000000000000;
 #define mfma_k_of SIM_NAME(mfma_k_of)
 #define mfma_read_terms SIM_NAME(mfma_read_terms)
 #define mfma_each_output SIM_NAME(mfma_each_output)
+#define mfma_exec_f64 SIM_NAME(mfma_exec_f64)
 #define mfma_exec_scaled SIM_NAME(mfma_exec_scaled)
 #define mfma_exec_sparse SIM_NAME(mfma_exec_sparse)
 #define mfma_signs SIM_NAME(mfma_signs)
@@ -186,6 +187,7 @@ void mfma_each_output(const mfma_form *f, sim_wave *w, const sim_inst *inst, con
 
 void mfma_exec_exact(sim_wave *w, const sim_inst *inst);  // any form, by the definition
 void mfma_exec_vector(sim_wave *w, const sim_inst *inst); // dense forms, a register row at a time
+void mfma_exec_f64(sim_wave *w, const sim_inst *inst);    // f64 forms
 void mfma_exec_scaled(sim_wave *w, const sim_inst *inst); // f8f6f4, with and without scales
 void mfma_exec_sparse(sim_wave *w, const sim_inst *inst); // SMFMAC
 void mfma_exec_fp8(sim_wave *w, const sim_inst *inst);    // 8-bit floats on AVX-512
