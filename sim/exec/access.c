@@ -211,7 +211,7 @@ void sim_resolve_lds(sim_wave *w, const sim_inst *inst, uint32_t offset, uint32_
     uint64_t inside = 0;
     out->is_lds = true;
     for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        uint64_t at = (uint64_t)base[lane] + offset;
+        uint64_t at = base[lane] + offset; // wraps at 32 bits: clang adds offsets to negative bases
         bool fits = at + bytes <= size;
         inside |= (uint64_t)fits << lane;
         out->host[lane] = w->group->lds + (fits ? at : 0);

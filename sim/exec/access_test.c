@@ -128,6 +128,19 @@ static void test_lds_reads(void **) {
         prepare_lds, check_lds_reads);
 }
 
+/** clang adds offsets to bases that it lets go below zero: the sum wraps at 32 bits. */
+static void prepare_negative_bases(void) {
+    LANES(lane) V(1, lane) = 4 * lane - 64;
+}
+
+static void check_negative_bases(void) {
+    LANES(lane) check_register(20, lane, dword(lds_model + 4 * lane));
+}
+
+static void test_lds_offset_wraps(void **) {
+    run("ds_read_b32 v20, v1 offset:64\n", prepare_negative_bases, check_negative_bases);
+}
+
 static void write_lds_model(uint64_t at, const void *data, unsigned bytes) {
     if (at + bytes <= TEST_LDS_BYTES) {
         memcpy(lds_model + at, data, bytes);
@@ -521,12 +534,13 @@ static void test_faults(void **) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lds_reads),     cmocka_unit_test(test_lds_writes),
-        cmocka_unit_test(test_global_loads),  cmocka_unit_test(test_global_stores),
-        cmocka_unit_test(test_scratch),       cmocka_unit_test(test_buffer_loads),
-        cmocka_unit_test(test_buffer_stores), cmocka_unit_test(test_dma),
-        cmocka_unit_test(test_atomics),       cmocka_unit_test(test_float_atomics),
-        cmocka_unit_test(test_scalar_loads),  cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_lds_reads),     cmocka_unit_test(test_lds_offset_wraps),
+        cmocka_unit_test(test_lds_writes),    cmocka_unit_test(test_global_loads),
+        cmocka_unit_test(test_global_stores), cmocka_unit_test(test_scratch),
+        cmocka_unit_test(test_buffer_loads),  cmocka_unit_test(test_buffer_stores),
+        cmocka_unit_test(test_dma),           cmocka_unit_test(test_atomics),
+        cmocka_unit_test(test_float_atomics), cmocka_unit_test(test_scalar_loads),
+        cmocka_unit_test(test_faults),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
