@@ -86,6 +86,12 @@ def test_every_truncation(tmp_path):
         refused("quantize", path, tmp_path / "out", says=[str(path)], leaves=tmp_path / "out")
 
 
+def test_names_cannot_steer_the_terminal(tmp_path):
+    path = tmp_path / "in.safetensors"
+    raw_file(path, {"x\x1b[2J\ny.weight": entry("F99")}, bytes(16))
+    assert "\x1b" not in refused("quantize", path, tmp_path / "out", says=["x?[2J?y.weight", "F99"])
+
+
 # ---- shards
 
 
