@@ -39,7 +39,11 @@ enum {
     FETCHES = WAVE_ROWS / 2, // 4 bytes a lane, two rows, each
 #endif
     LOADS = 4 * NT + MT + 1, // memory reads between the copies and the meeting
+    LAND = 5, // the step where what was fetched through registers begins to land in LDS
 };
+#ifdef QK_REPAIR
+static_assert(LAND + 2 * FETCHES <= MEET);
+#endif
 static_assert(TILES % 2 == 0 && TN == 128 && WAVES == 4 && FETCHES <= STEPS - MEET && MT >= 2);
 
 [[clang::loader_uninitialized]] static QD_LDS uint8_t lds0[TM * BLOCK_K]
@@ -126,8 +130,8 @@ QD_INLINE void memory_step(wave *w, int p, QD_LDS uint8_t *now, QD_LDS uint8_t *
         load_b(w, p ^ 1, in / 2);
     if (row == 0 && in % 2 == 0 && in >= 4 && in / 2 - 2 <= MT)
         load_scale(w, p ^ 1, in / 2 - 2);
-    if (row == 0 && in < FETCHES)
-        land_step(w, next, in);
+    if (row == 0 && in >= LAND && (in - LAND) % 2 == 0 && (in - LAND) / 2 < FETCHES)
+        land_step(w, next, (in - LAND) / 2);
     if (row > 0 && s - MEET < FETCHES)
         fetch_step(w, now, s - MEET);
     if (row > 0 && in >= 1 && in <= 4)
@@ -206,11 +210,10 @@ QD_INLINE void prologue(wave *w, uint32_t blocks) {
     QD_UNROLL for (int i = 0; i < 4 * NT; i++) load_b(w, 0, i);
     QD_UNROLL for (int i = 0; i <= MT; i++) load_scale(w, 0, i);
     QD_PIN();
+    meet();
     aim(w, 0, 1, blocks);
     QD_UNROLL for (int i = 0; i < FETCHES; i++) fetch_step(w, lds1, i);
     QD_PIN();
-    QD_WAIT(FETCHES);
-    qd_barrier();
     QD_UNROLL for (int m = 0; m < MT - 1; m++) QD_UNROLL for (int j = 0; j < 4; j++)
         read_a(w, lds0, m, j);
     QD_PIN();
