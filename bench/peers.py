@@ -6,7 +6,7 @@
     python bench/peers.py --m 1,16 --threads 1    some sizes, one thread
     python bench/peers.py --json result.json      the figures for programs as well
 
-quern multiplies FP8 activations (scales 1x128) by packed FP8 weights (128x128); PyTorch multiplies bf16 by bf16
+quern multiplies FP8 activations (scales 1x128) by packed FP8 weights (128x128), or as --form says; PyTorch multiplies bf16 by bf16
 with F.linear. Both write bf16 and go round --weights weight matrices, so that none is in a cache from the call
 before. Quantising the activations is not timed: layers hand them over quantised. A ratio above 1 means that
 quern is faster; `ratio` compares medians, `of best` each side's fastest run, which other programs on the machine
@@ -99,12 +99,12 @@ class Quern:
                   ctypes.byref(b), ctypes.byref(scale_b))
         return packed, packed_scale
 
-    def gemm(self, d, a, scale_a, packed, packed_scale):
+    def gemm(self, d, a, scale_a, b, scale_b, is_packed):
         """A function that runs the product; all that Python must prepare is prepared here."""
-        tensors = [dl_tensor(t) for t in (d, a, packed, scale_a, packed_scale)]
-        pointers = [ctypes.pointer(t) for t in tensors]
+        tensors = [t if t is None else dl_tensor(t) for t in (d, a, b, scale_a, scale_b)]
+        pointers = [t if t is None else ctypes.pointer(t) for t in tensors]
         args = GemmArgs(ctypes.sizeof(GemmArgs), pointers[0], pointers[1], pointers[2], None, pointers[3],
-                        pointers[4], None, 0, 1, 0, 0)
+                        pointers[4], None, 0, is_packed, 0, 0)
         run, stream, at = self.lib.qn_gemm, self.stream, ctypes.byref(args)
 
         def product():
@@ -132,6 +132,16 @@ def difference(torch, x, y):
     return float(1 - 2 * (x * y).sum() / ((x * x).sum() + (y * y).sum()))
 
 
+def weights_of(torch, quern, form, w):
+    """A weight matrix and its scales as quern takes them in this form."""
+    if form == "bf16":
+        return w, None
+    codes, scale = quantize(torch, w, 128, 128)
+    if form == "packed":
+        return quern.pack(torch, codes, scale)
+    return (codes if form == "nt" else codes.view(torch.uint8).t().contiguous().view(codes.dtype).t()), scale
+
+
 def take_turns(sides, runs, pause):
     """Times of each side, one run of each after the other."""
     times = [[] for _ in sides]
@@ -151,18 +161,19 @@ def worker(options):
     torch.set_num_threads(options.threads_here)
     quern = Quern(options.library)
     weights = [torch.randn(options.n, options.k, dtype=torch.bfloat16) for _ in range(options.weights)]
-    packed = [quern.pack(torch, *quantize(torch, w, 128, 128)) for w in weights]
+    ours_weights = [weights_of(torch, quern, options.form, w) for w in weights]
     rows = []
     for m in options.m:
         x = torch.randn(m, options.k, dtype=torch.bfloat16)
-        codes, scale = quantize(torch, x, 1, 128)
+        codes, scale = (x, None) if options.form == "bf16" else quantize(torch, x, 1, 128)
         out = torch.empty(m, options.n, dtype=torch.bfloat16)
-        ours = [quern.gemm(out, codes, scale, *p) for p in packed]
+        ours = [quern.gemm(out, codes, scale, *b, options.form == "packed") for b in ours_weights]
         sides = (lambda i: ours[i % len(ours)](), lambda i: torch.nn.functional.linear(x, weights[i % len(weights)]))
         times = take_turns(sides, options.runs, options.pause)
         ours[0]()
         medians = [statistics.median(t) / 1e6 for t in times]
         rows.append({"m": m, "n": options.n, "k": options.k, "threads": options.threads_here, "runs": options.runs,
+                     "form": options.form,
                      "quern_ms": medians[0], "torch_ms": medians[1], "quern_best_ms": times[0][0] / 1e6,
                      "torch_best_ms": times[1][0] / 1e6, "ratio": medians[1] / medians[0], "best_ratio": times[1][0] / times[0][0],
                      "quern_gflops": 2e-6 * m * options.n * options.k / medians[0],
@@ -191,6 +202,8 @@ def parse():
     parser.add_argument("--m", type=numbers, default=[1, 16, 64, 512], help="rows of activations, comma list")
     parser.add_argument("--n", type=int, default=N)
     parser.add_argument("--k", type=int, default=K)
+    parser.add_argument("--form", choices=["packed", "nt", "nn", "bf16"], default="packed",
+                        help="quern's weights: packed FP8, FP8 with k or with n contiguous, or bf16 like PyTorch's")
     parser.add_argument("--threads", type=numbers, default=[1, 2], help="numbers of threads, comma list")
     parser.add_argument("--runs", type=int, default=20, help="timed runs of each side")
     parser.add_argument("--weights", type=int, default=8, help="weight matrices to go round")
