@@ -484,4 +484,9 @@ static inline const sim_inst *sim_fetch(sim_wave *w, const sim_text *text, uint6
 bool sim_decode(const sim_chip *chip, const uint8_t *bytes, uint64_t size, uint64_t pc,
                 sim_inst *out, char error[256]);
 
+/** Around fork, so that no thread is within the disassembler: prepare before, done after in both
+ *  processes. */
+void sim_decode_fork_prepare(void);
+void sim_decode_fork_done(void);
+
 #endif

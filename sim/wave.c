@@ -5,7 +5,8 @@
 /** Ends a wave that has executed more than the dispatch allows. */
 static void check_limit(sim_wave *w) {
     const sim_dispatch *d = w->group->dispatch;
-    if (d->limit && w->num_executed > d->limit && w->state == SIM_RUNNING) {
+    bool goes_on = w->state == SIM_RUNNING || w->state == SIM_AT_BARRIER;
+    if (d->limit && w->num_executed > d->limit && goes_on) {
         sim_fault_raise(w, nullptr, -1,
                         "still running after %llu instructions (limit=%llu): an endless loop?",
                         (unsigned long long)w->num_executed, (unsigned long long)d->limit);

@@ -43,6 +43,14 @@ PY
 for target in "${targets[@]}"; do # code objects of whatever has been built
   case $target in
     object_fuzz|kernel_fuzz) cp build/*/images/*.co $seeds/"$target"/ 2>/dev/null || true ;;
+    code_fuzz) # four bytes that choose the launch, then a piece of a kernel
+      for object in build/*/images/*gfx942.co; do
+        llvm-objcopy-22 -O binary --only-section=.text "$object" $build/code.bin 2>/dev/null || continue
+        for piece in 0 1 2 3 4 5 6 7; do
+          { printf '\100\374\077\040'; dd if=$build/code.bin bs=256 skip=$piece count=1 status=none; } \
+            > $seeds/"$target"/"$(basename "$object")".$piece
+        done
+      done ;;
   esac
 done
 

@@ -19,9 +19,11 @@ static void before_fork(void) {
         sim_memory_fork_prepare(sim_hip.memory);
     }
     sim_pool_fork_prepare();
+    sim_decode_fork_prepare();
 }
 
 static void after_fork_in_parent(void) {
+    sim_decode_fork_done();
     sim_pool_fork_parent();
     if (sim_hip.memory) {
         sim_memory_fork_parent(sim_hip.memory);
@@ -30,6 +32,7 @@ static void after_fork_in_parent(void) {
 }
 
 static void after_fork_in_child(void) {
+    sim_decode_fork_done();
     sim_pool_fork_child();
     if (sim_hip.memory) {
         sim_memory_fork_child(sim_hip.memory);

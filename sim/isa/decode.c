@@ -40,6 +40,14 @@ static size_t disassemble(const sim_chip *chip, const uint8_t *bytes, uint64_t s
     return length;
 }
 
+void sim_decode_fork_prepare(void) {
+    pthread_mutex_lock(&contexts_lock);
+}
+
+void sim_decode_fork_done(void) {
+    pthread_mutex_unlock(&contexts_lock);
+}
+
 bool sim_decode(const sim_chip *chip, const uint8_t *bytes, uint64_t size, uint64_t pc,
                 sim_inst *out, char error[SIM_ERROR_BYTES]) {
     char text[SIM_TEXT_BYTES];
