@@ -42,6 +42,12 @@ static bool is_bad_sdwa(const uint32_t *word) {
     return bad_dst || bad_src || literal;
 }
 
+/** v_madmk_f16 and v_madak_f16: LLVM takes the opcode, but has no place for its literal. */
+static bool is_f16_madk(uint32_t word) {
+    uint32_t opcode = word >> 25; // of VOP2, whose top bit is 0
+    return opcode == 0x24 || opcode == 0x25;
+}
+
 /** gfx12's barrier instructions of SOP1 with a literal. */
 static bool is_bad_barrier(uint32_t word) {
     uint32_t opcode = field(word, 8, 8);
@@ -59,5 +65,6 @@ bool sim_is_refused(const sim_chip *chip, const uint32_t word[4]) {
     if (top == 0x38 || top == 0x3a) { // MUBUF, MTBUF: soffset
         return word[1] >> 24 == LITERAL;
     }
-    return !(word[0] >> 31) && field(word[0], 0, 9) == SDWA && is_bad_sdwa(word);
+    return is_f16_madk(word[0]) ||
+           (!(word[0] >> 31) && field(word[0], 0, 9) == SDWA && is_bad_sdwa(word));
 }
