@@ -417,6 +417,46 @@ static void test_bitop(void **) {
     t->dispatch.chip = sim_chip_by_name("gfx942");
 }
 
+static double e2m1_value(uint32_t bits) {
+    int exponent = bits >> 1 & 3, part = bits & 1;
+    double x = exponent ? ldexp(1 + part * 0.5, exponent - 1) : part * 0.5;
+    return bits & 8 ? -x : x;
+}
+
+/** Every pair of 4-bit floats, at scales that keep f32 exact, and back. */
+static void check_scaled(unsigned round) {
+    LANES(lane) {
+        V(1, lane) = (uint32_t)(round % 4 * 64 + lane) << 16 | 0x38 << 8 | 0x40; // e4m3: 1 and 2
+        V(2, lane) = (uint32_t)of_f32(ldexpf(1.5f, (int)lane - 32)); // only its exponent counts
+        V(22, lane) = 0xaabbccdd;
+    }
+    memcpy(&t->before, &t->wave, sizeof t->wave);
+    for (int i = 0; i < 3; i++) {
+        run_next();
+    }
+    LANES(lane) {
+        uint32_t byte = B(1, lane) >> 16;
+        float by = ldexpf(1, (int)lane - 32);
+        if (!active(lane)) {
+            assert_int_equal(V(22, lane), 0xaabbccdd);
+            continue;
+        }
+        assert_true(f32(V(20, lane)) == (float)e2m1_value(byte & 15) * by);
+        assert_true(f32(V(21, lane)) == (float)e2m1_value(byte >> 4) * by);
+        assert_int_equal(V(22, lane), 0xaa00ccdd | byte << 16);
+        assert_int_equal(V(23, lane), of_f32(2 * by) >> 16 | (of_f32(by) >> 16) << 16);
+    }
+}
+
+static void test_scaled(void **) {
+    t->dispatch.chip = sim_chip_by_name("gfx950");
+    with_program("v_cvt_scalef32_pk_f32_fp4 v[20:21], v1, v2 op_sel:[0,1,0]\n"
+                 "v_cvt_scalef32_pk_fp4_f32 v22, v20, v21, v2 op_sel:[0,0,0,1]\n"
+                 "v_cvt_scalef32_pk_bf16_fp8 v23, v1, v2\n",
+                 40, check_scaled);
+    t->dispatch.chip = sim_chip_by_name("gfx942");
+}
+
 // ---- division: what the compiler emits for a quotient is the correctly rounded one
 
 static void check_division(unsigned) {
@@ -468,7 +508,8 @@ int main(void) {
         cmocka_unit_test(test_scalars),  cmocka_unit_test(test_crossbar),
         cmocka_unit_test(test_packed16), cmocka_unit_test(test_packed32),
         cmocka_unit_test(test_fp8),      cmocka_unit_test(test_ocp),
-        cmocka_unit_test(test_bitop),    cmocka_unit_test(test_division),
+        cmocka_unit_test(test_bitop),    cmocka_unit_test(test_scaled),
+        cmocka_unit_test(test_division),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

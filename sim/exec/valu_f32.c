@@ -170,8 +170,6 @@ static u32x16 v_ldexp_f32(u32x16 a, u32x16 b) {
     return a;
 }
 
-// ---- cube maps and other rarities are not implemented: an unknown instruction stops the kernel loudly
-
 // clang-format off
 #define LIST(X) \
     X(2, f32, v_add_f32, "f:ff", ALL, 'i') \

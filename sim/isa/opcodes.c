@@ -24,6 +24,7 @@
     X(sim_ops_valu_f64, isa)                                                                       \
     X(sim_ops_valu_cvt, isa)                                                                       \
     X(sim_ops_valu_fp8, isa)                                                                       \
+    X(sim_ops_valu_scale, isa)                                                                     \
     X(sim_ops_valu_16, isa)                                                                        \
     X(sim_ops_valu_packed, isa)                                                                    \
     X(sim_ops_mfma, isa)                                                                           \
