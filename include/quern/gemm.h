@@ -27,16 +27,17 @@ typedef struct qn_gemm_args {
     const DLTensor *scale_a;      /**< FP8 only */
     const DLTensor *scale_b;      /**< FP8 only */
     const DLTensor *group_layout; /**< i32 on the device; grouped forms only */
-    int64_t expected_m;           /**< masked: rows a group is likely to have, > 0; only a hint */
-    int32_t b_is_packed;          /**< 1: b and scale_b come from qn_gemm_pack */
-    int32_t m_alignment;          /**< ends: a group starts at a multiple of this; 0 means 128 */
-    int32_t zero_padding;         /**< ends: 1 writes zeros to the rows between groups */
+    int64_t expected_m;   /**< masked: rows a group is likely to have, > 0, only a hint; else 0 */
+    int32_t b_is_packed;  /**< 1: b and scale_b come from qn_gemm_pack */
+    int32_t m_alignment;  /**< ends: a group starts at a multiple of this; 0 means 128 */
+    int32_t zero_padding; /**< ends: 1 writes zeros to the rows between groups */
 } qn_gemm_args;
 
 /** Dense product: d[m,n] = c[m,n] + sum_kb scale_a[m,kb] scale_b[n/128,kb] sum_(k in kb) a[m,k] b[n,k].
  *
  *  d        [m, n]  bf16 or f32, columns contiguous, row stride >= n
- *  a        [m, k]  e4m3fn, e4m3fnuz (with scales) or bf16 (without); either dimension contiguous
+ *  a        [m, k]  e4m3fn, e4m3fnuz (with scales) or bf16 (without); either dimension contiguous, the
+ *           other one's stride at least as long
  *  b        [n, k]  a's kind, e4m3fn and e4m3fnuz may mix; either dimension contiguous. The names NT,
  *                   NN, TN, TT of other libraries are strides here: NT has k contiguous in both.
  *  c        [m, n]  d's dtype; may be d itself, must not overlap it otherwise
@@ -49,7 +50,8 @@ typedef struct qn_gemm_args {
  *  Async:   queued on stream; tensors must stay valid until the stream has passed it.
  *  Errors:  QN_E_INVALID (null, shape, stride), QN_E_UNSUPPORTED (dtype, e5m2 mixed with e4m3),
  *           QN_E_DEVICE.
- *  Bits:    equal from run to run and for any number of threads.
+ *  Bits:    equal from run to run and for any number of threads; on the CPU a row's bits do not depend on the
+ *           other rows either.
  *  Source:  DeepGEMM's fp8_gemm_nt with recipe (1, 128, 128) and bf16_gemm_nt. */
 QN_API qn_status qn_gemm(qn_stream *stream, const qn_gemm_args *args);
 

@@ -289,7 +289,7 @@ static void load_packed(uint32_t *out, const qni_gemm_block *b) {
 #pragma clang loop unroll(full)
         for (int v = 0; v < VECTORS; v++, line += 64) {
             __m512i first, second;
-            decode(&d, _mm512_load_si512(line), &first, &second);
+            decode(&d, _mm512_loadu_si512(line), &first, &second);
             _mm512_store_si512(out + v * 16, first);
             _mm512_store_si512(out + QNI_GEMM_PANEL_N + v * 16, second);
         }
@@ -421,7 +421,7 @@ static void multiply(float *sums, const void *a, const void *b, const float *sca
         for (int v = 0; v < VECTORS; v++, line += 64, next += 64) {
             __m512i first, second;
             _mm_prefetch(next, _MM_HINT_T0);
-            decode(&d, _mm512_load_si512(line), &first, &second);
+            decode(&d, _mm512_loadu_si512(line), &first, &second);
 #pragma clang loop unroll(full)
             for (int m = 0; m < rows; m++) {
                 const uint32_t *row = a + m * PAIRS + pair;

@@ -479,6 +479,31 @@ static void packing_refuses(void **) {
     qni_gemm_case_destroy(&c);
 }
 
+/** 16 bytes are all the alignment that packed weights need. */
+static void packed_weights_may_lie_anywhere(void **) {
+    const qni_gemm_spec spec = {
+        .m = 9, .n = 70, .k = 130, .dtype_a = FN, .dtype_b = FN, .dtype_d = BF, .is_packed = true};
+    uint16_t want[9 * 70], got[9 * 70];
+    alignas(64) static char room[128 * 256 + 64];
+    qni_gemm_case c;
+    assert_int_equal(qni_gemm_case_create(&c, stream, &spec, 12), QN_OK);
+    product_bits(&c, 0, spec.m, want);
+    memcpy(room + 16, qni_data(&c.packed.t), 128 * 256);
+    DLTensor moved = c.packed.t;
+    moved.data = room;
+    moved.byte_offset = 16;
+    c.args.b = &moved;
+    for (int64_t m = 1; m <= spec.m; m += 4) {
+        product_bits(&c, 0, m, got);
+        assert_memory_equal(got, want, (size_t)(m * spec.n) * sizeof *got);
+    }
+    moved.byte_offset = 8;
+    c.args.d = &c.d.t;
+    assert_int_equal(qn_gemm(stream, &c.args), QN_E_INVALID);
+    assert_string_equal(qn_last_error(), "gemm: packed b must be contiguous and 16-byte aligned");
+    qni_gemm_case_destroy(&c);
+}
+
 // ---- QUERN_VALIDATE=1: runs in a child, gives 1 if all is well
 
 static bool refuses_entry(qn_gemm_grouping grouping, int32_t entry, const char *words) {
@@ -556,6 +581,7 @@ int main(void) {
         cmocka_unit_test(bad_arguments_are_refused),
         cmocka_unit_test(column_slices_do_not_overlap),
         cmocka_unit_test(packing_refuses),
+        cmocka_unit_test(packed_weights_may_lie_anywhere),
         cmocka_unit_test(validation_finds_bad_groups),
         cmocka_unit_test(bad_groups_stay_inside),
     };
