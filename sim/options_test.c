@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// QUERN_SIM's syntax: what is accepted acts, what is not says what would be.
+#include "sim.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static char error[256];
+
+static void test_accepted(void **state) {
+    (void)state;
+    sim_options o = {.check = SIM_CHECK_BOUNDS};
+    assert_true(sim_options_parse(&o, "", error, sizeof error));
+    assert_true(sim_options_parse(&o, "arch=gfx942;;threads=3;", error, sizeof error));
+    assert_int_equal(o.num_archs, 1);
+    assert_int_equal(o.archs[0], SIM_GFX942);
+    assert_int_equal(o.threads, 3);
+    assert_int_equal(o.check, SIM_CHECK_BOUNDS);
+    assert_true(sim_options_parse(&o, "check=barrier,bounds;arch=gfx942,gfx942;limit=12345678901",
+                                  error, sizeof error));
+    assert_int_equal(o.num_archs, 3); // architectures are added
+    assert_int_equal(o.check, SIM_CHECK_BOUNDS | SIM_CHECK_BARRIER);
+    assert_int_equal(o.limit, 12345678901);
+    assert_true(sim_options_parse(&o, "check=none;mfma=exact;clock=off", error, sizeof error));
+    assert_int_equal(o.check, 0);
+}
+
+static void test_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *message;
+    } cases[] = {
+        {"colour=red", "unknown key 'colour'; accepted: arch, check"},
+        {"arch", "'arch' is not of the form key=value"},
+        {"arch=", "arch=: no such chip"},
+        {"arch=gfx942,", "arch=: no such chip"},
+        {"arch=gfx9421", "arch=gfx9421: no such chip"},
+        {"arch=gfx1151", "not executed yet; accepted: gfx942"},
+        {"check=race", "check=race: no such check; accepted: none"},
+        {"mfma=fast", "accepted: exact"},
+        {"clock=on", "accepted: off"},
+        {"threads=0", "accepted: 1 to 1024"},
+        {"threads=-1", "accepted: 1 to 1024"},
+        {"threads=2x", "accepted: 1 to 1024"},
+        {"threads=99999999999999999999", "accepted: 1 to 1024"},
+        {"limit=", "instructions a wave may execute"},
+        {"limit=99999999999999999999", "instructions a wave may execute"},
+        {"threads=2;speed=9", "unknown key 'speed'"},
+        {"arch=gfx942,gfx942,gfx942,gfx942,gfx942,gfx942,gfx942,gfx942,gfx942,gfx942,gfx942,"
+         "gfx942,gfx942,gfx942,gfx942,gfx942,gfx942",
+         "device 17; accepted: at most 16"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sim_options o = {.threads = 7}, before = o;
+        assert_false(sim_options_parse(&o, cases[i].text, error, sizeof error));
+        if (!strstr(error, cases[i].message)) {
+            fail_msg("%s: '%s' does not contain '%s'", cases[i].text, error, cases[i].message);
+        }
+        assert_memory_equal(&o, &before, sizeof o); // all or nothing
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_accepted),
+                                       cmocka_unit_test(test_refused)};
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
