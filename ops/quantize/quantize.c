@@ -2,18 +2,23 @@
 // qn_quantize_fp8 and qn_dequantize_fp8: check the tensors, choose a kernel, run it.
 #include "quantize.h"
 
-#define QN_IMAGE(id, source, targets, defines)
-#define QN_VARIANT(op, name, features, is_cpu, supports, run)                                      \
-    QN_VARIANT_##op({name, features, is_cpu, supports, run})
-#define QN_VARIANT_quantize(...) __VA_ARGS__,
-#define QN_VARIANT_dequantize(...)
+// variants.def is one list for two ops; QN_VARIANT_OF_op picks the lines of each.
+#define CPU true
+#define GPU false
+#define QN_IMAGE(...)
+#define QN_VARIANT(op, kernel, where, needs, supports, run)                                        \
+    QN_VARIANT_OF_##op(#op "." #kernel, needs, where, supports, run)
+
+#define QN_VARIANT_OF_quantize(...) {__VA_ARGS__},
+#define QN_VARIANT_OF_dequantize(...)
 static const qni_variant quantize_variants[] = {
 #include "variants.def"
 };
-#undef QN_VARIANT_quantize
-#undef QN_VARIANT_dequantize
-#define QN_VARIANT_quantize(...)
-#define QN_VARIANT_dequantize(...) __VA_ARGS__,
+#undef QN_VARIANT_OF_quantize
+#undef QN_VARIANT_OF_dequantize
+
+#define QN_VARIANT_OF_quantize(...)
+#define QN_VARIANT_OF_dequantize(...) {__VA_ARGS__},
 static const qni_variant dequantize_variants[] = {
 #include "variants.def"
 };

@@ -31,7 +31,7 @@ typedef struct qni_quantize_problem {
 extern const qni_op qni_op_quantize, qni_op_dequantize;
 
 /** The kernels: what variants.def lists. */
-#define QN_VARIANT(op, name, features, is_cpu, supports, run)                                      \
+#define QN_VARIANT(op, kernel, where, needs, supports, run)                                        \
     qn_status run(qn_stream *stream, const void *problem);
 #define QN_IMAGE(id, source, targets, defines)
 #include "variants.def"
