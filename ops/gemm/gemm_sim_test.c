@@ -97,12 +97,12 @@ static void run_all_kernels(const qni_gemm_spec *spec) {
      __VA_ARGS__}
 
 static const qni_gemm_spec long_loops[] = {
-    PACKED(512, 256, 1280, FNUZ, BF),
+    PACKED(512, 256, 640, FNUZ, BF),
     PACKED(384, 300, 768, FNUZ, F32, .is_strided = true),
-    PACKED(257, 130, 4228, FNUZ, F32),
-    PACKED(260, 256, 1408, FN, BF),
-    PACKED(40, 512, 7168, FNUZ, BF),
-    PACKED(1, 2112, 7168, FN, F32),
+    PACKED(257, 130, 2180, FNUZ, F32),
+    PACKED(260, 256, 640, FN, BF),
+    PACKED(40, 256, 7168, FNUZ, BF),
+    PACKED(1, 1056, 7168, FN, F32),
     PACKED(8, 576, 4100, FNUZ, BF, .is_strided = true, .adds_c = true),
 };
 
@@ -113,14 +113,13 @@ static const qni_gemm_spec many_tiles[] = {
 };
 
 static const qni_gemm_spec groups[] = {
-    PACKED(0, 256, 640, FNUZ, BF, .grouping = QN_GEMM_GROUPED_INDEX, .groups = 6),
-    PACKED(0, 256, 640, FNUZ, BF, .grouping = QN_GEMM_GROUPED_ENDS, .groups = 6, .m_alignment = 16,
+    PACKED(0, 256, 384, FNUZ, BF, .grouping = QN_GEMM_GROUPED_INDEX, .groups = 6),
+    PACKED(0, 256, 384, FNUZ, BF, .grouping = QN_GEMM_GROUPED_ENDS, .groups = 6, .m_alignment = 16,
            .zero_padding = true),
-    PACKED(320, 256, 768, FNUZ, BF, .grouping = QN_GEMM_GROUPED_MASKED, .groups = 8),
+    PACKED(320, 128, 512, FNUZ, BF, .grouping = QN_GEMM_GROUPED_MASKED, .groups = 8),
     // More groups than a wave has lanes.
     PACKED(0, 64, 40, FNUZ, BF, .grouping = QN_GEMM_GROUPED_ENDS, .groups = 150, .m_alignment = 8),
-    PACKED(64, 512, 1536, FN, BF, .grouping = QN_GEMM_GROUPED_MASKED, .groups = 16,
-           .expected_m = 4),
+    PACKED(64, 256, 768, FN, BF, .grouping = QN_GEMM_GROUPED_MASKED, .groups = 16, .expected_m = 4),
 };
 
 static void run_table(const qni_gemm_spec *specs, size_t num) {
