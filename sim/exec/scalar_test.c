@@ -2,7 +2,7 @@
 // Scalar arithmetic, compares, EXEC and control flow, against references written apart.
 #include "exec_testing.h"
 
-enum { ROUNDS = 200 };
+enum { ROUNDS = 50 };
 
 typedef struct answer {
     uint64_t value;
