@@ -400,7 +400,9 @@ qn_status qni_hip_open(qn_device *device, const char *arg) {
     QN_TRY(open_ordinal(device, &real_driver, ordinal, &properties));
     snprintf(device->info.spec, sizeof device->info.spec, "hip:%d", ordinal);
     device->id = (DLDevice){kDLROCM, ordinal};
-    device->info.has_clock = 1;
+    device->info.is_modelled =
+        real_driver.configure != nullptr; // QUERN_HIP_LIBRARY may name the simulator
+    device->info.has_clock = !device->info.is_modelled;
 out:
     return st;
 }
