@@ -227,13 +227,18 @@ static void do_thread(void *context, int64_t thread) {
     }
 }
 
+/** Whether so few rows share a panel that reading b is most of the work. One panel after the other is then the
+ *  better order: packed weights lie so in memory, and of others only 64 rows, and their pages, are read at once. */
+static bool reads_in_order(const qni_gemm_engine *engine, const qni_gemm_problem *p) {
+    return is_direct(engine, p, p->m) || (!p->is_packed && p->m <= 16);
+}
+
 /** Large tiles decode less; small ones keep all threads busy. */
 static void choose_tiles(work *w) {
     const qni_gemm_problem *p = w->problem;
     int64_t slabs = p->grouping == QN_GEMM_GROUPED_MASKED ? p->groups : 1;
     w->tile_m = QNI_GEMM_TILE_M;
-    // One panel after the other is how packed weights lie in memory; with few rows reading them is all the work.
-    w->tile_panels = is_direct(w->engine, p, p->m) ? 1 : QNI_GEMM_TILE_PANELS;
+    w->tile_panels = reads_in_order(w->engine, p) ? 1 : QNI_GEMM_TILE_PANELS;
     for (;;) {
         int64_t tile_n = w->tile_panels * QNI_GEMM_PANEL_N;
         w->tiles_m = (p->m + w->tile_m - 1) / w->tile_m;
