@@ -30,15 +30,20 @@ foreach(source ${inner_tests})
   endif()
 endforeach()
 
-# sim/testdata/NAME.c, compiled for gfx942 in several ways into ${CMAKE_BINARY_DIR}/testdata/NAME.WAY.co
+# sim/testdata/NAME.c, compiled in several ways into ${CMAKE_BINARY_DIR}/testdata/NAME.WAY.co, for gfx942 unless WAY
+# names another chip
 function(quern_add_test_objects)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/sim/testdata/*.c)
   file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/testdata)
   set(objects "")
   foreach(source ${sources})
     cmake_path(GET source STEM name)
-    foreach(way O0 O1 O3 v4 preload)
-      if(way MATCHES "^O")
+    foreach(way O0 O1 O3 v4 preload gfx90a.O0 gfx90a.O3 gfx950.O0 gfx950.O3)
+      set(chip gfx942)
+      if(way MATCHES "^(gfx[0-9a-f]+)\\.(O[0-9])$")
+        set(chip ${CMAKE_MATCH_1})
+        set(flags -${CMAKE_MATCH_2})
+      elseif(way MATCHES "^O")
         set(flags -${way})
       elseif(way STREQUAL "v4") # launch sizes through the dispatch packet
         set(flags -O1 -mcode-object-version=4)
@@ -47,7 +52,7 @@ function(quern_add_test_objects)
       endif()
       set(object ${CMAKE_BINARY_DIR}/testdata/${name}.${way}.co)
       add_custom_command(OUTPUT ${object} DEPENDS ${source} VERBATIM
-        COMMAND ${CMAKE_C_COMPILER} -std=gnu23 ${flags} --target=amdgcn-amd-amdhsa -mcpu=gfx942 -nogpulib
+        COMMAND ${CMAKE_C_COMPILER} -std=gnu23 ${flags} --target=amdgcn-amd-amdhsa -mcpu=${chip} -nogpulib
                 -ffreestanding -Wall -Wextra -o ${object} ${source}
         COMMENT "test object ${name}.${way}")
       list(APPEND objects ${object})

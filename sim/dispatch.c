@@ -49,27 +49,45 @@ static void preload_args(sim_wave *w, uint32_t n) {
     }
 }
 
+/** The descriptor of all waves' scratch: dwords of 64 lanes in turn, indexed by lane. As AMD's runtime makes it. */
+static uint32_t put_scratch_buffer(sim_wave *w) {
+    put64(w, 0, SIM_SCRATCH_BASE | UINT64_C(1) << 63); // swizzled
+    w->s[2] = w->group->num_waves * SIM_LANES * w->scratch_bytes;
+    w->s[3] = 0x00ea4fac; // 4-byte elements, 64 indices, the lane added to the index
+    return 4;
+}
+
 static void init_user_sgprs(sim_wave *w) {
     enum { BUFFER = 1, PACKET = 2, QUEUE = 4, KERNARG = 8, ID = 16, FLAT = 32, PRIVATE_SIZE = 64 };
     const sim_dispatch *d = w->group->dispatch;
-    uint32_t wanted = d->kernel->properties, n = wanted & BUFFER ? 4 : 0;
+    uint32_t wanted = d->kernel->properties, n = 0;
+    n = wanted & BUFFER ? put_scratch_buffer(w) : n;
     n = wanted & PACKET ? put64(w, n, d->packet) : n;
     n = wanted & QUEUE ? put64(w, n, 0) : n;
     n = wanted & KERNARG ? put64(w, n, d->kernarg) : n;
     n = wanted & ID ? put64(w, n, d->id) : n;
-    n = wanted & FLAT ? put64(w, n, 0) : n;
+    n = wanted & FLAT ? put64(w, n, SIM_SCRATCH_BASE) : n;
     if (wanted & PRIVATE_SIZE) {
         w->s[n++] = w->scratch_bytes;
     }
     preload_args(w, n);
 }
 
+/** Workgroup ids, then what gfx90a needs to find its scratch: later chips have that in the hardware. */
 static void init_system_sgprs(sim_wave *w) {
-    uint32_t rsrc2 = w->group->dispatch->kernel->rsrc2, n = rsrc2 >> 1 & 31;
+    enum { PRIVATE_SEGMENT = 1, INFO = 1 << 10 };
+    const sim_dispatch *d = w->group->dispatch;
+    uint32_t rsrc2 = d->kernel->rsrc2, n = rsrc2 >> 1 & 31;
     for (uint32_t axis = 0; axis < 3; axis++) {
         if (rsrc2 >> (7 + axis) & 1) {
             w->s[n++] = w->group->id[axis];
         }
+    }
+    if (rsrc2 & INFO) {
+        w->s[n++] = (uint32_t)(w->index == 0) << 31 | w->group->num_waves;
+    }
+    if ((rsrc2 & PRIVATE_SEGMENT) && d->chip->arch == SIM_GFX90A) {
+        w->s[n] = sim_scratch_offset(w);
     }
 }
 

@@ -423,6 +423,14 @@ bool sim_dispatch_run(sim_dispatch *dispatch);
 /** Where the flat apertures lie: outside every allocation; their upper halves select them. */
 constexpr uint64_t SIM_SHARED_APERTURE = UINT64_C(1) << 48;
 constexpr uint64_t SIM_PRIVATE_APERTURE = UINT64_C(2) << 48;
+/** Where gfx90a is told that scratch memory lies: the base of the private segment buffer and of FLAT_SCRATCH.
+ *  No host maps it, and it fits the 48 bits of a buffer's base. */
+constexpr uint64_t SIM_SCRATCH_BASE = UINT64_C(1) << 47;
+
+/** Bytes from SIM_SCRATCH_BASE to a wave's scratch: the "private segment wave offset" of gfx90a. */
+static inline uint32_t sim_scratch_offset(const sim_wave *w) {
+    return w->index * SIM_LANES * w->scratch_bytes;
+}
 
 /** Scratch bytes that each lane of a kernel gets. */
 uint32_t sim_kernel_scratch(const sim_kernel *kernel);

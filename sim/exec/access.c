@@ -71,11 +71,26 @@ static bool resolve_scratch_lane(sim_wave *w, const sim_inst *inst, int lane, ui
     return true;
 }
 
+/** gfx90a has no hardware base of scratch: FLAT_SCRATCH must say it, or lanes reach each other's memory. */
+static bool is_scratch_ready(sim_wave *w, const sim_inst *inst) {
+    uint64_t want = SIM_SCRATCH_BASE + sim_scratch_offset(w);
+    uint64_t flat_scratch = w->s[102] | (uint64_t)w->s[103] << 32;
+    if (w->group->dispatch->chip->arch != SIM_GFX90A || flat_scratch == want) {
+        return true;
+    }
+    sim_fault_raise(w, inst, -1, "FLAT_SCRATCH is %#llx, the wave's scratch begins at %#llx",
+                    (unsigned long long)flat_scratch, (unsigned long long)want);
+    return false;
+}
+
 static bool resolve_scratch(sim_wave *w, const sim_inst *inst, uint32_t skip, uint32_t bytes,
                             bool is_store, sim_access *out) {
     const sim_operand *saddr = &inst->src[inst->num_src - 1];
     const sim_operand *vaddr = &inst->src[0];
     uint32_t base = sim_read32(w, saddr) + (uint32_t)inst->offset + skip;
+    if (!is_scratch_ready(w, inst)) {
+        return false;
+    }
     for (uint64_t left = out->mask; left; left &= left - 1) {
         int lane = __builtin_ctzll(left);
         uint32_t offset = base + (vaddr->kind == SIM_OP_VGPR ? w->v[vaddr->reg][lane] : 0);
@@ -124,7 +139,8 @@ static bool resolve_flat(sim_wave *w, const sim_inst *inst, const uint64_t *addr
         if (at >> 32 == w->shared_base >> 32) {
             resolve_flat_lds(w, lane, (uint32_t)at, bytes, out);
         } else if (at >> 32 == w->private_base >> 32) {
-            ok = resolve_scratch_lane(w, inst, lane, (uint32_t)at, bytes, is_store, out);
+            ok = is_scratch_ready(w, inst) &&
+                 resolve_scratch_lane(w, inst, lane, (uint32_t)at, bytes, is_store, out);
         } else {
             ok = resolve_lane(w, inst, lane, at, bytes, is_store, out);
         }
@@ -138,6 +154,33 @@ typedef struct buffer {
     uint64_t base;
     uint32_t stride, num_records;
 } buffer;
+
+/** True for the descriptor that a wave of gfx90a was given for its scratch memory (dispatch.c). */
+static bool is_scratch_buffer(const uint32_t *srd) {
+    return srd[1] >> 31 && (srd[3] >> 23 & 1) && (srd[1] & 0xffff) == SIM_SCRATCH_BASE >> 32;
+}
+
+/** Scratch through its descriptor. The wave's dwords lie in memory as rows of one dword for each lane: the scalar
+ *  parts of the address count bytes of whole rows, the vector parts bytes of the lane. */
+static bool resolve_scratch_buffer(sim_wave *w, const sim_inst *inst, uint32_t skip, uint32_t bytes,
+                                   bool is_store, sim_access *out) {
+    const sim_operand *vaddr = &inst->src[inst->num_src - 3];
+    const uint32_t *srd = &w->s[inst->src[inst->num_src - 2].reg];
+    uint32_t rows = srd[0] - sim_scratch_offset(w) + sim_read32(w, &inst->src[inst->num_src - 1]);
+    if (rows % (4 * SIM_LANES) || (inst->flags & SIM_IDXEN)) {
+        sim_fault_raise(w, inst, -1, "scratch rows at %#x: not the wave's own memory", rows);
+        return false;
+    }
+    uint64_t base = rows / SIM_LANES + (uint32_t)inst->offset + skip;
+    for (uint64_t left = out->mask; left; left &= left - 1) {
+        int lane = __builtin_ctzll(left);
+        uint64_t offset = base + (inst->flags & SIM_OFFEN ? w->v[vaddr->reg][lane] : 0);
+        if (!resolve_scratch_lane(w, inst, lane, offset, bytes, is_store, out)) {
+            return false;
+        }
+    }
+    return true;
+}
 
 /** Fields of the descriptor. Source: "CDNA3" ISA, buffer resource descriptor. */
 static bool read_buffer(sim_wave *w, const sim_inst *inst, const uint32_t *srd, buffer *out) {
@@ -162,8 +205,12 @@ static bool in_range(const buffer *b, uint32_t index, uint64_t offset, uint32_t 
 static bool resolve_buffer(sim_wave *w, const sim_inst *inst, uint32_t skip, uint32_t bytes,
                            bool is_store, sim_access *out) {
     const sim_operand *vaddr = &inst->src[inst->num_src - 3];
+    const uint32_t *srd = &w->s[inst->src[inst->num_src - 2].reg];
+    if (is_scratch_buffer(srd)) {
+        return resolve_scratch_buffer(w, inst, skip, bytes, is_store, out);
+    }
     buffer b;
-    if (!read_buffer(w, inst, &w->s[inst->src[inst->num_src - 2].reg], &b)) {
+    if (!read_buffer(w, inst, srd, &b)) {
         return false;
     }
     bool idxen = inst->flags & SIM_IDXEN, offen = inst->flags & SIM_OFFEN;

@@ -29,7 +29,9 @@ static void *library;
 
 /** How the kernels were compiled: level, code object version 4, arguments in registers. */
 enum { NUM_LEVELS = 5 };
-static const char *const levels[NUM_LEVELS] = {"O0", "O1", "O3", "v4", "preload"};
+static const char *const gfx942_levels[NUM_LEVELS] = {"O0", "O1", "O3", "v4", "preload"};
+static const char *const *levels = gfx942_levels;
+static int num_levels = NUM_LEVELS;
 static hipModule_t modules[NUM_LEVELS];
 
 #define OK(call) assert_int_equal((call), hipSuccess)
@@ -103,7 +105,7 @@ static inline uint64_t random_bits(void) {
 
 static inline void reset(void) {
     OK(hip.hipDeviceReset());
-    for (int l = 0; l < NUM_LEVELS; l++) {
+    for (int l = 0; l < num_levels; l++) {
         modules[l] = load(levels[l]);
     }
     hip.hipGetLastError();

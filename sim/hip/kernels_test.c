@@ -5,7 +5,7 @@
 static void test_ids(void **state) {
     (void)state;
     enum { GX = 3, GY = 2, GZ = 2, BX = 5, BY = 3, BZ = 7, N = GX * GY * GZ * BX * BY * BZ };
-    for (int l = 0; l < NUM_LEVELS; l++) {
+    for (int l = 0; l < num_levels; l++) {
         static uint32_t out[N];
         void *d = device_alloc(sizeof out, nullptr), *params[] = {&d};
         OK(hip.hipModuleLaunchKernel(kernel(modules[l], "t_ids"), GX, GY, GZ, BX, BY, BZ, 0,
@@ -26,7 +26,7 @@ static void test_collatz(void **state) {
     for (uint32_t i = 0; i < N; i++) {
         start[i] = 1 + (uint32_t)(random_bits() % 100000);
     }
-    for (int l = 0; l < NUM_LEVELS; l++) {
+    for (int l = 0; l < num_levels; l++) {
         struct {
             void *steps, *start;
             uint32_t count;
@@ -53,7 +53,7 @@ static void test_reduce(void **state) {
     for (int i = 0; i < N; i++) {
         x[i] = (float)(int64_t)(random_bits() % 2001) - 1000; // whole numbers: the sum is exact
     }
-    for (int l = 0; l < NUM_LEVELS; l++) {
+    for (int l = 0; l < num_levels; l++) {
         struct {
             void *sums, *x;
         } args = {device_alloc(sizeof sums, nullptr), device_alloc(sizeof x, x)};
@@ -80,7 +80,7 @@ static void test_int64(void **state) {
     }
     a[0] = b[0] = 0;
     a[1] = UINT64_MAX, b[1] = 1;
-    for (int l = 0; l < NUM_LEVELS; l++) {
+    for (int l = 0; l < num_levels; l++) {
         struct {
             void *out, *a, *b;
         } args = {device_alloc(sizeof out, nullptr), device_alloc(sizeof a, a),
@@ -104,7 +104,7 @@ static void test_axpy(void **state) {
     for (int i = 0; i < N; i++) {
         x[i] = (float)((double)(int64_t)random_bits() / 0x1p60);
     }
-    for (int l = 0; l < NUM_LEVELS; l++) {
+    for (int l = 0; l < num_levels; l++) {
         struct {
             double scale;
             float bias;
@@ -132,7 +132,7 @@ static void test_stack(void **state) {
     for (int i = 0; i < N; i++) {
         in[i] = (uint32_t)(random_bits() >> (random_bits() % 33 + 31));
     }
-    for (int l = 0; l < NUM_LEVELS; l++) {
+    for (int l = 0; l < num_levels; l++) {
         struct {
             void *out, *in;
         } args = {device_alloc(sizeof out, nullptr), device_alloc(sizeof in, in)};
@@ -154,7 +154,7 @@ static void test_stack(void **state) {
 static void test_partial_waves(void **state) {
     (void)state;
     static const unsigned blocks[] = {1, 63, 64, 65, 1000, 1024};
-    for (int l = 0; l < NUM_LEVELS; l++) {
+    for (int l = 0; l < num_levels; l++) {
         for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++) {
             uint32_t count = 0;
             void *d = device_alloc(4, &count);
@@ -167,7 +167,7 @@ static void test_partial_waves(void **state) {
 
 static void test_globals(void **state) {
     (void)state;
-    for (int l = 0; l < NUM_LEVELS; l++) {
+    for (int l = 0; l < num_levels; l++) {
         hipDeviceptr_t counter;
         size_t bytes;
         uint32_t out, value;
@@ -184,8 +184,25 @@ static void test_globals(void **state) {
     }
 }
 
+/** The chips' devices, in the order of QUERN_SIM below. */
+static const struct {
+    const char *chip, *levels[NUM_LEVELS];
+    int num_levels;
+} devices[] = {{"gfx942", {"O0", "O1", "O3", "v4", "preload"}, 5},
+               {"gfx90a", {"gfx90a.O0", "gfx90a.O3"}, 2},
+               {"gfx950", {"gfx950.O0", "gfx950.O3"}, 2}};
+
+static void use_device(int d) {
+    OK(hip.hipSetDevice(d));
+    levels = devices[d].levels;
+    num_levels = devices[d].num_levels;
+    reset();
+}
+
 int main(void) {
+    setenv("QUERN_SIM", "arch=gfx942,gfx90a,gfx950", true);
     open_library();
+    int failed = 0;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_ids, start),
         cmocka_unit_test_setup(test_collatz, start),
@@ -196,5 +213,9 @@ int main(void) {
         cmocka_unit_test_setup(test_partial_waves, start),
         cmocka_unit_test_setup(test_globals, start),
     };
-    return cmocka_run_group_tests(tests, nullptr, nullptr);
+    for (int d = 0; d < (int)(sizeof devices / sizeof *devices); d++) {
+        use_device(d);
+        failed += cmocka_run_group_tests_name(devices[d].chip, tests, nullptr, nullptr);
+    }
+    return failed;
 }
