@@ -1,65 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the gemm family's GPU kernels on the simulated MI300X: every check problem, and shapes whose loops run
 // long, whose tiles are many, whose groups are like those of a real model. Each at most 0.3 GMAC.
-#include "gemm_case.h"
+#include "gemm_sim_case.h"
 
-#include <quern/check.h>
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-static qn_device *device;
-static qn_stream *stream;
-
-static int open_device(void **) {
-    if (qn_device_open(&device, "sim:gfx942") == QN_OK)
-        return qn_stream_create(&stream, device);
-    print_message("%s\n", qn_last_error());
-    exit(77); // built without the simulator
-}
-
-static int close_device(void **) {
-    qn_stream_destroy(stream);
-    qn_device_close(device);
-    return 0;
-}
-
-/** How often each of the op's kernels ran. */
-typedef struct tally {
-    const qni_op *op;
-    int ran[16];
-} tally;
-
-static void count(void *context, const qn_check_result *r) {
-    tally *t = context;
-    if (r->reason)
-        return;
-    if (!r->passed)
-        print_error("%s on %s: error %g: %s\n", r->kernel, r->problem, r->error, r->detail);
-    for (int i = 0; i < t->op->num_variants; i++)
-        t->ran[i] += strcmp(t->op->variants[i].name, r->kernel) == 0;
-}
-
-static void check_op(const qni_op *op) {
-    tally t = {.op = op};
-    qn_check_options options = {.struct_size = sizeof options, .seed = 2};
-    assert_in_range(op->num_variants, 1, 16);
-    assert_int_equal(qn_check(device, op->name, &options, count, &t), QN_OK);
-    // A kernel that no problem reaches would pass unseen.
-    for (int i = 0; i < op->num_variants; i++)
-        if (!op->variants[i].is_cpu && t.ran[i] < 4)
-            fail_msg("%s ran on %d problems", op->variants[i].name, t.ran[i]);
+static int open_gfx942(void **) {
+    return open_device("sim:gfx942");
 }
 
 static void check_problems_agree(void **) {
-    check_op(&qni_op_gemm);
-    check_op(&qni_op_gemm_pack);
+    check_op(&qni_op_gemm, nullptr);
+    check_op(&qni_op_gemm_pack, nullptr);
 }
 
 /** Runs each kernel that takes the case, and compares. */
@@ -141,29 +91,6 @@ static void groups_agree(void **) {
 
 // ---- other levels of optimisation, other kernels than the choice
 
-/** The image with another optimisation, which the JIT compiles. Unoptimised code keeps variables in scratch. */
-static qni_gemm_kernel at_level(qni_gemm_kernel_id id, const char *level) {
-    qni_gemm_kernel kernel = qni_gemm_kernels[id];
-    kernel.ref.defines = level;
-    kernel.ref.max_scratch_bytes = INT32_MAX;
-    return kernel;
-}
-
-static void run_kernel(const qni_gemm_kernel *kernel, const qni_gemm_spec *spec) {
-    qni_gemm_case c;
-    double error;
-    char detail[256] = "";
-    assert_int_equal(qni_gemm_case_create(&c, stream, spec, 4), QN_OK);
-    assert_int_equal(qni_gemm_case_reset(&c), QN_OK);
-    if (qni_gemm_launch(stream, kernel, &c.problem) != QN_OK)
-        fail_msg("%s %s: %s", kernel->ref.image, kernel->ref.defines, qn_last_error());
-    assert_int_equal(qni_gemm_case_compare(&c, &error, detail, sizeof detail), QN_OK);
-    if (!(error <= 1))
-        fail_msg("%s %s on %s: error %g: %s", kernel->ref.image, kernel->ref.defines, c.text, error,
-                 detail);
-    qni_gemm_case_destroy(&c);
-}
-
 static void every_level_agrees(void **) {
     static const qni_gemm_spec specs[QNI_NUM_GEMM_KERNELS] = {
         [QNI_GEMM_ANY] = {.m = 70, .n = 66, .k = 200, .dtype_a = BF, .dtype_b = BF, .dtype_d = BF},
@@ -208,5 +135,5 @@ int main(void) {
         cmocka_unit_test(many_tiles_agree),     cmocka_unit_test(groups_agree),
         cmocka_unit_test(every_level_agrees),   cmocka_unit_test(fp8_through_bf16_agrees),
     };
-    return cmocka_run_group_tests(tests, open_device, close_device);
+    return cmocka_run_group_tests(tests, open_gfx942, close_device);
 }

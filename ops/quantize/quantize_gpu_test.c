@@ -16,9 +16,11 @@ enum { ROWS = 70, COLS = 200, BLOCKS = 2 * ROWS };
 static qn_device *gpu;
 static qn_stream *stream;
 
+static const char *spec;
+
 static int open_gpu(void **state) {
     (void)state;
-    if (qn_device_open(&gpu, "sim:gfx942") == QN_OK)
+    if (qn_device_open(&gpu, spec) == QN_OK)
         return qn_stream_create(&stream, gpu) != QN_OK;
     print_message("%s\n", qn_last_error());
     return 0;
@@ -28,6 +30,8 @@ static int close_gpu(void **state) {
     (void)state;
     qn_stream_destroy(stream);
     qn_device_close(gpu);
+    stream = nullptr;
+    gpu = nullptr;
     return 0;
 }
 
@@ -132,7 +136,8 @@ static void test_levels(void **state) {
     if (!stream)
         skip();
     for (int i = 0; i < NUM_LEVELS; i++)
-        for (int kind = QNI_FP8_E4M3FN; kind <= QNI_FP8_E4M3FNUZ; kind++) { // by integers, by v_cvt
+        for (int kind = QNI_FP8_E4M3FN; kind <= QNI_FP8_E4M3FNUZ;
+             kind++) { // by integers, by v_cvt where the chip has it
             check_quantize(&rows_kernels[i], (qni_fp8)kind, 1);
             check_quantize(&blocks_kernels[i], (qni_fp8)kind, QNI_BLOCK);
             check_dequantize(&dequantize_kernels[i], (qni_fp8)kind);
@@ -141,5 +146,11 @@ static void test_levels(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_levels)};
-    return cmocka_run_group_tests(tests, open_gpu, close_gpu);
+    static const char *const specs[] = {"sim:gfx942", "sim:gfx90a", "sim:gfx950"};
+    int failed = 0;
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        spec = specs[i];
+        failed += cmocka_run_group_tests_name(spec, tests, open_gpu, close_gpu);
+    }
+    return failed;
 }
