@@ -25,9 +25,17 @@ static bool is_bad_f8f6f4(const uint32_t *word) {
            field(word[1], 0, 9) < FIRST_VGPR || field(word[1], 9, 9) < FIRST_VGPR;
 }
 
+/** Instructions whose destination is scalar, but encoded in the 8 bits of a vector register: 255 is a literal. */
+static bool is_literal_destination(uint32_t word) {
+    enum { READFIRSTLANE = 0x142, READLANE = 0x289 };
+    uint32_t opcode = field(word, 16, 10);
+    bool is_scalar = opcode < 0x100 || opcode == READFIRSTLANE || opcode == READLANE;
+    return is_scalar && field(word, 0, 8) == LITERAL;
+}
+
 static bool is_bad_vop3(const uint32_t *word) {
     bool is_scaled = word[0] >> 16 == 0xd3ac; // a prefix of two words
-    return has_literal_source(word[1]) || is_bad_f8f6f4(word) ||
+    return has_literal_source(word[1]) || is_literal_destination(word[0]) || is_bad_f8f6f4(word) ||
            (is_scaled && (has_literal_source(word[3]) || is_bad_f8f6f4(word + 2)));
 }
 

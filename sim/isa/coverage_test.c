@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which instructions are executed: every opcode of every encoding that LLVM knows for gfx90a, gfx942 and gfx950 is
+// tried with random operands. Those that bind to no function are exactly the list in missing.def.
+#include "../exec/exec_testing.h"
+
+enum { CHIPS = 3, ROOM = 1024, TRIES = 40 };
+static const char *const chips[CHIPS] = {"gfx90a", "gfx942", "gfx950"};
+
+/** A mnemonic that does not bind, and on which chips: bit i is chips[i]. */
+typedef struct missing {
+    char name[48];
+    unsigned chips;
+} missing;
+
+static const missing expected[] = {
+#define MISSING(name, on_gfx90a, on_gfx942, on_gfx950)                                             \
+    {#name, on_gfx90a | on_gfx942 << 1 | on_gfx950 << 2},
+#include "missing.def"
+#undef MISSING
+};
+enum { NUM_EXPECTED = sizeof expected / sizeof *expected };
+
+static missing found[ROOM];
+static unsigned num_found;
+
+static void add_missing(const char *name, size_t length, unsigned chip) {
+    unsigned i = 0;
+    while (i < num_found && (strncmp(found[i].name, name, length) || found[i].name[length])) {
+        i++;
+    }
+    assert_true(i < ROOM && length < sizeof found->name);
+    memcpy(found[i].name, name, length);
+    found[i].chips |= 1u << chip;
+    num_found += i == num_found;
+}
+
+// ---- the encodings of gfx9. Source: "CDNA3" ISA, microcode formats.
+
+typedef struct encoding {
+    uint32_t base;     // the bits that name it
+    unsigned shift;    // where the opcode lies
+    unsigned count;    // of opcodes
+    uint32_t operands; // bits of the first word that are neither
+} encoding;
+
+static const encoding encodings[] = {
+    {0x80000000, 23, 128, 0x7fffff}, // SOP2
+    {0xb0000000, 23, 32, 0x7fffff},  // SOPK
+    {0xbe800000, 8, 256, 0x7f00ff},  // SOP1
+    {0xbf000000, 16, 128, 0xffff},   // SOPC
+    {0xbf800000, 16, 128, 0xffff},   // SOPP
+    {0xc0000000, 18, 256, 0x3ffff},  // SMEM
+    {0x00000000, 25, 62, 0x1ffffff}, // VOP2
+    {0x7e000000, 9, 256, 0x1fe01ff}, // VOP1
+    {0x7c000000, 17, 256, 0x1ffff},  // VOPC
+    {0xd0000000, 16, 1024, 0xffff},  // VOP3, VOP3P
+    {0xd8000000, 17, 256, 0x1ffff},  // DS
+    {0xdc000000, 18, 128, 0x3ffff},  // FLAT, GLOBAL, SCRATCH
+    {0xe0000000, 18, 128, 0x3ffff},  // MUBUF
+    {0xe8000000, 15, 16, 0x7fff},    // MTBUF
+};
+
+/** Some instructions take only scalar operands, some only vectors, some only even registers or cleared flags. */
+static void make_words(const encoding *e, unsigned opcode, unsigned attempt, uint32_t word[4]) {
+    uint32_t operands = (uint32_t)next_random() & e->operands;
+    operands &= attempt & 16 ? 0xfffe00fe : attempt & 8 ? 0xffff7fff : 0xffffffff;
+    word[0] = e->base | opcode << e->shift | operands;
+    word[1] = (uint32_t)next_random();
+    word[2] = (uint32_t)next_random();
+    word[3] = (uint32_t)next_random();
+    if (attempt >= TRIES / 2) {
+        word[1] = 0x04020100u + ((attempt & 7) << 1);
+    } else if (attempt & 2) {
+        word[1] = (word[1] & 0x00fefefe) | (attempt & 4 ? 0x80000000 : 0);
+    }
+}
+
+/** The mnemonic of the decoder's complaint that nobody implements it, without its encoding's suffix. */
+static size_t unimplemented(const char *error, const char **name) {
+    static const char text[] = "instruction not implemented: ";
+    static const char *const suffixes[] = {"_e32", "_e64", "_dpp", "_sdwa"};
+    if (strncmp(error, text, sizeof text - 1) != 0) {
+        return 0;
+    }
+    *name = error + sizeof text - 1;
+    size_t length = strcspn(*name, " \t");
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
+        size_t n = strlen(suffixes[i]);
+        if (length > n && !memcmp(*name + length - n, suffixes[i], n)) {
+            return length - n;
+        }
+    }
+    return length;
+}
+
+/** True if some operands decode to a bound instruction. */
+static bool try_opcode(const encoding *e, unsigned opcode, unsigned chip) {
+    bool bound = false;
+    for (unsigned attempt = 0; attempt < TRIES; attempt++) {
+        uint32_t word[4];
+        char error[SIM_ERROR_BYTES] = "";
+        const char *name;
+        sim_inst inst;
+        make_words(e, opcode, attempt, word);
+        if (sim_decode(sim_chip_by_name(chips[chip]), (const uint8_t *)word, sizeof word, 0x1000,
+                       &inst, error)) {
+            bound = true;
+        } else {
+            size_t length = unimplemented(error, &name);
+            if (length) {
+                add_missing(name, length, chip);
+            }
+        }
+    }
+    return bound;
+}
+
+// ---- the comparison
+
+static unsigned chips_of(const missing *list, unsigned count, const char *name) {
+    for (unsigned i = 0; i < count; i++) {
+        if (strcmp(list[i].name, name) == 0) {
+            return list[i].chips;
+        }
+    }
+    return 0;
+}
+
+static void print_line(const missing *m) {
+    print_error("MISSING(%s, %u, %u, %u)\n", m->name, m->chips & 1, m->chips >> 1 & 1,
+                m->chips >> 2 & 1);
+}
+
+static void test_every_opcode(void **) {
+    static const unsigned least[CHIPS] = {1100, 1140, 1170}; // opcodes of an encoding that bind
+    unsigned wrong = 0;
+    for (unsigned chip = 0; chip < CHIPS; chip++) {
+        unsigned bound = 0;
+        for (size_t i = 0; i < sizeof encodings / sizeof *encodings; i++) {
+            for (unsigned opcode = 0; opcode < encodings[i].count; opcode++) {
+                bound += try_opcode(&encodings[i], opcode, chip);
+            }
+        }
+        print_message("%s: %u opcodes of an encoding bind\n", chips[chip], bound);
+        assert_true(bound >= least[chip]);
+    }
+    for (unsigned i = 0; i < num_found; i++) {
+        if (chips_of(expected, NUM_EXPECTED, found[i].name) != found[i].chips) {
+            print_line(&found[i]);
+            wrong++;
+        }
+    }
+    for (unsigned i = 0; i < NUM_EXPECTED; i++) {
+        if (!chips_of(found, num_found, expected[i].name)) {
+            print_error("%s binds: take it off the list\n", expected[i].name);
+            wrong++;
+        }
+    }
+    if (wrong) {
+        fail_msg("%u lines of missing.def are wrong or not there; what they should be is above",
+                 wrong);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_opcode)};
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
