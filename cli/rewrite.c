@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <dirent.h>
+#include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -274,27 +275,36 @@ static qn_status write_index(const ckpt *c, const ckpt_sink *sinks, const char *
 
 // ---- the whole
 
-/** OUT is not IN, and not inside it. */
+/** Whether path is folder or lies in it; both without links. */
+static bool lies_in(const char *path, const char *folder) {
+    size_t length = strlen(folder);
+    return path && strncmp(path, folder, length) == 0 &&
+           (path[length] == '/' || !path[length] || folder[length - 1] == '/');
+}
+
+/** The folder that holds path, without links; null if there is none. */
+static char *real_parent(const char *path) {
+    char *copy = cli_text("%s", path), *parent = realpath(dirname(copy), nullptr);
+    free(copy);
+    return parent;
+}
+
+/** OUT is not IN, not inside it, and does not hold it, as --force would replace OUT. */
 static qn_status check_apart(const ckpt *c, const char *path) {
-    char *copy = cli_text("%s", path), *slash = strrchr(copy, '/');
-    if (slash && !slash[1] && slash != copy) { // "out/"
-        *slash = '\0';
-        slash = strrchr(copy, '/');
-    }
-    char *in = realpath(c->path, nullptr), *same = realpath(path, nullptr);
-    if (slash)
-        slash[1] = '\0';
-    char *parent = realpath(slash ? copy : ".", nullptr);
+    char *in = realpath(c->path, nullptr), *same = realpath(path, nullptr),
+         *parent = real_parent(path);
     qn_status st = QN_OK;
-    size_t length = in ? strlen(in) : 0;
-    if (!parent)
+    if (!in)
+        st = cli_fail(QN_E_IO, "%s: is no longer there", c->path);
+    else if (!parent)
         st = cli_fail(QN_E_NOT_FOUND, "%s: the folder that it is to be written to does not exist",
                       path);
-    else if ((same && strcmp(same, in) == 0) || (c->is_folder && strncmp(parent, in, length) == 0 &&
-                                                 (parent[length] == '/' || !parent[length])))
+    else if (lies_in(same, in) || (c->is_folder && lies_in(parent, in)))
         st = cli_fail(QN_E_INVALID, "%s: is %s or lies in it; the result needs a place of its own",
                       path, c->path);
-    free(copy);
+    else if (same && lies_in(in, same))
+        st = cli_fail(QN_E_INVALID, "%s: holds %s; the result needs a place of its own", path,
+                      c->path);
     free(in);
     free(same);
     free(parent);

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import resource
+import shutil
 import signal
 import subprocess
 import time
@@ -166,12 +167,18 @@ def test_existing_output(folder, tmp_path):
     assert list(tmp_path.glob("*.quern-*")) == []
 
 
-def test_output_apart_from_input(folder):
+def test_output_apart_from_input(folder, tmp_path):
     before = sorted(folder.rglob("*"))
     for out in (folder, folder / "out", folder / "sub" / "out", f"{folder}/"):
         refused("quantize", folder, out, "--force", says=["lies in it"])
     source = folder / "model.safetensors"
     refused("quantize", source, source, "--force", says=["place of its own"])
+    inside = folder / "sub" / "in"  # --force would replace the folder, and the input with it
+    shutil.copytree(folder, tmp_path / "copy")
+    shutil.move(tmp_path / "copy", inside)
+    before = sorted(folder.rglob("*"))
+    for source in (inside, inside / "model.safetensors"):
+        refused("quantize", source, folder, "--force", says=[f"holds {source}", "place of its own"])
     assert sorted(folder.rglob("*")) == before
 
 
