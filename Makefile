@@ -21,7 +21,7 @@ help:
 	@echo "                (MODEL=DIR takes any local checkpoint)"
 	@echo "make test       build and run every test"
 	@echo "make install    install under PREFIX (default /usr/local); make uninstall removes it"
-	@echo "make bench      benchmarks against the machine's limits"
+	@echo "make bench      the ops beside the machine's limits; the simulator's own speed"
 	@echo "make asan tsan  the tests under sanitizers;  make fuzz: each fuzzer for a minute"
 	@echo "make format     clang-format;  make lint: layers, formatting"
 	@echo "make TARGETS=gfx942   images for one target only;  make clean"
@@ -50,6 +50,8 @@ demo: all
 
 bench: all
 	@$(BUILD)/quern bench
+	@cmake --build $(BUILD) --target sim_bench
+	@$(BUILD)/sim_bench
 
 install: all
 	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX)
