@@ -19,14 +19,17 @@ static uint64_t num_threads(const sim_dispatch *d) {
 }
 
 static uint32_t num_waves(const sim_dispatch *d) {
-    return (uint32_t)((num_threads(d) + d->chip->wave_size - 1) / d->chip->wave_size);
+    return (uint32_t)((num_threads(d) + sim_wave_size(d) - 1) / sim_wave_size(d));
 }
 
 // ---- initial registers
 
-/** How many registers of each half of the file a kernel has: rsrc1's granules, split at ACCUM_OFFSET. */
-static void count_registers(const sim_kernel *kernel, uint32_t *arch, uint32_t *acc) {
-    uint32_t total = ((kernel->rsrc1 & 63) + 1) * 8, split = ((kernel->rsrc3 & 63) + 1) * 4;
+/** How many registers of each half of the file a kernel has: rsrc1's granules, split at ACCUM_OFFSET. RDNA has one
+ *  half. */
+static void count_registers(const sim_dispatch *d, uint32_t *arch, uint32_t *acc) {
+    const sim_kernel *kernel = d->kernel;
+    uint32_t total = ((kernel->rsrc1 & 63) + 1) * 8;
+    uint32_t split = d->chip->gfx_major > 9 ? total : ((kernel->rsrc3 & 63) + 1) * 4;
     *arch = total < split ? total : split;
     *arch = *arch < ACC_FIRST ? *arch : ACC_FIRST;
     *acc = total > split ? total - split : 0;
@@ -78,6 +81,11 @@ static void init_system_sgprs(sim_wave *w) {
     enum { PRIVATE_SEGMENT = 1, INFO = 1 << 10 };
     const sim_dispatch *d = w->group->dispatch;
     uint32_t rsrc2 = d->kernel->rsrc2, n = rsrc2 >> 1 & 31;
+    if (d->chip->gfx_major >= 12) { // the ids' own place
+        w->ttmp[9] = w->group->id[0];
+        w->ttmp[7] = w->group->id[1] | w->group->id[2] << 16;
+        return;
+    }
     for (uint32_t axis = 0; axis < 3; axis++) {
         if (rsrc2 >> (7 + axis) & 1) {
             w->s[n++] = w->group->id[axis];
@@ -94,8 +102,8 @@ static void init_system_sgprs(sim_wave *w) {
 /** v0 holds the work-item's three ids, ten bits each; EXEC the lanes that there are. */
 static void init_lanes(sim_wave *w) {
     const sim_dispatch *d = w->group->dispatch;
-    uint64_t first = (uint64_t)w->index * d->chip->wave_size, left = num_threads(d) - first;
-    uint32_t live = left < d->chip->wave_size ? (uint32_t)left : d->chip->wave_size;
+    uint64_t first = (uint64_t)w->index * sim_wave_size(d), left = num_threads(d) - first;
+    uint32_t live = left < sim_wave_size(d) ? (uint32_t)left : sim_wave_size(d);
     w->exec = live == 64 ? UINT64_MAX : (UINT64_C(1) << live) - 1;
     for (uint32_t lane = 0; lane < live; lane++) {
         uint32_t thread = (uint32_t)first + lane;
@@ -108,12 +116,14 @@ static void init_wave(sim_wave *w, sim_workgroup *group, uint32_t index, uint8_t
     static const sim_region nothing;
     const sim_dispatch *d = group->dispatch;
     uint32_t arch, acc;
-    count_registers(d->kernel, &arch, &acc);
+    count_registers(d, &arch, &acc);
     memset(w->v[0], 0, arch * sizeof w->v[0]);
     memset(w->v[ACC_FIRST], 0, acc * sizeof w->v[0]);
     memset(w->s, 0, sizeof *w - offsetof(sim_wave, s));
     w->pc = d->kernel->entry;
     w->mode = sim_mode_of_rsrc1(d->kernel->rsrc1);
+    w->mode |= d->chip->gfx_major >= 12 ? SIM_MODE_GFX12 : 0;
+    w->wave32 = sim_wave_size(d) == 32;
     w->state = SIM_RUNNING;
     w->index = index;
     w->shared_base = SIM_SHARED_APERTURE;
@@ -137,7 +147,7 @@ static bool check_barrier(sim_workgroup *group) {
         if (w->state != SIM_AT_BARRIER) {
             continue;
         }
-        if (first && w->pc != first->pc) {
+        if (first && w->num_waits == first->num_waits && w->pc != first->pc) {
             sim_fault_raise(w, nullptr, -1,
                             "divergent barrier: wave %u waits behind pc 0x%llx, wave %u behind pc "
                             "0x%llx",
@@ -150,17 +160,35 @@ static bool check_barrier(sim_workgroup *group) {
     return true;
 }
 
+bool sim_barrier_is_complete(const sim_wave *w) {
+    for (uint32_t i = 0; i < w->group->num_waves; i++) {
+        const sim_wave *other = &w->group->waves[i];
+        if (other->state != SIM_ENDED && (int32_t)(other->num_signals - w->num_waits) < 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /** Lets the waves go on that wait at the barrier; false if there are none, so that the group is done. */
 static bool release_barrier(sim_workgroup *group) {
     bool any = false;
+    sim_wave *stuck = nullptr;
     if ((group->dispatch->check & SIM_CHECK_BARRIER) && !check_barrier(group)) {
         return false;
     }
     for (uint32_t i = 0; i < group->num_waves; i++) {
-        if (group->waves[i].state == SIM_AT_BARRIER) {
-            group->waves[i].state = SIM_RUNNING;
+        sim_wave *w = &group->waves[i];
+        if (w->state == SIM_AT_BARRIER && sim_barrier_is_complete(w)) {
+            w->state = SIM_RUNNING;
             any = true;
+        } else if (w->state == SIM_AT_BARRIER) {
+            stuck = w;
         }
+    }
+    if (!any && stuck) {
+        sim_fault_raise(stuck, nullptr, -1,
+                        "waits for ever: no wave is left that could signal the barrier");
     }
     return any;
 }
@@ -170,6 +198,9 @@ static bool run_round(sim_workgroup *group) {
     bool running = false;
     for (uint32_t i = 0; i < group->num_waves; i++) {
         sim_wave *w = &group->waves[i];
+        if (w->state == SIM_AT_BARRIER && w->num_waits && sim_barrier_is_complete(w)) {
+            w->state = SIM_RUNNING;
+        }
         if (w->state == SIM_RUNNING) {
             sim_wave_run(w);
             running |= w->state == SIM_RUNNING;

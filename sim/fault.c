@@ -27,7 +27,7 @@ static void append_place(sim_fault *fault, const sim_wave *w, const sim_inst *in
     append(fault, ", pc 0x%llx, workgroup (%u, %u, %u), wave %u", (unsigned long long)pc,
            group->id[0], group->id[1], group->id[2], w->index);
     if (lane >= 0) {
-        uint32_t thread = w->index * d->chip->wave_size + (uint32_t)lane;
+        uint32_t thread = w->index * sim_wave_size(d) + (uint32_t)lane;
         append(fault, ", lane %d, work-item (%u, %u, %u)", lane, thread % d->block[0],
                thread / d->block[0] % d->block[1], thread / d->block[0] / d->block[1]);
     }

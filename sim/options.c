@@ -33,9 +33,7 @@ static bool complain_arch(reader *r, const char *name, const char *why) {
     for (int i = 0; i < SIM_NUM_ARCHS; i++) {
         const sim_chip *chip = sim_chip_by_arch((sim_arch)i);
         size_t used = strlen(accepted);
-        if (chip->runs) {
-            snprintf(accepted + used, sizeof accepted - used, "%s%s", used ? ", " : "", chip->name);
-        }
+        snprintf(accepted + used, sizeof accepted - used, "%s%s", used ? ", " : "", chip->name);
     }
     return complain(r, "arch=%s: %s; accepted: %s", name, why, accepted);
 }
@@ -44,9 +42,6 @@ static bool read_one_arch(reader *r, const char *name) {
     const sim_chip *chip = sim_chip_by_name(name);
     if (!chip) {
         return complain_arch(r, name, "no such chip");
-    }
-    if (!chip->runs) {
-        return complain_arch(r, name, "its instructions are not executed yet");
     }
     if (r->options.num_archs == SIM_MAX_DEVICES) {
         return complain(r, "arch=%s: device %d; accepted: at most %d devices", name,

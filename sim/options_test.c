@@ -39,7 +39,7 @@ static void test_refused(void **state) {
         {"arch=", "arch=: no such chip"},
         {"arch=gfx942,", "arch=: no such chip"},
         {"arch=gfx9421", "arch=gfx9421: no such chip"},
-        {"arch=gfx1151", "not executed yet; accepted: gfx90a, gfx942, gfx950"},
+        {"arch=gfx1030", "arch=gfx1030: no such chip; accepted: gfx90a, gfx942, gfx950, gfx1151"},
         {"check=race", "check=race: no such check; accepted: none"},
         {"mfma=fast", "accepted: exact"},
         {"clock=on", "accepted: off"},

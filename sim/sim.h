@@ -38,7 +38,6 @@ typedef struct sim_chip {
     uint32_t gfx_major, gfx_minor; // 9.4, 11.5, 12.0: the compute capability
     uint32_t generic_mach;         // of the generic target whose objects run as well; 0: none
     uint32_t memory_clock_khz, memory_bus_bits, l2_bytes, num_xccs, pci_chip;
-    bool runs; // its instructions can be executed; the others are only described so far
 } sim_chip;
 
 const sim_chip *sim_chip_by_name(const char *name); // null if there is none
@@ -99,12 +98,15 @@ enum { // sim_operand.mods
     SIM_SEXT = 4
 };
 
+enum { SIM_LOW_HALF = 1, SIM_HIGH_HALF = 2 }; // sim_operand.half
+
 typedef struct sim_operand {
     uint8_t kind;  // sim_operand_kind
     uint8_t count; // dwords
     uint8_t mods;
     uint8_t sdwa_sel; // 0..3 BYTE_n, 4 WORD_0, 5 WORD_1, 6 DWORD
     char type;        // letter of sim_opcode.types
+    uint8_t half;     // 0 the whole register, SIM_LOW_HALF, SIM_HIGH_HALF
     uint16_t reg;
     uint32_t value;
     uint64_t value64;
@@ -121,6 +123,8 @@ enum { // sim_inst.flags
     SIM_DPP_BOUND_CTRL = 1 << 7,
     SIM_HAS_SADDR = 1 << 8,
     SIM_VCC_IMPLICIT = 1 << 9,
+    SIM_DPP8 = 1 << 10,   // the lanes are in dpp8
+    SIM_DPP_FI = 1 << 11, // inactive lanes are read like active ones
 };
 
 struct sim_inst {
@@ -136,7 +140,9 @@ struct sim_inst {
     uint8_t op_sel, op_sel_hi, neg_lo, neg_hi; // bit i: source i (op_sel bit 3: destination)
     uint8_t cbsz, abid, blgp;
     uint8_t sdwa_dst_sel, sdwa_dst_unused; // 0 pad, 1 sext, 2 preserve
+    uint8_t byte_sel;                      // 8-bit float conversions of gfx12
     uint16_t dpp_ctrl;
+    uint32_t dpp8; // three bits for each lane of eight
     uint8_t dpp_row_mask, dpp_bank_mask;
     uint8_t dpp_lane[SIM_LANES]; // the lane that each lane reads, 0 where there is none
     uint64_t dpp_exists;         // lanes that read one
@@ -148,6 +154,9 @@ struct sim_inst {
     uint32_t word[4]; // the encoding, little-endian words
     bool plain;       // VALU: no modifiers at all, so that operands may be used in place
     bool is_float;    // VALU: some operand is a float, so that MODE matters
+    bool
+        saves_row; // the first half of a dual instruction whose result the second one's sources hide
+    sim_inst *second; // of a dual instruction: its second half, owned by this one; else null
 };
 
 /** One line of an opcode table: mnemonic without encoding suffix, its function, how its meaning is
@@ -162,7 +171,7 @@ typedef struct sim_opcode {
     // Operand types in the order of the text, one letter each, destinations before the colon ("f:ff").
     // They say how constants and modifiers are read:
     //   i b32, f f32, h f16, w b16, q b64 or u64, Q i64, d f64, F two f32, H two f16, W two b16,
-    //   m lane mask, r a destination that is there only with SIM_GLC (atomics); destinations only: k
+    //   t the words of a hint, m lane mask, r a destination that is there only with SIM_GLC (atomics); destinations only: k
     //   b16 and x f16 that keep the register's other half. A last "+": the first destination is the
     //   last source too. No colon: one destination. Null: all i.
     const char *types;
@@ -343,7 +352,8 @@ enum { // sim_wave.mode, gfx9 layout of HW_REG_MODE
     SIM_MODE_FP16_OVFL = 1 << 23,
     SIM_MODE_GPR_IDX_EN = 1 << 27,
     SIM_MODE_VSKIP = 1 << 28,
-    SIM_MODE_SPECIAL = SIM_MODE_GPR_IDX_EN | SIM_MODE_VSKIP,
+    SIM_MODE_SPECIAL = SIM_MODE_GPR_IDX_EN | SIM_MODE_VSKIP, // of gfx9
+    SIM_MODE_GFX12 = SIM_MODE_DX10_CLAMP | SIM_MODE_IEEE, // what gfx12 has no bits for, always on
 };
 
 static inline uint32_t sim_mode_of_rsrc1(uint32_t rsrc1) {
@@ -380,6 +390,8 @@ struct sim_wave {
     uint32_t scc;
     uint32_t mode; // MODE register, sim_mode bits; dispatch fills it by sim_mode_of_rsrc1
     sim_wave_state state;
+    bool wave32;                        // 32 lanes: the upper half of EXEC is 0
+    uint32_t num_signals, num_waits;    // at gfx12's split barriers
     uint32_t index;                     // in the workgroup
     uint64_t shared_base, private_base; // flat apertures
     uint8_t *scratch;                   // SIM_LANES * scratch_bytes, lane-major
@@ -415,6 +427,15 @@ typedef struct sim_dispatch {
     atomic_flag fault_taken;
     atomic_uint_fast64_t next_group; // the next workgroup to start, by flat id
 } sim_dispatch;
+
+/** Lanes of a wave: the kernel's choice on RDNA. */
+static inline uint32_t sim_wave_size(const sim_dispatch *d) {
+    return d->kernel->wave32 && d->chip->gfx_major > 9 ? 32 : 64;
+}
+
+/** True once every wave of the group, unless it has ended, has signalled for the barrier that `w` waits at. One
+ *  instruction that signals and waits (s_barrier) counts nothing: it is complete when no wave runs. */
+bool sim_barrier_is_complete(const sim_wave *w);
 
 /** Runs a dispatch to its end or first fault, the calling thread and idle pool threads working on
  * it. False: it was stopped; dispatch->fault.text says why (empty if from outside, through `stop`).
@@ -491,6 +512,8 @@ static inline const sim_inst *sim_fetch(sim_wave *w, const sim_text *text, uint6
  * `error`. */
 bool sim_decode(const sim_chip *chip, const uint8_t *bytes, uint64_t size, uint64_t pc,
                 sim_inst *out, char error[256]);
+/** Frees what a decoded instruction owns. */
+void sim_inst_deinit(sim_inst *inst);
 
 /** Around fork, so that no thread is within the disassembler: prepare before, done after in both
  *  processes. */

@@ -18,6 +18,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         if (ok && (!inst.exec || !inst.bytes || inst.num_dst > 2 || inst.num_src > 4)) {
             abort();
         }
+        if (ok) {
+            sim_inst_deinit(&inst);
+        }
         at += ok ? inst.bytes : 4;
     }
     return 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gemm family's GPU kernels on the simulated MI250X and MI355X: every check problem, and each kernel as clang
+// The gemm family's GPU kernels on the other simulated chips: every check problem, and each kernel as clang
 // makes it at other levels of optimisation. gemm_sim_test.c has the long problems.
 #include "gemm_sim_case.h"
 
@@ -10,6 +10,13 @@ static int open_gfx950(void **) {
     return open_device("sim:gfx950");
 }
 
+static int open_gfx1151(void **) {
+    return open_device("sim:gfx1151");
+}
+static int open_gfx1201(void **) {
+    return open_device("sim:gfx1201");
+}
+
 static void gfx90a_problems_agree(void **) {
     check_op(&qni_op_gemm, "gemm.any");
     check_op(&qni_op_gemm_pack, nullptr);
@@ -17,6 +24,12 @@ static void gfx90a_problems_agree(void **) {
 
 static void gfx950_problems_agree(void **) {
     check_op(&qni_op_gemm, "gemm.any gemm.fp8_decode gemm.fp8_mfma gemm.fp8_mfma_256");
+    check_op(&qni_op_gemm_pack, nullptr);
+}
+
+/** RDNA has the kernel for any shape, with WMMA: bf16, and FP8 by gfx12's own instruction. */
+static void rdna_problems_agree(void **) {
+    check_op(&qni_op_gemm, "gemm.any");
     check_op(&qni_op_gemm_pack, nullptr);
 }
 
@@ -42,10 +55,17 @@ static void run_levels(qni_gemm_kernel_id id, const qni_gemm_spec *spec) {
     }
 }
 
-static void gfx90a_levels_agree(void **) {
+/** Where FP8 becomes bf16 on the way to LDS. */
+static void converted_levels_agree(void **) {
     static const qni_gemm_spec bf16 = PLAIN(70, 66, 200, BF), fp8 = PLAIN(40, 66, 130, QNI_E4M3FN);
     run_levels(QNI_GEMM_ANY, &bf16);
     run_levels(QNI_GEMM_ANY, &fp8);
+}
+
+static void gfx1201_levels_agree(void **) {
+    static const qni_gemm_spec bf16 = PLAIN(70, 66, 200, BF), fp8 = PLAIN(40, 66, 130, QNI_E4M3FN);
+    run_levels(QNI_GEMM_ANY, &bf16);
+    run_levels(QNI_GEMM_ANY_FP8, &fp8);
 }
 
 static void gfx950_levels_agree(void **) {
@@ -65,9 +85,15 @@ static void gfx950_levels_agree(void **) {
 
 int main(void) {
     const struct CMUnitTest gfx90a[] = {cmocka_unit_test(gfx90a_problems_agree),
-                                        cmocka_unit_test(gfx90a_levels_agree)};
+                                        cmocka_unit_test(converted_levels_agree)};
     const struct CMUnitTest gfx950[] = {cmocka_unit_test(gfx950_problems_agree),
                                         cmocka_unit_test(gfx950_levels_agree)};
+    const struct CMUnitTest gfx1151[] = {cmocka_unit_test(rdna_problems_agree),
+                                         cmocka_unit_test(converted_levels_agree)};
+    const struct CMUnitTest gfx1201[] = {cmocka_unit_test(rdna_problems_agree),
+                                         cmocka_unit_test(gfx1201_levels_agree)};
     int failed = cmocka_run_group_tests(gfx90a, open_gfx90a, close_device);
-    return failed + cmocka_run_group_tests(gfx950, open_gfx950, close_device);
+    failed += cmocka_run_group_tests(gfx950, open_gfx950, close_device);
+    failed += cmocka_run_group_tests(gfx1151, open_gfx1151, close_device);
+    return failed + cmocka_run_group_tests(gfx1201, open_gfx1201, close_device);
 }

@@ -146,7 +146,8 @@ static void test_levels(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_levels)};
-    static const char *const specs[] = {"sim:gfx942", "sim:gfx90a", "sim:gfx950"};
+    static const char *const specs[] = {"sim:gfx942", "sim:gfx90a", "sim:gfx950", "sim:gfx1151",
+                                        "sim:gfx1201"};
     int failed = 0;
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
         spec = specs[i];

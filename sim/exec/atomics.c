@@ -263,6 +263,23 @@ static void lds64(sim_wave *w, const sim_inst *inst, step64 step) {
     run64(w, inst, &at, lds_operands(w, inst), step);
 }
 
+/** RDNA's compare and swap: the data first, then what to compare with. */
+static operands swapped(operands op) {
+    return (operands){op.compare, op.data, op.result};
+}
+
+static void exec_ds_cmpstore_b32(sim_wave *w, const sim_inst *inst) {
+    sim_access at;
+    sim_resolve_lds(w, inst, (uint32_t)inst->offset, 4, &at);
+    run32(w, inst, &at, swapped(lds_operands(w, inst)), cmpswap32);
+}
+
+static void exec_ds_cmpstore_b64(sim_wave *w, const sim_inst *inst) {
+    sim_access at;
+    sim_resolve_lds(w, inst, (uint32_t)inst->offset, 8, &at);
+    run64(w, inst, &at, swapped(lds_operands(w, inst)), cmpswap64);
+}
+
 // ---- tables
 // clang-format off
 // X(name after "global_atomic_", step, 32 or 64)
@@ -301,6 +318,8 @@ static void lds64(sim_wave *w, const sim_inst *inst, step64 step) {
 #define WRAP_LDS(name, returning, step, bits) \
     static void exec_ds_##name(sim_wave *w, const sim_inst *inst) { lds##bits(w, inst, step); }
 MEMORY(WRAP_MEMORY)
+WRAP_MEMORY(min_f32, min_f32, 32) // RDNA only
+WRAP_MEMORY(max_f32, max_f32, 32)
 LDS(WRAP_LDS)
 
 #define LINE_MEMORY(name, step, bits) \
@@ -310,6 +329,46 @@ LDS(WRAP_LDS)
 #define LINE_LDS(name, returning, step, bits) \
     {"ds_" #name, exec_ds_##name, GFX9, SIM_LDS_OP, 'i', ":"}, \
     {"ds_" #returning, exec_ds_##name, GFX9, SIM_LDS_OP, 'i', "i:"},
-static const sim_opcode opcodes[] = {MEMORY(LINE_MEMORY) LDS(LINE_LDS)};
+
+// RDNA's names: of memory, of LDS with their returning form. Its compare and swap in LDS takes the data first.
+#define RENAMED_MEMORY(X) \
+    X(add_u32, add, GFX11P) X(sub_u32, sub, GFX11P) X(swap_b32, swap, GFX11P) X(and_b32, and, GFX11P) \
+    X(or_b32, or, GFX11P) X(xor_b32, xor, GFX11P) X(min_i32, smin, GFX11P) X(min_u32, umin, GFX11P) \
+    X(max_i32, smax, GFX11P) X(max_u32, umax, GFX11P) X(inc_u32, inc, GFX11P) X(dec_u32, dec, GFX11P) \
+    X(cmpswap_b32, cmpswap, GFX11P) X(add_f32, add_f32, GFX11P) X(min_f32, min_f32, GFX11) \
+    X(max_f32, max_f32, GFX11) X(min_num_f32, min_f32, GFX12) X(max_num_f32, max_f32, GFX12) \
+    X(pk_add_f16, pk_add_f16, GFX12) X(pk_add_bf16, pk_add_bf16, GFX12) X(add_u64, add_x2, GFX11P) \
+    X(sub_u64, sub_x2, GFX11P) X(swap_b64, swap_x2, GFX11P) X(and_b64, and_x2, GFX11P) X(or_b64, or_x2, GFX11P) \
+    X(xor_b64, xor_x2, GFX11P) X(min_i64, smin_x2, GFX11P) X(min_u64, umin_x2, GFX11P) \
+    X(max_i64, smax_x2, GFX11P) X(max_u64, umax_x2, GFX11P) X(inc_u64, inc_x2, GFX11P) \
+    X(dec_u64, dec_x2, GFX11P) X(cmpswap_b64, cmpswap_x2, GFX11P)
+#define SAME_LDS(X) \
+    X(add_u32, add_rtn_u32) X(sub_u32, sub_rtn_u32) X(rsub_u32, rsub_rtn_u32) X(inc_u32, inc_rtn_u32) \
+    X(dec_u32, dec_rtn_u32) X(min_i32, min_rtn_i32) X(max_i32, max_rtn_i32) X(min_u32, min_rtn_u32) \
+    X(max_u32, max_rtn_u32) X(and_b32, and_rtn_b32) X(or_b32, or_rtn_b32) X(xor_b32, xor_rtn_b32) \
+    X(mskor_b32, mskor_rtn_b32) X(add_f32, add_rtn_f32) X(add_u64, add_rtn_u64) X(sub_u64, sub_rtn_u64) \
+    X(rsub_u64, rsub_rtn_u64) X(inc_u64, inc_rtn_u64) X(dec_u64, dec_rtn_u64) X(min_i64, min_rtn_i64) \
+    X(max_i64, max_rtn_i64) X(min_u64, min_rtn_u64) X(max_u64, max_rtn_u64) X(and_b64, and_rtn_b64) \
+    X(or_b64, or_rtn_b64) X(xor_b64, xor_rtn_b64)
+#define RENAMED_LDS(X) \
+    X(cmpstore_b32, cmpstore_b32, GFX11P, ":") X(cmpstore_rtn_b32, cmpstore_b32, GFX11P, "i:") \
+    X(cmpstore_b64, cmpstore_b64, GFX11P, ":") X(cmpstore_rtn_b64, cmpstore_b64, GFX11P, "i:") \
+    X(storexchg_rtn_b32, wrxchg_b32, GFX11P, "i:") X(storexchg_rtn_b64, wrxchg_b64, GFX11P, "i:") \
+    X(min_f32, min_f32, GFX11, ":") X(min_rtn_f32, min_f32, GFX11, "i:") X(max_f32, max_f32, GFX11, ":") \
+    X(max_rtn_f32, max_f32, GFX11, "i:") X(min_num_f32, min_f32, GFX12, ":") \
+    X(min_num_rtn_f32, min_f32, GFX12, "i:") X(max_num_f32, max_f32, GFX12, ":") \
+    X(max_num_rtn_f32, max_f32, GFX12, "i:") X(pk_add_f16, pk_add_f16, GFX12, ":") \
+    X(pk_add_rtn_f16, pk_add_f16, GFX12, "i:") X(pk_add_bf16, pk_add_bf16, GFX12, ":") \
+    X(pk_add_rtn_bf16, pk_add_bf16, GFX12, "i:")
+#define RENAMED_MEMORY_LINE(name, old, archs) \
+    {"global_atomic_" #name, exec_memory_##old, archs, SIM_VMEM, 'i', "r:"}, \
+    {"flat_atomic_" #name, exec_memory_##old, archs, SIM_VMEM, 'i', "r:"}, \
+    {"buffer_atomic_" #name, exec_memory_##old, archs, SIM_VMEM, 'i', ":"},
+#define SAME_LDS_LINE(name, returning) \
+    {"ds_" #name, exec_ds_##name, GFX11P, SIM_LDS_OP, 'i', ":"}, \
+    {"ds_" #returning, exec_ds_##name, GFX11P, SIM_LDS_OP, 'i', "i:"},
+#define RENAMED_LDS_LINE(name, old, archs, types) {"ds_" #name, exec_ds_##old, archs, SIM_LDS_OP, 'i', types},
+static const sim_opcode opcodes[] = {
+    RENAMED_MEMORY(RENAMED_MEMORY_LINE) SAME_LDS(SAME_LDS_LINE) RENAMED_LDS(RENAMED_LDS_LINE) MEMORY(LINE_MEMORY) LDS(LINE_LDS)};
 // clang-format on
 SIM_TABLE(sim_ops_atomics, opcodes);

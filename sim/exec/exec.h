@@ -40,12 +40,17 @@ enum {
 
 // ---- scalar operands
 
+/** VCC as a lane mask: with 32 lanes its upper half is an ordinary register. */
+static inline uint64_t sim_vcc(const sim_wave *w) {
+    return w->wave32 ? (uint32_t)w->vcc : w->vcc;
+}
+
 static inline uint64_t sim_special_value(const sim_wave *w, uint16_t special) {
     switch (special) {
     case SIM_SRC_SCC:
         return w->scc;
     case SIM_SRC_VCCZ:
-        return w->vcc == 0;
+        return sim_vcc(w) == 0;
     case SIM_SRC_EXECZ:
         return w->exec == 0;
     case SIM_SRC_SHARED_BASE:

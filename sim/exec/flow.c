@@ -19,10 +19,10 @@ static bool s_cbranch_scc1(const sim_wave *w) {
     return w->scc;
 }
 static bool s_cbranch_vccz(const sim_wave *w) {
-    return !w->vcc;
+    return !sim_vcc(w);
 }
 static bool s_cbranch_vccnz(const sim_wave *w) {
-    return w->vcc;
+    return sim_vcc(w);
 }
 static bool s_cbranch_execz(const sim_wave *w) {
     return !w->exec;
@@ -85,7 +85,7 @@ static uint32_t hardware_register(const sim_wave *w, uint32_t id) {
     case HW_MODE:
         return w->mode;
     case HW_STATUS:
-        return w->scc | (uint32_t)(w->exec == 0) << 9 | (uint32_t)(w->vcc == 0) << 10;
+        return w->scc | (uint32_t)(w->exec == 0) << 9 | (uint32_t)(sim_vcc(w) == 0) << 10;
     case HW_LDS_ALLOC: // size in granules of 128 dwords, [20:12]
         return (w->group->dispatch->lds_bytes + 511) / 512 << 12;
     default: // one XCD, one place: identifiers are 0, traps are never pending
@@ -109,6 +109,9 @@ static void set_register(sim_wave *w, const sim_inst *inst, uint32_t value) {
         return;
     }
     w->mode = (w->mode & ~mask) | (value << shift & mask);
+    uint32_t major = w->group->dispatch->chip->gfx_major;
+    w->mode &= major > 9 ? ~(uint32_t)SIM_MODE_SPECIAL : UINT32_MAX;
+    w->mode |= major >= 12 ? SIM_MODE_GFX12 : 0;
 }
 
 static void exec_s_setreg_b32(sim_wave *w, const sim_inst *inst) {
@@ -168,8 +171,7 @@ static const sim_opcode opcodes[] = {BRANCHES(LINE_BRANCH)
     NOTHING(s_nop) NOTHING(s_sleep) NOTHING(s_setprio) NOTHING(s_waitcnt) NOTHING(s_icache_inv)
     NOTHING(s_sendmsg) NOTHING(s_incperflevel) NOTHING(s_decperflevel) NOTHING(s_ttracedata)
     NOTHING(s_wakeup) NOTHING(buffer_wbl2) NOTHING(buffer_inv) NOTHING(buffer_wbinvl1)
-    NOTHING(buffer_wbinvl1_vol) NOTHING(buffer_invl2) NOTHING(s_clause) NOTHING(s_delay_alu)
-    NOTHING(s_set_inst_prefetch_distance)};
+    NOTHING(buffer_wbinvl1_vol) NOTHING(buffer_invl2)};
 
 // clang-format on
 SIM_TABLE(sim_ops_flow, opcodes);

@@ -4,6 +4,10 @@
 
 // ---- one lane and a scalar
 
+static uint32_t last_lane(const sim_wave *w) {
+    return w->wave32 ? 31 : 63;
+}
+
 static void exec_v_readfirstlane_b32(sim_wave *w, const sim_inst *inst) {
     int lane = w->exec ? __builtin_ctzll(w->exec) : 0; // lane 0 if none is active
     const sim_operand *src = &inst->src[0];
@@ -13,12 +17,12 @@ static void exec_v_readfirstlane_b32(sim_wave *w, const sim_inst *inst) {
 
 /** Ignores EXEC. */
 static void exec_v_readlane_b32(sim_wave *w, const sim_inst *inst) {
-    uint32_t lane = sim_read32(w, &inst->src[1]) & 63;
+    uint32_t lane = sim_read32(w, &inst->src[1]) & last_lane(w);
     sim_write32(w, &inst->dst[0], w->v[inst->src[0].reg][lane]);
 }
 
 static void exec_v_writelane_b32(sim_wave *w, const sim_inst *inst) {
-    uint32_t lane = sim_read32(w, &inst->src[1]) & 63;
+    uint32_t lane = sim_read32(w, &inst->src[1]) & last_lane(w);
     w->v[inst->dst[0].reg][lane] = sim_read32(w, &inst->src[0]);
 }
 
@@ -78,7 +82,7 @@ static void exec_ds_bpermute_b32(sim_wave *w, const sim_inst *inst) {
     const uint32_t *address = w->v[inst->src[0].reg], *data = w->v[inst->src[1].reg];
     uint32_t result[SIM_LANES];
     for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        uint32_t from = (address[lane] + (uint32_t)inst->offset) >> 2 & 63;
+        uint32_t from = (address[lane] + (uint32_t)inst->offset) >> 2 & last_lane(w);
         result[lane] = w->exec >> from & 1 ? data[from] : 0;
     }
     store_masked(w->v[inst->dst[0].reg], result, w->exec);
@@ -90,7 +94,7 @@ static void exec_ds_permute_b32(sim_wave *w, const sim_inst *inst) {
     uint32_t result[SIM_LANES] = {};
     for (uint64_t left = w->exec; left; left &= left - 1) {
         int lane = __builtin_ctzll(left);
-        result[(address[lane] + (uint32_t)inst->offset) >> 2 & 63] = data[lane];
+        result[(address[lane] + (uint32_t)inst->offset) >> 2 & last_lane(w)] = data[lane];
     }
     store_masked(w->v[inst->dst[0].reg], result, w->exec);
 }

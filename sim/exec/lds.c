@@ -202,11 +202,29 @@ WRITES(WRAP)
 
 #define READ_LINE(name, ...) {#name, exec_##name, GFX9, SIM_LDS_OP, 'i', "i:"},
 #define WRITE_LINE(name, ...) {#name, exec_##name, GFX9, SIM_LDS_OP, 'i', ":"},
+// RDNA's names.
+#define RENAMED_READS(X) \
+    X(ds_load_b32, ds_read_b32) X(ds_load_b64, ds_read_b64) X(ds_load_b96, ds_read_b96) \
+    X(ds_load_b128, ds_read_b128) X(ds_load_2addr_b32, ds_read2_b32) X(ds_load_2addr_b64, ds_read2_b64) \
+    X(ds_load_2addr_stride64_b32, ds_read2st64_b32) X(ds_load_2addr_stride64_b64, ds_read2st64_b64) \
+    X(ds_load_u8, ds_read_u8) X(ds_load_i8, ds_read_i8) X(ds_load_u16, ds_read_u16) X(ds_load_i16, ds_read_i16) \
+    X(ds_load_u8_d16, ds_read_u8_d16) X(ds_load_u8_d16_hi, ds_read_u8_d16_hi) \
+    X(ds_load_i8_d16, ds_read_i8_d16) X(ds_load_i8_d16_hi, ds_read_i8_d16_hi) \
+    X(ds_load_u16_d16, ds_read_u16_d16) X(ds_load_u16_d16_hi, ds_read_u16_d16_hi)
+#define RENAMED_WRITES(X) \
+    X(ds_store_b32, ds_write_b32) X(ds_store_b64, ds_write_b64) X(ds_store_b96, ds_write_b96) \
+    X(ds_store_b128, ds_write_b128) X(ds_store_2addr_b32, ds_write2_b32) X(ds_store_2addr_b64, ds_write2_b64) \
+    X(ds_store_2addr_stride64_b32, ds_write2st64_b32) X(ds_store_2addr_stride64_b64, ds_write2st64_b64) \
+    X(ds_store_b8, ds_write_b8) X(ds_store_b16, ds_write_b16) X(ds_store_b8_d16_hi, ds_write_b8_d16_hi) \
+    X(ds_store_b16_d16_hi, ds_write_b16_d16_hi)
+#define RENAMED_READ(name, old) {#name, exec_##old, GFX11P, SIM_LDS_OP, 'i', "i:"},
+#define RENAMED_WRITE(name, old) {#name, exec_##old, GFX11P, SIM_LDS_OP, 'i', ":"},
 WRAP(ds_read_b64_tr_b16, read_transposed, 16)
 WRAP(ds_read_b64_tr_b8, read_transposed, 8)
 WRAP(ds_read_b64_tr_b4, read_transposed, 4)
 #define TRANSPOSED_LINE(name) {#name, exec_##name, GFX950, SIM_LDS_OP, '?', "i:"},
-static const sim_opcode opcodes[] = {READS(READ_LINE) WRITES(WRITE_LINE)
+static const sim_opcode opcodes[] = {RENAMED_READS(RENAMED_READ) RENAMED_WRITES(RENAMED_WRITE)
+    READS(READ_LINE) WRITES(WRITE_LINE)
     TRANSPOSED_LINE(ds_read_b64_tr_b16) TRANSPOSED_LINE(ds_read_b64_tr_b8) TRANSPOSED_LINE(ds_read_b64_tr_b4)};
 // clang-format on
 SIM_TABLE(sim_ops_lds, opcodes);

@@ -10,7 +10,7 @@
 /** Lanes whose DPP source exists and is active. */
 static uint64_t dpp_valid(const sim_wave *w, const sim_inst *inst) {
     uint64_t valid = 0;
-    if (w->exec == UINT64_MAX) {
+    if (w->exec == UINT64_MAX || (inst->flags & SIM_DPP_FI)) {
         return inst->dpp_exists;
     }
     for (unsigned lane = 0; lane < SIM_LANES; lane++) {

@@ -544,8 +544,25 @@ COMPARES16(WRAP_COMPARE16)
 #define LINE_COMPARE(name) LINE(name, ":ii")
 #define LINE_COMPARE16(name, compare, constant) LINE(name, ":ii")
 
+// What RDNA calls differently: its name, chips, gfx9's name, operand types.
+#define RENAMED(X) \
+    X(s_and_not1_b32, GFX11P, s_andn2_b32, "i:ii") X(s_or_not1_b32, GFX11P, s_orn2_b32, "i:ii") \
+    X(s_and_not1_b64, GFX11P, s_andn2_b64, "q:qq") X(s_or_not1_b64, GFX11P, s_orn2_b64, "q:qq") \
+    X(s_ctz_i32_b32, GFX11P, s_ff1_i32_b32, "i:i") X(s_ctz_i32_b64, GFX11P, s_ff1_i32_b64, "i:q") \
+    X(s_clz_i32_u32, GFX11P, s_flbit_i32_b32, "i:i") X(s_clz_i32_u64, GFX11P, s_flbit_i32_b64, "i:q") \
+    X(s_cls_i32, GFX11P, s_flbit_i32, "i:i") X(s_cls_i32_i64, GFX11P, s_flbit_i32_i64, "i:Q") \
+    X(s_and_not0_saveexec_b64, GFX11P, s_andn1_saveexec_b64, "q:q") \
+    X(s_and_not1_saveexec_b64, GFX11P, s_andn2_saveexec_b64, "q:q") \
+    X(s_or_not0_saveexec_b64, GFX11P, s_orn1_saveexec_b64, "q:q") \
+    X(s_or_not1_saveexec_b64, GFX11P, s_orn2_saveexec_b64, "q:q") \
+    X(s_add_co_u32, GFX12, s_add_u32, "i:ii") X(s_sub_co_u32, GFX12, s_sub_u32, "i:ii") \
+    X(s_add_co_i32, GFX12, s_add_i32, "i:ii") X(s_sub_co_i32, GFX12, s_sub_i32, "i:ii") \
+    X(s_add_co_ci_u32, GFX12, s_addc_u32, "i:ii") X(s_sub_co_ci_u32, GFX12, s_subb_u32, "i:ii") \
+    X(s_addk_co_i32, GFX12, s_addk_i32, "i:i")
+#define LINE_RENAMED(name, archs, function, types) {#name, exec_##function, archs, SIM_SALU, 'i', types},
+
 static const sim_opcode opcodes[] = {
-    ARITHMETIC32(LINE32) ARITHMETIC64(LINE) COUNTS64(LINE) SAVEEXEC(LINE_SAVEEXEC)
+    RENAMED(LINE_RENAMED) ARITHMETIC32(LINE32) ARITHMETIC64(LINE) COUNTS64(LINE) SAVEEXEC(LINE_SAVEEXEC)
     COMPARES32(LINE_COMPARE) COMPARES64(LINE) COMPARES16(LINE_COMPARE16)
     LINE(s_cmov_b32, "i:i") LINE(s_cmov_b64, "q:q") LINE(s_bitset0_b32, "i:i") LINE(s_bitset1_b32, "i:i")
     LINE(s_movk_i32, "i:i") LINE(s_cmovk_i32, "i:i") LINE(s_addk_i32, "i:i") LINE(s_mulk_i32, "i:i")};

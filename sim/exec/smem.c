@@ -24,6 +24,22 @@ static void load(sim_wave *w, const sim_inst *inst, unsigned dwords) {
     memcpy(&w->s[inst->dst[0].reg], from, dwords * 4);
 }
 
+/** A byte or a half, extended to a register. */
+static void load_narrow(sim_wave *w, const sim_inst *inst, unsigned bytes, bool is_signed) {
+    const sim_operand *offset = &inst->src[1];
+    uint64_t address = sim_read64(w, &inst->src[0]) + (uint64_t)(int64_t)inst->offset;
+    address += offset->kind == SIM_OP_IMM ? offset->value64 : sim_read32(w, offset);
+    const uint8_t *from = sim_wave_host(w, address, bytes);
+    if (!from) {
+        sim_memory_fault(w, inst, -1, address, bytes, false);
+        return;
+    }
+    uint32_t value = 0, unused = 32 - 8 * bytes;
+    memcpy(&value, from, bytes);
+    int32_t extended = (int32_t)(value << unused) >> unused;
+    sim_write32(w, &inst->dst[0], is_signed ? (uint32_t)extended : value);
+}
+
 /** Buffer form: the descriptor's base and, in bytes, its size; what lies outside reads 0. */
 static void buffer_load(sim_wave *w, const sim_inst *inst, unsigned dwords) {
     const sim_operand *offset = &inst->src[1];
@@ -127,9 +143,9 @@ static void exec_nothing(sim_wave *, const sim_inst *) {}
 
 #define LOADS(X) \
     X(s_load_dword, load, 1) X(s_load_dwordx2, load, 2) X(s_load_dwordx4, load, 4) X(s_load_dwordx8, load, 8)\
-    X(s_load_dwordx16, load, 16) X(s_scratch_load_dword, load, 1) \
+    X(s_load_dwordx16, load, 16) X(s_load_dwordx3, load, 3) X(s_scratch_load_dword, load, 1) \
     X(s_buffer_load_dword, buffer_load, 1) X(s_buffer_load_dwordx2, buffer_load, 2) \
-    X(s_buffer_load_dwordx4, buffer_load, 4) X(s_buffer_load_dwordx8, buffer_load, 8) \
+    X(s_buffer_load_dwordx3, buffer_load, 3) X(s_buffer_load_dwordx4, buffer_load, 4) X(s_buffer_load_dwordx8, buffer_load, 8) \
     X(s_buffer_load_dwordx16, buffer_load, 16)
 #define STORES(X) \
     X(s_store_dword, store, 1) X(s_store_dwordx2, store, 2) X(s_store_dwordx4, store, 4)
@@ -151,7 +167,22 @@ ATOMICS(WRAP_ATOMIC)
 #define LINE_STORE(name, function, dwords) LINE(name, ":iqi")
 #define LINE_ATOMIC(name) LINE(name, ":iqi")
 
-static const sim_opcode opcodes[] = {LOADS(LINE_LOAD) STORES(LINE_STORE) ATOMICS(LINE_ATOMIC)
+// RDNA names loads by bits; those of less than a dword are gfx12's.
+#define RENAMED(X) \
+    X(load_b32, load_dword) X(load_b64, load_dwordx2) X(load_b96, load_dwordx3) X(load_b128, load_dwordx4) \
+    X(load_b256, load_dwordx8) X(load_b512, load_dwordx16)
+#define NARROW(X) \
+    X(s_load_u8, load_narrow, 1, false) X(s_load_i8, load_narrow, 1, true) X(s_load_u16, load_narrow, 2, false) \
+    X(s_load_i16, load_narrow, 2, true)
+#define WRAP_NARROW(name, function, bytes, is_signed) \
+    static void exec_##name(sim_wave *w, const sim_inst *inst) { function(w, inst, bytes, is_signed); }
+NARROW(WRAP_NARROW)
+#define LINE_RENAMED(name, old) \
+    {"s_" #name, exec_s_##old, GFX11P, SIM_SMEM, 'i', "i:qi"}, \
+    {"s_buffer_" #name, exec_s_buffer_##old, GFX11P, SIM_SMEM, 'i', "i:qi"},
+#define LINE_NARROW(name, function, bytes, is_signed) {#name, exec_##name, GFX12, SIM_SMEM, 'i', "i:qi"},
+
+static const sim_opcode opcodes[] = {RENAMED(LINE_RENAMED) NARROW(LINE_NARROW) LOADS(LINE_LOAD) STORES(LINE_STORE) ATOMICS(LINE_ATOMIC)
     LINE(s_memtime, "q:") LINE(s_memrealtime, "q:")
     {"s_dcache_wb", exec_nothing, ALL, SIM_SMEM, 'i', ":"},
     {"s_dcache_inv", exec_nothing, ALL, SIM_SMEM, 'i', ":"},

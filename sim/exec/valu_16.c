@@ -237,7 +237,15 @@ static u32x16 v_sat_pk_u8_i16(u32x16 a) {
     X(3, u32, v_mad_i32_i16, "i:wwi", ALL, 'i') \
     X(1, u32, v_sat_pk_u8_i16, "w:i", ALL, 'i')
 
+// RDNA's names.
+#define RENAMED(X) \
+    X(v_add_nc_u16, GFX11P, v_add_u16, "w:ww") X(v_sub_nc_u16, GFX11P, v_sub_u16, "w:ww") \
+    X(v_min_num_f16, GFX12, v_min_f16, "h:hh") X(v_max_num_f16, GFX12, v_max_f16, "h:hh") \
+    X(v_min3_num_f16, GFX12, v_min3_f16, "x:hhh") X(v_max3_num_f16, GFX12, v_max3_f16, "x:hhh") \
+    X(v_med3_num_f16, GFX12, v_med3_f16, "x:hhh")
+#define RENAMED_LINE(name, archs, old, types) {#name, exec_##old, archs, SIM_VALU, 'i', types},
+
 LIST(VALU_WRAP)
-static const sim_opcode opcodes[] = {LIST(VALU_LINE)};
+static const sim_opcode opcodes[] = {LIST(VALU_LINE) RENAMED(RENAMED_LINE)};
 // clang-format on
 SIM_TABLE(sim_ops_valu_16, opcodes);

@@ -177,7 +177,7 @@ static void exec_class_f64(sim_wave *w, const sim_inst *inst) {
 static const sim_opcode opcodes[] = {
     LIST32(LINES) LIST64(LINES)
     CMP_LINE(class, f32, "m:fi") CMPX_LINE(class, f32, "m:fi")
-    CMP_LINE(class, f16, "m:hi") CMPX_LINE(class, f16, "m:hi")
+    CMP_LINE(class, f16, "m:hw") CMPX_LINE(class, f16, "m:hw")
     CMP_LINE(class, f64, "m:di") CMPX_LINE(class, f64, "m:di")};
 
 // clang-format on

@@ -200,7 +200,14 @@ static u32x16 v_ldexp_f32(u32x16 a, u32x16 b) {
     X(1, u32, v_frexp_exp_i32_f32, "i:f", ALL, 'i') \
     X(2, u32, v_ldexp_f32, "f:fi", ALL, 'i')
 
+// RDNA's names.
+#define RENAMED(X) \
+    X(v_mul_dx9_zero_f32, GFX11P, v_mul_legacy_f32, "f:ff") X(v_min_num_f32, GFX12, v_min_f32, "f:ff") \
+    X(v_max_num_f32, GFX12, v_max_f32, "f:ff") X(v_min3_num_f32, GFX12, v_min3_f32, "f:fff") \
+    X(v_max3_num_f32, GFX12, v_max3_f32, "f:fff") X(v_med3_num_f32, GFX12, v_med3_f32, "f:fff")
+#define RENAMED_LINE(name, archs, old, types) {#name, exec_##old, archs, SIM_VALU, 'i', types},
+
 LIST(VALU_WRAP)
-static const sim_opcode opcodes[] = {LIST(VALU_LINE)};
+static const sim_opcode opcodes[] = {LIST(VALU_LINE) RENAMED(RENAMED_LINE)};
 // clang-format on
 SIM_TABLE(sim_ops_valu_f32, opcodes);

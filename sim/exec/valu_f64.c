@@ -149,6 +149,8 @@ static u64x8 v_cvt_u32_f64(u64x8 a) {
     X(W1, u64, v_cvt_u32_f64, "i:d", ALL, 'i')
 
 LIST(VALU_WRAP)
-static const sim_opcode opcodes[] = {LIST(VALU_LINE)};
+static const sim_opcode opcodes[] = {LIST(VALU_LINE)
+    {"v_min_num_f64", exec_v_min_f64, GFX12, SIM_VALU, 'i', "d:dd"},
+    {"v_max_num_f64", exec_v_max_f64, GFX12, SIM_VALU, 'i', "d:dd"}};
 // clang-format on
 SIM_TABLE(sim_ops_valu_f64, opcodes);

@@ -17,7 +17,8 @@ static void decode(sim_wave *w, const sim_inst *inst, const sim_fp8 *kind) {
     _Alignas(64) uint32_t tmp[SIM_LANES], result[SIM_LANES];
     const uint32_t *a = sim_row32(w, inst, 0, tmp);
     for (unsigned k = 0; k < SIM_LANES; k += 16) {
-        store16(result + k, sim_fp8_decode(kind, load16(a + k) & 255));
+        u32x16 byte = load16(a + k) >> 8 * inst->byte_sel & 255; // byte_sel: gfx12
+        store16(result + k, sim_fp8_decode(kind, byte));
     }
     sim_finish32(w, inst, result);
 }
@@ -25,9 +26,8 @@ static void decode(sim_wave *w, const sim_inst *inst, const sim_fp8 *kind) {
 static void decode_pair(sim_wave *w, const sim_inst *inst, const sim_fp8 *kind) {
     _Alignas(64) uint32_t tmp[SIM_LANES], result[2 * SIM_LANES];
     const uint32_t *a = sim_row32(w, inst, 0, tmp);
-    unsigned shift = inst->op_sel & 1 ? 16 : 0; // gfx12 selects the half by op_sel
-    for (unsigned k = 0; k < SIM_LANES; k += 16) {
-        u32x16 pair = load16(a + k) >> shift;
+    for (unsigned k = 0; k < SIM_LANES; k += 16) { // gfx12 selects the half by op_sel
+        u32x16 pair = load16(a + k);
         store16(result + k, sim_fp8_decode(kind, pair & 255));
         store16(result + SIM_LANES + k, sim_fp8_decode(kind, pair >> 8 & 255));
     }
@@ -63,7 +63,7 @@ static void encode_pair(sim_wave *w, const sim_inst *inst, const sim_fp8 *kind) 
 static void encode_random(sim_wave *w, const sim_inst *inst, const sim_fp8 *kind) {
     _Alignas(64) uint32_t tmp[2][SIM_LANES];
     const uint32_t *a = sim_row32(w, inst, 0, tmp[0]), *b = sim_row32(w, inst, 1, tmp[1]);
-    uint32_t *dst = w->v[inst->dst[0].reg], shift = 8 * (inst->op_sel >> 2 & 3u);
+    uint32_t *dst = w->v[inst->dst[0].reg], shift = 8 * ((inst->op_sel >> 2 & 3u) | inst->byte_sel);
     bool saturate = w->mode & SIM_MODE_FP16_OVFL;
     for (uint64_t left = sim_write_mask(w, inst); left; left &= left - 1) {
         int lane = __builtin_ctzll(left);
@@ -89,7 +89,7 @@ static void exec_v_cvt_sr_bf8_f32(sim_wave *w, const sim_inst *inst) {
 #define LINE(name, types, known) {#name, exec_##name, GFX94 | GFX12, SIM_VALU, known, types},
 static const sim_opcode opcodes[] = {
     LINE(v_cvt_f32_fp8, "f:i", 'i') LINE(v_cvt_f32_bf8, "f:i", 'i')
-    LINE(v_cvt_pk_f32_fp8, "F:i", 'i') LINE(v_cvt_pk_f32_bf8, "F:i", 'i')
+    LINE(v_cvt_pk_f32_fp8, "F:w", 'i') LINE(v_cvt_pk_f32_bf8, "F:w", 'i')
     LINE(v_cvt_pk_fp8_f32, "k:ff", 'l') LINE(v_cvt_pk_bf8_f32, "k:ff", 'l')
     LINE(v_cvt_sr_fp8_f32, "i:fi", '?') LINE(v_cvt_sr_bf8_f32, "i:fi", '?')};
 // clang-format on

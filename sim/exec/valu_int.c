@@ -332,8 +332,8 @@ static u64x8 v_lshl_add_u64(u64x8 a, u64x8 b, u64x8 c) {
     X(3, i32, v_mad_i32_i24, "i:iii", ALL, 'i') \
     X(3, u32, v_bfe_u32, "i:iii", ALL, 'i') \
     X(3, i32, v_bfe_i32, "i:iii", ALL, 'i') \
-    X(3, u32, v_alignbit_b32, "i:iii", ALL, 'i') \
-    X(3, u32, v_alignbyte_b32, "i:iii", ALL, 'i') \
+    X(3, u32, v_alignbit_b32, "i:iiw", ALL, 'i') \
+    X(3, u32, v_alignbyte_b32, "i:iiw", ALL, 'i') \
     X(3, u32, v_min3_u32, "i:iii", ALL, 'i') \
     X(3, u32, v_max3_u32, "i:iii", ALL, 'i') \
     X(3, i32, v_min3_i32, "i:iii", ALL, 'i') \
@@ -358,7 +358,14 @@ static u64x8 v_lshl_add_u64(u64x8 a, u64x8 b, u64x8 c) {
     X(W2, u64, v_ashrrev_i64, "q:iQ", ALL, 'i') \
     X(W3, u64, v_lshl_add_u64, "q:qiq", GFX94, 'i')
 
+// RDNA's names.
+#define RENAMED(X) \
+    X(v_add_nc_u32, v_add_u32, "i:ii") X(v_sub_nc_u32, v_sub_u32, "i:ii") X(v_subrev_nc_u32, v_subrev_u32, "i:ii") \
+    X(v_add_nc_i32, v_add_i32, "i:ii") X(v_sub_nc_i32, v_sub_i32, "i:ii") X(v_clz_i32_u32, v_ffbh_u32, "i:i") \
+    X(v_ctz_i32_b32, v_ffbl_b32, "i:i") X(v_cls_i32, v_ffbh_i32, "i:i")
+#define RENAMED_LINE(name, old, types) {#name, exec_##old, GFX11P, SIM_VALU, 'i', types},
+
 // clang-format on
 LIST(VALU_WRAP)
-static const sim_opcode opcodes[] = {LIST(VALU_LINE)};
+static const sim_opcode opcodes[] = {LIST(VALU_LINE) RENAMED(RENAMED_LINE)};
 SIM_TABLE(sim_ops_valu_int, opcodes);

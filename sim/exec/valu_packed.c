@@ -335,7 +335,10 @@ PACKED32(WRAP_PAIR)
 #define LINE(name, types, archs) {#name, exec_##name, archs, SIM_VALU, 'i', types},
 #define LINE16(name, arity, is_float, types, archs) LINE(name, types, archs)
 #define LINE_PAIR(name, arity, types) LINE(name, types, GFX9)
-static const sim_opcode opcodes[] = {PACKED16(LINE16) PACKED32(LINE_PAIR)
+static const sim_opcode opcodes[] = {
+    {"v_pk_min_num_f16", exec_v_pk_min_f16, GFX12, SIM_VALU, 'i', "H:HH"},
+    {"v_pk_max_num_f16", exec_v_pk_max_f16, GFX12, SIM_VALU, 'i', "H:HH"},
+    PACKED16(LINE16) PACKED32(LINE_PAIR)
     LINE(v_pk_mov_b32, "q:qq", GFX9)
     LINE(v_fma_mix_f32, "f:fff", ALL) LINE(v_fma_mixlo_f16, "f:fff", ALL) LINE(v_fma_mixhi_f16, "f:fff", ALL)
     LINE(v_dot2_i32_i16, "i:iii", GFX9) LINE(v_dot2_u32_u16, "i:iii", GFX9)

@@ -156,6 +156,20 @@ static f64x8 v_sqrt_f64(f64x8 a) {
     return __builtin_elementwise_sqrt(a);
 }
 
+// ---- scalars
+
+static void scalar_f32(sim_wave *w, const sim_inst *inst, f32x16 (*op)(f32x16)) {
+    uint32_t tmp[SIM_LANES];
+    f32x16 result = op((f32x16)load16(sim_row32(w, inst, 0, tmp)));
+    sim_write32(w, &inst->dst[0], ((u32x16)result)[0]);
+}
+
+static void scalar_f16(sim_wave *w, const sim_inst *inst, f32x16 (*op)(f32x16)) {
+    uint32_t tmp[SIM_LANES];
+    f32x16 source = f32_of_f16(load16(sim_row32(w, inst, 0, tmp)) & 0xffff);
+    sim_write32(w, &inst->dst[0], f16_of_f32(op(source))[0]);
+}
+
 // clang-format off
 #define LIST(X) \
     X(1, f32, v_rcp_f32, "f:f", ALL, 'l') \
@@ -177,7 +191,17 @@ static f64x8 v_sqrt_f64(f64x8 a) {
     X(W1, f64, v_rsq_f64, "d:d", ALL, '?') \
     X(W1, f64, v_sqrt_f64, "d:d", ALL, '?')
 
+// gfx12 has some of them for scalars, encoded like vector instructions.
+#define SCALAR(X) X(exp) X(log) X(rcp) X(rsq) X(sqrt)
+#define WRAP_SCALAR(name) \
+    static void exec_v_s_##name##_f32(sim_wave *w, const sim_inst *inst) { scalar_f32(w, inst, v_##name##_f32); } \
+    static void exec_v_s_##name##_f16(sim_wave *w, const sim_inst *inst) { scalar_f16(w, inst, v_##name##_f16); }
+#define LINE_SCALAR(name) \
+    {"v_s_" #name "_f32", exec_v_s_##name##_f32, GFX12, SIM_VALU, 'l', "f:f"}, \
+    {"v_s_" #name "_f16", exec_v_s_##name##_f16, GFX12, SIM_VALU, 'l', "h:h"},
+
 LIST(VALU_WRAP)
-static const sim_opcode opcodes[] = {LIST(VALU_LINE)};
+SCALAR(WRAP_SCALAR)
+static const sim_opcode opcodes[] = {LIST(VALU_LINE) SCALAR(LINE_SCALAR)};
 // clang-format on
 SIM_TABLE(sim_ops_valu_trans, opcodes);

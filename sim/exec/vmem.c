@@ -217,7 +217,24 @@ STORES(WRAP)
 #define LOAD_LINES(name, ...) FORMS(name, "i:")
 #define STORE_LINES(name, ...) FORMS(name, ":")
 
-static const sim_opcode opcodes[] = {LOADS(LOAD_LINES) STORES(STORE_LINES)
+// RDNA names loads and stores by bits.
+#define RENAMED_LOADS(X) \
+    X(load_b32, load_dword) X(load_b64, load_dwordx2) X(load_b96, load_dwordx3) X(load_b128, load_dwordx4) \
+    X(load_u8, load_ubyte) X(load_i8, load_sbyte) X(load_u16, load_ushort) X(load_i16, load_sshort) \
+    X(load_d16_u8, load_ubyte_d16) X(load_d16_hi_u8, load_ubyte_d16_hi) X(load_d16_i8, load_sbyte_d16) \
+    X(load_d16_hi_i8, load_sbyte_d16_hi) X(load_d16_b16, load_short_d16) X(load_d16_hi_b16, load_short_d16_hi)
+#define RENAMED_STORES(X) \
+    X(store_b32, store_dword) X(store_b64, store_dwordx2) X(store_b96, store_dwordx3) X(store_b128, store_dwordx4) \
+    X(store_b8, store_byte) X(store_d16_hi_b8, store_byte_d16_hi) X(store_b16, store_short) \
+    X(store_d16_hi_b16, store_short_d16_hi)
+#define RENAMED_LINE(form, name, old, types) {#form #name, exec_##old, GFX11P, SIM_VMEM, 'i', types},
+#define RENAMED_FORMS(name, old, types) \
+    RENAMED_LINE(global_, name, old, types) RENAMED_LINE(flat_, name, old, types) \
+    RENAMED_LINE(scratch_, name, old, types) RENAMED_LINE(buffer_, name, old, types)
+#define RENAMED_LOAD(name, old) RENAMED_FORMS(name, old, "i:")
+#define RENAMED_STORE(name, old) RENAMED_FORMS(name, old, ":")
+
+static const sim_opcode opcodes[] = {RENAMED_LOADS(RENAMED_LOAD) RENAMED_STORES(RENAMED_STORE) LOADS(LOAD_LINES) STORES(STORE_LINES)
     LINE(global_, load_lds_dword, ":", GFX94) LINE(global_, load_lds_ubyte, ":", GFX94)
     LINE(global_, load_lds_sbyte, ":", GFX94) LINE(global_, load_lds_ushort, ":", GFX94)
     LINE(global_, load_lds_sshort, ":", GFX94) LINE(global_, load_lds_dwordx3, ":", GFX950)

@@ -190,7 +190,9 @@ static const struct {
     int num_levels;
 } devices[] = {{"gfx942", {"O0", "O1", "O3", "v4", "preload"}, 5},
                {"gfx90a", {"gfx90a.O0", "gfx90a.O3"}, 2},
-               {"gfx950", {"gfx950.O0", "gfx950.O3"}, 2}};
+               {"gfx950", {"gfx950.O0", "gfx950.O3"}, 2},
+               {"gfx1151", {"gfx1151.O0", "gfx1151.O3"}, 2},
+               {"gfx1201", {"gfx1201.O0", "gfx1201.O3", "gfx1201.wave64"}, 3}};
 
 static void use_device(int d) {
     OK(hip.hipSetDevice(d));
@@ -200,7 +202,7 @@ static void use_device(int d) {
 }
 
 int main(void) {
-    setenv("QUERN_SIM", "arch=gfx942,gfx90a,gfx950", true);
+    setenv("QUERN_SIM", "arch=gfx942,gfx90a,gfx950,gfx1151,gfx1201", true);
     open_library();
     int failed = 0;
     const struct CMUnitTest tests[] = {

@@ -10,26 +10,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-// One disassembler a chip, made when first needed. LLVM's contexts are not thread-safe.
-static LLVMDisasmContextRef contexts[SIM_NUM_ARCHS];
+// One disassembler a chip and wave size, made when first needed. LLVM's contexts are not thread-safe.
+static LLVMDisasmContextRef contexts[SIM_NUM_ARCHS][2];
 static pthread_mutex_t contexts_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static LLVMDisasmContextRef make_context(const sim_chip *chip) {
+static LLVMDisasmContextRef make_context(const sim_chip *chip, bool wave64) {
     LLVMInitializeAMDGPUTargetInfo();
     LLVMInitializeAMDGPUTargetMC();
     LLVMInitializeAMDGPUDisassembler();
-    const char *features = chip->gfx_major >= 11 ? "+real-true16" : "";
+    const char *features = chip->gfx_major == 9 ? ""
+                           : wave64             ? "+real-true16,+wavefrontsize64"
+                                                : "+real-true16";
     return LLVMCreateDisasmCPUFeatures("amdgcn--amdhsa", chip->name, features, nullptr, 0, nullptr,
                                        nullptr);
 }
 
-static size_t disassemble(const sim_chip *chip, const uint8_t *bytes, uint64_t size, uint64_t pc,
-                          char text[SIM_TEXT_BYTES]) {
+static size_t disassemble(const sim_chip *chip, bool wave64, const uint8_t *bytes, uint64_t size,
+                          uint64_t pc, char text[SIM_TEXT_BYTES]) {
     size_t length = 0;
     pthread_mutex_lock(&contexts_lock);
-    LLVMDisasmContextRef *context = &contexts[chip->arch];
+    LLVMDisasmContextRef *context = &contexts[chip->arch][wave64];
     if (!*context) {
-        *context = make_context(chip);
+        *context = make_context(chip, wave64);
     }
     if (*context) {
         uint8_t copy[24] = {}; // padded: LLVM 22 crashes on a literal that is cut short
@@ -48,12 +50,14 @@ void sim_decode_fork_done(void) {
     pthread_mutex_unlock(&contexts_lock);
 }
 
-bool sim_decode(const sim_chip *chip, const uint8_t *bytes, uint64_t size, uint64_t pc,
-                sim_inst *out, char error[SIM_ERROR_BYTES]) {
+/** Lane masks are printed as single registers or as pairs, by the wave's size. */
+static bool decode(const sim_chip *chip, bool wave64, const uint8_t *bytes, uint64_t size,
+                   uint64_t pc, sim_inst *out, char error[SIM_ERROR_BYTES]) {
     char text[SIM_TEXT_BYTES];
     *out = (sim_inst){.pc = pc};
     memcpy(out->word, bytes, size < sizeof out->word ? size : sizeof out->word);
-    size_t length = sim_is_refused(chip, out->word) ? 0 : disassemble(chip, bytes, size, pc, text);
+    size_t length =
+        sim_is_refused(chip, out->word) ? 0 : disassemble(chip, wave64, bytes, size, pc, text);
     if (!length || length > sizeof out->word || length > size) {
         snprintf(error, SIM_ERROR_BYTES, "no %s instruction: %08x %08x at %#llx", chip->name,
                  out->word[0], out->word[1], (unsigned long long)pc);
@@ -61,12 +65,30 @@ bool sim_decode(const sim_chip *chip, const uint8_t *bytes, uint64_t size, uint6
     }
     out->bytes = (uint32_t)length;
     char why[SIM_ERROR_BYTES];
-    if (!sim_parse(text, chip->arch, out, why)) {
+    bool dual = strstr(text, " :: ");
+    if (!(dual ? sim_parse_dual : sim_parse)(text, chip->arch, out, why)) {
         snprintf(error, SIM_ERROR_BYTES, "%.160s (%s, bytes %08x %08x, at %#llx)", why, chip->name,
                  out->word[0], out->word[1], (unsigned long long)pc);
         return false;
     }
     return true;
+}
+
+bool sim_decode(const sim_chip *chip, const uint8_t *bytes, uint64_t size, uint64_t pc,
+                sim_inst *out, char error[SIM_ERROR_BYTES]) {
+    return decode(chip, chip->wave_size == 64, bytes, size, pc, out, error);
+}
+
+void sim_inst_deinit(sim_inst *inst) {
+    free(inst->second);
+    inst->second = nullptr;
+}
+
+static void inst_free(const sim_inst *inst) {
+    if (inst) {
+        free(inst->second);
+        free((void *)(uintptr_t)inst);
+    }
 }
 
 /** Publishes `inst`, or frees it and returns the one that another thread published first. */
@@ -75,7 +97,7 @@ static const sim_inst *publish(_Atomic(const sim_inst *) *slot, sim_inst *inst) 
     if (atomic_compare_exchange_strong(slot, &expected, inst)) {
         return inst;
     }
-    free(inst);
+    inst_free(inst);
     return expected;
 }
 
@@ -91,8 +113,8 @@ const sim_inst *sim_inst_at(sim_wave *w, uint64_t pc) {
     }
     char error[SIM_ERROR_BYTES] = "out of memory";
     sim_inst *inst = malloc(sizeof *inst);
-    if (!inst ||
-        !sim_decode(text->chip, text->bytes + offset, text->size - offset, pc, inst, error)) {
+    if (!inst || !decode(text->chip, !w->wave32, text->bytes + offset, text->size - offset, pc,
+                         inst, error)) {
         sim_fault_raise(w, nullptr, -1, "%s", error);
         free(inst);
         return nullptr;
@@ -102,7 +124,7 @@ const sim_inst *sim_inst_at(sim_wave *w, uint64_t pc) {
 
 void sim_text_deinit(sim_text *text) {
     for (uint64_t i = 0; text->slots && i < text->size / 4; i++) {
-        free((void *)(uintptr_t)atomic_load(&text->slots[i]));
+        inst_free(atomic_load(&text->slots[i]));
     }
     free((void *)text->slots);
     *text = (sim_text){};

@@ -3,7 +3,9 @@
 // read to the last token.
 #include "../exec/exec_testing.h"
 
-static const char *const chips[] = {"gfx90a", "gfx942", "gfx950"};
+static const char *const chips[] = {"gfx90a", "gfx942", "gfx950", "gfx1151", "gfx1201"};
+
+enum { NUM_CHIPS = sizeof chips / sizeof *chips };
 
 /** Compiles the simulator's test kernels; skips where there is no clang. */
 static uint8_t *compile(const char *chip, const char *level, size_t *size) {
@@ -41,13 +43,14 @@ static size_t check_text(const char *chip, const uint8_t *text, size_t size) {
         sim_inst inst = decode_at(chip, text, size, at);
         assert_non_null(inst.exec);
         at += inst.bytes;
+        sim_inst_deinit(&inst);
     }
     return count;
 }
 
 static void test_compiled_kernels(void **) {
     static const char *const levels[] = {"-O0", "-O1", "-O3"};
-    for (size_t c = 0; c < 3; c++) {
+    for (size_t c = 0; c < NUM_CHIPS; c++) {
         for (size_t l = 0; l < 3; l++) {
             size_t size, count;
             uint8_t *text = compile(chips[c], levels[l], &size);
@@ -64,10 +67,11 @@ static void test_random_words(void **) {
         char error[SIM_ERROR_BYTES] = "";
         sim_inst inst;
         size_t size = 4 + 4 * (i % 4);
-        if (sim_decode(sim_chip_by_name(chips[i % 3]), (const uint8_t *)words, size, 64, &inst,
-                       error)) {
+        if (sim_decode(sim_chip_by_name(chips[i % NUM_CHIPS]), (const uint8_t *)words, size, 64,
+                       &inst, error)) {
             assert_non_null(inst.exec);
             assert_true(inst.bytes <= size);
+            sim_inst_deinit(&inst);
         } else {
             assert_true(strlen(error) > 10);
         }

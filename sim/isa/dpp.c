@@ -40,7 +40,20 @@ static int dpp_lane(unsigned ctrl, unsigned lane) {
     }
 }
 
+/** DPP8 names a lane of the same eight for each of them, and writes all. */
+static void prepare_dpp8(sim_inst *inst) {
+    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+        inst->dpp_lane[lane] = (uint8_t)((lane & ~7u) | (inst->dpp8 >> 3 * (lane & 7) & 7));
+    }
+    inst->dpp_exists = inst->dpp_writes = UINT64_MAX;
+    inst->flags |= SIM_DPP_BOUND_CTRL;
+}
+
 void sim_prepare_dpp(sim_inst *inst) {
+    if (inst->flags & SIM_DPP8) {
+        prepare_dpp8(inst);
+        return;
+    }
     for (unsigned lane = 0; lane < SIM_LANES; lane++) {
         int from = dpp_lane(inst->dpp_ctrl, lane);
         inst->dpp_lane[lane] = (uint8_t)(from >= 0 ? from : 0);

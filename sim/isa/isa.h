@@ -17,6 +17,9 @@ const sim_opcode *sim_opcode_portable(const sim_opcode *opcode);
 /** Fills dpp_lane, dpp_exists and dpp_writes from the control and the masks. */
 void sim_prepare_dpp(sim_inst *inst);
 
+/** sim_parse for the two halves of RDNA's dual instructions (VOPD), "v_dual_... :: v_dual_...". */
+bool sim_parse_dual(const char *text, sim_arch arch, sim_inst *out, char error[SIM_ERROR_BYTES]);
+
 /** True for encodings that must not reach LLVM. */
 bool sim_is_refused(const sim_chip *chip, const uint32_t word[4]);
 

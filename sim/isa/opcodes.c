@@ -11,6 +11,11 @@
     X(sim_ops_salu, isa)                                                                           \
     X(sim_ops_smem, isa)                                                                           \
     X(sim_ops_flow, isa)                                                                           \
+    X(sim_ops_flow_rdna, isa)                                                                      \
+    X(sim_ops_salu_rdna, isa)                                                                      \
+    X(sim_ops_valu_rdna, isa)                                                                      \
+    X(sim_ops_valu_rdna16, isa)                                                                    \
+    X(sim_ops_lane_rdna, isa)                                                                      \
     X(sim_ops_vmem, isa)                                                                           \
     X(sim_ops_atomics, isa)                                                                        \
     X(sim_ops_valu_int, isa)                                                                       \

@@ -161,6 +161,17 @@ static bool parse_range(parser *p, sim_operand *op, unsigned base, unsigned size
     return true;
 }
 
+/** True16: "v1.l" and "v1.h" are the halves of a register. Only 16-bit operands can be halves. */
+static bool parse_half(parser *p, sim_operand *op) {
+    bool high = p->at[0] == '.' && p->at[1] == 'h';
+    if (op->kind != SIM_OP_VGPR || p->at[0] != '.' || (!high && p->at[1] != 'l')) {
+        return true;
+    }
+    p->at += 2;
+    op->half = high ? SIM_HIGH_HALF : SIM_LOW_HALF;
+    return op->count == 1 && strchr("hwkx", op->type);
+}
+
 static bool parse_register(parser *p, sim_operand *op) {
     static const struct {
         const char *prefix;
@@ -176,7 +187,7 @@ static bool parse_register(parser *p, sim_operand *op) {
         if (isdigit((unsigned char)next) || next == '[') {
             p->at += n;
             op->kind = files[i].kind;
-            return parse_range(p, op, files[i].base, files[i].size);
+            return parse_range(p, op, files[i].base, files[i].size) && parse_half(p, op);
         }
     }
     return false;
@@ -275,9 +286,18 @@ static bool parse_calls(parser *p, sim_operand *op) {
     return p->at != start;
 }
 
+/** What a hint or a wait says, in words: taken whole, for it changes no result. */
+static bool skip_hint(parser *p) {
+    p->at += strlen(p->at);
+    return true;
+}
+
 static bool parse_operand(parser *p, char type) {
     sim_operand op = {.sdwa_sel = 6, .type = type};
     const char *close = nullptr;
+    if (type == 't') {
+        return skip_hint(p);
+    }
     if (parse_calls(p, &op) || parse_number(p, &op, type)) {
         p->operands[p->num_operands++] = op;
         return true;
@@ -346,6 +366,19 @@ static bool parse_dpp_mask(parser *p) {
     return true;
 }
 
+/** RDNA's: any lane of each eight, inactive lanes read as well. */
+static bool parse_rdna_dpp(parser *p) {
+    int64_t n;
+    if (accept_list(p, "dpp8", 3, &p->out->dpp8)) {
+        p->out->flags |= SIM_DPP8;
+    } else if (accept_value(p, "fi", &n)) {
+        p->out->flags |= SIM_DPP_FI;
+    } else {
+        return false;
+    }
+    return true;
+}
+
 /** "BYTE_0" .. "DWORD" as the number of sim_operand.sdwa_sel. */
 static bool accept_sel(parser *p, const char *name, uint8_t *out) {
     static const char *const sels[] = {"BYTE_0", "BYTE_1", "BYTE_2", "BYTE_3",
@@ -386,6 +419,19 @@ static bool parse_sdwa(parser *p) {
         }
     }
     return false;
+}
+
+/** gfx12's temporal hints and scopes, "th:TH_ATOMIC_RETURN scope:SCOPE_DEV". Memory is one and coherent, so only
+ *  the return of an atomic's old value matters. */
+static bool parse_temporal_hint(parser *p) {
+    size_t n = strspn(p->at, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_:thscope");
+    if (strncmp(p->at, "th:TH_", 6) && strncmp(p->at, "scope:SCOPE_", 12)) {
+        return false;
+    }
+    bool is_return = n > 7 && !memcmp(p->at + n - 7, "_RETURN", 7);
+    p->out->flags |= is_return ? SIM_GLC : 0;
+    p->at += n;
+    return !is_name(*p->at);
 }
 
 static bool parse_memory_modifier(parser *p) {
@@ -449,6 +495,8 @@ static bool parse_valu_modifier(parser *p) {
         out->neg_hi = (uint8_t)bits;
     } else if (accept_value(p, "bitop3", &table)) {
         out->imm = (uint32_t)table;
+    } else if (accept_value(p, "byte_sel", &table)) {
+        out->byte_sel = (uint8_t)(table & 3);
     } else {
         return false;
     }
@@ -470,8 +518,8 @@ static bool parse_matrix_modifier(parser *p) {
 }
 
 static bool parse_modifier(parser *p) {
-    if (parse_memory_modifier(p) || parse_valu_modifier(p) || parse_matrix_modifier(p) ||
-        parse_dpp_mask(p)) {
+    if (parse_memory_modifier(p) || parse_temporal_hint(p) || parse_valu_modifier(p) ||
+        parse_matrix_modifier(p) || parse_dpp_mask(p) || parse_rdna_dpp(p)) {
         return true;
     }
     if (p->out->flags & SIM_SDWA) {
@@ -539,6 +587,18 @@ static bool parse_modifiers(parser *p) {
     return true;
 }
 
+/** Halves become what VOP3's op_sel says of the same operands: bits 0 to 2 sources, bit 3 the destination, whose other
+ *  half stays. */
+static void place_halves(sim_inst *out) {
+    for (unsigned i = 0; i < out->num_src && i < 3; i++) {
+        out->op_sel |= out->src[i].half == SIM_HIGH_HALF ? (uint8_t)(1 << i) : 0;
+    }
+    if (out->num_dst && out->dst[0].half) {
+        out->op_sel |= out->dst[0].half == SIM_HIGH_HALF ? 8 : 0;
+        out->dst[0].type = out->dst[0].type == 'h' || out->dst[0].type == 'x' ? 'x' : 'k';
+    }
+}
+
 /** Moves operands from the order of the text to destinations and sources. */
 static bool place_operands(parser *p) {
     sim_inst *out = p->out;
@@ -565,6 +625,7 @@ static bool place_operands(parser *p) {
         out->src[out->num_src] = out->dst[0];
         out->src[out->num_src++].type = types[0];
     }
+    place_halves(out);
     return true;
 }
 

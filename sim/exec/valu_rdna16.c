@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// 16-bit vector instructions that gfx9 does not have. With true16 each operand is a half of a register, and the
+// other half of the destination stays. Source: "RDNA3" and "RDNA4" ISA, VOP1, VOP2, VOP3.
+#include "numbers.h"
+#include "valu.h"
+
+static u32x16 v_mov_b16(u32x16 a) {
+    return a;
+}
+static u32x16 v_not_b16(u32x16 a) {
+    return ~a;
+}
+static u32x16 v_and_b16(u32x16 a, u32x16 b) {
+    return a & b;
+}
+static u32x16 v_or_b16(u32x16 a, u32x16 b) {
+    return a | b;
+}
+static u32x16 v_xor_b16(u32x16 a, u32x16 b) {
+    return a ^ b;
+}
+static u32x16 v_add_nc_i16(u32x16 a, u32x16 b) {
+    return a + b;
+}
+static u32x16 v_sub_nc_i16(u32x16 a, u32x16 b) {
+    return a - b;
+}
+
+/** mask ? b : a */
+static void exec_v_cndmask_b16(sim_wave *w, const sim_inst *inst) {
+    _Alignas(64) uint32_t tmp[2][SIM_LANES], result[SIM_LANES];
+    const uint32_t *a = sim_row32(w, inst, 0, tmp[0]), *b = sim_row32(w, inst, 1, tmp[1]);
+    uint64_t mask = sim_read64(w, &inst->src[2]);
+    for (unsigned k = 0; k < SIM_LANES; k += 16) {
+        u32x16 chosen = lanes16((uint32_t)(mask >> k) & 0xffff);
+        store16(result + k, select16(chosen, load16(b + k), load16(a + k)));
+    }
+    sim_finish32(w, inst, result);
+}
+
+/** Swaps two halves. */
+static void exec_v_swap_b16(sim_wave *w, const sim_inst *inst) {
+    uint32_t *a = w->v[inst->dst[0].reg], *b = w->v[inst->src[0].reg];
+    unsigned to = inst->dst[0].half == SIM_HIGH_HALF ? 16 : 0;
+    unsigned from = inst->src[0].half == SIM_HIGH_HALF ? 16 : 0;
+    for (uint64_t left = w->exec; left; left &= left - 1) {
+        int lane = __builtin_ctzll(left);
+        uint32_t x = a[lane] >> to & 0xffff, y = b[lane] >> from & 0xffff;
+        a[lane] = (a[lane] & ~(0xffffu << to)) | y << to;
+        b[lane] = (b[lane] & ~(0xffffu << from)) | x << from;
+    }
+}
+
+// ---- f16
+
+static f32x16 v_minimum_f16(f32x16 a, f32x16 b) {
+    return choose(is_nan(a) | is_nan(b), a + b, min_number(a, b));
+}
+static f32x16 v_maximum_f16(f32x16 a, f32x16 b) {
+    return choose(is_nan(a) | is_nan(b), a + b, max_number(a, b));
+}
+static f32x16 v_minimum3_f16(f32x16 a, f32x16 b, f32x16 c) {
+    return v_minimum_f16(v_minimum_f16(a, b), c);
+}
+static f32x16 v_maximum3_f16(f32x16 a, f32x16 b, f32x16 c) {
+    return v_maximum_f16(v_maximum_f16(a, b), c);
+}
+static f32x16 v_minimummaximum_f16(f32x16 a, f32x16 b, f32x16 c) {
+    return v_maximum_f16(v_minimum_f16(a, b), c);
+}
+static f32x16 v_maximumminimum_f16(f32x16 a, f32x16 b, f32x16 c) {
+    return v_minimum_f16(v_maximum_f16(a, b), c);
+}
+static f32x16 v_minmax_f16(f32x16 a, f32x16 b, f32x16 c) {
+    return max_number(min_number(a, b), c);
+}
+static f32x16 v_maxmin_f16(f32x16 a, f32x16 b, f32x16 c) {
+    return min_number(max_number(a, b), c);
+}
+static f32x16 v_minmax_num_f16(f32x16 a, f32x16 b, f32x16 c) {
+    return v_minmax_f16(a, b, c);
+}
+static f32x16 v_maxmin_num_f16(f32x16 a, f32x16 b, f32x16 c) {
+    return v_maxmin_f16(a, b, c);
+}
+static f32x16 v_fmaak_f16(f32x16 a, f32x16 b, f32x16 c) {
+    return fma_for_f16(a, b, c);
+}
+static f32x16 v_fmamk_f16(f32x16 a, f32x16 b, f32x16 c) {
+    return fma_for_f16(a, b, c);
+}
+
+// clang-format off
+#define LIST(X) \
+    X(1, u32, v_mov_b16, "w:w", GFX11P, 'i') \
+    X(1, u32, v_not_b16, "w:w", GFX11P, 'i') \
+    X(2, u32, v_and_b16, "w:ww", GFX11P, 'i') \
+    X(2, u32, v_or_b16, "w:ww", GFX11P, 'i') \
+    X(2, u32, v_xor_b16, "w:ww", GFX11P, 'i') \
+    X(2, u32, v_add_nc_i16, "w:ww", GFX11P, 'i') \
+    X(2, u32, v_sub_nc_i16, "w:ww", GFX11P, 'i') \
+    X(OWN, u32, v_cndmask_b16, "w:wwm", GFX11P, 'i') \
+    X(OWN, u32, v_swap_b16, "w:w", GFX11P, 'i') \
+    X(2, f16, v_minimum_f16, "h:hh", GFX12, 'i') \
+    X(2, f16, v_maximum_f16, "h:hh", GFX12, 'i') \
+    X(3, f16, v_minimum3_f16, "x:hhh", GFX12, 'i') \
+    X(3, f16, v_maximum3_f16, "x:hhh", GFX12, 'i') \
+    X(3, f16, v_minimummaximum_f16, "x:hhh", GFX12, 'i') \
+    X(3, f16, v_maximumminimum_f16, "x:hhh", GFX12, 'i') \
+    X(3, f16, v_minmax_f16, "x:hhh", GFX11, 'i') \
+    X(3, f16, v_maxmin_f16, "x:hhh", GFX11, 'i') \
+    X(3, f16, v_minmax_num_f16, "x:hhh", GFX12, 'i') \
+    X(3, f16, v_maxmin_num_f16, "x:hhh", GFX12, 'i') \
+    X(3, f16, v_fmaak_f16, "h:hhh", GFX11P, 'i') \
+    X(3, f16, v_fmamk_f16, "h:hhh", GFX11P, 'i')
+
+// clang-format on
+LIST(VALU_WRAP)
+static const sim_opcode opcodes[] = {LIST(VALU_LINE)};
+SIM_TABLE(sim_ops_valu_rdna16, opcodes);
