@@ -67,7 +67,7 @@ typedef struct cli_command {
 } cli_command;
 
 extern const cli_command cli_bench, cli_cache, cli_check, cli_convert, cli_devices, cli_gemm,
-    cli_help, cli_quantize;
+    cli_help, cli_quantize, cli_sim;
 /** All of them, null-terminated, in the order of the help. */
 extern const cli_command *const cli_commands[];
 

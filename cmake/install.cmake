@@ -25,10 +25,11 @@ if(TARGET quern_command)
 endif()
 
 # The simulated GPU: its own name beside libquern; the system runtime's names in a folder that only
-# `quern sim` or the user's own LD_LIBRARY_PATH puts in a program's way.
+# `quern sim` or the user's own LD_LIBRARY_PATH puts in a program's way, and its own name for programs that were
+# linked there.
 if(TARGET quernsim)
   install(TARGETS quernsim LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} NAMELINK_SKIP)
-  foreach(name libamdhip64.so libamdhip64.so.6 libamdhip64.so.7)
+  foreach(name libamdhip64.so libamdhip64.so.6 libamdhip64.so.7 libquernsim.so.0)
     install(CODE "
       set(folder \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/quern/sim\")
       file(MAKE_DIRECTORY \"\${folder}\")

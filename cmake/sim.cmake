@@ -46,6 +46,12 @@ if(TARGET quernsim_parts AND EXISTS ${PROJECT_SOURCE_DIR}/sim/hip/exports.map)
   target_link_libraries(quernsim PRIVATE quern_flags -Wl,--whole-archive quernsim_parts -Wl,--no-whole-archive)
   target_link_options(quernsim PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/sim/hip/exports.map
                       -Wl,--gc-sections -static-libgcc)
+  # The system library's names, where `quern sim` of the build tree finds them; and the library's own, which
+  # programs ask for that were linked with one of these.
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/quern-sim-links)
+  foreach(name libamdhip64.so libamdhip64.so.6 libamdhip64.so.7 libquernsim.so.0)
+    file(CREATE_LINK ../libquernsim.so.0 ${CMAKE_BINARY_DIR}/quern-sim-links/${name} SYMBOLIC)
+  endforeach()
 endif()
 if(TARGET quernsim_parts)
   add_executable(sim_bench EXCLUDE_FROM_ALL bench/sim_bench.c)

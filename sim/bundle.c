@@ -8,13 +8,11 @@
 #include <string.h>
 
 static const char magic[] = "__CLANG_OFFLOAD_BUNDLE__";
-static const char compressed_magic[] = "CCOB";
 enum { MAGIC_BYTES = sizeof magic - 1, HEADER_BYTES = MAGIC_BYTES + 8, MAX_ENTRIES = 4096 };
 
 /** Reads no byte past the first that differs: an image comes without its size, and may be shorter. */
 bool sim_bundle_is(const void *image, size_t bytes) {
-    return (bytes >= HEADER_BYTES && strncmp(image, magic, MAGIC_BYTES) == 0) ||
-           (bytes >= 4 && strncmp(image, compressed_magic, 4) == 0);
+    return bytes >= HEADER_BYTES && strncmp(image, magic, MAGIC_BYTES) == 0;
 }
 
 typedef struct entry {
@@ -52,10 +50,6 @@ static bool id_fits(const entry *e, const char *name) {
 
 sim_object_status sim_bundle_find(const sim_chip *chip, const void *image, size_t bytes,
                                   const void **out, size_t *out_bytes, sim_complaint *c) {
-    if (memcmp(image, compressed_magic, 4) == 0) {
-        sim_complain(c, "a compressed offload bundle; accepted: an uncompressed one");
-        return SIM_OBJECT_INVALID;
-    }
     uint64_t count;
     memcpy(&count, (const uint8_t *)image + MAGIC_BYTES, sizeof count);
     const char *generic = sim_chip_mach_name(chip->generic_mach);

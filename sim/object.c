@@ -389,30 +389,29 @@ static sim_object_status load(sim_object *o, const sim_elf *elf, const sim_chip 
     return SIM_OBJECT_OK;
 }
 
-sim_object_status sim_object_load(sim_object **out, sim_memory *memory, const sim_chip *chip,
-                                  uint32_t device, const void *image, size_t bytes, char *error,
-                                  size_t error_bytes) {
-    sim_complaint c = {error, error_bytes};
+static sim_object_status load_image(sim_object **out, sim_memory *memory, const sim_chip *chip,
+                                    uint32_t device, const void *image, size_t bytes,
+                                    sim_complaint *c) {
     sim_object_status status = SIM_OBJECT_OK;
     if (sim_bundle_is(image, bytes)) {
-        status = sim_bundle_find(chip, image, bytes, &image, &bytes, &c);
+        status = sim_bundle_find(chip, image, bytes, &image, &bytes, c);
     }
     sim_elf elf;
     if (status == SIM_OBJECT_OK && !sim_elf_init(&elf, image, bytes)) {
-        sim_complain(&c, "not an ELF64 file (%zu bytes)", bytes);
+        sim_complain(c, "not an ELF64 file (%zu bytes)", bytes);
         status = SIM_OBJECT_INVALID;
     }
-    status = status == SIM_OBJECT_OK ? check_header(&elf, chip, &c) : status;
+    status = status == SIM_OBJECT_OK ? check_header(&elf, chip, c) : status;
     if (status != SIM_OBJECT_OK) {
         return status;
     }
     sim_object *o = calloc(1, sizeof *o);
     if (!o) {
-        sim_complain(&c, "out of memory");
+        sim_complain(c, "out of memory");
         return SIM_OBJECT_NO_MEMORY;
     }
     o->memory = memory;
-    status = load(o, &elf, chip, device, &c);
+    status = load(o, &elf, chip, device, c);
     if (status == SIM_OBJECT_OK) {
         *out = o;
     } else {
@@ -421,11 +420,29 @@ sim_object_status sim_object_load(sim_object **out, sim_memory *memory, const si
     return status;
 }
 
+sim_object_status sim_object_load(sim_object **out, sim_memory *memory, const sim_chip *chip,
+                                  uint32_t device, const void *image, size_t bytes, char *error,
+                                  size_t error_bytes) {
+    sim_complaint c = {error, error_bytes};
+    if (!sim_compressed_is(image, bytes)) {
+        return load_image(out, memory, chip, device, image, bytes, &c);
+    }
+    void *expanded = nullptr;
+    sim_object_status status = sim_compressed_expand(image, bytes, &expanded, &bytes, &c);
+    if (status == SIM_OBJECT_OK) {
+        status = load_image(out, memory, chip, device, expanded, bytes, &c);
+    }
+    free(expanded);
+    return status;
+}
+
 size_t sim_object_extent(const void *image) {
     Elf64_Ehdr h;
     memcpy(&h, image, SELFMAG);
     if (memcmp(&h, ELFMAG, SELFMAG) != 0) {
-        return sim_bundle_is(image, 32) ? sim_bundle_extent(image) : 0;
+        return sim_compressed_is(image, 32) ? sim_compressed_extent(image)
+               : sim_bundle_is(image, 32)   ? sim_bundle_extent(image)
+                                            : 0;
     }
     memcpy(&h, image, sizeof h);
     uint64_t extent = sizeof h;

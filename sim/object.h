@@ -27,4 +27,12 @@ sim_object_status sim_bundle_find(const sim_chip *chip, const void *image, size_
 /** Bytes that a bundle covers, by its own table. */
 size_t sim_bundle_extent(const void *image);
 
+/** Whether image begins like a compressed bundle. (compress.c) */
+bool sim_compressed_is(const void *image, size_t bytes);
+/** Bytes that a compressed bundle covers, by its header; 0 if that does not say. */
+size_t sim_compressed_extent(const void *image);
+/** The bundle inside, in memory that the caller frees. Status as sim_object_load's. */
+sim_object_status sim_compressed_expand(const void *image, size_t bytes, void **out,
+                                        size_t *out_bytes, sim_complaint *c);
+
 #endif

@@ -12,7 +12,7 @@ _quern_values() { # _quern_values OPTION CURRENT
     --out-dtype) mapfile -t COMPREPLY < <(compgen -W "bf16 f32" -- "$2") ;;
     --peer) mapfile -t COMPREPLY < <(compgen -W "torch" -- "$2") ;;
     --input | --original | --output | --plot | --python | --report | --weights) mapfile -t COMPREPLY < <(compgen -f -- "$2") ;;
-    --exclude | --include | --k | --m | --n | --random | --runs | --seed | --tensor) ;; # a number or a pattern: nothing to offer
+    --exclude | --include | --k | --m | --n | --random | --runs | --seed | --tensor | --arch | --devices | --check) ;; # a number or a pattern: nothing to offer
     *) return 1 ;;
     esac
 }
@@ -36,7 +36,7 @@ _quern() {
     local -a typed
     _quern_typed
     local current=${typed[-1]} previous=${typed[-2]:-}
-    local commands="devices check quantize convert gemm bench cache help" options="" words=""
+    local commands="devices check quantize convert gemm bench sim cache help" options="" words=""
     COMPREPLY=()
     if [ ${#typed[@]} -eq 2 ]; then
         mapfile -t COMPREPLY < <(compgen -W "$commands --help --version" -- "$current")
@@ -66,6 +66,9 @@ _quern() {
     bench)
         options="--device --runs --m --n --k --peer --python --plot --force --json"
         words="quantize gemm"
+        ;;
+    sim)
+        options="--arch --devices --check --json"
         ;;
     cache)
         options="--json"

@@ -14,6 +14,7 @@ static bool is_started;
 // ---- start, end, fork
 
 static void before_fork(void) {
+    sim_hip_fork_registry_prepare();
     pthread_mutex_lock(&sim_hip.lock);
     if (sim_hip.memory) {
         sim_memory_fork_prepare(sim_hip.memory);
@@ -29,6 +30,7 @@ static void after_fork_in_parent(void) {
         sim_memory_fork_parent(sim_hip.memory);
     }
     pthread_mutex_unlock(&sim_hip.lock);
+    sim_hip_fork_registry_done();
 }
 
 static void after_fork_in_child(void) {
@@ -40,6 +42,7 @@ static void after_fork_in_child(void) {
     pthread_mutex_init(&sim_hip.lock, nullptr);
     pthread_cond_init(&sim_hip.changed, nullptr);
     sim_hip_fork_streams();
+    sim_hip_fork_registry_done();
 }
 
 /** Process exit or dlclose: no thread of ours may be left, and no guest memory. */
@@ -47,6 +50,7 @@ static void after_fork_in_child(void) {
     sim_hip_stop_streams();
     sim_pool_shutdown();
     for (uint32_t i = 0; i < sim_hip.num_devices; i++) {
+        sim_hip_forget_registered(&sim_hip.devices[i]);
         sim_hip_unload_modules(&sim_hip.devices[i]);
     }
     sim_hip.num_devices = 0;
@@ -201,6 +205,7 @@ hipError_t hipDeviceReset(void) {
     SIM_HIP_START();
     sim_device *device = sim_hip_device();
     sim_hip_drain(device);
+    sim_hip_forget_registered(device);
     sim_hip_unload_modules(device);
     sim_memory_free_all(sim_hip.memory, SIM_REGION_DEVICE, device->id);
     pthread_mutex_lock(&sim_hip.lock);

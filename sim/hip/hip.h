@@ -78,6 +78,38 @@ typedef enum hipFunction_attribute {
     HIP_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
 } hipFunction_attribute;
 
+typedef enum hipFuncAttribute {
+    hipFuncAttributeMaxDynamicSharedMemorySize = 8,
+    hipFuncAttributePreferredSharedMemoryCarveout = 9,
+} hipFuncAttribute;
+
+typedef struct hipFuncAttributes {
+    int binaryVersion, cacheModeCA;
+    size_t constSizeBytes, localSizeBytes;
+    int maxDynamicSharedSizeBytes, maxThreadsPerBlock, numRegs, preferredShmemCarveout, ptxVersion;
+    size_t sharedSizeBytes;
+} hipFuncAttributes;
+
+typedef struct dim3 {
+    uint32_t x, y, z;
+} dim3;
+
+/** What a launch's attributes are does not matter here: any is refused. */
+typedef struct hipLaunchConfig_t {
+    dim3 gridDim, blockDim;
+    size_t dynamicSmemBytes;
+    hipStream_t stream;
+    void *attrs;
+    unsigned numAttrs;
+} hipLaunchConfig_t;
+
+typedef struct HIP_LAUNCH_CONFIG {
+    unsigned gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;
+    hipStream_t hStream;
+    void *attrs;
+    unsigned numAttrs;
+} HIP_LAUNCH_CONFIG;
+
 typedef enum hipDeviceAttribute_t {
 #define HIP_ATTRIBUTE(id, name, value) hipDeviceAttribute##name = id,
 #include "attributes.def"
@@ -238,5 +270,41 @@ HIP_API hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned grid_x
                                          unsigned grid_z, unsigned block_x, unsigned block_y,
                                          unsigned block_z, unsigned dynamic_lds, hipStream_t stream,
                                          void **params, void **extra);
+HIP_API hipError_t hipDrvLaunchKernelEx(const HIP_LAUNCH_CONFIG *config, hipFunction_t function,
+                                        void **params, void **extra);
+
+// What clang's HIP mode calls: a handle is a registered fat binary.
+HIP_API void **__hipRegisterFatBinary(const void *wrapper);
+HIP_API void __hipRegisterFunction(void **handle, const void *host, char *stub_name,
+                                   const char *name, unsigned max_threads, void *thread_id,
+                                   void *block_id, dim3 *block, dim3 *grid, int *wave_size);
+HIP_API void __hipRegisterVar(void **handle, void *host, char *host_name, char *name,
+                              int is_external, size_t bytes, int is_constant, int is_global);
+HIP_API void __hipRegisterManagedVar(void **handle, void **host, void *initial, const char *name,
+                                     size_t bytes, unsigned alignment);
+HIP_API void __hipUnregisterFatBinary(void **handle);
+HIP_API hipError_t __hipPushCallConfiguration(dim3 grid, dim3 block, size_t dynamic_lds,
+                                              hipStream_t stream);
+HIP_API hipError_t __hipPopCallConfiguration(dim3 *grid, dim3 *block, size_t *dynamic_lds,
+                                             hipStream_t *stream);
+HIP_API hipError_t hipLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **args,
+                                   size_t dynamic_lds, hipStream_t stream);
+HIP_API hipError_t hipLaunchKernelExC(const hipLaunchConfig_t *config, const void *kernel,
+                                      void **args);
+HIP_API hipError_t hipGetFuncBySymbol(hipFunction_t *out, const void *kernel);
+HIP_API hipError_t hipFuncGetAttributes(hipFuncAttributes *out, const void *kernel);
+HIP_API hipError_t hipFuncSetAttribute(const void *kernel, hipFuncAttribute attribute, int value);
+HIP_API hipError_t hipFuncSetCacheConfig(const void *kernel, int config);
+HIP_API hipError_t hipFuncSetSharedMemConfig(const void *kernel, int config);
+HIP_API hipError_t hipGetSymbolAddress(void **out, const void *symbol);
+HIP_API hipError_t hipGetSymbolSize(size_t *bytes, const void *symbol);
+HIP_API hipError_t hipMemcpyToSymbol(const void *symbol, const void *src, size_t bytes,
+                                     size_t offset, hipMemcpyKind kind);
+HIP_API hipError_t hipMemcpyToSymbolAsync(const void *symbol, const void *src, size_t bytes,
+                                          size_t offset, hipMemcpyKind kind, hipStream_t stream);
+HIP_API hipError_t hipMemcpyFromSymbol(void *dst, const void *symbol, size_t bytes, size_t offset,
+                                       hipMemcpyKind kind);
+HIP_API hipError_t hipMemcpyFromSymbolAsync(void *dst, const void *symbol, size_t bytes,
+                                            size_t offset, hipMemcpyKind kind, hipStream_t stream);
 
 #endif

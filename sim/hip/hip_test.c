@@ -225,6 +225,50 @@ static void test_modules(void **state) {
     hip.hipGetLastError();
 }
 
+/** A bare ELF file as a fat binary, as some libraries register their kernels themselves. */
+static void test_registered_elf(void **state) {
+    (void)state;
+    enum { MAGIC = 0x48495046 };
+    size_t bytes;
+    static const char handle; // any address will do
+    const struct {
+        uint32_t magic, version;
+        const void *image;
+        void *unused;
+    } wrapper = {MAGIC, 1, read_object("O3", &bytes), nullptr};
+    void *flag = device_alloc(4, nullptr), *args[] = {&flag};
+    const dim3 one = {1, 1, 1};
+    void **binary = hip.__hipRegisterFatBinary(&wrapper);
+    assert_non_null(binary);
+    hip.__hipRegisterFunction(binary, &handle, "t_set", "t_set", UINT32_MAX, nullptr, nullptr,
+                              nullptr, nullptr, nullptr);
+    hip.__hipRegisterFunction(binary, &bytes, "t_none", "t_none", UINT32_MAX, nullptr, nullptr,
+                              nullptr, nullptr, nullptr);
+    OK(hip.hipLaunchKernel(&handle, one, one, args, 0, nullptr));
+    assert_int_equal(hip.hipLaunchKernel(&bytes, one, one, args, 0, nullptr),
+                     hipErrorInvalidDeviceFunction);
+    assert_int_equal(hip.hipLaunchKernel(&handle, one, (dim3){1025, 1, 1}, args, 0, nullptr),
+                     hipErrorInvalidConfiguration);
+    const hipLaunchConfig_t config = {.gridDim = one, .blockDim = one, .numAttrs = 1};
+    assert_int_equal(hip.hipLaunchKernelExC(&config, &handle, args), hipErrorNotSupported);
+    hip.__hipUnregisterFatBinary(binary);
+    assert_int_equal(hip.hipLaunchKernel(&handle, one, one, args, 0, nullptr),
+                     hipErrorInvalidDeviceFunction);
+    hip.__hipRegisterManagedVar(binary = hip.__hipRegisterFatBinary(&wrapper), nullptr, nullptr,
+                                "managed", 4, 4);
+    hip.__hipRegisterFunction(binary, &handle, "t_set", "t_set", UINT32_MAX, nullptr, nullptr,
+                              nullptr, nullptr, nullptr);
+    assert_int_equal(hip.hipLaunchKernel(&handle, one, one, args, 0, nullptr),
+                     hipErrorNotSupported);
+    hip.__hipUnregisterFatBinary(binary);
+    assert_int_equal(hip.__hipPopCallConfiguration(nullptr, nullptr, nullptr, nullptr),
+                     hipErrorMissingConfiguration);
+    uint32_t value;
+    take(&value, flag, 4);
+    assert_int_equal(value, 1);
+    hip.hipGetLastError();
+}
+
 static void test_launch_checks(void **state) {
     (void)state;
     hipFunction_t f = kernel(modules[2], "t_peek");
@@ -449,6 +493,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup(test_memory, start),
         cmocka_unit_test_setup(test_pointer_attributes, start),
         cmocka_unit_test_setup(test_modules, start),
+        cmocka_unit_test_setup(test_registered_elf, start),
         cmocka_unit_test_setup(test_launch_checks, start),
         cmocka_unit_test_setup(test_asynchronous, start),
         cmocka_unit_test_setup(test_concurrent_kernels, start),

@@ -24,8 +24,7 @@ typedef struct launch_op {
 // ---- checks
 
 static hipError_t check_shape(const sim_kernel *kernel, const sim_chip *chip,
-                              const uint32_t grid[3], const uint32_t block[3],
-                              uint32_t dynamic_lds) {
+                              const uint32_t grid[3], const uint32_t block[3], size_t dynamic_lds) {
     uint64_t threads = 1, groups = 1;
     for (int i = 0; i < 3; i++) {
         if (grid[i] == 0 || block[i] == 0 || block[i] > MAX_BLOCK ||
@@ -40,7 +39,7 @@ static hipError_t check_shape(const sim_kernel *kernel, const sim_chip *chip,
     if (threads > MAX_BLOCK || threads > kernel->max_threads || groups > INT64_MAX) {
         return hipErrorInvalidConfiguration;
     }
-    if ((uint64_t)kernel->lds_bytes + dynamic_lds > chip->lds_bytes) {
+    if (dynamic_lds > chip->lds_bytes || kernel->lds_bytes + dynamic_lds > chip->lds_bytes) {
         return hipErrorInvalidValue;
     }
     bool fits = kernel->kernarg_bytes <= MAX_KERNARG && sim_kernel_scratch(kernel) <= MAX_SCRATCH;
@@ -212,8 +211,8 @@ static void init_dispatch(sim_dispatch *d, hipFunction_t function, const uint32_
     d->id = atomic_fetch_add(&device->num_dispatches, 1);
 }
 
-static hipError_t launch(hipFunction_t function, const uint32_t grid[3], const uint32_t block[3],
-                         uint32_t dynamic_lds, hipStream_t handle, void **params, void **extra) {
+hipError_t sim_hip_launch(hipFunction_t function, const uint32_t grid[3], const uint32_t block[3],
+                          size_t dynamic_lds, hipStream_t handle, void **params, void **extra) {
     sim_stream *stream = sim_hip_stream(handle);
     if (!function || function->magic != SIM_FUNCTION_MAGIC || !stream ||
         stream->device != function->module->device) {
@@ -233,7 +232,7 @@ static hipError_t launch(hipFunction_t function, const uint32_t grid[3], const u
     }
     op->op.run = run_launch;
     op->args_bytes = kernel->kernarg_bytes;
-    init_dispatch(&op->dispatch, function, grid, block, dynamic_lds);
+    init_dispatch(&op->dispatch, function, grid, block, (uint32_t)dynamic_lds);
     error = extra ? copy_extra(kernel, op->args, extra) : copy_params(kernel, op->args, params);
     if (error != hipSuccess) {
         free(op);
@@ -249,5 +248,18 @@ hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned grid_x, unsign
                                  void **params, void **extra) {
     SIM_HIP_START();
     const uint32_t grid[3] = {grid_x, grid_y, grid_z}, block[3] = {block_x, block_y, block_z};
-    return sim_hip_result(launch(function, grid, block, dynamic_lds, stream, params, extra));
+    return sim_hip_result(
+        sim_hip_launch(function, grid, block, dynamic_lds, stream, params, extra));
+}
+
+hipError_t hipDrvLaunchKernelEx(const HIP_LAUNCH_CONFIG *config, hipFunction_t function,
+                                void **params, void **extra) {
+    SIM_HIP_START();
+    if (!config || config->numAttrs) {
+        return sim_hip_result(config ? hipErrorNotSupported : hipErrorInvalidValue);
+    }
+    const uint32_t grid[3] = {config->gridDimX, config->gridDimY, config->gridDimZ};
+    const uint32_t block[3] = {config->blockDimX, config->blockDimY, config->blockDimZ};
+    return sim_hip_result(sim_hip_launch(function, grid, block, config->sharedMemBytes,
+                                         config->hStream, params, extra));
 }

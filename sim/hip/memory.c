@@ -215,8 +215,8 @@ static hipError_t run_copy(sim_stream *stream, sim_op *op) {
 
 /** Queues a copy and waits for it, unless it is asynchronous and no side is the program's own memory, which
  *  may change or go as soon as the call returns. */
-static hipError_t copy(void *dst, const void *src, size_t bytes, hipMemcpyKind kind,
-                       hipStream_t handle, bool is_async) {
+hipError_t sim_hip_copy(void *dst, const void *src, size_t bytes, hipMemcpyKind kind,
+                        hipStream_t handle, bool is_async) {
     sim_stream *stream = sim_hip_stream(handle);
     if (!stream) {
         return hipErrorInvalidHandle;
@@ -245,13 +245,13 @@ static hipError_t copy(void *dst, const void *src, size_t bytes, hipMemcpyKind k
 
 hipError_t hipMemcpy(void *dst, const void *src, size_t bytes, hipMemcpyKind kind) {
     SIM_HIP_START();
-    return sim_hip_result(copy(dst, src, bytes, kind, nullptr, false));
+    return sim_hip_result(sim_hip_copy(dst, src, bytes, kind, nullptr, false));
 }
 
 hipError_t hipMemcpyAsync(void *dst, const void *src, size_t bytes, hipMemcpyKind kind,
                           hipStream_t stream) {
     SIM_HIP_START();
-    return sim_hip_result(copy(dst, src, bytes, kind, stream, true));
+    return sim_hip_result(sim_hip_copy(dst, src, bytes, kind, stream, true));
 }
 
 hipError_t hipMemcpyHtoD(hipDeviceptr_t dst, const void *src, size_t bytes) {

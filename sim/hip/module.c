@@ -33,8 +33,8 @@ static hipError_t error_of(sim_object_status status) {
     return hipErrorUnknown;
 }
 
-static hipError_t load(hipModule_t *out, const void *image, size_t bytes, const char *what) {
-    sim_device *device = sim_hip_device();
+hipError_t sim_hip_load_module(hipModule_t *out, sim_device *device, const void *image,
+                               size_t bytes, const char *what) {
     hipModule_t module = calloc(1, sizeof *module);
     if (!module) {
         return hipErrorOutOfMemory;
@@ -54,6 +54,10 @@ static hipError_t load(hipModule_t *out, const void *image, size_t bytes, const 
     pthread_mutex_unlock(&sim_hip.lock);
     *out = module;
     return hipSuccess;
+}
+
+static hipError_t load(hipModule_t *out, const void *image, size_t bytes, const char *what) {
+    return sim_hip_load_module(out, sim_hip_device(), image, bytes, what);
 }
 
 hipError_t hipModuleLoadData(hipModule_t *out, const void *image) {
@@ -162,14 +166,10 @@ void sim_hip_unload_modules(sim_device *device) {
     }
 }
 
-hipError_t hipModuleGetFunction(hipFunction_t *out, hipModule_t module, const char *name) {
-    SIM_HIP_START();
-    if (!out || !name || !is_module(module)) {
-        return sim_hip_result(out && name ? hipErrorInvalidHandle : hipErrorInvalidValue);
-    }
+hipError_t sim_hip_function(hipFunction_t *out, hipModule_t module, const char *name) {
     const sim_kernel *kernel = sim_object_kernel(module->object, name);
     if (!kernel) {
-        return sim_hip_result(hipErrorNotFound);
+        return hipErrorNotFound;
     }
     pthread_mutex_lock(&sim_hip.lock);
     hipFunction_t f = module->functions;
@@ -182,7 +182,15 @@ hipError_t hipModuleGetFunction(hipFunction_t *out, hipModule_t module, const ch
     }
     pthread_mutex_unlock(&sim_hip.lock);
     *out = f;
-    return sim_hip_result(f ? hipSuccess : hipErrorOutOfMemory);
+    return f ? hipSuccess : hipErrorOutOfMemory;
+}
+
+hipError_t hipModuleGetFunction(hipFunction_t *out, hipModule_t module, const char *name) {
+    SIM_HIP_START();
+    if (!out || !name || !is_module(module)) {
+        return sim_hip_result(out && name ? hipErrorInvalidHandle : hipErrorInvalidValue);
+    }
+    return sim_hip_result(sim_hip_function(out, module, name));
 }
 
 hipError_t hipModuleGetGlobal(hipDeviceptr_t *out, size_t *bytes, hipModule_t module,

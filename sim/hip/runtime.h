@@ -116,6 +116,25 @@ void sim_hip_stop_streams(void);
 void sim_hip_fork_streams(void);
 /** Unloads a device's modules; nothing may be running on it. (module.c) */
 void sim_hip_unload_modules(sim_device *device);
+/** Loads a code object or bundle onto a device; a complaint goes to standard error after `what`. */
+hipError_t sim_hip_load_module(hipModule_t *out, sim_device *device, const void *image,
+                               size_t bytes, const char *what);
+/** A module's kernel. Errors: hipErrorNotFound, hipErrorOutOfMemory. */
+hipError_t sim_hip_function(hipFunction_t *out, hipModule_t module, const char *name);
+/** Queues a launch. `params` has a pointer for each argument; or `extra` tells of a packed buffer. (launch.c) */
+hipError_t sim_hip_launch(hipFunction_t function, const uint32_t grid[3], const uint32_t block[3],
+                          size_t dynamic_lds, hipStream_t handle, void **params, void **extra);
+/** A copy as hipMemcpyAsync, or as hipMemcpy where it must be done on return. (memory.c) */
+hipError_t sim_hip_copy(void *dst, const void *src, size_t bytes, hipMemcpyKind kind,
+                        hipStream_t handle, bool is_async);
+/** The kernel that a program's handle means on a device; loads its code if need be. (registry.c)
+ *  Errors: hipErrorInvalidDeviceFunction, hipErrorNoBinaryForGpu, hipErrorInvalidImage. */
+hipError_t sim_hip_registered(hipFunction_t *out, const void *kernel, sim_device *device);
+/** A device's modules are about to go. */
+void sim_hip_forget_registered(sim_device *device);
+/** Around fork, before the runtime's own lock is taken and after it is given back. */
+void sim_hip_fork_registry_prepare(void);
+void sim_hip_fork_registry_done(void);
 
 #define SIM_HIP_START()                                                                            \
     do {                                                                                           \

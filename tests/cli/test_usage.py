@@ -75,6 +75,11 @@ def test_unknown_option(command):
     (["bench", "--peer", "torch", "quantize"], ["--peer", "quantize", "gemm"]),
     (["bench", "--peer", "torch", "--python", "nonesuch"], ["--python", "nonesuch"]),
     (["bench", "--peer", "torch", "--python", "false"], ["peers.py", "status 1"]),
+    (["sim"], ["PROGRAM"]),
+    (["sim", "--arch", "gfx1", "true"], ["gfx1", "gfx942"]),
+    (["sim", "--devices", "17", "true"], ["--devices", "17", "16"]),
+    (["sim", "--check", "nonesuch", "true"], ["nonesuch", "bounds"]),
+    (["sim", "--", "./nonesuch", "--flag"], ["./nonesuch", "No such file"]),
     (["cache"], ["path|list|verify|clear"]),
     (["cache", "nonesuch"], ["nonesuch", "path, list, verify, clear"]),
 ])

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// quern sim -- PROGRAM: runs a HIP program on the simulated GPU, which then stands where the system's HIP library would.
+#include "cli.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *arch, *checks;
+static int64_t num_devices;
+static bool as_json;
+
+enum { MAX_DEVICES = 16 };
+
+static const cli_option options[] = {
+    {.name = "--arch",
+     .kind = CLI_TEXT,
+     .value = "ARCH",
+     .to = &arch,
+     .help = "what the devices are: gfx942, or a comma list (default: gfx942)"},
+    {.name = "--devices",
+     .kind = CLI_INT,
+     .value = "N",
+     .to = &num_devices,
+     .min = 1,
+     .max = MAX_DEVICES,
+     .help = "how many of each (default: 1)"},
+    {.name = "--check",
+     .kind = CLI_TEXT,
+     .value = "LIST",
+     .to = &checks,
+     .help = "what to look for, as in QUERN_SIM's check="},
+    {.name = "--json",
+     .kind = CLI_FLAG,
+     .to = &as_json,
+     .help = "print the environment that the program would get, and run nothing"},
+    {0}};
+
+/** The folder that holds links to the simulated GPU under the system library's names: an installation's, or
+ *  the build's. Null, with the message stored, if neither is there. */
+static char *find_links(void) {
+    char self[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[length > 0 ? length : 0] = 0;
+    char *slash = strrchr(self, '/');
+    if (slash)
+        *slash = 0;
+    static const char *const places[] = {"../" QUERN_LIBDIR "/quern/sim", "quern-sim-links"};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        char *folder = cli_text("%s/%s", self, places[i]);
+        char *library = cli_text("%s/libamdhip64.so", folder);
+        bool found = access(library, R_OK) == 0;
+        free(library);
+        char *whole = found ? realpath(folder, nullptr) : nullptr;
+        free(folder);
+        if (whole)
+            return whole;
+    }
+    cli_fail(QN_E_UNSUPPORTED, "no simulated GPU in %s/%s: this build is without it", self,
+             places[0]);
+    return nullptr;
+}
+
+/** QUERN_SIM's text: what the environment has, then this command's options. */
+static char *make_options(void) {
+    const char *given = getenv("QUERN_SIM");
+    char *text = cli_text("%s", given ? given : "");
+    for (int64_t i = 0; (arch || num_devices) && i < (num_devices ? num_devices : 1); i++) {
+        char *longer = cli_text("%s%sarch=%s", text, *text ? ";" : "", arch ? arch : "gfx942");
+        free(text);
+        text = longer;
+    }
+    if (checks) {
+        char *longer = cli_text("%s%scheck=%s", text, *text ? ";" : "", checks);
+        free(text);
+        text = longer;
+    }
+    return text;
+}
+
+/** Has the simulated GPU read the options, so that a mistake is found before the program runs. It prints its
+ *  complaint itself. */
+static bool accepts(const char *folder, const char *text) {
+    char *path = cli_text("%s/libamdhip64.so", folder);
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    free(path);
+    if (!library) {
+        fprintf(stderr, "quern sim: %s\n", dlerror());
+        return false;
+    }
+    int (*configure)(const char *) = (int (*)(const char *))dlsym(library, "quernsim_configure");
+    unsetenv("QUERN_SIM"); // its text is part of what is tried
+    return configure && configure(text) == 0;
+}
+
+static qn_status execute(int count, char **arguments, const char *text, const char *paths) {
+    char **argv = cli_alloc(((size_t)count + 1) * sizeof *argv);
+    memcpy(argv, arguments, (size_t)count * sizeof *argv);
+    setenv("LD_LIBRARY_PATH", paths, 1);
+    if (*text)
+        setenv("QUERN_SIM", text, 1);
+    execvp(argv[0], argv);
+    free(argv);
+    return cli_fail(QN_E_IO, "%s: %s", arguments[0], strerror(errno));
+}
+
+static int run(int count, char **arguments) {
+    if (count == 0 && !as_json)
+        return cli_finish("sim", cli_fail(QN_E_INVALID, "found no PROGRAM to run, needs "
+                                                        "PROGRAM [ARGUMENT...]"));
+    char *folder = find_links();
+    if (!folder)
+        return cli_finish("sim", QN_E_UNSUPPORTED);
+    char *text = make_options();
+    if (!accepts(folder, text)) {
+        free(text);
+        free(folder);
+        return CLI_BAD_INPUT;
+    }
+    const char *before = getenv("LD_LIBRARY_PATH");
+    char *paths = cli_text("%s%s%s", folder, before && *before ? ":" : "", before ? before : "");
+    qn_status st =
+        as_json ? cli_print_json(json_pack("{s:s, s:{s:s, s:s}}", "folder", folder, "environment",
+                                           "LD_LIBRARY_PATH", paths, "QUERN_SIM", text))
+                : execute(count, arguments, text, paths);
+    free(paths);
+    free(text);
+    free(folder);
+    return cli_finish("sim", st);
+}
+
+const cli_command cli_sim = {
+    .name = "sim",
+    .arguments = "PROGRAM [ARGUMENT...]",
+    .summary = "Run a HIP program on the simulated GPU",
+    .details =
+        "PROGRAM finds the simulated GPU where it looks for libamdhip64.so: its folder is put\n"
+        "first in LD_LIBRARY_PATH. Faults of its kernels are printed to standard error.\n"
+        "docs/simulator.md describes them, and QUERN_SIM, which is passed on. Put -- before\n"
+        "a program that has options of its own. The exit status is the program's.",
+    .options = options,
+    .max_arguments = INT_MAX,
+    .run = run};

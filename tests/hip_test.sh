@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# HIP C++ programs, compiled here by clang, run unchanged on the simulated GPU: quern sim -- PROGRAM.
+set -euo pipefail
+[ -e "$QUERN_BUILD_DIR/quern-sim-links/libamdhip64.so" ] || exit 77
+source=$QUERN_SOURCE_DIR/tests/hip quern=$QUERN_BUILD_DIR/quern
+clang=$(command -v clang++-22 || command -v clang++-23 || command -v clang++) || exit 77
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+
+# compile OUTPUT ARGUMENT...: a program or shared object for gfx942, linked as hipcc would.
+compile() {
+    local output=$1
+    shift
+    "$clang" -x hip --offload-arch="${arch:-gfx942}" -nogpuinc -nogpulib -std=c++17 -Wall -Wextra -Werror \
+        -I "$source" "$@" -fuse-ld=lld --hip-link -no-hip-rt -L "$QUERN_BUILD_DIR/quern-sim-links" -lamdhip64 \
+        -o "$out/$output"
+}
+
+fail() {
+    echo "$1" >&2
+    exit 1
+}
+
+for flags in -O0 -O2 "-O1 --offload-compress"; do
+    # shellcheck disable=SC2086 # several flags
+    compile kernels $flags "$source/kernels.hip"
+    "$quern" sim -- "$out/kernels"
+done
+
+# Linked with what has the system library's name and nothing of ours.
+sed -n 's/^HIP_FUNCTION(\(.*\))/void \1(void) {}/p' "$QUERN_SOURCE_DIR/sim/hip/functions.def" |
+    "$clang" -x c -shared -fPIC -fuse-ld=lld -Wl,-soname,libamdhip64.so.7 -w -o "$out/libamdhip64.so" -
+compile kernels -O1 "$source/kernels.hip" -L "$out"
+readelf -d "$out/kernels" | grep -q 'NEEDED.*libamdhip64.so.7' || fail "not linked as a system's program"
+"$quern" sim -- "$out/kernels"
+
+compile shared.so -shared -fPIC "$source/units_c.hip"
+compile units "$source/units_a.hip" "$source/units_b.hip"
+"$quern" sim --devices 2 -- "$out/units" "$out/shared.so"
+
+arch=gfx90a compile wrong_arch "$source/wrong_arch.hip"
+"$quern" sim --arch gfx942 -- "$out/wrong_arch" 2> "$out/text"
+grep -q "none of the offload bundle's .* entries is for gfx942" "$out/text" || fail "no report: $(cat "$out/text")"
+[ "$(wc -l < "$out/text")" = 1 ] || fail "more than one report: $(cat "$out/text")"
+
+compile fault -O1 "$source/fault.hip"
+"$quern" sim -- "$out/fault" 2> "$out/text"
+grep -q "0 bytes past the end of a 4000-byte allocation" "$out/text" || fail "no report: $(cat "$out/text")"
