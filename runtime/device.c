@@ -199,7 +199,7 @@ qn_status qn_device_get_info(const qn_device *device, qn_device_info *info) {
 }
 
 DLDevice qn_device_id(const qn_device *device) {
-    return device->id;
+    return device ? device->id : (DLDevice){};
 }
 
 /** Where qn_device_list puts what it finds. */

@@ -90,6 +90,7 @@ static void test_info(void **) {
     DLDevice id = qn_device_id(device);
     assert_int_equal(id.device_type, kDLCPU);
     assert_int_equal(id.device_id, 0);
+    assert_int_equal(qn_device_id(nullptr).device_type, 0);
     qn_device_close(device);
 }
 

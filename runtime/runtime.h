@@ -35,6 +35,8 @@ typedef enum qni_dtype {
     QNI_E5M2FNUZ,
     QNI_I32,
     QNI_U8,
+    QNI_I64, // no op takes this or the next; messages name them
+    QNI_F64,
     QNI_NUM_DTYPES,
     QNI_DTYPE_NONE = -1 // not one that quern knows
 } qni_dtype;
@@ -59,6 +61,8 @@ qn_status qni_check_tensor(const qn_stream *stream, const char *op, const char *
 /** shape[i] equals want[i] for every dimension (want[i] < 0: any). */
 qn_status qni_check_shape(const char *op, const char *name, const DLTensor *t, int ndim,
                           const int64_t *want);
+/** The data begin at a multiple of the element's size, which the dtype, a known one, gives. */
+qn_status qni_check_alignment(const char *op, const char *name, const DLTensor *t);
 
 // ---- choice of a kernel (choice.c)
 

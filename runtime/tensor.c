@@ -17,6 +17,8 @@ static const struct {
     [QNI_E5M2FNUZ] = {"e5m2fnuz", {kDLFloat8_e5m2fnuz, 8, 1}},
     [QNI_I32] = {"i32", {kDLInt, 32, 1}},
     [QNI_U8] = {"u8", {kDLUInt, 8, 1}},
+    [QNI_I64] = {"i64", {kDLInt, 64, 1}},
+    [QNI_F64] = {"f64", {kDLFloat, 64, 1}},
 };
 
 qni_dtype qni_dtype_of(const DLTensor *t) {
@@ -172,4 +174,12 @@ qn_status qni_check_shape(const char *op, const char *name, const DLTensor *t, i
     put(&needs_out, "]");
     put_list(&has_out, t->shape, t->ndim);
     return QN_FAIL(QN_E_INVALID, "%s: %s has shape %s, needs %s", op, name, has, needs);
+}
+
+qn_status qni_check_alignment(const char *op, const char *name, const DLTensor *t) {
+    int64_t bytes = qni_dtype_bytes(qni_dtype_of(t));
+    if ((uintptr_t)qni_data(t) % (uintptr_t)bytes == 0)
+        return QN_OK;
+    return QN_FAIL(QN_E_INVALID, "%s: %s begins at %p, needs a multiple of its %ld-byte elements",
+                   op, name, qni_data(t), (long)bytes);
 }

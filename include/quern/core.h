@@ -69,8 +69,8 @@ QN_API qn_status qn_device_open(qn_device **out, const char *spec);
  */
 QN_API void qn_device_close(qn_device *device);
 QN_API qn_status qn_device_get_info(const qn_device *device, qn_device_info *info);
-/** The DLDevice that tensors on this device carry: kDLCPU, or kDLROCM with an id of this process.
- */
+/** The DLDevice that tensors on this device carry: kDLCPU, or kDLROCM with an id of this process; of type
+ *  0, which is none, for null. */
 QN_API DLDevice qn_device_id(const qn_device *device);
 /** Every device that can be opened here, in the order in which auto would take them; the simulated
  *  ones last. *count is in: room in infos, out: number of devices. infos may be null. */

@@ -17,6 +17,7 @@ extern "C" {
  *  block    1 x 128 (a token's group) or 128 x 128 (a block of weights)
  *  eps      smallest amax, 1e-30 or more and finite (DeepGEMM uses 1e-4); from there on scales and their
  *           inverses are normal numbers
+ *  Align:   element size.
  *  Types:   f32 throughout; rounding to nearest, ties to even; the same bits on every device.
  *  Edge:    rows == 0 or cols == 0 is a no-op; the last block of a row or column may be partial;
  *           a NaN becomes NaN in q (0x7F, or 0x80 in the FNUZ kinds, whatever its sign) and does not enter

@@ -177,14 +177,6 @@ static qn_status fail_strides(const call *c, const char *name, const DLTensor *t
                    qni_tensor_text(t, text, sizeof text), needs);
 }
 
-static qn_status check_alignment(const call *c, const char *name, const DLTensor *t) {
-    int64_t bytes = qni_dtype_bytes(qni_dtype_of(t));
-    if ((uintptr_t)qni_data(t) % (uintptr_t)bytes == 0)
-        return QN_OK;
-    return QN_FAIL(QN_E_INVALID, "%s: %s begins at %p, needs a multiple of its %ld-byte elements",
-                   c->op, name, qni_data(t), (long)bytes);
-}
-
 /** Strides of the last two dimensions, where a dimension of one element may carry any stride in the tensor:
  *  it is given the one that a contiguous matrix would have. Fails unless the columns (or, if `either`, the
  *  columns or the rows) are contiguous and the other dimension does not overlap itself. */
@@ -208,7 +200,7 @@ static qn_status matrix_strides(const call *c, const char *name, const DLTensor 
                             either ? "columns or rows contiguous, the other stride at least as long"
                                    : "columns contiguous, row stride at least as long");
     }
-    return check_alignment(c, name, t);
+    return qni_check_alignment(c->op, name, t);
 }
 
 /** Stride of dimension 0 of a stack of matrices; 0 if t is one matrix. Slabs must not overlap if `disjoint`. */
@@ -240,7 +232,7 @@ static qn_status check_strides(const call *c, qni_gemm_problem *p) {
     if (args->group_layout && !qni_is_contiguous(args->group_layout))
         return fail_strides(c, "group_layout", args->group_layout, "contiguous elements");
     if (args->group_layout)
-        QN_TRY(check_alignment(c, "group_layout", args->group_layout));
+        QN_TRY(qni_check_alignment(c->op, "group_layout", args->group_layout));
 out:
     return st;
 }

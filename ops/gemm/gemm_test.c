@@ -356,8 +356,8 @@ static void no_layout(qni_gemm_case *c) {
 static void grouped_c(qni_gemm_case *c) {
     c->args.c = &c->d.t;
 }
-static void f32_layout(qni_gemm_case *c) {
-    c->layout.t.dtype = qni_dl_dtype(QNI_F32);
+static void i64_layout(qni_gemm_case *c) {
+    c->layout.t.dtype = qni_dl_dtype(QNI_I64);
 }
 static void negative_alignment(qni_gemm_case *c) {
     c->args.m_alignment = -1;
@@ -404,7 +404,7 @@ static const refusal refusals[] = {
      QN_GEMM_GROUPED_INDEX},
     {"grouped c", QN_E_INVALID, "gemm_grouped_contiguous: c is given", grouped_c,
      QN_GEMM_GROUPED_ENDS},
-    {"layout type", QN_E_UNSUPPORTED, "group_layout is f32, needs i32", f32_layout,
+    {"layout type", QN_E_UNSUPPORTED, "group_layout is i64, needs i32", i64_layout,
      QN_GEMM_GROUPED_INDEX},
     {"alignment", QN_E_INVALID, "m_alignment is -1", negative_alignment, QN_GEMM_GROUPED_ENDS},
 };

@@ -131,9 +131,10 @@ static qn_status check_kinds(const DLTensor *q_out, const DLTensor *q) {
 
 static qn_status check_contiguous(const char *name, const DLTensor *t) {
     char text[256];
-    return qni_is_contiguous(t) ? QN_OK
-                                : QN_FAIL(QN_E_INVALID, "%s: %s is %s, needs to be contiguous", op,
-                                          name, qni_tensor_text(t, text, sizeof text));
+    if (!qni_is_contiguous(t))
+        return QN_FAIL(QN_E_INVALID, "%s: %s is %s, needs to be contiguous", op, name,
+                       qni_tensor_text(t, text, sizeof text));
+    return QN_OK;
 }
 
 /** Blocks of 1 x 128 or 128 x 128, whichever the scale's shape tells. */
@@ -151,7 +152,12 @@ static qn_status check_scales(const DLTensor *scale_out, const DLTensor *scale, 
                        "[%ld, %ld] (128 x 128)",
                        op, (long)scale->shape[0], (long)scale->shape[1], (long)c->rows,
                        (long)c->block_cols, (long)tall, (long)c->block_cols);
-    return qni_check_shape(op, "scale_out", scale_out, 2, scale->shape);
+    qn_status st;
+    QN_TRY(qni_check_shape(op, "scale_out", scale_out, 2, scale->shape));
+    QN_TRY(qni_check_alignment(op, "scale", scale));
+    QN_TRY(qni_check_alignment(op, "scale_out", scale_out));
+out:
+    return st;
 }
 
 /** Twice a scale must still be an f32. */
@@ -198,6 +204,8 @@ qn_status qn_convert_fp8(qn_stream *stream, DLTensor *q_out, DLTensor *scale_out
     qn_status st = check_all(stream, q_out, scale_out, q, scale, report, &c);
     if (st != QN_OK)
         return st;
+    if (allow_rounding != 0 && allow_rounding != 1)
+        return QN_FAIL(QN_E_INVALID, "%s: allow_rounding is %d, needs 0 or 1", op, allow_rounding);
     c.q = qni_data(q), c.scale = qni_data(scale);
     c.q_out = qni_data(q_out), c.scale_out = qni_data(scale_out);
     c.to_fnuz = qni_dtype_of(q) == QNI_E4M3FN;

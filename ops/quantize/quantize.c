@@ -56,7 +56,7 @@ static qn_status check_q_dtype(const char *op, qni_dtype dtype) {
                    qni_dtype_name(dtype));
 }
 
-/** A matrix whose columns are contiguous and whose rows do not overlap. */
+/** A matrix whose elements are aligned, whose columns are contiguous and whose rows do not overlap. */
 static qn_status check_rows(const char *op, const char *name, const DLTensor *t) {
     if (qni_numel(t) == 0)
         return QN_OK;
@@ -66,7 +66,7 @@ static qn_status check_rows(const char *op, const char *name, const DLTensor *t)
     if (t->shape[0] > 1 && qni_stride(t, 0) < t->shape[1])
         return QN_FAIL(QN_E_INVALID, "%s: %s has row stride %ld, needs at least its %ld columns",
                        op, name, (long)qni_stride(t, 0), (long)t->shape[1]);
-    return QN_OK;
+    return qni_check_alignment(op, name, t);
 }
 
 static qn_status check_scale(const char *op, const DLTensor *scale, const qni_quantize_problem *p) {

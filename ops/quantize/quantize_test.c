@@ -157,6 +157,9 @@ typedef struct conversion_case {
     qn_convert_report report;
 } conversion_case;
 
+/** An address that no float has, the same on each run. */
+static void *const odd = (void *)0x1001;
+
 static qn_status convert(conversion_case *c, qni_dtype from, qni_dtype to, int32_t rounding) {
     matrix_init(&c->mq, c->q, from, 1, 2 * QNI_BLOCK);
     matrix_init(&c->mq_out, c->q_out, to, 1, 2 * QNI_BLOCK);
@@ -189,6 +192,10 @@ static void test_convert_to_fnuz(void **state) {
     assert_true(c.scale_out[0] == 1.5f);
     assert_int_equal(c.q_out[0x80], 0);
     assert_int_equal(c.q_out[0x7F], 0x80);
+    assert_int_equal(convert(&c, QNI_E4M3FN, QNI_E4M3FNUZ, 2), QN_E_INVALID);
+    c.ms.t.data = odd;
+    assert_int_equal(qn_convert_fp8(stream, &c.mq_out.t, &c.ms_out.t, &c.mq.t, &c.ms.t, 0, nullptr),
+                     QN_E_INVALID);
 }
 
 /** Back: one block must keep its scale (it has 240), the other halve it (it has 2^-10). */
@@ -263,7 +270,7 @@ static void init_good_args(good_args *a) {
 }
 
 static void spoil_x_dtype(good_args *a) {
-    a->mx.t.dtype = qni_dl_dtype(QNI_I32);
+    a->mx.t.dtype = qni_dl_dtype(QNI_F64);
 }
 static void spoil_q_dtype(good_args *a) {
     a->mq.t.dtype = qni_dl_dtype(QNI_U8);
@@ -296,12 +303,19 @@ static void spoil_scale_rows(good_args *a) {
     a->ms.strides[0] = 0;
 }
 
+static void spoil_x_alignment(good_args *a) {
+    a->mx.t.data = odd;
+}
+static void spoil_scale_alignment(good_args *a) {
+    a->ms.t.data = odd;
+}
+
 static const struct {
     void (*spoil)(good_args *a);
     qn_status status;
     const char *message;
 } bad_tensors[] = {
-    {spoil_x_dtype, QN_E_UNSUPPORTED, "quantize_fp8: x has dtype i32; accepted: f32, f16, bf16"},
+    {spoil_x_dtype, QN_E_UNSUPPORTED, "quantize_fp8: x has dtype f64; accepted: f32, f16, bf16"},
     {spoil_q_dtype, QN_E_UNSUPPORTED,
      "quantize_fp8: q has dtype u8; accepted: e4m3fn, e4m3fnuz, e5m2, e5m2fnuz"},
     {spoil_scale_dtype, QN_E_UNSUPPORTED, "quantize_fp8: scale has dtype bf16; accepted: f32"},
@@ -318,6 +332,10 @@ static const struct {
      "quantize_fp8: q has row stride 150, needs at least its 200 columns"},
     {spoil_scale_rows, QN_E_INVALID,
      "quantize_fp8: scale has row stride 0, needs at least its 2 columns"},
+    {spoil_x_alignment, QN_E_INVALID,
+     "quantize_fp8: x begins at 0x1001, needs a multiple of its 4-byte elements"},
+    {spoil_scale_alignment, QN_E_INVALID,
+     "quantize_fp8: scale begins at 0x1001, needs a multiple of its 4-byte elements"},
 };
 
 static void assert_refused(const good_args *a, qn_status got, qn_status want, const char *message) {
