@@ -46,7 +46,9 @@ typedef struct work {
     const qni_gemm_problem *problem;
     scratch *scratch;
     int64_t tile_m, tile_panels, tiles_m, tiles_n, tiles;
-    _Atomic int64_t next_tile;
+    int64_t
+        whole_tiles; // the tiles after these go panel by panel, so that all threads end together
+    _Atomic int64_t next;
 } work;
 
 /** Rows m0..m1-1 of one group and the columns of some panels. */
@@ -197,15 +199,17 @@ static int64_t run_end(const qni_gemm_problem *p, int64_t slab, int64_t group, i
     return end;
 }
 
-/** Tile number i, group after group of its rows. */
-static void do_tile(const work *w, int64_t i, scratch *s) {
+/** `count` panels of tile number i, from its panel `first` on, group after group of its rows. */
+static void do_tile(const work *w, int64_t i, int64_t first, int64_t count, scratch *s) {
     const qni_gemm_problem *p = w->problem;
-    int64_t column = i / w->tiles_m % w->tiles_n;
     int64_t panels = (p->n + QNI_GEMM_PANEL_N - 1) / QNI_GEMM_PANEL_N;
+    int64_t panel0 = i / w->tiles_m % w->tiles_n * w->tile_panels + first;
     tile t = {.slab = i / w->tiles_m / w->tiles_n,
               .m0 = i % w->tiles_m * w->tile_m,
-              .panel0 = column * w->tile_panels,
-              .panel1 = min_i64((column + 1) * w->tile_panels, panels)};
+              .panel0 = panel0,
+              .panel1 = min_i64(panel0 + count, panels)};
+    if (t.panel0 >= t.panel1)
+        return;
     int64_t m1 = min_i64(t.m0 + w->tile_m, p->m);
     for (; t.m0 < m1; t.m0 = t.m1) {
         t.group = qni_gemm_row_group(p, t.slab, t.m0);
@@ -219,11 +223,17 @@ static void do_tile(const work *w, int64_t i, scratch *s) {
 
 static void do_thread(void *context, int64_t thread) {
     work *w = context;
+    int64_t parts = w->whole_tiles + (w->tiles - w->whole_tiles) * w->tile_panels;
     for (;;) {
-        int64_t i = atomic_fetch_add_explicit(&w->next_tile, 1, memory_order_relaxed);
-        if (i >= w->tiles)
+        int64_t i = atomic_fetch_add_explicit(&w->next, 1, memory_order_relaxed);
+        if (i >= parts)
             return;
-        do_tile(w, i, &w->scratch[thread]);
+        int64_t late = i - w->whole_tiles;
+        if (late < 0)
+            do_tile(w, i, 0, w->tile_panels, &w->scratch[thread]);
+        else
+            do_tile(w, w->whole_tiles + late / w->tile_panels, late % w->tile_panels, 1,
+                    &w->scratch[thread]);
     }
 }
 
@@ -258,6 +268,7 @@ static void choose_tiles(work *w) {
 qn_status qni_gemm_cpu_run(const qni_gemm_engine *engine, const qni_gemm_problem *problem) {
     work w = {.engine = engine, .problem = problem};
     choose_tiles(&w);
+    w.whole_tiles = w.tiles - min_i64(w.tiles, 2 * qni_num_threads());
     w.scratch = scratch_get();
     if (!w.scratch)
         return QN_FAIL(QN_E_MEMORY, "gemm: no memory for %zu bytes of scratch a thread",
