@@ -57,6 +57,19 @@ static uint32_t mskor32(uint32_t old, uint32_t data, uint32_t mask) {
     return (old & ~mask) | data;
 }
 
+/** Down to 0, no further. */
+static uint32_t sub_clamp32(uint32_t old, uint32_t data, uint32_t) {
+    return old > data ? old - data : 0;
+}
+/** Only where it does not go below 0. */
+static uint32_t cond_sub32(uint32_t old, uint32_t data, uint32_t) {
+    return old >= data ? old - data : old;
+}
+static uint32_t cmpswap_f32(uint32_t old, uint32_t data, uint32_t compare) {
+    float x = as_f32(old), y = as_f32(compare);
+    return x <= y && x >= y ? data : old;
+}
+
 static uint64_t add64(uint64_t old, uint64_t data, uint64_t) {
     return old + data;
 }
@@ -320,6 +333,9 @@ static void exec_ds_cmpstore_b64(sim_wave *w, const sim_inst *inst) {
 MEMORY(WRAP_MEMORY)
 WRAP_MEMORY(min_f32, min_f32, 32) // RDNA only
 WRAP_MEMORY(max_f32, max_f32, 32)
+WRAP_MEMORY(sub_clamp, sub_clamp32, 32)
+WRAP_MEMORY(cond_sub, cond_sub32, 32)
+WRAP_MEMORY(cmpswap_f32, cmpswap_f32, 32)
 LDS(WRAP_LDS)
 
 #define LINE_MEMORY(name, step, bits) \
@@ -337,6 +353,8 @@ LDS(WRAP_LDS)
     X(max_i32, smax, GFX11P) X(max_u32, umax, GFX11P) X(inc_u32, inc, GFX11P) X(dec_u32, dec, GFX11P) \
     X(cmpswap_b32, cmpswap, GFX11P) X(add_f32, add_f32, GFX11P) X(min_f32, min_f32, GFX11) \
     X(max_f32, max_f32, GFX11) X(min_num_f32, min_f32, GFX12) X(max_num_f32, max_f32, GFX12) \
+    X(csub_u32, sub_clamp, GFX11) X(sub_clamp_u32, sub_clamp, GFX12) X(cond_sub_u32, cond_sub, GFX12) \
+    X(cmpswap_f32, cmpswap_f32, GFX11) \
     X(pk_add_f16, pk_add_f16, GFX12) X(pk_add_bf16, pk_add_bf16, GFX12) X(add_u64, add_x2, GFX11P) \
     X(sub_u64, sub_x2, GFX11P) X(swap_b64, swap_x2, GFX11P) X(and_b64, and_x2, GFX11P) X(or_b64, or_x2, GFX11P) \
     X(xor_b64, xor_x2, GFX11P) X(min_i64, smin_x2, GFX11P) X(min_u64, umin_x2, GFX11P) \

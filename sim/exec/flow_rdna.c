@@ -102,7 +102,7 @@ static const sim_opcode opcodes[] = {
     NOTHING(s_wait_storecnt, GFX12, ":i") NOTHING(s_wait_dscnt, GFX12, ":i") NOTHING(s_wait_kmcnt, GFX12, ":i")
     NOTHING(s_wait_samplecnt, GFX12, ":i") NOTHING(s_wait_bvhcnt, GFX12, ":i") NOTHING(s_wait_expcnt, GFX12, ":i")
     NOTHING(s_wait_loadcnt_dscnt, GFX12, ":i") NOTHING(s_wait_storecnt_dscnt, GFX12, ":i")
-    NOTHING(s_sleep_var, GFX12, ":i") NOTHING(s_ttracedata_imm, GFX11P, ":i")
+    NOTHING(s_sleep_var, GFX12, ":i") NOTHING(s_version, GFX11P, ":t") NOTHING(s_ttracedata_imm, GFX11P, ":i")
     NOTHING(buffer_gl0_inv, GFX11, ":") NOTHING(buffer_gl1_inv, GFX11, ":") NOTHING(s_gl1_inv, GFX11, ":")
     NOTHING(global_inv, GFX12, ":") NOTHING(global_wb, GFX12, ":") NOTHING(global_wbinv, GFX12, ":")
     NOTHING(s_prefetch_inst, GFX12, ":t") NOTHING(s_prefetch_inst_pc_rel, GFX12, ":t")

@@ -55,6 +55,18 @@ static void exec_s_and_not1_wrexec_b32(sim_wave *w, const sim_inst *inst) {
     sim_write32(w, &inst->dst[0], (uint32_t)w->exec);
 }
 
+static void exec_s_and_not0_wrexec_b64(sim_wave *w, const sim_inst *inst) {
+    w->exec &= ~sim_read64(w, &inst->src[0]);
+    w->scc = w->exec != 0;
+    sim_write64(w, &inst->dst[0], w->exec);
+}
+
+static void exec_s_and_not1_wrexec_b64(sim_wave *w, const sim_inst *inst) {
+    w->exec = sim_read64(w, &inst->src[0]) & ~w->exec;
+    w->scc = w->exec != 0;
+    sim_write64(w, &inst->dst[0], w->exec);
+}
+
 // ---- integers
 
 /** Each bit of every group of four becomes the group's OR. */
@@ -311,6 +323,7 @@ COMPARES(WRAP_COMPARE)
 
 static const sim_opcode opcodes[] = {
     SAVEEXEC(LINE_SAVEEXEC) LINE(s_and_not0_wrexec_b32, GFX11P, "i:i") LINE(s_and_not1_wrexec_b32, GFX11P, "i:i")
+    LINE(s_and_not0_wrexec_b64, GFX11P, "q:q") LINE(s_and_not1_wrexec_b64, GFX11P, "q:q")
     LINE(s_wqm_b32, GFX11P, "i:i") LINE(s_pack_hl_b32_b16, GFX11P, "i:ii")
     LINE(s_movrels_b32, GFX11P, "i:i") LINE(s_movrels_b64, GFX11P, "q:q")
     LINE(s_movreld_b32, GFX11P, "i:i") LINE(s_movreld_b64, GFX11P, "q:q")

@@ -174,7 +174,13 @@ static void exec_class_f64(sim_wave *w, const sim_inst *inst) {
 #define LINES(condition, meaning, type, block, in, types) \
     CMP_LINE(condition, type, types) CMPX_LINE(condition, type, types)
 
+// RDNA3's name of "tru".
+#define T_LINES(type, types) \
+    {"v_cmp_t_" #type, exec_tru_##type, GFX11, SIM_VALU, 'i', types}, \
+    {"v_cmpx_t_" #type, exec_tru_##type, GFX11, SIM_VALU, 'i', &types[1]},
+
 static const sim_opcode opcodes[] = {
+    T_LINES(f32, "m:ff") T_LINES(f16, "m:hh") T_LINES(f64, "m:dd")
     LIST32(LINES) LIST64(LINES)
     CMP_LINE(class, f32, "m:fi") CMPX_LINE(class, f32, "m:fi")
     CMP_LINE(class, f16, "m:hw") CMPX_LINE(class, f16, "m:hw")

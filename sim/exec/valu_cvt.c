@@ -149,6 +149,34 @@ static u32x16 v_cvt_pk_u8_f32(u32x16 a, u32x16 b, u32x16 c) {
     return (c & ~((u32x16){} + 255 << shift)) | byte << shift;
 }
 
+// ---- RDNA
+
+static u32x16 v_cvt_pk_i16_f32(u32x16 a, u32x16 b) {
+    u32x16 low = to_i32(limit((f32x16)a, -32768, 32767));
+    return (low & 0xffff) | to_i32(limit((f32x16)b, -32768, 32767)) << 16;
+}
+
+static u32x16 v_cvt_pk_u16_f32(u32x16 a, u32x16 b) {
+    return to_u32(limit((f32x16)a, 0, 65535)) | to_u32(limit((f32x16)b, 0, 65535)) << 16;
+}
+
+static u32x16 v_cvt_pk_norm_i16_f16(u32x16 a, u32x16 b) {
+    return normalised(f32_of_f16(a & 0xffff), 32767) | normalised(f32_of_f16(b & 0xffff), 32767)
+                                                           << 16;
+}
+
+static u32x16 v_cvt_pk_norm_u16_f16(u32x16 a, u32x16 b) {
+    return normalised(f32_of_f16(a & 0xffff), 65535) | normalised(f32_of_f16(b & 0xffff), 65535)
+                                                           << 16;
+}
+
+/** Of two scalars. */
+static void exec_s_cvt_pk_rtz_f16_f32(sim_wave *w, const sim_inst *inst) {
+    u32x16 zero = {};
+    u32x16 a = zero + sim_read32(w, &inst->src[0]), b = zero + sim_read32(w, &inst->src[1]);
+    sim_write32(w, &inst->dst[0], v_cvt_pkrtz_f16_f32(a, b)[0]);
+}
+
 // ---- bf16 (gfx950)
 
 /** Nearest even; NaN stays NaN. */
@@ -191,6 +219,10 @@ static u32x16 v_cvt_f32_bf16(u32x16 a) {
     X(2, u32, v_cvt_pk_u16_u32, "i:ii", ALL, 'i') \
     X(2, u32, v_cvt_pk_i16_i32, "i:ii", ALL, 'i') \
     X(3, u32, v_cvt_pk_u8_f32, "i:fii", ALL, 'i') \
+    X(2, u32, v_cvt_pk_i16_f32, "i:ff", GFX11P, 'i') \
+    X(2, u32, v_cvt_pk_u16_f32, "i:ff", GFX11P, 'i') \
+    X(2, u32, v_cvt_pk_norm_i16_f16, "i:hh", GFX11P, 'i') \
+    X(2, u32, v_cvt_pk_norm_u16_f16, "i:hh", GFX11P, 'i') \
     X(2, u32, v_cvt_pk_bf16_f32, "i:ff", GFX950, 'l') \
     X(1, u32, v_cvt_f32_bf16, "f:w", GFX950, 'l')
 
@@ -202,6 +234,8 @@ static u32x16 v_cvt_f32_bf16(u32x16 a) {
 #define RENAMED_LINE(name, old, types) {#name, exec_##old, GFX11P, SIM_VALU, 'i', types},
 
 LIST(VALU_WRAP)
-static const sim_opcode opcodes[] = {LIST(VALU_LINE) RENAMED(RENAMED_LINE)};
+static const sim_opcode opcodes[] = {
+    {"s_cvt_pk_rtz_f16_f32", exec_s_cvt_pk_rtz_f16_f32, GFX11P, SIM_SALU, 'i', "H:ff"},
+    LIST(VALU_LINE) RENAMED(RENAMED_LINE)};
 // clang-format on
 SIM_TABLE(sim_ops_valu_cvt, opcodes);

@@ -76,6 +76,15 @@ static u32x16 v_pk_min_f16(u32x16 a, u32x16 b, u32x16) {
 static u32x16 v_pk_max_f16(u32x16 a, u32x16 b, u32x16) {
     return f16_of_f32(max_number(f32_of_f16(a), f32_of_f16(b)));
 }
+/** RDNA4's keep a NaN. */
+static u32x16 v_pk_minimum_f16(u32x16 a, u32x16 b, u32x16) {
+    f32x16 x = f32_of_f16(a), y = f32_of_f16(b);
+    return f16_of_f32(choose(is_nan(x) | is_nan(y), x + y, min_number(x, y)));
+}
+static u32x16 v_pk_maximum_f16(u32x16 a, u32x16 b, u32x16) {
+    f32x16 x = f32_of_f16(a), y = f32_of_f16(b);
+    return f16_of_f32(choose(is_nan(x) | is_nan(y), x + y, max_number(x, y)));
+}
 static u32x16 v_pk_fma_f16(u32x16 a, u32x16 b, u32x16 c) {
     return f16_of_f32(fma_for_f16(f32_of_f16(a), f32_of_f16(b), f32_of_f16(c)));
 }
@@ -321,7 +330,8 @@ static void exec_v_dot2_f32_f16(sim_wave *w, const sim_inst *inst) {
     X(v_pk_lshlrev_b16, 2, false, "W:WW", ALL) X(v_pk_lshrrev_b16, 2, false, "W:WW", ALL) \
     X(v_pk_ashrrev_i16, 2, false, "W:WW", ALL) X(v_pk_max_u16, 2, false, "W:WW", ALL) \
     X(v_pk_min_u16, 2, false, "W:WW", ALL) X(v_pk_max_i16, 2, false, "W:WW", ALL) \
-    X(v_pk_min_i16, 2, false, "W:WW", ALL)
+    X(v_pk_min_i16, 2, false, "W:WW", ALL) X(v_pk_minimum_f16, 2, true, "H:HH", GFX12) \
+    X(v_pk_maximum_f16, 2, true, "H:HH", GFX12)
 #define PACKED32(X) \
     X(v_pk_add_f32, 2, "F:FF") X(v_pk_mul_f32, 2, "F:FF") X(v_pk_fma_f32, 3, "F:FFF")
 

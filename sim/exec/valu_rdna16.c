@@ -83,6 +83,25 @@ static f32x16 v_minmax_num_f16(f32x16 a, f32x16 b, f32x16 c) {
 static f32x16 v_maxmin_num_f16(f32x16 a, f32x16 b, f32x16 c) {
     return v_maxmin_f16(a, b, c);
 }
+
+/** Two products and an addend, each step rounded to f32, the sum to f16 or bf16. */
+static u32x16 v_dot2_f16_f16(u32x16 a, u32x16 b, u32x16 c) {
+    f32x16 sum = f32_of_f16(c & 0xffff);
+    for (unsigned shift = 0; shift < 32; shift += 16) {
+        sum = __builtin_elementwise_fma(f32_of_f16(a >> shift & 0xffff),
+                                        f32_of_f16(b >> shift & 0xffff), sum);
+    }
+    return f16_of_f32(sum);
+}
+
+static u32x16 v_dot2_bf16_bf16(u32x16 a, u32x16 b, u32x16 c) {
+    f32x16 sum = (f32x16)(c << 16);
+    sum = __builtin_elementwise_fma((f32x16)(a << 16), (f32x16)(b << 16), sum);
+    sum = __builtin_elementwise_fma((f32x16)(a & 0xffff0000), (f32x16)(b & 0xffff0000), sum);
+    u32x16 bits = (u32x16)sum;
+    return select16(is_nan(sum), bits >> 16 | 0x40, (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
 static f32x16 v_fmaak_f16(f32x16 a, f32x16 b, f32x16 c) {
     return fma_for_f16(a, b, c);
 }
@@ -111,6 +130,8 @@ static f32x16 v_fmamk_f16(f32x16 a, f32x16 b, f32x16 c) {
     X(3, f16, v_maxmin_f16, "x:hhh", GFX11, 'i') \
     X(3, f16, v_minmax_num_f16, "x:hhh", GFX12, 'i') \
     X(3, f16, v_maxmin_num_f16, "x:hhh", GFX12, 'i') \
+    X(3, u32, v_dot2_f16_f16, "x:HHh", GFX11P, '?') \
+    X(3, u32, v_dot2_bf16_bf16, "k:WWw", GFX11P, '?') \
     X(3, f16, v_fmaak_f16, "h:hhh", GFX11P, 'i') \
     X(3, f16, v_fmamk_f16, "h:hhh", GFX11P, 'i')
 

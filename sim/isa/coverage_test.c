@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which instructions are executed: every opcode of every encoding that LLVM knows for gfx90a, gfx942 and gfx950 is
-// tried with random operands. Those that bind to no function are exactly the list in missing.def.
+// Which instructions are executed: every opcode of every encoding that LLVM knows for the chips is tried with random
+// operands. Those that bind to no function are exactly the list in missing.def.
 #include "../exec/exec_testing.h"
 
-enum { CHIPS = 3, ROOM = 1024, TRIES = 40 };
-static const char *const chips[CHIPS] = {"gfx90a", "gfx942", "gfx950"};
+enum { CHIPS = 5, ROOM = 1024, TRIES = 40 };
+static const char *const chips[CHIPS] = {"gfx90a", "gfx942", "gfx950", "gfx1151", "gfx1201"};
 
 /** A mnemonic that does not bind, and on which chips: bit i is chips[i]. */
 typedef struct missing {
@@ -13,8 +13,8 @@ typedef struct missing {
 } missing;
 
 static const missing expected[] = {
-#define MISSING(name, on_gfx90a, on_gfx942, on_gfx950)                                             \
-    {#name, on_gfx90a | on_gfx942 << 1 | on_gfx950 << 2},
+#define MISSING(name, on_gfx90a, on_gfx942, on_gfx950, on_gfx1151, on_gfx1201)                     \
+    {#name, on_gfx90a | on_gfx942 << 1 | on_gfx950 << 2 | on_gfx1151 << 3 | on_gfx1201 << 4},
 #include "missing.def"
 #undef MISSING
 };
@@ -34,9 +34,12 @@ static void add_missing(const char *name, size_t length, unsigned chip) {
     num_found += i == num_found;
 }
 
-// ---- the encodings of gfx9. Source: "CDNA3" ISA, microcode formats.
+// ---- the encodings. Source: "CDNA3", "RDNA3" and "RDNA4" ISA, microcode formats.
+
+enum { GFX9 = 1, GFX11 = 2, GFX12 = 4, RDNA = GFX11 | GFX12, ALL = GFX9 | RDNA };
 
 typedef struct encoding {
+    unsigned family;
     uint32_t base;     // the bits that name it
     unsigned shift;    // where the opcode lies
     unsigned count;    // of opcodes
@@ -44,20 +47,30 @@ typedef struct encoding {
 } encoding;
 
 static const encoding encodings[] = {
-    {0x80000000, 23, 128, 0x7fffff}, // SOP2
-    {0xb0000000, 23, 32, 0x7fffff},  // SOPK
-    {0xbe800000, 8, 256, 0x7f00ff},  // SOP1
-    {0xbf000000, 16, 128, 0xffff},   // SOPC
-    {0xbf800000, 16, 128, 0xffff},   // SOPP
-    {0xc0000000, 18, 256, 0x3ffff},  // SMEM
-    {0x00000000, 25, 62, 0x1ffffff}, // VOP2
-    {0x7e000000, 9, 256, 0x1fe01ff}, // VOP1
-    {0x7c000000, 17, 256, 0x1ffff},  // VOPC
-    {0xd0000000, 16, 1024, 0xffff},  // VOP3, VOP3P
-    {0xd8000000, 17, 256, 0x1ffff},  // DS
-    {0xdc000000, 18, 128, 0x3ffff},  // FLAT, GLOBAL, SCRATCH
-    {0xe0000000, 18, 128, 0x3ffff},  // MUBUF
-    {0xe8000000, 15, 16, 0x7fff},    // MTBUF
+    {ALL, 0x80000000, 23, 128, 0x7fffff},  // SOP2
+    {ALL, 0xb0000000, 23, 32, 0x7fffff},   // SOPK
+    {ALL, 0xbe800000, 8, 256, 0x7f00ff},   // SOP1
+    {ALL, 0xbf000000, 16, 128, 0xffff},    // SOPC
+    {ALL, 0xbf800000, 16, 128, 0xffff},    // SOPP
+    {GFX9, 0xc0000000, 18, 256, 0x3ffff},  // SMEM
+    {ALL, 0x00000000, 25, 62, 0x1ffffff},  // VOP2
+    {ALL, 0x7e000000, 9, 256, 0x1fe01ff},  // VOP1
+    {ALL, 0x7c000000, 17, 256, 0x1ffff},   // VOPC
+    {GFX9, 0xd0000000, 16, 1024, 0xffff},  // VOP3, VOP3P
+    {GFX9, 0xd8000000, 17, 256, 0x1ffff},  // DS
+    {GFX9, 0xdc000000, 18, 128, 0x3ffff},  // FLAT, GLOBAL, SCRATCH
+    {GFX9, 0xe0000000, 18, 128, 0x3ffff},  // MUBUF
+    {GFX9, 0xe8000000, 15, 16, 0x7fff},    // MTBUF
+    {GFX11, 0xf4000000, 18, 256, 0x3ffff}, // SMEM
+    {GFX12, 0xf4000000, 13, 64, 0x3e1fff}, {RDNA, 0xd4000000, 16, 1024, 0xffff}, // VOP3
+    {RDNA, 0xcc000000, 16, 128, 0xffff},                                         // VOP3P
+    {RDNA, 0xd8000000, 18, 256, 0x3ffff},                                        // DS
+    {GFX11, 0xdc000000, 18, 128, 0x3ffff}, // FLAT, GLOBAL, SCRATCH
+    {GFX11, 0xe0000000, 18, 256, 0x3ffff}, // MUBUF
+    {GFX12, 0xec000000, 14, 128, 0x7f},    // VFLAT, VSCRATCH, VGLOBAL
+    {GFX12, 0xed000000, 14, 128, 0x7f},    {GFX12, 0xee000000, 14, 128, 0x7f},
+    {GFX12, 0xc4000000, 14, 256, 0x7f},   // VBUFFER
+    {RDNA, 0xc8000000, 17, 512, 0x1ffff}, // VOPD: both opcodes
 };
 
 /** Some instructions take only scalar operands, some only vectors, some only even registers or cleared flags. */
@@ -78,7 +91,7 @@ static void make_words(const encoding *e, unsigned opcode, unsigned attempt, uin
 /** The mnemonic of the decoder's complaint that nobody implements it, without its encoding's suffix. */
 static size_t unimplemented(const char *error, const char **name) {
     static const char text[] = "instruction not implemented: ";
-    static const char *const suffixes[] = {"_e32", "_e64", "_dpp", "_sdwa"};
+    static const char *const suffixes[] = {"_e64_dpp", "_e32", "_e64", "_dpp", "_sdwa"};
     if (strncmp(error, text, sizeof text - 1) != 0) {
         return 0;
     }
@@ -105,6 +118,7 @@ static bool try_opcode(const encoding *e, unsigned opcode, unsigned chip) {
         if (sim_decode(sim_chip_by_name(chips[chip]), (const uint8_t *)word, sizeof word, 0x1000,
                        &inst, error)) {
             bound = true;
+            sim_inst_deinit(&inst);
         } else {
             size_t length = unimplemented(error, &name);
             if (length) {
@@ -127,16 +141,21 @@ static unsigned chips_of(const missing *list, unsigned count, const char *name) 
 }
 
 static void print_line(const missing *m) {
-    print_error("MISSING(%s, %u, %u, %u)\n", m->name, m->chips & 1, m->chips >> 1 & 1,
-                m->chips >> 2 & 1);
+    print_error("MISSING(%s, %u, %u, %u, %u, %u)\n", m->name, m->chips & 1, m->chips >> 1 & 1,
+                m->chips >> 2 & 1, m->chips >> 3 & 1, m->chips >> 4 & 1);
 }
 
 static void test_every_opcode(void **) {
-    static const unsigned least[CHIPS] = {1100, 1140, 1170}; // opcodes of an encoding that bind
+    static const unsigned least[CHIPS] = {1100, 1140, 1170, 1100,
+                                          1100}; // opcodes of an encoding that bind
+    static const unsigned families[CHIPS] = {GFX9, GFX9, GFX9, GFX11, GFX12};
     unsigned wrong = 0;
     for (unsigned chip = 0; chip < CHIPS; chip++) {
         unsigned bound = 0;
         for (size_t i = 0; i < sizeof encodings / sizeof *encodings; i++) {
+            if (!(encodings[i].family & families[chip])) {
+                continue;
+            }
             for (unsigned opcode = 0; opcode < encodings[i].count; opcode++) {
                 bound += try_opcode(&encodings[i], opcode, chip);
             }
