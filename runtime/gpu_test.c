@@ -387,6 +387,7 @@ static void quantize_ones(void *) {
 }
 
 static void test_op(void **) {
+    needs_images();
     const char *text = child_run(quantize_ones, nullptr, (const char *[]){"QUERN_LOG", nullptr});
     assert_string_equal(text, "");
     text =

@@ -3,6 +3,8 @@
 #ifndef QNI_TESTING_H
 #define QNI_TESTING_H
 
+#include "image.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -107,6 +109,14 @@ static inline int count_text(const char *text, const char *word) {
     for (const char *at = text; (at = strstr(at, word)); at += strlen(word))
         count++;
     return count;
+}
+
+/** make TARGETS=… may have left out the images for gfx942 that a test asks for. */
+static inline void needs_images(void) {
+    for (const qni_image *built = qni_images; built->id; built++)
+        if (strcmp(built->target, "gfx942") == 0)
+            return;
+    skip();
 }
 
 #endif
