@@ -8,7 +8,9 @@ DESTDIR ?=
 MODEL   ?=
 JOBS    ?= $(shell nproc)
 
-cmake_targets = $(if $(filter all,$(TARGETS)),,-DQUERN_TARGETS="$(subst $(eval) ,;,$(TARGETS))")
+# All targets are the release preset's default, which an earlier TARGETS=... may have replaced in the cache.
+all_targets   = $(if $(filter release,$(PRESET)),-UQUERN_TARGETS)
+cmake_targets = $(if $(filter all,$(TARGETS)),$(all_targets),-DQUERN_TARGETS="$(subst $(eval) ,;,$(TARGETS))")
 
 .PHONY: all help setup configure test demo install uninstall bench format lint clean asan tsan fuzz
 
