@@ -98,8 +98,16 @@ static inline int run_assembler(const char *mcpu, const char *input, const char 
     static const char *const names[] = {"llvm-mc-22", "llvm-mc-23", "llvm-mc", nullptr};
     char cpu[64];
     snprintf(cpu, sizeof cpu, "-mcpu=%s", mcpu);
-    const char *argv[] = {
-        nullptr, "-triple=amdgcn--amdhsa", cpu, "-filetype=obj", "-o", output, input, nullptr};
+    bool is_rdna = !strncmp(mcpu, "gfx1", 4);
+    const char *argv[] = {nullptr,
+                          "-triple=amdgcn--amdhsa",
+                          cpu,
+                          is_rdna ? "-mattr=+real-true16" : "-mattr=",
+                          "-filetype=obj",
+                          "-o",
+                          output,
+                          input,
+                          nullptr};
     return run_tool(names, argv);
 }
 

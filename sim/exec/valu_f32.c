@@ -106,6 +106,14 @@ static void exec_v_max_f32(sim_wave *w, const sim_inst *inst) {
     }
 }
 
+/** RDNA4's: a number beats a signalling NaN too. */
+static void exec_v_min_num_f32(sim_wave *w, const sim_inst *inst) {
+    run32(w, inst, 2, v_min_f32);
+}
+static void exec_v_max_num_f32(sim_wave *w, const sim_inst *inst) {
+    run32(w, inst, 2, v_max_f32);
+}
+
 static f32x16 v_min3_f32(f32x16 a, f32x16 b, f32x16 c) {
     return min_number(min_number(a, b), c);
 }
@@ -202,8 +210,8 @@ static u32x16 v_ldexp_f32(u32x16 a, u32x16 b) {
 
 // RDNA's names.
 #define RENAMED(X) \
-    X(v_mul_dx9_zero_f32, GFX11P, v_mul_legacy_f32, "f:ff") X(v_min_num_f32, GFX12, v_min_f32, "f:ff") \
-    X(v_max_num_f32, GFX12, v_max_f32, "f:ff") X(v_min3_num_f32, GFX12, v_min3_f32, "f:fff") \
+    X(v_mul_dx9_zero_f32, GFX11P, v_mul_legacy_f32, "f:ff") X(v_min_num_f32, GFX12, v_min_num_f32, "f:ff") \
+    X(v_max_num_f32, GFX12, v_max_num_f32, "f:ff") X(v_min3_num_f32, GFX12, v_min3_f32, "f:fff") \
     X(v_max3_num_f32, GFX12, v_max3_f32, "f:fff") X(v_med3_num_f32, GFX12, v_med3_f32, "f:fff")
 #define RENAMED_LINE(name, archs, old, types) {#name, exec_##old, archs, SIM_VALU, 'i', types},
 
