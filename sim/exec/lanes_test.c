@@ -402,6 +402,72 @@ static void test_ocp(void **) {
     t->dispatch.chip = sim_chip_by_name("gfx942");
 }
 
+// ---- integers that saturate
+
+static int64_t limited(int64_t x, int64_t least, int64_t most) {
+    return x < least ? least : x > most ? most : x;
+}
+
+/** The results of v20 to v24, v25 to v29 and v30 to v33, as lane `lane` should have them. */
+static void expect_saturated(unsigned lane, uint32_t want[14]) {
+    uint32_t a = B(1, lane), b = B(2, lane);
+    int64_t x = (int32_t)a, y = (int32_t)b, p = (int16_t)a, q = (int16_t)b, i = (uint16_t)a,
+            j = (uint16_t)b, r = (int16_t)(a >> 16), s = (int16_t)(b >> 16), k = a >> 16,
+            l = b >> 16;
+    const int64_t full[5] = {
+        limited((int64_t)a + b, 0, UINT32_MAX), limited((int64_t)a - b, 0, UINT32_MAX),
+        limited((int64_t)b - a, 0, UINT32_MAX), limited(x + y, INT32_MIN, INT32_MAX),
+        limited(x - y, INT32_MIN, INT32_MAX)};
+    const int64_t half[5] = {limited(i + j, 0, 65535), limited(i - j, 0, 65535),
+                             limited(j - i, 0, 65535), limited(p + q, -32768, 32767),
+                             limited(p - q, -32768, 32767)};
+    const int64_t high[4] = {limited(k + l, 0, 65535), limited(k - l, 0, 65535),
+                             limited(r + s, -32768, 32767), limited(r - s, -32768, 32767)};
+    for (int n = 0; n < 5; n++) {
+        want[n] = (uint32_t)full[n];
+        uint32_t kept = n < 3 ? 0 : B(25 + n, lane) & 0xffff0000; // VOP3 alone keeps the other half
+        want[5 + n] = (uint32_t)(uint16_t)half[n] | kept;
+    }
+    for (int n = 0; n < 4; n++) {
+        want[10 + n] = (uint32_t)(uint16_t)half[n < 2 ? n : n + 1] | (uint32_t)high[n] << 16;
+    }
+}
+
+static void check_saturation(unsigned) {
+    for (int n = 0; n < 14; n++) {
+        run_next();
+    }
+    LANES(lane) {
+        uint32_t want[14];
+        expect_saturated(lane, want);
+        for (int n = 0; n < 14; n++) {
+            assert_int_equal(V(20 + n, lane), active(lane) ? want[n] : B(20 + n, lane));
+        }
+    }
+}
+
+static void test_saturation(void **) {
+    with_program("v_add_u32 v20, v1, v2 clamp\n v_sub_u32 v21, v1, v2 clamp\n"
+                 "v_subrev_u32 v22, v1, v2 clamp\n v_add_i32 v23, v1, v2 clamp\n"
+                 "v_sub_i32 v24, v1, v2 clamp\n v_add_u16 v25, v1, v2 clamp\n"
+                 "v_sub_u16 v26, v1, v2 clamp\n v_subrev_u16 v27, v1, v2 clamp\n"
+                 "v_add_i16 v28, v1, v2 clamp\n v_sub_i16 v29, v1, v2 clamp\n"
+                 "v_pk_add_u16 v30, v1, v2 clamp\n v_pk_sub_u16 v31, v1, v2 clamp\n"
+                 "v_pk_add_i16 v32, v1, v2 clamp\n v_pk_sub_i16 v33, v1, v2 clamp\n",
+                 200, check_saturation);
+}
+
+/** Where saturation is not implemented, clamp is refused rather than dropped. */
+static void test_clamp_refused(void **) {
+    size_t size;
+    uint8_t *text = assemble("gfx942", "v_mad_u32_u24 v1, v2, v3, v4 clamp\n", &size);
+    char error[SIM_ERROR_BYTES] = "";
+    sim_inst inst;
+    assert_false(sim_decode(sim_chip_by_name("gfx942"), text, size, 0, &inst, error));
+    assert_non_null(strstr(error, "clamp is not implemented"));
+    free(text);
+}
+
 static void check_bitop(unsigned) {
     run_next();
     LANES(lane) {
@@ -503,12 +569,13 @@ static void test_division(void **) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_compares), cmocka_unit_test(test_class),
-        cmocka_unit_test(test_carries),  cmocka_unit_test(test_multiply_add),
-        cmocka_unit_test(test_scalars),  cmocka_unit_test(test_crossbar),
-        cmocka_unit_test(test_packed16), cmocka_unit_test(test_packed32),
-        cmocka_unit_test(test_fp8),      cmocka_unit_test(test_ocp),
-        cmocka_unit_test(test_bitop),    cmocka_unit_test(test_scaled),
+        cmocka_unit_test(test_compares),      cmocka_unit_test(test_class),
+        cmocka_unit_test(test_carries),       cmocka_unit_test(test_multiply_add),
+        cmocka_unit_test(test_scalars),       cmocka_unit_test(test_crossbar),
+        cmocka_unit_test(test_packed16),      cmocka_unit_test(test_packed32),
+        cmocka_unit_test(test_fp8),           cmocka_unit_test(test_ocp),
+        cmocka_unit_test(test_bitop),         cmocka_unit_test(test_saturation),
+        cmocka_unit_test(test_clamp_refused), cmocka_unit_test(test_scaled),
         cmocka_unit_test(test_division),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -116,6 +116,31 @@ static u32x16 v_sub_u16(u32x16 a, u32x16 b) {
 static u32x16 v_subrev_u16(u32x16 a, u32x16 b) {
     return low(b - a);
 }
+static u32x16 saturated_v_add_u16(u32x16 a, u32x16 b) {
+    return __builtin_elementwise_min(low(a) + low(b), (u32x16){} + 0xffff);
+}
+static u32x16 saturated_v_sub_u16(u32x16 a, u32x16 b) {
+    return __builtin_elementwise_sub_sat(low(a), low(b));
+}
+static u32x16 saturated_v_subrev_u16(u32x16 a, u32x16 b) {
+    return saturated_v_sub_u16(b, a);
+}
+static u32x16 v_add_i16(u32x16 a, u32x16 b) {
+    return low(a + b);
+}
+static u32x16 v_sub_i16(u32x16 a, u32x16 b) {
+    return low(a - b);
+}
+static u32x16 limit_i16(i32x16 a) {
+    i32x16 least = (i32x16){} - 32768, most = (i32x16){} + 32767;
+    return low((u32x16)__builtin_elementwise_min(__builtin_elementwise_max(a, least), most));
+}
+static u32x16 saturated_v_add_i16(u32x16 a, u32x16 b) {
+    return limit_i16(sign(a) + sign(b));
+}
+static u32x16 saturated_v_sub_i16(u32x16 a, u32x16 b) {
+    return limit_i16(sign(a) - sign(b));
+}
 static u32x16 v_mul_lo_u16(u32x16 a, u32x16 b) {
     return low(low(a) * low(b));
 }
@@ -212,9 +237,11 @@ static u32x16 v_sat_pk_u8_i16(u32x16 a) {
     X(1, f16, v_frexp_mant_f16, "h:h", ALL, 'i') \
     X(1, u32, v_frexp_exp_i16_f16, "w:h", ALL, 'i') \
     X(2, u32, v_ldexp_f16, "h:hw", ALL, 'i') \
-    X(2, u32, v_add_u16, "w:ww", GFX9, 'i') \
-    X(2, u32, v_sub_u16, "w:ww", GFX9, 'i') \
-    X(2, u32, v_subrev_u16, "w:ww", GFX9, 'i') \
+    X(S2, u32, v_add_u16, "w:ww", GFX9, 'i') \
+    X(S2, u32, v_sub_u16, "w:ww", GFX9, 'i') \
+    X(S2, u32, v_subrev_u16, "w:ww", GFX9, 'i') \
+    X(S2, u32, v_add_i16, "k:ww", GFX9, 'i') \
+    X(S2, u32, v_sub_i16, "k:ww", GFX9, 'i') \
     X(2, u32, v_mul_lo_u16, "w:ww", ALL, 'i') \
     X(2, u32, v_lshlrev_b16, "w:ww", ALL, 'i') \
     X(2, u32, v_lshrrev_b16, "w:ww", ALL, 'i') \

@@ -31,6 +31,15 @@ static u32x16 v_sub_u32(u32x16 a, u32x16 b) {
 static u32x16 v_subrev_u32(u32x16 a, u32x16 b) {
     return b - a;
 }
+static u32x16 saturated_v_add_u32(u32x16 a, u32x16 b) {
+    return __builtin_elementwise_add_sat(a, b);
+}
+static u32x16 saturated_v_sub_u32(u32x16 a, u32x16 b) {
+    return __builtin_elementwise_sub_sat(a, b);
+}
+static u32x16 saturated_v_subrev_u32(u32x16 a, u32x16 b) {
+    return __builtin_elementwise_sub_sat(b, a);
+}
 static u32x16 v_lshlrev_b32(u32x16 a, u32x16 b) {
     return b << (a & 31);
 }
@@ -101,6 +110,12 @@ static i32x16 v_add_i32(i32x16 a, i32x16 b) {
 }
 static i32x16 v_sub_i32(i32x16 a, i32x16 b) {
     return (i32x16)((u32x16)a - (u32x16)b);
+}
+static i32x16 saturated_v_add_i32(i32x16 a, i32x16 b) {
+    return __builtin_elementwise_add_sat(a, b);
+}
+static i32x16 saturated_v_sub_i32(i32x16 a, i32x16 b) {
+    return __builtin_elementwise_sub_sat(a, b);
 }
 static u32x16 v_add3_u32(u32x16 a, u32x16 b, u32x16 c) {
     return a + b + c;
@@ -299,9 +314,9 @@ static u64x8 v_lshl_add_u64(u64x8 a, u64x8 b, u64x8 c) {
     X(2, u32, v_or_b32, "i:ii", ALL, 'i') \
     X(2, u32, v_xor_b32, "i:ii", ALL, 'i') \
     X(2, u32, v_xnor_b32, "i:ii", ALL, 'i') \
-    X(2, u32, v_add_u32, "i:ii", GFX9, 'i') \
-    X(2, u32, v_sub_u32, "i:ii", GFX9, 'i') \
-    X(2, u32, v_subrev_u32, "i:ii", GFX9, 'i') \
+    X(S2, u32, v_add_u32, "i:ii", GFX9, 'i') \
+    X(S2, u32, v_sub_u32, "i:ii", GFX9, 'i') \
+    X(S2, u32, v_subrev_u32, "i:ii", GFX9, 'i') \
     X(2, u32, v_lshlrev_b32, "i:ii", ALL, 'i') \
     X(2, u32, v_lshrrev_b32, "i:ii", ALL, 'i') \
     X(2, i32, v_ashrrev_i32, "i:ii", ALL, 'i') \
@@ -316,8 +331,8 @@ static u64x8 v_lshl_add_u64(u64x8 a, u64x8 b, u64x8 c) {
     X(2, i32, v_mul_i32_i24, "i:ii", ALL, 'i') \
     X(2, u32, v_mul_hi_u32_u24, "i:ii", ALL, 'i') \
     X(2, i32, v_mul_hi_i32_i24, "i:ii", ALL, 'i') \
-    X(2, i32, v_add_i32, "i:ii", GFX9, 'i') \
-    X(2, i32, v_sub_i32, "i:ii", GFX9, 'i') \
+    X(S2, i32, v_add_i32, "i:ii", GFX9, 'i') \
+    X(S2, i32, v_sub_i32, "i:ii", GFX9, 'i') \
     X(3, u32, v_add3_u32, "i:iii", ALL, 'i') \
     X(3, u32, v_add_lshl_u32, "i:iii", ALL, 'i') \
     X(3, u32, v_lshl_add_u32, "i:iii", ALL, 'i') \

@@ -100,6 +100,23 @@ static u32x16 v_pk_sub_u16(u32x16 a, u32x16 b, u32x16) {
 static u32x16 v_pk_sub_i16(u32x16 a, u32x16 b, u32x16) {
     return a - b;
 }
+/** With clamp: the nearest number that the type has. */
+static u32x16 saturated_v_pk_add_u16(u32x16 a, u32x16 b, u32x16) {
+    return __builtin_elementwise_min(low(a) + low(b), (u32x16){} + 0xffff);
+}
+static u32x16 saturated_v_pk_sub_u16(u32x16 a, u32x16 b, u32x16) {
+    return __builtin_elementwise_sub_sat(low(a), low(b));
+}
+static u32x16 limit_i16(i32x16 a) {
+    i32x16 least = (i32x16){} - 32768, most = (i32x16){} + 32767;
+    return (u32x16)__builtin_elementwise_min(__builtin_elementwise_max(a, least), most);
+}
+static u32x16 saturated_v_pk_add_i16(u32x16 a, u32x16 b, u32x16) {
+    return limit_i16((i32x16)sign(a) + (i32x16)sign(b));
+}
+static u32x16 saturated_v_pk_sub_i16(u32x16 a, u32x16 b, u32x16) {
+    return limit_i16((i32x16)sign(a) - (i32x16)sign(b));
+}
 static u32x16 v_pk_mul_lo_u16(u32x16 a, u32x16 b, u32x16) {
     return a * b;
 }
@@ -323,15 +340,18 @@ static void exec_v_dot2_f32_f16(sim_wave *w, const sim_inst *inst) {
 #define PACKED16(X) \
     X(v_pk_add_f16, 2, true, "H:HH", ALL) X(v_pk_mul_f16, 2, true, "H:HH", ALL) \
     X(v_pk_min_f16, 2, true, "H:HH", GFX9 | GFX11) X(v_pk_max_f16, 2, true, "H:HH", GFX9 | GFX11) \
-    X(v_pk_fma_f16, 3, true, "H:HHH", ALL) X(v_pk_add_u16, 2, false, "W:WW", ALL) \
-    X(v_pk_add_i16, 2, false, "W:WW", ALL) X(v_pk_sub_u16, 2, false, "W:WW", ALL) \
-    X(v_pk_sub_i16, 2, false, "W:WW", ALL) X(v_pk_mul_lo_u16, 2, false, "W:WW", ALL) \
+    X(v_pk_fma_f16, 3, true, "H:HHH", ALL) \
+    \
+    X(v_pk_mul_lo_u16, 2, false, "W:WW", ALL) \
     X(v_pk_mad_u16, 3, false, "W:WWW", ALL) X(v_pk_mad_i16, 3, false, "W:WWW", ALL) \
     X(v_pk_lshlrev_b16, 2, false, "W:WW", ALL) X(v_pk_lshrrev_b16, 2, false, "W:WW", ALL) \
     X(v_pk_ashrrev_i16, 2, false, "W:WW", ALL) X(v_pk_max_u16, 2, false, "W:WW", ALL) \
     X(v_pk_min_u16, 2, false, "W:WW", ALL) X(v_pk_max_i16, 2, false, "W:WW", ALL) \
     X(v_pk_min_i16, 2, false, "W:WW", ALL) X(v_pk_minimum_f16, 2, true, "H:HH", GFX12) \
     X(v_pk_maximum_f16, 2, true, "H:HH", GFX12)
+#define SATURATING16(X) \
+    X(v_pk_add_u16, "W:WW", ALL) X(v_pk_add_i16, "W:WW", ALL) X(v_pk_sub_u16, "W:WW", ALL) \
+    X(v_pk_sub_i16, "W:WW", ALL)
 #define PACKED32(X) \
     X(v_pk_add_f32, 2, "F:FF") X(v_pk_mul_f32, 2, "F:FF") X(v_pk_fma_f32, 3, "F:FFF")
 
@@ -339,13 +359,19 @@ static void exec_v_dot2_f32_f16(sim_wave *w, const sim_inst *inst) {
     static void exec_##name(sim_wave *w, const sim_inst *inst) { run_packed16(w, inst, arity, is_float, name); }
 #define WRAP_PAIR(name, arity, types) \
     static void exec_##name(sim_wave *w, const sim_inst *inst) { run_packed32(w, inst, arity, name); }
+#define WRAP_SATURATING(name, types, archs) \
+    static void exec_##name(sim_wave *w, const sim_inst *inst) { \
+        if (inst->flags & SIM_CLAMP) { run_packed16(w, inst, 2, false, saturated_##name); } \
+        else { run_packed16(w, inst, 2, false, name); } \
+    }
 PACKED16(WRAP16)
+SATURATING16(WRAP_SATURATING)
 PACKED32(WRAP_PAIR)
 
 #define LINE(name, types, archs) {#name, exec_##name, archs, SIM_VALU, 'i', types},
 #define LINE16(name, arity, is_float, types, archs) LINE(name, types, archs)
 #define LINE_PAIR(name, arity, types) LINE(name, types, GFX9)
-static const sim_opcode opcodes[] = {
+static const sim_opcode opcodes[] = {SATURATING16(LINE)
     {"v_pk_min_num_f16", exec_v_pk_min_f16, GFX12, SIM_VALU, 'i', "H:HH"},
     {"v_pk_max_num_f16", exec_v_pk_max_f16, GFX12, SIM_VALU, 'i', "H:HH"},
     PACKED16(LINE16) PACKED32(LINE_PAIR)

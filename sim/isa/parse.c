@@ -647,6 +647,32 @@ static void set_defaults(sim_inst *out) {
     out->target = out->pc + 4 + (uint64_t)((int64_t)(int16_t)out->imm * 4);
 }
 
+/** The integer instructions that saturate with clamp, but for the dot products and matrices, which all do. */
+static bool saturates(const char *mnemonic) {
+    static const char *const names[] = {
+        "v_add_u32",    "v_sub_u32",    "v_subrev_u32",    "v_add_i32",    "v_sub_i32",
+        "v_add_nc_u32", "v_sub_nc_u32", "v_subrev_nc_u32", "v_add_nc_i32", "v_sub_nc_i32",
+        "v_add_nc_u16", "v_sub_nc_u16", "v_add_u16",       "v_sub_u16",    "v_subrev_u16",
+        "v_add_i16",    "v_sub_i16",    "v_pk_add_u16",    "v_pk_sub_u16", "v_pk_add_i16",
+        "v_pk_sub_i16"};
+    if (!strncmp(mnemonic, "v_dot", 5) || strstr(mnemonic, "wmma")) {
+        return true;
+    }
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (!strcmp(mnemonic, names[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/** False if clamp would be dropped. */
+static bool is_clamp_known(const sim_inst *inst) {
+    const char *types = inst->opcode->types;
+    bool is_float = types && strpbrk(types, "fhxdFH");
+    return !(inst->flags & SIM_CLAMP) || is_float || saturates(inst->opcode->mnemonic);
+}
+
 bool sim_parse(const char *text, sim_arch arch, sim_inst *out, char error[SIM_ERROR_BYTES]) {
     text += strspn(text, " \t");
     parser p = {.at = text, .out = out, .arch = arch};
@@ -661,6 +687,10 @@ bool sim_parse(const char *text, sim_arch arch, sim_inst *out, char error[SIM_ER
     set_defaults(out);
     if (!parse_operands(&p) || !parse_modifiers(&p) || !place_operands(&p)) {
         snprintf(error, SIM_ERROR_BYTES, "cannot read '%.40s' of: %s", p.at, text);
+        return false;
+    }
+    if (!is_clamp_known(out)) {
+        snprintf(error, SIM_ERROR_BYTES, "clamp is not implemented for integers of: %s", text);
         return false;
     }
     if (out->flags & SIM_DPP) {
