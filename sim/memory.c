@@ -26,6 +26,7 @@ constexpr uint64_t GUEST_FIRST = UINT64_C(0x400000000000);
 constexpr uint64_t GUEST_LAST = UINT64_C(0x500000000000);
 
 typedef _Atomic(sim_region *) page_entry;
+struct registration;
 
 struct sim_memory {
     _Atomic(page_entry *) level1[LEVEL1_SIZE];
@@ -33,7 +34,8 @@ struct sim_memory {
     pthread_rwlock_t users; // held for reading while host addresses are in use
     uint64_t next;          // where the next device allocation goes
     uint64_t used[SIM_MAX_DEVICES];
-    sim_region **regions; // live and remembered, in order of allocation
+    _Atomic(struct registration *) registrations; // never taken out of the list
+    sim_region **regions;                         // live and remembered, in order of allocation
     size_t num_regions, cap_regions, num_freed;
 };
 
@@ -46,9 +48,27 @@ static page_entry *page_at(const sim_memory *memory, uint64_t addr) {
     return level2 ? &level2[addr >> PAGE_SHIFT & (LEVEL2_SIZE - 1)] : nullptr;
 }
 
+/** Stands in the table for pages with registered memory, which begins and ends anywhere in a page. */
+static sim_region shared_page;
+
+typedef struct registration {
+    sim_region region; // bytes 0: free to be used again
+    struct registration *next;
+} registration;
+
+static sim_region *registered_at(const sim_memory *memory, uint64_t addr) {
+    for (registration *r = atomic_load(&memory->registrations); r; r = r->next) {
+        if (addr - r->region.base < r->region.bytes) {
+            return &r->region;
+        }
+    }
+    return nullptr;
+}
+
 static sim_region *region_at(const sim_memory *memory, uint64_t addr) {
     page_entry *page = page_at(memory, addr);
-    return page ? atomic_load_explicit(page, memory_order_acquire) : nullptr;
+    sim_region *region = page ? atomic_load_explicit(page, memory_order_acquire) : nullptr;
+    return region == &shared_page ? registered_at(memory, addr) : region;
 }
 
 /** Makes the upper entries for a range; false without memory. */
@@ -212,7 +232,8 @@ bool sim_memory_free(sim_memory *memory, uint64_t addr) {
     pthread_rwlock_wrlock(&memory->users);
     pthread_mutex_lock(&memory->lock);
     sim_region *region = region_at(memory, addr);
-    bool ok = region && region->base == addr && region->bytes;
+    bool ok =
+        region && region->base == addr && region->bytes && region->kind != SIM_REGION_REGISTERED;
     if (ok) {
         free_region(memory, region);
         if (memory->num_freed > MAX_FREED) {
@@ -236,6 +257,75 @@ void sim_memory_free_all(sim_memory *memory, sim_region_kind kind, uint32_t devi
     pthread_mutex_unlock(&memory->lock);
     pthread_rwlock_unlock(&memory->users);
 }
+
+// ---- registered memory
+
+/** Whether any byte of a range belongs to what the guest sees already. The lock is held. */
+static bool is_taken(const sim_memory *memory, uint64_t addr, uint64_t bytes) {
+    for (const registration *r = atomic_load(&memory->registrations); r; r = r->next) {
+        if (r->region.base < addr + bytes && addr < r->region.base + r->region.bytes) {
+            return true;
+        }
+    }
+    for (uint64_t at = addr; at < addr + bytes; at = (at | (PAGE_BYTES - 1)) + 1) {
+        if (sim_memory_find(memory, at)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/** An unused entry of the list, or a new one. The lock is held. */
+static registration *take_registration(sim_memory *memory) {
+    registration *r = atomic_load(&memory->registrations);
+    while (r && r->region.bytes) {
+        r = r->next;
+    }
+    if (!r && (r = calloc(1, sizeof *r))) {
+        r->next = atomic_load(&memory->registrations);
+        atomic_store(&memory->registrations, r);
+    }
+    return r;
+}
+
+bool sim_memory_register(sim_memory *memory, void *host, uint64_t bytes, uint32_t device,
+                         bool *is_known) {
+    uint64_t addr = (uintptr_t)host;
+    pthread_rwlock_wrlock(&memory->users);
+    pthread_mutex_lock(&memory->lock);
+    *is_known = is_taken(memory, addr, bytes);
+    registration *r = *is_known ? nullptr : take_registration(memory);
+    bool ok = r && reserve_pages(memory, addr, bytes);
+    if (ok) {
+        r->region = (sim_region){.base = addr,
+                                 .bytes = bytes,
+                                 .size = bytes,
+                                 .host = host,
+                                 .device = device,
+                                 .kind = SIM_REGION_REGISTERED};
+        for (uint64_t at = addr; at < addr + bytes; at = (at | (PAGE_BYTES - 1)) + 1) {
+            atomic_store_explicit(page_at(memory, at), &shared_page, memory_order_release);
+        }
+    }
+    pthread_mutex_unlock(&memory->lock);
+    pthread_rwlock_unlock(&memory->users);
+    return ok;
+}
+
+bool sim_memory_unregister(sim_memory *memory, void *host) {
+    pthread_rwlock_wrlock(&memory->users);
+    pthread_mutex_lock(&memory->lock);
+    sim_region *region = registered_at(memory, (uintptr_t)host);
+    bool ok = region && region->base == (uintptr_t)host;
+    if (ok) {
+        region->bytes = 0;
+    }
+    pthread_mutex_unlock(&memory->lock);
+    pthread_rwlock_unlock(&memory->users);
+    return ok;
+}
+
+// ---- finding
 
 const sim_region *sim_memory_find(const sim_memory *memory, uint64_t addr) {
     const sim_region *region = region_at(memory, addr);
@@ -274,16 +364,22 @@ static uint64_t distance(const sim_region *region, uint64_t addr) {
     return offset < region->size ? 0 : offset - region->size + 1;
 }
 
-/** The nearest region within a page of addr, live ones first among equals. */
+/** Which of two regions addr is nearer to, the live one if to both; `best` may be null. */
+static const sim_region *nearer(const sim_region *best, const sim_region *region, uint64_t addr) {
+    uint64_t far = distance(region, addr);
+    bool wins = far <= PAGE_BYTES && (!best || far < distance(best, addr) ||
+                                      (far == distance(best, addr) && region->bytes));
+    return wins ? region : best;
+}
+
+/** The nearest region within a page of addr. */
 static const sim_region *nearest(const sim_memory *memory, uint64_t addr) {
     const sim_region *best = nullptr;
     for (size_t i = 0; i < memory->num_regions; i++) {
-        const sim_region *region = memory->regions[i];
-        uint64_t far = distance(region, addr);
-        if (far <= PAGE_BYTES && (!best || far < distance(best, addr) ||
-                                  (far == distance(best, addr) && region->bytes))) {
-            best = region;
-        }
+        best = nearer(best, memory->regions[i], addr);
+    }
+    for (const registration *r = atomic_load(&memory->registrations); r; r = r->next) {
+        best = nearer(best, &r->region, addr);
     }
     return best;
 }
@@ -291,7 +387,7 @@ static const sim_region *nearest(const sim_memory *memory, uint64_t addr) {
 void sim_memory_describe(sim_memory *memory, uint64_t addr, uint64_t bytes, char *text,
                          size_t text_bytes) {
     static const char *const kinds[] = {"allocation", "host allocation", "code object",
-                                        "kernel argument segment"};
+                                        "kernel argument segment", "registered host range"};
     pthread_mutex_lock(&memory->lock);
     const sim_region *region = nearest(memory, addr);
     if (!region) {
@@ -356,6 +452,10 @@ void sim_memory_destroy(sim_memory *memory) {
             host_free(memory->regions[i]);
         }
         free(memory->regions[i]);
+    }
+    for (registration *r = atomic_load(&memory->registrations), *next; r; r = next) {
+        next = r->next;
+        free(r);
     }
     for (size_t i = 0; i < LEVEL1_SIZE; i++) {
         free(memory->level1[i]);

@@ -250,6 +250,7 @@ typedef enum sim_region_kind {
     SIM_REGION_HOST,   // hipHostMalloc: the guest address is the host's
     SIM_REGION_CODE,   // a code object's image
     SIM_REGION_KERNARG,
+    SIM_REGION_REGISTERED, // hipHostRegister: the program's own memory, at any address
 } sim_region_kind;
 
 /** An allocation. Between two of them lies at least one unmapped guard page. */
@@ -278,6 +279,12 @@ const sim_region *sim_memory_alloc(sim_memory *memory, uint64_t bytes, sim_regio
                                    uint32_t device);
 /** Frees the allocation that begins at addr; false if there is none. Waits for running dispatches. */
 bool sim_memory_free(sim_memory *memory, uint64_t addr);
+/** Lets the guest see the program's own memory, at its own address. False without memory, or, with *is_known
+ *  set, if the guest sees a part of it already. */
+bool sim_memory_register(sim_memory *memory, void *host, uint64_t bytes, uint32_t device,
+                         bool *is_known);
+/** Takes back what was registered from `host` on; false if nothing was. Waits for running dispatches. */
+bool sim_memory_unregister(sim_memory *memory, void *host);
 /** Frees every allocation of a kind on a device. */
 void sim_memory_free_all(sim_memory *memory, sim_region_kind kind, uint32_t device);
 /** The live allocation that holds addr, or null. */

@@ -39,6 +39,14 @@ compile shared.so -shared -fPIC "$source/units_c.hip"
 compile units "$source/units_a.hip" "$source/units_b.hip"
 "$quern" sim --devices 2 -- "$out/units" "$out/shared.so"
 
+compile runtime -O2 "$source/runtime.hip"
+"$quern" sim --devices 2 -- "$out/runtime" 2> "$out/text" || fail "$(cat "$out/text")"
+[ "$(wc -l < "$out/text")" = 2 ] || fail "other than one fault was reported: $(cat "$out/text")"
+
+compile module -O1 "$source/module.hip"
+"$clang" -x hip --offload-arch=gfx942 -nogpuinc -nogpulib --cuda-device-only -I "$source" -O2 -o "$out/module.co" "$source/module.hip"
+"$quern" sim -- "$out/module" "$out/module.co"
+
 arch=gfx90a compile wrong_arch "$source/wrong_arch.hip"
 "$quern" sim --arch gfx942 -- "$out/wrong_arch" 2> "$out/text"
 grep -q "none of the offload bundle's .* entries is for gfx942" "$out/text" || fail "no report: $(cat "$out/text")"

@@ -137,7 +137,7 @@ sim_device *sim_hip_device(void) {
     return &sim_hip.devices[current_device];
 }
 
-static sim_device *device_at(int id) {
+sim_device *sim_hip_device_at(int id) {
     return id >= 0 && (uint32_t)id < sim_hip.num_devices ? &sim_hip.devices[id] : nullptr;
 }
 
@@ -171,7 +171,7 @@ hipError_t hipGetDeviceCount(int *count) {
 
 hipError_t hipSetDevice(int device) {
     SIM_HIP_START();
-    if (!device_at(device)) {
+    if (!sim_hip_device_at(device)) {
         return sim_hip_result(hipErrorInvalidDevice);
     }
     current_device = (uint32_t)device;
@@ -189,7 +189,7 @@ hipError_t hipGetDevice(int *device) {
 
 hipError_t hipDeviceGet(hipDevice_t *device, int ordinal) {
     SIM_HIP_START();
-    if (!device || !device_at(ordinal)) {
+    if (!device || !sim_hip_device_at(ordinal)) {
         return sim_hip_result(device ? hipErrorInvalidDevice : hipErrorInvalidValue);
     }
     *device = ordinal;
@@ -260,22 +260,22 @@ static void fill_properties(hipDeviceProp_tR0600 *p, const sim_device *device) {
 
 hipError_t hipGetDevicePropertiesR0600(hipDeviceProp_tR0600 *properties, int device) {
     SIM_HIP_START();
-    if (!properties || !device_at(device)) {
+    if (!properties || !sim_hip_device_at(device)) {
         return sim_hip_result(properties ? hipErrorInvalidDevice : hipErrorInvalidValue);
     }
-    fill_properties(properties, device_at(device));
+    fill_properties(properties, sim_hip_device_at(device));
     return hipSuccess;
 }
 
 hipError_t hipDeviceGetAttribute(int *value, hipDeviceAttribute_t attribute, int device) {
     SIM_HIP_START();
-    if (!value || !device_at(device)) {
+    if (!value || !sim_hip_device_at(device)) {
         return sim_hip_result(value ? hipErrorInvalidDevice : hipErrorInvalidValue);
     }
     hipDeviceProp_tR0600 properties;
     const hipDeviceProp_tR0600 *p = &properties;
-    const sim_chip *c = device_at(device)->chip;
-    fill_properties(&properties, device_at(device));
+    const sim_chip *c = sim_hip_device_at(device)->chip;
+    fill_properties(&properties, sim_hip_device_at(device));
     switch (attribute) {
 #define HIP_ATTRIBUTE(id, name, expression)                                                        \
     case id:                                                                                       \
@@ -289,19 +289,19 @@ hipError_t hipDeviceGetAttribute(int *value, hipDeviceAttribute_t attribute, int
 
 hipError_t hipDeviceGetName(char *name, int bytes, hipDevice_t device) {
     SIM_HIP_START();
-    if (!name || bytes <= 0 || !device_at(device)) {
+    if (!name || bytes <= 0 || !sim_hip_device_at(device)) {
         return sim_hip_result(name && bytes > 0 ? hipErrorInvalidDevice : hipErrorInvalidValue);
     }
-    snprintf(name, (size_t)bytes, "%s", device_at(device)->chip->marketing);
+    snprintf(name, (size_t)bytes, "%s", sim_hip_device_at(device)->chip->marketing);
     return hipSuccess;
 }
 
 hipError_t hipDeviceTotalMem(size_t *bytes, hipDevice_t device) {
     SIM_HIP_START();
-    if (!bytes || !device_at(device)) {
+    if (!bytes || !sim_hip_device_at(device)) {
         return sim_hip_result(bytes ? hipErrorInvalidDevice : hipErrorInvalidValue);
     }
-    *bytes = device_at(device)->chip->memory_bytes;
+    *bytes = sim_hip_device_at(device)->chip->memory_bytes;
     return hipSuccess;
 }
 

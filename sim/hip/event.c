@@ -123,6 +123,13 @@ hipError_t hipEventRecord(hipEvent_t event, hipStream_t handle) {
     return sim_hip_result(error);
 }
 
+hipError_t hipEventRecordWithFlags(hipEvent_t event, hipStream_t stream, unsigned flags) {
+    if (flags) { // hipEventRecordExternal is for graphs
+        return sim_hip_result(hipErrorInvalidValue);
+    }
+    return hipEventRecord(event, stream);
+}
+
 hipError_t hipStreamWaitEvent(hipStream_t handle, hipEvent_t event, unsigned flags) {
     SIM_HIP_START();
     sim_stream *stream = sim_hip_stream(handle);

@@ -90,6 +90,9 @@ typedef struct hipFuncAttributes {
     size_t sharedSizeBytes;
 } hipFuncAttributes;
 
+typedef void (*hipHostFn_t)(void *data);
+typedef void (*hipStreamCallback_t)(hipStream_t stream, hipError_t status, void *data);
+
 typedef struct dim3 {
     uint32_t x, y, z;
 } dim3;
@@ -306,5 +309,80 @@ HIP_API hipError_t hipMemcpyFromSymbol(void *dst, const void *symbol, size_t byt
                                        hipMemcpyKind kind);
 HIP_API hipError_t hipMemcpyFromSymbolAsync(void *dst, const void *symbol, size_t bytes,
                                             size_t offset, hipMemcpyKind kind, hipStream_t stream);
+
+HIP_API hipError_t hipStreamCreateWithPriority(hipStream_t *out, unsigned flags, int priority);
+HIP_API hipError_t hipEventRecordWithFlags(hipEvent_t event, hipStream_t stream, unsigned flags);
+HIP_API hipError_t hipMemsetD16(hipDeviceptr_t dst, unsigned short value, size_t count);
+HIP_API hipError_t hipMemsetD16Async(hipDeviceptr_t dst, unsigned short value, size_t count,
+                                     hipStream_t stream);
+
+HIP_API hipError_t hipDeviceGetStreamPriorityRange(int *least, int *greatest);
+HIP_API hipError_t hipStreamGetFlags(hipStream_t handle, unsigned *flags);
+HIP_API hipError_t hipStreamGetPriority(hipStream_t handle, int *priority);
+HIP_API hipError_t hipStreamGetDevice(hipStream_t handle, hipDevice_t *device);
+HIP_API hipError_t hipStreamIsCapturing(hipStream_t handle, int *status);
+HIP_API hipError_t hipLaunchHostFunc(hipStream_t stream, hipHostFn_t function, void *data);
+HIP_API hipError_t hipStreamAddCallback(hipStream_t stream, hipStreamCallback_t callback,
+                                        void *data, unsigned flags);
+
+HIP_API hipError_t hipHostRegister(void *ptr, size_t bytes, unsigned flags);
+HIP_API hipError_t hipHostUnregister(void *ptr);
+HIP_API hipError_t hipMallocAsync(void **out, size_t bytes, hipStream_t handle);
+HIP_API hipError_t hipFreeAsync(void *ptr, hipStream_t handle);
+HIP_API hipError_t hipMemGetAddressRange(hipDeviceptr_t *base, size_t *bytes, hipDeviceptr_t ptr);
+HIP_API hipError_t hipMemPtrGetInfo(void *ptr, size_t *bytes);
+HIP_API hipError_t hipHostAlloc(void **out, size_t bytes, unsigned flags);
+HIP_API hipError_t hipMallocHost(void **out, size_t bytes);
+HIP_API hipError_t hipMemAllocHost(void **out, size_t bytes);
+HIP_API hipError_t hipFreeHost(void *ptr);
+HIP_API hipError_t hipExtMallocWithFlags(void **out, size_t bytes, unsigned flags);
+HIP_API hipError_t hipMemcpyWithStream(void *dst, const void *src, size_t bytes, hipMemcpyKind kind,
+                                       hipStream_t stream);
+
+HIP_API hipError_t hipMemcpy2D(void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
+                               size_t width, size_t height, hipMemcpyKind kind);
+HIP_API hipError_t hipMemcpy2DAsync(void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
+                                    size_t width, size_t height, hipMemcpyKind kind,
+                                    hipStream_t stream);
+HIP_API hipError_t hipMemset2D(void *dst, size_t pitch, int value, size_t width, size_t height);
+HIP_API hipError_t hipMemset2DAsync(void *dst, size_t pitch, int value, size_t width, size_t height,
+                                    hipStream_t stream);
+HIP_API hipError_t hipMallocPitch(void **out, size_t *pitch, size_t width, size_t height);
+HIP_API hipError_t hipMemAllocPitch(hipDeviceptr_t *out, size_t *pitch, size_t width, size_t height,
+                                    unsigned element_bytes);
+
+HIP_API hipError_t hipDeviceCanAccessPeer(int *can, int device, int peer);
+HIP_API hipError_t hipDeviceGetP2PAttribute(int *value, int attribute, int device, int peer);
+HIP_API hipError_t hipDeviceEnablePeerAccess(int peer, unsigned flags);
+HIP_API hipError_t hipDeviceDisablePeerAccess(int peer);
+HIP_API hipError_t hipMemcpyPeer(void *dst, int to, const void *src, int from, size_t bytes);
+HIP_API hipError_t hipMemcpyPeerAsync(void *dst, int to, const void *src, int from, size_t bytes,
+                                      hipStream_t stream);
+HIP_API hipError_t hipSetDeviceFlags(unsigned flags);
+HIP_API hipError_t hipGetDeviceFlags(unsigned *flags);
+HIP_API hipError_t hipDeviceGetLimit(size_t *value, int limit);
+HIP_API hipError_t hipDeviceSetLimit(int limit, size_t value);
+HIP_API hipError_t hipDeviceComputeCapability(int *major, int *minor, hipDevice_t device);
+HIP_API hipError_t hipDeviceGetPCIBusId(char *text, int bytes, int device);
+HIP_API hipError_t hipDeviceGetByPCIBusId(int *device, const char *text);
+HIP_API hipError_t hipDeviceGetUuid(char uuid[16], hipDevice_t device);
+
+HIP_API hipError_t hipModuleOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+    int *groups, hipFunction_t f, int block, size_t dynamic_lds, unsigned flags);
+HIP_API hipError_t hipModuleOccupancyMaxActiveBlocksPerMultiprocessor(int *groups, hipFunction_t f,
+                                                                      int block,
+                                                                      size_t dynamic_lds);
+HIP_API hipError_t hipModuleOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *block,
+                                                                    hipFunction_t f,
+                                                                    size_t dynamic_lds, int limit,
+                                                                    unsigned flags);
+HIP_API hipError_t hipModuleOccupancyMaxPotentialBlockSize(int *grid, int *block, hipFunction_t f,
+                                                           size_t dynamic_lds, int limit);
+HIP_API hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+    int *groups, const void *kernel, int block, size_t dynamic_lds, unsigned flags);
+HIP_API hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessor(int *groups, const void *kernel,
+                                                                int block, size_t dynamic_lds);
+HIP_API hipError_t hipOccupancyMaxPotentialBlockSize(int *grid, int *block, const void *kernel,
+                                                     size_t dynamic_lds, int limit);
 
 #endif

@@ -21,26 +21,29 @@ hipError_t hipMemGetInfo(size_t *free_bytes, size_t *total) {
     return hipSuccess;
 }
 
-hipError_t hipMalloc(void **out, size_t bytes) {
-    SIM_HIP_START();
+hipError_t sim_hip_alloc(sim_device *device, void **out, size_t bytes) {
     if (!out) {
-        return sim_hip_result(hipErrorInvalidValue);
+        return hipErrorInvalidValue;
     }
     *out = nullptr;
     if (bytes == 0) {
         return hipSuccess;
     }
-    sim_device *device = sim_hip_device();
     if (bytes > device->chip->memory_bytes - sim_memory_used(sim_hip.memory, device->id)) {
-        return sim_hip_result(hipErrorOutOfMemory);
+        return hipErrorOutOfMemory;
     }
     const sim_region *region =
         sim_memory_alloc(sim_hip.memory, bytes, SIM_REGION_DEVICE, device->id);
     if (!region) {
-        return sim_hip_result(hipErrorOutOfMemory);
+        return hipErrorOutOfMemory;
     }
     *out = (void *)region->base;
     return hipSuccess;
+}
+
+hipError_t hipMalloc(void **out, size_t bytes) {
+    SIM_HIP_START();
+    return sim_hip_result(sim_hip_alloc(sim_hip_device(), out, bytes));
 }
 
 /** Frees an allocation of one kind, once every device has finished what it was given. */
@@ -88,10 +91,15 @@ hipError_t hipHostFree(void *ptr) {
     return sim_hip_result(free_memory(ptr, SIM_REGION_HOST));
 }
 
+/** Memory that has one address on both sides. */
+static bool is_host_memory(const sim_region *region) {
+    return region->kind == SIM_REGION_HOST || region->kind == SIM_REGION_REGISTERED;
+}
+
 hipError_t hipHostGetDevicePointer(void **out, void *host, unsigned flags) {
     SIM_HIP_START();
     const sim_region *region = sim_memory_find(sim_hip.memory, (uintptr_t)host);
-    if (!out || flags || !region || region->kind != SIM_REGION_HOST) {
+    if (!out || flags || !region || !is_host_memory(region)) {
         return sim_hip_result(hipErrorInvalidValue);
     }
     *out = host;
@@ -108,7 +116,7 @@ hipError_t hipPointerGetAttributes(hipPointerAttribute_t *attributes, const void
     const sim_region *region = sim_memory_find(sim_hip.memory, (uintptr_t)ptr);
     *attributes = (hipPointerAttribute_t){.device = -2};
     if (region) {
-        bool is_host = region->kind == SIM_REGION_HOST;
+        bool is_host = is_host_memory(region);
         attributes->type = is_host ? hipMemoryTypeHost : hipMemoryTypeDevice;
         attributes->device = (int)region->device;
         attributes->devicePointer = (void *)ptr;
@@ -123,7 +131,7 @@ hipError_t hipPointerGetAttribute(void *data, hipPointer_attribute attribute, hi
     if (!data || !region) {
         return sim_hip_result(hipErrorInvalidValue);
     }
-    bool is_host = region->kind == SIM_REGION_HOST;
+    bool is_host = is_host_memory(region);
     switch (attribute) {
     case HIP_POINTER_ATTRIBUTE_MEMORY_TYPE:
         *(unsigned *)data = is_host ? hipMemoryTypeHost : hipMemoryTypeDevice;
@@ -195,8 +203,7 @@ static hipError_t check_kind(side dst, side src, hipMemcpyKind kind) {
     return hipSuccess;
 }
 
-/** The host's address for either side; null if device memory has gone. */
-static void *resolve(const void *ptr, size_t bytes) {
+void *sim_hip_resolve(const void *ptr, size_t bytes) {
     void *host = sim_memory_host(sim_hip.memory, (uintptr_t)ptr, bytes);
     return host || sim_memory_is_guest((uintptr_t)ptr) ? host : (void *)ptr;
 }
@@ -205,12 +212,23 @@ static hipError_t run_copy(sim_stream *stream, sim_op *op) {
     (void)stream;
     const copy_op *copy = (copy_op *)op;
     sim_memory_enter(sim_hip.memory);
-    void *dst = resolve(copy->dst, copy->bytes), *src = resolve(copy->src, copy->bytes);
+    void *dst = sim_hip_resolve(copy->dst, copy->bytes),
+         *src = sim_hip_resolve(copy->src, copy->bytes);
     if (dst && src) {
         memmove(dst, src, copy->bytes);
     }
     sim_memory_leave(sim_hip.memory);
     return dst && src ? hipSuccess : hipErrorIllegalAddress;
+}
+
+hipError_t sim_hip_check_copy(const void *dst, size_t dst_bytes, const void *src, size_t src_bytes,
+                              hipMemcpyKind kind, bool *waits) {
+    if (!dst || !src) {
+        return hipErrorInvalidValue;
+    }
+    side to = side_of(dst, dst_bytes), from = side_of(src, src_bytes);
+    *waits = to == SIDE_HOST || from == SIDE_HOST;
+    return check_kind(to, from, kind);
 }
 
 /** Queues a copy and waits for it, unless it is asynchronous and no side is the program's own memory, which
@@ -224,11 +242,8 @@ hipError_t sim_hip_copy(void *dst, const void *src, size_t bytes, hipMemcpyKind 
     if (bytes == 0) {
         return hipSuccess;
     }
-    if (!dst || !src) {
-        return hipErrorInvalidValue;
-    }
-    side to = side_of(dst, bytes), from = side_of(src, bytes);
-    hipError_t error = check_kind(to, from, kind);
+    bool waits;
+    hipError_t error = sim_hip_check_copy(dst, bytes, src, bytes, kind, &waits);
     if (error != hipSuccess) {
         return error;
     }
@@ -239,8 +254,7 @@ hipError_t sim_hip_copy(void *dst, const void *src, size_t bytes, hipMemcpyKind 
     *op = (copy_op){{.run = run_copy}, dst, src, bytes};
     uint64_t ticket;
     error = sim_hip_queue(stream, &op->op, &ticket);
-    bool must_wait = !is_async || to == SIDE_HOST || from == SIDE_HOST;
-    return error == hipSuccess && must_wait ? sim_hip_wait(stream, ticket) : error;
+    return error == hipSuccess && (!is_async || waits) ? sim_hip_wait(stream, ticket) : error;
 }
 
 hipError_t hipMemcpy(void *dst, const void *src, size_t bytes, hipMemcpyKind kind) {
@@ -286,7 +300,7 @@ typedef struct fill_op {
     sim_op op;
     void *dst;
     uint32_t value;
-    size_t count, unit; // unit: 1 or 4 bytes
+    size_t count, unit; // unit: 1, 2 or 4 bytes
 } fill_op;
 
 static hipError_t run_fill(sim_stream *stream, sim_op *op) {
@@ -297,8 +311,8 @@ static hipError_t run_fill(sim_stream *stream, sim_op *op) {
     if (dst && fill->unit == 1) {
         memset(dst, (int)fill->value, fill->count);
     }
-    for (size_t i = 0; dst && fill->unit == 4 && i < fill->count; i++) {
-        memcpy(dst + 4 * i, &fill->value, 4);
+    for (size_t i = 0; dst && fill->unit > 1 && i < fill->count; i++) {
+        memcpy(dst + fill->unit * i, &fill->value, fill->unit);
     }
     sim_memory_leave(sim_hip.memory);
     return dst ? hipSuccess : hipErrorIllegalAddress;
@@ -352,4 +366,13 @@ hipError_t hipMemsetD32(hipDeviceptr_t dst, int value, size_t count) {
 
 hipError_t hipMemsetD32Async(hipDeviceptr_t dst, int value, size_t count, hipStream_t stream) {
     return fill(dst, (uint32_t)value, count, 4, stream, true);
+}
+
+hipError_t hipMemsetD16(hipDeviceptr_t dst, unsigned short value, size_t count) {
+    return fill(dst, value, count, 2, nullptr, false);
+}
+
+hipError_t hipMemsetD16Async(hipDeviceptr_t dst, unsigned short value, size_t count,
+                             hipStream_t stream) {
+    return fill(dst, value, count, 2, stream, true);
 }

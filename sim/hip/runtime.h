@@ -35,6 +35,7 @@ struct sim_stream {
     sim_device *device;
     sim_stream *next; // of the device
     unsigned flags;
+    int priority; // kept for the program: there is nothing here that one stream could take from another
     unsigned references;
     bool has_thread, is_closing;
     pthread_t thread;
@@ -74,6 +75,9 @@ struct sim_device {
     struct sim_module *modules;
     hipError_t error; // of a failed kernel: stays until hipDeviceReset
     atomic_uint_fast64_t num_dispatches;
+    atomic_uint flags;       // of hipSetDeviceFlags
+    atomic_uint peers;       // bit i: hipDeviceEnablePeerAccess was called for device i
+    atomic_uint stack_limit; // of hipDeviceSetLimit; 0: as it was
 };
 
 typedef struct sim_runtime {
@@ -88,6 +92,7 @@ typedef struct sim_runtime {
 
 extern sim_runtime sim_hip;
 
+enum { SIM_GREATEST_PRIORITY = -1, SIM_LEAST_PRIORITY = 1 }; // of streams, as on AMD's
 constexpr uint64_t SIM_EVENT_MAGIC = UINT64_C(0x746e657665737173);
 constexpr uint64_t SIM_FUNCTION_MAGIC = UINT64_C(0x6e6f697463667173);
 
@@ -124,6 +129,16 @@ hipError_t sim_hip_function(hipFunction_t *out, hipModule_t module, const char *
 /** Queues a launch. `params` has a pointer for each argument; or `extra` tells of a packed buffer. (launch.c) */
 hipError_t sim_hip_launch(hipFunction_t function, const uint32_t grid[3], const uint32_t block[3],
                           size_t dynamic_lds, hipStream_t handle, void **params, void **extra);
+/** The device of an ordinal, or null. (device.c) */
+sim_device *sim_hip_device_at(int id);
+/** hipMalloc on any device. (memory.c) */
+hipError_t sim_hip_alloc(sim_device *device, void **out, size_t bytes);
+/** Whether ranges of the program's or the guest's memory can be copied as `kind` says. *waits: the call has to
+ *  wait for the copy, as a range is the program's own memory. (memory.c) */
+hipError_t sim_hip_check_copy(const void *dst, size_t dst_bytes, const void *src, size_t src_bytes,
+                              hipMemcpyKind kind, bool *waits);
+/** The host's address for either side's memory; null if device memory has gone. Within sim_memory_enter. */
+void *sim_hip_resolve(const void *ptr, size_t bytes);
 /** A copy as hipMemcpyAsync, or as hipMemcpy where it must be done on return. (memory.c) */
 hipError_t sim_hip_copy(void *dst, const void *src, size_t bytes, hipMemcpyKind kind,
                         hipStream_t handle, bool is_async);

@@ -226,19 +226,28 @@ sim_stream *sim_hip_stream(hipStream_t handle) {
     return found;
 }
 
-hipError_t hipStreamCreateWithFlags(hipStream_t *out, unsigned flags) {
+hipError_t hipStreamCreateWithPriority(hipStream_t *out, unsigned flags, int priority) {
     SIM_HIP_START();
     if (!out || flags & ~(unsigned)hipStreamNonBlocking) {
         return sim_hip_result(hipErrorInvalidValue);
     }
     pthread_mutex_lock(&sim_hip.lock);
     sim_stream *stream = new_stream(sim_hip_device(), flags);
+    if (stream) {
+        stream->priority = priority < SIM_GREATEST_PRIORITY ? SIM_GREATEST_PRIORITY
+                           : priority > SIM_LEAST_PRIORITY  ? SIM_LEAST_PRIORITY
+                                                            : priority;
+    }
     pthread_mutex_unlock(&sim_hip.lock);
     if (!stream) {
         return sim_hip_result(hipErrorOutOfMemory);
     }
     *out = stream;
     return hipSuccess;
+}
+
+hipError_t hipStreamCreateWithFlags(hipStream_t *out, unsigned flags) {
+    return hipStreamCreateWithPriority(out, flags, 0);
 }
 
 hipError_t hipStreamCreate(hipStream_t *out) {

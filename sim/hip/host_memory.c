@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program's memory as the device sees it, allocations in stream order, and other names for what memory.c does.
+#include "runtime.h"
+
+#include <stdlib.h>
+
+// ---- registered memory
+
+hipError_t hipHostRegister(void *ptr, size_t bytes, unsigned flags) {
+    constexpr unsigned KNOWN = 0x3; // portable, mapped: it is both in any case
+    SIM_HIP_START();
+    if (!ptr || bytes == 0 || (uintptr_t)ptr + bytes < (uintptr_t)ptr || flags & ~KNOWN) {
+        return sim_hip_result(hipErrorInvalidValue);
+    }
+    bool is_known;
+    if (sim_memory_is_guest((uintptr_t)ptr) ||
+        (!sim_memory_register(sim_hip.memory, ptr, bytes, sim_hip_device()->id, &is_known) &&
+         !is_known)) {
+        return sim_hip_result(sim_memory_is_guest((uintptr_t)ptr) ? hipErrorInvalidValue
+                                                                  : hipErrorOutOfMemory);
+    }
+    return sim_hip_result(is_known ? hipErrorHostMemoryAlreadyRegistered : hipSuccess);
+}
+
+hipError_t hipHostUnregister(void *ptr) {
+    SIM_HIP_START();
+    for (uint32_t i = 0; i < sim_hip.num_devices; i++) {
+        sim_hip_drain(&sim_hip.devices[i]);
+    }
+    return sim_hip_result(
+        sim_memory_unregister(sim_hip.memory, ptr) ? hipSuccess : hipErrorHostMemoryNotRegistered);
+}
+
+// ---- in stream order
+
+typedef struct free_op {
+    sim_op op;
+    void *ptr;
+} free_op;
+
+static hipError_t run_free(sim_stream *stream, sim_op *op) {
+    (void)stream;
+    bool ok = sim_memory_free(sim_hip.memory, (uintptr_t)((free_op *)op)->ptr);
+    return ok ? hipSuccess : hipErrorInvalidValue; // freed twice
+}
+
+/** There at once, which is earlier than anybody can tell. */
+hipError_t hipMallocAsync(void **out, size_t bytes, hipStream_t handle) {
+    SIM_HIP_START();
+    const sim_stream *stream = sim_hip_stream(handle);
+    return sim_hip_result(stream ? sim_hip_alloc(stream->device, out, bytes)
+                                 : hipErrorInvalidHandle);
+}
+
+hipError_t hipFreeAsync(void *ptr, hipStream_t handle) {
+    SIM_HIP_START();
+    sim_stream *stream = sim_hip_stream(handle);
+    const sim_region *region = sim_memory_find(sim_hip.memory, (uintptr_t)ptr);
+    if (!stream) {
+        return sim_hip_result(hipErrorInvalidHandle);
+    }
+    if (!ptr) {
+        return hipSuccess;
+    }
+    if (!region || region->kind != SIM_REGION_DEVICE || region->base != (uintptr_t)ptr) {
+        return sim_hip_result(hipErrorInvalidValue);
+    }
+    free_op *op = malloc(sizeof *op);
+    if (!op) {
+        return sim_hip_result(hipErrorOutOfMemory);
+    }
+    *op = (free_op){{.run = run_free, .is_marker = true}, ptr};
+    return sim_hip_result(sim_hip_queue(stream, &op->op, nullptr));
+}
+
+// ---- what a pointer belongs to
+
+hipError_t hipMemGetAddressRange(hipDeviceptr_t *base, size_t *bytes, hipDeviceptr_t ptr) {
+    SIM_HIP_START();
+    const sim_region *region = sim_memory_find(sim_hip.memory, (uintptr_t)ptr);
+    if (!region) {
+        return sim_hip_result(hipErrorNotFound);
+    }
+    if (base) {
+        *base = (void *)region->base;
+    }
+    if (bytes) {
+        *bytes = region->bytes;
+    }
+    return hipSuccess;
+}
+
+hipError_t hipMemPtrGetInfo(void *ptr, size_t *bytes) {
+    SIM_HIP_START();
+    const sim_region *region = sim_memory_find(sim_hip.memory, (uintptr_t)ptr);
+    if (!bytes || !region) {
+        return sim_hip_result(hipErrorInvalidValue);
+    }
+    *bytes = region->bytes;
+    return hipSuccess;
+}
+
+// ---- other names
+
+hipError_t hipHostAlloc(void **out, size_t bytes, unsigned flags) {
+    return hipHostMalloc(out, bytes, flags);
+}
+
+hipError_t hipMallocHost(void **out, size_t bytes) {
+    return hipHostMalloc(out, bytes, 0);
+}
+
+hipError_t hipMemAllocHost(void **out, size_t bytes) {
+    return hipHostMalloc(out, bytes, 0);
+}
+
+hipError_t hipFreeHost(void *ptr) {
+    return hipHostFree(ptr);
+}
+
+/** Fine-grained, uncached, contiguous: the one kind of memory is all of them; it is no signal. */
+hipError_t hipExtMallocWithFlags(void **out, size_t bytes, unsigned flags) {
+    enum { SIGNAL = 2, CONTIGUOUS = 4 };
+    SIM_HIP_START();
+    if (flags == SIGNAL || flags > CONTIGUOUS) {
+        return sim_hip_result(flags == SIGNAL ? hipErrorNotSupported : hipErrorInvalidValue);
+    }
+    return hipMalloc(out, bytes);
+}
+
+/** Done on return, but in the order of the stream. */
+hipError_t hipMemcpyWithStream(void *dst, const void *src, size_t bytes, hipMemcpyKind kind,
+                               hipStream_t stream) {
+    SIM_HIP_START();
+    return sim_hip_result(sim_hip_copy(dst, src, bytes, kind, stream, false));
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many workgroups of a kernel fit on a compute unit: registers, LDS, waves.
+//
+// Register files and granules: LLVM's AMDGPUBaseInfo (IsaInfo). gfx90a and later: 512 vector registers a lane, ArchVGPRs
+// and AccVGPRs together, by 8; 800 scalar ones a SIMD, by 16. RDNA: scalar registers never limit; 1536 vector
+// registers by 24 where the chip has the large file, else 1024 by 16; half of both in wave64.
+#include "runtime.h"
+
+enum { MAX_BLOCK = 1024, MAX_GROUPS = 32, LDS_GRANULE = 512 };
+
+static uint32_t min(uint32_t a, uint32_t b) {
+    return a < b ? a : b;
+}
+
+static uint32_t round_up(uint32_t value, uint32_t granule) {
+    return (value + granule - 1) / granule * granule;
+}
+
+static uint32_t waves_by_registers(const sim_chip *c, const sim_kernel *k) {
+    uint32_t waves = c->max_waves_per_simd;
+    if (c->gfx_major == 9) {
+        waves = min(waves, 512 / round_up(k->num_vgprs ? k->num_vgprs : 1, 8));
+        return min(waves, 800 / round_up(k->num_sgprs ? k->num_sgprs : 1, 16));
+    }
+    bool is_large = c->arch == SIM_GFX1151 || c->gfx_major == 12;
+    uint32_t total = is_large ? 1536 : 1024, granule = is_large ? 24 : 16;
+    uint32_t half = k->wave32 ? 1 : 2;
+    return min(waves, total / half / round_up(k->num_vgprs ? k->num_vgprs : 1, granule / half));
+}
+
+static uint32_t groups_per_unit(const sim_chip *c, const sim_kernel *k, uint32_t block,
+                                size_t dynamic_lds) {
+    if (block > k->max_threads || dynamic_lds > c->lds_bytes) {
+        return 0;
+    }
+    uint32_t simds = c->gfx_major == 9 ? 4 : 2;
+    uint32_t lanes = k->wave32 && c->gfx_major > 9 ? 32 : 64;
+    uint32_t groups = simds * waves_by_registers(c, k) / ((block + lanes - 1) / lanes);
+    uint32_t lds = round_up(k->lds_bytes + (uint32_t)dynamic_lds, LDS_GRANULE);
+    groups = lds ? min(groups, c->lds_bytes / lds) : groups;
+    return min(groups, MAX_GROUPS);
+}
+
+static hipError_t active_groups(int *groups, hipFunction_t f, int block, size_t dynamic_lds,
+                                unsigned flags) {
+    if (!groups || block <= 0 || block > MAX_BLOCK || flags > 1) {
+        return hipErrorInvalidValue;
+    }
+    *groups =
+        (int)groups_per_unit(f->module->device->chip, f->kernel, (uint32_t)block, dynamic_lds);
+    return hipSuccess;
+}
+
+/** The largest of the workgroup sizes that keep most work-items on a unit. */
+static hipError_t best_block(int *grid, int *block, hipFunction_t f, size_t dynamic_lds, int limit,
+                             unsigned flags) {
+    if (!grid || !block || limit < 0 || flags > 1) {
+        return hipErrorInvalidValue;
+    }
+    const sim_chip *c = f->module->device->chip;
+    uint32_t max = min(f->kernel->max_threads, MAX_BLOCK), best = 0;
+    max = limit ? min(max, (uint32_t)limit) : max;
+    uint32_t step = min(c->wave_size, max);
+    for (uint32_t size = max / step * step; size; size -= step) {
+        uint32_t groups = groups_per_unit(c, f->kernel, size, dynamic_lds);
+        if (groups * size > best) {
+            best = groups * size;
+            *block = (int)size;
+            *grid = (int)(groups * c->compute_units);
+        }
+    }
+    return best ? hipSuccess : hipErrorInvalidValue; // the LDS wanted fits on no unit
+}
+
+// ---- by a module's function
+
+static bool is_function(hipFunction_t f) {
+    return f && f->magic == SIM_FUNCTION_MAGIC;
+}
+
+hipError_t hipModuleOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *groups, hipFunction_t f,
+                                                                       int block,
+                                                                       size_t dynamic_lds,
+                                                                       unsigned flags) {
+    SIM_HIP_START();
+    return sim_hip_result(is_function(f) ? active_groups(groups, f, block, dynamic_lds, flags)
+                                         : hipErrorInvalidValue);
+}
+
+hipError_t hipModuleOccupancyMaxActiveBlocksPerMultiprocessor(int *groups, hipFunction_t f,
+                                                              int block, size_t dynamic_lds) {
+    return hipModuleOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(groups, f, block,
+                                                                       dynamic_lds, 0);
+}
+
+hipError_t hipModuleOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *block, hipFunction_t f,
+                                                            size_t dynamic_lds, int limit,
+                                                            unsigned flags) {
+    SIM_HIP_START();
+    return sim_hip_result(is_function(f) ? best_block(grid, block, f, dynamic_lds, limit, flags)
+                                         : hipErrorInvalidValue);
+}
+
+hipError_t hipModuleOccupancyMaxPotentialBlockSize(int *grid, int *block, hipFunction_t f,
+                                                   size_t dynamic_lds, int limit) {
+    return hipModuleOccupancyMaxPotentialBlockSizeWithFlags(grid, block, f, dynamic_lds, limit, 0);
+}
+
+// ---- by a program's kernel
+
+hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *groups, const void *kernel,
+                                                                 int block, size_t dynamic_lds,
+                                                                 unsigned flags) {
+    SIM_HIP_START();
+    hipFunction_t f;
+    hipError_t error = sim_hip_registered(&f, kernel, sim_hip_device());
+    return sim_hip_result(error == hipSuccess ? active_groups(groups, f, block, dynamic_lds, flags)
+                                              : error);
+}
+
+hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessor(int *groups, const void *kernel, int block,
+                                                        size_t dynamic_lds) {
+    return hipOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(groups, kernel, block, dynamic_lds,
+                                                                 0);
+}
+
+hipError_t hipOccupancyMaxPotentialBlockSize(int *grid, int *block, const void *kernel,
+                                             size_t dynamic_lds, int limit) {
+    SIM_HIP_START();
+    hipFunction_t f;
+    hipError_t error = sim_hip_registered(&f, kernel, sim_hip_device());
+    return sim_hip_result(error == hipSuccess ? best_block(grid, block, f, dynamic_lds, limit, 0)
+                                              : error);
+}

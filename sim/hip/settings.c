@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a program asks of, and sets on, a device: peers, limits, flags, its place on the bus.
+#include "runtime.h"
+
+#include <stdio.h>
+#include <string.h>
+
+// ---- peers: all devices share one address space
+
+static hipError_t check_peers(int device, int peer) {
+    return sim_hip_device_at(device) && sim_hip_device_at(peer) ? hipSuccess
+                                                                : hipErrorInvalidDevice;
+}
+
+hipError_t hipDeviceCanAccessPeer(int *can, int device, int peer) {
+    SIM_HIP_START();
+    hipError_t error = can ? check_peers(device, peer) : hipErrorInvalidValue;
+    if (error == hipSuccess) {
+        *can = device != peer;
+    }
+    return sim_hip_result(error);
+}
+
+hipError_t hipDeviceGetP2PAttribute(int *value, int attribute, int device, int peer) {
+    enum { RANK, ACCESS, ATOMICS, ARRAYS };
+    SIM_HIP_START();
+    bool known = value && attribute >= RANK && attribute <= ARRAYS && device != peer;
+    hipError_t error = known ? check_peers(device, peer) : hipErrorInvalidValue;
+    if (error == hipSuccess) {
+        *value = attribute == ACCESS || attribute == ATOMICS;
+    }
+    return sim_hip_result(error);
+}
+
+hipError_t hipDeviceEnablePeerAccess(int peer, unsigned flags) {
+    SIM_HIP_START();
+    sim_device *device = sim_hip_device();
+    if (flags || !sim_hip_device_at(peer) || (uint32_t)peer == device->id) {
+        return sim_hip_result(flags ? hipErrorInvalidValue : hipErrorInvalidDevice);
+    }
+    bool was = atomic_fetch_or(&device->peers, 1u << peer) >> peer & 1;
+    return sim_hip_result(was ? hipErrorPeerAccessAlreadyEnabled : hipSuccess);
+}
+
+hipError_t hipDeviceDisablePeerAccess(int peer) {
+    SIM_HIP_START();
+    sim_device *device = sim_hip_device();
+    if (!sim_hip_device_at(peer)) {
+        return sim_hip_result(hipErrorInvalidDevice);
+    }
+    bool was = atomic_fetch_and(&device->peers, ~(1u << peer)) >> peer & 1;
+    return sim_hip_result(was ? hipSuccess : hipErrorPeerAccessNotEnabled);
+}
+
+static hipError_t copy_peer(void *dst, int to, const void *src, int from, size_t bytes,
+                            hipStream_t stream, bool is_async) {
+    SIM_HIP_START();
+    hipError_t error = check_peers(to, from);
+    return sim_hip_result(
+        error == hipSuccess
+            ? sim_hip_copy(dst, src, bytes, hipMemcpyDeviceToDevice, stream, is_async)
+            : error);
+}
+
+hipError_t hipMemcpyPeer(void *dst, int to, const void *src, int from, size_t bytes) {
+    return copy_peer(dst, to, src, from, bytes, nullptr, false);
+}
+
+hipError_t hipMemcpyPeerAsync(void *dst, int to, const void *src, int from, size_t bytes,
+                              hipStream_t stream) {
+    return copy_peer(dst, to, src, from, bytes, stream, true);
+}
+
+// ---- flags and limits
+
+/** How the host waits, which is always the same way here; mapped host memory and kept scratch, which always are. */
+hipError_t hipSetDeviceFlags(unsigned flags) {
+    enum { SCHEDULE = 7, BLOCKING = 4, KNOWN = 0x1f };
+    SIM_HIP_START();
+    unsigned schedule = flags & SCHEDULE;
+    if (flags & ~(unsigned)KNOWN || schedule == 3 || schedule > BLOCKING) {
+        return sim_hip_result(hipErrorInvalidValue);
+    }
+    atomic_store(&sim_hip_device()->flags, flags);
+    return hipSuccess;
+}
+
+hipError_t hipGetDeviceFlags(unsigned *flags) {
+    SIM_HIP_START();
+    if (!flags) {
+        return sim_hip_result(hipErrorInvalidValue);
+    }
+    *flags = atomic_load(&sim_hip_device()->flags);
+    return hipSuccess;
+}
+
+enum { LIMIT_STACK = 0, MAX_STACK = (128 << 10) - 16, DEFAULT_STACK = 1024 };
+
+hipError_t hipDeviceGetLimit(size_t *value, int limit) {
+    SIM_HIP_START();
+    if (!value || limit != LIMIT_STACK) {
+        return sim_hip_result(value ? hipErrorUnsupportedLimit : hipErrorInvalidValue);
+    }
+    unsigned set = atomic_load(&sim_hip_device()->stack_limit);
+    *value = set ? set : DEFAULT_STACK;
+    return hipSuccess;
+}
+
+/** A kernel gets the stack that its code object asks for, whatever this says. */
+hipError_t hipDeviceSetLimit(int limit, size_t value) {
+    SIM_HIP_START();
+    if (limit != LIMIT_STACK || value > MAX_STACK) {
+        return sim_hip_result(limit == LIMIT_STACK ? hipErrorInvalidValue
+                                                   : hipErrorUnsupportedLimit);
+    }
+    atomic_store(&sim_hip_device()->stack_limit, (unsigned)value);
+    return hipSuccess;
+}
+
+// ---- who a device is
+
+hipError_t hipDeviceComputeCapability(int *major, int *minor, hipDevice_t device) {
+    SIM_HIP_START();
+    if (!major || !minor || !sim_hip_device_at(device)) {
+        return sim_hip_result(major && minor ? hipErrorInvalidDevice : hipErrorInvalidValue);
+    }
+    *major = (int)sim_hip_device_at(device)->chip->gfx_major;
+    *minor = (int)sim_hip_device_at(device)->chip->gfx_minor;
+    return hipSuccess;
+}
+
+/** The bus of hipDeviceProp_t.pciBusID. */
+hipError_t hipDeviceGetPCIBusId(char *text, int bytes, int device) {
+    SIM_HIP_START();
+    if (!text || bytes <= 0 || !sim_hip_device_at(device)) {
+        return sim_hip_result(text && bytes > 0 ? hipErrorInvalidDevice : hipErrorInvalidValue);
+    }
+    snprintf(text, (size_t)bytes, "0000:%02x:00.0", (unsigned)device + 1);
+    return hipSuccess;
+}
+
+hipError_t hipDeviceGetByPCIBusId(int *device, const char *text) {
+    SIM_HIP_START();
+    unsigned domain, bus, slot, function = 0;
+    if (!device || !text || sscanf(text, "%x:%x:%x.%x", &domain, &bus, &slot, &function) < 3) {
+        return sim_hip_result(hipErrorInvalidValue);
+    }
+    bool ours = domain == 0 && slot == 0 && function == 0 && bus && bus <= sim_hip.num_devices;
+    if (ours) {
+        *device = (int)bus - 1;
+    }
+    return sim_hip_result(ours ? hipSuccess : hipErrorInvalidDevice);
+}
+
+hipError_t hipDeviceGetUuid(char uuid[16], hipDevice_t device) {
+    SIM_HIP_START();
+    hipDeviceProp_tR0600 properties;
+    if (!uuid) {
+        return sim_hip_result(hipErrorInvalidValue);
+    }
+    hipError_t error = hipGetDevicePropertiesR0600(&properties, device);
+    if (error == hipSuccess) {
+        memcpy(uuid, properties.uuid, sizeof properties.uuid);
+    }
+    return error;
+}

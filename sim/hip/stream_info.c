@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a stream is, and the program's own functions in its queue.
+#include "runtime.h"
+
+#include <stdlib.h>
+
+// ---- what a stream is
+
+hipError_t hipDeviceGetStreamPriorityRange(int *least, int *greatest) {
+    SIM_HIP_START();
+    if (least) {
+        *least = SIM_LEAST_PRIORITY;
+    }
+    if (greatest) {
+        *greatest = SIM_GREATEST_PRIORITY;
+    }
+    return hipSuccess;
+}
+
+hipError_t hipStreamGetFlags(hipStream_t handle, unsigned *flags) {
+    SIM_HIP_START();
+    const sim_stream *stream = sim_hip_stream(handle);
+    if (!stream || !flags) {
+        return sim_hip_result(stream ? hipErrorInvalidValue : hipErrorInvalidHandle);
+    }
+    *flags = stream->flags;
+    return hipSuccess;
+}
+
+hipError_t hipStreamGetPriority(hipStream_t handle, int *priority) {
+    SIM_HIP_START();
+    const sim_stream *stream = sim_hip_stream(handle);
+    if (!stream || !priority) {
+        return sim_hip_result(stream ? hipErrorInvalidValue : hipErrorInvalidHandle);
+    }
+    *priority = stream->priority;
+    return hipSuccess;
+}
+
+hipError_t hipStreamGetDevice(hipStream_t handle, hipDevice_t *device) {
+    SIM_HIP_START();
+    const sim_stream *stream = sim_hip_stream(handle);
+    if (!stream || !device) {
+        return sim_hip_result(stream ? hipErrorInvalidValue : hipErrorInvalidHandle);
+    }
+    *device = (hipDevice_t)stream->device->id;
+    return hipSuccess;
+}
+
+/** No stream ever captures: hipStreamBeginCapture is not supported. */
+hipError_t hipStreamIsCapturing(hipStream_t handle, int *status) {
+    SIM_HIP_START();
+    const sim_stream *stream = sim_hip_stream(handle);
+    if (!stream || !status) {
+        return sim_hip_result(stream ? hipErrorInvalidValue : hipErrorInvalidHandle);
+    }
+    *status = 0;
+    return hipSuccess;
+}
+
+// ---- the program's functions
+
+typedef struct host_op {
+    sim_op op;
+    hipHostFn_t function;
+    hipStreamCallback_t callback; // in place of a function
+    hipStream_t handle;
+    void *data;
+} host_op;
+
+static hipError_t run_host(sim_stream *stream, sim_op *op) {
+    const host_op *host = (host_op *)op;
+    if (host->function) {
+        host->function(host->data);
+        return hipSuccess;
+    }
+    pthread_mutex_lock(&sim_hip.lock);
+    hipError_t error = stream->device->error;
+    pthread_mutex_unlock(&sim_hip.lock);
+    host->callback(host->handle, error, host->data);
+    return hipSuccess;
+}
+
+static hipError_t queue_host(hipStream_t handle, host_op what) {
+    sim_stream *stream = sim_hip_stream(handle);
+    if (!stream) {
+        return hipErrorInvalidHandle;
+    }
+    host_op *op = malloc(sizeof *op);
+    if (!op) {
+        return hipErrorOutOfMemory;
+    }
+    *op = what;
+    return sim_hip_queue(stream, &op->op, nullptr);
+}
+
+hipError_t hipLaunchHostFunc(hipStream_t stream, hipHostFn_t function, void *data) {
+    SIM_HIP_START();
+    if (!function) {
+        return sim_hip_result(hipErrorInvalidValue);
+    }
+    return sim_hip_result(
+        queue_host(stream, (host_op){.op = {.run = run_host}, .function = function, .data = data}));
+}
+
+/** Unlike a host function, a callback runs after a failure too, and is told of it. */
+hipError_t hipStreamAddCallback(hipStream_t stream, hipStreamCallback_t callback, void *data,
+                                unsigned flags) {
+    SIM_HIP_START();
+    if (!callback || flags) {
+        return sim_hip_result(hipErrorInvalidValue);
+    }
+    return sim_hip_result(queue_host(stream, (host_op){.op = {.run = run_host, .is_marker = true},
+                                                       .callback = callback,
+                                                       .handle = stream,
+                                                       .data = data}));
+}
