@@ -122,6 +122,11 @@ static void exec_s_mul_u64(sim_wave *w, const sim_inst *inst) {
 
 typedef enum precision { F32, F16 } precision;
 
+/** Of bits, since 0 + -0 would be +0. */
+static f32x16 splat(float x) {
+    return (f32x16)((u32x16){} + f32_bits(x));
+}
+
 static bool keeps_denormals(const sim_wave *w, precision p, bool is_output) {
     return w->mode >> ((p == F32 ? 4 : 6) + is_output) & 1;
 }
@@ -138,7 +143,7 @@ static float source(const sim_wave *w, const sim_inst *inst, unsigned i, precisi
 
 static void put(sim_wave *w, const sim_inst *inst, precision p, float value) {
     bool keep = keeps_denormals(w, p, true);
-    uint32_t bits = p == F32 ? f32_bits(value) : f16_of_f32((f32x16){} + value)[0];
+    uint32_t bits = p == F32 ? f32_bits(value) : f16_of_f32(splat(value))[0];
     uint32_t exponent = p == F32 ? 0x7f800000 : 0x7c00, sign = p == F32 ? 0x80000000 : 0x8000;
     sim_write32(w, &inst->dst[0], keep || (bits & exponent) ? bits : bits & sign);
 }
@@ -163,7 +168,7 @@ static f32x16 maximum(f32x16 a, f32x16 b) {
 
 static void run_binary(sim_wave *w, const sim_inst *inst, precision p, binary op) {
     bool rounding = sim_rounding_begin(w, inst);
-    f32x16 a = (f32x16){} + source(w, inst, 0, p), b = (f32x16){} + source(w, inst, 1, p);
+    f32x16 a = splat(source(w, inst, 0, p)), b = splat(source(w, inst, 1, p));
     put(w, inst, p, op(a, b)[0]);
     if (rounding) {
         sim_rounding_end();
@@ -173,8 +178,7 @@ static void run_binary(sim_wave *w, const sim_inst *inst, precision p, binary op
 static void run_fma(sim_wave *w, const sim_inst *inst, precision p) {
     bool rounding = sim_rounding_begin(w, inst);
     float a = source(w, inst, 0, p), b = source(w, inst, 1, p), c = source(w, inst, 2, p);
-    f32x16 zero = {};
-    put(w, inst, p, p == F32 ? fmaf(a, b, c) : fma_for_f16(zero + a, zero + b, zero + c)[0]);
+    put(w, inst, p, p == F32 ? fmaf(a, b, c) : fma_for_f16(splat(a), splat(b), splat(c))[0]);
     if (rounding) {
         sim_rounding_end();
     }
