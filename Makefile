@@ -56,7 +56,8 @@ bench: all
 	@$(BUILD)/sim_bench
 
 install: all
-	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX)
+	@DESTDIR="$(DESTDIR)" cmake --install "$(BUILD)" --prefix "$(PREFIX)"
+	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || ldconfig # so that programs find it in /usr/local/lib at once
 
 uninstall:
 	@tools/uninstall.sh $(BUILD) "$(DESTDIR)"
