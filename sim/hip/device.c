@@ -307,6 +307,11 @@ hipError_t hipDeviceTotalMem(size_t *bytes, hipDevice_t device) {
 
 // ---- calls by name
 
+// Declared in unsupported.c; here only their addresses matter.
+#define HIP_UNSUPPORTED(name) extern hipError_t name(void);
+#include "unsupported.def"
+#undef HIP_UNSUPPORTED
+
 hipError_t hipGetProcAddress(const char *symbol, void **function, int version, uint64_t flags,
                              hipDriverProcAddressQueryResult *status) {
     static const struct {
@@ -318,6 +323,9 @@ hipError_t hipGetProcAddress(const char *symbol, void **function, int version, u
 #define HIP_FUNCTION(name) {#name, (void *)name},
 #include "functions.def"
 #undef HIP_FUNCTION
+#define HIP_UNSUPPORTED(name) {#name, (void *)name},
+#include "unsupported.def"
+#undef HIP_UNSUPPORTED
     };
     (void)version;
     (void)flags;

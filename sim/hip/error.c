@@ -6,8 +6,13 @@
 #include <stdio.h>
 
 static thread_local hipError_t last_error;
+static thread_local const char
+    *unsupported; // the call that gave hipErrorNotSupported last; may be null
 
 hipError_t sim_hip_result(hipError_t error) {
+    if (error == hipErrorNotSupported) {
+        unsupported = nullptr;
+    }
     if (error != hipSuccess && error != hipErrorNotReady) {
         last_error = error;
     }
@@ -33,7 +38,19 @@ hipError_t hipPeekAtLastError(void) {
     return last_error;
 }
 
+hipError_t sim_hip_unsupported(const char *call) {
+    sim_hip_result(hipErrorNotSupported);
+    unsupported = call;
+    return hipErrorNotSupported;
+}
+
 const char *hipGetErrorString(hipError_t error) {
+    static thread_local char text[128];
+    if (error == hipErrorNotSupported && unsupported) {
+        snprintf(text, sizeof text, "operation not supported: the simulated GPU has no %s",
+                 unsupported);
+        return text;
+    }
     switch (error) {
 #define HIP_ERROR(name, value, text)                                                               \
     case name:                                                                                     \

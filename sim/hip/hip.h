@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of the HIP API that the simulated GPU has: types as in HIP 6 and 7, and our declarations of the calls.
 //
-// A call that is not here is not exported. functions.def lists them all once more by name, for
+// What is not here is exported as not supported (unsupported.def). functions.def lists them once more by name, for
 // hipGetProcAddress and for the test that compares the list with what the library exports.
 #ifndef SIM_HIP_HIP_H
 #define SIM_HIP_HIP_H
@@ -285,6 +285,10 @@ HIP_API void __hipRegisterVar(void **handle, void *host, char *host_name, char *
                               int is_external, size_t bytes, int is_constant, int is_global);
 HIP_API void __hipRegisterManagedVar(void **handle, void **host, void *initial, const char *name,
                                      size_t bytes, unsigned alignment);
+HIP_API void __hipRegisterTexture(void **handle, void *host, char *host_name, char *name, int type,
+                                  int is_normalized, int is_external);
+HIP_API void __hipRegisterSurface(void **handle, void *host, char *host_name, char *name, int type,
+                                  int is_external);
 HIP_API void __hipUnregisterFatBinary(void **handle);
 HIP_API hipError_t __hipPushCallConfiguration(dim3 grid, dim3 block, size_t dynamic_lds,
                                               hipStream_t stream);

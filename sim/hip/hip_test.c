@@ -192,6 +192,22 @@ static void test_all_exported(void **state) {
     assert_non_null(hip.quernsim_configure);
 }
 
+/** What is not there says so, by name. */
+static void test_unsupported(void **state) {
+    (void)state;
+    hipError_t (*f)(void);
+#define HIP_UNSUPPORTED(name)                                                                      \
+    f = (hipError_t (*)(void))dlsym(library, #name);                                               \
+    assert_non_null(f);                                                                            \
+    assert_int_equal(f(), hipErrorNotSupported);                                                   \
+    assert_non_null(strstr(hip.hipGetErrorString(hip.hipGetLastError()), " " #name));
+#include "unsupported.def"
+#undef HIP_UNSUPPORTED
+    void *found;
+    OK(hip.hipGetProcAddress("hipGraphLaunch", &found, HIP_VERSION, 0, nullptr));
+    assert_ptr_equal(found, dlsym(library, "hipGraphLaunch"));
+}
+
 static void *read_object(const char *level, size_t *bytes) {
     char path[4096];
     snprintf(path, sizeof path, "%s/testdata/kernels.%s.co", build_dir(), level);
@@ -489,6 +505,7 @@ int main(int argc, char **argv) {
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_all_exported, start),
+        cmocka_unit_test_setup(test_unsupported, start),
         cmocka_unit_test_setup(test_device, start),
         cmocka_unit_test_setup(test_memory, start),
         cmocka_unit_test_setup(test_pointer_attributes, start),

@@ -171,7 +171,8 @@ void sim_hip_fork_registry_done(void) {
 /** The code of a binary on a device, loaded once. The lock is held. */
 static hipError_t module_of(hipModule_t *out, binary *b, sim_device *device) {
     if (b->refused) {
-        sim_hip_report("launch", "managed variable %s: not supported", b->refused);
+        sim_hip_report("launch", "managed variable, texture or surface %s: not supported",
+                       b->refused);
         return hipErrorNotSupported;
     }
     hipError_t *error = &b->errors[device->id];

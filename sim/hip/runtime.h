@@ -102,6 +102,8 @@ hipError_t sim_hip_start(void);
 sim_device *sim_hip_device(void);
 /** Remembers an error for hipGetLastError; gives it back. (error.c) */
 hipError_t sim_hip_result(hipError_t error);
+/** Remembers that a call is not there, for hipGetErrorString; gives hipErrorNotSupported. (error.c) */
+hipError_t sim_hip_unsupported(const char *call);
 /** Writes "quernsim: CALL: …" to standard error. (error.c) */
 [[gnu::format(printf, 2, 3)]] void sim_hip_report(const char *call, const char *format, ...);
 

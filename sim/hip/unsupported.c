@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The calls of HIP 7 that the simulated GPU lacks: there, so that programs load, and each an error that names it.
+//
+// None reads its arguments, so the declarations do without them.
+#include "runtime.h"
+
+#define HIP_UNSUPPORTED(name)                                                                      \
+    HIP_API hipError_t name(void);                                                                 \
+    hipError_t name(void) {                                                                        \
+        return sim_hip_unsupported(#name);                                                         \
+    }
+#include "unsupported.def"
+#undef HIP_UNSUPPORTED
+
+/** Units with textures or surfaces bound by name: their kernels are refused. (registry.c) */
+void __hipRegisterTexture(void **handle, void *host, char *host_name, char *name, int type,
+                          int is_normalized, int is_external) {
+    (void)host_name, (void)type, (void)is_normalized, (void)is_external;
+    __hipRegisterManagedVar(handle, host, nullptr, name, 0, 0);
+}
+
+void __hipRegisterSurface(void **handle, void *host, char *host_name, char *name, int type,
+                          int is_external) {
+    (void)host_name, (void)type, (void)is_external;
+    __hipRegisterManagedVar(handle, host, nullptr, name, 0, 0);
+}
