@@ -65,8 +65,8 @@ QN_API qn_status qn_gemm(qn_stream *stream, const qn_gemm_args *args);
  *           starts at align(end[g-1], m_alignment)). A layout of length m is an index when m != groups;
  *           grouping says which.
  *  Edge:    groups of no rows are skipped; rows of -1 and rows between groups are never read into other
- *           rows; what d holds there is left alone unless zero_padding. Ids outside -1..groups-1 are an
- *           error with QUERN_VALIDATE=1.
+ *           rows; what d holds there is left alone unless zero_padding. Ids outside -1..groups-1 and
+ *           groups that start elsewhere are errors with QUERN_VALIDATE=1.
  *  Async:   counts are read on the device, never by the host.
  *  Source:  DeepGEMM's m_grouped_fp8_gemm_nt_contiguous. */
 QN_API qn_status qn_gemm_grouped_contiguous(qn_stream *stream, const qn_gemm_args *args,

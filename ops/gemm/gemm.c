@@ -32,26 +32,32 @@ const qni_op qni_op_gemm_pack = {"gemm_pack", pack_variants,
 
 // ---- QUERN_VALIDATE=1: what the layout holds
 
-/** One entry of the layout, `i` of `count`; `start` is where the group may begin at the earliest (ends). */
+/** The group of row i. Kernels take that of a tile's first row for all of its rows but padding. */
+static qn_status check_index(const qni_gemm_problem *p, const char *op, const int32_t *layout,
+                             int64_t i) {
+    constexpr int64_t tile = 128;
+    int32_t value = layout[i], first = layout[i / tile * tile];
+    if (value < -1 || value >= p->groups)
+        return QN_FAIL(QN_E_INVALID, "%s: group_layout[%ld] is %d, needs a group 0..%ld or -1", op,
+                       (long)i, value, (long)p->groups - 1);
+    if (value != -1 && value != first)
+        return QN_FAIL(QN_E_INVALID,
+                       "%s: group_layout[%ld] is %d, group_layout[%ld] %d; a group needs to start "
+                       "at a multiple of 128",
+                       op, (long)i, value, (long)(i / tile * tile), first);
+    return QN_OK;
+}
+
+/** One entry of ends or masked, `start` being where the group may begin at the earliest (ends). */
 static qn_status check_entry(const qni_gemm_problem *p, const char *op, int64_t i, int64_t value,
                              int64_t start) {
-    switch (p->grouping) {
-    case QN_GEMM_GROUPED_INDEX:
-        if (value < -1 || value >= p->groups)
-            return QN_FAIL(QN_E_INVALID, "%s: group_layout[%ld] is %ld, needs a group 0..%ld or -1",
-                           op, (long)i, (long)value, (long)p->groups - 1);
-        return QN_OK;
-    case QN_GEMM_GROUPED_ENDS:
-        if (value < start || value > p->m)
-            return QN_FAIL(QN_E_INVALID, "%s: group_layout[%ld] is %ld, needs an end in %ld..%ld",
-                           op, (long)i, (long)value, (long)start, (long)p->m);
-        return QN_OK;
-    default:
-        if (value < 0 || value > p->m)
-            return QN_FAIL(QN_E_INVALID, "%s: group_layout[%ld] is %ld, needs 0..%ld rows", op,
-                           (long)i, (long)value, (long)p->m);
-        return QN_OK;
-    }
+    if (p->grouping == QN_GEMM_GROUPED_ENDS && (value < start || value > p->m))
+        return QN_FAIL(QN_E_INVALID, "%s: group_layout[%ld] is %ld, needs an end in %ld..%ld", op,
+                       (long)i, (long)value, (long)start, (long)p->m);
+    if (p->grouping == QN_GEMM_GROUPED_MASKED && (value < 0 || value > p->m))
+        return QN_FAIL(QN_E_INVALID, "%s: group_layout[%ld] is %ld, needs 0..%ld rows", op, (long)i,
+                       (long)value, (long)p->m);
+    return QN_OK;
 }
 
 static qn_status check_entries(const qni_gemm_problem *p, const char *op, const int32_t *layout,
@@ -59,6 +65,10 @@ static qn_status check_entries(const qni_gemm_problem *p, const char *op, const 
     qn_status st = QN_OK;
     int64_t end = 0;
     for (int64_t i = 0; i < count && st == QN_OK; i++) {
+        if (p->grouping == QN_GEMM_GROUPED_INDEX) {
+            st = check_index(p, op, layout, i);
+            continue;
+        }
         int64_t start = (end + p->m_alignment - 1) / p->m_alignment * p->m_alignment;
         // An empty group may end where the one before it does.
         st = check_entry(p, op, i, layout[i], layout[i] == end ? end : start);

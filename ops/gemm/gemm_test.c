@@ -526,6 +526,8 @@ static uint64_t validation_refuses(void) {
     open_device(nullptr);
     uint64_t all =
         refuses_entry(QN_GEMM_GROUPED_INDEX, 2, "group_layout[1] is 2, needs a group 0..1 or -1");
+    all &= refuses_entry(QN_GEMM_GROUPED_INDEX, 1,
+                         "group_layout[1] is 1, group_layout[0] 0; a group needs to start at");
     all &= refuses_entry(QN_GEMM_GROUPED_INDEX, -2, "group_layout[1] is -2, needs a group");
     all &=
         refuses_entry(QN_GEMM_GROUPED_ENDS, 100000, "group_layout[1] is 100000, needs an end in");
