@@ -224,6 +224,19 @@ static bool list_one(device_list *list, const char *spec) {
     return true;
 }
 
+/** The simulated GPU makes a first device of any architecture when asked; QUERN_SIM may ask for more. */
+static void list_simulated(device_list *list, const qni_target *target) {
+    char spec[48];
+    pthread_mutex_lock(&devices_lock);
+    int count = qni_sim_count(target);
+    pthread_mutex_unlock(&devices_lock);
+    for (int n = 1; n == 1 || n <= count; n++) {
+        snprintf(spec, sizeof spec, "sim:%s:%d", target->name, n);
+        if (!list_one(list, spec))
+            return;
+    }
+}
+
 static void list_all(device_list *list) {
     char spec[48];
     for (int i = 0; i < 64; i++) {
@@ -232,15 +245,8 @@ static void list_all(device_list *list) {
             break;
     }
     list_one(list, "cpu");
-    for (int t = 0; t < QNI_NUM_TARGETS; t++) {
-        pthread_mutex_lock(&devices_lock);
-        int count = qni_sim_count(&qni_targets[t]);
-        pthread_mutex_unlock(&devices_lock);
-        for (int n = 1; n <= count; n++) {
-            snprintf(spec, sizeof spec, "sim:%s:%d", qni_targets[t].name, n);
-            list_one(list, spec);
-        }
-    }
+    for (int t = 0; t < QNI_NUM_TARGETS; t++)
+        list_simulated(list, &qni_targets[t]);
 }
 
 qn_status qn_device_list(qn_device_info *infos, int32_t *count) {
