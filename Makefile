@@ -62,10 +62,10 @@ install: all
 uninstall:
 	@tools/uninstall.sh $(BUILD) "$(DESTDIR)"
 
-format:
+format: setup
 	@git ls-files '*.c' '*.h' | xargs clang-format-22 -i
 
-lint:
+lint: setup
 	@tools/lint.sh
 
 clean:
