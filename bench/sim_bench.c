@@ -85,6 +85,10 @@ static const matrix_line matrix_lines[] = {
     {"v_mfma_i32_16x16x32_i8", SIM_GFX942, {8, 0, 0}},
     {"v_mfma_f32_32x32x8bf16_1k", SIM_GFX90A, {16, 7, 127}},
     {"v_mfma_f32_16x16x32_fp8_fp8", SIM_GFX950, {8, 3, 7}},
+    {"v_wmma_f32_16x16x16_bf16", SIM_GFX1151, {16, 7, 127}},
+    {"v_wmma_f32_16x16x16_f16", SIM_GFX1201, {16, 10, 15}},
+    {"v_wmma_f32_16x16x16_fp8_fp8", SIM_GFX1201, {8, 3, 7}},
+    {"v_wmma_i32_16x16x16_iu8", SIM_GFX1201, {8, 0, 0}},
 };
 
 enum { MATRIX_BATCH = 256, C_REG = 64, D_REG = 256 };

@@ -6,13 +6,11 @@
 // 16-bit results are packed. AMD publishes no order of accumulation: floats are taken two k at a time,
 // each step one f32 add; so results are not known to be bit-exact. Integers are exact.
 // Source of layouts: AMD's matrix instruction calculator. EXEC is ignored.
-#include "exec.h"
+#include "fp8.h"
 #include "mfma.h"
+#include "numbers.h"
 
-#include <math.h>
-#include <stdlib.h>
-
-enum { TILE = 16, WAVE = 32 };
+enum { TILE = 16 };
 
 typedef enum wmma_result { WMMA_F32, WMMA_F16, WMMA_BF16, WMMA_I32 } wmma_result;
 
@@ -56,54 +54,61 @@ static const wmma_form *form_of(const sim_inst *inst) {
     return &forms[inst->opcode - SIM_NAME(sim_ops_wmma).opcodes];
 }
 
+/** An operand by k: the values of its sixteen rows (A) or columns (B), f32 or integers. */
+typedef struct wmma_plane {
+    u32x16 x[32];
+} wmma_plane;
+
 // ---- elements
 
-/** The k of an element of A or B in `lane`. */
-static int k_of(const wmma_form *f, int lane, int element) {
+/** The k of an element of A or B in a half of the wave. */
+static int k_of(const wmma_form *f, int half, int element) {
     if (!f->shared) {
         return element;
     }
-    int half = lane / TILE;
     return f->bits == 16 ? element / 4 * 8 + half * 4 + element % 4 : half * f->k / 2 + element;
 }
 
-static double value_of(mfma_type type, uint64_t bits) {
-    mfma_term t = mfma_decode(type, bits);
-    if (t.kind == MFMA_NAN) {
-        return NAN;
+/** Exact in f32, whatever the type. */
+static f32x16 values_of(mfma_type type, u32x16 bits) {
+    switch (type) {
+    case MFMA_F32:
+        return (f32x16)bits;
+    case MFMA_F16:
+        return f32_of_f16(bits);
+    case MFMA_BF16:
+        return (f32x16)(bits << 16);
+    default: // the kinds of RDNA4 are OCP's
+        return (f32x16)sim_fp8_decode(type == MFMA_FP8 ? &sim_e4m3fn : &sim_e5m2, bits);
     }
-    bool negative = bits >> (mfma_formats[type].bits - 1) & 1; // a zero's term has lost its sign
-    double size =
-        t.kind == MFMA_INF ? INFINITY : ldexp(abs(t.m), t.e - mfma_formats[type].fraction);
-    return negative ? -size : size;
 }
 
-static double integer_of(int bits, uint64_t x, bool is_signed) {
-    bool negative = is_signed && x >> (bits - 1) & 1;
-    return (double)x - (negative ? (double)(1 << bits) : 0);
+static u32x16 integers_of(int bits, u32x16 x, bool is_signed) {
+    unsigned unused = 32 - (unsigned)bits;
+    return is_signed ? (u32x16)((i32x16)(x << unused) >> (int)unused) : x;
 }
 
-/** A (side 0) or B by row and k. Every input type's values are exact in double. */
+/** A (side 0) or B. */
 static void read_input(const wmma_form *f, sim_wave *w, const sim_inst *inst, int side,
-                       double out[TILE][32]) {
-    int lanes = f->shared ? WAVE : TILE, count = f->shared ? f->k / 2 : f->k;
+                       wmma_plane *out) {
+    int halves = f->shared ? 2 : 1, count = f->k / halves;
     mfma_type type = (mfma_type)(side == 0 ? f->a_type : f->b_type);
     const uint32_t *rows = mfma_rows(w, &inst->src[side]);
+    uint32_t mask = (1u << f->bits) - 1;
     bool flag[2] = {inst->neg_lo >> side & 1, inst->neg_hi >> side & 1}; // of even k, of odd k
-    for (int lane = 0; lane < lanes; lane++) {
-        for (int e = 0; e < count; e++) {
-            uint64_t bits = mfma_element(rows, lane, e, f->bits);
-            double *at = &out[lane % TILE][k_of(f, lane, e)];
-            if (type == MFMA_I8) {
-                *at = integer_of(f->bits, bits, flag[0]); // neg_lo says signed
-            } else {
-                *at = flag[e % 2] ? -value_of(type, bits) : value_of(type, bits);
-            }
+    for (int i = 0; i < halves * count; i++) {
+        int half = i / count, e = i % count, bit = e * f->bits;
+        u32x16 bits = load16(rows + bit / 32 * SIM_LANES + half * TILE) >> bit % 32 & mask;
+        u32x16 *at = &out->x[k_of(f, half, e)];
+        if (type == MFMA_I8) {
+            *at = integers_of(f->bits, bits, flag[0]); // neg_lo says signed
+        } else {
+            *at = (u32x16)values_of(type, bits) ^ (flag[e % 2] ? 0x80000000u : 0);
         }
     }
 }
 
-// ---- C and D
+// ---- C and D: a strip is the sixteen columns of one row, sixteen lanes of one register
 
 static bool is_half(const wmma_form *f) {
     return f->result == WMMA_F16 || f->result == WMMA_BF16;
@@ -117,65 +122,65 @@ static int bit_of(const wmma_form *f, const sim_inst *inst, int index) {
     return f->shared ? index * 16 : index * 32 + (inst->op_sel >> 2 & 1) * 16;
 }
 
-static double c_value(const wmma_form *f, sim_wave *w, const sim_inst *inst, int lane, int index) {
+/** C as f32, or as integers. */
+static u32x16 read_c(const wmma_form *f, sim_wave *w, const sim_inst *inst, int half, int index) {
     static const mfma_type types[] = {MFMA_F32, MFMA_F16, MFMA_BF16, MFMA_F32};
-    int width = is_half(f) ? 16 : 32;
-    uint64_t bits = inst->src[2].value;
+    u32x16 bits = (u32x16){} + inst->src[2].value;
     if (inst->src[2].kind == SIM_OP_VGPR) {
         int bit = bit_of(f, inst, index);
-        bits = mfma_element(mfma_rows(w, &inst->src[2]), lane, bit / width, width);
+        const uint32_t *rows = mfma_rows(w, &inst->src[2]);
+        bits = load16(rows + bit / 32 * SIM_LANES + half * TILE) >> bit % 32;
     }
     if (f->result == WMMA_I32) {
-        return (double)(int32_t)bits;
+        return bits;
     }
-    double c = value_of(types[f->result], bits);
-    c = inst->neg_hi & 4 ? fabs(c) : c;
-    return inst->neg_lo & 4 ? -c : c;
+    u32x16 c = (u32x16)values_of(types[f->result], is_half(f) ? bits & 0xffff : bits);
+    c = inst->neg_hi & 4 ? c & 0x7fffffff : c;
+    return inst->neg_lo & 4 ? c ^ 0x80000000 : c;
 }
 
-static uint32_t half_bits(wmma_result result, float x) {
-    uint32_t bits;
-    if (result == WMMA_F16) {
-        _Float16 half = (_Float16)x;
-        uint16_t short_bits;
-        memcpy(&short_bits, &half, sizeof half);
-        return isnan(x) ? 0x7e00 : short_bits;
+static u32x16 result_bits(const wmma_form *f, f32x16 x) {
+    u32x16 bits = (u32x16)x, nan = is_nan(x), zero = {};
+    switch (f->result) {
+    case WMMA_F16:
+        return select16(nan, zero + 0x7e00, f16_of_f32(x));
+    case WMMA_BF16:
+        return select16(nan, zero + 0x7fc0, (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    default:
+        return select16(nan, zero + MFMA_NAN32, bits);
     }
-    memcpy(&bits, &x, sizeof bits);
-    return isnan(x) ? 0x7fc0 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
 }
 
-static uint32_t float_output(const wmma_form *f, const double *a, const double *b, double c) {
-    float s = (float)c;
+static f64x16 product(const wmma_plane *a, const wmma_plane *b, int row, int k) {
+    double left = (double)as_f32(a->x[k][row]);
+    return left * __builtin_convertvector((f32x16)b->x[k], f64x16);
+}
+
+static u32x16 float_strip(const wmma_form *f, const wmma_plane *a, const wmma_plane *b, int row,
+                          u32x16 c) {
+    f32x16 sum = (f32x16)c;
     for (int k = 0; k < f->k; k += 2) {
-        s += (float)(a[k] * b[k] + a[k + 1] * b[k + 1]);
+        sum += __builtin_convertvector(product(a, b, row, k) + product(a, b, row, k + 1), f32x16);
     }
-    if (is_half(f)) {
-        return half_bits((wmma_result)f->result, s);
-    }
-    uint32_t bits;
-    memcpy(&bits, &s, sizeof bits);
-    return isnan(s) ? MFMA_NAN32 : bits;
+    return result_bits(f, sum);
 }
 
-static uint32_t integer_output(const wmma_form *f, const double *a, const double *b, double c,
-                               bool clamp) {
-    int64_t s = (int64_t)c;
+/** The products' sum is far from 32 bits, so only adding C can overflow. */
+static u32x16 integer_strip(const wmma_form *f, const wmma_plane *a, const wmma_plane *b, int row,
+                            u32x16 c, bool clamp) {
+    u32x16 sum = {};
     for (int k = 0; k < f->k; k++) {
-        s += (int64_t)(a[k] * b[k]);
+        sum += a->x[k][row] * b->x[k];
     }
-    if (clamp) {
-        s = s > INT32_MAX ? INT32_MAX : s < INT32_MIN ? INT32_MIN : s;
-    }
-    return (uint32_t)s;
+    return clamp ? (u32x16)__builtin_elementwise_add_sat((i32x16)sum, (i32x16)c) : sum + c;
 }
 
-static void write_result(const wmma_form *f, sim_wave *w, const sim_inst *inst, int lane, int index,
-                         uint32_t x) {
+static void write_strip(const wmma_form *f, sim_wave *w, const sim_inst *inst, int half, int index,
+                        u32x16 x) {
     int bit = bit_of(f, inst, index);
-    uint32_t *at = mfma_rows(w, &inst->dst[0]) + bit / 32 * SIM_LANES + lane;
-    uint32_t mask = is_half(f) ? 0xffffu << bit % 32 : UINT32_MAX;
-    *at = (*at & ~mask) | (x << bit % 32 & mask);
+    uint32_t *at = mfma_rows(w, &inst->dst[0]) + bit / 32 * SIM_LANES + half * TILE;
+    u32x16 mask = (u32x16){} + (is_half(f) ? 0xffffu << bit % 32 : UINT32_MAX);
+    store16(at, select16(mask, x << bit % 32, load16(at)));
 }
 
 // ---- execution
@@ -187,20 +192,19 @@ static void wmma_exec(sim_wave *w, const sim_inst *inst) {
                         "matrix instructions in waves of 64 lanes are not implemented");
         return;
     }
-    double a[TILE][32], b[TILE][32];
-    uint32_t d[8][WAVE]; // D may overlap any source
-    read_input(f, w, inst, 0, a);
-    read_input(f, w, inst, 1, b);
-    for (int i = 0; i < 8 * WAVE; i++) {
-        int index = i / WAVE, lane = i % WAVE, half = lane / TILE, column = lane % TILE;
-        int row = f->shared ? half * 8 + index : index * 2 + half;
-        double c = c_value(f, w, inst, lane, index);
-        d[index][lane] = f->result == WMMA_I32
-                             ? integer_output(f, a[row], b[column], c, inst->flags & SIM_CLAMP)
-                             : float_output(f, a[row], b[column], c);
+    wmma_plane a, b;
+    u32x16 d[2][8]; // D may overlap any source
+    read_input(f, w, inst, 0, &a);
+    read_input(f, w, inst, 1, &b);
+    for (int i = 0; i < 16; i++) {
+        int half = i / 8, index = i % 8, row = f->shared ? half * 8 + index : index * 2 + half;
+        u32x16 c = read_c(f, w, inst, half, index);
+        d[half][index] = f->result == WMMA_I32
+                             ? integer_strip(f, &a, &b, row, c, inst->flags & SIM_CLAMP)
+                             : float_strip(f, &a, &b, row, c);
     }
-    for (int i = 0; i < 8 * WAVE; i++) {
-        write_result(f, w, inst, i % WAVE, i / WAVE, d[i / WAVE][i % WAVE]);
+    for (int i = 0; i < 16; i++) {
+        write_strip(f, w, inst, i / 8, i % 8, d[i / 8][i % 8]);
     }
 }
 

@@ -157,6 +157,135 @@ static void test_layouts(void **state) {
     }
 }
 
+// ---- random bits, every special value among them, against the rule output by output
+
+static uint64_t next_random(void) { // splitmix64
+    static uint64_t seed = 1;
+    uint64_t z = seed += 0x9e3779b97f4a7c15;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return z ^ z >> 31;
+}
+
+static uint32_t get(const sim_wave *w, int reg, int lane, int element, int bits) {
+    int bit = element * bits;
+    return w->v[reg + bit / 32][lane] >> bit % 32 & ((1u << bits) - 1);
+}
+
+static double small_float(uint32_t x, int fraction, int bias, bool has_infinity) {
+    int exponent = (int)(x & 0x7f) >> fraction, mantissa = (int)x & ((1 << fraction) - 1);
+    double sign = x & 0x80 ? -1 : 1;
+    if (has_infinity && exponent == 31) {
+        return mantissa ? NAN : sign * INFINITY;
+    }
+    if (!has_infinity && (x & 0x7f) == 0x7f) {
+        return NAN;
+    }
+    return sign * (exponent ? ldexp(mantissa + (1 << fraction), exponent - bias - fraction)
+                            : ldexp(mantissa, 1 - bias - fraction));
+}
+
+static double decoded(int type, int bits, uint32_t x) {
+    uint32_t wide = type == 'w' ? x << 16 : x;
+    _Float16 half;
+    float single;
+    switch (type) {
+    case 'i':
+        return (double)((int32_t)(x << (32 - bits)) >> (32 - bits));
+    case 'h':
+        memcpy(&half, &x, sizeof half);
+        return (double)half;
+    case '8':
+        return small_float(x, 3, 7, false);
+    case '5':
+        return small_float(x, 2, 15, true);
+    default:
+        memcpy(&single, &wide, sizeof single);
+        return (double)single;
+    }
+}
+
+/** Element [row][k] of A or B, from where put_input puts it. */
+static double input(const layout *l, const sim_wave *w, int side, int row, int k) {
+    int lane = row, element = k;
+    if (l->arch == SIM_GFX1201 && l->bits == 16) {
+        lane += 16 * (k / 4 % 2);
+        element = k / 8 * 4 + k % 4;
+    } else if (l->arch == SIM_GFX1201) {
+        lane += 16 * (k / (l->k / 2));
+        element = k % (l->k / 2);
+    }
+    uint32_t bits = get(w, side == 0 ? A_REG : B_REG, lane, element, l->bits);
+    return decoded(side == 0 ? l->a_type : l->b_type, l->bits, bits);
+}
+
+static uint32_t rounded(int result, float x) {
+    _Float16 half = (_Float16)x;
+    uint16_t half_bits;
+    uint32_t bits;
+    memcpy(&half_bits, &half, sizeof half_bits);
+    memcpy(&bits, &x, sizeof bits);
+    switch (result) {
+    case 'h':
+        return isnan(x) ? 0x7e00 : half_bits;
+    case 'w':
+        return isnan(x) ? 0x7fc0 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    default:
+        return isnan(x) ? 0x7fc00000 : bits;
+    }
+}
+
+/** Two products exactly, then one f32 sum; integers modulo 2^32. */
+static uint32_t expected(const layout *l, const sim_wave *w, int row, int column, uint32_t c) {
+    float sum = l->result == 'i' ? 0 : (float)decoded(l->result, 32, c);
+    for (int k = 0; k < l->k; k += 2) {
+        double even = input(l, w, 0, row, k) * input(l, w, 1, column, k);
+        double odd = input(l, w, 0, row, k + 1) * input(l, w, 1, column, k + 1);
+        sum += (float)(even + odd);
+        c += l->result == 'i' ? (uint32_t)(int32_t)(even + odd) : 0;
+    }
+    return l->result == 'i' ? c : rounded(l->result, sum);
+}
+
+/** Every second round of moderate size, so that infinities and NaNs do not hide the rest. */
+static void fill_randomly(const layout *l, unsigned round) {
+    for (int i = 0; i < 64 * SIM_LANES; i++) {
+        int lane = i % SIM_LANES, reg = i / SIM_LANES;
+        uint32_t x = (uint32_t)next_random();
+        x = round % 2 && l->bits == 16 ? (x & 0xbfffbfff) | 0x20002000 : x;
+        bool copied = l->arch == SIM_GFX1151 && lane >= 16 && lane < 32 && reg < C_REG;
+        wave->v[reg][lane] = copied ? wave->v[reg][lane - 16] : x;
+    }
+}
+
+static void check_randomly(const layout *l, sim_wave *before, unsigned round) {
+    bool half = l->result == 'h' || l->result == 'w';
+    uint32_t mask = half ? 0xffff : UINT32_MAX;
+    sim_inst inst;
+    decode(l, 0, l->a_type == 'i' ? 3u << 29 : 0, &inst);
+    fill_randomly(l, round);
+    memcpy(before, wave, sizeof *before);
+    inst.exec(wave, &inst);
+    for (int i = 0; i < 256; i++) {
+        int row = i / 16, column = i % 16, shift;
+        uint32_t got = *result_at(l, D_REG, row, column, false, &shift) >> shift & mask;
+        const uint32_t *c_at = result_at(l, C_REG, row, column, false, &shift);
+        uint32_t c = *c_at >> shift & mask; // C is not written
+        assert_int_equal(got, expected(l, before, row, column, c));
+    }
+}
+
+static void test_random(void **state) {
+    (void)state;
+    enum { ROUNDS = 40 };
+    sim_wave *before = aligned_alloc(64, sizeof *before);
+    assert_non_null(before);
+    for (unsigned i = 0; i < ROUNDS * sizeof layouts / sizeof *layouts; i++) {
+        check_randomly(&layouts[i / ROUNDS], before, i);
+    }
+    free(before);
+}
+
 /** Every element the largest unsigned, C the largest integer: wraps, or stays with clamp. */
 static void test_clamp(void **state) {
     (void)state;
@@ -207,6 +336,7 @@ static int tear_down(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_layouts),
+        cmocka_unit_test(test_random),
         cmocka_unit_test(test_clamp),
         cmocka_unit_test(test_signs),
     };
