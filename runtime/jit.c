@@ -182,6 +182,11 @@ static qn_status compile_in(const job *j, const char *path, void **data, size_t 
     return st == QN_OK ? read_image(object, data, bytes) : st;
 }
 
+/** What stands between an image's name and its own defines in a message. */
+static const char *blank_before(const char *defines) {
+    return *defines ? " " : "";
+}
+
 static double seconds_now(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -199,8 +204,9 @@ static qn_status compile(const job *j, void **data, size_t *bytes) {
         st = compile_in(j, path, data, bytes);
     remove_workplace(path);
     if (st == QN_OK)
-        qni_log(QNI_LOG_JIT, "%s %s for %s: compiled in %.1f s by %s", j->recipe->id, j->defines,
-                j->target->name, seconds_now() - begin, j->compiler->path);
+        qni_log(QNI_LOG_JIT, "%s%s%s for %s: compiled in %.1f s by %s", j->recipe->id,
+                blank_before(j->defines), j->defines, j->target->name, seconds_now() - begin,
+                j->compiler->path);
     return st;
 }
 
@@ -271,11 +277,11 @@ qn_status qni_jit_get(const char *id, const char *defines, const qni_target *tar
     put_built_in(id, built_in, sizeof built_in);
     if (qni_env_get()->no_jit)
         return QN_FAIL(QN_E_UNSUPPORTED,
-                       "image: no %s %s for %s%s, and QUERN_NO_JIT forbids to compile it", id,
-                       j.defines, target->name, built_in);
+                       "image: no %s%s%s for %s%s, and QUERN_NO_JIT forbids to compile it", id,
+                       blank_before(j.defines), j.defines, target->name, built_in);
     qn_status st = qni_compiler_find(&j.compiler);
     if (st != QN_OK)
-        return QN_FAIL(st, "image: no %s %s for %s%s, and %s", id, j.defines, target->name,
-                       built_in, qn_last_error());
+        return QN_FAIL(st, "image: no %s%s%s for %s%s, and %s", id, blank_before(j.defines),
+                       j.defines, target->name, built_in, qn_last_error());
     return get(&j, data, bytes);
 }
