@@ -109,8 +109,20 @@ static uint64_t inc64(uint64_t old, uint64_t data, uint64_t) {
 static uint64_t dec64(uint64_t old, uint64_t data, uint64_t) {
     return old == 0 || old > data ? data : old - 1;
 }
+static uint64_t mskor64(uint64_t old, uint64_t data, uint64_t mask) {
+    return (old & ~mask) | data;
+}
 static uint64_t cmpswap64(uint64_t old, uint64_t data, uint64_t compare) {
     return old == compare ? data : old;
+}
+
+/** A ring: down by the first operand (the compare operand's place), else up by the second. */
+static uint32_t wrap32(uint32_t old, uint32_t data, uint32_t step) {
+    return old >= step ? old - step : old + data;
+}
+
+static uint64_t cmpswap_f64(uint64_t old, uint64_t data, uint64_t compare) {
+    return as_f64(old) == as_f64(compare) ? data : old;
 }
 
 static uint32_t add_f32(uint32_t old, uint32_t data, uint32_t) {
@@ -322,7 +334,8 @@ static void exec_ds_cmpstore_b64(sim_wave *w, const sim_inst *inst) {
     X(dec_u64, dec_rtn_u64, dec64, 64) X(min_i64, min_rtn_i64, smin64, 64) \
     X(max_i64, max_rtn_i64, smax64, 64) X(min_u64, min_rtn_u64, umin64, 64) \
     X(max_u64, max_rtn_u64, umax64, 64) X(and_b64, and_rtn_b64, and64, 64) X(or_b64, or_rtn_b64, or64, 64) \
-    X(xor_b64, xor_rtn_b64, xor64, 64) X(cmpst_b64, cmpst_rtn_b64, cmpswap64, 64) \
+    X(cmpst_f32, cmpst_rtn_f32, cmpswap_f32, 32) X(cmpst_f64, cmpst_rtn_f64, cmpswap_f64, 64) \
+    X(mskor_b64, mskor_rtn_b64, mskor64, 64) X(xor_b64, xor_rtn_b64, xor64, 64) X(cmpst_b64, cmpst_rtn_b64, cmpswap64, 64) \
     X(wrxchg_b64, wrxchg_rtn_b64, swap64, 64) X(add_f64, add_rtn_f64, add_f64, 64) \
     X(min_f64, min_rtn_f64, min_f64, 64) X(max_f64, max_rtn_f64, max_f64, 64)
 
@@ -331,6 +344,7 @@ static void exec_ds_cmpstore_b64(sim_wave *w, const sim_inst *inst) {
 #define WRAP_LDS(name, returning, step, bits) \
     static void exec_ds_##name(sim_wave *w, const sim_inst *inst) { lds##bits(w, inst, step); }
 MEMORY(WRAP_MEMORY)
+WRAP_LDS(wrap_rtn_b32, , wrap32, 32)
 WRAP_MEMORY(min_f32, min_f32, 32) // RDNA only
 WRAP_MEMORY(max_f32, max_f32, 32)
 WRAP_MEMORY(sub_clamp, sub_clamp32, 32)
@@ -387,6 +401,7 @@ LDS(WRAP_LDS)
     {"ds_" #returning, exec_ds_##name, GFX11P, SIM_LDS_OP, 'i', "i:"},
 #define RENAMED_LDS_LINE(name, old, archs, types) {"ds_" #name, exec_ds_##old, archs, SIM_LDS_OP, 'i', types},
 static const sim_opcode opcodes[] = {
-    RENAMED_MEMORY(RENAMED_MEMORY_LINE) SAME_LDS(SAME_LDS_LINE) RENAMED_LDS(RENAMED_LDS_LINE) MEMORY(LINE_MEMORY) LDS(LINE_LDS)};
+    RENAMED_MEMORY(RENAMED_MEMORY_LINE) SAME_LDS(SAME_LDS_LINE) RENAMED_LDS(RENAMED_LDS_LINE) MEMORY(LINE_MEMORY) LDS(LINE_LDS)
+    {"ds_wrap_rtn_b32", exec_ds_wrap_rtn_b32, GFX9 | GFX11, SIM_LDS_OP, 'i', "i:"}};
 // clang-format on
 SIM_TABLE(sim_ops_atomics, opcodes);

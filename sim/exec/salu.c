@@ -292,6 +292,23 @@ static uint64_t s_wqm_b64(sim_wave *w, uint64_t a, uint64_t) {
     return flag64(w, any * 15);
 }
 
+static uint64_t s_quadmask_b64(sim_wave *w, uint64_t a, uint64_t) {
+    uint64_t any = (a | a >> 1 | a >> 2 | a >> 3) & UINT64_C(0x1111111111111111), out = 0;
+    for (unsigned i = 0; i < 16; i++) {
+        out |= (any >> 4 * i & 1) << i;
+    }
+    return flag64(w, out);
+}
+
+/** Every bit twice. */
+static uint64_t s_bitreplicate_b64_b32(sim_wave *, uint64_t a, uint64_t) {
+    uint64_t out = 0;
+    for (unsigned i = 0; i < 32; i++) {
+        out |= (a >> i & 1) * 3 << 2 * i;
+    }
+    return out;
+}
+
 // ---- results of 32 bits from 64
 
 static uint32_t s_bcnt0_i32_b64(sim_wave *w, uint64_t a, uint64_t) {
@@ -431,6 +448,16 @@ static void exec_s_bitset1_b32(sim_wave *w, const sim_inst *inst) {
     w->s[inst->dst[0].reg] |= 1u << (sim_read32(w, &inst->src[0]) & 31);
 }
 
+static void exec_s_bitset0_b64(sim_wave *w, const sim_inst *inst) {
+    uint64_t bit = UINT64_C(1) << (sim_read32(w, &inst->src[0]) & 63);
+    sim_write64(w, &inst->dst[0], sim_read64(w, &inst->dst[0]) & ~bit);
+}
+
+static void exec_s_bitset1_b64(sim_wave *w, const sim_inst *inst) {
+    uint64_t bit = UINT64_C(1) << (sim_read32(w, &inst->src[0]) & 63);
+    sim_write64(w, &inst->dst[0], sim_read64(w, &inst->dst[0]) | bit);
+}
+
 static void exec_s_movk_i32(sim_wave *w, const sim_inst *inst) {
     sim_write32(w, &inst->dst[0], (uint32_t)(int16_t)inst->imm);
 }
@@ -468,7 +495,8 @@ static void exec_s_mulk_i32(sim_wave *w, const sim_inst *inst) {
     X(s_andn2_b64, "q:qq") X(s_orn2_b64, "q:qq") X(s_nand_b64, "q:qq") X(s_nor_b64, "q:qq") \
     X(s_xnor_b64, "q:qq") X(s_lshl_b64, "q:qi") X(s_lshr_b64, "q:qi") X(s_ashr_i64, "Q:Qi") \
     X(s_bfm_b64, "q:ii") X(s_bfe_u64, "q:qi") X(s_bfe_i64, "Q:Qi") X(s_mov_b64, "q:q") \
-    X(s_not_b64, "q:q") X(s_brev_b64, "q:q") X(s_wqm_b64, "q:q")
+    X(s_not_b64, "q:q") X(s_brev_b64, "q:q") X(s_wqm_b64, "q:q") \
+    X(s_quadmask_b64, "q:q") X(s_bitreplicate_b64_b32, "q:i")
 
 #define COUNTS64(X) \
     X(s_bcnt0_i32_b64, "i:q") X(s_bcnt1_i32_b64, "i:q") X(s_ff1_i32_b64, "i:q") X(s_ff0_i32_b64, "i:q") \
@@ -565,6 +593,7 @@ static const sim_opcode opcodes[] = {
     RENAMED(LINE_RENAMED) ARITHMETIC32(LINE32) ARITHMETIC64(LINE) COUNTS64(LINE) SAVEEXEC(LINE_SAVEEXEC)
     COMPARES32(LINE_COMPARE) COMPARES64(LINE) COMPARES16(LINE_COMPARE16)
     LINE(s_cmov_b32, "i:i") LINE(s_cmov_b64, "q:q") LINE(s_bitset0_b32, "i:i") LINE(s_bitset1_b32, "i:i")
+    LINE(s_bitset0_b64, "q:i") LINE(s_bitset1_b64, "q:i")
     LINE(s_movk_i32, "i:i") LINE(s_cmovk_i32, "i:i") LINE(s_addk_i32, "i:i") LINE(s_mulk_i32, "i:i")};
 
 // clang-format on

@@ -328,7 +328,7 @@ COMPARES(WRAP_COMPARE)
 static const sim_opcode opcodes[] = {
     SAVEEXEC(LINE_SAVEEXEC) LINE(s_and_not0_wrexec_b32, GFX11P, "i:i") LINE(s_and_not1_wrexec_b32, GFX11P, "i:i")
     LINE(s_and_not0_wrexec_b64, GFX11P, "q:q") LINE(s_and_not1_wrexec_b64, GFX11P, "q:q")
-    LINE(s_wqm_b32, GFX11P, "i:i") LINE(s_pack_hl_b32_b16, GFX11P, "i:ii")
+    LINE(s_wqm_b32, ALL, "i:i") LINE(s_pack_hl_b32_b16, GFX11P, "i:ii")
     LINE(s_movrels_b32, GFX11P, "i:i") LINE(s_movrels_b64, GFX11P, "q:q")
     LINE(s_movreld_b32, GFX11P, "i:i") LINE(s_movreld_b64, GFX11P, "q:q")
     LINE(s_add_nc_u64, GFX12, "q:qq") LINE(s_sub_nc_u64, GFX12, "q:qq") LINE(s_mul_u64, GFX12, "q:qq")

@@ -273,6 +273,8 @@ static u32x16 v_sat_pk_u8_i16(u32x16 a) {
 #define RENAMED_LINE(name, archs, old, types) {#name, exec_##old, archs, SIM_VALU, 'i', types},
 
 LIST(VALU_WRAP)
-static const sim_opcode opcodes[] = {LIST(VALU_LINE) RENAMED(RENAMED_LINE)};
+static const sim_opcode opcodes[] = {LIST(VALU_LINE) RENAMED(RENAMED_LINE)
+    {"v_fma_legacy_f16", exec_v_fma_f16, GFX9, SIM_VALU, 'i', "h:hhh"}, // these clear the other half
+    {"v_mad_legacy_f16", exec_v_mad_f16, GFX9, SIM_VALU, 'i', "h:hhh"}};
 // clang-format on
 SIM_TABLE(sim_ops_valu_16, opcodes);

@@ -115,8 +115,11 @@ static u32x16 v_pack_b32_f16(u32x16 a, u32x16 b) {
 
 // ---- packs of small integers
 
+/** -1 (or 0) to 1 as a whole number; the product is exact, so that it is rounded once. */
 static u32x16 normalised(f32x16 a, float scale) {
-    return to_i32(__builtin_elementwise_roundeven(limit(a, scale > 32767 ? 0 : -1, 1) * scale)) &
+    f64x16 product = __builtin_convertvector(limit(a, scale > 32767 ? 0 : -1, 1), f64x16) *
+                     ((f64x16){} + (double)scale);
+    return to_i32(__builtin_convertvector(__builtin_elementwise_roundeven(product), f32x16)) &
            0xffff;
 }
 
@@ -158,6 +161,13 @@ static u32x16 v_cvt_pk_i16_f32(u32x16 a, u32x16 b) {
 
 static u32x16 v_cvt_pk_u16_f32(u32x16 a, u32x16 b) {
     return to_u32(limit((f32x16)a, 0, 65535)) | to_u32(limit((f32x16)b, 0, 65535)) << 16;
+}
+
+static u32x16 v_cvt_norm_i16_f16(u32x16 a) {
+    return normalised(f32_of_f16(a & 0xffff), 32767);
+}
+static u32x16 v_cvt_norm_u16_f16(u32x16 a) {
+    return normalised(f32_of_f16(a & 0xffff), 65535);
 }
 
 static u32x16 v_cvt_pk_norm_i16_f16(u32x16 a, u32x16 b) {
@@ -221,6 +231,8 @@ static u32x16 v_cvt_f32_bf16(u32x16 a) {
     X(3, u32, v_cvt_pk_u8_f32, "i:fii", ALL, 'i') \
     X(2, u32, v_cvt_pk_i16_f32, "i:ff", GFX11P, 'i') \
     X(2, u32, v_cvt_pk_u16_f32, "i:ff", GFX11P, 'i') \
+    X(1, u32, v_cvt_norm_i16_f16, "w:h", ALL, 'i') \
+    X(1, u32, v_cvt_norm_u16_f16, "w:h", ALL, 'i') \
     X(2, u32, v_cvt_pk_norm_i16_f16, "i:hh", GFX11P, 'i') \
     X(2, u32, v_cvt_pk_norm_u16_f16, "i:hh", GFX11P, 'i') \
     X(2, u32, v_cvt_pk_bf16_f32, "i:ff", GFX950, 'l') \
@@ -236,6 +248,9 @@ static u32x16 v_cvt_f32_bf16(u32x16 a) {
 LIST(VALU_WRAP)
 static const sim_opcode opcodes[] = {
     {"s_cvt_pk_rtz_f16_f32", exec_s_cvt_pk_rtz_f16_f32, GFX11P, SIM_SALU, 'i', "H:ff"},
+    {"v_cvt_pknorm_i16_f16", exec_v_cvt_pk_norm_i16_f16, GFX9, SIM_VALU, 'i', "i:hh"},
+    {"v_cvt_pknorm_u16_f16", exec_v_cvt_pk_norm_u16_f16, GFX9, SIM_VALU, 'i', "i:hh"},
+    {"v_cvt_pkaccum_u8_f32", exec_v_cvt_pk_u8_f32, GFX9, SIM_VALU, 'i', "i:fi+"},
     LIST(VALU_LINE) RENAMED(RENAMED_LINE)};
 // clang-format on
 SIM_TABLE(sim_ops_valu_cvt, opcodes);

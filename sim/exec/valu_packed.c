@@ -85,6 +85,12 @@ static u32x16 v_pk_maximum_f16(u32x16 a, u32x16 b, u32x16) {
     f32x16 x = f32_of_f16(a), y = f32_of_f16(b);
     return f16_of_f32(choose(is_nan(x) | is_nan(y), x + y, max_number(x, y)));
 }
+static u32x16 v_pk_minimum3_f16(u32x16 a, u32x16 b, u32x16 c) {
+    return v_pk_minimum_f16(v_pk_minimum_f16(a, b, c), c, c);
+}
+static u32x16 v_pk_maximum3_f16(u32x16 a, u32x16 b, u32x16 c) {
+    return v_pk_maximum_f16(v_pk_maximum_f16(a, b, c), c, c);
+}
 static u32x16 v_pk_fma_f16(u32x16 a, u32x16 b, u32x16 c) {
     return f16_of_f32(fma_for_f16(f32_of_f16(a), f32_of_f16(b), f32_of_f16(c)));
 }
@@ -349,6 +355,8 @@ static void exec_v_dot2_f32_f16(sim_wave *w, const sim_inst *inst) {
     X(v_pk_min_u16, 2, false, "W:WW", ALL) X(v_pk_max_i16, 2, false, "W:WW", ALL) \
     X(v_pk_min_i16, 2, false, "W:WW", ALL) X(v_pk_minimum_f16, 2, true, "H:HH", GFX12) \
     X(v_pk_maximum_f16, 2, true, "H:HH", GFX12)
+#define MINIMUM3(X) \
+    X(v_pk_minimum3_f16, 3, true, "H:HHH", GFX950) X(v_pk_maximum3_f16, 3, true, "H:HHH", GFX950)
 #define SATURATING16(X) \
     X(v_pk_add_u16, "W:WW", ALL) X(v_pk_add_i16, "W:WW", ALL) X(v_pk_sub_u16, "W:WW", ALL) \
     X(v_pk_sub_i16, "W:WW", ALL)
@@ -365,13 +373,14 @@ static void exec_v_dot2_f32_f16(sim_wave *w, const sim_inst *inst) {
         else { run_packed16(w, inst, 2, false, name); } \
     }
 PACKED16(WRAP16)
+MINIMUM3(WRAP16)
 SATURATING16(WRAP_SATURATING)
 PACKED32(WRAP_PAIR)
 
 #define LINE(name, types, archs) {#name, exec_##name, archs, SIM_VALU, 'i', types},
 #define LINE16(name, arity, is_float, types, archs) LINE(name, types, archs)
 #define LINE_PAIR(name, arity, types) LINE(name, types, GFX9)
-static const sim_opcode opcodes[] = {SATURATING16(LINE)
+static const sim_opcode opcodes[] = {SATURATING16(LINE) MINIMUM3(LINE16)
     {"v_pk_min_num_f16", exec_v_pk_min_f16, GFX12, SIM_VALU, 'i', "H:HH"},
     {"v_pk_max_num_f16", exec_v_pk_max_f16, GFX12, SIM_VALU, 'i', "H:HH"},
     PACKED16(LINE16) PACKED32(LINE_PAIR)

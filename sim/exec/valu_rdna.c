@@ -167,8 +167,8 @@ static u32x16 v_dot2_f32_bf16(u32x16 a, u32x16 b, u32x16 c) {
 #define LIST(X) \
     X(2, f32, v_minimum_f32, "f:ff", GFX12, 'i') \
     X(2, f32, v_maximum_f32, "f:ff", GFX12, 'i') \
-    X(3, f32, v_minimum3_f32, "f:fff", GFX12, 'i') \
-    X(3, f32, v_maximum3_f32, "f:fff", GFX12, 'i') \
+    X(3, f32, v_minimum3_f32, "f:fff", GFX12 | GFX950, 'i') \
+    X(3, f32, v_maximum3_f32, "f:fff", GFX12 | GFX950, 'i') \
     X(3, f32, v_minimummaximum_f32, "f:fff", GFX12, 'i') \
     X(3, f32, v_maximumminimum_f32, "f:fff", GFX12, 'i') \
     X(3, f32, v_minmax_f32, "f:fff", GFX11, 'i') \
@@ -196,5 +196,8 @@ static u32x16 v_dot2_f32_bf16(u32x16 a, u32x16 b, u32x16 c) {
 
 // clang-format on
 LIST(VALU_WRAP)
-static const sim_opcode opcodes[] = {LIST(VALU_LINE)};
+// CDNA's names.
+static const sim_opcode opcodes[] = {
+    LIST(VALU_LINE){"v_dot2c_f32_f16", exec_v_dot2acc_f32_f16, GFX9, SIM_VALU, '?', "f:HH+"},
+    {"v_dot2c_f32_bf16", exec_v_dot2acc_f32_bf16, GFX950, SIM_VALU, '?', "f:WW+"}};
 SIM_TABLE(sim_ops_valu_rdna, opcodes);

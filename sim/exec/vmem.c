@@ -238,7 +238,9 @@ static const sim_opcode opcodes[] = {RENAMED_LOADS(RENAMED_LOAD) RENAMED_STORES(
     LINE(global_, load_lds_dword, ":", GFX94) LINE(global_, load_lds_ubyte, ":", GFX94)
     LINE(global_, load_lds_sbyte, ":", GFX94) LINE(global_, load_lds_ushort, ":", GFX94)
     LINE(global_, load_lds_sshort, ":", GFX94) LINE(global_, load_lds_dwordx3, ":", GFX950)
-    LINE(global_, load_lds_dwordx4, ":", GFX950) LINE(scratch_, load_lds_dword, ":", GFX94)};
+    LINE(global_, load_lds_dwordx4, ":", GFX950) LINE(scratch_, load_lds_dword, ":", GFX94)
+    LINE(scratch_, load_lds_ubyte, ":", GFX94) LINE(scratch_, load_lds_sbyte, ":", GFX94)
+    LINE(scratch_, load_lds_ushort, ":", GFX94) LINE(scratch_, load_lds_sshort, ":", GFX94)};
 
 // clang-format on
 SIM_TABLE(sim_ops_vmem, opcodes);

@@ -32,6 +32,7 @@
     X(sim_ops_valu_scale, isa)                                                                     \
     X(sim_ops_valu_16, isa)                                                                        \
     X(sim_ops_valu_packed, isa)                                                                    \
+    X(sim_ops_valu_cdna, isa)                                                                      \
     X(sim_ops_mfma, isa)                                                                           \
     X(sim_ops_wmma, isa)
 
