@@ -150,9 +150,18 @@ static bool resolve_flat(sim_wave *w, const sim_inst *inst, const uint64_t *addr
 
 // ---- buffers
 
+/** What is checked: RDNA's OOB_SELECT by its numbers. gfx9 chooses by the stride. */
+typedef enum range_rule {
+    RANGE_INDEX_AND_OFFSET, // the index in records, the offset in the stride
+    RANGE_INDEX,
+    RANGE_NONE, // only that there are records
+    RANGE_RAW,  // the offset in bytes
+} range_rule;
+
 typedef struct buffer {
     uint64_t base;
     uint32_t stride, num_records;
+    range_rule rule;
 } buffer;
 
 /** True for the descriptor that a wave of gfx90a was given for its scratch memory (dispatch.c). */
@@ -182,12 +191,14 @@ static bool resolve_scratch_buffer(sim_wave *w, const sim_inst *inst, uint32_t s
     return true;
 }
 
-/** Fields of the descriptor. Source: "CDNA3" ISA, buffer resource descriptor. */
+/** Fields of the descriptor. Source: "CDNA3" and "RDNA3" ISA, buffer resource descriptor. */
 static bool read_buffer(sim_wave *w, const sim_inst *inst, const uint32_t *srd, buffer *out) {
     out->base = srd[0] | (uint64_t)(srd[1] & 0xffff) << 32;
     out->stride = srd[1] >> 16 & 0x3fff;
     out->num_records = srd[2];
-    if (srd[1] >> 31 || (srd[3] >> 23 & 1)) {
+    bool is_rdna = w->group->dispatch->chip->gfx_major > 9;
+    out->rule = is_rdna ? (range_rule)(srd[3] >> 28 & 3) : out->stride ? RANGE_INDEX : RANGE_RAW;
+    if (srd[1] >> (is_rdna ? 30 : 31) || (srd[3] >> 23 & 1)) {
         sim_fault_raise(w, inst, -1,
                         "buffer descriptor %08x %08x %08x %08x: swizzling and lane-indexed "
                         "buffers are not implemented",
@@ -197,9 +208,18 @@ static bool read_buffer(sim_wave *w, const sim_inst *inst, const uint32_t *srd, 
     return true;
 }
 
-/** A raw buffer checks the offset in bytes, a structured one the index in strides. soffset is not checked. */
+/** soffset is not checked. */
 static bool in_range(const buffer *b, uint32_t index, uint64_t offset, uint32_t bytes) {
-    return b->stride ? index < b->num_records : offset + bytes <= b->num_records;
+    switch (b->rule) {
+    case RANGE_INDEX_AND_OFFSET:
+        return index < b->num_records && offset + bytes <= b->stride;
+    case RANGE_INDEX:
+        return index < b->num_records;
+    case RANGE_NONE:
+        return b->num_records;
+    default:
+        return offset + bytes <= b->num_records;
+    }
 }
 
 static bool resolve_buffer(sim_wave *w, const sim_inst *inst, uint32_t skip, uint32_t bytes,

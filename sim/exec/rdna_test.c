@@ -302,12 +302,62 @@ static void test_compare_store(void **) {
     stop(&p);
 }
 
+// ---- buffers: what OOB_SELECT checks, by the manual's table
+
+enum { BUFFER_BYTES = 4096, STRIDE = 16 };
+
+static bool in_range(unsigned select, uint32_t index, uint32_t offset, uint32_t records) {
+    bool held[] = {index < records && offset + 4 <= STRIDE, index < records, records != 0,
+                   offset + 4 <= records};
+    return held[select];
+}
+
+static void check_ranges(program *p, const sim_region *region, unsigned select, uint32_t records) {
+    randomise(p->t, UINT32_MAX);
+    const uint32_t srd[] = {(uint32_t)region->base,
+                            (uint32_t)(region->base >> 32) | (uint32_t)STRIDE << 16, records,
+                            select << 28 | 0x31000};
+    memcpy(&p->t->wave.s[4], srd, sizeof srd);
+    for (unsigned lane = 0; lane < 32; lane++) {
+        p->t->wave.v[2][lane] = lane % 8;
+        p->t->wave.v[3][lane] = lane / 8 * 8;
+    }
+    run(p);
+    for (uint32_t lane = 0; lane < 32; lane++) {
+        uint32_t index = lane % 8, offset = lane / 8 * 8 + 4, want;
+        memcpy(&want, region->host + index * STRIDE + offset, sizeof want);
+        want = in_range(select, index, offset, records) ? want : 0;
+        assert_int_equal(p->t->wave.v[20][lane], want);
+    }
+}
+
+static void test_buffer_ranges(void **) {
+    static const char source[] = "buffer_load_b32 v20, v[2:3], s[4:7], 0 idxen offen offset:4\n";
+    sim_memory *memory = sim_memory_create();
+    assert_non_null(memory);
+    const sim_region *region = sim_memory_alloc(memory, BUFFER_BYTES, SIM_REGION_DEVICE, 0);
+    assert_non_null(region);
+    for (unsigned i = 0; i < BUFFER_BYTES; i++) {
+        region->host[i] = (uint8_t)(1 + i % 255);
+    }
+    program p = start("gfx1151", source);
+    p.t->dispatch.memory = memory;
+    for (unsigned select = 0; select < 4; select++) {
+        for (uint32_t records = 0; records < 36; records += 5) {
+            check_ranges(&p, region, select, records);
+        }
+    }
+    stop(&p);
+    sim_memory_destroy(memory);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_scalar_floats),   cmocka_unit_test(test_scalar_compares),
         cmocka_unit_test(test_scalar_integers), cmocka_unit_test(test_exec),
         cmocka_unit_test(test_masks),           cmocka_unit_test(test_permutations),
         cmocka_unit_test(test_crossbar),        cmocka_unit_test(test_indexed_registers),
-        cmocka_unit_test(test_split_barrier),   cmocka_unit_test(test_compare_store)};
+        cmocka_unit_test(test_split_barrier),   cmocka_unit_test(test_compare_store),
+        cmocka_unit_test(test_buffer_ranges)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
