@@ -318,8 +318,7 @@ static qn_status measure_device(job *j, int count, char **ops) {
     bool quantize, gemm;
     qn_status st;
     CLI_TRY(wants(count, ops, &quantize, &gemm));
-    if (plot_path && !force && cli_exists(plot_path))
-        CLI_TRY(cli_fail(QN_E_INVALID, "%s: exists already (--force replaces it)", plot_path));
+    CLI_TRY(cli_output_check(plot_path, force));
     CLI_TRY(cli_device_open(&j->device, spec));
     if (!j->device.info.has_clock)
         CLI_TRY(cli_fail(QN_E_UNSUPPORTED, "device %s has no clock, so there is nothing to measure",

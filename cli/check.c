@@ -250,8 +250,7 @@ static int run(int count, char **arguments) {
     cli_device device = {0};
     qn_status st;
     CLI_TRY(check_ops(count, arguments));
-    if (report_path && !force && cli_exists(report_path))
-        CLI_TRY(cli_fail(QN_E_INVALID, "%s: exists already (--force replaces it)", report_path));
+    CLI_TRY(cli_output_check(report_path, force));
     CLI_TRY(cli_device_open(&device, spec));
     run_checks(&s, &device, count, arguments);
     CLI_TRY(show(&s, &device));

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <libgen.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,6 +103,17 @@ bool cli_exists(const char *path) {
 
 static qn_status fail_exists(const char *path) {
     return cli_fail(QN_E_INVALID, "%s: exists already (--force replaces it)", path);
+}
+
+qn_status cli_output_check(const char *path, bool force) {
+    if (!path)
+        return QN_OK;
+    if (!force && cli_exists(path))
+        return fail_exists(path);
+    char *copy = cli_text("%s", path);
+    bool fits = access(dirname(copy), W_OK | X_OK) == 0;
+    free(copy);
+    return fits ? QN_OK : cli_fail(QN_E_IO, "%s: cannot be created: %s", path, strerror(errno));
 }
 
 /** A name beside path, for mkstemp and mkdtemp. */

@@ -36,6 +36,9 @@ typedef struct cli_output {
     bool may_replace;
 } cli_output;
 
+/** Whether path (null: none is wanted) could be started now, for commands whose work comes before it. Errors:
+ *  as cli_output_open. */
+qn_status cli_output_check(const char *path, bool force);
 /** Starts a file of `bytes` bytes (0: not known yet). Reserves the space where the file system can, so that
  *  a full disk is found out early. Errors: QN_E_INVALID (path exists, force is false), QN_E_IO. */
 qn_status cli_output_open(cli_output *out, const char *path, int64_t bytes, bool force);

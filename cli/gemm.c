@@ -208,12 +208,10 @@ static qn_status check_options(void) {
         return cli_fail(QN_E_INVALID,
                         "option --output: found %d tensors and %d devices, accepted: one each",
                         tensors.count, devices.count ? devices.count : 1);
-    if (output_path && !force && cli_exists(output_path))
-        return cli_fail(QN_E_INVALID, "%s: exists already (--force replaces it)", output_path);
     if (devices.count > 16)
         return cli_fail(QN_E_INVALID, "option --device: given %d times, accepted: at most 16",
                         devices.count);
-    return QN_OK;
+    return cli_output_check(output_path, force);
 }
 
 static qn_status open_all(job *j) {

@@ -58,6 +58,8 @@ def test_unknown_option(command):
     (["check", "--seed", "-1"], ["--seed", "-1"]),
     (["check", "--seed", "99999999999999999999"], ["--seed"]),
     (["check", "nonesuch"], ["nonesuch", "gemm"]),
+    (["check", "--report", "nonesuch/r.json"], ["nonesuch/r.json", "cannot be created"]),
+    (["bench", "--plot", "nonesuch/p.svg"], ["nonesuch/p.svg", "cannot be created"]),
     (["check", "--device", "cpu", "--device", "hip:0"], ["--device", "twice"]),
     (["check", "--json", "--json"], ["--json", "twice"]),
     (["convert", "a", "b", "--to=e4m3fn", "--to", "e4m3fn"], ["--to", "twice"]),
