@@ -81,7 +81,8 @@ static void init_system_sgprs(sim_wave *w) {
     enum { PRIVATE_SEGMENT = 1, INFO = 1 << 10 };
     const sim_dispatch *d = w->group->dispatch;
     uint32_t rsrc2 = d->kernel->rsrc2, n = rsrc2 >> 1 & 31;
-    if (d->chip->gfx_major >= 12) { // the ids' own place
+    if (d->chip->gfx_major >= 12) { // the ids' own place; bits 29:25 of ttmp8 are the wave's
+        w->ttmp[8] = w->index << 25;
         w->ttmp[9] = w->group->id[0];
         w->ttmp[7] = w->group->id[1] | w->group->id[2] << 16;
         return;

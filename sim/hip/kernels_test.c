@@ -165,6 +165,21 @@ static void test_partial_waves(void **state) {
     }
 }
 
+/** Waves know their number. Two workgroups of 1024 work-items, waves of 64 lanes or 32. */
+static void test_wave_numbers(void **state) {
+    (void)state;
+    for (int l = 0; l < num_levels; l++) {
+        static uint32_t out[2048];
+        void *d = device_alloc(sizeof out, nullptr);
+        OK(launch(kernel(modules[l], "t_wave"), 2, 1024, nullptr, &d, sizeof d));
+        take(out, d, sizeof out);
+        uint32_t lanes = out[32] ? 32 : 64;
+        for (uint32_t i = 0; i < 2048; i++) {
+            assert_int_equal(out[i], i % 1024 / lanes);
+        }
+    }
+}
+
 static void test_globals(void **state) {
     (void)state;
     for (int l = 0; l < num_levels; l++) {
@@ -213,6 +228,7 @@ int main(void) {
         cmocka_unit_test_setup(test_axpy, start),
         cmocka_unit_test_setup(test_stack, start),
         cmocka_unit_test_setup(test_partial_waves, start),
+        cmocka_unit_test_setup(test_wave_numbers, start),
         cmocka_unit_test_setup(test_globals, start),
     };
     for (int d = 0; d < (int)(sizeof devices / sizeof *devices); d++) {

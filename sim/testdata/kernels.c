@@ -96,6 +96,17 @@ KERNEL t_stack(uint32_t GLOBAL *out, const uint32_t GLOBAL *in) {
     out[global_id()] = weigh(digits, n);
 }
 
+/** The wave's number in its workgroup, from where the hardware has it: ttmp8 on gfx12. */
+KERNEL t_wave(uint32_t GLOBAL *out) {
+#ifdef __GFX12__
+    uint32_t wave;
+    __asm__("s_bfe_u32 %0, ttmp8, 0x50019" : "=s"(wave));
+#else
+    uint32_t wave = __gpu_thread_id_x() / __builtin_amdgcn_wavefrontsize();
+#endif
+    out[global_id()] = wave;
+}
+
 /** Module variables, one of them a table that a relocation fills in. */
 PUBLIC uint32_t GLOBAL counter = 7;
 static uint32_t GLOBAL three = 3, five = 5;
