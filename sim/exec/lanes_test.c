@@ -253,7 +253,7 @@ static void test_packed16(void **) {
 }
 
 static void check_packed32(unsigned) {
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 6; i++) {
         run_next();
     }
     LANES(lane) {
@@ -271,6 +271,8 @@ static void check_packed32(unsigned) {
         assert_int_equal(V(25, lane), b0);
         assert_true(
             same_f32(V(26, lane), of_f32(fmaf((float)f16(a0 >> 16), -f32(b0), (float)f16(b1)))));
+        assert_true(same_f32(V(27, lane), of_f32((float)f16(a0) + (float)f16(b1))));
+        assert_true(same_f32(V(28, lane), of_f32(fmaf((float)f16(0x3118), f32(b0), 4))));
     }
 }
 
@@ -278,7 +280,9 @@ static void test_packed32(void **) {
     with_program("v_pk_fma_f32 v[20:21], v[2:3], v[4:5], s[6:7] op_sel_hi:[1,0,1] neg_lo:[0,1,0]\n"
                  "v_pk_mul_f32 v[22:23], v[2:3], v[4:5] op_sel:[1,0] op_sel_hi:[0,1]\n"
                  "v_pk_mov_b32 v[24:25], v[2:3], v[4:5] op_sel:[1,0]\n"
-                 "v_fma_mix_f32 v26, v2, -v4, v5 op_sel:[1,0,0] op_sel_hi:[1,0,1]\n",
+                 "v_fma_mix_f32 v26, v2, -v4, v5 op_sel:[1,0,0] op_sel_hi:[1,0,1]\n"
+                 "v_fma_mix_f32 v27, v2, 1.0, v5 op_sel_hi:[1,1,1]\n" // constants are halves too
+                 "v_fma_mix_f32 v28, 0.15915494, v4, 4.0 op_sel_hi:[1,0,0]\n",
                  100, check_packed32);
 }
 

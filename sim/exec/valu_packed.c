@@ -235,10 +235,18 @@ static void exec_v_pk_mov_b32(sim_wave *w, const sim_inst *inst) {
 
 // ---- f32 fused multiply-add of sources that are f32, or f16 halves where op_sel_hi says so
 
+/** Whether source i is a float constant of the encoding. LLVM's operand types give one that stands for a half the
+ *  f16 bits in its lower half and zeros above (the disassembler's MCInst says 0x3c00 for 1.0). */
+static bool is_float_constant(const sim_inst *inst, unsigned i) {
+    uint32_t field = inst->word[1] >> 9 * i & 0x1ff;
+    return field >= 240 && field <= 248;
+}
+
 static f32x16 mixed_source(const sim_wave *w, const sim_inst *inst, unsigned i, const uint32_t *row,
                            unsigned k) {
     u32x16 block = load16(row + k);
     bool is_half = inst->op_sel_hi >> i & 1, high = inst->op_sel >> i & 1;
+    block = is_half && is_float_constant(inst, i) ? f16_of_f32(block) : block;
     f32x16 value = is_half ? f32_of_f16((high ? block >> 16 : block) & 0xffff)
                            : (f32x16)flush_f32(block, !(w->mode >> 4 & 1));
     value = inst->src[i].mods & SIM_ABS ? __builtin_elementwise_abs(value) : value;
