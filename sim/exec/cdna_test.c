@@ -438,6 +438,61 @@ static void test_lds(void **) {
         prepare_lds, check_lds);
 }
 
+// ---- loads to LDS: gfx950's 160 KiB need more than 16 bits of M0
+
+enum { BIG_LDS = 163840, DMA_AT = 140000 };
+
+static void check_big_dma(const uint8_t *lds, const uint8_t *memory, bool whole) {
+    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+        uint8_t zero[16] = {};
+        unsigned at = whole ? DMA_AT : DMA_AT & 0xffff;
+        const uint8_t *want = active(lane) ? memory + 16 * (63 - lane) : zero;
+        assert_memory_equal(lds + at + 32 + 16 * lane, want, 16);
+    }
+}
+
+static void run_big_dma(uint8_t *lds, uint64_t guest) {
+    size_t size;
+    uint8_t *text = assemble("gfx950", "global_load_lds_dwordx4 v[2:3], off offset:32\n", &size);
+    sim_inst inst = decode_at("gfx950", text, size, 0);
+    memset(lds, 0, BIG_LDS);
+    randomise(t, 0x0ff0123456789abc);
+    t->wave.m0 = DMA_AT;
+    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+        uint64_t at = guest + 16 * (63 - lane) - 32;
+        t->wave.v[2][lane] = (uint32_t)at;
+        t->wave.v[3][lane] = (uint32_t)(at >> 32);
+    }
+    memcpy(&t->before, &t->wave, sizeof t->wave);
+    inst.exec(&t->wave, &inst);
+    assert_int_equal(t->wave.state, SIM_RUNNING);
+    free(text);
+}
+
+static void test_big_lds(void **) {
+    static const sim_region nothing;
+    sim_memory *memory = t->dispatch.memory = sim_memory_create();
+    uint64_t guest = sim_memory_alloc(memory, 1024, SIM_REGION_DEVICE, 0)->base;
+    uint8_t *host = sim_memory_host(memory, guest, 1024), *lds = malloc(BIG_LDS);
+    assert_non_null(lds);
+    for (unsigned i = 0; i < 1024; i++) {
+        host[i] = (uint8_t)next_random();
+    }
+    t->group.lds = lds;
+    t->dispatch.lds_bytes = BIG_LDS;
+    run_big_dma(lds, guest);
+    check_big_dma(lds, host, true);
+    t->dispatch.chip = sim_chip_by_name("gfx942"); // takes 16 bits
+    run_big_dma(lds, guest);
+    check_big_dma(lds, host, false);
+    t->dispatch.chip = sim_chip_by_name("gfx950");
+    t->dispatch.lds_bytes = TEST_LDS_BYTES;
+    t->group.lds = t->lds;
+    t->wave.region = &nothing;
+    sim_memory_destroy(memory);
+    free(lds);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shift_packs), cmocka_unit_test(test_bitop),
@@ -445,6 +500,7 @@ int main(void) {
         cmocka_unit_test(test_halves),      cmocka_unit_test(test_extremes),
         cmocka_unit_test(test_digits),      cmocka_unit_test(test_random_rounding),
         cmocka_unit_test(test_scalar),      cmocka_unit_test(test_conversions),
-        cmocka_unit_test(test_sums),        cmocka_unit_test(test_lds)};
+        cmocka_unit_test(test_sums),        cmocka_unit_test(test_lds),
+        cmocka_unit_test(test_big_lds)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -123,7 +123,7 @@ static void store_narrow(sim_wave *w, const sim_inst *inst, uint32_t bytes, bool
     }
 }
 
-/** LDS-DMA: lane i's `bytes` go to M0[15:0] + offset + i * bytes. Inactive lanes keep their slot; what is out of
+/** LDS-DMA: lane i's `bytes` go to M0[15:0] (inferred: M0[17:0] where LDS is larger, as clang writes the whole address) + offset + i * bytes. Inactive lanes keep their slot; what is out of
  *  range in memory arrives as 0. */
 static void load_to_lds(sim_wave *w, const sim_inst *inst, uint32_t bytes, width kind) {
     sim_access at;
@@ -131,7 +131,8 @@ static void load_to_lds(sim_wave *w, const sim_inst *inst, uint32_t bytes, width
     if (!sim_resolve(w, inst, 0, read_bytes, false, &at)) {
         return;
     }
-    uint32_t base = (w->m0 & 0xffff) + (uint32_t)inst->offset;
+    uint32_t m0_mask = w->group->dispatch->chip->lds_bytes > 65536 ? 0x3ffff : 0xffff;
+    uint32_t base = (w->m0 & m0_mask) + (uint32_t)inst->offset;
     for (uint64_t left = w->exec; left; left &= left - 1) {
         uint32_t lane = (uint32_t)__builtin_ctzll(left), to = base + lane * slot;
         if (to + slot > w->group->dispatch->lds_bytes) {

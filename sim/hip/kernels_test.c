@@ -2,6 +2,8 @@
 // Kernels that clang compiled in several ways, run through the simulated GPU's HIP library and compared with the host.
 #include "hip_testing.h"
 
+static int device; // of the tests that run
+
 static void test_ids(void **state) {
     (void)state;
     enum { GX = 3, GY = 2, GZ = 2, BX = 5, BY = 3, BZ = 7, N = GX * GY * GZ * BX * BY * BZ };
@@ -199,6 +201,23 @@ static void test_globals(void **state) {
     }
 }
 
+/** A workgroup may have all of a chip's LDS, and not a byte more. */
+static void test_lds_limit(void **state) {
+    (void)state;
+    int bytes;
+    uint32_t count = 0;
+    void *d = device_alloc(4, &count), *params[] = {&d};
+    OK(hip.hipDeviceGetAttribute(&bytes, hipDeviceAttributeMaxSharedMemoryPerBlock, device));
+    assert_int_equal(bytes, strstr(levels[0], "gfx950") ? 163840 : 65536);
+    hipFunction_t f = kernel(modules[0], "t_count");
+    OK(hip.hipModuleLaunchKernel(f, 2, 1, 1, 70, 1, 1, (unsigned)bytes, nullptr, params, nullptr));
+    assert_int_equal(hip.hipModuleLaunchKernel(f, 2, 1, 1, 70, 1, 1, (unsigned)bytes + 1, nullptr,
+                                               params, nullptr),
+                     hipErrorInvalidValue);
+    take(&count, d, 4);
+    assert_int_equal(count, 140);
+}
+
 /** The chips' devices, in the order of QUERN_SIM below. */
 static const struct {
     const char *chip, *levels[NUM_LEVELS];
@@ -211,6 +230,7 @@ static const struct {
 
 static void use_device(int d) {
     OK(hip.hipSetDevice(d));
+    device = d;
     levels = devices[d].levels;
     num_levels = devices[d].num_levels;
     reset();
@@ -230,6 +250,7 @@ int main(void) {
         cmocka_unit_test_setup(test_partial_waves, start),
         cmocka_unit_test_setup(test_wave_numbers, start),
         cmocka_unit_test_setup(test_globals, start),
+        cmocka_unit_test_setup(test_lds_limit, start),
     };
     for (int d = 0; d < (int)(sizeof devices / sizeof *devices); d++) {
         use_device(d);
