@@ -120,7 +120,7 @@ static int16_t hidden_of(const msgpack_object *kind) {
         "hidden_remainder_x",     "hidden_remainder_y",      "hidden_remainder_z",
         "hidden_global_offset_x", "hidden_global_offset_y",  "hidden_global_offset_z",
         "hidden_grid_dims",       "hidden_dynamic_lds_size", "hidden_private_base",
-        "hidden_shared_base"};
+        "hidden_shared_base",     "hidden_hostcall_buffer"};
     if (!kind || kind->type != MSGPACK_OBJECT_STR || kind->via.str.size < 7 ||
         memcmp(kind->via.str.ptr, "hidden_", 7) != 0) {
         return -1;

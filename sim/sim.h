@@ -218,7 +218,8 @@ typedef enum sim_hidden { // hidden arguments, by the compiler's names
     SIM_HIDDEN_DYNAMIC_LDS_SIZE,
     SIM_HIDDEN_PRIVATE_BASE,
     SIM_HIDDEN_SHARED_BASE,
-    SIM_HIDDEN_UNSERVED, // printf and hostcall buffers, heap, queue: given as null
+    SIM_HIDDEN_HOSTCALL_BUFFER,
+    SIM_HIDDEN_UNSERVED, // printf buffer, heap, queue: given as null
     SIM_NUM_HIDDEN
 } sim_hidden;
 

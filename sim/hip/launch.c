@@ -171,6 +171,26 @@ static bool place_args(sim_stream *stream, launch_op *launch) {
     return true;
 }
 
+/** Writes the address of the stream's hostcall buffer where the kernel wants it; *wants tells whether it does. */
+static bool place_hostcall(sim_stream *stream, launch_op *launch, bool *wants) {
+    const sim_kernel *kernel = launch->dispatch.kernel;
+    *wants = false;
+    for (uint32_t i = 0; i < kernel->num_args; i++) {
+        const sim_arg *arg = &kernel->args[i];
+        if (arg->hidden != SIM_HIDDEN_HOSTCALL_BUFFER) {
+            continue;
+        }
+        *wants = true;
+        if (!stream->hostcall && !(stream->hostcall = sim_hostcall_create(stream->device->id))) {
+            return false;
+        }
+        uint64_t addr = sim_hostcall_address(stream->hostcall);
+        memcpy(launch->args + arg->offset, &addr,
+               arg->bytes < sizeof addr ? arg->bytes : sizeof addr);
+    }
+    return true;
+}
+
 /** Makes the dispatch known to sim_hip_stop_streams; false if it came first. */
 static bool announce(sim_stream *stream, sim_dispatch *dispatch) {
     pthread_mutex_lock(&sim_hip.lock);
@@ -183,11 +203,16 @@ static bool announce(sim_stream *stream, sim_dispatch *dispatch) {
 static hipError_t run_launch(sim_stream *stream, sim_op *op) {
     launch_op *launch = (launch_op *)op;
     sim_dispatch *d = &launch->dispatch;
-    if (!place_args(stream, launch)) {
+    bool asks_host;
+    if (!place_hostcall(stream, launch, &asks_host) || !place_args(stream, launch) ||
+        (asks_host && !sim_hostcall_begin(stream->hostcall, d))) {
         return hipErrorOutOfMemory;
     }
     bool ok = !announce(stream, d) || sim_dispatch_run(d);
     announce(stream, nullptr);
+    if (asks_host && !sim_hostcall_end(stream->hostcall)) {
+        return hipErrorLaunchFailure;
+    }
     if (ok || !*d->fault.text) { // done, or stopped because the process ends
         return hipSuccess;
     }

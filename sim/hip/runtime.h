@@ -14,6 +14,7 @@
 typedef struct sim_device sim_device;
 typedef struct sim_stream sim_stream;
 typedef struct sim_op sim_op;
+typedef struct sim_hostcall sim_hostcall;
 
 /** Waits for `stream` to have finished `count` operations. */
 typedef struct sim_dependency {
@@ -44,6 +45,7 @@ struct sim_stream {
     uint64_t kernarg;      // guest memory for kernel arguments, reused by each launch; 0: none yet
     uint64_t kernarg_bytes;
     sim_dispatch *dispatch; // that runs now
+    sim_hostcall *hostcall; // null until a kernel may need it
 };
 
 struct sim_event {
@@ -121,6 +123,15 @@ bool sim_hip_add_default_stream(sim_device *device);
 void sim_hip_stop_streams(void);
 /** In a child after fork: the streams' threads are gone, and what was queued is the parent's. */
 void sim_hip_fork_streams(void);
+/** A stream's buffer for what its kernels ask of the host; null without memory. (hostcall.c) */
+sim_hostcall *sim_hostcall_create(uint32_t device);
+void sim_hostcall_destroy(sim_hostcall *hostcall);
+/** Where kernels find it. */
+uint64_t sim_hostcall_address(const sim_hostcall *hostcall);
+/** Serves a dispatch from before it starts until it has ended; end is false if it asked for what is not there, of
+ *  which a report has told, and was stopped. */
+bool sim_hostcall_begin(sim_hostcall *hostcall, sim_dispatch *dispatch);
+bool sim_hostcall_end(sim_hostcall *hostcall);
 /** Unloads a device's modules; nothing may be running on it. (module.c) */
 void sim_hip_unload_modules(sim_device *device);
 /** Loads a code object or bundle onto a device; a complaint goes to standard error after `what`. */

@@ -279,6 +279,7 @@ hipError_t hipStreamDestroy(hipStream_t handle) {
     if (stream->kernarg) {
         sim_memory_free(sim_hip.memory, stream->kernarg);
     }
+    sim_hostcall_destroy(stream->hostcall);
     pthread_mutex_lock(&sim_hip.lock);
     unlink_stream(stream);
     release(stream);
@@ -354,6 +355,8 @@ void sim_hip_stop_streams(void) {
     for (uint32_t i = 0; i < sim_hip.num_devices; i++) {
         for (sim_stream *s = sim_hip.devices[i].streams, *next; s; s = next) {
             next = s->next;
+            sim_hostcall_destroy(s->hostcall);
+            s->hostcall = nullptr;
             release(s);
         }
         sim_hip.devices[i].streams = nullptr;
