@@ -18,7 +18,7 @@ typedef struct header {
     uint64_t file_bytes, out_bytes; // file_bytes: 0 if unknown
 } header;
 
-constexpr uint64_t MAX_OUT_BYTES = UINT64_C(1) << 32;
+constexpr uint64_t MAX_OUT_BYTES = UINT64_C(1) << 30;
 
 bool sim_compressed_is(const void *image, size_t bytes) {
     return bytes >= 4 && strncmp(image, "CCOB", 4) == 0;

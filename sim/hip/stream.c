@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #define STREAM_LEGACY ((hipStream_t)1)
+#define STREAM_PER_THREAD ((hipStream_t)2)
 
 // ---- operations
 
@@ -210,10 +211,55 @@ bool sim_hip_add_default_stream(sim_device *device) {
     return device->default_stream;
 }
 
+/** A thread's own streams, by device: hipStreamPerThread. They go with the thread, once they are done. */
+typedef struct own_streams {
+    sim_stream *streams[SIM_MAX_DEVICES];
+} own_streams;
+
+static pthread_key_t own_key;
+static atomic_bool has_own_key;
+
+static void destroy_own(void *value) {
+    own_streams *own = value;
+    for (size_t i = 0; i < SIM_MAX_DEVICES; i++) {
+        if (own->streams[i]) {
+            hipStreamDestroy(own->streams[i]); // fails if the process ends, which takes them all
+        }
+    }
+    free(own);
+}
+
+static void make_own_key(void) {
+    atomic_store(&has_own_key, pthread_key_create(&own_key, destroy_own) == 0);
+}
+
+static sim_stream *own_stream(sim_device *device) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_own_key);
+    own_streams *own = atomic_load(&has_own_key) ? pthread_getspecific(own_key) : nullptr;
+    if (!own) {
+        own = atomic_load(&has_own_key) ? calloc(1, sizeof *own) : nullptr;
+        if (!own || pthread_setspecific(own_key, own) != 0) {
+            free(own);
+            return nullptr;
+        }
+    }
+    sim_stream **stream = &own->streams[device->id];
+    if (!*stream) {
+        pthread_mutex_lock(&sim_hip.lock);
+        *stream = new_stream(device, 0);
+        pthread_mutex_unlock(&sim_hip.lock);
+    }
+    return *stream;
+}
+
 /** Looks handles up rather than into them: a destroyed stream's memory may be anything. */
 sim_stream *sim_hip_stream(hipStream_t handle) {
     if (!handle || handle == STREAM_LEGACY) {
         return sim_hip_device()->default_stream;
+    }
+    if (handle == STREAM_PER_THREAD) {
+        return own_stream(sim_hip_device());
     }
     sim_stream *found = nullptr;
     pthread_mutex_lock(&sim_hip.lock);
@@ -265,7 +311,7 @@ static void unlink_stream(sim_stream *stream) {
 hipError_t hipStreamDestroy(hipStream_t handle) {
     SIM_HIP_START();
     sim_stream *stream = sim_hip_stream(handle);
-    if (!stream || stream == stream->device->default_stream) {
+    if (!stream || stream == stream->device->default_stream || handle == STREAM_PER_THREAD) {
         return sim_hip_result(hipErrorInvalidHandle);
     }
     pthread_mutex_lock(&sim_hip.lock);
@@ -350,6 +396,9 @@ void sim_hip_stop_streams(void) {
     each_stream(stop_dispatch);
     pthread_cond_broadcast(&sim_hip.changed);
     pthread_mutex_unlock(&sim_hip.lock);
+    if (atomic_exchange(&has_own_key, false)) {
+        pthread_key_delete(own_key); // threads may outlive this library
+    }
     each_stream(join);
     each_stream(drop_queued);
     for (uint32_t i = 0; i < sim_hip.num_devices; i++) {

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <thread>
 
 extern "C" {
 hipError_t hipLaunchHostFunc(hipStream_t, void (*)(void *), void *);
@@ -42,6 +43,7 @@ hipError_t hipDeviceGetLimit(size_t *, int);
 enum {
     INVALID_VALUE = 1,
     INVALID_PITCH = 12,
+    INVALID_HANDLE = 400,
     NOT_READY = 600,
     ILLEGAL_ADDRESS = 700,
     ALREADY_ENABLED = 704,
@@ -108,6 +110,30 @@ static void test_streams() {
     OK(hipEventDestroy(event));
     OK(hipStreamDestroy(a));
     OK(hipStreamDestroy(b));
+}
+
+// ---- a stream for each thread
+
+static void use_own_stream() {
+    hipStream_t own = (hipStream_t)2;
+    int *d, got = 0;
+    OK(hipMallocAsync((void **)&d, sizeof *d, own));
+    OK(hipMemsetAsync(d, 0, sizeof *d, own));
+    add<<<1, 1, 0, own>>>(d, 1, 9);
+    OK(hipMemcpyAsync(&got, d, sizeof got, hipMemcpyDefault, own));
+    OK(hipFreeAsync(d, own));
+    CHECK(got == 9);
+    CHECK(hipStreamDestroy(own) == INVALID_HANDLE);
+}
+
+static void test_own_streams() {
+    std::thread threads[4];
+    for (std::thread &t : threads)
+        t = std::thread(use_own_stream);
+    for (std::thread &t : threads)
+        t.join();
+    use_own_stream();
+    hipGetLastError();
 }
 
 // ---- the program's own memory
@@ -239,6 +265,7 @@ static void test_settings() {
 
 int main() {
     test_streams();
+    test_own_streams();
     test_registered();
     test_rectangles();
     test_peers();
