@@ -238,6 +238,7 @@ static void run_group(sim_dispatch *d, sim_worker *worker, uint64_t flat_id) {
     for (uint32_t i = 0; i < group.num_waves; i++) {
         init_wave(&group.waves[i], &group, i, worker->scratch);
     }
+    sim_check_begin(&group, worker->shadow);
     do {
         while (run_round(&group)) {
         }
@@ -254,7 +255,8 @@ uint64_t sim_dispatch_groups(const sim_dispatch *d) {
 void sim_dispatch_work(sim_dispatch *d, sim_worker *worker) {
     uint64_t total = sim_dispatch_groups(d), scratch = sim_kernel_scratch(d->kernel);
     if (!sim_worker_reserve(worker, num_waves(d), d->lds_bytes,
-                            scratch * SIM_LANES * num_waves(d))) {
+                            scratch * SIM_LANES * num_waves(d),
+                            sim_check_bytes(d->check, num_waves(d), d->lds_bytes))) {
         if (!atomic_flag_test_and_set(&d->fault_taken)) {
             strcpy(d->fault.text,
                    "no host memory for the registers, LDS and scratch of a workgroup");

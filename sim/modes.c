@@ -17,23 +17,27 @@ static void displace(sim_operand *op, uint32_t index) {
 }
 
 /** M0[7:0] is the index; M0[15:12] say which operands it displaces: src0, src1, src2, destination. */
-static void exec_indexed(sim_wave *w, const sim_inst *inst) {
-    sim_inst copy = *inst;
+static void displace_all(const sim_wave *w, sim_inst *inst) {
     uint32_t index = w->m0 & 255, which = w->m0 >> 12;
     for (unsigned i = 0; i < 3; i++) {
-        displace(&copy.src[i], which >> i & 1 ? index : 0);
+        displace(&inst->src[i], which >> i & 1 ? index : 0);
     }
-    displace(&copy.dst[0], which >> 3 & 1 ? index : 0);
-    inst->exec(w, &copy);
+    displace(&inst->dst[0], which >> 3 & 1 ? index : 0);
+}
+
+bool sim_is_issued(const sim_wave *w, sim_inst *inst) {
+    if ((w->mode & SIM_MODE_VSKIP) && is_vector(inst)) {
+        return false;
+    }
+    if ((w->mode & SIM_MODE_GPR_IDX_EN) && inst->opcode->klass == SIM_VALU) {
+        displace_all(w, inst);
+    }
+    return true;
 }
 
 void sim_exec_special(sim_wave *w, const sim_inst *inst) {
-    if ((w->mode & SIM_MODE_VSKIP) && is_vector(inst)) {
-        return;
-    }
-    if ((w->mode & SIM_MODE_GPR_IDX_EN) && inst->opcode->klass == SIM_VALU) {
-        exec_indexed(w, inst);
-    } else {
-        inst->exec(w, inst);
+    sim_inst copy = *inst;
+    if (sim_is_issued(w, &copy)) {
+        inst->exec(w, &copy);
     }
 }

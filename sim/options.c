@@ -52,16 +52,27 @@ static bool read_one_arch(reader *r, const char *name) {
 }
 
 static bool read_one_check(reader *r, const char *name) {
-    if (strcmp(name, "none") == 0) {
-        r->options.check = 0;
-    } else if (strcmp(name, "bounds") == 0) {
-        r->options.check |= SIM_CHECK_BOUNDS;
-    } else if (strcmp(name, "barrier") == 0) {
-        r->options.check |= SIM_CHECK_BARRIER;
-    } else {
-        return complain(r, "check=%s: no such check; accepted: none, bounds, barrier", name);
+    static const struct {
+        const char *name;
+        uint32_t bits;
+    } checks[] = {{"none", 0},
+                  {"bounds", SIM_CHECK_BOUNDS},
+                  {"barrier", SIM_CHECK_BARRIER},
+                  {"wait", SIM_CHECK_WAIT},
+                  {"uninit", SIM_CHECK_UNINIT},
+                  {"race", SIM_CHECK_RACE},
+                  {"align", SIM_CHECK_ALIGN},
+                  {"all", SIM_CHECK_ALL}};
+    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
+        if (strcmp(name, checks[i].name) == 0) {
+            r->options.check = checks[i].bits ? r->options.check | checks[i].bits : 0;
+            return true;
+        }
     }
-    return true;
+    return complain(r,
+                    "check=%s: no such check; accepted: none, bounds, barrier, wait, uninit, race, "
+                    "align, all",
+                    name);
 }
 
 /** Calls read for each name of a comma list; an empty name is an error of read's. */

@@ -25,6 +25,8 @@ static void test_accepted(void **state) {
     assert_int_equal(o.num_archs, 3); // architectures are added
     assert_int_equal(o.check, SIM_CHECK_BOUNDS | SIM_CHECK_BARRIER);
     assert_int_equal(o.limit, 12345678901);
+    assert_true(sim_options_parse(&o, "check=all", error, sizeof error));
+    assert_int_equal(o.check, SIM_CHECK_ALL);
     assert_true(sim_options_parse(&o, "check=none;mfma=exact;clock=off", error, sizeof error));
     assert_int_equal(o.check, 0);
 }
@@ -40,7 +42,7 @@ static void test_refused(void **state) {
         {"arch=gfx942,", "arch=: no such chip"},
         {"arch=gfx9421", "arch=gfx9421: no such chip"},
         {"arch=gfx1030", "arch=gfx1030: no such chip; accepted: gfx90a, gfx942, gfx950, gfx1151"},
-        {"check=race", "check=race: no such check; accepted: none"},
+        {"check=rage", "check=rage: no such check; accepted: none"},
         {"mfma=fast", "accepted: exact"},
         {"clock=on", "accepted: off"},
         {"threads=0", "accepted: 1 to 1024"},

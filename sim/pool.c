@@ -43,16 +43,18 @@ static bool grow(void *buffer, size_t *have, size_t want, size_t unit) {
 }
 
 bool sim_worker_reserve(sim_worker *worker, size_t num_waves, size_t lds_bytes,
-                        size_t scratch_bytes) {
+                        size_t scratch_bytes, size_t shadow_bytes) {
     return grow(&worker->waves, &worker->num_waves, num_waves, sizeof *worker->waves) &&
            grow(&worker->lds, &worker->lds_bytes, lds_bytes + 64, 1) &&
-           grow(&worker->scratch, &worker->scratch_bytes, scratch_bytes + 64, 1);
+           grow(&worker->scratch, &worker->scratch_bytes, scratch_bytes + 64, 1) &&
+           grow(&worker->shadow, &worker->shadow_bytes, shadow_bytes, 1);
 }
 
 static void worker_free(sim_worker *worker) {
     free(worker->waves);
     free(worker->lds);
     free(worker->scratch);
+    free(worker->shadow);
     free(worker);
 }
 

@@ -11,12 +11,13 @@ typedef struct sim_worker {
     bool is_busy;
     sim_wave *waves;
     uint8_t *lds, *scratch;
-    size_t num_waves, lds_bytes, scratch_bytes;
+    void *shadow; // the checker's
+    size_t num_waves, lds_bytes, scratch_bytes, shadow_bytes;
 } sim_worker;
 
 /** Makes room for a workgroup of that size; false without memory. */
 bool sim_worker_reserve(sim_worker *worker, size_t num_waves, size_t lds_bytes,
-                        size_t scratch_bytes);
+                        size_t scratch_bytes, size_t shadow_bytes);
 
 /** Workgroups of a dispatch. */
 uint64_t sim_dispatch_groups(const sim_dispatch *dispatch);

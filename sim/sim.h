@@ -50,6 +50,11 @@ enum { // sim_options.check, sim_dispatch.check. Bounds are always checked.
     SIM_CHECK_BOUNDS = 1 << 0,
     SIM_CHECK_BARRIER =
         1 << 1, // waves of a workgroup that meet at different s_barrier instructions
+    SIM_CHECK_WAIT = 1 << 2,   // a result used before its s_waitcnt
+    SIM_CHECK_UNINIT = 1 << 3, // LDS and registers read that were never written
+    SIM_CHECK_RACE = 1 << 4,   // waves that touch the same LDS with no barrier between
+    SIM_CHECK_ALIGN = 1 << 5,  // addresses that the hardware rounds down or splits
+    SIM_CHECK_ALL = (1 << 6) - 1,
 };
 enum { SIM_MAX_DEVICES = 16 };
 
@@ -127,6 +132,41 @@ enum { // sim_inst.flags
     SIM_DPP_FI = 1 << 11, // inactive lanes are read like active ones
 };
 
+enum { // sim_effects.stream: memory operations that complete in order, SMEM's in any order
+    SIM_STREAM_LOAD,      // vmcnt, loadcnt
+    SIM_STREAM_STORE,     // vscnt, storecnt; gfx9 counts stores with loads
+    SIM_STREAM_LDS,       // lgkmcnt, dscnt
+    SIM_STREAM_SMEM,      // lgkmcnt, kmcnt
+    SIM_NUM_STREAMS
+};
+
+enum { // sim_effects.access
+    SIM_ACCESS_NONE,
+    SIM_ACCESS_LOAD,
+    SIM_ACCESS_STORE,
+    SIM_ACCESS_ATOMIC,
+    SIM_ACCESS_DMA, // a load that goes to LDS
+};
+
+enum { // sim_effects.flow: which of a result's lanes depend on which of the sources'
+    SIM_FLOW_LANES, // each on its own
+    SIM_FLOW_SELECT,
+    SIM_FLOW_READ_LANE,
+    SIM_FLOW_WRITE_LANE,
+    SIM_FLOW_SWAP,
+    SIM_FLOW_CROSS, // on any
+    SIM_FLOW_MATRIX,
+};
+enum { SIM_LEFT_ANY = 255 };
+
+/** What the checker looks at, by sim_find_effects (check/effects.c). */
+typedef struct sim_effects {
+    uint8_t access, flow;
+    uint8_t stream; // SIM_NUM_STREAMS: none
+    bool is_wait, is_barrier;
+    uint8_t left[SIM_NUM_STREAMS]; // operations that a wait lets be incomplete, or SIM_LEFT_ANY
+} sim_effects;
+
 struct sim_inst {
     sim_exec_fn exec; // never null once published
     const struct sim_opcode *opcode;
@@ -157,6 +197,7 @@ struct sim_inst {
     bool
         saves_row; // the first half of a dual instruction whose result the second one's sources hide
     sim_inst *second; // of a dual instruction: its second half, owned by this one; else null
+    sim_effects effects;
 };
 
 /** One line of an opcode table: mnemonic without encoding suffix, its function, how its meaning is
@@ -378,6 +419,7 @@ typedef struct sim_workgroup {
     uint32_t num_waves;
     uint8_t *lds; // dispatch->lds_bytes, 64-byte aligned
     sim_wave *waves;
+    struct sim_group_shadow *shadow; // null: nothing is checked
 } sim_workgroup;
 
 struct sim_wave {
@@ -405,6 +447,7 @@ struct sim_wave {
     uint8_t *scratch;                   // SIM_LANES * scratch_bytes, lane-major
     uint32_t scratch_bytes;             // of one lane
     sim_workgroup *group;
+    struct sim_shadow *shadow; // the checker's; null: nothing is checked
     const sim_region *region; // of the last access: sim_wave_host looks here first; never null
     uint64_t num_executed;
     uint64_t counters[8]; // executed instructions by sim_class
@@ -492,12 +535,28 @@ static inline void *sim_wave_host(sim_wave *w, uint64_t addr, uint64_t bytes) {
 void sim_memory_fault(sim_wave *w, const sim_inst *inst, int lane, uint64_t addr, uint64_t bytes,
                       bool is_store);
 
+/** What such a bit makes of a copy of an instruction; false if it is left out. */
+bool sim_is_issued(const sim_wave *w, sim_inst *copy);
 /** Runs an instruction while a bit of SIM_MODE_SPECIAL is on (modes.c). */
 void sim_exec_special(sim_wave *w, const sim_inst *inst);
 
 /** Runs one wave until it ends, faults, waits at a barrier or has used up its slice (then it is
  * still SIM_RUNNING, and the other waves of its workgroup have their turn). */
 void sim_wave_run(sim_wave *w);
+
+// ---- the checker (check/). It is off where sim_wave.shadow is null.
+
+/** Fills inst->effects, the last step of decoding. */
+void sim_find_effects(sim_inst *inst, sim_arch arch);
+/** Bytes of a worker that a workgroup of `num_waves` needs; 0 if `check` needs none. */
+size_t sim_check_bytes(uint32_t check, size_t num_waves, size_t lds_bytes);
+/** Lays out `memory` for a workgroup whose waves have their first registers; null: no checking. */
+void sim_check_begin(sim_workgroup *group, void *memory);
+/** sim_wave_run's loop, with checks: at most `slice` instructions; how many there were. */
+uint32_t sim_check_run(sim_wave *w, uint32_t slice);
+/** Lanes of `mask` access `bytes` of LDS each, at lane_address. Called by exec/ before it does so. */
+void sim_check_lds(sim_wave *w, const sim_inst *inst, uint8_t *const lane_address[SIM_LANES],
+                   uint64_t mask, uint32_t bytes);
 
 /** Decodes and binds the instruction at pc and publishes it in the text's slot; null after raising
  * a fault. */

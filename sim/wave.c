@@ -13,13 +13,10 @@ static void check_limit(sim_wave *w) {
     }
 }
 
-void sim_wave_run(sim_wave *w) {
-    // Long enough that what happens once a slice costs nothing, short enough that a wave which spins
-    // on what another wave of its workgroup will write does not hold it up for long.
-    enum { SLICE = 16384 };
+static uint32_t run(sim_wave *w, uint32_t slice) {
     const sim_text *text = w->group->dispatch->text;
     uint32_t n = 0;
-    while (n < SLICE && w->state == SIM_RUNNING) {
+    while (n < slice && w->state == SIM_RUNNING) {
         const sim_inst *inst = sim_fetch(w, text, w->pc);
         if (!inst) {
             break;
@@ -33,6 +30,13 @@ void sim_wave_run(sim_wave *w) {
             inst->exec(w, inst);
         }
     }
-    w->num_executed += n;
+    return n;
+}
+
+void sim_wave_run(sim_wave *w) {
+    // Long enough that what happens once a slice costs nothing, short enough that a wave which spins
+    // on what another wave of its workgroup will write does not hold it up for long.
+    enum { SLICE = 16384 };
+    w->num_executed += w->shadow ? sim_check_run(w, SLICE) : run(w, SLICE);
     check_limit(w);
 }

@@ -284,4 +284,7 @@ void sim_resolve_lds(sim_wave *w, const sim_inst *inst, uint32_t offset, uint32_
         out->host[lane] = w->group->lds + (fits ? at : 0);
     }
     out->mask = inside & w->exec;
+    if (w->shadow) [[clang::unlikely]] {
+        sim_check_lds(w, inst, out->host, out->mask, bytes);
+    }
 }

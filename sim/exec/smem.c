@@ -4,13 +4,22 @@
 
 #include <time.h>
 
+/** The hardware ignores the two low bits, which the program can hardly want. */
+static uint64_t aligned(sim_wave *w, const sim_inst *inst, uint64_t address) {
+    if ((address & 3) && (w->group->dispatch->check & SIM_CHECK_ALIGN)) {
+        sim_fault_raise(w, inst, -1, "misaligned: scalar access at 0x%llx, which acts on 0x%llx",
+                        (unsigned long long)address, (unsigned long long)(address & ~UINT64_C(3)));
+    }
+    return address & ~UINT64_C(3);
+}
+
 /** Base, register or constant offset, constant offset. A register offset is unsigned. */
-static uint64_t address_of(const sim_wave *w, const sim_inst *inst) {
+static uint64_t address_of(sim_wave *w, const sim_inst *inst) {
     const sim_operand *offset = &inst->src[inst->num_src - 1];
     const sim_operand *base = &inst->src[inst->num_src - 2];
     uint64_t value = offset->kind == SIM_OP_IMM ? offset->value64 : sim_read32(w, offset);
     uint64_t address = sim_read64(w, base) + value + (uint64_t)(int64_t)inst->offset;
-    return address & ~UINT64_C(3); // the hardware ignores the two low bits
+    return aligned(w, inst, address);
 }
 
 /** The base is read before any register is written: a load may overwrite its own base. */

@@ -700,5 +700,6 @@ bool sim_parse(const char *text, sim_arch arch, sim_inst *out, char error[SIM_ER
     const char *types = out->opcode->types;
     out->is_float = types && strpbrk(types, "fhxdFH");
     out->exec = out->opcode->exec;
+    sim_find_effects(out, arch);
     return true;
 }

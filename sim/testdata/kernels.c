@@ -37,13 +37,20 @@ KERNEL t_collatz(uint32_t GLOBAL *steps, const uint32_t GLOBAL *start, uint32_t 
     steps[i] = s;
 }
 
+/** __gpu_sync_threads of clang 22 has no fence before its barrier, so that stores to LDS may still be on their way. */
+static void sync_threads(void) {
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+    __builtin_amdgcn_s_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+}
+
 /** The sum of each workgroup's 256 values, by halves through LDS. */
 KERNEL t_reduce(float GLOBAL *sums, const float GLOBAL *x) {
     [[clang::loader_uninitialized]] static LOCAL float part[256];
     uint32_t t = __gpu_thread_id_x();
     part[t] = x[global_id()];
     for (uint32_t half = 128; half; half /= 2) {
-        __gpu_sync_threads();
+        sync_threads();
         if (t < half) {
             part[t] += part[t + half];
         }

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// The checker: what it remembers beside the registers and LDS of a workgroup while it runs.
+//
+// Nothing here changes what a kernel computes. run.c is the run loop that sim_wave_run takes when a check is on;
+// before each instruction registers.c looks at its operands, and lds.c is called where exec/ has worked out the LDS
+// addresses of an instruction. effects.c says, once for each decoded instruction, what there is to look at.
+#ifndef SIM_CHECK_H
+#define SIM_CHECK_H
+
+#include "../sim.h"
+
+/** The checks that need the run loop of this folder. */
+enum { SIM_CHECK_SHADOW = SIM_CHECK_WAIT | SIM_CHECK_UNINIT | SIM_CHECK_RACE | SIM_CHECK_ALIGN };
+
+// Registers by number: 0..511 vector registers as in sim_wave.v, then sim_wave.s, then SCC.
+enum {
+    SIM_REG_SCALAR = 512,
+    SIM_REG_EXEC = SIM_REG_SCALAR + 126,
+    SIM_REG_SCC = SIM_REG_SCALAR + 128,
+    SIM_NUM_REGS,
+    SIM_REG_WORDS =
+        SIM_NUM_REGS / 64 + 2 // of a bitmap, one word more than needed for reads across words
+};
+
+/** A result on its way: operation `seq` of its stream will write some lanes of a register. */
+typedef struct sim_result {
+    uint64_t seq, lanes;
+    uint32_t pc; // of the instruction, from the kernel's entry
+    uint8_t stream;
+} sim_result;
+
+/** Of a wave. A bit of `pending` or `undefined` that is clear says that a register is as it should be. */
+struct sim_shadow {
+    uint32_t
+        epoch; // counts barriers, from 1: what happens in one epoch of two waves may happen in any order
+    uint64_t issued[SIM_NUM_STREAMS]; // memory operations so far
+    uint64_t done[SIM_NUM_STREAMS];   // how many of them a wait has proven complete
+    uint64_t done_at_barrier[SIM_NUM_STREAMS];
+    uint64_t pending[SIM_REG_WORDS], undefined[SIM_REG_WORDS];
+    sim_result results[SIM_NUM_REGS];       // valid where pending
+    uint64_t undefined_lanes[SIM_NUM_REGS]; // valid where undefined
+    uint16_t origin[SIM_NUM_REGS]; // the register that was never written; valid where undefined
+};
+
+/** Of four bytes of LDS. */
+typedef struct sim_cell {
+    uint32_t write_pc, read_pc; // from the kernel's entry
+    uint32_t write_epoch, read_epoch;
+    uint32_t write_seq;     // of the writer's stream
+    uint8_t writer, reader; // waves
+    uint8_t written;        // bit i: byte i holds something
+    uint8_t write_stream : 2, several_readers : 1, several_writers : 1, atomic : 1;
+} sim_cell;
+
+/** Of a workgroup. */
+struct sim_group_shadow {
+    sim_cell *cells; // dispatch->lds_bytes / 4, rounded up
+    // A write over another wave's in one epoch is no race if both write the same: known after the instruction.
+    struct {
+        bool is_set;
+        uint32_t offset, value;
+        int lane;
+        sim_cell before;
+    } doubt;
+};
+
+/** Finds faults of waits and of undefined registers, before an instruction runs. False: one was raised. */
+bool sim_check_registers(sim_wave *w, const sim_inst *inst);
+/** Judges the write in doubt, after an instruction ran. */
+void sim_check_doubt(sim_wave *w, const sim_inst *inst);
+
+static inline uint32_t sim_check_offset(const sim_wave *w, uint64_t pc) {
+    return (uint32_t)(pc - w->group->dispatch->kernel->entry);
+}
+
+#endif

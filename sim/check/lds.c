@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// LDS: bytes read that nobody wrote, data used before the wait for them, waves that meet on an address without a
+// barrier between.
+//
+// Each four bytes have a cell that knows who wrote and who read them last, and in which epoch. Between two barriers
+// waves run in any order, so two accesses of one epoch race if they come from different waves and one of them writes;
+// whether they did get into each other's way in this run does not matter. Atomics do not race with atomics. Writes of
+// the same value do no harm and are no race. What LDS-DMA writes is there once its wave has waited for it; other waves
+// see that, and ordinary writes, if the wave waited before the barrier.
+#include "check.h"
+
+#include <string.h>
+
+/** One lane's access to one cell. */
+typedef struct touch {
+    sim_wave *w;
+    const sim_inst *inst;
+    int lane;
+    uint32_t offset; // of the cell's first byte
+    uint8_t bytes;   // bit i: byte i
+    uint8_t stream;
+} touch;
+
+static const char *mnemonic_at(sim_wave *w, uint32_t offset) {
+    const sim_dispatch *d = w->group->dispatch;
+    const sim_inst *inst = sim_fetch(w, d->text, d->kernel->entry + offset);
+    return inst ? inst->opcode->mnemonic : "?";
+}
+
+static bool wants(const touch *t, uint32_t check) {
+    return t->w->group->dispatch->check & check;
+}
+
+static bool report_race(const touch *t, const char *what, unsigned other, const char *other_what,
+                        uint32_t pc) {
+    sim_fault_raise(
+        t->w, t->inst, t->lane,
+        "race on LDS: wave %u %s 0x%x, which wave %u %s at %s+0x%x (%s), with no barrier "
+        "between",
+        t->w->index, what, t->offset, other, other_what, t->w->group->dispatch->kernel->name, pc,
+        mnemonic_at(t->w, pc));
+    return false;
+}
+
+static bool report_early(const touch *t, const sim_cell *c, const char *what) {
+    bool is_own = c->writer == t->w->index;
+    sim_fault_raise(
+        t->w, t->inst, t->lane,
+        "missing wait: LDS address 0x%x is %s before what %s at %s+0x%x (wave %u) writes "
+        "there has arrived: %s",
+        t->offset, what, mnemonic_at(t->w, c->write_pc), t->w->group->dispatch->kernel->name,
+        c->write_pc, c->writer,
+        is_own ? "no wait stands between" : "that wave did not wait before the barrier");
+    return false;
+}
+
+/** Whether what the cell's writer wrote has arrived for the wave of `t`. */
+static bool has_arrived(const touch *t, const sim_cell *c) {
+    const struct sim_shadow *writer = t->w->group->waves[c->writer].shadow;
+    if (c->writer != t->w->index) {
+        return c->write_seq <= writer->done_at_barrier[c->write_stream];
+    }
+    return c->write_stream == SIM_STREAM_LDS || // in order
+           t->stream == c->write_stream || c->write_seq <= writer->done[c->write_stream];
+}
+
+/** Another wave wrote the cell in this epoch. */
+static bool was_written_now(const touch *t, const sim_cell *c) {
+    return c->write_epoch == t->w->shadow->epoch &&
+           (c->writer != t->w->index || c->several_writers);
+}
+
+static bool check_read(const touch *t, const sim_cell *c, bool is_atomic) {
+    if (wants(t, SIM_CHECK_UNINIT) && (t->bytes & ~c->written)) {
+        sim_fault_raise(t->w, t->inst, t->lane,
+                        "read of LDS address 0x%x, which no wave of the workgroup has written",
+                        t->offset + (uint32_t)__builtin_ctz(t->bytes & ~(unsigned)c->written));
+        return false;
+    }
+    if (was_written_now(t, c)) {
+        bool harmless = is_atomic && c->atomic;
+        bool known = !c->several_writers || c->atomic;
+        return harmless || !known || !wants(t, SIM_CHECK_RACE) ||
+               report_race(t, "reads", c->writer, "wrote", c->write_pc);
+    }
+    return !c->write_epoch || !wants(t, SIM_CHECK_WAIT) || has_arrived(t, c) ||
+           report_early(t, c, "read");
+}
+
+static void note_read(const touch *t, sim_cell *c) {
+    uint32_t epoch = t->w->shadow->epoch;
+    bool again = c->read_epoch == epoch;
+    c->several_readers = again && (c->several_readers || c->reader != t->w->index);
+    c->read_epoch = epoch;
+    c->reader = (uint8_t)t->w->index;
+    c->read_pc = sim_check_offset(t->w, t->inst->pc);
+}
+
+/** A write over another wave's of this epoch; sim_check_doubt sees what it wrote. */
+static void doubt(const touch *t, const sim_cell *c) {
+    struct sim_group_shadow *group = t->w->group->shadow;
+    if (!group->doubt.is_set && wants(t, SIM_CHECK_RACE)) {
+        group->doubt.is_set = true;
+        group->doubt.offset = t->offset;
+        group->doubt.lane = t->lane;
+        group->doubt.before = *c;
+        memcpy(&group->doubt.value, t->w->group->lds + t->offset, 4);
+    }
+}
+
+static bool check_write(const touch *t, const sim_cell *c, bool is_atomic) {
+    bool read_now =
+        c->read_epoch == t->w->shadow->epoch && (c->several_readers || c->reader != t->w->index);
+    if (read_now && wants(t, SIM_CHECK_RACE)) {
+        return report_race(t, "writes", c->reader, "read", c->read_pc);
+    }
+    if (!was_written_now(t, c)) {
+        return !c->write_epoch || c->writer != t->w->index || !wants(t, SIM_CHECK_WAIT) ||
+               has_arrived(t, c) || report_early(t, c, "written");
+    }
+    bool overlaps = c->written & t->bytes;
+    if (overlaps && !(is_atomic && c->atomic) && (!c->several_writers || c->atomic)) {
+        doubt(t, c);
+    }
+    return true;
+}
+
+static void note_write(const touch *t, sim_cell *c, bool is_atomic) {
+    const struct sim_shadow *s = t->w->shadow;
+    uint32_t epoch = t->w->shadow->epoch;
+    bool again = c->write_epoch == epoch;
+    c->several_writers = again && (c->several_writers || c->writer != t->w->index);
+    c->atomic = is_atomic && (!again || c->atomic);
+    c->write_epoch = epoch;
+    c->writer = (uint8_t)t->w->index;
+    c->written |= t->bytes;
+    c->write_stream = t->stream & 3;
+    c->write_seq = (uint32_t)s->issued[t->stream];
+    c->write_pc = sim_check_offset(t->w, t->inst->pc);
+}
+
+static bool touch_cell(const touch *t, sim_cell *c) {
+    unsigned access = t->inst->effects.access;
+    bool is_atomic = access == SIM_ACCESS_ATOMIC;
+    bool reads = access == SIM_ACCESS_LOAD || is_atomic, writes = access != SIM_ACCESS_LOAD;
+    if ((reads && !check_read(t, c, is_atomic)) || (writes && !check_write(t, c, is_atomic))) {
+        return false;
+    }
+    if (writes) {
+        note_write(t, c, is_atomic);
+    } else {
+        note_read(t, c);
+    }
+    return true;
+}
+
+/** The bytes of [at, at + bytes) that lie in the cell at `cell`. */
+static uint8_t bytes_in(uint32_t cell, uint32_t at, uint32_t bytes) {
+    uint32_t first = at > cell ? at - cell : 0;
+    uint32_t end = at + bytes < cell + 4 ? at + bytes - cell : 4;
+    return (uint8_t)((1u << end) - (1u << first));
+}
+
+static bool check_alignment(const touch *t, uint32_t at, uint32_t bytes) {
+    if (bytes < 4 || !(at & 3) || !wants(t, SIM_CHECK_ALIGN)) {
+        return true;
+    }
+    sim_fault_raise(t->w, t->inst, t->lane,
+                    "misaligned: %u bytes at LDS address 0x%x, which is not a multiple of 4", bytes,
+                    at);
+    return false;
+}
+
+void sim_check_lds(sim_wave *w, const sim_inst *inst, uint8_t *const lane_address[SIM_LANES],
+                   uint64_t mask, uint32_t bytes) {
+    bool is_dma = inst->effects.access == SIM_ACCESS_DMA;
+    touch t = {.w = w, .inst = inst, .stream = is_dma ? SIM_STREAM_LOAD : SIM_STREAM_LDS};
+    sim_cell *cells = w->group->shadow->cells;
+    for (uint64_t left = mask; left; left &= left - 1) {
+        t.lane = __builtin_ctzll(left);
+        uint32_t at = (uint32_t)(lane_address[t.lane] - w->group->lds);
+        if (!check_alignment(&t, at, bytes)) {
+            return;
+        }
+        for (uint32_t cell = at & ~3u; cell < at + bytes; cell += 4) {
+            t.offset = cell;
+            t.bytes = bytes_in(cell, at, bytes);
+            if (!touch_cell(&t, &cells[cell / 4])) {
+                return;
+            }
+        }
+    }
+}
+
+void sim_check_doubt(sim_wave *w, const sim_inst *inst) {
+    struct sim_group_shadow *group = w->group->shadow;
+    uint32_t now;
+    group->doubt.is_set = false;
+    memcpy(&now, w->group->lds + group->doubt.offset, 4);
+    if (now != group->doubt.value && w->state != SIM_FAULTED) {
+        const sim_cell *c = &group->doubt.before;
+        touch t = {.w = w, .inst = inst, .lane = group->doubt.lane, .offset = group->doubt.offset};
+        report_race(&t, "writes", c->writer, "wrote", c->write_pc);
+    }
+}
