@@ -2,6 +2,8 @@
 // Control: branches, barriers, ends, waits, MODE and other hardware registers.
 #include "exec.h"
 
+#include <time.h>
+
 /** w->pc is already the next instruction's when an instruction runs. */
 static void jump_if(sim_wave *w, const sim_inst *inst, bool taken) {
     if (taken) {
@@ -73,11 +75,28 @@ static void exec_nothing(sim_wave *, const sim_inst *) {}
 
 // ---- hardware registers: id [5:0], offset [10:6], size - 1 [15:11]
 
-enum { HW_MODE = 1, HW_STATUS = 2, HW_TRAPSTS = 3, HW_HW_ID = 4, HW_LDS_ALLOC = 6, HW_XCC_ID = 20 };
+enum {
+    HW_MODE = 1,
+    HW_STATUS = 2,
+    HW_TRAPSTS = 3,
+    HW_HW_ID = 4,
+    HW_LDS_ALLOC = 6,
+    HW_XCC_ID = 20,
+    HW_SHADER_CYCLES = 29, // RDNA; RDNA4 has 64 bits of them, in two registers
+    HW_SHADER_CYCLES_HI = 30,
+};
 
 static uint32_t field_mask(uint32_t hwreg) {
     uint32_t size = (hwreg >> 11 & 31) + 1;
     return size < 32 ? (1u << size) - 1 : UINT32_MAX;
+}
+
+/** Core clocks since some moment: programs spin on them. */
+static uint64_t shader_cycles(const sim_wave *w) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    uint64_t microseconds = (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+    return microseconds * w->group->dispatch->chip->clock_khz / 1000;
 }
 
 static uint32_t hardware_register(const sim_wave *w, uint32_t id) {
@@ -88,6 +107,10 @@ static uint32_t hardware_register(const sim_wave *w, uint32_t id) {
         return w->scc | (uint32_t)(w->exec == 0) << 9 | (uint32_t)(sim_vcc(w) == 0) << 10;
     case HW_LDS_ALLOC: // size in granules of 128 dwords, [20:12]
         return (w->group->dispatch->lds_bytes + 511) / 512 << 12;
+    case HW_SHADER_CYCLES:
+        return (uint32_t)shader_cycles(w);
+    case HW_SHADER_CYCLES_HI:
+        return (uint32_t)(shader_cycles(w) >> 32);
     default: // one XCD, one place: identifiers are 0, traps are never pending
         return 0;
     }

@@ -183,6 +183,25 @@ static void test_masks(void **) {
     stop(&p);
 }
 
+/** The clock that delays spin on goes on; RDNA4's upper half hardly. */
+static void test_clock(void **) {
+    program p = start("gfx1201", "s_getreg_b32 s10, hwreg(HW_REG_SHADER_CYCLES_LO)\n"
+                                 "s_getreg_b32 s11, hwreg(HW_REG_SHADER_CYCLES_HI)\n"
+                                 "s_sendmsg_rtn_b64 s[12:13], sendmsg(MSG_RTN_GET_REALTIME)\n");
+    uint64_t cycles[2], ticks[2];
+    for (int i = 0; i < 2; i++) {
+        run(&p);
+        const uint32_t *s = p.t->wave.s;
+        cycles[i] = s[10] | (uint64_t)s[11] << 32;
+        ticks[i] = s[12] | (uint64_t)s[13] << 32;
+        usleep(2000);
+    }
+    assert_true(ticks[1] - ticks[0] >= 200000); // of 10 ns
+    assert_true(cycles[1] - cycles[0] >= 2 * 2970000);
+    assert_true(cycles[1] - cycles[0] < UINT64_C(2970000) * 100000);
+    stop(&p);
+}
+
 // ---- lanes
 
 static void check_permutation(const program *p, bool other_row, bool fetch, bool bound) {
@@ -352,12 +371,17 @@ static void test_buffer_ranges(void **) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scalar_floats),   cmocka_unit_test(test_scalar_compares),
-        cmocka_unit_test(test_scalar_integers), cmocka_unit_test(test_exec),
-        cmocka_unit_test(test_masks),           cmocka_unit_test(test_permutations),
-        cmocka_unit_test(test_crossbar),        cmocka_unit_test(test_indexed_registers),
-        cmocka_unit_test(test_split_barrier),   cmocka_unit_test(test_compare_store),
-        cmocka_unit_test(test_buffer_ranges)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_scalar_floats),
+                                       cmocka_unit_test(test_scalar_compares),
+                                       cmocka_unit_test(test_scalar_integers),
+                                       cmocka_unit_test(test_exec),
+                                       cmocka_unit_test(test_masks),
+                                       cmocka_unit_test(test_clock),
+                                       cmocka_unit_test(test_permutations),
+                                       cmocka_unit_test(test_crossbar),
+                                       cmocka_unit_test(test_indexed_registers),
+                                       cmocka_unit_test(test_split_barrier),
+                                       cmocka_unit_test(test_compare_store),
+                                       cmocka_unit_test(test_buffer_ranges)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

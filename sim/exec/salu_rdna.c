@@ -98,10 +98,16 @@ static void exec_s_movrels_b64(sim_wave *w, const sim_inst *inst) {
 }
 
 static void exec_s_movreld_b32(sim_wave *w, const sim_inst *inst) {
+    if (inst->dst[0].kind != SIM_OP_SGPR) {
+        return; // null
+    }
     w->s[indexed(w, inst->dst[0].reg, 1)] = sim_read32(w, &inst->src[0]);
 }
 
 static void exec_s_movreld_b64(sim_wave *w, const sim_inst *inst) {
+    if (inst->dst[0].kind != SIM_OP_SGPR) {
+        return;
+    }
     uint64_t value = sim_read64(w, &inst->src[0]);
     uint32_t *to = &w->s[indexed(w, inst->dst[0].reg, 2)];
     to[0] = (uint32_t)value;
