@@ -15,7 +15,7 @@ case "${1:-}" in
 esac
 
 # What each package is for stands in docs/design.md.
-packages=(clang-22 lld-22 llvm-22-dev libclang-rt-22-dev clang-format-22 g++ cmake ninja-build pkg-config
+packages=(clang-22 lld-22 llvm-22-dev libclang-rt-22-dev clang-format-22 clang-tools-22 g++ cmake ninja-build pkg-config
           libcmocka-dev libmsgpack-dev libjansson-dev libxxhash-dev
           libpthreadpool-dev libzstd-dev zlib1g-dev python3 python3-venv python3-pip unzip)
 python_packages=(numpy==2.4.6 ml_dtypes==0.6.0 safetensors==0.8.0 pytest==9.2.0)
