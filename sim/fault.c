@@ -20,7 +20,10 @@ static void append_place(sim_fault *fault, const sim_wave *w, const sim_inst *in
     const sim_workgroup *group = w->group;
     const sim_dispatch *d = group->dispatch;
     uint64_t pc = inst ? inst->pc : w->pc;
-    append(fault, "\n  at %s+0x%llx", d->kernel->name, (unsigned long long)(pc - d->kernel->entry));
+    bool is_before = pc < d->kernel->entry; // in a function that it calls
+    uint64_t distance = is_before ? d->kernel->entry - pc : pc - d->kernel->entry;
+    append(fault, "\n  at %s%c0x%llx", d->kernel->name, is_before ? '-' : '+',
+           (unsigned long long)distance);
     if (inst && inst->opcode) {
         append(fault, " (%s)", inst->opcode->mnemonic);
     }

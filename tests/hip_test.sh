@@ -26,6 +26,7 @@ for flags in -O0 -O2 "-O1 --offload-compress"; do
     # shellcheck disable=SC2086 # several flags
     compile kernels $flags "$source/kernels.hip"
     "$quern" sim -- "$out/kernels"
+    "$quern" sim --check all -- "$out/kernels"
 done
 
 # Linked with what has the system library's name and nothing of ours.
@@ -55,6 +56,13 @@ grep -q "none of the offload bundle's .* entries is for gfx942" "$out/text" || f
 compile fault -O1 "$source/fault.hip"
 "$quern" sim -- "$out/fault" 2> "$out/text"
 grep -q "0 bytes past the end of a 4000-byte allocation" "$out/text" || fail "no report: $(cat "$out/text")"
+
+compile race -O1 "$source/race.hip"
+"$quern" sim -- "$out/race"
+status=0
+"$quern" sim --check race -- "$out/race" 2> "$out/text" || status=$?
+[ $status = 3 ] || fail "the race was not found: $(cat "$out/text")"
+grep -q 'kernel .*rotate.*LDS' "$out/text" || fail "no report: $(cat "$out/text")"
 
 compile hostcall -O1 "$source/hostcall.hip"
 "$quern" sim -- "$out/hostcall" | sort > "$out/got"
