@@ -3,6 +3,7 @@
 # HIP C++ programs, compiled here by clang, run unchanged on the simulated GPU: quern sim -- PROGRAM.
 set -euo pipefail
 [ -e "$QUERN_BUILD_DIR/quern-sim-links/libamdhip64.so" ] || exit 77
+grep -q '^QUERN_SANITIZE:STRING=.\+' "$QUERN_BUILD_DIR/CMakeCache.txt" && exit 77 # a plain program cannot load it
 source=$QUERN_SOURCE_DIR/tests/hip quern=$QUERN_BUILD_DIR/quern
 clang=$(command -v clang++-22 || command -v clang++-23 || command -v clang++) || exit 77
 out=$(mktemp -d)
