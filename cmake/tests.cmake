@@ -73,10 +73,14 @@ if(TARGET quernsim_parts)
     quern_add_test(${source} quernsim_parts)
     add_dependencies(${sim_test_name} quern_test_objects quernsim)
   endforeach()
-  if(TEST kernels_test) # what compilers make must run clean under every check
-    set_property(TEST kernels_test APPEND PROPERTY ENVIRONMENT "QUERN_SIM=check=all")
-  endif()
 endif()
+
+# What compilers make runs clean under every check, and so must our own kernels.
+foreach(name kernels_test gemm_sim_test gemm_chips_test quantize_gpu_test)
+  if(TEST ${name})
+    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "QUERN_SIM=check=all")
+  endif()
+endforeach()
 
 file(GLOB outer_tests CONFIGURE_DEPENDS tests/*_test.c)
 foreach(source ${outer_tests})

@@ -254,8 +254,7 @@ uint64_t sim_dispatch_groups(const sim_dispatch *d) {
 
 void sim_dispatch_work(sim_dispatch *d, sim_worker *worker) {
     uint64_t total = sim_dispatch_groups(d), scratch = sim_kernel_scratch(d->kernel);
-    if (!sim_worker_reserve(worker, num_waves(d), d->lds_bytes,
-                            scratch * SIM_LANES * num_waves(d),
+    if (!sim_worker_reserve(worker, num_waves(d), d->lds_bytes, scratch * SIM_LANES * num_waves(d),
                             sim_check_bytes(d->check, num_waves(d), d->lds_bytes))) {
         if (!atomic_flag_test_and_set(&d->fault_taken)) {
             strcpy(d->fault.text,

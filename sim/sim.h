@@ -49,7 +49,7 @@ const char *sim_chip_mach_name(uint32_t elf_mach); // null if unknown
 enum { // sim_options.check, sim_dispatch.check. Bounds are always checked.
     SIM_CHECK_BOUNDS = 1 << 0,
     SIM_CHECK_BARRIER =
-        1 << 1, // waves of a workgroup that meet at different s_barrier instructions
+        1 << 1,                // waves of a workgroup that meet at different s_barrier instructions
     SIM_CHECK_WAIT = 1 << 2,   // a result used before its s_waitcnt
     SIM_CHECK_UNINIT = 1 << 3, // LDS and registers read that were never written
     SIM_CHECK_RACE = 1 << 4,   // waves that touch the same LDS with no barrier between
@@ -133,10 +133,10 @@ enum { // sim_inst.flags
 };
 
 enum { // sim_effects.stream: memory operations that complete in order, SMEM's in any order
-    SIM_STREAM_LOAD,      // vmcnt, loadcnt
-    SIM_STREAM_STORE,     // vscnt, storecnt; gfx9 counts stores with loads
-    SIM_STREAM_LDS,       // lgkmcnt, dscnt
-    SIM_STREAM_SMEM,      // lgkmcnt, kmcnt
+    SIM_STREAM_LOAD,  // vmcnt, loadcnt
+    SIM_STREAM_STORE, // vscnt, storecnt; gfx9 counts stores with loads
+    SIM_STREAM_LDS,   // lgkmcnt, dscnt
+    SIM_STREAM_SMEM,  // lgkmcnt, kmcnt
     SIM_NUM_STREAMS
 };
 
@@ -148,7 +148,7 @@ enum { // sim_effects.access
     SIM_ACCESS_DMA, // a load that goes to LDS
 };
 
-enum { // sim_effects.flow: which of a result's lanes depend on which of the sources'
+enum {              // sim_effects.flow: which of a result's lanes depend on which of the sources'
     SIM_FLOW_LANES, // each on its own
     SIM_FLOW_SELECT,
     SIM_FLOW_READ_LANE,
@@ -448,7 +448,7 @@ struct sim_wave {
     uint32_t scratch_bytes;             // of one lane
     sim_workgroup *group;
     struct sim_shadow *shadow; // the checker's; null: nothing is checked
-    const sim_region *region; // of the last access: sim_wave_host looks here first; never null
+    const sim_region *region;  // of the last access: sim_wave_host looks here first; never null
     uint64_t num_executed;
     uint64_t counters[8]; // executed instructions by sim_class
 };
