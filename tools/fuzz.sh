@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Builds the libFuzzer targets and runs each for FUZZ_SECONDS (default 60) from a small corpus made here.
+#   tools/fuzz.sh [TARGET…]   default: every tests/*_fuzz.c
 # An input that fails is kept in build/fuzz/findings/ and makes the script fail.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -8,15 +9,15 @@ build=build/fuzz
 seconds=${FUZZ_SECONDS:-60}
 
 cmake --preset fuzz -B $build > $build.configure.log 2>&1 || { cat $build.configure.log; exit 1; }
-targets=()
-for source in tests/*_fuzz.c; do targets+=("$(basename "$source" .c)"); done
+targets=("$@")
+[ $# -gt 0 ] || for source in tests/*_fuzz.c; do targets+=("$(basename "$source" .c)"); done
 cmake --build $build -j "${JOBS:-2}" --target "${targets[@]}" > $build.build.log 2>&1 ||
   { tail -40 $build.build.log; exit 1; }
 
 # Seeds: valid headers and near misses; code objects that clang makes; what the corpus has grown to.
 seeds=$build/seeds
 rm -rf $seeds
-mkdir -p $seeds $build/findings
+mkdir -p $seeds/safetensors_fuzz $seeds/npy_fuzz $build/findings
 for target in "${targets[@]}"; do mkdir -p $seeds/"$target" $build/corpus/"$target"; done
 python3 - $seeds <<'PY'
 import json, struct, sys
@@ -54,16 +55,18 @@ for target in "${targets[@]}"; do # code objects of whatever has been built
   esac
 done
 
-failed=0
-for target in "${targets[@]}"; do
-  echo "fuzz: $target for $seconds s"
+# fuzz TARGET: one target, its findings, its figures
+fuzz() {
+  local target=$1
   if $build/"$target" -max_total_time="$seconds" -max_len=65536 -timeout=10 -rss_limit_mb=2048 -verbosity=0 \
       -print_final_stats=1 -artifact_prefix=$build/findings/"$target"- \
       $build/corpus/"$target" $seeds/"$target" > $build/"$target".log 2>&1; then
-    grep -E 'number_of_executed_units|average_exec' $build/"$target".log | sed 's/^/  /'
+    echo "fuzz: $target for $seconds s: $(grep -E 'number_of_executed_units' $build/"$target".log)"
   else
     tail -30 $build/"$target".log
-    failed=1
+    return 1
   fi
-done
-exit $failed
+}
+export -f fuzz
+export build seconds seeds
+printf '%s\n' "${targets[@]}" | xargs -P "${JOBS:-2}" -I '{}' bash -c 'fuzz {}'

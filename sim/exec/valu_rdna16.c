@@ -102,13 +102,6 @@ static u32x16 v_dot2_bf16_bf16(u32x16 a, u32x16 b, u32x16 c) {
     return select16(is_nan(sum), bits >> 16 | 0x40, (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-static f32x16 v_fmaak_f16(f32x16 a, f32x16 b, f32x16 c) {
-    return fma_for_f16(a, b, c);
-}
-static f32x16 v_fmamk_f16(f32x16 a, f32x16 b, f32x16 c) {
-    return fma_for_f16(a, b, c);
-}
-
 // clang-format off
 #define LIST(X) \
     X(1, u32, v_mov_b16, "w:w", GFX11P, 'i') \
@@ -131,9 +124,7 @@ static f32x16 v_fmamk_f16(f32x16 a, f32x16 b, f32x16 c) {
     X(3, f16, v_minmax_num_f16, "x:hhh", GFX12, 'i') \
     X(3, f16, v_maxmin_num_f16, "x:hhh", GFX12, 'i') \
     X(3, u32, v_dot2_f16_f16, "x:HHh", GFX11P, '?') \
-    X(3, u32, v_dot2_bf16_bf16, "k:WWw", GFX11P, '?') \
-    X(3, f16, v_fmaak_f16, "h:hhh", GFX11P, 'i') \
-    X(3, f16, v_fmamk_f16, "h:hhh", GFX11P, 'i')
+    X(3, u32, v_dot2_bf16_bf16, "k:WWw", GFX11P, '?')
 
 // clang-format on
 LIST(VALU_WRAP)

@@ -133,9 +133,24 @@ static void test_unknown(void **) {
     assert_non_null(strstr(error, "0x1234"));
 }
 
+/** Words that LLVM 22 crashes on, though the instruction exists: v_fmamk_f16, v_fmaak_f16. */
+static void test_refused_words(void **) {
+    static const char *const chips[] = {"gfx1151", "gfx1201"};
+    static const uint32_t words[][2] = {{0x6e020702, 0xff}, {0x70020702, 0xff}};
+    for (int c = 0; c < 2; c++)
+        for (int i = 0; i < 2; i++) {
+            sim_inst inst;
+            char error[SIM_ERROR_BYTES];
+            assert_false(sim_decode(sim_chip_by_name(chips[c]), (const uint8_t *)words[i],
+                                    sizeof words[i], 0, &inst, error));
+            assert_non_null(strstr(error, chips[c]));
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_compiled_kernels), cmocka_unit_test(test_random_words),
-        cmocka_unit_test(test_fields), cmocka_unit_test(test_unknown)};
+        cmocka_unit_test(test_fields), cmocka_unit_test(test_unknown),
+        cmocka_unit_test(test_refused_words)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
