@@ -135,15 +135,15 @@ static void test_unknown(void **) {
 
 /** Words that LLVM 22 crashes on, though the instruction exists: v_fmamk_f16, v_fmaak_f16. */
 static void test_refused_words(void **) {
-    static const char *const chips[] = {"gfx1151", "gfx1201"};
+    static const char *const rdna[] = {"gfx1151", "gfx1201"};
     static const uint32_t words[][2] = {{0x6e020702, 0xff}, {0x70020702, 0xff}};
     for (int c = 0; c < 2; c++)
         for (int i = 0; i < 2; i++) {
             sim_inst inst;
             char error[SIM_ERROR_BYTES];
-            assert_false(sim_decode(sim_chip_by_name(chips[c]), (const uint8_t *)words[i],
+            assert_false(sim_decode(sim_chip_by_name(rdna[c]), (const uint8_t *)words[i],
                                     sizeof words[i], 0, &inst, error));
-            assert_non_null(strstr(error, chips[c]));
+            assert_non_null(strstr(error, rdna[c]));
         }
 }
 
