@@ -1,17 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // RDNA matrix instructions, from bytes to results, against a plain matrix product of small integers.
-#include "../isa/isa.h"
+#include "wmma_fixture.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-enum { A_REG = 8, B_REG = 16, C_REG = 24, D_REG = 40, NUM_LANES = 32 };
 
 /** How elements lie, as in the published tables. */
 typedef struct layout {
@@ -32,42 +23,6 @@ static const layout layouts[] = {
     {SIM_GFX1201, 0x48, 16, 8, '5', '8', 'f'},  {SIM_GFX1201, 0x49, 16, 8, '5', '5', 'f'},
     {SIM_GFX1201, 0x4a, 32, 4, 'i', 'i', 'i'},
 };
-
-static sim_wave *wave;
-
-static int small_value(int side, int row, int k) {
-    uint32_t h = (uint32_t)(side * 7919 + row * 1299709 + k * 15485863);
-    h = (h ^ h >> 15) * 0x2c1b3c6d;
-    return (int)((h ^ h >> 12) % 7) - 3;
-}
-
-static uint32_t encode(int type, int x) { // |x| <= 3: exact in every type
-    float f = (float)x;
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof bits);
-    uint32_t sign = bits >> 31, fraction = bits & 0x7fffff, exponent = (bits >> 23 & 255) - 127;
-    switch (type) {
-    case 'i':
-        return (uint32_t)x;
-    case 'f':
-        return bits;
-    case 'w':
-        return bits >> 16;
-    case 'h':
-        return x == 0 ? 0 : sign << 15 | (exponent + 15) << 10 | fraction >> 13;
-    case '8':
-        return x == 0 ? 0 : sign << 7 | (exponent + 7) << 3 | fraction >> 20;
-    default:
-        return x == 0 ? 0 : sign << 7 | (exponent + 15) << 2 | fraction >> 21;
-    }
-}
-
-static void put(int reg, int lane, int element, int bits, uint32_t x) {
-    int bit = element * bits;
-    uint32_t mask = (bits == 32 ? UINT32_MAX : (1u << bits) - 1) << bit % 32;
-    uint32_t *at = &wave->v[reg + bit / 32][lane];
-    *at = (*at & ~mask) | (x << bit % 32 & mask);
-}
 
 static void put_input(const layout *l, int side, int row, int k) {
     int reg = side == 0 ? A_REG : B_REG;
@@ -105,6 +60,7 @@ static bool decode(const layout *l, uint32_t modifiers0, uint32_t modifiers1, si
 
 static void fill(const layout *l, bool high) {
     memset(wave, 0, sizeof *wave);
+    wave->wave32 = true;
     memset(wave->v[D_REG], 0xa5, 8 * sizeof wave->v[0]);
     for (int row = 0; row < 16; row++) {
         for (int k = 0; k < l->k; k++) {
@@ -293,6 +249,7 @@ static void test_clamp(void **state) {
         sim_inst inst;
         decode(&layouts[4], clamp ? 1u << 15 : 0, 0, &inst);
         memset(wave, 0, sizeof *wave);
+        wave->wave32 = true;
         memset(wave->v[A_REG], 0xff, 4 * sizeof wave->v[0]);
         memset(wave->v[B_REG], 0xff, 4 * sizeof wave->v[0]);
         for (int i = 0; i < 8 * SIM_LANES; i++) {
@@ -319,18 +276,6 @@ static void test_signs(void **state) {
         memcpy(&got, result_at(&layouts[0], D_REG, row, column, false, &shift), sizeof got);
         assert_true(got == (float)want);
     }
-}
-
-static int set_up(void **state) {
-    (void)state;
-    wave = aligned_alloc(64, sizeof *wave);
-    return wave ? 0 : -1;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    free(wave);
-    return 0;
 }
 
 int main(void) {

@@ -50,9 +50,8 @@ void sim_decode_fork_done(void) {
     pthread_mutex_unlock(&contexts_lock);
 }
 
-/** Lane masks are printed as single registers or as pairs, by the wave's size. */
-static bool decode(const sim_chip *chip, bool wave64, const uint8_t *bytes, uint64_t size,
-                   uint64_t pc, sim_inst *out, char error[SIM_ERROR_BYTES]) {
+bool sim_decode_wave(const sim_chip *chip, bool wave64, const uint8_t *bytes, uint64_t size,
+                     uint64_t pc, sim_inst *out, char error[SIM_ERROR_BYTES]) {
     char text[SIM_TEXT_BYTES];
     *out = (sim_inst){.pc = pc};
     memcpy(out->word, bytes, size < sizeof out->word ? size : sizeof out->word);
@@ -76,7 +75,7 @@ static bool decode(const sim_chip *chip, bool wave64, const uint8_t *bytes, uint
 
 bool sim_decode(const sim_chip *chip, const uint8_t *bytes, uint64_t size, uint64_t pc,
                 sim_inst *out, char error[SIM_ERROR_BYTES]) {
-    return decode(chip, chip->wave_size == 64, bytes, size, pc, out, error);
+    return sim_decode_wave(chip, chip->wave_size == 64, bytes, size, pc, out, error);
 }
 
 void sim_inst_deinit(sim_inst *inst) {
@@ -113,8 +112,8 @@ const sim_inst *sim_inst_at(sim_wave *w, uint64_t pc) {
     }
     char error[SIM_ERROR_BYTES] = "out of memory";
     sim_inst *inst = malloc(sizeof *inst);
-    if (!inst || !decode(text->chip, !w->wave32, text->bytes + offset, text->size - offset, pc,
-                         inst, error)) {
+    if (!inst || !sim_decode_wave(text->chip, !w->wave32, text->bytes + offset, text->size - offset,
+                                  pc, inst, error)) {
         sim_fault_raise(w, nullptr, -1, "%s", error);
         free(inst);
         return nullptr;

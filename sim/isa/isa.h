@@ -23,6 +23,11 @@ bool sim_parse_dual(const char *text, sim_arch arch, sim_inst *out, char error[S
 /** True for encodings that must not reach LLVM. */
 bool sim_is_refused(const sim_chip *chip, const uint32_t word[4]);
 
+/** sim_decode for waves of 64 lanes or of 32: lane masks are pairs of registers or single ones, and matrices lie
+ *  in other registers. */
+bool sim_decode_wave(const sim_chip *chip, bool wave64, const uint8_t *bytes, uint64_t size,
+                     uint64_t pc, sim_inst *out, char error[SIM_ERROR_BYTES]);
+
 /** Fills `out` from disassembled text. `out` comes with pc, bytes and word set, all else zero. */
 bool sim_parse(const char *text, sim_arch arch, sim_inst *out, char error[SIM_ERROR_BYTES]);
 

@@ -507,7 +507,7 @@ static bool parse_matrix_modifier(parser *p) {
     int64_t n;
     if (accept_value(p, "cbsz", &n)) {
         p->out->cbsz = (uint8_t)n;
-    } else if (accept_value(p, "abid", &n)) {
+    } else if (accept_value(p, "abid", &n) || accept_value(p, "index_key", &n)) {
         p->out->abid = (uint8_t)n;
     } else if (accept_value(p, "blgp", &n)) {
         p->out->blgp = (uint8_t)n;
