@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # Device images: the QN_IMAGE lines of every ops/*/variants.def, compiled for every target.
 #
-#   QN_IMAGE(id, "source", "targets", "defines")   targets: "all", or names separated by blanks
+#   QN_IMAGE(id, "source", "targets", "defines")   targets: "all", "amd", or names separated by blanks
 #
 # quern_add_kernels(OUT) sets OUT to C sources that embed the images and the kernels' sources.
 
 set(QUERN_DEVICE_OPTIMIZE -O3 CACHE STRING "optimisation of device code: kernels are right at any level, fast at -O3")
 set(QUERN_DEVICE_FLAGS -std=gnu23 ${QUERN_DEVICE_OPTIMIZE} -ffreestanding -nogpulib -fno-slp-vectorize -ffp-contract=off
-    -Wall -Wextra -Wno-pass-failed --target=amdgcn-amd-amdhsa)
+    -Wall -Wextra -Wno-pass-failed)
+set(QUERN_AMD_FLAGS --target=amdgcn-amd-amdhsa)
+# PTX ISA 8.0 is what drivers from CUDA 12.0 on take.
+set(QUERN_PTX_FLAGS --target=nvptx64-nvidia-cuda --cuda-feature=+ptx80 -S)
 
 function(quern_code_object_version target out)
   if(target MATCHES "generic")
@@ -17,14 +20,18 @@ function(quern_code_object_version target out)
   endif()
 endfunction()
 
-# One image for one target: ${CMAKE_BINARY_DIR}/images/ID.TARGET.co
+# One image for one target: ${CMAKE_BINARY_DIR}/images/ID.TARGET.co, for NVIDIA's a PTX text
 function(quern_add_image id source target defines)
-  quern_code_object_version(${target} version)
+  if(target MATCHES "^sm_")
+    set(flags ${QUERN_PTX_FLAGS} -march=${target})
+  else()
+    quern_code_object_version(${target} version)
+    set(flags ${QUERN_AMD_FLAGS} -mcpu=${target} -mcode-object-version=${version})
+  endif()
   set(object ${CMAKE_BINARY_DIR}/images/${id}.${target}.co)
   separate_arguments(define_list UNIX_COMMAND "${defines}")
   add_custom_command(OUTPUT ${object}
-    COMMAND ${CMAKE_C_COMPILER} ${QUERN_DEVICE_FLAGS} -mcpu=${target} -mcode-object-version=${version}
-            ${define_list} -I${PROJECT_SOURCE_DIR}/gpu -MD -MF ${object}.d -MT ${object} -o ${object} ${source}
+    COMMAND ${CMAKE_C_COMPILER} ${QUERN_DEVICE_FLAGS} ${flags} ${define_list} -I${PROJECT_SOURCE_DIR}/gpu -MD -MF ${object}.d -MT ${object} -o ${object} ${source}
     DEPENDS ${source} DEPFILE ${object}.d
     COMMENT "image ${id} for ${target}" VERBATIM)
 endfunction()
@@ -49,11 +56,15 @@ function(quern_add_kernels out)
       set(defines "${CMAKE_MATCH_4}")
       string(REPLACE " " ";" wanted "${CMAKE_MATCH_3}")
       foreach(target ${QUERN_TARGETS})
-        if(wanted STREQUAL "all" OR target IN_LIST wanted)
+        if(wanted STREQUAL "all" OR target IN_LIST wanted OR (wanted STREQUAL "amd" AND NOT target MATCHES "^sm_"))
           quern_add_image(${id} ${folder}/${file} ${target} "${defines}")
           set(object ${CMAKE_BINARY_DIR}/images/${id}.${target}.co)
           string(MAKE_C_IDENTIFIER "${id}_${target}" name)
-          string(APPEND table "alignas(256) static const unsigned char ${name}[] = {\n#embed \"${object}\"\n};\n")
+          set(zero "")
+          if(target MATCHES "^sm_")
+            set(zero " suffix(, 0)") # the driver takes PTX as a C string
+          endif()
+          string(APPEND table "alignas(256) static const unsigned char ${name}[] = {\n#embed \"${object}\"${zero}\n};\n")
           string(APPEND rows "    {\"${id}\", \"${target}\", ${name}, sizeof ${name}},\n")
           list(APPEND objects ${object})
         endif()
@@ -75,8 +86,11 @@ function(quern_add_kernels out)
     list(APPEND source_paths ${PROJECT_SOURCE_DIR}/${source})
   endforeach()
   string(APPEND table "const qni_image_source qni_image_sources[] = {\n${source_rows}    {0}};\n")
-  list(JOIN QUERN_DEVICE_FLAGS "\", \"" flags)
-  string(APPEND table "const char *const qni_device_flags[] = {\"${flags}\", nullptr};\n")
+  foreach(flags device amd ptx)
+    string(TOUPPER ${flags} upper)
+    list(JOIN QUERN_${upper}_FLAGS "\", \"" words)
+    string(APPEND table "const char *const qni_${flags}_flags[] = {\"${words}\", nullptr};\n")
+  endforeach()
   set(generated ${CMAKE_BINARY_DIR}/images/images.c)
   file(CONFIGURE OUTPUT ${generated} CONTENT "${table}" @ONLY)
   set_source_files_properties(${generated} PROPERTIES OBJECT_DEPENDS "${objects};${source_paths}"

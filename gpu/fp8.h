@@ -14,12 +14,16 @@ enum { QD_E4M3FN, QD_E4M3FNUZ, QD_E5M2, QD_E5M2FNUZ };
 
 #define QD_FP8_INLINE static inline __attribute__((always_inline))
 
-/** Whether the target converts this kind itself: gfx942 the FNUZ kinds, gfx950 and gfx12 the OCP
+#if defined(__NVPTX__) && __CUDA_ARCH__ >= 890
+#define QD_FP8_PTX 1 // cvt.rn.satfinite.e4m3x2.f32 and kin
+#endif
+
+/** Whether the target converts this kind itself: gfx942 the FNUZ kinds, gfx950, gfx12 and sm_90a the OCP
  * ones. */
 QD_FP8_INLINE bool qd_fp8_is_native(int kind) {
 #if defined(__gfx942__)
     return kind == QD_E4M3FNUZ || kind == QD_E5M2FNUZ;
-#elif defined(__gfx950__) || defined(__GFX12__)
+#elif defined(__gfx950__) || defined(__GFX12__) || QD_FP8_PTX
     return kind == QD_E4M3FN || kind == QD_E5M2;
 #else
     (void)kind;
@@ -76,6 +80,18 @@ QD_FP8_INLINE float qd_fp8_clamp(int kind, float x) {
                     : __builtin_amdgcn_cvt_pk_bf8_f32(a, b, old, HIGH))
 #endif
 
+#if QD_FP8_PTX
+/** Two codes, a's in the low byte; saturates. */
+QD_FP8_INLINE uint32_t qd_fp8_encode2(int kind, float a, float b) {
+    uint16_t codes;
+    if (kind < QD_E5M2)
+        asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(b), "f"(a));
+    else
+        asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(b), "f"(a));
+    return codes;
+}
+#endif
+
 /** Four codes, the first in the low byte, of values of which none is a NaN. */
 QD_FP8_INLINE uint32_t qd_fp8_encode4(int kind, const float x[4]) {
 #ifdef QD_FP8_CVT_PK
@@ -85,6 +101,9 @@ QD_FP8_INLINE uint32_t qd_fp8_encode4(int kind, const float x[4]) {
         return (uint32_t)QD_FP8_CVT_PK(kind, qd_fp8_clamp(kind, x[2]), qd_fp8_clamp(kind, x[3]),
                                        low, true);
     }
+#elif QD_FP8_PTX
+    if (qd_fp8_is_native(kind))
+        return qd_fp8_encode2(kind, x[0], x[1]) | qd_fp8_encode2(kind, x[2], x[3]) << 16;
 #endif
     return qd_fp8_encode(kind, x[0]) | qd_fp8_encode(kind, x[1]) << 8 |
            qd_fp8_encode(kind, x[2]) << 16 | qd_fp8_encode(kind, x[3]) << 24;

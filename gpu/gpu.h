@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every GPU kernel starts from: vector types, address spaces, the wave and its lanes.
 //
-// Plain C23 for clang's GPU targets. Helpers are qd_, entry points qk_. A kernel takes one struct by value.
+// Plain C23 for clang's GPU targets, AMD's and NVIDIA's. Helpers are qd_, entry points qk_. A kernel takes one
+// struct by value.
 #ifndef QD_GPU_H
 #define QD_GPU_H
 
@@ -21,8 +22,12 @@
 // arrays clang 22 even drops the wait between a copy to LDS and a read of it.
 #define QD_LDS __attribute__((address_space(3)))
 
+#if defined(__NVPTX__)
+#define QD_KERNEL(threads) __gpu_kernel void // the driver needs no word of the number of threads
+#else
 #define QD_KERNEL(threads)                                                                         \
     __attribute__((amdgpu_flat_work_group_size(threads, threads))) __gpu_kernel void
+#endif
 
 typedef float qd_f32x2 __attribute__((ext_vector_type(2)));
 typedef float qd_f32x4 __attribute__((ext_vector_type(4)));
@@ -52,9 +57,13 @@ QD_INLINE uint32_t qd_block(void) {
     return __gpu_block_id(0);
 }
 
-/** A value that is the same in all lanes, moved to a scalar register. */
+/** A value that is the same in all lanes, moved to a scalar register where there are such. */
 QD_INLINE uint32_t qd_uniform(uint32_t x) {
+#if defined(__NVPTX__)
+    return x;
+#else
     return (uint32_t)__builtin_amdgcn_readfirstlane((int)x);
+#endif
 }
 
 /** This wave's index in the workgroup. */
@@ -64,8 +73,21 @@ QD_INLINE uint32_t qd_wave(void) {
 
 /** Lane `from`'s value, uniform. */
 QD_INLINE uint32_t qd_read_lane(uint32_t x, uint32_t from) {
+#if defined(__NVPTX__)
+    return __gpu_shuffle_idx_u32(__gpu_lane_mask(), from, x, QD_WAVE);
+#else
     return (uint32_t)__builtin_amdgcn_readlane((int)x, (int)from);
+#endif
 }
+
+/** The value of the lane `step` away in this lane's row of 16. What is combined with it for steps 8, 4, 2, 1, by an
+ *  operation whose operands may change places, is the row's total, the same bits in all its lanes. */
+#if defined(__NVPTX__)
+#define QD_ROW_PARTNER(x, step) ((uint32_t)__nvvm_shfl_sync_bfly_i32(~0u, (int)(x), step, 31))
+#else
+#define QD_ROW_PARTNER(x, step)                                                                    \
+    ((uint32_t)__builtin_amdgcn_update_dpp(0, (int)(x), 0x120 + (step), 0xF, 0xF, false))
+#endif
 
 /** The lanes where x holds, lane 0 lowest. */
 QD_INLINE uint64_t qd_ballot(bool x) {
@@ -83,9 +105,13 @@ QD_INLINE uint32_t qd_scan_sum(uint32_t x) {
 
 /** All waves of the workgroup meet; what they wrote to LDS before is seen by all after. */
 QD_INLINE void qd_barrier(void) {
+#if defined(__NVPTX__)
+    __gpu_sync_threads();
+#else
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup", "local");
     __builtin_amdgcn_s_barrier();
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup", "local");
+#endif
 }
 
 QD_INLINE uint32_t qd_min(uint32_t a, uint32_t b) {

@@ -218,7 +218,7 @@ static bool is_kernel(const char *name, size_t length) {
 
 static bool is_backend(const char *name, size_t length) {
     return is_word(name, length, "cpu") || is_word(name, length, "hip") ||
-           is_word(name, length, "sim");
+           is_word(name, length, "cuda") || is_word(name, length, "sim");
 }
 
 static bool is_forcing(const char *item, size_t length) {
@@ -233,7 +233,7 @@ qn_status qni_choice_check_environment(void) {
         if (n > 0 && !is_kernel(at, n) && !is_backend(at, n))
             return QN_FAIL(QN_E_INVALID,
                            "environment: QUERN_DISABLE has \"%.*s\"; accepted: kernels as quern "
-                           "check names them, cpu, hip, sim",
+                           "check names them, cpu, hip, cuda, sim",
                            (int)n, at);
         at += n + (at[n] == ',');
     }

@@ -177,7 +177,7 @@ static void test_unknown_names(void **) {
     snprintf(text, sizeof text, "QUERN_FORCE=%s=%sx", op->name, op->variants[0].name);
     child_run(open_badly, "QUERN_FORCE has", env);
     for (const char *const *bad =
-             (const char *const[]){"QUERN_DISABLE=cuda", "QUERN_DISABLE=cpu,gemm.nobody",
+             (const char *const[]){"QUERN_DISABLE=opencl", "QUERN_DISABLE=cpu,gemm.nobody",
                                    "QUERN_FORCE=gemm",
                                    "QUERN_FORCE==", "QUERN_FORCE=nobody=gemm.any", nullptr};
          *bad; bad++)

@@ -18,9 +18,10 @@ typedef struct parsed_spec {
 } parsed_spec;
 
 static qn_status bad_spec(const char *spec, const char *fault) {
-    return QN_FAIL(QN_E_INVALID,
-                   "device: \"%.64s\": %s; accepted: cpu, hip:N, sim:ARCH, sim:ARCH:N, auto", spec,
-                   fault);
+    return QN_FAIL(
+        QN_E_INVALID,
+        "device: \"%.64s\": %s; accepted: cpu, hip:N, cuda:N, sim:ARCH, sim:ARCH:N, auto", spec,
+        fault);
 }
 
 /** A decimal number of at most four digits without sign or leading zeros; -1 if text is none. */
@@ -31,12 +32,13 @@ static int parse_index(const char *text) {
     return atoi(text);
 }
 
-static qn_status parse_hip(parsed_spec *out, const char *spec, const char *arg) {
+/** hip:N or cuda:N, N 0 if it is left out. */
+static qn_status parse_gpu(parsed_spec *out, const char *spec, const char *kind, const char *arg) {
     int index = *arg ? parse_index(arg) : 0;
     if (index < 0)
-        return bad_spec(spec, "what follows hip: must be a number from 0");
-    snprintf(out->text, sizeof out->text, "hip:%d", index);
-    out->open = qni_hip_open;
+        return bad_spec(spec, "what follows the colon must be a number from 0");
+    snprintf(out->text, sizeof out->text, "%s:%d", kind, index);
+    out->open = *kind == 'h' ? qni_hip_open : qni_cuda_open;
     return QN_OK;
 }
 
@@ -44,9 +46,9 @@ static qn_status parse_sim(parsed_spec *out, const char *spec, const char *arg) 
     size_t length = strcspn(arg, ":");
     const qni_target *target = qni_target_find(arg, length);
     int ordinal = 1;
-    if (!target) {
+    if (!target || qni_target_is_ptx(target)) {
         char known[256] = "no such architecture; there are";
-        for (int t = 0; t < QNI_NUM_TARGETS; t++)
+        for (int t = 0; t < QNI_NUM_TARGETS && !qni_target_is_ptx(&qni_targets[t]); t++)
             snprintf(known + strlen(known), sizeof known - strlen(known), " %s",
                      qni_targets[t].name);
         return bad_spec(spec, known);
@@ -74,7 +76,9 @@ static qn_status parse_spec(parsed_spec *out, const char *spec) {
         out->open = qni_cpu_open;
         st = QN_OK;
     } else if (length == 3 && strncmp(spec, "hip", 3) == 0) {
-        st = parse_hip(out, spec, arg);
+        st = parse_gpu(out, spec, "hip", arg);
+    } else if (length == 4 && strncmp(spec, "cuda", 4) == 0) {
+        st = parse_gpu(out, spec, "cuda", arg);
     } else if (length == 3 && strncmp(spec, "sim", 3) == 0) {
         st = parse_sim(out, spec, arg);
     } else {
@@ -137,11 +141,14 @@ static qn_status open_auto(qn_device **out) {
     const char *wanted = qni_env_get()->device;
     if (*wanted && strcmp(wanted, "auto") != 0)
         return open_spec(out, wanted);
-    if (qni_is_backend_disabled("hip"))
-        return open_spec(out, "cpu");
-    if (open_spec(out, "hip:0") == QN_OK)
-        return QN_OK;
-    qni_log(QNI_LOG_KERNEL, "device auto: cpu; not hip:0: %s", qn_last_error());
+    static const char *const gpus[][2] = {{"hip", "hip:0"}, {"cuda", "cuda:0"}};
+    for (size_t i = 0; i < sizeof gpus / sizeof *gpus; i++) {
+        if (qni_is_backend_disabled(gpus[i][0]))
+            continue;
+        if (open_spec(out, gpus[i][1]) == QN_OK)
+            return QN_OK;
+        qni_log(QNI_LOG_KERNEL, "device auto: not %s: %s", gpus[i][1], qn_last_error());
+    }
     return open_spec(out, "cpu");
 }
 
@@ -237,15 +244,19 @@ static void list_simulated(device_list *list, const qni_target *target) {
     }
 }
 
-static void list_all(device_list *list) {
+static void list_gpus(device_list *list, const char *kind) {
     char spec[48];
-    for (int i = 0; i < 64; i++) {
-        snprintf(spec, sizeof spec, "hip:%d", i);
-        if (!list_one(list, spec))
-            break;
-    }
+    int i = 0;
+    do
+        snprintf(spec, sizeof spec, "%s:%d", kind, i++);
+    while (i <= 64 && list_one(list, spec));
+}
+
+static void list_all(device_list *list) {
+    list_gpus(list, "hip");
+    list_gpus(list, "cuda");
     list_one(list, "cpu");
-    for (int t = 0; t < QNI_NUM_TARGETS; t++)
+    for (int t = 0; t < QNI_NUM_TARGETS && !qni_target_is_ptx(&qni_targets[t]); t++)
         list_simulated(list, &qni_targets[t]);
 }
 

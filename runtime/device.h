@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one interface to devices. cpu.c and hip.c implement it; nothing above knows which is behind
-// it.
+// The one interface to devices. cpu.c, hip.c and cuda.c implement it; nothing above knows which is
+// behind it.
 #ifndef QNI_DEVICE_H
 #define QNI_DEVICE_H
 
@@ -19,7 +19,8 @@ enum qni_feature_bit {
 /** A GPU that images are built for: a line of targets.def. */
 typedef struct qni_target {
     const char *name;
-    int32_t code_object_version, wave_size, lds_bytes;
+    int32_t code_object_version; // 0: PTX
+    int32_t wave_size, lds_bytes;
     uint64_t features;
 } qni_target;
 
@@ -35,6 +36,11 @@ extern const qni_target qni_targets[QNI_NUM_TARGETS];
 const qni_target *qni_target_find(const char *name, size_t length);
 /** The target of images that also run on `target`: a whole family's; null if there is none. */
 const qni_target *qni_target_generic(const qni_target *target);
+/** The target whose PTX an NVIDIA GPU of that compute capability runs; null if none. */
+const qni_target *qni_target_of_capability(int major, int minor);
+static inline bool qni_target_is_ptx(const qni_target *target) {
+    return target->code_object_version == 0;
+}
 /** The target whose images a device of that gcnArchName ("gfx942:sramecc+:xnack-") runs; null if
  * none. */
 const qni_target *qni_target_of_arch(const char *gcn_arch);
@@ -58,7 +64,7 @@ typedef struct qni_kernel_usage {
 /** A driver. Every function sets the error message when it fails. `native` handles are the driver's
  * own. */
 typedef struct qni_backend {
-    const char *name; // "cpu", "hip"
+    const char *name; // "cpu", "hip", "cuda"
     void (*close)(qn_device *device);
     qn_status (*mem_alloc)(qn_device *device, void **out, int64_t bytes);
     void (*mem_free)(qn_device *device, void *ptr);
@@ -79,6 +85,8 @@ typedef struct qni_backend {
     void (*image_unload)(qn_device *device, void *native_module);
     qn_status (*kernel_get)(qn_device *device, void **native_kernel, void *native_module,
                             const char *entry);
+    /** What the driver alone knows of a kernel; null where the image says it all. */
+    qn_status (*kernel_usage)(qn_device *device, void *native_kernel, qni_kernel_usage *usage);
     qn_status (*launch)(qn_stream *stream, void *native_kernel, const uint32_t grid[3],
                         uint32_t threads, const void *args, size_t args_bytes);
 } qni_backend;
@@ -110,6 +118,7 @@ struct qn_event {
  * nothing). */
 qn_status qni_cpu_open(qn_device *device, const char *arg);
 qn_status qni_hip_open(qn_device *device, const char *arg);
+qn_status qni_cuda_open(qn_device *device, const char *arg);
 /** The simulated GPU: the same HIP backend over libquernsim. */
 qn_status qni_sim_open(qn_device *device, const char *arg);
 /** How many devices of that architecture the simulated GPU shows without being asked for more; 0 if there is no

@@ -38,6 +38,8 @@ static void test_bad_specs(void **) {
                                       "sim:gfx942:x",
                                       "sim:gfx942:1:1",
                                       "cuda0",
+                                      "cuda:x",
+                                      "sim:sm_90a",
                                       "CPU",
                                       " cpu",
                                       "cpu ",
@@ -47,7 +49,7 @@ static void test_bad_specs(void **) {
         if (qn_device_open(&device, bad[i]) != QN_E_INVALID)
             fail_msg("\"%s\" was not refused as malformed", bad[i]);
         assert_ptr_equal(device, (qn_device *)8);
-        assert_error_has("accepted: cpu, hip:N, sim:ARCH");
+        assert_error_has("accepted: cpu, hip:N, cuda:N, sim:ARCH");
     }
     assert_int_equal(qn_device_open(nullptr, "cpu"), QN_E_INVALID);
 }

@@ -94,6 +94,7 @@ static void read_all(void) {
     env.cache_dir = cache_dir();
     env.clang = text_of("QUERN_CLANG");
     env.hip_library = text_of("QUERN_HIP_LIBRARY");
+    env.cuda_library = text_of("QUERN_CUDA_LIBRARY");
     env.sim_library = text_of("QUERN_SIM_LIBRARY");
     env.path = text_of("PATH");
     const char *tmp = text_of("TMPDIR");

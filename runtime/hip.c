@@ -329,7 +329,7 @@ static qn_status find_target(const qni_target **out, const char *gcn_arch) {
     if (*out)
         return QN_OK;
     char known[256] = "";
-    for (int t = 0; t < QNI_NUM_TARGETS; t++)
+    for (int t = 0; t < QNI_NUM_TARGETS && !qni_target_is_ptx(&qni_targets[t]); t++)
         snprintf(known + strlen(known), sizeof known - strlen(known), " %s", qni_targets[t].name);
     return QN_FAIL(QN_E_UNSUPPORTED, "hip: no image for %s; quern is built for:%s", gcn_arch,
                    known);

@@ -135,32 +135,55 @@ static qn_status check_waits(const qn_device *device, const qni_kernel_ref *ref,
 }
 
 /** What the kernel's author promised of its code, and what the device can give. */
-static qn_status check_contract(const qn_device *device, const qni_kernel_ref *ref,
-                                const qni_object_kernel *kernel) {
-    if (kernel->usage.scratch_bytes > ref->max_scratch_bytes)
+static qn_status check_usage(const qn_device *device, const qni_kernel_ref *ref,
+                             const qni_kernel_usage *usage) {
+    if (usage->scratch_bytes > ref->max_scratch_bytes)
         return QN_FAIL(QN_E_UNSUPPORTED,
                        "%s: uses %d bytes of scratch a lane; its contract allows %d", ref->entry,
-                       kernel->usage.scratch_bytes, ref->max_scratch_bytes);
-    if (kernel->usage.lds_bytes > device->target->lds_bytes)
+                       usage->scratch_bytes, ref->max_scratch_bytes);
+    if (usage->lds_bytes > device->target->lds_bytes)
         return QN_FAIL(QN_E_UNSUPPORTED, "%s: uses %d bytes of LDS; %s has %d", ref->entry,
-                       kernel->usage.lds_bytes, device->target->name, device->target->lds_bytes);
-    return ref->uses_lds_dma ? check_waits(device, ref, kernel) : QN_OK;
+                       usage->lds_bytes, device->target->name, device->target->lds_bytes);
+    return QN_OK;
+}
+
+/** Finds the kernel in its image, which says of AMD's code what it uses; of PTX the driver says it later. */
+static qn_status find_kernel(const qn_device *device, const qni_kernel_ref *ref,
+                             const loaded_image *image, qni_kernel_usage *usage) {
+    qni_object_kernel found;
+    const bool is_ptx = qni_target_is_ptx(device->target);
+    qn_status st = (is_ptx ? qni_ptx_kernel_find
+                           : qni_object_kernel_find)(&found, image->data, image->bytes, ref->entry);
+    if (st == QN_OK && !is_ptx)
+        st = check_usage(device, ref, &found.usage);
+    if (st == QN_OK && ref->uses_lds_dma)
+        st = check_waits(device, ref, &found);
+    *usage = found.usage;
+    return st;
+}
+
+/** Hands the kernel out of the loaded image, once it is known to keep its contract. */
+static qn_status get_native(qn_device *device, const qni_kernel_ref *ref, void *module,
+                            loaded_kernel *kernel) {
+    const qni_backend *backend = device->backend;
+    qn_status st = backend->kernel_get(device, &kernel->native, module, ref->entry);
+    if (st != QN_OK || !backend->kernel_usage)
+        return st;
+    st = backend->kernel_usage(device, kernel->native, &kernel->usage);
+    return st == QN_OK ? check_usage(device, ref, &kernel->usage) : st;
 }
 
 /** Under the lock: loads, checks and files the kernel. */
 static qn_status load_kernel(qn_device *device, const qni_kernel_ref *ref, loaded_kernel **out) {
     loaded_image *image = nullptr;
-    qni_object_kernel found;
     loaded_kernel *kernel = calloc(1, sizeof *kernel);
     if (!kernel)
         return QN_FAIL(QN_E_MEMORY, "image: out of memory");
     kernel->ref = ref;
     qn_status st;
     QN_TRY(get_image(device, ref, &image));
-    QN_TRY(qni_object_kernel_find(&found, image->data, image->bytes, ref->entry));
-    QN_TRY(check_contract(device, ref, &found));
-    QN_TRY(device->backend->kernel_get(device, &kernel->native, image->module, ref->entry));
-    kernel->usage = found.usage;
+    QN_TRY(find_kernel(device, ref, image, &kernel->usage));
+    QN_TRY(get_native(device, ref, image->module, kernel));
     kernel->next = device->kernels->kernels;
     device->kernels->kernels = *out = kernel;
     add_slot(device->kernels, kernel);

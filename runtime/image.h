@@ -25,6 +25,7 @@ typedef struct qni_image_source {
 extern const qni_image qni_images[];
 extern const qni_image_recipe qni_image_recipes[];
 extern const qni_image_source qni_image_sources[];
-extern const char *const qni_device_flags[];
+extern const char *const qni_device_flags[]; // of every target; then AMD's, or those that give PTX
+extern const char *const qni_amd_flags[], *const qni_ptx_flags[];
 
 #endif

@@ -29,6 +29,10 @@ typedef struct job {
     const qni_compiler *compiler;
 } job;
 
+static const char *const *family_flags(const qni_target *target) {
+    return qni_target_is_ptx(target) ? qni_ptx_flags : qni_amd_flags;
+}
+
 // ---- the key
 
 static void hash_text(XXH3_state_t *state, const char *text) {
@@ -47,6 +51,8 @@ static qni_cache_key key_of(const job *j) {
     hash_text(&state, version);
     hash_text(&state, j->compiler->identity);
     for (const char *const *flag = qni_device_flags; *flag; flag++)
+        hash_text(&state, *flag);
+    for (const char *const *flag = family_flags(j->target); *flag; flag++)
         hash_text(&state, *flag);
     // All sources, not only those that this one includes: who includes whom is clang's to know.
     for (const qni_image_source *source = qni_image_sources; source->path; source++) {
@@ -140,11 +146,11 @@ static bool add_words(command *c, const char *text) {
     return true;
 }
 
-/** Reads the image that clang wrote. */
-static qn_status read_image(const char *path, void **data, size_t *bytes) {
+/** Reads the image that clang wrote; a zero is put behind it, which PTX needs (*bytes counts it for PTX). */
+static qn_status read_image(const char *path, bool is_ptx, void **data, size_t *bytes) {
     struct stat s;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    char *image = fd >= 0 && fstat(fd, &s) == 0 ? malloc((size_t)s.st_size + 1) : nullptr;
+    char *image = fd >= 0 && fstat(fd, &s) == 0 ? calloc(1, (size_t)s.st_size + 1) : nullptr;
     size_t got = 0;
     for (ssize_t n = 1; image && n > 0 && got < (size_t)s.st_size; got += n > 0 ? (size_t)n : 0)
         n = read(fd, image + got, (size_t)s.st_size - got);
@@ -155,31 +161,42 @@ static qn_status read_image(const char *path, void **data, size_t *bytes) {
         return QN_FAIL(QN_E_IO, "jit: cannot read %s, which clang was to write", path);
     }
     *data = image;
-    *bytes = got;
+    *bytes = got + is_ptx;
     return QN_OK;
 }
 
+/** The words that name the target. */
+static void add_target(command *c, const qni_target *target, char *cpu, char *version,
+                       size_t room) {
+    for (const char *const *flag = family_flags(target); *flag; flag++)
+        add(c, *flag);
+    snprintf(cpu, room, "-m%s=%s", qni_target_is_ptx(target) ? "arch" : "cpu", target->name);
+    add(c, cpu);
+    snprintf(version, room, "-mcode-object-version=%d", target->code_object_version);
+    if (!qni_target_is_ptx(target))
+        add(c, version);
+}
+
 static qn_status compile_in(const job *j, const char *path, void **data, size_t *bytes) {
-    char cpu[64], version[64], include[512], source[768], object[512], output[3000];
+    char cpu[64], version[sizeof cpu], include[512], source[768], object[512], output[3000];
     command c = {.argv = {(char *)j->compiler->path}, .count = 1};
     int exit_code = 0;
     for (const char *const *flag = qni_device_flags; *flag; flag++)
         add(&c, *flag);
     if (!add_words(&c, j->recipe->defines) || !add_words(&c, j->defines))
         return QN_FAIL(QN_E_INVALID, "jit: %s: too many -D flags", j->recipe->id);
-    snprintf(cpu, sizeof cpu, "-mcpu=%s", j->target->name);
-    snprintf(version, sizeof version, "-mcode-object-version=%d", j->target->code_object_version);
+    add_target(&c, j->target, cpu, version, sizeof cpu);
     snprintf(include, sizeof include, "-I%s/gpu", path);
     snprintf(source, sizeof source, "%s/%s", path, j->recipe->source);
     snprintf(object, sizeof object, "%s/image.co", path);
-    const char *const last[] = {cpu, version, include, "-o", object, source};
+    const char *const last[] = {include, "-o", object, source};
     for (size_t i = 0; i < sizeof last / sizeof *last; i++)
         add(&c, last[i]);
     qn_status st = qni_spawn(c.argv, path, output, sizeof output, &exit_code);
     if (st == QN_OK && exit_code != 0)
         st = QN_FAIL(QN_E_DEVICE, "jit: %s of %s for %s: %s failed (%d):\n%s", j->recipe->id,
                      j->recipe->source, j->target->name, j->compiler->path, exit_code, output);
-    return st == QN_OK ? read_image(object, data, bytes) : st;
+    return st == QN_OK ? read_image(object, qni_target_is_ptx(j->target), data, bytes) : st;
 }
 
 /** What stands between an image's name and its own defines in a message. */

@@ -17,6 +17,10 @@ typedef struct qni_object_kernel {
 qn_status qni_object_kernel_find(qni_object_kernel *out, const void *object, size_t bytes,
                                  const char *entry);
 
+/** The same of a PTX image, whose last byte is its text's zero; usage has only kernarg_bytes (ptx.c). */
+qn_status qni_ptx_kernel_find(qni_object_kernel *out, const void *image, size_t bytes,
+                              const char *entry);
+
 /** Whether a vmcnt wait stands between each LDS DMA and the next barrier, on every path (waits.c). gfx9 code.
  *  When not, *offset is that of the barrier. Not QN_OK: the code cannot be read. */
 qn_status qni_waits_check(const uint8_t *code, size_t bytes, bool *is_good, size_t *offset);

@@ -218,16 +218,53 @@ static void test_waits(void **) {
 static void test_built_images(void **) {
     int count = 0;
     for (const qni_image *image = qni_images; image->id; image++, count++) {
-        assert_non_null(qni_target_find(image->target, strlen(image->target)));
-        assert_memory_equal(image->data,
-                            "\x7f"
-                            "ELF",
-                            4);
+        const qni_target *target = qni_target_find(image->target, strlen(image->target));
+        assert_non_null(target);
+        const bool is_ptx = qni_target_is_ptx(target);
+        if (!is_ptx)
+            assert_memory_equal(image->data,
+                                "\x7f"
+                                "ELF",
+                                4);
         qni_object_kernel k;
-        assert_int_equal(qni_object_kernel_find(&k, image->data, image->bytes, "qk_no_such_kernel"),
+        assert_int_equal((is_ptx ? qni_ptx_kernel_find : qni_object_kernel_find)(
+                             &k, image->data, image->bytes, "qk_no_such_kernel"),
                          QN_E_NOT_FOUND); // the whole metadata was read
     }
     assert_true(count > 0);
+}
+
+static void test_ptx(void **) {
+    static const char text[] =
+        ".version 8.0\n.visible .entry kk(\n\t.param .align 8 .b8 kk_param_0[8]\n)\n"
+        ".visible .entry k(\n\t.param .align 8 .b8 k_param_0[96]\n)\n{\n}\n"
+        ".visible .entry empty()\n{\n}\n.b8 data[4];\n";
+    qni_object_kernel k;
+    assert_int_equal(qni_ptx_kernel_find(&k, text, sizeof text, "k"), QN_OK);
+    assert_int_equal(k.usage.kernarg_bytes, 96);
+    assert_int_equal(qni_ptx_kernel_find(&k, text, sizeof text, "kk"), QN_OK);
+    assert_int_equal(k.usage.kernarg_bytes, 8);
+    assert_int_equal(qni_ptx_kernel_find(&k, text, sizeof text, "kkk"), QN_E_NOT_FOUND);
+    assert_int_equal(qni_ptx_kernel_find(&k, text, sizeof text, "empty"), QN_E_INVALID);
+    assert_int_equal(qni_ptx_kernel_find(&k, text, sizeof text - 1, "k"), QN_E_INVALID); // no zero
+    assert_int_equal(qni_ptx_kernel_find(&k, text, 0, "k"), QN_E_INVALID);
+    assert_int_equal(qni_ptx_kernel_find(&k, "kernel", 7, "k"), QN_E_INVALID);
+}
+
+static void test_capabilities(void **) {
+    static const struct {
+        int major, minor;
+        const char *target;
+    } cases[] = {{7, 5, nullptr}, {8, 0, "sm_80"},  {8, 9, "sm_80"},  {9, 0, "sm_90a"},
+                 {9, 1, "sm_80"}, {10, 0, "sm_80"}, {12, 0, "sm_80"}, {0, 0, nullptr}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const qni_target *target = qni_target_of_capability(cases[i].major, cases[i].minor);
+        if (cases[i].target)
+            assert_string_equal(target ? target->name : "none", cases[i].target);
+        else
+            assert_null(target);
+    }
+    assert_string_equal(qni_target_generic(qni_target_find("sm_90a", 6))->name, "sm_80");
 }
 
 static void test_targets(void **) {
@@ -261,6 +298,7 @@ int main(void) {
         cmocka_unit_test(test_usage),         cmocka_unit_test(test_damage),
         cmocka_unit_test(test_endless_table), cmocka_unit_test(test_waits),
         cmocka_unit_test(test_built_images),  cmocka_unit_test(test_targets),
+        cmocka_unit_test(test_ptx),           cmocka_unit_test(test_capabilities),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -99,7 +99,7 @@ bool qni_variant_fits(const qni_variant *variant, const qn_device *device, const
  * names no kernel). */
 qn_status qni_choose(const qni_op *op, const qn_device *device, const void *problem,
                      const qni_variant **out);
-/** Whether QUERN_DISABLE names a backend ("hip", "sim", "cpu"). */
+/** Whether QUERN_DISABLE names a backend ("hip", "cuda", "sim", "cpu"). */
 bool qni_is_backend_disabled(const char *backend);
 /** Whether QUERN_DISABLE and QUERN_FORCE name kernels, ops and backends that there are.
  *  Errors: QN_E_INVALID, with the name that is unknown. */
@@ -153,7 +153,8 @@ void qni_log(qni_log_topic topic, const char *format, ...) __attribute__((format
 
 /** Strings are "" where a variable is unset or empty. docs/env.md says what each means. */
 typedef struct qni_env {
-    const char *device, *disable, *force, *cache_dir, *clang, *hip_library, *sim_library;
+    const char *device, *disable, *force, *cache_dir, *clang;
+    const char *hip_library, *cuda_library, *sim_library;
     const char *path, *tmp_dir;
     unsigned log;    // qni_log_topic bits
     int num_threads; // 0: all of the machine's

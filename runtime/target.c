@@ -18,13 +18,14 @@ const qni_target *qni_target_find(const char *name, size_t length) {
     return nullptr;
 }
 
-/** Members of the generic targets, as LLVM's AMDGPUUsage lists them. */
+/** Targets whose images others run as well: the generic ones, as LLVM's AMDGPUUsage lists their members. */
 static const char *generic_name(const char *arch, size_t length) {
     static const struct {
         const char *generic, *members;
     } families[] = {
         {"gfx11-generic", " gfx1100 gfx1101 gfx1102 gfx1103 gfx1150 gfx1151 gfx1152 gfx1153 "},
         {"gfx12-generic", " gfx1200 gfx1201 "},
+        {"sm_80", " sm_90a "}, // PTX of a plain target runs on every later GPU
     };
     for (size_t f = 0; f < sizeof families / sizeof *families; f++)
         for (const char *at = families[f].members + 1; *at; at += strcspn(at, " ") + 1)
@@ -36,6 +37,12 @@ static const char *generic_name(const char *arch, size_t length) {
 const qni_target *qni_target_generic(const qni_target *target) {
     const char *name = generic_name(target->name, strlen(target->name));
     return name ? qni_target_find(name, strlen(name)) : nullptr;
+}
+
+const qni_target *qni_target_of_capability(int major, int minor) {
+    // PTX of sm_90a runs on 9.0 alone; plain targets run on all that came later.
+    const char *name = major == 9 && minor == 0 ? "sm_90a" : major >= 8 ? "sm_80" : "";
+    return qni_target_find(name, strlen(name));
 }
 
 const qni_target *qni_target_of_arch(const char *gcn_arch) {

@@ -58,7 +58,7 @@ static inline int64_t qk_gemm_packed_offset(uint32_t row, uint32_t k, uint32_t p
     return strip + block + in / 32 * 1024 + in % 32 / 16 * 512 + row % 32 * 16 + in % 16;
 }
 
-#ifdef __AMDGPU__
+#if defined(__AMDGPU__) || defined(__NVPTX__)
 #include "gpu.h"
 
 /** The rows that a workgroup computes. */

@@ -61,12 +61,10 @@ QD_INLINE float element(int dtype, const run *r, int i) {
 
 /** The largest of the 16 lanes of a team, in each of them. */
 QD_INLINE uint32_t team_max(uint32_t v) {
-#define QK_MAX_ROTATED(v, n)                                                                       \
-    qd_max(v, (uint32_t)__builtin_amdgcn_update_dpp(0, (int)(v), 0x120 + (n), 0xF, 0xF, false))
-    v = QK_MAX_ROTATED(v, 8);
-    v = QK_MAX_ROTATED(v, 4);
-    v = QK_MAX_ROTATED(v, 2);
-    return QK_MAX_ROTATED(v, 1);
+    v = qd_max(v, QD_ROW_PARTNER(v, 8));
+    v = qd_max(v, QD_ROW_PARTNER(v, 4));
+    v = qd_max(v, QD_ROW_PARTNER(v, 2));
+    return qd_max(v, QD_ROW_PARTNER(v, 1));
 }
 
 /** The largest magnitude's bits: their order as integers is that of the magnitudes. A NaN's are above

@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0
+// NVIDIA GPUs through the CUDA driver API, opened at run time; images are PTX, which the driver compiles.
+//
+// Work happens in the device's primary context, which PyTorch and the CUDA runtime use too, so their
+// pointers and streams are good here. CUDA has a current context for each thread; every call here
+// makes the device's current and puts the caller's back.
+#include "cuda_api.h"
+#include "runtime.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+// As in hip.c: the driver declares its functions with its own types.
+#pragma clang attribute push(__attribute__((no_sanitize("function"))), apply_to = function)
+
+// ---- the driver
+
+static cuda_api driver; // filled once, under device.c's lock; never unloaded
+
+static bool take_functions(cuda_api *api, const char **missing) {
+#define X(name, symbol, parameters)                                                                \
+    if (!(api->name = (typeof(api->name))dlsym(api->handle, symbol))) {                            \
+        *missing = symbol;                                                                         \
+        return false;                                                                              \
+    }
+    CUDA_FUNCTIONS(X)
+#undef X
+    return true;
+}
+
+/** The message of a failed driver call, and its status. Bring the call's name and what it was about. */
+__attribute__((format(printf, 3, 4))) static qn_status failed(const cuda_api *api, CUresult error,
+                                                              const char *format, ...) {
+    char call[256];
+    const char *name = nullptr, *words = nullptr;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(call, sizeof call, format, args);
+    va_end(args);
+    api->GetErrorName(error, &name);
+    api->GetErrorString(error, &words);
+    return QN_FAIL(error == CUDA_ERROR_OUT_OF_MEMORY ? QN_E_MEMORY : QN_E_DEVICE,
+                   "cuda: %s: %s (%s)", call, name ? name : "unknown error", words ? words : "?");
+}
+
+static qn_status open_driver(void) {
+    const char *chosen = qni_env_get()->cuda_library, *missing = nullptr;
+    const char *path = *chosen ? chosen : "libcuda.so.1";
+    cuda_api opened = {.handle = dlopen(path, RTLD_NOW | RTLD_LOCAL)};
+    if (!opened.handle)
+        return QN_FAIL(QN_E_NOT_FOUND, "cuda: no driver: %s%s",
+                       *chosen ? "QUERN_CUDA_LIBRARY: " : "", dlerror());
+    snprintf(opened.path, sizeof opened.path, "%s", path);
+    if (!take_functions(&opened, &missing)) {
+        dlclose(opened.handle);
+        return QN_FAIL(QN_E_DEVICE, "cuda: %s has no %s; a driver of CUDA 12.0 or later is needed",
+                       path, missing);
+    }
+    CUresult e = opened.Init(0);
+    if (e == CUDA_ERROR_NO_DEVICE)
+        return QN_FAIL(QN_E_NOT_FOUND, "cuda: the driver %s shows no device", path);
+    if (e != CUDA_SUCCESS)
+        return failed(&opened, e, "cuInit");
+    driver = opened;
+    return QN_OK;
+}
+
+// ---- the state of an open device
+
+typedef struct cuda_state {
+    CUdevice device;
+    CUcontext context; // the primary one, retained while the device is open
+} cuda_state;
+
+static const cuda_state *state_of(const qn_device *device) {
+    return device->state;
+}
+
+/** Makes the device's context current. *before is the one to be made current again by leave(). */
+static CUresult enter(const qn_device *device, CUcontext *before) {
+    CUresult e = driver.CtxGetCurrent(before);
+    if (e != CUDA_SUCCESS || *before == state_of(device)->context)
+        return e;
+    return driver.CtxSetCurrent(state_of(device)->context);
+}
+
+static void leave(const qn_device *device, CUcontext before) {
+    if (before != state_of(device)->context)
+        driver.CtxSetCurrent(before);
+}
+
+/** Calls a driver function in the device's context; the value is its CUresult. */
+#define ON_DEVICE(device, function, ...)                                                           \
+    ({                                                                                             \
+        CUcontext before_ = nullptr;                                                               \
+        CUresult error_ = enter(device, &before_);                                                 \
+        if (error_ == CUDA_SUCCESS) {                                                              \
+            error_ = driver.function(__VA_ARGS__);                                                 \
+            leave(device, before_);                                                                \
+        }                                                                                          \
+        error_;                                                                                    \
+    })
+
+static void close_cuda(qn_device *device) {
+    driver.PrimaryCtxRelease(state_of(device)->device);
+    free(device->state);
+}
+
+// ---- memory
+
+static qn_status mem_alloc(qn_device *device, void **out, int64_t bytes) {
+    CUdeviceptr ptr = 0; // the driver aligns to 256 bytes and more
+    CUresult e = ON_DEVICE(device, MemAlloc, &ptr, (size_t)bytes);
+    if (e != CUDA_SUCCESS)
+        return failed(&driver, e, "cuMemAlloc of %ld bytes on %s", (long)bytes, device->info.spec);
+    *out = (void *)ptr;
+    return QN_OK;
+}
+
+static void mem_free(qn_device *device, void *ptr) {
+    ON_DEVICE(device, MemFree, (CUdeviceptr)ptr);
+}
+
+static qn_status stream_sync(qn_stream *stream) {
+    CUresult e = ON_DEVICE(stream->device, StreamSynchronize, stream->native);
+    if (e != CUDA_SUCCESS)
+        return failed(&driver, e, "cuStreamSynchronize on %s", stream->device->info.spec);
+    return QN_OK;
+}
+
+static qn_status copy(qn_stream *stream, void *dst, const void *src, int64_t bytes,
+                      qni_copy_kind kind) {
+    // One address space: the driver sees from the addresses which way to copy.
+    CUresult e = ON_DEVICE(stream->device, MemcpyAsync, (CUdeviceptr)dst, (CUdeviceptr)src,
+                           (size_t)bytes, stream->native);
+    if (e != CUDA_SUCCESS)
+        return failed(&driver, e, "cuMemcpyAsync of %ld bytes on %s", (long)bytes,
+                      stream->device->info.spec);
+    // The host side is the caller's again when the call returns.
+    return kind == QNI_COPY_ON_DEVICE ? QN_OK : stream_sync(stream);
+}
+
+static qn_status fill(qn_stream *stream, void *dst, uint8_t value, int64_t bytes) {
+    CUresult e = ON_DEVICE(stream->device, MemsetD8Async, (CUdeviceptr)dst, value, (size_t)bytes,
+                           stream->native);
+    if (e != CUDA_SUCCESS)
+        return failed(&driver, e, "cuMemsetD8Async of %ld bytes on %s", (long)bytes,
+                      stream->device->info.spec);
+    return QN_OK;
+}
+
+// ---- streams and events
+
+static qn_status stream_create(qn_device *device, void **native) {
+    CUstream stream = nullptr;
+    CUresult e = ON_DEVICE(device, StreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    if (e != CUDA_SUCCESS)
+        return failed(&driver, e, "cuStreamCreate on %s", device->info.spec);
+    *native = stream;
+    return QN_OK;
+}
+
+static void stream_destroy(qn_device *device, void *native) {
+    ON_DEVICE(device, StreamDestroy, native);
+}
+
+static qn_status event_create(qn_device *device, void **native) {
+    CUevent event = nullptr;
+    CUresult e = ON_DEVICE(device, EventCreate, &event, 0);
+    if (e != CUDA_SUCCESS)
+        return failed(&driver, e, "cuEventCreate on %s", device->info.spec);
+    *native = event;
+    return QN_OK;
+}
+
+static void event_destroy(qn_device *device, void *native) {
+    ON_DEVICE(device, EventDestroy, native);
+}
+
+static qn_status event_record(qn_event *event, qn_stream *stream) {
+    CUresult e = ON_DEVICE(stream->device, EventRecord, event->native, stream->native);
+    if (e != CUDA_SUCCESS)
+        return failed(&driver, e, "cuEventRecord on %s", event->device->info.spec);
+    return QN_OK;
+}
+
+static qn_status event_sync(qn_event *event) {
+    CUresult e = ON_DEVICE(event->device, EventSynchronize, event->native);
+    if (e != CUDA_SUCCESS)
+        return failed(&driver, e, "cuEventSynchronize on %s", event->device->info.spec);
+    return QN_OK;
+}
+
+static qn_status event_elapsed(int64_t *out_ns, qn_event *start, qn_event *end) {
+    float ms = 0;
+    CUresult e = ON_DEVICE(start->device, EventElapsedTime, &ms, start->native, end->native);
+    if (e != CUDA_SUCCESS)
+        return failed(&driver, e, "cuEventElapsedTime on %s", start->device->info.spec);
+    *out_ns = (int64_t)((double)ms * 1e6);
+    return QN_OK;
+}
+
+// ---- images and launches
+
+static qn_status image_load(qn_device *device, void **native_module, const void *image,
+                            size_t bytes) {
+    char log[1024] = "";
+    int options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    void *values[] = {log, (void *)sizeof log};
+    CUmodule module = nullptr;
+    CUresult e = ON_DEVICE(device, ModuleLoadDataEx, &module, image, 2, options, values);
+    if (e != CUDA_SUCCESS)
+        return failed(&driver, e, "cuModuleLoadDataEx of %zu bytes of PTX on %s: %.160s", bytes,
+                      device->info.spec, log);
+    *native_module = module;
+    return QN_OK;
+}
+
+static void image_unload(qn_device *device, void *native_module) {
+    ON_DEVICE(device, ModuleUnload, native_module);
+}
+
+static qn_status kernel_get(qn_device *device, void **native_kernel, void *native_module,
+                            const char *entry) {
+    CUfunction function = nullptr;
+    CUresult e = ON_DEVICE(device, ModuleGetFunction, &function, native_module, entry);
+    if (e != CUDA_SUCCESS)
+        return failed(&driver, e, "cuModuleGetFunction of %s on %s", entry, device->info.spec);
+    *native_kernel = function;
+    return QN_OK;
+}
+
+/** Registers, local memory and the most threads: the driver chose them when it compiled the PTX. */
+static qn_status kernel_usage(qn_device *device, void *native_kernel, qni_kernel_usage *usage) {
+    const struct {
+        int attribute;
+        int32_t *value;
+    } wanted[] = {{CU_FUNC_ATTRIBUTE_NUM_REGS, &usage->vgprs},
+                  {CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, &usage->scratch_bytes},
+                  {CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, &usage->lds_bytes},
+                  {CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &usage->max_threads}};
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        CUresult e = ON_DEVICE(device, FuncGetAttribute, wanted[i].value, wanted[i].attribute,
+                               native_kernel);
+        if (e != CUDA_SUCCESS)
+            return failed(&driver, e, "cuFuncGetAttribute on %s", device->info.spec);
+    }
+    return QN_OK;
+}
+
+static qn_status launch(qn_stream *stream, void *native_kernel, const uint32_t grid[3],
+                        uint32_t threads, const void *args, size_t args_bytes) {
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, (void *)args, CU_LAUNCH_PARAM_BUFFER_SIZE,
+                     &args_bytes, CU_LAUNCH_PARAM_END};
+    CUresult e = ON_DEVICE(stream->device, LaunchKernel, native_kernel, grid[0], grid[1], grid[2],
+                           threads, 1, 1, 0, stream->native, nullptr, extra);
+    if (e != CUDA_SUCCESS)
+        return failed(&driver, e, "cuLaunchKernel of %ux%ux%u blocks of %u on %s", grid[0], grid[1],
+                      grid[2], threads, stream->device->info.spec);
+    return QN_OK;
+}
+
+static const qni_backend cuda_backend = {
+    .name = "cuda",
+    .close = close_cuda,
+    .mem_alloc = mem_alloc,
+    .mem_free = mem_free,
+    .copy = copy,
+    .fill = fill,
+    .stream_create = stream_create,
+    .stream_destroy = stream_destroy,
+    .stream_sync = stream_sync,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .event_record = event_record,
+    .event_sync = event_sync,
+    .event_elapsed = event_elapsed,
+    .image_load = image_load,
+    .image_unload = image_unload,
+    .kernel_get = kernel_get,
+    .kernel_usage = kernel_usage,
+    .launch = launch,
+};
+
+// ---- opening
+
+static int attribute(CUdevice device, int which) {
+    int value = 0;
+    return driver.DeviceGetAttribute(&value, which, device) == CUDA_SUCCESS ? value : 0;
+}
+
+static void fill_info(qn_device *device, CUdevice handle, int major, int minor) {
+    qn_device_info *info = &device->info;
+    int version = 0;
+    size_t memory = 0;
+    driver.DriverGetVersion(&version);
+    driver.DeviceTotalMem(&memory, handle);
+    if (driver.DeviceGetName(info->name, sizeof info->name, handle) != CUDA_SUCCESS)
+        snprintf(info->name, sizeof info->name, "?");
+    snprintf(info->arch, sizeof info->arch, "sm_%d%d", major, minor);
+    // CUDA's encoding: major * 1000 + minor * 10.
+    snprintf(info->driver, sizeof info->driver, "%.96s, CUDA %d.%d", driver.path, version / 1000,
+             version / 10 % 100);
+    info->memory_bytes = (int64_t)memory;
+    info->lds_bytes = attribute(handle, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
+    info->num_compute_units = attribute(handle, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    info->wave_size = attribute(handle, CU_DEVICE_ATTRIBUTE_WARP_SIZE);
+    info->clock_khz = attribute(handle, CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
+    info->has_clock = 1;
+}
+
+static qn_status open_handle(qn_device *device, CUdevice handle) {
+    int major = attribute(handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+    int minor = attribute(handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+    device->target = qni_target_of_capability(major, minor);
+    if (!device->target)
+        return QN_FAIL(QN_E_UNSUPPORTED,
+                       "cuda: the device has compute capability %d.%d; 8.0 or later is needed",
+                       major, minor);
+    cuda_state *state = malloc(sizeof *state);
+    if (!state)
+        return QN_FAIL(QN_E_MEMORY, "cuda: out of memory");
+    *state = (cuda_state){.device = handle};
+    CUresult e = driver.PrimaryCtxRetain(&state->context, handle);
+    if (e != CUDA_SUCCESS) {
+        free(state);
+        return failed(&driver, e, "cuDevicePrimaryCtxRetain");
+    }
+    device->state = state;
+    device->backend = &cuda_backend;
+    device->features = device->target->features;
+    fill_info(device, handle, major, minor);
+    return QN_OK;
+}
+
+qn_status qni_cuda_open(qn_device *device, const char *arg) {
+    int ordinal = atoi(arg), count = 0;
+    CUdevice handle = 0;
+    qn_status st = driver.handle ? QN_OK : open_driver();
+    if (st != QN_OK)
+        return st;
+    CUresult e = driver.DeviceGetCount(&count);
+    if (e != CUDA_SUCCESS)
+        return failed(&driver, e, "cuDeviceGetCount");
+    if (ordinal >= count)
+        return QN_FAIL(QN_E_NOT_FOUND, "cuda: no device %d; the driver %s shows %d", ordinal,
+                       driver.path, count);
+    e = driver.DeviceGet(&handle, ordinal);
+    if (e != CUDA_SUCCESS)
+        return failed(&driver, e, "cuDeviceGet of device %d", ordinal);
+    QN_TRY(open_handle(device, handle));
+    snprintf(device->info.spec, sizeof device->info.spec, "cuda:%d", ordinal);
+    device->id = (DLDevice){kDLCUDA, ordinal};
+out:
+    return st;
+}
+
+#pragma clang attribute pop
