@@ -44,13 +44,13 @@ QN_API const char *qn_last_kernel(void);
 QN_API const char *qn_version(void);
 
 typedef struct qn_device_info {
-    size_t struct_size;        /**< set by the caller: sizeof(qn_device_info) */
-    char spec[48];             /**< the spec that opens it: "cpu", "hip:0", "sim:gfx942" */
-    char name[128];            /**< marketing name, or the processor's brand string */
-    char arch[48];             /**< "gfx942", "x86-64-avx512bf16" */
-    char driver[128];          /**< the library behind it and its version */
-    int64_t memory_bytes;      /**< total device memory */
-    int64_t lds_bytes;         /**< LDS a workgroup may use; 0 on the CPU */
+    size_t struct_size;   /**< set by the caller: sizeof(qn_device_info) */
+    char spec[48];        /**< the spec that opens it: "cpu", "hip:0", "cuda:0", "sim:gfx942" */
+    char name[128];       /**< marketing name, or the processor's brand string */
+    char arch[48];        /**< "gfx942", "x86-64-avx512bf16" */
+    char driver[128];     /**< the library behind it and its version */
+    int64_t memory_bytes; /**< total device memory */
+    int64_t lds_bytes;    /**< LDS a workgroup may use; 0 on the CPU */
     int32_t num_compute_units; /**< compute units; CPU: threads used */
     int32_t wave_size;         /**< lanes a wave; CPU: 1 */
     int32_t clock_khz;         /**< peak clock, 0 if unknown */
@@ -60,7 +60,7 @@ typedef struct qn_device_info {
 
 /** Opens a device.
  *
- *  spec    "cpu", "hip:0", "sim:gfx942", "sim:gfx942:2" (second of that kind), "auto" or null.
+ *  spec    "cpu", "hip:0", "cuda:0", "sim:gfx942", "sim:gfx942:2" (second of that kind), "auto" or null.
  *          auto: QUERN_DEVICE, else the first real GPU, else the CPU.
  *  Errors: QN_E_INVALID (malformed spec), QN_E_NOT_FOUND (no such device or driver), QN_E_DEVICE.
  *  One handle a device: opening it again gives the same handle; each open needs its close. */
@@ -69,7 +69,8 @@ QN_API qn_status qn_device_open(qn_device **out, const char *spec);
  */
 QN_API void qn_device_close(qn_device *device);
 QN_API qn_status qn_device_get_info(const qn_device *device, qn_device_info *info);
-/** The DLDevice that tensors on this device carry: kDLCPU, or kDLROCM with an id of this process; of type
+/** The DLDevice that tensors on this device carry: kDLCPU, kDLCUDA with the driver's number, or kDLROCM with an id of this
+ *  process; of type
  *  0, which is none, for null. */
 QN_API DLDevice qn_device_id(const qn_device *device);
 /** Every device that can be opened here, in the order in which auto would take them; the simulated
@@ -82,7 +83,7 @@ QN_API qn_status qn_malloc(qn_device *device, void **out, int64_t bytes);
 QN_API void qn_free(qn_device *device, void *ptr);
 
 QN_API qn_status qn_stream_create(qn_stream **out, qn_device *device);
-/** Wraps the caller's own hipStream_t (null: the default stream); CPU: native must be null. */
+/** Wraps the caller's own hipStream_t or cudaStream_t (null: the default stream); CPU: native must be null. */
 QN_API qn_status qn_stream_wrap(qn_stream **out, qn_device *device, void *native);
 QN_API void qn_stream_destroy(qn_stream *stream);
 QN_API qn_status qn_stream_sync(qn_stream *stream);
