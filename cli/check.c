@@ -20,7 +20,7 @@ static const cli_option options[] = {
      .value = "SPEC",
      .kind = CLI_TEXT,
      .to = &spec,
-     .help = "cpu, hip:0, cuda:0, sim:gfx942, ...; quern devices lists them (default: auto)"},
+     .help = "cpu, cuda:0, sim:gfx942, ...; quern devices lists them (default: auto)"},
     {.name = "--quick", .kind = CLI_FLAG, .to = &quick, .help = "a few small problems of each op"},
     {.name = "--seed",
      .value = "N",
