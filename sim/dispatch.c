@@ -140,6 +140,18 @@ static void init_wave(sim_wave *w, sim_workgroup *group, uint32_t index, uint8_t
 
 // ---- a workgroup
 
+static bool report_divergence(sim_wave *w, const sim_wave *first) {
+    enum { BARRIER_BYTES = 4 };
+    const sim_dispatch *d = w->group->dispatch;
+    uint64_t entry = d->kernel->entry + BARRIER_BYTES;
+    sim_fault_about about = {.other_pc = first->pc - BARRIER_BYTES};
+    return sim_fault_report(w, sim_fetch(w, d->text, w->pc - BARRIER_BYTES), -1, SIM_FAULT_BARRIER,
+                            &about,
+                            "divergent barrier: wave %u waits at %s+0x%llx, wave %u at %s+0x%llx",
+                            first->index, d->kernel->name, (unsigned long long)(first->pc - entry),
+                            w->index, d->kernel->name, (unsigned long long)(w->pc - entry));
+}
+
 /** Waves that have come to different barriers have most likely lost each other. */
 static bool check_barrier(sim_workgroup *group) {
     const sim_wave *first = nullptr;
@@ -148,12 +160,8 @@ static bool check_barrier(sim_workgroup *group) {
         if (w->state != SIM_AT_BARRIER) {
             continue;
         }
-        if (first && w->num_waits == first->num_waits && w->pc != first->pc) {
-            sim_fault_raise(w, nullptr, -1,
-                            "divergent barrier: wave %u waits behind pc 0x%llx, wave %u behind pc "
-                            "0x%llx",
-                            first->index, (unsigned long long)first->pc, w->index,
-                            (unsigned long long)w->pc);
+        if (first && w->num_waits == first->num_waits && w->pc != first->pc &&
+            !report_divergence(w, first)) {
             return false;
         }
         first = first ? first : w;
@@ -188,8 +196,8 @@ static bool release_barrier(sim_workgroup *group) {
         }
     }
     if (!any && stuck) {
-        sim_fault_raise(stuck, nullptr, -1,
-                        "waits for ever: no wave is left that could signal the barrier");
+        sim_fault_report(stuck, nullptr, -1, SIM_FAULT_DEADLOCK, nullptr,
+                         "waits for ever: no wave is left that could signal the barrier");
     }
     return any;
 }
@@ -256,11 +264,8 @@ void sim_dispatch_work(sim_dispatch *d, sim_worker *worker) {
     uint64_t total = sim_dispatch_groups(d), scratch = sim_kernel_scratch(d->kernel);
     if (!sim_worker_reserve(worker, num_waves(d), d->lds_bytes, scratch * SIM_LANES * num_waves(d),
                             sim_check_bytes(d->check, num_waves(d), d->lds_bytes))) {
-        if (!atomic_flag_test_and_set(&d->fault_taken)) {
-            strcpy(d->fault.text,
-                   "no host memory for the registers, LDS and scratch of a workgroup");
-        }
-        atomic_store(&d->stop, true);
+        sim_fault_stop(d, SIM_FAULT_RESOURCES,
+                       "no host memory for the registers, LDS and scratch of a workgroup");
     }
     while (!atomic_load_explicit(&d->stop, memory_order_relaxed)) {
         uint64_t flat_id = atomic_fetch_add(&d->next_group, 1);
@@ -275,5 +280,6 @@ bool sim_dispatch_run(sim_dispatch *d) {
     sim_memory_enter(d->memory);
     sim_pool_run(d);
     sim_memory_leave(d->memory);
-    return !atomic_load(&d->stop);
+    sim_faults_sort(&d->faults);
+    return !atomic_load(&d->stop) && !d->faults.count;
 }

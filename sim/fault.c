@@ -1,76 +1,224 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports of what a kernel did wrong. The first one of a dispatch stops it.
+// Records of what a kernel did wrong: one for each instruction and kind, of the lowest workgroup that met it.
+//
+// Host threads that run workgroups of one launch record at the same time. A fault that is known already costs a look
+// at a short list; only a new one is put in words.
 #include "sim.h"
 
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-/** Appends to a report, silently cut at its end. */
-[[gnu::format(printf, 2, 3)]] static void append(sim_fault *fault, const char *format, ...) {
-    size_t used = strlen(fault->text);
+/** What a record is found by, and what it is kept or replaced by. */
+typedef struct claim {
+    sim_dispatch *dispatch;
+    sim_fault_kind kind;
+    uint64_t pc, flat_group;
+} claim;
+
+static void lock(sim_faults *faults) {
+    while (atomic_exchange_explicit(&faults->is_locked, true, memory_order_acquire)) {
+        sched_yield();
+    }
+}
+
+static void unlock(sim_faults *faults) {
+    atomic_store_explicit(&faults->is_locked, false, memory_order_release);
+}
+
+static uint32_t max_faults(const sim_faults *faults) {
+    return faults->max ? faults->max : SIM_DEFAULT_FAULTS;
+}
+
+static sim_fault *find(const sim_faults *faults, const claim *c) {
+    for (uint32_t i = 0; i < faults->count; i++) {
+        sim_fault *fault = &faults->list[i];
+        if (fault->pc == c->pc && fault->kind == c->kind) {
+            return fault;
+        }
+    }
+    return nullptr;
+}
+
+static sim_fault *append(sim_faults *faults) {
+    if (faults->count == faults->room) {
+        uint32_t room = faults->room ? 2 * faults->room : 4;
+        sim_fault *grown = realloc(faults->list, room * sizeof *grown);
+        if (!grown) {
+            return nullptr;
+        }
+        faults->list = grown;
+        faults->room = room;
+    }
+    faults->list[faults->count] = (sim_fault){};
+    return &faults->list[faults->count++];
+}
+
+/** The record to be filled, with what identifies it filled in; null if there is nothing new to tell. The lock is
+ *  held. */
+static sim_fault *take_record(const claim *c) {
+    sim_faults *faults = &c->dispatch->faults;
+    sim_fault *fault = find(faults, c);
+    faults->num_met++;
+    if (fault && fault->flat_group <= c->flat_group) {
+        fault->count++;
+        return nullptr;
+    }
+    if (!fault && (faults->count == max_faults(faults) || !(fault = append(faults)))) {
+        return nullptr;
+    }
+    *fault = (sim_fault){.kind = c->kind,
+                         .pc = c->pc,
+                         .flat_group = c->flat_group,
+                         .lane = -1,
+                         .count = fault->count + 1,
+                         .order = faults->num_met};
+    return fault;
+}
+
+/** Whether a launch goes on after a fault: if its kind and the checks allow it, until there are too many. The lock is
+ *  held. */
+static bool goes_on(sim_dispatch *d, sim_fault_kind kind) {
+    bool too_many = d->faults.count >= max_faults(&d->faults);
+    if (kind <= SIM_FAULT_BARRIER && d->check && !too_many) {
+        return true;
+    }
+    d->faults.are_too_many |= kind <= SIM_FAULT_BARRIER && d->check;
+    atomic_store(&d->stop, true);
+    return false;
+}
+
+// ---- what a record says
+
+static void fill_place(sim_fault *fault, const sim_wave *w, int lane) {
+    const sim_dispatch *d = w->group->dispatch;
+    uint32_t work_item = w->index * sim_wave_size(d) + (lane >= 0 ? (uint32_t)lane : 0);
+    fault->has_place = true;
+    memcpy(fault->group, w->group->id, sizeof fault->group);
+    fault->wave = w->index;
+    fault->lane = lane;
+    fault->work_item[0] = work_item % d->block[0];
+    fault->work_item[1] = work_item / d->block[0] % d->block[1];
+    fault->work_item[2] = work_item / d->block[0] / d->block[1];
+}
+
+static void fill_region(sim_fault *fault, const sim_dispatch *d) {
+    if (fault->about.space != SIM_SPACE_MEMORY ||
+        !sim_memory_nearest(d->memory, fault->about.address, &fault->region)) {
+        fault->region = (sim_region){};
+    }
+}
+
+// ---- recording
+
+static claim claim_of(const sim_wave *w, const sim_inst *inst, sim_fault_kind kind) {
+    return (claim){w->group->dispatch, kind, inst ? inst->pc : w->pc, w->group->flat_id};
+}
+
+[[gnu::format(printf, 6, 0)]] static bool report(sim_wave *w, const sim_inst *inst, int lane,
+                                                 sim_fault_kind kind, const sim_fault_about *about,
+                                                 const char *format, va_list args) {
+    sim_dispatch *d = w->group->dispatch;
+    claim c = claim_of(w, inst, kind);
+    lock(&d->faults);
+    sim_fault *fault = take_record(&c);
+    if (fault) {
+        fault->about = about ? *about : (sim_fault_about){};
+        fill_place(fault, w, lane);
+        fill_region(fault, d);
+        vsnprintf(fault->message, sizeof fault->message, format, args);
+    }
+    bool on = goes_on(d, kind);
+    unlock(&d->faults);
+    w->state = on ? w->state : SIM_FAULTED;
+    return on;
+}
+
+bool sim_fault_report(sim_wave *w, const sim_inst *inst, int lane, sim_fault_kind kind,
+                      const sim_fault_about *about, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    vsnprintf(fault->text + used, sizeof fault->text - used, format, args);
+    bool on = report(w, inst, lane, kind, about, format, args);
     va_end(args);
-}
-
-/** The one line that says where: instruction, workgroup, wave, lane. */
-static void append_place(sim_fault *fault, const sim_wave *w, const sim_inst *inst, int lane) {
-    const sim_workgroup *group = w->group;
-    const sim_dispatch *d = group->dispatch;
-    uint64_t pc = inst ? inst->pc : w->pc;
-    bool is_before = pc < d->kernel->entry; // in a function that it calls
-    uint64_t distance = is_before ? d->kernel->entry - pc : pc - d->kernel->entry;
-    append(fault, "\n  at %s%c0x%llx", d->kernel->name, is_before ? '-' : '+',
-           (unsigned long long)distance);
-    if (inst && inst->opcode) {
-        append(fault, " (%s)", inst->opcode->mnemonic);
-    }
-    append(fault, ", pc 0x%llx, workgroup (%u, %u, %u), wave %u", (unsigned long long)pc,
-           group->id[0], group->id[1], group->id[2], w->index);
-    if (lane >= 0) {
-        uint32_t thread = w->index * sim_wave_size(d) + (uint32_t)lane;
-        append(fault, ", lane %d, work-item (%u, %u, %u)", lane, thread % d->block[0],
-               thread / d->block[0] % d->block[1], thread / d->block[0] / d->block[1]);
-    }
-}
-
-[[gnu::format(printf, 5, 0)]] static void raise(sim_wave *w, const sim_inst *inst, int lane,
-                                                bool is_address, const char *format, va_list args) {
-    sim_dispatch *d = w->group->dispatch;
-    w->state = SIM_FAULTED;
-    if (!atomic_flag_test_and_set(&d->fault_taken)) {
-        sim_fault *fault = &d->fault;
-        fault->is_address = is_address;
-        append(fault, "kernel %s: ", d->kernel->name);
-        size_t used = strlen(fault->text);
-        vsnprintf(fault->text + used, sizeof fault->text - used, format, args);
-        append_place(fault, w, inst, lane);
-    }
-    atomic_store(&d->stop, true);
+    return on;
 }
 
 void sim_fault_raise(sim_wave *w, const sim_inst *inst, int lane, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    raise(w, inst, lane, false, format, args);
+    report(w, inst, lane, SIM_FAULT_UNSUPPORTED, nullptr, format, args);
     va_end(args);
 }
 
-[[gnu::format(printf, 4, 5)]] static void raise_address(sim_wave *w, const sim_inst *inst, int lane,
-                                                        const char *format, ...) {
+void sim_fault_stop(sim_dispatch *d, sim_fault_kind kind, const char *format, ...) {
+    claim c = {d, kind, 0, 0};
     va_list args;
     va_start(args, format);
-    raise(w, inst, lane, true, format, args);
+    lock(&d->faults);
+    sim_fault *fault = take_record(&c);
+    if (fault) {
+        vsnprintf(fault->message, sizeof fault->message, format, args);
+    }
+    goes_on(d, kind);
+    unlock(&d->faults);
     va_end(args);
 }
 
-void sim_memory_fault(sim_wave *w, const sim_inst *inst, int lane, uint64_t addr, uint64_t bytes,
+/** An access at an address as sim_fault_report; the message ends with what lies near, which takes a search that a
+ *  fault known already need not pay for. */
+bool sim_memory_fault(sim_wave *w, const sim_inst *inst, int lane, uint64_t addr, uint64_t bytes,
                       bool is_store) {
-    char where[256];
-    sim_memory_describe(w->group->dispatch->memory, addr, bytes, where, sizeof where);
-    raise_address(w, inst, lane, "%s of %llu bytes at 0x%llx is out of bounds: %s",
-                  is_store ? "store" : "load", (unsigned long long)bytes, (unsigned long long)addr,
-                  where);
+    sim_dispatch *d = w->group->dispatch;
+    bool was_freed = sim_memory_was_freed(d->memory, addr);
+    claim c = claim_of(w, inst, was_freed ? SIM_FAULT_FREED : SIM_FAULT_BOUNDS);
+    lock(&d->faults);
+    sim_fault *fault = take_record(&c);
+    if (fault) {
+        char where[256];
+        fault->about = (sim_fault_about){.space = SIM_SPACE_MEMORY,
+                                         .is_store = is_store,
+                                         .bytes = (uint32_t)bytes,
+                                         .address = addr};
+        fill_place(fault, w, lane);
+        fill_region(fault, d);
+        sim_region_describe(&fault->region, addr, bytes, where, sizeof where);
+        snprintf(fault->message, sizeof fault->message, "%s of %llu bytes at 0x%llx is %s: %s",
+                 is_store ? "store" : "load", (unsigned long long)bytes, (unsigned long long)addr,
+                 was_freed ? "a use after free" : "out of bounds", where);
+    }
+    bool on = goes_on(d, c.kind);
+    unlock(&d->faults);
+    w->state = on ? w->state : SIM_FAULTED;
+    return on;
+}
+
+// ---- afterwards
+
+static int compare(const void *a, const void *b) {
+    const sim_fault *x = a, *y = b;
+    uint64_t group = x->flat_group, other = y->flat_group;
+    return group != other ? (group > other) - (group < other)
+                          : (x->order > y->order) - (x->order < y->order);
+}
+
+void sim_faults_sort(sim_faults *faults) {
+    if (faults->count) {
+        qsort(faults->list, faults->count, sizeof *faults->list, compare);
+    }
+}
+
+void sim_faults_deinit(sim_faults *faults) {
+    free(faults->list);
+    *faults = (sim_faults){.max = faults->max};
+}
+
+const char *sim_fault_name(sim_fault_kind kind) {
+    static const char *const names[] = {
+#define SIM_FAULT_NAME(id, name) name,
+        SIM_FAULT_KINDS(SIM_FAULT_NAME)
+#undef SIM_FAULT_NAME
+    };
+    return names[kind];
 }

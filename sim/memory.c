@@ -384,33 +384,56 @@ static const sim_region *nearest(const sim_memory *memory, uint64_t addr) {
     return best;
 }
 
-void sim_memory_describe(sim_memory *memory, uint64_t addr, uint64_t bytes, char *text,
+bool sim_memory_nearest(sim_memory *memory, uint64_t addr, sim_region *out) {
+    pthread_mutex_lock(&memory->lock);
+    const sim_region *region = nearest(memory, addr);
+    *out = region ? *region : (sim_region){};
+    pthread_mutex_unlock(&memory->lock);
+    return region;
+}
+
+static bool is_freed_part(const sim_region *region, uint64_t addr) {
+    return !region->bytes && addr - region->base < region->size;
+}
+
+bool sim_memory_was_freed(const sim_memory *memory, uint64_t addr) {
+    const sim_region *region = region_at(memory, addr);
+    if (region) {
+        return is_freed_part(region, addr);
+    }
+    for (const registration *r = atomic_load(&memory->registrations); r; r = r->next) {
+        if (is_freed_part(&r->region, addr)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void sim_region_describe(const sim_region *region, uint64_t addr, uint64_t bytes, char *text,
                          size_t text_bytes) {
     static const char *const kinds[] = {"allocation", "host allocation", "code object",
                                         "kernel argument segment", "registered host range"};
-    pthread_mutex_lock(&memory->lock);
-    const sim_region *region = nearest(memory, addr);
-    if (!region) {
+    const char *freed = region->bytes ? "" : "freed ", *kind = kinds[region->kind];
+    unsigned long long base = region->base, size = region->size, offset = addr - region->base;
+    if (!size) {
         snprintf(text, text_bytes, "no allocation is near");
+    } else if (addr < region->base) {
+        snprintf(text, text_bytes, "%llu bytes before a %llu-byte %s%s at 0x%llx",
+                 (unsigned long long)(region->base - addr), size, freed, kind, base);
+    } else if (offset >= size) {
+        snprintf(text, text_bytes, "%llu bytes past the end of a %llu-byte %s%s at 0x%llx",
+                 offset - size, size, freed, kind, base);
+    } else if (!region->bytes) {
+        snprintf(text, text_bytes, "%llu bytes into a %llu-byte %s at 0x%llx that was freed",
+                 offset, size, kind, base);
+    } else if (offset + bytes <= size) {
+        snprintf(text, text_bytes, "%llu bytes into a %llu-byte %s at 0x%llx", offset, size, kind,
+                 base);
     } else {
-        const char *freed = region->bytes ? "" : "freed ", *kind = kinds[region->kind];
-        unsigned long long base = region->base, size = region->size, offset = addr - region->base;
-        if (addr < region->base) {
-            snprintf(text, text_bytes, "%llu bytes before a %llu-byte %s%s at 0x%llx",
-                     (unsigned long long)(region->base - addr), size, freed, kind, base);
-        } else if (offset >= size) {
-            snprintf(text, text_bytes, "%llu bytes past the end of a %llu-byte %s%s at 0x%llx",
-                     offset - size, size, freed, kind, base);
-        } else if (region->bytes) {
-            snprintf(text, text_bytes,
-                     "the last %llu of its bytes are past the end of a %llu-byte %s at 0x%llx",
-                     (unsigned long long)(offset + bytes - size), size, kind, base);
-        } else {
-            snprintf(text, text_bytes, "%llu bytes into a %llu-byte %s at 0x%llx that was freed",
-                     offset, size, kind, base);
-        }
+        snprintf(text, text_bytes,
+                 "the last %llu of its bytes are past the end of a %llu-byte %s at 0x%llx",
+                 (unsigned long long)(offset + bytes - size), size, kind, base);
     }
-    pthread_mutex_unlock(&memory->lock);
 }
 
 void sim_memory_enter(sim_memory *memory) {

@@ -13,7 +13,9 @@
 static void expect(sim_memory *m, uint64_t addr, uint64_t bytes, const char *want) {
     char text[256];
     assert_null(sim_memory_host(m, addr, bytes));
-    sim_memory_describe(m, addr, bytes, text, sizeof text);
+    sim_region near;
+    sim_memory_nearest(m, addr, &near);
+    sim_region_describe(&near, addr, bytes, text, sizeof text);
     if (strncmp(text, want, strlen(want)) != 0) {
         fail_msg("0x%llx: '%s', expected '%s'", (unsigned long long)addr, text, want);
     }

@@ -133,8 +133,18 @@ static bool read_limit(reader *r, const char *value) {
                     value);
 }
 
-static const key keys[] = {{"arch", read_arch},   {"check", read_check},     {"mfma", read_mfma},
-                           {"clock", read_clock}, {"threads", read_threads}, {"limit", read_limit}};
+static bool read_faults(reader *r, const char *value) {
+    uint64_t number;
+    if (!read_number(value, 10000, &number) || number == 0) {
+        return complain(r, "faults=%s: accepted: 1 to 10000", value);
+    }
+    r->options.faults = (uint32_t)number;
+    return true;
+}
+
+static const key keys[] = {{"arch", read_arch},    {"check", read_check},     {"mfma", read_mfma},
+                           {"clock", read_clock},  {"threads", read_threads}, {"limit", read_limit},
+                           {"faults", read_faults}};
 
 /** One "key=value". */
 static bool read_item(reader *r, char *item) {
@@ -148,8 +158,8 @@ static bool read_item(reader *r, char *item) {
             return keys[i].read(r, value);
         }
     }
-    return complain(r, "unknown key '%s'; accepted: arch, check, mfma, clock, threads, limit",
-                    item);
+    return complain(
+        r, "unknown key '%s'; accepted: arch, check, mfma, clock, threads, limit, faults", item);
 }
 
 bool sim_options_parse(sim_options *options, const char *text, char *error, size_t error_bytes) {

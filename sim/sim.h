@@ -65,6 +65,7 @@ typedef struct sim_options {
     uint32_t check;   // SIM_CHECK_ bits
     uint32_t threads; // host threads that run workgroups; 0: every core
     uint64_t limit;   // instructions a wave may execute; 0: any number
+    uint32_t faults;  // different ones that stop a launch; 0: SIM_DEFAULT_FAULTS
 } sim_options;
 
 /** Reads "arch=gfx942,gfx1151;check=none;threads=2" over what *options holds; archs are added.
@@ -333,8 +334,13 @@ void sim_memory_free_all(sim_memory *memory, sim_region_kind kind, uint32_t devi
 const sim_region *sim_memory_find(const sim_memory *memory, uint64_t addr);
 /** Whether addr is in the range of device allocations, live or not, where the host maps nothing. */
 bool sim_memory_is_guest(uint64_t addr);
-/** Says where addr lies: "12 bytes past the end of a 4096-byte allocation at 0x400000010000". */
-void sim_memory_describe(sim_memory *memory, uint64_t addr, uint64_t bytes, char *text,
+/** The allocation within a page of addr that is nearest to it, live or freed; false if there is none. */
+bool sim_memory_nearest(sim_memory *memory, uint64_t addr, sim_region *out);
+/** Whether addr lies in an allocation that was freed. For a thread within sim_memory_enter. */
+bool sim_memory_was_freed(const sim_memory *memory, uint64_t addr);
+/** Says where `bytes` at addr lie: "12 bytes past the end of a 4096-byte allocation at 0x400000010000". A region of
+ *  size 0 stands for none. */
+void sim_region_describe(const sim_region *region, uint64_t addr, uint64_t bytes, char *text,
                          size_t text_bytes);
 /** Live bytes of hipMalloc's kind on a device. */
 uint64_t sim_memory_used(sim_memory *memory, uint32_t device);
@@ -380,12 +386,9 @@ sim_text *sim_object_text(sim_object *object);
 /** Frees the decoded instructions and the slot array. */
 void sim_text_deinit(sim_text *text);
 
-/** A fault stops the dispatch. The first one wins; the HIP layer turns it into an error and prints
- * it. */
-typedef struct sim_fault {
-    bool is_address; // a bad address, rather than a bad instruction or program
-    char text[768];  // kernel, instruction, workgroup, wave, lane, address, what it belongs to
-} sim_fault;
+// ---- faults (fault.c, report.c)
+
+#include "fault.h"
 
 // ---- waves and workgroups (wave.c, dispatch.c)
 
@@ -450,7 +453,8 @@ struct sim_wave {
     struct sim_shadow *shadow; // the checker's; null: nothing is checked
     const sim_region *region;  // of the last access: sim_wave_host looks here first; never null
     uint64_t num_executed;
-    uint64_t counters[8]; // executed instructions by sim_class
+    uint64_t num_after_fault; // of them, since the launch has a fault
+    uint64_t counters[8];     // executed instructions by sim_class
 };
 
 // The anonymous struct above must lie over s[] exactly as the ISA numbers it.
@@ -474,8 +478,7 @@ typedef struct sim_dispatch {
     uint64_t limit;               // instructions a wave may execute; 0: any number
     _Atomic uint64_t counters[8]; // executed wave instructions by sim_class
     atomic_bool stop;
-    sim_fault fault;
-    atomic_flag fault_taken;
+    sim_faults faults;               // sim_faults_deinit frees them
     atomic_uint_fast64_t next_group; // the next workgroup to start, by flat id
 } sim_dispatch;
 
@@ -488,9 +491,8 @@ static inline uint32_t sim_wave_size(const sim_dispatch *d) {
  *  instruction that signals and waits (s_barrier) counts nothing: it is complete when no wave runs. */
 bool sim_barrier_is_complete(const sim_wave *w);
 
-/** Runs a dispatch to its end or first fault, the calling thread and idle pool threads working on
- * it. False: it was stopped; dispatch->fault.text says why (empty if from outside, through `stop`).
- */
+/** Runs a dispatch to its end, or until it is stopped, the calling thread and idle pool threads working on it. False:
+ *  dispatch->faults has what it did wrong, in order, or it was stopped from outside, through `stop`. */
 bool sim_dispatch_run(sim_dispatch *dispatch);
 /** Where the flat apertures lie: outside every allocation; their upper halves select them. */
 constexpr uint64_t SIM_SHARED_APERTURE = UINT64_C(1) << 48;
@@ -515,11 +517,6 @@ void sim_pool_fork_prepare(void);
 void sim_pool_fork_parent(void);
 void sim_pool_fork_child(void);
 
-/** Stops the dispatch with a report; `lane` -1 if no lane in particular. The wave's state becomes
- * FAULTED. */
-void sim_fault_raise(sim_wave *w, const sim_inst *inst, int lane, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
-
 /** sim_memory_host for a wave's own accesses: quick where they stay within one allocation. */
 static inline void *sim_wave_host(sim_wave *w, uint64_t addr, uint64_t bytes) {
     const sim_region *region = w->region;
@@ -531,10 +528,6 @@ static inline void *sim_wave_host(sim_wave *w, uint64_t addr, uint64_t bytes) {
         w->region = sim_memory_find(w->group->dispatch->memory, addr);
     return host;
 }
-/** Raises the out-of-bounds fault for an access that sim_memory_host refused. */
-void sim_memory_fault(sim_wave *w, const sim_inst *inst, int lane, uint64_t addr, uint64_t bytes,
-                      bool is_store);
-
 /** What such a bit makes of a copy of an instruction; false if it is left out. */
 bool sim_is_issued(const sim_wave *w, sim_inst *copy);
 /** Runs an instruction while a bit of SIM_MODE_SPECIAL is on (modes.c). */
@@ -579,6 +572,11 @@ static inline const sim_inst *sim_fetch(sim_wave *w, const sim_text *text, uint6
  * `error`. */
 bool sim_decode(const sim_chip *chip, const uint8_t *bytes, uint64_t size, uint64_t pc,
                 sim_inst *out, char error[256]);
+enum { SIM_INST_TEXT_BYTES = 512 };
+/** The instruction at pc as LLVM prints it, mnemonic and operands with single spaces: "v_add_u32_e32 v1, v0, v2".
+ *  False, and an empty text, if there is none. It disassembles anew each time, under a lock: not for every executed
+ *  instruction. */
+bool sim_inst_text(const sim_text *text, bool wave64, uint64_t pc, char out[SIM_INST_TEXT_BYTES]);
 /** Frees what a decoded instruction owns. */
 void sim_inst_deinit(sim_inst *inst);
 

@@ -2,14 +2,22 @@
 // The run loop of one wave.
 #include "sim.h"
 
+// A fault may keep a kernel from ever ending, say for a dropped store that another wave waits for; what was found is
+// told at the end. So a wave of a launch that has a fault may execute as many instructions more.
+constexpr uint64_t GRACE = UINT64_C(1) << 24;
+
 /** Ends a wave that has executed more than the dispatch allows. */
 static void check_limit(sim_wave *w) {
     const sim_dispatch *d = w->group->dispatch;
     bool goes_on = w->state == SIM_RUNNING || w->state == SIM_AT_BARRIER;
     if (d->limit && w->num_executed > d->limit && goes_on) {
-        sim_fault_raise(w, nullptr, -1,
-                        "still running after %llu instructions (limit=%llu): an endless loop?",
-                        (unsigned long long)w->num_executed, (unsigned long long)d->limit);
+        sim_fault_report(w, nullptr, -1, SIM_FAULT_LIMIT, nullptr,
+                         "still running after %llu instructions (limit=%llu): an endless loop?",
+                         (unsigned long long)w->num_executed, (unsigned long long)d->limit);
+    } else if (w->num_after_fault > GRACE && goes_on) {
+        sim_fault_report(w, nullptr, -1, SIM_FAULT_LIMIT, nullptr,
+                         "still running %llu instructions after the launch's first fault",
+                         (unsigned long long)GRACE);
     }
 }
 
@@ -37,6 +45,8 @@ void sim_wave_run(sim_wave *w) {
     // Long enough that what happens once a slice costs nothing, short enough that a wave which spins
     // on what another wave of its workgroup will write does not hold it up for long.
     enum { SLICE = 16384 };
-    w->num_executed += w->shadow ? sim_check_run(w, SLICE) : run(w, SLICE);
+    uint32_t n = w->shadow ? sim_check_run(w, SLICE) : run(w, SLICE);
+    w->num_executed += n;
+    w->num_after_fault += sim_faults_any(&w->group->dispatch->faults) ? n : 0;
     check_limit(w);
 }

@@ -64,7 +64,7 @@ struct sim_group_shadow {
     } doubt;
 };
 
-/** Finds faults of waits and of undefined registers, before an instruction runs. False: one was raised. */
+/** Finds faults of waits and of undefined registers, before an instruction runs. False: the launch is being stopped. */
 bool sim_check_registers(sim_wave *w, const sim_inst *inst);
 /** Judges the write in doubt, after an instruction ran. */
 void sim_check_doubt(sim_wave *w, const sim_inst *inst);

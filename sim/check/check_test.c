@@ -27,8 +27,15 @@ static const char prologue[] = "s_load_dwordx2 s[4:5], s[0:1], 0x0\n"
 
 typedef struct outcome {
     bool ok;
-    char text[sizeof((sim_fault *)nullptr)->text];
+    char text[8192];
 } outcome;
+
+static void keep_report(outcome *out, sim_dispatch *d) {
+    char *text = sim_faults_text(d);
+    snprintf(out->text, sizeof out->text, "%s", text);
+    free(text);
+    sim_faults_deinit(&d->faults);
+}
 
 /** Runs a program for one workgroup under `check`; its only argument is a buffer of its own. */
 static outcome run_program(const char *arch, const char *body, unsigned waves, uint32_t check) {
@@ -63,7 +70,7 @@ static outcome run_program(const char *arch, const char *body, unsigned waves, u
                       .check = check,
                       .limit = 100000};
     outcome out = {.ok = sim_dispatch_run(&d)};
-    strcpy(out.text, d.fault.text);
+    keep_report(&out, &d);
     sim_text_deinit(&text);
     sim_memory_destroy(memory);
     free(code);
@@ -353,7 +360,7 @@ static outcome run_kernel(const char *name) {
                       .kernarg = kernarg->base,
                       .check = SIM_CHECK_ALL};
     outcome out = {.ok = sim_dispatch_run(&d)};
-    strcpy(out.text, d.fault.text);
+    keep_report(&out, &d);
     sim_object_unload(object);
     sim_memory_destroy(memory);
     return out;

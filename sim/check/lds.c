@@ -31,27 +31,35 @@ static bool wants(const touch *t, uint32_t check) {
     return t->w->group->dispatch->check & check;
 }
 
+static sim_fault_about about_of(const touch *t, uint32_t other) {
+    return (sim_fault_about){.space = SIM_SPACE_LDS,
+                             .is_store = t->inst->effects.access != SIM_ACCESS_LOAD,
+                             .bytes = (uint32_t)__builtin_popcount(t->bytes),
+                             .address = t->offset + (uint32_t)__builtin_ctz(t->bytes | 16u),
+                             .other_pc = t->w->group->dispatch->kernel->entry + other};
+}
+
 static bool report_race(const touch *t, const char *what, unsigned other, const char *other_what,
                         uint32_t pc) {
-    sim_fault_raise(
-        t->w, t->inst, t->lane,
+    sim_fault_about about = about_of(t, pc);
+    return sim_fault_report(
+        t->w, t->inst, t->lane, SIM_FAULT_RACE, &about,
         "race on LDS: wave %u %s 0x%x, which wave %u %s at %s+0x%x (%s), with no barrier "
         "between",
         t->w->index, what, t->offset, other, other_what, t->w->group->dispatch->kernel->name, pc,
         mnemonic_at(t->w, pc));
-    return false;
 }
 
 static bool report_early(const touch *t, const sim_cell *c, const char *what) {
     bool is_own = c->writer == t->w->index;
-    sim_fault_raise(
-        t->w, t->inst, t->lane,
+    sim_fault_about about = about_of(t, c->write_pc);
+    return sim_fault_report(
+        t->w, t->inst, t->lane, SIM_FAULT_WAIT, &about,
         "missing wait: LDS address 0x%x is %s before what %s at %s+0x%x (wave %u) writes "
         "there has arrived: %s",
         t->offset, what, mnemonic_at(t->w, c->write_pc), t->w->group->dispatch->kernel->name,
         c->write_pc, c->writer,
         is_own ? "no wait stands between" : "that wave did not wait before the barrier");
-    return false;
 }
 
 /** Whether what the cell's writer wrote has arrived for the wave of `t`. */
@@ -70,12 +78,17 @@ static bool was_written_now(const touch *t, const sim_cell *c) {
            (c->writer != t->w->index || c->several_writers);
 }
 
+static bool report_unwritten(const touch *t, const sim_cell *c) {
+    uint32_t address = t->offset + (uint32_t)__builtin_ctz(t->bytes & ~(unsigned)c->written);
+    sim_fault_about about = {.space = SIM_SPACE_LDS, .bytes = 1, .address = address};
+    return sim_fault_report(t->w, t->inst, t->lane, SIM_FAULT_UNINIT, &about,
+                            "read of LDS address 0x%x, which no wave of the workgroup has written",
+                            address);
+}
+
 static bool check_read(const touch *t, const sim_cell *c, bool is_atomic) {
     if (wants(t, SIM_CHECK_UNINIT) && (t->bytes & ~c->written)) {
-        sim_fault_raise(t->w, t->inst, t->lane,
-                        "read of LDS address 0x%x, which no wave of the workgroup has written",
-                        t->offset + (uint32_t)__builtin_ctz(t->bytes & ~(unsigned)c->written));
-        return false;
+        return report_unwritten(t, c);
     }
     if (was_written_now(t, c)) {
         bool harmless = is_atomic && c->atomic;
@@ -165,10 +178,10 @@ static bool check_alignment(const touch *t, uint32_t at, uint32_t bytes) {
     if (bytes < 4 || !(at & 3) || !wants(t, SIM_CHECK_ALIGN)) {
         return true;
     }
-    sim_fault_raise(t->w, t->inst, t->lane,
-                    "misaligned: %u bytes at LDS address 0x%x, which is not a multiple of 4", bytes,
-                    at);
-    return false;
+    sim_fault_about about = {.space = SIM_SPACE_LDS, .bytes = bytes, .address = at};
+    return sim_fault_report(
+        t->w, t->inst, t->lane, SIM_FAULT_ALIGN, &about,
+        "misaligned: %u bytes at LDS address 0x%x, which is not a multiple of 4", bytes, at);
 }
 
 void sim_check_lds(sim_wave *w, const sim_inst *inst, uint8_t *const lane_address[SIM_LANES],

@@ -95,14 +95,14 @@ static bool report_pending(sim_wave *w, const sim_inst *inst, unsigned reg, uint
     const sim_result *result = &s->results[reg];
     char name[16];
     uint64_t left = result->stream == SIM_STREAM_SMEM ? 0 : s->issued[result->stream] - result->seq;
-    sim_fault_raise(
-        w, inst, reg < SIM_REG_SCALAR ? first_lane(lanes) : -1,
+    sim_fault_about about = {.other_pc = w->group->dispatch->kernel->entry + result->pc};
+    return sim_fault_report(
+        w, inst, reg < SIM_REG_SCALAR ? first_lane(lanes) : -1, SIM_FAULT_WAIT, &about,
         "missing wait: %s is %s before the result of %s at %s+0x%x is there: it needs a "
         "wait for %s(%llu) between",
         name_of(reg, name), is_write ? "written" : "read", mnemonic_at(w, result->pc),
         w->group->dispatch->kernel->name, result->pc, counter_of(w, result->stream),
         (unsigned long long)left);
-    return false;
 }
 
 /** Loads of one stream into the same register complete in order. */
@@ -120,7 +120,10 @@ static bool check_pending(sim_wave *w, const sim_inst *inst, const sim_operand *
         if (result->seq <= s->done[result->stream]) {
             set_bit(s->pending, reg, false);
         } else if (lanes && !is_ordered(inst, result, is_write)) {
-            return report_pending(w, inst, reg, lanes, is_write);
+            if (!report_pending(w, inst, reg, lanes, is_write)) {
+                return false;
+            }
+            set_bit(s->pending, reg, false);
         }
     }
     return true;
@@ -444,11 +447,25 @@ static void flow_vector(const sim_wave *w, const sim_inst *inst) {
     }
 }
 
+/** What depends on a register that was never written is told once: from then on it counts as written. So whoever reports
+ *  looks again, and ends. */
+static void forgive(struct sim_shadow *s, unsigned origin) {
+    for (unsigned reg = 0; reg < SIM_NUM_REGS; reg++) {
+        if (s->origin[reg] == origin) {
+            set_bit(s->undefined, reg, false);
+        }
+    }
+}
+
 static bool report_undefined(sim_wave *w, const sim_inst *inst, hole h, int lane, const char *use) {
     char name[16];
-    sim_fault_raise(w, inst, lane, "%s depends on %s, which was never written", use,
-                    name_of(h.reg, name));
-    return false;
+    bool on =
+        sim_fault_report(w, inst, lane, SIM_FAULT_UNINIT, nullptr,
+                         "%s depends on %s, which was never written", use, name_of(h.reg, name));
+    if (on) {
+        forgive(w->shadow, h.reg);
+    }
+    return on;
 }
 
 // ---- what undefined values must not decide
@@ -531,7 +548,7 @@ static bool flow_bits(sim_wave *w, const sim_inst *inst, bit_rule *rule) {
         out[k].lanes =
             rule(scalar_value(w, a, k), ha.lanes, scalar_value(w, b, k), hb.lanes) & UINT32_MAX;
         if (out[k].lanes && writes_exec(inst)) {
-            return report_undefined(w, inst, out[k], -1, "EXEC");
+            return report_undefined(w, inst, out[k], -1, "EXEC") && flow_bits(w, inst, rule);
         }
     }
     for (unsigned k = 0; k < inst->dst[0].count && inst->num_dst; k++) {
@@ -574,7 +591,7 @@ static bool flow_scalar(sim_wave *w, const sim_inst *inst) {
              : selects ? undefined_in(s, &inst->src[w->scc ? 0 : 1], false)
                        : all_sources(w, inst);
     if (h.lanes && writes_exec(inst)) {
-        return report_undefined(w, inst, h, -1, "EXEC");
+        return report_undefined(w, inst, h, -1, "EXEC") && flow_scalar(w, inst);
     }
     for (unsigned i = 0; i < inst->num_dst; i++) {
         write_operand(w, inst, &inst->dst[i], h);
@@ -598,7 +615,8 @@ static bool flow_branch(sim_wave *w, const sim_inst *inst) {
              : by_scc ? undefined_reg(s, SIM_REG_SCC)
                       : all_sources(w, inst);
     if (h.lanes) {
-        return report_undefined(w, inst, h, -1, by_vcc || by_scc ? "a branch" : "control flow");
+        const char *use = by_vcc || by_scc ? "a branch" : "control flow";
+        return report_undefined(w, inst, h, -1, use) && flow_branch(w, inst);
     }
     for (unsigned i = 0; i < inst->num_dst; i++) {
         write_operand(w, inst, &inst->dst[i], h);
@@ -634,7 +652,9 @@ static bool check_memory_operands(sim_wave *w, const sim_inst *inst) {
         bool is_data = data >> i & 1;
         if (h.lanes && !(is_data && may_store_undefined(w, inst))) {
             int lane = op->kind == SIM_OP_VGPR ? first_lane(h.lanes) : -1;
-            return report_undefined(w, inst, h, lane, is_data ? "the stored value" : "the address");
+            return report_undefined(w, inst, h, lane,
+                                    is_data ? "the stored value" : "the address") &&
+                   check_memory_operands(w, inst);
         }
     }
     for (unsigned i = 0; i < inst->num_dst; i++) {

@@ -36,10 +36,11 @@ static bool resolve_range(sim_wave *w, const uint64_t *address, uint32_t bytes, 
 static bool resolve_lane(sim_wave *w, const sim_inst *inst, int lane, uint64_t address,
                          uint32_t bytes, bool is_store, sim_access *out) {
     out->host[lane] = sim_wave_host(w, address, bytes);
-    if (!out->host[lane]) {
-        sim_memory_fault(w, inst, lane, address, bytes, is_store);
+    if (out->host[lane]) {
+        return true;
     }
-    return out->host[lane];
+    out->mask &= ~(UINT64_C(1) << lane);
+    return sim_memory_fault(w, inst, lane, address, bytes, is_store);
 }
 
 static bool resolve_global(sim_wave *w, const sim_inst *inst, const uint64_t *address,
@@ -62,10 +63,12 @@ static bool resolve_scratch_lane(sim_wave *w, const sim_inst *inst, int lane, ui
                                  uint32_t bytes, bool is_store, sim_access *out) {
     uint32_t size = w->scratch_bytes;
     if (offset + bytes > size) {
-        sim_fault_raise(w, inst, lane,
-                        "scratch %s of %u bytes at %#llx: the kernel has %u bytes a lane",
-                        is_store ? "store" : "load", bytes, (unsigned long long)offset, size);
-        return false;
+        sim_fault_about about = {SIM_SPACE_SCRATCH, is_store, bytes, offset, 0};
+        out->mask &= ~(UINT64_C(1) << lane);
+        return sim_fault_report(w, inst, lane, SIM_FAULT_SCRATCH, &about,
+                                "scratch %s of %u bytes at %#llx: the kernel has %u bytes a lane",
+                                is_store ? "store" : "load", bytes, (unsigned long long)offset,
+                                size);
     }
     out->host[lane] = w->scratch + (uint64_t)lane * size + offset;
     return true;

@@ -13,7 +13,8 @@ typedef struct sim_access {
 } sim_access;
 
 /** Resolves `bytes` at `skip` past each active lane's address, for global_, flat_, scratch_ and buffer_ forms.
- *  Returns false after raising a fault. */
+ *  Lanes with an
+ *  address outside every allocation are reported; false: the launch is being stopped. */
 bool SIM_NAME(sim_resolve)(sim_wave *w, const sim_inst *inst, uint32_t skip, uint32_t bytes,
                            bool is_store, sim_access *out);
 /** The same for DS instructions: the address operand plus `offset`. Outside the allocation: no access. */

@@ -506,14 +506,19 @@ static void expect_fault(const char *source, const char *want) {
     size_t size;
     uint8_t *text = assemble("gfx942", source, &size);
     sim_inst inst = decode_at("gfx942", text, size, 0);
-    atomic_flag_clear(&t->dispatch.fault_taken);
-    t->dispatch.fault = (sim_fault){};
+    sim_text code = {.chip = t->dispatch.chip, .bytes = text, .start = 0x1000, .size = size};
+    t->kernel.entry = code.start;
+    t->dispatch.text = &code;
     inst.exec(&t->wave, &inst);
     assert_int_equal(t->wave.state, SIM_FAULTED);
-    if (!strstr(t->dispatch.fault.text, want)) {
-        fail_msg("'%s' does not say '%s'", t->dispatch.fault.text, want);
+    char *report = sim_faults_text(&t->dispatch);
+    if (!strstr(report, want)) {
+        fail_msg("'%s' does not say '%s'", report, want);
     }
+    free(report);
     free(text);
+    sim_faults_deinit(&t->dispatch.faults);
+    t->dispatch.text = nullptr;
 }
 
 static void test_faults(void **) {

@@ -175,12 +175,28 @@ typedef struct operands {
     uint32_t *result;               // null if nothing is returned
 } operands;
 
-static bool check_alignment(sim_wave *w, const sim_inst *inst, int lane, const uint8_t *at,
-                            uintptr_t bytes) {
-    if ((uintptr_t)at & (bytes - 1)) {
-        sim_fault_raise(w, inst, lane,
-                        "atomic on %u bytes at an address that is not a multiple of them",
-                        (unsigned)bytes);
+/** Where a lane's data lie, as the kernel sees it. */
+static sim_fault_about place_of(const sim_wave *w, const sim_access *at, int lane, uint32_t bytes) {
+    const uint8_t *host = at->host[lane];
+    if (at->is_lds) {
+        return (sim_fault_about){SIM_SPACE_LDS, true, bytes, (uint64_t)(host - w->group->lds), 0};
+    }
+    uint64_t offset = (uintptr_t)host - (uintptr_t)w->region->host;
+    bool is_known = offset < w->region->bytes; // it may be scratch or, by a flat address, LDS
+    return (sim_fault_about){is_known ? SIM_SPACE_MEMORY : SIM_SPACE_NONE, true, bytes,
+                             is_known ? w->region->base + offset : 0, 0};
+}
+
+/** A lane that is not aligned acts on nothing, and gets 0. */
+static bool acts(sim_wave *w, const sim_inst *inst, const sim_access *at, int lane,
+                 uint32_t bytes) {
+    if (!(at->mask >> lane & 1)) {
+        return false;
+    }
+    if ((uintptr_t)at->host[lane] & (bytes - 1)) {
+        sim_fault_about about = place_of(w, at, lane, bytes);
+        sim_fault_report(w, inst, lane, SIM_FAULT_ALIGN, &about,
+                         "atomic on %u bytes at an address that is not a multiple of them", bytes);
         return false;
     }
     return true;
@@ -207,10 +223,7 @@ static void run32(sim_wave *w, const sim_inst *inst, const sim_access *at, opera
     for (uint64_t left = w->exec; left; left &= left - 1) {
         int lane = __builtin_ctzll(left);
         uint32_t old = 0;
-        if (at->mask >> lane & 1) {
-            if (!check_alignment(w, inst, lane, at->host[lane], 4)) {
-                return;
-            }
+        if (acts(w, inst, at, lane, 4)) {
             uint32_t compare = op.compare ? op.compare[lane] : 0;
             old = update32((uint32_t *)(void *)at->host[lane], step, op.data[lane], compare);
         }
@@ -229,10 +242,7 @@ static void run64(sim_wave *w, const sim_inst *inst, const sim_access *at, opera
     for (uint64_t left = w->exec; left; left &= left - 1) {
         int lane = __builtin_ctzll(left);
         uint64_t old = 0;
-        if (at->mask >> lane & 1) {
-            if (!check_alignment(w, inst, lane, at->host[lane], 8)) {
-                return;
-            }
+        if (acts(w, inst, at, lane, 8)) {
             old = update64((uint64_t *)(void *)at->host[lane], step, lane64(op.data, lane),
                            lane64(op.compare, lane));
         }

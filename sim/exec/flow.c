@@ -59,14 +59,15 @@ static void exec_s_endpgm(sim_wave *w, const sim_inst *) {
 }
 
 static void exec_s_trap(sim_wave *w, const sim_inst *inst) {
-    sim_fault_raise(w, inst, -1,
-                    "the kernel trapped: s_trap %u (an assertion, or unreachable code)",
-                    inst->imm & 0xff);
+    sim_fault_report(w, inst, -1, SIM_FAULT_TRAP, nullptr,
+                     "the kernel trapped: s_trap %u (an assertion, or unreachable code)",
+                     inst->imm & 0xff);
 }
 
 static void exec_s_sethalt(sim_wave *w, const sim_inst *inst) {
     if (inst->imm & 1) {
-        sim_fault_raise(w, inst, -1, "the kernel halted itself with s_sethalt");
+        sim_fault_report(w, inst, -1, SIM_FAULT_TRAP, nullptr,
+                         "the kernel halted itself with s_sethalt");
     }
 }
 

@@ -80,7 +80,8 @@ static void exec_s_sendmsg_rtn_b64(sim_wave *w, const sim_inst *inst) {
 
 /** What fills code up behind its end. */
 static void exec_s_code_end(sim_wave *w, const sim_inst *inst) {
-    sim_fault_raise(w, inst, -1, "the program counter ran past the end of the code");
+    sim_fault_report(w, inst, -1, SIM_FAULT_OUTSIDE, nullptr,
+                     "the program counter ran past the end of the code");
 }
 
 /** Waits, hints and cache control: memory operations are complete when issued, registers when written. */

@@ -7,8 +7,10 @@
 /** The hardware ignores the two low bits, which the program can hardly want. */
 static uint64_t aligned(sim_wave *w, const sim_inst *inst, uint64_t address) {
     if ((address & 3) && (w->group->dispatch->check & SIM_CHECK_ALIGN)) {
-        sim_fault_raise(w, inst, -1, "misaligned: scalar access at 0x%llx, which acts on 0x%llx",
-                        (unsigned long long)address, (unsigned long long)(address & ~UINT64_C(3)));
+        sim_fault_about about = {.space = SIM_SPACE_MEMORY, .address = address};
+        sim_fault_report(w, inst, -1, SIM_FAULT_ALIGN, &about,
+                         "misaligned: scalar access at 0x%llx, which acts on 0x%llx",
+                         (unsigned long long)address, (unsigned long long)(address & ~UINT64_C(3)));
     }
     return address & ~UINT64_C(3);
 }
@@ -27,7 +29,9 @@ static void load(sim_wave *w, const sim_inst *inst, unsigned dwords) {
     uint64_t address = address_of(w, inst);
     const uint32_t *from = sim_wave_host(w, address, dwords * 4);
     if (!from) {
-        sim_memory_fault(w, inst, -1, address, dwords * 4, false);
+        if (sim_memory_fault(w, inst, -1, address, dwords * 4, false)) {
+            memset(&w->s[inst->dst[0].reg], 0, dwords * 4);
+        }
         return;
     }
     memcpy(&w->s[inst->dst[0].reg], from, dwords * 4);
@@ -40,7 +44,9 @@ static void load_narrow(sim_wave *w, const sim_inst *inst, unsigned bytes, bool 
     address += offset->kind == SIM_OP_IMM ? offset->value64 : sim_read32(w, offset);
     const uint8_t *from = sim_wave_host(w, address, bytes);
     if (!from) {
-        sim_memory_fault(w, inst, -1, address, bytes, false);
+        if (sim_memory_fault(w, inst, -1, address, bytes, false)) {
+            sim_write32(w, &inst->dst[0], 0);
+        }
         return;
     }
     uint32_t value = 0, unused = 32 - 8 * bytes;
@@ -59,11 +65,10 @@ static void buffer_load(sim_wave *w, const sim_inst *inst, unsigned dwords) {
     uint32_t out[16] = {};
     for (unsigned k = 0; k < dwords && at + 4 * k + 4 <= size; k++) {
         const uint32_t *from = sim_wave_host(w, base + at + 4 * k, 4);
-        if (!from) {
-            sim_memory_fault(w, inst, -1, base + at + 4 * k, 4, false);
+        if (!from && !sim_memory_fault(w, inst, -1, base + at + 4 * k, 4, false)) {
             return;
         }
-        out[k] = *from;
+        out[k] = from ? *from : 0;
     }
     memcpy(&w->s[inst->dst[0].reg], out, dwords * 4);
 }
@@ -113,12 +118,12 @@ static uint32_t s_atomic_dec(uint32_t old, uint32_t data) {
 
 static void atomic(sim_wave *w, const sim_inst *inst, uint32_t (*op)(uint32_t, uint32_t)) {
     uint64_t address = address_of(w, inst);
-    uint32_t *at = sim_wave_host(w, address, 4);
+    uint32_t *at = sim_wave_host(w, address, 4), *data = &w->s[inst->src[0].reg];
     if (!at) {
-        sim_memory_fault(w, inst, -1, address, 4, true);
+        bool on = sim_memory_fault(w, inst, -1, address, 4, true);
+        *data = on && (inst->flags & SIM_GLC) ? 0 : *data;
         return;
     }
-    uint32_t *data = &w->s[inst->src[0].reg];
     uint32_t old = __atomic_load_n(at, __ATOMIC_RELAXED);
     while (!__atomic_compare_exchange_n(at, &old, op(old, *data), false, __ATOMIC_ACQ_REL,
                                         __ATOMIC_RELAXED)) {

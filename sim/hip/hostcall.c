@@ -181,12 +181,11 @@ static bool serve_printf(sim_hostcall *h, uint64_t slot[WORDS]) {
 // ---- the thread
 
 static void refuse(sim_hostcall *h, const header *packet) {
-    sim_hip_report(h->dispatch->kernel->name,
+    sim_fault_stop(h->dispatch, SIM_FAULT_UNSUPPORTED,
                    "it asks the host for service %u in a way that is not supported; accepted: 2 "
                    "(printf)",
                    packet->service);
     atomic_store(&h->has_failed, true);
-    atomic_store(&h->dispatch->stop, true);
 }
 
 /** Every packet that waits; false if there was none. */
@@ -235,11 +234,10 @@ bool sim_hostcall_begin(sim_hostcall *h, sim_dispatch *dispatch) {
     return pthread_create(&h->thread, nullptr, serve_loop, h) == 0;
 }
 
-bool sim_hostcall_end(sim_hostcall *h) {
+void sim_hostcall_end(sim_hostcall *h) {
     atomic_store(&h->stop, true);
     pthread_join(h->thread, nullptr);
     for (size_t i = 0; i < h->num_messages; i++) {
         h->messages[i].is_live = false; // of waves that were stopped halfway
     }
-    return !atomic_load(&h->has_failed);
 }

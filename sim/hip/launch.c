@@ -200,6 +200,20 @@ static bool announce(sim_stream *stream, sim_dispatch *dispatch) {
     return go_on;
 }
 
+/** Tells what a launch did wrong; the first fault says which error the program gets. */
+static hipError_t report_faults(const sim_dispatch *d) {
+    if (!sim_faults_any(&d->faults)) { // done, or stopped because the process ends
+        return hipSuccess;
+    }
+    char *text = sim_faults_text(d);
+    fputs(text ? text : "quernsim: a kernel has faults, but there is no memory to tell of them\n",
+          stderr);
+    free(text);
+    sim_fault_kind kind = d->faults.list[0].kind;
+    return kind == SIM_FAULT_BOUNDS || kind == SIM_FAULT_FREED ? hipErrorIllegalAddress
+                                                               : hipErrorLaunchFailure;
+}
+
 static hipError_t run_launch(sim_stream *stream, sim_op *op) {
     launch_op *launch = (launch_op *)op;
     sim_dispatch *d = &launch->dispatch;
@@ -208,16 +222,16 @@ static hipError_t run_launch(sim_stream *stream, sim_op *op) {
         (asks_host && !sim_hostcall_begin(stream->hostcall, d))) {
         return hipErrorOutOfMemory;
     }
-    bool ok = !announce(stream, d) || sim_dispatch_run(d);
+    if (announce(stream, d)) {
+        sim_dispatch_run(d);
+    }
     announce(stream, nullptr);
-    if (asks_host && !sim_hostcall_end(stream->hostcall)) {
-        return hipErrorLaunchFailure;
+    if (asks_host) {
+        sim_hostcall_end(stream->hostcall);
     }
-    if (ok || !*d->fault.text) { // done, or stopped because the process ends
-        return hipSuccess;
-    }
-    fprintf(stderr, "quernsim: %s\n", d->fault.text);
-    return d->fault.is_address ? hipErrorIllegalAddress : hipErrorLaunchFailure;
+    hipError_t error = report_faults(d);
+    sim_faults_deinit(&d->faults);
+    return error;
 }
 
 static void init_dispatch(sim_dispatch *d, hipFunction_t function, const uint32_t grid[3],
@@ -233,6 +247,7 @@ static void init_dispatch(sim_dispatch *d, hipFunction_t function, const uint32_
     d->lds_bytes = function->kernel->lds_bytes + dynamic_lds;
     d->check = sim_hip.options.check;
     d->limit = sim_hip.options.limit;
+    d->faults.max = sim_hip.options.faults;
     d->id = atomic_fetch_add(&device->num_dispatches, 1);
 }
 

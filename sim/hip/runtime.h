@@ -128,10 +128,9 @@ sim_hostcall *sim_hostcall_create(uint32_t device);
 void sim_hostcall_destroy(sim_hostcall *hostcall);
 /** Where kernels find it. */
 uint64_t sim_hostcall_address(const sim_hostcall *hostcall);
-/** Serves a dispatch from before it starts until it has ended; end is false if it asked for what is not there, of
- *  which a report has told, and was stopped. */
+/** Serves a dispatch from before it starts until it has ended. One that asks for what is not there has a fault. */
 bool sim_hostcall_begin(sim_hostcall *hostcall, sim_dispatch *dispatch);
-bool sim_hostcall_end(sim_hostcall *hostcall);
+void sim_hostcall_end(sim_hostcall *hostcall);
 /** Unloads a device's modules; nothing may be running on it. (module.c) */
 void sim_hip_unload_modules(sim_device *device);
 /** Loads a code object or bundle onto a device; a complaint goes to standard error after `what`. */

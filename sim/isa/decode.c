@@ -78,6 +78,37 @@ bool sim_decode(const sim_chip *chip, const uint8_t *bytes, uint64_t size, uint6
     return sim_decode_wave(chip, chip->wave_size == 64, bytes, size, pc, out, error);
 }
 
+/** Single spaces in place of LLVM's tabs, none at the ends. */
+static void tidy(char *text) {
+    char *to = text;
+    for (const char *from = text; *from; from++) {
+        bool is_space = *from == ' ' || *from == '\t';
+        if (!is_space || (to > text && to[-1] != ' ')) {
+            *to++ = is_space ? ' ' : *from;
+        }
+    }
+    to -= to > text && to[-1] == ' ';
+    *to = 0;
+}
+
+bool sim_inst_text(const sim_text *text, bool wave64, uint64_t pc, char out[SIM_INST_TEXT_BYTES]) {
+    uint64_t offset = pc - text->start;
+    uint32_t word[4] = {};
+    *out = 0;
+    if (offset >= text->size || (offset & 3)) {
+        return false;
+    }
+    uint64_t left = text->size - offset;
+    memcpy(word, text->bytes + offset, left < sizeof word ? left : sizeof word);
+    if (sim_is_refused(text->chip, word) ||
+        !disassemble(text->chip, wave64, text->bytes + offset, left, pc, out)) {
+        *out = 0;
+        return false;
+    }
+    tidy(out);
+    return true;
+}
+
 void sim_inst_deinit(sim_inst *inst) {
     free(inst->second);
     inst->second = nullptr;
@@ -104,17 +135,17 @@ const sim_inst *sim_inst_at(sim_wave *w, uint64_t pc) {
     const sim_text *text = w->group->dispatch->text;
     uint64_t offset = pc - text->start;
     if (offset >= text->size || (offset & 3)) {
-        sim_fault_raise(w, nullptr, -1,
-                        "the program counter left the code: %#llx is outside %#llx+%#llx",
-                        (unsigned long long)pc, (unsigned long long)text->start,
-                        (unsigned long long)text->size);
+        sim_fault_report(w, nullptr, -1, SIM_FAULT_OUTSIDE, nullptr,
+                         "the program counter left the code: %#llx is outside %#llx+%#llx",
+                         (unsigned long long)pc, (unsigned long long)text->start,
+                         (unsigned long long)text->size);
         return nullptr;
     }
     char error[SIM_ERROR_BYTES] = "out of memory";
     sim_inst *inst = malloc(sizeof *inst);
     if (!inst || !sim_decode_wave(text->chip, !w->wave32, text->bytes + offset, text->size - offset,
                                   pc, inst, error)) {
-        sim_fault_raise(w, nullptr, -1, "%s", error);
+        sim_fault_report(w, nullptr, -1, SIM_FAULT_INSTRUCTION, nullptr, "%s", error);
         free(inst);
         return nullptr;
     }

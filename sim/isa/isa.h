@@ -5,7 +5,7 @@
 
 #include "../sim.h"
 
-enum { SIM_TEXT_BYTES = 512, SIM_ERROR_BYTES = 256 };
+enum { SIM_TEXT_BYTES = SIM_INST_TEXT_BYTES, SIM_ERROR_BYTES = 256 };
 
 /** The opcode of a mnemonic without encoding suffix on `arch`, from the tables built for this host's instruction
  *  set; null if nobody implements it. */

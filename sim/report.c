@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// A launch's faults in words. Everything that takes a while, such as disassembling, is done here, once.
+#include "sim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/** An instruction as "kernel+0x2c: global_load_dword v1, v0, s[0:1]". */
+static void print_inst(FILE *out, const sim_dispatch *d, uint64_t pc) {
+    char text[SIM_INST_TEXT_BYTES];
+    bool is_before = pc < d->kernel->entry; // in a function that the kernel calls
+    uint64_t distance = is_before ? d->kernel->entry - pc : pc - d->kernel->entry;
+    fprintf(out, "%s%c0x%llx", d->kernel->name, is_before ? '-' : '+',
+            (unsigned long long)distance);
+    if (sim_inst_text(d->text, sim_wave_size(d) == 64, pc, text)) {
+        fprintf(out, ": %s", text);
+    }
+}
+
+static void print_place(FILE *out, const sim_fault *f) {
+    fprintf(out, "\n  in workgroup (%u, %u, %u), wave %u", f->group[0], f->group[1], f->group[2],
+            f->wave);
+    if (f->lane >= 0) {
+        fprintf(out, ", lane %d, work-item (%u, %u, %u)", f->lane, f->work_item[0], f->work_item[1],
+                f->work_item[2]);
+    }
+    fprintf(out, ", pc 0x%llx", (unsigned long long)f->pc);
+}
+
+static void print_fault(FILE *out, const sim_dispatch *d, const sim_fault *f) {
+    fprintf(out, "quernsim: kernel %s: %s", d->kernel->name, f->message);
+    if (f->has_place) {
+        fprintf(out, "\n  at ");
+        print_inst(out, d, f->pc);
+        if (f->about.other_pc) {
+            fprintf(out, "\n  and ");
+            print_inst(out, d, f->about.other_pc);
+        }
+        print_place(out, f);
+    }
+    if (f->count > 1) {
+        fprintf(out, "; met %llu times", (unsigned long long)f->count);
+    }
+    fputc('\n', out);
+}
+
+char *sim_faults_text(const sim_dispatch *d) {
+    char *text = nullptr;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    if (!out) {
+        return nullptr;
+    }
+    for (uint32_t i = 0; i < d->faults.count; i++) {
+        print_fault(out, d, &d->faults.list[i]);
+    }
+    if (d->faults.are_too_many) {
+        fprintf(out,
+                "quernsim: kernel %s: stopped after %u different faults; faults=N in "
+                "QUERN_SIM sets how many\n",
+                d->kernel->name, d->faults.count);
+    }
+    bool ok = !ferror(out);
+    if (fclose(out) != 0 || !ok) {
+        free(text);
+        return nullptr;
+    }
+    return text;
+}
