@@ -21,19 +21,21 @@ static void release_event(sim_op *op) {
     release(((event_op *)op)->event);
 }
 
-static void pass(hipEvent_t event, uint64_t count) {
-    pthread_mutex_lock(&sim_hip.lock);
-    if (event->passed < count) {
-        event->passed = count;
-    }
-    pthread_cond_broadcast(&sim_hip.changed);
-    pthread_mutex_unlock(&sim_hip.lock);
-}
-
 static hipError_t run_record(sim_stream *stream, sim_op *op) {
     (void)stream;
-    pass(((event_op *)op)->event, ((event_op *)op)->count);
+    (void)op;
     return hipSuccess;
+}
+
+/** The end of a record, be it that it was not queued or will not be reached: nobody may wait for it. In one step with
+ *  the stream's own end of it, so that an event that has passed means a stream that is done. */
+static void pass_event(sim_op *op) {
+    event_op *record = (event_op *)op;
+    if (record->event->passed < record->count) {
+        record->event->passed = record->count;
+    }
+    pthread_cond_broadcast(&sim_hip.changed);
+    release(record->event);
 }
 
 /** With the lock held. */
@@ -58,17 +60,17 @@ static bool is_event(hipEvent_t event) {
            event->magic == SIM_EVENT_MAGIC;
 }
 
-static hipError_t queue(hipEvent_t event, sim_stream *stream, uint64_t count,
-                        hipError_t (*run)(sim_stream *, sim_op *)) {
+/** An operation on an event, which it keeps alive; null without memory. */
+static event_op *new_op(hipEvent_t event, hipError_t (*run)(sim_stream *, sim_op *),
+                        void (*destroy)(sim_op *)) {
     event_op *op = calloc(1, sizeof *op);
-    if (!op) {
-        return hipErrorOutOfMemory;
+    if (op) {
+        *op = (event_op){{.run = run, .destroy = destroy, .is_marker = true}, event, 0};
+        pthread_mutex_lock(&sim_hip.lock);
+        event->references++;
+        pthread_mutex_unlock(&sim_hip.lock);
     }
-    *op = (event_op){{.run = run, .destroy = release_event, .is_marker = true}, event, count};
-    pthread_mutex_lock(&sim_hip.lock);
-    event->references++;
-    pthread_mutex_unlock(&sim_hip.lock);
-    return sim_hip_queue(stream, &op->op, nullptr);
+    return op;
 }
 
 hipError_t hipEventCreateWithFlags(hipEvent_t *out, unsigned flags) {
@@ -112,15 +114,15 @@ hipError_t hipEventRecord(hipEvent_t event, hipStream_t handle) {
     if (!is_event(event) || !stream) {
         return sim_hip_result(hipErrorInvalidHandle);
     }
+    event_op *op = new_op(event, run_record, pass_event);
+    if (!op) {
+        return sim_hip_result(hipErrorOutOfMemory);
+    }
     pthread_mutex_lock(&sim_hip.lock);
-    uint64_t count = ++event->recorded;
+    op->count = ++event->recorded;
     event->device = stream->device;
     pthread_mutex_unlock(&sim_hip.lock);
-    hipError_t error = queue(event, stream, count, run_record);
-    if (error != hipSuccess) {
-        pass(event, count); // it will never be reached, and nobody may wait for it
-    }
-    return sim_hip_result(error);
+    return sim_hip_result(sim_hip_queue(stream, &op->op, nullptr));
 }
 
 hipError_t hipEventRecordWithFlags(hipEvent_t event, hipStream_t stream, unsigned flags) {
@@ -139,11 +141,14 @@ hipError_t hipStreamWaitEvent(hipStream_t handle, hipEvent_t event, unsigned fla
     if (flags) {
         return sim_hip_result(hipErrorInvalidValue);
     }
+    event_op *op = new_op(event, run_wait, release_event);
+    if (!op) {
+        return sim_hip_result(hipErrorOutOfMemory);
+    }
     pthread_mutex_lock(&sim_hip.lock);
-    uint64_t count = event->recorded;
-    bool is_due = event->passed < count;
+    op->count = event->recorded;
     pthread_mutex_unlock(&sim_hip.lock);
-    return sim_hip_result(is_due ? queue(event, stream, count, run_wait) : hipSuccess);
+    return sim_hip_result(sim_hip_queue(stream, &op->op, nullptr));
 }
 
 hipError_t hipEventSynchronize(hipEvent_t event) {
