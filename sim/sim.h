@@ -501,6 +501,12 @@ constexpr uint64_t SIM_PRIVATE_APERTURE = UINT64_C(2) << 48;
  *  No host maps it, and it fits the 48 bits of a buffer's base. */
 constexpr uint64_t SIM_SCRATCH_BASE = UINT64_C(1) << 47;
 
+/** True for the descriptor that a wave of gfx90a was given for its scratch memory (dispatch.c). */
+static inline bool sim_is_scratch_buffer(const uint32_t descriptor[4]) {
+    return descriptor[1] >> 31 && (descriptor[3] >> 23 & 1) &&
+           (descriptor[1] & 0xffff) == SIM_SCRATCH_BASE >> 32;
+}
+
 /** Bytes from SIM_SCRATCH_BASE to a wave's scratch: the "private segment wave offset" of gfx90a. */
 static inline uint32_t sim_scratch_offset(const sim_wave *w) {
     return w->index * SIM_LANES * w->scratch_bytes;

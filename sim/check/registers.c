@@ -639,6 +639,7 @@ static unsigned data_sources(const sim_inst *inst) {
 /** Undefined data may go to the stack, where callers save what they do not know, and to LDS. */
 static bool may_store_undefined(const sim_wave *w, const sim_inst *inst) {
     return inst->opcode->klass == SIM_LDS_OP || inst->opcode->mnemonic[0] == 's' ||
+           (is_buffer(inst) && sim_is_scratch_buffer(&w->s[inst->src[inst->num_src - 2].reg])) ||
            (is_flat(inst) &&
             (reaches(w, inst, w->private_base) || reaches(w, inst, w->shared_base)));
 }

@@ -167,11 +167,6 @@ typedef struct buffer {
     range_rule rule;
 } buffer;
 
-/** True for the descriptor that a wave of gfx90a was given for its scratch memory (dispatch.c). */
-static bool is_scratch_buffer(const uint32_t *srd) {
-    return srd[1] >> 31 && (srd[3] >> 23 & 1) && (srd[1] & 0xffff) == SIM_SCRATCH_BASE >> 32;
-}
-
 /** Scratch through its descriptor. The wave's dwords lie in memory as rows of one dword for each lane: the scalar
  *  parts of the address count bytes of whole rows, the vector parts bytes of the lane. */
 static bool resolve_scratch_buffer(sim_wave *w, const sim_inst *inst, uint32_t skip, uint32_t bytes,
@@ -229,7 +224,7 @@ static bool resolve_buffer(sim_wave *w, const sim_inst *inst, uint32_t skip, uin
                            bool is_store, sim_access *out) {
     const sim_operand *vaddr = &inst->src[inst->num_src - 3];
     const uint32_t *srd = &w->s[inst->src[inst->num_src - 2].reg];
-    if (is_scratch_buffer(srd)) {
+    if (sim_is_scratch_buffer(srd)) {
         return resolve_scratch_buffer(w, inst, skip, bytes, is_store, out);
     }
     buffer b;
