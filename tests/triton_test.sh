@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Kernels that Triton compiles for AMD GPUs, on the simulated GPU; the work is in triton_test.py. Needs a Python that
-# has triton and numpy: TRITON_PYTHON, else the tests' own.
+# has triton and numpy: TRITON_PYTHON, else the tests' own, after tools/setup.sh --third-party.
 set -euo pipefail
 python=${TRITON_PYTHON:-$PYTHON}
 export TRITON_LIBHIP_PATH=$QUERN_BUILD_DIR/quern-sim-links/libamdhip64.so
-export TRITON_CACHE_DIR=$QUERN_BUILD_DIR/triton-cache TRITON_DEFAULT_FP_FUSION=1
 
 skip() {
     echo "skipped: $1"
@@ -15,4 +14,7 @@ skip() {
 [ -e "$TRITON_LIBHIP_PATH" ] || skip "this build has no simulated GPU"
 grep -q '^QUERN_SANITIZE:STRING=.\+' "$QUERN_BUILD_DIR/CMakeCache.txt" && skip "plain Python cannot load a sanitizer's build"
 "$python" -c 'import numpy, triton.backends.amd' 2> /dev/null || skip "$python has no triton; TRITON_PYTHON may name one that has"
-exec "$python" "$QUERN_SOURCE_DIR/tests/triton_test.py"
+TRITON_CACHE_DIR=$(mktemp -d)
+trap 'rm -rf "$TRITON_CACHE_DIR"' EXIT
+export TRITON_CACHE_DIR TRITON_DEFAULT_FP_FUSION=1 QUERN_SIM=check=all
+"$python" "$QUERN_SOURCE_DIR/tests/triton_test.py"

@@ -2,23 +2,28 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what building and testing quern needs. Safe to run again: it installs only what is missing.
 #   tools/setup.sh           packages, the DLPack header, the Python environment for tests
+#   tools/setup.sh --third-party   also Triton (272 MiB to fetch, 1 GiB installed): its kernels, and HIP programs with
+#                                  the headers in its wheel, are then among the tests
 #   tools/setup.sh --check   says what is missing, installs nothing; exit 1 if anything is
 set -euo pipefail
 
 top=$(cd "$(dirname "$0")/.." && pwd)
-check_only=0
-case "${1:-}" in
-  "") ;;
-  --check) check_only=1 ;;
-  -h|--help) sed -n '3,6p' "$0" | cut -c3-; exit 0 ;;
-  *) echo "setup: unknown option '$1' (accepted: --check)" >&2; exit 2 ;;
-esac
+check_only=0 third_party=0
+for option; do
+  case "$option" in
+    --check) check_only=1 ;;
+    --third-party) third_party=1 ;;
+    -h|--help) sed -n '3,7p' "$0" | cut -c3-; exit 0 ;;
+    *) echo "setup: unknown option '$option' (accepted: --check, --third-party)" >&2; exit 2 ;;
+  esac
+done
 
 # What each package is for stands in docs/design.md.
 packages=(clang-22 lld-22 llvm-22-dev libclang-rt-22-dev clang-format-22 clang-tools-22 g++ cmake ninja-build pkg-config
           libcmocka-dev libmsgpack-dev libjansson-dev libxxhash-dev
           libpthreadpool-dev libzstd-dev zlib1g-dev python3 python3-venv python3-pip unzip)
 python_packages=(numpy==2.4.6 ml_dtypes==0.6.0 safetensors==0.8.0 pytest==9.2.0)
+third_party_packages=(triton==3.9.0)
 dlpack_package=apache-tvm-ffi==0.1.15.post2
 header=$top/build/deps/include/quern/dlpack/dlpack.h
 venv=$top/.venv
@@ -68,5 +73,10 @@ if ! { [ -x "$venv/bin/python" ] && "$venv/bin/python" -c 'import numpy, ml_dtyp
   [ $check_only = 1 ] && exit 1
   python3 -m venv "$venv"
   "$venv/bin/python" -m pip install -q "${python_packages[@]}"
+fi
+if [ $third_party = 1 ] && ! "$venv/bin/python" -c 'import importlib.util as u, sys; sys.exit(not u.find_spec("triton"))'; then
+  echo "setup: adding to .venv what third-party tests need: ${third_party_packages[*]}"
+  [ $check_only = 1 ] && exit 1
+  "$venv/bin/python" -m pip install -q --no-compile "${third_party_packages[@]}"
 fi
 echo "setup: everything is there"

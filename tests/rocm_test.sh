@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# HIP C++ programs with HIP's own headers and device libraries, as hipcc would compile them, unchanged on every simulated
+# chip under every check. Both come from Triton's wheel (tools/setup.sh --third-party); TRITON_PYTHON may name a Python
+# that has it.
+set -euo pipefail
+
+skip() {
+    echo "skipped: $1"
+    exit 77
+}
+
+fail() {
+    echo "$1" >&2
+    exit 1
+}
+
+source=$QUERN_SOURCE_DIR/tests/rocm links=$QUERN_BUILD_DIR/quern-sim-links quern=$QUERN_BUILD_DIR/quern
+python=${TRITON_PYTHON:-$PYTHON}
+all=gfx90a,gfx942,gfx950,gfx1151,gfx1201
+[ -e "$links/libamdhip64.so" ] || skip "this build has no simulated GPU"
+grep -q '^QUERN_SANITIZE:STRING=.\+' "$QUERN_BUILD_DIR/CMakeCache.txt" && skip "a plain program cannot load a sanitizer's build"
+"$python" -c 'import importlib.util as u, sys; sys.exit(not u.find_spec("triton"))' || skip "$python has no triton"
+clang=$(command -v clang++-22 || command -v clang++-23 || command -v clang++) || skip "no clang"
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+"$QUERN_SOURCE_DIR/tools/rocm_tree.sh" "$out/rocm" "$python"
+
+# compile OUTPUT ARCHS ARGUMENT...
+compile() {
+    local output=$1 archs=$2
+    shift 2
+    # shellcheck disable=SC2046,SC2086 # several options
+    "$clang" -x hip $(printf ' --offload-arch=%s' ${archs//,/ }) --rocm-path="$out/rocm" -std=c++17 -O2 -Wall -Wextra \
+        -Werror -fuse-ld=lld -L "$links" -o "$out/$output" "$@"
+}
+
+# program NAME: compiles it for all chips into one program.
+program() {
+    compile "$1" $all --hip-link -no-hip-rt -lamdhip64 "$source/$1.hip"
+}
+
+# run PROGRAM ARGUMENT...: on a device of each chip; the program goes through them.
+run() {
+    "$quern" sim --arch $all --check all -- "$out/$1" "${@:2}"
+}
+
+programs="saxpy reduction matmul streams dynamic_lds symbols atomics warp module printf"
+declare -A compilers
+at=0
+for name in $programs; do # two at a time
+    program "$name" &
+    compilers[$name]=$!
+    [ $((at++ % 2)) = 0 ] || wait $!
+done
+for name in $programs; do
+    wait "${compilers[$name]}" || fail "$name: does not compile"
+done
+for name in saxpy reduction matmul streams dynamic_lds symbols atomics warp; do
+    run $name || fail "$name failed"
+done
+
+# Waves of 64 lanes on RDNA.
+compile warp64 gfx1151,gfx1201 -mwavefrontsize64 --hip-link -no-hip-rt -lamdhip64 "$source/warp.hip"
+"$quern" sim --arch gfx1151,gfx1201 --check all -- "$out/warp64" 64
+
+# The module API: an object of each chip, a bundle of all, a compressed one.
+files=()
+for arch in ${all//,/ }; do
+    compile $arch.co $arch --cuda-device-only --no-gpu-bundle-output "$source/module.hip"
+    files+=("$out/$arch.co")
+done
+compile bundle.co $all --cuda-device-only --gpu-bundle-output "$source/module.hip"
+compile compressed.co $all --cuda-device-only --gpu-bundle-output --offload-compress "$source/module.hip"
+[ "$(head -c 4 "$out/compressed.co")" = CCOB ] || fail "not compressed"
+loaded=$(run module "${files[@]}" "$out/bundle.co" "$out/compressed.co" 2> "$out/text") || fail "$(cat "$out/text")"
+[ "$loaded" = 15 ] || fail "$loaded of the 15 pairs of file and device were loaded"
+
+# want_print: what printf.hip prints on the five devices, in any order.
+want_print() {
+    for ((device = 0; device < 5; device++)); do
+        echo 'only lane 2'
+        echo 'lane 0:  0.00|ab    |000000|a|-5000000000|4000000000|%|   0|abc|0x1234'
+        echo 'lane 1:  1.50|ab    |00004d|b|-5000000001|4000000000|%|   -1|abc|0x1234'
+        echo 'lane 2:  3.00|ab    |00009a|c|-5000000002|4000000000|%|    -2|abc|0x1234'
+        seq -f 'item %g of 250' 0 249
+    done | sort
+}
+run printf | sort > "$out/text"
+want_print | cmp - "$out/text"
+run printf assert 2> "$out/text" || fail "$(cat "$out/text")"
+[ "$(grep -c "Device-side assertion .x\[threadIdx.x\] == 7' failed" "$out/text")" = 10 ] || fail "$(cat "$out/text")"
+[ "$(grep -c 'the kernel trapped: s_trap 2' "$out/text")" = 10 ] || fail "$(cat "$out/text")"
