@@ -52,8 +52,9 @@ demo: all
 
 bench: all
 	@$(BUILD)/quern bench
-	@cmake --build $(BUILD) --target sim_bench
+	@cmake --build $(BUILD) --target sim_bench --target sim_gemm
 	@$(BUILD)/sim_bench
+	@$(BUILD)/sim_gemm
 
 install: all
 	@DESTDIR="$(DESTDIR)" cmake --install "$(BUILD)" --prefix "$(PREFIX)"

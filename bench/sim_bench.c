@@ -141,7 +141,7 @@ static void run_matrix(void *arg) {
     }
 }
 
-static void bench_matrix(const matrix_line *line) {
+static void bench_matrix(const matrix_line *line, bool fast) {
     const sim_opcode *opcode = sim_opcode_find(line->mnemonic, strlen(line->mnemonic), line->arch);
     matrix_state s = {.wave = aligned_alloc(64, sizeof(sim_wave))};
     if (!opcode || !s.wave) {
@@ -149,6 +149,7 @@ static void bench_matrix(const matrix_line *line) {
         exit(1);
     }
     memset(s.wave, 0, sizeof *s.wave);
+    s.wave->fast_matrix = fast;
     fill(s.wave, line->input);
     s.with_c = (sim_inst){.exec = opcode->exec, .opcode = opcode, .num_dst = 1, .num_src = 3};
     s.with_c.src[0].kind = s.with_c.src[1].kind = s.with_c.src[2].kind = SIM_OP_VGPR;
@@ -158,7 +159,8 @@ static void bench_matrix(const matrix_line *line) {
     s.without_c = s.with_c;
     s.without_c.src[2] = (sim_operand){.kind = SIM_OP_IMM};
     char name[64];
-    snprintf(name, sizeof name, "%s.%s", line->mnemonic, sim_chip_by_arch(line->arch)->name);
+    snprintf(name, sizeof name, "%s.%s%s", line->mnemonic, sim_chip_by_arch(line->arch)->name,
+             fast ? ".fast" : "");
     report(name, rate(run_matrix, &s, MATRIX_BATCH) * 1e-6, "million/s");
     free(s.wave);
 }
@@ -278,7 +280,8 @@ int main(int argc, char **argv) {
     printf("%s", as_json ? "{" : "");
     for (size_t i = 0; i < sizeof matrix_lines / sizeof *matrix_lines; i++) {
         if (strstr(matrix_lines[i].mnemonic, part)) {
-            bench_matrix(&matrix_lines[i]);
+            bench_matrix(&matrix_lines[i], false);
+            bench_matrix(&matrix_lines[i], true);
         }
     }
     for (size_t i = 0; i < sizeof vector_lines / sizeof *vector_lines; i++) {

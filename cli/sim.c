@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *arch, *checks;
+static const char *arch, *checks, *mfma;
 static int64_t num_devices;
 static bool as_json;
 
@@ -33,6 +33,11 @@ static const cli_option options[] = {
      .value = "LIST",
      .to = &checks,
      .help = "what to look for, as in QUERN_SIM's check="},
+    {.name = "--mfma",
+     .kind = CLI_CHOICE,
+     .value = "exact|fast",
+     .to = &mfma,
+     .help = "matrix instructions round as the chip does, or as f32 (default: exact)"},
     {.name = "--json",
      .kind = CLI_FLAG,
      .to = &as_json,
@@ -64,20 +69,21 @@ static char *find_links(void) {
     return nullptr;
 }
 
+/** The text with one more "key=value"; frees what it replaces. */
+static char *add_option(char *text, const char *key, const char *value) {
+    char *longer = cli_text("%s%s%s=%s", text, *text ? ";" : "", key, value);
+    free(text);
+    return longer;
+}
+
 /** QUERN_SIM's text: what the environment has, then this command's options. */
 static char *make_options(void) {
     const char *given = getenv("QUERN_SIM");
     char *text = cli_text("%s", given ? given : "");
-    for (int64_t i = 0; (arch || num_devices) && i < (num_devices ? num_devices : 1); i++) {
-        char *longer = cli_text("%s%sarch=%s", text, *text ? ";" : "", arch ? arch : "gfx942");
-        free(text);
-        text = longer;
-    }
-    if (checks) {
-        char *longer = cli_text("%s%scheck=%s", text, *text ? ";" : "", checks);
-        free(text);
-        text = longer;
-    }
+    for (int64_t i = 0; (arch || num_devices) && i < (num_devices ? num_devices : 1); i++)
+        text = add_option(text, "arch", arch ? arch : "gfx942");
+    text = checks ? add_option(text, "check", checks) : text;
+    text = mfma ? add_option(text, "mfma", mfma) : text;
     return text;
 }
 

@@ -125,6 +125,7 @@ static void init_wave(sim_wave *w, sim_workgroup *group, uint32_t index, uint8_t
     w->mode = sim_mode_of_rsrc1(d->kernel->rsrc1);
     w->mode |= d->chip->gfx_major >= 12 ? SIM_MODE_GFX12 : 0;
     w->wave32 = sim_wave_size(d) == 32;
+    w->fast_matrix = d->fast_matrix;
     w->state = SIM_RUNNING;
     w->index = index;
     w->shared_base = SIM_SHARED_APERTURE;

@@ -101,8 +101,9 @@ static bool read_check(reader *r, const char *value) {
 }
 
 static bool read_mfma(reader *r, const char *value) {
-    return strcmp(value, "exact") == 0 ||
-           complain(r, "mfma=%s: no such mode; accepted: exact", value);
+    r->options.fast_matrix = strcmp(value, "fast") == 0;
+    return r->options.fast_matrix || strcmp(value, "exact") == 0 ||
+           complain(r, "mfma=%s: no such mode; accepted: exact, fast", value);
 }
 
 static bool read_clock(reader *r, const char *value) {

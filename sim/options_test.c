@@ -29,6 +29,11 @@ static void test_accepted(void **state) {
     assert_int_equal(o.check, SIM_CHECK_ALL);
     assert_true(sim_options_parse(&o, "check=none;mfma=exact;clock=off", error, sizeof error));
     assert_int_equal(o.check, 0);
+    assert_false(o.fast_matrix);
+    assert_true(sim_options_parse(&o, "mfma=fast", error, sizeof error));
+    assert_true(o.fast_matrix);
+    assert_true(sim_options_parse(&o, "mfma=exact", error, sizeof error));
+    assert_false(o.fast_matrix);
 }
 
 static void test_refused(void **state) {
@@ -43,7 +48,8 @@ static void test_refused(void **state) {
         {"arch=gfx9421", "arch=gfx9421: no such chip"},
         {"arch=gfx1030", "arch=gfx1030: no such chip; accepted: gfx90a, gfx942, gfx950, gfx1151"},
         {"check=rage", "check=rage: no such check; accepted: none"},
-        {"mfma=fast", "accepted: exact"},
+        {"mfma=rough", "mfma=rough: no such mode; accepted: exact, fast"},
+        {"mfma=", "accepted: exact, fast"},
         {"clock=on", "accepted: off"},
         {"threads=0", "accepted: 1 to 1024"},
         {"threads=-1", "accepted: 1 to 1024"},

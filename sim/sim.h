@@ -63,6 +63,7 @@ typedef struct sim_options {
     sim_arch archs[SIM_MAX_DEVICES]; // of the devices, in order
     uint32_t num_archs;
     uint32_t check;   // SIM_CHECK_ bits
+    bool fast_matrix; // matrix instructions in plain f32 arithmetic, not by the chip's rules
     uint32_t threads; // host threads that run workgroups; 0: every core
     uint64_t limit;   // instructions a wave may execute; 0: any number
     uint32_t faults;  // different ones that stop a launch; 0: SIM_DEFAULT_FAULTS
@@ -444,6 +445,7 @@ struct sim_wave {
     uint32_t mode; // MODE register, sim_mode bits; dispatch fills it by sim_mode_of_rsrc1
     sim_wave_state state;
     bool wave32;                        // 32 lanes: the upper half of EXEC is 0
+    bool fast_matrix;                   // sim_dispatch.fast_matrix
     uint32_t num_signals, num_waits;    // at gfx12's split barriers
     uint32_t index;                     // in the workgroup
     uint64_t shared_base, private_base; // flat apertures
@@ -467,15 +469,16 @@ typedef struct sim_dispatch {
     sim_memory *memory;
     const sim_kernel *kernel;
     sim_object *object;
-    sim_text *text;               // of the object
-    uint32_t grid[3];             // workgroups
-    uint32_t block[3];            // work-items of a workgroup
-    uint32_t lds_bytes;           // static and dynamic
-    uint64_t kernarg;             // guest address
-    uint64_t packet;              // guest address of the dispatch packet; 0: none
-    uint64_t id;                  // counts a device's dispatches
-    uint32_t check;               // SIM_CHECK_ bits
-    uint64_t limit;               // instructions a wave may execute; 0: any number
+    sim_text *text;     // of the object
+    uint32_t grid[3];   // workgroups
+    uint32_t block[3];  // work-items of a workgroup
+    uint32_t lds_bytes; // static and dynamic
+    uint64_t kernarg;   // guest address
+    uint64_t packet;    // guest address of the dispatch packet; 0: none
+    uint64_t id;        // counts a device's dispatches
+    uint32_t check;     // SIM_CHECK_ bits
+    bool fast_matrix;   // matrix instructions in plain f32 arithmetic, not by the chip's rules
+    uint64_t limit;     // instructions a wave may execute; 0: any number
     _Atomic uint64_t counters[8]; // executed wave instructions by sim_class
     atomic_bool stop;
     sim_faults faults;               // sim_faults_deinit frees them

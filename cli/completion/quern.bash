@@ -10,6 +10,7 @@ _quern_values() { # _quern_values OPTION CURRENT
         ;;
     --to) mapfile -t COMPREPLY < <(compgen -W "e4m3fnuz e4m3fn" -- "$2") ;;
     --out-dtype) mapfile -t COMPREPLY < <(compgen -W "bf16 f32" -- "$2") ;;
+    --mfma) mapfile -t COMPREPLY < <(compgen -W "exact fast" -- "$2") ;;
     --peer) mapfile -t COMPREPLY < <(compgen -W "torch" -- "$2") ;;
     --input | --original | --output | --plot | --python | --report | --weights) mapfile -t COMPREPLY < <(compgen -f -- "$2") ;;
     --exclude | --include | --k | --m | --n | --random | --runs | --seed | --tensor | --arch | --devices | --check) ;; # a number or a pattern: nothing to offer
@@ -68,7 +69,7 @@ _quern() {
         words="quantize gemm"
         ;;
     sim)
-        options="--arch --devices --check --json"
+        options="--arch --devices --check --mfma --json"
         ;;
     cache)
         options="--json"

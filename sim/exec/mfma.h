@@ -89,6 +89,7 @@ static constexpr uint64_t MFMA_NAN64 = 0x7ff8000000000000;
 #define mfma_exec_exact SIM_NAME(mfma_exec_exact)
 #define mfma_exec_vector SIM_NAME(mfma_exec_vector)
 #define mfma_exec_fp8 SIM_NAME(mfma_exec_fp8)
+#define mfma_exec_fast SIM_NAME(mfma_exec_fast)
 #define mfma_form_of SIM_NAME(mfma_form_of)
 #define mfma_lane_map SIM_NAME(mfma_lane_map)
 #define mfma_element SIM_NAME(mfma_element)
@@ -191,5 +192,9 @@ void mfma_exec_f64(sim_wave *w, const sim_inst *inst);    // f64 forms
 void mfma_exec_scaled(sim_wave *w, const sim_inst *inst); // f8f6f4, with and without scales
 void mfma_exec_sparse(sim_wave *w, const sim_inst *inst); // SMFMAC
 void mfma_exec_fp8(sim_wave *w, const sim_inst *inst);    // 8-bit floats on AVX-512
+
+/** Dense float forms in plain f32 arithmetic, where the wave asks for it (sim_wave.fast_matrix). False: not such a
+ *  form, nothing was done. */
+bool mfma_exec_fast(sim_wave *w, const sim_inst *inst);
 
 #endif

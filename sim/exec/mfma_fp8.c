@@ -360,6 +360,9 @@ static bool run(sim_wave *w, const sim_inst *inst) {
 #pragma clang attribute pop
 
 void mfma_exec_fp8(sim_wave *w, const sim_inst *inst) {
+    if (w->fast_matrix && mfma_exec_fast(w, inst)) {
+        return;
+    }
     pthread_once(&tables_once, fill_tables);
     if (!__builtin_cpu_supports("avx512vbmi") || !run(w, inst)) {
         mfma_exec_vector(w, inst);

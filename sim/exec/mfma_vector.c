@@ -209,6 +209,9 @@ static void redo_specials(const mfma_form *f, sim_wave *w, const sim_inst *inst,
 }
 
 void mfma_exec_vector(sim_wave *w, const sim_inst *inst) {
+    if (w->fast_matrix && mfma_exec_fast(w, inst)) {
+        return;
+    }
     const mfma_form *f = mfma_form_of(inst);
     mfma_plane a, b;
     read_plane(f, w, inst, 0, &a);

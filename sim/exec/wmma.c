@@ -237,6 +237,22 @@ SIM_INLINE u32x16 float_strip(const wmma_form *f, const wmma_terms *t, bool spar
     return result_bits(f, sum);
 }
 
+/** mfma=fast: one f32 step a k, rounded once where the host has a fused multiply-add. */
+SIM_INLINE u32x16 fast_strip(const wmma_form *f, const wmma_terms *t, bool sparse, int row,
+                             u32x16 c) {
+    f32x16 sum = (f32x16)c;
+    for (int k = 0; k < f->k >> sparse; k++) {
+        f32x16 x = (f32x16){} + as_f32(t->a.x[k][row]);
+        f32x16 y = (f32x16)t->b.x[partner(t, sparse, row, k)];
+#ifdef __FMA__
+        sum = __builtin_elementwise_fma(x, y, sum);
+#else
+        sum += x * y;
+#endif
+    }
+    return result_bits(f, sum);
+}
+
 /** The products' sum is far from 32 bits, so only adding C can overflow. */
 SIM_INLINE u32x16 integer_strip(const wmma_form *f, const wmma_terms *t, bool sparse, int row,
                                 u32x16 c, bool clamp) {
@@ -269,9 +285,13 @@ SIM_INLINE void multiply(sim_wave *w, const sim_inst *inst, bool sparse) {
     for (int i = 0; i < TILE; i++) {
         wmma_strip s = strip_of(f, w->wave32, i);
         u32x16 c = read_c(f, w, inst, s);
-        d[i] = f->result == WMMA_I32
-                   ? integer_strip(f, &t, sparse, s.row, c, inst->flags & SIM_CLAMP)
-                   : float_strip(f, &t, sparse, s.row, c);
+        if (f->result == WMMA_I32) {
+            d[i] = integer_strip(f, &t, sparse, s.row, c, inst->flags & SIM_CLAMP);
+        } else if (w->fast_matrix) {
+            d[i] = fast_strip(f, &t, sparse, s.row, c);
+        } else {
+            d[i] = float_strip(f, &t, sparse, s.row, c);
+        }
     }
     for (int i = 0; i < TILE; i++) {
         write_strip(f, w, inst, strip_of(f, w->wave32, i), d[i]);

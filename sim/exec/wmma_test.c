@@ -242,6 +242,56 @@ static void test_random(void **state) {
     free(before);
 }
 
+/** mfma=fast: within 2 (k + 1) roundings, fused multiply-add or not, of the sum of magnitudes, and that of the
+ *  result's type. */
+static void check_fast(const layout *l, sim_wave *before) {
+    static const double result_rounding[] = {['f'] = 0x1p-24, ['h'] = 0x1p-11, ['w'] = 0x1p-8};
+    sim_inst inst;
+    decode(l, 0, 0, &inst);
+    fill_randomly(l, 1);
+    wave->fast_matrix = true;
+    memcpy(before, wave, sizeof *before);
+    inst.exec(wave, &inst);
+    for (int i = 0; i < 256; i++) {
+        int row = i / 16, column = i % 16, shift;
+        uint32_t *at = result_at(l, D_REG, row, column, false, &shift);
+        double got =
+            decoded(l->result, 32, *at >> shift & (l->result == 'f' ? UINT32_MAX : 0xffff));
+        uint32_t *c_at = result_at(l, C_REG, row, column, false, &shift);
+        double c =
+            decoded(l->result, 32, *c_at >> shift & (l->result == 'f' ? UINT32_MAX : 0xffff));
+        double want = c, size = fabs(c);
+        for (int k = 0; k < l->k; k++) {
+            double product = input(l, before, 0, row, k) * input(l, before, 1, column, k);
+            want += product;
+            size += fabs(product);
+        }
+        double smallest =
+            l->result == 'h' ? 0x1p-24 : 0x1p-133; // half a subnormal's step, and some
+        double bound = 2 * (2 * l->k + 2) * 0x1p-24 * size + smallest;
+        bound += result_rounding[l->result] * (fabs(want) + bound);
+        bool beyond = l->result == 'h' ? fabs(want) > 65000 : !(size < 0x1p127);
+        if (!beyond && !(fabs(got - want) <= bound)) {
+            fail_msg("arch %d opcode %x, fast: D[%d][%d] is %a, not %a, with a bound of %a",
+                     (int)l->arch, l->opcode, row, column, got, want, bound);
+        }
+    }
+}
+
+static void test_fast(void **state) {
+    (void)state;
+    sim_wave *before = aligned_alloc(64, sizeof *before);
+    assert_non_null(before);
+    for (size_t i = 0; i < 10 * sizeof layouts / sizeof *layouts; i++) {
+        const layout *l = &layouts[i / 10];
+        if (l->result != 'i') {
+            check_fast(l, before);
+        }
+    }
+    wave->fast_matrix = false;
+    free(before);
+}
+
 /** Every element the largest unsigned, C the largest integer: wraps, or stays with clamp. */
 static void test_clamp(void **state) {
     (void)state;
@@ -280,10 +330,8 @@ static void test_signs(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_layouts),
-        cmocka_unit_test(test_random),
-        cmocka_unit_test(test_clamp),
-        cmocka_unit_test(test_signs),
+        cmocka_unit_test(test_layouts), cmocka_unit_test(test_random), cmocka_unit_test(test_fast),
+        cmocka_unit_test(test_clamp),   cmocka_unit_test(test_signs),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

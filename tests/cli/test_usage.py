@@ -81,6 +81,7 @@ def test_unknown_option(command):
     (["sim", "--arch", "gfx1", "true"], ["gfx1", "gfx942"]),
     (["sim", "--devices", "17", "true"], ["--devices", "17", "16"]),
     (["sim", "--check", "nonesuch", "true"], ["nonesuch", "bounds"]),
+    (["sim", "--mfma", "nonesuch", "true"], ["--mfma", "nonesuch", "exact", "fast"]),
     (["sim", "--", "./nonesuch", "--flag"], ["./nonesuch", "No such file"]),
     (["cache"], ["path|list|verify|clear"]),
     (["cache", "nonesuch"], ["nonesuch", "path, list, verify, clear"]),
