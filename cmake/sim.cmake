@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# libquernsim: the simulated GPU, a HIP runtime by its exports. LLVM's AMDGPU disassembler is linked statically.
+# libquernsim: the simulated GPU, a HIP runtime by its exports; and quern-decoder, which holds LLVM's AMDGPU
+# disassembler, linked statically.
 find_program(LLVM_CONFIG NAMES llvm-config-22 llvm-config-23 llvm-config REQUIRED)
 execute_process(COMMAND ${LLVM_CONFIG} --includedir OUTPUT_VARIABLE llvm_include
                 OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
@@ -15,7 +16,8 @@ find_library(QUERN_Z NAMES libz.a z REQUIRED)
 find_library(QUERN_ZSTD NAMES libzstd.a zstd REQUIRED)
 
 # Everything but exec/ is built once; exec/ once for each host instruction set, chosen at load.
-file(GLOB sim_sources CONFIGURE_DEPENDS sim/*.c sim/isa/*.c sim/check/*.c sim/chip/*.c sim/clock/*.c sim/hip/*.c)
+file(GLOB sim_sources CONFIGURE_DEPENDS sim/*.c sim/isa/*.c sim/check/*.c sim/chip/*.c sim/clock/*.c sim/hip/*.c
+     sim/decoder/process.c)
 file(GLOB exec_sources CONFIGURE_DEPENDS sim/exec/*.c)
 list(FILTER sim_sources EXCLUDE REGEX "_test\\.c$")
 list(FILTER exec_sources EXCLUDE REGEX "_test\\.c$")
@@ -34,10 +36,17 @@ if(sim_sources)
   endforeach()
   # The parts that tests and fuzzers link directly.
   add_library(quernsim_parts STATIC ${sim_sources} ${exec_objects})
-  target_include_directories(quernsim_parts PRIVATE ${llvm_include})
   target_link_libraries(quernsim_parts PRIVATE $<BUILD_INTERFACE:quern_flags>)
-  target_link_libraries(quernsim_parts PUBLIC ${QUERN_MSGPACK} -L${llvm_libdir} ${llvm_libs}
-    ${QUERN_Z} ${QUERN_ZSTD} -Wl,-Bstatic -lstdc++ -Wl,-Bdynamic -Wl,--as-needed Threads::Threads m ${CMAKE_DL_LIBS})
+  target_link_libraries(quernsim_parts PUBLIC ${QUERN_MSGPACK} ${QUERN_Z} ${QUERN_ZSTD}
+    -Wl,--as-needed Threads::Threads m ${CMAKE_DL_LIBS})
+  # Not relocatable: it starts with every process that simulates, and its tables are large.
+  add_executable(quern_decoder sim/decoder/main.c sim/isa/guard.c sim/chip/chip.c)
+  set_target_properties(quern_decoder PROPERTIES OUTPUT_NAME quern-decoder POSITION_INDEPENDENT_CODE OFF)
+  target_include_directories(quern_decoder PRIVATE ${llvm_include})
+  target_link_libraries(quern_decoder PRIVATE quern_flags -L${llvm_libdir} ${llvm_libs}
+    ${QUERN_Z} ${QUERN_ZSTD} -Wl,-Bstatic -lstdc++ -Wl,-Bdynamic -Wl,--as-needed Threads::Threads m)
+  target_link_options(quern_decoder PRIVATE -no-pie -Wl,--gc-sections -static-libgcc)
+  add_dependencies(quernsim_parts quern_decoder)
 endif()
 if(TARGET quernsim_parts AND EXISTS ${PROJECT_SOURCE_DIR}/sim/hip/exports.map)
   add_library(quernsim SHARED sim/hip/exports.map)

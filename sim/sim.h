@@ -589,6 +589,8 @@ bool sim_inst_text(const sim_text *text, bool wave64, uint64_t pc, char out[SIM_
 /** Frees what a decoded instruction owns. */
 void sim_inst_deinit(sim_inst *inst);
 
+/** Ends the disassembler's process; the next instruction starts another one. */
+void sim_disassemble_shutdown(void);
 /** Around fork, so that no thread is within the disassembler: prepare before, done after in both
  *  processes. */
 void sim_decode_fork_prepare(void);

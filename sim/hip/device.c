@@ -49,6 +49,7 @@ static void after_fork_in_child(void) {
 [[gnu::destructor]] static void stop(void) {
     sim_hip_stop_streams();
     sim_pool_shutdown();
+    sim_disassemble_shutdown();
     for (uint32_t i = 0; i < sim_hip.num_devices; i++) {
         sim_hip_forget_registered(&sim_hip.devices[i]);
         sim_hip_unload_modules(&sim_hip.devices[i]);
@@ -113,9 +114,9 @@ hipError_t sim_hip_start(void) {
     return error;
 }
 
-hipError_t quernsim_configure(const char *options) {
+int quernsim_configure(const char *options) {
     if (!options) {
-        return sim_hip_result(hipErrorInvalidValue);
+        return (int)sim_hip_result(hipErrorInvalidValue);
     }
     pthread_mutex_lock(&sim_hip.lock);
     uint32_t threads = sim_hip.options.threads;
@@ -130,7 +131,7 @@ hipError_t quernsim_configure(const char *options) {
         }
         sim_pool_configure(threads);
     }
-    return sim_hip_result(error);
+    return (int)sim_hip_result(error);
 }
 
 sim_device *sim_hip_device(void) {

@@ -191,7 +191,8 @@ static_assert(offsetof(hipDeviceProp_tR0600, asicRevision) == 1468);
 
 /** Adds devices and sets options of the simulated GPU, in QUERN_SIM's syntax: "arch=gfx942;check=none".
  *  Errors: hipErrorInvalidValue, with the reason on standard error. */
-HIP_API hipError_t quernsim_configure(const char *options);
+HIP_API int
+quernsim_configure(const char *options); // a hipError_t, for callers without HIP's headers
 
 HIP_API hipError_t hipInit(unsigned flags);
 HIP_API hipError_t hipDriverGetVersion(int *version);

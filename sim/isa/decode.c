@@ -1,76 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decoding: LLVM's disassembler turns bytes into text, the parser turns text into a bound instruction, and the
-// text segment's slot keeps it. Each instruction is decoded once, when a wave first reaches it.
+// text segment's slot keeps it. Each instruction is decoded once, when a wave first reaches it or one shortly before.
 #include "isa.h"
 
-#include <llvm-c/Disassembler.h>
-#include <llvm-c/Target.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-// One disassembler a chip and wave size, made when first needed. LLVM's contexts are not thread-safe.
-static LLVMDisasmContextRef contexts[SIM_NUM_ARCHS][2];
-static pthread_mutex_t contexts_lock = PTHREAD_MUTEX_INITIALIZER;
-
-static LLVMDisasmContextRef make_context(const sim_chip *chip, bool wave64) {
-    LLVMInitializeAMDGPUTargetInfo();
-    LLVMInitializeAMDGPUTargetMC();
-    LLVMInitializeAMDGPUDisassembler();
-    const char *features = chip->gfx_major == 9 ? ""
-                           : wave64             ? "+real-true16,+wavefrontsize64"
-                                                : "+real-true16";
-    return LLVMCreateDisasmCPUFeatures("amdgcn--amdhsa", chip->name, features, nullptr, 0, nullptr,
-                                       nullptr);
-}
-
-static size_t disassemble(const sim_chip *chip, bool wave64, const uint8_t *bytes, uint64_t size,
-                          uint64_t pc, char text[SIM_TEXT_BYTES]) {
-    size_t length = 0;
-    pthread_mutex_lock(&contexts_lock);
-    LLVMDisasmContextRef *context = &contexts[chip->arch][wave64];
-    if (!*context) {
-        *context = make_context(chip, wave64);
-    }
-    if (*context) {
-        uint8_t copy[24] = {}; // padded: LLVM 22 crashes on a literal that is cut short
-        memcpy(copy, bytes, size < sizeof copy ? size : sizeof copy);
-        length = LLVMDisasmInstruction(*context, copy, sizeof copy, pc, text, SIM_TEXT_BYTES);
-    }
-    pthread_mutex_unlock(&contexts_lock);
-    return length;
-}
-
-void sim_decode_fork_prepare(void) {
-    pthread_mutex_lock(&contexts_lock);
-}
-
-void sim_decode_fork_done(void) {
-    pthread_mutex_unlock(&contexts_lock);
-}
-
-bool sim_decode_wave(const sim_chip *chip, bool wave64, const uint8_t *bytes, uint64_t size,
-                     uint64_t pc, sim_inst *out, char error[SIM_ERROR_BYTES]) {
-    char text[SIM_TEXT_BYTES];
-    *out = (sim_inst){.pc = pc};
-    memcpy(out->word, bytes, size < sizeof out->word ? size : sizeof out->word);
-    size_t length =
-        sim_is_refused(chip, out->word) ? 0 : disassemble(chip, wave64, bytes, size, pc, text);
-    if (!length || length > sizeof out->word || length > size) {
-        snprintf(error, SIM_ERROR_BYTES, "no %s instruction: %08x %08x at %#llx", chip->name,
-                 out->word[0], out->word[1], (unsigned long long)pc);
-        return false;
-    }
-    out->bytes = (uint32_t)length;
+/** Parses a line; false with a message if nobody executes it. */
+static bool bind(const sim_chip *chip, const sim_line *line, const uint8_t *bytes, uint64_t pc,
+                 sim_inst *out, char error[SIM_ERROR_BYTES]) {
     char why[SIM_ERROR_BYTES];
-    bool dual = strstr(text, " :: ");
-    if (!(dual ? sim_parse_dual : sim_parse)(text, chip->arch, out, why)) {
+    bool dual = strstr(line->text, " :: ");
+    *out = (sim_inst){.pc = pc, .bytes = line->bytes};
+    memcpy(out->word, bytes, line->bytes);
+    if (!(dual ? sim_parse_dual : sim_parse)(line->text, chip->arch, out, why)) {
         snprintf(error, SIM_ERROR_BYTES, "%.160s (%s, bytes %08x %08x, at %#llx)", why, chip->name,
                  out->word[0], out->word[1], (unsigned long long)pc);
         return false;
     }
     return true;
+}
+
+/** Says which bytes cannot be disassembled, behind why. */
+static void complain(const uint8_t *bytes, uint64_t size, uint64_t pc, const char *why,
+                     char error[SIM_ERROR_BYTES]) {
+    uint32_t word[2] = {};
+    memcpy(word, bytes, size < sizeof word ? size : sizeof word);
+    snprintf(error, SIM_ERROR_BYTES, "%.180s: %08x %08x at %#llx", why, word[0], word[1],
+             (unsigned long long)pc);
+}
+
+static unsigned disassemble(const sim_chip *chip, bool wave64, const uint8_t *bytes, uint64_t size,
+                            uint64_t pc, unsigned wanted, sim_line *lines,
+                            char error[SIM_ERROR_BYTES]) {
+    char why[SIM_ERROR_BYTES];
+    unsigned count = sim_disassemble(chip, wave64, bytes, size, pc, wanted, lines, why);
+    if (!count) {
+        complain(bytes, size, pc, why, error);
+    }
+    return count;
+}
+
+bool sim_decode_wave(const sim_chip *chip, bool wave64, const uint8_t *bytes, uint64_t size,
+                     uint64_t pc, sim_inst *out, char error[SIM_ERROR_BYTES]) {
+    sim_line line;
+    *out = (sim_inst){.pc = pc};
+    return disassemble(chip, wave64, bytes, size, pc, 1, &line, error) &&
+           bind(chip, &line, bytes, pc, out, error);
 }
 
 bool sim_decode(const sim_chip *chip, const uint8_t *bytes, uint64_t size, uint64_t pc,
@@ -93,18 +70,17 @@ static void tidy(char *text) {
 
 bool sim_inst_text(const sim_text *text, bool wave64, uint64_t pc, char out[SIM_INST_TEXT_BYTES]) {
     uint64_t offset = pc - text->start;
-    uint32_t word[4] = {};
     *out = 0;
     if (offset >= text->size || (offset & 3)) {
         return false;
     }
-    uint64_t left = text->size - offset;
-    memcpy(word, text->bytes + offset, left < sizeof word ? left : sizeof word);
-    if (sim_is_refused(text->chip, word) ||
-        !disassemble(text->chip, wave64, text->bytes + offset, left, pc, out)) {
-        *out = 0;
+    sim_line line;
+    char error[SIM_ERROR_BYTES];
+    if (!sim_disassemble(text->chip, wave64, text->bytes + offset, text->size - offset, pc, 1,
+                         &line, error)) {
         return false;
     }
+    strcpy(out, line.text);
     tidy(out);
     return true;
 }
@@ -131,6 +107,39 @@ static const sim_inst *publish(_Atomic(const sim_inst *) *slot, sim_inst *inst) 
     return expected;
 }
 
+/** Binds and publishes a line's instruction; null with a message if it cannot be. */
+static const sim_inst *publish_line(const sim_text *text, const sim_line *line, uint64_t offset,
+                                    char error[SIM_ERROR_BYTES]) {
+    sim_inst *inst = malloc(sizeof *inst);
+    if (!inst) {
+        snprintf(error, SIM_ERROR_BYTES, "out of memory");
+        return nullptr;
+    }
+    if (!bind(text->chip, line, text->bytes + offset, text->start + offset, inst, error)) {
+        free(inst);
+        return nullptr;
+    }
+    return publish(&text->slots[offset >> 2], inst);
+}
+
+/** Decodes the instruction at `offset`, and those behind it that are next in line: asking for one costs as much as
+ *  for twenty. The first one, or null with a message. */
+static const sim_inst *decode_ahead(const sim_text *text, bool wave64, uint64_t offset,
+                                    char error[SIM_ERROR_BYTES]) {
+    sim_line lines[SIM_MAX_LISTING];
+    unsigned count = disassemble(text->chip, wave64, text->bytes + offset, text->size - offset,
+                                 text->start + offset, SIM_MAX_LISTING, lines, error);
+    const sim_inst *first = count ? publish_line(text, &lines[0], offset, error) : nullptr;
+    for (unsigned i = 1; first && i < count; i++) {
+        char ignored[SIM_ERROR_BYTES];
+        offset += lines[i - 1].bytes;
+        if (!atomic_load(&text->slots[offset >> 2])) {
+            publish_line(text, &lines[i], offset, ignored);
+        }
+    }
+    return first;
+}
+
 const sim_inst *sim_inst_at(sim_wave *w, uint64_t pc) {
     const sim_text *text = w->group->dispatch->text;
     uint64_t offset = pc - text->start;
@@ -141,15 +150,12 @@ const sim_inst *sim_inst_at(sim_wave *w, uint64_t pc) {
                          (unsigned long long)text->size);
         return nullptr;
     }
-    char error[SIM_ERROR_BYTES] = "out of memory";
-    sim_inst *inst = malloc(sizeof *inst);
-    if (!inst || !sim_decode_wave(text->chip, !w->wave32, text->bytes + offset, text->size - offset,
-                                  pc, inst, error)) {
+    char error[SIM_ERROR_BYTES];
+    const sim_inst *inst = decode_ahead(text, !w->wave32, offset, error);
+    if (!inst) {
         sim_fault_report(w, nullptr, -1, SIM_FAULT_INSTRUCTION, nullptr, "%s", error);
-        free(inst);
-        return nullptr;
     }
-    return publish(&text->slots[offset >> 2], inst);
+    return inst;
 }
 
 void sim_text_deinit(sim_text *text) {

@@ -62,7 +62,7 @@ static void test_compiled_kernels(void **) {
 }
 
 static void test_random_words(void **) {
-    for (unsigned i = 0; i < 100000; i++) {
+    for (unsigned i = 0; i < 30000; i++) {
         uint64_t words[2] = {next_random(), next_random()};
         char error[SIM_ERROR_BYTES] = "";
         sim_inst inst;

@@ -5,7 +5,25 @@
 
 #include "../sim.h"
 
-enum { SIM_TEXT_BYTES = SIM_INST_TEXT_BYTES, SIM_ERROR_BYTES = 256 };
+enum {
+    SIM_TEXT_BYTES = SIM_INST_TEXT_BYTES,
+    SIM_ERROR_BYTES = 256,
+    SIM_MAX_INST_BYTES = 16,
+    SIM_MAX_LISTING = 64, // instructions disassembled at once
+};
+
+/** An instruction as text, and the bytes of its encoding. */
+typedef struct sim_line {
+    uint32_t bytes;
+    char text[SIM_TEXT_BYTES];
+} sim_line;
+
+/** Disassembles up to `wanted` (at most SIM_MAX_LISTING) instructions from `code` on, fewer where something is no
+ *  instruction or the flow ends; the number of lines. At 0 `error` says why. LLVM does it, in another process
+ *  (decoder/). */
+unsigned sim_disassemble(const sim_chip *chip, bool wave64, const uint8_t *code, uint64_t size,
+                         uint64_t pc, unsigned wanted, sim_line *lines,
+                         char error[SIM_ERROR_BYTES]);
 
 /** The opcode of a mnemonic without encoding suffix on `arch`, from the tables built for this host's instruction
  *  set; null if nobody implements it. */
