@@ -27,6 +27,61 @@ static inline f32x16 max_number(f32x16 a, f32x16 b) {
     return choose(equal, (f32x16)((u32x16)a & (u32x16)b), larger);
 }
 
+static inline u32x16 is_signalling(f32x16 a) {
+    return is_nan(a) & (u32x16)(((u32x16)a & 0x400000) == 0);
+}
+
+/** In IEEE mode a signalling NaN makes the result a NaN. */
+static inline f32x16 keep_signalling(f32x16 a, f32x16 b, f32x16 otherwise) {
+    f32x16 quiet_a = (f32x16)((u32x16)a | 0x400000), quiet_b = (f32x16)((u32x16)b | 0x400000);
+    return choose(is_signalling(a), quiet_a, choose(is_signalling(b), quiet_b, otherwise));
+}
+
+static inline f32x16 min_ieee(f32x16 a, f32x16 b) {
+    return keep_signalling(a, b, min_number(a, b));
+}
+static inline f32x16 max_ieee(f32x16 a, f32x16 b) {
+    return keep_signalling(a, b, max_number(a, b));
+}
+
+/** IEEE 754-2019's: a NaN beats a number. */
+static inline f32x16 minimum(f32x16 a, f32x16 b) {
+    return choose(is_nan(a) | is_nan(b), a + b, min_number(a, b));
+}
+static inline f32x16 maximum(f32x16 a, f32x16 b) {
+    return choose(is_nan(a) | is_nan(b), a + b, max_number(a, b));
+}
+
+// ---- the same of f16 bit patterns: a conversion to f32 would quiet the signalling NaNs
+
+static inline u32x16 is_signalling16(u32x16 a) {
+    return (u32x16)((a & 0x7e00) == 0x7c00) & (u32x16)((a & 0x1ff) != 0);
+}
+
+static inline u32x16 keep_signalling16(u32x16 a, u32x16 b, u32x16 otherwise) {
+    u32x16 of_b = select16(is_signalling16(b), (b & 0xffff) | 0x200, otherwise);
+    return select16(is_signalling16(a), (a & 0xffff) | 0x200, of_b);
+}
+
+static inline u32x16 number_min16(u32x16 a, u32x16 b) {
+    return f16_of_f32(min_number(f32_of_f16(a), f32_of_f16(b)));
+}
+static inline u32x16 number_max16(u32x16 a, u32x16 b) {
+    return f16_of_f32(max_number(f32_of_f16(a), f32_of_f16(b)));
+}
+static inline u32x16 ieee_min16(u32x16 a, u32x16 b) {
+    return keep_signalling16(a, b, number_min16(a, b));
+}
+static inline u32x16 ieee_max16(u32x16 a, u32x16 b) {
+    return keep_signalling16(a, b, number_max16(a, b));
+}
+static inline u32x16 minimum16(u32x16 a, u32x16 b) {
+    return f16_of_f32(minimum(f32_of_f16(a), f32_of_f16(b)));
+}
+static inline u32x16 maximum16(u32x16 a, u32x16 b) {
+    return f16_of_f32(maximum(f32_of_f16(a), f32_of_f16(b)));
+}
+
 /** a * b + c of f16 values, rounded so that a later rounding to f16 gives what a single one would: the sum in
  *  double (the product is exact) is rounded to odd, then cut to f32, again to odd. */
 static inline f32x16 fma_for_f16(f32x16 a, f32x16 b, f32x16 c) {

@@ -165,12 +165,6 @@ static f32x16 sub(f32x16 a, f32x16 b) {
 static f32x16 mul(f32x16 a, f32x16 b) {
     return a * b;
 }
-static f32x16 minimum(f32x16 a, f32x16 b) {
-    return choose(is_nan(a) | is_nan(b), a + b, min_number(a, b));
-}
-static f32x16 maximum(f32x16 a, f32x16 b) {
-    return choose(is_nan(a) | is_nan(b), a + b, max_number(a, b));
-}
 
 static void run_binary(sim_wave *w, const sim_inst *inst, precision p, binary op) {
     bool rounding = sim_rounding_begin(w, inst);

@@ -20,12 +20,6 @@ static f32x16 v_subrev_f16(f32x16 a, f32x16 b) {
 static f32x16 v_mul_f16(f32x16 a, f32x16 b) {
     return a * b;
 }
-static f32x16 v_min_f16(f32x16 a, f32x16 b) {
-    return min_number(a, b);
-}
-static f32x16 v_max_f16(f32x16 a, f32x16 b) {
-    return max_number(a, b);
-}
 static f32x16 v_fma_f16(f32x16 a, f32x16 b, f32x16 c) {
     return fma_for_f16(a, b, c);
 }
@@ -44,24 +38,12 @@ static f32x16 v_trunc_f16(f32x16 a) {
 static f32x16 v_rndne_f16(f32x16 a) {
     return __builtin_elementwise_roundeven(a);
 }
-static f32x16 v_min3_f16(f32x16 a, f32x16 b, f32x16 c) {
-    return min_number(min_number(a, b), c);
-}
-static f32x16 v_max3_f16(f32x16 a, f32x16 b, f32x16 c) {
-    return max_number(max_number(a, b), c);
-}
-
 /** mad and mac round the product to f16 first. */
 static f32x16 v_mad_f16(f32x16 a, f32x16 b, f32x16 c) {
     return f32_of_f16(f16_of_f32(a * b)) + c;
 }
 static f32x16 v_mac_f16(f32x16 a, f32x16 b, f32x16 c) {
     return v_mad_f16(a, b, c);
-}
-
-static f32x16 v_med3_f16(f32x16 a, f32x16 b, f32x16 c) {
-    f32x16 middle = max_number(min_number(a, b), min_number(max_number(a, b), c));
-    return choose(is_nan(a) | is_nan(b) | is_nan(c), v_min3_f16(a, b, c), middle);
 }
 
 static f32x16 v_fract_f16(f32x16 a) {
@@ -220,8 +202,6 @@ static u32x16 v_sat_pk_u8_i16(u32x16 a) {
     X(2, f16, v_sub_f16, "h:hh", ALL, 'i') \
     X(2, f16, v_subrev_f16, "h:hh", ALL, 'i') \
     X(2, f16, v_mul_f16, "h:hh", ALL, 'i') \
-    X(2, f16, v_min_f16, "h:hh", GFX9 | GFX11, 'i') \
-    X(2, f16, v_max_f16, "h:hh", GFX9 | GFX11, 'i') \
     X(3, f16, v_fma_f16, "x:hhh", ALL, 'i') \
     X(3, f16, v_fmac_f16, "h:hh+", ALL, 'i') \
     X(3, f16, v_mad_f16, "x:hhh", GFX9, 'i') \
@@ -230,9 +210,6 @@ static u32x16 v_sat_pk_u8_i16(u32x16 a) {
     X(1, f16, v_ceil_f16, "h:h", ALL, 'i') \
     X(1, f16, v_trunc_f16, "h:h", ALL, 'i') \
     X(1, f16, v_rndne_f16, "h:h", ALL, 'i') \
-    X(3, f16, v_min3_f16, "x:hhh", GFX9 | GFX11, 'i') \
-    X(3, f16, v_max3_f16, "x:hhh", GFX9 | GFX11, 'i') \
-    X(3, f16, v_med3_f16, "x:hhh", GFX9 | GFX11, 'i') \
     X(1, f16, v_fract_f16, "h:h", ALL, '?') \
     X(1, f16, v_frexp_mant_f16, "h:h", ALL, 'i') \
     X(1, u32, v_frexp_exp_i16_f16, "w:h", ALL, 'i') \
@@ -266,10 +243,7 @@ static u32x16 v_sat_pk_u8_i16(u32x16 a) {
 
 // RDNA's names.
 #define RENAMED(X) \
-    X(v_add_nc_u16, GFX11P, v_add_u16, "w:ww") X(v_sub_nc_u16, GFX11P, v_sub_u16, "w:ww") \
-    X(v_min_num_f16, GFX12, v_min_f16, "h:hh") X(v_max_num_f16, GFX12, v_max_f16, "h:hh") \
-    X(v_min3_num_f16, GFX12, v_min3_f16, "x:hhh") X(v_max3_num_f16, GFX12, v_max3_f16, "x:hhh") \
-    X(v_med3_num_f16, GFX12, v_med3_f16, "x:hhh")
+    X(v_add_nc_u16, GFX11P, v_add_u16, "w:ww") X(v_sub_nc_u16, GFX11P, v_sub_u16, "w:ww")
 #define RENAMED_LINE(name, archs, old, types) {#name, exec_##old, archs, SIM_VALU, 'i', types},
 
 LIST(VALU_WRAP)

@@ -56,77 +56,6 @@ static f32x16 v_mad_legacy_f32(f32x16 a, f32x16 b, f32x16 c) {
     return v_mul_legacy_f32(a, b) + c;
 }
 
-// ---- minimum and maximum. In IEEE mode a signalling NaN makes the result NaN.
-
-static f32x16 quiet(f32x16 a) {
-    return (f32x16)((u32x16)a | 0x400000);
-}
-
-static u32x16 is_signalling(f32x16 a) {
-    return is_nan(a) & (u32x16)(((u32x16)a & 0x400000) == 0);
-}
-
-static f32x16 keep_signalling(f32x16 a, f32x16 b, f32x16 otherwise) {
-    return choose(is_signalling(a), quiet(a), choose(is_signalling(b), quiet(b), otherwise));
-}
-
-static f32x16 min_ieee(f32x16 a, f32x16 b) {
-    return keep_signalling(a, b, min_number(a, b));
-}
-static f32x16 max_ieee(f32x16 a, f32x16 b) {
-    return keep_signalling(a, b, max_number(a, b));
-}
-
-static u32x16 v_min_f32(u32x16 a, u32x16 b, u32x16) {
-    return (u32x16)min_number((f32x16)a, (f32x16)b);
-}
-static u32x16 v_max_f32(u32x16 a, u32x16 b, u32x16) {
-    return (u32x16)max_number((f32x16)a, (f32x16)b);
-}
-static u32x16 v_min_f32_ieee(u32x16 a, u32x16 b, u32x16) {
-    return (u32x16)min_ieee((f32x16)a, (f32x16)b);
-}
-static u32x16 v_max_f32_ieee(u32x16 a, u32x16 b, u32x16) {
-    return (u32x16)max_ieee((f32x16)a, (f32x16)b);
-}
-
-static void exec_v_min_f32(sim_wave *w, const sim_inst *inst) {
-    if (w->mode & SIM_MODE_IEEE) {
-        run32(w, inst, 2, v_min_f32_ieee);
-    } else {
-        run32(w, inst, 2, v_min_f32);
-    }
-}
-
-static void exec_v_max_f32(sim_wave *w, const sim_inst *inst) {
-    if (w->mode & SIM_MODE_IEEE) {
-        run32(w, inst, 2, v_max_f32_ieee);
-    } else {
-        run32(w, inst, 2, v_max_f32);
-    }
-}
-
-/** RDNA4's: a number beats a signalling NaN too. */
-static void exec_v_min_num_f32(sim_wave *w, const sim_inst *inst) {
-    run32(w, inst, 2, v_min_f32);
-}
-static void exec_v_max_num_f32(sim_wave *w, const sim_inst *inst) {
-    run32(w, inst, 2, v_max_f32);
-}
-
-static f32x16 v_min3_f32(f32x16 a, f32x16 b, f32x16 c) {
-    return min_number(min_number(a, b), c);
-}
-static f32x16 v_max3_f32(f32x16 a, f32x16 b, f32x16 c) {
-    return max_number(max_number(a, b), c);
-}
-
-/** The middle one; with a NaN among them, the least of the others. */
-static f32x16 v_med3_f32(f32x16 a, f32x16 b, f32x16 c) {
-    f32x16 middle = max_number(min_number(a, b), min_number(max_number(a, b), c));
-    return choose(is_nan(a) | is_nan(b) | is_nan(c), v_min3_f32(a, b, c), middle);
-}
-
 // ---- rounding and parts of numbers
 
 static f32x16 v_floor_f32(f32x16 a) {
@@ -194,11 +123,6 @@ static u32x16 v_ldexp_f32(u32x16 a, u32x16 b) {
     X(3, f32, v_mac_f32, "f:ff+", GFX90A, 'i') \
     X(3, f32, v_madak_f32, "f:fff", GFX90A, 'i') \
     X(3, f32, v_madmk_f32, "f:fff", GFX90A, 'i') \
-    X(OWN, f32, v_min_f32, "f:ff", GFX9 | GFX11, 'i') \
-    X(OWN, f32, v_max_f32, "f:ff", GFX9 | GFX11, 'i') \
-    X(3, f32, v_min3_f32, "f:fff", GFX9 | GFX11, 'i') \
-    X(3, f32, v_max3_f32, "f:fff", GFX9 | GFX11, 'i') \
-    X(3, f32, v_med3_f32, "f:fff", GFX9 | GFX11, 'i') \
     X(1, f32, v_floor_f32, "f:f", ALL, 'i') \
     X(1, f32, v_ceil_f32, "f:f", ALL, 'i') \
     X(1, f32, v_trunc_f32, "f:f", ALL, 'i') \
@@ -208,14 +132,8 @@ static u32x16 v_ldexp_f32(u32x16 a, u32x16 b) {
     X(1, u32, v_frexp_exp_i32_f32, "i:f", ALL, 'i') \
     X(2, u32, v_ldexp_f32, "f:fi", ALL, 'i')
 
-// RDNA's names.
-#define RENAMED(X) \
-    X(v_mul_dx9_zero_f32, GFX11P, v_mul_legacy_f32, "f:ff") X(v_min_num_f32, GFX12, v_min_num_f32, "f:ff") \
-    X(v_max_num_f32, GFX12, v_max_num_f32, "f:ff") X(v_min3_num_f32, GFX12, v_min3_f32, "f:fff") \
-    X(v_max3_num_f32, GFX12, v_max3_f32, "f:fff") X(v_med3_num_f32, GFX12, v_med3_f32, "f:fff")
-#define RENAMED_LINE(name, archs, old, types) {#name, exec_##old, archs, SIM_VALU, 'i', types},
-
 LIST(VALU_WRAP)
-static const sim_opcode opcodes[] = {LIST(VALU_LINE) RENAMED(RENAMED_LINE)};
+static const sim_opcode opcodes[] = {LIST(VALU_LINE)
+    {"v_mul_dx9_zero_f32", exec_v_mul_legacy_f32, GFX11P, SIM_VALU, 'i', "f:ff"}}; // RDNA's name
 // clang-format on
 SIM_TABLE(sim_ops_valu_f32, opcodes);

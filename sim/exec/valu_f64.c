@@ -33,17 +33,6 @@ static f64x8 choose64(u64x8 mask, f64x8 yes, f64x8 no) {
     return (f64x8)((mask & (u64x8)yes) | (~mask & (u64x8)no));
 }
 
-/** A number beats NaN, -0 is below +0. */
-static f64x8 v_min_f64(f64x8 a, f64x8 b) {
-    f64x8 smaller = choose64((u64x8)(a < b) | (u64x8)(b != b), a, b);
-    return choose64((u64x8)(a == b), (f64x8)((u64x8)a | (u64x8)b), smaller);
-}
-
-static f64x8 v_max_f64(f64x8 a, f64x8 b) {
-    f64x8 larger = choose64((u64x8)(a > b) | (u64x8)(b != b), a, b);
-    return choose64((u64x8)(a == b), (f64x8)((u64x8)a & (u64x8)b), larger);
-}
-
 static f64x8 v_fract_f64(f64x8 a) {
     f64x8 fraction = a - __builtin_elementwise_floor(a);
     return choose64((u64x8)(fraction >= 1), (f64x8){} + 0x1.fffffffffffffp-1, fraction);
@@ -135,8 +124,6 @@ static u64x8 v_cvt_u32_f64(u64x8 a) {
     X(W1, f64, v_ceil_f64, "d:d", ALL, 'i') \
     X(W1, f64, v_trunc_f64, "d:d", ALL, 'i') \
     X(W1, f64, v_rndne_f64, "d:d", ALL, 'i') \
-    X(W2, f64, v_min_f64, "d:dd", ALL, 'i') \
-    X(W2, f64, v_max_f64, "d:dd", ALL, 'i') \
     X(W1, f64, v_fract_f64, "d:d", ALL, '?') \
     X(W1, f64, v_frexp_mant_f64, "d:d", ALL, 'i') \
     X(W1, u64, v_frexp_exp_i32_f64, "i:d", ALL, 'i') \
@@ -149,8 +136,6 @@ static u64x8 v_cvt_u32_f64(u64x8 a) {
     X(W1, u64, v_cvt_u32_f64, "i:d", ALL, 'i')
 
 LIST(VALU_WRAP)
-static const sim_opcode opcodes[] = {LIST(VALU_LINE)
-    {"v_min_num_f64", exec_v_min_f64, GFX12, SIM_VALU, 'i', "d:dd"},
-    {"v_max_num_f64", exec_v_max_f64, GFX12, SIM_VALU, 'i', "d:dd"}};
+static const sim_opcode opcodes[] = {LIST(VALU_LINE)};
 // clang-format on
 SIM_TABLE(sim_ops_valu_f64, opcodes);

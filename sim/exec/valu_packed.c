@@ -70,26 +70,27 @@ static u32x16 v_pk_add_f16(u32x16 a, u32x16 b, u32x16) {
 static u32x16 v_pk_mul_f16(u32x16 a, u32x16 b, u32x16) {
     return f16_of_f32(f32_of_f16(a) * f32_of_f16(b));
 }
-static u32x16 v_pk_min_f16(u32x16 a, u32x16 b, u32x16) {
-    return f16_of_f32(min_number(f32_of_f16(a), f32_of_f16(b)));
-}
-static u32x16 v_pk_max_f16(u32x16 a, u32x16 b, u32x16) {
-    return f16_of_f32(max_number(f32_of_f16(a), f32_of_f16(b)));
-}
+#define BY_MODE(name, two)                                                                         \
+    static u32x16 number_##name(u32x16 a, u32x16 b, u32x16) {                                      \
+        return number_##two(a, b);                                                                 \
+    }                                                                                              \
+    static u32x16 ieee_##name(u32x16 a, u32x16 b, u32x16) {                                        \
+        return ieee_##two(a, b);                                                                   \
+    }
+BY_MODE(v_pk_min_f16, min16)
+BY_MODE(v_pk_max_f16, max16)
 /** RDNA4's keep a NaN. */
 static u32x16 v_pk_minimum_f16(u32x16 a, u32x16 b, u32x16) {
-    f32x16 x = f32_of_f16(a), y = f32_of_f16(b);
-    return f16_of_f32(choose(is_nan(x) | is_nan(y), x + y, min_number(x, y)));
+    return minimum16(a, b);
 }
 static u32x16 v_pk_maximum_f16(u32x16 a, u32x16 b, u32x16) {
-    f32x16 x = f32_of_f16(a), y = f32_of_f16(b);
-    return f16_of_f32(choose(is_nan(x) | is_nan(y), x + y, max_number(x, y)));
+    return maximum16(a, b);
 }
 static u32x16 v_pk_minimum3_f16(u32x16 a, u32x16 b, u32x16 c) {
-    return v_pk_minimum_f16(v_pk_minimum_f16(a, b, c), c, c);
+    return minimum16(minimum16(a, b), c);
 }
 static u32x16 v_pk_maximum3_f16(u32x16 a, u32x16 b, u32x16 c) {
-    return v_pk_maximum_f16(v_pk_maximum_f16(a, b, c), c, c);
+    return maximum16(maximum16(a, b), c);
 }
 static u32x16 v_pk_fma_f16(u32x16 a, u32x16 b, u32x16 c) {
     return f16_of_f32(fma_for_f16(f32_of_f16(a), f32_of_f16(b), f32_of_f16(c)));
@@ -353,7 +354,6 @@ static void exec_v_dot2_f32_f16(sim_wave *w, const sim_inst *inst) {
 // clang-format off
 #define PACKED16(X) \
     X(v_pk_add_f16, 2, true, "H:HH", ALL) X(v_pk_mul_f16, 2, true, "H:HH", ALL) \
-    X(v_pk_min_f16, 2, true, "H:HH", GFX9 | GFX11) X(v_pk_max_f16, 2, true, "H:HH", GFX9 | GFX11) \
     X(v_pk_fma_f16, 3, true, "H:HHH", ALL) \
     \
     X(v_pk_mul_lo_u16, 2, false, "W:WW", ALL) \
@@ -380,6 +380,15 @@ static void exec_v_dot2_f32_f16(sim_wave *w, const sim_inst *inst) {
         if (inst->flags & SIM_CLAMP) { run_packed16(w, inst, 2, false, saturated_##name); } \
         else { run_packed16(w, inst, 2, false, name); } \
     }
+#define WRAP_BY_MODE(name) \
+    static void exec_##name(sim_wave *w, const sim_inst *inst) { \
+        if (w->mode & SIM_MODE_IEEE) { run_packed16(w, inst, 2, true, ieee_##name); } \
+        else { run_packed16(w, inst, 2, true, number_##name); } \
+    }
+WRAP_BY_MODE(v_pk_min_f16)
+WRAP_BY_MODE(v_pk_max_f16)
+WRAP16(number_v_pk_min_f16, 2, true, , )
+WRAP16(number_v_pk_max_f16, 2, true, , )
 PACKED16(WRAP16)
 MINIMUM3(WRAP16)
 SATURATING16(WRAP_SATURATING)
@@ -389,8 +398,9 @@ PACKED32(WRAP_PAIR)
 #define LINE16(name, arity, is_float, types, archs) LINE(name, types, archs)
 #define LINE_PAIR(name, arity, types) LINE(name, types, GFX9)
 static const sim_opcode opcodes[] = {SATURATING16(LINE) MINIMUM3(LINE16)
-    {"v_pk_min_num_f16", exec_v_pk_min_f16, GFX12, SIM_VALU, 'i', "H:HH"},
-    {"v_pk_max_num_f16", exec_v_pk_max_f16, GFX12, SIM_VALU, 'i', "H:HH"},
+    LINE(v_pk_min_f16, "H:HH", GFX9 | GFX11) LINE(v_pk_max_f16, "H:HH", GFX9 | GFX11)
+    {"v_pk_min_num_f16", exec_number_v_pk_min_f16, GFX12, SIM_VALU, 'i', "H:HH"},
+    {"v_pk_max_num_f16", exec_number_v_pk_max_f16, GFX12, SIM_VALU, 'i', "H:HH"},
     PACKED16(LINE16) PACKED32(LINE_PAIR)
     LINE(v_pk_mov_b32, "q:qq", GFX9)
     LINE(v_fma_mix_f32, "f:fff", ALL) LINE(v_fma_mixlo_f16, "f:fff", ALL) LINE(v_fma_mixhi_f16, "f:fff", ALL)

@@ -1,42 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// 32-bit vector instructions that gfx9 does not have: IEEE 754-2019 minima and maxima, chained ones, dot products of
+// 32-bit vector instructions that gfx9 does not have: chained minima and maxima of integers, dot products of
 // mixed signs and of small floats. Source: "RDNA3" and "RDNA4" ISA, VOP1, VOP2, VOP3, VOP3P.
 #include "fp8.h"
 #include "numbers.h"
 #include "valu.h"
 
-// ---- minimum and maximum: minnum keeps the number, minimum the NaN
-
-static f32x16 v_minimum_f32(f32x16 a, f32x16 b) {
-    return choose(is_nan(a) | is_nan(b), a + b, min_number(a, b));
-}
-static f32x16 v_maximum_f32(f32x16 a, f32x16 b) {
-    return choose(is_nan(a) | is_nan(b), a + b, max_number(a, b));
-}
-static f32x16 v_minimum3_f32(f32x16 a, f32x16 b, f32x16 c) {
-    return v_minimum_f32(v_minimum_f32(a, b), c);
-}
-static f32x16 v_maximum3_f32(f32x16 a, f32x16 b, f32x16 c) {
-    return v_maximum_f32(v_maximum_f32(a, b), c);
-}
-static f32x16 v_minimummaximum_f32(f32x16 a, f32x16 b, f32x16 c) {
-    return v_maximum_f32(v_minimum_f32(a, b), c);
-}
-static f32x16 v_maximumminimum_f32(f32x16 a, f32x16 b, f32x16 c) {
-    return v_minimum_f32(v_maximum_f32(a, b), c);
-}
-static f32x16 v_minmax_f32(f32x16 a, f32x16 b, f32x16 c) {
-    return max_number(min_number(a, b), c);
-}
-static f32x16 v_maxmin_f32(f32x16 a, f32x16 b, f32x16 c) {
-    return min_number(max_number(a, b), c);
-}
-static f32x16 v_minmax_num_f32(f32x16 a, f32x16 b, f32x16 c) {
-    return v_minmax_f32(a, b, c);
-}
-static f32x16 v_maxmin_num_f32(f32x16 a, f32x16 b, f32x16 c) {
-    return v_maxmin_f32(a, b, c);
-}
 static i32x16 v_minmax_i32(i32x16 a, i32x16 b, i32x16 c) {
     return __builtin_elementwise_max(__builtin_elementwise_min(a, b), c);
 }
@@ -54,22 +22,6 @@ static u32x16 v_maxmin_u32(u32x16 a, u32x16 b, u32x16 c) {
 static f32x16 v_fma_dx9_zero_f32(f32x16 a, f32x16 b, f32x16 c) {
     u32x16 zero = (u32x16)((a == 0) | (b == 0));
     return choose(zero, c, __builtin_elementwise_fma(a, b, c));
-}
-
-static f64x8 v_minimum_f64(f64x8 a, f64x8 b) {
-    for (unsigned i = 0; i < 8; i++) {
-        bool nan = a[i] != a[i] || b[i] != b[i], less = a[i] < b[i] || __builtin_signbit(a[i]);
-        a[i] = nan ? a[i] + b[i] : a[i] > b[i] ? b[i] : less ? a[i] : b[i];
-    }
-    return a;
-}
-
-static f64x8 v_maximum_f64(f64x8 a, f64x8 b) {
-    for (unsigned i = 0; i < 8; i++) {
-        bool nan = a[i] != a[i] || b[i] != b[i], more = a[i] > b[i] || !__builtin_signbit(a[i]);
-        a[i] = nan ? a[i] + b[i] : a[i] < b[i] ? b[i] : more ? a[i] : b[i];
-    }
-    return a;
 }
 
 // ---- extensions
@@ -165,23 +117,11 @@ static u32x16 v_dot2_f32_bf16(u32x16 a, u32x16 b, u32x16 c) {
 
 // clang-format off
 #define LIST(X) \
-    X(2, f32, v_minimum_f32, "f:ff", GFX12, 'i') \
-    X(2, f32, v_maximum_f32, "f:ff", GFX12, 'i') \
-    X(3, f32, v_minimum3_f32, "f:fff", GFX12 | GFX950, 'i') \
-    X(3, f32, v_maximum3_f32, "f:fff", GFX12 | GFX950, 'i') \
-    X(3, f32, v_minimummaximum_f32, "f:fff", GFX12, 'i') \
-    X(3, f32, v_maximumminimum_f32, "f:fff", GFX12, 'i') \
-    X(3, f32, v_minmax_f32, "f:fff", GFX11, 'i') \
-    X(3, f32, v_maxmin_f32, "f:fff", GFX11, 'i') \
-    X(3, f32, v_minmax_num_f32, "f:fff", GFX12, 'i') \
-    X(3, f32, v_maxmin_num_f32, "f:fff", GFX12, 'i') \
     X(3, i32, v_minmax_i32, "i:iii", GFX11P, 'i') \
     X(3, i32, v_maxmin_i32, "i:iii", GFX11P, 'i') \
     X(3, u32, v_minmax_u32, "i:iii", GFX11P, 'i') \
     X(3, u32, v_maxmin_u32, "i:iii", GFX11P, 'i') \
     X(3, f32, v_fma_dx9_zero_f32, "f:fff", GFX11P, 'i') \
-    X(W2, f64, v_minimum_f64, "d:dd", GFX12, 'i') \
-    X(W2, f64, v_maximum_f64, "d:dd", GFX12, 'i') \
     X(1, u32, v_cvt_u32_u16, "i:w", GFX11P, 'i') \
     X(1, u32, v_cvt_i32_i16, "i:w", GFX11P, 'i') \
     X(OWN, u32, v_dot4_i32_iu8, "i:iii", GFX11P, 'i') \

@@ -51,38 +51,7 @@ static void exec_v_swap_b16(sim_wave *w, const sim_inst *inst) {
     }
 }
 
-// ---- f16
-
-static f32x16 v_minimum_f16(f32x16 a, f32x16 b) {
-    return choose(is_nan(a) | is_nan(b), a + b, min_number(a, b));
-}
-static f32x16 v_maximum_f16(f32x16 a, f32x16 b) {
-    return choose(is_nan(a) | is_nan(b), a + b, max_number(a, b));
-}
-static f32x16 v_minimum3_f16(f32x16 a, f32x16 b, f32x16 c) {
-    return v_minimum_f16(v_minimum_f16(a, b), c);
-}
-static f32x16 v_maximum3_f16(f32x16 a, f32x16 b, f32x16 c) {
-    return v_maximum_f16(v_maximum_f16(a, b), c);
-}
-static f32x16 v_minimummaximum_f16(f32x16 a, f32x16 b, f32x16 c) {
-    return v_maximum_f16(v_minimum_f16(a, b), c);
-}
-static f32x16 v_maximumminimum_f16(f32x16 a, f32x16 b, f32x16 c) {
-    return v_minimum_f16(v_maximum_f16(a, b), c);
-}
-static f32x16 v_minmax_f16(f32x16 a, f32x16 b, f32x16 c) {
-    return max_number(min_number(a, b), c);
-}
-static f32x16 v_maxmin_f16(f32x16 a, f32x16 b, f32x16 c) {
-    return min_number(max_number(a, b), c);
-}
-static f32x16 v_minmax_num_f16(f32x16 a, f32x16 b, f32x16 c) {
-    return v_minmax_f16(a, b, c);
-}
-static f32x16 v_maxmin_num_f16(f32x16 a, f32x16 b, f32x16 c) {
-    return v_maxmin_f16(a, b, c);
-}
+// ---- dot products
 
 /** Two products and an addend, each step rounded to f32, the sum to f16 or bf16. */
 static u32x16 v_dot2_f16_f16(u32x16 a, u32x16 b, u32x16 c) {
@@ -113,16 +82,6 @@ static u32x16 v_dot2_bf16_bf16(u32x16 a, u32x16 b, u32x16 c) {
     X(2, u32, v_sub_nc_i16, "w:ww", GFX11P, 'i') \
     X(OWN, u32, v_cndmask_b16, "w:wwm", GFX11P, 'i') \
     X(OWN, u32, v_swap_b16, "w:w", GFX11P, 'i') \
-    X(2, f16, v_minimum_f16, "h:hh", GFX12, 'i') \
-    X(2, f16, v_maximum_f16, "h:hh", GFX12, 'i') \
-    X(3, f16, v_minimum3_f16, "x:hhh", GFX12, 'i') \
-    X(3, f16, v_maximum3_f16, "x:hhh", GFX12, 'i') \
-    X(3, f16, v_minimummaximum_f16, "x:hhh", GFX12, 'i') \
-    X(3, f16, v_maximumminimum_f16, "x:hhh", GFX12, 'i') \
-    X(3, f16, v_minmax_f16, "x:hhh", GFX11, 'i') \
-    X(3, f16, v_maxmin_f16, "x:hhh", GFX11, 'i') \
-    X(3, f16, v_minmax_num_f16, "x:hhh", GFX12, 'i') \
-    X(3, f16, v_maxmin_num_f16, "x:hhh", GFX12, 'i') \
     X(3, u32, v_dot2_f16_f16, "x:HHh", GFX11P, '?') \
     X(3, u32, v_dot2_bf16_bf16, "k:WWw", GFX11P, '?')
 

@@ -60,9 +60,38 @@ static u64 r_max_num(u64 a, u64 b, u64) {
     return isnan(x) ? b : isnan(y) ? a : x > y ? a : y > x ? b : a & b;
 }
 
+static u64 r_min3_num(u64 a, u64 b, u64 c) {
+    return r_min_num(r_min_num(a, b, 0), c, 0);
+}
+static u64 r_max3_num(u64 a, u64 b, u64 c) {
+    return r_max_num(r_max_num(a, b, 0), c, 0);
+}
+static u64 r_med3_num(u64 a, u64 b, u64 c) {
+    bool nan = isnan(f32(a)) || isnan(f32(b)) || isnan(f32(c));
+    return nan ? r_min3_num(a, b, c) : r_med3_f32(a, b, c);
+}
+static u64 r_min_num_f16(u64 a, u64 b, u64) {
+    return of_f16((_Float16)lesser((float)f16(a), (float)f16(b)));
+}
+static u64 r_max_num_f16(u64 a, u64 b, u64) {
+    return of_f16((_Float16)greater((float)f16(a), (float)f16(b)));
+}
+
 static u64 (*ref_on(const valu_case *c, bool rdna4))(u64, u64, u64) {
-    bool is_min = !strcmp(c->name, "v_min_f32"), is_max = !strcmp(c->name, "v_max_f32");
-    return rdna4 && is_min ? r_min_num : rdna4 && is_max ? r_max_num : c->ref;
+    static const struct {
+        const char *name;
+        u64 (*ref)(u64, u64, u64);
+    } other[] = {
+        {"v_min_f32", r_min_num},     {"v_max_f32", r_max_num},   {"v_min3_f32", r_min3_num},
+        {"v_max3_f32", r_max3_num},   {"v_med3_f32", r_med3_num}, {"v_min_f16", r_min_num_f16},
+        {"v_max_f16", r_max_num_f16},
+    };
+    for (size_t i = 0; rdna4 && i < sizeof other / sizeof *other; i++) {
+        if (!strcmp(c->name, other[i].name)) {
+            return other[i].ref;
+        }
+    }
+    return c->ref;
 }
 
 // ---- types

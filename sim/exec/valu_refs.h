@@ -94,10 +94,10 @@ static u64 r_max_f32(u64 a, u64 b, u64) {
     return signals(a) || signals(b) ? 0x7fc00000 : of_f32(greater(f32(a), f32(b)));
 }
 static u64 r_min3_f32(u64 a, u64 b, u64 c) {
-    return of_f32(lesser(lesser(f32(a), f32(b)), f32(c)));
+    return r_min_f32(r_min_f32(a, b, 0), c, 0);
 }
 static u64 r_max3_f32(u64 a, u64 b, u64 c) {
-    return of_f32(greater(greater(f32(a), f32(b)), f32(c)));
+    return r_max_f32(r_max_f32(a, b, 0), c, 0);
 }
 static u64 r_med3_f32(u64 a, u64 b, u64 c) {
     float x = f32(a), y = f32(b), z = f32(c);
@@ -105,10 +105,7 @@ static u64 r_med3_f32(u64 a, u64 b, u64 c) {
         return r_min3_f32(a, b, c);
     }
     float most = greater(greater(x, y), z);
-    if (of_f32(most) == of_f32(x)) {
-        return of_f32(greater(y, z));
-    }
-    return of_f32(of_f32(most) == of_f32(y) ? greater(x, z) : greater(x, y));
+    return of_f32(most == x ? greater(y, z) : most == y ? greater(x, z) : greater(x, y));
 }
 static u64 r_frexp_mant_f32(u64 a, u64, u64) {
     int e;
@@ -215,11 +212,16 @@ static u64 r_fma_f16(u64 a, u64 b, u64 c) {
     __float128 sum = (__float128)((double)f16(a) * (double)f16(b)) + (__float128)(double)f16(c);
     return of_f16((_Float16)sum);
 }
+static bool signals16(u64 a) {
+    return isnan((float)f16(a)) && !(a >> 9 & 1);
+}
 static u64 r_min_f16(u64 a, u64 b, u64) {
-    return of_f16((_Float16)lesser((float)f16(a), (float)f16(b)));
+    float x = (float)f16(a), y = (float)f16(b);
+    return signals16(a) || signals16(b) ? 0x7e00 : of_f16((_Float16)lesser(x, y));
 }
 static u64 r_max_f16(u64 a, u64 b, u64) {
-    return of_f16((_Float16)greater((float)f16(a), (float)f16(b)));
+    float x = (float)f16(a), y = (float)f16(b);
+    return signals16(a) || signals16(b) ? 0x7e00 : of_f16((_Float16)greater(x, y));
 }
 static u64 r_cvt_f32_f16(u64 a, u64, u64) {
     return of_f32((float)f16(a));

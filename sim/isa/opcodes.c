@@ -20,6 +20,7 @@
     X(sim_ops_atomics, isa)                                                                        \
     X(sim_ops_valu_int, isa)                                                                       \
     X(sim_ops_valu_f32, isa)                                                                       \
+    X(sim_ops_valu_minmax, isa)                                                                    \
     X(sim_ops_valu_cmp, isa)                                                                       \
     X(sim_ops_valu_carry, isa)                                                                     \
     X(sim_ops_lds, isa)                                                                            \
