@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# What the simulated GPUs' instructions make of numbers, against NumPy and ml_dtypes; the work is in isa/*_test.py.
+# QUERN_ISA_LONG=1 tries many times more values, QUERN_ISA_SEED=N others.
+set -euo pipefail
+
+skip() {
+    echo "skipped: $1"
+    exit 77
+}
+
+[ -e "$QUERN_BUILD_DIR/libquernsim.so" ] || skip "this build has no simulated GPU"
+grep -q '^QUERN_SANITIZE:STRING=.\+' "$QUERN_BUILD_DIR/CMakeCache.txt" && skip "plain Python cannot load a sanitizer's build"
+exec "$PYTHON" -B -m pytest -q -p no:cacheprovider --ignore-glob='*/matrix*' "$@" "$QUERN_SOURCE_DIR/tests/isa"
