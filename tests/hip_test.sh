@@ -49,6 +49,7 @@ compile runtime -O2 "$source/runtime.hip"
 compile module -O1 "$source/module.hip"
 "$clang" -x hip --offload-arch=gfx942 -nogpuinc -nogpulib --cuda-device-only -I "$source" -O2 -o "$out/module.co" "$source/module.hip"
 "$quern" sim -- "$out/module" "$out/module.co"
+"$quern" sim --arch gfx942 --devices 2 --check all -- "$PYTHON" "$source/python_hip.py" "$out/module.co"
 
 arch=gfx90a compile wrong_arch "$source/wrong_arch.hip"
 "$quern" sim --arch gfx942 -- "$out/wrong_arch" 2> "$out/text"

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Triton's kernels for AMD GPUs, compiled and launched by Triton itself, on the simulated GPU, against NumPy.
 
-Usage: triton_test.py [-k WORD] [ARCH...]; TRITON_LIBHIP_PATH names the simulated GPU, as Triton asks.
+Usage: quern sim -- triton_test.py [-k WORD] [ARCH...]; or without quern sim: TRITON_LIBHIP_PATH, which Triton reads too,
+names the simulated GPU.
 """
 import argparse
 import ctypes
@@ -17,7 +18,7 @@ from triton.backends.amd.driver import HIPDriver, HIPLauncher, HIPUtils
 from triton.language.extra import libdevice
 
 ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1151", "gfx1201")
-HIP = ctypes.CDLL(os.environ["TRITON_LIBHIP_PATH"], mode=ctypes.RTLD_GLOBAL)
+HIP = ctypes.CDLL(os.environ.get("TRITON_LIBHIP_PATH", "libamdhip64.so"), mode=ctypes.RTLD_GLOBAL)
 HIP.hipGetErrorString.restype = ctypes.c_char_p
 TESTS = []
 
@@ -201,6 +202,48 @@ def matmul_fp8(random, arch, exponent_bits, names):
     matmul(random, make, names[not fnuz])
 
 
+@triton.jit
+def grouped_kernel(a, b, c, M, N, K, stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn,
+                   BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr):
+    """Whole tiles in groups of rows, pointers that advance, any strides: as Triton's tutorial on matrix products."""
+    tiles_m, tiles_n = tl.cdiv(M, BM), tl.cdiv(N, BN)
+    tile = tl.program_id(0)
+    first = tile // (GROUP * tiles_n) * GROUP
+    size = tl.minimum(tiles_m - first, GROUP)
+    tile_m = first + tile % (GROUP * tiles_n) % size
+    tile_n = tile % (GROUP * tiles_n) // size
+    rows = (tile_m * BM + tl.arange(0, BM)) % M
+    columns = (tile_n * BN + tl.arange(0, BN)) % N
+    k = tl.arange(0, BK)
+    left = a + rows[:, None] * stride_am + k[None, :] * stride_ak
+    right = b + k[:, None] * stride_bk + columns[None, :] * stride_bn
+    sum = tl.zeros((BM, BN), tl.float32)
+    for k0 in range(0, tl.cdiv(K, BK)):
+        sum = tl.dot(tl.load(left, k[None, :] < K - k0 * BK, 0.0), tl.load(right, k[:, None] < K - k0 * BK, 0.0), sum)
+        left += BK * stride_ak
+        right += BK * stride_bk
+    rows = tile_m * BM + tl.arange(0, BM)
+    columns = tile_n * BN + tl.arange(0, BN)
+    inside = (rows[:, None] < M) & (columns[None, :] < N)
+    tl.store(c + rows[:, None] * stride_cm + columns[None, :] * stride_cn, sum.to(tl.float16), inside)
+
+
+@test()
+def matmul_pipelined(random, arch):
+    """Several tile shapes, waves, pipeline stages and sizes of matrix instruction; B transposed in memory."""
+    M, N, K = 136, 80, 160
+    a = random.standard_normal((M, K)).astype(np.float16)
+    b = random.standard_normal((N, K)).astype(np.float16)
+    want = a.astype(np.float64) @ b.astype(np.float64).T
+    size = np.abs(a).astype(np.float64) @ np.abs(b).astype(np.float64).T
+    for BM, BN, BK, warps, stages, instruction in ((64, 64, 32, 4, 3, 16), (128, 64, 64, 8, 2, 32), (32, 32, 64, 2, 1, 0)):
+        c = empty((M, N), np.float16)
+        grid = (triton.cdiv(M, BM) * triton.cdiv(N, BN), )
+        grouped_kernel[grid](Array(a), Array(b), c, M, N, K, K, 1, 1, K, N, 1, BM, BN, BK, 2, num_warps=warps,
+                             num_stages=stages, matrix_instr_nonkdim=instruction)
+        check(c.numpy(), want, 2 * K * 2.0**-24 * size + 2.0**-11 * np.abs(want))
+
+
 @test(skip=("gfx90a", "gfx1151"))
 def matmul_e4m3(random, arch):
     matmul_fp8(random, arch, 4, ("fp8e4b8", "fp8e4nv"))
@@ -351,20 +394,22 @@ def attention_kernel(q, k, v, out, length, scale, CAUSAL: tl.constexpr, BM: tl.c
     tl.store(out + head + rows[:, None] * DIM + dims[None, :], sum / total[:, None], rows[:, None] < length)
 
 
-def attention(random, causal):
+def attention(random, causal, dtype="fp16"):
     heads, length, dim = 2, 80, 32
-    q, k, v = random.standard_normal((3, heads, length, dim)).astype(np.float16)
+    given = random.standard_normal((3, heads, length, dim))
+    stored, values = to_bf16(given) if dtype == "bf16" else 2 * (given.astype(np.float16), )
+    q, k, v = values.astype(np.float64)
     out = empty(q.shape)
     scale = dim**-0.5
-    attention_kernel[(triton.cdiv(length, 32), heads)](Array(q), Array(k), Array(v), out, length, scale, causal, 32, 32,
-                                                       dim)
-    score = q.astype(np.float64) @ k.astype(np.float64).transpose(0, 2, 1) * scale
+    attention_kernel[(triton.cdiv(length, 32), heads)](*(Array(x, dtype) for x in stored), out, length, scale, causal, 32,
+                                                       32, dim)
+    score = q @ k.transpose(0, 2, 1) * scale
     if causal:
         score[:, np.triu(np.ones((length, length), bool), 1)] = -np.inf
     weight = np.exp(score - score.max(2, keepdims=True))
     weight /= weight.sum(2, keepdims=True)
-    # The weights are rounded to f16, 2^-11 each; all else is f32.
-    check(out.numpy(), weight @ v.astype(np.float64), 2.0**-10 * (weight @ np.abs(v.astype(np.float64))))
+    # The weights are rounded, 2^-11 or 2^-8 each; all else is f32.
+    check(out.numpy(), weight @ v, 2.0**(-7 if dtype == "bf16" else -10) * (weight @ np.abs(v)))
 
 
 @test()
@@ -375,6 +420,12 @@ def attention_plain(random, arch):
 @test()
 def attention_causal(random, arch):
     attention(random, True)
+
+
+@test()
+def attention_bf16(random, arch):
+    attention(random, False, "bf16")
+    attention(random, True, "bf16")
 
 
 # ---- random numbers ----
