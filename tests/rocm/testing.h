@@ -4,31 +4,30 @@
 #ifndef TESTING_H
 #define TESTING_H
 
-#include <hip/hip_runtime.h>
-
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <hip/hip_runtime.h>
 #include <random>
 #include <vector>
 
-#define CHECK(condition)                                                                          \
-    do {                                                                                          \
-        if (!(condition)) {                                                                       \
-            fprintf(stderr, "%s:%d: device %d: %s is false\n", __FILE__, __LINE__, the_device(),  \
-                    #condition);                                                                  \
-            exit(1);                                                                              \
-        }                                                                                         \
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: device %d: %s is false\n", __FILE__, __LINE__, the_device(),   \
+                    #condition);                                                                   \
+            exit(1);                                                                               \
+        }                                                                                          \
     } while (0)
 
-#define OK(call)                                                                                  \
-    do {                                                                                          \
-        hipError_t error_ = (call);                                                               \
-        if (error_ != hipSuccess) {                                                               \
-            fprintf(stderr, "%s:%d: device %d: %s gave %s: %s\n", __FILE__, __LINE__,             \
-                    the_device(), #call, hipGetErrorName(error_), hipGetErrorString(error_));     \
-            exit(1);                                                                              \
-        }                                                                                         \
+#define OK(call)                                                                                   \
+    do {                                                                                           \
+        hipError_t error_ = (call);                                                                \
+        if (error_ != hipSuccess) {                                                                \
+            fprintf(stderr, "%s:%d: device %d: %s gave %s: %s\n", __FILE__, __LINE__,              \
+                    the_device(), #call, hipGetErrorName(error_), hipGetErrorString(error_));      \
+            exit(1);                                                                               \
+        }                                                                                          \
     } while (0)
 
 inline int the_device() {
