@@ -16,8 +16,8 @@ find_library(QUERN_Z NAMES libz.a z REQUIRED)
 find_library(QUERN_ZSTD NAMES libzstd.a zstd REQUIRED)
 
 # Everything but exec/ is built once; exec/ once for each host instruction set, chosen at load.
-file(GLOB sim_sources CONFIGURE_DEPENDS sim/*.c sim/isa/*.c sim/check/*.c sim/chip/*.c sim/clock/*.c sim/hip/*.c
-     sim/decoder/process.c)
+file(GLOB sim_sources CONFIGURE_DEPENDS sim/*.c sim/isa/*.c sim/check/*.c sim/chip/*.c sim/clock/*.c sim/look/*.c
+     sim/hip/*.c sim/decoder/process.c)
 file(GLOB exec_sources CONFIGURE_DEPENDS sim/exec/*.c)
 list(FILTER sim_sources EXCLUDE REGEX "_test\\.c$")
 list(FILTER exec_sources EXCLUDE REGEX "_test\\.c$")

@@ -234,6 +234,11 @@ static void add_counters(const sim_workgroup *group) {
     }
 }
 
+static void stop_without_memory(sim_dispatch *d) {
+    sim_fault_stop(d, SIM_FAULT_RESOURCES,
+                   "no host memory for the registers, LDS and scratch of a workgroup");
+}
+
 static void run_group(sim_dispatch *d, sim_worker *worker, uint64_t flat_id) {
     sim_workgroup group = {.dispatch = d,
                            .flat_id = flat_id,
@@ -248,11 +253,16 @@ static void run_group(sim_dispatch *d, sim_worker *worker, uint64_t flat_id) {
         init_wave(&group.waves[i], &group, i, worker->scratch);
     }
     sim_check_begin(&group, worker->shadow);
+    if (!sim_look_begin(&group)) {
+        stop_without_memory(d);
+        return;
+    }
     do {
         while (run_round(&group)) {
         }
     } while (!atomic_load_explicit(&d->stop, memory_order_relaxed) && release_barrier(&group));
     add_counters(&group);
+    sim_look_end(&group);
 }
 
 // ---- a dispatch
@@ -265,8 +275,7 @@ void sim_dispatch_work(sim_dispatch *d, sim_worker *worker) {
     uint64_t total = sim_dispatch_groups(d), scratch = sim_kernel_scratch(d->kernel);
     if (!sim_worker_reserve(worker, num_waves(d), d->lds_bytes, scratch * SIM_LANES * num_waves(d),
                             sim_check_bytes(d->check, num_waves(d), d->lds_bytes))) {
-        sim_fault_stop(d, SIM_FAULT_RESOURCES,
-                       "no host memory for the registers, LDS and scratch of a workgroup");
+        stop_without_memory(d);
     }
     while (!atomic_load_explicit(&d->stop, memory_order_relaxed)) {
         uint64_t flat_id = atomic_fetch_add(&d->next_group, 1);
@@ -279,7 +288,9 @@ void sim_dispatch_work(sim_dispatch *d, sim_worker *worker) {
 
 bool sim_dispatch_run(sim_dispatch *d) {
     sim_memory_enter(d->memory);
+    sim_look_begin_dispatch(d);
     sim_pool_run(d);
+    sim_look_end_dispatch(d);
     sim_memory_leave(d->memory);
     sim_faults_sort(&d->faults);
     return !atomic_load(&d->stop) && !d->faults.count;

@@ -143,9 +143,50 @@ static bool read_faults(reader *r, const char *value) {
     return true;
 }
 
-static const key keys[] = {{"arch", read_arch},    {"check", read_check},     {"mfma", read_mfma},
-                           {"clock", read_clock},  {"threads", read_threads}, {"limit", read_limit},
-                           {"faults", read_faults}};
+/** KERNEL or KERNEL:WAVE, where WAVE is a number or '*'. */
+static bool read_trace(reader *r, const char *value) {
+    sim_look_options *look = &r->options.look;
+    const char *colon = strrchr(value, ':');
+    size_t length = colon ? (size_t)(colon - value) : strlen(value);
+    bool is_all = colon && strcmp(colon, ":*") == 0;
+    uint64_t wave = is_all ? SIM_ALL_WAVES : 0;
+    if (colon && !is_all && !read_number(colon + 1, SIM_ALL_WAVES - 1, &wave)) {
+        return complain(r, "trace=%s: after the colon accepted: a wave's number, or * for all",
+                        value);
+    }
+    if (length == 0 || length >= sizeof look->trace) {
+        return complain(r,
+                        "trace=%s: accepted: KERNEL[:WAVE], a kernel's name or pattern of 1 to "
+                        "%zu letters",
+                        value, sizeof look->trace - 1);
+    }
+    snprintf(look->trace, sizeof look->trace, "%.*s", (int)length, value);
+    look->trace_wave = wave;
+    return true;
+}
+
+static bool read_path(reader *r, const char *key, const char *value, char path[SIM_PATH_BYTES]) {
+    if (!*value || strlen(value) >= SIM_PATH_BYTES) {
+        return complain(r, "%s=%s: accepted: a file's name of 1 to %d letters", key, value,
+                        SIM_PATH_BYTES - 1);
+    }
+    strcpy(path, value);
+    return true;
+}
+
+static bool read_trace_file(reader *r, const char *value) {
+    return read_path(r, "trace_file", value, r->options.look.trace_file);
+}
+
+static bool read_profile(reader *r, const char *value) {
+    return read_path(r, "profile", value, r->options.look.profile);
+}
+
+static const key keys[] = {{"arch", read_arch},       {"check", read_check},
+                           {"mfma", read_mfma},       {"clock", read_clock},
+                           {"threads", read_threads}, {"limit", read_limit},
+                           {"trace", read_trace},     {"trace_file", read_trace_file},
+                           {"profile", read_profile}, {"faults", read_faults}};
 
 /** One "key=value". */
 static bool read_item(reader *r, char *item) {
@@ -159,8 +200,10 @@ static bool read_item(reader *r, char *item) {
             return keys[i].read(r, value);
         }
     }
-    return complain(
-        r, "unknown key '%s'; accepted: arch, check, mfma, clock, threads, limit, faults", item);
+    return complain(r,
+                    "unknown key '%s'; accepted: arch, check, mfma, clock, threads, limit, faults, "
+                    "trace, trace_file, profile",
+                    item);
 }
 
 bool sim_options_parse(sim_options *options, const char *text, char *error, size_t error_bytes) {

@@ -34,6 +34,18 @@ static void test_accepted(void **state) {
     assert_true(o.fast_matrix);
     assert_true(sim_options_parse(&o, "mfma=exact", error, sizeof error));
     assert_false(o.fast_matrix);
+    assert_true(sim_options_parse(&o, "trace=_Z3add*;trace_file=a b.txt;profile=p-%p.json", error,
+                                  sizeof error));
+    assert_string_equal(o.look.trace, "_Z3add*");
+    assert_int_equal(o.look.trace_wave, 0);
+    assert_string_equal(o.look.trace_file, "a b.txt");
+    assert_string_equal(o.look.profile, "p-%p.json");
+    assert_true(sim_options_parse(&o, "trace=add:17", error, sizeof error));
+    assert_string_equal(o.look.trace, "add");
+    assert_int_equal(o.look.trace_wave, 17);
+    assert_true(sim_options_parse(&o, "trace=*:*", error, sizeof error));
+    assert_string_equal(o.look.trace, "*");
+    assert_true(o.look.trace_wave == SIM_ALL_WAVES);
 }
 
 static void test_refused(void **state) {
@@ -58,6 +70,12 @@ static void test_refused(void **state) {
         {"limit=", "instructions a wave may execute"},
         {"limit=99999999999999999999", "instructions a wave may execute"},
         {"threads=2;speed=9", "unknown key 'speed'"},
+        {"trace=", "trace=: accepted: KERNEL[:WAVE]"},
+        {"trace=:3", "trace=:3: accepted: KERNEL[:WAVE]"},
+        {"trace=add:x", "trace=add:x: after the colon accepted: a wave's number, or * for all"},
+        {"trace=add:-1", "after the colon accepted"},
+        {"trace_file=", "trace_file=: accepted: a file's name"},
+        {"profile=", "profile=: accepted: a file's name"},
         {"arch=gfx942,gfx942,gfx942,gfx942,gfx942,gfx942,gfx942,gfx942,gfx942,gfx942,gfx942,"
          "gfx942,gfx942,gfx942,gfx942,gfx942,gfx942",
          "device 17; accepted: at most 16"},

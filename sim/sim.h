@@ -38,11 +38,36 @@ typedef struct sim_chip {
     uint32_t gfx_major, gfx_minor; // 9.4, 11.5, 12.0: the compute capability
     uint32_t generic_mach;         // of the generic target whose objects run as well; 0: none
     uint32_t memory_clock_khz, memory_bus_bits, l2_bytes, num_xccs, pci_chip;
+    uint32_t simds;                              // of a compute unit
+    uint32_t vgprs, vgpr_granule;                // of a SIMD, for each lane of a wave of wave_size
+    uint32_t sgprs, sgpr_granule;                // of a SIMD; 0: they never limit
+    uint32_t lds_granule, lds_banks, max_groups; // of a compute unit
+    uint32_t line_bytes;                         // of the vector cache nearest to the unit
 } sim_chip;
 
 const sim_chip *sim_chip_by_name(const char *name); // null if there is none
 const sim_chip *sim_chip_by_arch(sim_arch arch);
 const char *sim_chip_mach_name(uint32_t elf_mach); // null if unknown
+
+struct sim_kernel;
+
+typedef enum sim_limit { // what keeps more workgroups from a compute unit
+    SIM_LIMIT_WAVES,     // wave slots
+    SIM_LIMIT_VGPRS,
+    SIM_LIMIT_SGPRS,
+    SIM_LIMIT_LDS,
+    SIM_LIMIT_GROUPS, // workgroup slots
+    SIM_NUM_LIMITS
+} sim_limit;
+
+/** How many workgroups a compute unit holds, by each limit alone (UINT32_MAX: it does not limit). */
+typedef struct sim_occupancy {
+    uint32_t groups, by[SIM_NUM_LIMITS];
+    sim_limit limit; // the lowest, of equals the first
+} sim_occupancy;
+/** Of workgroups of `threads` work-items that use lds_bytes. */
+sim_occupancy sim_find_occupancy(const sim_chip *chip, const struct sim_kernel *kernel,
+                                 uint32_t threads, uint32_t lds_bytes);
 
 // ---- options (options.c)
 
@@ -56,7 +81,16 @@ enum { // sim_options.check, sim_dispatch.check. Bounds are always checked.
     SIM_CHECK_ALIGN = 1 << 5,  // addresses that the hardware rounds down or splits
     SIM_CHECK_ALL = (1 << 6) - 1,
 };
-enum { SIM_MAX_DEVICES = 16 };
+enum { SIM_MAX_DEVICES = 16, SIM_PATTERN_BYTES = 256, SIM_PATH_BYTES = 1024 };
+constexpr uint64_t SIM_ALL_WAVES = UINT64_MAX;
+
+/** Who follows the instructions of kernels, and where it writes (look/). */
+typedef struct sim_look_options {
+    char trace[SIM_PATTERN_BYTES];   // kernels by name, as fnmatch has it; empty: none is traced
+    uint64_t trace_wave;             // of a launch, counted over its workgroups; or SIM_ALL_WAVES
+    char trace_file[SIM_PATH_BYTES]; // empty: standard error
+    char profile[SIM_PATH_BYTES];    // empty: nothing is counted
+} sim_look_options;
 
 /** What QUERN_SIM and quernsim_configure say. */
 typedef struct sim_options {
@@ -67,6 +101,7 @@ typedef struct sim_options {
     uint32_t threads; // host threads that run workgroups; 0: every core
     uint64_t limit;   // instructions a wave may execute; 0: any number
     uint32_t faults;  // different ones that stop a launch; 0: SIM_DEFAULT_FAULTS
+    sim_look_options look;
 } sim_options;
 
 /** Reads "arch=gfx942,gfx1151;check=none;threads=2" over what *options holds; archs are added.
@@ -161,6 +196,13 @@ enum {              // sim_effects.flow: which of a result's lanes depend on whi
 };
 enum { SIM_LEFT_ANY = 255 };
 
+typedef enum sim_kind { // what an instruction is to those who count or time it (look/kind.c)
+#define SIM_KIND(id) SIM_KIND_##id,
+#include "look/kinds.def"
+#undef SIM_KIND
+    SIM_NUM_KINDS
+} sim_kind;
+
 /** What the checker looks at, by sim_find_effects (check/effects.c). */
 typedef struct sim_effects {
     uint8_t access, flow;
@@ -200,6 +242,7 @@ struct sim_inst {
         saves_row; // the first half of a dual instruction whose result the second one's sources hide
     sim_inst *second; // of a dual instruction: its second half, owned by this one; else null
     sim_effects effects;
+    uint8_t kind; // sim_kind
 };
 
 /** One line of an opcode table: mnemonic without encoding suffix, its function, how its meaning is
@@ -424,6 +467,7 @@ typedef struct sim_workgroup {
     uint8_t *lds; // dispatch->lds_bytes, 64-byte aligned
     sim_wave *waves;
     struct sim_group_shadow *shadow; // null: nothing is checked
+    struct sim_look *look;           // null: nobody follows
 } sim_workgroup;
 
 struct sim_wave {
@@ -453,6 +497,7 @@ struct sim_wave {
     uint32_t scratch_bytes;             // of one lane
     sim_workgroup *group;
     struct sim_shadow *shadow; // the checker's; null: nothing is checked
+    struct sim_look *look;     // the workgroup's; null: nobody follows the wave
     const sim_region *region;  // of the last access: sim_wave_host looks here first; never null
     uint64_t num_executed;
     uint64_t num_after_fault; // of them, since the launch has a fault
@@ -463,6 +508,8 @@ struct sim_wave {
 static_assert(offsetof(sim_wave, vcc) - offsetof(sim_wave, s) == 106 * 4);
 static_assert(offsetof(sim_wave, m0) - offsetof(sim_wave, s) == 124 * 4);
 static_assert(offsetof(sim_wave, exec) - offsetof(sim_wave, s) == 126 * 4);
+
+enum { SIM_MAX_OBSERVERS = 2 };
 
 typedef struct sim_dispatch {
     const sim_chip *chip;
@@ -483,6 +530,9 @@ typedef struct sim_dispatch {
     atomic_bool stop;
     sim_faults faults;               // sim_faults_deinit frees them
     atomic_uint_fast64_t next_group; // the next workgroup to start, by flat id
+    uint32_t device;
+    bool is_observed;                  // some of the following is not null
+    void *observed[SIM_MAX_OBSERVERS]; // what each observer keeps of this dispatch
 } sim_dispatch;
 
 /** Lanes of a wave: the kernel's choice on RDNA. */
@@ -545,6 +595,37 @@ void sim_exec_special(sim_wave *w, const sim_inst *inst);
 /** Runs one wave until it ends, faults, waits at a barrier or has used up its slice (then it is
  * still SIM_RUNNING, and the other waves of its workgroup have their turn). */
 void sim_wave_run(sim_wave *w);
+/** The same for at most `slice` instructions, without checks; how many there were. */
+uint32_t sim_wave_slice(sim_wave *w, uint32_t slice);
+
+// ---- those who follow a kernel's instructions (look/). Nobody does where sim_wave.look is null.
+
+/** Turns on who the options name, and makes their files. False: `error` says why not, and nothing has changed. */
+bool sim_look_configure(const sim_look_options *options, char *error, size_t error_bytes);
+/** Asks each observer whether a dispatch is of interest; around its run. */
+void sim_look_begin_dispatch(sim_dispatch *d);
+void sim_look_end_dispatch(sim_dispatch *d);
+/** Around a workgroup that has its first registers; false without memory. */
+bool sim_look_begin(sim_workgroup *group);
+void sim_look_end(sim_workgroup *group);
+/** sim_wave_run's loop for a wave that is followed, checked or not. */
+uint32_t sim_look_run(sim_wave *w, uint32_t slice);
+/** Facts that only execution knows, as it meets them: exec/ tells what an instruction touches in memory, in a lane's
+ *  scratch, in LDS, and by a scalar access. An instruction may tell of parts of one access in turn. */
+void sim_look_memory(sim_wave *w, const uint64_t address[SIM_LANES], uint64_t mask, uint32_t bytes);
+void sim_look_memory_lane(sim_wave *w, int lane, uint64_t address, uint32_t bytes);
+void sim_look_scratch_lane(sim_wave *w, int lane, uint64_t offset, uint32_t bytes);
+void sim_look_lds_lane(sim_wave *w, int lane, uint64_t offset, uint32_t bytes);
+void sim_look_lds(sim_wave *w, uint8_t *const lane_address[SIM_LANES], uint64_t mask,
+                  uint32_t bytes);
+void sim_look_scalar(sim_wave *w, uint64_t address, uint32_t bytes);
+/** Fills inst->kind, a step of decoding. */
+void sim_find_kind(sim_inst *inst);
+/** The process ends: files are written. A child after fork counts for itself. */
+void sim_look_finish(void);
+void sim_look_fork_prepare(void);
+void sim_look_fork_parent(void);
+void sim_look_fork_child(void);
 
 // ---- the checker (check/). It is off where sim_wave.shadow is null.
 

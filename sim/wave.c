@@ -21,7 +21,7 @@ static void check_limit(sim_wave *w) {
     }
 }
 
-static uint32_t run(sim_wave *w, uint32_t slice) {
+static inline uint32_t run(sim_wave *w, uint32_t slice) {
     const sim_text *text = w->group->dispatch->text;
     uint32_t n = 0;
     while (n < slice && w->state == SIM_RUNNING) {
@@ -41,11 +41,17 @@ static uint32_t run(sim_wave *w, uint32_t slice) {
     return n;
 }
 
+uint32_t sim_wave_slice(sim_wave *w, uint32_t slice) {
+    return run(w, slice);
+}
+
 void sim_wave_run(sim_wave *w) {
     // Long enough that what happens once a slice costs nothing, short enough that a wave which spins
     // on what another wave of its workgroup will write does not hold it up for long.
     enum { SLICE = 16384 };
-    uint32_t n = w->shadow ? sim_check_run(w, SLICE) : run(w, SLICE);
+    uint32_t n = w->look     ? sim_look_run(w, SLICE)
+                 : w->shadow ? sim_check_run(w, SLICE)
+                             : run(w, SLICE);
     w->num_executed += n;
     w->num_after_fault += sim_faults_any(&w->group->dispatch->faults) ? n : 0;
     check_limit(w);

@@ -45,6 +45,9 @@ static bool resolve_lane(sim_wave *w, const sim_inst *inst, int lane, uint64_t a
 
 static bool resolve_global(sim_wave *w, const sim_inst *inst, const uint64_t *address,
                            uint32_t bytes, bool is_store, sim_access *out) {
+    if (w->look) [[clang::unlikely]] {
+        sim_look_memory(w, address, out->mask, bytes);
+    }
     if (!out->mask || resolve_range(w, address, bytes, out)) {
         return true;
     }
@@ -69,6 +72,9 @@ static bool resolve_scratch_lane(sim_wave *w, const sim_inst *inst, int lane, ui
                                 "scratch %s of %u bytes at %#llx: the kernel has %u bytes a lane",
                                 is_store ? "store" : "load", bytes, (unsigned long long)offset,
                                 size);
+    }
+    if (w->look) [[clang::unlikely]] {
+        sim_look_scratch_lane(w, lane, offset, bytes);
     }
     out->host[lane] = w->scratch + (uint64_t)lane * size + offset;
     return true;
@@ -129,6 +135,8 @@ static void resolve_flat_lds(sim_wave *w, int lane, uint32_t offset, uint32_t by
     out->host[lane] = w->group->lds + offset;
     if ((uint64_t)offset + bytes > w->group->dispatch->lds_bytes) {
         out->mask &= ~(UINT64_C(1) << lane);
+    } else if (w->look) {
+        sim_look_lds_lane(w, lane, offset, bytes);
     }
 }
 
@@ -146,6 +154,9 @@ static bool resolve_flat(sim_wave *w, const sim_inst *inst, const uint64_t *addr
                  resolve_scratch_lane(w, inst, lane, (uint32_t)at, bytes, is_store, out);
         } else {
             ok = resolve_lane(w, inst, lane, at, bytes, is_store, out);
+            if (w->look) [[clang::unlikely]] {
+                sim_look_memory_lane(w, lane, at, bytes);
+            }
         }
     }
     return ok;
@@ -284,5 +295,8 @@ void sim_resolve_lds(sim_wave *w, const sim_inst *inst, uint32_t offset, uint32_
     out->mask = inside & w->exec;
     if (w->shadow) [[clang::unlikely]] {
         sim_check_lds(w, inst, out->host, out->mask, bytes);
+    }
+    if (w->look) [[clang::unlikely]] {
+        sim_look_lds(w, out->host, out->mask, bytes);
     }
 }

@@ -15,6 +15,14 @@ static uint64_t aligned(sim_wave *w, const sim_inst *inst, uint64_t address) {
     return address & ~UINT64_C(3);
 }
 
+/** Host address of what a scalar access reaches, or null. */
+static void *resolve(sim_wave *w, uint64_t address, unsigned bytes) {
+    if (w->look) [[clang::unlikely]] {
+        sim_look_scalar(w, address, bytes);
+    }
+    return sim_wave_host(w, address, bytes);
+}
+
 /** Base, register or constant offset, constant offset. A register offset is unsigned. */
 static uint64_t address_of(sim_wave *w, const sim_inst *inst) {
     const sim_operand *offset = &inst->src[inst->num_src - 1];
@@ -27,7 +35,7 @@ static uint64_t address_of(sim_wave *w, const sim_inst *inst) {
 /** The base is read before any register is written: a load may overwrite its own base. */
 static void load(sim_wave *w, const sim_inst *inst, unsigned dwords) {
     uint64_t address = address_of(w, inst);
-    const uint32_t *from = sim_wave_host(w, address, dwords * 4);
+    const uint32_t *from = resolve(w, address, dwords * 4);
     if (!from) {
         if (sim_memory_fault(w, inst, -1, address, dwords * 4, false)) {
             memset(&w->s[inst->dst[0].reg], 0, dwords * 4);
@@ -42,7 +50,7 @@ static void load_narrow(sim_wave *w, const sim_inst *inst, unsigned bytes, bool 
     const sim_operand *offset = &inst->src[1];
     uint64_t address = sim_read64(w, &inst->src[0]) + (uint64_t)(int64_t)inst->offset;
     address += offset->kind == SIM_OP_IMM ? offset->value64 : sim_read32(w, offset);
-    const uint8_t *from = sim_wave_host(w, address, bytes);
+    const uint8_t *from = resolve(w, address, bytes);
     if (!from) {
         if (sim_memory_fault(w, inst, -1, address, bytes, false)) {
             sim_write32(w, &inst->dst[0], 0);
@@ -63,6 +71,10 @@ static void buffer_load(sim_wave *w, const sim_inst *inst, unsigned dwords) {
     uint64_t stride = srd[1] >> 16 & 0x3fff, size = srd[2] * (stride ? stride : 1);
     uint64_t at = (sim_read32(w, offset) + (uint32_t)inst->offset) & ~UINT32_C(3);
     uint32_t out[16] = {};
+    if (w->look) [[clang::unlikely]] {
+        uint64_t left = at < size ? (size - at) & ~UINT64_C(3) : 0;
+        sim_look_scalar(w, base + at, left < 4 * dwords ? (uint32_t)left : 4 * dwords);
+    }
     for (unsigned k = 0; k < dwords && at + 4 * k + 4 <= size; k++) {
         const uint32_t *from = sim_wave_host(w, base + at + 4 * k, 4);
         if (!from && !sim_memory_fault(w, inst, -1, base + at + 4 * k, 4, false)) {
@@ -75,7 +87,7 @@ static void buffer_load(sim_wave *w, const sim_inst *inst, unsigned dwords) {
 
 static void store(sim_wave *w, const sim_inst *inst, unsigned dwords) {
     uint64_t address = address_of(w, inst);
-    uint32_t *to = sim_wave_host(w, address, dwords * 4);
+    uint32_t *to = resolve(w, address, dwords * 4);
     if (!to) {
         sim_memory_fault(w, inst, -1, address, dwords * 4, true);
         return;
@@ -118,7 +130,7 @@ static uint32_t s_atomic_dec(uint32_t old, uint32_t data) {
 
 static void atomic(sim_wave *w, const sim_inst *inst, uint32_t (*op)(uint32_t, uint32_t)) {
     uint64_t address = address_of(w, inst);
-    uint32_t *at = sim_wave_host(w, address, 4), *data = &w->s[inst->src[0].reg];
+    uint32_t *at = resolve(w, address, 4), *data = &w->s[inst->src[0].reg];
     if (!at) {
         bool on = sim_memory_fault(w, inst, -1, address, 4, true);
         *data = on && (inst->flags & SIM_GLC) ? 0 : *data;

@@ -123,8 +123,8 @@ static void store_narrow(sim_wave *w, const sim_inst *inst, uint32_t bytes, bool
     }
 }
 
-/** Tells the checker where load_to_lds writes. */
-static void check_slots(sim_wave *w, const sim_inst *inst, uint32_t base, uint32_t slot) {
+/** Tells who wants to know where load_to_lds writes. */
+static void tell_slots(sim_wave *w, const sim_inst *inst, uint32_t base, uint32_t slot) {
     uint8_t *to[SIM_LANES];
     uint64_t mask = 0;
     for (uint32_t lane = 0; lane < SIM_LANES; lane++) {
@@ -132,7 +132,12 @@ static void check_slots(sim_wave *w, const sim_inst *inst, uint32_t base, uint32
         bool fits = base + (lane + 1) * slot <= w->group->dispatch->lds_bytes;
         mask |= (uint64_t)fits << lane;
     }
-    sim_check_lds(w, inst, to, mask & w->exec, slot);
+    if (w->shadow) {
+        sim_check_lds(w, inst, to, mask & w->exec, slot);
+    }
+    if (w->look) {
+        sim_look_lds(w, to, mask & w->exec, slot);
+    }
 }
 
 /** LDS-DMA: lane i's `bytes` go to M0[15:0] (inferred: M0[17:0] where LDS is larger, as clang writes the whole address) + offset + i * bytes. Inactive lanes keep their slot; what is out of
@@ -145,8 +150,8 @@ static void load_to_lds(sim_wave *w, const sim_inst *inst, uint32_t bytes, width
     }
     uint32_t m0_mask = w->group->dispatch->chip->lds_bytes > 65536 ? 0x3ffff : 0xffff;
     uint32_t base = (w->m0 & m0_mask) + (uint32_t)inst->offset;
-    if (w->shadow) [[clang::unlikely]] {
-        check_slots(w, inst, base, slot);
+    if (w->shadow || w->look) [[clang::unlikely]] {
+        tell_slots(w, inst, base, slot);
     }
     for (uint64_t left = w->exec; left; left &= left - 1) {
         uint32_t lane = (uint32_t)__builtin_ctzll(left), to = base + lane * slot;

@@ -20,11 +20,13 @@ static void before_fork(void) {
         sim_memory_fork_prepare(sim_hip.memory);
     }
     sim_pool_fork_prepare();
+    sim_look_fork_prepare();
     sim_decode_fork_prepare();
 }
 
 static void after_fork_in_parent(void) {
     sim_decode_fork_done();
+    sim_look_fork_parent();
     sim_pool_fork_parent();
     if (sim_hip.memory) {
         sim_memory_fork_parent(sim_hip.memory);
@@ -35,6 +37,7 @@ static void after_fork_in_parent(void) {
 
 static void after_fork_in_child(void) {
     sim_decode_fork_done();
+    sim_look_fork_child();
     sim_pool_fork_child();
     if (sim_hip.memory) {
         sim_memory_fork_child(sim_hip.memory);
@@ -49,6 +52,7 @@ static void after_fork_in_child(void) {
 [[gnu::destructor]] static void stop(void) {
     sim_hip_stop_streams();
     sim_pool_shutdown();
+    sim_look_finish();
     sim_disassemble_shutdown();
     for (uint32_t i = 0; i < sim_hip.num_devices; i++) {
         sim_hip_forget_registered(&sim_hip.devices[i]);
@@ -75,11 +79,14 @@ static hipError_t add_devices(void) {
 
 /** Reads options; a complaint goes to standard error. The lock is held. */
 static hipError_t read_options(const char *call, const char *text) {
-    char error[256];
-    if (!sim_options_parse(&sim_hip.options, text, error, sizeof error)) {
+    char error[256 + SIM_PATH_BYTES];
+    sim_options options = sim_hip.options;
+    if (!sim_options_parse(&options, text, error, sizeof error) ||
+        !sim_look_configure(&options.look, error, sizeof error)) {
         sim_hip_report(call, "%s", error);
         return hipErrorInvalidValue;
     }
+    sim_hip.options = options;
     return hipSuccess;
 }
 

@@ -238,6 +238,7 @@ static void init_dispatch(sim_dispatch *d, hipFunction_t function, const uint32_
                           const uint32_t block[3], uint32_t dynamic_lds) {
     sim_device *device = function->module->device;
     d->chip = device->chip;
+    d->device = device->id;
     d->memory = sim_hip.memory;
     d->kernel = function->kernel;
     d->object = function->module->object;

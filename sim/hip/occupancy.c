@@ -1,31 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many workgroups of a kernel fit on a compute unit: registers, LDS, waves.
-//
-// Register files and granules: LLVM's AMDGPUBaseInfo (IsaInfo). gfx90a and later: 512 vector registers a lane, ArchVGPRs
-// and AccVGPRs together, by 8; 800 scalar ones a SIMD, by 16. RDNA: scalar registers never limit; 1536 vector
-// registers by 24 where the chip has the large file, else 1024 by 16; half of both in wave64.
+// How many workgroups of a kernel fit on a compute unit, as programs ask for it; chip/occupancy.c knows.
 #include "runtime.h"
 
-enum { MAX_BLOCK = 1024, MAX_GROUPS = 32, LDS_GRANULE = 512 };
+enum { MAX_BLOCK = 1024 };
 
 static uint32_t min(uint32_t a, uint32_t b) {
     return a < b ? a : b;
-}
-
-static uint32_t round_up(uint32_t value, uint32_t granule) {
-    return (value + granule - 1) / granule * granule;
-}
-
-static uint32_t waves_by_registers(const sim_chip *c, const sim_kernel *k) {
-    uint32_t waves = c->max_waves_per_simd;
-    if (c->gfx_major == 9) {
-        waves = min(waves, 512 / round_up(k->num_vgprs ? k->num_vgprs : 1, 8));
-        return min(waves, 800 / round_up(k->num_sgprs ? k->num_sgprs : 1, 16));
-    }
-    bool is_large = c->arch == SIM_GFX1151 || c->gfx_major == 12;
-    uint32_t total = is_large ? 1536 : 1024, granule = is_large ? 24 : 16;
-    uint32_t half = k->wave32 ? 1 : 2;
-    return min(waves, total / half / round_up(k->num_vgprs ? k->num_vgprs : 1, granule / half));
 }
 
 static uint32_t groups_per_unit(const sim_chip *c, const sim_kernel *k, uint32_t block,
@@ -33,12 +13,7 @@ static uint32_t groups_per_unit(const sim_chip *c, const sim_kernel *k, uint32_t
     if (block > k->max_threads || dynamic_lds > c->lds_bytes) {
         return 0;
     }
-    uint32_t simds = c->gfx_major == 9 ? 4 : 2;
-    uint32_t lanes = k->wave32 && c->gfx_major > 9 ? 32 : 64;
-    uint32_t groups = simds * waves_by_registers(c, k) / ((block + lanes - 1) / lanes);
-    uint32_t lds = round_up(k->lds_bytes + (uint32_t)dynamic_lds, LDS_GRANULE);
-    groups = lds ? min(groups, c->lds_bytes / lds) : groups;
-    return min(groups, MAX_GROUPS);
+    return sim_find_occupancy(c, k, block, k->lds_bytes + (uint32_t)dynamic_lds).groups;
 }
 
 static hipError_t active_groups(int *groups, hipFunction_t f, int block, size_t dynamic_lds,

@@ -701,5 +701,6 @@ bool sim_parse(const char *text, sim_arch arch, sim_inst *out, char error[SIM_ER
     out->is_float = types && strpbrk(types, "fhxdFH");
     out->exec = out->opcode->exec;
     sim_find_effects(out, arch);
+    sim_find_kind(out);
     return true;
 }

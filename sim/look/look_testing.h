@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// For the tests of those who follow kernels: programs in assembly, run as a dispatch.
+#ifndef SIM_LOOK_TESTING_H
+#define SIM_LOOK_TESTING_H
+
+#include "../exec/exec_testing.h"
+
+enum { TEST_BUFFER_BYTES = 65536 };
+
+/** How a program is launched. Its only argument, at s[0:1], is a pointer to a buffer of TEST_BUFFER_BYTES. */
+typedef struct test_launch {
+    const char *arch, *name;
+    uint32_t groups, threads, lds_bytes, scratch_bytes, num_vgprs;
+    bool wave64; // on RDNA
+} test_launch;
+
+/** Runs a program, which must end without a fault; gives the buffer's guest address. */
+static inline uint64_t run_program(const test_launch *launch, const char *source) {
+    size_t size;
+    uint8_t *code = assemble(launch->arch, source, &size);
+    sim_memory *memory = sim_memory_create();
+    const sim_region *kernarg = sim_memory_alloc(memory, 64, SIM_REGION_KERNARG, 0);
+    const sim_region *buffer = sim_memory_alloc(memory, TEST_BUFFER_BYTES, SIM_REGION_DEVICE, 0);
+    uint64_t address = buffer->base;
+    memcpy(kernarg->host, &address, 8);
+    enum { KERNARG = 8, TWO_USERS = 2 << 1, GROUP_ID = 1 << 7 };
+    const sim_chip *chip = sim_chip_by_name(launch->arch);
+    sim_kernel kernel = {.name = (char *)(uintptr_t)(launch->name ? launch->name : "program"),
+                         .entry = 0x10000,
+                         .rsrc1 = 63,
+                         .rsrc2 = TWO_USERS | GROUP_ID,
+                         .rsrc3 = 15,
+                         .num_vgprs = launch->num_vgprs,
+                         .scratch_bytes = launch->scratch_bytes,
+                         .wave32 = chip->gfx_major > 9 && !launch->wave64,
+                         .properties = KERNARG};
+    sim_text text = {.chip = chip,
+                     .bytes = code,
+                     .start = kernel.entry,
+                     .size = size,
+                     .slots = calloc(size / 4 + 1, sizeof(void *))};
+    sim_dispatch d = {.chip = chip,
+                      .memory = memory,
+                      .kernel = &kernel,
+                      .text = &text,
+                      .grid = {launch->groups, 1, 1},
+                      .block = {launch->threads, 1, 1},
+                      .lds_bytes = launch->lds_bytes,
+                      .kernarg = kernarg->base,
+                      .limit = 1000000};
+    if (!sim_dispatch_run(&d)) {
+        fail_msg("%s: %s", launch->arch, sim_faults_text(&d));
+    }
+    sim_faults_deinit(&d.faults);
+    sim_text_deinit(&text);
+    sim_memory_destroy(memory);
+    free(code);
+    return address;
+}
+
+/** A new file's name into `path`. */
+static inline void make_path(char path[64]) {
+    strcpy(path, "/tmp/quern-look-XXXXXX");
+    int file = mkstemp(path);
+    assert_true(file >= 0);
+    close(file);
+}
+
+/** A whole file as a string; free it. */
+static inline char *read_file(const char *path) {
+    enum { ROOM = 1 << 20 };
+    int file = open(path, O_RDONLY);
+    char *text = calloc(1, ROOM);
+    assert_true(file >= 0 && text);
+    assert_true(read(file, text, ROOM - 1) >= 0);
+    close(file);
+    return text;
+}
+
+static inline void configure(const sim_look_options *options) {
+    char error[SIM_PATH_BYTES + 256];
+    if (!sim_look_configure(options, error, sizeof error)) {
+        fail_msg("%s", error);
+    }
+}
+
+#endif

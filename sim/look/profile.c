@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+// The profile: counters of every kernel that ran, written as JSON when the process ends.
+//
+// Workgroups count for themselves and add up under the lock when they end. Launches of one kernel with the same
+// workgroups on the same device share a record. The file is also written where a launch fails or is stopped, as what
+// follows is often the end of the process.
+#include "count.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/** Launches of a kernel that need the same of a compute unit. */
+typedef struct record {
+    struct record *next;
+    const sim_chip *chip;
+    uint32_t device, block[3], lds_bytes;
+    sim_kernel kernel; // name is our own; nothing else that it points to
+    uint64_t launches, failed_launches, groups;
+    uint64_t counters[SIM_NUM_COUNTERS];
+} record;
+
+static struct {
+    pthread_mutex_t lock;
+    char path[SIM_PATH_BYTES]; // empty: off
+    record *first, **last;     // in the order of their first launch
+    struct timespec written;
+    bool is_child; // after fork: another process writes the file of that name
+} profile = {.lock = PTHREAD_MUTEX_INITIALIZER, .last = &profile.first};
+
+// ---- JSON
+
+static void write_string(FILE *out, const char *text) {
+    fputc('"', out);
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (c == '"' || c == '\\') {
+            fprintf(out, "\\%c", c);
+        } else if (c < ' ' || c == 0x7f) {
+            fprintf(out, "\\u%04x", c);
+        } else {
+            fputc(c, out);
+        }
+    }
+    fputc('"', out);
+}
+
+static void write_counters(FILE *out, const record *r) {
+    const char *comma = "";
+    fputs("     \"counters\": {", out);
+    for (int i = 0; i < SIM_NUM_COUNTERS; i++) {
+        const char *name = sim_counter_name((sim_counter)i, r->chip);
+        if (name) {
+            fprintf(out, "%s\n      \"%s\": %llu", comma, name, (unsigned long long)r->counters[i]);
+            comma = ",";
+        }
+    }
+    fputs("}", out);
+}
+
+/** How many workgroups and waves a compute unit holds, and why not more. */
+static void write_occupancy(FILE *out, const record *r) {
+    static const char *const names[SIM_NUM_LIMITS] = {
+        [SIM_LIMIT_WAVES] = "wave slots",
+        [SIM_LIMIT_VGPRS] = "VGPRs",
+        [SIM_LIMIT_SGPRS] = "SGPRs",
+        [SIM_LIMIT_LDS] = "LDS",
+        [SIM_LIMIT_GROUPS] = "workgroup slots",
+    };
+    uint32_t threads = r->block[0] * r->block[1] * r->block[2];
+    uint32_t lanes = r->kernel.wave32 && r->chip->gfx_major > 9 ? 32 : 64;
+    uint32_t waves = (threads + lanes - 1) / lanes;
+    sim_occupancy o = sim_find_occupancy(r->chip, &r->kernel, threads, r->lds_bytes);
+    fprintf(out,
+            "     \"occupancy\": {\"workgroups\": %u, \"waves\": %u, \"max_waves\": %u, "
+            "\"limit\": \"%s%s\",\n      \"workgroups_by\": {",
+            o.groups, o.groups * waves, r->chip->simds * r->chip->max_waves_per_simd,
+            names[o.limit], o.limit == SIM_LIMIT_VGPRS && r->kernel.num_agprs ? " and AGPRs" : "");
+    const char *comma = "";
+    for (int i = 0; i < SIM_NUM_LIMITS; i++) {
+        if (o.by[i] != UINT32_MAX) {
+            fprintf(out, "%s\"%s\": %u", comma, names[i], o.by[i]);
+            comma = ", ";
+        }
+    }
+    fputs("}},\n", out);
+}
+
+static void write_record(FILE *out, const record *r) {
+    bool is_wave32 = r->kernel.wave32 && r->chip->gfx_major > 9;
+    fputs("    {\"name\": ", out);
+    write_string(out, r->kernel.name);
+    fprintf(out, ", \"arch\": \"%s\", \"device\": %u,\n", r->chip->name, r->device);
+    fprintf(out,
+            "     \"launches\": %llu, \"failed_launches\": %llu, \"workgroups\": %llu, "
+            "\"block\": [%u, %u, %u], \"wave_size\": %d,\n",
+            (unsigned long long)r->launches, (unsigned long long)r->failed_launches,
+            (unsigned long long)r->groups, r->block[0], r->block[1], r->block[2],
+            is_wave32 ? 32 : 64);
+    fprintf(out,
+            "     \"vgprs\": %u, \"agprs\": %u, \"sgprs\": %u, \"lds_bytes\": %u, "
+            "\"scratch_bytes\": %u,\n",
+            r->kernel.num_vgprs, r->kernel.num_agprs, r->kernel.num_sgprs, r->lds_bytes,
+            sim_kernel_scratch(&r->kernel));
+    write_occupancy(out, r);
+    write_counters(out, r);
+    fputs("}", out);
+}
+
+/** The name with %p replaced by the process; without %p a child gets a name of its own. From malloc. */
+static char *file_name(void) {
+    const char *mark = strstr(profile.path, "%p");
+    char *name = nullptr;
+    int length = mark ? asprintf(&name, "%.*s%ld%s", (int)(mark - profile.path), profile.path,
+                                 (long)getpid(), mark + 2)
+                 : profile.is_child ? asprintf(&name, "%s.%ld", profile.path, (long)getpid())
+                                    : asprintf(&name, "%s", profile.path);
+    return length < 0 ? nullptr : name;
+}
+
+static bool write_json(const char *name) {
+    FILE *out = fopen(name, "we");
+    if (!out) {
+        return false;
+    }
+    fputs("{\n  \"kernels\": [", out);
+    for (const record *r = profile.first; r; r = r->next) {
+        fputs(r == profile.first ? "\n" : ",\n", out);
+        write_record(out, r);
+    }
+    fputs("]\n}\n", out);
+    bool ok = !ferror(out);
+    return fclose(out) == 0 && ok;
+}
+
+/** Replaces the file as a whole, so that whoever reads it never sees a part. The lock is held. */
+static bool write_file(void) {
+    char *name = file_name(), *aside = nullptr;
+    bool ok = name && asprintf(&aside, "%s.part", name) >= 0;
+    ok = ok && write_json(aside) && rename(aside, name) == 0;
+    int error = errno;
+    if (!ok && aside) {
+        unlink(aside);
+    }
+    free(aside);
+    free(name);
+    clock_gettime(CLOCK_MONOTONIC, &profile.written);
+    errno = error;
+    return ok;
+}
+
+static void write_or_complain(void) {
+    if (!write_file()) {
+        fprintf(stderr, "quernsim: profile=%s: cannot be written: %s\n", profile.path,
+                strerror(errno));
+    }
+}
+
+// ---- the process
+
+bool sim_profile_configure(const sim_look_options *options, char *error, size_t error_bytes) {
+    bool ok = true;
+    pthread_mutex_lock(&profile.lock);
+    if (strcmp(options->profile, profile.path) != 0) {
+        char before[SIM_PATH_BYTES];
+        memcpy(before, profile.path, sizeof before);
+        memcpy(profile.path, options->profile, sizeof profile.path);
+        ok = !*profile.path || write_file();
+        if (!ok) {
+            snprintf(error, error_bytes, "profile=%s: cannot be written: %s", options->profile,
+                     strerror(errno));
+            memcpy(profile.path, before, sizeof before);
+        }
+    }
+    pthread_mutex_unlock(&profile.lock);
+    return ok;
+}
+
+static void forget_records(void) {
+    for (record *r = profile.first, *next; r; r = next) {
+        next = r->next;
+        free(r->kernel.name);
+        free(r);
+    }
+    profile.first = nullptr;
+    profile.last = &profile.first;
+}
+
+void sim_profile_finish(void) {
+    pthread_mutex_lock(&profile.lock);
+    if (*profile.path && (profile.first || !profile.is_child)) {
+        write_or_complain();
+    }
+    *profile.path = 0;
+    forget_records();
+    pthread_mutex_unlock(&profile.lock);
+}
+
+void sim_profile_fork_prepare(void) {
+    pthread_mutex_lock(&profile.lock);
+}
+
+void sim_profile_fork_parent(void) {
+    pthread_mutex_unlock(&profile.lock);
+}
+
+void sim_profile_fork_child(void) {
+    pthread_mutex_init(&profile.lock, nullptr);
+    profile.is_child = true;
+    forget_records();
+}
+
+// ---- the observer
+
+static bool fits(const record *r, const sim_dispatch *d) {
+    return r->chip == d->chip && r->device == d->device && r->lds_bytes == d->lds_bytes &&
+           memcmp(r->block, d->block, sizeof r->block) == 0 &&
+           r->kernel.rsrc1 == d->kernel->rsrc1 && r->kernel.rsrc3 == d->kernel->rsrc3 &&
+           r->kernel.wave32 == d->kernel->wave32 && strcmp(r->kernel.name, d->kernel->name) == 0;
+}
+
+/** The record of a dispatch, a new one if need be; null without memory. The lock is held. */
+static record *find_record(const sim_dispatch *d) {
+    for (record *r = profile.first; r; r = r->next) {
+        if (fits(r, d)) {
+            return r;
+        }
+    }
+    record *r = calloc(1, sizeof *r);
+    char *name = strdup(d->kernel->name);
+    if (!r || !name) {
+        free(r);
+        free(name);
+        return nullptr;
+    }
+    *r = (record){
+        .chip = d->chip, .device = d->device, .lds_bytes = d->lds_bytes, .kernel = *d->kernel};
+    memcpy(r->block, d->block, sizeof r->block);
+    r->kernel.name = name;
+    r->kernel.args = nullptr;
+    *profile.last = r;
+    profile.last = &r->next;
+    return r;
+}
+
+static void *begin_dispatch(const sim_dispatch *d) {
+    record *r = nullptr;
+    pthread_mutex_lock(&profile.lock);
+    if (*profile.path) {
+        r = find_record(d);
+        if (r) {
+            r->launches++;
+        } else {
+            fprintf(stderr, "quernsim: profile: out of memory: a launch of %s is not counted\n",
+                    d->kernel->name);
+        }
+    }
+    pthread_mutex_unlock(&profile.lock);
+    return r;
+}
+
+static size_t group_bytes(const void *, const sim_workgroup *) {
+    return sizeof(uint64_t[SIM_NUM_COUNTERS]);
+}
+
+static void begin_group(void *, void *of_group, const sim_workgroup *group) {
+    uint64_t *counters = of_group;
+    counters[SIM_COUNT_WAVES] = group->num_waves;
+}
+
+static void step(void *of_group, const sim_wave *w, const sim_facts *facts) {
+    sim_count(of_group, w, facts);
+}
+
+static void end_group(void *of_dispatch, void *of_group, const sim_workgroup *) {
+    record *r = of_dispatch;
+    const uint64_t *counters = of_group;
+    pthread_mutex_lock(&profile.lock);
+    r->groups++;
+    for (int i = 0; i < SIM_NUM_COUNTERS; i++) {
+        r->counters[i] += counters[i];
+    }
+    pthread_mutex_unlock(&profile.lock);
+}
+
+/** Once in a while the file is brought up to date, as the process may be killed. */
+static bool is_due(void) {
+    enum { INTERVAL_S = 1 };
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec - profile.written.tv_sec > INTERVAL_S;
+}
+
+static void end_dispatch(void *of_dispatch, const sim_dispatch *d) {
+    record *r = of_dispatch;
+    bool failed = atomic_load(&d->stop);
+    pthread_mutex_lock(&profile.lock);
+    r->failed_launches += failed;
+    if (*profile.path && (failed || is_due())) {
+        write_or_complain();
+    }
+    pthread_mutex_unlock(&profile.lock);
+}
+
+const sim_observer sim_profiler = {.begin_dispatch = begin_dispatch,
+                                   .group_bytes = group_bytes,
+                                   .begin_group = begin_group,
+                                   .step = step,
+                                   .end_group = end_group,
+                                   .end_dispatch = end_dispatch};

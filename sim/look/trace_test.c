@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// The trace: its exact text for small programs, and which kernels and waves it shows.
+#include "look_testing.h"
+
+/** What a program's trace is, under these options; free it. */
+static char *trace(const test_launch *launch, const char *source, const char *pattern,
+                   uint64_t wave) {
+    sim_look_options options = {.trace_wave = wave};
+    make_path(options.trace_file);
+    snprintf(options.trace, sizeof options.trace, "%s", pattern);
+    configure(&options);
+    run_program(launch, source);
+    configure(&(sim_look_options){});
+    char *text = read_file(options.trace_file);
+    unlink(options.trace_file);
+    return text;
+}
+
+/** The text after the first line, which counts the launches of the process. */
+static const char *after_title(const char *text) {
+    const char *end = strchr(text, '\n');
+    assert_non_null(end);
+    return end + 1;
+}
+
+/** Text without the number of the launch, "0:" at the beginning of each line. */
+static void drop_launch(char *text) {
+    char *to = text;
+    for (const char *from = text; *from;) {
+        const char *colon = strchr(from, ':'), *end = strchr(from, '\n');
+        assert_true(colon && end && colon < end);
+        memmove(to, colon + 1, (size_t)(end - colon));
+        to += end - colon;
+        from = end + 1;
+    }
+    *to = 0;
+}
+
+static void expect(const test_launch *launch, const char *source, const char *expected) {
+    char *text = trace(launch, source, "prog*", 0);
+    assert_non_null(strstr(text, "kernel program"));
+    char *rest = strdup(after_title(text));
+    drop_launch(rest);
+    assert_string_equal(rest, expected);
+    free(rest);
+    free(text);
+}
+
+static void test_text_of_cdna(void **) {
+    static const char source[] = "s_load_dword s4, s[0:1], 0x20\n"
+                                 "v_mov_b32_e32 v1, 7\n"
+                                 "s_mov_b64 s[6:7], 5\n"
+                                 "s_cmp_eq_u32 s6, 5\n"
+                                 "v_cmp_gt_u32_e32 vcc, 4, v0\n"
+                                 "s_and_saveexec_b64 s[8:9], vcc\n"
+                                 "v_lshlrev_b32_e32 v2, 2, v0\n"
+                                 "ds_write_b32 v2, v1 offset:16\n"
+                                 "s_cbranch_scc1 end\n"
+                                 "s_nop 0\n"
+                                 "end: s_endpgm\n";
+    static const char *const parts[] = {"0 workgroup (0, 0, 0), wave 0, exec = 0xffffffffffffffff\n"
+                                        "0 +0x0000: s_load_dword s4, s[0:1], 0x20\n"
+                                        "0           s4 = 0x0\n"
+                                        "0           memory: 4 bytes at 0x4000000",
+                                        "0 +0x0008: v_mov_b32_e32 v1, 7\n"
+                                        "0           v1[0-63] = 0x7\n"
+                                        "0 +0x000c: s_mov_b64 s[6:7], 5\n"
+                                        "0           s[6:7] = 0x5 0x0\n"
+                                        "0 +0x0010: s_cmp_eq_u32 s6, 5\n"
+                                        "0           scc = 1\n"
+                                        "0 +0x0014: v_cmp_gt_u32_e32 vcc, 4, v0\n"
+                                        "0           vcc = 0xf\n"
+                                        "0 +0x0018: s_and_saveexec_b64 s[8:9], vcc\n"
+                                        "0           s[8:9] = 0xffffffff 0xffffffff\n"
+                                        "0           exec = 0xf\n"
+                                        "0 +0x001c: v_lshlrev_b32_e32 v2, 2, v0\n"
+                                        "0           v2[0-3] = 0x0 0x4 0x8 0xc\n"
+                                        "0 +0x0020: ds_write_b32 v2, v1 offset:16\n"
+                                        "0           lds: 16 bytes of lanes 0-3 in 0x10..0x1f\n"
+                                        "0 +0x0028: s_cbranch_scc1 1\n"
+                                        "0 +0x0030: s_endpgm\n"};
+    const test_launch launch = {.arch = "gfx942", .groups = 1, .threads = 64, .lds_bytes = 256};
+    char *text = trace(&launch, source, "program", 0);
+    char *rest = strdup(after_title(text));
+    drop_launch(rest);
+    assert_int_equal(strncmp(rest, parts[0], strlen(parts[0])), 0);
+    const char *tail = strstr(rest, "0 +0x0008");
+    assert_non_null(tail);
+    assert_string_equal(tail, parts[1]);
+    free(rest);
+    free(text);
+}
+
+static void test_text_of_rdna(void **) {
+    static const char source[] = "v_lshlrev_b32_e32 v1, 8, v0\n"
+                                 "v_dual_mov_b32 v2, 3 :: v_dual_mov_b32 v3, v0\n"
+                                 "v_cmp_lt_u32_e32 vcc_lo, 15, v0\n"
+                                 "s_endpgm\n";
+    expect(&(test_launch){.arch = "gfx1201", .groups = 1, .threads = 32}, source,
+           "0 workgroup (0, 0, 0), wave 0, exec = 0xffffffff\n"
+           "0 +0x0000: v_lshlrev_b32_e32 v1, 8, v0\n"
+           "0           v1[0-31] = 0x0 0x100 0x200 0x300 0x400 0x500 0x600 0x700 ...\n"
+           "0 +0x0004: v_dual_mov_b32 v2, 3 :: v_dual_mov_b32 v3, v0\n"
+           "0           v2[0-31] = 0x3\n"
+           "0           v3[0-31] = 0x0 0x1 0x2 0x3 0x4 0x5 0x6 0x7 ...\n"
+           "0 +0x000c: v_cmp_lt_u32_e32 vcc_lo, 15, v0\n"
+           "0           vcc = 0xffff0000\n"
+           "0 +0x0010: s_endpgm\n");
+}
+
+/** What only the registers tell: both sides of a swap, lanes that another lane's write changes. */
+static void test_text_of_changes(void **) {
+    expect(
+        &(test_launch){.arch = "gfx942", .groups = 1, .threads = 64},
+        "v_mov_b32_e32 v1, 1\n v_mov_b32_e32 v2, 2\n v_swap_b32 v1, v2\n v_writelane_b32 v1, 9, 5\n"
+        "v_accvgpr_write_b32 a1, 4\n s_mov_b64 exec, 0\n v_mov_b32_e32 v1, 3\n s_endpgm\n",
+        "0 workgroup (0, 0, 0), wave 0, exec = 0xffffffffffffffff\n"
+        "0 +0x0000: v_mov_b32_e32 v1, 1\n"
+        "0           v1[0-63] = 0x1\n"
+        "0 +0x0004: v_mov_b32_e32 v2, 2\n"
+        "0           v2[0-63] = 0x2\n"
+        "0 +0x0008: v_swap_b32 v1, v2\n"
+        "0           v1[0-63] = 0x2\n"
+        "0           v2[0-63] = 0x1\n"
+        "0 +0x000c: v_writelane_b32 v1, 9, 5\n"
+        "0           v1[0-63] = 0x2 0x2 0x2 0x2 0x2 0x9 0x2 0x2 ...\n"
+        "0 +0x0014: v_accvgpr_write_b32 a1, 4\n"
+        "0           a1[0-63] = 0x4\n"
+        "0 +0x001c: s_mov_b64 exec, 0\n"
+        "0           exec = 0x0\n"
+        "0 +0x0020: v_mov_b32_e32 v1, 3\n"
+        "0 +0x0024: s_endpgm\n");
+}
+
+static unsigned count(const char *text, const char *part) {
+    unsigned n = 0;
+    for (; (text = strstr(text, part)); text += strlen(part)) {
+        n++;
+    }
+    return n;
+}
+
+/** Waves count over the launch: 3 workgroups of 2. */
+static void test_choice(void **) {
+    static const char source[] = "s_mov_b32 s3, 1\n s_endpgm\n";
+    const test_launch launch = {.arch = "gfx942", .groups = 3, .threads = 128};
+    char *all = trace(&launch, source, "*", SIM_ALL_WAVES);
+    char *fourth = trace(&launch, source, "p?ogram", 3);
+    char *none = trace(&launch, source, "other", SIM_ALL_WAVES);
+    char *beyond = trace(&launch, source, "program", 6);
+    assert_int_equal(count(all, "s_mov_b32"), 6);
+    for (int i = 0; i < 6; i++) {
+        char part[32];
+        snprintf(part, sizeof part, ":%d workgroup (%d, 0, 0), wave %d", i, i / 2, i % 2);
+        assert_int_equal(count(all, part), 1);
+    }
+    assert_int_equal(count(fourth, "s_mov_b32"), 1);
+    assert_int_equal(count(fourth, ":3 workgroup (1, 0, 0), wave 1"), 1);
+    assert_string_equal(none, "");
+    assert_int_equal(count(beyond, "\n"), 1); // the title alone
+    free(all);
+    free(fourth);
+    free(none);
+    free(beyond);
+}
+
+static void test_unwritable_file(void **) {
+    char error[SIM_PATH_BYTES + 256];
+    sim_look_options options = {.trace = "*", .trace_file = "/nowhere/at/all"};
+    assert_false(sim_look_configure(&options, error, sizeof error));
+    assert_non_null(strstr(error, "trace_file=/nowhere/at/all: cannot be written: No such file"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_text_of_cdna),    cmocka_unit_test(test_text_of_rdna),
+        cmocka_unit_test(test_text_of_changes), cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_unwritable_file),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
