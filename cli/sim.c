@@ -9,11 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *arch, *checks, *mfma;
-static int64_t num_devices;
-static bool as_json;
+static const char *arch, *checks, *mfma, *report;
+static int64_t num_devices, errorcode;
+static bool prints_environment;
 
-enum { MAX_DEVICES = 16 };
+enum { MAX_DEVICES = 16, MAX_EXITCODE = 255 };
 
 static const cli_option options[] = {
     {.name = "--arch",
@@ -32,15 +32,27 @@ static const cli_option options[] = {
      .kind = CLI_TEXT,
      .value = "LIST",
      .to = &checks,
-     .help = "what to look for, as in QUERN_SIM's check="},
+     .help = "what to look for, as in QUERN_SIM's check= (default: all)"},
     {.name = "--mfma",
      .kind = CLI_CHOICE,
      .value = "exact|fast",
      .to = &mfma,
      .help = "matrix instructions round as the chip does, or as f32 (default: exact)"},
     {.name = "--json",
+     .kind = CLI_TEXT,
+     .value = "FILE",
+     .to = &report,
+     .help = "append each report to FILE as a line of JSON"},
+    {.name = "--error-exitcode",
+     .kind = CLI_INT,
+     .value = "N",
+     .to = &errorcode,
+     .min = 1,
+     .max = MAX_EXITCODE,
+     .help = "exit status if anything was reported (default: the program's own)"},
+    {.name = "--env",
      .kind = CLI_FLAG,
-     .to = &as_json,
+     .to = &prints_environment,
      .help = "print the environment that the program would get, and run nothing"},
     {0}};
 
@@ -76,14 +88,34 @@ static char *add_option(char *text, const char *key, const char *value) {
     return longer;
 }
 
-/** QUERN_SIM's text: what the environment has, then this command's options. */
+/** A file name as the program will find it, whatever folder it goes to. */
+static char *whole_path(const char *path) {
+    char *folder = *path == '/' ? nullptr : getcwd(nullptr, 0);
+    char *whole = folder ? cli_text("%s/%s", folder, path) : cli_text("%s", path);
+    free(folder);
+    return whole;
+}
+
+/** QUERN_SIM's text: all checks, then what the environment has, then this command's options; the last word counts. */
 static char *make_options(void) {
     const char *given = getenv("QUERN_SIM");
-    char *text = cli_text("%s", given ? given : "");
+    char *text = given && *given ? cli_text("check=all;%s", given) : cli_text("check=all");
     for (int64_t i = 0; (arch || num_devices) && i < (num_devices ? num_devices : 1); i++)
         text = add_option(text, "arch", arch ? arch : "gfx942");
-    text = checks ? add_option(text, "check", checks) : text;
-    text = mfma ? add_option(text, "mfma", mfma) : text;
+    if (checks)
+        text = add_option(text, "check", checks);
+    if (mfma)
+        text = add_option(text, "mfma", mfma);
+    if (report) {
+        char *path = whole_path(report);
+        text = add_option(text, "report", path);
+        free(path);
+    }
+    if (errorcode) {
+        char *number = cli_text("%lld", (long long)errorcode);
+        text = add_option(text, "errorcode", number);
+        free(number);
+    }
     return text;
 }
 
@@ -114,7 +146,7 @@ static qn_status execute(int count, char **arguments, const char *text, const ch
 }
 
 static int run(int count, char **arguments) {
-    if (count == 0 && !as_json)
+    if (count == 0 && !prints_environment)
         return cli_finish("sim", cli_fail(QN_E_INVALID, "found no PROGRAM to run, needs "
                                                         "PROGRAM [ARGUMENT...]"));
     char *folder = find_links();
@@ -129,9 +161,10 @@ static int run(int count, char **arguments) {
     const char *before = getenv("LD_LIBRARY_PATH");
     char *paths = cli_text("%s%s%s", folder, before && *before ? ":" : "", before ? before : "");
     qn_status st =
-        as_json ? cli_print_json(json_pack("{s:s, s:{s:s, s:s}}", "folder", folder, "environment",
-                                           "LD_LIBRARY_PATH", paths, "QUERN_SIM", text))
-                : execute(count, arguments, text, paths);
+        prints_environment
+            ? cli_print_json(json_pack("{s:s, s:{s:s, s:s}}", "folder", folder, "environment",
+                                       "LD_LIBRARY_PATH", paths, "QUERN_SIM", text))
+            : execute(count, arguments, text, paths);
     free(paths);
     free(text);
     free(folder);
@@ -146,7 +179,8 @@ const cli_command cli_sim = {
         "PROGRAM finds the simulated GPU where it looks for libamdhip64.so: its folder is put\n"
         "first in LD_LIBRARY_PATH. Faults of its kernels are printed to standard error.\n"
         "docs/simulator.md describes them, and QUERN_SIM, which is passed on. Put -- before\n"
-        "a program that has options of its own. The exit status is the program's.",
+        "a program that has options of its own. The exit status is the program's, unless\n"
+        "--error-exitcode gives one for when anything was reported.",
     .options = options,
     .max_arguments = INT_MAX,
     .run = run};

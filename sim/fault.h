@@ -104,5 +104,7 @@ const char *sim_fault_name(sim_fault_kind kind);
 
 /** All reports of a launch as text for people: from malloc, null without memory; "" if there are none. (report.c) */
 char *sim_faults_text(const struct sim_dispatch *d);
+/** The same for programs, one JSON object a line; docs/simulator.md names the fields. (report_json.c) */
+char *sim_faults_json(const struct sim_dispatch *d);
 
 #endif

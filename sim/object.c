@@ -32,6 +32,7 @@ struct sim_object {
     uint64_t bytes;           // of the image
     sim_text text;
     uint8_t *text_copy;
+    sim_sources sources;
     sim_kernel *kernels;
     symbol *globals;
     size_t num_kernels, num_globals;
@@ -413,6 +414,7 @@ static sim_object_status load_image(sim_object **out, sim_memory *memory, const 
     o->memory = memory;
     status = load(o, &elf, chip, device, c);
     if (status == SIM_OBJECT_OK) {
+        sim_sources_keep(&o->sources, &elf);
         *out = o;
     } else {
         sim_object_unload(o);
@@ -478,6 +480,7 @@ void sim_object_unload(sim_object *o) {
     if (o->text.slots) {
         sim_text_deinit(&o->text);
     }
+    sim_sources_deinit(&o->sources);
     free(o->text_copy);
     free(o->kernels);
     free(o->globals);
@@ -506,4 +509,27 @@ bool sim_object_global(const sim_object *o, const char *name, uint64_t *addr, ui
         }
     }
     return false;
+}
+
+bool sim_object_source(const sim_object *o, uint64_t pc, sim_source *out) {
+    return sim_sources_find(&o->sources, pc - o->region->base, out);
+}
+
+const char *sim_object_variable(const sim_object *o, uint64_t addr, uint64_t *start,
+                                uint64_t *bytes) {
+    enum { BEHIND = 1 << 16 }; // where an access can be told to have run past the image's end
+    const symbol *best = nullptr;
+    uint64_t offset = addr - o->region->base;
+    for (size_t i = 0; offset < o->region->size + BEHIND && i < o->num_globals; i++) {
+        const symbol *s = &o->globals[i];
+        if (s->value <= offset && (!best || s->value > best->value)) {
+            best = s;
+        }
+    }
+    if (!best) {
+        return nullptr;
+    }
+    *start = o->region->base + best->value;
+    *bytes = best->bytes;
+    return best->name;
 }

@@ -3,6 +3,7 @@
 #ifndef SIM_OBJECT_H
 #define SIM_OBJECT_H
 
+#include "elf.h"
 #include "sim.h"
 
 /** Where a complaint about a code object goes. */
@@ -13,6 +14,17 @@ typedef struct sim_complaint {
 
 /** Stores the message; always false. */
 [[gnu::format(printf, 2, 3)]] bool sim_complain(sim_complaint *c, const char *format, ...);
+
+/** A copy of a code object's file, if it tells of source lines. (source.c) */
+typedef struct sim_sources {
+    uint8_t *image; // null: it does not, or there was no memory
+    size_t bytes;
+} sim_sources;
+
+void sim_sources_keep(sim_sources *sources, const sim_elf *elf);
+void sim_sources_deinit(sim_sources *sources);
+/** The source of the instruction at an address as in the file. */
+bool sim_sources_find(const sim_sources *sources, uint64_t address, sim_source *out);
 
 /** Reads the AMDGPU metadata note (MessagePack) into the kernels whose ".symbol" it names. Kernels that it
  *  does not name keep what their descriptors said. (metadata.c) */

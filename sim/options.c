@@ -182,11 +182,24 @@ static bool read_profile(reader *r, const char *value) {
     return read_path(r, "profile", value, r->options.look.profile);
 }
 
-static const key keys[] = {{"arch", read_arch},       {"check", read_check},
-                           {"mfma", read_mfma},       {"clock", read_clock},
-                           {"threads", read_threads}, {"limit", read_limit},
-                           {"trace", read_trace},     {"trace_file", read_trace_file},
-                           {"profile", read_profile}, {"faults", read_faults}};
+static bool read_report(reader *r, const char *value) {
+    return read_path(r, "report", value, r->options.report);
+}
+
+static bool read_errorcode(reader *r, const char *value) {
+    uint64_t number;
+    if (!read_number(value, 255, &number)) {
+        return complain(r, "errorcode=%s: accepted: 0 to 255", value);
+    }
+    r->options.errorcode = (uint32_t)number;
+    return true;
+}
+
+static const key keys[] = {
+    {"arch", read_arch},     {"check", read_check},           {"mfma", read_mfma},
+    {"clock", read_clock},   {"threads", read_threads},       {"limit", read_limit},
+    {"trace", read_trace},   {"trace_file", read_trace_file}, {"profile", read_profile},
+    {"faults", read_faults}, {"report", read_report},         {"errorcode", read_errorcode}};
 
 /** One "key=value". */
 static bool read_item(reader *r, char *item) {
@@ -202,7 +215,7 @@ static bool read_item(reader *r, char *item) {
     }
     return complain(r,
                     "unknown key '%s'; accepted: arch, check, mfma, clock, threads, limit, faults, "
-                    "trace, trace_file, profile",
+                    "report, errorcode, trace, trace_file, profile",
                     item);
 }
 

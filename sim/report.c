@@ -4,16 +4,45 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-/** An instruction as "kernel+0x2c: global_load_dword v1, v0, s[0:1]". */
+static void print_source(FILE *out, const sim_dispatch *d, uint64_t pc) {
+    sim_source source;
+    if (!d->object || !sim_object_source(d->object, pc, &source)) {
+        return;
+    }
+    fprintf(out, " (%s:%u", source.file, source.line);
+    if (*source.function && strcmp(source.function, d->kernel->name) != 0) {
+        fprintf(out, " in %s", source.function);
+    }
+    fputc(')', out);
+}
+
+/** An instruction as "kernel+0x2c (kernel.hip:12): global_load_dword v1, v0, s[0:1]". */
 static void print_inst(FILE *out, const sim_dispatch *d, uint64_t pc) {
     char text[SIM_INST_TEXT_BYTES];
     bool is_before = pc < d->kernel->entry; // in a function that the kernel calls
     uint64_t distance = is_before ? d->kernel->entry - pc : pc - d->kernel->entry;
     fprintf(out, "%s%c0x%llx", d->kernel->name, is_before ? '-' : '+',
             (unsigned long long)distance);
+    print_source(out, d, pc);
     if (sim_inst_text(d->text, sim_wave_size(d) == 64, pc, text)) {
         fprintf(out, ": %s", text);
+    }
+}
+
+/** What of the module's own variables is near the address. */
+static void print_variable(FILE *out, const sim_dispatch *d, const sim_fault *f) {
+    uint64_t start, bytes;
+    const char *name = f->about.space == SIM_SPACE_MEMORY && d->object
+                           ? sim_object_variable(d->object, f->about.address, &start, &bytes)
+                           : nullptr;
+    if (name) {
+        uint64_t offset = f->about.address - start;
+        bool is_past = offset >= bytes;
+        fprintf(out, "\n  %llu bytes %s variable %s of %llu bytes",
+                (unsigned long long)(is_past ? offset - bytes : offset),
+                is_past ? "past the end of" : "into", name, (unsigned long long)bytes);
     }
 }
 
@@ -36,6 +65,7 @@ static void print_fault(FILE *out, const sim_dispatch *d, const sim_fault *f) {
             fprintf(out, "\n  and ");
             print_inst(out, d, f->about.other_pc);
         }
+        print_variable(out, d, f);
         print_place(out, f);
     }
     if (f->count > 1) {

@@ -96,11 +96,13 @@ typedef struct sim_look_options {
 typedef struct sim_options {
     sim_arch archs[SIM_MAX_DEVICES]; // of the devices, in order
     uint32_t num_archs;
-    uint32_t check;   // SIM_CHECK_ bits
-    bool fast_matrix; // matrix instructions in plain f32 arithmetic, not by the chip's rules
-    uint32_t threads; // host threads that run workgroups; 0: every core
-    uint64_t limit;   // instructions a wave may execute; 0: any number
-    uint32_t faults;  // different ones that stop a launch; 0: SIM_DEFAULT_FAULTS
+    uint32_t check;     // SIM_CHECK_ bits
+    bool fast_matrix;   // matrix instructions in plain f32 arithmetic, not by the chip's rules
+    uint32_t threads;   // host threads that run workgroups; 0: every core
+    uint64_t limit;     // instructions a wave may execute; 0: any number
+    uint32_t faults;    // different ones that stop a launch; 0: SIM_DEFAULT_FAULTS
+    uint32_t errorcode; // exit status of a process with faults; 0: its own
+    char report[SIM_PATH_BYTES]; // file that faults are appended to as JSON; "": none
     sim_look_options look;
 } sim_options;
 
@@ -415,6 +417,21 @@ void sim_object_unload(sim_object *object);
 const sim_kernel *sim_object_kernel(const sim_object *object, const char *name);
 /** Guest address and size of a global variable; false if there is none of that name. */
 bool sim_object_global(const sim_object *object, const char *name, uint64_t *addr, uint64_t *bytes);
+
+/** What an instruction was compiled from. */
+typedef struct sim_source {
+    char file[512];
+    uint32_t line, column; // column 0: not known
+    char
+        function[256]; // that the instruction is part of, as the symbol table has it; "": not known
+} sim_source;
+
+/** The source of the instruction at pc; false unless the object has DWARF line tables that know it. */
+bool sim_object_source(const sim_object *object, uint64_t pc, sim_source *out);
+/** The last global variable that begins at or before a guest address in an object's image, or close behind it; null if
+ *  there is none. */
+const char *sim_object_variable(const sim_object *object, uint64_t addr, uint64_t *start,
+                                uint64_t *bytes);
 
 /** An object's executable segment. `slots` has one entry for each dword: the decoded instruction
  * that starts there, or null until one is needed. The owner zeroes it, and calls sim_text_deinit in

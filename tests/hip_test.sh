@@ -61,11 +61,33 @@ compile fault -O1 "$source/fault.hip"
 grep -q "0 bytes past the end of a 4000-byte allocation" "$out/text" || fail "no report: $(cat "$out/text")"
 
 compile race -O1 "$source/race.hip"
-"$quern" sim -- "$out/race"
+"$quern" sim --check none -- "$out/race"
 status=0
-"$quern" sim --check race -- "$out/race" 2> "$out/text" || status=$?
+"$quern" sim --json "$out/json" -- "$out/race" 2> "$out/text" || status=$?
 [ $status = 3 ] || fail "the race was not found: $(cat "$out/text")"
 grep -q 'kernel .*rotate.*LDS' "$out/text" || fail "no report: $(cat "$out/text")"
+tail -1 "$out/text" | grep -qx 'quernsim: [0-9]* faults in 1 kernel' || fail "no sum: $(cat "$out/text")"
+faults=$(tail -1 "$out/text" | tr -dc '0-9 ' | awk '{print $1}')
+[ "$faults" = "$(wc -l < "$out/json")" ] || fail "$faults faults, but in JSON: $(cat "$out/json")"
+
+# A program that does not look at errors, and says that all is well.
+for ((i = 0; i < 4; i++)); do
+    "$quern" sim --error-exitcode 99 --json "$out/all" -- "$out/fault" 2> "$out/text$i" &
+done
+for ((i = 0; i < 4; i++)); do
+    status=0
+    wait -n || status=$?
+    [ $status = 99 ] || fail "exit status $status in place of 99: $(cat "$out"/text?)"
+done
+"$quern" sim --error-exitcode 99 --check none -- "$out/kernels" 2> "$out/text" || fail "$(cat "$out/text")"
+"${PYTHON:-python3}" - "$out/all" <<'END' || fail "processes that report at once: $(cat "$out/all")"
+import json, sys
+faults = [json.loads(line) for line in open(sys.argv[1])]
+assert len(faults) == 4 == len({f["process"] for f in faults})
+for f in faults:
+    assert f["kind"] == "out-of-bounds" and f["count"] == 1 and f["workgroup"] == [3, 0, 0], f
+    assert f["address"]["allocation"]["offset"] == f["address"]["allocation"]["size"] == 4000, f
+END
 
 compile hostcall -O1 "$source/hostcall.hip"
 "$quern" sim -- "$out/hostcall" | sort > "$out/got"

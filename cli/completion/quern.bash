@@ -69,7 +69,7 @@ _quern() {
         words="quantize gemm"
         ;;
     sim)
-        options="--arch --devices --check --mfma --json"
+        options="--arch --devices --check --mfma --json --error-exitcode --env"
         ;;
     cache)
         options="--json"

@@ -45,6 +45,7 @@ static void after_fork_in_child(void) {
     pthread_mutex_init(&sim_hip.lock, nullptr);
     pthread_cond_init(&sim_hip.changed, nullptr);
     sim_hip_fork_streams();
+    sim_hip_fork_faults();
     sim_hip_fork_registry_done();
 }
 
@@ -61,6 +62,7 @@ static void after_fork_in_child(void) {
     sim_hip.num_devices = 0;
     sim_memory_destroy(sim_hip.memory);
     sim_hip.memory = nullptr;
+    sim_hip_finish_faults(); // may not return
 }
 
 /** Makes devices for the architectures that the options list. The lock is held. */
@@ -87,6 +89,9 @@ static hipError_t read_options(const char *call, const char *text) {
         return hipErrorInvalidValue;
     }
     sim_hip.options = options;
+    if (sim_hip.options.errorcode) {
+        sim_hip_stay_loaded();
+    }
     return hipSuccess;
 }
 

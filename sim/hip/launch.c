@@ -200,20 +200,6 @@ static bool announce(sim_stream *stream, sim_dispatch *dispatch) {
     return go_on;
 }
 
-/** Tells what a launch did wrong; the first fault says which error the program gets. */
-static hipError_t report_faults(const sim_dispatch *d) {
-    if (!sim_faults_any(&d->faults)) { // done, or stopped because the process ends
-        return hipSuccess;
-    }
-    char *text = sim_faults_text(d);
-    fputs(text ? text : "quernsim: a kernel has faults, but there is no memory to tell of them\n",
-          stderr);
-    free(text);
-    sim_fault_kind kind = d->faults.list[0].kind;
-    return kind == SIM_FAULT_BOUNDS || kind == SIM_FAULT_FREED ? hipErrorIllegalAddress
-                                                               : hipErrorLaunchFailure;
-}
-
 static hipError_t run_launch(sim_stream *stream, sim_op *op) {
     launch_op *launch = (launch_op *)op;
     sim_dispatch *d = &launch->dispatch;
@@ -229,7 +215,7 @@ static hipError_t run_launch(sim_stream *stream, sim_op *op) {
     if (asks_host) {
         sim_hostcall_end(stream->hostcall);
     }
-    hipError_t error = report_faults(d);
+    hipError_t error = sim_hip_report_faults(d);
     sim_faults_deinit(&d->faults);
     return error;
 }

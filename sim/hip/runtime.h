@@ -141,6 +141,15 @@ hipError_t sim_hip_function(hipFunction_t *out, hipModule_t module, const char *
 /** Queues a launch. `params` has a pointer for each argument; or `extra` tells of a packed buffer. (launch.c) */
 hipError_t sim_hip_launch(hipFunction_t function, const uint32_t grid[3], const uint32_t block[3],
                           size_t dynamic_lds, hipStream_t handle, void **params, void **extra);
+/** Tells what a launch did wrong and counts it; the first fault says which error the program gets. (faults.c) */
+hipError_t sim_hip_report_faults(const sim_dispatch *dispatch);
+/** At exit or dlclose, once no thread of ours is left: prints how many faults there were, and ends the process where
+ *  the option errorcode asks for it. */
+void sim_hip_finish_faults(void);
+/** Makes dlclose leave the library in place, so that it is there when the process ends. */
+void sim_hip_stay_loaded(void);
+/** In a child after fork, which has no faults of its own yet. */
+void sim_hip_fork_faults(void);
 /** The device of an ordinal, or null. (device.c) */
 sim_device *sim_hip_device_at(int id);
 /** hipMalloc on any device. (memory.c) */

@@ -16,13 +16,20 @@ def environment(*args, **changes):
 
 def test_environment():
     options, path = environment()
-    assert options == "" and len(path) == 1 and os.path.exists(path[0] + "/libamdhip64.so.7")
+    assert options == "check=all" and len(path) == 1 and os.path.exists(path[0] + "/libamdhip64.so.7")
     options, path = environment("--arch=gfx942", "--devices=2", "--check", "bounds,barrier",
                                 QUERN_SIM="threads=1", LD_LIBRARY_PATH="/a:/b")
-    assert options == "threads=1;arch=gfx942;arch=gfx942;check=bounds,barrier" and path[1:] == ["/a", "/b"]
-    printed = json.loads(ok("sim", "--json", "--devices", 3))
-    assert printed["environment"]["QUERN_SIM"] == ";".join(["arch=gfx942"] * 3)
+    assert options == "check=all;threads=1;arch=gfx942;arch=gfx942;check=bounds,barrier" and path[1:] == ["/a", "/b"]
+    printed = json.loads(ok("sim", "--env", "--devices", 3))
+    assert printed["environment"]["QUERN_SIM"] == ";".join(["check=all"] + ["arch=gfx942"] * 3)
     assert printed["environment"]["LD_LIBRARY_PATH"].split(":")[0] == printed["folder"]
+
+
+def test_reports():
+    """Where reports go, and what they make of the exit status, is the library's to do."""
+    options, _ = environment("--json", "out.json", "--error-exitcode", 9, "--check=none", QUERN_SIM="faults=3")
+    assert options == f"check=all;faults=3;check=none;report={os.getcwd()}/out.json;errorcode=9"
+    assert environment("--json=/a/b")[0] == "check=all;report=/a/b"
 
 
 def test_program_is_itself():

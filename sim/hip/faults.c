@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// What becomes of the faults of a process's launches: text on standard error, lines in a file, a sum at exit.
+#include "runtime.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+// Of this process; the runtime's lock guards them.
+static uint64_t num_faults;
+static char **kernels; // that have faults
+static size_t num_kernels;
+
+/** Appends whole lines: what several processes append does not mix, as each line is one write. */
+static bool append_lines(int file, const char *text) {
+    while (*text) {
+        size_t length = strcspn(text, "\n") + 1;
+        if (write(file, text, length) != (ssize_t)length) {
+            return false;
+        }
+        text += length;
+    }
+    return true;
+}
+
+static void write_json(const sim_dispatch *d, const char *path) {
+    char *text = sim_faults_json(d);
+    int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (!text || file < 0 || !append_lines(file, text)) {
+        sim_hip_report("QUERN_SIM", "report=%s: cannot write: %s", path, strerror(errno));
+    }
+    if (file >= 0) {
+        close(file);
+    }
+    free(text);
+}
+
+static bool is_known(const char *kernel) {
+    for (size_t i = 0; i < num_kernels; i++) {
+        if (strcmp(kernels[i], kernel) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/** Without memory a kernel goes uncounted. */
+static void count(const sim_dispatch *d) {
+    pthread_mutex_lock(&sim_hip.lock);
+    num_faults += d->faults.count;
+    if (!is_known(d->kernel->name)) {
+        char **grown = realloc(kernels, (num_kernels + 1) * sizeof *grown);
+        kernels = grown ? grown : kernels;
+        if (grown && (kernels[num_kernels] = strdup(d->kernel->name))) {
+            num_kernels++;
+        }
+    }
+    pthread_mutex_unlock(&sim_hip.lock);
+}
+
+hipError_t sim_hip_report_faults(const sim_dispatch *d) {
+    if (!sim_faults_any(&d->faults)) { // done, or stopped because the process ends
+        return hipSuccess;
+    }
+    char *text = sim_faults_text(d);
+    fputs(text ? text : "quernsim: a kernel has faults, but there is no memory to tell of them\n",
+          stderr);
+    free(text);
+    char path[sizeof sim_hip.options.report];
+    pthread_mutex_lock(&sim_hip.lock);
+    memcpy(path, sim_hip.options.report, sizeof path);
+    pthread_mutex_unlock(&sim_hip.lock);
+    if (*path) {
+        write_json(d, path);
+    }
+    count(d);
+    sim_fault_kind kind = d->faults.list[0].kind;
+    return kind == SIM_FAULT_BOUNDS || kind == SIM_FAULT_FREED ? hipErrorIllegalAddress
+                                                               : hipErrorLaunchFailure;
+}
+
+void sim_hip_fork_faults(void) {
+    num_faults = 0;
+}
+
+void sim_hip_stay_loaded(void) {
+    Dl_info self;
+    if (dladdr((void *)&sim_hip, &self)) {
+        dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+    }
+}
+
+static void forget_kernels(void) {
+    for (size_t i = 0; i < num_kernels; i++) {
+        free(kernels[i]);
+    }
+    free(kernels);
+    kernels = nullptr;
+    num_kernels = 0;
+}
+
+void sim_hip_finish_faults(void) {
+    if (!num_faults) {
+        return;
+    }
+    fprintf(stderr, "quernsim: %llu %s in %zu %s\n", (unsigned long long)num_faults,
+            num_faults == 1 ? "fault" : "faults", num_kernels,
+            num_kernels == 1 ? "kernel" : "kernels");
+    forget_kernels();
+    num_faults = 0;
+    if (sim_hip.options.errorcode) {
+        fflush(nullptr);
+        _exit((int)sim_hip.options.errorcode);
+    }
+}
