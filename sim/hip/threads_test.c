@@ -79,9 +79,12 @@ static bool release(worker *w) {
     WELL(hip.hipStreamDestroy(w->second));
     WELL(hip.hipModuleUnload(w->module));
     CHECK(hip.hipModuleUnload(w->module) == hipErrorInvalidHandle);
-    CHECK(hip.hipGetLastError() == hipErrorInvalidHandle); // each thread has its own
-    WELL(hip.hipGetLastError());
     return true;
+}
+
+/** An error of the thread's own, which stays until it is asked for, whatever others do meanwhile. */
+static hipError_t err(const worker *w) {
+    return w->id % 2 ? hip.hipSetDevice(-1) : hip.hipModuleUnload(nullptr);
 }
 
 /** In through one stream, computed and out through another, then calls of this program. */
@@ -129,6 +132,8 @@ static bool work_once(worker *w, unsigned round) {
     if (!acquire(w, round)) {
         return false;
     }
+    hipError_t error = err(w);
+    CHECK(error == (w->id % 2 ? hipErrorInvalidDevice : hipErrorInvalidHandle));
     for (uint32_t i = 0; i < ITEMS; i++) {
         w->in[i] = (i + 1) * (w->id + 1) * (round + 3) * 7919;
     }
@@ -139,6 +144,7 @@ static bool work_once(worker *w, unsigned round) {
     for (uint32_t i = 0; i < ITEMS; i++) {
         CHECK(w->out[i] == weigh(w->in[i]));
     }
+    CHECK(hip.hipGetLastError() == error);
     return use_variables(w) && release(w);
 }
 
