@@ -10,7 +10,7 @@ enum { TEST_BUFFER_BYTES = 65536 };
 /** How a program is launched. Its only argument, at s[0:1], is a pointer to a buffer of TEST_BUFFER_BYTES. */
 typedef struct test_launch {
     const char *arch, *name;
-    uint32_t groups, threads, lds_bytes, scratch_bytes, num_vgprs;
+    uint32_t groups, threads, lds_bytes, scratch_bytes, device, check;
     bool wave64; // on RDNA
 } test_launch;
 
@@ -30,7 +30,6 @@ static inline uint64_t run_program(const test_launch *launch, const char *source
                          .rsrc1 = 63,
                          .rsrc2 = TWO_USERS | GROUP_ID,
                          .rsrc3 = 15,
-                         .num_vgprs = launch->num_vgprs,
                          .scratch_bytes = launch->scratch_bytes,
                          .wave32 = chip->gfx_major > 9 && !launch->wave64,
                          .properties = KERNARG};
@@ -47,6 +46,8 @@ static inline uint64_t run_program(const test_launch *launch, const char *source
                       .block = {launch->threads, 1, 1},
                       .lds_bytes = launch->lds_bytes,
                       .kernarg = kernarg->base,
+                      .check = launch->check,
+                      .device = launch->device,
                       .limit = 1000000};
     if (!sim_dispatch_run(&d)) {
         fail_msg("%s: %s", launch->arch, sim_faults_text(&d));

@@ -1,0 +1,549 @@
+// SPDX-License-Identifier: Apache-2.0
+// The profile's counters, for programs whose counts follow from their source: how often each instruction runs, which
+// bytes the lanes want, in which banks of the LDS their words lie.
+#include "look_testing.h"
+
+#include <pthread.h>
+
+// ---- one profile
+
+/** Starts a profile in a new file. */
+static void begin_profile(char path[64]) {
+    sim_look_options options = {};
+    make_path(path);
+    strcpy(options.profile, path);
+    configure(&options);
+}
+
+/** Ends it; its JSON, to be freed. */
+static char *end_profile(const char *path) {
+    sim_look_finish();
+    char *json = read_file(path);
+    unlink(path);
+    return json;
+}
+
+/** What a program's profile says, as JSON; free it. */
+static char *profile(const test_launch *launch, const char *source) {
+    char path[64];
+    begin_profile(path);
+    run_program(launch, source);
+    return end_profile(path);
+}
+
+/** The first number of that name behind `from`. */
+static uint64_t number(const char *from, const char *name) {
+    char key[64];
+    snprintf(key, sizeof key, "\"%s\": ", name);
+    const char *at = from ? strstr(from, key) : nullptr;
+    if (!at) {
+        fail_msg("no %s in %.2000s", name, from ? from : "nothing");
+    }
+    return strtoull(at + strlen(key), nullptr, 10);
+}
+
+static void expect(const char *what, const char *json, const char *name, uint64_t wanted) {
+    uint64_t got = number(json, name);
+    if (got != wanted) {
+        fail_msg("%s: %s is %llu, wanted %llu", what, name, (unsigned long long)got,
+                 (unsigned long long)wanted);
+    }
+}
+
+static const char *const archs[] = {"gfx90a", "gfx942", "gfx950", "gfx1151", "gfx1201"};
+enum { NUM_ARCHS = sizeof archs / sizeof *archs };
+
+static bool is_rdna(const char *arch) {
+    return strncmp(arch, "gfx1", 4) == 0 && arch[4] != 0;
+}
+
+static bool is_gfx12(const char *arch) {
+    return strncmp(arch, "gfx12", 5) == 0;
+}
+
+static uint32_t lanes_of(const char *arch) {
+    return is_rdna(arch) ? 32 : 64;
+}
+
+// ---- instructions
+
+/** A loop of 10 turns, in 3 workgroups of 2 waves. */
+static void test_kinds(void **) {
+    enum { TURNS = 10, WAVES = 6 };
+    for (size_t i = 0; i < NUM_ARCHS; i++) {
+        const char *arch = archs[i];
+        bool split = is_gfx12(arch);
+        char source[1024];
+        snprintf(source, sizeof source,
+                 "s_movk_i32 s6, 10\n"
+                 "loop: v_mov_b32 v1, 1\n v_mov_b32 v2, 1\n v_mov_b32 v3, 1\n s_nop 0\n"
+                 "s_sub_u32 s6, s6, 1\n s_cmp_lg_u32 s6, 0\n s_cbranch_scc1 loop\n"
+                 "%s\n %s\n s_load_dword s7, s[0:1], 0x0\n s_endpgm\n",
+                 split ? "s_wait_loadcnt 0" : "s_waitcnt 0",
+                 split ? "s_barrier_signal -1\n s_barrier_wait -1" : "s_barrier");
+        char *json = profile(
+            &(test_launch){.arch = arch, .groups = 3, .threads = 2 * lanes_of(arch)}, source);
+        uint64_t barriers = split ? 2 : 1, all = 1 + 7 * TURNS + 1 + barriers + 1 + 1;
+        expect(arch, json, "launches", 1);
+        expect(arch, json, "failed_launches", 0);
+        expect(arch, json, "workgroups", 3);
+        expect(arch, json, "SQ_WAVES", WAVES);
+        expect(arch, json, is_rdna(arch) ? "SQ_WAVE32_INSTS" : "SQ_INSTS", WAVES * all);
+        expect(arch, json, "SQ_INSTS_VALU", WAVES * 3 * TURNS);
+        expect(arch, json, "SQ_INSTS_SALU", WAVES * (1 + 2 * TURNS));
+        expect(arch, json, "SQ_INSTS_SMEM", WAVES);
+        expect(arch, json, "SQ_INSTS_LDS", 0);
+        expect(arch, json, is_rdna(arch) ? "insts_branch" : "SQ_INSTS_BRANCH", WAVES * TURNS);
+        expect(arch, json, is_rdna(arch) ? "insts_sendmsg" : "SQ_INSTS_SENDMSG", WAVES);
+        expect(arch, json, "insts_internal", WAVES * TURNS);
+        expect(arch, json, "insts_wait", WAVES);
+        expect(arch, json, "insts_barrier", WAVES * barriers);
+        expect(arch, json, "scalar_bytes", WAVES * 4);
+        expect(arch, json, "scalar_lines", WAVES);
+        free(json);
+    }
+}
+
+static void test_vector_memory_kinds(void **) {
+    for (size_t i = 0; i < NUM_ARCHS; i++) {
+        const char *arch = archs[i];
+        bool rdna = is_rdna(arch);
+        char source[1024];
+        snprintf(
+            source, sizeof source,
+            "s_load_dwordx2 s[4:5], s[0:1], 0x0\n v_lshlrev_b32 v1, 2, v0\n"
+            "v_mov_b32 v4, s4\n v_mov_b32 v5, s5\n s_mov_b32 s8, s4\n s_mov_b32 s9, s5\n"
+            "s_mov_b32 s10, 0x1000\n s_mov_b32 s11, %s\n s_mov_b32 s12, 0\n"
+            "global_load_dword v3, v1, s[4:5]\n global_load_dwordx2 v[6:7], v1, s[4:5]\n"
+            "flat_load_dword v3, v[4:5]\n buffer_load_dword v3, v1, s[8:11], s12 offen\n"
+            "global_store_dword v1, v3, s[4:5]\n buffer_store_dword v3, v1, s[8:11], s12 offen\n"
+            "global_atomic_add v1, v0, s[4:5]\n global_atomic_add v3, v1, v0, s[4:5] %s\n"
+            "ds_write_b32 v1, v0\n ds_read_b32 v3, v1\n ds_add_u32 v1, v0\n s_endpgm\n",
+            rdna ? "0x31016000" : "0x27000",
+            is_gfx12(arch)                    ? "th:TH_ATOMIC_RETURN"
+            : rdna || !strcmp(arch, "gfx90a") ? "glc"
+                                              : "sc0");
+        char *json = profile(
+            &(test_launch){.arch = arch, .groups = 1, .threads = lanes_of(arch), .lds_bytes = 1024},
+            source);
+        uint64_t lanes = lanes_of(arch);
+        expect(arch, json, rdna ? "SQ_INSTS_TEX_LOAD" : "SQ_INSTS_VMEM_RD", 5);
+        expect(arch, json, rdna ? "SQ_INSTS_TEX_STORE" : "SQ_INSTS_VMEM_WR", 3);
+        expect(arch, json, rdna ? "insts_vmem" : "SQ_INSTS_VMEM", 8);
+        expect(arch, json, "SQ_INSTS_FLAT", 6);
+        expect(arch, json, "SQ_INSTS_LDS", 3);
+        expect(arch, json, "memory_load_bytes", lanes * (4 + 8 + 4 + 4));
+        expect(arch, json, "memory_store_bytes", lanes * 8);
+        expect(arch, json, "memory_atomic_bytes", lanes * 8);
+        expect(arch, json, "lds_load_bytes", lanes * 4);
+        expect(arch, json, "lds_store_bytes", lanes * 4);
+        expect(arch, json, "lds_atomic_bytes", lanes * 4);
+        free(json);
+    }
+}
+
+static void test_matrix_kinds(void **) {
+    static const struct {
+        const char *arch, *source, *counters[4];
+        uint64_t wanted[4];
+    } cases[] = {
+        {"gfx942",
+         "v_mfma_f32_16x16x32_fp8_fp8 v[0:3], v[4:5], v[6:7], 0\n"
+         "v_mfma_f32_16x16x32_bf8_fp8 v[0:3], v[4:5], v[6:7], 0\n"
+         "v_smfmac_f32_16x16x64_fp8_fp8 v[0:3], v[4:5], v[8:11], v12\n"
+         "v_mfma_f32_32x32x8_f16 a[0:15], v[4:5], v[6:7], 0\n"
+         "v_mfma_f32_16x16x16_bf16 v[0:3], v[4:5], v[6:7], 0\n",
+         {"SQ_INSTS_MFMA", "SQ_INSTS_VALU_MFMA_F8", "SQ_INSTS_VALU_MFMA_F16",
+          "SQ_INSTS_VALU_MFMA_BF16"},
+         {5, 3, 1, 1}},
+        {"gfx942",
+         "v_mfma_i32_16x16x32_i8 v[0:3], v[4:5], v[6:7], 0\n"
+         "v_mfma_f32_16x16x4_f32 v[0:3], v4, v6, 0\n"
+         "v_mfma_f32_16x16x8_xf32 v[0:3], v[4:5], v[6:7], 0\n"
+         "v_mfma_f64_16x16x4_f64 v[0:7], v[8:9], v[10:11], 0\n v_mov_b32 v1, v2\n",
+         {"SQ_INSTS_VALU", "SQ_INSTS_VALU_MFMA_I8", "SQ_INSTS_VALU_MFMA_F32",
+          "SQ_INSTS_VALU_MFMA_XF32"},
+         {5, 1, 1, 1}},
+        {"gfx942",
+         "v_mfma_f64_4x4x4_4b_f64 v[0:1], v[8:9], v[10:11], 0\n",
+         {"SQ_INSTS_VALU_MFMA_F64", "SQ_INSTS_VALU_MFMA_F32", "SQ_INSTS_VALU_MFMA_F8",
+          "valu_lanes"},
+         {1, 0, 0, 0}},
+        {"gfx90a",
+         "v_mfma_f32_32x32x8bf16_1k a[0:15], v[4:5], v[6:7], 0\n"
+         "v_mfma_f32_4x4x1f32 v[0:3], v4, v6, 0\n v_mfma_i32_16x16x16i8 v[0:3], v4, v6, 0\n",
+         {"SQ_INSTS_VALU_MFMA_BF16", "SQ_INSTS_VALU_MFMA_F32", "SQ_INSTS_VALU_MFMA_I8",
+          "SQ_INSTS_VALU_MFMA_F16"},
+         {1, 1, 1, 0}},
+        {"gfx950",
+         "v_mfma_f32_16x16x128_f8f6f4 v[0:3], v[8:15], v[16:23], 0\n"
+         "v_mfma_f32_16x16x128_f8f6f4 v[0:3], v[8:13], v[16:23], 0 cbsz:2\n"
+         "v_mfma_f32_16x16x128_f8f6f4 v[0:3], v[8:11], v[16:21], 0 cbsz:4 blgp:3\n"
+         "v_mfma_f32_16x16x32_f16 v[0:3], v[8:11], v[12:15], 0\n",
+         {"SQ_INSTS_VALU_MFMA_F8", "SQ_INSTS_VALU_MFMA_F6F4", "SQ_INSTS_VALU_MFMA_F16",
+          "SQ_INSTS_MFMA"},
+         {2, 1, 1, 4}},
+        {"gfx1151",
+         "v_wmma_f32_16x16x16_f16 v[0:7], v[8:15], v[16:23], v[0:7]\n"
+         "v_wmma_f32_16x16x16_bf16 v[0:7], v[8:15], v[16:23], v[0:7]\n"
+         "v_wmma_i32_16x16x16_iu8 v[0:7], v[8:11], v[16:19], v[0:7]\n",
+         {"insts_wmma", "insts_wmma_f16", "insts_wmma_bf16", "insts_wmma_i8"},
+         {3, 1, 1, 1}},
+        {"gfx1201",
+         "v_wmma_f32_16x16x16_fp8_bf8 v[0:7], v[8:9], v[16:17], v[0:7]\n"
+         "v_wmma_i32_16x16x16_iu4 v[0:7], v8, v16, v[0:7]\n",
+         {"insts_wmma", "insts_wmma_f8", "insts_wmma_i8", "SQ_INSTS_VALU"},
+         {2, 1, 1, 2}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char source[1024];
+        snprintf(source, sizeof source, "%ss_endpgm\n", cases[i].source);
+        char *json = profile(
+            &(test_launch){.arch = cases[i].arch, .groups = 1, .threads = lanes_of(cases[i].arch)},
+            source);
+        for (int k = 0; k < 4; k++) {
+            expect(cases[i].arch, json, cases[i].counters[k], cases[i].wanted[k]);
+        }
+        free(json);
+    }
+}
+
+/** A third wave of 8 work-items; EXEC cut to 16 lanes for two instructions of four. */
+static void test_divergence(void **) {
+    for (size_t i = 0; i < NUM_ARCHS; i++) {
+        uint32_t lanes = lanes_of(archs[i]);
+        char source[256];
+        snprintf(source, sizeof source,
+                 "v_mov_b32 v1, 1\n v_mov_b32 v2, 1\n s_mov_b32 exec_lo, 0x%x\n"
+                 "v_mov_b32 v3, 1\n v_mov_b32 v4, 1\n s_endpgm\n",
+                 0xffff);
+        char *json = profile(
+            &(test_launch){.arch = archs[i], .groups = 1, .threads = 2 * lanes + 8}, source);
+        uint64_t cut = lanes == 64 ? 16 + 32 : 16; // the upper half stays, and the third wave has 0
+        expect(archs[i], json, "valu_lanes", 3 * 4 * lanes);
+        expect(archs[i], json, "valu_active_lanes", 2 * (2 * lanes + 8) + 2 * (2 * cut + 16));
+        free(json);
+    }
+}
+
+// ---- coalescing
+
+/** Loads by one wave of addresses that the lane's number times 2^shift gives, for lines of 128 bytes. */
+static void test_lines(void **) {
+    static const struct {
+        const char *load;
+        int shift;
+        uint32_t bytes, offset;
+        uint32_t lines[2], touched[2]; // of 64 lanes, of 32
+    } cases[] = {
+        {"global_load_dword v4, v1, s[4:5]", 2, 4, 0, {2, 1}, {256, 128}},
+        {"global_load_dword v4, v1, s[4:5] offset:4", 2, 4, 4, {3, 2}, {256, 128}},
+        {"global_load_dword v4, v1, s[4:5]", 3, 4, 0, {4, 2}, {256, 128}},
+        {"global_load_dword v4, v1, s[4:5]", 7, 4, 0, {64, 32}, {256, 128}},
+        {"global_load_dword v4, v1, s[4:5]", 9, 4, 0, {64, 32}, {256, 128}},
+        {"global_load_dword v4, v2, s[4:5]", 2, 4, 0, {1, 1}, {4, 4}},
+        {"global_load_ubyte v4, v0, s[4:5]", 0, 1, 0, {1, 1}, {64, 32}},
+        {"global_load_dwordx2 v[4:5], v1, s[4:5]", 3, 8, 0, {4, 2}, {512, 256}},
+        {"global_load_dwordx2 v[4:5], v1, s[4:5]", 2, 8, 0, {3, 2}, {260, 132}},
+        {"global_load_dwordx4 v[4:7], v1, s[4:5]", 4, 16, 0, {8, 4}, {1024, 512}},
+        {"global_load_dwordx4 v[4:7], v1, s[4:5] offset:120", 7, 16, 120, {65, 33}, {1024, 512}},
+    };
+    for (size_t i = 1; i < NUM_ARCHS; i++) { // gfx90a has other lines
+        for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+            uint32_t lanes = lanes_of(archs[i]);
+            char source[256];
+            snprintf(source, sizeof source,
+                     "s_load_dwordx2 s[4:5], s[0:1], 0x0\n v_lshlrev_b32 v1, %d, v0\n"
+                     "v_mov_b32 v2, 0\n %s\n s_endpgm\n",
+                     cases[c].shift, cases[c].load);
+            char *json =
+                profile(&(test_launch){.arch = archs[i], .groups = 1, .threads = lanes}, source);
+            expect(cases[c].load, json, "memory_load_bytes", (uint64_t)lanes * cases[c].bytes);
+            expect(cases[c].load, json, is_rdna(archs[i]) ? "TCP_REQ" : "TCP_TOTAL_CACHE_ACCESSES",
+                   cases[c].lines[lanes == 32]);
+            expect(cases[c].load, json, "memory_line_bytes", 128ull * cases[c].lines[lanes == 32]);
+            expect(cases[c].load, json, "memory_touched_bytes", cases[c].touched[lanes == 32]);
+            free(json);
+        }
+    }
+}
+
+/** Lanes outside a buffer want nothing; gfx90a's lines are of 64 bytes; scratch is interleaved by dwords. */
+static void test_lines_of_others(void **) {
+    char *json = profile(&(test_launch){.arch = "gfx90a", .groups = 1, .threads = 64},
+                         "s_load_dwordx2 s[8:9], s[0:1], 0x0\n s_movk_i32 s10, 164\n"
+                         "s_mov_b32 s11, 0x27000\n v_lshlrev_b32 v1, 2, v0\n"
+                         "buffer_load_dword v3, v1, s[8:11], 0 offen\n s_endpgm\n");
+    expect("buffer", json, "memory_load_bytes", 164);
+    expect("buffer", json, "TCP_TOTAL_CACHE_ACCESSES", 3);
+    free(json);
+    json = profile(
+        &(test_launch){.arch = "gfx942", .groups = 1, .threads = 64, .scratch_bytes = 64},
+        "scratch_store_dwordx4 off, v[0:3], off offset:16\n scratch_load_dword v4, off, off\n"
+        "s_endpgm\n");
+    expect("scratch", json, "scratch_store_bytes", 1024);
+    expect("scratch", json, "scratch_load_bytes", 256);
+    expect("scratch", json, "TCP_TOTAL_CACHE_ACCESSES", 4 * 2 + 2);
+    expect("scratch", json, "memory_load_bytes", 0);
+    free(json);
+}
+
+/** Global memory straight to LDS, and flat accesses of which some lanes go to LDS. */
+static void test_lds_by_other_ways(void **) {
+    char *json =
+        profile(&(test_launch){.arch = "gfx942", .groups = 1, .threads = 64, .lds_bytes = 1024},
+                "s_load_dwordx2 s[4:5], s[0:1], 0x0\n v_lshlrev_b32 v1, 2, v0\n s_mov_b32 m0, 0\n"
+                "global_load_lds_dword v1, s[4:5]\n"
+                "s_mov_b64 s[6:7], src_shared_base\n v_mov_b32 v2, s4\n v_mov_b32 v3, s5\n"
+                "v_mov_b32 v4, s7\n v_cmp_gt_u32 vcc, 16, v0\n v_cndmask_b32 v2, v2, v1, vcc\n"
+                "v_cndmask_b32 v3, v3, v4, vcc\n flat_load_dword v5, v[2:3]\n s_endpgm\n");
+    expect("lds", json, "lds_dma_bytes", 256);
+    expect("lds", json, "memory_load_bytes", 256 + 48 * 4);
+    expect("lds", json, "lds_load_bytes", 16 * 4);
+    expect("lds", json, "SQ_LDS_BANK_CONFLICT", 0);
+    free(json);
+}
+
+// ---- LDS banks
+
+typedef struct lds_case {
+    const char *access;
+    int shift; // of the lane's number, to its address
+    struct {
+        uint32_t active, conflict;
+    } cdna3, cdna4, rdna; // 64 lanes and 32 banks, 64 and 64, 32 and 32
+} lds_case;
+
+static void check_lds(const char *arch, const char *address, const char *access, uint32_t active,
+                      uint32_t conflict) {
+    char source[512];
+    snprintf(source, sizeof source, "%s\n %s\n s_endpgm\n", address, access);
+    char *json = profile(
+        &(test_launch){.arch = arch, .groups = 1, .threads = lanes_of(arch), .lds_bytes = 32768},
+        source);
+    bool rdna = is_rdna(arch);
+    expect(access, json, rdna ? "SQC_LDS_IDX_ACTIVE" : "SQ_LDS_IDX_ACTIVE", active);
+    expect(access, json, rdna ? "SQC_LDS_BANK_CONFLICT" : "SQ_LDS_BANK_CONFLICT", conflict);
+    free(json);
+}
+
+static void test_banks(void **) {
+    static const lds_case cases[] = {
+        {"ds_read_b32 v4, v1", 2, {2, 0}, {1, 0}, {1, 0}}, // stride 1 word
+        {"ds_read_b32 v4, v1", 3, {4, 2}, {2, 1}, {2, 1}}, // 2 words
+        {"ds_read_b32 v4, v1",
+         7,
+         {64, 62},
+         {32, 31},
+         {32, 31}}, // 32 words: CDNA4 has two banks for it
+        {"ds_read_b32 v4, v1", 8, {64, 62}, {64, 63}, {32, 31}}, // 64 words: one bank
+        {"ds_read_b32 v4, v2", 0, {2, 0}, {1, 0}, {1, 0}},       // all lanes the same word
+        {"ds_read_u8 v4, v0", 0, {2, 0}, {1, 0}, {1, 0}},        // four lanes a word
+        {"ds_write_b32 v1, v3", 2, {2, 0}, {2, 0}, {1, 0}},
+        {"ds_write_b32 v1, v3", 3, {4, 2}, {2, 0}, {2, 1}},
+        {"ds_read_b64 v[4:5], v1", 3, {4, 0}, {2, 0}, {2, 0}},
+        {"ds_read_b64 v[4:5], v1", 4, {8, 4}, {4, 2}, {4, 2}},
+        {"ds_write_b64 v1, v[4:5]", 3, {4, 0}, {4, 0}, {2, 0}},
+        {"ds_read_b128 v[4:7], v1", 4, {8, 0}, {4, 0}, {4, 0}},
+        {"ds_read_b128 v[4:7], v1", 5, {16, 8}, {8, 4}, {8, 4}},
+        {"ds_read_b128 v[4:7], v2", 0, {8, 0}, {4, 0}, {4, 0}},
+        {"ds_write_b128 v1, v[4:7]", 4, {8, 0}, {8, 0}, {4, 0}},
+        {"ds_read2_b32 v[4:5], v1 offset1:1", 2, {4, 0}, {2, 0}, {2, 0}}, // two accesses
+        {"ds_add_u32 v1, v3", 2, {2, 0}, {2, 0}, {1, 0}},
+        {"ds_add_u32 v2, v3", 2, {64, 62}, {64, 62}, {32, 31}}, // atomics on one word take turns
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const lds_case *c = &cases[i];
+        char address[128];
+        snprintf(address, sizeof address, "v_lshlrev_b32 v1, %d, v0\n v_mov_b32 v2, 0", c->shift);
+        check_lds("gfx90a", address, c->access, c->cdna3.active, c->cdna3.conflict);
+        check_lds("gfx942", address, c->access, c->cdna3.active, c->cdna3.conflict);
+        check_lds("gfx950", address, c->access, c->cdna4.active, c->cdna4.conflict);
+        check_lds("gfx1151", address, c->access, c->rdna.active, c->rdna.conflict);
+        check_lds("gfx1201", address, c->access, c->rdna.active, c->rdna.conflict);
+    }
+}
+
+/** Which lanes are served together: rows of 128 bytes, whose first 64 the lanes 0 to 15 take, the others the lanes
+ *  16 to 31. Eight lanes in order then share 16 banks; the groups that the chips read 16 bytes in do not. */
+static void test_phases(void **) {
+    static const char address[] = "v_lshrrev_b32 v1, 2, v0\n v_lshlrev_b32 v1, 7, v1\n"
+                                  "v_bfe_u32 v2, v0, 4, 1\n v_lshlrev_b32 v2, 6, v2\n"
+                                  "v_or_b32 v1, v1, v2\n v_and_b32 v2, 3, v0\n"
+                                  "v_lshlrev_b32 v2, 4, v2\n v_or_b32 v1, v1, v2";
+    check_lds("gfx942", address, "ds_read_b128 v[4:7], v1", 8, 0);
+    check_lds("gfx942", address, "ds_write_b128 v1, v[4:7]", 16, 8);
+    check_lds("gfx950", address, "ds_read_b128 v[4:7], v1", 4, 0);
+    check_lds("gfx1151", address, "ds_read_b128 v[4:7], v1", 8, 4);
+}
+
+/** Groups without an active lane take no time. */
+static void test_inactive_lanes(void **) {
+    check_lds("gfx942", "s_mov_b64 exec, 0xff\n v_lshlrev_b32 v1, 7, v0", "ds_read_b32 v4, v1", 8,
+              7);
+    check_lds("gfx942", "s_mov_b64 exec, 0\n v_mov_b32 v1, 0", "ds_read_b32 v4, v1", 0, 0);
+}
+
+// ---- launches
+
+static const char one_move[] = "v_mov_b32 v1, 1\n s_endpgm\n";
+
+static const char *record_of(const char *json, const char *name, const char *arch, int device) {
+    char key[128];
+    snprintf(key, sizeof key, "{\"name\": \"%s\", \"arch\": \"%s\", \"device\": %d,", name, arch,
+             device);
+    const char *at = strstr(json, key);
+    if (!at) {
+        fail_msg("no %s in %.3000s", key, json);
+    }
+    return at;
+}
+
+static void test_records(void **) {
+    char path[64];
+    begin_profile(path);
+    test_launch a = {.arch = "gfx942", .name = "a", .groups = 2, .threads = 64};
+    test_launch again = a, wide = a, other = a, odd = a;
+    again.groups = 5; // the same record
+    wide.threads = 128;
+    other.device = 1;
+    odd.arch = "gfx1201";
+    odd.name = "\"\\";
+    const test_launch *launches[] = {&a, &wide, &other, &odd, &again};
+    for (int i = 0; i < 5; i++) {
+        run_program(launches[i], one_move);
+    }
+    char *json = end_profile(path);
+    const char *first = record_of(json, "a", "gfx942", 0);
+    expect("a", first, "launches", 2);
+    expect("a", first, "workgroups", 7);
+    expect("a", first, "SQ_INSTS_VALU", 7);
+    expect("wide", strstr(first + 1, "{\"name\""), "SQ_INSTS_VALU", 4);
+    expect("other", record_of(json, "a", "gfx942", 1), "SQ_INSTS_VALU", 2);
+    expect("odd", record_of(json, "\\\"\\\\", "gfx1201", 0), "SQ_INSTS_VALU", 4);
+    free(json);
+}
+
+static void *run_many(void *launch) {
+    for (int i = 0; i < 5; i++) {
+        run_program(launch, one_move);
+    }
+    return nullptr;
+}
+
+static void test_threads(void **) {
+    enum { THREADS = 4, GROUPS = 37 };
+    char path[64];
+    pthread_t threads[THREADS];
+    test_launch launch = {.arch = "gfx942", .name = "many", .groups = GROUPS, .threads = 256};
+    begin_profile(path);
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_create(&threads[i], nullptr, run_many, &launch), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], nullptr);
+    }
+    char *json = end_profile(path);
+    expect("threads", json, "launches", THREADS * 5);
+    expect("threads", json, "SQ_WAVES", THREADS * 5 * GROUPS * 4);
+    expect("threads", json, "SQ_INSTS_VALU", THREADS * 5 * GROUPS * 4);
+    free(json);
+}
+
+/** Counters are the same under every check; VSKIP's instructions are not executed. */
+static void test_other_modes(void **) {
+    static const char source[] = "v_lshlrev_b32 v1, 2, v0\n ds_write_b32 v1, v0\n"
+                                 "ds_read_b32 v2, v1\n s_waitcnt 0\n s_mov_b32 s2, 1\n"
+                                 "s_setvskip s2, 0\n v_mov_b32 v1, 1\n ds_read_b32 v2, v1\n"
+                                 "s_setvskip s2, 1\n s_endpgm\n";
+    test_launch launch = {.arch = "gfx942", .groups = 1, .threads = 64, .lds_bytes = 256};
+    char *plain = profile(&launch, source);
+    launch.check = SIM_CHECK_ALL;
+    char *checked = profile(&launch, source);
+    assert_string_equal(plain, checked);
+    expect("vskip", plain, "SQ_INSTS_VSKIPPED", 2);
+    expect("vskip", plain, "SQ_INSTS_VALU", 1);
+    expect("vskip", plain, "SQ_INSTS_LDS", 2);
+    expect("vskip", plain, "SQ_INSTS", 10);
+    free(plain);
+    free(checked);
+}
+
+static void test_files(void **) {
+    char error[SIM_PATH_BYTES + 256], path[64], name[128];
+    sim_look_options options = {.profile = "/nowhere/at/all"};
+    assert_false(sim_look_configure(&options, error, sizeof error));
+    assert_non_null(strstr(error, "profile=/nowhere/at/all: cannot be written: No such file"));
+    make_path(path);
+    snprintf(options.profile, sizeof options.profile, "%s-%%p.json", path);
+    configure(&options);
+    run_program(&(test_launch){.arch = "gfx942", .groups = 1, .threads = 64}, one_move);
+    sim_look_finish();
+    snprintf(name, sizeof name, "%s-%d.json", path, (int)getpid());
+    char *json = read_file(name);
+    expect("named", json, "SQ_WAVES", 1);
+    free(json);
+    unlink(name);
+    unlink(path);
+}
+
+// ---- occupancy
+
+/** Vector registers and waves a SIMD: LLVM's tables for gfx90a and later; 64 KiB of LDS, 800 scalar registers. */
+static void test_occupancy(void **) {
+    static const struct {
+        const char *arch;
+        uint32_t vgprs, sgprs, threads, lds, groups;
+        sim_limit limit;
+    } cases[] = {
+        {"gfx942", 64, 32, 256, 0, 8, SIM_LIMIT_WAVES},
+        {"gfx942", 65, 32, 256, 0, 7, SIM_LIMIT_VGPRS},
+        {"gfx942", 80, 32, 256, 0, 6, SIM_LIMIT_VGPRS},
+        {"gfx942", 128, 32, 256, 0, 4, SIM_LIMIT_VGPRS},
+        {"gfx942", 512, 32, 256, 0, 1, SIM_LIMIT_VGPRS},
+        {"gfx942", 32, 102, 256, 0, 7, SIM_LIMIT_SGPRS},
+        {"gfx942", 32, 32, 256, 16384, 4, SIM_LIMIT_LDS},
+        {"gfx942", 32, 32, 256, 16385, 3, SIM_LIMIT_LDS},
+        {"gfx942", 32, 32, 1024, 0, 2, SIM_LIMIT_WAVES},
+        {"gfx942", 32, 32, 64, 0, 32, SIM_LIMIT_WAVES},
+        {"gfx950", 32, 32, 256, 16385, 8, SIM_LIMIT_WAVES},
+        {"gfx950", 32, 32, 256, 40960, 4, SIM_LIMIT_LDS},
+        {"gfx1151", 96, 32, 256, 0, 4, SIM_LIMIT_WAVES},
+        {"gfx1151", 120, 32, 256, 0, 3, SIM_LIMIT_VGPRS},
+        {"gfx1201", 256, 32, 32, 0, 10, SIM_LIMIT_VGPRS},
+        {"gfx1201", 32, 32, 32, 0, 32, SIM_LIMIT_WAVES},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sim_kernel kernel = {
+            .num_vgprs = cases[i].vgprs, .num_sgprs = cases[i].sgprs, .wave32 = true};
+        sim_occupancy o = sim_find_occupancy(sim_chip_by_name(cases[i].arch), &kernel,
+                                             cases[i].threads, cases[i].lds);
+        if (o.groups != cases[i].groups || o.limit != cases[i].limit) {
+            fail_msg("%s, %u VGPRs, %u work-items, %u of LDS: %u workgroups by limit %d, wanted %u "
+                     "by %d",
+                     cases[i].arch, cases[i].vgprs, cases[i].threads, cases[i].lds, o.groups,
+                     o.limit, cases[i].groups, cases[i].limit);
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_kinds),
+        cmocka_unit_test(test_vector_memory_kinds),
+        cmocka_unit_test(test_matrix_kinds),
+        cmocka_unit_test(test_divergence),
+        cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_lines_of_others),
+        cmocka_unit_test(test_lds_by_other_ways),
+        cmocka_unit_test(test_banks),
+        cmocka_unit_test(test_phases),
+        cmocka_unit_test(test_inactive_lanes),
+        cmocka_unit_test(test_records),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_other_modes),
+        cmocka_unit_test(test_files),
+        cmocka_unit_test(test_occupancy),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
