@@ -38,8 +38,12 @@ function(quern_add_test_objects)
   set(objects "")
   foreach(source ${sources})
     cmake_path(GET source STEM name)
-    foreach(way O0 O1 O3 v4 preload gfx90a.O0 gfx90a.O3 gfx950.O0 gfx950.O3 gfx1151.O0 gfx1151.O3
-                gfx1201.O0 gfx1201.O3 gfx1201.wave64)
+    set(ways O0 O1 O3 v4 preload gfx90a.O0 gfx90a.O3 gfx950.O0 gfx950.O3 gfx1151.O0 gfx1151.O3
+      gfx1201.O0 gfx1201.O3 gfx1201.wave64)
+    if(name STREQUAL "reports")
+      set(ways O1 dwarf4 dwarf5 gfx1201.O3)
+    endif()
+    foreach(way ${ways})
       set(chip gfx942)
       if(way MATCHES "^(gfx[0-9a-f]+)\\.(O[0-9])$")
         set(chip ${CMAKE_MATCH_1})
@@ -49,6 +53,8 @@ function(quern_add_test_objects)
         set(flags -O3 -mwavefrontsize64)
       elseif(way MATCHES "^O")
         set(flags -${way})
+      elseif(way MATCHES "^dwarf(.)$") # with source lines
+        set(flags -O1 -gdwarf-${CMAKE_MATCH_1})
       elseif(way STREQUAL "v4") # launch sizes through the dispatch packet
         set(flags -O1 -mcode-object-version=4)
       else() # kernel arguments in registers

@@ -44,6 +44,11 @@ PY
 for target in "${targets[@]}"; do # code objects of whatever has been built
   case $target in
     object_fuzz|kernel_fuzz) cp build/*/images/*.co $seeds/"$target"/ 2>/dev/null || true ;;
+    lines_fuzz) # two bytes that choose strings and address, then a table of lines
+      for object in build/*/testdata/*.dwarf?.co; do
+        llvm-objcopy-22 --dump-section .debug_line=$build/lines.bin "$object" /dev/null 2>/dev/null || continue
+        { printf '\377\000'; cat $build/lines.bin; } > $seeds/"$target"/"$(basename "$object")"
+      done ;;
     code_fuzz) # four bytes that choose the launch, then a piece of a kernel
       for object in build/*/images/*gfx942.co; do
         llvm-objcopy-22 -O binary --only-section=.text "$object" $build/code.bin 2>/dev/null || continue
