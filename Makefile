@@ -52,9 +52,10 @@ demo: all
 
 bench: all
 	@$(BUILD)/quern bench
-	@cmake --build $(BUILD) --target sim_bench --target sim_gemm
+	@cmake --build $(BUILD) --target sim_bench --target sim_gemm --target sim_load
 	@$(BUILD)/sim_bench
 	@$(BUILD)/sim_gemm
+	@$(BUILD)/sim_load $(BUILD)/libquernsim.so $(BUILD)/straight.gfx942.co
 
 install: all
 	@DESTDIR="$(DESTDIR)" cmake --install "$(BUILD)" --prefix "$(PREFIX)"

@@ -71,4 +71,11 @@ if(TARGET quernsim)
   target_include_directories(sim_gemm PRIVATE include)
   target_link_libraries(sim_gemm PRIVATE quern_flags quern m)
   add_dependencies(sim_gemm quernsim)
+  set(straight ${CMAKE_BINARY_DIR}/straight.gfx942.co)
+  add_custom_command(OUTPUT ${straight} DEPENDS bench/straight_gpu.c bench/straight.h VERBATIM
+    COMMAND ${CMAKE_C_COMPILER} -std=gnu23 -O2 --target=amdgcn-amd-amdhsa -mcpu=gfx942 -nogpulib -ffreestanding
+            -Wall -Wextra -o ${straight} ${PROJECT_SOURCE_DIR}/bench/straight_gpu.c)
+  add_executable(sim_load EXCLUDE_FROM_ALL bench/sim_load.c ${straight})
+  target_link_libraries(sim_load PRIVATE quern_flags ${CMAKE_DL_LIBS})
+  add_dependencies(sim_load quernsim)
 endif()
