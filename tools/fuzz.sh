@@ -41,20 +41,51 @@ for i, header in enumerate(arrays):
     text = header.encode()
     open(f"{sys.argv[1]}/npy_fuzz/{i}", "wb").write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + bytes(8))
 PY
-for target in "${targets[@]}"; do # code objects of whatever has been built
+# Code objects of whatever has been built, as they are, as bundles and as compressed bundles.
+object_seeds() {
+  local object name
+  for object in build/*/testdata/kernels.*.co build/*/images/gemm_any*.co build/*/images/quantize*.co; do
+    [ -e "$object" ] || continue
+    name=$(basename "$object" .co)
+    cp "$object" $seeds/object_fuzz/"$name"
+    case $name in
+      *O3*)
+        local arch=gfx942
+        [[ $name =~ gfx[0-9a-f]+ ]] && arch=${BASH_REMATCH[0]}
+        for way in "" -compress; do
+          clang-offload-bundler-22 -type=o $way -input=/dev/null -input="$object" -output=$seeds/object_fuzz/"$name$way.hipfb" \
+            -targets=host-x86_64-unknown-linux-gnu,hipv4-amdgcn-amd-amdhsa--"$arch" 2>/dev/null || true
+        done ;;
+    esac
+  done
+  for object in $seeds/object_fuzz/*; do printf '\1\0\77\20\0\1' >> "$object"; done # the launch
+}
+for target in "${targets[@]}"; do
   case $target in
-    object_fuzz|kernel_fuzz) cp build/*/images/*.co $seeds/"$target"/ 2>/dev/null || true ;;
+    kernel_fuzz) cp build/*/images/*.co $seeds/kernel_fuzz/ 2>/dev/null || true ;;
+    object_fuzz) object_seeds ;;
     lines_fuzz) # two bytes that choose strings and address, then a table of lines
       for object in build/*/testdata/*.dwarf?.co; do
         llvm-objcopy-22 --dump-section .debug_line=$build/lines.bin "$object" /dev/null 2>/dev/null || continue
         { printf '\377\000'; cat $build/lines.bin; } > $seeds/"$target"/"$(basename "$object")"
       done ;;
-    code_fuzz) # four bytes that choose the launch, then a piece of a kernel
-      for object in build/*/images/*gfx942.co; do
+    code_fuzz) # eight bytes that choose the launch, then a piece of a kernel; records of random words
+      python3 - $seeds/code_fuzz <<'PY'
+import random, sys
+random.seed(1)
+for chip in range(7):
+    for n in range(16):
+        flags = 1 | random.choice([0, 2]) | random.choice([0, 16]) | random.choice([4, 8, 0])
+        header = bytes([chip, flags, 63, 64, 0xf0, random.choice([31, 63, 130]), 60, 63])
+        open(f"{sys.argv[1]}/made.{chip}.{n}", "wb").write(header + random.randbytes(16 * 64))
+PY
+      for object in build/*/testdata/kernels*.co; do
         llvm-objcopy-22 -O binary --only-section=.text "$object" $build/code.bin 2>/dev/null || continue
-        for piece in 0 1 2 3 4 5 6 7; do
-          { printf '\100\374\077\040'; dd if=$build/code.bin bs=256 skip=$piece count=1 status=none; } \
-            > $seeds/"$target"/"$(basename "$object")".$piece
+        chip=1
+        case $object in *gfx90a*) chip=0 ;; *gfx950*) chip=2 ;; *gfx1151*) chip=3 ;; *gfx1201*) chip=4 ;; esac
+        for piece in 0 2 4 6 8 10; do
+          { printf '%b' "\\00$chip\\022\\077\\100\\360\\077\\070\\077"; dd if=$build/code.bin bs=256 skip=$piece count=2 status=none; } \
+            > $seeds/code_fuzz/"$(basename "$object")".$piece
         done
       done ;;
   esac
@@ -62,8 +93,9 @@ done
 
 # fuzz TARGET: one target, its findings, its figures
 fuzz() {
-  local target=$1
-  if $build/"$target" -max_total_time="$seconds" -max_len=65536 -timeout=10 -rss_limit_mb=2048 -verbosity=0 \
+  local target=$1 mask=0
+  [ "$target" = object_fuzz ] && mask=2 # what the simulated GPU reports
+  if $build/"$target" -max_total_time="$seconds" -max_len=65536 -timeout=10 -rss_limit_mb=2048 -verbosity=0 -close_fd_mask="$mask" \
       -print_final_stats=1 -artifact_prefix=$build/findings/"$target"- \
       $build/corpus/"$target" $seeds/"$target" > $build/"$target".log 2>&1; then
     echo "fuzz: $target for $seconds s: $(grep -E 'number_of_executed_units' $build/"$target".log)"
