@@ -8,11 +8,12 @@
 #include <string.h>
 
 static const char magic[] = "__CLANG_OFFLOAD_BUNDLE__";
-enum { MAGIC_BYTES = sizeof magic - 1, HEADER_BYTES = MAGIC_BYTES + 8, MAX_ENTRIES = 4096 };
+enum { MAGIC_BYTES = sizeof magic - 1 };
+static_assert(MAGIC_BYTES + 8 == SIM_BUNDLE_HEADER_BYTES);
 
 /** Reads no byte past the first that differs: an image comes without its size, and may be shorter. */
 bool sim_bundle_is(const void *image, size_t bytes) {
-    return bytes >= HEADER_BYTES && strncmp(image, magic, MAGIC_BYTES) == 0;
+    return bytes >= SIM_BUNDLE_HEADER_BYTES && strncmp(image, magic, MAGIC_BYTES) == 0;
 }
 
 typedef struct entry {
@@ -53,9 +54,9 @@ sim_object_status sim_bundle_find(const sim_chip *chip, const void *image, size_
     uint64_t count;
     memcpy(&count, (const uint8_t *)image + MAGIC_BYTES, sizeof count);
     const char *generic = sim_chip_mach_name(chip->generic_mach);
-    size_t at = HEADER_BYTES;
+    size_t at = SIM_BUNDLE_HEADER_BYTES;
     *out = nullptr;
-    for (uint64_t i = 0; i < count && i < MAX_ENTRIES; i++) {
+    for (uint64_t i = 0; i < count && i < SIM_BUNDLE_MAX_ENTRIES; i++) {
         entry e;
         if (!read_entry(image, bytes, &at, &e) || e.offset > bytes || e.size > bytes - e.offset) {
             sim_complain(c, "entry %llu of %llu lies outside the offload bundle of %zu bytes",
@@ -77,19 +78,4 @@ sim_object_status sim_bundle_find(const sim_chip *chip, const void *image, size_
         return SIM_OBJECT_WRONG_ARCH;
     }
     return SIM_OBJECT_OK;
-}
-
-size_t sim_bundle_extent(const void *image) {
-    uint64_t count;
-    memcpy(&count, (const uint8_t *)image + MAGIC_BYTES, sizeof count);
-    size_t at = HEADER_BYTES, extent = at;
-    for (uint64_t i = 0; i < count && i < MAX_ENTRIES; i++) {
-        entry e;
-        if (!read_entry(image, SIZE_MAX, &at, &e) || e.offset + e.size < e.offset) {
-            return 0;
-        }
-        extent = at > extent ? at : extent;
-        extent = e.offset + e.size > extent ? e.offset + e.size : extent;
-    }
-    return extent;
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <cmocka.h>
 
@@ -75,6 +76,40 @@ static void test_extent(void **state) {
     assert_int_equal(sim_object_extent(image), image_bytes);
     uint8_t nothing[64] = {0};
     assert_int_equal(sim_object_extent(nothing), 0);
+}
+
+/** An image whose headers lead out of memory that can be read: no length, and no crash. */
+static void test_extent_of_damage(void **state) {
+    (void)state;
+    enum { PAGE = 4096 };
+    size_t room = (image_bytes + PAGE - 1) / PAGE * PAGE;
+    uint8_t *block =
+        mmap(nullptr, room + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(block != MAP_FAILED && mprotect(block + room, PAGE, PROT_NONE) == 0);
+    memcpy(block, image, image_bytes);
+    assert_int_equal(sim_object_extent(block), image_bytes);
+    Elf64_Ehdr h;
+    memcpy(&h, block, sizeof h);
+    uint64_t *fields[] = {&h.e_phoff, &h.e_shoff};
+    static const uint64_t bad[] = {0x10000000, UINT64_MAX, UINT64_MAX - 100, INT64_MAX};
+    for (size_t i = 0; i < 2; i++) {
+        for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
+            uint64_t good = *fields[i];
+            *fields[i] = bad[k];
+            memcpy(block, &h, sizeof h);
+            assert_int_equal(sim_object_extent(block), 0);
+            *fields[i] = good;
+        }
+    }
+    assert_int_equal(sim_object_extent(block + room), 0);
+    for (size_t begin = 1; begin < 64; begin++) { // cut off within the header
+        memcpy(block + room - begin, image, begin);
+        assert_int_equal(sim_object_extent(block + room - begin), 0);
+    }
+    char magic[] = "__CLANG_OFFLOAD_BUNDLE__\4\0\0\0\0\0\0";
+    memcpy(block + room - sizeof magic, magic, sizeof magic);
+    assert_int_equal(sim_object_extent(block + room - sizeof magic), 0);
+    munmap(block, room + PAGE);
 }
 
 /** Changes bytes of the header and expects a status and a message. */
@@ -167,6 +202,55 @@ static void test_truncated(void **state) {
     }
 }
 
+/** The image with `count` copies of a section's header in place of its own table. */
+static uint8_t *multiply_section(uint32_t type, uint16_t count, size_t *bytes) {
+    Elf64_Ehdr h;
+    Elf64_Shdr section = {};
+    memcpy(&h, image, sizeof h);
+    for (uint32_t i = 0; i < h.e_shnum && section.sh_type != type; i++) {
+        memcpy(&section, image + h.e_shoff + i * sizeof section, sizeof section);
+    }
+    assert_int_equal(section.sh_type, type);
+    size_t own = h.e_shnum * sizeof section; // links name the sections that there were
+    *bytes = image_bytes + own + count * sizeof section;
+    uint8_t *copy = memcpy(malloc(*bytes), image, image_bytes);
+    memcpy(copy + image_bytes, image + h.e_shoff, own);
+    for (size_t i = 0; i < count; i++) {
+        memcpy(copy + image_bytes + own + i * sizeof section, &section, sizeof section);
+    }
+    h.e_shoff = image_bytes;
+    h.e_shnum += count;
+    memcpy(copy, &h, sizeof h);
+    return copy;
+}
+
+/** A small file cannot make the reader work for ever, or take all memory. */
+static void test_bombs(void **state) {
+    (void)state;
+    sim_object *o;
+    size_t bytes;
+    uint8_t *copy = multiply_section(SHT_DYNSYM, 0, &bytes);
+    assert_int_equal(load(copy, bytes, &o), SIM_OBJECT_OK);
+    sim_object_unload(o);
+    free(copy);
+    copy = multiply_section(SHT_DYNSYM, 30000, &bytes);
+    assert_int_equal(load(copy, bytes, &o), SIM_OBJECT_INVALID);
+    assert_non_null(strstr(error, "lie over each other"));
+    free(copy);
+    copy = copy_image();
+    Elf64_Ehdr h;
+    memcpy(&h, image, sizeof h);
+    for (uint32_t i = 0; i < h.e_phnum; i++) {
+        Elf64_Phdr p;
+        memcpy(&p, image + h.e_phoff + i * sizeof p, sizeof p);
+        p.p_memsz = p.p_flags & PF_X ? 1 << 29 : p.p_memsz;
+        memcpy(copy + h.e_phoff + i * sizeof p, &p, sizeof p);
+    }
+    assert_int_equal(load(copy, image_bytes, &o), SIM_OBJECT_INVALID);
+    assert_non_null(strstr(error, "bytes of code in a file of"));
+    free(copy);
+}
+
 /** One or a few bytes anywhere set to anything: a status, never a crash. */
 static void test_damaged(void **state) {
     (void)state;
@@ -220,7 +304,8 @@ int main(void) {
         cmocka_unit_test(test_kernels), cmocka_unit_test(test_globals_and_relocations),
         cmocka_unit_test(test_extent),  cmocka_unit_test(test_wrong_files),
         cmocka_unit_test(test_bundles), cmocka_unit_test(test_truncated),
-        cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_damaged), cmocka_unit_test(test_extent_of_damage),
+        cmocka_unit_test(test_bombs),
     };
     return cmocka_run_group_tests(tests, read_image, free_image);
 }

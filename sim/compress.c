@@ -49,9 +49,11 @@ static bool read_header(const uint8_t *image, size_t bytes, header *h) {
     return h->bytes && bytes >= h->bytes;
 }
 
-size_t sim_compressed_extent(const void *image) {
+size_t sim_compressed_extent(const uint8_t header_bytes[SIM_COMPRESSED_HEADER_BYTES]) {
     header h;
-    return read_header(image, 32, &h) && h.file_bytes >= h.bytes ? h.file_bytes : 0;
+    return read_header(header_bytes, SIM_COMPRESSED_HEADER_BYTES, &h) && h.file_bytes >= h.bytes
+               ? h.file_bytes
+               : 0;
 }
 
 /** Whether exactly `out_bytes` came out. */

@@ -10,7 +10,8 @@
 enum { MIN_DYNAMIC_STACK = 16384, MAX_USER_SGPRS = 16, ACC_FIRST = 256 };
 
 uint32_t sim_kernel_scratch(const sim_kernel *kernel) {
-    uint32_t bytes = (kernel->scratch_bytes + 3) & ~3u;
+    uint32_t bytes = kernel->scratch_bytes; // anything: the caller has a limit
+    bytes = bytes > UINT32_MAX - 3 ? UINT32_MAX & ~3u : (bytes + 3) & ~3u;
     return kernel->uses_dynamic_stack && bytes < MIN_DYNAMIC_STACK ? MIN_DYNAMIC_STACK : bytes;
 }
 

@@ -160,17 +160,23 @@ static bool read_args(sim_kernel *kernel, const msgpack_object *args, sim_compla
     return true;
 }
 
+/** A kernel's name against a metadata symbol, which is the name and ".kd". */
+static int compare_symbol(const void *symbol, const void *kernel) {
+    const msgpack_object_str *s = symbol;
+    const char *name = ((const sim_kernel *)kernel)->name;
+    size_t length = strlen(name), have = s->size - 3;
+    int order = memcmp(s->ptr, name, length < have ? length : have);
+    return order ? order : (have > length) - (have < length);
+}
+
+/** The kernels are sorted by name. */
 static sim_kernel *kernel_by_symbol(sim_kernel *kernels, size_t count,
                                     const msgpack_object *symbol) {
-    for (size_t i = 0; symbol && symbol->type == MSGPACK_OBJECT_STR && i < count; i++) {
-        size_t length = strlen(kernels[i].name);
-        if (symbol->via.str.size == length + 3 &&
-            memcmp(symbol->via.str.ptr, kernels[i].name, length) == 0 &&
-            memcmp(symbol->via.str.ptr + length, ".kd", 3) == 0) {
-            return &kernels[i];
-        }
+    if (!count || !symbol || symbol->type != MSGPACK_OBJECT_STR || symbol->via.str.size < 3 ||
+        memcmp(symbol->via.str.ptr + symbol->via.str.size - 3, ".kd", 3) != 0) {
+        return nullptr;
     }
-    return nullptr;
+    return bsearch(&symbol->via.str, kernels, count, sizeof *kernels, compare_symbol);
 }
 
 static bool read_kernel(sim_kernel *kernel, const msgpack_object *from, sim_complaint *c) {

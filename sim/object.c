@@ -20,6 +20,9 @@ enum {
     PRELOAD_PROLOGUE = 256, // code for firmware that cannot preload kernel arguments; skipped
 };
 constexpr uint64_t MAX_IMAGE = UINT64_C(1) << 30;
+constexpr uint64_t MAX_CODE_PADDING =
+    1 << 20; // bytes between code segments that need not be in the file
+enum { BUDGET_FACTOR = 4 };
 
 typedef struct symbol {
     char *name;
@@ -36,6 +39,7 @@ struct sim_object {
     sim_kernel *kernels;
     symbol *globals;
     size_t num_kernels, num_globals;
+    uint64_t budget; // bytes of the file that may still be read
 };
 
 bool sim_complain(sim_complaint *c, const char *format, ...) {
@@ -44,6 +48,17 @@ bool sim_complain(sim_complaint *c, const char *format, ...) {
     vsnprintf(c->text, c->bytes, format, args);
     va_end(args);
     return false;
+}
+
+/** Takes bytes off the budget. Where the parts of a file lie apart, as they should, all of them together are no longer
+ *  than the file; a hostile one has a thousand tables in the same place, to cost a thousand times its size. */
+static bool spend(sim_object *o, uint64_t bytes, sim_complaint *c) {
+    if (bytes > o->budget) {
+        return sim_complain(
+            c, "its tables lie over each other: they are many times longer than the file");
+    }
+    o->budget -= bytes;
+    return true;
 }
 
 // ---- the header
@@ -100,7 +115,7 @@ static bool measure(sim_object *o, const sim_elf *elf, sim_complaint *c) {
         if (p.p_type != PT_LOAD || p.p_memsz == 0) {
             continue;
         }
-        if (!check_segment(elf, &p, c)) {
+        if (!check_segment(elf, &p, c) || !spend(o, p.p_filesz, c)) {
             return false;
         }
         uint64_t end = p.p_vaddr + p.p_memsz;
@@ -113,6 +128,10 @@ static bool measure(sim_object *o, const sim_elf *elf, sim_complaint *c) {
     first &= ~UINT64_C(3);
     if (last <= first) {
         return sim_complain(c, "there is no code in it");
+    }
+    if (last - first > elf->size + MAX_CODE_PADDING) {
+        return sim_complain(c, "%llu bytes of code in a file of %zu bytes",
+                            (unsigned long long)(last - first), elf->size);
     }
     o->text.start = first; // becomes a guest address once the image has one
     o->text.size = last - first;
@@ -218,6 +237,9 @@ static bool read_symbols(sim_object *o, const sim_elf *elf, const Elf64_Shdr *se
             return sim_complain(c, "symbol %zu has no name", i);
         }
         size_t length = strlen(name);
+        if (!spend(o, sizeof s + length, c)) {
+            return false;
+        }
         bool is_kernel = length > 3 && strcmp(name + length - 3, ".kd") == 0;
         if (is_kernel ? !add_kernel(o, name, length - 3, s.st_value, c)
                       : !add_global(o, name, &s, c)) {
@@ -225,6 +247,17 @@ static bool read_symbols(sim_object *o, const sim_elf *elf, const Elf64_Shdr *se
         }
     }
     return true;
+}
+
+static int compare_names(const void *a, const void *b) {
+    return strcmp(((const sim_kernel *)a)->name, ((const sim_kernel *)b)->name);
+}
+
+/** By name: some libraries' objects have ten thousand kernels. */
+static void sort_kernels(sim_object *o) {
+    if (o->num_kernels) {
+        qsort(o->kernels, o->num_kernels, sizeof *o->kernels, compare_names);
+    }
 }
 
 // ---- relocations
@@ -298,6 +331,9 @@ static bool relocate(sim_object *o, const sim_elf *elf, const Elf64_Shdr *sectio
     Elf64_Rela r;
     for (size_t i = 0; sim_elf_entry(elf, section, i, &r, sizeof r); i++) {
         uint64_t type = ELF64_R_TYPE(r.r_info), value = o->region->base;
+        if (!spend(o, sizeof r, c)) {
+            return false;
+        }
         if (type == NONE) {
             continue;
         }
@@ -343,7 +379,7 @@ static bool read_metadata(sim_object *o, const sim_elf *elf, sim_complaint *c) {
     for (size_t i = 0; sim_elf_segment(elf, i, &p); i++) {
         const uint8_t *notes =
             p.p_type == PT_NOTE ? sim_elf_range(elf, p.p_offset, p.p_filesz) : nullptr;
-        if (notes && !read_notes(o, notes, p.p_filesz, c)) {
+        if (notes && (!spend(o, p.p_filesz, c) || !read_notes(o, notes, p.p_filesz, c))) {
             return false;
         }
     }
@@ -369,6 +405,7 @@ static bool make_text(sim_object *o, const sim_chip *chip) {
 
 static sim_object_status load(sim_object *o, const sim_elf *elf, const sim_chip *chip,
                               uint32_t device, sim_complaint *c) {
+    o->budget = BUDGET_FACTOR * (uint64_t)elf->size;
     if (!measure(o, elf, c)) {
         return SIM_OBJECT_INVALID;
     }
@@ -380,7 +417,11 @@ static sim_object_status load(sim_object *o, const sim_elf *elf, const sim_chip 
     o->text.start += o->region->base;
     load_segments(o, elf);
     if (!each_section(o, elf, SHT_RELA, relocate, c) ||
-        !each_section(o, elf, SHT_DYNSYM, read_symbols, c) || !read_metadata(o, elf, c)) {
+        !each_section(o, elf, SHT_DYNSYM, read_symbols, c)) {
+        return SIM_OBJECT_INVALID;
+    }
+    sort_kernels(o);
+    if (!read_metadata(o, elf, c)) {
         return SIM_OBJECT_INVALID;
     }
     if (!make_text(o, chip)) {
@@ -438,31 +479,6 @@ sim_object_status sim_object_load(sim_object **out, sim_memory *memory, const si
     return status;
 }
 
-size_t sim_object_extent(const void *image) {
-    Elf64_Ehdr h;
-    memcpy(&h, image, SELFMAG);
-    if (memcmp(&h, ELFMAG, SELFMAG) != 0) {
-        return sim_compressed_is(image, 32) ? sim_compressed_extent(image)
-               : sim_bundle_is(image, 32)   ? sim_bundle_extent(image)
-                                            : 0;
-    }
-    memcpy(&h, image, sizeof h);
-    uint64_t extent = sizeof h;
-    for (uint32_t i = 0; i < h.e_phnum; i++) {
-        Elf64_Phdr p;
-        memcpy(&p, (const uint8_t *)image + h.e_phoff + i * sizeof p, sizeof p);
-        extent = p.p_offset + p.p_filesz > extent ? p.p_offset + p.p_filesz : extent;
-    }
-    for (uint32_t i = 0; i < h.e_shnum; i++) {
-        Elf64_Shdr s;
-        memcpy(&s, (const uint8_t *)image + h.e_shoff + i * sizeof s, sizeof s);
-        uint64_t size = s.sh_type == SHT_NOBITS ? 0 : s.sh_size;
-        extent = s.sh_offset + size > extent ? s.sh_offset + size : extent;
-    }
-    uint64_t tables = h.e_shoff + (uint64_t)h.e_shnum * sizeof(Elf64_Shdr);
-    return tables > extent ? tables : extent;
-}
-
 void sim_object_unload(sim_object *o) {
     if (!o) {
         return;
@@ -492,12 +508,9 @@ sim_text *sim_object_text(sim_object *o) {
 }
 
 const sim_kernel *sim_object_kernel(const sim_object *o, const char *name) {
-    for (size_t i = 0; i < o->num_kernels; i++) {
-        if (strcmp(o->kernels[i].name, name) == 0) {
-            return &o->kernels[i];
-        }
-    }
-    return nullptr;
+    sim_kernel key = {.name = (char *)(uintptr_t)name};
+    return o->num_kernels ? bsearch(&key, o->kernels, o->num_kernels, sizeof key, compare_names)
+                          : nullptr;
 }
 
 bool sim_object_global(const sim_object *o, const char *name, uint64_t *addr, uint64_t *bytes) {

@@ -31,18 +31,22 @@ bool sim_sources_find(const sim_sources *sources, uint64_t address, sim_source *
 bool sim_metadata_read(sim_kernel *kernels, size_t num_kernels, const void *note, size_t bytes,
                        sim_complaint *c);
 
+enum { // of bundles' headers
+    SIM_BUNDLE_HEADER_BYTES = 32,
+    SIM_BUNDLE_MAX_ENTRIES = 4096,
+    SIM_COMPRESSED_HEADER_BYTES = 32,
+};
+
 /** Whether image begins like an offload bundle. (bundle.c) */
 bool sim_bundle_is(const void *image, size_t bytes);
 /** The entry for a chip. Status as sim_object_load's. */
 sim_object_status sim_bundle_find(const sim_chip *chip, const void *image, size_t bytes,
                                   const void **entry, size_t *entry_bytes, sim_complaint *c);
-/** Bytes that a bundle covers, by its own table. */
-size_t sim_bundle_extent(const void *image);
 
 /** Whether image begins like a compressed bundle. (compress.c) */
 bool sim_compressed_is(const void *image, size_t bytes);
-/** Bytes that a compressed bundle covers, by its header; 0 if that does not say. */
-size_t sim_compressed_extent(const void *image);
+/** Bytes that a compressed bundle covers, by its first ones; 0 if they do not say. */
+size_t sim_compressed_extent(const uint8_t header[SIM_COMPRESSED_HEADER_BYTES]);
 /** The bundle inside, in memory that the caller frees. Status as sim_object_load's. */
 sim_object_status sim_compressed_expand(const void *image, size_t bytes, void **out,
                                         size_t *out_bytes, sim_complaint *c);

@@ -45,13 +45,20 @@ uint32_t sim_wave_slice(sim_wave *w, uint32_t slice) {
     return run(w, slice);
 }
 
-void sim_wave_run(sim_wave *w) {
+/** Instructions until the next wave's turn. */
+static uint32_t slice_of(const sim_wave *w) {
     // Long enough that what happens once a slice costs nothing, short enough that a wave which spins
     // on what another wave of its workgroup will write does not hold it up for long.
     enum { SLICE = 16384 };
-    uint32_t n = w->look     ? sim_look_run(w, SLICE)
-                 : w->shadow ? sim_check_run(w, SLICE)
-                             : run(w, SLICE);
+    uint64_t limit = w->group->dispatch->limit, left = limit - w->num_executed;
+    return limit && left < SLICE ? (uint32_t)left + 1 : SLICE;
+}
+
+void sim_wave_run(sim_wave *w) {
+    uint32_t slice = slice_of(w);
+    uint32_t n = w->look     ? sim_look_run(w, slice)
+                 : w->shadow ? sim_check_run(w, slice)
+                             : run(w, slice);
     w->num_executed += n;
     w->num_after_fault += sim_faults_any(&w->group->dispatch->faults) ? n : 0;
     check_limit(w);

@@ -12,7 +12,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { BUFFER_BYTES = 60000, ARGS_BYTES = 1024, MAX_KERNELS = 4 };
+enum { BUFFER_BYTES = 60000, ARGS_BYTES = 1024, MAX_KERNELS = 1 };
 
 /** How to launch. */
 typedef struct trailer {
