@@ -142,35 +142,6 @@ static void init_wave(sim_wave *w, sim_workgroup *group, uint32_t index, uint8_t
 
 // ---- a workgroup
 
-static bool report_divergence(sim_wave *w, const sim_wave *first) {
-    enum { BARRIER_BYTES = 4 };
-    const sim_dispatch *d = w->group->dispatch;
-    uint64_t entry = d->kernel->entry + BARRIER_BYTES;
-    sim_fault_about about = {.other_pc = first->pc - BARRIER_BYTES};
-    return sim_fault_report(w, sim_fetch(w, d->text, w->pc - BARRIER_BYTES), -1, SIM_FAULT_BARRIER,
-                            &about,
-                            "divergent barrier: wave %u waits at %s+0x%llx, wave %u at %s+0x%llx",
-                            first->index, d->kernel->name, (unsigned long long)(first->pc - entry),
-                            w->index, d->kernel->name, (unsigned long long)(w->pc - entry));
-}
-
-/** Waves that have come to different barriers have most likely lost each other. */
-static bool check_barrier(sim_workgroup *group) {
-    const sim_wave *first = nullptr;
-    for (uint32_t i = 0; i < group->num_waves; i++) {
-        sim_wave *w = &group->waves[i];
-        if (w->state != SIM_AT_BARRIER) {
-            continue;
-        }
-        if (first && w->num_waits == first->num_waits && w->pc != first->pc &&
-            !report_divergence(w, first)) {
-            return false;
-        }
-        first = first ? first : w;
-    }
-    return true;
-}
-
 bool sim_barrier_is_complete(const sim_wave *w) {
     for (uint32_t i = 0; i < w->group->num_waves; i++) {
         const sim_wave *other = &w->group->waves[i];
@@ -185,9 +156,6 @@ bool sim_barrier_is_complete(const sim_wave *w) {
 static bool release_barrier(sim_workgroup *group) {
     bool any = false;
     sim_wave *stuck = nullptr;
-    if ((group->dispatch->check & SIM_CHECK_BARRIER) && !check_barrier(group)) {
-        return false;
-    }
     for (uint32_t i = 0; i < group->num_waves; i++) {
         sim_wave *w = &group->waves[i];
         if (w->state == SIM_AT_BARRIER && sim_barrier_is_complete(w)) {
@@ -288,11 +256,16 @@ void sim_dispatch_work(sim_dispatch *d, sim_worker *worker) {
 }
 
 bool sim_dispatch_run(sim_dispatch *d) {
+    if (!sim_race_open(d)) {
+        sim_fault_stop(d, SIM_FAULT_RESOURCES, "no host memory for the check of races");
+        return false;
+    }
     sim_memory_enter(d->memory);
     sim_look_begin_dispatch(d);
     sim_pool_run(d);
     sim_look_end_dispatch(d);
     sim_memory_leave(d->memory);
+    sim_race_close(d);
     sim_faults_sort(&d->faults);
     return !atomic_load(&d->stop) && !d->faults.count;
 }

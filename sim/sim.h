@@ -167,8 +167,10 @@ enum { // sim_inst.flags
     SIM_DPP_BOUND_CTRL = 1 << 7,
     SIM_HAS_SADDR = 1 << 8,
     SIM_VCC_IMPLICIT = 1 << 9,
-    SIM_DPP8 = 1 << 10,   // the lanes are in dpp8
-    SIM_DPP_FI = 1 << 11, // inactive lanes are read like active ones
+    SIM_DPP8 = 1 << 10,     // the lanes are in dpp8
+    SIM_DPP_FI = 1 << 11,   // inactive lanes are read like active ones
+    SIM_SCOPED = 1 << 12,   // sc1, or scope: of more than a compute unit
+    SIM_STREAMED = 1 << 13, // nt, slc: the line is not needed again
 };
 
 enum { // sim_effects.stream: memory operations that complete in order, SMEM's in any order
@@ -185,6 +187,12 @@ enum { // sim_effects.access
     SIM_ACCESS_STORE,
     SIM_ACCESS_ATOMIC,
     SIM_ACCESS_DMA, // a load that goes to LDS
+};
+
+enum {                 // sim_effects.scope
+    SIM_SCOPE_NONE,    // plain data
+    SIM_SCOPE_UNKNOWN, // a store of a chip whose stores have none
+    SIM_SCOPE_SOME,    // meant for others to see while the kernel runs
 };
 
 enum {              // sim_effects.flow: which of a result's lanes depend on which of the sources'
@@ -207,7 +215,7 @@ typedef enum sim_kind { // what an instruction is to those who count or time it 
 
 /** What the checker looks at, by sim_find_effects (check/effects.c). */
 typedef struct sim_effects {
-    uint8_t access, flow;
+    uint8_t access, flow, scope;
     uint8_t stream; // SIM_NUM_STREAMS: none
     bool is_wait, is_barrier;
     uint8_t left[SIM_NUM_STREAMS]; // operations that a wait lets be incomplete, or SIM_LEFT_ANY
@@ -505,9 +513,11 @@ struct sim_wave {
     uint32_t scc;
     uint32_t mode; // MODE register, sim_mode bits; dispatch fills it by sim_mode_of_rsrc1
     sim_wave_state state;
-    bool wave32;                        // 32 lanes: the upper half of EXEC is 0
-    bool fast_matrix;                   // sim_dispatch.fast_matrix
-    uint32_t num_signals, num_waits;    // at gfx12's split barriers
+    bool wave32;                     // 32 lanes: the upper half of EXEC is 0
+    bool fast_matrix;                // sim_dispatch.fast_matrix
+    uint32_t num_signals, num_waits; // at gfx12's split barriers
+    uint32_t num_barriers;           // for their check: how many, and the last one
+    uint64_t barrier_pc;
     uint32_t index;                     // in the workgroup
     uint64_t shared_base, private_base; // flat apertures
     uint8_t *scratch;                   // SIM_LANES * scratch_bytes, lane-major
@@ -550,6 +560,7 @@ typedef struct sim_dispatch {
     uint32_t device;
     bool is_observed;                  // some of the following is not null
     void *observed[SIM_MAX_OBSERVERS]; // what each observer keeps of this dispatch
+    struct sim_race *race; // the checker's memory of global memory; null: races are not checked
 } sim_dispatch;
 
 /** Lanes of a wave: the kernel's choice on RDNA. */
@@ -657,6 +668,16 @@ uint32_t sim_check_run(sim_wave *w, uint32_t slice);
 /** Lanes of `mask` access `bytes` of LDS each, at lane_address. Called by exec/ before it does so. */
 void sim_check_lds(sim_wave *w, const sim_inst *inst, uint8_t *const lane_address[SIM_LANES],
                    uint64_t mask, uint32_t bytes);
+
+/** Lanes of `mask` access `bytes` of memory each, at address in the guest, host here. Before it happens. */
+void sim_check_memory(sim_wave *w, const sim_inst *inst, const uint64_t *address,
+                      uint8_t *const *host, uint64_t mask, uint32_t bytes);
+/** A wave has come to a barrier that it waits at; it has signalled (gfx12). If SIM_CHECK_BARRIER is on. */
+void sim_check_barrier(sim_wave *w, const sim_inst *inst);
+void sim_check_signal(sim_wave *w, const sim_inst *inst);
+/** Around a dispatch: makes what is remembered of global memory, if its checks need that. False without memory. */
+bool sim_race_open(sim_dispatch *d);
+void sim_race_close(sim_dispatch *d);
 
 /** Decodes and binds the instruction at pc and publishes it in the text's slot; null after raising
  * a fault. */

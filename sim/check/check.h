@@ -36,6 +36,9 @@ struct sim_shadow {
     uint64_t issued[SIM_NUM_STREAMS]; // memory operations so far
     uint64_t done[SIM_NUM_STREAMS];   // how many of them a wait has proven complete
     uint64_t done_at_barrier[SIM_NUM_STREAMS];
+    uint32_t released,
+        acquired;    // times of races on global memory: the last release, the latest known
+    bool has_stored; // to memory, and not waited since
     uint64_t pending[SIM_REG_WORDS], undefined[SIM_REG_WORDS];
     sim_result results[SIM_NUM_REGS];       // valid where pending
     uint64_t undefined_lanes[SIM_NUM_REGS]; // valid where undefined
@@ -52,8 +55,37 @@ typedef struct sim_cell {
     uint8_t write_stream : 2, several_readers : 1, several_writers : 1, atomic : 1;
 } sim_cell;
 
+/** One wave's access to 64 bytes of global memory (race.c). */
+typedef struct sim_race_record {
+    uint64_t bytes; // bit i: byte i; none: unused
+    uint32_t wave;  // of the launch
+    uint32_t epoch; // barriers that the wave had passed
+    uint32_t stamp; // the time of its last release; of a release's own access: the time before
+    uint32_t where; // dword of the code, and what it does
+} sim_race_record;
+
+enum { SIM_MAX_DOUBTS = 16 };
+
+/** What an instruction leaves to be looked at after it ran. */
+struct sim_race_later {
+    bool is_locked; // it synchronises
+    uint32_t num_doubts;
+    struct {               // a store clashes, unless it stores what was there
+        const uint8_t *at; // the 64 bytes
+        uint64_t address;  // the guest's
+        uint64_t bytes;    // those that clash
+        int lane;
+        uint8_t before[64];
+        sim_race_record mine, other;
+    } doubts[SIM_MAX_DOUBTS];
+};
+
 /** Of a workgroup. */
 struct sim_group_shadow {
+    uint32_t acquired; // the latest release known to a wave that came to a barrier
+    uint64_t lds_sync; // the last atomic on LDS: time above wave
+    bool has_later;
+    struct sim_race_later later;
     sim_cell *cells; // dispatch->lds_bytes / 4, rounded up
     // A write over another wave's in one epoch is no race if both write the same: known after the instruction.
     struct {
@@ -68,6 +100,13 @@ struct sim_group_shadow {
 bool sim_check_registers(sim_wave *w, const sim_inst *inst);
 /** Judges the write in doubt, after an instruction ran. */
 void sim_check_doubt(sim_wave *w, const sim_inst *inst);
+
+/** A wave comes to a barrier. */
+void sim_race_barrier(sim_wave *w);
+/** An atomic on LDS orders the waves of its workgroup. */
+void sim_race_lds_atomic(sim_wave *w);
+/** After an instruction that left something for later. */
+void sim_race_after(sim_wave *w, const sim_inst *inst);
 
 static inline uint32_t sim_check_offset(const sim_wave *w, uint64_t pc) {
     return (uint32_t)(pc - w->group->dispatch->kernel->entry);

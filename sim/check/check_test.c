@@ -63,7 +63,7 @@ static outcome run_program(const char *arch, const char *body, unsigned waves, u
                       .memory = memory,
                       .kernel = &kernel,
                       .text = &text,
-                      .grid = {2, 1, 1},
+                      .grid = {1, 1, 1},
                       .block = {64 * waves, 1, 1},
                       .lds_bytes = LDS_BYTES,
                       .kernarg = kernarg->base,

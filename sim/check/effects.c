@@ -16,6 +16,17 @@ static bool begins(const sim_inst *inst, const char *part) {
 
 // ---- memory
 
+/** What the compiler's atomic loads and stores have, and its volatile ones: a scope beyond the wave. With a hint not to
+ *  keep the line, glc is a part of the hint. */
+static uint8_t scope_of(const sim_inst *inst, sim_arch arch, uint8_t access) {
+    bool has_store_scopes = arch == SIM_GFX942 || arch == SIM_GFX950 || arch == SIM_GFX1201 ||
+                            arch == SIM_GFX12_GENERIC;
+    if ((inst->flags & SIM_SCOPED) || ((inst->flags & SIM_GLC) && !(inst->flags & SIM_STREAMED))) {
+        return SIM_SCOPE_SOME;
+    }
+    return access == SIM_ACCESS_STORE && !has_store_scopes ? SIM_SCOPE_UNKNOWN : SIM_SCOPE_NONE;
+}
+
 static uint8_t vmem_access(const sim_inst *inst) {
     if ((inst->flags & SIM_LDS) || has(inst, "load_lds")) {
         return SIM_ACCESS_DMA;
@@ -137,12 +148,15 @@ void sim_find_effects(sim_inst *inst, sim_arch arch) {
         e.stream = SIM_STREAM_LDS;
         break;
     case SIM_SMEM:
-        e.access = has(inst, "store") ? SIM_ACCESS_STORE : SIM_ACCESS_LOAD;
+        e.access = has(inst, "atomic")  ? SIM_ACCESS_ATOMIC
+                   : has(inst, "store") ? SIM_ACCESS_STORE
+                                        : SIM_ACCESS_LOAD;
         e.stream = SIM_STREAM_SMEM;
         break;
     default:
         break;
     }
+    e.scope = scope_of(inst, arch, e.access);
     if (!strcmp(inst->opcode->mnemonic, "s_waitcnt")) {
         read_waitcnt(inst, is_gfx9, &e);
     } else if (begins(inst, "s_wait")) {

@@ -189,6 +189,9 @@ void sim_check_lds(sim_wave *w, const sim_inst *inst, uint8_t *const lane_addres
     bool is_dma = inst->effects.access == SIM_ACCESS_DMA;
     touch t = {.w = w, .inst = inst, .stream = is_dma ? SIM_STREAM_LOAD : SIM_STREAM_LDS};
     sim_cell *cells = w->group->shadow->cells;
+    if (inst->effects.access == SIM_ACCESS_ATOMIC) {
+        sim_race_lds_atomic(w);
+    }
     for (uint64_t left = mask; left; left &= left - 1) {
         t.lane = __builtin_ctzll(left);
         uint32_t at = (uint32_t)(lane_address[t.lane] - w->group->lds);

@@ -144,6 +144,8 @@ static bool check_waits(sim_wave *w, const sim_inst *inst) {
 }
 
 static void complete(struct sim_shadow *s, const sim_effects *e) {
+    s->has_stored &=
+        e->left[SIM_STREAM_LOAD] == SIM_LEFT_ANY && e->left[SIM_STREAM_STORE] == SIM_LEFT_ANY;
     for (unsigned k = 0; k < SIM_NUM_STREAMS; k++) {
         uint64_t left = e->left[k];
         if (left == SIM_LEFT_ANY || left >= s->issued[k] || (k == SIM_STREAM_SMEM && left)) {
@@ -179,7 +181,8 @@ static const sim_operand *result_of(const sim_inst *inst) {
         return &inst->dst[0];
     }
     bool returns = inst->effects.access == SIM_ACCESS_ATOMIC && (inst->flags & SIM_GLC);
-    return returns && inst->opcode->klass == SIM_VMEM && is_buffer(inst) ? &inst->src[0] : nullptr;
+    return returns && (is_buffer(inst) || inst->opcode->klass == SIM_SMEM) ? &inst->src[0]
+                                                                           : nullptr;
 }
 
 static void issue(sim_wave *w, const sim_inst *inst) {

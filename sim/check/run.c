@@ -61,6 +61,8 @@ static void begin_wave(struct sim_shadow *s, sim_wave *w) {
     memset(s->done, 0, sizeof s->done);
     memset(s->done_at_barrier, 0, sizeof s->done_at_barrier);
     memset(s->pending, 0, sizeof s->pending);
+    s->released = s->acquired = 0;
+    s->has_stored = false;
     begin_registers(s, w);
     w->shadow = s;
 }
@@ -75,7 +77,12 @@ void sim_check_begin(sim_workgroup *group, void *memory) {
     at += round_up(sizeof *shadow);
     struct sim_shadow *waves = (void *)at;
     at += round_up(group->num_waves * sizeof *waves);
-    *shadow = (struct sim_group_shadow){.cells = (void *)at};
+    shadow->acquired = 0;
+    shadow->lds_sync = 0;
+    shadow->has_later = shadow->doubt.is_set = false;
+    shadow->later.num_doubts = 0;
+    shadow->later.is_locked = false;
+    shadow->cells = (void *)at;
     memset(shadow->cells, 0, num_cells(d->lds_bytes) * sizeof(sim_cell));
     for (uint32_t i = 0; i < group->num_waves; i++) {
         begin_wave(&waves[i], &group->waves[i]);
@@ -85,7 +92,9 @@ void sim_check_begin(sim_workgroup *group, void *memory) {
 
 // ---- the loop
 
-static void pass_barrier(struct sim_shadow *s) {
+static void pass_barrier(sim_wave *w) {
+    struct sim_shadow *s = w->shadow;
+    sim_race_barrier(w);
     s->epoch++;
     memcpy(s->done_at_barrier, s->done, sizeof s->done);
 }
@@ -117,10 +126,14 @@ uint32_t sim_check_run(sim_wave *w, uint32_t slice) {
             inst->exec(w, inst);
         }
         if (inst->effects.is_barrier) [[clang::unlikely]] {
-            pass_barrier(w->shadow);
+            pass_barrier(w);
         }
         if (group->doubt.is_set) [[clang::unlikely]] {
             sim_check_doubt(w, inst);
+        }
+        if (group->has_later) [[clang::unlikely]] {
+            group->has_later = false;
+            sim_race_after(w, inst);
         }
     }
     if (w->state == SIM_ENDED) { // nothing is on its way then

@@ -43,19 +43,28 @@ static bool resolve_lane(sim_wave *w, const sim_inst *inst, int lane, uint64_t a
     return sim_memory_fault(w, inst, lane, address, bytes, is_store);
 }
 
-static bool resolve_global(sim_wave *w, const sim_inst *inst, const uint64_t *address,
-                           uint32_t bytes, bool is_store, sim_access *out) {
-    if (w->look) [[clang::unlikely]] {
-        sim_look_memory(w, address, out->mask, bytes);
-    }
-    if (!out->mask || resolve_range(w, address, bytes, out)) {
-        return true;
-    }
+static bool resolve_lanes(sim_wave *w, const sim_inst *inst, const uint64_t *address,
+                          uint32_t bytes, bool is_store, sim_access *out) {
     for (uint64_t left = out->mask; left; left &= left - 1) {
         int lane = __builtin_ctzll(left);
         if (!resolve_lane(w, inst, lane, address[lane], bytes, is_store, out)) {
             return false;
         }
+    }
+    return true;
+}
+
+static bool resolve_global(sim_wave *w, const sim_inst *inst, const uint64_t *address,
+                           uint32_t bytes, bool is_store, sim_access *out) {
+    if (w->look) [[clang::unlikely]] {
+        sim_look_memory(w, address, out->mask, bytes);
+    }
+    if (out->mask && !resolve_range(w, address, bytes, out) &&
+        !resolve_lanes(w, inst, address, bytes, is_store, out)) {
+        return false;
+    }
+    if (w->shadow) [[clang::unlikely]] {
+        sim_check_memory(w, inst, address, out->host, out->mask, bytes);
     }
     return true;
 }
@@ -144,20 +153,27 @@ static void resolve_flat_lds(sim_wave *w, int lane, uint32_t offset, uint32_t by
 static bool resolve_flat(sim_wave *w, const sim_inst *inst, const uint64_t *address, uint32_t bytes,
                          bool is_store, sim_access *out) {
     bool ok = true;
+    uint64_t in_lds = 0, in_memory = 0;
     for (uint64_t left = out->mask; left && ok; left &= left - 1) {
         int lane = __builtin_ctzll(left);
         uint64_t at = address[lane];
         if (at >> 32 == w->shared_base >> 32) {
             resolve_flat_lds(w, lane, (uint32_t)at, bytes, out);
+            in_lds |= UINT64_C(1) << lane;
         } else if (at >> 32 == w->private_base >> 32) {
             ok = is_scratch_ready(w, inst) &&
                  resolve_scratch_lane(w, inst, lane, (uint32_t)at, bytes, is_store, out);
         } else {
             ok = resolve_lane(w, inst, lane, at, bytes, is_store, out);
+            in_memory |= UINT64_C(1) << lane;
             if (w->look) [[clang::unlikely]] {
                 sim_look_memory_lane(w, lane, at, bytes);
             }
         }
+    }
+    if (w->shadow && ok) [[clang::unlikely]] {
+        sim_check_lds(w, inst, out->host, out->mask & in_lds, bytes);
+        sim_check_memory(w, inst, address, out->host, out->mask & in_memory, bytes);
     }
     return ok;
 }

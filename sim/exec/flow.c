@@ -51,8 +51,11 @@ static void exec_s_call_b64(sim_wave *w, const sim_inst *inst) {
     w->pc = inst->target;
 }
 
-static void exec_s_barrier(sim_wave *w, const sim_inst *) {
+static void exec_s_barrier(sim_wave *w, const sim_inst *inst) {
     w->state = SIM_AT_BARRIER;
+    if (w->group->dispatch->check & SIM_CHECK_BARRIER) {
+        sim_check_barrier(w, inst);
+    }
 }
 static void exec_s_endpgm(sim_wave *w, const sim_inst *) {
     w->state = SIM_ENDED;

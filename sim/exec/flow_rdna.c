@@ -17,9 +17,16 @@ static bool is_group_barrier(sim_wave *w, const sim_inst *inst) {
     return false;
 }
 
+static void signal(sim_wave *w, const sim_inst *inst) {
+    w->num_signals++;
+    if (w->group->dispatch->check & SIM_CHECK_BARRIER) {
+        sim_check_signal(w, inst);
+    }
+}
+
 static void exec_s_barrier_signal(sim_wave *w, const sim_inst *inst) {
     if (is_group_barrier(w, inst)) {
-        w->num_signals++;
+        signal(w, inst);
     }
 }
 
@@ -27,7 +34,7 @@ static void exec_s_barrier_signal_isfirst(sim_wave *w, const sim_inst *inst) {
     if (!is_group_barrier(w, inst)) {
         return;
     }
-    w->num_signals++;
+    signal(w, inst);
     w->scc = 1;
     for (uint32_t i = 0; i < w->group->num_waves; i++) {
         const sim_wave *other = &w->group->waves[i];
@@ -41,6 +48,9 @@ static void exec_s_barrier_wait(sim_wave *w, const sim_inst *inst) {
     if (is_group_barrier(w, inst)) {
         w->num_waits++;
         w->state = sim_barrier_is_complete(w) ? SIM_RUNNING : SIM_AT_BARRIER;
+        if (w->group->dispatch->check & SIM_CHECK_BARRIER) {
+            sim_check_barrier(w, inst);
+        }
     }
 }
 

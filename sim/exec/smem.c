@@ -15,12 +15,11 @@ static uint64_t aligned(sim_wave *w, const sim_inst *inst, uint64_t address) {
     return address & ~UINT64_C(3);
 }
 
-/** Host address of what a scalar access reaches, or null. */
-static void *resolve(sim_wave *w, uint64_t address, unsigned bytes) {
+/** Shows what is going to be accessed to whoever looks. */
+static void show(sim_wave *w, uint64_t address, uint32_t bytes) {
     if (w->look) [[clang::unlikely]] {
         sim_look_scalar(w, address, bytes);
     }
-    return sim_wave_host(w, address, bytes);
 }
 
 /** Base, register or constant offset, constant offset. A register offset is unsigned. */
@@ -32,16 +31,30 @@ static uint64_t address_of(sim_wave *w, const sim_inst *inst) {
     return aligned(w, inst, address);
 }
 
+/** Where `bytes` at an address lie here; null after raising a fault. */
+static void *reach(sim_wave *w, const sim_inst *inst, uint64_t address, uint32_t bytes,
+                   bool is_store) {
+    uint8_t *host = sim_wave_host(w, address, bytes);
+    if (!host) {
+        sim_memory_fault(w, inst, -1, address, bytes, is_store);
+    } else if (w->shadow) [[clang::unlikely]] {
+        sim_check_memory(w, inst, &address, &host, 1, bytes);
+    }
+    return host;
+}
+
+/** The same for a load: zeros where it is refused. */
+static const void *load_from(sim_wave *w, const sim_inst *inst, uint64_t address, uint32_t bytes) {
+    static const uint32_t zeros[16];
+    const void *host = reach(w, inst, address, bytes, false);
+    return host ? host : zeros;
+}
+
 /** The base is read before any register is written: a load may overwrite its own base. */
 static void load(sim_wave *w, const sim_inst *inst, unsigned dwords) {
     uint64_t address = address_of(w, inst);
-    const uint32_t *from = resolve(w, address, dwords * 4);
-    if (!from) {
-        if (sim_memory_fault(w, inst, -1, address, dwords * 4, false)) {
-            memset(&w->s[inst->dst[0].reg], 0, dwords * 4);
-        }
-        return;
-    }
+    show(w, address, dwords * 4);
+    const uint32_t *from = load_from(w, inst, address, dwords * 4);
     memcpy(&w->s[inst->dst[0].reg], from, dwords * 4);
 }
 
@@ -50,13 +63,8 @@ static void load_narrow(sim_wave *w, const sim_inst *inst, unsigned bytes, bool 
     const sim_operand *offset = &inst->src[1];
     uint64_t address = sim_read64(w, &inst->src[0]) + (uint64_t)(int64_t)inst->offset;
     address += offset->kind == SIM_OP_IMM ? offset->value64 : sim_read32(w, offset);
-    const uint8_t *from = resolve(w, address, bytes);
-    if (!from) {
-        if (sim_memory_fault(w, inst, -1, address, bytes, false)) {
-            sim_write32(w, &inst->dst[0], 0);
-        }
-        return;
-    }
+    show(w, address, bytes);
+    const uint8_t *from = load_from(w, inst, address, bytes);
     uint32_t value = 0, unused = 32 - 8 * bytes;
     memcpy(&value, from, bytes);
     int32_t extended = (int32_t)(value << unused) >> unused;
@@ -76,23 +84,18 @@ static void buffer_load(sim_wave *w, const sim_inst *inst, unsigned dwords) {
         sim_look_scalar(w, base + at, left < 4 * dwords ? (uint32_t)left : 4 * dwords);
     }
     for (unsigned k = 0; k < dwords && at + 4 * k + 4 <= size; k++) {
-        const uint32_t *from = sim_wave_host(w, base + at + 4 * k, 4);
-        if (!from && !sim_memory_fault(w, inst, -1, base + at + 4 * k, 4, false)) {
-            return;
-        }
-        out[k] = from ? *from : 0;
+        memcpy(&out[k], load_from(w, inst, base + at + 4 * k, 4), 4);
     }
     memcpy(&w->s[inst->dst[0].reg], out, dwords * 4);
 }
 
 static void store(sim_wave *w, const sim_inst *inst, unsigned dwords) {
     uint64_t address = address_of(w, inst);
-    uint32_t *to = resolve(w, address, dwords * 4);
-    if (!to) {
-        sim_memory_fault(w, inst, -1, address, dwords * 4, true);
-        return;
+    show(w, address, dwords * 4);
+    uint32_t *to = reach(w, inst, address, dwords * 4, true);
+    if (to) {
+        memcpy(to, &w->s[inst->src[0].reg], dwords * 4);
     }
-    memcpy(to, &w->s[inst->src[0].reg], dwords * 4);
 }
 
 static uint32_t s_atomic_add(uint32_t old, uint32_t data) {
@@ -130,10 +133,10 @@ static uint32_t s_atomic_dec(uint32_t old, uint32_t data) {
 
 static void atomic(sim_wave *w, const sim_inst *inst, uint32_t (*op)(uint32_t, uint32_t)) {
     uint64_t address = address_of(w, inst);
-    uint32_t *at = resolve(w, address, 4), *data = &w->s[inst->src[0].reg];
+    show(w, address, 4);
+    uint32_t *at = reach(w, inst, address, 4, true), *data = &w->s[inst->src[0].reg];
     if (!at) {
-        bool on = sim_memory_fault(w, inst, -1, address, 4, true);
-        *data = on && (inst->flags & SIM_GLC) ? 0 : *data;
+        *data = inst->flags & SIM_GLC ? 0 : *data;
         return;
     }
     uint32_t old = __atomic_load_n(at, __ATOMIC_RELAXED);

@@ -422,7 +422,7 @@ static bool parse_sdwa(parser *p) {
 }
 
 /** gfx12's temporal hints and scopes, "th:TH_ATOMIC_RETURN scope:SCOPE_DEV". Memory is one and coherent, so only
- *  the return of an atomic's old value matters. */
+ *  the return of an atomic's old value matters; the checker looks at scopes. */
 static bool parse_temporal_hint(parser *p) {
     size_t n = strspn(p->at, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_:thscope");
     if (strncmp(p->at, "th:TH_", 6) && strncmp(p->at, "scope:SCOPE_", 12)) {
@@ -430,6 +430,8 @@ static bool parse_temporal_hint(parser *p) {
     }
     bool is_return = n > 7 && !memcmp(p->at + n - 7, "_RETURN", 7);
     p->out->flags |= is_return ? SIM_GLC : 0;
+    bool is_scope = *p->at == 's' && strncmp(p->at, "scope:SCOPE_CU", 14);
+    p->out->flags |= is_scope ? SIM_SCOPED : 0;
     p->at += n;
     return !is_name(*p->at);
 }
@@ -438,16 +440,11 @@ static bool parse_memory_modifier(parser *p) {
     static const struct {
         const char *word;
         uint32_t flag;
-    } words[] = {{"offen", SIM_OFFEN},
-                 {"idxen", SIM_IDXEN},
-                 {"lds", SIM_LDS},
-                 {"sc0", SIM_GLC},
-                 {"glc", SIM_GLC},
-                 {"sc1", 0},
-                 {"nt", 0},
-                 {"slc", 0},
-                 {"dlc", 0},
-                 {"scc", 0}};
+    } words[] = {{"offen", SIM_OFFEN}, {"idxen", SIM_IDXEN},
+                 {"lds", SIM_LDS},     {"sc0", SIM_GLC},
+                 {"glc", SIM_GLC},     {"sc1", SIM_SCOPED},
+                 {"nt", SIM_STREAMED}, {"slc", SIM_STREAMED},
+                 {"dlc", 0},           {"scc", 0}};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         if (accept_word(p, words[i].word)) {
             p->out->flags |= words[i].flag;

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Barriers: waves of a workgroup that have lost each other.
+//
+// What a barrier does is counting: a wave that comes to any s_barrier has come, whatever EXEC says and wherever that
+// s_barrier stands, and a wave that has ended counts as if it had come. So neither a barrier with few lanes on nor an
+// early end is a fault. Waves that meet at different barriers go on, on the chip too, but hardly as was meant: one of
+// them reads what another has not written yet. That is reported, and so is what gfx12's split barriers make possible:
+// a wave that signals twice counts for another one, which then is not waited for.
+#include "check.h"
+
+static bool report(sim_wave *w, const sim_inst *inst, const sim_wave *other) {
+    const sim_dispatch *d = w->group->dispatch;
+    sim_fault_about about = {.other_pc = other->barrier_pc};
+    return sim_fault_report(w, inst, -1, SIM_FAULT_BARRIER, &about,
+                            "divergent barrier: wave %u waits at %s+0x%x, wave %u at %s+0x%x",
+                            other->index, d->kernel->name, sim_check_offset(w, other->barrier_pc),
+                            w->index, d->kernel->name, sim_check_offset(w, inst->pc));
+}
+
+void sim_check_barrier(sim_wave *w, const sim_inst *inst) {
+    const sim_workgroup *group = w->group;
+    w->num_barriers++;
+    w->barrier_pc = inst->pc;
+    for (uint32_t i = 0; i < group->num_waves; i++) {
+        const sim_wave *other = &group->waves[i];
+        if (other->num_barriers == w->num_barriers && other->barrier_pc != inst->pc) {
+            report(w, inst, other);
+            return;
+        }
+    }
+}
+
+void sim_check_signal(sim_wave *w, const sim_inst *inst) {
+    if (w->num_signals - w->num_waits > 1) {
+        sim_fault_report(w, inst, -1, SIM_FAULT_BARRIER, nullptr,
+                         "divergent barrier: wave %u signals again before it has waited", w->index);
+    }
+}

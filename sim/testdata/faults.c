@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels with a planted fault, each beside its repaired twin: PAIR(name) makes bad_name and good_name of one body,
+// which asks `faulty` at the one place where they differ. check/faults_test.c says what must be found in each.
+//
+// All take the same arguments: out, in and shared are allocations of SIZE words, in holds its indices, the others
+// zeros; `one` is 1, which the compiler does not know.
+#include <gpuintrin.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define KERNEL __attribute__((amdgpu_kernel)) void
+#define LOCAL __attribute__((address_space(3)))
+#define GLOBAL __attribute__((address_space(1)))
+#define CONSTANT __attribute__((address_space(4)))
+#define INLINE static inline __attribute__((always_inline)) void
+
+typedef uint32_t word;
+#define ARGS word GLOBAL *out, const word GLOBAL *in, word GLOBAL *shared, word one
+#define PAIR(name)                                                                                 \
+    INLINE name([[maybe_unused]] bool faulty, [[maybe_unused]] word GLOBAL *out,                   \
+                [[maybe_unused]] const word GLOBAL *in, [[maybe_unused]] word GLOBAL *shared,      \
+                [[maybe_unused]] word one);                                                        \
+    KERNEL bad_##name(ARGS) {                                                                      \
+        name(true, out, in, shared, one);                                                          \
+    }                                                                                              \
+    KERNEL good_##name(ARGS) {                                                                     \
+        name(false, out, in, shared, one);                                                         \
+    }                                                                                              \
+    INLINE name([[maybe_unused]] bool faulty, [[maybe_unused]] word GLOBAL *out,                   \
+                [[maybe_unused]] const word GLOBAL *in, [[maybe_unused]] word GLOBAL *shared,      \
+                [[maybe_unused]] word one)
+
+enum { SIZE = 1024, THREADS = 128 };
+
+// ---- where a work-item is
+
+#define TID __gpu_thread_id_x()
+#define GROUP __gpu_block_id_x()
+#define ID (GROUP * __gpu_num_threads_x() + TID)
+
+/** The number of the wave, as a scalar: branches on it are taken by whole waves. */
+static inline word wave(void) {
+    return (word)__builtin_amdgcn_readfirstlane((int)TID) / __builtin_amdgcn_wavefrontsize();
+}
+
+static inline void sync_threads(void) {
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+    __builtin_amdgcn_s_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+}
+
+[[clang::loader_uninitialized]] static LOCAL word tile[THREADS];
+[[clang::loader_uninitialized]] static LOCAL word counter;
+
+// ---- out of bounds
+
+PAIR(store_past_the_end) {
+    out[ID + (faulty ? SIZE : 0)] = one;
+}
+
+PAIR(load_past_the_end) {
+    out[TID] = in[TID + (faulty ? SIZE - 1 : 0)];
+}
+
+PAIR(load_before_the_start) {
+    out[TID] = in[(int)TID - (faulty ? (int)one : 0)];
+}
+
+/** Half of the eight bytes lie in the allocation. */
+PAIR(store_across_the_end) {
+    typedef struct [[gnu::packed, gnu::aligned(4)]] {
+        uint64_t value;
+    } wide;
+    ((wide GLOBAL *)(out + SIZE - (faulty ? 1 : 2)))->value = one;
+}
+
+PAIR(atomic_past_the_end) {
+    __scoped_atomic_fetch_add(out + (faulty ? SIZE * one : 0), 1, __ATOMIC_RELAXED,
+                              __MEMORY_SCOPE_DEVICE);
+}
+
+PAIR(scalar_load_past_the_end) {
+    out[TID] = ((const word CONSTANT *)in)[faulty ? SIZE * one : 0];
+}
+
+PAIR(null_pointer) {
+    const word GLOBAL *from = faulty ? (const word GLOBAL *)((uintptr_t)one - 1) : in;
+    out[TID] = from[TID];
+}
+
+/** A descriptor that is larger than the memory it stands for. */
+PAIR(buffer_past_the_end) {
+#ifdef __GFX9__
+    int flags = 0x27000;
+#else
+    int flags = 0x31004000; // raw, 32-bit words
+#endif
+    int bytes = (faulty ? 2 : 1) * SIZE * (int)sizeof(word), at = SIZE * (int)sizeof(word);
+    __amdgpu_buffer_rsrc_t r = __builtin_amdgcn_make_buffer_rsrc((void *)in, 0, bytes, flags);
+    out[TID] = __builtin_amdgcn_raw_buffer_load_b32(r, (int)TID * 4 + at * (int)one, 0, 0);
+}
+
+PAIR(stack_past_the_end) {
+    word values[256]; // too many for registers
+    for (word i = 0; i < 256; i++) {
+        values[i] = in[i + TID];
+    }
+    out[TID] = values[(faulty ? 4096 : 255) * one];
+}
+
+/** The test frees what the faulty one reads, and what the next one writes. */
+PAIR(load_from_freed) {
+    out[TID] = in[TID];
+}
+
+PAIR(store_to_freed) {
+    out[TID] = one;
+}
+
+// ---- LDS between the waves of a workgroup
+
+PAIR(read_of_another_wave) {
+    tile[TID] = in[TID];
+    if (!faulty) {
+        sync_threads();
+    }
+    out[ID] = tile[THREADS - 1 - TID];
+}
+
+PAIR(tile_overwritten_too_early) {
+    word sum = 0;
+    for (word step = 0; step < 4; step++) {
+        tile[TID] = in[TID + step];
+        sync_threads();
+        sum += tile[THREADS - 1 - TID];
+        if (!faulty) {
+            sync_threads();
+        }
+    }
+    out[ID] = sum;
+}
+
+PAIR(reduction_without_a_barrier) {
+    tile[TID] = in[TID];
+    sync_threads();
+    for (word half = THREADS / 2; half; half /= 2) {
+        if (TID < half) {
+            tile[TID] += tile[TID + half];
+        }
+        if (!faulty || half > 1) {
+            sync_threads();
+        }
+    }
+    out[ID] = tile[0];
+}
+
+PAIR(count_without_atomics) {
+    if (TID == 0) {
+        counter = 0;
+    }
+    sync_threads();
+    if (faulty) {
+        counter = counter + TID;
+    } else {
+        __scoped_atomic_fetch_add(&counter, TID, __ATOMIC_RELAXED, __MEMORY_SCOPE_WRKGRP);
+    }
+    sync_threads();
+    out[ID] = counter;
+}
+
+// ---- global memory between workgroups
+
+static inline word add(word GLOBAL *at, word value, int order) {
+    return __scoped_atomic_fetch_add(at, value, order, __MEMORY_SCOPE_DEVICE);
+}
+static inline word look(word GLOBAL *at) {
+    return __scoped_atomic_load_n(at, __ATOMIC_ACQUIRE, __MEMORY_SCOPE_DEVICE);
+}
+static inline void raise(word GLOBAL *at) {
+    __scoped_atomic_store_n(at, 1, __ATOMIC_RELEASE, __MEMORY_SCOPE_DEVICE);
+}
+
+PAIR(two_writers) {
+    out[faulty ? TID : ID] = GROUP;
+}
+
+PAIR(byte_of_two_writers) {
+    ((uint8_t GLOBAL *)out)[faulty ? TID + GROUP : TID + THREADS * GROUP] = (uint8_t)(1 + GROUP);
+}
+
+PAIR(sum_without_atomics) {
+    if (TID == 0) {
+        if (faulty) {
+            out[0] += 1 + GROUP;
+        } else {
+            add(out, 1 + GROUP, __ATOMIC_RELAXED);
+        }
+    }
+}
+
+PAIR(in_place_shift) {
+    out[ID] = (faulty ? out[ID + 1] : in[ID + 1]) + 1;
+}
+
+/** The second workgroup takes what the first one made, told by a flag. */
+PAIR(read_without_looking_at_the_flag) {
+    if (GROUP == 0) {
+        shared[1 + TID] = in[TID];
+        sync_threads();
+        if (TID == 0) {
+            raise(shared);
+        }
+        return;
+    }
+    while (!faulty && !look(shared)) {
+    }
+    out[TID] = shared[1 + TID];
+}
+
+/** A flag that is raised before the value is there. */
+PAIR(flag_before_the_value) {
+    if (GROUP == 0 && TID == 0) {
+        if (faulty) {
+            raise(shared);
+            shared[1] = 7;
+        } else {
+            shared[1] = 7;
+            raise(shared);
+        }
+    }
+    while (!look(shared)) {
+    }
+    out[ID] = shared[1];
+}
+
+/** Each workgroup leaves a part; the one that counts last adds them up: split-K. */
+PAIR(part_after_the_count) {
+    word last = 0;
+    if (TID == 0) {
+        if (!faulty) {
+            out[1 + GROUP] = 5 + GROUP;
+        }
+        last = add(shared, 1, __ATOMIC_ACQ_REL) == __gpu_num_blocks_x() - 1;
+        if (faulty) {
+            out[1 + GROUP] = 5 + GROUP;
+        }
+    }
+    if (last) {
+        word sum = 0;
+        for (word g = 0; g < __gpu_num_blocks_x(); g++) {
+            sum += out[1 + g];
+        }
+        out[0] = sum;
+        shared[0] = 0; // for the next launch
+    }
+}
+
+/** A lock that is another one for each workgroup. */
+PAIR(one_lock_each) {
+    word GLOBAL *lock = shared + (faulty ? GROUP : 0);
+    if (TID == 0) {
+        while (__scoped_atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE, __MEMORY_SCOPE_DEVICE)) {
+        }
+        out[0] += 1 + GROUP;
+        __scoped_atomic_store_n(lock, 0, __ATOMIC_RELEASE, __MEMORY_SCOPE_DEVICE);
+    }
+}
+
+PAIR(counter_read_plainly) {
+    if (TID == 0) {
+        add(shared, 1, __ATOMIC_RELAXED);
+        out[ID] = faulty ? shared[0] : look(shared);
+    }
+}
+
+/** Waves of one workgroup, through memory. */
+PAIR(memory_without_a_barrier) {
+    shared[ID] = in[TID];
+    if (!faulty) {
+        sync_threads();
+    }
+    out[ID] = shared[GROUP * THREADS + THREADS - 1 - TID];
+}
+
+// ---- LDS that nobody has written
+
+PAIR(tile_half_written) {
+    if (!faulty || TID % 2) {
+        tile[TID] = in[TID];
+    }
+    sync_threads();
+    out[ID] = tile[THREADS - 1 - TID];
+}
+
+PAIR(count_from_nothing) {
+    if (!faulty && TID == 0) {
+        counter = 0;
+    }
+    sync_threads();
+    __scoped_atomic_fetch_add(&counter, TID, __ATOMIC_RELAXED, __MEMORY_SCOPE_WRKGRP);
+}
+
+PAIR(byte_never_written) {
+    ((LOCAL volatile uint8_t *)tile)[4 * TID] = 1;
+    ((LOCAL volatile uint8_t *)tile)[4 * TID + 1] = 1;
+    ((LOCAL volatile uint8_t *)tile)[4 * TID + 2] = 1;
+    if (!faulty) {
+        ((LOCAL volatile uint8_t *)tile)[4 * TID + 3] = 1;
+    }
+    out[ID] = *(LOCAL volatile word *)(tile + TID);
+}
+
+// ---- barriers
+
+PAIR(barrier_on_both_sides) {
+    if (faulty) {
+        if (wave() == 0) {
+            out[0] = 1;
+            __builtin_amdgcn_s_barrier();
+        } else {
+            __builtin_amdgcn_s_barrier();
+            out[1] = 1;
+        }
+    } else {
+        __builtin_amdgcn_s_barrier();
+    }
+}
+
+PAIR(barrier_left_out_by_one_wave) {
+    tile[TID] = in[TID];
+    if (!faulty || wave() == 0) {
+        sync_threads();
+    }
+    out[TID] = 1;
+    sync_threads();
+    out[TID + THREADS] = 1;
+}
+
+PAIR(one_turn_more) {
+    for (word i = 0; i < (faulty ? 2 + wave() : 2 * one); i++) {
+        out[ID] = i;
+        __builtin_amdgcn_s_barrier();
+    }
+    out[ID] = 9;
+    __builtin_amdgcn_s_barrier();
+    out[ID] = 10;
+}
+
+// ---- alignment
+
+PAIR(tile_at_an_odd_byte) {
+    tile[TID] = one;
+    sync_threads();
+    LOCAL char *at = (LOCAL char *)tile + (faulty ? one : 0);
+    out[ID] = *(LOCAL volatile word *)at;
+}
+
+PAIR(wide_store_at_two_bytes) {
+    LOCAL char *at = (LOCAL char *)tile + (faulty ? 2 * one : 0);
+    if (TID == 0) {
+        *(LOCAL volatile uint64_t *)at = 1;
+    }
+}
+
+PAIR(scalar_load_at_two_bytes) {
+    const char CONSTANT *at = (const char CONSTANT *)in + (faulty ? 2 * one : 0);
+    out[TID] = *(const word CONSTANT *)at;
+}
