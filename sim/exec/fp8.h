@@ -71,7 +71,7 @@ static inline uint32_t sim_fp8_encode_random(const sim_fp8 *kind, uint32_t bits,
     int exponent = (int)(magnitude >> 23) - 127 + kind->bias; // of the result, if normal
     uint64_t mantissa = (magnitude & 0x7fffff) | (magnitude >> 23 ? 0x800000 : 0);
     int cut = 23 - kind->mantissa_bits + (exponent < 1 ? 1 - exponent : 0);
-    cut = cut > 40 ? 40 : cut;
+    cut = cut > 56 ? 56 : cut; // from there on nothing is rounded up: mantissa < 2^24 = 2^(56-32)
     uint64_t added = cut <= 32 ? random >> (32 - cut) : (uint64_t)random << (cut - 32);
     uint64_t rounded = (mantissa + added) >> cut; // a carry runs into the exponent as it should
     uint64_t out = rounded + (exponent < 1 ? 0 : (uint64_t)(exponent - 1) << kind->mantissa_bits);

@@ -12,14 +12,22 @@ import values
 
 DTYPES = {"u32": np.uint32, "i32": np.int32, "f32": np.float32, "b32": np.uint32, "u64": np.uint64, "i64": np.int64,
           "f64": np.float64, "u16": np.uint16, "i16": np.int16, "f16": np.float16, "bf16": ml_dtypes.bfloat16,
-          "b16": np.uint16, "m": np.uint32, "2xh": np.uint32}
+          "b16": np.uint16, "m": np.uint32}
 OLD = 0x5A3CC3A5  # what a destination holds before
 LETTERS = "abcde"
 
 
 def words_of(kind):
     """Registers of an operand: of a type above, or of "N" words."""
+    if listed(kind):
+        count = int(kind[:-2])
+        return count if kind[-1] == "f" else (count + 1) // 2
     return int(kind) if kind.isdigit() else 2 if kind.endswith("64") else 1
+
+
+def listed(kind):
+    """The type of the floats that a result like "32xh" is a list of, or None."""
+    return {"xh": np.float16, "xb": ml_dtypes.bfloat16, "xf": np.float32}.get(kind[-2:])
 
 
 @dataclass
@@ -28,7 +36,7 @@ class Op:
 
     names    for gfx9/RDNA or gfx9/gfx11/gfx12, "-" where it does not exist
     types    result, then sources: DTYPES's names, "m" a lane mask, or a number of registers; a result "u32+m" has a
-             mask too; "2xh" is two halves in a register, where any NaN is right for a NaN
+             mask too; "2xh", "32xb" or "2xf" are lists of f16, bf16 or f32
     formula  of arrays of the sources' types
     text     of the instruction, if it is not {op}, result, sources; {vcc} is the mask
     on       the chips, out of those that have a name for it
@@ -238,8 +246,8 @@ def computed(formula, data, kinds, high):
 
 def bits_of(kind, value):
     """A result's registers, [count, words]."""
-    if kind.isdigit():
-        return np.asarray(value).view(np.uint32).reshape(-1, int(kind))
+    if kind.isdigit() or listed(kind):
+        return np.ascontiguousarray(value).view(np.uint32).reshape(-1, words_of(kind))
     value = np.ascontiguousarray(np.asarray(value).astype(DTYPES[kind], copy=False))
     if kind.endswith("16"):
         return value.view(np.uint16).astype(np.uint32)[:, None]
@@ -268,11 +276,13 @@ def agrees(op, got, want):
     if np.array_equal(got, want):
         return np.ones(len(got), bool)
     same = (got == want).all(axis=1)
-    if op.result != "2xh" and "f" not in op.result:
+    if not listed(op.result) and "f" not in op.result:
         return same
-    if op.result == "2xh":
-        x, y = (np.ascontiguousarray(v).view(np.float16) for v in (got, want))
-        return ((x.view(np.uint16) == y.view(np.uint16)) | np.isnan(x) & np.isnan(y)).all(axis=1)
+    if listed(op.result):
+        kind = listed(op.result)
+        bits = np.uint16 if kind != np.float32 else np.uint32
+        x, y = (np.ascontiguousarray(v).view(bits) for v in (got, want))
+        return ((x == y) | np.isnan(x.view(kind)) & np.isnan(y.view(kind))).all(axis=1)
     with np.errstate(all="ignore"):
         count = words_of(op.result)
         x, y = (typed(op.result, np.ascontiguousarray(v[:, :count]).view(
