@@ -21,13 +21,13 @@ def words_of(kind):
     """Registers of an operand: of a type above, or of "N" words."""
     if listed(kind):
         count = int(kind[:-2])
-        return count if kind[-1] == "f" else (count + 1) // 2
+        return {"f": count, "d": 2 * count}.get(kind[-1], (count + 1) // 2)
     return int(kind) if kind.isdigit() else 2 if kind.endswith("64") else 1
 
 
 def listed(kind):
     """The type of the floats that a result like "32xh" is a list of, or None."""
-    return {"xh": np.float16, "xb": ml_dtypes.bfloat16, "xf": np.float32}.get(kind[-2:])
+    return {"xh": np.float16, "xb": ml_dtypes.bfloat16, "xf": np.float32, "xd": np.float64}.get(kind[-2:])
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Op:
 
     names    for gfx9/RDNA or gfx9/gfx11/gfx12, "-" where it does not exist
     types    result, then sources: DTYPES's names, "m" a lane mask, or a number of registers; a result "u32+m" has a
-             mask too; "2xh", "32xb" or "2xf" are lists of f16, bf16 or f32
+             mask too; "2xh", "32xb", "2xf" or "4xd" are lists of f16, bf16, f32 or f64
     formula  of arrays of the sources' types
     text     of the instruction, if it is not {op}, result, sources; {vcc} is the mask
     on       the chips, out of those that have a name for it
@@ -280,7 +280,7 @@ def agrees(op, got, want):
         return same
     if listed(op.result):
         kind = listed(op.result)
-        bits = np.uint16 if kind != np.float32 else np.uint32
+        bits = {2: np.uint16, 4: np.uint32, 8: np.uint64}[np.dtype(kind).itemsize]
         x, y = (np.ascontiguousarray(v).view(bits) for v in (got, want))
         return ((x == y) | np.isnan(x.view(kind)) & np.isnan(y.view(kind))).all(axis=1)
     with np.errstate(all="ignore"):
