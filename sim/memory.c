@@ -21,6 +21,8 @@ enum {
     LEVEL2_SIZE = 1 << (LEVEL2_SHIFT - PAGE_SHIFT),
     MAX_FREED = 1 << 16, // freed allocations that are remembered
 };
+/** Host memory of freed allocations that is kept for those who may use it still; then the one who frees waits. */
+constexpr uint64_t MAX_CONDEMNED = UINT64_C(256) << 20;
 constexpr uint64_t PAGE_BYTES = UINT64_C(1) << PAGE_SHIFT;
 constexpr uint64_t GUEST_FIRST = UINT64_C(0x400000000000);
 constexpr uint64_t GUEST_LAST = UINT64_C(0x500000000000);
@@ -37,6 +39,8 @@ struct sim_memory {
     _Atomic(struct registration *) registrations; // never taken out of the list
     sim_region **regions;                         // live and remembered, in order of allocation
     size_t num_regions, cap_regions, num_freed;
+    sim_region *condemned; // freed regions that have their host memory yet
+    _Atomic uint64_t condemned_bytes;
 };
 
 static page_entry *page_at(const sim_memory *memory, uint64_t addr) {
@@ -135,14 +139,16 @@ static void host_free(sim_region *region) {
     region->host = nullptr;
 }
 
-/** A place in the guest's range with a guard page behind it; 0 if none is left. */
+/** A place in the guest's range with a guard page behind it; 0 if none is left. Large ones begin at multiples of
+ *  2 MiB, as AMD's driver has it and device malloc relies on. */
 static uint64_t place(sim_memory *memory, uint64_t bytes) {
+    constexpr uint64_t LARGE = UINT64_C(2) << 20;
+    uint64_t base = bytes < LARGE ? memory->next : (memory->next + LARGE - 1) & ~(LARGE - 1);
     uint64_t span = round_up(bytes) + PAGE_BYTES;
-    if (span > GUEST_LAST - memory->next) {
+    if (base > GUEST_LAST || span > GUEST_LAST - base) {
         return 0;
     }
-    uint64_t base = memory->next;
-    memory->next += span;
+    memory->next = base + span;
     return base;
 }
 
@@ -219,43 +225,72 @@ static void forget_freed(sim_memory *memory) {
     memory->num_freed -= forgotten;
 }
 
-static void free_region(sim_memory *memory, sim_region *region) {
+/** Ends a region for the guest; its host memory stays until reap() has it. The lock is held. */
+static void condemn(sim_memory *memory, sim_region *region) {
     region->bytes = 0;
-    host_free(region);
+    region->next = memory->condemned;
+    memory->condemned = region;
+    memory->condemned_bytes += region->size;
     if (region->kind == SIM_REGION_DEVICE) {
         memory->used[region->device] -= region->size;
     }
-    memory->num_freed++;
 }
 
-bool sim_memory_free(sim_memory *memory, uint64_t addr) {
-    pthread_rwlock_wrlock(&memory->users);
+/** Gives back the host memory of condemned regions, with `users` held for writing. */
+static void give_back(sim_memory *memory) {
+    pthread_mutex_lock(&memory->lock);
+    for (; memory->condemned; memory->condemned = memory->condemned->next) {
+        host_free(memory->condemned);
+        memory->condemned_bytes -= memory->condemned->size;
+        memory->num_freed++;
+    }
+    if (memory->num_freed > MAX_FREED) {
+        forget_freed(memory);
+    }
+    pthread_mutex_unlock(&memory->lock);
+}
+
+/** Gives condemned memory back if nobody can be using it; if somebody may, whoever leaves last comes here again. */
+static void reap(sim_memory *memory) {
+    if (memory->condemned_bytes && pthread_rwlock_trywrlock(&memory->users) == 0) {
+        give_back(memory);
+        pthread_rwlock_unlock(&memory->users);
+    }
+}
+
+bool sim_memory_retire(sim_memory *memory, uint64_t addr) {
     pthread_mutex_lock(&memory->lock);
     sim_region *region = region_at(memory, addr);
     bool ok =
         region && region->base == addr && region->bytes && region->kind != SIM_REGION_REGISTERED;
     if (ok) {
-        free_region(memory, region);
-        if (memory->num_freed > MAX_FREED) {
-            forget_freed(memory);
-        }
+        condemn(memory, region);
     }
     pthread_mutex_unlock(&memory->lock);
-    pthread_rwlock_unlock(&memory->users);
+    reap(memory);
+    return ok;
+}
+
+bool sim_memory_free(sim_memory *memory, uint64_t addr) {
+    bool ok = sim_memory_retire(memory, addr);
+    if (memory->condemned_bytes > MAX_CONDEMNED) {
+        pthread_rwlock_wrlock(&memory->users);
+        give_back(memory);
+        pthread_rwlock_unlock(&memory->users);
+    }
     return ok;
 }
 
 void sim_memory_free_all(sim_memory *memory, sim_region_kind kind, uint32_t device) {
-    pthread_rwlock_wrlock(&memory->users);
     pthread_mutex_lock(&memory->lock);
     for (size_t i = 0; i < memory->num_regions; i++) {
         sim_region *region = memory->regions[i];
         if (region->bytes && region->kind == kind && region->device == device) {
-            free_region(memory, region);
+            condemn(memory, region);
         }
     }
     pthread_mutex_unlock(&memory->lock);
-    pthread_rwlock_unlock(&memory->users);
+    reap(memory);
 }
 
 // ---- registered memory
@@ -442,6 +477,7 @@ void sim_memory_enter(sim_memory *memory) {
 
 void sim_memory_leave(sim_memory *memory) {
     pthread_rwlock_unlock(&memory->users);
+    reap(memory);
 }
 
 void sim_memory_fork_prepare(sim_memory *memory) {

@@ -158,8 +158,32 @@ static void test_threads(void **state) {
     sim_memory_destroy(shared);
 }
 
+/** Freeing waits for nobody, and takes from nobody what it is using. */
+static void test_freed_while_in_use(void **state) {
+    (void)state;
+    sim_memory *m = sim_memory_create();
+    for (int kind = SIM_REGION_DEVICE; kind <= SIM_REGION_HOST; kind++) {
+        const sim_region *r = sim_memory_alloc(m, 100000, (sim_region_kind)kind, 0);
+        uint64_t base = r->base;
+        sim_memory_enter(m);
+        uint8_t *host = sim_memory_host(m, base, 100000);
+        assert_true(sim_memory_free(m, base));
+        assert_false(sim_memory_free(m, base));
+        assert_null(sim_memory_host(m, base, 1));
+        assert_true(sim_memory_was_freed(m, base));
+        memset(host, 1, 100000); // still there
+        assert_ptr_equal(r->host, host);
+        sim_memory_leave(m);
+        assert_null(r->host);
+    }
+    const sim_region *large = sim_memory_alloc(m, 2 << 20, SIM_REGION_DEVICE, 0);
+    assert_int_equal(large->base % (2 << 20), 0);
+    sim_memory_destroy(m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_freed_while_in_use),
         cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_no_address_is_ever_mapped_by_chance),
         cmocka_unit_test(test_reports),

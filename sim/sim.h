@@ -352,12 +352,13 @@ typedef enum sim_region_kind {
 
 /** An allocation. Between two of them lies at least one unmapped guard page. */
 typedef struct sim_region {
-    uint64_t base;  // guest address, 256-byte aligned
-    uint64_t bytes; // 0 once freed
-    uint8_t *host;
-    uint64_t size; // as allocated, kept for reports after it was freed
+    uint64_t base;          // guest address, 256-byte aligned
+    _Atomic uint64_t bytes; // 0 once freed, which may be while waves look
+    uint8_t *host;          // of a freed one: null once nobody can use it any more
+    uint64_t size;          // as allocated, kept for reports after it was freed
     uint32_t device;
     sim_region_kind kind;
+    struct sim_region *next; // of the freed ones whose host memory is still there
 } sim_region;
 
 sim_memory *sim_memory_create(void);
@@ -374,7 +375,10 @@ void sim_memory_fork_child(sim_memory *memory);
 /** New memory, zero-filled, 256-byte aligned; null if the host or the address space has no more. */
 const sim_region *sim_memory_alloc(sim_memory *memory, uint64_t bytes, sim_region_kind kind,
                                    uint32_t device);
-/** Frees the allocation that begins at addr; false if there is none. Waits for running dispatches. */
+/** Ends the allocation that begins at addr; false if there is none. Its host memory is given back when the last of
+ *  those within sim_memory_enter has left: nobody waits, so a kernel that waits for the caller does no harm. */
+bool sim_memory_retire(sim_memory *memory, uint64_t addr);
+/** The same, but waits for those within sim_memory_enter where very much memory is due to be given back. */
 bool sim_memory_free(sim_memory *memory, uint64_t addr);
 /** Lets the guest see the program's own memory, at its own address. False without memory, or, with *is_known
  *  set, if the guest sees a part of it already. */

@@ -46,7 +46,7 @@ hipError_t hipMalloc(void **out, size_t bytes) {
     return sim_hip_result(sim_hip_alloc(sim_hip_device(), out, bytes));
 }
 
-/** Frees an allocation of one kind, once every device has finished what it was given. */
+/** Frees an allocation of one kind, once its device (host memory: every device) has finished what it was given. */
 static hipError_t free_memory(void *ptr, sim_region_kind kind) {
     if (!ptr) {
         return hipSuccess;
@@ -55,8 +55,11 @@ static hipError_t free_memory(void *ptr, sim_region_kind kind) {
     if (!region || region->kind != kind || region->base != (uintptr_t)ptr) {
         return hipErrorInvalidValue;
     }
+    uint32_t device = region->device;
     for (uint32_t i = 0; i < sim_hip.num_devices; i++) {
-        sim_hip_drain(&sim_hip.devices[i]); // a failed kernel is no reason to keep memory
+        if (kind == SIM_REGION_HOST || i == device) {
+            sim_hip_drain(&sim_hip.devices[i]); // a failed kernel is no reason to keep memory
+        }
     }
     return sim_memory_free(sim_hip.memory, (uintptr_t)ptr) ? hipSuccess : hipErrorInvalidValue;
 }

@@ -211,6 +211,40 @@ static void test_both_sides_of_a_fork(void **state) {
     assert_int_equal(status_of(child), 0);
 }
 
+/** While a kernel waits for the host, nothing that does not concern it may wait for it. */
+static void test_beside_a_waiting_kernel(void **state) {
+    (void)state;
+    hipModule_t waiting, other;
+    hipStream_t streams[2];
+    void *memory, *flag;
+    alarm(60);
+    OK(hip.hipSetDevice(1));
+    OK(hip.hipHostMalloc(&flag, 4, 0));
+    memset(flag, 0, 4);
+    OK(hip.hipModuleLoadData(&waiting, images[1][1]));
+    OK(hip.hipStreamCreateWithFlags(&streams[0], hipStreamNonBlocking));
+    OK(launch(kernel(waiting, "t_spin"), 1, 64, streams[0], &flag, sizeof flag));
+    OK(hip.hipStreamCreateWithFlags(&streams[1], hipStreamNonBlocking));
+    OK(hip.hipMallocAsync(&memory, 1000, streams[1]));
+    OK(launch(kernel(waiting, "t_set"), 1, 1, streams[1], &memory, sizeof memory));
+    OK(hip.hipFreeAsync(memory, streams[1]));
+    OK(hip.hipStreamSynchronize(streams[1]));
+    OK(hip.hipStreamDestroy(streams[1]));
+    OK(hip.hipSetDevice(0));
+    OK(hip.hipMalloc(&memory, 1000));
+    OK(hip.hipModuleLoadData(&other, images[0][0]));
+    OK(hip.hipModuleUnload(other));
+    OK(hip.hipFree(memory));
+    OK(hip.hipSetDevice(1));
+    assert_int_equal(hip.hipStreamQuery(streams[0]), hipErrorNotReady);
+    *(volatile uint32_t *)flag = 1;
+    OK(hip.hipStreamSynchronize(streams[0]));
+    OK(hip.hipStreamDestroy(streams[0]));
+    OK(hip.hipModuleUnload(waiting));
+    OK(hip.hipHostFree(flag));
+    alarm(0);
+}
+
 static char *read_image(const char *way) {
     char path[4096];
     snprintf(path, sizeof path, "%s/testdata/kernels.%s.co", build_dir(), way);
@@ -258,6 +292,7 @@ int main(int argc, char **argv) {
         failed = work_together(NUM_THREADS) != 0;
     } else {
         const struct CMUnitTest tests[] = {
+            cmocka_unit_test(test_beside_a_waiting_kernel),
             cmocka_unit_test(test_threads_and_processes),
             cmocka_unit_test(test_both_sides_of_a_fork),
         };
