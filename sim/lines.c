@@ -232,16 +232,20 @@ static entry read_one(const unit *u, cursor *c, uint64_t wanted, bool are_files)
     return u->version >= 5 ? read_table(u, c, wanted) : read_old_table(c, wanted, are_files);
 }
 
-/** The table of files follows that of folders. */
+static const char *folder_name(const unit *u, uint64_t folder) {
+    cursor c = u->tables;
+    return read_one(u, &c, folder, false).name;
+}
+
+/** The table of files follows that of folders. From version 5 on, folder 0 is the one that the others begin in. */
 static void name_file(const unit *u, uint64_t file, sim_source_line *out) {
     cursor c = u->tables;
     read_one(u, &c, 0, false);
     entry e = read_one(u, &c, file, true);
-    c = u->tables;
-    entry folder = read_one(u, &c, e.folder, false);
-    bool is_whole = *e.name == '/' || !*folder.name;
-    snprintf(out->file, sizeof out->file, "%s%s%s", is_whole ? "" : folder.name,
-             is_whole ? "" : "/", e.name);
+    const char *folder = *e.name == '/' ? "" : folder_name(u, e.folder);
+    const char *top = *e.name == '/' || *folder == '/' || !e.folder ? "" : folder_name(u, 0);
+    snprintf(out->file, sizeof out->file, "%s%s%s%s%s", top, *top ? "/" : "", folder,
+             *folder ? "/" : "", e.name);
 }
 
 // ---- the program

@@ -187,15 +187,19 @@ static void test_versions(void **) {
         }
     }
     size_t at = begin_unit(&t, 5, true);
-    put(&t, "\1\1\x1f\1", 4); // folders: a path in .debug_line_str; one
+    put(&t, "\1\1\x1f\2", 4); // folders: a path in .debug_line_str; two
     put_number(&t, 1, 8);
+    put_number(&t, 2, 8);
     put(&t, "\3\1\x08\2\x0b\5\x1e\1", 8); // files: a string, a folder of one byte, MD5; one
+    size_t folder = t.size + 4;
     put(&t, "c.c\0\0", 5);
     put(&t, "0123456789abcdef", 16);
     end_header(&t, at, true);
     put_program(&t, 0);
     end_unit(&t, true);
     expect_rows(&t, "dir/c.c");
+    t.bytes[folder] = 1; // "ir", in folder 0
+    expect_rows(&t, "dir/ir/c.c");
 }
 
 /** Every byte of a table changed to every value, and every length: found or not, but without a stray access, which the
