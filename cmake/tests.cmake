@@ -84,16 +84,16 @@ if(TARGET quernsim_parts)
   endforeach()
 endif()
 
-# What compilers make runs clean under every check, and so must our own kernels.
-foreach(name kernels_test gemm_sim_test gemm_chips_test quantize_gpu_test)
-  if(TEST ${name})
-    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "QUERN_SIM=check=all")
-  endif()
-endforeach()
-
 file(GLOB outer_tests CONFIGURE_DEPENDS tests/*_test.c)
 foreach(source ${outer_tests})
   quern_add_test(${source} quern)
+endforeach()
+
+# What compilers make runs clean under every check, and so must our own kernels.
+foreach(name kernels_test gemm_sim_test gemm_chips_test quantize_gpu_test families_test)
+  if(TEST ${name})
+    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "QUERN_SIM=check=all")
+  endif()
 endforeach()
 
 file(GLOB script_tests CONFIGURE_DEPENDS tests/*_test.sh)

@@ -24,7 +24,10 @@
 
 #if defined(__NVPTX__)
 #define QD_KERNEL(threads) __gpu_kernel void // the driver needs no word of the number of threads
+#define QD_KERNEL_UP_TO(threads) __gpu_kernel void
 #else
+#define QD_KERNEL_UP_TO(threads)                                                                   \
+    __attribute__((amdgpu_flat_work_group_size(1, threads))) __gpu_kernel void
 #define QD_KERNEL(threads)                                                                         \
     __attribute__((amdgpu_flat_work_group_size(threads, threads))) __gpu_kernel void
 #endif
@@ -83,7 +86,8 @@ QD_INLINE uint32_t qd_read_lane(uint32_t x, uint32_t from) {
 /** The value of the lane `step` away in this lane's row of 16. What is combined with it for steps 8, 4, 2, 1, by an
  *  operation whose operands may change places, is the row's total, the same bits in all its lanes. */
 #if defined(__NVPTX__)
-#define QD_ROW_PARTNER(x, step) ((uint32_t)__nvvm_shfl_sync_bfly_i32(~0u, (int)(x), step, 31))
+#define QD_ROW_PARTNER(x, step)                                                                    \
+    ((uint32_t)__nvvm_shfl_sync_bfly_i32(0xFFFFu << (qd_lane() & 16), (int)(x), step, 31))
 #else
 #define QD_ROW_PARTNER(x, step)                                                                    \
     ((uint32_t)__builtin_amdgcn_update_dpp(0, (int)(x), 0x120 + (step), 0xF, 0xF, false))

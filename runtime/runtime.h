@@ -64,6 +64,18 @@ qn_status qni_check_shape(const char *op, const char *name, const DLTensor *t, i
 /** The data begin at a multiple of the element's size, which the dtype, a known one, gives. */
 qn_status qni_check_alignment(const char *op, const char *name, const DLTensor *t);
 
+// ---- how tensors lie in memory (strides.c)
+
+/** The last dimension's elements are neighbours. */
+qn_status qni_check_last_contiguous(const char *op, const char *name, const DLTensor *t);
+/** No two indices name one element: for what is written. */
+qn_status qni_check_elements_apart(const char *op, const char *name, const DLTensor *t);
+/** The two share no byte; side-by-side slices of one tensor pass. Null tensors share nothing. */
+qn_status qni_check_disjoint(const char *op, const char *name_a, const DLTensor *a,
+                             const char *name_b, const DLTensor *b);
+/** Each index names the same memory in both: an op in place. */
+bool qni_is_same_memory(const DLTensor *a, const DLTensor *b);
+
 // ---- choice of a kernel (choice.c)
 
 typedef struct qni_reason {

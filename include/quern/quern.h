@@ -7,6 +7,7 @@
 #include <quern/check.h>
 #include <quern/core.h>
 #include <quern/gemm.h>
+#include <quern/norm.h>
 #include <quern/quantize.h>
 
 #endif

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums and maxima over a row of 16 lanes, and over a workgroup through LDS; the same bits in every lane.
+//
+// Rows of 16 lanes lie inside a wave of every target, so nothing here knows whether a wave has 32 or 64.
+#ifndef QD_REDUCE_H
+#define QD_REDUCE_H
+
+#include "gpu.h"
+
+enum { QD_ROW = 16, QD_MAX_ROWS = 1024 / QD_ROW }; // lanes of a row; rows of the largest workgroup
+
+QD_INLINE float qd_row_sum(float v) {
+    v += qd_as_f32(QD_ROW_PARTNER(qd_as_u32(v), 8));
+    v += qd_as_f32(QD_ROW_PARTNER(qd_as_u32(v), 4));
+    v += qd_as_f32(QD_ROW_PARTNER(qd_as_u32(v), 2));
+    return v + qd_as_f32(QD_ROW_PARTNER(qd_as_u32(v), 1));
+}
+
+/** The largest; as integers, which is the order of magnitudes that are no NaN, and puts NaNs on top. */
+QD_INLINE uint32_t qd_row_max(uint32_t v) {
+    v = qd_max(v, QD_ROW_PARTNER(v, 8));
+    v = qd_max(v, QD_ROW_PARTNER(v, 4));
+    v = qd_max(v, QD_ROW_PARTNER(v, 2));
+    return qd_max(v, QD_ROW_PARTNER(v, 1));
+}
+
+/** Puts each row's value into LDS, after all have read what lay there. */
+QD_INLINE void qd_share_rows(QD_LDS uint32_t *lds, uint32_t v) {
+    qd_barrier();
+    if (qd_thread() % QD_ROW == 0)
+        lds[qd_thread() / QD_ROW] = v;
+    qd_barrier();
+}
+
+/** Sum over the workgroup, whose size is a multiple of 16; `lds` has room for QD_MAX_ROWS. */
+QD_INLINE float qd_workgroup_sum(QD_LDS uint32_t *lds, float v) {
+    const uint32_t rows = __gpu_num_threads(0) / QD_ROW;
+    qd_share_rows(lds, qd_as_u32(qd_row_sum(v)));
+    float sum = 0;
+    for (uint32_t r = qd_thread() % QD_ROW; r < rows; r += QD_ROW)
+        sum += qd_as_f32(lds[r]);
+    return qd_row_sum(sum);
+}
+
+QD_INLINE uint32_t qd_workgroup_max(QD_LDS uint32_t *lds, uint32_t v) {
+    const uint32_t rows = __gpu_num_threads(0) / QD_ROW;
+    qd_share_rows(lds, qd_row_max(v));
+    uint32_t top = 0;
+    for (uint32_t r = qd_thread() % QD_ROW; r < rows; r += QD_ROW)
+        top = qd_max(top, lds[r]);
+    return qd_row_max(top);
+}
+
+#endif

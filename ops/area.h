@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// A tensor of a check: its memory on the device between guards, and what must be there after a run.
+//
+// An op's check fills areas, runs its definition, which says of each element that is to be written what it
+// must be and how far off it may be, and compares. Whatever no expectation names must keep its bytes:
+// inputs, gaps between rows, guards.
+#ifndef QNI_AREA_H
+#define QNI_AREA_H
+
+#include "elements.h"
+
+typedef struct qni_area {
+    const char *name;
+    qni_dtype dtype;
+    void *device;
+    uint8_t *before, *got; // host copies of the whole
+    int64_t bytes, first;  // of the whole; byte of the first element
+    double *want;          // of each element
+    double *tolerance;     // of each element; below 0: it keeps its bytes
+    int64_t count;
+    qn_device *owner;
+    DLTensor flat; // the whole, as bytes
+} qni_area;
+
+/** Room for `count` elements, the first of them `offset` elements behind an address of 256 bytes. All bytes are a
+ *  poison, 0xFF, which is a NaN of every dtype. */
+qn_status qni_area_create(qni_area *area, const char *name, qn_device *owner, qni_dtype dtype,
+                          int64_t count, int64_t offset);
+void qni_area_destroy(qni_area *area);
+
+/** The elements in host memory, as they are before a run; and their place on the device. */
+static inline void *qni_area_host(const qni_area *area) {
+    return area->before + area->first;
+}
+static inline void *qni_area_device(const qni_area *area) {
+    return (char *)area->device + area->first;
+}
+
+/** Element i must be `want`, give or take `tolerance`, rounded to the dtype; NaN for NaN, infinity for the same. */
+void qni_area_expect(qni_area *area, int64_t i, double want, double tolerance);
+
+/** Puts the bytes of before on the device. */
+qn_status qni_area_reset(qni_area *area, qn_stream *stream);
+/** Fetches the device's bytes. *error becomes the largest error over tolerance if that is larger than it was, and
+ *  detail says where; a byte changed that should not have been counts as 1e9. */
+qn_status qni_area_compare(qni_area *area, qn_stream *stream, double *error, char *detail,
+                           size_t room);
+
+/** splitmix64; and a value near a normal distribution of variance 1. */
+uint32_t qni_random(uint64_t *state);
+double qni_random_normal(uint64_t *state);
+
+#endif

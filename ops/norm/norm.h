@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the norm family's files share: one problem for all its functions, and the definition.
+#ifndef QNI_NORM_H
+#define QNI_NORM_H
+
+#include "../elements.h"
+
+#include <quern/norm.h>
+
+/** How the result is quantised; in the order of norm_gpu.h. */
+typedef enum qni_norm_quant {
+    QNI_NORM_PLAIN,
+    QNI_NORM_STATIC,    // scale is given
+    QNI_NORM_PER_TOKEN, // a scale for each row is written
+    QNI_NORM_PER_GROUP  // one for each 128 of a row
+} qni_norm_quant;
+enum { QNI_NORM_GROUP = 128 };
+
+/** Rows of one tensor: row r is r % inner of batch r / inner. Strides in elements. */
+typedef struct qni_norm_rows {
+    void *data;
+    int64_t batch, row;
+} qni_norm_rows;
+
+/** A row for each batch (stride 0: one for all); data null: none. */
+typedef struct qni_norm_weights {
+    const void *data;
+    int64_t batch;
+} qni_norm_weights;
+
+/** A valid problem: norm.c has checked everything.
+ *
+ *    t = residual + gate * x          residual, if any, becomes t rounded
+ *    y = (t - mean) / sqrt(mean((t - mean)^2) + eps) * (weight + weight_plus) + beta
+ *    out = y, or y quantised          mean is 0 unless subtracts_mean */
+typedef struct qni_norm_problem {
+    qni_dtype dtype, dtype_weights, dtype_out;
+    int64_t rows, inner, h;
+    qni_norm_rows x, out, residual;
+    qni_norm_weights weight, beta, gate;
+    bool subtracts_mean, rounds_first; // before quantising, to x's dtype
+    float weight_plus, eps, scale_eps;
+    qni_norm_quant quant;
+    float *scale;
+    int64_t scale_row; // rows of scale are numbered as those of x
+} qni_norm_problem;
+
+extern const qni_op qni_op_norm;
+
+/** The kernels: what variants.def lists. */
+#define QN_VARIANT(op, kernel, where, needs, supports, run)                                        \
+    qn_status run(qn_stream *stream, const void *problem);
+#define QN_IMAGE(id, source, targets, defines)
+#include "variants.def"
+#undef QN_VARIANT
+#undef QN_IMAGE
+bool qni_norm_gpu_rows_supports(const qn_device *device, const void *problem, qni_reason *why);
+bool qni_norm_gpu_supports(const qn_device *device, const void *problem, qni_reason *why);
+bool qni_norm_gpu_any_supports(const qn_device *device, const void *problem, qni_reason *why);
+
+/** All problems of the op, for the check harness: norm_check.c. */
+qn_status qni_norm_check(qni_check_run *run, const qni_op *op);
+
+/** Where row r begins. */
+static inline int64_t qni_norm_at(const qni_norm_problem *p, const qni_norm_rows *rows, int64_t r) {
+    return r / p->inner * rows->batch + r % p->inner * rows->row;
+}
+static inline int64_t qni_norm_groups(const qni_norm_problem *p) {
+    return (p->h + QNI_NORM_GROUP - 1) / QNI_NORM_GROUP;
+}
+
+/** The definition for one row, in double precision: t and y have room for h. Reads host memory. norm_ref.c. */
+void qni_norm_ref_row(const qni_norm_problem *p, int64_t r, double *t, double *y);
+
+/** Shares rows among the CPU's threads: norm_cpu.c. `rows` does rows first .. last - 1; `scratch` has room for a
+ *  row. */
+typedef void (*qni_norm_rows_fn)(const qni_norm_problem *p, int64_t first, int64_t last,
+                                 float *scratch);
+qn_status qni_norm_on_threads(const qni_norm_problem *p, qni_norm_rows_fn rows);
+
+#endif

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+// The check problems of the norm family: every form, on shapes that reach every kernel and every edge.
+#include "../area.h"
+#include "norm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/** One of the family's functions, by what it does. */
+typedef struct form {
+    const char *name;
+    bool in_place, has_residual, has_gate, has_beta, has_batches, subtracts_mean, rounds_first;
+    float weight_plus;
+    qni_norm_quant quant;
+} form;
+static const form forms[] = {
+    {.name = "rmsnorm"},
+    {.name = "gemma_rmsnorm in place", .in_place = true, .weight_plus = 1},
+    {.name = "fused_add_rmsnorm", .in_place = true, .has_residual = true},
+    {.name = "layernorm", .subtracts_mean = true, .has_beta = true},
+    {.name = "rmsnorm_quant", .quant = QNI_NORM_STATIC},
+    {.name = "fused_add_rmsnorm_quant", .has_residual = true, .quant = QNI_NORM_STATIC},
+    {.name = "layernorm_quant",
+     .subtracts_mean = true,
+     .has_beta = true,
+     .rounds_first = true,
+     .quant = QNI_NORM_STATIC},
+    {.name = "rmsnorm_dynamic_quant per token", .quant = QNI_NORM_PER_TOKEN},
+    {.name = "rmsnorm_dynamic_quant per group", .has_residual = true, .quant = QNI_NORM_PER_GROUP},
+    {.name = "adaptive_layernorm",
+     .has_batches = true,
+     .subtracts_mean = true,
+     .has_beta = true,
+     .weight_plus = 1},
+    {.name = "gated_residual_layernorm",
+     .has_batches = true,
+     .subtracts_mean = true,
+     .has_beta = true,
+     .weight_plus = 1,
+     .has_residual = true,
+     .has_gate = true},
+};
+enum { NUM_FORMS = sizeof forms / sizeof *forms };
+
+typedef struct shape {
+    int64_t batches, inner, h;
+    int64_t gap, offset; // elements between rows, and before the first
+} shape;
+static const shape shapes[] = {
+    {1, 1, 1, 0, 0},     {3, 5, 64, 0, 0},    {2, 17, 128, 8, 8},   {1, 35, 256, 0, 0},
+    {2, 3, 111, 3, 1},   {1, 5, 1024, 0, 0},  {3, 2, 1536, 16, 0},  {1, 3, 4096, 0, 0},
+    {1, 2, 7168, 0, 8},  {1, 1, 16384, 0, 0}, {2, 2, 3072, 5, 3},   {1, 2, 16392, 0, 0},
+    {1, 90, 2056, 0, 0}, {1, 700, 512, 0, 0}, {1, 620, 2056, 0, 0},
+};
+
+enum { X, OUT, RESIDUAL, WEIGHT, BETA, GATE, SCALE, NUM_AREAS };
+static const char *const area_names[] = {"x", "out", "residual", "weight", "beta", "gate", "scale"};
+
+typedef struct check_case {
+    const form *form;
+    const shape *shape;
+    qni_norm_problem problem; // pointers into device memory
+    qni_area areas[NUM_AREAS];
+    const DLTensor *output_list[3];
+    int num_outputs;
+    uint64_t random;
+    double *t, *y;
+    char text[160];
+} check_case;
+
+// ---- making a case
+
+static bool has_area(const check_case *c, int which) {
+    const form *f = c->form;
+    return which == OUT        ? !f->in_place
+           : which == RESIDUAL ? f->has_residual
+           : which == BETA     ? f->has_beta
+           : which == GATE     ? f->has_gate
+           : which == SCALE    ? f->quant != QNI_NORM_PLAIN
+                               : true;
+}
+
+static int64_t row_stride(const check_case *c) {
+    return c->problem.h + c->shape->gap;
+}
+
+static int64_t scales_per_row(const check_case *c) {
+    return c->form->quant == QNI_NORM_PER_GROUP ? qni_norm_groups(&c->problem) : 1;
+}
+
+static qn_status make_area(check_case *c, qn_device *device, int which) {
+    const qni_norm_problem *p = &c->problem;
+    const int64_t weight_rows = c->form->has_batches ? c->shape->batches : 1;
+    const bool is_row = which <= RESIDUAL, is_weight = which > RESIDUAL && which < SCALE;
+    const qni_dtype dtype = which == OUT ? p->dtype_out
+                            : is_row     ? p->dtype
+                            : is_weight  ? p->dtype_weights
+                                         : QNI_F32;
+    const int64_t count = is_row                              ? p->rows * row_stride(c)
+                          : is_weight                         ? weight_rows * row_stride(c)
+                          : c->form->quant == QNI_NORM_STATIC ? 1
+                                                              : p->rows * scales_per_row(c);
+    return qni_area_create(&c->areas[which], area_names[which], device, dtype, count,
+                           which == SCALE ? 0 : c->shape->offset);
+}
+
+/** Rows on scales of their own; one of zeros, one with the dtype's largest values, one far from zero. */
+static double x_value(check_case *c, int64_t row) {
+    const double normal = qni_random_normal(&c->random);
+    switch (row % 8) {
+    case 1:
+        return 0;
+    case 3:
+        return c->problem.dtype == QNI_F16 ? copysign(65504, normal) : ldexp(normal, 40);
+    case 5:
+        return 100 + normal;
+    case 6:
+        return ldexp(normal, -20);
+    default:
+        return normal;
+    }
+}
+
+static void fill_area(check_case *c, int which) {
+    qni_area *a = &c->areas[which];
+    const int64_t stride = row_stride(c), h = c->problem.h;
+    for (int64_t i = 0; which != SCALE && i < a->count; i++) {
+        if (i % stride >= h)
+            continue; // the gap keeps its poison
+        const double v = which == X || which == RESIDUAL ? x_value(c, i / stride)
+                                                         : 0.5 + qni_random_normal(&c->random);
+        qni_put(a->dtype, qni_area_host(a), i, v);
+    }
+    if (which == SCALE && c->form->quant == QNI_NORM_STATIC)
+        qni_put(QNI_F32, qni_area_host(a), 0, 0.013); // the largest results saturate e4m3
+}
+
+static qni_norm_rows rows_in(const check_case *c, const qni_area *a, bool on_host) {
+    if (!a->device)
+        return (qni_norm_rows){};
+    return (qni_norm_rows){on_host ? qni_area_host(a) : qni_area_device(a),
+                           c->shape->inner * row_stride(c), row_stride(c)};
+}
+
+static qni_norm_weights weights_in(const check_case *c, const qni_area *a, bool on_host) {
+    if (!a->device)
+        return (qni_norm_weights){};
+    return (qni_norm_weights){on_host ? qni_area_host(a) : qni_area_device(a),
+                              c->form->has_batches ? row_stride(c) : 0};
+}
+
+static void place(const check_case *c, qni_norm_problem *p, bool on_host) {
+    const qni_area *a = c->areas, *scale = &a[SCALE];
+    p->x = rows_in(c, &a[X], on_host);
+    p->out = rows_in(c, &a[c->form->in_place ? X : OUT], on_host);
+    p->residual = rows_in(c, &a[RESIDUAL], on_host);
+    p->weight = weights_in(c, &a[WEIGHT], on_host);
+    p->beta = weights_in(c, &a[BETA], on_host);
+    p->gate = weights_in(c, &a[GATE], on_host);
+    if (scale->device)
+        p->scale = on_host ? qni_area_host(scale) : qni_area_device(scale);
+}
+
+// ---- what must come out
+
+/** Bounds of f32 arithmetic in any order of summation that no kernel here exceeds: `steps` additions in a row.
+ *  unit is half an ulp. Errors of t, of the mean and of the root each reach y as the derivative says. */
+typedef struct bounds {
+    double unit, sum,
+        mean; // sum: relative error of a sum of positive values; mean: error of the mean
+    double inverse, spread; // 1 / root; the root's relative error
+    double centre;          // the mean itself
+} bounds;
+
+/** A product with the gate and a sum with the residual are each rounded. */
+static double t_error(const check_case *c, int64_t row, int64_t i) {
+    if (!c->form->has_residual)
+        return 0;
+    const qni_area *residual = &c->areas[RESIDUAL];
+    const double r = qni_get(residual->dtype, qni_area_host(residual), row * row_stride(c) + i);
+    const double product = c->form->has_gate ? fabs(c->t[i] - r) : 0;
+    return 0x1.01p-24 * (fabs(c->t[i]) + product);
+}
+
+static bounds find_bounds(const check_case *c, int64_t row) {
+    const qni_norm_problem *p = &c->problem;
+    const double h = (double)p->h;
+    bounds b = {.unit = 0x1p-24, .sum = (h / 4 + 64) * 0x1p-24};
+    double magnitude = 0, square = 0, t_worst = 0;
+    for (int64_t i = 0; i < p->h; i++) {
+        magnitude += fabs(c->t[i]) / h;
+        b.centre += p->subtracts_mean ? c->t[i] / h : 0;
+        t_worst = fmax(t_worst, t_error(c, row, i));
+    }
+    for (int64_t i = 0; i < p->h; i++)
+        square += (c->t[i] - b.centre) * (c->t[i] - b.centre) / h;
+    b.inverse = 1 / sqrt(square + (double)p->eps);
+    b.mean = (p->subtracts_mean ? (b.sum + 2 * b.unit) * magnitude : 0) + t_worst;
+    b.spread =
+        b.sum + 4 * b.unit + 2 * b.mean * b.inverse + b.mean * b.mean * b.inverse * b.inverse;
+    return b;
+}
+
+/** How far y may be off. */
+static double y_error(const check_case *c, const bounds *b, int64_t row, int64_t i) {
+    const qni_norm_problem *p = &c->problem;
+    const int64_t batch = c->form->has_batches ? row / p->inner : 0;
+    const double weight =
+        qni_get(p->dtype_weights, qni_area_host(&c->areas[WEIGHT]), batch * row_stride(c) + i) +
+        (double)p->weight_plus;
+    const double offset = fabs(c->t[i] - b->centre);
+    const double normalised = b->inverse * (b->mean + t_error(c, row, i) + offset * b->spread);
+    return fabs(weight) * normalised +
+           6 * b->unit * (fabs(c->y[i]) + fabs(weight) * b->inverse * offset);
+}
+
+static void expect_plain(check_case *c, const bounds *b, int64_t row, int64_t at) {
+    qni_area *out = &c->areas[c->form->in_place ? X : OUT];
+    for (int64_t i = 0; i < c->problem.h; i++)
+        qni_area_expect(out, at + i, c->y[i], y_error(c, b, row, i));
+}
+
+/** Codes of elements first .. end - 1, divided by a scale that is itself off by `scale_error` of it. */
+static void expect_codes(check_case *c, const bounds *b, int64_t row, int64_t at, int64_t first,
+                         int64_t end, double scale, double scale_error) {
+    for (int64_t i = first; i < end; i++) {
+        const double rounding =
+            c->form->rounds_first ? qni_spacing(c->problem.dtype, c->y[i]) / 2 : 0;
+        const double q = c->y[i] / scale;
+        qni_area_expect(&c->areas[OUT], at + i, q,
+                        (y_error(c, b, row, i) + rounding) / scale +
+                            fabs(q) * (scale_error + 4 * b->unit));
+    }
+}
+
+static void expect_found_scale(check_case *c, const bounds *b, int64_t row, int64_t at,
+                               int64_t first, int64_t end) {
+    const qni_norm_problem *p = &c->problem;
+    double amax = 0, error = 0;
+    for (int64_t i = first; i < end; i++) {
+        amax = fmax(amax, fabs(c->y[i]));
+        error = fmax(error, y_error(c, b, row, i));
+    }
+    const double clamped = fmax(amax, (double)p->scale_eps);
+    const double most = (double)qni_fp8_format_of(qni_fp8_of(p->dtype_out)).max;
+    const int64_t index = row * scales_per_row(c) + first / QNI_NORM_GROUP;
+    qni_area_expect(&c->areas[SCALE], index, clamped / most,
+                    error / most + b->unit * clamped / most);
+    expect_codes(c, b, row, at, first, end, clamped / most, error / clamped + 2 * b->unit);
+}
+
+static void expect_row(check_case *c, const qni_norm_problem *host, int64_t row) {
+    const int64_t at = row * row_stride(c), h = host->h;
+    qni_norm_ref_row(host, row, c->t, c->y);
+    const bounds b = find_bounds(c, row);
+    for (int64_t i = 0; c->form->has_residual && i < h; i++)
+        qni_area_expect(&c->areas[RESIDUAL], at + i, c->t[i], t_error(c, row, i));
+    if (c->form->quant == QNI_NORM_PLAIN)
+        expect_plain(c, &b, row, at);
+    else if (c->form->quant == QNI_NORM_STATIC)
+        expect_codes(c, &b, row, at, 0, h, (double)*host->scale, 0);
+    else if (c->form->quant == QNI_NORM_PER_TOKEN)
+        expect_found_scale(c, &b, row, at, 0, h);
+    else
+        for (int64_t i = 0; i < h; i += QNI_NORM_GROUP)
+            expect_found_scale(c, &b, row, at, i, i + QNI_NORM_GROUP < h ? i + QNI_NORM_GROUP : h);
+}
+
+// ---- running a case
+
+static qn_status reset(void *context, qn_stream *stream) {
+    check_case *c = context;
+    qn_status st = QN_OK;
+    for (int i = 0; st == QN_OK && i < NUM_AREAS; i++)
+        if (has_area(c, i))
+            st = qni_area_reset(&c->areas[i], stream);
+    return st;
+}
+
+static qn_status compare(void *context, qn_stream *stream, double *error, char *detail,
+                         size_t room) {
+    check_case *c = context;
+    qn_status st = QN_OK;
+    *error = 0;
+    *detail = 0;
+    for (int i = NUM_AREAS - 1; st == QN_OK && i >= 0;
+         i--) // a wrong scale is told before its codes
+        if (has_area(c, i))
+            st = qni_area_compare(&c->areas[i], stream, error, detail, room);
+    return st;
+}
+
+static void make_expectations(check_case *c) {
+    qni_norm_problem host = c->problem;
+    place(c, &host, true);
+    for (int64_t r = 0; r < host.rows; r++)
+        expect_row(c, &host, r);
+    c->output_list[c->num_outputs++] = &c->areas[c->form->in_place ? X : OUT].flat;
+    if (c->form->has_residual)
+        c->output_list[c->num_outputs++] = &c->areas[RESIDUAL].flat;
+    if (c->form->quant > QNI_NORM_STATIC)
+        c->output_list[c->num_outputs++] = &c->areas[SCALE].flat;
+}
+
+static qn_status prepare(check_case *c, qn_device *device) {
+    const qni_norm_problem *p = &c->problem;
+    qn_status st;
+    c->t = malloc((size_t)p->h * sizeof *c->t);
+    c->y = malloc((size_t)p->h * sizeof *c->y);
+    if (!c->t || !c->y)
+        return QN_FAIL(QN_E_MEMORY, "check: out of memory");
+    for (int i = 0; i < NUM_AREAS; i++)
+        if (has_area(c, i)) {
+            QN_TRY(make_area(c, device, i));
+            fill_area(c, i);
+        }
+    place(c, &c->problem, false);
+    make_expectations(c);
+    snprintf(c->text, sizeof c->text, "%s [%ld, %ld, %ld] gap=%ld offset=%ld %s weights=%s ->%s",
+             c->form->name, (long)c->shape->batches, (long)c->shape->inner, (long)p->h,
+             (long)c->shape->gap, (long)c->shape->offset, qni_dtype_name(p->dtype),
+             qni_dtype_name(p->dtype_weights), qni_dtype_name(p->dtype_out));
+out:
+    return st;
+}
+
+static void case_destroy(check_case *c) {
+    for (int i = 0; i < NUM_AREAS; i++)
+        qni_area_destroy(&c->areas[i]);
+    free(c->t);
+    free(c->y);
+    free(c);
+}
+
+static qn_status check_one(qni_check_run *run, const form *f, const shape *s, qni_dtype dtype,
+                           qni_dtype weights, qni_fp8 kind) {
+    check_case *c = calloc(1, sizeof *c);
+    qn_status st;
+    if (!c)
+        return QN_FAIL(QN_E_MEMORY, "check: out of memory");
+    c->form = f;
+    c->shape = s;
+    c->random = qni_check_seed(run) + (uint64_t)(f - forms) * 1000 + (uint64_t)(s - shapes);
+    c->problem = (qni_norm_problem){
+        .dtype = dtype,
+        .dtype_weights = weights,
+        .dtype_out = f->quant == QNI_NORM_PLAIN ? dtype : (qni_dtype)(QNI_E4M3FN + (int)kind),
+        .rows = s->batches * s->inner,
+        .inner = s->inner,
+        .h = s->h,
+        .eps = 1e-6f,
+        .scale_eps = 1e-10f,
+        .weight_plus = f->weight_plus,
+        .subtracts_mean = f->subtracts_mean,
+        .rounds_first = f->rounds_first,
+        .quant = f->quant,
+    };
+    c->problem.scale_row = scales_per_row(c);
+    QN_TRY(prepare(c, qn_stream_device(qni_check_stream(run))));
+    const qni_check_problem problem = {.op = &qni_op_norm,
+                                       .text = c->text,
+                                       .problem = &c->problem,
+                                       .context = c,
+                                       .reset = reset,
+                                       .compare = compare,
+                                       .outputs = c->output_list,
+                                       .num_outputs = c->num_outputs};
+    QN_TRY(qni_check_problem_run(run, &problem));
+out:
+    case_destroy(c);
+    return st;
+}
+
+qn_status qni_norm_check(qni_check_run *run, const qni_op *op) {
+    (void)op; // the family has one
+    const bool quick = qni_check_is_quick(run);
+    const int num_shapes =
+        (int)(sizeof shapes / sizeof *shapes) - (quick ? 2 : 0); // the last are long
+    const int thinning = quick ? 7 : 1; // prime: every form, shape and dtype keeps its turn
+    int turn = 0;
+    for (int f = 0; f < NUM_FORMS; f++)
+        for (int s = 0; s < num_shapes; s++)
+            for (int dtype = QNI_F32; dtype <= QNI_BF16; dtype++) {
+                if (++turn % thinning != 0)
+                    continue;
+                const qni_dtype weights = turn % 2 ? (qni_dtype)dtype : QNI_F32;
+                qn_status st = check_one(run, &forms[f], &shapes[s], (qni_dtype)dtype, weights,
+                                         (qni_fp8)(turn % QNI_NUM_FP8));
+                if (st != QN_OK)
+                    return st;
+            }
+    return QN_OK;
+}

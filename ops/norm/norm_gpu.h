@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What norm's GPU kernels and their launch code share: one struct of arguments.
+#ifndef QK_NORM_GPU_H
+#define QK_NORM_GPU_H
+
+#include <stdint.h>
+
+/** How the result is quantised. */
+enum { QK_NORM_PLAIN, QK_NORM_STATIC, QK_NORM_PER_TOKEN, QK_NORM_PER_GROUP };
+
+/** Strides in elements. Row r is r % inner of batch r / inner; weight, beta and gate have a row a batch (stride
+ *  0: one for all). */
+typedef struct qk_norm_args {
+    const void *x;
+    void *out, *residual;             // residual null: none
+    const void *weight, *beta, *gate; // null: ones, zeros, ones
+    float *scale;                     // read by STATIC, written by PER_TOKEN and PER_GROUP
+    int64_t x_batch, x_row, out_batch, out_row, residual_batch, residual_row;
+    int64_t weight_batch, beta_batch, gate_batch, scale_row;
+    uint32_t rows, inner, h;
+    float eps, scale_eps;
+    float weight_plus;     // added to weight: 0 or 1
+    uint32_t weight_dtype; // of weight, beta and gate
+    uint32_t quant, kind;  // kind: the FP8 kind of out
+    uint32_t subtracts_mean, rounds_first;
+} qk_norm_args;
+
+#endif

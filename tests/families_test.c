@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every op on the CPU and on each simulated GPU agrees with its definition, under every check of the simulator.
+//
+// gemm and quantize have longer tests of their own.
+#include <quern/quern.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char *const specs[] = {
+    "cpu",         "sim:gfx90a",  "sim:gfx942",        "sim:gfx950",
+    "sim:gfx1151", "sim:gfx1201", "sim:gfx11-generic", "sim:gfx12-generic"};
+static const char *const tested_elsewhere[] = {"gemm", "gemm_pack", "quantize", "dequantize"};
+
+typedef struct tally {
+    int ran, failed;
+    bool has_no_image;
+} tally;
+
+static void count(void *context, const qn_check_result *result) {
+    tally *t = context;
+    if (result->reason)
+        return;
+    t->ran++;
+    if (result->passed)
+        return;
+    // make TARGETS=… builds images for some targets only, and a test may have no compiler.
+    if (strstr(result->detail, "image: no "))
+        t->has_no_image = true;
+    else if (t->failed++ < 5)
+        print_error("%s, %s: %s (error %.3g of the tolerance)\n", result->kernel, result->problem,
+                    result->detail, result->error);
+}
+
+static bool is_tested_elsewhere(const char *op) {
+    for (size_t i = 0; i < sizeof tested_elsewhere / sizeof *tested_elsewhere; i++)
+        if (strcmp(op, tested_elsewhere[i]) == 0)
+            return true;
+    return false;
+}
+
+static void test_device(void **state) {
+    const char *spec = *state;
+    const qn_check_options options = {
+        .struct_size = sizeof options, .seed = 1, .quick = strcmp(spec, "cpu") != 0};
+    qn_device *device = nullptr;
+    tally t = {};
+    if (qn_device_open(&device, spec) != QN_OK) {
+        print_message("%s\n", qn_last_error()); // built without the simulator
+        skip();
+    }
+    for (const char *const *op = qn_op_names(); *op; op++)
+        if (!is_tested_elsewhere(*op))
+            qn_check(device, *op, &options, count, &t);
+    qn_device_close(device);
+    assert_int_equal(t.failed, 0);
+    assert_true(t.ran > 0);
+    if (t.has_no_image)
+        skip();
+}
+
+int main(void) {
+    enum { COUNT = sizeof specs / sizeof *specs };
+    struct CMUnitTest tests[COUNT];
+    setenv("QUERN_NO_JIT", "1", 1); // what ships is what is tested
+    for (int i = 0; i < COUNT; i++)
+        tests[i] = (struct CMUnitTest){.name = specs[i],
+                                       .test_func = test_device,
+                                       .initial_state = (void *)(uintptr_t)specs[i]};
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
