@@ -142,21 +142,12 @@ static json_t *report_json(const job *j) {
 
 // ---- plot
 
-static void escape(FILE *to, const char *text) {
-    for (; *text; text++)
-        fputs(*text == '<'   ? "&lt;"
-              : *text == '>' ? "&gt;"
-              : *text == '&' ? "&amp;"
-                             : (const char[]){*text, '\0'},
-              to);
-}
-
 /** One line a measurement: a bar as long as its share of the limit, which is the full width. */
 static void draw_bar(FILE *to, const measurement *r, int top) {
     constexpr double full = 360;
     double length = full * (share(r) < 1.1 ? share(r) : 1.1);
     fprintf(to, "<text x='330' y='%d' text-anchor='end'>%s ", top + 14, r->op);
-    escape(to, r->problem);
+    cli_write_xml(to, r->problem);
     fprintf(to, "</text>\n<rect x='340' y='%d' width='%.1f' height='18' fill='#4477aa'/>\n", top,
             length);
     fprintf(to, "<text x='%.1f' y='%d'>", 346 + (length > full ? length : full), top + 14);
@@ -179,7 +170,7 @@ static char *draw(const job *j) {
         "<svg xmlns='http://www.w3.org/2000/svg' width='1000' height='%d' font-family='sans-serif' "
         "font-size='13'>\n<rect width='100%%' height='100%%' fill='white'/>\n<text x='340' y='22'>",
         height);
-    escape(to, j->device.info.name);
+    cli_write_xml(to, j->device.info.name);
     fprintf(to, ", %s times: share of the limit (line: 100 %%)</text>\n",
             cli_times(&j->device.info));
     for (int i = 0; i < j->count; i++)

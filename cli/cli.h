@@ -67,7 +67,7 @@ typedef struct cli_command {
 } cli_command;
 
 extern const cli_command cli_bench, cli_cache, cli_check, cli_convert, cli_devices, cli_gemm,
-    cli_help, cli_quantize, cli_sim;
+    cli_help, cli_profile, cli_quantize, cli_sim;
 /** All of them, null-terminated, in the order of the help. */
 extern const cli_command *const cli_commands[];
 
@@ -85,6 +85,8 @@ void cli_help_all(FILE *to);
 qn_status cli_print_json(json_t *value);
 /** A number; null for NaN and infinity, which JSON lacks. */
 json_t *cli_json_number(double value);
+/** Text of an XML file, as of a drawing. */
+void cli_write_xml(FILE *to, const char *text);
 /** Flushes stdout. Errors: QN_E_IO, as for a full disk behind a redirection. */
 qn_status cli_flush(void);
 /** "1.5 GiB" into buf. Gives buf. */

@@ -80,6 +80,15 @@ const char *cli_time_text(int64_t ns, char *buf, size_t room) {
     return buf;
 }
 
+void cli_write_xml(FILE *to, const char *text) {
+    for (; *text; text++)
+        fputs(*text == '<'   ? "&lt;"
+              : *text == '>' ? "&gt;"
+              : *text == '&' ? "&amp;"
+                             : (const char[]){*text, '\0'},
+              to);
+}
+
 // ---- tables
 
 static void table_append(cli_table *table, char *text) {

@@ -12,8 +12,8 @@ _quern_values() { # _quern_values OPTION CURRENT
     --out-dtype) mapfile -t COMPREPLY < <(compgen -W "bf16 f32" -- "$2") ;;
     --mfma) mapfile -t COMPREPLY < <(compgen -W "exact fast" -- "$2") ;;
     --peer) mapfile -t COMPREPLY < <(compgen -W "torch" -- "$2") ;;
-    --input | --original | --output | --plot | --python | --report | --weights) mapfile -t COMPREPLY < <(compgen -f -- "$2") ;;
-    --exclude | --include | --k | --m | --n | --random | --runs | --seed | --tensor | --arch | --devices | --check) ;; # a number or a pattern: nothing to offer
+    --input | --original | --output | --plot | --python | --report | --svg | --trace-file | --weights) mapfile -t COMPREPLY < <(compgen -f -- "$2") ;;
+    --exclude | --include | --k | --m | --n | --random | --runs | --seed | --tensor | --arch | --devices | --check | --kernel | --trace) ;; # a number or a pattern: nothing to offer
     *) return 1 ;;
     esac
 }
@@ -37,7 +37,7 @@ _quern() {
     local -a typed
     _quern_typed
     local current=${typed[-1]} previous=${typed[-2]:-}
-    local commands="devices check quantize convert gemm bench sim cache help" options="" words=""
+    local commands="devices check quantize convert gemm bench sim profile cache help" options="" words=""
     COMPREPLY=()
     if [ ${#typed[@]} -eq 2 ]; then
         mapfile -t COMPREPLY < <(compgen -W "$commands --help --version" -- "$current")
@@ -69,7 +69,10 @@ _quern() {
         words="quantize gemm"
         ;;
     sim)
-        options="--arch --devices --check --mfma --json --error-exitcode --env"
+        options="--arch --devices --check --mfma --trace --trace-file --json --error-exitcode --env"
+        ;;
+    profile)
+        options="--arch --devices --kernel --json --svg --force"
         ;;
     cache)
         options="--json"

@@ -2,7 +2,7 @@
 // The profile: counters of every kernel that ran, written as JSON when the process ends.
 //
 // Workgroups count for themselves and add up under the lock when they end. Launches of one kernel with the same
-// workgroups on the same device share a record. The file is also written where a launch fails or is stopped, as what
+// workgroups on the same device share a record. The file is also written in between, and where a launch fails, as what
 // follows is often the end of the process.
 #include "count.h"
 
@@ -26,10 +26,10 @@ typedef struct record {
 
 static struct {
     pthread_mutex_t lock;
-    char path[SIM_PATH_BYTES]; // empty: off
-    record *first, **last;     // in the order of their first launch
-    struct timespec written;
-    bool is_child; // after fork: another process writes the file of that name
+    char path[SIM_PATH_BYTES];    // empty: off
+    record *first, **last;        // in the order of their first launch
+    uint64_t written_ns, cost_ns; // when the file was written last, and how long that took
+    bool is_child;                // after fork: another process writes the file of that name
 } profile = {.lock = PTHREAD_MUTEX_INITIALIZER, .last = &profile.first};
 
 // ---- JSON
@@ -137,8 +137,15 @@ static bool write_json(const char *name) {
     return fclose(out) == 0 && ok;
 }
 
+static uint64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
 /** Replaces the file as a whole, so that whoever reads it never sees a part. The lock is held. */
 static bool write_file(void) {
+    uint64_t began_ns = now_ns();
     char *name = file_name(), *aside = nullptr;
     bool ok = name && asprintf(&aside, "%s.part", name) >= 0;
     ok = ok && write_json(aside) && rename(aside, name) == 0;
@@ -148,7 +155,8 @@ static bool write_file(void) {
     }
     free(aside);
     free(name);
-    clock_gettime(CLOCK_MONOTONIC, &profile.written);
+    profile.written_ns = now_ns();
+    profile.cost_ns = profile.written_ns - began_ns;
     errno = error;
     return ok;
 }
@@ -287,12 +295,10 @@ static void end_group(void *of_dispatch, void *of_group, const sim_workgroup *) 
     pthread_mutex_unlock(&profile.lock);
 }
 
-/** Once in a while the file is brought up to date, as the process may be killed. */
+/** The process may be killed, so the file is brought up to date as often as that costs little. */
 static bool is_due(void) {
-    enum { INTERVAL_S = 1 };
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec - profile.written.tv_sec > INTERVAL_S;
+    enum { SHARE = 20 }; // of the time
+    return now_ns() - profile.written_ns > SHARE * profile.cost_ns;
 }
 
 static void end_dispatch(void *of_dispatch, const sim_dispatch *d) {

@@ -26,6 +26,9 @@ static struct {
 typedef struct traced_dispatch {
     uint64_t launch, wave; // counts traced launches; of the options
     FILE *to;
+    _Atomic(char *)
+        *texts; // of the instruction at each dword of the code, null until one is needed
+    uint64_t num_texts;
 } traced_dispatch;
 
 /** What a wave's registers were after its last instruction. */
@@ -311,6 +314,8 @@ static void *begin_dispatch(const sim_dispatch *d) {
     if (traced) {
         *traced = (traced_dispatch){
             .launch = trace.num_launches++, .wave = trace.options.trace_wave, .to = trace.file};
+        traced->texts = calloc(d->text->size / 4 + 1, sizeof *traced->texts);
+        traced->num_texts = traced->texts ? d->text->size / 4 : 0;
         fprintf(trace.file,
                 "trace of launch %llu: kernel %s, %s, device %u, %ux%ux%u workgroups of %ux%ux%u\n",
                 (unsigned long long)traced->launch, d->kernel->name, d->chip->name, d->device,
@@ -323,6 +328,10 @@ static void *begin_dispatch(const sim_dispatch *d) {
 static void end_dispatch(void *of_dispatch, const sim_dispatch *) {
     traced_dispatch *traced = of_dispatch;
     fflush(traced->to);
+    for (uint64_t i = 0; i < traced->num_texts; i++) {
+        free(atomic_load(&traced->texts[i]));
+    }
+    free((void *)traced->texts);
     free(traced);
 }
 
@@ -358,15 +367,32 @@ static void begin_group(void *of_dispatch, void *of_group, const sim_workgroup *
     }
 }
 
+/** An instruction's text, disassembled once if there is memory to keep it; else into `room`. */
+static const char *find_text(const traced_dispatch *traced, const sim_wave *w, uint64_t pc,
+                             char room[SIM_INST_TEXT_BYTES]) {
+    const sim_text *code = w->group->dispatch->text;
+    uint64_t at = (pc - code->start) / 4;
+    char *known = at < traced->num_texts ? atomic_load(&traced->texts[at]) : nullptr;
+    if (known) {
+        return known;
+    }
+    sim_inst_text(code, !w->wave32, pc, room);
+    char *copy = at < traced->num_texts ? strdup(room) : nullptr;
+    if (copy && !atomic_compare_exchange_strong(&traced->texts[at], &known, copy)) {
+        free(copy); // another thread was first
+    }
+    return room;
+}
+
 /** "+0x34: v_add_u32_e32 v1, v0, v2", the offset from the kernel's first instruction. */
 static void put_inst(traced_group *g, const sim_wave *w, const sim_inst *inst) {
     const sim_dispatch *d = w->group->dispatch;
     char text[SIM_INST_TEXT_BYTES];
     bool is_before = inst->pc < d->kernel->entry; // in a function that it calls
     uint64_t distance = is_before ? d->kernel->entry - inst->pc : inst->pc - d->kernel->entry;
-    sim_inst_text(d->text, !w->wave32, inst->pc, text);
     put_head(g, w);
-    put(g, "%c0x%04llx: %s\n", is_before ? '-' : '+', (unsigned long long)distance, text);
+    put(g, "%c0x%04llx: %s\n", is_before ? '-' : '+', (unsigned long long)distance,
+        find_text(g->dispatch, w, inst->pc, text));
 }
 
 static void step(void *of_group, const sim_wave *w, const sim_facts *f) {

@@ -3,7 +3,7 @@
 import json
 import os
 
-from conftest import ok, run
+from conftest import QUERN, ok, run
 
 PRINT = "echo $QUERN_SIM; echo $LD_LIBRARY_PATH"
 
@@ -30,6 +30,26 @@ def test_reports():
     options, _ = environment("--json", "out.json", "--error-exitcode", 9, "--check=none", QUERN_SIM="faults=3")
     assert options == f"check=all;faults=3;check=none;report={os.getcwd()}/out.json;errorcode=9"
     assert environment("--json=/a/b")[0] == "check=all;report=/a/b"
+
+
+def test_trace(tmp_path):
+    assert environment("--trace", "*add*:3", "--trace-file", "/dev/null")[0] == "check=all;trace=*add*:3;trace_file=/dev/null"
+    file = tmp_path / "trace"
+    ok("sim", "--trace", "qk_quantize_rows_f16", "--trace-file", file, "--", QUERN, "check", "--device", "sim:gfx942",
+       "--quick", "quantize")
+    lines = file.read_text().splitlines()
+    assert lines[0].startswith("trace of launch 0: kernel qk_quantize_rows_f16, gfx942, device 0, ")
+    assert lines[1].startswith("0:0 workgroup (0, 0, 0), wave 0, exec = 0x")
+    assert lines[2].startswith("0:0 +0x0000: s_") and lines[-1].endswith(": s_endpgm")
+    assert all(line.startswith("trace of launch ") or line.split(":")[1].startswith("0 ") for line in lines)
+
+
+def test_no_program():
+    for command in ("sim", "profile"):
+        done = run(command, "--", "./nonesuch", "--flag")
+        assert done.returncode == 127 and done.stderr == f"quern {command}: ./nonesuch: No such file or directory\n"
+        done = run(command, "--", "/")
+        assert done.returncode == 126 and done.stderr == f"quern {command}: /: Permission denied\n"
 
 
 def test_program_is_itself():

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+// quern profile -- PROGRAM: runs a HIP program on the simulated GPU and tells what its kernels did.
+#include "profile.h"
+
+#include "file.h"
+#include "simulator.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fnmatch.h>
+#include <limits.h>
+#include <math.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static const char *arch, *pattern, *json_path, *svg_path;
+static int64_t num_devices;
+static bool force;
+
+static const cli_option options[] = {
+    {.name = "--arch",
+     .kind = CLI_TEXT,
+     .value = "ARCH",
+     .to = &arch,
+     .help = "gfx90a, gfx942, gfx950, gfx1151, gfx1201, or several (default: gfx942)"},
+    {.name = "--devices",
+     .kind = CLI_INT,
+     .value = "N",
+     .to = &num_devices,
+     .min = 1,
+     .max = CLI_MAX_DEVICES,
+     .help = "how many of each (default: 1)"},
+    {.name = "--kernel",
+     .kind = CLI_TEXT,
+     .value = "PATTERN",
+     .to = &pattern,
+     .help = "only kernels of this name; * and ? stand for any letters, any letter"},
+    {.name = "--json",
+     .kind = CLI_TEXT,
+     .value = "FILE",
+     .to = &json_path,
+     .help = "write all counters to FILE as JSON"},
+    {.name = "--svg",
+     .kind = CLI_TEXT,
+     .value = "FILE.svg",
+     .to = &svg_path,
+     .help = "draw instruction mix, bytes and occupancy"},
+    {.name = "--force",
+     .kind = CLI_FLAG,
+     .to = &force,
+     .help = "replace FILE and FILE.svg if they exist"},
+    {0}};
+
+// ---- the program
+
+/** Runs the program to its end, whose wait status is *ended; false, with errno, if it cannot be started. The keyboard's
+ *  interrupt is for the program: what it has counted by then is still shown. */
+static bool run_program(int count, char **arguments, int *ended) {
+    char **argv = cli_alloc(((size_t)count + 1) * sizeof *argv);
+    memcpy(argv, arguments, (size_t)count * sizeof *argv);
+    posix_spawnattr_t attributes;
+    sigset_t defaults;
+    sigemptyset(&defaults);
+    sigaddset(&defaults, SIGINT);
+    sigaddset(&defaults, SIGQUIT);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setsigdefault(&attributes, &defaults);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+    signal(SIGINT, SIG_IGN);
+    signal(SIGQUIT, SIG_IGN);
+    pid_t child;
+    int error = posix_spawnp(&child, argv[0], nullptr, &attributes, argv, environ);
+    while (!error && waitpid(child, ended, 0) < 0)
+        error = errno == EINTR ? 0 : errno;
+    posix_spawnattr_destroy(&attributes);
+    free(argv);
+    errno = error;
+    return !error;
+}
+
+// ---- what its processes counted
+
+/** What two processes counted for the same kernel is added up. */
+static void add_numbers(json_t *to, const json_t *from) {
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)from, name, value) {
+        json_t *sum = json_object_get(to, name);
+        json_integer_set(sum, json_integer_value(sum) + json_integer_value(value));
+    }
+}
+
+static const char *const sums[] = {"launches", "failed_launches", "workgroups"};
+
+/** Whether two records say the same of everything that is not counted. */
+static bool is_same_kernel(const json_t *a, const json_t *b) {
+    json_t *x = json_copy((json_t *)(uintptr_t)a), *y = json_copy((json_t *)(uintptr_t)b);
+    for (int i = 0; i < 3; i++) {
+        json_object_del(x, sums[i]);
+        json_object_del(y, sums[i]);
+    }
+    json_object_del(x, "counters");
+    json_object_del(y, "counters");
+    bool same = json_equal(x, y);
+    json_decref(x);
+    json_decref(y);
+    return same;
+}
+
+static void add_kernel(json_t *kernels, json_t *kernel) {
+    size_t i;
+    json_t *known;
+    json_array_foreach(kernels, i, known) {
+        if (!is_same_kernel(known, kernel))
+            continue;
+        add_numbers(json_object_get(known, "counters"), json_object_get(kernel, "counters"));
+        for (int k = 0; k < 3; k++) {
+            json_t *sum = json_object_get(known, sums[k]);
+            json_integer_set(sum, json_integer_value(sum) +
+                                      json_integer_value(json_object_get(kernel, sums[k])));
+        }
+        return;
+    }
+    json_array_append(kernels, kernel);
+}
+
+/** Adds a process's file; false if it is not one. */
+static bool read_file(json_t *kernels, const char *folder, const char *name) {
+    char *path = cli_path(folder, name);
+    const char *dot = strrchr(name, '.');
+    json_t *whole = dot && strcmp(dot, ".json") == 0 ? json_load_file(path, 0, nullptr) : nullptr;
+    size_t i;
+    json_t *kernel;
+    json_array_foreach(json_object_get(whole, "kernels"), i, kernel) add_kernel(kernels, kernel);
+    unlink(path);
+    free(path);
+    json_decref(whole);
+    return whole;
+}
+
+/** Takes what is in the folder, and the folder away; *processes counts those that used the simulated GPU. */
+static json_t *collect(const char *folder, int *processes) {
+    json_t *kernels = json_array();
+    DIR *dir = opendir(folder);
+    *processes = 0;
+    for (struct dirent *entry; dir && (entry = readdir(dir));)
+        if (*entry->d_name != '.')
+            *processes += read_file(kernels, folder, entry->d_name);
+    if (dir)
+        closedir(dir);
+    rmdir(folder);
+    return kernels;
+}
+
+/** Drops the kernels that are not wanted; their names go to *others. */
+static void choose(json_t *kernels, char **others) {
+    *others = cli_text("%s", "");
+    for (size_t i = json_array_size(kernels); i-- > 0;) {
+        const char *name = json_string_value(json_object_get(json_array_get(kernels, i), "name"));
+        if (!pattern || fnmatch(pattern, name, 0) == 0)
+            continue;
+        if (!strstr(*others, name)) {
+            char *longer = cli_text("%s%s%s", *others, **others ? ", " : "", name);
+            free(*others);
+            *others = longer;
+        }
+        json_array_remove(kernels, i);
+    }
+}
+
+// ---- derived figures
+
+int64_t profile_counter(const json_t *kernel, const char *name) {
+    return json_integer_value(json_object_get(json_object_get(kernel, "counters"), name));
+}
+
+int64_t profile_counter_of(const json_t *kernel, const char *cdna, const char *rdna) {
+    return profile_counter(kernel, cdna) + profile_counter(kernel, rdna);
+}
+
+double profile_percent(int64_t part, int64_t whole) {
+    return whole ? 100.0 * (double)part / (double)whole : NAN;
+}
+
+/** VALUUtilization is rocprof's name. */
+static void add_derived(json_t *kernel) {
+    int64_t conflict = profile_counter_of(kernel, "SQ_LDS_BANK_CONFLICT", "SQC_LDS_BANK_CONFLICT");
+    int64_t active = profile_counter_of(kernel, "SQ_LDS_IDX_ACTIVE", "SQC_LDS_IDX_ACTIVE");
+    const json_t *occupancy = json_object_get(kernel, "occupancy");
+    double waves = profile_percent(json_integer_value(json_object_get(occupancy, "waves")),
+                                   json_integer_value(json_object_get(occupancy, "max_waves")));
+    double lanes = profile_percent(profile_counter(kernel, "valu_active_lanes"),
+                                   profile_counter(kernel, "valu_lanes"));
+    double coalescing = profile_percent(profile_counter(kernel, "memory_touched_bytes"),
+                                        profile_counter(kernel, "memory_line_bytes"));
+    double conflicts = profile_percent(conflict, active - conflict) / 100;
+    json_object_set_new(kernel, "derived",
+                        json_pack("{s:o, s:o, s:o, s:o}", "VALUUtilization", cli_json_number(lanes),
+                                  "coalescing_percent", cli_json_number(coalescing),
+                                  "lds_conflicts_per_cycle", cli_json_number(conflicts),
+                                  "occupancy_percent", cli_json_number(waves)));
+}
+
+// ---- output
+
+static qn_status write_json(const json_t *kernels, int count, char **arguments, int ended) {
+    json_t *program = json_array();
+    for (int i = 0; i < count; i++)
+        json_array_append_new(program, json_stringn_nocheck(arguments[i], strlen(arguments[i])));
+    json_t *whole = json_pack(
+        "{s:s, s:o, s:o, s:o, s:O}", "version", qn_version(), "program", program, "exit_status",
+        WIFEXITED(ended) ? json_integer(WEXITSTATUS(ended)) : json_null(), "signal",
+        WIFSIGNALED(ended) ? json_integer(WTERMSIG(ended)) : json_null(), "kernels", kernels);
+    char *text = json_dumps(whole, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+    if (!text)
+        cli_out_of_memory();
+    char *line = cli_text("%s\n", text);
+    qn_status st = cli_write_text(json_path, line, force);
+    free(line);
+    free(text);
+    json_decref(whole);
+    return st;
+}
+
+/** Says on standard error what the numbers do not: an end by a signal, nothing to show. */
+static void explain(const json_t *kernels, const char *program, int processes, const char *others,
+                    int ended) {
+    if (WIFSIGNALED(ended))
+        fprintf(stderr,
+                "quern profile: %s was killed by signal %d (%s): its last counts may be missing\n",
+                program, WTERMSIG(ended), strsignal(WTERMSIG(ended)));
+    if (json_array_size(kernels) > 0)
+        return;
+    if (*others)
+        fprintf(stderr, "quern profile: no kernel matches '%s'; there were: %s\n", pattern, others);
+    else
+        fprintf(stderr, "quern profile: %s %s\n", program,
+                processes ? "launched no kernel"
+                          : "did not use the simulated GPU: it made no HIP call");
+}
+
+static qn_status show(json_t *kernels, int count, char **arguments, int ended) {
+    size_t i;
+    json_t *kernel;
+    json_array_foreach(kernels, i, kernel) add_derived(kernel);
+    profile_print(stdout, kernels);
+    qn_status st = cli_flush();
+    if (st == QN_OK && json_path)
+        st = write_json(kernels, count, arguments, ended);
+    if (st == QN_OK && svg_path) {
+        char *text = profile_draw(kernels);
+        st = cli_write_text(svg_path, text, force);
+        free(text);
+    }
+    return st;
+}
+
+/** Runs the program and shows what its processes leave in `folder`. Gives the exit status. */
+static int profile(int count, char **arguments, const char *folder) {
+    int ended = 0, processes;
+    bool started = run_program(count, arguments, &ended);
+    int error = errno;
+    json_t *kernels = collect(folder, &processes);
+    char *others;
+    choose(kernels, &others);
+    int status = started ? CLI_DONE : cli_sim_no_program("profile", arguments[0], error);
+    if (started) {
+        explain(kernels, arguments[0], processes, others, ended);
+        status = cli_finish("profile", show(kernels, count, arguments, ended));
+    }
+    if (started && status == CLI_DONE)
+        status = WIFEXITED(ended) ? WEXITSTATUS(ended) : CLI_KILLED + WTERMSIG(ended);
+    free(others);
+    json_decref(kernels);
+    return status;
+}
+
+/** A new folder for the counters of the program's processes; null, with the message stored, if there can be none. */
+static char *make_folder(void) {
+    const char *parent = getenv("TMPDIR");
+    char *folder = cli_text("%s/quern-profile-XXXXXX", parent && *parent ? parent : "/tmp");
+    if (mkdtemp(folder))
+        return folder;
+    cli_fail(QN_E_IO, "%s: %s", folder, strerror(errno));
+    free(folder);
+    return nullptr;
+}
+
+/** The program's environment: what QUERN_SIM says, the devices, and where to count. False after a complaint. */
+static bool set_environment(const char *links, const char *folder) {
+    const char *given = getenv("QUERN_SIM");
+    char *text = cli_sim_devices(cli_text("%s", given ? given : ""), arch, num_devices);
+    char *file = cli_path(folder, "%p.json"), *paths = cli_sim_search_path(links);
+    bool ok = cli_sim_accepts("profile", links, text);
+    text = cli_sim_option(text, "profile", file);
+    setenv("QUERN_SIM", text, 1);
+    setenv("LD_LIBRARY_PATH", paths, 1);
+    free(paths);
+    free(file);
+    free(text);
+    return ok;
+}
+
+static qn_status check_arguments(int count) {
+    qn_status st =
+        count ? QN_OK
+              : cli_fail(QN_E_INVALID, "found no PROGRAM to run, needs PROGRAM [ARGUMENT...]");
+    if (st == QN_OK)
+        st = cli_output_check(json_path, force);
+    return st == QN_OK ? cli_output_check(svg_path, force) : st;
+}
+
+static int run(int count, char **arguments) {
+    qn_status st = check_arguments(count);
+    if (st != QN_OK)
+        return cli_finish("profile", st);
+    char *links = cli_sim_folder(), *folder = links ? make_folder() : nullptr;
+    int status = CLI_BAD_INPUT;
+    if (!folder)
+        status = cli_finish("profile", QN_E_IO);
+    else if (set_environment(links, folder))
+        status = profile(count, arguments, folder);
+    if (folder)
+        rmdir(folder);
+    free(folder);
+    free(links);
+    return status;
+}
+
+const cli_command cli_profile = {
+    .name = "profile",
+    .arguments = "PROGRAM [ARGUMENT...]",
+    .summary = "Count what a HIP program's kernels do, on the simulated GPU",
+    .details =
+        "Counts instructions by class, bytes, LDS bank conflicts and active lanes of each\n"
+        "kernel, and says what limits its occupancy; nothing is timed. Names in capitals are\n"
+        "rocprof's. docs/simulator.md says what each counter counts. PROGRAM runs as with\n"
+        "quern sim; put -- before one that has options of its own. The exit status is the\n"
+        "program's.",
+    .options = options,
+    .max_arguments = INT_MAX,
+    .run = run};

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// A profile as a picture: for each kernel one bar of its instructions by class, bars of the bytes that it moves, and
+// how many waves fit on a compute unit by each limit.
+#include "profile.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { WIDTH = 1000, LEFT = 190, BAR = 16, STEP = 22, GAP = 30 };
+static constexpr double full = 640;
+
+/** A bar with its name at the left and its value at the right. `length` is in parts of the full width. */
+static void draw_bar(FILE *to, int top, const char *name, double length, const char *color,
+                     const char *value) {
+    fprintf(to, "<text x='%d' y='%d' text-anchor='end'>", LEFT - 8, top + 13);
+    cli_write_xml(to, name);
+    fprintf(to, "</text>\n<rect x='%d' y='%d' width='%.1f' height='%d' fill='%s'/>\n", LEFT, top,
+            full * length, BAR, color);
+    fprintf(to, "<text x='%d' y='%d'>", LEFT + 6 + (int)(full * length), top + 13);
+    cli_write_xml(to, value);
+    fputs("</text>\n", to);
+}
+
+static void draw_title(FILE *to, int top, const char *title, const char *rest) {
+    fprintf(to, "<text x='%d' y='%d' font-weight='bold'>", 16, top + 13);
+    cli_write_xml(to, title);
+    fputs("</text>\n", to);
+    fprintf(to, "<text x='%d' y='%d' fill='#555555'>", LEFT, top + 13);
+    cli_write_xml(to, rest);
+    fputs("</text>\n", to);
+}
+
+// ---- instructions
+
+/** The classes side by side in one bar, and below it what each color means. */
+static int draw_mix(FILE *to, const json_t *k, int top) {
+    profile_class classes[PROFILE_CLASSES];
+    int64_t all = profile_counter_of(k, "SQ_INSTS", "insts");
+    double at = LEFT;
+    int shown = 0;
+    char rest[64];
+    snprintf(rest, sizeof rest, "%lld instructions of waves", (long long)all);
+    draw_title(to, top, "instructions", rest);
+    profile_classes(classes, k);
+    for (int i = 0; i < PROFILE_CLASSES; i++) {
+        double width = all ? full * (double)classes[i].count / (double)all : 0;
+        if (classes[i].count) {
+            int column = shown % 4, row = shown / 4;
+            fprintf(to, "<rect x='%.1f' y='%d' width='%.1f' height='%d' fill='%s'/>\n", at,
+                    top + STEP, width, BAR, classes[i].color);
+            fprintf(to, "<rect x='%d' y='%d' width='12' height='12' fill='%s'/>\n",
+                    LEFT + 190 * column, top + (2 + row) * STEP + 2, classes[i].color);
+            fprintf(to, "<text x='%d' y='%d'>%s %.1f %%</text>\n", LEFT + 190 * column + 18,
+                    top + (2 + row) * STEP + 13, classes[i].name,
+                    profile_percent(classes[i].count, all));
+            shown++;
+        }
+        at += width;
+    }
+    return top + (2 + (shown + 3) / 4) * STEP;
+}
+
+// ---- bytes
+
+typedef struct amount {
+    const char *name, *color;
+    int64_t bytes;
+} amount;
+
+static int draw_bytes(FILE *to, const json_t *k, int top) {
+    const amount amounts[] = {
+        {"loaded", "#4477aa", profile_counter(k, "memory_load_bytes")},
+        {"stored", "#4477aa", profile_counter(k, "memory_store_bytes")},
+        {"atomic", "#4477aa", profile_counter(k, "memory_atomic_bytes")},
+        {"cache lines", "#ee6677", profile_counter(k, "memory_line_bytes")},
+        {"scalar", "#228833", profile_counter(k, "scalar_bytes")},
+        {"scratch", "#ccbb44",
+         profile_counter(k, "scratch_load_bytes") + profile_counter(k, "scratch_store_bytes")},
+        {"LDS", "#aa3377",
+         profile_counter(k, "lds_load_bytes") + profile_counter(k, "lds_store_bytes") +
+             profile_counter(k, "lds_atomic_bytes") + profile_counter(k, "lds_dma_bytes")}};
+    int64_t most = 1;
+    for (size_t i = 0; i < sizeof amounts / sizeof *amounts; i++)
+        most = amounts[i].bytes > most ? amounts[i].bytes : most;
+    draw_title(to, top, "bytes", "as lanes want them, and the cache lines that these lie in");
+    for (size_t i = 0; i < sizeof amounts / sizeof *amounts; i++) {
+        char value[32];
+        if (amounts[i].bytes) {
+            top += STEP;
+            draw_bar(to, top, amounts[i].name, (double)amounts[i].bytes / (double)most,
+                     amounts[i].color, cli_bytes_text(amounts[i].bytes, value, sizeof value));
+        }
+    }
+    return top + STEP;
+}
+
+// ---- occupancy
+
+/** The kernel's own waves of a workgroup, from the occupancy that was found. */
+static double waves_of(const json_t *o, int64_t groups) {
+    int64_t own = json_integer_value(json_object_get(o, "workgroups"));
+    int64_t waves = json_integer_value(json_object_get(o, "waves"));
+    return own ? (double)groups * (double)waves / (double)own : 0;
+}
+
+static int draw_occupancy(FILE *to, const json_t *k, int top) {
+    const json_t *o = json_object_get(k, "occupancy");
+    const char *limit = json_string_value(json_object_get(o, "limit")), *name;
+    double most = (double)json_integer_value(json_object_get(o, "max_waves"));
+    json_t *groups;
+    char text[96];
+    snprintf(text, sizeof text, "waves that fit on a compute unit, by each limit alone");
+    draw_title(to, top, "occupancy", text);
+    json_object_foreach(json_object_get(o, "workgroups_by"), name, groups) {
+        double waves = waves_of(o, json_integer_value(groups));
+        bool is_limit = strncmp(limit, name, strlen(name)) == 0;
+        top += STEP;
+        snprintf(text, sizeof text, "%.0f%s", waves, is_limit ? ": the limit" : "");
+        draw_bar(to, top, name, waves < most ? waves / most : 1, is_limit ? "#ee6677" : "#66ccee",
+                 text);
+    }
+    return top + STEP;
+}
+
+// ---- all
+
+/** Names of C++ kernels can be longer than the picture is wide. */
+static void draw_name(FILE *to, const char *name, int top) {
+    enum { SHOWN = 100 };
+    char *shown = cli_text("%.*s%s", SHOWN, name, strlen(name) > SHOWN ? "..." : "");
+    fprintf(to, "<text x='16' y='%d' font-size='17'>", top + 16);
+    cli_write_xml(to, shown);
+    fputs("</text>\n", to);
+    free(shown);
+}
+
+static int draw_kernel(FILE *to, const json_t *k, int top) {
+    draw_name(to, json_string_value(json_object_get(k, "name")), top);
+    fprintf(to,
+            "<text x='%d' y='%d' fill='#555555'>%s, device %lld; launches: %lld; workgroups: %lld; "
+            "VGPRs: %lld</text>\n",
+            LEFT, top + STEP + 13, json_string_value(json_object_get(k, "arch")),
+            json_integer_value(json_object_get(k, "device")),
+            json_integer_value(json_object_get(k, "launches")),
+            json_integer_value(json_object_get(k, "workgroups")),
+            json_integer_value(json_object_get(k, "vgprs")));
+    top = draw_mix(to, k, top + 2 * STEP + 6);
+    top = draw_bytes(to, k, top + 6);
+    return draw_occupancy(to, k, top + 6) + GAP;
+}
+
+char *profile_draw(const json_t *kernels) {
+    char *body = nullptr;
+    size_t bytes = 0, i;
+    json_t *k;
+    int height = GAP / 2;
+    FILE *to = open_memstream(&body, &bytes);
+    if (!to)
+        cli_out_of_memory();
+    json_array_foreach((json_t *)(uintptr_t)kernels, i, k) height = draw_kernel(to, k, height);
+    if (fclose(to) != 0)
+        cli_out_of_memory();
+    char *text = cli_text("<svg xmlns='http://www.w3.org/2000/svg' width='%d' height='%d' "
+                          "font-family='sans-serif' font-size='13'>\n"
+                          "<rect width='100%%' height='100%%' fill='white'/>\n%s</svg>\n",
+                          WIDTH, height, body);
+    free(body);
+    return text;
+}

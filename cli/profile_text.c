@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// A profile for people: each kernel's figures, then its counters.
+#include "profile.h"
+
+#include <math.h>
+#include <string.h>
+
+static int64_t integer(const json_t *object, const char *name) {
+    return json_integer_value(json_object_get(object, name));
+}
+
+static const char *string(const json_t *object, const char *name) {
+    return json_string_value(json_object_get(object, name));
+}
+
+void profile_classes(profile_class out[PROFILE_CLASSES], const json_t *k) {
+    int64_t matrix = profile_counter_of(k, "SQ_INSTS_MFMA", "insts_wmma");
+    const profile_class classes[PROFILE_CLASSES] = {
+        {"vector", "#4477aa", profile_counter(k, "SQ_INSTS_VALU") - matrix},
+        {"matrix", "#aa3377", matrix},
+        {"scalar", "#66ccee", profile_counter(k, "SQ_INSTS_SALU")},
+        {"scalar memory", "#228833", profile_counter(k, "SQ_INSTS_SMEM")},
+        {"vector memory", "#ccbb44", profile_counter_of(k, "SQ_INSTS_VMEM", "insts_vmem")},
+        {"LDS", "#ee6677", profile_counter(k, "SQ_INSTS_LDS")},
+        {"branch", "#bbbbbb", profile_counter_of(k, "SQ_INSTS_BRANCH", "insts_branch")},
+        {"other", "#dddddd", profile_counter_of(k, "SQ_INSTS", "insts")}};
+    memcpy(out, classes, sizeof classes);
+    for (int i = 0; i + 1 < PROFILE_CLASSES; i++)
+        out[PROFILE_CLASSES - 1].count -= out[i].count;
+}
+
+// ---- figures
+
+static void print_launches(FILE *to, const json_t *k) {
+    const json_t *block = json_object_get(k, "block");
+    int64_t failed = integer(k, "failed_launches");
+    fprintf(to, "  launches      %lld", (long long)integer(k, "launches"));
+    if (failed)
+        fprintf(to, " (%lld failed)", (long long)failed);
+    fprintf(to, ", %lld workgroups of %lldx%lldx%lld, waves of %lld\n",
+            (long long)integer(k, "workgroups"), json_integer_value(json_array_get(block, 0)),
+            json_integer_value(json_array_get(block, 1)),
+            json_integer_value(json_array_get(block, 2)), (long long)integer(k, "wave_size"));
+}
+
+static void print_occupancy(FILE *to, const json_t *k) {
+    const json_t *o = json_object_get(k, "occupancy");
+    char lds[32], scratch[32];
+    fprintf(
+        to,
+        "  resources     %lld VGPRs, %lld of them AGPRs; %lld SGPRs; LDS %s; scratch %s a lane\n",
+        (long long)integer(k, "vgprs"), (long long)integer(k, "agprs"),
+        (long long)integer(k, "sgprs"), cli_bytes_text(integer(k, "lds_bytes"), lds, sizeof lds),
+        cli_bytes_text(integer(k, "scratch_bytes"), scratch, sizeof scratch));
+    fprintf(
+        to,
+        "  occupancy     %lld of %lld waves a compute unit, in %lld workgroups; limited by %s\n",
+        (long long)integer(o, "waves"), (long long)integer(o, "max_waves"),
+        (long long)integer(o, "workgroups"), string(o, "limit"));
+}
+
+/** "91.5 %", or "-" where there is nothing to divide by. */
+static void print_percent(FILE *to, const char *title, double percent, const char *of) {
+    fprintf(to, isfinite(percent) ? "  %-13s %.1f %% %s\n" : "  %-13s -\n", title, percent, of);
+}
+
+static void print_memory(FILE *to, const json_t *k) {
+    char wanted[32], lines[32], scalar[32], lds[32];
+    int64_t bytes = profile_counter(k, "memory_load_bytes") +
+                    profile_counter(k, "memory_store_bytes") +
+                    profile_counter(k, "memory_atomic_bytes");
+    int64_t line_bytes = profile_counter(k, "memory_line_bytes");
+    fprintf(to,
+            "  bytes         lanes want %s of memory, in %s of cache lines; scalar %s; LDS %s\n",
+            cli_bytes_text(bytes, wanted, sizeof wanted),
+            cli_bytes_text(line_bytes, lines, sizeof lines),
+            cli_bytes_text(profile_counter(k, "scalar_bytes"), scalar, sizeof scalar),
+            cli_bytes_text(
+                profile_counter(k, "lds_load_bytes") + profile_counter(k, "lds_store_bytes") +
+                    profile_counter(k, "lds_atomic_bytes") + profile_counter(k, "lds_dma_bytes"),
+                lds, sizeof lds));
+    print_percent(to, "coalescing",
+                  profile_percent(profile_counter(k, "memory_touched_bytes"), line_bytes),
+                  "of those lines' bytes are wanted");
+}
+
+static void print_lanes(FILE *to, const json_t *k) {
+    int64_t conflict = profile_counter_of(k, "SQ_LDS_BANK_CONFLICT", "SQC_LDS_BANK_CONFLICT");
+    int64_t active = profile_counter_of(k, "SQ_LDS_IDX_ACTIVE", "SQC_LDS_IDX_ACTIVE");
+    print_percent(
+        to, "active lanes",
+        profile_percent(profile_counter(k, "valu_active_lanes"), profile_counter(k, "valu_lanes")),
+        "of vector instructions");
+    print_percent(to, "LDS conflicts", profile_percent(conflict, active), "of its cycles");
+}
+
+static void print_mix(FILE *to, const json_t *k) {
+    profile_class classes[PROFILE_CLASSES];
+    profile_classes(classes, k);
+    int64_t all = profile_counter_of(k, "SQ_INSTS", "insts");
+    const char *comma = "";
+    fprintf(to, "  instructions ");
+    for (int i = 0; i < PROFILE_CLASSES; i++)
+        if (classes[i].count) {
+            fprintf(to, "%s %s %.1f %%", comma, classes[i].name,
+                    profile_percent(classes[i].count, all));
+            comma = ",";
+        }
+    fputs(all ? "\n" : " -\n", to);
+}
+
+// ---- counters
+
+/** Those that are not 0, in two columns. */
+static void print_counters(FILE *to, const json_t *k) {
+    const char *name;
+    json_t *value;
+    int column = 0;
+    json_object_foreach(json_object_get(k, "counters"), name, value) {
+        long long count = json_integer_value(value);
+        if (count) {
+            fprintf(to, "%s%-24s %14lld", column ? "   " : "  ", name, count);
+            column = !column;
+            fputs(column ? "" : "\n", to);
+        }
+    }
+    fputs(column ? "\n" : "", to);
+}
+
+void profile_print(FILE *to, const json_t *kernels) {
+    size_t i;
+    json_t *k;
+    json_array_foreach((json_t *)(uintptr_t)kernels, i, k) {
+        fprintf(to, "%s%s (%s, device %lld)\n", i ? "\n" : "", string(k, "name"), string(k, "arch"),
+                (long long)integer(k, "device"));
+        print_launches(to, k);
+        print_occupancy(to, k);
+        print_mix(to, k);
+        print_memory(to, k);
+        print_lanes(to, k);
+        print_counters(to, k);
+    }
+}

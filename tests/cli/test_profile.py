@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""quern profile: what it tells of a program's kernels, and of its end. The counters themselves are tested in sim/look."""
+import json
+import pathlib
+import re
+import sys
+import tempfile
+import xml.etree.ElementTree
+
+import pytest
+
+from conftest import BUILD, QUERN, ok, refused, run
+
+pytestmark = pytest.mark.skipif(not (BUILD / "libquernsim.so").exists(), reason="the simulated GPU is not built")
+
+
+def check(device="sim:gfx942"):
+    return [QUERN, "check", "--device", device, "--quick", "quantize"]
+
+
+def profile(path, *args):
+    text = ok("profile", "--json", path, "--force", *args)
+    return json.loads(path.read_text()), text
+
+
+def totals(kernels, name):
+    return sum(k["counters"].get(name, 0) for k in kernels)
+
+
+def test_json_and_table(tmp_path):
+    written, text = profile(tmp_path / "p.json", "--", *check())
+    assert written["exit_status"] == 0 and written["signal"] is None
+    assert written["program"] == [str(a) for a in check()]
+    assert "quantize.gpu" in text  # the program's own output
+    kernels = written["kernels"]
+    assert {k["name"] for k in kernels} == {f"qk_quantize_{kind}_{t}" for kind in ("rows", "blocks")
+                                            for t in ("f32", "f16", "bf16")}
+    for k in kernels:
+        c, derived = k["counters"], k["derived"]
+        waves = -(-k["block"][0] * k["block"][1] * k["block"][2] // k["wave_size"])
+        assert k["arch"] == "gfx942" and k["wave_size"] == 64 and k["failed_launches"] == 0
+        assert c["SQ_WAVES"] == waves * k["workgroups"] == c["SQ_INSTS_SENDMSG"]  # every wave ends once
+        classes = ("VALU", "SALU", "SMEM", "VMEM", "LDS", "BRANCH", "SENDMSG", "VSKIPPED")
+        assert c["SQ_INSTS"] == (sum(c["SQ_INSTS_" + name] for name in classes) + c["insts_wait"] + c["insts_barrier"]
+                                 + c["insts_internal"] + c["insts_cache"])
+        assert c["SQ_INSTS_VMEM"] == c["SQ_INSTS_VMEM_RD"] + c["SQ_INSTS_VMEM_WR"]
+        assert c["memory_line_bytes"] == 128 * c["TCP_TOTAL_CACHE_ACCESSES"]
+        assert derived["VALUUtilization"] == pytest.approx(100 * c["valu_active_lanes"] / c["valu_lanes"])
+        assert derived["coalescing_percent"] == pytest.approx(100 * c["memory_touched_bytes"] / c["memory_line_bytes"])
+        assert derived["occupancy_percent"] == 100 * k["occupancy"]["waves"] / 32
+        assert k["occupancy"]["workgroups"] == min(k["occupancy"]["workgroups_by"].values())
+        assert k["occupancy"]["workgroups_by"][k["occupancy"]["limit"]] == k["occupancy"]["workgroups"]
+        assert re.search(rf"^{k['name']} \(gfx942, device 0\)$", text, re.M)
+        assert re.search(rf"SQ_INSTS_VALU +{c['SQ_INSTS_VALU']}\b", text)
+
+
+def test_kernels_by_name(tmp_path):
+    chosen, _ = profile(tmp_path / "p.json", "--kernel", "*rows_f?6", "--", *check())
+    assert {k["name"] for k in chosen["kernels"]} == {"qk_quantize_rows_f16"}
+    done = run("profile", "--kernel", "nonesuch", "--", *check())
+    assert done.returncode == 0 and "no kernel matches 'nonesuch'; there were: qk_quantize_" in done.stderr
+
+
+def test_picture(tmp_path):
+    ok("profile", "--svg", tmp_path / "p.svg", "--kernel", "*rows_f16", "--", *check())
+    drawing = xml.etree.ElementTree.parse(tmp_path / "p.svg").getroot()
+    text = " ".join(t.text for t in drawing.iter("{http://www.w3.org/2000/svg}text"))
+    assert all(word in text for word in ("qk_quantize_rows_f16", "vector", "cache lines", "the limit"))
+    width = float(drawing.get("width"))
+    bars = list(drawing.iter("{http://www.w3.org/2000/svg}rect"))[1:]
+    assert all(float(r.get("x")) >= 0 and float(r.get("x")) + float(r.get("width")) <= width for r in bars)
+    refused("profile", "--svg", tmp_path / "p.svg", "--", "true", says=["p.svg", "exists"])
+
+
+def test_processes_and_devices(tmp_path):
+    """What several processes count is added up; devices stay apart, and chips have their own names."""
+    once, _ = profile(tmp_path / "p.json", "--", *check())
+    program = " ".join(map(str, check()))
+    twice, _ = profile(tmp_path / "p.json", "--", "sh", "-c", f"{program} & {program}; wait")
+    assert len(twice["kernels"]) == len(once["kernels"])
+    for name in ("SQ_WAVES", "SQ_INSTS", "memory_load_bytes"):
+        assert totals(twice["kernels"], name) == 2 * totals(once["kernels"], name)
+    second, _ = profile(tmp_path / "p.json", "--devices", 2, "--", *check("sim:gfx942:2"))
+    assert {k["device"] for k in second["kernels"]} == {0} or len(second["kernels"]) >= len(once["kernels"])
+    rdna, _ = profile(tmp_path / "p.json", "--", *check("sim:gfx1201"))
+    assert all(k["wave_size"] == 32 and k["counters"]["SQ_WAVE32_INSTS"] == k["counters"]["insts"]
+               and "SQ_INSTS_TEX_LOAD" in k["counters"] and "SQ_INSTS" not in k["counters"] for k in rdna["kernels"])
+
+
+def test_ends(tmp_path):
+    """However the program ends, that is told, and nothing is left behind."""
+    path = tmp_path / "p.json"
+    before = set(pathlib.Path(tempfile.gettempdir()).glob("quern-profile-*"))
+    done = run("profile", "--json", path, "--", "sh", "-c", f"{' '.join(map(str, check()))} > /dev/null; kill -9 $$")
+    assert done.returncode == 137 and "sh was killed by signal 9 (Killed)" in done.stderr
+    written = json.loads(path.read_text())
+    assert written["signal"] == 9 and written["exit_status"] is None and len(written["kernels"]) == 6
+    done = run("profile", "--", "sh", "-c", "exit 7")
+    assert done.returncode == 7 and "did not use the simulated GPU: it made no HIP call" in done.stderr
+    count = "import ctypes; ctypes.CDLL('libamdhip64.so').hipGetDeviceCount(ctypes.byref(ctypes.c_int()))"
+    done = run("profile", "--", sys.executable, "-c", count)
+    assert done.returncode == 0 and "launched no kernel" in done.stderr
+    assert set(pathlib.Path(tempfile.gettempdir()).glob("quern-profile-*")) == before

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# quern profile of a HIP program with several threads, on two devices, against counts that follow from its source.
+set -euo pipefail
+[ -e "$QUERN_BUILD_DIR/quern-sim-links/libamdhip64.so" ] || exit 77
+grep -q '^QUERN_SANITIZE:STRING=.\+' "$QUERN_BUILD_DIR/CMakeCache.txt" && exit 77 # a plain program cannot load it
+clang=$(command -v clang++-22 || command -v clang++-23 || command -v clang++) || exit 77
+quern=$QUERN_BUILD_DIR/quern
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+
+for arch in gfx942 gfx1201; do
+    "$clang" -x hip --offload-arch=$arch -nogpuinc -nogpulib -std=c++17 -Wall -Wextra -Werror -O2 \
+        -I "$QUERN_SOURCE_DIR/tests/hip" "$QUERN_SOURCE_DIR/tests/hip/count.hip" -fuse-ld=lld --hip-link -no-hip-rt \
+        -L "$QUERN_BUILD_DIR/quern-sim-links" -lamdhip64 -o "$out/count"
+    "$quern" profile --arch $arch --devices 2 --json "$out/$arch.json" --svg "$out/$arch.svg" -- "$out/count" > "$out/text"
+    "$PYTHON" - "$out/$arch.json" "$arch" <<'END'
+import json, sys
+
+N, BLOCK, LAUNCHES, THREADS = 1 << 14, 256, 5, 2
+kernels = json.load(open(sys.argv[1]))["kernels"]
+assert sorted(k["device"] for k in kernels) == [0, 1], kernels
+for k in kernels:
+    c, times = k["counters"], LAUNCHES * THREADS
+    lanes = 64 if sys.argv[2] == "gfx942" else 32
+    loads, stores = ("VMEM_RD", "VMEM_WR") if lanes == 64 else ("TEX_LOAD", "TEX_STORE")
+    waves = N // lanes * times
+    assert k["name"] == "_Z5twicePi" and k["launches"] == times and k["workgroups"] == N // BLOCK * times
+    assert k["block"] == [BLOCK, 1, 1] and k["wave_size"] == lanes and c["SQ_WAVES"] == waves
+    assert c["SQ_INSTS_" + loads] == c["SQ_INSTS_" + stores] == waves
+    assert c["memory_load_bytes"] == c["memory_store_bytes"] == 4 * N * times
+    assert c["memory_touched_bytes"] == c["memory_line_bytes"] == 8 * N * times
+    assert k["derived"]["VALUUtilization"] == k["derived"]["coalescing_percent"] == 100
+    assert k["derived"]["lds_conflicts_per_cycle"] is None and k["occupancy"]["limit"] == "wave slots"
+END
+done
+
+# In step with the trace, and under all checks, the counts are the same.
+QUERN_SIM="check=all;trace=*twice*:*;trace_file=$out/trace" \
+    "$quern" profile --arch gfx1201 --devices 2 --json "$out/again.json" -- "$out/count" > "$out/text"
+counters() {
+    "$PYTHON" -c 'import json, sys; print([k["counters"] for k in json.load(open(sys.argv[1]))["kernels"]])' "$1"
+}
+[ "$(counters "$out/again.json")" = "$(counters "$out/gfx1201.json")" ]
+[ "$(grep -c ': s_endpgm$' "$out/trace")" = $((2 * 2 * 5 * 16384 / 32)) ]
+
+status=0
+"$quern" profile --arch gfx1201 -- "$out/count" abort > "$out/text" 2> "$out/errors" || status=$?
+[ $status = 134 ] && grep -q 'was killed by signal 6 (Aborted)' "$out/errors"
