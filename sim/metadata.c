@@ -120,7 +120,8 @@ static int16_t hidden_of(const msgpack_object *kind) {
         "hidden_remainder_x",     "hidden_remainder_y",      "hidden_remainder_z",
         "hidden_global_offset_x", "hidden_global_offset_y",  "hidden_global_offset_z",
         "hidden_grid_dims",       "hidden_dynamic_lds_size", "hidden_private_base",
-        "hidden_shared_base",     "hidden_hostcall_buffer"};
+        "hidden_shared_base",     "hidden_hostcall_buffer",  "hidden_printf_buffer",
+        "hidden_heap_v1"};
     if (!kind || kind->type != MSGPACK_OBJECT_STR || kind->via.str.size < 7 ||
         memcmp(kind->via.str.ptr, "hidden_", 7) != 0) {
         return -1;
@@ -192,8 +193,50 @@ static bool read_kernel(sim_kernel *kernel, const msgpack_object *from, sim_comp
     return read_args(kernel, get(from, ".args"), c);
 }
 
-static bool read_root(sim_kernel *kernels, size_t count, const msgpack_object *root,
-                      sim_complaint *c) {
+/** "0:0:HASH,FORMAT", as clang makes of HIP's printf. What OpenCL's is made into is left out: no HIP program has it. */
+static bool read_format(sim_format *format, const msgpack_object *from) {
+    if (from->type != MSGPACK_OBJECT_STR || from->via.str.size < 5 ||
+        memcmp(from->via.str.ptr, "0:0:", 4) != 0) {
+        return false;
+    }
+    const char *text = from->via.str.ptr + 4, *end = from->via.str.ptr + from->via.str.size;
+    uint64_t id = 0;
+    for (; text < end && *text != ','; text++) {
+        int digit = *text >= 'a' && *text <= 'f' ? *text - 'a' + 10 : *text - '0';
+        if (digit < 0 || digit > 15 || id >> 60) {
+            return false;
+        }
+        id = id << 4 | (unsigned)digit;
+    }
+    *format = (sim_format){id, text < end ? strndup(text + 1, (size_t)(end - text - 1)) : nullptr};
+    return format->text;
+}
+
+static bool read_formats(sim_formats *formats, const msgpack_object *list, sim_complaint *c) {
+    if (!list || list->type != MSGPACK_OBJECT_ARRAY || list->via.array.size == 0) {
+        return true;
+    }
+    size_t most = formats->count + list->via.array.size;
+    sim_format *grown = realloc(formats->list, most * sizeof *grown);
+    if (!grown) {
+        return sim_complain(c, "no memory for %zu formats of printf", most);
+    }
+    formats->list = grown;
+    for (uint32_t i = 0; i < list->via.array.size; i++) {
+        formats->count += read_format(&grown[formats->count], &list->via.array.ptr[i]);
+    }
+    return true;
+}
+
+void sim_formats_deinit(sim_formats *formats) {
+    for (size_t i = 0; i < formats->count; i++) {
+        free(formats->list[i].text);
+    }
+    free(formats->list);
+}
+
+static bool read_root(sim_kernel *kernels, size_t count, sim_formats *formats,
+                      const msgpack_object *root, sim_complaint *c) {
     const msgpack_object *list = get(root, "amdhsa.kernels");
     if (!list || list->type != MSGPACK_OBJECT_ARRAY) {
         return sim_complain(c, "the metadata has no list amdhsa.kernels");
@@ -205,11 +248,11 @@ static bool read_root(sim_kernel *kernels, size_t count, const msgpack_object *r
             return false;
         }
     }
-    return true;
+    return read_formats(formats, get(root, "amdhsa.printf"), c);
 }
 
-bool sim_metadata_read(sim_kernel *kernels, size_t num_kernels, const void *note, size_t bytes,
-                       sim_complaint *c) {
+bool sim_metadata_read(sim_kernel *kernels, size_t num_kernels, sim_formats *formats,
+                       const void *note, size_t bytes, sim_complaint *c) {
     if (!is_sane(note, bytes)) {
         return sim_complain(c, "the metadata of %zu bytes is not MessagePack", bytes);
     }
@@ -218,7 +261,7 @@ bool sim_metadata_read(sim_kernel *kernels, size_t num_kernels, const void *note
     size_t at = 0;
     msgpack_unpack_return got = msgpack_unpack_next(&unpacked, note, bytes, &at);
     bool ok = got == MSGPACK_UNPACK_SUCCESS || got == MSGPACK_UNPACK_EXTRA_BYTES;
-    ok = ok ? read_root(kernels, num_kernels, &unpacked.data, c)
+    ok = ok ? read_root(kernels, num_kernels, formats, &unpacked.data, c)
             : sim_complain(c, "the metadata of %zu bytes is not MessagePack", bytes);
     msgpack_unpacked_destroy(&unpacked);
     return ok;

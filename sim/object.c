@@ -36,6 +36,7 @@ struct sim_object {
     sim_text text;
     uint8_t *text_copy;
     sim_sources sources;
+    sim_formats formats;
     sim_kernel *kernels;
     symbol *globals;
     size_t num_kernels, num_globals;
@@ -365,7 +366,8 @@ static bool read_notes(sim_object *o, const uint8_t *notes, uint64_t left, sim_c
         }
         if (note.n_type == NOTE_METADATA && note.n_namesz == sizeof "AMDGPU" &&
             memcmp(notes + sizeof note, "AMDGPU", sizeof "AMDGPU") == 0 &&
-            !sim_metadata_read(o->kernels, o->num_kernels, notes + desc, note.n_descsz, c)) {
+            !sim_metadata_read(o->kernels, o->num_kernels, &o->formats, notes + desc, note.n_descsz,
+                               c)) {
             return false;
         }
         notes += end < left ? end : left;
@@ -497,6 +499,7 @@ void sim_object_unload(sim_object *o) {
         sim_text_deinit(&o->text);
     }
     sim_sources_deinit(&o->sources);
+    sim_formats_deinit(&o->formats);
     free(o->text_copy);
     free(o->kernels);
     free(o->globals);
@@ -511,6 +514,15 @@ const sim_kernel *sim_object_kernel(const sim_object *o, const char *name) {
     sim_kernel key = {.name = (char *)(uintptr_t)name};
     return o->num_kernels ? bsearch(&key, o->kernels, o->num_kernels, sizeof key, compare_names)
                           : nullptr;
+}
+
+const char *sim_object_format(const sim_object *o, uint64_t id) {
+    for (size_t i = 0; i < o->formats.count; i++) {
+        if (o->formats.list[i].id == id) {
+            return o->formats.list[i].text;
+        }
+    }
+    return nullptr;
 }
 
 bool sim_object_global(const sim_object *o, const char *name, uint64_t *addr, uint64_t *bytes) {

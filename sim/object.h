@@ -26,10 +26,23 @@ void sim_sources_deinit(sim_sources *sources);
 /** The source of the instruction at an address as in the file. */
 bool sim_sources_find(const sim_sources *sources, uint64_t address, sim_source *out);
 
-/** Reads the AMDGPU metadata note (MessagePack) into the kernels whose ".symbol" it names. Kernels that it
- *  does not name keep what their descriptors said. (metadata.c) */
-bool sim_metadata_read(sim_kernel *kernels, size_t num_kernels, const void *note, size_t bytes,
-                       sim_complaint *c);
+/** A format of printf; kernels name it by a number, which is its hash. */
+typedef struct sim_format {
+    uint64_t id;
+    char *text;
+} sim_format;
+
+typedef struct sim_formats {
+    sim_format *list;
+    size_t count;
+} sim_formats;
+
+void sim_formats_deinit(sim_formats *formats);
+
+/** Reads the AMDGPU metadata note (MessagePack) into the kernels whose ".symbol" it names, and adds its formats.
+ *  Kernels that it does not name keep what their descriptors said. (metadata.c) */
+bool sim_metadata_read(sim_kernel *kernels, size_t num_kernels, sim_formats *formats,
+                       const void *note, size_t bytes, sim_complaint *c);
 
 enum { // of bundles' headers
     SIM_BUNDLE_HEADER_BYTES = 32,

@@ -315,7 +315,9 @@ typedef enum sim_hidden { // hidden arguments, by the compiler's names
     SIM_HIDDEN_PRIVATE_BASE,
     SIM_HIDDEN_SHARED_BASE,
     SIM_HIDDEN_HOSTCALL_BUFFER,
-    SIM_HIDDEN_UNSERVED, // printf buffer, heap, queue: given as null
+    SIM_HIDDEN_PRINTF_BUFFER,
+    SIM_HIDDEN_HEAP,
+    SIM_HIDDEN_UNSERVED, // queues, completion actions: given as null
     SIM_NUM_HIDDEN
 } sim_hidden;
 
@@ -429,6 +431,8 @@ void sim_object_unload(sim_object *object);
 const sim_kernel *sim_object_kernel(const sim_object *object, const char *name);
 /** Guest address and size of a global variable; false if there is none of that name. */
 bool sim_object_global(const sim_object *object, const char *name, uint64_t *addr, uint64_t *bytes);
+/** A format of printf that the kernels name by its number; null if there is none. */
+const char *sim_object_format(const sim_object *object, uint64_t id);
 
 /** What an instruction was compiled from. */
 typedef struct sim_source {

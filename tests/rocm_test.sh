@@ -45,7 +45,7 @@ run() {
     "$quern" sim --arch $all --check all -- "$out/$1" "${@:2}"
 }
 
-programs="saxpy reduction matmul streams dynamic_lds symbols atomics warp module printf"
+programs="saxpy reduction matmul streams dynamic_lds symbols atomics warp device_malloc module printf"
 declare -A compilers
 at=0
 for name in $programs; do # two at a time
@@ -56,7 +56,7 @@ done
 for name in $programs; do
     wait "${compilers[$name]}" || fail "$name: does not compile"
 done
-for name in saxpy reduction matmul streams dynamic_lds symbols atomics warp; do
+for name in saxpy reduction matmul streams dynamic_lds symbols atomics warp device_malloc; do
     run $name || fail "$name failed"
 done
 
@@ -86,8 +86,11 @@ want_print() {
         seq -f 'item %g of 250' 0 249
     done | sort
 }
-run printf | sort > "$out/text"
-want_print | cmp - "$out/text"
+compile printf_buffered $all -mprintf-kind=buffered --hip-link -no-hip-rt -lamdhip64 "$source/printf.hip"
+for name in printf printf_buffered; do
+    run $name | sort > "$out/text"
+    want_print | cmp - "$out/text"
+done
 run printf assert 2> "$out/text" || fail "$(cat "$out/text")"
 [ "$(grep -c "Device-side assertion .x\[threadIdx.x\] == 7' failed" "$out/text")" = 10 ] || fail "$(cat "$out/text")"
 [ "$(grep -c 'the kernel trapped: s_trap 2' "$out/text")" = 10 ] || fail "$(cat "$out/text")"

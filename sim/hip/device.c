@@ -222,6 +222,7 @@ hipError_t hipDeviceReset(void) {
     sim_hip_unload_modules(device);
     sim_memory_free_all(sim_hip.memory, SIM_REGION_DEVICE, device->id);
     pthread_mutex_lock(&sim_hip.lock);
+    device->heap = 0;
     device->error = hipSuccess;
     pthread_mutex_unlock(&sim_hip.lock);
     return hipSuccess;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a running kernel asks of the host: printf, and the text of a failed assert.
+// What a running kernel asks of the host: printf, the text of a failed assert, memory for its malloc.
 //
 // The device libraries (ockl, hostcall_impl.cl) put a request into a packet of a shared buffer: a slot of eight words
 // for each lane. The wave that asked spins on the packet's ready bit. Packets are linked by lock-free stacks, whose
@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SERVICE_PRINTF = 2 };
+enum { SERVICE_PRINTF = 2, SERVICE_MEMORY = 3 };
 enum { HEADER_BYTES = 24, WORDS = 8, PAYLOAD_BYTES = SIM_LANES * WORDS * 8, SIGNAL_BYTES = 64 };
 enum { MAX_WAVES = 32 }; // of a workgroup, and so of a host thread
 
@@ -178,12 +178,30 @@ static bool serve_printf(sim_hostcall *h, uint64_t slot[WORDS]) {
     return true;
 }
 
+/** Memory for the device's heap (ockl's devmem_request): an address to free, or 0 and the bytes wanted. The answer is
+ *  the new address, null where there is no more. */
+static bool serve_memory(sim_hostcall *h, uint64_t slot[WORDS]) {
+    const sim_dispatch *d = h->dispatch;
+    if (slot[0]) {
+        bool ok = sim_memory_retire(sim_hip.memory,
+                                    slot[0]); // the kernel runs: this must not wait for it
+        slot[0] = 0;
+        return ok;
+    }
+    uint64_t used = sim_memory_used(sim_hip.memory, d->device), bytes = slot[1];
+    bool fits = bytes && bytes <= d->chip->memory_bytes - used;
+    const sim_region *region =
+        fits ? sim_memory_alloc(sim_hip.memory, bytes, SIM_REGION_DEVICE, d->device) : nullptr;
+    slot[0] = region ? region->base : 0;
+    return true;
+}
+
 // ---- the thread
 
 static void refuse(sim_hostcall *h, const header *packet) {
     sim_fault_stop(h->dispatch, SIM_FAULT_UNSUPPORTED,
                    "it asks the host for service %u in a way that is not supported; accepted: 2 "
-                   "(printf)",
+                   "(printf), 3 (memory)",
                    packet->service);
     atomic_store(&h->has_failed, true);
 }
@@ -198,9 +216,12 @@ static bool serve(sim_hostcall *h) {
     for (uint64_t next; link; link = next) {
         header *packet = &h->headers[link & mask];
         next = packet->next; // once answered, it is the device's again
-        bool ok = packet->service == SERVICE_PRINTF && served++ < h->num_packets;
+        bool ok = served++ < h->num_packets;
         for (uint64_t lanes = packet->lanes; ok && lanes; lanes &= lanes - 1) {
-            ok = serve_printf(h, h->payloads[link & mask][__builtin_ctzll(lanes)]);
+            uint64_t *slot = h->payloads[link & mask][__builtin_ctzll(lanes)];
+            ok = packet->service == SERVICE_PRINTF   ? serve_printf(h, slot)
+                 : packet->service == SERVICE_MEMORY ? serve_memory(h, slot)
+                                                     : false;
         }
         if (!ok) {
             refuse(h, packet);

@@ -171,24 +171,38 @@ static bool place_args(sim_stream *stream, launch_op *launch) {
     return true;
 }
 
-/** Writes the address of the stream's hostcall buffer where the kernel wants it; *wants tells whether it does. */
-static bool place_hostcall(sim_stream *stream, launch_op *launch, bool *wants) {
+/** Where a kernel wants an address as a hidden argument; null if it does not. */
+static uint8_t *hidden_place(launch_op *launch, sim_hidden hidden) {
     const sim_kernel *kernel = launch->dispatch.kernel;
-    *wants = false;
     for (uint32_t i = 0; i < kernel->num_args; i++) {
         const sim_arg *arg = &kernel->args[i];
-        if (arg->hidden != SIM_HIDDEN_HOSTCALL_BUFFER) {
-            continue;
+        if (arg->hidden == (int)hidden && arg->bytes >= sizeof(uint64_t)) {
+            return launch->args + arg->offset;
         }
-        *wants = true;
-        if (!stream->hostcall && !(stream->hostcall = sim_hostcall_create(stream->device->id))) {
-            return false;
-        }
-        uint64_t addr = sim_hostcall_address(stream->hostcall);
-        memcpy(launch->args + arg->offset, &addr,
-               arg->bytes < sizeof addr ? arg->bytes : sizeof addr);
     }
-    return true;
+    return nullptr;
+}
+
+/** Writes an address to its place; false if there is none to write. */
+static bool put_address(uint8_t *place, uint64_t addr) {
+    memcpy(place, &addr, sizeof addr);
+    return addr;
+}
+
+/** Memory that the kernel finds through hidden arguments, where it wants them; false without memory. */
+static bool place_memory(sim_stream *stream, launch_op *launch, bool *asks_host, bool *prints) {
+    uint8_t *hostcall = hidden_place(launch, SIM_HIDDEN_HOSTCALL_BUFFER);
+    uint8_t *buffer = hidden_place(launch, SIM_HIDDEN_PRINTF_BUFFER);
+    uint8_t *heap = hidden_place(launch, SIM_HIDDEN_HEAP);
+    *asks_host = hostcall;
+    *prints = buffer;
+    if (hostcall && !stream->hostcall &&
+        !(stream->hostcall = sim_hostcall_create(stream->device->id))) {
+        return false;
+    }
+    return (!hostcall || put_address(hostcall, sim_hostcall_address(stream->hostcall))) &&
+           (!buffer || put_address(buffer, sim_hip_printf_buffer(stream))) &&
+           (!heap || put_address(heap, sim_hip_heap(stream->device)));
 }
 
 /** Makes the dispatch known to sim_hip_stop_streams; false if it came first. */
@@ -203,8 +217,8 @@ static bool announce(sim_stream *stream, sim_dispatch *dispatch) {
 static hipError_t run_launch(sim_stream *stream, sim_op *op) {
     launch_op *launch = (launch_op *)op;
     sim_dispatch *d = &launch->dispatch;
-    bool asks_host;
-    if (!place_hostcall(stream, launch, &asks_host) || !place_args(stream, launch) ||
+    bool asks_host, prints;
+    if (!place_memory(stream, launch, &asks_host, &prints) || !place_args(stream, launch) ||
         (asks_host && !sim_hostcall_begin(stream->hostcall, d))) {
         return hipErrorOutOfMemory;
     }
@@ -214,6 +228,9 @@ static hipError_t run_launch(sim_stream *stream, sim_op *op) {
     announce(stream, nullptr);
     if (asks_host) {
         sim_hostcall_end(stream->hostcall);
+    }
+    if (prints) {
+        sim_hip_print_buffer(stream, d->object);
     }
     hipError_t error = sim_hip_report_faults(d);
     sim_faults_deinit(&d->faults);

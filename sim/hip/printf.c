@@ -151,10 +151,10 @@ static void print(FILE *out, const char *format, reader *r) {
     }
 }
 
-int sim_device_printf(const uint64_t *words, size_t count) {
+int sim_device_print(bool to_stderr, const char *format, const uint64_t *words, size_t count) {
     reader r = {words, count, 0};
-    FILE *to = take(&r) & 1 ? stderr : stdout;
-    const char *format = take_string(&r);
+    FILE *to = to_stderr ? stderr : stdout;
+    format = format ? format : take_string(&r);
     char *text = nullptr;
     size_t bytes = 0;
     FILE *out = format ? open_memstream(&text, &bytes) : nullptr;
@@ -167,4 +167,8 @@ int sim_device_printf(const uint64_t *words, size_t count) {
     bool ok = text && fwrite(text, 1, bytes, to) == bytes && fflush(to) == 0;
     free(text);
     return ok ? (int)bytes : -1;
+}
+
+int sim_device_printf(const uint64_t *words, size_t count) {
+    return count ? sim_device_print(words[0] & 1, nullptr, words + 1, count - 1) : -1;
 }

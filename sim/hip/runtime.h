@@ -46,6 +46,8 @@ struct sim_stream {
     uint64_t kernarg_bytes;
     sim_dispatch *dispatch; // that runs now
     sim_hostcall *hostcall; // null until a kernel may need it
+    uint64_t printf_buffer; // guest memory; 0 until a kernel needs it
+    uint64_t printf_bytes;
 };
 
 struct sim_event {
@@ -80,6 +82,8 @@ struct sim_device {
     atomic_uint flags;       // of hipSetDeviceFlags
     atomic_uint peers;       // bit i: hipDeviceEnablePeerAccess was called for device i
     atomic_uint stack_limit; // of hipDeviceSetLimit; 0: as it was
+    atomic_uint printf_limit;
+    uint64_t heap; // of device malloc, guest memory; 0 until a kernel needs it
 };
 
 typedef struct sim_runtime {
@@ -131,6 +135,12 @@ uint64_t sim_hostcall_address(const sim_hostcall *hostcall);
 /** Serves a dispatch from before it starts until it has ended. One that asks for what is not there has a fault. */
 bool sim_hostcall_begin(sim_hostcall *hostcall, sim_dispatch *dispatch);
 void sim_hostcall_end(sim_hostcall *hostcall);
+/** The buffer that a stream's kernels print into; 0 without memory. (device_memory.c) */
+uint64_t sim_hip_printf_buffer(sim_stream *stream);
+/** Prints what a kernel has left there. */
+void sim_hip_print_buffer(sim_stream *stream, const sim_object *object);
+/** The heap of a device's malloc; 0 without memory. */
+uint64_t sim_hip_heap(sim_device *device);
 /** Unloads a device's modules; nothing may be running on it. (module.c) */
 void sim_hip_unload_modules(sim_device *device);
 /** Loads a code object or bundle onto a device; a complaint goes to standard error after `what`. */

@@ -94,26 +94,34 @@ hipError_t hipGetDeviceFlags(unsigned *flags) {
     return hipSuccess;
 }
 
-enum { LIMIT_STACK = 0, MAX_STACK = (128 << 10) - 16, DEFAULT_STACK = 1024 };
+enum { LIMIT_STACK = 0, LIMIT_PRINTF = 1 };
+enum { MAX_STACK = (128 << 10) - 16, DEFAULT_STACK = 1024 };
+enum { DEFAULT_PRINTF = 1 << 20, MIN_PRINTF = 1 << 12, MAX_PRINTF = 1 << 30 };
 
 hipError_t hipDeviceGetLimit(size_t *value, int limit) {
     SIM_HIP_START();
-    if (!value || limit != LIMIT_STACK) {
+    if (!value || limit < LIMIT_STACK || limit > LIMIT_PRINTF) {
         return sim_hip_result(value ? hipErrorUnsupportedLimit : hipErrorInvalidValue);
     }
-    unsigned set = atomic_load(&sim_hip_device()->stack_limit);
-    *value = set ? set : DEFAULT_STACK;
+    sim_device *device = sim_hip_device();
+    unsigned set = atomic_load(limit == LIMIT_STACK ? &device->stack_limit : &device->printf_limit);
+    *value = set ? set : limit == LIMIT_STACK ? DEFAULT_STACK : DEFAULT_PRINTF;
     return hipSuccess;
 }
 
-/** A kernel gets the stack that its code object asks for, whatever this says. */
+/** A kernel gets the stack that its code object asks for, whatever this says. The buffer of printf (where code was
+ *  compiled to use one) takes effect with the next launch. */
 hipError_t hipDeviceSetLimit(int limit, size_t value) {
     SIM_HIP_START();
-    if (limit != LIMIT_STACK || value > MAX_STACK) {
-        return sim_hip_result(limit == LIMIT_STACK ? hipErrorInvalidValue
-                                                   : hipErrorUnsupportedLimit);
+    if (limit < LIMIT_STACK || limit > LIMIT_PRINTF) {
+        return sim_hip_result(hipErrorUnsupportedLimit);
     }
-    atomic_store(&sim_hip_device()->stack_limit, (unsigned)value);
+    sim_device *device = sim_hip_device();
+    if (limit == LIMIT_STACK ? value > MAX_STACK : value < MIN_PRINTF || value > MAX_PRINTF) {
+        return sim_hip_result(hipErrorInvalidValue);
+    }
+    atomic_store(limit == LIMIT_STACK ? &device->stack_limit : &device->printf_limit,
+                 (unsigned)value);
     return hipSuccess;
 }
 

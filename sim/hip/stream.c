@@ -325,6 +325,9 @@ hipError_t hipStreamDestroy(hipStream_t handle) {
     if (stream->kernarg) {
         sim_memory_free(sim_hip.memory, stream->kernarg);
     }
+    if (stream->printf_buffer) {
+        sim_memory_free(sim_hip.memory, stream->printf_buffer);
+    }
     sim_hostcall_destroy(stream->hostcall);
     pthread_mutex_lock(&sim_hip.lock);
     unlink_stream(stream);
