@@ -25,6 +25,7 @@ def every_f32(kinds):
     prefixes = np.arange(2**19, dtype=np.uint64) << np.uint64(13)
     first = np.concatenate([*(prefixes | np.uint64(low) for low in LOW_BITS), values.random_bits("f32", 10**6, 0)])
     rng = values.generator(6)
+    first = first[rng.permutation(len(first))]
     more = [first[rng.permutation(len(first))] if kind == "f32" else values.random_bits(kind, len(first), i)
             for i, kind in enumerate(kinds[1:])]
     return [first, *more]
