@@ -144,6 +144,9 @@ static float source(const sim_wave *w, const sim_inst *inst, unsigned i, precisi
         return as_f32(keep || (bits & 0x7f800000) ? bits : bits & 0x80000000);
     }
     bits = keep || (bits & 0x7c00) ? bits : bits & 0x8000;
+    if ((bits & 0x7c00) == 0x7c00) { // a conversion would quiet a NaN
+        return as_f32((bits & 0x8000) << 16 | 0x7f800000 | (bits & 0x3ff) << 13);
+    }
     return f32_of_f16((u32x16){} + (bits & 0xffff))[0];
 }
 
@@ -280,10 +283,10 @@ static void compare(sim_wave *w, const sim_inst *inst, precision p, bool (*op)(f
 #define SAVEEXEC(X) \
     X(and_saveexec) X(or_saveexec) X(xor_saveexec) X(nand_saveexec) X(nor_saveexec) X(xnor_saveexec) \
     X(and_not0_saveexec) X(or_not0_saveexec) X(and_not1_saveexec) X(or_not1_saveexec)
-// X(name, function, chips); min and max are min_num and max_num on RDNA4
+// X(name, function, chips)
 #define BINARY(X) \
-    X(add, add, GFX11P) X(sub, sub, GFX11P) X(mul, mul, GFX11P) X(min, min_number, GFX11) \
-    X(max, max_number, GFX11) X(min_num, min_number, GFX12) X(max_num, max_number, GFX12) \
+    X(add, add, GFX11P) X(sub, sub, GFX11P) X(mul, mul, GFX11P) \
+    X(min_num, min_number, GFX12) X(max_num, max_number, GFX12) \
     X(minimum, minimum, GFX12) X(maximum, maximum, GFX12)
 #define UNARY(X) X(ceil, ceilf) X(floor, floorf) X(trunc, truncf) X(rndne, roundevenf)
 // X(name, condition, negated)
@@ -301,6 +304,13 @@ static void compare(sim_wave *w, const sim_inst *inst, precision p, bool (*op)(f
 #define WRAP_BINARY(name, function, archs) \
     static void exec_s_##name##_f32(sim_wave *w, const sim_inst *inst) { run_binary(w, inst, F32, function); } \
     static void exec_s_##name##_f16(sim_wave *w, const sim_inst *inst) { run_binary(w, inst, F16, function); }
+#define WRAP_BY_MODE(name) \
+    static void exec_s_##name##_f32(sim_wave *w, const sim_inst *inst) { \
+        run_binary(w, inst, F32, w->mode & SIM_MODE_IEEE ? name##_ieee : name##_number); \
+    } \
+    static void exec_s_##name##_f16(sim_wave *w, const sim_inst *inst) { \
+        run_binary(w, inst, F16, w->mode & SIM_MODE_IEEE ? name##_ieee : name##_number); \
+    }
 #define WRAP_UNARY(name, function) \
     static void exec_s_##name##_f32(sim_wave *w, const sim_inst *inst) { run_unary(w, inst, F32, function); } \
     static void exec_s_##name##_f16(sim_wave *w, const sim_inst *inst) { run_unary(w, inst, F16, function); }
@@ -313,6 +323,8 @@ static void compare(sim_wave *w, const sim_inst *inst, precision p, bool (*op)(f
     }
 SAVEEXEC(WRAP_SAVEEXEC)
 BINARY(WRAP_BINARY)
+WRAP_BY_MODE(min)
+WRAP_BY_MODE(max)
 UNARY(WRAP_UNARY)
 COMPARES(WRAP_COMPARE)
 
@@ -332,7 +344,7 @@ static const sim_opcode opcodes[] = {
     LINE(s_movrels_b32, GFX11P, "i:i") LINE(s_movrels_b64, GFX11P, "q:q")
     LINE(s_movreld_b32, GFX11P, "i:i") LINE(s_movreld_b64, GFX11P, "q:q")
     LINE(s_add_nc_u64, GFX12, "q:qq") LINE(s_sub_nc_u64, GFX12, "q:qq") LINE(s_mul_u64, GFX12, "q:qq")
-    BINARY(LINE_BINARY) UNARY(LINE_UNARY) COMPARES(LINE_COMPARE)
+    BINARY(LINE_BINARY) LINE_BINARY(min, by_mode, GFX11) LINE_BINARY(max, by_mode, GFX11) UNARY(LINE_UNARY) COMPARES(LINE_COMPARE)
     OPCODE("s_fmac_f32", exec_fma_f32, GFX11P, "f:ff+") OPCODE("s_fmac_f16", exec_fma_f16, GFX11P, "h:hh+")
     OPCODE("s_fmaak_f32", exec_fma_f32, GFX11P, "f:fff") OPCODE("s_fmamk_f32", exec_fma_f32, GFX11P, "f:fff")
     LINE(s_cvt_f32_i32, GFX11P, "f:i") LINE(s_cvt_f32_u32, GFX11P, "f:i") LINE(s_cvt_i32_f32, GFX11P, "i:f")

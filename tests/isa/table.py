@@ -132,8 +132,8 @@ def instruction(op, chip, places):
         if op.high and chip in gpu.CDNA:
             text += " op_sel:[" + ",".join("1" * (len(sources) + 1)) + "]"
     names["D"] = names.get("d", "")
-    plain = {f"{letter}r{i or ''}": f"v{first + i}" for letter, first in places.items() for i in range(2)}
-    return text.format(op=op.name(chip), vcc=vcc, **{k: v for k, v in names.items() if k != "d"},
+    plain = {f"{letter}r{i or ''}": f"v{first + i}" for letter, first in places.items() for i in range(4)}
+    return text.format(op=op.name(chip), vcc=vcc, lanes=64 if chip in gpu.CDNA else 32, **{k: v for k, v in names.items() if k != "d"},
                        d=names.get("d", ""), **plain)
 
 
