@@ -72,7 +72,11 @@ static int draw_bytes(FILE *to, const json_t *k, int top) {
         {"loaded", "#4477aa", profile_counter(k, "memory_load_bytes")},
         {"stored", "#4477aa", profile_counter(k, "memory_store_bytes")},
         {"atomic", "#4477aa", profile_counter(k, "memory_atomic_bytes")},
-        {"cache lines", "#ee6677", profile_counter(k, "memory_line_bytes")},
+        {"lines, instructions", "#ee6677", profile_counter(k, "memory_line_bytes")},
+        {"lines, workgroups", "#ee6677",
+         profile_counter(k, "group_load_bytes") + profile_counter(k, "group_store_bytes")},
+        {"lines, launches", "#ee6677",
+         profile_counter(k, "launch_load_bytes") + profile_counter(k, "launch_store_bytes")},
         {"scalar", "#228833", profile_counter(k, "scalar_bytes")},
         {"scratch", "#ccbb44",
          profile_counter(k, "scratch_load_bytes") + profile_counter(k, "scratch_store_bytes")},
@@ -82,7 +86,9 @@ static int draw_bytes(FILE *to, const json_t *k, int top) {
     int64_t most = 1;
     for (size_t i = 0; i < sizeof amounts / sizeof *amounts; i++)
         most = amounts[i].bytes > most ? amounts[i].bytes : most;
-    draw_title(to, top, "bytes", "as lanes want them, and the cache lines that these lie in");
+    draw_title(to, top, "bytes",
+               "as lanes want them, and the cache lines that each instruction, workgroup and "
+               "launch touches");
     for (size_t i = 0; i < sizeof amounts / sizeof *amounts; i++) {
         char value[32];
         if (amounts[i].bytes) {

@@ -64,24 +64,33 @@ static void print_percent(FILE *to, const char *title, double percent, const cha
     fprintf(to, isfinite(percent) ? "  %-13s %.1f %% %s\n" : "  %-13s -\n", title, percent, of);
 }
 
+static int64_t sum_of(const json_t *k, const char *a, const char *b) {
+    return profile_counter(k, a) + profile_counter(k, b);
+}
+
+/** From what lanes ask for to what memory has to give at least. */
 static void print_memory(FILE *to, const json_t *k) {
-    char wanted[32], lines[32], scalar[32], lds[32];
-    int64_t bytes = profile_counter(k, "memory_load_bytes") +
-                    profile_counter(k, "memory_store_bytes") +
-                    profile_counter(k, "memory_atomic_bytes");
+    char wanted[32], lines[32], groups[32], launches[32], scalar[32], lds[32];
     int64_t line_bytes = profile_counter(k, "memory_line_bytes");
-    fprintf(to,
-            "  bytes         lanes want %s of memory, in %s of cache lines; scalar %s; LDS %s\n",
-            cli_bytes_text(bytes, wanted, sizeof wanted),
-            cli_bytes_text(line_bytes, lines, sizeof lines),
+    fprintf(
+        to,
+        "  memory        lanes want %s; lines of each instruction %s, of each workgroup %s, of "
+        "each launch %s\n",
+        cli_bytes_text(sum_of(k, "memory_load_bytes", "memory_store_bytes") +
+                           profile_counter(k, "memory_atomic_bytes"),
+                       wanted, sizeof wanted),
+        cli_bytes_text(line_bytes, lines, sizeof lines),
+        cli_bytes_text(sum_of(k, "group_load_bytes", "group_store_bytes"), groups, sizeof groups),
+        cli_bytes_text(sum_of(k, "launch_load_bytes", "launch_store_bytes"), launches,
+                       sizeof launches));
+    fprintf(to, "  other bytes   scalar %s, LDS %s\n",
             cli_bytes_text(profile_counter(k, "scalar_bytes"), scalar, sizeof scalar),
-            cli_bytes_text(
-                profile_counter(k, "lds_load_bytes") + profile_counter(k, "lds_store_bytes") +
-                    profile_counter(k, "lds_atomic_bytes") + profile_counter(k, "lds_dma_bytes"),
-                lds, sizeof lds));
+            cli_bytes_text(sum_of(k, "lds_load_bytes", "lds_store_bytes") +
+                               sum_of(k, "lds_atomic_bytes", "lds_dma_bytes"),
+                           lds, sizeof lds));
     print_percent(to, "coalescing",
                   profile_percent(profile_counter(k, "memory_touched_bytes"), line_bytes),
-                  "of those lines' bytes are wanted");
+                  "of each instruction's lines is wanted");
 }
 
 static void print_lanes(FILE *to, const json_t *k) {

@@ -29,6 +29,8 @@ for k in kernels:
     assert k["block"] == [BLOCK, 1, 1] and k["wave_size"] == lanes and c["SQ_WAVES"] == waves
     assert c["SQ_INSTS_" + loads] == c["SQ_INSTS_" + stores] == waves
     assert c["memory_load_bytes"] == c["memory_store_bytes"] == 4 * N * times
+    assert c["launch_store_bytes"] == c["group_store_bytes"] == 4 * N * times  # no line is shared
+    assert 4 * N * times < c["launch_load_bytes"] <= (4 * N + 512) * times     # arguments as well
     assert c["memory_touched_bytes"] == c["memory_line_bytes"] == 8 * N * times
     assert k["derived"]["VALUUtilization"] == k["derived"]["coalescing_percent"] == 100
     assert k["derived"]["lds_conflicts_per_cycle"] is None and k["occupancy"]["limit"] == "wave slots"

@@ -48,20 +48,23 @@ static uint64_t num_bytes(const sim_touch *touch) {
 
 // ---- vector memory
 
-static void add_lines(uint64_t *counters, const sim_touch *touch, uint32_t line_bytes) {
-    sim_lines lines = sim_count_lines(touch, line_bytes);
+static void add_lines(uint64_t *counters, const sim_touch *touch, uint32_t line_bytes,
+                      sim_footprint *loaded, sim_footprint *stored) {
+    sim_lines lines = sim_count_lines(touch, line_bytes, loaded, stored);
     counters[SIM_COUNT_LINES] += lines.lines;
     counters[SIM_COUNT_LINE_BYTES] += (uint64_t)lines.lines * line_bytes;
     counters[SIM_COUNT_TOUCHED_BYTES] += lines.bytes;
 }
 
-static void count_memory(uint64_t *counters, const sim_wave *w, const sim_facts *f) {
+static void count_memory(sim_counts *c, const sim_wave *w, const sim_facts *f) {
     uint8_t access = f->inst->effects.access;
     sim_counter bytes = access == SIM_ACCESS_STORE    ? SIM_COUNT_STORE_BYTES
                         : access == SIM_ACCESS_ATOMIC ? SIM_COUNT_ATOMIC_BYTES
                                                       : SIM_COUNT_LOAD_BYTES;
-    counters[bytes] += num_bytes(&f->memory);
-    add_lines(counters, &f->memory, w->group->dispatch->chip->line_bytes);
+    c->counters[bytes] += num_bytes(&f->memory);
+    add_lines(c->counters, &f->memory, w->group->dispatch->chip->line_bytes,
+              access == SIM_ACCESS_STORE ? nullptr : &c->loaded,
+              access == SIM_ACCESS_STORE || access == SIM_ACCESS_ATOMIC ? &c->stored : nullptr);
 }
 
 /** Scratch lies in memory as rows of one dword for each lane, so lanes that use the same offset share lines. */
@@ -80,7 +83,7 @@ static void count_scratch(uint64_t *counters, const sim_wave *w, const sim_facts
             rows.bytes[lane] = (uint8_t)(bytes < 4 ? bytes : 4);
             rows.mask &= bytes ? UINT64_MAX : ~(UINT64_C(1) << lane);
         }
-        add_lines(counters, &rows, line_bytes);
+        add_lines(counters, &rows, line_bytes, nullptr, nullptr);
     }
 }
 
@@ -121,25 +124,32 @@ static void count_kind(uint64_t *counters, const sim_wave *w, const sim_facts *f
     }
 }
 
-void sim_count(uint64_t counters[SIM_NUM_COUNTERS], const sim_wave *w, const sim_facts *f) {
-    enum { SCALAR_LINE = 64 };
+static void count_scalar(sim_counts *c, const sim_facts *f) {
+    enum { LINE = 64 };
+    uint64_t last = f->scalar_address + f->scalar_bytes - 1;
+    sim_footprint *touched = f->inst->effects.access == SIM_ACCESS_STORE ? &c->stored : &c->loaded;
+    c->counters[SIM_COUNT_SCALAR_BYTES] += f->scalar_bytes;
+    for (uint64_t line = f->scalar_address / LINE; line <= last / LINE; line++) {
+        c->counters[SIM_COUNT_SCALAR_LINES]++;
+        sim_footprint_add(touched, line * LINE);
+    }
+}
+
+void sim_count(sim_counts *c, const sim_wave *w, const sim_facts *f) {
     if (!f->is_issued) {
-        counters[SIM_COUNT_INSTS]++;
-        counters[SIM_COUNT_VSKIPPED]++;
+        c->counters[SIM_COUNT_INSTS]++;
+        c->counters[SIM_COUNT_VSKIPPED]++;
         return;
     }
-    count_kind(counters, w, f);
+    count_kind(c->counters, w, f);
     if (f->memory.mask) {
-        count_memory(counters, w, f);
+        count_memory(c, w, f);
     }
     if (f->scratch.mask) {
-        count_scratch(counters, w, f);
+        count_scratch(c->counters, w, f);
     }
-    count_lds(counters, w, f);
+    count_lds(c->counters, w, f);
     if (f->scalar_bytes) {
-        uint64_t last = f->scalar_address + f->scalar_bytes - 1;
-        counters[SIM_COUNT_SCALAR_BYTES] += f->scalar_bytes;
-        counters[SIM_COUNT_SCALAR_LINES] +=
-            last / SCALAR_LINE - f->scalar_address / SCALAR_LINE + 1;
+        count_scalar(c, f);
     }
 }

@@ -38,7 +38,8 @@ static void add(line_set *set, uint64_t address, uint32_t bytes, uint32_t line_b
     }
 }
 
-sim_lines sim_count_lines(const sim_touch *touch, uint32_t line_bytes) {
+sim_lines sim_count_lines(const sim_touch *touch, uint32_t line_bytes, sim_footprint *loaded,
+                          sim_footprint *stored) {
     line_set set;
     set.count = 0;
     for (uint64_t left = touch->mask; left; left &= left - 1) {
@@ -49,6 +50,12 @@ sim_lines sim_count_lines(const sim_touch *touch, uint32_t line_bytes) {
     for (uint32_t i = 0; i < set.count; i++) {
         for (int k = 0; k < MASK_WORDS; k++) {
             out.bytes += (uint32_t)__builtin_popcountll(set.lines[i].bytes[k]);
+        }
+        if (loaded) {
+            sim_footprint_add(loaded, set.lines[i].number * line_bytes);
+        }
+        if (stored) {
+            sim_footprint_add(stored, set.lines[i].number * line_bytes);
         }
     }
     return out;

@@ -255,44 +255,64 @@ static record *find_record(const sim_dispatch *d) {
     return r;
 }
 
+/** A launch that is counted. */
+typedef struct launch {
+    record *record;
+    sim_footprint loaded, stored;
+} launch;
+
 static void *begin_dispatch(const sim_dispatch *d) {
-    record *r = nullptr;
+    launch *l = nullptr;
     pthread_mutex_lock(&profile.lock);
     if (*profile.path) {
-        r = find_record(d);
+        l = calloc(1, sizeof *l);
+        record *r = l ? find_record(d) : nullptr;
         if (r) {
+            l->record = r;
             r->launches++;
         } else {
             fprintf(stderr, "quernsim: profile: out of memory: a launch of %s is not counted\n",
                     d->kernel->name);
+            free(l);
+            l = nullptr;
         }
     }
     pthread_mutex_unlock(&profile.lock);
-    return r;
+    return l;
 }
 
 static size_t group_bytes(const void *, const sim_workgroup *) {
-    return sizeof(uint64_t[SIM_NUM_COUNTERS]);
+    return sizeof(sim_counts);
 }
 
 static void begin_group(void *, void *of_group, const sim_workgroup *group) {
-    uint64_t *counters = of_group;
-    counters[SIM_COUNT_WAVES] = group->num_waves;
+    sim_counts *counts = of_group;
+    counts->counters[SIM_COUNT_WAVES] = group->num_waves;
 }
 
 static void step(void *of_group, const sim_wave *w, const sim_facts *facts) {
     sim_count(of_group, w, facts);
 }
 
+static uint64_t footprint_bytes(const sim_footprint *f) {
+    return sim_footprint_lines(f) * SIM_FOOTPRINT_LINE;
+}
+
 static void end_group(void *of_dispatch, void *of_group, const sim_workgroup *) {
-    record *r = of_dispatch;
-    const uint64_t *counters = of_group;
+    launch *l = of_dispatch;
+    sim_counts *counts = of_group;
+    counts->counters[SIM_COUNT_GROUP_LOAD_BYTES] = footprint_bytes(&counts->loaded);
+    counts->counters[SIM_COUNT_GROUP_STORE_BYTES] = footprint_bytes(&counts->stored);
     pthread_mutex_lock(&profile.lock);
-    r->groups++;
+    l->record->groups++;
     for (int i = 0; i < SIM_NUM_COUNTERS; i++) {
-        r->counters[i] += counters[i];
+        l->record->counters[i] += counts->counters[i];
     }
+    sim_footprint_merge(&l->loaded, &counts->loaded);
+    sim_footprint_merge(&l->stored, &counts->stored);
     pthread_mutex_unlock(&profile.lock);
+    sim_footprint_deinit(&counts->loaded);
+    sim_footprint_deinit(&counts->stored);
 }
 
 /** The process may be killed, so the file is brought up to date as often as that costs little. */
@@ -302,14 +322,26 @@ static bool is_due(void) {
 }
 
 static void end_dispatch(void *of_dispatch, const sim_dispatch *d) {
-    record *r = of_dispatch;
-    bool failed = atomic_load(&d->stop);
+    launch *l = of_dispatch;
+    record *r = l->record;
+    bool failed = atomic_load(&d->stop) || d->faults.count;
+    if (l->loaded.is_incomplete || l->stored.is_incomplete) {
+        fprintf(stderr,
+                "quernsim: profile: out of memory: the bytes of a launch of %s are not all "
+                "counted\n",
+                d->kernel->name);
+    }
     pthread_mutex_lock(&profile.lock);
     r->failed_launches += failed;
+    r->counters[SIM_COUNT_LAUNCH_LOAD_BYTES] += footprint_bytes(&l->loaded);
+    r->counters[SIM_COUNT_LAUNCH_STORE_BYTES] += footprint_bytes(&l->stored);
     if (*profile.path && (failed || is_due())) {
         write_or_complain();
     }
     pthread_mutex_unlock(&profile.lock);
+    sim_footprint_deinit(&l->loaded);
+    sim_footprint_deinit(&l->stored);
+    free(l);
 }
 
 const sim_observer sim_profiler = {.begin_dispatch = begin_dispatch,

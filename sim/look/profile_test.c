@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The profile's counters, for programs whose counts follow from their source: how often each instruction runs, which
 // bytes the lanes want, in which banks of the LDS their words lie.
+#include "count.h"
 #include "look_testing.h"
 
 #include <pthread.h>
@@ -288,6 +289,46 @@ static void test_lines_of_others(void **) {
     free(json);
 }
 
+/** Two workgroups of two waves. All waves load the same 16 KiB by dwords of lines that lie 256 bytes apart, twice; each
+ *  stores 64 dwords of its own, and adds to one of all. */
+static void test_footprints(void **) {
+    static const char source[] = "s_load_dwordx2 s[4:5], s[0:1], 0x0\n"
+                                 "v_and_b32 v1, 63, v0\n v_lshlrev_b32 v2, 8, v1\n"
+                                 "global_load_dword v3, v2, s[4:5]\n"
+                                 "global_load_dword v3, v2, s[4:5]\n"
+                                 "v_lshlrev_b32 v4, 2, v0\n s_lshl_b32 s6, s2, 9\n"
+                                 "s_add_u32 s6, s6, 0x4000\n v_add_u32 v4, s6, v4\n"
+                                 "global_store_dword v4, v0, s[4:5]\n"
+                                 "v_mov_b32 v5, 0\n global_atomic_add v5, v0, s[4:5]\n s_endpgm\n";
+    enum { KERNARG = 128, LINE = 128, READ = 64 * LINE, WRITTEN = 4 * LINE };
+    char *json = profile(&(test_launch){.arch = "gfx942", .groups = 2, .threads = 128}, source);
+    expect("groups", json, "group_load_bytes", 2 * (KERNARG + READ));
+    expect("groups", json, "group_store_bytes", 2 * (WRITTEN + LINE));
+    expect("launch", json, "launch_load_bytes", KERNARG + READ);
+    expect("launch", json, "launch_store_bytes", 2 * WRITTEN + LINE);
+    free(json);
+    json = profile(&(test_launch){.arch = "gfx90a", .groups = 2, .threads = 128}, source);
+    expect("gfx90a", json, "launch_load_bytes", KERNARG + READ);
+    free(json);
+}
+
+/** The table grows, keeps what it has, and knows line 0 and pages that differ in their upper bits alone. */
+static void test_footprint_table(void **) {
+    enum { PAGES = 5000 };
+    sim_footprint a = {}, b = {};
+    for (uint64_t i = 0; i < PAGES; i++) {
+        sim_footprint_add(&a, i << 40);
+        sim_footprint_add(&a, (i << 40) + 127); // the same line
+        sim_footprint_add(&b, (i << 40) + (i % 2 ? 128 : 0));
+    }
+    assert_int_equal(sim_footprint_lines(&a), PAGES);
+    sim_footprint_merge(&a, &b);
+    assert_int_equal(sim_footprint_lines(&a), PAGES + PAGES / 2);
+    assert_false(a.is_incomplete);
+    sim_footprint_deinit(&a);
+    sim_footprint_deinit(&b);
+}
+
 /** Global memory straight to LDS, and flat accesses of which some lanes go to LDS. */
 static void test_lds_by_other_ways(void **) {
     char *json =
@@ -535,6 +576,8 @@ int main(void) {
         cmocka_unit_test(test_divergence),
         cmocka_unit_test(test_lines),
         cmocka_unit_test(test_lines_of_others),
+        cmocka_unit_test(test_footprints),
+        cmocka_unit_test(test_footprint_table),
         cmocka_unit_test(test_lds_by_other_ways),
         cmocka_unit_test(test_banks),
         cmocka_unit_test(test_phases),

@@ -45,6 +45,8 @@ def test_json_and_table(tmp_path):
                                  + c["insts_internal"] + c["insts_cache"])
         assert c["SQ_INSTS_VMEM"] == c["SQ_INSTS_VMEM_RD"] + c["SQ_INSTS_VMEM_WR"]
         assert c["memory_line_bytes"] == 128 * c["TCP_TOTAL_CACHE_ACCESSES"]
+        for what in ("load", "store"):
+            assert 0 < c[f"launch_{what}_bytes"] <= c[f"group_{what}_bytes"] <= c["memory_line_bytes"] + 64 * c["scalar_lines"]
         assert derived["VALUUtilization"] == pytest.approx(100 * c["valu_active_lanes"] / c["valu_lanes"])
         assert derived["coalescing_percent"] == pytest.approx(100 * c["memory_touched_bytes"] / c["memory_line_bytes"])
         assert derived["occupancy_percent"] == 100 * k["occupancy"]["waves"] / 32
@@ -65,7 +67,7 @@ def test_picture(tmp_path):
     ok("profile", "--svg", tmp_path / "p.svg", "--kernel", "*rows_f16", "--", *check())
     drawing = xml.etree.ElementTree.parse(tmp_path / "p.svg").getroot()
     text = " ".join(t.text for t in drawing.iter("{http://www.w3.org/2000/svg}text"))
-    assert all(word in text for word in ("qk_quantize_rows_f16", "vector", "cache lines", "the limit"))
+    assert all(word in text for word in ("qk_quantize_rows_f16", "vector", "lines, launches", "the limit"))
     width = float(drawing.get("width"))
     bars = list(drawing.iter("{http://www.w3.org/2000/svg}rect"))[1:]
     assert all(float(r.get("x")) >= 0 and float(r.get("x")) + float(r.get("width")) <= width for r in bars)
