@@ -123,7 +123,7 @@ static uint8_t flow_of(const sim_inst *inst) {
     if (inst->opcode->klass == SIM_MFMA) {
         return SIM_FLOW_MATRIX;
     }
-    if (has(inst, "v_movrel") || (inst->flags & (SIM_DPP | SIM_DPP8))) {
+    if (has(inst, "v_movrel") || has(inst, "v_swaprel") || (inst->flags & (SIM_DPP | SIM_DPP8))) {
         return SIM_FLOW_CROSS;
     }
     for (size_t i = 0; i < sizeof special / sizeof *special; i++) {

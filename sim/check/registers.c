@@ -157,7 +157,7 @@ static void complete(struct sim_shadow *s, const sim_effects *e) {
 }
 
 static bool is_buffer(const sim_inst *inst) {
-    return inst->opcode->mnemonic[0] == 'b';
+    return inst->opcode->mnemonic[0] == 'b' || inst->opcode->mnemonic[0] == 't';
 }
 
 static bool is_flat(const sim_inst *inst) {
@@ -175,7 +175,7 @@ static bool reaches(const sim_wave *w, const sim_inst *inst, uint64_t aperture) 
     return false;
 }
 
-/** The register that a memory operation returns to. Buffer atomics return to their data. */
+/** The register that a memory operation returns to. Buffer and scalar atomics return to their data. */
 static const sim_operand *result_of(const sim_inst *inst) {
     if (inst->num_dst) {
         return &inst->dst[0];

@@ -49,6 +49,10 @@ static bool disassemble(const sim_decoder_page *page, const sim_chip *chip, uint
     uint32_t word[4], left = page->size - at;
     memcpy(code, page->code + at, left < SIM_MAX_INST_BYTES ? left : SIM_MAX_INST_BYTES);
     memcpy(word, code, sizeof word);
+    if (sim_is_half_literal(chip, word[0])) {
+        line->bytes = (uint32_t)sim_print_half_literal(chip, word, line->text);
+        return line->bytes && line->bytes <= left;
+    }
     LLVMDisasmContextRef context = context_of(chip, page->wave64);
     if (!context || sim_is_refused(chip, word)) {
         return false;

@@ -7,7 +7,7 @@ static char first_letter(const sim_inst *inst) {
 }
 
 bool sim_is_buffer(const sim_inst *inst) {
-    return first_letter(inst) == 'b';
+    return first_letter(inst) == 'b' || first_letter(inst) == 't';
 }
 
 // ---- guest memory
@@ -191,6 +191,8 @@ typedef enum range_rule {
 typedef struct buffer {
     uint64_t base;
     uint32_t stride, num_records;
+    uint32_t element_size, index_stride; // of a swizzled buffer; element_size 0: it is not
+    bool adds_lane;                      // the lane is part of the index
     range_rule rule;
 } buffer;
 
@@ -216,25 +218,48 @@ static bool resolve_scratch_buffer(sim_wave *w, const sim_inst *inst, uint32_t s
     return true;
 }
 
-/** Fields of the descriptor. Source: "CDNA3" and "RDNA3" ISA, buffer resource descriptor. */
-static bool read_buffer(sim_wave *w, const sim_inst *inst, const uint32_t *srd, buffer *out) {
-    out->base = srd[0] | (uint64_t)(srd[1] & 0xffff) << 32;
-    out->stride = srd[1] >> 16 & 0x3fff;
-    out->num_records = srd[2];
-    bool is_rdna = w->group->dispatch->chip->gfx_major > 9;
-    out->rule = is_rdna ? (range_rule)(srd[3] >> 28 & 3) : out->stride ? RANGE_INDEX : RANGE_RAW;
-    if (srd[1] >> (is_rdna ? 30 : 31) || (srd[3] >> 23 & 1)) {
-        sim_fault_raise(w, inst, -1,
-                        "buffer descriptor %08x %08x %08x %08x: swizzling and lane-indexed "
-                        "buffers are not implemented",
-                        srd[0], srd[1], srd[2], srd[3]);
-        return false;
-    }
-    return true;
+/** Bytes that stay together in a swizzled buffer, or 0. gfx9 has one bit and 4 bytes, RDNA 4, 8 or 16. */
+static uint32_t element_size(const uint32_t *srd, bool is_rdna) {
+    uint32_t field = is_rdna ? srd[1] >> 30 : srd[1] >> 31;
+    return field ? 2u << field : 0;
 }
 
-/** soffset is not checked. */
+/** Fields of the descriptor. Source: "CDNA3" and "RDNA3" ISA, buffer resource descriptor; Mesa's drivers for gfx9's
+ *  range rule, records only where the instruction has an index. */
+static buffer read_buffer(const sim_wave *w, const uint32_t *srd, bool idxen) {
+    bool is_rdna = w->group->dispatch->chip->gfx_major > 9;
+    buffer b = {.base = srd[0] | (uint64_t)(srd[1] & 0xffff) << 32,
+                .stride = srd[1] >> 16 & 0x3fff,
+                .num_records = srd[2],
+                .element_size = element_size(srd, is_rdna),
+                .index_stride = 8u << (srd[3] >> 21 & 3),
+                .adds_lane = srd[3] >> 23 & 1};
+    if (b.adds_lane && !is_rdna) {
+        b.stride |= (srd[3] >> 15 & 15) << 14; // there is no data format then
+    }
+    bool has_index = b.stride && (idxen || b.adds_lane);
+    b.rule = is_rdna ? (range_rule)(srd[3] >> 28 & 3) : has_index ? RANGE_INDEX : RANGE_RAW;
+    return b;
+}
+
+/** Bytes from the base to an element. A swizzled buffer keeps element i of index_stride records together.
+ *  Source: "CDNA3" and "RDNA3" ISA, buffer addressing. */
+static uint64_t buffer_offset(const buffer *b, uint32_t index, uint64_t offset) {
+    if (!b->element_size) {
+        return offset + (uint64_t)index * b->stride;
+    }
+    uint64_t block = index / b->index_stride, record = index % b->index_stride;
+    uint64_t element = offset / b->element_size, byte = offset % b->element_size;
+    return (block * b->stride + element * b->element_size) * b->index_stride +
+           record * b->element_size + byte;
+}
+
+/** soffset is not checked: LLVM's intrinsics say so of every chip. */
 static bool in_range(const buffer *b, uint32_t index, uint64_t offset, uint32_t bytes) {
+    bool is_structured = b->rule == RANGE_RAW && b->element_size && b->stride;
+    if (is_structured) {
+        return index < b->num_records && offset + bytes <= b->stride;
+    }
     switch (b->rule) {
     case RANGE_INDEX_AND_OFFSET:
         return index < b->num_records && offset + bytes <= b->stride;
@@ -254,22 +279,19 @@ static bool resolve_buffer(sim_wave *w, const sim_inst *inst, uint32_t skip, uin
     if (sim_is_scratch_buffer(srd)) {
         return resolve_scratch_buffer(w, inst, skip, bytes, is_store, out);
     }
-    buffer b;
-    if (!read_buffer(w, inst, srd, &b)) {
-        return false;
-    }
     bool idxen = inst->flags & SIM_IDXEN, offen = inst->flags & SIM_OFFEN;
+    buffer b = read_buffer(w, srd, idxen);
     const uint32_t *first = w->v[vaddr->kind == SIM_OP_VGPR ? vaddr->reg : 0];
     const uint32_t *second = idxen && offen ? first + SIM_LANES : first;
     uint64_t soffset = sim_read32(w, &inst->src[inst->num_src - 1]), address[SIM_LANES];
     uint64_t active = out->mask;
     for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        uint32_t index = idxen ? first[lane] : 0;
+        uint32_t index = (idxen ? first[lane] : 0) + (b.adds_lane ? lane : 0);
         uint64_t offset = (uint64_t)(offen ? second[lane] : 0) + (uint32_t)inst->offset + skip;
         if (!in_range(&b, index, offset, bytes)) {
             active &= ~(UINT64_C(1) << lane);
         }
-        address[lane] = b.base + soffset + offset + (uint64_t)index * b.stride;
+        address[lane] = b.base + soffset + buffer_offset(&b, index, offset);
     }
     out->mask &= active;
     return resolve_global(w, inst, address, bytes, is_store, out);
@@ -282,6 +304,7 @@ bool sim_resolve(sim_wave *w, const sim_inst *inst, uint32_t skip, uint32_t byte
     out->is_lds = false;
     switch (first_letter(inst)) {
     case 'b':
+    case 't':
         return resolve_buffer(w, inst, skip, bytes, is_store, out);
     case 's':
         return resolve_scratch(w, inst, skip, bytes, is_store, out);
@@ -292,6 +315,13 @@ bool sim_resolve(sim_wave *w, const sim_inst *inst, uint32_t skip, uint32_t byte
         global_addresses(w, inst, skip, address);
         return resolve_global(w, inst, address, bytes, is_store, out);
     }
+}
+
+bool sim_resolve_addresses(sim_wave *w, const sim_inst *inst, const uint64_t address[SIM_LANES],
+                           uint32_t bytes, bool is_store, sim_access *out) {
+    out->mask = w->exec;
+    out->is_lds = false;
+    return resolve_global(w, inst, address, bytes, is_store, out);
 }
 
 // ---- LDS

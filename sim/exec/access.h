@@ -17,6 +17,10 @@ typedef struct sim_access {
  *  address outside every allocation are reported; false: the launch is being stopped. */
 bool SIM_NAME(sim_resolve)(sim_wave *w, const sim_inst *inst, uint32_t skip, uint32_t bytes,
                            bool is_store, sim_access *out);
+/** The same for addresses in memory that the caller has worked out. */
+bool SIM_NAME(sim_resolve_addresses)(sim_wave *w, const sim_inst *inst,
+                                     const uint64_t address[SIM_LANES], uint32_t bytes,
+                                     bool is_store, sim_access *out);
 /** The same for DS instructions: the address operand plus `offset`. Outside the allocation: no access. */
 void SIM_NAME(sim_resolve_lds)(sim_wave *w, const sim_inst *inst, uint32_t offset, uint32_t bytes,
                                sim_access *out);
@@ -24,6 +28,7 @@ void SIM_NAME(sim_resolve_lds)(sim_wave *w, const sim_inst *inst, uint32_t offse
 bool SIM_NAME(sim_is_buffer)(const sim_inst *inst);
 
 #define sim_resolve SIM_NAME(sim_resolve)
+#define sim_resolve_addresses SIM_NAME(sim_resolve_addresses)
 #define sim_resolve_lds SIM_NAME(sim_resolve_lds)
 #define sim_is_buffer SIM_NAME(sim_is_buffer)
 

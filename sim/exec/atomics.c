@@ -315,6 +315,64 @@ static void exec_ds_cmpstore_b64(sim_wave *w, const sim_inst *inst) {
     run64(w, inst, &at, swapped(lds_operands(w, inst)), cmpswap64);
 }
 
+static void exec_ds_cmpstore_f32(sim_wave *w, const sim_inst *inst) {
+    sim_access at;
+    sim_resolve_lds(w, inst, (uint32_t)inst->offset, 4, &at);
+    run32(w, inst, &at, swapped(lds_operands(w, inst)), cmpswap_f32);
+}
+
+static void exec_ds_cmpstore_f64(sim_wave *w, const sim_inst *inst) {
+    sim_access at;
+    sim_resolve_lds(w, inst, (uint32_t)inst->offset, 8, &at);
+    run64(w, inst, &at, swapped(lds_operands(w, inst)), cmpswap_f64);
+}
+
+/** Two exchanges, each with its own offset in units of `unit` bytes. The results may lie over what is stored. */
+static void exchange2(sim_wave *w, const sim_inst *inst, uint32_t dwords, uint32_t unit) {
+    uint32_t results[4][SIM_LANES], stored[4][SIM_LANES];
+    for (uint32_t i = 0; i < 2; i++) {
+        memcpy(stored[dwords * i], w->v[inst->src[1 + i].reg], dwords * sizeof stored[0]);
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        sim_access at;
+        uint32_t offset = (uint32_t)(i ? inst->offset1 : inst->offset) * unit;
+        sim_resolve_lds(w, inst, offset, 4 * dwords, &at);
+        operands op = {stored[dwords * i], nullptr, results[dwords * i]};
+        if (dwords == 1) {
+            run32(w, inst, &at, op, swap32);
+        } else {
+            run64(w, inst, &at, op, swap64);
+        }
+    }
+    for (uint32_t k = 0; k < 2 * dwords; k++) {
+        store_masked(w->v[inst->dst[0].reg + k], results[k], w->exec);
+    }
+}
+
+static void exec_ds_wrxchg2_rtn_b32(sim_wave *w, const sim_inst *inst) {
+    exchange2(w, inst, 1, 4);
+}
+static void exec_ds_wrxchg2_rtn_b64(sim_wave *w, const sim_inst *inst) {
+    exchange2(w, inst, 2, 8);
+}
+static void exec_ds_wrxchg2st64_rtn_b32(sim_wave *w, const sim_inst *inst) {
+    exchange2(w, inst, 1, 256);
+}
+static void exec_ds_wrxchg2st64_rtn_b64(sim_wave *w, const sim_inst *inst) {
+    exchange2(w, inst, 2, 512);
+}
+
+/** Each half is exchanged only where its new value has bit 31, which is not stored. */
+static uint64_t condxchg32(uint64_t old, uint64_t data, uint64_t) {
+    uint64_t low = data >> 31 & 1 ? data & 0x7fffffff : (uint32_t)old;
+    uint64_t high = data >> 63 ? data >> 32 & 0x7fffffff : old >> 32;
+    return low | high << 32;
+}
+
+static void exec_ds_condxchg32_rtn_b64(sim_wave *w, const sim_inst *inst) {
+    lds64(w, inst, condxchg32);
+}
+
 // ---- tables
 // clang-format off
 // X(name after "global_atomic_", step, 32 or 64)
@@ -355,6 +413,8 @@ static void exec_ds_cmpstore_b64(sim_wave *w, const sim_inst *inst) {
     static void exec_ds_##name(sim_wave *w, const sim_inst *inst) { lds##bits(w, inst, step); }
 MEMORY(WRAP_MEMORY)
 WRAP_LDS(wrap_rtn_b32, , wrap32, 32)
+WRAP_LDS(sub_clamp_u32, , sub_clamp32, 32)
+WRAP_LDS(cond_sub_u32, , cond_sub32, 32)
 WRAP_MEMORY(min_f32, min_f32, 32) // RDNA only
 WRAP_MEMORY(max_f32, max_f32, 32)
 WRAP_MEMORY(sub_clamp, sub_clamp32, 32)
@@ -391,11 +451,25 @@ LDS(WRAP_LDS)
     X(mskor_b32, mskor_rtn_b32) X(add_f32, add_rtn_f32) X(add_u64, add_rtn_u64) X(sub_u64, sub_rtn_u64) \
     X(rsub_u64, rsub_rtn_u64) X(inc_u64, inc_rtn_u64) X(dec_u64, dec_rtn_u64) X(min_i64, min_rtn_i64) \
     X(max_i64, max_rtn_i64) X(min_u64, min_rtn_u64) X(max_u64, max_rtn_u64) X(and_b64, and_rtn_b64) \
-    X(or_b64, or_rtn_b64) X(xor_b64, xor_rtn_b64)
+    X(or_b64, or_rtn_b64) X(xor_b64, xor_rtn_b64) X(mskor_b64, mskor_rtn_b64)
 #define RENAMED_LDS(X) \
     X(cmpstore_b32, cmpstore_b32, GFX11P, ":") X(cmpstore_rtn_b32, cmpstore_b32, GFX11P, "i:") \
     X(cmpstore_b64, cmpstore_b64, GFX11P, ":") X(cmpstore_rtn_b64, cmpstore_b64, GFX11P, "i:") \
-    X(storexchg_rtn_b32, wrxchg_b32, GFX11P, "i:") X(storexchg_rtn_b64, wrxchg_b64, GFX11P, "i:") \
+    X(cmpstore_f32, cmpstore_f32, GFX11, ":") X(cmpstore_rtn_f32, cmpstore_f32, GFX11, "i:") \
+    X(cmpstore_f64, cmpstore_f64, GFX11, ":") X(cmpstore_rtn_f64, cmpstore_f64, GFX11, "i:") \
+    X(storexchg_2addr_rtn_b32, wrxchg2_rtn_b32, GFX11P, "i:") \
+    X(storexchg_2addr_rtn_b64, wrxchg2_rtn_b64, GFX11P, "i:") \
+    X(storexchg_2addr_stride64_rtn_b32, wrxchg2st64_rtn_b32, GFX11P, "i:") \
+    X(storexchg_2addr_stride64_rtn_b64, wrxchg2st64_rtn_b64, GFX11P, "i:") \
+    X(wrxchg2_rtn_b32, wrxchg2_rtn_b32, GFX9, "i:") X(wrxchg2_rtn_b64, wrxchg2_rtn_b64, GFX9, "i:") \
+    X(wrxchg2st64_rtn_b32, wrxchg2st64_rtn_b32, GFX9, "i:") X(wrxchg2st64_rtn_b64, wrxchg2st64_rtn_b64, GFX9, "i:") \
+    X(condxchg32_rtn_b64, condxchg32_rtn_b64, ALL, "i:") \
+    X(sub_clamp_u32, sub_clamp_u32, GFX12, ":") X(sub_clamp_rtn_u32, sub_clamp_u32, GFX12, "i:") \
+    X(cond_sub_u32, cond_sub_u32, GFX12, ":") X(cond_sub_rtn_u32, cond_sub_u32, GFX12, "i:") \
+    X(min_f64, min_f64, GFX11, ":") X(min_rtn_f64, min_f64, GFX11, "i:") X(max_f64, max_f64, GFX11, ":") \
+    X(max_rtn_f64, max_f64, GFX11, "i:") X(min_num_f64, min_f64, GFX12, ":") \
+    X(min_num_rtn_f64, min_f64, GFX12, "i:") X(max_num_f64, max_f64, GFX12, ":") \
+    X(max_num_rtn_f64, max_f64, GFX12, "i:") X(storexchg_rtn_b32, wrxchg_b32, GFX11P, "i:") X(storexchg_rtn_b64, wrxchg_b64, GFX11P, "i:") \
     X(min_f32, min_f32, GFX11, ":") X(min_rtn_f32, min_f32, GFX11, "i:") X(max_f32, max_f32, GFX11, ":") \
     X(max_rtn_f32, max_f32, GFX11, "i:") X(min_num_f32, min_f32, GFX12, ":") \
     X(min_num_rtn_f32, min_f32, GFX12, "i:") X(max_num_f32, max_f32, GFX12, ":") \

@@ -74,6 +74,10 @@ static void exec_s_sethalt(sim_wave *w, const sim_inst *inst) {
     }
 }
 
+static void exec_s_sendmsghalt(sim_wave *w, const sim_inst *inst) {
+    sim_fault_raise(w, inst, -1, "the kernel halted itself with s_sendmsghalt");
+}
+
 /** Waits, hints and cache control: memory operations are complete when issued. */
 static void exec_nothing(sim_wave *, const sim_inst *) {}
 
@@ -191,7 +195,7 @@ BRANCHES(WRAP)
 
 static const sim_opcode opcodes[] = {BRANCHES(LINE_BRANCH)
     LINE(s_getpc_b64, "q:") LINE(s_setpc_b64, ":q") LINE(s_swappc_b64, "q:q") LINE(s_call_b64, "q:i")
-    LINE(s_barrier, ":") LINE(s_endpgm, ":") LINE(s_trap, ":i") LINE(s_sethalt, ":i")
+    LINE(s_barrier, ":") LINE(s_endpgm, ":") LINE(s_trap, ":i") LINE(s_sethalt, ":i") LINE(s_sendmsghalt, ":i")
     LINE(s_set_gpr_idx_on, ":ii") LINE(s_set_gpr_idx_idx, ":i") LINE(s_set_gpr_idx_mode, ":i")
     LINE(s_set_gpr_idx_off, ":") LINE(s_setvskip, ":ii")
     LINE(s_getreg_b32, "i:i") LINE(s_setreg_b32, ":ii") LINE(s_setreg_imm32_b32, ":ii")

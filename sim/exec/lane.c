@@ -144,7 +144,9 @@ static const sim_opcode opcodes[] = {
     LINE(v_accvgpr_write_b32, GFX9, SIM_VALU, "i:i")
     {"v_accvgpr_read_b32", exec_v_accvgpr_write_b32, GFX9, SIM_VALU, 'i', "i:i"},
     {"v_accvgpr_mov_b32", exec_v_accvgpr_write_b32, GFX9, SIM_VALU, 'i', "i:i"},
-    LINE(v_nop, ALL, SIM_VALU, ":")};
+    LINE(v_nop, ALL, SIM_VALU, ":")
+    {"v_clrexcp", exec_v_nop, GFX9, SIM_VALU, 'i', ":"}, // no exceptions are ever pending
+    {"v_pipeflush", exec_v_nop, GFX11P, SIM_VALU, 'i', ":"}};
 
 // clang-format on
 SIM_TABLE(sim_ops_lane, opcodes);

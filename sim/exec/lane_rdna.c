@@ -89,6 +89,15 @@ static void exec_v_movrelsd_2_b32(sim_wave *w, const sim_inst *inst) {
                  indexed_row(w, inst->src[0].reg, w->m0 & 0x3ff), w->exec);
 }
 
+/** Exchanges the two registers that v_movrelsd_2_b32 would copy. */
+static void exec_v_swaprel_b32(sim_wave *w, const sim_inst *inst) {
+    uint32_t *to = indexed_row(w, inst->dst[0].reg, w->m0 >> 16 & 0x3ff), old[SIM_LANES];
+    uint32_t *from = indexed_row(w, inst->src[0].reg, w->m0 & 0x3ff);
+    memcpy(old, to, sizeof old);
+    store_masked(to, from, w->exec);
+    store_masked(from, old, w->exec);
+}
+
 /** ds_bpermute_b32 that reads inactive lanes too. */
 static void exec_ds_bpermute_fi_b32(sim_wave *w, const sim_inst *inst) {
     const uint32_t *address = w->v[inst->src[0].reg], *data = w->v[inst->src[1].reg];
@@ -106,7 +115,7 @@ static const sim_opcode opcodes[] = {
     LINE(v_permlane16_var_b32, GFX12, SIM_VALU, "i:ii") LINE(v_permlanex16_var_b32, GFX12, SIM_VALU, "i:ii")
     LINE(v_movrels_b32, GFX11P, SIM_VALU, "i:i") LINE(v_movreld_b32, GFX11P, SIM_VALU, "i:i")
     LINE(v_movrelsd_b32, GFX11P, SIM_VALU, "i:i") LINE(v_movrelsd_2_b32, GFX11P, SIM_VALU, "i:i")
-    LINE(v_permlane64_b32, GFX11P, SIM_VALU, "i:i") LINE(ds_bpermute_fi_b32, GFX12, SIM_LDS_OP, "i:ii")};
+    LINE(v_swaprel_b32, GFX11P, SIM_VALU, "i:i") LINE(v_permlane64_b32, GFX11P, SIM_VALU, "i:i") LINE(ds_bpermute_fi_b32, GFX12, SIM_LDS_OP, "i:ii")};
 
 // clang-format on
 SIM_TABLE(sim_ops_lane_rdna, opcodes);

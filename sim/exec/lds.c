@@ -118,6 +118,23 @@ static void read_transposed(sim_wave *w, const sim_inst *inst, unsigned bits) {
     }
 }
 
+/** One value for all lanes: its address and type are in M0. Source: "RDNA3" ISA, LDS direct loads. */
+static void exec_lds_direct_load(sim_wave *w, const sim_inst *inst) {
+    enum { UBYTE, USHORT, DWORD, SBYTE = 4, SSHORT };
+    uint32_t address = w->m0 & 0xffff, type = w->m0 >> 16 & 7, value = 0, row[SIM_LANES];
+    uint32_t bytes = type == DWORD ? 4 : type == USHORT || type == SSHORT ? 2 : 1;
+    if ((uint64_t)address + bytes <= w->group->dispatch->lds_bytes) {
+        memcpy(&value, w->group->lds + address, bytes);
+    }
+    value = type == SBYTE    ? (uint32_t)(int8_t)value
+            : type == SSHORT ? (uint32_t)(int16_t)value
+                             : value;
+    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+        row[lane] = value;
+    }
+    store_masked(w->v[inst->dst[0].reg], row, w->exec);
+}
+
 // ---- writes
 
 SIM_INLINE void write_all(const uint32_t *rows, const sim_access *at, uint32_t dwords) {
@@ -225,6 +242,9 @@ WRAP(ds_read_b64_tr_b4, read_transposed, 4)
 #define TRANSPOSED_LINE(name) {#name, exec_##name, GFX950, SIM_LDS_OP, '?', "i:"},
 static const sim_opcode opcodes[] = {RENAMED_READS(RENAMED_READ) RENAMED_WRITES(RENAMED_WRITE)
     READS(READ_LINE) WRITES(WRITE_LINE)
+    // Not counted with other LDS operations: EXPcnt tells that they are done.
+    {"lds_direct_load", exec_lds_direct_load, GFX11, SIM_VALU, 'i', "i:"},
+    {"ds_direct_load", exec_lds_direct_load, GFX12, SIM_VALU, 'i', "i:"},
     TRANSPOSED_LINE(ds_read_b64_tr_b16) TRANSPOSED_LINE(ds_read_b64_tr_b8) TRANSPOSED_LINE(ds_read_b64_tr_b4)};
 // clang-format on
 SIM_TABLE(sim_ops_lds, opcodes);

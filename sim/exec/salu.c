@@ -292,6 +292,14 @@ static uint64_t s_wqm_b64(sim_wave *w, uint64_t a, uint64_t) {
     return flag64(w, any * 15);
 }
 
+static uint32_t s_quadmask_b32(sim_wave *w, uint32_t a, uint32_t) {
+    uint32_t any = (a | a >> 1 | a >> 2 | a >> 3) & 0x11111111, out = 0;
+    for (unsigned i = 0; i < 8; i++) {
+        out |= (any >> 4 * i & 1) << i;
+    }
+    return flag(w, out);
+}
+
 static uint64_t s_quadmask_b64(sim_wave *w, uint64_t a, uint64_t) {
     uint64_t any = (a | a >> 1 | a >> 2 | a >> 3) & UINT64_C(0x1111111111111111), out = 0;
     for (unsigned i = 0; i < 16; i++) {
@@ -488,7 +496,7 @@ static void exec_s_mulk_i32(sim_wave *w, const sim_inst *inst) {
     X(s_lshl1_add_u32) X(s_lshl2_add_u32) X(s_lshl3_add_u32) X(s_lshl4_add_u32) X(s_absdiff_i32) \
     X(s_pack_ll_b32_b16) X(s_pack_lh_b32_b16) X(s_pack_hh_b32_b16) X(s_mov_b32) X(s_not_b32) \
     X(s_brev_b32) X(s_abs_i32) X(s_sext_i32_i8) X(s_sext_i32_i16) X(s_bcnt0_i32_b32) X(s_bcnt1_i32_b32) \
-    X(s_ff1_i32_b32) X(s_ff0_i32_b32) X(s_flbit_i32_b32) X(s_flbit_i32)
+    X(s_ff1_i32_b32) X(s_ff0_i32_b32) X(s_flbit_i32_b32) X(s_flbit_i32) X(s_quadmask_b32)
 
 #define ARITHMETIC64(X) \
     X(s_cselect_b64, "q:qq") X(s_and_b64, "q:qq") X(s_or_b64, "q:qq") X(s_xor_b64, "q:qq") \

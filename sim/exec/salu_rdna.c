@@ -114,6 +114,15 @@ static void exec_s_movreld_b64(sim_wave *w, const sim_inst *inst) {
     to[1] = (uint32_t)(value >> 32);
 }
 
+/** The source's index in M0[9:0], the destination's in M0[25:16]. */
+static void exec_s_movrelsd_2_b32(sim_wave *w, const sim_inst *inst) {
+    uint64_t from = (uint64_t)inst->src[0].reg + (w->m0 & 0x3ff);
+    uint64_t to = (uint64_t)inst->dst[0].reg + (w->m0 >> 16 & 0x3ff);
+    if (inst->dst[0].kind == SIM_OP_SGPR) {
+        w->s[to < 106 ? to : inst->dst[0].reg] = w->s[from < 106 ? from : inst->src[0].reg];
+    }
+}
+
 static void exec_s_add_nc_u64(sim_wave *w, const sim_inst *inst) {
     sim_write64(w, &inst->dst[0], sim_read64(w, &inst->src[0]) + sim_read64(w, &inst->src[1]));
 }
@@ -341,8 +350,10 @@ static const sim_opcode opcodes[] = {
     SAVEEXEC(LINE_SAVEEXEC) LINE(s_and_not0_wrexec_b32, GFX11P, "i:i") LINE(s_and_not1_wrexec_b32, GFX11P, "i:i")
     LINE(s_and_not0_wrexec_b64, GFX11P, "q:q") LINE(s_and_not1_wrexec_b64, GFX11P, "q:q")
     LINE(s_wqm_b32, ALL, "i:i") LINE(s_pack_hl_b32_b16, GFX11P, "i:ii")
-    LINE(s_movrels_b32, GFX11P, "i:i") LINE(s_movrels_b64, GFX11P, "q:q")
-    LINE(s_movreld_b32, GFX11P, "i:i") LINE(s_movreld_b64, GFX11P, "q:q")
+    OPCODE("s_andn1_wrexec_b64", exec_s_and_not0_wrexec_b64, GFX9, "q:q")
+    OPCODE("s_andn2_wrexec_b64", exec_s_and_not1_wrexec_b64, GFX9, "q:q")
+    LINE(s_movrels_b32, ALL, "i:i") LINE(s_movrels_b64, ALL, "q:q")
+    LINE(s_movreld_b32, ALL, "i:i") LINE(s_movreld_b64, ALL, "q:q") LINE(s_movrelsd_2_b32, GFX11P, "i:i")
     LINE(s_add_nc_u64, GFX12, "q:qq") LINE(s_sub_nc_u64, GFX12, "q:qq") LINE(s_mul_u64, GFX12, "q:qq")
     BINARY(LINE_BINARY) LINE_BINARY(min, by_mode, GFX11) LINE_BINARY(max, by_mode, GFX11) UNARY(LINE_UNARY) COMPARES(LINE_COMPARE)
     OPCODE("s_fmac_f32", exec_fma_f32, GFX11P, "f:ff+") OPCODE("s_fmac_f16", exec_fma_f16, GFX11P, "h:hh+")

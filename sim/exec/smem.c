@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scalar memory: loads, stores and atomics through a 64-bit base or a buffer descriptor; clocks; cache control.
+// Scalar memory: loads and stores through a 64-bit base or a buffer descriptor; clocks; cache control.
 #include "exec.h"
 
 #include <time.h>
@@ -58,33 +58,54 @@ static void load(sim_wave *w, const sim_inst *inst, unsigned dwords) {
     memcpy(&w->s[inst->dst[0].reg], from, dwords * 4);
 }
 
+static uint32_t extended(const void *from, unsigned bytes, bool is_signed) {
+    uint32_t value = 0, unused = 32 - 8 * bytes;
+    memcpy(&value, from, bytes);
+    return is_signed ? (uint32_t)((int32_t)(value << unused) >> unused) : value;
+}
+
 /** A byte or a half, extended to a register. */
 static void load_narrow(sim_wave *w, const sim_inst *inst, unsigned bytes, bool is_signed) {
     const sim_operand *offset = &inst->src[1];
     uint64_t address = sim_read64(w, &inst->src[0]) + (uint64_t)(int64_t)inst->offset;
     address += offset->kind == SIM_OP_IMM ? offset->value64 : sim_read32(w, offset);
     show(w, address, bytes);
-    const uint8_t *from = load_from(w, inst, address, bytes);
-    uint32_t value = 0, unused = 32 - 8 * bytes;
-    memcpy(&value, from, bytes);
-    int32_t extended = (int32_t)(value << unused) >> unused;
-    sim_write32(w, &inst->dst[0], is_signed ? (uint32_t)extended : value);
+    sim_write32(w, &inst->dst[0], extended(load_from(w, inst, address, bytes), bytes, is_signed));
 }
 
-/** Buffer form: the descriptor's base and, in bytes, its size; what lies outside reads 0. */
+// ---- buffers: what lies outside reads 0 and is not written, dword by dword
+
+/** Where an access to a buffer begins, and the bytes of it that lie inside. */
+typedef struct buffer_part {
+    uint64_t address;
+    uint32_t bytes;
+} buffer_part;
+
+static buffer_part part_of(sim_wave *w, const sim_inst *inst, uint32_t bytes) {
+    const sim_operand *offset = &inst->src[inst->num_src - 1];
+    const uint32_t *srd = &w->s[inst->src[inst->num_src - 2].reg];
+    uint64_t base = srd[0] | (uint64_t)(srd[1] & 0xffff) << 32, stride = srd[1] >> 16 & 0x3fff;
+    uint64_t size = srd[2] * (stride ? stride : 1), unit = bytes < 4 ? bytes : 4;
+    uint64_t at = sim_read32(w, offset) + (uint32_t)inst->offset;
+    at &= bytes < 4 ? UINT64_MAX : ~UINT64_C(3);
+    uint64_t left = at < size ? (size - at) / unit * unit : 0;
+    buffer_part part = {base + at, left < bytes ? (uint32_t)left : bytes};
+    show(w, part.address, part.bytes);
+    return part;
+}
+
+static void buffer_load_narrow(sim_wave *w, const sim_inst *inst, unsigned bytes, bool is_signed) {
+    buffer_part part = part_of(w, inst, bytes);
+    bool inside = part.bytes == bytes;
+    const void *from = inside ? load_from(w, inst, part.address, bytes) : nullptr;
+    sim_write32(w, &inst->dst[0], from ? extended(from, bytes, is_signed) : 0);
+}
+
 static void buffer_load(sim_wave *w, const sim_inst *inst, unsigned dwords) {
-    const sim_operand *offset = &inst->src[1];
-    const uint32_t *srd = &w->s[inst->src[0].reg];
-    uint64_t base = srd[0] | (uint64_t)(srd[1] & 0xffff) << 32;
-    uint64_t stride = srd[1] >> 16 & 0x3fff, size = srd[2] * (stride ? stride : 1);
-    uint64_t at = (sim_read32(w, offset) + (uint32_t)inst->offset) & ~UINT32_C(3);
+    buffer_part part = part_of(w, inst, 4 * dwords);
     uint32_t out[16] = {};
-    if (w->look) [[clang::unlikely]] {
-        uint64_t left = at < size ? (size - at) & ~UINT64_C(3) : 0;
-        sim_look_scalar(w, base + at, left < 4 * dwords ? (uint32_t)left : 4 * dwords);
-    }
-    for (unsigned k = 0; k < dwords && at + 4 * k + 4 <= size; k++) {
-        memcpy(&out[k], load_from(w, inst, base + at + 4 * k, 4), 4);
+    for (unsigned k = 0; k < part.bytes / 4; k++) {
+        memcpy(&out[k], load_from(w, inst, part.address + 4 * k, 4), 4);
     }
     memcpy(&w->s[inst->dst[0].reg], out, dwords * 4);
 }
@@ -98,53 +119,36 @@ static void store(sim_wave *w, const sim_inst *inst, unsigned dwords) {
     }
 }
 
-static uint32_t s_atomic_add(uint32_t old, uint32_t data) {
-    return old + data;
-}
-static uint32_t s_atomic_sub(uint32_t old, uint32_t data) {
-    return old - data;
-}
-static uint32_t s_atomic_swap(uint32_t, uint32_t data) {
-    return data;
-}
-static uint32_t s_atomic_and(uint32_t old, uint32_t data) {
-    return old & data;
-}
-static uint32_t s_atomic_or(uint32_t old, uint32_t data) {
-    return old | data;
-}
-static uint32_t s_atomic_xor(uint32_t old, uint32_t data) {
-    return old ^ data;
-}
-static uint32_t s_atomic_umin(uint32_t old, uint32_t data) {
-    return old < data ? old : data;
-}
-static uint32_t s_atomic_umax(uint32_t old, uint32_t data) {
-    return old > data ? old : data;
-}
-/** Counts up to `data`, then starts at 0 again. */
-static uint32_t s_atomic_inc(uint32_t old, uint32_t data) {
-    return old >= data ? 0 : old + 1;
-}
-/** Counts down to 0, then starts at `data` again. */
-static uint32_t s_atomic_dec(uint32_t old, uint32_t data) {
-    return old == 0 || old > data ? data : old - 1;
+static void buffer_store(sim_wave *w, const sim_inst *inst, unsigned dwords) {
+    buffer_part part = part_of(w, inst, 4 * dwords);
+    for (unsigned k = 0; k < part.bytes / 4; k++) {
+        uint32_t *to = reach(w, inst, part.address + 4 * k, 4, true);
+        if (to) {
+            *to = w->s[inst->src[0].reg + k];
+        }
+    }
 }
 
-static void atomic(sim_wave *w, const sim_inst *inst, uint32_t (*op)(uint32_t, uint32_t)) {
-    uint64_t address = address_of(w, inst);
-    show(w, address, 4);
-    uint32_t *at = reach(w, inst, address, 4, true), *data = &w->s[inst->src[0].reg];
-    if (!at) {
-        *data = inst->flags & SIM_GLC ? 0 : *data;
-        return;
+/** Scalar scratch. The documents disagree on the unit of an offset in a register, bytes or blocks of 64. */
+static bool is_scratch_offset_known(sim_wave *w, const sim_inst *inst) {
+    if (inst->src[inst->num_src - 1].kind == SIM_OP_IMM) {
+        return true;
     }
-    uint32_t old = __atomic_load_n(at, __ATOMIC_RELAXED);
-    while (!__atomic_compare_exchange_n(at, &old, op(old, *data), false, __ATOMIC_ACQ_REL,
-                                        __ATOMIC_RELAXED)) {
+    sim_fault_raise(w, inst, -1,
+                    "a scalar scratch access with its offset in a register is not "
+                    "executed: the documents disagree on its unit");
+    return false;
+}
+
+static void scratch_load(sim_wave *w, const sim_inst *inst, unsigned dwords) {
+    if (is_scratch_offset_known(w, inst)) {
+        load(w, inst, dwords);
     }
-    if (inst->flags & SIM_GLC) {
-        *data = old;
+}
+
+static void scratch_store(sim_wave *w, const sim_inst *inst, unsigned dwords) {
+    if (is_scratch_offset_known(w, inst)) {
+        store(w, inst, dwords);
     }
 }
 
@@ -172,29 +176,26 @@ static void exec_nothing(sim_wave *, const sim_inst *) {}
 
 #define LOADS(X) \
     X(s_load_dword, load, 1) X(s_load_dwordx2, load, 2) X(s_load_dwordx4, load, 4) X(s_load_dwordx8, load, 8)\
-    X(s_load_dwordx16, load, 16) X(s_load_dwordx3, load, 3) X(s_scratch_load_dword, load, 1) \
+    X(s_load_dwordx16, load, 16) X(s_load_dwordx3, load, 3) \
+    X(s_scratch_load_dword, scratch_load, 1) X(s_scratch_load_dwordx2, scratch_load, 2) \
+    X(s_scratch_load_dwordx4, scratch_load, 4) \
     X(s_buffer_load_dword, buffer_load, 1) X(s_buffer_load_dwordx2, buffer_load, 2) \
     X(s_buffer_load_dwordx3, buffer_load, 3) X(s_buffer_load_dwordx4, buffer_load, 4) X(s_buffer_load_dwordx8, buffer_load, 8) \
     X(s_buffer_load_dwordx16, buffer_load, 16)
 #define STORES(X) \
-    X(s_store_dword, store, 1) X(s_store_dwordx2, store, 2) X(s_store_dwordx4, store, 4)
-#define ATOMICS(X) \
-    X(s_atomic_add) X(s_atomic_sub) X(s_atomic_swap) X(s_atomic_and) X(s_atomic_or) X(s_atomic_xor) \
-    X(s_atomic_umin) X(s_atomic_umax) X(s_atomic_inc) X(s_atomic_dec)
-
+    X(s_store_dword, store, 1) X(s_store_dwordx2, store, 2) X(s_store_dwordx4, store, 4) \
+    X(s_scratch_store_dword, scratch_store, 1) X(s_scratch_store_dwordx2, scratch_store, 2) \
+    X(s_scratch_store_dwordx4, scratch_store, 4) X(s_buffer_store_dword, buffer_store, 1) \
+    X(s_buffer_store_dwordx2, buffer_store, 2) X(s_buffer_store_dwordx4, buffer_store, 4)
 #define WRAP(name, function, dwords) \
     static void exec_##name(sim_wave *w, const sim_inst *inst) { function(w, inst, dwords); }
-#define WRAP_ATOMIC(name) \
-    static void exec_##name(sim_wave *w, const sim_inst *inst) { atomic(w, inst, name); }
 
 LOADS(WRAP)
 STORES(WRAP)
-ATOMICS(WRAP_ATOMIC)
 
 #define LINE(name, types) {#name, exec_##name, GFX9, SIM_SMEM, 'i', types},
 #define LINE_LOAD(name, function, dwords) LINE(name, "i:qi")
 #define LINE_STORE(name, function, dwords) LINE(name, ":iqi")
-#define LINE_ATOMIC(name) LINE(name, ":iqi")
 
 // RDNA names loads by bits; those of less than a dword are gfx12's.
 #define RENAMED(X) \
@@ -202,7 +203,9 @@ ATOMICS(WRAP_ATOMIC)
     X(load_b256, load_dwordx8) X(load_b512, load_dwordx16)
 #define NARROW(X) \
     X(s_load_u8, load_narrow, 1, false) X(s_load_i8, load_narrow, 1, true) X(s_load_u16, load_narrow, 2, false) \
-    X(s_load_i16, load_narrow, 2, true)
+    X(s_load_i16, load_narrow, 2, true) X(s_buffer_load_u8, buffer_load_narrow, 1, false) \
+    X(s_buffer_load_i8, buffer_load_narrow, 1, true) X(s_buffer_load_u16, buffer_load_narrow, 2, false) \
+    X(s_buffer_load_i16, buffer_load_narrow, 2, true)
 #define WRAP_NARROW(name, function, bytes, is_signed) \
     static void exec_##name(sim_wave *w, const sim_inst *inst) { function(w, inst, bytes, is_signed); }
 NARROW(WRAP_NARROW)
@@ -211,10 +214,14 @@ NARROW(WRAP_NARROW)
     {"s_buffer_" #name, exec_s_buffer_##old, GFX11P, SIM_SMEM, 'i', "i:qi"},
 #define LINE_NARROW(name, function, bytes, is_signed) {#name, exec_##name, GFX12, SIM_SMEM, 'i', "i:qi"},
 
-static const sim_opcode opcodes[] = {RENAMED(LINE_RENAMED) NARROW(LINE_NARROW) LOADS(LINE_LOAD) STORES(LINE_STORE) ATOMICS(LINE_ATOMIC)
+static const sim_opcode opcodes[] = {RENAMED(LINE_RENAMED) NARROW(LINE_NARROW) LOADS(LINE_LOAD) STORES(LINE_STORE)
     LINE(s_memtime, "q:") LINE(s_memrealtime, "q:")
     {"s_dcache_wb", exec_nothing, ALL, SIM_SMEM, 'i', ":"},
     {"s_dcache_inv", exec_nothing, ALL, SIM_SMEM, 'i', ":"},
+    {"s_dcache_discard", exec_nothing, GFX9, SIM_SMEM, 'i', ":t"},
+    {"s_dcache_discard_x2", exec_nothing, GFX9, SIM_SMEM, 'i', ":t"},
+    {"s_atc_probe", exec_nothing, ALL, SIM_SMEM, 'i', ":t"}, // asks for a translation, gives nothing back
+    {"s_atc_probe_buffer", exec_nothing, ALL, SIM_SMEM, 'i', ":t"},
     {"s_dcache_inv_vol", exec_nothing, ALL, SIM_SMEM, 'i', ":"},
     {"s_dcache_wb_vol", exec_nothing, ALL, SIM_SMEM, 'i', ":"}};
 

@@ -249,6 +249,10 @@ static u32x16 v_sat_pk_u8_i16(u32x16 a) {
 LIST(VALU_WRAP)
 static const sim_opcode opcodes[] = {LIST(VALU_LINE) RENAMED(RENAMED_LINE)
     {"v_fma_legacy_f16", exec_v_fma_f16, GFX9, SIM_VALU, 'i', "h:hhh"}, // these clear the other half
-    {"v_mad_legacy_f16", exec_v_mad_f16, GFX9, SIM_VALU, 'i', "h:hhh"}};
+    {"v_mad_legacy_f16", exec_v_mad_f16, GFX9, SIM_VALU, 'i', "h:hhh"},
+    {"v_madmk_f16", exec_v_mad_f16, GFX9, SIM_VALU, 'i', "h:hhh"},
+    {"v_madak_f16", exec_v_mad_f16, GFX9, SIM_VALU, 'i', "h:hhh"},
+    {"v_fmamk_f16", exec_v_fma_f16, GFX11P, SIM_VALU, 'i', "h:hhh"},
+    {"v_fmaak_f16", exec_v_fma_f16, GFX11P, SIM_VALU, 'i', "h:hhh"}};
 // clang-format on
 SIM_TABLE(sim_ops_valu_16, opcodes);

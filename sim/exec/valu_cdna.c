@@ -183,7 +183,7 @@ static u64x8 v_trig_preop_f64(u64x8 a, u64x8 b) {
     X(3, u32, v_dot2c_i32_i16, "i:ii+", GFX9, 'i') \
     X(3, u32, v_dot4c_i32_i8, "i:ii+", GFX9, 'i') \
     X(3, u32, v_dot8c_i32_i4, "i:ii+", GFX9, 'i') \
-    X(3, u32, v_pk_fmac_f16, "i:ii+", GFX9, 'i') \
+    X(3, u32, v_pk_fmac_f16, "i:ii+", ALL, 'i') \
     X(2, u32, v_cvt_sr_f16_f32, "k:fi", GFX950, '?') \
     X(2, u32, v_cvt_sr_bf16_f32, "k:fi", GFX950, '?') \
     X(W2, u64, v_trig_preop_f64, "d:di", ALL, 'i')

@@ -213,6 +213,7 @@ static f32x16 v_div_fixup_f16(f32x16 a, f32x16 b, f32x16 c) {
     X(3, f16, v_div_fixup_f16, "x:hhh", ALL, '?')
 
 LIST(VALU_WRAP)
-static const sim_opcode opcodes[] = {LIST(VALU_LINE)};
+static const sim_opcode opcodes[] = {LIST(VALU_LINE)
+    {"v_div_fixup_legacy_f16", exec_v_div_fixup_f16, GFX9, SIM_VALU, 'i', "h:hhh"}}; // clears the other half
 // clang-format on
 SIM_TABLE(sim_ops_valu_div, opcodes);

@@ -132,12 +132,13 @@ static u32x16 v_dot2_f32_bf16(u32x16 a, u32x16 b, u32x16 c) {
     X(OWN, u32, v_dot4_f32_bf8_bf8, "f:iif", GFX12, '?') \
     X(3, u32, v_dot2acc_f32_f16, "f:HH+", GFX11P, '?') \
     X(3, u32, v_dot2acc_f32_bf16, "f:WW+", GFX11P, '?') \
-    X(3, u32, v_dot2_f32_bf16, "f:WWf", GFX11P, '?')
+    X(3, u32, v_dot2_f32_bf16, "f:WWf", GFX11P | GFX950, '?')
 
 // clang-format on
 LIST(VALU_WRAP)
 // CDNA's names.
 static const sim_opcode opcodes[] = {
-    LIST(VALU_LINE){"v_dot2c_f32_f16", exec_v_dot2acc_f32_f16, GFX9, SIM_VALU, '?', "f:HH+"},
+    LIST(VALU_LINE){"v_fmac_dx9_zero_f32", exec_v_fma_dx9_zero_f32, GFX11, SIM_VALU, 'i', "f:ff+"},
+    {"v_dot2c_f32_f16", exec_v_dot2acc_f32_f16, GFX9, SIM_VALU, '?', "f:HH+"},
     {"v_dot2c_f32_bf16", exec_v_dot2acc_f32_bf16, GFX950, SIM_VALU, '?', "f:WW+"}};
 SIM_TABLE(sim_ops_valu_rdna, opcodes);

@@ -202,6 +202,9 @@ static void scalar_f16(sim_wave *w, const sim_inst *inst, f32x16 (*op)(f32x16)) 
 
 LIST(VALU_WRAP)
 SCALAR(WRAP_SCALAR)
-static const sim_opcode opcodes[] = {LIST(VALU_LINE) SCALAR(LINE_SCALAR)};
+static const sim_opcode opcodes[] = {LIST(VALU_LINE) SCALAR(LINE_SCALAR)
+    // GCN3's older approximations: the same functions, less exact on silicon
+    {"v_exp_legacy_f32", exec_v_exp_f32, GFX9, SIM_VALU, '?', "f:f"},
+    {"v_log_legacy_f32", exec_v_log_f32, GFX9, SIM_VALU, '?', "f:f"}};
 // clang-format on
 SIM_TABLE(sim_ops_valu_trans, opcodes);

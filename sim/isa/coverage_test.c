@@ -4,7 +4,7 @@
 #include "../exec/exec_testing.h"
 #include "encodings.h"
 
-enum { CHIPS = 5, ROOM = 1024, TRIES = 40 };
+enum { CHIPS = 5, ROOM = 1024, TRIES = 56, CLEAN = 40 };
 static const char *const chips[CHIPS] = {"gfx90a", "gfx942", "gfx950", "gfx1151", "gfx1201"};
 
 /** A mnemonic that does not bind, and on which chips: bit i is chips[i]. */
@@ -14,7 +14,7 @@ typedef struct missing {
 } missing;
 
 static const missing expected[] = {
-#define MISSING(name, on_gfx90a, on_gfx942, on_gfx950, on_gfx1151, on_gfx1201)                     \
+#define MISSING(name, why, on_gfx90a, on_gfx942, on_gfx950, on_gfx1151, on_gfx1201)                \
     {#name, on_gfx90a | on_gfx942 << 1 | on_gfx950 << 2 | on_gfx1151 << 3 | on_gfx1201 << 4},
 #include "missing.def"
 #undef MISSING
@@ -37,6 +37,13 @@ static void add_missing(const char *name, size_t length, unsigned chip) {
 
 // ---- the words
 
+/** As few bits as can be: of VOP3P, op_sel_hi as assemblers write it; of MUBUF, lds. */
+static void make_clean_words(unsigned attempt, uint32_t word[4]) {
+    word[0] |= (attempt & 1 ? 0x4000 : 0) | (attempt & 8 ? 0x10000 : 0);
+    word[1] = (attempt & 2 ? 0x04020100 : 0x00020100) | (attempt & 4 ? 0x18000000 : 0);
+    word[2] = word[3] = 0;
+}
+
 /** Some instructions take only scalar operands, some only vectors, some only even registers or cleared flags. */
 static void make_words(const encoding *e, unsigned opcode, unsigned attempt, uint32_t word[4]) {
     uint32_t operands = (uint32_t)next_random() & e->operands;
@@ -45,7 +52,12 @@ static void make_words(const encoding *e, unsigned opcode, unsigned attempt, uin
     word[1] = (uint32_t)next_random();
     word[2] = (uint32_t)next_random();
     word[3] = (uint32_t)next_random();
-    if (attempt >= TRIES / 2) {
+    if (attempt >= CLEAN) {
+        word[0] = e->base | opcode << e->shift;
+        make_clean_words(attempt, word);
+        return;
+    }
+    if (attempt >= CLEAN / 2) {
         word[1] = 0x04020100u + ((attempt & 7) << 1);
     } else if (attempt & 2) {
         word[1] = (word[1] & 0x00fefefe) | (attempt & 4 ? 0x80000000 : 0);
@@ -105,13 +117,13 @@ static unsigned chips_of(const missing *list, unsigned count, const char *name) 
 }
 
 static void print_line(const missing *m) {
-    print_error("MISSING(%s, %u, %u, %u, %u, %u)\n", m->name, m->chips & 1, m->chips >> 1 & 1,
+    print_error("MISSING(%s, WHY, %u, %u, %u, %u, %u)\n", m->name, m->chips & 1, m->chips >> 1 & 1,
                 m->chips >> 2 & 1, m->chips >> 3 & 1, m->chips >> 4 & 1);
 }
 
 static void test_every_opcode(void **) {
-    static const unsigned least[CHIPS] = {1100, 1140, 1170, 1100,
-                                          1100}; // opcodes of an encoding that bind
+    static const unsigned least[CHIPS] = {1250, 1280, 1380, 1400,
+                                          1420}; // opcodes of an encoding that bind
     static const unsigned families[CHIPS] = {GFX9, GFX9, GFX9, GFX11, GFX12};
     unsigned wrong = 0;
     for (unsigned chip = 0; chip < CHIPS; chip++) {

@@ -31,6 +31,8 @@ static const encoding encodings[] = {
     {GFX9, 0xdc000000, 18, 128, 0x3ffff},  // FLAT, GLOBAL, SCRATCH
     {GFX9, 0xe0000000, 18, 128, 0x3ffff},  // MUBUF
     {GFX9, 0xe8000000, 15, 16, 0x7fff},    // MTBUF
+    {GFX11, 0xe8000000, 15, 16, 0x7fff},   // MTBUF
+    {RDNA, 0xce000000, 20, 16, 0xfffff},   // LDSDIR
     {GFX11, 0xf4000000, 18, 256, 0x3ffff}, // SMEM
     {GFX12, 0xf4000000, 13, 64, 0x3e1fff}, {RDNA, 0xd4000000, 16, 1024, 0xffff}, // VOP3
     {RDNA, 0xcc000000, 16, 128, 0xffff},                                         // VOP3P

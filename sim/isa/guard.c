@@ -50,14 +50,6 @@ static bool is_bad_sdwa(const uint32_t *word) {
     return bad_dst || bad_src || literal;
 }
 
-/** gfx9's v_madmk_f16 and v_madak_f16, v_fmamk_f16 and v_fmaak_f16 of gfx11 and gfx12: LLVM takes the opcode, but
- *  has no place for its literal. */
-static bool is_f16_madk(const sim_chip *chip, uint32_t word) {
-    uint32_t opcode = word >> 25; // of VOP2, whose top bit is 0
-    return chip->gfx_major == 9 ? opcode == 0x24 || opcode == 0x25
-                                : opcode == 0x37 || opcode == 0x38;
-}
-
 /** gfx12's barrier instructions of SOP1 with a literal. */
 static bool is_bad_barrier(uint32_t word) {
     uint32_t opcode = field(word, 8, 8);
@@ -66,9 +58,6 @@ static bool is_bad_barrier(uint32_t word) {
 
 bool sim_is_refused(const sim_chip *chip, const uint32_t word[4]) {
     uint32_t top = word[0] >> 26;
-    if (is_f16_madk(chip, word[0])) {
-        return true;
-    }
     if (chip->gfx_major != 9) {
         return chip->gfx_major == 12 && is_bad_barrier(word[0]);
     }

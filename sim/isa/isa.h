@@ -38,6 +38,12 @@ void sim_prepare_dpp(sim_inst *inst);
 /** sim_parse for the two halves of RDNA's dual instructions (VOPD), "v_dual_... :: v_dual_...". */
 bool sim_parse_dual(const char *text, sim_arch arch, sim_inst *out, char error[SIM_ERROR_BYTES]);
 
+/** True for the 16-bit multiply-adds with a literal, whose text LLVM cannot make. */
+bool sim_is_half_literal(const sim_chip *chip, uint32_t word);
+/** Their text, as LLVM would print it; their bytes, or 0 if an operand is none. */
+size_t sim_print_half_literal(const sim_chip *chip, const uint32_t word[2],
+                              char text[SIM_TEXT_BYTES]);
+
 /** True for encodings that must not reach LLVM. */
 bool sim_is_refused(const sim_chip *chip, const uint32_t word[4]);
 

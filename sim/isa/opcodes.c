@@ -9,6 +9,7 @@
 // A new family of exec/ is one line here.
 #define FAMILIES(X, isa)                                                                           \
     X(sim_ops_salu, isa)                                                                           \
+    X(sim_ops_smem_atomics, isa)                                                                   \
     X(sim_ops_smem, isa)                                                                           \
     X(sim_ops_flow, isa)                                                                           \
     X(sim_ops_flow_rdna, isa)                                                                      \
@@ -16,6 +17,10 @@
     X(sim_ops_valu_rdna, isa)                                                                      \
     X(sim_ops_valu_rdna16, isa)                                                                    \
     X(sim_ops_lane_rdna, isa)                                                                      \
+    X(sim_ops_fork, isa)                                                                           \
+    X(sim_ops_valu_rare, isa)                                                                      \
+    X(sim_ops_vmem_rdna, isa)                                                                      \
+    X(sim_ops_typed, isa)                                                                          \
     X(sim_ops_vmem, isa)                                                                           \
     X(sim_ops_atomics, isa)                                                                        \
     X(sim_ops_valu_int, isa)                                                                       \

@@ -452,7 +452,9 @@ static bool parse_memory_modifier(parser *p) {
         }
     }
     int64_t n;
-    if (accept_value(p, "offset", &n) || accept_value(p, "offset0", &n)) {
+    if (accept(p, "format:")) { // its number is read from the encoding
+        p->at += strcspn(p->at, " ");
+    } else if (accept_value(p, "offset", &n) || accept_value(p, "offset0", &n)) {
         p->out->offset = (int32_t)n;
     } else if (accept_value(p, "offset1", &n)) {
         p->out->offset1 = (int32_t)n;
@@ -514,9 +516,17 @@ static bool parse_matrix_modifier(parser *p) {
     return true;
 }
 
+/** What LDS-direct loads wait for first: everything is there already. */
+static bool parse_wait(parser *p) {
+    int64_t n;
+    return accept_value(p, "wait_vdst", &n) || accept_value(p, "wait_va_vdst", &n) ||
+           accept_value(p, "wait_vm_vsrc", &n);
+}
+
 static bool parse_modifier(parser *p) {
-    if (parse_memory_modifier(p) || parse_temporal_hint(p) || parse_valu_modifier(p) ||
-        parse_matrix_modifier(p) || parse_dpp_mask(p) || parse_rdna_dpp(p)) {
+    if (parse_wait(p) || parse_memory_modifier(p) || parse_temporal_hint(p) ||
+        parse_valu_modifier(p) || parse_matrix_modifier(p) || parse_dpp_mask(p) ||
+        parse_rdna_dpp(p)) {
         return true;
     }
     if (p->out->flags & SIM_SDWA) {
