@@ -88,6 +88,23 @@ static void prepare_lds(void) {
     }
 }
 
+/** v1: sixteen lanes side by side, some further or nearer, all at one place, or anywhere; EXEC of whole sixteens. */
+static void prepare_lds_chunks(void) {
+    static const uint32_t strides[] = {0, 4, 8, 16, 4, 8, 16, 12};
+    uint64_t exec = 0;
+    for (unsigned chunk = 0; chunk < SIM_LANES; chunk += 16) {
+        uint64_t r = next_random();
+        uint32_t base = (uint32_t)(r % 512), stride = strides[r >> 16 & 7];
+        exec |= (r >> 32 & 3 ? UINT64_C(0xffff) : 0) << chunk;
+        for (unsigned i = 0; i < 16; i++) {
+            V(1, chunk + i) = base + stride * i;
+            bool strays = (r >> 40 & 3) == 0 && next_random() % 16 == 0;
+            V(1, chunk + i) += strays ? (uint32_t)(next_random() % 64) : 0;
+        }
+    }
+    t->wave.exec = exec ? exec : 0xffff;
+}
+
 static uint32_t lds_dword(uint64_t at, unsigned bytes) {
     return at + bytes <= TEST_LDS_BYTES ? dword(lds_model + at) : 0;
 }
@@ -120,12 +137,15 @@ static void check_lds_reads(void) {
     }
 }
 
+static const char lds_reads[] =
+    "ds_read_b32 v20, v1 offset:4\n ds_read_b128 v[24:27], v1 offset:16\n"
+    "ds_read2_b32 v[30:31], v1 offset0:3 offset1:1\n ds_read2st64_b64 v[32:35], v1 offset0:1\n"
+    "ds_read_u8 v36, v1\n ds_read_i16 v37, v1 offset:2\n ds_read_u16_d16_hi v38, v1\n "
+    "ds_read_i8_d16 v39, v1\n";
+
 static void test_lds_reads(void **) {
-    run("ds_read_b32 v20, v1 offset:4\n ds_read_b128 v[24:27], v1 offset:16\n"
-        "ds_read2_b32 v[30:31], v1 offset0:3 offset1:1\n ds_read2st64_b64 v[32:35], v1 offset0:1\n"
-        "ds_read_u8 v36, v1\n ds_read_i16 v37, v1 offset:2\n ds_read_u16_d16_hi v38, v1\n "
-        "ds_read_i8_d16 v39, v1\n",
-        prepare_lds, check_lds_reads);
+    run(lds_reads, prepare_lds, check_lds_reads);
+    run(lds_reads, prepare_lds_chunks, check_lds_reads);
 }
 
 /** clang adds offsets to bases that it lets go below zero: the sum wraps at 32 bits. */
@@ -180,12 +200,15 @@ static void check_lds_writes(void) {
     assert_memory_equal(&t->wave, &t->before, sizeof t->wave);
 }
 
+static const char lds_writes[] =
+    "ds_write_b128 v1, v[4:7]\n ds_write_b32 v1, v8 offset:4096\n"
+    "ds_write2st64_b64 v1, v[10:11], v[12:13] offset0:2 offset1:4\n ds_write_b16_d16_hi v1, "
+    "v14 offset:6144\n"
+    "ds_write_b8 v1, v14 offset:6150\n";
+
 static void test_lds_writes(void **) {
-    run("ds_write_b128 v1, v[4:7]\n ds_write_b32 v1, v8 offset:4096\n"
-        "ds_write2st64_b64 v1, v[10:11], v[12:13] offset0:2 offset1:4\n ds_write_b16_d16_hi v1, "
-        "v14 offset:6144\n"
-        "ds_write_b8 v1, v14 offset:6150\n",
-        prepare_lds, check_lds_writes);
+    run(lds_writes, prepare_lds, check_lds_writes);
+    run(lds_writes, prepare_lds_chunks, check_lds_writes);
 }
 
 // ---- global memory. v[2:3]: addresses, v1: 32-bit offsets from s[2:3]
@@ -196,6 +219,18 @@ static void prepare_global(void) {
         V(1, lane) = (uint32_t)at;
         V(2, lane) = (uint32_t)(guest + at);
         V(3, lane) = (uint32_t)((guest + at) >> 32);
+    }
+    t->wave.s[2] = (uint32_t)guest;
+    t->wave.s[3] = (uint32_t)(guest >> 32);
+}
+
+/** The same, sixteen lanes side by side or not. */
+static void prepare_global_chunks(void) {
+    prepare_lds_chunks();
+    LANES(lane) {
+        V(1, lane) += 4096;
+        V(2, lane) = (uint32_t)(guest + V(1, lane));
+        V(3, lane) = (uint32_t)((guest + V(1, lane)) >> 32);
     }
     t->wave.s[2] = (uint32_t)guest;
     t->wave.s[3] = (uint32_t)(guest >> 32);
@@ -219,14 +254,17 @@ static void check_global_loads(void) {
     }
 }
 
+static const char global_loads[] =
+    "global_load_dwordx4 v[20:23], v[2:3], off offset:-16\n global_load_dword v24, v1, s[2:3] "
+    "offset:32\n"
+    "global_load_ubyte v25, v1, s[2:3] offset:1\n global_load_sbyte v26, v1, s[2:3] offset:1\n"
+    "flat_load_sshort v27, v[2:3] offset:2\n global_load_short_d16_hi v28, v1, s[2:3] "
+    "offset:2\n"
+    "flat_load_dwordx2 v[2:3], v[2:3] offset:8\n";
+
 static void test_global_loads(void **) {
-    run("global_load_dwordx4 v[20:23], v[2:3], off offset:-16\n global_load_dword v24, v1, s[2:3] "
-        "offset:32\n"
-        "global_load_ubyte v25, v1, s[2:3] offset:1\n global_load_sbyte v26, v1, s[2:3] offset:1\n"
-        "flat_load_sshort v27, v[2:3] offset:2\n global_load_short_d16_hi v28, v1, s[2:3] "
-        "offset:2\n"
-        "flat_load_dwordx2 v[2:3], v[2:3] offset:8\n",
-        prepare_global, check_global_loads);
+    run(global_loads, prepare_global, check_global_loads);
+    run(global_loads, prepare_global_chunks, check_global_loads);
 }
 
 static void check_global_stores(void) {

@@ -2,6 +2,122 @@
 // LDS: reads and writes of every width, paired and strided forms, d16 forms, atomics. Source: "CDNA3" ISA, DS.
 #include "access.h"
 
+// ---- whole chunks
+//
+// Almost every access is plain: nothing watches it, every lane of a chunk of sixteen is active and stays within LDS.
+// Then chunks are taken as vectors, with one load or store where neighbouring lanes lie side by side.
+
+enum { CHUNK = 16, NUM_CHUNKS = SIM_LANES / CHUNK };
+
+typedef struct chunks {
+    uint32_t live;                       // bit i: chunk i has active lanes, all of them
+    _Alignas(64) uint32_t at[SIM_LANES]; // in LDS, valid where live
+} chunks;
+
+/** Finds the addresses of `bytes` of each lane; false if the access is not plain. */
+SIM_INLINE bool find_chunks(const sim_wave *w, const sim_inst *inst, uint32_t offset,
+                            uint32_t bytes, chunks *out) {
+    uint32_t size = w->group->dispatch->lds_bytes;
+    if (w->shadow || w->look || size < bytes) [[clang::unlikely]] {
+        return false;
+    }
+    const uint32_t *base = w->v[inst->src[0].reg];
+    u32x16 outside = {};
+    out->live = 0;
+    for (unsigned i = 0; i < NUM_CHUNKS; i++) {
+        uint32_t lanes = w->exec >> CHUNK * i & 0xffff;
+        if (lanes == 0xffff) {
+            u32x16 at = load16(base + CHUNK * i) + offset;
+            outside |= (u32x16)(at > size - bytes);
+            store16(out->at + CHUNK * i, at);
+            out->live |= 1u << i;
+        } else if (lanes) {
+            return false;
+        }
+    }
+    return !bits16(outside);
+}
+
+/** True if each lane's `bytes` follow those of the lane before. */
+SIM_INLINE bool are_side_by_side(u32x16 at, uint32_t bytes) {
+    const u32x16 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    return !bits16((u32x16)(at != at[0] + lane * bytes));
+}
+
+SIM_INLINE u32x16 read_dwords(const uint8_t *lds, const uint32_t *at) {
+    u32x16 address = load16(at), out;
+    if (are_side_by_side(address, 4)) {
+        memcpy(&out, lds + at[0], sizeof out);
+        return out;
+    }
+    if (are_side_by_side(address, 0)) {
+        uint32_t value;
+        memcpy(&value, lds + at[0], sizeof value);
+        return (u32x16){} + value;
+    }
+    for (unsigned lane = 0; lane < CHUNK; lane++) {
+        uint32_t value;
+        memcpy(&value, lds + at[lane], sizeof value);
+        out[lane] = value;
+    }
+    return out;
+}
+
+/** Sixteen lanes' `dwords` in lane order, dealt out to rows. */
+SIM_INLINE void read_wide(uint32_t *rows, const uint8_t *lds, const uint32_t *at, uint32_t dwords) {
+    _Alignas(64) uint32_t data[CHUNK * 4];
+    if (are_side_by_side(load16(at), 4 * dwords)) {
+        memcpy(data, lds + at[0], 4 * CHUNK * dwords);
+    } else {
+        for (unsigned lane = 0; lane < CHUNK; lane++) {
+            memcpy(data + dwords * lane, lds + at[lane], 4 * dwords);
+        }
+    }
+    for (uint32_t k = 0; k < dwords; k++) {
+        for (unsigned lane = 0; lane < CHUNK; lane++) {
+            rows[SIM_LANES * k + lane] = data[dwords * lane + k];
+        }
+    }
+}
+
+SIM_INLINE void read_chunks(const sim_wave *w, uint32_t *rows, const chunks *c, uint32_t dwords) {
+    const uint8_t *lds = w->group->lds;
+    for (unsigned i = 0; i < NUM_CHUNKS; i++) {
+        if (!(c->live >> i & 1)) {
+            continue;
+        }
+        if (dwords == 1) {
+            store16(rows + CHUNK * i, read_dwords(lds, c->at + CHUNK * i));
+        } else {
+            read_wide(rows + CHUNK * i, lds, c->at + CHUNK * i, dwords);
+        }
+    }
+}
+
+SIM_INLINE void write_chunks(sim_wave *w, const uint32_t *rows, const chunks *c, uint32_t dwords) {
+    uint8_t *lds = w->group->lds;
+    for (unsigned i = 0; i < NUM_CHUNKS; i++) {
+        const uint32_t *at = c->at + CHUNK * i, *from = rows + CHUNK * i;
+        if (!(c->live >> i & 1)) {
+            continue;
+        }
+        _Alignas(64) uint32_t data[CHUNK * 4];
+        for (unsigned lane = 0; lane < CHUNK; lane++) {
+            for (uint32_t k = 0; k < dwords; k++) {
+                data[dwords * lane + k] = from[SIM_LANES * k + lane];
+            }
+        }
+        if (are_side_by_side(load16(at), 4 * dwords)) {
+            memcpy(lds + at[0], data, 4 * CHUNK * dwords);
+            continue;
+        }
+        for (unsigned lane = 0; lane < CHUNK;
+             lane++) { // in order: the last of equal addresses stays
+            memcpy(lds + at[lane], data + dwords * lane, 4 * dwords);
+        }
+    }
+}
+
 // ---- reads
 
 /** All lanes reach LDS: `dwords` of each, gathered in lane order, then dealt out to rows by vector shuffles. */
@@ -42,14 +158,26 @@ static void read_rows(sim_wave *w, uint32_t *rows, const sim_access *at, uint32_
     }
 }
 
-static void read(sim_wave *w, const sim_inst *inst, uint32_t dwords) {
+SIM_INLINE void read(sim_wave *w, const sim_inst *inst, uint32_t dwords) {
+    chunks c;
+    if (find_chunks(w, inst, (uint32_t)inst->offset, 4 * dwords, &c)) {
+        read_chunks(w, w->v[inst->dst[0].reg], &c, dwords);
+        return;
+    }
     sim_access at;
     sim_resolve_lds(w, inst, (uint32_t)inst->offset, 4 * dwords, &at);
     read_rows(w, w->v[inst->dst[0].reg], &at, dwords);
 }
 
 /** Two reads of `dwords`, each with its own offset in units of `unit` bytes. */
-static void read2(sim_wave *w, const sim_inst *inst, uint32_t dwords, uint32_t unit) {
+SIM_INLINE void read2(sim_wave *w, const sim_inst *inst, uint32_t dwords, uint32_t unit) {
+    chunks c[2];
+    if (find_chunks(w, inst, (uint32_t)inst->offset * unit, 4 * dwords, &c[0]) &&
+        find_chunks(w, inst, (uint32_t)inst->offset1 * unit, 4 * dwords, &c[1])) {
+        read_chunks(w, w->v[inst->dst[0].reg], &c[0], dwords);
+        read_chunks(w, w->v[inst->dst[0].reg + dwords], &c[1], dwords);
+        return;
+    }
     sim_access first, second;
     sim_resolve_lds(w, inst, (uint32_t)inst->offset * unit, 4 * dwords, &first);
     sim_resolve_lds(w, inst, (uint32_t)inst->offset1 * unit, 4 * dwords, &second);
@@ -170,13 +298,25 @@ static void write_rows(const uint32_t *rows, const sim_access *at, uint32_t dwor
     }
 }
 
-static void write(sim_wave *w, const sim_inst *inst, uint32_t dwords) {
+SIM_INLINE void write(sim_wave *w, const sim_inst *inst, uint32_t dwords) {
+    chunks c;
+    if (find_chunks(w, inst, (uint32_t)inst->offset, 4 * dwords, &c)) {
+        write_chunks(w, w->v[inst->src[1].reg], &c, dwords);
+        return;
+    }
     sim_access at;
     sim_resolve_lds(w, inst, (uint32_t)inst->offset, 4 * dwords, &at);
     write_rows(w->v[inst->src[1].reg], &at, dwords);
 }
 
-static void write2(sim_wave *w, const sim_inst *inst, uint32_t dwords, uint32_t unit) {
+SIM_INLINE void write2(sim_wave *w, const sim_inst *inst, uint32_t dwords, uint32_t unit) {
+    chunks c[2];
+    if (find_chunks(w, inst, (uint32_t)inst->offset * unit, 4 * dwords, &c[0]) &&
+        find_chunks(w, inst, (uint32_t)inst->offset1 * unit, 4 * dwords, &c[1])) {
+        write_chunks(w, w->v[inst->src[1].reg], &c[0], dwords);
+        write_chunks(w, w->v[inst->src[2].reg], &c[1], dwords);
+        return;
+    }
     sim_access at;
     sim_resolve_lds(w, inst, (uint32_t)inst->offset * unit, 4 * dwords, &at);
     write_rows(w->v[inst->src[1].reg], &at, dwords);

@@ -39,18 +39,27 @@ SIM_INLINE void run32(sim_wave *w, const sim_inst *inst, unsigned arity,
     const uint32_t *a = get32(w, inst, plain, 0, tmp[0]);
     const uint32_t *b = arity > 1 ? get32(w, inst, plain, 1, tmp[1]) : a;
     const uint32_t *c = arity > 2 ? get32(w, inst, plain, 2, tmp[2]) : a;
-    bool in_place = plain && w->exec == UINT64_MAX;
+    uint32_t *row = w->v[inst->dst[0].reg];
+    if (plain && w->exec == UINT64_MAX) {
+        for (unsigned k = 0; k < SIM_LANES; k += 16) {
+            store16(row + k, op(load16(a + k), load16(b + k), load16(c + k)));
+        }
+        return;
+    }
+    if (plain && w->exec == UINT32_MAX) { // a whole wave of 32 lanes
+        for (unsigned k = 0; k < SIM_LANES / 2; k += 16) {
+            store16(row + k, op(load16(a + k), load16(b + k), load16(c + k)));
+        }
+        return;
+    }
     bool rounding = !plain && sim_rounding_begin(w, inst);
-    uint32_t *out = in_place ? w->v[inst->dst[0].reg] : result;
     for (unsigned k = 0; k < SIM_LANES; k += 16) {
-        store16(out + k, op(load16(a + k), load16(b + k), load16(c + k)));
+        store16(result + k, op(load16(a + k), load16(b + k), load16(c + k)));
     }
     if (rounding) {
         sim_rounding_end();
     }
-    if (!in_place) {
-        put32(w, inst, plain, result);
-    }
+    put32(w, inst, plain, result);
 }
 
 SIM_INLINE bool is_wide(char type) {
@@ -84,20 +93,26 @@ SIM_INLINE void run64(sim_wave *w, const sim_inst *inst, unsigned arity, const c
     for (unsigned i = 0; i < arity; i++) {
         src[i] = get(w, inst, plain, i, source_type(types, i), tmp[i]);
     }
+    bool whole = plain && (w->exec == UINT64_MAX || w->exec == UINT32_MAX);
+    uint32_t *out = whole ? w->v[inst->dst[0].reg] : result;
+    unsigned lanes = whole && w->exec == UINT32_MAX ? SIM_LANES / 2 : SIM_LANES;
     bool rounding = !plain && sim_rounding_begin(w, inst);
-    for (unsigned k = 0; k < SIM_LANES; k += 8) {
+    for (unsigned k = 0; k < lanes; k += 8) {
         u64x8 a = load8(src[0] + k, source_type(types, 0));
         u64x8 b = arity > 1 ? load8(src[1] + k, source_type(types, 1)) : a;
         u64x8 c = arity > 2 ? load8(src[2] + k, source_type(types, 2)) : a;
         u64x8 d = op(a, b, c);
         if (wide) {
-            store8x64(result + k, d);
+            store8x64(out + k, d);
         } else {
-            store8x32(result + k, d);
+            store8x32(out + k, d);
         }
     }
     if (rounding) {
         sim_rounding_end();
+    }
+    if (whole) {
+        return;
     }
     if (wide) {
         sim_finish64(w, inst, result);

@@ -24,12 +24,6 @@ static uint32_t width_bytes(width kind) {
 
 /** Writes one dword of each active lane; lanes out of range load 0. */
 static void load_row(sim_wave *w, uint32_t *row, const sim_access *at, uint32_t skip) {
-    if (at->mask == UINT64_MAX) {
-        for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-            memcpy(&row[lane], at->host[lane] + skip, 4);
-        }
-        return;
-    }
     for (uint64_t left = w->exec; left; left &= left - 1) {
         int lane = __builtin_ctzll(left);
         if (at->mask >> lane & 1) {
@@ -47,10 +41,58 @@ static void store_row(const uint32_t *row, const sim_access *at, uint32_t skip) 
     }
 }
 
+enum { CHUNK = 16 };
+
+/** True if each of sixteen lanes' `bytes` follow those of the lane before. */
+static bool are_side_by_side(uint8_t *const host[CHUNK], uint32_t bytes) {
+    uint64_t apart = 0;
+    for (unsigned lane = 1; lane < CHUNK; lane++) {
+        apart |= (uint64_t)(uintptr_t)host[lane] - (uint64_t)(uintptr_t)host[0] - lane * bytes;
+    }
+    return !apart;
+}
+
+/** Sixteen lanes' `dwords` in lane order, dealt out to rows. */
+SIM_INLINE void load_chunk(uint32_t *rows, uint8_t *const host[CHUNK], unsigned dwords) {
+    _Alignas(64) uint32_t data[CHUNK * 4];
+    if (are_side_by_side(host, 4 * dwords)) {
+        memcpy(data, host[0], 4 * CHUNK * dwords);
+    } else {
+        for (unsigned lane = 0; lane < CHUNK; lane++) {
+            memcpy(data + dwords * lane, host[lane], 4 * dwords);
+        }
+    }
+    for (unsigned k = 0; k < dwords; k++) {
+        for (unsigned lane = 0; lane < CHUNK; lane++) {
+            rows[SIM_LANES * k + lane] = data[dwords * lane + k];
+        }
+    }
+}
+
+/** Loads by sixteen lanes, where all of them are active and reach memory or none is; else false. */
+SIM_INLINE bool load_chunks(sim_wave *w, uint32_t *rows, const sim_access *at, unsigned dwords) {
+    if (at->mask != w->exec) {
+        return false;
+    }
+    for (unsigned k = 0; k < SIM_LANES; k += CHUNK) {
+        uint32_t lanes = w->exec >> k & 0xffff;
+        if (lanes && lanes != 0xffff) {
+            return false;
+        }
+    }
+    for (unsigned k = 0; k < SIM_LANES; k += CHUNK) {
+        if (w->exec >> k & 1) {
+            load_chunk(rows + k, at->host + k, dwords);
+        }
+    }
+    return true;
+}
+
 /** All lanes are resolved before any register is written: a load may overwrite its own address. */
-static void load_dwords(sim_wave *w, const sim_inst *inst, unsigned dwords) {
+SIM_INLINE void load_dwords(sim_wave *w, const sim_inst *inst, unsigned dwords) {
     sim_access at[4];
-    if (!sim_resolve(w, inst, 0, 4 * dwords, false, &at[0])) {
+    if (!sim_resolve(w, inst, 0, 4 * dwords, false, &at[0]) ||
+        load_chunks(w, w->v[inst->dst[0].reg], &at[0], dwords)) {
         return;
     }
     bool split = sim_is_buffer(inst) && at[0].mask != w->exec; // each dword has its own range check
@@ -172,7 +214,7 @@ static void load_to_lds(sim_wave *w, const sim_inst *inst, uint32_t bytes, width
 
 // ---- tables. Buffer loads with the modifier "lds" are the LDS-DMA form of the same mnemonic.
 
-static void load_or_dma(sim_wave *w, const sim_inst *inst, unsigned dwords) {
+SIM_INLINE void load_or_dma(sim_wave *w, const sim_inst *inst, unsigned dwords) {
     if (inst->flags & SIM_LDS) {
         load_to_lds(w, inst, 4 * dwords, U16);
     } else {
