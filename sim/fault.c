@@ -66,7 +66,11 @@ static sim_fault *take_record(const claim *c) {
         fault->count++;
         return nullptr;
     }
-    if (!fault && (faults->count == max_faults(faults) || !(fault = append(faults)))) {
+    if (!fault && faults->count == max_faults(faults)) {
+        return nullptr;
+    }
+    if (!fault && !(fault = append(faults))) {
+        faults->are_lost = true;
         return nullptr;
     }
     *fault = (sim_fault){.kind = c->kind,
@@ -82,7 +86,7 @@ static sim_fault *take_record(const claim *c) {
  *  held. */
 static bool goes_on(sim_dispatch *d, sim_fault_kind kind) {
     bool too_many = d->faults.count >= max_faults(&d->faults);
-    if (kind <= SIM_FAULT_BARRIER && d->check && !too_many) {
+    if (kind <= SIM_FAULT_BARRIER && d->check && !too_many && !d->faults.are_lost) {
         return true;
     }
     d->faults.are_too_many |= kind <= SIM_FAULT_BARRIER && d->check;

@@ -74,6 +74,7 @@ typedef struct sim_faults {
     uint64_t num_met;
     atomic_bool is_locked;
     bool are_too_many;
+    bool are_lost; // there was no memory for one; the launch stops
 } sim_faults;
 
 /** Records a fault of a wave at `inst` (null: at its pc); `lane` -1 if no lane in particular, `about` null if there is

@@ -156,7 +156,7 @@ void sim_pool_run(sim_dispatch *dispatch) {
     if (worker) {
         sim_dispatch_work(dispatch, worker);
     } else {
-        atomic_store(&dispatch->stop, true);
+        sim_fault_stop(dispatch, SIM_FAULT_RESOURCES, "no host memory to run a workgroup in");
     }
     pthread_mutex_lock(&pool.lock);
     if (place >= 0) {

@@ -63,10 +63,10 @@ static void count(const sim_dispatch *d) {
 }
 
 hipError_t sim_hip_report_faults(const sim_dispatch *d) {
-    if (!sim_faults_any(&d->faults)) { // done, or stopped because the process ends
-        return hipSuccess;
+    if (!sim_faults_any(&d->faults) && !d->faults.are_lost) {
+        return hipSuccess; // done, or stopped because the process ends
     }
-    char *text = sim_faults_text(d);
+    char *text = d->faults.count ? sim_faults_text(d) : nullptr;
     fputs(text ? text : "quernsim: a kernel has faults, but there is no memory to tell of them\n",
           stderr);
     free(text);
@@ -78,7 +78,7 @@ hipError_t sim_hip_report_faults(const sim_dispatch *d) {
         write_json(d, path);
     }
     count(d);
-    sim_fault_kind kind = d->faults.list[0].kind;
+    sim_fault_kind kind = d->faults.count ? d->faults.list[0].kind : SIM_FAULT_RESOURCES;
     return kind == SIM_FAULT_BOUNDS || kind == SIM_FAULT_FREED ? hipErrorIllegalAddress
                                                                : hipErrorLaunchFailure;
 }

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory that runs out in the simulator: the n-th allocation fails, for every n; an object loads or says why not, a
+// launch ends or has a fault, nothing is taken for a success, nothing leaks.
+//
+// malloc and kin are replaced for the whole program by functions that count, and hand on to the C library's own.
+#include "sim.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+
+int main(void) {
+    return 77; // the sanitizer has replaced malloc already
+}
+
+#else
+
+void *__libc_malloc(size_t bytes);
+void *__libc_calloc(size_t count, size_t bytes);
+void *__libc_realloc(void *old, size_t bytes);
+void *__libc_memalign(size_t alignment, size_t bytes);
+void __libc_free(void *ptr);
+
+// Volatile, as the compiler takes it for granted that malloc and free change no variable.
+static thread_local volatile bool is_counting;
+static thread_local volatile int64_t left;      // allocations until the one that fails
+static thread_local volatile int64_t num_alive; // allocated and not freed while counting
+
+// Visible, so that strdup and its like use them as well.
+#pragma GCC visibility push(default)
+void *malloc(size_t bytes);
+void *calloc(size_t count, size_t bytes);
+void *realloc(void *old, size_t bytes);
+void *aligned_alloc(size_t alignment, size_t bytes);
+void free(void *ptr);
+#pragma GCC visibility pop
+
+static bool fails(void) {
+    return is_counting && left-- == 0;
+}
+
+static void *counted(void *ptr) {
+    num_alive += is_counting && ptr;
+    return ptr;
+}
+
+void *malloc(size_t bytes) {
+    return fails() ? (errno = ENOMEM, nullptr) : counted(__libc_malloc(bytes));
+}
+
+void *calloc(size_t count, size_t bytes) {
+    return fails() ? (errno = ENOMEM, nullptr) : counted(__libc_calloc(count, bytes));
+}
+
+void *realloc(void *old, size_t bytes) {
+    if (fails()) {
+        errno = ENOMEM;
+        return nullptr;
+    }
+    void *ptr = __libc_realloc(old, bytes);
+    num_alive += is_counting && ptr && !old;
+    return ptr;
+}
+
+void *aligned_alloc(size_t alignment, size_t bytes) {
+    return fails() ? (errno = ENOMEM, nullptr) : counted(__libc_memalign(alignment, bytes));
+}
+
+void free(void *ptr) {
+    num_alive -= is_counting && ptr;
+    __libc_free(ptr);
+}
+
+// ---- what needs memory
+
+static uint8_t *image;
+static size_t image_bytes;
+
+/** What a run came to. */
+typedef enum outcome { DONE, REFUSED, FAULTY } outcome;
+
+/** Launches a kernel that sums up what it was given: `bytes` of the 1024 that it reads are there. */
+static outcome launch(sim_memory *memory, sim_object *object, uint64_t bytes) {
+    const sim_kernel *kernel = sim_object_kernel(object, "t_reduce");
+    const sim_region *data = sim_memory_alloc(memory, bytes, SIM_REGION_DEVICE, 0);
+    const sim_region *args = sim_memory_alloc(memory, 4096, SIM_REGION_KERNARG, 0);
+    if (!data || !args) {
+        return REFUSED;
+    }
+    uint64_t pointers[] = {data->base, data->base};
+    memcpy(args->host, pointers, sizeof pointers);
+    sim_dispatch d = {.chip = sim_chip_by_name("gfx942"),
+                      .memory = memory,
+                      .kernel = kernel,
+                      .object = object,
+                      .text = sim_object_text(object),
+                      .grid = {1, 1, 1},
+                      .block = {256, 1, 1},
+                      .lds_bytes = kernel->lds_bytes,
+                      .kernarg = args->base,
+                      .check = SIM_CHECK_ALL};
+    bool ok = sim_dispatch_run(&d);
+    bool has_fault = d.faults.count || d.faults.are_lost;
+    free(sim_faults_text(&d));
+    free(sim_faults_json(&d));
+    sim_faults_deinit(&d.faults);
+    assert_true(ok != has_fault); // never neither done nor at fault
+    return ok ? DONE : FAULTY;
+}
+
+/** All from an empty address space to its end. */
+static outcome run(uint64_t bytes) {
+    outcome result = REFUSED;
+    char why[256] = "";
+    sim_object *object = nullptr;
+    sim_memory *memory = sim_memory_create();
+    if (memory) {
+        sim_object_status status = sim_object_load(&object, memory, sim_chip_by_name("gfx942"), 0,
+                                                   image, image_bytes, why, sizeof why);
+        assert_true(status == SIM_OBJECT_OK || *why);
+        result = status == SIM_OBJECT_OK ? launch(memory, object, bytes) : REFUSED;
+        sim_object_unload(object);
+        sim_memory_destroy(memory);
+    }
+    sim_pool_shutdown();
+    return result;
+}
+
+/** Fails the first allocation of a run, its second, … until it needs no more than were granted. */
+static void fail_each(uint64_t bytes, outcome wanted) {
+    assert_int_equal(run(bytes), wanted); // what is made once in a process is made now
+    bool has_failed = true;
+    int64_t n = 0;
+    for (; has_failed; n++) {
+        num_alive = 0;
+        left = n;
+        is_counting = true;
+        outcome result = run(bytes);
+        is_counting = false;
+        has_failed = left < 0;
+        if (wanted == FAULTY ? result == DONE : !has_failed && result != DONE) {
+            fail_msg("allocation %ld failed: outcome %d", (long)n, result);
+        }
+        if (num_alive) {
+            fail_msg("allocation %ld failed and %ld blocks leaked", (long)n, (long)num_alive);
+        }
+    }
+    print_message("%ld allocations\n", (long)n - 1);
+    assert_true(n > 50);
+}
+
+static void test_good_kernel(void **) {
+    fail_each(1024, DONE);
+}
+
+/** Its fault is not lost: without memory to record it the launch still fails. */
+static void test_faulty_kernel(void **) {
+    fail_each(1000, FAULTY);
+}
+
+static int read_image(void **) {
+    char path[4096];
+    const char *dir = getenv("QUERN_BUILD_DIR");
+    snprintf(path, sizeof path, "%s/testdata/kernels.O1.co", dir ? dir : ".");
+    FILE *file = fopen(path, "rb");
+    if (!file) {
+        return -1;
+    }
+    image = malloc(1 << 20);
+    image_bytes = fread(image, 1, 1 << 20, file);
+    fclose(file);
+    sim_pool_configure(1);
+    return image_bytes ? 0 : -1;
+}
+
+static int free_image(void **) {
+    free(image);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_good_kernel),
+                                       cmocka_unit_test(test_faulty_kernel)};
+    return cmocka_run_group_tests(tests, read_image, free_image);
+}
+
+#endif
