@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that runs out in the simulator: the n-th allocation fails, for every n; an object loads or says why not, a
-// launch ends or has a fault, nothing is taken for a success, nothing leaks.
+// Memory that runs out in the simulator: the n-th allocation fails, for every n, or all from there on; an object loads
+// or says why not, a launch ends or has a fault, nothing is taken for a success, nothing leaks.
 //
 // malloc and kin are replaced for the whole program by functions that count, and hand on to the C library's own.
 #include "sim.h"
@@ -30,6 +30,7 @@ void __libc_free(void *ptr);
 
 // Volatile, as the compiler takes it for granted that malloc and free change no variable.
 static thread_local volatile bool is_counting;
+static thread_local volatile bool for_good;     // all later ones fail, too
 static thread_local volatile int64_t left;      // allocations until the one that fails
 static thread_local volatile int64_t num_alive; // allocated and not freed while counting
 
@@ -43,7 +44,12 @@ void free(void *ptr);
 #pragma GCC visibility pop
 
 static bool fails(void) {
-    return is_counting && left-- == 0;
+    if (!is_counting) {
+        return false;
+    }
+    int64_t before = left;
+    left = before - 1;
+    return before == 0 || (before < 0 && for_good);
 }
 
 static void *counted(void *ptr) {
@@ -134,7 +140,8 @@ static outcome run(uint64_t bytes) {
 }
 
 /** Fails the first allocation of a run, its second, … until it needs no more than were granted. */
-static void fail_each(uint64_t bytes, outcome wanted) {
+static void fail_each(uint64_t bytes, outcome wanted, bool all_after) {
+    for_good = all_after;
     assert_int_equal(run(bytes), wanted); // what is made once in a process is made now
     bool has_failed = true;
     int64_t n = 0;
@@ -157,12 +164,14 @@ static void fail_each(uint64_t bytes, outcome wanted) {
 }
 
 static void test_good_kernel(void **) {
-    fail_each(1024, DONE);
+    fail_each(1024, DONE, false);
+    fail_each(1024, DONE, true);
 }
 
 /** Its fault is not lost: without memory to record it the launch still fails. */
 static void test_faulty_kernel(void **) {
-    fail_each(1000, FAULTY);
+    fail_each(1000, FAULTY, false);
+    fail_each(1000, FAULTY, true);
 }
 
 static int read_image(void **) {

@@ -95,7 +95,7 @@ done
 fuzz() {
   local target=$1 mask=0
   [ "$target" = object_fuzz ] && mask=2 # what the simulated GPU reports
-  if $build/"$target" -max_total_time="$seconds" -max_len=65536 -timeout=10 -rss_limit_mb=2048 -verbosity=0 -close_fd_mask="$mask" \
+  if $build/"$target" -max_total_time="$seconds" -max_len=65536 -timeout=60 -rss_limit_mb=2048 -verbosity=0 -close_fd_mask="$mask" \
       -print_final_stats=1 -artifact_prefix=$build/findings/"$target"- \
       $build/corpus/"$target" $seeds/"$target" > $build/"$target".log 2>&1; then
     echo "fuzz: $target for $seconds s: $(grep -E 'number_of_executed_units' $build/"$target".log)"
