@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The checker: what it remembers beside the registers and LDS of a workgroup while it runs.
 //
-// Nothing here changes what a kernel computes. run.c is the run loop that sim_wave_run takes when a check is on;
-// before each instruction registers.c looks at its operands, and lds.c is called where exec/ has worked out the LDS
-// addresses of an instruction. effects.c says, once for each decoded instruction, what there is to look at.
+// Nothing here changes what a right kernel computes; results that are used too early are held back (waits.c). run.c is
+// the run loop that sim_wave_run takes when a check is on; before each instruction waits.c and registers.c look at its
+// operands, and lds.c and race.c are called where exec/ has worked out its addresses in LDS and memory. effects.c says,
+// once for each decoded instruction, what there is to look at.
 #ifndef SIM_CHECK_H
 #define SIM_CHECK_H
 
@@ -40,7 +41,11 @@ struct sim_shadow {
         acquired;    // times of races on global memory: the last release, the latest known
     bool has_stored; // to memory, and not waited since
     uint64_t pending[SIM_REG_WORDS], undefined[SIM_REG_WORDS];
-    sim_result results[SIM_NUM_REGS];       // valid where pending
+    sim_result results[SIM_NUM_REGS]; // valid where pending or late
+    uint64_t late[SIM_REG_WORDS];     // stale, as they were used too early
+    uint32_t num_late;
+    uint32_t kept[512][SIM_LANES],
+        kept_scalars[128]; // valid where pending: what was there before; late: the result
     uint64_t undefined_lanes[SIM_NUM_REGS]; // valid where undefined
     uint16_t origin[SIM_NUM_REGS]; // the register that was never written; valid where undefined
 };
@@ -50,9 +55,11 @@ typedef struct sim_cell {
     uint32_t write_pc, read_pc; // from the kernel's entry
     uint32_t write_epoch, read_epoch;
     uint32_t write_seq;     // of the writer's stream
+    uint32_t kept;          // what was there before the write; late: what was written
     uint8_t writer, reader; // waves
     uint8_t written;        // bit i: byte i holds something
     uint8_t write_stream : 2, several_readers : 1, several_writers : 1, atomic : 1;
+    uint8_t late : 1, late_bytes : 4; // stale, as it was used too early; of the last write
 } sim_cell;
 
 /** One wave's access to 64 bytes of global memory (race.c). */
@@ -82,6 +89,7 @@ struct sim_race_later {
 
 /** Of a workgroup. */
 struct sim_group_shadow {
+    uint32_t num_late; // cells
     uint32_t acquired; // the latest release known to a wave that came to a barrier
     uint64_t lds_sync; // the last atomic on LDS: time above wave
     bool has_later;
@@ -111,5 +119,63 @@ void sim_race_after(sim_wave *w, const sim_inst *inst);
 static inline uint32_t sim_check_offset(const sim_wave *w, uint64_t pc) {
     return (uint32_t)(pc - w->group->dispatch->kernel->entry);
 }
+
+// ---- registers of operands (waits.c)
+
+/** Registers in a row. */
+typedef struct span {
+    unsigned first, count;
+} span;
+
+static inline span span_of(const sim_operand *op) {
+    switch (op->kind) {
+    case SIM_OP_VGPR:
+        return (span){op->reg, op->count};
+    case SIM_OP_SGPR:
+        return (span){SIM_REG_SCALAR + op->reg, op->count};
+    default:
+        return (span){};
+    }
+}
+
+/** The registers of a span whose bits are set, as bits from its first. A span has 32 registers at most. */
+static inline uint64_t bits_of(const uint64_t *map, span s) {
+    unsigned shift = s.first & 63;
+    uint64_t bits = map[s.first >> 6] >> shift;
+    if (shift + s.count > 64) {
+        bits |= map[(s.first >> 6) + 1] << (64 - shift);
+    }
+    return bits & ((UINT64_C(1) << s.count) - 1);
+}
+
+static inline void set_bit(uint64_t *map, unsigned reg, bool on) {
+    uint64_t bit = UINT64_C(1) << reg % 64;
+    map[reg / 64] = on ? map[reg / 64] | bit : map[reg / 64] & ~bit;
+}
+
+const char *sim_reg_name(unsigned reg, char text[16]);
+/** The lanes that an instruction reads and writes of an operand. */
+uint64_t sim_lanes_of(const sim_wave *w, const sim_inst *inst, const sim_operand *op);
+/** -1 if there is none; 0 also for all of a scalar. */
+int sim_first_lane(uint64_t lanes);
+static inline bool is_buffer(const sim_inst *inst) {
+    return inst->opcode->mnemonic[0] == 'b' || inst->opcode->mnemonic[0] == 't';
+}
+static inline bool is_flat(const sim_inst *inst) {
+    return inst->opcode->klass == SIM_VMEM && inst->opcode->mnemonic[0] == 'f';
+}
+/** Whether an active lane's flat address lies in an aperture. */
+bool sim_reaches(const sim_wave *w, const sim_inst *inst, uint64_t aperture);
+
+// ---- results on their way (waits.c, lds.c)
+
+/** Reports operands of which the result is not there yet, and makes them stale. False: the launch is being stopped. */
+bool sim_check_waits(sim_wave *w, const sim_inst *inst);
+/** Numbers a memory operation, before it runs, and keeps what its result will overwrite. */
+void sim_check_issue(sim_wave *w, const sim_inst *inst);
+/** A wait: what it proves has arrived, and what was held back is put where it belongs. */
+void sim_check_arrivals(sim_wave *w, const sim_effects *wait);
+/** Puts what is held back of a wave's writes to LDS there, as far as it has arrived. */
+void sim_check_arrivals_in_lds(sim_wave *w);
 
 #endif

@@ -1,16 +1,73 @@
 // SPDX-License-Identifier: Apache-2.0
 // The checker: small programs in pairs. The first of a pair has a fault that must be found, with the report that says
-// so; the second is the same program repaired, and must run clean under all checks.
+// so; the second is the same program repaired, and must run clean under all checks. Every program runs on each chip
+// that it is for. faults_test.c has more, in C.
 #include "../exec/exec_testing.h"
 
-enum { LDS_BYTES = 4096, BUFFER_BYTES = 16384, MAX_WAVES = 4 };
+enum { LDS_BYTES = 4096, BUFFER_BYTES = 16384, RESULT_AT = 8192 };
+
+enum { CDNA = 1, GFX11 = 2, GFX12 = 4, EVERY = 7 }; // pair.chips
 
 typedef struct pair {
     const char *name;
-    unsigned waves;
+    unsigned chips, waves;
     const char *bad, *good;
     const char *report; // part of it
 } pair;
+
+// ---- chips. Programs and reports are written in CDNA's words; RDNA runs them with 64 lanes a wave.
+
+typedef struct chip {
+    const char *name, *assembler;
+    unsigned family;
+} chip;
+
+static const chip chips[] = {{"gfx90a", "gfx90a", CDNA},
+                             {"gfx942", "gfx942", CDNA},
+                             {"gfx950", "gfx950", CDNA},
+                             {"gfx1151", "gfx1151:+wavefrontsize64", GFX11},
+                             {"gfx1201", "gfx1201:+wavefrontsize64", GFX12}};
+enum { NUM_CHIPS = sizeof chips / sizeof *chips };
+
+typedef struct word {
+    const char *cdna, *other;
+    unsigned chips;
+} word;
+
+// clang-format off
+static const word words[] = { // the first that fits is taken
+    {"s_waitcnt lgkmcnt(0)\ns_mov_b32 s8", "s_wait_kmcnt 0x0\ns_mov_b32 s8", GFX12}, // as long as the others' prologue
+    {"global_load_dwordx2", "global_load_b64", GFX11 | GFX12}, {"global_load_dword", "global_load_b32", GFX11 | GFX12},
+    {"global_store_dword", "global_store_b32", GFX11 | GFX12}, {"s_load_dwordx2", "s_load_b64", GFX11 | GFX12},
+    {"s_load_dword", "s_load_b32", GFX11 | GFX12}, {"ds_read_", "ds_load_", GFX11 | GFX12},
+    {"ds_write_", "ds_store_", GFX11 | GFX12}, {"v_add_u32_e32", "v_add_nc_u32_e32", GFX11 | GFX12},
+    {"s_waitcnt vmcnt(0)", "s_wait_loadcnt 0x0", GFX12}, {"s_waitcnt vmcnt(1)", "s_wait_loadcnt 0x1", GFX12},
+    {"s_waitcnt lgkmcnt(0)", "s_wait_dscnt 0x0\n s_wait_kmcnt 0x0", GFX12},
+    {"s_waitcnt lgkmcnt(1)", "s_wait_dscnt 0x1\n s_wait_kmcnt 0x1", GFX12},
+    {"s_barrier\n", "s_barrier_signal -1\n s_barrier_wait -1\n", GFX12},
+    {"wait for vmcnt", "wait for loadcnt", GFX12}, // in reports
+};
+// clang-format on
+
+/** A program or a report in the chip's words; from malloc. */
+static char *in_words_of(const chip *c, const char *text) {
+    char *out = nullptr;
+    size_t bytes;
+    FILE *file = open_memstream(&out, &bytes);
+    assert_non_null(file);
+    while (*text) {
+        const word *w = words, *end = words + sizeof words / sizeof *words;
+        while (w < end && !((w->chips & c->family) && !strncmp(text, w->cdna, strlen(w->cdna)))) {
+            w++;
+        }
+        fprintf(file, "%.*s", w < end ? (int)strlen(w->other) : 1, w < end ? w->other : text);
+        text += w < end ? strlen(w->cdna) : 1;
+    }
+    fclose(file);
+    return out;
+}
+
+// ---- one program
 
 // Every program starts so: s[4:5] and s[8:11] are the buffer, its pointer and its descriptor; v0 the work-item, v1 four
 // times that, v2 a defined value, s6 the wave's first work-item.
@@ -23,10 +80,25 @@ static const char prologue[] = "s_load_dwordx2 s[4:5], s[0:1], 0x0\n"
                                "s_movk_i32 s10, 0x4000\n s_mov_b32 s11, 0x27000\n"
                                "s_mov_b32 m0, 0\n";
 
-// ---- one program
+typedef struct program {
+    const chip *chip;
+    uint8_t *code;
+    size_t size;
+} program;
+
+static program make_program(const chip *c, const char *body) {
+    char source[4096];
+    program p = {.chip = c};
+    snprintf(source, sizeof source, "%s%s\ns_endpgm\n", prologue, body);
+    char *text = in_words_of(c, source);
+    p.code = assemble(c->assembler, text, &p.size);
+    free(text);
+    return p;
+}
 
 typedef struct outcome {
     bool ok;
+    uint32_t result; // the dword of the buffer at RESULT_AT
     char text[8192];
 } outcome;
 
@@ -37,15 +109,22 @@ static void keep_report(outcome *out, sim_dispatch *d) {
     sim_faults_deinit(&d->faults);
 }
 
+/** A buffer whose dword i is 1000 + i. */
+static const sim_region *make_buffer(sim_memory *memory) {
+    const sim_region *buffer = sim_memory_alloc(memory, BUFFER_BYTES, SIM_REGION_DEVICE, 0);
+    assert_non_null(buffer);
+    for (uint32_t i = 0; i < BUFFER_BYTES / 4; i++) {
+        uint32_t value = 1000 + i;
+        memcpy(buffer->host + 4 * i, &value, 4);
+    }
+    return buffer;
+}
+
 /** Runs a program for one workgroup under `check`; its only argument is a buffer of its own. */
-static outcome run_program(const char *arch, const char *body, unsigned waves, uint32_t check) {
-    char source[4096];
-    size_t size;
-    snprintf(source, sizeof source, "%s%s\ns_endpgm\n", prologue, body);
-    uint8_t *code = assemble(arch, source, &size);
+static outcome run_program(const program *p, unsigned waves, uint32_t check) {
     sim_memory *memory = sim_memory_create();
     const sim_region *kernarg = sim_memory_alloc(memory, 64, SIM_REGION_KERNARG, 0);
-    const sim_region *buffer = sim_memory_alloc(memory, BUFFER_BYTES, SIM_REGION_DEVICE, 0);
+    const sim_region *buffer = make_buffer(memory);
     memcpy(kernarg->host, &buffer->base, 8);
     enum { KERNARG = 8, TWO_USERS = 2 << 1 };
     sim_kernel kernel = {.name = (char *)(uintptr_t)"program",
@@ -54,11 +133,11 @@ static outcome run_program(const char *arch, const char *body, unsigned waves, u
                          .rsrc2 = TWO_USERS,
                          .rsrc3 = 15,
                          .properties = KERNARG};
-    sim_text text = {.chip = sim_chip_by_name(arch),
-                     .bytes = code,
+    sim_text text = {.chip = sim_chip_by_name(p->chip->name),
+                     .bytes = p->code,
                      .start = kernel.entry,
-                     .size = size,
-                     .slots = calloc(size / 4 + 1, sizeof(void *))};
+                     .size = p->size,
+                     .slots = calloc(p->size / 4 + 1, sizeof(void *))};
     sim_dispatch d = {.chip = text.chip,
                       .memory = memory,
                       .kernel = &kernel,
@@ -70,28 +149,38 @@ static outcome run_program(const char *arch, const char *body, unsigned waves, u
                       .check = check,
                       .limit = 100000};
     outcome out = {.ok = sim_dispatch_run(&d)};
+    memcpy(&out.result, buffer->host + RESULT_AT, 4);
     keep_report(&out, &d);
     sim_text_deinit(&text);
     sim_memory_destroy(memory);
-    free(code);
     return out;
 }
 
+// ---- pairs
+
+static void check_pair(const chip *c, const pair *p, uint32_t own_check) {
+    program bad = make_program(c, p->bad), good = make_program(c, p->good);
+    char *report = in_words_of(c, p->report);
+    outcome found = run_program(&bad, p->waves, own_check);
+    if (found.ok || !strstr(found.text, report)) {
+        fail_msg("%s, %s: '%s' does not contain '%s'", c->name, p->name, found.text, report);
+    }
+    outcome others = run_program(&bad, p->waves, SIM_CHECK_ALL & ~own_check);
+    outcome clean = run_program(&good, p->waves, SIM_CHECK_ALL);
+    if (!others.ok || !clean.ok) {
+        fail_msg("%s, %s: not clean: %s%s", c->name, p->name, others.text, clean.text);
+    }
+    free(bad.code);
+    free(good.code);
+    free(report);
+}
+
 static void check_pairs(const pair *pairs, size_t count, uint32_t own_check) {
-    static const char *const archs[] = {"gfx90a", "gfx942", "gfx950"};
-    for (size_t a = 0; a < 3; a++) {
-        for (size_t i = 0; i < count; i++) {
-            const pair *p = &pairs[i];
-            outcome bad = run_program(archs[a], p->bad, p->waves, own_check);
-            if (bad.ok || !strstr(bad.text, p->report)) {
-                fail_msg("%s, %s: '%s' does not contain '%s'", archs[a], p->name, bad.text,
-                         p->report);
-            }
-            outcome others = run_program(archs[a], p->bad, p->waves, SIM_CHECK_ALL & ~own_check);
-            outcome good = run_program(archs[a], p->good, p->waves, SIM_CHECK_ALL);
-            if (!others.ok || !good.ok) {
-                fail_msg("%s, %s: not clean: %s%s", archs[a], p->name, others.text, good.text);
-            }
+    for (size_t i = 0; i < NUM_CHIPS * count; i++) {
+        const chip *c = &chips[i % NUM_CHIPS];
+        const pair *p = &pairs[i / NUM_CHIPS];
+        if (p->chips & c->family) {
+            check_pair(c, p, own_check);
         }
     }
 }
@@ -102,68 +191,68 @@ static void check_pairs(const pair *pairs, size_t count, uint32_t own_check) {
 
 static void test_wait(void **) {
     static const pair pairs[] = {
-        {"global load", 1, "global_load_dword v3, v1, s[4:5]\n v_add_u32_e32 v4, 1, v3",
+        {"global load", EVERY, 1, "global_load_dword v3, v1, s[4:5]\n v_add_u32_e32 v4, 1, v3",
          "global_load_dword v3, v1, s[4:5]\n s_waitcnt vmcnt(0)\n v_add_u32_e32 v4, 1, v3",
          "missing wait: v3 is read before the result of global_load_dword at program+0x34 is "
          "there: "
          "it needs a wait for vmcnt(0) between"},
-        {"the second of two loads", 1,
+        {"the second of two loads", EVERY, 1,
          "global_load_dword v3, v1, s[4:5]\n global_load_dwordx2 v[4:5], v1, s[4:5]\n"
          "s_waitcnt vmcnt(1)\n v_add_u32_e32 v3, 1, v3\n v_add_u32_e32 v4, 1, v5",
          "global_load_dword v3, v1, s[4:5]\n global_load_dwordx2 v[4:5], v1, s[4:5]\n"
          "s_waitcnt vmcnt(1)\n v_add_u32_e32 v3, 1, v3\n s_waitcnt vmcnt(0)\n v_add_u32_e32 v4, 1, "
          "v5",
          "v5 is read"},
-        {"a store counts", 1,
+        {"a store counts", CDNA, 1,
          "global_load_dword v3, v1, s[4:5]\n s_waitcnt vmcnt(1)\n global_store_dword v1, v3, "
          "s[4:5]",
          "global_load_dword v3, v1, s[4:5]\n global_store_dword v1, v2, s[4:5] offset:1024\n"
          "s_waitcnt vmcnt(1)\n global_store_dword v1, v3, s[4:5]",
          "v3 is read"},
-        {"overwritten on its way", 1,
+        {"overwritten on its way", EVERY, 1,
          "global_load_dword v3, v1, s[4:5]\n v_mov_b32_e32 v3, 0\n s_waitcnt vmcnt(0)",
          "global_load_dword v3, v1, s[4:5]\n s_waitcnt vmcnt(0)\n v_mov_b32_e32 v3, 0",
          "v3 is written before the result"},
-        {"scalar load", 1,
+        {"scalar load", EVERY, 1,
          "s_load_dword s12, s[4:5], 0x0\n s_load_dword s13, s[4:5], 0x4\n s_waitcnt lgkmcnt(1)\n"
          "s_add_u32 s14, s12, 1",
          "s_load_dword s12, s[4:5], 0x0\n s_load_dword s13, s[4:5], 0x4\n s_waitcnt lgkmcnt(0)\n"
          "s_add_u32 s14, s12, 1",
          "s12 is read before the result of s_load_dword"},
-        {"LDS read", 1,
+        {"LDS read", EVERY, 1,
          "ds_write_b32 v1, v2\n ds_read_b32 v3, v1\n ds_read_b32 v4, v1\n s_waitcnt lgkmcnt(1)\n"
          "v_add_u32_e32 v3, v3, v4",
          "ds_write_b32 v1, v2\n ds_read_b32 v3, v1\n ds_read_b32 v4, v1\n s_waitcnt lgkmcnt(1)\n"
          "v_add_u32_e32 v3, v3, v3\n s_waitcnt lgkmcnt(0)\n v_add_u32_e32 v3, v3, v4",
          "v4 is read before the result of ds_read_b32"},
-        {"address of the next load", 1,
+        {"address of the next load", EVERY, 1,
          "v_mov_b32_e32 v4, 0\n v_mov_b32_e32 v3, 0\n global_load_dword v3, v1, s[4:5]\n"
          "global_load_dword v5, v3, s[4:5]",
          "v_mov_b32_e32 v4, 0\n v_mov_b32_e32 v3, 0\n global_load_dword v3, v1, s[4:5]\n"
          "s_waitcnt vmcnt(0)\n global_load_dword v5, v3, s[4:5]",
          "v3 is read"},
-        {"returning atomic", 1,
+        {"returning atomic", EVERY, 1,
          "ds_write_b32 v1, v2\n ds_add_rtn_u32 v3, v1, v2\n v_add_u32_e32 v4, v2, v3",
          "ds_write_b32 v1, v2\n ds_add_rtn_u32 v3, v1, v2\n s_waitcnt lgkmcnt(0)\n v_add_u32_e32 "
          "v4, v2, v3",
          "v3 is read before the result of ds_add_rtn_u32"},
-        {"bpermute", 1, "ds_bpermute_b32 v3, v1, v2\n v_mov_b32_e32 v4, v3",
+        {"bpermute", EVERY, 1, "ds_bpermute_b32 v3, v1, v2\n v_mov_b32_e32 v4, v3",
          "ds_bpermute_b32 v3, v1, v2\n s_waitcnt lgkmcnt(0)\n v_mov_b32_e32 v4, v3",
          "v3 is read before the result of ds_bpermute_b32"},
-        {"matrix operand", 1,
+        {"matrix operand", CDNA, 1,
          "global_load_dwordx4 v[4:7], v1, s[4:5]\n v_mov_b32_e32 v3, v2\n"
          "v_mfma_f32_4x4x1f32 v[4:7], v2, v3, v[4:7]",
          "global_load_dwordx4 v[4:7], v1, s[4:5]\n v_mov_b32_e32 v3, v2\n s_waitcnt vmcnt(0)\n"
          "v_mfma_f32_4x4x1f32 v[4:7], v2, v3, v[4:7]",
          "v4 is read before the result of global_load_dwordx4"},
-        {"LDS DMA", 1,
+        {"LDS DMA", CDNA, 1,
          "buffer_load_dword v1, s[8:11], 0 offen lds\n ds_read_b32 v3, v1\n s_waitcnt lgkmcnt(0)",
          "buffer_load_dword v1, s[8:11], 0 offen lds\n s_waitcnt vmcnt(0)\n ds_read_b32 v3, v1\n"
          "s_waitcnt lgkmcnt(0)",
          "missing wait: LDS address 0x0 is read before what buffer_load_dword at program+0x34 "
          "(wave 0) "
          "writes there has arrived: no wait stands between"},
-        {"LDS DMA, the later of two", 1,
+        {"LDS DMA, the later of two", CDNA, 1,
          "buffer_load_dword v1, s[8:11], 0 offen lds\n"
          "buffer_load_dword v1, s[8:11], 0 offen offset:256 lds\n s_waitcnt vmcnt(1)\n"
          "ds_read_b32 v3, v1\n ds_read_b32 v4, v1 offset:256",
@@ -171,17 +260,43 @@ static void test_wait(void **) {
          "buffer_load_dword v1, s[8:11], 0 offen offset:256 lds\n s_waitcnt vmcnt(1)\n"
          "ds_read_b32 v3, v1\n s_waitcnt vmcnt(0)\n ds_read_b32 v4, v1 offset:256",
          "LDS address 0x100 is read before what buffer_load_dword"},
-        {"LDS DMA of another wave", 2,
+        {"LDS DMA of another wave", CDNA, 2,
          "s_lshl_b32 m0, s6, 2\n buffer_load_dword v1, s[8:11], 0 offen lds\n s_barrier\n"
          "v_xor_b32_e32 v3, 0x100, v1\n s_waitcnt vmcnt(0)\n ds_read_b32 v4, v3",
          "s_lshl_b32 m0, s6, 2\n buffer_load_dword v1, s[8:11], 0 offen lds\n s_waitcnt vmcnt(0)\n"
          "s_barrier\n v_xor_b32_e32 v3, 0x100, v1\n ds_read_b32 v4, v3",
          "that wave did not wait before the barrier"},
-        {"LDS write of another wave", 2,
+        {"LDS write of another wave", EVERY, 2,
          "ds_write_b32 v1, v2\n s_barrier\n v_xor_b32_e32 v3, 0x100, v1\n ds_read_b32 v4, v3",
          "ds_write_b32 v1, v2\n s_waitcnt lgkmcnt(0)\n s_barrier\n v_xor_b32_e32 v3, 0x100, v1\n"
          "ds_read_b32 v4, v3",
          "that wave did not wait before the barrier"},
+        {"a store has its own counter", GFX11 | GFX12, 1,
+         "global_load_dword v3, v1, s[4:5]\n global_store_dword v1, v2, s[4:5] offset:1024\n"
+         "s_waitcnt vmcnt(1)\n global_store_dword v1, v3, s[4:5]",
+         "global_load_dword v3, v1, s[4:5]\n global_store_dword v1, v2, s[4:5] offset:1024\n"
+         "s_waitcnt vmcnt(0)\n global_store_dword v1, v3, s[4:5]",
+         "v3 is read before"},
+        {"loads by the counter of stores", GFX11, 1,
+         "global_load_dword v3, v1, s[4:5]\n s_waitcnt_vscnt null, 0x0\n v_add_u32_e32 v4, 1, v3",
+         "global_load_dword v3, v1, s[4:5]\n s_waitcnt_vmcnt null, 0x0\n v_add_u32_e32 v4, 1, v3",
+         "v3 is read before the result of global_load_b32"},
+        {"loads by the counter of stores", GFX12, 1,
+         "global_load_dword v3, v1, s[4:5]\n s_wait_storecnt 0x0\n v_add_u32_e32 v4, 1, v3",
+         "global_load_dword v3, v1, s[4:5]\n s_wait_loadcnt 0x0\n v_add_u32_e32 v4, 1, v3",
+         "it needs a wait for loadcnt(0) between"},
+        {"scalar loads by the counter of LDS", GFX12, 1,
+         "s_load_dword s12, s[4:5], 0x0\n s_wait_dscnt 0x0\n s_add_u32 s14, s12, 1",
+         "s_load_dword s12, s[4:5], 0x0\n s_wait_kmcnt 0x0\n s_add_u32 s14, s12, 1",
+         "it needs a wait for kmcnt(0) between"},
+        {"LDS by the counter of scalar loads", GFX12, 1,
+         "ds_write_b32 v1, v2\n ds_read_b32 v3, v1\n s_wait_kmcnt 0x0\n v_add_u32_e32 v4, 1, v3",
+         "ds_write_b32 v1, v2\n ds_read_b32 v3, v1\n s_wait_dscnt 0x0\n v_add_u32_e32 v4, 1, v3",
+         "it needs a wait for dscnt(0) between"},
+        {"two counters at once", GFX12, 1,
+         "global_load_dword v3, v1, s[4:5]\n s_wait_storecnt_dscnt 0x0\n v_add_u32_e32 v4, 1, v3",
+         "global_load_dword v3, v1, s[4:5]\n s_wait_loadcnt_dscnt 0x0\n v_add_u32_e32 v4, 1, v3",
+         "v3 is read before"},
     };
     CHECK_PAIRS(pairs, SIM_CHECK_WAIT);
 }
@@ -190,31 +305,32 @@ static void test_wait(void **) {
 
 static void test_uninit(void **) {
     static const pair pairs[] = {
-        {"stored register", 1,
+        {"stored register", EVERY, 1,
          "v_add_u32_e32 v3, v9, v2\n v_mov_b32_e32 v4, v3\n global_store_dword v1, v4, s[4:5]",
          "v_mov_b32_e32 v9, 1\n v_add_u32_e32 v3, v9, v2\n v_mov_b32_e32 v4, v3\n"
          "global_store_dword v1, v4, s[4:5]",
          "the stored value depends on v9, which was never written"},
-        {"some lanes", 1,
+        {"some lanes", EVERY, 1,
          "v_cmp_gt_u32_e32 vcc, 60, v0\n s_and_saveexec_b64 s[12:13], vcc\n v_mov_b32_e32 v3, 1\n"
          "s_mov_b64 exec, s[12:13]\n global_store_dword v1, v3, s[4:5]",
          "v_cmp_gt_u32_e32 vcc, 60, v0\n s_and_saveexec_b64 s[12:13], vcc\n v_mov_b32_e32 v3, 1\n"
          "global_store_dword v1, v3, s[4:5]\n s_mov_b64 exec, s[12:13]",
          "lane 60, work-item (60, 0, 0)"},
-        {"the other side of a select", 1,
+        {"the other side of a select", EVERY, 1,
          "v_cmp_gt_u32_e32 vcc, 32, v0\n v_cndmask_b32_e32 v3, v9, v2, vcc\n"
          "global_store_dword v1, v3, s[4:5]",
          "v_cmp_gt_u32_e32 vcc, 64, v0\n v_cndmask_b32_e32 v3, v9, v2, vcc\n"
          "global_store_dword v1, v3, s[4:5]",
          "lane 32"},
-        {"address", 1, "global_load_dword v3, v9, s[4:5]",
+        {"address", EVERY, 1, "global_load_dword v3, v9, s[4:5]",
          "v_mov_b32_e32 v9, 0\n global_load_dword v3, v9, s[4:5]", "the address depends on v9"},
-        {"scalar branch", 1, "s_cmp_lg_u32 s20, 0\n s_cbranch_scc1 0\n",
-         "s_mov_b32 s20, 0\n s_cmp_lg_u32 s20, 0\n s_cbranch_scc1 0", "a branch depends on s20"},
-        {"EXEC", 1, "v_cmp_lt_u32_e32 vcc, v9, v0\n s_and_saveexec_b64 s[12:13], vcc",
+        {"scalar branch", EVERY, 1, "s_cmp_lg_u32 s20, 0\n s_cbranch_scc1 1f\n 1:",
+         "s_mov_b32 s20, 0\n s_cmp_lg_u32 s20, 0\n s_cbranch_scc1 1f\n 1:",
+         "a branch depends on s20"},
+        {"EXEC", EVERY, 1, "v_cmp_lt_u32_e32 vcc, v9, v0\n s_and_saveexec_b64 s[12:13], vcc",
          "v_mov_b32_e32 v9, 5\n v_cmp_lt_u32_e32 vcc, v9, v0\n s_and_saveexec_b64 s[12:13], vcc",
          "EXEC depends on v9"},
-        {"accumulator", 1,
+        {"accumulator", CDNA, 1,
          "v_mov_b32_e32 v4, 0\n v_mov_b32_e32 v5, 0\n v_mov_b32_e32 v6, 0\n"
          "v_mfma_f32_4x4x1f32 v[4:7], v2, v2, v[4:7]\n s_nop 7\n s_nop 7\n"
          "global_store_dword v1, v7, s[4:5]",
@@ -222,32 +338,32 @@ static void test_uninit(void **) {
          "v_mfma_f32_4x4x1f32 v[4:7], v2, v2, v[4:7]\n s_nop 7\n s_nop 7\n"
          "global_store_dword v1, v6, s[4:5]",
          "the stored value depends on v7"},
-        {"a lane that was not written", 1,
+        {"a lane that was not written", EVERY, 1,
          "v_writelane_b32 v3, s4, 0\n s_nop 3\n v_readlane_b32 s12, v3, 1\n s_nop 3\n"
          "v_mov_b32_e32 v4, s12\n global_store_dword v1, v4, s[4:5]",
          "v_writelane_b32 v3, s4, 1\n s_nop 3\n v_readlane_b32 s12, v3, 1\n s_nop 3\n"
          "v_mov_b32_e32 v4, s12\n global_store_dword v1, v4, s[4:5]",
          "depends on v3"},
-        {"upper half of a 64-bit sum", 1,
+        {"upper half of a 64-bit sum", EVERY, 1,
          "v_mov_b32_e32 v4, 1\n v_mad_u64_u32 v[6:7], s[12:13], v2, v2, v[4:5]\n"
          "global_store_dword v1, v7, s[4:5]",
          "v_mov_b32_e32 v4, 1\n v_mad_u64_u32 v[6:7], s[12:13], v2, v2, v[4:5]\n"
          "global_store_dword v1, v6, s[4:5]",
          "depends on v5"},
-        {"LDS", 1, "ds_write_b32 v1, v2\n ds_read_b32 v3, v1 offset:4",
+        {"LDS", EVERY, 1, "ds_write_b32 v1, v2\n ds_read_b32 v3, v1 offset:4",
          "ds_write_b32 v1, v2\n ds_write_b32 v1, v2 offset:4\n ds_read_b32 v3, v1 offset:4",
          "read of LDS address 0x100, which no wave of the workgroup has written"},
-        {"one byte of LDS", 1,
+        {"one byte of LDS", EVERY, 1,
          "ds_write_b8 v1, v2\n ds_write_b16 v1, v2 offset:2\n ds_read_b32 v3, v1",
          "ds_write_b16 v1, v2\n ds_write_b16 v1, v2 offset:2\n ds_read_b32 v3, v1",
          "read of LDS address 0x1,"},
-        {"LDS that only some lanes wrote", 1,
+        {"LDS that only some lanes wrote", EVERY, 1,
          "v_cmp_gt_u32_e32 vcc, 60, v0\n s_and_saveexec_b64 s[12:13], vcc\n ds_write_b32 v1, v2\n"
          "s_mov_b64 exec, s[12:13]\n ds_read_b32 v3, v1",
          "v_cmp_gt_u32_e32 vcc, 60, v0\n s_and_saveexec_b64 s[12:13], vcc\n ds_write_b32 v1, v2\n"
          "ds_read_b32 v3, v1\n s_mov_b64 exec, s[12:13]",
          "read of LDS address 0xf0"},
-        {"LDS counter", 1, "ds_add_u32 v1, v2", "ds_write_b32 v1, v2\n ds_add_u32 v1, v2",
+        {"LDS counter", EVERY, 1, "ds_add_u32 v1, v2", "ds_write_b32 v1, v2\n ds_add_u32 v1, v2",
          "read of LDS address 0x0"},
     };
     CHECK_PAIRS(pairs, SIM_CHECK_UNINIT);
@@ -257,37 +373,37 @@ static void test_uninit(void **) {
 
 static void test_race(void **) {
     static const pair pairs[] = {
-        {"read of another wave's value", 2,
+        {"read of another wave's value", EVERY, 2,
          "ds_write_b32 v1, v2\n s_waitcnt lgkmcnt(0)\n v_xor_b32_e32 v3, 0x100, v1\n"
-         "s_cmp_eq_u32 s6, 0\n s_cbranch_scc1 2\n ds_read_b32 v4, v3",
+         "s_cmp_eq_u32 s6, 0\n s_cbranch_scc1 1f\n ds_read_b32 v4, v3\n 1:",
          "ds_write_b32 v1, v2\n s_waitcnt lgkmcnt(0)\n v_xor_b32_e32 v3, 0x100, v1\n"
-         "s_barrier\n s_cmp_eq_u32 s6, 0\n s_cbranch_scc1 2\n ds_read_b32 v4, v3",
+         "s_barrier\n s_cmp_eq_u32 s6, 0\n s_cbranch_scc1 1f\n ds_read_b32 v4, v3\n 1:",
          "race on LDS: wave 1 reads 0x0, which wave 0 wrote at program+0x34 (ds_write_b32), with "
          "no "
          "barrier between"},
-        {"overwritten while others read", 2,
+        {"overwritten while others read", EVERY, 2,
          "ds_write_b32 v1, v2\n s_waitcnt lgkmcnt(0)\n s_barrier\n v_xor_b32_e32 v3, 0x100, v1\n"
          "ds_read_b32 v4, v3\n s_waitcnt lgkmcnt(0)\n ds_write_b32 v1, v4",
          "ds_write_b32 v1, v2\n s_waitcnt lgkmcnt(0)\n s_barrier\n v_xor_b32_e32 v3, 0x100, v1\n"
          "ds_read_b32 v4, v3\n s_waitcnt lgkmcnt(0)\n s_barrier\n ds_write_b32 v1, v4",
-         "race on LDS: wave 1 reads 0x0, which wave 0 wrote"},
-        {"two different values", 2, "v_mov_b32_e32 v3, 0\n ds_write_b32 v3, v2",
+         "race on LDS: wave"},
+        {"two different values", EVERY, 2, "v_mov_b32_e32 v3, 0\n ds_write_b32 v3, v2",
          "v_mov_b32_e32 v3, 0\n ds_write_b32 v3, v3",
          "race on LDS: wave 1 writes 0x0, which wave 0 wrote"},
-        {"atomic and plain", 2,
+        {"atomic and plain", EVERY, 2,
          "v_mov_b32_e32 v3, 0\n ds_write_b32 v3, v3\n s_waitcnt lgkmcnt(0)\n s_barrier\n"
          "ds_add_u32 v3, v2\n ds_read_b32 v4, v3",
          "v_mov_b32_e32 v3, 0\n ds_write_b32 v3, v3\n s_waitcnt lgkmcnt(0)\n s_barrier\n"
          "ds_add_u32 v3, v2\n s_waitcnt lgkmcnt(0)\n s_barrier\n ds_read_b32 v4, v3",
          "race on LDS"},
-        {"bytes of one dword", 2,
+        {"bytes of one dword", EVERY, 2,
          "v_lshrrev_b32_e32 v3, 6, v0\n v_lshrrev_b32_e32 v3, 1, v3\n ds_write_b8 v3, v2",
          "v_lshrrev_b32_e32 v3, 6, v0\n ds_write_b8 v3, v2", "race on LDS: wave 1 writes 0x0"},
-        {"the last wave reads", 4,
-         "ds_write_b32 v1, v2\n s_waitcnt lgkmcnt(0)\n s_cmpk_eq_i32 s6, 192\n s_cbranch_scc1 1\n"
-         "s_endpgm\n v_mov_b32_e32 v3, 0\n ds_read_b32 v4, v3 offset:252",
-         "ds_write_b32 v1, v2\n s_waitcnt lgkmcnt(0)\n s_barrier\n s_cmpk_eq_i32 s6, 192\n"
-         "s_cbranch_scc1 1\n s_endpgm\n v_mov_b32_e32 v3, 0\n ds_read_b32 v4, v3 offset:252",
+        {"the last wave reads", EVERY, 4,
+         "ds_write_b32 v1, v2\n s_waitcnt lgkmcnt(0)\n s_cmp_eq_u32 s6, 192\n s_cbranch_scc1 1f\n"
+         "s_endpgm\n 1: v_mov_b32_e32 v3, 0\n ds_read_b32 v4, v3 offset:252",
+         "ds_write_b32 v1, v2\n s_waitcnt lgkmcnt(0)\n s_barrier\n s_cmp_eq_u32 s6, 192\n"
+         "s_cbranch_scc1 1f\n s_endpgm\n 1: v_mov_b32_e32 v3, 0\n ds_read_b32 v4, v3 offset:252",
          "race on LDS: wave 3 reads 0xfc, which wave 0 wrote"},
     };
     CHECK_PAIRS(pairs, SIM_CHECK_RACE);
@@ -297,13 +413,13 @@ static void test_race(void **) {
 
 static void test_align(void **) {
     static const pair pairs[] = {
-        {"LDS write", 1, "v_add_u32_e32 v3, 2, v1\n ds_write_b32 v3, v2",
+        {"LDS write", EVERY, 1, "v_add_u32_e32 v3, 2, v1\n ds_write_b32 v3, v2",
          "v_add_u32_e32 v3, 4, v1\n ds_write_b32 v3, v2", "misaligned: 4 bytes at LDS address 0x2"},
-        {"wide LDS write", 1,
+        {"wide LDS write", EVERY, 1,
          "v_mov_b32_e32 v3, v2\n v_add_u32_e32 v4, 1, v1\n ds_write_b64 v4, v[2:3]",
          "v_mov_b32_e32 v3, v2\n v_add_u32_e32 v4, 4, v1\n ds_write_b64 v4, v[2:3]",
          "misaligned: 8 bytes at LDS address 0x1"},
-        {"scalar load", 1,
+        {"scalar load", EVERY, 1,
          "s_add_u32 s12, s4, 2\n s_addc_u32 s13, s5, 0\n s_load_dword s14, s[12:13], 0x0",
          "s_add_u32 s12, s4, 4\n s_addc_u32 s13, s5, 0\n s_load_dword s14, s[12:13], 0x0",
          "misaligned: scalar access at"},
@@ -315,11 +431,94 @@ static void test_align(void **) {
 
 static void test_barrier(void **) {
     static const pair pairs[] = {
-        {"two barriers", 2,
-         "s_cmp_eq_u32 s6, 0\n s_cbranch_scc1 2\n s_barrier\n s_branch 1\n s_barrier",
-         "s_cmp_eq_u32 s6, 0\n s_cbranch_scc1 1\n s_nop 0\n s_barrier", "divergent barrier"},
+        {"two barriers", EVERY, 2,
+         "s_cmp_eq_u32 s6, 0\n s_cbranch_scc1 1f\n s_barrier\n s_branch 2f\n 1: s_barrier\n 2:",
+         "s_cmp_eq_u32 s6, 0\n s_cbranch_scc1 1f\n s_nop 0\n 1: s_barrier", "divergent barrier"},
+        {"a second signal", GFX12, 2,
+         "s_barrier_signal -1\n s_barrier_signal -1\n s_barrier_wait -1\n s_barrier_wait -1",
+         "s_barrier_signal -1\n s_barrier_wait -1\n s_barrier_signal -1\n s_barrier_wait -1",
+         "divergent barrier: wave 0 signals again before it has waited"},
     };
     CHECK_PAIRS(pairs, SIM_CHECK_BARRIER);
+}
+
+// ---- results that come late
+
+/** A program that stores something to RESULT_AT, without a wait that it needs and with it. */
+typedef struct lateness {
+    const char *name;
+    unsigned chips, waves;
+    const char *before, *wait, *after; // of the program
+    uint32_t stale, right;
+} lateness;
+
+#define STORE(reg) "v_add_u32_e32 v9, 0x2000, v1\n global_store_dword v9, " reg ", s[4:5]"
+
+static void check_lateness(const chip *c, const lateness *l) {
+    for (int with_wait = 0; with_wait < 2; with_wait++) {
+        char body[1024];
+        snprintf(body, sizeof body, "%s\n%s\n%s", l->before, with_wait ? l->wait : "", l->after);
+        program p = make_program(c, body);
+        outcome out = run_program(&p, l->waves, SIM_CHECK_ALL);
+        uint32_t want = with_wait ? l->right : l->stale;
+        if (out.ok != with_wait || out.result != want) {
+            fail_msg("%s, %s: %u where %u should be; '%s'", c->name, l->name, out.result, want,
+                     out.text);
+        }
+        free(p.code);
+    }
+}
+
+/** What is used too early is what was there before; what was on its way lands on what was written meanwhile. */
+static void test_late(void **) {
+    static const lateness cases[] = {
+        {"global load", EVERY, 1, "v_mov_b32_e32 v3, 5\n global_load_dword v3, v1, s[4:5]",
+         "s_waitcnt vmcnt(0)", "v_add_u32_e32 v4, 1, v3\n" STORE("v4"), 6, 1001},
+        {"stored at once", EVERY, 1, "v_mov_b32_e32 v3, 5\n global_load_dword v3, v1, s[4:5]",
+         "s_waitcnt vmcnt(0)", STORE("v3"), 5, 1000},
+        {"overwritten on its way", EVERY, 1,
+         "v_mov_b32_e32 v3, 5\n global_load_dword v3, v1, s[4:5]", "s_waitcnt vmcnt(0)",
+         "v_mov_b32_e32 v3, 9\n s_waitcnt vmcnt(0)\n" STORE("v3"), 1000, 9},
+        {"there after the next wait", EVERY, 1,
+         "v_mov_b32_e32 v3, 5\n global_load_dword v3, v1, s[4:5]", "s_waitcnt vmcnt(0)",
+         "v_mov_b32_e32 v4, v3\n s_waitcnt vmcnt(0)\n v_xor_b32_e32 v4, v3, v4\n" STORE("v4"), 1005,
+         0},
+        {"scalar load", EVERY, 1, "s_mov_b32 s12, 5\n s_load_dword s12, s[4:5], 0x0",
+         "s_waitcnt lgkmcnt(0)",
+         "s_add_u32 s13, s12, 1\n s_waitcnt lgkmcnt(0)\n v_mov_b32_e32 v3, s13\n" STORE("v3"), 6,
+         1001},
+        {"LDS", EVERY, 1, "v_mov_b32_e32 v3, 5\n ds_write_b32 v1, v2\n ds_read_b32 v3, v1",
+         "s_waitcnt lgkmcnt(0)", "v_add_u32_e32 v4, 1, v3\n" STORE("v4"), 6, 8},
+        {"LDS write of another wave", EVERY, 2,
+         "v_mov_b32_e32 v3, 5\n ds_write_b32 v1, v2\n s_waitcnt lgkmcnt(0)\n s_barrier\n"
+         "ds_write_b32 v1, v3",
+         "s_waitcnt lgkmcnt(0)",
+         "s_barrier\n v_xor_b32_e32 v4, 0x100, v1\n ds_read_b32 v5, v4\n s_waitcnt "
+         "lgkmcnt(0)\n" STORE("v5"),
+         71, 5},
+        {"LDS-DMA", CDNA, 1,
+         "ds_write_b32 v1, v2\n s_waitcnt lgkmcnt(0)\n buffer_load_dword v1, s[8:11], 0 offen lds",
+         "s_waitcnt vmcnt(0)", "ds_read_b32 v3, v1\n s_waitcnt lgkmcnt(0)\n" STORE("v3"), 7, 1000},
+    };
+    for (size_t i = 0; i < NUM_CHIPS * sizeof cases / sizeof *cases; i++) {
+        const chip *c = &chips[i % NUM_CHIPS];
+        const lateness *l = &cases[i / NUM_CHIPS];
+        if (l->chips & c->family) {
+            check_lateness(c, l);
+        }
+    }
+}
+
+/** Stores have read their data when they are issued. */
+static void test_stored_data(void **) {
+    for (size_t i = 0; i < NUM_CHIPS; i++) {
+        program p =
+            make_program(&chips[i], "v_mov_b32_e32 v3, 5\n" STORE("v3") "\n v_mov_b32_e32 v3, 9");
+        outcome out = run_program(&p, 1, SIM_CHECK_ALL);
+        assert_string_equal(out.text, "");
+        assert_int_equal(out.result, 5);
+        free(p.code);
+    }
 }
 
 // ---- compiled code
@@ -336,6 +535,7 @@ static uint8_t *read_object(size_t *size) {
     return bytes;
 }
 
+/** Its result is the first dword that it has copied; LDS is zero before. */
 static outcome run_kernel(const char *name) {
     char error[256];
     size_t size;
@@ -344,7 +544,9 @@ static outcome run_kernel(const char *name) {
     sim_memory *memory = sim_memory_create();
     const sim_region *kernarg = sim_memory_alloc(memory, 4096, SIM_REGION_KERNARG, 0);
     const sim_region *buffer = sim_memory_alloc(memory, 8192, SIM_REGION_DEVICE, 0);
-    uint64_t args[2] = {buffer->base, buffer->base + 4096};
+    const sim_region *out_buffer = make_buffer(memory);
+    memset(buffer->host, 0x55, 8192);
+    uint64_t args[2] = {buffer->base, out_buffer->base};
     memcpy(kernarg->host, args, sizeof args);
     sim_object *object;
     assert_int_equal(sim_object_load(&object, memory, chip, 0, image, size, error, sizeof error),
@@ -360,6 +562,7 @@ static outcome run_kernel(const char *name) {
                       .kernarg = kernarg->base,
                       .check = SIM_CHECK_ALL};
     outcome out = {.ok = sim_dispatch_run(&d)};
+    memcpy(&out.result, out_buffer->host, 4);
     keep_report(&out, &d);
     sim_object_unload(object);
     sim_memory_destroy(memory);
@@ -371,15 +574,18 @@ static void test_compiled_lds_dma(void **) {
     outcome known = run_kernel("t_known"), whole = run_kernel("t_extern");
     assert_string_equal(known.text, "");
     assert_true(known.ok);
+    assert_int_equal(known.result, 0x55555555);
     if (__clang_major__ == 22) {
         assert_false(whole.ok);
         assert_non_null(strstr(whole.text, "missing wait: LDS address 0x0 is read before what "
                                            "buffer_load_dword"));
+        assert_int_equal(whole.result, 0); // what lay there before
     }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_late),    cmocka_unit_test(test_stored_data),
         cmocka_unit_test(test_wait),    cmocka_unit_test(test_uninit),
         cmocka_unit_test(test_race),    cmocka_unit_test(test_align),
         cmocka_unit_test(test_barrier), cmocka_unit_test(test_compiled_lds_dma)};

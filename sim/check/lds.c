@@ -86,7 +86,33 @@ static bool report_unwritten(const touch *t, const sim_cell *c) {
                             address);
 }
 
-static bool check_read(const touch *t, const sim_cell *c, bool is_atomic) {
+/** Exchanges the bytes of the last write with what was there before. */
+static void exchange(const touch *t, sim_cell *c) {
+    uint8_t *now = t->w->group->lds + t->offset, *kept = (uint8_t *)&c->kept;
+    for (unsigned i = 0; i < 4; i++) {
+        if (c->late_bytes >> i & 1) {
+            uint8_t value = now[i];
+            now[i] = kept[i];
+            kept[i] = value;
+        }
+    }
+}
+
+/** A use of what has not arrived: it sees what was there before, until the writer's next wait. */
+static bool meet_early(const touch *t, sim_cell *c, const char *what) {
+    if (c->late) {
+        return true;
+    }
+    if (!report_early(t, c, what)) {
+        return false;
+    }
+    exchange(t, c);
+    c->late = true;
+    t->w->group->shadow->num_late++;
+    return true;
+}
+
+static bool check_read(const touch *t, sim_cell *c, bool is_atomic) {
     if (wants(t, SIM_CHECK_UNINIT) && (t->bytes & ~c->written)) {
         return report_unwritten(t, c);
     }
@@ -97,7 +123,7 @@ static bool check_read(const touch *t, const sim_cell *c, bool is_atomic) {
                report_race(t, "reads", c->writer, "wrote", c->write_pc);
     }
     return !c->write_epoch || !wants(t, SIM_CHECK_WAIT) || has_arrived(t, c) ||
-           report_early(t, c, "read");
+           meet_early(t, c, "read");
 }
 
 static void note_read(const touch *t, sim_cell *c) {
@@ -121,7 +147,7 @@ static void doubt(const touch *t, const sim_cell *c) {
     }
 }
 
-static bool check_write(const touch *t, const sim_cell *c, bool is_atomic) {
+static bool check_write(const touch *t, sim_cell *c, bool is_atomic) {
     bool read_now =
         c->read_epoch == t->w->shadow->epoch && (c->several_readers || c->reader != t->w->index);
     if (read_now && wants(t, SIM_CHECK_RACE)) {
@@ -129,7 +155,7 @@ static bool check_write(const touch *t, const sim_cell *c, bool is_atomic) {
     }
     if (!was_written_now(t, c)) {
         return !c->write_epoch || c->writer != t->w->index || !wants(t, SIM_CHECK_WAIT) ||
-               has_arrived(t, c) || report_early(t, c, "written");
+               has_arrived(t, c) || meet_early(t, c, "written");
     }
     bool overlaps = c->written & t->bytes;
     if (overlaps && !(is_atomic && c->atomic) && (!c->several_writers || c->atomic)) {
@@ -150,6 +176,10 @@ static void note_write(const touch *t, sim_cell *c, bool is_atomic) {
     c->write_stream = t->stream & 3;
     c->write_seq = (uint32_t)s->issued[t->stream];
     c->write_pc = sim_check_offset(t->w, t->inst->pc);
+    if (!c->late) { // else the earlier write lands on this one
+        memcpy(&c->kept, t->w->group->lds + t->offset, 4);
+        c->late_bytes = t->bytes & 15;
+    }
 }
 
 static bool touch_cell(const touch *t, sim_cell *c) {
@@ -204,6 +234,21 @@ void sim_check_lds(sim_wave *w, const sim_inst *inst, uint8_t *const lane_addres
             if (!touch_cell(&t, &cells[cell / 4])) {
                 return;
             }
+        }
+    }
+}
+
+void sim_check_arrivals_in_lds(sim_wave *w) {
+    struct sim_group_shadow *group = w->group->shadow;
+    uint32_t num_cells = (w->group->dispatch->lds_bytes + 3) / 4;
+    touch t = {.w = w};
+    for (uint32_t i = 0; group->num_late && i < num_cells; i++) {
+        sim_cell *c = &group->cells[i];
+        t.offset = 4 * i;
+        if (c->late && c->writer == w->index && c->write_seq <= w->shadow->done[c->write_stream]) {
+            exchange(&t, c);
+            c->late = false;
+            group->num_late--;
         }
     }
 }

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Registers: results used before their wait, and values that were never written.
+// Registers: values that were never written.
 //
-// Waits. Operations of a stream are numbered; s_waitcnt proves the oldest ones complete, and a register may be used
-// once the operation that writes it is among them. SMEM may complete in any order: only a wait for all proves it.
-//
-// Values. What was never written may be copied and computed with, as compilers do with parts that nobody needs; the
+// What was never written may be copied and computed with, as compilers do with parts that nobody needs; the
 // result is then undefined too, lane by lane. It is a fault where it is stored to memory or decides something: an
 // address, a branch, EXEC. Left out, so that nothing right is reported: the stack, bits of a register, and data that
 // went through LDS or the stack.
@@ -12,198 +9,6 @@
 
 #include <stdio.h>
 #include <string.h>
-
-// ---- registers of operands
-
-typedef struct span {
-    unsigned first, count;
-} span;
-
-static span span_of(const sim_operand *op) {
-    switch (op->kind) {
-    case SIM_OP_VGPR:
-        return (span){op->reg, op->count};
-    case SIM_OP_SGPR:
-        return (span){SIM_REG_SCALAR + op->reg, op->count};
-    default:
-        return (span){};
-    }
-}
-
-/** The registers of a span whose bits are set, as bits from its first. A span has 32 registers at most. */
-static inline uint64_t bits_of(const uint64_t *map, span s) {
-    unsigned shift = s.first & 63;
-    uint64_t bits = map[s.first >> 6] >> shift;
-    if (shift + s.count > 64) {
-        bits |= map[(s.first >> 6) + 1] << (64 - shift);
-    }
-    return bits & ((UINT64_C(1) << s.count) - 1);
-}
-
-static inline void set_bit(uint64_t *map, unsigned reg, bool on) {
-    uint64_t bit = UINT64_C(1) << reg % 64;
-    map[reg / 64] = on ? map[reg / 64] | bit : map[reg / 64] & ~bit;
-}
-
-static const char *name_of(unsigned reg, char text[16]) {
-    static const char *const named[] = {"vcc_lo", "vcc_hi"};
-    unsigned scalar = reg - SIM_REG_SCALAR;
-    if (reg < 256) {
-        snprintf(text, 16, "v%u", reg);
-    } else if (reg < SIM_REG_SCALAR) {
-        snprintf(text, 16, "a%u", reg - 256);
-    } else if (scalar < 106) {
-        snprintf(text, 16, "s%u", scalar);
-    } else if (scalar < 108) {
-        return named[scalar - 106];
-    } else {
-        return reg == SIM_REG_SCC ? "scc" : "a system register";
-    }
-    return text;
-}
-
-/** The lanes that an instruction reads and writes of an operand. */
-static uint64_t lanes_of(const sim_wave *w, const sim_inst *inst, const sim_operand *op) {
-    bool all = op->kind == SIM_OP_SGPR || inst->effects.flow == SIM_FLOW_MATRIX;
-    return all ? UINT64_MAX : w->exec;
-}
-
-static int first_lane(uint64_t lanes) {
-    return lanes && lanes != UINT64_MAX ? __builtin_ctzll(lanes) : lanes ? 0 : -1;
-}
-
-// ---- waits
-
-static const char *counter_of(const sim_wave *w, unsigned stream) {
-    static const char *const names[3][SIM_NUM_STREAMS] = {
-        {"vmcnt", "vmcnt", "lgkmcnt", "lgkmcnt"},
-        {"vmcnt", "vscnt", "lgkmcnt", "lgkmcnt"},
-        {"loadcnt", "storecnt", "dscnt", "kmcnt"}};
-    uint32_t major = w->group->dispatch->chip->gfx_major;
-    return names[major >= 12 ? 2 : major > 9][stream];
-}
-
-static const char *mnemonic_at(sim_wave *w, uint32_t offset) {
-    const sim_dispatch *d = w->group->dispatch;
-    const sim_inst *inst = sim_fetch(w, d->text, d->kernel->entry + offset);
-    return inst ? inst->opcode->mnemonic : "?";
-}
-
-static bool report_pending(sim_wave *w, const sim_inst *inst, unsigned reg, uint64_t lanes,
-                           bool is_write) {
-    const struct sim_shadow *s = w->shadow;
-    const sim_result *result = &s->results[reg];
-    char name[16];
-    uint64_t left = result->stream == SIM_STREAM_SMEM ? 0 : s->issued[result->stream] - result->seq;
-    sim_fault_about about = {.other_pc = w->group->dispatch->kernel->entry + result->pc};
-    return sim_fault_report(
-        w, inst, reg < SIM_REG_SCALAR ? first_lane(lanes) : -1, SIM_FAULT_WAIT, &about,
-        "missing wait: %s is %s before the result of %s at %s+0x%x is there: it needs a "
-        "wait for %s(%llu) between",
-        name_of(reg, name), is_write ? "written" : "read", mnemonic_at(w, result->pc),
-        w->group->dispatch->kernel->name, result->pc, counter_of(w, result->stream),
-        (unsigned long long)left);
-}
-
-/** Loads of one stream into the same register complete in order. */
-static bool is_ordered(const sim_inst *inst, const sim_result *result, bool is_write) {
-    return is_write && inst->effects.stream == result->stream && result->stream != SIM_STREAM_SMEM;
-}
-
-static bool check_pending(sim_wave *w, const sim_inst *inst, const sim_operand *op, bool is_write) {
-    struct sim_shadow *s = w->shadow;
-    span span = span_of(op);
-    for (uint64_t left = bits_of(s->pending, span); left; left &= left - 1) {
-        unsigned reg = span.first + (unsigned)__builtin_ctzll(left);
-        const sim_result *result = &s->results[reg];
-        uint64_t lanes = lanes_of(w, inst, op) & result->lanes;
-        if (result->seq <= s->done[result->stream]) {
-            set_bit(s->pending, reg, false);
-        } else if (lanes && !is_ordered(inst, result, is_write)) {
-            if (!report_pending(w, inst, reg, lanes, is_write)) {
-                return false;
-            }
-            set_bit(s->pending, reg, false);
-        }
-    }
-    return true;
-}
-
-static bool check_waits(sim_wave *w, const sim_inst *inst) {
-    for (unsigned i = 0; i < inst->num_src; i++) {
-        if (!check_pending(w, inst, &inst->src[i], false)) {
-            return false;
-        }
-    }
-    for (unsigned i = 0; i < inst->num_dst; i++) {
-        if (!check_pending(w, inst, &inst->dst[i], true)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static void complete(struct sim_shadow *s, const sim_effects *e) {
-    s->has_stored &=
-        e->left[SIM_STREAM_LOAD] == SIM_LEFT_ANY && e->left[SIM_STREAM_STORE] == SIM_LEFT_ANY;
-    for (unsigned k = 0; k < SIM_NUM_STREAMS; k++) {
-        uint64_t left = e->left[k];
-        if (left == SIM_LEFT_ANY || left >= s->issued[k] || (k == SIM_STREAM_SMEM && left)) {
-            continue;
-        }
-        uint64_t done = s->issued[k] - left;
-        s->done[k] = done > s->done[k] ? done : s->done[k];
-    }
-}
-
-static bool is_buffer(const sim_inst *inst) {
-    return inst->opcode->mnemonic[0] == 'b' || inst->opcode->mnemonic[0] == 't';
-}
-
-static bool is_flat(const sim_inst *inst) {
-    return inst->opcode->klass == SIM_VMEM && inst->opcode->mnemonic[0] == 'f';
-}
-
-/** Whether an active lane's flat address lies in an aperture. */
-static bool reaches(const sim_wave *w, const sim_inst *inst, uint64_t aperture) {
-    const uint32_t *high = w->v[inst->src[0].reg + 1u];
-    for (uint64_t left = w->exec; left; left &= left - 1) {
-        if (high[__builtin_ctzll(left)] == aperture >> 32) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/** The register that a memory operation returns to. Buffer and scalar atomics return to their data. */
-static const sim_operand *result_of(const sim_inst *inst) {
-    if (inst->num_dst) {
-        return &inst->dst[0];
-    }
-    bool returns = inst->effects.access == SIM_ACCESS_ATOMIC && (inst->flags & SIM_GLC);
-    return returns && (is_buffer(inst) || inst->opcode->klass == SIM_SMEM) ? &inst->src[0]
-                                                                           : nullptr;
-}
-
-static void issue(sim_wave *w, const sim_inst *inst) {
-    struct sim_shadow *s = w->shadow;
-    unsigned stream = inst->effects.stream;
-    if (is_flat(inst) && reaches(w, inst, w->shared_base)) {
-        stream = SIM_STREAM_LDS;
-    }
-    uint64_t seq = ++s->issued[stream];
-    const sim_operand *op = result_of(inst);
-    uint64_t lanes = op ? lanes_of(w, inst, op) : 0;
-    span span = op && lanes ? span_of(op) : (struct span){};
-    for (unsigned reg = span.first; reg < span.first + span.count; reg++) {
-        bool more = bits_of(s->pending, (struct span){reg, 1}) && s->results[reg].stream == stream;
-        s->results[reg] = (sim_result){.seq = seq,
-                                       .lanes = lanes | (more ? s->results[reg].lanes : 0),
-                                       .pc = sim_check_offset(w, inst->pc),
-                                       .stream = (uint8_t)stream};
-        set_bit(s->pending, reg, true);
-    }
-}
 
 // ---- undefined values
 
@@ -268,7 +73,7 @@ static void write_operand(const sim_wave *w, const sim_inst *inst, const sim_ope
         return;
     }
     for (unsigned k = 0; k < span.count; k++) {
-        write_lanes(s, span.first + k, lanes_of(w, inst, op), h);
+        write_lanes(s, span.first + k, sim_lanes_of(w, inst, op), h);
     }
 }
 
@@ -462,9 +267,9 @@ static void forgive(struct sim_shadow *s, unsigned origin) {
 
 static bool report_undefined(sim_wave *w, const sim_inst *inst, hole h, int lane, const char *use) {
     char name[16];
-    bool on =
-        sim_fault_report(w, inst, lane, SIM_FAULT_UNINIT, nullptr,
-                         "%s depends on %s, which was never written", use, name_of(h.reg, name));
+    bool on = sim_fault_report(w, inst, lane, SIM_FAULT_UNINIT, nullptr,
+                               "%s depends on %s, which was never written", use,
+                               sim_reg_name(h.reg, name));
     if (on) {
         forgive(w->shadow, h.reg);
     }
@@ -644,7 +449,7 @@ static bool may_store_undefined(const sim_wave *w, const sim_inst *inst) {
     return inst->opcode->klass == SIM_LDS_OP || inst->opcode->mnemonic[0] == 's' ||
            (is_buffer(inst) && sim_is_scratch_buffer(&w->s[inst->src[inst->num_src - 2].reg])) ||
            (is_flat(inst) &&
-            (reaches(w, inst, w->private_base) || reaches(w, inst, w->shared_base)));
+            (sim_reaches(w, inst, w->private_base) || sim_reaches(w, inst, w->shared_base)));
 }
 
 static bool check_memory_operands(sim_wave *w, const sim_inst *inst) {
@@ -655,7 +460,7 @@ static bool check_memory_operands(sim_wave *w, const sim_inst *inst) {
         h.lanes &= inst->opcode->klass == SIM_SMEM ? UINT64_MAX : w->exec;
         bool is_data = data >> i & 1;
         if (h.lanes && !(is_data && may_store_undefined(w, inst))) {
-            int lane = op->kind == SIM_OP_VGPR ? first_lane(h.lanes) : -1;
+            int lane = op->kind == SIM_OP_VGPR ? sim_first_lane(h.lanes) : -1;
             return report_undefined(w, inst, h, lane,
                                     is_data ? "the stored value" : "the address") &&
                    check_memory_operands(w, inst);
@@ -694,11 +499,11 @@ static bool check_dual(sim_wave *w, const sim_inst *inst) {
 bool sim_check_registers(sim_wave *w, const sim_inst *inst) {
     uint32_t check = w->group->dispatch->check;
     if (inst->effects.is_wait) {
-        complete(w->shadow, &inst->effects);
+        sim_check_arrivals(w, &inst->effects);
         return true;
     }
     if ((check & SIM_CHECK_WAIT) &&
-        (!check_waits(w, inst) || (inst->second && !check_waits(w, inst->second)))) {
+        (!sim_check_waits(w, inst) || (inst->second && !sim_check_waits(w, inst->second)))) {
         return false;
     }
     if ((check & SIM_CHECK_UNINIT) &&
@@ -706,7 +511,7 @@ bool sim_check_registers(sim_wave *w, const sim_inst *inst) {
         return false;
     }
     if (inst->effects.stream != SIM_NUM_STREAMS) {
-        issue(w, inst);
+        sim_check_issue(w, inst);
     }
     return true;
 }

@@ -61,6 +61,8 @@ static void begin_wave(struct sim_shadow *s, sim_wave *w) {
     memset(s->done, 0, sizeof s->done);
     memset(s->done_at_barrier, 0, sizeof s->done_at_barrier);
     memset(s->pending, 0, sizeof s->pending);
+    memset(s->late, 0, sizeof s->late);
+    s->num_late = 0;
     s->released = s->acquired = 0;
     s->has_stored = false;
     begin_registers(s, w);
@@ -77,6 +79,7 @@ void sim_check_begin(sim_workgroup *group, void *memory) {
     at += round_up(sizeof *shadow);
     struct sim_shadow *waves = (void *)at;
     at += round_up(group->num_waves * sizeof *waves);
+    shadow->num_late = 0;
     shadow->acquired = 0;
     shadow->lds_sync = 0;
     shadow->has_later = shadow->doubt.is_set = false;
@@ -137,7 +140,9 @@ uint32_t sim_check_run(sim_wave *w, uint32_t slice) {
         }
     }
     if (w->state == SIM_ENDED) { // nothing is on its way then
+        memcpy(w->shadow->done, w->shadow->issued, sizeof w->shadow->issued);
         memcpy(w->shadow->done_at_barrier, w->shadow->issued, sizeof w->shadow->issued);
+        sim_check_arrivals_in_lds(w);
     }
     return n;
 }

@@ -96,18 +96,16 @@ static inline int run_tool(const char *const *names, const char **argv) {
 
 static inline int run_assembler(const char *mcpu, const char *input, const char *output) {
     static const char *const names[] = {"llvm-mc-22", "llvm-mc-23", "llvm-mc", nullptr};
-    char cpu[64];
-    snprintf(cpu, sizeof cpu, "-mcpu=%s", mcpu);
+    char cpu[64], attributes[64];
+    size_t length =
+        strcspn(mcpu, ":"); // "gfx1201:+wavefrontsize64": with features beyond the usual
     bool is_rdna = !strncmp(mcpu, "gfx1", 4);
-    const char *argv[] = {nullptr,
-                          "-triple=amdgcn--amdhsa",
-                          cpu,
-                          is_rdna ? "-mattr=+real-true16" : "-mattr=",
-                          "-filetype=obj",
-                          "-o",
-                          output,
-                          input,
-                          nullptr};
+    snprintf(cpu, sizeof cpu, "-mcpu=%.*s", (int)length, mcpu);
+    snprintf(attributes, sizeof attributes, "-mattr=%s%s%s", is_rdna ? "+real-true16" : "",
+             is_rdna && mcpu[length] ? "," : "", mcpu[length] ? mcpu + length + 1 : "");
+    const char *argv[] = {
+        nullptr, "-triple=amdgcn--amdhsa", cpu, attributes, "-filetype=obj", "-o", output, input,
+        nullptr};
     return run_tool(names, argv);
 }
 
@@ -143,7 +141,7 @@ static inline uint8_t *read_text(const char *path, size_t *size) {
     return text;
 }
 
-/** Assembles `source`; skips the test where there is no assembler. Free the result. */
+/** Assembles `source`; skips the test where there is no assembler, fails it where that refuses. Free the result. */
 static inline uint8_t *assemble(const char *mcpu, const char *source, size_t *size) {
     char input[] = "/tmp/quern-asm-XXXXXX", output[] = "/tmp/quern-obj-XXXXXX";
     int in = mkstemp(input), out = mkstemp(output);
@@ -155,8 +153,11 @@ static inline uint8_t *assemble(const char *mcpu, const char *source, size_t *si
     close(out);
     unlink(input);
     unlink(output);
+    if (failed > 0) {
+        fail_msg("llvm-mc refused a source for %s", mcpu);
+    }
     if (!text) {
-        print_message("no llvm-mc on PATH, or it refused the source: skipped\n");
+        print_message("no llvm-mc on PATH: skipped\n");
         skip();
     }
     return text;
