@@ -261,7 +261,8 @@ void sim_finish64(sim_wave *w, const sim_inst *inst, uint32_t result[2 * SIM_LAN
 
 bool sim_rounding_begin(const sim_wave *w, const sim_inst *inst) {
     static const int host_modes[] = {FE_TONEAREST, FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO};
-    unsigned mode = inst->dst[0].type == 'f' ? w->mode & 3 : w->mode >> 2 & 3;
+    char type = inst->dst[0].type;
+    unsigned mode = type == 'f' || type == 'F' ? w->mode & 3 : w->mode >> 2 & 3;
     if (!inst->is_float || !mode) {
         return false;
     }

@@ -42,6 +42,7 @@ SIM_INLINE void run_packed16(sim_wave *w, const sim_inst *inst, unsigned arity, 
     for (unsigned i = 0; i < arity; i++) {
         src[i] = get32(w, inst, true, i, tmp[i]);
     }
+    bool rounding = sim_rounding_begin(w, inst);
     for (unsigned k = 0; k < SIM_LANES; k += 16) {
         u32x16 halves[2];
         for (unsigned high = 0; high < 2; high++) {
@@ -53,6 +54,9 @@ SIM_INLINE void run_packed16(sim_wave *w, const sim_inst *inst, unsigned arity, 
             halves[high] = finish_half(w, inst, op(in[0], in[1], in[2]), is_float);
         }
         store16(result + k, halves[0] | halves[1] << 16);
+    }
+    if (rounding) {
+        sim_rounding_end();
     }
     store_masked(w->v[inst->dst[0].reg], result, w->exec);
 }
@@ -201,6 +205,7 @@ SIM_INLINE void run_packed32(sim_wave *w, const sim_inst *inst, unsigned arity, 
     for (unsigned i = 0; i < arity; i++) {
         src[i] = pair_rows(w, inst, i, tmp[i]);
     }
+    bool rounding = sim_rounding_begin(w, inst);
     for (unsigned high = 0; high < 2; high++) {
         for (unsigned k = 0; k < SIM_LANES; k += 16) {
             f32x16 in[3] = {};
@@ -209,6 +214,9 @@ SIM_INLINE void run_packed32(sim_wave *w, const sim_inst *inst, unsigned arity, 
             }
             store16(result + SIM_LANES * high + k, finish_word(w, inst, op(in[0], in[1], in[2])));
         }
+    }
+    if (rounding) {
+        sim_rounding_end();
     }
     store_masked(w->v[inst->dst[0].reg], result, w->exec);
     store_masked(w->v[inst->dst[0].reg + 1], result + SIM_LANES, w->exec);
@@ -269,6 +277,7 @@ static void mixed_fma(sim_wave *w, const sim_inst *inst, mixed_result where) {
     for (unsigned i = 0; i < 3; i++) {
         src[i] = get32(w, inst, true, i, tmp[i]);
     }
+    bool rounding = sim_rounding_begin(w, inst);
     for (unsigned k = 0; k < SIM_LANES; k += 16) {
         f32x16 a = mixed_source(w, inst, 0, src[0], k), b = mixed_source(w, inst, 1, src[1], k);
         f32x16 sum = __builtin_elementwise_fma(a, b, mixed_source(w, inst, 2, src[2], k));
@@ -276,6 +285,9 @@ static void mixed_fma(sim_wave *w, const sim_inst *inst, mixed_result where) {
         u32x16 half = where == MIXED_F32 ? (u32x16)sum : f16_of_f32(sum), old = load16(dst + k);
         half = where == MIXED_LOW ? (old & 0xffff0000) | half : half;
         store16(result + k, where == MIXED_HIGH ? (old & 0xffff) | half << 16 : half);
+    }
+    if (rounding) {
+        sim_rounding_end();
     }
     store_masked(dst, result, w->exec);
 }
