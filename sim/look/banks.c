@@ -55,7 +55,7 @@ static const phase_rule *rule_of(const sim_chip *chip, uint32_t bytes, bool is_l
  *  access stands alone. */
 static uint32_t group_cycles(const sim_touch *touch, uint64_t lanes, uint32_t num_banks,
                              bool are_alone) {
-    enum { MAX_BANKS = 64, MAX_WORDS = 4 * SIM_LANES + SIM_LANES };
+    enum { MAX_BANKS = 64, MAX_WORDS = (SIM_MAX_TOUCH / 4 + 1) * SIM_LANES };
     uint8_t per_bank[MAX_BANKS] = {};
     uint32_t words[MAX_WORDS], count = 0, cycles = 0;
     for (uint64_t left = lanes; left; left &= left - 1) {

@@ -108,6 +108,8 @@ static void count_lds(uint64_t *counters, const sim_wave *w, const sim_facts *f)
 
 // ---- all
 
+static_assert(SIM_COUNT_OPS_F64 - SIM_COUNT_OPS_I8 == SIM_KIND_MATRIX_F64 - SIM_KIND_MATRIX_I8);
+
 static void count_kind(uint64_t *counters, const sim_wave *w, const sim_facts *f) {
     const uint8_t *own = counters_of[f->inst->kind];
     counters[SIM_COUNT_INSTS]++;
@@ -117,6 +119,11 @@ static void count_kind(uint64_t *counters, const sim_wave *w, const sim_facts *f
     }
     if (f->inst->opcode->klass == SIM_VMEM && f->inst->opcode->mnemonic[0] != 'b') {
         counters[SIM_COUNT_FLAT]++;
+    }
+    uint64_t ops = sim_matrix_ops(f->inst);
+    if (ops) {
+        counters[SIM_COUNT_MATRIX_OPS] += ops;
+        counters[SIM_COUNT_OPS_I8 + f->inst->kind - SIM_KIND_MATRIX_I8] += ops / 512;
     }
     if (f->inst->kind == SIM_KIND_VALU) {
         counters[SIM_COUNT_LANES] += w->wave32 ? 32 : 64;

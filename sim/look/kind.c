@@ -3,6 +3,7 @@
 #include "look.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 static bool begins(const char *text, const char *part) {
@@ -17,6 +18,23 @@ static const char *after_shape(const char *name) {
         }
     }
     return name;
+}
+
+uint64_t sim_matrix_ops(const sim_inst *inst) {
+    const char *shape = inst->opcode->mnemonic, *end = after_shape(shape);
+    unsigned m, n, k;
+    if (inst->kind < SIM_KIND_MATRIX_I8 || inst->kind > SIM_KIND_MATRIX_F64) {
+        return 0;
+    }
+    for (shape = end; isdigit((unsigned char)shape[-1]) || shape[-1] == 'x'; shape--) {
+    }
+    if (sscanf(shape, "%ux%ux%u", &m, &n, &k) != 3) {
+        return 0;
+    }
+    bool is_wide = strstr(inst->opcode->mnemonic, "mfma_f64");
+    bool is_narrow = strstr(inst->opcode->mnemonic, "wmma"); // one block, whatever its registers
+    uint64_t outputs = (uint64_t)inst->dst[0].count * SIM_LANES / (is_wide ? 2 : 1);
+    return 2 * k * (is_narrow ? (uint64_t)m * n : outputs); // blocks of m by n
 }
 
 /** The form that takes 8-, 6- and 4-bit floats runs at the rate of the widest of them. */

@@ -108,7 +108,7 @@ static void touch_lane(sim_touch *t, int lane, uint64_t address, uint32_t bytes)
     }
     t->mask |= UINT64_C(1) << lane;
     t->address[lane] = first;
-    t->bytes[lane] = (uint8_t)(end - first);
+    t->bytes[lane] = end - first < SIM_MAX_TOUCH ? (uint8_t)(end - first) : SIM_MAX_TOUCH;
 }
 
 void sim_look_memory_lane(sim_wave *w, int lane, uint64_t address, uint32_t bytes) {

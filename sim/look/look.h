@@ -10,11 +10,13 @@
 
 #include "../sim.h"
 
+enum { SIM_MAX_TOUCH = 16 }; // bytes of a lane in one access
+
 /** What the lanes of a wave touch in one access. */
 typedef struct sim_touch {
     uint64_t mask;               // lanes that touch something; the rest is valid for these
     uint64_t address[SIM_LANES]; // guest address; in scratch and LDS: from their beginning
-    uint8_t bytes[SIM_LANES];    // from address on
+    uint8_t bytes[SIM_LANES];    // from address on, at most SIM_MAX_TOUCH
 } sim_touch;
 
 enum { SIM_MAX_LDS_TOUCHES = 2 }; // instructions with two offsets make two accesses
@@ -29,6 +31,9 @@ typedef struct sim_facts {
     uint64_t scalar_address;
     sim_touch memory, scratch, lds[SIM_MAX_LDS_TOUCHES];
 } sim_facts;
+
+/** Multiplications and additions of a matrix instruction; 0 for any other. (kind.c) */
+uint64_t sim_matrix_ops(const sim_inst *inst);
 
 typedef struct sim_observer {
     /** A dispatch is about to run; what this gives goes to the other functions. Null: it is of no interest. */

@@ -170,6 +170,25 @@ static void test_matrix_kinds(void **) {
          {"SQ_INSTS_VALU_MFMA_F64", "SQ_INSTS_VALU_MFMA_F32", "SQ_INSTS_VALU_MFMA_F8",
           "valu_lanes"},
          {1, 0, 0, 0}},
+        {"gfx942", // 2 * 16 * 16 * 32 / 512, twice that for k = 64, 2 * 32 * 32 * 8 / 512
+         "v_mfma_f32_16x16x32_fp8_fp8 v[0:3], v[4:5], v[6:7], 0\n"
+         "v_smfmac_f32_16x16x64_fp8_fp8 v[0:3], v[4:5], v[8:11], v12\n"
+         "v_mfma_f32_32x32x8_f16 a[0:15], v[4:5], v[6:7], 0\n",
+         {"SQ_INSTS_VALU_MFMA_MOPS_F8", "SQ_INSTS_VALU_MFMA_MOPS_F16",
+          "SQ_INSTS_VALU_MFMA_MOPS_BF16", "matrix_ops"},
+         {32 + 64, 32, 0, 512 * 128}},
+        {"gfx90a", // 16 blocks of 4 x 4, 4 of 4 x 4 in double, 2 of 32 x 32
+         "v_mfma_f32_4x4x1f32 v[0:3], v4, v6, 0\n"
+         "v_mfma_f64_4x4x4f64 v[0:1], v[8:9], v[10:11], 0\n"
+         "v_mfma_f32_32x32x1f32 a[0:31], v4, v6, 0\n",
+         {"SQ_INSTS_VALU_MFMA_MOPS_F32", "SQ_INSTS_VALU_MFMA_MOPS_F64",
+          "SQ_INSTS_VALU_MFMA_MOPS_I8", "matrix_ops"},
+         {1 + 8, 1, 0, 512 * 10}},
+        {"gfx1201",
+         "v_wmma_f32_16x16x16_f16 v[0:7], v[8:11], v[16:19], v[0:7]\n"
+         "v_wmma_f16_16x16x16_f16 v[0:3], v[8:11], v[16:19], v[0:3]\n",
+         {"insts_wmma_f16", "insts_wmma", "matrix_ops", "insts_wmma_f8"},
+         {2, 2, 2 * 8192, 0}},
         {"gfx90a",
          "v_mfma_f32_32x32x8bf16_1k a[0:15], v[4:5], v[6:7], 0\n"
          "v_mfma_f32_4x4x1f32 v[0:3], v4, v6, 0\n v_mfma_i32_16x16x16i8 v[0:3], v4, v6, 0\n",

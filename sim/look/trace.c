@@ -20,6 +20,7 @@ static struct {
     sim_look_options options;
     FILE *file; // of options.trace_file
     uint64_t num_launches;
+    uint32_t num_running; // traced dispatches, which write to the file
 } trace = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /** Of a dispatch that is traced. */
@@ -49,7 +50,13 @@ typedef struct traced_group {
 
 // ---- options
 
+/** Null after a complaint. The lock is held. */
 static FILE *open_file(const char *path, char *error, size_t error_bytes) {
+    if (trace.num_running) {
+        snprintf(error, error_bytes, "trace_file=%s: cannot change while a traced kernel runs",
+                 path);
+        return nullptr;
+    }
     FILE *file = *path ? fopen(path, "we") : stderr;
     if (!file) {
         snprintf(error, error_bytes, "trace_file=%s: cannot be written: %s", path, strerror(errno));
@@ -103,6 +110,7 @@ void sim_trace_fork_parent(void) {
 
 void sim_trace_fork_child(void) {
     pthread_mutex_init(&trace.lock, nullptr);
+    trace.num_running = 0;
 }
 
 // ---- text
@@ -312,6 +320,7 @@ static void *begin_dispatch(const sim_dispatch *d) {
         traced = malloc(sizeof *traced);
     }
     if (traced) {
+        trace.num_running++;
         *traced = (traced_dispatch){
             .launch = trace.num_launches++, .wave = trace.options.trace_wave, .to = trace.file};
         traced->texts = calloc(d->text->size / 4 + 1, sizeof *traced->texts);
@@ -327,7 +336,10 @@ static void *begin_dispatch(const sim_dispatch *d) {
 
 static void end_dispatch(void *of_dispatch, const sim_dispatch *) {
     traced_dispatch *traced = of_dispatch;
+    pthread_mutex_lock(&trace.lock);
     fflush(traced->to);
+    trace.num_running--;
+    pthread_mutex_unlock(&trace.lock);
     for (uint64_t i = 0; i < traced->num_texts; i++) {
         free(atomic_load(&traced->texts[i]));
     }
