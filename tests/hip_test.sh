@@ -89,6 +89,22 @@ for f in faults:
     assert f["address"]["allocation"]["offset"] == f["address"]["allocation"]["size"] == 4000, f
 END
 
+# Threads that report at once: whole lines, whole reports, none lost.
+compile reports -O1 "$source/reports.hip"
+"$quern" sim --devices 4 --json "$out/threads" -- "$out/reports" threads 2> "$out/text" || fail "$(cat "$out/text")"
+grep -qx 'quernsim: 8 faults in 1 kernel' "$out/text" || fail "$(cat "$out/text")"
+[ "$(grep -A2 '^quernsim: kernel _Z5shiftPii: ' "$out/text" | grep -c -e '^  at ' -e '; met 1024 times$')" = 16 ] ||
+    fail "torn reports: $(cat "$out/text")"
+"${PYTHON:-python3}" - "$out/threads" <<'END' || fail "threads that report at once: $(cat "$out/threads")"
+import json, sys
+faults = [json.loads(line) for line in open(sys.argv[1])]
+assert len(faults) == 8 and {f["count"] for f in faults} == {1024}
+assert sorted(f["address"]["allocation"]["device"] for f in faults) == [0, 0, 1, 1, 2, 2, 3, 3]
+END
+status=0
+"$quern" sim --error-exitcode 77 -- "$out/reports" fork 2> "$out/text" || status=$?
+[ $status = 77 ] && [ "$(grep -c '^quernsim: 2 faults' "$out/text")" = 1 ] || fail "fork: $status: $(cat "$out/text")"
+
 compile hostcall -O1 "$source/hostcall.hip"
 "$quern" sim -- "$out/hostcall" | sort > "$out/got"
 for ((i = 0; i < 300; i++)); do printf '%d, %x\n' -$i $((i * 16)); done | sort | cmp - "$out/got"
