@@ -529,6 +529,62 @@ static void test_other_modes(void **) {
     free(checked);
 }
 
+static void test_failed_launch(void **) {
+    char path[64];
+    test_launch good = {.arch = "gfx942", .groups = 1, .threads = 64}, bad = good;
+    bad.fails = true;
+    begin_profile(path);
+    run_program(&good, one_move);
+    run_program(&bad,
+                "v_mov_b32 v2, 0\n v_mov_b32 v3, 1\n flat_load_dword v4, v[2:3]\n s_endpgm\n");
+    char *early = read_file(path); // written though the process goes on
+    char *json = end_profile(path);
+    expect("failed", json, "launches", 2);
+    expect("failed", json, "failed_launches", 1);
+    expect("failed", json, "SQ_INSTS_VALU", 3);
+    assert_string_equal(early, json);
+    free(early);
+    free(json);
+}
+
+static void fork_prepare(void) {
+    sim_pool_fork_prepare();
+    sim_look_fork_prepare();
+    sim_decode_fork_prepare();
+}
+
+/** A child counts for itself, in a file of its own. */
+static void test_fork(void **) {
+    char path[64], childs[80];
+    int status;
+    const test_launch launch = {.arch = "gfx942", .groups = 1, .threads = 64};
+    begin_profile(path);
+    run_program(&launch, one_move);
+    fork_prepare();
+    pid_t child = fork();
+    sim_decode_fork_done();
+    if (child == 0) {
+        sim_look_fork_child();
+        sim_pool_fork_child();
+        run_program(&launch, one_move);
+        run_program(&launch, one_move);
+        sim_look_finish();
+        _exit(0);
+    }
+    sim_look_fork_parent();
+    sim_pool_fork_parent();
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    char *json = end_profile(path);
+    snprintf(childs, sizeof childs, "%s.%d", path, (int)child);
+    char *of_child = read_file(childs);
+    expect("parent", json, "launches", 1);
+    expect("child", of_child, "launches", 2);
+    unlink(childs);
+    free(of_child);
+    free(json);
+}
+
 static void test_files(void **) {
     char error[SIM_PATH_BYTES + 256], path[64], name[128];
     sim_look_options options = {.profile = "/nowhere/at/all"};
@@ -604,6 +660,8 @@ int main(void) {
         cmocka_unit_test(test_records),
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_other_modes),
+        cmocka_unit_test(test_failed_launch),
+        cmocka_unit_test(test_fork),
         cmocka_unit_test(test_files),
         cmocka_unit_test(test_occupancy),
     };

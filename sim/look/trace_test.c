@@ -132,6 +132,18 @@ static void test_text_of_changes(void **) {
         "0 +0x0024: s_endpgm\n");
 }
 
+/** The last instruction of a wave that faults is the one that did it. */
+static void test_fault(void **) {
+    char *text = trace(&(test_launch){.arch = "gfx942", .groups = 1, .threads = 64, .fails = true},
+                       "v_mov_b32 v2, 0\n v_mov_b32 v3, 1\n flat_load_dword v4, v[2:3]\n"
+                       "v_mov_b32 v4, 0\n s_endpgm\n",
+                       "program", 0);
+    const char *last = strstr(text, ":0 +0x0008: flat_load_dword v4, v[2:3]\n");
+    assert_non_null(last);
+    assert_null(strstr(last + 1, ":0 +0x"));
+    free(text);
+}
+
 static unsigned count(const char *text, const char *part) {
     unsigned n = 0;
     for (; (text = strstr(text, part)); text += strlen(part)) {
@@ -175,7 +187,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_text_of_cdna),    cmocka_unit_test(test_text_of_rdna),
         cmocka_unit_test(test_text_of_changes), cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_unwritable_file),
+        cmocka_unit_test(test_fault),           cmocka_unit_test(test_unwritable_file),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
