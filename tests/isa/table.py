@@ -58,6 +58,7 @@ class Op:
     high: bool = False  # the upper halves of all operands
     tag: str = ""
     old: int = OLD
+    lds: int = 0  # bytes
 
     def name(self, chip):
         parts = self.names.split("/")
@@ -102,10 +103,12 @@ def moves(direction, base, words, first):
 
 
 def wait(chip, what):
-    """Waits for all loads (vm), scalar loads (lgkm) or LDS (ds)."""
+    """Waits for all loads (vm), stores, scalar loads (lgkm) or LDS (ds)."""
     if chip == "gfx1201":
-        return {"vm": "s_wait_loadcnt 0x0", "lgkm": "s_wait_kmcnt 0x0", "ds": "s_wait_dscnt 0x0"}[what]
-    return {"vm": "s_waitcnt vmcnt(0)", "lgkm": "s_waitcnt lgkmcnt(0)", "ds": "s_waitcnt lgkmcnt(0)"}[what]
+        return {"vm": "s_wait_loadcnt 0x0", "lgkm": "s_wait_kmcnt 0x0", "ds": "s_wait_dscnt 0x0",
+                "store": "s_wait_storecnt 0x0"}[what]
+    store = "s_waitcnt_vscnt null, 0x0" if chip == "gfx1151" else "s_waitcnt vmcnt(0)"
+    return {"vm": "s_waitcnt vmcnt(0)", "lgkm": "s_waitcnt lgkmcnt(0)", "ds": "s_waitcnt lgkmcnt(0)", "store": store}[what]
 
 
 def place(words):
@@ -133,7 +136,10 @@ def instruction(op, chip, places):
             text += " op_sel:[" + ",".join("1" * (len(sources) + 1)) + "]"
     names["D"] = names.get("d", "")
     plain = {f"{letter}r{i or ''}": f"v{first + i}" for letter, first in places.items() for i in range(4)}
-    return text.format(op=op.name(chip), vcc=vcc, lanes=64 if chip in gpu.CDNA else 32, **{k: v for k, v in names.items() if k != "d"},
+    if "d" in places:
+        plain["pair0"], plain["pair1"] = registers(places["d"], 2), registers(places["d"] + 2, 2)
+    waits = {f"wait_{what}": wait(chip, what) for what in ("vm", "ds", "store")}
+    return text.format(op=op.name(chip), vcc=vcc, **waits, lanes=64 if chip in gpu.CDNA else 32, **{k: v for k, v in names.items() if k != "d"},
                        d=names.get("d", ""), **plain)
 
 
@@ -159,7 +165,7 @@ def kernel_of(op, chip, name):
         lines.append(f"v_cndmask_b32 v{first + words}, 0, 1, {vcc}")
     total = words + op.has_mask
     lines += place(total) + moves("store", "s[4:5]", total, first)
-    return gpu.Kernel(name, "\n".join(lines), arguments=8, mode=op.mode)
+    return gpu.Kernel(name, "\n".join(lines), arguments=8, mode=op.mode, lds=op.lds)
 
 
 class Table:
