@@ -281,6 +281,13 @@ bool sim_memory_free(sim_memory *memory, uint64_t addr) {
     return ok;
 }
 
+void sim_memory_tag(sim_memory *memory, uint64_t addr, uint32_t flags) {
+    sim_region *region = region_at(memory, addr);
+    if (region) {
+        region->flags = flags;
+    }
+}
+
 void sim_memory_free_all(sim_memory *memory, sim_region_kind kind, uint32_t device) {
     pthread_mutex_lock(&memory->lock);
     for (size_t i = 0; i < memory->num_regions; i++) {

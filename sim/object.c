@@ -516,6 +516,10 @@ const sim_kernel *sim_object_kernel(const sim_object *o, const char *name) {
                           : nullptr;
 }
 
+size_t sim_object_num_kernels(const sim_object *o) {
+    return o->num_kernels;
+}
+
 const char *sim_object_format(const sim_object *o, uint64_t id) {
     for (size_t i = 0; i < o->formats.count; i++) {
         if (o->formats.list[i].id == id) {

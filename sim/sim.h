@@ -360,6 +360,7 @@ typedef struct sim_region {
     uint64_t size;          // as allocated, kept for reports after it was freed
     uint32_t device;
     sim_region_kind kind;
+    uint32_t flags;          // what sim_memory_tag was given
     struct sim_region *next; // of the freed ones whose host memory is still there
 } sim_region;
 
@@ -382,6 +383,8 @@ const sim_region *sim_memory_alloc(sim_memory *memory, uint64_t bytes, sim_regio
 bool sim_memory_retire(sim_memory *memory, uint64_t addr);
 /** The same, but waits for those within sim_memory_enter where very much memory is due to be given back. */
 bool sim_memory_free(sim_memory *memory, uint64_t addr);
+/** Keeps the flags that the allocation at addr was made with. Before its address is given out. */
+void sim_memory_tag(sim_memory *memory, uint64_t addr, uint32_t flags);
 /** Lets the guest see the program's own memory, at its own address. False without memory, or, with *is_known
  *  set, if the guest sees a part of it already. */
 bool sim_memory_register(sim_memory *memory, void *host, uint64_t bytes, uint32_t device,
@@ -429,6 +432,7 @@ sim_object_status sim_object_load(sim_object **out, sim_memory *memory, const si
 size_t sim_object_extent(const void *image);
 void sim_object_unload(sim_object *object);
 const sim_kernel *sim_object_kernel(const sim_object *object, const char *name);
+size_t sim_object_num_kernels(const sim_object *object);
 /** Guest address and size of a global variable; false if there is none of that name. */
 bool sim_object_global(const sim_object *object, const char *name, uint64_t *addr, uint64_t *bytes);
 /** A format of printf that the kernels name by its number; null if there is none. */

@@ -281,6 +281,35 @@ hipError_t hipGetDevicePropertiesR0600(hipDeviceProp_tR0600 *properties, int dev
     return hipSuccess;
 }
 
+/** How many of the wishes a device fulfils; zero is no wish. */
+static int num_met(const hipDeviceProp_tR0600 *wanted, const hipDeviceProp_tR0600 *p) {
+    bool named = wanted->gcnArchName[0];
+    return (named && strcmp(wanted->gcnArchName, p->gcnArchName) == 0) +
+           (wanted->major && p->major >= wanted->major) +
+           (wanted->minor && p->minor >= wanted->minor) +
+           (wanted->totalGlobalMem && p->totalGlobalMem >= wanted->totalGlobalMem) +
+           (wanted->sharedMemPerBlock && p->sharedMemPerBlock >= wanted->sharedMemPerBlock) +
+           (wanted->warpSize && p->warpSize == wanted->warpSize) +
+           (wanted->multiProcessorCount && p->multiProcessorCount >= wanted->multiProcessorCount);
+}
+
+/** The device that fulfils most wishes, the first of several. */
+hipError_t hipChooseDeviceR0600(int *device, const hipDeviceProp_tR0600 *wanted) {
+    SIM_HIP_START();
+    if (!device || !wanted) {
+        return sim_hip_result(hipErrorInvalidValue);
+    }
+    int best = -1;
+    for (uint32_t i = 0; i < sim_hip.num_devices; i++) {
+        hipDeviceProp_tR0600 properties;
+        fill_properties(&properties, &sim_hip.devices[i]);
+        int met = num_met(wanted, &properties);
+        *device = met > best ? (int)i : *device;
+        best = met > best ? met : best;
+    }
+    return hipSuccess;
+}
+
 hipError_t hipDeviceGetAttribute(int *value, hipDeviceAttribute_t attribute, int device) {
     SIM_HIP_START();
     if (!value || !sim_hip_device_at(device)) {
@@ -326,14 +355,15 @@ hipError_t hipDeviceTotalMem(size_t *bytes, hipDevice_t device) {
 #include "unsupported.def"
 #undef HIP_UNSUPPORTED
 
-hipError_t hipGetProcAddress(const char *symbol, void **function, int version, uint64_t flags,
-                             hipDriverProcAddressQueryResult *status) {
+/** A call's address by its name; null if there is none. */
+static void *call_named(const char *symbol) {
     static const struct {
         const char *name;
         void *function;
     } calls[] = {
-        // The plain name means the layout of HIP 6 and later here; as an ELF symbol it would mean the old one.
+        // The plain names mean the layout of HIP 6 and later here; as ELF symbols they would mean the old one.
         {"hipGetDeviceProperties", (void *)hipGetDevicePropertiesR0600},
+        {"hipChooseDevice", (void *)hipChooseDeviceR0600},
 #define HIP_FUNCTION(name) {#name, (void *)name},
 #include "functions.def"
 #undef HIP_FUNCTION
@@ -341,23 +371,42 @@ hipError_t hipGetProcAddress(const char *symbol, void **function, int version, u
 #include "unsupported.def"
 #undef HIP_UNSUPPORTED
     };
-    (void)version;
-    (void)flags;
-    if (!symbol || !function) {
-        return sim_hip_result(hipErrorInvalidValue);
-    }
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         if (strcmp(calls[i].name, symbol) == 0) {
-            *function = calls[i].function;
-            if (status) {
-                *status = HIP_GET_PROC_ADDRESS_SUCCESS;
-            }
-            return hipSuccess;
+            return calls[i].function;
         }
     }
-    *function = nullptr;
-    if (status) {
-        *status = HIP_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    return nullptr;
+}
+
+hipError_t hipGetProcAddress(const char *symbol, void **function, int version, uint64_t flags,
+                             hipDriverProcAddressQueryResult *status) {
+    enum { LEGACY_STREAM = 1, PER_THREAD_STREAM = 2 };
+    (void)version;
+    if (!symbol || !function || flags > PER_THREAD_STREAM) {
+        return sim_hip_result(hipErrorInvalidValue);
     }
-    return sim_hip_result(hipErrorNotFound);
+    char per_thread[128];
+    snprintf(per_thread, sizeof per_thread, "%s_spt", symbol);
+    *function = flags == PER_THREAD_STREAM ? call_named(per_thread) : nullptr;
+    *function = *function ? *function : call_named(symbol);
+    if (status) {
+        *status = *function ? HIP_GET_PROC_ADDRESS_SUCCESS : HIP_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    }
+    return sim_hip_result(*function ? hipSuccess : hipErrorNotFound);
+}
+
+hipError_t hipGetProcAddress_spt(const char *symbol, void **function, int version, uint64_t flags,
+                                 hipDriverProcAddressQueryResult *status) {
+    return hipGetProcAddress(symbol, function, version, flags ? flags : 2, status);
+}
+
+hipError_t hipGetDriverEntryPoint(const char *symbol, void **function, uint64_t flags,
+                                  hipDriverProcAddressQueryResult *status) {
+    return hipGetProcAddress(symbol, function, HIP_VERSION, flags, status);
+}
+
+hipError_t hipGetDriverEntryPoint_spt(const char *symbol, void **function, uint64_t flags,
+                                      hipDriverProcAddressQueryResult *status) {
+    return hipGetProcAddress_spt(symbol, function, HIP_VERSION, flags, status);
 }

@@ -61,7 +61,8 @@ const char *hipGetErrorString(hipError_t error) {
     return "unrecognized error code";
 }
 
-const char *hipGetErrorName(hipError_t error) {
+/** Null for what is no error code. */
+static const char *name_of(hipError_t error) {
     switch (error) {
 #define HIP_ERROR(name, value, text)                                                               \
     case name:                                                                                     \
@@ -69,5 +70,30 @@ const char *hipGetErrorName(hipError_t error) {
 #include "errors.def"
 #undef HIP_ERROR
     }
-    return "hipErrorUnknown";
+    return nullptr;
+}
+
+const char *hipGetErrorName(hipError_t error) {
+    const char *name = name_of(error);
+    return name ? name : "hipErrorUnknown";
+}
+
+hipError_t hipDrvGetErrorName(hipError_t error, const char **name) {
+    if (!name || !name_of(error)) {
+        return sim_hip_result(hipErrorInvalidValue);
+    }
+    *name = name_of(error);
+    return hipSuccess;
+}
+
+hipError_t hipDrvGetErrorString(hipError_t error, const char **text) {
+    if (!text || !name_of(error)) {
+        return sim_hip_result(hipErrorInvalidValue);
+    }
+    *text = hipGetErrorString(error);
+    return hipSuccess;
+}
+
+hipError_t hipExtGetLastError(void) {
+    return hipGetLastError();
 }

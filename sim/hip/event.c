@@ -88,6 +88,7 @@ hipError_t hipEventCreateWithFlags(hipEvent_t *out, unsigned flags) {
     event->magic = SIM_EVENT_MAGIC;
     event->flags = flags;
     event->references = 1;
+    event->device = sim_hip_device();
     *out = event;
     return hipSuccess;
 }
@@ -111,7 +112,7 @@ hipError_t hipEventDestroy(hipEvent_t event) {
 hipError_t hipEventRecord(hipEvent_t event, hipStream_t handle) {
     SIM_HIP_START();
     sim_stream *stream = sim_hip_stream(handle);
-    if (!is_event(event) || !stream) {
+    if (!is_event(event) || !stream || event->device != stream->device) {
         return sim_hip_result(hipErrorInvalidHandle);
     }
     event_op *op = new_op(event, run_record, pass_event);
@@ -120,7 +121,6 @@ hipError_t hipEventRecord(hipEvent_t event, hipStream_t handle) {
     }
     pthread_mutex_lock(&sim_hip.lock);
     op->count = ++event->recorded;
-    event->device = stream->device;
     pthread_mutex_unlock(&sim_hip.lock);
     return sim_hip_result(sim_hip_queue(stream, &op->op, nullptr));
 }
@@ -158,7 +158,7 @@ hipError_t hipEventSynchronize(hipEvent_t event) {
     }
     pthread_mutex_lock(&sim_hip.lock);
     wait_for(event, event->recorded);
-    hipError_t error = event->device ? event->device->error : hipSuccess;
+    hipError_t error = event->device->error;
     error = sim_hip.is_stopping ? hipErrorDeinitialized : error;
     pthread_mutex_unlock(&sim_hip.lock);
     return sim_hip_result(error);
@@ -180,8 +180,8 @@ hipError_t hipEventElapsedTime(float *ms, hipEvent_t start, hipEvent_t stop) {
     if (!ms) {
         return sim_hip_result(hipErrorInvalidValue);
     }
-    if (!is_event(start) || !is_event(stop) || !start->recorded || !stop->recorded ||
-        (start->flags | stop->flags) & hipEventDisableTiming) {
+    if (!is_event(start) || !is_event(stop) || start->device != stop->device || !start->recorded ||
+        !stop->recorded || (start->flags | stop->flags) & hipEventDisableTiming) {
         return sim_hip_result(hipErrorInvalidHandle);
     }
     if (hipEventQuery(start) != hipSuccess || hipEventQuery(stop) != hipSuccess) {

@@ -43,6 +43,8 @@ typedef enum hipMemoryType {
     hipMemoryTypeUnregistered = 0,
     hipMemoryTypeHost = 1,
     hipMemoryTypeDevice = 2,
+    hipMemoryTypeArray = 10,
+    hipMemoryTypeUnified = 11,
 } hipMemoryType;
 
 typedef struct hipPointerAttribute_t {
@@ -389,5 +391,112 @@ HIP_API hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessor(int *groups, con
                                                                 int block, size_t dynamic_lds);
 HIP_API hipError_t hipOccupancyMaxPotentialBlockSize(int *grid, int *block, const void *kernel,
                                                      size_t dynamic_lds, int limit);
+
+/** A rectangle of hipMemcpyParam2D, in host or device memory. */
+typedef struct hip_Memcpy2D {
+    size_t srcXInBytes, srcY;
+    hipMemoryType srcMemoryType;
+    const void *srcHost;
+    hipDeviceptr_t srcDevice;
+    void *srcArray;
+    size_t srcPitch;
+    size_t dstXInBytes, dstY;
+    hipMemoryType dstMemoryType;
+    void *dstHost;
+    hipDeviceptr_t dstDevice;
+    void *dstArray;
+    size_t dstPitch;
+    size_t WidthInBytes, Height;
+} hip_Memcpy2D;
+
+HIP_API hipError_t hipMemcpyParam2D(const hip_Memcpy2D *copy);
+HIP_API hipError_t hipMemcpyParam2DAsync(const hip_Memcpy2D *copy, hipStream_t stream);
+HIP_API hipError_t hipDrvMemcpy2DUnaligned(const hip_Memcpy2D *copy);
+HIP_API hipError_t hipMemsetD2D8(hipDeviceptr_t dst, size_t pitch, unsigned char value,
+                                 size_t width, size_t height);
+HIP_API hipError_t hipMemsetD2D8Async(hipDeviceptr_t dst, size_t pitch, unsigned char value,
+                                      size_t width, size_t height, hipStream_t stream);
+HIP_API hipError_t hipMemsetD2D16(hipDeviceptr_t dst, size_t pitch, unsigned short value,
+                                  size_t width, size_t height);
+HIP_API hipError_t hipMemsetD2D16Async(hipDeviceptr_t dst, size_t pitch, unsigned short value,
+                                       size_t width, size_t height, hipStream_t stream);
+HIP_API hipError_t hipMemsetD2D32(hipDeviceptr_t dst, size_t pitch, unsigned value, size_t width,
+                                  size_t height);
+HIP_API hipError_t hipMemsetD2D32Async(hipDeviceptr_t dst, size_t pitch, unsigned value,
+                                       size_t width, size_t height, hipStream_t stream);
+HIP_API hipError_t hipHostGetFlags(unsigned *flags, void *host);
+HIP_API hipError_t hipDrvPointerGetAttributes(unsigned count, hipPointer_attribute *attributes,
+                                              void **data, hipDeviceptr_t ptr);
+HIP_API hipError_t hipModuleLoadFatBinary(hipModule_t *out, const void *image);
+HIP_API hipError_t hipModuleGetFunctionCount(unsigned *count, hipModule_t module);
+HIP_API hipError_t hipOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, const void *kernel,
+                                                            int groups, int block);
+HIP_API hipError_t hipStreamGetId(hipStream_t handle, unsigned long long *id);
+HIP_API int hipGetStreamDeviceId(hipStream_t handle);
+HIP_API hipError_t hipDrvGetErrorName(hipError_t error, const char **name);
+HIP_API hipError_t hipDrvGetErrorString(hipError_t error, const char **text);
+HIP_API hipError_t hipExtGetLastError(void);
+HIP_API hipError_t hipChooseDeviceR0600(int *device, const hipDeviceProp_tR0600 *wanted);
+HIP_API hipError_t hipGetDriverEntryPoint(const char *symbol, void **function, uint64_t flags,
+                                          hipDriverProcAddressQueryResult *status);
+HIP_API hipError_t hipGetDriverEntryPoint_spt(const char *symbol, void **function, uint64_t flags,
+                                              hipDriverProcAddressQueryResult *status);
+HIP_API hipError_t hipGetProcAddress_spt(const char *symbol, void **function, int version,
+                                         uint64_t flags, hipDriverProcAddressQueryResult *status);
+
+// Between two events; with the grid in work-items.
+HIP_API hipError_t hipExtModuleLaunchKernel(hipFunction_t f, uint32_t items_x, uint32_t items_y,
+                                            uint32_t items_z, uint32_t block_x, uint32_t block_y,
+                                            uint32_t block_z, size_t dynamic_lds,
+                                            hipStream_t stream, void **params, void **extra,
+                                            hipEvent_t start, hipEvent_t stop, uint32_t flags);
+HIP_API hipError_t hipHccModuleLaunchKernel(hipFunction_t f, uint32_t items_x, uint32_t items_y,
+                                            uint32_t items_z, uint32_t block_x, uint32_t block_y,
+                                            uint32_t block_z, size_t dynamic_lds,
+                                            hipStream_t stream, void **params, void **extra,
+                                            hipEvent_t start, hipEvent_t stop);
+HIP_API hipError_t hipExtLaunchKernel(const void *kernel, dim3 g, dim3 b, void **args,
+                                      size_t dynamic_lds, hipStream_t handle, hipEvent_t start,
+                                      hipEvent_t stop, int flags);
+HIP_API const char *hipKernelNameRef(hipFunction_t f);
+HIP_API const char *hipKernelNameRefByPtr(const void *kernel, hipStream_t handle);
+HIP_API const char *hipApiName(uint32_t id);
+
+// With the thread's own stream as the default (per_thread.c).
+HIP_API hipError_t hipMemcpy_spt(void *dst, const void *src, size_t bytes, hipMemcpyKind kind);
+HIP_API hipError_t hipMemcpyAsync_spt(void *dst, const void *src, size_t bytes, hipMemcpyKind kind,
+                                      hipStream_t stream);
+HIP_API hipError_t hipMemcpy2D_spt(void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
+                                   size_t width, size_t height, hipMemcpyKind kind);
+HIP_API hipError_t hipMemcpy2DAsync_spt(void *dst, size_t dst_pitch, const void *src,
+                                        size_t src_pitch, size_t width, size_t height,
+                                        hipMemcpyKind kind, hipStream_t stream);
+HIP_API hipError_t hipMemcpyToSymbol_spt(const void *symbol, const void *src, size_t bytes,
+                                         size_t offset, hipMemcpyKind kind);
+HIP_API hipError_t hipMemcpyToSymbolAsync_spt(const void *symbol, const void *src, size_t bytes,
+                                              size_t offset, hipMemcpyKind kind,
+                                              hipStream_t stream);
+HIP_API hipError_t hipMemcpyFromSymbol_spt(void *dst, const void *symbol, size_t bytes,
+                                           size_t offset, hipMemcpyKind kind);
+HIP_API hipError_t hipMemcpyFromSymbolAsync_spt(void *dst, const void *symbol, size_t bytes,
+                                                size_t offset, hipMemcpyKind kind,
+                                                hipStream_t stream);
+HIP_API hipError_t hipMemset_spt(void *dst, int value, size_t bytes);
+HIP_API hipError_t hipMemsetAsync_spt(void *dst, int value, size_t bytes, hipStream_t stream);
+HIP_API hipError_t hipMemset2D_spt(void *dst, size_t pitch, int value, size_t width, size_t height);
+HIP_API hipError_t hipMemset2DAsync_spt(void *dst, size_t pitch, int value, size_t width,
+                                        size_t height, hipStream_t stream);
+HIP_API hipError_t hipStreamQuery_spt(hipStream_t stream);
+HIP_API hipError_t hipStreamSynchronize_spt(hipStream_t stream);
+HIP_API hipError_t hipStreamGetFlags_spt(hipStream_t stream, unsigned *flags);
+HIP_API hipError_t hipStreamGetPriority_spt(hipStream_t stream, int *priority);
+HIP_API hipError_t hipStreamIsCapturing_spt(hipStream_t stream, int *status);
+HIP_API hipError_t hipStreamWaitEvent_spt(hipStream_t stream, hipEvent_t event, unsigned flags);
+HIP_API hipError_t hipStreamAddCallback_spt(hipStream_t stream, hipStreamCallback_t callback,
+                                            void *data, unsigned flags);
+HIP_API hipError_t hipEventRecord_spt(hipEvent_t event, hipStream_t stream);
+HIP_API hipError_t hipLaunchHostFunc_spt(hipStream_t stream, hipHostFn_t function, void *data);
+HIP_API hipError_t hipLaunchKernel_spt(const void *kernel, dim3 grid, dim3 block, void **args,
+                                       size_t dynamic_lds, hipStream_t stream);
 
 #endif

@@ -19,6 +19,9 @@ hipError_t hipHostRegister(void *ptr, size_t bytes, unsigned flags) {
         return sim_hip_result(sim_memory_is_guest((uintptr_t)ptr) ? hipErrorInvalidValue
                                                                   : hipErrorOutOfMemory);
     }
+    if (!is_known) {
+        sim_memory_tag(sim_hip.memory, (uintptr_t)ptr, flags);
+    }
     return sim_hip_result(is_known ? hipErrorHostMemoryAlreadyRegistered : hipSuccess);
 }
 
@@ -29,6 +32,18 @@ hipError_t hipHostUnregister(void *ptr) {
     }
     return sim_hip_result(
         sim_memory_unregister(sim_hip.memory, ptr) ? hipSuccess : hipErrorHostMemoryNotRegistered);
+}
+
+hipError_t hipHostGetFlags(unsigned *flags, void *host) {
+    SIM_HIP_START();
+    const sim_region *region = sim_memory_find(sim_hip.memory, (uintptr_t)host);
+    bool is_host =
+        region && (region->kind == SIM_REGION_HOST || region->kind == SIM_REGION_REGISTERED);
+    if (!flags || !is_host) {
+        return sim_hip_result(hipErrorInvalidValue);
+    }
+    *flags = region->flags;
+    return hipSuccess;
 }
 
 // ---- in stream order

@@ -85,6 +85,7 @@ hipError_t hipHostMalloc(void **out, size_t bytes, unsigned flags) {
     if (!region) {
         return sim_hip_result(hipErrorOutOfMemory);
     }
+    sim_memory_tag(sim_hip.memory, region->base, flags);
     *out = region->host;
     return hipSuccess;
 }
@@ -124,6 +125,7 @@ hipError_t hipPointerGetAttributes(hipPointerAttribute_t *attributes, const void
         attributes->device = (int)region->device;
         attributes->devicePointer = (void *)ptr;
         attributes->hostPointer = is_host ? (void *)ptr : nullptr;
+        attributes->allocationFlags = region->flags;
     }
     return hipSuccess;
 }
@@ -167,6 +169,24 @@ hipError_t hipPointerGetAttribute(void *data, hipPointer_attribute attribute, hi
         return sim_hip_result(hipErrorInvalidValue);
     }
     return hipSuccess;
+}
+
+/** Each attribute alone, as hipPointerGetAttribute has it; what a pointer does not have is zero. */
+hipError_t hipDrvPointerGetAttributes(unsigned count, hipPointer_attribute *attributes, void **data,
+                                      hipDeviceptr_t ptr) {
+    SIM_HIP_START();
+    if (!count || !attributes || !data || !sim_memory_find(sim_hip.memory, (uintptr_t)ptr)) {
+        return sim_hip_result(hipErrorInvalidValue);
+    }
+    hipError_t error = hipSuccess;
+    for (unsigned i = 0; error == hipSuccess && i < count; i++) {
+        error = hipPointerGetAttribute(data[i], attributes[i], ptr);
+        if (error != hipSuccess && data[i] && attributes[i] == HIP_POINTER_ATTRIBUTE_HOST_POINTER) {
+            *(void **)data[i] = nullptr;
+            error = hipSuccess;
+        }
+    }
+    return sim_hip_result(error);
 }
 
 // ---- copies

@@ -82,6 +82,10 @@ hipError_t hipModuleLoadDataEx(hipModule_t *out, const void *image, unsigned num
     return hipModuleLoadData(out, image);
 }
 
+hipError_t hipModuleLoadFatBinary(hipModule_t *out, const void *image) {
+    return hipModuleLoadData(out, image);
+}
+
 /** A whole file; null with errno set. */
 static void *read_file(const char *path, size_t *bytes) {
     FILE *file = fopen(path, "rb");
@@ -191,6 +195,15 @@ hipError_t hipModuleGetFunction(hipFunction_t *out, hipModule_t module, const ch
         return sim_hip_result(out && name ? hipErrorInvalidHandle : hipErrorInvalidValue);
     }
     return sim_hip_result(sim_hip_function(out, module, name));
+}
+
+hipError_t hipModuleGetFunctionCount(unsigned *count, hipModule_t module) {
+    SIM_HIP_START();
+    if (!count || !is_module(module)) {
+        return sim_hip_result(count ? hipErrorInvalidHandle : hipErrorInvalidValue);
+    }
+    *count = (unsigned)sim_object_num_kernels(module->object);
+    return hipSuccess;
 }
 
 hipError_t hipModuleGetGlobal(hipDeviceptr_t *out, size_t *bytes, hipModule_t module,

@@ -107,3 +107,34 @@ hipError_t hipOccupancyMaxPotentialBlockSize(int *grid, int *block, const void *
     return sim_hip_result(error == hipSuccess ? best_block(grid, block, f, dynamic_lds, limit, 0)
                                               : error);
 }
+
+/** The most dynamic LDS with which `groups` of a kernel still fit on a unit. */
+static size_t spare_lds(const sim_chip *c, const sim_kernel *k, uint32_t groups, uint32_t block) {
+    size_t low = 0, high = c->lds_bytes - k->lds_bytes;
+    while (low < high) {
+        size_t middle = low + (high - low + 1) / 2;
+        bool fits = groups_per_unit(c, k, block, middle) >= groups;
+        low = fits ? middle : low;
+        high = fits ? high : middle - 1;
+    }
+    return low;
+}
+
+hipError_t hipOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, const void *kernel, int groups,
+                                                    int block) {
+    SIM_HIP_START();
+    hipFunction_t f;
+    if (!bytes || groups <= 0 || block <= 0 || block > MAX_BLOCK) {
+        return sim_hip_result(hipErrorInvalidValue);
+    }
+    hipError_t error = sim_hip_registered(&f, kernel, sim_hip_device());
+    if (error != hipSuccess) {
+        return sim_hip_result(error);
+    }
+    const sim_chip *c = f->module->device->chip;
+    if (groups_per_unit(c, f->kernel, (uint32_t)block, 0) < (uint32_t)groups) {
+        return sim_hip_result(hipErrorInvalidValue);
+    }
+    *bytes = spare_lds(c, f->kernel, (uint32_t)groups, (uint32_t)block);
+    return hipSuccess;
+}

@@ -11,8 +11,19 @@ typedef struct rectangle_op {
     const uint8_t *src; // null: a fill
     size_t dst_pitch, src_pitch, width, height;
     size_t dst_bytes, src_bytes; // from the first byte to the last
-    int value;
+    uint32_t value;              // of a fill, in units of 1, 2 or 4 bytes
+    size_t unit;
 } rectangle_op;
+
+static void fill_row(uint8_t *dst, const rectangle_op *r) {
+    if (r->unit == 1) {
+        memset(dst, (int)r->value, r->width);
+        return;
+    }
+    for (size_t x = 0; x < r->width; x += r->unit) {
+        memcpy(dst + x, &r->value, r->unit);
+    }
+}
 
 static hipError_t run_rectangle(sim_stream *stream, sim_op *op) {
     (void)stream;
@@ -24,7 +35,7 @@ static hipError_t run_rectangle(sim_stream *stream, sim_op *op) {
         if (r->src) {
             memmove(dst + y * r->dst_pitch, src + y * r->src_pitch, r->width);
         } else {
-            memset(dst + y * r->dst_pitch, r->value, r->width);
+            fill_row(dst + y * r->dst_pitch, r);
         }
     }
     sim_memory_leave(sim_hip.memory);
@@ -92,18 +103,78 @@ hipError_t hipMemcpy2DAsync(void *dst, size_t dst_pitch, const void *src, size_t
                 kind, stream, true);
 }
 
-static hipError_t fill(void *dst, size_t pitch, int value, size_t width, size_t height,
-                       hipStream_t stream, bool is_async) {
+/** Where a rectangle of hipMemcpyParam2D begins; null if it is in no memory that there is. */
+static uint8_t *corner(hipMemoryType type, const void *host, const void *device, size_t pitch,
+                       size_t x, size_t y) {
+    const uint8_t *base = type == hipMemoryTypeHost ? host : device;
+    size_t offset;
+    bool known =
+        type == hipMemoryTypeHost || type == hipMemoryTypeDevice || type == hipMemoryTypeUnified;
+    if (!known || !base || __builtin_mul_overflow(pitch, y, &offset) ||
+        __builtin_add_overflow(offset, x, &offset)) {
+        return nullptr;
+    }
+    return (uint8_t *)base + offset;
+}
+
+static hipMemcpyKind kind_of(const hip_Memcpy2D *c) {
+    bool to_device = c->dstMemoryType == hipMemoryTypeDevice;
+    if (c->srcMemoryType == hipMemoryTypeUnified || c->dstMemoryType == hipMemoryTypeUnified) {
+        return hipMemcpyDefault;
+    }
+    if (c->srcMemoryType == hipMemoryTypeDevice) {
+        return to_device ? hipMemcpyDeviceToDevice : hipMemcpyDeviceToHost;
+    }
+    return to_device ? hipMemcpyHostToDevice : hipMemcpyHostToHost;
+}
+
+static hipError_t copy_param(const hip_Memcpy2D *c, hipStream_t stream, bool is_async) {
+    SIM_HIP_START();
+    if (!c) {
+        return sim_hip_result(hipErrorInvalidValue);
+    }
+    if (c->srcMemoryType == hipMemoryTypeArray || c->dstMemoryType == hipMemoryTypeArray) {
+        return sim_hip_result(hipErrorNotSupported);
+    }
+    rectangle_op r = {.dst = corner(c->dstMemoryType, c->dstHost, c->dstDevice, c->dstPitch,
+                                    c->dstXInBytes, c->dstY),
+                      .src = corner(c->srcMemoryType, c->srcHost, c->srcDevice, c->srcPitch,
+                                    c->srcXInBytes, c->srcY),
+                      .dst_pitch = c->dstPitch ? c->dstPitch : c->WidthInBytes,
+                      .src_pitch = c->srcPitch ? c->srcPitch : c->WidthInBytes,
+                      .width = c->WidthInBytes,
+                      .height = c->Height};
+    if (!r.dst || !r.src) {
+        return sim_hip_result(hipErrorInvalidValue);
+    }
+    return copy(r, kind_of(c), stream, is_async);
+}
+
+hipError_t hipMemcpyParam2D(const hip_Memcpy2D *c) {
+    return copy_param(c, nullptr, false);
+}
+
+hipError_t hipMemcpyParam2DAsync(const hip_Memcpy2D *c, hipStream_t stream) {
+    return copy_param(c, stream, true);
+}
+
+hipError_t hipDrvMemcpy2DUnaligned(const hip_Memcpy2D *c) {
+    return copy_param(c, nullptr, false);
+}
+
+/** `columns` of `unit` bytes each. */
+static hipError_t fill(void *dst, size_t pitch, uint32_t value, size_t unit, size_t columns,
+                       size_t height, hipStream_t stream, bool is_async) {
     SIM_HIP_START();
     rectangle_op r = {
-        .dst = dst, .dst_pitch = pitch, .width = width, .height = height, .value = value};
-    if (width == 0 || height == 0) {
+        .dst = dst, .dst_pitch = pitch, .height = height, .value = value, .unit = unit};
+    if (columns == 0 || height == 0) {
         return hipSuccess;
     }
-    if (width > pitch) {
+    if (__builtin_mul_overflow(columns, unit, &r.width) || r.width > pitch) {
         return sim_hip_result(hipErrorInvalidPitchValue);
     }
-    if (!cover(pitch, width, height, &r.dst_bytes) ||
+    if (!cover(pitch, r.width, height, &r.dst_bytes) ||
         !sim_memory_host(sim_hip.memory, (uintptr_t)dst, r.dst_bytes)) {
         return sim_hip_result(hipErrorInvalidValue);
     }
@@ -111,12 +182,42 @@ static hipError_t fill(void *dst, size_t pitch, int value, size_t width, size_t 
 }
 
 hipError_t hipMemset2D(void *dst, size_t pitch, int value, size_t width, size_t height) {
-    return fill(dst, pitch, value, width, height, nullptr, false);
+    return fill(dst, pitch, (uint8_t)value, 1, width, height, nullptr, false);
 }
 
 hipError_t hipMemset2DAsync(void *dst, size_t pitch, int value, size_t width, size_t height,
                             hipStream_t stream) {
-    return fill(dst, pitch, value, width, height, stream, true);
+    return fill(dst, pitch, (uint8_t)value, 1, width, height, stream, true);
+}
+
+hipError_t hipMemsetD2D8(hipDeviceptr_t dst, size_t pitch, unsigned char value, size_t width,
+                         size_t height) {
+    return fill(dst, pitch, value, 1, width, height, nullptr, false);
+}
+
+hipError_t hipMemsetD2D8Async(hipDeviceptr_t dst, size_t pitch, unsigned char value, size_t width,
+                              size_t height, hipStream_t stream) {
+    return fill(dst, pitch, value, 1, width, height, stream, true);
+}
+
+hipError_t hipMemsetD2D16(hipDeviceptr_t dst, size_t pitch, unsigned short value, size_t width,
+                          size_t height) {
+    return fill(dst, pitch, value, 2, width, height, nullptr, false);
+}
+
+hipError_t hipMemsetD2D16Async(hipDeviceptr_t dst, size_t pitch, unsigned short value, size_t width,
+                               size_t height, hipStream_t stream) {
+    return fill(dst, pitch, value, 2, width, height, stream, true);
+}
+
+hipError_t hipMemsetD2D32(hipDeviceptr_t dst, size_t pitch, unsigned value, size_t width,
+                          size_t height) {
+    return fill(dst, pitch, value, 4, width, height, nullptr, false);
+}
+
+hipError_t hipMemsetD2D32Async(hipDeviceptr_t dst, size_t pitch, unsigned value, size_t width,
+                               size_t height, hipStream_t stream) {
+    return fill(dst, pitch, value, 4, width, height, stream, true);
 }
 
 /** Rows begin at multiples of 256 bytes. */

@@ -53,7 +53,7 @@ struct sim_stream {
 struct sim_event {
     uint64_t magic;
     unsigned flags, references;
-    sim_device *device;        // of the last record
+    sim_device *device;        // that was current when it was made
     uint64_t recorded, passed; // counts of hipEventRecord, and of those that the stream has reached
 };
 

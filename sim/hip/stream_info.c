@@ -47,6 +47,22 @@ hipError_t hipStreamGetDevice(hipStream_t handle, hipDevice_t *device) {
     return hipSuccess;
 }
 
+/** Its address: no two streams that there are at once have the same. */
+hipError_t hipStreamGetId(hipStream_t handle, unsigned long long *id) {
+    SIM_HIP_START();
+    const sim_stream *stream = sim_hip_stream(handle);
+    if (!stream || !id) {
+        return sim_hip_result(stream ? hipErrorInvalidValue : hipErrorInvalidHandle);
+    }
+    *id = (uintptr_t)stream;
+    return hipSuccess;
+}
+
+int hipGetStreamDeviceId(hipStream_t handle) {
+    hipDevice_t device;
+    return hipStreamGetDevice(handle, &device) == hipSuccess ? device : -1;
+}
+
 /** No stream ever captures: hipStreamBeginCapture is not supported. */
 hipError_t hipStreamIsCapturing(hipStream_t handle, int *status) {
     SIM_HIP_START();
