@@ -243,6 +243,34 @@ static void test_kinds(void **) {
     expect(o->json, "\"work_item\": [0, 0, 0]");
 }
 
+/** Names of all bytes, in a report without a place. */
+static void test_strings(void **) {
+    static const struct {
+        const char *name, *json;
+    } names[] = {
+        {"plain", "\"plain\""},
+        {"q\"b\\t\tn\n\x7f", "\"q\\\"b\\\\t\\u0009n\\u000a\\u007f\""},
+        {"\xc3\xbc \xe2\x82\xac \xf0\x9f\x98\x80", "\"\xc3\xbc \xe2\x82\xac \xf0\x9f\x98\x80\""},
+        {"\xff \xc3", "\"\\u00ff \\u00c3\""},
+        {"\xc0\xaf", "\"\\u00c0\\u00af\""},            // overlong
+        {"\xed\xa0\x80", "\"\\u00ed\\u00a0\\u0080\""}, // a surrogate
+        {"\xf8\x90\x80\x80", "\"\\u00f8\\u0090\\u0080\\u0080\""},
+        {"\xf5\x80\x80\x80", "\"\\u00f5\\u0080\\u0080\\u0080\""}}; // past the last character
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char want[128];
+        sim_kernel kernel = {.name = (char *)(uintptr_t)names[i].name};
+        sim_dispatch d = {.chip = sim_chip_by_name("gfx942"), .kernel = &kernel};
+        sim_fault_stop(&d, SIM_FAULT_RESOURCES, "none");
+        assert_true(d.stop);
+        char *json = sim_faults_json(&d);
+        snprintf(want, sizeof want,
+                 "{\"kind\": \"resources\", \"kernel\": %s, \"message\": \"none\"", names[i].json);
+        expect(json, want);
+        free(json);
+        sim_faults_deinit(&d.faults);
+    }
+}
+
 // ---- source lines
 
 /** Whether the line that a fault's report names says `comment`. */
@@ -342,9 +370,10 @@ static void test_rdna(void **) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_goes_on),       cmocka_unit_test(test_stops),
-        cmocka_unit_test(test_endless),       cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_kinds),         cmocka_unit_test(test_lines),
-        cmocka_unit_test(test_damaged_lines), cmocka_unit_test(test_rdna)};
+        cmocka_unit_test(test_goes_on), cmocka_unit_test(test_stops),
+        cmocka_unit_test(test_endless), cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_kinds),   cmocka_unit_test(test_strings),
+        cmocka_unit_test(test_lines),   cmocka_unit_test(test_damaged_lines),
+        cmocka_unit_test(test_rdna)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -34,6 +34,11 @@ static void test_accepted(void **state) {
     assert_true(o.fast_matrix);
     assert_true(sim_options_parse(&o, "mfma=exact", error, sizeof error));
     assert_false(o.fast_matrix);
+    assert_true(
+        sim_options_parse(&o, "faults=7;report=a b.jsonl;errorcode=255", error, sizeof error));
+    assert_int_equal(o.faults, 7);
+    assert_string_equal(o.report, "a b.jsonl");
+    assert_int_equal(o.errorcode, 255);
     assert_true(sim_options_parse(&o, "trace=_Z3add*;trace_file=a b.txt;profile=p-%p.json", error,
                                   sizeof error));
     assert_string_equal(o.look.trace, "_Z3add*");
@@ -69,6 +74,11 @@ static void test_refused(void **state) {
         {"threads=99999999999999999999", "accepted: 1 to 1024"},
         {"limit=", "instructions a wave may execute"},
         {"limit=99999999999999999999", "instructions a wave may execute"},
+        {"faults=0", "faults=0: accepted: 1 to 10000"},
+        {"faults=10001", "accepted: 1 to 10000"},
+        {"errorcode=256", "errorcode=256: accepted: 0 to 255"},
+        {"errorcode=-1", "accepted: 0 to 255"},
+        {"report=", "report=: accepted: a file's name"},
         {"threads=2;speed=9", "unknown key 'speed'"},
         {"trace=", "trace=: accepted: KERNEL[:WAVE]"},
         {"trace=:3", "trace=:3: accepted: KERNEL[:WAVE]"},
