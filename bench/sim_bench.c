@@ -201,6 +201,9 @@ static const vector_line vector_lines[] = {
     {"v_mul_f32_dpp v1, v2, v3 row_newbcast:3", {0x0a0206fa, 0xff015302}, 2, EVERY},
     {"v_cvt_pk_fp8_f32 v1, v2, v3", {0xd2a20001, 0x00020702}, 2, EVERY},
     {"ds_read_b128 v[4:7], v1", {0xd9fe0000, 0x04000001}, 2, EVERY},
+    {"ds_read2_b32 v[4:5], v1 offset1:16", {0xd86e1000, 0x04000001}, 2, EVERY},
+    {"ds_read_b64 v[4:5], v1", {0xd8ec0000, 0x04000001}, 2, EVERY},
+    {"ds_write_b128 v1, v[4:7]", {0xd9be0000, 0x00000401}, 2, EVERY},
     {"ds_write_b64 v1, v[4:5]", {0xd89a0000, 0x00000401}, 2, EVERY},
     {"s_add_u32 s1, s2, s3", {0x80010302}, 1, EVERY},
 };

@@ -32,7 +32,7 @@ ROUNDS = {"quern": 20, "tinygrad": 3}
 
 def compile_kernel(chip, folder):
     path = pathlib.Path(folder) / f"matmul.{chip}.co"
-    subprocess.run(["clang-22", "-std=gnu23", "-O2", "--target=amdgcn-amd-amdhsa", f"-mcpu={chip}", "-nogpulib",
+    subprocess.run([os.environ.get("CC", "clang-22"), "-std=gnu23", "-O2", "--target=amdgcn-amd-amdhsa", f"-mcpu={chip}", "-nogpulib",
                     "-ffreestanding", "-mllvm", "-amdgpu-kernarg-preload-count=0", "-o", path,
                     HERE / "matmul_gpu.c"], check=True)
     return path.read_bytes()

@@ -219,6 +219,78 @@ static inline void store_masked(uint32_t *row, const uint32_t *value, uint64_t m
     }
 }
 
+// ---- sixteen lanes' runs of dwords, in lane order, and the rows that hold them
+
+#define SIM_FIRST8(a, b, k)                                                                        \
+    __builtin_shufflevector(a, b, k, k + 4, k + 8, k + 12, k + 16, k + 20, k + 24, k + 28)
+#define SIM_JOIN(a, b)                                                                             \
+    __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
+#define SIM_DEAL4(k)                                                                               \
+    store16(rows + SIM_LANES * k, SIM_JOIN(SIM_FIRST8(a, b, k), SIM_FIRST8(c, d, k)))
+
+/** rows[k] lane i = data[dwords * i + k]. */
+SIM_INLINE void deal16(uint32_t *rows, const uint32_t *data, uint32_t dwords) {
+    u32x16 a = load16(data), b, c, d;
+    switch (dwords) {
+    case 1:
+        store16(rows, a);
+        return;
+    case 2:
+        b = load16(data + 16);
+        store16(rows, __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24,
+                                              26, 28, 30));
+        store16(rows + SIM_LANES, __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19,
+                                                          21, 23, 25, 27, 29, 31));
+        return;
+    case 4:
+        b = load16(data + 16);
+        c = load16(data + 32);
+        d = load16(data + 48);
+        SIM_DEAL4(0);
+        SIM_DEAL4(1);
+        SIM_DEAL4(2);
+        SIM_DEAL4(3);
+        return;
+    default:
+        for (uint32_t i = 0; i < 16 * dwords; i++) {
+            rows[SIM_LANES * (i % dwords) + i / dwords] = data[i];
+        }
+    }
+}
+
+#define SIM_LOW(a, b)                                                                              \
+    __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define SIM_HIGH(a, b)                                                                             \
+    __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+
+/** The reverse. */
+SIM_INLINE void collect16(uint32_t *data, const uint32_t *rows, uint32_t dwords) {
+    u32x16 a = load16(rows), b, c, d;
+    switch (dwords) {
+    case 1:
+        store16(data, a);
+        return;
+    case 2:
+        b = load16(rows + SIM_LANES);
+        store16(data, SIM_LOW(a, b));
+        store16(data + 16, SIM_HIGH(a, b));
+        return;
+    case 4:
+        b = load16(rows + SIM_LANES);
+        c = load16(rows + 2 * SIM_LANES);
+        d = load16(rows + 3 * SIM_LANES);
+        store16(data, SIM_LOW(SIM_LOW(a, c), SIM_LOW(b, d)));
+        store16(data + 16, SIM_HIGH(SIM_LOW(a, c), SIM_LOW(b, d)));
+        store16(data + 32, SIM_LOW(SIM_HIGH(a, c), SIM_HIGH(b, d)));
+        store16(data + 48, SIM_HIGH(SIM_HIGH(a, c), SIM_HIGH(b, d)));
+        return;
+    default:
+        for (uint32_t i = 0; i < 16 * dwords; i++) {
+            data[i] = rows[SIM_LANES * (i % dwords) + i / dwords];
+        }
+    }
+}
+
 // ---- numbers
 
 static inline float as_f32(uint32_t bits) {

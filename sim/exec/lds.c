@@ -73,11 +73,7 @@ SIM_INLINE void read_wide(uint32_t *rows, const uint8_t *lds, const uint32_t *at
             memcpy(data + dwords * lane, lds + at[lane], 4 * dwords);
         }
     }
-    for (uint32_t k = 0; k < dwords; k++) {
-        for (unsigned lane = 0; lane < CHUNK; lane++) {
-            rows[SIM_LANES * k + lane] = data[dwords * lane + k];
-        }
-    }
+    deal16(rows, data, dwords);
 }
 
 SIM_INLINE void read_chunks(const sim_wave *w, uint32_t *rows, const chunks *c, uint32_t dwords) {
@@ -102,11 +98,7 @@ SIM_INLINE void write_chunks(sim_wave *w, const uint32_t *rows, const chunks *c,
             continue;
         }
         _Alignas(64) uint32_t data[CHUNK * 4];
-        for (unsigned lane = 0; lane < CHUNK; lane++) {
-            for (uint32_t k = 0; k < dwords; k++) {
-                data[dwords * lane + k] = from[SIM_LANES * k + lane];
-            }
-        }
+        collect16(data, from, dwords);
         if (are_side_by_side(load16(at), 4 * dwords)) {
             memcpy(lds + at[0], data, 4 * CHUNK * dwords);
             continue;

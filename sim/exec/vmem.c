@@ -62,11 +62,7 @@ SIM_INLINE void load_chunk(uint32_t *rows, uint8_t *const host[CHUNK], unsigned 
             memcpy(data + dwords * lane, host[lane], 4 * dwords);
         }
     }
-    for (unsigned k = 0; k < dwords; k++) {
-        for (unsigned lane = 0; lane < CHUNK; lane++) {
-            rows[SIM_LANES * k + lane] = data[dwords * lane + k];
-        }
-    }
+    deal16(rows, data, dwords);
 }
 
 /** Loads by sixteen lanes, where all of them are active and reach memory or none is; else false. */
