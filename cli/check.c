@@ -13,7 +13,7 @@
 
 static const char *spec, *report_path;
 static int64_t seed = 1;
-static bool as_json, quick, force;
+static bool as_json, quick, force, verbose;
 
 static const cli_option options[] = {
     {.name = "--device",
@@ -36,11 +36,16 @@ static const cli_option options[] = {
      .help = "write device, host, versions, and each result with its time"},
     {.name = "--force", .kind = CLI_FLAG, .to = &force, .help = "replace the report if it exists"},
     {.name = "--json", .kind = CLI_FLAG, .to = &as_json, .help = "print the report as JSON"},
+    {.name = "--verbose",
+     .kind = CLI_FLAG,
+     .to = &verbose,
+     .help = "-v: where instructions are known from, on a simulated device"},
     {0}};
 
 /** What all problems together say of one kernel. */
 typedef struct kernel_row {
     char *op, *kernel, *reason; // reason: of the last problem that it could not run
+    char *evidence;             // null: nothing is known
     int64_t ran, passed, chosen, refused;
     double worst; // error over tolerance
     int64_t fastest_ns;
@@ -68,15 +73,29 @@ static kernel_row *row_of(summary *s, const qn_check_result *r) {
 }
 
 static json_t *result_json(const qn_check_result *r) {
-    return json_pack("{s:s, s:s, s:s, s:s?, s:b, s:b, s:b, s:o, s:I, s:s}", "op", r->op, "kernel",
-                     r->kernel, "problem", r->problem, "reason", r->reason, "ran", !r->reason,
-                     "passed", r->passed, "is_choice", r->is_choice, "error_over_tolerance",
-                     r->reason ? json_null() : cli_json_number(r->error), "time_ns",
-                     (json_int_t)r->time_ns, "detail", r->detail ? r->detail : "");
+    return json_pack("{s:s, s:s, s:s, s:s?, s:b, s:b, s:b, s:o, s:I, s:s, s:s*}", "op", r->op,
+                     "kernel", r->kernel, "problem", r->problem, "reason", r->reason, "ran",
+                     !r->reason, "passed", r->passed, "is_choice", r->is_choice,
+                     "error_over_tolerance", r->reason ? json_null() : cli_json_number(r->error),
+                     "time_ns", (json_int_t)r->time_ns, "detail", r->detail ? r->detail : "",
+                     "evidence", r->evidence);
+}
+
+/** Where a text of evidence stands from the strongest kind, 0, to the weakest; -1 if there is none. */
+static int weakness(const char *evidence) {
+    static const char *const kinds[] = {"measured", "ISA text", "LLVM", "inferred"};
+    for (int i = 0; evidence && i < 4; i++)
+        if (strncmp(evidence, kinds[i], strlen(kinds[i])) == 0)
+            return i;
+    return -1;
 }
 
 static void note_run(summary *s, kernel_row *row, const qn_check_result *r) {
     row->ran++;
+    if (weakness(r->evidence) > weakness(row->evidence)) {
+        free(row->evidence);
+        row->evidence = cli_text("%s", r->evidence);
+    }
     row->passed += r->passed;
     row->chosen += r->is_choice;
     double error = isnan(r->error) ? INFINITY : r->error;
@@ -186,6 +205,19 @@ static void print_table(const summary *s, const cli_device *device) {
     cli_table_print(&table, stdout);
 }
 
+/** The instructions of each kernel that are known least well, and from where. */
+static void print_evidence(const summary *s) {
+    bool any = false;
+    for (int i = 0; i < s->count; i++) {
+        if (!s->rows[i].evidence)
+            continue;
+        if (!any)
+            printf("\nHow the simulated GPU knows the instructions that it knows least:\n");
+        any = true;
+        printf("  %s: %s\n", s->rows[i].kernel, s->rows[i].evidence);
+    }
+}
+
 static qn_status check_ops(int count, char **ops) {
     for (int i = 0; i < count; i++) {
         char known[256] = "";
@@ -206,7 +238,8 @@ static bool run_op(summary *s, cli_device *device, const char *op) {
     qn_check_options check = {.struct_size = sizeof check,
                               .seed = (uint64_t)seed,
                               .quick = quick,
-                              .timed_runs = report_path || as_json ? 3 : 1};
+                              .timed_runs = report_path || as_json ? 3 : 1,
+                              .evidence = verbose};
     qn_status st = qn_check(device->device, op, &check, note, s);
     if (st == QN_OK || st == QN_E_MISMATCH)
         return true;
@@ -233,6 +266,8 @@ static qn_status show(const summary *s, const cli_device *device) {
         st = cli_print_json(report_json(s, device));
     else
         print_table(s, device);
+    if (!as_json && verbose)
+        print_evidence(s);
     if (st == QN_OK && report_path)
         st = write_report(s, device);
     if (st == QN_OK)
@@ -261,6 +296,7 @@ out:
         free(s.rows[i].op);
         free(s.rows[i].kernel);
         free(s.rows[i].reason);
+        free(s.rows[i].evidence);
     }
     free(s.rows);
     free(s.error);
@@ -271,12 +307,15 @@ const cli_command cli_check = {
     .name = "check",
     .arguments = "[OP...]",
     .summary = "Compare every kernel of a device with the ops' definitions",
-    .details = "Runs every kernel of the ops named (default: all) on a fixed list of problems.\n"
-               "For each kernel: how many problems it agreed on, on how many a plain call\n"
-               "would choose it, its largest error over the tolerance, its fastest time, and\n"
-               "why it could not run the others. Exit status 0 only if all agree. A --report\n"
-               "holds what quern devices and this table show, problem by problem, with the\n"
-               "host's processor and kernel, and nothing else.",
+    .details =
+        "Runs every kernel of the ops named (default: all) on a fixed list of problems.\n"
+        "For each kernel: how many problems it agreed on, on how many a plain call\n"
+        "would choose it, its largest error over the tolerance, its fastest time, and\n"
+        "why it could not run the others. Exit status 0 only if all agree. A --report\n"
+        "holds what quern devices and this table show, problem by problem, with the\n"
+        "host's processor and kernel, and nothing else. With --verbose, simulated devices say\n"
+        "from where they know each kernel's instructions: measured on silicon, the\n"
+        "ISA documents, LLVM's definitions, or inferred.",
     .options = options,
     .max_arguments = 64,
     .run = run};

@@ -92,7 +92,7 @@ static qn_status note_given(given *seen, const cli_command *command, const cli_o
 /** Reads the option at argv[*i], and its value, which may be the next argument. */
 static qn_status option_read(given *seen, const cli_command *command, int argc, char **argv,
                              int *i) {
-    const char *text = argv[*i];
+    const char *text = strcmp(argv[*i], "-v") ? argv[*i] : "--verbose";
     const char *equals = strchrnul(text, '=');
     const cli_option *o = option_find(command, text, (size_t)(equals - text));
     if (!o)

@@ -137,10 +137,27 @@ static void report(qni_check_run *run, const qn_check_result *result) {
         run->report(run->context, result);
 }
 
+/** What the simulated GPU says of the kernels that a variant launched; null if nothing. */
+static const char *find_evidence(qni_check_run *run, char *text, size_t room) {
+    static const struct {
+        char letter;
+        const char *name;
+    } kinds[] = {{'m', "measured"}, {'i', "ISA text"}, {'l', "LLVM"}, {'?', "inferred"}};
+    char names[512] = "";
+    char known = run->options.evidence ? qni_kernels_evidence(run->device, names, sizeof names) : 0;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (known == kinds[i].letter) {
+            snprintf(text, room, "%s: %s", kinds[i].name, names);
+            return text;
+        }
+    return nullptr;
+}
+
 static qn_status check_variant(qni_check_run *run, const qni_check_problem *problem,
                                const qni_variant *variant, bool is_choice) {
     qni_reason why = {""};
-    char detail[512] = "";
+    char detail[512] = "", evidence[600];
+    qni_kernels_evidence(run->device, nullptr, 0);
     qn_check_result result = {.op = problem->op->name,
                               .kernel = variant->name,
                               .problem = problem->text,
@@ -157,6 +174,8 @@ static qn_status check_variant(qni_check_run *run, const qni_check_problem *prob
     } else {
         run->has_failed = true;
     }
+    if (!result.reason)
+        result.evidence = find_evidence(run, evidence, sizeof evidence);
     if (st == QN_OK)
         report(run, &result);
     return st;

@@ -87,6 +87,9 @@ typedef struct qni_backend {
                             const char *entry);
     /** What the driver alone knows of a kernel; null where the image says it all. */
     qn_status (*kernel_usage)(qn_device *device, void *native_kernel, qni_kernel_usage *usage);
+    /** How the meaning of the kernel's instructions is known, by the weakest: quernsim_evidence's letter and names; 0
+     *  on silicon, which needs no evidence. May be null. */
+    char (*kernel_evidence)(qn_device *device, void *native_kernel, char *names, size_t bytes);
     qn_status (*launch)(qn_stream *stream, void *native_kernel, const uint32_t grid[3],
                         uint32_t threads, const void *args, size_t args_bytes);
 } qni_backend;

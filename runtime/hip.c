@@ -31,6 +31,7 @@ static bool take_functions(hip_api *api, const char **missing) {
     X(GetErrorString, )
 #undef X
     api->configure = (typeof(api->configure))dlsym(api->handle, "quernsim_configure");
+    api->evidence = (typeof(api->evidence))dlsym(api->handle, "quernsim_evidence");
     return true;
 }
 
@@ -288,6 +289,11 @@ static qn_status kernel_get(qn_device *device, void **native_kernel, void *nativ
     return QN_OK;
 }
 
+static char kernel_evidence(qn_device *device, void *native_kernel, char *names, size_t bytes) {
+    const hip_api *api = state_of(device)->api;
+    return api->evidence ? api->evidence(native_kernel, names, bytes) : 0;
+}
+
 static qn_status launch(qn_stream *stream, void *native_kernel, const uint32_t grid[3],
                         uint32_t threads, const void *args, size_t args_bytes) {
     void *extra[] = {HIP_LAUNCH_PARAM_BUFFER_POINTER, (void *)args, HIP_LAUNCH_PARAM_BUFFER_SIZE,
@@ -319,6 +325,7 @@ static const qni_backend hip_backend = {
     .image_load = image_load,
     .image_unload = image_unload,
     .kernel_get = kernel_get,
+    .kernel_evidence = kernel_evidence,
     .launch = launch,
 };
 

@@ -87,6 +87,7 @@ typedef struct hip_api {
     const char *(*GetErrorName)(hipError_t error);
     const char *(*GetErrorString)(hipError_t error);
     int (*configure)(const char *options); // the simulated GPU's own; null for a real driver
+    char (*evidence)(void *function, char *names, size_t bytes); // the simulated GPU's alone
     char path[256];
 } hip_api;
 

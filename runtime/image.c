@@ -11,6 +11,7 @@
 #include "runtime.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +29,7 @@ typedef struct loaded_kernel {
     const qni_kernel_ref *ref;
     void *native;
     qni_kernel_usage usage;
+    atomic_bool was_launched; // since qni_kernels_evidence looked last
     struct loaded_kernel *next;
 } loaded_kernel;
 
@@ -227,6 +229,7 @@ qn_status qni_launch(qn_stream *stream, const qni_kernel_ref *ref, const uint32_
                        ref->entry, args_bytes, kernel->usage.kernarg_bytes);
     qni_log(QNI_LOG_LAUNCH, "%s on %s: %ux%ux%u groups of %u", ref->entry, device->info.spec,
             grid[0], grid[1], grid[2], threads);
+    atomic_store_explicit(&kernel->was_launched, true, memory_order_relaxed);
     st = device->backend->launch(stream, kernel->native, grid, threads, args, args_bytes);
     return st == QN_OK && qni_env_get()->serialize_kernel ? device->backend->stream_sync(stream)
                                                           : st;
@@ -239,6 +242,30 @@ qn_status qni_kernel_get_usage(qn_device *device, const qni_kernel_ref *ref,
     if (st == QN_OK)
         *out = kernel->usage;
     return st;
+}
+
+/** True if `a` says less than `b`: the letters of quernsim_evidence, the strongest first. */
+static bool is_weaker(char a, char b) {
+    static const char order[] = "mil?";
+    return a && (!b || strchr(order, a) > strchr(order, b));
+}
+
+char qni_kernels_evidence(qn_device *device, char *names, size_t bytes) {
+    char weakest = 0, found[512];
+    if (!device->kernels || !device->backend->kernel_evidence)
+        return 0;
+    pthread_mutex_lock(&device->kernels->lock);
+    for (loaded_kernel *kernel = device->kernels->kernels; kernel; kernel = kernel->next) {
+        if (!atomic_exchange(&kernel->was_launched, false) || !names)
+            continue;
+        char known = device->backend->kernel_evidence(device, kernel->native, found, sizeof found);
+        if (is_weaker(known, weakest)) {
+            weakest = known;
+            snprintf(names, bytes, "%s", found);
+        }
+    }
+    pthread_mutex_unlock(&device->kernels->lock);
+    return weakest;
 }
 
 qn_status qni_kernels_create(qn_device *device) {

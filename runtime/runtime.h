@@ -140,6 +140,10 @@ qn_status qni_launch(qn_stream *stream, const qni_kernel_ref *kernel, const uint
 /** What the loaded kernel uses (loads it if need be). */
 qn_status qni_kernel_get_usage(qn_device *device, const qni_kernel_ref *kernel,
                                qni_kernel_usage *out);
+/** How the meanings of the instructions are known that the kernels launched since the last call can reach: the letter
+ *  and names of quernsim_evidence for the weakest kernel. 0: none, or the device is no simulated one. `names` null:
+ *  only forgets what was launched. */
+char qni_kernels_evidence(qn_device *device, char *names, size_t bytes);
 /** Makes the place for a GPU's loaded images as it is opened, and unloads them as it is closed. */
 qn_status qni_kernels_create(qn_device *device);
 void qni_kernels_destroy(qn_device *device);

@@ -717,6 +717,9 @@ enum { SIM_INST_TEXT_BYTES = 512 };
  *  False, and an empty text, if there is none. It disassembles anew each time, under a lock: not for every executed
  *  instruction. */
 bool sim_inst_text(const sim_text *text, bool wave64, uint64_t pc, char out[SIM_INST_TEXT_BYTES]);
+/** How the meanings of the instructions are known that a kernel can reach: the weakest sim_opcode.known of them; 0
+ *  if some of them is not executed. `names` gets the mnemonics known no better, as many as fit. */
+char sim_kernel_evidence(const sim_text *text, const sim_kernel *kernel, char *names, size_t bytes);
 /** Frees what a decoded instruction owns. */
 void sim_inst_deinit(sim_inst *inst);
 

@@ -29,7 +29,7 @@ report() { # report WHAT EXTRA…: passes if there is nothing extra
 libc='libc\.so\.6|libm\.so\.6|ld-linux-x86-64\.so\.2'
 check libquern.so 'qn_[a-z0-9_]+' "$libc|libpthreadpool\.so\.0"
 if [ -e "$build/libquernsim.so" ]; then
-  check libquernsim.so '(__)?hip[A-Za-z0-9_]+|quernsim_configure' "$libc"
+  check libquernsim.so '(__)?hip[A-Za-z0-9_]+|quernsim_(configure|evidence)' "$libc"
 fi
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

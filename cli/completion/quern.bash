@@ -52,7 +52,7 @@ _quern() {
         options="--json"
         ;;
     check)
-        options="--device --quick --seed --report --force --json"
+        options="--device --quick --seed --report --force --json --verbose"
         words="quantize dequantize gemm gemm_pack"
         ;;
     quantize)

@@ -20,6 +20,9 @@ typedef struct qn_check_result {
     int64_t time_ns;   /**< fastest of the timed runs; -1: not timed, or the device has no clock */
     int32_t passed;    /**< 1 if it ran and agreed with its reference */
     int32_t is_choice; /**< 1 if this is the kernel that a plain call would use */
+    /** How the meaning of the kernel's instructions is known to the simulated GPU, by the weakest of them: "measured",
+     *  "ISA text", "LLVM" or "inferred", a colon, and their names; null on other devices, or if nobody asked. */
+    const char *evidence;
 } qn_check_result;
 
 typedef struct qn_check_options {
@@ -27,6 +30,7 @@ typedef struct qn_check_options {
     uint64_t seed;      /**< of the random inputs */
     int32_t quick;      /**< 1: a few small problems of each op */
     int32_t timed_runs; /**< 0: no timing */
+    int32_t evidence;   /**< 1: results say how instructions are known (simulated devices) */
 } qn_check_options;
 
 typedef void (*qn_check_fn)(void *context, const qn_check_result *result);

@@ -196,6 +196,11 @@ static_assert(offsetof(hipDeviceProp_tR0600, asicRevision) == 1468);
 HIP_API int
 quernsim_configure(const char *options); // a hipError_t, for callers without HIP's headers
 
+/** How the meanings of the instructions that a kernel can reach are known, by the weakest of them: 'm' measured on
+ *  silicon by a published source, 'i' ISA text, 'l' LLVM's definition, '?' inferred; 0 if it is no kernel or has
+ *  instructions that are not executed. `names` gets the mnemonics known no better, separated by blanks. */
+HIP_API char quernsim_evidence(hipFunction_t function, char *names, size_t bytes);
+
 HIP_API hipError_t hipInit(unsigned flags);
 HIP_API hipError_t hipDriverGetVersion(int *version);
 HIP_API hipError_t hipRuntimeGetVersion(int *version);

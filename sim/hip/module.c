@@ -225,6 +225,14 @@ hipError_t hipModuleGetGlobal(hipDeviceptr_t *out, size_t *bytes, hipModule_t mo
     return hipSuccess;
 }
 
+char quernsim_evidence(hipFunction_t function, char *names, size_t bytes) {
+    if (!function || function->magic != SIM_FUNCTION_MAGIC || !names || !bytes) {
+        return 0;
+    }
+    return sim_kernel_evidence(sim_object_text(function->module->object), function->kernel, names,
+                               bytes);
+}
+
 hipError_t hipFuncGetAttribute(int *value, hipFunction_attribute attribute,
                                hipFunction_t function) {
     SIM_HIP_START();

@@ -7,9 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** Parses a line; false with a message if nobody executes it. */
-static bool bind(const sim_chip *chip, const sim_line *line, const uint8_t *bytes, uint64_t pc,
-                 sim_inst *out, char error[SIM_ERROR_BYTES]) {
+bool sim_decode_line(const sim_chip *chip, const sim_line *line, const uint8_t *bytes, uint64_t pc,
+                     sim_inst *out, char error[SIM_ERROR_BYTES]) {
     char why[SIM_ERROR_BYTES];
     bool dual = strstr(line->text, " :: ");
     *out = (sim_inst){.pc = pc, .bytes = line->bytes};
@@ -47,7 +46,7 @@ bool sim_decode_wave(const sim_chip *chip, bool wave64, const uint8_t *bytes, ui
     sim_line line;
     *out = (sim_inst){.pc = pc};
     return disassemble(chip, wave64, bytes, size, pc, 1, &line, error) &&
-           bind(chip, &line, bytes, pc, out, error);
+           sim_decode_line(chip, &line, bytes, pc, out, error);
 }
 
 bool sim_decode(const sim_chip *chip, const uint8_t *bytes, uint64_t size, uint64_t pc,
@@ -115,7 +114,8 @@ static const sim_inst *publish_line(const sim_text *text, const sim_line *line, 
         snprintf(error, SIM_ERROR_BYTES, "out of memory");
         return nullptr;
     }
-    if (!bind(text->chip, line, text->bytes + offset, text->start + offset, inst, error)) {
+    if (!sim_decode_line(text->chip, line, text->bytes + offset, text->start + offset, inst,
+                         error)) {
         free(inst);
         return nullptr;
     }

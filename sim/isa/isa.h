@@ -52,6 +52,10 @@ bool sim_is_refused(const sim_chip *chip, const uint32_t word[4]);
 bool sim_decode_wave(const sim_chip *chip, bool wave64, const uint8_t *bytes, uint64_t size,
                      uint64_t pc, sim_inst *out, char error[SIM_ERROR_BYTES]);
 
+/** Parses a line that stands for `bytes`, at pc; false with a message if nobody executes it. */
+bool sim_decode_line(const sim_chip *chip, const sim_line *line, const uint8_t *bytes, uint64_t pc,
+                     sim_inst *out, char error[SIM_ERROR_BYTES]);
+
 /** Fills `out` from disassembled text. `out` comes with pc, bytes and word set, all else zero. */
 bool sim_parse(const char *text, sim_arch arch, sim_inst *out, char error[SIM_ERROR_BYTES]);
 

@@ -56,3 +56,14 @@ def test_program_is_itself():
     """Its exit status, arguments and input are its own."""
     done = run("sim", "--", "sh", "-c", 'read line; echo "$line $1 $2"; exit 7', "sh", "--arch", "x y", input="in\n")
     assert done.returncode == 7 and done.stdout == "in --arch x y\n" and done.stderr == ""
+
+
+def test_evidence():
+    """Where the simulated GPU knows a kernel's instructions from; other devices need no evidence."""
+    table = ok("check", "-v", "--device", "sim:gfx942", "--quick", "quantize")
+    assert "quantize.gpu: inferred: " in table and "v_div_scale_f32" in table
+    assert "knows least" not in ok("check", "--device", "sim:gfx942", "--quick", "quantize")
+    assert "knows least" not in ok("check", "--verbose", "--device", "cpu", "--quick", "quantize")
+    report = json.loads(ok("check", "--verbose", "--json", "--device", "sim:gfx942", "--quick", "quantize"))
+    known = {r["kernel"]: r.get("evidence", "") for r in report["results"] if r["ran"]}
+    assert known["quantize.gpu"].startswith("inferred: ")
