@@ -102,12 +102,14 @@ QD_INLINE qd_f32x8 qd_rounded(int dtype, qd_f32x8 v) {
 /** Eight FP8 codes, the first in the low byte; saturating, a NaN the kind's own. */
 QD_INLINE qd_u32x2 qd_encode8(int kind, qd_f32x8 v) {
     qd_u32x2 codes = 0, nans = 0;
-    QD_UNROLL for (int i = 0; i < QD_RUN; i++) {
-        nans[i / 4] |= v[i] != v[i] ? 0xFFu << (i % 4 * 8) : 0;
-    }
     if (qd_fp8_is_native(kind)) {
         const float x[QD_RUN] = {v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]};
         codes = (qd_u32x2){qd_fp8_encode4(kind, x), qd_fp8_encode4(kind, x + 4)};
+#if !QD_FP8_PTX // whose conversion does NaNs itself
+        QD_UNROLL for (int i = 0; i < QD_RUN; i++) {
+            nans[i / 4] |= v[i] != v[i] ? 0xFFu << (i % 4 * 8) : 0;
+        }
+#endif
     } else { // a loop, each turn on the first element of a ring: a long piece of code once, not eight times
         QD_NO_UNROLL for (int i = 0; i < QD_RUN; i++) {
             const uint32_t code = qd_fp8_encode(kind, v[0]);

@@ -31,6 +31,13 @@ QD_FP8_INLINE bool qd_fp8_is_native(int kind) {
 #endif
 }
 
+/** The kind that most code for the target uses: its own e4m3. */
+#if defined(__gfx942__)
+enum { QD_FP8_USUAL = QD_E4M3FNUZ };
+#else
+enum { QD_FP8_USUAL = QD_E4M3FN };
+#endif
+
 QD_FP8_INLINE bool qd_fp8_is_fnuz(int kind) {
     return kind & 1;
 }

@@ -107,6 +107,41 @@ QD_INLINE uint32_t qd_scan_sum(uint32_t x) {
     return x;
 }
 
+/** 16 bytes that are read once: the first cache need not keep them. */
+QD_INLINE qd_u32x4 qd_stream_load4(const qd_u32x4 *p) {
+#if defined(__NVPTX__)
+    qd_u32x4 v;
+    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"((uint64_t)p));
+    return v;
+#else
+    return __builtin_nontemporal_load(p);
+#endif
+}
+
+/** The same value, of which the compiler knows nothing: what was computed from it before is computed again, which
+ *  for conversions costs less than keeping their results. */
+QD_INLINE qd_u32x4 qd_opaque4(qd_u32x4 v) {
+#if defined(__NVPTX__)
+    uint32_t x = v.x, y = v.y, z = v.z, w = v.w;
+    asm volatile("" : "+r"(x), "+r"(y), "+r"(z), "+r"(w));
+    return (qd_u32x4){x, y, z, w};
+#else
+    asm volatile("" : "+v"(v));
+    return v;
+#endif
+}
+
+/** 1 / sqrt(x), off by 2 units in the last place at most. */
+QD_INLINE float qd_rsqrt(float x) {
+#if defined(__NVPTX__)
+    return __nvvm_rsqrt_approx_f(x);
+#else
+    return __builtin_amdgcn_rsqf(x);
+#endif
+}
+
 /** All waves of the workgroup meet; what they wrote to LDS before is seen by all after. */
 QD_INLINE void qd_barrier(void) {
 #if defined(__NVPTX__)

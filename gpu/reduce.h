@@ -24,30 +24,39 @@ QD_INLINE uint32_t qd_row_max(uint32_t v) {
     return qd_max(v, QD_ROW_PARTNER(v, 1));
 }
 
-/** Puts each row's value into LDS, after all have read what lay there. */
-QD_INLINE void qd_share_rows(QD_LDS uint32_t *lds, uint32_t v) {
-    qd_barrier();
+/** LDS for a workgroup's sums and maxima, QD_SHARED's; they take its halves in turn. So one barrier is enough:
+ *  who writes a half again has met all others since they read it. */
+typedef struct qd_shared {
+    QD_LDS uint32_t (*halves)[QD_MAX_ROWS];
+    uint32_t turn;
+} qd_shared;
+#define QD_SHARED(name) [[clang::loader_uninitialized]] static QD_LDS uint32_t name[2][QD_MAX_ROWS]
+
+/** Puts each row's value into LDS, for all to read. */
+QD_INLINE QD_LDS uint32_t *qd_share_rows(qd_shared *shared, uint32_t v) {
+    QD_LDS uint32_t *half = shared->halves[shared->turn++ & 1];
     if (qd_thread() % QD_ROW == 0)
-        lds[qd_thread() / QD_ROW] = v;
+        half[qd_thread() / QD_ROW] = v;
     qd_barrier();
+    return half;
 }
 
-/** Sum over the workgroup, whose size is a multiple of 16; `lds` has room for QD_MAX_ROWS. */
-QD_INLINE float qd_workgroup_sum(QD_LDS uint32_t *lds, float v) {
+/** Sum over the workgroup, whose size is a multiple of 16. */
+QD_INLINE float qd_workgroup_sum(qd_shared *shared, float v) {
     const uint32_t rows = __gpu_num_threads(0) / QD_ROW;
-    qd_share_rows(lds, qd_as_u32(qd_row_sum(v)));
+    const QD_LDS uint32_t *half = qd_share_rows(shared, qd_as_u32(qd_row_sum(v)));
     float sum = 0;
     for (uint32_t r = qd_thread() % QD_ROW; r < rows; r += QD_ROW)
-        sum += qd_as_f32(lds[r]);
+        sum += qd_as_f32(half[r]);
     return qd_row_sum(sum);
 }
 
-QD_INLINE uint32_t qd_workgroup_max(QD_LDS uint32_t *lds, uint32_t v) {
+QD_INLINE uint32_t qd_workgroup_max(qd_shared *shared, uint32_t v) {
     const uint32_t rows = __gpu_num_threads(0) / QD_ROW;
-    qd_share_rows(lds, qd_row_max(v));
+    const QD_LDS uint32_t *half = qd_share_rows(shared, qd_row_max(v));
     uint32_t top = 0;
     for (uint32_t r = qd_thread() % QD_ROW; r < rows; r += QD_ROW)
-        top = qd_max(top, lds[r]);
+        top = qd_max(top, half[r]);
     return qd_row_max(top);
 }
 

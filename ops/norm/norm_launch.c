@@ -4,13 +4,21 @@
 #include "norm_gpu.h"
 
 #define KERNEL(entry_name) {.image = "norm", .entry = #entry_name}
-#define BY_DTYPE(name)                                                                             \
-    {[QNI_F32] = KERNEL(qk_norm_f32_##name),                                                       \
-     [QNI_F16] = KERNEL(qk_norm_f16_##name),                                                       \
-     [QNI_BF16] = KERNEL(qk_norm_bf16_##name)}
-static const qni_kernel_ref rows_1[] = BY_DTYPE(rows_1), rows_2[] = BY_DTYPE(rows_2);
-static const qni_kernel_ref kept_1[] = BY_DTYPE(1), kept_2[] = BY_DTYPE(2), kept_4[] = BY_DTYPE(4);
-static const qni_kernel_ref any[] = BY_DTYPE(any);
+#define BY_DTYPE(prefix)                                                                           \
+    {[QNI_F32] = KERNEL(prefix##_f32),                                                             \
+     [QNI_F16] = KERNEL(prefix##_f16),                                                             \
+     [QNI_BF16] = KERNEL(prefix##_bf16)}
+#define BY_KIND(tail)                                                                              \
+    {                                                                                              \
+        BY_DTYPE(qk_rms##tail),     BY_DTYPE(qk_rms_quant##tail),                                  \
+        BY_DTYPE(qk_rms_sum##tail), BY_DTYPE(qk_rms_sum_quant##tail),                              \
+        BY_DTYPE(qk_layer##tail),   BY_DTYPE(qk_layer_full##tail)}
+static const qni_kernel_ref rows_kernels[] = BY_DTYPE(qk_rms_rows);
+static const qni_kernel_ref kept_1[][QNI_BF16 + 1] = BY_KIND(_1),
+                                                kept_4[][QNI_BF16 + 1] = BY_KIND(_4);
+#undef KERNEL
+#define KERNEL(entry_name) {.image = "norm_any", .entry = #entry_name}
+static const qni_kernel_ref any[] = BY_DTYPE(qk_norm_any);
 
 enum { RUN = 8, ROW_LANES = 16, ROWS_THREADS = 256, ROWS_PER_GROUP = ROWS_THREADS / ROW_LANES };
 constexpr int64_t max_grid = 1 << 20; // workgroups step through the rows that are left
@@ -45,8 +53,11 @@ static bool has_whole_runs(const qni_norm_problem *p, qni_reason *why) {
 
 bool qni_norm_gpu_rows_supports(const qn_device *device, const void *problem, qni_reason *why) {
     const qni_norm_problem *p = problem;
-    if (p->h > 2 * RUN * ROW_LANES)
-        return qni_no(why, "h=%ld is more than 256, which 16 lanes keep", (long)p->h);
+    if (p->h > RUN * ROW_LANES)
+        return qni_no(why, "h=%ld is more than 128, which 16 lanes keep", (long)p->h);
+    if (p->subtracts_mean || p->beta.data || p->residual.data || p->gate.data ||
+        p->quant != QNI_NORM_PLAIN)
+        return qni_no(why, "not a plain RMSNorm");
     return has_whole_runs(p, why) && qni_norm_gpu_any_supports(device, problem, why);
 }
 
@@ -97,23 +108,28 @@ static qn_status launch(qn_stream *stream, const qni_norm_problem *p, const qni_
     return qni_launch(stream, kernel, grid, (uint32_t)threads, &args, sizeof args);
 }
 
-qn_status qni_norm_gpu_rows(qn_stream *stream, const void *problem) {
-    const qni_norm_problem *p = problem;
-    const qni_kernel_ref *kernels = p->h <= RUN * ROW_LANES ? rows_1 : rows_2;
-    return launch(stream, p, &kernels[p->dtype], ROWS_PER_GROUP, ROWS_THREADS);
+static const qni_kernel_ref *pick(const qni_kernel_ref kernels[][QNI_BF16 + 1],
+                                  const qni_norm_problem *p) {
+    const bool is_sum = p->residual.data || p->gate.data, is_quant = p->quant != QNI_NORM_PLAIN;
+    const int kind =
+        p->subtracts_mean || p->beta.data ? 4 + (is_sum || is_quant) : is_sum * 2 + is_quant;
+    return &kernels[kind][p->dtype];
 }
 
-/** Few rows: as many lanes as there are runs, since only one row's latency counts. Many rows: about 256 lanes, so
+qn_status qni_norm_gpu_rows(qn_stream *stream, const void *problem) {
+    const qni_norm_problem *p = problem;
+    return launch(stream, p, &rows_kernels[p->dtype], ROWS_PER_GROUP, ROWS_THREADS);
+}
+
+/** Few rows: as many lanes as there are runs, since only one row's latency counts. Many rows: four runs a lane, so
  *  that several rows share a compute unit and one loads while another waits for its sum. */
 qn_status qni_norm_gpu(qn_stream *stream, const void *problem) {
     const qni_norm_problem *p = problem;
     const int64_t runs = p->h / RUN, wave = stream->device->target->wave_size;
     const bool is_few = p->rows <= 2 * (int64_t)stream->device->info.num_compute_units;
-    const int64_t most = is_few ? 1024 : 256;
-    const int kept = runs <= most ? 1 : runs <= 2 * most ? 2 : 4;
+    const int kept = (is_few && runs <= 1024) || runs <= wave ? 1 : 4;
     const int64_t threads = ((runs + kept - 1) / kept + wave - 1) / wave * wave;
-    const qni_kernel_ref *kernels = kept == 1 ? kept_1 : kept == 2 ? kept_2 : kept_4;
-    return launch(stream, p, &kernels[p->dtype], 1, threads);
+    return launch(stream, p, pick(kept == 1 ? kept_1 : kept_4, p), 1, threads);
 }
 
 qn_status qni_norm_gpu_any(qn_stream *stream, const void *problem) {
