@@ -18,6 +18,7 @@
 // two addresses or waves fall together, they are taken for one, which orders more, not less.
 #include "check.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -302,15 +303,27 @@ static void clash(turn *t, const uint8_t *at, uint64_t bytes, const record *othe
 
 // ---- lines
 
+/** Between two looks at a lock: its holder may need this thread's core. */
+static void relax(unsigned n) {
+    enum { SPINS = 64 };
+    if (n < SPINS) {
+        __builtin_ia32_pause();
+    } else {
+        sched_yield();
+    }
+}
+
 /** Takes the lock of the line for `at`, emptied if it was another's. */
 static line *lock_line(struct sim_race *race, uintptr_t at, uint64_t *header) {
     uint64_t number = at / LINE_BYTES;
     line *l = &race->lines[(number ^ number >> 20) % NUM_LINES];
-    uint64_t old = atomic_load_explicit(&l->header, memory_order_relaxed);
-    do {
+    uint64_t old = atomic_load_explicit(&l->header, memory_order_relaxed) & ~UINT64_C(1);
+    for (unsigned n = 0; !atomic_compare_exchange_weak_explicit(
+             &l->header, &old, old | 1, memory_order_acquire, memory_order_relaxed);
+         n++) {
         old &= ~UINT64_C(1);
-    } while (!atomic_compare_exchange_weak_explicit(&l->header, &old, old | 1, memory_order_acquire,
-                                                    memory_order_relaxed));
+        relax(n);
+    }
     if (old >> 8 != number) {
         memset(l->records, 0, sizeof l->records);
         old = number << 8;
@@ -411,9 +424,10 @@ static bool does_release(const struct sim_shadow *s, uint32_t kind) {
 static void lock(sim_workgroup *group) {
     struct sim_race_later *later = &group->shadow->later;
     if (!later->is_locked) { // an instruction may access memory in parts
-        while (atomic_exchange_explicit(&group->dispatch->race->is_locked, true,
-                                        memory_order_acquire)) {
-            __builtin_ia32_pause();
+        for (unsigned n = 0; atomic_exchange_explicit(&group->dispatch->race->is_locked, true,
+                                                      memory_order_acquire);
+             n++) {
+            relax(n);
         }
         later->is_locked = group->shadow->has_later = true;
     }
@@ -440,13 +454,13 @@ static void synchronise(turn *t, uint32_t kind) {
 
 /** What doubtful stores will overwrite, once what they clash with is there. */
 static void look_before(sim_wave *w) {
-    enum { PATIENCE = 1 << 16 }; // two waves may wait for each other
+    enum { PATIENCE = 1 << 10 }; // two waves may wait for each other
     struct sim_race_later *later = &w->group->shadow->later;
     for (uint32_t i = 0; i < later->num_doubts; i++) {
         typeof(*later->doubts) *d = &later->doubts[i];
         atomic_bool *busy = &w->group->dispatch->race->is_storing[d->other.wave % NUM_WAVES];
         for (unsigned n = 0; n < PATIENCE && atomic_load(busy); n++) {
-            __builtin_ia32_pause();
+            relax(n);
         }
         memcpy(d->before, d->at, LINE_BYTES);
     }
