@@ -25,7 +25,7 @@ def hip(name, *arguments):
 def start():
     """Makes one device of each chip, where a wave that does not end is stopped. The environment's own QUERN_SIM may set
     everything else."""
-    options = [os.environ.get("QUERN_SIM", ""), "limit=1000000", "arch=" + ",".join(CHIPS)]
+    options = [os.environ.get("QUERN_SIM", ""), "limit=1000000;mfma=exact", "arch=" + ",".join(CHIPS)]
     os.environ["QUERN_SIM"] = ";".join(filter(None, options))
     hip("hipInit", 0)
 

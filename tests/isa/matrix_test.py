@@ -154,7 +154,8 @@ def special_list(kind, count):
 
 
 def random_patterns(rng, kind, shape, how):
-    """Bit patterns of one flavour: anything, near 1, all exponents, small, large, sparse."""
+    """Bit patterns of one flavour: anything, near 1, all exponents, small, large, sparse; so low that products, and sums
+    with such a C, come near f32's subnormal numbers."""
     if kind == "i8":
         return rng.integers(0, 256, shape, np.uint64)
     mantissa, exponent = shape_of(kind)
@@ -163,12 +164,13 @@ def random_patterns(rng, kind, shape, how):
     rest = np.uint64(1 << whole - 1 | (1 << mantissa) - 1)
     bias, most = (1 << exponent - 1) - 1, (1 << exponent) - 1
     low, high = {"anything": (0, most), "near": (max(bias - 3, 0), min(bias + 4, most)), "wide": (bias // 2, bias + bias // 2),
-                 "small": (0, max(most // 8, 2)), "large": (most - max(most // 8, 2), most), "sparse": (bias - 1, bias + 2)}[how]
+                 "small": (0, max(most // 8, 2)), "large": (most - max(most // 8, 2), most), "sparse": (bias - 1, bias + 2),
+                 "low": (max(bias - 64, 0), max(bias - 46, 3)), "low-sum": (max(bias - 128, 0), max(bias - 96, 3))}[how]
     out = anything if how == "anything" else rng.integers(low, high, shape, np.uint64) << np.uint64(mantissa) | anything & rest
     return np.where(rng.integers(0, 3, shape) > 0, 0, out) if how == "sparse" else out
 
 
-FLAVOURS = ("anything", "near", "wide", "near", "small", "large", "sparse", "near")
+FLAVOURS = ("anything", "near", "wide", "near", "small", "large", "sparse", "near", "low")
 C_FLAVOURS = ("anything", "near", "small", "wide", "sparse")
 
 
@@ -178,8 +180,9 @@ def random_inputs(form, waves):
     parts = []
     for w in range(waves):
         how, of_c = FLAVOURS[w % len(FLAVOURS)], C_FLAVOURS[w // 3 % len(C_FLAVOURS)]
+        of_c = ("low-sum" if w // len(FLAVOURS) % 2 else "small") if how == "low" else of_c
         a, b = (random_patterns(rng, kind, (form.blocks, form.m, form.k), how) for kind in (form.a, form.b))
-        if w % 8 == 3 and form.k > 1:  # products that cancel
+        if w % len(FLAVOURS) == 3 and form.k > 1:  # products that cancel
             mantissa, exponent = (7, 0) if form.a == "i8" else shape_of(form.a)
             a[..., 1::2] = a[..., ::2] ^ np.uint64(1 << mantissa + exponent)
             b[..., 1::2] = b[..., ::2] ^ rng.integers(0, 2, b[..., ::2].shape, np.uint64)
