@@ -9,9 +9,9 @@
 //           norm_launch.c chooses; a workgroup steps through the rows that are left
 // LDS       512 bytes: sums of 16 lanes, twice
 // Edges     h is a multiple of 8 and everything is aligned to 16 bytes; else norm_any_gpu.c
-// Memory    a row's loads are all under way before the first is used, its weights' behind them. What is read as it
-//           is stays in its 16 bits: with half the registers, twice as many rows are in flight, which is what
-//           keeps memory busy while others sum up
+// Memory    while a row is summed up and written, the loads of the workgroup's next one are under way, so memory is
+//           always busy. What is read as it is stays in its 16 bits, for half the registers; weights that all rows
+//           share are loaded once
 // Source    arXiv:1910.07467 (RMSNorm), arXiv:1607.06450 (LayerNorm), FlashInfer's norm functions
 #include "norm_row_gpu.h"
 
@@ -27,9 +27,9 @@ typedef struct mode {
     bool is_layer; // LayerNorm
 } mode;
 
-/** A lane's part of a row: t, as it was loaded or as the sum that it is; and weights as loaded. */
+/** A lane's part of a row: t, as it was loaded or as the sum that it is; of the row to come; of the weights. */
 typedef struct kept {
-    qd_u32x4 raw[MAX_RUNS], weight[MAX_RUNS];
+    qd_u32x4 raw[MAX_RUNS], next[MAX_RUNS], weight[MAX_RUNS];
     qd_f32x8 sum[MAX_RUNS];
 } kept;
 
@@ -48,10 +48,16 @@ QD_INLINE qd_u32x4 load_raw(const qk_norm_args *g, const void *p, uint32_t c) {
     return run_length(g, c) ? qd_stream_load4((const qd_u32x4 *)p + c) : (qd_u32x4)0;
 }
 
+/** The loads of a row that stays as it is. Nothing waits for them here: they are under way while the row before is
+ *  summed up and written. */
+QD_INLINE void load_next(mode m, const qk_norm_args *g, const row *r, kept *k) {
+    if (is_raw(m))
+        EACH_RUN k->next[i] = load_raw(g, r->x, RUN(i));
+}
+
+/** Loads a row of sums, or of f32. */
 QD_INLINE void load_kept(mode m, const qk_norm_args *g, const row *r, kept *k) {
-    if (is_raw(m)) {
-        EACH_RUN k->raw[i] = load_raw(g, r->x, RUN(i));
-    } else if (m.is_sum && r->gate) {
+    if (m.is_sum && r->gate) {
         EACH_RUN k->sum[i] = load_t(m.dtype, true, g, r, RUN(i));
     } else if (m.is_sum && r->residual) {
         // All loads before the first use: no branch may stand between.
@@ -151,42 +157,58 @@ QD_INLINE void write_layer(mode m, const qk_norm_args *g, const row *r, const ke
     }
 }
 
-QD_INLINE void norm_row(mode m, const qk_norm_args *g, const row *r, qd_shared *shared) {
-    kept k;
+QD_INLINE void norm_row(mode m, const qk_norm_args *g, const row *r, kept *k, qd_shared *shared) {
     float mean = 0, sum = 0;
     qd_f32x8 squares = 0;
-    load_kept(m, g, r, &k);
-    if (has_raw_weights(m, g, r))
-        load_raw_weights(m, g, r, &k);
     if (m.is_layer) {
-        EACH_RUN sum += run_sum(t_of(m, &k, i));
+        EACH_RUN sum += run_sum(t_of(m, k, i));
         mean = sum_lanes(m.is_small, shared, sum) / (float)g->h;
-        forget_conversions(m, &k);
+        forget_conversions(m, k);
     }
-    EACH_RUN squares = add_squares(g, true, t_of(m, &k, i), mean, RUN(i), squares);
+    EACH_RUN squares = add_squares(g, true, t_of(m, k, i), mean, RUN(i), squares);
     if (m.is_sum && r->residual)
-        EACH_RUN store_run(m.dtype, true, g, r->residual, RUN(i), k.sum[i]);
+        EACH_RUN store_run(m.dtype, true, g, r->residual, RUN(i), k->sum[i]);
     const float inverse = inverse_root(g, m.is_small, shared, run_sum(squares));
-    forget_conversions(m, &k);
+    forget_conversions(m, k);
     if (m.is_layer)
-        write_layer(m, g, r, &k, mean, inverse, shared);
+        write_layer(m, g, r, k, mean, inverse, shared);
     else if (g->kind == QD_FP8_USUAL) // a copy of the code that knows the kind
-        write_rms(m, QD_FP8_USUAL, g, r, &k, shared, inverse);
+        write_rms(m, QD_FP8_USUAL, g, r, k, shared, inverse);
     else
-        write_rms(m, (int)g->kind, g, r, &k, shared, inverse);
+        write_rms(m, (int)g->kind, g, r, k, shared, inverse);
 }
 
-/** A workgroup takes rows block, block + blocks, …; 16 lanes of it one row each where rows are small. */
+/** A workgroup takes rows block, block + blocks, …; 16 lanes of it one row each where rows are small. Weights that all
+ *  rows share are loaded once. */
 QD_INLINE void norm(mode m, const qk_norm_args *g) {
     const uint32_t side_by_side = m.is_small ? __gpu_num_threads(0) / QD_ROW : 1;
-    const uint32_t mine = m.is_small ? qd_thread() / QD_ROW : 0;
+    const uint32_t step = __gpu_num_blocks(0) * side_by_side;
+    uint32_t at = qd_block() * side_by_side + (m.is_small ? qd_thread() / QD_ROW : 0);
     qd_shared shared = {lds, 0};
-    for (uint32_t at = qd_block() * side_by_side; at < g->rows;
-         at += __gpu_num_blocks(0) * side_by_side) {
-        if (at + mine >= g->rows)
-            continue;
-        const row r = find_row(m.dtype, g, at + mine, m.is_small);
-        norm_row(m, g, &r, &shared);
+    if (at >= g->rows)
+        return;
+    kept k;
+    row r = find_row(m.dtype, g, at, m.is_small);
+    load_next(m, g, &r, &k);
+    if (has_raw_weights(m, g, &r))
+        load_raw_weights(m, g, &r, &k);
+    while (true) {
+        const bool is_last = g->rows - at <= step;
+        row next = r;
+        EACH_RUN k.raw[i] = k.next[i];
+        if (!is_last) {
+            next = find_row(m.dtype, g, at + step, m.is_small);
+            load_next(m, g, &next, &k);
+        }
+        if (!is_raw(m))
+            load_kept(m, g, &r, &k);
+        norm_row(m, g, &r, &k, &shared);
+        if (is_last)
+            return;
+        if (g->weight_batch && has_raw_weights(m, g, &next))
+            load_raw_weights(m, g, &next, &k);
+        at += step;
+        r = next;
     }
 }
 

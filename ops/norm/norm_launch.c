@@ -21,7 +21,13 @@ static const qni_kernel_ref kept_1[][QNI_BF16 + 1] = BY_KIND(_1),
 static const qni_kernel_ref any[] = BY_DTYPE(qk_norm_any);
 
 enum { RUN = 8, ROW_LANES = 16, ROWS_THREADS = 256, ROWS_PER_GROUP = ROWS_THREADS / ROW_LANES };
-constexpr int64_t max_grid = 1 << 20; // workgroups step through the rows that are left
+/** Kernels of rows that stay as they are get no more workgroups than run at once: each goes through its rows, loading
+ *  one while it works on another. Kernels of sums do not, and are faster with a workgroup a row. */
+constexpr int64_t lanes_per_unit = 2048, max_grid = 1 << 20;
+
+static bool is_sum(const qni_norm_problem *p) {
+    return p->residual.data || p->gate.data;
+}
 
 bool qni_norm_gpu_any_supports(const qn_device *device, const void *problem, qni_reason *why) {
     (void)device;
@@ -104,7 +110,9 @@ static qn_status launch(qn_stream *stream, const qni_norm_problem *p, const qni_
                         int64_t rows_per_group, int64_t threads) {
     const qk_norm_args args = make_args(p);
     const int64_t groups = (p->rows + rows_per_group - 1) / rows_per_group;
-    const uint32_t grid[3] = {(uint32_t)(groups < max_grid ? groups : max_grid), 1, 1};
+    const int64_t at_once = stream->device->info.num_compute_units * lanes_per_unit / threads;
+    const int64_t most = is_sum(p) ? max_grid : at_once;
+    const uint32_t grid[3] = {(uint32_t)(groups < most ? groups : most), 1, 1};
     return qni_launch(stream, kernel, grid, (uint32_t)threads, &args, sizeof args);
 }
 
