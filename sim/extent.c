@@ -86,9 +86,46 @@ static uint64_t bundle_extent(const void *image) {
     return extent;
 }
 
+/** Where a zstd frame's blocks begin, and whether a checksum follows them; 0: not a frame. Source: RFC 8878, 3.1.1.1. */
+static uint64_t frame_blocks(const void *image, uint64_t at, bool *has_checksum) {
+    static const uint8_t magic[4] = {0x28, 0xb5, 0x2f, 0xfd}, id_bytes[4] = {0, 1, 2, 4};
+    uint8_t header[5];
+    if (!peek(header, image, at, sizeof header) || memcmp(header, magic, sizeof magic) != 0) {
+        return 0;
+    }
+    uint8_t descriptor = header[4];
+    bool is_single = descriptor >> 5 & 1;
+    uint64_t size_bytes = descriptor >> 6 ? UINT64_C(1) << (descriptor >> 6) : is_single;
+    *has_checksum = descriptor >> 2 & 1;
+    return at + sizeof header + !is_single + id_bytes[descriptor & 3] + size_bytes;
+}
+
+/** The end of a zstd frame: each of its blocks says how long it is, the last one that it is the last. */
+static uint64_t frame_end(const void *image, uint64_t at) {
+    enum { LAST = 1, REPEATED = 1, BLOCK_BYTES = 3, CHECKSUM_BYTES = 4, MAX_BLOCKS = 1 << 16 };
+    bool has_checksum;
+    uint32_t block = 0;
+    at = frame_blocks(image, at, &has_checksum);
+    for (uint32_t i = 0; at && !(block & LAST); i++) {
+        block = 0;
+        if (i == MAX_BLOCKS || !peek(&block, image, at, BLOCK_BYTES)) {
+            return 0;
+        }
+        at += BLOCK_BYTES + ((block >> 1 & 3) == REPEATED ? 1 : block >> 3);
+    }
+    return at && has_checksum ? at + CHECKSUM_BYTES : at;
+}
+
+/** The first version's header does not say how long the file is: then its contents, if zstd made them. */
 static uint64_t compressed_extent(const void *image) {
+    enum { VERSION = 4, METHOD = 6, HEADER_1_BYTES = 20, ZSTD = 1 };
     uint8_t header[SIM_COMPRESSED_HEADER_BYTES];
-    return peek(header, image, 0, sizeof header) ? sim_compressed_extent(header) : 0;
+    if (!peek(header, image, 0, sizeof header)) {
+        return 0;
+    }
+    bool is_first = header[VERSION] == 1 && header[VERSION + 1] == 0;
+    bool is_zstd = header[METHOD] == ZSTD && header[METHOD + 1] == 0;
+    return is_first && is_zstd ? frame_end(image, HEADER_1_BYTES) : sim_compressed_extent(header);
 }
 
 size_t sim_object_extent(const void *image) {

@@ -78,8 +78,16 @@ done
 compile bundle.co $all --cuda-device-only --gpu-bundle-output "$source/module.hip"
 compile compressed.co $all --cuda-device-only --gpu-bundle-output --offload-compress "$source/module.hip"
 [ "$(head -c 4 "$out/compressed.co")" = CCOB ] || fail "not compressed"
-loaded=$(run module "${files[@]}" "$out/bundle.co" "$out/compressed.co" 2> "$out/text") || fail "$(cat "$out/text")"
-[ "$loaded" = 15 ] || fail "$loaded of the 15 pairs of file and device were loaded"
+# The same as clang 18 wrote it: version 1 of the header, which does not tell the file's size.
+"$python" -c '
+import struct, sys
+data = open(sys.argv[1], "rb").read()
+version, method, file_bytes, out_bytes = struct.unpack_from("<HHQQ", data, 4)
+assert version == 3 and file_bytes == len(data), version
+open(sys.argv[2], "wb").write(b"CCOB" + struct.pack("<HHIQ", 1, method, out_bytes, 0) + data[32:])
+' "$out/compressed.co" "$out/first.co"
+loaded=$(run module "${files[@]}" "$out/bundle.co" "$out/compressed.co" "$out/first.co" 2> "$out/text") || fail "$(cat "$out/text")"
+[ "$loaded" = 20 ] || fail "$loaded of the 20 pairs of file and device were loaded"
 
 # want_print: what printf.hip prints on the five devices, in any order.
 want_print() {
