@@ -401,6 +401,57 @@ static void test_mqsad(void **) {
     run("gfx1201", "v_mqsad_u32_u8 v[20:23], v[2:3], v4, v[8:11]\n", nullptr, check_mqsad);
 }
 
+// ---- clamp: the exact sum, as near as 32 bits come
+
+static int64_t signed_bits(uint32_t x, unsigned bits) {
+    return (int64_t)((uint64_t)x << (64 - bits)) >> (64 - bits);
+}
+
+static void check_clamps(void) {
+    ACTIVE_LANES(lane) {
+        uint32_t a = t->before.v[1][lane], b = t->before.v[2][lane], c = t->before.v[3][lane];
+        uint64_t sums[6] = {(uint64_t)(a & 0xffffff) * (b & 0xffffff),
+                            (uint64_t)(a & 0xffff) * (b & 0xffff),
+                            0,
+                            0,
+                            a > b ? a - b : b - a,
+                            0};
+        for (unsigned shift = 0; shift < 32; shift += 8) {
+            int x = (int)(a >> shift & 255), y = (int)(b >> shift & 255);
+            sums[2] += (unsigned)abs(x - y);
+            sums[3] += y ? (unsigned)abs(x - y) : 0;
+        }
+        sums[5] = sums[2] << 16;
+        for (unsigned i = 0; i < 6; i++) {
+            uint64_t want = sums[i] + c;
+            assert_int_equal(t->wave.v[20 + i][lane], want > UINT32_MAX ? UINT32_MAX : want);
+        }
+        for (unsigned i = 0; i < 2; i++) {
+            unsigned bits = i ? 16 : 24;
+            int64_t want = signed_bits(a, bits) * signed_bits(b, bits) + (int32_t)c;
+            want = want > INT32_MAX ? INT32_MAX : want < INT32_MIN ? INT32_MIN : want;
+            assert_int_equal((int32_t)t->wave.v[26 + i][lane], want);
+        }
+    }
+}
+
+static void test_clamps(void **) {
+    static const char *const archs[] = {"gfx942", "gfx1201"};
+    for (size_t i = 0; i < 2; i++) {
+        char source[640];
+        const char *half = i ? ".l" : ""; // true16
+        snprintf(source, sizeof source,
+                 "v_mad_u32_u24 v20, v1, v2, v3 clamp\n"
+                 "v_mad_u32_u16 v21, v1%s, v2%s, v3 clamp\n"
+                 "v_sad_u8 v22, v1, v2, v3 clamp\n v_msad_u8 v23, v1, v2, v3 clamp\n"
+                 "v_sad_u32 v24, v1, v2, v3 clamp\n v_sad_hi_u8 v25, v1, v2, v3 clamp\n"
+                 "v_mad_i32_i24 v26, v1, v2, v3 clamp\n"
+                 "v_mad_i32_i16 v27, v1%s, v2%s, v3 clamp\n",
+                 half, half, half, half);
+        run(archs[i], source, nullptr, check_clamps);
+    }
+}
+
 // ---- halves with a literal
 
 static double half_at(const sim_wave *w, unsigned reg, bool high, unsigned lane) {
@@ -521,7 +572,8 @@ int main(void) {
         cmocka_unit_test(test_exchanges),      cmocka_unit_test(test_gfx12_atomics),
         cmocka_unit_test(test_cmpstore),       cmocka_unit_test(test_direct),
         cmocka_unit_test(test_cube),           cmocka_unit_test(test_mullit),
-        cmocka_unit_test(test_mqsad),          cmocka_unit_test(test_literals),
-        cmocka_unit_test(test_gfx9_literals),  cmocka_unit_test(test_barrier_state)};
+        cmocka_unit_test(test_mqsad),          cmocka_unit_test(test_clamps),
+        cmocka_unit_test(test_literals),       cmocka_unit_test(test_gfx9_literals),
+        cmocka_unit_test(test_barrier_state)};
     return cmocka_run_group_tests(tests, nullptr, tear_down);
 }

@@ -125,7 +125,7 @@ SIM_INLINE void run64(sim_wave *w, const sim_inst *inst, unsigned arity, const c
 //
 // A family's list has one line for each instruction: X(shape, type, name, operand types, chips, known).
 //   shape   1 2 3: sources of a function on 32-bit blocks; W1 W2 W3: on blocks of 64-bit lanes;
-//           S2: two, and saturated_NAME is what the modifier clamp makes of it; OWN: exec_NAME is written out
+//           S2 S3: and saturated_NAME is what the modifier clamp makes of it; OWN: exec_NAME is written out
 //   type    what the function takes and returns: u32 i32 f32 f16 (as f32) or u64 i64 f64
 
 #define IN_u32(x) (x)
@@ -180,6 +180,20 @@ SIM_INLINE void run64(sim_wave *w, const sim_inst *inst, unsigned arity, const c
             run32(w, inst, 2, saturated_block_##name);                                             \
         } else {                                                                                   \
             run32(w, inst, 2, block_##name);                                                       \
+        }                                                                                          \
+    }
+#define WRAP_S3(type, name, types)                                                                 \
+    static u32x16 block_##name(u32x16 a, u32x16 b, u32x16 c) {                                     \
+        return OUT_##type(name(ARGS_3(type)));                                                     \
+    }                                                                                              \
+    static u32x16 saturated_block_##name(u32x16 a, u32x16 b, u32x16 c) {                           \
+        return OUT_##type(saturated_##name(ARGS_3(type)));                                         \
+    }                                                                                              \
+    static void exec_##name(sim_wave *w, const sim_inst *inst) {                                   \
+        if (inst->flags & SIM_CLAMP) {                                                             \
+            run32(w, inst, 3, saturated_block_##name);                                             \
+        } else {                                                                                   \
+            run32(w, inst, 3, block_##name);                                                       \
         }                                                                                          \
     }
 #define WRAP_OWN(type, name, types) // exec_NAME is written out

@@ -187,6 +187,13 @@ static u32x16 v_mad_u32_u16(u32x16 a, u32x16 b, u32x16 c) {
 static u32x16 v_mad_i32_i16(u32x16 a, u32x16 b, u32x16 c) {
     return (u32x16)sign(a) * (u32x16)sign(b) + c;
 }
+static u32x16 saturated_v_mad_u32_u16(u32x16 a, u32x16 b, u32x16 c) {
+    return __builtin_elementwise_add_sat(v_mad_u32_u16(a, b, (u32x16){}), c);
+}
+static u32x16 saturated_v_mad_i32_i16(u32x16 a, u32x16 b, u32x16 c) {
+    i32x16 product = (i32x16)v_mad_i32_i16(a, b, (u32x16){});
+    return (u32x16)__builtin_elementwise_add_sat(product, (i32x16)c);
+}
 
 static u32x16 v_sat_pk_u8_i16(u32x16 a) {
     i32x16 zero = {}, most = zero + 255;
@@ -237,8 +244,8 @@ static u32x16 v_sat_pk_u8_i16(u32x16 a) {
     X(3, u32, v_max3_i16, "k:www", ALL, 'i') \
     X(3, u32, v_med3_u16, "k:www", ALL, 'i') \
     X(3, u32, v_med3_i16, "k:www", ALL, 'i') \
-    X(3, u32, v_mad_u32_u16, "i:wwi", ALL, 'i') \
-    X(3, u32, v_mad_i32_i16, "i:wwi", ALL, 'i') \
+    X(S3, u32, v_mad_u32_u16, "i:wwi", ALL, 'i') \
+    X(S3, u32, v_mad_i32_i16, "i:wwi", ALL, 'i') \
     X(1, u32, v_sat_pk_u8_i16, "w:i", ALL, 'i')
 
 // RDNA's names.

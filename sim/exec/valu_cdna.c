@@ -59,6 +59,9 @@ static u32x16 v_msad_u8(u32x16 a, u32x16 b, u32x16 c) {
     }
     return c;
 }
+static u32x16 saturated_v_msad_u8(u32x16 a, u32x16 b, u32x16 c) {
+    return __builtin_elementwise_add_sat(v_msad_u8(a, b, (u32x16){}), c);
+}
 
 /** Four windows of the first source, each a byte further; 16-bit sums, added to those of the third source. */
 static u64x8 windows(u64x8 a, u64x8 b, u64x8 c, bool masked) {
@@ -177,7 +180,7 @@ static u64x8 v_trig_preop_f64(u64x8 a, u64x8 b) {
     X(3, u32, v_ashr_pk_i8_i32, "k:iii", GFX950, 'i') \
     X(3, u32, v_ashr_pk_u8_i32, "k:iii", GFX950, 'i') \
     X(OWN, u32, v_bitop3_b16, "k:www", GFX950, 'i') \
-    X(3, u32, v_msad_u8, "i:iii", ALL, 'i') \
+    X(S3, u32, v_msad_u8, "i:iii", ALL, 'i') \
     X(W3, u64, v_qsad_pk_u16_u8, "q:qiq", ALL, 'i') \
     X(W3, u64, v_mqsad_pk_u16_u8, "q:qiq", ALL, 'i') \
     X(3, u32, v_dot2c_i32_i16, "i:ii+", GFX9, 'i') \

@@ -154,6 +154,21 @@ static u32x16 v_mad_u32_u24(u32x16 a, u32x16 b, u32x16 c) {
 static i32x16 v_mad_i32_i24(i32x16 a, i32x16 b, i32x16 c) {
     return (i32x16)((u32x16)v_mul_i32_i24(a, b) + (u32x16)c);
 }
+/** The exact sums have more than 32 bits. */
+static u32x16 saturated_v_mad_u32_u24(u32x16 a, u32x16 b, u32x16 c) {
+    u64x16 x = __builtin_convertvector(a & 0xffffff, u64x16);
+    u64x16 y = __builtin_convertvector(b & 0xffffff, u64x16);
+    u64x16 sum = x * y + __builtin_convertvector(c, u64x16), most = (u64x16){} + UINT32_MAX;
+    return __builtin_convertvector(__builtin_elementwise_min(sum, most), u32x16);
+}
+static i32x16 saturated_v_mad_i32_i24(i32x16 a, i32x16 b, i32x16 c) {
+    i64x16 x = __builtin_convertvector((i32x16)((u32x16)a << 8) >> 8, i64x16);
+    i64x16 y = __builtin_convertvector((i32x16)((u32x16)b << 8) >> 8, i64x16);
+    i64x16 sum = x * y + __builtin_convertvector(c, i64x16);
+    i64x16 least = (i64x16){} + INT32_MIN, most = (i64x16){} + INT32_MAX;
+    sum = __builtin_elementwise_max(__builtin_elementwise_min(sum, most), least);
+    return __builtin_convertvector(sum, i32x16);
+}
 
 static u32x16 v_bfe_u32(u32x16 a, u32x16 b, u32x16 c) {
     return a >> (b & 31) & ((1u << (c & 31)) - 1);
@@ -279,6 +294,20 @@ static u32x16 v_sad_u16(u32x16 a, u32x16 b, u32x16 c) {
     return absolute_difference(a & 0xffff, b & 0xffff) + absolute_difference(a >> 16, b >> 16) + c;
 }
 
+// The differences alone fit, so only adding the third source can overflow.
+static u32x16 saturated_v_sad_u32(u32x16 a, u32x16 b, u32x16 c) {
+    return __builtin_elementwise_add_sat(v_sad_u32(a, b, (u32x16){}), c);
+}
+static u32x16 saturated_v_sad_u8(u32x16 a, u32x16 b, u32x16 c) {
+    return __builtin_elementwise_add_sat(v_sad_u8(a, b, (u32x16){}), c);
+}
+static u32x16 saturated_v_sad_hi_u8(u32x16 a, u32x16 b, u32x16 c) {
+    return __builtin_elementwise_add_sat(v_sad_hi_u8(a, b, (u32x16){}), c);
+}
+static u32x16 saturated_v_sad_u16(u32x16 a, u32x16 b, u32x16 c) {
+    return __builtin_elementwise_add_sat(v_sad_u16(a, b, (u32x16){}), c);
+}
+
 static u32x16 v_lerp_u8(u32x16 a, u32x16 b, u32x16 c) {
     u32x16 out = {};
     for (unsigned shift = 0; shift < 32; shift += 8) {
@@ -343,8 +372,8 @@ static u64x8 v_lshl_add_u64(u64x8 a, u64x8 b, u64x8 c) {
     X(3, u32, v_xor3_b32, "i:iii", GFX11P, 'i') \
     X(3, u32, v_bfi_b32, "i:iii", ALL, 'i') \
     X(2, u32, v_bfm_b32, "i:ii", ALL, 'i') \
-    X(3, u32, v_mad_u32_u24, "i:iii", ALL, 'i') \
-    X(3, i32, v_mad_i32_i24, "i:iii", ALL, 'i') \
+    X(S3, u32, v_mad_u32_u24, "i:iii", ALL, 'i') \
+    X(S3, i32, v_mad_i32_i24, "i:iii", ALL, 'i') \
     X(3, u32, v_bfe_u32, "i:iii", ALL, 'i') \
     X(3, i32, v_bfe_i32, "i:iii", ALL, 'i') \
     X(3, u32, v_alignbit_b32, "i:iiw", ALL, 'i') \
@@ -362,10 +391,10 @@ static u64x8 v_lshl_add_u64(u64x8 a, u64x8 b, u64x8 c) {
     X(1, i32, v_ffbh_i32, "i:i", GFX9, 'i') \
     X(3, u32, v_perm_b32, "i:iii", ALL, 'i') \
     X(OWN, u32, v_bitop3_b32, "i:iii", GFX950, 'l') \
-    X(3, u32, v_sad_u8, "i:iii", ALL, 'i') \
-    X(3, u32, v_sad_hi_u8, "i:iii", ALL, 'i') \
-    X(3, u32, v_sad_u16, "i:iii", ALL, 'i') \
-    X(3, u32, v_sad_u32, "i:iii", ALL, 'i') \
+    X(S3, u32, v_sad_u8, "i:iii", ALL, 'i') \
+    X(S3, u32, v_sad_hi_u8, "i:iii", ALL, 'i') \
+    X(S3, u32, v_sad_u16, "i:iii", ALL, 'i') \
+    X(S3, u32, v_sad_u32, "i:iii", ALL, 'i') \
     X(3, u32, v_lerp_u8, "i:iii", ALL, 'i') \
     X(W1, u64, v_mov_b64, "q:q", GFX94, 'i') \
     X(W2, u64, v_lshlrev_b64, "q:iq", ALL, 'i') \
