@@ -118,9 +118,9 @@ static qn_status launch(qn_stream *stream, const qni_norm_problem *p, const qni_
 
 static const qni_kernel_ref *pick(const qni_kernel_ref kernels[][QNI_BF16 + 1],
                                   const qni_norm_problem *p) {
-    const bool is_sum = p->residual.data || p->gate.data, is_quant = p->quant != QNI_NORM_PLAIN;
+    const bool is_quant = p->quant != QNI_NORM_PLAIN;
     const int kind =
-        p->subtracts_mean || p->beta.data ? 4 + (is_sum || is_quant) : is_sum * 2 + is_quant;
+        p->subtracts_mean || p->beta.data ? 4 + (is_sum(p) || is_quant) : is_sum(p) * 2 + is_quant;
     return &kernels[kind][p->dtype];
 }
 
