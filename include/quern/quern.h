@@ -3,6 +3,7 @@
 #ifndef QUERN_QUERN_H
 #define QUERN_QUERN_H
 
+#include <quern/activation.h>
 #include <quern/cache.h>
 #include <quern/check.h>
 #include <quern/core.h>

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scales of FP8 results: the largest magnitude of a run, and the scale that brings it to the kind's largest value.
+#ifndef QD_SCALE_H
+#define QD_SCALE_H
+
+#include "elements.h"
+
+/** Bits of the largest magnitude; their order as integers is that of the magnitudes. NaNs do not count. */
+QD_INLINE uint32_t qd_run_top(qd_f32x8 v) {
+    uint32_t top = 0;
+    QD_UNROLL for (int i = 0; i < QD_RUN; i++) {
+        const uint32_t bits = qd_as_u32(v[i]) & 0x7FFFFFFF;
+        top = qd_max(top, bits <= 0x7F800000 ? bits : 0);
+    }
+    return top;
+}
+
+/** max(amax, eps) / most, `top` being amax's bits. */
+QD_INLINE float qd_scale_of(uint32_t top, float eps, float most) {
+    const float amax = qd_as_f32(top);
+    return (amax > eps ? amax : eps) / most;
+}
+
+/** The first `count` of eight codes, at any address. */
+QD_INLINE void qd_store_codes_part(uint8_t *q, uint32_t count, qd_u32x2 codes) {
+    QD_UNROLL for (uint32_t i = 0; i < QD_RUN; i++) {
+        if (i < count)
+            q[i] = (uint8_t)(codes[i / 4] >> (i % 4 * 8));
+    }
+}
+
+#endif

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the activation family's files share: one problem for all its functions, and the definition.
+#ifndef QNI_ACTIVATION_H
+#define QNI_ACTIVATION_H
+
+#include "../elements.h"
+
+#include <quern/activation.h>
+
+/** How the result is quantised; in the order of activation_gpu.h. */
+typedef enum qni_activation_quant {
+    QNI_ACTIVATION_PLAIN,
+    QNI_ACTIVATION_STATIC,    // scale is given
+    QNI_ACTIVATION_PER_TOKEN, // a scale for each row is written
+    QNI_ACTIVATION_PER_GROUP  // one for each 128 of a row
+} qni_activation_quant;
+enum { QNI_ACTIVATION_GROUP = 128 };
+
+/** Rows of one tensor: row r is r % inner of batch r / inner. Strides in elements. */
+typedef struct qni_activation_rows {
+    void *data;
+    int64_t batch, row;
+} qni_activation_rows;
+
+/** A valid problem: activation.c has checked everything. A row of x is gate, then up, h elements each. */
+typedef struct qni_activation_problem {
+    qni_dtype dtype, dtype_out;
+    int64_t rows, inner, h;
+    qni_activation_rows x, out;
+    qn_activation function;
+    qni_activation_quant quant;
+    float limit; // infinity: none
+    float scale_eps;
+    float *scale;
+    int64_t scale_row; // rows of scale are numbered as those of x
+} qni_activation_problem;
+
+extern const qni_op qni_op_activation;
+
+/** The kernels: what variants.def lists. */
+#define QN_VARIANT(op, kernel, where, needs, supports, run)                                        \
+    qn_status run(qn_stream *stream, const void *problem);
+#define QN_IMAGE(id, source, targets, defines)
+#include "variants.def"
+#undef QN_VARIANT
+#undef QN_IMAGE
+bool qni_activation_gpu_supports(const qn_device *device, const void *problem, qni_reason *why);
+bool qni_activation_gpu_any_supports(const qn_device *device, const void *problem, qni_reason *why);
+
+/** All problems of the op, for the check harness: activation_check.c. */
+qn_status qni_activation_check(qni_check_run *run, const qni_op *op);
+
+/** Where row r begins. */
+static inline int64_t qni_activation_at(const qni_activation_problem *p,
+                                        const qni_activation_rows *rows, int64_t r) {
+    return r / p->inner * rows->batch + r % p->inner * rows->row;
+}
+static inline int64_t qni_activation_groups(const qni_activation_problem *p) {
+    return (p->h + QNI_ACTIVATION_GROUP - 1) / QNI_ACTIVATION_GROUP;
+}
+
+/** The definition, of one element before quantising, in double precision; and how far f32 arithmetic may be off:
+ *  the bound of include/quern/activation.h. activation_ref.c. */
+double qni_activation_ref(const qni_activation_problem *p, double gate, double up, double *error);
+
+/** Shares rows among the CPU's threads: activation_cpu.c. `rows` does rows first .. last - 1; `scratch` has room for a
+ *  row's h. */
+typedef void (*qni_activation_rows_fn)(const qni_activation_problem *p, int64_t first, int64_t last,
+                                       float *scratch);
+qn_status qni_activation_on_threads(const qni_activation_problem *p, qni_activation_rows_fn rows);
+
+#endif

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// The check problems of the activation family: every function and form, on shapes that reach every kernel and edge.
+#include "../area.h"
+#include "activation.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct form {
+    const char *name;
+    qni_activation_quant quant;
+    float limit;
+} form;
+static const form forms[] = {
+    {"plain", QNI_ACTIVATION_PLAIN, HUGE_VALF},
+    {"limited", QNI_ACTIVATION_PLAIN, 1.5f},
+    {"quant", QNI_ACTIVATION_STATIC, HUGE_VALF},
+    {"quant per token", QNI_ACTIVATION_PER_TOKEN, 7.0f},
+    {"quant per group", QNI_ACTIVATION_PER_GROUP, HUGE_VALF},
+};
+static const char *const functions[] = {"silu", "gelu", "gelu_tanh"};
+
+typedef struct shape {
+    int64_t batches, inner, h;
+    int64_t gap, offset; // elements between rows, and before the first
+} shape;
+static const shape shapes[] = {
+    {1, 1, 1, 0, 0},      {1, 37, 8, 0, 0},   {2, 9, 64, 0, 8},    {1, 33, 136, 8, 0},
+    {3, 2, 111, 3, 1},    {1, 3, 1024, 0, 0}, {1, 5, 1032, 16, 8}, {2, 2, 2056, 0, 0},
+    {1, 2, 2050, 5, 3},   {1, 2, 9216, 0, 0}, {1, 1, 16384, 0, 0}, {1, 1, 33000, 0, 0},
+    {1, 301, 7168, 0, 0},
+};
+
+enum { X, OUT, SCALE, NUM_AREAS };
+static const char *const area_names[] = {"x", "out", "scale"};
+
+typedef struct check_case {
+    const form *form;
+    const shape *shape;
+    qni_activation_problem problem; // pointers into device memory
+    qni_area areas[NUM_AREAS];
+    const DLTensor *output_list[2];
+    int num_outputs;
+    uint64_t random;
+    double *y, *error; // a row's results
+    char text[160];
+} check_case;
+
+// ---- making a case
+
+static bool has_area(const check_case *c, int which) {
+    return which != SCALE || c->form->quant != QNI_ACTIVATION_PLAIN;
+}
+
+/** Elements from row to row; batches lie another row apart. */
+static int64_t row_stride(const check_case *c, int which) {
+    return (which == X ? 2 : 1) * c->shape->h + c->shape->gap;
+}
+static int64_t batch_stride(const check_case *c, int which) {
+    return (c->shape->inner + 1) * row_stride(c, which);
+}
+static int64_t row_at(const check_case *c, int which, int64_t r) {
+    return r / c->shape->inner * batch_stride(c, which) +
+           r % c->shape->inner * row_stride(c, which);
+}
+
+static int64_t scales_per_row(const check_case *c) {
+    return c->form->quant == QNI_ACTIVATION_PER_GROUP ? qni_activation_groups(&c->problem) : 1;
+}
+
+static qn_status make_area(check_case *c, qn_device *device, int which) {
+    const qni_activation_problem *p = &c->problem;
+    const qni_dtype dtype = which == X ? p->dtype : which == OUT ? p->dtype_out : QNI_F32;
+    const int64_t count = which != SCALE ? c->shape->batches * batch_stride(c, which)
+                          : c->form->quant == QNI_ACTIVATION_STATIC ? 1
+                                                                    : p->rows * scales_per_row(c);
+    return qni_area_create(&c->areas[which], area_names[which], device, dtype, count,
+                           which == SCALE ? 0 : c->shape->offset);
+}
+
+/** Rows on scales of their own: one of zeros, one where exp ends its range, one of the largest, one of the smallest. */
+static double x_value(check_case *c, int64_t row) {
+    const double normal = qni_random_normal(&c->random);
+    const qni_dtype dtype = c->problem.dtype;
+    switch (row % 8) {
+    case 1:
+        return 0;
+    case 2:
+        return 40 * normal;
+    case 4:
+        return dtype == QNI_F16 ? copysign(65504, normal) : ldexp(normal, 50);
+    case 6:
+        return ldexp(normal, dtype == QNI_F16 ? -14 : -60);
+    default:
+        return 3 * normal;
+    }
+}
+
+static void fill_x(check_case *c) {
+    qni_area *a = &c->areas[X];
+    for (int64_t r = 0; r < c->problem.rows; r++)
+        for (int64_t i = 0; i < 2 * c->shape->h; i++)
+            qni_put(a->dtype, qni_area_host(a), row_at(c, X, r) + i, x_value(c, r));
+    if (c->form->quant == QNI_ACTIVATION_STATIC) // the largest results saturate e4m3
+        qni_put(QNI_F32, qni_area_host(&c->areas[SCALE]), 0, 0.013);
+}
+
+static void place(check_case *c, qni_activation_problem *p, bool on_host) {
+#define DATA(area) (on_host ? qni_area_host(area) : qni_area_device(area))
+    p->x = (qni_activation_rows){DATA(&c->areas[X]), batch_stride(c, X), row_stride(c, X)};
+    p->out = (qni_activation_rows){DATA(&c->areas[OUT]), batch_stride(c, OUT), row_stride(c, OUT)};
+    if (has_area(c, SCALE))
+        p->scale = DATA(&c->areas[SCALE]);
+#undef DATA
+}
+
+// ---- what must come out
+
+/** The codes of elements first .. end - 1, divided by a scale that is itself off by `scale_error` of it. */
+static void expect_codes(check_case *c, int64_t at, int64_t first, int64_t end, double scale,
+                         double scale_error) {
+    for (int64_t i = first; i < end; i++) {
+        const double q = c->y[i] / scale;
+        qni_area_expect(&c->areas[OUT], at + i, q,
+                        c->error[i] / scale + fabs(q) * (scale_error + 4 * 0x1p-24));
+    }
+}
+
+static void expect_found_scale(check_case *c, int64_t row, int64_t at, int64_t first, int64_t end) {
+    const qni_activation_problem *p = &c->problem;
+    double amax = 0, error = 0;
+    for (int64_t i = first; i < end; i++) {
+        amax = fmax(amax, fabs(c->y[i]));
+        error = fmax(error, c->error[i]);
+    }
+    const double clamped = fmax(amax, (double)p->scale_eps);
+    const double most = (double)qni_fp8_format_of(qni_fp8_of(p->dtype_out)).max;
+    qni_area_expect(&c->areas[SCALE], row * scales_per_row(c) + first / QNI_ACTIVATION_GROUP,
+                    clamped / most, error / most + 0x1p-24 * clamped / most);
+    expect_codes(c, at, first, end, clamped / most, error / clamped + 2 * 0x1p-24);
+}
+
+static void expect_row(check_case *c, const qni_activation_problem *host, int64_t row) {
+    const int64_t x = row_at(c, X, row), at = row_at(c, OUT, row), h = host->h;
+    for (int64_t i = 0; i < h; i++)
+        c->y[i] = qni_activation_ref(host, qni_get(host->dtype, host->x.data, x + i),
+                                     qni_get(host->dtype, host->x.data, x + h + i), &c->error[i]);
+    switch (host->quant) {
+    case QNI_ACTIVATION_PLAIN:
+        for (int64_t i = 0; i < h; i++)
+            qni_area_expect(&c->areas[OUT], at + i, c->y[i], c->error[i]);
+        return;
+    case QNI_ACTIVATION_STATIC:
+        expect_codes(c, at, 0, h, (double)*host->scale, 0);
+        return;
+    case QNI_ACTIVATION_PER_TOKEN:
+        expect_found_scale(c, row, at, 0, h);
+        return;
+    case QNI_ACTIVATION_PER_GROUP:
+        for (int64_t i = 0; i < h; i += QNI_ACTIVATION_GROUP)
+            expect_found_scale(c, row, at, i,
+                               i + QNI_ACTIVATION_GROUP < h ? i + QNI_ACTIVATION_GROUP : h);
+        return;
+    }
+}
+
+// ---- running a case
+
+static qn_status reset(void *context, qn_stream *stream) {
+    check_case *c = context;
+    qn_status st = QN_OK;
+    for (int i = 0; st == QN_OK && i < NUM_AREAS; i++)
+        if (has_area(c, i))
+            st = qni_area_reset(&c->areas[i], stream);
+    return st;
+}
+
+static qn_status compare(void *context, qn_stream *stream, double *error, char *detail,
+                         size_t room) {
+    check_case *c = context;
+    qn_status st = QN_OK;
+    *error = 0;
+    *detail = 0;
+    for (int i = NUM_AREAS - 1; st == QN_OK && i >= 0;
+         i--) // a wrong scale is told before its codes
+        if (has_area(c, i))
+            st = qni_area_compare(&c->areas[i], stream, error, detail, room);
+    return st;
+}
+
+static qn_status prepare(check_case *c, qn_device *device) {
+    const qni_activation_problem *p = &c->problem;
+    qn_status st;
+    c->y = malloc((size_t)p->h * sizeof *c->y);
+    c->error = malloc((size_t)p->h * sizeof *c->error);
+    if (!c->y || !c->error)
+        return QN_FAIL(QN_E_MEMORY, "check: out of memory");
+    for (int i = 0; i < NUM_AREAS; i++)
+        if (has_area(c, i))
+            QN_TRY(make_area(c, device, i));
+    fill_x(c);
+    place(c, &c->problem, false);
+    qni_activation_problem host = c->problem;
+    place(c, &host, true);
+    for (int64_t r = 0; r < host.rows; r++)
+        expect_row(c, &host, r);
+    c->output_list[c->num_outputs++] = &c->areas[OUT].flat;
+    if (c->form->quant > QNI_ACTIVATION_STATIC)
+        c->output_list[c->num_outputs++] = &c->areas[SCALE].flat;
+    snprintf(c->text, sizeof c->text, "%s_and_mul %s [%ld, %ld, 2 * %ld] gap=%ld offset=%ld %s->%s",
+             functions[p->function], c->form->name, (long)c->shape->batches, (long)c->shape->inner,
+             (long)p->h, (long)c->shape->gap, (long)c->shape->offset, qni_dtype_name(p->dtype),
+             qni_dtype_name(p->dtype_out));
+out:
+    return st;
+}
+
+static void case_destroy(check_case *c) {
+    for (int i = 0; i < NUM_AREAS; i++)
+        qni_area_destroy(&c->areas[i]);
+    free(c->y);
+    free(c->error);
+    free(c);
+}
+
+static qn_status check_one(qni_check_run *run, const form *f, const shape *s, qni_dtype dtype,
+                           qn_activation function, qni_fp8 kind) {
+    check_case *c = calloc(1, sizeof *c);
+    qn_status st;
+    if (!c)
+        return QN_FAIL(QN_E_MEMORY, "check: out of memory");
+    c->form = f;
+    c->shape = s;
+    c->random = qni_check_seed(run) + (uint64_t)(f - forms) * 1000 + (uint64_t)(s - shapes);
+    c->problem = (qni_activation_problem){
+        .dtype = dtype,
+        .dtype_out = f->quant == QNI_ACTIVATION_PLAIN ? dtype : (qni_dtype)(QNI_E4M3FN + (int)kind),
+        .rows = s->batches * s->inner,
+        .inner = s->inner,
+        .h = s->h,
+        .function = function,
+        .quant = f->quant,
+        .limit = f->limit,
+        .scale_eps = 1e-10f,
+    };
+    c->problem.scale_row = scales_per_row(c);
+    QN_TRY(prepare(c, qn_stream_device(qni_check_stream(run))));
+    const qni_check_problem problem = {.op = &qni_op_activation,
+                                       .text = c->text,
+                                       .problem = &c->problem,
+                                       .context = c,
+                                       .reset = reset,
+                                       .compare = compare,
+                                       .outputs = c->output_list,
+                                       .num_outputs = c->num_outputs};
+    QN_TRY(qni_check_problem_run(run, &problem));
+out:
+    case_destroy(c);
+    return st;
+}
+
+qn_status qni_activation_check(qni_check_run *run, const qni_op *op) {
+    (void)op; // the family has one
+    const bool quick = qni_check_is_quick(run);
+    const int num_long = (int)(sizeof shapes / sizeof *shapes) - 1; // the last is long
+    const int num_shapes = num_long + !quick;
+    const int num_forms = (int)(sizeof forms / sizeof *forms);
+    const int thinning =
+        quick ? 11 : 1; // prime: every form, shape, function and dtype keeps its turn
+    int turn = 0;
+    for (int f = 0; f < num_forms; f++)
+        for (int s = 0; s < num_shapes; s++)
+            for (int k = 0; k < 9; k++) {           // dtype and function
+                const bool is_long = s == num_long; // stored past the caches where it is plain
+                if (++turn % thinning != 0 || (is_long && (f > 0 || k % 4 != 0)))
+                    continue;
+                qn_status st = check_one(run, &forms[f], &shapes[s], (qni_dtype)(k % 3),
+                                         (qn_activation)(k / 3), (qni_fp8)(turn % QNI_NUM_FP8));
+                if (st != QN_OK)
+                    return st;
+            }
+    return QN_OK;
+}
