@@ -9,16 +9,20 @@ static bool as_json;
 static const cli_option options[] = {
     {.name = "--json", .kind = CLI_FLAG, .to = &as_json, .help = "print JSON"}, {0}};
 
+/** Lists again with more room where there are more devices by then. */
 static qn_status list_devices(qn_device_info **infos, int32_t *count) {
+    int32_t room = 0;
     *count = 0;
-    qn_status st = qn_device_list(nullptr, count);
-    if (st != QN_OK)
-        return cli_fail_lib(st, "devices");
-    *infos = cli_alloc((size_t)*count * sizeof **infos);
-    for (int32_t i = 0; i < *count; i++)
-        (*infos)[i].struct_size = sizeof **infos;
-    if ((st = qn_device_list(*infos, count)) != QN_OK)
-        return cli_fail_lib(st, "devices");
+    do {
+        room = *count;
+        free(*infos);
+        *infos = room ? cli_alloc((size_t)room * sizeof **infos) : nullptr;
+        for (int32_t i = 0; i < room; i++)
+            (*infos)[i].struct_size = sizeof **infos;
+        qn_status st = qn_device_list(*infos, count);
+        if (st != QN_OK)
+            return cli_fail_lib(st, "devices");
+    } while (*count > room);
     return QN_OK;
 }
 

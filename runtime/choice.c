@@ -227,7 +227,7 @@ static bool is_forcing(const char *item, size_t length) {
     return op && has_variant(op, equals + 1, length - (size_t)(equals + 1 - item));
 }
 
-qn_status qni_choice_check_environment(void) {
+static qn_status check_disable(void) {
     for (const char *at = qni_env_get()->disable; *at;) {
         size_t n = strcspn(at, ",");
         if (n > 0 && !is_kernel(at, n) && !is_backend(at, n))
@@ -237,16 +237,31 @@ qn_status qni_choice_check_environment(void) {
                            (int)n, at);
         at += n + (at[n] == ',');
     }
+    return QN_OK;
+}
+
+static qn_status check_force(void) {
     for (const char *at = qni_env_get()->force; *at;) {
-        size_t n = strcspn(at, ",");
+        size_t n = strcspn(at, ","), length = 0;
         if (n > 0 && !is_forcing(at, n))
             return QN_FAIL(QN_E_INVALID,
                            "environment: QUERN_FORCE has \"%.*s\"; accepted: OP=KERNEL, as quern "
                            "check names them: gemm=gemm.any",
                            (int)n, at);
+        size_t op_length = strcspn(at, "=,");
+        if (n > 0 && forced_name(find_op(at, op_length), &length) != at + op_length + 1)
+            return QN_FAIL(QN_E_INVALID,
+                           "environment: QUERN_FORCE has \"%.*s\" behind another kernel for %.*s; "
+                           "accepted: one for each op",
+                           (int)n, at, (int)op_length, at);
         at += n + (at[n] == ',');
     }
     return QN_OK;
+}
+
+qn_status qni_choice_check_environment(void) {
+    qn_status st = check_disable();
+    return st == QN_OK ? check_force() : st;
 }
 
 // ---- running

@@ -176,6 +176,8 @@ static void test_unknown_names(void **) {
     child_run(open_well, nullptr, env);
     snprintf(text, sizeof text, "QUERN_FORCE=%s=%sx", op->name, op->variants[0].name);
     child_run(open_badly, "QUERN_FORCE has", env);
+    snprintf(text, sizeof text, "QUERN_FORCE=%1$s=%2$s,%1$s=%2$s", op->name, op->variants[0].name);
+    child_run(open_badly, "accepted: one for each op", env);
     for (const char *const *bad =
              (const char *const[]){"QUERN_DISABLE=opencl", "QUERN_DISABLE=cpu,gemm.nobody",
                                    "QUERN_FORCE=gemm",

@@ -247,17 +247,28 @@ static void list_simulated(device_list *list, const qni_target *target) {
 static void list_gpus(device_list *list, const char *kind) {
     char spec[48];
     int i = 0;
+    if (qni_is_backend_disabled(kind))
+        return;
     do
         snprintf(spec, sizeof spec, "%s:%d", kind, i++);
     while (i <= 64 && list_one(list, spec));
 }
 
-static void list_all(device_list *list) {
-    list_gpus(list, "hip");
-    list_gpus(list, "cuda");
-    list_one(list, "cpu");
+static void list_all_simulated(device_list *list) {
+    if (qni_is_backend_disabled("sim"))
+        return;
     for (int t = 0; t < QNI_NUM_TARGETS && !qni_target_is_ptx(&qni_targets[t]); t++)
         list_simulated(list, &qni_targets[t]);
+}
+
+static void list_all(device_list *list) {
+    // Made before any GPU is counted: where the simulator stands in for the real driver, they are GPUs of hip as well.
+    list_all_simulated(&(device_list){});
+    list_gpus(list, "hip");
+    list_gpus(list, "cuda");
+    if (!qni_is_backend_disabled("cpu"))
+        list_one(list, "cpu");
+    list_all_simulated(list);
 }
 
 qn_status qn_device_list(qn_device_info *infos, int32_t *count) {

@@ -139,6 +139,18 @@ static void refuse_environment(void *word) {
     CHILD_CHECK(qn_device_list(nullptr, &count) == QN_E_INVALID);
 }
 
+static void list_disabled(void *) { // QUERN_DISABLE=hip,cuda,sim
+    qn_device_info info = {.struct_size = sizeof info};
+    int32_t count = 1;
+    CHILD_CHECK(qn_device_list(&info, &count) == QN_OK && count == 1);
+    CHILD_CHECK(strcmp(info.spec, "cpu") == 0);
+}
+
+static void list_none(void *) { // QUERN_DISABLE=hip,cuda,sim,cpu
+    int32_t count = 1;
+    CHILD_CHECK(qn_device_list(nullptr, &count) == QN_OK && count == 0);
+}
+
 static void test_environment(void **) {
     static const char *const no_gpu = "QUERN_HIP_LIBRARY=/nonexistent/libamdhip64.so";
     const char *text = child_run(open_spec, nullptr, (const char *[]){no_gpu, nullptr});
@@ -152,6 +164,8 @@ static void test_environment(void **) {
     text = child_run(open_spec, nullptr,
                      (const char *[]){"QUERN_DISABLE=hip", "QUERN_LOG=kernel", nullptr});
     assert_non_null(strstr(text, "opened cpu"));
+    child_run(list_disabled, nullptr, (const char *[]){"QUERN_DISABLE=hip,cuda,sim", nullptr});
+    child_run(list_none, nullptr, (const char *[]){"QUERN_DISABLE=hip,cuda,sim,cpu", nullptr});
     child_run(refuse_environment, "QUERN_LOG has \"jitt\"",
               (const char *[]){"QUERN_LOG=kernel,jitt", nullptr});
     child_run(refuse_environment, "QUERN_NUM_THREADS is \"0\"",

@@ -427,6 +427,18 @@ static void open_both(void *) {
     close_gpu(nullptr);
 }
 
+/** What is counted is what is listed, though listing makes devices of the library that is hip's as well. */
+static void list_twice(void *) {
+    qn_device_info infos[64] = {};
+    int32_t count = 0, again = 64;
+    CHILD_CHECK(qn_device_list(nullptr, &count) == QN_OK && count <= again);
+    infos[0].struct_size = sizeof *infos;
+    CHILD_CHECK(qn_device_list(infos, &again) == QN_OK && count == again);
+    CHILD_CHECK(strcmp(infos[0].spec, "hip:0") == 0);
+    for (int32_t i = 0; i < count; i++)
+        CHILD_CHECK(*infos[i].spec && *infos[i].arch);
+}
+
 static void refuse_driver(void *word) {
     qn_device *device = nullptr;
     CHILD_CHECK(qn_device_open(&device, "hip:0") == QN_E_DEVICE && !device);
@@ -454,6 +466,8 @@ static void test_two_drivers(void **) {
     assert_int_equal(fclose(to), 0);
     child_run(open_both, nullptr, (const char *[]){variable, "QUERN_DEVICE", nullptr});
     remove_folder(folder);
+    snprintf(variable, sizeof variable, "QUERN_HIP_LIBRARY=%s", sim_library());
+    child_run(list_twice, nullptr, (const char *[]){variable, nullptr});
     child_run(refuse_driver, "has no hip",
               (const char *[]){"QUERN_HIP_LIBRARY=libm.so.6", nullptr});
     child_run(refuse_sim, "QUERN_SIM_LIBRARY: ",

@@ -74,7 +74,7 @@ QN_API qn_status qn_device_get_info(const qn_device *device, qn_device_info *inf
  *  0, which is none, for null. */
 QN_API DLDevice qn_device_id(const qn_device *device);
 /** Every device that can be opened here, in the order in which auto would take them; the simulated
- *  ones last. *count is in: room in infos, out: number of devices. infos may be null. */
+ *  ones last; without those of backends that QUERN_DISABLE names, for which no kernel is chosen. *count is in: room in infos, out: number of devices. infos may be null. */
 QN_API qn_status qn_device_list(qn_device_info *infos, int32_t *count);
 
 /** Device memory, 256-byte aligned. bytes == 0 gives a null pointer. */
