@@ -22,9 +22,19 @@ void *__libc_realloc(void *old, size_t bytes);
 void *__libc_memalign(size_t alignment, size_t bytes);
 void __libc_free(void *ptr);
 
-static thread_local bool is_counting;
-static thread_local int64_t left;      // allocations until the one that fails; -1: none fails
-static thread_local int64_t num_alive; // allocated and not freed while counting
+// Volatile, as the compiler takes it for granted that malloc and free change no variable.
+static thread_local volatile bool is_counting;
+static thread_local volatile int64_t left; // allocations until the one that fails; -1: none fails
+static thread_local volatile int64_t num_alive; // allocated and not freed while counting
+
+// Visible, so that strdup and its like use them as well.
+#pragma GCC visibility push(default)
+void *malloc(size_t bytes);
+void *calloc(size_t count, size_t bytes);
+void *realloc(void *old, size_t bytes);
+void *aligned_alloc(size_t alignment, size_t bytes);
+void free(void *ptr);
+#pragma GCC visibility pop
 
 static bool fails(void) {
     return is_counting && left >= 0 && left-- == 0;
