@@ -8,8 +8,10 @@
 #include "../sim/isa/encodings.h"
 #include "../sim/isa/isa.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -27,7 +29,16 @@ typedef struct header {
     uint8_t chip, flags, checks, scratch, float_mode, threads, lds, registers;
 } header;
 
-enum { MADE = 1, WAVE32 = 2, SMALL_SCRATCH = 4, PRIVATE_BUFFER = 8, CHECKED = 16 };
+enum {
+    MADE = 1,
+    WAVE32 = 2,
+    SMALL_SCRATCH = 4,
+    PRIVATE_BUFFER = 8,
+    CHECKED = 16,
+    TRACED = 32, // every wave, and its counters for a profile
+    FAST_MATRIX = 64,
+    MANY_GROUPS = 128
+};
 
 // s_load_dwordx16 s[16:31], s[0:1], 0; s_waitcnt lgkmcnt(0); v_mov_b32 v2..v5, s16..s19; v_lshlrev_b32 v1, 2, v0;
 // s_mov_b32 m0, -1
@@ -107,8 +118,22 @@ static uint8_t *make_code(const sim_chip *chip, const header *h, bool wave64, co
     return code;
 }
 
+/** A launch that is followed; the trace goes nowhere, the profile's file away. */
+static void run_traced(sim_dispatch *dispatch) {
+    char error[512];
+    sim_look_options options = {
+        .trace = "*", .trace_wave = SIM_ALL_WAVES, .trace_file = "/dev/null"};
+    snprintf(options.profile, sizeof options.profile, "/tmp/quern-fuzz-%ld", (long)getpid());
+    if (!sim_look_configure(&options, error, sizeof error)) {
+        abort();
+    }
+    sim_dispatch_run(dispatch);
+    sim_look_finish();
+    unlink(options.profile);
+}
+
 static void launch(sim_memory *memory, uint64_t base, const header *h, sim_text *text) {
-    enum { KERNARG = 8, BUFFER = 1, WAVE32_BIT = 1 << 10 };
+    enum { KERNARG = 8, BUFFER = 1 };
     bool is_buffer = h->flags & PRIVATE_BUFFER;
     sim_kernel kernel = {.name = (char[]){"fuzz"},
                          .entry = text->start,
@@ -122,13 +147,18 @@ static void launch(sim_memory *memory, uint64_t base, const header *h, sim_text 
                              .memory = memory,
                              .kernel = &kernel,
                              .text = text,
-                             .grid = {1 + (h->threads & 1), 1, 1},
+                             .grid = {1 + (h->threads & 1), h->flags & MANY_GROUPS ? 3 : 1, 1},
                              .block = {1 + h->threads % 160u, 1, 1},
                              .lds_bytes = h->lds * 17u,
                              .kernarg = base,
                              .check = h->flags & CHECKED ? h->checks & SIM_CHECK_ALL : 0,
+                             .fast_matrix = h->flags & FAST_MATRIX,
                              .limit = LIMIT};
-    sim_dispatch_run(&dispatch);
+    if (h->flags & TRACED) {
+        run_traced(&dispatch);
+    } else {
+        sim_dispatch_run(&dispatch);
+    }
     sim_faults_sort(&dispatch.faults);
     free(sim_faults_text(&dispatch));
     sim_faults_deinit(&dispatch.faults);

@@ -75,7 +75,7 @@ import random, sys
 random.seed(1)
 for chip in range(7):
     for n in range(16):
-        flags = 1 | random.choice([0, 2]) | random.choice([0, 16]) | random.choice([4, 8, 0])
+        flags = 1 | random.choice([0, 2]) | random.choice([0, 16]) | random.choice([4, 8, 0]) | random.choice([0, 0, 32]) | random.choice([0, 64]) | random.choice([0, 128])
         header = bytes([chip, flags, 63, 64, 0xf0, random.choice([31, 63, 130]), 60, 63])
         open(f"{sys.argv[1]}/made.{chip}.{n}", "wb").write(header + random.randbytes(16 * 64))
 PY
