@@ -85,8 +85,10 @@ void cli_help_all(FILE *to);
 qn_status cli_print_json(json_t *value);
 /** A number; null for NaN and infinity, which JSON lacks. */
 json_t *cli_json_number(double value);
-/** Text of an XML file, as of a drawing. */
+/** Text of an XML file, as of a drawing. Control characters, which XML has none of, become U+FFFD. */
 void cli_write_xml(FILE *to, const char *text);
+/** Text of others for a terminal: control characters as \uNNNN. */
+void cli_write_plain(FILE *to, const char *text);
 /** Flushes stdout. Errors: QN_E_IO, as for a full disk behind a redirection. */
 qn_status cli_flush(void);
 /** "1.5 GiB" into buf. Gives buf. */

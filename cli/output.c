@@ -80,13 +80,34 @@ const char *cli_time_text(int64_t ns, char *buf, size_t room) {
     return buf;
 }
 
+/** Of one byte, and of U+0080 to U+009F, in UTF-8. */
+static bool is_control(const char *text) {
+    const unsigned char *c = (const unsigned char *)text;
+    return *c < ' ' || *c == 0x7F || (c[0] == 0xC2 && c[1] < 0xA0);
+}
+
 void cli_write_xml(FILE *to, const char *text) {
-    for (; *text; text++)
-        fputs(*text == '<'   ? "&lt;"
+    for (; *text; text++) {
+        bool is_strange = is_control(text);
+        fputs(is_strange     ? "\uFFFD"
+              : *text == '<' ? "&lt;"
               : *text == '>' ? "&gt;"
               : *text == '&' ? "&amp;"
                              : (const char[]){*text, '\0'},
               to);
+        text += is_strange && (unsigned char)*text == 0xC2;
+    }
+}
+
+void cli_write_plain(FILE *to, const char *text) {
+    for (; *text; text++) {
+        bool is_strange = is_control(text), is_long = is_strange && (unsigned char)*text == 0xC2;
+        if (is_strange)
+            fprintf(to, "\\u%04x", (unsigned char)text[is_long]);
+        else
+            fputc(*text, to);
+        text += is_long;
+    }
 }
 
 // ---- tables

@@ -140,8 +140,9 @@ void profile_print(FILE *to, const json_t *kernels) {
     size_t i;
     json_t *k;
     json_array_foreach((json_t *)(uintptr_t)kernels, i, k) {
-        fprintf(to, "%s%s (%s, device %lld)\n", i ? "\n" : "", string(k, "name"), string(k, "arch"),
-                (long long)integer(k, "device"));
+        fputs(i ? "\n" : "", to);
+        cli_write_plain(to, string(k, "name"));
+        fprintf(to, " (%s, device %lld)\n", string(k, "arch"), (long long)integer(k, "device"));
         print_launches(to, k);
         print_occupancy(to, k);
         print_mix(to, k);

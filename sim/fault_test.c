@@ -246,16 +246,18 @@ static void test_kinds(void **) {
 /** Names of all bytes, in a report without a place. */
 static void test_strings(void **) {
     static const struct {
-        const char *name, *json;
+        const char *name, *json, *text;
     } names[] = {
-        {"plain", "\"plain\""},
-        {"q\"b\\t\tn\n\x7f", "\"q\\\"b\\\\t\\u0009n\\u000a\\u007f\""},
-        {"\xc3\xbc \xe2\x82\xac \xf0\x9f\x98\x80", "\"\xc3\xbc \xe2\x82\xac \xf0\x9f\x98\x80\""},
-        {"\xff \xc3", "\"\\u00ff \\u00c3\""},
-        {"\xc0\xaf", "\"\\u00c0\\u00af\""},            // overlong
-        {"\xed\xa0\x80", "\"\\u00ed\\u00a0\\u0080\""}, // a surrogate
-        {"\xf8\x90\x80\x80", "\"\\u00f8\\u0090\\u0080\\u0080\""},
-        {"\xf5\x80\x80\x80", "\"\\u00f5\\u0080\\u0080\\u0080\""}}; // past the last character
+        {"plain", "\"plain\"", "plain"},
+        {"q\"b\\t\tn\n\x7f", "\"q\\\"b\\\\t\\u0009n\\u000a\\u007f\"", "q\"b\\t\\x09n\\x0a\\x7f"},
+        {"\xc3\xbc \xe2\x82\xac \xf0\x9f\x98\x80", "\"\xc3\xbc \xe2\x82\xac \xf0\x9f\x98\x80\"",
+         "\xc3\xbc \xe2\x82\xac \xf0\x9f\x98\x80"},
+        {"\xff \xc3", "\"\\u00ff \\u00c3\"", "\\xff \\xc3"},
+        {"\xc0\xaf", "\"\\u00c0\\u00af\"", "\\xc0\\xaf"},                 // overlong
+        {"\xed\xa0\x80", "\"\\u00ed\\u00a0\\u0080\"", "\\xed\\xa0\\x80"}, // a surrogate
+        {"\xf8\x90\x80\x80", "\"\\u00f8\\u0090\\u0080\\u0080\"", "\\xf8\\x90\\x80\\x80"},
+        {"\xf5\x80\x80\x80", "\"\\u00f5\\u0080\\u0080\\u0080\"",
+         "\\xf5\\x80\\x80\\x80"}}; // past the last character
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char want[128];
         sim_kernel kernel = {.name = (char *)(uintptr_t)names[i].name};
@@ -267,6 +269,10 @@ static void test_strings(void **) {
                  "{\"kind\": \"resources\", \"kernel\": %s, \"message\": \"none\"", names[i].json);
         expect(json, want);
         free(json);
+        char *text = sim_faults_text(&d);
+        snprintf(want, sizeof want, "quernsim: kernel %s: none\n", names[i].text);
+        assert_string_equal(text, want);
+        free(text);
         sim_faults_deinit(&d.faults);
     }
 }

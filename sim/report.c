@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A launch's faults in words. Everything that takes a while, such as disassembling, is done here, once.
+#include "plain.h"
 #include "sim.h"
 
 #include <stdio.h>
@@ -11,9 +12,12 @@ static void print_source(FILE *out, const sim_dispatch *d, uint64_t pc) {
     if (!d->object || !sim_object_source(d->object, pc, &source)) {
         return;
     }
-    fprintf(out, " (%s:%u", source.file, source.line);
+    fputs(" (", out);
+    sim_print_plain(out, source.file);
+    fprintf(out, ":%u", source.line);
     if (*source.function && strcmp(source.function, d->kernel->name) != 0) {
-        fprintf(out, " in %s", source.function);
+        fputs(" in ", out);
+        sim_print_plain(out, source.function);
     }
     fputc(')', out);
 }
@@ -23,8 +27,8 @@ static void print_inst(FILE *out, const sim_dispatch *d, uint64_t pc) {
     char text[SIM_INST_TEXT_BYTES];
     bool is_before = pc < d->kernel->entry; // in a function that the kernel calls
     uint64_t distance = is_before ? d->kernel->entry - pc : pc - d->kernel->entry;
-    fprintf(out, "%s%c0x%llx", d->kernel->name, is_before ? '-' : '+',
-            (unsigned long long)distance);
+    sim_print_plain(out, d->kernel->name);
+    fprintf(out, "%c0x%llx", is_before ? '-' : '+', (unsigned long long)distance);
     print_source(out, d, pc);
     if (sim_inst_text(d->text, sim_wave_size(d) == 64, pc, text)) {
         fprintf(out, ": %s", text);
@@ -40,9 +44,11 @@ static void print_variable(FILE *out, const sim_dispatch *d, const sim_fault *f)
     if (name) {
         uint64_t offset = f->about.address - start;
         bool is_past = offset >= bytes;
-        fprintf(out, "\n  %llu bytes %s variable %s of %llu bytes",
+        fprintf(out, "\n  %llu bytes %s variable ",
                 (unsigned long long)(is_past ? offset - bytes : offset),
-                is_past ? "past the end of" : "into", name, (unsigned long long)bytes);
+                is_past ? "past the end of" : "into");
+        sim_print_plain(out, name);
+        fprintf(out, " of %llu bytes", (unsigned long long)bytes);
     }
 }
 
@@ -56,8 +62,16 @@ static void print_place(FILE *out, const sim_fault *f) {
     fprintf(out, ", pc 0x%llx", (unsigned long long)f->pc);
 }
 
+/** What each message begins with. */
+static void print_kernel(FILE *out, const sim_dispatch *d) {
+    fputs("quernsim: kernel ", out);
+    sim_print_plain(out, d->kernel->name);
+    fputs(": ", out);
+}
+
 static void print_fault(FILE *out, const sim_dispatch *d, const sim_fault *f) {
-    fprintf(out, "quernsim: kernel %s: %s", d->kernel->name, f->message);
+    print_kernel(out, d);
+    sim_print_plain(out, f->message);
     if (f->has_place) {
         fprintf(out, "\n  at ");
         print_inst(out, d, f->pc);
@@ -85,10 +99,9 @@ char *sim_faults_text(const sim_dispatch *d) {
         print_fault(out, d, &d->faults.list[i]);
     }
     if (d->faults.are_too_many) {
-        fprintf(out,
-                "quernsim: kernel %s: stopped after %u different faults; faults=N in "
-                "QUERN_SIM sets how many\n",
-                d->kernel->name, d->faults.count);
+        print_kernel(out, d);
+        fprintf(out, "stopped after %u different faults; faults=N in QUERN_SIM sets how many\n",
+                d->faults.count);
     }
     bool ok = !ferror(out);
     if (fclose(out) != 0 || !ok) {

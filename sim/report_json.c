@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A launch's faults as JSON Lines. docs/simulator.md, "Reports as JSON", documents the fields.
+#include "plain.h"
 #include "sim.h"
 
 #include <stdio.h>
@@ -8,44 +9,9 @@
 
 typedef unsigned long long number;
 
-/** Bytes of the UTF-8 character at `c`, which has more than one; 0: it is none. */
-static unsigned utf8_bytes(const unsigned char *c) {
-    unsigned bytes = *c >= 0xf0 ? 4 : *c >= 0xe0 ? 3 : 2;
-    uint32_t value = *c & (0xffu >> (bytes + 1));
-    for (unsigned i = 1; i < bytes; i++) {
-        if ((c[i] & 0xc0) != 0x80) { // the string's end too
-            return 0;
-        }
-        value = value << 6 | (c[i] & 0x3f);
-    }
-    static const uint32_t first[] = {0, 0, 0x80, 0x800, 0x10000};
-    bool is_surrogate = value >= 0xd800 && value < 0xe000;
-    return *c < 0xc2 || *c > 0xf4 || value < first[bytes] || value > 0x10ffff || is_surrogate
-               ? 0
-               : bytes;
-}
-
-/** A string of any bytes. One that is no part of UTF-8 is written as if it were Latin-1, so that the line stays JSON. */
-static void print_string(FILE *out, const char *text) {
-    const unsigned char *c = (const unsigned char *)text;
-    fputc('"', out);
-    while (*c) {
-        unsigned bytes = *c < 0x80 ? 1 : utf8_bytes(c);
-        if (*c == '"' || *c == '\\') {
-            fprintf(out, "\\%c", *c);
-        } else if (*c < ' ' || *c == 0x7f || !bytes) {
-            fprintf(out, "\\u%04x", *c);
-        } else {
-            fwrite(c, 1, bytes, out);
-        }
-        c += bytes ? bytes : 1;
-    }
-    fputc('"', out);
-}
-
 static void print_field(FILE *out, const char *name, const char *text) {
     fprintf(out, ", \"%s\": ", name);
-    print_string(out, text);
+    sim_print_json(out, text);
 }
 
 static void print_source(FILE *out, const sim_dispatch *d, uint64_t pc) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // HIP's error codes: names, texts, the last one of each thread.
+#include "../plain.h"
 #include "runtime.h"
 
 #include <stdarg.h>
@@ -25,7 +26,11 @@ void sim_hip_report(const char *call, const char *format, ...) {
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    fprintf(stderr, "quernsim: %s: %s\n", call, text);
+    flockfile(stderr);
+    fprintf(stderr, "quernsim: %s: ", call);
+    sim_print_plain(stderr, text); // it may quote a code object
+    fputc('\n', stderr);
+    funlockfile(stderr);
 }
 
 hipError_t hipGetLastError(void) {

@@ -4,6 +4,7 @@
 // Workgroups count for themselves and add up under the lock when they end. Launches of one kernel with the same
 // workgroups on the same device share a record. The file is also written in between, and where a launch fails, as what
 // follows is often the end of the process.
+#include "../plain.h"
 #include "count.h"
 
 #include <errno.h>
@@ -33,21 +34,6 @@ static struct {
 } profile = {.lock = PTHREAD_MUTEX_INITIALIZER, .last = &profile.first};
 
 // ---- JSON
-
-static void write_string(FILE *out, const char *text) {
-    fputc('"', out);
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-        if (c == '"' || c == '\\') {
-            fprintf(out, "\\%c", c);
-        } else if (c < ' ' || c == 0x7f) {
-            fprintf(out, "\\u%04x", c);
-        } else {
-            fputc(c, out);
-        }
-    }
-    fputc('"', out);
-}
 
 static void write_counters(FILE *out, const record *r) {
     const char *comma = "";
@@ -93,7 +79,7 @@ static void write_occupancy(FILE *out, const record *r) {
 static void write_record(FILE *out, const record *r) {
     bool is_wave32 = r->kernel.wave32 && r->chip->gfx_major > 9;
     fputs("    {\"name\": ", out);
-    write_string(out, r->kernel.name);
+    sim_print_json(out, r->kernel.name);
     fprintf(out, ", \"arch\": \"%s\", \"device\": %u,\n", r->chip->name, r->device);
     fprintf(out,
             "     \"launches\": %llu, \"failed_launches\": %llu, \"workgroups\": %llu, "
@@ -261,6 +247,14 @@ typedef struct launch {
     sim_footprint loaded, stored;
 } launch;
 
+static void complain(const sim_dispatch *d, const char *what) {
+    flockfile(stderr);
+    fputs("quernsim: profile: out of memory: a launch of ", stderr);
+    sim_print_plain(stderr, d->kernel->name);
+    fprintf(stderr, " %s\n", what);
+    funlockfile(stderr);
+}
+
 static void *begin_dispatch(const sim_dispatch *d) {
     launch *l = nullptr;
     pthread_mutex_lock(&profile.lock);
@@ -271,8 +265,7 @@ static void *begin_dispatch(const sim_dispatch *d) {
             l->record = r;
             r->launches++;
         } else {
-            fprintf(stderr, "quernsim: profile: out of memory: a launch of %s is not counted\n",
-                    d->kernel->name);
+            complain(d, "is not counted");
             free(l);
             l = nullptr;
         }
@@ -326,10 +319,7 @@ static void end_dispatch(void *of_dispatch, const sim_dispatch *d) {
     record *r = l->record;
     bool failed = atomic_load(&d->stop) || d->faults.count;
     if (l->loaded.is_incomplete || l->stored.is_incomplete) {
-        fprintf(stderr,
-                "quernsim: profile: out of memory: the bytes of a launch of %s are not all "
-                "counted\n",
-                d->kernel->name);
+        complain(d, "has not all its bytes counted");
     }
     pthread_mutex_lock(&profile.lock);
     r->failed_launches += failed;

@@ -468,7 +468,7 @@ static void test_records(void **) {
     wide.threads = 128;
     other.device = 1;
     odd.arch = "gfx1201";
-    odd.name = "\"\\";
+    odd.name = "\"\\\n\xff";
     const test_launch *launches[] = {&a, &wide, &other, &odd, &again};
     for (int i = 0; i < 5; i++) {
         run_program(launches[i], one_move);
@@ -480,7 +480,7 @@ static void test_records(void **) {
     expect("a", first, "SQ_INSTS_VALU", 7);
     expect("wide", strstr(first + 1, "{\"name\""), "SQ_INSTS_VALU", 4);
     expect("other", record_of(json, "a", "gfx942", 1), "SQ_INSTS_VALU", 2);
-    expect("odd", record_of(json, "\\\"\\\\", "gfx1201", 0), "SQ_INSTS_VALU", 4);
+    expect("odd", record_of(json, "\\\"\\\\\\u000a\\u00ff", "gfx1201", 0), "SQ_INSTS_VALU", 4);
     free(json);
 }
 

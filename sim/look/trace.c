@@ -3,6 +3,7 @@
 //
 // A copy of the wave's registers is kept and compared after each instruction, so that what changed is seen whoever
 // changed it. Destinations of the instruction are shown even if they hold what they held before.
+#include "../plain.h"
 #include "look.h"
 
 #include <errno.h>
@@ -18,7 +19,8 @@ enum { ROWS = 512, SCALARS = 128, VCC = 106, M0 = 124, EXEC = 126, TTMP = 108 };
 static struct {
     pthread_mutex_t lock;
     sim_look_options options;
-    FILE *file; // of options.trace_file
+    FILE *file;          // of options.trace_file
+    atomic_bool is_told; // that it cannot be written
     uint64_t num_launches;
     uint32_t num_running; // traced dispatches, which write to the file
 } trace = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -64,11 +66,21 @@ static FILE *open_file(const char *path, char *error, size_t error_bytes) {
     return file;
 }
 
+/** Tells once for each file that some of the trace is lost. */
+static void complain_once(void) {
+    int error = errno;
+    if (!atomic_exchange(&trace.is_told, true)) {
+        fprintf(stderr, "quernsim: trace_file=%s: cannot be written, the trace is not whole: %s\n",
+                trace.options.trace_file, strerror(error));
+    }
+}
+
 static void close_file(void) {
-    if (trace.file && trace.file != stderr) {
-        fclose(trace.file);
+    if (trace.file && trace.file != stderr && fclose(trace.file) != 0) {
+        complain_once();
     }
     trace.file = nullptr;
+    atomic_store(&trace.is_told, false);
 }
 
 bool sim_trace_configure(const sim_look_options *options, char *error, size_t error_bytes) {
@@ -125,7 +137,10 @@ void sim_trace_fork_child(void) {
 }
 
 static void write_text(traced_group *g) {
-    fwrite(g->text, 1, g->used, g->dispatch->to); // one call: lines of other threads stay apart
+    // One call: lines of other threads stay apart.
+    if (fwrite(g->text, 1, g->used, g->dispatch->to) != g->used) {
+        complain_once();
+    }
     g->used = 0;
 }
 
@@ -313,6 +328,16 @@ static void put_accesses(traced_group *g, const sim_wave *w, const sim_facts *f)
 
 // ---- the observer
 
+/** The trace's first line of a dispatch, as one, as other dispatches may write theirs. */
+static void put_title(const traced_dispatch *traced, const sim_dispatch *d) {
+    flockfile(traced->to);
+    fprintf(traced->to, "trace of launch %llu: kernel ", (unsigned long long)traced->launch);
+    sim_print_plain(traced->to, d->kernel->name);
+    fprintf(traced->to, ", %s, device %u, %ux%ux%u workgroups of %ux%ux%u\n", d->chip->name,
+            d->device, d->grid[0], d->grid[1], d->grid[2], d->block[0], d->block[1], d->block[2]);
+    funlockfile(traced->to);
+}
+
 static void *begin_dispatch(const sim_dispatch *d) {
     traced_dispatch *traced = nullptr;
     pthread_mutex_lock(&trace.lock);
@@ -325,10 +350,7 @@ static void *begin_dispatch(const sim_dispatch *d) {
             .launch = trace.num_launches++, .wave = trace.options.trace_wave, .to = trace.file};
         traced->texts = calloc(d->text->size / 4 + 1, sizeof *traced->texts);
         traced->num_texts = traced->texts ? d->text->size / 4 : 0;
-        fprintf(trace.file,
-                "trace of launch %llu: kernel %s, %s, device %u, %ux%ux%u workgroups of %ux%ux%u\n",
-                (unsigned long long)traced->launch, d->kernel->name, d->chip->name, d->device,
-                d->grid[0], d->grid[1], d->grid[2], d->block[0], d->block[1], d->block[2]);
+        put_title(traced, d);
     }
     pthread_mutex_unlock(&trace.lock);
     return traced;
@@ -337,7 +359,9 @@ static void *begin_dispatch(const sim_dispatch *d) {
 static void end_dispatch(void *of_dispatch, const sim_dispatch *) {
     traced_dispatch *traced = of_dispatch;
     pthread_mutex_lock(&trace.lock);
-    fflush(traced->to);
+    if (fflush(traced->to) != 0) {
+        complain_once();
+    }
     trace.num_running--;
     pthread_mutex_unlock(&trace.lock);
     for (uint64_t i = 0; i < traced->num_texts; i++) {

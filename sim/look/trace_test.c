@@ -183,11 +183,58 @@ static void test_unwritable_file(void **) {
     assert_non_null(strstr(error, "trace_file=/nowhere/at/all: cannot be written: No such file"));
 }
 
+/** Standard error into a file; gives what it was before. */
+static int redirect(const char *path) {
+    int before = dup(STDERR_FILENO), file = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+    assert_true(before >= 0 && file >= 0);
+    dup2(file, STDERR_FILENO);
+    close(file);
+    return before;
+}
+
+/** A full disk is told of once for each file, however much is lost. */
+static void test_full_disk(void **) {
+    static const char source[] = "s_mov_b32 s3, 1\n s_endpgm\n";
+    const test_launch launch = {.arch = "gfx942", .groups = 300, .threads = 64};
+    const sim_look_options options = {
+        .trace = "*", .trace_wave = SIM_ALL_WAVES, .trace_file = "/dev/full"};
+    char told[64];
+    make_path(told);
+    int before = redirect(told);
+    for (int file = 0; file < 2; file++) {
+        configure(&options);
+        run_program(&launch, source);
+        run_program(&launch, source);
+        configure(&(sim_look_options){});
+        sim_look_finish();
+    }
+    dup2(before, STDERR_FILENO);
+    close(before);
+    char *text = read_file(told);
+    unlink(told);
+    assert_int_equal(count(text, "\n"), 2);
+    assert_int_equal(count(text,
+                           "quernsim: trace_file=/dev/full: cannot be written, the trace is not "
+                           "whole: No space left on device\n"),
+                     2);
+    free(text);
+}
+
+/** What hides in a kernel's name cannot write to the terminal. */
+static void test_hostile_name(void **) {
+    const test_launch launch = {
+        .arch = "gfx942", .name = "a\x1b[2J\nb\xff\u00e9\u009b", .groups = 1, .threads = 64};
+    char *text = trace(&launch, "s_endpgm\n", "*", 0);
+    assert_non_null(strstr(text, "kernel a\\x1b[2J\\x0ab\\xff\u00e9\\xc2\\x9b, gfx942"));
+    free(text);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_text_of_cdna),    cmocka_unit_test(test_text_of_rdna),
         cmocka_unit_test(test_text_of_changes), cmocka_unit_test(test_choice),
         cmocka_unit_test(test_fault),           cmocka_unit_test(test_unwritable_file),
+        cmocka_unit_test(test_full_disk),       cmocka_unit_test(test_hostile_name),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
