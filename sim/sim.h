@@ -221,6 +221,13 @@ typedef struct sim_effects {
     uint8_t left[SIM_NUM_STREAMS]; // operations that a wait lets be incomplete, or SIM_LEFT_ANY
 } sim_effects;
 
+/** Whether MODE.FP16_OVFL limits an instruction's results. */
+typedef enum sim_overflow : uint8_t {
+    SIM_NO_HALF,      // they are no f16
+    SIM_HALF,         // infinite only if a source is
+    SIM_HALF_OF_POLE, // or if the divisor, or the only source, is 0
+} sim_overflow;
+
 struct sim_inst {
     sim_exec_fn exec; // never null once published
     const struct sim_opcode *opcode;
@@ -241,13 +248,14 @@ struct sim_inst {
     uint8_t dpp_lane[SIM_LANES]; // the lane that each lane reads, 0 where there is none
     uint64_t dpp_exists;         // lanes that read one
     uint64_t dpp_writes;         // lanes that the masks leave on
-    int32_t offset;   // memory: immediate offset (DS: offset0); branches: target is `target`
-    int32_t offset1;  // DS: second offset
-    uint64_t target;  // branches: guest address
-    uint32_t imm;     // SOPP, SOPK: the 16 bits of the encoding; v_bitop3: the truth table
-    uint32_t word[4]; // the encoding, little-endian words
-    bool plain;       // VALU: no modifiers at all, so that operands may be used in place
-    bool is_float;    // VALU: some operand is a float, so that MODE matters
+    int32_t offset;        // memory: immediate offset (DS: offset0); branches: target is `target`
+    int32_t offset1;       // DS: second offset
+    uint64_t target;       // branches: guest address
+    uint32_t imm;          // SOPP, SOPK: the 16 bits of the encoding; v_bitop3: the truth table
+    uint32_t word[4];      // the encoding, little-endian words
+    bool plain;            // VALU: no modifiers at all, so that operands may be used in place
+    bool is_float;         // VALU: some operand is a float, so that MODE matters
+    sim_overflow overflow; // VALU
     bool
         saves_row; // the first half of a dual instruction whose result the second one's sources hide
     sim_inst *second; // of a dual instruction: its second half, owned by this one; else null

@@ -144,7 +144,8 @@ void SIM_NAME(sim_rounding_end)(void);
 
 /** True if operands may be read and written in place: no modifiers, MODE's usual values. */
 static inline bool sim_is_plain(const sim_wave *w, const sim_inst *inst) {
-    return inst->plain && (!inst->is_float || (w->mode & SIM_MODE_FLOAT) == SIM_MODE_FLOAT_PLAIN);
+    uint32_t field = inst->overflow ? SIM_MODE_FLOAT | SIM_MODE_FP16_OVFL : SIM_MODE_FLOAT;
+    return inst->plain && (!inst->is_float || (w->mode & field) == SIM_MODE_FLOAT_PLAIN);
 }
 
 // ---- blocks
@@ -217,6 +218,12 @@ static inline void store_masked(uint32_t *row, const uint32_t *value, uint64_t m
         store16(row + k, select16(lanes16((uint32_t)(mask >> k) & 0xffff), load16(value + k),
                                   load16(row + k)));
     }
+}
+
+/** f16 results under MODE.FP16_OVFL: one that is infinite becomes the largest number, but in the lanes of `keep`. */
+static inline u32x16 sim_limit_f16(const sim_wave *w, u32x16 half, u32x16 keep) {
+    u32x16 limited = (u32x16)((half & 0x7fff) == 0x7c00) & ~keep;
+    return w->mode & SIM_MODE_FP16_OVFL ? half + limited : half; // less 1: 0x7bff
 }
 
 // ---- sixteen lanes' runs of dwords, in lane order, and the rows that hold them

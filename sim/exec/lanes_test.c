@@ -464,7 +464,7 @@ static void test_saturation(void **) {
 /** Where saturation is not implemented, clamp is refused rather than dropped. */
 static void test_clamp_refused(void **) {
     size_t size;
-    uint8_t *text = assemble("gfx942", "v_mad_u64_u32 v[2:3], vcc, v4, v5, v[6:7] clamp\n", &size);
+    uint8_t *text = assemble("gfx942", "v_mul_u32_u24 v2, v4, v5 clamp\n", &size);
     char error[SIM_ERROR_BYTES] = "";
     sim_inst inst;
     assert_false(sim_decode(sim_chip_by_name("gfx942"), text, size, 0, &inst, error));

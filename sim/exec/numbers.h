@@ -10,6 +10,10 @@ static inline u32x16 is_nan(f32x16 a) {
     return (u32x16)(a != a);
 }
 
+static inline u32x16 is_infinite(f32x16 a) {
+    return (u32x16)(__builtin_elementwise_abs(a) == __builtin_inff());
+}
+
 static inline f32x16 choose(u32x16 mask, f32x16 yes, f32x16 no) {
     return (f32x16)select16(mask, (u32x16)yes, (u32x16)no);
 }

@@ -168,6 +168,37 @@ static uint32_t modify_f32(const sim_wave *w, const sim_inst *inst, uint32_t bit
     return flushes(w, 'f', true) ? flush32(bits, 'f') : bits;
 }
 
+/** The lanes of source i whose infinity (or zero, a pole) a result may keep. */
+static u32x16 keeps_infinity(const sim_inst *inst, unsigned i, u32x16 value) {
+    char type = inst->src[i].type;
+    bool is_pole = inst->overflow == SIM_HALF_OF_POLE && i == (inst->num_src > 1);
+    if (type == 'f') {
+        return (u32x16)((value & 0x7fffffff) == 0x7f800000);
+    }
+    u32x16 size = value & 0x7fff, keep = (u32x16)(size == 0x7c00);
+    if (type == 'H') {
+        keep |= (u32x16)((value >> 16 & 0x7fff) == 0x7c00);
+    }
+    keep |= is_pole ? (u32x16)(size == 0) : (u32x16){};
+    return strchr("hxH", type) ? keep : (u32x16){};
+}
+
+/** MODE.FP16_OVFL; `kept` has the lanes that keep an infinity, for what omod makes of them. */
+static void limit_f16(const sim_wave *w, const sim_inst *inst, uint32_t result[SIM_LANES],
+                      uint32_t kept[SIM_LANES]) {
+    uint32_t tmp[SIM_LANES];
+    memset(kept, 0, SIM_LANES * sizeof *kept);
+    for (unsigned i = 0; i < inst->num_src; i++) {
+        const uint32_t *row = sim_row32(w, inst, i, tmp);
+        for (unsigned k = 0; k < SIM_LANES; k += 16) {
+            store16(kept + k, load16(kept + k) | keeps_infinity(inst, i, load16(row + k)));
+        }
+    }
+    for (unsigned k = 0; k < SIM_LANES; k += 16) {
+        store16(result + k, sim_limit_f16(w, load16(result + k), load16(kept + k)));
+    }
+}
+
 static uint32_t modify_f16(const sim_wave *w, const sim_inst *inst, uint32_t bits) {
     uint16_t low = (uint16_t)bits;
     _Float16 value;
@@ -215,10 +246,18 @@ static void merge_halves(const sim_inst *inst, const uint32_t *old, uint32_t *re
 void sim_finish32(sim_wave *w, const sim_inst *inst, uint32_t result[SIM_LANES]) {
     uint32_t *dst = w->v[inst->dst[0].reg];
     char type = inst->dst[0].type;
+    bool limits = (type == 'h' || type == 'x') && (w->mode & SIM_MODE_FP16_OVFL);
+    uint32_t kept[SIM_LANES];
+    if (limits) {
+        limit_f16(w, inst, result, kept);
+    }
     if (is_modified(w, inst, type)) {
         for (unsigned lane = 0; lane < SIM_LANES; lane++) {
             result[lane] = type == 'h' || type == 'x' ? modify_f16(w, inst, result[lane])
                                                       : modify_f32(w, inst, result[lane]);
+        }
+        for (unsigned k = 0; k < SIM_LANES && limits; k += 16) {
+            store16(result + k, sim_limit_f16(w, load16(result + k), load16(kept + k)));
         }
     }
     if (inst->flags & SIM_SDWA) {

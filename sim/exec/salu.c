@@ -53,13 +53,14 @@ static uint32_t s_min_u32(sim_wave *w, uint32_t a, uint32_t b) {
     return w->scc ? a : b;
 }
 
+/** Of equal operands the first is the maximum, so that SCC is set; it is not the minimum. */
 static uint32_t s_max_i32(sim_wave *w, uint32_t a, uint32_t b) {
-    w->scc = (int32_t)a > (int32_t)b;
+    w->scc = (int32_t)a >= (int32_t)b;
     return w->scc ? a : b;
 }
 
 static uint32_t s_max_u32(sim_wave *w, uint32_t a, uint32_t b) {
-    w->scc = a > b;
+    w->scc = a >= b;
     return w->scc ? a : b;
 }
 

@@ -59,7 +59,7 @@ static answer r_min_i32(uint64_t a, uint64_t b, int) {
     return (answer){sign(a) < sign(b) ? a : b, sign(a) < sign(b)};
 }
 static answer r_max_u32(uint64_t a, uint64_t b, int) {
-    return (answer){a > b ? a : b, a > b};
+    return (answer){a > b ? a : b, a >= b};
 }
 static answer r_cselect(uint64_t a, uint64_t b, int c) {
     return only(c ? a : b);

@@ -38,9 +38,16 @@ static f32x16 v_trunc_f16(f32x16 a) {
 static f32x16 v_rndne_f16(f32x16 a) {
     return __builtin_elementwise_roundeven(a);
 }
-/** mad and mac round the product to f16 first. */
+/** Of f16 values as f32, those that are subnormal in f16. */
+static f32x16 flushed(f32x16 a) {
+    u32x16 tiny = (u32x16)(__builtin_elementwise_abs(a) < 0x1p-14f);
+    return choose(tiny, (f32x16)((u32x16)a & 0x80000000), a);
+}
+/** mad and mac round the product to f16 first. Like v_mad_f32 they know no denormals (LLVM's AMDGPU backend forms
+ *  them only where MODE flushes). */
 static f32x16 v_mad_f16(f32x16 a, f32x16 b, f32x16 c) {
-    return f32_of_f16(f16_of_f32(a * b)) + c;
+    f32x16 product = flushed(f32_of_f16(f16_of_f32(flushed(a) * flushed(b))));
+    return flushed(f32_of_f16(f16_of_f32(product + flushed(c))));
 }
 static f32x16 v_mac_f16(f32x16 a, f32x16 b, f32x16 c) {
     return v_mad_f16(a, b, c);

@@ -7,8 +7,9 @@ SIM_INLINE u32x16 mask_block(uint64_t mask, unsigned k) {
     return lanes16((uint32_t)(mask >> k) & 0xffff);
 }
 
-/** A sum or difference with carry in and out; `op` returns the carry as a lane mask. */
-SIM_INLINE void run_carry(sim_wave *w, const sim_inst *inst, bool has_carry_in,
+/** A sum or difference with carry in and out; `op` returns the carry as a lane mask. With clamp a result that carries
+ *  becomes `limit`; the carry stays. */
+SIM_INLINE void run_carry(sim_wave *w, const sim_inst *inst, bool has_carry_in, uint32_t limit,
                           u32x16 (*op)(u32x16, u32x16, u32x16 carry, u32x16 *out)) {
     _Alignas(64) uint32_t tmp[2][SIM_LANES], result[SIM_LANES];
     bool plain = sim_is_plain(w, inst);
@@ -17,7 +18,8 @@ SIM_INLINE void run_carry(sim_wave *w, const sim_inst *inst, bool has_carry_in,
     for (unsigned k = 0; k < SIM_LANES; k += 16) {
         u32x16 sum;
         u32x16 over = op(load16(a + k), load16(b + k), mask_block(carry_in, k) & 1, &sum);
-        store16(result + k, sum);
+        bool clamp = inst->flags & SIM_CLAMP;
+        store16(result + k, clamp ? select16(over, (u32x16){} + limit, sum) : sum);
         carry |= (uint64_t)bits16(over) << k;
     }
     put32(w, inst, plain, result);
@@ -41,22 +43,22 @@ SIM_INLINE u32x16 subrev(u32x16 a, u32x16 b, u32x16 borrow, u32x16 *out) {
 }
 
 static void exec_v_add_co_u32(sim_wave *w, const sim_inst *inst) {
-    run_carry(w, inst, false, add);
+    run_carry(w, inst, false, UINT32_MAX, add);
 }
 static void exec_v_sub_co_u32(sim_wave *w, const sim_inst *inst) {
-    run_carry(w, inst, false, sub);
+    run_carry(w, inst, false, 0, sub);
 }
 static void exec_v_subrev_co_u32(sim_wave *w, const sim_inst *inst) {
-    run_carry(w, inst, false, subrev);
+    run_carry(w, inst, false, 0, subrev);
 }
 static void exec_v_addc_co_u32(sim_wave *w, const sim_inst *inst) {
-    run_carry(w, inst, true, add);
+    run_carry(w, inst, true, UINT32_MAX, add);
 }
 static void exec_v_subb_co_u32(sim_wave *w, const sim_inst *inst) {
-    run_carry(w, inst, true, sub);
+    run_carry(w, inst, true, 0, sub);
 }
 static void exec_v_subbrev_co_u32(sim_wave *w, const sim_inst *inst) {
-    run_carry(w, inst, true, subrev);
+    run_carry(w, inst, true, 0, subrev);
 }
 
 /** mask ? b : a */
@@ -71,7 +73,7 @@ static void exec_v_cndmask_b32(sim_wave *w, const sim_inst *inst) {
     put32(w, inst, plain, result);
 }
 
-/** a * b + c in 64 bits, with carry out. Signed operands are told by `sign`. */
+/** a * b + c in 64 bits, with carry out. Clamp gives the nearest number that there is. */
 static void multiply_add(sim_wave *w, const sim_inst *inst, bool is_signed) {
     uint32_t tmp[3][2 * SIM_LANES], result[2 * SIM_LANES];
     const uint32_t *a = sim_row32(w, inst, 0, tmp[0]), *b = sim_row32(w, inst, 1, tmp[1]);
@@ -82,6 +84,10 @@ static void multiply_add(sim_wave *w, const sim_inst *inst, bool is_signed) {
                                      : (uint64_t)a[lane] * b[lane];
         uint64_t addend = c[lane] | (uint64_t)c[SIM_LANES + lane] << 32, sum = product + addend;
         bool over = is_signed ? (~(product ^ addend) & (product ^ sum)) >> 63 : sum < addend;
+        if (over && (inst->flags & SIM_CLAMP)) {
+            uint64_t limit = addend >> 63 ? (uint64_t)INT64_MIN : INT64_MAX; // both summands' sign
+            sum = is_signed ? limit : UINT64_MAX;
+        }
         result[lane] = (uint32_t)sum;
         result[SIM_LANES + lane] = (uint32_t)(sum >> 32);
         carry |= (uint64_t)over << lane;

@@ -64,22 +64,29 @@ static u32x16 saturated_v_msad_u8(u32x16 a, u32x16 b, u32x16 c) {
 }
 
 /** Four windows of the first source, each a byte further; 16-bit sums, added to those of the third source. */
-static u64x8 windows(u64x8 a, u64x8 b, u64x8 c, bool masked) {
+SIM_INLINE u64x8 windows(u64x8 a, u64x8 b, u64x8 c, bool masked, bool saturate) {
     u64x8 out = {};
     for (unsigned i = 0; i < 8; i++) {
         for (unsigned n = 0; n < 4; n++) {
-            uint32_t sum = differences((uint32_t)(a[i] >> 8 * n), (uint32_t)b[i], masked);
-            out[i] |= (sum + (c[i] >> 16 * n) & 0xffff) << 16 * n;
+            uint64_t sum = differences((uint32_t)(a[i] >> 8 * n), (uint32_t)b[i], masked);
+            sum += c[i] >> 16 * n & 0xffff;
+            out[i] |= (saturate && sum > 0xffff ? 0xffff : sum & 0xffff) << 16 * n;
         }
     }
     return out;
 }
-static u64x8 v_qsad_pk_u16_u8(u64x8 a, u64x8 b, u64x8 c) {
-    return windows(a, b, c, false);
-}
-static u64x8 v_mqsad_pk_u16_u8(u64x8 a, u64x8 b, u64x8 c) {
-    return windows(a, b, c, true);
-}
+#define WINDOWS(name, masked)                                                                      \
+    static u64x8 wrapped_##name(u64x8 a, u64x8 b, u64x8 c) {                                       \
+        return windows(a, b, c, masked, false);                                                    \
+    }                                                                                              \
+    static u64x8 saturated_##name(u64x8 a, u64x8 b, u64x8 c) {                                     \
+        return windows(a, b, c, masked, true);                                                     \
+    }                                                                                              \
+    static void exec_##name(sim_wave *w, const sim_inst *inst) {                                   \
+        run64(w, inst, 3, "q:qiq", inst->flags & SIM_CLAMP ? saturated_##name : wrapped_##name);   \
+    }
+WINDOWS(v_qsad_pk_u16_u8, false)
+WINDOWS(v_mqsad_pk_u16_u8, true)
 
 // ---- dot products of integer fields, added to the destination
 
@@ -106,13 +113,36 @@ static u32x16 v_dot8c_i32_i4(u32x16 a, u32x16 b, u32x16 c) {
     return dot(a, b, c, 4);
 }
 
-static u32x16 v_pk_fmac_f16(u32x16 a, u32x16 b, u32x16 c) {
-    u32x16 half[2];
-    for (unsigned high = 0; high < 2; high++) {
-        f32x16 x = f32_of_f16(a >> 16 * high & 0xffff), y = f32_of_f16(b >> 16 * high & 0xffff);
-        half[high] = f16_of_f32(fma_for_f16(x, y, f32_of_f16(c >> 16 * high & 0xffff)));
+static f32x16 half_of(u32x16 block, bool high, bool flush) {
+    u32x16 half = block >> (high ? 16 : 0) & 0xffff;
+    return f32_of_f16(flush ? select16((u32x16)((half & 0x7c00) != 0), half, half & 0x8000) : half);
+}
+
+/** Two fused multiply-adds of halves. Of MODE it follows f16's rounding, denormals and overflow. */
+static void exec_v_pk_fmac_f16(sim_wave *w, const sim_inst *inst) {
+    _Alignas(64) uint32_t tmp[3][SIM_LANES], result[SIM_LANES];
+    const uint32_t *src[3];
+    for (unsigned i = 0; i < 3; i++) {
+        src[i] = sim_row32(w, inst, i, tmp[i]);
     }
-    return half[0] | half[1] << 16;
+    bool rounding = sim_rounding_begin(w, inst);
+    bool flush_in = !(w->mode >> 6 & 1), flush_out = !(w->mode >> 7 & 1);
+    for (unsigned k = 0; k < SIM_LANES; k += 16) {
+        u32x16 a = load16(src[0] + k), b = load16(src[1] + k), c = load16(src[2] + k), both = {};
+        for (unsigned high = 0; high < 2; high++) {
+            f32x16 x = half_of(a, high, flush_in), y = half_of(b, high, flush_in);
+            f32x16 z = half_of(c, high, flush_in);
+            u32x16 half = f16_of_f32(fma_for_f16(x, y, z));
+            half = sim_limit_f16(w, half, is_infinite(x) | is_infinite(y) | is_infinite(z));
+            half = flush_out ? f16_of_f32(half_of(half, false, true)) : half;
+            both |= half << 16 * high;
+        }
+        store16(result + k, both);
+    }
+    if (rounding) {
+        sim_rounding_end();
+    }
+    sim_finish32(w, inst, result);
 }
 
 // ---- stochastic rounding: the second source is a fraction of the last place, added before the cut
@@ -181,12 +211,12 @@ static u64x8 v_trig_preop_f64(u64x8 a, u64x8 b) {
     X(3, u32, v_ashr_pk_u8_i32, "k:iii", GFX950, 'i') \
     X(OWN, u32, v_bitop3_b16, "k:www", GFX950, 'i') \
     X(S3, u32, v_msad_u8, "i:iii", ALL, 'i') \
-    X(W3, u64, v_qsad_pk_u16_u8, "q:qiq", ALL, 'i') \
-    X(W3, u64, v_mqsad_pk_u16_u8, "q:qiq", ALL, 'i') \
+    X(OWN, u64, v_qsad_pk_u16_u8, "q:qiq", ALL, 'i') \
+    X(OWN, u64, v_mqsad_pk_u16_u8, "q:qiq", ALL, 'i') \
     X(3, u32, v_dot2c_i32_i16, "i:ii+", GFX9, 'i') \
     X(3, u32, v_dot4c_i32_i8, "i:ii+", GFX9, 'i') \
     X(3, u32, v_dot8c_i32_i4, "i:ii+", GFX9, 'i') \
-    X(3, u32, v_pk_fmac_f16, "i:ii+", ALL, 'i') \
+    X(OWN, u32, v_pk_fmac_f16, "H:ii+", ALL, 'i') \
     X(2, u32, v_cvt_sr_f16_f32, "k:fi", GFX950, '?') \
     X(2, u32, v_cvt_sr_bf16_f32, "k:fi", GFX950, '?') \
     X(W2, u64, v_trig_preop_f64, "d:di", ALL, 'i')

@@ -33,8 +33,8 @@ static scaled scale(double s0, double s1, double s2, int e1, int e2, int big, in
     bool is_denominator = s0 == s1, small_s1 = is_denormal(s1, (double)smallest);
     bool small_reciprocal = reciprocal != 0 && fabsl(reciprocal) < smallest;
     bool small_quotient = quotient != 0 && fabsl(quotient) < smallest;
-    if (s1 == 0 || s2 == 0) {
-        return (scaled){NAN, false};
+    if (s1 == 0 || s2 == 0) { // VCC as measured on RDNA3; the documents' pseudo-code leaves it 0
+        return (scaled){NAN, true};
     }
     if (e2 - e1 >= big) { // the quotient is near the maximum
         return (scaled){is_denominator ? ldexp(s0, by) : s0, true};

@@ -32,18 +32,25 @@ static f32x16 v_fmamk_f32(f32x16 a, f32x16 b, f32x16 c) {
     return __builtin_elementwise_fma(a, b, c);
 }
 
-/** mad rounds the product, unlike fma. */
+static f32x16 flushed(f32x16 a) {
+    u32x16 bits = (u32x16)a;
+    return (f32x16)select16((u32x16)((bits & 0x7f800000) != 0), bits, bits & 0x80000000);
+}
+
+/** mad is a multiplication, rounded, and an addition, neither of which knows denormals whatever MODE says: LLVM's
+ *  AMDGPU backend forms it only of operations that flush ("v_mad_f32 does not support denormals"). */
 static f32x16 v_mad_f32(f32x16 a, f32x16 b, f32x16 c) {
-    return a * b + c;
+    f32x16 product = flushed(flushed(a) * flushed(b));
+    return flushed(product + flushed(c));
 }
 static f32x16 v_mac_f32(f32x16 a, f32x16 b, f32x16 c) {
-    return a * b + c;
+    return v_mad_f32(a, b, c);
 }
 static f32x16 v_madak_f32(f32x16 a, f32x16 b, f32x16 c) {
-    return a * b + c;
+    return v_mad_f32(a, b, c);
 }
 static f32x16 v_madmk_f32(f32x16 a, f32x16 b, f32x16 c) {
-    return a * b + c;
+    return v_mad_f32(a, b, c);
 }
 
 /** Zero times anything is zero, even infinity and NaN. */

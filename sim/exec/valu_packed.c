@@ -21,8 +21,17 @@ static u32x16 flush_f16(u32x16 a) {
     return select16((u32x16)((a & 0x7c00) != 0), a, a & 0x8000);
 }
 
-/** The two results' denormals, clamp and width. */
-SIM_INLINE u32x16 finish_half(const sim_wave *w, const sim_inst *inst, u32x16 half, bool is_float) {
+static u32x16 is_infinite16(u32x16 a) {
+    return (u32x16)((a & 0x7fff) == 0x7c00);
+}
+
+/** The two results' overflow, denormals, clamp and width. */
+SIM_INLINE u32x16 finish_half(const sim_wave *w, const sim_inst *inst, u32x16 half,
+                              const u32x16 in[3], bool is_float) {
+    if (is_float) {
+        u32x16 keep = is_infinite16(in[0]) | is_infinite16(in[1]) | is_infinite16(in[2]);
+        half = sim_limit_f16(w, half & 0xffff, keep);
+    }
     if (is_float && (inst->flags & SIM_CLAMP)) {
         f32x16 x = f32_of_f16(half & 0xffff), one = (f32x16){} + 1;
         half =
@@ -51,7 +60,7 @@ SIM_INLINE void run_packed16(sim_wave *w, const sim_inst *inst, unsigned arity, 
                 in[i] = half_of(load16(src[i] + k), inst, i, high);
                 in[i] = flush_in ? flush_f16(in[i]) : in[i];
             }
-            halves[high] = finish_half(w, inst, op(in[0], in[1], in[2]), is_float);
+            halves[high] = finish_half(w, inst, op(in[0], in[1], in[2]), in, is_float);
         }
         store16(result + k, halves[0] | halves[1] << 16);
     }
@@ -280,9 +289,11 @@ static void mixed_fma(sim_wave *w, const sim_inst *inst, mixed_result where) {
     bool rounding = sim_rounding_begin(w, inst);
     for (unsigned k = 0; k < SIM_LANES; k += 16) {
         f32x16 a = mixed_source(w, inst, 0, src[0], k), b = mixed_source(w, inst, 1, src[1], k);
-        f32x16 sum = __builtin_elementwise_fma(a, b, mixed_source(w, inst, 2, src[2], k));
+        f32x16 c = mixed_source(w, inst, 2, src[2], k), sum = __builtin_elementwise_fma(a, b, c);
+        u32x16 keep = is_infinite(a) | is_infinite(b) | is_infinite(c);
         sum = clamped(inst, (f32x16)flush_f32((u32x16)sum, !(w->mode >> 5 & 1)));
-        u32x16 half = where == MIXED_F32 ? (u32x16)sum : f16_of_f32(sum), old = load16(dst + k);
+        u32x16 half = sim_limit_f16(w, f16_of_f32(sum), keep), old = load16(dst + k);
+        half = where == MIXED_F32 ? (u32x16)sum : half;
         half = where == MIXED_LOW ? (old & 0xffff0000) | half : half;
         store16(result + k, where == MIXED_HIGH ? (old & 0xffff) | half << 16 : half);
     }

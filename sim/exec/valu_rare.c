@@ -73,7 +73,9 @@ static void exec_v_mqsad_u32_u8(sim_wave *w, const sim_inst *inst) {
         uint64_t window = a[lane] | (uint64_t)a[SIM_LANES + lane] << 32;
         for (unsigned n = 0; n < 4; n++) {
             uint32_t sum = c->kind == SIM_OP_VGPR ? w->v[c->reg + n][lane] : n ? 0 : c->value;
-            result[n][lane] = masked_difference((uint32_t)(window >> 8 * n), b[lane], sum);
+            uint32_t more = masked_difference((uint32_t)(window >> 8 * n), b[lane], 0);
+            bool limit = (inst->flags & SIM_CLAMP) && sum + more < sum;
+            result[n][lane] = limit ? UINT32_MAX : sum + more;
         }
     }
     for (unsigned n = 0; n < 4; n++) {

@@ -657,13 +657,15 @@ static void set_defaults(sim_inst *out) {
 /** The integer instructions that saturate with clamp, but for the dot products and matrices, which all do. */
 static bool saturates(const char *mnemonic) {
     static const char *const names[] = {
-        "v_add_u32",    "v_sub_u32",     "v_subrev_u32",    "v_add_i32",     "v_sub_i32",
-        "v_add_nc_u32", "v_sub_nc_u32",  "v_subrev_nc_u32", "v_add_nc_i32",  "v_sub_nc_i32",
-        "v_add_nc_u16", "v_sub_nc_u16",  "v_add_u16",       "v_sub_u16",     "v_subrev_u16",
-        "v_add_i16",    "v_sub_i16",     "v_pk_add_u16",    "v_pk_sub_u16",  "v_pk_add_i16",
-        "v_pk_sub_i16", "v_mad_u32_u24", "v_mad_i32_i24",   "v_mad_u32_u16", "v_mad_i32_i16",
-        "v_sad_u8",     "v_sad_hi_u8",   "v_sad_u16",       "v_sad_u32",     "v_msad_u8"};
-    if (!strncmp(mnemonic, "v_dot", 5) || strstr(mnemonic, "wmma")) {
+        "v_add_u32",      "v_sub_u32",        "v_subrev_u32",     "v_add_i32",     "v_sub_i32",
+        "v_add_nc_u32",   "v_sub_nc_u32",     "v_subrev_nc_u32",  "v_add_nc_i32",  "v_sub_nc_i32",
+        "v_add_nc_u16",   "v_sub_nc_u16",     "v_add_u16",        "v_sub_u16",     "v_subrev_u16",
+        "v_add_i16",      "v_sub_i16",        "v_pk_add_u16",     "v_pk_sub_u16",  "v_pk_add_i16",
+        "v_pk_sub_i16",   "v_mad_u32_u24",    "v_mad_i32_i24",    "v_mad_u32_u16", "v_mad_i32_i16",
+        "v_sad_u8",       "v_sad_hi_u8",      "v_sad_u16",        "v_sad_u32",     "v_msad_u8",
+        "v_mqsad_u32_u8", "v_qsad_pk_u16_u8", "v_mqsad_pk_u16_u8"};
+    if (!strncmp(mnemonic, "v_dot", 5) || strstr(mnemonic, "wmma") || strstr(mnemonic, "_co_") ||
+        !strncmp(mnemonic, "v_mad_u64", 9) || !strncmp(mnemonic, "v_mad_i64", 9)) {
         return true;
     }
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -679,6 +681,24 @@ static bool is_clamp_known(const sim_inst *inst) {
     const char *types = inst->opcode->types;
     bool is_float = types && strpbrk(types, "fhxdFH");
     return !(inst->flags & SIM_CLAMP) || is_float || saturates(inst->opcode->mnemonic);
+}
+
+/** What MODE.FP16_OVFL does to an infinite result. A division by zero keeps its infinity (LLVM's AMDGPU usage), but not
+ *  on gfx1201, as AMD measured there. */
+static sim_overflow overflow_of(const sim_inst *inst, sim_arch arch) {
+    static const char *const poles[] = {"v_rcp_f16", "v_rsq_f16", "v_log_f16", "v_div_fixup_f16",
+                                        "v_div_fixup_legacy_f16"};
+    const char *types = inst->opcode->types, *name = inst->opcode->mnemonic;
+    if (!types || !strchr("hxH", types[0]) || !strncmp(name, "s_", 2)) {
+        return strncmp(name, "v_fma_mix", 9) ? SIM_NO_HALF : SIM_HALF;
+    }
+    bool is_gfx12 = arch == SIM_GFX1201 || arch == SIM_GFX12_GENERIC;
+    for (size_t i = 0; i < sizeof poles / sizeof *poles && !is_gfx12; i++) {
+        if (!strcmp(name, poles[i])) {
+            return SIM_HALF_OF_POLE;
+        }
+    }
+    return SIM_HALF;
 }
 
 bool sim_parse(const char *text, sim_arch arch, sim_inst *out, char error[SIM_ERROR_BYTES]) {
@@ -707,6 +727,7 @@ bool sim_parse(const char *text, sim_arch arch, sim_inst *out, char error[SIM_ER
     out->plain = is_plain(out);
     const char *types = out->opcode->types;
     out->is_float = types && strpbrk(types, "fhxdFH");
+    out->overflow = overflow_of(out, arch);
     out->exec = out->opcode->exec;
     sim_find_effects(out, arch);
     sim_find_kind(out);

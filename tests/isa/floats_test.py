@@ -32,6 +32,19 @@ def near_one(kinds):
         np.uint32).astype(np.uint64) for _ in kinds]
 
 
+def zero_beside(kinds, which):
+    """Zeros of both signs, and any other number."""
+    rng = values.generator(6)
+    out = [values.draw(kinds, 2**12)[i] for i in range(2)]
+    out[which] = rng.integers(0, 2, len(out[0]), np.uint64) << np.uint64(31)
+    return out
+
+
+def divide_scale_by_zero(a, _):
+    """No factor can help: NaN, and VCC as measured by tinygrad's tests on RDNA3."""
+    return np.full(len(a), np.nan, F), np.ones(len(a), np.uint32)
+
+
 SINGLE = [
     Op("v_add_f32", "f32 f32 f32", lambda a, b: a + b),
     Op("v_sub_f32", "f32 f32 f32", lambda a, b: a - b),
@@ -44,16 +57,19 @@ SINGLE = [
        text="{op} {d}, {a}, {b}, 0x3fd9999a", on=LITERAL),
     Op("v_fmamk_f32", "f32 f32 f32", lambda a, b: ieee.fma(a, np.full_like(a, 1.7), b),
        text="{op} {d}, {a}, 0x3fd9999a, {b}", on=LITERAL),
-    Op("v_madak_f32", "f32 f32 f32", lambda a, b: a * b + F(1.7), text="{op} {d}, {a}, {b}, 0x3fd9999a",
-       data=near_one, on=("gfx90a", )),
-    Op("v_madmk_f32", "f32 f32 f32", lambda a, b: a * F(1.7) + b, text="{op} {d}, {a}, 0x3fd9999a, {b}",
-       data=near_one, on=("gfx90a", )),
+    Op("v_madak_f32", "f32 f32 f32", lambda a, b: ieee.mad(a, b, F(1.7)), text="{op} {d}, {a}, {b}, 0x3fd9999a",
+       on=("gfx90a", )),
+    Op("v_madmk_f32", "f32 f32 f32", lambda a, b: ieee.mad(a, F(1.7), b), text="{op} {d}, {a}, 0x3fd9999a, {b}",
+       on=("gfx90a", )),
     Op("-/v_fma_dx9_zero_f32", "f32 f32 f32 f32",
        lambda a, b, c: np.where((a == 0) | (b == 0), c, ieee.fma(a, b, c))),
-    # mad rounds the product too; what it does with subnormals is not documented
-    *(Op(name, "f32 f32 f32 f32", lambda a, b, c: a * b + c, text=text, data=near_one, on=on) for name, text, on in (
-        ("v_mad_f32", None, ("gfx90a", )), ("v_mac_f32", ACCUMULATE, ("gfx90a", )),
-        ("v_mad_legacy_f32", None, ("gfx90a", )))),
+    *(Op(name, "f32 f32 f32 f32", ieee.mad, text=text, on=("gfx90a", )) for name, text in (
+        ("v_mad_f32", None), ("v_mac_f32", ACCUMULATE))),
+    # what this one does with subnormals is not documented
+    Op("v_mad_legacy_f32", "f32 f32 f32 f32", lambda a, b, c: a * b + c, data=near_one, on=("gfx90a", )),
+    *(Op("v_div_scale_f32", "f32+m f32 f32", divide_scale_by_zero, text="{op} {d}, {vcc}, {a}, {b}, {a}", data=one_zero,
+         tag=tag) for tag, one_zero in (("of-zero", lambda kinds: zero_beside(kinds, 0)),
+                                        ("by-zero", lambda kinds: zero_beside(kinds, 1)))),
     Op("v_floor_f32", "f32 f32", np.floor), Op("v_ceil_f32", "f32 f32", np.ceil),
     Op("v_trunc_f32", "f32 f32", np.trunc), Op("v_rndne_f32", "f32 f32", np.rint),
     Op("v_fract_f32", "f32 f32", ieee.fraction),

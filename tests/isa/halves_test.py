@@ -69,7 +69,7 @@ FLOATS = [
     Op("v_mul_f16", "f16 f16 f16", product),
     Op("v_fma_f16", "f16 f16 f16 f16", fma, keeps=True),
     Op("v_fma_legacy_f16/-", "f16 f16 f16 f16", fma),
-    Op("v_mad_f16/-", "f16 f16 f16 f16", lambda a, b, c: total(product(a, b), c), keeps=True),
+    Op("v_mad_f16/-", "f16 f16 f16 f16", ieee.mad, keeps=True),
     Op("v_ldexp_f16", "f16 f16 i16", scaled),
     Op("v_floor_f16", "f16 f16", np.floor), Op("v_ceil_f16", "f16 f16", np.ceil),
     Op("v_trunc_f16", "f16 f16", np.trunc), Op("v_rndne_f16", "f16 f16", np.rint),

@@ -111,12 +111,13 @@ def average_bytes(a, b, c):
     return out
 
 
-def quad_differences(a, b, c, masked):
+def quad_differences(a, b, c, masked, most=None):
     """Four sums of byte differences, of a's four bytes from byte i on with b, added to c's halves."""
     out = np.zeros_like(c)
     for i in range(4):
         window = (a >> L(8 * i)).astype(U)
-        total = (c >> L(16 * i)) + byte_differences(window, b, masked).astype(L)
+        total = (c >> L(16 * i) & L(0xFFFF)) + byte_differences(window, b, masked).astype(L)
+        total = np.minimum(total, L(most)) if most else total
         out |= (total & L(0xFFFF)) << L(16 * i)
     return out
 
@@ -146,10 +147,33 @@ def borrow(a, b, c=0):
     return total.astype(U), total >> L(63)
 
 
+def clamped(operation, limit):
+    """A result that carries becomes the limit; the carry stays."""
+    def of(*operands):
+        value, over = operation(*operands)
+        return np.where(over != 0, U(limit), value), over
+    return of
+
+
+def clamped_multiply_add(a, b, c):
+    value, over = multiply_add(a, b, c)
+    return np.where(over, ~L(0), value), over
+
+
+def clamped_signed_multiply_add(a, b, c):
+    """Python's integers have no end."""
+    exact = (wide(a).astype(object) * wide(b).astype(object) + c.astype(object))
+    return np.clip(exact, np.iinfo(S).min, np.iinfo(S).max).astype(S)
+
+
 def multiply_add(a, b, c):
     """The sum modulo 2^64 and the bit above."""
     product = wide(a) * wide(b)
     return product + c, product + c < product
+
+
+def fewer(kinds):
+    return values.draw(kinds, 2**16)
 
 
 def fields(x, bits, is_signed):
@@ -241,6 +265,13 @@ SUMS = [
     Op("v_addc_co_u32/v_add_co_ci_u32", "u32+m u32 u32 m", carry),
     Op("v_subb_co_u32/v_sub_co_ci_u32", "u32+m u32 u32 m", borrow),
     Op("v_subbrev_co_u32/v_subrev_co_ci_u32", "u32+m u32 u32 m", lambda a, b, m: borrow(b, a, m)),
+    *(Op(names, "u32+m u32 u32" + " m" * ("addc" in names or "subb" in names), clamped(formula, limit), tag="clamp",
+         text="{op} {d}, {vcc}, {a}, {b}" + (", {vcc} clamp" if "addc" in names or "subb" in names else " clamp"))
+      for names, formula, limit in (
+          ("v_add_co_u32", carry, 2**32 - 1), ("v_sub_co_u32", borrow, 0),
+          ("v_subrev_co_u32", lambda a, b: borrow(b, a), 0), ("v_addc_co_u32/v_add_co_ci_u32", carry, 2**32 - 1),
+          ("v_subb_co_u32/v_sub_co_ci_u32", borrow, 0),
+          ("v_subbrev_co_u32/v_subrev_co_ci_u32", lambda a, b, m: borrow(b, a, m), 0))),
     Op("v_add3_u32", "u32 u32 u32 u32", lambda a, b, c: a + b + c),
     Op("v_add_lshl_u32", "u32 u32 u32 u32", lambda a, b, c: shift(a + b, c, 32, np.left_shift)),
     Op("v_lshl_add_u32", "u32 u32 u32 u32", lambda a, b, c: shift(a, b, 32, np.left_shift) + c),
@@ -275,6 +306,10 @@ PRODUCTS = [
     Op("v_mad_i32_i24", "i32 i32 i32 i32", lambda a, b, c: (signed24(a) * signed24(b) + wide(c)).astype(I)),
     Op("v_mad_u64_u32/v_mad_u64_u32/v_mad_co_u64_u32", "u64+m u32 u32 u64",
        multiply_add, text="{op} {d}, {vcc}, {a}, {b}, {c}"),
+    Op("v_mad_u64_u32/v_mad_u64_u32/v_mad_co_u64_u32", "u64+m u32 u32 u64", clamped_multiply_add,
+       text="{op} {d}, {vcc}, {a}, {b}, {c} clamp", tag="clamp"),
+    Op("v_mad_i64_i32/v_mad_i64_i32/v_mad_co_i64_i32", "i64 i32 i32 i64", clamped_signed_multiply_add, data=fewer,
+       text="{op} {d}, {vcc}, {a}, {b}, {c} clamp", tag="clamp"),
     Op("v_mad_i64_i32/v_mad_i64_i32/v_mad_co_i64_i32", "i64 i32 i32 i64",
        lambda a, b, c: wide(a) * wide(b) + c, text="{op} {d}, {vcc}, {a}, {b}, {c}"),
     Op("v_dot2_i32_i16", "u32 u32 u32 u32", dot(16, True, True), on=gpu.CDNA),
@@ -308,6 +343,9 @@ WIDE = [
        text="{op} {d}, {a}, {b} op_sel:[0,1]", on=gpu.CDNA, tag="lo-hi"),
     Op("v_qsad_pk_u16_u8", "u64 u64 u32 u64", lambda a, b, c: quad_differences(a, b, c, False)),
     Op("v_mqsad_pk_u16_u8", "u64 u64 u32 u64", lambda a, b, c: quad_differences(a, b, c, True)),
+    *(Op(name, "u64 u64 u32 u64", lambda a, b, c, m=masked: quad_differences(a, b, c, m, 0xFFFF), tag="clamp",
+         text="{op} {d}, {a}, {b}, {c} clamp") for name, masked in (
+             ("v_qsad_pk_u16_u8", False), ("v_mqsad_pk_u16_u8", True))),
 ]
 
 

@@ -80,6 +80,9 @@ def sums(kinds):
     return [low | high << bits for low, high in parts]
 
 
+PACKED_SUM = "v_mov_b32 {d}, {c}\n{op} {d}, {a}, {b}"
+
+
 def rounding():
     for mode, name in ((UP, "up"), (DOWN, "down"), (ZERO, "zero")):
         single, other = {"float_round_mode_32": mode}, {"float_round_mode_16_64": mode}
@@ -98,6 +101,7 @@ def rounding():
         yield Op("v_pk_add_f16", "2xh b32 b32", halves(add(mode)), mode=other, tag=name, data=sums)
         yield Op("v_pk_mul_f16", "2xh b32 b32", halves(multiply(mode)), mode=other, tag=name, data=sums)
         yield Op("v_pk_fma_f16", "2xh b32 b32 b32", halves(fma(mode)), mode=other, tag=name, data=sums)
+        yield Op("v_pk_fmac_f16", "2xh b32 b32 b32", halves(fma(mode)), mode=other, tag=name, data=sums, text=PACKED_SUM)
         for op, f in (("add", add), ("mul", multiply)):
             yield Op(f"v_pk_{op}_f32", "2xf f64 f64", words(f(mode)), mode=single, tag=name, data=sums, on=gpu.CDNA)
         yield Op("v_pk_fma_f32", "2xf f64 f64 f64", words(fma(mode)), mode=single, tag=name, data=sums, on=gpu.CDNA)
@@ -124,6 +128,10 @@ def product(a, b):
 
 def total(a, b):
     return (a.astype(D) + b.astype(D)).astype(a.dtype) if a.dtype == H else a + b
+
+
+def fused(a, b, c):
+    return ieee.round_to_odd(a.astype(D) * b.astype(D), c.astype(D)).astype(a.dtype)
 
 
 def tiny(kinds):
@@ -154,6 +162,62 @@ def subnormals():
         more = {"mode": {"float_denorm_mode_16_64": mode}, "tag": name, "data": tiny}
         yield Op("v_pk_mul_f16", "2xh b32 b32", halves(flushing(product, sources, result)), **more)
         yield Op("v_pk_add_f16", "2xh b32 b32", halves(flushing(total, sources, result)), **more)
+        yield Op("v_pk_fmac_f16", "2xh b32 b32 b32", halves(flushing(fused, sources, result)), text=PACKED_SUM, **more)
+
+
+# ---- FP16_OVFL
+def limited(operation, poles=False):
+    """An infinity that no source had becomes the largest number, but where a pole keeps it: a source (the divisor, if
+    there are more) is 0."""
+    def of(*sources):
+        value = operation(*sources).astype(H)
+        keep = np.any([np.isinf(x) for x in sources if x.dtype.kind == "f"], axis=0)
+        keep |= poles & (sources[len(sources) > 1] == 0)
+        return np.where(np.isinf(value) & ~keep, np.copysign(H(65504), value), value)
+    return of
+
+
+def large(kinds):
+    """Registers whose halves are numbers near the largest and specials; factors that are small powers of two."""
+    out = []
+    for i, kind in enumerate(kinds):
+        low, high = (values.draw(("f16", "f16"), 2**17)[part] for part in range(2))
+        near_end = values.generator(20 + i).integers(0x7000, 0x7C00, len(low), np.uint64)
+        low = np.where(np.arange(len(low)) % 2, low, near_end)
+        out.append(low | high << np.uint64(16) if kind == "b32" else low)
+    return out
+
+
+def overflow():
+    more = {"mode": {"fp16_overflow": 1}, "tag": "overflow", "data": large}
+    for op, f in (("add", total), ("mul", product)):
+        yield Op(f"v_{op}_f16", "f16 f16 f16", limited(f), **more)
+        yield Op(f"v_pk_{op}_f16", "2xh b32 b32", halves(limited(f)), **more)
+    yield Op("v_fma_f16", "f16 f16 f16 f16", limited(fused), keeps=True, **more)
+    yield Op("v_pk_fma_f16", "2xh b32 b32 b32", halves(limited(fused)), **more)
+    yield Op("v_pk_fmac_f16", "2xh b32 b32 b32", halves(limited(fused)), text=PACKED_SUM, **more)
+    yield Op("v_ldexp_f16", "f16 f16 i16", limited(lambda a, b: np.ldexp(a.astype(D), b.astype(np.int32))), **more)
+    yield Op("v_cvt_f16_f32", "f16 f32", limited(lambda a: a), mode=more["mode"], tag="overflow", data=fewer)
+    yield Op("v_cvt_f16_u16", "f16 u16", limited(lambda a: a), mode=more["mode"], tag="overflow")
+    for name, f in (("v_rcp_f16", lambda a: 1 / a), ("v_rsq_f16", lambda a: 1 / np.sqrt(a)), ("v_log_f16", np.log2)):
+        for chips in (gpu.CHIPS[:4], gpu.CHIPS[4:]):
+            keeps_pole = "gfx1201" not in chips
+            yield Op(name, "f16 f16", limited(lambda a, f=f: f(a.astype(D)), keeps_pole), ulp=1, mode=more["mode"], on=chips,
+                     tag="overflow" if keeps_pole else "overflow.pole")
+    yield Op("v_exp_f16", "f16 f16", limited(lambda a: np.exp2(a.astype(D))), ulp=1, mode=more["mode"], tag="overflow")
+    for part, high in (("lo", False), ("hi", True)):
+        yield Op(f"v_fma_mix{part}_f16", "f16 f32 f32 f32", limited(lambda a, b, c: ieee.fma(a, b, c)), keeps=True, high=high,
+                 text=f"v_mov_b32 {{dr}}, 0x5a3cc3a5\nv_fma_mix{part}_f16 {{dr}}, {{ar}}, {{br}}, {{cr}}", mode=more["mode"],
+                 tag="overflow", data=moderate)
+
+
+def moderate(kinds):
+    """Sums of products on both sides of f16's end, and infinities."""
+    rng = values.generator(23)
+    parts = [rng.integers(0, 2, 2**16, np.uint64) << np.uint64(31) | rng.integers(0x42800000, 0x44000000, 2**16, np.uint64)
+             for _ in kinds]
+    parts[2][::7] = 0xFF800000
+    return parts
 
 
 # ---- clamp and omod
@@ -183,7 +247,7 @@ def near(kinds):
             for _ in kinds]
 
 
-TABLE = Table([*rounding(), *subnormals(), *clamps()])
+TABLE = Table([*rounding(), *subnormals(), *overflow(), *clamps()])
 
 
 @pytest.mark.parametrize("case", TABLE.cases(), ids=TABLE.ids())

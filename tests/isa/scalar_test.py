@@ -94,7 +94,7 @@ def signed(operation):
 
 
 def choose(better):
-    """SCC: the first one is taken. Of equal ones it is the second, in S_MAX too, as measured by others on RDNA3."""
+    """SCC: the first one is taken. Of equal ones it is the maximum."""
     return lambda a, b: (np.where(better(a, b), a, b), better(a, b))
 
 
@@ -196,7 +196,7 @@ SOP2 = [
     scalar("s_add_i32/s_add_i32/s_add_co_i32", "i32 i32 i32", signed(np.add)),
     scalar("s_sub_i32/s_sub_i32/s_sub_co_i32", "i32 i32 i32", signed(np.subtract)),
     *(scalar(f"s_{name}_{kind}", f"{kind} {kind} {kind}", choose(better)) for kind in ("i32", "u32")
-      for name, better in (("min", np.less), ("max", np.greater))),
+      for name, better in (("min", np.less), ("max", np.greater_equal))),
     *(scalar(f"s_cselect_b{n}", f"u{n} u{n} u{n} u32", lambda a, b, c: kept(np.where(c != 0, a, b), c)) for n in (32, 64)),
     *both_sizes("and", lambda a, b: a & b), *both_sizes("or", lambda a, b: a | b), *both_sizes("xor", lambda a, b: a ^ b),
     *both_sizes("nand", lambda a, b: ~(a & b)), *both_sizes("nor", lambda a, b: ~(a | b)),
