@@ -50,8 +50,11 @@ if(sim_sources)
 endif()
 if(TARGET quernsim_parts AND EXISTS ${PROJECT_SOURCE_DIR}/sim/hip/exports.map)
   add_library(quernsim SHARED sim/hip/exports.map)
-  set_target_properties(quernsim PROPERTIES LINKER_LANGUAGE C VERSION ${PROJECT_VERSION} SOVERSION 0
+  set_target_properties(quernsim PROPERTIES LINKER_LANGUAGE C SOVERSION 0
     LINK_DEPENDS ${PROJECT_SOURCE_DIR}/sim/hip/exports.map)
+  if(NOT SKBUILD) # as with libquern
+    set_target_properties(quernsim PROPERTIES VERSION ${PROJECT_VERSION})
+  endif()
   target_link_libraries(quernsim PRIVATE quern_flags -Wl,--whole-archive quernsim_parts -Wl,--no-whole-archive)
   target_link_options(quernsim PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/sim/hip/exports.map
                       -Wl,--gc-sections -static-libgcc)

@@ -19,6 +19,7 @@ ALLOWED = {
     "ops": {"ops", "ops_gpu", "runtime", "include"},
     "ops_gpu": {"gpu", "ops_gpu"},
     "cli": {"cli", "include"},
+    "python": {"python", "include"},
     "bench": {"bench", "include"},
     "examples": {"include"},
     "tests": {"tests", "include"},

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs what building and testing quern needs. Safe to run again: it installs only what is missing.
-#   tools/setup.sh           packages, the DLPack header, the Python environment for tests
+#   tools/setup.sh           packages, the DLPack and TVM-FFI headers, the Python environment for tests
 #   tools/setup.sh --third-party   also Triton (272 MiB to fetch, 1 GiB installed): its kernels, and HIP programs with
 #                                  the headers in its wheel, are then among the tests
 #   tools/setup.sh --check   says what is missing, installs nothing; exit 1 if anything is
@@ -22,10 +22,11 @@ done
 packages=(clang-22 lld-22 llvm-22-dev libclang-rt-22-dev clang-format-22 clang-tools-22 g++ cmake ninja-build pkg-config
           libcmocka-dev libmsgpack-dev libjansson-dev libxxhash-dev
           libpthreadpool-dev libzstd-dev zlib1g-dev python3 python3-venv python3-pip unzip)
-python_packages=(numpy==2.4.6 ml_dtypes==0.6.0 safetensors==0.8.0 pytest==9.2.0)
+python_packages=(numpy==2.4.6 ml_dtypes==0.6.0 safetensors==0.8.0 pytest==9.2.0 apache-tvm-ffi==0.1.15.post2)
 third_party_packages=(triton==3.9.0)
 dlpack_package=apache-tvm-ffi==0.1.15.post2
-header=$top/build/deps/include/quern/dlpack/dlpack.h
+deps=$top/build/deps/include
+headers=(quern/dlpack/dlpack.h dlpack/dlpack.h tvm/ffi/c_api.h tvm/ffi/extra/c_env_api.h) # fetched if the last is missing
 venv=$top/.venv
 
 missing_packages() {
@@ -55,20 +56,22 @@ if [ ${#missing[@]} -gt 0 ]; then
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"
 fi
 
-if [ ! -f "$header" ]; then
-  echo "setup: fetching the DLPack header ($dlpack_package from PyPI)"
+if [ ! -f "$deps/${headers[-1]}" ]; then
+  echo "setup: fetching the headers of DLPack and TVM-FFI ($dlpack_package from PyPI)"
   [ $check_only = 1 ] && exit 1
   tmp=$(mktemp -d)
   trap 'rm -rf "$tmp"' EXIT
   python3 -m pip download -q --no-deps --only-binary=:all: -d "$tmp" "$dlpack_package" ||
     { echo "setup: could not fetch $dlpack_package; is there a network?" >&2; exit 1; }
-  unzip -q -o "$tmp"/*.whl 'tvm_ffi/include/dlpack/dlpack.h' -d "$tmp"
-  mkdir -p "$(dirname "$header")"
-  mv "$tmp/tvm_ffi/include/dlpack/dlpack.h" "$header.new"
-  mv "$header.new" "$header"
+  unzip -q -o "$tmp"/*.whl 'tvm_ffi/include/*' -d "$tmp"
+  for header in "${headers[@]}"; do
+    mkdir -p "$(dirname "$deps/$header")"
+    cp "$tmp/tvm_ffi/include/${header#quern/}" "$deps/$header.new"
+    mv "$deps/$header.new" "$deps/$header"
+  done
 fi
 
-if ! { [ -x "$venv/bin/python" ] && "$venv/bin/python" -c 'import numpy, ml_dtypes, safetensors, pytest' 2>/dev/null; }; then
+if ! { [ -x "$venv/bin/python" ] && "$venv/bin/python" -c 'import numpy, ml_dtypes, safetensors, pytest, tvm_ffi' 2>/dev/null; }; then
   echo "setup: making the Python environment for tests in .venv: ${python_packages[*]}"
   [ $check_only = 1 ] && exit 1
   python3 -m venv "$venv"

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the files of the Python package's shared object share: streams for tensors, arguments, exceptions.
+#ifndef QUERN_FFI_H
+#define QUERN_FFI_H
+
+#include <quern/quern.h>
+
+#include <tvm/ffi/c_api.h>
+
+#define FFI_EXPORT __attribute__((visibility("default")))
+
+/** Raises the Python exception of that name; gives -1, which a TVM-FFI function returns when it failed. */
+int ffi_raise(const char *kind, const char *message);
+/** 0 for QN_OK; else raises the status's exception with the library's message and gives -1. */
+int ffi_finish(qn_status status);
+
+/** The open device behind a DLPack device. The CPU, cuda:N and hip:N are opened when first asked for; simulated ones
+ *  by device_open alone, as their DLPack number does not say which they are. Stays open as long as the process. */
+qn_status ffi_device(qn_device **out, DLDevice id);
+/** Wraps the stream on which the caller's framework works on that device; destroyed by the caller. */
+qn_status ffi_stream_create(qn_stream **out, DLDevice id);
+
+/** The tensor that an argument holds; null for None. */
+static inline DLTensor *ffi_tensor(const TVMFFIAny *arg) {
+    if (arg->type_index == kTVMFFIDLTensorPtr)
+        return arg->v_ptr;
+    if (arg->type_index == kTVMFFITensor)
+        return (DLTensor *)((char *)arg->v_obj + sizeof(TVMFFIObject));
+    return nullptr;
+}
+
+#endif

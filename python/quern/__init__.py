@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Inference kernels for AMD GPUs, NVIDIA GPUs and the CPU, and a simulated AMD GPU that runs their machine code.
+
+Functions take whatever speaks DLPack: NumPy arrays (with ml_dtypes' bf16 and FP8 types), PyTorch tensors, and quern's own
+Tensor, which `quern.to(x, "sim:gfx942")` makes on any device. They run where their tensors are, PyTorch's on its current
+stream. Errors are exceptions with the C library's message: ValueError (an argument), NotImplementedError (a dtype, a
+device), LookupError (no such device), RuntimeError (the driver's), MemoryError, OSError. docs/python.md tells more.
+"""
+
+import sys as _sys
+
+from ._native import ffi as _ffi
+from ._tensor import Device, Tensor, device, devices, empty, to
+from ._tensor import numpy_of as numpy
+from ._gemm import gemm, gemm_grouped_contiguous, gemm_grouped_masked, gemm_pack
+from ._norm import (adaptive_layernorm, fused_add_rmsnorm, fused_add_rmsnorm_quant, gated_residual_layernorm,
+                   gemma_fused_add_rmsnorm, gemma_rmsnorm, layernorm, layernorm_quant, rmsnorm, rmsnorm_dynamic_quant,
+                   rmsnorm_quant)
+from ._quantize import convert_fp8, dequantize_fp8, quantize_fp8
+
+__version__ = _ffi.version()
+
+
+def last_kernel():
+    """Full name of the kernel that this thread's last op ran, such as "norm.avx512"; "" before the first."""
+    return _ffi.last_kernel()
+
+
+if "torch" in _sys.modules:
+    from . import torch as _torch  # noqa: F401

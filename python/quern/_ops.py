@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The library's ops as Python functions `name(*arguments)`, arguments in the C header's order, nothing allocated.
+
+They are made from the table in the native part (python/ffi/ops.def), so a new op there is a new function here. The public
+functions of _norm.py, _gemm.py and the like call them. Tensors are whatever speaks DLPack; NumPy arrays that cannot (ml_dtypes'
+types, read-only ones) are lent by address.
+"""
+
+from . import _tensor
+from ._native import ffi
+
+# The table of PyTorch custom ops (torch.ops.quern) and torch.compiler.is_compiling, once quern.torch is imported.
+torch_ops = None
+is_compiling = None
+
+
+class Parameter:
+    """One parameter: `x` tensor, `x!` written, `x?` or None, `eps:f` number, `rows:i` integer."""
+
+    def __init__(self, text):
+        self.name = text.partition(":")[0].rstrip("!?")
+        self.kind = text.partition(":")[2] or "t"
+        self.is_written = "!" in text
+        self.is_optional = "?" in text
+
+
+def _lend(name, parameters, arguments):
+    """The arguments with NumPy's arrays replaced by tensors over their memory."""
+    lent = []
+    for parameter, value in zip(parameters, arguments, strict=True):
+        if parameter.kind == "t" and _tensor.is_numpy(value):
+            if parameter.is_written and not value.flags.writeable:
+                raise ValueError(f"{name}: {parameter.name} is a read-only array, and would be written")
+            value = _tensor.lend(value)
+        lent.append(value)
+    return lent
+
+
+def _make(name, parameters):
+    function = ffi[name]
+
+    def call(*arguments):
+        if is_compiling is not None and is_compiling():
+            return getattr(torch_ops, name)(*arguments)
+        try:
+            function(*arguments)
+        except BufferError:  # raised while arguments are converted, before the op
+            function(*_lend(name, parameters, arguments))
+
+    call.__name__ = name
+    return call
+
+
+TABLE = {}
+for _line in ffi.op_table().splitlines():
+    _name, *_words = _line.split()
+    TABLE[_name] = [Parameter(word) for word in _words]
+    globals()[_name] = _make(_name, TABLE[_name])

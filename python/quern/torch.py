@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""quern's ops as PyTorch custom ops, torch.ops.quern.NAME, so that torch.compile keeps them whole.
+
+Imported with quern where PyTorch was imported before, else when the first PyTorch tensor comes; a program whose first
+use is inside torch.compile imports it itself. Each op writes into its arguments and gives nothing, so that its fake has
+nothing to do; quern's own functions allocate the results. They have no gradients.
+"""
+
+import torch
+
+from . import _ops, _tensor
+from ._native import ffi
+
+_TYPES = {"t": "Tensor", "f": "float", "i": "int"}
+_library = torch.library.Library("quern", "DEF")
+
+
+def _schema(name, parameters):
+    """rmsnorm(Tensor(a!) out, Tensor x, Tensor weight, float eps) -> ()"""
+    texts = []
+    for i, parameter in enumerate(parameters):
+        kind = _TYPES[parameter.kind]
+        alias = f"({chr(ord('a') + i)}!)" if parameter.is_written else ""
+        texts.append(f"{kind}{alias}{'?' if parameter.is_optional else ''} {parameter.name}")
+    return f"{name}({', '.join(texts)}) -> ()"
+
+
+def _register(name, parameters):
+    function = ffi[name]
+
+    def call(*arguments):
+        function(*arguments)
+
+    _library.define(_schema(name, parameters))
+    _library.impl(name, call, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"quern::{name}", lambda *arguments: None, lib=_library)
+
+
+for _name, _parameters in _ops.TABLE.items():
+    _register(_name, _parameters)
+_tensor.torch = torch
+_ops.torch_ops = torch.ops.quern
+_ops.is_compiling = torch.compiler.is_compiling

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GEMM and FP8 quantisation on NumPy arrays and on a simulated device, against NumPy in float64."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+import quern
+from tools import BF16, normal
+
+FP8 = np.dtype(ml_dtypes.float8_e4m3fn)
+
+
+def dequantized(q, scale, block):
+    wide = np.repeat(np.repeat(scale.astype(np.float64), block[0], 0), block[1], 1)
+    return q.astype(np.float64) * wide[:q.shape[0], :q.shape[1]]
+
+
+def assert_product(got, a, b, c=None):
+    """Rounded once to got's type from an f32 sum of k products."""
+    unit = 2.0**-8 if got.dtype == BF16 else 2.0**-24
+    want = a @ b.T + (0 if c is None else c)
+    terms = np.abs(a) @ np.abs(b).T + (0 if c is None else np.abs(c))
+    assert (np.abs(got.astype(np.float64) - want) <= unit * np.abs(want) + 2 * (a.shape[1] + 2) * 2.0**-24 * terms).all()
+
+
+@pytest.mark.parametrize("block, dtype", [((1, 128), "e4m3fn"), ((128, 128), "e4m3fnuz"), ((1, 128), "e5m2")])
+def test_quantize(block, dtype):
+    x = normal(1, (130, 200))
+    q, scale = quern.quantize_fp8(x, block, dtype)
+    assert scale.shape == (-(-130 // block[0]), 2) and q.shape == x.shape
+    half_step = 2.0**-3 if dtype == "e5m2" else 2.0**-4
+    largest = np.repeat(np.repeat(scale, block[0], 0), block[1], 1)[:130, :200]
+    assert (np.abs(dequantized(q, scale, block) - x) <= np.abs(x) * half_step * (1 + 2.0**-20) + largest * 2.0**-9).all()
+    back = quern.dequantize_fp8(q, scale, block)
+    np.testing.assert_array_equal(back, dequantized(q, scale, block).astype(np.float32))
+
+
+def test_convert():
+    q, scale = quern.quantize_fp8(normal(2, (4, 256)))
+    nuz, doubled = quern.convert_fp8(q, scale, "e4m3fnuz")
+    assert nuz.dtype == ml_dtypes.float8_e4m3fnuz
+    np.testing.assert_array_equal(dequantized(nuz, doubled, (1, 128)), dequantized(q, scale, (1, 128)))
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f32"])
+def test_gemm(dtype):
+    a, b, c = normal(3, (33, 200), BF16), normal(4, (70, 200), BF16), normal(5, (33, 70))
+    c = c.astype(BF16) if dtype == "bf16" else c
+    wide = [t.astype(np.float64) for t in (a, b, c)]
+    assert_product(quern.gemm(a, b, dtype=dtype), *wide[:2])
+    assert_product(quern.gemm(a, b, c, dtype=dtype), *wide)
+    assert_product(quern.gemm(a, np.ascontiguousarray(b.T).T, dtype=dtype), *wide[:2])
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_gemm_fp8(packed):
+    a, scale_a = quern.quantize_fp8(normal(6, (17, 256)))
+    b, scale_b = quern.quantize_fp8(normal(7, (130, 256)), (128, 128))
+    wide = dequantized(a, scale_a, (1, 128)), dequantized(b, scale_b, (128, 128))
+    if packed:
+        b, scale_b = quern.gemm_pack(b, scale_b)
+        assert isinstance(b, np.ndarray)
+    assert_product(quern.gemm(a, b, scale_a=scale_a, scale_b=scale_b, packed=packed, n=130), *wide)
+
+
+def test_gemm_fp8_on_a_simulated_device():
+    a, scale_a = quern.quantize_fp8(normal(8, (17, 256)))
+    b, scale_b = quern.quantize_fp8(normal(9, (130, 256)), (128, 128))
+    wide = dequantized(a, scale_a, (1, 128)), dequantized(b, scale_b, (128, 128))
+    a, scale_a, b, scale_b = (quern.to(t, "sim:gfx942") for t in (a, scale_a, b, scale_b))
+    packed, packed_scale = quern.gemm_pack(b, scale_b)
+    for weights in [{"b": b, "scale_b": scale_b}, {"b": packed, "scale_b": packed_scale, "packed": True}]:
+        d = quern.gemm(a, scale_a=scale_a, n=130, **weights)
+        assert d.__dlpack_device__()[0] == 10 and quern.last_kernel().startswith("gemm.")
+        assert_product(quern.numpy(d), *wide)
+
+
+@pytest.mark.parametrize("by_ends", [False, True])
+def test_grouped_contiguous(by_ends):
+    a, b = normal(10, (256, 128), BF16), normal(11, (2, 64, 128), BF16)
+    rows = {0: slice(0, 100), 1: slice(128, 256)}
+    index = np.full(256, -1, np.int32)
+    for group, which in rows.items():
+        index[which] = group
+    layout = np.array([100, 256], np.int32) if by_ends else index
+    out = np.zeros((256, 64), BF16)
+    got = quern.gemm_grouped_contiguous(a, b, layout, by_ends=by_ends, out=out)
+    for group, which in rows.items():
+        assert_product(got[which], a[which].astype(np.float64), b[group].astype(np.float64))
+    assert (got[100:128] == 0).all()
+
+
+def test_grouped_masked():
+    a, b = normal(12, (2, 32, 128), BF16), normal(13, (2, 64, 128), BF16)
+    out = np.full((2, 32, 64), 5, BF16)
+    quern.gemm_grouped_masked(a, b, np.array([7, 0], np.int32), out=out)
+    assert_product(out[0, :7], a[0, :7].astype(np.float64), b[0].astype(np.float64))
+    assert (out[0, 7:] == 5).all() and (out[1] == 5).all()
+
+
+@pytest.mark.parametrize("call, error, message", [
+    (lambda a, b: quern.gemm(a, b[:, :100]), ValueError, "gemm: b"),
+    (lambda a, b: quern.gemm(a, b, out=np.zeros((8, 64), np.int32)), NotImplementedError, "gemm: d"),
+    (lambda a, b: quern.gemm(a, b.astype(np.float32)), NotImplementedError, "gemm: a is bf16 and b is f32"),
+    (lambda a, b: quern.gemm(a, b, packed=True), ValueError, "gemm: packed weights"),
+    (lambda a, b: quern.quantize_fp8(a, (3, 5)), NotImplementedError, "quantize_fp8: block"),
+    (lambda a, b: quern.quantize_fp8(a, (0, 128)), ValueError, "quantize_fp8: block"),
+    (lambda a, b: quern.quantize_fp8(a, dtype="f32"), ValueError, "dtype is float32"),
+    (lambda a, b: quern.gemm_pack(a, b), NotImplementedError, "gemm_pack"),
+])
+def test_errors(call, error, message):
+    with pytest.raises(error, match=message):
+        call(normal(14, (8, 256), BF16), normal(15, (64, 256), BF16))

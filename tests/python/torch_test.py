@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""quern on PyTorch's CPU tensors, eager and compiled. Skipped where PyTorch is not installed."""
+
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch")
+import quern  # noqa: E402
+
+from tools import assert_close, rms_reference  # noqa: E402
+
+DTYPES = [torch.float32, torch.float16, torch.bfloat16]
+
+
+def tensors(dtype=torch.bfloat16, shape=(19, 500)):
+    torch.manual_seed(1)
+    return torch.randn(shape).to(dtype), torch.randn(shape).to(dtype), torch.randn(shape[-1]).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rmsnorm(dtype):
+    x, _, weight = tensors(dtype)
+    got = quern.rmsnorm(x, weight)
+    assert isinstance(got, torch.Tensor) and got.dtype == dtype
+    numpy_dtype = quern.numpy(x).dtype
+    assert_close(got.float().numpy().astype(numpy_dtype), rms_reference(quern.numpy(x), quern.numpy(weight)), 500)
+    strided = torch.zeros(19, 1000, dtype=dtype)[:, 200:700]
+    assert quern.rmsnorm(x, weight, out=strided) is strided and torch.equal(strided, got)
+
+
+def test_fp8_result():
+    x, _, weight = tensors()
+    q = quern.rmsnorm_quant(x, weight, torch.tensor([0.5]))
+    assert q.dtype == torch.float8_e4m3fn
+    q, scale = quern.quantize_fp8(x, dtype=torch.float8_e5m2)
+    assert q.dtype == torch.float8_e5m2 and scale.dtype == torch.float32
+    assert quern.dequantize_fp8(q, scale, dtype=torch.bfloat16).dtype == torch.bfloat16
+
+
+def arguments_of(name):
+    x, residual, weight = tensors(shape=(4, 128))
+    scale, q = torch.tensor([0.5]), torch.empty(4, 128, dtype=torch.float8_e4m3fn)
+    batch = x[None].clone(), residual[None].clone(), torch.randn(1, 128), torch.randn(1, 128), torch.randn(1, 128)
+    return {
+        "rmsnorm": (torch.empty_like(x), x, weight, 1e-6),
+        "gemma_rmsnorm": (torch.empty_like(x), x, weight, 1e-6),
+        "fused_add_rmsnorm": (x, residual, weight, 1e-6),
+        "gemma_fused_add_rmsnorm": (x, residual, weight, 1e-6),
+        "layernorm": (torch.empty_like(x), x, None, None, 1e-6),
+        "rmsnorm_quant": (q, x, weight, scale, 1e-6),
+        "fused_add_rmsnorm_quant": (q, x, residual, weight, scale, 1e-6),
+        "layernorm_quant": (q, x, None, None, scale, 1e-6),
+        "rmsnorm_dynamic_quant": (q, torch.empty(4), x, residual, weight, 1e-6, 1e-10),
+        "adaptive_layernorm": (torch.empty_like(batch[0]), batch[0], batch[3], batch[4], 1e-6),
+        "gated_residual_layernorm": (torch.empty_like(batch[0]), *batch, 1e-6),
+    }[name]
+
+
+@pytest.mark.parametrize("name", [
+    "rmsnorm", "gemma_rmsnorm", "fused_add_rmsnorm", "gemma_fused_add_rmsnorm", "layernorm", "rmsnorm_quant",
+    "fused_add_rmsnorm_quant", "layernorm_quant", "rmsnorm_dynamic_quant", "adaptive_layernorm",
+    "gated_residual_layernorm"])
+def test_opcheck(name):
+    checks = ["test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"]
+    if "quant" not in name:  # this one does arithmetic on the arguments, which PyTorch cannot on its FP8 tensors
+        checks.append("test_schema")
+    results = torch.library.opcheck(getattr(torch.ops.quern, name).default, arguments_of(name), test_utils=checks)
+    assert set(results.values()) == {"SUCCESS"}
+
+
+def layer(x, residual, weight):
+    y = quern.rmsnorm(x * 2, weight)
+    quern.fused_add_rmsnorm(y, residual, weight)
+    q, scale = quern.rmsnorm_dynamic_quant(y, weight)
+    return quern.gemm(y, y), q, scale
+
+
+def test_compile_is_one_graph_with_the_same_bits():
+    x, residual, weight = tensors()
+    copy = residual.clone()
+    want = layer(x, residual, weight)
+    got = torch.compile(layer, fullgraph=True, backend="aot_eager")(x, copy, weight)
+    for a, b in zip((*got, copy), (*want, residual), strict=True):
+        assert torch.equal(a.view(torch.uint8), b.view(torch.uint8))
+
+
+def test_sizes_may_vary_in_one_graph():
+    compiled = torch.compile(quern.rmsnorm, fullgraph=True, dynamic=True, backend="aot_eager")
+    for rows in (3, 8, 17):
+        x, _, weight = tensors(shape=(rows, 64))
+        assert torch.equal(compiled(x, weight), quern.rmsnorm(x, weight))
+
+
+def test_pytorch_imported_after_quern():
+    code = ("import quern, torch; x = torch.randn(4, 64); y = quern.rmsnorm(x, torch.ones(64)); "
+            "assert torch.allclose(y, torch.nn.functional.rms_norm(x, (64,), eps=1e-6)); "
+            "z = torch.compile(quern.rmsnorm, fullgraph=True, backend='aot_eager')(x, torch.ones(64)); "
+            "assert torch.equal(y, z)")
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_errors():
+    x, _, weight = tensors()
+    out = torch.full_like(x, 7)
+    with pytest.raises(ValueError, match=r"rmsnorm: weight has shape \[3\], needs \[500\]"):
+        quern.rmsnorm(x, weight[:3], out=out)
+    with pytest.raises(TypeError, match="rmsnorm: weight is None"):
+        quern.rmsnorm(x, None, out=out)
+    assert (out == 7).all()

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The Python package as a wheel would install it, made of this build; the work is in tests/python. What needs PyTorch runs
+# with TORCH_PYTHON, a Python that has it, else with the tests' own if that has it.
+set -euo pipefail
+build=${QUERN_BUILD_DIR:?} tests=${QUERN_SOURCE_DIR:?}/tests/python
+
+skip() {
+  echo "skipped: $1"
+  exit 77
+}
+
+grep -q '^QUERN_SANITIZE:STRING=.\+' "$build/CMakeCache.txt" && skip "plain Python cannot load a sanitizer's build"
+[ -e "$build/quern_ffi.so" ] || skip "this build has no Python package: tools/setup.sh fetches TVM-FFI's headers"
+"$PYTHON" -c 'import tvm_ffi' 2> /dev/null || skip "$PYTHON has no tvm_ffi; tools/setup.sh installs it"
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+cmake --install "$build" --component python --prefix "$tmp/stage" --strip > "$tmp/log"
+cp -r "$QUERN_SOURCE_DIR/python/quern" "$tmp/stage/"
+export PYTHONPATH=$tmp/stage PYTHONDONTWRITEBYTECODE=1
+"$PYTHON" -m pytest -q -p no:cacheprovider "$tests"/*_test.py
+
+# TORCH_PYTHON may lack what the tests' own Python has: it gets those few packages, and no others, from there.
+if [ -n "${TORCH_PYTHON:-}" ]; then
+  mkdir "$tmp/borrowed"
+  packages=$("$PYTHON" -c 'import sysconfig; print(sysconfig.get_paths()["platlib"])')
+  for name in tvm_ffi pytest _pytest pluggy iniconfig packaging pygments py.py typing_extensions.py; do
+    "$TORCH_PYTHON" -c "import importlib.util as u, sys; sys.exit(not u.find_spec('${name%.py}'))" ||
+      ln -s "$packages/$name" "$tmp/borrowed/$name"
+  done
+  ln -s "$packages"/apache_tvm_ffi-*.dist-info "$tmp/borrowed/"
+  PYTHONPATH=$PYTHONPATH:$tmp/borrowed "$TORCH_PYTHON" -m pytest -q -p no:cacheprovider "$tests"/torch*_test.py
+fi
