@@ -84,9 +84,16 @@ def test_meetings_wait_for_the_copies_and_nothing_younger(image):
 
 
 def test_no_image_of_this_build_spills():
-    for path in sorted(IMAGES.glob("*.co")):
+    for path in sorted(IMAGES.glob("*.gfx*.co")):
         for kernel in kernel_loop.read_kernels(str(path)):
             assert kernel.usage["private_segment_fixed_size"] == 0, f"{path.name}: {kernel.name}"
+
+
+def test_no_ptx_keeps_variables_in_memory():
+    """What the driver makes of PTX is its own; but a .local array is scratch whatever it does."""
+    for path in sorted(IMAGES.glob("*.sm_*.co")):
+        text = path.read_text()
+        assert ".entry" in text and ".local" not in text, path.name
 
 
 def test_the_wait_check_sees_a_missing_wait():
