@@ -49,6 +49,17 @@ typedef struct sim_fault_about {
     uint64_t other_pc; // the instruction that it clashes with, or whose result is missing; 0: none
 } sim_fault_about;
 
+/** Where an instruction is. */
+typedef struct sim_place {
+    const char *function; // the kernel's name, or that of the function it calls
+    int64_t offset; // from its first instruction; negative in an unknown function before the kernel
+} sim_place;
+
+sim_place sim_place_of(const struct sim_dispatch *d, uint64_t pc);
+enum { SIM_PLACE_BYTES = 96 };
+/** The same as "function+0x2c", a long name cut. */
+void sim_place_text(const struct sim_dispatch *d, uint64_t pc, char text[SIM_PLACE_BYTES]);
+
 enum { SIM_MESSAGE_BYTES = 384, SIM_DEFAULT_FAULTS = 20 };
 
 typedef struct sim_fault {

@@ -316,8 +316,9 @@ static void test_lines(void **) {
         o = run((launch){
             .kernel = "r_function", .way = ways[i], .check = SIM_CHECK_BOUNDS, .args = {COUNT}});
         expect_line(o, "// store in a function");
-        expect(o->text, " in put): ");
-        expect(o->json, "\"function\": \"put\"");
+        expect(o->text, "\n  at put+0x"); // though put lies before the kernel
+        expect(o->json, "\"function\": \"put\", \"offset\": ");
+        assert_null(strstr(o->text, "r_function-0x"));
     }
     const outcome *o = run(three);
     assert_null(strstr(o->text, "reports.c"));

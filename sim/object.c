@@ -38,8 +38,8 @@ struct sim_object {
     sim_sources sources;
     sim_formats formats;
     sim_kernel *kernels;
-    symbol *globals;
-    size_t num_kernels, num_globals;
+    symbol *globals, *functions; // functions: kernels too
+    size_t num_kernels, num_globals, num_functions;
     uint64_t budget; // bytes of the file that may still be read
 };
 
@@ -224,6 +224,32 @@ static bool add_global(sim_object *o, const char *name, const Elf64_Sym *s, sim_
     o->globals = grown;
     grown[o->num_globals] = (symbol){strdup(name), s->st_value, s->st_size};
     return grown[o->num_globals].name ? (o->num_globals++, true) : sim_complain(c, "out of memory");
+}
+
+/** Functions, for reports. The loader needs none of them, so what is wrong with one is no reason to refuse the object. */
+static bool read_functions(sim_object *o, const sim_elf *elf, const Elf64_Shdr *section,
+                           sim_complaint *c) {
+    Elf64_Sym s;
+    for (size_t i = 0; sim_elf_entry(elf, section, i, &s, sizeof s); i++) {
+        if (s.st_shndx == SHN_UNDEF || ELF64_ST_TYPE(s.st_info) != STT_FUNC || !s.st_size) {
+            continue;
+        }
+        const char *name = sim_elf_string(elf, section->sh_link, s.st_name);
+        if (!name || !spend(o, sizeof s + strlen(name), c)) {
+            return true;
+        }
+        symbol *grown = realloc(o->functions, (o->num_functions + 1) * sizeof *grown);
+        if (!grown) {
+            return sim_complain(c, "out of memory");
+        }
+        o->functions = grown;
+        grown[o->num_functions] = (symbol){strdup(name), s.st_value, s.st_size};
+        if (!grown[o->num_functions].name) {
+            return sim_complain(c, "out of memory");
+        }
+        o->num_functions++;
+    }
+    return true;
 }
 
 static bool read_symbols(sim_object *o, const sim_elf *elf, const Elf64_Shdr *section,
@@ -419,7 +445,8 @@ static sim_object_status load(sim_object *o, const sim_elf *elf, const sim_chip 
     o->text.start += o->region->base;
     load_segments(o, elf);
     if (!each_section(o, elf, SHT_RELA, relocate, c) ||
-        !each_section(o, elf, SHT_DYNSYM, read_symbols, c)) {
+        !each_section(o, elf, SHT_DYNSYM, read_symbols, c) ||
+        !each_section(o, elf, SHT_SYMTAB, read_functions, c)) {
         return SIM_OBJECT_INVALID;
     }
     sort_kernels(o);
@@ -495,6 +522,9 @@ void sim_object_unload(sim_object *o) {
     for (size_t i = 0; i < o->num_globals; i++) {
         free(o->globals[i].name);
     }
+    for (size_t i = 0; i < o->num_functions; i++) {
+        free(o->functions[i].name);
+    }
     if (o->text.slots) {
         sim_text_deinit(&o->text);
     }
@@ -503,6 +533,7 @@ void sim_object_unload(sim_object *o) {
     free(o->text_copy);
     free(o->kernels);
     free(o->globals);
+    free(o->functions);
     free(o);
 }
 
@@ -542,6 +573,17 @@ bool sim_object_global(const sim_object *o, const char *name, uint64_t *addr, ui
 
 bool sim_object_source(const sim_object *o, uint64_t pc, sim_source *out) {
     return sim_sources_find(&o->sources, pc - o->region->base, out);
+}
+
+const char *sim_object_function(const sim_object *o, uint64_t pc, uint64_t *start) {
+    for (size_t i = 0; i < o->num_functions; i++) {
+        const symbol *s = &o->functions[i];
+        if (pc - o->region->base - s->value < s->bytes) {
+            *start = o->region->base + s->value;
+            return s->name;
+        }
+    }
+    return nullptr;
 }
 
 const char *sim_object_variable(const sim_object *o, uint64_t addr, uint64_t *start,

@@ -7,7 +7,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void print_source(FILE *out, const sim_dispatch *d, uint64_t pc) {
+sim_place sim_place_of(const sim_dispatch *d, uint64_t pc) {
+    uint64_t start;
+    const char *name = d->object ? sim_object_function(d->object, pc, &start) : nullptr;
+    if (!name || strcmp(name, d->kernel->name) == 0) {
+        return (sim_place){d->kernel->name, (int64_t)(pc - d->kernel->entry)};
+    }
+    return (sim_place){name, (int64_t)(pc - start)};
+}
+
+void sim_place_text(const sim_dispatch *d, uint64_t pc, char text[SIM_PLACE_BYTES]) {
+    sim_place place = sim_place_of(d, pc);
+    bool is_before = place.offset < 0;
+    uint64_t distance = is_before ? -(uint64_t)place.offset : (uint64_t)place.offset;
+    snprintf(text, SIM_PLACE_BYTES, "%.64s%c0x%llx", place.function, is_before ? '-' : '+',
+             (unsigned long long)distance);
+}
+
+static void print_source(FILE *out, const sim_dispatch *d, uint64_t pc, const char *function) {
     sim_source source;
     if (!d->object || !sim_object_source(d->object, pc, &source)) {
         return;
@@ -15,7 +32,7 @@ static void print_source(FILE *out, const sim_dispatch *d, uint64_t pc) {
     fputs(" (", out);
     sim_print_plain(out, source.file);
     fprintf(out, ":%u", source.line);
-    if (*source.function && strcmp(source.function, d->kernel->name) != 0) {
+    if (*source.function && strcmp(source.function, function) != 0) {
         fputs(" in ", out);
         sim_print_plain(out, source.function);
     }
@@ -25,11 +42,12 @@ static void print_source(FILE *out, const sim_dispatch *d, uint64_t pc) {
 /** An instruction as "kernel+0x2c (kernel.hip:12): global_load_dword v1, v0, s[0:1]". */
 static void print_inst(FILE *out, const sim_dispatch *d, uint64_t pc) {
     char text[SIM_INST_TEXT_BYTES];
-    bool is_before = pc < d->kernel->entry; // in a function that the kernel calls
-    uint64_t distance = is_before ? d->kernel->entry - pc : pc - d->kernel->entry;
-    sim_print_plain(out, d->kernel->name);
+    sim_place place = sim_place_of(d, pc);
+    bool is_before = place.offset < 0; // in a function without a symbol
+    uint64_t distance = is_before ? -(uint64_t)place.offset : (uint64_t)place.offset;
+    sim_print_plain(out, place.function);
     fprintf(out, "%c0x%llx", is_before ? '-' : '+', (unsigned long long)distance);
-    print_source(out, d, pc);
+    print_source(out, d, pc, place.function);
     if (sim_inst_text(d->text, sim_wave_size(d) == 64, pc, text)) {
         fprintf(out, ": %s", text);
     }

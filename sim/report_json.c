@@ -32,8 +32,10 @@ static void print_source(FILE *out, const sim_dispatch *d, uint64_t pc) {
 
 static void print_inst(FILE *out, const char *name, const sim_dispatch *d, uint64_t pc) {
     char text[SIM_INST_TEXT_BYTES];
-    fprintf(out, ", \"%s\": {\"pc\": \"0x%llx\", \"offset\": %lld", name, (number)pc,
-            (long long)(pc - d->kernel->entry));
+    sim_place place = sim_place_of(d, pc);
+    fprintf(out, ", \"%s\": {\"pc\": \"0x%llx\"", name, (number)pc);
+    print_field(out, "function", place.function);
+    fprintf(out, ", \"offset\": %lld", (long long)place.offset);
     if (sim_inst_text(d->text, sim_wave_size(d) == 64, pc, text)) {
         print_field(out, "text", text);
     }

@@ -456,6 +456,8 @@ typedef struct sim_source {
 
 /** The source of the instruction at pc; false unless the object has DWARF line tables that know it. */
 bool sim_object_source(const sim_object *object, uint64_t pc, sim_source *out);
+/** The function whose symbol covers pc, and where it begins; null if there is none, as in stripped objects. */
+const char *sim_object_function(const sim_object *object, uint64_t pc, uint64_t *start);
 /** The last global variable that begins at or before a guest address in an object's image, or close behind it; null if
  *  there is none. */
 const char *sim_object_variable(const sim_object *object, uint64_t addr, uint64_t *start,

@@ -9,12 +9,13 @@
 #include "check.h"
 
 static bool report(sim_wave *w, const sim_inst *inst, const sim_wave *other) {
-    const sim_dispatch *d = w->group->dispatch;
+    char theirs[SIM_PLACE_BYTES], mine[SIM_PLACE_BYTES];
+    sim_place_text(w->group->dispatch, other->barrier_pc, theirs);
+    sim_place_text(w->group->dispatch, inst->pc, mine);
     sim_fault_about about = {.other_pc = other->barrier_pc};
     return sim_fault_report(w, inst, -1, SIM_FAULT_BARRIER, &about,
-                            "divergent barrier: wave %u waits at %s+0x%x, wave %u at %s+0x%x",
-                            other->index, d->kernel->name, sim_check_offset(w, other->barrier_pc),
-                            w->index, d->kernel->name, sim_check_offset(w, inst->pc));
+                            "divergent barrier: wave %u waits at %s, wave %u at %s", other->index,
+                            theirs, w->index, mine);
 }
 
 void sim_check_barrier(sim_wave *w, const sim_inst *inst) {

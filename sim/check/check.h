@@ -120,6 +120,11 @@ static inline uint32_t sim_check_offset(const sim_wave *w, uint64_t pc) {
     return (uint32_t)(pc - w->group->dispatch->kernel->entry);
 }
 
+/** The address again: a function that the kernel calls may lie before it. */
+static inline uint64_t sim_check_pc(const sim_wave *w, uint32_t offset) {
+    return w->group->dispatch->kernel->entry + (uint64_t)(int64_t)(int32_t)offset;
+}
+
 // ---- registers of operands (waits.c)
 
 /** Registers in a row. */

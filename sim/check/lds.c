@@ -23,7 +23,7 @@ typedef struct touch {
 
 static const char *mnemonic_at(sim_wave *w, uint32_t offset) {
     const sim_dispatch *d = w->group->dispatch;
-    const sim_inst *inst = sim_fetch(w, d->text, d->kernel->entry + offset);
+    const sim_inst *inst = sim_fetch(w, d->text, sim_check_pc(w, offset));
     return inst ? inst->opcode->mnemonic : "?";
 }
 
@@ -36,29 +36,31 @@ static sim_fault_about about_of(const touch *t, uint32_t other) {
                              .is_store = t->inst->effects.access != SIM_ACCESS_LOAD,
                              .bytes = (uint32_t)__builtin_popcount(t->bytes),
                              .address = t->offset + (uint32_t)__builtin_ctz(t->bytes | 16u),
-                             .other_pc = t->w->group->dispatch->kernel->entry + other};
+                             .other_pc = sim_check_pc(t->w, other)};
 }
 
 static bool report_race(const touch *t, const char *what, unsigned other, const char *other_what,
                         uint32_t pc) {
     sim_fault_about about = about_of(t, pc);
+    char place[SIM_PLACE_BYTES];
+    sim_place_text(t->w->group->dispatch, about.other_pc, place);
     return sim_fault_report(
         t->w, t->inst, t->lane, SIM_FAULT_RACE, &about,
-        "race on LDS: wave %u %s 0x%x, which wave %u %s at %s+0x%x (%s), with no barrier "
+        "race on LDS: wave %u %s 0x%x, which wave %u %s at %s (%s), with no barrier "
         "between",
-        t->w->index, what, t->offset, other, other_what, t->w->group->dispatch->kernel->name, pc,
-        mnemonic_at(t->w, pc));
+        t->w->index, what, t->offset, other, other_what, place, mnemonic_at(t->w, pc));
 }
 
 static bool report_early(const touch *t, const sim_cell *c, const char *what) {
     bool is_own = c->writer == t->w->index;
     sim_fault_about about = about_of(t, c->write_pc);
+    char place[SIM_PLACE_BYTES];
+    sim_place_text(t->w->group->dispatch, about.other_pc, place);
     return sim_fault_report(
         t->w, t->inst, t->lane, SIM_FAULT_WAIT, &about,
-        "missing wait: LDS address 0x%x is %s before what %s at %s+0x%x (wave %u) writes "
+        "missing wait: LDS address 0x%x is %s before what %s at %s (wave %u) writes "
         "there has arrived: %s",
-        t->offset, what, mnemonic_at(t->w, c->write_pc), t->w->group->dispatch->kernel->name,
-        c->write_pc, c->writer,
+        t->offset, what, mnemonic_at(t->w, c->write_pc), place, c->writer,
         is_own ? "no wait stands between" : "that wave did not wait before the barrier");
 }
 

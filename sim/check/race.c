@@ -224,13 +224,14 @@ static void report(sim_wave *w, const sim_inst *inst, int lane, uint64_t address
                              .bytes = 1,
                              .address = address,
                              .other_pc = pc_of(w, other)};
-    sim_fault_report(
-        w, inst, lane, SIM_FAULT_RACE, &about,
-        "race on memory: %s %s 0x%llx, which %s %s at %s+0x%x (%s), with no %s between", me,
-        deed(mine->where, false), (unsigned long long)address, them, deed(other->where, true),
-        d->kernel->name, sim_check_offset(w, pc_of(w, other)),
-        their_inst ? their_inst->opcode->mnemonic : "?",
-        is_mate ? "barrier" : "release and acquire");
+    char place[SIM_PLACE_BYTES];
+    sim_place_text(d, about.other_pc, place);
+    sim_fault_report(w, inst, lane, SIM_FAULT_RACE, &about,
+                     "race on memory: %s %s 0x%llx, which %s %s at %s (%s), with no %s between", me,
+                     deed(mine->where, false), (unsigned long long)address, them,
+                     deed(other->where, true), place,
+                     their_inst ? their_inst->opcode->mnemonic : "?",
+                     is_mate ? "barrier" : "release and acquire");
 }
 
 /** A store of what is there already does no harm: known after the instruction. */

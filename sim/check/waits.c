@@ -53,7 +53,7 @@ static const char *counter_of(const sim_wave *w, unsigned stream) {
 
 static const char *mnemonic_at(sim_wave *w, uint32_t offset) {
     const sim_dispatch *d = w->group->dispatch;
-    const sim_inst *inst = sim_fetch(w, d->text, d->kernel->entry + offset);
+    const sim_inst *inst = sim_fetch(w, d->text, sim_check_pc(w, offset));
     return inst ? inst->opcode->mnemonic : "?";
 }
 
@@ -63,14 +63,15 @@ static bool report_pending(sim_wave *w, const sim_inst *inst, unsigned reg, uint
     const sim_result *result = &s->results[reg];
     char name[16];
     uint64_t left = result->stream == SIM_STREAM_SMEM ? 0 : s->issued[result->stream] - result->seq;
-    sim_fault_about about = {.other_pc = w->group->dispatch->kernel->entry + result->pc};
+    sim_fault_about about = {.other_pc = sim_check_pc(w, result->pc)};
+    char place[SIM_PLACE_BYTES];
+    sim_place_text(w->group->dispatch, about.other_pc, place);
     return sim_fault_report(
         w, inst, reg < SIM_REG_SCALAR ? sim_first_lane(lanes) : -1, SIM_FAULT_WAIT, &about,
-        "missing wait: %s is %s before the result of %s at %s+0x%x is there: it needs a "
+        "missing wait: %s is %s before the result of %s at %s is there: it needs a "
         "wait for %s(%llu) between",
-        sim_reg_name(reg, name), is_write ? "written" : "read", mnemonic_at(w, result->pc),
-        w->group->dispatch->kernel->name, result->pc, counter_of(w, result->stream),
-        (unsigned long long)left);
+        sim_reg_name(reg, name), is_write ? "written" : "read", mnemonic_at(w, result->pc), place,
+        counter_of(w, result->stream), (unsigned long long)left);
 }
 
 /** Loads of one stream into the same register complete in order. */
