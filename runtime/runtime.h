@@ -76,6 +76,20 @@ qn_status qni_check_disjoint(const char *op, const char *name_a, const DLTensor 
 /** Each index names the same memory in both: an op in place. */
 bool qni_is_same_memory(const DLTensor *a, const DLTensor *b);
 
+// ---- index tensors (indices.c)
+
+/** A contiguous vector of i32; count < 0: of any length. */
+qn_status qni_check_indices(const qn_stream *stream, const char *op, const char *name,
+                            const DLTensor *t, int64_t count);
+/** For QUERN_VALIDATE: waits for the stream and gives a copy of the indices, to be freed. */
+qn_status qni_read_indices(qn_stream *stream, const char *op, const char *name,
+                           const int32_t *indices, int64_t count, int32_t **out);
+/** Reads them: each is in low .. high - 1; or they begin at 0 or above, never fall, and end at high at most. */
+qn_status qni_validate_range(qn_stream *stream, const char *op, const char *name,
+                             const int32_t *indices, int64_t count, int64_t low, int64_t high);
+qn_status qni_validate_rising(qn_stream *stream, const char *op, const char *name,
+                              const int32_t *indptr, int64_t count, int64_t high);
+
 // ---- choice of a kernel (choice.c)
 
 typedef struct qni_reason {

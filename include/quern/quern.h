@@ -10,5 +10,6 @@
 #include <quern/gemm.h>
 #include <quern/norm.h>
 #include <quern/quantize.h>
+#include <quern/rope.h>
 
 #endif

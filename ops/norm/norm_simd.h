@@ -6,65 +6,8 @@
 #ifndef QNI_NORM_SIMD_H
 #define QNI_NORM_SIMD_H
 
+#include "../simd.h"
 #include "norm.h"
-
-#include <string.h>
-
-typedef float f32v __attribute__((vector_size(4 * QN_LANES)));
-typedef uint32_t u32v __attribute__((vector_size(4 * QN_LANES)));
-typedef uint16_t u16v __attribute__((vector_size(2 * QN_LANES)));
-typedef _Float16 f16v __attribute__((vector_size(2 * QN_LANES)));
-
-#define QN_INLINE static inline __attribute__((always_inline))
-
-QN_INLINE f32v load_16(qni_dtype dtype, const void *p) {
-    u16v bits;
-    memcpy(&bits, p, sizeof bits);
-    if (dtype == QNI_F16)
-        return __builtin_convertvector((f16v)bits, f32v);
-    return (f32v)(__builtin_convertvector(bits, u32v) << 16);
-}
-
-/** QN_LANES elements from element i on. */
-QN_INLINE f32v load(qni_dtype dtype, const void *p, int64_t i) {
-    f32v v;
-    if (dtype != QNI_F32)
-        return load_16(dtype, (const uint16_t *)p + i);
-    memcpy(&v, (const float *)p + i, sizeof v);
-    return v;
-}
-
-/** The bits of bf16, to nearest, ties to even; NaNs become quiet. */
-QN_INLINE u16v to_bf16(f32v v) {
-    const u32v bits = (u32v)v;
-    const u32v rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
-    const u32v is_nan = (u32v)(v != v);
-    return __builtin_convertvector((rounded & ~is_nan) | ((bits >> 16 | 0x40) & is_nan), u16v);
-}
-
-QN_INLINE void store(qni_dtype dtype, void *p, int64_t i, f32v v) {
-    if (dtype == QNI_F32) {
-        memcpy((float *)p + i, &v, sizeof v);
-        return;
-    }
-    const u16v bits = dtype == QNI_F16 ? (u16v) __builtin_convertvector(v, f16v) : to_bf16(v);
-    memcpy((uint16_t *)p + i, &bits, sizeof bits);
-}
-
-/** The first `count` elements from element i on, the others zero; and the same for storing. */
-QN_INLINE f32v load_some(qni_dtype dtype, const void *p, int64_t i, int64_t count) {
-    alignas(64) char buffer[4 * QN_LANES] = {};
-    const int64_t size = qni_dtype_bytes(dtype);
-    memcpy(buffer, (const char *)p + i * size, (size_t)(count * size));
-    return load(dtype, buffer, 0);
-}
-
-QN_INLINE void store_some(qni_dtype dtype, void *p, int64_t i, int64_t count, f32v v) {
-    alignas(64) char buffer[4 * QN_LANES];
-    const int64_t size = qni_dtype_bytes(dtype);
-    store(dtype, buffer, 0, v);
-    memcpy((char *)p + i * size, buffer, (size_t)(count * size));
-}
 
 QN_INLINE float sum_of(f32v v) {
     float sum = 0;
@@ -152,16 +95,6 @@ QN_INLINE void write_row(qni_dtype dtype, qni_dtype weights, const qni_norm_prob
           if (r->beta) y += LOAD(weights, r->beta);
           if (p->quant == QNI_NORM_PLAIN) STORE(dtype, r->out, y);
           else memcpy(t + i, &y, (size_t)count * sizeof *t);)
-}
-
-/** The largest magnitude; NaNs do not count. */
-static inline float amax_of(const float *y, int64_t count) {
-    float amax = 0;
-    for (int64_t i = 0; i < count; i++) {
-        const float magnitude = __builtin_fabsf(y[i]);
-        amax = magnitude > amax ? magnitude : amax;
-    }
-    return amax;
 }
 
 static inline float found_scale(const qni_norm_problem *p, const float *y, int64_t count) {

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the rope family's files share: one problem for all its functions, its angles, and the definition.
+#ifndef QNI_ROPE_H
+#define QNI_ROPE_H
+
+#include "../elements.h"
+#include "../kvcache/pages_gpu.h"
+
+#include <quern/rope.h>
+
+/** Where a token's angles come from; in the order of rope_gpu.h. */
+typedef enum qni_rope_angles {
+    QNI_ROPE_BY_FREQUENCY, // position times frequency
+    QNI_ROPE_BY_POSITION,  // row `position` of the tables
+    QNI_ROPE_BY_TOKEN      // row t % inner of the tables
+} qni_rope_angles;
+
+/** Tensors of one call: q and k turn, the others are only scaled. */
+enum {
+    QNI_ROPE_Q,
+    QNI_ROPE_K,
+    QNI_ROPE_Q_NOPE,
+    QNI_ROPE_K_NOPE,
+    QNI_ROPE_V,
+    QNI_ROPE_PARTS,
+    QNI_ROPE_MAX_PAIRS = 256 // of frequencies
+};
+
+/** [batch, token, head, width], strides in elements; heads 0: no such rows. */
+typedef struct qni_rope_rows {
+    const void *in;
+    void *out;
+    const void *weight; // of the heads' RMSNorm; null: none
+    int64_t in_batch, in_token, in_head;
+    int64_t out_batch, out_token, out_head; // paged: of a page, a place in it, a head
+    int64_t heads, width;
+    float scale; // before FP8
+    bool is_paged;
+} qni_rope_rows;
+
+/** Frequencies, in f32 as the caller gave them; high_freq_factor 0: not Llama 3.1's. */
+typedef struct qni_rope_law {
+    float theta, scale, low_freq_factor, high_freq_factor;
+    int64_t old_context_len;
+} qni_rope_law;
+
+/** A valid problem: rope.c has checked everything. Token t is t % inner of batch t / inner. */
+typedef struct qni_rope_problem {
+    qni_dtype dtype, dtype_out, dtype_table;
+    int64_t n, inner;
+    qni_rope_rows parts[QNI_ROPE_PARTS];
+    int64_t rotary_dim;
+    bool is_interleaved;
+    float eps;
+    qni_rope_angles angles;
+    qni_rope_law law;
+    const int32_t *pos_ids;          // [n], or null: then
+    const int32_t *indptr, *offsets; // by segments
+    int64_t segments;
+    const void *cos, *sin; // rows of pairs
+    int64_t table_row, table_step;
+    qk_pages pages;
+} qni_rope_problem;
+
+extern const qni_op qni_op_rope;
+
+/** The kernels: what variants.def lists. */
+#define QN_VARIANT(op, kernel, where, needs, supports, run)                                        \
+    qn_status run(qn_stream *stream, const void *problem);
+#define QN_IMAGE(id, source, targets, defines)
+#include "variants.def"
+#undef QN_VARIANT
+#undef QN_IMAGE
+bool qni_rope_gpu_supports(const qn_device *device, const void *problem, qni_reason *why);
+bool qni_rope_gpu_any_supports(const qn_device *device, const void *problem, qni_reason *why);
+
+/** All problems of the op, for the check harness: rope_check.c. */
+qn_status qni_rope_check(qni_check_run *run, const qni_op *op);
+
+/** Turns a position of each pair, in units of 2^-64, whole turns left out: position * turns, modulo 2^64, is the angle.
+ *  Off by 2^-62 of a turn at most. rope_launch.c. */
+void qni_rope_turns(const qni_rope_law *law, int64_t rotary_dim, uint64_t *turns);
+/** Where token t stands; false: in no segment. Reads host memory. */
+bool qni_rope_position(const qni_rope_problem *p, int64_t t, int64_t *position);
+
+/** Begin of token t's rows; below 0: the token has no place in the cache. */
+static inline int64_t qni_rope_in(const qni_rope_problem *p, const qni_rope_rows *r, int64_t t) {
+    return t / p->inner * r->in_batch + t % p->inner * r->in_token;
+}
+static inline int64_t qni_rope_out(const qni_rope_problem *p, const qni_rope_rows *r, int64_t t) {
+    if (!r->is_paged)
+        return t / p->inner * r->out_batch + t % p->inner * r->out_token;
+    const qk_place at = qk_find_place(&p->pages, t);
+    return at.page < 0 ? -1 : at.page * r->out_batch + at.place * r->out_token;
+}
+
+/** The definition for one head of one token of a part, in extended precision: y has room for its width, x for what is
+ *  turned, which has the norm behind it. Reads host memory. rope_ref.c. */
+void qni_rope_ref_head(const qni_rope_problem *p, int part, int64_t t, int64_t head,
+                       int64_t position, double *x, double *y);
+/** Bound of a kernel's cosines and sines found from frequencies. */
+constexpr double qni_rope_angle_error = 0x1p-21;
+
+/** Shares tokens among the CPU's threads: rope_cpu.c. */
+typedef void (*qni_rope_tokens_fn)(const qni_rope_problem *p, const uint64_t *turns, int64_t first,
+                                   int64_t last, float *scratch);
+qn_status qni_rope_on_threads(const qni_rope_problem *p, qni_rope_tokens_fn tokens);
+/** Floats of a thread's scratch: a head, a token's cosines and sines. */
+static inline int64_t qni_rope_scratch(int64_t width, int64_t rotary_dim) {
+    return width + 2 * rotary_dim + 3 * 16;
+}
+
+#endif

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds frequencies as integers; chooses and launches the kernels of rope_gpu.c and rope_any_gpu.c.
+#include "rope.h"
+#include "rope_gpu.h"
+
+#include <string.h>
+
+static_assert((int)QNI_ROPE_PARTS == (int)QK_ROPE_PARTS &&
+              (int)QNI_ROPE_MAX_PAIRS == (int)QK_ROPE_MAX_PAIRS &&
+              (int)QNI_ROPE_BY_TOKEN == (int)QK_ROPE_BY_TOKEN);
+
+#define KERNEL(image_name, entry_name) {.image = image_name, .entry = #entry_name}
+#define BY_DTYPE(image_name, prefix)                                                               \
+    {[QNI_F32] = KERNEL(image_name, prefix##_f32),                                                 \
+     [QNI_F16] = KERNEL(image_name, prefix##_f16),                                                 \
+     [QNI_BF16] = KERNEL(image_name, prefix##_bf16)}
+static const qni_kernel_ref plain[] = BY_DTYPE("rope", qk_rope),
+                            quant[] = BY_DTYPE("rope", qk_rope_quant),
+                            any[] = BY_DTYPE("rope_any", qk_rope_any);
+
+enum { RUN = 8, SLOT = 16, THREADS = 256 };
+constexpr int64_t max_grid = 1 << 20; // workgroups step through what is left
+
+// ---- frequencies
+
+/** A pair's turns a position, whole ones left out. In long double: 2^31 positions multiply its error. */
+static long double turns_of(const qni_rope_law *law, int64_t pair, int64_t rotary_dim) {
+    const long double tau = 6.28318530717958647692528676655900577L, theta = (long double)law->theta;
+    const long double f = powl(theta, -2.0L * (long double)pair / (long double)rotary_dim);
+    const long double scaled = f / (long double)law->scale;
+    if (law->high_freq_factor == 0)
+        return scaled / tau;
+    const long double low = (long double)law->low_freq_factor,
+                      span = (long double)law->high_freq_factor - low;
+    const long double smooth = f * (long double)law->old_context_len / (tau * span) - low / span;
+    const long double s = smooth < 0 ? 0 : smooth > 1 ? 1 : smooth;
+    return (s * f + (1 - s) * scaled) / tau;
+}
+
+static void find_turns(const qni_rope_law *law, int64_t rotary_dim, uint64_t *turns) {
+    for (int64_t d = 0; d < rotary_dim / 2; d++) {
+        const long double t = turns_of(law, d, rotary_dim);
+        turns[d] = (uint64_t)((t - floorl(t)) * 0x1p64L);
+    }
+}
+
+/** The last answer is kept: a model asks the same at every layer, and powers take longer than a launch. */
+void qni_rope_turns(const qni_rope_law *law, int64_t rotary_dim, uint64_t *turns) {
+    static thread_local struct {
+        qni_rope_law law;
+        int64_t rotary_dim;
+        uint64_t turns[QNI_ROPE_MAX_PAIRS];
+    } last;
+    const qni_rope_law *l = &last.law;
+    const bool is_known =
+        last.rotary_dim == rotary_dim && l->old_context_len == law->old_context_len &&
+        memcmp(&l->theta, &law->theta, sizeof l->theta) == 0 &&
+        memcmp(&l->scale, &law->scale, sizeof l->scale) == 0 &&
+        memcmp(&l->low_freq_factor, &law->low_freq_factor, sizeof l->low_freq_factor) == 0 &&
+        memcmp(&l->high_freq_factor, &law->high_freq_factor, sizeof l->high_freq_factor) == 0;
+    if (!is_known) {
+        find_turns(law, rotary_dim, last.turns);
+        last.law = *law;
+        last.rotary_dim = rotary_dim;
+    }
+    memcpy(turns, last.turns, (size_t)(rotary_dim / 2) * sizeof *turns);
+}
+
+// ---- choice
+
+static int64_t heads_of(const qni_rope_problem *p, int first, int end) {
+    int64_t heads = 0;
+    for (int i = first; i < end; i++)
+        heads += p->parts[i].heads;
+    return heads;
+}
+
+bool qni_rope_gpu_any_supports(const qn_device *device, const void *problem, qni_reason *why) {
+    (void)device;
+    const qni_rope_problem *p = problem;
+    constexpr int64_t most = 1 << 30;
+    if (p->n >= most || heads_of(p, 0, QNI_ROPE_PARTS) >= most || p->segments >= most)
+        return qni_no(why, "%ld tokens; fewer than 2^30 tokens and heads are accepted", (long)p->n);
+    for (int i = 0; i < QNI_ROPE_PARTS; i++)
+        if (p->parts[i].width >= most)
+            return qni_no(why, "heads of %ld; fewer than 2^30 are accepted",
+                          (long)p->parts[i].width);
+    return true;
+}
+
+static bool is_aligned(const void *data, uintptr_t bytes, int64_t a, int64_t b, int64_t c) {
+    return (uintptr_t)data % bytes == 0 && a % RUN == 0 && b % RUN == 0 && c % RUN == 0;
+}
+
+static bool has_whole_slots(const qni_rope_problem *p, const qni_rope_rows *r, int64_t wave,
+                            qni_reason *why) {
+    const uintptr_t out = qni_is_fp8(p->dtype_out) ? RUN : 16;
+    if (r->heads == 0)
+        return true;
+    if (r->width % SLOT != 0 || r->width > wave * SLOT)
+        return qni_no(why, "heads of %ld, not a multiple of 16 up to %ld", (long)r->width,
+                      (long)wave * SLOT);
+    if (is_aligned(r->in, 16, r->in_batch, r->in_token, r->in_head) &&
+        is_aligned(r->out, out, r->out_batch, r->out_token, r->out_head) &&
+        is_aligned(r->weight, 16, 0, 0, 0))
+        return true;
+    return qni_no(why, "a tensor does not begin, or its rows do not, at a multiple of 16 bytes");
+}
+
+bool qni_rope_gpu_supports(const qn_device *device, const void *problem, qni_reason *why) {
+    const qni_rope_problem *p = problem;
+    const int64_t wave = device->target->wave_size, width = p->parts[QNI_ROPE_Q].width;
+    if (p->rotary_dim % SLOT != 0)
+        return qni_no(why, "rotary_dim=%ld is no multiple of 16", (long)p->rotary_dim);
+    if (p->parts[QNI_ROPE_Q].weight && (width & (width - 1)) != 0)
+        return qni_no(why, "RMSNorm of heads of %ld, no power of two", (long)width);
+    if (p->angles != QNI_ROPE_BY_FREQUENCY && (!is_aligned(p->cos, 16, p->table_row, 0, 0) ||
+                                               !is_aligned(p->sin, 16, p->table_row, 0, 0)))
+        return qni_no(why, "the tables' rows do not begin at a multiple of 16 bytes");
+    for (int i = 0; i < QNI_ROPE_PARTS; i++)
+        if (!has_whole_slots(p, &p->parts[i], wave, why))
+            return false;
+    return qni_rope_gpu_any_supports(device, problem, why);
+}
+
+// ---- launch
+
+static qk_rope_rows make_rows(const qni_rope_rows *r) {
+    return (qk_rope_rows){.in = r->in,
+                          .out = r->out,
+                          .weight = r->weight,
+                          .in_batch = r->in_batch,
+                          .in_token = r->in_token,
+                          .in_head = r->in_head,
+                          .out_batch = r->out_batch,
+                          .out_token = r->out_token,
+                          .out_head = r->out_head,
+                          .heads = (uint32_t)r->heads,
+                          .width = (uint32_t)r->width,
+                          .scale = r->scale,
+                          .is_paged = r->is_paged};
+}
+
+static void make_args(const qni_rope_problem *p, qk_rope_args *args) {
+    const bool is_quant = qni_is_fp8(p->dtype_out);
+    *args = (qk_rope_args){.pages = p->pages,
+                           .pos_ids = p->pos_ids,
+                           .indptr = p->indptr,
+                           .offsets = p->offsets,
+                           .cos = p->cos,
+                           .sin = p->sin,
+                           .table_row = p->table_row,
+                           .table_step = (uint32_t)p->table_step,
+                           .table_dtype = (uint32_t)p->dtype_table,
+                           .angles = p->angles,
+                           .n = (uint32_t)p->n,
+                           .inner = (uint32_t)p->inner,
+                           .batches = (uint32_t)p->segments,
+                           .rotary_dim = (uint32_t)p->rotary_dim,
+                           .is_interleaved = p->is_interleaved,
+                           .is_quant = is_quant,
+                           .kind = is_quant ? (uint32_t)qni_fp8_of(p->dtype_out) : 0,
+                           .chunks = 1,
+                           .eps = p->eps};
+    for (int i = 0; i < QNI_ROPE_PARTS; i++)
+        args->parts[i] = make_rows(&p->parts[i]);
+    if (p->angles == QNI_ROPE_BY_FREQUENCY)
+        qni_rope_turns(&p->law, p->rotary_dim, args->turns);
+}
+
+static qn_status launch(qn_stream *stream, const qni_kernel_ref *kernel, const qk_rope_args *args,
+                        int64_t waves) {
+    const int64_t a_group = THREADS / stream->device->target->wave_size;
+    const int64_t groups = (waves + a_group - 1) / a_group;
+    const uint32_t grid[3] = {(uint32_t)(groups < max_grid ? groups : max_grid), 1, 1};
+    return qni_launch(stream, kernel, grid, THREADS, args, sizeof *args);
+}
+
+/** Many tokens: a wave has one whole, and finds its angles once. Few: heads are spread over the compute units. */
+static int64_t choose_chunks(const qn_device *device, const qni_rope_problem *p) {
+    const int64_t heads = heads_of(p, QNI_ROPE_Q, QNI_ROPE_K + 1);
+    const int64_t slots = p->parts[QNI_ROPE_Q].width / SLOT;
+    const int64_t at_a_time = device->target->wave_size / slots;
+    const int64_t most = (heads + at_a_time - 1) / at_a_time;
+    const int64_t wanted = 32 * (int64_t)device->info.num_compute_units / p->n + 1; // waves
+    return wanted < most ? wanted : most;
+}
+
+qn_status qni_rope_gpu(qn_stream *stream, const void *problem) {
+    const qni_rope_problem *p = problem;
+    const bool is_quant = qni_is_fp8(p->dtype_out);
+    qk_rope_args args;
+    make_args(p, &args);
+    args.chunks = (uint32_t)choose_chunks(stream->device, p);
+    return launch(stream, &(is_quant ? quant : plain)[p->dtype], &args,
+                  p->n * args.chunks * (1 + is_quant));
+}
+
+qn_status qni_rope_gpu_any(qn_stream *stream, const void *problem) {
+    const qni_rope_problem *p = problem;
+    qk_rope_args args;
+    make_args(p, &args);
+    return launch(stream, &any[p->dtype], &args, p->n * heads_of(p, 0, QNI_ROPE_PARTS));
+}

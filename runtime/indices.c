@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Index tensors: their dtype and shape, and, with QUERN_VALIDATE=1, their contents read back before a launch.
+#include "runtime.h"
+
+#include <stdlib.h>
+
+qn_status qni_check_indices(const qn_stream *stream, const char *op, const char *name,
+                            const DLTensor *t, int64_t count) {
+    qn_status st;
+    QN_TRY(qni_check_tensor(stream, op, name, t, 1));
+    const qni_dtype dtype = qni_dtype_of(t);
+    if (dtype != QNI_I32)
+        return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s has dtype %s; accepted: i32", op, name,
+                       qni_dtype_name(dtype));
+    QN_TRY(qni_check_shape(op, name, t, 1, &count));
+    QN_TRY(qni_check_last_contiguous(op, name, t));
+    QN_TRY(qni_check_alignment(op, name, t));
+out:
+    return st;
+}
+
+qn_status qni_read_indices(qn_stream *stream, const char *op, const char *name,
+                           const int32_t *indices, int64_t count, int32_t **out) {
+    const qni_backend *backend = stream->device->backend;
+    const int64_t bytes = count * (int64_t)sizeof **out;
+    int32_t *host = malloc((size_t)bytes + 1);
+    if (!host)
+        return QN_FAIL(QN_E_MEMORY, "%s: no memory for %ld bytes of %s", op, (long)bytes, name);
+    qn_status st = QN_OK;
+    if (bytes)
+        QN_TRY(backend->copy(stream, host, indices, bytes, QNI_COPY_TO_HOST));
+    QN_TRY(backend->stream_sync(stream));
+    *out = host;
+    host = nullptr;
+out:
+    free(host);
+    return st;
+}
+
+qn_status qni_validate_range(qn_stream *stream, const char *op, const char *name,
+                             const int32_t *indices, int64_t count, int64_t low, int64_t high) {
+    int32_t *host = nullptr;
+    qn_status st;
+    QN_TRY(qni_read_indices(stream, op, name, indices, count, &host));
+    for (int64_t i = 0; st == QN_OK && i < count; i++)
+        if (host[i] < low || host[i] >= high)
+            st = QN_FAIL(QN_E_INVALID, "%s: %s[%ld] is %d; accepted: %ld to %ld", op, name, (long)i,
+                         host[i], (long)low, (long)high - 1);
+out:
+    free(host);
+    return st;
+}
+
+qn_status qni_validate_rising(qn_stream *stream, const char *op, const char *name,
+                              const int32_t *indptr, int64_t count, int64_t high) {
+    int32_t *host = nullptr;
+    qn_status st;
+    QN_TRY(qni_read_indices(stream, op, name, indptr, count, &host));
+    for (int64_t i = 0; st == QN_OK && i < count; i++)
+        if (host[i] < (i ? host[i - 1] : 0) || host[i] > high)
+            st = QN_FAIL(QN_E_INVALID, "%s: %s[%ld] is %d; accepted: %d to %ld", op, name, (long)i,
+                         host[i], i ? host[i - 1] : 0, (long)high);
+out:
+    free(host);
+    return st;
+}
