@@ -77,6 +77,11 @@ static double normal_size(int type, double x) {
     return x == 0 ? 0 : fmax(fabs(x), ldexp(1, 1 - mfma_formats[type].bias));
 }
 
+/** Where `expected` has what `wave` has there. */
+static const void *exact_twin(const uint32_t *at) {
+    return (const char *)expected->v + ((const char *)at - (const char *)wave->v);
+}
+
 /** The largest error of fast beside its bound. */
 static double check_output(const mfma_form *f, const char *name, int i) {
     int block = i / (f->m * f->n), row = i / f->n % f->m, column = i % f->n;
@@ -89,8 +94,7 @@ static double check_output(const mfma_form *f, const char *name, int i) {
     }
     double got = f32_at(f, D_REG, block, row, column), rounding = (f->k + 2) * 0x1p-53 * size;
     float exact;
-    ptrdiff_t at = result_at(f, D_REG, block, row, column) - wave->v[0];
-    memcpy(&exact, expected->v[0] + at, sizeof exact);
+    memcpy(&exact, exact_twin(result_at(f, D_REG, block, row, column)), sizeof exact);
     if (!(fabs(got - want) <= fast_bound(f, size) + rounding)) {
         fail_msg("%s: D[%d][%d] of block %d is %a, not %a, with a bound of %a", name, row, column,
                  block, got, want, fast_bound(f, size));
@@ -206,7 +210,7 @@ static void test_specials(void **state) {
             uint32_t *got = result_at(f, D_REG, 0, at / f->n, at % f->n);
             float fast, exact;
             memcpy(&fast, got, sizeof fast);
-            memcpy(&exact, expected->v[0] + (got - wave->v[0]), sizeof exact);
+            memcpy(&exact, exact_twin(got), sizeof exact);
             assert_int_equal(isnan(fast), isnan(exact));
             assert_int_equal(isinf(fast), isinf(exact));
             assert_int_equal(isnan(fast), at / f->n == 1 || isnan(exact));
