@@ -193,13 +193,20 @@ static bool read_descriptor(sim_object *o, sim_kernel *kernel, uint64_t at, sim_
     return true;
 }
 
+/** Room for one more in a list, which has room for the next power of two: adding many does not copy them as often.
+ *  Null without memory; the list is then as it was. */
+static void *make_room(void *list, size_t count, size_t item_bytes) {
+    bool is_full = (count & (count - 1)) == 0;
+    return is_full ? realloc(list, (count ? 2 * count : 1) * item_bytes) : list;
+}
+
 static bool add_kernel(sim_object *o, const char *name, size_t length, uint64_t at,
                        sim_complaint *c) {
     if (at > o->bytes || o->bytes - at < DESCRIPTOR_BYTES) {
         return sim_complain(c, "the descriptor of kernel %.*s lies outside the image", (int)length,
                             name);
     }
-    sim_kernel *grown = realloc(o->kernels, (o->num_kernels + 1) * sizeof *grown);
+    sim_kernel *grown = make_room(o->kernels, o->num_kernels, sizeof *grown);
     if (!grown) {
         return sim_complain(c, "out of memory");
     }
@@ -217,7 +224,7 @@ static bool add_global(sim_object *o, const char *name, const Elf64_Sym *s, sim_
     if (s->st_value > o->bytes || s->st_size > o->bytes - s->st_value) {
         return sim_complain(c, "the variable %s lies outside the image", name);
     }
-    symbol *grown = realloc(o->globals, (o->num_globals + 1) * sizeof *grown);
+    symbol *grown = make_room(o->globals, o->num_globals, sizeof *grown);
     if (!grown) {
         return sim_complain(c, "out of memory");
     }
