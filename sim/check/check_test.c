@@ -158,8 +158,36 @@ static outcome run_program(const program *p, unsigned waves, uint32_t check) {
 
 // ---- pairs
 
-static void check_pair(const chip *c, const pair *p, uint32_t own_check) {
-    program bad = make_program(c, p->bad), good = make_program(c, p->good);
+enum { SLOT = 2048 }; // bytes of a program's code
+
+/** The programs of all pairs, one behind the other: the assembler starts once for a chip. What is not for it is left
+ *  empty. */
+static uint8_t *make_programs(const chip *c, const pair *pairs, size_t count) {
+    char *source = nullptr;
+    size_t bytes, size;
+    FILE *file = open_memstream(&source, &bytes);
+    assert_non_null(file);
+    for (size_t i = 0; i < 2 * count; i++) {
+        const pair *p = &pairs[i / 2];
+        bool is_for_it = p->chips & c->family;
+        fprintf(file, ".org %zu\n%s%s\ns_endpgm\n", i * SLOT, is_for_it ? prologue : "",
+                !is_for_it ? ""
+                : i % 2    ? p->good
+                           : p->bad);
+    }
+    fprintf(file, ".org %zu\n", 2 * count * SLOT);
+    fclose(file);
+    char *text = in_words_of(c, source);
+    uint8_t *code = assemble(c->assembler, text, &size);
+    assert_int_equal(size, 2 * count * SLOT);
+    free(text);
+    free(source);
+    return code;
+}
+
+/** Of the programs' code, a pair's two. */
+static void check_pair(const chip *c, const pair *p, uint8_t *code, uint32_t own_check) {
+    program bad = {c, code, SLOT}, good = {c, code + SLOT, SLOT};
     char *report = in_words_of(c, p->report);
     outcome found = run_program(&bad, p->waves, own_check);
     if (found.ok || !strstr(found.text, report)) {
@@ -170,18 +198,18 @@ static void check_pair(const chip *c, const pair *p, uint32_t own_check) {
     if (!others.ok || !clean.ok) {
         fail_msg("%s, %s: not clean: %s%s", c->name, p->name, others.text, clean.text);
     }
-    free(bad.code);
-    free(good.code);
     free(report);
 }
 
 static void check_pairs(const pair *pairs, size_t count, uint32_t own_check) {
-    for (size_t i = 0; i < NUM_CHIPS * count; i++) {
-        const chip *c = &chips[i % NUM_CHIPS];
-        const pair *p = &pairs[i / NUM_CHIPS];
-        if (p->chips & c->family) {
-            check_pair(c, p, own_check);
+    for (const chip *c = chips; c < chips + NUM_CHIPS; c++) {
+        uint8_t *code = make_programs(c, pairs, count);
+        for (size_t i = 0; i < count; i++) {
+            if (pairs[i].chips & c->family) {
+                check_pair(c, &pairs[i], code + 2 * i * SLOT, own_check);
+            }
         }
+        free(code);
     }
 }
 
@@ -310,6 +338,16 @@ static void test_uninit(void **) {
          "v_mov_b32_e32 v9, 1\n v_add_u32_e32 v3, v9, v2\n v_mov_b32_e32 v4, v3\n"
          "global_store_dword v1, v4, s[4:5]",
          "the stored value depends on v9, which was never written"},
+        {"register by its number", EVERY, 1,
+         "s_mov_b32 m0, 3\n s_movreld_b32 s20, 5\n v_mov_b32_e32 v3, s20\n"
+         "global_store_dword v1, v3, s[4:5]",
+         "s_mov_b32 m0, 3\n s_movreld_b32 s20, 5\n v_mov_b32_e32 v3, s23\n"
+         "global_store_dword v1, v3, s[4:5]",
+         "the stored value depends on s20, which was never written"},
+        {"vector register by its number", GFX11 | GFX12, 1,
+         "s_mov_b32 m0, 3\n v_movreld_b32_e32 v20, v2\n global_store_dword v1, v20, s[4:5]",
+         "s_mov_b32 m0, 3\n v_movreld_b32_e32 v20, v2\n global_store_dword v1, v23, s[4:5]",
+         "the stored value depends on v20, which was never written"},
         {"some lanes", EVERY, 1,
          "v_cmp_gt_u32_e32 vcc, 60, v0\n s_and_saveexec_b64 s[12:13], vcc\n v_mov_b32_e32 v3, 1\n"
          "s_mov_b64 exec, s[12:13]\n global_store_dword v1, v3, s[4:5]",

@@ -28,6 +28,8 @@ static const pair pairs[] = {
     {"scalar_load_past_the_end", SIM_CHECK_BOUNDS, SIM_FAULT_BOUNDS, "load of 4 bytes at", GROUP, LIVE},
     {"null_pointer", SIM_CHECK_BOUNDS, SIM_FAULT_BOUNDS, "no allocation is near", GROUP, LIVE},
     {"buffer_past_the_end", SIM_CHECK_BOUNDS, SIM_FAULT_BOUNDS, "0 bytes past the end", GROUP, LIVE},
+    {"buffer_store_past_the_end", SIM_CHECK_BOUNDS, SIM_FAULT_BOUNDS, "store of 4 bytes at", GROUP, LIVE},
+    {"stack_store_past_the_end", SIM_CHECK_BOUNDS, SIM_FAULT_SCRATCH, "scratch store of 4 bytes", GROUP, LIVE},
     {"stack_past_the_end", SIM_CHECK_BOUNDS, SIM_FAULT_SCRATCH, "scratch load of 4 bytes", GROUP, LIVE},
     {"load_from_freed", SIM_CHECK_BOUNDS, SIM_FAULT_FREED, "is a use after free", GROUP, FREE_IN},
     {"store_to_freed", SIM_CHECK_BOUNDS, SIM_FAULT_FREED, "is a use after free", GROUP, FREE_OUT},

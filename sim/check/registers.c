@@ -77,6 +77,29 @@ static void write_operand(const sim_wave *w, const sim_inst *inst, const sim_ope
     }
 }
 
+/** Whether M0 says which register is the source: it is taken to be defined. */
+static bool reads_by_index(const sim_inst *inst) {
+    const char *name = inst->opcode->mnemonic;
+    return strstr(name, "movrels") || strstr(name, "swaprel");
+}
+
+/** The destination that an instruction with an index in M0 writes, as s_movreld and v_movreld execute it. */
+static sim_operand indexed_dst(const sim_wave *w, const sim_inst *inst, unsigned i) {
+    sim_operand op = inst->dst[i];
+    if (!inst->effects.is_indexed) {
+        return op;
+    }
+    const char *name = inst->opcode->mnemonic;
+    bool two = strstr(name, "movrelsd_2") || strstr(name, "swaprel");
+    uint64_t at = (uint64_t)op.reg + (two ? w->m0 >> 16 & 0x3ff : w->m0);
+    if (op.kind == SIM_OP_SGPR) {
+        op.reg = at + op.count <= 106 ? (uint16_t)at : op.reg;
+    } else if (op.kind == SIM_OP_VGPR) {
+        op.reg = at < 256 ? (uint16_t)at : 0;
+    }
+    return op;
+}
+
 /** True in almost every case: no source and no destination has a hole. */
 static bool all_defined(const struct sim_shadow *s, const sim_inst *inst) {
     uint64_t bits = 0;
@@ -86,7 +109,7 @@ static bool all_defined(const struct sim_shadow *s, const sim_inst *inst) {
     for (unsigned i = 0; i < inst->num_dst; i++) {
         bits |= bits_of(s->undefined, span_of(&inst->dst[i]));
     }
-    return !bits;
+    return !bits && !inst->effects.is_indexed;
 }
 
 /** Packed pairs, of which compilers leave one half unused. */
@@ -240,7 +263,7 @@ static void flow_vector(const sim_wave *w, const sim_inst *inst) {
         h = selected(w, inst);
         break;
     case SIM_FLOW_CROSS: // lanes mix: undefined if every lane is
-        h = all_sources(w, inst);
+        h = reads_by_index(inst) ? (hole){} : all_sources(w, inst);
         h.lanes = (h.lanes & w->exec) == w->exec ? h.lanes : 0;
         break;
     default:
@@ -248,7 +271,8 @@ static void flow_vector(const sim_wave *w, const sim_inst *inst) {
     }
     hole low = is_low_first(inst) ? low_sources(w, inst) : h;
     for (unsigned i = 0; i < inst->num_dst; i++) {
-        write_operand(w, inst, &inst->dst[i], h);
+        sim_operand dst = indexed_dst(w, inst, i);
+        write_operand(w, inst, &dst, h);
     }
     if (low.lanes != h.lanes) {
         write_lanes(w->shadow, inst->dst[0].reg, w->exec, low);
@@ -393,16 +417,16 @@ static bool flow_scalar(sim_wave *w, const sim_inst *inst) {
         flow_compare(w, inst);
         return true;
     }
-    bool indirect = strstr(inst->opcode->mnemonic, "movrel");
     bool selects = strstr(inst->opcode->mnemonic, "s_cselect");
-    hole h = indirect  ? (hole){}
-             : selects ? undefined_in(s, &inst->src[w->scc ? 0 : 1], false)
-                       : all_sources(w, inst);
+    hole h = reads_by_index(inst) ? (hole){}
+             : selects            ? undefined_in(s, &inst->src[w->scc ? 0 : 1], false)
+                                  : all_sources(w, inst);
     if (h.lanes && writes_exec(inst)) {
         return report_undefined(w, inst, h, -1, "EXEC") && flow_scalar(w, inst);
     }
     for (unsigned i = 0; i < inst->num_dst; i++) {
-        write_operand(w, inst, &inst->dst[i], h);
+        sim_operand dst = indexed_dst(w, inst, i);
+        write_operand(w, inst, &dst, h);
     }
     return true;
 }

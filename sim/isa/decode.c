@@ -14,8 +14,12 @@ bool sim_decode_line(const sim_chip *chip, const sim_line *line, const uint8_t *
     *out = (sim_inst){.pc = pc, .bytes = line->bytes};
     memcpy(out->word, bytes, line->bytes);
     if (!(dual ? sim_parse_dual : sim_parse)(line->text, chip->arch, out, why)) {
-        snprintf(error, SIM_ERROR_BYTES, "%.160s (%s, bytes %08x %08x, at %#llx)", why, chip->name,
-                 out->word[0], out->word[1], (unsigned long long)pc);
+        char words[4 * 9 + 1] = "";
+        for (unsigned i = 0; i < line->bytes / 4; i++) {
+            snprintf(words + 9 * i, sizeof words - 9 * i, " %08x", out->word[i]);
+        }
+        snprintf(error, SIM_ERROR_BYTES, "%.160s (%s, bytes%s, at %#llx)", why, chip->name, words,
+                 (unsigned long long)pc);
         return false;
     }
     return true;

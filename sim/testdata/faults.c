@@ -100,6 +100,26 @@ PAIR(buffer_past_the_end) {
     out[TID] = __builtin_amdgcn_raw_buffer_load_b32(r, (int)TID * 4 + at * (int)one, 0, 0);
 }
 
+PAIR(buffer_store_past_the_end) {
+#ifdef __GFX9__
+    int flags = 0x27000;
+#else
+    int flags = 0x31004000;
+#endif
+    int bytes = (faulty ? 2 : 1) * SIZE * (int)sizeof(word), at = SIZE * (int)sizeof(word);
+    __amdgpu_buffer_rsrc_t r = __builtin_amdgcn_make_buffer_rsrc(out, 0, bytes, flags);
+    __builtin_amdgcn_raw_buffer_store_b32(one, r, (int)TID * 4 + at * (int)one, 0, 0);
+}
+
+PAIR(stack_store_past_the_end) {
+    volatile word values[256]; // too many for registers
+    for (word i = 0; i < 256; i++) {
+        values[i] = i;
+    }
+    values[(faulty ? 4096 : 255) * one] = in[TID];
+    out[TID] = values[7 * one];
+}
+
 PAIR(stack_past_the_end) {
     word values[256]; // too many for registers
     for (word i = 0; i < 256; i++) {
