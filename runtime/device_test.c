@@ -233,6 +233,39 @@ static void test_copy(void **) {
     qn_device_close(device);
 }
 
+/** Copies large enough to be shared among threads, from and to any address; what lies around stays. */
+static void test_large_copy(void **) {
+    enum { BYTES = (5 << 20) + 77, MARGIN = 64 };
+    qn_device *device = open_cpu();
+    qn_stream *stream = nullptr;
+    assert_int_equal(qn_stream_create(&stream, device), QN_OK);
+    uint8_t *from = malloc(BYTES + 2 * MARGIN), *to = malloc(BYTES + 2 * MARGIN);
+    assert_true(from && to);
+    for (size_t i = 0; i < BYTES + 2 * MARGIN; i++)
+        from[i] = (uint8_t)(i * 0x9E3779B1 >> 16);
+    for (size_t offset = 0; offset < MARGIN; offset += 21) {
+        int64_t shape[] = {BYTES};
+        DLTensor src = tensor_of(from + offset, QNI_U8, 1, shape, nullptr);
+        DLTensor dst = tensor_of(to + MARGIN - offset, QNI_U8, 1, shape, nullptr);
+        memset(to, 0xA5, BYTES + 2 * MARGIN);
+        assert_int_equal(qn_copy(stream, &dst, &src), QN_OK);
+        assert_memory_equal(dst.data, src.data, BYTES);
+        assert_int_equal(to[MARGIN - offset - 1], 0xA5);
+        assert_int_equal(to[MARGIN - offset + BYTES], 0xA5);
+    }
+    // Onto itself, further on: as memmove has it.
+    int64_t shape[] = {BYTES - 100};
+    memcpy(to, from, BYTES);
+    DLTensor src = tensor_of(to, QNI_U8, 1, shape, nullptr);
+    DLTensor dst = tensor_of(to + 100, QNI_U8, 1, shape, nullptr);
+    assert_int_equal(qn_copy(stream, &dst, &src), QN_OK);
+    assert_memory_equal(to + 100, from, BYTES - 100);
+    free(from);
+    free(to);
+    qn_stream_destroy(stream);
+    qn_device_close(device);
+}
+
 static void test_copy_refusals(void **) {
     qn_device *device = open_cpu();
     qn_stream *stream = nullptr;
@@ -435,12 +468,12 @@ static void test_threads(void **) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_environment), // first: children must not inherit a read environment
-        cmocka_unit_test(test_threads),      cmocka_unit_test(test_bad_specs),
-        cmocka_unit_test(test_one_handle),   cmocka_unit_test(test_info),
-        cmocka_unit_test(test_list),         cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_copy),         cmocka_unit_test(test_copy_refusals),
-        cmocka_unit_test(test_tensor_texts), cmocka_unit_test(test_events),
-        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_threads),       cmocka_unit_test(test_bad_specs),
+        cmocka_unit_test(test_one_handle),    cmocka_unit_test(test_info),
+        cmocka_unit_test(test_list),          cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_copy),          cmocka_unit_test(test_large_copy),
+        cmocka_unit_test(test_copy_refusals), cmocka_unit_test(test_tensor_texts),
+        cmocka_unit_test(test_events),        cmocka_unit_test(test_errors),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -168,6 +168,8 @@ void qni_kernels_destroy(qn_device *device);
  * done. Which thread runs which i is free: results must not depend on it. */
 void qni_parallel(int64_t count, void (*body)(void *context, int64_t i), void *context);
 int qni_num_threads(void);
+/** memmove; shared among the threads if it is large: host_copy.c. */
+void qni_copy_host(void *to, const void *from, int64_t bytes);
 
 // ---- log (log.c): one line each, to stderr, only what QUERN_LOG asks for
 

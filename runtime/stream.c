@@ -99,7 +99,7 @@ static bool is_host(const DLTensor *t) {
 
 static qn_status copy_on_host(DLTensor *dst, const DLTensor *src, int64_t bytes) {
     if (qni_is_contiguous(dst) && qni_is_contiguous(src))
-        memmove(qni_data(dst), qni_data(src), (size_t)bytes);
+        qni_copy_host(qni_data(dst), qni_data(src), bytes);
     else
         copy_strided(dst, src, 0, qni_data(dst), qni_data(src));
     return QN_OK;

@@ -72,10 +72,8 @@ static inline int64_t qni_norm_groups(const qni_norm_problem *p) {
 /** The definition for one row, in double precision: t and y have room for h. Reads host memory. norm_ref.c. */
 void qni_norm_ref_row(const qni_norm_problem *p, int64_t r, double *t, double *y);
 
-/** Shares rows among the CPU's threads: norm_cpu.c. `rows` does rows first .. last - 1; `scratch` has room for a
- *  row. */
-typedef void (*qni_norm_rows_fn)(const qni_norm_problem *p, int64_t first, int64_t last,
-                                 float *scratch);
+/** Shares rows among the CPU's threads: norm_cpu.c. `rows` does rows first .. last - 1. */
+typedef void (*qni_norm_rows_fn)(const qni_norm_problem *p, int64_t first, int64_t last);
 qn_status qni_norm_on_threads(const qni_norm_problem *p, qni_norm_rows_fn rows);
 
 #endif

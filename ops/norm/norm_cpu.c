@@ -3,36 +3,25 @@
 #define QN_LANES 4
 #include "norm_simd.h"
 
-#include <stdatomic.h>
-#include <stdlib.h>
-
 /** Bytes that one task reads: enough that handing it out costs nothing. */
-constexpr int64_t task_bytes = 1 << 16;
+constexpr int64_t task_bytes = 1 << 17;
 
 typedef struct shared_rows {
     const qni_norm_problem *problem;
     qni_norm_rows_fn rows;
     int64_t per_task;
-    atomic_bool is_out_of_memory;
 } shared_rows;
 
 static void run_task(void *context, int64_t i) {
-    shared_rows *s = context;
+    const shared_rows *s = context;
     const int64_t first = i * s->per_task, end = first + s->per_task;
-    float *scratch = aligned_alloc(64, (size_t)(s->problem->h + 16) * sizeof(float) / 64 * 64 + 64);
-    if (scratch)
-        s->rows(s->problem, first, end < s->problem->rows ? end : s->problem->rows, scratch);
-    else
-        s->is_out_of_memory = true;
-    free(scratch);
+    s->rows(s->problem, first, end < s->problem->rows ? end : s->problem->rows);
 }
 
 qn_status qni_norm_on_threads(const qni_norm_problem *p, qni_norm_rows_fn rows) {
     const int64_t row_bytes = p->h * qni_dtype_bytes(p->dtype);
-    shared_rows s = {p, rows, 1 + task_bytes / row_bytes, false};
+    shared_rows s = {p, rows, 1 + task_bytes / row_bytes};
     qni_parallel((p->rows + s.per_task - 1) / s.per_task, run_task, &s);
-    if (s.is_out_of_memory)
-        return QN_FAIL(QN_E_MEMORY, "norm: no memory for a row of %ld", (long)p->h);
     return QN_OK;
 }
 

@@ -1,150 +1,376 @@
 // SPDX-License-Identifier: Apache-2.0
 // Norms with vectors of QN_LANES f32: included by norm_cpu.c, norm_avx2.c and norm_avx512.c.
 //
-// A row goes through a scratch row of f32 that stays in the first cache: t with its sums, then the result, which
-// is written past the caches where whole cache lines of it are.
+// A row is read from memory once and stays in the first cache, in its own dtype: each pass over it (mean, squares,
+// magnitudes, result) makes t again from what was read, which takes fewer instructions than storing it as f32 and
+// loading that. While the last pass runs, the row after is fetched. Passes go STEP elements at a time, so that a
+// step's results are whole cache lines, which large outputs send past the caches. What is left of a row goes through
+// a step of its own in buffers.
 #ifndef QNI_NORM_SIMD_H
 #define QNI_NORM_SIMD_H
 
+#include "../fp8_simd.h"
 #include "../simd.h"
 #include "norm.h"
 
-QN_INLINE float sum_of(f32v v) {
-    float sum = 0;
-    for (int i = 0; i < QN_LANES; i++)
-        sum += v[i];
-    return sum;
-}
+#include <string.h>
 
-/** Does `…` with v-wide i and count (QN_LANES, then what is left) along the row. */
-#define ALONG(h, ...)                                                                              \
-    {                                                                                              \
-        int64_t i = 0;                                                                             \
-        for (; i + QN_LANES <= (h); i += QN_LANES) {                                               \
-            constexpr bool all = true;                                                             \
-            [[maybe_unused]] constexpr int64_t count = QN_LANES;                                   \
-            __VA_ARGS__                                                                            \
-        }                                                                                          \
-        if (i < (h)) {                                                                             \
-            constexpr bool all = false;                                                            \
-            [[maybe_unused]] const int64_t count = (h) - i;                                        \
-            __VA_ARGS__                                                                            \
-        }                                                                                          \
-    }
-#define LOAD(dtype, p) (all ? load(dtype, p, i) : load_some(dtype, p, i, count))
-#define STORE(dtype, p, v) (all ? store(dtype, p, i, v) : store_some(dtype, p, i, count, v))
+typedef uint8_t u8v __attribute__((vector_size(QN_LANES)));
 
-/** The pointers of one row. */
+enum { STEP = 64, VECS = STEP / QN_LANES, CACHE_LINE = 64 };
+/** Outputs from here on are stored past the caches: their first lines would be gone before anyone reads them. */
+constexpr int64_t stream_bytes = 8 << 20;
+
+/** What the code is built for; the compiler makes a copy for each mix in use. */
+typedef struct mix {
+    qni_dtype dtype, weights;
+    enum { RMS, SUM, ANY } form; // RMS: a weight, nothing else; SUM: and a residual
+} mix;
+
+/** The pointers of one row, or of the buffers that stand for the end of one. */
 typedef struct row {
     const char *x, *weight, *beta, *gate;
     char *out, *residual;
     float *scale;
+    const char *next_x, *next_residual; // of the row after
+    bool streams;                       // stores go past the caches
 } row;
 
-QN_INLINE row find_row(const qni_norm_problem *p, int64_t r) {
+QN_INLINE row find_row(const qni_norm_problem *p, int64_t r, int64_t next, bool streams) {
     const int64_t size = qni_dtype_bytes(p->dtype), batch = r / p->inner;
     const int64_t weight = qni_dtype_bytes(p->dtype_weights);
-#define ROW(rows, bytes)                                                                           \
+#define ROW(rows, r, bytes)                                                                        \
     ((rows).data ? (char *)(rows).data + qni_norm_at(p, &(rows), r) * (bytes) : nullptr)
 #define WEIGHTS(w) ((w).data ? (const char *)(w).data + batch * (w).batch * weight : nullptr)
-    return (row){.x = ROW(p->x, size),
-                 .out = ROW(p->out, qni_dtype_bytes(p->dtype_out)),
-                 .residual = ROW(p->residual, size),
+    return (row){.x = ROW(p->x, r, size),
+                 .out = ROW(p->out, r, qni_dtype_bytes(p->dtype_out)),
+                 .residual = ROW(p->residual, r, size),
                  .weight = WEIGHTS(p->weight),
                  .beta = WEIGHTS(p->beta),
                  .gate = WEIGHTS(p->gate),
-                 .scale = p->scale + r * p->scale_row};
+                 .scale = p->scale + r * p->scale_row,
+                 .next_x = ROW(p->x, next, size),
+                 .next_residual = ROW(p->residual, next, size),
+                 .streams = streams};
 #undef ROW
 #undef WEIGHTS
 }
 
-/** t into the scratch row, and back to residual; gives its sum. */
-QN_INLINE float read_row(qni_dtype dtype, qni_dtype weights, const qni_norm_problem *p,
-                         const row *r, float *t) {
-    f32v sum = {};
-    ALONG(
-        p->h, f32v v = LOAD(dtype, r->x); if (r->gate) v *= LOAD(weights, r->gate);
-        if (r->residual) {
-            v += LOAD(dtype, r->residual);
-            STORE(dtype, r->residual, v);
-        } sum += v;
-        memcpy(t + i, &v, (size_t)count * sizeof *t);)
-    return sum_of(sum);
-}
+/** The last h % STEP elements of a row, each array at the start of a step; zeros follow. */
+typedef struct row_end {
+    alignas(64) char x[4 * STEP], weight[4 * STEP], beta[4 * STEP], gate[4 * STEP],
+        residual[4 * STEP], out[4 * STEP];
+} row_end;
 
-QN_INLINE float squares_of(const float *t, int64_t h, float mean) {
-    f32v sum = {}, more = {};
-    int64_t i = 0;
-    for (; i + 2 * QN_LANES <= h; i += 2 * QN_LANES) {
-        const f32v a = load(QNI_F32, t, i) - mean, b = load(QNI_F32, t, i + QN_LANES) - mean;
-        sum += a * a;
-        more += b * b;
+/** Fills the buffers and gives the row that they are. */
+static row take_end(const qni_norm_problem *p, const row *r, row_end *end) {
+    const int64_t size = qni_dtype_bytes(p->dtype), weight = qni_dtype_bytes(p->dtype_weights);
+    const int64_t count = p->h % STEP, first = p->h - count;
+    row to = {.scale = r->scale + first / QNI_NORM_GROUP};
+    memset(end, 0, sizeof *end);
+#define TAKE(array, bytes)                                                                         \
+    if (r->array) {                                                                                \
+        memcpy(end->array, r->array + first * (bytes), (size_t)(count * (bytes)));                 \
+        to.array = end->array;                                                                     \
     }
-    float rest = 0;
-    for (; i < h; i++)
-        rest += (t[i] - mean) * (t[i] - mean);
-    return sum_of(sum + more) + rest;
+    TAKE(x, size)
+    TAKE(residual, size)
+    TAKE(weight, weight)
+    TAKE(beta, weight)
+    TAKE(gate, weight)
+#undef TAKE
+    to.out = end->out;
+    to.next_x = end->x;
+    return to;
 }
 
-/** The result into the scratch row (quantised later) or to out. */
-QN_INLINE void write_row(qni_dtype dtype, qni_dtype weights, const qni_norm_problem *p,
-                         const row *r, float *t, float mean, float inverse) {
-    const float plus = p->weight_plus;
-    ALONG(p->h, f32v y = (LOAD(QNI_F32, t) - mean) * inverse;
-          if (r->weight) y *= LOAD(weights, r->weight) + plus;
-          if (r->beta) y += LOAD(weights, r->beta);
-          if (p->quant == QNI_NORM_PLAIN) STORE(dtype, r->out, y);
-          else memcpy(t + i, &y, (size_t)count * sizeof *t);)
+static void put_end(const qni_norm_problem *p, const row *r, const row_end *end) {
+    const int64_t size = qni_dtype_bytes(p->dtype), out = qni_dtype_bytes(p->dtype_out);
+    const int64_t count = p->h % STEP, first = p->h - count;
+    memcpy(r->out + first * out, end->out, (size_t)(count * out));
+    if (r->residual)
+        memcpy(r->residual + first * size, end->residual, (size_t)(count * size));
 }
 
-static inline float found_scale(const qni_norm_problem *p, const float *y, int64_t count) {
-    const float amax = amax_of(y, count);
+// ---- a step: elements i .. i + STEP - 1 of a row, of which `left` are the row's
+
+/** residual + gate * x; zeros past the row. */
+QN_INLINE void load_t(mix m, const row *r, int64_t i, f32v t[VECS]) {
+    for (int k = 0; k < VECS; k++)
+        t[k] = load(m.dtype, r->x, i + k * QN_LANES);
+    if (m.form == ANY && r->gate)
+        for (int k = 0; k < VECS; k++)
+            t[k] *= load(m.weights, r->gate, i + k * QN_LANES);
+    if (m.form == SUM || (m.form == ANY && r->residual))
+        for (int k = 0; k < VECS; k++)
+            t[k] += load(m.dtype, r->residual, i + k * QN_LANES);
+}
+
+/** Zeros in place of what lies past the row. */
+QN_INLINE void keep_left(f32v v[VECS], int64_t left) {
+    if (left >= STEP)
+        return;
+    u32v lane;
+    for (int k = 0; k < QN_LANES; k++)
+        lane[k] = (uint32_t)k;
+    for (int k = 0; k < VECS; k++)
+        v[k] = (f32v)((u32v)v[k] & (u32v)(lane + (uint32_t)(k * QN_LANES) < (uint32_t)left));
+}
+
+QN_INLINE f32v round_to(qni_dtype dtype, f32v v) {
+    alignas(64) char buffer[4 * QN_LANES];
+    store(dtype, buffer, 0, v);
+    return load(dtype, buffer, 0);
+}
+
+/** What a row's sums gave. */
+typedef struct moments {
+    float mean, inverse;
+} moments;
+
+/** The result in f32, in place of t. */
+QN_INLINE void make_y(mix m, const qni_norm_problem *p, const row *r, moments s, int64_t i,
+                      int64_t left, f32v y[VECS]) {
+    for (int k = 0; k < VECS; k++)
+        y[k] = (m.form == ANY ? y[k] - s.mean : y[k]) * s.inverse;
+    if (m.form != ANY || r->weight)
+        for (int k = 0; k < VECS; k++)
+            y[k] *= load(m.weights, r->weight, i + k * QN_LANES) + p->weight_plus;
+    if (m.form == ANY && r->beta)
+        for (int k = 0; k < VECS; k++)
+            y[k] += load(m.weights, r->beta, i + k * QN_LANES);
+    keep_left(y, left);
+    if (m.form == ANY && p->rounds_first)
+        for (int k = 0; k < VECS; k++)
+            y[k] = round_to(m.dtype, y[k]);
+}
+
+/** Asks memory for this step of the row after. */
+QN_INLINE void fetch_next(mix m, const row *r, int64_t i) {
+    const int64_t size = qni_dtype_bytes(m.dtype);
+    for (int64_t at = i * size; at < (i + STEP) * size; at += CACHE_LINE)
+        __builtin_prefetch(r->next_x + at);
+    if (m.form == SUM || (m.form == ANY && r->next_residual))
+        for (int64_t at = i * size; at < (i + STEP) * size; at += CACHE_LINE)
+            __builtin_prefetch(r->next_residual + at);
+}
+
+/** The result in f32, by the pass that reads the row last: the residual becomes t. */
+QN_INLINE void finish_y(mix m, const qni_norm_problem *p, const row *r, moments s, int64_t i,
+                        int64_t left, f32v y[VECS]) {
+    fetch_next(m, r, i);
+    load_t(m, r, i, y);
+    if (m.form == SUM || (m.form == ANY && r->residual))
+        for (int k = 0; k < VECS; k++)
+            store(m.dtype, r->residual, i + k * QN_LANES, y[k]);
+    make_y(m, p, r, s, i, left, y);
+}
+
+/** The result in x's dtype. */
+QN_INLINE void write_plain(mix m, const row *r, int64_t i, const f32v y[VECS]) {
+    char *to = r->out + i * qni_dtype_bytes(m.dtype);
+    for (int k = 0; k < VECS; k++) {
+        if (!r->streams)
+            store(m.dtype, to, k * QN_LANES, y[k]);
+        else if (m.dtype == QNI_F32)
+            __builtin_nontemporal_store(y[k], (f32v *)to + k);
+        else if (m.dtype == QNI_F16)
+            __builtin_nontemporal_store(__builtin_convertvector(y[k], f16v), (f16v *)to + k);
+        else
+            __builtin_nontemporal_store(to_bf16(y[k]), (u16v *)to + k);
+    }
+}
+
+/** The result as FP8. */
+QN_INLINE void write_fp8(const rounding *kind, const row *r, int64_t i, const f32v y[VECS],
+                         float inverse_scale) {
+    for (int k = 0; k < VECS; k++) {
+        const u8v codes = __builtin_convertvector(encode_any(y[k] * inverse_scale, kind), u8v);
+        if (r->streams)
+            __builtin_nontemporal_store(codes, (u8v *)(r->out + i) + k);
+        else
+            memcpy(r->out + i + k * QN_LANES, &codes, sizeof codes);
+    }
+}
+
+// ---- passes over a row
+
+/** A step's place: in the row, or in what stands for its end. */
+typedef struct place {
+    const row *r;
+    int64_t i, left;
+} place;
+
+/** The step at element i. `ends` is the row and its end. */
+QN_INLINE place find_step(const qni_norm_problem *p, const row ends[2], int64_t i) {
+    const int64_t left = p->h - i;
+    return left >= STEP ? (place){&ends[0], i, left} : (place){&ends[1], 0, left};
+}
+
+QN_INLINE float sum_of(const f32v parts[VECS]) {
+    f32v all = {};
+    float sum = 0;
+    for (int k = 0; k < VECS; k++)
+        all += parts[k];
+    for (int lane = 0; lane < QN_LANES; lane++)
+        sum += all[lane];
+    return sum;
+}
+
+QN_INLINE float find_mean(mix m, const qni_norm_problem *p, const row ends[2]) {
+    f32v sums[VECS] = {}, t[VECS];
+    for (int64_t i = 0; i < p->h; i += STEP) {
+        const place at = find_step(p, ends, i);
+        load_t(m, at.r, at.i, t);
+        for (int k = 0; k < VECS; k++)
+            sums[k] += t[k];
+    }
+    return sum_of(sums) / (float)p->h;
+}
+
+QN_INLINE moments find_moments(mix m, const qni_norm_problem *p, const row ends[2]) {
+    const float mean = m.form == ANY && p->subtracts_mean ? find_mean(m, p, ends) : 0;
+    f32v sums[VECS] = {}, t[VECS];
+    for (int64_t i = 0; i < p->h; i += STEP) {
+        const place at = find_step(p, ends, i);
+        load_t(m, at.r, at.i, t);
+        for (int k = 0; m.form == ANY && k < VECS; k++)
+            t[k] -= mean;
+        keep_left(t, at.left);
+        for (int k = 0; k < VECS; k++)
+            sums[k] += t[k] * t[k];
+    }
+    return (moments){mean, 1.0f / sqrtf(sum_of(sums) / (float)p->h + p->eps)};
+}
+
+/** The largest magnitudes of each lane; NaNs do not count. */
+QN_INLINE f32v larger_of(f32v top, const f32v y[VECS]) {
+    for (int k = 0; k < VECS; k++) {
+        const f32v magnitude = (f32v)((u32v)y[k] & 0x7FFFFFFF);
+        const u32v is_larger = (u32v)(magnitude > top);
+        top = (f32v)(((u32v)magnitude & is_larger) | ((u32v)top & ~is_larger));
+    }
+    return top;
+}
+
+QN_INLINE float scale_of(const qni_norm_problem *p, f32v top) {
+    const float amax = __builtin_reduce_max(top);
     return (amax > p->scale_eps ? amax : p->scale_eps) /
            qni_fp8_format_of(qni_fp8_of(p->dtype_out)).max;
 }
 
-static inline void quantize_row(const qni_norm_problem *p, const row *r, float *y) {
-    const qni_fp8 kind = qni_fp8_of(p->dtype_out);
-    const int64_t group = p->quant == QNI_NORM_PER_GROUP ? QNI_NORM_GROUP : p->h;
-    if (p->rounds_first)
-        for (int64_t i = 0; i < p->h; i++)
-            y[i] = (float)qni_round_to(p->dtype, (double)y[i]);
-    for (int64_t i = 0; i < p->h; i += group) {
-        const int64_t end = i + group < p->h ? i + group : p->h;
-        if (p->quant != QNI_NORM_STATIC)
-            r->scale[i / group] = found_scale(p, y + i, end - i);
-        const float inverse =
-            1.0f / (p->quant == QNI_NORM_STATIC ? *p->scale : r->scale[i / group]);
-        for (int64_t k = i; k < end; k++)
-            ((uint8_t *)r->out)[k] = qni_fp8_encode(kind, y[k] * inverse);
+QN_INLINE void write_row(mix m, const qni_norm_problem *p, const row ends[2], moments s) {
+    f32v y[VECS];
+    for (int64_t i = 0; i < p->h; i += STEP) {
+        const place at = find_step(p, ends, i);
+        finish_y(m, p, at.r, s, at.i, at.left, y);
+        write_plain(m, at.r, at.i, y);
     }
 }
 
-QN_INLINE void norm_row(qni_dtype dtype, qni_dtype weights, const qni_norm_problem *p, int64_t at,
-                        float *t) {
-    const row r = find_row(p, at);
-    const float h = (float)p->h, sum = read_row(dtype, weights, p, &r, t);
-    const float mean = p->subtracts_mean ? sum / h : 0;
-    const float inverse = 1.0f / sqrtf(squares_of(t, p->h, mean) / h + p->eps);
-    write_row(dtype, weights, p, &r, t, mean, inverse);
-    if (p->quant != QNI_NORM_PLAIN)
-        quantize_row(p, &r, t);
+QN_INLINE float find_scale(mix m, const qni_norm_problem *p, const row ends[2], moments s) {
+    f32v top = {}, y[VECS];
+    for (int64_t i = 0; i < p->h; i += STEP) {
+        const place at = find_step(p, ends, i);
+        load_t(m, at.r, at.i, y);
+        make_y(m, p, at.r, s, at.i, at.left, y);
+        top = larger_of(top, y);
+    }
+    return scale_of(p, top);
 }
 
-/** Rows first .. last - 1: a copy of the code for each mix of dtypes. */
-static void norm_rows(const qni_norm_problem *p, int64_t first, int64_t last, float *scratch) {
-    for (int64_t r = first; r < last; r++) {
-        if (p->dtype == QNI_F32)
-            norm_row(QNI_F32, QNI_F32, p, r, scratch);
-        else if (p->dtype == QNI_F16 && p->dtype_weights == QNI_F16)
-            norm_row(QNI_F16, QNI_F16, p, r, scratch);
-        else if (p->dtype == QNI_F16)
-            norm_row(QNI_F16, QNI_F32, p, r, scratch);
-        else if (p->dtype_weights == QNI_BF16)
-            norm_row(QNI_BF16, QNI_BF16, p, r, scratch);
-        else
-            norm_row(QNI_BF16, QNI_F32, p, r, scratch);
+/** One scale for the row: given, or from its largest magnitude. */
+QN_INLINE void quantize_row(mix m, const qni_norm_problem *p, const row ends[2], moments s) {
+    const rounding kind = rounding_of(qni_fp8_of(p->dtype_out));
+    if (p->quant == QNI_NORM_PER_TOKEN)
+        *ends[0].scale = find_scale(m, p, ends, s);
+    const float inverse = 1.0f / (p->quant == QNI_NORM_STATIC ? *p->scale : *ends[0].scale);
+    f32v y[VECS];
+    for (int64_t i = 0; i < p->h; i += STEP) {
+        const place at = find_step(p, ends, i);
+        finish_y(m, p, at.r, s, at.i, at.left, y);
+        write_fp8(&kind, at.r, at.i, y, inverse);
     }
+}
+
+/** A group, two steps, stays in registers between its largest magnitude and its codes. */
+QN_INLINE void quantize_groups(mix m, const qni_norm_problem *p, const row ends[2], moments s) {
+    static_assert(QNI_NORM_GROUP == 2 * STEP);
+    const rounding kind = rounding_of(qni_fp8_of(p->dtype_out));
+    f32v low[VECS], high[VECS];
+    for (int64_t i = 0; i < p->h; i += QNI_NORM_GROUP) {
+        const place a = find_step(p, ends, i), b = find_step(p, ends, i + STEP);
+        finish_y(m, p, a.r, s, a.i, a.left, low);
+        f32v top = larger_of((f32v){}, low);
+        if (b.left > 0) {
+            finish_y(m, p, b.r, s, b.i, b.left, high);
+            top = larger_of(top, high);
+        }
+        const float scale = scale_of(p, top);
+        ends[0].scale[i / QNI_NORM_GROUP] = scale;
+        write_fp8(&kind, a.r, a.i, low, 1.0f / scale);
+        if (b.left > 0)
+            write_fp8(&kind, b.r, b.i, high, 1.0f / scale);
+    }
+}
+
+QN_INLINE void norm_row(mix m, const qni_norm_problem *p, const row ends[2]) {
+    const moments s = find_moments(m, p, ends);
+    if (p->quant == QNI_NORM_PLAIN)
+        write_row(m, p, ends, s);
+    else if (p->quant == QNI_NORM_PER_GROUP)
+        quantize_groups(m, p, ends, s);
+    else
+        quantize_row(m, p, ends, s);
+}
+
+// ---- rows
+
+/** Whether results go past the caches: much of it, whole cache lines, and x not to be overwritten. */
+static bool streams_out(const qni_norm_problem *p) {
+    const int64_t size = qni_dtype_bytes(p->dtype_out);
+    return p->rows * p->h * size >= stream_bytes && p->out.data != p->x.data &&
+           (uintptr_t)p->out.data % CACHE_LINE == 0 && p->out.row * size % CACHE_LINE == 0 &&
+           p->out.batch * size % CACHE_LINE == 0;
+}
+
+QN_INLINE void norm_rows_as(mix m, const qni_norm_problem *p, int64_t first, int64_t last) {
+    const bool streams = streams_out(p), has_end = p->h % STEP != 0;
+    for (int64_t i = first; i < last; i++) {
+        row ends[2] = {find_row(p, i, i + 1 < p->rows ? i + 1 : i, streams)};
+        row_end end;
+        if (has_end)
+            ends[1] = take_end(p, &ends[0], &end);
+        norm_row(m, p, ends);
+        if (has_end)
+            put_end(p, &ends[0], &end);
+    }
+    if (streams)
+        __atomic_thread_fence(__ATOMIC_SEQ_CST); // such stores are ordered by nothing less
+}
+
+QN_INLINE void norm_rows_of(qni_dtype dtype, qni_dtype weights, const qni_norm_problem *p,
+                            int64_t first, int64_t last) {
+    if (p->subtracts_mean || p->gate.data || p->beta.data || !p->weight.data || p->rounds_first)
+        norm_rows_as((mix){dtype, weights, ANY}, p, first, last);
+    else if (p->residual.data)
+        norm_rows_as((mix){dtype, weights, SUM}, p, first, last);
+    else
+        norm_rows_as((mix){dtype, weights, RMS}, p, first, last);
+}
+
+/** Rows first .. last - 1. */
+static void norm_rows(const qni_norm_problem *p, int64_t first, int64_t last) {
+    if (p->dtype == QNI_F32)
+        norm_rows_of(QNI_F32, QNI_F32, p, first, last);
+    else if (p->dtype == QNI_F16 && p->dtype_weights == QNI_F16)
+        norm_rows_of(QNI_F16, QNI_F16, p, first, last);
+    else if (p->dtype == QNI_F16)
+        norm_rows_of(QNI_F16, QNI_F32, p, first, last);
+    else if (p->dtype_weights == QNI_BF16)
+        norm_rows_of(QNI_BF16, QNI_BF16, p, first, last);
+    else
+        norm_rows_of(QNI_BF16, QNI_F32, p, first, last);
 }
 
 #endif

@@ -258,13 +258,69 @@ static void test_batch(void **) {
     assert_memory_equal(alone, out.data, sizeof alone);
 }
 
+/** Rows of a large output, which goes past the caches, have the bits that they have one at a time, which do not; and
+ *  nothing is written between them. */
+static void compare_large(qn_status (*kernel)(qn_stream *, const void *), qni_dtype dtype,
+                          qni_norm_quant quant) {
+    enum { N = 2060, H = 4104, STRIDE = 4160 }; // 8 MiB of FP8; rows at cache lines, their ends not
+    const qni_dtype dtype_out = quant == QNI_NORM_PLAIN ? dtype : QNI_E4M3FN;
+    const size_t size = (size_t)qni_dtype_bytes(dtype_out), row = STRIDE * size;
+    char *in = calloc(STRIDE, 4), *many = aligned_alloc(64, N * row), *one = aligned_alloc(64, row);
+    assert_true(in && many && one);
+    memset(many, 0xA5, N * row);
+    memset(one, 0xA5, row);
+    for (int i = 0; i < H; i++)
+        qni_put(dtype, in, i, 3 * sin(i));
+    float scales[2][N] = {}, *found = quant == QNI_NORM_PLAIN ? nullptr : scales[0];
+    qni_norm_problem p = {.dtype = dtype,
+                          .dtype_weights = dtype,
+                          .dtype_out = dtype_out,
+                          .rows = N,
+                          .inner = N,
+                          .h = H,
+                          .x = {in, 0, 0}, // all rows are the same
+                          .out = {many, 0, STRIDE},
+                          .weight = {in, 0},
+                          .eps = 1e-6f,
+                          .scale_eps = 1e-10f,
+                          .quant = quant,
+                          .scale = found,
+                          .scale_row = 1};
+    assert_int_equal(kernel(stream, &p), QN_OK);
+    p.rows = 1, p.out.data = one, p.scale = found ? scales[1] : nullptr;
+    assert_int_equal(kernel(stream, &p), QN_OK);
+    for (size_t r = 0; r < N; r++) {
+        assert_memory_equal(many + r * row, one, row);
+        assert_true(scales[0][r] == scales[1][0]);
+    }
+    free(in);
+    free(many);
+    free(one);
+}
+
+static void test_large(void **) {
+    static const struct {
+        qn_status (*run)(qn_stream *, const void *);
+        uint64_t needs;
+    } kernels[] = {
+        {qni_norm_avx512, QNI_F(AVX512)}, {qni_norm_avx2, QNI_F(AVX2)}, {qni_norm_cpu, 0}};
+    for (size_t k = 0; k < sizeof kernels / sizeof *kernels; k++) {
+        if ((kernels[k].needs & ~cpu->features) != 0)
+            continue;
+        compare_large(kernels[k].run, QNI_BF16, QNI_NORM_PLAIN);
+        compare_large(kernels[k].run, QNI_F16, QNI_NORM_PLAIN);
+        compare_large(kernels[k].run, QNI_F32, QNI_NORM_PLAIN);
+        compare_large(kernels[k].run, QNI_BF16, QNI_NORM_PER_TOKEN);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refusals), cmocka_unit_test(test_quant_refusals),
         cmocka_unit_test(test_overlap),  cmocka_unit_test(test_empty),
         cmocka_unit_test(test_rows),     cmocka_unit_test(test_saturation),
         cmocka_unit_test(test_nan),      cmocka_unit_test(test_unrounded_sum),
-        cmocka_unit_test(test_batch),
+        cmocka_unit_test(test_batch),    cmocka_unit_test(test_large),
     };
     return cmocka_run_group_tests(tests, open_cpu, close_cpu);
 }

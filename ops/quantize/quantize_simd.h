@@ -8,45 +8,18 @@
 #ifndef QNI_QUANTIZE_SIMD_H
 #define QNI_QUANTIZE_SIMD_H
 
+#include "../fp8_simd.h"
 #include "quantize.h"
 
 #include <string.h>
 
-typedef float f32v __attribute__((vector_size(4 * QN_LANES)));
-typedef uint32_t u32v __attribute__((vector_size(4 * QN_LANES)));
 typedef uint16_t u16v __attribute__((vector_size(4 * QN_LANES)));     // 2 * QN_LANES elements
 typedef uint8_t u8v __attribute__((vector_size(4 * QN_LANES)));       // 4 * QN_LANES codes
 typedef uint16_t u16_half __attribute__((vector_size(2 * QN_LANES))); // half a vector
 typedef _Float16 f16_half __attribute__((vector_size(2 * QN_LANES)));
 typedef uint8_t u8_half __attribute__((vector_size(2 * QN_LANES)));
 
-#define QN_INLINE static inline __attribute__((always_inline))
 constexpr int64_t cache_line = 64; // bytes
-
-/** The kind's constants; a code is (sum's low byte) + (binade >> shift) - first. */
-typedef struct rounding {
-    uint32_t smallest; // exponent field of the smallest normal value
-    uint32_t anchor;   // from a binade to the number that rounds it
-    uint32_t shift;
-    uint8_t first;
-    uint8_t dropped; // becomes 0: negative zero in FNUZ, elsewhere a NaN, which does not occur
-} rounding;
-
-static inline rounding rounding_of(qni_fp8 kind) {
-    const qni_fp8_format f = qni_fp8_format_of(kind);
-    const uint32_t shift = 23 - (uint32_t)f.mantissa_bits;
-    const uint32_t smallest = (uint32_t)(128 - f.bias) << 23;
-    return (rounding){smallest, shift << 23, shift, (uint8_t)(smallest >> shift),
-                      f.is_fnuz ? 0x80 : 0x7F};
-}
-
-/** Low byte of each lane: the code of a magnitude, plus k->first. The other bytes are garbage. */
-QN_INLINE u32v encode_magnitudes(f32v magnitude, const rounding *k) {
-    const u32v field = (u32v)magnitude & 0x7F800000;
-    const u32v binade = __builtin_elementwise_max(field, (u32v){} + k->smallest);
-    const u32v sum = (u32v)(magnitude + (f32v)(binade + k->anchor));
-    return sum + (binade >> k->shift);
-}
 
 /** 2 * QN_LANES elements: the high halves of their bits (sign first), and what encode_magnitudes gives, in
  *  the same order. */

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// FP8 codes of QN_LANES f32 at a time, by the addition that qni_fp8_encode of fp8.h explains.
+#ifndef QNI_FP8_SIMD_H
+#define QNI_FP8_SIMD_H
+
+#include "fp8.h"
+
+typedef float f32v __attribute__((vector_size(4 * QN_LANES)));
+typedef uint32_t u32v __attribute__((vector_size(4 * QN_LANES)));
+
+#define QN_INLINE static inline __attribute__((always_inline))
+
+/** The kind's constants; a code is (sum's low byte) + (binade >> shift) - first. */
+typedef struct rounding {
+    uint32_t smallest; // exponent field of the smallest normal value
+    uint32_t anchor;   // from a binade to the number that rounds it
+    uint32_t shift;
+    uint32_t max; // bits of the largest finite value
+    uint8_t first;
+    uint8_t dropped; // becomes 0: negative zero in FNUZ, elsewhere a NaN, which does not occur
+    uint8_t nan;
+} rounding;
+
+static inline rounding rounding_of(qni_fp8 kind) {
+    const qni_fp8_format f = qni_fp8_format_of(kind);
+    const uint32_t shift = 23 - (uint32_t)f.mantissa_bits;
+    const uint32_t smallest = (uint32_t)(128 - f.bias) << 23;
+    return (rounding){.smallest = smallest,
+                      .anchor = shift << 23,
+                      .shift = shift,
+                      .max = __builtin_bit_cast(uint32_t, f.max),
+                      .first = (uint8_t)(smallest >> shift),
+                      .dropped = f.is_fnuz ? 0x80 : 0x7F,
+                      .nan = f.nan_code};
+}
+
+/** Low byte of each lane: the code of a magnitude of at most the kind's largest, plus k->first. The other bytes are
+ *  garbage. */
+QN_INLINE u32v encode_magnitudes(f32v magnitude, const rounding *k) {
+    const u32v field = (u32v)magnitude & 0x7F800000;
+    const u32v binade = __builtin_elementwise_max(field, (u32v){} + k->smallest);
+    const u32v sum = (u32v)(magnitude + (f32v)(binade + k->anchor));
+    return sum + (binade >> k->shift);
+}
+
+/** The codes of any values, as qni_fp8_encode has them: saturated, a NaN the kind's NaN. */
+QN_INLINE u32v encode_any(f32v v, const rounding *k) {
+    const u32v bits = (u32v)v, magnitude = bits & 0x7FFFFFFF;
+    const u32v is_nan = (u32v)(magnitude > 0x7F800000);
+    const u32v most = __builtin_elementwise_min(magnitude, (u32v){} + k->max);
+    const u32v plain = (encode_magnitudes((f32v)most, k) - k->first) & 0xFF;
+    u32v codes = plain | (bits >> 24 & 0x80);
+    codes &= (u32v)(codes != k->dropped);
+    return (codes & ~is_nan) | (is_nan & k->nan);
+}
+
+#endif
