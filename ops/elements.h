@@ -22,8 +22,18 @@ static inline qni_fp8 qni_fp8_of(qni_dtype dtype) {
     return (qni_fp8)(dtype - QNI_E4M3FN);
 }
 
-/** Element i of an f32, f16, bf16 or FP8 array. */
+static inline bool qni_is_integer(qni_dtype dtype) {
+    return dtype == QNI_U8 || dtype == QNI_I8 || dtype == QNI_I32;
+}
+
+/** Element i of an f32, f16, bf16, FP8, u8, i8 or i32 array. */
 static inline double qni_get(qni_dtype dtype, const void *p, int64_t i) {
+    if (dtype == QNI_U8)
+        return ((const uint8_t *)p)[i];
+    if (dtype == QNI_I8)
+        return ((const int8_t *)p)[i];
+    if (dtype == QNI_I32)
+        return ((const int32_t *)p)[i];
     if (dtype == QNI_F32)
         return (double)((const float *)p)[i];
     if (dtype == QNI_F16)
@@ -37,6 +47,8 @@ static inline double qni_get(qni_dtype dtype, const void *p, int64_t i) {
  *  between denormals). */
 static inline double qni_spacing(qni_dtype dtype, double v) {
     int digits = 24, smallest = -149, power;
+    if (qni_is_integer(dtype))
+        return 1;
     if (dtype == QNI_F16) {
         digits = 11, smallest = -24;
     } else if (dtype == QNI_BF16) {
@@ -54,6 +66,9 @@ static inline double qni_max(qni_dtype dtype) {
     return qni_is_fp8(dtype)   ? (double)qni_fp8_format_of(qni_fp8_of(dtype)).max
            : dtype == QNI_F16  ? 65504
            : dtype == QNI_BF16 ? 0x1.FEp127
+           : dtype == QNI_U8   ? 255
+           : dtype == QNI_I8   ? 127
+           : dtype == QNI_I32  ? INT32_MAX
                                : (double)__FLT_MAX__;
 }
 

@@ -7,6 +7,9 @@
 #include "elements.h"
 
 #include <string.h>
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
 
 typedef float f32v __attribute__((vector_size(4 * QN_LANES)));
 typedef int32_t i32v __attribute__((vector_size(4 * QN_LANES)));
@@ -101,17 +104,24 @@ QN_INLINE f32v polynomial_of(f32v x, const float *c, int count) {
     return sum;
 }
 
-/** 2^x for x <= 0: off by 2^-22 of it at most; 0 below 2^-125. */
+/** 2^x: off by 2^-22 of it at most; 0 far below the range, infinity above it. A NaN gives some number. */
 QN_INLINE f32v exp2_of(f32v x) {
     // Minimax on [-1/2, 1/2], off by 2^-23.6.
     static const float c[] = {0x1.000002p+0f, 0x1.62e428p-1f, 0x1.ebf918p-3f,
                               0x1.c6b6e4p-5f, 0x1.3d0c50p-7f, 0x1.5c0900p-10f};
-    const i32v is_out = x < -125.0f;
-    const f32v bounded = select_of(is_out, all_of(-125), x);
-    // 1.5 * 2^23 rounds to an integer, which stands in the low bits of the sum.
-    const f32v magic = all_of(0x1.8p23f), sum = bounded + magic;
-    const f32v p = polynomial_of(bounded - (sum - magic), c, 6);
-    return (f32v)(((u32v)p + ((u32v)sum << 23)) & ~(u32v)is_out);
+#if defined(__AVX512F__) && QN_LANES == 16
+    x = _mm512_min_ps(_mm512_max_ps(x, all_of(-200)), all_of(200));
+    const f32v n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    return _mm512_scalef_ps(polynomial_of(x - n, c, 6), n);
+#else
+    x = select_of(x > -200.0f, x, all_of(-200));
+    x = select_of(x < 200.0f, x, all_of(200));
+    // 1.5 * 2^23 rounds to an integer, which stands in the low bits of the sum. Its power is taken in two halves.
+    const f32v magic = all_of(0x1.8p23f), sum = x + magic;
+    const i32v n = (i32v)sum - (i32v)magic, half = n >> 1, rest = n - half;
+    const f32v p = polynomial_of(x - (sum - magic), c, 6);
+    return p * (f32v)((half + 127) << 23) * (f32v)((rest + 127) << 23);
+#endif
 }
 
 #endif

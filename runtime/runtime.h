@@ -35,6 +35,7 @@ typedef enum qni_dtype {
     QNI_E5M2FNUZ,
     QNI_I32,
     QNI_U8,
+    QNI_I8,
     QNI_I64, // no op takes this or the next; messages name them
     QNI_F64,
     QNI_NUM_DTYPES,

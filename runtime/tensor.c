@@ -17,6 +17,7 @@ static const struct {
     [QNI_E5M2FNUZ] = {"e5m2fnuz", {kDLFloat8_e5m2fnuz, 8, 1}},
     [QNI_I32] = {"i32", {kDLInt, 32, 1}},
     [QNI_U8] = {"u8", {kDLUInt, 8, 1}},
+    [QNI_I8] = {"i8", {kDLInt, 8, 1}},
     [QNI_I64] = {"i64", {kDLInt, 64, 1}},
     [QNI_F64] = {"f64", {kDLFloat, 64, 1}},
 };

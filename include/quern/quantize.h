@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Block-scaled FP8: quantisation, its inverse, and conversion between the two e4m3 encodings.
+// Quantisation to FP8 and int8 by blocks, groups, rows and tensors; its inverse; conversion between the e4m3 encodings.
 #ifndef QUERN_QUANTIZE_H
 #define QUERN_QUANTIZE_H
 
@@ -33,6 +33,39 @@ QN_API qn_status qn_quantize_fp8(qn_stream *stream, DLTensor *q, DLTensor *scale
  *  NaN becomes the dtype's positive quiet one. Shapes, strides, async and errors as above. */
 QN_API qn_status qn_dequantize_fp8(qn_stream *stream, DLTensor *x, const DLTensor *q,
                                    const DLTensor *scale, int64_t block_rows, int64_t block_cols);
+
+/** Quantises x along its rows: scale = max(amax, eps) / max, q = code(x * (1 / scale)), saturating.
+ *
+ *  q            [rows, cols]  e4m3fn (max 448), e4m3fnuz (240), e5m2 or e5m2fnuz (57344), i8 (127); written
+ *  scale        [rows, ceil(cols / group)]  f32, written; any strides that keep elements apart: column-major scales and
+ *               aligned columns are strides. Or i32 [rows, ceil(ceil(cols / group) / 4)]: UE8M0, scale 4 i + j in
+ *               byte j of word i, bytes that no group has are 0
+ *  x            [rows, cols]  f32, f16 or bf16
+ *  group        columns of a scale; 0: the whole row (per token)
+ *  round_scale  1: scales are rounded up to powers of two: the exponent field, plus one if any bit of the fraction is
+ *               set, kept within 1 .. 254 (2^-126 .. 2^127). Packed scales always are
+ *  eps          smallest amax, 1e-30 or more and finite (SGLang uses 1e-10, DeepGEMM 1e-4)
+ *  Align:   element size; faster when everything begins at 16 bytes, strides are multiples of 8, group is 8 to 128 and
+ *           a power of two.
+ *  Types:   f32 throughout; rounding to nearest, ties to even; the same bits on every device.
+ *  Edge:    rows == 0 or cols == 0 is a no-op; the last group of a row may be partial. A NaN becomes the kind's NaN
+ *           (i8: 0) and does not enter amax; an infinity makes its scale infinite and itself NaN (i8: 0), unless the
+ *           scale is rounded: then 2^127, and the infinity the largest code.
+ *  Overlap: what is written overlaps nothing else.
+ *  Async:   queued on stream.
+ *  Errors:  QN_E_INVALID (null, shape, stride, overlap, group, eps), QN_E_UNSUPPORTED (dtype).
+ *  Source:  SGLang's per_token_group_quant_8bit, DeepGEMM's per_token_cast_to_fp8 and ceil_to_ue8m0. */
+QN_API qn_status qn_quantize_groups(qn_stream *stream, DLTensor *q, DLTensor *scale,
+                                    const DLTensor *x, int64_t group, int32_t round_scale,
+                                    float eps);
+/** With one scale for all, [1] f32, given on the device: q = code(x * (1 / scale)). */
+QN_API qn_status qn_quantize_static(qn_stream *stream, DLTensor *q, const DLTensor *x,
+                                    const DLTensor *scale);
+/** With one scale for all, [1] f32, found and written.
+ *  workspace  [n] u8 on the device, at least qn_quantize_tensor_workspace() bytes, at a multiple of 4; overwritten */
+QN_API qn_status qn_quantize_tensor(qn_stream *stream, DLTensor *q, DLTensor *scale,
+                                    const DLTensor *x, DLTensor *workspace, float eps);
+QN_API int64_t qn_quantize_tensor_workspace(void);
 
 /** What a conversion between encodings did. */
 typedef struct qn_convert_report {

@@ -13,12 +13,6 @@
 
 constexpr float log2_e = 0x1.715476p+0f;
 
-/** x / (1 + exp(-s)) where s has x's sign, from y = -|s| log2(e): exp then is at most 1 and does not overflow. */
-QN_INLINE f32v logistic(f32v x, f32v y) {
-    const f32v e = exp2_of(y);
-    return x * select_of(x < 0.0f, e, all_of(1)) / (1.0f + e);
-}
-
 /** x Phi(x), as gpu/elementary.h explains. */
 QN_INLINE f32v gelu(f32v x) {
     static const float p[] = {0x1.1df1c6p-3f,  0x1.1e70c2p-3f,  0x1.eac9bep-4f,
@@ -32,16 +26,19 @@ QN_INLINE f32v gelu(f32v x) {
 QN_INLINE f32v activated(qn_activation function, f32v x) {
     if (function == QN_GELU)
         return gelu(x);
-    const f32v a = (f32v)((u32v)x & 0x7FFFFFFF);
-    if (function == QN_SILU)
-        return logistic(x, a * -log2_e);
-    return logistic(x, a * fma_of(a * a, all_of(-0x1.a5a7dp-4f), all_of(-0x1.26aec2p+1f)));
+    const f32v y = function == QN_SILU
+                       ? x * -log2_e
+                       : x * fma_of(x * x, all_of(-0x1.a5a7dp-4f), all_of(-0x1.26aec2p+1f));
+    return x / (1.0f + exp2_of(y));
 }
 
-QN_INLINE f32v result(qn_activation function, f32v gate, f32v up, float limit) {
+/** `limited`: the problem has a limit. */
+QN_INLINE f32v result(qn_activation function, bool limited, f32v gate, f32v up, float limit) {
     const f32v most = all_of(limit), least = -most;
-    gate = select_of(gate > most, most, gate); // a NaN stays
-    up = select_of(up > most, most, select_of(up < least, least, up));
+    if (limited) { // a NaN stays
+        gate = select_of(gate > most, most, gate);
+        up = select_of(up > most, most, select_of(up < least, least, up));
+    }
     return activated(function, gate) * up;
 }
 
@@ -56,8 +53,8 @@ QN_INLINE void stream_line(void *to, const void *line) {
 }
 
 /** Elements first .. of a row, in whole cache lines; gives where it ends. */
-QN_INLINE int64_t stream_row(qni_dtype dtype, qn_activation function, const char *gate,
-                             const char *up, char *out, int64_t h, float limit) {
+QN_INLINE int64_t stream_row(qni_dtype dtype, qn_activation function, bool limited,
+                             const char *gate, const char *up, char *out, int64_t h, float limit) {
     const int64_t size = dtype == QNI_F32 ? 4 : 2, line = 64 / size;
     constexpr int64_t ahead =
         1024; // bytes: what the hardware's own prefetching leaves out between rows
@@ -67,21 +64,24 @@ QN_INLINE int64_t stream_row(qni_dtype dtype, qn_activation function, const char
         __builtin_prefetch(gate + i * size + ahead);
         __builtin_prefetch(up + i * size + ahead);
         for (int64_t k = 0; k < line; k += QN_LANES)
-            store(dtype, buffer, k,
-                  result(function, load(dtype, gate, i + k), load(dtype, up, i + k), limit));
+            store(
+                dtype, buffer, k,
+                result(function, limited, load(dtype, gate, i + k), load(dtype, up, i + k), limit));
         stream_line(out + i * size, buffer);
     }
     return i;
 }
 
 /** Elements i .. of a row, to `out` of dtype `to`. */
-QN_INLINE void write_row(qni_dtype dtype, qni_dtype to, qn_activation function, const char *gate,
-                         const char *up, void *out, int64_t i, int64_t h, float limit) {
+QN_INLINE void write_row(qni_dtype dtype, qni_dtype to, qn_activation function, bool limited,
+                         const char *gate, const char *up, void *out, int64_t i, int64_t h,
+                         float limit) {
     for (; i + QN_LANES <= h; i += QN_LANES)
-        store(to, out, i, result(function, load(dtype, gate, i), load(dtype, up, i), limit));
+        store(to, out, i,
+              result(function, limited, load(dtype, gate, i), load(dtype, up, i), limit));
     if (i < h)
         store_some(to, out, i, h - i,
-                   result(function, load_some(dtype, gate, i, h - i),
+                   result(function, limited, load_some(dtype, gate, i, h - i),
                           load_some(dtype, up, i, h - i), limit));
 }
 
@@ -107,7 +107,7 @@ static inline void quantize_row(const qni_activation_problem *p, int64_t r, cons
 /** Results that no cache holds until they are read again are written past the caches. */
 constexpr int64_t large_bytes = 4 << 20;
 
-QN_INLINE void activate_rows(qni_dtype dtype, qn_activation function,
+QN_INLINE void activate_rows(qni_dtype dtype, qn_activation function, bool limited,
                              const qni_activation_problem *p, int64_t first, int64_t last,
                              float *scratch) {
     const int64_t size = dtype == QNI_F32 ? 4 : 2;
@@ -117,33 +117,41 @@ QN_INLINE void activate_rows(qni_dtype dtype, qn_activation function,
         const char *up = gate + p->h * size;
         char *out = (char *)p->out.data + qni_activation_at(p, &p->out, r) * size;
         if (p->quant != QNI_ACTIVATION_PLAIN) {
-            write_row(dtype, QNI_F32, function, gate, up, scratch, 0, p->h, p->limit);
+            write_row(dtype, QNI_F32, function, limited, gate, up, scratch, 0, p->h, p->limit);
             quantize_row(p, r, scratch);
             continue;
         }
         int64_t done = 0;
         if (is_large && (uintptr_t)out % 64 == 0)
-            done = stream_row(dtype, function, gate, up, out, p->h, p->limit);
-        write_row(dtype, dtype, function, gate, up, out, done, p->h, p->limit);
+            done = stream_row(dtype, function, limited, gate, up, out, p->h, p->limit);
+        write_row(dtype, dtype, function, limited, gate, up, out, done, p->h, p->limit);
     }
     atomic_thread_fence(
         memory_order_seq_cst); // stores past the caches are seen before the call ends
 }
 
-/** Rows first .. last - 1: a copy of the code for each dtype and function. */
+/** A copy of the code for each function, and for plain SiLU, which most models have, one without limits. */
+QN_INLINE void activate_rows_of(qni_dtype dtype, const qni_activation_problem *p, int64_t first,
+                                int64_t last, float *scratch) {
+    if (p->function == QN_GELU)
+        activate_rows(dtype, QN_GELU, true, p, first, last, scratch);
+    else if (p->function == QN_GELU_TANH)
+        activate_rows(dtype, QN_GELU_TANH, true, p, first, last, scratch);
+    else if (p->limit < HUGE_VALF)
+        activate_rows(dtype, QN_SILU, true, p, first, last, scratch);
+    else
+        activate_rows(dtype, QN_SILU, false, p, first, last, scratch);
+}
+
+/** Rows first .. last - 1. */
 static void activation_rows(const qni_activation_problem *p, int64_t first, int64_t last,
                             float *scratch) {
-#define OF_DTYPE(dtype)                                                                            \
-    p->function == QN_SILU   ? activate_rows(dtype, QN_SILU, p, first, last, scratch)              \
-    : p->function == QN_GELU ? activate_rows(dtype, QN_GELU, p, first, last, scratch)              \
-                             : activate_rows(dtype, QN_GELU_TANH, p, first, last, scratch)
     if (p->dtype == QNI_F32)
-        OF_DTYPE(QNI_F32);
+        activate_rows_of(QNI_F32, p, first, last, scratch);
     else if (p->dtype == QNI_F16)
-        OF_DTYPE(QNI_F16);
+        activate_rows_of(QNI_F16, p, first, last, scratch);
     else
-        OF_DTYPE(QNI_BF16);
-#undef OF_DTYPE
+        activate_rows_of(QNI_BF16, p, first, last, scratch);
 }
 
 #endif

@@ -2,13 +2,16 @@
 // qn_quantize_fp8 and qn_dequantize_fp8: check the tensors, choose a kernel, run it.
 #include "quantize.h"
 
-// variants.def is one list for two ops; QN_VARIANT_OF_op picks the lines of each.
+#include "rows.h"
+
+// variants.def is one list for all ops; QN_VARIANT_OF_op picks the lines of each.
 #define CPU true
 #define GPU false
 #define QN_IMAGE(...)
 #define QN_VARIANT(op, kernel, where, needs, supports, run)                                        \
     QN_VARIANT_OF_##op(#op "." #kernel, needs, where, supports, run)
 
+#define QN_VARIANT_OF_quantize_rows(...)
 #define QN_VARIANT_OF_quantize(...) {__VA_ARGS__},
 #define QN_VARIANT_OF_dequantize(...)
 static const qni_variant quantize_variants[] = {
@@ -28,7 +31,8 @@ const qni_op qni_op_quantize = {"quantize", quantize_variants,
 const qni_op qni_op_dequantize = {"dequantize", dequantize_variants,
                                   sizeof dequantize_variants / sizeof *dequantize_variants};
 
-static const qni_op *const ops[] = {&qni_op_quantize, &qni_op_dequantize, nullptr};
+static const qni_op *const ops[] = {&qni_op_quantize, &qni_op_dequantize, &qni_op_quantize_rows,
+                                    nullptr};
 const qni_family qni_family_quantize = {"quantize", ops, qni_quantize_check};
 
 /** The smallest eps: from it on, scales and their inverses are normal f32 numbers for every kind. */

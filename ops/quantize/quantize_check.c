@@ -2,6 +2,7 @@
 // The check problems of the quantize family: every kernel gives the bits of the definition, and touches nothing
 // else. Used by qn_check on every device.
 #include "quantize.h"
+#include "rows.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -329,6 +330,8 @@ out:
 }
 
 qn_status qni_quantize_check(qni_check_run *run, const qni_op *op) {
+    if (op == &qni_op_quantize_rows)
+        return qni_quantize_rows_check(run, op);
     const bool quick = qni_check_is_quick(run);
     const int num_shapes = sizeof shapes / sizeof *shapes;
     int turn = 0; // fills, kinds and dtypes take turns over the shapes

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// The check problems of quantisation along rows: every form of scale, all codes and scales to the bit.
+#include "../area.h"
+#include "rows.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct shape {
+    int64_t rows, cols, group; // group 0: the row
+    int64_t gap, offset;       // elements between rows, and before the first
+    bool is_column_major;      // scales
+} shape;
+static const shape shapes[] = {
+    {1, 1, 0, 0, 0, false},       {3, 128, 128, 0, 0, false}, {37, 32, 32, 8, 8, true},
+    {5, 136, 64, 0, 0, false},    {2, 1088, 16, 0, 8, true},  {7, 111, 20, 3, 1, true},
+    {2, 2056, 0, 0, 0, false},    {3, 7168, 128, 0, 0, true}, {4, 1000, 200, 0, 0, false},
+    {1, 9000, 8, 0, 0, false},    {2, 2050, 0, 5, 3, false},  {1100, 24, 0, 0, 0, true},
+    {1, 33000, 128, 0, 0, false},
+};
+
+enum { X, Q, SCALE, MAXIMA, NUM_AREAS };
+static const char *const area_names[] = {"x", "q", "scale", "workspace"};
+static const char *const form_names[] = {"given", "f32", "powers of two", "packed", "tensor"};
+
+typedef struct check_case {
+    const shape *shape;
+    qni_rows_problem problem; // pointers into device memory
+    qni_area areas[NUM_AREAS];
+    const DLTensor *output_list[2];
+    uint64_t random;
+    char text[160];
+} check_case;
+
+// ---- making a case
+
+static bool has_area(const check_case *c, int which) {
+    return which != MAXIMA || c->problem.form == QNI_SCALE_TENSOR;
+}
+
+/** Scales' words and their strides: some elements lie between rows, or between columns. */
+static void place_scales(check_case *c) {
+    qni_rows_problem *p = &c->problem;
+    const int64_t groups = qni_rows_groups(p);
+    const int64_t words = p->form == QNI_SCALE_PACKED ? (groups + 3) / 4 : groups;
+    p->scale_row = c->shape->is_column_major ? 1 : words + 1;
+    p->scale_col = c->shape->is_column_major ? p->rows + 3 : 1;
+}
+
+static int64_t count_of(const check_case *c, int which) {
+    const qni_rows_problem *p = &c->problem;
+    if (which == X || which == Q)
+        return p->rows * p->x_row;
+    if (which == MAXIMA)
+        return QNI_ROWS_MAXIMA;
+    return qni_rows_has_one_scale(p) ? 1
+                                     : p->rows * p->scale_row + qni_rows_groups(p) * p->scale_col;
+}
+
+static qn_status make_area(check_case *c, qn_device *device, int which) {
+    const qni_rows_problem *p = &c->problem;
+    const qni_dtype dtypes[] = {p->dtype_x, p->dtype_q,
+                                p->form == QNI_SCALE_PACKED ? QNI_I32 : QNI_F32, QNI_I32};
+    return qni_area_create(&c->areas[which], area_names[which], device, dtypes[which],
+                           count_of(c, which), which < SCALE ? c->shape->offset : 0);
+}
+
+/** Rows on scales of their own; one of zeros, one of powers of two, one with a NaN, one with an infinity. */
+static double x_value(check_case *c, int64_t row, int64_t col) {
+    const double normal = qni_random_normal(&c->random);
+    if (c->problem.form == QNI_SCALE_TENSOR && row % 8 > 1)
+        return 3 * normal;
+    switch (row % 8) {
+    case 1:
+        return 0;
+    case 2:
+        return ldexp(normal < 0 ? -1 : 1, (int)(qni_random(&c->random) % 9));
+    case 3:
+        return col == 5 ? (double)NAN : normal;
+    case 4:
+        return col == 7 ? (double)-INFINITY : normal;
+    case 5:
+        return ldexp(normal, c->problem.dtype_x == QNI_F16 ? -14 : -60);
+    case 6:
+        return ldexp(normal, c->problem.dtype_x == QNI_F16 ? 12 : 100);
+    default:
+        return normal;
+    }
+}
+
+static void fill(check_case *c) {
+    qni_area *x = &c->areas[X];
+    for (int64_t r = 0; r < c->problem.rows; r++)
+        for (int64_t i = 0; i < c->problem.cols; i++)
+            qni_put(x->dtype, qni_area_host(x), r * c->problem.x_row + i, x_value(c, r, i));
+    if (c->problem.form == QNI_SCALE_GIVEN)
+        qni_put(QNI_F32, qni_area_host(&c->areas[SCALE]), 0, 0.013);
+}
+
+static void place(check_case *c, qni_rows_problem *p, bool on_host) {
+#define DATA(which) (on_host ? qni_area_host(&c->areas[which]) : qni_area_device(&c->areas[which]))
+    p->x = DATA(X);
+    p->q = DATA(Q);
+    p->scale = DATA(SCALE);
+    p->maxima = has_area(c, MAXIMA) ? DATA(MAXIMA) : nullptr;
+#undef DATA
+}
+
+// ---- what must come out: the definition's values, exactly
+
+static void expect_scales(check_case *c, const qni_rows_problem *p) {
+    const int64_t groups = qni_rows_groups(p);
+    const int64_t words = p->form == QNI_SCALE_PACKED ? (groups + 3) / 4 : groups;
+    qni_area *a = &c->areas[SCALE];
+    if (p->form == QNI_SCALE_TENSOR)
+        qni_area_expect(a, 0, qni_get(a->dtype, p->scale, 0), 0);
+    for (int64_t r = 0; !qni_rows_has_one_scale(p) && r < p->rows; r++)
+        for (int64_t i = 0; i < words; i++) {
+            const int64_t at = r * p->scale_row + i * p->scale_col;
+            qni_area_expect(a, at, qni_get(a->dtype, p->scale, at), 0);
+        }
+}
+
+/** The definition runs on copies, since what was there before a run must stay as it is. */
+static qn_status make_expectations(check_case *c) {
+    qni_rows_problem host = c->problem;
+    place(c, &host, true);
+    uint8_t *q = malloc((size_t)count_of(c, Q));
+    void *scale = malloc((size_t)count_of(c, SCALE) * 4);
+    if (q && scale) {
+        memcpy(scale, host.scale, (size_t)count_of(c, SCALE) * 4);
+        host.q = q;
+        host.scale = scale;
+        qni_quantize_rows_ref(&host);
+        for (int64_t r = 0; r < host.rows; r++)
+            for (int64_t i = r * host.q_row; i < r * host.q_row + host.cols; i++)
+                qni_area_expect(&c->areas[Q], i, qni_get(host.dtype_q, q, i), 0);
+        expect_scales(c, &host);
+    }
+    for (int64_t i = 0; has_area(c, MAXIMA) && i < QNI_ROWS_MAXIMA; i++)
+        qni_area_expect(&c->areas[MAXIMA], i, 0, INT32_MAX); // anything
+    const bool had_memory = q && scale;
+    free(q);
+    free(scale);
+    return had_memory ? QN_OK : QN_FAIL(QN_E_MEMORY, "check: out of memory");
+}
+
+// ---- running a case
+
+static qn_status reset(void *context, qn_stream *stream) {
+    check_case *c = context;
+    qn_status st = QN_OK;
+    for (int i = 0; st == QN_OK && i < NUM_AREAS; i++)
+        if (has_area(c, i))
+            st = qni_area_reset(&c->areas[i], stream);
+    return st;
+}
+
+static qn_status compare(void *context, qn_stream *stream, double *error, char *detail,
+                         size_t room) {
+    check_case *c = context;
+    qn_status st = QN_OK;
+    *error = 0;
+    *detail = 0;
+    for (int i = NUM_AREAS - 1; st == QN_OK && i >= 0;
+         i--) // a wrong scale is told before its codes
+        if (has_area(c, i))
+            st = qni_area_compare(&c->areas[i], stream, error, detail, room);
+    return st;
+}
+
+static qn_status check_one(qni_check_run *run, const shape *s, qni_dtype dtype, qni_dtype dtype_q,
+                           qni_scale_form form) {
+    check_case *c = calloc(1, sizeof *c);
+    qn_status st = QN_OK;
+    if (!c)
+        return QN_FAIL(QN_E_MEMORY, "check: out of memory");
+    c->shape = s;
+    c->random = qni_check_seed(run) + (uint64_t)(s - shapes) * 100 + (uint64_t)form;
+    c->problem = (qni_rows_problem){.dtype_x = dtype,
+                                    .dtype_q = dtype_q,
+                                    .rows = s->rows,
+                                    .cols = s->cols,
+                                    .group = s->group ? s->group : s->cols,
+                                    .x_row = s->cols + s->gap,
+                                    .q_row = s->cols + s->gap,
+                                    .form = form,
+                                    .eps = 1e-10f};
+    if (qni_rows_has_one_scale(&c->problem))
+        c->problem.group = s->cols;
+    place_scales(c);
+    for (int i = 0; i < NUM_AREAS; i++)
+        if (has_area(c, i))
+            QN_TRY(make_area(c, qn_stream_device(qni_check_stream(run)), i));
+    fill(c);
+    QN_TRY(make_expectations(c));
+    place(c, &c->problem, false);
+    c->output_list[0] = &c->areas[Q].flat;
+    c->output_list[1] = &c->areas[SCALE].flat;
+    snprintf(c->text, sizeof c->text, "[%ld, %ld] group=%ld scales %s%s gap=%ld offset=%ld %s->%s",
+             (long)s->rows, (long)s->cols, (long)s->group, form_names[form],
+             s->is_column_major ? " column-major" : "", (long)s->gap, (long)s->offset,
+             qni_dtype_name(dtype), qni_dtype_name(dtype_q));
+    const qni_check_problem problem = {.op = &qni_op_quantize_rows,
+                                       .text = c->text,
+                                       .problem = &c->problem,
+                                       .context = c,
+                                       .reset = reset,
+                                       .compare = compare,
+                                       .outputs = c->output_list,
+                                       .num_outputs = 2};
+    QN_TRY(qni_check_problem_run(run, &problem));
+out:
+    for (int i = 0; i < NUM_AREAS; i++)
+        qni_area_destroy(&c->areas[i]);
+    free(c);
+    return st;
+}
+
+qn_status qni_quantize_rows_check(qni_check_run *run, const qni_op *op) {
+    (void)op;
+    static const qni_dtype kinds[] = {QNI_E4M3FN, QNI_I8, QNI_E4M3FNUZ, QNI_E5M2, QNI_E5M2FNUZ};
+    const int thinning = qni_check_is_quick(run) ? 5 : 1;
+    int turn = 0;
+    for (int s = 0; s < (int)(sizeof shapes / sizeof *shapes); s++)
+        for (int form = QNI_SCALE_GIVEN; form <= QNI_SCALE_TENSOR; form++)
+            for (int dtype = QNI_F32; dtype <= QNI_BF16; dtype++) {
+                if (++turn % thinning != 0)
+                    continue;
+                qn_status st = check_one(run, &shapes[s], (qni_dtype)dtype,
+                                         kinds[turn / thinning % 5], (qni_scale_form)form);
+                if (st != QN_OK)
+                    return st;
+            }
+    return QN_OK;
+}
