@@ -3,6 +3,8 @@
 // with --peer, bench/peers.py times the library beside another in one process.
 #include "file.h"
 #include "measure.h"
+#include "rows.h"
+#include "svg.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -17,6 +19,7 @@ extern char **environ;
 
 static const char *spec, *peer, *python = "python3", *plot_path, *m_list = "1,16,64,512";
 static int64_t runs = 20, n = 4096, k = 7168;
+static rows_shape shape;
 static bool as_json, force;
 
 static const cli_option options[] = {
@@ -51,6 +54,20 @@ static const cli_option options[] = {
      .min = 1,
      .max = 1 << 20,
      .help = "gemm: length of the sums (default: 7168)"},
+    {.name = "--rows",
+     .value = "N",
+     .kind = CLI_INT,
+     .to = &shape.rows,
+     .min = 1,
+     .max = 1 << 24,
+     .help = "row ops: rows (default: 4096 on the CPU, 16384 on GPUs)"},
+    {.name = "--dim",
+     .value = "N",
+     .kind = CLI_INT,
+     .to = &shape.dim,
+     .min = 1,
+     .max = 1 << 20,
+     .help = "row ops: elements of a row (default: 7168 on the CPU, 8192 on GPUs)"},
     {.name = "--peer",
      .value = "torch",
      .kind = CLI_CHOICE,
@@ -61,7 +78,7 @@ static const cli_option options[] = {
      .kind = CLI_TEXT,
      .to = &python,
      .help = "a Python that has the peer (default: python3)"},
-    {.name = "--plot",
+    {.name = "--svg",
      .value = "FILE.svg",
      .kind = CLI_TEXT,
      .to = &plot_path,
@@ -97,7 +114,7 @@ static double share(const measurement *r) {
 }
 
 static const char *share_of(const measurement *r) {
-    return r->copy_ns ? "memcpy" : r->bound ? r->bound : "-";
+    return r->copy_ns ? "copy" : r->bound ? r->bound : "-";
 }
 
 static void print_table(const job *j) {
@@ -142,43 +159,39 @@ static json_t *report_json(const job *j) {
 
 // ---- plot
 
-/** One line a measurement: a bar as long as its share of the limit, which is the full width. */
-static void draw_bar(FILE *to, const measurement *r, int top) {
-    constexpr double full = 360;
-    double length = full * (share(r) < 1.1 ? share(r) : 1.1);
-    fprintf(to, "<text x='330' y='%d' text-anchor='end'>%s ", top + 14, r->op);
-    cli_write_xml(to, r->problem);
-    fprintf(to, "</text>\n<rect x='340' y='%d' width='%.1f' height='18' fill='#4477aa'/>\n", top,
-            length);
-    fprintf(to, "<text x='%.1f' y='%d'>", 346 + (length > full ? length : full), top + 14);
-    if (r->flops > 0)
-        fprintf(to, "%.1f GFLOP/s", gigaflops(r));
-    else
-        fprintf(to, "%.1f GB/s", gigabytes(r));
-    fprintf(to, ", %.0f %% (%s)</text>\n", 100 * share(r), share_of(r));
+enum { TOP = 34 };
+static const svg_frame frame = {430, 300}; // a bar as long as its share of the limit
+
+static void draw_one(FILE *to, const measurement *r, int top) {
+    char *name = cli_text("%s %s", r->op, r->problem);
+    char *value =
+        r->flops > 0
+            ? cli_text("%.1f GFLOP/s, %.0f %% (%s)", gigaflops(r), 100 * share(r), share_of(r))
+            : cli_text("%.1f GB/s, %.0f %% (%s)", gigabytes(r), 100 * share(r), share_of(r));
+    svg_bar(to, &frame, top, name, share(r) < 1.1 ? share(r) : 1.1, "#4477aa", value);
+    free(name);
+    free(value);
 }
 
 static char *draw(const job *j) {
-    char *text = nullptr;
+    char *body = nullptr;
     size_t size = 0;
-    FILE *to = open_memstream(&text, &size);
+    FILE *to = open_memstream(&body, &size);
     if (!to)
         cli_out_of_memory();
-    int height = 60 + 28 * j->count;
-    fprintf(
-        to,
-        "<svg xmlns='http://www.w3.org/2000/svg' width='1000' height='%d' font-family='sans-serif' "
-        "font-size='13'>\n<rect width='100%%' height='100%%' fill='white'/>\n<text x='340' y='22'>",
-        height);
-    cli_write_xml(to, j->device.info.name);
-    fprintf(to, ", %s times: share of the limit (line: 100 %%)</text>\n",
-            cli_times(&j->device.info));
+    const int end = TOP + j->count * SVG_STEP, full = frame.left + (int)frame.full;
+    char *rest =
+        cli_text("%s times: share of the limit (line: 100 %%)", cli_times(&j->device.info));
+    svg_title(to, &frame, 8, j->device.info.name, rest);
+    free(rest);
     for (int i = 0; i < j->count; i++)
-        draw_bar(to, &j->results[i], 40 + 28 * i);
-    fprintf(to, "<line x1='700' x2='700' y1='32' y2='%d' stroke='#bb5566'/>\n</svg>\n",
-            height - 12);
+        draw_one(to, &j->results[i], TOP + i * SVG_STEP);
+    fprintf(to, "<line x1='%d' x2='%d' y1='%d' y2='%d' stroke='#bb5566'/>\n", full, full, TOP - 4,
+            end);
     if (fclose(to) != 0)
         cli_out_of_memory();
+    char *text = svg_whole(end + 12, body);
+    free(body);
     return text;
 }
 
@@ -246,7 +259,7 @@ static qn_status run_peer(void) {
     if (spec && strcmp(spec, "cpu") != 0)
         return cli_fail(QN_E_INVALID, "option --peer: found device %s, accepted: cpu", spec);
     if (plot_path)
-        return cli_fail(QN_E_INVALID, "option --plot does not go with --peer");
+        return cli_fail(QN_E_INVALID, "option --svg does not go with --peer");
     char *script = find_script();
     Dl_info library;
     if (!script || !dladdr((void *)qn_version, &library)) {
@@ -280,22 +293,51 @@ static qn_status parse_m(job *j) {
     }
 }
 
-static qn_status wants(int count, char **ops, bool *quantize, bool *gemm) {
-    *quantize = *gemm = count == 0;
+/** Whether one of the command's words, if there are any, names the op or its family. */
+static bool is_wanted(int count, char **words, const char *op, const char *family) {
     for (int i = 0; i < count; i++)
-        if (strcmp(ops[i], "quantize") == 0)
-            *quantize = true;
-        else if (strcmp(ops[i], "gemm") == 0)
-            *gemm = true;
-        else
-            return cli_fail(QN_E_INVALID, "unknown op '%s' (accepted: quantize, gemm)", ops[i]);
-    return QN_OK;
+        if (strcmp(words[i], op) == 0 || strcmp(words[i], family) == 0)
+            return true;
+    return count == 0;
 }
 
-static qn_status measure_all(job *j, bool quantize, bool gemm) {
+static qn_status check_word(const char *word) {
+    char accepted[512] = "quantize, gemm";
+    if (strcmp(word, "quantize") == 0 || strcmp(word, "gemm") == 0)
+        return QN_OK;
+    for (int i = 0; i < rows_count(); i++) {
+        const char *names[] = {rows_family(i), rows_name(i)};
+        const bool is_first = i == 0 || strcmp(names[0], rows_family(i - 1)) != 0;
+        for (int which = !is_first; which < 2; which++) {
+            const size_t used = strlen(accepted);
+            if (strcmp(word, names[which]) == 0)
+                return QN_OK;
+            snprintf(accepted + used, sizeof accepted - used, ", %s", names[which]);
+        }
+    }
+    return cli_fail(QN_E_INVALID, "unknown op '%s' (accepted: %s)", word, accepted);
+}
+
+static int count_problems(const job *j, int count, char **words) {
+    int problems = 0;
+    for (int i = 0; i < rows_count(); i++)
+        problems += is_wanted(count, words, rows_name(i), rows_family(i));
+    problems += is_wanted(count, words, "quantize", "") ? 2 : 0;
+    return problems + (is_wanted(count, words, "gemm", "") ? j->num_m : 0);
+}
+
+static qn_status measure_all(job *j, int count, char **words) {
     qn_status st = QN_OK;
-    int problems = (quantize ? 2 : 0) + (gemm ? j->num_m : 0);
+    const bool quantize = is_wanted(count, words, "quantize", "");
+    const bool gemm = is_wanted(count, words, "gemm", "");
+    const int problems = count_problems(j, count, words);
+    if (problems > MAX_RESULTS)
+        return cli_fail(QN_E_INVALID, "%d problems; at most %d are accepted", problems,
+                        MAX_RESULTS);
     cli_progress_begin("measuring", problems * (runs + 2));
+    for (int i = 0; st == QN_OK && i < rows_count(); i++)
+        if (is_wanted(count, words, rows_name(i), rows_family(i)))
+            st = measure_rows(&j->results[j->count++], &j->device, i, shape, (int)runs);
     for (int64_t rows = 1; quantize && st == QN_OK && rows <= 128; rows += 127)
         st = measure_quantize(&j->results[j->count++], &j->device, 8192, 4096, rows, (int)runs);
     for (int i = 0; gemm && st == QN_OK && i < j->num_m; i++)
@@ -306,16 +348,16 @@ static qn_status measure_all(job *j, bool quantize, bool gemm) {
 }
 
 static qn_status measure_device(job *j, int count, char **ops) {
-    bool quantize, gemm;
-    qn_status st;
-    CLI_TRY(wants(count, ops, &quantize, &gemm));
+    qn_status st = QN_OK;
+    for (int i = 0; i < count; i++)
+        CLI_TRY(check_word(ops[i]));
     CLI_TRY(cli_output_check(plot_path, force));
     CLI_TRY(cli_device_open(&j->device, spec));
     if (!j->device.info.has_clock)
         CLI_TRY(cli_fail(QN_E_UNSUPPORTED, "device %s has no clock, so there is nothing to measure",
                          j->device.info.spec));
     cli_limits_get(&j->limits, &j->device.info);
-    CLI_TRY(measure_all(j, quantize, gemm));
+    CLI_TRY(measure_all(j, count, ops));
     if (plot_path)
         CLI_TRY(write_plot(j));
     if (as_json) {
@@ -342,14 +384,18 @@ static int run(int count, char **arguments) {
 
 const cli_command cli_bench = {
     .name = "bench",
-    .arguments = "[quantize] [gemm]",
-    .summary = "Measure ops beside memcpy, limits and peers",
-    .details = "quantize turns 64 MiB of bf16 into FP8, its runs alternating with copies that\n"
-               "move as many bytes; gemm multiplies FP8 activations with packed FP8 weights,\n"
-               "going round eight matrices so that none stays in a cache. 'of the limit' is\n"
-               "the speed beside the copy's, or beside what arithmetic or memory would allow:\n"
-               "measured on the CPU by loops that do nothing else, from data sheets for GPUs.\n"
-               "QUERN_NUM_THREADS sets the CPU's threads.",
+    .arguments = "[OP...]",
+    .summary = "Measure ops beside a copy, limits and peers",
+    .details =
+        "OP is gemm, quantize, a family of row ops (norm, activation) or one row op by name;\n"
+        "without any, all are measured. Row ops take bf16 rows of memory; they and\n"
+        "quantize, which turns 64 MiB of bf16 into FP8, take turns with copies that move\n"
+        "as many bytes. gemm multiplies FP8 activations with packed FP8 weights, going\n"
+        "round eight matrices so that none stays in a cache. 'of the limit' is\n"
+        "the speed beside the copy's, or beside what arithmetic or memory would allow:\n"
+        "measured on the CPU by loops that do nothing else, from data sheets for GPUs.\n"
+        "The copy is the library's own: on the CPU on all threads, past the caches.\n"
+        "QUERN_NUM_THREADS sets the CPU's threads.",
     .options = options,
-    .max_arguments = 2,
+    .max_arguments = 64,
     .run = run};

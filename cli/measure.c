@@ -3,105 +3,30 @@
 #include "measure.h"
 
 #include "number.h"
+#include "timing.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
-enum { BLOCK = 128, NUM_WEIGHTS = 8, WARM_UP = 2 };
+enum { BLOCK = 128, NUM_WEIGHTS = 8 };
 
 static const DLDataType bf16 = {kDLBfloat, 16, 1}, f32 = {kDLFloat, 32, 1},
                         fp8 = {kDLFloat8_e4m3fn, 8, 1};
 
-static int64_t blocks_of(int64_t count) {
-    return (count + BLOCK - 1) / BLOCK;
-}
-
-// ---- timing
-
-typedef struct timer {
-    qn_event *start, *end;
-    int64_t *times;
-    int count;
-} timer;
-
-static qn_status timer_open(timer *t, cli_device *device, int runs) {
-    *t = (timer){.times = cli_alloc((size_t)runs * sizeof(int64_t))};
-    qn_status st = qn_event_create(&t->start, device->device);
-    return st == QN_OK ? qn_event_create(&t->end, device->device) : st;
-}
-
-static void timer_close(timer *t) {
-    qn_event_destroy(t->start);
-    qn_event_destroy(t->end);
-    free(t->times);
-}
-
-/** Runs body once; its time counts if it is no warm-up. */
-static qn_status timer_run(timer *t, cli_device *device, qn_status (*body)(void *), void *context,
-                           bool counts) {
-    int64_t ns;
-    qn_status st;
-    CLI_TRY(qn_event_record(t->start, device->stream));
-    CLI_TRY(body(context));
-    CLI_TRY(qn_event_record(t->end, device->stream));
-    CLI_TRY(qn_event_sync(t->end));
-    CLI_TRY(qn_event_elapsed(&ns, t->start, t->end));
-    if (counts)
-        t->times[t->count++] = ns;
-out:
-    return st;
-}
-
-static int by_value(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
-static int64_t timer_median(timer *t) {
-    qsort(t->times, (size_t)t->count, sizeof *t->times, by_value);
-    return t->times[t->count / 2];
-}
-
-// ---- data
-
-/** bf16 values that differ, near 1 in size. */
-static void fill_bf16(uint16_t *to, int64_t count, cli_random *random) {
-    for (int64_t i = 0; i < count; i++)
-        to[i] = (uint16_t)(cli_random_next(random) & 0x80FF) | 0x3F00;
-}
-
-/** Codes of e4m3fn other than NaN. */
-static void fill_fp8(uint8_t *to, int64_t count, cli_random *random) {
-    for (int64_t i = 0; i < count; i++) {
-        uint8_t code = (uint8_t)(cli_random_next(random) >> 24);
-        to[i] = (code & 0x7F) == 0x7F ? code ^ 1 : code;
-    }
-}
-
 static qn_status make_filled(cli_tensor *out, cli_device *device, DLDataType dtype, int64_t rows,
                              int64_t cols, cli_random *random) {
-    int64_t shape[2] = {rows, cols};
-    qn_status st = cli_tensor_make(out, device, dtype, 2, shape);
-    if (st != QN_OK)
-        return st;
-    void *host = cli_alloc((size_t)(rows * cols * dtype.bits / 8));
-    if (dtype.bits == 8)
-        fill_fp8(host, rows * cols, random);
-    else if (dtype.bits == 16)
-        fill_bf16(host, rows * cols, random);
-    else
-        for (int64_t i = 0; i < rows * cols; i++)
-            ((float *)host)[i] = 0x1p-8F * (float)(1 + (cli_random_next(random) & 15));
-    st = cli_tensor_load(out, device, host);
-    free(host);
-    return st;
+    return timing_make_filled(out, device, dtype, 2, (const int64_t[]){rows, cols}, random);
+}
+
+static int64_t blocks_of(int64_t count) {
+    return (count + BLOCK - 1) / BLOCK;
 }
 
 // ---- quantize
 
 typedef struct quantize_run {
     cli_device *device;
-    cli_tensor x, q, scale, copy_from, copy_to;
+    cli_tensor x, q, scale;
     int64_t block_rows;
 } quantize_run;
 
@@ -111,12 +36,7 @@ static qn_status run_quantize(void *context) {
                            1e-4F);
 }
 
-static qn_status run_copy(void *context) {
-    quantize_run *r = context;
-    return qn_copy(r->device->stream, &r->copy_to.t, &r->copy_from.t);
-}
-
-static qn_status open_quantize(quantize_run *r, int64_t rows, int64_t cols, int64_t bytes) {
+static qn_status open_quantize(quantize_run *r, int64_t rows, int64_t cols) {
     int64_t shape[2] = {rows, cols},
             blocks[2] = {(rows + r->block_rows - 1) / r->block_rows, blocks_of(cols)};
     cli_random random = {1};
@@ -124,9 +44,6 @@ static qn_status open_quantize(quantize_run *r, int64_t rows, int64_t cols, int6
     CLI_TRY(make_filled(&r->x, r->device, bf16, rows, cols, &random));
     CLI_TRY(cli_tensor_make(&r->q, r->device, fp8, 2, shape));
     CLI_TRY(cli_tensor_make(&r->scale, r->device, f32, 2, blocks));
-    // A copy reads and writes each byte, so half as many bytes make the same traffic.
-    CLI_TRY(make_filled(&r->copy_from, r->device, fp8, 1, bytes / 2, &random));
-    CLI_TRY(make_filled(&r->copy_to, r->device, fp8, 1, bytes / 2, &random));
 out:
     return st;
 }
@@ -134,7 +51,6 @@ out:
 qn_status measure_quantize(measurement *out, cli_device *device, int64_t rows, int64_t cols,
                            int64_t block_rows, int runs) {
     quantize_run r = {.device = device, .block_rows = block_rows};
-    timer op = {0}, copy = {0};
     int64_t scales = (rows + block_rows - 1) / block_rows * blocks_of(cols);
     int64_t bytes = 3 * rows * cols + 4 * scales; // two bytes read, one written, and the scales
     *out = (measurement){.op = "quantize", .bytes = (double)bytes};
@@ -142,24 +58,12 @@ qn_status measure_quantize(measurement *out, cli_device *device, int64_t rows, i
              "%" PRId64 " x %" PRId64 " bf16, blocks of %" PRId64 " x %d", rows, cols, block_rows,
              BLOCK);
     qn_status st;
-    CLI_TRY(open_quantize(&r, rows, cols, bytes));
-    CLI_TRY(timer_open(&op, device, runs));
-    CLI_TRY(timer_open(&copy, device, runs));
-    for (int i = 0; i < runs + WARM_UP; i++) {
-        CLI_TRY(timer_run(&op, device, run_quantize, &r, i >= WARM_UP));
-        CLI_TRY(timer_run(&copy, device, run_copy, &r, i >= WARM_UP));
-        cli_progress_add(1);
-    }
-    out->kernel = qn_last_kernel();
-    out->median_ns = timer_median(&op);
-    out->fastest_ns = op.times[0];
-    out->copy_ns = timer_median(&copy);
+    CLI_TRY(open_quantize(&r, rows, cols));
+    CLI_TRY(timing_beside_copy(out, device, run_quantize, &r, runs));
 out:
-    timer_close(&op);
-    timer_close(&copy);
-    cli_tensor *all[] = {&r.x, &r.q, &r.scale, &r.copy_from, &r.copy_to};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        cli_tensor_free(all[i], device);
+    cli_tensor_free(&r.x, device);
+    cli_tensor_free(&r.q, device);
+    cli_tensor_free(&r.scale, device);
     return st;
 }
 

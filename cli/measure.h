@@ -6,7 +6,7 @@
 #include "limits.h"
 
 typedef struct measurement {
-    char op[16], problem[80];
+    char op[40], problem[80];
     const char *kernel;
     int64_t median_ns, fastest_ns;
     double bytes, flops; // moved at least, and computed

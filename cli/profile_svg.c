@@ -2,33 +2,14 @@
 // A profile as a picture: for each kernel one bar of its instructions by class, bars of the bytes that it moves, and
 // how many waves fit on a compute unit by each limit.
 #include "profile.h"
+#include "svg.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { WIDTH = 1000, LEFT = 190, BAR = 16, STEP = 22, GAP = 30 };
+enum { LEFT = 190, BAR = SVG_BAR, STEP = SVG_STEP, GAP = 30 };
 static constexpr double full = 640;
-
-/** A bar with its name at the left and its value at the right. `length` is in parts of the full width. */
-static void draw_bar(FILE *to, int top, const char *name, double length, const char *color,
-                     const char *value) {
-    fprintf(to, "<text x='%d' y='%d' text-anchor='end'>", LEFT - 8, top + 13);
-    cli_write_xml(to, name);
-    fprintf(to, "</text>\n<rect x='%d' y='%d' width='%.1f' height='%d' fill='%s'/>\n", LEFT, top,
-            full * length, BAR, color);
-    fprintf(to, "<text x='%d' y='%d'>", LEFT + 6 + (int)(full * length), top + 13);
-    cli_write_xml(to, value);
-    fputs("</text>\n", to);
-}
-
-static void draw_title(FILE *to, int top, const char *title, const char *rest) {
-    fprintf(to, "<text x='%d' y='%d' font-weight='bold'>", 16, top + 13);
-    cli_write_xml(to, title);
-    fputs("</text>\n", to);
-    fprintf(to, "<text x='%d' y='%d' fill='#555555'>", LEFT, top + 13);
-    cli_write_xml(to, rest);
-    fputs("</text>\n", to);
-}
+static const svg_frame frame = {LEFT, full};
 
 // ---- instructions
 
@@ -40,7 +21,7 @@ static int draw_mix(FILE *to, const json_t *k, int top) {
     int shown = 0;
     char rest[64];
     snprintf(rest, sizeof rest, "%lld instructions of waves", (long long)all);
-    draw_title(to, top, "instructions", rest);
+    svg_title(to, &frame, top, "instructions", rest);
     profile_classes(classes, k);
     for (int i = 0; i < PROFILE_CLASSES; i++) {
         double width = all ? full * (double)classes[i].count / (double)all : 0;
@@ -86,15 +67,15 @@ static int draw_bytes(FILE *to, const json_t *k, int top) {
     int64_t most = 1;
     for (size_t i = 0; i < sizeof amounts / sizeof *amounts; i++)
         most = amounts[i].bytes > most ? amounts[i].bytes : most;
-    draw_title(to, top, "bytes",
-               "as lanes want them, and the cache lines that each instruction, workgroup and "
-               "launch touches");
+    svg_title(to, &frame, top, "bytes",
+              "as lanes want them, and the cache lines that each instruction, workgroup and "
+              "launch touches");
     for (size_t i = 0; i < sizeof amounts / sizeof *amounts; i++) {
         char value[32];
         if (amounts[i].bytes) {
             top += STEP;
-            draw_bar(to, top, amounts[i].name, (double)amounts[i].bytes / (double)most,
-                     amounts[i].color, cli_bytes_text(amounts[i].bytes, value, sizeof value));
+            svg_bar(to, &frame, top, amounts[i].name, (double)amounts[i].bytes / (double)most,
+                    amounts[i].color, cli_bytes_text(amounts[i].bytes, value, sizeof value));
         }
     }
     return top + STEP;
@@ -116,14 +97,14 @@ static int draw_occupancy(FILE *to, const json_t *k, int top) {
     json_t *groups;
     char text[96];
     snprintf(text, sizeof text, "waves that fit on a compute unit, by each limit alone");
-    draw_title(to, top, "occupancy", text);
+    svg_title(to, &frame, top, "occupancy", text);
     json_object_foreach(json_object_get(o, "workgroups_by"), name, groups) {
         double waves = waves_of(o, json_integer_value(groups));
         bool is_limit = strncmp(limit, name, strlen(name)) == 0;
         top += STEP;
         snprintf(text, sizeof text, "%.0f%s", waves, is_limit ? ": the limit" : "");
-        draw_bar(to, top, name, waves < most ? waves / most : 1, is_limit ? "#ee6677" : "#66ccee",
-                 text);
+        svg_bar(to, &frame, top, name, waves < most ? waves / most : 1,
+                is_limit ? "#ee6677" : "#66ccee", text);
     }
     return top + STEP;
 }
@@ -166,10 +147,7 @@ char *profile_draw(const json_t *kernels) {
     json_array_foreach((json_t *)(uintptr_t)kernels, i, k) height = draw_kernel(to, k, height);
     if (fclose(to) != 0)
         cli_out_of_memory();
-    char *text = cli_text("<svg xmlns='http://www.w3.org/2000/svg' width='%d' height='%d' "
-                          "font-family='sans-serif' font-size='13'>\n"
-                          "<rect width='100%%' height='100%%' fill='white'/>\n%s</svg>\n",
-                          WIDTH, height, body);
+    char *text = svg_whole(height, body);
     free(body);
     return text;
 }

@@ -12,7 +12,7 @@ _quern_values() { # _quern_values OPTION CURRENT
     --out-dtype) mapfile -t COMPREPLY < <(compgen -W "bf16 f32" -- "$2") ;;
     --mfma) mapfile -t COMPREPLY < <(compgen -W "exact fast" -- "$2") ;;
     --peer) mapfile -t COMPREPLY < <(compgen -W "torch" -- "$2") ;;
-    --input | --original | --output | --plot | --python | --report | --svg | --trace-file | --weights) mapfile -t COMPREPLY < <(compgen -f -- "$2") ;;
+    --input | --original | --output | --python | --report | --svg | --trace-file | --weights) mapfile -t COMPREPLY < <(compgen -f -- "$2") ;;
     --exclude | --include | --k | --m | --n | --random | --runs | --seed | --tensor | --arch | --devices | --check | --kernel | --trace) ;; # a number or a pattern: nothing to offer
     *) return 1 ;;
     esac
@@ -65,8 +65,8 @@ _quern() {
         options="--weights --tensor --input --random --seed --device --original --out-dtype --output --runs --force --json"
         ;;
     bench)
-        options="--device --runs --m --n --k --peer --python --plot --force --json"
-        words="quantize gemm"
+        options="--device --runs --m --n --k --rows --dim --peer --python --svg --force --json"
+        words="gemm quantize norm rmsnorm fused_add_rmsnorm layernorm rmsnorm_quant rmsnorm_token_quant rmsnorm_group_quant adaptive_layernorm gated_residual_layernorm activation silu_and_mul gelu_tanh_and_mul silu_and_mul_group_quant"
         ;;
     sim)
         options="--arch --devices --check --mfma --trace --trace-file --json --error-exitcode --env"

@@ -59,7 +59,7 @@ def test_unknown_option(command):
     (["check", "--seed", "99999999999999999999"], ["--seed"]),
     (["check", "nonesuch"], ["nonesuch", "gemm"]),
     (["check", "--report", "nonesuch/r.json"], ["nonesuch/r.json", "cannot be created"]),
-    (["bench", "--plot", "nonesuch/p.svg"], ["nonesuch/p.svg", "cannot be created"]),
+    (["bench", "--svg", "nonesuch/p.svg"], ["nonesuch/p.svg", "cannot be created"]),
     (["check", "--device", "cpu", "--device", "hip:0"], ["--device", "twice"]),
     (["check", "--json", "--json"], ["--json", "twice"]),
     (["convert", "a", "b", "--to=e4m3fn", "--to", "e4m3fn"], ["--to", "twice"]),
@@ -125,8 +125,8 @@ def test_check(tmp_path):
 
 def test_bench(tmp_path):
     plot = tmp_path / "plot.svg"
-    report = json.loads(ok("bench", "--device", "cpu", "--runs", 3, "--m", "1,3", "--n", 256, "--k", 300, "--json",
-                           "--plot", plot))
+    report = json.loads(ok("bench", "quantize", "gemm", "--device", "cpu", "--runs", 3, "--m", "1,3", "--n", 256,
+                           "--k", 300, "--json", "--svg", plot))
     assert [r["op"] for r in report["results"]] == ["quantize", "quantize", "gemm", "gemm"]
     for r in report["results"]:
         assert 0 < r["fastest_ns"] <= r["median_ns"] and r["share_of_limit"] > 0
@@ -137,9 +137,26 @@ def test_bench(tmp_path):
     assert report["limits"]["gflop_per_s"] > 0 and report["limits"]["read_gb_per_s"] > 0
     drawing = xml.etree.ElementTree.parse(plot).getroot()
     assert len(drawing.findall("{http://www.w3.org/2000/svg}rect")) == 1 + 4
-    refused("bench", "--device", "cpu", "--plot", plot, says=[str(plot), "--force"])
+    refused("bench", "--device", "cpu", "--svg", plot, says=[str(plot), "--force"])
     table = ok("bench", "gemm", "--device", "cpu", "--runs", 1, "--m", 2, "--n", 64, "--k", 64)
     assert "m=2 n=64 k=64" in table and "quantize" not in table
+    refused("bench", "nonesuch", says=["nonesuch", "quantize", "norm", "rmsnorm"])
+
+
+def test_bench_rows():
+    report = json.loads(ok("bench", "norm", "activation", "--device", "cpu", "--runs", 3, "--rows", 7, "--dim", 300,
+                           "--json"))
+    results = {r["op"]: r for r in report["results"]}
+    assert len(results) == len(report["results"]) and {"rmsnorm", "layernorm", "silu_and_mul"} <= set(results)
+    elements = 7 * 300  # bf16: two bytes; each tensor counts as often as it must be moved
+    assert results["rmsnorm"]["bytes"] == 4 * elements + 2 * 300
+    assert results["fused_add_rmsnorm"]["bytes"] == 8 * elements + 2 * 300
+    assert results["rmsnorm_group_quant"]["bytes"] == 3 * elements + 2 * 300 + 4 * 7 * 3
+    assert results["silu_and_mul"]["bytes"] == 6 * elements
+    for r in results.values():
+        assert r["copy_median_ns"] > 0 and r["limit"] == "copy" and "7 x 300" in r["problem"]
+    one = json.loads(ok("bench", "layernorm", "--device", "cpu", "--runs", 1, "--rows", 1, "--dim", 1, "--json"))
+    assert [r["op"] for r in one["results"]] == ["layernorm"]
 
 
 def test_cache(tmp_path):

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ops that bench measures on rows of bf16, and what of memory each of them must touch.
+//
+// A new op is a function that calls it and a line in the table: its operands in the order that the function takes
+// them, and how often each is moved.
+#include "rows.h"
+
+#include "timing.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { MAX_OPERANDS = 6, GROUP = 128 };
+static constexpr float eps = 1e-6F, scale_eps = 1e-10F;
+
+/** Shapes of operands, for `rows` rows of `dim`; batches: one, so [1, …]. */
+typedef enum form {
+    NONE,
+    ROWS,      // [rows, dim]
+    PAIRS,     // [rows, 2 dim]
+    BATCH,     // [1, rows, dim]
+    ROW,       // [dim]
+    BATCH_ROW, // [1, dim]
+    PER_TOKEN, // [rows]
+    PER_GROUP, // [rows, ceil(dim / 128)]
+    ONE        // [1]
+} form;
+
+typedef enum dtype { BF16, F32, FP8 } dtype;
+
+typedef struct operand {
+    form form;
+    dtype dtype;
+    int moves; // 1: read or written; 2: both
+} operand;
+
+typedef struct rows_run {
+    qn_stream *stream;
+    const struct rows_op *op;
+    cli_tensor tensors[MAX_OPERANDS];
+    DLTensor *t[MAX_OPERANDS]; // the tensors of those operands that there are
+} rows_run;
+
+typedef struct rows_op {
+    const char *name, *family;
+    qn_status (*run)(const rows_run *r);
+    operand operands[MAX_OPERANDS];
+} rows_op;
+
+// ---- norm
+
+static qn_status rmsnorm(const rows_run *r) {
+    return qn_rmsnorm(r->stream, r->t[0], r->t[1], r->t[2], eps);
+}
+static qn_status fused_add_rmsnorm(const rows_run *r) {
+    return qn_fused_add_rmsnorm(r->stream, r->t[0], r->t[1], r->t[2], eps);
+}
+static qn_status layernorm(const rows_run *r) {
+    return qn_layernorm(r->stream, r->t[0], r->t[1], r->t[2], r->t[3], eps);
+}
+static qn_status rmsnorm_quant(const rows_run *r) {
+    return qn_rmsnorm_quant(r->stream, r->t[0], r->t[1], r->t[2], r->t[3], eps);
+}
+static qn_status rmsnorm_dynamic_quant(const rows_run *r) {
+    return qn_rmsnorm_dynamic_quant(r->stream, r->t[0], r->t[3], r->t[1], nullptr, r->t[2], eps,
+                                    scale_eps);
+}
+static qn_status adaptive_layernorm(const rows_run *r) {
+    return qn_adaptive_layernorm(r->stream, r->t[0], r->t[1], r->t[2], r->t[3], eps);
+}
+static qn_status gated_residual_layernorm(const rows_run *r) {
+    return qn_gated_residual_layernorm(r->stream, r->t[0], r->t[1], r->t[2], r->t[3], r->t[4],
+                                       r->t[5], eps);
+}
+
+// ---- activation
+
+static qn_status silu_and_mul(const rows_run *r) {
+    return qn_silu_and_mul(r->stream, r->t[0], r->t[1]);
+}
+static qn_status gelu_tanh_and_mul(const rows_run *r) {
+    return qn_gelu_tanh_and_mul(r->stream, r->t[0], r->t[1]);
+}
+static qn_status silu_and_mul_dynamic_quant(const rows_run *r) {
+    return qn_act_and_mul_dynamic_quant(r->stream, r->t[0], r->t[2], r->t[1], QN_SILU, 0,
+                                        scale_eps);
+}
+
+// clang-format off
+#define OUT {ROWS, BF16, 1}, {ROWS, BF16, 1}
+#define TO_FP8 {ROWS, FP8, 1}, {ROWS, BF16, 1}
+#define WEIGHT {ROW, BF16, 1}
+static const rows_op ops[] = {
+    {"rmsnorm", "norm", rmsnorm, {OUT, WEIGHT}},
+    {"fused_add_rmsnorm", "norm", fused_add_rmsnorm, {{ROWS, BF16, 2}, {ROWS, BF16, 2}, WEIGHT}},
+    {"layernorm", "norm", layernorm, {OUT, WEIGHT, WEIGHT}},
+    {"rmsnorm_quant", "norm", rmsnorm_quant, {TO_FP8, WEIGHT, {ONE, F32, 1}}},
+    {"rmsnorm_token_quant", "norm", rmsnorm_dynamic_quant, {TO_FP8, WEIGHT, {PER_TOKEN, F32, 1}}},
+    {"rmsnorm_group_quant", "norm", rmsnorm_dynamic_quant, {TO_FP8, WEIGHT, {PER_GROUP, F32, 1}}},
+    {"adaptive_layernorm", "norm", adaptive_layernorm,
+     {{BATCH, BF16, 1}, {BATCH, BF16, 1}, {BATCH_ROW, BF16, 1}, {BATCH_ROW, BF16, 1}}},
+    {"gated_residual_layernorm", "norm", gated_residual_layernorm,
+     {{BATCH, BF16, 1}, {BATCH, BF16, 1}, {BATCH, BF16, 2}, {BATCH_ROW, BF16, 1}, {BATCH_ROW, BF16, 1},
+      {BATCH_ROW, BF16, 1}}},
+    {"silu_and_mul", "activation", silu_and_mul, {{ROWS, BF16, 1}, {PAIRS, BF16, 1}}},
+    {"gelu_tanh_and_mul", "activation", gelu_tanh_and_mul, {{ROWS, BF16, 1}, {PAIRS, BF16, 1}}},
+    {"silu_and_mul_group_quant", "activation", silu_and_mul_dynamic_quant,
+     {{ROWS, FP8, 1}, {PAIRS, BF16, 1}, {PER_GROUP, F32, 1}}},
+};
+// clang-format on
+
+int rows_count(void) {
+    return sizeof ops / sizeof *ops;
+}
+const char *rows_name(int op) {
+    return ops[op].name;
+}
+const char *rows_family(int op) {
+    return ops[op].family;
+}
+
+// ---- operands
+
+/** Number of dimensions of an operand; 0: there is none. */
+static int shape_of(form form, rows_shape s, int64_t shape[3]) {
+    const int64_t groups = (s.dim + GROUP - 1) / GROUP;
+    switch (form) {
+    case NONE:
+        return 0;
+    case ROWS:
+        return shape[0] = s.rows, shape[1] = s.dim, 2;
+    case PAIRS:
+        return shape[0] = s.rows, shape[1] = 2 * s.dim, 2;
+    case BATCH:
+        return shape[0] = 1, shape[1] = s.rows, shape[2] = s.dim, 3;
+    case ROW:
+        return shape[0] = s.dim, 1;
+    case BATCH_ROW:
+        return shape[0] = 1, shape[1] = s.dim, 2;
+    case PER_TOKEN:
+        return shape[0] = s.rows, 1;
+    case PER_GROUP:
+        return shape[0] = s.rows, shape[1] = groups, 2;
+    case ONE:
+        return shape[0] = 1, 1;
+    }
+    __builtin_unreachable();
+}
+
+static DLDataType dl_dtype(dtype dtype) {
+    return dtype == BF16  ? (DLDataType){kDLBfloat, 16, 1}
+           : dtype == F32 ? (DLDataType){kDLFloat, 32, 1}
+                          : (DLDataType){kDLFloat8_e4m3fn, 8, 1};
+}
+
+/** Makes the op's operands; *bytes becomes what it must move of them. */
+static qn_status open_rows(rows_run *r, cli_device *device, rows_shape s, int64_t *bytes) {
+    cli_random random = {1};
+    qn_status st = QN_OK;
+    *bytes = 0;
+    for (int i = 0; st == QN_OK && i < MAX_OPERANDS; i++) {
+        const operand *o = &r->op->operands[i];
+        int64_t shape[3], count = 1;
+        const int ndim = shape_of(o->form, s, shape);
+        if (ndim == 0)
+            break;
+        for (int k = 0; k < ndim; k++)
+            count *= shape[k];
+        *bytes += o->moves * count * dl_dtype(o->dtype).bits / 8;
+        st = timing_make_filled(&r->tensors[i], device, dl_dtype(o->dtype), ndim, shape, &random);
+        r->t[i] = &r->tensors[i].t;
+    }
+    return st;
+}
+
+static rows_shape or_default(rows_shape s, const qn_device_info *info) {
+    const bool is_cpu = info->wave_size == 1;
+    const rows_shape usual = is_cpu              ? (rows_shape){4096, 7168}
+                             : info->is_modelled ? (rows_shape){64, 8192}
+                                                 : (rows_shape){16384, 8192};
+    return (rows_shape){s.rows ? s.rows : usual.rows, s.dim ? s.dim : usual.dim};
+}
+
+static qn_status run_op(void *context) {
+    const rows_run *r = context;
+    return r->op->run(r);
+}
+
+qn_status measure_rows(measurement *out, cli_device *device, int op, rows_shape shape, int runs) {
+    rows_run r = {.stream = device->stream, .op = &ops[op]};
+    const rows_shape s = or_default(shape, &device->info);
+    int64_t bytes;
+    *out = (measurement){0};
+    snprintf(out->op, sizeof out->op, "%s", r.op->name);
+    snprintf(out->problem, sizeof out->problem, "%" PRId64 " x %" PRId64 " bf16", s.rows, s.dim);
+    qn_status st;
+    CLI_TRY(open_rows(&r, device, s, &bytes));
+    out->bytes = (double)bytes;
+    CLI_TRY(timing_beside_copy(out, device, run_op, &r, runs));
+out:
+    for (int i = 0; i < MAX_OPERANDS; i++)
+        cli_tensor_free(&r.tensors[i], device);
+    return st;
+}

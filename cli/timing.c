@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// What bench's measurements share: events around a call, medians, a copy of as many bytes, filled tensors.
+#include "timing.h"
+
+#include <stdlib.h>
+
+// ---- timing
+
+qn_status timer_open(timer *t, cli_device *device, int runs) {
+    *t = (timer){.times = cli_alloc((size_t)runs * sizeof(int64_t))};
+    qn_status st = qn_event_create(&t->start, device->device);
+    return st == QN_OK ? qn_event_create(&t->end, device->device) : st;
+}
+
+void timer_close(timer *t) {
+    qn_event_destroy(t->start);
+    qn_event_destroy(t->end);
+    free(t->times);
+}
+
+/** Runs body once; its time counts if it is no warm-up. */
+qn_status timer_run(timer *t, cli_device *device, qn_status (*body)(void *), void *context,
+                    bool counts) {
+    int64_t ns;
+    qn_status st;
+    CLI_TRY(qn_event_record(t->start, device->stream));
+    CLI_TRY(body(context));
+    CLI_TRY(qn_event_record(t->end, device->stream));
+    CLI_TRY(qn_event_sync(t->end));
+    CLI_TRY(qn_event_elapsed(&ns, t->start, t->end));
+    if (counts)
+        t->times[t->count++] = ns;
+out:
+    return st;
+}
+
+static int by_value(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+int64_t timer_median(timer *t) {
+    qsort(t->times, (size_t)t->count, sizeof *t->times, by_value);
+    return t->times[t->count / 2];
+}
+
+// ---- data
+
+/** bf16 values that differ, near 1 in size. */
+static void fill_bf16(uint16_t *to, int64_t count, cli_random *random) {
+    for (int64_t i = 0; i < count; i++)
+        to[i] = (uint16_t)(cli_random_next(random) & 0x80FF) | 0x3F00;
+}
+
+/** Codes of e4m3fn other than NaN. */
+static void fill_fp8(uint8_t *to, int64_t count, cli_random *random) {
+    for (int64_t i = 0; i < count; i++) {
+        uint8_t code = (uint8_t)(cli_random_next(random) >> 24);
+        to[i] = (code & 0x7F) == 0x7F ? code ^ 1 : code;
+    }
+}
+
+qn_status timing_make_filled(cli_tensor *out, cli_device *device, DLDataType dtype, int ndim,
+                             const int64_t *shape, cli_random *random) {
+    qn_status st = cli_tensor_make(out, device, dtype, ndim, shape);
+    if (st != QN_OK)
+        return st;
+    int64_t count = 1;
+    for (int i = 0; i < ndim; i++)
+        count *= shape[i];
+    void *host = cli_alloc((size_t)(count * dtype.bits / 8));
+    if (dtype.bits == 8)
+        fill_fp8(host, count, random);
+    else if (dtype.bits == 16)
+        fill_bf16(host, count, random);
+    else
+        for (int64_t i = 0; i < count; i++)
+            ((float *)host)[i] = 0x1p-8F * (float)(1 + (cli_random_next(random) & 15));
+    st = cli_tensor_load(out, device, host);
+    free(host);
+    return st;
+}
+
+// ---- beside a copy
+
+typedef struct copy_run {
+    cli_device *device;
+    cli_tensor from, to;
+} copy_run;
+
+static qn_status run_copy(void *context) {
+    copy_run *r = context;
+    return qn_copy(r->device->stream, &r->to.t, &r->from.t);
+}
+
+qn_status timing_beside_copy(measurement *out, cli_device *device, qn_status (*body)(void *),
+                             void *context, int runs) {
+    copy_run c = {.device = device};
+    timer op = {0}, copy = {0};
+    cli_random random = {1};
+    // A copy reads and writes each byte, so half as many bytes make the same traffic.
+    const int64_t bytes[] = {(int64_t)out->bytes / 2};
+    const DLDataType u8 = {kDLUInt, 8, 1};
+    qn_status st;
+    CLI_TRY(timing_make_filled(&c.from, device, u8, 1, bytes, &random));
+    CLI_TRY(timing_make_filled(&c.to, device, u8, 1, bytes, &random));
+    CLI_TRY(timer_open(&op, device, runs));
+    CLI_TRY(timer_open(&copy, device, runs));
+    for (int i = 0; i < runs + WARM_UP; i++) {
+        CLI_TRY(timer_run(&op, device, body, context, i >= WARM_UP));
+        CLI_TRY(timer_run(&copy, device, run_copy, &c, i >= WARM_UP));
+        cli_progress_add(1);
+    }
+    out->kernel = qn_last_kernel();
+    out->median_ns = timer_median(&op);
+    out->fastest_ns = op.times[0];
+    out->copy_ns = timer_median(&copy);
+out:
+    timer_close(&op);
+    timer_close(&copy);
+    cli_tensor_free(&c.from, device);
+    cli_tensor_free(&c.to, device);
+    return st;
+}
