@@ -45,8 +45,10 @@ def dpp_rules(lanes):
     """Text to source lanes, for all chips of a family."""
     i = LANE[lanes]
     yield "quad_perm:[1,2,3,0]", i // 4 * 4 + (i + 1) % 4
-    yield "quad_perm:[3,3,0,1]", i // 4 * 4 + np.array([3, 3, 0, 1])[i % 4]
-    for n in (1, 4, 15):
+    for control in range(0, 256, 5): # each lane takes from each
+        lanes_of = [control >> 2 * k & 3 for k in range(4)]
+        yield f"quad_perm:[{','.join(map(str, lanes_of))}]", i // 4 * 4 + np.array(lanes_of)[i % 4]
+    for n in range(1, 16):
         yield f"row_shl:{n}", in_row(lanes, lambda r, n=n: r + n)
         yield f"row_shr:{n}", in_row(lanes, lambda r, n=n: r - n)
         yield f"row_ror:{n}", in_row(lanes, lambda r, n=n: (r - n) % 16)
@@ -59,10 +61,12 @@ def dpp_rules(lanes):
         yield "wave_ror:1", (i - 1) % 64
         yield "row_bcast:15", np.where(i >= 16, i // 16 * 16 - 1, -1)
         yield "row_bcast:31", np.where(i >= 32, 31, -1)
-        yield "row_newbcast:6", i // 16 * 16 + 6
+        for n in range(16):
+            yield f"row_newbcast:{n}", i // 16 * 16 + n
     else:
-        yield "row_share:6", i // 16 * 16 + 6
-        yield "row_xmask:5", in_row(lanes, lambda r: r ^ 5)
+        for n in range(16):
+            yield f"row_share:{n}", i // 16 * 16 + n
+            yield f"row_xmask:{n}", in_row(lanes, lambda r, n=n: r ^ n)
 
 
 def dpp():

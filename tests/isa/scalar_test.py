@@ -2,9 +2,12 @@
 """Scalar instructions: a wave takes each of its lanes' numbers into SGPRs in turn, executes, and puts result and SCC back.
 Source: "CDNA3", "RDNA3.5" and "RDNA4" ISA, SOP1, SOP2, SOPC, SOPK.
 """
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+import gpu
 import ieee
 import values
 from integers_test import leading_signs, leading_zeros, popcount, reverse_bits, trailing_zeros, wide
@@ -290,7 +293,104 @@ FLOATS = [
         "neq": np.not_equal, "u": lambda a, b: np.isnan(a) | np.isnan(b), "nlt": lambda a, b: ~(a < b),
         "nle": lambda a, b: ~(a <= b), "ngt": lambda a, b: ~(a > b), "nge": lambda a, b: ~(a >= b)}.items()),
 ]
-TABLE = Table(SOP2 + SOP1 + SOPC + FLOATS)
+
+
+def half(formula):
+    """Through f32, which holds every f16 product; a sum's second rounding is innocuous there."""
+    return plain(lambda *operands: formula(*(x.astype(F) for x in operands)).astype(H))
+
+
+def into(kind):
+    """Toward zero; what the type does not have becomes the nearest that it has, NaN zero."""
+    info = np.iinfo(kind)
+    return lambda a: np.where(np.isnan(a), 0, np.clip(np.trunc(a.astype(np.float64)), info.min, info.max)).astype(kind)
+
+
+def cut(a):
+    """f32 to f16 toward zero."""
+    near = a.astype(H)
+    return np.where(np.abs(near.astype(F)) > np.abs(a), np.nextafter(near, H(0)), near)
+
+
+def packed_cut(a, b):
+    return cut(a).view(np.uint16).astype(U) | cut(b).view(np.uint16).astype(U) << U(16)
+
+
+def finite(kinds):
+    """NaN has no one place in packed results."""
+    return [x[~np.isnan(x.astype(U).view(F))][:2**17] for x in values.draw(kinds, 2**18)]
+
+
+K = F(1.7)
+MORE_FLOATS = [
+    *(scalar(f"-/s_{name}_f16", "f16 f16 f16", half(f)) for name, f in (
+        ("add", np.add), ("sub", np.subtract), ("mul", np.multiply))),
+    *(scalar(f"-/s_{name}_f16/-", "f16 f16 f16", plain(f)) for name, f in (
+        ("min", ieee.least_ieee), ("max", ieee.greatest_ieee))),
+    *(scalar(f"-/-/s_{name}_f16", "f16 f16 f16", plain(f)) for name, f in (
+        ("min_num", ieee.least), ("max_num", ieee.greatest), ("minimum", ieee.minimum), ("maximum", ieee.maximum))),
+    *(scalar(f"-/s_{name}_f16", "f16 f16", plain(f)) for name, f in (
+        ("ceil", np.ceil), ("floor", np.floor), ("trunc", np.trunc), ("rndne", np.rint))),
+    scalar("-/s_fmac_f16", "f16 f16 f16", plain(lambda a, b: ieee.fma(a, b, np.full_like(a, 3))),
+           "s_mov_b32 {d}, 0x4200\ns_fmac_f16 {d}, {a}, {b}"),
+    scalar("-/s_fmaak_f32", "f32 f32 f32", plain(lambda a, b: ieee.fma(a, b, np.full_like(a, K))),
+           "s_fmaak_f32 {d}, {a}, {b}, 0x3fd9999a"),
+    scalar("-/s_fmamk_f32", "f32 f32 f32", plain(lambda a, b: ieee.fma(a, np.full_like(a, K), b)),
+           "s_fmamk_f32 {d}, {a}, 0x3fd9999a, {b}"),
+    scalar("-/s_cvt_i32_f32", "i32 f32", plain(into(I))), scalar("-/s_cvt_u32_f32", "u32 f32", plain(into(U))),
+    scalar("-/s_cvt_f32_f16", "f32 f16", plain(lambda a: a.astype(F))),
+    scalar("-/s_cvt_hi_f32_f16", "f32 u32", plain(lambda a: (a >> U(16)).astype(np.uint16).view(H).astype(F))),
+    replace(scalar("-/s_cvt_pk_rtz_f16_f32", "u32 f32 f32", plain(packed_cut)), data=finite),
+    *(scalar(f"-/s_cmp_{name}_f16", "- f16 f16", lambda a, b, f=function: (None, f(a, b))) for name, function in {
+        "lt": np.less, "eq": np.equal, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "lg": lambda a, b: (
+            a < b) | (a > b), "o": lambda a, b: ~(np.isnan(a) | np.isnan(b)), "neq": np.not_equal}.items()),
+]
+
+
+# ---- transcendental functions of scalars, where they are exact
+def exponents(kinds):
+    """Even powers of two."""
+    at = values.generator(31).integers(-5, 6, 2**14) * 2
+    return [np.ldexp(1.0, at).astype({"f32": F, "f16": H}[kinds[0]]).view({"f32": U, "f16": np.uint16}[kinds[0]]).astype(L)]
+
+
+def small_integers(kinds):
+    return [values.generator(32).integers(-12, 13, 2**14).astype({"f32": F, "f16": H}[kinds[0]]).view(
+        {"f32": U, "f16": np.uint16}[kinds[0]]).astype(L)]
+
+
+SCALAR_EXACT = [replace(scalar(f"-/-/v_s_{name}_{kind}", f"{kind} {kind}", plain(lambda a, f=f: f(a.astype(F)).astype(a.dtype))),
+                        data=data) for kind in ("f32", "f16") for name, f, data in (
+    ("rcp", lambda a: 1 / a, exponents), ("rsq", lambda a: 1 / np.sqrt(a), exponents), ("sqrt", np.sqrt, exponents),
+    ("log", np.log2, exponents), ("exp", np.exp2, small_integers))]
+
+
+# ---- EXEC
+EXEC_FORMS = {"and": lambda a, e: a & e, "or": lambda a, e: a | e, "xor": lambda a, e: a ^ e, "nand": lambda a, e: ~(a & e),
+              "nor": lambda a, e: ~(a | e), "xnor": lambda a, e: ~(a ^ e), "andn1": lambda a, e: ~a & e,
+              "andn2": lambda a, e: a & ~e, "orn1": lambda a, e: ~a | e, "orn2": lambda a, e: a | ~e}
+RDNA_NAMES = {"andn1": "and_not0", "andn2": "and_not1", "orn1": "or_not0", "orn2": "or_not1"}
+
+
+def save_exec():
+    """EXEC is b; the result is EXEC as it was, or as it is then. SCC: it is not 0."""
+    for bits, kind, register, chips in ((64, "u64", "exec", gpu.CDNA), (32, "u32", "exec_lo", gpu.RDNA)):
+        restore = f"s_mov_b{bits} {register}, -1"
+        for name, f in EXEC_FORMS.items():
+            op = f"s_{name if bits == 64 else RDNA_NAMES.get(name, name)}_saveexec_b{bits}"
+            before = f"s_mov_b{bits} {register}, {{b}}\n{op} {{d}}, {{a}}\n"
+            yield scalar(op, f"{kind} {kind} {kind}", lambda a, e, f=f: (e, f(a, e) != 0), before + restore, on=chips, tag="old")
+            yield scalar(op, f"{kind} {kind} {kind}", lambda a, e, f=f: (f(a, e), f(a, e) != 0),
+                         before + f"s_mov_b{bits} {{d}}, {register}\n" + restore, on=chips, tag="new")
+            if name in ("andn1", "andn2"):
+                op = op.replace("saveexec", "wrexec")
+                text = f"s_mov_b{bits} {register}, {{b}}\n{op} {{d}}, {{a}}\n"
+                yield scalar(op, f"{kind} {kind} {kind}", lambda a, e, f=f: (f(a, e), f(a, e) != 0), text + restore, on=chips)
+                yield scalar(op, f"{kind} {kind} {kind}", lambda a, e, f=f: (f(a, e), f(a, e) != 0),
+                             text + f"s_mov_b{bits} {{d}}, {register}\n" + restore, on=chips, tag="exec")
+
+
+TABLE = Table(SOP2 + SOP1 + SOPC + FLOATS + MORE_FLOATS + SCALAR_EXACT + list(save_exec()))
 
 
 @pytest.mark.parametrize("case", TABLE.cases(), ids=TABLE.ids())
