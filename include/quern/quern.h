@@ -8,6 +8,7 @@
 #include <quern/check.h>
 #include <quern/core.h>
 #include <quern/gemm.h>
+#include <quern/kvcache.h>
 #include <quern/norm.h>
 #include <quern/quantize.h>
 #include <quern/rope.h>

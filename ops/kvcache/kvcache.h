@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kvcache family's files share: its two problems and their definition.
+#ifndef QNI_KVCACHE_H
+#define QNI_KVCACHE_H
+
+#include "../elements.h"
+#include "kvcache_gpu.h"
+#include "pages.h"
+
+/** Rows of new tokens and their cache, strides in elements. */
+typedef struct qni_cache_rows {
+    const void *in;
+    void *out;
+    int64_t in_token, in_head, out_page, out_place, out_head;
+    int64_t heads, width;
+    const float *scale; // FP8: divides; null: bits are copied
+} qni_cache_rows;
+
+/** A valid problem of op "kvcache": kvcache.c has checked everything. */
+typedef struct qni_kvcache_problem {
+    qni_dtype dtype, dtype_out; // equal, or dtype_out is FP8
+    int64_t n;
+    qni_cache_rows parts[2]; // keys and values
+    qk_pages pages;
+} qni_kvcache_problem;
+
+/** Of op "kvcache_positions". */
+typedef struct qni_positions_problem {
+    int32_t *batch_indices, *positions;
+    const int32_t *append_indptr, *seq_lens;
+    int64_t n, batches;
+} qni_positions_problem;
+
+extern const qni_op qni_op_kvcache, qni_op_kvcache_positions;
+
+/** The kernels: what variants.def lists. */
+#define QN_VARIANT(op, kernel, where, needs, supports, run)                                        \
+    qn_status run(qn_stream *stream, const void *problem);
+#define QN_IMAGE(id, source, targets, defines)
+#include "variants.def"
+#undef QN_VARIANT
+#undef QN_IMAGE
+bool qni_kvcache_gpu_supports(const qn_device *device, const void *problem, qni_reason *why);
+bool qni_kvcache_gpu_any_supports(const qn_device *device, const void *problem, qni_reason *why);
+bool qni_positions_gpu_supports(const qn_device *device, const void *problem, qni_reason *why);
+
+/** All problems of either op, for the check harness: kvcache_check.c. */
+qn_status qni_kvcache_check(qni_check_run *run, const qni_op *op);
+
+/** Where token t's first element goes; below 0: nowhere. */
+static inline int64_t qni_cache_place(const qni_kvcache_problem *p, const qni_cache_rows *r,
+                                      int64_t t) {
+    const qk_place to = qk_find_place(&p->pages, t);
+    return to.page < 0 ? -1 : to.page * r->out_page + to.place * r->out_place;
+}
+
+#endif

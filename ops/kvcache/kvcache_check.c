@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+// The check problems of the kvcache family. A copied byte must be its source's; a quantised element follows the
+// definition x / scale. Places are worked out here from what the case was made of, not from its index tensors.
+#include "../area.h"
+#include "kvcache.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct shape {
+    int64_t n, heads, width, page, gap, offset;
+    bool is_hnd, by_slot;
+} shape;
+static const shape shapes[] = {
+    {1, 1, 1, 1, 0, 0, false, false},     {7, 2, 64, 5, 0, 0, false, false},
+    {19, 3, 128, 16, 16, 0, true, false}, {5, 8, 128, 1, 0, 16, false, true},
+    {3, 5, 33, 5, 3, 1, true, true},      {4, 1, 576, 64, 0, 0, false, false},
+    {9, 2, 72, 3, 8, 8, true, true},      {40, 8, 128, 16, 0, 0, true, false},
+};
+enum { KEY, VALUE, K_CACHE, V_CACHE, K_SCALE, V_SCALE, SLOTS, BATCH, POSITIONS, INDICES, INDPTR };
+enum { NUM_AREAS = INDPTR + 1, BATCHES = 3 };
+static const char *const area_names[NUM_AREAS] = {
+    "key",          "value",         "k_cache",   "v_cache",    "k_scale",  "v_scale",
+    "slot_mapping", "batch_indices", "positions", "kv_indices", "kv_indptr"};
+
+typedef struct check_case {
+    const shape *shape;
+    qni_kvcache_problem problem; // pointers into device memory
+    qni_positions_problem positions;
+    qni_area areas[NUM_AREAS];
+    const DLTensor *output_list[2];
+    uint64_t random;
+    char text[160];
+} check_case;
+
+// ---- where tokens go, as the case has it
+
+static bool is_left_out(int64_t t) {
+    return t % 7 == 5;
+}
+static int64_t batch_of(int64_t t) {
+    return t % BATCHES;
+}
+static int64_t position_of(int64_t t) {
+    return t / BATCHES + 2 * batch_of(t);
+}
+static int64_t pages_of_batch(const shape *s) {
+    return (position_of(s->n) + 2 * BATCHES) / s->page + 1;
+}
+static int64_t num_pages(const shape *s) {
+    return BATCHES * pages_of_batch(s);
+}
+/** Pages from the last down. */
+static int64_t page_of(const shape *s, int64_t t) {
+    return num_pages(s) - 1 - (batch_of(t) * pages_of_batch(s) + position_of(t) / s->page);
+}
+
+// ---- making a case
+
+static bool is_quant(const check_case *c) {
+    return c->problem.dtype != c->problem.dtype_out;
+}
+
+static int64_t area_count(const check_case *c, int which) {
+    const shape *s = c->shape;
+    switch (which) {
+    case KEY:
+    case VALUE:
+        return s->n * (s->heads * s->width + s->gap);
+    case K_CACHE:
+    case V_CACHE: // copies are compared byte by byte
+        return num_pages(s) * s->page * s->heads * s->width *
+               (is_quant(c) ? 1 : qni_dtype_bytes(c->problem.dtype));
+    case K_SCALE:
+    case V_SCALE:
+        return is_quant(c);
+    case SLOTS:
+        return s->by_slot ? s->n : 0;
+    case INDICES:
+        return s->by_slot ? 0 : num_pages(s);
+    case INDPTR:
+        return s->by_slot ? 0 : BATCHES + 1;
+    default:
+        return s->by_slot ? 0 : s->n;
+    }
+}
+
+static qni_dtype area_dtype(const check_case *c, int which) {
+    return which <= VALUE     ? c->problem.dtype
+           : which <= V_CACHE ? (is_quant(c) ? c->problem.dtype_out : QNI_U8)
+           : which <= V_SCALE ? QNI_F32
+                              : QNI_I32;
+}
+
+static int32_t index_of(const shape *s, int which, int64_t i) {
+    return which == SLOTS
+               ? (is_left_out(i) ? -1 - (int32_t)i
+                                 : (int32_t)(page_of(s, i) * s->page + position_of(i) % s->page))
+           : which == BATCH     ? (is_left_out(i) ? -1 : (int32_t)batch_of(i))
+           : which == POSITIONS ? (int32_t)position_of(i)
+           : which == INDICES   ? (int32_t)(num_pages(s) - 1 - i)
+                                : (int32_t)(i * pages_of_batch(s));
+}
+
+/** Values for FP8; else any bits, NaNs with all their payloads. */
+static void fill_tokens(check_case *c, qni_area *a) {
+    uint8_t *bytes = qni_area_host(a);
+    const int64_t size = qni_dtype_bytes(a->dtype), row = c->shape->heads * c->shape->width;
+    for (int64_t i = 0; i < a->count; i++) {
+        if (i % (row + c->shape->gap) >= row)
+            continue; // the gap keeps its poison
+        for (int64_t k = 0; k < size; k++)
+            bytes[i * size + k] = (uint8_t)qni_random(&c->random);
+        if (is_quant(c))
+            qni_put(a->dtype, bytes, i, i % 61 == 7 ? (double)NAN : qni_random_normal(&c->random));
+    }
+}
+
+static void fill_area(check_case *c, int which) {
+    qni_area *a = &c->areas[which];
+    if (which <= VALUE)
+        fill_tokens(c, a);
+    else if (which == K_SCALE || which == V_SCALE)
+        *(float *)qni_area_host(a) = which == K_SCALE ? 0.37f : 0.001f; // the latter saturates
+    else if (which > V_SCALE)
+        for (int64_t i = 0; i < a->count; i++)
+            ((int32_t *)qni_area_host(a))[i] = index_of(c->shape, which, i);
+}
+
+static void *device_of(const check_case *c, int which) {
+    return c->areas[which].count ? qni_area_device(&c->areas[which]) : nullptr;
+}
+
+static void place(check_case *c) {
+    const shape *s = c->shape;
+    qni_kvcache_problem *p = &c->problem;
+    const int64_t width = s->width, row = s->heads * width;
+    for (int i = 0; i < 2; i++)
+        p->parts[i] = (qni_cache_rows){.in = device_of(c, KEY + i),
+                                       .out = device_of(c, K_CACHE + i),
+                                       .in_token = row + s->gap,
+                                       .in_head = width,
+                                       .out_page = s->page * row,
+                                       .out_place = s->is_hnd ? width : row,
+                                       .out_head = s->is_hnd ? s->page * width : width,
+                                       .heads = s->heads,
+                                       .width = width,
+                                       .scale = device_of(c, K_SCALE + i)};
+    p->pages = (qk_pages){.slots = device_of(c, SLOTS),
+                          .batch_indices = device_of(c, BATCH),
+                          .positions = device_of(c, POSITIONS),
+                          .kv_indices = device_of(c, INDICES),
+                          .kv_indptr = device_of(c, INDPTR),
+                          .page_size = (int32_t)s->page};
+}
+
+// ---- what must come out
+
+static void expect_element(check_case *c, int side, int64_t from, int64_t to) {
+    const qni_area *in = &c->areas[KEY + side];
+    qni_area *out = &c->areas[K_CACHE + side];
+    const int64_t size = qni_dtype_bytes(in->dtype);
+    if (is_quant(c)) {
+        const double scale = qni_get(QNI_F32, qni_area_host(&c->areas[K_SCALE + side]), 0);
+        const double want = qni_get(in->dtype, qni_area_host(in), from) / scale;
+        qni_area_expect(out, to, want, isnan(want) ? 0 : fabs(want) * 0x1.01p-23); // two roundings
+        return;
+    }
+    for (int64_t k = 0; k < size; k++)
+        qni_area_expect(out, to * size + k, ((const uint8_t *)qni_area_host(in))[from * size + k],
+                        0);
+}
+
+static void make_expectations(check_case *c) {
+    const shape *s = c->shape;
+    const int64_t row = s->heads * s->width;
+    for (int64_t t = 0; t < s->n; t++)
+        for (int64_t i = 0; !is_left_out(t) && i < row; i++) {
+            const int64_t slot = position_of(t) % s->page, h = i / s->width, d = i % s->width;
+            const int64_t in_page =
+                s->is_hnd ? (h * s->page + slot) * s->width + d : slot * row + i;
+            for (int side = 0; side < 2; side++)
+                expect_element(c, side, t * (row + s->gap) + i,
+                               page_of(s, t) * s->page * row + in_page);
+        }
+}
+
+// ---- running a case
+
+static qn_status reset(void *context, qn_stream *stream) {
+    check_case *c = context;
+    qn_status st = QN_OK;
+    for (int i = 0; st == QN_OK && i < NUM_AREAS; i++)
+        if (c->areas[i].count)
+            st = qni_area_reset(&c->areas[i], stream);
+    return st;
+}
+
+static qn_status compare(void *context, qn_stream *stream, double *error, char *detail,
+                         size_t room) {
+    check_case *c = context;
+    qn_status st = QN_OK;
+    *error = 0;
+    *detail = 0;
+    for (int i = 0; st == QN_OK && i < NUM_AREAS; i++)
+        if (c->areas[i].count)
+            st = qni_area_compare(&c->areas[i], stream, error, detail, room);
+    return st;
+}
+
+static qn_status run_case(qni_check_run *run, check_case *c, const qni_op *op, const void *problem,
+                          int first_output) {
+    for (int i = 0; i < 2; i++)
+        c->output_list[i] = &c->areas[first_output + i].flat;
+    const qni_check_problem p = {.op = op,
+                                 .text = c->text,
+                                 .problem = problem,
+                                 .context = c,
+                                 .reset = reset,
+                                 .compare = compare,
+                                 .outputs = c->output_list,
+                                 .num_outputs = 2};
+    return qni_check_problem_run(run, &p);
+}
+
+static void case_destroy(check_case *c) {
+    for (int i = 0; i < NUM_AREAS; i++)
+        if (c->areas[i].owner)
+            qni_area_destroy(&c->areas[i]);
+    free(c);
+}
+
+static qn_status check_append(qni_check_run *run, const shape *s, qni_dtype dtype,
+                              qni_dtype dtype_out) {
+    check_case *c = calloc(1, sizeof *c);
+    qn_status st = QN_OK;
+    if (!c)
+        return QN_FAIL(QN_E_MEMORY, "check: out of memory");
+    c->shape = s;
+    c->random = qni_check_seed(run) + (uint64_t)(s - shapes);
+    c->problem = (qni_kvcache_problem){.dtype = dtype, .dtype_out = dtype_out, .n = s->n};
+    for (int i = 0; i < NUM_AREAS; i++) {
+        if (area_count(c, i) == 0)
+            continue;
+        QN_TRY(qni_area_create(&c->areas[i], area_names[i], qn_stream_device(qni_check_stream(run)),
+                               area_dtype(c, i), area_count(c, i), i <= V_CACHE ? s->offset : 0));
+        fill_area(c, i);
+    }
+    place(c);
+    make_expectations(c);
+    snprintf(c->text, sizeof c->text, "n=%ld [%ld, %ld] page=%ld %s %s gap=%ld offset=%ld %s ->%s",
+             (long)s->n, (long)s->heads, (long)s->width, (long)s->page, s->is_hnd ? "HND" : "NHD",
+             s->by_slot ? "slots" : "pages", (long)s->gap, (long)s->offset, qni_dtype_name(dtype),
+             qni_dtype_name(dtype_out));
+    QN_TRY(run_case(run, c, &qni_op_kvcache, &c->problem, K_CACHE));
+out:
+    case_destroy(c);
+    return st;
+}
+
+/** Sequences that append 2, 0 and n - 3 tokens: the last token is nobody's. */
+static qn_status check_positions(qni_check_run *run, int64_t n) {
+    const int32_t indptr[BATCHES + 1] = {0, 2, 2, (int32_t)n - 1}, lens[] = {2, 9, (int32_t)n + 40};
+    check_case *c = calloc(1, sizeof *c);
+    qn_status st = QN_OK;
+    if (!c)
+        return QN_FAIL(QN_E_MEMORY, "check: out of memory");
+    qni_area *batch = &c->areas[BATCH], *at = &c->areas[POSITIONS];
+    const int64_t counts[] = {n, n, BATCHES, BATCHES + 1};
+    for (int i = 0; i < 4; i++)
+        QN_TRY(qni_area_create(&c->areas[BATCH + i], area_names[BATCH + i],
+                               qn_stream_device(qni_check_stream(run)), QNI_I32, counts[i], 0));
+    memcpy(qni_area_host(&c->areas[INDICES]), lens, sizeof lens);
+    memcpy(qni_area_host(&c->areas[INDPTR]), indptr, sizeof indptr);
+    for (int64_t t = 0; t < n; t++) {
+        const int b = t < 2 ? 0 : t < n - 1 ? 2 : -1;
+        qni_area_expect(batch, t, b, 0);
+        qni_area_expect(at, t, b < 0 ? 0 : b == 0 ? (double)t : (double)(41 + t), 0);
+    }
+    c->positions = (qni_positions_problem){.batch_indices = device_of(c, BATCH),
+                                           .positions = device_of(c, POSITIONS),
+                                           .append_indptr = device_of(c, INDPTR),
+                                           .seq_lens = device_of(c, INDICES),
+                                           .n = n,
+                                           .batches = BATCHES};
+    snprintf(c->text, sizeof c->text, "n=%ld batches=%d", (long)n, BATCHES);
+    QN_TRY(run_case(run, c, &qni_op_kvcache_positions, &c->positions, BATCH));
+out:
+    case_destroy(c);
+    return st;
+}
+
+qn_status qni_kvcache_check(qni_check_run *run, const qni_op *op) {
+    const int thinning = qni_check_is_quick(run) ? 3 : 1;
+    qn_status st = QN_OK;
+    if (op == &qni_op_kvcache_positions) {
+        for (int64_t n = 4; st == QN_OK && n < 1000; n *= 5)
+            st = check_positions(run, n);
+        return st;
+    }
+    int turn = 0;
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (int dtype = QNI_F32; dtype <= QNI_E4M3FN; dtype++)
+            for (int quantizes = 0; st == QN_OK && quantizes <= (dtype <= QNI_BF16); quantizes++) {
+                const qni_dtype out = (qni_dtype)(QNI_E4M3FN + (turn + (int)s) % QNI_NUM_FP8);
+                if (++turn % thinning == 0)
+                    st = check_append(run, &shapes[s], (qni_dtype)dtype,
+                                      quantizes ? out : (qni_dtype)dtype);
+            }
+    return st;
+}

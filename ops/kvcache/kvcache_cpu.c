@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CPU kernels: rows copied past the caches where they are whole 16 bytes, or quantised; positions.
+#include "kvcache.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+/** Bytes that one task reads: enough that handing it out costs nothing. */
+constexpr int64_t task_bytes = 1 << 16;
+/** Smaller writes stay in the caches, for whoever reads them next. */
+constexpr int64_t streamed_bytes = 1 << 22;
+
+typedef uint64_t u64x2 __attribute__((vector_size(16)));
+
+static void copy_row(char *to, const char *from, int64_t bytes, bool streams) {
+    if (!streams || ((uintptr_t)to | (uintptr_t)bytes) % sizeof(u64x2) != 0) {
+        memcpy(to, from, (size_t)bytes);
+        return;
+    }
+    for (int64_t i = 0; i < bytes; i += (int64_t)sizeof(u64x2)) {
+        u64x2 v;
+        memcpy(&v, from + i, sizeof v);
+        __builtin_nontemporal_store(v, (u64x2 *)(to + i));
+    }
+}
+
+static void quantize_row(const qni_kvcache_problem *p, uint8_t *to, const void *from, int64_t at,
+                         int64_t width, float inverse) {
+    const qni_fp8 kind = qni_fp8_of(p->dtype_out);
+    for (int64_t i = 0; i < width; i++)
+        to[i] = qni_fp8_encode(kind, (float)qni_get(p->dtype, from, at + i) * inverse);
+}
+
+static void move_token(const qni_kvcache_problem *p, const qni_cache_rows *r, int64_t t,
+                       bool streams) {
+    const int64_t to = qni_cache_place(p, r, t), size = qni_dtype_bytes(p->dtype);
+    const bool is_one = r->in_head == r->width && r->out_head == r->width; // heads side by side
+    const int64_t heads = is_one ? 1 : r->heads, width = is_one ? r->heads * r->width : r->width;
+    for (int64_t h = 0; to >= 0 && h < heads; h++) {
+        const int64_t in = t * r->in_token + h * r->in_head, out = to + h * r->out_head;
+        if (r->scale)
+            quantize_row(p, (uint8_t *)r->out + out, r->in, in, width, 1.0f / *r->scale);
+        else
+            copy_row((char *)r->out + out * size, (const char *)r->in + in * size, width * size,
+                     streams);
+    }
+}
+
+static int64_t token_bytes(const qni_kvcache_problem *p) {
+    int64_t elements = 1;
+    for (int i = 0; i < 2; i++)
+        elements += p->parts[i].heads * p->parts[i].width;
+    return elements * qni_dtype_bytes(p->dtype);
+}
+
+static void run_task(void *context, int64_t i) {
+    const qni_kvcache_problem *p = context;
+    const int64_t per_task = 1 + task_bytes / token_bytes(p), end = (i + 1) * per_task;
+    const bool streams = p->n * token_bytes(p) >= streamed_bytes;
+    for (int64_t t = i * per_task; t < end && t < p->n; t++)
+        for (int part = 0; part < 2; part++)
+            move_token(p, &p->parts[part], t, streams);
+    if (streams) // other processors see such stores in any order
+        atomic_thread_fence(memory_order_seq_cst);
+}
+
+qn_status qni_kvcache_cpu(qn_stream *stream, const void *problem) {
+    (void)stream;
+    qni_kvcache_problem p = *(const qni_kvcache_problem *)problem;
+    const int64_t per_task = 1 + task_bytes / token_bytes(&p);
+    qni_parallel((p.n + per_task - 1) / per_task, run_task, &p);
+    return QN_OK;
+}
+
+qn_status qni_positions_cpu(qn_stream *stream, const void *problem) {
+    (void)stream;
+    const qni_positions_problem *p = problem;
+    for (int64_t t = 0; t < p->n; t++) {
+        const int32_t b = qk_find_segment(p->append_indptr, (uint32_t)p->batches, (int32_t)t);
+        p->batch_indices[t] = b;
+        p->positions[t] = b < 0 ? 0 : p->seq_lens[b] - (p->append_indptr[b + 1] - (int32_t)t);
+    }
+    return QN_OK;
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes to paged caches: copies of 16 bytes, quantisation to FP8, any element; and batch indices and positions.
+//
+// Needs     nothing beyond vector instructions; FP8 conversions where the target has its own kind's
+// Tile      a wave has a token's keys or its values; lanes go along heads and elements in items of 16 bytes (copy), 8
+//           elements (quant) or one (any), four items a lane at a time
+// Launch    256 threads; waves step through what is left
+// Edges     copy and quant: rows are whole items and everything is aligned to an item; any: none
+// Memory    a token's loads are under way before its place is known, which takes three reads behind each other
+// Source    FlashInfer's append_paged_kv_cache and get_batch_indices_positions
+#include "kvcache_gpu.h"
+
+#include "elements.h"
+
+enum { HELD = 4, COPY, QUANT, ANY };
+
+/** An item's place in its row, and the row's. */
+QD_INLINE int64_t in_at(const qk_cache_rows *r, uint32_t item) {
+    const uint32_t head = item < r->width ? 0 : item / r->width;
+    return head * r->in_head + (item - head * r->width);
+}
+QD_INLINE int64_t out_at(const qk_cache_rows *r, uint32_t item) {
+    const uint32_t head = item < r->width ? 0 : item / r->width;
+    return head * r->out_head + (item - head * r->width);
+}
+
+/** One element, as it is or as f32 bits that are to become FP8. */
+QD_INLINE uint32_t load_any(const qk_kvcache_args *g, const void *p, int64_t i) {
+    if (g->is_quant)
+        return qd_as_u32(g->dtype == QD_F32   ? qd_load1(QD_F32, (const float *)p + i)
+                         : g->dtype == QD_F16 ? qd_load1(QD_F16, (const uint16_t *)p + i)
+                                              : qd_load1(QD_BF16, (const uint16_t *)p + i));
+    return g->item_bytes == 4   ? ((const uint32_t *)p)[i]
+           : g->item_bytes == 2 ? ((const uint16_t *)p)[i]
+                                : ((const uint8_t *)p)[i];
+}
+
+QD_INLINE void store_any(const qk_kvcache_args *g, void *p, int64_t i, uint32_t v, float inverse) {
+    if (g->is_quant)
+        ((uint8_t *)p)[i] = (uint8_t)qd_fp8_encode((int)g->kind, qd_as_f32(v) * inverse);
+    else if (g->item_bytes == 4)
+        ((uint32_t *)p)[i] = v;
+    else if (g->item_bytes == 2)
+        ((uint16_t *)p)[i] = (uint16_t)v;
+    else
+        ((uint8_t *)p)[i] = (uint8_t)v;
+}
+
+/** An item as loaded; f32 takes both. */
+typedef struct item {
+    qd_u32x4 low, high;
+} item;
+
+QD_INLINE item load_item(int how, int dtype, const qk_kvcache_args *g, const void *p, int64_t i) {
+    item v = {};
+    if (how == ANY) {
+        v.low.x = load_any(g, p, i);
+    } else if (how == QUANT && dtype == QD_F32) {
+        v.low = qd_stream_load4((const qd_u32x4 *)p + 2 * i);
+        v.high = qd_stream_load4((const qd_u32x4 *)p + 2 * i + 1);
+    } else {
+        v.low = qd_stream_load4((const qd_u32x4 *)p + i);
+    }
+    return v;
+}
+
+QD_INLINE void store_item(int how, int dtype, const qk_kvcache_args *g, void *p, int64_t i, item v,
+                          float inverse) {
+    if (how == ANY) {
+        store_any(g, p, i, v.low.x, inverse);
+    } else if (how == COPY) {
+        ((qd_u32x4 *)p)[i] = v.low;
+    } else {
+        const qd_f32x4 low = __builtin_bit_cast(qd_f32x4, v.low);
+        const qd_f32x4 high = __builtin_bit_cast(qd_f32x4, v.high);
+        const qd_f32x8 x = dtype == QD_F32
+                               ? __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7)
+                               : qd_from_16(dtype, v.low);
+        ((qd_u32x2 *)p)[i] = g->kind == QD_FP8_USUAL ? qd_encode8(QD_FP8_USUAL, x * inverse)
+                                                     : qd_encode8((int)g->kind, x * inverse);
+    }
+}
+
+/** Moves base pointers by strides in items. */
+QD_INLINE const void *in_row(int how, int dtype, const qk_kvcache_args *g, const qk_cache_rows *r,
+                             uint32_t t) {
+    const uint32_t bytes = how == ANY ? g->item_bytes : how == QUANT && dtype == QD_F32 ? 32 : 16;
+    return (const char *)r->in + t * r->in_token * bytes;
+}
+
+QD_INLINE void move_row(int how, int dtype, const qk_kvcache_args *g, const qk_cache_rows *r,
+                        uint32_t t) {
+    const uint32_t items = r->heads * r->width, held = how == COPY ? HELD : 1;
+    const uint32_t bytes = how == COPY ? 16 : how == QUANT ? 8 : g->is_quant ? 1 : g->item_bytes;
+    const void *in = in_row(how, dtype, g, r, t);
+    const qk_place to = qk_find_place(&g->pages, t);
+    char *out = (char *)r->out + (to.page * r->out_page + to.place * r->out_place) * bytes;
+    const float inverse = how != COPY && g->is_quant ? 1.0f / *r->scale : 1.0f;
+    for (uint32_t first = qd_lane(); first < items; first += held * QD_WAVE) {
+        item v[HELD];
+        QD_UNROLL for (uint32_t i = 0; i < held; i++) {
+            if (first + i * QD_WAVE < items)
+                v[i] = load_item(how, dtype, g, in, in_at(r, first + i * QD_WAVE));
+        }
+        if (to.page < 0)
+            return;
+        QD_UNROLL for (uint32_t i = 0; i < held; i++) {
+            if (first + i * QD_WAVE < items)
+                store_item(how, dtype, g, out, out_at(r, first + i * QD_WAVE), v[i], inverse);
+        }
+    }
+}
+
+QD_INLINE void move(int how, int dtype, const qk_kvcache_args *g) {
+    const uint32_t waves = 256 / QD_WAVE;
+    for (uint32_t u = qd_block() * waves + qd_wave(); u < 2 * g->n;
+         u += __gpu_num_blocks(0) * waves)
+        move_row(how, dtype, g, &g->parts[u & 1], u / 2);
+}
+
+QD_KERNEL(256) qk_kvcache_copy(const qk_kvcache_args g) {
+    move(COPY, QD_F32, &g);
+}
+QD_KERNEL(256) qk_kvcache_any(const qk_kvcache_args g) {
+    move(ANY, QD_F32, &g);
+}
+QD_KERNEL(256) qk_kvcache_quant_f32(const qk_kvcache_args g) {
+    move(QUANT, QD_F32, &g);
+}
+QD_KERNEL(256) qk_kvcache_quant_f16(const qk_kvcache_args g) {
+    move(QUANT, QD_F16, &g);
+}
+QD_KERNEL(256) qk_kvcache_quant_bf16(const qk_kvcache_args g) {
+    move(QUANT, QD_BF16, &g);
+}
+
+/** A lane a token. */
+QD_KERNEL(256) qk_kvcache_positions(const qk_positions_args g) {
+    for (uint32_t t = qd_block() * 256 + qd_thread(); t < g.n; t += __gpu_num_blocks(0) * 256) {
+        const int32_t b = qk_find_segment(g.append_indptr, g.batches, (int32_t)t);
+        g.batch_indices[t] = b;
+        g.positions[t] = b < 0 ? 0 : g.seq_lens[b] - (g.append_indptr[b + 1] - (int32_t)t);
+    }
+}

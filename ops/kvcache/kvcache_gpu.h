@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// What kvcache's GPU kernels and their launch code share: their structs of arguments.
+#ifndef QK_KVCACHE_GPU_H
+#define QK_KVCACHE_GPU_H
+
+#include "pages_gpu.h"
+
+#include <stdint.h>
+
+/** Rows of the kernel's items (16 bytes, 8 elements, or 1), strides in items. */
+typedef struct qk_cache_rows {
+    const void *in;
+    void *out;
+    int64_t in_token, in_head, out_page, out_place, out_head;
+    const float *scale; // FP8: divides
+    uint32_t heads, width;
+} qk_cache_rows;
+
+typedef struct qk_kvcache_args {
+    qk_cache_rows parts[2];
+    qk_pages pages;
+    uint32_t n;
+    uint32_t dtype, item_bytes; // of the new tokens; qk_kvcache_any: bytes of an element
+    uint32_t is_quant, kind;
+} qk_kvcache_args;
+
+typedef struct qk_positions_args {
+    int32_t *batch_indices, *positions;
+    const int32_t *append_indptr, *seq_lens;
+    uint32_t n, batches;
+} qk_positions_args;
+
+/** The segment that t is in, low in it; -1: in none. */
+static inline int32_t qk_find_segment(const int32_t *indptr, uint32_t segments, int32_t t) {
+    uint32_t low = 0, high = segments;
+    if (segments == 0 || t < indptr[0] || t >= indptr[segments])
+        return -1;
+    while (high - low > 1) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (indptr[middle] <= t)
+            low = middle;
+        else
+            high = middle;
+    }
+    return (int32_t)low;
+}
+
+#endif

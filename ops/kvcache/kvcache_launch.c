@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chooses and launches the kernels of kvcache_gpu.c.
+#include "kvcache.h"
+
+#define KERNEL(entry_name) {.image = "kvcache", .entry = entry_name}
+static const qni_kernel_ref copy = KERNEL("qk_kvcache_copy"), any = KERNEL("qk_kvcache_any"),
+                            positions = KERNEL("qk_kvcache_positions"),
+                            quant[] = {[QNI_F32] = KERNEL("qk_kvcache_quant_f32"),
+                                       [QNI_F16] = KERNEL("qk_kvcache_quant_f16"),
+                                       [QNI_BF16] = KERNEL("qk_kvcache_quant_bf16")};
+
+enum { THREADS = 256 };
+constexpr int64_t max_grid = 1 << 20; // workgroups step through what is left
+constexpr int64_t most = 1 << 30;
+
+static bool is_quant(const qni_kvcache_problem *p) {
+    return p->dtype != p->dtype_out;
+}
+
+/** Elements of an item of the fast kernels: 16 bytes, or what becomes 8 codes. */
+static int64_t item_of(const qni_kvcache_problem *p) {
+    return is_quant(p) ? 8 : 16 / qni_dtype_bytes(p->dtype);
+}
+
+static bool has_whole_items(const qni_kvcache_problem *p, const qni_cache_rows *r) {
+    const int64_t item = item_of(p);
+    const uintptr_t out = is_quant(p) ? 8 : 16;
+    return (uintptr_t)r->in % 16 == 0 && (uintptr_t)r->out % out == 0 && r->width % item == 0 &&
+           r->in_token % item == 0 && r->in_head % item == 0 && r->out_page % item == 0 &&
+           r->out_place % item == 0 && r->out_head % item == 0;
+}
+
+bool qni_kvcache_gpu_any_supports(const qn_device *device, const void *problem, qni_reason *why) {
+    (void)device;
+    const qni_kvcache_problem *p = problem;
+    for (int i = 0; i < 2; i++)
+        if (p->n >= most || p->parts[i].heads >= most || p->parts[i].width >= most ||
+            p->parts[i].heads * p->parts[i].width >= most)
+            return qni_no(why, "%ld tokens of %ld heads of %ld; fewer than 2^30 are accepted",
+                          (long)p->n, (long)p->parts[i].heads, (long)p->parts[i].width);
+    return true;
+}
+
+bool qni_kvcache_gpu_supports(const qn_device *device, const void *problem, qni_reason *why) {
+    const qni_kvcache_problem *p = problem;
+    if (!has_whole_items(p, &p->parts[0]) || !has_whole_items(p, &p->parts[1]))
+        return qni_no(why, "a tensor or its rows are not in whole items of %ld elements, aligned",
+                      (long)item_of(p));
+    return qni_kvcache_gpu_any_supports(device, problem, why);
+}
+
+bool qni_positions_gpu_supports(const qn_device *device, const void *problem, qni_reason *why) {
+    (void)device;
+    const qni_positions_problem *p = problem;
+    return (p->n < most && p->batches < most) ||
+           qni_no(why, "%ld tokens; fewer than 2^30 are accepted", (long)p->n);
+}
+
+/** Strides from elements to items. Heads side by side on both sides are one. */
+static qk_cache_rows make_rows(const qni_cache_rows *r, int64_t item) {
+    const bool is_one = r->in_head == r->width && r->out_head == r->width;
+    return (qk_cache_rows){.in = r->in,
+                           .out = r->out,
+                           .in_token = r->in_token / item,
+                           .in_head = r->in_head / item,
+                           .out_page = r->out_page / item,
+                           .out_place = r->out_place / item,
+                           .out_head = r->out_head / item,
+                           .scale = r->scale,
+                           .heads = is_one ? 1 : (uint32_t)r->heads,
+                           .width = (uint32_t)((is_one ? r->heads : 1) * r->width / item)};
+}
+
+static qn_status launch(qn_stream *stream, const qni_kvcache_problem *p,
+                        const qni_kernel_ref *kernel, int64_t item) {
+    const qk_kvcache_args args = {
+        .parts = {make_rows(&p->parts[0], item), make_rows(&p->parts[1], item)},
+        .pages = p->pages,
+        .n = (uint32_t)p->n,
+        .dtype = (uint32_t)p->dtype,
+        .item_bytes = (uint32_t)qni_dtype_bytes(p->dtype),
+        .is_quant = is_quant(p),
+        .kind = is_quant(p) ? (uint32_t)qni_fp8_of(p->dtype_out) : 0};
+    const int64_t waves = THREADS / stream->device->target->wave_size;
+    const int64_t groups = (2 * p->n + waves - 1) / waves;
+    const uint32_t grid[3] = {(uint32_t)(groups < max_grid ? groups : max_grid), 1, 1};
+    return qni_launch(stream, kernel, grid, THREADS, &args, sizeof args);
+}
+
+qn_status qni_kvcache_gpu(qn_stream *stream, const void *problem) {
+    const qni_kvcache_problem *p = problem;
+    return launch(stream, p, is_quant(p) ? &quant[p->dtype] : &copy, item_of(p));
+}
+
+qn_status qni_kvcache_gpu_any(qn_stream *stream, const void *problem) {
+    return launch(stream, problem, &any, 1);
+}
+
+qn_status qni_positions_gpu(qn_stream *stream, const void *problem) {
+    const qni_positions_problem *p = problem;
+    const qk_positions_args args = {.batch_indices = p->batch_indices,
+                                    .positions = p->positions,
+                                    .append_indptr = p->append_indptr,
+                                    .seq_lens = p->seq_lens,
+                                    .n = (uint32_t)p->n,
+                                    .batches = (uint32_t)p->batches};
+    const int64_t groups = (p->n + THREADS - 1) / THREADS;
+    const uint32_t grid[3] = {(uint32_t)(groups < max_grid ? groups : max_grid), 1, 1};
+    return qni_launch(stream, &positions, grid, THREADS, &args, sizeof args);
+}

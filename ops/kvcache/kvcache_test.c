@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+// What kvcache's functions refuse and leave alone, with index tensors validated throughout. That kernels agree with the
+// definition, on every page size and layout, is families_test's to show.
+#include "kvcache.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { MAX_DIMS = 4, ROOM = 4096, N = 4, HEADS = 2, DIM = 4, PAGES = 3, PAGE = 2 };
+
+/** A tensor on the CPU, with its shape and memory. */
+typedef struct box {
+    DLTensor t;
+    int64_t shape[MAX_DIMS];
+    alignas(64) uint8_t data[ROOM];
+} box;
+
+static qn_device *cpu;
+static qn_stream *stream;
+
+static int open_cpu(void **) {
+    return qn_device_open(&cpu, "cpu") != QN_OK || qn_stream_create(&stream, cpu) != QN_OK;
+}
+static int close_cpu(void **) {
+    qn_stream_destroy(stream);
+    qn_device_close(cpu);
+    return 0;
+}
+
+/** A contiguous tensor of poison; sizes end with -1. */
+static DLTensor *make(box *b, qni_dtype dtype, const int64_t *shape) {
+    int ndim = 0;
+    memset(b, 0xFF, sizeof *b);
+    for (; shape[ndim] >= 0; ndim++)
+        b->shape[ndim] = shape[ndim];
+    b->t = (DLTensor){.data = b->data,
+                      .device = qn_device_id(cpu),
+                      .ndim = ndim,
+                      .dtype = qni_dl_dtype(dtype),
+                      .shape = b->shape};
+    return &b->t;
+}
+#define MAKE(box, dtype, ...) make(box, dtype, (const int64_t[]){__VA_ARGS__, -1})
+#define INDICES(box, ...)                                                                          \
+    do {                                                                                           \
+        const int32_t values[] = {__VA_ARGS__};                                                    \
+        MAKE(box, QNI_I32, sizeof values / sizeof *values);                                        \
+        memcpy((box)->data, values, sizeof values);                                                \
+    } while (0)
+
+static void assert_refused(qn_status st, qn_status want, const char *words) {
+    if (st != want || !strstr(qn_last_error(), words))
+        fail_msg("status %d, want %d with \"%s\": %s", st, want, words, qn_last_error());
+}
+
+static box key, value, k_cache, v_cache, batch, pos, indices, indptr, last, slots, k_scale, v_scale;
+
+static void make_all(qni_dtype dtype, qni_dtype cache) {
+    MAKE(&key, dtype, N, HEADS, DIM);
+    MAKE(&value, dtype, N, HEADS, DIM);
+    MAKE(&k_cache, cache, PAGES, PAGE, HEADS, DIM);
+    MAKE(&v_cache, cache, PAGES, PAGE, HEADS, DIM);
+    for (int i = 0; i < N * HEADS * DIM; i++) {
+        qni_put(dtype, key.data, i, i + 1);
+        qni_put(dtype, value.data, i, -i - 1);
+    }
+    // Sequence 0 has pages 2 and 0 with three tokens, sequence 1 page 1 with two.
+    INDICES(&batch, 0, 1, 0, -1);
+    INDICES(&pos, 2, 1, 0, 99);
+    INDICES(&indices, 2, 0, 1);
+    INDICES(&indptr, 0, 2, 3);
+    INDICES(&last, 1, 2);
+    INDICES(&slots, 0, 3, 4, -1);
+    MAKE(&k_scale, QNI_F32, 1);
+    MAKE(&v_scale, QNI_F32, 1);
+    *(float *)k_scale.data = 2;
+    *(float *)v_scale.data = 0.001f;
+}
+
+static qn_status append(qn_kv_layout layout) {
+    const qn_append_paged_kv_cache_args args = {.struct_size = sizeof args,
+                                                .k_cache = &k_cache.t,
+                                                .v_cache = &v_cache.t,
+                                                .append_key = &key.t,
+                                                .append_value = &value.t,
+                                                .batch_indices = &batch.t,
+                                                .positions = &pos.t,
+                                                .kv_indices = &indices.t,
+                                                .kv_indptr = &indptr.t,
+                                                .kv_last_page_len = &last.t,
+                                                .kv_layout = layout};
+    return qn_append_paged_kv_cache(stream, &args);
+}
+
+static qn_status by_slots(bool quantizes) {
+    const qn_reshape_and_cache_args args = {.struct_size = sizeof args,
+                                            .k_cache = &k_cache.t,
+                                            .v_cache = &v_cache.t,
+                                            .key = &key.t,
+                                            .value = &value.t,
+                                            .slot_mapping = &slots.t,
+                                            .k_scale = quantizes ? &k_scale.t : nullptr,
+                                            .v_scale = quantizes ? &v_scale.t : nullptr};
+    return qn_reshape_and_cache(stream, &args);
+}
+
+/** Token `token`, or poison where it is below 0, stands in slot `slot` of both caches. */
+static void assert_slot(int slot, int token) {
+    for (int i = 0; i < HEADS * DIM; i++) {
+        const uint16_t k = ((uint16_t *)k_cache.data)[slot * HEADS * DIM + i];
+        const uint16_t v = ((uint16_t *)v_cache.data)[slot * HEADS * DIM + i];
+        assert_int_equal(k, token < 0 ? 0xFFFF : ((uint16_t *)key.data)[token * HEADS * DIM + i]);
+        assert_int_equal(v, token < 0 ? 0xFFFF : ((uint16_t *)value.data)[token * HEADS * DIM + i]);
+    }
+}
+
+static void test_append(void **) {
+    static const int tokens[PAGES * PAGE] = {0, -1, -1, 1, 2, -1}; // of slots
+    make_all(QNI_F16, QNI_F16);
+    assert_int_equal(append(QN_NHD), QN_OK);
+    for (int slot = 0; slot < PAGES * PAGE; slot++)
+        assert_slot(slot, tokens[slot]);
+    make_all(QNI_BF16, QNI_BF16);
+    assert_int_equal(by_slots(false), QN_OK);
+    for (int slot = 0; slot < PAGES * PAGE; slot++)
+        assert_slot(slot, slot == 0 ? 0 : slot == 3 ? 1 : slot == 4 ? 2 : -1);
+}
+
+/** HND: a head's slots lie together. */
+static void test_hnd(void **) {
+    make_all(QNI_F16, QNI_F16); // PAGE == HEADS: the shape is the same
+    assert_int_equal(append(QN_HND), QN_OK);
+    const uint16_t *k = (const uint16_t *)k_cache.data, *from = (const uint16_t *)key.data;
+    // Token 1: page 1, place 1; head 1.
+    const int64_t at = (1 * HEADS + 1) * PAGE * DIM + 1 * DIM;
+    assert_memory_equal(k + at, from + (1 * HEADS + 1) * DIM, DIM * sizeof *k);
+    assert_int_equal(k[at - DIM], 0xFFFF);
+}
+
+static void test_quantize(void **) {
+    make_all(QNI_BF16, QNI_E4M3FN);
+    assert_int_equal(by_slots(true), QN_OK);
+    assert_true(qni_get(QNI_E4M3FN, k_cache.data, 1) == 1);    // 2 / 2
+    assert_true(qni_get(QNI_E4M3FN, v_cache.data, 7) == -448); // -8 / 0.001 saturates
+    assert_int_equal(k_cache.data[HEADS * DIM], 0xFF);         // slot 1
+}
+
+static void test_latent(void **) {
+    make_all(QNI_F16, QNI_F16);
+    MAKE(&key, QNI_F16, N, 5);
+    MAKE(&value, QNI_F16, N, 3);
+    MAKE(&k_cache, QNI_F16, PAGES, PAGE, 5);
+    MAKE(&v_cache, QNI_F16, PAGES, PAGE, 3);
+    for (int i = 0; i < N * 5; i++)
+        qni_put(QNI_F16, key.data, i, i);
+    const qn_append_paged_mla_kv_cache_args args = {.struct_size = sizeof args,
+                                                    .ckv_cache = &k_cache.t,
+                                                    .kpe_cache = &v_cache.t,
+                                                    .append_ckv = &key.t,
+                                                    .append_kpe = &value.t,
+                                                    .batch_indices = &batch.t,
+                                                    .positions = &pos.t,
+                                                    .kv_indices = &indices.t,
+                                                    .kv_indptr = &indptr.t};
+    assert_int_equal(qn_append_paged_mla_kv_cache(stream, &args), QN_OK);
+    assert_memory_equal(k_cache.data + 3 * 10, key.data + 10, 10); // token 1 in slot 3
+    assert_int_equal(k_cache.data[2 * 10], 0xFF);
+}
+
+static void test_positions(void **) {
+    box lens;
+    MAKE(&batch, QNI_I32, 6);
+    MAKE(&pos, QNI_I32, 6);
+    INDICES(&indptr, 0, 3, 3, 5);
+    INDICES(&lens, 10, 4, 2);
+    assert_int_equal(qn_get_batch_indices_positions(stream, &batch.t, &pos.t, &indptr.t, &lens.t),
+                     QN_OK);
+    static const int32_t batches[] = {0, 0, 0, 2, 2, -1}, positions[] = {7, 8, 9, 0, 1, 0};
+    assert_memory_equal(batch.data, batches, sizeof batches);
+    assert_memory_equal(pos.data, positions, sizeof positions);
+    INDICES(&lens, 10, 4);
+    assert_refused(qn_get_batch_indices_positions(stream, &batch.t, &pos.t, &indptr.t, &lens.t),
+                   QN_E_INVALID, "seq_lens has shape [2], needs [3]");
+}
+
+static void test_refusals(void **) {
+    make_all(QNI_F16, QNI_F16);
+    MAKE(&pos, QNI_I64, N);
+    assert_refused(append(QN_NHD), QN_E_UNSUPPORTED, "positions has dtype i64; accepted: i32");
+    make_all(QNI_F16, QNI_BF16);
+    assert_refused(append(QN_NHD), QN_E_UNSUPPORTED, "k_cache has dtype bf16, needs f16");
+    assert_refused(by_slots(true), QN_E_UNSUPPORTED, "k_cache has dtype bf16, needs an FP8 kind");
+    make_all(QNI_F16, QNI_F16);
+    assert_refused(append(7), QN_E_INVALID, "kv_layout is 7");
+    MAKE(&v_cache, QNI_F16, PAGES, PAGE, HEADS + 1, DIM);
+    assert_refused(append(QN_NHD), QN_E_INVALID, "v_cache has shape");
+    MAKE(&v_cache, QNI_F16, PAGES + 1, PAGE, HEADS, DIM);
+    assert_refused(append(QN_NHD), QN_E_INVALID, "both need the same");
+    make_all(QNI_F16, QNI_F16);
+    v_cache.t.data = k_cache.data;
+    assert_refused(append(QN_NHD), QN_E_INVALID, "v_cache overlaps k_cache");
+    make_all(QNI_F16, QNI_F16);
+    key.t.data = k_cache.data;
+    assert_refused(append(QN_NHD), QN_E_INVALID, "k_cache overlaps append_key");
+    make_all(QNI_F16, QNI_F16);
+    assert_refused(qn_append_paged_kv_cache(stream, nullptr), QN_E_INVALID, "args is null");
+}
+
+static void test_validation(void **) {
+    make_all(QNI_F16, QNI_F16);
+    INDICES(&batch, 0, 2, 0, -1);
+    assert_refused(append(QN_NHD), QN_E_INVALID, "batch_indices[1] is 2; accepted: below 2");
+    make_all(QNI_F16, QNI_F16);
+    INDICES(&pos, 3, 1, 0, 0); // the second page holds one token
+    assert_refused(append(QN_NHD), QN_E_INVALID, "positions[0] is 3; accepted: 0 to 2");
+    make_all(QNI_F16, QNI_F16);
+    INDICES(&indices, 2, 3, 1);
+    assert_refused(append(QN_NHD), QN_E_INVALID, "kv_indices[1] is 3; accepted: 0 to 2");
+    make_all(QNI_F16, QNI_F16);
+    INDICES(&indptr, 0, 2, 1);
+    assert_refused(append(QN_NHD), QN_E_INVALID, "kv_indptr[2] is 1; accepted: 2 to 3");
+    make_all(QNI_F16, QNI_F16);
+    INDICES(&last, 3, 1);
+    assert_refused(append(QN_NHD), QN_E_INVALID, "kv_last_page_len[0] is 3");
+    INDICES(&slots, 0, 6, 0, 0);
+    assert_refused(by_slots(false), QN_E_INVALID, "slot_mapping[1] is 6");
+    for (int slot = 0; slot < PAGES * PAGE; slot++)
+        assert_slot(slot, -1); // nothing was written
+    make_all(QNI_F16, QNI_E5M2);
+    *(float *)v_scale.data = 0;
+    assert_refused(by_slots(true), QN_E_INVALID, "v_scale is 0; accepted: above 0, finite");
+}
+
+static void test_empty(void **) {
+    make_all(QNI_F16, QNI_F16);
+    key.shape[0] = value.shape[0] = batch.shape[0] = pos.shape[0] = slots.shape[0] = 0;
+    key.t.data = value.t.data = batch.t.data = pos.t.data = slots.t.data = nullptr;
+    assert_int_equal(append(QN_NHD), QN_OK);
+    assert_int_equal(by_slots(false), QN_OK);
+    assert_int_equal(k_cache.data[0], 0xFF);
+}
+
+int main(void) {
+    setenv("QUERN_VALIDATE", "1", 1);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_append),     cmocka_unit_test(test_hnd),
+        cmocka_unit_test(test_quantize),   cmocka_unit_test(test_latent),
+        cmocka_unit_test(test_positions),  cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_validation), cmocka_unit_test(test_empty),
+    };
+    return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+}
