@@ -128,6 +128,12 @@ static int run(const ffi_op *op, const TVMFFIAny *args, int32_t count, TVMFFIAny
 #define T(i) ffi_tensor(&args[i])
 #define F(i) number(&args[i])
 #define I(i) args[i].v_int64
+/** The members of qn_rope_options that parameters i, i + 1, ... give. */
+#define ROPE(i)                                                                                    \
+    .struct_size = sizeof(qn_rope_options), .rotary_dim = I(i), .interleave = I(i + 1) != 0,       \
+    .rope_scale = F(i + 2), .rope_theta = F(i + 3)
+#define LLAMA31(i)                                                                                 \
+    .low_freq_factor = F(i), .high_freq_factor = F(i + 1), .old_context_len = I(i + 2)
 #define QN_FFI(name, parameters, ...)                                                              \
     static qn_status run_##name(qn_stream *stream, const TVMFFIAny *args) {                        \
         return __VA_ARGS__;                                                                        \

@@ -2,6 +2,7 @@
 """Devices, tensors on them, and outputs allocated in the kind of the input: NumPy, PyTorch or quern's own."""
 
 import dataclasses
+import functools
 import sys
 
 import numpy
@@ -87,6 +88,18 @@ def fp8_name(dtype):
     return name
 
 
+# Making these costs microseconds, and a program uses few.
+_ffi_dtype = functools.cache(tvm_ffi.dtype)
+_ffi_shape = functools.lru_cache(1024)(tvm_ffi.Shape)
+
+
+@functools.lru_cache(1024)
+def _ffi_strides(strides, item):
+    if any(stride % item for stride in strides):
+        raise ValueError(f"array has byte strides {strides}, needs multiples of its {item}-byte elements")
+    return tvm_ffi.Shape(tuple(stride // item for stride in strides))
+
+
 # ---- tensors
 
 def is_numpy(x):
@@ -104,11 +117,9 @@ def is_torch(x):
 
 def lend(array):
     """A tensor over a NumPy array's memory, whatever its dtype; the array must outlive it. Nothing is copied."""
-    item = array.dtype.itemsize
-    if any(stride % item for stride in array.strides):
-        raise ValueError(f"array has byte strides {array.strides}, needs multiples of its {item}-byte elements")
-    strides = tvm_ffi.Shape(tuple(stride // item for stride in array.strides))
-    return ffi.lend(array.ctypes.data, tvm_ffi.Shape(array.shape), strides, tvm_ffi.dtype(array.dtype.name))
+    address = array.__array_interface__["data"][0]
+    strides = _ffi_strides(array.strides, array.dtype.itemsize)
+    return ffi.lend(address, _ffi_shape(array.shape), strides, _ffi_dtype(array.dtype.name))
 
 
 def tensor(x):
@@ -126,19 +137,21 @@ def tensor(x):
 def empty(shape, dtype, device="cpu"):
     """A Tensor on a device, not initialised. Raises ValueError, MemoryError, and what device() raises."""
     number = _ffi_device(globals()["device"](device).dlpack)
-    return ffi.empty(tvm_ffi.Shape(tuple(shape)), tvm_ffi.dtype(dtype_name(dtype)), number)
+    return ffi.empty(_ffi_shape(tuple(shape)), _ffi_dtype(dtype_name(dtype)), number)
 
 
 def empty_like(x, shape=None, dtype=None):
     """An output for input x: NumPy for NumPy, PyTorch for PyTorch, else a Tensor on x's device."""
     if is_torch(x):
+        if shape is None and dtype is None:
+            return torch.empty_like(x)
         return torch.empty(x.shape if shape is None else shape, device=x.device,
                            dtype=x.dtype if dtype is None else getattr(torch, dtype_name(dtype)))
     if is_numpy(x):
         return numpy.empty(x.shape if shape is None else shape, x.dtype if dtype is None else numpy_dtype(dtype_name(dtype)))
     t = tensor(x)
-    name = t.dtype if dtype is None else tvm_ffi.dtype(dtype_name(dtype))
-    return ffi.empty(tvm_ffi.Shape(tuple(t.shape if shape is None else shape)), name, t.device)
+    name = t.dtype if dtype is None else _ffi_dtype(dtype_name(dtype))
+    return ffi.empty(_ffi_shape(tuple(t.shape if shape is None else shape)), name, t.device)
 
 
 def give_like(x, tensor):

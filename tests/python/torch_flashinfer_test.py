@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""quern.compat.flashinfer with FlashInfer's own grids and tolerances (a part of them), against PyTorch's operators."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch")
+import quern.compat.flashinfer as flashinfer  # noqa: E402
+
+from quern.compat import _fallback as plain  # noqa: E402
+
+HALF = torch.float16
+
+
+def close(got, want, rtol=1e-3, atol=1e-3):
+    torch.testing.assert_close(got.float(), want.float(), rtol=rtol, atol=atol)
+
+
+@pytest.mark.parametrize("rows", [1, 19, 99])
+@pytest.mark.parametrize("hidden", [111, 500, 1024, 3072, 4096])
+@pytest.mark.parametrize("contiguous", [True, False])
+@pytest.mark.parametrize("gemma", ["", "gemma_"])
+def test_norm(rows, hidden, contiguous, gemma):
+    torch.manual_seed(1)
+    x = torch.randn(rows, hidden * 2).to(HALF)[:, :hidden]
+    x = x.contiguous() if contiguous else x
+    weight, out = torch.randn(hidden).to(HALF), torch.empty(rows, hidden, dtype=HALF)
+    getattr(plain, gemma + "rmsnorm")(out, x, weight, 1e-6)
+    got = getattr(flashinfer, gemma + "rmsnorm")(x, weight)
+    close(got, out)
+    assert getattr(flashinfer, gemma + "rmsnorm")(x, weight, out=x) is x and torch.equal(x, got)
+    residual = torch.randn(rows, hidden).to(HALF)
+    x2, residual2 = x.clone(), residual.clone()
+    getattr(plain, gemma + "fused_add_rmsnorm")(x2, residual2, weight, 1e-6)
+    assert getattr(flashinfer, gemma + "fused_add_rmsnorm")(x, residual, weight) is None
+    close(x, x2)
+    close(residual, residual2)
+
+
+@pytest.mark.parametrize("scale", [0.01, 1.0, torch.tensor(10.0)])
+def test_quantized_norms(scale):
+    torch.manual_seed(2)
+    x, residual, weight = torch.randn(19, 500).to(HALF), torch.randn(19, 500).to(HALF), torch.randn(500).to(HALF)
+    got, want = (torch.empty(19, 500, dtype=torch.float8_e4m3fn) for _ in range(2))
+    flashinfer.rmsnorm_quant(got, x, weight, scale)
+    plain.rmsnorm_quant(want, x, weight, scale, 1e-6)
+    close(got, want, 0.126, 2.0**-9)  # one step of FP8
+    before, residual2 = x.clone(), residual.clone()
+    flashinfer.fused_add_rmsnorm_quant(got, x, residual, weight, scale)
+    plain.fused_add_rmsnorm_quant(want, x, residual2, weight, scale, 1e-6)
+    close(got, want, 0.126, 2.0**-9)
+    assert torch.equal(x, before) and torch.equal(residual, residual2)
+    x, gamma, beta = x.bfloat16(), torch.randn(500), torch.randn(500)
+    flashinfer.layernorm_quant(got, x, gamma, beta, scale)
+    plain.layernorm_quant(want, x, gamma, beta, scale, 1e-6)
+    assert (got.view(torch.uint8) != want.view(torch.uint8)).float().mean() < 0.01
+    out = torch.empty_like(x)
+    plain.layernorm(out, x, gamma, beta, 1e-6)
+    close(flashinfer.layernorm(x, gamma, beta), out, 1e-2, 1e-2)
+
+
+@pytest.mark.parametrize("name", ["silu_and_mul", "gelu_and_mul", "gelu_tanh_and_mul"])
+@pytest.mark.parametrize("hidden", [128, 512, 4096])
+@pytest.mark.parametrize("shape", [(1,), (4, 16), (2, 99)])
+def test_activation(name, hidden, shape):
+    torch.manual_seed(3)
+    x, out = torch.randn(*shape, 2 * hidden).to(HALF), torch.empty(*shape, hidden, dtype=HALF)
+    getattr(plain, name)(out, x)
+    close(getattr(flashinfer, name)(x), out)
+    given = torch.empty_like(out)
+    assert getattr(flashinfer, name)(x, out=given) is given
+    close(given, out)
+
+
+@pytest.mark.parametrize("family", ["apply_rope", "apply_llama31_rope"])
+@pytest.mark.parametrize("offset", [0, 15, 99])
+@pytest.mark.parametrize("head_dim, partial", [(64, 1.0), (128, 0.5), (256, 0.25)])
+@pytest.mark.parametrize("interleave", [False, True])
+def test_rope(family, offset, head_dim, partial, interleave):
+    torch.manual_seed(4)
+    batch, length, rotary_dim = 3, 19, int(head_dim * partial)
+    qkv = torch.randn(batch * length, 16, head_dim).to(HALF)
+    q, k = qkv[:, :8], qkv[:, 8:12]  # views of a packed tensor
+    indptr = torch.arange(0, batch * length + 1, length)
+    offsets = torch.full((batch,), offset)
+    positions = torch.arange(length).repeat(batch) + offset
+    context = (1, 4, 8192) if "llama" in family else ()
+    scale, theta = (8, 5e5) if "llama" in family else (1, 1e4)
+    want = torch.empty_like(q), torch.empty_like(k)
+    getattr(plain, family)(*want, q, k, indptr, offsets, rotary_dim, interleave, scale, theta, *context)
+    for dtype in (torch.int32, torch.int64):
+        got = getattr(flashinfer, family)(q, k, indptr.to(dtype), offsets.to(dtype), rotary_dim, interleave)
+        by_ids = getattr(flashinfer, family + "_pos_ids")(q, k, positions.to(dtype), rotary_dim, interleave)
+        for a, b, c in zip(got, by_ids, want, strict=True):
+            close(a, c)
+            assert torch.equal(a, b)
+    copy = qkv.clone()
+    getattr(flashinfer, family + "_pos_ids_inplace")(copy[:, :8], copy[:, 8:12], positions, rotary_dim, interleave)
+    assert torch.equal(copy[:, :8], got[0]) and torch.equal(copy[:, 8:12], got[1])
+    assert torch.equal(copy[:, 12:], qkv[:, 12:])
+    getattr(flashinfer, family + "_inplace")(q, k, indptr, offsets, rotary_dim, interleave)
+    assert torch.equal(q, got[0]) and torch.equal(k, got[1])
+
+
+@pytest.mark.parametrize("is_neox", [True, False])
+def test_rope_by_cache(is_neox):
+    torch.manual_seed(5)
+    cache = torch.randn(64, 32)
+    query, key, positions = torch.randn(19, 8 * 64).to(HALF), torch.randn(19, 2 * 64).to(HALF), torch.randint(64, (19,))
+    want = torch.empty(19, 8, 64, dtype=HALF), torch.empty(19, 2, 64, dtype=HALF)
+    plain.apply_rope_with_cos_sin_cache(*want, query.view(19, 8, 64), key.view(19, 2, 64), cache, positions, not is_neox)
+    got = flashinfer.apply_rope_with_cos_sin_cache(positions, query, key, 64, cache, is_neox)
+    close(got[0], want[0].view(19, -1), 1e-2, 1e-2)
+    flashinfer.apply_rope_with_cos_sin_cache_inplace(positions, query, key, 64, cache, is_neox)
+    assert torch.equal(query, got[0]) and torch.equal(key, got[1])
+    with pytest.raises(ValueError, match="cos_sin_cache should be float32"):
+        flashinfer.apply_rope_with_cos_sin_cache(positions, query, key, 64, cache.half(), is_neox)
+
+
+def test_compile():
+    def layer(x, residual, weight, positions):
+        flashinfer.fused_add_rmsnorm(x, residual, weight)
+        q = flashinfer.apply_rope_pos_ids(x.view(19, 4, 32), x.view(19, 4, 32), positions)[0]
+        return flashinfer.silu_and_mul(q), residual
+
+    torch.manual_seed(6)
+    x, residual, weight = torch.randn(19, 128), torch.randn(19, 128), torch.randn(128)
+    arguments = weight, torch.arange(19)
+    got = torch.compile(layer, fullgraph=True, backend="aot_eager")(x.clone(), residual.clone(), *arguments)
+    for a, b in zip(got, layer(x.clone(), residual.clone(), *arguments), strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("disabled, kernel", [("0", "norm."), ("1", "torch")])
+def test_environment(disabled, kernel):
+    code = ("import torch, quern, quern.compat.flashinfer as f; x = torch.randn(4, 64)\n"
+            "for _ in range(3): f.rmsnorm(x, torch.ones(64))\n"
+            "print(quern.last_kernel() == '')")
+    environment = {**os.environ, "SGLANG_DISABLE_FLASHINFER": disabled, "SGLANG_LOG_KERNEL": "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(disabled == "1")  # quern ran nothing
+    assert [line.startswith(f"rmsnorm: {kernel}") for line in done.stderr.splitlines()] == [True]
