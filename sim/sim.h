@@ -249,6 +249,8 @@ struct sim_inst {
     uint8_t dpp_lane[SIM_LANES]; // the lane that each lane reads, 0 where there is none
     uint64_t dpp_exists;         // lanes that read one
     uint64_t dpp_writes;         // lanes that the masks leave on
+    bool dpp_in_rows;            // each row of sixteen lanes reads itself, all in the same way
+    bool plain_but_dpp;          // VALU: that is its only modifier
     int32_t offset;        // memory: immediate offset (DS: offset0); branches: target is `target`
     int32_t offset1;       // DS: second offset
     uint64_t target;       // branches: guest address

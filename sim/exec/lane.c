@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Moves between lanes, and between lanes and scalars. Source: "CDNA3" ISA, VOP1, VOP3, DS swizzle.
-#include "exec.h"
+#include "permute.h"
 
 // ---- one lane and a scalar
 
@@ -29,12 +29,15 @@ static void exec_v_writelane_b32(sim_wave *w, const sim_inst *inst) {
 // ---- counts of lower lanes in a mask
 
 static void mask_count(sim_wave *w, const sim_inst *inst, unsigned first_lane) {
-    uint32_t tmp[2][SIM_LANES], result[SIM_LANES];
+    _Alignas(64) uint32_t tmp[2][SIM_LANES], result[SIM_LANES];
+    const u32x16 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     const uint32_t *mask = sim_row32(w, inst, 0, tmp[0]), *sum = sim_row32(w, inst, 1, tmp[1]);
-    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        uint64_t below = (UINT64_C(1) << lane) - 1;
-        uint32_t bits = mask[lane] & (uint32_t)(below >> first_lane);
-        result[lane] = sum[lane] + (uint32_t)__builtin_popcount(bits);
+    for (unsigned k = 0; k < SIM_LANES; k += 16) {
+        unsigned n = k % 32; // lanes of this mask's half below the block
+        u32x16 below = ((u32x16){} + 1u << (lane + n)) - 1;
+        below = k < first_lane ? (u32x16){} : k - first_lane < 32 ? below : ~(u32x16){};
+        store16(result + k,
+                load16(sum + k) + __builtin_elementwise_popcount(load16(mask + k) & below));
     }
     sim_finish32(w, inst, result);
 }
@@ -81,9 +84,9 @@ static void exec_v_permlane32_swap_b32(sim_wave *w, const sim_inst *inst) {
 static void exec_ds_bpermute_b32(sim_wave *w, const sim_inst *inst) {
     const uint32_t *address = w->v[inst->src[0].reg], *data = w->v[inst->src[1].reg];
     uint32_t result[SIM_LANES];
-    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        uint32_t from = (address[lane] + (uint32_t)inst->offset) >> 2 & last_lane(w);
-        result[lane] = w->exec >> from & 1 ? data[from] : 0;
+    for (unsigned k = 0; k < SIM_LANES; k += 16) {
+        u32x16 from = (load16(address + k) + (uint32_t)inst->offset) >> 2 & last_lane(w);
+        store16(result + k, pick16(data, from) & picked_bits16(w->exec, from));
     }
     store_masked(w->v[inst->dst[0].reg], result, w->exec);
 }
@@ -100,20 +103,21 @@ static void exec_ds_permute_b32(sim_wave *w, const sim_inst *inst) {
 }
 
 /** Bit 15: a permutation of each four lanes; else and, or and xor masks within each 32 lanes. */
-static unsigned swizzled(uint32_t pattern, unsigned lane) {
+SIM_INLINE u32x16 swizzled(uint32_t pattern, u32x16 lane) {
     if (pattern & 0x8000) {
-        return (lane & ~3u) | (pattern >> 2 * (lane & 3) & 3);
+        return (lane & ~3u) | (((u32x16){} + pattern) >> 2 * (lane & 3) & 3);
     }
-    unsigned in_group = ((lane & 31 & pattern) | (pattern >> 5 & 31)) ^ (pattern >> 10 & 31);
+    u32x16 in_group = ((lane & 31 & pattern) | (pattern >> 5 & 31)) ^ (pattern >> 10 & 31);
     return (lane & 32) | (in_group & 31);
 }
 
 static void exec_ds_swizzle_b32(sim_wave *w, const sim_inst *inst) {
+    const u32x16 first = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     const uint32_t *data = w->v[inst->src[0].reg];
     uint32_t result[SIM_LANES];
-    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        unsigned from = swizzled((uint32_t)inst->offset, lane);
-        result[lane] = w->exec >> from & 1 ? data[from] : 0;
+    for (unsigned k = 0; k < SIM_LANES; k += 16) {
+        u32x16 from = swizzled((uint32_t)inst->offset, first + k);
+        store16(result + k, pick16(data, from) & picked_bits16(w->exec, from));
     }
     store_masked(w->v[inst->dst[0].reg], result, w->exec);
 }

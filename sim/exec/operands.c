@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Vector operands with modifiers: DPP, SDWA, neg, abs and denormals on the way in; omod, clamp, denormals, parts
 // of registers and lane masks on the way out.
-#include "exec.h"
+#include "numbers.h"
+#include "permute.h"
 
 #include <fenv.h>
 
@@ -13,19 +14,18 @@ static uint64_t dpp_valid(const sim_wave *w, const sim_inst *inst) {
     if (w->exec == UINT64_MAX || (inst->flags & SIM_DPP_FI)) {
         return inst->dpp_exists;
     }
-    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        valid |= (w->exec >> inst->dpp_lane[lane] & 1) << lane;
+    for (unsigned k = 0; k < SIM_LANES; k += 16) {
+        u32x16 active = picked_bits16(w->exec, lane_numbers(inst->dpp_lane + k));
+        valid |= (uint64_t)bits16(active) << k;
     }
     return valid & inst->dpp_exists;
 }
 
 static void dpp_read(const sim_wave *w, const sim_inst *inst, const uint32_t *row, uint32_t *out) {
     uint64_t valid = dpp_valid(w, inst);
-    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        out[lane] = row[inst->dpp_lane[lane]];
-    }
     for (unsigned k = 0; k < SIM_LANES; k += 16) {
-        store16(out + k, load16(out + k) & lanes16((uint32_t)(valid >> k) & 0xffff));
+        u32x16 value = pick16(row, lane_numbers(inst->dpp_lane + k));
+        store16(out + k, value & lanes16((uint32_t)(valid >> k) & 0xffff));
     }
 }
 
@@ -38,33 +38,6 @@ uint64_t sim_write_mask(const sim_wave *w, const sim_inst *inst) {
 }
 
 // ---- sources
-
-static uint32_t sdwa_part(uint32_t value, const sim_operand *op) {
-    bool extend = op->mods & SIM_SEXT;
-    if (op->sdwa_sel < 4) {
-        uint8_t byte = (uint8_t)(value >> 8 * op->sdwa_sel);
-        return extend ? (uint32_t)(int8_t)byte : byte;
-    }
-    if (op->sdwa_sel < 6) {
-        uint16_t word = (uint16_t)(value >> 16 * (op->sdwa_sel - 4));
-        return extend ? (uint32_t)(int16_t)word : word;
-    }
-    return value;
-}
-
-/** Applies neg and abs where the operand's type has its sign. */
-static uint32_t float_mods32(uint32_t value, const sim_operand *op) {
-    uint32_t sign = op->type == 'h' || op->type == 'w' ? 0x8000 : 0x80000000;
-    value = op->mods & SIM_ABS ? value & ~sign : value;
-    return op->mods & SIM_NEG ? value ^ sign : value;
-}
-
-static uint32_t flush32(uint32_t value, char type) {
-    if (type == 'f') {
-        return value & 0x7f800000 ? value : value & 0x80000000;
-    }
-    return value & 0x7c00 ? value : value & ~0x3ffu;
-}
 
 /** Whether MODE flushes denormals of this type; `output` tells results from sources. */
 static bool flushes(const sim_wave *w, char type, bool output) {
@@ -79,34 +52,72 @@ static bool takes_high_half(const sim_inst *inst, unsigned i) {
     return (type == 'h' || type == 'w') && (inst->op_sel >> i & 1);
 }
 
+/** What is done to each lane of a source: a part is cut out, the sign changed, denormals flushed. */
+typedef struct edits {
+    uint32_t left, right;    // the part, by shifts
+    bool is_signed;          // it is sign-extended
+    uint32_t keep, flip;     // of the sign
+    uint32_t exponent, rest; // where no bit of exponent is set, only those of rest stay
+} edits;
+
+static void set_sign(edits *e, const sim_operand *op) {
+    uint32_t sign = op->type == 'h' || op->type == 'w' ? 0x8000 : 0x80000000;
+    e->keep = op->mods & SIM_ABS ? ~sign : UINT32_MAX;
+    e->flip = op->mods & SIM_NEG ? sign : 0;
+}
+
+static void set_flush(edits *e, char type, bool flush) {
+    bool single = type == 'f';
+    e->exponent = !flush ? UINT32_MAX : single ? 0x7f800000 : 0x7c00;
+    e->rest = single ? 0x80000000 : ~0x3ffu;
+}
+
+static edits edits_of(const sim_operand *op, bool high, bool flush) {
+    edits e = {.right = high ? 16 : 0, .is_signed = op->mods & SIM_SEXT};
+    if (op->sdwa_sel < 4) {
+        e.left = 24 - 8u * op->sdwa_sel;
+        e.right = 24;
+    } else if (op->sdwa_sel < 6) {
+        e.left = op->sdwa_sel == 4 ? 16 : 0;
+        e.right = 16;
+    }
+    set_sign(&e, op);
+    set_flush(&e, op->type, flush);
+    return e;
+}
+
+SIM_INLINE u32x16 flushed16(const edits *e, u32x16 value) {
+    return select16((u32x16)((value & e->exponent) != 0), value, value & e->rest);
+}
+
+SIM_INLINE u32x16 edited16(const edits *e, u32x16 value) {
+    value <<= e->left;
+    value = e->is_signed ? (u32x16)((i32x16)value >> (int)e->right) : value >> e->right;
+    return flushed16(e, (value & e->keep) ^ e->flip);
+}
+
 const uint32_t *sim_row32(const sim_wave *w, const sim_inst *inst, unsigned i,
                           uint32_t tmp[SIM_LANES]) {
     const sim_operand *op = &inst->src[i];
     bool flush = flushes(w, op->type, false), high = takes_high_half(inst, i);
-    bool dpp = i == 0 && (inst->flags & SIM_DPP);
-    if (op->kind == SIM_OP_VGPR) {
-        const uint32_t *row = w->v[op->reg];
-        if (!dpp && !high && !flush && !op->mods && op->sdwa_sel == 6) {
-            return row;
+    bool edit = high || flush || op->mods || op->sdwa_sel != 6;
+    const uint32_t *row = tmp;
+    if (op->kind != SIM_OP_VGPR) {
+        u32x16 value = (u32x16){} + sim_read32(w, op);
+        for (unsigned k = 0; k < SIM_LANES; k += 16) {
+            store16(tmp + k, value);
         }
-        if (dpp) {
-            dpp_read(w, inst, row, tmp);
-        } else {
-            memcpy(tmp, row, SIM_LANES * sizeof *tmp);
-        }
+    } else if (i == 0 && (inst->flags & SIM_DPP)) {
+        dpp_read(w, inst, w->v[op->reg], tmp);
     } else {
-        uint32_t value = sim_read32(w, op);
-        for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-            tmp[lane] = value;
-        }
+        row = w->v[op->reg];
     }
-    if (!op->mods && op->sdwa_sel == 6 && !flush && !high) {
-        return tmp;
+    if (!edit) {
+        return row;
     }
-    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        uint32_t value = sdwa_part(high ? tmp[lane] >> 16 : tmp[lane], op);
-        value = float_mods32(value, op);
-        tmp[lane] = flush ? flush32(value, op->type) : value;
+    edits e = edits_of(op, high, flush);
+    for (unsigned k = 0; k < SIM_LANES; k += 16) {
+        store16(tmp + k, edited16(&e, load16(row + k)));
     }
     return tmp;
 }
@@ -132,12 +143,13 @@ const uint32_t *sim_row64(const sim_wave *w, const sim_inst *inst, unsigned i,
     } else {
         memcpy(tmp, w->v[op->reg], 2 * SIM_LANES * sizeof *tmp);
     }
-    for (unsigned lane = SIM_LANES; lane < 2 * SIM_LANES; lane++) {
-        tmp[lane] = float_mods32(tmp[lane], op);
-        if (flush && !(tmp[lane] & 0x7ff00000)) {
-            tmp[lane] &= 0x80000000;
-            tmp[lane - SIM_LANES] = 0;
-        }
+    edits e = {};
+    set_sign(&e, op);
+    for (unsigned k = 0; k < SIM_LANES; k += 16) {
+        u32x16 high = (load16(tmp + SIM_LANES + k) & e.keep) ^ e.flip;
+        u32x16 tiny = flush ? (u32x16)((high & 0x7ff00000) == 0) : (u32x16){};
+        store16(tmp + k, load16(tmp + k) & ~tiny);
+        store16(tmp + SIM_LANES + k, high & (~tiny | 0x80000000));
     }
     return tmp;
 }
@@ -159,13 +171,11 @@ static double clamp(const sim_wave *w, double value) {
     return value > 1 ? 1 : value > 0 ? value : 0;
 }
 
-static uint32_t modify_f32(const sim_wave *w, const sim_inst *inst, uint32_t bits) {
-    float value = as_f32(bits);
-    if (inst->omod) {
-        value *= scale_of_omod(w, inst, 'f');
-    }
-    bits = f32_bits(inst->flags & SIM_CLAMP ? (float)clamp(w, (double)value) : value);
-    return flushes(w, 'f', true) ? flush32(bits, 'f') : bits;
+/** The same of sixteen: NaNs that stay are quiet. */
+SIM_INLINE f32x16 clamp16(const sim_wave *w, f32x16 value) {
+    f32x16 one = (f32x16){} + 1, inside = choose((u32x16)(value > 0), value, (f32x16){});
+    f32x16 nan = w->mode & SIM_MODE_DX10_CLAMP ? (f32x16){} : (f32x16)((u32x16)value | 0x400000);
+    return choose(is_nan(value), nan, choose((u32x16)(value > 1), one, inside));
 }
 
 /** The lanes of source i whose infinity (or zero, a pole) a result may keep. */
@@ -199,18 +209,28 @@ static void limit_f16(const sim_wave *w, const sim_inst *inst, uint32_t result[S
     }
 }
 
-static uint32_t modify_f16(const sim_wave *w, const sim_inst *inst, uint32_t bits) {
-    uint16_t low = (uint16_t)bits;
-    _Float16 value;
-    memcpy(&value, &low, sizeof value);
-    if (inst->omod) {
-        value = (_Float16)((float)value * scale_of_omod(w, inst, 'h'));
+static void modify_f32(const sim_wave *w, const sim_inst *inst, uint32_t *result) {
+    float scale = scale_of_omod(w, inst, 'f');
+    edits e;
+    set_flush(&e, 'f', flushes(w, 'f', true));
+    for (unsigned k = 0; k < SIM_LANES; k += 16) {
+        f32x16 value = (f32x16)load16(result + k);
+        value = inst->omod ? value * scale : value;
+        value = inst->flags & SIM_CLAMP ? clamp16(w, value) : value;
+        store16(result + k, flushed16(&e, (u32x16)value));
     }
-    if (inst->flags & SIM_CLAMP) {
-        value = (_Float16)clamp(w, (double)value);
+}
+
+static void modify_f16(const sim_wave *w, const sim_inst *inst, uint32_t *result) {
+    float scale = scale_of_omod(w, inst, 'h');
+    edits e;
+    set_flush(&e, 'h', flushes(w, 'h', true));
+    for (unsigned k = 0; k < SIM_LANES; k += 16) {
+        u32x16 value = load16(result + k) & 0xffff;
+        value = inst->omod ? f16_of_f32(f32_of_f16(value) * scale) : value;
+        value = inst->flags & SIM_CLAMP ? f16_of_f32(clamp16(w, f32_of_f16(value))) : value;
+        store16(result + k, flushed16(&e, value));
     }
-    memcpy(&low, &value, sizeof low);
-    return flushes(w, 'h', true) ? flush32(low, 'h') : low;
 }
 
 static bool is_modified(const sim_wave *w, const sim_inst *inst, char type) {
@@ -218,19 +238,23 @@ static bool is_modified(const sim_wave *w, const sim_inst *inst, char type) {
     return is_float && (inst->omod || (inst->flags & SIM_CLAMP) || flushes(w, type, true));
 }
 
-static uint32_t sdwa_merge(const sim_inst *inst, uint32_t old, uint32_t value) {
-    unsigned sel = inst->sdwa_dst_sel;
+/** SDWA's part of the register, the rest of it kept, or filled with zeros or the sign. */
+static void merge_part(const sim_inst *inst, const uint32_t *old, uint32_t *result) {
+    unsigned sel = inst->sdwa_dst_sel, bits = sel < 4 ? 8 : 16;
+    unsigned left = 32 - bits, shift = sel < 4 ? 8 * sel : 16 * (sel - 4);
     if (sel == 6) {
-        return value;
+        return;
     }
-    unsigned bits = sel < 4 ? 8 : 16, shift = sel < 4 ? 8 * sel : 16 * (sel - 4);
-    uint32_t mask = ((1u << bits) - 1) << shift, part = value << shift & mask;
-    if (inst->sdwa_dst_unused == 2) {
-        return part | (old & ~mask);
+    uint32_t mask = UINT32_MAX >> left << shift;
+    for (unsigned k = 0; k < SIM_LANES; k += 16) {
+        u32x16 value = load16(result + k) << left, part = value >> left << shift;
+        if (inst->sdwa_dst_unused == 2) {
+            part |= load16(old + k) & ~mask;
+        } else if (inst->sdwa_dst_unused == 1) {
+            part = (u32x16)((i32x16)value >> (int)left) << shift;
+        }
+        store16(result + k, part);
     }
-    bool negative = value >> (bits - 1) & 1;
-    bool extend = inst->sdwa_dst_unused == 1 && negative && bits + shift < 32;
-    return extend ? part | UINT32_MAX << (bits + shift) : part;
 }
 
 /** A 16-bit result goes to the half that op_sel bit 3 names; the other half stays. */
@@ -252,18 +276,17 @@ void sim_finish32(sim_wave *w, const sim_inst *inst, uint32_t result[SIM_LANES])
         limit_f16(w, inst, result, kept);
     }
     if (is_modified(w, inst, type)) {
-        for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-            result[lane] = type == 'h' || type == 'x' ? modify_f16(w, inst, result[lane])
-                                                      : modify_f32(w, inst, result[lane]);
+        if (type == 'h' || type == 'x') {
+            modify_f16(w, inst, result);
+        } else {
+            modify_f32(w, inst, result);
         }
         for (unsigned k = 0; k < SIM_LANES && limits; k += 16) {
             store16(result + k, sim_limit_f16(w, load16(result + k), load16(kept + k)));
         }
     }
     if (inst->flags & SIM_SDWA) {
-        for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-            result[lane] = sdwa_merge(inst, dst[lane], result[lane]);
-        }
+        merge_part(inst, dst, result);
     } else if (type == 'k' || type == 'x') {
         merge_halves(inst, dst, result);
     }

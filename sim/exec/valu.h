@@ -3,7 +3,7 @@
 #ifndef SIM_VALU_H
 #define SIM_VALU_H
 
-#include "exec.h"
+#include "permute.h"
 
 /** Writes a whole result row; `in_place` says that the blocks are where they belong already. */
 SIM_INLINE void put32(sim_wave *w, const sim_inst *inst, bool plain, uint32_t *result) {
@@ -30,12 +30,42 @@ SIM_INLINE const uint32_t *get32(const sim_wave *w, const sim_inst *inst, bool p
     return sim_row32(w, inst, i, tmp);
 }
 
+/** True for a whole wave where DPP within rows is all that keeps the instruction from being plain. */
+SIM_INLINE bool is_whole_dpp(const sim_wave *w, const sim_inst *inst) {
+    return inst->plain_but_dpp && (w->exec == UINT64_MAX || w->exec == UINT32_MAX) &&
+           (!inst->is_float || (w->mode & SIM_MODE_FLOAT) == SIM_MODE_FLOAT_PLAIN);
+}
+
+/** Then each row of sixteen lanes is a block. A lane of the upper half of a wave of 32 is not written. */
+SIM_INLINE void run_dpp32(sim_wave *w, const sim_inst *inst, unsigned arity,
+                          u32x16 (*op)(u32x16, u32x16, u32x16)) {
+    _Alignas(64) uint32_t tmp[2][SIM_LANES];
+    const uint32_t *a = w->v[inst->src[0].reg];
+    const uint32_t *b = arity > 1 ? get32(w, inst, true, 1, tmp[0]) : a;
+    const uint32_t *c = arity > 2 ? get32(w, inst, true, 2, tmp[1]) : a;
+    u32x16 from = lane_numbers(inst->dpp_lane);
+    u32x16 exists = lanes16(inst->dpp_exists & 0xffff);
+    uint64_t bound = inst->flags & SIM_DPP_BOUND_CTRL ? UINT64_MAX : inst->dpp_exists;
+    uint64_t written = inst->dpp_writes & bound & w->exec;
+    uint32_t *row = w->v[inst->dst[0].reg];
+    for (unsigned k = 0; k < SIM_LANES; k += 16) {
+        u32x16 value = pick_within(load16(a + k), from) & exists;
+        value = op(value, load16(b + k), load16(c + k));
+        store16(row + k,
+                select16(lanes16((uint32_t)(written >> k) & 0xffff), value, load16(row + k)));
+    }
+}
+
 /** Up to three 32-bit sources, one 32-bit result. A lane depends on its own sources only, so results may go
  *  straight to a register that is also a source. */
 SIM_INLINE void run32(sim_wave *w, const sim_inst *inst, unsigned arity,
                       u32x16 (*op)(u32x16, u32x16, u32x16)) {
     _Alignas(64) uint32_t tmp[3][SIM_LANES], result[SIM_LANES];
     bool plain = sim_is_plain(w, inst);
+    if (!plain && is_whole_dpp(w, inst)) {
+        run_dpp32(w, inst, arity, op);
+        return;
+    }
     const uint32_t *a = get32(w, inst, plain, 0, tmp[0]);
     const uint32_t *b = arity > 1 ? get32(w, inst, plain, 1, tmp[1]) : a;
     const uint32_t *c = arity > 2 ? get32(w, inst, plain, 2, tmp[2]) : a;
@@ -84,11 +114,35 @@ SIM_INLINE u64x8 load8(const uint32_t *row, char type) {
     return is_wide(type) ? load8x64(row) : load8x32(row);
 }
 
+/** Sixteen lanes of 64 bits, or of 32 made longer by zeros, in the order that costs least: that of unpack
+ *  instructions. store_pair undoes it. */
+typedef struct lane_pair {
+    u64x8 of[2];
+} lane_pair;
+
+SIM_INLINE lane_pair load_pair(const uint32_t *row, char type) {
+    u32x16 low = load16(row), high = is_wide(type) ? load16(row + SIM_LANES) : (u32x16){};
+    return (lane_pair){{(u64x8)__builtin_shufflevector(low, high, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24,
+                                                       9, 25, 12, 28, 13, 29),
+                        (u64x8)__builtin_shufflevector(low, high, 2, 18, 3, 19, 6, 22, 7, 23, 10,
+                                                       26, 11, 27, 14, 30, 15, 31)}};
+}
+
+SIM_INLINE void store_pair(uint32_t *row, lane_pair pair, char type) {
+    u32x16 a = (u32x16)pair.of[0], b = (u32x16)pair.of[1];
+    store16(row, __builtin_shufflevector(a, b, 0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14,
+                                         28, 30));
+    if (is_wide(type)) {
+        store16(row + SIM_LANES, __builtin_shufflevector(a, b, 1, 3, 17, 19, 5, 7, 21, 23, 9, 11,
+                                                         25, 27, 13, 15, 29, 31));
+    }
+}
+
 /** The same where an operand has 64 bits. `types` is the opcode's: one destination, `arity` sources. */
 SIM_INLINE void run64(sim_wave *w, const sim_inst *inst, unsigned arity, const char *types,
                       u64x8 (*op)(u64x8, u64x8, u64x8)) {
     _Alignas(64) uint32_t tmp[3][2 * SIM_LANES], result[2 * SIM_LANES];
-    bool plain = sim_is_plain(w, inst), wide = is_wide(types[0]);
+    bool plain = sim_is_plain(w, inst);
     const uint32_t *src[3] = {};
     for (unsigned i = 0; i < arity; i++) {
         src[i] = get(w, inst, plain, i, source_type(types, i), tmp[i]);
@@ -97,16 +151,12 @@ SIM_INLINE void run64(sim_wave *w, const sim_inst *inst, unsigned arity, const c
     uint32_t *out = whole ? w->v[inst->dst[0].reg] : result;
     unsigned lanes = whole && w->exec == UINT32_MAX ? SIM_LANES / 2 : SIM_LANES;
     bool rounding = !plain && sim_rounding_begin(w, inst);
-    for (unsigned k = 0; k < lanes; k += 8) {
-        u64x8 a = load8(src[0] + k, source_type(types, 0));
-        u64x8 b = arity > 1 ? load8(src[1] + k, source_type(types, 1)) : a;
-        u64x8 c = arity > 2 ? load8(src[2] + k, source_type(types, 2)) : a;
-        u64x8 d = op(a, b, c);
-        if (wide) {
-            store8x64(out + k, d);
-        } else {
-            store8x32(out + k, d);
-        }
+    for (unsigned k = 0; k < lanes; k += 16) {
+        lane_pair a = load_pair(src[0] + k, source_type(types, 0));
+        lane_pair b = arity > 1 ? load_pair(src[1] + k, source_type(types, 1)) : a;
+        lane_pair c = arity > 2 ? load_pair(src[2] + k, source_type(types, 2)) : a;
+        lane_pair d = {{op(a.of[0], b.of[0], c.of[0]), op(a.of[1], b.of[1], c.of[1])}};
+        store_pair(out + k, d, types[0]);
     }
     if (rounding) {
         sim_rounding_end();
@@ -114,7 +164,7 @@ SIM_INLINE void run64(sim_wave *w, const sim_inst *inst, unsigned arity, const c
     if (whole) {
         return;
     }
-    if (wide) {
+    if (is_wide(types[0])) {
         sim_finish64(w, inst, result);
     } else {
         sim_finish32(w, inst, result);

@@ -2,13 +2,11 @@
 // The three steps around a division: v_div_scale, v_div_fmas, v_div_fixup. Source: "CDNA3" ISA pseudo-code; where it
 // contradicts itself (the factor of v_div_fmas), what makes the compiler's division sequence correctly rounded; that of
 // f32, 2^64 or 2^-64 by the third source, is what tinygrad's tests measured on RDNA3.
+#include "numbers.h"
 #include "valu.h"
 
 #include <math.h>
 
-static int exponent32(uint32_t bits) {
-    return (int)(bits >> 23 & 255);
-}
 static int exponent64(uint64_t bits) {
     return (int)(bits >> 52 & 2047);
 }
@@ -54,16 +52,41 @@ static scaled scale(double s0, double s1, double s2, int e1, int e2, int big, in
     return (scaled){e2 <= tiny ? ldexp(s0, by) : s0, false};
 }
 
+typedef struct scaled16 {
+    f32x16 value;
+    u32x16 vcc;
+} scaled16;
+
+/** The same rules for sixteen f32. All that is asked of the quotients shows in the operands: 1/s1 is denormal beyond
+ *  2^126, s2/s1 where s2 * 2^126 < s1, a product that is exact or infinite. */
+static scaled16 scale_f32(f32x16 s0, f32x16 s1, f32x16 s2) {
+    f32x16 size1 = __builtin_elementwise_abs(s1), size2 = __builtin_elementwise_abs(s2);
+    f32x16 one = (f32x16){} + 1, up = (f32x16){} + 0x1p64f, down = (f32x16){} + 0x1p-64f;
+    u32x16 e1 = (u32x16)s1 >> 23 & 255, e2 = (u32x16)s2 >> 23 & 255;
+    u32x16 finite = (u32x16)(e1 < 255), denominator = (u32x16)(s0 == s1);
+    u32x16 small_reciprocal = (u32x16)(size1 > 0x1p126f) & finite;
+    u32x16 small_quotient = (u32x16)(size2 * 0x1p126f < size1) & finite;
+    u32x16 zero = (u32x16)((s1 == 0) | (s2 == 0)), large = (u32x16)((i32x16)(e2 - e1) >= 96);
+    u32x16 small_s1 = (u32x16)(e1 == 0);
+    f32x16 by = choose((u32x16)(e2 <= 23), up, one);
+    by = choose(small_quotient, choose((u32x16)(s0 == s2), up, one), by);
+    f32x16 of_reciprocal = choose(denominator | ~small_quotient, down, one);
+    by = choose(small_reciprocal, of_reciprocal, by);
+    by = choose(small_s1, up, by);
+    by = choose(large, choose(denominator, up, one), by);
+    f32x16 nan = (f32x16)((u32x16){} + 0x7fc00000);
+    return (scaled16){choose(zero, nan, s0 * by), ~zero & (large | (small_quotient & ~small_s1))};
+}
+
 static void exec_v_div_scale_f32(sim_wave *w, const sim_inst *inst) {
-    uint32_t tmp[3][SIM_LANES], result[SIM_LANES];
+    _Alignas(64) uint32_t tmp[3][SIM_LANES], result[SIM_LANES];
     const uint32_t *a = sim_row32(w, inst, 0, tmp[0]), *b = sim_row32(w, inst, 1, tmp[1]);
     const uint32_t *c = sim_row32(w, inst, 2, tmp[2]);
     uint64_t vcc = 0;
-    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        scaled s = scale((double)as_f32(a[lane]), (double)as_f32(b[lane]), (double)as_f32(c[lane]),
-                         exponent32(b[lane]), exponent32(c[lane]), 96, 23, 0x1p-126L, 64);
-        result[lane] = f32_bits((float)s.value);
-        vcc |= (uint64_t)s.vcc << lane;
+    for (unsigned k = 0; k < SIM_LANES; k += 16) {
+        scaled16 s = scale_f32((f32x16)load16(a + k), (f32x16)load16(b + k), (f32x16)load16(c + k));
+        store16(result + k, (u32x16)s.value);
+        vcc |= (uint64_t)bits16(s.vcc) << k;
     }
     sim_finish32(w, inst, result);
     sim_write_lanes(w, &inst->dst[1], vcc & w->exec);
@@ -98,14 +121,19 @@ static void exec_v_div_scale_f64(sim_wave *w, const sim_inst *inst) {
 // back: down where it is below 2 (a denormal quotient), up where it is not. Scaled down, it is rounded once, from
 // quadruple precision.
 
-static float fmas_f32(float a, float b, float c, bool scaled_before) {
-    if (!scaled_before) {
-        return fmaf(a, b, c);
-    }
-    if (exponent32(f32_bits(c)) > 127) {
-        return fmaf(a, b, c) * 0x1p64f;
-    }
+static float scaled_down_f32(float a, float b, float c) {
     return (float)(((__float128)a * b + c) * 0x1p-64);
+}
+
+static f32x16 fmas_f32(f32x16 a, f32x16 b, f32x16 c, u32x16 scaled_before) {
+    f32x16 sum = __builtin_elementwise_fma(a, b, c);
+    u32x16 up = (u32x16)(((u32x16)c >> 23 & 255) > 127);
+    f32x16 out = choose(scaled_before & up, sum * 0x1p64f, sum);
+    for (uint32_t left = bits16(scaled_before & ~up); left; left &= left - 1) {
+        int i = __builtin_ctz(left);
+        out[i] = scaled_down_f32(a[i], b[i], c[i]);
+    }
+    return out;
 }
 
 static double fmas_f64(double a, double b, double c, bool scaled_before) {
@@ -119,12 +147,14 @@ static double fmas_f64(double a, double b, double c, bool scaled_before) {
 }
 
 static void exec_v_div_fmas_f32(sim_wave *w, const sim_inst *inst) {
-    uint32_t tmp[3][SIM_LANES], result[SIM_LANES];
+    _Alignas(64) uint32_t tmp[3][SIM_LANES], result[SIM_LANES];
     const uint32_t *a = sim_row32(w, inst, 0, tmp[0]), *b = sim_row32(w, inst, 1, tmp[1]);
     const uint32_t *c = sim_row32(w, inst, 2, tmp[2]);
-    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        float sum = fmas_f32(as_f32(a[lane]), as_f32(b[lane]), as_f32(c[lane]), w->vcc >> lane & 1);
-        result[lane] = f32_bits(sum);
+    for (unsigned k = 0; k < SIM_LANES; k += 16) {
+        u32x16 scaled_before = lanes16((uint32_t)(w->vcc >> k) & 0xffff);
+        f32x16 sum = fmas_f32((f32x16)load16(a + k), (f32x16)load16(b + k), (f32x16)load16(c + k),
+                              scaled_before);
+        store16(result + k, (u32x16)sum);
     }
     sim_finish32(w, inst, result);
 }
@@ -165,19 +195,24 @@ static bool special_quotient(double s1, double s2, double *out) {
     return true;
 }
 
+/** The same rules for sixteen f32; the quotient is 0 where it `vanishes`, unless an operand is special. */
+SIM_INLINE f32x16 fixed_up(f32x16 s0, f32x16 s1, f32x16 s2, u32x16 vanishes) {
+    u32x16 infinity = (u32x16){} + 0x7f800000, sign = ((u32x16)s1 ^ (u32x16)s2) & 0x80000000;
+    u32x16 size0 = (u32x16)s0 & 0x7fffffff, size1 = (u32x16)s1 & 0x7fffffff;
+    u32x16 size2 = (u32x16)s2 & 0x7fffffff;
+    u32x16 zero1 = (u32x16)(size1 == 0), zero2 = (u32x16)(size2 == 0);
+    u32x16 infinite1 = (u32x16)(size1 == infinity), infinite2 = (u32x16)(size2 == infinity);
+    u32x16 out = select16((u32x16)(size0 > infinity), infinity, size0) & ~vanishes;
+    out &= ~(infinite1 | zero2);
+    out = select16(zero1 | infinite2, infinity, out) | sign;
+    out = select16((zero1 & zero2) | (infinite1 & infinite2), (u32x16){} + 0xffc00000, out);
+    out = select16((u32x16)(size1 > infinity), (u32x16)s1 | 0x400000, out);
+    return (f32x16)select16((u32x16)(size2 > infinity), (u32x16)s2 | 0x400000, out);
+}
+
 static u32x16 v_div_fixup_f32(u32x16 a, u32x16 b, u32x16 c) {
-    for (unsigned i = 0; i < 16; i++) {
-        double s1 = (double)as_f32(b[i]), s2 = (double)as_f32(c[i]), special;
-        double sign = copysign(1.0, s1) * copysign(1.0, s2),
-               value = finished((double)as_f32(a[i]), sign);
-        if (special_quotient(s1, s2, &special)) {
-            value = special;
-        } else if (exponent32(c[i]) - exponent32(b[i]) < -150) {
-            value = sign * 0;
-        }
-        a[i] = f32_bits((float)value);
-    }
-    return a;
+    i32x16 distance = (i32x16)((c >> 23 & 255) - (b >> 23 & 255));
+    return (u32x16)fixed_up((f32x16)a, (f32x16)b, (f32x16)c, (u32x16)(distance < -150));
 }
 
 static u64x8 v_div_fixup_f64(u64x8 a, u64x8 b, u64x8 c) {
@@ -195,12 +230,7 @@ static u64x8 v_div_fixup_f64(u64x8 a, u64x8 b, u64x8 c) {
 }
 
 static f32x16 v_div_fixup_f16(f32x16 a, f32x16 b, f32x16 c) {
-    for (unsigned i = 0; i < 16; i++) {
-        double s1 = (double)b[i], s2 = (double)c[i], special;
-        double sign = copysign(1.0, s1) * copysign(1.0, s2);
-        a[i] = (float)(special_quotient(s1, s2, &special) ? special : finished((double)a[i], sign));
-    }
-    return a;
+    return fixed_up(a, b, c, (u32x16){});
 }
 
 // clang-format off

@@ -3,8 +3,6 @@
 #include "numbers.h"
 #include "valu.h"
 
-#include <math.h>
-
 // ---- arithmetic
 
 static f32x16 v_add_f32(f32x16 a, f32x16 b) {
@@ -84,34 +82,36 @@ static f32x16 v_fract_f32(f32x16 a) {
     return choose((u32x16)(fraction >= 1), below_one, fraction);
 }
 
-static bool is_ordinary(float a) {
-    return isfinite(a) && a != 0;
+/** A number that is not 0, a denormal one made normal. */
+typedef struct ordinary {
+    u32x16 is_one, bits;
+    u32x16 exponent; // of the number before, as the register has it
+} ordinary;
+
+static ordinary ordinary_of(u32x16 a) {
+    u32x16 magnitude = a & 0x7fffffff;
+    u32x16 is_one = (u32x16)(magnitude - 1 < 0x7f800000 - 1), tiny = (u32x16)(magnitude < 0x800000);
+    u32x16 bits = select16(tiny, (u32x16)((f32x16)a * 0x1p32f), a);
+    return (ordinary){is_one, bits, (bits >> 23 & 255) - (tiny & 32)};
 }
 
-static f32x16 v_frexp_mant_f32(f32x16 a) {
-    for (unsigned i = 0; i < 16; i++) {
-        int exponent;
-        a[i] = is_ordinary(a[i]) ? frexpf(a[i], &exponent) : a[i];
-    }
-    return a;
+static u32x16 v_frexp_mant_f32(u32x16 a) {
+    ordinary x = ordinary_of(a);
+    return select16(x.is_one, (x.bits & 0x807fffff) | 0x3f000000, a);
 }
 
 static u32x16 v_frexp_exp_i32_f32(u32x16 a) {
-    for (unsigned i = 0; i < 16; i++) {
-        int exponent = 0;
-        if (is_ordinary(as_f32(a[i]))) {
-            frexpf(as_f32(a[i]), &exponent);
-        }
-        a[i] = (uint32_t)exponent;
-    }
-    return a;
+    ordinary x = ordinary_of(a);
+    return x.is_one & (x.exponent - 126);
 }
 
+/** Rounded once, from double, which holds every product that is neither 0 nor infinite as f32. */
 static u32x16 v_ldexp_f32(u32x16 a, u32x16 b) {
-    for (unsigned i = 0; i < 16; i++) {
-        a[i] = f32_bits(ldexpf(as_f32(a[i]), (int)b[i]));
-    }
-    return a;
+    i32x16 most = (i32x16){} + 300;
+    i32x16 by = __builtin_elementwise_max(__builtin_elementwise_min((i32x16)b, most), -most);
+    u64x16 power = __builtin_convertvector((u32x16)by + 1023, u64x16) << 52;
+    f64x16 product = __builtin_convertvector((f32x16)a, f64x16) * (f64x16)power;
+    return (u32x16) __builtin_convertvector(product, f32x16);
 }
 
 // clang-format off
@@ -135,7 +135,7 @@ static u32x16 v_ldexp_f32(u32x16 a, u32x16 b) {
     X(1, f32, v_trunc_f32, "f:f", ALL, 'i') \
     X(1, f32, v_rndne_f32, "f:f", ALL, 'i') \
     X(1, f32, v_fract_f32, "f:f", ALL, '?') \
-    X(1, f32, v_frexp_mant_f32, "f:f", ALL, 'i') \
+    X(1, u32, v_frexp_mant_f32, "f:f", ALL, 'i') \
     X(1, u32, v_frexp_exp_i32_f32, "i:f", ALL, 'i') \
     X(2, u32, v_ldexp_f32, "f:fi", ALL, 'i')
 

@@ -236,23 +236,26 @@ static i32x16 v_ffbh_i32(i32x16 a) {
     return (i32x16)v_ffbh_u32((u32x16)(a ^ (a >> 31)));
 }
 
-/** Each byte of the result is picked by a byte of c: 0-3 from b, 4-7 from a, 8-11 the signs of words, 12 zero, 13
- *  and up 0xff. */
-static u32x16 permuted_byte(u32x16 a, u32x16 b, u32x16 sel) {
-    u32x16 shift = (sel & 3) * 8, sign_shift = (sel & 1) * 16 + 15;
-    u32x16 byte = select16((u32x16)((sel & 4) != 0), a >> shift, b >> shift);
-    u32x16 word = select16((u32x16)((sel & 2) != 0), a, b);
-    u32x16 constant = select16((u32x16)(sel > 12), ~(u32x16){}, 0 - (word >> sign_shift & 1));
-    constant &= (u32x16)(sel != 12);
-    return select16((u32x16)(sel < 8), byte, constant) & 255;
+typedef uint8_t u8x64 __attribute__((vector_size(64)));
+
+static u8x64 select_bytes(u8x64 mask, u8x64 yes, u8x64 no) {
+    return (mask & yes) | (~mask & no);
 }
 
+/** Each byte of the result is picked by a byte of c: 0-3 from b, 4-7 from a, 8-11 the signs of words, 12 zero, 13
+ *  and up 0xff. */
 static u32x16 v_perm_b32(u32x16 a, u32x16 b, u32x16 c) {
-    u32x16 out = {};
-    for (unsigned shift = 0; shift < 32; shift += 8) {
-        out |= permuted_byte(a, b, c >> shift & 255) << shift;
-    }
-    return out;
+    const u32x16 first = {0,          0x04040404, 0x08080808, 0x0c0c0c0c, 0,          0x04040404,
+                          0x08080808, 0x0c0c0c0c, 0,          0x04040404, 0x08080808, 0x0c0c0c0c,
+                          0,          0x04040404, 0x08080808, 0x0c0c0c0c};
+    u8x64 sel = (u8x64)c, is_byte = (u8x64)(sel < 8);
+    u8x64 index = select_bytes(is_byte, sel & 3, sel << 1 | 1) & 3;
+    u8x64 from_a = (u8x64)((select_bytes(is_byte, sel >> 1, sel) & 2) != 0);
+    u32x16 at = (u32x16)index | first;
+    u8x64 byte = select_bytes(from_a, (u8x64)pick_bytes(a, at), (u8x64)pick_bytes(b, at));
+    u8x64 filled = (u8x64)(byte > 127);
+    filled = select_bytes((u8x64)(sel < 12), filled, (u8x64)(sel > 12));
+    return (u32x16)select_bytes(is_byte, byte, filled);
 }
 
 /** Any function of three bits: bit 4a + 2b + c of the table. */

@@ -49,11 +49,19 @@ static void prepare_dpp8(sim_inst *inst) {
     inst->flags |= SIM_DPP_BOUND_CTRL;
 }
 
-void sim_prepare_dpp(sim_inst *inst) {
-    if (inst->flags & SIM_DPP8) {
-        prepare_dpp8(inst);
-        return;
+static bool is_in_rows(const sim_inst *inst) {
+    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+        bool exists = inst->dpp_exists >> lane & 1,
+             first_exists = inst->dpp_exists >> lane % 16 & 1;
+        bool same = inst->dpp_lane[lane] == (lane & ~15u) + inst->dpp_lane[lane % 16];
+        if (exists != first_exists || (exists && !same) || inst->dpp_lane[lane % 16] > 15) {
+            return false;
+        }
     }
+    return true;
+}
+
+static void prepare_dpp16(sim_inst *inst) {
     for (unsigned lane = 0; lane < SIM_LANES; lane++) {
         int from = dpp_lane(inst->dpp_ctrl, lane);
         inst->dpp_lane[lane] = (uint8_t)(from >= 0 ? from : 0);
@@ -63,4 +71,13 @@ void sim_prepare_dpp(sim_inst *inst) {
             (inst->dpp_row_mask >> lane / 16 & 1) && (inst->dpp_bank_mask >> (lane / 4 & 3) & 1);
         inst->dpp_writes |= (uint64_t)on << lane;
     }
+}
+
+void sim_prepare_dpp(sim_inst *inst) {
+    if (inst->flags & SIM_DPP8) {
+        prepare_dpp8(inst);
+    } else {
+        prepare_dpp16(inst);
+    }
+    inst->dpp_in_rows = is_in_rows(inst);
 }

@@ -636,11 +636,11 @@ static bool place_operands(parser *p) {
     return true;
 }
 
-static bool is_plain(const sim_inst *inst) {
+/** No modifiers, but for the flags left out of `flags`. */
+static bool is_plain(const sim_inst *inst, uint32_t flags) {
     uint8_t mods = inst->src[0].mods | inst->src[1].mods | inst->src[2].mods;
     return !mods && !inst->omod && !inst->op_sel && !inst->neg_lo && !inst->neg_hi &&
-           !(inst->flags & (SIM_CLAMP | SIM_DPP | SIM_SDWA)) && inst->dst[0].type != 'k' &&
-           inst->dst[0].type != 'x';
+           !(inst->flags & flags) && inst->dst[0].type != 'k' && inst->dst[0].type != 'x';
 }
 
 /** What the text leaves out because it is the default. */
@@ -724,7 +724,8 @@ bool sim_parse(const char *text, sim_arch arch, sim_inst *out, char error[SIM_ER
     if (out->flags & SIM_DPP) {
         sim_prepare_dpp(out);
     }
-    out->plain = is_plain(out);
+    out->plain = is_plain(out, SIM_CLAMP | SIM_DPP | SIM_SDWA);
+    out->plain_but_dpp = out->dpp_in_rows && is_plain(out, SIM_CLAMP | SIM_SDWA);
     const char *types = out->opcode->types;
     out->is_float = types && strpbrk(types, "fhxdFH");
     out->overflow = overflow_of(out, arch);
