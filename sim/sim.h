@@ -250,14 +250,14 @@ struct sim_inst {
     uint64_t dpp_exists;         // lanes that read one
     uint64_t dpp_writes;         // lanes that the masks leave on
     bool dpp_in_rows;            // each row of sixteen lanes reads itself, all in the same way
-    bool plain_but_dpp;          // VALU: that is its only modifier
-    int32_t offset;        // memory: immediate offset (DS: offset0); branches: target is `target`
-    int32_t offset1;       // DS: second offset
-    uint64_t target;       // branches: guest address
-    uint32_t imm;          // SOPP, SOPK: the 16 bits of the encoding; v_bitop3: the truth table
-    uint32_t word[4];      // the encoding, little-endian words
-    bool plain;            // VALU: no modifiers at all, so that operands may be used in place
-    bool is_float;         // VALU: some operand is a float, so that MODE matters
+    int32_t offset;   // memory: immediate offset (DS: offset0); branches: target is `target`
+    int32_t offset1;  // DS: second offset
+    uint64_t target;  // branches: guest address
+    uint32_t imm;     // SOPP, SOPK: the 16 bits of the encoding; v_bitop3: the truth table
+    uint32_t word[4]; // the encoding, little-endian words
+    bool plain;       // VALU: no modifiers at all, so that operands may be used in place
+    bool light;       // VALU: no modifiers but signs of f32 sources and DPP within rows, not plain
+    bool is_float;    // VALU: some operand is a float, so that MODE matters
     sim_overflow overflow; // VALU
     bool
         saves_row; // the first half of a dual instruction whose result the second one's sources hide

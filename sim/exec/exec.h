@@ -142,10 +142,15 @@ void SIM_NAME(sim_rounding_end)(void);
 #define sim_rounding_begin SIM_NAME(sim_rounding_begin)
 #define sim_rounding_end SIM_NAME(sim_rounding_end)
 
+/** True if MODE has the usual values, as far as the instruction heeds it. */
+static inline bool sim_is_mode_plain(const sim_wave *w, const sim_inst *inst) {
+    uint32_t field = inst->overflow ? SIM_MODE_FLOAT | SIM_MODE_FP16_OVFL : SIM_MODE_FLOAT;
+    return !inst->is_float || (w->mode & field) == SIM_MODE_FLOAT_PLAIN;
+}
+
 /** True if operands may be read and written in place: no modifiers, MODE's usual values. */
 static inline bool sim_is_plain(const sim_wave *w, const sim_inst *inst) {
-    uint32_t field = inst->overflow ? SIM_MODE_FLOAT | SIM_MODE_FP16_OVFL : SIM_MODE_FLOAT;
-    return inst->plain && (!inst->is_float || (w->mode & field) == SIM_MODE_FLOAT_PLAIN);
+    return inst->plain && sim_is_mode_plain(w, inst);
 }
 
 // ---- blocks

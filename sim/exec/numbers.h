@@ -6,6 +6,8 @@
 
 #include "exec.h"
 
+#include <immintrin.h>
+
 static inline u32x16 is_nan(f32x16 a) {
     return (u32x16)(a != a);
 }
@@ -86,8 +88,19 @@ static inline u32x16 maximum16(u32x16 a, u32x16 b) {
     return f16_of_f32(maximum(f32_of_f16(a), f32_of_f16(b)));
 }
 
-/** a * b + c of f16 values, rounded so that a later rounding to f16 gives what a single one would: the sum in
+/** a * b + c of f16 values, rounded so that a later rounding to f16 gives what a single one would: to odd. With
+ *  AVX-512, the sum cut towards zero, its last bit set where the sums rounded down and up differ; else the sum in
  *  double (the product is exact) is rounded to odd, then cut to f32, again to odd. */
+#ifdef __AVX512F__
+static inline f32x16 fma_for_f16(f32x16 a, f32x16 b, f32x16 c) {
+    enum { DOWN = 9, UP = 10, TO_ZERO = 11 }; // rounding modes, exceptions suppressed
+    __m512 x = (__m512)a, y = (__m512)b, z = (__m512)c;
+    f32x16 least = (f32x16)_mm512_fmadd_round_ps(x, y, z, DOWN);
+    f32x16 most = (f32x16)_mm512_fmadd_round_ps(x, y, z, UP);
+    u32x16 cut = (u32x16)_mm512_fmadd_round_ps(x, y, z, TO_ZERO);
+    return choose((u32x16)(least < most), (f32x16)(cut | 1), __builtin_elementwise_fma(a, b, c));
+}
+#else
 static inline f32x16 fma_for_f16(f32x16 a, f32x16 b, f32x16 c) {
     f64x16 product = __builtin_convertvector(a, f64x16) * __builtin_convertvector(b, f64x16);
     f64x16 addend = __builtin_convertvector(c, f64x16), sum = product + addend;
@@ -99,5 +112,6 @@ static inline f32x16 fma_for_f16(f32x16 a, f32x16 b, f32x16 c) {
     u64x16 cut = bits & 0x1fffffff, sticky = (u64x16)(cut != 0) & 0x20000000;
     return __builtin_convertvector((f64x16)((bits - cut) | sticky), f32x16);
 }
+#endif
 
 #endif

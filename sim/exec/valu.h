@@ -30,29 +30,40 @@ SIM_INLINE const uint32_t *get32(const sim_wave *w, const sim_inst *inst, bool p
     return sim_row32(w, inst, i, tmp);
 }
 
-/** True for a whole wave where DPP within rows is all that keeps the instruction from being plain. */
-SIM_INLINE bool is_whole_dpp(const sim_wave *w, const sim_inst *inst) {
-    return inst->plain_but_dpp && (w->exec == UINT64_MAX || w->exec == UINT32_MAX) &&
-           (!inst->is_float || (w->mode & SIM_MODE_FLOAT) == SIM_MODE_FLOAT_PLAIN);
+/** True for a whole wave where DPP within rows and signs are all that keeps the instruction from being plain. */
+SIM_INLINE bool is_whole_light(const sim_wave *w, const sim_inst *inst) {
+    return inst->light && (w->exec == UINT64_MAX || w->exec == UINT32_MAX) &&
+           sim_is_mode_plain(w, inst);
+}
+
+/** What a source's signs come to: (value & keep) ^ flip. */
+typedef struct signs {
+    u32x16 keep, flip;
+} signs;
+
+SIM_INLINE signs signs_of(const sim_operand *op) {
+    return (signs){(u32x16){} + (op->mods & SIM_ABS ? 0x7fffffff : UINT32_MAX),
+                   (u32x16){} + (op->mods & SIM_NEG ? 0x80000000 : 0)};
 }
 
 /** Then each row of sixteen lanes is a block. A lane of the upper half of a wave of 32 is not written. */
-SIM_INLINE void run_dpp32(sim_wave *w, const sim_inst *inst, unsigned arity,
-                          u32x16 (*op)(u32x16, u32x16, u32x16)) {
-    _Alignas(64) uint32_t tmp[2][SIM_LANES];
-    const uint32_t *a = w->v[inst->src[0].reg];
-    const uint32_t *b = arity > 1 ? get32(w, inst, true, 1, tmp[0]) : a;
-    const uint32_t *c = arity > 2 ? get32(w, inst, true, 2, tmp[1]) : a;
+SIM_INLINE void run_light32(sim_wave *w, const sim_inst *inst, unsigned arity,
+                            u32x16 (*op)(u32x16, u32x16, u32x16)) {
+    _Alignas(64) uint32_t tmp[3][SIM_LANES];
+    const uint32_t *a = get32(w, inst, true, 0, tmp[0]);
+    const uint32_t *b = arity > 1 ? get32(w, inst, true, 1, tmp[1]) : a;
+    const uint32_t *c = arity > 2 ? get32(w, inst, true, 2, tmp[2]) : a;
     u32x16 from = lane_numbers(inst->dpp_lane);
-    u32x16 exists = lanes16(inst->dpp_exists & 0xffff);
+    signs sa = signs_of(&inst->src[0]), sb = signs_of(&inst->src[1]), sc = signs_of(&inst->src[2]);
+    sa.keep &= lanes16(inst->dpp_exists & 0xffff);
     uint64_t bound = inst->flags & SIM_DPP_BOUND_CTRL ? UINT64_MAX : inst->dpp_exists;
     uint64_t written = inst->dpp_writes & bound & w->exec;
     uint32_t *row = w->v[inst->dst[0].reg];
     for (unsigned k = 0; k < SIM_LANES; k += 16) {
-        u32x16 value = pick_within(load16(a + k), from) & exists;
-        value = op(value, load16(b + k), load16(c + k));
+        u32x16 x = (pick_within(load16(a + k), from) & sa.keep) ^ sa.flip;
+        u32x16 y = (load16(b + k) & sb.keep) ^ sb.flip, z = (load16(c + k) & sc.keep) ^ sc.flip;
         store16(row + k,
-                select16(lanes16((uint32_t)(written >> k) & 0xffff), value, load16(row + k)));
+                select16(lanes16((uint32_t)(written >> k) & 0xffff), op(x, y, z), load16(row + k)));
     }
 }
 
@@ -62,8 +73,8 @@ SIM_INLINE void run32(sim_wave *w, const sim_inst *inst, unsigned arity,
                       u32x16 (*op)(u32x16, u32x16, u32x16)) {
     _Alignas(64) uint32_t tmp[3][SIM_LANES], result[SIM_LANES];
     bool plain = sim_is_plain(w, inst);
-    if (!plain && is_whole_dpp(w, inst)) {
-        run_dpp32(w, inst, arity, op);
+    if (!plain && is_whole_light(w, inst)) {
+        run_light32(w, inst, arity, op);
         return;
     }
     const uint32_t *a = get32(w, inst, plain, 0, tmp[0]);

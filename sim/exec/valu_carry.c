@@ -73,24 +73,33 @@ static void exec_v_cndmask_b32(sim_wave *w, const sim_inst *inst) {
     put32(w, inst, plain, result);
 }
 
+SIM_INLINE u64x8 extended(u64x8 a, bool is_signed) {
+    return is_signed ? (u64x8)((i64x8)(a << 32) >> 32) : a;
+}
+
 /** a * b + c in 64 bits, with carry out. Clamp gives the nearest number that there is. */
-static void multiply_add(sim_wave *w, const sim_inst *inst, bool is_signed) {
-    uint32_t tmp[3][2 * SIM_LANES], result[2 * SIM_LANES];
+SIM_INLINE void multiply_add(sim_wave *w, const sim_inst *inst, bool is_signed) {
+    _Alignas(64) uint32_t tmp[3][2 * SIM_LANES], result[2 * SIM_LANES], over[SIM_LANES];
     const uint32_t *a = sim_row32(w, inst, 0, tmp[0]), *b = sim_row32(w, inst, 1, tmp[1]);
     const uint32_t *c = sim_row64(w, inst, 2, tmp[2]);
+    bool clamps = inst->flags & SIM_CLAMP;
     uint64_t carry = 0;
-    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        uint64_t product = is_signed ? (uint64_t)((int64_t)(int32_t)a[lane] * (int32_t)b[lane])
-                                     : (uint64_t)a[lane] * b[lane];
-        uint64_t addend = c[lane] | (uint64_t)c[SIM_LANES + lane] << 32, sum = product + addend;
-        bool over = is_signed ? (~(product ^ addend) & (product ^ sum)) >> 63 : sum < addend;
-        if (over && (inst->flags & SIM_CLAMP)) {
-            uint64_t limit = addend >> 63 ? (uint64_t)INT64_MIN : INT64_MAX; // both summands' sign
-            sum = is_signed ? limit : UINT64_MAX;
+    for (unsigned k = 0; k < SIM_LANES; k += 16) {
+        lane_pair x = load_pair(a + k, 'i'), y = load_pair(b + k, 'i'), z = load_pair(c + k, 'q');
+        lane_pair sum, out;
+        for (unsigned i = 0; i < 2; i++) {
+            u64x8 product = extended(x.of[i], is_signed) * extended(y.of[i], is_signed);
+            sum.of[i] = product + z.of[i];
+            u64x8 overflow = ~(product ^ z.of[i]) & (product ^ sum.of[i]);
+            out.of[i] = is_signed ? (u64x8)((i64x8)overflow >> 63) : (u64x8)(sum.of[i] < z.of[i]);
+            u64x8 signs = (u64x8)((i64x8)z.of[i] >> 63); // both summands' where they overflow
+            u64x8 limit = is_signed ? signs ^ INT64_MAX : ~(u64x8){};
+            u64x8 over_limit = clamps ? out.of[i] : (u64x8){};
+            sum.of[i] = (over_limit & limit) | (~over_limit & sum.of[i]);
         }
-        result[lane] = (uint32_t)sum;
-        result[SIM_LANES + lane] = (uint32_t)(sum >> 32);
-        carry |= (uint64_t)over << lane;
+        store_pair(result + k, sum, 'q');
+        store_pair(over + k, out, 'i');
+        carry |= (uint64_t)bits16(load16(over + k)) << k;
     }
     sim_finish64(w, inst, result);
     sim_write_lanes(w, &inst->dst[1], carry & w->exec);

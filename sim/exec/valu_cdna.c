@@ -90,16 +90,13 @@ WINDOWS(v_mqsad_pk_u16_u8, true)
 
 // ---- dot products of integer fields, added to the destination
 
-static int32_t field_of(uint32_t value, unsigned i, unsigned bits) {
-    return (int32_t)(value << (32 - bits * (i + 1))) >> (32 - bits);
+SIM_INLINE u32x16 field_of(u32x16 value, unsigned i, unsigned bits) {
+    return (u32x16)((i32x16)(value << (32 - bits * (i + 1))) >> (int)(32 - bits));
 }
 
 SIM_INLINE u32x16 dot(u32x16 a, u32x16 b, u32x16 c, unsigned bits) {
-    for (unsigned lane = 0; lane < 16; lane++) {
-        for (unsigned i = 0; i < 32 / bits; i++) {
-            int64_t product = (int64_t)field_of(a[lane], i, bits) * field_of(b[lane], i, bits);
-            c[lane] += (uint32_t)product;
-        }
+    for (unsigned i = 0; i < 32 / bits; i++) {
+        c += field_of(a, i, bits) * field_of(b, i, bits);
     }
     return c;
 }

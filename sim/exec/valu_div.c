@@ -75,7 +75,7 @@ static scaled16 scale_f32(f32x16 s0, f32x16 s1, f32x16 s2) {
     by = choose(small_s1, up, by);
     by = choose(large, choose(denominator, up, one), by);
     f32x16 nan = (f32x16)((u32x16){} + 0x7fc00000);
-    return (scaled16){choose(zero, nan, s0 * by), ~zero & (large | (small_quotient & ~small_s1))};
+    return (scaled16){choose(zero, nan, s0 * by), zero | large | (small_quotient & ~small_s1)};
 }
 
 static void exec_v_div_scale_f32(sim_wave *w, const sim_inst *inst) {
@@ -129,7 +129,10 @@ static f32x16 fmas_f32(f32x16 a, f32x16 b, f32x16 c, u32x16 scaled_before) {
     f32x16 sum = __builtin_elementwise_fma(a, b, c);
     u32x16 up = (u32x16)(((u32x16)c >> 23 & 255) > 127);
     f32x16 out = choose(scaled_before & up, sum * 0x1p64f, sum);
-    for (uint32_t left = bits16(scaled_before & ~up); left; left &= left - 1) {
+    u32x16 exact = (u32x16)(((u32x16)a >> 23 & 255) > 64) & (u32x16)(((u32x16)c >> 23 & 255) > 64);
+    f32x16 down = __builtin_elementwise_fma(a * 0x1p-64f, b, c * 0x1p-64f);
+    out = choose(scaled_before & ~up & exact, down, out);
+    for (uint32_t left = bits16(scaled_before & ~up & ~exact); left; left &= left - 1) {
         int i = __builtin_ctz(left);
         out[i] = scaled_down_f32(a[i], b[i], c[i]);
     }

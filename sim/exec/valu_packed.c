@@ -207,12 +207,30 @@ SIM_INLINE u32x16 finish_word(const sim_wave *w, const sim_inst *inst, f32x16 x)
     return flush_f32((u32x16)x, !(w->mode >> 5 & 1));
 }
 
+/** All lanes, without modifiers; both results of a block are known before either is written. */
+SIM_INLINE void run_whole_pairs(uint32_t *rows, const uint32_t *const src[3], unsigned arity,
+                                packed_f32_op op) {
+    const uint32_t *a = src[0], *b = src[1], *c = arity > 2 ? src[2] : a;
+    for (unsigned k = 0; k < SIM_LANES; k += 16) {
+        unsigned high = SIM_LANES + k;
+        f32x16 first = op((f32x16)load16(a + k), (f32x16)load16(b + k), (f32x16)load16(c + k));
+        f32x16 second =
+            op((f32x16)load16(a + high), (f32x16)load16(b + high), (f32x16)load16(c + high));
+        store16(rows + k, (u32x16)first);
+        store16(rows + high, (u32x16)second);
+    }
+}
+
 SIM_INLINE void run_packed32(sim_wave *w, const sim_inst *inst, unsigned arity, packed_f32_op op) {
     _Alignas(64) uint32_t tmp[3][2 * SIM_LANES], result[2 * SIM_LANES];
     const uint32_t *src[3] = {};
     bool flush_in = !(w->mode >> 4 & 1);
     for (unsigned i = 0; i < arity; i++) {
         src[i] = pair_rows(w, inst, i, tmp[i]);
+    }
+    if (sim_is_plain(w, inst) && inst->op_sel_hi == 7 && w->exec == UINT64_MAX) {
+        run_whole_pairs(w->v[inst->dst[0].reg], src, arity, op);
+        return;
     }
     bool rounding = sim_rounding_begin(w, inst);
     for (unsigned high = 0; high < 2; high++) {
@@ -315,24 +333,42 @@ static void exec_v_fma_mixhi_f16(sim_wave *w, const sim_inst *inst) {
 
 // ---- dot products: a sum of products of fields, added to the third source
 
-static int64_t field_of(uint32_t value, unsigned i, unsigned bits, bool is_signed) {
-    uint32_t shifted = value << (32 - bits * (i + 1));
-    return is_signed ? (int64_t)((int32_t)shifted >> (32 - bits))
-                     : (int64_t)(shifted >> (32 - bits));
+SIM_INLINE u32x16 field_of(u32x16 value, unsigned i, unsigned bits, bool is_signed) {
+    u32x16 shifted = value << (32 - bits * (i + 1));
+    return is_signed ? (u32x16)((i32x16)shifted >> (int)(32 - bits)) : shifted >> (32 - bits);
 }
 
-static void dot(sim_wave *w, const sim_inst *inst, unsigned bits, bool is_signed) {
-    uint32_t tmp[3][SIM_LANES], result[SIM_LANES];
+/** Sums that may pass 32 bits, saturated. */
+SIM_INLINE i64x16 saturated_sum(i64x16 sum, bool is_signed) {
+    i64x16 least = (i64x16){} + (is_signed ? INT32_MIN : 0);
+    i64x16 most = (i64x16){} + (is_signed ? INT32_MAX : UINT32_MAX);
+    return __builtin_elementwise_max(__builtin_elementwise_min(sum, most), least);
+}
+
+SIM_INLINE i64x16 wide_of(u32x16 value, bool is_signed) {
+    return is_signed ? __builtin_convertvector((i32x16)value, i64x16)
+                     : (i64x16) __builtin_convertvector(value, u64x16);
+}
+
+SIM_INLINE u32x16 dot_block(u32x16 a, u32x16 b, u32x16 c, unsigned bits, bool is_signed,
+                            bool saturate) {
+    i64x16 wide = wide_of(c, is_signed);
+    for (unsigned i = 0; i < 32 / bits; i++) {
+        u32x16 product = field_of(a, i, bits, is_signed) * field_of(b, i, bits, is_signed);
+        wide = saturate ? wide + wide_of(product, is_signed) : wide;
+        c += product;
+    }
+    return saturate ? __builtin_convertvector(saturated_sum(wide, is_signed), u32x16) : c;
+}
+
+SIM_INLINE void dot(sim_wave *w, const sim_inst *inst, unsigned bits, bool is_signed) {
+    _Alignas(64) uint32_t tmp[3][SIM_LANES], result[SIM_LANES];
     const uint32_t *a = get32(w, inst, true, 0, tmp[0]), *b = get32(w, inst, true, 1, tmp[1]);
     const uint32_t *c = get32(w, inst, true, 2, tmp[2]);
-    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        int64_t sum = is_signed ? (int64_t)(int32_t)c[lane] : (int64_t)c[lane];
-        for (unsigned i = 0; i < 32 / bits; i++) {
-            sum += field_of(a[lane], i, bits, is_signed) * field_of(b[lane], i, bits, is_signed);
-        }
-        int64_t least = is_signed ? INT32_MIN : 0, most = is_signed ? INT32_MAX : UINT32_MAX;
-        bool clamp = inst->flags & SIM_CLAMP;
-        result[lane] = (uint32_t)(clamp ? (sum < least ? least : sum > most ? most : sum) : sum);
+    for (unsigned k = 0; k < SIM_LANES; k += 16) {
+        u32x16 x = load16(a + k), y = load16(b + k), z = load16(c + k);
+        store16(result + k, inst->flags & SIM_CLAMP ? dot_block(x, y, z, bits, is_signed, true)
+                                                    : dot_block(x, y, z, bits, is_signed, false));
     }
     store_masked(w->v[inst->dst[0].reg], result, w->exec);
 }

@@ -74,7 +74,12 @@ static void prepare_dpp16(sim_inst *inst) {
 }
 
 void sim_prepare_dpp(sim_inst *inst) {
-    if (inst->flags & SIM_DPP8) {
+    if (!(inst->flags & SIM_DPP)) { // as if each lane read itself
+        for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+            inst->dpp_lane[lane] = (uint8_t)lane;
+        }
+        inst->dpp_exists = inst->dpp_writes = UINT64_MAX;
+    } else if (inst->flags & SIM_DPP8) {
         prepare_dpp8(inst);
     } else {
         prepare_dpp16(inst);

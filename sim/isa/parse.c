@@ -636,11 +636,25 @@ static bool place_operands(parser *p) {
     return true;
 }
 
-/** No modifiers, but for the flags left out of `flags`. */
-static bool is_plain(const sim_inst *inst, uint32_t flags) {
+/** No modifiers, but perhaps signs and DPP. */
+static bool is_nearly_plain(const sim_inst *inst) {
+    return !inst->omod && !inst->op_sel && !inst->neg_lo && !inst->neg_hi &&
+           !(inst->flags & (SIM_CLAMP | SIM_SDWA)) && inst->dst[0].type != 'k' &&
+           inst->dst[0].type != 'x';
+}
+
+static bool is_plain(const sim_inst *inst) {
     uint8_t mods = inst->src[0].mods | inst->src[1].mods | inst->src[2].mods;
-    return !mods && !inst->omod && !inst->op_sel && !inst->neg_lo && !inst->neg_hi &&
-           !(inst->flags & flags) && inst->dst[0].type != 'k' && inst->dst[0].type != 'x';
+    return !mods && !(inst->flags & SIM_DPP) && is_nearly_plain(inst);
+}
+
+static bool is_light(const sim_inst *inst) {
+    for (unsigned i = 0; i < 3; i++) {
+        if (inst->src[i].mods && inst->src[i].type != 'f') {
+            return false;
+        }
+    }
+    return inst->dpp_in_rows && !is_plain(inst) && is_nearly_plain(inst);
 }
 
 /** What the text leaves out because it is the default. */
@@ -721,11 +735,9 @@ bool sim_parse(const char *text, sim_arch arch, sim_inst *out, char error[SIM_ER
         snprintf(error, SIM_ERROR_BYTES, "clamp is not implemented for integers of: %s", text);
         return false;
     }
-    if (out->flags & SIM_DPP) {
-        sim_prepare_dpp(out);
-    }
-    out->plain = is_plain(out, SIM_CLAMP | SIM_DPP | SIM_SDWA);
-    out->plain_but_dpp = out->dpp_in_rows && is_plain(out, SIM_CLAMP | SIM_SDWA);
+    sim_prepare_dpp(out);
+    out->plain = is_plain(out);
+    out->light = is_light(out);
     const char *types = out->opcode->types;
     out->is_float = types && strpbrk(types, "fhxdFH");
     out->overflow = overflow_of(out, arch);
