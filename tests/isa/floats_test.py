@@ -35,7 +35,7 @@ def near_one(kinds):
 def zero_beside(kinds, which):
     """Zeros of both signs, and any other number."""
     rng = values.generator(6)
-    out = [values.draw(kinds, 2**12)[i] for i in range(2)]
+    out = [values.random_bits("f32", 2**12, i) for i in range(len(kinds))]
     out[which] = rng.integers(0, 2, len(out[0]), np.uint64) << np.uint64(31)
     return out
 

@@ -173,7 +173,7 @@ def multiply_add(a, b, c):
 
 
 def fewer(kinds):
-    return values.draw(kinds, 2**16)
+    return [x[-2**15:] for x in values.draw(kinds, 2**16)]
 
 
 def fields(x, bits, is_signed):
@@ -344,7 +344,7 @@ WIDE = [
     Op("v_qsad_pk_u16_u8", "u64 u64 u32 u64", lambda a, b, c: quad_differences(a, b, c, False)),
     Op("v_mqsad_pk_u16_u8", "u64 u64 u32 u64", lambda a, b, c: quad_differences(a, b, c, True)),
     *(Op(name, "u64 u64 u32 u64", lambda a, b, c, m=masked: quad_differences(a, b, c, m, 0xFFFF), tag="clamp",
-         text="{op} {d}, {a}, {b}, {c} clamp") for name, masked in (
+         data=fewer, text="{op} {d}, {a}, {b}, {c} clamp") for name, masked in (
              ("v_qsad_pk_u16_u8", False), ("v_mqsad_pk_u16_u8", True))),
 ]
 
