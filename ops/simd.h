@@ -36,12 +36,16 @@ QN_INLINE f32v load(qni_dtype dtype, const void *p, int64_t i) {
     return v;
 }
 
-/** The bits of bf16, to nearest, ties to even; NaNs become quiet. */
+/** The bits of bf16, to nearest, ties to even; NaNs become quiet. The instruction takes denormals for zeros. */
 QN_INLINE u16v to_bf16(f32v v) {
+#if defined(__AVX512BF16__) && QN_LANES == 16
+    return (u16v)_mm512_cvtneps_pbh(v);
+#else
     const u32v bits = (u32v)v;
     const u32v rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
     const u32v is_nan = (u32v)(v != v);
     return __builtin_convertvector((rounded & ~is_nan) | ((bits >> 16 | 0x40) & is_nan), u16v);
+#endif
 }
 
 QN_INLINE void store(qni_dtype dtype, void *p, int64_t i, f32v v) {
@@ -110,9 +114,10 @@ QN_INLINE f32v exp2_of(f32v x) {
     static const float c[] = {0x1.000002p+0f, 0x1.62e428p-1f, 0x1.ebf918p-3f,
                               0x1.c6b6e4p-5f, 0x1.3d0c50p-7f, 0x1.5c0900p-10f};
 #if defined(__AVX512F__) && QN_LANES == 16
-    x = _mm512_min_ps(_mm512_max_ps(x, all_of(-200)), all_of(200));
     const f32v n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    return _mm512_scalef_ps(polynomial_of(x - n, c, 6), n);
+    // x - n, but 0 for infinities.
+    const f32v r = _mm512_reduce_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    return _mm512_scalef_ps(polynomial_of(r, c, 6), n);
 #else
     x = select_of(x > -200.0f, x, all_of(-200));
     x = select_of(x < 200.0f, x, all_of(200));

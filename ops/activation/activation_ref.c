@@ -32,5 +32,7 @@ double qni_activation_ref(const qni_activation_problem *p, double gate, double u
     const double y = activated(p->function, gate, &relative) * up;
     // What is far below the rest of the product's range may be lost: exp's smallest results.
     *error = fabs(y) * fmin(relative * 0x1p-24, 1) + fabs(gate) * fabs(up) * 0x1p-124;
+    if (p->dtype_out == QNI_BF16 && fabs(y) < 0x1p-126)
+        *error = fmax(*error, fabs(y)); // a conversion may take denormals for zeros
     return y;
 }
