@@ -2,6 +2,7 @@
 """Memory: loads and stores of every width through LDS, global, flat and buffer addresses, buffer ranges, atomics on LDS and
 memory. Source: "CDNA3", "RDNA3.5" and "RDNA4" ISA, DS, FLAT and MUBUF.
 """
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -163,6 +164,14 @@ def returned(operation):
     return of
 
 
+def pairs(kind):
+    """Sums of the halves of registers, each rounded once."""
+    def of(x, y):
+        parts = [np.ascontiguousarray(z).view(kind).astype(F) for z in (x, y)]
+        return (parts[0] + parts[1]).astype(kind).view(U)
+    return of
+
+
 def registers(first, bits):
     """The text of the first or second result of an atomic."""
     one = ("{dr}", "{dr1}") if bits == 32 else ("{pair0}", "{pair1}")
@@ -195,13 +204,19 @@ def memory_atomics():
             yield from memory_atomic(f"{short}{'_x2' * (bits == 64)}/{base}_{suffix}{bits}", f"{letter}{bits}", operation)
     for bits in (32, 64):
         yield from memory_atomic(f"swap{'_x2' * (bits == 64)}/swap_b{bits}", f"u{bits}", lambda x, y: y)
+    yield from memory_atomic("add_f32/add_f32", "f32", lambda x, y: x + y)
+    yield from memory_atomic("add_f64/-", "f64", lambda x, y: x + y, gpu.CDNA)
+    yield from memory_atomic("pk_add_f16/pk_add_f16", "u32", pairs(H), (*gpu.CDNA, "gfx1201"), "4xh")
+    yield from memory_atomic("pk_add_bf16/pk_add_bf16", "u32", pairs(ml_dtypes.bfloat16), ("gfx942", "gfx950", "gfx1201"), "4xb")
 
 
-def memory_atomic(names, kind, operation):
+def memory_atomic(names, kind, operation, on=gpu.CHIPS, listed=None):
     bits = int(kind[1:])
     wide = "x2" if bits == 64 else ""
     for chips, flag in ((("gfx90a", "gfx1151"), "glc"), (("gfx942", "gfx950"), "sc0"), (("gfx1201", ), "th:TH_ATOMIC_RETURN")):
-        yield Op(both("global_atomic_", names), f"{bits // 16} {kind} {kind}", returned(operation), data=some, on=chips,
+        result = listed or (f"{bits // 16}" if kind[0] != "f" else "2xf" if bits == 32 else "2xd")
+        yield Op(both("global_atomic_", names), f"{result} {kind} {kind}", returned(operation), data=some,
+                 on=tuple(chip for chip in chips if chip in on),
                  text=ROW.format(size=bits // 4) + f"global_store_dword{wide} v91, {{a}}, s[4:5]\n{{wait_store}}\n"
                  f"{{op}} {registers(0, bits)}, v91, {{b}}, s[4:5] {flag}\n{{wait_vm}}\n"
                  f"global_load_dword{wide} {registers(1, bits)}, v91, s[4:5]\n{{wait_vm}}")
@@ -215,6 +230,14 @@ def floats():
     yield Op("ds_add_f32", "f32 f32 f32", lambda a, b: a + b, data=some, text=single, **LDS)
     yield Op("ds_min_f32/ds_min_f32/-", "f32 f32 f32", lambda a, b: np.where(b < a, b, a), data=numbers, text=single, **LDS)
     yield Op("ds_max_f32/ds_max_f32/-", "f32 f32 f32", lambda a, b: np.where(b > a, b, a), data=numbers, text=single, **LDS)
+    for kind, letter in ((H, "h"), (ml_dtypes.bfloat16, "b")):
+        name = {"h": "f16", "b": "bf16"}[letter]
+        yield Op(f"ds_pk_add_{name}", f"2x{letter} u32 u32", pairs(kind), data=some, text=single,
+                 on=("gfx942", "gfx950", "gfx1201"), **LDS)
+    yield Op("ds_min_f64/-", "f64 f64 f64", lambda a, b: np.where(b < a, b, a), data=wide_numbers,
+             text=text("ds_read_b64", "ds_write_b64"), **LDS)
+    yield Op("ds_max_f64/-", "f64 f64 f64", lambda a, b: np.where(b > a, b, a), data=wide_numbers,
+             text=text("ds_read_b64", "ds_write_b64"), **LDS)
     yield Op("ds_add_f64/-", "f64 f64 f64", lambda a, b: a + b, data=some, text=text("ds_read_b64", "ds_write_b64"), **LDS)
     yield Op("ds_add_u32", "u32 u32", lambda a: np.repeat(a.reshape(-1, 256).sum(axis=1, dtype=U), 256), data=some, tag="one-address",
              text="v_mov_b32 v90, 0\nds_write_b32 v90, v90\n{wait_ds}\ns_barrier\nds_add_u32 v90, {a}\n{wait_ds}\ns_barrier\n"
@@ -224,6 +247,12 @@ def floats():
 def numbers(kinds):
     """Without NaNs, whose order in memory minima is not defined."""
     return [np.where(x & np.uint64(0x7FFFFFFF) > np.uint64(0x7F800000), np.uint64(0x3F800000), x) for x in some(kinds)]
+
+
+def wide_numbers(kinds):
+    """Doubles, without NaNs and zeros of both signs."""
+    rng = values.generator(44)
+    return [(rng.standard_normal(2**14) * 2.0**rng.integers(-300, 300, 2**14)).view(L) for _ in kinds]
 
 
 TABLE = Table([*loads(), *lds(), *stores(), *lds_atomics(), *memory_atomics(), *floats()])
