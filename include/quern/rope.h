@@ -23,7 +23,7 @@
 #ifndef QUERN_ROPE_H
 #define QUERN_ROPE_H
 
-#include <quern/core.h>
+#include <quern/kvcache.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -94,6 +94,40 @@ typedef struct qn_qk_rmsnorm_rope_args {
  *  cos, sin  last dimension contiguous, the same strides; the batches share them. Tables of rotary_dim have each
  *            pair's value at both its elements, of which the first is read */
 QN_API qn_status qn_qk_rmsnorm_rope(qn_stream *stream, const qn_qk_rmsnorm_rope_args *args);
+
+typedef struct qn_rope_quantize_args {
+    size_t struct_size; /**< sizeof(qn_rope_quantize_args) */
+    DLTensor *q_rope_out, *k_rope_out, *q_nope_out, *k_nope_out; /**< FP8, all of one kind */
+    const DLTensor *q_rope, *k_rope; /**< [n, heads, rotary_dim]; MLA's k: [n, rotary_dim] */
+    const DLTensor *q_nope, *k_nope; /**< [n, heads, any] (MLA's k: [n, any]), or null: none */
+    const DLTensor *cos_sin_cache, *pos_ids; /**< as in qn_apply_rope_with_cos_sin_cache */
+    float quant_scale_q, quant_scale_kv;     /**< 0: 1 */
+    int32_t interleave;
+} qn_rope_quantize_args;
+
+/** Rotates q_rope and k_rope, then multiplies all by their scales and stores them as FP8, saturated, a NaN the kind's
+ *  NaN. Outputs have their inputs' shapes.
+ *  Source: FlashInfer's rope_quantize_fp8 and mla_rope_quantize_fp8. */
+QN_API qn_status qn_rope_quantize_fp8(qn_stream *stream, const qn_rope_quantize_args *args);
+
+typedef struct qn_rope_quantize_append_args {
+    size_t struct_size; /**< sizeof(qn_rope_quantize_append_args) */
+    DLTensor *q_rope_out, *q_nope_out;
+    DLTensor *k_cache, *v_cache;     /**< heads of k_cache: rotary_dim elements, then k_nope's */
+    DLTensor *ckv_cache, *kpe_cache; /**< instead, MLA: k_nope and k_rope; then v is null */
+    const DLTensor *q_rope, *k_rope, *q_nope, *k_nope, *v;
+    const DLTensor *cos_sin_cache, *pos_ids;
+    const DLTensor *batch_indices, *positions, *kv_indices,
+        *kv_indptr; /**< qn_append_paged_kv_cache's */
+    float quant_scale_q, quant_scale_kv;
+    int32_t interleave;
+    qn_kv_layout kv_layout;
+} qn_rope_quantize_append_args;
+
+/** The same, keys and values going to a paged FP8 cache in the same pass.
+ *  Source: FlashInfer's rope_quantize_fp8_append_paged_kv_cache. */
+QN_API qn_status qn_rope_quantize_fp8_append_paged_kv_cache(
+    qn_stream *stream, const qn_rope_quantize_append_args *args);
 
 #ifdef __cplusplus
 }

@@ -315,6 +315,93 @@ static void test_norm(void **) {
     assert_refused(qn_qk_rmsnorm_rope(stream, &a), QN_E_INVALID, "struct_size is 8");
 }
 
+/** Rotation by a quarter turn, scales, saturation; k without heads; then the same into caches. */
+static void test_quantize(void **) {
+    enum { R = 2, NOPE = 2, PAGE = 2 };
+    box q_nope, k_nope, v, q_nope_out, k_nope_out, k_cache, v_cache, batch, at_pos, pages, page_ptr;
+    MAKE(&q, QNI_BF16, 1, 1, R);
+    MAKE(&k, QNI_BF16, 1, R);
+    MAKE(&q_nope, QNI_BF16, 1, 1, NOPE);
+    MAKE(&k_nope, QNI_BF16, 1, NOPE);
+    MAKE(&q_out, QNI_E4M3FN, 1, 1, R);
+    MAKE(&k_out, QNI_E4M3FN, 1, R);
+    MAKE(&q_nope_out, QNI_E4M3FN, 1, 1, NOPE);
+    MAKE(&k_nope_out, QNI_E4M3FN, 1, NOPE);
+    MAKE(&cache, QNI_F32, 1, R);
+    ((float *)cache.data)[0] = 0;
+    ((float *)cache.data)[1] = 1;
+    INDICES(&pos, 0);
+    for (int i = 0; i < 2; i++) {
+        qni_put(QNI_BF16, q.data, i, i + 1);
+        qni_put(QNI_BF16, k.data, i, 10 * (i + 1));
+        qni_put(QNI_BF16, q_nope.data, i, 1000);
+        qni_put(QNI_BF16, k_nope.data, i, 3);
+    }
+    qn_rope_quantize_args a = {.struct_size = sizeof a,
+                               .q_rope_out = &q_out.t,
+                               .k_rope_out = &k_out.t,
+                               .q_nope_out = &q_nope_out.t,
+                               .k_nope_out = &k_nope_out.t,
+                               .q_rope = &q.t,
+                               .k_rope = &k.t,
+                               .q_nope = &q_nope.t,
+                               .k_nope = &k_nope.t,
+                               .cos_sin_cache = &cache.t,
+                               .pos_ids = &pos.t,
+                               .quant_scale_q = 4};
+    assert_int_equal(qn_rope_quantize_fp8(stream, &a), QN_OK);
+    assert_true(at(&q_out, 0) == -8 && at(&q_out, 1) == 4);   // (-2, 1) * 4
+    assert_true(at(&k_out, 0) == -20 && at(&k_out, 1) == 10); // its scale is 1
+    assert_true(at(&q_nope_out, 0) == 448 && at(&k_nope_out, 1) == 3);
+    a.quant_scale_kv = -1;
+    assert_refused(qn_rope_quantize_fp8(stream, &a), QN_E_INVALID, "quant_scale_kv is -1");
+    a.quant_scale_kv = 0;
+    k_nope_out.t.dtype = qni_dl_dtype(QNI_E5M2);
+    assert_refused(qn_rope_quantize_fp8(stream, &a), QN_E_UNSUPPORTED,
+                   "k_nope_out has dtype e5m2; accepted: an FP8 kind, all alike");
+
+    MAKE(&k, QNI_BF16, 1, 1, R);
+    MAKE(&k_nope, QNI_BF16, 1, 1, NOPE);
+    MAKE(&v, QNI_BF16, 1, 1, 3);
+    MAKE(&k_cache, QNI_E4M3FN, 1, PAGE, 1, R + NOPE);
+    MAKE(&v_cache, QNI_E4M3FN, 1, PAGE, 1, 3);
+    INDICES(&batch, 0);
+    INDICES(&at_pos, 1);
+    INDICES(&pages, 0);
+    INDICES(&page_ptr, 0, 1);
+    for (int i = 0; i < 3; i++) {
+        qni_put(QNI_BF16, k.data, i, 10 * (i + 1));
+        qni_put(QNI_BF16, k_nope.data, i, 3 + i);
+        qni_put(QNI_BF16, v.data, i, -i);
+    }
+    qn_rope_quantize_append_args b = {.struct_size = sizeof b,
+                                      .q_rope_out = &q_out.t,
+                                      .k_cache = &k_cache.t,
+                                      .v_cache = &v_cache.t,
+                                      .q_rope = &q.t,
+                                      .k_rope = &k.t,
+                                      .k_nope = &k_nope.t,
+                                      .v = &v.t,
+                                      .cos_sin_cache = &cache.t,
+                                      .pos_ids = &pos.t,
+                                      .batch_indices = &batch.t,
+                                      .positions = &at_pos.t,
+                                      .kv_indices = &pages.t,
+                                      .kv_indptr = &page_ptr.t,
+                                      .quant_scale_kv = 0.5f};
+    assert_int_equal(qn_rope_quantize_fp8_append_paged_kv_cache(stream, &b), QN_OK);
+    static const double keys[] = {-10, 5, 1.5, 2};
+    for (int i = 0; i < R + NOPE; i++)
+        assert_true(at(&k_cache, 4 + i) == keys[i] && k_cache.data[i] == 0xFF);
+    assert_true(at(&v_cache, 5) == -1 && v_cache.data[2] == 0xFF);
+    INDICES(&at_pos, 2);
+    assert_refused(qn_rope_quantize_fp8_append_paged_kv_cache(stream, &b), QN_E_INVALID,
+                   "positions[0] is 2");
+    b.v = nullptr;
+    assert_refused(qn_rope_quantize_fp8_append_paged_kv_cache(stream, &b), QN_E_INVALID,
+                   "accepted: k_cache and v_cache with v");
+}
+
 /** Rows further apart than 2^31 elements, in memory of which only those rows exist. */
 static void test_far_rows(void **) {
     enum { D = 16 };
@@ -345,7 +432,8 @@ int main(void) {
         cmocka_unit_test(test_validation), cmocka_unit_test(test_overlap),
         cmocka_unit_test(test_empty),      cmocka_unit_test(test_angles),
         cmocka_unit_test(test_llama31),    cmocka_unit_test(test_batch),
-        cmocka_unit_test(test_norm),       cmocka_unit_test(test_far_rows),
+        cmocka_unit_test(test_norm),       cmocka_unit_test(test_quantize),
+        cmocka_unit_test(test_far_rows),
     };
     return cmocka_run_group_tests(tests, open_cpu, close_cpu);
 }
