@@ -138,6 +138,17 @@ def stores():
         yield Op(both("global_store_", names), "1 u32 u32", of, data=some, text=ROW.format(size=4) +
                  "global_store_dword v91, {b}, s[4:5]\n{wait_store}\n"
                  f"{{op}} v91, {{a}}, s[4:5] offset:{offset}\n{{wait_store}}\nglobal_load_dword {{d}}, v91, s[4:5]\n{{wait_vm}}")
+        before = ROW.format(size=4) + "global_store_dword v91, {b}, s[4:5]\n{wait_store}\n"
+        after = "\n{wait_store}\n{wait_ds}\nglobal_load_dword {d}, v91, s[4:5]\n{wait_vm}"
+        for chips, address in ((gpu.CDNA, FLAT_9), (gpu.RDNA, FLAT_RDNA)):
+            to_result = address.replace("s6", "s4").replace("s7", "s5")
+            yield Op(both("flat_store_", names), "1 u32 u32", of, data=some, on=chips,
+                     text=before + to_result + f"{{op}} v[92:93], {{a}} offset:{offset}" + after)
+        for chip in gpu.CHIPS:
+            zero = "null" if chip == "gfx1201" else "0"
+            to_result = descriptor(chip).replace("s6", "s4").replace("s7", "s5")
+            yield Op(both("buffer_store_", names), "1 u32 u32", of, data=some, on=(chip, ),
+                     text=before + to_result + f"{{op}} {{a}}, v91, s[20:23], {zero} offen offset:{offset}" + after)
 
 
 # ---- atomics: (memory before, data, what it is compared with) to memory after
