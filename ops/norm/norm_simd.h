@@ -48,7 +48,7 @@ QN_INLINE row find_row(const qni_norm_problem *p, int64_t r, int64_t next, bool 
                  .weight = WEIGHTS(p->weight),
                  .beta = WEIGHTS(p->beta),
                  .gate = WEIGHTS(p->gate),
-                 .scale = p->scale + r * p->scale_row,
+                 .scale = p->scale ? p->scale + r * p->scale_row : nullptr,
                  .next_x = ROW(p->x, next, size),
                  .next_residual = ROW(p->residual, next, size),
                  .streams = streams};
