@@ -51,6 +51,8 @@ static DLTensor *make(box *b, qni_dtype dtype, int ndim, int64_t d0, int64_t d1,
 
 static void fill(box *b, double v) {
     const qni_dtype dtype = qni_dtype_of(&b->t);
+    if (dtype == QNI_I32)
+        return; // to be refused: qni_put knows floats alone
     for (int64_t i = 0; i < qni_numel(&b->t); i++)
         qni_put(dtype, b->data, i, v);
 }
