@@ -67,6 +67,28 @@ QN_API qn_status qn_quantize_tensor(qn_stream *stream, DLTensor *q, DLTensor *sc
                                     const DLTensor *x, DLTensor *workspace, float eps);
 QN_API int64_t qn_quantize_tensor_workspace(void);
 
+typedef enum qn_bit_order { QN_BITS_BIG = 0, QN_BITS_LITTLE = 1 } qn_bit_order;
+
+/** Packs truth values into bits, eight to a byte, as numpy.packbits does.
+ *
+ *  out     [ceil(n / 8)]  u8, written; bits of values that are not there are 0
+ *  x       [n]  bool or u8; what is not 0 is true
+ *  order   QN_BITS_BIG: the first value in the highest bit; QN_BITS_LITTLE: in the lowest
+ *  Edge:   n == 0 is a no-op. Tensors do not overlap, and are contiguous.
+ *  Async:  queued on stream.
+ *  Errors: QN_E_INVALID (null, shape, stride, overlap, order), QN_E_UNSUPPORTED (dtype). */
+QN_API qn_status qn_packbits(qn_stream *stream, DLTensor *out, const DLTensor *x,
+                             qn_bit_order order);
+/** The same for segments, each of which begins at a byte of its own; an empty one has none.
+ *
+ *  out         [at least floor(n / 8) + segments]  u8; the first indptr_out[segments] bytes are written
+ *  indptr_out  [segments + 1]  i32, written: segment i's bytes are out[indptr_out[i] .. indptr_out[i + 1] - 1]
+ *  indptr      [segments + 1]  i32, on the device: segment i's values are x[indptr[i] .. indptr[i + 1] - 1]; rising, from
+ *              0 or more to n or less; not checked
+ *  Source:     FlashInfer's segment_packbits. */
+QN_API qn_status qn_segment_packbits(qn_stream *stream, DLTensor *out, DLTensor *indptr_out,
+                                     const DLTensor *x, const DLTensor *indptr, qn_bit_order order);
+
 /** What a conversion between encodings did. */
 typedef struct qn_convert_report {
     size_t struct_size;

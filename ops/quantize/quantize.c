@@ -2,6 +2,7 @@
 // qn_quantize_fp8 and qn_dequantize_fp8: check the tensors, choose a kernel, run it.
 #include "quantize.h"
 
+#include "pack.h"
 #include "rows.h"
 
 // variants.def is one list for all ops; QN_VARIANT_OF_op picks the lines of each.
@@ -12,6 +13,7 @@
     QN_VARIANT_OF_##op(#op "." #kernel, needs, where, supports, run)
 
 #define QN_VARIANT_OF_quantize_rows(...)
+#define QN_VARIANT_OF_packbits(...)
 #define QN_VARIANT_OF_quantize(...) {__VA_ARGS__},
 #define QN_VARIANT_OF_dequantize(...)
 static const qni_variant quantize_variants[] = {
@@ -32,7 +34,7 @@ const qni_op qni_op_dequantize = {"dequantize", dequantize_variants,
                                   sizeof dequantize_variants / sizeof *dequantize_variants};
 
 static const qni_op *const ops[] = {&qni_op_quantize, &qni_op_dequantize, &qni_op_quantize_rows,
-                                    nullptr};
+                                    &qni_op_packbits, nullptr};
 const qni_family qni_family_quantize = {"quantize", ops, qni_quantize_check};
 
 /** The smallest eps: from it on, scales and their inverses are normal f32 numbers for every kind. */

@@ -2,6 +2,7 @@
 // The check problems of the quantize family: every kernel gives the bits of the definition, and touches nothing
 // else. Used by qn_check on every device.
 #include "quantize.h"
+#include "pack.h"
 #include "rows.h"
 
 #include <stdlib.h>
@@ -330,6 +331,8 @@ out:
 }
 
 qn_status qni_quantize_check(qni_check_run *run, const qni_op *op) {
+    if (op == &qni_op_packbits)
+        return qni_pack_check(run, op);
     if (op == &qni_op_quantize_rows)
         return qni_quantize_rows_check(run, op);
     const bool quick = qni_check_is_quick(run);

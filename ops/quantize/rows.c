@@ -9,6 +9,7 @@
     QN_VARIANT_OF_##op(#op "." #kernel, needs, where, supports, run)
 #define QN_VARIANT_OF_quantize(...)
 #define QN_VARIANT_OF_dequantize(...)
+#define QN_VARIANT_OF_packbits(...)
 #define QN_VARIANT_OF_quantize_rows(...) {__VA_ARGS__},
 static const qni_variant variants[] = {
 #include "variants.def"

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Packing of truth values into bits, all in one piece or in segments that each begin at a byte.
+#ifndef QNI_PACK_H
+#define QNI_PACK_H
+
+#include "quantize.h"
+
+/** A valid problem: pack.c has checked everything. Without indptr, one segment of `count`. */
+typedef struct qni_pack_problem {
+    const uint8_t *x; // [count]
+    uint8_t *out;
+    const int32_t *indptr; // [segments + 1]; null: none
+    int32_t *indptr_out;   // [segments + 1], written: where each segment's bytes begin
+    int64_t count, segments;
+    bool is_little;
+} qni_pack_problem;
+
+extern const qni_op qni_op_packbits;
+bool qni_pack_gpu_supports(const qn_device *device, const void *problem, qni_reason *why);
+qn_status qni_pack_check(qni_check_run *run, const qni_op *op);
+
+/** The definition, in host memory: bytes first .. of one segment's `count` values. */
+void qni_pack_segment(const uint8_t *x, int64_t count, uint8_t *out, bool is_little);
+
+#endif

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// The check problems of packbits: lengths around bytes and waves, segments of any length and of none.
+#include "../area.h"
+#include "pack.h"
+
+#include <stdlib.h>
+
+typedef struct shape {
+    int64_t count, segments; // segments 0: in one piece
+} shape;
+static const shape shapes[] = {{1, 0}, {8, 0}, {9, 0},    {4099, 0},   {70001, 0},
+                               {1, 1}, {9, 4}, {100, 70}, {5000, 129}, {0, 3}};
+
+enum { X, OUT, INDPTR, STARTS, NUM_AREAS };
+static const char *const area_names[] = {"x", "out", "indptr", "indptr_out"};
+
+typedef struct check_case {
+    qni_pack_problem problem; // pointers into device memory
+    qni_area areas[NUM_AREAS];
+    const DLTensor *output_list[2];
+    int num_areas;
+    uint64_t random;
+    char text[80];
+} check_case;
+
+/** Segments' ends in rising order, some of them equal. */
+static void fill(check_case *c) {
+    const qni_pack_problem *p = &c->problem;
+    for (int64_t i = 0; i < p->count; i++) {
+        const uint32_t r = qni_random(&c->random);
+        ((uint8_t *)qni_area_host(&c->areas[X]))[i] = (uint8_t)(r % 2 ? 1 + r / 2 % 255 : 0);
+    }
+    int32_t *indptr = c->num_areas > INDPTR ? qni_area_host(&c->areas[INDPTR]) : nullptr;
+    for (int64_t i = 0; indptr && i <= p->segments; i++)
+        indptr[i] = (int32_t)(p->count * (i / 3 * 3) / p->segments);
+    if (indptr)
+        indptr[p->segments] = (int32_t)p->count;
+}
+
+static void place(check_case *c, qni_pack_problem *p, bool on_host) {
+#define DATA(which) (on_host ? qni_area_host(&c->areas[which]) : qni_area_device(&c->areas[which]))
+    p->x = DATA(X);
+    p->out = DATA(OUT);
+    p->indptr = c->num_areas > INDPTR ? DATA(INDPTR) : nullptr;
+    p->indptr_out = c->num_areas > INDPTR ? DATA(STARTS) : nullptr;
+#undef DATA
+}
+
+static void expect_segment(check_case *c, const uint8_t *x, int64_t count, int64_t start) {
+    uint8_t packed[70001 / 8 + 1] = {};
+    qni_pack_segment(x, count, packed, c->problem.is_little);
+    for (int64_t b = 0; b * 8 < count; b++)
+        qni_area_expect(&c->areas[OUT], start + b, packed[b], 0);
+}
+
+static void make_expectations(check_case *c) {
+    qni_pack_problem host = c->problem;
+    int64_t start = 0;
+    place(c, &host, true);
+    if (!host.indptr) {
+        expect_segment(c, host.x, host.count, 0);
+        return;
+    }
+    qni_area_expect(&c->areas[STARTS], 0, 0, 0);
+    for (int64_t i = 0; i < host.segments; i++) {
+        const int64_t count = host.indptr[i + 1] - host.indptr[i];
+        expect_segment(c, host.x + host.indptr[i], count, start);
+        start += (count + 7) / 8;
+        qni_area_expect(&c->areas[STARTS], i + 1, (double)start, 0);
+    }
+}
+
+static qn_status reset(void *context, qn_stream *stream) {
+    check_case *c = context;
+    qn_status st = QN_OK;
+    for (int i = 0; st == QN_OK && i < c->num_areas; i++)
+        st = qni_area_reset(&c->areas[i], stream);
+    return st;
+}
+
+static qn_status compare(void *context, qn_stream *stream, double *error, char *detail,
+                         size_t room) {
+    check_case *c = context;
+    qn_status st = QN_OK;
+    *error = 0;
+    *detail = 0;
+    for (int i = 0; st == QN_OK && i < c->num_areas; i++)
+        st = qni_area_compare(&c->areas[i], stream, error, detail, room);
+    return st;
+}
+
+static qn_status check_one(qni_check_run *run, const shape *s, bool is_little) {
+    check_case *c = calloc(1, sizeof *c);
+    qn_status st = QN_OK;
+    if (!c)
+        return QN_FAIL(QN_E_MEMORY, "check: out of memory");
+    c->random = qni_check_seed(run) + (uint64_t)(s - shapes);
+    c->problem = (qni_pack_problem){
+        .count = s->count, .segments = s->segments ? s->segments : 1, .is_little = is_little};
+    c->num_areas = s->segments ? NUM_AREAS : INDPTR;
+    const int64_t counts[] = {s->count, s->count / 8 + c->problem.segments, s->segments + 1,
+                              s->segments + 1};
+    for (int i = 0; i < c->num_areas; i++)
+        QN_TRY(qni_area_create(&c->areas[i], area_names[i], qn_stream_device(qni_check_stream(run)),
+                               i < INDPTR ? QNI_U8 : QNI_I32, counts[i], 0));
+    fill(c);
+    make_expectations(c);
+    place(c, &c->problem, false);
+    c->output_list[0] = &c->areas[OUT].flat;
+    c->output_list[1] = &c->areas[STARTS].flat;
+    snprintf(c->text, sizeof c->text, "%ld values in %ld segments, %s", (long)s->count,
+             (long)s->segments, is_little ? "little" : "big");
+    const qni_check_problem problem = {.op = &qni_op_packbits,
+                                       .text = c->text,
+                                       .problem = &c->problem,
+                                       .context = c,
+                                       .reset = reset,
+                                       .compare = compare,
+                                       .outputs = c->output_list,
+                                       .num_outputs = s->segments ? 2 : 1};
+    QN_TRY(qni_check_problem_run(run, &problem));
+out:
+    for (int i = 0; i < c->num_areas; i++)
+        qni_area_destroy(&c->areas[i]);
+    free(c);
+    return st;
+}
+
+qn_status qni_pack_check(qni_check_run *run, const qni_op *op) {
+    (void)op;
+    for (int s = 0; s < (int)(sizeof shapes / sizeof *shapes); s++)
+        for (int is_little = 0; is_little < 2; is_little++) {
+            qn_status st = check_one(run, &shapes[s], is_little != 0);
+            if (st != QN_OK)
+                return st;
+        }
+    return QN_OK;
+}
