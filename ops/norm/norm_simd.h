@@ -243,18 +243,17 @@ QN_INLINE moments find_moments(mix m, const qni_norm_problem *p, const row ends[
     return (moments){mean, 1.0f / sqrtf(sum_of(sums) / (float)p->h + p->eps)};
 }
 
-/** The largest magnitudes of each lane; NaNs do not count. */
-QN_INLINE f32v larger_of(f32v top, const f32v y[VECS]) {
+/** The bits of the largest magnitude of each lane, whose order is that of the magnitudes; NaNs do not count. */
+QN_INLINE u32v larger_of(u32v top, const f32v y[VECS]) {
     for (int k = 0; k < VECS; k++) {
-        const f32v magnitude = (f32v)((u32v)y[k] & 0x7FFFFFFF);
-        const u32v is_larger = (u32v)(magnitude > top);
-        top = (f32v)(((u32v)magnitude & is_larger) | ((u32v)top & ~is_larger));
+        const u32v magnitude = (u32v)y[k] & 0x7FFFFFFF;
+        top = __builtin_elementwise_max(top, magnitude & (u32v)(magnitude <= 0x7F800000));
     }
     return top;
 }
 
-QN_INLINE float scale_of(const qni_norm_problem *p, f32v top) {
-    const float amax = __builtin_reduce_max(top);
+QN_INLINE float scale_of(const qni_norm_problem *p, u32v top) {
+    const float amax = __builtin_bit_cast(float, __builtin_reduce_max(top));
     return (amax > p->scale_eps ? amax : p->scale_eps) /
            qni_fp8_format_of(qni_fp8_of(p->dtype_out)).max;
 }
@@ -269,7 +268,8 @@ QN_INLINE void write_row(mix m, const qni_norm_problem *p, const row ends[2], mo
 }
 
 QN_INLINE float find_scale(mix m, const qni_norm_problem *p, const row ends[2], moments s) {
-    f32v top = {}, y[VECS];
+    u32v top = {};
+    f32v y[VECS];
     for (int64_t i = 0; i < p->h; i += STEP) {
         const place at = find_step(p, ends, i);
         load_t(m, at.r, at.i, y);
@@ -301,7 +301,7 @@ QN_INLINE void quantize_groups(mix m, const qni_norm_problem *p, const row ends[
     for (int64_t i = 0; i < p->h; i += QNI_NORM_GROUP) {
         const place a = find_step(p, ends, i), b = find_step(p, ends, i + STEP);
         finish_y(m, p, a.r, s, a.i, a.left, low);
-        f32v top = larger_of((f32v){}, low);
+        u32v top = larger_of((u32v){}, low);
         if (b.left > 0) {
             finish_y(m, p, b.r, s, b.i, b.left, high);
             top = larger_of(top, high);
