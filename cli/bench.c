@@ -386,16 +386,16 @@ const cli_command cli_bench = {
     .name = "bench",
     .arguments = "[OP...]",
     .summary = "Measure ops beside a copy, limits and peers",
-    .details =
-        "OP is gemm, quantize, a family of row ops (norm, activation) or one row op by name;\n"
-        "without any, all are measured. Row ops take bf16 rows of memory; they and\n"
-        "quantize, which turns 64 MiB of bf16 into FP8, take turns with copies that move\n"
-        "as many bytes. gemm multiplies FP8 activations with packed FP8 weights, going\n"
-        "round eight matrices so that none stays in a cache. 'of the limit' is\n"
-        "the speed beside the copy's, or beside what arithmetic or memory would allow:\n"
-        "measured on the CPU by loops that do nothing else, from data sheets for GPUs.\n"
-        "The copy is the library's own: on the CPU on all threads, past the caches.\n"
-        "QUERN_NUM_THREADS sets the CPU's threads.",
+    .details = "OP is gemm, quantize, a family of row ops (norm, activation, rope) or one row op "
+               "by name;\n"
+               "without any, all are measured. Row ops take bf16 rows of memory; they and\n"
+               "quantize, which turns 64 MiB of bf16 into FP8, take turns with copies that move\n"
+               "as many bytes. gemm multiplies FP8 activations with packed FP8 weights, going\n"
+               "round eight matrices so that none stays in a cache. 'of the limit' is\n"
+               "the speed beside the copy's, or beside what arithmetic or memory would allow:\n"
+               "measured on the CPU by loops that do nothing else, from data sheets for GPUs.\n"
+               "The copy is the library's own: on the CPU on all threads, past the caches.\n"
+               "QUERN_NUM_THREADS sets the CPU's threads.",
     .options = options,
     .max_arguments = 64,
     .run = run};

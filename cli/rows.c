@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { MAX_OPERANDS = 6, GROUP = 128 };
+enum { MAX_OPERANDS = 6, GROUP = 128, HEAD_DIM = 128, Q_PER_KV = 4 };
 static constexpr float eps = 1e-6F, scale_eps = 1e-10F;
 
 /** Shapes of operands, for `rows` rows of `dim`; batches: one, so [1, …]. */
@@ -23,10 +23,12 @@ typedef enum form {
     BATCH_ROW, // [1, dim]
     PER_TOKEN, // [rows]
     PER_GROUP, // [rows, ceil(dim / 128)]
-    ONE        // [1]
+    ONE,       // [1]
+    HEADS,     // [rows, dim / 128, 128]
+    KV_HEADS   // [rows, dim / 512, 128]; of both at least one head
 } form;
 
-typedef enum dtype { BF16, F32, FP8 } dtype;
+typedef enum dtype { BF16, F32, FP8, I32 } dtype;
 
 typedef struct operand {
     form form;
@@ -86,6 +88,13 @@ static qn_status silu_and_mul_dynamic_quant(const rows_run *r) {
                                         scale_eps);
 }
 
+// ---- rope
+
+/** In place, with pairs half a head apart. */
+static qn_status rope_pos_ids(const rows_run *r) {
+    return qn_apply_rope_pos_ids(r->stream, r->t[0], r->t[1], r->t[0], r->t[1], r->t[2], nullptr);
+}
+
 // clang-format off
 #define OUT {ROWS, BF16, 1}, {ROWS, BF16, 1}
 #define TO_FP8 {ROWS, FP8, 1}, {ROWS, BF16, 1}
@@ -106,6 +115,7 @@ static const rows_op ops[] = {
     {"gelu_tanh_and_mul", "activation", gelu_tanh_and_mul, {{ROWS, BF16, 1}, {PAIRS, BF16, 1}}},
     {"silu_and_mul_group_quant", "activation", silu_and_mul_dynamic_quant,
      {{ROWS, FP8, 1}, {PAIRS, BF16, 1}, {PER_GROUP, F32, 1}}},
+    {"rope_pos_ids", "rope", rope_pos_ids, {{HEADS, BF16, 2}, {KV_HEADS, BF16, 2}, {PER_TOKEN, I32, 1}}},
 };
 // clang-format on
 
@@ -143,6 +153,10 @@ static int shape_of(form form, rows_shape s, int64_t shape[3]) {
         return shape[0] = s.rows, shape[1] = groups, 2;
     case ONE:
         return shape[0] = 1, 1;
+    case HEADS:
+    case KV_HEADS:
+        const int64_t heads = s.dim / HEAD_DIM / (form == HEADS ? 1 : Q_PER_KV);
+        return shape[0] = s.rows, shape[1] = heads ? heads : 1, shape[2] = HEAD_DIM, 3;
     }
     __builtin_unreachable();
 }
@@ -150,6 +164,7 @@ static int shape_of(form form, rows_shape s, int64_t shape[3]) {
 static DLDataType dl_dtype(dtype dtype) {
     return dtype == BF16  ? (DLDataType){kDLBfloat, 16, 1}
            : dtype == F32 ? (DLDataType){kDLFloat, 32, 1}
+           : dtype == I32 ? (DLDataType){kDLInt, 32, 1}
                           : (DLDataType){kDLFloat8_e4m3fn, 8, 1};
 }
 

@@ -73,6 +73,9 @@ qn_status timing_make_filled(cli_tensor *out, cli_device *device, DLDataType dty
         fill_fp8(host, count, random);
     else if (dtype.bits == 16)
         fill_bf16(host, count, random);
+    else if (dtype.code == kDLInt)
+        for (int64_t i = 0; i < count; i++)
+            ((int32_t *)host)[i] = (int32_t)i;
     else
         for (int64_t i = 0; i < count; i++)
             ((float *)host)[i] = 0x1p-8F * (float)(1 + (cli_random_next(random) & 15));

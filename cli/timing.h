@@ -23,7 +23,8 @@ qn_status timer_run(timer *t, cli_device *device, qn_status (*body)(void *), voi
 /** Sorts the times and gives the middle one. */
 int64_t timer_median(timer *t);
 
-/** A tensor of values that differ: bf16 near 1 in size, small f32 above zero, FP8 codes other than NaN. */
+/** A tensor of values that differ: bf16 near 1 in size, small f32 above zero, FP8 codes other than NaN,
+ *  i32 that count from 0. */
 qn_status timing_make_filled(cli_tensor *out, cli_device *device, DLDataType dtype, int ndim,
                              const int64_t *shape, cli_random *random);
 

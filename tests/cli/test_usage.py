@@ -157,6 +157,8 @@ def test_bench_rows():
         assert r["copy_median_ns"] > 0 and r["limit"] == "copy" and "7 x 300" in r["problem"]
     one = json.loads(ok("bench", "layernorm", "--device", "cpu", "--runs", 1, "--rows", 1, "--dim", 1, "--json"))
     assert [r["op"] for r in one["results"]] == ["layernorm"]
+    rope = json.loads(ok("bench", "rope", "--device", "cpu", "--runs", 1, "--rows", 5, "--dim", 1024, "--json"))
+    assert rope["results"][0]["bytes"] == 4 * 5 * (8 + 2) * 128 + 4 * 5  # in place: read and written
 
 
 def test_cache(tmp_path):
