@@ -295,3 +295,9 @@ FFI_FUNCTION(gemm_packed_empty) {
         return ffi_finish(status);
     return give_new(&(TVMFFIShapeCell){sizes, 3}, dtype, b->device, result);
 }
+
+/** quantize_tensor_workspace() -> bytes */
+FFI_FUNCTION(quantize_tensor_workspace) {
+    *result = (TVMFFIAny){.type_index = kTVMFFIInt, .v_int64 = qn_quantize_tensor_workspace()};
+    return 0;
+}

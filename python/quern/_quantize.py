@@ -5,6 +5,7 @@ Raises ValueError (shape, stride, eps), NotImplementedError (dtype, block, devic
 """
 
 from . import _ops
+from ._native import ffi
 from ._tensor import empty_like, fp8_name
 
 
@@ -29,6 +30,42 @@ def dequantize_fp8(q, scale, block=(1, 128), dtype="f32", out=None):
     out = empty_like(q, dtype=dtype) if out is None else out
     _ops.dequantize_fp8(out, q, scale, block[0], block[1])
     return out
+
+
+def quantize_groups(x, group=128, dtype="e4m3fn", eps=1e-10, round_scale=False, packed=False, q=None, scale=None):
+    """x [rows, cols] along its rows: (q, scale), scale = max(amax, eps) / max of the kind, q = x / scale, saturating.
+
+    group        columns of a scale; 0: the whole row
+    dtype        of a new q: an FP8 kind, or "i8"
+    round_scale  scales are rounded up to powers of two
+    packed       a new scale is UE8M0, four to an i32, [rows, ceil(groups / 4)]; else f32 [rows, groups]. A scale that is
+                 given says this itself, and may be column-major
+    """
+    if group < 0:
+        raise ValueError(f"quantize_groups: group is {group}; accepted: 0 or more")
+    rows, cols = x.shape
+    q = empty_like(x, dtype=dtype) if q is None else q
+    if scale is None:
+        groups = -(-cols // group) if group else 1
+        scale = empty_like(x, shape=(rows, -(-groups // 4) if packed else groups), dtype="int32" if packed else "float32")
+    _ops.quantize_groups(q, scale, x, group, round_scale, eps)
+    return q, scale
+
+
+def quantize_static(x, scale, dtype="e4m3fn", q=None):
+    """q = x / scale for one scale, [1] f32 on x's device; dtype an FP8 kind or "i8"."""
+    q = empty_like(x, dtype=dtype) if q is None else q
+    _ops.quantize_static(q, x, scale)
+    return q
+
+
+def quantize_tensor(x, dtype="e4m3fn", eps=1e-10, q=None, scale=None):
+    """One scale for all of x [rows, cols], found and written: (q, scale), scale [1] f32."""
+    q = empty_like(x, dtype=dtype) if q is None else q
+    scale = empty_like(x, shape=(1,), dtype="float32") if scale is None else scale
+    workspace = empty_like(x, shape=(ffi.quantize_tensor_workspace(),), dtype="uint8")
+    _ops.quantize_tensor(q, scale, x, workspace, eps)
+    return q, scale
 
 
 def convert_fp8(q, scale, dtype, allow_rounding=False, out=None, scale_out=None):

@@ -13,7 +13,7 @@ Tensor = tvm_ffi.Tensor
 torch = None  # the module, once quern.torch is imported
 
 # quern's names of dtypes -> those of ml_dtypes, PyTorch and DLPack
-_ALIASES = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "i32": "int32", "i64": "int64",
+_ALIASES = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "i8": "int8", "i32": "int32", "i64": "int64",
             "u8": "uint8", "e4m3fn": "float8_e4m3fn", "e4m3fnuz": "float8_e4m3fnuz", "e5m2": "float8_e5m2",
             "e5m2fnuz": "float8_e5m2fnuz"}
 # What DLPack cannot carry out of NumPy: by the unsigned integer of that size.

@@ -120,6 +120,40 @@ def test_rope_by_cache(is_neox):
         flashinfer.apply_rope_with_cos_sin_cache(positions, query, key, 64, cache.half(), is_neox)
 
 
+@pytest.mark.parametrize("layout", ["NHD", "HND"])
+@pytest.mark.parametrize("page_size", [1, 5, 16])
+def test_append(layout, page_size):
+    torch.manual_seed(7)
+    lengths, seq_lens = torch.tensor([45, 8, 25, 22]), torch.tensor([45, 20, 31, 22])
+    indptr = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
+    pages = -(-seq_lens // page_size)
+    kv_indptr = torch.cat([torch.zeros(1, dtype=torch.int64), pages.cumsum(0)])
+    kv_indices, last = torch.randperm(128)[:int(pages.sum())], (seq_lens - 1) % page_size + 1
+    assert torch.equal(flashinfer.get_seq_lens(kv_indptr, last, page_size), seq_lens)
+    batch, positions = flashinfer.get_batch_indices_positions(indptr, seq_lens, 100)
+    want = torch.empty_like(batch), torch.empty_like(batch)
+    plain.get_batch_indices_positions(*want, indptr, seq_lens)
+    assert torch.equal(batch, want[0]) and torch.equal(positions, want[1])
+    key, value = torch.randn(100, 4, 64).to(HALF), torch.randn(100, 4, 64).to(HALF)
+    cache = torch.randn(128, 2, *((page_size, 4) if layout == "NHD" else (4, page_size)), 64).to(HALF)
+    expected = cache.clone()
+    arguments = key, value, batch, positions
+    plain.append_paged_kv_cache(*expected.unbind(1), *arguments, kv_indices, kv_indptr, last, layout == "HND")
+    both = cache.clone()
+    flashinfer.append_paged_kv_cache(*arguments, cache, kv_indices, kv_indptr, last, layout)
+    assert torch.equal(cache, expected) and not torch.equal(cache, both)
+    flashinfer.append_paged_kv_cache(*arguments, both.unbind(1), kv_indices, kv_indptr, last, layout)
+    assert torch.equal(both, expected)
+
+
+def test_append_mla():
+    ckv, kpe, cache, kpe_cache = torch.randn(3, 512), torch.randn(3, 64), torch.zeros(4, 2, 512), torch.zeros(4, 2, 64)
+    ids = torch.tensor([0, 0, 0]), torch.arange(3), torch.tensor([3, 1]), torch.tensor([0, 2]), torch.tensor([1])
+    flashinfer.append_paged_mla_kv_cache(ckv, kpe, *ids[:2], cache, kpe_cache, *ids[2:])
+    assert torch.equal(cache[[3, 3, 1], [0, 1, 0]], ckv) and torch.equal(kpe_cache[[3, 3, 1], [0, 1, 0]], kpe)
+    assert (cache[[0, 2]] == 0).all() and (cache[1, 1] == 0).all()
+
+
 def test_compile():
     def layer(x, residual, weight, positions):
         flashinfer.fused_add_rmsnorm(x, residual, weight)

@@ -124,3 +124,33 @@ def apply_rope_with_cos_sin_cache(q_out, k_out, q, k, cache, positions, interlea
     cos, sin = cache.float()[positions.long()][:, None].chunk(2, -1)
     _rotate(q_out, q, cos, sin, interleave)
     _rotate(k_out, k, cos, sin, interleave)
+
+
+# ---- paged caches
+
+def get_batch_indices_positions(batch_indices, positions, append_indptr, seq_lens):
+    lengths = (append_indptr[1:] - append_indptr[:-1]).long()
+    batch = torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)
+    token = torch.arange(len(batch), device=lengths.device)
+    batch_indices.fill_(-1)[:len(batch)] = batch
+    positions.zero_()[:len(batch)] = seq_lens[batch] - append_indptr[1:][batch] + token
+
+
+def _places(batch_indices, positions, page_size, kv_indices, kv_indptr):
+    """The tokens that have a place, their pages and their places in these."""
+    tokens = (batch_indices >= 0).nonzero()[:, 0]
+    batch, position = batch_indices[tokens].long(), positions[tokens].long()
+    return tokens, kv_indices[kv_indptr[batch].long() + position // page_size].long(), position % page_size
+
+
+def append_paged_kv_cache(k_cache, v_cache, key, value, batch_indices, positions, kv_indices, kv_indptr, _last, is_hnd):
+    for cache, new in ((k_cache, key), (v_cache, value)):
+        pages = cache.transpose(1, 2) if is_hnd else cache
+        tokens, page, place = _places(batch_indices, positions, pages.shape[1], kv_indices, kv_indptr)
+        pages[page, place] = new[tokens]
+
+
+def append_paged_mla_kv_cache(ckv_cache, kpe_cache, ckv, kpe, batch_indices, positions, kv_indices, kv_indptr, _last):
+    for cache, new in ((ckv_cache, ckv), (kpe_cache, kpe)):
+        tokens, page, place = _places(batch_indices, positions, cache.shape[1], kv_indices, kv_indptr)
+        cache[page, place] = new[tokens]

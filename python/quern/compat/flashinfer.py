@@ -202,3 +202,39 @@ def apply_rope_with_cos_sin_cache(positions, query, key, head_size, cos_sin_cach
     _run("apply_rope_with_cos_sin_cache", _heads(query_out, head_size), _heads(key_out, head_size),
          _heads(query, head_size), _heads(key, head_size), cos_sin_cache, _index(positions), not is_neox)
     return query_out, key_out
+
+
+# ---- paged caches of keys and values
+
+def get_seq_lens(kv_indptr, kv_last_page_len, page_size):
+    """Each sequence's length, from its pages."""
+    return (kv_indptr[1:] - kv_indptr[:-1] - 1).clamp(min=0) * page_size + kv_last_page_len
+
+
+def get_batch_indices_positions(append_indptr, seq_lens, nnz):
+    """For each of nnz new tokens its sequence and its place in it, int32: (batch_indices, positions)."""
+    batch_indices = torch.empty(nnz, dtype=torch.int32, device=append_indptr.device)
+    positions = torch.empty_like(batch_indices)
+    _run("get_batch_indices_positions", batch_indices, positions, _index(append_indptr), _index(seq_lens))
+    return batch_indices, positions
+
+
+def append_paged_kv_cache(append_key, append_value, batch_indices, positions, paged_kv_cache, kv_indices, kv_indptr,
+                          kv_last_page_len, kv_layout="NHD"):
+    """New tokens [n, heads, head_dim] to their pages.
+
+    paged_kv_cache  (k, v), each [pages, page_size, heads, head_dim] (NHD) or [pages, heads, page_size, head_dim] (HND),
+                    or one tensor with a dimension of 2 after the first
+    """
+    if kv_layout not in ("NHD", "HND"):
+        raise KeyError(f"kv_layout is {kv_layout!r}; accepted: 'NHD', 'HND'")
+    k_cache, v_cache = paged_kv_cache if isinstance(paged_kv_cache, (tuple, list)) else paged_kv_cache.unbind(1)
+    _run("append_paged_kv_cache", k_cache, v_cache, append_key, append_value, _index(batch_indices), _index(positions),
+         _index(kv_indices), _index(kv_indptr), _index(kv_last_page_len), kv_layout == "HND")
+
+
+def append_paged_mla_kv_cache(append_ckv, append_kpe, batch_indices, positions, ckv_cache, kpe_cache, kv_indices, kv_indptr,
+                              kv_last_page_len):
+    """MLA's new tokens, [n, dim] each, to caches [pages, page_size, dim]."""
+    _run("append_paged_mla_kv_cache", ckv_cache, kpe_cache, append_ckv, append_kpe, _index(batch_indices),
+         _index(positions), _index(kv_indices), _index(kv_indptr), _index(kv_last_page_len))
