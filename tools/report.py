@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the tables of docs/performance.md from the JSON of `quern bench` and bench/peer_rows.py.
+
+    python tools/report.py            rewrites each table from the file that its mark names
+    python tools/report.py --check    exits with 1 if a table differs from its file
+
+A table stands between two marks; the first names its file, relative to the top of the tree:
+
+    <!-- report: bench/results/cpu_rows_2t.json -->
+    <!-- end report -->
+"""
+
+import argparse
+import json
+import pathlib
+import re
+import sys
+
+TOP = pathlib.Path(__file__).resolve().parent.parent
+PAGE = TOP / "docs/performance.md"
+MARKED = re.compile(r"(<!-- report: (\S+) -->\n).*?(<!-- end report -->)", re.S)
+SIDES = ["quern", "copy", "eager", "compile", "flashinfer"]
+
+
+def table(titles, rows):
+    lines = [titles, ["---"] * len(titles), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def bench_table(report):
+    """What `quern bench --json` printed."""
+    rows = []
+    for r in report["results"]:
+        speed = f"{r['gflop_per_s']:.1f} GFLOP/s" if r["flops"] else f"{r['gb_per_s']:.1f} GB/s"
+        best = r["bytes"] / r["fastest_ns"]
+        rows.append([f"`{r['op']}`", r["problem"], f"{r['median_ns'] / 1e6:.3f}", speed, f"{best:.1f}",
+                     f"{100 * r['share_of_limit']:.0f} % ({r['limit']})"])
+    device = report["device"]
+    return (f"{device['name']} (`{device['spec']}`), {device['times']} times, medians of {report['runs']} runs.\n\n" +
+            table(["op", "problem", "ms", "speed", "fastest GB/s", "of the limit"], rows))
+
+
+def peers_table(report):
+    """What bench/peer_rows.py wrote: GB/s of each side, the median and the fastest run."""
+    sides = [s for s in SIDES if any(f"{s}_ns" in r for r in report["rows"])]
+    rows = []
+    for r in report["rows"]:
+        speeds = [f"{r['bytes'] / r[f'{s}_ns']:.1f} ({r['bytes'] / r[f'{s}_best_ns']:.1f})" if f"{s}_ns" in r else "-"
+                  for s in sides]
+        rows.append([f"`{r['op']}` {r['rows']} × {r['dim']}", str(r["threads"] or "-"), *speeds,
+                     f"{r['copy_ns'] / r['quern_ns']:.2f} ({r['copy_best_ns'] / r['quern_best_ns']:.2f})"])
+    return (f"{report['processor']}, PyTorch {report['rows'][0]['torch']}. GB/s of medians, in brackets of fastest runs:\n\n"
+            f"    {report['command']}\n\n" + table(["op", "threads", *sides, "quern of copy"], rows))
+
+
+def written(match):
+    report = json.loads((TOP / match[2]).read_text())
+    return match[1] + (bench_table(report) if "results" in report else peers_table(report)) + match[3]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a table is not its file's")
+    check = parser.parse_args().check
+    before = PAGE.read_text()
+    after = MARKED.sub(written, before)
+    if check and after != before:
+        sys.exit(f"{PAGE.name}: a table differs from its JSON; run tools/report.py")
+    if not check:
+        PAGE.write_text(after)
+
+
+if __name__ == "__main__":
+    main()
