@@ -83,7 +83,7 @@ QD_INLINE uint32_t qd_read_lane(uint32_t x, uint32_t from) {
 #endif
 }
 
-/** The value of the lane `step` away in this lane's row of 16. What is combined with it for steps 8, 4, 2, 1, by an
+/** The value of a lane `step` away in this lane's row of 16, on AMD around the row and on NVIDIA across one bit. What is combined with it for steps 8, 4, 2, 1, by an
  *  operation whose operands may change places, is the row's total, the same bits in all its lanes. */
 #if defined(__NVPTX__)
 #define QD_ROW_PARTNER(x, step)                                                                    \
@@ -92,6 +92,25 @@ QD_INLINE uint32_t qd_read_lane(uint32_t x, uint32_t from) {
 #define QD_ROW_PARTNER(x, step)                                                                    \
     ((uint32_t)__builtin_amdgcn_update_dpp(0, (int)(x), 0x120 + (step), 0xF, 0xF, false))
 #endif
+
+/** The value of the lane whose index differs in one bit: `step`, constant, is 1, 2, 4 or 8. */
+QD_INLINE uint32_t qd_swap_lanes(uint32_t x, uint32_t step) {
+#if defined(__NVPTX__)
+    return QD_ROW_PARTNER(x, (int)step);
+#else
+#define QD_DPP(control) (uint32_t)__builtin_amdgcn_update_dpp(0, (int)x, control, 0xF, 0xF, false)
+    if (step == 1)
+        return QD_DPP(0xB1); // quad_perm:[1,0,3,2]
+    if (step == 2)
+        return QD_DPP(0x4E); // quad_perm:[2,3,0,1]
+    // Both rotations before the choice between them: no lane may be off while others read it.
+    const uint32_t before = QD_ROW_PARTNER(x, 4), after = QD_ROW_PARTNER(x, 12);
+    if (step == 4)
+        return qd_lane() & 4 ? before : after;
+    return QD_ROW_PARTNER(x, 8);
+#undef QD_DPP
+#endif
+}
 
 /** The lanes where x holds, lane 0 lowest. */
 QD_INLINE uint64_t qd_ballot(bool x) {

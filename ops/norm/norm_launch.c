@@ -29,6 +29,15 @@ static bool is_sum(const qni_norm_problem *p) {
     return p->residual.data || p->gate.data;
 }
 
+/** Which kernels a problem takes, in the order of BY_KIND. */
+enum { RMS, RMS_QUANT, RMS_SUM, RMS_SUM_QUANT, LAYER, LAYER_FULL };
+static int family_of(const qni_norm_problem *p) {
+    const bool is_quant = p->quant != QNI_NORM_PLAIN;
+    if (p->subtracts_mean || p->beta.data)
+        return is_sum(p) || is_quant ? LAYER_FULL : LAYER;
+    return is_sum(p) ? is_quant ? RMS_SUM_QUANT : RMS_SUM : is_quant ? RMS_QUANT : RMS;
+}
+
 bool qni_norm_gpu_any_supports(const qn_device *device, const void *problem, qni_reason *why) {
     (void)device;
     const qni_norm_problem *p = problem;
@@ -69,8 +78,11 @@ bool qni_norm_gpu_rows_supports(const qn_device *device, const void *problem, qn
 
 bool qni_norm_gpu_supports(const qn_device *device, const void *problem, qni_reason *why) {
     const qni_norm_problem *p = problem;
-    if (p->h > 4 * RUN * 512)
-        return qni_no(why, "h=%ld is more than 16384, which a workgroup keeps", (long)p->h);
+    // LayerNorm with all that may go with it takes twice the registers.
+    const int64_t most = 4 * RUN * (family_of(p) == LAYER_FULL ? 256 : 512);
+    if (p->h > most)
+        return qni_no(why, "h=%ld is more than %ld, which a workgroup keeps", (long)p->h,
+                      (long)most);
     return has_whole_runs(p, why) && qni_norm_gpu_any_supports(device, problem, why);
 }
 
@@ -118,10 +130,7 @@ static qn_status launch(qn_stream *stream, const qni_norm_problem *p, const qni_
 
 static const qni_kernel_ref *pick(const qni_kernel_ref kernels[][QNI_BF16 + 1],
                                   const qni_norm_problem *p) {
-    const bool is_quant = p->quant != QNI_NORM_PLAIN;
-    const int kind =
-        p->subtracts_mean || p->beta.data ? 4 + (is_sum(p) || is_quant) : is_sum(p) * 2 + is_quant;
-    return &kernels[kind][p->dtype];
+    return &kernels[family_of(p)][p->dtype];
 }
 
 qn_status qni_norm_gpu_rows(qn_stream *stream, const void *problem) {

@@ -67,16 +67,7 @@ QD_INLINE qd_u32x2 encode_run(const qk_rows_args *g, qd_f32x8 v) {
 /** The largest of `lanes` neighbouring lanes, a power of two up to 16, in each of them. */
 QD_INLINE uint32_t neighbours_max(uint32_t v, uint32_t lanes) {
     QD_UNROLL for (uint32_t step = 1; step < QD_ROW; step *= 2) {
-        // A rotation either way: the lane whose index differs in one bit.
-        const uint32_t after = step == 8   ? QD_ROW_PARTNER(v, 8)
-                               : step == 4 ? QD_ROW_PARTNER(v, 12)
-                               : step == 2 ? QD_ROW_PARTNER(v, 14)
-                                           : QD_ROW_PARTNER(v, 15);
-        const uint32_t before = step == 8   ? QD_ROW_PARTNER(v, 8)
-                                : step == 4 ? QD_ROW_PARTNER(v, 4)
-                                : step == 2 ? QD_ROW_PARTNER(v, 2)
-                                            : QD_ROW_PARTNER(v, 1);
-        const uint32_t other = qd_thread() & step ? before : after;
+        const uint32_t other = qd_swap_lanes(v, step);
         v = step < lanes ? qd_max(v, other) : v;
     }
     return v;
