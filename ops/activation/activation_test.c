@@ -52,6 +52,8 @@ static DLTensor *make(box *b, qni_dtype dtype, int ndim, int64_t d0, int64_t d1,
 
 static void fill(box *b, double v) {
     const qni_dtype dtype = qni_dtype_of(&b->t);
+    if (!qni_is_float16_or_32(dtype) && !qni_is_fp8(dtype))
+        return; // to be refused
     for (int64_t i = 0; i < qni_numel(&b->t); i++)
         qni_put(dtype, b->data, i, v);
 }

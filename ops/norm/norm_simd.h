@@ -145,14 +145,14 @@ QN_INLINE void make_y(mix m, const qni_norm_problem *p, const row *r, moments s,
             y[k] = round_to(m.dtype, y[k]);
 }
 
-/** Asks memory for this step of the row after. */
+/** Asks memory for this step of the row after; the last row has none, and asking near address 0 does nothing. */
 QN_INLINE void fetch_next(mix m, const row *r, int64_t i) {
     const int64_t size = qni_dtype_bytes(m.dtype);
     for (int64_t at = i * size; at < (i + STEP) * size; at += CACHE_LINE)
-        __builtin_prefetch(r->next_x + at);
+        __builtin_prefetch((const void *)((uintptr_t)r->next_x + (uintptr_t)at));
     if (m.form == SUM || (m.form == ANY && r->next_residual))
         for (int64_t at = i * size; at < (i + STEP) * size; at += CACHE_LINE)
-            __builtin_prefetch(r->next_residual + at);
+            __builtin_prefetch((const void *)((uintptr_t)r->next_residual + (uintptr_t)at));
 }
 
 /** The result in f32, by the pass that reads the row last: the residual becomes t. */
