@@ -92,6 +92,12 @@ static qni_dtype area_dtype(const check_case *c, int which) {
                               : QNI_I32;
 }
 
+/** How far elements start behind 256 bytes, in the area's elements: copies' caches are areas of bytes. */
+static int64_t area_offset(const check_case *c, int which) {
+    const int64_t size = which >= K_CACHE && !is_quant(c) ? qni_dtype_bytes(c->problem.dtype) : 1;
+    return which <= V_CACHE ? c->shape->offset * size : 0;
+}
+
 static int32_t index_of(const shape *s, int which, int64_t i) {
     return which == SLOTS
                ? (is_left_out(i) ? -1 - (int32_t)i
@@ -243,7 +249,7 @@ static qn_status check_append(qni_check_run *run, const shape *s, qni_dtype dtyp
         if (area_count(c, i) == 0)
             continue;
         QN_TRY(qni_area_create(&c->areas[i], area_names[i], qn_stream_device(qni_check_stream(run)),
-                               area_dtype(c, i), area_count(c, i), i <= V_CACHE ? s->offset : 0));
+                               area_dtype(c, i), area_count(c, i), area_offset(c, i)));
         fill_area(c, i);
     }
     place(c);

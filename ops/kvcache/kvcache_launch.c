@@ -31,7 +31,7 @@ static bool has_whole_items(const qni_kvcache_problem *p, const qni_cache_rows *
 }
 
 /** Kernels count in 32 bits. */
-static bool is_in_range(const qn_device *device, const void *problem, qni_reason *why) {
+bool qni_kvcache_gpu_any_supports(const qn_device *device, const void *problem, qni_reason *why) {
     (void)device;
     const qni_kvcache_problem *p = problem;
     for (int i = 0; i < 2; i++)
@@ -42,19 +42,12 @@ static bool is_in_range(const qn_device *device, const void *problem, qni_reason
     return true;
 }
 
-bool qni_kvcache_gpu_any_supports(const qn_device *device, const void *problem, qni_reason *why) {
-    // On an H200 it wrote 4 bytes where a byte of FP8 belongs; until that is understood it does not run there.
-    if (qni_target_is_ptx(device->target))
-        return qni_no(why, "found wrong on NVIDIA GPUs");
-    return is_in_range(device, problem, why);
-}
-
 bool qni_kvcache_gpu_supports(const qn_device *device, const void *problem, qni_reason *why) {
     const qni_kvcache_problem *p = problem;
     if (!has_whole_items(p, &p->parts[0]) || !has_whole_items(p, &p->parts[1]))
         return qni_no(why, "a tensor or its rows are not in whole items of %ld elements, aligned",
                       (long)item_of(p));
-    return is_in_range(device, problem, why);
+    return qni_kvcache_gpu_any_supports(device, problem, why);
 }
 
 bool qni_positions_gpu_supports(const qn_device *device, const void *problem, qni_reason *why) {

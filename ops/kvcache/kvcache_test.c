@@ -210,6 +210,25 @@ static void test_refusals(void **) {
     assert_refused(qn_append_paged_kv_cache(stream, nullptr), QN_E_INVALID, "args is null");
 }
 
+/** Tensors that begin within an element, by their address or their offset. */
+static void test_misaligned(void **) {
+    make_all(QNI_F16, QNI_F16);
+    k_cache.t.data = k_cache.data + 1;
+    assert_refused(append(QN_NHD), QN_E_INVALID, "k_cache begins at");
+    make_all(QNI_F32, QNI_F32);
+    v_cache.t.byte_offset = 2;
+    assert_refused(append(QN_HND), QN_E_INVALID, "needs a multiple of its 4-byte elements");
+    assert_refused(by_slots(false), QN_E_INVALID, "v_cache begins at");
+    make_all(QNI_BF16, QNI_BF16);
+    value.t.byte_offset = 3;
+    assert_refused(by_slots(false), QN_E_INVALID, "value begins at");
+    for (int slot = 0; slot < PAGES * PAGE; slot++)
+        assert_slot(slot, -1); // nothing was written
+    make_all(QNI_F16, QNI_F16);
+    k_cache.t.byte_offset = 2; // odd, but at an element
+    assert_int_equal(append(QN_NHD), QN_OK);
+}
+
 static void test_validation(void **) {
     make_all(QNI_F16, QNI_F16);
     INDICES(&batch, 0, 2, 0, -1);
@@ -251,6 +270,7 @@ int main(void) {
         cmocka_unit_test(test_quantize),   cmocka_unit_test(test_latent),
         cmocka_unit_test(test_positions),  cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_validation), cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_misaligned),
     };
     return cmocka_run_group_tests(tests, open_cpu, close_cpu);
 }
