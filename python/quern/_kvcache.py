@@ -10,7 +10,8 @@ from . import _ops
 from ._tensor import empty_like
 
 
-def _is_hnd(op, layout):
+def is_hnd(op, layout):
+    """Whether that is the layout; ValueError for none of the two."""
     if layout not in ("NHD", "HND"):
         raise ValueError(f"{op}: layout is {layout!r}; accepted: 'NHD', 'HND'")
     return layout == "HND"
@@ -23,7 +24,7 @@ def append_paged_kv_cache(k_cache, v_cache, append_key, append_value, batch_indi
     b = batch_indices[t]; one below 0 leaves the token out. kv_indptr [batches + 1], kv_last_page_len [batches] or None.
     """
     _ops.append_paged_kv_cache(k_cache, v_cache, append_key, append_value, batch_indices, positions, kv_indices, kv_indptr,
-                               kv_last_page_len, _is_hnd("append_paged_kv_cache", layout))
+                               kv_last_page_len, is_hnd("append_paged_kv_cache", layout))
 
 
 def append_paged_mla_kv_cache(ckv_cache, kpe_cache, append_ckv, append_kpe, batch_indices, positions, kv_indices, kv_indptr,
@@ -39,7 +40,7 @@ def reshape_and_cache(k_cache, v_cache, key, value, slot_mapping, k_scale=None, 
     k_scale, v_scale  one f32 each: an FP8 cache then gets x / scale. None: bits are copied
     """
     _ops.reshape_and_cache(k_cache, v_cache, key, value, slot_mapping, k_scale, v_scale,
-                           _is_hnd("reshape_and_cache", layout))
+                           is_hnd("reshape_and_cache", layout))
 
 
 def get_batch_indices_positions(append_indptr, seq_lens, nnz, batch_indices=None, positions=None):

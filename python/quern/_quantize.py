@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Block-scaled FP8: quantisation, its inverse, and conversion between the two e4m3 encodings.
+"""FP8 and int8 by blocks, rows, groups and tensors, its inverse, conversion between the e4m3 encodings; bits of truth values.
 
 Raises ValueError (shape, stride, eps), NotImplementedError (dtype, block, device); nothing is written then.
 """
@@ -79,6 +79,41 @@ def convert_fp8(q, scale, dtype, allow_rounding=False, out=None, scale_out=None)
     scale_out = empty_like(scale) if scale_out is None else scale_out
     _ops.convert_fp8(out, scale_out, q, scale, allow_rounding)
     return out, scale_out
+
+
+_BIT_ORDERS = {"big": 0, "little": 1}
+
+
+def _bit_order(op, order):
+    if order not in _BIT_ORDERS:
+        raise ValueError(f"{op}: order is {order!r}; accepted: {', '.join(map(repr, _BIT_ORDERS))}")
+    return _BIT_ORDERS[order]
+
+
+def packbits(x, order="big", out=None):
+    """Truth values x [n], bool or u8, eight to a byte, as numpy.packbits does: u8 [ceil(n / 8)].
+
+    order  "big": the first value in a byte's highest bit; "little": in its lowest
+    """
+    number = _bit_order("packbits", order)
+    out = empty_like(x, shape=(-(-x.shape[0] // 8),), dtype="uint8") if out is None else out
+    _ops.packbits(out, x, number)
+    return out
+
+
+def segment_packbits(x, indptr, order="big", out=None, indptr_out=None):
+    """packbits of each segment x[indptr[i]:indptr[i + 1]] into bytes of its own: (out, indptr_out).
+
+    indptr      [segments + 1] i32
+    out         u8, at least n // 8 + segments, which a new one has; the first indptr_out[-1] are written
+    indptr_out  [segments + 1] i32: segment i's bytes are out[indptr_out[i]:indptr_out[i + 1]]
+    """
+    number = _bit_order("segment_packbits", order)
+    if out is None:
+        out = empty_like(x, shape=(x.shape[0] // 8 + max(indptr.shape[0] - 1, 0),), dtype="uint8")
+    indptr_out = empty_like(indptr) if indptr_out is None else indptr_out
+    _ops.segment_packbits(out, indptr_out, x, indptr, number)
+    return out, indptr_out
 
 
 def _check_block(op, block):

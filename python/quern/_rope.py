@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rotary position embedding of queries and keys: by position, by segments, by tables, after RMSNorm.
+"""Rotary position embedding of queries and keys: by position, by segments, by tables, after RMSNorm, to FP8 and to a cache.
 
 q, k        [n, heads, head_dim] f32, f16 or bf16, of one dtype; heads may differ in number; k may be None
 q_out, k_out  optional; q and k themselves work in place. Each function gives (q_out, k_out)
@@ -9,7 +9,8 @@ Index tensors are i32. Raises ValueError (shape, stride, scalars), NotImplemente
 """
 
 from . import _ops
-from ._tensor import empty_like
+from ._kvcache import is_hnd
+from ._tensor import empty_like, fp8_name
 
 
 def _outputs(q, k, q_out, k_out):
@@ -71,3 +72,54 @@ def qk_rmsnorm_rope(q, k, q_weight, k_weight, cos, sin, rotary_dim=0, eps=1e-6, 
     q_out, k_out = _outputs(q, k, q_out, k_out)
     _ops.qk_rmsnorm_rope(q_out, k_out, q, k, q_weight, k_weight, cos, sin, rotary_dim, eps, interleave)
     return q_out, k_out
+
+
+def _like(x, out, dtype):
+    return empty_like(x, dtype=dtype) if x is not None and out is None else out
+
+
+def rope_quantize_fp8(q_rope, k_rope, cos_sin_cache, pos_ids, q_nope=None, k_nope=None, quant_scale_q=1.0, quant_scale_kv=1.0,
+                      interleave=False, dtype="e4m3fn", q_rope_out=None, k_rope_out=None, q_nope_out=None, k_nope_out=None):
+    """Rotates q_rope and k_rope, multiplies all by their scales, rounds to FP8: (q_rope_out, k_rope_out, q_nope_out, k_nope_out).
+
+    q_rope, k_rope  [n, heads, rotary_dim]; MLA's k_rope [n, rotary_dim]
+    q_nope, k_nope  what does not turn, [n, heads, any]; MLA's k_nope [n, any]; or None, as their results are then
+    cos_sin_cache   [max_position, rotary_dim] f32, pos_ids [n]: apply_rope_with_cos_sin_cache's
+    dtype           of new results, an FP8 kind; what is beyond its range saturates
+    """
+    _check_scales("rope_quantize_fp8", quant_scale_q, quant_scale_kv)
+    dtype = fp8_name(dtype)
+    inputs = q_rope, k_rope, q_nope, k_nope
+    given = q_rope_out, k_rope_out, q_nope_out, k_nope_out
+    outputs = tuple(_like(x, out, dtype) for x, out in zip(inputs, given, strict=True))
+    _ops.rope_quantize_fp8(*outputs, *inputs, cos_sin_cache, pos_ids, quant_scale_q, quant_scale_kv, interleave)
+    return outputs
+
+
+def rope_quantize_fp8_append_paged_kv_cache(q_rope, k_rope, v, cos_sin_cache, pos_ids, batch_indices, positions, kv_indices,
+                                            kv_indptr, *, k_cache=None, v_cache=None, ckv_cache=None, kpe_cache=None,
+                                            q_nope=None, k_nope=None, quant_scale_q=1.0, quant_scale_kv=1.0,
+                                            interleave=False, layout="NHD", q_rope_out=None, q_nope_out=None):
+    """rope_quantize_fp8 with keys and values going to a paged FP8 cache in the same pass: (q_rope_out, q_nope_out).
+
+    k_cache, v_cache      as in append_paged_kv_cache, with its index tensors; k_cache's heads are k_rope's, then k_nope's elements
+    ckv_cache, kpe_cache  instead, MLA: k_nope [n, any] and k_rope [n, rotary_dim] go there, and v is None
+    """
+    op = "rope_quantize_fp8_append_paged_kv_cache"
+    _check_scales(op, quant_scale_q, quant_scale_kv)
+    cache = next((c for c in (k_cache, ckv_cache) if c is not None), None)
+    if cache is None:
+        raise ValueError(f"{op}: k_cache and ckv_cache are None; one of them is needed")
+    q_rope_out, q_nope_out = _like(q_rope, q_rope_out, cache.dtype), _like(q_nope, q_nope_out, cache.dtype)
+    _ops.rope_quantize_fp8_append_paged_kv_cache(
+        q_rope_out, q_nope_out, k_cache, v_cache, ckv_cache, kpe_cache, q_rope, k_rope, q_nope, k_nope, v, cos_sin_cache,
+        pos_ids, batch_indices, positions, kv_indices, kv_indptr, quant_scale_q, quant_scale_kv, interleave,
+        is_hnd(op, layout))
+    return q_rope_out, q_nope_out
+
+
+def _check_scales(op, q, kv):
+    """C takes 0 for "not given"."""
+    for name, value in (("quant_scale_q", q), ("quant_scale_kv", kv)):
+        if value == 0:
+            raise ValueError(f"{op}: {name} is 0; accepted: above 0, finite")

@@ -73,6 +73,90 @@ def test_by_cache_and_after_norm():
     np.testing.assert_array_equal(quern.qk_rmsnorm_rope(q, None, None, None, cos, sin, rotary_dim=32)[0], got)
 
 
+def steps_apart(got, value):
+    """How far FP8 codes lie from float64 values rounded to them, in codes."""
+    def order(a):
+        codes = a.view(np.uint8).astype(np.int32)
+        return np.where(codes & 0x80, -(codes & 0x7F), codes)
+    limit = float(ml_dtypes.finfo(got.dtype).max)
+    return np.abs(order(got) - order(np.clip(value, -limit, limit).astype(got.dtype))).max(initial=0)
+
+
+def parts(heads_q, heads_k, rope, nope):
+    """q_rope, k_rope, q_nope, k_nope, cos_sin_cache, pos_ids, and the two rotated ones in float64; heads_k 0: MLA."""
+    shape_k = (9, heads_k) if heads_k else (9,)
+    q, k = normal(8, (9, heads_q, rope + nope), BF16), normal(9, (*shape_k, rope + nope), BF16)
+    table, positions = np.arange(40)[:, None] * frequencies(rope), np.random.default_rng(1).integers(0, 40, 9)
+    cache = np.concatenate([np.cos(table), np.sin(table)], 1).astype(np.float32)
+    split = q[..., :rope], k[..., :rope], q[..., rope:], k[..., rope:]  # views: any strides
+    turned = [rotate(x.reshape(9, -1, rope), table[positions], False).reshape(x.shape) for x in split[:2]]
+    return (*split, cache, positions.astype(np.int32)), turned
+
+
+@pytest.mark.parametrize("kind", ["e4m3fn", "e4m3fnuz", "e5m2"])
+@pytest.mark.parametrize("heads_k", [2, 0])
+def test_to_fp8(heads_k, kind):
+    (q, k, q_nope, k_nope, cache, positions), turned = parts(4, heads_k, 32, 96)
+    got = quern.rope_quantize_fp8(q, k, cache, positions, q_nope, k_nope, 0.5, 300.0, dtype=kind)
+    assert [g.shape for g in got] == [q.shape, k.shape, q_nope.shape, k_nope.shape]
+    wide = [turned[0] * 0.5, turned[1] * 300, q_nope.astype(np.float64) * 0.5, k_nope.astype(np.float64) * 300]
+    assert max(steps_apart(a, b) for a, b in zip(got, wide, strict=True)) <= 1
+    alone = quern.rope_quantize_fp8(q, k, cache, positions, quant_scale_q=0.5, dtype=kind)
+    np.testing.assert_array_equal(alone[0].view(np.uint8), got[0].view(np.uint8))
+    assert alone[2:] == (None, None)
+    for name in ("quant_scale_q", "quant_scale_kv"):
+        for bad in (0.0, -1.0, math.inf, math.nan):
+            with pytest.raises(ValueError, match=f"rope_quantize_fp8: {name} is "):
+                quern.rope_quantize_fp8(q, k, cache, positions, **{name: bad})
+
+
+PAGES = {"batch_indices": np.array([0, 0, 1, 1, 1, 2, 2, -1, 2], np.int32),
+         "positions": np.array([0, 1, 3, 4, 5, 0, 1, 9, 4], np.int32), "kv_indices": np.array([3, 0, 5, 1, 4], np.int32),
+         "kv_indptr": np.array([0, 1, 3, 5], np.int32)}
+
+
+def places(page_size=4):
+    """The tokens that have a place, their pages, their places in these."""
+    tokens = np.flatnonzero(PAGES["batch_indices"] >= 0)
+    batch, position = PAGES["batch_indices"][tokens], PAGES["positions"][tokens]
+    return tokens, PAGES["kv_indices"][PAGES["kv_indptr"][batch] + position // page_size], position % page_size
+
+
+@pytest.mark.parametrize("layout", ["NHD", "HND"])
+def test_to_a_cache(layout):
+    (q, k, q_nope, k_nope, cache, positions), _ = parts(4, 2, 32, 96)
+    v = normal(10, (9, 2, 64), BF16)
+    fp8 = quern.rope_quantize_fp8(q, k, cache, positions, q_nope, k_nope, 0.5, 2.0)
+    shape = (6, 4, 2) if layout == "NHD" else (6, 2, 4)
+    caches = [np.full((*shape, width), 7, ml_dtypes.float8_e4m3fn) for width in (128, 64)]
+    got = quern.rope_quantize_fp8_append_paged_kv_cache(
+        q, k, v, cache, positions, **PAGES, k_cache=caches[0], v_cache=caches[1], q_nope=q_nope, k_nope=k_nope,
+        quant_scale_q=0.5, quant_scale_kv=2.0, layout=layout)
+    for a, b in zip(got, (fp8[0], fp8[2]), strict=True):
+        np.testing.assert_array_equal(a.view(np.uint8), b.view(np.uint8))
+    tokens, page, place = places()
+    new = [np.concatenate([fp8[1], fp8[3]], -1), (v.astype(np.float32) * 2).astype(ml_dtypes.float8_e4m3fn)]
+    for written, rows in zip(caches, new, strict=True):
+        want = np.full((6, 4, 2, rows.shape[-1]), 7, rows.dtype)
+        want[page, place] = rows[tokens]
+        np.testing.assert_array_equal(written.view(np.uint8), (want if layout == "NHD" else want.swapaxes(1, 2)).view(np.uint8))
+
+
+def test_to_a_latent_cache():
+    (q, k, q_nope, k_nope, cache, positions), _ = parts(4, 0, 64, 128)
+    fp8 = quern.rope_quantize_fp8(q, k, cache, positions, q_nope, k_nope)
+    ckv, kpe = (np.full((6, 4, width), 7, ml_dtypes.float8_e4m3fn) for width in (128, 64))
+    quern.rope_quantize_fp8_append_paged_kv_cache(q, k, None, cache, positions, **PAGES, ckv_cache=ckv, kpe_cache=kpe,
+                                                  q_nope=q_nope, k_nope=k_nope)
+    tokens, page, place = places()
+    for written, rows in ((ckv, fp8[3]), (kpe, fp8[1])):
+        want = np.full(written.shape, 7, rows.dtype)
+        want[page, place] = rows[tokens]
+        np.testing.assert_array_equal(written.view(np.uint8), want.view(np.uint8))
+    with pytest.raises(ValueError, match="k_cache and ckv_cache are None"):
+        quern.rope_quantize_fp8_append_paged_kv_cache(q, k, None, cache, positions, **PAGES)
+
+
 FUNCTIONS = {"silu": lambda x: x / (1 + np.exp(-x)), "gelu": lambda x: x / 2 * (1 + np.vectorize(math.erf)(x / math.sqrt(2))),
              "gelu_tanh": lambda x: x / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))}
 

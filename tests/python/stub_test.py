@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stub __init__.pyi has every public function of quern, with its parameters and defaults, and nothing else."""
+"""The stub __init__.pyi has every public function of quern, with its parameters and defaults, and nothing else; the package
+has every op of the C headers."""
 
 import ast
 import inspect
+import os
 import pathlib
+import re
 
 import pytest
 import quern
@@ -34,3 +37,11 @@ def test_parameters(name):
     assert list(zip(names, defaults, strict=True)) == [(p.name, p.default) for p in real]
     assert [p.name for p in real if p.kind is p.KEYWORD_ONLY] == [argument.arg for argument in keyword]
     assert PUBLIC[name].__doc__
+
+
+def test_every_op_of_the_headers_is_here():
+    headers = pathlib.Path(os.environ["QUERN_SOURCE_DIR"]) / "include/quern"
+    text = "".join(path.read_text() for path in headers.glob("*.h"))
+    ops = set(re.findall(r"QN_API qn_status qn_(\w+)\(\s*qn_stream \*stream\b", text)) - {"stream_sync"}
+    assert len(ops) > 40 and ops == set(quern._ops.TABLE)
+    assert ops - {"copy"} <= set(PUBLIC) and callable(quern.to)  # qn_copy is what `to` calls

@@ -7,7 +7,9 @@ import sys
 import pytest
 
 torch = pytest.importorskip("torch")
+import arguments  # noqa: E402
 import quern  # noqa: E402
+from torch_tools import arguments_of, opcheck  # noqa: E402
 
 from tools import assert_close, rms_reference  # noqa: E402
 
@@ -39,35 +41,9 @@ def test_fp8_result():
     assert quern.dequantize_fp8(q, scale, dtype=torch.bfloat16).dtype == torch.bfloat16
 
 
-def arguments_of(name):
-    x, residual, weight = tensors(shape=(4, 128))
-    scale, q = torch.tensor([0.5]), torch.empty(4, 128, dtype=torch.float8_e4m3fn)
-    batch = x[None].clone(), residual[None].clone(), torch.randn(1, 128), torch.randn(1, 128), torch.randn(1, 128)
-    return {
-        "rmsnorm": (torch.empty_like(x), x, weight, 1e-6),
-        "gemma_rmsnorm": (torch.empty_like(x), x, weight, 1e-6),
-        "fused_add_rmsnorm": (x, residual, weight, 1e-6),
-        "gemma_fused_add_rmsnorm": (x, residual, weight, 1e-6),
-        "layernorm": (torch.empty_like(x), x, None, None, 1e-6),
-        "rmsnorm_quant": (q, x, weight, scale, 1e-6),
-        "fused_add_rmsnorm_quant": (q, x, residual, weight, scale, 1e-6),
-        "layernorm_quant": (q, x, None, None, scale, 1e-6),
-        "rmsnorm_dynamic_quant": (q, torch.empty(4), x, residual, weight, 1e-6, 1e-10),
-        "adaptive_layernorm": (torch.empty_like(batch[0]), batch[0], batch[3], batch[4], 1e-6),
-        "gated_residual_layernorm": (torch.empty_like(batch[0]), *batch, 1e-6),
-    }[name]
-
-
-@pytest.mark.parametrize("name", [
-    "rmsnorm", "gemma_rmsnorm", "fused_add_rmsnorm", "gemma_fused_add_rmsnorm", "layernorm", "rmsnorm_quant",
-    "fused_add_rmsnorm_quant", "layernorm_quant", "rmsnorm_dynamic_quant", "adaptive_layernorm",
-    "gated_residual_layernorm"])
+@pytest.mark.parametrize("name", arguments.NAMES)
 def test_opcheck(name):
-    checks = ["test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"]
-    if "quant" not in name:  # this one does arithmetic on the arguments, which PyTorch cannot on its FP8 tensors
-        checks.append("test_schema")
-    results = torch.library.opcheck(getattr(torch.ops.quern, name).default, arguments_of(name), test_utils=checks)
-    assert set(results.values()) == {"SUCCESS"}
+    opcheck(name, arguments_of(name))
 
 
 def layer(x, residual, weight):

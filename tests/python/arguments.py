@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""For each op of the library arguments that it accepts, small, as NumPy arrays and numbers in the C header's order."""
+
+import ml_dtypes
+import numpy as np
+import quern
+from quern import _ops
+from tools import BF16, normal
+
+FP8 = ml_dtypes.float8_e4m3fn
+_HALF = 64  # of a row of 128
+
+
+def _bf16(*shape, seed=1):
+    return normal(seed, shape, BF16)
+
+
+def _f32(*shape, seed=2):
+    return normal(seed, shape)
+
+
+def _scale(*shape):
+    return np.full(shape or (1,), 0.5, np.float32)
+
+
+def _fp8(*shape, seed=3):
+    return normal(seed, shape).astype(FP8)
+
+
+def _i32(*values):
+    return np.array(values, np.int32)
+
+
+def _heads(op_specific, *options):
+    """q_out, k_out, q, k, then what is the op's own: 4 tokens, 2 and 1 heads of 64."""
+    return [_bf16(4, 2, 64), _bf16(4, 1, 64), _bf16(4, 2, 64, seed=4), _bf16(4, 1, 64, seed=5), *op_specific, *options]
+
+
+def _packed():
+    b, scale = _fp8(128, 128), _scale(1, 1)
+    packed, packed_scale = quern.gemm_pack(b, scale)
+    return [packed, packed_scale, b, scale]
+
+
+_ROPE, _LLAMA = (0, 0, 1.0, 1e4), (0, 0, 8.0, 5e5, 1.0, 4.0, 8192)
+_PAGES = lambda: [_i32(0, 0, 1, 1), _i32(0, 1, 0, 3), _i32(2, 0, 1), _i32(0, 1, 3)]  # noqa: E731
+_NEW = lambda *width: [_bf16(4, *width, seed=6), _bf16(4, *width, seed=7)]  # noqa: E731
+_CACHES = lambda *shape: [_bf16(*shape, seed=8), _bf16(*shape, seed=9)]  # noqa: E731
+_TABLE = lambda: [_f32(16, 32), _i32(0, 3, 15, 1)]  # noqa: E731  cosines and sines, positions
+_TO_FP8 = lambda: [_bf16(4, 2, 32), _bf16(4, 1, 32, seed=4)]  # noqa: E731  parts of q and k
+
+_MAKERS = {
+    "copy": lambda: [_bf16(4, 128), _bf16(4, 128, seed=4)],
+    "rmsnorm": lambda: [_bf16(4, 128), _bf16(4, 128, seed=4), _bf16(128), 1e-6],
+    "fused_add_rmsnorm": lambda: [_bf16(4, 128), _bf16(4, 128, seed=4), _bf16(128), 1e-6],
+    "layernorm": lambda: [_bf16(4, 128), _bf16(4, 128, seed=4), _bf16(128), _bf16(128), 1e-6],
+    "rmsnorm_quant": lambda: [_fp8(4, 128), _bf16(4, 128), _bf16(128), _scale(), 1e-6],
+    "fused_add_rmsnorm_quant": lambda: [_fp8(4, 128), _bf16(4, 128), _bf16(4, 128, seed=4), _bf16(128), _scale(), 1e-6],
+    "layernorm_quant": lambda: [_fp8(4, 128), _bf16(4, 128), _bf16(128), _bf16(128), _scale(), 1e-6],
+    "rmsnorm_dynamic_quant": lambda: [_fp8(4, 128), _f32(4), _bf16(4, 128), _bf16(4, 128, seed=4), _bf16(128), 1e-6, 1e-10],
+    "adaptive_layernorm": lambda: [_bf16(1, 4, 128), _bf16(1, 4, 128, seed=4), _bf16(1, 128), _bf16(1, 128), 1e-6],
+    "gated_residual_layernorm": lambda: [_bf16(1, 4, 128), _bf16(1, 4, 128, seed=4), _bf16(1, 4, 128, seed=5),
+                                         _bf16(1, 128), _bf16(1, 128), _bf16(1, 128), 1e-6],
+    "quantize_fp8": lambda: [_fp8(4, 128), _f32(4, 1), _bf16(4, 128), 1, 128, 1e-4],
+    "dequantize_fp8": lambda: [_bf16(4, 128), _fp8(4, 128), _scale(4, 1), 1, 128],
+    "quantize_groups": lambda: [_fp8(4, 128), _f32(4, 2), _bf16(4, 128), 64, 0, 1e-10],
+    "quantize_static": lambda: [_fp8(4, 128), _bf16(4, 128), _scale()],
+    "quantize_tensor": lambda: [_fp8(4, 128), _f32(1), _bf16(4, 128),
+                                np.zeros(quern._ops.ffi.quantize_tensor_workspace(), np.uint8), 1e-10],
+    "packbits": lambda: [np.zeros(2, np.uint8), _f32(15) > 0, 0],
+    "segment_packbits": lambda: [np.zeros(4, np.uint8), _i32(0, 0, 0), _f32(15) > 0, _i32(0, 9, 15), 0],
+    "convert_fp8": lambda: [np.zeros((4, 128), ml_dtypes.float8_e4m3fnuz), _f32(4, 1), _fp8(4, 128), _scale(4, 1), 0],
+    "gemm": lambda: [_bf16(4, 16), _fp8(4, 128), _fp8(16, 128), None, _scale(4, 1), _scale(1, 1), 0],
+    "gemm_grouped_contiguous": lambda: [_bf16(128, 16), _fp8(128, 128), _fp8(2, 16, 128), _scale(128, 1), _scale(2, 1, 1),
+                                        np.zeros(128, np.int32), 0, 0, 0, 0],
+    "gemm_grouped_masked": lambda: [_bf16(2, 4, 16), _fp8(2, 4, 128), _fp8(2, 16, 128), _scale(2, 4, 1), _scale(2, 1, 1),
+                                    _i32(4, 1), 2, 0],
+    "gemm_pack": _packed,
+    "silu_and_mul": lambda: [_bf16(4, _HALF), _bf16(4, 128)],
+    "act_and_mul": lambda: [_bf16(4, _HALF), _bf16(4, 128), 1, 2.0],
+    "act_and_mul_quant": lambda: [_fp8(4, _HALF), _bf16(4, 128), _scale(), 1, 2.0],
+    "act_and_mul_dynamic_quant": lambda: [_fp8(4, _HALF), _f32(4), _bf16(4, 128), 0, 0.0, 1e-10],
+    "apply_rope": lambda: _heads([_i32(0, 1, 4), _i32(7, 0)], *_ROPE),
+    "apply_rope_pos_ids": lambda: _heads([_i32(0, 5, 2, 9)], *_ROPE),
+    "apply_llama31_rope": lambda: _heads([_i32(0, 1, 4), _i32(7, 0)], *_LLAMA),
+    "apply_llama31_rope_pos_ids": lambda: _heads([_i32(0, 5, 2, 9)], *_LLAMA),
+    "apply_rope_with_cos_sin_cache": lambda: _heads(_TABLE(), 0),
+    "qk_rmsnorm_rope": lambda: _heads([_bf16(64), _bf16(64), _f32(4, 32), _f32(4, 32)], 64, 1e-6, 0),
+    "rope_quantize_fp8": lambda: [_fp8(4, 2, 32), _fp8(4, 1, 32), _fp8(4, 2, 32), _fp8(4, 1, 32), *_TO_FP8(), *_TO_FP8(),
+                                  *_TABLE(), 0.5, 2.0, 0],
+    "rope_quantize_fp8_append_paged_kv_cache": lambda: [
+        _fp8(4, 2, 32), _fp8(4, 2, 32), _fp8(3, 5, 1, 64), _fp8(3, 5, 1, 32), None, None, *_TO_FP8(), *_TO_FP8(),
+        _bf16(4, 1, 32, seed=6), *_TABLE(), *_PAGES(), 0.5, 2.0, 0, 0],
+    "append_paged_kv_cache": lambda: [*_CACHES(3, 5, 2, 16), *_NEW(2, 16), *_PAGES(), _i32(2, 4), 0],
+    "append_paged_mla_kv_cache": lambda: [*_CACHES(3, 5, 16), *_NEW(16), *_PAGES(), _i32(2, 4)],
+    "reshape_and_cache": lambda: [_fp8(3, 5, 2, 16), _fp8(3, 5, 2, 16, seed=4), *_NEW(2, 16), _i32(0, 14, -1, 7), _scale(),
+                                  _scale(), 0],
+    "get_batch_indices_positions": lambda: [_i32(9, 9, 9, 9), _i32(9, 9, 9, 9), _i32(0, 1, 4), _i32(3, 4)],
+}
+for _name, _same in {"gemma_rmsnorm": "rmsnorm", "gemma_fused_add_rmsnorm": "fused_add_rmsnorm",
+                     "gelu_and_mul": "silu_and_mul", "gelu_tanh_and_mul": "silu_and_mul"}.items():
+    _MAKERS[_name] = _MAKERS[_same]
+
+NAMES = sorted(_MAKERS)
+
+
+def parameters(name):
+    """The op's parameters (name, kind, is_written, is_optional), as python/ffi/ops.def has them."""
+    return _ops.TABLE[name]
+
+
+def arguments(name):
+    """New arguments, in the order of parameters(name)."""
+    return _MAKERS[name]()
