@@ -12,13 +12,13 @@ JOBS    ?= $(shell nproc)
 all_targets   = $(if $(filter release,$(PRESET)),-UQUERN_TARGETS)
 cmake_targets = $(if $(filter all,$(TARGETS)),$(all_targets),-DQUERN_TARGETS="$(subst $(eval) ,;,$(TARGETS))")
 
-.PHONY: all help setup configure test demo install uninstall bench format lint clean asan tsan fuzz
+.PHONY: all help setup test-setup configure test demo install uninstall bench format lint clean asan tsan fuzz
 
 all: configure
-	@cmake --build $(BUILD) -j $(JOBS)
+	@cmake --build $(BUILD) -j $(JOBS) --target product
 
 help:
-	@echo "make            build the libraries, device images, command and tests into $(BUILD)"
+	@echo "make            build the libraries, device images and command into $(BUILD)"
 	@echo "make demo       a real model: quantise it, run its layers on the CPU and a simulated MI300X"
 	@echo "                (MODEL=DIR takes any local checkpoint)"
 	@echo "make test       build and run every test"
@@ -29,13 +29,17 @@ help:
 	@echo "make TARGETS=gfx942   images for one target only;  make clean"
 
 setup:
+	@tools/setup.sh --build
+
+test-setup:
 	@tools/setup.sh
 
 configure: setup
 	@cmake --preset $(PRESET) -B $(BUILD) $(cmake_targets) > $(BUILD).configure.log 2>&1 || \
 	  { cat $(BUILD).configure.log; exit 1; }
 
-test: all
+test: test-setup configure
+	@cmake --build $(BUILD) -j $(JOBS)
 	@ctest --test-dir $(BUILD) --output-on-failure -j 2
 
 asan:

@@ -2,19 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what building and testing quern needs. Safe to run again: it installs only what is missing.
 #   tools/setup.sh           packages, the DLPack and TVM-FFI headers, the Python environment for tests
+#   tools/setup.sh --build   without the Python environment: what `make` needs
 #   tools/setup.sh --third-party   also Triton (272 MiB to fetch, 1 GiB installed): its kernels, and HIP programs with
 #                                  the headers in its wheel, are then among the tests
 #   tools/setup.sh --check   says what is missing, installs nothing; exit 1 if anything is
 set -euo pipefail
 
 top=$(cd "$(dirname "$0")/.." && pwd)
-check_only=0 third_party=0
+check_only=0 build_only=0 third_party=0
 for option; do
   case "$option" in
     --check) check_only=1 ;;
+    --build) build_only=1 ;;
     --third-party) third_party=1 ;;
-    -h|--help) sed -n '3,7p' "$0" | cut -c3-; exit 0 ;;
-    *) echo "setup: unknown option '$option' (accepted: --check, --third-party)" >&2; exit 2 ;;
+    -h|--help) sed -n '3,8p' "$0" | cut -c3-; exit 0 ;;
+    *) echo "setup: unknown option '$option' (accepted: --check, --build, --third-party)" >&2; exit 2 ;;
   esac
 done
 
@@ -71,7 +73,7 @@ if [ ! -f "$deps/${headers[-1]}" ]; then
   done
 fi
 
-if ! { [ -x "$venv/bin/python" ] && "$venv/bin/python" -c 'import numpy, ml_dtypes, safetensors, pytest, tvm_ffi' 2>/dev/null; }; then
+if [ $build_only = 0 ] && ! { [ -x "$venv/bin/python" ] && "$venv/bin/python" -c 'import numpy, ml_dtypes, safetensors, pytest, tvm_ffi' 2>/dev/null; }; then
   echo "setup: making the Python environment for tests in .venv: ${python_packages[*]}"
   [ $check_only = 1 ] && exit 1
   python3 -m venv "$venv"
