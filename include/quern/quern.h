@@ -4,6 +4,7 @@
 #define QUERN_QUERN_H
 
 #include <quern/activation.h>
+#include <quern/attention.h>
 #include <quern/cache.h>
 #include <quern/check.h>
 #include <quern/core.h>

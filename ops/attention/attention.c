@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention, host side: the public functions and the family's tables of kernels.
+// attention_args.c checks the arguments, attention_plan.c cuts the work, attention_ref.c is the definition.
+#include "attention.h"
+
+// variants.def is one list for three ops; QN_VARIANT_OF_op picks the lines of each.
+#define CPU true
+#define GPU false
+#define QN_IMAGE(...)
+#define QN_VARIANT(op, kernel, where, needs, supports, run)                                        \
+    QN_VARIANT_OF_##op(#op "." #kernel, needs, where, supports, run)
+
+#define QN_VARIANT_OF_attention(...) {__VA_ARGS__},
+#define QN_VARIANT_OF_merge_states(...)
+#define QN_VARIANT_OF_attention_dropout(...)
+static const qni_variant variants[] = {
+#include "variants.def"
+};
+#undef QN_VARIANT_OF_attention
+#undef QN_VARIANT_OF_merge_states
+
+#define QN_VARIANT_OF_attention(...)
+#define QN_VARIANT_OF_merge_states(...) {__VA_ARGS__},
+static const qni_variant merge_variants[] = {
+#include "variants.def"
+};
+#undef QN_VARIANT_OF_merge_states
+#undef QN_VARIANT_OF_attention_dropout
+
+#define QN_VARIANT_OF_merge_states(...)
+#define QN_VARIANT_OF_attention_dropout(...) {__VA_ARGS__},
+static const qni_variant dropout_variants[] = {
+#include "variants.def"
+};
+
+const qni_op qni_op_attention = {"attention", variants, sizeof variants / sizeof *variants};
+const qni_op qni_op_merge_states = {"merge_states", merge_variants,
+                                    sizeof merge_variants / sizeof *merge_variants};
+const qni_op qni_op_attention_dropout = {"attention_dropout", dropout_variants,
+                                         sizeof dropout_variants / sizeof *dropout_variants};
+static const qni_op *const ops[] = {&qni_op_attention, &qni_op_merge_states,
+                                    &qni_op_attention_dropout, nullptr};
+const qni_family qni_family_attention = {"attention", ops, qni_attention_check};
+
+qn_status qn_attention(qn_stream *stream, const qn_attention_args *args) {
+    qni_attention_problem p;
+    qn_status st;
+    if (!stream || !args)
+        return QN_FAIL(QN_E_INVALID, "attention: %s is null", stream ? "args" : "stream");
+    if (args->struct_size != sizeof *args)
+        return QN_FAIL(QN_E_INVALID,
+                       "attention: args.struct_size is %zu; set it to sizeof(qn_attention_args)",
+                       args->struct_size);
+    QN_TRY(qni_attention_make(stream, args, &p));
+    if (p.args.kv_indices && qni_env_get()->validate)
+        QN_TRY(qni_validate_range(stream, "attention", "kv_indices", p.args.kv_indices,
+                                  p.plan->kv_end, 0, args->k->shape[0]));
+    if (p.max_rows > 0 && (p.plan ? p.plan->num_requests : p.args.requests) > 0)
+        QN_TRY(qni_run(&qni_op_attention, stream, &p));
+out:
+    return st;
+}
+
+// ---- merging
+
+/** States of n queries: [n, (states,) heads, head_dim] with their lse. */
+static qn_status check_states(const qn_stream *stream, const char *op, const char *const names[2],
+                              const DLTensor *v, const DLTensor *s, int ndim, const int64_t *want) {
+    qn_status st;
+    QN_TRY(qni_check_tensor(stream, op, names[0], v, ndim));
+    QN_TRY(qni_check_tensor(stream, op, names[1], s, ndim - 1));
+    if (!qni_is_float16_or_32(qni_dtype_of(v)))
+        return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s has dtype %s; accepted: f32, f16, bf16", op,
+                       names[0], qni_dtype_name(qni_dtype_of(v)));
+    if (qni_dtype_of(s) != QNI_F32)
+        return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s has dtype %s; accepted: f32", op, names[1],
+                       qni_dtype_name(qni_dtype_of(s)));
+    QN_TRY(qni_check_shape(op, names[0], v, ndim, want));
+    QN_TRY(qni_check_shape(op, names[1], s, ndim - 1, v->shape));
+    QN_TRY(qni_check_last_contiguous(op, names[0], v));
+    QN_TRY(qni_check_alignment(op, names[0], v));
+    QN_TRY(qni_check_alignment(op, names[1], s));
+out:
+    return st;
+}
+
+typedef struct merge_call {
+    const char *op;
+    qn_stream *stream;
+    DLTensor *v, *s;
+    const DLTensor *in[2][2]; // v and s of each input; the second null: the first holds all states
+    const char *names[2][2];
+    qn_lse_base lse_base;
+} merge_call;
+
+/** What is written overlaps no input, save that both results may be both of one's. */
+static qn_status check_merge_overlap(const merge_call *c) {
+    qn_status st;
+    QN_TRY(qni_check_disjoint(c->op, "v", c->v, "s", c->s));
+    for (int i = 0; i < 2 && c->in[i][0]; i++) {
+        const bool is_in_place = c->in[1][0] && qni_is_same_memory(c->v, c->in[i][0]) &&
+                                 qni_is_same_memory(c->s, c->in[i][1]);
+        if (is_in_place && i == 0)
+            continue;
+        for (int k = 0; k < 2; k++) {
+            QN_TRY(qni_check_disjoint(c->op, "v", c->v, c->names[i][k], c->in[i][k]));
+            QN_TRY(qni_check_disjoint(c->op, "s", c->s, c->names[i][k], c->in[i][k]));
+        }
+    }
+out:
+    return st;
+}
+
+static qn_status check_merge(const merge_call *c, int in_ndim) {
+    const DLTensor *first = c->in[0][0];
+    const char *const out_names[2] = {"v", "s"};
+    const int64_t any[4] = {-1, -1, -1, -1};
+    qn_status st;
+    QN_TRY(check_states(c->stream, c->op, c->names[0], first, c->in[0][1], in_ndim, any));
+    if (c->in[1][0])
+        QN_TRY(check_states(c->stream, c->op, c->names[1], c->in[1][0], c->in[1][1], in_ndim,
+                            first->shape));
+    const int64_t want[3] = {first->shape[0], first->shape[in_ndim - 2], first->shape[in_ndim - 1]};
+    QN_TRY(check_states(c->stream, c->op, out_names, c->v, c->s, 3, want));
+    QN_TRY(qni_check_elements_apart(c->op, "v", c->v));
+    QN_TRY(qni_check_elements_apart(c->op, "s", c->s));
+    if (qni_dtype_of(c->v) != qni_dtype_of(first) ||
+        (c->in[1][0] && qni_dtype_of(c->in[1][0]) != qni_dtype_of(first)))
+        return QN_FAIL(QN_E_UNSUPPORTED, "%s: v has dtype %s, %s %s; all need the same", c->op,
+                       qni_dtype_name(qni_dtype_of(c->v)), c->names[0][0],
+                       qni_dtype_name(qni_dtype_of(first)));
+    if (c->lse_base != QN_LSE_BASE_2 && c->lse_base != QN_LSE_BASE_E)
+        return QN_FAIL(QN_E_INVALID, "%s: lse_base is %d; accepted: QN_LSE_BASE_2, QN_LSE_BASE_E",
+                       c->op, c->lse_base);
+    QN_TRY(check_merge_overlap(c));
+out:
+    return st;
+}
+
+static qn_status run_merge(const merge_call *c) {
+    const bool is_pair = c->in[1][0];
+    const int in_ndim = is_pair ? 3 : 4;
+    qn_status st;
+    QN_TRY(check_merge(c, in_ndim));
+    const DLTensor *v = c->v, *s = c->s, *first = c->in[0][0];
+    qni_merge_problem p = {.dtype = qni_dtype_of(v),
+                           .o = qni_data(v),
+                           .lse = qni_data(s),
+                           .o_token = qni_stride(v, 0),
+                           .o_head = qni_stride(v, 1),
+                           .lse_token = qni_stride(s, 0),
+                           .lse_head = qni_stride(s, 1),
+                           .n = v->shape[0],
+                           .heads = v->shape[1],
+                           .head_dim = v->shape[2],
+                           .states = is_pair ? 2 : first->shape[1],
+                           .v_state = is_pair ? 0 : qni_stride(first, 1),
+                           .s_state = is_pair ? 0 : qni_stride(c->in[0][1], 1),
+                           .lse_unit = c->lse_base == QN_LSE_BASE_E ? 0x1.62E43p-1f : 1.0f};
+    for (int i = 0; i <= is_pair; i++) {
+        const DLTensor *in_v = c->in[i][0], *in_s = c->in[i][1];
+        p.v[i] = qni_data(in_v), p.s[i] = qni_data(in_s);
+        p.v_token[i] = qni_stride(in_v, 0), p.s_token[i] = qni_stride(in_s, 0);
+        p.v_head[i] = qni_stride(in_v, in_ndim - 2), p.s_head[i] = qni_stride(in_s, in_ndim - 2);
+    }
+    if (p.n > 0 && p.heads > 0)
+        QN_TRY(qni_run(&qni_op_merge_states, c->stream, &p));
+out:
+    return st;
+}
+
+qn_status qn_merge_state(qn_stream *stream, DLTensor *v, DLTensor *s, const DLTensor *v_a,
+                         const DLTensor *s_a, const DLTensor *v_b, const DLTensor *s_b,
+                         qn_lse_base lse_base) {
+    if (!stream || !v_b)
+        return QN_FAIL(QN_E_INVALID, "merge_state: %s is null", stream ? "v_b" : "stream");
+    const merge_call c = {.op = "merge_state",
+                          .stream = stream,
+                          .v = v,
+                          .s = s,
+                          .in = {{v_a, s_a}, {v_b, s_b}},
+                          .names = {{"v_a", "s_a"}, {"v_b", "s_b"}},
+                          .lse_base = lse_base};
+    return run_merge(&c);
+}
+
+qn_status qn_merge_states(qn_stream *stream, DLTensor *v, DLTensor *s, const DLTensor *v_states,
+                          const DLTensor *s_states, qn_lse_base lse_base) {
+    if (!stream)
+        return QN_FAIL(QN_E_INVALID, "merge_states: stream is null");
+    const merge_call c = {.op = "merge_states",
+                          .stream = stream,
+                          .v = v,
+                          .s = s,
+                          .in = {{v_states, s_states}},
+                          .names = {{"v_states", "s_states"}},
+                          .lse_base = lse_base};
+    return run_merge(&c);
+}
+
+// ---- dropout
+
+qn_status qn_attention_dropout_mask(qn_stream *stream, DLTensor *r, float dropout_p, uint64_t seed,
+                                    uint64_t offset) {
+    const char *op = "attention_dropout_mask";
+    qn_status st;
+    if (!stream)
+        return QN_FAIL(QN_E_INVALID, "%s: stream is null", op);
+    QN_TRY(qni_check_tensor(stream, op, "r", r, 4));
+    const qni_dtype dtype = qni_dtype_of(r);
+    if (!qni_is_float16_or_32(dtype))
+        return QN_FAIL(QN_E_UNSUPPORTED, "%s: r has dtype %s; accepted: f32, f16, bf16", op,
+                       qni_dtype_name(dtype));
+    if (!qni_is_contiguous(r))
+        return QN_FAIL(QN_E_INVALID, "%s: r is not contiguous", op);
+    if (!(dropout_p >= 0 && dropout_p < 1))
+        return QN_FAIL(QN_E_INVALID, "%s: dropout_p is %g; accepted: 0 to below 1", op,
+                       (double)dropout_p);
+    QN_TRY(qni_check_alignment(op, "r", r));
+    qni_dropout_problem p = {.r = qni_data(r),
+                             .dtype = dtype,
+                             .batches = r->shape[0],
+                             .heads = r->shape[1],
+                             .queries = r->shape[2],
+                             .keys = r->shape[3]};
+    p.args = (qk_attention_args){.num_kv_heads = (uint32_t)p.heads,
+                                 .group = 1,
+                                 .dropout_queries = (uint32_t)p.queries,
+                                 .dropout_quads = (uint32_t)((p.keys + 3) / 4)};
+    qni_attention_set_dropout(&p.args, dropout_p, seed, offset);
+    p.args.has_dropout = 1;
+    if (qni_numel(r) > 0)
+        QN_TRY(qni_run(&qni_op_attention_dropout, stream, &p));
+out:
+    return st;
+}

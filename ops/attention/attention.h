@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the attention family's files share: its three problems and their definitions.
+#ifndef QNI_ATTENTION_H
+#define QNI_ATTENTION_H
+
+#include "../elements.h"
+#include "attention_gpu.h"
+#include "philox_gpu.h"
+
+#include <quern/attention.h>
+
+/** A valid problem of op "attention": attention_args.c has checked everything. */
+typedef struct qni_attention_problem {
+    qk_attention_args args; // as kernels take it; on the CPU the schedule is in host memory
+    const qk_attention_schedule *plan; // host memory; null: uniform
+    qni_dtype dtype, dtype_kv, dtype_o;
+    float rope_theta, rope_scale;
+    float dropout_p;
+    int64_t max_rows; // of a request: qo_len * group
+} qni_attention_problem;
+
+/** Of op "merge_states". State i of query n is at v + n * v_token + i * v_state, or in the second tensor. */
+typedef struct qni_merge_problem {
+    qni_dtype dtype;
+    const void *v[2]; // v[1] null: all states are in v[0]
+    const float *s[2];
+    int64_t v_token[2], v_state, v_head[2], s_token[2], s_state, s_head[2];
+    void *o;
+    float *lse;
+    int64_t o_token, o_head, lse_token, lse_head;
+    int64_t n, heads, head_dim, states;
+    float lse_unit; // as in qk_attention_args
+} qni_merge_problem;
+
+/** Of op "attention_dropout". */
+typedef struct qni_dropout_problem {
+    qk_attention_args args; // the fields of dropout, num_kv_heads and group 1
+    void *r;
+    qni_dtype dtype;
+    int64_t batches, heads, queries, keys;
+} qni_dropout_problem;
+
+extern const qni_op qni_op_attention, qni_op_merge_states, qni_op_attention_dropout;
+
+/** The kernels: what variants.def lists. */
+#define QN_VARIANT(op, kernel, where, needs, supports, run)                                        \
+    qn_status run(qn_stream *stream, const void *problem);
+#define QN_IMAGE(id, source, targets, defines)
+#include "variants.def"
+#undef QN_VARIANT
+#undef QN_IMAGE
+
+/** Checks a call and fills the problem. attention_args.c. */
+qn_status qni_attention_make(const qn_stream *stream, const qn_attention_args *args,
+                             qni_attention_problem *p);
+/** Rows of partial results, for each kv head, that the problem needs. */
+int64_t qni_attention_workspace_rows(const qni_attention_problem *p);
+static inline int64_t qni_attention_workspace_bytes(int64_t rows, int64_t num_kv_heads,
+                                                    int64_t head_dim_vo) {
+    return rows * num_kv_heads * (head_dim_vo + 1) * (int64_t)sizeof(float);
+}
+/** Keys of a chunk for a request of its own, INT32_MAX: not split. By its lengths alone. attention_plan.c. */
+int32_t qni_attention_default_chunk(int64_t qo_len, int64_t kv_len);
+/** What is wrong with a plan; null: nothing. Its header alone, or all of it. */
+const char *qni_attention_check_plan(const void *plan, int64_t plan_bytes, bool is_thorough);
+void qni_attention_set_dropout(qk_attention_args *g, float p, uint64_t seed, uint64_t offset);
+
+/** All problems of an op of the family, for the check harness: attention_check.c. */
+qn_status qni_attention_check(qni_check_run *run, const qni_op *op);
+
+/** One row of the definition. */
+typedef struct qni_attention_row {
+    qk_attention_request request;
+    uint32_t index; // of the request
+    uint32_t query, head;
+} qni_attention_row;
+
+/** The definition for one row, in f64: o has room for head_dim_vo, x for kv_len and a head. Where `bound` is not
+ *  null it gets how far each element of a kernel's o may be off before it is rounded, and *lse_bound lse's.
+ *  Reads host memory. attention_ref.c. */
+void qni_attention_ref(const qni_attention_problem *p, const qni_attention_row *row, double *x,
+                       double *o, double *lse, double *bound, double *lse_bound);
+/** Whether dropout keeps the row's weight of key j. */
+bool qni_attention_keeps(const qk_attention_args *g, const qni_attention_row *row, uint32_t j);
+
+#endif

@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: Apache-2.0
+// Makes a case of the attention check: memory, tensors, values, a plan, and what must come out by the definition.
+#include "attention_case.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const area_names[QNI_CASE_AREAS] = {
+    "q",          "k",    "v",           "o",        "lse",      "workspace", "schedule",
+    "kv_indices", "mask", "custom_mask", "q_scales", "k_scales", "v_scales",  "sinks"};
+
+// ---- sizes
+
+static bool is_ragged_q(const qni_attention_spec *s) {
+    return s->storage == QNI_CASE_RAGGED || s->storage == QNI_CASE_PAGED;
+}
+static int64_t dim_vo_of(const qni_attention_spec *s) {
+    return s->dim_vo ? s->dim_vo : s->dim;
+}
+static int32_t qo_len_of(const qni_attention_spec *s, int b) {
+    return s->qo[is_ragged_q(s) ? b : 0];
+}
+static int32_t kv_len_of(const qni_attention_spec *s, int b) {
+    return s->kv[s->storage == QNI_CASE_DENSE ? 0 : b];
+}
+static int32_t pages_of(const qni_attention_spec *s, int b) {
+    return (kv_len_of(s, b) + s->page - 1) / s->page;
+}
+
+static int64_t max_kv_len(const qni_attention_spec *s) {
+    int64_t most = 0;
+    for (int b = 0; b < s->batches; b++)
+        most = kv_len_of(s, b) > most ? kv_len_of(s, b) : most;
+    return most;
+}
+
+/** Ragged q begins with a token of no request. */
+static int64_t q_tokens(const qni_attention_spec *s) {
+    int64_t sum = 1;
+    for (int b = 0; b < s->batches; b++)
+        sum += qo_len_of(s, b);
+    return is_ragged_q(s) ? sum : s->qo[0];
+}
+
+static int64_t kv_tokens(const qni_attention_spec *s) {
+    int64_t sum = 0;
+    for (int b = 0; b < s->batches; b++)
+        sum += kv_len_of(s, b);
+    return s->storage == QNI_CASE_PAGED    ? s->page
+           : s->storage == QNI_CASE_RAGGED ? sum
+           : s->storage == QNI_CASE_PADDED ? max_kv_len(s) + 3
+                                           : s->kv[0];
+}
+
+static int64_t kv_blocks(const qni_attention_spec *s) {
+    int64_t pages = 2;
+    for (int b = 0; b < s->batches && s->storage == QNI_CASE_PAGED; b++)
+        pages += pages_of(s, b);
+    return s->storage == QNI_CASE_PAGED ? pages : s->storage == QNI_CASE_RAGGED ? 1 : s->batches;
+}
+
+static int64_t mask_bytes(const qni_attention_spec *s) {
+    int64_t sum = 0;
+    for (int b = 0; b < s->batches; b++)
+        sum += ((int64_t)qo_len_of(s, b) * kv_len_of(s, b) + 7) / 8;
+    return sum;
+}
+
+// ---- tensors
+
+static qn_status make_area(qni_attention_case *c, qn_stream *stream, int which, qni_dtype dtype,
+                           int64_t count, int64_t offset) {
+    return qni_area_create(&c->areas[which], area_names[which], qn_stream_device(stream), dtype,
+                           count, offset);
+}
+
+/** A view of an area; negative sizes end the shape. */
+static void set_tensor(qni_attention_case *c, int which, int ndim, const int64_t *shape,
+                       const int64_t *strides) {
+    qni_case_tensor *t = &c->tensors[which];
+    const qni_area *a = &c->areas[which];
+    memcpy(t->shape, shape, (size_t)ndim * sizeof *shape);
+    memcpy(t->strides, strides, (size_t)ndim * sizeof *strides);
+    t->t = (DLTensor){.data = qni_area_device(a),
+                      .device = qn_device_id(a->owner),
+                      .ndim = ndim,
+                      .dtype = qni_dl_dtype(a->dtype),
+                      .shape = t->shape,
+                      .strides = t->strides};
+}
+
+static qn_status make_vector(qni_attention_case *c, qn_stream *stream, int which, qni_dtype dtype,
+                             int64_t count) {
+    static const int64_t one = 1;
+    qn_status st = make_area(c, stream, which, dtype, count, 0);
+    if (st == QN_OK)
+        set_tensor(c, which, 1, &count, &one);
+    return st;
+}
+
+/** [blocks, tokens, heads, dim] or [blocks, heads, tokens, dim]; without blocks three dimensions; dim 0: lse. */
+static qn_status make_rows(qni_attention_case *c, qn_stream *stream, int which, qni_dtype dtype,
+                           bool has_blocks, bool is_hnd, int64_t blocks, int64_t tokens,
+                           int64_t heads, int64_t dim) {
+    const qni_attention_spec *s = c->spec;
+    const bool heads_first = is_hnd != s->is_swapped; // in memory
+    const int64_t width = dim ? dim : 1, inner = (heads_first ? tokens : heads) * width + s->gap;
+    const int64_t token = heads_first ? width : inner, head = heads_first ? inner : width;
+    const int64_t block = (heads_first ? heads : tokens) * inner;
+    const int64_t shape[] = {blocks, is_hnd ? heads : tokens, is_hnd ? tokens : heads, dim};
+    const int64_t strides[] = {block, is_hnd ? head : token, is_hnd ? token : head, 1};
+    qn_status st = make_area(c, stream, which, dtype, blocks * block, dim ? s->offset : 0);
+    if (st == QN_OK)
+        set_tensor(c, which, 2 + has_blocks + (dim > 0), shape + !has_blocks,
+                   strides + !has_blocks);
+    return st;
+}
+
+static qn_status make_mask(qni_attention_case *c, qn_stream *stream) {
+    const qni_attention_spec *s = c->spec;
+    const qni_dtype dtype =
+        s->mask_kind == QK_MASK_BOOL ? QNI_U8 : (qni_dtype)(s->mask_kind - QK_MASK_F32);
+    const int64_t batch = s->is_mask_broadcast ? 1 : s->batches, keys = kv_tokens(s),
+                  heads = s->is_mask_broadcast ? 1 : s->qo_heads, queries = s->qo[0];
+    const int64_t shape[] = {batch, heads, queries, keys},
+                  strides[] = {heads * queries * keys, queries * keys, keys, 1};
+    qn_status st = make_area(c, stream, QNI_CASE_MASK, dtype, batch * strides[0], 0);
+    if (st == QN_OK)
+        set_tensor(c, QNI_CASE_MASK, 4, shape, strides);
+    return st;
+}
+
+static qn_status make_tensors(qni_attention_case *c, qn_stream *stream) {
+    const qni_attention_spec *s = c->spec;
+    const bool q_blocks = !is_ragged_q(s), kv_has_blocks = s->storage != QNI_CASE_RAGGED;
+    const bool q_hnd = s->is_hnd && q_blocks;
+    const int64_t q_batch = q_blocks ? s->batches : 1, tokens = q_tokens(s);
+    qn_status st;
+    QN_TRY(make_rows(c, stream, QNI_CASE_Q, s->dtype, q_blocks, q_hnd, q_batch, tokens, s->qo_heads,
+                     s->dim));
+    QN_TRY(make_rows(c, stream, QNI_CASE_O, s->dtype_o, q_blocks, q_hnd, q_batch, tokens,
+                     s->qo_heads, dim_vo_of(s)));
+    for (int i = QNI_CASE_K; i <= QNI_CASE_V; i++)
+        QN_TRY(make_rows(c, stream, i, s->dtype_kv, kv_has_blocks, s->is_hnd, kv_blocks(s),
+                         kv_tokens(s), s->kv_heads, i == QNI_CASE_K ? s->dim : dim_vo_of(s)));
+    if (s->has_lse)
+        QN_TRY(make_rows(c, stream, QNI_CASE_LSE, QNI_F32, q_blocks, q_hnd, q_batch, tokens,
+                         s->qo_heads, 0));
+    if (s->storage == QNI_CASE_PAGED)
+        QN_TRY(make_vector(c, stream, QNI_CASE_INDICES, QNI_I32, kv_blocks(s) - 2));
+    if (s->has_custom_mask)
+        QN_TRY(make_vector(c, stream, QNI_CASE_CUSTOM_MASK, QNI_U8, mask_bytes(s)));
+    if (s->mask_kind)
+        QN_TRY(make_mask(c, stream));
+    if (s->has_scales) {
+        QN_TRY(make_vector(c, stream, QNI_CASE_Q_SCALES, QNI_F32, s->qo_heads));
+        QN_TRY(make_vector(c, stream, QNI_CASE_K_SCALES, QNI_F32, s->kv_heads));
+        QN_TRY(make_vector(c, stream, QNI_CASE_V_SCALES, QNI_F32, s->kv_heads));
+    }
+    if (s->has_sinks)
+        QN_TRY(make_vector(c, stream, QNI_CASE_SINKS, QNI_F32, s->qo_heads));
+out:
+    return st;
+}
+
+// ---- the plan
+
+static qn_status make_plan(qni_attention_case *c, qn_stream *stream) {
+    const qni_attention_spec *s = c->spec;
+    int32_t qo_indptr[QNI_CASE_BATCHES + 1] = {1}, kv_indptr[QNI_CASE_BATCHES + 1] = {};
+    int32_t last[QNI_CASE_BATCHES] = {};
+    int64_t workspace_bytes;
+    qn_status st;
+    for (int b = 0; b < s->batches; b++) {
+        qo_indptr[b + 1] = qo_indptr[b] + qo_len_of(s, b);
+        kv_indptr[b + 1] = kv_indptr[b] + (s->page ? pages_of(s, b) : kv_len_of(s, b));
+        last[b] = s->page ? kv_len_of(s, b) - (pages_of(s, b) - 1) * s->page : 0;
+    }
+    const bool is_dense_kv = s->storage == QNI_CASE_DENSE || s->storage == QNI_CASE_PADDED;
+    const qn_attention_plan_args a = {.struct_size = sizeof a,
+                                      .batches = s->batches,
+                                      .qo_indptr = is_ragged_q(s) ? qo_indptr : nullptr,
+                                      .qo_len = s->qo[0],
+                                      .kv_indptr = is_dense_kv ? nullptr : kv_indptr,
+                                      .kv_last_page_len = s->page ? last : nullptr,
+                                      .kv_lens = s->storage == QNI_CASE_PADDED ? s->kv : nullptr,
+                                      .kv_len = s->kv[0],
+                                      .page_size = s->page,
+                                      .num_qo_heads = s->qo_heads,
+                                      .num_kv_heads = s->kv_heads,
+                                      .head_dim_vo = dim_vo_of(s),
+                                      .kv_chunk = s->chunk,
+                                      .max_kv_splits = s->splits};
+    QN_TRY(qn_attention_plan(nullptr, &c->plan_bytes, &workspace_bytes, &a));
+    c->plan = malloc((size_t)c->plan_bytes);
+    if (!c->plan)
+        return QN_FAIL(QN_E_MEMORY, "check: out of memory");
+    QN_TRY(qn_attention_plan(c->plan, &c->plan_bytes, &workspace_bytes, &a));
+    QN_TRY(make_vector(c, stream, QNI_CASE_SCHEDULE, QNI_U8, c->plan_bytes));
+    memcpy(qni_area_host(&c->areas[QNI_CASE_SCHEDULE]), c->plan, (size_t)c->plan_bytes);
+    if (workspace_bytes)
+        QN_TRY(make_vector(c, stream, QNI_CASE_WORKSPACE, QNI_U8, workspace_bytes));
+out:
+    return st;
+}
+
+/** Dense cases go without a plan unless they ask for a chunk. */
+static bool has_plan(const qni_attention_spec *s) {
+    return s->storage != QNI_CASE_DENSE || s->chunk;
+}
+
+static qn_status make_uniform_workspace(qni_attention_case *c, qn_stream *stream) {
+    int64_t bytes;
+    qn_status st = qn_attention_workspace_bytes(&bytes, &c->args);
+    return st == QN_OK && bytes ? make_vector(c, stream, QNI_CASE_WORKSPACE, QNI_U8, bytes) : st;
+}
+
+// ---- values
+
+static double value_of(qni_attention_case *c, int which) {
+    const qni_attention_spec *s = c->spec;
+    const double normal = qni_random_normal(&c->random);
+    if (s->values == QNI_CASE_LOW && which != QNI_CASE_V)
+        return (which == QNI_CASE_K ? -1 : 1) * sqrt(524288.0 / s->dim);
+    return s->values == QNI_CASE_PEAKS && which == QNI_CASE_Q ? 64 * normal : normal;
+}
+
+static void fill_row(qni_attention_case *c, int which, int64_t at, int64_t dim) {
+    for (int64_t d = 0; d < dim; d++)
+        qni_put(c->areas[which].dtype, qni_area_host(&c->areas[which]), at + d, value_of(c, which));
+}
+
+/** Pages from the last down; the second request begins with the first one's first page. */
+static void fill_indices(qni_attention_case *c) {
+    const qni_attention_spec *s = c->spec;
+    const int32_t count = (int32_t)kv_blocks(s) - 2, first = pages_of(s, 0);
+    int32_t *indices = qni_area_host(&c->areas[QNI_CASE_INDICES]);
+    for (int32_t i = 0; i < count; i++)
+        indices[i] = count - i;
+    if (s->batches > 1 && first > 0 && kv_len_of(s, 0) >= s->page && kv_len_of(s, 1) >= s->page)
+        indices[first] = indices[0];
+}
+
+/** Only what requests use: all else is NaN. */
+static void fill_tokens(qni_attention_case *c, const qni_attention_problem *host) {
+    const qk_attention_args *g = &host->args;
+    for (uint32_t b = 0; b < qk_attention_num_requests(g); b++) {
+        const qk_attention_request r = qk_attention_get_request(g, b);
+        for (uint32_t i = 0; i < (uint32_t)r.qo_len; i++)
+            for (uint32_t h = 0; h < g->num_kv_heads * g->group; h++)
+                fill_row(c, QNI_CASE_Q,
+                         b * g->q.block + ((int64_t)r.qo_begin + i) * g->q.token + h * g->q.head,
+                         g->head_dim_qk);
+        for (uint32_t j = 0; j < (uint32_t)r.kv_len; j++)
+            for (uint32_t h = 0; h < g->num_kv_heads; h++) {
+                fill_row(c, QNI_CASE_K, qk_attention_key(g, &g->k, &r, b, j) + h * g->k.head,
+                         g->head_dim_qk);
+                fill_row(c, QNI_CASE_V, qk_attention_key(g, &g->v, &r, b, j) + h * g->v.head,
+                         g->head_dim_vo);
+            }
+    }
+}
+
+static void fill_masks(qni_attention_case *c) {
+    const qni_attention_spec *s = c->spec;
+    qni_area *bits = &c->areas[QNI_CASE_CUSTOM_MASK], *mask = &c->areas[QNI_CASE_MASK];
+    for (int64_t i = 0; i < bits->count; i++)
+        ((uint8_t *)qni_area_host(bits))[i] = s->is_mask_zero ? 0 : (uint8_t)qni_random(&c->random);
+    for (int64_t i = 0; i < mask->count; i++) {
+        const bool is_hidden = s->is_mask_zero || qni_random(&c->random) % 3 == 0;
+        if (s->mask_kind == QK_MASK_BOOL)
+            ((uint8_t *)qni_area_host(mask))[i] = !is_hidden;
+        else if (is_hidden) // beyond f16's range: -infinity
+            qni_put(mask->dtype, qni_area_host(mask), i, -HUGE_VAL);
+        else
+            qni_put(mask->dtype, qni_area_host(mask), i, qni_random_normal(&c->random));
+    }
+}
+
+static void fill_vectors(qni_attention_case *c) {
+    for (int which = QNI_CASE_Q_SCALES; which <= QNI_CASE_SINKS; which++)
+        for (int64_t i = 0; i < c->areas[which].count; i++) {
+            const double x = qni_random_normal(&c->random);
+            ((float *)qni_area_host(&c->areas[which]))[i] =
+                (float)(which == QNI_CASE_SINKS ? x : exp2(x / 2));
+        }
+}
+
+// ---- the problem
+
+static const DLTensor *tensor_of(qni_attention_case *c, int which) {
+    return c->areas[which].count || c->tensors[which].t.ndim ? &c->tensors[which].t : nullptr;
+}
+
+static void set_args(qni_attention_case *c) {
+    const qni_attention_spec *s = c->spec;
+    c->args = (qn_attention_args){.struct_size = sizeof c->args,
+                                  .o = &c->tensors[QNI_CASE_O].t,
+                                  .lse = (DLTensor *)(uintptr_t)tensor_of(c, QNI_CASE_LSE),
+                                  .q = &c->tensors[QNI_CASE_Q].t,
+                                  .k = &c->tensors[QNI_CASE_K].t,
+                                  .v = &c->tensors[QNI_CASE_V].t,
+                                  .layout = s->is_hnd ? QN_HND : QN_NHD,
+                                  .kv_indices = tensor_of(c, QNI_CASE_INDICES),
+                                  .is_causal = s->is_causal,
+                                  .is_top_left = s->is_top_left,
+                                  .has_window_left = s->has_left,
+                                  .has_window_right = s->has_right,
+                                  .window_left = s->left,
+                                  .window_right = s->right,
+                                  .custom_mask = tensor_of(c, QNI_CASE_CUSTOM_MASK),
+                                  .mask = tensor_of(c, QNI_CASE_MASK),
+                                  .pos_encoding = s->pos,
+                                  .logits_soft_cap = s->cap,
+                                  .q_scales = tensor_of(c, QNI_CASE_Q_SCALES),
+                                  .k_scales = tensor_of(c, QNI_CASE_K_SCALES),
+                                  .v_scales = tensor_of(c, QNI_CASE_V_SCALES),
+                                  .sinks = tensor_of(c, QNI_CASE_SINKS),
+                                  .dropout_p = s->dropout,
+                                  .dropout_seed = 0x123456789ABCDEF,
+                                  .dropout_offset = 0xFFFFFFFFF0, // crosses 2^40
+                                  .lse_base = s->is_natural ? QN_LSE_BASE_E : QN_LSE_BASE_2};
+}
+
+static void set_plan(qni_attention_case *c) {
+    c->args.plan = c->plan;
+    c->args.plan_bytes = c->plan_bytes;
+    c->args.schedule = tensor_of(c, QNI_CASE_SCHEDULE);
+    c->args.workspace = (DLTensor *)(uintptr_t)tensor_of(c, QNI_CASE_WORKSPACE);
+}
+
+/** The same problem over the areas' host copies. */
+static qni_attention_problem on_host(qni_attention_case *c) {
+    qni_attention_problem p = c->problem;
+    qk_attention_args *g = &p.args;
+    const struct {
+        const void **pointer;
+        int which;
+    } inputs[] = {{&g->q.data, QNI_CASE_Q},
+                  {&g->k.data, QNI_CASE_K},
+                  {&g->v.data, QNI_CASE_V},
+                  {(const void **)&g->schedule, QNI_CASE_SCHEDULE},
+                  {(const void **)&g->kv_indices, QNI_CASE_INDICES},
+                  {&g->mask, QNI_CASE_MASK},
+                  {(const void **)&g->custom_mask, QNI_CASE_CUSTOM_MASK},
+                  {(const void **)&g->q_scales, QNI_CASE_Q_SCALES},
+                  {(const void **)&g->k_scales, QNI_CASE_K_SCALES},
+                  {(const void **)&g->v_scales, QNI_CASE_V_SCALES},
+                  {(const void **)&g->sinks, QNI_CASE_SINKS}};
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
+        *inputs[i].pointer =
+            tensor_of(c, inputs[i].which) ? qni_area_host(&c->areas[inputs[i].which]) : nullptr;
+    return p;
+}
+
+static void expect_row(qni_attention_case *c, const qni_attention_problem *host,
+                       const qni_attention_row *row, double *x) {
+    const qk_attention_args *g = &host->args;
+    double o[QK_ATTENTION_MAX_HEAD_DIM], bound[QK_ATTENTION_MAX_HEAD_DIM], lse, lse_bound;
+    const int64_t token = (int64_t)row->request.qo_begin + row->query;
+    const int64_t at = row->index * g->o_batch + token * g->o_token + row->head * g->o_head;
+    qni_attention_ref(host, row, x, o, &lse, bound, &lse_bound);
+    for (uint32_t d = 0; d < g->head_dim_vo; d++)
+        qni_area_expect(&c->areas[QNI_CASE_O], at + d, o[d], bound[d]);
+    if (c->spec->has_lse)
+        qni_area_expect(&c->areas[QNI_CASE_LSE],
+                        row->index * g->lse_batch + token * g->lse_token + row->head * g->lse_head,
+                        lse, lse_bound);
+}
+
+static qn_status expect_all(qni_attention_case *c, const qni_attention_problem *host) {
+    const qk_attention_args *g = &host->args;
+    double *x = malloc(((size_t)max_kv_len(c->spec) + 1) * sizeof *x);
+    if (!x)
+        return QN_FAIL(QN_E_MEMORY, "check: out of memory");
+    for (uint32_t b = 0; b < qk_attention_num_requests(g); b++) {
+        const qk_attention_request r = qk_attention_get_request(g, b);
+        for (uint32_t i = 0; i < (uint32_t)r.qo_len; i++)
+            for (uint32_t h = 0; h < g->num_kv_heads * g->group; h++) {
+                const qni_attention_row row = {r, b, i, h};
+                expect_row(c, host, &row, x);
+            }
+    }
+    for (int64_t i = 0; i < c->areas[QNI_CASE_WORKSPACE].count; i++)
+        qni_area_expect(&c->areas[QNI_CASE_WORKSPACE], i, 0, 255); // anything may be there
+    free(x);
+    return QN_OK;
+}
+
+// ---- its name
+
+static void describe(qni_attention_case *c) {
+    static const char *const storages[] = {"dense", "ragged", "paged", "padded"},
+                             *const masks[] = {"", " mask=bool", " mask=f32", " mask=f16",
+                                               " mask=bf16"},
+                             *const positions[] = {"", " rope", " alibi"};
+    const qni_attention_spec *s = c->spec;
+    char *at = c->text, *end = c->text + sizeof c->text;
+#define SAY(...)                                                                                   \
+    do {                                                                                           \
+        const int said = snprintf(at, (size_t)(end - at), __VA_ARGS__);                            \
+        at += said < end - at ? said : end - at - 1;                                               \
+    } while (0)
+    SAY("%s %s b=%d qo=%d kv=%d heads=%d/%d d=%d", storages[s->storage], s->is_hnd ? "HND" : "NHD",
+        s->batches, s->qo[0], s->kv[0], s->qo_heads, s->kv_heads, s->dim);
+    if (s->dim_vo)
+        SAY(",%d", s->dim_vo);
+    SAY(" %s,%s->%s", qni_dtype_name(s->dtype), qni_dtype_name(s->dtype_kv),
+        qni_dtype_name(s->dtype_o));
+    if (s->page)
+        SAY(" page=%d", s->page);
+    if (s->gap || s->offset)
+        SAY(" gap=%d offset=%d", s->gap, s->offset);
+    SAY("%s%s%s%s", s->is_swapped ? " swapped" : "", s->is_causal ? " causal" : "",
+        s->is_top_left ? " top-left" : "", s->has_custom_mask ? " custom-mask" : "");
+    if (s->has_left)
+        SAY(" window_left=%d", s->left);
+    if (s->has_right)
+        SAY(" window_right=%d", s->right);
+    SAY("%s%s", masks[s->mask_kind], positions[s->pos]);
+    if (s->cap > 0)
+        SAY(" cap=%g", (double)s->cap);
+    if (s->dropout > 0)
+        SAY(" dropout=%g", (double)s->dropout);
+    SAY("%s%s", s->has_sinks ? " sinks" : "", s->has_scales ? " scales" : "");
+    if (s->chunk)
+        SAY(" chunk=%d splits=%d", s->chunk, s->splits);
+#undef SAY
+}
+
+qn_status qni_attention_case_create(qni_attention_case *c, qn_stream *stream,
+                                    const qni_attention_spec *spec, uint64_t seed) {
+    qn_status st;
+    *c = (qni_attention_case){.spec = spec, .random = seed};
+    describe(c);
+    QN_TRY(make_tensors(c, stream));
+    set_args(c);
+    QN_TRY(has_plan(spec) ? make_plan(c, stream) : make_uniform_workspace(c, stream));
+    set_plan(c);
+    if (spec->storage == QNI_CASE_PAGED)
+        fill_indices(c);
+    QN_TRY(qni_attention_make(stream, &c->args, &c->problem));
+    const qni_attention_problem host = on_host(c);
+    fill_tokens(c, &host);
+    fill_masks(c);
+    fill_vectors(c);
+    QN_TRY(expect_all(c, &host));
+    c->outputs[0] = &c->areas[QNI_CASE_O].flat;
+    c->outputs[1] = &c->areas[QNI_CASE_LSE].flat;
+out:
+    return st;
+}
+
+void qni_attention_case_destroy(qni_attention_case *c) {
+    for (int i = 0; i < QNI_CASE_AREAS; i++)
+        if (c->areas[i].owner)
+            qni_area_destroy(&c->areas[i]);
+    free(c->plan);
+    *c = (qni_attention_case){};
+}

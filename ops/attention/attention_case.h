@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// A case of the attention check: what is asked, the tensors that are made for it, what must come out.
+#ifndef QNI_ATTENTION_CASE_H
+#define QNI_ATTENTION_CASE_H
+
+#include "../area.h"
+#include "attention.h"
+
+enum { QNI_CASE_BATCHES = 3 };
+
+typedef enum qni_case_storage {
+    QNI_CASE_DENSE,
+    QNI_CASE_RAGGED, // q too
+    QNI_CASE_PAGED,  // q ragged
+    QNI_CASE_PADDED  // dense, kv_len less than there is room for
+} qni_case_storage;
+
+typedef enum qni_case_values {
+    QNI_CASE_NORMAL,
+    QNI_CASE_LOW,  // every score is -524288 before it is scaled
+    QNI_CASE_PEAKS // scores in the hundreds: weights are 0 and 1
+} qni_case_values;
+
+/** One line of the check's table; zero is the plainest. Lengths of a dense case: the first of each. */
+typedef struct qni_attention_spec {
+    qni_case_storage storage;
+    int32_t batches;
+    int32_t qo[QNI_CASE_BATCHES], kv[QNI_CASE_BATCHES];
+    int32_t qo_heads, kv_heads, dim, dim_vo; // dim_vo 0: dim
+    qni_dtype dtype, dtype_kv, dtype_o;
+    int32_t page;
+    bool is_hnd, is_swapped; // memory in the other order than the layout
+    int32_t gap, offset;     // elements between rows; of the first
+    bool is_causal, is_top_left, has_left, has_right;
+    int32_t left, right;
+    bool has_custom_mask, is_mask_zero, has_sinks, has_scales, has_lse, is_natural;
+    int32_t mask_kind; // QK_MASK_…
+    bool is_mask_broadcast;
+    qn_pos_encoding pos;
+    float cap, dropout;
+    int32_t chunk, splits; // a plan's
+    qni_case_values values;
+    bool is_quick; // in the short list too
+} qni_attention_spec;
+
+enum {
+    QNI_CASE_Q,
+    QNI_CASE_K,
+    QNI_CASE_V,
+    QNI_CASE_O,
+    QNI_CASE_LSE,
+    QNI_CASE_WORKSPACE,
+    QNI_CASE_SCHEDULE,
+    QNI_CASE_INDICES,
+    QNI_CASE_MASK,
+    QNI_CASE_CUSTOM_MASK,
+    QNI_CASE_Q_SCALES,
+    QNI_CASE_K_SCALES,
+    QNI_CASE_V_SCALES,
+    QNI_CASE_SINKS,
+    QNI_CASE_AREAS
+};
+
+typedef struct qni_case_tensor {
+    DLTensor t;
+    int64_t shape[4], strides[4];
+} qni_case_tensor;
+
+typedef struct qni_attention_case {
+    const qni_attention_spec *spec;
+    qni_attention_problem problem; // pointers into device memory
+    qni_area areas[QNI_CASE_AREAS];
+    qni_case_tensor tensors[QNI_CASE_AREAS];
+    qn_attention_args args;
+    void *plan;
+    int64_t plan_bytes;
+    uint64_t random;
+    const DLTensor *outputs[2];
+    char text[256];
+} qni_attention_case;
+
+/** Makes tensors, plan and expectations on the stream's device. Destroy it also when this fails. */
+qn_status qni_attention_case_create(qni_attention_case *c, qn_stream *stream,
+                                    const qni_attention_spec *spec, uint64_t seed);
+void qni_attention_case_destroy(qni_attention_case *c);
+
+#endif

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+// What attention's kernels share with their launch code, on the host and on every device: the arguments, the schedule,
+// which keys a query sees. Plain C without builtins: CPU kernels and the definition use it as well.
+//
+// How work is cut. The queries of a request and the query heads of one kv head are `rows`: row r is query r / group and
+// head kv_head * group + r % group, so that all rows of a tile share keys and values. A work item is a range of rows and
+// a range of keys of one request, for every kv head:
+//
+//   for (id = workgroup; id < qk_attention_count(g) * g->num_kv_heads; id += workgroups)    kv head = id % num_kv_heads
+//       qk_attention_find(g, id / g->num_kv_heads, &work)
+//       for each chunk of work.kv_begin .. work.kv_end (qk_attention_next_chunk; at least once, perhaps over no key)
+//           over the chunk's keys that any row of the tile sees (qk_attention_first_key, qk_attention_end_key)
+//           unsplit request: o and lse;   split: partial_o and partial_lse at qk_attention_partial()
+//
+// A second kernel merges the chunks of split requests: for (id …; id < qk_attention_count_merges(g) * num_kv_heads; …)
+// qk_attention_find_merge, the chunks 0 .. qk_attention_chunks - 1 in order.
+//
+// What a kernel must keep to:
+//
+// - Any number of rows up to 256 and any number of keys. One with smaller tiles loops over work.row_begin .. row_end.
+// - A row's arithmetic must not depend on what other rows share its tile, nor on where the tile begins: q_tile changes
+//   with the batch, and bits must not. So a lazy rescale decides for each row, and keys are grouped from the chunk's
+//   begin (kv_begin + n * KV_TILE), never from the first key that is seen. A tile that a row sees nothing of must leave
+//   the row's state as it is, to the bit.
+// - Masked scores are -infinity, and a maximum of -infinity must not meet itself in a subtraction. The least finite score
+//   wins over any mask.
+// - Nothing of a key or value beyond kv_len, or in a place of a page that is not in use, may reach the result: such
+//   memory holds NaNs. Zero times NaN is NaN, so clear values past the end, not just weights. Keys that only a mask hides
+//   may be read.
+// - Scores are scaled in f32, after the product; q is not rounded again. Weights may be rounded to q's kind of 16 bits
+//   for the product with v, never the sum of weights.
+// - partial_o is o before v_scale and divided by the chunk's sum, partial_lse its base-2 log-sum-exp without sinks; no
+//   key seen: zeros and -infinity. Sinks enter once: at the end, or in the merge.
+#ifndef QK_ATTENTION_GPU_H
+#define QK_ATTENTION_GPU_H
+
+#include <stdint.h>
+
+enum {
+    QK_ATTENTION_MAGIC = 0x6E747461, // "attn"
+    QK_ATTENTION_MAX_HEAD_DIM = 512,
+    QK_ATTENTION_MAX_TILE = 256 // rows of a work item
+};
+enum { QK_MASK_NONE, QK_MASK_BOOL, QK_MASK_F32, QK_MASK_F16, QK_MASK_BF16 };
+enum { QK_POS_NONE, QK_POS_ROPE, QK_POS_ALIBI };
+
+/** One request. */
+typedef struct qk_attention_request {
+    int64_t mask_begin;       // byte of its custom mask
+    int64_t partial_begin;    // first row of its partial results; below 0: not split
+    int32_t qo_begin, qo_len; // token of q; dense: 0
+    int32_t kv_begin, kv_len; // token of k, or place in kv_indices; dense: 0
+    int32_t kv_chunk;         // keys of a chunk, at least 1; not split: kv_len or more
+    int32_t unused;
+} qk_attention_request;
+
+typedef struct qk_attention_work {
+    uint32_t request;
+    uint32_t row_begin, row_end; // of the request's qo_len * group
+    uint32_t kv_begin, kv_end;   // whole chunks
+} qk_attention_work;
+
+/** A plan: this header, requests, work items, merges (kv_begin and kv_end unused). The device reads the same bytes. */
+typedef struct qk_attention_schedule {
+    uint32_t magic, num_requests, num_works, num_merges;
+    int64_t qo_end, kv_end; // tokens, or entries of kv_indices, that tensors must have
+    int64_t mask_bytes;     // of custom_mask
+    int64_t workspace_rows; // of partial results, for each kv head
+    int64_t bytes;          // of all
+    int32_t num_qo_heads, num_kv_heads, head_dim_vo, page_size; // page_size 0: not paged
+    int32_t max_qo_len, max_kv_len;                             // dropout counts by
+    int32_t is_dense_q, is_dense_kv;
+    int32_t q_tile, unused;
+} qk_attention_schedule;
+
+/** Strides in elements. Of k and v, block is the batch or the page. */
+typedef struct qk_attention_rows {
+    const void *data;
+    int64_t block, token, head;
+} qk_attention_rows;
+
+typedef struct qk_attention_args {
+    qk_attention_rows q, k, v;
+    void *o;
+    int64_t o_batch, o_token, o_head;
+    float *lse; // may be null
+    int64_t lse_batch, lse_token, lse_head;
+    const int32_t *kv_indices;             // paged, else null
+    const qk_attention_schedule *schedule; // null: uniform requests, as below
+    float *partial_o, *partial_lse; // [rows, num_kv_heads, head_dim_vo]; [rows, num_kv_heads]
+    const uint8_t *custom_mask;
+    const void *mask;
+    int64_t mask_batch, mask_head, mask_query, mask_key; // strides
+    const float *q_scales, *k_scales, *v_scales, *sinks; // may be null
+    uint64_t dropout_seed, dropout_offset;
+    // Uniform: requests of qo_len and kv_len each, cut as the launch code likes.
+    uint32_t requests, qo_len, kv_len, kv_chunk, q_tile;
+    uint32_t num_kv_heads, group, head_dim_qk, head_dim_vo, page_size;
+    int32_t left, right; // a query at d sees keys d - left .. d + right; INT32_MAX: no bound
+    uint32_t is_top_left;
+    uint32_t dtype_q, dtype_kv,
+        dtype_o; // qni_dtype: f32, f16, bf16, e4m3fn, e4m3fnuz, e5m2, e5m2fnuz
+    uint32_t mask_kind, pos_encoding;
+    uint32_t dropout_queries, dropout_quads; // queries; ceil(keys / 4)
+    uint32_t has_dropout;
+    int32_t dropout_threshold;
+    float dropout_scale;
+    float scale;    // of <q, k>, for natural logarithms: all but q_scales and k_scales
+    float soft_cap; // 0: none
+    float v_scale;
+    float lse_unit; // lse is the base-2 one times this
+} qk_attention_args;
+
+static inline uint32_t qk_attention_div_up(uint32_t a, uint32_t b) {
+    return a / b + (a % b != 0);
+}
+
+static inline const qk_attention_request *qk_attention_requests(const qk_attention_schedule *s) {
+    return (const qk_attention_request *)(s + 1);
+}
+static inline const qk_attention_work *qk_attention_works(const qk_attention_schedule *s) {
+    return (const qk_attention_work *)(qk_attention_requests(s) + s->num_requests);
+}
+
+/** Chunks of a request: at least one, which has no keys if there are none. */
+static inline uint32_t qk_attention_chunks(const qk_attention_request *r) {
+    return r->kv_len > r->kv_chunk ? qk_attention_div_up((uint32_t)r->kv_len, (uint32_t)r->kv_chunk)
+                                   : 1;
+}
+
+/** Chunks, and tiles of rows, of a uniform request. */
+static inline uint32_t qk_attention_uniform_chunks(const qk_attention_args *g) {
+    return g->kv_len > g->kv_chunk ? qk_attention_div_up(g->kv_len, g->kv_chunk) : 1;
+}
+static inline uint32_t qk_attention_uniform_tiles(const qk_attention_args *g) {
+    return qk_attention_div_up(g->qo_len * g->group, g->q_tile);
+}
+
+static inline uint32_t qk_attention_count(const qk_attention_args *g) {
+    return g->schedule
+               ? g->schedule->num_works
+               : g->requests * qk_attention_uniform_tiles(g) * qk_attention_uniform_chunks(g);
+}
+
+static inline uint32_t qk_attention_num_requests(const qk_attention_args *g) {
+    return g->schedule ? g->schedule->num_requests : g->requests;
+}
+
+static inline qk_attention_request qk_attention_get_request(const qk_attention_args *g,
+                                                            uint32_t index) {
+    if (g->schedule)
+        return qk_attention_requests(g->schedule)[index];
+    const uint32_t chunks = qk_attention_uniform_chunks(g);
+    const int64_t mask_bytes = ((int64_t)g->qo_len * g->kv_len + 7) / 8;
+    return (qk_attention_request){
+        .mask_begin = index * mask_bytes,
+        .partial_begin = chunks > 1 ? (int64_t)index * chunks * g->qo_len * g->group : -1,
+        .qo_len = (int32_t)g->qo_len,
+        .kv_len = (int32_t)g->kv_len,
+        .kv_chunk = (int32_t)g->kv_chunk};
+}
+
+/** The rows of tile `tile` of a uniform request. The last come first: with causality they take longest. */
+static inline qk_attention_work qk_attention_uniform_rows(const qk_attention_args *g,
+                                                          uint32_t request, uint32_t tile) {
+    const uint32_t rows = g->qo_len * g->group, tiles = qk_attention_uniform_tiles(g);
+    const uint32_t begin = (tiles - 1 - tile) * g->q_tile, end = begin + g->q_tile;
+    return (qk_attention_work){
+        .request = request, .row_begin = begin, .row_end = end < rows ? end : rows};
+}
+
+static inline qk_attention_work qk_attention_find(const qk_attention_args *g, uint32_t index) {
+    if (g->schedule)
+        return qk_attention_works(g->schedule)[index];
+    const uint32_t chunks = qk_attention_uniform_chunks(g), chunk = index % chunks;
+    const uint32_t tiles = qk_attention_uniform_tiles(g), tile = index / chunks;
+    qk_attention_work work = qk_attention_uniform_rows(g, tile / tiles, tile % tiles);
+    work.kv_begin = chunk * g->kv_chunk;
+    work.kv_end = chunk + 1 < chunks ? work.kv_begin + g->kv_chunk : g->kv_len;
+    return work;
+}
+
+/** Tiles of rows of split requests. */
+static inline uint32_t qk_attention_count_merges(const qk_attention_args *g) {
+    if (g->schedule)
+        return g->schedule->num_merges;
+    return qk_attention_uniform_chunks(g) > 1 ? g->requests * qk_attention_uniform_tiles(g) : 0;
+}
+
+static inline qk_attention_work qk_attention_find_merge(const qk_attention_args *g,
+                                                        uint32_t index) {
+    if (g->schedule)
+        return qk_attention_works(g->schedule)[g->schedule->num_works + index];
+    const uint32_t tiles = qk_attention_uniform_tiles(g);
+    return qk_attention_uniform_rows(g, index / tiles, index % tiles);
+}
+
+/** End of the chunk that begins at `begin`. */
+static inline uint32_t qk_attention_next_chunk(const qk_attention_request *r, uint32_t begin,
+                                               uint32_t kv_end) {
+    return kv_end - begin > (uint32_t)r->kv_chunk ? begin + (uint32_t)r->kv_chunk : kv_end;
+}
+
+/** A row of partial_o and partial_lse, of a split request: of the chunk that begins at kv_begin. */
+static inline int64_t qk_attention_partial(const qk_attention_args *g,
+                                           const qk_attention_request *r, uint32_t kv_begin,
+                                           uint32_t row, uint32_t kv_head) {
+    const int64_t rows = (int64_t)r->qo_len * g->group;
+    const int64_t chunk = kv_begin / (uint32_t)r->kv_chunk;
+    return (r->partial_begin + chunk * rows + row) * g->num_kv_heads + kv_head;
+}
+
+/** The keys that query i may see by causality and window: first .. end - 1; both rise with i. */
+static inline int64_t qk_attention_diagonal(const qk_attention_args *g,
+                                            const qk_attention_request *r, uint32_t i) {
+    return (int64_t)i + (g->is_top_left ? 0 : r->kv_len - r->qo_len);
+}
+static inline uint32_t qk_attention_first_key(const qk_attention_args *g,
+                                              const qk_attention_request *r, uint32_t i) {
+    const int64_t first =
+        g->left == INT32_MAX ? 0 : qk_attention_diagonal(g, r, i) - (int64_t)g->left;
+    return first < 0 ? 0 : first > r->kv_len ? (uint32_t)r->kv_len : (uint32_t)first;
+}
+static inline uint32_t qk_attention_end_key(const qk_attention_args *g,
+                                            const qk_attention_request *r, uint32_t i) {
+    const int64_t end =
+        g->right == INT32_MAX ? r->kv_len : qk_attention_diagonal(g, r, i) + (int64_t)g->right + 1;
+    return end < 0 ? 0 : end > r->kv_len ? (uint32_t)r->kv_len : (uint32_t)end;
+}
+
+/** Whether a key that causality and window leave is hidden by the packed mask. */
+static inline int qk_attention_is_masked(const qk_attention_args *g, const qk_attention_request *r,
+                                         uint32_t i, uint32_t j) {
+    const int64_t bit = (int64_t)i * r->kv_len + j;
+    return g->custom_mask && !(g->custom_mask[r->mask_begin + bit / 8] >> (bit % 8) & 1);
+}
+
+/** Element of k or v at which key j of a request begins, for kv head 0. */
+static inline int64_t qk_attention_key(const qk_attention_args *g, const qk_attention_rows *rows,
+                                       const qk_attention_request *r, uint32_t request,
+                                       uint32_t j) {
+    if (!g->kv_indices)
+        return request * rows->block + ((int64_t)r->kv_begin + j) * rows->token;
+    const int32_t page = g->kv_indices[r->kv_begin + (int32_t)(j / g->page_size)];
+    return page * rows->block + j % g->page_size * rows->token;
+}
+
+/** Philox's counter of weights 4 quad .. 4 quad + 3 of a row of weights. */
+static inline uint64_t qk_attention_dropout_counter(const qk_attention_args *g, uint32_t request,
+                                                    uint32_t head, uint32_t query, uint32_t quad) {
+    const uint64_t heads = (uint64_t)g->num_kv_heads * g->group;
+    const uint64_t row = (request * heads + head) * g->dropout_queries + query;
+    return g->dropout_offset + row * g->dropout_quads + quad;
+}
+
+#endif

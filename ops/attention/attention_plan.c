@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans: requests cut into work items, on the host, from lengths alone.
+//
+// A request's keys are cut by its own lengths, so that its bits do not depend on the batch. Chunks of 256 for up to 16
+// queries: 4 KiB of partial results for each 128 KiB of cache read (head_dim 128, bf16, group 4), and B=1 with 4096 keys
+// and 8 kv heads still makes 128 work items. Of 2048 up to 256 queries; more queries make tiles enough without.
+#include "attention.h"
+
+#include <string.h>
+
+constexpr int64_t max_rows = 1 << 30;
+
+int32_t qni_attention_default_chunk(int64_t qo_len, int64_t kv_len) {
+    const int32_t chunk = qo_len <= 16 ? 256 : qo_len <= 256 ? 2048 : INT32_MAX;
+    return kv_len <= chunk ? INT32_MAX : chunk;
+}
+
+/** Lengths of request b. */
+typedef struct lengths {
+    int64_t qo_begin, qo_len, kv_begin, kv_len;
+} lengths;
+
+#define FAIL(...) QN_FAIL(QN_E_INVALID, "attention_plan: " __VA_ARGS__)
+
+static qn_status check_indptr(const char *name, const int32_t *indptr, int64_t batches) {
+    for (int64_t b = 0; b <= batches; b++)
+        if (indptr[b] < (b ? indptr[b - 1] : 0))
+            return FAIL("%s[%ld] is %d; accepted: %d or more", name, (long)b, indptr[b],
+                        b ? indptr[b - 1] : 0);
+    return QN_OK;
+}
+
+static qn_status check_last_pages(const qn_attention_plan_args *a) {
+    for (int64_t b = 0; b < a->batches; b++) {
+        const int32_t pages = a->kv_indptr[b + 1] - a->kv_indptr[b], last = a->kv_last_page_len[b];
+        if (pages > 0 && (last < 1 || last > a->page_size))
+            return FAIL("kv_last_page_len[%ld] is %d; accepted where a request has pages: 1 to "
+                        "page_size %ld",
+                        (long)b, last, (long)a->page_size);
+        if ((pages - 1) * a->page_size + last > INT32_MAX)
+            return FAIL("request %ld has %d pages of %ld; fewer than 2^31 keys are accepted",
+                        (long)b, pages, (long)a->page_size);
+    }
+    return QN_OK;
+}
+
+static qn_status check_kv(const qn_attention_plan_args *a) {
+    qn_status st = QN_OK;
+    if (a->page_size < 0 || a->page_size > INT32_MAX)
+        return FAIL("page_size is %ld; accepted: 1 to 2^31 - 1, or 0 without pages",
+                    (long)a->page_size);
+    if (a->kv_indptr && a->kv_lens)
+        return FAIL("kv_indptr and kv_lens are both given; kv_lens is for dense k and v");
+    if (a->page_size && (!a->kv_indptr || !a->kv_last_page_len))
+        return FAIL("%s is null; page_size %ld needs it",
+                    a->kv_indptr ? "kv_last_page_len" : "kv_indptr", (long)a->page_size);
+    if (a->kv_indptr)
+        QN_TRY(check_indptr("kv_indptr", a->kv_indptr, a->batches));
+    if (a->page_size)
+        QN_TRY(check_last_pages(a));
+    for (int64_t b = 0; a->kv_lens && b < a->batches; b++)
+        if (a->kv_lens[b] < 0)
+            return FAIL("kv_lens[%ld] is %d; accepted: 0 or more", (long)b, a->kv_lens[b]);
+    if (a->kv_len < 0 || a->kv_len > INT32_MAX)
+        return FAIL("kv_len is %ld; accepted: 0 to 2^31 - 1", (long)a->kv_len);
+out:
+    return st;
+}
+
+static qn_status check_heads(const qn_attention_plan_args *a) {
+    if (a->num_qo_heads < 1 || a->num_kv_heads < 1 || a->num_qo_heads % a->num_kv_heads != 0)
+        return FAIL("num_qo_heads %ld is no multiple of num_kv_heads %ld", (long)a->num_qo_heads,
+                    (long)a->num_kv_heads);
+    if (a->head_dim_vo < 1 || a->head_dim_vo > QK_ATTENTION_MAX_HEAD_DIM)
+        return FAIL("head_dim_vo is %ld; accepted: 1 to %d", (long)a->head_dim_vo,
+                    QK_ATTENTION_MAX_HEAD_DIM);
+    return QN_OK;
+}
+
+static qn_status check_args(const int64_t *plan_bytes, const int64_t *workspace_bytes,
+                            const qn_attention_plan_args *a) {
+    qn_status st;
+    if (!plan_bytes || !workspace_bytes || !a)
+        return FAIL("%s is null", !plan_bytes        ? "plan_bytes"
+                                  : !workspace_bytes ? "workspace_bytes"
+                                                     : "args");
+    if (a->struct_size != sizeof *a)
+        return FAIL("args.struct_size is %zu; set it to sizeof(qn_attention_plan_args)",
+                    a->struct_size);
+    if (a->batches < 0 || a->batches > INT32_MAX)
+        return FAIL("batches is %ld; accepted: 0 to 2^31 - 1", (long)a->batches);
+    if (a->q_tile != 0 && a->q_tile != 16 && a->q_tile != 64 && a->q_tile != 128 &&
+        a->q_tile != QK_ATTENTION_MAX_TILE)
+        return FAIL("q_tile is %ld; accepted: 16, 64, 128, 256 or 0", (long)a->q_tile);
+    if (a->qo_len < 0 || a->qo_len > INT32_MAX)
+        return FAIL("qo_len is %ld; accepted: 0 to 2^31 - 1", (long)a->qo_len);
+    if (a->kv_chunk > INT32_MAX)
+        return FAIL("kv_chunk is %ld; accepted: below 2^31", (long)a->kv_chunk);
+    QN_TRY(check_heads(a));
+    if (a->qo_indptr)
+        QN_TRY(check_indptr("qo_indptr", a->qo_indptr, a->batches));
+    QN_TRY(check_kv(a));
+out:
+    return st;
+}
+
+static lengths lengths_of(const qn_attention_plan_args *a, int64_t b) {
+    lengths l = {.qo_len = a->qo_len, .kv_len = a->kv_lens ? a->kv_lens[b] : a->kv_len};
+    if (a->qo_indptr)
+        l.qo_begin = a->qo_indptr[b], l.qo_len = a->qo_indptr[b + 1] - a->qo_indptr[b];
+    if (a->kv_indptr)
+        l.kv_begin = a->kv_indptr[b], l.kv_len = a->kv_indptr[b + 1] - a->kv_indptr[b];
+    if (a->page_size && l.kv_len > 0)
+        l.kv_len = (l.kv_len - 1) * a->page_size + a->kv_last_page_len[b];
+    return l;
+}
+
+static qk_attention_request make_request(const qn_attention_plan_args *a, int64_t b) {
+    const lengths l = lengths_of(a, b);
+    const int32_t chunk = a->kv_chunk > 0   ? (int32_t)a->kv_chunk
+                          : a->kv_chunk < 0 ? INT32_MAX
+                                            : qni_attention_default_chunk(l.qo_len, l.kv_len);
+    return (qk_attention_request){.qo_begin = (int32_t)l.qo_begin,
+                                  .qo_len = (int32_t)l.qo_len,
+                                  .kv_begin = (int32_t)l.kv_begin,
+                                  .kv_len = (int32_t)l.kv_len,
+                                  .kv_chunk = chunk,
+                                  .partial_begin = -1};
+}
+
+/** Work items that a tile of the request becomes. */
+static int64_t splits_of(const qn_attention_plan_args *a, const qk_attention_request *r) {
+    const int64_t chunks = qk_attention_chunks(r);
+    return a->max_kv_splits > 0 && a->max_kv_splits < chunks ? a->max_kv_splits : chunks;
+}
+
+static int64_t group_of(const qn_attention_plan_args *a) {
+    return a->num_qo_heads / a->num_kv_heads;
+}
+
+static int64_t tiles_of(const qn_attention_plan_args *a, const qk_attention_request *r,
+                        int64_t tile) {
+    return (r->qo_len * group_of(a) + tile - 1) / tile;
+}
+
+/** The largest tile that still fills the device, and of which the longest request fills more than half. */
+static int64_t choose_tile(const qn_attention_plan_args *a, int64_t longest) {
+    if (a->q_tile)
+        return a->q_tile;
+    if (longest <= 16)
+        return 16;
+    for (int64_t tile = QK_ATTENTION_MAX_TILE; tile > 64; tile /= 2) {
+        int64_t works = 0;
+        for (int64_t b = 0; b < a->batches; b++) {
+            const qk_attention_request r = make_request(a, b);
+            works += tiles_of(a, &r, tile) * splits_of(a, &r) * a->num_kv_heads;
+        }
+        if (longest > tile / 2 && works >= a->num_compute_units)
+            return tile;
+    }
+    return 64;
+}
+
+/** The plan's header: every size. */
+static qn_status measure(const qn_attention_plan_args *a, qk_attention_schedule *s) {
+    int64_t longest = 0, works = 0, merges = 0;
+    *s = (qk_attention_schedule){.magic = QK_ATTENTION_MAGIC,
+                                 .num_requests = (uint32_t)a->batches,
+                                 .num_qo_heads = (int32_t)a->num_qo_heads,
+                                 .num_kv_heads = (int32_t)a->num_kv_heads,
+                                 .head_dim_vo = (int32_t)a->head_dim_vo,
+                                 .page_size = (int32_t)a->page_size,
+                                 .max_qo_len = (int32_t)a->max_qo_len,
+                                 .max_kv_len = (int32_t)a->max_kv_len,
+                                 .is_dense_q = !a->qo_indptr,
+                                 .is_dense_kv = !a->kv_indptr,
+                                 .qo_end = a->qo_indptr ? a->qo_indptr[a->batches] : a->qo_len,
+                                 .kv_end = a->kv_indptr ? a->kv_indptr[a->batches] : 0};
+    for (int64_t b = 0; b < a->batches; b++) {
+        const qk_attention_request r = make_request(a, b);
+        const int64_t rows = r.qo_len * group_of(a);
+        longest = rows > longest ? rows : longest;
+        s->max_qo_len = r.qo_len > s->max_qo_len ? r.qo_len : s->max_qo_len;
+        s->max_kv_len = r.kv_len > s->max_kv_len ? r.kv_len : s->max_kv_len;
+        if (!a->kv_indptr && r.kv_len > s->kv_end)
+            s->kv_end = r.kv_len;
+    }
+    s->q_tile = (int32_t)choose_tile(a, longest);
+    for (int64_t b = 0; b < a->batches; b++) {
+        const qk_attention_request r = make_request(a, b);
+        const int64_t tiles = tiles_of(a, &r, s->q_tile), chunks = qk_attention_chunks(&r);
+        works += tiles * splits_of(a, &r);
+        merges += chunks > 1 ? tiles : 0;
+        s->workspace_rows += chunks > 1 ? chunks * r.qo_len * group_of(a) : 0;
+        s->mask_bytes += ((int64_t)r.qo_len * r.kv_len + 7) / 8;
+    }
+    if (longest >= max_rows || works * a->num_kv_heads >= max_rows)
+        return FAIL("%ld rows and %ld work items; fewer than 2^30 of each are accepted",
+                    (long)longest, (long)(works * a->num_kv_heads));
+    s->num_works = (uint32_t)works;
+    s->num_merges = (uint32_t)merges;
+    s->bytes = (int64_t)sizeof *s + a->batches * (int64_t)sizeof(qk_attention_request) +
+               (works + merges) * (int64_t)sizeof(qk_attention_work);
+    return QN_OK;
+}
+
+/** The work items of a request's tile, chunks shared evenly. */
+static qk_attention_work *put_works(qk_attention_work *out, const qk_attention_request *r,
+                                    const qk_attention_work *rows, int64_t splits) {
+    const int64_t chunks = qk_attention_chunks(r);
+    for (int64_t i = 0; i < splits; i++) {
+        const int64_t end = (i + 1) * chunks / splits * r->kv_chunk;
+        *out = *rows;
+        out->kv_begin = (uint32_t)(i * chunks / splits * r->kv_chunk);
+        out->kv_end = (uint32_t)(end < r->kv_len ? end : r->kv_len);
+        out++;
+    }
+    return out;
+}
+
+/** Requests as they come; of each the last rows first, which take longest where it is causal. */
+static void fill(qk_attention_schedule *s, const qn_attention_plan_args *a) {
+    qk_attention_request *requests = (qk_attention_request *)(s + 1);
+    qk_attention_work *work = (qk_attention_work *)(requests + s->num_requests);
+    qk_attention_work *merge = work + s->num_works;
+    int64_t mask_begin = 0, partial_begin = 0;
+    for (uint32_t b = 0; b < s->num_requests; b++) {
+        qk_attention_request r = make_request(a, b);
+        const int64_t rows = r.qo_len * group_of(a), chunks = qk_attention_chunks(&r);
+        r.mask_begin = mask_begin;
+        mask_begin += ((int64_t)r.qo_len * r.kv_len + 7) / 8;
+        if (chunks > 1) {
+            r.partial_begin = partial_begin;
+            partial_begin += chunks * rows;
+        }
+        requests[b] = r;
+        for (int64_t tile = tiles_of(a, &r, s->q_tile) - 1; tile >= 0; tile--) {
+            const int64_t begin = tile * s->q_tile, end = begin + s->q_tile;
+            const qk_attention_work w = {.request = b,
+                                         .row_begin = (uint32_t)begin,
+                                         .row_end = (uint32_t)(end < rows ? end : rows)};
+            work = put_works(work, &r, &w, splits_of(a, &r));
+            if (chunks > 1)
+                *merge++ = w;
+        }
+    }
+}
+
+qn_status qn_attention_plan(void *plan, int64_t *plan_bytes, int64_t *workspace_bytes,
+                            const qn_attention_plan_args *args) {
+    qk_attention_schedule s;
+    qn_status st;
+    QN_TRY(check_args(plan_bytes, workspace_bytes, args));
+    QN_TRY(measure(args, &s));
+    if (plan && *plan_bytes < s.bytes)
+        return FAIL("plan has room for %ld bytes, needs %ld", (long)*plan_bytes, (long)s.bytes);
+    if (plan && (uintptr_t)plan % alignof(qk_attention_schedule) != 0)
+        return FAIL("plan is at %p, needs a multiple of %zu", plan, alignof(qk_attention_schedule));
+    if (plan) {
+        memcpy(plan, &s, sizeof s);
+        fill(plan, args);
+    }
+    *plan_bytes = s.bytes;
+    *workspace_bytes =
+        qni_attention_workspace_bytes(s.workspace_rows, args->num_kv_heads, args->head_dim_vo);
+out:
+    return st;
+}
+
+/** Within what the header promises of tensors? */
+static bool is_request_sound(const qk_attention_schedule *s, const qk_attention_request *r) {
+    const int64_t group = s->num_qo_heads / s->num_kv_heads, rows = r->qo_len * group;
+    if (r->qo_len < 0 || r->kv_len < 0 || r->qo_begin < 0 || r->kv_begin < 0 || r->kv_chunk < 1)
+        return false;
+    const int64_t places =
+        s->page_size ? ((int64_t)r->kv_len + s->page_size - 1) / s->page_size : r->kv_len;
+    const int64_t chunks = qk_attention_chunks(r);
+    return (int64_t)r->qo_begin + r->qo_len <= s->qo_end && r->kv_begin + places <= s->kv_end &&
+           r->mask_begin >= 0 &&
+           r->mask_begin + ((int64_t)r->qo_len * r->kv_len + 7) / 8 <= s->mask_bytes &&
+           (chunks == 1) == (r->partial_begin < 0) &&
+           (chunks == 1 || r->partial_begin + chunks * rows <= s->workspace_rows);
+}
+
+static bool is_work_sound(const qk_attention_schedule *s, const qk_attention_work *w) {
+    if (w->request >= s->num_requests)
+        return false;
+    const qk_attention_request *r = &qk_attention_requests(s)[w->request];
+    const uint32_t rows = (uint32_t)r->qo_len * (uint32_t)(s->num_qo_heads / s->num_kv_heads);
+    return w->row_begin < w->row_end && w->row_end <= rows &&
+           w->row_end - w->row_begin <= QK_ATTENTION_MAX_TILE && w->kv_begin <= w->kv_end &&
+           w->kv_end <= (uint32_t)r->kv_len && w->kv_begin % (uint32_t)r->kv_chunk == 0;
+}
+
+const char *qni_attention_check_plan(const void *plan, int64_t plan_bytes, bool is_thorough) {
+    const qk_attention_schedule *s = plan;
+    if ((uintptr_t)plan % alignof(qk_attention_schedule) != 0)
+        return "is not aligned to 8 bytes";
+    if (plan_bytes < (int64_t)sizeof *s || s->magic != QK_ATTENTION_MAGIC)
+        return "was not made by qn_attention_plan";
+    const int64_t bytes =
+        (int64_t)sizeof *s + (int64_t)s->num_requests * (int64_t)sizeof(qk_attention_request) +
+        ((int64_t)s->num_works + s->num_merges) * (int64_t)sizeof(qk_attention_work);
+    if (s->bytes != bytes || plan_bytes < bytes || s->num_kv_heads < 1 || s->num_qo_heads < 1 ||
+        s->num_qo_heads % s->num_kv_heads != 0 || s->page_size < 0)
+        return "is damaged: its header";
+    for (uint32_t b = 0; is_thorough && b < s->num_requests; b++)
+        if (!is_request_sound(s, &qk_attention_requests(s)[b]))
+            return "is damaged: a request";
+    for (uint32_t i = 0; is_thorough && i < s->num_works + s->num_merges; i++)
+        if (!is_work_sound(s, &qk_attention_works(s)[i]))
+            return "is damaged: a work item";
+    return nullptr;
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// The definition of attention for one row, in double precision, nothing rounded; and how far off a kernel may be.
+//
+// With u = 2^-24, a kernel's score is off by delta = u (D + 8) sum |q_d k_d| + 16 u |x| (the product in f32 in any order, a
+// few roundings of the scaled score; tanh and ALiBi's slope are within a few units) and, rotated, by twice 2^-21 of
+// sum |q_d k_d|, the angles' error. So each weight e^(x - max) and their sum are off by a factor of at most 1 +- 2 delta
+// + 16 u (two scores, exp2), the quotient by twice that. Weights may be rounded to 16 bits of q's kind (u_p), and f16 has
+// no weight below 2^-24. Sums over n keys add n u. All times sum p |v|. One visible key has weight 1 exactly.
+//
+// Sources: arXiv:1706.03762; FlashInfer's variants (soft cap, ALiBi, RoPE); doi:10.1145/2063384.2063405 (dropout).
+#include "attention.h"
+
+constexpr double u = 0x1p-24, angle_error = 0x1p-21;
+
+/** The slope of ALiBi for a head. */
+static double slope_of(int64_t heads, int64_t h) {
+    int64_t n = 1;
+    while (2 * n <= heads)
+        n *= 2;
+    return h < n ? exp2(-8.0 * (double)(h + 1) / (double)n)
+                 : exp2(-4.0 * (double)(2 * (h + 1 - n) - 1) / (double)n);
+}
+
+/** Elements of q or k, rotated to their position if the problem asks. */
+static void load_head(const qni_attention_problem *p, qni_dtype dtype, const void *data, int64_t at,
+                      int64_t position, double *x) {
+    const int64_t dim = p->args.head_dim_qk, half = dim / 2;
+    for (int64_t d = 0; d < dim; d++)
+        x[d] = qni_get(dtype, data, at + d);
+    for (int64_t d = 0; p->args.pos_encoding == QK_POS_ROPE && d < half; d++) {
+        const long double f =
+            powl((long double)p->rope_theta, -2.0L * (long double)d / (long double)dim);
+        const long double angle = (long double)position * f / (long double)p->rope_scale;
+        const double c = (double)cosl(angle), s = (double)sinl(angle), x0 = x[d], x1 = x[d + half];
+        x[d] = x0 * c - x1 * s;
+        x[d + half] = x1 * c + x0 * s;
+    }
+}
+
+/** <q, k_j>, and the same of magnitudes: of pairs that rotation mixes, of their sums. */
+static double product(const qni_attention_problem *p, const qni_attention_row *row, const double *q,
+                      uint32_t j, double *magnitude) {
+    const qk_attention_args *g = &p->args;
+    const int64_t dim = g->head_dim_qk, half = dim / 2;
+    const bool is_rotated = g->pos_encoding == QK_POS_ROPE;
+    double k[QK_ATTENTION_MAX_HEAD_DIM], sum = 0;
+    load_head(p, p->dtype_kv, g->k.data,
+              qk_attention_key(g, &g->k, &row->request, row->index, j) +
+                  row->head / g->group * g->k.head,
+              j, k);
+    *magnitude = 0;
+    for (int64_t d = 0; d < dim; d++) {
+        const int64_t other = d < half ? d + half : d - half;
+        sum += q[d] * k[d];
+        *magnitude += is_rotated ? (fabs(q[d]) + fabs(q[other])) * (fabs(k[d]) + fabs(k[other]))
+                                 : fabs(q[d] * k[d]);
+    }
+    return sum;
+}
+
+static double scale_of(const qni_attention_problem *p, const qni_attention_row *row) {
+    const qk_attention_args *g = &p->args;
+    return (double)g->scale * (g->q_scales ? (double)g->q_scales[row->head] : 1) *
+           (g->k_scales ? (double)g->k_scales[row->head / g->group] : 1);
+}
+
+/** What the mask tensor adds: 0 or -infinity if it is boolean. */
+static double mask_of(const qk_attention_args *g, const qni_attention_row *row, uint32_t j) {
+    const int64_t at = row->index * g->mask_batch + row->head * g->mask_head +
+                       row->query * g->mask_query + j * g->mask_key;
+    if (g->mask_kind == QK_MASK_NONE)
+        return 0;
+    if (g->mask_kind == QK_MASK_BOOL)
+        return ((const uint8_t *)g->mask)[at] ? 0 : -HUGE_VAL;
+    return qni_get((qni_dtype)(g->mask_kind - QK_MASK_F32 + QNI_F32), g->mask, at);
+}
+
+/** x_j; -infinity if the key is not seen. *off gets how far off a kernel's may be. */
+static double score(const qni_attention_problem *p, const qni_attention_row *row, const double *q,
+                    uint32_t j, double *off) {
+    const qk_attention_args *g = &p->args;
+    const qk_attention_request *r = &row->request;
+    double magnitude;
+    *off = 0;
+    if (j < qk_attention_first_key(g, r, row->query) ||
+        j >= qk_attention_end_key(g, r, row->query) || qk_attention_is_masked(g, r, row->query, j))
+        return -HUGE_VAL;
+    const double added = mask_of(g, row, j), scale = scale_of(p, row);
+    if (isinf(added) && added < 0)
+        return added;
+    double x = product(p, row, q, j, &magnitude) * scale;
+    double largest = fabs(x);
+    if (g->pos_encoding == QK_POS_ALIBI) {
+        const double position = (double)row->query + r->kv_len - r->qo_len;
+        const double bias =
+            slope_of((int64_t)g->num_kv_heads * g->group, row->head) * ((double)j - position);
+        x += bias;
+        largest += fabs(bias);
+    }
+    if (g->soft_cap > 0)
+        x = (double)g->soft_cap * tanh(x / (double)g->soft_cap);
+    largest += fabs(added) + (double)g->soft_cap;
+    *off = u * (g->head_dim_qk + 8) * magnitude * fabs(scale) + 16 * u * largest;
+    if (g->pos_encoding == QK_POS_ROPE)
+        *off += 2 * angle_error * magnitude * fabs(scale);
+    return x + added;
+}
+
+bool qni_attention_keeps(const qk_attention_args *g, const qni_attention_row *row, uint32_t j) {
+    uint32_t lanes[4];
+    if (!g->has_dropout)
+        return true;
+    qk_philox(g->dropout_seed,
+              qk_attention_dropout_counter(g, row->index, row->head, row->query, j / 4), lanes);
+    return (int32_t)lanes[j % 4] > g->dropout_threshold;
+}
+
+/** Weights of all keys in place of their scores, divided by their sum. */
+typedef struct softmax {
+    double sum, max; // of e^(x - max)
+    double off;      // of the worst score
+    int64_t visible;
+} softmax;
+
+static softmax find_scores(const qni_attention_problem *p, const qni_attention_row *row,
+                           double *x) {
+    const qk_attention_args *g = &p->args;
+    const qk_attention_request *r = &row->request;
+    softmax s = {.max = g->sinks ? (double)g->sinks[row->head] : -HUGE_VAL};
+    double q[QK_ATTENTION_MAX_HEAD_DIM], off;
+    load_head(p, p->dtype, g->q.data,
+              row->index * g->q.block + ((int64_t)r->qo_begin + row->query) * g->q.token +
+                  row->head * g->q.head,
+              (int64_t)r->kv_len - r->qo_len + row->query, q);
+    for (uint32_t j = 0; j < (uint32_t)r->kv_len; j++) {
+        x[j] = score(p, row, q, j, &off);
+        s.visible += x[j] > -HUGE_VAL;
+        s.max = x[j] > s.max ? x[j] : s.max;
+        s.off = off > s.off ? off : s.off;
+    }
+    s.sum = g->sinks ? exp((double)g->sinks[row->head] - s.max) : 0;
+    for (int64_t j = 0; j < r->kv_len; j++) {
+        x[j] = x[j] > -HUGE_VAL ? exp(x[j] - s.max) : 0;
+        s.sum += x[j];
+    }
+    return s;
+}
+
+static double weight_rounding(qni_dtype dtype) {
+    return dtype == QNI_F32 ? u : dtype == QNI_F16 ? 0x1p-11 : 0x1p-8;
+}
+
+void qni_attention_ref(const qni_attention_problem *p, const qni_attention_row *row, double *x,
+                       double *o, double *lse, double *bound, double *lse_bound) {
+    const qk_attention_args *g = &p->args;
+    const qk_attention_request *r = &row->request;
+    const int64_t kv_head = row->head / g->group, dim = g->head_dim_vo;
+    const softmax s = find_scores(p, row, x);
+    const double scale = (double)g->v_scale * (g->v_scales ? (double)g->v_scales[kv_head] : 1) *
+                         (g->has_dropout ? (double)g->dropout_scale : 1);
+    const double off = 4 * s.off + (double)(r->kv_len + 32) * u;
+    const double relative =
+        s.visible == 1 && !g->sinks ? 4 * u : off + 2 * weight_rounding(p->dtype);
+    const double smallest = p->dtype == QNI_F16 && s.visible > 1 ? 0x1p-24 : 0;
+    for (int64_t d = 0; d < dim; d++) {
+        double sum = 0, magnitude = 0, least = 0;
+        for (uint32_t j = 0; s.visible > 0 && j < (uint32_t)r->kv_len; j++) {
+            if (!(x[j] > 0) || !qni_attention_keeps(g, row, j))
+                continue;
+            const double v =
+                qni_get(p->dtype_kv, g->v.data,
+                        qk_attention_key(g, &g->v, r, row->index, j) + kv_head * g->v.head + d);
+            sum += x[j] * v;
+            magnitude += x[j] * fabs(v);
+            least += fabs(v);
+        }
+        o[d] = s.visible > 0 ? sum / s.sum * scale : 0;
+        if (bound)
+            bound[d] =
+                s.visible > 0 ? fabs(scale) * (relative * magnitude + smallest * least) / s.sum : 0;
+    }
+    *lse = (s.max + log(s.sum)) / log(2) * (double)g->lse_unit;
+    if (!(s.sum > 0))
+        *lse = -HUGE_VAL;
+    if (lse_bound)
+        *lse_bound = (off + 8 * u * (fabs(s.max) + 32)) * 1.5;
+}

@@ -1,0 +1,479 @@
+// SPDX-License-Identifier: Apache-2.0
+// What attention's functions refuse and leave alone; plans; the published edge vectors, on the CPU. That kernels agree
+// with the definition, on every device, is families_test's to show.
+#include "attention.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { MAX_DIMS = 4, ROOM = 1 << 16, QUERIES = 3, KEYS = 5, HEADS = 4, KV_HEADS = 2, DIM = 8 };
+
+/** A tensor on the CPU, with its shape, strides and memory. */
+typedef struct box {
+    DLTensor t;
+    int64_t shape[MAX_DIMS];
+    alignas(64) uint8_t data[ROOM];
+} box;
+
+static qn_device *cpu;
+static qn_stream *stream;
+
+static int open_cpu(void **) {
+    return qn_device_open(&cpu, "cpu") != QN_OK || qn_stream_create(&stream, cpu) != QN_OK;
+}
+static int close_cpu(void **) {
+    qn_stream_destroy(stream);
+    qn_device_close(cpu);
+    return 0;
+}
+
+/** A contiguous tensor of poison; sizes end with -1. */
+static void make(box *b, qni_dtype dtype, const int64_t *shape) {
+    int ndim = 0;
+    memset(b, 0xFF, sizeof *b);
+    for (; shape[ndim] >= 0; ndim++)
+        b->shape[ndim] = shape[ndim];
+    b->t = (DLTensor){.data = b->data,
+                      .device = qn_device_id(cpu),
+                      .ndim = ndim,
+                      .dtype = qni_dl_dtype(dtype),
+                      .shape = b->shape};
+    assert_true(qni_numel(&b->t) * qni_dtype_bytes(dtype) <= ROOM);
+}
+#define MAKE(box, dtype, ...) make(box, dtype, (const int64_t[]){__VA_ARGS__, -1})
+
+static box q, k, v, o, lse, mask, workspace, indices, scales;
+static qn_attention_args args;
+
+/** Queries and values count up, keys are all the same: o is the mean of the visible values. */
+static void fill(box *b, double step) {
+    for (int64_t i = 0; i < qni_numel(&b->t); i++)
+        qni_put(qni_dtype_of(&b->t), b->data, i, 1 + step * (double)(i / DIM % 16));
+}
+
+/** Dense [1, tokens, heads, DIM] of f16. */
+static void make_dense(int64_t queries, int64_t keys) {
+    MAKE(&q, QNI_F16, 1, queries, HEADS, DIM);
+    MAKE(&k, QNI_F16, 1, keys, KV_HEADS, DIM);
+    MAKE(&v, QNI_F16, 1, keys, KV_HEADS, DIM);
+    MAKE(&o, QNI_F16, 1, queries, HEADS, DIM);
+    MAKE(&lse, QNI_F32, 1, queries, HEADS);
+    fill(&q, 0.25);
+    fill(&k, 0);
+    fill(&v, 1);
+    args = (qn_attention_args){
+        .struct_size = sizeof args, .o = &o.t, .lse = &lse.t, .q = &q.t, .k = &k.t, .v = &v.t};
+}
+
+static void assert_refused_text(qn_status st, qn_status want, const char *words) {
+    assert_int_equal(st, want);
+    if (!strstr(qn_last_error(), words))
+        fail_msg("message is \"%s\", should have \"%s\"", qn_last_error(), words);
+}
+static void assert_refused(qn_status want, const char *words) {
+    assert_refused_text(qn_attention(stream, &args), want, words);
+    assert_int_equal(o.data[0], 0xFF); // nothing was written
+}
+
+static double o_at(int64_t query, int64_t head) {
+    return qni_get(QNI_F16, o.data, (query * HEADS + head) * DIM);
+}
+static double v_at(int64_t key, int64_t kv_head) {
+    return qni_get(QNI_F16, v.data, (key * KV_HEADS + kv_head) * DIM);
+}
+
+/** o of a query's head is the mean of values first .. last, none if last < first. */
+static void assert_mean(int64_t query, int64_t first, int64_t last) {
+    for (int64_t h = 0; h < HEADS; h++) {
+        double sum = 0;
+        for (int64_t j = first; j <= last; j++)
+            sum += v_at(j, h / (HEADS / KV_HEADS));
+        const double want = last < first ? 0 : sum / (double)(last - first + 1);
+        assert_true(fabs(o_at(query, h) - want) < 0.01);
+        if (last < first)
+            assert_true(isinf(((float *)lse.data)[query * HEADS + h]));
+    }
+}
+
+static void test_causal(void **) {
+    make_dense(QUERIES, KEYS);
+    args.is_causal = 1;
+    assert_int_equal(qn_attention(stream, &args), QN_OK);
+    for (int64_t i = 0; i < QUERIES; i++)
+        assert_mean(i, 0, i + KEYS - QUERIES);
+    args.is_top_left = 1;
+    assert_int_equal(qn_attention(stream, &args), QN_OK);
+    for (int64_t i = 0; i < QUERIES; i++)
+        assert_mean(i, 0, i);
+    make_dense(KEYS, QUERIES); // the first queries see nothing
+    args.is_causal = 1;
+    assert_int_equal(qn_attention(stream, &args), QN_OK);
+    for (int64_t i = 0; i < KEYS; i++)
+        assert_mean(i, 0, i - (KEYS - QUERIES));
+}
+
+static void test_window(void **) {
+    make_dense(KEYS, KEYS);
+    args.is_causal = args.has_window_left = 1;
+    assert_int_equal(qn_attention(stream, &args), QN_OK);
+    for (int64_t i = 0; i < KEYS; i++)
+        assert_mean(i, i, i);
+    args.is_causal = 0;
+    args.window_left = args.window_right = 1;
+    args.has_window_right = 1;
+    assert_int_equal(qn_attention(stream, &args), QN_OK);
+    for (int64_t i = 0; i < KEYS; i++)
+        assert_mean(i, i > 0 ? i - 1 : 0, i < KEYS - 1 ? i + 1 : KEYS - 1);
+}
+
+/** E9: no keys, no queries. */
+static void test_empty(void **) {
+    make_dense(QUERIES, KEYS);
+    k.shape[1] = v.shape[1] = 0;
+    assert_int_equal(qn_attention(stream, &args), QN_OK);
+    for (int64_t i = 0; i < QUERIES; i++)
+        assert_mean(i, 0, -1);
+    make_dense(QUERIES, KEYS);
+    q.shape[1] = o.shape[1] = lse.shape[1] = 0;
+    assert_int_equal(qn_attention(stream, &args), QN_OK);
+    assert_int_equal(o.data[0], 0xFF);
+}
+
+/** E10: one key, a score of -524288: the value, bit for bit. */
+static void test_low_score(void **) {
+    make_dense(1, 1);
+    for (int64_t i = 0; i < HEADS * DIM; i++)
+        qni_put(QNI_F16, q.data, i, 256), qni_put(QNI_F16, k.data, i / 2, -256);
+    assert_int_equal(qn_attention(stream, &args), QN_OK);
+    for (int64_t h = 0; h < HEADS; h++) {
+        assert_true(o_at(0, h) == v_at(0, h / 2));
+        assert_true(isfinite(((float *)lse.data)[h]));
+    }
+}
+
+/** E23 and the custom mask: a boolean mask that all heads share, one of a dtype of its own, packed bits. */
+static void test_masks(void **) {
+    make_dense(QUERIES, KEYS);
+    MAKE(&mask, QNI_U8, 1, 1, QUERIES, KEYS);
+    for (int i = 0; i < QUERIES * KEYS; i++)
+        mask.data[i] = i % KEYS == 1 || i % KEYS == 2;
+    mask.t.dtype = (DLDataType){kDLBool, 8, 1};
+    args.mask = &mask.t;
+    assert_int_equal(qn_attention(stream, &args), QN_OK);
+    for (int64_t i = 0; i < QUERIES; i++)
+        assert_mean(i, 1, 2);
+    MAKE(&mask, QNI_BF16, QUERIES, KEYS);
+    for (int i = 0; i < QUERIES * KEYS; i++)
+        qni_put(QNI_BF16, mask.data, i, i % KEYS == 3 ? 0 : -HUGE_VAL);
+    assert_int_equal(qn_attention(stream, &args), QN_OK);
+    for (int64_t i = 0; i < QUERIES; i++)
+        assert_mean(i, 3, 3);
+    MAKE(&mask, QNI_U8, (QUERIES * KEYS + 7) / 8);
+    memset(mask.data, 0, 2);
+    for (int i = 0; i < QUERIES; i++)
+        mask.data[(i * KEYS + i) / 8] |= (uint8_t)(1 << (i * KEYS + i) % 8);
+    args.mask = nullptr;
+    args.custom_mask = &mask.t;
+    args.is_causal = 1; // ignored
+    assert_int_equal(qn_attention(stream, &args), QN_OK);
+    for (int64_t i = 0; i < QUERIES; i++)
+        assert_mean(i, i, i);
+}
+
+static void test_refusals(void **) {
+    make_dense(QUERIES, KEYS);
+    MAKE(&mask, QNI_U8, 1, 1, QUERIES, KEYS);
+    args.mask = &mask.t, args.is_causal = 1;
+    assert_refused(QN_E_INVALID, "mask and is_causal are both given");
+    args.is_causal = 0;
+    mask.shape[3] = KEYS - 1;
+    assert_refused(QN_E_INVALID, "mask is [1, 1, 3, 4] u8; its dimension 3 needs to be 1 or 5");
+    mask.t.dtype = qni_dl_dtype(QNI_I32);
+    assert_refused(QN_E_UNSUPPORTED, "mask has dtype i32; accepted: bool, u8, f32, f16, bf16");
+    make_dense(QUERIES, KEYS);
+    MAKE(&mask, QNI_U8, 3);
+    args.custom_mask = &mask.t;
+    assert_refused(QN_E_INVALID, "custom_mask has 3 bytes, needs 2: qo_len * kv_len bits");
+    make_dense(QUERIES, KEYS);
+    k.shape[2] = v.shape[2] = 3;
+    assert_refused(QN_E_INVALID, "num_qo_heads 4 is no multiple of num_kv_heads 3");
+    make_dense(QUERIES, KEYS);
+    q.shape[3] = k.shape[3] = 520;
+    assert_refused(QN_E_UNSUPPORTED, "q has head_dim 520; accepted: 1 to 512 (fast: 64, 72");
+    make_dense(QUERIES, KEYS);
+    k.t.dtype = qni_dl_dtype(QNI_BF16);
+    assert_refused(QN_E_UNSUPPORTED, "k has dtype bf16, v f16; both need the same");
+    make_dense(QUERIES, KEYS);
+    q.t.dtype = qni_dl_dtype(QNI_I32);
+    assert_refused(QN_E_UNSUPPORTED, "q has dtype i32; accepted: f32, f16, bf16, FP8");
+    make_dense(QUERIES, KEYS);
+    args.pos_encoding = QN_POS_ALIBI, args.logits_soft_cap = 30;
+    assert_refused(QN_E_UNSUPPORTED, "logits_soft_cap with QN_POS_ALIBI");
+    make_dense(QUERIES, KEYS);
+    args.has_window_left = 1, args.window_left = -1;
+    assert_refused(QN_E_INVALID, "window_left is -1; accepted: 0 to 2^31 - 1");
+    make_dense(QUERIES, KEYS);
+    args.dropout_p = 1;
+    assert_refused(QN_E_INVALID, "dropout_p is 1; accepted: 0 to below 1");
+    make_dense(QUERIES, KEYS);
+    MAKE(&scales, QNI_F32, KV_HEADS);
+    args.q_scales = &scales.t;
+    assert_refused(QN_E_INVALID, "q_scales has shape [2], needs [4]");
+    make_dense(QUERIES, KEYS);
+    o.t.data = q.data;
+    assert_refused(QN_E_INVALID, "o overlaps q");
+    make_dense(QUERIES, KEYS);
+    args.struct_size = 8;
+    assert_refused(QN_E_INVALID, "args.struct_size is 8");
+    make_dense(QUERIES, KEYS);
+    MAKE(&q, QNI_F16, QUERIES, HEADS, DIM);
+    MAKE(&o, QNI_F16, QUERIES, HEADS, DIM);
+    MAKE(&lse, QNI_F32, QUERIES, HEADS);
+    assert_refused(QN_E_INVALID, "plan is null; ragged q needs one");
+}
+
+/** Dense keys in several chunks need a workspace. */
+static void test_workspace(void **) {
+    int64_t bytes;
+    make_dense(1, 300);
+    assert_int_equal(qn_attention_workspace_bytes(&bytes, &args), QN_OK);
+    assert_int_equal(bytes, 2 * HEADS * (DIM + 1) * 4); // two chunks of 256
+    assert_refused(QN_E_INVALID, "workspace is null, needs 288 bytes");
+    MAKE(&workspace, QNI_U8, 287);
+    args.workspace = &workspace.t;
+    assert_refused(QN_E_INVALID, "workspace has 287 bytes, needs 288");
+    MAKE(&workspace, QNI_U8, 288);
+    assert_int_equal(qn_attention(stream, &args), QN_OK);
+}
+
+// ---- plans
+
+static const int32_t qo_indptr[] = {0, 1, 1, 40}, kv_indptr[] = {0, 3, 5, 5}, last[] = {2, 4, 99};
+
+static qn_attention_plan_args paged_plan(void) {
+    return (qn_attention_plan_args){.struct_size = sizeof(qn_attention_plan_args),
+                                    .batches = 3,
+                                    .qo_indptr = qo_indptr,
+                                    .kv_indptr = kv_indptr,
+                                    .kv_last_page_len = last,
+                                    .page_size = 4,
+                                    .num_qo_heads = HEADS,
+                                    .num_kv_heads = KV_HEADS,
+                                    .head_dim_vo = DIM};
+}
+
+/** Makes a plan in fresh memory; the caller frees it. */
+static qk_attention_schedule *make_plan(const qn_attention_plan_args *a, int64_t *bytes,
+                                        int64_t *workspace_bytes) {
+    assert_int_equal(qn_attention_plan(nullptr, bytes, workspace_bytes, a), QN_OK);
+    void *plan = malloc((size_t)*bytes);
+    assert_non_null(plan);
+    assert_int_equal(qn_attention_plan(plan, bytes, workspace_bytes, a), QN_OK);
+    assert_null(qni_attention_check_plan(plan, *bytes, true));
+    return plan;
+}
+
+/** Each row meets each key exactly once, and each row of a split request is merged once. */
+static void assert_covers(const qk_attention_schedule *s) {
+    const uint32_t group = (uint32_t)(s->num_qo_heads / s->num_kv_heads);
+    const qk_attention_work *works = qk_attention_works(s);
+    for (uint32_t b = 0; b < s->num_requests; b++) {
+        const qk_attention_request *r = &qk_attention_requests(s)[b];
+        for (uint32_t row = 0; row < (uint32_t)r->qo_len * group; row++) {
+            uint32_t keys = 0, visits = 0, merges = 0;
+            for (uint32_t i = 0; i < s->num_works + s->num_merges; i++) {
+                const qk_attention_work *w = &works[i];
+                if (w->request != b || row < w->row_begin || row >= w->row_end)
+                    continue;
+                if (i >= s->num_works)
+                    merges++;
+                else if (visits++ == 0 || w->kv_begin == keys)
+                    keys = w->kv_end;
+            }
+            assert_int_equal(keys, r->kv_len);
+            assert_int_equal(merges, qk_attention_chunks(r) > 1);
+        }
+    }
+}
+
+static void test_plan(void **) {
+    qn_attention_plan_args a = paged_plan();
+    int64_t bytes, again, workspace_bytes;
+    qk_attention_schedule *plan = make_plan(&a, &bytes, &workspace_bytes);
+    const qk_attention_request *r = qk_attention_requests(plan);
+    assert_int_equal(r[0].kv_len, 10); // 3 pages of 4, the last one holds 2
+    assert_int_equal(r[1].qo_len, 0);
+    assert_int_equal(r[2].kv_len, 0); // no pages: last_page_len is not looked at
+    assert_int_equal(workspace_bytes, 0);
+    assert_covers(plan);
+    qk_attention_schedule *twin = make_plan(&a, &again, &workspace_bytes);
+    assert_int_equal(bytes, again);
+    assert_memory_equal(plan, twin, (size_t)bytes);
+    free(twin);
+    free(plan);
+}
+
+/** E14: the boundaries of chunks come from the request's own lengths, whatever the batch and the splits. */
+static void test_chunks(void **) {
+    static const int32_t lens[] = {2000, 100, 700};
+    static const int64_t splits[] = {0, 1, 2, 7};
+    for (int i = 0; i < 4; i++)
+        for (int64_t batches = 1; batches <= 3; batches++) {
+            const qn_attention_plan_args a = {.struct_size = sizeof a,
+                                              .batches = batches,
+                                              .qo_len = 3,
+                                              .kv_lens = lens,
+                                              .num_qo_heads = HEADS,
+                                              .num_kv_heads = KV_HEADS,
+                                              .head_dim_vo = DIM,
+                                              .max_kv_splits = splits[i]};
+            int64_t bytes, workspace_bytes;
+            qk_attention_schedule *plan = make_plan(&a, &bytes, &workspace_bytes);
+            assert_covers(plan);
+            assert_int_equal(qk_attention_requests(plan)[0].kv_chunk, 256);
+            assert_int_equal(qk_attention_requests(plan)[0].partial_begin, 0);
+            assert_int_equal(
+                plan->num_works,
+                (uint32_t)(splits[i] && splits[i] < 8 ? splits[i] : 8) + (batches > 1) +
+                    (batches > 2) * (splits[i] && splits[i] < 3 ? (uint32_t)splits[i] : 3));
+            free(plan);
+        }
+}
+
+static void test_plan_refusals(void **) {
+    qn_attention_plan_args a = paged_plan();
+    int64_t bytes, workspace_bytes, small = 8;
+    alignas(8) char room[8];
+#define REFUSED(words)                                                                             \
+    assert_refused_text(qn_attention_plan(nullptr, &bytes, &workspace_bytes, &a), QN_E_INVALID,    \
+                        words)
+    static const int32_t falling[] = {0, 3, 2, 5}, bad_last[] = {2, 5, 1}, no_last[] = {0, 1, 1};
+    a.kv_indptr = falling;
+    REFUSED("kv_indptr[2] is 2; accepted: 3 or more");
+    a = paged_plan(), a.kv_last_page_len = bad_last;
+    REFUSED("kv_last_page_len[1] is 5; accepted where a request has pages: 1 to page_size 4");
+    a = paged_plan(), a.kv_last_page_len = no_last;
+    REFUSED("kv_last_page_len[0] is 0");
+    a = paged_plan(), a.kv_last_page_len = nullptr;
+    REFUSED("kv_last_page_len is null; page_size 4 needs it");
+    a = paged_plan(), a.num_kv_heads = 3;
+    REFUSED("num_qo_heads 4 is no multiple of num_kv_heads 3");
+    a = paged_plan(), a.q_tile = 17;
+    REFUSED("q_tile is 17; accepted: 16, 64, 128, 256 or 0");
+    a = paged_plan();
+    assert_refused_text(qn_attention_plan(room, &small, &workspace_bytes, &a), QN_E_INVALID,
+                        "plan has room for 8 bytes, needs");
+#undef REFUSED
+}
+
+/** A plan over pages, used; then for tensors that it was not made for, then damaged. */
+static void test_paged(void **) {
+    const qn_attention_plan_args a = paged_plan();
+    static const int32_t list[] = {4, 2, 0, 1, 3};
+    int64_t bytes, workspace_bytes;
+    qk_attention_schedule *plan = make_plan(&a, &bytes, &workspace_bytes);
+    MAKE(&q, QNI_F16, 40, HEADS, DIM);
+    MAKE(&o, QNI_F16, 40, HEADS, DIM);
+    MAKE(&k, QNI_F16, 5, 4, KV_HEADS, DIM);
+    MAKE(&v, QNI_F16, 5, 4, KV_HEADS, DIM);
+    MAKE(&indices, QNI_I32, 5);
+    memcpy(indices.data, list, sizeof list);
+    fill(&q, 1), fill(&k, 0), fill(&v, 1);
+    memset(v.data + 2 * 2 * KV_HEADS * DIM, 0xFF,
+           2 * 2 * KV_HEADS * DIM); // page 0: two places unused
+    args = (qn_attention_args){.struct_size = sizeof args,
+                               .o = &o.t,
+                               .q = &q.t,
+                               .k = &k.t,
+                               .v = &v.t,
+                               .kv_indices = &indices.t,
+                               .plan = plan,
+                               .plan_bytes = bytes};
+    assert_int_equal(qn_attention(stream, &args), QN_OK);
+    assert_true(isfinite(o_at(0, 0)) && o_at(0, 0) > 0);
+    assert_true(o_at(1, 0) == 0); // the third request has no keys
+    memset(o.data, 0xFF, sizeof o.data);
+    ((int32_t *)indices.data)[3] = 5;
+    assert_refused(QN_E_INVALID, "kv_indices[3] is 5; accepted: 0 to 4");
+    ((int32_t *)indices.data)[3] = 1;
+    k.shape[1] = v.shape[1] = 2;
+    assert_refused(QN_E_INVALID, "plan is for page_size 4, k has 2");
+    k.shape[1] = v.shape[1] = 4;
+    q.shape[0] = o.shape[0] = 39;
+    assert_refused(QN_E_INVALID, "q has 39 tokens, the plan needs 40");
+    q.shape[0] = o.shape[0] = 40;
+    ((qk_attention_request *)(plan + 1))[1].kv_len = 1000;
+    assert_refused(QN_E_INVALID, "plan is damaged: a request");
+    plan->magic++;
+    assert_refused(QN_E_INVALID, "plan was not made by qn_attention_plan");
+    free(plan);
+}
+
+// ---- merging, dropout
+
+/** E13: two empty states, an empty one, equal ones. */
+static void test_merge(void **) {
+    box va, vb, sa, sb;
+    MAKE(&va, QNI_F32, 3, 1, 2);
+    MAKE(&vb, QNI_F32, 3, 1, 2);
+    MAKE(&o, QNI_F32, 3, 1, 2);
+    MAKE(&sa, QNI_F32, 3, 1);
+    MAKE(&sb, QNI_F32, 3, 1);
+    MAKE(&lse, QNI_F32, 3, 1);
+    memcpy(va.data, (const float[]){NAN, NAN, 1, 2, 3, 4}, 24);
+    memcpy(vb.data, (const float[]){NAN, NAN, NAN, NAN, 5, 8}, 24);
+    memcpy(sa.data, (const float[]){-INFINITY, 5, 7}, 12);
+    memcpy(sb.data, (const float[]){-INFINITY, -INFINITY, 7}, 12);
+    assert_int_equal(
+        qn_merge_state(stream, &o.t, &lse.t, &va.t, &sa.t, &vb.t, &sb.t, QN_LSE_BASE_2), QN_OK);
+    static const float want[] = {0, 0, 1, 2, 4, 6}, want_s[] = {-INFINITY, 5, 8};
+    assert_memory_equal(o.data, want, sizeof want);
+    assert_memory_equal(lse.data, want_s, sizeof want_s);
+    assert_int_equal(
+        qn_merge_state(stream, &va.t, &sa.t, &va.t, &sa.t, &vb.t, &sb.t, QN_LSE_BASE_2), QN_OK);
+    assert_memory_equal(va.data, want, sizeof want); // in place
+    assert_refused_text(
+        qn_merge_state(stream, &vb.t, &lse.t, &va.t, &sa.t, &vb.t, &sb.t, QN_LSE_BASE_2),
+        QN_E_INVALID, "v overlaps v_b");
+    assert_refused_text(qn_merge_states(stream, &o.t, &lse.t, &va.t, &sa.t, QN_LSE_BASE_2),
+                        QN_E_INVALID, "v_states");
+}
+
+/** Philox's known answers; the mask's rate and its independence of the tensor's dtype. */
+static void test_dropout(void **) {
+    static const uint32_t zero[] = {0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8};
+    uint32_t out[4];
+    qk_philox(0, 0, out);
+    assert_memory_equal(out, zero, sizeof zero);
+    MAKE(&o, QNI_F32, 2, 2, 8, 30);
+    MAKE(&q, QNI_BF16, 2, 2, 8, 30);
+    assert_int_equal(qn_attention_dropout_mask(stream, &o.t, 0.25f, 5, 7), QN_OK);
+    assert_int_equal(qn_attention_dropout_mask(stream, &q.t, 0.25f, 5, 7), QN_OK);
+    int dropped = 0;
+    for (int i = 0; i < 960; i++) {
+        const double r = qni_get(QNI_F32, o.data, i);
+        assert_true(fabs(r) == 0.5 && r == qni_get(QNI_BF16, q.data, i));
+        dropped += r < 0;
+    }
+    assert_in_range(dropped, 190, 290); // of 960, a quarter; 4 standard deviations are 54
+    assert_refused_text(qn_attention_dropout_mask(stream, &o.t, -1, 0, 0), QN_E_INVALID,
+                        "dropout_p is -1");
+}
+
+int main(void) {
+    setenv("QUERN_VALIDATE", "1", 1);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_causal),    cmocka_unit_test(test_window),
+        cmocka_unit_test(test_empty),     cmocka_unit_test(test_low_score),
+        cmocka_unit_test(test_masks),     cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_workspace), cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_chunks),    cmocka_unit_test(test_plan_refusals),
+        cmocka_unit_test(test_paged),     cmocka_unit_test(test_merge),
+        cmocka_unit_test(test_dropout),
+    };
+    return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+}

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Philox4x32-10, the counter-based random generator of dropout. For host and device.
+#ifndef QK_PHILOX_GPU_H
+#define QK_PHILOX_GPU_H
+
+#include <stdint.h>
+
+/** Four words of the stream `seed` at `counter`. Source: Salmon et al., doi:10.1145/2063384.2063405. */
+static inline void qk_philox(uint64_t seed, uint64_t counter, uint32_t out[4]) {
+    uint32_t key0 = (uint32_t)seed, key1 = (uint32_t)(seed >> 32);
+    uint32_t c0 = (uint32_t)counter, c1 = (uint32_t)(counter >> 32), c2 = 0, c3 = 0;
+    for (int round = 0; round < 10; round++) {
+        const uint64_t a = (uint64_t)0xD2511F53 * c0, b = (uint64_t)0xCD9E8D57 * c2;
+        c0 = (uint32_t)(b >> 32) ^ c1 ^ key0;
+        c1 = (uint32_t)b;
+        c2 = (uint32_t)(a >> 32) ^ c3 ^ key1;
+        c3 = (uint32_t)a;
+        key0 += 0x9E3779B9;
+        key1 += 0xBB67AE85;
+    }
+    out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
+}
+
+#endif
