@@ -1,79 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the activations' functions refuse, edges, and strides beyond 2^31 elements. That kernels agree with the
 // definition is families_test's to show.
+#include "../op_test.h"
 #include "activation.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-
-#include <cmocka.h>
-
-enum { MAX_DIMS = 3, ROOM = 4096 };
-
-/** A tensor on the CPU, with its shape and memory. */
-typedef struct box {
-    DLTensor t;
-    int64_t shape[MAX_DIMS], strides[MAX_DIMS];
-    alignas(64) uint8_t data[ROOM];
-} box;
-
-static qn_device *cpu;
-static qn_stream *stream;
-
-static int open_cpu(void **) {
-    return qn_device_open(&cpu, "cpu") != QN_OK || qn_stream_create(&stream, cpu) != QN_OK;
-}
-static int close_cpu(void **) {
-    qn_stream_destroy(stream);
-    qn_device_close(cpu);
-    return 0;
-}
-
-static DLTensor *make(box *b, qni_dtype dtype, int ndim, int64_t d0, int64_t d1, int64_t d2) {
-    const int64_t shape[] = {d0, d1, d2};
-    memset(b, 0xFF, sizeof *b);
-    int64_t stride = 1;
-    for (int i = ndim - 1; i >= 0; i--) {
-        b->shape[i] = shape[i];
-        b->strides[i] = stride;
-        stride *= shape[i];
-    }
-    b->t = (DLTensor){.data = b->data,
-                      .device = qn_device_id(cpu),
-                      .ndim = ndim,
-                      .dtype = qni_dl_dtype(dtype),
-                      .shape = b->shape,
-                      .strides = b->strides};
-    return &b->t;
-}
-
-static void fill(box *b, double v) {
-    const qni_dtype dtype = qni_dtype_of(&b->t);
-    if (!qni_is_float16_or_32(dtype) && !qni_is_fp8(dtype))
-        return; // to be refused
-    for (int64_t i = 0; i < qni_numel(&b->t); i++)
-        qni_put(dtype, b->data, i, v);
-}
-
-static double at(const box *b, int64_t i) {
-    return qni_get(qni_dtype_of(&b->t), b->data, i);
-}
-
-static void assert_refused(qn_status st, qn_status want, const char *words) {
-    assert_int_equal(st, want);
-    if (!strstr(qn_last_error(), words))
-        fail_msg("the message lacks \"%s\": %s", words, qn_last_error());
-}
 
 static box x, out, scale;
 
 static void make_all(qni_dtype dtype, int64_t n, int64_t h) {
-    make(&x, dtype, 2, n, 2 * h, 0);
-    make(&out, dtype, 2, n, h, 0);
-    make(&scale, QNI_F32, 1, 1, 0, 0);
+    MAKE(&x, dtype, n, 2 * h);
+    MAKE(&out, dtype, n, h);
+    MAKE(&scale, QNI_F32, 1);
     fill(&x, 1);
     fill(&scale, 1);
 }
@@ -97,7 +35,7 @@ static void test_refusals(void **) {
     x.shape[1] = 15;
     assert_refused(qn_gelu_tanh_and_mul(stream, &out.t, &x.t), QN_E_INVALID,
                    "gelu_tanh_and_mul: x has rows of 15 elements, needs an even number");
-    make(&out, QNI_F32, 2, 3, 8, 0);
+    MAKE(&out, QNI_F32, 3, 8);
     x.shape[1] = 16;
     assert_refused(qn_silu_and_mul(stream, &out.t, &x.t), QN_E_UNSUPPORTED,
                    "out has dtype f32, needs x's, f16");
@@ -127,8 +65,8 @@ static void test_scalar_refusals(void **) {
                    "limit is nan");
     assert_refused(qn_act_and_mul(stream, &out.t, &x.t, (qn_activation)3, 0), QN_E_INVALID,
                    "function is 3");
-    make(&out, QNI_E4M3FN, 2, 3, 8, 0);
-    make(&scale, QNI_F32, 1, 3, 0, 0);
+    MAKE(&out, QNI_E4M3FN, 3, 8);
+    MAKE(&scale, QNI_F32, 3);
     assert_refused(qn_act_and_mul_dynamic_quant(stream, &out.t, &scale.t, &x.t, QN_SILU, 0, 0),
                    QN_E_INVALID, "scale_eps is 0");
     assert_untouched();
@@ -138,15 +76,15 @@ static void test_quant_refusals(void **) {
     make_all(QNI_BF16, 3, 8);
     assert_refused(qn_act_and_mul_quant(stream, &out.t, &x.t, &scale.t, QN_SILU, 0),
                    QN_E_UNSUPPORTED, "out has dtype bf16; accepted: e4m3fn");
-    make(&out, QNI_E4M3FN, 2, 3, 8, 0);
+    MAKE(&out, QNI_E4M3FN, 3, 8);
     assert_refused(qn_act_and_mul_quant(stream, &out.t, &x.t, nullptr, QN_SILU, 0), QN_E_INVALID,
                    "scale is null");
     assert_refused(qn_act_and_mul_dynamic_quant(stream, &out.t, nullptr, &x.t, QN_SILU, 0, 1e-10f),
                    QN_E_INVALID, "scale is null");
-    make(&scale, QNI_F16, 1, 1, 0, 0);
+    MAKE(&scale, QNI_F16, 1);
     assert_refused(qn_act_and_mul_quant(stream, &out.t, &x.t, &scale.t, QN_SILU, 0),
                    QN_E_UNSUPPORTED, "scale has dtype f16");
-    make(&scale, QNI_F32, 2, 3, 2, 0);
+    MAKE(&scale, QNI_F32, 3, 2);
     assert_refused(qn_act_and_mul_dynamic_quant(stream, &out.t, &scale.t, &x.t, QN_SILU, 0, 1e-10f),
                    QN_E_INVALID, "scale has shape [3, 2], needs [3, 1]");
     assert_untouched();
@@ -202,7 +140,7 @@ static void test_codes(void **) {
     static const double largest[] = {448, 240, 57344, 57344};
     for (int kind = 0; kind < QNI_NUM_FP8; kind++) {
         make_all(QNI_F32, 2, 4);
-        make(&out, (qni_dtype)(QNI_E4M3FN + kind), 2, 2, 4, 0);
+        MAKE(&out, (qni_dtype)(QNI_E4M3FN + kind), 2, 4);
         fill(&scale, 1e-6);
         fill(&x, 0);
         for (int i = 0; i < 4; i++) {
@@ -212,7 +150,7 @@ static void test_codes(void **) {
         assert_int_equal(qn_act_and_mul_quant(stream, &out.t, &x.t, &scale.t, QN_GELU, 0), QN_OK);
         for (int i = 0; i < 4; i++)
             assert_true(at(&out, i) == (i % 2 ? -largest[kind] : largest[kind]));
-        make(&scale, QNI_F32, 1, 2, 0, 0);
+        MAKE(&scale, QNI_F32, 2);
         assert_int_equal(
             qn_act_and_mul_dynamic_quant(stream, &out.t, &scale.t, &x.t, QN_GELU, 0, 1e-4f), QN_OK);
         for (int i = 0; i < 4; i++)

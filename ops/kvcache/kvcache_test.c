@@ -1,61 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What kvcache's functions refuse and leave alone, with index tensors validated throughout. That kernels agree with the
 // definition, on every page size and layout, is families_test's to show.
+#include "../op_test.h"
 #include "kvcache.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-enum { MAX_DIMS = 4, ROOM = 4096, N = 4, HEADS = 2, DIM = 4, PAGES = 3, PAGE = 2 };
-
-/** A tensor on the CPU, with its shape and memory. */
-typedef struct box {
-    DLTensor t;
-    int64_t shape[MAX_DIMS];
-    alignas(64) uint8_t data[ROOM];
-} box;
-
-static qn_device *cpu;
-static qn_stream *stream;
-
-static int open_cpu(void **) {
-    return qn_device_open(&cpu, "cpu") != QN_OK || qn_stream_create(&stream, cpu) != QN_OK;
-}
-static int close_cpu(void **) {
-    qn_stream_destroy(stream);
-    qn_device_close(cpu);
-    return 0;
-}
-
-/** A contiguous tensor of poison; sizes end with -1. */
-static DLTensor *make(box *b, qni_dtype dtype, const int64_t *shape) {
-    int ndim = 0;
-    memset(b, 0xFF, sizeof *b);
-    for (; shape[ndim] >= 0; ndim++)
-        b->shape[ndim] = shape[ndim];
-    b->t = (DLTensor){.data = b->data,
-                      .device = qn_device_id(cpu),
-                      .ndim = ndim,
-                      .dtype = qni_dl_dtype(dtype),
-                      .shape = b->shape};
-    return &b->t;
-}
-#define MAKE(box, dtype, ...) make(box, dtype, (const int64_t[]){__VA_ARGS__, -1})
-#define INDICES(box, ...)                                                                          \
-    do {                                                                                           \
-        const int32_t values[] = {__VA_ARGS__};                                                    \
-        MAKE(box, QNI_I32, sizeof values / sizeof *values);                                        \
-        memcpy((box)->data, values, sizeof values);                                                \
-    } while (0)
-
-static void assert_refused(qn_status st, qn_status want, const char *words) {
-    if (st != want || !strstr(qn_last_error(), words))
-        fail_msg("status %d, want %d with \"%s\": %s", st, want, words, qn_last_error());
-}
+enum { N = 4, HEADS = 2, DIM = 4, PAGES = 3, PAGE = 2 };
 
 static box key, value, k_cache, v_cache, batch, pos, indices, indptr, last, slots, k_scale, v_scale;
 
@@ -79,6 +28,7 @@ static void make_all(qni_dtype dtype, qni_dtype cache) {
     MAKE(&v_scale, QNI_F32, 1);
     *(float *)k_scale.data = 2;
     *(float *)v_scale.data = 0.001f;
+    key.t.strides = k_cache.t.strides = pos.t.strides = nullptr; // contiguous all the same
 }
 
 static qn_status append(qn_kv_layout layout) {

@@ -1,81 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // What norm's functions refuse, the edge vectors of the family, and the independence of rows. That kernels agree with
 // the definition is families_test's to show.
+#include "../op_test.h"
 #include "norm.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-enum { MAX_DIMS = 3, ROOM = 4096 };
-
-/** A tensor on the CPU, with its shape and memory. */
-typedef struct box {
-    DLTensor t;
-    int64_t shape[MAX_DIMS], strides[MAX_DIMS];
-    alignas(64) uint8_t data[ROOM];
-} box;
-
-static qn_device *cpu;
-static qn_stream *stream;
-
-static int open_cpu(void **) {
-    return qn_device_open(&cpu, "cpu") != QN_OK || qn_stream_create(&stream, cpu) != QN_OK;
-}
-static int close_cpu(void **) {
-    qn_stream_destroy(stream);
-    qn_device_close(cpu);
-    return 0;
-}
-
-static DLTensor *make(box *b, qni_dtype dtype, int ndim, int64_t d0, int64_t d1, int64_t d2) {
-    const int64_t shape[] = {d0, d1, d2};
-    memset(b, 0xFF, sizeof *b);
-    int64_t stride = 1;
-    for (int i = ndim - 1; i >= 0; i--) {
-        b->shape[i] = shape[i];
-        b->strides[i] = stride;
-        stride *= shape[i];
-    }
-    b->t = (DLTensor){.data = b->data,
-                      .device = qn_device_id(cpu),
-                      .ndim = ndim,
-                      .dtype = qni_dl_dtype(dtype),
-                      .shape = b->shape,
-                      .strides = b->strides};
-    return &b->t;
-}
-
-static void fill(box *b, double v) {
-    const qni_dtype dtype = qni_dtype_of(&b->t);
-    if (dtype == QNI_I32)
-        return; // to be refused: qni_put knows floats alone
-    for (int64_t i = 0; i < qni_numel(&b->t); i++)
-        qni_put(dtype, b->data, i, v);
-}
-
-static double at(const box *b, int64_t i) {
-    return qni_get(qni_dtype_of(&b->t), b->data, i);
-}
-
-static void assert_refused(qn_status st, qn_status want, const char *words) {
-    assert_int_equal(st, want);
-    if (!strstr(qn_last_error(), words))
-        fail_msg("the message lacks \"%s\": %s", words, qn_last_error());
-}
 
 static box x, out, w, res, scale, beta;
 
 static void make_all(qni_dtype dtype, int64_t n, int64_t h) {
-    make(&x, dtype, 2, n, h, 0);
-    make(&out, dtype, 2, n, h, 0);
-    make(&res, dtype, 2, n, h, 0);
-    make(&w, dtype, 1, h, 0, 0);
-    make(&beta, dtype, 1, h, 0, 0);
-    make(&scale, QNI_F32, 1, 1, 0, 0);
+    MAKE(&x, dtype, n, h);
+    MAKE(&out, dtype, n, h);
+    MAKE(&res, dtype, n, h);
+    MAKE(&w, dtype, h);
+    MAKE(&beta, dtype, h);
+    MAKE(&scale, QNI_F32, 1);
     fill(&x, 1);
     fill(&res, 1);
     fill(&w, 1);
@@ -97,11 +34,11 @@ static void test_refusals(void **) {
     w.shape[0] = 7;
     assert_refused(qn_rmsnorm(stream, &out.t, &x.t, &w.t, 1e-6f), QN_E_INVALID,
                    "rmsnorm: weight has shape [7], needs [8]");
-    make(&w, QNI_BF16, 1, 8, 0, 0);
+    MAKE(&w, QNI_BF16, 8);
     assert_refused(qn_rmsnorm(stream, &out.t, &x.t, &w.t, 1e-6f), QN_E_UNSUPPORTED,
                    "weight has dtype bf16; accepted: x's (f16) and f32");
     make_all(QNI_F16, 3, 8);
-    make(&out, QNI_F32, 2, 3, 8, 0);
+    MAKE(&out, QNI_F32, 3, 8);
     assert_refused(qn_rmsnorm(stream, &out.t, &x.t, &w.t, 1e-6f), QN_E_UNSUPPORTED,
                    "out has dtype f32, needs x's, f16");
     make_all(QNI_I32, 3, 8);
@@ -131,20 +68,20 @@ static void test_quant_refusals(void **) {
     make_all(QNI_BF16, 3, 8);
     assert_refused(qn_rmsnorm_quant(stream, &out.t, &x.t, &w.t, &scale.t, 1e-6f), QN_E_UNSUPPORTED,
                    "out has dtype bf16; accepted: e4m3fn");
-    make(&out, QNI_E4M3FN, 2, 3, 8, 0);
+    MAKE(&out, QNI_E4M3FN, 3, 8);
     assert_refused(qn_rmsnorm_quant(stream, &out.t, &x.t, &w.t, nullptr, 1e-6f), QN_E_INVALID,
                    "scale is null");
-    make(&scale, QNI_F32, 1, 2, 0, 0);
+    MAKE(&scale, QNI_F32, 2);
     assert_refused(qn_rmsnorm_quant(stream, &out.t, &x.t, &w.t, &scale.t, 1e-6f), QN_E_INVALID,
                    "scale has shape [2], needs [1]");
-    make(&scale, QNI_F16, 1, 1, 0, 0);
+    MAKE(&scale, QNI_F16, 1);
     assert_refused(qn_layernorm_quant(stream, &out.t, &x.t, &w.t, &beta.t, &scale.t, 1e-6f),
                    QN_E_UNSUPPORTED, "scale has dtype f16");
-    make(&scale, QNI_F32, 2, 3, 2, 0);
+    MAKE(&scale, QNI_F32, 3, 2);
     assert_refused(
         qn_rmsnorm_dynamic_quant(stream, &out.t, &scale.t, &x.t, nullptr, &w.t, 1e-6f, 1e-4f),
         QN_E_INVALID, "scale has shape [3, 2], needs [3, 1]");
-    make(&scale, QNI_F32, 1, 3, 0, 0);
+    MAKE(&scale, QNI_F32, 3);
     assert_refused(
         qn_rmsnorm_dynamic_quant(stream, &out.t, &scale.t, &x.t, nullptr, &w.t, 1e-6f, 0),
         QN_E_INVALID, "scale_eps is 0");
@@ -208,7 +145,7 @@ static void test_saturation(void **) {
     static const double largest[] = {448, 240, 57344, 57344};
     for (int kind = 0; kind < QNI_NUM_FP8; kind++) {
         make_all(QNI_F32, 1, 8);
-        make(&out, (qni_dtype)(QNI_E4M3FN + kind), 2, 1, 8, 0);
+        MAKE(&out, (qni_dtype)(QNI_E4M3FN + kind), 1, 8);
         fill(&scale, 1e-6);
         for (int i = 0; i < 8; i++)
             qni_put(QNI_F32, x.data, i, i % 2 ? -1 : 1);
@@ -225,7 +162,7 @@ static void test_unrounded_sum(void **) {
     const double root = sqrt((sum * sum + 256) / 2);
     qni_put(QNI_BF16, x.data, 0, 0x1p-8);
     qni_put(QNI_BF16, x.data, 1, 15);
-    make(&w, QNI_F32, 1, 2, 0, 0);
+    MAKE(&w, QNI_F32, 2);
     fill(&w, 1.75 * root);
     assert_int_equal(qn_fused_add_rmsnorm(stream, &x.t, &res.t, &w.t, 0), QN_OK);
     assert_true(at(&res, 0) == 1);
@@ -239,7 +176,7 @@ static void test_nan(void **) {
     assert_int_equal(qn_layernorm(stream, &out.t, &x.t, &w.t, &beta.t, 1e-6f), QN_OK);
     for (int i = 0; i < 8; i++)
         assert_true(at(&out, i) == 0 && isnan(at(&out, 8 + i)));
-    make(&out, QNI_E4M3FNUZ, 2, 2, 8, 0);
+    MAKE(&out, QNI_E4M3FNUZ, 2, 8);
     assert_int_equal(qn_rmsnorm_quant(stream, &out.t, &x.t, &w.t, &scale.t, 1e-6f), QN_OK);
     assert_int_equal(out.data[8], 0x80);
     assert_true(at(&out, 0) == 1);

@@ -1,77 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Quantisation along rows: the vectors of UE8M0 and of lone values, what the functions refuse. That kernels agree with
 // the definition is families_test's to show.
+#include "../op_test.h"
 #include "rows.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-enum { MAX_DIMS = 3, ROOM = 4096 };
-
-/** A tensor on the CPU, with its shape and memory. */
-typedef struct box {
-    DLTensor t;
-    int64_t shape[MAX_DIMS], strides[MAX_DIMS];
-    alignas(64) uint8_t data[ROOM];
-} box;
-
-static qn_device *cpu;
-static qn_stream *stream;
-
-static int open_cpu(void **) {
-    return qn_device_open(&cpu, "cpu") != QN_OK || qn_stream_create(&stream, cpu) != QN_OK;
-}
-static int close_cpu(void **) {
-    qn_stream_destroy(stream);
-    qn_device_close(cpu);
-    return 0;
-}
-
-static DLTensor *make(box *b, qni_dtype dtype, int ndim, int64_t d0, int64_t d1, int64_t d2) {
-    const int64_t shape[] = {d0, d1, d2};
-    memset(b, 0xFF, sizeof *b);
-    int64_t stride = 1;
-    for (int i = ndim - 1; i >= 0; i--) {
-        b->shape[i] = shape[i];
-        b->strides[i] = stride;
-        stride *= shape[i];
-    }
-    b->t = (DLTensor){.data = b->data,
-                      .device = qn_device_id(cpu),
-                      .ndim = ndim,
-                      .dtype = qni_dl_dtype(dtype),
-                      .shape = b->shape,
-                      .strides = b->strides};
-    return &b->t;
-}
-
-static void fill(box *b, double v) {
-    const qni_dtype dtype = qni_dtype_of(&b->t);
-    for (int64_t i = 0; i < qni_numel(&b->t); i++)
-        qni_put(dtype, b->data, i, v);
-}
-
-static double at(const box *b, int64_t i) {
-    return qni_get(qni_dtype_of(&b->t), b->data, i);
-}
-
-static void assert_refused(qn_status st, qn_status want, const char *words) {
-    assert_int_equal(st, want);
-    if (!strstr(qn_last_error(), words))
-        fail_msg("the message lacks \"%s\": %s", words, qn_last_error());
-}
 
 static box x, q, scale, workspace;
 
 static void make_all(qni_dtype dtype, qni_dtype codes, int64_t rows, int64_t cols, int64_t groups) {
-    make(&x, dtype, 2, rows, cols, 0);
-    make(&q, codes, 2, rows, cols, 0);
-    make(&scale, QNI_F32, 2, rows, groups, 0);
-    make(&workspace, QNI_U8, 1, ROOM, 0, 0);
+    MAKE(&x, dtype, rows, cols);
+    MAKE(&q, codes, rows, cols);
+    MAKE(&scale, QNI_F32, rows, groups);
+    MAKE(&workspace, QNI_U8, ROOM);
     fill(&x, 1);
 }
 
@@ -93,7 +32,7 @@ static void test_ue8m0(void **) {
 /** 448 times each power of two through the public function, five groups a row: packed bytes, zeros behind them. */
 static void test_packed_words(void **) {
     make_all(QNI_F32, QNI_E4M3FN, 1, 5 * 8, 5);
-    make(&scale, QNI_I32, 2, 1, 2, 0);
+    MAKE(&scale, QNI_I32, 1, 2);
     const double tops[] = {448, 449, 448 * 0x1p-20, 1e-30, 3e38};
     const uint8_t want[] = {127, 128, 107, 19, 247, 0, 0, 0};
     for (int i = 0; i < 40; i++)
@@ -117,7 +56,7 @@ static void test_lone_value_and_zeros(void **) {
 /** int8: ties to even, the ends of the range, a NaN. */
 static void test_int8(void **) {
     make_all(QNI_F32, QNI_I8, 1, 8, 1);
-    make(&scale, QNI_F32, 1, 1, 0, 0);
+    MAKE(&scale, QNI_F32, 1);
     fill(&scale, 0.5);
     const double values[] = {0.25, 0.75, -1.25, 63.5, 64, -100, (double)NAN, 1};
     const double want[] = {0, 2, -2, 127, 127, -127, 0, 2};
@@ -131,7 +70,7 @@ static void test_int8(void **) {
 /** One scale for the tensor, whatever the workspace held. */
 static void test_tensor(void **) {
     make_all(QNI_F16, QNI_E5M2, 5, 40, 1);
-    make(&scale, QNI_F32, 1, 1, 0, 0);
+    MAKE(&scale, QNI_F32, 1);
     qni_put(QNI_F16, x.data, 4 * 40 + 39, -57344);
     assert_int_equal(qn_quantize_tensor(stream, &q.t, &scale.t, &x.t, &workspace.t, 1e-10f), QN_OK);
     assert_true(at(&scale, 0) == 1 && at(&q, 0) == 1 && at(&q, 199) == -57344);
@@ -154,18 +93,18 @@ static void test_refusals(void **) {
     scale.strides[1] = 0;
     assert_refused(qn_quantize_groups(stream, &q.t, &scale.t, &x.t, 32, 0, 1e-4f), QN_E_INVALID,
                    "scale has stride 0");
-    make(&scale, QNI_F16, 2, 3, 2, 0);
+    MAKE(&scale, QNI_F16, 3, 2);
     assert_refused(qn_quantize_groups(stream, &q.t, &scale.t, &x.t, 32, 0, 1e-4f), QN_E_UNSUPPORTED,
                    "scale has dtype f16; accepted: f32, i32");
-    make(&scale, QNI_F32, 1, 1, 0, 0);
+    MAKE(&scale, QNI_F32, 1);
     workspace.shape[0] = 100;
     assert_refused(qn_quantize_tensor(stream, &q.t, &scale.t, &x.t, &workspace.t, 1e-4f),
                    QN_E_INVALID, "workspace has 100 bytes, needs 4096");
     assert_refused(qn_quantize_static(stream, &q.t, &x.t, nullptr), QN_E_INVALID, "scale is null");
     x.t.data = q.data;
     assert_refused(qn_quantize_static(stream, &q.t, &x.t, &scale.t), QN_E_INVALID, "q overlaps x");
-    make(&q, QNI_F16, 2, 3, 64, 0);
-    make(&x, QNI_F16, 2, 3, 64, 0);
+    MAKE(&q, QNI_F16, 3, 64);
+    MAKE(&x, QNI_F16, 3, 64);
     assert_refused(qn_quantize_static(stream, &q.t, &x.t, &scale.t), QN_E_UNSUPPORTED,
                    "q has dtype f16");
     for (int i = 0; i < 3 * 64; i++)
@@ -177,7 +116,7 @@ static void test_empty(void **) {
     assert_int_equal(qn_quantize_groups(stream, &q.t, &scale.t, &x.t, 32, 0, 1e-4f), QN_OK);
     make_all(QNI_F16, QNI_E4M3FN, 3, 0, 0);
     assert_int_equal(qn_quantize_groups(stream, &q.t, &scale.t, &x.t, 0, 1, 1e-4f), QN_OK);
-    make(&scale, QNI_F32, 1, 1, 0, 0);
+    MAKE(&scale, QNI_F32, 1);
     assert_int_equal(qn_quantize_tensor(stream, &q.t, &scale.t, &x.t, &workspace.t, 1e-4f), QN_OK);
     assert_int_equal(scale.data[0], 0xFF);
 }

@@ -1,82 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // What rope's functions refuse, the edge vectors of the family, and far strides. That kernels agree with the definition
 // is families_test's to show. Index tensors are validated throughout.
+#include "../op_test.h"
 #include "rope.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
-#include <cmocka.h>
-
-enum { MAX_DIMS = 4, ROOM = 1 << 16 };
-
-/** A tensor on the CPU, with its shape and memory. */
-typedef struct box {
-    DLTensor t;
-    int64_t shape[MAX_DIMS], strides[MAX_DIMS];
-    alignas(64) uint8_t data[ROOM];
-} box;
-
-static qn_device *cpu;
-static qn_stream *stream;
-
-static int open_cpu(void **) {
-    return qn_device_open(&cpu, "cpu") != QN_OK || qn_stream_create(&stream, cpu) != QN_OK;
-}
-static int close_cpu(void **) {
-    qn_stream_destroy(stream);
-    qn_device_close(cpu);
-    return 0;
-}
-
-/** A contiguous tensor of poison; sizes end with -1. */
-static DLTensor *make(box *b, qni_dtype dtype, const int64_t *shape) {
-    int ndim = 0;
-    memset(b, 0xFF, sizeof *b);
-    for (; shape[ndim] >= 0; ndim++)
-        b->shape[ndim] = shape[ndim];
-    int64_t stride = 1;
-    for (int i = ndim - 1; i >= 0; i--) {
-        b->strides[i] = stride;
-        stride *= shape[i];
-    }
-    b->t = (DLTensor){.data = b->data,
-                      .device = qn_device_id(cpu),
-                      .ndim = ndim,
-                      .dtype = qni_dl_dtype(dtype),
-                      .shape = b->shape,
-                      .strides = b->strides};
-    return &b->t;
-}
-#define MAKE(box, dtype, ...) make(box, dtype, (const int64_t[]){__VA_ARGS__, -1})
-
-static void fill(box *b) {
+static void fill_waves(box *b) {
     const qni_dtype dtype = qni_dtype_of(&b->t);
     for (int64_t i = 0; i < qni_numel(&b->t); i++)
         qni_put(dtype, b->data, i, sin((double)i * 0.7) * 2);
-}
-
-static void put_i32(box *b, const int32_t *values) {
-    MAKE(b, QNI_I32, b->shape[0]);
-    memcpy(b->data, values, (size_t)b->shape[0] * sizeof *values);
-}
-#define INDICES(box, ...)                                                                          \
-    do {                                                                                           \
-        const int32_t values[] = {__VA_ARGS__};                                                    \
-        (box)->shape[0] = sizeof values / sizeof *values;                                          \
-        put_i32(box, values);                                                                      \
-    } while (0)
-
-static double at(const box *b, int64_t i) {
-    return qni_get(qni_dtype_of(&b->t), b->data, i);
-}
-
-static void assert_refused(qn_status st, qn_status want, const char *words) {
-    if (st != want || !strstr(qn_last_error(), words))
-        fail_msg("status %d, want %d with \"%s\": %s", st, want, words, qn_last_error());
 }
 
 static box q, k, q_out, k_out, pos, indptr, offsets, cache, sine, weight;
@@ -89,9 +22,9 @@ static void make_all(qni_dtype dtype, int64_t n, int64_t heads, int64_t dim) {
     MAKE(&pos, QNI_I32, n);
     memset(pos.data, 0, sizeof pos.data);
     MAKE(&cache, QNI_F32, 4, dim);
-    fill(&q);
-    fill(&k);
-    fill(&cache);
+    fill_waves(&q);
+    fill_waves(&k);
+    fill_waves(&cache);
 }
 
 static qn_status by_pos(const qn_rope_options *options) {
@@ -186,7 +119,7 @@ static void test_overlap(void **) {
     make_all(QNI_F32, 3, 2, 8);
     q.strides[0] = k.strides[0] = 24;
     k.t.data = q.data + 16 * sizeof(float);
-    fill(&q);
+    fill_waves(&q);
     INDICES(&pos, 1, 2, 3);
     assert_int_equal(qn_apply_rope_pos_ids(stream, &q.t, &k.t, &q.t, &k.t, &pos.t, nullptr), QN_OK);
 }
