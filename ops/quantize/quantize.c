@@ -4,6 +4,7 @@
 
 #include "pack.h"
 #include "rows.h"
+#include "scales.h"
 
 // variants.def is one list for all ops; QN_VARIANT_OF_op picks the lines of each.
 #define CPU true
@@ -13,6 +14,8 @@
     QN_VARIANT_OF_##op(#op "." #kernel, needs, where, supports, run)
 
 #define QN_VARIANT_OF_quantize_rows(...)
+#define QN_VARIANT_OF_scales(...)
+#define QN_VARIANT_OF_scales_k_grouped(...)
 #define QN_VARIANT_OF_packbits(...)
 #define QN_VARIANT_OF_quantize(...) {__VA_ARGS__},
 #define QN_VARIANT_OF_dequantize(...)
@@ -34,7 +37,8 @@ const qni_op qni_op_dequantize = {"dequantize", dequantize_variants,
                                   sizeof dequantize_variants / sizeof *dequantize_variants};
 
 static const qni_op *const ops[] = {&qni_op_quantize, &qni_op_dequantize, &qni_op_quantize_rows,
-                                    &qni_op_packbits, nullptr};
+                                    &qni_op_packbits, &qni_op_scales,     &qni_op_scales_k_grouped,
+                                    nullptr};
 const qni_family qni_family_quantize = {"quantize", ops, qni_quantize_check};
 
 /** The smallest eps: from it on, scales and their inverses are normal f32 numbers for every kind. */

@@ -4,6 +4,7 @@
 #include "pack.h"
 #include "quantize.h"
 #include "rows.h"
+#include "scales.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -335,6 +336,8 @@ qn_status qni_quantize_check(qni_check_run *run, const qni_op *op) {
         return qni_pack_check(run, op);
     if (op == &qni_op_quantize_rows)
         return qni_quantize_rows_check(run, op);
+    if (op == &qni_op_scales || op == &qni_op_scales_k_grouped)
+        return qni_scales_check(run, op);
     const bool quick = qni_check_is_quick(run);
     const int num_shapes = sizeof shapes / sizeof *shapes;
     int turn = 0; // fills, kinds and dtypes take turns over the shapes

@@ -10,6 +10,8 @@
 #define QN_VARIANT_OF_quantize(...)
 #define QN_VARIANT_OF_dequantize(...)
 #define QN_VARIANT_OF_packbits(...)
+#define QN_VARIANT_OF_scales(...)
+#define QN_VARIANT_OF_scales_k_grouped(...)
 #define QN_VARIANT_OF_quantize_rows(...) {__VA_ARGS__},
 static const qni_variant variants[] = {
 #include "variants.def"

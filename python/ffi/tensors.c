@@ -232,22 +232,37 @@ static int give_tensor(own_tensor *own, TVMFFIAny *result) {
     return 0;
 }
 
+/** Bytes from a tensor's first element to the end of its last; -1: too many, or nonsense. */
+static int64_t extent_bytes(const DLTensor *t) {
+    int64_t last = 0, reach, bytes;
+    bool is_empty = false;
+    for (int32_t i = 0; i < t->ndim; i++) {
+        is_empty |= t->shape[i] == 0;
+        if (t->shape[i] < 0 || t->strides[i] < 0 ||
+            __builtin_mul_overflow(t->shape[i] - 1, t->strides[i], &reach) ||
+            __builtin_add_overflow(last, reach, &last))
+            return -1; // the library says what it thinks of that
+    }
+    if (is_empty)
+        return 0;
+    return __builtin_mul_overflow(last + 1, (t->dtype.bits * t->dtype.lanes + 7) / 8, &bytes)
+               ? -1
+               : bytes;
+}
+
 /** Allocates what the tensor describes on the device. */
 static qn_status allocate(own_tensor *own, DLDevice id) {
     DLTensor *t = &own->managed.dl_tensor;
-    int64_t bytes = (t->dtype.bits * t->dtype.lanes + 7) / 8;
-    for (int32_t i = 0; i < t->ndim; i++)
-        if (t->shape[i] < 0 || __builtin_mul_overflow(bytes, t->shape[i], &bytes))
-            bytes = -1; // the library says what it thinks of that
+    const int64_t bytes = extent_bytes(t);
     qn_status status = ffi_device(&own->device, id);
     t->device = id;
     return status == QN_OK ? qn_malloc(own->device, &t->data, bytes) : status;
 }
 
 /** A new tensor on the device, not initialised. */
-static int give_new(const TVMFFIShapeCell *shape, DLDataType dtype, DLDevice id,
-                    TVMFFIAny *result) {
-    own_tensor *own = make_tensor(shape, nullptr, dtype);
+static int give_new(const TVMFFIShapeCell *shape, const int64_t *strides, DLDataType dtype,
+                    DLDevice id, TVMFFIAny *result) {
+    own_tensor *own = make_tensor(shape, strides, dtype);
     if (!own)
         return ffi_raise("MemoryError", "empty: out of memory");
     qn_status status = allocate(own, id);
@@ -263,7 +278,18 @@ FFI_FUNCTION(empty) {
     const TVMFFIShapeCell *shape = count == 3 ? shape_of(&args[0]) : nullptr;
     if (!shape || args[1].type_index != kTVMFFIDataType || args[2].type_index != kTVMFFIDevice)
         return ffi_raise("TypeError", "empty: needs a shape, a dtype and a device");
-    return give_new(shape, args[1].v_dtype, args[2].v_device, result);
+    return give_new(shape, nullptr, args[1].v_dtype, args[2].v_device, result);
+}
+
+/** empty_strided(shape, strides, dtype, device) -> tensor */
+FFI_FUNCTION(empty_strided) {
+    const TVMFFIShapeCell *shape = count == 4 ? shape_of(&args[0]) : nullptr;
+    const TVMFFIShapeCell *strides = count == 4 ? shape_of(&args[1]) : nullptr;
+    if (!shape || !strides || shape->size != strides->size ||
+        args[2].type_index != kTVMFFIDataType || args[3].type_index != kTVMFFIDevice)
+        return ffi_raise("TypeError",
+                         "empty_strided: needs a shape, strides, a dtype and a device");
+    return give_new(shape, strides->data, args[2].v_dtype, args[3].v_device, result);
 }
 
 /** lend(address, shape, strides, dtype) -> a CPU tensor over the caller's memory, which must outlive it */
@@ -293,7 +319,7 @@ FFI_FUNCTION(gemm_packed_empty) {
         status = qn_gemm_packed_shape(device, b, sizes, &dtype);
     if (status != QN_OK)
         return ffi_finish(status);
-    return give_new(&(TVMFFIShapeCell){sizes, 3}, dtype, b->device, result);
+    return give_new(&(TVMFFIShapeCell){sizes, 3}, nullptr, dtype, b->device, result);
 }
 
 /** quantize_tensor_workspace() -> bytes */

@@ -25,6 +25,10 @@ from ._quantize import (convert_fp8, dequantize_fp8, packbits, quantize_fp8, qua
 from ._rope import (apply_llama31_rope, apply_llama31_rope_pos_ids, apply_rope, apply_rope_pos_ids,
                     apply_rope_with_cos_sin_cache, qk_rmsnorm_rope, rope_quantize_fp8,
                     rope_quantize_fp8_append_paged_kv_cache)
+from ._scales import (ceil_to_ue8m0, get_k_grouped_mn_major_tma_aligned_packed_ue8m0_tensor,
+                      get_mn_major_tma_aligned_packed_ue8m0_tensor, get_mn_major_tma_aligned_tensor, get_tma_aligned_size,
+                      pack_k_grouped_scales, pack_ue8m0_to_int, transform_scales, transform_sf_into_required_layout,
+                      unpack_ue8m0_from_int)
 
 __version__ = _ffi.version()
 

@@ -154,6 +154,28 @@ def empty_like(x, shape=None, dtype=None):
     return ffi.empty(_ffi_shape(tuple(t.shape if shape is None else shape)), name, t.device)
 
 
+def empty_strided_like(x, shape, strides, dtype=None):
+    """The same with strides, in elements."""
+    if is_torch(x):
+        return torch.empty_strided(shape, strides, device=x.device,
+                                   dtype=x.dtype if dtype is None else getattr(torch, dtype_name(dtype)))
+    if is_numpy(x):
+        name = x.dtype if dtype is None else numpy_dtype(dtype_name(dtype))
+        extent = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True)) if 0 not in shape else 0
+        flat = numpy.empty(extent, name)
+        return numpy.ndarray(shape, name, flat, strides=[stride * flat.itemsize for stride in strides])
+    t = tensor(x)
+    name = t.dtype if dtype is None else _ffi_dtype(dtype_name(dtype))
+    return ffi.empty_strided(_ffi_shape(tuple(shape)), _ffi_shape(tuple(strides)), name, t.device)
+
+
+def strides_of(x):
+    """Strides in elements."""
+    if is_numpy(x):
+        return tuple(stride // x.itemsize for stride in x.strides)
+    return tuple(x.stride() if is_torch(x) else tensor(x).strides)
+
+
 def give_like(x, tensor):
     """A Tensor of ours as what x is, over the same memory; on the CPU if x is NumPy's."""
     if is_torch(x):

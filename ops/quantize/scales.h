@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layouts of scales. A valid problem is what kernels take: scales.c has checked everything, counts below 2^31 too.
+#ifndef QNI_SCALES_H
+#define QNI_SCALES_H
+
+#include "quantize.h"
+#include "scales_gpu.h"
+
+typedef qk_scales_args qni_scales_problem;
+typedef qk_k_scales_args qni_k_scales_problem;
+
+extern const qni_op qni_op_scales, qni_op_scales_k_grouped;
+qn_status qni_scales_check(qni_check_run *run, const qni_op *op);
+
+#endif

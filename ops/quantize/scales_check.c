@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: Apache-2.0
+// The check problems of scales' layouts. Everything is compared as 32-bit words, so a bit that is off is an error.
+#include "../area.h"
+#include "rows.h"
+#include "scales.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/** What goes in and comes out: f32 or packed words. */
+typedef enum form { COPY, ROUND, PACK, ROUND_AND_PACK, UNPACK, REPACK, NUM_FORMS } form;
+static const char *const form_names[] = {"f32",       "f32 up",   "packed",
+                                         "packed up", "unpacked", "words"};
+
+typedef struct shape {
+    int64_t groups, rows, cols, block_rows;
+    bool is_mn_major_in, is_k_major_out; // else what DeepGEMM's tensors are
+    int64_t offset;                      // of in and out behind 256 bytes
+} shape;
+static const shape shapes[] = {
+    {1, 1, 1, 1, false, false, 0},     {1, 5, 3, 1, true, false, 1},
+    {1, 257, 56, 1, false, false, 0},  {2, 129, 57, 1, false, false, 3},
+    {4, 130, 4, 128, false, false, 0}, {1, 300, 9, 128, true, true, 1},
+    {3, 70, 130, 3, false, true, 0},   {1, 1030, 7, 1, true, false, 0},
+    {70000, 1, 2, 1, false, false, 0}, {1, 2, 20003, 1, false, false, 0},
+};
+/** Groups of rows that end at .. of shapes[..].rows, and what their begins are aligned to. */
+static const struct {
+    int shape, count, alignment;
+    int32_t ends[4];
+} splits[] = {{2, 4, 128, {0, 100, 131, 250}}, {5, 3, 32, {7, 40, 64}}, {7, 2, 128, {300, 900}}};
+
+enum { IN, OUT, LAYOUT, NUM_AREAS };
+static const char *const area_names[] = {"scale", "out", "group_layout"};
+
+typedef struct check_case {
+    const qni_op *op;
+    union {
+        qni_scales_problem rows;
+        qni_k_scales_problem k;
+    } problem;
+    qni_area areas[NUM_AREAS];
+    const DLTensor *output_list[1];
+    int num_areas;
+    uint64_t random;
+    char text[120];
+} check_case;
+
+// ---- scales, and what becomes of them
+
+/** Powers of two, others, and the ends of the range; what is packed without rounding may be anything, too. */
+static uint32_t random_scale(uint64_t *random) {
+    static const uint32_t special[] = {0,          1,          0x007FFFFF, 0x00800000,
+                                       0x3F800000, 0x3F800001, 0x3F7FFFFF, 0x7F000000,
+                                       0x7F000001, 0x7F7FFFFF, 0x7F800000, 0x7FC00000};
+    const uint32_t r = qni_random(random);
+    if (r % 5 == 0)
+        return special[r / 5 % (sizeof special / sizeof *special)];
+    return r % 5 < 3 ? qni_random(random) & 0x7F800000 : qni_random(random) & 0x7FFFFFFF;
+}
+
+static uint32_t rounded(uint32_t bits) {
+    return qni_ue8m0_up(__builtin_bit_cast(float, bits)) << 23;
+}
+
+static uint32_t exponent(uint32_t bits) {
+    return bits / 0x800000 % 256;
+}
+
+static uint32_t word_at(const check_case *c, int64_t i) {
+    return ((const uint32_t *)qni_area_host(&c->areas[IN]))[i];
+}
+
+static void expect(check_case *c, int64_t at, uint32_t word) {
+    qni_area_expect(&c->areas[OUT], at, (double)(int32_t)word, 0);
+}
+
+// ---- areas
+
+static qn_status create(check_case *c, qni_check_run *run, int which, int64_t count,
+                        int64_t offset) {
+    c->num_areas = which + 1;
+    return qni_area_create(&c->areas[which], area_names[which],
+                           qn_stream_device(qni_check_stream(run)), QNI_I32, count, offset);
+}
+
+static void fill(check_case *c) {
+    for (int64_t i = 0; i < c->areas[IN].count; i++)
+        ((uint32_t *)qni_area_host(&c->areas[IN]))[i] = random_scale(&c->random);
+}
+
+static qn_status reset(void *context, qn_stream *stream) {
+    check_case *c = context;
+    qn_status st = QN_OK;
+    for (int i = 0; st == QN_OK && i < c->num_areas; i++)
+        st = qni_area_reset(&c->areas[i], stream);
+    return st;
+}
+
+static qn_status compare(void *context, qn_stream *stream, double *error, char *detail,
+                         size_t room) {
+    check_case *c = context;
+    qn_status st = QN_OK;
+    *error = 0;
+    *detail = 0;
+    for (int i = 0; st == QN_OK && i < c->num_areas; i++)
+        st = qni_area_compare(&c->areas[i], stream, error, detail, room);
+    return st;
+}
+
+static qn_status run_case(qni_check_run *run, check_case *c) {
+    c->output_list[0] = &c->areas[OUT].flat;
+    const qni_check_problem problem = {.op = c->op,
+                                       .text = c->text,
+                                       .problem = &c->problem,
+                                       .context = c,
+                                       .reset = reset,
+                                       .compare = compare,
+                                       .outputs = c->output_list,
+                                       .num_outputs = 1};
+    return qni_check_problem_run(run, &problem);
+}
+
+static check_case *case_create(qni_check_run *run, const qni_op *op, uint64_t salt) {
+    check_case *c = calloc(1, sizeof *c);
+    if (c) {
+        c->op = op;
+        c->random = qni_check_seed(run) + salt;
+    }
+    return c;
+}
+
+static void case_destroy(check_case *c) {
+    for (int i = 0; c && i < c->num_areas; i++)
+        qni_area_destroy(&c->areas[i]);
+    free(c);
+}
+
+// ---- rows
+
+static int64_t div_up(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
+
+static bool is_row_of_group(const qni_scales_problem *p, const int32_t *ends, int64_t row) {
+    for (int64_t i = 0, begin = 0; i < p->num_ends; i++) {
+        if (row >= begin && row < ends[i])
+            return true;
+        begin = div_up(ends[i], p->alignment) * p->alignment;
+    }
+    return p->num_ends == 0;
+}
+
+/** Scale `col` of a row, as f32 bits. */
+static uint32_t scale_at(const check_case *c, form with, int64_t group, int64_t row, int64_t col) {
+    const qni_scales_problem *p = &c->problem.rows;
+    const int64_t at = group * p->in_group + row / p->block_rows * p->in_row;
+    if (col >= p->cols)
+        return 0;
+    if (with == UNPACK || with == REPACK)
+        return (word_at(c, at + col / 4 * p->in_col) >> col % 4 * 8 & 0xFF) * 0x800000;
+    const uint32_t bits = word_at(c, at + col * p->in_col);
+    return with == ROUND || with == ROUND_AND_PACK ? rounded(bits) : bits;
+}
+
+static void expect_row(check_case *c, form with, int64_t group, int64_t row) {
+    const qni_scales_problem *p = &c->problem.rows;
+    const int64_t at = group * p->out_group + row * p->out_row;
+    const bool is_packed = with == PACK || with == ROUND_AND_PACK || with == REPACK;
+    for (int64_t col = 0; !is_packed && col < p->cols; col++)
+        expect(c, at + col * p->out_col, scale_at(c, with, group, row, col));
+    for (int64_t col = 0; is_packed && col < p->cols; col += 4) {
+        uint32_t word = 0;
+        for (int64_t i = 3; i >= 0; i--)
+            word = word * 256 + exponent(scale_at(c, with, group, row, col + i));
+        expect(c, at + col / 4 * p->out_col, word);
+    }
+}
+
+/** Strides of [groups, rows, words]: MN-major with aligned columns, or row-major with a gap behind each row. */
+static int64_t lay_out(int64_t rows, int64_t words, int64_t groups, bool is_k_major, int64_t *group,
+                       int64_t *row, int64_t *col) {
+    *row = is_k_major ? words + 1 : 1;
+    *col = is_k_major ? 1 : qn_tma_aligned_size(rows, 4);
+    *group = is_k_major ? rows * *row : words * *col;
+    return groups * *group;
+}
+
+static qni_scales_problem make_problem(const shape *s, form with) {
+    const bool is_packed_in = with == UNPACK || with == REPACK;
+    const bool is_packed_out = with == PACK || with == ROUND_AND_PACK || with == REPACK;
+    const int64_t cols = with == REPACK ? div_up(s->cols, 4) * 4 : s->cols;
+    return (qni_scales_problem){.groups = (uint32_t)s->groups,
+                                .rows = (uint32_t)s->rows,
+                                .cols = (uint32_t)cols,
+                                .quads = (uint32_t)div_up(cols, 4),
+                                .block_rows = (uint32_t)s->block_rows,
+                                .alignment = 128,
+                                .is_packed_in = is_packed_in,
+                                .is_packed_out = is_packed_out,
+                                .rounds = with == ROUND || with == ROUND_AND_PACK};
+}
+
+static qn_status make_rows_areas(check_case *c, qni_check_run *run, const shape *s) {
+    qni_scales_problem *p = &c->problem.rows;
+    qn_status st;
+    const int64_t in_count =
+        lay_out(div_up(s->rows, s->block_rows), p->is_packed_in ? p->quads : p->cols, s->groups,
+                !s->is_mn_major_in, &p->in_group, &p->in_row, &p->in_col);
+    const int64_t out_count = lay_out(s->rows, p->is_packed_out ? p->quads : p->cols, s->groups,
+                                      s->is_k_major_out, &p->out_group, &p->out_row, &p->out_col);
+    QN_TRY(create(c, run, IN, in_count, s->offset));
+    QN_TRY(create(c, run, OUT, out_count, s->offset));
+    fill(c);
+    p->in = qni_area_device(&c->areas[IN]);
+    p->out = qni_area_device(&c->areas[OUT]);
+out:
+    return st;
+}
+
+/** split < 0: all rows count. */
+static qn_status check_rows(qni_check_run *run, const shape *s, form with, int split) {
+    check_case *c = case_create(run, &qni_op_scales, (uint64_t)(s - shapes));
+    qn_status st = QN_OK;
+    if (!c)
+        return QN_FAIL(QN_E_MEMORY, "check: out of memory");
+    qni_scales_problem *p = &c->problem.rows;
+    *p = make_problem(s, with);
+    QN_TRY(make_rows_areas(c, run, s));
+    if (split >= 0) {
+        QN_TRY(create(c, run, LAYOUT, splits[split].count, 0));
+        memcpy(qni_area_host(&c->areas[LAYOUT]), splits[split].ends,
+               (size_t)splits[split].count * sizeof *splits[split].ends);
+        p->ends = qni_area_device(&c->areas[LAYOUT]);
+        p->num_ends = (uint32_t)splits[split].count;
+        p->alignment = (uint32_t)splits[split].alignment;
+    }
+    for (int64_t i = 0; i < s->groups * s->rows; i++)
+        if (split < 0 || is_row_of_group(p, splits[split].ends, i))
+            expect_row(c, with, i / s->rows, i % s->rows);
+    snprintf(c->text, sizeof c->text, "[%ld, %ld, %ld] %s %s->%s block_rows=%ld%s", (long)s->groups,
+             (long)s->rows, (long)s->cols, form_names[with], s->is_mn_major_in ? "MN" : "K",
+             s->is_k_major_out ? "K" : "MN", (long)s->block_rows, split < 0 ? "" : " by ends");
+    QN_TRY(run_case(run, c));
+out:
+    case_destroy(c);
+    return st;
+}
+
+static qn_status check_all_rows(qni_check_run *run) {
+    const int num_shapes = sizeof shapes / sizeof *shapes;
+    qn_status st = QN_OK;
+    int turn = 0;
+    for (int i = 0; i < num_shapes; i++)
+        for (int with = 0; st == QN_OK && with < NUM_FORMS; with++)
+            if (!qni_check_is_quick(run) || turn++ % 3 == i % 3)
+                st = check_rows(run, &shapes[i], (form)with, -1);
+    for (int i = 0; i < (int)(sizeof splits / sizeof *splits); i++)
+        for (int with = COPY; st == QN_OK && with <= PACK; with += PACK)
+            st = check_rows(run, &shapes[splits[i].shape], (form)with, i);
+    return st;
+}
+
+// ---- groups along k
+
+enum { MAX_GROUPS = 140 };
+
+typedef struct k_shape {
+    int64_t rows, gran_k, alignment;
+    bool is_by_ends, rounds;
+    int64_t spare; // words behind the last group's
+    int groups;
+    int32_t k[6]; // of each group, over again
+} k_shape;
+static const k_shape k_shapes[] = {
+    {4, 128, 128, false, false, 0, 1, {128}},
+    {260, 128, 128, false, true, 0, 4, {512, 0, 896, 128}},
+    {129, 32, 128, false, false, 3, 5, {128, 384, 0, 32, 640}},
+    {64, 128, 128, true, false, 0, 6, {100, 0, 512, 129, 1, 700}},
+    {257, 32, 256, true, true, 2, 4, {31, 800, 0, 33}},
+    {8, 32, 128, false, false, 1, MAX_GROUPS, {96, 0, 160, 32, 64, 128}},
+};
+
+static int32_t k_of(const k_shape *s, int group) {
+    return s->k[group % 6];
+}
+
+/** What group_layout says, and how many scales and words that is. */
+static void make_layout(const k_shape *s, int32_t *layout, int64_t *scales, int64_t *words) {
+    int64_t begin = 0;
+    *scales = *words = 0;
+    for (int i = 0; i < s->groups; i++) {
+        layout[i] = s->is_by_ends ? (int32_t)begin + k_of(s, i) : k_of(s, i);
+        begin = div_up(begin + k_of(s, i), s->alignment) * s->alignment;
+        *scales += div_up(k_of(s, i), s->gran_k);
+        *words += div_up(div_up(k_of(s, i), s->gran_k), 4);
+    }
+}
+
+static void expect_group(check_case *c, const k_shape *s, int group, int64_t *scale,
+                         int64_t *word) {
+    const qni_k_scales_problem *p = &c->problem.k;
+    const int64_t end = *scale + div_up(k_of(s, group), s->gran_k);
+    for (; *scale < end; *scale += 4, ++*word)
+        for (int64_t row = 0; row < s->rows; row++) {
+            uint32_t bytes = 0;
+            for (int64_t i = 0; i < 4 && *scale + i < end; i++) {
+                const uint32_t bits = word_at(c, (*scale + i) * p->in_scale + row * p->in_row);
+                bytes |= exponent(s->rounds ? rounded(bits) : bits) << 8 * i;
+            }
+            expect(c, *word * p->out_word + row * p->out_row, bytes);
+        }
+    *scale = end;
+}
+
+static void expect_groups(check_case *c, const k_shape *s) {
+    const qni_k_scales_problem *p = &c->problem.k;
+    int64_t scale = 0, word = 0;
+    for (int i = 0; i < s->groups; i++)
+        expect_group(c, s, i, &scale, &word);
+    for (; word < p->words; word++)
+        for (int64_t row = 0; row < s->rows; row++)
+            expect(c, word * p->out_word + row * p->out_row, 0);
+}
+
+static qn_status check_k_grouped(qni_check_run *run, const k_shape *s) {
+    check_case *c = case_create(run, &qni_op_scales_k_grouped, (uint64_t)(s - k_shapes));
+    int32_t layout[MAX_GROUPS];
+    int64_t scales, words;
+    qn_status st = QN_OK;
+    if (!c)
+        return QN_FAIL(QN_E_MEMORY, "check: out of memory");
+    make_layout(s, layout, &scales, &words);
+    words += s->spare;
+    QN_TRY(create(c, run, IN, scales * (s->rows + 1), 1));
+    QN_TRY(create(c, run, OUT, words * (s->rows + 2), 0));
+    QN_TRY(create(c, run, LAYOUT, s->groups, 0));
+    fill(c);
+    memcpy(qni_area_host(&c->areas[LAYOUT]), layout, (size_t)s->groups * sizeof *layout);
+    c->problem.k = (qni_k_scales_problem){.in = qni_area_device(&c->areas[IN]),
+                                          .out = qni_area_device(&c->areas[OUT]),
+                                          .in_scale = s->rows + 1,
+                                          .in_row = 1,
+                                          .out_word = s->rows + 2,
+                                          .out_row = 1,
+                                          .layout = qni_area_device(&c->areas[LAYOUT]),
+                                          .scales = (uint32_t)scales,
+                                          .words = (uint32_t)words,
+                                          .rows = (uint32_t)s->rows,
+                                          .groups = (uint32_t)s->groups,
+                                          .gran_k = (uint32_t)s->gran_k,
+                                          .alignment = (uint32_t)s->alignment,
+                                          .is_by_ends = s->is_by_ends,
+                                          .rounds = s->rounds};
+    expect_groups(c, s);
+    snprintf(c->text, sizeof c->text, "[%ld, %ld] in %d groups%s gran_k=%ld%s", (long)scales,
+             (long)s->rows, s->groups, s->is_by_ends ? " by ends" : "", (long)s->gran_k,
+             s->rounds ? " up" : "");
+    QN_TRY(run_case(run, c));
+out:
+    case_destroy(c);
+    return st;
+}
+
+qn_status qni_scales_check(qni_check_run *run, const qni_op *op) {
+    qn_status st = QN_OK;
+    if (op == &qni_op_scales)
+        return check_all_rows(run);
+    for (int i = 0; st == QN_OK && i < (int)(sizeof k_shapes / sizeof *k_shapes); i++)
+        st = check_k_grouped(run, &k_shapes[i]);
+    return st;
+}
