@@ -14,6 +14,7 @@ typedef uint32_t u32v __attribute__((vector_size(4 * QN_LANES)));
 typedef struct rounding {
     uint32_t smallest; // exponent field of the smallest normal value
     uint32_t anchor;   // from a binade to the number that rounds it
+    uint32_t adjusted; // the same, less `first` units, an even number
     uint32_t shift;
     uint32_t max; // bits of the largest finite value
     uint8_t first;
@@ -27,6 +28,7 @@ static inline rounding rounding_of(qni_fp8 kind) {
     const uint32_t smallest = (uint32_t)(128 - f.bias) << 23;
     return (rounding){.smallest = smallest,
                       .anchor = shift << 23,
+                      .adjusted = shift << 23 | (-(smallest >> shift) & 0xFF),
                       .shift = shift,
                       .max = __builtin_bit_cast(uint32_t, f.max),
                       .first = (uint8_t)(smallest >> shift),
@@ -43,14 +45,17 @@ QN_INLINE u32v encode_magnitudes(f32v magnitude, const rounding *k) {
     return sum + (binade >> k->shift);
 }
 
-/** The codes of any values, as qni_fp8_encode has them: saturated, a NaN the kind's NaN. */
+/** Low byte of each lane: the codes of any values, as qni_fp8_encode has them: saturated, a NaN the kind's NaN. The
+ *  other bytes are garbage. */
 QN_INLINE u32v encode_any(f32v v, const rounding *k) {
     const u32v bits = (u32v)v, magnitude = bits & 0x7FFFFFFF;
     const u32v is_nan = (u32v)(magnitude > 0x7F800000);
     const u32v most = __builtin_elementwise_min(magnitude, (u32v){} + k->max);
-    const u32v plain = (encode_magnitudes((f32v)most, k) - k->first) & 0xFF;
-    u32v codes = plain | (bits >> 24 & 0x80);
-    codes &= (u32v)(codes != k->dropped);
+    const u32v binade = __builtin_elementwise_max(most & 0x7F800000, (u32v){} + k->smallest);
+    const u32v sum = (u32v)((f32v)most + (f32v)(binade + k->adjusted));
+    u32v codes = (sum + (binade >> k->shift)) | (bits >> 24 & 0x80);
+    if (k->dropped == 0x80)
+        codes &= (u32v)((codes & 0xFF) != 0x80);
     return (codes & ~is_nan) | (is_nan & k->nan);
 }
 

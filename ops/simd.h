@@ -14,6 +14,7 @@
 typedef float f32v __attribute__((vector_size(4 * QN_LANES)));
 typedef int32_t i32v __attribute__((vector_size(4 * QN_LANES)));
 typedef uint32_t u32v __attribute__((vector_size(4 * QN_LANES)));
+typedef uint8_t u8v __attribute__((vector_size(QN_LANES)));
 typedef uint16_t u16v __attribute__((vector_size(2 * QN_LANES)));
 typedef _Float16 f16v __attribute__((vector_size(2 * QN_LANES)));
 
@@ -36,15 +37,19 @@ QN_INLINE f32v load(qni_dtype dtype, const void *p, int64_t i) {
     return v;
 }
 
-/** The bits of bf16, to nearest, ties to even; NaNs become quiet. The instruction takes denormals for zeros. */
+/** bf16 in the upper half of each lane, to nearest, ties to even; NaNs become quiet. The lower half is garbage. */
+QN_INLINE u32v round_to_bf16(f32v v) {
+    const u32v bits = (u32v)v, rounded = bits + 0x7FFF + (bits >> 16 & 1);
+    const u32v is_nan = (u32v)(v != v);
+    return (rounded & ~is_nan) | ((bits | 0x400000) & is_nan);
+}
+
+/** The bits of bf16, as round_to_bf16 has them. The instruction takes denormals for zeros. */
 QN_INLINE u16v to_bf16(f32v v) {
 #if defined(__AVX512BF16__) && QN_LANES == 16
     return (u16v)_mm512_cvtneps_pbh(v);
 #else
-    const u32v bits = (u32v)v;
-    const u32v rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
-    const u32v is_nan = (u32v)(v != v);
-    return __builtin_convertvector((rounded & ~is_nan) | ((bits >> 16 | 0x40) & is_nan), u16v);
+    return __builtin_convertvector(round_to_bf16(v) >> 16, u16v);
 #endif
 }
 
@@ -72,14 +77,127 @@ QN_INLINE void store_some(qni_dtype dtype, void *p, int64_t i, int64_t count, f3
     memcpy((char *)p + i * size, buffer, (size_t)(count * size));
 }
 
-/** The largest magnitude; NaNs do not count. */
-static inline float amax_of(const float *y, int64_t count) {
-    float amax = 0;
-    for (int64_t i = 0; i < count; i++) {
-        const float magnitude = __builtin_fabsf(y[i]);
-        amax = magnitude > amax ? magnitude : amax;
+// ---- two vectors at a time
+//
+// 2 QN_LANES elements in a row are held in order, or `split`: the even ones in v[0] and the odd ones in v[1]. Two bf16
+// in 32 bits come apart by a shift and a mask, and back together as easily, so bf16 is best held split, and with it what
+// meets it lane by lane.
+
+#if QN_LANES == 4
+#define EVENS 0, 2, 4, 6
+#define ODDS 1, 3, 5, 7
+#define FIRSTS 0, 4, 1, 5
+#define LASTS 2, 6, 3, 7
+#elif QN_LANES == 8
+#define EVENS 0, 2, 4, 6, 8, 10, 12, 14
+#define ODDS 1, 3, 5, 7, 9, 11, 13, 15
+#define FIRSTS 0, 8, 1, 9, 2, 10, 3, 11
+#define LASTS 4, 12, 5, 13, 6, 14, 7, 15
+#else
+#define EVENS 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
+#define ODDS 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
+#define FIRSTS 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define LASTS 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#endif
+
+/** From in order to split, and back. */
+QN_INLINE void split_two(f32v v[2]) {
+    const f32v even = __builtin_shufflevector(v[0], v[1], EVENS);
+    v[1] = __builtin_shufflevector(v[0], v[1], ODDS);
+    v[0] = even;
+}
+QN_INLINE void join_two(f32v v[2]) {
+    const f32v first = __builtin_shufflevector(v[0], v[1], FIRSTS);
+    v[1] = __builtin_shufflevector(v[0], v[1], LASTS);
+    v[0] = first;
+}
+
+/** Elements i .. i + 2 QN_LANES - 1. */
+QN_INLINE void load_two(bool split, qni_dtype dtype, const void *p, int64_t i, f32v v[2]) {
+    if (dtype == QNI_BF16 && split) {
+        u32v pairs;
+        memcpy(&pairs, (const uint16_t *)p + i, sizeof pairs);
+        v[0] = (f32v)(pairs << 16);
+        v[1] = (f32v)(pairs & 0xFFFF0000);
+        return;
     }
-    return amax;
+    v[0] = load(dtype, p, i);
+    v[1] = load(dtype, p, i + QN_LANES);
+    if (split)
+        split_two(v);
+}
+
+/** Neighbours as two bf16 of 32 bits. */
+QN_INLINE u32v to_bf16_pairs(f32v even, f32v odd) {
+#if defined(__AVX512BF16__) && QN_LANES == 16
+    typedef uint16_t u16_all __attribute__((vector_size(64)));
+    const u16_all halves = (u16_all)_mm512_cvtne2ps_pbh(odd, even);
+    return (u32v)__builtin_shufflevector(halves, halves, FIRSTS, LASTS);
+#else
+    return round_to_bf16(even) >> 16 | (round_to_bf16(odd) & 0xFFFF0000);
+#endif
+}
+
+/** A vector to `p`; past the caches if `streams`, and then p is a multiple of its size. */
+#define PUT(streams, p, v)                                                                         \
+    do {                                                                                           \
+        const auto put_ = (v);                                                                     \
+        if (streams)                                                                               \
+            __builtin_nontemporal_store(put_, (typeof_unqual(put_) *)(void *)(p));                 \
+        else                                                                                       \
+            memcpy((p), &put_, sizeof put_);                                                       \
+    } while (0)
+
+/** Elements i .. i + 2 QN_LANES - 1. */
+QN_INLINE void store_two(bool split, qni_dtype dtype, bool streams, void *p, int64_t i,
+                         const f32v v[2]) {
+    f32v w[2] = {v[0], v[1]};
+    char *to = (char *)p + i * (dtype == QNI_F32 ? 4 : 2);
+    if (dtype == QNI_BF16 && split) {
+        PUT(streams, to, to_bf16_pairs(w[0], w[1]));
+        return;
+    }
+    if (split)
+        join_two(w);
+    for (int k = 0; k < 2; k++)
+        if (dtype == QNI_F32)
+            PUT(streams, to + k * (int)sizeof(f32v), w[k]);
+        else if (dtype == QNI_F16)
+            PUT(streams, to + k * (int)sizeof(f16v), __builtin_convertvector(w[k], f16v));
+        else
+            PUT(streams, to + k * (int)sizeof(u16v), to_bf16(w[k]));
+}
+
+/** The first `count` of 2 QN_LANES elements, the others zero; and the same for storing. */
+QN_INLINE void load_two_some(bool split, qni_dtype dtype, const void *p, int64_t i, int64_t count,
+                             f32v v[2]) {
+    alignas(64) char buffer[8 * QN_LANES] = {};
+    const int64_t size = dtype == QNI_F32 ? 4 : 2;
+    memcpy(buffer, (const char *)p + i * size, (size_t)(count * size));
+    load_two(split, dtype, buffer, 0, v);
+}
+QN_INLINE void store_two_some(bool split, qni_dtype dtype, void *p, int64_t i, int64_t count,
+                              const f32v v[2]) {
+    alignas(64) char buffer[8 * QN_LANES];
+    const int64_t size = dtype == QNI_F32 ? 4 : 2;
+    store_two(split, dtype, false, buffer, 0, v);
+    memcpy((char *)p + i * size, buffer, (size_t)(count * size));
+}
+
+/** 2 QN_LANES codes from the low bytes of lanes. */
+QN_INLINE void store_codes(bool split, bool streams, void *p, u32v a, u32v b) {
+    if (split) {
+        PUT(streams, p, __builtin_convertvector((a & 0xFF) | b << 8, u16v));
+        return;
+    }
+    PUT(streams, p, __builtin_convertvector(a, u8v));
+    PUT(streams, (char *)p + sizeof(u8v), __builtin_convertvector(b, u8v));
+}
+
+/** Bits of the largest magnitude of each lane, whose order is that of the magnitudes; NaNs do not count. */
+QN_INLINE u32v larger_of(u32v top, f32v v) {
+    const u32v magnitude = (u32v)v & 0x7FFFFFFF;
+    return __builtin_elementwise_max(top, magnitude & (u32v)(magnitude <= 0x7F800000));
 }
 
 /** a where the mask is set, else b. */

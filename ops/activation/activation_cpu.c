@@ -20,7 +20,8 @@ static void run_task(void *context, int64_t i) {
     shared_rows *s = context;
     const int64_t first = i * s->per_task, end = first + s->per_task;
     const bool needs_scratch = s->problem->quant != QNI_ACTIVATION_PLAIN;
-    const size_t room = ((size_t)s->problem->h * sizeof(float) + 127) / 64 * 64;
+    const size_t room =
+        (size_t)(s->problem->h + 31) / 32 * 32 * sizeof(float); // two vectors each time
     float *scratch = needs_scratch ? aligned_alloc(64, room) : nullptr;
     if (needs_scratch && !scratch)
         s->is_out_of_memory = true;

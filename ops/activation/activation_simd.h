@@ -6,6 +6,7 @@
 #ifndef QNI_ACTIVATION_SIMD_H
 #define QNI_ACTIVATION_SIMD_H
 
+#include "../fp8_simd.h"
 #include "../simd.h"
 #include "activation.h"
 
@@ -42,89 +43,128 @@ QN_INLINE f32v result(qn_activation function, bool limited, f32v gate, f32v up, 
     return activated(function, gate) * up;
 }
 
-/** Stores a cache line past the caches, which `to` must be the beginning of. */
-QN_INLINE void stream_line(void *to, const void *line) {
-    typedef uint64_t words __attribute__((vector_size(4 * QN_LANES)));
-    for (int i = 0; i < 64; i += (int)sizeof(words)) {
-        words w;
-        memcpy(&w, (const char *)line + i, sizeof w);
-        __builtin_nontemporal_store(w, (words *)((char *)to + i));
+/** What the code is built for; the compiler makes a copy for each mix in use. */
+typedef struct mix {
+    qni_dtype dtype;
+    qn_activation function;
+    bool is_limited; // the problem has a limit
+} mix;
+
+QN_INLINE bool is_split(mix m) {
+    return m.dtype == QNI_BF16;
+}
+
+/** Results of elements i .. i + 2 QN_LANES - 1 of a row; `count`: of so many, the others zero. */
+QN_INLINE void make_two(mix m, const char *gate, const char *up, int64_t i, int64_t count,
+                        float limit, f32v y[2]) {
+    f32v g[2], u[2];
+    if (count == 2 * QN_LANES) {
+        load_two(is_split(m), m.dtype, gate, i, g);
+        load_two(is_split(m), m.dtype, up, i, u);
+    } else {
+        load_two_some(is_split(m), m.dtype, gate, i, count, g);
+        load_two_some(is_split(m), m.dtype, up, i, count, u);
+    }
+    for (int k = 0; k < 2; k++)
+        y[k] = result(m.function, m.is_limited, g[k], u[k], limit);
+}
+
+/** Asks memory for what comes later in the row: bytes that the hardware's own prefetching leaves out between rows. */
+QN_INLINE void fetch_ahead(const char *gate, const char *up, int64_t at) {
+    constexpr int64_t ahead = 1024;
+    for (int64_t line = 0; line < 4 * QN_LANES; line += 64) {
+        __builtin_prefetch(gate + at + ahead + line);
+        __builtin_prefetch(up + at + ahead + line);
     }
 }
 
-/** Elements first .. of a row, in whole cache lines; gives where it ends. */
-QN_INLINE int64_t stream_row(qni_dtype dtype, qn_activation function, bool limited,
-                             const char *gate, const char *up, char *out, int64_t h, float limit) {
-    const int64_t size = dtype == QNI_F32 ? 4 : 2, line = 64 / size;
-    constexpr int64_t ahead =
-        1024; // bytes: what the hardware's own prefetching leaves out between rows
-    int64_t i = 0;
-    for (; i + line <= h; i += line) {
-        alignas(64) char buffer[64];
-        __builtin_prefetch(gate + i * size + ahead);
-        __builtin_prefetch(up + i * size + ahead);
-        for (int64_t k = 0; k < line; k += QN_LANES)
-            store(
-                dtype, buffer, k,
-                result(function, limited, load(dtype, gate, i + k), load(dtype, up, i + k), limit));
-        stream_line(out + i * size, buffer);
+/** A row in the dtype of x, past the caches if `streams`: then out is at a cache line. */
+QN_INLINE void write_row(mix m, bool streams, const char *gate, const char *up, char *out,
+                         int64_t h, float limit) {
+    const int64_t size = m.dtype == QNI_F32 ? 4 : 2;
+    const int64_t last = h / (2 * QN_LANES) * (2 * QN_LANES);
+    f32v y[2];
+    for (int64_t i = 0; i < last; i += 2 * QN_LANES) {
+        fetch_ahead(gate, up, i * size);
+        make_two(m, gate, up, i, 2 * QN_LANES, limit, y);
+        store_two(is_split(m), m.dtype, streams, out, i, y);
     }
-    return i;
+    if (last == h)
+        return;
+    make_two(m, gate, up, last, h - last, limit, y);
+    store_two_some(is_split(m), m.dtype, out, last, h - last, y);
 }
 
-/** Elements i .. of a row, to `out` of dtype `to`. */
-QN_INLINE void write_row(qni_dtype dtype, qni_dtype to, qn_activation function, bool limited,
-                         const char *gate, const char *up, void *out, int64_t i, int64_t h,
-                         float limit) {
-    for (; i + QN_LANES <= h; i += QN_LANES)
-        store(to, out, i,
-              result(function, limited, load(dtype, gate, i), load(dtype, up, i), limit));
-    if (i < h)
-        store_some(to, out, i, h - i,
-                   result(function, limited, load_some(dtype, gate, i, h - i),
-                          load_some(dtype, up, i, h - i), limit));
+/** Results of elements first .. end - 1 to scratch, zeros after them, held two vectors by two; gives the largest
+ *  magnitude. */
+QN_INLINE float make_group(mix m, const char *gate, const char *up, int64_t first, int64_t end,
+                           float limit, float *scratch) {
+    u32v top = {};
+    f32v y[2];
+    for (int64_t i = first; i < end; i += 2 * QN_LANES, scratch += 2 * QN_LANES) {
+        const int64_t left = end - i;
+        make_two(m, gate, up, i, left < 2 * QN_LANES ? left : 2 * QN_LANES, limit, y);
+        for (int k = 0; k < 2; k++)
+            top = larger_of(top, y[k]);
+        memcpy(scratch, y, sizeof y);
+    }
+    return __builtin_bit_cast(float, __builtin_reduce_max(top));
 }
 
-static inline void quantize_row(const qni_activation_problem *p, int64_t r, const float *y) {
-    const qni_fp8 kind = qni_fp8_of(p->dtype_out);
-    const int64_t group = p->quant == QNI_ACTIVATION_PER_GROUP ? QNI_ACTIVATION_GROUP : p->h;
-    uint8_t *out = (uint8_t *)p->out.data + qni_activation_at(p, &p->out, r);
-    float *scale = p->scale + r * p->scale_row;
+/** Codes of `count` results in scratch. */
+QN_INLINE void encode_group(mix m, const rounding *kind, const float *scratch, int64_t count,
+                            float inverse, uint8_t *out) {
+    for (int64_t i = 0; i < count; i += 2 * QN_LANES) {
+        const u32v a = encode_any(load(QNI_F32, scratch, i) * inverse, kind);
+        const u32v b = encode_any(load(QNI_F32, scratch, i + QN_LANES) * inverse, kind);
+        alignas(64) uint8_t rest[2 * QN_LANES];
+        if (count - i >= 2 * QN_LANES) {
+            store_codes(is_split(m), false, out + i, a, b);
+        } else {
+            store_codes(is_split(m), false, rest, a, b);
+            memcpy(out + i, rest, (size_t)(count - i));
+        }
+    }
+}
+
+/** A row as FP8, by way of scratch: a group at a time, or the whole row where it has one scale that must be found. */
+QN_INLINE void quantize_row(mix m, const qni_activation_problem *p, int64_t r, const char *gate,
+                            const char *up, uint8_t *out, float *scratch) {
+    const qni_fp8 fp8 = qni_fp8_of(p->dtype_out);
+    const rounding kind = rounding_of(fp8);
+    const int64_t group = p->quant == QNI_ACTIVATION_PER_TOKEN ? p->h : QNI_ACTIVATION_GROUP;
+    float *scales = p->scale + r * p->scale_row;
     for (int64_t i = 0; i < p->h; i += group) {
         const int64_t end = i + group < p->h ? i + group : p->h;
+        const float amax = make_group(m, gate, up, i, end, p->limit, scratch);
+        const float *scale = p->scale;
         if (p->quant != QNI_ACTIVATION_STATIC) {
-            const float amax = amax_of(y + i, end - i);
-            scale[i / group] =
-                (amax > p->scale_eps ? amax : p->scale_eps) / qni_fp8_format_of(kind).max;
+            scales[i / group] =
+                (amax > p->scale_eps ? amax : p->scale_eps) / qni_fp8_format_of(fp8).max;
+            scale = &scales[i / group];
         }
-        const float inverse =
-            1.0f / (p->quant == QNI_ACTIVATION_STATIC ? *p->scale : scale[i / group]);
-        for (int64_t k = i; k < end; k++)
-            out[k] = qni_fp8_encode(kind, y[k] * inverse);
+        encode_group(m, &kind, scratch, end - i, 1.0f / *scale, out + i);
     }
 }
 
 /** Results that no cache holds until they are read again are written past the caches. */
 constexpr int64_t large_bytes = 4 << 20;
 
-QN_INLINE void activate_rows(qni_dtype dtype, qn_activation function, bool limited,
-                             const qni_activation_problem *p, int64_t first, int64_t last,
-                             float *scratch) {
-    const int64_t size = dtype == QNI_F32 ? 4 : 2;
+QN_INLINE void activate_rows_as(mix m, const qni_activation_problem *p, int64_t first, int64_t last,
+                                float *scratch) {
+    const int64_t size = m.dtype == QNI_F32 ? 4 : 2;
     const bool is_large = p->rows * p->h * size >= large_bytes;
     for (int64_t r = first; r < last; r++) {
         const char *gate = (const char *)p->x.data + qni_activation_at(p, &p->x, r) * size;
         const char *up = gate + p->h * size;
-        char *out = (char *)p->out.data + qni_activation_at(p, &p->out, r) * size;
-        if (p->quant != QNI_ACTIVATION_PLAIN) {
-            write_row(dtype, QNI_F32, function, limited, gate, up, scratch, 0, p->h, p->limit);
-            quantize_row(p, r, scratch);
-            continue;
-        }
-        int64_t done = 0;
-        if (is_large && (uintptr_t)out % 64 == 0)
-            done = stream_row(dtype, function, limited, gate, up, out, p->h, p->limit);
-        write_row(dtype, dtype, function, limited, gate, up, out, done, p->h, p->limit);
+        const int64_t at = qni_activation_at(p, &p->out, r);
+        char *out = (char *)p->out.data + at * size;
+        if (p->quant != QNI_ACTIVATION_PLAIN)
+            quantize_row(m, p, r, gate, up, (uint8_t *)p->out.data + at, scratch);
+        else if (is_large && (uintptr_t)out % 64 == 0)
+            write_row(m, true, gate, up, out, p->h, p->limit);
+        else
+            write_row(m, false, gate, up, out, p->h, p->limit);
     }
     atomic_thread_fence(
         memory_order_seq_cst); // stores past the caches are seen before the call ends
@@ -134,13 +174,13 @@ QN_INLINE void activate_rows(qni_dtype dtype, qn_activation function, bool limit
 QN_INLINE void activate_rows_of(qni_dtype dtype, const qni_activation_problem *p, int64_t first,
                                 int64_t last, float *scratch) {
     if (p->function == QN_GELU)
-        activate_rows(dtype, QN_GELU, true, p, first, last, scratch);
+        activate_rows_as((mix){dtype, QN_GELU, true}, p, first, last, scratch);
     else if (p->function == QN_GELU_TANH)
-        activate_rows(dtype, QN_GELU_TANH, true, p, first, last, scratch);
+        activate_rows_as((mix){dtype, QN_GELU_TANH, true}, p, first, last, scratch);
     else if (p->limit < HUGE_VALF)
-        activate_rows(dtype, QN_SILU, true, p, first, last, scratch);
+        activate_rows_as((mix){dtype, QN_SILU, true}, p, first, last, scratch);
     else
-        activate_rows(dtype, QN_SILU, false, p, first, last, scratch);
+        activate_rows_as((mix){dtype, QN_SILU, false}, p, first, last, scratch);
 }
 
 /** Rows first .. last - 1. */

@@ -15,8 +15,6 @@
 
 #include <string.h>
 
-typedef uint8_t u8v __attribute__((vector_size(QN_LANES)));
-
 enum { STEP = 64, VECS = STEP / QN_LANES, CACHE_LINE = 64 };
 /** Outputs from here on are stored past the caches: their first lines would be gone before anyone reads them. */
 constexpr int64_t stream_bytes = 8 << 20;
@@ -92,35 +90,57 @@ static void put_end(const qni_norm_problem *p, const row *r, const row_end *end)
         memcpy(r->residual + first * size, end->residual, (size_t)(count * size));
 }
 
-// ---- a step: elements i .. i + STEP - 1 of a row, of which `left` are the row's
+// ---- a step: elements i .. i + STEP - 1 of a row, of which `left` are the row's, in vectors two by two as simd.h has them
+
+QN_INLINE bool is_split(mix m) {
+    return m.dtype == QNI_BF16;
+}
+
+QN_INLINE void load_step(mix m, qni_dtype dtype, const char *from, int64_t i, f32v v[VECS]) {
+    for (int k = 0; k < VECS; k += 2)
+        load_two(is_split(m), dtype, from, i + k * QN_LANES, v + k);
+}
+
+QN_INLINE void store_step(mix m, bool streams, char *to, int64_t i, const f32v v[VECS]) {
+    for (int k = 0; k < VECS; k += 2)
+        store_two(is_split(m), m.dtype, streams, to, i + k * QN_LANES, v + k);
+}
 
 /** residual + gate * x; zeros past the row. */
 QN_INLINE void load_t(mix m, const row *r, int64_t i, f32v t[VECS]) {
-    for (int k = 0; k < VECS; k++)
-        t[k] = load(m.dtype, r->x, i + k * QN_LANES);
-    if (m.form == ANY && r->gate)
+    f32v other[VECS];
+    load_step(m, m.dtype, r->x, i, t);
+    if (m.form == ANY && r->gate) {
+        load_step(m, m.weights, r->gate, i, other);
         for (int k = 0; k < VECS; k++)
-            t[k] *= load(m.weights, r->gate, i + k * QN_LANES);
-    if (m.form == SUM || (m.form == ANY && r->residual))
+            t[k] *= other[k];
+    }
+    if (m.form == SUM || (m.form == ANY && r->residual)) {
+        load_step(m, m.dtype, r->residual, i, other);
         for (int k = 0; k < VECS; k++)
-            t[k] += load(m.dtype, r->residual, i + k * QN_LANES);
+            t[k] += other[k];
+    }
 }
 
 /** Zeros in place of what lies past the row. */
-QN_INLINE void keep_left(f32v v[VECS], int64_t left) {
+QN_INLINE void keep_left(mix m, f32v v[VECS], int64_t left) {
     if (left >= STEP)
         return;
     u32v lane;
     for (int k = 0; k < QN_LANES; k++)
         lane[k] = (uint32_t)k;
-    for (int k = 0; k < VECS; k++)
-        v[k] = (f32v)((u32v)v[k] & (u32v)(lane + (uint32_t)(k * QN_LANES) < (uint32_t)left));
+    for (int k = 0; k < VECS; k++) {
+        const u32v at = is_split(m) ? 2 * lane + (uint32_t)(k / 2 * 2 * QN_LANES + k % 2)
+                                    : lane + (uint32_t)(k * QN_LANES);
+        v[k] = (f32v)((u32v)v[k] & (u32v)(at < (uint32_t)left));
+    }
 }
 
-QN_INLINE f32v round_to(qni_dtype dtype, f32v v) {
-    alignas(64) char buffer[4 * QN_LANES];
-    store(dtype, buffer, 0, v);
-    return load(dtype, buffer, 0);
+/** Rounds to x's dtype. */
+QN_INLINE void round_step(mix m, f32v v[VECS]) {
+    alignas(64) char buffer[4 * STEP];
+    store_step(m, false, buffer, 0, v);
+    load_step(m, m.dtype, buffer, 0, v);
 }
 
 /** What a row's sums gave. */
@@ -131,18 +151,22 @@ typedef struct moments {
 /** The result in f32, in place of t. */
 QN_INLINE void make_y(mix m, const qni_norm_problem *p, const row *r, moments s, int64_t i,
                       int64_t left, f32v y[VECS]) {
+    f32v other[VECS];
     for (int k = 0; k < VECS; k++)
         y[k] = (m.form == ANY ? y[k] - s.mean : y[k]) * s.inverse;
-    if (m.form != ANY || r->weight)
+    if (m.form != ANY || r->weight) {
+        load_step(m, m.weights, r->weight, i, other);
         for (int k = 0; k < VECS; k++)
-            y[k] *= load(m.weights, r->weight, i + k * QN_LANES) + p->weight_plus;
-    if (m.form == ANY && r->beta)
+            y[k] *= other[k] + p->weight_plus;
+    }
+    if (m.form == ANY && r->beta) {
+        load_step(m, m.weights, r->beta, i, other);
         for (int k = 0; k < VECS; k++)
-            y[k] += load(m.weights, r->beta, i + k * QN_LANES);
-    keep_left(y, left);
+            y[k] += other[k];
+    }
+    keep_left(m, y, left);
     if (m.form == ANY && p->rounds_first)
-        for (int k = 0; k < VECS; k++)
-            y[k] = round_to(m.dtype, y[k]);
+        round_step(m, y);
 }
 
 /** Asks memory for this step of the row after; the last row has none, and asking near address 0 does nothing. */
@@ -161,36 +185,17 @@ QN_INLINE void finish_y(mix m, const qni_norm_problem *p, const row *r, moments 
     fetch_next(m, r, i);
     load_t(m, r, i, y);
     if (m.form == SUM || (m.form == ANY && r->residual))
-        for (int k = 0; k < VECS; k++)
-            store(m.dtype, r->residual, i + k * QN_LANES, y[k]);
+        store_step(m, false, r->residual, i, y);
     make_y(m, p, r, s, i, left, y);
 }
 
-/** The result in x's dtype. */
-QN_INLINE void write_plain(mix m, const row *r, int64_t i, const f32v y[VECS]) {
-    char *to = r->out + i * qni_dtype_bytes(m.dtype);
-    for (int k = 0; k < VECS; k++) {
-        if (!r->streams)
-            store(m.dtype, to, k * QN_LANES, y[k]);
-        else if (m.dtype == QNI_F32)
-            __builtin_nontemporal_store(y[k], (f32v *)to + k);
-        else if (m.dtype == QNI_F16)
-            __builtin_nontemporal_store(__builtin_convertvector(y[k], f16v), (f16v *)to + k);
-        else
-            __builtin_nontemporal_store(to_bf16(y[k]), (u16v *)to + k);
-    }
-}
-
 /** The result as FP8. */
-QN_INLINE void write_fp8(const rounding *kind, const row *r, int64_t i, const f32v y[VECS],
+QN_INLINE void write_fp8(mix m, const rounding *kind, const row *r, int64_t i, const f32v y[VECS],
                          float inverse_scale) {
-    for (int k = 0; k < VECS; k++) {
-        const u8v codes = __builtin_convertvector(encode_any(y[k] * inverse_scale, kind), u8v);
-        if (r->streams)
-            __builtin_nontemporal_store(codes, (u8v *)(r->out + i) + k);
-        else
-            memcpy(r->out + i + k * QN_LANES, &codes, sizeof codes);
-    }
+    for (int k = 0; k < VECS; k += 2)
+        store_codes(is_split(m), r->streams, r->out + i + k * QN_LANES,
+                    encode_any(y[k] * inverse_scale, kind),
+                    encode_any(y[k + 1] * inverse_scale, kind));
 }
 
 // ---- passes over a row
@@ -236,19 +241,17 @@ QN_INLINE moments find_moments(mix m, const qni_norm_problem *p, const row ends[
         load_t(m, at.r, at.i, t);
         for (int k = 0; m.form == ANY && k < VECS; k++)
             t[k] -= mean;
-        keep_left(t, at.left);
+        if (m.form == ANY)
+            keep_left(m, t, at.left);
         for (int k = 0; k < VECS; k++)
-            sums[k] += t[k] * t[k];
+            sums[k] = fma_of(t[k], t[k], sums[k]);
     }
     return (moments){mean, 1.0f / sqrtf(sum_of(sums) / (float)p->h + p->eps)};
 }
 
-/** The bits of the largest magnitude of each lane, whose order is that of the magnitudes; NaNs do not count. */
-QN_INLINE u32v larger_of(u32v top, const f32v y[VECS]) {
-    for (int k = 0; k < VECS; k++) {
-        const u32v magnitude = (u32v)y[k] & 0x7FFFFFFF;
-        top = __builtin_elementwise_max(top, magnitude & (u32v)(magnitude <= 0x7F800000));
-    }
+QN_INLINE u32v largest_of(u32v top, const f32v y[VECS]) {
+    for (int k = 0; k < VECS; k++)
+        top = larger_of(top, y[k]);
     return top;
 }
 
@@ -263,7 +266,7 @@ QN_INLINE void write_row(mix m, const qni_norm_problem *p, const row ends[2], mo
     for (int64_t i = 0; i < p->h; i += STEP) {
         const place at = find_step(p, ends, i);
         finish_y(m, p, at.r, s, at.i, at.left, y);
-        write_plain(m, at.r, at.i, y);
+        store_step(m, at.r->streams, at.r->out, at.i, y);
     }
 }
 
@@ -274,7 +277,7 @@ QN_INLINE float find_scale(mix m, const qni_norm_problem *p, const row ends[2], 
         const place at = find_step(p, ends, i);
         load_t(m, at.r, at.i, y);
         make_y(m, p, at.r, s, at.i, at.left, y);
-        top = larger_of(top, y);
+        top = largest_of(top, y);
     }
     return scale_of(p, top);
 }
@@ -289,7 +292,7 @@ QN_INLINE void quantize_row(mix m, const qni_norm_problem *p, const row ends[2],
     for (int64_t i = 0; i < p->h; i += STEP) {
         const place at = find_step(p, ends, i);
         finish_y(m, p, at.r, s, at.i, at.left, y);
-        write_fp8(&kind, at.r, at.i, y, inverse);
+        write_fp8(m, &kind, at.r, at.i, y, inverse);
     }
 }
 
@@ -301,16 +304,16 @@ QN_INLINE void quantize_groups(mix m, const qni_norm_problem *p, const row ends[
     for (int64_t i = 0; i < p->h; i += QNI_NORM_GROUP) {
         const place a = find_step(p, ends, i), b = find_step(p, ends, i + STEP);
         finish_y(m, p, a.r, s, a.i, a.left, low);
-        u32v top = larger_of((u32v){}, low);
+        u32v top = largest_of((u32v){}, low);
         if (b.left > 0) {
             finish_y(m, p, b.r, s, b.i, b.left, high);
-            top = larger_of(top, high);
+            top = largest_of(top, high);
         }
         const float scale = scale_of(p, top);
         ends[0].scale[i / QNI_NORM_GROUP] = scale;
-        write_fp8(&kind, a.r, a.i, low, 1.0f / scale);
+        write_fp8(m, &kind, a.r, a.i, low, 1.0f / scale);
         if (b.left > 0)
-            write_fp8(&kind, b.r, b.i, high, 1.0f / scale);
+            write_fp8(m, &kind, b.r, b.i, high, 1.0f / scale);
     }
 }
 

@@ -105,9 +105,13 @@ constexpr double qni_rope_angle_error = 0x1p-21;
 typedef void (*qni_rope_tokens_fn)(const qni_rope_problem *p, const uint64_t *turns, int64_t first,
                                    int64_t last, float *scratch);
 qn_status qni_rope_on_threads(const qni_rope_problem *p, qni_rope_tokens_fn tokens);
-/** Floats of a thread's scratch: a head, a token's cosines and sines. */
+/** Floats of a token's cosines or sines: a multiple of what any kernel takes at a time. */
+static inline int64_t qni_rope_angle_room(int64_t rotary_dim) {
+    return (rotary_dim / 2 + 31) / 32 * 32;
+}
+/** Floats of a thread's scratch: a token's cosines and sines, a head. */
 static inline int64_t qni_rope_scratch(int64_t width, int64_t rotary_dim) {
-    return width + 2 * rotary_dim + 3 * 16;
+    return 2 * qni_rope_angle_room(rotary_dim) + width;
 }
 
 #endif

@@ -34,7 +34,7 @@ typedef struct shared_tokens {
     qni_rope_tokens_fn tokens;
     int64_t per_task, scratch_bytes;
     atomic_bool is_out_of_memory;
-    uint64_t turns[QNI_ROPE_MAX_PAIRS + 16];
+    uint64_t turns[QNI_ROPE_MAX_PAIRS + 32];
 } shared_tokens;
 
 static void run_task(void *context, int64_t i) {

@@ -6,6 +6,7 @@
 #ifndef QNI_ROPE_SIMD_H
 #define QNI_ROPE_SIMD_H
 
+#include "../fp8_simd.h"
 #include "../simd.h"
 #include "rope.h"
 
@@ -13,8 +14,8 @@
 
 typedef uint64_t u64v __attribute__((vector_size(8 * QN_LANES)));
 
-/** A token's angles, and the scratch row. Interleaved pairs have their cosine twice, and minus the sine, then the
- *  sine. */
+/** A token's angles, and the scratch row. Where heads are held split and pairs lie half a head apart, so do the angles:
+ *  of each 2 QN_LANES pairs those of the even ones, then those of the odd ones. */
 typedef struct angles {
     float *cosine, *sine, *row;
 } angles;
@@ -42,108 +43,113 @@ QN_INLINE void find_angles(const uint64_t *turns, int64_t position, int64_t d, f
     cos_sin(__builtin_convertvector(t * (uint64_t)position >> 32, u32v), c, s);
 }
 
+/** Whether two vectors of a head are held split, as simd.h has it. */
+QN_INLINE bool is_split(const qni_rope_problem *p) {
+    return p->dtype == QNI_BF16;
+}
+
 static inline float table_at(const qni_rope_problem *p, const void *table, int64_t i) {
     return (float)qni_get(p->dtype_table, table, i);
 }
 
-/** Where pair d's values stand: once, or twice side by side. */
-static inline void put_pair(const qni_rope_problem *p, const angles *a, int64_t d, float c,
-                            float s) {
-    if (!p->is_interleaved) {
-        a->cosine[d] = c;
-        a->sine[d] = s;
+/** Cosines and sines of pairs d .. d + 2 QN_LANES - 1, of which there may be fewer, in order. */
+QN_INLINE void load_table(const qni_rope_problem *p, const void *table, int64_t first, int64_t d,
+                          f32v v[2]) {
+    const int64_t left = p->rotary_dim / 2 - d;
+    alignas(64) float buffer[2 * QN_LANES] = {};
+    if (p->table_step == 1 && p->dtype_table == QNI_F32 && left >= 2 * QN_LANES) {
+        load_two(false, QNI_F32, table, first + d, v);
         return;
     }
-    a->cosine[2 * d] = a->cosine[2 * d + 1] = c;
-    a->sine[2 * d] = -s;
-    a->sine[2 * d + 1] = s;
+    for (int64_t i = 0; i < 2 * QN_LANES && i < left; i++)
+        buffer[i] = table_at(p, table, first + (d + i) * p->table_step);
+    load_two(false, QNI_F32, buffer, 0, v);
 }
 
-/** turns has room for QN_LANES more than there are pairs. */
+/** turns has room for 2 QN_LANES more than there are pairs. */
 static inline void load_angles(const qni_rope_problem *p, const uint64_t *turns, int64_t t,
                                int64_t position, const angles *a) {
-    const int64_t pairs = p->rotary_dim / 2;
     const int64_t row = (p->angles == QNI_ROPE_BY_TOKEN ? t % p->inner : position) * p->table_row;
-    if (p->angles != QNI_ROPE_BY_FREQUENCY) {
-        for (int64_t d = 0; d < pairs; d++)
-            put_pair(p, a, d, table_at(p, p->cos, row + d * p->table_step),
-                     table_at(p, p->sin, row + d * p->table_step));
-        return;
-    }
-    for (int64_t d = 0; d < pairs; d += QN_LANES) {
-        f32v c, s;
-        find_angles(turns, position, d, &c, &s);
-        for (int64_t i = 0; i < QN_LANES && d + i < pairs; i++)
-            put_pair(p, a, d + i, c[i], s[i]);
+    for (int64_t d = 0; d < p->rotary_dim / 2; d += 2 * QN_LANES) {
+        f32v c[2], s[2];
+        if (p->angles == QNI_ROPE_BY_FREQUENCY) {
+            find_angles(turns, position, d, &c[0], &s[0]);
+            find_angles(turns, position, d + QN_LANES, &c[1], &s[1]);
+        } else {
+            load_table(p, p->cos, row, d, c);
+            load_table(p, p->sin, row, d, s);
+        }
+        if (!p->is_interleaved && is_split(p)) {
+            split_two(c);
+            split_two(s);
+        }
+        memcpy(a->cosine + d, c, sizeof c);
+        memcpy(a->sine + d, s, sizeof s);
     }
 }
 
 // ---- turning
 
-/** Stores past the caches if `streams`: then p + i is a multiple of the vector's size. */
-QN_INLINE void put(qni_dtype dtype, bool streams, void *p, int64_t i, f32v v) {
-    if (!streams)
-        store(dtype, p, i, v);
-    else if (dtype == QNI_F32)
-        __builtin_nontemporal_store(v, (f32v *)((float *)p + i));
-    else
-        __builtin_nontemporal_store(dtype == QNI_F16 ? (u16v) __builtin_convertvector(v, f16v)
-                                                     : to_bf16(v),
-                                    (u16v *)((uint16_t *)p + i));
+/** Pairs (x0[i], x1[i]). */
+QN_INLINE void turn_pairs(const f32v x0, const f32v x1, const f32v c, const f32v s, f32v *y0,
+                          f32v *y1) {
+    *y0 = x0 * c - x1 * s;
+    *y1 = x1 * c + x0 * s;
 }
 
 /** Pairs (i, i + half). */
-QN_INLINE void turn_split(qni_dtype dtype, bool streams, const void *in, void *out, const angles *a,
-                          int64_t half) {
-    int64_t i = 0;
-    for (; i + QN_LANES <= half; i += QN_LANES) {
-        const f32v x0 = load(dtype, in, i), x1 = load(dtype, in, i + half);
-        const f32v c = load(QNI_F32, a->cosine, i), s = load(QNI_F32, a->sine, i);
-        put(dtype, streams, out, i, x0 * c - x1 * s);
-        put(dtype, streams, out, i + half, x1 * c + x0 * s);
+QN_INLINE void turn_halves(bool split, qni_dtype dtype, bool streams, const void *in, void *out,
+                           const angles *a, int64_t half) {
+    f32v x0[2], x1[2], c[2], s[2];
+    for (int64_t i = 0; i < half; i += 2 * QN_LANES) {
+        const int64_t left = half - i;
+        const bool is_whole = left >= 2 * QN_LANES;
+        load_two(false, QNI_F32, a->cosine, i, c);
+        load_two(false, QNI_F32, a->sine, i, s);
+        if (is_whole) {
+            load_two(split, dtype, in, i, x0);
+            load_two(split, dtype, in, i + half, x1);
+        } else {
+            load_two_some(split, dtype, in, i, left, x0);
+            load_two_some(split, dtype, in, i + half, left, x1);
+        }
+        for (int k = 0; k < 2; k++)
+            turn_pairs(x0[k], x1[k], c[k], s[k], &x0[k], &x1[k]);
+        if (is_whole) {
+            store_two(split, dtype, streams, out, i, x0);
+            store_two(split, dtype, streams, out, i + half, x1);
+        } else {
+            store_two_some(split, dtype, out, i, left, x0);
+            store_two_some(split, dtype, out, i + half, left, x1);
+        }
     }
-    if (i == half)
-        return;
-    const int64_t rest = half - i;
-    const f32v x0 = load_some(dtype, in, i, rest), x1 = load_some(dtype, in, i + half, rest);
-    const f32v c = load_some(QNI_F32, a->cosine, i, rest);
-    const f32v s = load_some(QNI_F32, a->sine, i, rest);
-    store_some(dtype, out, i, rest, x0 * c - x1 * s);
-    store_some(dtype, out, i + half, rest, x1 * c + x0 * s);
 }
-
-#if QN_LANES == 4
-#define NEIGHBOURS 1, 0, 3, 2
-#elif QN_LANES == 8
-#define NEIGHBOURS 1, 0, 3, 2, 5, 4, 7, 6
-#else
-#define NEIGHBOURS 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14
-#endif
 
 /** Pairs (2i, 2i + 1). */
 QN_INLINE void turn_neighbours(qni_dtype dtype, bool streams, const void *in, void *out,
                                const angles *a, int64_t count) {
-    int64_t i = 0;
-    for (; i + QN_LANES <= count; i += QN_LANES) {
-        const f32v x = load(dtype, in, i), other = __builtin_shufflevector(x, x, NEIGHBOURS);
-        put(dtype, streams, out, i,
-            x * load(QNI_F32, a->cosine, i) + other * load(QNI_F32, a->sine, i));
+    f32v x[2];
+    for (int64_t i = 0; i < count; i += 2 * QN_LANES) {
+        const int64_t left = count - i;
+        const f32v c = load(QNI_F32, a->cosine, i / 2), s = load(QNI_F32, a->sine, i / 2);
+        if (left >= 2 * QN_LANES) {
+            load_two(true, dtype, in, i, x);
+            turn_pairs(x[0], x[1], c, s, &x[0], &x[1]);
+            store_two(true, dtype, streams, out, i, x);
+        } else {
+            load_two_some(true, dtype, in, i, left, x);
+            turn_pairs(x[0], x[1], c, s, &x[0], &x[1]);
+            store_two_some(true, dtype, out, i, left, x);
+        }
     }
-    if (i == count)
-        return;
-    const int64_t rest = count - i;
-    const f32v x = load_some(dtype, in, i, rest), other = __builtin_shufflevector(x, x, NEIGHBOURS);
-    store_some(dtype, out, i, rest,
-               x * load_some(QNI_F32, a->cosine, i, rest) +
-                   other * load_some(QNI_F32, a->sine, i, rest));
 }
 
-QN_INLINE void turn(const qni_rope_problem *p, qni_dtype dtype, bool streams, const void *in,
-                    void *out, const angles *a) {
+QN_INLINE void turn(const qni_rope_problem *p, bool split, qni_dtype dtype, bool streams,
+                    const void *in, void *out, const angles *a) {
     if (p->is_interleaved)
         turn_neighbours(dtype, streams, in, out, a, p->rotary_dim);
     else
-        turn_split(dtype, streams, in, out, a, p->rotary_dim / 2);
+        turn_halves(split, dtype, streams, in, out, a, p->rotary_dim / 2);
 }
 
 // ---- heads
@@ -157,11 +163,14 @@ static void turn_head(const qni_rope_problem *p, const qni_rope_rows *r, bool st
     constexpr size_t vector = 4 * QN_LANES;
     streams = streams && ((uintptr_t)out | turned / 2) % vector == 0;
     if (p->dtype == QNI_F32)
-        streams ? turn(p, QNI_F32, true, in, out, a) : turn(p, QNI_F32, false, in, out, a);
+        streams ? turn(p, false, QNI_F32, true, in, out, a)
+                : turn(p, false, QNI_F32, false, in, out, a);
     else if (p->dtype == QNI_F16)
-        streams ? turn(p, QNI_F16, true, in, out, a) : turn(p, QNI_F16, false, in, out, a);
+        streams ? turn(p, false, QNI_F16, true, in, out, a)
+                : turn(p, false, QNI_F16, false, in, out, a);
     else
-        streams ? turn(p, QNI_BF16, true, in, out, a) : turn(p, QNI_BF16, false, in, out, a);
+        streams ? turn(p, true, QNI_BF16, true, in, out, a)
+                : turn(p, true, QNI_BF16, false, in, out, a);
     if (all > turned)
         memmove(out + turned, in + turned, all - turned);
 }
@@ -174,7 +183,8 @@ QN_INLINE void load_head(qni_dtype dtype, const void *in, float *row, int64_t wi
         store_some(QNI_F32, row, i, width - i, load_some(dtype, in, i, width - i));
 }
 
-static void norm_head(const qni_rope_problem *p, const qni_rope_rows *r, float *x) {
+QN_INLINE void norm_head(qni_dtype dtype, const qni_rope_problem *p, const qni_rope_rows *r,
+                         float *x) {
     f32v sum = {};
     int64_t i = 0;
     for (; i + QN_LANES <= r->width; i += QN_LANES)
@@ -185,8 +195,23 @@ static void norm_head(const qni_rope_problem *p, const qni_rope_rows *r, float *
     for (int k = 0; k < QN_LANES; k++)
         squares += sum[k];
     const float root = 1.0f / sqrtf(squares / (float)r->width + p->eps);
-    for (i = 0; i < r->width; i++)
-        x[i] *= root * (float)qni_get(p->dtype, r->weight, i);
+    for (i = 0; i + QN_LANES <= r->width; i += QN_LANES)
+        store(QNI_F32, x, i, load(QNI_F32, x, i) * (root * load(dtype, r->weight, i)));
+    for (; i < r->width; i++)
+        x[i] *= root * (float)qni_get(dtype, r->weight, i);
+}
+
+/** x times the scale as FP8. */
+QN_INLINE void encode_head(const qni_rope_problem *p, const qni_rope_rows *r, uint8_t *out,
+                           const float *x) {
+    const qni_fp8 fp8 = qni_fp8_of(p->dtype_out);
+    const rounding kind = rounding_of(fp8);
+    int64_t i = 0;
+    for (; i + 2 * QN_LANES <= r->width; i += 2 * QN_LANES)
+        store_codes(false, false, out + i, encode_any(load(QNI_F32, x, i) * r->scale, &kind),
+                    encode_any(load(QNI_F32, x, i + QN_LANES) * r->scale, &kind));
+    for (; i < r->width; i++)
+        out[i] = qni_fp8_encode(fp8, x[i] * r->scale);
 }
 
 QN_INLINE void store_head(qni_dtype dtype, void *out, const float *row, int64_t width) {
@@ -197,20 +222,26 @@ QN_INLINE void store_head(qni_dtype dtype, void *out, const float *row, int64_t 
         store_some(dtype, out, i, width - i, load_some(QNI_F32, row, i, width - i));
 }
 
+/** A head in the scratch row, with its RMSNorm if it has one. */
+QN_INLINE void start_head(qni_dtype dtype, const qni_rope_problem *p, const qni_rope_rows *r,
+                          const void *in, float *x) {
+    load_head(dtype, in, x, r->width);
+    if (r->weight)
+        norm_head(dtype, p, r, x);
+}
+
 /** By way of the scratch row: RMSNorm, rotation (if `turns`), FP8. */
 static void convert_head(const qni_rope_problem *p, const qni_rope_rows *r, bool turns,
                          const void *in, void *out, const angles *a) {
     float *x = a->row;
     if (p->dtype == QNI_F32)
-        load_head(QNI_F32, in, x, r->width);
+        start_head(QNI_F32, p, r, in, x);
     else if (p->dtype == QNI_F16)
-        load_head(QNI_F16, in, x, r->width);
+        start_head(QNI_F16, p, r, in, x);
     else
-        load_head(QNI_BF16, in, x, r->width);
-    if (r->weight)
-        norm_head(p, r, x);
+        start_head(QNI_BF16, p, r, in, x);
     if (turns)
-        turn(p, QNI_F32, false, x, x, a);
+        turn(p, is_split(p), QNI_F32, false, x, x, a);
     if (p->dtype_out == QNI_F32)
         store_head(QNI_F32, out, x, r->width);
     else if (p->dtype_out == QNI_F16)
@@ -218,8 +249,7 @@ static void convert_head(const qni_rope_problem *p, const qni_rope_rows *r, bool
     else if (p->dtype_out == QNI_BF16)
         store_head(QNI_BF16, out, x, r->width);
     else
-        for (int64_t i = 0; i < r->width; i++)
-            ((uint8_t *)out)[i] = qni_fp8_encode(qni_fp8_of(p->dtype_out), x[i] * r->scale);
+        encode_head(p, r, out, x);
 }
 
 static void rope_part(const qni_rope_problem *p, int part, bool streams, int64_t t,
@@ -241,7 +271,7 @@ static void rope_part(const qni_rope_problem *p, int part, bool streams, int64_t
 /** Tokens first .. last - 1. */
 static void rope_tokens(const qni_rope_problem *p, const uint64_t *turns, int64_t first,
                         int64_t last, float *scratch) {
-    const int64_t room = p->rotary_dim + 16;
+    const int64_t room = qni_rope_angle_room(p->rotary_dim);
     const angles a = {scratch, scratch + room, scratch + 2 * room};
     // Past the caches only what is too large for them.
     const bool streams =

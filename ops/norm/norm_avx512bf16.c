@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CPU kernel with AVX-512 and its conversion to bf16: vectors of 16 f32.
+#define QN_LANES 16
+#include "norm_simd.h"
+
+qn_status qni_norm_avx512bf16(qn_stream *stream, const void *problem) {
+    (void)stream;
+    return qni_norm_on_threads(problem, norm_rows);
+}
