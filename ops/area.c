@@ -2,6 +2,7 @@
 // Areas: guarded device memory with expectations.
 #include "area.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -102,6 +103,65 @@ qn_status qni_area_compare(qni_area *a, qn_stream *stream, double *error, char *
                  a->name, (long)(byte - a->first), a->before[byte], a->got[byte]);
     }
     return QN_OK;
+}
+
+/** The areas of a problem. */
+typedef struct areas {
+    qni_area *list;
+    int count;
+} areas;
+
+static qn_status reset_all(void *context, qn_stream *stream) {
+    const areas *all = context;
+    qn_status st = QN_OK;
+    for (int i = 0; st == QN_OK && i < all->count; i++)
+        if (all->list[i].owner)
+            st = qni_area_reset(&all->list[i], stream);
+    return st;
+}
+
+static qn_status compare_all(void *context, qn_stream *stream, double *error, char *detail,
+                             size_t room) {
+    const areas *all = context;
+    qn_status st = QN_OK;
+    *error = 0;
+    *detail = 0;
+    for (int i = all->count - 1; st == QN_OK && i >= 0; i--)
+        if (all->list[i].owner)
+            st = qni_area_compare(&all->list[i], stream, error, detail, room);
+    return st;
+}
+
+static bool has_expectation(const qni_area *a) {
+    for (int64_t i = 0; i < a->count; i++)
+        if (a->tolerance[i] >= 0)
+            return true;
+    return false;
+}
+
+qn_status qni_areas_check(qni_check_run *run, const qni_op *op, const void *problem,
+                          const char *text, qni_area *list, int count) {
+    const DLTensor *outputs[8];
+    int num_outputs = 0;
+    for (int i = 0; i < count; i++)
+        if (list[i].owner && has_expectation(&list[i])) {
+            assert(num_outputs < (int)(sizeof outputs / sizeof *outputs));
+            outputs[num_outputs++] = &list[i].flat;
+        }
+    return qni_check_problem_run(run, &(qni_check_problem){.op = op,
+                                                           .text = text,
+                                                           .problem = problem,
+                                                           .context = &(areas){list, count},
+                                                           .reset = reset_all,
+                                                           .compare = compare_all,
+                                                           .outputs = outputs,
+                                                           .num_outputs = num_outputs});
+}
+
+void qni_areas_destroy(qni_area *list, int count) {
+    for (int i = 0; i < count; i++)
+        if (list[i].owner)
+            qni_area_destroy(&list[i]);
 }
 
 uint32_t qni_random(uint64_t *state) {

@@ -46,6 +46,13 @@ qn_status qni_area_reset(qni_area *area, qn_stream *stream);
 qn_status qni_area_compare(qni_area *area, qn_stream *stream, double *error, char *detail,
                            size_t room);
 
+/** Runs every kernel of an op on a problem whose tensors are these areas: each is reset before a run and compared after
+ *  it, the last first, so that a wrong scale is told before its codes. Areas never created do not count; those with an
+ *  expectation are the outputs, whose bits must be the same in every run. `text` names the problem. */
+qn_status qni_areas_check(qni_check_run *run, const qni_op *op, const void *problem,
+                          const char *text, qni_area *areas, int count);
+void qni_areas_destroy(qni_area *areas, int count);
+
 /** splitmix64; and a value near a normal distribution of variance 1. */
 uint32_t qni_random(uint64_t *state);
 double qni_random_normal(uint64_t *state);

@@ -39,8 +39,6 @@ typedef struct check_case {
     const shape *shape;
     qni_activation_problem problem; // pointers into device memory
     qni_area areas[NUM_AREAS];
-    const DLTensor *output_list[2];
-    int num_outputs;
     uint64_t random;
     double *y, *error; // a row's results
     char text[160];
@@ -166,28 +164,6 @@ static void expect_row(check_case *c, const qni_activation_problem *host, int64_
 
 // ---- running a case
 
-static qn_status reset(void *context, qn_stream *stream) {
-    check_case *c = context;
-    qn_status st = QN_OK;
-    for (int i = 0; st == QN_OK && i < NUM_AREAS; i++)
-        if (has_area(c, i))
-            st = qni_area_reset(&c->areas[i], stream);
-    return st;
-}
-
-static qn_status compare(void *context, qn_stream *stream, double *error, char *detail,
-                         size_t room) {
-    check_case *c = context;
-    qn_status st = QN_OK;
-    *error = 0;
-    *detail = 0;
-    for (int i = NUM_AREAS - 1; st == QN_OK && i >= 0;
-         i--) // a wrong scale is told before its codes
-        if (has_area(c, i))
-            st = qni_area_compare(&c->areas[i], stream, error, detail, room);
-    return st;
-}
-
 static qn_status prepare(check_case *c, qn_device *device) {
     const qni_activation_problem *p = &c->problem;
     qn_status st;
@@ -204,9 +180,6 @@ static qn_status prepare(check_case *c, qn_device *device) {
     place(c, &host, true);
     for (int64_t r = 0; r < host.rows; r++)
         expect_row(c, &host, r);
-    c->output_list[c->num_outputs++] = &c->areas[OUT].flat;
-    if (c->form->quant > QNI_ACTIVATION_STATIC)
-        c->output_list[c->num_outputs++] = &c->areas[SCALE].flat;
     snprintf(c->text, sizeof c->text, "%s_and_mul %s [%ld, %ld, 2 * %ld] gap=%ld offset=%ld %s->%s",
              functions[p->function], c->form->name, (long)c->shape->batches, (long)c->shape->inner,
              (long)p->h, (long)c->shape->gap, (long)c->shape->offset, qni_dtype_name(p->dtype),
@@ -216,8 +189,7 @@ out:
 }
 
 static void case_destroy(check_case *c) {
-    for (int i = 0; i < NUM_AREAS; i++)
-        qni_area_destroy(&c->areas[i]);
+    qni_areas_destroy(c->areas, NUM_AREAS);
     free(c->y);
     free(c->error);
     free(c);
@@ -245,15 +217,7 @@ static qn_status check_one(qni_check_run *run, const form *f, const shape *s, qn
     };
     c->problem.scale_row = scales_per_row(c);
     QN_TRY(prepare(c, qn_stream_device(qni_check_stream(run))));
-    const qni_check_problem problem = {.op = &qni_op_activation,
-                                       .text = c->text,
-                                       .problem = &c->problem,
-                                       .context = c,
-                                       .reset = reset,
-                                       .compare = compare,
-                                       .outputs = c->output_list,
-                                       .num_outputs = c->num_outputs};
-    QN_TRY(qni_check_problem_run(run, &problem));
+    QN_TRY(qni_areas_check(run, &qni_op_activation, &c->problem, c->text, c->areas, NUM_AREAS));
 out:
     case_destroy(c);
     return st;

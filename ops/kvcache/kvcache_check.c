@@ -28,7 +28,6 @@ typedef struct check_case {
     qni_kvcache_problem problem; // pointers into device memory
     qni_positions_problem positions;
     qni_area areas[NUM_AREAS];
-    const DLTensor *output_list[2];
     uint64_t random;
     char text[160];
 } check_case;
@@ -193,46 +192,8 @@ static void make_expectations(check_case *c) {
 
 // ---- running a case
 
-static qn_status reset(void *context, qn_stream *stream) {
-    check_case *c = context;
-    qn_status st = QN_OK;
-    for (int i = 0; st == QN_OK && i < NUM_AREAS; i++)
-        if (c->areas[i].count)
-            st = qni_area_reset(&c->areas[i], stream);
-    return st;
-}
-
-static qn_status compare(void *context, qn_stream *stream, double *error, char *detail,
-                         size_t room) {
-    check_case *c = context;
-    qn_status st = QN_OK;
-    *error = 0;
-    *detail = 0;
-    for (int i = 0; st == QN_OK && i < NUM_AREAS; i++)
-        if (c->areas[i].count)
-            st = qni_area_compare(&c->areas[i], stream, error, detail, room);
-    return st;
-}
-
-static qn_status run_case(qni_check_run *run, check_case *c, const qni_op *op, const void *problem,
-                          int first_output) {
-    for (int i = 0; i < 2; i++)
-        c->output_list[i] = &c->areas[first_output + i].flat;
-    const qni_check_problem p = {.op = op,
-                                 .text = c->text,
-                                 .problem = problem,
-                                 .context = c,
-                                 .reset = reset,
-                                 .compare = compare,
-                                 .outputs = c->output_list,
-                                 .num_outputs = 2};
-    return qni_check_problem_run(run, &p);
-}
-
 static void case_destroy(check_case *c) {
-    for (int i = 0; i < NUM_AREAS; i++)
-        if (c->areas[i].owner)
-            qni_area_destroy(&c->areas[i]);
+    qni_areas_destroy(c->areas, NUM_AREAS);
     free(c);
 }
 
@@ -258,7 +219,7 @@ static qn_status check_append(qni_check_run *run, const shape *s, qni_dtype dtyp
              (long)s->n, (long)s->heads, (long)s->width, (long)s->page, s->is_hnd ? "HND" : "NHD",
              s->by_slot ? "slots" : "pages", (long)s->gap, (long)s->offset, qni_dtype_name(dtype),
              qni_dtype_name(dtype_out));
-    QN_TRY(run_case(run, c, &qni_op_kvcache, &c->problem, K_CACHE));
+    QN_TRY(qni_areas_check(run, &qni_op_kvcache, &c->problem, c->text, c->areas, NUM_AREAS));
 out:
     case_destroy(c);
     return st;
@@ -290,7 +251,8 @@ static qn_status check_positions(qni_check_run *run, int64_t n) {
                                            .n = n,
                                            .batches = BATCHES};
     snprintf(c->text, sizeof c->text, "n=%ld batches=%d", (long)n, BATCHES);
-    QN_TRY(run_case(run, c, &qni_op_kvcache_positions, &c->positions, BATCH));
+    QN_TRY(qni_areas_check(run, &qni_op_kvcache_positions, &c->positions, c->text, c->areas,
+                           NUM_AREAS));
 out:
     case_destroy(c);
     return st;

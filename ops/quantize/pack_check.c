@@ -17,8 +17,6 @@ static const char *const area_names[] = {"x", "out", "indptr", "indptr_out"};
 typedef struct check_case {
     qni_pack_problem problem; // pointers into device memory
     qni_area areas[NUM_AREAS];
-    const DLTensor *output_list[2];
-    int num_areas;
     uint64_t random;
     char text[80];
 } check_case;
@@ -30,7 +28,7 @@ static void fill(check_case *c) {
         const uint32_t r = qni_random(&c->random);
         ((uint8_t *)qni_area_host(&c->areas[X]))[i] = (uint8_t)(r % 2 ? 1 + r / 2 % 255 : 0);
     }
-    int32_t *indptr = c->num_areas > INDPTR ? qni_area_host(&c->areas[INDPTR]) : nullptr;
+    int32_t *indptr = c->areas[INDPTR].owner ? qni_area_host(&c->areas[INDPTR]) : nullptr;
     for (int64_t i = 0; indptr && i <= p->segments; i++)
         indptr[i] = (int32_t)(p->count * (i / 3 * 3) / p->segments);
     if (indptr)
@@ -41,8 +39,8 @@ static void place(check_case *c, qni_pack_problem *p, bool on_host) {
 #define DATA(which) (on_host ? qni_area_host(&c->areas[which]) : qni_area_device(&c->areas[which]))
     p->x = DATA(X);
     p->out = DATA(OUT);
-    p->indptr = c->num_areas > INDPTR ? DATA(INDPTR) : nullptr;
-    p->indptr_out = c->num_areas > INDPTR ? DATA(STARTS) : nullptr;
+    p->indptr = c->areas[INDPTR].owner ? DATA(INDPTR) : nullptr;
+    p->indptr_out = c->areas[INDPTR].owner ? DATA(STARTS) : nullptr;
 #undef DATA
 }
 
@@ -70,25 +68,6 @@ static void make_expectations(check_case *c) {
     }
 }
 
-static qn_status reset(void *context, qn_stream *stream) {
-    check_case *c = context;
-    qn_status st = QN_OK;
-    for (int i = 0; st == QN_OK && i < c->num_areas; i++)
-        st = qni_area_reset(&c->areas[i], stream);
-    return st;
-}
-
-static qn_status compare(void *context, qn_stream *stream, double *error, char *detail,
-                         size_t room) {
-    check_case *c = context;
-    qn_status st = QN_OK;
-    *error = 0;
-    *detail = 0;
-    for (int i = 0; st == QN_OK && i < c->num_areas; i++)
-        st = qni_area_compare(&c->areas[i], stream, error, detail, room);
-    return st;
-}
-
 static qn_status check_one(qni_check_run *run, const shape *s, bool is_little) {
     check_case *c = calloc(1, sizeof *c);
     qn_status st = QN_OK;
@@ -97,31 +76,20 @@ static qn_status check_one(qni_check_run *run, const shape *s, bool is_little) {
     c->random = qni_check_seed(run) + (uint64_t)(s - shapes);
     c->problem = (qni_pack_problem){
         .count = s->count, .segments = s->segments ? s->segments : 1, .is_little = is_little};
-    c->num_areas = s->segments ? NUM_AREAS : INDPTR;
+    const int num_areas = s->segments ? NUM_AREAS : INDPTR;
     const int64_t counts[] = {s->count, s->count / 8 + c->problem.segments, s->segments + 1,
                               s->segments + 1};
-    for (int i = 0; i < c->num_areas; i++)
+    for (int i = 0; i < num_areas; i++)
         QN_TRY(qni_area_create(&c->areas[i], area_names[i], qn_stream_device(qni_check_stream(run)),
                                i < INDPTR ? QNI_U8 : QNI_I32, counts[i], 0));
     fill(c);
     make_expectations(c);
     place(c, &c->problem, false);
-    c->output_list[0] = &c->areas[OUT].flat;
-    c->output_list[1] = &c->areas[STARTS].flat;
     snprintf(c->text, sizeof c->text, "%ld values in %ld segments, %s", (long)s->count,
              (long)s->segments, is_little ? "little" : "big");
-    const qni_check_problem problem = {.op = &qni_op_packbits,
-                                       .text = c->text,
-                                       .problem = &c->problem,
-                                       .context = c,
-                                       .reset = reset,
-                                       .compare = compare,
-                                       .outputs = c->output_list,
-                                       .num_outputs = s->segments ? 2 : 1};
-    QN_TRY(qni_check_problem_run(run, &problem));
+    QN_TRY(qni_areas_check(run, &qni_op_packbits, &c->problem, c->text, c->areas, NUM_AREAS));
 out:
-    for (int i = 0; i < c->num_areas; i++)
-        qni_area_destroy(&c->areas[i]);
+    qni_areas_destroy(c->areas, NUM_AREAS);
     free(c);
     return st;
 }

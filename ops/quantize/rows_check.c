@@ -27,7 +27,6 @@ typedef struct check_case {
     const shape *shape;
     qni_rows_problem problem; // pointers into device memory
     qni_area areas[NUM_AREAS];
-    const DLTensor *output_list[2];
     uint64_t random;
     char text[160];
 } check_case;
@@ -147,28 +146,6 @@ static qn_status make_expectations(check_case *c) {
 
 // ---- running a case
 
-static qn_status reset(void *context, qn_stream *stream) {
-    check_case *c = context;
-    qn_status st = QN_OK;
-    for (int i = 0; st == QN_OK && i < NUM_AREAS; i++)
-        if (has_area(c, i))
-            st = qni_area_reset(&c->areas[i], stream);
-    return st;
-}
-
-static qn_status compare(void *context, qn_stream *stream, double *error, char *detail,
-                         size_t room) {
-    check_case *c = context;
-    qn_status st = QN_OK;
-    *error = 0;
-    *detail = 0;
-    for (int i = NUM_AREAS - 1; st == QN_OK && i >= 0;
-         i--) // a wrong scale is told before its codes
-        if (has_area(c, i))
-            st = qni_area_compare(&c->areas[i], stream, error, detail, room);
-    return st;
-}
-
 static qn_status check_one(qni_check_run *run, const shape *s, qni_dtype dtype, qni_dtype dtype_q,
                            qni_scale_form form) {
     check_case *c = calloc(1, sizeof *c);
@@ -195,24 +172,13 @@ static qn_status check_one(qni_check_run *run, const shape *s, qni_dtype dtype, 
     fill(c);
     QN_TRY(make_expectations(c));
     place(c, &c->problem, false);
-    c->output_list[0] = &c->areas[Q].flat;
-    c->output_list[1] = &c->areas[SCALE].flat;
     snprintf(c->text, sizeof c->text, "[%ld, %ld] group=%ld scales %s%s gap=%ld offset=%ld %s->%s",
              (long)s->rows, (long)s->cols, (long)s->group, form_names[form],
              s->is_column_major ? " column-major" : "", (long)s->gap, (long)s->offset,
              qni_dtype_name(dtype), qni_dtype_name(dtype_q));
-    const qni_check_problem problem = {.op = &qni_op_quantize_rows,
-                                       .text = c->text,
-                                       .problem = &c->problem,
-                                       .context = c,
-                                       .reset = reset,
-                                       .compare = compare,
-                                       .outputs = c->output_list,
-                                       .num_outputs = 2};
-    QN_TRY(qni_check_problem_run(run, &problem));
+    QN_TRY(qni_areas_check(run, &qni_op_quantize_rows, &c->problem, c->text, c->areas, NUM_AREAS));
 out:
-    for (int i = 0; i < NUM_AREAS; i++)
-        qni_area_destroy(&c->areas[i]);
+    qni_areas_destroy(c->areas, NUM_AREAS);
     free(c);
     return st;
 }

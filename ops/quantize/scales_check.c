@@ -40,8 +40,6 @@ typedef struct check_case {
         qni_k_scales_problem k;
     } problem;
     qni_area areas[NUM_AREAS];
-    const DLTensor *output_list[1];
-    int num_areas;
     uint64_t random;
     char text[120];
 } check_case;
@@ -79,7 +77,6 @@ static void expect(check_case *c, int64_t at, uint32_t word) {
 
 static qn_status create(check_case *c, qni_check_run *run, int which, int64_t count,
                         int64_t offset) {
-    c->num_areas = which + 1;
     return qni_area_create(&c->areas[which], area_names[which],
                            qn_stream_device(qni_check_stream(run)), QNI_I32, count, offset);
 }
@@ -87,38 +84,6 @@ static qn_status create(check_case *c, qni_check_run *run, int which, int64_t co
 static void fill(check_case *c) {
     for (int64_t i = 0; i < c->areas[IN].count; i++)
         ((uint32_t *)qni_area_host(&c->areas[IN]))[i] = random_scale(&c->random);
-}
-
-static qn_status reset(void *context, qn_stream *stream) {
-    check_case *c = context;
-    qn_status st = QN_OK;
-    for (int i = 0; st == QN_OK && i < c->num_areas; i++)
-        st = qni_area_reset(&c->areas[i], stream);
-    return st;
-}
-
-static qn_status compare(void *context, qn_stream *stream, double *error, char *detail,
-                         size_t room) {
-    check_case *c = context;
-    qn_status st = QN_OK;
-    *error = 0;
-    *detail = 0;
-    for (int i = 0; st == QN_OK && i < c->num_areas; i++)
-        st = qni_area_compare(&c->areas[i], stream, error, detail, room);
-    return st;
-}
-
-static qn_status run_case(qni_check_run *run, check_case *c) {
-    c->output_list[0] = &c->areas[OUT].flat;
-    const qni_check_problem problem = {.op = c->op,
-                                       .text = c->text,
-                                       .problem = &c->problem,
-                                       .context = c,
-                                       .reset = reset,
-                                       .compare = compare,
-                                       .outputs = c->output_list,
-                                       .num_outputs = 1};
-    return qni_check_problem_run(run, &problem);
 }
 
 static check_case *case_create(qni_check_run *run, const qni_op *op, uint64_t salt) {
@@ -131,8 +96,8 @@ static check_case *case_create(qni_check_run *run, const qni_op *op, uint64_t sa
 }
 
 static void case_destroy(check_case *c) {
-    for (int i = 0; c && i < c->num_areas; i++)
-        qni_area_destroy(&c->areas[i]);
+    if (c)
+        qni_areas_destroy(c->areas, NUM_AREAS);
     free(c);
 }
 
@@ -241,7 +206,7 @@ static qn_status check_rows(qni_check_run *run, const shape *s, form with, int s
     snprintf(c->text, sizeof c->text, "[%ld, %ld, %ld] %s %s->%s block_rows=%ld%s", (long)s->groups,
              (long)s->rows, (long)s->cols, form_names[with], s->is_mn_major_in ? "MN" : "K",
              s->is_k_major_out ? "K" : "MN", (long)s->block_rows, split < 0 ? "" : " by ends");
-    QN_TRY(run_case(run, c));
+    QN_TRY(qni_areas_check(run, c->op, &c->problem, c->text, c->areas, NUM_AREAS));
 out:
     case_destroy(c);
     return st;
@@ -356,7 +321,7 @@ static qn_status check_k_grouped(qni_check_run *run, const k_shape *s) {
     snprintf(c->text, sizeof c->text, "[%ld, %ld] in %d groups%s gran_k=%ld%s", (long)scales,
              (long)s->rows, s->groups, s->is_by_ends ? " by ends" : "", (long)s->gran_k,
              s->rounds ? " up" : "");
-    QN_TRY(run_case(run, c));
+    QN_TRY(qni_areas_check(run, c->op, &c->problem, c->text, c->areas, NUM_AREAS));
 out:
     case_destroy(c);
     return st;

@@ -360,33 +360,9 @@ static void make_expectations(check_case *c) {
                 if (qni_rope_out(&host, &host.parts[part], t) >= 0)
                     expect_head(c, &host, part, t, h, position);
     }
-    for (int part = 0; part < QNI_ROPE_PARTS; part++)
-        if (host.parts[part].heads)
-            c->output_list[c->num_outputs++] = &c->areas[out_area(c, part)].flat;
 }
 
 // ---- running a case
-
-static qn_status reset(void *context, qn_stream *stream) {
-    check_case *c = context;
-    qn_status st = QN_OK;
-    for (int i = 0; st == QN_OK && i < NUM_AREAS; i++)
-        if (c->areas[i].count)
-            st = qni_area_reset(&c->areas[i], stream);
-    return st;
-}
-
-static qn_status compare(void *context, qn_stream *stream, double *error, char *detail,
-                         size_t room) {
-    check_case *c = context;
-    qn_status st = QN_OK;
-    *error = 0;
-    *detail = 0;
-    for (int i = 0; st == QN_OK && i < NUM_AREAS; i++)
-        if (c->areas[i].count)
-            st = qni_area_compare(&c->areas[i], stream, error, detail, room);
-    return st;
-}
 
 static qn_status prepare(check_case *c, qn_device *device) {
     const shape *s = c->shape;
@@ -416,9 +392,7 @@ out:
 }
 
 static void case_destroy(check_case *c) {
-    for (int i = 0; i < NUM_AREAS; i++)
-        if (c->areas[i].owner)
-            qni_area_destroy(&c->areas[i]);
+    qni_areas_destroy(c->areas, NUM_AREAS);
     free(c->x);
     free(c->y);
     free(c);
@@ -460,15 +434,7 @@ static qn_status check_one(qni_check_run *run, const form *f, const shape *s, qn
     c->problem =
         make_problem(f, s, dtype, turn % 2 ? dtype : QNI_F32, (qni_fp8)(turn % QNI_NUM_FP8));
     QN_TRY(prepare(c, qn_stream_device(qni_check_stream(run))));
-    const qni_check_problem problem = {.op = &qni_op_rope,
-                                       .text = c->text,
-                                       .problem = &c->problem,
-                                       .context = c,
-                                       .reset = reset,
-                                       .compare = compare,
-                                       .outputs = c->output_list,
-                                       .num_outputs = c->num_outputs};
-    QN_TRY(qni_check_problem_run(run, &problem));
+    QN_TRY(qni_areas_check(run, &qni_op_rope, &c->problem, c->text, c->areas, NUM_AREAS));
 out:
     case_destroy(c);
     return st;
