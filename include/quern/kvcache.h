@@ -72,6 +72,27 @@ typedef struct qn_reshape_and_cache_args {
  *  Source: reshape_and_cache_flash of the serving engines. */
 QN_API qn_status qn_reshape_and_cache(qn_stream *stream, const qn_reshape_and_cache_args *args);
 
+/** Token t's compressed keys and values, then its rotated keys, go to slot slot_mapping[t] of one MLA cache.
+ *
+ *  kv_cache      [pages, page_size, dim + rope_dim], written (512 + 64 in DeepSeek's models)
+ *  kv_c, k_pe    [n, dim], [n, rope_dim]
+ *  slot_mapping  [n]: page * page_size + place; below 0: the token is left out
+ *  scale         null: of the cache's dtype, copied; or one f32, on the device: to FP8, as in qn_reshape_and_cache
+ *  Source: concat_and_cache_mla of the serving engines. */
+QN_API qn_status qn_concat_and_cache_mla(qn_stream *stream, DLTensor *kv_cache,
+                                         const DLTensor *kv_c, const DLTensor *k_pe,
+                                         const DLTensor *slot_mapping, const DLTensor *scale);
+
+/** Each sequence's length, from its pages: (pages - 1) * page_size + kv_last_page_len, 0 pages counting as 1.
+ *
+ *  seq_lens          [batches], written
+ *  kv_indptr         [batches + 1]: where each sequence's pages begin
+ *  kv_last_page_len  [batches]
+ *  page_size         1 to 2^31 - 1
+ *  Source: FlashInfer's get_seq_lens. */
+QN_API qn_status qn_get_seq_lens(qn_stream *stream, DLTensor *seq_lens, const DLTensor *kv_indptr,
+                                 const DLTensor *kv_last_page_len, int64_t page_size);
+
 /** For each of nnz new tokens, of which append_indptr[b] .. append_indptr[b + 1] - 1 are sequence b's last: its batch
  *  index and its position. Tokens of no sequence get -1 and 0, which appending leaves out.
  *

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// variants.def is one list for two ops; QN_VARIANT_OF_op picks the lines of each.
+// variants.def is one list for three ops; QN_VARIANT_OF_op picks the lines of each.
 #define CPU true
 #define GPU false
 #define QN_IMAGE(...)
@@ -14,6 +14,7 @@
 
 #define QN_VARIANT_OF_kvcache(...) {__VA_ARGS__},
 #define QN_VARIANT_OF_kvcache_positions(...)
+#define QN_VARIANT_OF_kvcache_seq_lens(...)
 static const qni_variant variants[] = {
 #include "variants.def"
 };
@@ -25,11 +26,22 @@ static const qni_variant variants[] = {
 static const qni_variant positions_variants[] = {
 #include "variants.def"
 };
+#undef QN_VARIANT_OF_kvcache_positions
+#undef QN_VARIANT_OF_kvcache_seq_lens
+
+#define QN_VARIANT_OF_kvcache_positions(...)
+#define QN_VARIANT_OF_kvcache_seq_lens(...) {__VA_ARGS__},
+static const qni_variant seq_lens_variants[] = {
+#include "variants.def"
+};
 
 const qni_op qni_op_kvcache = {"kvcache", variants, sizeof variants / sizeof *variants};
 const qni_op qni_op_kvcache_positions = {"kvcache_positions", positions_variants,
                                          sizeof positions_variants / sizeof *positions_variants};
-static const qni_op *const ops[] = {&qni_op_kvcache, &qni_op_kvcache_positions, nullptr};
+const qni_op qni_op_kvcache_seq_lens = {"kvcache_seq_lens", seq_lens_variants,
+                                        sizeof seq_lens_variants / sizeof *seq_lens_variants};
+static const qni_op *const ops[] = {&qni_op_kvcache, &qni_op_kvcache_positions,
+                                    &qni_op_kvcache_seq_lens, nullptr};
 const qni_family qni_family_kvcache = {"kvcache", ops, qni_kvcache_check};
 
 /** One of keys and values, by its names. */
@@ -47,6 +59,7 @@ typedef struct append_call {
     qni_page_tensors pages;
     qn_kv_layout layout;
     bool is_latent; // no heads
+    bool is_one;    // both caches are slices, side by side, of one
 } append_call;
 
 static bool has_cache_dtype(const DLTensor *t) {
@@ -170,7 +183,8 @@ static qn_status run_append(const append_call *c) {
                        (long)views[1].pages, (long)views[1].page_size);
     QN_TRY(check_overlap(c, k));
     QN_TRY(check_overlap(c, v));
-    QN_TRY(qni_check_disjoint(c->op, v->cache_name, v->cache, k->cache_name, k->cache));
+    if (!c->is_one)
+        QN_TRY(qni_check_disjoint(c->op, v->cache_name, v->cache, k->cache_name, k->cache));
     QN_TRY(qni_check_pages(c->stream, c->op, &c->pages, p.n, &views[0], &p.pages));
     p.dtype = qni_dtype_of(k->t);
     p.dtype_out = qni_dtype_of(k->cache);
@@ -241,6 +255,86 @@ qn_status qn_reshape_and_cache(qn_stream *stream, const qn_reshape_and_cache_arg
         .pages = {.slot_mapping = args->slot_mapping},
         .layout = args->kv_layout};
     return run_append(&c);
+}
+
+/** Columns first .. first + width - 1 of a cache without heads. */
+typedef struct slice {
+    DLTensor t;
+    int64_t shape[3], strides[3];
+} slice;
+
+static void slice_init(slice *s, const DLTensor *cache, int64_t first, int64_t width) {
+    *s = (slice){.t = *cache, .shape = {cache->shape[0], cache->shape[1], width}};
+    for (int i = 0; i < 3; i++)
+        s->strides[i] = qni_stride(cache, i);
+    s->t.shape = s->shape;
+    s->t.strides = s->strides;
+    s->t.byte_offset += (uint64_t)(first * qni_dtype_bytes(qni_dtype_of(cache)));
+}
+
+/** The cache as a whole, and that it has room for both parts of a token. */
+static qn_status check_concatenated(const qn_stream *stream, const char *op, const DLTensor *cache,
+                                    const DLTensor *kv_c, const DLTensor *k_pe) {
+    qni_cache_view view;
+    qn_status st;
+    QN_TRY(qni_check_tensor(stream, op, "kv_c", kv_c, 2));
+    QN_TRY(qni_check_tensor(stream, op, "k_pe", k_pe, 2));
+    const int64_t width = kv_c->shape[1] + k_pe->shape[1];
+    QN_TRY(qni_check_cache(stream, op, "kv_cache", cache, QN_NHD, -1, width, &view));
+    if (!has_cache_dtype(cache))
+        return QN_FAIL(QN_E_UNSUPPORTED, "%s: kv_cache has dtype %s; accepted: f32, f16, bf16, FP8",
+                       op, qni_dtype_name(qni_dtype_of(cache)));
+out:
+    return st;
+}
+
+qn_status qn_concat_and_cache_mla(qn_stream *stream, DLTensor *kv_cache, const DLTensor *kv_c,
+                                  const DLTensor *k_pe, const DLTensor *slot_mapping,
+                                  const DLTensor *scale) {
+    const char *op = "concat_and_cache_mla";
+    slice parts[2];
+    qn_status st;
+    QN_TRY(check_concatenated(stream, op, kv_cache, kv_c, k_pe));
+    if (!slot_mapping)
+        return QN_FAIL(QN_E_INVALID, "%s: slot_mapping is null", op);
+    slice_init(&parts[0], kv_cache, 0, kv_c->shape[1]);
+    slice_init(&parts[1], kv_cache, kv_c->shape[1], k_pe->shape[1]);
+    const append_call c = {.op = op,
+                           .stream = stream,
+                           .sides = {{"kv_c", "kv_cache", "scale", kv_c, &parts[0].t, scale},
+                                     {"k_pe", "kv_cache", "scale", k_pe, &parts[1].t, scale}},
+                           .pages = {.slot_mapping = slot_mapping},
+                           .is_latent = true,
+                           .is_one = true};
+    QN_TRY(run_append(&c));
+out:
+    return st;
+}
+
+qn_status qn_get_seq_lens(qn_stream *stream, DLTensor *seq_lens, const DLTensor *kv_indptr,
+                          const DLTensor *kv_last_page_len, int64_t page_size) {
+    const char *op = "get_seq_lens";
+    qn_status st;
+    QN_TRY(qni_check_indices(stream, op, "seq_lens", seq_lens, -1));
+    const int64_t batches = seq_lens->shape[0];
+    QN_TRY(qni_check_indices(stream, op, "kv_indptr", kv_indptr, batches + 1));
+    QN_TRY(qni_check_indices(stream, op, "kv_last_page_len", kv_last_page_len, batches));
+    if (page_size < 1 || page_size > INT32_MAX)
+        return QN_FAIL(QN_E_INVALID, "%s: page_size is %ld; accepted: 1 to 2^31 - 1", op,
+                       (long)page_size);
+    QN_TRY(qni_check_disjoint(op, "seq_lens", seq_lens, "kv_indptr", kv_indptr));
+    QN_TRY(qni_check_disjoint(op, "seq_lens", seq_lens, "kv_last_page_len", kv_last_page_len));
+    const qni_seq_lens_problem p = {.seq_lens = qni_data(seq_lens),
+                                    .kv_indptr = qni_data(kv_indptr),
+                                    .kv_last_page_len = qni_data(kv_last_page_len),
+                                    .batches = batches,
+                                    .page_size = (int32_t)page_size};
+    if (qni_env_get()->validate)
+        QN_TRY(qni_validate_rising(stream, op, "kv_indptr", p.kv_indptr, batches + 1, INT32_MAX));
+    if (batches > 0)
+        QN_TRY(qni_run(&qni_op_kvcache_seq_lens, stream, &p));
+out:
+    return st;
 }
 
 qn_status qn_get_batch_indices_positions(qn_stream *stream, DLTensor *batch_indices,

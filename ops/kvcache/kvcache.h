@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kvcache family's files share: its two problems and their definition.
+// What the kvcache family's files share: its problems and their definition.
 #ifndef QNI_KVCACHE_H
 #define QNI_KVCACHE_H
 
@@ -31,7 +31,15 @@ typedef struct qni_positions_problem {
     int64_t n, batches;
 } qni_positions_problem;
 
-extern const qni_op qni_op_kvcache, qni_op_kvcache_positions;
+/** Of op "kvcache_seq_lens". */
+typedef struct qni_seq_lens_problem {
+    int32_t *seq_lens;
+    const int32_t *kv_indptr, *kv_last_page_len;
+    int64_t batches;
+    int32_t page_size;
+} qni_seq_lens_problem;
+
+extern const qni_op qni_op_kvcache, qni_op_kvcache_positions, qni_op_kvcache_seq_lens;
 
 /** The kernels: what variants.def lists. */
 #define QN_VARIANT(op, kernel, where, needs, supports, run)                                        \
@@ -43,6 +51,7 @@ extern const qni_op qni_op_kvcache, qni_op_kvcache_positions;
 bool qni_kvcache_gpu_supports(const qn_device *device, const void *problem, qni_reason *why);
 bool qni_kvcache_gpu_any_supports(const qn_device *device, const void *problem, qni_reason *why);
 bool qni_positions_gpu_supports(const qn_device *device, const void *problem, qni_reason *why);
+bool qni_seq_lens_gpu_supports(const qn_device *device, const void *problem, qni_reason *why);
 
 /** All problems of either op, for the check harness: kvcache_check.c. */
 qn_status qni_kvcache_check(qni_check_run *run, const qni_op *op);

@@ -27,6 +27,7 @@ typedef struct check_case {
     const shape *shape;
     qni_kvcache_problem problem; // pointers into device memory
     qni_positions_problem positions;
+    qni_seq_lens_problem seq_lens;
     qni_area areas[NUM_AREAS];
     uint64_t random;
     char text[160];
@@ -258,12 +259,50 @@ out:
     return st;
 }
 
+/** Sequences of 0, 1, 2, … pages, the last one part full. */
+static qn_status check_seq_lens(qni_check_run *run, int64_t batches, int32_t page_size) {
+    enum { LENS, BEGINS, LASTS };
+    static const char *const names[] = {"seq_lens", "kv_indptr", "kv_last_page_len"};
+    check_case *c = calloc(1, sizeof *c);
+    qn_status st = QN_OK;
+    if (!c)
+        return QN_FAIL(QN_E_MEMORY, "check: out of memory");
+    for (int i = LENS; i <= LASTS; i++)
+        QN_TRY(qni_area_create(&c->areas[i], names[i], qn_stream_device(qni_check_stream(run)),
+                               QNI_I32, batches + (i == BEGINS), i));
+    int32_t *begins = qni_area_host(&c->areas[BEGINS]), *lasts = qni_area_host(&c->areas[LASTS]);
+    for (int64_t b = 0, pages = 0; b <= batches; pages += b % 5, b++)
+        begins[b] = (int32_t)pages;
+    for (int64_t b = 0; b < batches; b++) {
+        const int64_t pages = b % 5;
+        lasts[b] = pages ? 1 + (int32_t)(b % page_size) : 0;
+        qni_area_expect(&c->areas[LENS], b,
+                        pages ? (double)((pages - 1) * page_size + lasts[b]) : 0, 0);
+    }
+    c->seq_lens = (qni_seq_lens_problem){.seq_lens = device_of(c, LENS),
+                                         .kv_indptr = device_of(c, BEGINS),
+                                         .kv_last_page_len = device_of(c, LASTS),
+                                         .batches = batches,
+                                         .page_size = page_size};
+    snprintf(c->text, sizeof c->text, "batches=%ld page=%d", (long)batches, page_size);
+    QN_TRY(
+        qni_areas_check(run, &qni_op_kvcache_seq_lens, &c->seq_lens, c->text, c->areas, NUM_AREAS));
+out:
+    case_destroy(c);
+    return st;
+}
+
 qn_status qni_kvcache_check(qni_check_run *run, const qni_op *op) {
     const int thinning = qni_check_is_quick(run) ? 3 : 1;
     qn_status st = QN_OK;
     if (op == &qni_op_kvcache_positions) {
         for (int64_t n = 4; st == QN_OK && n < 1000; n *= 5)
             st = check_positions(run, n);
+        return st;
+    }
+    if (op == &qni_op_kvcache_seq_lens) {
+        for (int64_t batches = 1; st == QN_OK && batches < 1000; batches = batches * 7 + 1)
+            st = check_seq_lens(run, batches, batches % 2 ? 16 : 1);
         return st;
     }
     int turn = 0;

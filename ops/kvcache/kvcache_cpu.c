@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU kernels: rows copied past the caches where they are whole 16 bytes, or quantised; positions.
+// The CPU kernels: rows copied past the caches where they are whole 16 bytes, or quantised; positions and lengths.
 #include "kvcache.h"
 
 #include <stdatomic.h>
@@ -80,5 +80,13 @@ qn_status qni_positions_cpu(qn_stream *stream, const void *problem) {
         p->batch_indices[t] = b;
         p->positions[t] = b < 0 ? 0 : p->seq_lens[b] - (p->append_indptr[b + 1] - (int32_t)t);
     }
+    return QN_OK;
+}
+
+qn_status qni_seq_lens_cpu(qn_stream *stream, const void *problem) {
+    (void)stream;
+    const qni_seq_lens_problem *p = problem;
+    for (int64_t b = 0; b < p->batches; b++)
+        p->seq_lens[b] = qk_seq_len(p->kv_indptr, p->kv_last_page_len, p->page_size, b);
     return QN_OK;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes to paged caches: copies of 16 bytes, quantisation to FP8, any element; and batch indices and positions.
+// Writes to paged caches: copies of 16 bytes, quantisation to FP8, any element; batch indices, positions and lengths.
 //
 // Needs     nothing beyond vector instructions; FP8 conversions where the target has its own kind's
 // Tile      a wave has a token's keys or its values; lanes go along heads and elements in items of 16 bytes (copy), 8
@@ -141,4 +141,10 @@ QD_KERNEL(256) qk_kvcache_positions(const qk_positions_args g) {
         g.batch_indices[t] = b;
         g.positions[t] = b < 0 ? 0 : g.seq_lens[b] - (g.append_indptr[b + 1] - (int32_t)t);
     }
+}
+
+/** A lane a sequence. */
+QD_KERNEL(256) qk_kvcache_seq_lens(const qk_seq_lens_args g) {
+    for (uint32_t b = qd_block() * 256 + qd_thread(); b < g.batches; b += __gpu_num_blocks(0) * 256)
+        g.seq_lens[b] = qk_seq_len(g.kv_indptr, g.kv_last_page_len, g.page_size, b);
 }

@@ -30,6 +30,20 @@ typedef struct qk_positions_args {
     uint32_t n, batches;
 } qk_positions_args;
 
+typedef struct qk_seq_lens_args {
+    int32_t *seq_lens;
+    const int32_t *kv_indptr, *kv_last_page_len;
+    uint32_t batches;
+    int32_t page_size;
+} qk_seq_lens_args;
+
+/** A sequence's length; without pages, what its last page is said to hold. */
+static inline int32_t qk_seq_len(const int32_t *kv_indptr, const int32_t *last_page_len,
+                                 int32_t page_size, int64_t b) {
+    const int32_t full = kv_indptr[b + 1] - kv_indptr[b] - 1;
+    return (full < 0 ? 0 : full) * page_size + last_page_len[b];
+}
+
 /** The segment that t is in, low in it; -1: in none. */
 static inline int32_t qk_find_segment(const int32_t *indptr, uint32_t segments, int32_t t) {
     uint32_t low = 0, high = segments;

@@ -5,6 +5,7 @@
 #define KERNEL(entry_name) {.image = "kvcache", .entry = entry_name}
 static const qni_kernel_ref copy = KERNEL("qk_kvcache_copy"), any = KERNEL("qk_kvcache_any"),
                             positions = KERNEL("qk_kvcache_positions"),
+                            seq_lens = KERNEL("qk_kvcache_seq_lens"),
                             quant[] = {[QNI_F32] = KERNEL("qk_kvcache_quant_f32"),
                                        [QNI_F16] = KERNEL("qk_kvcache_quant_f16"),
                                        [QNI_BF16] = KERNEL("qk_kvcache_quant_bf16")};
@@ -97,6 +98,14 @@ qn_status qni_kvcache_gpu_any(qn_stream *stream, const void *problem) {
     return launch(stream, problem, &any, 1);
 }
 
+/** A lane for each of `count`. */
+static qn_status launch_lanes(qn_stream *stream, const qni_kernel_ref *kernel, int64_t count,
+                              const void *args, size_t args_bytes) {
+    const int64_t groups = (count + THREADS - 1) / THREADS;
+    const uint32_t grid[3] = {(uint32_t)(groups < max_grid ? groups : max_grid), 1, 1};
+    return qni_launch(stream, kernel, grid, THREADS, args, args_bytes);
+}
+
 qn_status qni_positions_gpu(qn_stream *stream, const void *problem) {
     const qni_positions_problem *p = problem;
     const qk_positions_args args = {.batch_indices = p->batch_indices,
@@ -105,7 +114,22 @@ qn_status qni_positions_gpu(qn_stream *stream, const void *problem) {
                                     .seq_lens = p->seq_lens,
                                     .n = (uint32_t)p->n,
                                     .batches = (uint32_t)p->batches};
-    const int64_t groups = (p->n + THREADS - 1) / THREADS;
-    const uint32_t grid[3] = {(uint32_t)(groups < max_grid ? groups : max_grid), 1, 1};
-    return qni_launch(stream, &positions, grid, THREADS, &args, sizeof args);
+    return launch_lanes(stream, &positions, p->n, &args, sizeof args);
+}
+
+bool qni_seq_lens_gpu_supports(const qn_device *device, const void *problem, qni_reason *why) {
+    (void)device;
+    const qni_seq_lens_problem *p = problem;
+    return p->batches < most ||
+           qni_no(why, "%ld sequences; fewer than 2^30 are accepted", (long)p->batches);
+}
+
+qn_status qni_seq_lens_gpu(qn_stream *stream, const void *problem) {
+    const qni_seq_lens_problem *p = problem;
+    const qk_seq_lens_args args = {.seq_lens = p->seq_lens,
+                                   .kv_indptr = p->kv_indptr,
+                                   .kv_last_page_len = p->kv_last_page_len,
+                                   .batches = (uint32_t)p->batches,
+                                   .page_size = p->page_size};
+    return launch_lanes(stream, &seq_lens, p->batches, &args, sizeof args);
 }

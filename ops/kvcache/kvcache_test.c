@@ -121,6 +121,64 @@ static void test_latent(void **) {
     assert_int_equal(k_cache.data[2 * 10], 0xFF);
 }
 
+static qn_status concat(bool quantizes) {
+    return qn_concat_and_cache_mla(stream, &k_cache.t, &key.t, &value.t, &slots.t,
+                                   quantizes ? &k_scale.t : nullptr);
+}
+
+/** One cache for both parts of a token, its pages further apart than its slots; copied and to FP8. */
+static void test_concatenated(void **) {
+    make_all(QNI_F16, QNI_F16);
+    MAKE(&key, QNI_F16, N, 5);
+    MAKE(&value, QNI_F16, N, 3);
+    MAKE(&k_cache, QNI_F16, PAGES, PAGE, 8);
+    static int64_t apart[] = {21, 10, 1};
+    k_cache.t.strides = apart;
+    for (int i = 0; i < N * 5; i++)
+        qni_put(QNI_F16, key.data, i, i);
+    for (int i = 0; i < N * 3; i++)
+        qni_put(QNI_F16, value.data, i, -i);
+    assert_int_equal(concat(false), QN_OK);
+    const uint8_t *slot = k_cache.data + 2 * (21 + 10); // slot 3: page 1, place 1; token 1
+    assert_memory_equal(slot, key.data + 10, 10);
+    assert_memory_equal(slot + 10, value.data + 6, 6);
+    assert_int_equal(slot[16], 0xFF);
+    MAKE(&k_cache, QNI_E4M3FN, PAGES, PAGE, 8);
+    assert_int_equal(concat(true), QN_OK);
+    assert_true(qni_get(QNI_E4M3FN, k_cache.data, 3 * 8 + 2) == 3.5);    // 7 / 2
+    assert_true(qni_get(QNI_E4M3FN, k_cache.data, 3 * 8 + 5 + 1) == -2); // -4 / 2
+    assert_int_equal(k_cache.data[8], 0xFF);                             // slot 1
+    MAKE(&k_cache, QNI_F16, PAGES, PAGE, 9);
+    assert_refused(concat(false), QN_E_INVALID,
+                   "kv_cache has shape [3, 2, 9], needs [any, any, 8]");
+    MAKE(&k_cache, QNI_F16, PAGES, PAGE, 8);
+    k_cache.t.strides = (int64_t[]){16, 7, 1};
+    assert_refused(concat(false), QN_E_INVALID, "kv_cache has stride 7 in dimension 1");
+    k_cache.t.strides = nullptr;
+    key.t.data = k_cache.data + 64;
+    assert_refused(concat(false), QN_E_INVALID, "kv_cache overlaps kv_c");
+    assert_int_equal(k_cache.data[0], 0xFF);
+}
+
+/** Sequences of 2, 0 and 1 pages. */
+static void test_seq_lens(void **) {
+    box lens;
+    MAKE(&lens, QNI_I32, 3);
+    INDICES(&indptr, 0, 2, 2, 3);
+    INDICES(&last, 3, 0, 16);
+    assert_int_equal(qn_get_seq_lens(stream, &lens.t, &indptr.t, &last.t, 16), QN_OK);
+    static const int32_t want[] = {19, 0, 16};
+    assert_memory_equal(lens.data, want, sizeof want);
+    assert_refused(qn_get_seq_lens(stream, &lens.t, &indptr.t, &last.t, 0), QN_E_INVALID,
+                   "page_size is 0");
+    INDICES(&indptr, 0, 2, 1, 3);
+    assert_refused(qn_get_seq_lens(stream, &lens.t, &indptr.t, &last.t, 16), QN_E_INVALID,
+                   "kv_indptr[2] is 1");
+    INDICES(&indptr, 0, 2, 3);
+    assert_refused(qn_get_seq_lens(stream, &lens.t, &indptr.t, &last.t, 16), QN_E_INVALID,
+                   "kv_indptr has shape [3], needs [4]");
+}
+
 static void test_positions(void **) {
     box lens;
     MAKE(&batch, QNI_I32, 6);
@@ -218,7 +276,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_append),     cmocka_unit_test(test_hnd),
         cmocka_unit_test(test_quantize),   cmocka_unit_test(test_latent),
-        cmocka_unit_test(test_positions),  cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_positions),  cmocka_unit_test(test_concatenated),
+        cmocka_unit_test(test_seq_lens),   cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_validation), cmocka_unit_test(test_empty),
         cmocka_unit_test(test_misaligned),
     };

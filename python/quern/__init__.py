@@ -15,8 +15,8 @@ from ._tensor import numpy_of as numpy
 from ._activation import (act_and_mul, act_and_mul_dynamic_quant, act_and_mul_quant, gelu_and_mul, gelu_tanh_and_mul,
                           silu_and_mul)
 from ._gemm import gemm, gemm_grouped_contiguous, gemm_grouped_masked, gemm_pack
-from ._kvcache import (append_paged_kv_cache, append_paged_mla_kv_cache, get_batch_indices_positions,
-                       reshape_and_cache)
+from ._kvcache import (append_paged_kv_cache, append_paged_mla_kv_cache, concat_and_cache_mla,
+                       get_batch_indices_positions, get_seq_lens, reshape_and_cache)
 from ._norm import (adaptive_layernorm, fused_add_rmsnorm, fused_add_rmsnorm_quant, gated_residual_layernorm,
                    gemma_fused_add_rmsnorm, gemma_rmsnorm, layernorm, layernorm_quant, rmsnorm, rmsnorm_dynamic_quant,
                    rmsnorm_quant)

@@ -43,6 +43,22 @@ def reshape_and_cache(k_cache, v_cache, key, value, slot_mapping, k_scale=None, 
                            is_hnd("reshape_and_cache", layout))
 
 
+def concat_and_cache_mla(kv_cache, kv_c, k_pe, slot_mapping, scale=None):
+    """Token t's kv_c [dim] and k_pe [rope_dim] go, one behind the other, to slot slot_mapping[t] of one MLA cache.
+
+    kv_cache  [pages, page_size, dim + rope_dim]
+    scale     one f32: an FP8 cache then gets x / scale. None: bits are copied
+    """
+    _ops.concat_and_cache_mla(kv_cache, kv_c, k_pe, slot_mapping, scale)
+
+
+def get_seq_lens(kv_indptr, kv_last_page_len, page_size, seq_lens=None):
+    """Each sequence's length, i32 [batches], from its pages: kv_indptr [batches + 1], kv_last_page_len [batches]."""
+    seq_lens = empty_like(kv_last_page_len) if seq_lens is None else seq_lens
+    _ops.get_seq_lens(seq_lens, kv_indptr, kv_last_page_len, page_size)
+    return seq_lens
+
+
 def get_batch_indices_positions(append_indptr, seq_lens, nnz, batch_indices=None, positions=None):
     """For each of nnz new tokens its sequence and its place in it: (batch_indices, positions), -1 and 0 for those of none.
 

@@ -97,6 +97,8 @@ _MAKERS = {
     "append_paged_mla_kv_cache": lambda: [*_CACHES(3, 5, 16), *_NEW(16), *_PAGES(), _i32(2, 4)],
     "reshape_and_cache": lambda: [_fp8(3, 5, 2, 16), _fp8(3, 5, 2, 16, seed=4), *_NEW(2, 16), _i32(0, 14, -1, 7), _scale(),
                                   _scale(), 0],
+    "concat_and_cache_mla": lambda: [_bf16(3, 2, 40, seed=8), _bf16(4, 32), _bf16(4, 8, seed=6), _i32(3, -1, 0, 5), None],
+    "get_seq_lens": lambda: [_i32(0, 0, 0), _i32(0, 2, 2, 3), _i32(3, 0, 4), 4],
     "get_batch_indices_positions": lambda: [_i32(9, 9, 9, 9), _i32(9, 9, 9, 9), _i32(0, 1, 4), _i32(3, 4)],
 }
 for _name, _same in {"gemma_rmsnorm": "rmsnorm", "gemma_fused_add_rmsnorm": "fused_add_rmsnorm",

@@ -46,6 +46,19 @@ def test_append_mla():
     np.testing.assert_array_equal(kpe_cache, want[1])
 
 
+def test_concatenated():
+    cache, kv_c, k_pe = np.zeros((3, PAGE, 40), np.float16), normal(1, (3, 32), np.float16), normal(2, (3, 8), np.float16)
+    quern.concat_and_cache_mla(cache, kv_c, k_pe, np.array([5, -1, 11], np.int32))
+    want = np.zeros_like(cache).reshape(12, 40)
+    want[[5, 11]] = np.concatenate([kv_c, k_pe], 1)[[0, 2]]
+    np.testing.assert_array_equal(cache.reshape(12, 40), want)
+
+
+def test_seq_lens():
+    got = quern.get_seq_lens(np.array([0, 2, 2, 5], np.int32), np.array([3, 0, 4], np.int32), 4)
+    np.testing.assert_array_equal(got, [7, 0, 12])
+
+
 def test_slots():
     cache = np.zeros((3, PAGE, 2, 16), ml_dtypes.float8_e4m3fn)
     v_cache = cache.copy()
