@@ -50,6 +50,10 @@ extern const qni_op qni_op_attention, qni_op_merge_states, qni_op_attention_drop
 #undef QN_VARIANT
 #undef QN_IMAGE
 
+bool qni_attention_any_supports(const qn_device *device, const void *problem, qni_reason *why);
+bool qni_merge_gpu_supports(const qn_device *device, const void *problem, qni_reason *why);
+bool qni_dropout_gpu_supports(const qn_device *device, const void *problem, qni_reason *why);
+
 /** Checks a call and fills the problem. attention_args.c. */
 qn_status qni_attention_make(const qn_stream *stream, const qn_attention_args *args,
                              qni_attention_problem *p);

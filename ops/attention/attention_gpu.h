@@ -36,6 +36,9 @@
 
 #include <stdint.h>
 
+#define QK_INLINE                                                                                  \
+    static inline __attribute__((always_inline)) // so that kernels' arguments stay where they are
+
 enum {
     QK_ATTENTION_MAGIC = 0x6E747461, // "attn"
     QK_ATTENTION_MAX_HEAD_DIM = 512,
@@ -111,43 +114,43 @@ typedef struct qk_attention_args {
     float lse_unit; // lse is the base-2 one times this
 } qk_attention_args;
 
-static inline uint32_t qk_attention_div_up(uint32_t a, uint32_t b) {
+QK_INLINE uint32_t qk_attention_div_up(uint32_t a, uint32_t b) {
     return a / b + (a % b != 0);
 }
 
-static inline const qk_attention_request *qk_attention_requests(const qk_attention_schedule *s) {
+QK_INLINE const qk_attention_request *qk_attention_requests(const qk_attention_schedule *s) {
     return (const qk_attention_request *)(s + 1);
 }
-static inline const qk_attention_work *qk_attention_works(const qk_attention_schedule *s) {
+QK_INLINE const qk_attention_work *qk_attention_works(const qk_attention_schedule *s) {
     return (const qk_attention_work *)(qk_attention_requests(s) + s->num_requests);
 }
 
 /** Chunks of a request: at least one, which has no keys if there are none. */
-static inline uint32_t qk_attention_chunks(const qk_attention_request *r) {
+QK_INLINE uint32_t qk_attention_chunks(const qk_attention_request *r) {
     return r->kv_len > r->kv_chunk ? qk_attention_div_up((uint32_t)r->kv_len, (uint32_t)r->kv_chunk)
                                    : 1;
 }
 
 /** Chunks, and tiles of rows, of a uniform request. */
-static inline uint32_t qk_attention_uniform_chunks(const qk_attention_args *g) {
+QK_INLINE uint32_t qk_attention_uniform_chunks(const qk_attention_args *g) {
     return g->kv_len > g->kv_chunk ? qk_attention_div_up(g->kv_len, g->kv_chunk) : 1;
 }
-static inline uint32_t qk_attention_uniform_tiles(const qk_attention_args *g) {
+QK_INLINE uint32_t qk_attention_uniform_tiles(const qk_attention_args *g) {
     return qk_attention_div_up(g->qo_len * g->group, g->q_tile);
 }
 
-static inline uint32_t qk_attention_count(const qk_attention_args *g) {
+QK_INLINE uint32_t qk_attention_count(const qk_attention_args *g) {
     return g->schedule
                ? g->schedule->num_works
                : g->requests * qk_attention_uniform_tiles(g) * qk_attention_uniform_chunks(g);
 }
 
-static inline uint32_t qk_attention_num_requests(const qk_attention_args *g) {
+QK_INLINE uint32_t qk_attention_num_requests(const qk_attention_args *g) {
     return g->schedule ? g->schedule->num_requests : g->requests;
 }
 
-static inline qk_attention_request qk_attention_get_request(const qk_attention_args *g,
-                                                            uint32_t index) {
+QK_INLINE qk_attention_request qk_attention_get_request(const qk_attention_args *g,
+                                                        uint32_t index) {
     if (g->schedule)
         return qk_attention_requests(g->schedule)[index];
     const uint32_t chunks = qk_attention_uniform_chunks(g);
@@ -161,15 +164,15 @@ static inline qk_attention_request qk_attention_get_request(const qk_attention_a
 }
 
 /** The rows of tile `tile` of a uniform request. The last come first: with causality they take longest. */
-static inline qk_attention_work qk_attention_uniform_rows(const qk_attention_args *g,
-                                                          uint32_t request, uint32_t tile) {
+QK_INLINE qk_attention_work qk_attention_uniform_rows(const qk_attention_args *g, uint32_t request,
+                                                      uint32_t tile) {
     const uint32_t rows = g->qo_len * g->group, tiles = qk_attention_uniform_tiles(g);
     const uint32_t begin = (tiles - 1 - tile) * g->q_tile, end = begin + g->q_tile;
     return (qk_attention_work){
         .request = request, .row_begin = begin, .row_end = end < rows ? end : rows};
 }
 
-static inline qk_attention_work qk_attention_find(const qk_attention_args *g, uint32_t index) {
+QK_INLINE qk_attention_work qk_attention_find(const qk_attention_args *g, uint32_t index) {
     if (g->schedule)
         return qk_attention_works(g->schedule)[index];
     const uint32_t chunks = qk_attention_uniform_chunks(g), chunk = index % chunks;
@@ -181,14 +184,13 @@ static inline qk_attention_work qk_attention_find(const qk_attention_args *g, ui
 }
 
 /** Tiles of rows of split requests. */
-static inline uint32_t qk_attention_count_merges(const qk_attention_args *g) {
+QK_INLINE uint32_t qk_attention_count_merges(const qk_attention_args *g) {
     if (g->schedule)
         return g->schedule->num_merges;
     return qk_attention_uniform_chunks(g) > 1 ? g->requests * qk_attention_uniform_tiles(g) : 0;
 }
 
-static inline qk_attention_work qk_attention_find_merge(const qk_attention_args *g,
-                                                        uint32_t index) {
+QK_INLINE qk_attention_work qk_attention_find_merge(const qk_attention_args *g, uint32_t index) {
     if (g->schedule)
         return qk_attention_works(g->schedule)[g->schedule->num_works + index];
     const uint32_t tiles = qk_attention_uniform_tiles(g);
@@ -196,49 +198,47 @@ static inline qk_attention_work qk_attention_find_merge(const qk_attention_args 
 }
 
 /** End of the chunk that begins at `begin`. */
-static inline uint32_t qk_attention_next_chunk(const qk_attention_request *r, uint32_t begin,
-                                               uint32_t kv_end) {
+QK_INLINE uint32_t qk_attention_next_chunk(const qk_attention_request *r, uint32_t begin,
+                                           uint32_t kv_end) {
     return kv_end - begin > (uint32_t)r->kv_chunk ? begin + (uint32_t)r->kv_chunk : kv_end;
 }
 
 /** A row of partial_o and partial_lse, of a split request: of the chunk that begins at kv_begin. */
-static inline int64_t qk_attention_partial(const qk_attention_args *g,
-                                           const qk_attention_request *r, uint32_t kv_begin,
-                                           uint32_t row, uint32_t kv_head) {
+QK_INLINE int64_t qk_attention_partial(const qk_attention_args *g, const qk_attention_request *r,
+                                       uint32_t kv_begin, uint32_t row, uint32_t kv_head) {
     const int64_t rows = (int64_t)r->qo_len * g->group;
     const int64_t chunk = kv_begin / (uint32_t)r->kv_chunk;
     return (r->partial_begin + chunk * rows + row) * g->num_kv_heads + kv_head;
 }
 
 /** The keys that query i may see by causality and window: first .. end - 1; both rise with i. */
-static inline int64_t qk_attention_diagonal(const qk_attention_args *g,
-                                            const qk_attention_request *r, uint32_t i) {
+QK_INLINE int64_t qk_attention_diagonal(const qk_attention_args *g, const qk_attention_request *r,
+                                        uint32_t i) {
     return (int64_t)i + (g->is_top_left ? 0 : r->kv_len - r->qo_len);
 }
-static inline uint32_t qk_attention_first_key(const qk_attention_args *g,
-                                              const qk_attention_request *r, uint32_t i) {
+QK_INLINE uint32_t qk_attention_first_key(const qk_attention_args *g, const qk_attention_request *r,
+                                          uint32_t i) {
     const int64_t first =
         g->left == INT32_MAX ? 0 : qk_attention_diagonal(g, r, i) - (int64_t)g->left;
     return first < 0 ? 0 : first > r->kv_len ? (uint32_t)r->kv_len : (uint32_t)first;
 }
-static inline uint32_t qk_attention_end_key(const qk_attention_args *g,
-                                            const qk_attention_request *r, uint32_t i) {
+QK_INLINE uint32_t qk_attention_end_key(const qk_attention_args *g, const qk_attention_request *r,
+                                        uint32_t i) {
     const int64_t end =
         g->right == INT32_MAX ? r->kv_len : qk_attention_diagonal(g, r, i) + (int64_t)g->right + 1;
     return end < 0 ? 0 : end > r->kv_len ? (uint32_t)r->kv_len : (uint32_t)end;
 }
 
 /** Whether a key that causality and window leave is hidden by the packed mask. */
-static inline int qk_attention_is_masked(const qk_attention_args *g, const qk_attention_request *r,
-                                         uint32_t i, uint32_t j) {
+QK_INLINE int qk_attention_is_masked(const qk_attention_args *g, const qk_attention_request *r,
+                                     uint32_t i, uint32_t j) {
     const int64_t bit = (int64_t)i * r->kv_len + j;
     return g->custom_mask && !(g->custom_mask[r->mask_begin + bit / 8] >> (bit % 8) & 1);
 }
 
 /** Element of k or v at which key j of a request begins, for kv head 0. */
-static inline int64_t qk_attention_key(const qk_attention_args *g, const qk_attention_rows *rows,
-                                       const qk_attention_request *r, uint32_t request,
-                                       uint32_t j) {
+QK_INLINE int64_t qk_attention_key(const qk_attention_args *g, const qk_attention_rows *rows,
+                                   const qk_attention_request *r, uint32_t request, uint32_t j) {
     if (!g->kv_indices)
         return request * rows->block + ((int64_t)r->kv_begin + j) * rows->token;
     const int32_t page = g->kv_indices[r->kv_begin + (int32_t)(j / g->page_size)];
@@ -246,8 +246,8 @@ static inline int64_t qk_attention_key(const qk_attention_args *g, const qk_atte
 }
 
 /** Philox's counter of weights 4 quad .. 4 quad + 3 of a row of weights. */
-static inline uint64_t qk_attention_dropout_counter(const qk_attention_args *g, uint32_t request,
-                                                    uint32_t head, uint32_t query, uint32_t quad) {
+QK_INLINE uint64_t qk_attention_dropout_counter(const qk_attention_args *g, uint32_t request,
+                                                uint32_t head, uint32_t query, uint32_t quad) {
     const uint64_t heads = (uint64_t)g->num_kv_heads * g->group;
     const uint64_t row = (request * heads + head) * g->dropout_queries + query;
     return g->dropout_offset + row * g->dropout_quads + quad;

@@ -6,7 +6,8 @@
 #include <stdint.h>
 
 /** Four words of the stream `seed` at `counter`. Source: Salmon et al., doi:10.1145/2063384.2063405. */
-static inline void qk_philox(uint64_t seed, uint64_t counter, uint32_t out[4]) {
+static inline __attribute__((always_inline)) void qk_philox(uint64_t seed, uint64_t counter,
+                                                            uint32_t out[4]) {
     uint32_t key0 = (uint32_t)seed, key1 = (uint32_t)(seed >> 32);
     uint32_t c0 = (uint32_t)counter, c1 = (uint32_t)(counter >> 32), c2 = 0, c3 = 0;
     for (int round = 0; round < 10; round++) {

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+// The attention kernel that takes everything: any head_dim up to 512, types, strides, masks, positions, dropout.
+//
+// Needs     nothing beyond vector instructions
+// Tile      a row at a time for a wave, WAVE keys at a time: a lane has a key's score, then lanes go along v's elements
+// Launch    256 threads; workgroups step through work items and kv heads, a workgroup's waves through an item's rows
+// LDS       the rows of q, in f32: 4 KiB up to 128 elements, else 16 KiB; half of that with waves of 64
+// Edges     all: keys that a row does not see are never read
+// Memory    k is read a row a lane, v along its rows; runs of eight elements where everything is aligned to them
+// Source    arXiv:2205.14135 (online softmax)
+#include "attention_any_gpu.h"
+
+#include "attention_row_gpu.h"
+#include "reduce.h"
+
+enum { THREADS = 256, WAVES = THREADS / QD_WAVE };
+
+/** What a wave knows of its row. */
+typedef struct row_state {
+    const qk_attention_any_args *any;
+    const qk_attention_args *g;
+    const qk_attention_request *request;
+    row_place place;
+    const QD_LDS float *q; // head_dim_qk, then zeros up to a run's end
+    uint32_t first_key, end_key;
+    float scale, slope;
+    float max, sum;
+} row_state;
+
+// ---- the wave
+
+QD_INLINE float wave_sum(float v) {
+    const float row = qd_row_sum(v);
+    float sum = 0;
+    QD_UNROLL for (uint32_t lane = 0; lane < QD_WAVE; lane += QD_ROW) {
+        sum += qd_as_f32(qd_read_lane(qd_as_u32(row), lane));
+    }
+    return sum;
+}
+
+QD_INLINE float larger(float a, float b) {
+    return a > b ? a : b;
+}
+
+QD_INLINE float wave_max(float v) {
+    v = larger(v, qd_as_f32(QD_ROW_PARTNER(qd_as_u32(v), 8)));
+    v = larger(v, qd_as_f32(QD_ROW_PARTNER(qd_as_u32(v), 4)));
+    v = larger(v, qd_as_f32(QD_ROW_PARTNER(qd_as_u32(v), 2)));
+    v = larger(v, qd_as_f32(QD_ROW_PARTNER(qd_as_u32(v), 1)));
+    float max = -__builtin_inff();
+    QD_UNROLL for (uint32_t lane = 0; lane < QD_WAVE; lane += QD_ROW) {
+        max = larger(max, qd_as_f32(qd_read_lane(qd_as_u32(v), lane)));
+    }
+    return max;
+}
+
+/** What the wave's lanes wrote to LDS before is seen by all of them after. */
+QD_INLINE void wave_sync(void) {
+#if defined(__NVPTX__)
+    __gpu_sync_lane(__gpu_lane_mask());
+#else
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront", "local");
+    __gpu_sync_lane(__gpu_lane_mask());
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront", "local");
+#endif
+}
+
+// ---- q and scores
+
+/** An angle is an integer, 2^32 a full turn, so it is reduced exactly at any position. */
+QD_INLINE void rotate(const qk_attention_any_args *any, uint32_t pair, int64_t position, float *x0,
+                      float *x1) {
+    float c, s;
+    qk_cos_sin((uint32_t)((uint64_t)position * any->turns[pair] >> 32), &c, &s);
+    const float first = *x0 * c - *x1 * s;
+    *x1 = *x1 * c + *x0 * s;
+    *x0 = first;
+}
+
+/** Brings q to LDS, rotated if need be, and zeros behind it. */
+QD_INLINE void load_q(const row_state *s, QD_LDS float *q) {
+    const qk_attention_args *g = s->g;
+    const uint32_t dim = g->head_dim_qk, half = dim / 2;
+    const int64_t at = q_offset(g, &s->place);
+    const int64_t position = (int64_t)s->request->kv_len - s->request->qo_len + s->place.query;
+    wave_sync(); // all lanes are done with the row before
+    for (uint32_t d = qd_lane(); d < (dim + 7) / 8 * 8; d += QD_WAVE) {
+        float x = d < dim ? load_element(g->dtype_q, element_at(g->dtype_q, g->q.data, at + d)) : 0;
+        if (g->pos_encoding == QK_POS_ROPE && d < dim) {
+            const uint32_t other = d < half ? d + half : d - half;
+            const float y = load_element(g->dtype_q, element_at(g->dtype_q, g->q.data, at + other));
+            float x0 = d < half ? x : y, x1 = d < half ? y : x;
+            rotate(s->any, d < half ? d : other, position, &x0, &x1);
+            x = d < half ? x0 : x1;
+        }
+        q[d] = x;
+    }
+    wave_sync();
+}
+
+/** Eight elements, of which `count` exist; the others are zero. */
+QD_INLINE qd_f32x8 load_run(uint32_t dtype, bool is_wide, const char *p, uint32_t count) {
+    qd_f32x8 v = 0;
+    if (is_wide && dtype <= QD_BF16)
+        return qd_load8((int)dtype, p);
+    QD_UNROLL for (uint32_t i = 0; i < QD_RUN; i++) {
+        if (i < count)
+            v[i] = load_element(dtype, element_at(dtype, p, i));
+    }
+    return v;
+}
+
+QD_INLINE float dot(const row_state *s, uint32_t dtype, const char *k) {
+    const uint32_t dim = s->g->head_dim_qk;
+    float sum = 0;
+    QD_NO_UNROLL for (uint32_t d = 0; d < dim; d += QD_RUN) {
+        const qd_f32x8 v = load_run(dtype, s->any->is_wide, element_at(dtype, k, d), dim - d);
+        QD_UNROLL for (uint32_t i = 0; i < QD_RUN; i++) {
+            sum = __builtin_fmaf(s->q[d + i], v[i], sum);
+        }
+    }
+    return sum;
+}
+
+QD_INLINE float rotated_dot(const row_state *s, const char *k, uint32_t position) {
+    const uint32_t half = s->g->head_dim_qk / 2, dtype = s->g->dtype_kv;
+    float sum = 0;
+    QD_NO_UNROLL for (uint32_t d = 0; d < half; d++) {
+        float x0 = load_element(dtype, element_at(dtype, k, d));
+        float x1 = load_element(dtype, element_at(dtype, k, d + half));
+        rotate(s->any, d, position, &x0, &x1);
+        sum = __builtin_fmaf(s->q[d], x0, sum);
+        sum = __builtin_fmaf(s->q[d + half], x1, sum);
+    }
+    return sum;
+}
+
+QD_INLINE float product(const row_state *s, uint32_t j) {
+    const qk_attention_args *g = s->g;
+    const int64_t at =
+        qk_attention_key(g, &g->k, s->request, s->place.request, j) + s->place.kv_head * g->k.head;
+    const char *k = element_at(g->dtype_kv, g->k.data, at);
+    if (g->pos_encoding == QK_POS_ROPE)
+        return rotated_dot(s, k, j);
+    return g->dtype_kv == QD_F32    ? dot(s, QD_F32, k)
+           : g->dtype_kv == QD_F16  ? dot(s, QD_F16, k)
+           : g->dtype_kv == QD_BF16 ? dot(s, QD_BF16, k)
+                                    : dot(s, g->dtype_kv, k);
+}
+
+/** The score of key j, for weights 2^x; -infinity: not seen. */
+QD_INLINE float score(const row_state *s, uint32_t j) {
+    const qk_attention_args *g = s->g;
+    const qk_attention_request *r = s->request;
+    if (j < s->first_key || j >= s->end_key || qk_attention_is_masked(g, r, s->place.query, j))
+        return -__builtin_inff();
+    const float added = g->mask_kind ? mask_value(g, &s->place, j) : 0;
+    if (added == -__builtin_inff())
+        return added;
+    float x = product(s, j) * s->scale;
+    if (g->pos_encoding == QK_POS_ALIBI)
+        x += s->slope * (float)((int64_t)j - s->place.query - (r->kv_len - r->qo_len));
+    if (g->soft_cap > 0)
+        x = soft_cap(g->soft_cap, x);
+    return (x + added) * log2_e;
+}
+
+// ---- values
+
+/** acc += weight * v for lanes' elements of one key. Lanes past the end take the last element, to no effect. */
+QD_INLINE void add_value(uint32_t dtype, uint32_t dim, int slots, const char *v, float weight,
+                         float *acc) {
+    QD_UNROLL for (int t = 0; t < slots; t++) {
+        const uint32_t first = (uint32_t)t * QD_WAVE, d = qd_min(qd_lane() + first, dim - 1);
+        if (first < dim)
+            acc[t] = __builtin_fmaf(weight, load_element(dtype, element_at(dtype, v, d)), acc[t]);
+    }
+}
+
+/** Keys tile .. tile + WAVE - 1, a lane's own weight each; weight 0: its value is not touched. */
+QD_INLINE void add_values(const row_state *s, int slots, uint32_t tile, float weight, float *acc) {
+    const qk_attention_args *g = s->g;
+    const uint32_t dim = g->head_dim_vo, dtype = g->dtype_kv, j = tile + qd_lane();
+    int64_t at = 0;
+    if (weight != 0) // of a NaN too
+        at = qk_attention_key(g, &g->v, s->request, s->place.request, j);
+    for (uint64_t left = qd_ballot(weight != 0); left; left &= left - 1) {
+        const uint32_t from = (uint32_t)__builtin_ctzll(left);
+        const float w = qd_as_f32(qd_read_lane(qd_as_u32(weight), from));
+        const uint64_t low = qd_read_lane((uint32_t)at, from);
+        const uint64_t high = qd_read_lane((uint32_t)((uint64_t)at >> 32), from);
+        const int64_t key = (int64_t)(high << 32 | low) + s->place.kv_head * g->v.head;
+        const char *v = element_at(dtype, g->v.data, key);
+        if (dtype == QD_F32)
+            add_value(QD_F32, dim, slots, v, w, acc);
+        else if (dtype == QD_F16)
+            add_value(QD_F16, dim, slots, v, w, acc);
+        else if (dtype == QD_BF16)
+            add_value(QD_BF16, dim, slots, v, w, acc);
+        else
+            add_value(dtype, dim, slots, v, w, acc);
+    }
+}
+
+// ---- rows
+
+QD_INLINE void add_tile(row_state *s, int slots, uint32_t tile, uint32_t end, float *acc) {
+    const uint32_t j = tile + qd_lane();
+    const float x = j < end ? score(s, j) : -__builtin_inff();
+    const float max = larger(s->max, wave_max(x));
+    if (!qd_ballot(x > -__builtin_inff() || x != x))
+        return;
+    float weight = qd_exp2(x - max);
+    const float shrink = qd_exp2(s->max - max);
+    s->sum = s->sum * shrink + wave_sum(weight);
+    s->max = max;
+    if (s->g->has_dropout)
+        weight = drop_out(s->g, &s->place, j, weight);
+    QD_UNROLL for (int t = 0; t < slots; t++) {
+        acc[t] *= shrink;
+    }
+    add_values(s, slots, tile, weight, acc);
+}
+
+/** A chunk that is a part: o divided by its sum, and its log-sum-exp. */
+QD_INLINE void store_partial(const row_state *s, int slots, int64_t row, const float *acc) {
+    const qk_attention_args *g = s->g;
+    const float inverse = s->sum == 0 ? 0 : 1 / s->sum;
+    QD_UNROLL for (int t = 0; t < slots; t++) {
+        const uint32_t d = qd_lane() + (uint32_t)t * QD_WAVE;
+        if (d < g->head_dim_vo)
+            g->partial_o[row * g->head_dim_vo + d] = acc[t] * inverse;
+    }
+    if (qd_lane() == 0)
+        g->partial_lse[row] = s->sum == 0 ? -__builtin_inff() : s->max + log2_of(s->sum);
+}
+
+QD_INLINE void store_row(const row_state *s, int slots, const float *acc) {
+    const qk_attention_args *g = s->g;
+    const row_end end = finish_row(g, &s->place, s->max, s->sum);
+    const int64_t at = o_offset(g, &s->place);
+    QD_UNROLL for (int t = 0; t < slots; t++) {
+        const uint32_t d = qd_lane() + (uint32_t)t * QD_WAVE;
+        if (d < g->head_dim_vo)
+            store_o(g, at + d, acc[t] * end.factor);
+    }
+    if (qd_lane() == 0)
+        store_lse(g, &s->place, end.lse);
+}
+
+QD_INLINE void run_chunk(row_state *s, int slots, uint32_t row, uint32_t begin, uint32_t end) {
+    float acc[QK_ATTENTION_MAX_HEAD_DIM / QD_WAVE] = {};
+    s->max = -__builtin_inff();
+    s->sum = 0;
+    uint32_t tile =
+        begin; // in whole tiles from the chunk's begin to the first key that the row sees
+    if (s->first_key > begin)
+        tile += (s->first_key - begin) / QD_WAVE * QD_WAVE;
+    for (; tile < qd_min(end, s->end_key); tile += QD_WAVE)
+        add_tile(s, slots, tile, end, acc);
+    if (s->request->partial_begin < 0)
+        store_row(s, slots, acc);
+    else
+        store_partial(s, slots,
+                      qk_attention_partial(s->g, s->request, begin, row, s->place.kv_head), acc);
+}
+
+QD_INLINE void run_row(const qk_attention_any_args *any, const qk_attention_request *r,
+                       const qk_attention_work *work, uint32_t kv_head, uint32_t row, int slots,
+                       QD_LDS float *q) {
+    const qk_attention_args *g = &any->common;
+    const row_place place = find_row(g, r, work->request, kv_head, row);
+    row_state s = {.any = any,
+                   .g = g,
+                   .request = r,
+                   .place = place,
+                   .q = q,
+                   .first_key = qk_attention_first_key(g, r, place.query),
+                   .end_key = qk_attention_end_key(g, r, place.query),
+                   .scale = score_scale(g, &place)};
+    if (g->pos_encoding == QK_POS_ALIBI)
+        s.slope = alibi_slope(g, place.head);
+    load_q(&s, q);
+    uint32_t begin = work->kv_begin;
+    do {
+        const uint32_t end = qk_attention_next_chunk(r, begin, work->kv_end);
+        run_chunk(&s, slots, row, begin, end);
+        begin = end;
+    } while (begin < work->kv_end);
+}
+
+QD_INLINE void run(const qk_attention_any_args *any, int slots, QD_LDS float *q) {
+    const qk_attention_args *g = &any->common;
+    const uint32_t count = qk_attention_count(g) * g->num_kv_heads;
+    for (uint32_t id = qd_block(); id < count; id += __gpu_num_blocks(0)) {
+        const qk_attention_work work = qk_attention_find(g, id / g->num_kv_heads);
+        const qk_attention_request r = qk_attention_get_request(g, work.request);
+        for (uint32_t row = work.row_begin + qd_wave(); row < work.row_end; row += WAVES)
+            run_row(any, &r, &work, id % g->num_kv_heads, row, slots, q);
+    }
+}
+
+#define KERNEL(name, dim)                                                                          \
+    [[clang::loader_uninitialized]] static QD_LDS float q_##dim[WAVES][dim];                       \
+    QD_KERNEL(THREADS) name(const qk_attention_any_args any) {                                     \
+        run(&any, dim / QD_WAVE, q_##dim[qd_wave()]);                                              \
+    }
+KERNEL(qk_attention_any_128, 128)
+KERNEL(qk_attention_any_512, 512)

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chooses and launches the GPU kernels of attention.
+#include "../rope/rope.h"
+#include "attention.h"
+#include "attention_any_gpu.h"
+
+static_assert((int)QNI_F32 == 0 && (int)QNI_F16 == 1 && (int)QNI_BF16 == 2 && (int)QNI_E4M3FN == 3,
+              "kernels number dtypes so");
+
+#define KERNEL(image_name, entry_name) {.image = image_name, .entry = entry_name}
+// Spilt scalars go to lanes of vector registers, and clang 22 leaves the frame that they would have had: no
+// instruction touches it.
+#define ANY_KERNEL(entry_name)                                                                     \
+    {.image = "attention_any", .entry = entry_name, .max_scratch_bytes = 64}
+static const qni_kernel_ref any_128 = ANY_KERNEL("qk_attention_any_128"),
+                            any_512 = ANY_KERNEL("qk_attention_any_512"),
+                            merge = KERNEL("attention_merge", "qk_attention_merge"),
+                            merge_states = KERNEL("attention_merge", "qk_merge_states"),
+                            dropout = KERNEL("attention_merge", "qk_attention_dropout");
+
+enum { RUN = 8, THREADS = 256, ANY_TILE = 16 };
+constexpr int64_t max_grid = 1 << 20; // workgroups step through what is left
+constexpr int64_t most = 1 << 30;
+
+static qn_status launch(qn_stream *stream, const qni_kernel_ref *kernel, int64_t groups,
+                        const void *args, size_t bytes) {
+    const uint32_t grid[3] = {(uint32_t)(groups < max_grid ? groups : max_grid), 1, 1};
+    return groups > 0 ? qni_launch(stream, kernel, grid, THREADS, args, bytes) : QN_OK;
+}
+
+/** Workgroups for the problem's work items; args.q_tile is set where it is uniform. */
+static int64_t count_works(const qni_attention_problem *p, const qk_attention_args *args) {
+    qk_attention_args g = *args;
+    g.schedule = p->plan; // the host's
+    return (int64_t)qk_attention_count(&g) * g.num_kv_heads;
+}
+
+/** Merges what was split. */
+static qn_status launch_merge(qn_stream *stream, const qni_attention_problem *p,
+                              const qk_attention_args *args) {
+    qk_attention_args g = *args;
+    g.schedule = p->plan;
+    const int64_t groups = (int64_t)qk_attention_count_merges(&g) * g.num_kv_heads;
+    return launch(stream, &merge, groups, args, sizeof *args);
+}
+
+// ---- attention.gpu_any
+
+bool qni_attention_any_supports(const qn_device *device, const void *problem, qni_reason *why) {
+    (void)device;
+    const qni_attention_problem *p = problem;
+    const qk_attention_args *g = &p->args;
+    const int64_t rows = p->plan ? 0 : (int64_t)g->requests * p->max_rows;
+    const int64_t chunks = p->plan ? 1 : qk_attention_uniform_chunks(g);
+    return (p->max_rows < most && rows < most && rows * chunks * g->num_kv_heads < most) ||
+           qni_no(why, "%ld rows a request; fewer than 2^30 rows and work items are accepted",
+                  (long)p->max_rows);
+}
+
+/** Whether all rows of k are whole runs, each at a multiple of its size. */
+static bool is_wide(const qni_attention_problem *p) {
+    const qk_attention_rows *k = &p->args.k;
+    return (uintptr_t)k->data % 16 == 0 && p->args.head_dim_qk % RUN == 0 && k->block % RUN == 0 &&
+           k->token % RUN == 0 && k->head % RUN == 0;
+}
+
+qn_status qni_attention_any(qn_stream *stream, const void *problem) {
+    const qni_attention_problem *p = problem;
+    qk_attention_any_args any = {.common = p->args, .is_wide = is_wide(p)};
+    qk_attention_args *g = &any.common;
+    qn_status st;
+    g->q_tile = ANY_TILE;
+    if (g->pos_encoding == QK_POS_ROPE) {
+        const qni_rope_law law = {.theta = p->rope_theta, .scale = p->rope_scale};
+        qni_rope_turns(&law, g->head_dim_qk, any.turns);
+    }
+    const bool is_small = g->head_dim_qk <= 128 && g->head_dim_vo <= 128;
+    QN_TRY(launch(stream, is_small ? &any_128 : &any_512, count_works(p, g), &any, sizeof any));
+    QN_TRY(launch_merge(stream, p, g));
+out:
+    return st;
+}
+
+// ---- merge_states.gpu, attention_dropout.gpu
+
+bool qni_merge_gpu_supports(const qn_device *device, const void *problem, qni_reason *why) {
+    (void)device;
+    const qni_merge_problem *p = problem;
+    return (p->n < most && p->heads < most && p->n * p->heads < most && p->states < most &&
+            p->head_dim < most) ||
+           qni_no(why, "%ld queries of %ld heads; fewer than 2^30 are accepted", (long)p->n,
+                  (long)p->heads);
+}
+
+qn_status qni_merge_gpu(qn_stream *stream, const void *problem) {
+    const qni_merge_problem *p = problem;
+    const qk_merge_args args = {.v = {p->v[0], p->v[1]},
+                                .s = {p->s[0], p->s[1]},
+                                .v_token = {p->v_token[0], p->v_token[1]},
+                                .v_state = p->v_state,
+                                .v_head = {p->v_head[0], p->v_head[1]},
+                                .s_token = {p->s_token[0], p->s_token[1]},
+                                .s_state = p->s_state,
+                                .s_head = {p->s_head[0], p->s_head[1]},
+                                .o = p->o,
+                                .lse = p->lse,
+                                .o_token = p->o_token,
+                                .o_head = p->o_head,
+                                .lse_token = p->lse_token,
+                                .lse_head = p->lse_head,
+                                .n = (uint32_t)p->n,
+                                .heads = (uint32_t)p->heads,
+                                .head_dim = (uint32_t)p->head_dim,
+                                .states = (uint32_t)p->states,
+                                .dtype = (uint32_t)p->dtype,
+                                .lse_unit = p->lse_unit};
+    const int64_t waves = THREADS / stream->device->target->wave_size;
+    return launch(stream, &merge_states, (p->n * p->heads + waves - 1) / waves, &args, sizeof args);
+}
+
+bool qni_dropout_gpu_supports(const qn_device *device, const void *problem, qni_reason *why) {
+    (void)device;
+    const qni_dropout_problem *p = problem;
+    const bool fits = p->batches < most && p->heads < most && p->batches * p->heads < most &&
+                      p->queries < most && p->batches * p->heads * p->queries < most &&
+                      p->keys < most;
+    return fits || qni_no(why, "%ld queries of %ld heads; fewer than 2^30 are accepted",
+                          (long)p->queries, (long)p->heads);
+}
+
+qn_status qni_dropout_gpu(qn_stream *stream, const void *problem) {
+    const qni_dropout_problem *p = problem;
+    const qk_dropout_args args = {.common = p->args,
+                                  .r = p->r,
+                                  .rows = (uint32_t)(p->batches * p->heads * p->queries),
+                                  .keys = (uint32_t)p->keys,
+                                  .dtype = (uint32_t)p->dtype};
+    const int64_t quads = (p->keys + 3) / 4 * args.rows;
+    return launch(stream, &dropout, (quads + THREADS - 1) / THREADS, &args, sizeof args);
+}

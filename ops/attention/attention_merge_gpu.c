@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Merging: a split request's chunks into o and lse; states that the caller has; and dropout's mask.
+//
+// Needs     nothing beyond vector instructions
+// Tile      a wave a row: lanes go along v's elements; states in order, so that the same bits come out always
+// Launch    256 threads; workgroups step through what is left
+// Source    FlashInfer's merge_states; AOTriton's debug_simulate_encoded_softmax
+#include "attention_any_gpu.h"
+#include "attention_row_gpu.h"
+
+enum { THREADS = 256, WAVES = THREADS / QD_WAVE };
+
+/** One row of a split request: partial results `first`, first + step, … of `chunks`. */
+QD_INLINE void merge_row(const qk_attention_args *g, const row_place *row, int64_t first,
+                         int64_t step, uint32_t chunks) {
+    float max = -__builtin_inff(), sum = 0;
+    for (uint32_t c = 0; c < chunks; c++) {
+        const float s = g->partial_lse[first + c * step];
+        max = s > max || s != s ? s : max;
+    }
+    for (uint32_t c = 0; max != -__builtin_inff() && c < chunks; c++)
+        sum += qd_exp2(g->partial_lse[first + c * step] - max);
+    const row_end end = finish_row(g, row, max, sum);
+    const int64_t at = o_offset(g, row);
+    for (uint32_t d = qd_lane(); d < g->head_dim_vo; d += QD_WAVE) {
+        float acc = 0;
+        for (uint32_t c = 0; sum != 0 && c < chunks; c++) {
+            const int64_t part = first + c * step;
+            acc = __builtin_fmaf(qd_exp2(g->partial_lse[part] - max),
+                                 g->partial_o[part * g->head_dim_vo + d], acc);
+        }
+        store_o(g, at + d, acc * end.factor);
+    }
+    if (qd_lane() == 0)
+        store_lse(g, row, end.lse);
+}
+
+QD_KERNEL(THREADS) qk_attention_merge(const qk_attention_args g) {
+    const uint32_t count = qk_attention_count_merges(&g) * g.num_kv_heads;
+    for (uint32_t id = qd_block(); id < count; id += __gpu_num_blocks(0)) {
+        const uint32_t kv_head = id % g.num_kv_heads;
+        const qk_attention_work work = qk_attention_find_merge(&g, id / g.num_kv_heads);
+        const qk_attention_request r = qk_attention_get_request(&g, work.request);
+        const int64_t step = (int64_t)r.qo_len * g.group * g.num_kv_heads; // a chunk's rows
+        for (uint32_t i = work.row_begin + qd_wave(); i < work.row_end; i += WAVES) {
+            const row_place row = find_row(&g, &r, work.request, kv_head, i);
+            merge_row(&g, &row, qk_attention_partial(&g, &r, 0, i, kv_head), step,
+                      qk_attention_chunks(&r));
+        }
+    }
+}
+
+// ---- states of the caller's
+
+/** Base-2 log-sum-exp of a state. */
+QD_INLINE float state_lse(const qk_merge_args *g, uint32_t n, uint32_t i, uint32_t head) {
+    const uint32_t which = g->v[1] ? i : 0, step = g->v[1] ? 0 : i;
+    return g->s[which][n * g->s_token[which] + step * g->s_state + head * g->s_head[which]] /
+           g->lse_unit;
+}
+
+QD_INLINE float state_value(const qk_merge_args *g, uint32_t n, uint32_t i, uint32_t head,
+                            uint32_t d) {
+    const uint32_t which = g->v[1] ? i : 0, step = g->v[1] ? 0 : i;
+    const int64_t at = n * g->v_token[which] + step * g->v_state + head * g->v_head[which] + d;
+    return qd_load1((int)g->dtype, element_at(g->dtype, g->v[which], at));
+}
+
+QD_INLINE void merge_states(const qk_merge_args *g, uint32_t n, uint32_t head) {
+    float max = -__builtin_inff(), sum = 0;
+    for (uint32_t i = 0; i < g->states; i++) {
+        const float s = state_lse(g, n, i, head);
+        max = s > max || s != s ? s : max;
+    }
+    for (uint32_t i = 0; max != -__builtin_inff() && i < g->states; i++)
+        sum += qd_exp2(state_lse(g, n, i, head) - max);
+    for (uint32_t d = qd_lane(); d < g->head_dim; d += QD_WAVE) {
+        float acc = 0;
+        for (uint32_t i = 0; sum != 0 && i < g->states; i++) {
+            const float s = state_lse(g, n, i, head);
+            if (s != -__builtin_inff()) // such a state's value may be anything
+                acc = __builtin_fmaf(qd_exp2(s - max), state_value(g, n, i, head, d), acc);
+        }
+        const int64_t at = n * g->o_token + head * g->o_head + d;
+        qd_store1((int)g->dtype, (void *)element_at(g->dtype, g->o, at), sum != 0 ? acc / sum : 0);
+    }
+    // In place, s is read by all lanes before one of them writes it: a wave's lanes go together.
+    if (qd_lane() == 0)
+        g->lse[n * g->lse_token + head * g->lse_head] =
+            sum != 0 ? (max + log2_of(sum)) * g->lse_unit : -__builtin_inff();
+}
+
+QD_KERNEL(THREADS) qk_merge_states(const qk_merge_args g) {
+    for (uint32_t row = qd_block() * WAVES + qd_wave(); row < g.n * g.heads;
+         row += __gpu_num_blocks(0) * WAVES)
+        merge_states(&g, row / g.heads, row % g.heads);
+}
+
+// ---- dropout
+
+/** Four keys a thread: one draw of Philox. */
+QD_KERNEL(THREADS) qk_attention_dropout(const qk_dropout_args g) {
+    const uint64_t quads = g.common.dropout_quads, count = g.rows * quads;
+    for (uint64_t i = (uint64_t)qd_block() * THREADS + qd_thread(); i < count;
+         i += (uint64_t)__gpu_num_blocks(0) * THREADS) {
+        const uint32_t quad = (uint32_t)(i % quads);
+        uint32_t lanes[4];
+        qk_philox(g.common.dropout_seed, g.common.dropout_offset + i, lanes);
+        QD_UNROLL for (uint32_t k = 0; k < 4; k++) {
+            const bool is_kept = (int32_t)lanes[k] > g.common.dropout_threshold;
+            const int64_t at = (int64_t)(i / quads) * g.keys + 4 * quad + k;
+            if (4 * quad + k < g.keys)
+                qd_store1((int)g.dtype, (void *)element_at(g.dtype, g.r, at),
+                          is_kept ? 0.5f : -0.5f);
+        }
+    }
+}
