@@ -3,8 +3,9 @@
 # Installs what building and testing quern needs. Safe to run again: it installs only what is missing.
 #   tools/setup.sh           packages, the DLPack and TVM-FFI headers, the Python environment for tests
 #   tools/setup.sh --build   without the Python environment: what `make` needs
-#   tools/setup.sh --third-party   also Triton (272 MiB to fetch, 1 GiB installed): its kernels, and HIP programs with
-#                                  the headers in its wheel, are then among the tests
+#   tools/setup.sh --third-party   also Triton, PyTorch, transformers and diffusers (2.9 GiB to fetch, 5.4 GiB installed):
+#                                  Triton's kernels, HIP programs with the headers in its wheel, PyTorch's tensors and
+#                                  whole models are then among the tests
 #   tools/setup.sh --check   says what is missing, installs nothing; exit 1 if anything is
 set -euo pipefail
 
@@ -15,7 +16,7 @@ for option; do
     --check) check_only=1 ;;
     --build) build_only=1 ;;
     --third-party) third_party=1 ;;
-    -h|--help) sed -n '3,8p' "$0" | cut -c3-; exit 0 ;;
+    -h|--help) sed -n '3,9p' "$0" | cut -c3-; exit 0 ;;
     *) echo "setup: unknown option '$option' (accepted: --check, --build, --third-party)" >&2; exit 2 ;;
   esac
 done
@@ -25,7 +26,7 @@ packages=(clang-22 lld-22 llvm-22-dev libclang-rt-22-dev clang-format-22 clang-t
           libcmocka-dev libmsgpack-dev libjansson-dev libxxhash-dev
           libpthreadpool-dev libzstd-dev zlib1g-dev python3 python3-venv python3-pip unzip)
 python_packages=(numpy==2.4.6 ml_dtypes==0.6.0 safetensors==0.8.0 pytest==9.2.0 apache-tvm-ffi==0.1.15.post2)
-third_party_packages=(triton==3.9.0)
+third_party_packages=(triton==3.9.0 torch==2.15.0 transformers==5.23.0 diffusers==0.42.1)
 dlpack_package=apache-tvm-ffi==0.1.15.post2
 deps=$top/build/deps/include
 headers=(quern/dlpack/dlpack.h dlpack/dlpack.h tvm/ffi/c_api.h tvm/ffi/extra/c_env_api.h) # fetched if the last is missing
@@ -79,7 +80,11 @@ if [ $build_only = 0 ] && ! { [ -x "$venv/bin/python" ] && "$venv/bin/python" -c
   python3 -m venv "$venv"
   "$venv/bin/python" -m pip install -q "${python_packages[@]}"
 fi
-if [ $third_party = 1 ] && ! "$venv/bin/python" -c 'import importlib.util as u, sys; sys.exit(not u.find_spec("triton"))'; then
+has_third_party() {
+  "$venv/bin/python" -c 'import importlib.util as u, sys
+sys.exit(not all(map(u.find_spec, ("triton", "torch", "transformers", "diffusers"))))'
+}
+if [ $third_party = 1 ] && ! has_third_party; then
   echo "setup: adding to .venv what third-party tests need: ${third_party_packages[*]}"
   [ $check_only = 1 ] && exit 1
   "$venv/bin/python" -m pip install -q --no-compile "${third_party_packages[@]}"

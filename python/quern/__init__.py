@@ -20,6 +20,7 @@ from ._kvcache import (append_paged_kv_cache, append_paged_mla_kv_cache, concat_
 from ._norm import (adaptive_layernorm, fused_add_rmsnorm, fused_add_rmsnorm_quant, gated_residual_layernorm,
                    gemma_fused_add_rmsnorm, gemma_rmsnorm, layernorm, layernorm_quant, rmsnorm, rmsnorm_dynamic_quant,
                    rmsnorm_quant)
+from ._patch import Patch, patch
 from ._quantize import (convert_fp8, dequantize_fp8, packbits, quantize_fp8, quantize_groups, quantize_static,
                         quantize_tensor, segment_packbits)
 from ._rope import (apply_llama31_rope, apply_llama31_rope_pos_ids, apply_rope, apply_rope_pos_ids,

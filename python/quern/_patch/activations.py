@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gated activations: transformers' MLPs of gate, up and down projections, and diffusers' GEGLU and SwiGLU."""
+
+import torch
+
+from . import Replacement, Unfit, trial
+
+_FUNCTIONS = {"silu_and_mul": torch.nn.functional.silu, "gelu_and_mul": torch.nn.functional.gelu,
+              "gelu_tanh_and_mul": lambda x: torch.nn.functional.gelu(x, approximate="tanh")}
+
+
+def _op_of(function):
+    """Which op has this function for its gate."""
+    x = torch.linspace(-6, 6, 193)
+    got = trial.run(function, x)
+    for op, known in _FUNCTIONS.items():
+        if isinstance(got, torch.Tensor) and trial.agree(known(x), got):
+            return op
+    raise Unfit("its activation is none of silu, gelu and gelu's tanh form")
+
+
+# ---- gate and up beside each other, as the ops take them
+
+def _is_plain(x, layer):
+    """Whether calling this layer does nothing but multiply and add."""
+    return (type(layer) is torch.nn.Linear and not layer._forward_hooks and not layer._forward_pre_hooks
+            and "forward" not in layer.__dict__ and not torch.is_autocast_enabled(x.device.type))
+
+
+def _project(rows, weight, bias, out):
+    if bias is None:
+        torch.mm(rows, weight.t(), out=out)
+    else:
+        torch.addmm(bias, rows, weight.t(), out=out)
+
+
+def _both(x, gate, up):
+    """The projections (weight, bias) of x by gate and by up, each written to its half of one tensor."""
+    rows, h = x.reshape(-1, x.shape[-1]), gate[0].shape[0]
+    out = torch.empty(rows.shape[0], 2 * h, dtype=x.dtype, device=x.device)
+    _project(rows, *gate, out[:, :h])
+    _project(rows, *up, out[:, h:])
+    return out.view(*x.shape[:-1], 2 * h)
+
+
+def _activate(run, op, both):
+    out = torch.empty((*both.shape[:-1], both.shape[-1] // 2), dtype=both.dtype, device=both.device)
+    run(op, out, both)
+    return out
+
+
+# ---- transformers: down(act(gate(x)) * up(x))
+
+_PARTS = ("gate_proj", "up_proj", "down_proj")
+
+
+def is_gated_mlp(module):
+    return all(isinstance(module._modules.get(name), torch.nn.Module) for name in _PARTS) and hasattr(module, "act_fn")
+
+
+def _mlp_function(run, op):
+    def forward(self, x):
+        gate, up = self.gate_proj, self.up_proj
+        if not torch.compiler.is_compiling() and _is_plain(x, gate) and _is_plain(x, up):
+            both = _both(x, (gate.weight, gate.bias), (up.weight, up.bias))
+        else:  # another kind of layer, or a compiler that joins this with what stands before
+            both = torch.cat((gate(x), up(x)), dim=-1)
+        return self.down_proj(_activate(run, op, both))
+
+    return forward
+
+
+def gated_mlp(run, module):
+    op = _op_of(module.act_fn)
+    small = {"gate_proj": trial.linear(6, 8), "up_proj": trial.linear(6, 8), "down_proj": trial.linear(8, 6)}
+    twin, x = trial.twin(module, modules=small), trial.numbers(2, 3, 6)
+    want = trial.run(type(module).forward, twin, x)
+    if not trial.agree(trial.run(_mlp_function(run.plain, op), twin, x), want):
+        raise Unfit(f"it computes something else than down(act(gate(x)) * up(x)), act that of {op}")
+    others = {module.act_fn: None} if isinstance(module.act_fn, torch.nn.Module) else {}
+    return Replacement(op, _mlp_function(run, op), others)
+
+
+# ---- diffusers: one projection, whose second half is the gate
+
+def is_gated_projection(module):
+    return type(module).__name__ in ("GEGLU", "SwiGLU") and isinstance(module._modules.get("proj"), torch.nn.Module)
+
+
+def _projection_function(run, op):
+    def forward(self, hidden_states):
+        proj, x = self.proj, hidden_states
+        if not torch.compiler.is_compiling() and _is_plain(x, proj):
+            (up, gate), bias = proj.weight.chunk(2), proj.bias
+            up_bias, gate_bias = (None, None) if bias is None else bias.chunk(2)
+            both = _both(x, (gate, gate_bias), (up, up_bias))
+        else:
+            up, gate = proj(x).chunk(2, dim=-1)
+            both = torch.cat((gate, up), dim=-1)
+        return _activate(run, op, both)
+
+    return forward
+
+
+def gated_projection(run, module):
+    twin, x = trial.twin(module, modules={"proj": trial.linear(6, 8)}), trial.numbers(2, 3, 6)
+    want = trial.run(type(module).forward, twin, x)
+    for op in _FUNCTIONS:
+        if trial.agree(trial.run(_projection_function(run.plain, op), twin, x), want):
+            others = [part for name, part in module._modules.items() if name != "proj"]
+            return Replacement(op, _projection_function(run, op), dict.fromkeys(others))
+    raise Unfit("it computes something else than quern's gated activations")
+
+
+# ---- without a gate
+
+def is_ungated(module):
+    name = type(module).__name__
+    return not hasattr(module, "gate_proj") and name.startswith(("GELU", "SiLU", "NewGELU", "ApproximateGELU"))

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rotary embedding in transformers' attention, together with the RMSNorm of each head of queries and keys where there is one.
+
+transformers rotates by a function of the modeling file, apply_rotary_pos_emb, which the attention's forward calls by its
+global name. A patched attention's forward is that same code with other globals, in which the name means quern's: the file and
+its other models stay as they are.
+"""
+
+import types
+
+import torch
+
+from . import Replacement, Unfit, norms, trial
+
+_ROTARY = "apply_rotary_pos_emb"
+
+
+def is_rotary(module):
+    code = getattr(type(module).forward, "__code__", None)
+    wrapped = getattr(getattr(type(module).forward, "__wrapped__", None), "__code__", None)
+    return any(c is not None and _ROTARY in c.co_names for c in (code, wrapped))
+
+
+def is_table(module):
+    name = type(module).__name__
+    return "RotaryEmbedding" in name or name == "FluxPosEmbed"
+
+
+def rotate(run, q, k, cos, sin, weights=(None, None), eps=0.0):
+    """q, k [batch, n, heads, d], cos and sin [batch or 1, n, d]: normed, if there are weights, and rotated."""
+    per_batch = cos.shape[0] > 1
+    tables = [t.flatten(0, 1) if per_batch else t[0] for t in (cos, sin)]
+    q_in, k_in = (t.flatten(0, 1) if per_batch else t for t in (q, k))
+    q_out, k_out = torch.empty_like(q_in), torch.empty_like(k_in)
+    run("qk_rmsnorm_rope", q_out, k_out, q_in, k_in, *weights, *tables, 0, eps, 0)
+    return q_out.view(q.shape) if per_batch else q_out, k_out.view(k.shape) if per_batch else k_out
+
+
+def _rotary_function(run, weights_of, eps):
+    """In apply_rotary_pos_emb's place."""
+    def apply_rotary_pos_emb(q, k, cos, sin, unsqueeze_dim=1):
+        by_head = unsqueeze_dim == 1  # [batch, heads, n, d], mostly a view of [batch, n, heads, d]
+        if by_head:
+            q, k = q.transpose(1, 2), k.transpose(1, 2)
+        q, k = rotate(run, q, k, cos, sin, weights_of(), eps)
+        return (q.transpose(1, 2), k.transpose(1, 2)) if by_head else (q, k)
+
+    return apply_rotary_pos_emb
+
+
+def _with_rotary(forward, rotary):
+    """forward, for which apply_rotary_pos_emb means rotary."""
+    names = {**forward.__globals__, _ROTARY: rotary}
+    names.pop("__name__", None)  # else torch.compile would look names up in the module of that name
+    function = types.FunctionType(forward.__code__, names, forward.__name__, forward.__defaults__, forward.__closure__)
+    function.__kwdefaults__ = forward.__kwdefaults__
+    return function
+
+
+def _make(run, forward, module, eps):
+    """forward for this one module; eps: None, or queries and keys are normed in the same pass."""
+    def weights_of():
+        return (None, None) if eps is None else (module.q_norm.weight, module.k_norm.weight)
+
+    rotated = _with_rotary(forward, _rotary_function(run, weights_of, eps or 0.0))
+
+    def rotated_forward(self, *arguments, **named):
+        if self is not module:
+            raise RuntimeError("patch: this is a copy of a patched module; copy the model first and patch the copy")
+        return rotated(self, *arguments, **named)
+
+    return rotated_forward
+
+
+def _as_it_is(self, x):
+    """A head norm's forward where the rotation norms."""
+    return x
+
+
+# ---- trials
+
+def _tables(n, d):
+    angles = trial.numbers(1, n, d // 2).repeat(1, 1, 2)
+    return angles.cos(), angles.sin()
+
+
+def _check_function(run, function):
+    q, k, (cos, sin) = trial.numbers(2, 3, 5, 8), trial.numbers(2, 1, 5, 8), _tables(5, 8)
+    ours = _rotary_function(run.plain, lambda: (None, None), 0.0)
+    if not trial.agree(trial.run(ours, q, k, cos, sin), trial.run(function, q, k, cos, sin)):
+        raise Unfit(f"its {_ROTARY} is another rotation than of halves by tables of whole heads")
+
+
+def _small_parts(module):
+    d, groups = module.head_dim, module.num_key_value_groups
+    parts = {"q_proj": trial.linear(8, groups * d), "k_proj": trial.linear(8, d), "v_proj": trial.linear(8, d),
+             "o_proj": trial.linear(groups * d, 8)}
+    for name in ("q_norm", "k_norm"):
+        parts[name] = trial.twin(module._modules[name], {"weight": trial.weights(d)})
+    return parts
+
+
+def _head_norm_eps(run, module):
+    """The eps of q_norm and k_norm, if they norm each head and nothing stands between them and the rotation, else None."""
+    q_norm, k_norm = module._modules.get("q_norm"), module._modules.get("k_norm")
+    if q_norm is None or k_norm is None or not norms.is_rmsnorm(q_norm) or not norms.is_rmsnorm(k_norm):
+        return None
+    try:
+        eps = norms.eps_of(q_norm)
+        if eps != norms.eps_of(k_norm) or q_norm.weight.shape != (module.head_dim,):
+            return None
+        parts = _small_parts(module)
+        twin, joined = trial.twin(module, modules=parts), trial.twin(module, modules=dict(parts))
+        arguments = {"hidden_states": trial.numbers(2, 5, 8), "position_embeddings": _tables(5, module.head_dim),
+                     "attention_mask": None}
+        want = trial.run(type(module).forward, twin, **arguments)[0]
+        for name in ("q_norm", "k_norm"):
+            joined._modules[name] = trial.twin(parts[name])
+            joined._modules[name].forward = types.MethodType(_as_it_is, joined._modules[name])
+        got = trial.run(_make(run.plain, type(module).forward, joined, eps), joined, **arguments)[0]
+        return eps if trial.agree(got, want) else None
+    except (Unfit, AttributeError):
+        return None
+
+
+def rotary(run, module):
+    """With its head norms if it can be, else alone; those are then replaced by themselves."""
+    forward = type(module).forward
+    if hasattr(forward, "__wrapped__") or _ROTARY not in forward.__globals__:
+        raise Unfit(f"its forward does not call {_ROTARY} itself")
+    _check_function(run, forward.__globals__[_ROTARY])
+    eps = _head_norm_eps(run, module)
+    if eps is None:
+        return Replacement("rope", _make(run, forward, module, None))
+    return Replacement("qk_rmsnorm_rope", _make(run, forward, module, eps),
+                       {module.q_norm: _as_it_is, module.k_norm: _as_it_is})

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""diffusers' FLUX: head norms, rotation and joining of text and image in one pass; gated residual and LayerNorm in one pass."""
+
+import importlib
+
+import torch
+
+from . import Replacement, Unfit, norms, trial
+
+
+def _name(thing):
+    return type(thing).__name__
+
+
+# ---- attention: by diffusers' own hook, the processor
+
+def is_attention(module):
+    return hasattr(module, "processor") and hasattr(module, "set_processor") and hasattr(module, "norm_q")
+
+
+class FluxProcessor:
+    """FluxAttnProcessor with queries and keys normed, rotated and, with text, joined by quern."""
+
+    def __init__(self, run, original):
+        self._run = run
+        self._original = original
+        module = importlib.import_module(type(original).__module__)
+        if not hasattr(module, "_get_qkv_projections") or not hasattr(module, "dispatch_attention_fn"):
+            raise Unfit("this diffusers' FluxAttnProcessor is made of other functions than the one quern knows")
+        self._projections, self._attend = module._get_qkv_projections, module.dispatch_attention_fn
+
+    def __getattr__(self, name):  # _attention_backend, _parallel_config
+        return getattr(self.__dict__["_original"], name)
+
+    def __call__(self, attn, hidden_states, encoder_hidden_states=None, attention_mask=None, image_rotary_emb=None):
+        if image_rotary_emb is None:
+            raise ValueError("patched FluxAttnProcessor: image_rotary_emb is None, needs (cos, sin)")
+        projections = self._projections(attn, hidden_states, encoder_hidden_states)
+        if attn.added_kv_proj_dim is None:
+            projections = projections[:3]
+        q, k, v, *text = (p.unflatten(-1, (-1, attn.head_dim)) for p in projections)
+        q, k = self._join(attn, q, k, text[:2], image_rotary_emb)
+        if text:
+            v = torch.cat((text[2], v), dim=1)
+        out = self._attend(q, k, v, attn_mask=attention_mask, backend=self._attention_backend,
+                           parallel_config=self._parallel_config)
+        return _project_out(attn, out.flatten(2, 3).to(q.dtype), encoder_hidden_states)
+
+    def _join(self, attn, q, k, text, tables):
+        """Queries and keys [batch, n, heads, d], normed and rotated; those of the text stand first."""
+        start = text[0].shape[1] if text else 0
+        q_all, k_all = (torch.empty((t.shape[0], start + t.shape[1], *t.shape[2:]), dtype=t.dtype, device=t.device)
+                        for t in (q, k))
+        self._rotate(q_all[:, start:], k_all[:, start:], q, k, attn.norm_q, attn.norm_k, [t[start:] for t in tables])
+        if text:
+            self._rotate(q_all[:, :start], k_all[:, :start], *text, attn.norm_added_q, attn.norm_added_k,
+                         [t[:start] for t in tables])
+        return q_all, k_all
+
+    def _rotate(self, q_out, k_out, q, k, q_norm, k_norm, tables):
+        tables = [t.to(q.device) for t in tables]
+        self._run("qk_rmsnorm_rope", q_out, k_out, q, k, q_norm.weight, k_norm.weight, *tables, 0, q_norm.eps, 1)
+
+
+def _project_out(attn, out, encoder_hidden_states):
+    if encoder_hidden_states is None:
+        return out
+    text, image = out.split_with_sizes([encoder_hidden_states.shape[1], out.shape[1] - encoder_hidden_states.shape[1]], dim=1)
+    image = attn.to_out[1](attn.to_out[0](image.contiguous()))
+    return image, attn.to_add_out(text.contiguous())
+
+
+def _small_attention(module):
+    d, heads = module.head_dim, 2
+    names = ["to_q", "to_k", "to_v"]
+    if module.added_kv_proj_dim is not None:
+        names += ["add_q_proj", "add_k_proj", "add_v_proj"]
+    parts = {name: trial.linear(8, heads * d) for name in names}
+    if module.added_kv_proj_dim is not None:
+        parts["to_add_out"] = trial.linear(heads * d, 8)
+        parts["to_out"] = torch.nn.ModuleList([trial.linear(heads * d, 8), torch.nn.Identity()])
+    for name, part in module._modules.items():
+        if name.startswith("norm_"):
+            parts[name] = trial.twin(part, {"weight": trial.weights(d)})
+    twin = trial.twin(module, modules=parts)
+    twin.fused_projections = False
+    return twin
+
+
+def _eps_of_norms(module):
+    """The one eps of all head norms."""
+    head_norms = [part for name, part in module._modules.items() if name.startswith("norm_")]
+    if not all(norms.is_rmsnorm(norm) and getattr(norm, "weight", None) is not None for norm in head_norms):
+        raise Unfit("its head norms are no RMSNorms with weights")
+    every = {norms.eps_of(norm) for norm in head_norms}
+    if len(every) > 1:
+        raise Unfit("its head norms differ in eps")
+
+
+def attention(run, module):
+    if _name(module.processor) != "FluxAttnProcessor":
+        raise Unfit(f"of attention processors quern knows FluxAttnProcessor, and not {_name(module.processor)}")
+    _eps_of_norms(module)
+    original, twin = module.processor, _small_attention(module)
+    has_text, n = module.added_kv_proj_dim is not None, 5
+    angles = trial.numbers(n + 2 * has_text, module.head_dim // 2).repeat_interleave(2, 1)
+    arguments = {"hidden_states": trial.numbers(2, n, 8), "image_rotary_emb": (angles.cos(), angles.sin())}
+    if has_text:
+        arguments["encoder_hidden_states"] = trial.numbers(2, 2, 8)
+    want = trial.run(original, twin, **arguments)
+    if not trial.agree(trial.run(FluxProcessor(run.plain, original), twin, **arguments), want):
+        raise Unfit("it computes something else than quern's FluxAttnProcessor")
+    module.set_processor(FluxProcessor(run, original))
+    # The head norms stay as they are: the processor reads their weights.
+    parts = {part: None for name, part in module._modules.items() if name.startswith("norm_")}
+    return Replacement("qk_rmsnorm_rope", None, parts, lambda: module.set_processor(original))
+
+
+# ---- the block of two streams: the gated residual and the norm after it
+
+def is_block(module):
+    return _name(module) == "FluxTransformerBlock"
+
+
+def _halfway(run, norm, residual, x, gate, scale, shift):
+    """(residual + gate * x, its LayerNorm * (1 + scale) + shift), residual left as it is."""
+    norms.same_dtype(norm, x, residual)
+    total, out = residual.clone(), torch.empty_like(x)
+    run("gated_residual_layernorm", out, x, total, gate, scale, shift, norm.eps)
+    return total, out
+
+
+def _block_function(run):
+    def forward(self, hidden_states, encoder_hidden_states, temb, image_rotary_emb=None, joint_attention_kwargs=None):
+        normed, *image = self.norm1(hidden_states, emb=temb)
+        normed_text, *text = self.norm1_context(encoder_hidden_states, emb=temb)
+        attended, attended_text, *by_adapter = self.attn(
+            hidden_states=normed, encoder_hidden_states=normed_text, image_rotary_emb=image_rotary_emb,
+            **(joint_attention_kwargs or {}))
+        hidden_states = _second_half(run, self.norm2, self.ff, hidden_states, attended, *image)
+        for output in by_adapter:
+            hidden_states = hidden_states + output
+        encoder_hidden_states = _second_half(run, self.norm2_context, self.ff_context, encoder_hidden_states, attended_text,
+                                             *text)
+        if encoder_hidden_states.dtype == torch.float16:
+            encoder_hidden_states = encoder_hidden_states.clip(-65504, 65504)
+        return encoder_hidden_states, hidden_states
+
+    return forward
+
+
+def _second_half(run, norm, feed_forward, residual, attended, gate, shift_mlp, scale_mlp, gate_mlp):
+    residual, normed = _halfway(run, norm, residual, attended, gate, scale_mlp, shift_mlp)
+    return residual + gate_mlp.unsqueeze(1) * feed_forward(normed)
+
+
+def block(run, module):
+    """Its norms before the feed-forward layers are part of it; all else is looked at by itself."""
+    if not norms.is_bare_layernorm(module.norm2) or not norms.is_bare_layernorm(module.norm2_context):
+        raise Unfit("its second norms have weights or are no LayerNorms")
+    with torch.random.fork_rng(devices=[]):
+        small = type(module)(dim=16, num_attention_heads=2, attention_head_dim=8).eval()
+    for norm in (small.norm2, small.norm2_context):
+        norm.eps = module.norm2.eps
+    angles = trial.numbers(7, 4).repeat_interleave(2, 1)
+    arguments = {"hidden_states": trial.numbers(2, 5, 16), "encoder_hidden_states": trial.numbers(2, 2, 16),
+                 "temb": trial.numbers(2, 16), "image_rotary_emb": (angles.cos(), angles.sin())}
+    want = trial.run(type(module).forward, small, **arguments)
+    if not trial.agree(trial.run(_block_function(run.plain), small, **arguments), want):
+        raise Unfit("it computes something else than quern's FluxTransformerBlock")
+    return Replacement("gated_residual_layernorm", _block_function(run), {module.norm2: None, module.norm2_context: None})

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What modules quern knows: (whether a module looks like it, what replaces it or Unfit), in the order of asking.
+
+A module with parts that are replaced with it stands before its parts in the model, so that it is asked first.
+"""
+
+from functools import partial
+
+from . import Unfit, activations, attention, flux, norms
+
+_KINDS = [
+    (norms.is_adaptive, norms.adaptive),
+    (norms.is_rmsnorm, norms.rmsnorm),
+    (norms.is_layernorm, norms.layernorm),
+    (activations.is_gated_mlp, activations.gated_mlp),
+    (activations.is_gated_projection, activations.gated_projection),
+    (flux.is_block, flux.block),
+    (flux.is_attention, flux.attention),
+    (attention.is_rotary, attention.rotary),
+]
+
+
+def _alone(reason):
+    def make(run, module):
+        raise Unfit(reason)
+
+    return make
+
+
+# Seen, said, and left.
+_KINDS += [
+    (norms.is_other, _alone("quern has no norm over groups, batches or channels")),
+    (activations.is_ungated, _alone("quern has activations with a gate only")),
+    (attention.is_table, _alone("it makes the tables of cosines and sines; the rotation itself is in the attention")),
+]
+
+
+def of(run):
+    return [(looks_like_it, partial(make, run)) for looks_like_it, make in _KINDS]

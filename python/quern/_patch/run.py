@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How patched modules call ops: where the tensors are or staged to another device, counted and logged."""
+
+import collections
+import logging
+import os
+
+import torch
+
+import quern.torch  # noqa: F401  (torch.ops.quern)
+
+from .. import _ops, _tensor
+from .._native import ffi
+
+_logger = logging.getLogger("quern.patch")
+_logs = os.environ.get("SGLANG_LOG_KERNEL", "") not in ("", "0")
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+class Runner:
+    """One patched model's way to the ops. Call it as run("rmsnorm", out, x, weight, eps)."""
+
+    def __init__(self, device):
+        self.device = None if device is None else _tensor.device(device)
+        self.calls = collections.Counter()
+        self._last = {}  # op -> kernel
+        self._weights = {}  # id of a parameter -> (parameter, its address and version, its copy on the device)
+
+    @staticmethod
+    def plain(name, *arguments):
+        """The op where the tensors are, not counted: for trials."""
+        getattr(_ops, name)(*arguments)
+
+    def announce(self):
+        """Says that tensors will be copied; a warning, as logging shows those without being set up."""
+        if self.device is not None:
+            _logger.warning("tensors are staged to %s for each op, and results back", self.device)
+
+    def __call__(self, name, *arguments):
+        if torch.is_grad_enabled():
+            _refuse_gradients(name, arguments)
+        if torch.compiler.is_compiling() or type(arguments[0]) not in _PLAIN:  # the latter: inside a tracer
+            if self.device is not None:
+                raise RuntimeError(f"patch: {name} is staged to {self.device}, which torch.compile cannot do; "
+                                   "patch without device")
+            getattr(torch.ops.quern, name)(*arguments)
+            return
+        if self._is_there(arguments[0]):
+            getattr(_ops, name)(*arguments)
+        else:
+            self._run_staged(name, arguments)
+        self._count(name)
+
+    def _count(self, name):
+        kernel = ffi.last_kernel()
+        self.calls[name, kernel] += 1
+        if self._last.get(name) != kernel:
+            self._last[name] = kernel
+            _logger.log(logging.WARNING if _logs else logging.INFO, "%s: %s", name, kernel)
+
+    # ---- on another device than the tensors'
+
+    def _is_there(self, x):
+        return self.device is None or x.__dlpack_device__() == self.device.dlpack
+
+    def _run_staged(self, name, arguments):
+        parameters = _ops.TABLE[name]
+        there = [self._stage(a) if isinstance(a, torch.Tensor) else a for a in arguments]
+        getattr(_ops, name)(*there)
+        for parameter, here, copy in zip(parameters, arguments, there, strict=True):
+            if parameter.is_written and here is not None:
+                here.copy_(torch.from_dlpack(_tensor.to(copy, "cpu")))
+
+    def _stage(self, x):
+        """A copy on the device; a parameter's is kept until the parameter changes."""
+        if not isinstance(x, torch.nn.Parameter) or x.is_inference():  # the latter keep no count of changes
+            return _tensor.to(x.detach().contiguous(), self.device)
+        state = x.data_ptr(), x._version
+        kept = self._weights.get(id(x))
+        if kept is None or kept[0] is not x or kept[1] != state:
+            kept = x, state, _tensor.to(x.detach().contiguous(), self.device)
+            self._weights[id(x)] = kept
+        return kept[2]
+
+
+def _refuse_gradients(name, arguments):
+    if any(isinstance(a, torch.Tensor) and a.requires_grad for a in arguments):
+        raise RuntimeError(f"patch: {name} would need a gradient, and quern has none; run the model under "
+                           "torch.inference_mode() or torch.no_grad()")

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trials: a module and its replacement on the same small random numbers, on the CPU in f32, before the replacement is taken.
+
+What a class is named says little, and libraries change; what it computes decides. A trial's module is a twin: the same class
+and options, with small weights of its own, so that neither the model's weights nor the random state of the process is touched.
+"""
+
+import copy
+
+import torch
+
+from . import Unfit
+
+_generator = torch.Generator()
+
+
+def numbers(*shape):
+    """Standard normal f32 numbers, others at each call."""
+    return torch.randn(shape, generator=_generator)
+
+
+def weights(*shape):
+    """Numbers about 1, so that a weight, one plus it, and none all differ."""
+    return torch.nn.Parameter(0.5 + torch.rand(shape, generator=_generator), requires_grad=False)
+
+
+def linear(inputs, outputs):
+    layer = torch.nn.utils.skip_init(torch.nn.Linear, inputs, outputs)
+    layer.weight.data.copy_(numbers(outputs, inputs))
+    layer.bias.data.copy_(numbers(outputs))
+    return layer
+
+
+def twin(module, parameters=None, modules=None):
+    """module with other parameters and submodules; the rest of its attributes are the same objects."""
+    other = copy.copy(module)
+    other.__dict__["_parameters"] = {**module._parameters, **(parameters or {})}
+    other.__dict__["_modules"] = {**module._modules, **(modules or {})}
+    return other
+
+
+def run(function, *arguments, **named):
+    """function's result without gradients; Unfit if it raises."""
+    try:
+        with torch.no_grad():
+            return function(*arguments, **named)
+    except Exception as error:
+        text = str(error).partition("\n")[0]
+        raise Unfit(f"a trial raised {type(error).__name__}: {text}") from error
+
+
+def agree(got, want):
+    """Whether two results, tensors or tuples of them, differ by no more than f32's roundings might make.
+
+    The bound of 2^-12 of the largest is far above those and far below what another formula gives.
+    """
+    if isinstance(want, tuple):
+        return isinstance(got, tuple) and len(got) == len(want) and all(map(agree, got, want))
+    if want is None or got is None:
+        return got is want
+    return got.shape == want.shape and bool((got - want).abs().max() <= 2.0**-12 * want.abs().max())

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# quern.patch on models of transformers and diffusers, with random weights and nothing downloaded; the work is in
+# tests/clients. It runs with TORCH_PYTHON, else with the tests' own Python, where that has what is needed.
+set -euo pipefail
+build=${QUERN_BUILD_DIR:?} tests=${QUERN_SOURCE_DIR:?}/tests/clients
+python=${TORCH_PYTHON:-$PYTHON}
+
+skip() {
+  echo "skipped: $1"
+  exit 77
+}
+
+grep -q '^QUERN_SANITIZE:STRING=.\+' "$build/CMakeCache.txt" && skip "plain Python cannot load a sanitizer's build"
+[ -e "$build/quern_ffi.so" ] || skip "this build has no Python package: tools/setup.sh fetches TVM-FFI's headers"
+missing=$("$python" -c '
+import importlib.util as u
+print(*[n for n in ("torch", "transformers", "diffusers", "tvm_ffi", "pytest") if not u.find_spec(n)])')
+[ -z "$missing" ] || skip "$python has no $missing; tools/setup.sh --third-party installs them"
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+cmake --install "$build" --component python --prefix "$tmp/stage" --strip > "$tmp/log"
+cp -r "$QUERN_SOURCE_DIR/python/quern" "$tmp/stage/"
+export PYTHONPATH=$tmp/stage PYTHONPYCACHEPREFIX=$tmp/pycache HF_HUB_OFFLINE=1 TORCHINDUCTOR_CACHE_DIR=$tmp/inductor
+QUERN_SIM=check=all "$python" -m pytest -q -p no:cacheprovider "$tests"/*_test.py
