@@ -90,8 +90,6 @@ typedef struct check_case {
     const shape *shape;
     qni_rope_problem problem; // pointers into device memory
     qni_area areas[NUM_AREAS];
-    const DLTensor *output_list[QNI_ROPE_PARTS];
-    int num_outputs;
     uint64_t random;
     double *x, *y;
     char text[200];
