@@ -87,13 +87,21 @@ static const cli_option options[] = {
     {.name = "--json", .kind = CLI_FLAG, .to = &as_json, .help = "print JSON"},
     {0}};
 
-enum { MAX_RESULTS = 64 };
+enum { MAX_RESULTS = 64, MAX_LEFT_OUT = 32 };
+
+/** An op that nobody asked for by name and that the device has no kernel for. */
+typedef struct left_out {
+    const char *op;
+    char why[400];
+} left_out;
 
 typedef struct job {
     cli_device device;
     cli_limits limits;
     measurement results[MAX_RESULTS];
     int count;
+    left_out left_out[MAX_LEFT_OUT];
+    int num_left_out;
     int64_t m[MAX_RESULTS - 2];
     int num_m;
 } job;
@@ -136,6 +144,16 @@ static void print_table(const job *j) {
         cli_table_add(&table, share(r) > 0 ? "%.0f %% (%s)" : "-", 100 * share(r), share_of(r));
     }
     cli_table_print(&table, stdout);
+    for (int i = 0; i < j->num_left_out; i++)
+        printf("left out: %s\n", j->left_out[i].why); // which names the op
+}
+
+static json_t *left_out_json(const job *j) {
+    json_t *list = json_array();
+    for (int i = 0; i < j->num_left_out; i++)
+        json_array_append_new(
+            list, json_pack("{s:s, s:s}", "op", j->left_out[i].op, "why", j->left_out[i].why));
+    return list;
 }
 
 static json_t *report_json(const job *j) {
@@ -151,10 +169,11 @@ static json_t *report_json(const job *j) {
                       "gflop_per_s", gigaflops(r), "copy_median_ns", (json_int_t)r->copy_ns,
                       "share_of_limit", share(r), "limit", share_of(r)));
     }
-    return json_pack("{s:o, s:I, s:{s:f, s:f, s:s}, s:o}", "device",
+    return json_pack("{s:o, s:I, s:{s:f, s:f, s:s}, s:o, s:o}", "device",
                      cli_device_json(&j->device.info), "runs", (json_int_t)runs, "limits",
                      "gflop_per_s", j->limits.flops * 1e-9, "read_gb_per_s",
-                     j->limits.read_bytes * 1e-9, "source", j->limits.source, "results", list);
+                     j->limits.read_bytes * 1e-9, "source", j->limits.source, "results", list,
+                     "left_out", left_out_json(j));
 }
 
 // ---- plot
@@ -326,10 +345,40 @@ static int count_problems(const job *j, int count, char **words) {
     return problems + (is_wanted(count, words, "gemm", "") ? j->num_m : 0);
 }
 
+/** Takes the last result. Where it failed because the device has no kernel for the op, and nobody asked for the op, it
+ *  is left out, and the bench goes on. */
+static qn_status take(job *j, const char *op, bool is_named, qn_status st) {
+    if (st != QN_E_UNSUPPORTED || is_named || j->num_left_out == MAX_LEFT_OUT)
+        return st;
+    left_out *to = &j->left_out[j->num_left_out++];
+    j->count--;
+    to->op = op;
+    snprintf(to->why, sizeof to->why, "%s", qn_last_error());
+    return QN_OK;
+}
+
+static qn_status measure_quantizes(job *j, bool is_named) {
+    const int before = j->num_left_out;
+    qn_status st = QN_OK;
+    for (int64_t rows = 1; st == QN_OK && j->num_left_out == before && rows <= 128; rows += 127)
+        st = take(
+            j, "quantize", is_named,
+            measure_quantize(&j->results[j->count++], &j->device, 8192, 4096, rows, (int)runs));
+    return st;
+}
+
+static qn_status measure_gemms(job *j, bool is_named) {
+    const int before = j->num_left_out;
+    qn_status st = QN_OK;
+    for (int i = 0; st == QN_OK && j->num_left_out == before && i < j->num_m; i++)
+        st = take(j, "gemm", is_named,
+                  measure_gemm(&j->results[j->count++], &j->device, &j->limits, j->m[i], n, k,
+                               (int)runs));
+    return st;
+}
+
 static qn_status measure_all(job *j, int count, char **words) {
     qn_status st = QN_OK;
-    const bool quantize = is_wanted(count, words, "quantize", "");
-    const bool gemm = is_wanted(count, words, "gemm", "");
     const int problems = count_problems(j, count, words);
     if (problems > MAX_RESULTS)
         return cli_fail(QN_E_INVALID, "%d problems; at most %d are accepted", problems,
@@ -337,12 +386,12 @@ static qn_status measure_all(job *j, int count, char **words) {
     cli_progress_begin("measuring", problems * (runs + 2));
     for (int i = 0; st == QN_OK && i < rows_count(); i++)
         if (is_wanted(count, words, rows_name(i), rows_family(i)))
-            st = measure_rows(&j->results[j->count++], &j->device, i, shape, (int)runs);
-    for (int64_t rows = 1; quantize && st == QN_OK && rows <= 128; rows += 127)
-        st = measure_quantize(&j->results[j->count++], &j->device, 8192, 4096, rows, (int)runs);
-    for (int i = 0; gemm && st == QN_OK && i < j->num_m; i++)
-        st =
-            measure_gemm(&j->results[j->count++], &j->device, &j->limits, j->m[i], n, k, (int)runs);
+            st = take(j, rows_name(i), count > 0,
+                      measure_rows(&j->results[j->count++], &j->device, i, shape, (int)runs));
+    if (st == QN_OK && is_wanted(count, words, "quantize", ""))
+        st = measure_quantizes(j, count > 0);
+    if (st == QN_OK && is_wanted(count, words, "gemm", ""))
+        st = measure_gemms(j, count > 0);
     cli_progress_end();
     return st == QN_OK ? st : cli_fail_lib(st, j->results[j->count - 1].problem);
 }
@@ -386,16 +435,18 @@ const cli_command cli_bench = {
     .name = "bench",
     .arguments = "[OP...]",
     .summary = "Measure ops beside a copy, limits and peers",
-    .details = "OP is gemm, quantize, a family of row ops (norm, activation, rope) or one row op "
-               "by name;\n"
-               "without any, all are measured. Row ops take bf16 rows of memory; they and\n"
-               "quantize, which turns 64 MiB of bf16 into FP8, take turns with copies that move\n"
-               "as many bytes. gemm multiplies FP8 activations with packed FP8 weights, going\n"
-               "round eight matrices so that none stays in a cache. 'of the limit' is\n"
-               "the speed beside the copy's, or beside what arithmetic or memory would allow:\n"
-               "measured on the CPU by loops that do nothing else, from data sheets for GPUs.\n"
-               "The copy is the library's own: on the CPU on all threads, past the caches.\n"
-               "QUERN_NUM_THREADS sets the CPU's threads.",
+    .details =
+        "OP is gemm, quantize, a family of row ops (norm, activation, rope) or one row op "
+        "by name;\n"
+        "without any, all are measured, save those that the device has no kernel for, which\n"
+        "are named below the table. Row ops take bf16 rows of memory; they and\n"
+        "quantize, which turns 64 MiB of bf16 into FP8, take turns with copies that move\n"
+        "as many bytes. gemm multiplies FP8 activations with packed FP8 weights, going\n"
+        "round eight matrices so that none stays in a cache. 'of the limit' is\n"
+        "the speed beside the copy's, or beside what arithmetic or memory would allow:\n"
+        "measured on the CPU by loops that do nothing else, from data sheets for GPUs.\n"
+        "The copy is the library's own: on the CPU on all threads, past the caches.\n"
+        "QUERN_NUM_THREADS sets the CPU's threads.",
     .options = options,
     .max_arguments = 64,
     .run = run};

@@ -161,6 +161,21 @@ def test_bench_rows():
     assert rope["results"][0]["bytes"] == 4 * 5 * (8 + 2) * 128 + 4 * 5  # in place: read and written
 
 
+def test_bench_leaves_out_what_the_device_cannot_run():
+    """Nobody asked for quantize and gemm: they are said to be left out. Asked for, they are errors."""
+    env = os.environ | {"QUERN_DISABLE": "gemm.cpu_avx512bf16,gemm.cpu_avx512,gemm.cpu_avx2,gemm.cpu_portable,"
+                                         "quantize.avx512,quantize.avx2,quantize.cpu"}
+    options = ["--device", "cpu", "--runs", 1, "--rows", 3, "--dim", 64]
+    report = json.loads(ok("bench", *options, "--json", env=env))
+    assert [left["op"] for left in report["left_out"]] == ["quantize", "gemm"]
+    assert all("QUERN_DISABLE names it" in left["why"] for left in report["left_out"])
+    measured = {r["op"] for r in report["results"]}
+    assert "rmsnorm" in measured and not measured & {"quantize", "gemm"}
+    assert ok("bench", *options, env=env).count("left out: ") == 2
+    refused("bench", "gemm", *options, says=["gemm: no kernel"], env=env)
+    refused("bench", "norm", "gemm", *options, says=["gemm: no kernel"], env=env)
+
+
 def test_cache(tmp_path):
     env = os.environ | {"QUERN_CACHE_DIR": str(tmp_path / "cache")}
     assert ok("cache", "path", env=env).strip() == str(tmp_path / "cache")
