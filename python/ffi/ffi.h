@@ -8,6 +8,12 @@
 #include <tvm/ffi/c_api.h>
 
 #define FFI_EXPORT __attribute__((visibility("default")))
+/** A function that Python sees under that name. */
+#define FFI_FUNCTION(name)                                                                         \
+    FFI_EXPORT int __tvm_ffi_##name(void *self, const TVMFFIAny *args, int32_t count,              \
+                                    TVMFFIAny *result);                                            \
+    int __tvm_ffi_##name([[maybe_unused]] void *self, [[maybe_unused]] const TVMFFIAny *args,      \
+                         [[maybe_unused]] int32_t count, [[maybe_unused]] TVMFFIAny *result)
 
 /** Raises the Python exception of that name; gives -1, which a TVM-FFI function returns when it failed. */
 int ffi_raise(const char *kind, const char *message);
@@ -28,5 +34,13 @@ static inline DLTensor *ffi_tensor(const TVMFFIAny *arg) {
         return (DLTensor *)((char *)arg->v_obj + sizeof(TVMFFIObject));
     return nullptr;
 }
+
+/** The number that an argument holds: an integer's or a float's. */
+static inline float ffi_number(const TVMFFIAny *arg) {
+    return (float)(arg->type_index == kTVMFFIFloat ? arg->v_float64 : (double)arg->v_int64);
+}
+
+/** Of ops.def's line `attention`. attention.c. */
+qn_status ffi_attention(qn_stream *stream, const TVMFFIAny *args);
 
 #endif

@@ -96,10 +96,6 @@ static int check_args(const ffi_op *op, const TVMFFIAny *args, int32_t count) {
     return ffi_raise("TypeError", text);
 }
 
-static float number(const TVMFFIAny *arg) {
-    return (float)(arg->type_index == kTVMFFIFloat ? arg->v_float64 : (double)arg->v_int64);
-}
-
 // ---- calls
 
 /** Where the op runs: the device of the first tensor that is not on the CPU. */
@@ -126,7 +122,7 @@ static int run(const ffi_op *op, const TVMFFIAny *args, int32_t count, TVMFFIAny
 }
 
 #define T(i) ffi_tensor(&args[i])
-#define F(i) number(&args[i])
+#define F(i) ffi_number(&args[i])
 #define I(i) args[i].v_int64
 /** The members of qn_rope_options that parameters i, i + 1, ... give. */
 #define ROPE(i)                                                                                    \

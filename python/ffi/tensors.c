@@ -8,12 +8,6 @@
 #include <string.h>
 #include <tvm/ffi/extra/c_env_api.h>
 
-#define FFI_FUNCTION(name)                                                                         \
-    FFI_EXPORT int __tvm_ffi_##name(void *self, const TVMFFIAny *args, int32_t count,              \
-                                    TVMFFIAny *result);                                            \
-    int __tvm_ffi_##name([[maybe_unused]] void *self, [[maybe_unused]] const TVMFFIAny *args,      \
-                         [[maybe_unused]] int32_t count, [[maybe_unused]] TVMFFIAny *result)
-
 // ---- devices
 
 enum {

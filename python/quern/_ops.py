@@ -14,6 +14,11 @@ torch_ops = None
 is_compiling = None
 
 
+def is_being_compiled():
+    """Whether torch.compile is reading this call."""
+    return is_compiling is not None and is_compiling()
+
+
 class Parameter:
     """One parameter: `x` tensor, `x!` written, `x?` or None, `eps:f` number, `rows:i` integer."""
 
@@ -24,10 +29,10 @@ class Parameter:
         self.is_optional = "?" in text
 
 
-def _lend(name, parameters, arguments):
-    """The arguments with NumPy's arrays replaced by tensors over their memory."""
+def lend(name, arguments):
+    """The op's arguments with NumPy's arrays replaced by tensors over their memory."""
     lent = []
-    for parameter, value in zip(parameters, arguments, strict=True):
+    for parameter, value in zip(TABLE[name], arguments, strict=True):
         if parameter.kind == "t" and _tensor.is_numpy(value):
             if parameter.is_written and not value.flags.writeable:
                 raise ValueError(f"{name}: {parameter.name} is a read-only array, and would be written")
@@ -36,16 +41,16 @@ def _lend(name, parameters, arguments):
     return lent
 
 
-def _make(name, parameters):
+def _make(name):
     function = ffi[name]
 
     def call(*arguments):
-        if is_compiling is not None and is_compiling():
+        if is_being_compiled():
             return getattr(torch_ops, name)(*arguments)
         try:
             function(*arguments)
         except BufferError:  # raised while arguments are converted, before the op
-            function(*_lend(name, parameters, arguments))
+            function(*lend(name, arguments))
 
     call.__name__ = name
     return call
@@ -55,4 +60,4 @@ TABLE = {}
 for _line in ffi.op_table().splitlines():
     _name, *_words = _line.split()
     TABLE[_name] = [Parameter(word) for word in _words]
-    globals()[_name] = _make(_name, TABLE[_name])
+    globals()[_name] = _make(_name)

@@ -176,6 +176,23 @@ def strides_of(x):
     return tuple(x.stride() if is_torch(x) else tensor(x).strides)
 
 
+def item_size(x):
+    """Bytes of an element."""
+    if is_torch(x):
+        return x.element_size()
+    return x.itemsize if is_numpy(x) else (x.dtype.bits + 7) // 8
+
+
+def device_of(x):
+    """What tells x's device from others; None: the CPU."""
+    if is_numpy(x):
+        return None
+    if is_torch(x):
+        return None if x.device.type == "cpu" else x.device
+    number = tensor(x).__dlpack_device__()
+    return None if number[0] == 1 else number
+
+
 def give_like(x, tensor):
     """A Tensor of ours as what x is, over the same memory; on the CPU if x is NumPy's."""
     if is_torch(x):

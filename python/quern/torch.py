@@ -9,8 +9,10 @@ nothing to do; quern's own functions allocate the results. They have no gradient
 import torch
 
 from . import _ops, _tensor
+from ._attention import with_workspace
 from ._native import ffi
 
+_PREPARE = {"attention": with_workspace}  # what is done to arguments that are no longer symbols
 _TYPES = {"t": "Tensor", "f": "float", "i": "int"}
 _library = torch.library.Library("quern", "DEF")
 
@@ -27,9 +29,10 @@ def _schema(name, parameters):
 
 def _register(name, parameters):
     function = ffi[name]
+    prepare = _PREPARE.get(name)
 
     def call(*arguments):
-        function(*arguments)
+        function(*(prepare(arguments) if prepare else arguments))
 
     _library.define(_schema(name, parameters))
     _library.impl(name, call, "CompositeExplicitAutograd")

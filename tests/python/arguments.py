@@ -42,6 +42,11 @@ def _packed():
     return [packed, packed_scale, b, scale]
 
 
+def _states(*shape):
+    """Partial results and their log-sum-exp."""
+    return _bf16(*shape, 32, seed=10), _f32(*shape, seed=11)
+
+
 _ROPE, _LLAMA = (0, 0, 1.0, 1e4), (0, 0, 8.0, 5e5, 1.0, 4.0, 8192)
 _PAGES = lambda: [_i32(0, 0, 1, 1), _i32(0, 1, 0, 3), _i32(2, 0, 1), _i32(0, 1, 3)]  # noqa: E731
 _NEW = lambda *width: [_bf16(4, *width, seed=6), _bf16(4, *width, seed=7)]  # noqa: E731
@@ -99,6 +104,12 @@ _MAKERS = {
                                   _scale(), 0],
     "concat_and_cache_mla": lambda: [_bf16(3, 2, 40, seed=8), _bf16(4, 32), _bf16(4, 8, seed=6), _i32(3, -1, 0, 5), None],
     "get_seq_lens": lambda: [_i32(0, 0, 0), _i32(0, 2, 2, 3), _i32(3, 0, 4), 4],
+    "attention": lambda: [_bf16(2, 3, 4, 32), _f32(2, 3, 4), _bf16(2, 3, 4, 32, seed=4), _bf16(2, 5, 2, 32, seed=5),
+                          _bf16(2, 5, 2, 32, seed=6), None, None, None, None, None, None, None, None, None, _f32(4), 0, 1, 0,
+                          3, -1, 0, 0, 7, 0, 1.0, 1e4, 0.25, 30.0, 1.0, 1.0, 1.0, 0.25],
+    "merge_state": lambda: [_bf16(3, 2, 32), _f32(3, 2), *_states(3, 2), *_states(3, 2), 0],
+    "merge_states": lambda: [_bf16(3, 2, 32), _f32(3, 2), *_states(3, 4, 2), 1],
+    "attention_dropout_mask": lambda: [_f32(2, 2, 3, 7), 0.25, 7, 2],
     "get_batch_indices_positions": lambda: [_i32(9, 9, 9, 9), _i32(9, 9, 9, 9), _i32(0, 1, 4), _i32(3, 4)],
 }
 for _name, _same in {"gemma_rmsnorm": "rmsnorm", "gemma_fused_add_rmsnorm": "fused_add_rmsnorm",

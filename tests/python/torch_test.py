@@ -85,3 +85,28 @@ def test_errors():
     with pytest.raises(TypeError, match="rmsnorm: weight is None"):
         quern.rmsnorm(x, None, out=out)
     assert (out == 7).all()
+
+
+def attention(q, k, v):
+    return quern.attention(q * 2, k, v, layout="HND", is_causal=True, return_lse=True)
+
+
+@pytest.mark.parametrize("kv_len", [9, 300])  # 300 keys of 4 queries are split, which takes a workspace
+def test_attention_compiles_whole(kv_len):
+    q, k, v = (torch.randn(2, heads, n, 64, dtype=torch.bfloat16) for heads, n in ((4, 4), (2, kv_len), (2, kv_len)))
+    want = attention(q, k, v)
+    got = torch.compile(attention, fullgraph=True, backend="aot_eager")(q, k, v)
+    for a, b in zip(got, want, strict=True):
+        assert torch.equal(a.view(torch.uint8), b.view(torch.uint8))
+    exact = torch.nn.functional.scaled_dot_product_attention(
+        q.double() * 2, k.double(), v.double(), enable_gqa=True,
+        attn_mask=torch.ones(4, kv_len, dtype=torch.bool).tril(kv_len - 4))
+    assert (want[0] - exact).abs().max() < 4 * 2.0**-8 * v.abs().max()
+
+
+def test_planned_attention_compiles_whole():
+    q, k, v = torch.randn(5, 4, 64), torch.randn(700, 2, 64), torch.randn(700, 2, 64)
+    plan = quern.attention_plan(4, 2, 64, qo_indptr=torch.tensor([0, 1, 5]), kv_indptr=[0, 600, 700])
+    assert plan.workspace_bytes > 0
+    run = lambda q, k, v: quern.attention(q, k, v, plan=plan) + 1  # noqa: E731
+    assert torch.equal(torch.compile(run, fullgraph=True, backend="aot_eager")(q, k, v), run(q, k, v))

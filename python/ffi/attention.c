@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention for Python: the many arguments of one call, its workspace, and plans from host arrays.
+#include "ffi.h"
+
+#define T(i) ffi_tensor(&args[i])
+#define I(i) args[i].v_int64
+#define F(i) ffi_number(&args[i])
+
+static void *data_of(const DLTensor *t) {
+    return t ? (char *)t->data + t->byte_offset : nullptr;
+}
+
+/** Parameters as ops.def's line `attention` has them. A window below 0 is no bound. */
+static qn_attention_args make_args(const TVMFFIAny *args) {
+    const DLTensor *plan = T(6);
+    return (qn_attention_args){.struct_size = sizeof(qn_attention_args),
+                               .o = T(0),
+                               .lse = T(1),
+                               .q = T(2),
+                               .k = T(3),
+                               .v = T(4),
+                               .kv_indices = T(5),
+                               .plan = data_of(plan),
+                               .plan_bytes = plan && plan->ndim == 1 ? plan->shape[0] : 0,
+                               .schedule = T(7),
+                               .workspace = T(8),
+                               .custom_mask = T(9),
+                               .mask = T(10),
+                               .q_scales = T(11),
+                               .k_scales = T(12),
+                               .v_scales = T(13),
+                               .sinks = T(14),
+                               .layout = I(15) ? QN_HND : QN_NHD,
+                               .is_causal = I(16) != 0,
+                               .is_top_left = I(17) != 0,
+                               .has_window_left = I(18) >= 0,
+                               .window_left = I(18),
+                               .has_window_right = I(19) >= 0,
+                               .window_right = I(19),
+                               .pos_encoding = (qn_pos_encoding)I(20),
+                               .lse_base = (qn_lse_base)I(21),
+                               .dropout_seed = (uint64_t)I(22),
+                               .dropout_offset = (uint64_t)I(23),
+                               .rope_scale = F(24),
+                               .rope_theta = F(25),
+                               .sm_scale = F(26),
+                               .logits_soft_cap = F(27),
+                               .q_scale = F(28),
+                               .k_scale = F(29),
+                               .v_scale = F(30),
+                               .dropout_p = F(31)};
+}
+enum { ATTENTION_ARGS = 32 };
+
+qn_status ffi_attention(qn_stream *stream, const TVMFFIAny *args) {
+    const qn_attention_args a = make_args(args);
+    return qn_attention(stream, &a);
+}
+
+/** attention_workspace_bytes(the arguments of attention) -> bytes that they need, by shapes alone */
+FFI_FUNCTION(attention_workspace_bytes) {
+    int64_t bytes;
+    if (count != ATTENTION_ARGS)
+        return ffi_raise("TypeError",
+                         "attention_workspace_bytes: needs the arguments of attention");
+    const qn_attention_args a = make_args(args);
+    qn_status status = qn_attention_workspace_bytes(&bytes, &a);
+    if (status != QN_OK)
+        return ffi_finish(status);
+    *result = (TVMFFIAny){.type_index = kTVMFFIInt, .v_int64 = bytes};
+    return 0;
+}
+
+/** Names of attention_plan's tensors of numbers, whose lengths Python has checked. */
+enum { PLAN, SIZES, QO_INDPTR, KV_INDPTR, KV_LAST_PAGE_LEN, KV_LENS, PLAN_NUMBERS };
+
+/** attention_plan(plan u8 or None, sizes i64[2], qo_indptr, kv_indptr, kv_last_page_len, kv_lens: i32 or None, then
+ *  batches, qo_len, kv_len, page_size, num_qo_heads, num_kv_heads, head_dim_vo, kv_chunk, max_kv_splits, q_tile,
+ *  num_compute_units, max_qo_len, max_kv_len): sizes gets the bytes of plan and of the workspace */
+FFI_FUNCTION(attention_plan) {
+    int64_t *sizes;
+    if (count != PLAN_NUMBERS + 13 || !T(SIZES))
+        return ffi_raise("TypeError", "attention_plan: needs 6 arrays, then 13 integers");
+    const qn_attention_plan_args a = {.struct_size = sizeof a,
+                                      .qo_indptr = data_of(T(QO_INDPTR)),
+                                      .kv_indptr = data_of(T(KV_INDPTR)),
+                                      .kv_last_page_len = data_of(T(KV_LAST_PAGE_LEN)),
+                                      .kv_lens = data_of(T(KV_LENS)),
+                                      .batches = I(PLAN_NUMBERS),
+                                      .qo_len = I(PLAN_NUMBERS + 1),
+                                      .kv_len = I(PLAN_NUMBERS + 2),
+                                      .page_size = I(PLAN_NUMBERS + 3),
+                                      .num_qo_heads = I(PLAN_NUMBERS + 4),
+                                      .num_kv_heads = I(PLAN_NUMBERS + 5),
+                                      .head_dim_vo = I(PLAN_NUMBERS + 6),
+                                      .kv_chunk = I(PLAN_NUMBERS + 7),
+                                      .max_kv_splits = I(PLAN_NUMBERS + 8),
+                                      .q_tile = I(PLAN_NUMBERS + 9),
+                                      .num_compute_units = I(PLAN_NUMBERS + 10),
+                                      .max_qo_len = I(PLAN_NUMBERS + 11),
+                                      .max_kv_len = I(PLAN_NUMBERS + 12)};
+    sizes = data_of(T(SIZES));
+    sizes[0] = T(PLAN) ? T(PLAN)->shape[0] : 0;
+    result->type_index = kTVMFFINone;
+    return ffi_finish(qn_attention_plan(data_of(T(PLAN)), &sizes[0], &sizes[1], &a));
+}
