@@ -300,6 +300,21 @@ FFI_FUNCTION(lend) {
     return give_tensor(own, result);
 }
 
+/** lend_as(tensor, dtype) -> a tensor over the same memory, which must outlive it, with its elements' bits as that dtype
+ *  of their size */
+FFI_FUNCTION(lend_as) {
+    const DLTensor *t = count == 2 ? ffi_tensor(&args[0]) : nullptr;
+    if (!t || args[1].type_index != kTVMFFIDataType || args[1].v_dtype.bits != t->dtype.bits)
+        return ffi_raise("TypeError", "lend_as: needs a tensor and a dtype of its elements' size");
+    const TVMFFIShapeCell shape = {t->shape, (size_t)t->ndim};
+    own_tensor *own = make_tensor(&shape, t->strides, args[1].v_dtype);
+    if (!own)
+        return ffi_raise("MemoryError", "lend_as: out of memory");
+    own->managed.dl_tensor.data = (char *)t->data + t->byte_offset;
+    own->managed.dl_tensor.device = t->device;
+    return give_tensor(own, result);
+}
+
 /** gemm_packed_empty(b) -> the tensor that gemm_pack writes for b, on b's device */
 FFI_FUNCTION(gemm_packed_empty) {
     const DLTensor *b = count == 1 ? ffi_tensor(&args[0]) : nullptr;

@@ -1,20 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loads the package's native part: quern_ffi.so, whose functions are libquern's ops behind the TVM-FFI C ABI."""
 
+import importlib
 import os
 import sys
+import types
+
+
+class _Later(types.ModuleType):
+    """Stands for a module that tvm_ffi imports and quern does not need; who uses it gets the module itself."""
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(importlib.import_module(self.__name__), name)
+
+
+def _no_distribution(name):
+    raise LookupError(name)
 
 
 def _import_tvm_ffi():
-    """tvm_ffi imports PyTorch where it is installed, which takes seconds; quern does so only for who uses it."""
-    hide = "torch" not in sys.modules
-    if hide:
-        sys.modules["torch"] = None  # `import torch` now raises ImportError, which tvm_ffi expects
+    """Imports tvm_ffi without what takes it long: PyTorch, where it is installed, its C++ builder, and the packages'
+    metadata, without which it finds its library beside its own files."""
+    if "torch" in sys.modules or "tvm_ffi" in sys.modules:
+        import tvm_ffi
+        return tvm_ffi
+    names = [name for name in ("importlib.metadata", "tvm_ffi.cpp") if name not in sys.modules]
+    hidden = {name: _Later(name) for name in names}
+    if metadata := hidden.get("importlib.metadata"):
+        metadata.distribution, metadata.PackageNotFoundError = _no_distribution, LookupError
+    hidden["torch"] = None  # `import torch` now raises ImportError, which tvm_ffi expects
+    sys.modules.update(hidden)
     try:
         import tvm_ffi
     finally:
-        if hide:
-            del sys.modules["torch"]
+        for name, module in hidden.items():
+            if sys.modules.get(name) is module:
+                del sys.modules[name]
+    if metadata:
+        del metadata.distribution, metadata.PackageNotFoundError
     return tvm_ffi
 
 

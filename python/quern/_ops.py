@@ -47,6 +47,9 @@ def _make(name):
     def call(*arguments):
         if is_being_compiled():
             return getattr(torch_ops, name)(*arguments)
+        if _tensor.must_lend(arguments[0]):
+            function(*_lend(name, parameters, arguments))
+            return
         try:
             function(*arguments)
         except BufferError:  # raised while arguments are converted, before the op

@@ -106,6 +106,11 @@ def is_numpy(x):
     return isinstance(x, numpy.ndarray)
 
 
+def must_lend(x):
+    """Whether x is an array of an ml_dtypes' type. DLPack would refuse it with an exception, which costs microseconds."""
+    return type(x) is numpy.ndarray and x.dtype.kind == "V"
+
+
 def is_torch(x):
     if torch is not None:
         return isinstance(x, torch.Tensor)
@@ -115,11 +120,21 @@ def is_torch(x):
     return False
 
 
+@functools.cache
+def _carrier(dtype):
+    """What carries an ml_dtypes' type out of NumPy, the unsigned integer of its size, or None; and the type for tvm_ffi."""
+    carrier = _NOT_IN_NUMPY.get(dtype.name)
+    return carrier and numpy.dtype(carrier), _ffi_dtype(dtype.name)
+
+
 def lend(array):
     """A tensor over a NumPy array's memory, whatever its dtype; the array must outlive it. Nothing is copied."""
+    carrier, dtype = _carrier(array.dtype)
+    if carrier and array.flags.writeable:
+        return ffi.lend_as(array.view(carrier), dtype)
     address = array.__array_interface__["data"][0]
     strides = _ffi_strides(array.strides, array.dtype.itemsize)
-    return ffi.lend(address, _ffi_shape(array.shape), strides, _ffi_dtype(array.dtype.name))
+    return ffi.lend(address, _ffi_shape(array.shape), strides, dtype)
 
 
 def tensor(x):
