@@ -196,8 +196,12 @@ QN_INLINE void store_codes(bool split, bool streams, void *p, u32v a, u32v b) {
 
 /** Bits of the largest magnitude of each lane, whose order is that of the magnitudes; NaNs do not count. */
 QN_INLINE u32v larger_of(u32v top, f32v v) {
+#if defined(__AVX512DQ__) && QN_LANES == 16
+    return (u32v)_mm512_range_ps((f32v)top, v, 0xB); // of the magnitudes the larger, its sign clear
+#else
     const u32v magnitude = (u32v)v & 0x7FFFFFFF;
     return __builtin_elementwise_max(top, magnitude & (u32v)(magnitude <= 0x7F800000));
+#endif
 }
 
 /** a where the mask is set, else b. */

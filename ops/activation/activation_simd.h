@@ -6,8 +6,7 @@
 #ifndef QNI_ACTIVATION_SIMD_H
 #define QNI_ACTIVATION_SIMD_H
 
-#include "../fp8_simd.h"
-#include "../simd.h"
+#include "../groups_simd.h"
 #include "activation.h"
 
 #include <stdatomic.h>
@@ -96,8 +95,8 @@ QN_INLINE void write_row(mix m, bool streams, const char *gate, const char *up, 
 }
 
 /** Results of elements first .. end - 1 to scratch, zeros after them, held two vectors by two; gives the largest
- *  magnitude. */
-QN_INLINE float make_group(mix m, const char *gate, const char *up, int64_t first, int64_t end,
+ *  magnitudes of each lane. */
+QN_INLINE u32v make_values(mix m, const char *gate, const char *up, int64_t first, int64_t end,
                            float limit, float *scratch) {
     u32v top = {};
     f32v y[2];
@@ -108,42 +107,41 @@ QN_INLINE float make_group(mix m, const char *gate, const char *up, int64_t firs
             top = larger_of(top, y[k]);
         memcpy(scratch, y, sizeof y);
     }
-    return __builtin_bit_cast(float, __builtin_reduce_max(top));
+    return top;
 }
 
-/** Codes of `count` results in scratch. */
-QN_INLINE void encode_group(mix m, const rounding *kind, const float *scratch, int64_t count,
-                            float inverse, uint8_t *out) {
-    for (int64_t i = 0; i < count; i += 2 * QN_LANES) {
-        const u32v a = encode_any(load(QNI_F32, scratch, i) * inverse, kind);
-        const u32v b = encode_any(load(QNI_F32, scratch, i + QN_LANES) * inverse, kind);
-        alignas(64) uint8_t rest[2 * QN_LANES];
-        if (count - i >= 2 * QN_LANES) {
-            store_codes(is_split(m), false, out + i, a, b);
-        } else {
-            store_codes(is_split(m), false, rest, a, b);
-            memcpy(out + i, rest, (size_t)(count - i));
-        }
-    }
-}
-
-/** A row as FP8, by way of scratch: a group at a time, or the whole row where it has one scale that must be found. */
+/** A row as FP8 with one scale, which is given or found from the whole row, by way of scratch. */
 QN_INLINE void quantize_row(mix m, const qni_activation_problem *p, int64_t r, const char *gate,
                             const char *up, uint8_t *out, float *scratch) {
     const qni_fp8 fp8 = qni_fp8_of(p->dtype_out);
     const rounding kind = rounding_of(fp8);
-    const int64_t group = p->quant == QNI_ACTIVATION_PER_TOKEN ? p->h : QNI_ACTIVATION_GROUP;
-    float *scales = p->scale + r * p->scale_row;
-    for (int64_t i = 0; i < p->h; i += group) {
-        const int64_t end = i + group < p->h ? i + group : p->h;
-        const float amax = make_group(m, gate, up, i, end, p->limit, scratch);
-        const float *scale = p->scale;
-        if (p->quant != QNI_ACTIVATION_STATIC) {
-            scales[i / group] =
+    const bool is_given = p->quant == QNI_ACTIVATION_STATIC;
+    const int64_t step = is_given ? CHUNK : p->h;
+    for (int64_t i = 0; i < p->h; i += step) {
+        const int64_t end = i + step < p->h ? i + step : p->h;
+        const u32v top = make_values(m, gate, up, i, end, p->limit, scratch);
+        if (!is_given) {
+            const float amax = __builtin_bit_cast(float, __builtin_reduce_max(top));
+            p->scale[r * p->scale_row] =
                 (amax > p->scale_eps ? amax : p->scale_eps) / qni_fp8_format_of(fp8).max;
-            scale = &scales[i / group];
         }
-        encode_group(m, &kind, scratch, end - i, 1.0f / *scale, out + i);
+        const float inverse = 1.0f / (is_given ? *p->scale : p->scale[r * p->scale_row]);
+        encode_values(is_split(m), false, &kind, scratch, end - i, inverse, out + i);
+    }
+}
+
+/** A row as FP8 with a scale for each group. */
+QN_INLINE void quantize_groups(mix m, const qni_activation_problem *p, int64_t r, const char *gate,
+                               const char *up, uint8_t *out) {
+    static_assert(QNI_ACTIVATION_GROUP == GROUP);
+    chunk c;
+    for (int64_t i = 0; i < p->h; i += CHUNK) {
+        const int64_t end = i + CHUNK < p->h ? i + CHUNK : p->h;
+        for (int64_t k = i; k < end; k += GROUP)
+            c.top[(k - i) / GROUP] = make_values(m, gate, up, k, k + GROUP < end ? k + GROUP : end,
+                                                 p->limit, c.y + (k - i));
+        encode_chunk(is_split(m), false, qni_fp8_of(p->dtype_out), &c, end - i, p->scale_eps,
+                     p->scale + r * p->scale_row + i / GROUP, out + i);
     }
 }
 
@@ -159,7 +157,9 @@ QN_INLINE void activate_rows_as(mix m, const qni_activation_problem *p, int64_t 
         const char *up = gate + p->h * size;
         const int64_t at = qni_activation_at(p, &p->out, r);
         char *out = (char *)p->out.data + at * size;
-        if (p->quant != QNI_ACTIVATION_PLAIN)
+        if (p->quant == QNI_ACTIVATION_PER_GROUP)
+            quantize_groups(m, p, r, gate, up, (uint8_t *)p->out.data + at);
+        else if (p->quant != QNI_ACTIVATION_PLAIN)
             quantize_row(m, p, r, gate, up, (uint8_t *)p->out.data + at, scratch);
         else if (is_large && (uintptr_t)out % 64 == 0)
             write_row(m, true, gate, up, out, p->h, p->limit);
@@ -170,28 +170,30 @@ QN_INLINE void activate_rows_as(mix m, const qni_activation_problem *p, int64_t 
         memory_order_seq_cst); // stores past the caches are seen before the call ends
 }
 
-/** A copy of the code for each function, and for plain SiLU, which most models have, one without limits. */
-QN_INLINE void activate_rows_of(qni_dtype dtype, const qni_activation_problem *p, int64_t first,
-                                int64_t last, float *scratch) {
+/** A copy of the code for each function, with limits and without. */
+QN_INLINE void activate_rows_of(qni_dtype dtype, bool is_limited, const qni_activation_problem *p,
+                                int64_t first, int64_t last, float *scratch) {
     if (p->function == QN_GELU)
-        activate_rows_as((mix){dtype, QN_GELU, true}, p, first, last, scratch);
+        activate_rows_as((mix){dtype, QN_GELU, is_limited}, p, first, last, scratch);
     else if (p->function == QN_GELU_TANH)
-        activate_rows_as((mix){dtype, QN_GELU_TANH, true}, p, first, last, scratch);
-    else if (p->limit < HUGE_VALF)
-        activate_rows_as((mix){dtype, QN_SILU, true}, p, first, last, scratch);
+        activate_rows_as((mix){dtype, QN_GELU_TANH, is_limited}, p, first, last, scratch);
     else
-        activate_rows_as((mix){dtype, QN_SILU, false}, p, first, last, scratch);
+        activate_rows_as((mix){dtype, QN_SILU, is_limited}, p, first, last, scratch);
 }
 
 /** Rows first .. last - 1. */
 static void activation_rows(const qni_activation_problem *p, int64_t first, int64_t last,
                             float *scratch) {
+    const bool is_limited = p->limit < HUGE_VALF;
     if (p->dtype == QNI_F32)
-        activate_rows_of(QNI_F32, p, first, last, scratch);
+        is_limited ? activate_rows_of(QNI_F32, true, p, first, last, scratch)
+                   : activate_rows_of(QNI_F32, false, p, first, last, scratch);
     else if (p->dtype == QNI_F16)
-        activate_rows_of(QNI_F16, p, first, last, scratch);
+        is_limited ? activate_rows_of(QNI_F16, true, p, first, last, scratch)
+                   : activate_rows_of(QNI_F16, false, p, first, last, scratch);
     else
-        activate_rows_of(QNI_BF16, p, first, last, scratch);
+        is_limited ? activate_rows_of(QNI_BF16, true, p, first, last, scratch)
+                   : activate_rows_of(QNI_BF16, false, p, first, last, scratch);
 }
 
 #endif

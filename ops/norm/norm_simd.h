@@ -9,8 +9,7 @@
 #ifndef QNI_NORM_SIMD_H
 #define QNI_NORM_SIMD_H
 
-#include "../fp8_simd.h"
-#include "../simd.h"
+#include "../groups_simd.h"
 #include "norm.h"
 
 #include <string.h>
@@ -85,7 +84,8 @@ static row take_end(const qni_norm_problem *p, const row *r, row_end *end) {
 static void put_end(const qni_norm_problem *p, const row *r, const row_end *end) {
     const int64_t size = qni_dtype_bytes(p->dtype), out = qni_dtype_bytes(p->dtype_out);
     const int64_t count = p->h % STEP, first = p->h - count;
-    memcpy(r->out + first * out, end->out, (size_t)(count * out));
+    if (p->quant != QNI_NORM_PER_GROUP) // which writes whole groups itself
+        memcpy(r->out + first * out, end->out, (size_t)(count * out));
     if (r->residual)
         memcpy(r->residual + first * size, end->residual, (size_t)(count * size));
 }
@@ -296,24 +296,23 @@ QN_INLINE void quantize_row(mix m, const qni_norm_problem *p, const row ends[2],
     }
 }
 
-/** A group, two steps, stays in registers between its largest magnitude and its codes. */
+/** A scale for each group. */
 QN_INLINE void quantize_groups(mix m, const qni_norm_problem *p, const row ends[2], moments s) {
-    static_assert(QNI_NORM_GROUP == 2 * STEP);
-    const rounding kind = rounding_of(qni_fp8_of(p->dtype_out));
-    f32v low[VECS], high[VECS];
-    for (int64_t i = 0; i < p->h; i += QNI_NORM_GROUP) {
-        const place a = find_step(p, ends, i), b = find_step(p, ends, i + STEP);
-        finish_y(m, p, a.r, s, a.i, a.left, low);
-        u32v top = largest_of((u32v){}, low);
-        if (b.left > 0) {
-            finish_y(m, p, b.r, s, b.i, b.left, high);
-            top = largest_of(top, high);
+    static_assert(QNI_NORM_GROUP == GROUP && GROUP % STEP == 0);
+    const row *r = &ends[0];
+    chunk c;
+    for (int64_t i = 0; i < p->h; i += CHUNK) {
+        const int64_t end = i + CHUNK < p->h ? i + CHUNK : p->h;
+        for (int64_t k = i; k < end; k += STEP) {
+            f32v y[VECS];
+            const place at = find_step(p, ends, k);
+            u32v *top = &c.top[(k - i) / GROUP];
+            finish_y(m, p, at.r, s, at.i, at.left, y);
+            *top = largest_of(k % GROUP ? *top : (u32v){}, y);
+            memcpy(c.y + (k - i), y, sizeof y);
         }
-        const float scale = scale_of(p, top);
-        ends[0].scale[i / QNI_NORM_GROUP] = scale;
-        write_fp8(m, &kind, a.r, a.i, low, 1.0f / scale);
-        if (b.left > 0)
-            write_fp8(m, &kind, b.r, b.i, high, 1.0f / scale);
+        encode_chunk(is_split(m), r->streams, qni_fp8_of(p->dtype_out), &c, end - i, p->scale_eps,
+                     r->scale + i / GROUP, (uint8_t *)r->out + i);
     }
 }
 

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// FP8 with a scale for each 128 elements of a row: included by an op's NAME_simd.h, after simd.h and fp8_simd.h.
+//
+// Groups are taken CHUNK_GROUPS at a time: first all their values and largest magnitudes, then all scales, then all
+// codes. One after the other, each group would wait for the reduction and the two divisions of its scale.
+#ifndef QNI_GROUPS_SIMD_H
+#define QNI_GROUPS_SIMD_H
+
+#include "fp8_simd.h"
+#include "simd.h"
+
+enum { GROUP = 128, CHUNK_GROUPS = 16, CHUNK = GROUP * CHUNK_GROUPS };
+
+/** Values of up to CHUNK elements, zeros to the end of the last step; and each group's largest magnitudes. */
+typedef struct chunk {
+    alignas(64) float y[CHUNK];
+    u32v top[CHUNK_GROUPS];
+} chunk;
+
+/** Codes of `count` values, held two vectors by two as simd.h has them. */
+QN_INLINE void encode_values(bool split, bool streams, const rounding *kind, const float *y,
+                             int64_t count, float inverse, uint8_t *out) {
+    int64_t i = 0;
+    for (; i + 2 * QN_LANES <= count; i += 2 * QN_LANES)
+        store_codes(split, streams, out + i, encode_any(load(QNI_F32, y, i) * inverse, kind),
+                    encode_any(load(QNI_F32, y, i + QN_LANES) * inverse, kind));
+    if (i == count)
+        return;
+    alignas(64) uint8_t rest[2 * QN_LANES];
+    store_codes(split, false, rest, encode_any(load(QNI_F32, y, i) * inverse, kind),
+                encode_any(load(QNI_F32, y, i + QN_LANES) * inverse, kind));
+    memcpy(out + i, rest, (size_t)(count - i));
+}
+
+/** Scales and codes of a chunk's first `count` values. */
+QN_INLINE void encode_chunk(bool split, bool streams, qni_fp8 fp8, const chunk *c, int64_t count,
+                            float scale_eps, float *scales, uint8_t *out) {
+    const rounding kind = rounding_of(fp8);
+    const float most = qni_fp8_format_of(fp8).max;
+    const int64_t groups = (count + GROUP - 1) / GROUP;
+    float inverse[CHUNK_GROUPS];
+    for (int64_t g = 0; g < groups; g++) {
+        const float amax = __builtin_bit_cast(float, __builtin_reduce_max(c->top[g]));
+        scales[g] = (amax > scale_eps ? amax : scale_eps) / most;
+        inverse[g] = 1.0f / scales[g];
+    }
+    for (int64_t g = 0; g < groups; g++) {
+        const int64_t left = count - g * GROUP;
+        encode_values(split, streams, &kind, c->y + g * GROUP, left < GROUP ? left : GROUP,
+                      inverse[g], out + g * GROUP);
+    }
+}
+
+#endif
