@@ -24,18 +24,7 @@ static int64_t num_devices;
 static bool force;
 
 static const cli_option options[] = {
-    {.name = "--arch",
-     .kind = CLI_TEXT,
-     .value = "ARCH",
-     .to = &arch,
-     .help = "gfx90a, gfx942, gfx950, gfx1151, gfx1201, or several (default: gfx942)"},
-    {.name = "--devices",
-     .kind = CLI_INT,
-     .value = "N",
-     .to = &num_devices,
-     .min = 1,
-     .max = CLI_MAX_DEVICES,
-     .help = "how many of each (default: 1)"},
+    CLI_SIM_DEVICE_OPTIONS(arch, num_devices),
     {.name = "--kernel",
      .kind = CLI_TEXT,
      .value = "PATTERN",
@@ -62,8 +51,7 @@ static const cli_option options[] = {
 /** Runs the program to its end, whose wait status is *ended; false, with errno, if it cannot be started. The keyboard's
  *  interrupt is for the program: what it has counted by then is still shown. */
 static bool run_program(int count, char **arguments, int *ended) {
-    char **argv = cli_alloc(((size_t)count + 1) * sizeof *argv);
-    memcpy(argv, arguments, (size_t)count * sizeof *argv);
+    char **argv = cli_sim_arguments(count, arguments);
     posix_spawnattr_t attributes;
     sigset_t defaults;
     sigemptyset(&defaults);

@@ -15,18 +15,7 @@ static bool prints_environment;
 enum { MAX_EXITCODE = 255 };
 
 static const cli_option options[] = {
-    {.name = "--arch",
-     .kind = CLI_TEXT,
-     .value = "ARCH",
-     .to = &arch,
-     .help = "gfx90a, gfx942, gfx950, gfx1151, gfx1201, or several (default: gfx942)"},
-    {.name = "--devices",
-     .kind = CLI_INT,
-     .value = "N",
-     .to = &num_devices,
-     .min = 1,
-     .max = CLI_MAX_DEVICES,
-     .help = "how many of each (default: 1)"},
+    CLI_SIM_DEVICE_OPTIONS(arch, num_devices),
     {.name = "--check",
      .kind = CLI_TEXT,
      .value = "LIST",
@@ -98,8 +87,7 @@ static char *make_options(void) {
 
 /** Becomes the program. Comes back only if that cannot be, with the exit status. */
 static int execute(int count, char **arguments, const char *text, const char *paths) {
-    char **argv = cli_alloc(((size_t)count + 1) * sizeof *argv);
-    memcpy(argv, arguments, (size_t)count * sizeof *argv);
+    char **argv = cli_sim_arguments(count, arguments);
     setenv("LD_LIBRARY_PATH", paths, 1);
     setenv("QUERN_SIM", text, 1);
     execvp(argv[0], argv);

@@ -69,6 +69,12 @@ char *cli_sim_search_path(const char *folder) {
     return cli_text("%s%s%s", folder, before && *before ? ":" : "", before ? before : "");
 }
 
+char **cli_sim_arguments(int count, char **arguments) {
+    char **list = cli_alloc(((size_t)count + 1) * sizeof *list); // all null
+    memcpy(list, arguments, (size_t)count * sizeof *list);
+    return list;
+}
+
 int cli_sim_no_program(const char *command, const char *program, int error) {
     cli_finish(command, cli_fail(QN_E_IO, "%s: %s", program, strerror(error)));
     return error == ENOENT ? CLI_NO_PROGRAM : CLI_CANNOT_RUN;
