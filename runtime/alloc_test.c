@@ -1,76 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory that runs out: the n-th allocation fails, for every n, and each call gives an error and leaks nothing.
-//
-// malloc and kin are replaced for the whole program by functions that count, and hand on to the C library's own.
+#include "../tests/failing_malloc.h"
 #include "jit.h"
 #include "object.h"
 #include "testing.h"
 
 #include <quern/cache.h>
 
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#if IS_MALLOC_TAKEN
 
 int main(void) {
     return 77; // the sanitizer has replaced malloc already
 }
 
 #else
-
-void *__libc_malloc(size_t bytes);
-void *__libc_calloc(size_t count, size_t bytes);
-void *__libc_realloc(void *old, size_t bytes);
-void *__libc_memalign(size_t alignment, size_t bytes);
-void __libc_free(void *ptr);
-
-// Volatile, as the compiler takes it for granted that malloc and free change no variable.
-static thread_local volatile bool is_counting;
-static thread_local volatile int64_t left; // allocations until the one that fails; -1: none fails
-static thread_local volatile int64_t num_alive; // allocated and not freed while counting
-
-// Visible, so that strdup and its like use them as well.
-#pragma GCC visibility push(default)
-void *malloc(size_t bytes);
-void *calloc(size_t count, size_t bytes);
-void *realloc(void *old, size_t bytes);
-void *aligned_alloc(size_t alignment, size_t bytes);
-void free(void *ptr);
-#pragma GCC visibility pop
-
-static bool fails(void) {
-    return is_counting && left >= 0 && left-- == 0;
-}
-
-static void *counted(void *ptr) {
-    num_alive += is_counting && ptr;
-    return ptr;
-}
-
-void *malloc(size_t bytes) {
-    return fails() ? (errno = ENOMEM, nullptr) : counted(__libc_malloc(bytes));
-}
-
-void *calloc(size_t count, size_t bytes) {
-    return fails() ? (errno = ENOMEM, nullptr) : counted(__libc_calloc(count, bytes));
-}
-
-void *realloc(void *old, size_t bytes) {
-    if (fails()) {
-        errno = ENOMEM;
-        return nullptr;
-    }
-    void *ptr = __libc_realloc(old, bytes);
-    num_alive += is_counting && ptr && !old;
-    return ptr;
-}
-
-void *aligned_alloc(size_t alignment, size_t bytes) {
-    return fails() ? (errno = ENOMEM, nullptr) : counted(__libc_memalign(alignment, bytes));
-}
-
-void free(void *ptr) {
-    num_alive -= is_counting && ptr;
-    __libc_free(ptr);
-}
 
 /** Runs body again and again, failing its first allocation, its second, … until it needs no more than were
  *  granted. It may do without (a cache is a convenience), or give an error that says what is the matter. */

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory that runs out in the simulator: the n-th allocation fails, for every n, or all from there on; an object loads
 // or says why not, a launch ends or has a fault, nothing is taken for a success, nothing leaks.
-//
-// malloc and kin are replaced for the whole program by functions that count, and hand on to the C library's own.
+#include "../tests/failing_malloc.h"
 #include "sim.h"
 
-#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,75 +12,13 @@
 
 #include <cmocka.h>
 
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#if IS_MALLOC_TAKEN
 
 int main(void) {
     return 77; // the sanitizer has replaced malloc already
 }
 
 #else
-
-void *__libc_malloc(size_t bytes);
-void *__libc_calloc(size_t count, size_t bytes);
-void *__libc_realloc(void *old, size_t bytes);
-void *__libc_memalign(size_t alignment, size_t bytes);
-void __libc_free(void *ptr);
-
-// Volatile, as the compiler takes it for granted that malloc and free change no variable.
-static thread_local volatile bool is_counting;
-static thread_local volatile bool for_good;     // all later ones fail, too
-static thread_local volatile int64_t left;      // allocations until the one that fails
-static thread_local volatile int64_t num_alive; // allocated and not freed while counting
-
-// Visible, so that strdup and its like use them as well.
-#pragma GCC visibility push(default)
-void *malloc(size_t bytes);
-void *calloc(size_t count, size_t bytes);
-void *realloc(void *old, size_t bytes);
-void *aligned_alloc(size_t alignment, size_t bytes);
-void free(void *ptr);
-#pragma GCC visibility pop
-
-static bool fails(void) {
-    if (!is_counting) {
-        return false;
-    }
-    int64_t before = left;
-    left = before - 1;
-    return before == 0 || (before < 0 && for_good);
-}
-
-static void *counted(void *ptr) {
-    num_alive += is_counting && ptr;
-    return ptr;
-}
-
-void *malloc(size_t bytes) {
-    return fails() ? (errno = ENOMEM, nullptr) : counted(__libc_malloc(bytes));
-}
-
-void *calloc(size_t count, size_t bytes) {
-    return fails() ? (errno = ENOMEM, nullptr) : counted(__libc_calloc(count, bytes));
-}
-
-void *realloc(void *old, size_t bytes) {
-    if (fails()) {
-        errno = ENOMEM;
-        return nullptr;
-    }
-    void *ptr = __libc_realloc(old, bytes);
-    num_alive += is_counting && ptr && !old;
-    return ptr;
-}
-
-void *aligned_alloc(size_t alignment, size_t bytes) {
-    return fails() ? (errno = ENOMEM, nullptr) : counted(__libc_memalign(alignment, bytes));
-}
-
-void free(void *ptr) {
-    num_alive -= is_counting && ptr;
-    __libc_free(ptr);
-}
 
 // ---- what needs memory
 
