@@ -102,7 +102,7 @@ foreach(source ${script_tests})
   cmake_path(GET source FILENAME name) # with .sh: a C test may have the same stem
   add_test(NAME ${name} COMMAND bash ${source})
   set_tests_properties(${name} PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77
-    ENVIRONMENT "QUERN_BUILD_DIR=${CMAKE_BINARY_DIR};QUERN_SOURCE_DIR=${PROJECT_SOURCE_DIR};PYTHON=${PROJECT_SOURCE_DIR}/.venv/bin/python")
+    ENVIRONMENT "QUERN_BUILD_DIR=${CMAKE_BINARY_DIR};QUERN_SOURCE_DIR=${PROJECT_SOURCE_DIR};QUERN_DLPACK_INCLUDE=${QUERN_DLPACK_INCLUDE};PYTHON=${PROJECT_SOURCE_DIR}/.venv/bin/python")
 endforeach()
 
 if(QUERN_FUZZ)

@@ -35,13 +35,17 @@ static int64_t count_works(const qni_attention_problem *p, const qk_attention_ar
     return (int64_t)qk_attention_count(&g) * g.num_kv_heads;
 }
 
-/** Merges what was split. */
-static qn_status launch_merge(qn_stream *stream, const qni_attention_problem *p,
-                              const qk_attention_args *args) {
+qn_status qni_attention_launch(qn_stream *stream, const qni_attention_problem *p,
+                               const qni_kernel_ref *kernel, const qk_attention_args *args,
+                               size_t bytes) {
     qk_attention_args g = *args;
+    qn_status st;
     g.schedule = p->plan;
-    const int64_t groups = (int64_t)qk_attention_count_merges(&g) * g.num_kv_heads;
-    return launch(stream, &merge, groups, args, sizeof *args);
+    QN_TRY(launch(stream, kernel, count_works(p, args), args, bytes));
+    QN_TRY(launch(stream, &merge, (int64_t)qk_attention_count_merges(&g) * g.num_kv_heads, args,
+                  sizeof *args));
+out:
+    return st;
 }
 
 // ---- attention.gpu_any
@@ -68,17 +72,13 @@ qn_status qni_attention_any(qn_stream *stream, const void *problem) {
     const qni_attention_problem *p = problem;
     qk_attention_any_args any = {.common = p->args, .is_wide = is_wide(p)};
     qk_attention_args *g = &any.common;
-    qn_status st;
     g->q_tile = ANY_TILE;
     if (g->pos_encoding == QK_POS_ROPE) {
         const qni_rope_law law = {.theta = p->rope_theta, .scale = p->rope_scale};
         qni_rope_turns(&law, g->head_dim_qk, any.turns);
     }
     const bool is_small = g->head_dim_qk <= 128 && g->head_dim_vo <= 128;
-    QN_TRY(launch(stream, is_small ? &any_128 : &any_512, count_works(p, g), &any, sizeof any));
-    QN_TRY(launch_merge(stream, p, g));
-out:
-    return st;
+    return qni_attention_launch(stream, p, is_small ? &any_128 : &any_512, g, sizeof any);
 }
 
 // ---- merge_states.gpu, attention_dropout.gpu
