@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""quern's ops as PyTorch custom ops. Each writes into its arguments and gives nothing, so that its fake has nothing to do;
+quern's own functions allocate the results. They have no gradients.
+"""
+
+import torch
+
+from .. import _ops, _tensor
+from .._attention import with_workspace
+from .._native import ffi
+
+_PREPARE = {"attention": with_workspace}  # what is done to arguments that are no longer symbols
+_TYPES = {"t": "Tensor", "f": "float", "i": "int"}
+library = torch.library.Library("quern", "DEF")
+
+
+def _schema(name, parameters):
+    """rmsnorm(Tensor(a!) out, Tensor x, Tensor weight, float eps) -> ()"""
+    texts = []
+    for i, parameter in enumerate(parameters):
+        kind = _TYPES[parameter.kind]
+        alias = f"({chr(ord('a') + i)}!)" if parameter.is_written else ""
+        texts.append(f"{kind}{alias}{'?' if parameter.is_optional else ''} {parameter.name}")
+    return f"{name}({', '.join(texts)}) -> ()"
+
+
+def _register_op(name, parameters):
+    function = ffi[name]
+    prepare = _PREPARE.get(name)
+
+    def call(*arguments):
+        function(*(prepare(arguments) if prepare else arguments))
+
+    library.define(_schema(name, parameters))
+    library.impl(name, call, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"quern::{name}", lambda *arguments: None, lib=library)
+
+
+def register():
+    """Makes torch.ops.quern, once, and tells the package of PyTorch."""
+    for name, parameters in _ops.TABLE.items():
+        _register_op(name, parameters)
+    _tensor.torch = torch
+    _ops.torch_ops = torch.ops.quern
+    _ops.is_compiling = torch.compiler.is_compiling

@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""quern's attention under torch.nn.functional.scaled_dot_product_attention, eager and compiled, for inference.
+
+A kernel for aten::scaled_dot_product_attention is put before PyTorch's own choice among FLASH, EFFICIENT and MATH. It looks at
+the call's shapes and dtypes alone, and hands what quern does not compute on to PyTorch, with the reason.
+"""
+
+import collections
+import logging
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
+
+from .. import _tensor
+from .. import last_kernel as _last_kernel
+from .._attention import attention
+from .._native import ffi
+from ._ops import library
+
+_logger = logging.getLogger("quern.torch")
+_ATEN = torch.ops.aten.scaled_dot_product_attention.default
+_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+_PLAIN = (torch.Tensor, torch.nn.Parameter, FakeTensor, FunctionalTensor)
+_IMPL = "quern"  # the name for torch.nn.attention.activate_flash_attention_impl
+_MAX_HEAD_DIM = 512
+
+
+# ---- which calls are quern's
+
+def _reason_of_mask(attn_mask, is_causal):
+    if attn_mask is None:
+        return None
+    if is_causal:
+        return "attn_mask and is_causal are both given"
+    if attn_mask.dtype not in (torch.bool, torch.float64, *_DTYPES):
+        return f"attn_mask has dtype {attn_mask.dtype}"
+    return None
+
+
+def _reason_of_shapes(query, key, value, enable_gqa):
+    if min(query.ndim, key.ndim, value.ndim) < 2:
+        return "query, key or value has fewer than 2 dimensions"
+    if key.shape[-1] != query.shape[-1] or key.shape[-2] != value.shape[-2]:
+        return f"query, key and value have shapes {[*query.shape]}, {[*key.shape]}, {[*value.shape]}, which do not fit"
+    for name, dim in (("query", query.shape[-1]), ("value", value.shape[-1])):
+        if not 1 <= dim <= _MAX_HEAD_DIM:
+            return f"{name} has head_dim {dim}; quern takes 1 to {_MAX_HEAD_DIM}"
+    if enable_gqa and (query.ndim < 3 or key.ndim < 3 or value.ndim < 3 or key.shape[-3] != value.shape[-3] or
+                       key.shape[-3] == 0 or query.shape[-3] % key.shape[-3]):
+        return f"enable_gqa: query has {[*query.shape]}, key {[*key.shape]}: heads are no multiple"
+    return None
+
+
+def reason(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    """Why a call is not quern's, as a text; None: it is. By metadata alone, no kernel is looked for."""
+    tensors = [t for t in (query, key, value, attn_mask) if t is not None]
+    for t in tensors:
+        if type(t) not in _PLAIN or t.is_nested or t.layout != torch.strided:
+            return f"{type(t).__name__}s are no plain strided tensors"
+    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+        return "an argument requires a gradient; quern computes none"
+    if len({t.device for t in tensors}) != 1:
+        return f"tensors are on {', '.join(sorted({str(t.device) for t in tensors}))}"
+    if query.dtype not in _DTYPES or key.dtype != query.dtype or value.dtype != query.dtype:
+        return f"dtypes are {query.dtype}, {key.dtype}, {value.dtype}; quern takes one of float32, float16, bfloat16"
+    if not 0 <= dropout_p < 1 or scale == 0:
+        return f"dropout_p is {dropout_p}" if scale != 0 else "scale is 0"
+    return _reason_of_mask(attn_mask, is_causal) or _reason_of_shapes(query, key, value, enable_gqa)
+
+
+# ---- the call
+
+def _dense(x, batch, heads=None):
+    """x [..., (heads,) n, dim] as [batch, heads, n, dim], its leading dimensions broadcast."""
+    x = x[(None,) * (len(batch) + 3 - x.ndim)]
+    x = x.expand(*batch, x.shape[-3] if heads is None else heads, -1, -1)
+    return x.reshape(-1, *x.shape[-3:]) if len(batch) != 1 else x
+
+
+def _dense_mask(mask, batch):
+    """A mask of at most four dimensions, each 1 or whole."""
+    if mask.dtype == torch.float64:
+        mask = mask.float()
+    if mask.ndim < 2:
+        mask = mask.expand(1, -1) if mask.ndim else mask.expand(1, 1)
+    if mask.ndim <= 4 and len(batch) <= 1:
+        return mask if len(batch) == 1 or mask.ndim < 4 else mask.flatten(0, -4)
+    mask = mask[(None,) * (len(batch) + 3 - mask.ndim)]
+    return mask.expand(*batch, -1, -1, -1).reshape(-1, *mask.shape[-3:])
+
+
+def _shape(query, key, value, enable_gqa):
+    """The leading dimensions before the heads, and the heads, after broadcasting."""
+    shapes = [t.shape[:-3] for t in (query, key, value)]
+    heads = [t.shape[-3] if t.ndim > 2 else 1 for t in (query, key, value)]
+    return torch.broadcast_shapes(*shapes), (heads[0] if enable_gqa else torch.broadcast_shapes(*[(h,) for h in heads])[0])
+
+
+def _result(query, key, value, enable_gqa):
+    """A new output. Where query is [batch, n, heads, dim] in memory, as models make it, so is the output."""
+    batch, heads = _shape(query, key, value, enable_gqa)
+    ndim = max(query.ndim, key.ndim, value.ndim)
+    n, dim = query.shape[-2], value.shape[-1]
+    if ndim == 4 and query.ndim == 4 and query.stride(1) < query.stride(2):
+        return query.new_empty(*batch, n, heads, dim).transpose(1, 2)
+    return query.new_empty(*batch, heads, n, dim) if ndim > 2 else query.new_empty(n, dim)
+
+
+def _contiguous_rows(x):
+    return x if x.shape[-1] <= 1 or x.stride(-1) == 1 else x.contiguous()
+
+
+def _run(out, query, key, value, mask, options, device):
+    """attention from [batch, heads, n, dim] tensors into such a one, staged to the device where one is named."""
+    if not device:
+        attention(*map(_contiguous_rows, (query, key, value)), layout="HND", mask=mask, out=out, **options)
+        return
+    there = _tensor.device(device)
+    q, k, v = (_tensor.to(t.contiguous(), there) for t in (query, key, value))
+    mask = None if mask is None else _tensor.to(mask.contiguous(), there)
+    result = attention(q, k, v, layout="HND", mask=mask, **options)
+    back = out if out.is_contiguous() else torch.empty_like(out, memory_format=torch.contiguous_format)
+    ffi.copy(back, result)
+    if back is not out:
+        out.copy_(back)
+
+
+def _compute(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, device):
+    """The custom op's real kernel."""
+    batch, heads = _shape(query, key, value, enable_gqa)
+    out = _result(query, key, value, enable_gqa)
+    if out.numel() == 0:
+        return out
+    options = {"is_causal": is_causal, "is_top_left": True, "sm_scale": scale, "dropout_p": dropout_p}
+    if dropout_p > 0:  # from PyTorch's generator, so that torch.manual_seed rules it
+        options["dropout_seed"] = int(torch.empty((), dtype=torch.int64).random_())
+    mask = None if attn_mask is None else _dense_mask(attn_mask, batch)
+    dense = _dense(query, batch, heads), *(_dense(t, batch, None if enable_gqa else heads) for t in (key, value))
+    view = out if out.ndim == 4 else out.view(-1, heads, *out.shape[-2:])
+    try:
+        _run(view, *dense, mask, options, device)
+    except NotImplementedError as error:  # no kernel for this on the device
+        _turn_down(str(error))
+        return _ATEN.decompose(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+    if _active is not None:
+        _active.calls[_last_kernel()] += 1
+    return out
+
+
+library.define("scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, float dropout_p, "
+               "bool is_causal, float? scale, bool enable_gqa, str device) -> Tensor",
+               tags=(torch.Tag.nondeterministic_seeded,))
+library.impl("scaled_dot_product_attention", _compute, "CompositeExplicitAutograd")
+
+
+@torch.library.register_fake("quern::scaled_dot_product_attention", lib=library)
+def _fake(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, device):
+    return _result(query, key, value, enable_gqa)
+
+
+# ---- on and off
+
+class Registration:
+    """What enable() made. `with enable(...):` ends it; remove() as well.
+
+    device     where attention runs; None: where its tensors are
+    calls      kernel -> how many calls it computed
+    fallbacks  reason -> how many calls PyTorch computed
+    """
+
+    def __init__(self, device, fallback):
+        self.device, self.fallback = device, fallback
+        self.calls, self.fallbacks = collections.Counter(), collections.Counter()
+        self._library = torch.library.Library("aten", "IMPL")
+        for backend in _backends(device):
+            for key in (backend, "Autograd" + backend):
+                self._library.impl("scaled_dot_product_attention", _scaled_dot_product_attention, key)
+
+    def remove(self):
+        global _active
+        if self._library is not None:
+            self._library._destroy()
+            self._library = None
+        if _active is self:
+            _active = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        disable()
+
+
+_active = None
+_asked = (None, "log")  # what the next activation is to do
+
+
+def _backends(device):
+    """PyTorch's names of the tensors that are taken."""
+    if device is None:
+        return "CPU", "CUDA"  # a ROCm build's name for its GPUs, too
+    return ("CPU",) if device == "cpu" or device.startswith("sim:") else ("CUDA",)
+
+
+def _turn_down(why):
+    """PyTorch is to compute a call: says so, once for each reason, or raises."""
+    if _active is None:  # a graph that was compiled while quern was enabled
+        _logger.warning("scaled_dot_product_attention: PyTorch computes it: %s", why)
+        return
+    if _active.fallback == "error":
+        raise NotImplementedError(f"scaled_dot_product_attention: {why}")
+    if not _active.fallbacks[why]:
+        _logger.warning("scaled_dot_product_attention: PyTorch computes it: %s", why)
+    _active.fallbacks[why] += 1
+
+
+def _scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None,
+                                  enable_gqa=False):
+    """The kernel of aten::scaled_dot_product_attention."""
+    arguments = query, key, value, attn_mask, dropout_p, is_causal
+    is_allowed = torch._C._get_flash_sdp_enabled()  # quern stands in FLASH's place: sdpa_kernel([MATH]) means PyTorch's MATH
+    why = reason(*arguments, scale, enable_gqa) if is_allowed else None
+    if why is not None:
+        _turn_down(why)
+    if why is not None or not is_allowed or _active is None:
+        return _ATEN.decompose(*arguments, scale=scale, enable_gqa=enable_gqa)
+    return torch.ops.quern.scaled_dot_product_attention(*arguments, scale, enable_gqa, _staging(_active.device))
+
+
+def _staging(device):
+    return device if device is not None and device.startswith("sim:") else ""
+
+
+def _activate():
+    """What torch.nn.attention.activate_flash_attention_impl("quern") calls."""
+    global _active, _asked
+    if _active is not None:
+        _active.remove()
+    (device, fallback), _asked = _asked, (None, "log")
+    _active = Registration(device, fallback)
+    return _active
+
+
+def _registry():
+    """PyTorch's own registration of attention implementations, since 2.10; None before."""
+    import torch.nn.attention as place
+    names = "register_flash_attention_impl", "activate_flash_attention_impl", "restore_flash_attention_impl"
+    return place if all(hasattr(place, name) for name in names) else None
+
+
+def enable(device=None, fallback="log"):
+    """Puts quern's attention under torch.nn.functional.scaled_dot_product_attention, for this process: a Registration.
+
+    device    None: calls run where their tensors are. "cpu", "cuda", "hip": of that kind of tensor only. "sim:gfx942":
+              tensors on the CPU are copied to a simulated GPU for each call, and the result back; no speed is meant
+    fallback  calls that quern does not compute go to PyTorch: "log" says why, once for each reason, on the logger
+              quern.torch; "error" raises NotImplementedError instead
+
+    For inference: calls that need gradients are such calls. Where a query sees no key, the result is 0. attn_mask of any
+    float dtype is added as it is. quern stands where FLASH_ATTENTION does: inside sdpa_kernel without it, PyTorch computes.
+    Call it before torch.compile; graphs keep what they were made with. Uses PyTorch's registration of attention
+    implementations where there is one (activate_flash_attention_impl("quern") is the same), else overrides the operator.
+    Raises ValueError (device, fallback), LookupError (no such device).
+    """
+    global _asked
+    if fallback not in ("log", "error"):
+        raise ValueError(f"enable: fallback is {fallback!r}; accepted: 'log', 'error'")
+    if device is not None:
+        device = str(device)
+        kind = device.partition(":")[0]
+        if kind not in ("cpu", "cuda", "hip", "sim"):
+            raise ValueError(f"enable: device is {device!r}; accepted: None, 'cpu', 'cuda', 'hip', 'sim:ARCH'")
+        if kind == "sim":
+            device = _tensor.device(device).spec
+    _asked = (device, fallback)
+    place = _registry()
+    return _activate() if place is None else (place.activate_flash_attention_impl(_IMPL), _active)[1]
+
+
+def disable():
+    """Undoes enable(). Without it, does nothing."""
+    place = _registry()
+    if _active is None:
+        return
+    if place is None:
+        _active.remove()
+    else:
+        place.restore_flash_attention_impl()
+
+
+if (_place := _registry()) is not None:
+    _place.register_flash_attention_impl(_IMPL, register_fn=_activate)
