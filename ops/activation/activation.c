@@ -2,14 +2,13 @@
 // The activation family's public functions: each checks its tensors and fills one kind of problem.
 #include "activation.h"
 
-#define CPU true
-#define GPU false
-#define QN_IMAGE(...)
-#define QN_VARIANT(op, kernel, where, needs, supports, run)                                        \
-    {#op "." #kernel, needs, where, supports, run},
+#include "../variants.h"
+
+#define QN_TABLE_OF_activation 0,
 static const qni_variant variants[] = {
 #include "variants.def"
 };
+#undef QN_TABLE_OF_activation
 
 const qni_op qni_op_activation = {"activation", variants, sizeof variants / sizeof *variants};
 static const qni_op *const ops[] = {&qni_op_activation, nullptr};

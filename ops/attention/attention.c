@@ -3,35 +3,25 @@
 // attention_args.c checks the arguments, attention_plan.c cuts the work, attention_ref.c is the definition.
 #include "attention.h"
 
-// variants.def is one list for three ops; QN_VARIANT_OF_op picks the lines of each.
-#define CPU true
-#define GPU false
-#define QN_IMAGE(...)
-#define QN_VARIANT(op, kernel, where, needs, supports, run)                                        \
-    QN_VARIANT_OF_##op(#op "." #kernel, needs, where, supports, run)
+#include "../variants.h"
 
-#define QN_VARIANT_OF_attention(...) {__VA_ARGS__},
-#define QN_VARIANT_OF_merge_states(...)
-#define QN_VARIANT_OF_attention_dropout(...)
+#define QN_TABLE_OF_attention 0,
 static const qni_variant variants[] = {
 #include "variants.def"
 };
-#undef QN_VARIANT_OF_attention
-#undef QN_VARIANT_OF_merge_states
+#undef QN_TABLE_OF_attention
 
-#define QN_VARIANT_OF_attention(...)
-#define QN_VARIANT_OF_merge_states(...) {__VA_ARGS__},
+#define QN_TABLE_OF_merge_states 0,
 static const qni_variant merge_variants[] = {
 #include "variants.def"
 };
-#undef QN_VARIANT_OF_merge_states
-#undef QN_VARIANT_OF_attention_dropout
+#undef QN_TABLE_OF_merge_states
 
-#define QN_VARIANT_OF_merge_states(...)
-#define QN_VARIANT_OF_attention_dropout(...) {__VA_ARGS__},
+#define QN_TABLE_OF_attention_dropout 0,
 static const qni_variant dropout_variants[] = {
 #include "variants.def"
 };
+#undef QN_TABLE_OF_attention_dropout
 
 const qni_op qni_op_attention = {"attention", variants, sizeof variants / sizeof *variants};
 const qni_op qni_op_merge_states = {"merge_states", merge_variants,

@@ -3,28 +3,21 @@
 // gemm_args.c checks the arguments, gemm_ref.c is the definition, gemm_pack.c lays weights out.
 #include "gemm.h"
 
+#include "../variants.h"
+
 #include <stdlib.h>
 
-// variants.def is one list for two ops; QN_VARIANT_OF_op picks the lines of each.
-#define CPU true
-#define GPU false
-#define QN_IMAGE(...)
-#define QN_VARIANT(op, kernel, where, needs, supports, run)                                        \
-    QN_VARIANT_OF_##op(#op "." #kernel, needs, where, supports, run)
-
-#define QN_VARIANT_OF_gemm(...) {__VA_ARGS__},
-#define QN_VARIANT_OF_gemm_pack(...)
+#define QN_TABLE_OF_gemm 0,
 static const qni_variant gemm_variants[] = {
 #include "variants.def"
 };
-#undef QN_VARIANT_OF_gemm
-#undef QN_VARIANT_OF_gemm_pack
+#undef QN_TABLE_OF_gemm
 
-#define QN_VARIANT_OF_gemm(...)
-#define QN_VARIANT_OF_gemm_pack(...) {__VA_ARGS__},
+#define QN_TABLE_OF_gemm_pack 0,
 static const qni_variant pack_variants[] = {
 #include "variants.def"
 };
+#undef QN_TABLE_OF_gemm_pack
 
 const qni_op qni_op_gemm = {"gemm", gemm_variants, sizeof gemm_variants / sizeof *gemm_variants};
 const qni_op qni_op_gemm_pack = {"gemm_pack", pack_variants,

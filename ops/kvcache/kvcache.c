@@ -2,38 +2,28 @@
 // The kvcache family's public functions: each checks its tensors and fills one kind of problem.
 #include "kvcache.h"
 
+#include "../variants.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-// variants.def is one list for three ops; QN_VARIANT_OF_op picks the lines of each.
-#define CPU true
-#define GPU false
-#define QN_IMAGE(...)
-#define QN_VARIANT(op, kernel, where, needs, supports, run)                                        \
-    QN_VARIANT_OF_##op(#op "." #kernel, needs, where, supports, run)
-
-#define QN_VARIANT_OF_kvcache(...) {__VA_ARGS__},
-#define QN_VARIANT_OF_kvcache_positions(...)
-#define QN_VARIANT_OF_kvcache_seq_lens(...)
+#define QN_TABLE_OF_kvcache 0,
 static const qni_variant variants[] = {
 #include "variants.def"
 };
-#undef QN_VARIANT_OF_kvcache
-#undef QN_VARIANT_OF_kvcache_positions
+#undef QN_TABLE_OF_kvcache
 
-#define QN_VARIANT_OF_kvcache(...)
-#define QN_VARIANT_OF_kvcache_positions(...) {__VA_ARGS__},
+#define QN_TABLE_OF_kvcache_positions 0,
 static const qni_variant positions_variants[] = {
 #include "variants.def"
 };
-#undef QN_VARIANT_OF_kvcache_positions
-#undef QN_VARIANT_OF_kvcache_seq_lens
+#undef QN_TABLE_OF_kvcache_positions
 
-#define QN_VARIANT_OF_kvcache_positions(...)
-#define QN_VARIANT_OF_kvcache_seq_lens(...) {__VA_ARGS__},
+#define QN_TABLE_OF_kvcache_seq_lens 0,
 static const qni_variant seq_lens_variants[] = {
 #include "variants.def"
 };
+#undef QN_TABLE_OF_kvcache_seq_lens
 
 const qni_op qni_op_kvcache = {"kvcache", variants, sizeof variants / sizeof *variants};
 const qni_op qni_op_kvcache_positions = {"kvcache_positions", positions_variants,

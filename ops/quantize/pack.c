@@ -2,20 +2,13 @@
 // qn_packbits and qn_segment_packbits: check the tensors, choose a kernel, run it.
 #include "pack.h"
 
-#define CPU true
-#define GPU false
-#define QN_IMAGE(...)
-#define QN_VARIANT(op, kernel, where, needs, supports, run)                                        \
-    QN_VARIANT_OF_##op(#op "." #kernel, needs, where, supports, run)
-#define QN_VARIANT_OF_quantize(...)
-#define QN_VARIANT_OF_dequantize(...)
-#define QN_VARIANT_OF_quantize_rows(...)
-#define QN_VARIANT_OF_scales(...)
-#define QN_VARIANT_OF_scales_k_grouped(...)
-#define QN_VARIANT_OF_packbits(...) {__VA_ARGS__},
+#include "../variants.h"
+
+#define QN_TABLE_OF_packbits 0,
 static const qni_variant variants[] = {
 #include "variants.def"
 };
+#undef QN_TABLE_OF_packbits
 const qni_op qni_op_packbits = {"packbits", variants, sizeof variants / sizeof *variants};
 
 /** A vector of bytes: u8, or bool where that may be. */

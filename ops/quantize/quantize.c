@@ -2,34 +2,22 @@
 // qn_quantize_fp8 and qn_dequantize_fp8: check the tensors, choose a kernel, run it.
 #include "quantize.h"
 
+#include "../variants.h"
 #include "pack.h"
 #include "rows.h"
 #include "scales.h"
 
-// variants.def is one list for all ops; QN_VARIANT_OF_op picks the lines of each.
-#define CPU true
-#define GPU false
-#define QN_IMAGE(...)
-#define QN_VARIANT(op, kernel, where, needs, supports, run)                                        \
-    QN_VARIANT_OF_##op(#op "." #kernel, needs, where, supports, run)
-
-#define QN_VARIANT_OF_quantize_rows(...)
-#define QN_VARIANT_OF_scales(...)
-#define QN_VARIANT_OF_scales_k_grouped(...)
-#define QN_VARIANT_OF_packbits(...)
-#define QN_VARIANT_OF_quantize(...) {__VA_ARGS__},
-#define QN_VARIANT_OF_dequantize(...)
+#define QN_TABLE_OF_quantize 0,
 static const qni_variant quantize_variants[] = {
 #include "variants.def"
 };
-#undef QN_VARIANT_OF_quantize
-#undef QN_VARIANT_OF_dequantize
+#undef QN_TABLE_OF_quantize
 
-#define QN_VARIANT_OF_quantize(...)
-#define QN_VARIANT_OF_dequantize(...) {__VA_ARGS__},
+#define QN_TABLE_OF_dequantize 0,
 static const qni_variant dequantize_variants[] = {
 #include "variants.def"
 };
+#undef QN_TABLE_OF_dequantize
 
 const qni_op qni_op_quantize = {"quantize", quantize_variants,
                                 sizeof quantize_variants / sizeof *quantize_variants};

@@ -2,20 +2,13 @@
 // The public functions that quantise along rows: each checks its tensors and fills one kind of problem.
 #include "rows.h"
 
-#define CPU true
-#define GPU false
-#define QN_IMAGE(...)
-#define QN_VARIANT(op, kernel, where, needs, supports, run)                                        \
-    QN_VARIANT_OF_##op(#op "." #kernel, needs, where, supports, run)
-#define QN_VARIANT_OF_quantize(...)
-#define QN_VARIANT_OF_dequantize(...)
-#define QN_VARIANT_OF_packbits(...)
-#define QN_VARIANT_OF_scales(...)
-#define QN_VARIANT_OF_scales_k_grouped(...)
-#define QN_VARIANT_OF_quantize_rows(...) {__VA_ARGS__},
+#include "../variants.h"
+
+#define QN_TABLE_OF_quantize_rows 0,
 static const qni_variant variants[] = {
 #include "variants.def"
 };
+#undef QN_TABLE_OF_quantize_rows
 const qni_op qni_op_quantize_rows = {"quantize_rows", variants, sizeof variants / sizeof *variants};
 
 static qn_status check_matrix(const qn_stream *stream, const char *op, const char *name,

@@ -2,31 +2,21 @@
 // qn_transform_scales and qn_pack_k_grouped_scales: check the tensors, choose a kernel, run it.
 #include "scales.h"
 
+#include "../variants.h"
+
 #include <stdlib.h>
 
-#define CPU true
-#define GPU false
-#define QN_IMAGE(...)
-#define QN_VARIANT(op, kernel, where, needs, supports, run)                                        \
-    QN_VARIANT_OF_##op(#op "." #kernel, needs, where, supports, run)
-#define QN_VARIANT_OF_quantize(...)
-#define QN_VARIANT_OF_dequantize(...)
-#define QN_VARIANT_OF_quantize_rows(...)
-#define QN_VARIANT_OF_packbits(...)
-
-#define QN_VARIANT_OF_scales(...) {__VA_ARGS__},
-#define QN_VARIANT_OF_scales_k_grouped(...)
+#define QN_TABLE_OF_scales 0,
 static const qni_variant variants[] = {
 #include "variants.def"
 };
-#undef QN_VARIANT_OF_scales
-#undef QN_VARIANT_OF_scales_k_grouped
+#undef QN_TABLE_OF_scales
 
-#define QN_VARIANT_OF_scales(...)
-#define QN_VARIANT_OF_scales_k_grouped(...) {__VA_ARGS__},
+#define QN_TABLE_OF_scales_k_grouped 0,
 static const qni_variant k_grouped_variants[] = {
 #include "variants.def"
 };
+#undef QN_TABLE_OF_scales_k_grouped
 
 const qni_op qni_op_scales = {"scales", variants, sizeof variants / sizeof *variants};
 const qni_op qni_op_scales_k_grouped = {"scales_k_grouped", k_grouped_variants,

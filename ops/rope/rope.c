@@ -2,16 +2,15 @@
 // The rope family's public functions: each checks its tensors and fills one kind of problem.
 #include "rope_call.h"
 
+#include "../variants.h"
+
 #include <string.h>
 
-#define CPU true
-#define GPU false
-#define QN_IMAGE(...)
-#define QN_VARIANT(op, kernel, where, needs, supports, run)                                        \
-    {#op "." #kernel, needs, where, supports, run},
+#define QN_TABLE_OF_rope 0,
 static const qni_variant variants[] = {
 #include "variants.def"
 };
+#undef QN_TABLE_OF_rope
 
 const qni_op qni_op_rope = {"rope", variants, sizeof variants / sizeof *variants};
 static const qni_op *const ops[] = {&qni_op_rope, nullptr};
