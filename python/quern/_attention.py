@@ -126,7 +126,7 @@ def with_workspace(arguments):
         return arguments
     try:
         needed = ffi.attention_workspace_bytes(*arguments)
-    except BufferError:
+    except BufferError:  # as where ops are called
         needed = ffi.attention_workspace_bytes(*_ops.lend("attention", arguments))
     if needed == 0:
         return arguments

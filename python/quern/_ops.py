@@ -48,7 +48,7 @@ def _make(name):
         if is_being_compiled():
             return getattr(torch_ops, name)(*arguments)
         if _tensor.must_lend(arguments[0]):
-            function(*_lend(name, parameters, arguments))
+            function(*lend(name, arguments))
             return
         try:
             function(*arguments)
