@@ -12,9 +12,12 @@ JOBS    ?= $(shell nproc)
 all_targets   = $(if $(filter release,$(PRESET)),-UQUERN_TARGETS)
 cmake_targets = $(if $(filter all,$(TARGETS)),$(all_targets),-DQUERN_TARGETS="$(subst $(eval) ,;,$(TARGETS))")
 
-.PHONY: all help setup test-setup configure test demo install uninstall bench format lint clean asan tsan fuzz
+.PHONY: all product help setup test-setup configure test demo install uninstall bench format lint clean asan tsan fuzz
 
-all: configure
+all: product
+	@echo "built $(BUILD)/libquern.so and $(BUILD)/quern; next: $(BUILD)/quern check, make demo, make install"
+
+product: configure
 	@cmake --build $(BUILD) -j $(JOBS) --target product
 
 help:
@@ -51,17 +54,17 @@ tsan:
 fuzz: setup
 	@tools/fuzz.sh
 
-demo: all
+demo: product
 	@tools/demo.sh "$(BUILD)" "$(MODEL)"
 
-bench: all
+bench: product
 	@$(BUILD)/quern bench
 	@cmake --build $(BUILD) --target sim_bench --target sim_gemm --target sim_load
 	@$(BUILD)/sim_bench
 	@$(BUILD)/sim_gemm
 	@$(BUILD)/sim_load $(BUILD)/libquernsim.so $(BUILD)/straight.gfx942.co
 
-install: all
+install: product
 	@DESTDIR="$(DESTDIR)" cmake --install "$(BUILD)" --prefix "$(PREFIX)"
 	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || ldconfig # so that programs find it in /usr/local/lib at once
 

@@ -31,6 +31,7 @@ ANY = None     # any shape: no claim
 RULES = [
     ("norm", "*_sum_quant_*", {WORD}, {CODES, WORD}, "ls"),
     ("norm", "*_quant_*", {WORD}, {CODES, WORD}, "l"),
+    ("norm", "*_any_*", {WORD}, {CODES, WORD}, "ls"),  # any form, of whole aligned runs
     ("norm", "*_full_*", {WORD}, {CODES, WORD}, "ls"),
     ("norm", "*", set(), set(), "ls"),
     ("norm_any", "*", ANY, ANY, ""),
