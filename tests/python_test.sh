@@ -29,5 +29,5 @@ if [ -n "${TORCH_PYTHON:-}" ]; then
       ln -s "$packages/$name" "$tmp/borrowed/$name"
   done
   ln -s "$packages"/apache_tvm_ffi-*.dist-info "$tmp/borrowed/"
-  PYTHONPATH=$PYTHONPATH:$tmp/borrowed "$TORCH_PYTHON" -m pytest -q -p no:cacheprovider "$tests"/torch*_test.py
+  OMP_NUM_THREADS=1 PYTHONPATH=$PYTHONPATH:$tmp/borrowed "$TORCH_PYTHON" -m pytest -q -p no:cacheprovider "$tests"/torch*_test.py
 fi

@@ -121,7 +121,7 @@ typedef struct qn_rope_quantize_append_args {
         *kv_indptr; /**< qn_append_paged_kv_cache's */
     float quant_scale_q, quant_scale_kv;
     int32_t interleave;
-    qn_kv_layout kv_layout;
+    qn_kv_layout kv_layout; /**< of k_cache and v_cache; MLA's caches have one order */
 } qn_rope_quantize_append_args;
 
 /** The same, keys and values going to a paged FP8 cache in the same pass.

@@ -158,8 +158,8 @@ static qn_status set_caches(const rope_call *c, const qn_rope_quantize_append_ar
                        "k_nope and v; or ckv_cache and kpe_cache with one head, without v",
                        c->op);
     for (int i = 0; i < 2; i++) {
-        QN_TRY(qni_check_cache(c->stream, c->op, to->names[i], to->tensors[i], a->kv_layout, heads,
-                               widths[i], &view[i]));
+        QN_TRY(qni_check_cache(c->stream, c->op, to->names[i], to->tensors[i],
+                               is_latent ? QN_NHD : a->kv_layout, heads, widths[i], &view[i]));
         QN_TRY(check_kind(c, p, to->names[i], to->tensors[i]));
     }
     if (view[0].pages != view[1].pages || view[0].page_size != view[1].page_size)

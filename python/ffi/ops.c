@@ -47,6 +47,7 @@ typedef struct parameter {
     int length;          // of the name
     char kind;           // 't' tensor, 'f' number, 'i' integer
     bool may_be_missing; // None is accepted
+    bool is_nonzero;     // 0, which C takes for "not given", is not
 } parameter;
 
 /** Reads the word that begins at text and gives what follows it; null at the end. */
@@ -59,7 +60,8 @@ static const char *next_parameter(parameter *out, const char *text) {
     *out = (parameter){.name = text,
                        .length = (int)name,
                        .kind = colon ? colon[1] : 't',
-                       .may_be_missing = memchr(text, '?', whole) != nullptr};
+                       .may_be_missing = memchr(text, '?', whole) != nullptr,
+                       .is_nonzero = memchr(text, '*', whole) != nullptr};
     return text + whole;
 }
 
@@ -83,13 +85,27 @@ static int raise_misfit(const ffi_op *op, const parameter *p, const TVMFFIAny *a
     return ffi_raise("TypeError", text);
 }
 
+static bool is_zero(const TVMFFIAny *arg) {
+    return arg->type_index == kTVMFFIFloat ? (float)arg->v_float64 == 0 : arg->v_int64 == 0;
+}
+
+static int raise_zero(const ffi_op *op, const parameter *p) {
+    char text[256];
+    snprintf(text, sizeof text, "%s: %.*s is 0; accepted: above 0, finite", op->name, p->length,
+             p->name);
+    return ffi_raise("ValueError", text);
+}
+
 static int check_args(const ffi_op *op, const TVMFFIAny *args, int32_t count) {
     char text[128];
     int32_t wanted = 0;
     parameter p;
-    for (const char *at = op->parameters; (at = next_parameter(&p, at)); wanted++)
+    for (const char *at = op->parameters; (at = next_parameter(&p, at)); wanted++) {
         if (wanted < count && !fits(&p, &args[wanted]))
             return raise_misfit(op, &p, &args[wanted]);
+        if (wanted < count && p.is_nonzero && is_zero(&args[wanted]))
+            return raise_zero(op, &p);
+    }
     if (wanted == count)
         return 0;
     snprintf(text, sizeof text, "%s: found %d arguments, needs %d", op->name, count, wanted);

@@ -194,7 +194,7 @@ def attention(q, k, v, *, layout="NHD", plan=None, kv_indices=None, is_causal=Fa
                  _choice("attention", "pos_encoding", pos_encoding, _POS_ENCODINGS),
                  _choice("attention", "lse_base", lse_base, _LSE_BASES), _word(dropout_seed), _word(dropout_offset),
                  rope_scale, rope_theta, sm_scale or 0.0, logits_soft_cap, q_scale, k_scale, v_scale, dropout_p]
-    if not _ops.is_being_compiled():  # the custom op in the graph makes its own
+    if not _ops.is_being_traced():  # the custom op in the graph makes its own
         arguments = with_workspace(arguments)
     _ops.attention(*arguments)
     return (out, lse) if return_lse else out

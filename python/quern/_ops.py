@@ -9,22 +9,23 @@ types, read-only ones) are lent by address.
 from . import _tensor
 from ._native import ffi
 
-# The table of PyTorch custom ops (torch.ops.quern) and torch.compiler.is_compiling, once quern.torch is imported.
+# The table of PyTorch custom ops (torch.ops.quern), and what says whether calls go through it, once quern.torch is imported.
 torch_ops = None
-is_compiling = None
+is_traced = None
 
 
-def is_being_compiled():
-    """Whether torch.compile is reading this call."""
-    return is_compiling is not None and is_compiling()
+def is_being_traced():
+    """Whether PyTorch reads this call (torch.compile, make_fx) or feigns it (FakeTensorMode)."""
+    return is_traced is not None and is_traced()
 
 
 class Parameter:
-    """One parameter: `x` tensor, `x!` written, `x?` or None, `eps:f` number, `rows:i` integer."""
+    """One parameter: `x` tensor, `x!` written, `x?` or None, `eps:f` number, `rows:i` integer,
+    `theta:f*` not 0."""
 
     def __init__(self, text):
         self.name = text.partition(":")[0].rstrip("!?")
-        self.kind = text.partition(":")[2] or "t"
+        self.kind = text.partition(":")[2].rstrip("*") or "t"
         self.is_written = "!" in text
         self.is_optional = "?" in text
 
@@ -45,7 +46,7 @@ def _make(name):
     function = ffi[name]
 
     def call(*arguments):
-        if is_being_compiled():
+        if is_being_traced():
             return getattr(torch_ops, name)(*arguments)
         if _tensor.must_lend(arguments[0]):
             function(*lend(name, arguments))

@@ -87,7 +87,6 @@ def rope_quantize_fp8(q_rope, k_rope, cos_sin_cache, pos_ids, q_nope=None, k_nop
     cos_sin_cache   [max_position, rotary_dim] f32, pos_ids [n]: apply_rope_with_cos_sin_cache's
     dtype           of new results, an FP8 kind; what is beyond its range saturates
     """
-    _check_scales("rope_quantize_fp8", quant_scale_q, quant_scale_kv)
     dtype = fp8_name(dtype)
     inputs = q_rope, k_rope, q_nope, k_nope
     given = q_rope_out, k_rope_out, q_nope_out, k_nope_out
@@ -106,7 +105,6 @@ def rope_quantize_fp8_append_paged_kv_cache(q_rope, k_rope, v, cos_sin_cache, po
     ckv_cache, kpe_cache  instead, MLA: k_nope [n, any] and k_rope [n, rotary_dim] go there, and v is None
     """
     op = "rope_quantize_fp8_append_paged_kv_cache"
-    _check_scales(op, quant_scale_q, quant_scale_kv)
     cache = next((c for c in (k_cache, ckv_cache) if c is not None), None)
     if cache is None:
         raise ValueError(f"{op}: k_cache and ckv_cache are None; one of them is needed")
@@ -116,10 +114,3 @@ def rope_quantize_fp8_append_paged_kv_cache(q_rope, k_rope, v, cos_sin_cache, po
         pos_ids, batch_indices, positions, kv_indices, kv_indptr, quant_scale_q, quant_scale_kv, interleave,
         is_hnd(op, layout))
     return q_rope_out, q_nope_out
-
-
-def _check_scales(op, q, kv):
-    """C takes 0 for "not given"."""
-    for name, value in (("quant_scale_q", q), ("quant_scale_kv", kv)):
-        if value == 0:
-            raise ValueError(f"{op}: {name} is 0; accepted: above 0, finite")

@@ -15,20 +15,26 @@ def run(folder):
 
 def test_table(tmp_path):
     (tmp_path / "sub").mkdir()
+    (tmp_path / "version.py").write_text('__version__ = "9.8.7"\n')
     (tmp_path / "__init__.py").write_text(
         "raise SystemExit('it was imported')\nfrom .norm import rmsnorm as rmsnorm, gemma_rmsnorm, _hidden, CONSTANT\n"
         "from .sub import silu_and_mul, new_op\nfrom os import path\n")
     (tmp_path / "norm.py").write_text(
-        "CONSTANT = 1\ndef rmsnorm(input, weight, eps=1e-6, out=None, enable_pdl=None): ...\ndef _hidden(): ...\n"
-        "def gemma_rmsnorm(input, weight, eps=1e-6, out=None, enable_pdl=None, bias=None): ...\ndef unlisted(): ...\n")
+        "CONSTANT = 1\ndef rmsnorm(input, weight, eps=1e-06, out=None, enable_pdl=None): ...\ndef _hidden(): ...\n"
+        "def gemma_rmsnorm(weight, input, eps=1e-5, out=None, enable_pdl=None, *, bias=None): ...\ndef unlisted(): ...\n"
+        "def layernorm(input, gemma, beta, eps=1e-6): ...\n")
     (tmp_path / "sub/__init__.py").write_text("from .act import silu_and_mul\ndef new_op(x): ...\n")
-    (tmp_path / "sub/act.py").write_text("def silu_and_mul(out, input): ...\n")
-    assert run(tmp_path).stdout.splitlines()[2:] == [
-        "| `gemma_rmsnorm` | changes | without bias |",
-        "| `new_op` | lacks |  |",
-        "| `rmsnorm` | has |  |",
-        "| `silu_and_mul` | changes | more: enable_pdl |",
+    (tmp_path / "sub/act.py").write_text("def silu_and_mul(input, out): ...\n")
+    lines = run(tmp_path).stdout.splitlines()
+    assert lines[0] == "FlashInfer 9.8.7: 5 public functions, of which the stand-in has 4."
+    assert [line for line in lines if line.startswith("| `")] == [
+        "| `gemma_rmsnorm` | `norm` | changes | without `bias`; other order; `eps` is 1e-06, not 1e-05 |",
+        "| `layernorm` | `norm` | has |  |",  # defined there, not imported by the package
+        "| `rmsnorm` | `norm` | has |  |",
+        "| `silu_and_mul` | `sub` | changes | also `enable_pdl`; `out` is None, not 'no default'; in module `activation` |",
+        "| `sub` | `new_op` |",
     ]
+    assert "`packbits` is in the stand-in alone." in lines
 
 
 def test_no_package(tmp_path):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """quern on PyTorch's CPU tensors, eager and compiled. Skipped where PyTorch is not installed."""
 
+import shutil
 import subprocess
 import sys
 
@@ -53,11 +54,14 @@ def layer(x, residual, weight):
     return quern.gemm(y, y), q, scale
 
 
-def test_compile_is_one_graph_with_the_same_bits():
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_compile_is_one_graph_with_the_same_bits(backend):
+    if backend == "inductor" and not (shutil.which("g++") or shutil.which("clang++")):
+        pytest.skip("inductor needs a C++ compiler")
     x, residual, weight = tensors()
     copy = residual.clone()
     want = layer(x, residual, weight)
-    got = torch.compile(layer, fullgraph=True, backend="aot_eager")(x, copy, weight)
+    got = torch.compile(layer, fullgraph=True, backend=backend)(x, copy, weight)
     for a, b in zip((*got, copy), (*want, residual), strict=True):
         assert torch.equal(a.view(torch.uint8), b.view(torch.uint8))
 
@@ -67,6 +71,20 @@ def test_sizes_may_vary_in_one_graph():
     for rows in (3, 8, 17):
         x, _, weight = tensors(shape=(rows, 64))
         assert torch.equal(compiled(x, weight), quern.rmsnorm(x, weight))
+
+
+@pytest.mark.parametrize("mode", ["real", "fake"])
+def test_traces_have_the_op(mode):
+    from torch.fx.experimental.proxy_tensor import make_fx
+    x, _, weight = tensors()
+    graph = make_fx(lambda x, weight: quern.rmsnorm(x, weight), tracing_mode=mode)(x, weight)
+    assert "torch.ops.quern.rmsnorm.default" in graph.code and torch.equal(graph(x, weight), quern.rmsnorm(x, weight))
+
+
+def test_fake_tensors():
+    from torch._subclasses import FakeTensorMode
+    with FakeTensorMode():
+        assert quern.rmsnorm(torch.empty(3, 64), torch.empty(64)).shape == (3, 64)
 
 
 def test_pytorch_imported_after_quern():

@@ -70,14 +70,18 @@ def gelu_tanh_and_mul(out, x):
 
 # ---- rotary embedding
 
-def _rotate(out, x, cos, sin, interleave):
+def _turned(x, cos, sin, interleave):
     half, value = cos.shape[-1], x.float()
     first = slice(0, 2 * half, 2) if interleave else slice(0, half)
     second = slice(1, 2 * half, 2) if interleave else slice(half, 2 * half)
     result = value.clone()
     result[..., first] = value[..., first] * cos - value[..., second] * sin
     result[..., second] = value[..., second] * cos + value[..., first] * sin
-    out.copy_(result)
+    return result
+
+
+def _rotate(out, x, cos, sin, interleave):
+    out.copy_(_turned(x, cos, sin, interleave))
 
 
 def _by_angles(q_out, k_out, q, k, positions, frequencies, interleave):
@@ -126,6 +130,38 @@ def apply_rope_with_cos_sin_cache(q_out, k_out, q, k, cache, positions, interlea
     _rotate(k_out, k, cos, sin, interleave)
 
 
+def _scaled(out, value, scale):
+    """FP8 of value * scale, into out; the other ops divide."""
+    limit = torch.finfo(out.dtype).max
+    out.copy_((value.float() * scale).clamp(-limit, limit).to(out.dtype))
+
+
+def rope_quantize_fp8(q_out, k_out, q_nope_out, k_nope_out, q, k, q_nope, k_nope, cache, pos_ids, scale_q, scale_kv,
+                      interleave):
+    for out, x, scale in ((q_out, q, scale_q), (k_out, k, scale_kv)):
+        cos, sin = cache.float()[pos_ids.long()].view(len(pos_ids), *[1] * (x.ndim - 2), -1).chunk(2, -1)
+        _scaled(out, _turned(x, cos, sin, interleave), scale)
+    for out, x, scale in ((q_nope_out, q_nope, scale_q), (k_nope_out, k_nope, scale_kv)):
+        if x is not None:
+            _scaled(out, x, scale)
+
+
+def rope_quantize_fp8_append_paged_kv_cache(q_out, q_nope_out, k_cache, v_cache, ckv_cache, kpe_cache, q, k, q_nope, k_nope, v,
+                                            cache, pos_ids, batch_indices, positions, kv_indices, kv_indptr, scale_q,
+                                            scale_kv, interleave, is_hnd):
+    k_new = torch.empty_like(k, dtype=q_out.dtype)
+    nope_new = None if k_nope is None else torch.empty_like(k_nope, dtype=q_out.dtype)
+    rope_quantize_fp8(q_out, k_new, q_nope_out, nope_new, q, k, q_nope, k_nope, cache, pos_ids, scale_q, scale_kv, interleave)
+    pages = batch_indices, positions, kv_indices, kv_indptr, None
+    if v is None:
+        append_paged_mla_kv_cache(ckv_cache, kpe_cache, nope_new, k_new, *pages)
+        return
+    v_new = torch.empty_like(v, dtype=q_out.dtype)
+    _scaled(v_new, v, scale_kv)
+    k_new = k_new if nope_new is None else torch.cat([k_new, nope_new], -1)
+    append_paged_kv_cache(k_cache, v_cache, k_new, v_new, *pages, is_hnd)
+
+
 # ---- paged caches
 
 def get_batch_indices_positions(batch_indices, positions, append_indptr, seq_lens):
@@ -154,3 +190,23 @@ def append_paged_mla_kv_cache(ckv_cache, kpe_cache, ckv, kpe, batch_indices, pos
     for cache, new in ((ckv_cache, ckv), (kpe_cache, kpe)):
         tokens, page, place = _places(batch_indices, positions, cache.shape[1], kv_indices, kv_indptr)
         cache[page, place] = new[tokens]
+
+
+# ---- bits
+
+def packbits(out, x, order):
+    bits = torch.zeros(len(out) * 8, dtype=torch.int32, device=x.device)
+    bits[:len(x)] = x != 0
+    weights = 2 ** torch.arange(8, device=x.device)
+    out.copy_((bits.view(-1, 8) * (weights if order else weights.flip(0))).sum(-1))
+
+
+def segment_packbits(out, indptr_out, x, indptr, order):
+    lengths = (indptr[1:] - indptr[:-1]).long()
+    indptr_out.zero_()[1:] = ((lengths + 7) // 8).cumsum(0)
+    segment = torch.repeat_interleave(torch.arange(len(lengths), device=x.device), lengths)
+    begin, total = int(indptr[0]), int(indptr_out[-1])
+    place = indptr_out[segment].long() * 8 + torch.arange(len(segment), device=x.device) + begin - indptr[segment].long()
+    bits = torch.zeros(total * 8, dtype=torch.uint8, device=x.device)
+    bits[place] = (x[begin:begin + len(segment)] != 0).to(torch.uint8)
+    packbits(out[:total], bits, order)

@@ -11,6 +11,8 @@ from .._native import ffi
 
 _PREPARE = {"attention": with_workspace}  # what is done to arguments that are no longer symbols
 _TYPES = {"t": "Tensor", "f": "float", "i": "int"}
+# Called with an op's name and arguments after it ran as a custom op, in a compiled graph say; None: nobody wants to know.
+observer = None
 library = torch.library.Library("quern", "DEF")
 
 
@@ -30,10 +32,17 @@ def _register_op(name, parameters):
 
     def call(*arguments):
         function(*(prepare(arguments) if prepare else arguments))
+        if observer is not None:
+            observer(name, arguments)
 
     library.define(_schema(name, parameters))
     library.impl(name, call, "CompositeExplicitAutograd")
     torch.library.register_fake(f"quern::{name}", lambda *arguments: None, lib=library)
+
+
+def _is_traced():
+    """Whether PyTorch records what is done (torch.compile, make_fx) or only feigns it (FakeTensorMode)."""
+    return torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0
 
 
 def register():
@@ -42,4 +51,4 @@ def register():
         _register_op(name, parameters)
     _tensor.torch = torch
     _ops.torch_ops = torch.ops.quern
-    _ops.is_compiling = torch.compiler.is_compiling
+    _ops.is_traced = _is_traced

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FlashInfer's functions over quern: `import quern.compat.flashinfer as flashinfer`, on PyTorch tensors of any device.
+
+Names, modules, parameters and results are FlashInfer's (0.7), as far as quern has the op; docs/flashinfer.md lists them. What
+differs: any hidden size and dtype that quern takes, where FlashInfer restricts them; `enable_pdl` and `backend` are accepted
+and change nothing.
+
+SGLANG_DISABLE_FLASHINFER=1  PyTorch's own operators compute everything
+SGLANG_LOG_KERNEL=1          a log line, logger "quern.compat.flashinfer", names the kernel whenever an op's changes
+Both are read when this module is imported.
+"""
+
+from .activation import gelu_and_mul, gelu_tanh_and_mul, silu_and_mul
+from .norm import (fused_add_rmsnorm, fused_add_rmsnorm_quant, gemma_fused_add_rmsnorm, gemma_rmsnorm, layernorm,
+                   layernorm_quant, rmsnorm, rmsnorm_quant)
+from .page import append_paged_kv_cache, append_paged_mla_kv_cache, get_batch_indices_positions, get_seq_lens
+from .quantization import packbits, segment_packbits
+from .rope import (apply_llama31_rope, apply_llama31_rope_inplace, apply_llama31_rope_pos_ids,
+                   apply_llama31_rope_pos_ids_inplace, apply_rope, apply_rope_inplace, apply_rope_pos_ids,
+                   apply_rope_pos_ids_inplace, apply_rope_with_cos_sin_cache, apply_rope_with_cos_sin_cache_inplace,
+                   mla_rope_quantize_fp8, rope_quantize_fp8, rope_quantize_fp8_append_paged_kv_cache)

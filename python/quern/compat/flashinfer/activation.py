@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FlashInfer's gated activations. input [..., 2 h], result [..., h]."""
+
+import torch
+
+from ._run import run as _run
+
+
+def _gated(name, input, out):
+    if out is None:
+        out = torch.empty((*input.shape[:-1], input.shape[-1] // 2), dtype=input.dtype, device=input.device)
+    _run(name, out, input)
+    return out
+
+
+def silu_and_mul(input, out=None, enable_pdl=None):
+    """silu(input[..., :h]) * input[..., h:]."""
+    return _gated("silu_and_mul", input, out)
+
+
+def gelu_and_mul(input, out=None, enable_pdl=None):
+    """gelu(input[..., :h]) * input[..., h:]."""
+    return _gated("gelu_and_mul", input, out)
+
+
+def gelu_tanh_and_mul(input, out=None, enable_pdl=None):
+    """gelu(input[..., :h]) * input[..., h:], by its tanh form."""
+    return _gated("gelu_tanh_and_mul", input, out)

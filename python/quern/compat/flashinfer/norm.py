@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FlashInfer's norms. input [n, h] or [n, heads, h]."""
+
+import math
+
+import torch
+
+from ._run import run as _run
+
+
+def rmsnorm(input, weight, eps=1e-6, out=None, enable_pdl=None):
+    """input / sqrt(mean(input^2) + eps) * weight."""
+    out = torch.empty_like(input) if out is None else out
+    _run("rmsnorm", out, input, weight, eps)
+    return out
+
+
+def gemma_rmsnorm(input, weight, eps=1e-6, out=None, enable_pdl=None):
+    """rmsnorm with 1 + weight for weight."""
+    out = torch.empty_like(input) if out is None else out
+    _run("gemma_rmsnorm", out, input, weight, eps)
+    return out
+
+
+def fused_add_rmsnorm(input, residual, weight, eps=1e-6, enable_pdl=None):
+    """In place: residual += input; input = rmsnorm(residual), of the sum before it was rounded."""
+    _run("fused_add_rmsnorm", input, residual, weight, eps)
+
+
+def gemma_fused_add_rmsnorm(input, residual, weight, eps=1e-6, enable_pdl=None):
+    """fused_add_rmsnorm with 1 + weight for weight."""
+    _run("gemma_fused_add_rmsnorm", input, residual, weight, eps)
+
+
+def layernorm(input, gemma, beta, eps=1e-6):
+    """LayerNorm with weight `gemma` and bias beta."""
+    out = torch.empty_like(input)
+    _run("layernorm", out, input, gemma, beta, eps)
+    return out
+
+
+def _scale_of(op, scale, x):
+    """A number, or a tensor of one, as quern takes it: one f32 on x's device."""
+    if isinstance(scale, torch.Tensor):
+        return scale.reshape(-1).to(torch.float32)
+    if not (math.isfinite(scale) and scale > 0):
+        raise ValueError(f"{op}: scale is {scale}; accepted: above 0, finite")
+    return torch.full((1,), scale, dtype=torch.float32, device=x.device)
+
+
+def rmsnorm_quant(out, input, weight, scale, eps=1e-6, enable_pdl=None):
+    """out = fp8(rmsnorm(input) / scale); scale a number or a tensor of one."""
+    _run("rmsnorm_quant", out, input, weight, _scale_of("rmsnorm_quant", scale, input), eps)
+
+
+def fused_add_rmsnorm_quant(out, input, residual, weight, scale, eps=1e-6, enable_pdl=None):
+    """residual += input in place; out = fp8(rmsnorm(residual) / scale); input is left as it is."""
+    scale = _scale_of("fused_add_rmsnorm_quant", scale, input)
+    _run("fused_add_rmsnorm_quant", out, input, residual, weight, scale, eps)
+
+
+def layernorm_quant(out, input, gemma, beta, scale, eps=1e-6):
+    """out = fp8(layernorm(input) / scale), the norm rounded to input's dtype first."""
+    _run("layernorm_quant", out, input, gemma, beta, _scale_of("layernorm_quant", scale, input), eps)

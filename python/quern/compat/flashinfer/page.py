@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FlashInfer's functions on paged caches of keys and values."""
+
+import torch
+
+from ._run import index as _index
+from ._run import run as _run
+
+
+def get_seq_lens(kv_indptr, kv_last_page_len, page_size):
+    """Each sequence's length, from its pages."""
+    return (kv_indptr[1:] - kv_indptr[:-1] - 1).clamp(min=0) * page_size + kv_last_page_len
+
+
+def get_batch_indices_positions(append_indptr, seq_lens, nnz, batch_indices=None, positions=None):
+    """For each of nnz new tokens its sequence and its place in it, int32: (batch_indices, positions), -1 and 0 for none."""
+    if batch_indices is None:
+        batch_indices = torch.empty(nnz, dtype=torch.int32, device=append_indptr.device)
+    if positions is None:
+        positions = torch.empty(nnz, dtype=torch.int32, device=append_indptr.device)
+    for name, given in (("batch_indices", batch_indices), ("positions", positions)):
+        if tuple(given.shape) != (nnz,):
+            raise ValueError(f"get_batch_indices_positions: {name} has shape {list(given.shape)}, needs [{nnz}]")
+    _run("get_batch_indices_positions", batch_indices, positions, _index(append_indptr), _index(seq_lens))
+    return batch_indices, positions
+
+
+def is_hnd(kv_layout):
+    """Whether that is the layout; KeyError, as FlashInfer's, for none of the two."""
+    if kv_layout not in ("NHD", "HND"):
+        raise KeyError(f"kv_layout is {kv_layout!r}; accepted: 'NHD', 'HND'")
+    return kv_layout == "HND"
+
+
+def append_paged_kv_cache(append_key, append_value, batch_indices, positions, paged_kv_cache, kv_indices, kv_indptr,
+                          kv_last_page_len, kv_layout="NHD"):
+    """New tokens [n, heads, head_dim] to their pages.
+
+    paged_kv_cache  (k, v), each [pages, page_size, heads, head_dim] (NHD) or [pages, heads, page_size, head_dim] (HND),
+                    or one tensor with a dimension of 2 after the first
+    """
+    hnd = is_hnd(kv_layout)
+    k_cache, v_cache = paged_kv_cache if isinstance(paged_kv_cache, (tuple, list)) else paged_kv_cache.unbind(1)
+    _run("append_paged_kv_cache", k_cache, v_cache, append_key, append_value, _index(batch_indices), _index(positions),
+         _index(kv_indices), _index(kv_indptr), _index(kv_last_page_len), hnd)
+
+
+def append_paged_mla_kv_cache(append_ckv, append_kpe, batch_indices, positions, ckv_cache, kpe_cache, kv_indices, kv_indptr,
+                              kv_last_page_len):
+    """MLA's new tokens, [n, dim] each, to caches [pages, page_size, dim]."""
+    _run("append_paged_mla_kv_cache", ckv_cache, kpe_cache, append_ckv, append_kpe, _index(batch_indices),
+         _index(positions), _index(kv_indices), _index(kv_indptr), _index(kv_last_page_len))
