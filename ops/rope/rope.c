@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rope family's public functions: each checks its tensors and fills one kind of problem.
+#include "rope.h"
+
 #include "../variants.h"
 #include "rope_call.h"
 
