@@ -16,7 +16,8 @@ typedef struct qni_attention_problem {
     qni_dtype dtype, dtype_kv, dtype_o;
     float rope_theta, rope_scale;
     float dropout_p;
-    int64_t max_rows; // of a request: qo_len * group
+    int64_t max_rows;                              // of a request: qo_len * group
+    uint64_t turns[QK_ATTENTION_MAX_HEAD_DIM / 2]; // RoPE: each pair's, see qni_rope_turns
 } qni_attention_problem;
 
 /** Of op "merge_states". State i of query n is at v + n * v_token + i * v_state, or in the second tensor. */
@@ -57,6 +58,7 @@ qn_status qni_attention_launch(qn_stream *stream, const qni_attention_problem *p
                                size_t bytes);
 bool qni_attention_tile_supports(const qn_device *device, const void *problem, qni_reason *why);
 bool qni_attention_any_supports(const qn_device *device, const void *problem, qni_reason *why);
+bool qni_attention_bf16_supports(const qn_device *device, const void *problem, qni_reason *why);
 bool qni_merge_gpu_supports(const qn_device *device, const void *problem, qni_reason *why);
 bool qni_dropout_gpu_supports(const qn_device *device, const void *problem, qni_reason *why);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks a call of qn_attention and turns it into what kernels take.
+#include "../rope/rope.h"
 #include "attention.h"
 
 #include <string.h>
@@ -425,6 +426,10 @@ static qn_status check_scalars(call *c) {
     if (!(c->p->rope_scale > 0) || !(c->p->rope_theta > 0))
         return INVALID("rope_scale is %g, rope_theta %g; accepted: above 0",
                        (double)c->p->rope_scale, (double)c->p->rope_theta);
+    if (a->pos_encoding == QN_POS_ROPE_LLAMA) {
+        const qni_rope_law law = {.theta = c->p->rope_theta, .scale = c->p->rope_scale};
+        qni_rope_turns(&law, c->q.dim, c->p->turns);
+    }
     return QN_OK;
 }
 

@@ -1,125 +1,133 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU kernels that take any problem: attention row by row as it is defined, merging, dropout's mask.
-#include "attention.h"
+// Attention on the CPU: the loop over work items, finished rows, the merge of chunks; and attention in plain C vectors.
+#define QN_LANES 4
+#include "attention_simd.h"
 
 #include <stdlib.h>
 
-/** Rows are dealt out to threads in turn; each has scratch of its own. */
-typedef struct row_tasks {
-    const qni_attention_problem *p;
-    double *scratch;
-    int64_t scratch_each, tasks, max_kv_len;
-} row_tasks;
-
-static void store_row(const qni_attention_problem *p, const qni_attention_row *row, const double *o,
-                      double lse) {
-    const qk_attention_args *g = &p->args;
-    const int64_t token = (int64_t)row->request.qo_begin + row->query;
-    const int64_t at = row->index * g->o_batch + token * g->o_token + row->head * g->o_head;
-    for (uint32_t d = 0; d < g->head_dim_vo; d++)
-        qni_put(p->dtype_o, g->o, at + d, o[d]);
-    if (g->lse)
-        g->lse[row->index * g->lse_batch + token * g->lse_token + row->head * g->lse_head] =
-            (float)lse;
+float qni_attention_slope(const qk_attention_args *g, uint32_t head) {
+    const uint32_t heads = g->num_kv_heads * g->group;
+    const uint32_t n = 1u << (31 - __builtin_clz(heads)); // the largest power of two in it
+    return head < n ? exp2f(-8.0f * (float)(head + 1) / (float)n)
+                    : exp2f(-4.0f * (float)(2 * (head + 1 - n) - 1) / (float)n);
 }
 
-static void run_rows(void *context, int64_t task) {
-    const row_tasks *t = context;
-    const qk_attention_args *g = &t->p->args;
-    const uint32_t heads = g->num_kv_heads * g->group;
-    double *x = t->scratch + task * t->scratch_each, o[QK_ATTENTION_MAX_HEAD_DIM], lse;
-    int64_t turn = 0;
-    for (uint32_t b = 0; b < qk_attention_num_requests(g); b++) {
-        const qk_attention_request r = qk_attention_get_request(g, b);
-        for (uint32_t i = 0; i < (uint32_t)r.qo_len; i++)
-            for (uint32_t h = 0; h < heads; h++) {
-                const qni_attention_row row = {r, b, i, h};
-                if (turn++ % t->tasks != task)
-                    continue;
-                qni_attention_ref(t->p, &row, x, o, &lse, nullptr, nullptr);
-                store_row(t->p, &row, o, lse);
-            }
+float qni_attention_mask(const qk_attention_args *g, const qni_attention_row *row, uint32_t key) {
+    const int64_t i = row->index * g->mask_batch + row->head * g->mask_head +
+                      row->query * g->mask_query + key * g->mask_key;
+    if (key >= (uint32_t)row->request.kv_len ||
+        qk_attention_is_masked(g, &row->request, row->query, key))
+        return -HUGE_VALF;
+    if (g->mask_kind == QK_MASK_NONE)
+        return 0;
+    if (g->mask_kind == QK_MASK_BOOL)
+        return ((const uint8_t *)g->mask)[i] ? 0 : -HUGE_VALF;
+    return (float)qni_get((qni_dtype)(g->mask_kind - QK_MASK_F32 + QNI_F32), g->mask, i);
+}
+
+/** Writes o and lse of a row; sinks enter here. */
+static void store_row(const qni_attention_problem *p, const qni_attention_row *row, float max,
+                      float sum, float *o) {
+    const qk_attention_args *g = &p->args;
+    const int64_t token = (int64_t)row->request.qo_begin + row->query;
+    const int64_t to = row->index * g->o_batch + token * g->o_token + row->head * g->o_head;
+    float factor = g->v_scale * (g->v_scales ? g->v_scales[row->head / g->group] : 1.0f);
+    if (g->sinks) {
+        const float sink = g->sinks[row->head] * QNI_LOG2_E, top = max > sink ? max : sink;
+        const float shrink = exp2f(max - top);
+        factor *= shrink;
+        sum = sum * shrink + exp2f(sink - top);
+        max = top;
     }
+    const bool has_none = !(sum > 0) && sum == sum; // a NaN stays one
+    factor = has_none ? 0 : factor / sum;
+    int64_t d = 0;
+    for (; d + QN_LANES <= g->head_dim_vo; d += QN_LANES)
+        store(p->dtype_o, g->o, to + d, *(const f32v *)(o + d) * factor);
+    if (d < g->head_dim_vo) {
+        f32v v = {};
+        memcpy(&v, o + d, (size_t)(g->head_dim_vo - d) * sizeof *o);
+        store_some(p->dtype_o, g->o, to + d, g->head_dim_vo - d, v * factor);
+    }
+    if (g->lse)
+        g->lse[row->index * g->lse_batch + token * g->lse_token + row->head * g->lse_head] =
+            has_none ? -HUGE_VALF : (max + log2f(sum)) * g->lse_unit;
+}
+
+void qni_attention_finish(const qni_attention_problem *p, const qni_attention_row *place,
+                          uint32_t row, uint32_t chunk, float max, float sum, float *o) {
+    const qk_attention_args *g = &p->args;
+    const bool has_none = !(sum > 0) && sum == sum;
+    if (place->request.partial_begin < 0) {
+        store_row(p, place, max, sum, o);
+        return;
+    }
+    const int64_t to = qk_attention_partial(g, &place->request, chunk, row, place->head / g->group);
+    const float inverse = has_none ? 0 : 1 / sum;
+    for (int64_t d = 0; d < g->head_dim_vo; d++)
+        g->partial_o[to * g->head_dim_vo + d] = o[d] * inverse;
+    g->partial_lse[to] = has_none ? -HUGE_VALF : max + log2f(sum);
+}
+
+// ---- items and merges
+
+typedef struct items {
+    qni_attention_problem p;
+    qni_attention_item_fn run;
+} items;
+
+static void run_one_item(void *context, int64_t i) {
+    const items *all = context;
+    const uint32_t heads = all->p.args.num_kv_heads;
+    const qk_attention_work work = qk_attention_find(&all->p.args, (uint32_t)(i / heads));
+    all->run(&all->p, &work, (uint32_t)(i % heads));
+}
+
+/** One row of a split request: chunks in order. */
+static void merge_row(const qni_attention_problem *p, const qni_attention_row *row, int64_t first,
+                      int64_t step) {
+    const qk_attention_args *g = &p->args;
+    const int64_t chunks = qk_attention_chunks(&row->request), dim = g->head_dim_vo;
+    alignas(64) float o[MAX_DIM] = {};
+    float max = -HUGE_VALF, sum = 0;
+    for (int64_t c = 0; c < chunks; c++)
+        max = g->partial_lse[first + c * step] > max ? g->partial_lse[first + c * step] : max;
+    for (int64_t c = 0; c < chunks; c++) {
+        const float s = g->partial_lse[first + c * step];
+        const float *part = g->partial_o + (first + c * step) * dim;
+        const float weight = s > -HUGE_VALF || s != s ? exp2f(s - max) : 0;
+        sum += weight;
+        for (int64_t d = 0; d < dim; d++)
+            o[d] += weight * part[d];
+    }
+    store_row(p, row, max, sum, o);
+}
+
+static void run_one_merge(void *context, int64_t i) {
+    const items *all = context;
+    const qk_attention_args *g = &all->p.args;
+    const uint32_t kv_head = (uint32_t)(i % g->num_kv_heads);
+    const qk_attention_work work = qk_attention_find_merge(g, (uint32_t)(i / g->num_kv_heads));
+    const qk_attention_request r = qk_attention_get_request(g, work.request);
+    for (uint32_t row = work.row_begin; row < work.row_end; row++) {
+        const qni_attention_row place = {r, work.request, row / g->group,
+                                         kv_head * g->group + row % g->group};
+        merge_row(&all->p, &place, qk_attention_partial(g, &r, 0, row, kv_head),
+                  (int64_t)r.qo_len * g->group * g->num_kv_heads);
+    }
+}
+
+qn_status qni_attention_on_threads(const qni_attention_problem *p, qni_attention_item_fn item,
+                                   uint32_t rows) {
+    items all = {*p, item};
+    qk_attention_args *g = &all.p.args;
+    g->q_tile = rows;
+    qni_parallel((int64_t)qk_attention_count(g) * g->num_kv_heads, run_one_item, &all);
+    qni_parallel((int64_t)qk_attention_count_merges(g) * g->num_kv_heads, run_one_merge, &all);
+    return QN_OK;
 }
 
 qn_status qni_attention_cpu(qn_stream *stream, const void *problem) {
     (void)stream;
-    const qni_attention_problem *p = problem;
-    const int64_t max_kv_len = p->plan ? p->plan->max_kv_len : p->args.kv_len;
-    row_tasks t = {.p = p, .scratch_each = max_kv_len + 1, .tasks = qni_num_threads()};
-    t.scratch = malloc((size_t)(t.tasks * t.scratch_each) * sizeof *t.scratch);
-    if (!t.scratch)
-        return QN_FAIL(QN_E_MEMORY, "attention: no memory for the scores of %ld rows of %ld keys",
-                       (long)t.tasks, (long)max_kv_len);
-    qni_parallel(t.tasks, run_rows, &t);
-    free(t.scratch);
-    return QN_OK;
-}
-
-// ---- merging
-
-/** Where state i of a query's head stands. */
-typedef struct state {
-    const void *v;
-    int64_t at;
-    float s; // base 2
-} state;
-
-static state get_state(const qni_merge_problem *p, int64_t n, int64_t i, int64_t head) {
-    const int which = p->v[1] && i == 1;
-    const int64_t step = p->v[1] ? 0 : i;
-    const float s =
-        p->s[which][n * p->s_token[which] + step * p->s_state + head * p->s_head[which]];
-    return (state){.v = p->v[which],
-                   .at = n * p->v_token[which] + step * p->v_state + head * p->v_head[which],
-                   .s = s / p->lse_unit};
-}
-
-static void merge_row(void *context, int64_t row) {
-    const qni_merge_problem *p = context;
-    const int64_t n = row / p->heads, head = row % p->heads;
-    float max = -HUGE_VALF, sum = 0;
-    for (int64_t i = 0; i < p->states; i++)
-        max = fmaxf(max, get_state(p, n, i, head).s);
-    for (int64_t i = 0; max > -HUGE_VALF && i < p->states; i++)
-        sum += exp2f(get_state(p, n, i, head).s - max);
-    const int64_t at = n * p->o_token + head * p->o_head;
-    for (int64_t d = 0; d < p->head_dim; d++) {
-        float v = 0;
-        for (int64_t i = 0; sum > 0 && i < p->states; i++) {
-            const state s = get_state(p, n, i, head);
-            if (s.s > -HUGE_VALF)
-                v += exp2f(s.s - max) / sum * (float)qni_get(p->dtype, s.v, s.at + d);
-        }
-        qni_put(p->dtype, p->o, at + d, (double)v);
-    }
-    p->lse[n * p->lse_token + head * p->lse_head] =
-        sum > 0 ? (max + log2f(sum)) * p->lse_unit : -HUGE_VALF;
-}
-
-qn_status qni_merge_cpu(qn_stream *stream, const void *problem) {
-    (void)stream;
-    qni_merge_problem p = *(const qni_merge_problem *)problem;
-    qni_parallel(p.n * p.heads, merge_row, &p);
-    return QN_OK;
-}
-
-// ---- dropout
-
-static void fill_dropout_row(void *context, int64_t i) {
-    const qni_dropout_problem *p = context;
-    const int64_t per_batch = p->heads * p->queries;
-    const qni_attention_row row = {.index = (uint32_t)(i / per_batch),
-                                   .head = (uint32_t)(i % per_batch / p->queries),
-                                   .query = (uint32_t)(i % p->queries)};
-    for (int64_t j = 0; j < p->keys; j++)
-        qni_put(p->dtype, p->r, i * p->keys + j,
-                qni_attention_keeps(&p->args, &row, (uint32_t)j) ? 0.5 : -0.5);
-}
-
-qn_status qni_dropout_cpu(qn_stream *stream, const void *problem) {
-    (void)stream;
-    qni_dropout_problem p = *(const qni_dropout_problem *)problem;
-    qni_parallel(p.batches * p.heads * p.queries, fill_dropout_row, &p);
-    return QN_OK;
+    return qni_attention_on_threads(problem, run_item, ROWS);
 }

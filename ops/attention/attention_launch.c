@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chooses and launches the GPU kernels of attention.
-#include "../rope/rope.h"
 #include "attention.h"
 #include "attention_any_gpu.h"
+
+#include <string.h>
 
 static_assert((int)QNI_F32 == 0 && (int)QNI_F16 == 1 && (int)QNI_BF16 == 2 && (int)QNI_E4M3FN == 3,
               "kernels number dtypes so");
@@ -73,10 +74,8 @@ qn_status qni_attention_any(qn_stream *stream, const void *problem) {
     qk_attention_any_args any = {.common = p->args, .is_wide = is_wide(p)};
     qk_attention_args *g = &any.common;
     g->q_tile = ANY_TILE;
-    if (g->pos_encoding == QK_POS_ROPE) {
-        const qni_rope_law law = {.theta = p->rope_theta, .scale = p->rope_scale};
-        qni_rope_turns(&law, g->head_dim_qk, any.turns);
-    }
+    static_assert(sizeof any.turns == sizeof p->turns);
+    memcpy(any.turns, p->turns, sizeof any.turns);
     const bool is_small = g->head_dim_qk <= 128 && g->head_dim_vo <= 128;
     return qni_attention_launch(stream, p, is_small ? &any_128 : &any_512, g, sizeof any);
 }

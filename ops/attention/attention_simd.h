@@ -1,0 +1,483 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention on the CPU, tile by tile: included by the files that compile it for their instructions.
+//
+// Lanes are rows (queries), so that a row's maximum and sum need no exchange between lanes. A tile has ROWS rows and
+// KEYS keys. Operands are repacked into cells: an f32, or with QN_BF16 a pair of bf16 that vdpbf16ps multiplies.
+//
+//   q[c][row]   cell c of a row: elements c, or 2c and 2c + 1          k[key][c]   the same of a key
+//   s[key][row] scores, then weights                                   v[key or pair of keys][d]
+//   o[d][row]   sums of weighted values
+//
+// Both products take a vector of rows and a cell that all of them meet: s += q[c] * k[key][c], o += p[key] * v[key][d].
+// What is beyond the last key, head_dim or row is zero in q, k and v; a row that does not see a key has the score
+// -infinity. So a row's bits depend on nothing but its own keys, taken from the chunk's begin in tiles of KEYS.
+#ifndef QNI_ATTENTION_SIMD_H
+#define QNI_ATTENTION_SIMD_H
+
+#include "../simd.h"
+#include "attention_cpu.h"
+
+enum {
+    VECTORS = 4, // of rows; and cells of k or v at a time: 16 sums in registers
+    ROWS = VECTORS * QN_LANES,
+    KEYS = QNI_ATTENTION_KEYS,
+    MAX_DIM = QK_ATTENTION_MAX_HEAD_DIM
+};
+
+#ifdef QN_BF16
+enum { PAIR = 2 };
+typedef uint32_t cell;
+#else
+enum { PAIR = 1 };
+typedef float cell;
+#endif
+
+typedef struct tile {
+    alignas(64) cell q[MAX_DIM / PAIR * ROWS];
+    alignas(64) cell k[MAX_DIM / PAIR * KEYS];
+    alignas(64) cell v[KEYS / PAIR * MAX_DIM];
+    alignas(64) float s[KEYS * ROWS];
+    alignas(64) float o[MAX_DIM * ROWS];
+    alignas(64) float max[ROWS], sum[ROWS], scale[ROWS], slope[ROWS];
+    alignas(64) int32_t first[ROWS], end[ROWS];
+    alignas(64) qni_attention_row rows[ROWS];
+    const qni_attention_problem *p;
+    const qk_attention_request *request;
+    uint32_t index, kv_head; // of the request
+    int64_t count;           // rows in use
+    int32_t limit;           // end of the chunk
+    int64_t cells, width;    // of a row of q and k; of v, a multiple of VECTORS
+    bool has_extras;         // scores are more than scaled products
+} tile;
+
+// ---- arithmetic
+
+/** acc + a * (what all lanes meet). */
+QN_INLINE f32v meet(f32v acc, f32v a, const cell *b) {
+#ifdef QN_BF16
+    return (f32v)_mm512_dpbf16_ps((__m512)acc, (__m512bh)a, (__m512bh)_mm512_set1_epi32((int)*b));
+#else
+    return fma_of(a, all_of(*b), acc);
+#endif
+}
+
+/** 2^x: 2^0 is 1, of -infinity 0, of a NaN a NaN. Minimax with that, off by 2^-23.1 of it; for weights that become
+ *  bf16 2^-18.4. */
+QN_INLINE f32v weight_of(f32v x) {
+#ifdef QN_BF16
+    static const float c[] = {1, 0x1.62e12cp-1f, 0x1.ec0378p-3f, 0x1.c9fc48p-5f, 0x1.3a02d2p-7f};
+#else
+    static const float c[] = {
+        1, 0x1.62e42ap-1f, 0x1.ebf9bcp-3f, 0x1.c6b752p-5f, 0x1.3cea88p-7f, 0x1.5bba16p-10f};
+#endif
+    constexpr int count = sizeof c / sizeof *c;
+#if defined(__AVX512F__) && QN_LANES == 16
+    const f32v n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    const f32v r = _mm512_reduce_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    return _mm512_scalef_ps(polynomial_of(r, c, count), n);
+#else
+    // 1.5 * 2^23 rounds to an integer, which stands in the low bits of the sum; its power in two halves.
+    const f32v bounded =
+        select_of(x < -200.0f, all_of(-200), select_of(x > 200.0f, all_of(200), x));
+    const f32v magic = all_of(0x1.8p23f), sum = bounded + magic;
+    const i32v n = (i32v)sum - (i32v)magic, half = n >> 1, rest = n - half;
+    const f32v p = polynomial_of(bounded - (sum - magic), c, count);
+    const f32v y = p * (f32v)((half + 127) << 23) * (f32v)((rest + 127) << 23);
+    return select_of(x == x, y, x);
+#endif
+}
+
+QN_INLINE f32v top_of(f32v a, f32v b) {
+#if defined(__AVX512F__) && QN_LANES == 16
+    return _mm512_max_ps(a, b);
+#else
+    return select_of(a > b, a, b);
+#endif
+}
+
+QN_INLINE f32v at(const float *p) {
+    return *(const f32v *)p;
+}
+QN_INLINE void put(float *p, f32v v) {
+    *(f32v *)p = v;
+}
+
+// ---- packing
+
+/** QN_LANES FP8 codes as f32. */
+QN_INLINE f32v decode(qni_dtype dtype, const uint8_t *codes) {
+    const qni_fp8_format f = qni_fp8_format_of(qni_fp8_of(dtype));
+    uint8_t bytes __attribute__((vector_size(QN_LANES)));
+    memcpy(&bytes, codes, sizeof bytes);
+    const u32v code = __builtin_convertvector(bytes, u32v), magnitude = code & 0x7F;
+    const f32v power = all_of(__builtin_bit_cast(float, (uint32_t)(254 - f.bias) << 23));
+    f32v x = (f32v)(magnitude << (23 - f.mantissa_bits)) * power;
+    if (dtype == QNI_E5M2)
+        x = select_of((i32v)(magnitude == 0x7C), all_of(__builtin_inff()), x);
+    const i32v is_nan =
+        f.is_fnuz ? (i32v)(code == 0x80) : (i32v)(magnitude > (dtype == QNI_E5M2 ? 0x7Cu : 0x7Eu));
+    x = select_of(is_nan, all_of(__builtin_nanf("")), x);
+    return (f32v)((u32v)x | (code & 0x80) << 24);
+}
+
+QN_INLINE f32v load_kv(qni_dtype dtype, const void *p, int64_t i) {
+    return qni_is_fp8(dtype) ? decode(dtype, (const uint8_t *)p + i) : load(dtype, p, i);
+}
+
+/** Elements of a row as f32: `dim` of them, then zeros up to `room`, a multiple of QN_LANES. */
+static void load_row(qni_dtype dtype, const void *p, int64_t from, int64_t dim, int64_t room,
+                     float *out) {
+    int64_t d = 0;
+    for (; d + QN_LANES <= dim; d += QN_LANES)
+        put(out + d, load_kv(dtype, p, from + d));
+    for (; d < room; d++)
+        out[d] = d < dim ? (float)qni_get(dtype, p, from + d) : 0;
+}
+
+/** Turns a head at a position: RoPE. */
+static void rotate(const tile *t, float *x, int64_t position) {
+    const int64_t half = t->p->args.head_dim_qk / 2;
+    for (int64_t d = 0; t->p->args.pos_encoding == QK_POS_ROPE && d < half; d++) {
+        float c, s;
+        qk_cos_sin((uint32_t)((uint64_t)position * t->p->turns[d] >> 32), &c, &s);
+        const float x0 = x[d], x1 = x[d + half];
+        x[d] = x0 * c - x1 * s;
+        x[d + half] = x1 * c + x0 * s;
+    }
+}
+
+/** A row's elements as cells. */
+QN_INLINE void to_cells(const float *x, int64_t cells, cell *out, int64_t step) {
+    for (int64_t c = 0; c < cells; c++) {
+#ifdef QN_BF16
+        const uint32_t low = __builtin_bit_cast(uint32_t, x[2 * c]) >> 16;
+        out[c * step] = low | (__builtin_bit_cast(uint32_t, x[2 * c + 1]) & 0xFFFF0000);
+#else
+        out[c * step] = x[c];
+#endif
+    }
+}
+
+static int64_t round_up(int64_t n, int64_t to) {
+    return (n + to - 1) / to * to;
+}
+
+static void pack_q(tile *t) {
+    const qk_attention_args *g = &t->p->args;
+    const int64_t dim = g->head_dim_qk, offset = (int64_t)t->request->kv_len - t->request->qo_len;
+    alignas(64) float x[MAX_DIM];
+    memset(t->q, 0, (size_t)(t->cells * ROWS) * sizeof *t->q);
+    for (int64_t r = 0; r < t->count; r++) {
+        load_row(t->p->dtype, g->q.data, qni_attention_q_offset(g, &t->rows[r]), dim,
+                 round_up(dim, QN_LANES), x);
+        rotate(t, x, offset + t->rows[r].query);
+        to_cells(x, t->cells, t->q + r, ROWS);
+    }
+}
+
+static void pack_k(tile *t, uint32_t first, int64_t keys) {
+    const qk_attention_args *g = &t->p->args;
+    const int64_t dim = g->head_dim_qk;
+    alignas(64) float x[MAX_DIM];
+    for (int64_t j = 0; j < keys; j++) {
+        const uint32_t key = first + (uint32_t)j;
+        const int64_t from =
+            qk_attention_key(g, &g->k, t->request, t->index, key) + t->kv_head * g->k.head;
+        cell *to = t->k + j * t->cells;
+#ifdef QN_BF16
+        if (t->p->dtype_kv == QNI_BF16 && dim % 2 == 0) { // as it lies in memory
+            memcpy(to, (const uint16_t *)g->k.data + from, (size_t)dim * 2);
+            continue;
+        }
+#endif
+        load_row(t->p->dtype_kv, g->k.data, from, dim, round_up(dim, QN_LANES), x);
+        rotate(t, x, key);
+        to_cells(x, t->cells, to, 1);
+    }
+    const int64_t rest = round_up(keys, VECTORS);
+    memset(t->k + keys * t->cells, 0, (size_t)((rest - keys) * t->cells) * sizeof *t->k);
+}
+
+/** Values of a key into row j of v. */
+static void pack_value(tile *t, int64_t j, const float *x) {
+    for (int64_t d = 0; d < t->width; d++) {
+#ifdef QN_BF16
+        uint32_t *pair = &t->v[j / 2 * t->width + d];
+        const uint32_t bits = __builtin_bit_cast(uint32_t, x[d]);
+        *pair = j % 2 ? *pair | (bits & 0xFFFF0000) : bits >> 16;
+#else
+        t->v[j * t->width + d] = x[d];
+#endif
+    }
+}
+
+#ifdef QN_BF16
+/** Two keys' values of bf16, as pairs. */
+static void pack_two(tile *t, int64_t j, const uint16_t *a, const uint16_t *b) {
+    uint32_t *to = t->v + j / 2 * t->width;
+    for (int64_t d = 0; d < t->p->args.head_dim_vo; d++)
+        to[d] = a[d] | (uint32_t)b[d] << 16;
+}
+#endif
+
+static void pack_v(tile *t, uint32_t first, int64_t keys) {
+    const qk_attention_args *g = &t->p->args;
+    const int64_t dim = g->head_dim_vo, head = t->kv_head * g->v.head;
+    alignas(64) float x[MAX_DIM];
+    int64_t j = 0;
+#ifdef QN_BF16
+    for (; t->p->dtype_kv == QNI_BF16 && dim == t->width && j + 2 <= keys; j += 2) {
+        const uint32_t key = first + (uint32_t)j;
+        const uint16_t *v = g->v.data;
+        pack_two(t, j, v + qk_attention_key(g, &g->v, t->request, t->index, key) + head,
+                 v + qk_attention_key(g, &g->v, t->request, t->index, key + 1) + head);
+    }
+#endif
+    for (; j < round_up(keys, PAIR); j++) {
+        memset(x, 0, sizeof x);
+        if (j < keys)
+            load_row(t->p->dtype_kv, g->v.data,
+                     qk_attention_key(g, &g->v, t->request, t->index, first + (uint32_t)j) + head,
+                     dim, round_up(dim, QN_LANES), x);
+        pack_value(t, j, x);
+    }
+}
+
+// ---- scores
+
+/** One vector of scores beyond plain ones: ALiBi, soft cap, masks; for weights 2^x. */
+static f32v add_extras(const tile *t, f32v x, uint32_t key, int64_t row) {
+    const qk_attention_args *g = &t->p->args;
+    if (g->pos_encoding == QK_POS_ALIBI) {
+        const int64_t offset = (int64_t)t->request->kv_len - t->request->qo_len;
+        f32v distance;
+        for (int i = 0; i < QN_LANES; i++)
+            distance[i] = (float)((int64_t)key - t->rows[row + i].query - offset);
+        x += at(t->slope + row) * distance;
+    }
+    if (g->soft_cap > 0) { // c tanh(x / c)
+        const f32v e = weight_of(x * (2 * QNI_LOG2_E / g->soft_cap));
+        x = g->soft_cap - 2 * g->soft_cap / (1 + e);
+    }
+    for (int i = 0; (g->mask_kind || g->custom_mask) && i < QN_LANES; i++)
+        if (row + i < t->count)
+            x[i] += qni_attention_mask(g, &t->rows[row + i], key);
+    return x * QNI_LOG2_E;
+}
+
+/** Scores of VECTORS keys from j on, for `vectors` vectors of rows; into s, and their maximum into max. */
+QN_INLINE void score_keys(tile *t, int vectors, uint32_t first, int64_t j, bool is_edge,
+                          f32v *max) {
+    f32v acc[VECTORS][VECTORS] = {};
+    const cell *k = t->k + j * t->cells;
+    for (int64_t c = 0; c < t->cells; c++) {
+        f32v q[VECTORS];
+        for (int v = 0; v < vectors; v++)
+            q[v] = *(const f32v *)(t->q + c * ROWS + v * QN_LANES);
+        for (int i = 0; i < VECTORS; i++)
+            for (int v = 0; v < vectors; v++)
+                acc[i][v] = meet(acc[i][v], q[v], k + i * t->cells + c);
+    }
+    for (int i = 0; i < VECTORS; i++)
+        for (int v = 0; v < vectors; v++) {
+            const int64_t row = v * QN_LANES;
+            const int32_t key = (int32_t)first + (int32_t)j + i;
+            f32v x = acc[i][v] * at(t->scale + row);
+            if (t->has_extras)
+                x = add_extras(t, x, (uint32_t)key, row);
+            if (is_edge && key >= t->limit)
+                x = all_of(-__builtin_inff());
+            else if (is_edge)
+                x = select_of((*(const i32v *)(t->first + row) <= key) &
+                                  (*(const i32v *)(t->end + row) > key),
+                              x, all_of(-__builtin_inff()));
+            put(t->s + (j + i) * ROWS + row, x);
+            max[v] = top_of(x, max[v]); // the second where one is a NaN
+        }
+}
+
+// ---- weights
+
+#ifdef QN_BF16
+/** Weights of keys j and j + 1 as pairs, in place of the scores of key j / 2. */
+QN_INLINE void put_weights(tile *t, int64_t j, int64_t row, f32v even, f32v odd) {
+    const __m512i both = (__m512i)_mm512_cvtne2ps_pbh((__m512)odd, (__m512)even);
+    const __m512i order =
+        _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
+                         21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    *(__m512i *)(t->s + j / 2 * ROWS + row) = _mm512_permutexvar_epi16(order, both);
+}
+#endif
+
+/** What dropout leaves of a vector of weights. */
+static f32v drop_out(const tile *t, f32v weight, uint32_t key, int64_t row) {
+    const qk_attention_args *g = &t->p->args;
+    for (int i = 0; i < QN_LANES && row + i < t->count; i++)
+        weight[i] =
+            qni_attention_keeps(g, &t->rows[row + i], key) ? weight[i] * g->dropout_scale : 0;
+    return weight;
+}
+
+/** Scores become weights 2^(x - max) in place, which are added to the rows' sums. What rows had before is to be
+ *  multiplied with the result. */
+QN_INLINE f32v weigh(tile *t, int64_t row, uint32_t first, int64_t keys, f32v max) {
+    const f32v old = at(t->max + row);
+    const f32v top = top_of(old, max);
+    const f32v safe =
+        select_of(top > -__builtin_inff(), top, all_of(0)); // or -infinity meets itself
+    const f32v shrink = weight_of(old - safe);
+    f32v sum = at(t->sum + row) * shrink;
+    for (int64_t j = 0; j < keys; j += 2) {
+        float *s = t->s + j * ROWS + row;
+        f32v even = weight_of(at(s) - safe), odd = weight_of(at(s + ROWS) - safe);
+        sum += even;
+        sum += odd;
+        if (t->p->args.has_dropout) {
+            even = drop_out(t, even, first + (uint32_t)j, row);
+            odd = drop_out(t, odd, first + (uint32_t)j + 1, row);
+        }
+#ifdef QN_BF16
+        put_weights(t, j, row, even, odd);
+#else
+        put(s, even);
+        put(s + ROWS, odd);
+#endif
+    }
+    put(t->max + row, top);
+    put(t->sum + row, sum);
+    return shrink;
+}
+
+// ---- values
+
+/** o = o * shrink + weights * values, for VECTORS elements from d on. */
+QN_INLINE void add_values(tile *t, int vectors, int64_t d, int64_t keys, const f32v *shrink) {
+    f32v acc[VECTORS][VECTORS];
+    for (int i = 0; i < VECTORS; i++)
+        for (int v = 0; v < vectors; v++)
+            acc[i][v] = at(t->o + (d + i) * ROWS + v * QN_LANES) * shrink[v];
+    for (int64_t j = 0; j < keys / PAIR; j++) {
+        f32v p[VECTORS];
+        for (int v = 0; v < vectors; v++)
+            p[v] = at(t->s + j * ROWS + v * QN_LANES);
+        for (int i = 0; i < VECTORS; i++)
+            for (int v = 0; v < vectors; v++)
+                acc[i][v] = meet(acc[i][v], p[v], t->v + j * t->width + d + i);
+    }
+    for (int i = 0; i < VECTORS; i++)
+        for (int v = 0; v < vectors; v++)
+            put(t->o + (d + i) * ROWS + v * QN_LANES, acc[i][v]);
+}
+
+/** One tile of keys. */
+QN_INLINE void add_keys(tile *t, int vectors, uint32_t first, int64_t keys, bool is_edge) {
+    f32v max[VECTORS], shrink[VECTORS];
+    const int64_t scored = round_up(keys, VECTORS);
+    for (int v = 0; v < vectors; v++)
+        max[v] = all_of(-__builtin_inff());
+    if (is_edge)
+        for (int64_t j = 0; j < scored; j += VECTORS)
+            score_keys(t, vectors, first, j, true, max);
+    else
+        for (int64_t j = 0; j < scored; j += VECTORS)
+            score_keys(t, vectors, first, j, false, max);
+    for (int v = 0; v < vectors; v++)
+        shrink[v] = weigh(t, v * QN_LANES, first, round_up(keys, 2), max[v]);
+    for (int64_t d = 0; d < t->width; d += VECTORS)
+        add_values(t, vectors, d, round_up(keys, PAIR), shrink);
+}
+
+static void add_keys_of(tile *t, uint32_t first, int64_t keys, bool is_edge) {
+    if (t->count <= QN_LANES)
+        add_keys(t, 1, first, keys, is_edge);
+    else if (t->count <= 2 * QN_LANES)
+        add_keys(t, 2, first, keys, is_edge);
+    else
+        add_keys(t, VECTORS, first, keys, is_edge);
+}
+
+// ---- rows
+
+/** Which rows, and the keys that they see: lowest, highest, and those that all see. */
+typedef struct range {
+    uint32_t first, end, all_first, all_end;
+} range;
+
+static range set_rows(tile *t, uint32_t row) {
+    const qk_attention_args *g = &t->p->args;
+    range seen = {.first = UINT32_MAX, .all_end = UINT32_MAX};
+    memset(t->first, 0, sizeof t->first);
+    memset(t->end, 0, sizeof t->end);
+    memset(t->scale, 0, sizeof t->scale);
+    for (int64_t i = 0; i < t->count; i++) {
+        const uint32_t at_row = row + (uint32_t)i, query = at_row / g->group;
+        const uint32_t head = t->kv_head * g->group + at_row % g->group;
+        const uint32_t first = qk_attention_first_key(g, t->request, query);
+        const uint32_t end = qk_attention_end_key(g, t->request, query);
+        t->rows[i] = (qni_attention_row){*t->request, t->index, query, head};
+        t->first[i] = (int32_t)first, t->end[i] = (int32_t)end;
+        t->scale[i] = qni_attention_scale(g, &t->rows[i]) * (t->has_extras ? 1.0f : QNI_LOG2_E);
+        t->slope[i] = g->pos_encoding == QK_POS_ALIBI ? qni_attention_slope(g, head) : 0;
+        seen.first = first < seen.first ? first : seen.first;
+        seen.end = end > seen.end ? end : seen.end;
+        seen.all_first = first > seen.all_first ? first : seen.all_first;
+        seen.all_end = end < seen.all_end ? end : seen.all_end;
+    }
+    return seen;
+}
+
+static void finish_rows(tile *t, uint32_t row, uint32_t chunk) {
+    const int64_t dim = t->p->args.head_dim_vo;
+    alignas(64) float x[MAX_DIM];
+    for (int64_t i = 0; i < t->count; i++) {
+        for (int64_t d = 0; d < dim; d++)
+            x[d] = t->o[d * ROWS + i];
+        qni_attention_finish(t->p, &t->rows[i], row + (uint32_t)i, chunk, t->max[i], t->sum[i], x);
+    }
+}
+
+static void run_chunk(tile *t, uint32_t row, range seen, uint32_t begin, uint32_t end) {
+    uint32_t key = begin; // in whole tiles to the first key that is seen
+    if (seen.first > begin)
+        key += (seen.first - begin) / KEYS * KEYS;
+    memset(t->o, 0, (size_t)(t->width * ROWS) * sizeof *t->o);
+    memset(t->sum, 0, sizeof t->sum);
+    for (int i = 0; i < ROWS; i++)
+        t->max[i] = -__builtin_inff();
+    const uint32_t stop = end < seen.end ? end : seen.end;
+    t->limit = (int32_t)end;
+    for (; key < stop; key += KEYS) {
+        const int64_t keys = end - key < KEYS ? end - key : KEYS;
+        const bool is_edge = key < seen.all_first || key + KEYS > seen.all_end || keys < KEYS;
+        pack_k(t, key, keys);
+        pack_v(t, key, keys);
+        add_keys_of(t, key, keys, is_edge);
+    }
+    finish_rows(t, row, begin);
+}
+
+/** Rows of a work item, for one kv head. */
+static void run_item(const qni_attention_problem *p, const qk_attention_work *work,
+                     uint32_t kv_head) {
+    const qk_attention_args *g = &p->args;
+    const qk_attention_request request = qk_attention_get_request(g, work->request);
+    tile t;
+    t.p = p, t.request = &request, t.index = work->request, t.kv_head = kv_head;
+    t.cells = round_up(g->head_dim_qk, PAIR) / PAIR;
+    t.width = round_up(g->head_dim_vo, VECTORS);
+    t.has_extras =
+        g->pos_encoding == QK_POS_ALIBI || g->soft_cap > 0 || g->mask_kind || g->custom_mask;
+    for (uint32_t row = work->row_begin; row < work->row_end; row += ROWS) {
+        t.count = work->row_end - row < ROWS ? work->row_end - row : ROWS;
+        const range seen = set_rows(&t, row);
+        uint32_t begin = work->kv_begin;
+        pack_q(&t);
+        do {
+            const uint32_t end = qk_attention_next_chunk(&request, begin, work->kv_end);
+            run_chunk(&t, row, seen, begin, end);
+            begin = end;
+        } while (begin < work->kv_end);
+    }
+}
+
+#endif
