@@ -50,6 +50,7 @@ static inline DLTensor *make(box *b, qni_dtype dtype, const int64_t *shape) {
                       .dtype = qni_dl_dtype(dtype),
                       .shape = b->shape,
                       .strides = b->strides};
+    assert_true(qni_numel(&b->t) * qni_dtype_bytes(dtype) <= ROOM);
     return &b->t;
 }
 #define MAKE(box, dtype, ...) make(box, dtype, (const int64_t[]){__VA_ARGS__, -1})

@@ -1,62 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layouts of scales: fixed vectors and what the functions refuse. That kernels agree with the definition is
 // families_test's to show.
+#include "../op_test.h"
 #include "scales.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-enum { MAX_DIMS = 3, ROOM = 4096 };
-
-/** A tensor on the CPU, with its shape and memory. */
-typedef struct box {
-    DLTensor t;
-    int64_t shape[MAX_DIMS], strides[MAX_DIMS];
-    alignas(64) uint8_t data[ROOM];
-} box;
-
-static qn_device *cpu;
-static qn_stream *stream;
 static box scale, out, layout;
-
-static int open_cpu(void **) {
-    return qn_device_open(&cpu, "cpu") != QN_OK || qn_stream_create(&stream, cpu) != QN_OK;
-}
-static int close_cpu(void **) {
-    qn_stream_destroy(stream);
-    qn_device_close(cpu);
-    return 0;
-}
-
-/** A contiguous tensor of poison. */
-static void make(box *b, qni_dtype dtype, int ndim, int64_t d0, int64_t d1, int64_t d2) {
-    const int64_t shape[] = {d0, d1, d2};
-    memset(b, 0xFF, sizeof *b);
-    int64_t stride = 1;
-    for (int i = ndim - 1; i >= 0; i--) {
-        b->shape[i] = shape[i];
-        b->strides[i] = stride;
-        stride *= shape[i];
-    }
-    b->t = (DLTensor){.data = b->data,
-                      .device = qn_device_id(cpu),
-                      .ndim = ndim,
-                      .dtype = qni_dl_dtype(dtype),
-                      .shape = b->shape,
-                      .strides = b->strides};
-}
 
 static void put(box *b, const void *values, size_t bytes) {
     memcpy(b->data, values, bytes);
-}
-
-static void assert_refused(qn_status st, qn_status want, const char *words) {
-    if (st != want || !strstr(qn_last_error(), words))
-        fail_msg("status %d, want %d with \"%s\": %s", st, want, words, qn_last_error());
 }
 
 static qn_status transform(int64_t block_rows, int32_t rounds) {
@@ -69,13 +20,13 @@ static void test_rounding_up(void **) {
                                     0x7F800000, 0x7FC00000, 0x3F7FFFFF, 0xC0000000};
     static const uint32_t exponents[] = {1, 1, 127, 128, 254, 254, 254, 127, 128};
     enum { COUNT = sizeof bits / sizeof *bits };
-    make(&scale, QNI_F32, 2, 1, COUNT, 0);
+    MAKE(&scale, QNI_F32, 1, COUNT);
     put(&scale, bits, sizeof bits);
-    make(&out, QNI_F32, 2, 1, COUNT, 0);
+    MAKE(&out, QNI_F32, 1, COUNT);
     assert_int_equal(transform(1, 1), QN_OK);
     for (int i = 0; i < COUNT; i++)
         assert_int_equal(((uint32_t *)out.data)[i], exponents[i] << 23);
-    make(&out, QNI_I32, 2, 1, 3, 0);
+    MAKE(&out, QNI_I32, 1, 3);
     assert_int_equal(transform(1, 1), QN_OK);
     for (int i = 0; i < 12; i++)
         assert_int_equal(out.data[i], i < COUNT ? exponents[i] : 0);
@@ -86,14 +37,14 @@ static void test_rounding_up(void **) {
 static void test_packing(void **) {
     static const float scales[] = {2, 4, 8, 16, 32};
     static const uint32_t words[] = {0x83828180, 0x84};
-    make(&scale, QNI_F32, 2, 1, 5, 0);
+    MAKE(&scale, QNI_F32, 1, 5);
     put(&scale, scales, sizeof scales);
-    make(&out, QNI_I32, 2, 1, 2, 0);
+    MAKE(&out, QNI_I32, 1, 2);
     assert_int_equal(transform(1, 0), QN_OK);
     assert_memory_equal(out.data, words, sizeof words);
-    make(&scale, QNI_I32, 2, 1, 2, 0);
+    MAKE(&scale, QNI_I32, 1, 2);
     put(&scale, words, sizeof words);
-    make(&out, QNI_F32, 2, 1, 5, 0);
+    MAKE(&out, QNI_F32, 1, 5);
     assert_int_equal(transform(1, 0), QN_OK);
     assert_memory_equal(out.data, scales, sizeof scales);
     assert_int_equal(out.data[sizeof scales], 0xFF);
@@ -102,9 +53,9 @@ static void test_packing(void **) {
 /** [3, 2] to MN-major columns of 4, each row of scales for two rows. */
 static void test_layout(void **) {
     static const float scales[] = {1, 2, 3, 4};
-    make(&scale, QNI_F32, 2, 2, 2, 0);
+    MAKE(&scale, QNI_F32, 2, 2);
     put(&scale, scales, sizeof scales);
-    make(&out, QNI_F32, 2, 3, 2, 0);
+    MAKE(&out, QNI_F32, 3, 2);
     out.strides[0] = 1, out.strides[1] = qn_tma_aligned_size(3, 4);
     assert_int_equal(transform(2, 0), QN_OK);
     static const float columns[2][3] = {{1, 1, 3}, {2, 2, 4}};
@@ -120,10 +71,10 @@ static void test_layout(void **) {
 static void test_ends(void **) {
     static const float scales[] = {1, 2, 4, 8, 16, 32};
     static const int32_t ends[] = {2, 5};
-    make(&scale, QNI_F32, 2, 6, 1, 0);
+    MAKE(&scale, QNI_F32, 6, 1);
     put(&scale, scales, sizeof scales);
-    make(&out, QNI_I32, 2, 6, 1, 0);
-    make(&layout, QNI_I32, 1, 2, 0, 0);
+    MAKE(&out, QNI_I32, 6, 1);
+    MAKE(&layout, QNI_I32, 2);
     put(&layout, ends, sizeof ends);
     assert_int_equal(qn_transform_scales(stream, &out.t, &scale.t, &layout.t, 1, 4, 0), QN_OK);
     static const int32_t want[] = {127, 128, -1, -1, 131, -1};
@@ -135,12 +86,12 @@ static void test_k_grouped(void **) {
     static const float scales[] = {1, 2, 4, 8, 16, 32};
     static const uint32_t want[] = {0x8281807F, 0x83, 0x84, 0};
     static const int32_t ks[] = {640, 128}, ends[] = {513, 890};
-    make(&scale, QNI_F32, 2, 6, 1, 0);
+    MAKE(&scale, QNI_F32, 6, 1);
     put(&scale, scales, sizeof scales);
-    make(&layout, QNI_I32, 1, 2, 0, 0);
+    MAKE(&layout, QNI_I32, 2);
     for (int by_ends = 0; by_ends < 2; by_ends++) {
         put(&layout, by_ends ? ends : ks, sizeof ks);
-        make(&out, QNI_I32, 2, 4, 1, 0);
+        MAKE(&out, QNI_I32, 4, 1);
         assert_int_equal(
             qn_pack_k_grouped_scales(stream, &out.t, &scale.t, &layout.t, 128, 256, by_ends, 0),
             QN_OK);
@@ -149,26 +100,26 @@ static void test_k_grouped(void **) {
 }
 
 static void test_refusals(void **) {
-    make(&scale, QNI_F32, 2, 3, 5, 0);
-    make(&out, QNI_I32, 2, 3, 1, 0);
-    make(&layout, QNI_I32, 1, 2, 0, 0);
+    MAKE(&scale, QNI_F32, 3, 5);
+    MAKE(&out, QNI_I32, 3, 1);
+    MAKE(&layout, QNI_I32, 2);
     assert_refused(transform(1, 0), QN_E_INVALID, "scale has shape [3, 5], needs [3, 4]");
-    make(&out, QNI_I32, 2, 3, 2, 0);
+    MAKE(&out, QNI_I32, 3, 2);
     assert_refused(transform(2, 0), QN_E_INVALID, "scale has shape [3, 5], needs [2, 5]");
     assert_refused(transform(0, 0), QN_E_INVALID, "block_rows is 0");
     assert_refused(transform(1, 2), QN_E_INVALID, "round_scale is 2");
     out.strides[0] = out.strides[1] = 1;
     assert_refused(transform(1, 0), QN_E_INVALID, "out has stride 1 in dimension 1");
-    make(&out, QNI_I32, 2, 3, 2, 0);
+    MAKE(&out, QNI_I32, 3, 2);
     out.t.byte_offset = 2;
     assert_refused(transform(1, 0), QN_E_INVALID, "out begins at");
-    make(&out, QNI_F16, 2, 3, 5, 0);
+    MAKE(&out, QNI_F16, 3, 5);
     assert_refused(transform(1, 0), QN_E_UNSUPPORTED, "out has dtype f16; accepted: f32, i32");
-    make(&out, QNI_F32, 2, 3, 5, 0);
+    MAKE(&out, QNI_F32, 3, 5);
     out.t.data = scale.data;
     assert_refused(transform(1, 0), QN_E_INVALID, "out overlaps scale");
-    make(&scale, QNI_F32, 3, 1, 3, 5);
-    make(&out, QNI_F32, 3, 1, 3, 5);
+    MAKE(&scale, QNI_F32, 1, 3, 5);
+    MAKE(&out, QNI_F32, 1, 3, 5);
     assert_refused(qn_transform_scales(stream, &out.t, &scale.t, &layout.t, 1, 0, 0), QN_E_INVALID,
                    "ends is given and out has 3 dimensions, needs 2");
     assert_refused(qn_transform_scales(stream, nullptr, &scale.t, nullptr, 1, 0, 0), QN_E_INVALID,
@@ -179,9 +130,9 @@ static void test_refusals(void **) {
 /** With QUERN_VALIDATE=1, index tensors' contents. */
 static void test_validation(void **) {
     static const int32_t falling[] = {2, 1}, too_long[] = {2, 9}, ks[] = {512, 640};
-    make(&scale, QNI_F32, 2, 6, 4, 0);
-    make(&out, QNI_I32, 2, 6, 1, 0);
-    make(&layout, QNI_I32, 1, 2, 0, 0);
+    MAKE(&scale, QNI_F32, 6, 4);
+    MAKE(&out, QNI_I32, 6, 1);
+    MAKE(&layout, QNI_I32, 2);
     put(&layout, falling, sizeof falling);
     assert_refused(qn_transform_scales(stream, &out.t, &scale.t, &layout.t, 1, 4, 0), QN_E_INVALID,
                    "ends[1] is 1; accepted: 2 to 6");
@@ -189,7 +140,7 @@ static void test_validation(void **) {
     assert_refused(qn_transform_scales(stream, &out.t, &scale.t, &layout.t, 1, 4, 0), QN_E_INVALID,
                    "ends[1] is 9; accepted: 2 to 6");
     put(&layout, ks, sizeof ks);
-    make(&out, QNI_I32, 2, 3, 4, 0);
+    MAKE(&out, QNI_I32, 3, 4);
     assert_refused(qn_pack_k_grouped_scales(stream, &out.t, &scale.t, &layout.t, 128, 0, 0, 0),
                    QN_E_INVALID, "group_layout needs 9 scales and 3 words; scale has 6, out 3");
     assert_refused(qn_pack_k_grouped_scales(stream, &out.t, &scale.t, &layout.t, 0, 0, 0, 0),
@@ -201,8 +152,8 @@ static void test_validation(void **) {
 }
 
 static void test_empty(void **) {
-    make(&scale, QNI_F32, 2, 0, 5, 0);
-    make(&out, QNI_I32, 2, 0, 2, 0);
+    MAKE(&scale, QNI_F32, 0, 5);
+    MAKE(&out, QNI_I32, 0, 2);
     scale.t.data = out.t.data = nullptr;
     assert_int_equal(transform(1, 0), QN_OK);
 }
