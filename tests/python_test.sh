@@ -17,7 +17,7 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 cmake --install "$build" --component python --prefix "$tmp/stage" --strip > "$tmp/log"
 cp -r "$QUERN_SOURCE_DIR/python/quern" "$tmp/stage/"
-export PYTHONPATH=$tmp/stage PYTHONDONTWRITEBYTECODE=1
+export PYTHONPATH=$tmp/stage PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 # PyTorch's threads would spin against ours
 "$PYTHON" -m pytest -q -p no:cacheprovider "$tests"/*_test.py
 
 # TORCH_PYTHON may lack what the tests' own Python has: it gets those few packages, and no others, from there.
@@ -29,5 +29,5 @@ if [ -n "${TORCH_PYTHON:-}" ]; then
       ln -s "$packages/$name" "$tmp/borrowed/$name"
   done
   ln -s "$packages"/apache_tvm_ffi-*.dist-info "$tmp/borrowed/"
-  OMP_NUM_THREADS=1 PYTHONPATH=$PYTHONPATH:$tmp/borrowed "$TORCH_PYTHON" -m pytest -q -p no:cacheprovider "$tests"/torch*_test.py
+  PYTHONPATH=$PYTHONPATH:$tmp/borrowed "$TORCH_PYTHON" -m pytest -q -p no:cacheprovider "$tests"/torch*_test.py
 fi
