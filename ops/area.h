@@ -18,15 +18,27 @@ typedef struct qni_area {
     double *want;          // of each element
     double *tolerance;     // of each element; below 0: it keeps its bytes
     int64_t count;
+    int64_t rows, row, stride; // elements i * stride .. + row - 1 exist; dense: one row of all
     qn_device *owner;
-    DLTensor flat; // the whole, as bytes
+    DLTensor flat; // the whole, as bytes; of far rows, [rows, bytes with guards]
+    int64_t flat_shape[2], flat_strides[2];
 } qni_area;
 
 /** Room for `count` elements, the first of them `offset` elements behind an address of 256 bytes. All bytes are a
  *  poison, 0xFF, which is a NaN of every dtype. */
 qn_status qni_area_create(qni_area *area, const char *name, qn_device *owner, qni_dtype dtype,
                           int64_t count, int64_t offset);
+/** The same for `rows` rows of `row` elements, `stride` apart. Where that is far, only the rows and guards around each of them
+ *  are filled and compared, and host memory behind all else is never touched. */
+qn_status qni_area_create_rows(qni_area *area, const char *name, qn_device *owner, qni_dtype dtype,
+                               int64_t rows, int64_t row, int64_t stride, int64_t offset);
 void qni_area_destroy(qni_area *area);
+
+/** A stride in elements that does not fit 32 bits, for rows that the fast kernels take. */
+constexpr int64_t qni_far = (INT64_C(1) << 31) + 64;
+/** Whether a problem could not be made for lack of memory, which its strides excuse: then it is reported as left out. */
+bool qni_areas_leave_out_far(qni_check_run *run, const qni_op *op, const char *text, int64_t stride,
+                             qn_status st);
 
 /** The elements in host memory, as they are before a run; and their place on the device. */
 static inline void *qni_area_host(const qni_area *area) {

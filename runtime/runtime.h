@@ -221,6 +221,9 @@ typedef struct qni_check_problem {
  * and reports. Not QN_OK: the check itself could not be carried out (a wrong result is reported,
  * not returned). */
 qn_status qni_check_problem_run(qni_check_run *run, const qni_check_problem *problem);
+/** Reports that no variant ran on a problem, and why. */
+void qni_check_problem_leave_out(qni_check_run *run, const qni_op *op, const char *text,
+                                 const char *why);
 qn_stream *qni_check_stream(const qni_check_run *run);
 uint64_t qni_check_seed(const qni_check_run *run);
 bool qni_check_is_quick(const qni_check_run *run);

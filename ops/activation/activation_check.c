@@ -25,9 +25,19 @@ typedef struct shape {
     int64_t gap, offset; // elements between rows, and before the first
 } shape;
 static const shape shapes[] = {
-    {1, 1, 1, 0, 0},      {1, 37, 8, 0, 0},   {2, 9, 64, 0, 8},    {1, 33, 136, 8, 0},
-    {3, 2, 111, 3, 1},    {1, 3, 1024, 0, 0}, {1, 5, 1032, 16, 8}, {2, 2, 2056, 0, 0},
-    {1, 2, 2050, 5, 3},   {1, 2, 9216, 0, 0}, {1, 1, 16384, 0, 0}, {1, 1, 33000, 0, 0},
+    {1, 1, 1, 0, 0},
+    {1, 37, 8, 0, 0},
+    {2, 9, 64, 0, 8},
+    {1, 33, 136, 8, 0},
+    {3, 2, 111, 3, 1},
+    {1, 3, 1024, 0, 0},
+    {1, 5, 1032, 16, 8},
+    {2, 2, 2056, 0, 0},
+    {1, 2, 2050, 5, 3},
+    {1, 2, 9216, 0, 0},
+    {1, 1, 16384, 0, 0},
+    {1, 1, 33000, 0, 0},
+    {1, 2, 64, qni_far - 128, 0},
     {1, 301, 7168, 0, 0},
 };
 
@@ -69,11 +79,14 @@ static int64_t scales_per_row(const check_case *c) {
 static qn_status make_area(check_case *c, qn_device *device, int which) {
     const qni_activation_problem *p = &c->problem;
     const qni_dtype dtype = which == X ? p->dtype : which == OUT ? p->dtype_out : QNI_F32;
-    const int64_t count = which != SCALE ? c->shape->batches * batch_stride(c, which)
-                          : c->form->quant == QNI_ACTIVATION_STATIC ? 1
-                                                                    : p->rows * scales_per_row(c);
-    return qni_area_create(&c->areas[which], area_names[which], device, dtype, count,
-                           which == SCALE ? 0 : c->shape->offset);
+    const int64_t scales =
+        c->form->quant == QNI_ACTIVATION_STATIC ? 1 : p->rows * scales_per_row(c);
+    if (which == SCALE)
+        return qni_area_create(&c->areas[which], area_names[which], device, dtype, scales, 0);
+    const int64_t rows = row_at(c, which, p->rows - 1) / row_stride(c, which) + 1;
+    return qni_area_create_rows(&c->areas[which], area_names[which], device, dtype, rows,
+                                row_stride(c, which) - c->shape->gap, row_stride(c, which),
+                                c->shape->offset);
 }
 
 /** Rows on scales of their own: one of zeros, one where exp ends its range, one of the largest, one of the smallest. */
@@ -167,6 +180,10 @@ static void expect_row(check_case *c, const qni_activation_problem *host, int64_
 static qn_status prepare(check_case *c, qn_device *device) {
     const qni_activation_problem *p = &c->problem;
     qn_status st;
+    snprintf(c->text, sizeof c->text, "%s_and_mul %s [%ld, %ld, 2 * %ld] gap=%ld offset=%ld %s->%s",
+             functions[p->function], c->form->name, (long)c->shape->batches, (long)c->shape->inner,
+             (long)p->h, (long)c->shape->gap, (long)c->shape->offset, qni_dtype_name(p->dtype),
+             qni_dtype_name(p->dtype_out));
     c->y = malloc((size_t)p->h * sizeof *c->y);
     c->error = malloc((size_t)p->h * sizeof *c->error);
     if (!c->y || !c->error)
@@ -180,10 +197,6 @@ static qn_status prepare(check_case *c, qn_device *device) {
     place(c, &host, true);
     for (int64_t r = 0; r < host.rows; r++)
         expect_row(c, &host, r);
-    snprintf(c->text, sizeof c->text, "%s_and_mul %s [%ld, %ld, 2 * %ld] gap=%ld offset=%ld %s->%s",
-             functions[p->function], c->form->name, (long)c->shape->batches, (long)c->shape->inner,
-             (long)p->h, (long)c->shape->gap, (long)c->shape->offset, qni_dtype_name(p->dtype),
-             qni_dtype_name(p->dtype_out));
 out:
     return st;
 }
@@ -216,9 +229,11 @@ static qn_status check_one(qni_check_run *run, const form *f, const shape *s, qn
         .scale_eps = 1e-10f,
     };
     c->problem.scale_row = scales_per_row(c);
-    QN_TRY(prepare(c, qn_stream_device(qni_check_stream(run))));
-    QN_TRY(qni_areas_check(run, &qni_op_activation, &c->problem, c->text, c->areas, NUM_AREAS));
-out:
+    st = prepare(c, qn_stream_device(qni_check_stream(run)));
+    if (st == QN_OK)
+        st = qni_areas_check(run, &qni_op_activation, &c->problem, c->text, c->areas, NUM_AREAS);
+    else if (qni_areas_leave_out_far(run, &qni_op_activation, c->text, s->gap, st))
+        st = QN_OK;
     case_destroy(c);
     return st;
 }
@@ -236,7 +251,9 @@ qn_status qni_activation_check(qni_check_run *run, const qni_op *op) {
         for (int s = 0; s < num_shapes; s++)
             for (int k = 0; k < 9; k++) {           // dtype and function
                 const bool is_long = s == num_long; // stored past the caches where it is plain
-                if (++turn % thinning != 0 || (is_long && (f > 0 || k % 4 != 0)))
+                const bool is_far = shapes[s].gap > qni_far / 2; // takes much memory: bf16, SiLU
+                const bool is_left = is_long ? f > 0 || k % 4 != 0 : is_far && quick && f > 0;
+                if (is_far ? k != QNI_BF16 || is_left : ++turn % thinning != 0 || is_left)
                     continue;
                 qn_status st = check_one(run, &forms[f], &shapes[s], (qni_dtype)(k % 3),
                                          (qn_activation)(k / 3), (qni_fp8)(turn % QNI_NUM_FP8));

@@ -353,5 +353,5 @@ qn_status qni_quantize_check(qni_check_run *run, const qni_op *op) {
                     if (st != QN_OK)
                         return st;
                 }
-    return QN_OK;
+    return qni_quantize_vectors_check(run, op);
 }

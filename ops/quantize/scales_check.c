@@ -16,13 +16,15 @@ typedef struct shape {
     int64_t groups, rows, cols, block_rows;
     bool is_mn_major_in, is_k_major_out; // else what DeepGEMM's tensors are
     int64_t offset;                      // of in and out behind 256 bytes
+    bool is_far;                         // rows of in and columns of out
 } shape;
 static const shape shapes[] = {
-    {1, 1, 1, 1, false, false, 0},     {1, 5, 3, 1, true, false, 1},
-    {1, 257, 56, 1, false, false, 0},  {2, 129, 57, 1, false, false, 3},
-    {4, 130, 4, 128, false, false, 0}, {1, 300, 9, 128, true, true, 1},
-    {3, 70, 130, 3, false, true, 0},   {1, 1030, 7, 1, true, false, 0},
-    {70000, 1, 2, 1, false, false, 0}, {1, 2, 20003, 1, false, false, 0},
+    {1, 1, 1, 1, false, false, 0, false},     {1, 5, 3, 1, true, false, 1, false},
+    {1, 257, 56, 1, false, false, 0, false},  {2, 129, 57, 1, false, false, 3, false},
+    {4, 130, 4, 128, false, false, 0, false}, {1, 300, 9, 128, true, true, 1, false},
+    {3, 70, 130, 3, false, true, 0, false},   {1, 1030, 7, 1, true, false, 0, false},
+    {70000, 1, 2, 1, false, false, 0, false}, {1, 2, 20003, 1, false, false, 0, false},
+    {1, 2, 8, 1, false, false, 0, true},
 };
 /** Groups of rows that end at .. of shapes[..].rows, and what their begins are aligned to. */
 static const struct {
@@ -75,15 +77,21 @@ static void expect(check_case *c, int64_t at, uint32_t word) {
 
 // ---- areas
 
-static qn_status create(check_case *c, qni_check_run *run, int which, int64_t count,
-                        int64_t offset) {
-    return qni_area_create(&c->areas[which], area_names[which],
-                           qn_stream_device(qni_check_stream(run)), QNI_I32, count, offset);
+/** What lies together in a layout: rows or columns of all groups. */
+typedef struct lines {
+    int64_t count, length, stride;
+} lines;
+
+static qn_status create(check_case *c, qni_check_run *run, int which, lines l, int64_t offset) {
+    return qni_area_create_rows(&c->areas[which], area_names[which],
+                                qn_stream_device(qni_check_stream(run)), QNI_I32, l.count, l.length,
+                                l.stride, offset);
 }
 
-static void fill(check_case *c) {
-    for (int64_t i = 0; i < c->areas[IN].count; i++)
-        ((uint32_t *)qni_area_host(&c->areas[IN]))[i] = random_scale(&c->random);
+static void fill(check_case *c, lines l) {
+    for (int64_t i = 0; i < l.count * l.length; i++)
+        ((uint32_t *)qni_area_host(&c->areas[IN]))[i / l.length * l.stride + i % l.length] =
+            random_scale(&c->random);
 }
 
 static check_case *case_create(qni_check_run *run, const qni_op *op, uint64_t salt) {
@@ -142,13 +150,17 @@ static void expect_row(check_case *c, form with, int64_t group, int64_t row) {
     }
 }
 
-/** Strides of [groups, rows, words]: MN-major with aligned columns, or row-major with a gap behind each row. */
-static int64_t lay_out(int64_t rows, int64_t words, int64_t groups, bool is_k_major, int64_t *group,
-                       int64_t *row, int64_t *col) {
-    *row = is_k_major ? words + 1 : 1;
-    *col = is_k_major ? 1 : qn_tma_aligned_size(rows, 4);
-    *group = is_k_major ? rows * *row : words * *col;
-    return groups * *group;
+/** Lines of [groups, rows, words]: MN-major with aligned columns, or row-major with a gap behind each row; or far apart. */
+static lines lay_out(const shape *s, int64_t rows, int64_t words, bool is_k_major, int64_t *group,
+                     int64_t *row, int64_t *col) {
+    const int64_t near = is_k_major ? words + 1 : qn_tma_aligned_size(rows, 4);
+    const lines l = {.count = s->groups * (is_k_major ? rows : words),
+                     .length = is_k_major ? words : rows,
+                     .stride = s->is_far ? qni_far : near};
+    *row = is_k_major ? l.stride : 1;
+    *col = is_k_major ? 1 : l.stride;
+    *group = l.count / s->groups * l.stride;
+    return l;
 }
 
 static qni_scales_problem make_problem(const shape *s, form with) {
@@ -169,14 +181,14 @@ static qni_scales_problem make_problem(const shape *s, form with) {
 static qn_status make_rows_areas(check_case *c, qni_check_run *run, const shape *s) {
     qni_scales_problem *p = &c->problem.rows;
     qn_status st;
-    const int64_t in_count =
-        lay_out(div_up(s->rows, s->block_rows), p->is_packed_in ? p->quads : p->cols, s->groups,
+    const lines in =
+        lay_out(s, div_up(s->rows, s->block_rows), p->is_packed_in ? p->quads : p->cols,
                 !s->is_mn_major_in, &p->in_group, &p->in_row, &p->in_col);
-    const int64_t out_count = lay_out(s->rows, p->is_packed_out ? p->quads : p->cols, s->groups,
-                                      s->is_k_major_out, &p->out_group, &p->out_row, &p->out_col);
-    QN_TRY(create(c, run, IN, in_count, s->offset));
-    QN_TRY(create(c, run, OUT, out_count, s->offset));
-    fill(c);
+    const lines out = lay_out(s, s->rows, p->is_packed_out ? p->quads : p->cols, s->is_k_major_out,
+                              &p->out_group, &p->out_row, &p->out_col);
+    QN_TRY(create(c, run, IN, in, s->offset));
+    QN_TRY(create(c, run, OUT, out, s->offset));
+    fill(c, in);
     p->in = qni_area_device(&c->areas[IN]);
     p->out = qni_area_device(&c->areas[OUT]);
 out:
@@ -191,9 +203,13 @@ static qn_status check_rows(qni_check_run *run, const shape *s, form with, int s
         return QN_FAIL(QN_E_MEMORY, "check: out of memory");
     qni_scales_problem *p = &c->problem.rows;
     *p = make_problem(s, with);
+    snprintf(c->text, sizeof c->text, "[%ld, %ld, %ld] %s %s->%s block_rows=%ld%s%s",
+             (long)s->groups, (long)s->rows, (long)s->cols, form_names[with],
+             s->is_mn_major_in ? "MN" : "K", s->is_k_major_out ? "K" : "MN", (long)s->block_rows,
+             split < 0 ? "" : " by ends", s->is_far ? " far" : "");
     QN_TRY(make_rows_areas(c, run, s));
     if (split >= 0) {
-        QN_TRY(create(c, run, LAYOUT, splits[split].count, 0));
+        QN_TRY(create(c, run, LAYOUT, (lines){1, splits[split].count, 1}, 0));
         memcpy(qni_area_host(&c->areas[LAYOUT]), splits[split].ends,
                (size_t)splits[split].count * sizeof *splits[split].ends);
         p->ends = qni_area_device(&c->areas[LAYOUT]);
@@ -203,9 +219,37 @@ static qn_status check_rows(qni_check_run *run, const shape *s, form with, int s
     for (int64_t i = 0; i < s->groups * s->rows; i++)
         if (split < 0 || is_row_of_group(p, splits[split].ends, i))
             expect_row(c, with, i / s->rows, i % s->rows);
-    snprintf(c->text, sizeof c->text, "[%ld, %ld, %ld] %s %s->%s block_rows=%ld%s", (long)s->groups,
-             (long)s->rows, (long)s->cols, form_names[with], s->is_mn_major_in ? "MN" : "K",
-             s->is_k_major_out ? "K" : "MN", (long)s->block_rows, split < 0 ? "" : " by ends");
+    QN_TRY(qni_areas_check(run, c->op, &c->problem, c->text, c->areas, NUM_AREAS));
+out:
+    if (qni_areas_leave_out_far(run, &qni_op_scales, c->text, s->is_far ? qni_far : 0, st))
+        st = QN_OK;
+    case_destroy(c);
+    return st;
+}
+
+/** Zero, denormals, 1 and its neighbours, the largest, infinity, NaN: to exponents of powers of two. */
+static qn_status check_vector(qni_check_run *run, bool packs) {
+    static const uint32_t bits[] = {0,          1,          0x007FFFFF, 0x00800000,
+                                    0x3F7FFFFF, 0x3F800000, 0x3F800001, 0x7EFFFFFF,
+                                    0x7F000001, 0x7F7FFFFF, 0x7F800000, 0x7FC00000};
+    static const uint8_t exponents[] = {1, 1, 1, 1, 127, 127, 128, 254, 254, 254, 254, 254};
+    enum { COUNT = sizeof bits / sizeof *bits };
+    check_case *c = case_create(run, &qni_op_scales, 0);
+    qn_status st = QN_OK;
+    if (!c)
+        return QN_FAIL(QN_E_MEMORY, "check: out of memory");
+    const shape s = {1, 1, COUNT, 1, false, false, 0, false};
+    c->problem.rows = make_problem(&s, packs ? ROUND_AND_PACK : ROUND);
+    QN_TRY(make_rows_areas(c, run, &s));
+    memcpy(qni_area_host(&c->areas[IN]), bits, sizeof bits);
+    for (int i = 0; i < COUNT; i++)
+        if (!packs)
+            expect(c, i * c->problem.rows.out_col, (uint32_t)exponents[i] << 23);
+        else if (i % 4 == 0)
+            expect(c, i / 4 * c->problem.rows.out_col,
+                   exponents[i] + exponents[i + 1] * 0x100u + exponents[i + 2] * 0x10000u +
+                       exponents[i + 3] * 0x1000000u);
+    snprintf(c->text, sizeof c->text, "fixed vector %s", packs ? "packed" : "f32");
     QN_TRY(qni_areas_check(run, c->op, &c->problem, c->text, c->areas, NUM_AREAS));
 out:
     case_destroy(c);
@@ -218,8 +262,10 @@ static qn_status check_all_rows(qni_check_run *run) {
     int turn = 0;
     for (int i = 0; i < num_shapes; i++)
         for (int with = 0; st == QN_OK && with < NUM_FORMS; with++)
-            if (!qni_check_is_quick(run) || turn++ % 3 == i % 3)
+            if (shapes[i].is_far ? with == PACK : !qni_check_is_quick(run) || turn++ % 3 == i % 3)
                 st = check_rows(run, &shapes[i], (form)with, -1);
+    for (int packs = 0; st == QN_OK && packs < 2; packs++)
+        st = check_vector(run, packs != 0);
     for (int i = 0; i < (int)(sizeof splits / sizeof *splits); i++)
         for (int with = COPY; st == QN_OK && with <= PACK; with += PACK)
             st = check_rows(run, &shapes[splits[i].shape], (form)with, i);
@@ -297,10 +343,11 @@ static qn_status check_k_grouped(qni_check_run *run, const k_shape *s) {
         return QN_FAIL(QN_E_MEMORY, "check: out of memory");
     make_layout(s, layout, &scales, &words);
     words += s->spare;
-    QN_TRY(create(c, run, IN, scales * (s->rows + 1), 1));
-    QN_TRY(create(c, run, OUT, words * (s->rows + 2), 0));
-    QN_TRY(create(c, run, LAYOUT, s->groups, 0));
-    fill(c);
+    const lines in = {scales, s->rows, s->rows + 1};
+    QN_TRY(create(c, run, IN, in, 1));
+    QN_TRY(create(c, run, OUT, (lines){words, s->rows, s->rows + 2}, 0));
+    QN_TRY(create(c, run, LAYOUT, (lines){1, s->groups, 1}, 0));
+    fill(c, in);
     memcpy(qni_area_host(&c->areas[LAYOUT]), layout, (size_t)s->groups * sizeof *layout);
     c->problem.k = (qni_k_scales_problem){.in = qni_area_device(&c->areas[IN]),
                                           .out = qni_area_device(&c->areas[OUT]),
