@@ -359,6 +359,9 @@ static const qni_attention_spec specs[] = {
      .is_causal = true,
      .has_lse = true},
     {DENSE, 1, {30}, {70}, HEADS(2, 1, 64), BF16, .values = QNI_CASE_PEAKS, .has_lse = true, QUICK},
+    // Maxima that rise far from one tile of keys to the next.
+    {DENSE, 1, {9}, {500}, HEADS(1, 1, 64), BF16, .values = QNI_CASE_PEAKS, .has_lse = true, QUICK},
+    {DENSE, 1, {9}, {250}, HEADS(1, 1, 128), F16, .values = QNI_CASE_PEAKS, .has_lse = true},
 };
 
 static qn_status reset_areas(qni_area *areas, int count, qn_stream *stream) {
