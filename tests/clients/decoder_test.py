@@ -6,7 +6,7 @@ import copy
 import pytest
 import quern
 import torch
-from models import DECODERS, DTYPES, assert_as_good, decoder, run, tokens
+from models import DECODERS, DTYPES, assert_as_good, decoder, put, run, tokens
 
 # What one pass of a model of n layers calls.
 CALLS = {"llama": lambda n: {"rmsnorm": 2 * n + 1, "qk_rmsnorm_rope": n, "silu_and_mul": n},
@@ -21,8 +21,8 @@ def calls_of(patch):
     return calls
 
 
-def check(name, dtype, device=None, hidden=256, layers=4, inputs=None):
-    model, inputs = decoder(name, dtype, hidden, layers), inputs or tokens()
+def check(name, dtype, device=None, hidden=256, layers=4, inputs=None, where="cpu"):
+    model, inputs = decoder(name, dtype, hidden, layers).to(where), put(inputs or tokens(), where)
     exact, plain = run(copy.deepcopy(model).double(), inputs), run(model, inputs)
     with quern.patch(model, device) as patch:
         assert patch.counts == {"rmsnorm": 2 * layers + 1, ROPE[name]: layers, "silu_and_mul": layers}

@@ -8,7 +8,7 @@ import quern
 import torch
 from decoder_test import Recorder, calls_of
 from diffusers.models.attention import FeedForward
-from models import DTYPES, assert_as_good, error, flux, in_double, run, scene
+from models import DTYPES, assert_as_good, error, flux, in_double, put, run, scene
 
 
 def counts_of(layers, single_layers):
@@ -22,8 +22,8 @@ def calls_in(layers, single_layers):
             "qk_rmsnorm_rope": 2 * layers + single_layers}
 
 
-def check(dtype, device=None, hidden=256, layers=2, single_layers=2, **size):
-    model, inputs = flux(dtype, hidden, layers, single_layers), scene(dtype, **size)
+def check(dtype, device=None, hidden=256, layers=2, single_layers=2, where="cpu", **size):
+    model, inputs = flux(dtype, hidden, layers, single_layers).to(where), put(scene(dtype, **size), where)
     exact, plain = run(copy.deepcopy(model).double(), in_double(inputs)), run(model, inputs)
     with quern.patch(model, device) as patch:
         assert patch.counts == counts_of(layers, single_layers)

@@ -9,7 +9,7 @@ DECODERS = {"llama": (LlamaConfig, LlamaForCausalLM), "qwen3": (Qwen3Config, Qwe
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 
 
-def _spread_norms(model):
+def spread_norms(model):
     """Norms start as ones, and an op that forgot them would pass."""
     for name, parameter in model.named_parameters():
         if parameter.ndim == 1 and "norm" in name and name.endswith("weight"):
@@ -21,7 +21,7 @@ def decoder(name, dtype, hidden=256, layers=4):
     """Logits of a spread as a trained model's, so that layers and not only embeddings show in them."""
     config, model = DECODERS[name]
     torch.manual_seed(7)
-    return _spread_norms(model(config(
+    return spread_norms(model(config(
         hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=hidden // 64, num_key_value_heads=hidden // 128 or 1,
         head_dim=64, intermediate_size=2 * hidden, vocab_size=512, initializer_range=hidden**-0.5, pad_token_id=0,
         tie_word_embeddings=False))).to(dtype)
@@ -36,7 +36,7 @@ def flux(dtype, hidden=256, layers=2, single_layers=2):
     model = FluxTransformer2DModel(
         in_channels=16, num_layers=layers, num_single_layers=single_layers, attention_head_dim=64,
         num_attention_heads=hidden // 64, joint_attention_dim=48, pooled_projection_dim=32, axes_dims_rope=(16, 24, 24))
-    return _spread_norms(model).to(dtype)
+    return spread_norms(model).to(dtype)
 
 
 def scene(dtype, batch=2, side=6, text=8):
@@ -48,6 +48,10 @@ def scene(dtype, batch=2, side=6, text=8):
             "encoder_hidden_states": torch.randn(batch, text, 48, generator=generator).to(dtype),
             "pooled_projections": torch.randn(batch, 32, generator=generator).to(dtype),
             "timestep": torch.full((batch,), 0.5, dtype=dtype), "img_ids": ids, "txt_ids": torch.zeros(text, 3)}
+
+
+def put(inputs, where):
+    return {name: x.to(where) for name, x in inputs.items()}
 
 
 def in_double(inputs):

@@ -150,10 +150,10 @@ class Tanh(UpGated):
     (torch.nn.RMSNorm(64), "no eps, or one that depends on the dtype"),
     (torch.nn.RMSNorm(64, eps=1e-6, elementwise_affine=False), "no weight"),
     (torch.nn.RMSNorm((4, 8), eps=1e-6), "norms more than the last dimension"),
-    (torch.nn.LayerNorm((4, 8)), "norms other dimensions"),
+    (torch.nn.LayerNorm((4, 8)), "does not say that it norms the last dimension alone"),
     (torch.nn.GroupNorm(2, 8), "no norm over groups"),
     (torch.nn.BatchNorm1d(8), "no norm over groups"),
-    (torch.nn.GELU(), "with a gate only"),
+    (torch.nn.GELU(), "together with the product by a gate"),
     (UpGated(), r"something else than down\(act\(gate\(x\)\) \* up\(x\)\)"),
     (Tanh(), "activation is none of silu"),
 ])

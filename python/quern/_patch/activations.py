@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gated activations: transformers' MLPs of gate, up and down projections, and diffusers' GEGLU and SwiGLU."""
+"""Gated activations: transformers' MLPs, by two projections or one, and diffusers' GEGLU and SwiGLU."""
 
 import torch
 
@@ -81,13 +81,10 @@ def gated_mlp(run, module):
     return Replacement(op, _mlp_function(run, op), others)
 
 
-# ---- diffusers: one projection, whose second half is the gate
+# ---- gate and up from one projection, or given beside each other
 
-def is_gated_projection(module):
-    return type(module).__name__ in ("GEGLU", "SwiGLU") and isinstance(module._modules.get("proj"), torch.nn.Module)
-
-
-def _projection_function(run, op):
+def _swapped(run, op):
+    """diffusers' GEGLU and SwiGLU: the projection's second half is the gate."""
     def forward(self, hidden_states):
         proj, x = self.proj, hidden_states
         if not torch.compiler.is_compiling() and _is_plain(x, proj):
@@ -102,13 +99,40 @@ def _projection_function(run, op):
     return forward
 
 
+def _joined(run, op):
+    """transformers' MLPs like Phi 3's."""
+    return lambda self, hidden_states: self.down_proj(_activate(run, op, self.gate_up_proj(hidden_states)))
+
+
+def _given(run, op):
+    """diffusers' Flux2SwiGLU."""
+    return lambda self, x: _activate(run, op, x)
+
+
+def _form_of(module):
+    """(our function, small parts for a trial), or None."""
+    parts, name = module._modules, type(module).__name__
+    if name in ("GEGLU", "SwiGLU") and "proj" in parts:
+        return _swapped, {"proj": trial.linear(6, 8)}
+    if "gate_up_proj" in parts and "down_proj" in parts:
+        return _joined, {"gate_up_proj": trial.linear(6, 8), "down_proj": trial.linear(4, 6)}
+    if name.endswith(("GEGLU", "SwiGLU")) and not list(module.parameters()):
+        return _given, {}
+    return None
+
+
+def is_gated_projection(module):
+    return _form_of(module) is not None
+
+
 def gated_projection(run, module):
-    twin, x = trial.twin(module, modules={"proj": trial.linear(6, 8)}), trial.numbers(2, 3, 6)
+    function, small = _form_of(module)
+    twin, x = trial.twin(module, modules=small), 2 * trial.numbers(4, 5, 6)
     want = trial.run(type(module).forward, twin, x)
     for op in _FUNCTIONS:
-        if trial.agree(trial.run(_projection_function(run.plain, op), twin, x), want):
-            others = [part for name, part in module._modules.items() if name != "proj"]
-            return Replacement(op, _projection_function(run, op), dict.fromkeys(others))
+        if trial.agree(trial.run(function(run.plain, op), twin, x), want):
+            others = [part for name, part in module._modules.items() if name not in small]
+            return Replacement(op, function(run, op), dict.fromkeys(others))
     raise Unfit("it computes something else than quern's gated activations")
 
 
@@ -116,4 +140,4 @@ def gated_projection(run, module):
 
 def is_ungated(module):
     name = type(module).__name__
-    return not hasattr(module, "gate_proj") and name.startswith(("GELU", "SiLU", "NewGELU", "ApproximateGELU"))
+    return name.startswith(("GELU", "SiLU", "NewGELU", "ApproximateGELU"))

@@ -16,6 +16,7 @@ _ROTARY = "apply_rotary_pos_emb"
 
 
 def is_rotary(module):
+    """Whether its forward, or the one that a decorator wraps, has the name."""
     code = getattr(type(module).forward, "__code__", None)
     wrapped = getattr(getattr(type(module).forward, "__wrapped__", None), "__code__", None)
     return any(c is not None and _ROTARY in c.co_names for c in (code, wrapped))
@@ -27,12 +28,12 @@ def is_table(module):
 
 
 def rotate(run, q, k, cos, sin, weights=(None, None), eps=0.0):
-    """q, k [batch, n, heads, d], cos and sin [batch or 1, n, d]: normed, if there are weights, and rotated."""
+    """q, k [batch, n, heads, d], normed, if there are weights, and rotated by cos, sin [batch or 1, n, d or less]."""
     per_batch = cos.shape[0] > 1
     tables = [t.flatten(0, 1) if per_batch else t[0] for t in (cos, sin)]
     q_in, k_in = (t.flatten(0, 1) if per_batch else t for t in (q, k))
     q_out, k_out = torch.empty_like(q_in), torch.empty_like(k_in)
-    run("qk_rmsnorm_rope", q_out, k_out, q_in, k_in, *weights, *tables, 0, eps, 0)
+    run("qk_rmsnorm_rope", q_out, k_out, q_in, k_in, *weights, *tables, cos.shape[-1], eps, 0)
     return q_out.view(q.shape) if per_batch else q_out, k_out.view(k.shape) if per_batch else k_out
 
 
@@ -85,10 +86,19 @@ def _tables(n, d):
 
 
 def _check_function(run, function):
-    q, k, (cos, sin) = trial.numbers(2, 3, 5, 8), trial.numbers(2, 1, 5, 8), _tables(5, 8)
+    """By tables of whole heads, and by narrower ones where the function takes those."""
+    q, k = trial.numbers(2, 3, 5, 16), trial.numbers(2, 1, 5, 16)
     ours = _rotary_function(run.plain, lambda: (None, None), 0.0)
-    if not trial.agree(trial.run(ours, q, k, cos, sin), trial.run(function, q, k, cos, sin)):
-        raise Unfit(f"its {_ROTARY} is another rotation than of halves by tables of whole heads")
+    for width in (16, 8):
+        cos, sin = _tables(5, width)
+        try:
+            want = trial.run(function, q, k, cos, sin)
+        except Unfit:
+            if width == 16:
+                raise
+            continue
+        if not trial.agree(trial.run(ours, q, k, cos, sin), want):
+            raise Unfit(f"its {_ROTARY} is another rotation than of the halves of a head")
 
 
 def _small_parts(module):
@@ -97,6 +107,8 @@ def _small_parts(module):
              "o_proj": trial.linear(groups * d, 8)}
     for name in ("q_norm", "k_norm"):
         parts[name] = trial.twin(module._modules[name], {"weight": trial.weights(d)})
+    for parameter in parts["q_proj"].parameters():
+        parameter.data *= 1e-3  # so that the norm's eps counts
     return parts
 
 
@@ -128,6 +140,9 @@ def rotary(run, module):
     forward = type(module).forward
     if hasattr(forward, "__wrapped__") or _ROTARY not in forward.__globals__:
         raise Unfit(f"its forward does not call {_ROTARY} itself")
+    others = [name for name in forward.__code__.co_names if name.startswith("apply_rotary") and name != _ROTARY]
+    if others:
+        raise Unfit(f"its forward rotates by {others[0]} as well")
     _check_function(run, forward.__globals__[_ROTARY])
     eps = _head_norm_eps(run, module)
     if eps is None:

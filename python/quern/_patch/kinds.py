@@ -30,7 +30,7 @@ def _alone(reason):
 # Seen, said, and left.
 _KINDS += [
     (norms.is_other, _alone("quern has no norm over groups, batches or channels")),
-    (activations.is_ungated, _alone("quern has activations with a gate only")),
+    (activations.is_ungated, _alone("it stands by itself; quern has activations together with the product by a gate")),
     (attention.is_table, _alone("it makes the tables of cosines and sines; the rotation itself is in the attention")),
 ]
 

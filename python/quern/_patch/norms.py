@@ -47,7 +47,7 @@ def rmsnorm(run, module):
     weight, eps = module._parameters.get("weight"), eps_of(module)
     if weight is None or weight.ndim != 1:
         raise Unfit("it has no weight" if weight is None else "it norms more than the last dimension")
-    twin, x = trial.twin(module, {"weight": trial.weights(*weight.shape)}), trial.numbers(3, *weight.shape)
+    twin, x = trial.twin(module, {"weight": trial.weights(*weight.shape)}), trial.rows(3, *weight.shape)
     want = trial.run(type(module).forward, twin, x)
     for op in ("rmsnorm", "gemma_rmsnorm"):
         if trial.agree(trial.run(rms_function(run.plain, op, eps), twin, x), want):
@@ -74,9 +74,9 @@ def layer_function(run, eps):
 def layernorm(run, module):
     shape, eps = getattr(module, "normalized_shape", None), eps_of(module)
     if shape is None or len(shape) != 1:
-        raise Unfit("it norms other dimensions than the last")
+        raise Unfit("it does not say that it norms the last dimension alone")
     names = [name for name in ("weight", "bias") if module._parameters.get(name) is not None]
-    twin, x = trial.twin(module, {name: trial.weights(*shape) for name in names}), trial.numbers(3, *shape)
+    twin, x = trial.twin(module, {name: trial.weights(*shape) for name in names}), trial.rows(3, *shape)
     if not trial.agree(trial.run(layer_function(run.plain, eps), twin, x), trial.run(type(module).forward, twin, x)):
         raise Unfit("it computes something else than layernorm")
     return Replacement("layernorm", layer_function(run, eps))
@@ -143,7 +143,7 @@ def adaptive(run, module):
     small = torch.nn.LayerNorm(h, eps, elementwise_affine=False)
     changed = {"linear": trial.linear(8, count * h), "norm": small}
     twin = trial.twin(module, modules={**changed, **({"emb": None} if "emb" in module._modules else {})})
-    arguments = {"x": trial.numbers(2, 3, h), argument: trial.numbers(2, 8)}
+    arguments = {"x": trial.rows(2, 3, h), argument: trial.numbers(2, 8)}
     want = trial.run(type(module).forward, twin, **arguments)
     if not trial.agree(trial.run(function(run.plain, eps), twin, **arguments), want):
         raise Unfit("it computes something else than adaptive_layernorm")

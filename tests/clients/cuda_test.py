@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The models on a CUDA device: on PyTorch's stream, in CUDA graphs, and staged there from the CPU. Skipped without one."""
+
+import pytest
+import quern
+import torch
+
+if not torch.cuda.is_available():
+    pytest.skip("no CUDA device", allow_module_level=True)
+import decoder_test  # noqa: E402
+import flux_test  # noqa: E402
+from models import DECODERS, DTYPES, decoder, tokens  # noqa: E402
+
+
+@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_decoders(name, dtype):
+    kernels = decoder_test.check(name, dtype, where="cuda")
+    assert all(".gpu" in kernel for kernel in kernels)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_flux(dtype):
+    assert all(".gpu" in kernel for kernel in flux_test.check(dtype, where="cuda"))
+
+
+def test_staged_from_the_cpu():
+    assert all(".gpu" in kernel for kernel in decoder_test.check("qwen3", torch.bfloat16, "cuda:0", layers=1))
+    assert all(".gpu" in kernel for kernel in flux_test.check(torch.bfloat16, "cuda:0", layers=1, single_layers=1))
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_streams_and_graphs(name):
+    """The same bits on another stream, behind work that has to end first, and replayed from a CUDA graph."""
+    model, ids = decoder(name, torch.bfloat16).cuda(), tokens()["input_ids"].cuda()
+    with quern.patch(model), torch.inference_mode():
+        want = model(ids, use_cache=False).logits
+        stream, late = torch.cuda.Stream(), torch.zeros_like(ids)
+        torch.cuda.synchronize()
+        with torch.cuda.stream(stream):
+            torch.cuda._sleep(200_000_000)
+            late.copy_(ids)
+            got = model(late, use_cache=False).logits
+        stream.synchronize()
+        assert torch.equal(got, want)
+        graph, still = torch.cuda.CUDAGraph(), tokens(n=33)["input_ids"].cuda().zero_()
+        with torch.cuda.graph(graph):
+            again = model(still, use_cache=False).logits
+        still.copy_(ids)
+        graph.replay()
+        torch.cuda.synchronize()
+        assert torch.equal(again, want)
