@@ -3,41 +3,41 @@
 """Whole models with and without quern.patch: results layer by layer, and times, at real widths with random weights.
 
     python bench/patch_models.py                    a few blocks of FLUX and of Llama 3 8B on cuda:0, in bf16
-    python bench/patch_models.py --models flux --compile      torch.compile's as well (minutes)
+    python bench/patch_models.py --models flux --compile      compiled by torch.compile as well (takes a minute)
     python bench/patch_models.py --json result.json           the figures for programs as well
 
 Sides take turns, 21 rounds, each on a CUDA graph of one pass, so that times are the device's; medians. The errors are
 relative to the same model in double, at the layer where patched and unpatched differ most in favour of the unpatched.
-Needs torch with CUDA, transformers, diffusers; nothing is downloaded. PYTHONPATH must have tests/clients.
+Needs torch with CUDA, transformers, diffusers; nothing is downloaded.
 """
 
 import argparse
 import copy
 import json
+import pathlib
 import statistics
 import subprocess
 import sys
 
 import torch
 from diffusers import FluxTransformer2DModel
-from models import error, in_double, run
 from transformers import LlamaConfig, LlamaForCausalLM
 
-import quern
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests/clients"))
+from models import error, in_double, run, spread_norms  # noqa: E402
+
+import quern  # noqa: E402
 
 ROUNDS = 21
 
 
-def spread_norms(model):
-    for name, parameter in model.named_parameters():
-        if parameter.ndim == 1 and "norm" in name and name.endswith("weight"):
-            torch.nn.init.uniform_(parameter, 0.5, 1.5)
-    return model.to(torch.bfloat16).eval().requires_grad_(False)
+def in_bf16(model):
+    return spread_norms(model).to(torch.bfloat16).requires_grad_(False)
 
 
 def make_flux():
     """FLUX.1's width: 24 heads of 128; a picture of 1024 x 1024, which is 64 * 64 patches, and 512 tokens of text."""
-    model = spread_norms(FluxTransformer2DModel(num_layers=2, num_single_layers=4))
+    model = in_bf16(FluxTransformer2DModel(num_layers=2, num_single_layers=4))
     ids = torch.zeros(4096, 3)
     ids[:, 1:] = torch.cartesian_prod(torch.arange(64), torch.arange(64))
     b = torch.bfloat16
@@ -47,7 +47,7 @@ def make_flux():
 
 
 def make_llama(n):
-    model = spread_norms(LlamaForCausalLM(LlamaConfig(
+    model = in_bf16(LlamaForCausalLM(LlamaConfig(
         hidden_size=4096, num_hidden_layers=4, num_attention_heads=32, num_key_value_heads=8, intermediate_size=14336,
         vocab_size=4096, max_position_embeddings=8192, initializer_range=4096**-0.5, tie_word_embeddings=False)))
     return model, {"input_ids": torch.randint(0, 4096, (1, n)), "use_cache": False}
@@ -132,7 +132,7 @@ def environment():
                             text=True).stdout.strip()
     return {"device": torch.cuda.get_device_name(), "driver": driver, "torch": torch.__version__,
             "transformers": transformers.__version__, "diffusers": diffusers.__version__, "quern": quern.__version__,
-            "command": " ".join(sys.argv), "rounds": ROUNDS}
+            "command": " ".join(["bench/patch_models.py", *sys.argv[1:]]), "rounds": ROUNDS}
 
 
 def main():

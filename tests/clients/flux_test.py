@@ -46,6 +46,16 @@ def test_layers_on_a_simulated_gpu(device):
     assert all(".gpu" in kernel for kernel in kernels)
 
 
+def test_inputs_are_left_as_they_are():
+    """The op behind the block works in place."""
+    block, x, text, embedding = flux(torch.float32, layers=1).transformer_blocks[0], torch.randn(1, 4, 256), \
+        torch.randn(1, 3, 256), torch.randn(1, 256)
+    angles, before = torch.randn(7, 64), (x.clone(), text.clone())
+    with quern.patch(block), torch.inference_mode():
+        block(x, text, embedding, (angles.cos(), angles.sin()))
+    assert torch.equal(x, before[0]) and torch.equal(text, before[1])
+
+
 def denoise(model, inputs, steps=4):
     """Euler's steps along the model's velocity, from noise at 1 to a picture at 0."""
     x = inputs["hidden_states"]
