@@ -97,6 +97,7 @@ QN_API qn_status qn_gemm_packed_shape(const qn_device *device, const DLTensor *b
  *  b             [n, k] or [groups, n, k], e4m3fn or e4m3fnuz, k contiguous
  *  scale_b       [.., ceil(n/128), ceil(k/128)] f32
  *  Edge:         e4m3fn to e4m3fnuz keeps the bits and doubles the scale: -0 becomes 0, NaN stays NaN.
+ *  Overlap:      what is written overlaps nothing else.
  *  Async:        queued on stream. */
 QN_API qn_status qn_gemm_pack(qn_stream *stream, DLTensor *packed, DLTensor *packed_scale,
                               const DLTensor *b, const DLTensor *scale_b);

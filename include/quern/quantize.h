@@ -143,7 +143,8 @@ typedef struct qn_convert_report {
  *
  *  q_out, q         [rows, cols], the two e4m3 kinds, contiguous; q_out may be q's memory
  *  scale_out, scale [rows, ceil(cols/128)] or [ceil(rows/128), ceil(cols/128)] f32, contiguous, which
- *                   says what the blocks are; scale_out may be scale's memory
+ *                   says what the blocks are; scale_out may be scale's memory. Other overlap is
+ *                   an error
  *  allow_rounding   0: an inexact block is QN_E_UNSUPPORTED and nothing is written; 1: such a block
  *                   keeps its scale and is off by half of e4m3fn's smallest step at most
  *  report           may be null; filled in on success and when blocks were inexact

@@ -204,6 +204,11 @@ static qn_status check_outputs(qni_gemm_pack_problem *p, const qn_stream *stream
         return fail_strides("packed", packed, "contiguous elements");
     if (!qni_is_contiguous(packed_scale))
         return fail_strides("packed_scale", packed_scale, "contiguous elements");
+    QN_TRY(qni_check_disjoint(op, "packed", packed, "b", b));
+    QN_TRY(qni_check_disjoint(op, "packed", packed, "scale_b", scale_b));
+    QN_TRY(qni_check_disjoint(op, "packed_scale", packed_scale, "b", b));
+    QN_TRY(qni_check_disjoint(op, "packed_scale", packed_scale, "scale_b", scale_b));
+    QN_TRY(qni_check_disjoint(op, "packed_scale", packed_scale, "packed", packed));
     p->packed = qni_data(packed);
     p->packed_scale = qni_data(packed_scale);
 out:

@@ -170,6 +170,21 @@ static qn_status check_scales_double(const conversion *c, const DLTensor *scale)
     return QN_OK;
 }
 
+/** What is written may be its input, and meets nothing else. */
+static qn_status check_apart(const DLTensor *q_out, const DLTensor *scale_out, const DLTensor *q,
+                             const DLTensor *scale) {
+    qn_status st = QN_OK;
+    if (!qni_is_same_memory(q_out, q))
+        QN_TRY(qni_check_disjoint(op, "q_out", q_out, "q", q));
+    if (!qni_is_same_memory(scale_out, scale))
+        QN_TRY(qni_check_disjoint(op, "scale_out", scale_out, "scale", scale));
+    QN_TRY(qni_check_disjoint(op, "q_out", q_out, "scale", scale));
+    QN_TRY(qni_check_disjoint(op, "scale_out", scale_out, "q", q));
+    QN_TRY(qni_check_disjoint(op, "q_out", q_out, "scale_out", scale_out));
+out:
+    return st;
+}
+
 static qn_status check_all(const qn_stream *stream, const DLTensor *q_out,
                            const DLTensor *scale_out, const DLTensor *q, const DLTensor *scale,
                            const qn_convert_report *report, conversion *c) {
@@ -190,6 +205,7 @@ static qn_status check_all(const qn_stream *stream, const DLTensor *q_out,
     c->rows = q->shape[0];
     c->cols = q->shape[1];
     QN_TRY(check_scales(scale_out, scale, c));
+    QN_TRY(check_apart(q_out, scale_out, q, scale));
     if (report && report->struct_size < sizeof *report)
         return QN_FAIL(QN_E_INVALID,
                        "%s: report.struct_size is %zu; set it to sizeof(qn_convert_report)", op,

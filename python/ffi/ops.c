@@ -48,6 +48,7 @@ typedef struct parameter {
     char kind;           // 't' tensor, 'f' number, 'i' integer
     bool may_be_missing; // None is accepted
     bool is_nonzero;     // 0, which C takes for "not given", is not
+    bool is_narrow;      // an integer of 32 bits
 } parameter;
 
 /** Reads the word that begins at text and gives what follows it; null at the end. */
@@ -61,7 +62,8 @@ static const char *next_parameter(parameter *out, const char *text) {
                        .length = (int)name,
                        .kind = colon ? colon[1] : 't',
                        .may_be_missing = memchr(text, '?', whole) != nullptr,
-                       .is_nonzero = memchr(text, '*', whole) != nullptr};
+                       .is_nonzero = memchr(text, '*', whole) != nullptr,
+                       .is_narrow = colon && memchr(colon, '3', whole - name) != nullptr};
     return text + whole;
 }
 
@@ -89,10 +91,17 @@ static bool is_zero(const TVMFFIAny *arg) {
     return arg->type_index == kTVMFFIFloat ? (float)arg->v_float64 == 0 : arg->v_int64 == 0;
 }
 
-static int raise_zero(const ffi_op *op, const parameter *p) {
+/** Raises for a number of the right kind that C would take for another. */
+static int check_value(const ffi_op *op, const parameter *p, const TVMFFIAny *arg) {
     char text[256];
-    snprintf(text, sizeof text, "%s: %.*s is 0; accepted: above 0, finite", op->name, p->length,
-             p->name);
+    if (p->is_nonzero && is_zero(arg))
+        snprintf(text, sizeof text, "%s: %.*s is 0; accepted: above 0, finite", op->name, p->length,
+                 p->name);
+    else if (p->is_narrow && arg->v_int64 != (int32_t)arg->v_int64)
+        snprintf(text, sizeof text, "%s: %.*s is %ld; accepted: at most 32 bits", op->name,
+                 p->length, p->name, (long)arg->v_int64);
+    else
+        return 0;
     return ffi_raise("ValueError", text);
 }
 
@@ -103,8 +112,8 @@ static int check_args(const ffi_op *op, const TVMFFIAny *args, int32_t count) {
     for (const char *at = op->parameters; (at = next_parameter(&p, at)); wanted++) {
         if (wanted < count && !fits(&p, &args[wanted]))
             return raise_misfit(op, &p, &args[wanted]);
-        if (wanted < count && p.is_nonzero && is_zero(&args[wanted]))
-            return raise_zero(op, &p);
+        if (wanted < count && check_value(op, &p, &args[wanted]) != 0)
+            return -1;
     }
     if (wanted == count)
         return 0;

@@ -20,12 +20,12 @@ def is_being_traced():
 
 
 class Parameter:
-    """One parameter: `x` tensor, `x!` written, `x?` or None, `eps:f` number, `rows:i` integer,
-    `theta:f*` not 0."""
+    """One parameter: `x` tensor, `x!` written, `x?` or None, `eps:f` number, `rows:i` integer;
+    more of a number, which the native part checks, may follow its kind."""
 
     def __init__(self, text):
         self.name = text.partition(":")[0].rstrip("!?")
-        self.kind = text.partition(":")[2].rstrip("*") or "t"
+        self.kind = text.partition(":")[2][:1] or "t"
         self.is_written = "!" in text
         self.is_optional = "?" in text
 
@@ -33,6 +33,8 @@ class Parameter:
 def lend(name, arguments):
     """The op's arguments with NumPy's arrays replaced by tensors over their memory."""
     lent = []
+    if len(arguments) != len(TABLE[name]):
+        raise TypeError(f"{name}: found {len(arguments)} arguments, needs {len(TABLE[name])}")
     for parameter, value in zip(TABLE[name], arguments, strict=True):
         if parameter.kind == "t" and _tensor.is_numpy(value):
             if parameter.is_written and not value.flags.writeable:

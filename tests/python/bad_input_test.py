@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every op of the library given one bad argument: the exception names the op and the argument, and nothing is written."""
+
+import math
+import os
+import subprocess
+import sys
+
+import arguments
+import numpy as np
+import pytest
+import quern
+from tools import normal
+
+TENSORS = [(name, i) for name in arguments.NAMES for i, parameter in enumerate(arguments.parameters(name))
+           if parameter.kind == "t" and arguments.arguments(name)[i] is not None]
+NUMBERS = [(name, i) for name in arguments.NAMES for i, parameter in enumerate(arguments.parameters(name))
+           if parameter.kind != "t"]
+ERRORS = (ValueError, NotImplementedError, TypeError)
+
+
+def strided(x):
+    """The same values, every second element of a row."""
+    wide = np.zeros((*x.shape[:-1], 2 * x.shape[-1]), x.dtype)
+    wide[..., ::2] = x
+    return wide[..., ::2]
+
+
+def unaligned(x):
+    """The same values, one byte beyond where they may begin."""
+    memory = np.zeros(x.nbytes + 1, np.uint8)
+    memory[1:] = x.reshape(-1).view(np.uint8)
+    return memory[1:].view(x.dtype).reshape(x.shape)
+
+
+# The blame is the argument's alone: its name stands in the message.
+OWN = {"dtype": lambda x: x.astype(np.int64 if x.dtype == np.int32 else np.float64), "unaligned": unaligned,
+       "strided": strided, "nothing": lambda x: None, "text": lambda x: "text"}
+# Two arguments do not go together: the message names one of them.
+SHARED = {"longer": lambda x: np.concatenate([x, x[..., :1]], -1), "shorter": lambda x: x[..., :-1].copy(),
+          "more dimensions": lambda x: x[None], "fewer dimensions": lambda x: x.reshape(-1) if x.ndim > 1 else x[0],
+          "elsewhere": lambda x: quern.to(x, "sim:gfx942")}
+
+# What an op accepts all the same: tensors of free length or strides, and those that may be left out.
+FREE_LENGTH = {"kv_indices", "kv_indptr", "workspace", "group_layout", "ends", "r"}
+FREE_STRIDES = {"scale", "out", "lse", "s", "s_a", "s_b", "s_states"}
+ANYTHING = {"copy"}  # of any layout, from any device to any other
+
+
+def is_accepted(name, parameter, kind, x):
+    if name in ANYTHING:
+        return kind not in ("nothing", "text", "more dimensions", "fewer dimensions", "longer", "shorter", "dtype")
+    if kind == "nothing":
+        return parameter.is_optional
+    if kind == "strided":
+        return x.shape[-1] == 1 or (x.dtype == np.float32 and parameter.name in FREE_STRIDES) or \
+            ("scales" in name and parameter.name in FREE_STRIDES)
+    if kind == "unaligned":
+        return x.dtype.itemsize == 1
+    if kind in ("longer", "shorter"):
+        return parameter.name in FREE_LENGTH or "packbits" in name and parameter.name in ("x", "out") or \
+            "scales" in name and parameter.name == "scale" or name == "gemm_pack" and parameter.name == "b"
+    return kind == "elsewhere" and parameter.name == "r"
+
+
+def bits(values):
+    return [x.tobytes() if isinstance(x, np.ndarray) else x for x in values]
+
+
+def check(name, values, named):
+    """The op refuses these: the message begins with its name and has one of those, and no array has changed."""
+    before = bits(values)
+    with pytest.raises(ERRORS) as raised:
+        getattr(quern._ops, name)(*values)
+    message = str(raised.value)
+    assert message.startswith(name) and any(word in message for word in named), message
+    assert bits(values) == before
+
+
+@pytest.mark.parametrize("kind", [*OWN, *SHARED])
+@pytest.mark.parametrize("name, i", TENSORS)
+def test_tensor(name, i, kind):
+    parameter, values = arguments.parameters(name)[i], arguments.arguments(name)
+    if is_accepted(name, parameter, kind, values[i]):
+        return
+    values[i] = (OWN | SHARED)[kind](values[i])
+    check(name, values, [parameter.name] if kind in OWN else [p.name for p in arguments.parameters(name)])
+
+
+# ---- overlap
+
+def pairs(name):
+    """Indices of arguments of one dtype, the first of which is written, and which are made to overlap."""
+    listed = arguments.parameters(name)
+    values = arguments.arguments(name)
+    for i, written in enumerate(listed):
+        for j, other in enumerate(listed):
+            if written.is_written and i != j and written.kind == other.kind == "t" and \
+                    values[i] is not None and values[j] is not None and values[i].dtype == values[j].dtype and \
+                    values[i].size > 1:
+                yield i, j
+
+
+@pytest.mark.parametrize("name", sorted(set(arguments.NAMES) - {"copy"}))
+def test_overlap(name):
+    """One array begins an element into another."""
+    for i, j in pairs(name):
+        values = arguments.arguments(name)
+        a, b = values[i], values[j]
+        memory = np.zeros(max(a.size, b.size + 1), a.dtype)
+        memory[:a.size] = a.reshape(-1)
+        values[i], values[j] = memory[:a.size].reshape(a.shape), memory[1:b.size + 1].reshape(b.shape)
+        check(name, values, [arguments.parameters(name)[i].name, arguments.parameters(name)[j].name])
+
+
+def test_read_only():
+    for name, i in TENSORS:
+        values = arguments.arguments(name)
+        if arguments.parameters(name)[i].is_written:
+            values[i].flags.writeable = False
+            check(name, values, [arguments.parameters(name)[i].name])
+
+
+# ---- numbers
+
+# Any number of these means something: flags, seeds, what a kernel may ignore; attention's scales may be of any sign.
+FREE = {"interleave", "round_scale", "allow_rounding", "by_ends", "is_hnd", "b_is_packed", "is_causal", "is_top_left",
+        "zero_padding", "seed", "offset", "dropout_seed", "dropout_offset", "expected_m", "old_context_len", "window_left",
+        "window_right", "block_rows", "block_cols"}
+
+
+@pytest.mark.parametrize("name, i", NUMBERS)
+def test_number(name, i):
+    parameter = arguments.parameters(name)[i]
+    wrong = [None, "text"] + ([1.5] if parameter.kind == "i" else [math.nan])
+    if parameter.name not in FREE and name != "attention":
+        wrong += [-1, -(1 << 40)] if parameter.kind == "i" else [-math.inf, -1.0]
+    if parameter.kind == "i" and parameter.name in ("function", "order", "m_alignment", "lse_base", "pos_encoding"):
+        wrong += [1 << 32]  # whose lower half is 0
+    for value in wrong:
+        values = arguments.arguments(name)
+        values[i] = value
+        check(name, values, [parameter.name, "scales", "scale"] if name == "attention" else [parameter.name])
+
+
+@pytest.mark.parametrize("name", ["rope_scale", "rope_theta", "low_freq_factor", "high_freq_factor", "old_context_len"])
+def test_zero_is_not_the_default(name):
+    q, positions = normal(1, (4, 2, 64)), np.arange(4, dtype=np.int32)
+    with pytest.raises(ValueError, match=f"apply_llama31_rope_pos_ids: {name} is 0"):
+        quern.apply_llama31_rope_pos_ids(q, None, positions, **{name: 0})
+
+
+def test_too_many_and_too_few():
+    values = arguments.arguments("rmsnorm")
+    for wrong in (values[:-1], [*values, 1]):
+        with pytest.raises(TypeError, match=rf"rmsnorm: found {len(wrong)} arguments, needs 4"):
+            quern._ops.rmsnorm(*wrong)
+
+
+# ---- index values
+
+VALIDATED = """
+import numpy as np, arguments, quern
+cases = [("apply_rope", "indptr", 1, 9), ("apply_rope", "indptr", 1, -1), ("apply_rope_with_cos_sin_cache", "positions", 2, 16),
+         ("apply_rope_with_cos_sin_cache", "positions", 0, -1), ("rope_quantize_fp8", "pos_ids", 3, 16),
+         ("append_paged_kv_cache", "kv_indices", 0, 3), ("append_paged_kv_cache", "kv_indices", 0, -1),
+         ("append_paged_kv_cache", "batch_indices", 0, 2), ("append_paged_kv_cache", "positions", 0, 500),
+         ("append_paged_kv_cache", "kv_indptr", 1, 9), ("append_paged_mla_kv_cache", "kv_indices", 1, 3),
+         ("reshape_and_cache", "slot_mapping", 0, 15), ("get_batch_indices_positions", "append_indptr", 1, 9),
+         ("rope_quantize_fp8_append_paged_kv_cache", "kv_indices", 0, 7)]
+for spec in ("cpu", "sim:gfx942"):
+    for name, parameter, place, value in cases:
+        values = arguments.arguments(name)
+        i = [p.name for p in arguments.parameters(name)].index(parameter)
+        values[i][place] = value
+        before = [x.tobytes() if isinstance(x, np.ndarray) else x for x in values]
+        there = [quern.to(x, spec) if spec != "cpu" and isinstance(x, np.ndarray) else x for x in values]
+        try:
+            getattr(quern._ops, name)(*there)
+            raise SystemExit(f"{name} took {parameter}[{place}] = {value}")
+        except ValueError as error:
+            assert str(error).startswith(name + ": ") and parameter in str(error), error
+        after = [quern.numpy(x).tobytes() if isinstance(x, quern.Tensor) else x.tobytes() if isinstance(x, np.ndarray) else x
+                 for x in there]
+        assert after == before, name
+    for name in arguments.NAMES:  # and what is right is taken
+        if spec == "cpu":
+            getattr(quern._ops, name)(*arguments.arguments(name))
+print("done")
+"""
+
+
+def test_index_out_of_range():
+    environment = {**os.environ, "QUERN_VALIDATE": "1", "PYTHONPATH": f"{os.environ['PYTHONPATH']}:{os.path.dirname(__file__)}"}
+    done = subprocess.run([sys.executable, "-c", VALIDATED], env=environment, capture_output=True, text=True)
+    assert done.stdout == "done\n", done.stdout + done.stderr
+
+
+# ---- nothing to do
+
+def test_no_rows():
+    none, zero = np.empty(0, np.int32), np.zeros(1, np.int32)
+    x, weight, scale = np.empty((0, 64), np.float32), np.ones(64, np.float32), np.ones(1, np.float32)
+    for got in (quern.rmsnorm(x, weight), quern.gemma_rmsnorm(x, weight), quern.layernorm(x), quern.act_and_mul(np.empty((0, 128), np.float32)),
+                quern.rmsnorm_quant(x, weight, scale), quern.layernorm_quant(x, None, None, scale),
+                quern.rmsnorm_dynamic_quant(x, weight)[0], quern.rmsnorm_dynamic_quant(x, weight, group=128)[0],
+                quern.quantize_groups(x)[0], quern.quantize_fp8(x)[0], quern.quantize_static(x, scale),
+                quern.silu_and_mul(np.empty((0, 128), np.float32)), quern.act_and_mul_dynamic_quant(np.empty((0, 128), np.float32))[0]):
+        assert got.shape == (0, 64)
+    quern.fused_add_rmsnorm(x, x.copy(), weight)
+    q = np.empty((0, 2, 64), np.float32)
+    table = np.zeros((4, 64), np.float32)
+    for got in (quern.apply_rope_pos_ids(q, q, none), quern.apply_rope(q, q, zero, none), quern.apply_llama31_rope_pos_ids(q, q, none),
+                quern.apply_rope_with_cos_sin_cache(q, q, table, none), quern.rope_quantize_fp8(q, q, table, none)):
+        assert got[0].shape == got[1].shape == (0, 2, 64)
+    cache = normal(1, (3, 4, 2, 64))
+    before = cache.copy()
+    quern.append_paged_kv_cache(cache, cache.copy(), q, q, none, none, none, zero)
+    quern.reshape_and_cache(cache, cache.copy(), q, q, none)
+    np.testing.assert_array_equal(cache, before)
+    assert quern.get_batch_indices_positions(zero, none, 0)[0].shape == (0,)
+    assert quern.packbits(np.empty(0, bool)).shape == (0,)
+    assert quern.segment_packbits(np.empty(0, bool), zero)[1].tolist() == [0]
