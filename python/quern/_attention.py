@@ -59,6 +59,14 @@ class AttentionPlan:
             self._schedules[key] = copy
         return self._schedules[key]
 
+    def put_schedule(self, buffer):
+        """Copies the schedule to a PyTorch tensor of bytes, which calls on its device read: a captured graph does so again."""
+        if buffer.numel() < self.host.size:
+            raise ValueError(f"put_schedule: buffer has {buffer.numel()} bytes, needs {self.host.size}")
+        place = buffer[:self.host.size]
+        place.copy_(_tensor.torch.from_numpy(self.host))
+        self._schedules[True, _tensor.device_of(buffer)] = place
+
 
 def _host(name, x, count):
     """An index array of count numbers in host memory, as i32; None stays None."""

@@ -31,8 +31,8 @@ _MAX_HEAD_DIM = 512
 def _reason_of_mask(attn_mask, is_causal):
     if attn_mask is None:
         return None
-    if is_causal:
-        return "attn_mask and is_causal are both given"
+    if is_causal:  # PyTorch's error; 2.6 lets it pass where FLASH computes
+        raise RuntimeError("scaled_dot_product_attention: attn_mask and is_causal are both given; accepted: one of them")
     if attn_mask.dtype not in (torch.bool, torch.float64, *_DTYPES):
         return f"attn_mask has dtype {attn_mask.dtype}"
     return None

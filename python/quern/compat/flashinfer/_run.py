@@ -27,6 +27,16 @@ _last_logged = {}
 def run(name, *arguments):
     """The op, by quern or PyTorch."""
     getattr(_fallback if _disabled else _ops, name)(*arguments)
+    log(name, arguments)
+
+
+def is_disabled():
+    """Whether PyTorch's operators are to compute."""
+    return _disabled
+
+
+def log(name, arguments):
+    """After an op ran: says so, if asked to."""
     if _logs and not torch.compiler.is_compiling():
         _log(name, arguments)
 

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What FlashInfer's attention functions and wrappers share: a batch and its plan, scales, masks, the call itself."""
+
+import dataclasses
+
+import torch
+
+from ..._attention import attention, attention_plan
+from .. import _fallback_attention
+from . import _run
+from .page import is_hnd
+from .quantization import packbits, segment_packbits
+
+_POS_ENCODINGS = {"NONE": "none", "ROPE_LLAMA": "rope_llama", "ALIBI": "alibi"}
+
+
+def refuse(op, **arguments):
+    """Arguments that nothing here acts on: an error rather than a result that ignores them."""
+    for name, value in arguments.items():
+        if value is not None and value is not False:
+            raise NotImplementedError(f"{op}: {name} is not supported")
+
+
+def dtype_of(dtype):
+    """A torch.dtype, or its name."""
+    return getattr(torch, dtype) if isinstance(dtype, str) else dtype
+
+
+def positions(op, mode, logits_soft_cap, rope_scale, rope_theta, sm_scale):
+    """quern's options of what plan() and single calls are told about scores."""
+    if mode not in _POS_ENCODINGS:
+        raise KeyError(f"{op}: pos_encoding_mode is {mode!r}; accepted: {', '.join(map(repr, _POS_ENCODINGS))}")
+    return {"pos_encoding": _POS_ENCODINGS[mode], "logits_soft_cap": logits_soft_cap or 0.0,
+            "rope_scale": 1.0 if rope_scale is None else rope_scale, "rope_theta": 1e4 if rope_theta is None else rope_theta,
+            "sm_scale": sm_scale}
+
+
+def scales(name, heads, *values):
+    """{name: number, name + "s": f32 [heads]} for quern; each value None, a number, a tensor of one or of one for each head."""
+    number, vector = 1.0, None
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            value = value.reshape(-1).float()
+            if value.numel() not in (1, heads):
+                raise ValueError(f"{name} has {value.numel()} entries, needs 1 or {heads}")
+            vector = value.expand(heads) if vector is None else vector * value
+        elif value is not None:
+            number *= value
+    if number == 0:
+        raise ValueError(f"{name} is 0; accepted: any other number")
+    return {name: number, name + "s": None if vector is None else vector.contiguous()}
+
+
+def caches(paged_kv_cache):
+    """(k, v) of a tuple of two, or of one tensor with a dimension of 2 after the first."""
+    return paged_kv_cache if isinstance(paged_kv_cache, (tuple, list)) else paged_kv_cache.unbind(1)
+
+
+@dataclasses.dataclass
+class Batch:
+    """A planned batch: index arrays on the host, the plan, and what every run takes."""
+
+    qo_indptr: torch.Tensor
+    kv_indptr: torch.Tensor  # tokens, or pages
+    last_page_len: torch.Tensor | None
+    page_size: int  # 0: ragged
+    plan: object
+    kv_indices: torch.Tensor | None
+    dtypes: tuple  # of q, of k and v, of the output
+    options: dict
+    custom_mask: torch.Tensor | None = None
+
+
+def on_host(indptr):
+    return indptr.detach().to("cpu", torch.int32)
+
+
+def make_batch(qo_indptr, kv_indptr, last_page_len, kv_indices, heads, head_dim_vo, page_size, split, dtypes, options):
+    """split: (fixed_split_size, disable_split_kv), FlashInfer's, the size in pages."""
+    qo_indptr, kv_indptr = on_host(qo_indptr), on_host(kv_indptr)
+    last_page_len = None if last_page_len is None else on_host(last_page_len)
+    size, is_whole = split
+    if size is not None and size > 0 and is_whole:
+        raise ValueError("fixed_split_size and disable_split_kv are both given; accepted: one of them")
+    chunk = -1 if is_whole else size * max(page_size, 1) if size is not None and size > 0 else 0
+    plan = attention_plan(*heads, head_dim_vo, qo_indptr=qo_indptr, kv_indptr=kv_indptr, kv_last_page_len=last_page_len,
+                          page_size=page_size, kv_chunk=chunk)
+    return Batch(qo_indptr, kv_indptr, last_page_len, page_size, plan, kv_indices, dtypes, options)
+
+
+def pack_mask(batch, custom_mask, packed_custom_mask):
+    """A batch's mask as quern takes it: each request's bits from a byte on."""
+    if packed_custom_mask is not None or custom_mask is None:
+        return packed_custom_mask
+    lens = kv_lens(batch)
+    bits = (batch.qo_indptr[1:] - batch.qo_indptr[:-1]).long() * lens
+    indptr = torch.cat([torch.zeros(1, dtype=torch.int64), bits.cumsum(0)]).to(torch.int32)
+    if custom_mask.numel() != int(indptr[-1]):
+        raise ValueError(f"custom_mask has {custom_mask.numel()} entries, needs {int(indptr[-1])}: qo_len * kv_len of each request")
+    return segment_packbits(custom_mask.reshape(-1), indptr.to(custom_mask.device), "little")[0]
+
+
+def kv_lens(batch):
+    pages = (batch.kv_indptr[1:] - batch.kv_indptr[:-1]).long()
+    if not batch.page_size:
+        return pages
+    return torch.where(pages > 0, (pages - 1) * batch.page_size + batch.last_page_len, 0)
+
+
+def pack_single_mask(q, k_tokens, custom_mask, packed_custom_mask):
+    bits = q.shape[0] * k_tokens
+    if packed_custom_mask is None and custom_mask is not None:
+        if custom_mask.numel() != bits:
+            raise ValueError(f"custom_mask has {custom_mask.numel()} entries, needs {bits}: qo_len * kv_len")
+        return packbits(custom_mask.reshape(-1), "little")
+    return packed_custom_mask
+
+
+def attend(op, q, k, v, *, batch=None, out=None, lse=None, return_lse=False, workspace=None, **options):
+    """quern's attention on the current device, or PyTorch's operators; q [n, heads, dim], single calls with one request."""
+    out_dtype = batch.dtypes[2] if batch else options.pop("dtype", None)
+    out_dtype = out_dtype or (q.dtype if q.dtype.itemsize > 1 else torch.bfloat16)
+    if out is None:
+        out = torch.empty(*q.shape[:-1], v.shape[-1], dtype=out_dtype, device=q.device)
+    elif out.dtype != out_dtype:
+        raise ValueError(f"{op}: out has dtype {out.dtype}, needs {out_dtype}")
+    if return_lse and lse is None:
+        lse = torch.empty(q.shape[:-1], dtype=torch.float32, device=q.device)
+    lse = lse if return_lse else None
+    if _run.is_disabled():
+        _fallback_attention.attention(out, lse, q, k, v, batch, **options)
+    else:
+        _attend(out, lse, q, k, v, batch, workspace, options)
+    _run.log(op, [q])
+    return (out, lse) if return_lse else out
+
+
+def _attend(out, lse, q, k, v, batch, workspace, options):
+    if batch is None:  # one dense request
+        parts = [None if t is None else t[None] for t in (q, k, v, out, lse)]
+        attention(*parts[:3], out=parts[3], lse=parts[4], **options)
+        return
+    attention(q, k, v, plan=batch.plan, kv_indices=batch.kv_indices, out=out, lse=lse, workspace=workspace, **options)
+
+
+class Wrapper:
+    """What the batch wrappers have in common. A workspace is the caller's: partial results lie in it, nothing else."""
+
+    def __init__(self, op, float_workspace_buffer, kv_layout, use_cuda_graph, jit_args):
+        refuse(op, jit_args=jit_args)
+        self._op, self._layout = op, "HND" if is_hnd(kv_layout) else "NHD"
+        self._use_cuda_graph, self._batch, self._schedule = use_cuda_graph, None, None
+        self.reset_workspace_buffer(float_workspace_buffer, None)
+
+    @property
+    def is_cuda_graph_enabled(self):
+        return self._use_cuda_graph
+
+    def reset_workspace_buffer(self, float_workspace_buffer, int_workspace_buffer):
+        """Another buffer for partial results, and one for the schedule, which otherwise is made when needed."""
+        self._workspace = float_workspace_buffer.reshape(-1).view(torch.uint8)
+        self.device = float_workspace_buffer.device
+        self._schedule = None if int_workspace_buffer is None else int_workspace_buffer.reshape(-1).view(torch.uint8)
+
+    def end_forward(self):
+        """Nothing; FlashInfer has it."""
+
+    def _check_fixed(self, **buffers):
+        """A captured graph reads the same memory again, which therefore is the caller's."""
+        for name, buffer in buffers.items():
+            if self._use_cuda_graph and not isinstance(buffer, torch.Tensor):
+                raise ValueError(f"{self._op}: {name} is {buffer!r}; with use_cuda_graph it needs to be a tensor")
+        if self._use_cuda_graph and self._schedule is None:
+            self._schedule = torch.empty(8 << 20, dtype=torch.uint8, device=self.device)  # as large as FlashInfer's own
+
+    def _fill(self, buffer, values):
+        """Puts an index array where a captured graph reads it; without a graph, just there where it runs."""
+        if not self._use_cuda_graph:
+            return values.to(self.device, torch.int32)
+        if values.numel() > buffer.numel():
+            raise ValueError(f"{self._op}: a buffer has {buffer.numel()} entries, {values.numel()} are needed")
+        buffer[:values.numel()].copy_(values)
+        return buffer
+
+    def _check_batch_size(self, indptr, buffer):
+        if self._use_cuda_graph and len(indptr) != len(buffer):
+            raise ValueError(f"{self._op}: the batch has {len(indptr) - 1} requests, the buffers are for {len(buffer) - 1}")
+
+    def _check_lens(self, batch, seq_lens, seq_lens_q=None, max_q=None, max_kv=None):
+        """What says again how long requests are must say the same."""
+        own_q, own = (batch.qo_indptr[1:] - batch.qo_indptr[:-1]).long(), kv_lens(batch)
+        for name, given, lens in (("seq_lens", seq_lens, own), ("seq_lens_q", seq_lens_q, own_q)):
+            if given is not None and given.reshape(-1).tolist() != lens.tolist():
+                raise ValueError(f"{self._op}: {name} is {given.tolist()}, the index arrays say {lens.tolist()}")
+        for name, given, lens in (("max_token_per_sequence", max_q, own_q), ("max_sequence_kv", max_kv, own)):
+            if given is not None and len(lens) and given < int(lens.max()):
+                raise ValueError(f"{self._op}: {name} is {given}, the longest request has {int(lens.max())}")
+
+    def _planned(self, batch):
+        if self._schedule is not None and self.device.type != "cpu":
+            batch.plan.put_schedule(self._schedule)
+        if batch.plan.workspace_bytes > self._workspace.numel():
+            raise ValueError(f"{self._op}: float_workspace_buffer has {self._workspace.numel()} bytes, "
+                             f"needs {batch.plan.workspace_bytes}")
+        self._batch = batch
+
+    def _attend(self, q, k, v, sinks, window_left, out, lse, return_lse, scale_values):
+        batch = self._batch
+        if batch is None:
+            raise RuntimeError(f"{self._op}: plan() comes before run()")
+        if q.dtype != batch.dtypes[0] or k.dtype != batch.dtypes[1]:
+            raise ValueError(f"{self._op}: q and k have dtypes {q.dtype}, {k.dtype}, planned were {batch.dtypes[0]}, "
+                             f"{batch.dtypes[1]}")
+        heads = k.shape[-2] if self._layout == "NHD" else k.shape[-3]
+        options = {**batch.options, "layout": self._layout, "custom_mask": batch.custom_mask, "sinks": sinks}
+        for (name, value), count in zip(scale_values.items(), (q.shape[-2], heads, heads), strict=True):
+            options |= scales(name, count, value)
+        if window_left is not None:
+            options["window_left"] = window_left
+        return attend(self._op, q, k, v, batch=batch, out=out, lse=lse, return_lse=return_lse, workspace=self._workspace,
+                      **options)

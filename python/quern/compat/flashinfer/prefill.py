@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FlashInfer's attention of many queries a request: one request, a batch over pages, a batch of ragged keys."""
+
+import functools
+
+import torch
+
+from ._attention import (Wrapper, attend, caches, dtype_of, make_batch, on_host, pack_mask, pack_single_mask, positions, refuse,
+                         scales)
+from .page import is_hnd
+
+
+def single_prefill_with_kv_cache(q, k, v, scale_q=None, scale_k=None, scale_v=None, o_dtype=None, custom_mask=None,
+                                 packed_custom_mask=None, causal=False, kv_layout="NHD", pos_encoding_mode="NONE",
+                                 use_fp16_qk_reduction=False, sm_scale=None, window_left=-1, logits_soft_cap=None,
+                                 rope_scale=None, rope_theta=None, backend="auto", return_lse=False, kv_cache_sf=None,
+                                 k_scale=None, v_scale=None):
+    """q [n, heads, dim] over k and v [m, kv heads, dim] ("HND": [kv heads, m, dim]): [n, heads, dim], and lse [n, heads].
+
+    custom_mask [n, m] bool, or its bits, lowest first, in packed_custom_mask: causal is ignored then. scale_q [heads], scale_k
+    and scale_v [kv heads] f32, of FP8 tensors.
+    """
+    op = "single_prefill_with_kv_cache"
+    refuse(op, use_fp16_qk_reduction=use_fp16_qk_reduction, kv_cache_sf=kv_cache_sf)
+    if is_hnd(kv_layout):
+        k, v = k.transpose(0, 1), v.transpose(0, 1)
+    heads = k.shape[1]
+    return attend(op, q, k, v, dtype=dtype_of(o_dtype), return_lse=return_lse, is_causal=causal, window_left=window_left,
+                  custom_mask=pack_single_mask(q, k.shape[0], custom_mask, packed_custom_mask),
+                  **positions(op, pos_encoding_mode, logits_soft_cap, rope_scale, rope_theta, sm_scale),
+                  **scales("q_scale", q.shape[1], scale_q), **scales("k_scale", heads, scale_k, k_scale),
+                  **scales("v_scale", heads, scale_v, v_scale))
+
+
+single_prefill_with_kv_cache_return_lse = functools.partial(single_prefill_with_kv_cache, return_lse=True)
+
+
+class _BatchPrefill(Wrapper):
+    """What pages and ragged keys have in common."""
+
+    def __init__(self, float_workspace_buffer, kv_layout, use_cuda_graph, qo_indptr_buf, custom_mask_buf, mask_indptr_buf,
+                 jit_args, jit_kwargs):
+        super().__init__(type(self).__name__, float_workspace_buffer, kv_layout, use_cuda_graph, jit_args)
+        refuse(self._op, jit_kwargs=jit_kwargs)
+        self._qo_indptr, self._mask_buffer = qo_indptr_buf, custom_mask_buf
+        if custom_mask_buf is not None:
+            self._check_fixed(mask_indptr_buf=mask_indptr_buf)
+
+    def _options(self, causal, mode, use_fp16_qk_reduction, sm_scale, window_left, logits_soft_cap, rope_scale, rope_theta):
+        refuse(self._op, use_fp16_qk_reduction=use_fp16_qk_reduction)
+        return {"is_causal": causal, "window_left": window_left,
+                **positions(self._op, mode, logits_soft_cap, rope_scale, rope_theta, sm_scale)}
+
+    def _put_mask(self, batch, custom_mask, packed_custom_mask):
+        packed = pack_mask(batch, custom_mask, packed_custom_mask)
+        if packed is None:
+            return
+        packed = packed.to(self.device)
+        if self._use_cuda_graph:
+            if self._mask_buffer is None:
+                raise ValueError(f"{self._op}: custom_mask_buf is None; with use_cuda_graph a mask needs it")
+            packed = self._fill(self._mask_buffer, packed)[:packed.numel()]
+        batch.custom_mask = packed
+
+    def _forward(self, causal, mode, use_fp16_qk_reduction, window_left, logits_soft_cap, sm_scale, rope_scale, rope_theta):
+        self._batch.options |= self._options(causal, mode, use_fp16_qk_reduction, sm_scale, window_left, logits_soft_cap,
+                                             rope_scale, rope_theta)
+
+
+def _dtypes(q_data_type, kv_data_type, o_data_type):
+    q_dtype = dtype_of(q_data_type)
+    return q_dtype, dtype_of(kv_data_type) or q_dtype, dtype_of(o_data_type)
+
+
+class BatchPrefillWithPagedKVCacheWrapper(_BatchPrefill):
+    """plan() once a batch, run() as often as one likes. backend changes nothing."""
+
+    def __init__(self, float_workspace_buffer, kv_layout="NHD", use_cuda_graph=False, qo_indptr_buf=None,
+                 paged_kv_indptr_buf=None, paged_kv_indices_buf=None, paged_kv_last_page_len_buf=None, custom_mask_buf=None,
+                 mask_indptr_buf=None, backend="auto", jit_args=None, jit_kwargs=None):
+        super().__init__(float_workspace_buffer, kv_layout, use_cuda_graph, qo_indptr_buf, custom_mask_buf, mask_indptr_buf,
+                         jit_args, jit_kwargs)
+        self._indices = paged_kv_indices_buf
+        self._check_fixed(qo_indptr_buf=qo_indptr_buf, paged_kv_indptr_buf=paged_kv_indptr_buf,
+                          paged_kv_indices_buf=paged_kv_indices_buf, paged_kv_last_page_len_buf=paged_kv_last_page_len_buf)
+
+    def _batch_of(self, qo_indptr, paged_kv_indptr, paged_kv_indices, paged_kv_last_page_len, num_qo_heads, num_kv_heads,
+                  head_dim_qk, page_size, head_dim_vo=None, custom_mask=None, packed_custom_mask=None, causal=False,
+                  pos_encoding_mode="NONE", use_fp16_qk_reduction=False, sm_scale=None, window_left=-1, logits_soft_cap=None,
+                  rope_scale=None, rope_theta=None, q_data_type="float16", kv_data_type=None, o_data_type=None,
+                  non_blocking=True, prefix_len_ptr=None, token_pos_in_items_ptr=None, token_pos_in_items_len=0,
+                  max_item_len_ptr=None, seq_lens=None, seq_lens_q=None, block_tables=None, max_token_per_sequence=None,
+                  max_sequence_kv=None, fixed_split_size=None, disable_split_kv=False):
+        refuse(self._op, prefix_len_ptr=prefix_len_ptr, token_pos_in_items_ptr=token_pos_in_items_ptr,
+               token_pos_in_items_len=token_pos_in_items_len or None, max_item_len_ptr=max_item_len_ptr,
+               block_tables=block_tables)
+        options = self._options(causal, pos_encoding_mode, use_fp16_qk_reduction, sm_scale, window_left, logits_soft_cap,
+                                rope_scale, rope_theta)
+        batch = make_batch(qo_indptr, paged_kv_indptr, paged_kv_last_page_len, paged_kv_indices, (num_qo_heads, num_kv_heads),
+                           head_dim_vo or head_dim_qk, page_size, (fixed_split_size, disable_split_kv),
+                           _dtypes(q_data_type, kv_data_type, o_data_type), options)
+        self._check_lens(batch, seq_lens, seq_lens_q, max_token_per_sequence, max_sequence_kv)
+        self._put_mask(batch, custom_mask, packed_custom_mask)
+        return batch
+
+    def plan(self, qo_indptr, paged_kv_indptr, paged_kv_indices, paged_kv_last_page_len, *arguments, **options):
+        """qo_indptr [batch + 1] queries, paged_kv_indptr [batch + 1] pages, paged_kv_indices [pages in use],
+        paged_kv_last_page_len [batch]; then, by name or in FlashInfer's order, num_qo_heads, num_kv_heads, head_dim_qk,
+        page_size, head_dim_vo, custom_mask, packed_custom_mask, causal, pos_encoding_mode, use_fp16_qk_reduction, sm_scale,
+        window_left, logits_soft_cap, rope_scale, rope_theta, q_data_type ("float16"), kv_data_type, o_data_type, and more.
+        """
+        batch = self._batch_of(qo_indptr, paged_kv_indptr, paged_kv_indices, paged_kv_last_page_len, *arguments, **options)
+        self._check_batch_size(qo_indptr, self._qo_indptr)
+        batch.kv_indices = self._fill(self._indices, paged_kv_indices)
+        self._planned(batch)
+
+    begin_forward = plan
+
+    def workspace_size(self, *arguments, **options):
+        """Bytes of the two workspaces that plan() with these arguments needs: (float, int)."""
+        plan = self._batch_of(*arguments, **options).plan
+        return plan.workspace_bytes, plan.host.size
+
+    def run(self, q, paged_kv_cache, *, q_scale=None, k_scale=None, v_scale=None, out=None, lse=None, return_lse=False,
+            enable_pdl=None, window_left=None, sinks=None, kv_cache_sf=None, skip_softmax_threshold_scale_factor=None,
+            use_fp16_softmax=None, uses_spcompress=None):
+        """q [queries, heads, dim_qk] over the pages: [queries, heads, dim_vo]; with return_lse also [queries, heads], base 2."""
+        refuse(self._op, kv_cache_sf=kv_cache_sf, skip_softmax_threshold_scale_factor=skip_softmax_threshold_scale_factor,
+               use_fp16_softmax=use_fp16_softmax, uses_spcompress=uses_spcompress)
+        return self._attend(q, *caches(paged_kv_cache), sinks, window_left, out, lse, return_lse,
+                            {"q_scale": q_scale, "k_scale": k_scale, "v_scale": v_scale})
+
+    run_return_lse = functools.partialmethod(run, return_lse=True)
+
+    def forward(self, q, paged_kv_cache, causal=False, pos_encoding_mode="NONE", use_fp16_qk_reduction=False, k_scale=None,
+                v_scale=None, window_left=-1, logits_soft_cap=None, sm_scale=None, rope_scale=None, rope_theta=None,
+                return_lse=False):
+        """run() with other options than were planned."""
+        self._forward(causal, pos_encoding_mode, use_fp16_qk_reduction, window_left, logits_soft_cap, sm_scale, rope_scale,
+                      rope_theta)
+        return self.run(q, paged_kv_cache, k_scale=k_scale, v_scale=v_scale, return_lse=return_lse)
+
+    forward_return_lse = functools.partialmethod(forward, return_lse=True)
+
+
+class BatchPrefillWithRaggedKVCacheWrapper(_BatchPrefill):
+    """plan() once a batch, run() as often as one likes. backend changes nothing."""
+
+    def __init__(self, float_workspace_buffer, kv_layout="NHD", use_cuda_graph=False, qo_indptr_buf=None, kv_indptr_buf=None,
+                 custom_mask_buf=None, mask_indptr_buf=None, backend="auto", jit_args=None, jit_kwargs=None):
+        super().__init__(float_workspace_buffer, kv_layout, use_cuda_graph, qo_indptr_buf, custom_mask_buf, mask_indptr_buf,
+                         jit_args, jit_kwargs)
+        self._check_fixed(qo_indptr_buf=qo_indptr_buf, kv_indptr_buf=kv_indptr_buf)
+
+    def plan(self, qo_indptr, kv_indptr, num_qo_heads, num_kv_heads, head_dim_qk, head_dim_vo=None, custom_mask=None,
+             packed_custom_mask=None, causal=False, pos_encoding_mode="NONE", use_fp16_qk_reduction=False, window_left=-1,
+             logits_soft_cap=None, sm_scale=None, rope_scale=None, rope_theta=None, q_data_type="float16", kv_data_type=None,
+             o_data_type=None, non_blocking=True, prefix_len_ptr=None, token_pos_in_items_ptr=None, token_pos_in_items_len=0,
+             max_item_len_ptr=None, fixed_split_size=None, disable_split_kv=False, seq_lens=None, seq_lens_q=None,
+             max_token_per_sequence=None, max_sequence_kv=None, v_indptr=None, o_indptr=None):
+        """qo_indptr and kv_indptr [batch + 1]: where each request's queries and keys begin. v_indptr and o_indptr may only say
+        the same again."""
+        refuse(self._op, prefix_len_ptr=prefix_len_ptr, token_pos_in_items_ptr=token_pos_in_items_ptr,
+               token_pos_in_items_len=token_pos_in_items_len or None, max_item_len_ptr=max_item_len_ptr)
+        for name, given, own in (("v_indptr", v_indptr, kv_indptr), ("o_indptr", o_indptr, qo_indptr)):
+            if given is not None and not torch.equal(on_host(given), on_host(own)):
+                raise NotImplementedError(f"{self._op}: {name} differs from that of k or q, which is not supported")
+        options = self._options(causal, pos_encoding_mode, use_fp16_qk_reduction, sm_scale, window_left, logits_soft_cap,
+                                rope_scale, rope_theta)
+        batch = make_batch(qo_indptr, kv_indptr, None, None, (num_qo_heads, num_kv_heads), head_dim_vo or head_dim_qk, 0,
+                           (fixed_split_size, disable_split_kv), _dtypes(q_data_type, kv_data_type, o_data_type), options)
+        self._check_lens(batch, seq_lens, seq_lens_q, max_token_per_sequence, max_sequence_kv)
+        self._put_mask(batch, custom_mask, packed_custom_mask)
+        self._check_batch_size(qo_indptr, self._qo_indptr)
+        self._planned(batch)
+
+    begin_forward = plan
+
+    def run(self, q, k, v, *, q_scale=None, k_scale=None, v_scale=None, o_scale=None, out=None, lse=None, return_lse=False,
+            enable_pdl=None, kv_cache_sf=None):
+        """q [queries, heads, dim_qk] over k, v [keys, kv heads, dim] ("HND": [kv heads, keys, dim]): [queries, heads, dim_vo]."""
+        refuse(self._op, o_scale=None if o_scale == 1 else o_scale, kv_cache_sf=kv_cache_sf)
+        return self._attend(q, k, v, None, None, out, lse, return_lse,
+                            {"q_scale": q_scale, "k_scale": k_scale, "v_scale": v_scale})
+
+    run_return_lse = functools.partialmethod(run, return_lse=True)
+
+    def forward(self, q, k, v, causal=False, pos_encoding_mode="NONE", use_fp16_qk_reduction=False, window_left=-1,
+                logits_soft_cap=None, sm_scale=None, rope_scale=None, rope_theta=None, return_lse=False):
+        """run() with other options than were planned."""
+        self._forward(causal, pos_encoding_mode, use_fp16_qk_reduction, window_left, logits_soft_cap, sm_scale, rope_scale,
+                      rope_theta)
+        return self.run(q, k, v, return_lse=return_lse)
+
+    forward_return_lse = functools.partialmethod(forward, return_lse=True)
