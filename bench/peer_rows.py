@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """quern's row ops beside PyTorch's, in one process: the same problem, the sides taking turns.
 
-    python bench/peer_rows.py                              norms and activations, on the CPU with 1 and 2 threads
+    python bench/peer_rows.py                              norms, activations and RoPE, on the CPU with 1 and 2 threads
     python bench/peer_rows.py --ops rmsnorm --rows 64      one op, few rows
     python bench/peer_rows.py --device cuda:0              on a GPU, timed with its events
     python bench/peer_rows.py --json result.json           the figures for programs as well
@@ -84,8 +84,27 @@ def make_silu_and_mul(torch, x, **_):
             "flashinfer": lambda f: f.silu_and_mul(pairs, out=out)}
 
 
+def make_rope(torch, x, **_):
+    """In place, pairs half a head apart, a quarter as many heads of k; PyTorch makes new tensors, and the angles once."""
+    n, heads = x.shape[0], x.shape[1] // 128
+    q, k = x.clone().view(n, heads, 128), x[:, :x.shape[1] // 4].clone().view(n, -1, 128)
+    pos = torch.arange(n, dtype=torch.int32, device=x.device)
+    turns = pos[:, None].double() * 10000.0 ** (-torch.arange(64, device=x.device).double() / 64)
+    cos, sin = turns.cos().float()[:, None], turns.sin().float()[:, None]
+
+    def turn(t):
+        a, b = t.float().chunk(2, -1)
+        return torch.cat((a * cos - b * sin, b * cos + a * sin), -1).to(t.dtype)
+    return {"bytes": 4 * (q.numel() + k.numel()) + 4 * n, "in_place": True,
+            "call": ("qn_apply_rope_pos_ids", q, k, q, k, pos, None), "eager": lambda: (turn(q), turn(k))}
+
+
 OPS = {"rmsnorm": make_rmsnorm, "fused_add_rmsnorm": make_fused_add, "layernorm": make_layernorm,
-       "rmsnorm_quant": make_rmsnorm_quant, "silu_and_mul": make_silu_and_mul}
+       "rmsnorm_quant": make_rmsnorm_quant, "silu_and_mul": make_silu_and_mul,
+       "rope": make_rope}
+
+# Rows and their width on the CPU, where the command says nothing and they are not 4096 x 7168.
+USUAL = {"silu_and_mul": (2048, 14336), "rope": (4096, 4096)}
 
 
 # ---- quern on any device
@@ -112,8 +131,8 @@ class Rows(peers.Quern):
 
     def prepare(self, name, *operands):
         """A function that makes the call; what Python must prepare is prepared here."""
-        keep = [ctypes.c_float(o) if isinstance(o, float) else self.tensor(o) for o in operands]
-        args = [o if isinstance(o, ctypes.c_float) else ctypes.byref(o) for o in keep]
+        keep = [o if o is None else ctypes.c_float(o) if isinstance(o, float) else self.tensor(o) for o in operands]
+        args = [o if o is None or isinstance(o, ctypes.c_float) else ctypes.byref(o) for o in keep]
         run, stream = getattr(self.lib, name), self.stream
 
         def call():
@@ -167,10 +186,16 @@ def difference(torch, made):
     return float((ours - theirs).norm() / theirs.norm())
 
 
+def shape_of(name, options):
+    usual = (16384, 8192) if options.device != "cpu" else USUAL.get(name, (4096, 7168))
+    return options.rows or usual[0], options.dim or usual[1]
+
+
 def measure_op(torch, quern, name, options):
     device = torch.device(options.device)
-    x, residual = (torch.randn(options.rows, options.dim, dtype=torch.bfloat16, device=device) for _ in range(2))
-    made = OPS[name](torch, x=x, residual=residual, weight=torch.randn(options.dim, dtype=torch.bfloat16, device=device))
+    rows, dim = shape_of(name, options)
+    x, residual = (torch.randn(rows, dim, dtype=torch.bfloat16, device=device) for _ in range(2))
+    made = OPS[name](torch, x=x, residual=residual, weight=torch.randn(dim, dtype=torch.bfloat16, device=device))
     sides, measure = sides_of(torch, quern, made, options), timer_of(torch, device)
     for i in range(options.runs + 3):
         for side in sides:
@@ -180,7 +205,7 @@ def measure_op(torch, quern, name, options):
                 side.times.append(ns)
     sides[0].run()
     kernel = quern.lib.qn_last_kernel().decode()
-    row = {"op": name, "rows": options.rows, "dim": options.dim, "dtype": "bf16", "device": options.device,
+    row = {"op": name, "rows": rows, "dim": dim, "dtype": "bf16", "device": options.device,
            "threads": options.threads_here if device.type == "cpu" else None, "runs": options.runs, "bytes": made["bytes"],
            "kernel": kernel, "torch": torch.__version__, "difference": difference(torch, made)}
     for side in sides:
@@ -201,13 +226,14 @@ def worker(options):
 
 def print_table(rows):
     sides = ["quern", "copy", "eager", "compile", "flashinfer"]
-    print(f"{'op':18} {'threads':>7}" + "".join(f"{s + ' GB/s':>16}" for s in sides) + f" {'of copy':>8}  (medians; fastest)")
+    print(f"{'op':18} {'shape':14} {'threads':>7}" + "".join(f"{s + ' GB/s':>16}" for s in sides) + f" {'of copy':>8}  (medians; fastest)")
     for r in rows:
         def speed(s):
             if f"{s}_ns" not in r:
                 return "-"
             return f"{r['bytes'] / r[f'{s}_ns']:.1f}; {r['bytes'] / r[f'{s}_best_ns']:.1f}"
-        print(f"{r['op']:18} {r['threads'] or '-':>7}" + "".join(f"{speed(s):>16}" for s in sides) +
+        shape = f"{r['rows']} x {r['dim']}"
+        print(f"{r['op']:18} {shape:14} {r['threads'] or '-':>7}" + "".join(f"{speed(s):>16}" for s in sides) +
               f" {r['copy_ns'] / r['quern_ns']:8.2f}")
 
 
@@ -215,8 +241,8 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ops", type=lambda text: text.split(","), default=list(OPS), help="comma list of: " + ", ".join(OPS))
     parser.add_argument("--device", default="cpu", help="as PyTorch names it")
-    parser.add_argument("--rows", type=int, help="default: 4096 on the CPU, 16384 on GPUs")
-    parser.add_argument("--dim", type=int, help="default: 7168 on the CPU, 8192 on GPUs")
+    parser.add_argument("--rows", type=int, help="default: 4096 on the CPU (silu_and_mul: 2048), 16384 on GPUs")
+    parser.add_argument("--dim", type=int, help="default: 7168 on the CPU (silu_and_mul: 14336, rope: 4096, which is 32 heads), 8192 on GPUs")
     parser.add_argument("--threads", type=peers.numbers, default=[1, 2], help="numbers of CPU threads, comma list")
     parser.add_argument("--runs", type=int, default=21, help="timed runs of each side")
     parser.add_argument("--pause", type=float, default=0.002, help="seconds between runs, as in peers.py")
@@ -228,9 +254,6 @@ def parse():
     unknown = set(options.ops) - set(OPS)
     if unknown:
         parser.error(f"--ops: unknown {', '.join(sorted(unknown))}; accepted: {', '.join(OPS)}")
-    is_cpu = options.device == "cpu"
-    options.rows = options.rows or (4096 if is_cpu else 16384)
-    options.dim = options.dim or (7168 if is_cpu else 8192)
     return options
 
 
@@ -253,7 +276,7 @@ def main():
     if options.json == "-":
         print(json.dumps(result, indent=1))
         return
-    print(f"{result['processor']}; torch {rows[0]['torch']}; {options.rows} x {options.dim} bf16, {options.runs} runs")
+    print(f"{result['processor']}; torch {rows[0]['torch']}; bf16, {options.runs} runs")
     print_table(rows)
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(result, indent=1) + "\n")

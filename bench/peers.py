@@ -44,7 +44,7 @@ class GemmArgs(ctypes.Structure):
 
 
 CPU = 1  # kDLCPU
-CODES = {"float32": (2, 32), "bfloat16": (4, 16), "float8_e4m3fn": (10, 8), "float8_e4m3fnuz": (11, 8)}
+CODES = {"int32": (0, 32), "float32": (2, 32), "bfloat16": (4, 16), "float8_e4m3fn": (10, 8), "float8_e4m3fnuz": (11, 8)}
 
 
 def dl_tensor(tensor):
