@@ -267,7 +267,8 @@ def main():
     rows = []
     for threads in options.threads if options.device == "cpu" else [1]:  # a process each: threads are made once
         child = subprocess.run([sys.executable, __file__, *sys.argv[1:], "--threads-here", str(threads)],
-                               env=dict(os.environ, QUERN_NUM_THREADS=str(threads), OMP_NUM_THREADS=str(threads)),
+                               env=dict(os.environ, QUERN_NUM_THREADS=str(threads), OMP_NUM_THREADS=str(threads),
+                                        OMP_WAIT_POLICY="passive"),  # else PyTorch's threads spin into the others' turns
                                stdout=subprocess.PIPE, text=True)
         if child.returncode != 0:
             sys.exit(child.returncode)

@@ -68,12 +68,13 @@ QN_INLINE void make_two(mix m, const char *gate, const char *up, int64_t i, int6
         y[k] = result(m.function, m.is_limited, g[k], u[k], limit);
 }
 
-/** Asks memory for what comes later in the row: bytes that the hardware's own prefetching leaves out between rows. */
+/** Asks memory for what comes 8 KiB later, which may lie past the tensor: that does nothing. The hardware's own
+ *  prefetching stops at pages; 1 KiB ahead, a row of 14336 went at four fifths of the speed. */
 QN_INLINE void fetch_ahead(const char *gate, const char *up, int64_t at) {
-    constexpr int64_t ahead = 1024;
-    for (int64_t line = 0; line < 4 * QN_LANES; line += 64) {
-        __builtin_prefetch(gate + at + ahead + line);
-        __builtin_prefetch(up + at + ahead + line);
+    constexpr uintptr_t ahead = 8192;
+    for (uintptr_t line = 0; line < 4 * QN_LANES; line += 64) {
+        __builtin_prefetch((const void *)((uintptr_t)gate + (uintptr_t)at + ahead + line));
+        __builtin_prefetch((const void *)((uintptr_t)up + (uintptr_t)at + ahead + line));
     }
 }
 

@@ -84,7 +84,7 @@ static row take_end(const qni_norm_problem *p, const row *r, row_end *end) {
 static void put_end(const qni_norm_problem *p, const row *r, const row_end *end) {
     const int64_t size = qni_dtype_bytes(p->dtype), out = qni_dtype_bytes(p->dtype_out);
     const int64_t count = p->h % STEP, first = p->h - count;
-    if (p->quant != QNI_NORM_PER_GROUP) // which writes whole groups itself
+    if (p->quant == QNI_NORM_PLAIN) // codes are in their place already
         memcpy(r->out + first * out, end->out, (size_t)(count * out));
     if (r->residual)
         memcpy(r->residual + first * size, end->residual, (size_t)(count * size));
@@ -171,7 +171,7 @@ QN_INLINE void make_y(mix m, const qni_norm_problem *p, const row *r, moments s,
 
 /** Asks memory for this step of the row after; the last row has none, and asking near address 0 does nothing. */
 QN_INLINE void fetch_next(mix m, const row *r, int64_t i) {
-    const int64_t size = qni_dtype_bytes(m.dtype);
+    const int64_t size = m.dtype == QNI_F32 ? 4 : 2;
     for (int64_t at = i * size; at < (i + STEP) * size; at += CACHE_LINE)
         __builtin_prefetch((const void *)((uintptr_t)r->next_x + (uintptr_t)at));
     if (m.form == SUM || (m.form == ANY && r->next_residual))
@@ -187,15 +187,6 @@ QN_INLINE void finish_y(mix m, const qni_norm_problem *p, const row *r, moments 
     if (m.form == SUM || (m.form == ANY && r->residual))
         store_step(m, false, r->residual, i, y);
     make_y(m, p, r, s, i, left, y);
-}
-
-/** The result as FP8. */
-QN_INLINE void write_fp8(mix m, const rounding *kind, const row *r, int64_t i, const f32v y[VECS],
-                         float inverse_scale) {
-    for (int k = 0; k < VECS; k += 2)
-        store_codes(is_split(m), r->streams, r->out + i + k * QN_LANES,
-                    encode_any(y[k] * inverse_scale, kind),
-                    encode_any(y[k + 1] * inverse_scale, kind));
 }
 
 // ---- passes over a row
@@ -282,35 +273,44 @@ QN_INLINE float find_scale(mix m, const qni_norm_problem *p, const row ends[2], 
     return scale_of(p, top);
 }
 
-/** One scale for the row: given, or from its largest magnitude. */
-QN_INLINE void quantize_row(mix m, const qni_norm_problem *p, const row ends[2], moments s) {
-    const rounding kind = rounding_of(qni_fp8_of(p->dtype_out));
-    if (p->quant == QNI_NORM_PER_TOKEN)
-        *ends[0].scale = find_scale(m, p, ends, s);
-    const float inverse = 1.0f / (p->quant == QNI_NORM_STATIC ? *p->scale : *ends[0].scale);
+/** Results of elements first .. end - 1; gives the largest magnitudes of each group's lanes if wanted. */
+QN_INLINE void make_chunk(mix m, bool finds_top, const qni_norm_problem *p, const row ends[2],
+                          moments s, int64_t first, int64_t end, chunk *c) {
+    static_assert(QNI_NORM_GROUP == GROUP && GROUP % STEP == 0);
     f32v y[VECS];
-    for (int64_t i = 0; i < p->h; i += STEP) {
+    for (int64_t i = first; i < end; i += STEP) {
         const place at = find_step(p, ends, i);
         finish_y(m, p, at.r, s, at.i, at.left, y);
-        write_fp8(m, &kind, at.r, at.i, y, inverse);
+        memcpy(c->y + (i - first), y, sizeof y);
+        if (!finds_top)
+            continue;
+        u32v *top = &c->top[(i - first) / GROUP];
+        *top = largest_of(i % GROUP ? *top : (u32v){}, y);
+    }
+}
+
+/** One scale for the row: given, or from its largest magnitude. */
+QN_INLINE void quantize_row(mix m, const qni_norm_problem *p, const row ends[2], moments s) {
+    const row *r = &ends[0];
+    const rounding kind = rounding_of(qni_fp8_of(p->dtype_out));
+    if (p->quant == QNI_NORM_PER_TOKEN)
+        *r->scale = find_scale(m, p, ends, s);
+    const float inverse = 1.0f / (p->quant == QNI_NORM_STATIC ? *p->scale : *r->scale);
+    chunk c;
+    for (int64_t i = 0; i < p->h; i += CHUNK) {
+        const int64_t end = i + CHUNK < p->h ? i + CHUNK : p->h;
+        make_chunk(m, false, p, ends, s, i, end, &c);
+        encode_values(is_split(m), r->streams, &kind, c.y, end - i, inverse, (uint8_t *)r->out + i);
     }
 }
 
 /** A scale for each group. */
 QN_INLINE void quantize_groups(mix m, const qni_norm_problem *p, const row ends[2], moments s) {
-    static_assert(QNI_NORM_GROUP == GROUP && GROUP % STEP == 0);
     const row *r = &ends[0];
     chunk c;
     for (int64_t i = 0; i < p->h; i += CHUNK) {
         const int64_t end = i + CHUNK < p->h ? i + CHUNK : p->h;
-        for (int64_t k = i; k < end; k += STEP) {
-            f32v y[VECS];
-            const place at = find_step(p, ends, k);
-            u32v *top = &c.top[(k - i) / GROUP];
-            finish_y(m, p, at.r, s, at.i, at.left, y);
-            *top = largest_of(k % GROUP ? *top : (u32v){}, y);
-            memcpy(c.y + (k - i), y, sizeof y);
-        }
+        make_chunk(m, true, p, ends, s, i, end, &c);
         encode_chunk(is_split(m), r->streams, qni_fp8_of(p->dtype_out), &c, end - i, p->scale_eps,
                      r->scale + i / GROUP, (uint8_t *)r->out + i);
     }
