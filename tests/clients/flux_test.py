@@ -85,6 +85,20 @@ def test_compiled_is_one_graph_with_the_same_bits():
     assert torch.equal(got, want)
 
 
+def test_compiled_before_it_was_patched():
+    """A graph made before is not used after, nor one of the patched model when that is unpatched."""
+    model, inputs, recorder = flux(torch.float32, layers=1, single_layers=0), scene(torch.float32), Recorder()
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend=recorder)
+    with torch.inference_mode():
+        want = compiled(**inputs).sample
+        assert recorder.graphs == 1 and not recorder.calls
+        with quern.patch(model):
+            assert not torch.equal(compiled(**inputs).sample, want)
+            assert recorder.calls == calls_in(1, 0)
+        assert torch.equal(compiled(**inputs).sample, want)
+
+
 @pytest.mark.parametrize("function, op", [("geglu", "gelu_and_mul"), ("swiglu", "silu_and_mul")])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_gated_feed_forward(function, op, dtype):

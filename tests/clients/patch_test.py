@@ -40,6 +40,11 @@ def test_processors_come_back():
     with quern.patch(model):
         assert not {id(p) for p in processors} & {id(m.processor) for m in model.modules() if hasattr(m, "processor")}
         model.set_attention_backend("native")
+        assert len(processors) == 2 and all(m.processor._attention_backend == "native" for m in model.modules()
+                                            if hasattr(m, "processor"))
+        with torch.inference_mode():
+            model(**scene(torch.float32))
+    assert all(processor._attention_backend == "native" for processor in processors)
     assert [m.processor for m in model.modules() if hasattr(m, "processor")] == processors
 
 
@@ -104,6 +109,11 @@ def test_a_copy_of_a_patched_model():
         x, other = torch.randn(2, 64), copy.deepcopy(model)
         torch.nn.init.constant_(other[0].weight, 3.0)
         assert torch.equal(other[0](x), 3 * model[0](x))
+    model, inputs = flux(torch.float32, layers=1, single_layers=1), scene(torch.float32)
+    with quern.patch(model) as patch, torch.inference_mode():
+        want, other, calls = model(**inputs).sample, copy.deepcopy(model), dict(patch.calls)
+        assert torch.equal(other(**inputs).sample, want)
+        assert patch.calls == {key: 2 * count for key, count in calls.items()}
     model = decoder("llama", torch.float32, layers=1)
     with quern.patch(model), pytest.raises(RuntimeError, match="copy of a patched module"):
         logits(copy.deepcopy(model))

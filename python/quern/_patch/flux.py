@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """diffusers' FLUX: head norms, rotation and joining of text and image in one pass; gated residual and LayerNorm in one pass."""
 
+import copy
 import importlib
 
 import torch
@@ -22,15 +23,21 @@ class FluxProcessor:
     """FluxAttnProcessor with queries and keys normed, rotated and, with text, joined by quern."""
 
     def __init__(self, run, original):
-        self._run = run
-        self._original = original
         module = importlib.import_module(type(original).__module__)
         if not hasattr(module, "_get_qkv_projections") or not hasattr(module, "dispatch_attention_fn"):
             raise Unfit("this diffusers' FluxAttnProcessor is made of other functions than the one quern knows")
-        self._projections, self._attend = module._get_qkv_projections, module.dispatch_attention_fn
+        self.__dict__.update(_run=run, _original=original, _projections=module._get_qkv_projections,
+                             _attend=module.dispatch_attention_fn)
 
-    def __getattr__(self, name):  # _attention_backend, _parallel_config
+    # The options that diffusers sets on a processor, _attention_backend and the like, are the original's throughout.
+    def __getattr__(self, name):
         return getattr(self.__dict__["_original"], name)
+
+    def __setattr__(self, name, value):
+        setattr(self._original, name, value)
+
+    def __deepcopy__(self, memo):
+        return FluxProcessor(self._run, copy.deepcopy(self._original, memo))
 
     def __call__(self, attn, hidden_states, encoder_hidden_states=None, attention_mask=None, image_rotary_emb=None):
         if image_rotary_emb is None:
