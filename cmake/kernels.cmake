@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Device images: the QN_IMAGE lines of every ops/*/variants.def, compiled for every target.
 #
-#   QN_IMAGE(id, "source", "targets", "defines")   targets: "all", "amd", or names separated by blanks
+#   QN_IMAGE(id, "source", "targets", "defines")   targets: "all", or "amd" and names separated by blanks
 #
 # quern_add_kernels(OUT) sets OUT to C sources that embed the images and the kernels' sources.
 
@@ -56,7 +56,7 @@ function(quern_add_kernels out)
       set(defines "${CMAKE_MATCH_4}")
       string(REPLACE " " ";" wanted "${CMAKE_MATCH_3}")
       foreach(target ${QUERN_TARGETS})
-        if(wanted STREQUAL "all" OR target IN_LIST wanted OR (wanted STREQUAL "amd" AND NOT target MATCHES "^sm_"))
+        if(wanted STREQUAL "all" OR target IN_LIST wanted OR ("amd" IN_LIST wanted AND NOT target MATCHES "^sm_"))
           quern_add_image(${id} ${folder}/${file} ${target} "${defines}")
           set(object ${CMAKE_BINARY_DIR}/images/${id}.${target}.co)
           string(MAKE_C_IDENTIFIER "${id}_${target}" name)

@@ -148,6 +148,16 @@ def test_kernels_use_no_scratch(image):
             assert not any(i.kind == "scratch" for i in kernel.instructions), f"{path.name}: {kernel.name}"
 
 
+@pytest.mark.parametrize("dim", [64, 128, 256])
+def test_attention_on_amd_uses_no_scratch(dim):
+    for dtype in "bf16", "f16":
+        for path in images_of(f"attention_{dim}_{dtype}"):
+            if ".sm_" not in path.name:
+                for kernel in amd_kernels(path):
+                    assert kernel.usage["private_segment_fixed_size"] == 0, path.name
+                    assert not any(i.kind == "scratch" for i in kernel.instructions), path.name
+
+
 def test_the_rules_see_narrow_access():
     """The any-shape kernels of norm break the rules of norm's others, on every target."""
     paths = images_of("norm_any")

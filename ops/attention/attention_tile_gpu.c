@@ -1,24 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention on matrix cores, CDNA's and RDNA's: any mask, window and layout of f16 and bf16.
+// Attention on matrix cores, CDNA's, RDNA's and NVIDIA's: any mask, window and layout of f16 and bf16.
 //
 // Needs     wave matrix instructions of 16-bit kinds; q, k and v of one kind; rows that begin at multiples of 16 bytes;
 //           head dims that are multiples of 8, at most QK_D
-// Tile      128 rows (QK_D = 256 on RDNA: 64), of which a wave owns 32 (RDNA 16), by TILE = 8192 / QK_D keys
+// Tile      128 rows (QK_D = 256: 64 on NVIDIA and gfx12, 32 on gfx11), of which a wave owns 16 (CDNA 32), by TILE keys
 // Launch    256 threads; as many workgroups as there are work items and heads of k, or fewer
-// LDS       a tile of k, keys as rows, and one of v, transposed: 16 KiB each. 16-byte piece p of row r stands at
-//           p ^ (r & 7), of v at p ^ ((d ^ d >> 3) & 7), so that both the reads of eight lanes and the writes of a
-//           transposing thread touch all banks
-// Registers q and o of the wave's rows, scores of STEP keys. CDNA also holds the next tile of k and v on its way; on
-//           RDNA other workgroups of the compute unit cover that way
-// Edges     keys past the end repeat the last one and are hidden; elements past a head's end are zeros; a step of keys
-//           that none of the wave's rows sees is skipped, and only one that not all see pays for hiding some
-// Schedule  tile: meet, put k and v into LDS, meet, ask for the next; then steps: scores, maxima, weights, o.
-//           A row's sum and o are scaled anew only when its maximum has risen by more than 2^RISE: weights stay
-//           below that, and each row decides for itself, so that bits do not depend on its neighbours
+// LDS       a tile of k, keys as rows, and one of v, transposed. 16-byte piece p of row r stands at p ^ qd_mma_turn(r), of
+//           v at p ^ qd_mma_turn(d) ^ d / 8, so that lanes that read and threads that transpose touch all banks
+// Registers q and o of the wave's rows; scores and weights of a tile; half of the next tile, on its way
+// Edges     keys past the end repeat the last one and are hidden; elements past a head's end are zeros; a tile that
+//           none of the wave's rows sees is skipped, and only one that not all see pays for hiding some
+// Schedule  put k into LDS, ask for v, meet; scores, maxima, weights; put v into LDS, ask for the next k, meet; o.
+//           A row's sum and o are scaled anew only when its maximum has risen by more than RISE: weights stay
+//           below 2^RISE, and each row decides for itself, so that bits do not depend on its neighbours
 #include "attention_gpu.h"
 #include "attention_mma_gpu.h"
-#include "elementary.h"
-#include "elements.h"
 
 #ifndef QK_D
 #define QK_D 128 // head dims up to this
@@ -28,7 +24,10 @@
 #endif
 
 enum { D = QK_D, THREADS = 256, WAVES = THREADS / QD_WAVE, RISE = 8 };
-#if defined(__GFX9__)
+#if defined(__NVPTX__)
+enum { TILE = D > 128 ? 32 : 4096 / D, SLICES = D > 128 ? 2 : 1 };
+#define QK_OCCUPANCY
+#elif defined(__GFX9__)
 enum { TILE = 8192 / D, SLICES = 1 };
 #define QK_OCCUPANCY amdgpu_waves_per_eu(QK_D > 128 ? 1 : 2, QK_D > 128 ? 1 : 2)
 #elif defined(__GFX11__)
@@ -42,7 +41,7 @@ enum { TILE = 4096 / D, SLICES = D > 128 ? 2 : 1 };
 #define QK_OCCUPANCY amdgpu_waves_per_eu(4, 5)
 #endif
 enum { ROWS = WAVES / SLICES * QD_MMA_QUERIES, COLUMNS = D / SLICES };
-enum { S_TILES = TILE / QD_MMA_KEYS, O_TILES = COLUMNS / QD_MMA_KEYS, FRAGMENTS = TILE / 16 };
+enum { S_TILES = TILE / QD_MMA_KEYS, O_TILES = COLUMNS / QD_MMA_KEYS, FRAGMENTS = TILE / QD_MMA_K };
 enum { PIECES = D / 8, K_ROW = 2 * D, V_ROW = 2 * TILE };
 enum { PAIRS = TILE / 2 * PIECES / THREADS }; // of keys, whose piece of k and of v a thread moves
 constexpr float LOG2_E = 0x1.715476p+0f, LEAST = -0x1.FFFFFEp+127f;
@@ -68,6 +67,7 @@ typedef struct source {
 
 /** What a workgroup works at: some rows, a chunk of keys. */
 typedef struct part {
+    const qk_attention_args *args; // for reread alone
     qk_attention_request request;
     uint32_t index, kv_head; // of the request
     uint32_t row_end;
@@ -78,58 +78,71 @@ typedef struct part {
     mover mover;
 } part;
 
-/** A lane's row, and what its wave holds of it. */
-typedef struct wave {
-    qd_mma_operand q[D / 16];
-    qd_mma_acc o[O_TILES];
+/** A row of queries that a lane owns. */
+typedef struct row {
     float top, sum; // of base-2 scores: the maximum, lagging by RISE at most; this lane's keys' sum
-    float scale, slope; // of natural scores
-    float position;     // of its query among the keys
-    uint32_t row, query, head;
+    float scale;    // of natural scores
+    uint32_t query, head;
     bool exists;
-    uint32_t first, end;         // keys that it sees
-    uint32_t all_first, all_end; // that all of the wave's rows see
+    uint32_t first, end; // keys that it sees
+} row;
+
+/** What a lane holds. */
+typedef struct wave {
+    qd_mma_operand q[D / QD_MMA_K][QD_MMA_OWN];
+    qd_mma_acc o[O_TILES];
+    row rows[QD_MMA_OWN];
+    uint32_t all_first, all_end; // keys that all of the wave's rows see
     uint32_t any_first, any_end; // that any of them does
     qd_u32x4 moving[2 * PAIRS];  // pieces of k or v on their way to LDS
 } wave;
 
 // ---- keys and values, from memory to LDS
 
-// 16-byte pieces of a row of LDS change places by the row's number.
+// 16-byte pieces of a row of LDS change places by the row's number; qd_mma_turn.
 enum { V_PIECES = V_ROW < 128 ? V_ROW / 16 : 8, V_ROWS_A_TURN = V_ROW < 128 ? 2 : 1 };
 
 QD_INLINE QD_LDS uint8_t *k_at(uint32_t key, uint32_t piece) {
-    return k_tile + key * K_ROW + piece / 8 * 128 + (piece % 8 * 16 ^ key % 8 * 16);
+    return k_tile + key * K_ROW + piece / 8 * 128 + (piece % 8 * 16 ^ qd_mma_turn(key) % 8 * 16);
 }
 QD_INLINE QD_LDS uint8_t *v_at(uint32_t d, uint32_t byte) {
-    return v_tile + d * V_ROW + (byte ^ (d / V_ROWS_A_TURN ^ d / 8) % V_PIECES * 16);
+    return v_tile + d * V_ROW + (byte ^ (qd_mma_turn(d / V_ROWS_A_TURN) ^ d / 8) % V_PIECES * 16);
 }
 
 /** x, of which the compiler knows nothing: what follows from it is computed where it is needed, in few instructions,
  *  rather than held in registers around the loops. */
 QD_INLINE uint32_t opaque(uint32_t x) {
+#if defined(__NVPTX__)
+    asm volatile("" : "+r"(x));
+#else
     asm volatile("" : "+v"(x));
+#endif
     return x;
 }
 
-/** The arguments, read anew where they are needed: there are more of them than scalar registers. */
-QD_INLINE const qk_attention_args *again(void) {
+/** The arguments, on AMD read anew where they are needed: there are more of them than scalar registers. */
+QD_INLINE const qk_attention_args *reread(const qk_attention_args *g) {
+#if defined(__NVPTX__)
+    return g;
+#else
+    (void)g;
     __attribute__((address_space(4))) void *args = __builtin_amdgcn_kernarg_segment_ptr();
     asm volatile("" : "+s"(args));
     return (const qk_attention_args *)args;
+#endif
 }
 
-/** What this thread moves: a piece of the rows of four keys (PAIRS = 1: two), pairs 2 i and 2 i + 1 being keys in a row. */
+/** What this thread moves: a piece of the rows of four keys (PAIRS = 1: two), those of an even pair and the next. */
 QD_INLINE mover make_mover(void) {
     const uint32_t pair = qd_thread() / PIECES * PAIRS, piece = qd_thread() % PIECES;
     return (mover){.key = qd_mma_pair(pair),
                    .piece = piece,
-                   .k_turn = piece * 16 ^ qd_mma_pair(pair) % 8 * 16,
+                   .k_turn = piece * 16 ^ qd_mma_turn(qd_mma_pair(pair)) % 8 * 16,
                    .v_turn = pair * 4 ^ piece % V_PIECES * 16};
 }
 QD_INLINE uint32_t key_of(uint32_t i) {
     static_assert(PAIRS == 1 || QD_MMA_PAIR == 1);
-    return i / 2 * 2 + i % 2 * QD_MMA_PAIR;
+    return i / 2 * QD_MMA_NEXT_PAIR + i % 2 * QD_MMA_PAIR;
 }
 
 /** Asks for a tile of k or v, the keys from `begin` on. Keys past the end are the last one again, pieces past the end of
@@ -144,7 +157,7 @@ QD_INLINE void fetch(const part *p, wave *w, bool is_v, uint32_t begin) {
         }
         return;
     }
-    const qk_attention_args *g = again();
+    const qk_attention_args *g = reread(p->args);
     const qk_attention_rows *rows = is_v ? &g->v : &g->k;
     const int64_t piece = qd_min(p->mover.piece, (is_v ? g->head_dim_vo : g->head_dim_qk) / 8 - 1);
     QD_UNROLL for (uint32_t i = 0; i < 2 * PAIRS; i++) {
@@ -160,7 +173,8 @@ QD_INLINE void put_keys(const part *p, const qd_u32x4 pieces[2 * PAIRS]) {
     QD_LDS uint8_t *to = k_tile + p->mover.key * K_ROW;
     const uint32_t turn = opaque(p->mover.k_turn);
     QD_UNROLL for (uint32_t i = 0; i < 2 * PAIRS; i++) {
-        *(QD_LDS qd_u32x4 *)(to + key_of(i) * K_ROW + (turn ^ key_of(i) * 16)) = pieces[i];
+        *(QD_LDS qd_u32x4 *)(to + key_of(i) * K_ROW + (turn ^ qd_mma_turn(key_of(i)) % 8 * 16)) =
+            pieces[i];
     }
 }
 
@@ -184,10 +198,9 @@ QD_INLINE void land_values(const part *p, const wave *w) {
     QD_UNROLL for (uint32_t e = 0; e < 8; e++) {
         pairs keys;
         QD_UNROLL for (uint32_t i = 0; i < PAIRS; i++) {
-            keys[i] = __builtin_amdgcn_perm(w->moving[2 * i + 1][e / 2], w->moving[2 * i][e / 2],
-                                            e % 2 ? 0x07060302 : 0x05040100);
+            keys[i] = qd_halves(w->moving[2 * i][e / 2], w->moving[2 * i + 1][e / 2], e % 2);
         }
-        const uint32_t byte = turn ^ e / V_ROWS_A_TURN % V_PIECES * 16;
+        const uint32_t byte = turn ^ qd_mma_turn(e / V_ROWS_A_TURN) % V_PIECES * 16;
         *(QD_LDS pairs *)(to + e * V_ROW + byte) = keys;
     }
 }
@@ -195,13 +208,13 @@ QD_INLINE void land_values(const part *p, const wave *w) {
 // ---- scores
 
 QD_INLINE void multiply_keys(const wave *w, qd_mma_acc s[S_TILES]) {
-    const uint32_t row = D > 128 ? opaque(qd_mma_query()) : qd_mma_query();
+    const uint32_t line = D > 128 || QD_MMA_OWN > 1 ? opaque(qd_mma_line()) : qd_mma_line();
     QD_UNROLL for (uint32_t t = 0; t < S_TILES; t++) {
-        const uint32_t key = t * QD_MMA_KEYS + row;
+        const uint32_t key = t * QD_MMA_KEYS + line;
         s[t] = 0;
-        QD_UNROLL for (uint32_t c = 0; c < D / 16; c++) {
+        QD_UNROLL for (uint32_t c = 0; c < D / QD_MMA_K; c++) {
 #define PIECE(i) (*(QD_LDS qd_u32x4 *)k_at(key, i))
-            s[t] = qd_mma(QK_F16, QD_MMA_READ(2 * c, PIECE), w->q[c], s[t]);
+            s[t] = qd_mma(QK_F16, QD_MMA_READ(c, PIECE), w->q[c], s[t]);
 #undef PIECE
         }
     }
@@ -229,129 +242,6 @@ QD_INLINE float soften(float x, float cap) {
     return __builtin_copysignf(cap * (1 - e) * qd_rcp(1 + e), x);
 }
 
-/** The base-2 score of a product, where it takes more than a scale. */
-QD_INLINE float transform(const qk_attention_args *g, const part *p, const wave *w, float s,
-                          uint32_t key) {
-    float x = s * w->scale;
-    if (g->pos_encoding == QK_POS_ALIBI)
-        x += w->slope * ((float)key - w->position);
-    if (g->soft_cap > 0)
-        x = soften(x, g->soft_cap);
-    if (g->mask_kind != QK_MASK_NONE && w->exists && key < p->chunk_end)
-        x += mask_of(g, p->index * g->mask_batch + w->head * g->mask_head +
-                            w->query * g->mask_query + key * g->mask_key);
-    if (g->custom_mask && w->exists && key < p->chunk_end &&
-        qk_attention_is_masked(g, &p->request, w->query, key))
-        x = -__builtin_inff();
-    // The least finite score is still a score.
-    return x == -__builtin_inff() ? x : __builtin_fmaxf(x * LOG2_E, LEAST);
-}
-
-/** Every score of a step becomes a base-2 one. Four elements a turn, from the front of a ring: code that is long, once. */
-QD_INLINE void transform_all(const part *p, const wave *w, uint32_t begin, qd_mma_acc s[S_TILES]) {
-    const qk_attention_args *g = again();
-    QD_UNROLL for (uint32_t t = 0; t < S_TILES; t++) {
-        QD_NO_UNROLL for (uint32_t e = 0; e < QD_MMA_ACC; e += 4) {
-            QD_UNROLL for (uint32_t i = 0; i < 4; i++) {
-                const uint32_t key = begin + t * QD_MMA_KEYS + qd_mma_row(qd_mma_part(), e + i);
-                s[t][i] = transform(g, p, w, s[t][i], key);
-            }
-            s[t] = qd_mma_turn4(s[t]);
-        }
-    }
-}
-
-/** Hides the keys of a step that a lane's row does not see. */
-QD_INLINE void hide(const wave *w, uint32_t begin, qd_mma_acc s[S_TILES]) {
-    const uint32_t part = opaque(qd_mma_part());
-    QD_UNROLL for (uint32_t t = 0; t < S_TILES; t++) {
-        QD_UNROLL for (uint32_t e = 0; e < QD_MMA_ACC; e++) {
-            const uint32_t key = begin + t * QD_MMA_KEYS + qd_mma_row(part, e);
-            s[t][e] = key < w->first || key >= w->end ? -__builtin_inff() : s[t][e];
-        }
-    }
-}
-
-// ---- weights and sums
-
-QD_INLINE void rise(wave *w, float top) {
-    const bool rises = top > w->top + RISE;
-    if (qd_ballot(rises)) {
-        const float factor = rises ? qd_exp2(w->top - top) : 1;
-        w->top = rises ? top : w->top;
-        w->sum *= factor;
-        QD_UNROLL for (uint32_t n = 0; n < O_TILES; n++) {
-            w->o[n] *= factor;
-        }
-    }
-}
-
-QD_INLINE float largest(const qd_mma_acc s[S_TILES]) {
-    float top = s[0][0];
-    QD_UNROLL for (uint32_t t = 0; t < S_TILES; t++) {
-        QD_UNROLL for (uint32_t e = 0; e < QD_MMA_ACC; e++) {
-            top = __builtin_fmaxf(top, s[t][e]);
-        }
-    }
-    return __builtin_fmaxf(top, qd_as_f32(qd_mma_other(qd_as_u32(top))));
-}
-
-/** Scores, times `unit` of base 2, become weights. */
-QD_INLINE void weigh(wave *w, const qd_mma_acc s[S_TILES], float unit,
-                     qd_mma_operand p[FRAGMENTS]) {
-    rise(w, largest(s) * unit);
-    const float base =
-        __builtin_fmaxf(w->top, LEAST); // nothing seen yet: -infinity must not meet itself
-    QD_UNROLL for (uint32_t t = 0; t < S_TILES; t++) {
-        uint32_t packed[QD_MMA_ACC / 2];
-        QD_UNROLL for (uint32_t i = 0; i < QD_MMA_ACC / 2; i++) {
-            const float a = qd_exp2(__builtin_fmaf(s[t][2 * i], unit, -base));
-            const float b = qd_exp2(__builtin_fmaf(s[t][2 * i + 1], unit, -base));
-            w->sum += a + b;
-            packed[i] = qd_mma_pack(QK_F16, a, b);
-        }
-        qd_mma_weights(packed, p + t * QD_MMA_FRAGMENTS);
-    }
-}
-
-QD_INLINE uint32_t my_column(void) {
-    return SLICES == 1 ? 0 : qd_wave() % SLICES * COLUMNS;
-}
-
-QD_INLINE void multiply_values(wave *w, const qd_mma_operand p[FRAGMENTS]) {
-    QD_UNROLL for (uint32_t n = 0; n < O_TILES; n++) {
-        const uint32_t d = my_column() + n * QD_MMA_KEYS + qd_mma_query();
-        QD_UNROLL for (uint32_t f = 0; f < FRAGMENTS; f++) {
-#define PIECE(i) (*(QD_LDS qd_u32x4 *)v_at(d, (i) * 16))
-            w->o[n] = qd_mma(QK_F16, QD_MMA_READ(2 * f, PIECE), p[f], w->o[n]);
-#undef PIECE
-        }
-    }
-}
-
-/** The tile of k in LDS: weights. */
-QD_INLINE void take_keys(const part *p, wave *w, uint32_t begin, bool transforms, float unit,
-                         qd_mma_operand weights[FRAGMENTS]) {
-    qd_mma_acc s[S_TILES];
-    multiply_keys(w, s);
-    if (transforms)
-        transform_all(p, w, begin, s);
-    if (begin < w->all_first || begin + TILE > w->all_end)
-        hide(w, begin, s);
-    weigh(w, s, unit, weights);
-}
-
-// ---- a row's beginning and end
-
-QD_INLINE uint32_t first_key(const part *p, uint32_t row) {
-    const qk_attention_args *g = again();
-    return qk_attention_first_key(g, &p->request, row / g->group);
-}
-QD_INLINE uint32_t end_key(const part *p, uint32_t row) {
-    const qk_attention_args *g = again();
-    return qd_min(qk_attention_end_key(g, &p->request, row / g->group), p->chunk_end);
-}
-
 /** ALiBi's slope of a head; see qn_pos_encoding. */
 QD_INLINE float slope_of(const qk_attention_args *g, uint32_t head) {
     const uint32_t heads = g->num_kv_heads * g->group;
@@ -360,106 +250,276 @@ QD_INLINE float slope_of(const qk_attention_args *g, uint32_t head) {
     return h < n ? qd_exp2(-8 * (h + 1) / n) : qd_exp2(-4 * (2 * (h + 1 - n) - 1) / n);
 }
 
-QD_INLINE void find_row(const part *p, wave *w, uint32_t row_begin) {
-    const qk_attention_args *g = again();
-    const uint32_t begin = row_begin + qd_wave() / SLICES * QD_MMA_QUERIES;
-    const uint32_t last = qd_min(begin + QD_MMA_QUERIES, p->row_end) - 1;
-    w->row = begin + qd_mma_query();
-    w->exists = w->row < p->row_end;
-    w->query = w->row / g->group;
-    w->head = p->kv_head * g->group + w->row % g->group;
-    w->first = first_key(p, w->row);
-    w->end = w->exists ? end_key(p, w->row) : 0;
-    w->any_first = qd_uniform(first_key(p, begin));
-    w->all_first = qd_uniform(first_key(p, last));
-    w->any_end = begin < p->row_end ? qd_uniform(end_key(p, last)) : 0;
-    w->all_end = qd_uniform(end_key(p, begin));
+/** The base-2 score of a product, where it takes more than a scale. */
+QD_INLINE float transform(const qk_attention_args *g, const part *p, const row *r, float s,
+                          uint32_t key) {
+    const bool is_there = r->exists && key < p->chunk_end;
+    float x = s * r->scale;
+    if (g->pos_encoding == QK_POS_ALIBI)
+        x += slope_of(g, r->head) *
+             (float)((int32_t)key - (int32_t)r->query - p->request.kv_len + p->request.qo_len);
+    if (g->soft_cap > 0)
+        x = soften(x, g->soft_cap);
+    if (g->mask_kind != QK_MASK_NONE && is_there)
+        x += mask_of(g, p->index * g->mask_batch + r->head * g->mask_head +
+                            r->query * g->mask_query + key * g->mask_key);
+    if (g->custom_mask && is_there && qk_attention_is_masked(g, &p->request, r->query, key))
+        x = -__builtin_inff();
+    // The least finite score is still a score.
+    return x == -__builtin_inff() ? x : __builtin_fmaxf(x * LOG2_E, LEAST);
 }
 
-QD_INLINE void load_query(const part *p, wave *w) {
-    const qk_attention_args *g = again();
-    const char *q = (const char *)g->q.data +
-                    (p->index * g->q.block +
-                     (p->request.qo_begin + (int64_t)w->query) * g->q.token + w->head * g->q.head) *
-                        2;
-    QD_UNROLL for (uint32_t c = 0; c < D / 16; c++) {
+/** Every score of a tile becomes a base-2 one. Four elements a turn, from the front of rings: code that is long, once. */
+QD_INLINE void transform_all(const part *p, const wave *w, uint32_t begin, qd_mma_acc s[S_TILES]) {
+    const qk_attention_args *g = reread(p->args);
+    QD_NO_UNROLL for (uint32_t t = 0; t < S_TILES; t++) {
+        qd_mma_acc front = s[0];
+        QD_NO_UNROLL for (uint32_t e = 0; e < QD_MMA_ACC; e += 4) {
+            QD_UNROLL for (uint32_t i = 0; i < 4; i++) {
+                const uint32_t key = begin + t * QD_MMA_KEYS + qd_mma_column(qd_mma_part(), e + i);
+                front[i] = transform(g, p, &w->rows[qd_mma_own(i)], front[i], key);
+            }
+            front = qd_mma_turn4(front);
+        }
+        QD_UNROLL for (uint32_t i = 1; i < S_TILES; i++) {
+            s[i - 1] = s[i];
+        }
+        s[S_TILES - 1] = front;
+    }
+}
+
+/** Hides the keys of a tile that a lane's rows do not see. */
+QD_INLINE void hide(const wave *w, uint32_t begin, qd_mma_acc s[S_TILES]) {
+    const uint32_t part = opaque(qd_mma_part());
+    QD_UNROLL for (uint32_t t = 0; t < S_TILES; t++) {
+        QD_UNROLL for (uint32_t e = 0; e < QD_MMA_ACC; e++) {
+            const uint32_t key = begin + t * QD_MMA_KEYS + qd_mma_column(part, e);
+            const row *r = &w->rows[qd_mma_own(e)];
+            s[t][e] = key < r->first || key >= r->end ? -__builtin_inff() : s[t][e];
+        }
+    }
+}
+
+// ---- weights and sums
+
+/** Where a maximum has risen far, the row's sum and o are scaled anew. */
+QD_INLINE void rise(wave *w, const float tops[QD_MMA_OWN]) {
+    bool rises[QD_MMA_OWN], any = false;
+    QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) {
+        rises[i] = tops[i] > w->rows[i].top + RISE;
+        any |= rises[i];
+    }
+    if (!qd_ballot(any))
+        return;
+    float factors[QD_MMA_OWN];
+    QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) {
+        row *r = &w->rows[i];
+        factors[i] = rises[i] ? qd_exp2(r->top - tops[i]) : 1;
+        r->top = rises[i] ? tops[i] : r->top;
+        r->sum *= factors[i];
+    }
+    QD_UNROLL for (uint32_t n = 0; n < O_TILES; n++) {
+        w->o[n] *= qd_mma_spread(factors);
+    }
+}
+
+enum {
+    ELEMENTS = QD_MMA_ACC / QD_MMA_OWN,
+    SCORES = S_TILES * ELEMENTS
+}; // of a row: of a tile, of all
+
+/** Score i of a lane's row. */
+QD_INLINE float score(const qd_mma_acc s[S_TILES], uint32_t own, uint32_t i) {
+    return s[i / ELEMENTS][own * ELEMENTS + i % ELEMENTS];
+}
+
+QD_INLINE float largest(const qd_mma_acc s[S_TILES], uint32_t own) {
+    float top = score(s, own, 0);
+    QD_UNROLL for (uint32_t i = 1; i < SCORES; i++) {
+        top = __builtin_fmaxf(top, score(s, own, i));
+    }
+    return qd_mma_max(top);
+}
+
+/** A row's scores, times its `unit` of base 2, become weights. */
+QD_INLINE void weigh_row(row *r, const qd_mma_acc s[S_TILES], uint32_t own, float unit,
+                         qd_mma_operand weights[FRAGMENTS][QD_MMA_OWN]) {
+    const float base =
+        __builtin_fmaxf(r->top, LEAST); // nothing seen yet: -infinity must not meet itself
+    QD_UNROLL for (uint32_t f = 0; f < FRAGMENTS; f++) {
+        uint32_t packed[4];
+        QD_UNROLL for (uint32_t i = 0; i < 4; i++) {
+            const uint32_t at = f * 8 + i * 2;
+            const float a = qd_exp2(__builtin_fmaf(score(s, own, at), unit, -base));
+            const float b = qd_exp2(__builtin_fmaf(score(s, own, at + 1), unit, -base));
+            r->sum += a + b;
+            packed[i] = qd_mma_pack(QK_F16, a, b);
+        }
+        weights[f][own] = qd_mma_weights(packed);
+    }
+}
+
+QD_INLINE void weigh(wave *w, const qd_mma_acc s[S_TILES], bool transforms,
+                     qd_mma_operand weights[FRAGMENTS][QD_MMA_OWN]) {
+    float units[QD_MMA_OWN], tops[QD_MMA_OWN];
+    QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) {
+        units[i] = transforms ? 1 : w->rows[i].scale * LOG2_E;
+        tops[i] = largest(s, i) * units[i];
+    }
+    rise(w, tops);
+    QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) {
+        weigh_row(&w->rows[i], s, i, units[i], weights);
+    }
+}
+
+QD_INLINE uint32_t my_column(void) {
+    return SLICES == 1 ? 0 : qd_wave() % SLICES * COLUMNS;
+}
+
+QD_INLINE void multiply_values(wave *w, const qd_mma_operand p[FRAGMENTS][QD_MMA_OWN]) {
+    QD_UNROLL for (uint32_t n = 0; n < O_TILES; n++) {
+        const uint32_t d = my_column() + n * QD_MMA_KEYS + qd_mma_line();
+        QD_UNROLL for (uint32_t f = 0; f < FRAGMENTS; f++) {
+#define PIECE(i) (*(QD_LDS qd_u32x4 *)v_at(d, (i) * 16))
+            w->o[n] = qd_mma(QK_F16, QD_MMA_READ(f, PIECE), p[f], w->o[n]);
+#undef PIECE
+        }
+    }
+}
+
+/** The tile of k in LDS: weights. */
+QD_INLINE void take_keys(const part *p, wave *w, uint32_t begin, bool transforms,
+                         qd_mma_operand weights[FRAGMENTS][QD_MMA_OWN]) {
+    qd_mma_acc s[S_TILES];
+    multiply_keys(w, s);
+    if (transforms)
+        transform_all(p, w, begin, s);
+    if (begin < w->all_first || begin + TILE > w->all_end)
+        hide(w, begin, s);
+    weigh(w, s, transforms, weights);
+}
+
+// ---- a row's beginning and end
+
+QD_INLINE uint32_t first_key(const part *p, uint32_t row) {
+    const qk_attention_args *g = reread(p->args);
+    return qk_attention_first_key(g, &p->request, row / g->group);
+}
+QD_INLINE uint32_t end_key(const part *p, uint32_t row) {
+    const qk_attention_args *g = reread(p->args);
+    return qd_min(qk_attention_end_key(g, &p->request, row / g->group), p->chunk_end);
+}
+
+/** What the wave's rows from row_begin on see. */
+QD_INLINE void find_keys(const part *p, wave *w, uint32_t row_begin) {
+    const uint32_t last = qd_min(row_begin + QD_MMA_QUERIES, p->row_end) - 1;
+    w->any_first = qd_uniform(first_key(p, row_begin));
+    w->all_first = qd_uniform(first_key(p, last));
+    w->any_end = row_begin < p->row_end ? qd_uniform(end_key(p, last)) : 0;
+    w->all_end = qd_uniform(end_key(p, row_begin));
+}
+
+QD_INLINE row make_row(const part *p, uint32_t index) {
+    const qk_attention_args *g = reread(p->args);
+    const bool exists = index < p->row_end;
+    const uint32_t query = index / g->group, head = p->kv_head * g->group + index % g->group;
+    const float q_scale = g->q_scales && exists ? g->q_scales[head] : 1;
+    return (row){.top = -__builtin_inff(),
+                 .scale = g->scale * q_scale * (g->k_scales ? g->k_scales[p->kv_head] : 1),
+                 .query = query,
+                 .head = head,
+                 .exists = exists,
+                 .first = first_key(p, index),
+                 .end = exists ? end_key(p, index) : 0};
+}
+
+QD_INLINE void load_query(const part *p, wave *w, uint32_t own) {
+    const qk_attention_args *g = reread(p->args);
+    const row *r = &w->rows[own];
+    const int64_t at = p->index * g->q.block +
+                       (p->request.qo_begin + (int64_t)r->query) * g->q.token + r->head * g->q.head;
+    const char *q = (const char *)g->q.data + at * 2;
+    QD_UNROLL for (uint32_t c = 0; c < D / QD_MMA_K; c++) {
 #define PIECE(i)                                                                                   \
-    (w->exists && (i) * 8 < g->head_dim_qk ? *(const qd_u32x4 *)(q + (i) * 16) : (qd_u32x4)0)
-        w->q[c] = QD_MMA_READ(2 * c, PIECE);
+    (r->exists && (i) * 8 < g->head_dim_qk ? *(const qd_u32x4 *)(q + (i) * 16) : (qd_u32x4)0)
+        w->q[c][own] = QD_MMA_READ(c, PIECE);
 #undef PIECE
     }
 }
 
 QD_INLINE void begin_rows(const part *p, wave *w, uint32_t row_begin) {
-    const qk_attention_args *g = again();
-    find_row(p, w, row_begin);
-    load_query(p, w);
-    w->top = -__builtin_inff();
-    w->sum = 0;
+    const uint32_t begin = row_begin + qd_wave() / SLICES * QD_MMA_QUERIES;
+    find_keys(p, w, begin);
+    QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) {
+        w->rows[i] = make_row(p, begin + qd_mma_query(i));
+        load_query(p, w, i);
+    }
     QD_UNROLL for (uint32_t n = 0; n < O_TILES; n++) {
         w->o[n] = 0;
     }
-    w->scale = g->scale;
-    if (g->q_scales && w->exists)
-        w->scale *= g->q_scales[w->head];
-    if (g->k_scales)
-        w->scale *= g->k_scales[p->kv_head];
-    w->position = (float)((int32_t)w->query + p->request.kv_len - p->request.qo_len);
-    w->slope = g->pos_encoding == QK_POS_ALIBI ? slope_of(g, w->head) : 0;
 }
 
 /** Stores a row's elements times `factor` at o. */
-QD_INLINE void store_row(const part *p, const wave *w, int dtype, char *o, float factor) {
-    const uint32_t head_dim = again()->head_dim_vo;
-    const uint32_t begin = my_column() + opaque(qd_mma_part()) * QD_MMA_RUNS * 8;
+QD_INLINE void store_row(const part *p, const wave *w, uint32_t own, int dtype, char *o,
+                         float factor) {
+    const uint32_t head_dim = reread(p->args)->head_dim_vo;
+    const uint32_t begin = my_column() + opaque(qd_mma_part()) * QD_MMA_RUNS * QD_MMA_RUN;
     QD_UNROLL for (uint32_t n = 0; n < O_TILES; n++) {
         QD_UNROLL for (uint32_t r = 0; r < QD_MMA_RUNS; r++) {
-            const uint32_t d = begin + n * QD_MMA_KEYS + r * 8;
-            const qd_f32x8 run = qd_mma_run(w->o[n], r) * factor;
-            if (w->exists && d < head_dim)
-                qd_store8(dtype, o + d * qd_element_bytes(dtype), run);
+            const uint32_t d = begin + n * QD_MMA_KEYS + r * QD_MMA_RUN;
+            const qd_mma_run run = qd_mma_get_run(w->o[n], own, r) * factor;
+            if (w->rows[own].exists && d < head_dim)
+                qd_mma_store_run(dtype, o + d * qd_element_bytes(dtype), run);
         }
     }
 }
 
-/** The results of a chunk that others are merged with. */
-QD_INLINE void store_partial(const part *p, const wave *w, float sum) {
-    const qk_attention_args *g = again();
-    const int64_t at = qk_attention_partial(g, &p->request, p->chunk_begin, w->row, p->kv_head);
-    store_row(p, w, QD_F32, (char *)(g->partial_o + at * g->head_dim_vo), sum > 0 ? 1 / sum : 0);
-    if (w->exists && my_column() == 0 && qd_mma_part() == 0)
-        g->partial_lse[at] = w->top + __builtin_amdgcn_logf(sum);
+/** Whether this lane is the one that stores what a row has one of. */
+QD_INLINE bool speaks_for(const row *r) {
+    return r->exists && my_column() == 0 && qd_mma_part() == 0;
 }
 
-QD_INLINE void store_result(const part *p, const wave *w, float sum) {
-    const qk_attention_args *g = again();
-    const float sink = g->sinks && w->exists ? g->sinks[w->head] * LOG2_E : -__builtin_inff();
-    const float top = __builtin_fmaxf(w->top, sink),
-                shift = sink > w->top ? qd_exp2(w->top - sink) : 1;
+/** The results of a chunk that others are merged with. */
+QD_INLINE void store_partial(const part *p, const wave *w, uint32_t own, float sum) {
+    const qk_attention_args *g = reread(p->args);
+    const row *r = &w->rows[own];
+    const uint32_t row = r->query * g->group + r->head - p->kv_head * g->group;
+    const int64_t at = qk_attention_partial(g, &p->request, p->chunk_begin, row, p->kv_head);
+    char *o = (char *)(g->partial_o + at * g->head_dim_vo);
+    store_row(p, w, own, QD_F32, o, sum > 0 ? 1 / sum : 0);
+    if (speaks_for(r))
+        g->partial_lse[at] = r->top + qd_log2(sum);
+}
+
+QD_INLINE void store_result(const part *p, const wave *w, uint32_t own, float sum) {
+    const qk_attention_args *g = reread(p->args);
+    const row *r = &w->rows[own];
+    const float sink = g->sinks && r->exists ? g->sinks[r->head] * LOG2_E : -__builtin_inff();
+    const float top = __builtin_fmaxf(r->top, sink);
+    const float shift = sink > r->top ? qd_exp2(r->top - sink) : 1;
     sum = sum * shift + (sink > -__builtin_inff() ? qd_exp2(sink - top) : 0);
-    const float factor =
-        sum > 0 ? shift * g->v_scale * (g->v_scales ? g->v_scales[p->kv_head] : 1) / sum : 0;
-    const int64_t query = p->request.qo_begin + (int64_t)w->query;
+    const float v_scale = g->v_scale * (g->v_scales ? g->v_scales[p->kv_head] : 1);
+    const float factor = sum > 0 ? shift * v_scale / sum : 0;
+    const int64_t query = p->request.qo_begin + (int64_t)r->query;
+    const int64_t at = p->index * g->o_batch + query * g->o_token + r->head * g->o_head;
     char *o = g->o;
-    const int64_t at = p->index * g->o_batch + query * g->o_token + w->head * g->o_head;
     if (g->dtype_o == QD_F32)
-        store_row(p, w, QD_F32, o + at * 4, factor);
+        store_row(p, w, own, QD_F32, o + at * 4, factor);
     else if (g->dtype_o == QD_F16)
-        store_row(p, w, QD_F16, o + at * 2, factor);
+        store_row(p, w, own, QD_F16, o + at * 2, factor);
     else
-        store_row(p, w, QD_BF16, o + at * 2, factor);
-    if (g->lse && w->exists && my_column() == 0 && qd_mma_part() == 0)
-        g->lse[p->index * g->lse_batch + query * g->lse_token + w->head * g->lse_head] =
-            (top + __builtin_amdgcn_logf(sum)) * g->lse_unit;
+        store_row(p, w, own, QD_BF16, o + at * 2, factor);
+    if (g->lse && speaks_for(r))
+        g->lse[p->index * g->lse_batch + query * g->lse_token + r->head * g->lse_head] =
+            (top + qd_log2(sum)) * g->lse_unit;
 }
 
 // ---- the kernel
 
 /** The tiles of keys of a chunk that rows row_begin to row_end - 1 see. */
 QD_INLINE void take_chunk(const part *p, wave *w, uint32_t row_begin, uint32_t row_end) {
-    const qk_attention_args *g = again();
+    const qk_attention_args *g = reread(p->args);
     const bool transforms = has_transform(g);
-    const float unit = transforms ? 1 : w->scale * LOG2_E;
     const uint32_t end = end_key(p, row_end - 1);
     const uint32_t first = qd_max(first_key(p, row_begin), p->chunk_begin);
     uint32_t tile = p->chunk_begin + (first - p->chunk_begin) / TILE * TILE;
@@ -467,12 +527,12 @@ QD_INLINE void take_chunk(const part *p, wave *w, uint32_t row_begin, uint32_t r
         fetch(p, w, false, tile);
     for (; tile < end; tile += TILE) {
         const bool is_seen = tile < w->any_end && tile + TILE > w->any_first;
-        qd_mma_operand weights[FRAGMENTS];
+        qd_mma_operand weights[FRAGMENTS][QD_MMA_OWN];
         land_keys(p, w);
         fetch(p, w, true, tile);
         qd_barrier();
         if (is_seen)
-            take_keys(p, w, tile, transforms, unit, weights);
+            take_keys(p, w, tile, transforms, weights);
         land_values(p, w);
         if (tile + TILE < end)
             fetch(p, w, false, tile + TILE);
@@ -487,11 +547,13 @@ QD_INLINE void take_rows(const part *p, uint32_t row_begin) {
     wave w;
     begin_rows(p, &w, row_begin);
     take_chunk(p, &w, row_begin, qd_min(row_begin + ROWS, p->row_end));
-    const float sum = w.sum + qd_as_f32(qd_mma_other(qd_as_u32(w.sum)));
-    if (p->request.partial_begin < 0)
-        store_result(p, &w, sum);
-    else
-        store_partial(p, &w, sum);
+    QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) {
+        const float sum = qd_mma_sum(w.rows[i].sum);
+        if (p->request.partial_begin < 0)
+            store_result(p, &w, i, sum);
+        else
+            store_partial(p, &w, i, sum);
+    }
 }
 
 /** Whether a tile of rows so far apart is within 4 GiB. */
@@ -530,9 +592,11 @@ QD_INLINE source make_source(const part *p, const qk_attention_rows *rows, uint3
 }
 
 /** One workgroup's share of a work item: for each chunk, each tile of rows. */
-QD_INLINE void take_work(const qk_attention_work *work, uint32_t kv_head) {
-    const qk_attention_args *g = again();
-    part p = {.request = uniform_request(qk_attention_get_request(g, work->request)),
+QD_INLINE void take_work(const qk_attention_args *args, const qk_attention_work *work,
+                         uint32_t kv_head) {
+    const qk_attention_args *g = reread(args);
+    part p = {.args = args,
+              .request = uniform_request(qk_attention_get_request(g, work->request)),
               .index = work->request,
               .kv_head = kv_head,
               .row_end = work->row_end,
@@ -555,7 +619,7 @@ QD_INLINE void take_work(const qk_attention_work *work, uint32_t kv_head) {
 __attribute__((QK_OCCUPANCY)) QD_KERNEL(THREADS) qk_attention_tile(qk_attention_args args) {
     const uint32_t heads = args.num_kv_heads, parts = qk_attention_count(&args) * heads;
     for (uint32_t id = qd_block(); id < parts; id += __gpu_num_blocks(0)) {
-        const qk_attention_work work = uniform_work(qk_attention_find(again(), id / heads));
-        take_work(&work, id % heads);
+        const qk_attention_work work = uniform_work(qk_attention_find(reread(&args), id / heads));
+        take_work(&args, &work, id % heads);
     }
 }
