@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Index tensors: their dtype and shape, and, with QUERN_VALIDATE=1, their contents read back before a launch.
+// Index tensors and given scales: their dtype and shape, and, with QUERN_VALIDATE=1, their contents read back before a
+// launch.
 #include "runtime.h"
 
 #include <stdlib.h>
@@ -62,5 +63,28 @@ qn_status qni_validate_rising(qn_stream *stream, const char *op, const char *nam
                          host[i], i ? host[i - 1] : 0, (long)high);
 out:
     free(host);
+    return st;
+}
+
+qn_status qni_check_given_scale(qn_stream *stream, const char *op, const char *name,
+                                const DLTensor *t) {
+    const int64_t one[] = {1};
+    int32_t *bits = nullptr;
+    qn_status st;
+    QN_TRY(qni_check_tensor(stream, op, name, t, 1));
+    if (qni_dtype_of(t) != QNI_F32)
+        return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s has dtype %s; accepted: f32", op, name,
+                       qni_dtype_name(qni_dtype_of(t)));
+    QN_TRY(qni_check_shape(op, name, t, 1, one));
+    QN_TRY(qni_check_alignment(op, name, t));
+    if (!qni_env_get()->validate)
+        goto out;
+    QN_TRY(qni_read_indices(stream, op, name, qni_data(t), 1, &bits));
+    const float scale = __builtin_bit_cast(float, *bits);
+    if (!(scale > 0 && scale <= __FLT_MAX__))
+        st = QN_FAIL(QN_E_INVALID, "%s: %s is %g; accepted: above 0, finite", op, name,
+                     (double)scale);
+out:
+    free(bits);
     return st;
 }

@@ -77,7 +77,7 @@ qn_status qni_check_disjoint(const char *op, const char *name_a, const DLTensor 
 /** Each index names the same memory in both: an op in place. */
 bool qni_is_same_memory(const DLTensor *a, const DLTensor *b);
 
-// ---- index tensors (indices.c)
+// ---- index tensors and scales (indices.c)
 
 /** A contiguous vector of i32; count < 0: of any length. */
 qn_status qni_check_indices(const qn_stream *stream, const char *op, const char *name,
@@ -90,6 +90,9 @@ qn_status qni_validate_range(qn_stream *stream, const char *op, const char *name
                              const int32_t *indices, int64_t count, int64_t low, int64_t high);
 qn_status qni_validate_rising(qn_stream *stream, const char *op, const char *name,
                               const int32_t *indptr, int64_t count, int64_t high);
+/** One f32 that results are divided by: [1]; with QUERN_VALIDATE it is read, and must be above 0 and finite. */
+qn_status qni_check_given_scale(qn_stream *stream, const char *op, const char *name,
+                                const DLTensor *t);
 
 // ---- choice of a kernel (choice.c)
 

@@ -41,7 +41,7 @@ QN_API qn_status qn_act_and_mul(qn_stream *stream, DLTensor *out, const DLTensor
                                 qn_activation function, float limit);
 
 /** To FP8 with a given scale: out = fp8(f(gate) * up * (1 / scale)), nothing rounded in between.
- *  scale  [1], f32, on the device */
+ *  scale  [1], f32, on the device; above 0 and finite, which QUERN_VALIDATE=1 checks */
 QN_API qn_status qn_act_and_mul_quant(qn_stream *stream, DLTensor *out, const DLTensor *x,
                                       const DLTensor *scale, qn_activation function, float limit);
 

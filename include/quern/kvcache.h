@@ -63,7 +63,8 @@ typedef struct qn_reshape_and_cache_args {
     const DLTensor *key, *value;
     const DLTensor
         *slot_mapping; /**< [n]: page * page_size + place; below 0: the token is left out */
-    const DLTensor *k_scale, *v_scale; /**< one f32 each, on the device; null: no FP8 */
+    const DLTensor *k_scale, *v_scale; /**< one f32 each, on the device, above 0 and finite, which
+                                            QUERN_VALIDATE=1 checks; null: no FP8 */
     qn_kv_layout kv_layout;
 } qn_reshape_and_cache_args;
 

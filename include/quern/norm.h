@@ -49,7 +49,7 @@ QN_API qn_status qn_layernorm(qn_stream *stream, DLTensor *out, const DLTensor *
                               const DLTensor *gamma, const DLTensor *beta, float eps);
 
 /** RMSNorm to FP8 with a given scale: out = fp8(norm * (1 / scale)), the norm in f32.
- *  scale  one f32 on the device; FlashInfer calls its inverse nothing: results are divided by it. */
+ *  scale  one f32 on the device, above 0 and finite, which QUERN_VALIDATE=1 checks; FlashInfer calls its inverse nothing: results are divided by it. */
 QN_API qn_status qn_rmsnorm_quant(qn_stream *stream, DLTensor *out, const DLTensor *x,
                                   const DLTensor *weight, const DLTensor *scale, float eps);
 /** t = x + residual; residual = t rounded; out as above from t, not rounded; x is left as it is. */

@@ -58,7 +58,8 @@ QN_API qn_status qn_dequantize_fp8(qn_stream *stream, DLTensor *x, const DLTenso
 QN_API qn_status qn_quantize_groups(qn_stream *stream, DLTensor *q, DLTensor *scale,
                                     const DLTensor *x, int64_t group, int32_t round_scale,
                                     float eps);
-/** With one scale for all, [1] f32, given on the device: q = code(x * (1 / scale)). */
+/** With one scale for all, [1] f32, given on the device: q = code(x * (1 / scale)). It is above 0 and finite, which
+ *  QUERN_VALIDATE=1 checks. */
 QN_API qn_status qn_quantize_static(qn_stream *stream, DLTensor *q, const DLTensor *x,
                                     const DLTensor *scale);
 /** With one scale for all, [1] f32, found and written.

@@ -218,13 +218,10 @@ qn_status qn_act_and_mul_quant(qn_stream *stream, DLTensor *out, const DLTensor 
                                .scale_in = scale,
                                .function = function,
                                .limit = limit};
-    const int64_t one[] = {1};
     qni_activation_problem p;
     qn_status st;
     QN_TRY(make_problem(&c, true, &p));
-    QN_TRY(qni_check_tensor(stream, c.op, "scale", scale, 1));
-    QN_TRY(check_f32_scale(&c, scale));
-    QN_TRY(qni_check_shape(c.op, "scale", scale, 1, one));
+    QN_TRY(qni_check_given_scale(stream, c.op, "scale", scale));
     p.quant = QNI_ACTIVATION_STATIC;
     p.scale = qni_data(scale);
     QN_TRY(run_problem(&c, &p));

@@ -4,7 +4,6 @@
 
 #include "../variants.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define QN_TABLE_OF_kvcache 0,
@@ -89,28 +88,6 @@ static qn_status check_dtypes(const append_call *c, const side *s) {
     return QN_OK;
 }
 
-static qn_status check_scale(const append_call *c, const side *s) {
-    const int64_t one[] = {1};
-    int32_t *bits = nullptr;
-    qn_status st;
-    QN_TRY(qni_check_tensor(c->stream, c->op, s->scale_name, s->scale, 1));
-    if (qni_dtype_of(s->scale) != QNI_F32)
-        return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s has dtype %s; accepted: f32", c->op, s->scale_name,
-                       qni_dtype_name(qni_dtype_of(s->scale)));
-    QN_TRY(qni_check_shape(c->op, s->scale_name, s->scale, 1, one));
-    QN_TRY(qni_check_alignment(c->op, s->scale_name, s->scale));
-    if (!qni_env_get()->validate)
-        goto out;
-    QN_TRY(qni_read_indices(c->stream, c->op, s->scale_name, qni_data(s->scale), 1, &bits));
-    const float scale = __builtin_bit_cast(float, *bits);
-    if (!(scale > 0 && scale <= __FLT_MAX__))
-        st = QN_FAIL(QN_E_INVALID, "%s: %s is %g; accepted: above 0, finite", c->op, s->scale_name,
-                     (double)scale);
-out:
-    free(bits);
-    return st;
-}
-
 /** One side of the problem; its cache's view, for the index tensors. */
 static qn_status set_side(const append_call *c, const side *s, int64_t n, qni_cache_rows *r,
                           qni_cache_view *view) {
@@ -122,7 +99,7 @@ static qn_status set_side(const append_call *c, const side *s, int64_t n, qni_ca
         qni_check_cache(c->stream, c->op, s->cache_name, s->cache, c->layout, heads, width, view));
     QN_TRY(check_dtypes(c, s));
     if (s->scale)
-        QN_TRY(check_scale(c, s));
+        QN_TRY(qni_check_given_scale(c->stream, c->op, s->scale_name, s->scale));
     *r = (qni_cache_rows){.in = qni_data(s->t),
                           .out = view->data,
                           .in_token = qni_stride(s->t, 0),

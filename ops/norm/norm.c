@@ -204,13 +204,10 @@ static qn_status make_quantised(const norm_call *c, qni_norm_problem *p) {
 }
 
 static qn_status run_static(const norm_call *c, bool is_layernorm) {
-    const int64_t one[] = {1};
     qni_norm_problem p;
     qn_status st;
     QN_TRY(make_quantised(c, &p));
-    QN_TRY(qni_check_tensor(c->stream, c->op, "scale", c->scale_in, 1));
-    QN_TRY(check_f32_scale(c, c->scale_in));
-    QN_TRY(qni_check_shape(c->op, "scale", c->scale_in, 1, one));
+    QN_TRY(qni_check_given_scale(c->stream, c->op, "scale", c->scale_in));
     p.quant = QNI_NORM_STATIC;
     p.scale = qni_data(c->scale_in);
     p.subtracts_mean = p.rounds_first = is_layernorm;

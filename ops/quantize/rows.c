@@ -126,7 +126,7 @@ qn_status qn_quantize_static(qn_stream *stream, DLTensor *q, const DLTensor *x,
     qni_rows_problem p;
     qn_status st;
     QN_TRY(make_problem(op, stream, q, x, &p));
-    QN_TRY(check_one_scale(op, stream, scale));
+    QN_TRY(qni_check_given_scale(stream, op, "scale", scale));
     QN_TRY(qni_check_disjoint(op, "q", q, "scale", scale));
     p.form = QNI_SCALE_GIVEN;
     p.scale = qni_data(scale);

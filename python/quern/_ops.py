@@ -9,14 +9,16 @@ types, read-only ones) are lent by address.
 from . import _tensor
 from ._native import ffi
 
-# The table of PyTorch custom ops (torch.ops.quern), and what says whether calls go through it, once quern.torch is imported.
+# Once quern.torch is imported: the table of PyTorch custom ops (torch.ops.quern), and what says whether calls go through it:
+# torch.compiler.is_compiling, and how many modes (make_fx's, FakeTensorMode) see every operator that is called.
 torch_ops = None
-is_traced = None
+is_compiling = None
+count_modes = None
 
 
 def is_being_traced():
     """Whether PyTorch reads this call (torch.compile, make_fx) or feigns it (FakeTensorMode)."""
-    return is_traced is not None and is_traced()
+    return torch_ops is not None and (is_compiling() or count_modes() > 0)
 
 
 class Parameter:
@@ -48,7 +50,7 @@ def _make(name):
     function = ffi[name]
 
     def call(*arguments):
-        if is_being_traced():
+        if torch_ops is not None and (is_compiling() or count_modes()):  # is_being_traced, without the time of a call
             return getattr(torch_ops, name)(*arguments)
         if _tensor.must_lend(arguments[0]):
             function(*lend(name, arguments))

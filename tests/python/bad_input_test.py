@@ -157,7 +157,7 @@ def test_too_many_and_too_few():
             quern._ops.rmsnorm(*wrong)
 
 
-# ---- index values
+# ---- values of indices and scales
 
 VALIDATED = """
 import numpy as np, arguments, quern
@@ -168,6 +168,9 @@ cases = [("apply_rope", "indptr", 1, 9), ("apply_rope", "indptr", 1, -1), ("appl
          ("append_paged_kv_cache", "kv_indptr", 1, 9), ("append_paged_mla_kv_cache", "kv_indices", 1, 3),
          ("reshape_and_cache", "slot_mapping", 0, 15), ("get_batch_indices_positions", "append_indptr", 1, 9),
          ("rope_quantize_fp8_append_paged_kv_cache", "kv_indices", 0, 7)]
+for name in ("rmsnorm_quant", "fused_add_rmsnorm_quant", "layernorm_quant", "quantize_static", "act_and_mul_quant"):
+    cases += [(name, "scale", 0, value) for value in (np.nan, np.inf, 0.0, -1.0)]
+cases += [("reshape_and_cache", "k_scale", 0, np.nan), ("reshape_and_cache", "v_scale", 0, np.inf)]
 for spec in ("cpu", "sim:gfx942"):
     for name, parameter, place, value in cases:
         values = arguments.arguments(name)
@@ -190,7 +193,7 @@ print("done")
 """
 
 
-def test_index_out_of_range():
+def test_contents():
     environment = {**os.environ, "QUERN_VALIDATE": "1", "PYTHONPATH": f"{os.environ['PYTHONPATH']}:{os.path.dirname(__file__)}"}
     done = subprocess.run([sys.executable, "-c", VALIDATED], env=environment, capture_output=True, text=True)
     assert done.stdout == "done\n", done.stdout + done.stderr

@@ -40,15 +40,11 @@ def _register_op(name, parameters):
     torch.library.register_fake(f"quern::{name}", lambda *arguments: None, lib=library)
 
 
-def _is_traced():
-    """Whether PyTorch records what is done (torch.compile, make_fx) or only feigns it (FakeTensorMode)."""
-    return torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0
-
-
 def register():
     """Makes torch.ops.quern, once, and tells the package of PyTorch."""
     for name, parameters in _ops.TABLE.items():
         _register_op(name, parameters)
     _tensor.torch = torch
     _ops.torch_ops = torch.ops.quern
-    _ops.is_traced = _is_traced
+    _ops.is_compiling = torch.compiler.is_compiling
+    _ops.count_modes = torch._C._len_torch_dispatch_stack
