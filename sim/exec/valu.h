@@ -46,6 +46,10 @@ SIM_INLINE signs signs_of(const sim_operand *op) {
                    (u32x16){} + (op->mods & SIM_NEG ? 0x80000000 : 0)};
 }
 
+/** Keeps a loop a loop: where it is not the most common way of an instruction, four copies of each operation cost
+ *  compile time and the instruction cache more than they gain. */
+#define COMPACT _Pragma("clang loop unroll(disable)")
+
 /** Then each row of sixteen lanes is a block. A lane of the upper half of a wave of 32 is not written. */
 SIM_INLINE void run_light32(sim_wave *w, const sim_inst *inst, unsigned arity,
                             u32x16 (*op)(u32x16, u32x16, u32x16)) {
@@ -59,7 +63,7 @@ SIM_INLINE void run_light32(sim_wave *w, const sim_inst *inst, unsigned arity,
     uint64_t bound = inst->flags & SIM_DPP_BOUND_CTRL ? UINT64_MAX : inst->dpp_exists;
     uint64_t written = inst->dpp_writes & bound & w->exec;
     uint32_t *row = w->v[inst->dst[0].reg];
-    for (unsigned k = 0; k < SIM_LANES; k += 16) {
+    COMPACT for (unsigned k = 0; k < SIM_LANES; k += 16) {
         u32x16 x = (pick_within(load16(a + k), from) & sa.keep) ^ sa.flip;
         u32x16 y = (load16(b + k) & sb.keep) ^ sb.flip, z = (load16(c + k) & sc.keep) ^ sc.flip;
         store16(row + k,
@@ -94,7 +98,7 @@ SIM_INLINE void run32(sim_wave *w, const sim_inst *inst, unsigned arity,
         return;
     }
     bool rounding = !plain && sim_rounding_begin(w, inst);
-    for (unsigned k = 0; k < SIM_LANES; k += 16) {
+    COMPACT for (unsigned k = 0; k < SIM_LANES; k += 16) {
         store16(result + k, op(load16(a + k), load16(b + k), load16(c + k)));
     }
     if (rounding) {
@@ -162,7 +166,7 @@ SIM_INLINE void run64(sim_wave *w, const sim_inst *inst, unsigned arity, const c
     uint32_t *out = whole ? w->v[inst->dst[0].reg] : result;
     unsigned lanes = whole && w->exec == UINT32_MAX ? SIM_LANES / 2 : SIM_LANES;
     bool rounding = !plain && sim_rounding_begin(w, inst);
-    for (unsigned k = 0; k < lanes; k += 16) {
+    COMPACT for (unsigned k = 0; k < lanes; k += 16) {
         lane_pair a = load_pair(src[0] + k, source_type(types, 0));
         lane_pair b = arity > 1 ? load_pair(src[1] + k, source_type(types, 1)) : a;
         lane_pair c = arity > 2 ? load_pair(src[2] + k, source_type(types, 2)) : a;
