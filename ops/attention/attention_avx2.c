@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention on the CPU with AVX2 and F16C: vectors of 8 f32.
 #define QN_LANES 8
-#include "attention_simd.h"
+#include "attention_decode_simd.h"
 
 qn_status qni_attention_avx2(qn_stream *stream, const void *problem) {
     (void)stream;

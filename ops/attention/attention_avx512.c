@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention on the CPU with AVX-512: vectors of 16 f32.
 #define QN_LANES 16
-#include "attention_simd.h"
+#include "attention_decode_simd.h"
 
 qn_status qni_attention_avx512(qn_stream *stream, const void *problem) {
     (void)stream;

@@ -2,7 +2,7 @@
 // Attention on the CPU with AVX-512 BF16: pairs of bf16, f32 sums.
 #define QN_LANES 16
 #define QN_BF16
-#include "attention_simd.h"
+#include "attention_decode_simd.h"
 
 bool qni_attention_bf16_supports(const qn_device *device, const void *problem, qni_reason *why) {
     (void)device;

@@ -46,7 +46,8 @@ typedef struct tile {
     uint32_t index, kv_head; // of the request
     int64_t count;           // rows in use
     int32_t limit;           // end of the chunk
-    int64_t cells, width;    // of a row of q and k; of v, a multiple of VECTORS
+    int64_t element_bytes;   // of k and v
+    int64_t cells, width;    // of a row of q and k; of v: with what is added to fill a step
     bool has_extras;         // scores are more than scaled products
 } tile;
 
@@ -185,7 +186,7 @@ static void pack_k(tile *t, uint32_t first, int64_t keys) {
             qk_attention_key(g, &g->k, t->request, t->index, key) + t->kv_head * g->k.head;
         cell *to = t->k + j * t->cells;
 #ifdef QN_BF16
-        if (t->p->dtype_kv == QNI_BF16 && dim % 2 == 0) { // as it lies in memory
+        if (t->p->dtype_kv == QNI_BF16 && dim == t->cells * PAIR) { // as it lies in memory
             memcpy(to, (const uint16_t *)g->k.data + from, (size_t)dim * 2);
             continue;
         }
@@ -194,28 +195,37 @@ static void pack_k(tile *t, uint32_t first, int64_t keys) {
         rotate(t, x, key);
         to_cells(x, t->cells, to, 1);
     }
-    const int64_t rest = round_up(keys, VECTORS);
+    const int64_t rest = round_up(keys, 2 * VECTORS); // what is computed at a time
     memset(t->k + keys * t->cells, 0, (size_t)((rest - keys) * t->cells) * sizeof *t->k);
 }
 
 /** Values of a key into row j of v. */
 static void pack_value(tile *t, int64_t j, const float *x) {
-    for (int64_t d = 0; d < t->width; d++) {
 #ifdef QN_BF16
-        uint32_t *pair = &t->v[j / 2 * t->width + d];
+    uint32_t *to = t->v + j / 2 * t->width;
+    for (int64_t d = 0; d < t->width; d++) {
         const uint32_t bits = __builtin_bit_cast(uint32_t, x[d]);
-        *pair = j % 2 ? *pair | (bits & 0xFFFF0000) : bits >> 16;
-#else
-        t->v[j * t->width + d] = x[d];
-#endif
+        to[d] = j % 2 ? to[d] | (bits & 0xFFFF0000) : bits >> 16;
     }
+#else
+    memcpy(t->v + j * t->width, x, (size_t)t->width * sizeof *x);
+#endif
 }
 
 #ifdef QN_BF16
 /** Two keys' values of bf16, as pairs. */
 static void pack_two(tile *t, int64_t j, const uint16_t *a, const uint16_t *b) {
     uint32_t *to = t->v + j / 2 * t->width;
-    for (int64_t d = 0; d < t->p->args.head_dim_vo; d++)
+    int64_t d = 0;
+    for (; d + QN_LANES <= t->width; d += QN_LANES) {
+        u16v low, high;
+        memcpy(&low, a + d, sizeof low);
+        memcpy(&high, b + d, sizeof high);
+        const u32v pairs = __builtin_convertvector(low, u32v) | __builtin_convertvector(high, u32v)
+                                                                    << 16;
+        memcpy(to + d, &pairs, sizeof pairs);
+    }
+    for (; d < t->width; d++)
         to[d] = a[d] | (uint32_t)b[d] << 16;
 }
 #endif
@@ -245,6 +255,18 @@ static void pack_v(tile *t, uint32_t first, int64_t keys) {
 
 // ---- scores
 
+/** Asks for the row of a key that comes later. To be spread over the arithmetic: all at once they would wait for each
+ *  other, and memory would idle after. */
+QN_INLINE void fetch(const tile *t, const qk_attention_rows *rows, uint32_t key, int64_t dim) {
+    if (key >= (uint32_t)t->request->kv_len)
+        return;
+    const int64_t size = t->element_bytes;
+    const int64_t from =
+        qk_attention_key(&t->p->args, rows, t->request, t->index, key) + t->kv_head * rows->head;
+    for (int64_t i = 0; i < dim * size; i += 64)
+        __builtin_prefetch((const char *)rows->data + from * size + i);
+}
+
 /** One vector of scores beyond plain ones: ALiBi, soft cap, masks; for weights 2^x. */
 static f32v add_extras(const tile *t, f32v x, uint32_t key, int64_t row) {
     const qk_attention_args *g = &t->p->args;
@@ -270,6 +292,10 @@ QN_INLINE void score_keys(tile *t, int vectors, uint32_t first, int64_t j, bool 
                           f32v *max) {
     f32v acc[VECTORS][VECTORS] = {};
     const cell *k = t->k + j * t->cells;
+    for (uint32_t i = 0; i < VECTORS; i++) {
+        fetch(t, &t->p->args.k, first + KEYS + (uint32_t)j + i, t->p->args.head_dim_qk);
+        fetch(t, &t->p->args.v, first + KEYS + (uint32_t)j + i, t->p->args.head_dim_vo);
+    }
     for (int64_t c = 0; c < t->cells; c++) {
         f32v q[VECTORS];
         for (int v = 0; v < vectors; v++)
@@ -454,30 +480,6 @@ static void run_chunk(tile *t, uint32_t row, range seen, uint32_t begin, uint32_
         add_keys_of(t, key, keys, is_edge);
     }
     finish_rows(t, row, begin);
-}
-
-/** Rows of a work item, for one kv head. */
-static void run_item(const qni_attention_problem *p, const qk_attention_work *work,
-                     uint32_t kv_head) {
-    const qk_attention_args *g = &p->args;
-    const qk_attention_request request = qk_attention_get_request(g, work->request);
-    tile t;
-    t.p = p, t.request = &request, t.index = work->request, t.kv_head = kv_head;
-    t.cells = round_up(g->head_dim_qk, PAIR) / PAIR;
-    t.width = round_up(g->head_dim_vo, VECTORS);
-    t.has_extras =
-        g->pos_encoding == QK_POS_ALIBI || g->soft_cap > 0 || g->mask_kind || g->custom_mask;
-    for (uint32_t row = work->row_begin; row < work->row_end; row += ROWS) {
-        t.count = work->row_end - row < ROWS ? work->row_end - row : ROWS;
-        const range seen = set_rows(&t, row);
-        uint32_t begin = work->kv_begin;
-        pack_q(&t);
-        do {
-            const uint32_t end = qk_attention_next_chunk(&request, begin, work->kv_end);
-            run_chunk(&t, row, seen, begin, end);
-            begin = end;
-        } while (begin < work->kv_end);
-    }
 }
 
 #endif

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// A request's bits: the same however its chunks are shared, its rows are cut, and whatever else is in the batch; on the
+// CPU, with any number of threads, and on simulated GPUs.
+#include "../../runtime/testing.h"
+#include "attention.h"
+
+enum {
+    REQUESTS = 3,
+    HEADS = 4,
+    KV_HEADS = 2,
+    DIM = 64,
+    QUERIES = 3 + 40 + 1,
+    KEYS = 600 + 100 + 300
+};
+static const int32_t qo_indptr[] = {0, 3, 43, 44}, kv_indptr[] = {0, 600, 700, 1000};
+
+/** Device memory with its tensor. */
+typedef struct box {
+    DLTensor t;
+    int64_t shape[3];
+} box;
+
+typedef struct setup {
+    qn_device *device;
+    qn_stream *stream;
+    box q, k, v, o;
+    int64_t count; // elements of o
+} setup;
+
+static DLTensor host_tensor(DLTensor t, void *data) {
+    t.data = data;
+    t.device = (DLDevice){kDLCPU, 0};
+    return t;
+}
+
+static void make(setup *s, box *b, int64_t tokens, int64_t heads, uint32_t seed) {
+    *b = (box){.shape = {tokens, heads, DIM}};
+    b->t = (DLTensor){.device = qn_device_id(s->device),
+                      .ndim = 3,
+                      .dtype = qni_dl_dtype(QNI_BF16),
+                      .shape = b->shape};
+    const int64_t count = tokens * heads * DIM;
+    uint16_t *host = malloc((size_t)count * sizeof *host);
+    CHILD_CHECK(host && qn_malloc(s->device, &b->t.data, count * 2) == QN_OK);
+    for (int64_t i = 0; i < count; i++) {
+        seed = seed * 1664525 + 1013904223;
+        qni_put(QNI_BF16, host, i, ((double)(seed >> 8) / (1 << 23) - 1) * 2);
+    }
+    DLTensor from = host_tensor(b->t, host);
+    CHILD_CHECK(qn_copy(s->stream, &b->t, &from) == QN_OK);
+    free(host);
+}
+
+static void open_setup(setup *s, const char *spec) {
+    CHILD_CHECK(qn_device_open(&s->device, spec) == QN_OK);
+    CHILD_CHECK(qn_stream_create(&s->stream, s->device) == QN_OK);
+    make(s, &s->q, QUERIES, HEADS, 1);
+    make(s, &s->k, KEYS, KV_HEADS, 2);
+    make(s, &s->v, KEYS, KV_HEADS, 3);
+    make(s, &s->o, QUERIES, HEADS, 4);
+    s->count = QUERIES * HEADS * DIM;
+}
+
+static void close_setup(setup *s) {
+    qn_free(s->device, s->q.t.data);
+    qn_free(s->device, s->k.t.data);
+    qn_free(s->device, s->v.t.data);
+    qn_free(s->device, s->o.t.data);
+    qn_stream_destroy(s->stream);
+    qn_device_close(s->device);
+}
+
+/** How the work is cut; requests first .. first + count - 1 alone. */
+typedef struct cut {
+    int64_t splits, tile;
+    int first, count;
+} cut;
+
+/** o of a call over whole tensors, into host memory. */
+static void run_cut(setup *s, const cut *c, uint16_t *out) {
+    qn_attention_plan_args a = {.struct_size = sizeof a,
+                                .batches = c->count,
+                                .qo_indptr = qo_indptr + c->first,
+                                .kv_indptr = kv_indptr + c->first,
+                                .num_qo_heads = HEADS,
+                                .num_kv_heads = KV_HEADS,
+                                .head_dim_vo = DIM,
+                                .max_kv_splits = c->splits,
+                                .q_tile = c->tile};
+    int64_t bytes, workspace_bytes;
+    CHILD_CHECK(qn_attention_plan(nullptr, &bytes, &workspace_bytes, &a) == QN_OK);
+    void *plan = malloc((size_t)bytes);
+    CHILD_CHECK(plan && qn_attention_plan(plan, &bytes, &workspace_bytes, &a) == QN_OK);
+    DLTensor schedule = {.device = qn_device_id(s->device),
+                         .ndim = 1,
+                         .dtype = qni_dl_dtype(QNI_U8),
+                         .shape = &bytes};
+    DLTensor workspace = schedule, from = host_tensor(schedule, plan),
+             to = host_tensor(s->o.t, out);
+    workspace.shape = &workspace_bytes;
+    CHILD_CHECK(qn_malloc(s->device, &schedule.data, bytes) == QN_OK);
+    CHILD_CHECK(qn_malloc(s->device, &workspace.data, workspace_bytes) == QN_OK);
+    CHILD_CHECK(qn_copy(s->stream, &schedule, &from) == QN_OK);
+    const qn_attention_args args = {.struct_size = sizeof args,
+                                    .o = &s->o.t,
+                                    .q = &s->q.t,
+                                    .k = &s->k.t,
+                                    .v = &s->v.t,
+                                    .plan = plan,
+                                    .plan_bytes = bytes,
+                                    .schedule = &schedule,
+                                    .workspace = &workspace,
+                                    .is_causal = 1};
+    CHILD_CHECK(qn_attention(s->stream, &args) == QN_OK);
+    CHILD_CHECK(qn_copy(s->stream, &to, &s->o.t) == QN_OK);
+    qn_free(s->device, schedule.data);
+    qn_free(s->device, workspace.data);
+    free(plan);
+}
+
+static void compare_cuts(void *spec) {
+    static const cut cuts[] = {{1, 0, 0, 3},   {2, 64, 0, 3}, {7, 16, 0, 3},
+                               {0, 256, 0, 3}, {0, 0, 0, 1},  {0, 16, 1, 2}};
+    setup s = {};
+    open_setup(&s, spec);
+    uint16_t *want = malloc((size_t)s.count * 2), *got = malloc((size_t)s.count * 2);
+    CHILD_CHECK(want && got);
+    run_cut(&s, &(cut){0, 0, 0, 3}, want);
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        const cut *c = &cuts[i];
+        const int64_t begin = (int64_t)qo_indptr[c->first] * HEADS * DIM;
+        const int64_t end = (int64_t)qo_indptr[c->first + c->count] * HEADS * DIM;
+        run_cut(&s, c, got);
+        CHILD_CHECK(memcmp(got + begin, want + begin, (size_t)(end - begin) * 2) == 0);
+    }
+    uint64_t hash = 1469598103934665603u; // FNV-1a's
+    for (int64_t i = 0; i < s.count; i++)
+        hash = (hash ^ want[i]) * 1099511628211u;
+    fprintf(stderr, "%016lx", (unsigned long)hash);
+    free(want);
+    free(got);
+    close_setup(&s);
+}
+
+static void test_cpu(void **) {
+    char first[32];
+    snprintf(first, sizeof first, "%s",
+             child_run(compare_cuts, (void *)(uintptr_t)"cpu",
+                       (const char *[]){"QUERN_NUM_THREADS=1", nullptr}));
+    assert_int_equal(strlen(first), 16);
+    assert_string_equal(first, child_run(compare_cuts, (void *)(uintptr_t)"cpu",
+                                         (const char *[]){"QUERN_NUM_THREADS=3", nullptr}));
+}
+
+static void test_cpu_f32(void **) {
+    static const char *const env[] = {"QUERN_DISABLE=attention.cpu_avx512bf16", nullptr};
+    child_run(compare_cuts, (void *)(uintptr_t)"cpu", env);
+}
+
+static void test_gpu(void **state) {
+    static const char *const env[] = {"QUERN_NO_JIT=1", nullptr};
+    needs_images();
+    child_run(compare_cuts, *state, env);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cpu),
+        cmocka_unit_test(test_cpu_f32),
+        cmocka_unit_test_prestate(test_gpu, (void *)(uintptr_t)"sim:gfx942"),
+        cmocka_unit_test_prestate(test_gpu, (void *)(uintptr_t)"sim:gfx1151"),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
