@@ -20,15 +20,6 @@ QD_INLINE float qd_exp2(float x) {
 #endif
 }
 
-/** Base-2 logarithm; of 0 minus infinity. Off by 2^-22 at most from 1/2 to 2, relative elsewhere. */
-QD_INLINE float qd_log2(float x) {
-#if defined(__NVPTX__)
-    return __nvvm_lg2_approx_f(x);
-#else
-    return __builtin_amdgcn_logf(x);
-#endif
-}
-
 /** 1 / x; of infinity 0. */
 QD_INLINE float qd_rcp(float x) {
 #if defined(__NVPTX__)

@@ -13,8 +13,8 @@
 // Schedule  put k into LDS, ask for v, meet; scores, maxima, weights; put v into LDS, ask for the next k, meet; o.
 //           A row's sum and o are scaled anew only when its maximum has risen by more than RISE: weights stay
 //           below 2^RISE, and each row decides for itself, so that bits do not depend on its neighbours
-#include "attention_gpu.h"
 #include "attention_mma_gpu.h"
+#include "attention_row_gpu.h"
 
 #ifndef QK_D
 #define QK_D 128 // head dims up to this
@@ -44,7 +44,7 @@ enum { ROWS = WAVES / SLICES * QD_MMA_QUERIES, COLUMNS = D / SLICES };
 enum { S_TILES = TILE / QD_MMA_KEYS, O_TILES = COLUMNS / QD_MMA_KEYS, FRAGMENTS = TILE / QD_MMA_K };
 enum { PIECES = D / 8, K_ROW = 2 * D, V_ROW = 2 * TILE };
 enum { PAIRS = TILE / 2 * PIECES / THREADS }; // of keys, whose piece of k and of v a thread moves
-constexpr float LOG2_E = 0x1.715476p+0f, LEAST = -0x1.FFFFFEp+127f;
+constexpr float least = -0x1.FFFFFEp+127f;    // finite
 
 [[clang::loader_uninitialized]] static QD_LDS uint8_t k_tile[TILE * K_ROW]
     __attribute__((aligned(128)));
@@ -226,47 +226,31 @@ QD_INLINE bool has_transform(const qk_attention_args *g) {
            g->custom_mask || g->q_scales || g->k_scales || !(g->scale > 0);
 }
 
-/** Element i of a mask's row, to be added. */
-QD_INLINE float mask_of(const qk_attention_args *g, int64_t i) {
-    if (g->mask_kind == QK_MASK_BOOL)
-        return ((const uint8_t *)g->mask)[i] ? 0 : -__builtin_inff();
-    return g->mask_kind == QK_MASK_F32 ? ((const float *)g->mask)[i]
-           : g->mask_kind == QK_MASK_F16
-               ? (float)((const _Float16 *)g->mask)[i]
-               : qd_as_f32((uint32_t)((const uint16_t *)g->mask)[i] << 16);
-}
-
-/** cap tanh(x / cap). */
-QD_INLINE float soften(float x, float cap) {
-    const float e = qd_exp2(__builtin_fabsf(x / cap) * (-2 * LOG2_E));
-    return __builtin_copysignf(cap * (1 - e) * qd_rcp(1 + e), x);
-}
-
-/** ALiBi's slope of a head; see qn_pos_encoding. */
-QD_INLINE float slope_of(const qk_attention_args *g, uint32_t head) {
-    const uint32_t heads = g->num_kv_heads * g->group;
-    const float n = (float)(1u << (31 - __builtin_clz(heads)));
-    const float h = (float)head;
-    return h < n ? qd_exp2(-8 * (h + 1) / n) : qd_exp2(-4 * (2 * (h + 1 - n) - 1) / n);
+QD_INLINE row_place place_of(const part *p, const row *r) {
+    return (row_place){.request = p->index,
+                       .query = r->query,
+                       .head = r->head,
+                       .kv_head = p->kv_head,
+                       .token = (int64_t)p->request.qo_begin + r->query};
 }
 
 /** The base-2 score of a product, where it takes more than a scale. */
 QD_INLINE float transform(const qk_attention_args *g, const part *p, const row *r, float s,
                           uint32_t key) {
     const bool is_there = r->exists && key < p->chunk_end;
+    const row_place place = place_of(p, r);
     float x = s * r->scale;
     if (g->pos_encoding == QK_POS_ALIBI)
-        x += slope_of(g, r->head) *
+        x += alibi_slope(g, r->head) *
              (float)((int32_t)key - (int32_t)r->query - p->request.kv_len + p->request.qo_len);
     if (g->soft_cap > 0)
-        x = soften(x, g->soft_cap);
+        x = soft_cap(g->soft_cap, x);
     if (g->mask_kind != QK_MASK_NONE && is_there)
-        x += mask_of(g, p->index * g->mask_batch + r->head * g->mask_head +
-                            r->query * g->mask_query + key * g->mask_key);
+        x += mask_value(g, &place, key);
     if (g->custom_mask && is_there && qk_attention_is_masked(g, &p->request, r->query, key))
         x = -__builtin_inff();
     // The least finite score is still a score.
-    return x == -__builtin_inff() ? x : __builtin_fmaxf(x * LOG2_E, LEAST);
+    return x == -__builtin_inff() ? x : __builtin_fmaxf(x * log2_e, least);
 }
 
 /** Every score of a tile becomes a base-2 one. Four elements a turn, from the front of rings: code that is long, once. */
@@ -345,7 +329,7 @@ QD_INLINE float largest(const qd_mma_acc s[S_TILES], uint32_t own) {
 QD_INLINE void weigh_row(row *r, const qd_mma_acc s[S_TILES], uint32_t own, float unit,
                          qd_mma_operand weights[FRAGMENTS][QD_MMA_OWN]) {
     const float base =
-        __builtin_fmaxf(r->top, LEAST); // nothing seen yet: -infinity must not meet itself
+        __builtin_fmaxf(r->top, least); // nothing seen yet: -infinity must not meet itself
     QD_UNROLL for (uint32_t f = 0; f < FRAGMENTS; f++) {
         uint32_t packed[4];
         QD_UNROLL for (uint32_t i = 0; i < 4; i++) {
@@ -363,7 +347,7 @@ QD_INLINE void weigh(wave *w, const qd_mma_acc s[S_TILES], bool transforms,
                      qd_mma_operand weights[FRAGMENTS][QD_MMA_OWN]) {
     float units[QD_MMA_OWN], tops[QD_MMA_OWN];
     QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) {
-        units[i] = transforms ? 1 : w->rows[i].scale * LOG2_E;
+        units[i] = transforms ? 1 : w->rows[i].scale * log2_e;
         tops[i] = largest(s, i) * units[i];
     }
     rise(w, tops);
@@ -422,23 +406,22 @@ QD_INLINE void find_keys(const part *p, wave *w, uint32_t row_begin) {
 QD_INLINE row make_row(const part *p, uint32_t index) {
     const qk_attention_args *g = reread(p->args);
     const bool exists = index < p->row_end;
-    const uint32_t query = index / g->group, head = p->kv_head * g->group + index % g->group;
-    const float q_scale = g->q_scales && exists ? g->q_scales[head] : 1;
-    return (row){.top = -__builtin_inff(),
-                 .scale = g->scale * q_scale * (g->k_scales ? g->k_scales[p->kv_head] : 1),
-                 .query = query,
-                 .head = head,
-                 .exists = exists,
-                 .first = first_key(p, index),
-                 .end = exists ? end_key(p, index) : 0};
+    row r = {.top = -__builtin_inff(),
+             .query = index / g->group,
+             .head = p->kv_head * g->group + index % g->group,
+             .exists = exists,
+             .first = first_key(p, index),
+             .end = exists ? end_key(p, index) : 0};
+    const row_place place = place_of(p, &r);
+    r.scale = score_scale(g, &place);
+    return r;
 }
 
 QD_INLINE void load_query(const part *p, wave *w, uint32_t own) {
     const qk_attention_args *g = reread(p->args);
     const row *r = &w->rows[own];
-    const int64_t at = p->index * g->q.block +
-                       (p->request.qo_begin + (int64_t)r->query) * g->q.token + r->head * g->q.head;
-    const char *q = (const char *)g->q.data + at * 2;
+    const row_place place = place_of(p, r);
+    const char *q = (const char *)g->q.data + q_offset(g, &place) * 2;
     QD_UNROLL for (uint32_t c = 0; c < D / QD_MMA_K; c++) {
 #define PIECE(i)                                                                                   \
     (r->exists && (i) * 8 < g->head_dim_qk ? *(const qd_u32x4 *)(q + (i) * 16) : (qd_u32x4)0)
@@ -488,30 +471,24 @@ QD_INLINE void store_partial(const part *p, const wave *w, uint32_t own, float s
     char *o = (char *)(g->partial_o + at * g->head_dim_vo);
     store_row(p, w, own, QD_F32, o, sum > 0 ? 1 / sum : 0);
     if (speaks_for(r))
-        g->partial_lse[at] = r->top + qd_log2(sum);
+        g->partial_lse[at] = r->top + log2_of(sum);
 }
 
 QD_INLINE void store_result(const part *p, const wave *w, uint32_t own, float sum) {
     const qk_attention_args *g = reread(p->args);
     const row *r = &w->rows[own];
-    const float sink = g->sinks && r->exists ? g->sinks[r->head] * LOG2_E : -__builtin_inff();
-    const float top = __builtin_fmaxf(r->top, sink);
-    const float shift = sink > r->top ? qd_exp2(r->top - sink) : 1;
-    sum = sum * shift + (sink > -__builtin_inff() ? qd_exp2(sink - top) : 0);
-    const float v_scale = g->v_scale * (g->v_scales ? g->v_scales[p->kv_head] : 1);
-    const float factor = sum > 0 ? shift * v_scale / sum : 0;
-    const int64_t query = p->request.qo_begin + (int64_t)r->query;
-    const int64_t at = p->index * g->o_batch + query * g->o_token + r->head * g->o_head;
+    const row_place place = place_of(p, r);
+    const row_end end = finish_row(g, &place, r->top, sum);
+    const int64_t at = o_offset(g, &place);
     char *o = g->o;
     if (g->dtype_o == QD_F32)
-        store_row(p, w, own, QD_F32, o + at * 4, factor);
+        store_row(p, w, own, QD_F32, o + at * 4, end.factor);
     else if (g->dtype_o == QD_F16)
-        store_row(p, w, own, QD_F16, o + at * 2, factor);
+        store_row(p, w, own, QD_F16, o + at * 2, end.factor);
     else
-        store_row(p, w, own, QD_BF16, o + at * 2, factor);
-    if (g->lse && speaks_for(r))
-        g->lse[p->index * g->lse_batch + query * g->lse_token + r->head * g->lse_head] =
-            (top + qd_log2(sum)) * g->lse_unit;
+        store_row(p, w, own, QD_BF16, o + at * 2, end.factor);
+    if (speaks_for(r))
+        store_lse(g, &place, end.lse);
 }
 
 // ---- the kernel
