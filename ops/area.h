@@ -34,7 +34,8 @@ qn_status qni_area_create_rows(qni_area *area, const char *name, qn_device *owne
                                int64_t rows, int64_t row, int64_t stride, int64_t offset);
 void qni_area_destroy(qni_area *area);
 
-/** A stride in elements that does not fit 32 bits, for rows that the fast kernels take. */
+/** A stride in elements that does not fit 31 bits, and twice that not 32, so far rows are three; the fast kernels take
+ *  it. */
 constexpr int64_t qni_far = (INT64_C(1) << 31) + 64;
 /** Whether a problem could not be made for lack of memory, which its strides excuse: then it is reported as left out. */
 bool qni_areas_leave_out_far(qni_check_run *run, const qni_op *op, const char *text, int64_t stride,

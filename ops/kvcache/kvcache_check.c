@@ -27,7 +27,7 @@ static const shape shapes[] = {
     {50, 2, 24, 16, 8, 8, false, false, true},
     {23, 1, 16, 1024, 0, 0, true, false, true},
     {40, 2, 16, 1024, 1, 1, false, false, false},
-    {2, 2, 64, 16, qni_far - 128, 16, true, false, false},
+    {3, 2, 64, 16, qni_far - 128, 16, true, false, false},
 };
 enum { KEY, VALUE, K_CACHE, V_CACHE, K_SCALE, V_SCALE, SLOTS, BATCH, POSITIONS, INDICES, INDPTR };
 enum { NUM_AREAS = INDPTR + 1, BATCHES = 3 };

@@ -18,7 +18,7 @@ static const shape shapes[] = {
     {2, 2056, 0, 0, 0, false},    {3, 7168, 128, 0, 0, true},
     {4, 1000, 200, 0, 0, false},  {1, 9000, 8, 0, 0, false},
     {2, 2050, 0, 5, 3, false},    {1100, 24, 0, 0, 0, true},
-    {1, 33000, 128, 0, 0, false}, {2, 256, 128, qni_far - 256, 0, false},
+    {1, 33000, 128, 0, 0, false}, {3, 256, 128, qni_far - 256, 0, false},
 };
 
 enum { X, Q, SCALE, MAXIMA, NUM_AREAS };

@@ -24,7 +24,7 @@ static const shape shapes[] = {
     {4, 130, 4, 128, false, false, 0, false}, {1, 300, 9, 128, true, true, 1, false},
     {3, 70, 130, 3, false, true, 0, false},   {1, 1030, 7, 1, true, false, 0, false},
     {70000, 1, 2, 1, false, false, 0, false}, {1, 2, 20003, 1, false, false, 0, false},
-    {1, 2, 8, 1, false, false, 0, true},
+    {1, 3, 12, 1, false, false, 0, true},
 };
 /** Groups of rows that end at .. of shapes[..].rows, and what their begins are aligned to. */
 static const struct {

@@ -5,7 +5,7 @@
 
 enum { X, Q, SCALE, NUM_AREAS };
 static const char *const area_names[] = {"x", "q", "scale"};
-enum { ROWS = 2, COLS = 256 };
+enum { ROWS = 3, COLS = 256 };
 
 typedef struct vector {
     const char *name;
