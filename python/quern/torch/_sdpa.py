@@ -19,6 +19,7 @@ from .._native import ffi
 from ._ops import library
 
 _logger = logging.getLogger("quern.torch")
+calls = collections.Counter()  # kernel -> how many calls of PyTorch's it computed, in this process
 _ATEN = torch.ops.aten.scaled_dot_product_attention.default
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 _PLAIN = (torch.Tensor, torch.nn.Parameter, FakeTensor, FunctionalTensor)
@@ -119,6 +120,8 @@ def _run(out, query, key, value, mask, options, device):
     there = _tensor.device(device)
     q, k, v = (_tensor.to(t.contiguous(), there) for t in (query, key, value))
     mask = None if mask is None else _tensor.to(mask.contiguous(), there)
+    if options["sinks"] is not None:
+        options = {**options, "sinks": _tensor.to(options["sinks"].contiguous(), there)}
     result = attention(q, k, v, layout="HND", mask=mask, **options)
     back = out if out.is_contiguous() else torch.empty_like(out, memory_format=torch.contiguous_format)
     ffi.copy(back, result)
@@ -126,13 +129,15 @@ def _run(out, query, key, value, mask, options, device):
         out.copy_(back)
 
 
-def _compute(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, device):
-    """The custom op's real kernel."""
+def _compute(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, device, sinks=None, window_left=-1,
+             logits_soft_cap=0.0):
+    """The custom op's real kernel. The last three are not PyTorch's; models ask for them."""
     batch, heads = _shape(query, key, value, enable_gqa)
     out = _result(query, key, value, enable_gqa)
     if out.numel() == 0:
         return out
-    options = {"is_causal": is_causal, "is_top_left": True, "sm_scale": scale, "dropout_p": dropout_p}
+    options = {"is_causal": is_causal, "is_top_left": True, "sm_scale": scale, "dropout_p": dropout_p, "sinks": sinks,
+               "window_left": window_left, "logits_soft_cap": logits_soft_cap}
     if dropout_p > 0:  # from PyTorch's generator, so that torch.manual_seed rules it
         options["dropout_seed"] = int(torch.empty((), dtype=torch.int64).random_())
     mask = None if attn_mask is None else _dense_mask(attn_mask, batch)
@@ -141,21 +146,26 @@ def _compute(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_g
     try:
         _run(view, *dense, mask, options, device)
     except NotImplementedError as error:  # no kernel for this on the device
+        if sinks is not None or window_left >= 0 or logits_soft_cap:
+            raise
         _turn_down(str(error))
         return _ATEN.decompose(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+    calls[_last_kernel()] += 1
     if _active is not None:
         _active.calls[_last_kernel()] += 1
     return out
 
 
 library.define("scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, float dropout_p, "
-               "bool is_causal, float? scale, bool enable_gqa, str device) -> Tensor",
+               "bool is_causal, float? scale, bool enable_gqa, str device, Tensor? sinks=None, int window_left=-1, "
+               "float logits_soft_cap=0.0) -> Tensor",
                tags=(torch.Tag.nondeterministic_seeded,))
 library.impl("scaled_dot_product_attention", _compute, "CompositeExplicitAutograd")
 
 
 @torch.library.register_fake("quern::scaled_dot_product_attention", lib=library)
-def _fake(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, device):
+def _fake(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, device, sinks=None, window_left=-1,
+          logits_soft_cap=0.0):
     return _result(query, key, value, enable_gqa)
 
 
@@ -229,6 +239,7 @@ def _scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0
 
 
 def _staging(device):
+    """The custom op's `device`: where tensors are copied to; "": nowhere."""
     return device if device is not None and device.startswith("sim:") else ""
 
 
@@ -249,6 +260,17 @@ def _registry():
     return place if all(hasattr(place, name) for name in names) else None
 
 
+def known_device(op, device):
+    """A device argument's text, checked; a simulated one is opened. Raises ValueError."""
+    if device is None:
+        return None
+    device = str(device)
+    kind = device.partition(":")[0]
+    if kind not in ("cpu", "cuda", "hip", "sim"):
+        raise ValueError(f"{op}: device is {device!r}; accepted: None, 'cpu', 'cuda', 'hip', 'sim:ARCH'")
+    return _tensor.device(device).spec if kind == "sim" else device
+
+
 def enable(device=None, fallback="log"):
     """Puts quern's attention under torch.nn.functional.scaled_dot_product_attention, for this process: a Registration.
 
@@ -266,13 +288,7 @@ def enable(device=None, fallback="log"):
     global _asked
     if fallback not in ("log", "error"):
         raise ValueError(f"enable: fallback is {fallback!r}; accepted: 'log', 'error'")
-    if device is not None:
-        device = str(device)
-        kind = device.partition(":")[0]
-        if kind not in ("cpu", "cuda", "hip", "sim"):
-            raise ValueError(f"enable: device is {device!r}; accepted: None, 'cpu', 'cuda', 'hip', 'sim:ARCH'")
-        if kind == "sim":
-            device = _tensor.device(device).spec
+    device = known_device("enable", device)
     _asked = (device, fallback)
     place = _registry()
     return _activate() if place is None else (place.activate_flash_attention_impl(_IMPL), _active)[1]

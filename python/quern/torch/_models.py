@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""quern's attention as one of the implementations that transformers and diffusers choose from by name.
+
+enable() reaches these libraries as well, where they call scaled_dot_product_attention; here also what that lacks: soft caps,
+sinks and windows.
+"""
+
+import torch
+
+from ._sdpa import _staging, known_device
+
+_NAME = "quern"
+
+
+def _check(op, *tensors):
+    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
+        raise RuntimeError(f"{op}: an argument requires a gradient, and quern computes none; use torch.inference_mode()")
+
+
+def _refuse(op, **arguments):
+    for name, value in arguments.items():
+        if value is not None and value is not False:
+            raise NotImplementedError(f"{op}: {name} is not supported")
+
+
+def _transformers_attention(device):
+    op = "quern attention of transformers"
+
+    def forward(module, query, key, value, attention_mask, scaling=None, dropout=0.0, is_causal=None, sliding_window=None,
+                softcap=None, s_aux=None, position_bias=None, cache=None, output_attentions=None, **kwargs):
+        """query [batch, heads, n, head_dim]: (result [batch, n, heads, head_dim], None), as transformers wants it."""
+        _check(op, query, key, value, s_aux)
+        _refuse(op, position_bias=position_bias, cache=cache, output_attentions=output_attentions)
+        is_causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+        n, kv_len = query.shape[2], key.shape[2]
+        is_causal = bool(is_causal and attention_mask is None and n > 1)
+        window = -1
+        if sliding_window is not None and attention_mask is None:  # a mask has the window in it
+            # From the top left while several queries start a sequence; one query stands after all keys.
+            window = sliding_window - 1
+            if n == 1 and kv_len > sliding_window:
+                key, value, window = key[:, :, -sliding_window:], value[:, :, -sliding_window:], -1
+        sinks = None if s_aux is None else s_aux.float().contiguous()
+        out = torch.ops.quern.scaled_dot_product_attention(
+            query, key, value, attention_mask, dropout, is_causal, scaling, query.shape[1] != key.shape[1], _staging(device),
+            sinks, window if n > 1 else -1, softcap or 0.0)
+        return out.transpose(1, 2).contiguous(), None
+
+    return forward
+
+
+def register_transformers(device=None):
+    """Registers "quern" with transformers: model = ...from_pretrained(..., attn_implementation="quern"), or
+    model.set_attn_implementation("quern"). Soft caps, sliding windows and sinks act.
+
+    device  "sim:gfx942" and the like: tensors on the CPU are copied there for each call; None: where the tensors are
+    For inference: a call that needs a gradient raises RuntimeError; position_bias, output_attentions and transformers' own
+    paged cache NotImplementedError. Raises ImportError without transformers 4.48 or later, ValueError (device).
+    """
+    device = known_device("register_transformers", device)
+    from transformers import AttentionInterface
+    from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+    AttentionInterface.register(_NAME, _transformers_attention(device))
+    AttentionMaskInterface.register(_NAME, sdpa_mask)
+
+
+def _diffusers_attention(device):
+    op = "quern attention of diffusers"
+
+    def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False,
+                  return_lse=False, _parallel_config=None):
+        """query [batch, n, heads, head_dim], and so the result."""
+        _check(op, query, key, value)
+        _refuse(op, return_lse=return_lse, _parallel_config=_parallel_config)
+        if attn_mask is not None and is_causal:
+            raise ValueError(f"{op}: attn_mask and is_causal are both given; accepted: one of them")
+        if attn_mask is not None and attn_mask.shape == (query.shape[0], key.shape[1]):
+            attn_mask = attn_mask[:, None, None]  # which keys of each request there are
+        query, key, value = (t.transpose(1, 2) for t in (query, key, value))
+        out = torch.ops.quern.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale,
+                                                           enable_gqa, _staging(device))
+        return out.transpose(1, 2)
+
+    return attention
+
+
+def _add_member(names):
+    """diffusers' names of implementations are an enumeration, to which one more is added."""
+    if _NAME not in names._value2member_map_:
+        member = str.__new__(names, _NAME)
+        member._name_, member._value_ = _NAME.upper(), _NAME
+        names._member_map_[_NAME.upper()] = names._value2member_map_[_NAME] = member
+        names._member_names_.append(_NAME.upper())
+    return names(_NAME)
+
+
+def register_diffusers(device=None):
+    """Registers "quern" with diffusers: model.set_attention_backend("quern"), or attention_backend("quern") around a call.
+
+    It reaches those models that call diffusers' dispatch, FLUX for one; SD3 calls PyTorch's function, which enable() reaches.
+    device as in register_transformers. Raises ImportError without diffusers 0.35 or later, ValueError (device).
+    """
+    device = known_device("register_diffusers", device)
+    from diffusers.models import attention_dispatch as place
+    register = place._AttentionBackendRegistry.register
+    register(_add_member(place.AttentionBackendName), constraints=[place._check_device, place._check_shape])(
+        _diffusers_attention(device))
