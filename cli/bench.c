@@ -17,7 +17,8 @@
 
 extern char **environ;
 
-static const char *spec, *peer, *python = "python3", *plot_path, *m_list = "1,16,64,512";
+static const char *spec, *peer, *python = "python3", *plot_path, *m_list = "1,16,64,512",
+                                *seq_list = "1024";
 static int64_t runs = 20, n = 4096, k = 7168;
 static rows_shape shape;
 static bool as_json, force;
@@ -54,6 +55,11 @@ static const cli_option options[] = {
      .min = 1,
      .max = 1 << 20,
      .help = "gemm: length of the sums (default: 7168)"},
+    {.name = "--seq",
+     .value = "LIST",
+     .kind = CLI_TEXT,
+     .to = &seq_list,
+     .help = "attention: lengths of prompts (default: 1024)"},
     {.name = "--rows",
      .value = "N",
      .kind = CLI_INT,
@@ -87,7 +93,7 @@ static const cli_option options[] = {
     {.name = "--json", .kind = CLI_FLAG, .to = &as_json, .help = "print JSON"},
     {0}};
 
-enum { MAX_RESULTS = 64, MAX_LEFT_OUT = 32 };
+enum { MAX_RESULTS = 64, MAX_LEFT_OUT = 32, MAX_NUMBERS = 32 };
 
 /** An op that nobody asked for by name and that the device has no kernel for. */
 typedef struct left_out {
@@ -102,8 +108,8 @@ typedef struct job {
     int count;
     left_out left_out[MAX_LEFT_OUT];
     int num_left_out;
-    int64_t m[MAX_RESULTS - 2];
-    int num_m;
+    int64_t m[MAX_NUMBERS], seq[MAX_NUMBERS];
+    int num_m, num_seq;
 } job;
 
 // ---- figures
@@ -293,19 +299,20 @@ static qn_status run_peer(void) {
 
 // ---- the command
 
-static qn_status parse_m(job *j) {
-    const char *at = m_list;
+/** Numbers with commas between. */
+static qn_status parse_numbers(const char *option, const char *list, int64_t *to, int *count) {
+    const char *at = list;
     for (;;) {
         char *end;
         errno = 0;
         long long value = strtoll(at, &end, 10);
         if (end == at || errno || value < 1 || value > 1 << 20 || (*end && *end != ','))
             return cli_fail(QN_E_INVALID,
-                            "option --m: found '%s', accepted: numbers from 1 to %d, as 1,16",
-                            m_list, 1 << 20);
-        if (j->num_m == MAX_RESULTS - 2)
-            return cli_fail(QN_E_INVALID, "option --m: more than %d numbers", MAX_RESULTS - 2);
-        j->m[j->num_m++] = value;
+                            "option %s: found '%s', accepted: numbers from 1 to %d, as 1,16",
+                            option, list, 1 << 20);
+        if (*count == MAX_NUMBERS)
+            return cli_fail(QN_E_INVALID, "option %s: more than %d numbers", option, MAX_NUMBERS);
+        to[(*count)++] = value;
         if (!*end)
             return QN_OK;
         at = end + 1;
@@ -321,8 +328,9 @@ static bool is_wanted(int count, char **words, const char *op, const char *famil
 }
 
 static qn_status check_word(const char *word) {
-    char accepted[512] = "quantize, gemm";
-    if (strcmp(word, "quantize") == 0 || strcmp(word, "gemm") == 0)
+    char accepted[512] = "quantize, gemm, attention";
+    if (strcmp(word, "quantize") == 0 || strcmp(word, "gemm") == 0 ||
+        strcmp(word, "attention") == 0)
         return QN_OK;
     for (int i = 0; i < rows_count(); i++) {
         const char *names[] = {rows_family(i), rows_name(i)};
@@ -342,6 +350,7 @@ static int count_problems(const job *j, int count, char **words) {
     for (int i = 0; i < rows_count(); i++)
         problems += is_wanted(count, words, rows_name(i), rows_family(i));
     problems += is_wanted(count, words, "quantize", "") ? 2 : 0;
+    problems += is_wanted(count, words, "attention", "") ? 2 * j->num_seq + 1 : 0;
     return problems + (is_wanted(count, words, "gemm", "") ? j->num_m : 0);
 }
 
@@ -377,6 +386,21 @@ static qn_status measure_gemms(job *j, bool is_named) {
     return st;
 }
 
+/** Prompts of 24 heads, whole and causal, as in image and language models; then a token each for eight caches. */
+static qn_status measure_attentions(job *j, bool is_named) {
+    const int before = j->num_left_out;
+    qn_status st = QN_OK;
+    for (int i = 0; st == QN_OK && j->num_left_out == before && i <= 2 * j->num_seq; i++) {
+        const int64_t length = i < 2 * j->num_seq ? j->seq[i / 2] : 4096;
+        const attention_shape prompt = {1, 24, 24, 128, length, length, i % 2},
+                              decode = {8, 32, 8, 128, 1, length, false};
+        st = take(j, "attention", is_named,
+                  measure_attention(&j->results[j->count++], &j->device, &j->limits,
+                                    i < 2 * j->num_seq ? &prompt : &decode, (int)runs));
+    }
+    return st;
+}
+
 static qn_status measure_all(job *j, int count, char **words) {
     qn_status st = QN_OK;
     const int problems = count_problems(j, count, words);
@@ -392,6 +416,8 @@ static qn_status measure_all(job *j, int count, char **words) {
         st = measure_quantizes(j, count > 0);
     if (st == QN_OK && is_wanted(count, words, "gemm", ""))
         st = measure_gemms(j, count > 0);
+    if (st == QN_OK && is_wanted(count, words, "attention", ""))
+        st = measure_attentions(j, count > 0);
     cli_progress_end();
     return st == QN_OK ? st : cli_fail_lib(st, j->results[j->count - 1].problem);
 }
@@ -422,7 +448,9 @@ out:
 
 static int run(int count, char **arguments) {
     static job j;
-    qn_status st = parse_m(&j);
+    qn_status st = parse_numbers("--m", m_list, j.m, &j.num_m);
+    if (st == QN_OK)
+        st = parse_numbers("--seq", seq_list, j.seq, &j.num_seq);
     if (st == QN_OK && peer && (count > 1 || (count && strcmp(arguments[0], "gemm") != 0)))
         st = cli_fail(QN_E_INVALID, "option --peer: found op '%s', accepted: gemm",
                       arguments[count - 1]);
@@ -436,13 +464,16 @@ const cli_command cli_bench = {
     .arguments = "[OP...]",
     .summary = "Measure ops beside a copy, limits and peers",
     .details =
-        "OP is gemm, quantize, a family of row ops (norm, activation, rope) or one row op "
+        "OP is attention, gemm, quantize, a family of row ops (norm, activation, rope) or one row "
+        "op "
         "by name;\n"
         "without any, all are measured, save those that the device has no kernel for, which\n"
         "are named below the table. Row ops take bf16 rows of memory; they and\n"
         "quantize, which turns 64 MiB of bf16 into FP8, take turns with copies that move\n"
         "as many bytes. gemm multiplies FP8 activations with packed FP8 weights, going\n"
-        "round eight matrices so that none stays in a cache. 'of the limit' is\n"
+        "round eight matrices so that none stays in a cache. attention is of bf16: prompts of\n"
+        "24 heads of 128, whole and causal, and a token for each of eight caches of 4096 keys\n"
+        "(32 heads, 8 of them in the cache); its GB/s are of q, k, v and o. 'of the limit' is\n"
         "the speed beside the copy's, or beside what arithmetic or memory would allow:\n"
         "measured on the CPU by loops that do nothing else, from data sheets for GPUs.\n"
         "The copy is the library's own: on the CPU on all threads, past the caches.\n"

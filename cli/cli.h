@@ -144,7 +144,7 @@ json_t *cli_device_json(const qn_device_info *info);
 /** A contiguous tensor in device memory, of up to three dimensions. */
 typedef struct cli_tensor {
     DLTensor t;
-    int64_t shape[3];
+    int64_t shape[4];
 } cli_tensor;
 
 /** These four leave the message with the library. */

@@ -138,6 +138,7 @@ static void measure_cpu(cli_limits *out, int threads) {
     uint64_t *memory = cli_alloc(bytes);
     memset(memory, 1, bytes); // pages of its own, not the one page of zeros
     out->flops = spin ? run_workers(threads, spin, nullptr) : 0;
+    out->bf16_flops = out->flops; // FP8 becomes bf16 there
     out->read_bytes = run_workers(threads, nullptr, memory);
     free(memory);
     snprintf(source, sizeof source, "measured on %d thread%s, arithmetic with %s", threads,
@@ -145,16 +146,16 @@ static void measure_cpu(cli_limits *out, int threads) {
     out->source = source;
 }
 
-/** FP8 (gfx90a, gfx1151: bf16) matrix operations a compute unit and clock, and bytes a second. Source: AMD's
+/** Matrix operations of FP8 (gfx90a, gfx1151: bf16) and of bf16 a compute unit and clock, and bytes a second. Source: AMD's
  *  data sheets of MI250X, MI300X, MI355X, Ryzen AI Max+ 395, Radeon RX 9070 XT. */
 static const struct {
     const char *arch;
-    double flops_per_clock, read_bytes;
-} gpus[] = {{"gfx90a", 1024, 3.2e12},
-            {"gfx942", 4096, 5.3e12},
-            {"gfx950", 8192, 8.0e12},
-            {"gfx1151", 512, 0.256e12},
-            {"gfx1201", 2048, 0.640e12}};
+    double flops_per_clock, bf16_flops_per_clock, read_bytes;
+} gpus[] = {{"gfx90a", 1024, 1024, 3.2e12},
+            {"gfx942", 4096, 2048, 5.3e12},
+            {"gfx950", 8192, 4096, 8.0e12},
+            {"gfx1151", 512, 512, 0.256e12},
+            {"gfx1201", 2048, 1024, 0.640e12}};
 
 void cli_limits_get(cli_limits *out, const qn_device_info *info) {
     *out = (cli_limits){.source = "not known"};
@@ -164,8 +165,11 @@ void cli_limits_get(cli_limits *out, const qn_device_info *info) {
     }
     for (size_t i = 0; i < sizeof gpus / sizeof *gpus; i++)
         if (strcmp(gpus[i].arch, info->arch) == 0)
-            *out = (cli_limits){.flops = gpus[i].flops_per_clock * info->num_compute_units *
-                                         (double)info->clock_khz * 1e3,
-                                .read_bytes = gpus[i].read_bytes,
-                                .source = "data sheet"};
+            *out =
+                (cli_limits){.flops = gpus[i].flops_per_clock * info->num_compute_units *
+                                      (double)info->clock_khz * 1e3,
+                             .bf16_flops = gpus[i].bf16_flops_per_clock * info->num_compute_units *
+                                           (double)info->clock_khz * 1e3,
+                             .read_bytes = gpus[i].read_bytes,
+                             .source = "data sheet"};
 }

@@ -7,6 +7,7 @@
 
 typedef struct cli_limits {
     double flops;       // matrix products of FP8 weights, operations a second; 0: not known
+    double bf16_flops;  // the same of bf16
     double read_bytes;  // from memory, bytes a second; 0: not known
     const char *source; // "measured: AVX-512 BF16, 2 threads", "data sheet"
 } cli_limits;

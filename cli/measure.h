@@ -22,4 +22,12 @@ qn_status measure_quantize(measurement *out, cli_device *device, int64_t rows, i
 qn_status measure_gemm(measurement *out, cli_device *device, const cli_limits *limits, int64_t m,
                        int64_t n, int64_t k, int runs);
 
+/** Attention of bf16 tensors [batch, heads, length, dim]. */
+typedef struct attention_shape {
+    int64_t batch, qo_heads, kv_heads, dim, qo_len, kv_len;
+    bool is_causal;
+} attention_shape;
+qn_status measure_attention(measurement *out, cli_device *device, const cli_limits *limits,
+                            const attention_shape *shape, int runs);
+
 #endif

@@ -65,8 +65,8 @@ _quern() {
         options="--weights --tensor --input --random --seed --device --original --out-dtype --output --runs --force --json"
         ;;
     bench)
-        options="--device --runs --m --n --k --rows --dim --peer --python --svg --force --json"
-        words="gemm quantize norm rmsnorm fused_add_rmsnorm layernorm rmsnorm_quant rmsnorm_token_quant rmsnorm_group_quant adaptive_layernorm gated_residual_layernorm activation silu_and_mul gelu_tanh_and_mul silu_and_mul_group_quant rope rope_pos_ids"
+        options="--device --runs --m --n --k --seq --rows --dim --peer --python --svg --force --json"
+        words="attention gemm quantize norm rmsnorm fused_add_rmsnorm layernorm rmsnorm_quant rmsnorm_token_quant rmsnorm_group_quant adaptive_layernorm gated_residual_layernorm activation silu_and_mul gelu_tanh_and_mul silu_and_mul_group_quant rope rope_pos_ids"
         ;;
     sim)
         options="--arch --devices --check --mfma --trace --trace-file --json --error-exitcode --env"

@@ -71,6 +71,7 @@ def test_unknown_option(command):
     (["bench", "nonesuch"], ["nonesuch", "quantize, gemm"]),
     (["bench", "--m", "1,x"], ["--m", "1,x", "as 1,16"]),
     (["bench", "--m", "0"], ["--m", "0"]),
+    (["bench", "--seq", "1,,2"], ["--seq", "1,,2"]),
     (["bench", "--runs", "0"], ["--runs", "0", "from 1"]),
     (["bench", "--peer", "numpy"], ["--peer", "numpy", "torch"]),
     (["bench", "--peer", "torch", "--device", "hip:0"], ["--peer", "hip:0", "cpu"]),

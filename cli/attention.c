@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times attention for bench: prompts of several lengths, whole and causal, and decoding from a cache.
+#include "measure.h"
+#include "timing.h"
+
+#include <inttypes.h>
+
+static const DLDataType bf16 = {kDLBfloat, 16, 1}, u8 = {kDLUInt, 8, 1};
+
+typedef struct attention_run {
+    cli_device *device;
+    cli_tensor q, k, v, o, workspace;
+    qn_attention_args args;
+} attention_run;
+
+static qn_status run_attention(void *context) {
+    attention_run *r = context;
+    return qn_attention(r->device->stream, &r->args);
+}
+
+static qn_status open_attention(attention_run *r, const attention_shape *s) {
+    const int64_t q[] = {s->batch, s->qo_heads, s->qo_len, s->dim};
+    const int64_t kv[] = {s->batch, s->kv_heads, s->kv_len, s->dim};
+    cli_random random = {1};
+    int64_t bytes;
+    qn_status st;
+    CLI_TRY(timing_make_filled(&r->q, r->device, bf16, 4, q, &random));
+    CLI_TRY(timing_make_filled(&r->k, r->device, bf16, 4, kv, &random));
+    CLI_TRY(timing_make_filled(&r->v, r->device, bf16, 4, kv, &random));
+    CLI_TRY(cli_tensor_make(&r->o, r->device, bf16, 4, q));
+    r->args = (qn_attention_args){.struct_size = sizeof r->args,
+                                  .o = &r->o.t,
+                                  .q = &r->q.t,
+                                  .k = &r->k.t,
+                                  .v = &r->v.t,
+                                  .layout = QN_HND,
+                                  .is_causal = s->is_causal};
+    CLI_TRY(qn_attention_workspace_bytes(&bytes, &r->args));
+    if (bytes)
+        CLI_TRY(cli_tensor_make(&r->workspace, r->device, u8, 1, &bytes));
+    if (bytes)
+        r->args.workspace = &r->workspace.t;
+out:
+    return st;
+}
+
+static void close_attention(attention_run *r) {
+    cli_tensor_free(&r->q, r->device);
+    cli_tensor_free(&r->k, r->device);
+    cli_tensor_free(&r->v, r->device);
+    cli_tensor_free(&r->o, r->device);
+    cli_tensor_free(&r->workspace, r->device);
+}
+
+/** Products of the scores that causality leaves: of query i and keys 0 .. i + kv_len - qo_len. */
+static double count_flops(const attention_shape *s) {
+    const double n = (double)s->qo_len, all = n * (double)s->kv_len;
+    const double scores = s->is_causal ? all - n * (n - 1) / 2 : all;
+    return 4 * (double)(s->batch * s->qo_heads * s->dim) * scores;
+}
+
+static void set_limit(measurement *out, const cli_limits *limits) {
+    if (!(limits->bf16_flops > 0) || !(limits->read_bytes > 0))
+        return;
+    const double memory = out->bytes / limits->read_bytes * 1e9,
+                 arithmetic = out->flops / limits->bf16_flops * 1e9;
+    out->limit_ns = memory > arithmetic ? memory : arithmetic;
+    out->bound = memory > arithmetic ? "memory" : "arithmetic";
+}
+
+qn_status measure_attention(measurement *out, cli_device *device, const cli_limits *limits,
+                            const attention_shape *s, int runs) {
+    attention_run r = {.device = device};
+    timer op = {0};
+    const double rows = (double)(s->batch * s->dim);
+    *out = (measurement){.op = "attention",
+                         .bytes =
+                             4 * rows * (double)(s->qo_heads * s->qo_len + s->kv_heads * s->kv_len),
+                         .flops = count_flops(s)};
+    snprintf(out->problem, sizeof out->problem,
+             "b=%" PRId64 " heads=%" PRId64 "/%" PRId64 " d=%" PRId64 " qo=%" PRId64 " kv=%" PRId64
+             " bf16%s",
+             s->batch, s->qo_heads, s->kv_heads, s->dim, s->qo_len, s->kv_len,
+             s->is_causal ? " causal" : "");
+    qn_status st;
+    CLI_TRY(open_attention(&r, s));
+    CLI_TRY(timer_open(&op, device, runs));
+    for (int i = 0; i < runs + WARM_UP; i++) {
+        CLI_TRY(timer_run(&op, device, run_attention, &r, i >= WARM_UP));
+        cli_progress_add(1);
+    }
+    out->kernel = qn_last_kernel();
+    out->median_ns = timer_median(&op);
+    out->fastest_ns = op.times[0];
+    set_limit(out, limits);
+out:
+    timer_close(&op);
+    close_attention(&r);
+    return st;
+}
