@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""quern.patch: a model's norms, rotary embeddings and gated activations computed by quern. PyTorch is imported when it is called."""
+"""quern.patch: a model's norms, rotary embeddings and gated activations by quern. PyTorch is imported when it is called."""
 
 import collections
 
