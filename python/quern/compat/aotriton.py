@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""AOTriton's flash attention, the v2 set of calls, over quern: on PyTorch tensors of any device.
+
+Names and parameters are AOTriton's (0.9). What differs: tensors are PyTorch's, or None where AOTriton takes an empty view; calls
+are queued on PyTorch's current stream; an error is an exception, not a code; any head size from 1 to 512; a query that sees no
+key has a log-sum-exp of minus infinity. Log-sum-exps are natural ones. is_causal counts from the top left.
+"""
+
+import numpy
+import torch
+
+import quern.torch  # noqa: F401  (torch.ops.quern)
+
+from .. import _tensor
+from .._attention import attention, attention_dropout_mask, attention_plan
+
+
+def _number(x):
+    """A number, or a tensor of one: read on the host, so it waits for the device; None is 0."""
+    return 0 if x is None else int(x)
+
+
+def _is_there(t):
+    return t is not None and t.numel() > 0
+
+
+def _dropout(dropout_p, philox_seed, philox_offset1, philox_offset2, seed_out, offset_out):
+    """quern's options; the seed and offset that were used go to seed_out and offset_out."""
+    if not dropout_p:
+        return {}
+    seed, offset = _number(philox_seed), _number(philox_offset1) + philox_offset2
+    for out, value in ((seed_out, seed), (offset_out, offset)):
+        if _is_there(out):
+            out.fill_(value - 2**64 if value >= 2**63 and out.dtype == torch.int64 else value)
+    return {"dropout_p": dropout_p, "dropout_seed": seed, "dropout_offset": offset}
+
+
+def _refuse_encoded(op, encoded_softmax):
+    if _is_there(encoded_softmax):
+        raise NotImplementedError(f"{op}: encoded_softmax is not supported; debug_simulate_encoded_softmax tells what is dropped")
+
+
+def attn_fwd(q, k, v, b, sm_scale, softmax_lse, Out, dropout_p=0.0, philox_seed=None, philox_offset1=None, philox_offset2=0,
+             seed_out=None, offset_out=None, encoded_softmax=None, is_causal=False, atomic_for_causal=None, stream=None,
+             ext=None):
+    """Out = softmax(sm_scale q k^T + b) v.
+
+    q, Out       [batch, heads, n, head_dim], any strides with the last 1; k, v [batch, kv heads, m, head_dim]
+    b            added: [batch, heads, n, m], each 1 or whole; None. Not beside is_causal
+    softmax_lse  [batch * heads, n] f32, or None
+    philox_seed, philox_offset1   numbers or tensors of one, read on the host; the offset is their sum with philox_offset2
+    atomic_for_causal, stream, ext   change nothing: AOTriton's scratch memory and scheduling
+    """
+    op = "attn_fwd"
+    _refuse_encoded(op, encoded_softmax)
+    lse = softmax_lse.view(q.shape[:-1]) if _is_there(softmax_lse) else None
+    attention(q, k, v, layout="HND", mask=b if _is_there(b) else None, sm_scale=sm_scale, is_causal=is_causal, is_top_left=True,
+              out=Out, lse=lse, lse_base="e",
+              **_dropout(dropout_p, philox_seed, philox_offset1, philox_offset2, seed_out, offset_out))
+
+
+def attn_fwd_compact_varlen(q, k, v, b, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, sm_scale, softmax_lse, Out,
+                            dropout_p=0.0, philox_seed=None, philox_offset1=None, philox_offset2=0, seed_out=None,
+                            offset_out=None, encoded_softmax=None, is_causal=False, atomic_for_causal=None, stream=None,
+                            ext=None):
+    """attn_fwd of sequences that lie one after another: q, Out [1, heads, tokens, head_dim], k, v [1, kv heads, tokens, head_dim].
+
+    cu_seqlens_q, cu_seqlens_k  [sequences + 1] i32, where each begins; read on the host
+    max_seqlen_q, max_seqlen_k  at least the longest; dropout counts by them
+    softmax_lse                 [heads, tokens] f32, or None; b must be None
+    """
+    op = "attn_fwd_compact_varlen"
+    _refuse_encoded(op, encoded_softmax)
+    if _is_there(b):
+        raise NotImplementedError(f"{op}: b is not supported; accepted: None")
+    for name, t in (("q", q), ("k", k), ("v", v), ("Out", Out)):
+        if t.ndim != 4 or t.shape[0] != 1:
+            raise ValueError(f"{op}: {name} has shape {list(t.shape)}, needs [1, heads, tokens, head_dim]")
+    for name, most, indptr in (("max_seqlen_q", max_seqlen_q, cu_seqlens_q), ("max_seqlen_k", max_seqlen_k, cu_seqlens_k)):
+        longest = int(indptr.diff().max()) if indptr.numel() > 1 else 0
+        if most < longest:
+            raise ValueError(f"{op}: {name} is {most}, the longest sequence has {longest}")
+    plan = attention_plan(q.shape[1], k.shape[1], v.shape[3], qo_indptr=cu_seqlens_q, kv_indptr=cu_seqlens_k,
+                          max_qo_len=max_seqlen_q, max_kv_len=max_seqlen_k)
+    tokens_first = [t[0].transpose(0, 1) for t in (q, k, v, Out)]
+    attention(*tokens_first[:3], plan=plan, sm_scale=sm_scale, is_causal=is_causal, is_top_left=True, out=tokens_first[3],
+              lse=softmax_lse.transpose(0, 1) if _is_there(softmax_lse) else None, lse_base="e",
+              **_dropout(dropout_p, philox_seed, philox_offset1, philox_offset2, seed_out, offset_out))
+
+
+def check_gpu(stream=None):
+    """Raises RuntimeError if there is no attention kernel for the device: PyTorch's current GPU, or that of a torch.cuda.Stream, a
+    torch.device or a name such as "sim:gfx1151"."""
+    spec = getattr(stream, "device", stream)
+    spec = "cuda:0" if spec is None else str(spec)
+    if spec.startswith(("sim:", "cpu")):
+        x = _tensor.to(numpy.zeros((1, 1, 1, 64), numpy.float16), spec)
+    else:
+        x = torch.zeros(1, 1, 1, 64, dtype=torch.float16, device=spec)
+    try:
+        attention(x, x, x)
+    except NotImplementedError as error:
+        raise RuntimeError(f"hipErrorNoBinaryForGpu: {error}") from error
+
+
+# ---- dropout
+
+def debug_simulate_encoded_softmax(r, dropout_p, philox_seed, philox_offset1=None, philox_offset2=0, stream=None):
+    """Writes 0.5 into r [batch, heads, n, m] where a weight is kept, -0.5 where it is dropped."""
+    attention_dropout_mask(r, dropout_p, _number(philox_seed), _number(philox_offset1) + philox_offset2)
+
+
+def _philox(counters, seed):
+    """Philox4x32-10 of 64-bit counters: u32 [4, counters]. doi:10.1145/2063384.2063405."""
+    low = numpy.uint64(0xFFFFFFFF)
+    half = numpy.uint64(32)
+    c = [counters & low, counters >> half, numpy.zeros_like(counters), numpy.zeros_like(counters)]
+    keys = [seed & 0xFFFFFFFF, seed >> 32]
+    for _ in range(10):
+        a, b = c[0] * numpy.uint64(0xD2511F53), c[2] * numpy.uint64(0xCD9E8D57)
+        c = [(b >> half) ^ c[1] ^ numpy.uint64(keys[0]), b & low, (a >> half) ^ c[3] ^ numpy.uint64(keys[1]), a & low]
+        keys = [(keys[0] + 0x9E3779B9) & 0xFFFFFFFF, (keys[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    return numpy.stack(c).astype(numpy.uint32)
+
+
+def _random_words(shape, seed, offset):
+    """The signed word of each element of [batch, heads, n, m]."""
+    batch, heads, n, m = shape
+    quads = -(-m // 4)
+    counters = numpy.arange(batch * heads * n * quads, dtype=numpy.uint64) + numpy.uint64(offset & (2**64 - 1))
+    words = _philox(counters, seed & (2**64 - 1)).T.reshape(batch, heads, n, quads * 4)[..., :m]
+    return numpy.ascontiguousarray(words).view(numpy.int32)
+
+
+def debug_fill_dropout_rng(r, philox_seed, philox_offset, stream=None):
+    """Writes dropout's random numbers into r [batch, heads, n, m]: i32 as they are, f32 as word 2.32830658e-10 + 0.5. On the host."""
+    words = _random_words(tuple(r.shape), _number(philox_seed), _number(philox_offset))
+    if r.dtype == torch.float32:
+        words = words.astype(numpy.float32) * numpy.float32(2.32830658e-10) + numpy.float32(0.5)
+    elif r.dtype != torch.int32:
+        raise NotImplementedError(f"debug_fill_dropout_rng: r has dtype {r.dtype}; accepted: int32, float32")
+    r.copy_(torch.from_numpy(words))
+
+
+debug_fill_dropout_rng_tensor = debug_fill_dropout_rng  # AOTriton's takes tensors of one for the numbers, as the other here does
