@@ -3,17 +3,17 @@
 
 import collections
 import logging
-import os
 
 import torch
 
 import quern.torch  # noqa: F401  (torch.ops.quern)
 
 from .. import _ops, _tensor
+from .._env import is_set
 from .._native import ffi
 
 _logger = logging.getLogger("quern.patch")
-_logs = os.environ.get("SGLANG_LOG_KERNEL", "") not in ("", "0")
+_logs = is_set("SGLANG_LOG_KERNEL")
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 

@@ -10,17 +10,12 @@ import quern.torch._ops
 
 from ... import _ops
 from ... import last_kernel as _last_kernel
+from ..._env import is_set
 from .. import _fallback
 
 _logger = logging.getLogger("quern.compat.flashinfer")
-
-
-def _is_set(name):
-    return os.environ.get(name, "").lower() not in ("", "0", "false", "off", "no")
-
-
-_disabled = _is_set("SGLANG_DISABLE_FLASHINFER")
-_logs = _is_set("SGLANG_LOG_KERNEL")
+_disabled = is_set("SGLANG_DISABLE_FLASHINFER")
+_logs = is_set("SGLANG_LOG_KERNEL")
 _last_logged = {}
 
 
