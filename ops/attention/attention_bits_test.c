@@ -74,6 +74,7 @@ static void close_setup(setup *s) {
 typedef struct cut {
     int64_t splits, tile;
     int first, count;
+    bool has_window;
 } cut;
 
 /** o of a call over whole tensors, into host memory. */
@@ -110,7 +111,9 @@ static void run_cut(setup *s, const cut *c, uint16_t *out) {
                                     .plan_bytes = bytes,
                                     .schedule = &schedule,
                                     .workspace = &workspace,
-                                    .is_causal = 1};
+                                    .is_causal = 1,
+                                    .has_window_left = c->has_window,
+                                    .window_left = 70};
     CHILD_CHECK(qn_attention(s->stream, &args) == QN_OK);
     CHILD_CHECK(qn_copy(s->stream, &to, &s->o.t) == QN_OK);
     qn_free(s->device, schedule.data);
@@ -118,25 +121,32 @@ static void run_cut(setup *s, const cut *c, uint16_t *out) {
     free(plan);
 }
 
+/** All cuts against the default one; a sum over its bits. */
+static uint64_t compare_with_window(setup *s, bool has_window, uint16_t *want, uint16_t *got) {
+    static const cut cuts[] = {{1, 0, 0, 3, 0},   {2, 64, 0, 3, 0}, {7, 16, 0, 3, 0},
+                               {0, 256, 0, 3, 0}, {0, 0, 0, 1, 0},  {0, 16, 1, 2, 0}};
+    uint64_t hash = 1469598103934665603u; // FNV-1a's
+    run_cut(s, &(cut){0, 0, 0, 3, has_window}, want);
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        cut c = cuts[i];
+        const int64_t begin = (int64_t)qo_indptr[c.first] * HEADS * DIM;
+        const int64_t end = (int64_t)qo_indptr[c.first + c.count] * HEADS * DIM;
+        c.has_window = has_window;
+        run_cut(s, &c, got);
+        CHILD_CHECK(memcmp(got + begin, want + begin, (size_t)(end - begin) * 2) == 0);
+    }
+    for (int64_t i = 0; i < s->count; i++)
+        hash = (hash ^ want[i]) * 1099511628211u;
+    return hash;
+}
+
 static void compare_cuts(void *spec) {
-    static const cut cuts[] = {{1, 0, 0, 3},   {2, 64, 0, 3}, {7, 16, 0, 3},
-                               {0, 256, 0, 3}, {0, 0, 0, 1},  {0, 16, 1, 2}};
     setup s = {};
     open_setup(&s, spec);
     uint16_t *want = malloc((size_t)s.count * 2), *got = malloc((size_t)s.count * 2);
     CHILD_CHECK(want && got);
-    run_cut(&s, &(cut){0, 0, 0, 3}, want);
-    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
-        const cut *c = &cuts[i];
-        const int64_t begin = (int64_t)qo_indptr[c->first] * HEADS * DIM;
-        const int64_t end = (int64_t)qo_indptr[c->first + c->count] * HEADS * DIM;
-        run_cut(&s, c, got);
-        CHILD_CHECK(memcmp(got + begin, want + begin, (size_t)(end - begin) * 2) == 0);
-    }
-    uint64_t hash = 1469598103934665603u; // FNV-1a's
-    for (int64_t i = 0; i < s.count; i++)
-        hash = (hash ^ want[i]) * 1099511628211u;
-    fprintf(stderr, "%016lx", (unsigned long)hash);
+    const uint64_t hash = compare_with_window(&s, false, want, got);
+    fprintf(stderr, "%016lx", (unsigned long)(hash ^ compare_with_window(&s, true, want, got)));
     free(want);
     free(got);
     close_setup(&s);
@@ -160,7 +170,14 @@ static void test_cpu_f32(void **) {
 static void test_gpu(void **state) {
     static const char *const env[] = {"QUERN_NO_JIT=1", nullptr};
     needs_images();
-    child_run(compare_cuts, *state, env);
+    assert_int_equal(strlen(child_run(compare_cuts, *state, env)), 16);
+}
+
+static void test_gpu_any(void **) {
+    static const char *const env[] = {"QUERN_NO_JIT=1", "QUERN_FORCE=attention=attention.gpu_any",
+                                      nullptr};
+    needs_images();
+    assert_int_equal(strlen(child_run(compare_cuts, (void *)(uintptr_t)"sim:gfx942", env)), 16);
 }
 
 int main(void) {
@@ -169,6 +186,7 @@ int main(void) {
         cmocka_unit_test(test_cpu_f32),
         cmocka_unit_test_prestate(test_gpu, (void *)(uintptr_t)"sim:gfx942"),
         cmocka_unit_test_prestate(test_gpu, (void *)(uintptr_t)"sim:gfx1151"),
+        cmocka_unit_test(test_gpu_any),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
