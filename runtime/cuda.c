@@ -5,6 +5,7 @@
 // pointers and streams are good here. CUDA has a current context for each thread; every call here
 // makes the device's current and puts the caller's back.
 #include "cuda_api.h"
+#include "object.h"
 #include "runtime.h"
 
 #include <dlfcn.h>
@@ -62,6 +63,7 @@ static qn_status open_driver(void) {
         return QN_FAIL(QN_E_NOT_FOUND, "cuda: the driver %s shows no device", path);
     if (e != CUDA_SUCCESS)
         return failed(&opened, e, "cuInit");
+    opened.DriverGetVersion(&opened.version);
     driver = opened;
     return QN_OK;
 }
@@ -209,7 +211,12 @@ static qn_status image_load(qn_device *device, void **native_module, const void 
     int options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
     void *values[] = {log, (void *)sizeof log};
     CUmodule module = nullptr;
-    CUresult e = ON_DEVICE(device, ModuleLoadDataEx, &module, image, 2, options, values);
+    char *bounded = nullptr;
+    qn_status st = qni_ptx_bound(&bounded, image, bytes);
+    if (st != QN_OK)
+        return st;
+    CUresult e = ON_DEVICE(device, ModuleLoadDataEx, &module, bounded, 2, options, values);
+    free(bounded);
     if (e != CUDA_SUCCESS)
         return failed(&driver, e, "cuModuleLoadDataEx of %zu bytes of PTX on %s: %.160s", bytes,
                       device->info.spec, log);
@@ -249,12 +256,26 @@ static qn_status kernel_usage(qn_device *device, void *native_kernel, qni_kernel
     return QN_OK;
 }
 
-static qn_status launch(qn_stream *stream, void *native_kernel, const uint32_t grid[3],
-                        uint32_t threads, const void *args, size_t args_bytes) {
+/** Starts the kernel before the one before it on the stream has ended; it waits for that itself. */
+static CUresult launch_early(qn_stream *stream, CUfunction kernel, const uint32_t grid[3],
+                             uint32_t threads, void **extra) {
+    cuda_launch_attribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                                       .value = 1};
+    const cuda_launch_config config = {grid[0], grid[1], grid[2],        threads,    1,
+                                       1,       0,       stream->native, &attribute, 1};
+    return ON_DEVICE(stream->device, LaunchKernelEx, &config, kernel, nullptr, extra);
+}
+
+static qn_status launch(qn_stream *stream, void *native_kernel, const qni_kernel_usage *usage,
+                        const uint32_t grid[3], uint32_t threads, const void *args,
+                        size_t args_bytes) {
+    constexpr int captures_early_launches = 12030; // into graphs
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, (void *)args, CU_LAUNCH_PARAM_BUFFER_SIZE,
                      &args_bytes, CU_LAUNCH_PARAM_END};
-    CUresult e = ON_DEVICE(stream->device, LaunchKernel, native_kernel, grid[0], grid[1], grid[2],
-                           threads, 1, 1, 0, stream->native, nullptr, extra);
+    CUresult e = usage->waits_itself && driver.version >= captures_early_launches
+                     ? launch_early(stream, native_kernel, grid, threads, extra)
+                     : ON_DEVICE(stream->device, LaunchKernel, native_kernel, grid[0], grid[1],
+                                 grid[2], threads, 1, 1, 0, stream->native, nullptr, extra);
     if (e != CUDA_SUCCESS)
         return failed(&driver, e, "cuLaunchKernel of %ux%ux%u blocks of %u on %s", grid[0], grid[1],
                       grid[2], threads, stream->device->info.spec);
@@ -292,16 +313,13 @@ static int attribute(CUdevice device, int which) {
 
 static void fill_info(qn_device *device, CUdevice handle, int major, int minor) {
     qn_device_info *info = &device->info;
-    int version = 0;
     size_t memory = 0;
-    driver.DriverGetVersion(&version);
     driver.DeviceTotalMem(&memory, handle);
     if (driver.DeviceGetName(info->name, sizeof info->name, handle) != CUDA_SUCCESS)
         snprintf(info->name, sizeof info->name, "?");
     snprintf(info->arch, sizeof info->arch, "sm_%d%d", major, minor);
-    // CUDA's encoding: major * 1000 + minor * 10.
-    snprintf(info->driver, sizeof info->driver, "%.96s, CUDA %d.%d", driver.path, version / 1000,
-             version / 10 % 100);
+    snprintf(info->driver, sizeof info->driver, "%.96s, CUDA %d.%d", driver.path,
+             driver.version / 1000, driver.version / 10 % 100);
     info->memory_bytes = (int64_t)memory;
     info->lds_bytes = attribute(handle, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
     info->num_compute_units = attribute(handle, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);

@@ -17,6 +17,22 @@ typedef struct CUfunc_st *CUfunction;
 typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
 
+/** CUlaunchAttribute and CUlaunchConfig of CUDA 12. */
+typedef struct cuda_launch_attribute {
+    int id;
+    alignas(8) union {
+        char room[64];
+        int value;
+    };
+} cuda_launch_attribute;
+typedef struct cuda_launch_config {
+    unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
+    CUstream stream;
+    cuda_launch_attribute *attributes;
+    unsigned count;
+} cuda_launch_config;
+enum { CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6 };
+
 enum {
     CUDA_SUCCESS = 0,
     CUDA_ERROR_OUT_OF_MEMORY = 2,
@@ -84,6 +100,8 @@ enum { CU_JIT_ERROR_LOG_BUFFER = 5, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6 };
       (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,   \
        unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **params,  \
        void **extra))                                                                              \
+    X(LaunchKernelEx, "cuLaunchKernelEx",                                                          \
+      (const cuda_launch_config *config, CUfunction function, void **params, void **extra))        \
     X(GetErrorName, "cuGetErrorName", (CUresult error, const char **text))                         \
     X(GetErrorString, "cuGetErrorString", (CUresult error, const char **text))
 
@@ -94,6 +112,7 @@ typedef struct cuda_api {
     CUDA_FUNCTIONS(X)
 #undef X
     char path[256];
+    int version; // major * 1000 + minor * 10
 } cuda_api;
 
 #endif

@@ -59,6 +59,7 @@ typedef struct qni_kernel_usage {
     int32_t lds_bytes;
     int32_t max_threads;
     int32_t kernarg_bytes;
+    bool waits_itself; // for the kernel before it on the stream: it may be started early (CUDA)
 } qni_kernel_usage;
 
 /** A driver. Every function sets the error message when it fails. `native` handles are the driver's
@@ -90,8 +91,9 @@ typedef struct qni_backend {
     /** How the meaning of the kernel's instructions is known, by the weakest: quernsim_evidence's letter and names; 0
      *  on silicon, which needs no evidence. May be null. */
     char (*kernel_evidence)(qn_device *device, void *native_kernel, char *names, size_t bytes);
-    qn_status (*launch)(qn_stream *stream, void *native_kernel, const uint32_t grid[3],
-                        uint32_t threads, const void *args, size_t args_bytes);
+    qn_status (*launch)(qn_stream *stream, void *native_kernel, const qni_kernel_usage *usage,
+                        const uint32_t grid[3], uint32_t threads, const void *args,
+                        size_t args_bytes);
 } qni_backend;
 
 struct qn_device {

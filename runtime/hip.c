@@ -294,8 +294,10 @@ static char kernel_evidence(qn_device *device, void *native_kernel, char *names,
     return api->evidence ? api->evidence(native_kernel, names, bytes) : 0;
 }
 
-static qn_status launch(qn_stream *stream, void *native_kernel, const uint32_t grid[3],
-                        uint32_t threads, const void *args, size_t args_bytes) {
+static qn_status launch(qn_stream *stream, void *native_kernel, const qni_kernel_usage *usage,
+                        const uint32_t grid[3], uint32_t threads, const void *args,
+                        size_t args_bytes) {
+    (void)usage;
     void *extra[] = {HIP_LAUNCH_PARAM_BUFFER_POINTER, (void *)args, HIP_LAUNCH_PARAM_BUFFER_SIZE,
                      &args_bytes, HIP_LAUNCH_PARAM_END};
     hipError_t e = ON_DEVICE(stream->device, ModuleLaunchKernel, native_kernel, grid[0], grid[1],

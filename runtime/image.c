@@ -139,7 +139,8 @@ static qn_status check_waits(const qn_device *device, const qni_kernel_ref *ref,
 /** What the kernel's author promised of its code, and what the device can give. */
 static qn_status check_usage(const qn_device *device, const qni_kernel_ref *ref,
                              const qni_kernel_usage *usage) {
-    if (usage->scratch_bytes > ref->max_scratch_bytes)
+    // Of PTX the driver makes code, each its own; a user cannot change what it takes.
+    if (usage->scratch_bytes > ref->max_scratch_bytes && !qni_target_is_ptx(device->target))
         return QN_FAIL(QN_E_UNSUPPORTED,
                        "%s: uses %d bytes of scratch a lane; its contract allows %d", ref->entry,
                        usage->scratch_bytes, ref->max_scratch_bytes);
@@ -230,7 +231,8 @@ qn_status qni_launch(qn_stream *stream, const qni_kernel_ref *ref, const uint32_
     qni_log(QNI_LOG_LAUNCH, "%s on %s: %ux%ux%u groups of %u", ref->entry, device->info.spec,
             grid[0], grid[1], grid[2], threads);
     atomic_store_explicit(&kernel->was_launched, true, memory_order_relaxed);
-    st = device->backend->launch(stream, kernel->native, grid, threads, args, args_bytes);
+    st = device->backend->launch(stream, kernel->native, &kernel->usage, grid, threads, args,
+                                 args_bytes);
     return st == QN_OK && qni_env_get()->serialize_kernel ? device->backend->stream_sync(stream)
                                                           : st;
 }

@@ -251,6 +251,27 @@ static void test_ptx(void **) {
     assert_int_equal(qni_ptx_kernel_find(&k, "kernel", 7, "k"), QN_E_INVALID);
 }
 
+/** A kernel that waits by itself is known by its body; a remark's directives go into its own kernel's head. */
+static void test_ptx_words(void **) {
+    static const char text[] = ".version 8.0\n// quern: k .maxnreg 40\n// quern: kkk .maxnreg 80\n"
+                               ".entry kk(.param .b8 a[8])\n{\n}\n"
+                               ".entry k(.param .b8 a[8])\n{griddepcontrol.wait;}\n"
+                               ".entry kkk(.param .b8 a[8])\n{\n}\n";
+    char *bounded = nullptr;
+    qni_object_kernel k;
+    assert_int_equal(qni_ptx_kernel_find(&k, text, sizeof text, "k"), QN_OK);
+    assert_true(k.usage.waits_itself);
+    assert_int_equal(qni_ptx_kernel_find(&k, text, sizeof text, "kk"), QN_OK);
+    assert_false(k.usage.waits_itself);
+    assert_int_equal(qni_ptx_kernel_find(&k, text, sizeof text, "kkk"), QN_OK);
+    assert_false(k.usage.waits_itself);
+    assert_int_equal(qni_ptx_bound(&bounded, text, sizeof text), QN_OK);
+    assert_non_null(strstr(bounded, ".entry kk(.param .b8 a[8])\n{"));
+    assert_non_null(strstr(bounded, ".entry k(.param .b8 a[8]) .maxnreg 40\n{griddepcontrol"));
+    assert_non_null(strstr(bounded, ".entry kkk(.param .b8 a[8]) .maxnreg 80\n{\n}\n"));
+    free(bounded);
+}
+
 static void test_capabilities(void **) {
     static const struct {
         int major, minor;
@@ -298,7 +319,8 @@ int main(void) {
         cmocka_unit_test(test_usage),         cmocka_unit_test(test_damage),
         cmocka_unit_test(test_endless_table), cmocka_unit_test(test_waits),
         cmocka_unit_test(test_built_images),  cmocka_unit_test(test_targets),
-        cmocka_unit_test(test_ptx),           cmocka_unit_test(test_capabilities),
+        cmocka_unit_test(test_ptx),           cmocka_unit_test(test_ptx_words),
+        cmocka_unit_test(test_capabilities),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -1,16 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// What quern reads of a PTX image before the driver compiles it: that a kernel is there, and its arguments' size.
+// What quern does with a PTX image before the driver compiles it: finds kernels, and puts directives into their heads.
 #include "object.h"
 #include "runtime.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+static const char entry_word[] = ".entry ", remark[] = "// quern: ";
+
+/** Whether the kernel whose head ends at `head` waits for the one before it on its stream. */
+static bool has_wait(const char *head) {
+    const char *wait = strstr(head, "griddepcontrol.wait"), *next = strstr(head, entry_word);
+    return wait && (!next || wait < next);
+}
+
 /** Where the parameter list of the kernel begins; null if there is no such kernel. */
 static const char *find_entry(const char *text, const char *entry) {
     size_t length = strlen(entry);
-    for (const char *at = strstr(text, ".entry "); at; at = strstr(at + 1, ".entry ")) {
-        const char *name = at + strlen(".entry ");
+    for (const char *at = strstr(text, entry_word); at; at = strstr(at + 1, entry_word)) {
+        const char *name = at + strlen(entry_word);
         if (strncmp(name, entry, length) == 0 && name[length] == '(')
             return name + length + 1;
     }
@@ -30,6 +38,40 @@ qn_status qni_ptx_kernel_find(qni_object_kernel *out, const void *image, size_t 
     const char *size = strchr(parameter, '[');
     if (!end || !size || size > end)
         return QN_FAIL(QN_E_INVALID, "image: kernel %s does not take one struct", entry);
-    *out = (qni_object_kernel){.usage.kernarg_bytes = atoi(size + 1)};
+    *out = (qni_object_kernel){.usage.kernarg_bytes = atoi(size + 1),
+                               .usage.waits_itself = has_wait(end)};
+    return QN_OK;
+}
+
+/** The directives of the kernel whose name begins at `name` and has `length` letters; *count of them letters. */
+static const char *find_directives(const char *text, const char *name, size_t length,
+                                   size_t *count) {
+    *count = 0;
+    for (const char *at = strstr(text, remark); at; at = strstr(at + 1, remark)) {
+        const char *entry = at + strlen(remark);
+        if (strncmp(entry, name, length) != 0 || entry[length] != ' ')
+            continue;
+        *count = strcspn(entry + length, "\n");
+        return entry + length;
+    }
+    return "";
+}
+
+qn_status qni_ptx_bound(char **out, const char *text, size_t bytes) {
+    char *end = *out = malloc(2 * bytes + 1); // what is put in is copied from the text, once
+    if (!end)
+        return QN_FAIL(QN_E_MEMORY, "image: out of memory");
+    const char *from = text;
+    for (const char *at = strstr(text, entry_word); at; at = strstr(at + 1, entry_word)) {
+        const char *name = at + strlen(entry_word), *head = strchr(name, ')');
+        if (!head)
+            break;
+        size_t count;
+        const char *directives = find_directives(text, name, strcspn(name, "("), &count);
+        end = (char *)mempcpy(end, from, (size_t)(head + 1 - from));
+        end = (char *)mempcpy(end, directives, count);
+        from = head + 1;
+    }
+    strcpy(end, from);
     return QN_OK;
 }

@@ -67,6 +67,7 @@ QD_INLINE void activate_row(int dtype, const qk_activation_args *g, const row *r
 }
 
 QD_INLINE void activate(int dtype, const qk_activation_args *g) {
+    qd_begin();
     qd_shared shared = {lds, 0};
     for (uint32_t r = qd_block(); r < g->rows; r += __gpu_num_blocks(0)) {
         const row at = find_row(dtype, g, r);

@@ -112,6 +112,7 @@ QD_INLINE void activate_row(mode m, const qk_activation_args *g, uint32_t index,
 }
 
 QD_INLINE void activate(mode m, const qk_activation_args *g) {
+    qd_begin();
     const uint32_t threads = __gpu_num_threads(0), lanes = 1u << g->lanes_log2;
     const uint32_t below = m.is_token ? 1 : threads >> g->lanes_log2;
     const uint32_t mine = m.is_token ? 0 : qd_thread() >> g->lanes_log2;

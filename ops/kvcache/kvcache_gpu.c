@@ -112,6 +112,7 @@ QD_INLINE void move_row(int how, int dtype, const qk_kvcache_args *g, const qk_c
 }
 
 QD_INLINE void move(int how, int dtype, const qk_kvcache_args *g) {
+    qd_begin();
     const uint32_t waves = 256 / QD_WAVE;
     for (uint32_t u = qd_block() * waves + qd_wave(); u < 2 * g->n;
          u += __gpu_num_blocks(0) * waves)
@@ -136,6 +137,7 @@ QD_KERNEL(256) qk_kvcache_quant_bf16(const qk_kvcache_args g) {
 
 /** A lane a token. */
 QD_KERNEL(256) qk_kvcache_positions(const qk_positions_args g) {
+    qd_begin();
     for (uint32_t t = qd_block() * 256 + qd_thread(); t < g.n; t += __gpu_num_blocks(0) * 256) {
         const int32_t b = qk_find_segment(g.append_indptr, g.batches, (int32_t)t);
         g.batch_indices[t] = b;
@@ -145,6 +147,7 @@ QD_KERNEL(256) qk_kvcache_positions(const qk_positions_args g) {
 
 /** A lane a sequence. */
 QD_KERNEL(256) qk_kvcache_seq_lens(const qk_seq_lens_args g) {
+    qd_begin();
     for (uint32_t b = qd_block() * 256 + qd_thread(); b < g.batches; b += __gpu_num_blocks(0) * 256)
         g.seq_lens[b] = qk_seq_len(g.kv_indptr, g.kv_last_page_len, g.page_size, b);
 }

@@ -142,6 +142,7 @@ QD_INLINE void quantize_team(int dtype, const qk_quantize_args *g, uint32_t row,
 
 /** Blocks of 1 x 128. */
 QD_INLINE void quantize_rows(int dtype, const qk_quantize_args *g) {
+    qd_begin();
     const place p = place_of(g);
     for (uint32_t row = p.row; row < g->rows; row += p.next_row)
         for (uint32_t col = p.col; col < g->cols; col += p.next_col)
@@ -200,6 +201,7 @@ QD_INLINE void quantize_block(int dtype, const qk_quantize_args *g, uint32_t row
 
 /** Blocks of 128 x 128. */
 QD_INLINE void quantize_blocks(int dtype, const qk_quantize_args *g) {
+    qd_begin();
     const uint32_t next_row = __gpu_num_blocks(0) * QK_BLOCK;
     const uint32_t next_col = __gpu_num_blocks(1) * QK_BLOCK;
     for (uint32_t row = __gpu_block_id(0) * QK_BLOCK; row < g->rows; row += next_row)
@@ -277,6 +279,7 @@ QD_INLINE void dequantize_run(int dtype, const qk_quantize_args *g, uint32_t row
 }
 
 QD_INLINE void dequantize(int dtype, const qk_quantize_args *g) {
+    qd_begin();
     const place p = place_of(g);
     const uint32_t lane_col = qd_thread() % QK_TEAM * QK_RUN;
     for (uint32_t row = p.row; row < g->rows; row += p.next_row)

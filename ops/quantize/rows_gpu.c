@@ -125,6 +125,7 @@ QD_INLINE void quantize_tile(int dtype, int runs, const qk_rows_args *g, uint32_
 }
 
 QD_INLINE void quantize_tiles(int dtype, const qk_rows_args *g) {
+    qd_begin();
     const int runs = dtype == QD_F32 ? 2 : 4;
     const uint32_t lanes = 1u << g->lanes_log2, below = QK_ROWS_THREADS >> g->lanes_log2;
     const uint32_t mine = qd_thread() >> g->lanes_log2;
@@ -173,6 +174,7 @@ QD_INLINE void quantize_group(int dtype, const qk_rows_args *g, uint32_t row, ui
 
 /** Grid: rows x groups. */
 QD_INLINE void quantize_any(int dtype, const qk_rows_args *g) {
+    qd_begin();
     qd_shared shared = {lds, 0};
     const float scale = only_scale(g, &shared);
     for (uint32_t r = qd_block(); r < g->rows; r += __gpu_num_blocks(0))
@@ -182,6 +184,7 @@ QD_INLINE void quantize_any(int dtype, const qk_rows_args *g) {
 
 /** A workgroup takes rows block, block + blocks, …, and clears the maxima that nobody has. */
 QD_INLINE void find_maxima(int dtype, const qk_rows_args *g) {
+    qd_begin();
     qd_shared shared = {lds, 0};
     uint32_t top = 0;
     for (uint32_t r = qd_block(); r < g->rows; r += __gpu_num_blocks(0))

@@ -102,6 +102,7 @@ QD_INLINE void find_and_do(int dtype, const qk_rope_args *g, uint32_t t, uint32_
 }
 
 QD_INLINE void rope(int dtype, const qk_rope_args *g) {
+    qd_begin();
     uint32_t heads = 0;
     for (uint32_t part = 0; part < QK_ROPE_PARTS; part++)
         heads += g->parts[part].heads;

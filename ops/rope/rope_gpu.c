@@ -251,6 +251,7 @@ QD_INLINE void scale_token(mode m, const qk_rope_args *g, const qk_rope_rows *r,
 
 /** Waves take chunks of tokens; of those that only scale, all after those that turn. */
 QD_INLINE void rope(mode m, const qk_rope_args *g) {
+    qd_begin();
     const uint32_t waves = 256 / QD_WAVE, turning = g->n * g->chunks;
     const uint32_t units = m.is_quant ? 2 * turning : turning;
     for (uint32_t u = qd_block() * waves + qd_wave(); u < units; u += __gpu_num_blocks(0) * waves) {
