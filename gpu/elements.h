@@ -54,6 +54,28 @@ QD_INLINE qd_f32x8 qd_from_16(int dtype, qd_u32x4 w) {
                             : __builtin_convertvector(__builtin_bit_cast(qd_f16x8, w), qd_f32x8);
 }
 
+/** The same values, by other means each `time`: so that the compilers (of PTX there are two) find them again where they
+ *  are used again, and do not keep them, in twice the registers of the bits, from the first use on. */
+QD_INLINE qd_f32x8 qd_from_16_again(int dtype, qd_u32x4 w, int time) {
+#if defined(__NVPTX__)
+    qd_f32x8 v;
+    QD_UNROLL for (int i = 0; i < 4; i++) {
+        if (dtype == QD_BF16) { // two bytes of zeros, whichever, and those of one half
+            v[2 * i] = qd_as_f32(__nvvm_prmt(w[i], 0, time == 1 ? 0x1044 : 0x1055));
+            v[2 * i + 1] = qd_as_f32(__nvvm_prmt(w[i], 0, time == 1 ? 0x3244 : 0x3255));
+        } else {
+            const uint32_t swapped = __nvvm_prmt(w[i], 0, 0x1032);
+            v[2 * i] = (float)__builtin_bit_cast(_Float16, (uint16_t)(swapped >> 16));
+            v[2 * i + 1] = (float)__builtin_bit_cast(_Float16, (uint16_t)swapped);
+        }
+    }
+    return v;
+#else
+    (void)time;
+    return qd_from_16(dtype, qd_opaque4(w));
+#endif
+}
+
 QD_INLINE qd_u32x4 qd_to_16(int dtype, qd_f32x8 v) {
     return dtype == QD_BF16 ? __builtin_bit_cast(qd_u32x4, __builtin_convertvector(v, qd_bf16x8))
                             : __builtin_bit_cast(qd_u32x4, __builtin_convertvector(v, qd_f16x8));
@@ -74,6 +96,17 @@ QD_INLINE void qd_store8(int dtype, void *p, qd_f32x8 v) {
         ((qd_f32x4 *)p)[1] = v.hi;
     } else {
         *(qd_u32x4 *)p = qd_to_16(dtype, v);
+    }
+}
+
+/** As qd_store8, if `is_in`. */
+QD_INLINE void qd_store8_if(bool is_in, int dtype, void *p, qd_f32x8 v) {
+    const qd_f32x4 low = v.lo, high = v.hi; // clang 22 casts v itself where v.hi is to be cast
+    if (dtype == QD_F32) {
+        qd_store4_if(is_in, (qd_u32x4 *)p, __builtin_bit_cast(qd_u32x4, low));
+        qd_store4_if(is_in, (qd_u32x4 *)p + 1, __builtin_bit_cast(qd_u32x4, high));
+    } else {
+        qd_store4_if(is_in, p, qd_to_16(dtype, v));
     }
 }
 

@@ -32,32 +32,41 @@ typedef struct qd_shared {
 } qd_shared;
 #define QD_SHARED(name) [[clang::loader_uninitialized]] static QD_LDS uint32_t name[2][QD_MAX_ROWS]
 
-/** Puts each row's value into LDS, for all to read. */
-QD_INLINE QD_LDS uint32_t *qd_share_rows(qd_shared *shared, uint32_t v) {
+/** Puts each row's value into LDS, where all find it once they have met. */
+QD_INLINE QD_LDS uint32_t *qd_put_row(qd_shared *shared, uint32_t v) {
     QD_LDS uint32_t *half = shared->halves[shared->turn++ & 1];
     if (qd_thread() % QD_ROW == 0)
         half[qd_thread() / QD_ROW] = v;
-    qd_barrier();
     return half;
+}
+
+/** The rows whose values this lane takes, so that 16 lanes take all. */
+#define QD_EACH_SHARED(r)                                                                          \
+    for (uint32_t r = qd_thread() % QD_ROW; r < __gpu_num_threads(0) / QD_ROW; r += QD_ROW)
+
+/** Sum and maximum of what the rows have put into a half. */
+QD_INLINE float qd_shared_sum(const QD_LDS uint32_t *half) {
+    float sum = 0;
+    QD_EACH_SHARED(r) sum += qd_as_f32(half[r]);
+    return qd_row_sum(sum);
+}
+QD_INLINE uint32_t qd_shared_max(const QD_LDS uint32_t *half) {
+    uint32_t top = 0;
+    QD_EACH_SHARED(r) top = qd_max(top, half[r]);
+    return qd_row_max(top);
 }
 
 /** Sum over the workgroup, whose size is a multiple of 16. */
 QD_INLINE float qd_workgroup_sum(qd_shared *shared, float v) {
-    const uint32_t rows = __gpu_num_threads(0) / QD_ROW;
-    const QD_LDS uint32_t *half = qd_share_rows(shared, qd_as_u32(qd_row_sum(v)));
-    float sum = 0;
-    for (uint32_t r = qd_thread() % QD_ROW; r < rows; r += QD_ROW)
-        sum += qd_as_f32(half[r]);
-    return qd_row_sum(sum);
+    const QD_LDS uint32_t *half = qd_put_row(shared, qd_as_u32(qd_row_sum(v)));
+    qd_barrier();
+    return qd_shared_sum(half);
 }
 
 QD_INLINE uint32_t qd_workgroup_max(qd_shared *shared, uint32_t v) {
-    const uint32_t rows = __gpu_num_threads(0) / QD_ROW;
-    const QD_LDS uint32_t *half = qd_share_rows(shared, qd_row_max(v));
-    uint32_t top = 0;
-    for (uint32_t r = qd_thread() % QD_ROW; r < rows; r += QD_ROW)
-        top = qd_max(top, half[r]);
-    return qd_row_max(top);
+    const QD_LDS uint32_t *half = qd_put_row(shared, qd_row_max(v));
+    qd_barrier();
+    return qd_shared_max(half);
 }
 
 #endif

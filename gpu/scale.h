@@ -7,12 +7,11 @@
 
 /** Bits of the largest magnitude; their order as integers is that of the magnitudes. NaNs do not count. */
 QD_INLINE uint32_t qd_run_top(qd_f32x8 v) {
-    uint32_t top = 0;
+    float top = 0;
     QD_UNROLL for (int i = 0; i < QD_RUN; i++) {
-        const uint32_t bits = qd_as_u32(v[i]) & 0x7FFFFFFF;
-        top = qd_max(top, bits <= 0x7F800000 ? bits : 0);
+        top = __builtin_fmaxf(top, __builtin_fabsf(v[i]));
     }
-    return top;
+    return qd_as_u32(top);
 }
 
 /** max(amax, eps) / most, `top` being amax's bits. */

@@ -3,7 +3,7 @@
 //
 // Needs     nothing beyond vector instructions
 // Tile      a row belongs to a workgroup, run c of 8 elements to lane c % 256; elements are loaded one by one
-// Launch    256 threads, a row a workgroup, which steps through the rows that are left
+// Launch    256 threads, a row a workgroup
 // LDS       512 bytes: sums of 16 lanes, twice
 // Edges     elements past the row's end are neither read nor written; out may be x
 #include "norm_row_gpu.h"
@@ -41,9 +41,9 @@ QD_INLINE void norm_read(int dtype, const qk_norm_args *g, const row *r, qd_shar
     EACH_READ(c) squares = add_squares(g, false, load_t(dtype, false, g, r, c), mean, c, squares);
     const float inverse = inverse_root(g, false, shared, run_sum(squares));
     if (g->quant == QK_NORM_PER_TOKEN)
-        EACH_READ(c) top = qd_max(top, run_top(result_of(dtype, g, r, c, mean, inverse)));
+        EACH_READ(c) top = qd_max(top, qd_run_top(result_of(dtype, g, r, c, mean, inverse)));
     const float inverse_scale =
-        g->quant == QK_NORM_PLAIN ? 1.0f : row_scale((int)g->kind, g, r, false, shared, top);
+        g->quant == QK_NORM_PLAIN ? 1.0f : row_scale(g, r, false, shared, top);
     EACH_READ(
         c) { // out may be x, and the residual is replaced: both are read before either is written
         const qd_f32x8 t = load_t(dtype, false, g, r, c);
@@ -61,10 +61,9 @@ QD_INLINE void norm_read(int dtype, const qk_norm_args *g, const row *r, qd_shar
 
 QD_INLINE void norm(int dtype, const qk_norm_args *g) {
     qd_shared shared = {lds, 0};
-    for (uint32_t at = qd_block(); at < g->rows; at += __gpu_num_blocks(0)) {
-        const row r = find_row(dtype, g, at, false);
-        norm_read(dtype, g, &r, &shared);
-    }
+    qd_begin();
+    const row r = find_row(dtype, g, g->first + qd_block(), false);
+    norm_read(dtype, g, &r, &shared);
 }
 
 QD_KERNEL(256) qk_norm_any_f32(const qk_norm_args g) {

@@ -2,233 +2,353 @@
 // Every norm of the family in one pass over memory: t = residual + gate * x, its statistics, weights, FP8.
 //
 // Needs     nothing beyond vector instructions; FP8 conversions where the target has its own kind's
-// Tile      a lane holds N runs of 8 elements in registers. A row belongs to 16 lanes (_rows: h <= 128) or to a
-//           workgroup; run c of the row to lane c % lanes, so that every load is of whole cache lines, and 16
+// Tile      a lane holds 4 runs of 8 elements in registers (_rows: 1). A row belongs to 16 lanes (_rows: h <= 128) or
+//           to a workgroup; run c of the row to lane c % lanes, so that every load is of whole cache lines, and 16
 //           neighbouring lanes hold the 128 elements of a group
-// Launch    _rows: 256 threads, 16 rows a workgroup; else whole waves, up to 1024 threads (_1) or 512 (_4), as
-//           norm_launch.c chooses; a workgroup steps through the rows that are left
-// LDS       512 bytes: sums of 16 lanes, twice
-// Edges     h is a multiple of 8 and everything is aligned to 16 bytes; else norm_any_gpu.c
-// Memory    while a row is summed up and written, the loads of the workgroup's next one are under way, so memory is
-//           always busy. What is read as it is stays in its 16 bits, for half the registers; weights that all rows
-//           share are loaded once
+// Launch    _rows: 256 threads, 16 rows a workgroup; else whole waves, up to 512 threads, a row a workgroup;
+//           workgroups step through the rows that are left
+// LDS       1536 bytes: three values of 16 lanes, twice
+// Edges     h is a multiple of 8 and everything is aligned to 16 bytes; else norm_any_gpu.c. Lanes past the row's end
+//           load its last run again, so that no branch stands between loads; it does not count and is not stored
+// Memory    rows without residual and gate stay in their 16 bits, for half the registers: several workgroups share a
+//           compute unit, and some load while others sum up. Weights are under way with the row. Each row costs one
+//           barrier: what two statistics need is brought along for the second
 // Source    arXiv:1910.07467 (RMSNorm), arXiv:1607.06450 (LayerNorm), FlashInfer's norm functions
 #include "norm_row_gpu.h"
 
-enum { MAX_RUNS = 4 };
-QD_SHARED(lds);
+enum { MAX_RUNS = 8 };
+QD_SHARED(sums);
+QD_SHARED(others); // largest magnitudes, or distances from the mean
+QD_SHARED(counts);
 
 /** Compile-time facts of a kernel. */
 typedef struct mode {
     int dtype, runs;
     bool is_small; // 16 lanes a row
     bool is_sum;   // there may be a residual and a gate
-    bool is_quant; // out may be FP8
+    bool is_quant; // out is FP8
     bool is_layer; // LayerNorm
+    bool
+        is_any; // all of this but is_layer is found out at run time, as are weights and the FP8 kind
 } mode;
 
-/** A lane's part of a row: t, as it was loaded or as the sum that it is; of the row to come; of the weights. */
+/** A lane's part of a row: t, as it was loaded or as the sum that it is. */
 typedef struct kept {
-    qd_u32x4 raw[MAX_RUNS], next[MAX_RUNS], weight[MAX_RUNS];
+    qd_u32x4 raw[MAX_RUNS];
     qd_f32x8 sum[MAX_RUNS];
 } kept;
 
-#define RUN(i) (r->lane + (uint32_t)(i) * r->lanes)
 #define EACH_RUN QD_UNROLL for (int i = 0; i < m.runs; i++)
+#define RUN(i) (r->lane + (uint32_t)(i) * r->lanes)
+#define IS_IN(i) (RUN(i) < r->runs)
+#define AT(i) qd_min(RUN(i), r->runs - 1)
 
 QD_INLINE bool is_raw(mode m) {
     return !m.is_sum && m.dtype != QD_F32;
 }
 
-QD_INLINE qd_f32x8 t_of(mode m, const kept *k, int i) {
-    return is_raw(m) ? qd_from_16(m.dtype, k->raw[i]) : k->sum[i];
+/** Run i of t, for the row's statistics, its largest result, and its results. */
+enum { FIRST, TOP, LAST };
+QD_INLINE qd_f32x8 t_of(mode m, const kept *k, int i, int use) {
+    return !is_raw(m)     ? k->sum[i]
+           : use == FIRST ? qd_from_16(m.dtype, k->raw[i])
+                          : qd_from_16_again(m.dtype, k->raw[i], use);
 }
 
-QD_INLINE qd_u32x4 load_raw(const qk_norm_args *g, const void *p, uint32_t c) {
-    return run_length(g, c) ? qd_stream_load4((const qd_u32x4 *)p + c) : (qd_u32x4)0;
+/** What is known of weights and beta when the code is compiled: there, in x's 16 bits; there, in f32; or
+ *  nothing. In the first two cases FP8 is of the usual kind. */
+typedef enum weights { NARROW, WIDE, ANY } weights;
+
+/** Those of RMSNorm have x's dtype, unless anything goes. */
+QD_INLINE weights rms_weights(mode m) {
+    return m.is_any ? ANY : m.dtype == QD_F32 ? WIDE : NARROW;
 }
 
-/** The loads of a row that stays as it is. Nothing waits for them here: they are under way while the row before is
- *  summed up and written. */
-QD_INLINE void load_next(mode m, const qk_norm_args *g, const row *r, kept *k) {
-    if (is_raw(m))
-        EACH_RUN k->next[i] = load_raw(g, r->x, RUN(i));
+/** The row again, for its results: found anew, not kept in registers through the barrier. */
+QD_INLINE row find_again(mode m, const qk_norm_args *g, const row *r) {
+    row again = find_row(m.dtype, g, qd_opaque(r->index), m.is_small);
+    again.lane = qd_opaque(again.lane);
+    return again;
 }
 
-/** Loads a row of sums, or of f32. */
-QD_INLINE void load_kept(mode m, const qk_norm_args *g, const row *r, kept *k) {
-    if (m.is_sum && r->gate) {
-        EACH_RUN k->sum[i] = load_t(m.dtype, true, g, r, RUN(i));
-    } else if (m.is_sum && r->residual) {
-        // All loads before the first use: no branch may stand between.
-        EACH_RUN k->sum[i] = load_run(m.dtype, true, g, r->x, RUN(i)) +
-                             load_run(m.dtype, true, g, r->residual, RUN(i));
-    } else {
-        EACH_RUN k->sum[i] = load_run(m.dtype, true, g, r->x, RUN(i));
-    }
+// ---- loads
+
+QD_INLINE qd_f32x8 load_wide(const void *p, uint32_t c) {
+    const qd_u32x4 *at = (const qd_u32x4 *)p + 2 * (int64_t)c;
+    const qd_f32x4 low = __builtin_bit_cast(qd_f32x4, qd_const_load4(at));
+    const qd_f32x4 high = __builtin_bit_cast(qd_f32x4, qd_const_load4(at + 1));
+    return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7);
 }
 
-/** Whether weights have x's 16 bits, and are loaded ahead. */
-QD_INLINE bool has_raw_weights(mode m, const qk_norm_args *g, const row *r) {
-    return m.dtype != QD_F32 && r->weight && g->weight_dtype != QD_F32;
+QD_INLINE qd_f32x8 load_narrow(mode m, const void *p, uint32_t c) {
+    return qd_from_16(m.dtype, qd_const_load4((const qd_u32x4 *)p + c));
 }
 
-QD_INLINE void load_raw_weights(mode m, const qk_norm_args *g, const row *r, kept *k) {
-    EACH_RUN k->weight[i] =
-        run_length(g, RUN(i)) ? ((const qd_u32x4 *)r->weight)[RUN(i)] : (qd_u32x4)0;
+/** Run i of weight, beta or gate. */
+QD_INLINE qd_f32x8 load_factor(mode m, weights w, const qk_norm_args *g, const row *r,
+                               const void *p, int i) {
+    const bool is_wide = m.dtype == QD_F32 || w == WIDE || (w == ANY && g->weight_dtype == QD_F32);
+    return is_wide ? load_wide(p, AT(i)) : load_narrow(m, p, AT(i));
 }
 
-/** Conversions of raw runs are made again for each use: their results would take twice the registers. */
-QD_INLINE void forget_conversions(mode m, kept *k) {
-    if (is_raw(m))
-        EACH_RUN k->raw[i] = qd_opaque4(k->raw[i]);
+QD_INLINE void load_sums(mode m, const qk_norm_args *g, row *r, kept *k) {
+    qd_u32x4 x[MAX_RUNS], residual[MAX_RUNS];
+    EACH_RUN x[i] = qd_stream_load4((const qd_u32x4 *)r->x + AT(i));
+    if (r->residual)
+        EACH_RUN residual[i] = qd_stream_load4((const qd_u32x4 *)r->residual + AT(i));
+    r->lane = qd_opaque(r->lane);
+    EACH_RUN k->sum[i] = qd_from_16(m.dtype, x[i]);
+    if (r->gate)
+        EACH_RUN k->sum[i] *= load_factor(m, ANY, g, r, r->gate, i);
+    if (r->residual)
+        EACH_RUN k->sum[i] += qd_from_16(m.dtype, residual[i]);
 }
 
-/** Run i's result by RMSNorm; zeros past the row's end, so that they are nobody's largest. */
-QD_INLINE qd_f32x8 result_of(mode m, const qk_norm_args *g, const row *r, const kept *k, int i,
-                             float inverse) {
-    qd_f32x8 y = t_of(m, k, i) * inverse;
-    if (has_raw_weights(m, g, r))
-        y *= qd_from_16(m.dtype, k->weight[i]) + g->weight_plus;
-    else if (r->weight)
-        y *= load_run(QD_F32, true, g, r->weight, RUN(i)) + g->weight_plus;
-    return run_length(g, RUN(i)) ? y : 0;
-}
-
-QD_INLINE void write_rms(mode m, int kind, const qk_norm_args *g, const row *r, kept *k,
-                         qd_shared *shared, float inverse) {
-    uint32_t top = 0;
-    if (!m.is_quant) {
-        EACH_RUN store_run(m.dtype, true, g, r->out, RUN(i), result_of(m, g, r, k, i, inverse));
-        return;
-    }
-    if (g->quant == QK_NORM_PER_GROUP) {
-        EACH_RUN quantize_group(kind, true, g, r, RUN(i), result_of(m, g, r, k, i, inverse));
-        return;
-    }
-    if (g->quant == QK_NORM_PER_TOKEN)
-        EACH_RUN top = qd_max(top, run_top(result_of(m, g, r, k, i, inverse)));
-    forget_conversions(m, k);
-    const float inverse_scale = row_scale(kind, g, r, m.is_small, shared, top);
-    EACH_RUN store_codes(kind, true, g, r, RUN(i),
-                         result_of(m, g, r, k, i, inverse) * inverse_scale);
-}
-
-/** All runs' results by LayerNorm. Branches stand around loops, not in them: the loads of all runs are then under way
- *  at once. */
-QD_INLINE void find_results(mode m, const qk_norm_args *g, const row *r, const kept *k, float mean,
-                            float inverse, qd_f32x8 y[MAX_RUNS]) {
-    const qd_f32x8 scale = inverse, shift = -mean * inverse;
-    const bool has_f32 = m.dtype == QD_F32 || g->weight_dtype == QD_F32;
-    EACH_RUN y[i] = __builtin_elementwise_fma(t_of(m, k, i), scale, shift);
-    if (has_raw_weights(m, g, r)) {
-        EACH_RUN y[i] *= qd_from_16(m.dtype, k->weight[i]) + g->weight_plus;
-    } else if (r->weight) {
-        EACH_RUN y[i] *= load_run(QD_F32, true, g, r->weight, RUN(i)) + g->weight_plus;
-    }
-    if (r->beta && has_f32) {
-        EACH_RUN y[i] += load_run(QD_F32, true, g, r->beta, RUN(i));
-    } else if (r->beta) {
-        EACH_RUN y[i] += load_run(m.dtype, true, g, r->beta, RUN(i));
-    }
-    EACH_RUN y[i] = run_length(g, RUN(i)) ? y[i] : 0;
-}
-
-QD_INLINE void write_layer(mode m, const qk_norm_args *g, const row *r, const kept *k, float mean,
-                           float inverse, qd_shared *shared) {
-    const int kind = (int)g->kind;
-    qd_f32x8 y[MAX_RUNS];
-    uint32_t top = 0;
-    find_results(m, g, r, k, mean, inverse, y);
-    if (!m.is_quant || g->quant == QK_NORM_PLAIN) {
-        EACH_RUN store_run(m.dtype, true, g, r->out, RUN(i), y[i]);
-        return;
-    }
-    if (g->rounds_first)
-        EACH_RUN y[i] = qd_rounded(m.dtype, y[i]);
-    if (g->quant == QK_NORM_PER_TOKEN)
-        EACH_RUN top = qd_max(top, run_top(y[i]));
-    const float inverse_scale = row_scale(kind, g, r, m.is_small, shared, top);
-    EACH_RUN {
-        if (g->quant == QK_NORM_PER_GROUP)
-            quantize_group(kind, true, g, r, RUN(i), y[i]);
-        else
-            store_codes(kind, true, g, r, RUN(i), y[i] * inverse_scale);
-    }
-}
-
-QD_INLINE void norm_row(mode m, const qk_norm_args *g, const row *r, kept *k, qd_shared *shared) {
-    float mean = 0, sum = 0;
-    qd_f32x8 squares = 0;
-    if (m.is_layer) {
-        EACH_RUN sum += run_sum(t_of(m, k, i));
-        mean = sum_lanes(m.is_small, shared, sum) / (float)g->h;
-        forget_conversions(m, k);
-    }
-    EACH_RUN squares = add_squares(g, true, t_of(m, k, i), mean, RUN(i), squares);
+QD_INLINE void load_wide_sums(mode m, const row *r, kept *k) {
+    EACH_RUN k->sum[i] = qd_load8(QD_F32, (const qd_f32x8 *)r->x + AT(i));
+    if (m.is_sum && r->gate)
+        EACH_RUN k->sum[i] *= load_wide(r->gate, AT(i));
     if (m.is_sum && r->residual)
-        EACH_RUN store_run(m.dtype, true, g, r->residual, RUN(i), k->sum[i]);
-    const float inverse = inverse_root(g, m.is_small, shared, run_sum(squares));
-    forget_conversions(m, k);
-    if (m.is_layer)
-        write_layer(m, g, r, k, mean, inverse, shared);
-    else if (g->kind == QD_FP8_USUAL) // a copy of the code that knows the kind
-        write_rms(m, QD_FP8_USUAL, g, r, k, shared, inverse);
-    else
-        write_rms(m, (int)g->kind, g, r, k, shared, inverse);
+        EACH_RUN k->sum[i] += qd_load8(QD_F32, (const qd_f32x8 *)r->residual + AT(i));
 }
 
-/** A workgroup takes rows block, block + blocks, …; 16 lanes of it one row each where rows are small. Weights that all
- *  rows share are loaded once. */
+QD_INLINE void put_run(mode m, const row *r, void *p, int i, qd_f32x8 v) {
+    qd_store8_if(IS_IN(i), m.dtype, (void *)qd_at(m.dtype, p, (int64_t)RUN(i) * QD_RUN), v);
+}
+
+QD_INLINE void load_kept(mode m, const qk_norm_args *g, row *r, kept *k) {
+    if (m.dtype == QD_F32)
+        load_wide_sums(m, r, k);
+    else if (m.is_sum)
+        load_sums(m, g, r, k);
+    else
+        EACH_RUN k->raw[i] = qd_stream_load4((const qd_u32x4 *)r->x + AT(i));
+}
+
+/** y times the weights of run i. */
+QD_INLINE qd_f32x8 weigh(mode m, weights w, const qk_norm_args *g, const row *r, int i,
+                         qd_f32x8 y) {
+    if (w == ANY && !r->weight)
+        return y;
+    return y * (load_factor(m, w, g, r, r->weight, i) + g->weight_plus);
+}
+
+// ---- results
+
+/** The residual becomes t, once all lanes have read it: those past the row's end have its last run. */
+QD_INLINE void put_residual(mode m, const row *r, const kept *k) {
+    if (m.is_sum && r->residual)
+        EACH_RUN put_run(m, r, r->residual, i, k->sum[i]);
+}
+
+QD_INLINE void put_codes(weights w, const qk_norm_args *g, const row *r, int i, qd_f32x8 y) {
+    const bool is_usual = w != ANY || g->kind == QD_FP8_USUAL;
+    const qd_u32x2 codes = is_usual ? qd_encode8(QD_FP8_USUAL, y) : qd_encode8((int)g->kind, y);
+    qd_store2_if(IS_IN(i), (qd_u32x2 *)r->out + RUN(i), codes);
+}
+
+/** What group i is multiplied by to be codes; z times `inverse` are its results. Writes its scale. */
+QD_INLINE float group_factor(const qk_norm_args *g, const row *r, int i, qd_f32x8 z,
+                             float inverse) {
+    const float scale = scale_of(g, qd_as_f32(qd_row_max(qd_run_top(z))) * inverse);
+    if (RUN(i) % QD_ROW == 0 && IS_IN(i))
+        r->scale[RUN(i) / QD_ROW] = scale;
+    return inverse * qd_rcp(scale);
+}
+
+/** The same for a row, whose largest z has the bits `top`. */
+QD_INLINE float token_factor(const qk_norm_args *g, const row *r, uint32_t top, float inverse) {
+    const float scale = scale_of(g, qd_as_f32(top) * inverse);
+    if (r->lane == 0)
+        *r->scale = scale;
+    return inverse * qd_rcp(scale);
+}
+
+// ---- RMSNorm
+
+/** Sum and maximum of all lanes of a row. */
+QD_INLINE float sum_and_top(mode m, float sum, bool has_top, uint32_t *top) {
+    qd_shared first = {sums, 0}, second = {others, 0};
+    if (m.is_small)
+        return qd_row_sum(sum);
+    const QD_LDS uint32_t *all = qd_put_row(&first, qd_as_u32(qd_row_sum(sum)));
+    const QD_LDS uint32_t *tops = has_top ? qd_put_row(&second, qd_row_max(*top)) : nullptr;
+    qd_barrier();
+    if (has_top)
+        *top = qd_shared_max(tops);
+    return qd_shared_sum(all);
+}
+
+/** Sum of the squares of a lane's t; and, if asked for, the bits of its largest t times weight. */
+QD_INLINE float lane_squares(mode m, bool has_top, const qk_norm_args *g, const row *r,
+                             const kept *k, uint32_t *top) {
+    float sum = 0;
+    EACH_RUN {
+        const qd_f32x8 t = t_of(m, k, i, has_top ? TOP : FIRST);
+        const float squares = run_squares(t);
+        sum += IS_IN(i) ? squares : 0;
+        if (has_top)
+            *top = qd_max(*top, qd_run_top(weigh(m, rms_weights(m), g, r, i, t)));
+    }
+    return sum;
+}
+
+QD_INLINE void put_rms(mode m, const qk_norm_args *g, const row *r, const kept *k, float inverse) {
+    EACH_RUN put_run(m, r, r->out, i,
+                     weigh(m, rms_weights(m), g, r, i, t_of(m, k, i, LAST) * inverse));
+}
+
+/** Codes of t times weights times `factor`, or, for groups, times `inverse` and what their scales make of it. */
+QD_INLINE void put_rms_codes(mode m, bool is_group, const qk_norm_args *g, const row *r,
+                             const kept *k, float inverse, float factor) {
+    EACH_RUN {
+        const qd_f32x8 z = weigh(m, rms_weights(m), g, r, i, t_of(m, k, i, LAST));
+        put_codes(rms_weights(m), g, r, i,
+                  z * (is_group ? group_factor(g, r, i, z, inverse) : factor));
+    }
+}
+
+QD_INLINE void rms(mode m, const qk_norm_args *g, row *r, const kept *k) {
+    const bool is_token = g->quant == QK_NORM_PER_TOKEN, is_group = g->quant == QK_NORM_PER_GROUP;
+    const float given = m.is_quant && g->quant == QK_NORM_STATIC ? *g->scale : 1.0f;
+    uint32_t top = 0;
+    float sum = m.is_quant && is_token ? lane_squares(m, true, g, r, k, &top)
+                                       : lane_squares(m, false, g, r, k, &top);
+    sum = sum_and_top(m, sum, m.is_quant && is_token, &top);
+    const float inverse = qd_rsqrt(sum * g->per_h + g->eps);
+    *r = find_again(m, g, r);
+    put_residual(m, r, k);
+    if (!m.is_quant || (m.is_any && g->quant == QK_NORM_PLAIN))
+        put_rms(m, g, r, k, inverse);
+    else if (is_group)
+        put_rms_codes(m, true, g, r, k, inverse, 0);
+    else
+        put_rms_codes(m, false, g, r, k, inverse,
+                      is_token ? token_factor(g, r, top, inverse) : inverse / given);
+}
+
+// ---- LayerNorm
+
+/** Of some of a row's elements: how many, their mean, and the squares of their distances from it. Two such become one
+ *  without a look at the elements, and nothing is lost where the mean is large (Chan, Golub, LeVeque 1983). */
+typedef struct moments {
+    float count, mean, spread;
+} moments;
+
+/** What a part's elements add to a whole's spread, by the distance of the part's mean from the whole's. */
+QD_INLINE float from_mean(float count, float part, float whole) {
+    return count * (part - whole) * (part - whole);
+}
+
+/** One pass, by distances from the first run's mean: from there, no square is more than some times the spread. */
+QD_INLINE moments lane_moments(mode m, const row *r, const kept *k) {
+    const float pivot = run_sum(t_of(m, k, 0, FIRST)) / QD_RUN;
+    float count = 0, sum = 0, squares = 0;
+    EACH_RUN {
+        const qd_f32x8 d = t_of(m, k, i, FIRST) - pivot;
+        const float s = run_sum(d), q = run_squares(d);
+        sum += IS_IN(i) ? s : 0;
+        squares += IS_IN(i) ? q : 0;
+        count += IS_IN(i) ? QD_RUN : 0;
+    }
+    const float mean = sum * qd_rcp(count > 0 ? count : 1);
+    return (moments){count, pivot + mean, squares - sum * mean};
+}
+
+/** The row's mean; the value is its inverse root. */
+QD_INLINE float find_root(const qk_norm_args *g, moments a, float *mean) {
+    qd_shared first = {sums, 0}, second = {others, 0}, third = {counts, 0};
+    const float count = qd_row_sum(a.count);
+    const float row_mean = qd_row_sum(a.count * a.mean) * qd_rcp(count > 0 ? count : 1);
+    const float spread = qd_row_sum(a.spread + from_mean(a.count, a.mean, row_mean));
+    const QD_LDS uint32_t *means = qd_put_row(&first, qd_as_u32(row_mean));
+    const QD_LDS uint32_t *spreads = qd_put_row(&second, qd_as_u32(spread));
+    const QD_LDS uint32_t *all = qd_put_row(&third, qd_as_u32(count));
+    qd_barrier();
+    float sum = 0, total = 0;
+    QD_EACH_SHARED(part) sum += qd_as_f32(all[part]) * qd_as_f32(means[part]);
+    *mean = qd_row_sum(sum) * g->per_h;
+    QD_EACH_SHARED(part) {
+        total += qd_as_f32(spreads[part]) +
+                 from_mean(qd_as_f32(all[part]), qd_as_f32(means[part]), *mean);
+    }
+    return qd_rsqrt(qd_row_sum(total) * g->per_h + g->eps);
+}
+
+QD_INLINE qd_f32x8 layer_result(mode m, weights w, const qk_norm_args *g, const row *r,
+                                const kept *k, int i, float mean, float inverse) {
+    const qd_f32x8 y =
+        weigh(m, w, g, r, i, (t_of(m, k, i, w == NARROW ? LAST : TOP) - mean) * inverse);
+    return w == ANY && !r->beta ? y : y + load_factor(m, w, g, r, r->beta, i);
+}
+
+QD_INLINE void put_layer(mode m, weights w, const qk_norm_args *g, const row *r, const kept *k,
+                         float mean, float inverse) {
+    EACH_RUN put_run(m, r, r->out, i, layer_result(m, w, g, r, k, i, mean, inverse));
+}
+
+QD_INLINE void put_layer_codes(mode m, const qk_norm_args *g, const row *r, const kept *k,
+                               float mean, float inverse) {
+    const float factor = 1.0f / *g->scale;
+    EACH_RUN {
+        const qd_f32x8 y = layer_result(m, ANY, g, r, k, i, mean, inverse);
+        put_codes(ANY, g, r, i, (g->rounds_first ? qd_rounded(m.dtype, y) : y) * factor);
+    }
+}
+
+QD_INLINE void layer(mode m, const qk_norm_args *g, row *r, const kept *k) {
+    float mean;
+    const float inverse = find_root(g, lane_moments(m, r, k), &mean);
+    *r = find_again(m, g, r);
+    put_residual(m, r, k);
+    if (m.is_quant && g->quant == QK_NORM_STATIC)
+        put_layer_codes(m, g, r, k, mean, inverse);
+    else if (m.is_any && (!g->weight || !g->beta))
+        put_layer(m, ANY, g, r, k, mean, inverse);
+    else if (m.dtype == QD_F32 || g->weight_dtype == QD_F32)
+        put_layer(m, WIDE, g, r, k, mean, inverse);
+    else
+        put_layer(m, NARROW, g, r, k, mean, inverse);
+}
+
+/** Rows from g->first on; 16 lanes of a workgroup one row each where rows are small. */
 QD_INLINE void norm(mode m, const qk_norm_args *g) {
-    const uint32_t side_by_side = m.is_small ? __gpu_num_threads(0) / QD_ROW : 1;
-    const uint32_t step = __gpu_num_blocks(0) * side_by_side;
-    uint32_t at = qd_block() * side_by_side + (m.is_small ? qd_thread() / QD_ROW : 0);
-    qd_shared shared = {lds, 0};
+    qd_begin();
+    const uint32_t at =
+        g->first + (m.is_small ? qd_block() * (__gpu_num_threads(0) / QD_ROW) + qd_thread() / QD_ROW
+                               : qd_block());
     if (at >= g->rows)
         return;
-    kept k;
     row r = find_row(m.dtype, g, at, m.is_small);
-    load_next(m, g, &r, &k);
-    if (has_raw_weights(m, g, &r))
-        load_raw_weights(m, g, &r, &k);
-    while (true) {
-        const bool is_last = g->rows - at <= step;
-        row next = r;
-        EACH_RUN k.raw[i] = k.next[i];
-        if (!is_last) {
-            next = find_row(m.dtype, g, at + step, m.is_small);
-            load_next(m, g, &next, &k);
-        }
-        if (!is_raw(m))
-            load_kept(m, g, &r, &k);
-        norm_row(m, g, &r, &k, &shared);
-        if (is_last)
-            return;
-        if (g->weight_batch && has_raw_weights(m, g, &next))
-            load_raw_weights(m, g, &next, &k);
-        at += step;
-        r = next;
-    }
+    kept k;
+    load_kept(m, g, &r, &k);
+    if (m.is_layer)
+        layer(m, g, &r, &k);
+    else
+        rms(m, g, &r, &k);
 }
 
-// RMSNorm: qk_rms[_sum][_quant]_{1,4}_DTYPE, qk_rms_rows_DTYPE; LayerNorm: qk_layer_{1,4}_DTYPE, and qk_layer_full_…
-// where there is a residual, a gate or FP8
-#define KERNEL(threads, entry, ...)                                                                \
-    QD_KERNEL_UP_TO(threads) entry(const qk_norm_args g) {                                         \
+// qk_rms_rows_DTYPE, qk_rms[_sum][_quant]_DTYPE, qk_layer[_sum]_DTYPE; qk_{rms,layer}_any_DTYPE for what is left
+#define BODY(...)                                                                                  \
+    (const qk_norm_args g) {                                                                       \
         norm((mode){__VA_ARGS__}, &g);                                                             \
     }
-#define KERNELS(kind, name, dtype, ...)                                                            \
-    KERNEL(1024, qk_##kind##_1_##name, dtype, 1, false, __VA_ARGS__)                               \
-    KERNEL(512, qk_##kind##_4_##name, dtype, 4, false, __VA_ARGS__)
-#define OF_DTYPE(name, dtype)                                                                      \
-    KERNEL(256, qk_rms_rows_##name, dtype, 1, true, false, false, false)                           \
-    KERNELS(rms, name, dtype, false, false, false)                                                 \
-    KERNELS(rms_sum, name, dtype, true, false, false)                                              \
-    KERNELS(rms_quant, name, dtype, false, true, false)                                            \
-    KERNELS(rms_sum_quant, name, dtype, true, true, false)                                         \
-    KERNELS(layer, name, dtype, false, false, true)                                                \
-    KERNELS(layer_full, name, dtype, true, true, true)
-OF_DTYPE(f32, QD_F32)
-OF_DTYPE(f16, QD_F16)
-OF_DTYPE(bf16, QD_BF16)
+#define OF_DTYPE(name, dtype, most, quant_registers)                                               \
+    QD_KERNEL(256)                                                                                 \
+    qk_rms_rows_##name BODY(dtype, 1, true, false, false, false, false) QD_KERNEL_UP_TO(512)       \
+        qk_rms_##name BODY(dtype, most, false, false, false, false, false) QD_KERNEL_UP_TO(512)    \
+            qk_rms_sum_##name BODY(dtype, 4, false, true, false, false, false)                     \
+                QD_KERNEL_WITHIN(512, quant_registers, qk_rms_quant_##name)                        \
+                    BODY(dtype, most, false, false, true, false, false) QD_KERNEL_UP_TO(512)       \
+                        qk_rms_sum_quant_##name BODY(dtype, 4, false, true, true, false, false)    \
+                            QD_KERNEL_UP_TO(512)                                                   \
+                                qk_rms_any_##name BODY(dtype, 4, false, true, true, false, true)   \
+                                    QD_KERNEL_WITHIN(512, 96, qk_layer_##name)                     \
+                                        BODY(dtype, most, false, false, false, true, false)        \
+                                            QD_KERNEL_UP_TO(512) qk_layer_sum_##name BODY(         \
+                                                dtype, 4, false, true, false, true, false)         \
+                                                QD_KERNEL_UP_TO(512) qk_layer_any_##name BODY(     \
+                                                    dtype, 4, false, true, true, true, true)
+OF_DTYPE(f32, QD_F32, 4, 80)
+OF_DTYPE(f16, QD_F16, 8, 88)
+OF_DTYPE(bf16, QD_BF16, 8, 72)

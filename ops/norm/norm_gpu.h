@@ -18,10 +18,12 @@ typedef struct qk_norm_args {
     int64_t x_batch, x_row, out_batch, out_row, residual_batch, residual_row;
     int64_t weight_batch, beta_batch, gate_batch, scale_row;
     uint32_t rows, inner, h;
-    float eps, scale_eps;
-    float weight_plus;     // added to weight: 0 or 1
-    uint32_t weight_dtype; // of weight, beta and gate
-    uint32_t quant, kind;  // kind: the FP8 kind of out
+    uint32_t first; // row of the first workgroup
+    float eps;
+    float per_h, per_most, least_scale; // 1 / h; 1 / the kind's largest; the scale of zeros
+    float weight_plus;                  // added to weight: 0 or 1
+    uint32_t weight_dtype;              // of weight, beta and gate
+    uint32_t quant, kind;               // kind: the FP8 kind of out
     uint32_t subtracts_mean, rounds_first;
 } qk_norm_args;
 

@@ -8,34 +8,55 @@
     {[QNI_F32] = KERNEL(prefix##_f32),                                                             \
      [QNI_F16] = KERNEL(prefix##_f16),                                                             \
      [QNI_BF16] = KERNEL(prefix##_bf16)}
-#define BY_KIND(tail)                                                                              \
-    {                                                                                              \
-        BY_DTYPE(qk_rms##tail),     BY_DTYPE(qk_rms_quant##tail),                                  \
-        BY_DTYPE(qk_rms_sum##tail), BY_DTYPE(qk_rms_sum_quant##tail),                              \
-        BY_DTYPE(qk_layer##tail),   BY_DTYPE(qk_layer_full##tail)}
 static const qni_kernel_ref rows_kernels[] = BY_DTYPE(qk_rms_rows);
-static const qni_kernel_ref kept_1[][QNI_BF16 + 1] = BY_KIND(_1),
-                                                kept_4[][QNI_BF16 + 1] = BY_KIND(_4);
+static const qni_kernel_ref kept[][QNI_BF16 + 1] = {
+    BY_DTYPE(qk_rms),           BY_DTYPE(qk_rms_quant), BY_DTYPE(qk_rms_sum),
+    BY_DTYPE(qk_rms_sum_quant), BY_DTYPE(qk_rms_any),   BY_DTYPE(qk_layer),
+    BY_DTYPE(qk_layer_sum),     BY_DTYPE(qk_layer_any)};
 #undef KERNEL
 #define KERNEL(entry_name) {.image = "norm_any", .entry = #entry_name}
 static const qni_kernel_ref any[] = BY_DTYPE(qk_norm_any);
 
 enum { RUN = 8, ROW_LANES = 16, ROWS_THREADS = 256, ROWS_PER_GROUP = ROWS_THREADS / ROW_LANES };
-/** Kernels of rows that stay as they are get no more workgroups than run at once: each goes through its rows, loading
- *  one while it works on another. Kernels of sums do not, and are faster with a workgroup a row. */
-constexpr int64_t lanes_per_unit = 2048, max_grid = 1 << 20;
+constexpr int64_t max_grid = 1 << 20, max_elements = 1 << 14; // of a launch; of a row
 
-static bool is_sum(const qni_norm_problem *p) {
-    return p->residual.data || p->gate.data;
+/** Which kernels a problem takes, in the order of `kept`. */
+typedef enum family {
+    RMS,
+    RMS_QUANT,
+    RMS_SUM,
+    RMS_SUM_QUANT,
+    RMS_ANY,
+    LAYER,
+    LAYER_SUM,
+    LAYER_ANY
+} family;
+
+/** Whether FP8 is of the kind that norm_gpu.c's kernels are made for: QD_FP8_USUAL. */
+static bool has_usual_kind(const qn_device *device, const qni_norm_problem *p) {
+    const bool is_fnuz = device->features & QNI_F(MFMA_FP8_FNUZ);
+    return p->quant == QNI_NORM_PLAIN || p->dtype_out == (is_fnuz ? QNI_E4M3FNUZ : QNI_E4M3FN);
 }
 
-/** Which kernels a problem takes, in the order of BY_KIND. */
-enum { RMS, RMS_QUANT, RMS_SUM, RMS_SUM_QUANT, LAYER, LAYER_FULL };
-static int family_of(const qni_norm_problem *p) {
+/** Few rows: only one row's latency counts, and the kernels of sums, with or without one, spread it over twice the
+ *  lanes. */
+static family family_of(const qn_device *device, const qni_norm_problem *p) {
+    const bool is_few = p->rows <= 2 * (int64_t)device->info.num_compute_units;
+    const bool is_sum = p->residual.data || p->gate.data || is_few;
     const bool is_quant = p->quant != QNI_NORM_PLAIN;
     if (p->subtracts_mean || p->beta.data)
-        return is_sum(p) || is_quant ? LAYER_FULL : LAYER;
-    return is_sum(p) ? is_quant ? RMS_SUM_QUANT : RMS_SUM : is_quant ? RMS_QUANT : RMS;
+        return is_quant || !p->weight.data || !p->beta.data ? LAYER_ANY
+               : is_sum                                     ? LAYER_SUM
+                                                            : LAYER;
+    if (!p->weight.data || p->dtype_weights != p->dtype || !has_usual_kind(device, p))
+        return RMS_ANY;
+    return is_sum ? is_quant ? RMS_SUM_QUANT : RMS_SUM : is_quant ? RMS_QUANT : RMS;
+}
+
+/** Runs of 8 elements that a lane keeps: twice as many where they stay in their 16 bits. */
+static int64_t runs_kept(family f, qni_dtype dtype) {
+    const bool is_raw = f == RMS || f == RMS_QUANT || f == LAYER;
+    return is_raw && dtype != QNI_F32 ? 8 : 4;
 }
 
 bool qni_norm_gpu_any_supports(const qn_device *device, const void *problem, qni_reason *why) {
@@ -70,24 +91,26 @@ bool qni_norm_gpu_rows_supports(const qn_device *device, const void *problem, qn
     const qni_norm_problem *p = problem;
     if (p->h > RUN * ROW_LANES)
         return qni_no(why, "h=%ld is more than 128, which 16 lanes keep", (long)p->h);
-    if (p->subtracts_mean || p->beta.data || p->residual.data || p->gate.data ||
-        p->quant != QNI_NORM_PLAIN)
-        return qni_no(why, "not a plain RMSNorm");
+    if (p->subtracts_mean || p->beta.data || p->residual.data || p->gate.data || !p->weight.data ||
+        p->dtype_weights != p->dtype || p->quant != QNI_NORM_PLAIN)
+        return qni_no(why, "not a plain RMSNorm with weights of x's dtype");
     return has_whole_runs(p, why) && qni_norm_gpu_any_supports(device, problem, why);
 }
 
 bool qni_norm_gpu_supports(const qn_device *device, const void *problem, qni_reason *why) {
     const qni_norm_problem *p = problem;
-    // LayerNorm with all that may go with it takes twice the registers.
-    const int64_t most = 4 * RUN * (family_of(p) == LAYER_FULL ? 256 : 512);
-    if (p->h > most)
+    const bool is_layer = p->subtracts_mean || p->beta.data;
+    if (is_layer && p->quant > QNI_NORM_STATIC)
+        return qni_no(why, "LayerNorm with scales to be found");
+    if (p->h > max_elements)
         return qni_no(why, "h=%ld is more than %ld, which a workgroup keeps", (long)p->h,
-                      (long)most);
+                      (long)max_elements);
     return has_whole_runs(p, why) && qni_norm_gpu_any_supports(device, problem, why);
 }
 
 static qk_norm_args make_args(const qni_norm_problem *p) {
     const qni_fp8 kind = p->quant == QNI_NORM_PLAIN ? QNI_FP8_E4M3FN : qni_fp8_of(p->dtype_out);
+    const float most = qni_fp8_format_of(kind).max;
     return (qk_norm_args){.x = p->x.data,
                           .out = p->out.data,
                           .residual = p->residual.data,
@@ -109,7 +132,9 @@ static qk_norm_args make_args(const qni_norm_problem *p) {
                           .inner = (uint32_t)p->inner,
                           .h = (uint32_t)p->h,
                           .eps = p->eps,
-                          .scale_eps = p->scale_eps,
+                          .per_h = 1.0f / (float)p->h,
+                          .per_most = 1.0f / most,
+                          .least_scale = p->scale_eps / most,
                           .weight_plus = p->weight_plus,
                           .weight_dtype = (uint32_t)p->dtype_weights,
                           .quant = (uint32_t)p->quant,
@@ -118,19 +143,20 @@ static qk_norm_args make_args(const qni_norm_problem *p) {
                           .rounds_first = p->rounds_first};
 }
 
+/** Several launches where there are more rows than one takes: kernels do not loop, for the registers' sake. */
 static qn_status launch(qn_stream *stream, const qni_norm_problem *p, const qni_kernel_ref *kernel,
                         int64_t rows_per_group, int64_t threads) {
-    const qk_norm_args args = make_args(p);
-    const int64_t groups = (p->rows + rows_per_group - 1) / rows_per_group;
-    const int64_t at_once = stream->device->info.num_compute_units * lanes_per_unit / threads;
-    const int64_t most = is_sum(p) ? max_grid : at_once;
-    const uint32_t grid[3] = {(uint32_t)(groups < most ? groups : most), 1, 1};
-    return qni_launch(stream, kernel, grid, (uint32_t)threads, &args, sizeof args);
-}
-
-static const qni_kernel_ref *pick(const qni_kernel_ref kernels[][QNI_BF16 + 1],
-                                  const qni_norm_problem *p) {
-    return &kernels[family_of(p)][p->dtype];
+    qk_norm_args args = make_args(p);
+    const int64_t at_a_time = max_grid * rows_per_group;
+    qn_status st = QN_OK;
+    for (int64_t first = 0; st == QN_OK && first < p->rows; first += at_a_time) {
+        const int64_t rows = p->rows - first < at_a_time ? p->rows - first : at_a_time;
+        const int64_t groups = (rows + rows_per_group - 1) / rows_per_group;
+        args.first = (uint32_t)first;
+        st = qni_launch(stream, kernel, (const uint32_t[]){(uint32_t)groups, 1, 1},
+                        (uint32_t)threads, &args, sizeof args);
+    }
+    return st;
 }
 
 qn_status qni_norm_gpu_rows(qn_stream *stream, const void *problem) {
@@ -138,15 +164,12 @@ qn_status qni_norm_gpu_rows(qn_stream *stream, const void *problem) {
     return launch(stream, p, &rows_kernels[p->dtype], ROWS_PER_GROUP, ROWS_THREADS);
 }
 
-/** Few rows: as many lanes as there are runs, since only one row's latency counts. Many rows: four runs a lane, so
- *  that several rows share a compute unit and one loads while another waits for its sum. */
 qn_status qni_norm_gpu(qn_stream *stream, const void *problem) {
     const qni_norm_problem *p = problem;
-    const int64_t runs = p->h / RUN, wave = stream->device->target->wave_size;
-    const bool is_few = p->rows <= 2 * (int64_t)stream->device->info.num_compute_units;
-    const int kept = (is_few && runs <= 1024) || runs <= wave ? 1 : 4;
-    const int64_t threads = ((runs + kept - 1) / kept + wave - 1) / wave * wave;
-    return launch(stream, p, pick(kept == 1 ? kept_1 : kept_4, p), 1, threads);
+    const family f = family_of(stream->device, p);
+    const int64_t wave = stream->device->target->wave_size;
+    const int64_t elements = wave * RUN * runs_kept(f, p->dtype); // of a wave
+    return launch(stream, p, &kept[f][p->dtype], 1, (p->h + elements - 1) / elements * wave);
 }
 
 qn_status qni_norm_gpu_any(qn_stream *stream, const void *problem) {

@@ -3,9 +3,11 @@
 #ifndef QK_NORM_ROW_GPU_H
 #define QK_NORM_ROW_GPU_H
 
+#include "elementary.h"
 #include "elements.h"
 #include "norm_gpu.h"
 #include "reduce.h"
+#include "scale.h"
 
 /** One row of the problem, and this lane's part of it. */
 typedef struct row {
@@ -13,7 +15,7 @@ typedef struct row {
     void *out, *residual;
     const void *weight, *beta, *gate;
     float *scale;
-    uint32_t lane, lanes;
+    uint32_t index, lane, lanes, runs; // of the row: its lanes, its runs of 8 elements
 } row;
 
 QD_INLINE const void *row_of(int dtype, const void *p, int64_t offset) {
@@ -35,8 +37,10 @@ QD_INLINE row find_row(int dtype, const qk_norm_args *g, uint32_t r, bool is_sma
         .beta = row_of(w, g->beta, (int64_t)batch * g->beta_batch),
         .gate = row_of(w, g->gate, (int64_t)batch * g->gate_batch),
         .scale = g->scale + (int64_t)r * g->scale_row,
+        .index = r,
         .lane = is_small ? qd_thread() % QD_ROW : qd_thread(),
         .lanes = is_small ? QD_ROW : __gpu_num_threads(0),
+        .runs = qd_div_up(g->h, QD_RUN),
     };
 }
 
@@ -74,6 +78,15 @@ QD_INLINE float run_sum(qd_f32x8 v) {
     return ((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7]));
 }
 
+/** Sum of the squares. */
+QD_INLINE float run_squares(qd_f32x8 v) {
+    float sum = v[0] * v[0];
+    QD_UNROLL for (int i = 1; i < QD_RUN; i++) {
+        sum = __builtin_fmaf(v[i], v[i], sum);
+    }
+    return sum;
+}
+
 /** Adds the squares of the run's elements less mean, each to a sum of its own. */
 QD_INLINE qd_f32x8 add_squares(const qk_norm_args *g, bool whole, qd_f32x8 t, float mean,
                                uint32_t c, qd_f32x8 sums) {
@@ -93,19 +106,10 @@ QD_INLINE uint32_t max_lanes(bool is_small, qd_shared *shared, uint32_t v) {
     return is_small ? qd_row_max(v) : qd_workgroup_max(shared, v);
 }
 
-/** Bits of the largest magnitude; NaNs do not count. */
-QD_INLINE uint32_t run_top(qd_f32x8 y) {
-    uint32_t top = 0;
-    QD_UNROLL for (int i = 0; i < QD_RUN; i++) {
-        const uint32_t bits = qd_as_u32(y[i]) & 0x7FFFFFFF;
-        top = qd_max(top, bits <= 0x7F800000 ? bits : 0);
-    }
-    return top;
-}
-
-QD_INLINE float scale_of(int kind, const qk_norm_args *g, uint32_t top) {
-    const float amax = qd_as_f32(top);
-    return (amax > g->scale_eps ? amax : g->scale_eps) / qd_fp8_max(kind);
+/** The scale that brings the largest magnitude to the kind's. */
+QD_INLINE float scale_of(const qk_norm_args *g, float amax) {
+    const float scale = amax * g->per_most;
+    return scale > g->least_scale ? scale : g->least_scale;
 }
 
 QD_INLINE void store_codes(int kind, bool whole, const qk_norm_args *g, const row *r, uint32_t c,
@@ -137,21 +141,21 @@ QD_INLINE void store_run(int dtype, bool whole, const qk_norm_args *g, void *p, 
 /** Writes the codes of run c and the scale of its group of 128, which 16 lanes hold. */
 QD_INLINE void quantize_group(int kind, bool whole, const qk_norm_args *g, const row *r, uint32_t c,
                               qd_f32x8 y) {
-    const float scale = scale_of(kind, g, qd_row_max(run_top(y)));
+    const float scale = scale_of(g, qd_as_f32(qd_row_max(qd_run_top(y))));
     if (c % QD_ROW == 0 && run_length(g, c))
         r->scale[c / QD_ROW] = scale;
     store_codes(kind, whole, g, r, c, y * (1.0f / scale));
 }
 
 /** What quantising multiplies by: from the given scale, or from the row's largest result. */
-QD_INLINE float row_scale(int kind, const qk_norm_args *g, const row *r, bool is_small,
-                          qd_shared *shared, uint32_t top) {
+QD_INLINE float row_scale(const qk_norm_args *g, const row *r, bool is_small, qd_shared *shared,
+                          uint32_t top) {
     if (g->quant == QK_NORM_STATIC)
         return 1.0f / *g->scale;
     if (g->quant == QK_NORM_PER_GROUP)
         return 1.0f;
     top = max_lanes(is_small, shared, top);
-    const float scale = scale_of(kind, g, top);
+    const float scale = scale_of(g, qd_as_f32(top));
     if (r->lane == 0)
         *r->scale = scale;
     return 1.0f / scale;
