@@ -154,6 +154,20 @@ QD_INLINE qd_u32x4 qd_stream_load4(const qd_u32x4 *p) {
 #endif
 }
 
+/** The same if `is_in`, else zeros; without a branch where the target can do without. */
+QD_INLINE qd_u32x4 qd_stream_load4_if(bool is_in, const qd_u32x4 *p) {
+#if defined(__NVPTX__)
+    qd_u32x4 v = 0;
+    asm volatile(
+        "{.reg .pred in; setp.ne.u32 in, %5, 0; @in ld.global.v4.u32 {%0, %1, %2, %3}, [%4];}"
+        : "+r"(v.x), "+r"(v.y), "+r"(v.z), "+r"(v.w)
+        : "l"((uint64_t)p), "r"((uint32_t)is_in));
+    return v;
+#else
+    return is_in ? __builtin_nontemporal_load(p) : (qd_u32x4)0;
+#endif
+}
+
 /** 16 bytes that nobody writes while the kernel runs: compilers may load them ahead of stores. */
 QD_INLINE qd_u32x4 qd_const_load4(const qd_u32x4 *p) {
 #if defined(__NVPTX__)

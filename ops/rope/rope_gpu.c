@@ -9,15 +9,16 @@
 // LDS       none: lanes that share a head (RMSNorm) exchange values within the wave
 // Edges     widths, rotary dimension and strides are multiples of 16, 16 and 8 elements, everything is aligned to 16
 //           bytes, a head has no more slots than a wave has lanes; else rope_any_gpu.c
-// Memory    the loads of several heads are all under way before angles are found and the first is used
+// Memory    the loads of two heads a lane are under way before the first is used
 // Source    arXiv:2104.09864 (RoPE), arXiv:1910.07467 (RMSNorm), FlashInfer's rope functions
 #include "rope_row_gpu.h"
 
-enum { SLOT = 2 * QD_RUN, MAX_HELD = 4 };
+enum { SLOT = 2 * QD_RUN, MAX_HELD = 2 };
 
 /** Compile-time facts of a kernel. */
 typedef struct mode {
     int dtype, held; // heads that a lane holds at a time
+    bool has_norm;   // RMSNorm of each head first
     bool is_quant;   // out is FP8, there may be a cache, and parts that do not turn
 } mode;
 
@@ -43,15 +44,15 @@ QD_INLINE qd_f32x8 run_of(mode m, const slot *s, int i) {
     return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7);
 }
 
-QD_INLINE slot load_slot(mode m, const void *p, const lane *l) {
+QD_INLINE slot load_slot(mode m, bool is_in, const void *p, const lane *l) {
     const void *at[2] = {qd_at(m.dtype, p, l->first), qd_at(m.dtype, p, l->second)};
     slot s;
     QD_UNROLL for (int i = 0; i < 2; i++) {
         if (m.dtype == QD_F32) {
-            s.raw[2 * i] = qd_stream_load4(at[i]);
-            s.raw[2 * i + 1] = qd_stream_load4((const qd_u32x4 *)at[i] + 1);
+            s.raw[2 * i] = qd_stream_load4_if(is_in, at[i]);
+            s.raw[2 * i + 1] = qd_stream_load4_if(is_in, (const qd_u32x4 *)at[i] + 1);
         } else {
-            s.raw[i] = qd_stream_load4(at[i]);
+            s.raw[i] = qd_stream_load4_if(is_in, at[i]);
         }
     }
     return s;
@@ -138,99 +139,77 @@ QD_INLINE void turn(const qk_rope_args *g, const lane *l, qd_f32x8 x[2]) {
     x[1] = __builtin_shufflevector(low, high, 4, 12, 5, 13, 6, 14, 7, 15);
 }
 
-QD_INLINE void store_plain(mode m, void *p, const lane *l, const qd_f32x8 x[2]) {
-    qd_store8(m.dtype, (void *)qd_at(m.dtype, p, l->first), x[0]);
-    qd_store8(m.dtype, (void *)qd_at(m.dtype, p, l->second), x[1]);
+QD_INLINE void store_plain(mode m, bool is_in, void *p, const lane *l, const qd_f32x8 x[2]) {
+    qd_store8_if(is_in, m.dtype, (void *)qd_at(m.dtype, p, l->first), x[0]);
+    qd_store8_if(is_in, m.dtype, (void *)qd_at(m.dtype, p, l->second), x[1]);
 }
 
-QD_INLINE void store_codes(const qk_rope_args *g, void *p, const lane *l, float scale,
+QD_INLINE void store_codes(const qk_rope_args *g, bool is_in, void *p, const lane *l, float scale,
                            const qd_f32x8 x[2]) {
     const uint32_t at[2] = {l->first, l->second};
     QD_UNROLL for (int i = 0; i < 2; i++) {
         const qd_f32x8 y = x[i] * scale;
-        *(qd_u32x2 *)((uint8_t *)p + at[i]) =
-            g->kind == QD_FP8_USUAL ? qd_encode8(QD_FP8_USUAL, y) : qd_encode8((int)g->kind, y);
+        qd_store2_if(is_in, (qd_u32x2 *)((uint8_t *)p + at[i]),
+                     g->kind == QD_FP8_USUAL ? qd_encode8(QD_FP8_USUAL, y)
+                                             : qd_encode8((int)g->kind, y));
     }
 }
 
-QD_INLINE void store_raw(void *p, const lane *l, const slot *s) {
-    *(qd_u32x4 *)((uint16_t *)p + l->first) = s->raw[0];
-    *(qd_u32x4 *)((uint16_t *)p + l->second) = s->raw[1];
+/** The bits as they came, NaNs too. */
+QD_INLINE void store_raw(bool is_in, void *p, const lane *l, const slot *s) {
+    qd_store4_if(is_in, (qd_u32x4 *)((uint16_t *)p + l->first), s->raw[0]);
+    qd_store4_if(is_in, (qd_u32x4 *)((uint16_t *)p + l->second), s->raw[1]);
 }
 
-/** Heads `head`, one for each group of lanes, of q and then of k. */
-typedef struct place {
-    const void *in, *weight;
-    void *out;
-    float scale;
-    bool is_there;
-} place;
-
-/** Where a token's rows of q and k begin; out below 0: nowhere. */
-typedef struct token {
-    int64_t in[2], out[2];
-} token;
-
-QD_INLINE place find_place(mode m, const qk_rope_args *g, const token *t, uint32_t head,
-                           bool is_in_group) {
-    const qk_rope_rows *q = &g->parts[QK_ROPE_Q], *k = &g->parts[QK_ROPE_K];
-    const bool is_k = head >= q->heads;
-    const uint32_t i = is_k ? head - q->heads : head;
-    const int64_t in = (is_k ? t->in[1] : t->in[0]) + i * (is_k ? k->in_head : q->in_head);
-    const int64_t begin = is_k ? t->out[1] : t->out[0];
-    const int64_t out = begin + i * (is_k ? k->out_head : q->out_head);
-    const uint32_t size = m.is_quant ? 1 : qd_element_bytes(m.dtype);
-    return (place){.in = qd_at(m.dtype, is_k ? k->in : q->in, in),
-                   .out = (char *)(is_k ? k->out : q->out) + out * size,
-                   .weight = is_k ? k->weight : q->weight,
-                   .scale = is_k ? k->scale : q->scale,
-                   .is_there = is_in_group && head < q->heads + k->heads && begin >= 0};
-}
-
-QD_INLINE void do_slot(mode m, const qk_rope_args *g, const lane *l, const place *p, const slot *s,
-                       uint32_t slots) {
+QD_INLINE void do_slot(mode m, const qk_rope_args *g, const qk_rope_rows *r, const lane *l,
+                       const slot *s, bool is_in, void *out) {
     qd_f32x8 x[2] = {run_of(m, s, 0), run_of(m, s, 1)};
-    const bool has_norm = !m.is_quant && g->parts[0].weight;
-    if (has_norm)
-        norm(m, g, l, p->weight, slots, x);
+    if (m.has_norm)
+        norm(m, g, l, r->weight, r->width / SLOT, x);
     if (l->turns)
         turn(g, l, x);
-    if (!p->is_there)
-        return;
     if (m.is_quant)
-        store_codes(g, p->out, l, p->scale, x);
-    else if (m.dtype != QD_F32 && !l->turns && !has_norm)
-        store_raw(p->out, l, s);
+        store_codes(g, is_in, out, l, r->scale, x);
+    else if (m.dtype != QD_F32 && !l->turns && !m.has_norm)
+        store_raw(is_in, out, l, s);
     else
-        store_plain(m, p->out, l, x);
+        store_plain(m, is_in, out, l, x);
 }
 
-/** A wave's heads of q and k of one token: group, group + step, … */
+/** A wave's heads of q or of k of one token: chunk, chunk + chunks, … of as many as it has at a time. Loads of several
+ *  are under way before the first is used. */
+QD_INLINE void turn_heads(mode m, const qk_rope_args *g, const qk_rope_rows *r, uint32_t t,
+                          uint32_t chunk, const lane *l) {
+    const int64_t out_begin = out_offset(g, r, t);
+    const void *in = qd_at(m.dtype, r->in, in_offset(g, r, t));
+    const uint32_t size = m.is_quant ? 1 : qd_element_bytes(m.dtype);
+    char *out = (char *)r->out + out_begin * size;
+    const uint32_t step = l->groups * g->chunks;
+    const bool is_there = l->group < l->groups && out_begin >= 0;
+    // `head` is the same in all lanes, which the norm needs together.
+    for (uint32_t head = chunk * l->groups; head < r->heads; head += step * (uint32_t)m.held) {
+        slot s[MAX_HELD];
+        QD_UNROLL for (int i = 0; i < m.held; i++) {
+            const uint32_t mine = head + (uint32_t)i * step + l->group;
+            s[i] =
+                load_slot(m, is_there && mine < r->heads, qd_at(m.dtype, in, mine * r->in_head), l);
+        }
+        QD_UNROLL for (int i = 0; i < m.held; i++) {
+            const uint32_t mine = head + (uint32_t)i * step + l->group;
+            do_slot(m, g, r, l, &s[i], is_there && mine < r->heads,
+                    out + mine * r->out_head * size);
+        }
+    }
+}
+
+/** A wave's heads of q and k of one token. */
 QD_INLINE void turn_token(mode m, const qk_rope_args *g, uint32_t t, uint32_t chunk) {
-    const qk_rope_rows *q = &g->parts[QK_ROPE_Q], *k = &g->parts[QK_ROPE_K];
-    const uint32_t heads = q->heads + k->heads, slots = q->width / SLOT;
-    lane l = find_lane(q->width, g->rotary_dim, g->is_interleaved);
-    const token at = {{in_offset(g, q, t), in_offset(g, k, t)},
-                      {out_offset(g, q, t), out_offset(g, k, t)}};
-    const bool is_in_group = l.group < l.groups;
-    const uint32_t step = l.groups * g->chunks;
-    bool has_angles = false;
-    for (uint32_t head = chunk * l.groups; head < heads; head += step * (uint32_t)m.held) {
-        slot s[MAX_HELD] = {};
-        place p[MAX_HELD];
-        QD_UNROLL for (int i = 0; i < m.held; i++) {
-            p[i] = find_place(m, g, &at, head + (uint32_t)i * step + l.group, is_in_group);
-            if (p[i].is_there)
-                s[i] = load_slot(m, p[i].in, &l);
-        }
-        if (!has_angles && !find_angles(g, t, &l))
-            return;
-        has_angles = true;
-        QD_UNROLL for (int i = 0; i < m.held; i++) {
-            if (head + (uint32_t)i * step <
-                heads) // the same in all lanes, which the norm needs together
-                do_slot(m, g, &l, &p[i], &s[i], slots);
-        }
+    lane l = find_lane(g->parts[QK_ROPE_Q].width, g->rotary_dim, g->is_interleaved);
+    if (!find_angles(g, t, &l))
+        return;
+    QD_NO_UNROLL for (int part = QK_ROPE_Q; part <= QK_ROPE_K; part++) {
+        if (g->parts[part].heads)
+            turn_heads(m, g, &g->parts[part], t, chunk, &l);
     }
 }
 
@@ -243,9 +222,9 @@ QD_INLINE void scale_token(mode m, const qk_rope_args *g, const qk_rope_rows *r,
         return;
     for (uint32_t head = chunk * l.groups + l.group; head < r->heads;
          head += l.groups * g->chunks) {
-        const slot s = load_slot(m, qd_at(m.dtype, r->in, in + head * r->in_head), &l);
+        const slot s = load_slot(m, true, qd_at(m.dtype, r->in, in + head * r->in_head), &l);
         const qd_f32x8 x[2] = {run_of(m, &s, 0), run_of(m, &s, 1)};
-        store_codes(g, (uint8_t *)r->out + out + head * r->out_head, &l, r->scale, x);
+        store_codes(g, true, (uint8_t *)r->out + out + head * r->out_head, &l, r->scale, x);
     }
 }
 
@@ -268,14 +247,16 @@ QD_INLINE void rope(mode m, const qk_rope_args *g) {
     }
 }
 
-// qk_rope_DTYPE, qk_rope_quant_DTYPE
-#define OF_DTYPE(name, dtype, held)                                                                \
-    QD_KERNEL(256) qk_rope_##name(const qk_rope_args g) {                                          \
-        rope((mode){dtype, held, false}, &g);                                                      \
-    }                                                                                              \
-    QD_KERNEL(256) qk_rope_quant_##name(const qk_rope_args g) {                                    \
-        rope((mode){dtype, 1, true}, &g);                                                          \
+// qk_rope_DTYPE, qk_rope_norm_DTYPE, qk_rope_quant_DTYPE
+#define BODY(...)                                                                                  \
+    (const qk_rope_args g) {                                                                       \
+        rope((mode){__VA_ARGS__}, &g);                                                             \
     }
-OF_DTYPE(f32, QD_F32, 2)
-OF_DTYPE(f16, QD_F16, 4)
-OF_DTYPE(bf16, QD_BF16, 4)
+#define OF_DTYPE(name, dtype)                                                                      \
+    QD_KERNEL_WITHIN(256, 80, qk_rope_##name)                                                      \
+    BODY(dtype, 2, false, false)                                                                   \
+    QD_KERNEL(256) qk_rope_norm_##name BODY(dtype, 2, true, false) QD_KERNEL(256)                  \
+        qk_rope_quant_##name BODY(dtype, 1, false, true)
+OF_DTYPE(f32, QD_F32)
+OF_DTYPE(f16, QD_F16)
+OF_DTYPE(bf16, QD_BF16)

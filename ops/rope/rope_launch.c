@@ -15,6 +15,7 @@ static_assert((int)QNI_ROPE_PARTS == (int)QK_ROPE_PARTS &&
      [QNI_F16] = KERNEL(image_name, prefix##_f16),                                                 \
      [QNI_BF16] = KERNEL(image_name, prefix##_bf16)}
 static const qni_kernel_ref plain[] = BY_DTYPE("rope", qk_rope),
+                            norm[] = BY_DTYPE("rope", qk_rope_norm),
                             quant[] = BY_DTYPE("rope", qk_rope_quant),
                             any[] = BY_DTYPE("rope_any", qk_rope_any);
 
@@ -192,8 +193,8 @@ qn_status qni_rope_gpu(qn_stream *stream, const void *problem) {
     qk_rope_args args;
     make_args(p, &args);
     args.chunks = (uint32_t)choose_chunks(stream->device, p);
-    return launch(stream, &(is_quant ? quant : plain)[p->dtype], &args,
-                  p->n * args.chunks * (1 + is_quant));
+    const qni_kernel_ref *kernels = is_quant ? quant : p->parts[QNI_ROPE_Q].weight ? norm : plain;
+    return launch(stream, &kernels[p->dtype], &args, p->n * args.chunks * (1 + is_quant));
 }
 
 qn_status qni_rope_gpu_any(qn_stream *stream, const void *problem) {
