@@ -124,10 +124,13 @@ QD_INLINE void activate(mode m, const qk_activation_args *g) {
         activate_row(m, g, r, &at, &shared);
 }
 
-// qk_activation_DTYPE, qk_activation_token_DTYPE
+// qk_activation_DTYPE; _short_DTYPE for few elements, whose latency counts; _token_DTYPE
 #define KERNELS(name, dtype, runs)                                                                 \
     QD_KERNEL(256) qk_activation_##name(const qk_activation_args g) {                              \
         activate((mode){dtype, runs, false}, &g);                                                  \
+    }                                                                                              \
+    QD_KERNEL(256) qk_activation_short_##name(const qk_activation_args g) {                        \
+        activate((mode){dtype, 1, false}, &g);                                                     \
     }                                                                                              \
     QD_KERNEL_UP_TO(512) qk_activation_token_##name(const qk_activation_args g) {                  \
         activate((mode){dtype, runs, true}, &g);                                                   \

@@ -8,6 +8,7 @@
      [QNI_F16] = {.image = image_name, .entry = #prefix "_f16"},                                   \
      [QNI_BF16] = {.image = image_name, .entry = #prefix "_bf16"}}
 static const qni_kernel_ref tiles[] = KERNELS("activation", qk_activation);
+static const qni_kernel_ref shorts[] = KERNELS("activation", qk_activation_short);
 static const qni_kernel_ref tokens[] = KERNELS("activation", qk_activation_token);
 static const qni_kernel_ref any[] = KERNELS("activation_any", qk_activation_any);
 
@@ -84,7 +85,11 @@ static qn_status launch(qn_stream *stream, const qk_activation_args *args,
 /** Lanes along a row: no more than it has runs for, at least a group's 16. */
 qn_status qni_activation_gpu(qn_stream *stream, const void *problem) {
     const qni_activation_problem *p = problem;
-    const int64_t runs = div_up(p->h / RUN, runs_per_lane(p)); // for each lane one turn
+    // Few elements: a run a lane, so that no lane has long to work.
+    const int64_t at_once = THREADS * (int64_t)stream->device->info.num_compute_units;
+    const bool is_short = p->quant != QNI_ACTIVATION_PER_TOKEN && p->rows * p->h / RUN <= at_once;
+    const int64_t kept = is_short ? 1 : runs_per_lane(p);
+    const int64_t runs = div_up(p->h / RUN, kept); // for each lane one turn
     qk_activation_args args = make_args(p);
     if (p->quant == QNI_ACTIVATION_PER_TOKEN) {
         const int64_t wave = stream->device->target->wave_size;
@@ -93,8 +98,9 @@ qn_status qni_activation_gpu(qn_stream *stream, const void *problem) {
     args.lanes_log2 = MIN_LANES_LOG2;
     while (args.lanes_log2 < MAX_LANES_LOG2 && (1 << args.lanes_log2) < runs)
         args.lanes_log2++;
-    return launch(stream, &args, &tiles[p->dtype], div_up(p->rows, THREADS >> args.lanes_log2),
-                  div_up(runs, 1 << args.lanes_log2), THREADS);
+    return launch(stream, &args, &(is_short ? shorts : tiles)[p->dtype],
+                  div_up(p->rows, THREADS >> args.lanes_log2), div_up(runs, 1 << args.lanes_log2),
+                  THREADS);
 }
 
 qn_status qni_activation_gpu_any(qn_stream *stream, const void *problem) {
