@@ -41,8 +41,27 @@ def bench_table(report):
             table(["op", "problem", "ms", "speed", "fastest GB/s", "of the limit"], rows))
 
 
+def graph_table(report):
+    """What bench/peer_rows.py --graph wrote: microseconds of a call, and each side's part of quern's time."""
+    sides = [s for s in SIDES if any(f"{s}_ns" in r for r in report["rows"])]
+    rows = [[f"`{r['op']}` {r['rows']} × {r['dim']}",
+             *(f"{r[f'{s}_ns'] / 1e3:.2f}" if f"{s}_ns" in r else "-" for s in sides),
+             f"{r['quern_ns'] / r['flashinfer_ns']:.2f}" if "flashinfer_ns" in r else "-"] for r in report["rows"]]
+    return (f"{machine_of(report)}. Microseconds of a call in a graph that is replayed, medians:\n\n"
+            f"    {report['command']}\n\n" + table(["op", *sides, "quern / flashinfer"], rows))
+
+
+def machine_of(report):
+    names = {"torch": "PyTorch", "triton": "Triton", "flashinfer-python": "FlashInfer", "nvidia-cutlass-dsl": "CuTe DSL"}
+    versions = report.get("versions", {"torch": report["rows"][0]["torch"]})
+    known = [f"{name} {versions[key]}" for key, name in names.items() if key in versions]
+    return ", ".join([versions.get("device", report["processor"]), *known])
+
+
 def peers_table(report):
     """What bench/peer_rows.py wrote: GB/s of each side, the median and the fastest run."""
+    if report["rows"][0].get("graph"):
+        return graph_table(report)
     sides = [s for s in SIDES if any(f"{s}_ns" in r for r in report["rows"])]
     rows = []
     for r in report["rows"]:
@@ -50,7 +69,7 @@ def peers_table(report):
                   for s in sides]
         rows.append([f"`{r['op']}` {r['rows']} × {r['dim']}", str(r["threads"] or "-"), *speeds,
                      f"{r['copy_ns'] / r['quern_ns']:.2f} ({r['copy_best_ns'] / r['quern_best_ns']:.2f})"])
-    return (f"{report['processor']}, PyTorch {report['rows'][0]['torch']}. GB/s of medians, in brackets of fastest runs:\n\n"
+    return (f"{machine_of(report)}. GB/s of medians, in brackets of fastest runs:\n\n"
             f"    {report['command']}\n\n" + table(["op", "threads", *sides, "quern of copy"], rows))
 
 
