@@ -2,17 +2,16 @@
 // Every norm of the family in one pass over memory: t = residual + gate * x, its statistics, weights, FP8.
 //
 // Needs     nothing beyond vector instructions; FP8 conversions where the target has its own kind's
-// Tile      a lane holds 4 runs of 8 elements in registers (_rows: 1). A row belongs to 16 lanes (_rows: h <= 128) or
-//           to a workgroup; run c of the row to lane c % lanes, so that every load is of whole cache lines, and 16
+// Tile      a lane holds 8 runs of 8 elements in registers where they stay in 16 bits, else 4 (_rows: 1). A row belongs
+//           to 16 lanes (_rows: h <= 128) or to a workgroup; run c of the row to lane c % lanes, so that every load is of whole cache lines, and 16
 //           neighbouring lanes hold the 128 elements of a group
-// Launch    _rows: 256 threads, 16 rows a workgroup; else whole waves, up to 512 threads, a row a workgroup;
-//           workgroups step through the rows that are left
+// Launch    _rows: 256 threads, 16 rows a workgroup; else whole waves, up to 512 threads, a row a workgroup
 // LDS       1536 bytes: three values of 16 lanes, twice
 // Edges     h is a multiple of 8 and everything is aligned to 16 bytes; else norm_any_gpu.c. Lanes past the row's end
 //           load its last run again, so that no branch stands between loads; it does not count and is not stored
 // Memory    rows without residual and gate stay in their 16 bits, for half the registers: several workgroups share a
-//           compute unit, and some load while others sum up. Weights are under way with the row. Each row costs one
-//           barrier: what two statistics need is brought along for the second
+//           compute unit, and some load while others sum up. Weights come after the barrier, from the caches. Each row
+//           costs one barrier, where all that its statistics need is brought together
 // Source    arXiv:1910.07467 (RMSNorm), arXiv:1607.06450 (LayerNorm), FlashInfer's norm functions
 #include "norm_row_gpu.h"
 
@@ -329,26 +328,23 @@ QD_INLINE void norm(mode m, const qk_norm_args *g) {
 }
 
 // qk_rms_rows_DTYPE, qk_rms[_sum][_quant]_DTYPE, qk_layer[_sum]_DTYPE; qk_{rms,layer}_any_DTYPE for what is left
-#define BODY(...)                                                                                  \
-    (const qk_norm_args g) {                                                                       \
+#define KERNEL(head, ...)                                                                          \
+    head(const qk_norm_args g) {                                                                   \
         norm((mode){__VA_ARGS__}, &g);                                                             \
     }
+#define UNBOUND(entry, ...) KERNEL(QD_KERNEL_UP_TO(512) entry, __VA_ARGS__)
 #define OF_DTYPE(name, dtype, most, quant_registers)                                               \
-    QD_KERNEL(256)                                                                                 \
-    qk_rms_rows_##name BODY(dtype, 1, true, false, false, false, false) QD_KERNEL_UP_TO(512)       \
-        qk_rms_##name BODY(dtype, most, false, false, false, false, false) QD_KERNEL_UP_TO(512)    \
-            qk_rms_sum_##name BODY(dtype, 4, false, true, false, false, false)                     \
-                QD_KERNEL_WITHIN(512, quant_registers, qk_rms_quant_##name)                        \
-                    BODY(dtype, most, false, false, true, false, false) QD_KERNEL_UP_TO(512)       \
-                        qk_rms_sum_quant_##name BODY(dtype, 4, false, true, true, false, false)    \
-                            QD_KERNEL_UP_TO(512)                                                   \
-                                qk_rms_any_##name BODY(dtype, 4, false, true, true, false, true)   \
-                                    QD_KERNEL_WITHIN(512, 96, qk_layer_##name)                     \
-                                        BODY(dtype, most, false, false, false, true, false)        \
-                                            QD_KERNEL_UP_TO(512) qk_layer_sum_##name BODY(         \
-                                                dtype, 4, false, true, false, true, false)         \
-                                                QD_KERNEL_UP_TO(512) qk_layer_any_##name BODY(     \
-                                                    dtype, 4, false, true, true, true, true)
+    KERNEL(QD_KERNEL(256) qk_rms_rows_##name, dtype, 1, true, false, false, false, false)          \
+    KERNEL(QD_KERNEL_WITHIN(512, quant_registers, qk_rms_quant_##name), dtype, most, false, false, \
+           true, false, false)                                                                     \
+    KERNEL(QD_KERNEL_WITHIN(512, 96, qk_layer_##name), dtype, most, false, false, false, true,     \
+           false)                                                                                  \
+    UNBOUND(qk_rms_##name, dtype, most, false, false, false, false, false)                         \
+    UNBOUND(qk_rms_sum_##name, dtype, 4, false, true, false, false, false)                         \
+    UNBOUND(qk_rms_sum_quant_##name, dtype, 4, false, true, true, false, false)                    \
+    UNBOUND(qk_rms_any_##name, dtype, 4, false, true, true, false, true)                           \
+    UNBOUND(qk_layer_sum_##name, dtype, 4, false, true, false, true, false)                        \
+    UNBOUND(qk_layer_any_##name, dtype, 4, false, true, true, true, true)
 OF_DTYPE(f32, QD_F32, 4, 80)
 OF_DTYPE(f16, QD_F16, 8, 88)
 OF_DTYPE(bf16, QD_BF16, 8, 72)

@@ -248,15 +248,14 @@ QD_INLINE void rope(mode m, const qk_rope_args *g) {
 }
 
 // qk_rope_DTYPE, qk_rope_norm_DTYPE, qk_rope_quant_DTYPE
-#define BODY(...)                                                                                  \
-    (const qk_rope_args g) {                                                                       \
+#define KERNEL(head, ...)                                                                          \
+    head(const qk_rope_args g) {                                                                   \
         rope((mode){__VA_ARGS__}, &g);                                                             \
     }
 #define OF_DTYPE(name, dtype)                                                                      \
-    QD_KERNEL_WITHIN(256, 80, qk_rope_##name)                                                      \
-    BODY(dtype, 2, false, false)                                                                   \
-    QD_KERNEL(256) qk_rope_norm_##name BODY(dtype, 2, true, false) QD_KERNEL(256)                  \
-        qk_rope_quant_##name BODY(dtype, 1, false, true)
+    KERNEL(QD_KERNEL_WITHIN(256, 80, qk_rope_##name), dtype, 2, false, false)                      \
+    KERNEL(QD_KERNEL(256) qk_rope_norm_##name, dtype, 2, true, false)                              \
+    KERNEL(QD_KERNEL(256) qk_rope_quant_##name, dtype, 1, false, true)
 OF_DTYPE(f32, QD_F32)
 OF_DTYPE(f16, QD_F16)
 OF_DTYPE(bf16, QD_BF16)
