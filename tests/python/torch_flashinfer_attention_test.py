@@ -93,6 +93,9 @@ def test_fp8_with_scales_of_heads():
     got = flashinfer.single_prefill_with_kv_cache(q, k, v, scale_q, scale_k, scale_v, o_dtype=torch.bfloat16, k_scale=0.5)
     want = expected(q.float() * scale_q[:, None], k.float() * scale_k[:, None] / 2, v.float() * scale_v[:, None])[0]
     close(got, want, 1e-2)
+    k_scale = torch.tensor([0.5, 0.25])  # both kinds of scale at once, two tensors and two numbers
+    got = flashinfer.single_prefill_with_kv_cache(q, k, v, None, scale_k, 3.0, o_dtype=torch.bfloat16, k_scale=k_scale, v_scale=0.5)
+    close(got, expected(q.float(), k.float() * (scale_k * k_scale)[:, None], v.float() * 1.5)[0], 1e-2)
 
 
 # ---- batches

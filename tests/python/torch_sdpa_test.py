@@ -74,6 +74,10 @@ def test_masks_are_broadcast_and_cast(enabled, shape, kind):
     check(enabled, *tensors(torch.float16), attn_mask=mask)
 
 
+def test_a_mask_of_another_dtype_keeps_its_digits(enabled):
+    check(enabled, *tensors(), attn_mask=torch.randn(5, 11, dtype=torch.float64) * 3)
+
+
 def test_rows_without_keys_are_zero(enabled):
     mask = torch.ones(5, 11, dtype=torch.bool)
     mask[3] = False
