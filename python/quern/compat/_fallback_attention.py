@@ -61,6 +61,11 @@ def _request(q, k, v, mask, o):
     return torch.einsum("hnm,mhd->nhd", weights, v) * o.get("v_scale", 1.0), lse
 
 
+def _take(cache, pages):
+    """cache[pages], which PyTorch before 2.7 cannot do of FP8."""
+    return cache.view(torch.uint8)[pages].view(cache.dtype) if cache.dtype.itemsize == 1 else cache[pages]
+
+
 def _keys(batch, b, caches, is_hnd):
     """k and v of a request, [kv_len, heads, dim]."""
     begin, end = int(batch.kv_indptr[b]), int(batch.kv_indptr[b + 1])
@@ -68,8 +73,8 @@ def _keys(batch, b, caches, is_hnd):
         return [(t.transpose(0, 1) if is_hnd else t)[begin:end] for t in caches]
     pages = batch.kv_indices[begin:end].long()
     kv_len = (end - begin - 1) * batch.page_size + int(batch.last_page_len[b]) if end > begin else 0
-    return [(t[pages].transpose(1, 2) if is_hnd else t[pages]).reshape(-1, *(t.shape[1:2] if is_hnd else t.shape[2:3]),
-                                                                       t.shape[-1])[:kv_len] for t in caches]
+    chosen = [_take(t, pages).transpose(1, 2) if is_hnd else _take(t, pages) for t in caches]
+    return [t.reshape(-1, *t.shape[2:])[:kv_len] for t in chosen]
 
 
 def attention(out, lse, q, k, v, batch, custom_mask=None, layout="NHD", **options):
