@@ -32,6 +32,8 @@ def test_on_a_simulated_strix_halo():
         for run_ in (*result["pytorch"].values(),):
             assert run_["ok"] != bool(run_["why"])  # either right or explained
         assert not result["probes"]["flash"]["can"] and "cuda device" in result["probes"]["flash"]["why"][0]
+    reasons = [why for result in report["problems"] for why in result["quern"]["not"]]
+    assert reasons and all(why.startswith("not attention.") and ": " in why for why in reasons)
     assert done.returncode == (1 if report["troubles"] else 0)
 
 

@@ -135,7 +135,7 @@ def _run_quern(torch, enable, tensors, options, exact, device):
     choices = [line.partition(_LOG)[2] for line in lines if line.startswith(_LOG)]
     why = [] if out is not None else [line for line in lines if not line.startswith(_LOG)]
     return {"ok": out is not None and wrong is None, "kernel": next(iter(registration.calls), None),
-            "why": [wrong] if wrong else why, "not": [part for line in choices for part in line.split("; ")[1:]]}
+            "why": [wrong] if wrong else why, "not": [part for line in choices for part in re.split("; (?=not )", line)[1:]]}
 
 
 def _run_problems(device):
