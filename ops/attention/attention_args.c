@@ -171,6 +171,12 @@ static qn_status check_uniform(call *c) {
     g->dropout_queries = g->qo_len;
     g->dropout_quads = qk_attention_div_up(g->kv_len, 4);
     c->p->max_rows = c->q.tokens * (c->q.heads / c->k.heads);
+    const double rows = (double)c->requests * (double)c->q.tokens * (double)c->q.heads *
+                        (double)qk_attention_uniform_chunks(g);
+    if (!(rows < 0x1p31))
+        return UNSUPPORTED("%.0f rows of queries, heads and chunks of keys; fewer than 2^31 are "
+                           "accepted",
+                           rows);
     return QN_OK;
 }
 
