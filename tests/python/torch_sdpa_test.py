@@ -174,7 +174,7 @@ def test_sdpa_kernel_rules():
     with quern.torch.enable("cpu") as registration:
         with sdpa_kernel(SDPBackend.MATH):
             assert torch.equal(sdpa(*inputs), want)
-        assert not registration.calls
+        assert not registration.calls and registration.fallbacks == {"FLASH_ATTENTION is switched off": 1}
         with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
             sdpa(*inputs)
         assert registration.calls.total() == 1

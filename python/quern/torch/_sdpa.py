@@ -233,6 +233,8 @@ def _scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0
     why = reason(*arguments, scale, enable_gqa) if is_allowed else None
     if why is not None:
         _turn_down(why)
+    elif not is_allowed and _active is not None:  # as the program asked: counted, no warning
+        _active.fallbacks["FLASH_ATTENTION is switched off"] += 1
     if why is not None or not is_allowed or _active is None:
         return _ATEN.decompose(*arguments, scale=scale, enable_gqa=enable_gqa)
     return torch.ops.quern.scaled_dot_product_attention(*arguments, scale, enable_gqa, _staging(_active.device))
