@@ -79,7 +79,7 @@ QD_INLINE void rotate(const qk_attention_any_args *any, uint32_t pair, int64_t p
 
 /** Brings q to LDS, rotated if need be, and zeros behind it. */
 QD_INLINE void load_q(const row_state *s, QD_LDS float *q) {
-    const qk_attention_args *g = s->g;
+    const qk_attention_args *g = reread(s->g);
     const uint32_t dim = g->head_dim_qk, half = dim / 2;
     const int64_t at = q_offset(g, &s->place);
     const int64_t position = (int64_t)s->request->kv_len - s->request->qo_len + s->place.query;
@@ -136,7 +136,7 @@ QD_INLINE float rotated_dot(const row_state *s, const char *k, uint32_t position
 }
 
 QD_INLINE float product(const row_state *s, uint32_t j) {
-    const qk_attention_args *g = s->g;
+    const qk_attention_args *g = reread(s->g);
     const int64_t at =
         qk_attention_key(g, &g->k, s->request, s->place.request, j) + s->place.kv_head * g->k.head;
     const char *k = element_at(g->dtype_kv, g->k.data, at);
@@ -150,7 +150,7 @@ QD_INLINE float product(const row_state *s, uint32_t j) {
 
 /** The score of key j, for weights 2^x; -infinity: not seen. */
 QD_INLINE float score(const row_state *s, uint32_t j) {
-    const qk_attention_args *g = s->g;
+    const qk_attention_args *g = reread(s->g);
     const qk_attention_request *r = s->request;
     if (j < s->first_key || j >= s->end_key || qk_attention_is_masked(g, r, s->place.query, j))
         return -__builtin_inff();
@@ -179,7 +179,7 @@ QD_INLINE void add_value(uint32_t dtype, uint32_t dim, int slots, const char *v,
 
 /** Keys tile .. tile + WAVE - 1, a lane's own weight each; weight 0: its value is not touched. */
 QD_INLINE void add_values(const row_state *s, int slots, uint32_t tile, float weight, float *acc) {
-    const qk_attention_args *g = s->g;
+    const qk_attention_args *g = reread(s->g);
     const uint32_t dim = g->head_dim_vo, dtype = g->dtype_kv, j = tile + qd_lane();
     int64_t at = 0;
     if (weight != 0) // of a NaN too
@@ -215,7 +215,7 @@ QD_INLINE void add_tile(row_state *s, int slots, uint32_t tile, uint32_t end, fl
     s->sum = s->sum * shrink + wave_sum(weight);
     s->max = max;
     if (s->g->has_dropout)
-        weight = drop_out(s->g, &s->place, j, weight);
+        weight = drop_out(reread(s->g), &s->place, j, weight);
     QD_UNROLL for (int t = 0; t < slots; t++) {
         acc[t] *= shrink;
     }
@@ -224,7 +224,7 @@ QD_INLINE void add_tile(row_state *s, int slots, uint32_t tile, uint32_t end, fl
 
 /** A chunk that is a part: o divided by its sum, and its log-sum-exp. */
 QD_INLINE void store_partial(const row_state *s, int slots, int64_t row, const float *acc) {
-    const qk_attention_args *g = s->g;
+    const qk_attention_args *g = reread(s->g);
     const float inverse = s->sum == 0 ? 0 : 1 / s->sum;
     QD_UNROLL for (int t = 0; t < slots; t++) {
         const uint32_t d = qd_lane() + (uint32_t)t * QD_WAVE;
@@ -236,7 +236,7 @@ QD_INLINE void store_partial(const row_state *s, int slots, int64_t row, const f
 }
 
 QD_INLINE void store_row(const row_state *s, int slots, const float *acc) {
-    const qk_attention_args *g = s->g;
+    const qk_attention_args *g = reread(s->g);
     const row_end end = finish_row(g, &s->place, s->max, s->sum);
     const int64_t at = o_offset(g, &s->place);
     QD_UNROLL for (int t = 0; t < slots; t++) {
@@ -268,10 +268,10 @@ QD_INLINE void run_chunk(row_state *s, int slots, uint32_t row, uint32_t begin, 
 QD_INLINE void run_row(const qk_attention_any_args *any, const qk_attention_request *r,
                        const qk_attention_work *work, uint32_t kv_head, uint32_t row, int slots,
                        QD_LDS float *q) {
-    const qk_attention_args *g = &any->common;
+    const qk_attention_args *g = reread(&any->common);
     const row_place place = find_row(g, r, work->request, kv_head, row);
     row_state s = {.any = any,
-                   .g = g,
+                   .g = &any->common,
                    .request = r,
                    .place = place,
                    .q = q,
@@ -290,13 +290,14 @@ QD_INLINE void run_row(const qk_attention_any_args *any, const qk_attention_requ
 }
 
 QD_INLINE void run(const qk_attention_any_args *any, int slots, QD_LDS float *q) {
-    const qk_attention_args *g = &any->common;
-    const uint32_t count = qk_attention_count(g) * g->num_kv_heads;
+    const uint32_t heads = any->common.num_kv_heads;
+    const uint32_t count = qk_attention_count(&any->common) * heads;
     for (uint32_t id = qd_block(); id < count; id += __gpu_num_blocks(0)) {
-        const qk_attention_work work = qk_attention_find(g, id / g->num_kv_heads);
+        const qk_attention_args *g = reread(&any->common);
+        const qk_attention_work work = qk_attention_find(g, id / heads);
         const qk_attention_request r = qk_attention_get_request(g, work.request);
         for (uint32_t row = work.row_begin + qd_wave(); row < work.row_end; row += WAVES)
-            run_row(any, &r, &work, id % g->num_kv_heads, row, slots, q);
+            run_row(any, &r, &work, id % heads, row, slots, q);
     }
 }
 

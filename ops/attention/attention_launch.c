@@ -9,12 +9,8 @@ static_assert((int)QNI_F32 == 0 && (int)QNI_F16 == 1 && (int)QNI_BF16 == 2 && (i
               "kernels number dtypes so");
 
 #define KERNEL(image_name, entry_name) {.image = image_name, .entry = entry_name}
-// Spilt scalars go to lanes of vector registers, and clang 22 leaves the frame that they would have had: no
-// instruction touches it.
-#define ANY_KERNEL(entry_name)                                                                     \
-    {.image = "attention_any", .entry = entry_name, .max_scratch_bytes = 64}
-static const qni_kernel_ref any_128 = ANY_KERNEL("qk_attention_any_128"),
-                            any_512 = ANY_KERNEL("qk_attention_any_512"),
+static const qni_kernel_ref any_128 = KERNEL("attention_any", "qk_attention_any_128"),
+                            any_512 = KERNEL("attention_any", "qk_attention_any_512"),
                             merge = KERNEL("attention_merge", "qk_attention_merge"),
                             merge_states = KERNEL("attention_merge", "qk_merge_states"),
                             dropout = KERNEL("attention_merge", "qk_attention_dropout");

@@ -19,6 +19,19 @@ QD_INLINE float log2_of(float x) {
 #endif
 }
 
+/** A kernel's arguments, which begin with these, on AMD read anew where they are needed: there are more of them than
+ *  scalar registers. */
+QD_INLINE const qk_attention_args *reread(const qk_attention_args *g) {
+#if defined(__NVPTX__)
+    return g;
+#else
+    (void)g;
+    __attribute__((address_space(4))) void *args = __builtin_amdgcn_kernarg_segment_ptr();
+    asm volatile("" : "+s"(args));
+    return (const qk_attention_args *)args;
+#endif
+}
+
 /** Element i of an array of any of qni_dtype's first seven, in bytes. */
 QD_INLINE uint32_t bytes_of(uint32_t dtype) {
     return dtype == QD_F32 ? 4 : dtype <= QD_BF16 ? 2 : 1;

@@ -67,7 +67,7 @@ typedef struct source {
 
 /** What a workgroup works at: some rows, a chunk of keys. */
 typedef struct part {
-    const qk_attention_args *args; // for reread alone
+    const qk_attention_args *args; // for reread() alone
     qk_attention_request request;
     uint32_t index, kv_head; // of the request
     uint32_t row_end;
@@ -118,18 +118,6 @@ QD_INLINE uint32_t opaque(uint32_t x) {
     asm volatile("" : "+v"(x));
 #endif
     return x;
-}
-
-/** The arguments, on AMD read anew where they are needed: there are more of them than scalar registers. */
-QD_INLINE const qk_attention_args *reread(const qk_attention_args *g) {
-#if defined(__NVPTX__)
-    return g;
-#else
-    (void)g;
-    __attribute__((address_space(4))) void *args = __builtin_amdgcn_kernarg_segment_ptr();
-    asm volatile("" : "+s"(args));
-    return (const qk_attention_args *)args;
-#endif
 }
 
 /** What this thread moves: a piece of the rows of four keys (PAIRS = 1: two), those of an even pair and the next. */
