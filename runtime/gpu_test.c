@@ -255,8 +255,9 @@ static void test_launch(void **) {
     assert_ok(qn_malloc(gpu, &out, sizeof got));
     assert_ok(gpu->backend->fill(stream, out, 0xff, sizeof got));
     number_args args = {out, ROWS, 1000};
-    assert_ok(gpu->backend->launch(stream, kernel, (const uint32_t[]){ROWS, COLUMNS, 1}, 64, &args,
-                                   sizeof args));
+    const qni_kernel_usage usage = {};
+    assert_ok(gpu->backend->launch(stream, kernel, &usage, (const uint32_t[]){ROWS, COLUMNS, 1}, 64,
+                                   &args, sizeof args));
     memset(&args, 0, sizeof args); // the launch took a copy
     assert_ok(gpu->backend->copy(stream, got, out, sizeof got, QNI_COPY_TO_HOST));
     for (uint32_t i = 0; i < COUNT; i++)
@@ -280,7 +281,9 @@ static void run_stray(void *) {
     assert_ok(gpu->backend->image_load(gpu, &module, object, count));
     assert_ok(gpu->backend->kernel_get(gpu, &kernel, module, "stray"));
     number_args args = {nullptr, 1, 2};
-    gpu->backend->launch(stream, kernel, (const uint32_t[]){1, 1, 1}, 64, &args, sizeof args);
+    const qni_kernel_usage usage = {};
+    gpu->backend->launch(stream, kernel, &usage, (const uint32_t[]){1, 1, 1}, 64, &args,
+                         sizeof args);
     CHILD_CHECK(qn_stream_sync(stream) == QN_E_DEVICE);
     CHILD_CHECK(strstr(qn_last_error(), "on sim:gfx942: hipError"));
 }
