@@ -10,7 +10,8 @@
     python bench/peer_rows.py --json result.json           the figures for programs as well
 
 Sides: quern; a copy of as many bytes (quern's own: on the CPU past the caches, on a GPU the device's); PyTorch as it is
-("eager"); torch.compile (which writes Triton on a GPU); FlashInfer where it is installed. All on bf16. Bytes read and
+("eager"); torch.compile (which writes Triton on a GPU); Triton by hand (bench/triton_rows.py) and FlashInfer, on a GPU where
+they are installed. All on bf16. Bytes read and
 written count on every side. `of copy` compares medians; `best` figures take each side's fastest run, which other
 programs on the machine disturb less. Needs torch.
 """
@@ -43,9 +44,10 @@ class Side:
 # ---- the ops: tensors, what quern calls, what PyTorch computes, FlashInfer's name
 
 def make_rmsnorm(torch, x, weight, **_):
-    out = torch.empty_like(x)
+    out, theirs = torch.empty_like(x), torch.empty_like(x)
     return {"bytes": 4 * x.numel() + 2 * weight.numel(), "call": ("qn_rmsnorm", out, x, weight, EPS), "out": out,
             "eager": lambda: torch.nn.functional.rms_norm(x, (x.shape[1],), weight, EPS),
+            "triton": lambda t: t.rmsnorm(theirs, x, weight, EPS),
             "flashinfer": lambda f: f.rmsnorm(x, weight, EPS, out=out)}
 
 
@@ -60,6 +62,7 @@ def make_fused_add(torch, x, weight, residual, **_):
     return {"bytes": 8 * x.numel() + 2 * weight.numel(), "out": ours, "in_place": True,
             "call": ("qn_fused_add_rmsnorm", ours, residual.clone(), weight, EPS),
             "eager": lambda: plain(other, residual), "compile": (plain, (x.clone(), residual.clone())),
+            "triton": lambda t: t.fused_add_rmsnorm(other, residual, weight, EPS),
             "flashinfer": lambda f: f.fused_add_rmsnorm(other, residual, weight, EPS)}
 
 
@@ -84,10 +87,11 @@ def make_rmsnorm_quant(torch, x, weight, **_):
 
 
 def make_silu_and_mul(torch, x, **_):
-    pairs, out = torch.cat((x, x.flip(1)), 1), torch.empty_like(x)
+    pairs, out, theirs = torch.cat((x, x.flip(1)), 1), torch.empty_like(x), torch.empty_like(x)
     h = x.shape[1]
     return {"bytes": 6 * x.numel(), "call": ("qn_silu_and_mul", out, pairs), "out": out,
             "eager": lambda: torch.nn.functional.silu(pairs[:, :h]) * pairs[:, h:],
+            "triton": lambda t: t.silu_and_mul(theirs, pairs),
             "flashinfer": lambda f: f.silu_and_mul(pairs, out=out)}
 
 
@@ -306,7 +310,11 @@ def sides_of(torch, quern, made, options):
         function, args = made.get("compile", (made["eager"], ()))
         compiled = torch.compile(function, dynamic=False)
         sides.append(Side("compile", lambda: compiled(*args)))
-    if "flashinfer" in made and torch.device(options.device).type == "cuda" and importlib.util.find_spec("flashinfer"):
+    on_gpu = torch.device(options.device).type == "cuda"
+    if "triton" in made and on_gpu and importlib.util.find_spec("triton"):
+        import triton_rows
+        sides.append(Side("triton", lambda: made["triton"](triton_rows)))
+    if "flashinfer" in made and on_gpu and importlib.util.find_spec("flashinfer"):
         import flashinfer
         sides.append(Side("flashinfer", lambda: made["flashinfer"](flashinfer)))
     return sides
@@ -382,7 +390,7 @@ def worker(options):
 
 
 def print_table(rows):
-    sides = ["quern", "copy", "eager", "compile", "flashinfer"]
+    sides = ["quern", "copy", "eager", "compile", "triton", "flashinfer"]
     print(f"{'op':18} {'shape':14} {'threads':>7}" + "".join(f"{s + ' GB/s':>16}" for s in sides) + f" {'of copy':>8}  (medians; fastest)")
     for r in rows:
         def speed(s):

@@ -20,7 +20,7 @@ import sys
 TOP = pathlib.Path(__file__).resolve().parent.parent
 PAGE = TOP / "docs/performance.md"
 MARKED = re.compile(r"(<!-- report: (\S+) -->\n).*?(<!-- end report -->)", re.S)
-SIDES = ["quern", "copy", "eager", "compile", "flashinfer"]
+SIDES = ["quern", "copy", "eager", "compile", "triton", "flashinfer"]
 
 
 def table(titles, rows):
