@@ -22,3 +22,6 @@ unset TRITON_LIBHIP_PATH
 # The other way to the simulated GPU, one that needs no LD_LIBRARY_PATH.
 TRITON_LIBHIP_PATH=$library QUERN_SIM=check=all "$python" "$test" -k matmul_f16 gfx942 gfx1201
 TRITON_LIBHIP_PATH=$library QUERN_SIM=check=all "$python" "$test" -k vector_add gfx942 gfx1201
+if "$python" -c 'import torch' 2> /dev/null; then # the peer of bench/peer_rows.py
+    TRITON_INTERPRET=1 "$python" "$QUERN_SOURCE_DIR/bench/triton_rows.py"
+fi
