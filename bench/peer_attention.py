@@ -14,13 +14,11 @@ other programs on the machine disturb less. GB/s are of keys and values. Needs t
 import argparse
 import ctypes
 import json
-import os
 import pathlib
 import statistics
-import subprocess
 import sys
 
-from peers import DLTensor, Quern, dl_tensor, numbers, processor, take_turns
+from peers import DLTensor, Quern, dl_tensor, numbers, of_child, processor, take_turns
 
 
 class AttentionArgs(ctypes.Structure):
@@ -123,12 +121,7 @@ def main():
         return
     rows = []
     for threads in options.threads:  # a process each: both libraries make their threads once
-        child = subprocess.run([sys.executable, __file__, *sys.argv[1:], "--threads-here", str(threads)],
-                               env=dict(os.environ, QUERN_NUM_THREADS=str(threads), OMP_NUM_THREADS=str(threads)),
-                               stdout=subprocess.PIPE, text=True)
-        if child.returncode != 0:
-            sys.exit(child.returncode)
-        rows += json.loads(child.stdout.splitlines()[-1])
+        rows += of_child(threads)
     print(f"{processor()}; torch {rows[0]['torch']}; medians of {options.runs} runs")
     print(f"{'threads':>7} {'problem':22} {'quern ms':>9} {'torch ms':>9} {'quern GF/s':>11} {'torch GF/s':>11}"
           f" {'quern GB/s':>11} {'ratio':>6} {'of best':>7}  kernel")

@@ -21,7 +21,6 @@ import ctypes
 import importlib.metadata
 import importlib.util
 import json
-import os
 import pathlib
 import statistics
 import subprocess
@@ -434,13 +433,7 @@ def main():
         sys.exit(f"peer_rows.py: torch is missing in {sys.executable}: pip install torch")
     rows = []
     for threads in options.threads if options.device == "cpu" else [1]:  # a process each: threads are made once
-        child = subprocess.run([sys.executable, __file__, *sys.argv[1:], "--threads-here", str(threads)],
-                               env=dict(os.environ, QUERN_NUM_THREADS=str(threads), OMP_NUM_THREADS=str(threads),
-                                        OMP_WAIT_POLICY="passive"),  # else PyTorch's threads spin into the others' turns
-                               stdout=subprocess.PIPE, text=True)
-        if child.returncode != 0:
-            sys.exit(child.returncode)
-        result = json.loads(child.stdout.splitlines()[-1])
+        result = peers.of_child(threads, OMP_WAIT_POLICY="passive")  # else PyTorch's threads spin into the others' turns
         rows += result["rows"]
     result = {"processor": peers.processor(), "command": " ".join(["python", "bench/peer_rows.py", *sys.argv[1:]]),
               "versions": result["versions"], "rows": rows}

@@ -216,6 +216,16 @@ def parse():
     return parser.parse_args()
 
 
+def of_child(threads, **environment):
+    """What this script prints last, JSON, in a process of its own with so many threads on both sides."""
+    child = subprocess.run([sys.executable, *sys.argv, "--threads-here", str(threads)],
+                           env=dict(os.environ, QUERN_NUM_THREADS=str(threads), OMP_NUM_THREADS=str(threads), **environment),
+                           stdout=subprocess.PIPE, text=True)
+    if child.returncode != 0:
+        sys.exit(child.returncode)
+    return json.loads(child.stdout.splitlines()[-1])
+
+
 def main():
     options = parse()
     try:
@@ -228,12 +238,7 @@ def main():
         return
     rows = []
     for threads in options.threads:  # a process each: both libraries make their threads once
-        child = subprocess.run([sys.executable, __file__, *sys.argv[1:], "--threads-here", str(threads)],
-                               env=dict(os.environ, QUERN_NUM_THREADS=str(threads), OMP_NUM_THREADS=str(threads)),
-                               stdout=subprocess.PIPE, text=True)
-        if child.returncode != 0:
-            sys.exit(child.returncode)
-        rows += json.loads(child.stdout.splitlines()[-1])
+        rows += of_child(threads)
     result = {"processor": processor(), "command": " ".join(["python", "bench/peers.py", *sys.argv[1:]]), "rows": rows}
     if options.json == "-":
         print(json.dumps(result, indent=1))
