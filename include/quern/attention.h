@@ -121,6 +121,9 @@ typedef struct qn_attention_plan_args {
     int64_t q_tile; /**< rows of a workgroup: 16, 64, 128 or 256; 0: by lengths. Changes no bit */
     int64_t num_compute_units;      /**< of the device, for q_tile; 0: unknown */
     int64_t max_qo_len, max_kv_len; /**< that dropout counts by; 0: the longest request's */
+    /** 1: a graph captured with this plan takes later plans of any lengths. Launches are as large as the device, not as
+     *  this batch, and partial results are merged even if it has none. */
+    int32_t is_for_graph;
 } qn_attention_plan_args;
 
 /** Makes the schedule of ragged, paged or padded attention. Pure: no device, no clock, no memory of its own; the same
@@ -129,8 +132,9 @@ typedef struct qn_attention_plan_args {
  *  plan             room for *plan_bytes bytes; null: only the sizes are told
  *  plan_bytes       in: room; out: bytes used
  *  workspace_bytes  out: of qn_attention with this plan
- *  A captured graph takes another plan of the same batch through the same device buffers, as long as its plan_bytes and
- *  workspace_bytes are no larger.
+ *  A captured graph takes another plan through the same device buffers: with is_for_graph any whose plan_bytes and
+ *  workspace_bytes fit the buffers that schedule and workspace lie in (workspace: as large as the captured tensor was),
+ *  of no more queries than q has; without, one of the same batch whose sizes are no larger.
  *  Errors: QN_E_INVALID (null, arrays that fall, last_page_len, heads, room: with both sizes in the message). */
 QN_API qn_status qn_attention_plan(void *plan, int64_t *plan_bytes, int64_t *workspace_bytes,
                                    const qn_attention_plan_args *args);

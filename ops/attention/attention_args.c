@@ -250,7 +250,8 @@ static qn_status check_workspace(call *c) {
     const int64_t rows = qni_attention_workspace_rows(c->p);
     const int64_t bytes = qni_attention_workspace_bytes(rows, c->k.heads, c->v.dim);
     qn_status st = QN_OK;
-    if (bytes == 0)
+    const bool may_grow = c->p->plan && c->p->plan->is_for_graph && w;
+    if (bytes == 0 && !may_grow)
         return QN_OK;
     if (!w)
         return INVALID("workspace is null, needs %ld bytes", (long)bytes);
@@ -262,7 +263,9 @@ static qn_status check_workspace(call *c) {
     if (w->shape[0] < bytes)
         return INVALID("workspace has %ld bytes, needs %ld", (long)w->shape[0], (long)bytes);
     g->partial_o = qni_data(w);
-    g->partial_lse = g->partial_o + rows * c->k.heads * c->v.dim;
+    // As many rows as there is room for: later plans of a captured graph find partial_lse where it was.
+    const int64_t room = w->shape[0] / qni_attention_workspace_bytes(1, c->k.heads, c->v.dim);
+    g->partial_lse = g->partial_o + room * c->k.heads * c->v.dim;
 out:
     return st;
 }

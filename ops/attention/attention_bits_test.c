@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A request's bits: the same however its chunks are shared, its rows are cut, and whatever else is in the batch; on the
-// CPU, with any number of threads, and on simulated GPUs.
+// CPU, with any number of threads, and on simulated GPUs, there also as a graph that was captured with another plan.
 #include "../../runtime/testing.h"
 #include "attention.h"
 
@@ -77,37 +77,57 @@ typedef struct cut {
     bool has_window;
 } cut;
 
-/** o of a call over whole tensors, into host memory. */
-static void run_cut(setup *s, const cut *c, uint16_t *out) {
-    qn_attention_plan_args a = {.struct_size = sizeof a,
-                                .batches = c->count,
-                                .qo_indptr = qo_indptr + c->first,
-                                .kv_indptr = kv_indptr + c->first,
-                                .num_qo_heads = HEADS,
-                                .num_kv_heads = KV_HEADS,
-                                .head_dim_vo = DIM,
-                                .max_kv_splits = c->splits,
-                                .q_tile = c->tile};
+typedef struct made_plan {
+    void *data;
     int64_t bytes, workspace_bytes;
-    CHILD_CHECK(qn_attention_plan(nullptr, &bytes, &workspace_bytes, &a) == QN_OK);
-    void *plan = malloc((size_t)bytes);
-    CHILD_CHECK(plan && qn_attention_plan(plan, &bytes, &workspace_bytes, &a) == QN_OK);
-    DLTensor schedule = {.device = qn_device_id(s->device),
-                         .ndim = 1,
-                         .dtype = qni_dl_dtype(QNI_U8),
-                         .shape = &bytes};
-    DLTensor workspace = schedule, from = host_tensor(schedule, plan),
-             to = host_tensor(s->o.t, out);
-    workspace.shape = &workspace_bytes;
-    CHILD_CHECK(qn_malloc(s->device, &schedule.data, bytes) == QN_OK);
-    CHILD_CHECK(qn_malloc(s->device, &workspace.data, workspace_bytes) == QN_OK);
-    CHILD_CHECK(qn_copy(s->stream, &schedule, &from) == QN_OK);
+} made_plan;
+
+static made_plan make_plan(const cut *c, const int32_t *kv, bool is_for_graph) {
+    const qn_attention_plan_args a = {.struct_size = sizeof a,
+                                      .batches = c->count,
+                                      .qo_indptr = qo_indptr + c->first,
+                                      .kv_indptr = kv + c->first,
+                                      .num_qo_heads = HEADS,
+                                      .num_kv_heads = KV_HEADS,
+                                      .head_dim_vo = DIM,
+                                      .max_kv_splits = c->splits,
+                                      .q_tile = c->tile,
+                                      .is_for_graph = is_for_graph};
+    made_plan p = {};
+    CHILD_CHECK(qn_attention_plan(nullptr, &p.bytes, &p.workspace_bytes, &a) == QN_OK);
+    p.data = malloc((size_t)p.bytes);
+    CHILD_CHECK(p.data && qn_attention_plan(p.data, &p.bytes, &p.workspace_bytes, &a) == QN_OK);
+    return p;
+}
+
+/** Bytes on the device, with what is in `data` if that is not null. */
+static DLTensor device_bytes(setup *s, int64_t *bytes, void *data) {
+    DLTensor t = {.device = qn_device_id(s->device),
+                  .ndim = 1,
+                  .dtype = qni_dl_dtype(QNI_U8),
+                  .shape = bytes};
+    CHILD_CHECK(qn_malloc(s->device, &t.data, *bytes) == QN_OK);
+    const DLTensor from = host_tensor(t, data);
+    CHILD_CHECK(!data || qn_copy(s->stream, &t, &from) == QN_OK);
+    return t;
+}
+
+/** o of a call over whole tensors, into host memory: as launched for `host`, with `plan` where the device looks. */
+static void run_plans(setup *s, const cut *c, const made_plan *host, made_plan *plan,
+                      uint16_t *out) {
+    DLTensor schedule = device_bytes(s, &plan->bytes, plan->data);
+    DLTensor workspace = device_bytes(s, &plan->workspace_bytes, nullptr);
+    DLTensor to = host_tensor(s->o.t, out);
+    int64_t bytes = host->bytes;
+    memset(out, 0xFF, (size_t)s->count * sizeof *out); // so that nothing is left of the run before
+    CHILD_CHECK(qn_copy(s->stream, &s->o.t, &to) == QN_OK);
+    schedule.shape = &bytes;
     const qn_attention_args args = {.struct_size = sizeof args,
                                     .o = &s->o.t,
                                     .q = &s->q.t,
                                     .k = &s->k.t,
                                     .v = &s->v.t,
-                                    .plan = plan,
+                                    .plan = host->data,
                                     .plan_bytes = bytes,
                                     .schedule = &schedule,
                                     .workspace = &workspace,
@@ -118,7 +138,22 @@ static void run_cut(setup *s, const cut *c, uint16_t *out) {
     CHILD_CHECK(qn_copy(s->stream, &to, &s->o.t) == QN_OK);
     qn_free(s->device, schedule.data);
     qn_free(s->device, workspace.data);
-    free(plan);
+}
+
+static void run_cut(setup *s, const cut *c, uint16_t *out) {
+    made_plan plan = make_plan(c, kv_indptr, false);
+    run_plans(s, c, &plan, &plan, out);
+    free(plan.data);
+}
+
+/** As a graph replays it that was captured with requests of one key each. */
+static void run_replayed(setup *s, const cut *c, uint16_t *out) {
+    static const int32_t captured_kv[] = {0, 1, 2, 3};
+    made_plan captured = make_plan(c, captured_kv, true), plan = make_plan(c, kv_indptr, true);
+    CHILD_CHECK(captured.workspace_bytes == 0 && plan.workspace_bytes > 0);
+    run_plans(s, c, &captured, &plan, out);
+    free(captured.data);
+    free(plan.data);
 }
 
 /** All cuts against the default one; a sum over its bits. */
@@ -134,6 +169,10 @@ static uint64_t compare_with_window(setup *s, bool has_window, uint16_t *want, u
         c.has_window = has_window;
         run_cut(s, &c, got);
         CHILD_CHECK(memcmp(got + begin, want + begin, (size_t)(end - begin) * 2) == 0);
+    }
+    if (qn_device_id(s->device).device_type != kDLCPU) {
+        run_replayed(s, &(cut){0, 0, 0, 3, has_window}, got);
+        CHILD_CHECK(memcmp(got, want, (size_t)s->count * 2) == 0);
     }
     for (int64_t i = 0; i < s->count; i++)
         hash = (hash ^ want[i]) * 1099511628211u;

@@ -73,7 +73,8 @@ typedef struct qk_attention_schedule {
     int32_t num_qo_heads, num_kv_heads, head_dim_vo, page_size; // page_size 0: not paged
     int32_t max_qo_len, max_kv_len;                             // dropout counts by
     int32_t is_dense_q, is_dense_kv;
-    int32_t q_tile, unused;
+    int32_t q_tile;
+    int32_t is_for_graph; // launch for plans to come
 } qk_attention_schedule;
 
 /** Strides in elements. Of k and v, block is the batch or the page. */

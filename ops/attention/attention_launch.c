@@ -15,7 +15,7 @@ static const qni_kernel_ref any_128 = KERNEL("attention_any", "qk_attention_any_
                             merge_states = KERNEL("attention_merge", "qk_merge_states"),
                             dropout = KERNEL("attention_merge", "qk_attention_dropout");
 
-enum { RUN = 8, THREADS = 256, ANY_TILE = 16 };
+enum { RUN = 8, THREADS = 256, ANY_TILE = 16, GROUPS_OF_UNIT = 8 };
 constexpr int64_t max_grid = 1 << 20; // workgroups step through what is left
 constexpr int64_t most = 1 << 30;
 
@@ -25,11 +25,12 @@ static qn_status launch(qn_stream *stream, const qni_kernel_ref *kernel, int64_t
     return groups > 0 ? qni_launch(stream, kernel, grid, THREADS, args, bytes) : QN_OK;
 }
 
-/** Workgroups for the problem's work items; args.q_tile is set where it is uniform. */
-static int64_t count_works(const qni_attention_problem *p, const qk_attention_args *args) {
-    qk_attention_args g = *args;
-    g.schedule = p->plan; // the host's
-    return (int64_t)qk_attention_count(&g) * g.num_kv_heads;
+/** Workgroups for `count` work items or merges: in a graph more may come, and no more than this are at work at once. */
+static int64_t count_groups(const qn_stream *stream, const qni_attention_problem *p,
+                            uint32_t count) {
+    const int64_t groups = (int64_t)count * p->args.num_kv_heads;
+    const int64_t at_once = (int64_t)GROUPS_OF_UNIT * stream->device->info.num_compute_units;
+    return p->plan && p->plan->is_for_graph && groups < at_once ? at_once : groups;
 }
 
 qn_status qni_attention_launch(qn_stream *stream, const qni_attention_problem *p,
@@ -37,9 +38,9 @@ qn_status qni_attention_launch(qn_stream *stream, const qni_attention_problem *p
                                size_t bytes) {
     qk_attention_args g = *args;
     qn_status st;
-    g.schedule = p->plan;
-    QN_TRY(launch(stream, kernel, count_works(p, args), args, bytes));
-    QN_TRY(launch(stream, &merge, (int64_t)qk_attention_count_merges(&g) * g.num_kv_heads, args,
+    g.schedule = p->plan; // the host's
+    QN_TRY(launch(stream, kernel, count_groups(stream, p, qk_attention_count(&g)), args, bytes));
+    QN_TRY(launch(stream, &merge, count_groups(stream, p, qk_attention_count_merges(&g)), args,
                   sizeof *args));
 out:
     return st;

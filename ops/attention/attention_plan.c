@@ -3,16 +3,18 @@
 //
 // A request's keys are cut by its own lengths, so that its bits do not depend on the batch. Chunks of 256 for up to 16
 // queries: 4 KiB of partial results for each 128 KiB of cache read (head_dim 128, bf16, group 4), and B=1 with 4096 keys
-// and 8 kv heads still makes 128 work items. Of 2048 up to 256 queries; more queries make tiles enough without.
+// and 8 kv heads still makes 128 work items. Of 2048 up to 256 queries; more queries make tiles enough without. Longer
+// chunks where there would be more than 64: work items enough, and partial results no longer grow with the keys.
 #include "attention.h"
 
 #include <string.h>
 
-constexpr int64_t max_rows = 1 << 30;
+constexpr int64_t max_rows = 1 << 30, max_chunks = 64;
 
 int32_t qni_attention_default_chunk(int64_t qo_len, int64_t kv_len) {
-    const int32_t chunk = qo_len <= 16 ? 256 : qo_len <= 256 ? 2048 : INT32_MAX;
-    return kv_len <= chunk ? INT32_MAX : chunk;
+    const int64_t step = qo_len <= 16 ? 256 : qo_len <= 256 ? 2048 : INT32_MAX;
+    const int64_t steps = (kv_len + step * max_chunks - 1) / (step * max_chunks);
+    return kv_len <= step ? INT32_MAX : (int32_t)(steps * step);
 }
 
 /** Lengths of request b. */
@@ -174,6 +176,7 @@ static qn_status measure(const qn_attention_plan_args *a, qk_attention_schedule 
                                  .max_kv_len = (int32_t)a->max_kv_len,
                                  .is_dense_q = !a->qo_indptr,
                                  .is_dense_kv = !a->kv_indptr,
+                                 .is_for_graph = a->is_for_graph != 0,
                                  .qo_end = a->qo_indptr ? a->qo_indptr[a->batches] : a->qo_len,
                                  .kv_end = a->kv_indptr ? a->kv_indptr[a->batches] : 0};
     for (int64_t b = 0; b < a->batches; b++) {

@@ -76,11 +76,11 @@ enum { PLAN, SIZES, QO_INDPTR, KV_INDPTR, KV_LAST_PAGE_LEN, KV_LENS, PLAN_NUMBER
 
 /** attention_plan(plan u8 or None, sizes i64[2], qo_indptr, kv_indptr, kv_last_page_len, kv_lens: i32 or None, then
  *  batches, qo_len, kv_len, page_size, num_qo_heads, num_kv_heads, head_dim_vo, kv_chunk, max_kv_splits, q_tile,
- *  num_compute_units, max_qo_len, max_kv_len): sizes gets the bytes of plan and of the workspace */
+ *  num_compute_units, max_qo_len, max_kv_len, is_for_graph): sizes gets the bytes of plan and of the workspace */
 FFI_FUNCTION(attention_plan) {
     int64_t *sizes;
-    if (count != PLAN_NUMBERS + 13 || !T(SIZES))
-        return ffi_raise("TypeError", "attention_plan: needs 6 arrays, then 13 integers");
+    if (count != PLAN_NUMBERS + 14 || !T(SIZES))
+        return ffi_raise("TypeError", "attention_plan: needs 6 arrays, then 14 integers");
     const qn_attention_plan_args a = {.struct_size = sizeof a,
                                       .qo_indptr = data_of(T(QO_INDPTR)),
                                       .kv_indptr = data_of(T(KV_INDPTR)),
@@ -98,7 +98,8 @@ FFI_FUNCTION(attention_plan) {
                                       .q_tile = I(PLAN_NUMBERS + 9),
                                       .num_compute_units = I(PLAN_NUMBERS + 10),
                                       .max_qo_len = I(PLAN_NUMBERS + 11),
-                                      .max_kv_len = I(PLAN_NUMBERS + 12)};
+                                      .max_kv_len = I(PLAN_NUMBERS + 12),
+                                      .is_for_graph = I(PLAN_NUMBERS + 13) != 0};
     sizes = data_of(T(SIZES));
     sizes[0] = T(PLAN) ? T(PLAN)->shape[0] : 0;
     result->type_index = kTVMFFINone;

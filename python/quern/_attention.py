@@ -97,7 +97,7 @@ def _batches(qo_indptr, kv_indptr, kv_lens, batches):
 
 def attention_plan(num_qo_heads, num_kv_heads, head_dim_vo, qo_indptr=None, kv_indptr=None, kv_last_page_len=None,
                    kv_lens=None, batches=None, qo_len=0, kv_len=0, page_size=0, kv_chunk=0, max_kv_splits=0, q_tile=0,
-                   num_compute_units=0, max_qo_len=0, max_kv_len=0):
+                   num_compute_units=0, max_qo_len=0, max_kv_len=0, is_for_graph=False):
     """The schedule of ragged, paged or padded attention, from index arrays, which are read on the host: an AttentionPlan.
 
     qo_indptr         [batches + 1] where each request's queries begin; None: dense q, of qo_len queries each
@@ -109,12 +109,14 @@ def attention_plan(num_qo_heads, num_kv_heads, head_dim_vo, qo_indptr=None, kv_i
     max_kv_splits     workgroups that share a request's chunks; 0: one each
     q_tile, num_compute_units  how rows are cut; they change no bit
     max_qo_len, max_kv_len     that dropout counts by; 0: the longest
+    is_for_graph      a graph captured with this plan takes later plans of any lengths, put where this one's schedule was
+                      (put_schedule), as long as the workspace of the captured call is large enough for them
     """
     batches = _batches(qo_indptr, kv_indptr, kv_lens, batches)
     arrays = (_host("qo_indptr", qo_indptr, batches + 1), _host("kv_indptr", kv_indptr, batches + 1),
               _host("kv_last_page_len", kv_last_page_len, batches), _host("kv_lens", kv_lens, batches))
     numbers = (batches, qo_len, kv_len, page_size, num_qo_heads, num_kv_heads, head_dim_vo, kv_chunk, max_kv_splits, q_tile,
-               num_compute_units, max_qo_len, max_kv_len)
+               num_compute_units, max_qo_len, max_kv_len, int(is_for_graph))
     sizes = numpy.zeros(2, numpy.int64)
     ffi.attention_plan(None, sizes, *arrays, *numbers)
     host = numpy.zeros(int(sizes[0]), numpy.uint8)

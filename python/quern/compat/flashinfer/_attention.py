@@ -75,7 +75,8 @@ def on_host(indptr):
     return indptr.detach().to("cpu", torch.int32)
 
 
-def make_batch(qo_indptr, kv_indptr, last_page_len, kv_indices, heads, head_dim_vo, page_size, split, dtypes, options):
+def make_batch(qo_indptr, kv_indptr, last_page_len, kv_indices, heads, head_dim_vo, page_size, split, dtypes, options,
+               is_for_graph=False):
     """split: (fixed_split_size, disable_split_kv), FlashInfer's, the size in pages."""
     qo_indptr, kv_indptr = on_host(qo_indptr), on_host(kv_indptr)
     last_page_len = None if last_page_len is None else on_host(last_page_len)
@@ -84,7 +85,7 @@ def make_batch(qo_indptr, kv_indptr, last_page_len, kv_indices, heads, head_dim_
         raise ValueError("fixed_split_size and disable_split_kv are both given; accepted: one of them")
     chunk = -1 if is_whole else size * max(page_size, 1) if size is not None and size > 0 else 0
     plan = attention_plan(*heads, head_dim_vo, qo_indptr=qo_indptr, kv_indptr=kv_indptr, kv_last_page_len=last_page_len,
-                          page_size=page_size, kv_chunk=chunk)
+                          page_size=page_size, kv_chunk=chunk, is_for_graph=is_for_graph)
     return Batch(qo_indptr, kv_indptr, last_page_len, page_size, plan, kv_indices, dtypes, options)
 
 

@@ -52,7 +52,8 @@ class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
                    **positions(self._op, pos_encoding_mode, logits_soft_cap, rope_scale, rope_theta, sm_scale)}
         qo_indptr = torch.arange(len(indptr), dtype=torch.int32) * (q_len_per_req or 1)
         batch = make_batch(qo_indptr, indptr, last_page_len, indices, (num_qo_heads, num_kv_heads), head_dim, page_size,
-                           (fixed_split_size, disable_split_kv), (q_dtype, kv_dtype, dtype_of(o_data_type)), options)
+                           (fixed_split_size, disable_split_kv), (q_dtype, kv_dtype, dtype_of(o_data_type)), options,
+                           self._use_cuda_graph)
         self._check_lens(batch, seq_lens)
         return batch
 

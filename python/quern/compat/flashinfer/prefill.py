@@ -98,7 +98,7 @@ class BatchPrefillWithPagedKVCacheWrapper(_BatchPrefill):
                                 rope_scale, rope_theta)
         batch = make_batch(qo_indptr, paged_kv_indptr, paged_kv_last_page_len, paged_kv_indices, (num_qo_heads, num_kv_heads),
                            head_dim_vo or head_dim_qk, page_size, (fixed_split_size, disable_split_kv),
-                           _dtypes(q_data_type, kv_data_type, o_data_type), options)
+                           _dtypes(q_data_type, kv_data_type, o_data_type), options, self._use_cuda_graph)
         self._check_lens(batch, seq_lens, seq_lens_q, max_token_per_sequence, max_sequence_kv)
         self._put_mask(batch, custom_mask, packed_custom_mask)
         return batch
@@ -168,7 +168,8 @@ class BatchPrefillWithRaggedKVCacheWrapper(_BatchPrefill):
         options = self._options(causal, pos_encoding_mode, use_fp16_qk_reduction, sm_scale, window_left, logits_soft_cap,
                                 rope_scale, rope_theta)
         batch = make_batch(qo_indptr, kv_indptr, None, None, (num_qo_heads, num_kv_heads), head_dim_vo or head_dim_qk, 0,
-                           (fixed_split_size, disable_split_kv), _dtypes(q_data_type, kv_data_type, o_data_type), options)
+                           (fixed_split_size, disable_split_kv), _dtypes(q_data_type, kv_data_type, o_data_type), options,
+                           self._use_cuda_graph)
         self._check_lens(batch, seq_lens, seq_lens_q, max_token_per_sequence, max_sequence_kv)
         self._put_mask(batch, custom_mask, packed_custom_mask)
         self._check_batch_size(qo_indptr, self._qo_indptr)
