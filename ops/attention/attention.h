@@ -87,11 +87,19 @@ typedef struct qni_attention_row {
     uint32_t query, head;
 } qni_attention_row;
 
-/** The definition for one row, in f64: o has room for head_dim_vo, x for kv_len and a head. Where `bound` is not
- *  null it gets how far each element of a kernel's o may be off before it is rounded, and *lse_bound lse's.
- *  Reads host memory. attention_ref.c. */
-void qni_attention_ref(const qni_attention_problem *p, const qni_attention_row *row, double *x,
-                       double *o, double *lse, double *bound, double *lse_bound);
+/** What the rows of a request and kv head share: its keys, rotated if the problem asks, and its values, in f64. */
+typedef struct qni_attention_keys {
+    double *k, *v; // [kv_len, head_dim_qk], to be freed; [kv_len, head_dim_vo], of the same memory
+} qni_attention_keys;
+
+/** Reads host memory. k is null if there is no memory. attention_ref.c. */
+qni_attention_keys qni_attention_load_keys(const qni_attention_problem *p, uint32_t request,
+                                           uint32_t kv_head);
+/** The definition for one row, in f64: o has room for head_dim_vo, x for kv_len. bound gets how far each element of a
+ *  kernel's o may be off before it is rounded, *lse_bound lse's. Reads host memory. attention_ref.c. */
+void qni_attention_ref(const qni_attention_problem *p, const qni_attention_row *row,
+                       const qni_attention_keys *keys, double *x, double *o, double *lse,
+                       double *bound, double *lse_bound);
 /** Whether dropout keeps the row's weight of key j. */
 bool qni_attention_keeps(const qk_attention_args *g, const qni_attention_row *row, uint32_t j);
 

@@ -36,11 +36,15 @@ static bool is_ragged_q(const qni_attention_spec *s) {
 static int64_t dim_vo_of(const qni_attention_spec *s) {
     return s->dim_vo ? s->dim_vo : s->dim;
 }
+/** Which of a spec's lengths request b has. */
+static int length_of(int b) {
+    return b < QNI_CASE_LENGTHS ? b : 1 + b % (QNI_CASE_LENGTHS - 1);
+}
 static int32_t qo_len_of(const qni_attention_spec *s, int b) {
-    return s->qo[is_ragged_q(s) ? b : 0];
+    return s->qo[is_ragged_q(s) ? length_of(b) : 0];
 }
 static int32_t kv_len_of(const qni_attention_spec *s, int b) {
-    return s->kv[s->storage == QNI_CASE_DENSE ? 0 : b];
+    return s->kv[s->storage == QNI_CASE_DENSE ? 0 : length_of(b)];
 }
 static int32_t pages_of(const qni_attention_spec *s, int b) {
     return (kv_len_of(s, b) + s->page - 1) / s->page;
@@ -125,7 +129,7 @@ static qn_status make_rows(qni_attention_case *c, qn_stream *stream, int which, 
     const bool heads_first = is_hnd != s->is_swapped; // in memory
     const int64_t width = dim ? dim : 1, inner = (heads_first ? tokens : heads) * width + s->gap;
     const int64_t token = heads_first ? width : inner, head = heads_first ? inner : width;
-    const int64_t block = (heads_first ? heads : tokens) * inner;
+    const int64_t block = (heads_first ? heads : tokens) * inner + s->block_gap;
     const int64_t shape[] = {blocks, is_hnd ? heads : tokens, is_hnd ? tokens : heads, dim};
     const int64_t strides[] = {block, is_hnd ? head : token, is_hnd ? token : head, 1};
     qn_status st = make_area(c, stream, which, dtype, blocks * block, dim ? s->offset : 0);
@@ -187,12 +191,13 @@ out:
 static qn_status make_plan(qni_attention_case *c, qn_stream *stream) {
     const qni_attention_spec *s = c->spec;
     int32_t qo_indptr[QNI_CASE_BATCHES + 1] = {1}, kv_indptr[QNI_CASE_BATCHES + 1] = {};
-    int32_t last[QNI_CASE_BATCHES] = {};
+    int32_t last[QNI_CASE_BATCHES] = {}, lens[QNI_CASE_BATCHES] = {};
     int64_t workspace_bytes;
     qn_status st;
     for (int b = 0; b < s->batches; b++) {
         qo_indptr[b + 1] = qo_indptr[b] + qo_len_of(s, b);
         kv_indptr[b + 1] = kv_indptr[b] + (s->page ? pages_of(s, b) : kv_len_of(s, b));
+        lens[b] = kv_len_of(s, b);
         last[b] = s->page ? kv_len_of(s, b) - (pages_of(s, b) - 1) * s->page : 0;
     }
     const bool is_dense_kv = s->storage == QNI_CASE_DENSE || s->storage == QNI_CASE_PADDED;
@@ -202,7 +207,7 @@ static qn_status make_plan(qni_attention_case *c, qn_stream *stream) {
                                       .qo_len = s->qo[0],
                                       .kv_indptr = is_dense_kv ? nullptr : kv_indptr,
                                       .kv_last_page_len = s->page ? last : nullptr,
-                                      .kv_lens = s->storage == QNI_CASE_PADDED ? s->kv : nullptr,
+                                      .kv_lens = s->storage == QNI_CASE_PADDED ? lens : nullptr,
                                       .kv_len = s->kv[0],
                                       .page_size = s->page,
                                       .num_qo_heads = s->qo_heads,
@@ -373,12 +378,12 @@ static qni_attention_problem on_host(qni_attention_case *c) {
 }
 
 static void expect_row(qni_attention_case *c, const qni_attention_problem *host,
-                       const qni_attention_row *row, double *x) {
+                       const qni_attention_row *row, const qni_attention_keys *keys, double *x) {
     const qk_attention_args *g = &host->args;
     double o[QK_ATTENTION_MAX_HEAD_DIM], bound[QK_ATTENTION_MAX_HEAD_DIM], lse, lse_bound;
     const int64_t token = (int64_t)row->request.qo_begin + row->query;
     const int64_t at = row->index * g->o_batch + token * g->o_token + row->head * g->o_head;
-    qni_attention_ref(host, row, x, o, &lse, bound, &lse_bound);
+    qni_attention_ref(host, row, keys, x, o, &lse, bound, &lse_bound);
     for (uint32_t d = 0; d < g->head_dim_vo; d++)
         qni_area_expect(&c->areas[QNI_CASE_O], at + d, o[d], bound[d]);
     if (c->spec->has_lse)
@@ -387,23 +392,33 @@ static void expect_row(qni_attention_case *c, const qni_attention_problem *host,
                         lse, lse_bound);
 }
 
+/** The rows of a request that share a kv head. */
+static qn_status expect_rows(qni_attention_case *c, const qni_attention_problem *host,
+                             uint32_t request, uint32_t kv_head, double *x) {
+    const qk_attention_args *g = &host->args;
+    const qk_attention_request r = qk_attention_get_request(g, request);
+    const qni_attention_keys keys = qni_attention_load_keys(host, request, kv_head);
+    if (!keys.k)
+        return QN_FAIL(QN_E_MEMORY, "check: out of memory");
+    for (uint32_t i = 0; i < (uint32_t)r.qo_len * g->group; i++) {
+        const qni_attention_row row = {r, request, i / g->group, kv_head * g->group + i % g->group};
+        expect_row(c, host, &row, &keys, x);
+    }
+    free(keys.k);
+    return QN_OK;
+}
+
 static qn_status expect_all(qni_attention_case *c, const qni_attention_problem *host) {
     const qk_attention_args *g = &host->args;
     double *x = malloc(((size_t)max_kv_len(c->spec) + 1) * sizeof *x);
-    if (!x)
-        return QN_FAIL(QN_E_MEMORY, "check: out of memory");
-    for (uint32_t b = 0; b < qk_attention_num_requests(g); b++) {
-        const qk_attention_request r = qk_attention_get_request(g, b);
-        for (uint32_t i = 0; i < (uint32_t)r.qo_len; i++)
-            for (uint32_t h = 0; h < g->num_kv_heads * g->group; h++) {
-                const qni_attention_row row = {r, b, i, h};
-                expect_row(c, host, &row, x);
-            }
-    }
+    qn_status st = x ? QN_OK : QN_FAIL(QN_E_MEMORY, "check: out of memory");
+    const uint32_t count = qk_attention_num_requests(g) * g->num_kv_heads;
+    for (uint32_t i = 0; st == QN_OK && i < count; i++)
+        st = expect_rows(c, host, i / g->num_kv_heads, i % g->num_kv_heads, x);
     for (int64_t i = 0; i < c->areas[QNI_CASE_WORKSPACE].count; i++)
         qni_area_expect(&c->areas[QNI_CASE_WORKSPACE], i, 0, 255); // anything may be there
     free(x);
-    return QN_OK;
+    return st;
 }
 
 // ---- its name
@@ -430,6 +445,8 @@ static void describe(qni_attention_case *c) {
         SAY(" page=%d", s->page);
     if (s->gap || s->offset)
         SAY(" gap=%d offset=%d", s->gap, s->offset);
+    if (s->block_gap)
+        SAY(" block_gap=%d", s->block_gap);
     SAY("%s%s%s%s", s->is_swapped ? " swapped" : "", s->is_causal ? " causal" : "",
         s->is_top_left ? " top-left" : "", s->has_custom_mask ? " custom-mask" : "");
     if (s->has_left)
@@ -441,7 +458,8 @@ static void describe(qni_attention_case *c) {
         SAY(" cap=%g", (double)s->cap);
     if (s->dropout > 0)
         SAY(" dropout=%g", (double)s->dropout);
-    SAY("%s%s", s->has_sinks ? " sinks" : "", s->has_scales ? " scales" : "");
+    SAY("%s%s%s", s->has_sinks ? " sinks" : "", s->has_scales ? " scales" : "",
+        s->has_lse ? " lse" : "");
     if (s->chunk)
         SAY(" chunk=%d splits=%d", s->chunk, s->splits);
 #undef SAY

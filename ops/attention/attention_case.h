@@ -6,7 +6,7 @@
 #include "../area.h"
 #include "attention.h"
 
-enum { QNI_CASE_BATCHES = 3 };
+enum { QNI_CASE_BATCHES = 128, QNI_CASE_LENGTHS = 3 };
 
 typedef enum qni_case_storage {
     QNI_CASE_DENSE,
@@ -21,16 +21,18 @@ typedef enum qni_case_values {
     QNI_CASE_PEAKS // scores in the hundreds: weights are 0 and 1
 } qni_case_values;
 
-/** One line of the check's table; zero is the plainest. Lengths of a dense case: the first of each. */
+/** One line of the check's table; zero is the plainest. Lengths of a dense case: the first of each; requests beyond the
+ *  third have the third's and the second's in turn. */
 typedef struct qni_attention_spec {
     qni_case_storage storage;
     int32_t batches;
-    int32_t qo[QNI_CASE_BATCHES], kv[QNI_CASE_BATCHES];
+    int32_t qo[QNI_CASE_LENGTHS], kv[QNI_CASE_LENGTHS];
     int32_t qo_heads, kv_heads, dim, dim_vo; // dim_vo 0: dim
     qni_dtype dtype, dtype_kv, dtype_o;
     int32_t page;
     bool is_hnd, is_swapped; // memory in the other order than the layout
     int32_t gap, offset;     // elements between rows; of the first
+    int32_t block_gap;       // elements between pages, or requests of dense tensors
     bool is_causal, is_top_left, has_left, has_right;
     int32_t left, right;
     bool has_custom_mask, is_mask_zero, has_sinks, has_scales, has_lse, is_natural;

@@ -10,6 +10,8 @@
 // Sources: arXiv:1706.03762; FlashInfer's variants (soft cap, ALiBi, RoPE); doi:10.1145/2063384.2063405 (dropout).
 #include "attention.h"
 
+#include <stdlib.h>
+
 constexpr double u = 0x1p-24, angle_error = 0x1p-21;
 
 /** The slope of ALiBi for a head. */
@@ -37,24 +39,42 @@ static void load_head(const qni_attention_problem *p, qni_dtype dtype, const voi
     }
 }
 
-/** <q, k_j>, and the same of magnitudes: of pairs that rotation mixes, of their sums. */
-static double product(const qni_attention_problem *p, const qni_attention_row *row, const double *q,
-                      uint32_t j, double *magnitude) {
+qni_attention_keys qni_attention_load_keys(const qni_attention_problem *p, uint32_t request,
+                                           uint32_t kv_head) {
     const qk_attention_args *g = &p->args;
-    const int64_t dim = g->head_dim_qk, half = dim / 2;
-    const bool is_rotated = g->pos_encoding == QK_POS_ROPE;
-    double k[QK_ATTENTION_MAX_HEAD_DIM], sum = 0;
-    load_head(p, p->dtype_kv, g->k.data,
-              qk_attention_key(g, &g->k, &row->request, row->index, j) +
-                  row->head / g->group * g->k.head,
-              j, k);
+    const qk_attention_request r = qk_attention_get_request(g, request);
+    const int64_t dim = g->head_dim_qk, dim_vo = g->head_dim_vo;
+    qni_attention_keys keys = {
+        .k = malloc((size_t)(r.kv_len * (dim + dim_vo) + 1) * sizeof(double))};
+    if (!keys.k)
+        return keys;
+    keys.v = keys.k + r.kv_len * dim;
+    for (uint32_t j = 0; j < (uint32_t)r.kv_len; j++) {
+        const int64_t v = qk_attention_key(g, &g->v, &r, request, j) + kv_head * g->v.head;
+        load_head(p, p->dtype_kv, g->k.data,
+                  qk_attention_key(g, &g->k, &r, request, j) + kv_head * g->k.head, j,
+                  keys.k + j * dim);
+        for (int64_t d = 0; d < dim_vo; d++)
+            keys.v[j * dim_vo + d] = qni_get(p->dtype_kv, g->v.data, v + d);
+    }
+    return keys;
+}
+
+/** <q, k_j>, and the same of magnitudes: of pairs that rotation mixes, of their sums. */
+static double product(const qni_attention_problem *p, const double *q, const double *k,
+                      double *magnitude) {
+    const int64_t dim = p->args.head_dim_qk, half = dim / 2;
+    double sum = 0;
     *magnitude = 0;
     for (int64_t d = 0; d < dim; d++) {
-        const int64_t other = d < half ? d + half : d - half;
         sum += q[d] * k[d];
-        *magnitude += is_rotated ? (fabs(q[d]) + fabs(q[other])) * (fabs(k[d]) + fabs(k[other]))
-                                 : fabs(q[d] * k[d]);
+        *magnitude += fabs(q[d] * k[d]);
     }
+    if (p->args.pos_encoding != QK_POS_ROPE)
+        return sum;
+    *magnitude = 0;
+    for (int64_t d = 0; d < half; d++)
+        *magnitude += 2 * (fabs(q[d]) + fabs(q[d + half])) * (fabs(k[d]) + fabs(k[d + half]));
     return sum;
 }
 
@@ -76,8 +96,8 @@ static double mask_of(const qk_attention_args *g, const qni_attention_row *row, 
 }
 
 /** x_j; -infinity if the key is not seen. *off gets how far off a kernel's may be. */
-static double score(const qni_attention_problem *p, const qni_attention_row *row, const double *q,
-                    uint32_t j, double *off) {
+static double score(const qni_attention_problem *p, const qni_attention_row *row,
+                    const qni_attention_keys *keys, const double *q, uint32_t j, double *off) {
     const qk_attention_args *g = &p->args;
     const qk_attention_request *r = &row->request;
     double magnitude;
@@ -88,7 +108,7 @@ static double score(const qni_attention_problem *p, const qni_attention_row *row
     const double added = mask_of(g, row, j), scale = scale_of(p, row);
     if (isinf(added) && added < 0)
         return added;
-    double x = product(p, row, q, j, &magnitude) * scale;
+    double x = product(p, q, keys->k + (int64_t)j * g->head_dim_qk, &magnitude) * scale;
     double largest = fabs(x);
     if (g->pos_encoding == QK_POS_ALIBI) {
         const double position = (double)row->query + r->kv_len - r->qo_len;
@@ -123,7 +143,7 @@ typedef struct softmax {
 } softmax;
 
 static softmax find_scores(const qni_attention_problem *p, const qni_attention_row *row,
-                           double *x) {
+                           const qni_attention_keys *keys, double *x) {
     const qk_attention_args *g = &p->args;
     const qk_attention_request *r = &row->request;
     softmax s = {.max = g->sinks ? (double)g->sinks[row->head] : -HUGE_VAL};
@@ -133,7 +153,7 @@ static softmax find_scores(const qni_attention_problem *p, const qni_attention_r
                   row->head * g->q.head,
               (int64_t)r->kv_len - r->qo_len + row->query, q);
     for (uint32_t j = 0; j < (uint32_t)r->kv_len; j++) {
-        x[j] = score(p, row, q, j, &off);
+        x[j] = score(p, row, keys, q, j, &off);
         s.visible += x[j] > -HUGE_VAL;
         s.max = x[j] > s.max ? x[j] : s.max;
         s.off = off > s.off ? off : s.off;
@@ -150,38 +170,48 @@ static double weight_rounding(qni_dtype dtype) {
     return dtype == QNI_F32 ? u : dtype == QNI_F16 ? 0x1p-11 : 0x1p-8;
 }
 
-void qni_attention_ref(const qni_attention_problem *p, const qni_attention_row *row, double *x,
-                       double *o, double *lse, double *bound, double *lse_bound) {
+/** Sums over the keys that are seen, for each element of o: of p v, |p v| and |v|. */
+typedef struct sums {
+    double value[QK_ATTENTION_MAX_HEAD_DIM], magnitude[QK_ATTENTION_MAX_HEAD_DIM],
+        least[QK_ATTENTION_MAX_HEAD_DIM];
+} sums;
+
+static void sum_values(const qk_attention_args *g, const qni_attention_row *row,
+                       const qni_attention_keys *keys, const double *x, sums *out) {
+    *out = (sums){};
+    for (uint32_t j = 0; j < (uint32_t)row->request.kv_len; j++) {
+        const double *v = keys->v + (int64_t)j * g->head_dim_vo;
+        if (!(x[j] > 0) || !qni_attention_keeps(g, row, j))
+            continue;
+        for (uint32_t d = 0; d < g->head_dim_vo; d++) {
+            out->value[d] += x[j] * v[d];
+            out->magnitude[d] += x[j] * fabs(v[d]);
+            out->least[d] += fabs(v[d]);
+        }
+    }
+}
+
+void qni_attention_ref(const qni_attention_problem *p, const qni_attention_row *row,
+                       const qni_attention_keys *keys, double *x, double *o, double *lse,
+                       double *bound, double *lse_bound) {
     const qk_attention_args *g = &p->args;
-    const qk_attention_request *r = &row->request;
-    const int64_t kv_head = row->head / g->group, dim = g->head_dim_vo;
-    const softmax s = find_scores(p, row, x);
-    const double scale = (double)g->v_scale * (g->v_scales ? (double)g->v_scales[kv_head] : 1) *
-                         (g->has_dropout ? (double)g->dropout_scale : 1);
-    const double off = 4 * s.off + (double)(r->kv_len + 32) * u;
+    const softmax s = find_scores(p, row, keys, x);
+    const double v_scale = g->v_scales ? (double)g->v_scales[row->head / g->group] : 1;
+    const double scale =
+        (double)g->v_scale * v_scale * (g->has_dropout ? (double)g->dropout_scale : 1);
+    const double off = 4 * s.off + (double)(row->request.kv_len + 32) * u;
     const double relative =
         s.visible == 1 && !g->sinks ? 4 * u : off + 2 * weight_rounding(p->dtype);
     const double smallest = p->dtype == QNI_F16 && s.visible > 1 ? 0x1p-24 : 0;
-    for (int64_t d = 0; d < dim; d++) {
-        double sum = 0, magnitude = 0, least = 0;
-        for (uint32_t j = 0; s.visible > 0 && j < (uint32_t)r->kv_len; j++) {
-            if (!(x[j] > 0) || !qni_attention_keeps(g, row, j))
-                continue;
-            const double v =
-                qni_get(p->dtype_kv, g->v.data,
-                        qk_attention_key(g, &g->v, r, row->index, j) + kv_head * g->v.head + d);
-            sum += x[j] * v;
-            magnitude += x[j] * fabs(v);
-            least += fabs(v);
-        }
-        o[d] = s.visible > 0 ? sum / s.sum * scale : 0;
-        if (bound)
-            bound[d] =
-                s.visible > 0 ? fabs(scale) * (relative * magnitude + smallest * least) / s.sum : 0;
+    sums all;
+    sum_values(g, row, keys, x, &all);
+    for (uint32_t d = 0; d < g->head_dim_vo; d++) {
+        o[d] = s.visible > 0 ? all.value[d] / s.sum * scale : 0;
+        bound[d] =
+            s.visible > 0
+                ? fabs(scale) * (relative * all.magnitude[d] + smallest * all.least[d]) / s.sum
+                : 0;
     }
-    *lse = (s.max + log(s.sum)) / log(2) * (double)g->lse_unit;
-    if (!(s.sum > 0))
-        *lse = -HUGE_VAL;
-    if (lse_bound)
-        *lse_bound = (off + 8 * u * (fabs(s.max) + 32)) * 1.5;
+    *lse = s.sum > 0 ? (s.max + log(s.sum)) / log(2) * (double)g->lse_unit : -HUGE_VAL;
+    *lse_bound = (off + 8 * u * (fabs(s.max) + 32)) * 1.5;
 }
