@@ -156,13 +156,21 @@ QN_API qn_status qn_merge_states(qn_stream *stream, DLTensor *v, DLTensor *s,
 
 /** What dropout does to each weight: 0.5 where it is kept, -0.5 where it is dropped.
  *
- *  r   [batch, heads, queries, keys] f32, f16 or bf16, contiguous, written
+ *  r   [batch, heads, queries, keys] f32, f16 or bf16, written; last dimension contiguous, other strides any
  *  Element (b, h, m, n) has lane n % 4 of Philox4x32-10 with key `seed` and counter
  *  offset + ((b heads + h) queries + m) ceil(keys / 4) + n / 4; it is kept if that, as i32, is above
  *  i32((p - 0.5) * 0xFFFFFFFF). With a plan, queries and keys are its max_qo_len and max_kv_len.
  *  Source: AOTriton's debug_simulate_encoded_softmax; doi:10.1145/2063384.2063405. */
 QN_API qn_status qn_attention_dropout_mask(qn_stream *stream, DLTensor *r, float dropout_p,
                                            uint64_t seed, uint64_t offset);
+/** The random numbers by which dropout decides.
+ *
+ *  r   [batch, heads, queries, keys], written; last dimension contiguous, other strides any. i32: the word that
+ *      qn_attention_dropout_mask compares. f32: word * 2.32830658e-10 + 0.5, each rounded to f32: from 0 to 1, either of
+ *      which it reaches and may pass by 2^-24
+ *  Source: AOTriton's debug_fill_dropout_rng. */
+QN_API qn_status qn_attention_dropout_rng(qn_stream *stream, DLTensor *r, uint64_t seed,
+                                          uint64_t offset);
 
 #ifdef __cplusplus
 }

@@ -190,25 +190,19 @@ qn_status qn_merge_states(qn_stream *stream, DLTensor *v, DLTensor *s, const DLT
 
 // ---- dropout
 
-qn_status qn_attention_dropout_mask(qn_stream *stream, DLTensor *r, float dropout_p, uint64_t seed,
-                                    uint64_t offset) {
-    const char *op = "attention_dropout_mask";
+/** Fills r [batch, heads, queries, keys], whose dtype the caller has checked. */
+static qn_status run_dropout(qn_stream *stream, const char *op, DLTensor *r, uint32_t what,
+                             float dropout_p, uint64_t seed, uint64_t offset) {
     qn_status st;
-    if (!stream)
-        return QN_FAIL(QN_E_INVALID, "%s: stream is null", op);
-    QN_TRY(qni_check_tensor(stream, op, "r", r, 4));
-    const qni_dtype dtype = qni_dtype_of(r);
-    if (!qni_is_float16_or_32(dtype))
-        return QN_FAIL(QN_E_UNSUPPORTED, "%s: r has dtype %s; accepted: f32, f16, bf16", op,
-                       qni_dtype_name(dtype));
-    if (!qni_is_contiguous(r))
-        return QN_FAIL(QN_E_INVALID, "%s: r is not contiguous", op);
-    if (!(dropout_p >= 0 && dropout_p < 1))
-        return QN_FAIL(QN_E_INVALID, "%s: dropout_p is %g; accepted: 0 to below 1", op,
-                       (double)dropout_p);
+    QN_TRY(qni_check_last_contiguous(op, "r", r));
+    QN_TRY(qni_check_elements_apart(op, "r", r));
     QN_TRY(qni_check_alignment(op, "r", r));
     qni_dropout_problem p = {.r = qni_data(r),
-                             .dtype = dtype,
+                             .r_batch = qni_stride(r, 0),
+                             .r_head = qni_stride(r, 1),
+                             .r_query = qni_stride(r, 2),
+                             .dtype = qni_dtype_of(r),
+                             .what = what,
                              .batches = r->shape[0],
                              .heads = r->shape[1],
                              .queries = r->shape[2],
@@ -218,9 +212,38 @@ qn_status qn_attention_dropout_mask(qn_stream *stream, DLTensor *r, float dropou
                                  .dropout_queries = (uint32_t)p.queries,
                                  .dropout_quads = (uint32_t)((p.keys + 3) / 4)};
     qni_attention_set_dropout(&p.args, dropout_p, seed, offset);
-    p.args.has_dropout = 1;
     if (qni_numel(r) > 0)
         QN_TRY(qni_run(&qni_op_attention_dropout, stream, &p));
+out:
+    return st;
+}
+
+qn_status qn_attention_dropout_mask(qn_stream *stream, DLTensor *r, float dropout_p, uint64_t seed,
+                                    uint64_t offset) {
+    const char *op = "attention_dropout_mask";
+    qn_status st;
+    QN_TRY(qni_check_tensor(stream, op, "r", r, 4));
+    if (!qni_is_float16_or_32(qni_dtype_of(r)))
+        return QN_FAIL(QN_E_UNSUPPORTED, "%s: r has dtype %s; accepted: f32, f16, bf16", op,
+                       qni_dtype_name(qni_dtype_of(r)));
+    if (!(dropout_p >= 0 && dropout_p < 1))
+        return QN_FAIL(QN_E_INVALID, "%s: dropout_p is %g; accepted: 0 to below 1", op,
+                       (double)dropout_p);
+    QN_TRY(run_dropout(stream, op, r, QK_DROPOUT_MASK, dropout_p, seed, offset));
+out:
+    return st;
+}
+
+qn_status qn_attention_dropout_rng(qn_stream *stream, DLTensor *r, uint64_t seed, uint64_t offset) {
+    const char *op = "attention_dropout_rng";
+    qn_status st;
+    QN_TRY(qni_check_tensor(stream, op, "r", r, 4));
+    const qni_dtype dtype = qni_dtype_of(r);
+    if (dtype != QNI_I32 && dtype != QNI_F32)
+        return QN_FAIL(QN_E_UNSUPPORTED, "%s: r has dtype %s; accepted: i32, f32", op,
+                       qni_dtype_name(dtype));
+    QN_TRY(run_dropout(stream, op, r, dtype == QNI_I32 ? QK_DROPOUT_WORDS : QK_DROPOUT_UNIFORM, 0,
+                       seed, offset));
 out:
     return st;
 }

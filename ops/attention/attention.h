@@ -4,7 +4,7 @@
 #define QNI_ATTENTION_H
 
 #include "../elements.h"
-#include "attention_gpu.h"
+#include "attention_any_gpu.h"
 #include "philox_gpu.h"
 
 #include <quern/attention.h>
@@ -37,7 +37,9 @@ typedef struct qni_merge_problem {
 typedef struct qni_dropout_problem {
     qk_attention_args args; // the fields of dropout, num_kv_heads and group 1
     void *r;
+    int64_t r_batch, r_head, r_query; // strides
     qni_dtype dtype;
+    uint32_t what; // QK_DROPOUT_MASK, …
     int64_t batches, heads, queries, keys;
 } qni_dropout_problem;
 
@@ -100,7 +102,8 @@ qni_attention_keys qni_attention_load_keys(const qni_attention_problem *p, uint3
 void qni_attention_ref(const qni_attention_problem *p, const qni_attention_row *row,
                        const qni_attention_keys *keys, double *x, double *o, double *lse,
                        double *bound, double *lse_bound);
-/** Whether dropout keeps the row's weight of key j. */
+/** The random word of the row's weight of key j; whether dropout, if any, keeps the weight. */
+uint32_t qni_attention_word(const qk_attention_args *g, const qni_attention_row *row, uint32_t j);
 bool qni_attention_keeps(const qk_attention_args *g, const qni_attention_row *row, uint32_t j);
 
 #endif

@@ -25,10 +25,14 @@ typedef struct qk_merge_args {
     float lse_unit;
 } qk_merge_args;
 
+/** What is written of each weight: whether it is kept, its word of Philox (i32), or that as a number (f32). */
+enum { QK_DROPOUT_MASK, QK_DROPOUT_WORDS, QK_DROPOUT_UNIFORM };
+
 typedef struct qk_dropout_args {
     qk_attention_args common; // the fields of dropout, num_kv_heads and group 1
     void *r;
-    uint32_t rows, keys, dtype, unused; // rows: batches * heads * queries
+    int64_t r_batch, r_head, r_query;
+    uint32_t rows, keys, dtype, what; // rows: batches * heads * queries
 } qk_dropout_args;
 
 /** Cosine and sine of an angle of which 2^32 is a full turn: Taylor series over an eighth of a turn to either side, off by

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chooses and launches the GPU kernels of attention.
 #include "attention.h"
-#include "attention_any_gpu.h"
 
 #include <string.h>
 
@@ -128,9 +127,13 @@ qn_status qni_dropout_gpu(qn_stream *stream, const void *problem) {
     const qni_dropout_problem *p = problem;
     const qk_dropout_args args = {.common = p->args,
                                   .r = p->r,
+                                  .r_batch = p->r_batch,
+                                  .r_head = p->r_head,
+                                  .r_query = p->r_query,
                                   .rows = (uint32_t)(p->batches * p->heads * p->queries),
                                   .keys = (uint32_t)p->keys,
-                                  .dtype = (uint32_t)p->dtype};
+                                  .dtype = (uint32_t)p->dtype,
+                                  .what = p->what};
     const int64_t quads = (p->keys + 3) / 4 * args.rows;
     return launch(stream, &dropout, (quads + THREADS - 1) / THREADS, &args, sizeof args);
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Merging: a split request's chunks into o and lse; states that the caller has; and dropout's mask.
+// Merging: a split request's chunks into o and lse; states that the caller has; and dropout's mask and random numbers.
 //
 // Needs     nothing beyond vector instructions
 // Tile      a wave a row: lanes go along v's elements; states in order, so that the same bits come out always
 // Launch    256 threads; workgroups step through what is left
-// Source    FlashInfer's merge_states; AOTriton's debug_simulate_encoded_softmax
+// Source    FlashInfer's merge_states; AOTriton's debug_simulate_encoded_softmax, debug_fill_dropout_rng
 #include "attention_any_gpu.h"
 #include "attention_row_gpu.h"
 
@@ -98,20 +98,30 @@ QD_KERNEL(THREADS) qk_merge_states(const qk_merge_args g) {
 
 // ---- dropout
 
+QD_INLINE void store_random(const qk_dropout_args *g, int64_t at, uint32_t word) {
+    if (g->what == QK_DROPOUT_WORDS)
+        ((uint32_t *)g->r)[at] = word;
+    else if (g->what == QK_DROPOUT_UNIFORM)
+        ((float *)g->r)[at] = qk_philox_uniform(word);
+    else
+        qd_store1((int)g->dtype, (void *)element_at(g->dtype, g->r, at),
+                  (int32_t)word > g->common.dropout_threshold ? 0.5f : -0.5f);
+}
+
 /** Four keys a thread: one draw of Philox. */
 QD_KERNEL(THREADS) qk_attention_dropout(const qk_dropout_args g) {
     const uint64_t quads = g.common.dropout_quads, count = g.rows * quads;
+    const uint32_t heads = g.common.num_kv_heads, queries = g.common.dropout_queries;
     for (uint64_t i = (uint64_t)qd_block() * THREADS + qd_thread(); i < count;
          i += (uint64_t)__gpu_num_blocks(0) * THREADS) {
-        const uint32_t quad = (uint32_t)(i % quads);
-        uint32_t lanes[4];
-        qk_philox(g.common.dropout_seed, g.common.dropout_offset + i, lanes);
+        const uint32_t row = (uint32_t)(i / quads), key = 4 * (uint32_t)(i % quads);
+        const int64_t at = row / queries / heads * g.r_batch + row / queries % heads * g.r_head +
+                           row % queries * g.r_query + key;
+        uint32_t words[4];
+        qk_philox(g.common.dropout_seed, g.common.dropout_offset + i, words);
         QD_UNROLL for (uint32_t k = 0; k < 4; k++) {
-            const bool is_kept = (int32_t)lanes[k] > g.common.dropout_threshold;
-            const int64_t at = (int64_t)(i / quads) * g.keys + 4 * quad + k;
-            if (4 * quad + k < g.keys)
-                qd_store1((int)g.dtype, (void *)element_at(g.dtype, g.r, at),
-                          is_kept ? 0.5f : -0.5f);
+            if (key + k < g.keys)
+                store_random(&g, at + k, words[k]);
         }
     }
 }

@@ -126,13 +126,15 @@ static double score(const qni_attention_problem *p, const qni_attention_row *row
     return x + added;
 }
 
-bool qni_attention_keeps(const qk_attention_args *g, const qni_attention_row *row, uint32_t j) {
+uint32_t qni_attention_word(const qk_attention_args *g, const qni_attention_row *row, uint32_t j) {
     uint32_t lanes[4];
-    if (!g->has_dropout)
-        return true;
     qk_philox(g->dropout_seed,
               qk_attention_dropout_counter(g, row->index, row->head, row->query, j / 4), lanes);
-    return (int32_t)lanes[j % 4] > g->dropout_threshold;
+    return lanes[j % 4];
+}
+
+bool qni_attention_keeps(const qk_attention_args *g, const qni_attention_row *row, uint32_t j) {
+    return !g->has_dropout || (int32_t)qni_attention_word(g, row, j) > g->dropout_threshold;
 }
 
 /** Weights of all keys in place of their scores, divided by their sum. */

@@ -423,6 +423,39 @@ static void test_dropout(void **) {
                    "dropout_p is -1");
 }
 
+/** The words are Philox's, in the order of keys, also where rows have gaps; as numbers they reach both ends. */
+static void test_random_numbers(void **) {
+    static const int32_t first[] = {0x6627E8D5, (int32_t)0xE169C58D, (int32_t)0xBC57AC4C,
+                                    (int32_t)0x9B00DBD8};
+    int32_t word;
+    MAKE(&o, QNI_I32, 1, 1, 2, 7);
+    o.shape[3] = 6; // of rows of 7
+    assert_int_equal(qn_attention_dropout_rng(stream, &o.t, 0, 0), QN_OK);
+    assert_memory_equal(o.data, first, sizeof first);
+    for (int row = 0; row < 2; row++) {
+        memcpy(&word, o.data + 4 * (7 * row + 6), sizeof word);
+        assert_int_equal(word, -1); // poison
+    }
+    MAKE(&q, QNI_F32, 1, 1, 2, 6);
+    assert_int_equal(qn_attention_dropout_rng(stream, &q.t, 0, 0), QN_OK);
+    for (int i = 0; i < 12; i++) {
+        memcpy(&word, o.data + 4 * (i / 6 * 7 + i % 6), sizeof word);
+        assert_true(at(&q, i) == (double)((float)word * 2.32830658e-10f + 0.5f));
+    }
+    assert_true(qk_philox_uniform(0x7FFFFFFF) == 1 && qk_philox_uniform(0) == 0.5f);
+    assert_true(fabsf(qk_philox_uniform(0x80000000)) <= 0x1p-24f);
+    o.strides[3] = 2;
+    assert_refused(qn_attention_dropout_rng(stream, &o.t, 0, 0), QN_E_INVALID,
+                   "attention_dropout_rng: r has stride 2 in its last dimension");
+    o.strides[3] = 1, o.strides[2] = 5;
+    assert_refused(qn_attention_dropout_rng(stream, &o.t, 0, 0), QN_E_INVALID,
+                   "r has stride 5 in dimension 2, needs at least 6");
+    MAKE(&o, QNI_F16, 1, 1, 2, 7);
+    assert_refused(qn_attention_dropout_rng(stream, &o.t, 0, 0), QN_E_UNSUPPORTED,
+                   "r has dtype f16; accepted: i32, f32");
+    assert_int_equal(o.data[0], 0xFF);
+}
+
 int main(void) {
     setenv("QUERN_VALIDATE", "1", 1);
     const struct CMUnitTest tests[] = {
@@ -432,7 +465,7 @@ int main(void) {
         cmocka_unit_test(test_workspace), cmocka_unit_test(test_plan),
         cmocka_unit_test(test_chunks),    cmocka_unit_test(test_plan_refusals),
         cmocka_unit_test(test_paged),     cmocka_unit_test(test_merge),
-        cmocka_unit_test(test_dropout),
+        cmocka_unit_test(test_dropout),   cmocka_unit_test(test_random_numbers),
     };
     return cmocka_run_group_tests(tests, open_cpu, close_cpu);
 }

@@ -151,7 +151,7 @@ qn_status qni_merge_check(qni_check_run *run) {
     return st;
 }
 
-// ---- dropout's mask
+// ---- dropout's mask and random numbers
 
 typedef struct dropout_case {
     qni_area r;
@@ -167,36 +167,57 @@ static qn_status compare_dropout(void *context, qn_stream *stream, double *error
     return qni_case_compare(&((dropout_case *)context)->r, 1, stream, error, detail, room);
 }
 
-static qn_status check_dropout(qni_check_run *run, qni_dtype dtype, int64_t keys, float dropout_p) {
-    const int64_t batches = 2, heads = 3, queries = 5, rows = batches * heads * queries;
+/** What must stand there, exactly. */
+static double expect_random(const qni_dropout_problem *p, const qni_attention_row *row,
+                            uint32_t key) {
+    const uint32_t word = qni_attention_word(&p->args, row, key);
+    return p->what == QK_DROPOUT_WORDS               ? (double)(int32_t)word
+           : p->what == QK_DROPOUT_UNIFORM           ? (double)qk_philox_uniform(word)
+           : qni_attention_keeps(&p->args, row, key) ? 0.5
+                                                     : -0.5;
+}
+
+static void expect_dropout(dropout_case *c) {
+    const qni_dropout_problem *p = &c->problem;
+    for (int64_t i = 0; i < p->batches * p->heads * p->queries; i++) {
+        const qni_attention_row row = {.index = (uint32_t)(i / (p->heads * p->queries)),
+                                       .head = (uint32_t)(i / p->queries % p->heads),
+                                       .query = (uint32_t)(i % p->queries)};
+        const int64_t at = row.index * p->r_batch + row.head * p->r_head + row.query * p->r_query;
+        for (int64_t j = 0; j < p->keys; j++)
+            qni_area_expect(&c->r, at + j, expect_random(p, &row, (uint32_t)j), 0);
+    }
+}
+
+/** r of [2, 3, 5, keys], `gap` elements between rows, heads inside queries. */
+static qn_status check_dropout(qni_check_run *run, uint32_t what, qni_dtype dtype, int64_t keys,
+                               int64_t gap, float dropout_p) {
+    const int64_t batches = 2, heads = 3, queries = 5, row = keys + gap;
+    static const char *const names[] = {"mask", "words", "uniform"};
     dropout_case c = {};
     char text[96];
     qn_status st;
-    QN_TRY(
-        qni_area_create(&c.r, "r", qn_stream_device(qni_check_stream(run)), dtype, rows * keys, 0));
+    QN_TRY(qni_area_create(&c.r, "r", qn_stream_device(qni_check_stream(run)), dtype,
+                           batches * heads * queries * row, 0));
     c.problem = (qni_dropout_problem){.args = {.num_kv_heads = (uint32_t)heads,
                                                .group = 1,
                                                .dropout_queries = (uint32_t)queries,
                                                .dropout_quads = (uint32_t)((keys + 3) / 4)},
                                       .r = qni_area_device(&c.r),
+                                      .r_batch = heads * queries * row,
+                                      .r_head = gap ? row : queries * row,
+                                      .r_query = gap ? heads * row : row,
                                       .dtype = dtype,
+                                      .what = what,
                                       .batches = batches,
                                       .heads = heads,
                                       .queries = queries,
                                       .keys = keys};
     qni_attention_set_dropout(&c.problem.args, dropout_p, 0xFEDCBA9876543210, 0xFFFFFFFF);
     c.problem.args.has_dropout = 1;
-    for (int64_t i = 0; i < rows; i++) {
-        const qni_attention_row row = {.index = (uint32_t)(i / (heads * queries)),
-                                       .head = (uint32_t)(i / queries % heads),
-                                       .query = (uint32_t)(i % queries)};
-        for (int64_t j = 0; j < keys; j++)
-            qni_area_expect(&c.r, i * keys + j,
-                            qni_attention_keeps(&c.problem.args, &row, (uint32_t)j) ? 0.5 : -0.5,
-                            0);
-    }
-    snprintf(text, sizeof text, "[2, 3, 5, %ld] %s p=%g", (long)keys, qni_dtype_name(dtype),
-             (double)dropout_p);
+    expect_dropout(&c);
+    snprintf(text, sizeof text, "[2, 3, 5, %ld] %s %s p=%g%s", (long)keys, names[what],
+             qni_dtype_name(dtype), (double)dropout_p, gap ? " strided" : "");
     const DLTensor *const outputs[] = {&c.r.flat};
     const qni_check_problem problem = {.op = &qni_op_attention_dropout,
                                        .text = text,
@@ -215,9 +236,12 @@ out:
 
 qn_status qni_dropout_check(qni_check_run *run) {
     qn_status st;
-    QN_TRY(check_dropout(run, QNI_F32, 33, 0.5f));
-    QN_TRY(check_dropout(run, QNI_F16, 64, 0.1f));
-    QN_TRY(check_dropout(run, QNI_BF16, 7, 0.9f));
+    QN_TRY(check_dropout(run, QK_DROPOUT_MASK, QNI_F32, 33, 0, 0.5f));
+    QN_TRY(check_dropout(run, QK_DROPOUT_MASK, QNI_F16, 64, 3, 0.1f));
+    QN_TRY(check_dropout(run, QK_DROPOUT_MASK, QNI_BF16, 7, 0, 0.9f));
+    QN_TRY(check_dropout(run, QK_DROPOUT_WORDS, QNI_I32, 33, 0, 0));
+    QN_TRY(check_dropout(run, QK_DROPOUT_WORDS, QNI_I32, 6, 1, 0));
+    QN_TRY(check_dropout(run, QK_DROPOUT_UNIFORM, QNI_F32, 33, 2, 0));
 out:
     return st;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Merging of states and dropout's mask on the CPU.
+// Merging of states, dropout's mask and random numbers on the CPU.
 #include "attention.h"
 
 // ---- merging
@@ -52,15 +52,24 @@ qn_status qni_merge_cpu(qn_stream *stream, const void *problem) {
 
 // ---- dropout
 
+static void put_random(const qni_dropout_problem *p, int64_t at, uint32_t word) {
+    if (p->what == QK_DROPOUT_WORDS)
+        ((uint32_t *)p->r)[at] = word;
+    else if (p->what == QK_DROPOUT_UNIFORM)
+        ((float *)p->r)[at] = qk_philox_uniform(word);
+    else
+        qni_put(p->dtype, p->r, at, (int32_t)word > p->args.dropout_threshold ? 0.5 : -0.5);
+}
+
 static void fill_dropout_row(void *context, int64_t i) {
     const qni_dropout_problem *p = context;
     const int64_t per_batch = p->heads * p->queries;
     const qni_attention_row row = {.index = (uint32_t)(i / per_batch),
                                    .head = (uint32_t)(i % per_batch / p->queries),
                                    .query = (uint32_t)(i % p->queries)};
+    const int64_t at = row.index * p->r_batch + row.head * p->r_head + row.query * p->r_query;
     for (int64_t j = 0; j < p->keys; j++)
-        qni_put(p->dtype, p->r, i * p->keys + j,
-                qni_attention_keeps(&p->args, &row, (uint32_t)j) ? 0.5 : -0.5);
+        put_random(p, at + j, qni_attention_word(&p->args, &row, (uint32_t)j));
 }
 
 qn_status qni_dropout_cpu(qn_stream *stream, const void *problem) {

@@ -14,7 +14,8 @@ from ._tensor import Device, Tensor, device, devices, empty, to
 from ._tensor import numpy_of as numpy
 from ._activation import (act_and_mul, act_and_mul_dynamic_quant, act_and_mul_quant, gelu_and_mul, gelu_tanh_and_mul,
                           silu_and_mul)
-from ._attention import (AttentionPlan, attention, attention_dropout_mask, attention_plan, merge_state, merge_states)
+from ._attention import (AttentionPlan, attention, attention_dropout_mask, attention_dropout_rng, attention_plan, merge_state,
+                         merge_states)
 from ._gemm import gemm, gemm_grouped_contiguous, gemm_grouped_masked, gemm_pack
 from ._kvcache import (append_paged_kv_cache, append_paged_mla_kv_cache, concat_and_cache_mla,
                        get_batch_indices_positions, get_seq_lens, reshape_and_cache)

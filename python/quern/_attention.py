@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention over dense, ragged and paged keys and values, its plans, merging of partial results, dropout's mask.
+"""Attention over dense, ragged and paged keys and values, its plans, merging of partial results, dropout's mask and
+random numbers.
 
 Raises ValueError (shape, stride, scalars, masks that exclude each other, a plan for other tensors), NotImplementedError
 (dtype, head_dim, pos_encoding with logits_soft_cap); nothing is written then.
@@ -239,4 +240,13 @@ def attention_dropout_mask(r, dropout_p, seed=0, offset=0):
     i32((dropout_p - 0.5) 0xFFFFFFFF).
     """
     _ops.attention_dropout_mask(r, dropout_p, _word(seed), _word(offset))
+    return r
+
+
+def attention_dropout_rng(r, seed=0, offset=0):
+    """Writes into r [batch, heads, queries, keys] the random numbers by which dropout decides; gives r.
+
+    i32: the words of Philox that attention_dropout_mask compares; f32: word * 2.32830658e-10 + 0.5, from 0 to 1.
+    """
+    _ops.attention_dropout_rng(r, _word(seed), _word(offset))
     return r

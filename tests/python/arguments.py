@@ -110,6 +110,7 @@ _MAKERS = {
     "merge_state": lambda: [_bf16(3, 2, 32), _f32(3, 2), *_states(3, 2), *_states(3, 2), 0],
     "merge_states": lambda: [_bf16(3, 2, 32), _f32(3, 2), *_states(3, 4, 2), 1],
     "attention_dropout_mask": lambda: [_f32(2, 2, 3, 7), 0.25, 7, 2],
+    "attention_dropout_rng": lambda: [_f32(2, 2, 3, 7), 7, 2],
     "get_batch_indices_positions": lambda: [_i32(9, 9, 9, 9), _i32(9, 9, 9, 9), _i32(0, 1, 4), _i32(3, 4)],
 }
 for _name, _same in {"gemma_rmsnorm": "rmsnorm", "gemma_fused_add_rmsnorm": "fused_add_rmsnorm",

@@ -12,7 +12,7 @@ import torch
 import quern.torch  # noqa: F401  (torch.ops.quern)
 
 from .. import _tensor
-from .._attention import attention, attention_dropout_mask, attention_plan
+from .._attention import attention, attention_dropout_mask, attention_dropout_rng, attention_plan
 
 
 def _number(x):
@@ -110,36 +110,9 @@ def debug_simulate_encoded_softmax(r, dropout_p, philox_seed, philox_offset1=Non
     attention_dropout_mask(r, dropout_p, _number(philox_seed), _number(philox_offset1) + philox_offset2)
 
 
-def _philox(counters, seed):
-    """Philox4x32-10 of 64-bit counters: u32 [4, counters]. doi:10.1145/2063384.2063405."""
-    low = numpy.uint64(0xFFFFFFFF)
-    half = numpy.uint64(32)
-    c = [counters & low, counters >> half, numpy.zeros_like(counters), numpy.zeros_like(counters)]
-    keys = [seed & 0xFFFFFFFF, seed >> 32]
-    for _ in range(10):
-        a, b = c[0] * numpy.uint64(0xD2511F53), c[2] * numpy.uint64(0xCD9E8D57)
-        c = [(b >> half) ^ c[1] ^ numpy.uint64(keys[0]), b & low, (a >> half) ^ c[3] ^ numpy.uint64(keys[1]), a & low]
-        keys = [(keys[0] + 0x9E3779B9) & 0xFFFFFFFF, (keys[1] + 0xBB67AE85) & 0xFFFFFFFF]
-    return numpy.stack(c).astype(numpy.uint32)
-
-
-def _random_words(shape, seed, offset):
-    """The signed word of each element of [batch, heads, n, m]."""
-    batch, heads, n, m = shape
-    quads = -(-m // 4)
-    counters = numpy.arange(batch * heads * n * quads, dtype=numpy.uint64) + numpy.uint64(offset & (2**64 - 1))
-    words = _philox(counters, seed & (2**64 - 1)).T.reshape(batch, heads, n, quads * 4)[..., :m]
-    return numpy.ascontiguousarray(words).view(numpy.int32)
-
-
 def debug_fill_dropout_rng(r, philox_seed, philox_offset, stream=None):
-    """Writes dropout's random numbers into r [batch, heads, n, m]: i32 as they are, f32 as word 2.32830658e-10 + 0.5. On the host."""
-    words = _random_words(tuple(r.shape), _number(philox_seed), _number(philox_offset))
-    if r.dtype == torch.float32:
-        words = words.astype(numpy.float32) * numpy.float32(2.32830658e-10) + numpy.float32(0.5)
-    elif r.dtype != torch.int32:
-        raise NotImplementedError(f"debug_fill_dropout_rng: r has dtype {r.dtype}; accepted: int32, float32")
-    r.copy_(torch.from_numpy(words))
+    """Writes dropout's random numbers into r [batch, heads, n, m]: i32 as they are, f32 as word 2.32830658e-10 + 0.5."""
+    attention_dropout_rng(r, _number(philox_seed), _number(philox_offset))
 
 
 debug_fill_dropout_rng_tensor = debug_fill_dropout_rng  # AOTriton's takes tensors of one for the numbers, as the other here does
