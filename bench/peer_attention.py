@@ -1,25 +1,33 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""quern's attention beside PyTorch's scaled_dot_product_attention on the CPU, in one process, the sides taking turns.
+"""quern's attention beside each backend of PyTorch's scaled_dot_product_attention, in one process, the sides taking turns.
 
     python bench/peer_attention.py                              prompts of 1024 and a decoding step, one and two threads
     python bench/peer_attention.py --seq 256,1024,4096          other lengths
+    python bench/peer_attention.py --device cuda:0              on a GPU, timed with its events
+    python bench/peer_attention.py --device cuda:0 --graph      replayed in a CUDA graph, so without the host's part
     python bench/peer_attention.py --json result.json           the figures for programs as well
 
 bf16. A prompt is a batch of one with 24 heads of 128; decoding is one token for each of eight caches of 4096 keys, 32
-heads on 8. A ratio above 1 means that quern is faster; it compares medians, `of best` each side's fastest run, which
-other programs on the machine disturb less. GB/s are of keys and values. Needs torch and numpy.
+heads on 8. Prompts are given as arithmetic, that of causal ones without what the mask leaves out, decoding as GB/s of the
+cache's keys and values. A backend that does not take a problem is "-", and the JSON says why. The ratio is to the fastest
+backend; above 1 quern is faster. It compares medians, `of best` each side's fastest run, which other programs on the
+machine disturb less. Needs torch.
 """
 
 import argparse
 import ctypes
 import json
-import pathlib
-import statistics
-import sys
+import warnings
 
-from peers import DLTensor, Quern, dl_tensor, numbers, of_child, processor, take_turns
+import peer_common
+from peer_common import GRAPH_CALLS, DLTensor, Side, numbers, take_turns, timer_of
 
+BACKENDS = {"flash": "FLASH_ATTENTION", "efficient": "EFFICIENT_ATTENTION", "cudnn": "CUDNN_ATTENTION", "math": "MATH"}
+HND = 1
+
+
+# ---- quern
 
 class AttentionArgs(ctypes.Structure):
     """include/quern/attention.h."""
@@ -41,77 +49,185 @@ class AttentionArgs(ctypes.Structure):
         ("lse_base", ctypes.c_int32)]
 
 
-HND = 1
+class Attention:
+    """The arguments of qn_attention on dense tensors [batch, heads, length, dim]."""
+
+    def __init__(self, o, q, k, v, causal):
+        self.tensors, self.causal = {"o": o, "q": q, "k": k, "v": v}, causal
+
+    def make(self, quern):
+        pointers = {name: ctypes.pointer(quern.tensor(t)) for name, t in self.tensors.items()}
+        args = AttentionArgs(struct_size=ctypes.sizeof(AttentionArgs), layout=HND, is_causal=self.causal, **pointers)
+        size = ctypes.c_int64()
+        quern.call("qn_attention_workspace_bytes", ctypes.byref(size), ctypes.byref(args))
+        if size.value:
+            room = quern.torch.empty(size.value, dtype=quern.torch.uint8, device=self.tensors["q"].device)
+            pointers["workspace"] = args.workspace = ctypes.pointer(quern.tensor(room))
+        args.keep = pointers
+        return args
 
 
-def attention(torch, quern, o, q, k, v, causal):
-    """A function that runs quern's; all that Python must prepare is prepared here."""
-    tensors = [dl_tensor(t) for t in (o, q, k, v)]
-    pointers = [ctypes.pointer(t) for t in tensors]
-    args = AttentionArgs(struct_size=ctypes.sizeof(AttentionArgs), o=pointers[0], q=pointers[1], k=pointers[2],
-                         v=pointers[3], layout=HND, is_causal=causal)
-    size = ctypes.c_int64()
-    quern.call("qn_attention_workspace_bytes", ctypes.byref(size), ctypes.byref(args))
-    room = torch.empty(size.value // 4 + 1, dtype=torch.int32)
-    workspace = dl_tensor(room.view(torch.int32))
-    workspace.code, workspace.bits, workspace.shape[0] = 1, 8, max(size.value, 1)  # as bytes
-    args.workspace = ctypes.pointer(workspace)
+# ---- PyTorch
 
-    def run():
-        if quern.lib.qn_attention(quern.stream, ctypes.byref(args)) != 0:
-            sys.exit(f"peer_attention.py: {quern.lib.qn_last_error().decode()}")
-    run.keep = (tensors, pointers, args, room, workspace)
-    return run
+class Backend(Side):
+    """One of PyTorch's backends, forced; `refused` says why it does not take the problem."""
+
+    def __init__(self, torch, name, run):
+        super().__init__(name, run)
+        self.attention, self.refused = torch.nn.attention, None
+        self.backend = getattr(self.attention.SDPBackend, BACKENDS[name], None)
+        if self.backend is None:
+            self.refused = f"PyTorch {torch.__version__} does not have it"
+
+    def forced(self, function):
+        """What the function gives with no other backend allowed; None where the backend refuses."""
+        if self.refused:
+            return None
+        with warnings.catch_warnings(record=True) as said, self.attention.sdpa_kernel(self.backend):
+            warnings.simplefilter("always")
+            try:
+                return function()
+            except RuntimeError as error:
+                self.refused = reason_of(error, said)
+        return None
+
+    def timed(self, measure):
+        return self.forced(lambda: measure(self.run))
+
+    def record(self, torch):
+        self.forced(lambda: super(Backend, self).record(torch))
+
+    def figures(self, flops, cache_bytes):
+        if not self.times:
+            return {"refused": self.refused}
+        return {"ms": self.median / 1e6, "best_ms": self.best / 1e6, "runs": len(self.times),
+                "gflops": flops / self.median, "gb_s": cache_bytes / self.median}
 
 
-def measure(torch, quern, options, name, q_shape, kv_shape, causal):
-    q, k, v = (torch.randn(shape, dtype=torch.bfloat16) for shape in (q_shape, kv_shape, kv_shape))
-    o = torch.empty_like(q)
-    ours = attention(torch, quern, o, q, k, v, causal)
-    grouped = q_shape[1] != kv_shape[1]
+def reason_of(error, said):
+    """PyTorch warns of each backend's reasons, then raises an error that says nothing."""
+    texts = [str(warning.message).split(" (Triggered internally")[0].strip() for warning in said]
+    reasons = [text for text in texts if not text.endswith("because:") and "runtime disabled" not in text]
+    return "; ".join(reasons or [str(error).splitlines()[0]])[:400]
+
+
+# ---- the measurement
+
+def problems_of(options):
+    """Name, kind, length, shapes of q and of k and v."""
+    for length in options.seq:
+        shape = (1, 24, length, 128)
+        yield f"prompt of {length}", "prompt", length, shape, shape
+        yield f"prompt of {length} causal", "causal", length, shape, shape
+    yield "decode", "decode", 4096, (8, 32, 1, 128), (8, 8, 4096, 128)
+
+
+def sides_of(torch, quern, options, tensors, causal):
+    o, q, k, v = tensors
+    grouped = {"enable_gqa": True} if q.shape[1] != k.shape[1] else {}
 
     def theirs():
-        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=grouped)
-    times = take_turns((lambda i: ours(), lambda i: theirs()), options.runs, options.pause)
-    medians = [statistics.median(t) / 1e6 for t in times]
-    scores = q_shape[2] * kv_shape[2] - (q_shape[2] * (q_shape[2] - 1) // 2 if causal else 0)
-    flops = 4 * q_shape[0] * q_shape[1] * q_shape[3] * scores
-    cache = 2 * k.numel() * 2
-    error = (o.float() - theirs().float()).abs().max().item()
-    return {"problem": name, "threads": options.threads_here, "runs": options.runs, "quern_ms": medians[0],
-            "torch_ms": medians[1], "quern_best_ms": times[0][0] / 1e6, "torch_best_ms": times[1][0] / 1e6,
-            "ratio": medians[1] / medians[0], "best_ratio": times[1][0] / times[0][0],
-            "quern_gflops": flops / medians[0] * 1e-6, "torch_gflops": flops / medians[1] * 1e-6,
-            "quern_gb_s": cache / medians[0] * 1e-6, "torch_gb_s": cache / medians[1] * 1e-6, "largest_difference": error,
-            "kernel": quern.lib.qn_last_kernel().decode(), "torch": torch.__version__}
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, **grouped)
+    return [Side("quern", quern.prepare("qn_attention", Attention(o, q, k, v, causal))),
+            *(Backend(torch, name, theirs) for name in options.backends)]
+
+
+def beside_best(sides, flops, cache_bytes):
+    """quern's figures, every backend's, and those of the fastest backend as "torch"."""
+    ours, backends = sides[0], {side.name: side.figures(flops, cache_bytes) for side in sides[1:]}
+    row = {"quern_ms": ours.median / 1e6, "quern_best_ms": ours.best / 1e6, "quern_gflops": flops / ours.median,
+           "quern_gb_s": cache_bytes / ours.median, "backends": backends}
+    ran = [side for side in sides[1:] if side.times]
+    if not ran:
+        return row, None
+    best = min(ran, key=lambda side: side.median)
+    names = {"ms": "torch_ms", "best_ms": "torch_best_ms", "gflops": "torch_gflops", "gb_s": "torch_gb_s"}
+    row |= {names[key]: backends[best.name][key] for key in names}
+    row |= {"torch_backend": best.name, "ratio": best.median / ours.median,
+            "best_ratio": min(side.best for side in ran) / ours.best}
+    return row, best
+
+
+def difference(o, best):
+    theirs = best.forced(getattr(best, "recorded", best.run))
+    return (o.float() - theirs.float()).abs().max().item()
+
+
+def measure(torch, quern, options, device, problem):
+    name, kind, length, q_shape, kv_shape = problem
+    q, k, v = (torch.randn(shape, dtype=torch.bfloat16, device=device) for shape in (q_shape, kv_shape, kv_shape))
+    o, causal = torch.empty_like(q), kind == "causal"
+    sides = sides_of(torch, quern, options, (o, q, k, v), causal)
+    sides[0].run()
+    kernel = quern.lib.qn_last_kernel().decode()
+    if options.graph:
+        for side in sides:
+            side.record(torch)
+    take_turns(sides, timer_of(torch, device), options, GRAPH_CALLS if options.graph else 1)
+    scores = q_shape[2] * kv_shape[2] - (length * (length - 1) // 2 if causal else 0)
+    flops, cache_bytes = 4 * q_shape[0] * q_shape[1] * q_shape[3] * scores, 2 * k.numel() * k.element_size()
+    row, best = beside_best(sides, flops, cache_bytes)
+    on_cpu = device.type == "cpu"
+    return {"problem": name, "kind": kind, "seq": length, "device": str(device), "graph": options.graph,
+            "threads": options.threads_here if on_cpu else None, "runs": options.runs, "flops": flops,
+            "cache_bytes": cache_bytes, "kernel": kernel, "torch": torch.__version__, **row,
+            "largest_difference": difference(o, best) if best else None}
 
 
 def worker(options):
-    """All problems with one number of threads; prints a JSON list."""
+    """All problems with one number of threads; prints JSON."""
     import torch
+    import torch.nn.attention
+    device = peer_common.device_of(torch, options.device)
     torch.manual_seed(1)
-    torch.set_num_threads(options.threads_here)
-    quern = Quern(options.library)
-    rows = []
-    for length in options.seq:
-        shape = (1, 24, length, 128)
-        for causal in (False, True):
-            rows.append(measure(torch, quern, options, f"prompt of {length}{' causal' if causal else ''}", shape, shape,
-                                causal))
-    rows.append(measure(torch, quern, options, "decode", (8, 32, 1, 128), (8, 8, 4096, 128), False))
-    print(json.dumps(rows))
+    if device.type == "cpu":
+        torch.set_num_threads(options.threads_here)
+    quern = peer_common.Quern(torch, options.library, device)
+    with torch.no_grad():
+        rows = [measure(torch, quern, options, device, problem) for problem in problems_of(options)]
+    print(json.dumps({"versions": peer_common.versions_of(torch, device), "rows": rows}))
+
+
+def names(text):
+    words = text.split(",")
+    if set(words) - set(BACKENDS):
+        raise argparse.ArgumentTypeError(f"found {text}, accepted: {', '.join(BACKENDS)}")
+    return words
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seq", type=numbers, default=[1024], help="lengths of prompts, comma list")
-    parser.add_argument("--threads", type=numbers, default=[1, 2], help="numbers of threads, comma list")
-    parser.add_argument("--runs", type=int, default=20, help="timed runs of each side")
-    parser.add_argument("--pause", type=float, default=0.002, help="seconds between runs, as in peers.py")
-    parser.add_argument("--json", help="also write the figures to this file")
-    parser.add_argument("--library", help="libquern.so")
-    parser.add_argument("--threads-here", type=int, help=argparse.SUPPRESS)
-    return parser.parse_args()
+    parser.add_argument("--device", default="cpu", help="cpu, cuda:N or hip:N")
+    parser.add_argument("--graph", action="store_true", help="on a GPU: replay recorded calls")
+    parser.add_argument("--backends", type=names, default=list(BACKENDS), help="comma list of: " + ", ".join(BACKENDS))
+    peer_common.add_options(parser)
+    parser.set_defaults(most=5)
+    options = parser.parse_args()
+    if options.graph and options.device == "cpu":
+        parser.error("--graph: the CPU has no graphs")
+    return options
+
+
+def unit_of(row):
+    """What the row's speeds are given in: its name, the sides' key, how many of theirs make one."""
+    if row["kind"] == "decode":
+        return "GB/s", "gb_s", 1
+    return ("GFLOP/s", "gflops", 1) if row["device"] == "cpu" else ("TFLOP/s", "gflops", 1000)
+
+
+def print_table(result):
+    rows = result["rows"]
+    sides = list(rows[0]["backends"])
+    print(f"{result['versions'].get('device', result['processor'])}; torch {rows[0]['torch']}; medians of {rows[0]['runs']} runs")
+    print(f"{'threads':>7} {'problem':22} {'quern ms':>9} {'unit':>7} {'quern':>8}" + "".join(f"{s:>10}" for s in sides) +
+          f" {'ratio':>6} {'of best':>7}  kernel")
+    for r in rows:
+        unit, key, scale = unit_of(r)
+        speeds = "".join(f"{b[key] / scale:10.1f}" if key in b else f"{'-':>10}" for b in r["backends"].values())
+        ratios = f"{r['ratio']:6.2f} {r['best_ratio']:7.2f}" if "ratio" in r else f"{'-':>6} {'-':>7}"
+        print(f"{r['threads'] or '-':>7} {r['problem']:22} {r['quern_ms']:9.3f} {unit:>7} {r['quern_' + key] / scale:8.1f}"
+              f"{speeds} {ratios}  {r['kernel']}")
 
 
 def main():
@@ -119,19 +235,9 @@ def main():
     if options.threads_here:
         worker(options)
         return
-    rows = []
-    for threads in options.threads:  # a process each: both libraries make their threads once
-        rows += of_child(threads)
-    print(f"{processor()}; torch {rows[0]['torch']}; medians of {options.runs} runs")
-    print(f"{'threads':>7} {'problem':22} {'quern ms':>9} {'torch ms':>9} {'quern GF/s':>11} {'torch GF/s':>11}"
-          f" {'quern GB/s':>11} {'ratio':>6} {'of best':>7}  kernel")
-    for r in rows:
-        print(f"{r['threads']:7} {r['problem']:22} {r['quern_ms']:9.3f} {r['torch_ms']:9.3f} {r['quern_gflops']:11.1f}"
-              f" {r['torch_gflops']:11.1f} {r['quern_gb_s']:11.1f} {r['ratio']:6.2f} {r['best_ratio']:7.2f}  {r['kernel']}")
-    if options.json:
-        command = " ".join(["python", "bench/peer_attention.py", *sys.argv[1:]])
-        result = {"processor": processor(), "command": command, "rows": rows}
-        pathlib.Path(options.json).write_text(json.dumps(result, indent=1) + "\n")
+    peer_common.need("torch")
+    result = peer_common.collect(options.threads if options.device == "cpu" else [1])
+    peer_common.publish(result, options.json, print_table)
 
 
 if __name__ == "__main__":

@@ -18,26 +18,13 @@ programs on the machine disturb less. Needs torch.
 
 import argparse
 import ctypes
-import importlib.metadata
 import importlib.util
 import json
-import pathlib
-import statistics
-import subprocess
-import sys
-import time
 
-import peers
+import peer_common
+from peer_common import GRAPH_CALLS, Side, numbers, take_turns, timer_of
 
 EPS = 1e-6
-GRAPH_CALLS = 20
-
-
-class Side:
-    """One way to run an op; None where it cannot."""
-
-    def __init__(self, name, run):
-        self.name, self.run, self.times = name, run, []
 
 
 # ---- the ops: tensors, what quern calls, what PyTorch computes, FlashInfer's name
@@ -199,10 +186,10 @@ class AppendArgs:
     def __init__(self, *tensors):
         self.tensors = tensors
 
-    def make(self, tensor):
+    def make(self, quern):
         class Args(ctypes.Structure):
             _fields_ = [("struct_size", ctypes.c_size_t), ("pointers", ctypes.c_void_p * 9), ("layout", ctypes.c_int32)]
-        keep = [tensor(t) for t in self.tensors]
+        keep = [quern.tensor(t) for t in self.tensors]
         args = Args(struct_size=ctypes.sizeof(Args))
         for i, t in enumerate(keep):
             args.pointers[i] = ctypes.addressof(t)
@@ -219,86 +206,7 @@ GPU_OPS = {"rope_pos_ids": make_rope_pos_ids, "rope_cache": make_rope_cache, "ap
 USUAL = {"silu_and_mul": (2048, 14336), "rope": (4096, 4096)}
 
 
-# ---- quern on any device
-
-class Rows(peers.Quern):
-    """The library with a stream on the device that PyTorch uses: on a GPU, PyTorch's own stream."""
-
-    def __init__(self, torch, library, device):
-        super().__init__(library)
-        self.id = (peers.CPU, 0)
-        if device.type == "cpu":
-            return
-        self.id = (10 if torch.version.hip else 2, device.index or 0)  # kDLROCM, kDLCUDA
-        spec = f"{'hip' if torch.version.hip else 'cuda'}:{self.id[1]}"
-        torch.zeros(1, device=device)  # PyTorch's context, which quern shares
-        self.call("qn_device_open", ctypes.byref(self.device), spec.encode())
-        self.torch, self.streams = torch, {}
-
-    def on_current_stream(self):
-        """PyTorch's current one: a graph is recorded on another than its usual one."""
-        if self.id[0] == peers.CPU:
-            return self.stream
-        native = self.torch.cuda.current_stream().cuda_stream
-        if native not in self.streams:
-            self.streams[native] = ctypes.c_void_p()
-            self.call("qn_stream_wrap", ctypes.byref(self.streams[native]), self.device, ctypes.c_void_p(native))
-        return self.streams[native]
-
-    def tensor(self, tensor):
-        out = peers.dl_tensor(tensor)
-        out.device_type, out.device_id = self.id
-        return out
-
-    def prepare(self, name, *operands):
-        """A function that makes the call; what Python must prepare is prepared here."""
-        plain = {float: ctypes.c_float, int: ctypes.c_int32, type(None): lambda _: None,
-                 AppendArgs: lambda a: a.make(self.tensor)}
-        keep = [plain.get(type(o), self.tensor)(o) for o in operands]
-        args = [ctypes.byref(o) if isinstance(o, ctypes.Structure) else o for o in keep]
-        run = getattr(self.lib, name)
-
-        def call():
-            if run(self.on_current_stream(), *args) != 0:
-                sys.exit(f"peer_rows.py: {name}: {self.lib.qn_last_error().decode()}")
-        call.keep = keep
-        return call
-
-
 # ---- the measurement
-
-def timer_of(torch, device):
-    """A function that gives the nanoseconds of a call."""
-    if device.type == "cpu":
-        def measure(run):
-            start = time.perf_counter_ns()
-            run()
-            return time.perf_counter_ns() - start
-        return measure
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-
-    def measure(run):
-        start.record()
-        run()
-        end.record()
-        end.synchronize()
-        return start.elapsed_time(end) * 1e6
-    return measure
-
-
-def replay_of(torch, run):
-    """A graph of GRAPH_CALLS calls, recorded: what they take without the host."""
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        run()
-        run()
-        stream.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=stream):
-            for _ in range(GRAPH_CALLS):
-                run()
-    return graph.replay
-
 
 def sides_of(torch, quern, made, options):
     # A copy reads and writes each byte, so half as many bytes make the same traffic.
@@ -342,13 +250,8 @@ def measure_op(torch, quern, name, options):
     sides, measure = sides_of(torch, quern, made, options), timer_of(torch, device)
     if options.graph:
         for side in sides:
-            side.recorded, side.run = side.run, replay_of(torch, side.run)  # the graph uses the call's tensors
-    for i in range(options.runs + 3):
-        for side in sides:
-            time.sleep(options.pause)
-            ns = measure(side.run)
-            if i >= 3:  # the first runs compile and touch memory for the first time
-                side.times.append(ns / (GRAPH_CALLS if options.graph else 1))
+            side.record(torch)
+    take_turns(sides, measure, options, GRAPH_CALLS if options.graph else 1)
     quern.prepare(*made["call"])()
     kernel = quern.lib.qn_last_kernel().decode()
     if name in GPU_OPS:
@@ -357,39 +260,27 @@ def measure_op(torch, quern, name, options):
            "threads": options.threads_here if device.type == "cpu" else None, "runs": options.runs, "bytes": made["bytes"],
            "kernel": kernel, "torch": torch.__version__, "difference": difference(torch, made)}
     for side in sides:
-        row[f"{side.name}_ns"] = int(statistics.median(side.times))
-        row[f"{side.name}_best_ns"] = int(min(side.times))
+        row[f"{side.name}_ns"] = int(side.median)
+        row[f"{side.name}_best_ns"] = int(side.best)
     return row
-
-
-def versions_of(torch, device):
-    """What else the figures depend on: the GPU, its driver, the peers."""
-    found = {"torch": torch.__version__}
-    for package in ("triton", "flashinfer-python", "nvidia-cutlass-dsl"):
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            pass
-    if device.type == "cuda":
-        smi = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], check=False,
-                             stdout=subprocess.PIPE, text=True)
-        found["device"] = smi.stdout.strip().splitlines()[0] if smi.returncode == 0 else torch.cuda.get_device_name()
-    return found
 
 
 def worker(options):
     import torch
+    device = peer_common.device_of(torch, options.device)
+    options.device = str(device)
     torch.manual_seed(1)
-    if torch.device(options.device).type == "cpu":
+    if device.type == "cpu":
         torch.set_num_threads(options.threads_here)
-    quern = Rows(torch, options.library, torch.device(options.device))
+    quern = peer_common.Quern(torch, options.library, device)
     with torch.no_grad():
         rows = [measure_op(torch, quern, name, options) for name in options.ops]
-        print(json.dumps({"versions": versions_of(torch, torch.device(options.device)), "rows": rows}))
+        print(json.dumps({"versions": peer_common.versions_of(torch, device), "rows": rows}))
 
 
-def print_table(rows):
-    sides = ["quern", "copy", "eager", "compile", "triton", "flashinfer"]
+def print_table(result):
+    rows, sides = result["rows"], ["quern", "copy", "eager", "compile", "triton", "flashinfer"]
+    print(f"{result['processor']}; torch {rows[0]['torch']}; bf16, {rows[0]['runs']} runs")
     print(f"{'op':18} {'shape':14} {'threads':>7}" + "".join(f"{s + ' GB/s':>16}" for s in sides) + f" {'of copy':>8}  (medians; fastest)")
     for r in rows:
         def speed(s):
@@ -405,18 +296,14 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ops", type=lambda text: text.split(","), default=list(OPS),
                         help="comma list of: " + ", ".join(OPS) + "; on a GPU also " + ", ".join(GPU_OPS))
-    parser.add_argument("--tokens", type=peers.numbers, default=[4608, 24, 24], help="of RoPE: tokens, heads of q, of k")
+    parser.add_argument("--tokens", type=numbers, default=[4608, 24, 24], help="of RoPE: tokens, heads of q, of k")
     parser.add_argument("--graph", action="store_true", help="on a GPU: replay recorded calls")
-    parser.add_argument("--device", default="cpu", help="as PyTorch names it")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda:N or hip:N")
     parser.add_argument("--rows", type=int, help="default: 4096 on the CPU (silu_and_mul: 2048), 16384 on GPUs")
     parser.add_argument("--dim", type=int, help="default: 7168 on the CPU (silu_and_mul: 14336, rope: 4096, which is 32 heads), 8192 on GPUs")
-    parser.add_argument("--threads", type=peers.numbers, default=[1, 2], help="numbers of CPU threads, comma list")
-    parser.add_argument("--runs", type=int, default=21, help="timed runs of each side")
-    parser.add_argument("--pause", type=float, default=0.002, help="seconds between runs, as in peers.py")
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
-    parser.add_argument("--json", help="also write the figures to this file (- for standard output alone)")
-    parser.add_argument("--library", help="libquern.so")
-    parser.add_argument("--threads-here", type=int, help=argparse.SUPPRESS)
+    peer_common.add_options(parser)
+    parser.set_defaults(runs=21)
     options = parser.parse_args()
     unknown = set(options.ops) - set(OPS | GPU_OPS)
     if unknown:
@@ -429,21 +316,10 @@ def main():
     if options.threads_here:
         worker(options)
         return
-    if importlib.util.find_spec("torch") is None:
-        sys.exit(f"peer_rows.py: torch is missing in {sys.executable}: pip install torch")
-    rows = []
-    for threads in options.threads if options.device == "cpu" else [1]:  # a process each: threads are made once
-        result = peers.of_child(threads, OMP_WAIT_POLICY="passive")  # else PyTorch's threads spin into the others' turns
-        rows += result["rows"]
-    result = {"processor": peers.processor(), "command": " ".join(["python", "bench/peer_rows.py", *sys.argv[1:]]),
-              "versions": result["versions"], "rows": rows}
-    if options.json == "-":
-        print(json.dumps(result, indent=1))
-        return
-    print(f"{result['processor']}; torch {rows[0]['torch']}; bf16, {options.runs} runs")
-    print_table(rows)
-    if options.json:
-        pathlib.Path(options.json).write_text(json.dumps(result, indent=1) + "\n")
+    peer_common.need("torch")
+    # Waiting passively: else PyTorch's threads spin into the others' turns.
+    result = peer_common.collect(options.threads if options.device == "cpu" else [1], OMP_WAIT_POLICY="passive")
+    peer_common.publish(result, options.json, print_table)
 
 
 if __name__ == "__main__":
