@@ -18,7 +18,8 @@ def refuse(op, **arguments):
     """Arguments that nothing here acts on: an error rather than a result that ignores them."""
     for name, value in arguments.items():
         if value is not None and value is not False:
-            raise NotImplementedError(f"{op}: {name} is not supported")
+            found = value if isinstance(value, (bool, int, float, str)) else f"a {type(value).__name__}"
+            raise NotImplementedError(f"{op}: {name} is not supported; found {found}, accepted: None")
 
 
 def dtype_of(dtype):
@@ -66,7 +67,8 @@ class Batch:
     page_size: int  # 0: ragged
     plan: object
     kv_indices: torch.Tensor | None
-    dtypes: tuple  # of q, of k and v, of the output
+    head_dim_qk: int
+    dtypes: tuple  # of q, of k and v, of the output; None: any
     options: dict
     custom_mask: torch.Tensor | None = None
 
@@ -75,18 +77,18 @@ def on_host(indptr):
     return indptr.detach().to("cpu", torch.int32)
 
 
-def make_batch(qo_indptr, kv_indptr, last_page_len, kv_indices, heads, head_dim_vo, page_size, split, dtypes, options,
+def make_batch(qo_indptr, kv_indptr, last_page_len, kv_indices, heads, head_dims, page_size, split, dtypes, options,
                is_for_graph=False):
-    """split: (fixed_split_size, disable_split_kv), FlashInfer's, the size in pages."""
+    """heads: of q, of k; head_dims: of q and k, of v; split: (fixed_split_size, disable_split_kv), the size in pages."""
     qo_indptr, kv_indptr = on_host(qo_indptr), on_host(kv_indptr)
     last_page_len = None if last_page_len is None else on_host(last_page_len)
     size, is_whole = split
     if size is not None and size > 0 and is_whole:
         raise ValueError("fixed_split_size and disable_split_kv are both given; accepted: one of them")
     chunk = -1 if is_whole else size * max(page_size, 1) if size is not None and size > 0 else 0
-    plan = attention_plan(*heads, head_dim_vo, qo_indptr=qo_indptr, kv_indptr=kv_indptr, kv_last_page_len=last_page_len,
+    plan = attention_plan(*heads, head_dims[1], qo_indptr=qo_indptr, kv_indptr=kv_indptr, kv_last_page_len=last_page_len,
                           page_size=page_size, kv_chunk=chunk, is_for_graph=is_for_graph)
-    return Batch(qo_indptr, kv_indptr, last_page_len, page_size, plan, kv_indices, dtypes, options)
+    return Batch(qo_indptr, kv_indptr, last_page_len, page_size, plan, kv_indices, head_dims[0], dtypes, options)
 
 
 def pack_mask(batch, custom_mask, packed_custom_mask):
@@ -117,10 +119,14 @@ def pack_single_mask(q, k_tokens, custom_mask, packed_custom_mask):
     return packed_custom_mask
 
 
+def output_dtype(q):
+    """Of results, where nobody said another."""
+    return q.dtype if q.dtype.itemsize > 1 else torch.bfloat16
+
+
 def attend(op, q, k, v, *, batch=None, out=None, lse=None, return_lse=False, workspace=None, **options):
     """quern's attention on the current device, or PyTorch's operators; q [n, heads, dim], single calls with one request."""
-    out_dtype = batch.dtypes[2] if batch else options.pop("dtype", None)
-    out_dtype = out_dtype or (q.dtype if q.dtype.itemsize > 1 else torch.bfloat16)
+    out_dtype = (batch.dtypes[2] if batch else options.pop("dtype", None)) or output_dtype(q)
     if out is None:
         out = torch.empty(*q.shape[:-1], v.shape[-1], dtype=out_dtype, device=q.device)
     elif out.dtype != out_dtype:
@@ -139,7 +145,7 @@ def attend(op, q, k, v, *, batch=None, out=None, lse=None, return_lse=False, wor
 def _attend(out, lse, q, k, v, batch, workspace, options):
     if batch is None:  # one dense request
         parts = [None if t is None else t[None] for t in (q, k, v, out, lse)]
-        attention(*parts[:3], out=parts[3], lse=parts[4], **options)
+        attention(*parts[:3], out=parts[3], lse=parts[4], workspace=workspace, **options)
         return
     attention(q, k, v, plan=batch.plan, kv_indices=batch.kv_indices, out=out, lse=lse, workspace=workspace, **options)
 
@@ -163,8 +169,24 @@ class Wrapper:
         self.device = float_workspace_buffer.device
         self._schedule = None if int_workspace_buffer is None else int_workspace_buffer.reshape(-1).view(torch.uint8)
 
+    @property
+    def has_heads_first(self):
+        """Whether the layout is "HND"."""
+        return self._layout == "HND"
+
+    @property
+    def workspace(self):
+        """The caller's buffer, as bytes."""
+        return self._workspace
+
     def end_forward(self):
         """Nothing; FlashInfer has it."""
+
+    def prewarm_paged_kv_stride_variant(self, variant="independent"):
+        """After plan(): nothing, as one kernel takes keys and values of any strides."""
+        if variant != "independent":
+            raise ValueError(f"{self._op}: variant is {variant!r}; accepted: 'independent'")
+        self._planned_batch()
 
     def _check_fixed(self, **buffers):
         """A captured graph reads the same memory again, which therefore is the caller's."""
@@ -205,18 +227,31 @@ class Wrapper:
                              f"needs {batch.plan.workspace_bytes}")
         self._batch = batch
 
-    def _attend(self, q, k, v, sinks, window_left, out, lse, return_lse, scale_values):
-        batch = self._batch
-        if batch is None:
+    def _planned_batch(self):
+        if self._batch is None:
             raise RuntimeError(f"{self._op}: plan() comes before run()")
-        if q.dtype != batch.dtypes[0] or k.dtype != batch.dtypes[1]:
+        return self._batch
+
+    def set_options(self, **options):
+        """Other options of quern's attention than were planned."""
+        self._planned_batch().options |= options
+
+    def _check_planned(self, q, k):
+        batch = self._planned_batch()
+        if any(dtype not in (None, t.dtype) for t, dtype in zip((q, k), batch.dtypes, strict=False)):
             raise ValueError(f"{self._op}: q and k have dtypes {q.dtype}, {k.dtype}, planned were {batch.dtypes[0]}, "
                              f"{batch.dtypes[1]}")
-        heads = k.shape[-2] if self._layout == "NHD" else k.shape[-3]
-        options = {**batch.options, "layout": self._layout, "custom_mask": batch.custom_mask, "sinks": sinks}
+        if q.shape[-1] != batch.head_dim_qk:
+            raise ValueError(f"{self._op}: q has head_dim {q.shape[-1]}, planned was {batch.head_dim_qk}")
+        return batch
+
+    def _attend(self, q, k, v, out, lse, return_lse, scale_values, **options):
+        """options: of this call alone, in the plan's place where they are not None."""
+        batch = self._check_planned(q, k)
+        heads = k.shape[-3] if self.has_heads_first else k.shape[-2]
+        told = {name: value for name, value in options.items() if value is not None}
+        options = {**batch.options, "layout": self._layout, "custom_mask": batch.custom_mask, **told}
         for (name, value), count in zip(scale_values.items(), (q.shape[-2], heads, heads), strict=True):
             options |= scales(name, count, value)
-        if window_left is not None:
-            options["window_left"] = window_left
         return attend(self._op, q, k, v, batch=batch, out=out, lse=lse, return_lse=return_lse, workspace=self._workspace,
                       **options)

@@ -51,9 +51,9 @@ class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
         options = {"is_causal": window_right == 0, "window_left": window_left, "window_right": window_right or -1,
                    **positions(self._op, pos_encoding_mode, logits_soft_cap, rope_scale, rope_theta, sm_scale)}
         qo_indptr = torch.arange(len(indptr), dtype=torch.int32) * (q_len_per_req or 1)
-        batch = make_batch(qo_indptr, indptr, last_page_len, indices, (num_qo_heads, num_kv_heads), head_dim, page_size,
-                           (fixed_split_size, disable_split_kv), (q_dtype, kv_dtype, dtype_of(o_data_type)), options,
-                           self._use_cuda_graph)
+        batch = make_batch(qo_indptr, indptr, last_page_len, indices, (num_qo_heads, num_kv_heads), (head_dim, head_dim),
+                           page_size, (fixed_split_size, disable_split_kv), (q_dtype, kv_dtype, dtype_of(o_data_type)),
+                           options, self._use_cuda_graph)
         self._check_lens(batch, seq_lens)
         return batch
 
@@ -86,16 +86,17 @@ class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
         if self._batch is not None and q_len_per_req is not None and \
                 q_len_per_req * (len(self._batch.qo_indptr) - 1) != int(self._batch.qo_indptr[-1]):
             raise ValueError(f"{self._op}: q_len_per_req is {q_len_per_req}, planned was another")
-        return self._attend(q, *caches(paged_kv_cache), sinks, window_left, out, lse, return_lse,
-                            {"q_scale": q_scale, "k_scale": k_scale, "v_scale": v_scale})
+        return self._attend(q, *caches(paged_kv_cache), out, lse, return_lse,
+                            {"q_scale": q_scale, "k_scale": k_scale, "v_scale": v_scale}, sinks=sinks,
+                            window_left=window_left)
 
     run_return_lse = functools.partialmethod(run, return_lse=True)
 
     def forward(self, q, paged_kv_cache, pos_encoding_mode="NONE", q_scale=None, k_scale=None, v_scale=None, window_left=-1,
                 logits_soft_cap=None, sm_scale=None, rope_scale=None, rope_theta=None, return_lse=False):
         """run() with other options than were planned."""
-        self._batch.options |= {"window_left": window_left, **positions(self._op, pos_encoding_mode, logits_soft_cap, rope_scale,
-                                                                        rope_theta, sm_scale)}
+        self.set_options(window_left=window_left, **positions(self._op, pos_encoding_mode, logits_soft_cap, rope_scale,
+                                                              rope_theta, sm_scale))
         return self.run(q, paged_kv_cache, q_scale=q_scale, k_scale=k_scale, v_scale=v_scale, return_lse=return_lse)
 
     forward_return_lse = functools.partialmethod(forward, return_lse=True)

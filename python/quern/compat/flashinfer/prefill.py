@@ -63,8 +63,8 @@ class _BatchPrefill(Wrapper):
         batch.custom_mask = packed
 
     def _forward(self, causal, mode, use_fp16_qk_reduction, window_left, logits_soft_cap, sm_scale, rope_scale, rope_theta):
-        self._batch.options |= self._options(causal, mode, use_fp16_qk_reduction, sm_scale, window_left, logits_soft_cap,
-                                             rope_scale, rope_theta)
+        self.set_options(**self._options(causal, mode, use_fp16_qk_reduction, sm_scale, window_left, logits_soft_cap, rope_scale,
+                                         rope_theta))
 
 
 def _dtypes(q_data_type, kv_data_type, o_data_type):
@@ -97,7 +97,7 @@ class BatchPrefillWithPagedKVCacheWrapper(_BatchPrefill):
         options = self._options(causal, pos_encoding_mode, use_fp16_qk_reduction, sm_scale, window_left, logits_soft_cap,
                                 rope_scale, rope_theta)
         batch = make_batch(qo_indptr, paged_kv_indptr, paged_kv_last_page_len, paged_kv_indices, (num_qo_heads, num_kv_heads),
-                           head_dim_vo or head_dim_qk, page_size, (fixed_split_size, disable_split_kv),
+                           (head_dim_qk, head_dim_vo or head_dim_qk), page_size, (fixed_split_size, disable_split_kv),
                            _dtypes(q_data_type, kv_data_type, o_data_type), options, self._use_cuda_graph)
         self._check_lens(batch, seq_lens, seq_lens_q, max_token_per_sequence, max_sequence_kv)
         self._put_mask(batch, custom_mask, packed_custom_mask)
@@ -127,8 +127,9 @@ class BatchPrefillWithPagedKVCacheWrapper(_BatchPrefill):
         """q [queries, heads, dim_qk] over the pages: [queries, heads, dim_vo]; with return_lse also [queries, heads], base 2."""
         refuse(self._op, kv_cache_sf=kv_cache_sf, skip_softmax_threshold_scale_factor=skip_softmax_threshold_scale_factor,
                use_fp16_softmax=use_fp16_softmax, uses_spcompress=uses_spcompress)
-        return self._attend(q, *caches(paged_kv_cache), sinks, window_left, out, lse, return_lse,
-                            {"q_scale": q_scale, "k_scale": k_scale, "v_scale": v_scale})
+        return self._attend(q, *caches(paged_kv_cache), out, lse, return_lse,
+                            {"q_scale": q_scale, "k_scale": k_scale, "v_scale": v_scale}, sinks=sinks,
+                            window_left=window_left)
 
     run_return_lse = functools.partialmethod(run, return_lse=True)
 
@@ -167,9 +168,9 @@ class BatchPrefillWithRaggedKVCacheWrapper(_BatchPrefill):
                 raise NotImplementedError(f"{self._op}: {name} differs from that of k or q, which is not supported")
         options = self._options(causal, pos_encoding_mode, use_fp16_qk_reduction, sm_scale, window_left, logits_soft_cap,
                                 rope_scale, rope_theta)
-        batch = make_batch(qo_indptr, kv_indptr, None, None, (num_qo_heads, num_kv_heads), head_dim_vo or head_dim_qk, 0,
-                           (fixed_split_size, disable_split_kv), _dtypes(q_data_type, kv_data_type, o_data_type), options,
-                           self._use_cuda_graph)
+        batch = make_batch(qo_indptr, kv_indptr, None, None, (num_qo_heads, num_kv_heads),
+                           (head_dim_qk, head_dim_vo or head_dim_qk), 0, (fixed_split_size, disable_split_kv),
+                           _dtypes(q_data_type, kv_data_type, o_data_type), options, self._use_cuda_graph)
         self._check_lens(batch, seq_lens, seq_lens_q, max_token_per_sequence, max_sequence_kv)
         self._put_mask(batch, custom_mask, packed_custom_mask)
         self._check_batch_size(qo_indptr, self._qo_indptr)
@@ -181,7 +182,7 @@ class BatchPrefillWithRaggedKVCacheWrapper(_BatchPrefill):
             enable_pdl=None, kv_cache_sf=None):
         """q [queries, heads, dim_qk] over k, v [keys, kv heads, dim] ("HND": [kv heads, keys, dim]): [queries, heads, dim_vo]."""
         refuse(self._op, o_scale=None if o_scale == 1 else o_scale, kv_cache_sf=kv_cache_sf)
-        return self._attend(q, k, v, None, None, out, lse, return_lse,
+        return self._attend(q, k, v, out, lse, return_lse,
                             {"q_scale": q_scale, "k_scale": k_scale, "v_scale": v_scale})
 
     run_return_lse = functools.partialmethod(run, return_lse=True)
@@ -194,3 +195,56 @@ class BatchPrefillWithRaggedKVCacheWrapper(_BatchPrefill):
         return self.run(q, k, v, return_lse=return_lse)
 
     forward_return_lse = functools.partialmethod(forward, return_lse=True)
+
+
+# ---- segments
+
+class _Segments:
+    """Offsets of packed requests, read on the host once; the batches made of them, by what keys and values look like."""
+
+    def __init__(self, qo_offsets, kv_offsets, num_qo_heads, causal):
+        self.qo_indptr, self.kv_indptr = on_host(qo_offsets), on_host(kv_offsets)
+        self.num_qo_heads, self.causal, self._batches = num_qo_heads, bool(causal), {}
+
+    def batch(self, k, v):
+        shape = k.shape[1:], v.shape[2]
+        if shape not in self._batches:
+            self._batches[shape] = make_batch(self.qo_indptr, self.kv_indptr, None, None, (self.num_qo_heads, k.shape[1]),
+                                              (k.shape[2], v.shape[2]), 0, (None, False), (None, None, None), {})
+        return self._batches[shape]
+
+    def check(self, op, num_qo_heads, causal, max_qo_len):
+        if (self.num_qo_heads, self.causal) != (num_qo_heads, bool(causal)):
+            raise ValueError(f"{op}: q has {num_qo_heads} heads and causal is {bool(causal)}, plan_info is for "
+                             f"{self.num_qo_heads} and {self.causal}")
+        longest = int((self.qo_indptr[1:] - self.qo_indptr[:-1]).max()) if len(self.qo_indptr) > 1 else 0
+        if max_qo_len is not None and max_qo_len < longest:
+            raise ValueError(f"{op}: max_qo_len is {max_qo_len}, the longest request has {longest} queries")
+
+
+def fmha_varlen_plan(module, qo_segment_offsets, kv_segment_offsets, num_qo_heads, causal):
+    """What fmha_varlen takes as plan_info, so that several calls read the offsets once. module changes nothing."""
+    return _Segments(qo_segment_offsets, kv_segment_offsets, num_qo_heads, causal)
+
+
+def fmha_varlen(q, k, v, qo_segment_offsets, kv_segment_offsets, plan_info=None, max_qo_len=None, out=None, lse=None,
+                causal=False, sm_scale=None, q_scale=None, k_scale=None, v_scale=None, o_scale=None, return_lse=False):
+    """q [queries, heads, dim_qk] over k and v [keys, kv heads, dim], both packed: always (out, lse), lse None if not asked for.
+
+    qo_segment_offsets, kv_segment_offsets  [requests + 1]: where each request begins; read if there is no plan_info
+    plan_info   of fmha_varlen_plan, from the same offsets, heads and causal
+    max_qo_len  at least the longest request's queries
+    """
+    op = "fmha_varlen"
+    refuse(op, o_scale=None if o_scale == 1 else o_scale)
+    if plan_info is None:
+        plan_info = fmha_varlen_plan(None, qo_segment_offsets, kv_segment_offsets, q.shape[1], causal)
+    elif not isinstance(plan_info, _Segments):
+        raise TypeError(f"{op}: plan_info is a {type(plan_info).__name__}; accepted: what fmha_varlen_plan gives")
+    plan_info.check(op, q.shape[1], causal, max_qo_len)
+    has_lse = return_lse or lse is not None
+    told = positions(op, "NONE", None, None, None, sm_scale)
+    result = attend(op, q, k, v, batch=plan_info.batch(k, v), out=out, lse=lse, return_lse=has_lse, is_causal=causal,
+                    window_left=-1, **told, **scales("q_scale", q.shape[1], q_scale),
+                    **scales("k_scale", k.shape[1], k_scale), **scales("v_scale", v.shape[1], v_scale))
+    return result if has_lse else (result, None)

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FlashInfer's attention of batches in which requests have one query or many, and with sinks, over pages."""
+
+import functools
+import inspect
+
+import torch
+
+from ._attention import Wrapper, caches, dtype_of, make_batch, on_host, positions, refuse
+from .prefill import BatchPrefillWithPagedKVCacheWrapper
+
+
+def _used_pages(op, kv_indptr, kv_indices, kv_len_arr, page_size):
+    """(indptr, indices, last_page_len) of the pages that the lengths need: more may have been given."""
+    begin, lens = on_host(kv_indptr).long(), on_host(kv_len_arr).long()
+    if len(begin) != len(lens) + 1:
+        raise ValueError(f"{op}: kv_indptr has {len(begin)} entries, kv_len_arr {len(lens)}; accepted: one more")
+    given, needed = begin[1:] - begin[:-1], (lens + page_size - 1) // page_size
+    for b in torch.nonzero((lens < 0) | (needed > given)).flatten()[:1].tolist():
+        raise ValueError(f"{op}: kv_len_arr[{b}] is {int(lens[b])}; accepted: 0 to {int(given[b])} pages of {page_size}")
+    last = torch.where(needed > 0, lens - (needed - 1) * page_size, 0)
+    if torch.equal(given, needed):
+        return kv_indptr, kv_indices, last
+    indptr = torch.cat([torch.zeros(1, dtype=torch.int64), needed.cumsum(0)])
+    chosen = torch.arange(int(indptr[-1])) + torch.repeat_interleave(begin[:-1] - indptr[:-1], needed)
+    return indptr, kv_indices[chosen.to(kv_indices.device)], last
+
+
+class BatchAttention(Wrapper):
+    """One call for requests of one query and of many. plan() once a batch, run() as often as one likes; a graph that captured
+    run() takes later plans whose kv_indices lie where the captured one's lay. The workspaces are the wrapper's own, as large as
+    FlashInfer's."""
+
+    def __init__(self, kv_layout="NHD", device="cuda"):
+        self.float_workspace_buffer = torch.empty(384 << 20, dtype=torch.uint8, device=device)
+        self.int_workspace_buffer = torch.empty(8 << 20, dtype=torch.uint8, device=device)
+        schedule, chosen = self.int_workspace_buffer.chunk(2)
+        super().__init__(type(self).__name__, self.float_workspace_buffer, kv_layout, False, None)
+        self.reset_workspace_buffer(self.float_workspace_buffer, schedule)
+        self._chosen = chosen.view(torch.int32)  # pages in use, where others were given as well
+
+    def plan(self, qo_indptr, kv_indptr, kv_indices, kv_len_arr, num_qo_heads, num_kv_heads, head_dim_qk, head_dim_vo, page_size,
+             causal=False, sm_scale=None, logits_soft_cap=None, q_data_type=torch.bfloat16, kv_data_type=torch.bfloat16,
+             use_profiler=False):
+        """qo_indptr [batch + 1] queries, kv_indptr [batch + 1] pages, kv_indices [pages], kv_len_arr [batch] keys, which may
+        leave a request's last pages unused."""
+        refuse(self._op, use_profiler=use_profiler)
+        indptr, indices, last = _used_pages(self._op, kv_indptr, kv_indices, kv_len_arr, page_size)
+        options = {"is_causal": causal, "window_left": -1,
+                   **positions(self._op, "NONE", logits_soft_cap, None, None, sm_scale)}
+        batch = make_batch(qo_indptr, indptr, last, indices, (num_qo_heads, num_kv_heads), (head_dim_qk, head_dim_vo),
+                           page_size, (None, False), (dtype_of(q_data_type), dtype_of(kv_data_type), None), options, True)
+        batch.kv_indices = indices.to(self.device, torch.int32) if indices is kv_indices else self._keep(indices)
+        self._planned(batch)
+
+    def _keep(self, indices):
+        if indices.numel() > self._chosen.numel():
+            raise ValueError(f"{self._op}: {indices.numel()} pages are in use; where others were given as well, accepted: "
+                             f"{self._chosen.numel()}")
+        return self._chosen[:indices.numel()].copy_(indices)
+
+    def run(self, q, kv_cache, out=None, lse=None, k_scale=None, v_scale=None, logits_soft_cap=0.0, profiler_buffer=None,
+            kv_cache_sf=None):
+        """q [queries, heads, dim_qk] over the pages: (out [queries, heads, dim_vo], lse [queries, heads], base 2).
+        logits_soft_cap 0: as planned; another only if a cap was planned."""
+        refuse(self._op, profiler_buffer=profiler_buffer, kv_cache_sf=kv_cache_sf)
+        if logits_soft_cap and not self._planned_batch().options["logits_soft_cap"]:
+            raise ValueError(f"{self._op}: logits_soft_cap is {logits_soft_cap}, but none was planned; accepted: 0")
+        return self._attend(q, *caches(kv_cache), out, lse, True, {"q_scale": None, "k_scale": k_scale, "v_scale": v_scale},
+                            logits_soft_cap=logits_soft_cap or None)
+
+
+# What the constructor below says of kernels that FlashInfer would build.
+_UNSAID = {"pos_encoding_mode": "NONE", "use_fp16_qk_reduction": False, "q_data_type": torch.bfloat16,
+           "kv_data_type": torch.bfloat16, "head_dim_qk": 128, "head_dim_vo": 128, "window_left": -1}
+
+
+class BatchAttentionWithAttentionSinkWrapper(BatchPrefillWithPagedKVCacheWrapper):
+    """With a sink for each head, which run() takes. What the constructor says of dtypes, head sizes, positions and window holds
+    where plan() does not say it; both may not differ, save in the window, of which plan() has the last word."""
+
+    def __init__(self, float_workspace_buffer, kv_layout="NHD", use_cuda_graph=False, qo_indptr_buf=None,
+                 paged_kv_indptr_buf=None, paged_kv_indices_buf=None, paged_kv_last_page_len_buf=None, custom_mask_buf=None,
+                 mask_indptr_buf=None, backend="auto", pos_encoding_mode="NONE", use_fp16_qk_reduction=False,
+                 q_data_type=torch.bfloat16, kv_data_type=torch.bfloat16, head_dim_qk=128, head_dim_vo=128, window_left=-1):
+        super().__init__(float_workspace_buffer, kv_layout, use_cuda_graph, qo_indptr_buf, paged_kv_indptr_buf,
+                         paged_kv_indices_buf, paged_kv_last_page_len_buf, custom_mask_buf, mask_indptr_buf, backend)
+        refuse(self._op, use_fp16_qk_reduction=use_fp16_qk_reduction)
+        told = {"pos_encoding_mode": pos_encoding_mode, "q_data_type": dtype_of(q_data_type),
+                "kv_data_type": dtype_of(kv_data_type), "head_dim_qk": head_dim_qk, "head_dim_vo": head_dim_vo,
+                "window_left": window_left}
+        self._said = {name: value for name, value in told.items() if value != _UNSAID[name]}
+        self._q_data_type = q_data_type
+
+    def _batch_of(self, *arguments, **options):
+        call = inspect.signature(super()._batch_of).bind(*arguments, **options)
+        for name, said in self._said.items():
+            planned = call.arguments.setdefault(name, said)
+            planned = dtype_of(planned) if name.endswith("_type") else planned
+            if name != "window_left" and planned not in (None, said):
+                raise ValueError(f"{self._op}: {name} is {planned} in plan(), the constructor said {said}")
+            if planned is None:
+                call.arguments[name] = said
+        call.arguments.setdefault("q_data_type", self._q_data_type)
+        return super()._batch_of(*call.args, **call.kwargs)
+
+    def run(self, q, paged_kv_cache, sink=None, sm_scale=None, *, q_scale=None, k_scale=None, v_scale=None, out=None, lse=None,
+            return_lse=False, enable_pdl=None, window_left=None, sinks=None, kv_cache_sf=None):
+        """As without sinks; sink, or sinks, [heads] f32: e^sink joins each query's denominator. sm_scale None: as planned."""
+        refuse(self._op, kv_cache_sf=kv_cache_sf)
+        if (sink is None) == (sinks is None):
+            raise ValueError(f"{self._op}: found {'neither' if sink is None else 'both'} of sink and sinks; accepted: one of them")
+        return self._attend(q, *caches(paged_kv_cache), out, lse, return_lse,
+                            {"q_scale": q_scale, "k_scale": k_scale, "v_scale": v_scale}, sinks=sink if sinks is None else sinks,
+                            window_left=window_left, sm_scale=sm_scale)
+
+    run_return_lse = functools.partialmethod(run, return_lse=True)
