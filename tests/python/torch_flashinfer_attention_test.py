@@ -160,6 +160,16 @@ def test_several_queries_a_request_in_decode():
         close(out[3 * b:3 * b + 3], expected(q[3 * b:3 * b + 3], pages.k[b], pages.v[b], is_causal=True)[0])
 
 
+@pytest.mark.parametrize("window_right, options", [(0, {"is_causal": True}), (1, {"window_right": 1}), (-1, {})])
+def test_several_queries_and_keys_after_them(window_right, options):
+    pages, q = Pages([33, 7], 8), randn(6, 4, 64)
+    wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(workspace())
+    wrapper.plan(*pages.arrays(), 4, 2, 64, 8, q_len_per_req=3, window_right=window_right)
+    out = wrapper.run(q, pages.cache)
+    for b in range(2):
+        close(out[3 * b:3 * b + 3], expected(q[3 * b:3 * b + 3], pages.k[b], pages.v[b], **options)[0])
+
+
 # ---- fixed cases of every backend
 
 def test_no_queries_no_keys_and_more_queries_than_keys():

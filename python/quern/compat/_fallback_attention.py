@@ -52,6 +52,8 @@ def _request(q, k, v, mask, o):
     seen = mask if mask is not None else distance <= 0 if o.get("is_causal") else torch.ones_like(distance, dtype=torch.bool)
     if o["window_left"] >= 0:
         seen = seen & (distance >= -o["window_left"])
+    if o.get("window_right", -1) >= 0:
+        seen = seen & (distance <= o["window_right"])
     x = _scores(q, k, distance, o).masked_fill(~seen, -torch.inf)
     if o.get("sinks") is not None:
         x = torch.cat([x, o["sinks"].float()[:, None, None].expand(-1, n, 1)], -1)
