@@ -2,7 +2,7 @@
 # Tests: each *_test.c is one cmocka program under ctest; tests/*_test.sh are scripts; *_fuzz.c libFuzzer targets,
 # which name what they fuzz in a line "// Fuzzes: SOURCE…" (nothing: the simulator's parts).
 #
-#   ops/*/*_test.c, runtime/*_test.c   link libquern's objects, so that they reach internal functions
+#   ops/*/*_test.c, runtime/*_test.c, compat/*_test.c   link libquern's objects, so that they reach internal functions
 #   sim/**/*_test.c                    link the simulator's parts
 #   tests/*_test.c                     link libquern as a user does
 pkg_check_modules(cmocka REQUIRED IMPORTED_TARGET cmocka)
@@ -16,7 +16,7 @@ function(quern_add_test source)
     ENVIRONMENT "QUERN_CACHE_DIR=${CMAKE_BINARY_DIR}/test-cache;QUERN_BUILD_DIR=${CMAKE_BINARY_DIR};QUERN_SOURCE_DIR=${PROJECT_SOURCE_DIR}")
 endfunction()
 
-file(GLOB inner_tests CONFIGURE_DEPENDS runtime/*_test.c ops/*/*_test.c)
+file(GLOB inner_tests CONFIGURE_DEPENDS runtime/*_test.c ops/*/*_test.c compat/*_test.c)
 if(inner_tests)
   add_library(quern_inner STATIC $<TARGET_OBJECTS:quern_objects>)
   set_target_properties(quern_inner PROPERTIES LINKER_LANGUAGE C)
@@ -91,7 +91,7 @@ foreach(source ${outer_tests})
 endforeach()
 
 # What compilers make runs clean under every check, and so must our own kernels.
-foreach(name kernels_test gemm_sim_test gemm_chips_test quantize_gpu_test families_test)
+foreach(name kernels_test gemm_sim_test gemm_chips_test quantize_gpu_test families_test aotriton_test)
   if(TEST ${name})
     set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "QUERN_SIM=check=all")
   endif()

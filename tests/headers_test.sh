@@ -8,10 +8,10 @@ cc=$(cache CMAKE_C_COMPILER)
 dlpack=$(cache QUERN_DLPACK_INCLUDE)
 passed=0 failed=0
 
-for header in "$source"/include/quern/*.h; do
+for header in "$source"/include/quern/*.h "$source"/include/quern/*/*.h; do
   for language in "c -std=c11" "c++ -std=c++17"; do
     # shellcheck disable=SC2086 # two words
-    if printf '#include <quern/%s>\n' "$(basename "$header")" |
+    if printf '#include <%s>\n' "${header#"$source"/include/}" |
         "$cc" -x $language -pedantic -Wall -Wextra -Wstrict-prototypes -Werror -fsyntax-only \
           -I"$source/include" -isystem "$dlpack" -; then
       passed=$((passed + 1))

@@ -21,6 +21,9 @@ flags=$(PKG_CONFIG_PATH=$pc pkg-config --cflags --libs quern)
 # shellcheck disable=SC2086
 "$cc" -std=c11 "$source/examples/quantize_linear.c" $flags -Wl,-rpath,"$lib" -o "$tmp/quantize_linear"
 "$tmp/quantize_linear" cpu
+# shellcheck disable=SC2086
+"$cc" -std=c11 "$source/examples/aotriton_varlen.c" $flags -Wl,-rpath,"$lib" -lm -o "$tmp/aotriton_varlen"
+"$tmp/aotriton_varlen" cpu
 
 mkdir "$tmp/project"
 cat > "$tmp/project/CMakeLists.txt" <<'CMAKE'

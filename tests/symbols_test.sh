@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The libraries export their API and nothing else, and need no library that docs/ do not name; in a user's
+# The libraries export their API, all of it and nothing else, and need no library that docs/ do not name; in a user's
 # program any other symbol could take the place of one of its own.
 set -euo pipefail
-build=${QUERN_BUILD_DIR:?}
+build=${QUERN_BUILD_DIR:?} source=${QUERN_SOURCE_DIR:?}
 grep -q '^QUERN_SANITIZE:STRING=.\+' "$build/CMakeCache.txt" && exit 77 # a sanitizer's functions come along
 passed=0 failed=0
 
@@ -13,21 +13,26 @@ check() {
   exports=$(nm -D --defined-only "$build/$1" | awk '{ print $NF }')
   needed=$(readelf -d "$build/$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
   [ -n "$exports" ] && [ -n "$needed" ] || { echo "$1: nm or readelf found nothing"; exit 1; }
-  report "$1 exports" "$(grep -vxE "$2" <<< "$exports" || true)"
-  report "$1 needs" "$(grep -vxE "$3" <<< "$needed" || true)"
+  report "$1 exports more than is documented" "$(grep -vxE "$2" <<< "$exports" || true)"
+  report "$1 needs more than is documented" "$(grep -vxE "$3" <<< "$needed" || true)"
 }
 
 report() { # report WHAT EXTRA…: passes if there is nothing extra
   if [ -z "$2" ]; then
     passed=$((passed + 1))
   else
-    echo "$1 more than is documented:" $2
+    echo "$1:" $2
     failed=$((failed + 1))
   fi
 }
 
 libc='libc\.so\.6|libm\.so\.6|ld-linux-x86-64\.so\.2'
 check libquern.so 'qn_[a-z0-9_]+' "$libc|libpthreadpool\.so\.0"
+declared=$(cat "$source"/include/quern/*.h "$source"/include/quern/*/*.h | tr '\n' ' ' |
+  grep -oE 'QN_API [^;(]*\(' | grep -oE 'qn_[a-z0-9_]+\($' | tr -d '(' | sort)
+missing=$(comm -23 <(echo "$declared") <(nm -D --defined-only "$build/libquern.so" | awk '{ print $NF }' | sort))
+[ "$(wc -l <<< "$declared")" -gt 50 ] || { echo "found too few functions in the headers"; exit 1; }
+report "libquern.so does not export what headers declare" "$missing"
 if [ -e "$build/libquernsim.so" ]; then
   check libquernsim.so '(__)?hip[A-Za-z0-9_]+|quernsim_(configure|evidence)' "$libc"
 fi

@@ -18,6 +18,7 @@ ALLOWED = {
     "runtime": {"runtime", "include"},
     "ops": {"ops", "ops_gpu", "runtime", "include"},
     "ops_gpu": {"gpu", "ops_gpu"},
+    "compat": {"compat", "runtime", "include"},
     "cli": {"cli", "include"},
     "python": {"python", "include"},
     "bench": {"bench", "include"},
@@ -75,7 +76,7 @@ def main():
             target = resolve(path, name, files)
             if target and room_of(target) not in allowed:
                 errors.append(f"{path}: includes {target}: {room} may include {', '.join(sorted(allowed))}")
-        if room in ("runtime", "ops", "cli"):
+        if room in ("runtime", "ops", "compat", "cli"):
             for owners, word in DRIVER_WORDS.items():
                 if path not in owners and (found := re.search(word, text)):
                     errors.append(f"{path}: {found.group(0)}: a driver's type outside its backend")

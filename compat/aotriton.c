@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// AOTriton's flash attention over quern's: dense attention, whether there is a kernel, dropout's debug calls.
+#include "aotriton.h"
+
+// ---- dense
+
+static qn_status check_b(const qni_aotriton_call *c) {
+    const DLTensor *b = c->b;
+    const int64_t *q = c->q->shape, want[] = {q[0], q[1], q[2], c->k->shape[2]};
+    char text[128];
+    qn_status st;
+    if (!qni_aotriton_is_there(b))
+        return QN_OK;
+    if (c->is_causal)
+        return QN_FAIL(QN_E_INVALID, "%s: b and is_causal are both given; accepted: one of them",
+                       c->op);
+    QN_TRY(qni_aotriton_check_operand(c, "b", b));
+    for (int i = 0; i < 4; i++)
+        if (b->shape[i] != 1 && b->shape[i] != want[i])
+            return QN_FAIL(QN_E_INVALID, "%s: b is %s; its dimension %d needs to be 1 or %ld",
+                           c->op, qni_tensor_text(b, text, sizeof text), i, (long)want[i]);
+out:
+    return st;
+}
+
+/** softmax_lse [batch * heads, n] as [batch, heads, n]. */
+static DLTensor *make_dense_lse(qni_aotriton_view *out, const DLTensor *lse, const DLTensor *q) {
+    const int dims[] = {0, 0, 1};
+    qni_aotriton_make_view(out, lse, 3, dims);
+    out->shape[0] = q->shape[0], out->shape[1] = q->shape[1];
+    out->strides[0] *= q->shape[1];
+    return &out->t;
+}
+
+static qn_status attend_dense(const qni_aotriton_call *c) {
+    qn_attention_args args = {.struct_size = sizeof args,
+                              .o = c->out,
+                              .q = c->q,
+                              .k = c->k,
+                              .v = c->v,
+                              .layout = QN_HND,
+                              .is_causal = c->is_causal != 0,
+                              .is_top_left = 1,
+                              .mask = qni_aotriton_is_there(c->b) ? c->b : nullptr,
+                              .sm_scale = c->sm_scale,
+                              .lse_base = QN_LSE_BASE_E};
+    int64_t bytes;
+    qni_aotriton_view lse;
+    qn_status st;
+    QN_TRY(qni_aotriton_check_operands(c));
+    QN_TRY(qni_aotriton_check_outputs(c, c->q->shape[0] * c->q->shape[1]));
+    QN_TRY(check_b(c));
+    QN_TRY(qni_aotriton_check_scalars(c));
+    if (qni_aotriton_is_there(c->softmax_lse))
+        args.lse = make_dense_lse(&lse, c->softmax_lse, c->q);
+    QN_TRY(qni_aotriton_under(c->op, qn_attention_workspace_bytes(&bytes, &args)));
+    QN_TRY(qni_aotriton_take_workspace(c, bytes, &args.workspace));
+    QN_TRY(qni_aotriton_run(c, &args));
+out:
+    return st;
+}
+
+qn_status qn_aotriton_attn_fwd(const DLTensor *q, const DLTensor *k, const DLTensor *v,
+                               const DLTensor *b, float sm_scale, DLTensor *softmax_lse,
+                               DLTensor *out, float dropout_p, const DLTensor *philox_seed,
+                               const DLTensor *philox_offset1, int64_t philox_offset2,
+                               DLTensor *philox_seed_output, DLTensor *philox_offset_output,
+                               const DLTensor *encoded_softmax, int32_t is_causal,
+                               const DLTensor *atomic_for_causal, qn_stream *stream,
+                               const qn_aotriton_ext *ext) {
+    (void)atomic_for_causal;
+    const qni_aotriton_call c = {.op = "aotriton_attn_fwd",
+                                 .stream = stream,
+                                 .q = q,
+                                 .k = k,
+                                 .v = v,
+                                 .b = b,
+                                 .softmax_lse = softmax_lse,
+                                 .out = out,
+                                 .sm_scale = sm_scale,
+                                 .dropout_p = dropout_p,
+                                 .philox_seed = philox_seed,
+                                 .philox_offset1 = philox_offset1,
+                                 .philox_offset2 = philox_offset2,
+                                 .philox_seed_output = philox_seed_output,
+                                 .philox_offset_output = philox_offset_output,
+                                 .encoded_softmax = encoded_softmax,
+                                 .is_causal = is_causal,
+                                 .ext = ext};
+    return attend_dense(&c);
+}
+
+qn_status qn_aotriton_attn_fwd_workspace_bytes(int64_t *bytes, const DLTensor *q, const DLTensor *k,
+                                               const DLTensor *v) {
+    const qn_attention_args args = {
+        .struct_size = sizeof args, .q = q, .k = k, .v = v, .layout = QN_HND};
+    return qni_aotriton_under("aotriton_attn_fwd_workspace_bytes",
+                              qn_attention_workspace_bytes(bytes, &args));
+}
+
+// ---- is there a kernel?
+
+/** A query and a key of f16, all zeros, with o behind them. */
+static qn_status attend_to_one(qn_stream *stream, char *memory) {
+    static const char zeros[256];
+    int64_t shape[] = {1, 1, 1, 64}, bytes = sizeof zeros;
+    const DLDataType u8 = qni_dl_dtype(QNI_U8);
+    const DLTensor host = qni_host_tensor((void *)zeros, u8, 1, &bytes);
+    DLTensor there = host, x = host;
+    there.data = memory;
+    there.device = x.device = stream->device->id;
+    x.data = memory, x.dtype = qni_dl_dtype(QNI_F16), x.ndim = 4, x.shape = shape;
+    DLTensor o = x;
+    o.data = memory + sizeof zeros;
+    qn_status st;
+    QN_TRY(qn_copy(stream, &there, &host));
+    QN_TRY(qn_attention(stream, &(qn_attention_args){
+                                    .struct_size = sizeof(qn_attention_args),
+                                    .o = &o,
+                                    .q = &x,
+                                    .k = &x,
+                                    .v = &x,
+                                }));
+    QN_TRY(qn_stream_sync(stream));
+out:
+    return st;
+}
+
+qn_status qn_aotriton_check_gpu(qn_stream *stream) {
+    const char *op = "aotriton_check_gpu";
+    qn_stream *own = nullptr;
+    void *memory = nullptr;
+    qn_status st;
+    if (!stream)
+        return QN_FAIL(QN_E_INVALID, "%s: stream is null", op);
+    QN_TRY(qni_aotriton_under(op, qn_stream_create(&own, stream->device)));
+    QN_TRY(qni_aotriton_under(op, qn_malloc(stream->device, &memory, 512)));
+    QN_TRY(qni_aotriton_under(op, attend_to_one(own, memory)));
+out:
+    qn_free(stream->device, memory);
+    qn_stream_destroy(own);
+    return st;
+}
+
+// ---- dropout
+
+qn_status qn_aotriton_debug_fill_dropout_rng(DLTensor *r, uint64_t philox_seed,
+                                             uint64_t philox_offset, qn_stream *stream) {
+    return qni_aotriton_under("aotriton_debug_fill_dropout_rng",
+                              qn_attention_dropout_rng(stream, r, philox_seed, philox_offset));
+}
+
+qn_status qn_aotriton_debug_fill_dropout_rng_tensor(DLTensor *r, const DLTensor *philox_seed,
+                                                    const DLTensor *philox_offset,
+                                                    qn_stream *stream) {
+    const char *op = "aotriton_debug_fill_dropout_rng_tensor";
+    uint64_t seed, offset;
+    qn_status st;
+    if (!stream)
+        return QN_FAIL(QN_E_INVALID, "%s: stream is null", op);
+    QN_TRY(qni_aotriton_read_number(stream, op, "philox_seed", philox_seed, &seed));
+    QN_TRY(qni_aotriton_read_number(stream, op, "philox_offset", philox_offset, &offset));
+    QN_TRY(qni_aotriton_under(op, qn_attention_dropout_rng(stream, r, seed, offset)));
+out:
+    return st;
+}
+
+qn_status qn_aotriton_debug_simulate_encoded_softmax(DLTensor *r, float dropout_p,
+                                                     const DLTensor *philox_seed,
+                                                     const DLTensor *philox_offset1,
+                                                     uint64_t philox_offset2, qn_stream *stream) {
+    const char *op = "aotriton_debug_simulate_encoded_softmax";
+    uint64_t seed, offset1;
+    qn_status st;
+    if (!stream)
+        return QN_FAIL(QN_E_INVALID, "%s: stream is null", op);
+    QN_TRY(qni_aotriton_read_number(stream, op, "philox_seed", philox_seed, &seed));
+    QN_TRY(qni_aotriton_read_number(stream, op, "philox_offset1", philox_offset1, &offset1));
+    QN_TRY(qni_aotriton_under(
+        op, qn_attention_dropout_mask(stream, r, dropout_p, seed, offset1 + philox_offset2)));
+out:
+    return st;
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// AOTriton's attention over sequences that lie one after another: their lengths on the host, quern's plan of them, and its
+// copy in the caller's workspace.
+#include "aotriton.h"
+
+#include <stdlib.h>
+
+/** Where they begin, and what quern makes of it. All in host memory. */
+typedef struct sequences {
+    int32_t *cu_q, *cu_k;
+    void *plan;
+    int64_t count, plan_bytes;
+    int64_t schedule_bytes; // of the workspace: for the plan's copy, on a GPU
+    int64_t partial_bytes;  // and behind it, for parts of results
+} sequences;
+
+static void free_sequences(sequences *s) {
+    free(s->cu_q);
+    free(s->cu_k);
+    free(s->plan);
+}
+
+/** They rise, end within `tokens`, and none is longer than `longest`, the parameter of that name. */
+static qn_status check_lengths(const char *op, const char *name, const int32_t *begins,
+                               int64_t count, const char *tokens_name, int64_t tokens,
+                               const char *longest_name, int64_t longest) {
+    for (int64_t i = 0; i <= count; i++) {
+        const int32_t least = i ? begins[i - 1] : 0;
+        if (begins[i] < least || begins[i] > tokens)
+            return QN_FAIL(QN_E_INVALID, "%s: %s[%ld] is %d; accepted: %d to %ld, the tokens of %s",
+                           op, name, (long)i, begins[i], least, (long)tokens, tokens_name);
+        if (i && begins[i] - least > longest)
+            return QN_FAIL(QN_E_INVALID, "%s: %s is %ld, sequence %ld has %d", op, longest_name,
+                           (long)longest, (long)i - 1, begins[i] - least);
+    }
+    return QN_OK;
+}
+
+static qn_status read_begins(const qni_aotriton_call *c, const char *name, const DLTensor *t,
+                             int32_t **out) {
+    char text[128];
+    qn_status st;
+    QN_TRY(qni_aotriton_check_on_either(c->stream, c->op, name, t, 1));
+    if (qni_dtype_of(t) != QNI_I32)
+        return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s is %s; accepted: i32", c->op, name,
+                       qni_tensor_text(t, text, sizeof text));
+    if (t->shape[0] < 1)
+        return QN_FAIL(QN_E_INVALID, "%s: %s has no entry, needs one more than sequences", c->op,
+                       name);
+    if (!(*out = malloc((size_t)t->shape[0] * sizeof **out)))
+        return QN_FAIL(QN_E_MEMORY, "%s: no memory for %ld entries of %s", c->op, (long)t->shape[0],
+                       name);
+    DLTensor host = qni_host_tensor(*out, t->dtype, 1, t->shape);
+    QN_TRY(qni_aotriton_under(c->op, qn_copy(c->stream, &host, t)));
+out:
+    return st;
+}
+
+static qn_status read_sequences(const qni_aotriton_call *c, const DLTensor *cu_q,
+                                const DLTensor *cu_k, int64_t max_q, int64_t max_k, sequences *s) {
+    qn_status st;
+    QN_TRY(read_begins(c, "cu_seqlens_q", cu_q, &s->cu_q));
+    QN_TRY(read_begins(c, "cu_seqlens_k", cu_k, &s->cu_k));
+    QN_TRY(qni_check_shape(c->op, "cu_seqlens_k", cu_k, 1, cu_q->shape));
+    s->count = cu_q->shape[0] - 1;
+    QN_TRY(check_lengths(c->op, "cu_seqlens_q", s->cu_q, s->count, "q", c->q->shape[2],
+                         "max_seqlen_q", max_q));
+    QN_TRY(check_lengths(c->op, "cu_seqlens_k", s->cu_k, s->count, "k", c->k->shape[2],
+                         "max_seqlen_k", max_k));
+out:
+    return st;
+}
+
+/** Plans the sequences that were read. */
+static qn_status make_plan(const qni_aotriton_call *c, int64_t max_q, int64_t max_k, sequences *s) {
+    const qn_device *device = c->stream->device;
+    const qn_attention_plan_args args = {.struct_size = sizeof args,
+                                         .batches = s->count,
+                                         .qo_indptr = s->cu_q,
+                                         .kv_indptr = s->cu_k,
+                                         .num_qo_heads = c->q->shape[1],
+                                         .num_kv_heads = c->k->shape[1],
+                                         .head_dim_vo = c->v->shape[3],
+                                         .num_compute_units = device->info.num_compute_units,
+                                         .max_qo_len = max_q,
+                                         .max_kv_len = max_k};
+    qn_status st;
+    QN_TRY(qni_aotriton_under(
+        c->op, qn_attention_plan(nullptr, &s->plan_bytes, &s->partial_bytes, &args)));
+    if (!(s->plan = malloc((size_t)s->plan_bytes)))
+        return QN_FAIL(QN_E_MEMORY, "%s: no memory for a plan of %ld bytes", c->op,
+                       (long)s->plan_bytes);
+    QN_TRY(qni_aotriton_under(
+        c->op, qn_attention_plan(s->plan, &s->plan_bytes, &s->partial_bytes, &args)));
+    s->schedule_bytes = device->id.device_type == kDLCPU ? 0 : (s->plan_bytes + 15) / 16 * 16;
+out:
+    return st;
+}
+
+/** A part of the workspace; `shape` is its bytes. */
+static DLTensor part_of(const DLTensor *workspace, int64_t begin, int64_t *shape) {
+    DLTensor part = *workspace;
+    part.byte_offset += (uint64_t)begin;
+    part.shape = shape;
+    part.strides = nullptr;
+    return part;
+}
+
+/** Brings the plan to the workspace and runs. */
+static qn_status run_sequences(const qni_aotriton_call *c, sequences *s, qn_attention_args *args) {
+    DLTensor *workspace, schedule, partial;
+    qn_status st;
+    QN_TRY(qni_aotriton_take_workspace(c, s->schedule_bytes + s->partial_bytes, &workspace));
+    args->plan = s->plan;
+    args->plan_bytes = s->plan_bytes;
+    if (s->schedule_bytes > 0) {
+        const DLTensor host = qni_host_tensor(s->plan, workspace->dtype, 1, &s->plan_bytes);
+        schedule = part_of(workspace, 0, &s->plan_bytes);
+        args->schedule = &schedule;
+        QN_TRY(qni_aotriton_under(c->op, qn_copy(c->stream, &schedule, &host)));
+    }
+    if (s->partial_bytes > 0) {
+        partial = part_of(workspace, s->schedule_bytes, &s->partial_bytes);
+        args->workspace = &partial;
+    }
+    QN_TRY(qni_aotriton_run(c, args));
+out:
+    return st;
+}
+
+static qn_status check_one_batch(const qni_aotriton_call *c) {
+    const int64_t want[] = {1, -1, -1, -1};
+    qn_status st;
+    QN_TRY(qni_aotriton_check_operands(c));
+    QN_TRY(qni_check_shape(c->op, "q", c->q, 4, want));
+    QN_TRY(qni_check_shape(c->op, "k", c->k, 4, want));
+    QN_TRY(qni_check_shape(c->op, "v", c->v, 4, want));
+out:
+    return st;
+}
+
+static qn_status attend_sequences(const qni_aotriton_call *c, const DLTensor *cu_q,
+                                  const DLTensor *cu_k, int64_t max_q, int64_t max_k) {
+    static const int tokens_first[] = {2, 1, 3}, lse_tokens_first[] = {1, 0};
+    qni_aotriton_view q, k, v, out_view, lse;
+    sequences s = {};
+    qn_attention_args args = {.struct_size = sizeof args,
+                              .layout = QN_NHD,
+                              .is_causal = c->is_causal != 0,
+                              .is_top_left = 1,
+                              .sm_scale = c->sm_scale,
+                              .lse_base = QN_LSE_BASE_E};
+    qn_status st;
+    QN_TRY(check_one_batch(c));
+    QN_TRY(qni_aotriton_check_outputs(c, c->q->shape[1]));
+    if (qni_aotriton_is_there(c->b)) {
+        st = QN_FAIL(QN_E_UNSUPPORTED, "%s: b is given, and must be absent", c->op);
+        goto out;
+    }
+    QN_TRY(qni_aotriton_check_scalars(c));
+    QN_TRY(read_sequences(c, cu_q, cu_k, max_q, max_k, &s));
+    QN_TRY(make_plan(c, max_q, max_k, &s));
+    args.q = qni_aotriton_make_view(&q, c->q, 3, tokens_first);
+    args.k = qni_aotriton_make_view(&k, c->k, 3, tokens_first);
+    args.v = qni_aotriton_make_view(&v, c->v, 3, tokens_first);
+    args.o = qni_aotriton_make_view(&out_view, c->out, 3, tokens_first);
+    if (qni_aotriton_is_there(c->softmax_lse))
+        args.lse = qni_aotriton_make_view(&lse, c->softmax_lse, 2, lse_tokens_first);
+    QN_TRY(run_sequences(c, &s, &args));
+out:
+    free_sequences(&s);
+    return st;
+}
+
+qn_status qn_aotriton_attn_fwd_compact_varlen(
+    const DLTensor *q, const DLTensor *k, const DLTensor *v, const DLTensor *b,
+    const DLTensor *cu_seqlens_q, const DLTensor *cu_seqlens_k, int32_t max_seqlen_q,
+    int32_t max_seqlen_k, float sm_scale, DLTensor *softmax_lse, DLTensor *out, float dropout_p,
+    const DLTensor *philox_seed, const DLTensor *philox_offset1, int64_t philox_offset2,
+    DLTensor *philox_seed_output, DLTensor *philox_offset_output, const DLTensor *encoded_softmax,
+    int32_t is_causal, const DLTensor *atomic_for_causal, qn_stream *stream,
+    const qn_aotriton_ext *ext) {
+    (void)atomic_for_causal;
+    const qni_aotriton_call c = {.op = "aotriton_attn_fwd_compact_varlen",
+                                 .stream = stream,
+                                 .q = q,
+                                 .k = k,
+                                 .v = v,
+                                 .b = b,
+                                 .softmax_lse = softmax_lse,
+                                 .out = out,
+                                 .sm_scale = sm_scale,
+                                 .dropout_p = dropout_p,
+                                 .philox_seed = philox_seed,
+                                 .philox_offset1 = philox_offset1,
+                                 .philox_offset2 = philox_offset2,
+                                 .philox_seed_output = philox_seed_output,
+                                 .philox_offset_output = philox_offset_output,
+                                 .encoded_softmax = encoded_softmax,
+                                 .is_causal = is_causal,
+                                 .ext = ext};
+    return attend_sequences(&c, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k);
+}
+
+qn_status qn_aotriton_attn_fwd_compact_varlen_workspace_bytes(qn_stream *stream, int64_t *bytes,
+                                                              const DLTensor *q, const DLTensor *k,
+                                                              const DLTensor *v,
+                                                              const DLTensor *cu_seqlens_q,
+                                                              const DLTensor *cu_seqlens_k) {
+    const qni_aotriton_call c = {.op = "aotriton_attn_fwd_compact_varlen_workspace_bytes",
+                                 .stream = stream,
+                                 .q = q,
+                                 .k = k,
+                                 .v = v};
+    sequences s = {};
+    qn_status st;
+    if (!bytes)
+        return QN_FAIL(QN_E_INVALID, "%s: bytes is null", c.op);
+    QN_TRY(check_one_batch(&c));
+    QN_TRY(read_sequences(&c, cu_seqlens_q, cu_seqlens_k, INT32_MAX, INT32_MAX, &s));
+    QN_TRY(make_plan(&c, 0, 0, &s));
+    *bytes = s.schedule_bytes + s.partial_bytes;
+out:
+    free_sequences(&s);
+    return st;
+}
