@@ -59,19 +59,9 @@ static double count_flops(const attention_shape *s) {
     return 4 * (double)(s->batch * s->qo_heads * s->dim) * scores;
 }
 
-static void set_limit(measurement *out, const cli_limits *limits) {
-    if (!(limits->bf16_flops > 0) || !(limits->read_bytes > 0))
-        return;
-    const double memory = out->bytes / limits->read_bytes * 1e9,
-                 arithmetic = out->flops / limits->bf16_flops * 1e9;
-    out->limit_ns = memory > arithmetic ? memory : arithmetic;
-    out->bound = memory > arithmetic ? "memory" : "arithmetic";
-}
-
 qn_status measure_attention(measurement *out, cli_device *device, const cli_limits *limits,
                             const attention_shape *s, int runs) {
     attention_run r = {.device = device};
-    timer op = {0};
     const double rows = (double)(s->batch * s->dim);
     *out = (measurement){.op = "attention",
                          .bytes =
@@ -84,17 +74,9 @@ qn_status measure_attention(measurement *out, cli_device *device, const cli_limi
              s->is_causal ? " causal" : "");
     qn_status st;
     CLI_TRY(open_attention(&r, s));
-    CLI_TRY(timer_open(&op, device, runs));
-    for (int i = 0; i < runs + WARM_UP; i++) {
-        CLI_TRY(timer_run(&op, device, run_attention, &r, i >= WARM_UP));
-        cli_progress_add(1);
-    }
-    out->kernel = qn_last_kernel();
-    out->median_ns = timer_median(&op);
-    out->fastest_ns = op.times[0];
-    set_limit(out, limits);
+    CLI_TRY(timing_alone(out, device, run_attention, &r, runs));
+    timing_set_limit(out, limits->bf16_flops, limits->read_bytes);
 out:
-    timer_close(&op);
     close_attention(&r);
     return st;
 }

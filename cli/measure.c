@@ -140,19 +140,9 @@ static void close_gemm(gemm_run *r) {
     }
 }
 
-static void set_limit(measurement *out, const cli_limits *limits) {
-    if (!(limits->flops > 0) || !(limits->read_bytes > 0))
-        return;
-    double memory = out->bytes / limits->read_bytes * 1e9,
-           arithmetic = out->flops / limits->flops * 1e9;
-    out->limit_ns = memory > arithmetic ? memory : arithmetic;
-    out->bound = memory > arithmetic ? "memory" : "arithmetic";
-}
-
 qn_status measure_gemm(measurement *out, cli_device *device, const cli_limits *limits, int64_t m,
                        int64_t n, int64_t k, int runs) {
     gemm_run r = {.device = device};
-    timer op = {0};
     double read = (double)m * (double)k + (double)n * (double)k +
                   4 * (double)blocks_of(k) * (double)(m + blocks_of(n));
     *out = (measurement){.op = "gemm",
@@ -162,17 +152,9 @@ qn_status measure_gemm(measurement *out, cli_device *device, const cli_limits *l
              "m=%" PRId64 " n=%" PRId64 " k=%" PRId64 " e4m3fn->bf16", m, n, k);
     qn_status st;
     CLI_TRY(open_gemm(&r, m, n, k));
-    CLI_TRY(timer_open(&op, device, runs));
-    for (int i = 0; i < runs + WARM_UP; i++) {
-        CLI_TRY(timer_run(&op, device, run_gemm, &r, i >= WARM_UP));
-        cli_progress_add(1);
-    }
-    out->kernel = qn_last_kernel();
-    out->median_ns = timer_median(&op);
-    out->fastest_ns = op.times[0];
-    set_limit(out, limits);
+    CLI_TRY(timing_alone(out, device, run_gemm, &r, runs));
+    timing_set_limit(out, limits->flops, limits->read_bytes);
 out:
-    timer_close(&op);
     close_gemm(&r);
     return st;
 }

@@ -1,30 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
-// What bench's measurements share: events around a call, medians, a copy of as many bytes, filled tensors.
+// What bench's measurements share: events around calls, medians, a copy of as many bytes, limits, filled tensors.
 #include "timing.h"
 
 #include <stdlib.h>
 
+enum { WARM_UP = 2 };
+
 // ---- timing
 
-qn_status timer_open(timer *t, cli_device *device, int runs) {
+/** Times of one side's runs. */
+typedef struct timer {
+    qn_event *start, *end;
+    int64_t *times;
+    int count;
+} timer;
+
+/** What takes its turn. */
+typedef struct side {
+    qn_status (*body)(void *);
+    void *context;
+    timer timer;
+} side;
+
+static qn_status timer_open(timer *t, cli_device *device, int runs) {
     *t = (timer){.times = cli_alloc((size_t)runs * sizeof(int64_t))};
     qn_status st = qn_event_create(&t->start, device->device);
     return st == QN_OK ? qn_event_create(&t->end, device->device) : st;
 }
 
-void timer_close(timer *t) {
+static void timer_close(timer *t) {
     qn_event_destroy(t->start);
     qn_event_destroy(t->end);
     free(t->times);
 }
 
-/** Runs body once; its time counts if it is no warm-up. */
-qn_status timer_run(timer *t, cli_device *device, qn_status (*body)(void *), void *context,
-                    bool counts) {
+/** Runs a side once; its time counts if it is no warm-up. */
+static qn_status run_side(side *s, cli_device *device, bool counts) {
+    timer *t = &s->timer;
     int64_t ns;
     qn_status st;
     CLI_TRY(qn_event_record(t->start, device->stream));
-    CLI_TRY(body(context));
+    CLI_TRY(s->body(s->context));
     CLI_TRY(qn_event_record(t->end, device->stream));
     CLI_TRY(qn_event_sync(t->end));
     CLI_TRY(qn_event_elapsed(&ns, t->start, t->end));
@@ -39,9 +55,39 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-int64_t timer_median(timer *t) {
-    qsort(t->times, (size_t)t->count, sizeof *t->times, by_value);
-    return t->times[t->count / 2];
+/** Runs the sides in turns and sorts their times. The first one's and its kernel are what is measured. */
+static qn_status run_sides(measurement *out, cli_device *device, side *sides, int count, int runs) {
+    qn_status st = QN_OK;
+    for (int i = 0; i < count; i++)
+        CLI_TRY(timer_open(&sides[i].timer, device, runs));
+    for (int i = 0; i < runs + WARM_UP; i++) {
+        for (int n = 0; n < count; n++)
+            CLI_TRY(run_side(&sides[n], device, i >= WARM_UP));
+        cli_progress_add(1);
+    }
+    for (int i = 0; i < count; i++)
+        qsort(sides[i].timer.times, (size_t)runs, sizeof(int64_t), by_value);
+    out->kernel = qn_last_kernel();
+    out->median_ns = sides[0].timer.times[runs / 2];
+    out->fastest_ns = sides[0].timer.times[0];
+out:
+    return st;
+}
+
+qn_status timing_alone(measurement *out, cli_device *device, qn_status (*body)(void *),
+                       void *context, int runs) {
+    side op = {body, context, {0}};
+    qn_status st = run_sides(out, device, &op, 1, runs);
+    timer_close(&op.timer);
+    return st;
+}
+
+void timing_set_limit(measurement *out, double flops, double read_bytes) {
+    if (!(flops > 0) || !(read_bytes > 0))
+        return;
+    const double memory = out->bytes / read_bytes * 1e9, arithmetic = out->flops / flops * 1e9;
+    out->limit_ns = memory > arithmetic ? memory : arithmetic;
+    out->bound = memory > arithmetic ? "memory" : "arithmetic";
 }
 
 // ---- data
@@ -99,7 +145,7 @@ static qn_status run_copy(void *context) {
 qn_status timing_beside_copy(measurement *out, cli_device *device, qn_status (*body)(void *),
                              void *context, int runs) {
     copy_run c = {.device = device};
-    timer op = {0}, copy = {0};
+    side sides[] = {{body, context, {0}}, {run_copy, &c, {0}}};
     cli_random random = {1};
     // A copy reads and writes each byte, so half as many bytes make the same traffic.
     const int64_t bytes[] = {(int64_t)out->bytes / 2};
@@ -107,20 +153,11 @@ qn_status timing_beside_copy(measurement *out, cli_device *device, qn_status (*b
     qn_status st;
     CLI_TRY(timing_make_filled(&c.from, device, u8, 1, bytes, &random));
     CLI_TRY(timing_make_filled(&c.to, device, u8, 1, bytes, &random));
-    CLI_TRY(timer_open(&op, device, runs));
-    CLI_TRY(timer_open(&copy, device, runs));
-    for (int i = 0; i < runs + WARM_UP; i++) {
-        CLI_TRY(timer_run(&op, device, body, context, i >= WARM_UP));
-        CLI_TRY(timer_run(&copy, device, run_copy, &c, i >= WARM_UP));
-        cli_progress_add(1);
-    }
-    out->kernel = qn_last_kernel();
-    out->median_ns = timer_median(&op);
-    out->fastest_ns = op.times[0];
-    out->copy_ns = timer_median(&copy);
+    CLI_TRY(run_sides(out, device, sides, 2, runs));
+    out->copy_ns = sides[1].timer.times[runs / 2];
 out:
-    timer_close(&op);
-    timer_close(&copy);
+    timer_close(&sides[0].timer);
+    timer_close(&sides[1].timer);
     cli_tensor_free(&c.from, device);
     cli_tensor_free(&c.to, device);
     return st;
