@@ -66,7 +66,8 @@ qn_status measure_attention(measurement *out, cli_device *device, const cli_limi
     *out = (measurement){.op = "attention",
                          .bytes =
                              4 * rows * (double)(s->qo_heads * s->qo_len + s->kv_heads * s->kv_len),
-                         .flops = count_flops(s)};
+                         .flops = count_flops(s),
+                         .attention = *s};
     snprintf(out->problem, sizeof out->problem,
              "b=%" PRId64 " heads=%" PRId64 "/%" PRId64 " d=%" PRId64 " qo=%" PRId64 " kv=%" PRId64
              " bf16%s",

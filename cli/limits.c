@@ -157,19 +157,48 @@ static const struct {
             {"gfx1151", 512, 512, 0.256e12},
             {"gfx1201", 2048, 1024, 0.640e12}};
 
+/** Of NVIDIA's by name, as the driver gives it: matrix operations of FP8 (A100: bf16, into which FP8 is turned) and of bf16 a
+ *  second, without sparsity, and bytes a second. A part of a card (MIG) has another name. Source: NVIDIA's data sheets of
+ *  A100, H100 and H200, the SXM forms. */
+static const struct {
+    const char *name;
+    double flops, bf16_flops, read_bytes;
+} cards[] = {{"NVIDIA A100-SXM4-40GB", 312e12, 312e12, 1.555e12},
+             {"NVIDIA A100-SXM4-80GB", 312e12, 312e12, 2.039e12},
+             {"NVIDIA H100 80GB HBM3", 1978.9e12, 989.4e12, 3.35e12},
+             {"NVIDIA H200", 1978.9e12, 989.4e12, 4.8e12}};
+
+/** A GPU whose rates are known by its architecture. */
+static void take_gpu(cli_limits *out, const qn_device_info *info) {
+    const double clocks = info->num_compute_units * (double)info->clock_khz * 1e3;
+    for (size_t i = 0; i < sizeof gpus / sizeof *gpus; i++)
+        if (strcmp(gpus[i].arch, info->arch) == 0)
+            *out = (cli_limits){.flops = gpus[i].flops_per_clock * clocks,
+                                .bf16_flops = gpus[i].bf16_flops_per_clock * clocks,
+                                .read_bytes = gpus[i].read_bytes,
+                                .source = "data sheet"};
+}
+
+/** One whose data sheet is known by its name. */
+static void take_card(cli_limits *out, const qn_device_info *info) {
+    for (size_t i = 0; i < sizeof cards / sizeof *cards; i++)
+        if (strcmp(cards[i].name, info->name) == 0)
+            *out = (cli_limits){.flops = cards[i].flops,
+                                .bf16_flops = cards[i].bf16_flops,
+                                .read_bytes = cards[i].read_bytes,
+                                .source = "data sheet"};
+}
+
 void cli_limits_get(cli_limits *out, const qn_device_info *info) {
     *out = (cli_limits){.source = "not known"};
     if (info->wave_size == 1) {
         measure_cpu(out, info->num_compute_units);
         return;
     }
-    for (size_t i = 0; i < sizeof gpus / sizeof *gpus; i++)
-        if (strcmp(gpus[i].arch, info->arch) == 0)
-            *out =
-                (cli_limits){.flops = gpus[i].flops_per_clock * info->num_compute_units *
-                                      (double)info->clock_khz * 1e3,
-                             .bf16_flops = gpus[i].bf16_flops_per_clock * info->num_compute_units *
-                                           (double)info->clock_khz * 1e3,
-                             .read_bytes = gpus[i].read_bytes,
-                             .source = "data sheet"};
+    take_gpu(out, info);
+    take_card(out, info);
+}
+
+cli_unit cli_flops_unit(const qn_device_info *info) {
+    return info->wave_size == 1 ? (cli_unit){"GFLOP/s", 1e9, 1} : (cli_unit){"TFLOP/s", 1e12, 2};
 }

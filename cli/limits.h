@@ -14,4 +14,14 @@ typedef struct cli_limits {
 
 void cli_limits_get(cli_limits *out, const qn_device_info *info);
 
+/** What a device's arithmetic is given in. */
+typedef struct cli_unit {
+    const char *name;
+    double a_second; // operations
+    int digits;      // behind the point
+} cli_unit;
+
+/** GFLOP/s for a CPU, TFLOP/s for a GPU. */
+cli_unit cli_flops_unit(const qn_device_info *info);
+
 #endif

@@ -5,6 +5,12 @@
 
 #include "limits.h"
 
+/** Attention of bf16 tensors [batch, heads, length, dim]. */
+typedef struct attention_shape {
+    int64_t batch, qo_heads, kv_heads, dim, qo_len, kv_len;
+    bool is_causal;
+} attention_shape;
+
 typedef struct measurement {
     char op[40], problem[80];
     const char *kernel;
@@ -12,7 +18,8 @@ typedef struct measurement {
     double bytes, flops; // moved at least, and computed
     int64_t copy_ns; // median of a copy that reads and writes as many bytes in all; 0: not compared
     double limit_ns; // what the device's limits allow; 0: not known
-    const char *bound; // "memory" or "arithmetic"
+    const char *bound;         // "memory" or "arithmetic"
+    attention_shape attention; // of attention alone
 } measurement;
 
 /** bf16 [rows, cols] to e4m3fn by blocks of block_rows x 128; runs alternate with copies. */
@@ -22,11 +29,6 @@ qn_status measure_quantize(measurement *out, cli_device *device, int64_t rows, i
 qn_status measure_gemm(measurement *out, cli_device *device, const cli_limits *limits, int64_t m,
                        int64_t n, int64_t k, int runs);
 
-/** Attention of bf16 tensors [batch, heads, length, dim]. */
-typedef struct attention_shape {
-    int64_t batch, qo_heads, kv_heads, dim, qo_len, kv_len;
-    bool is_causal;
-} attention_shape;
 qn_status measure_attention(measurement *out, cli_device *device, const cli_limits *limits,
                             const attention_shape *shape, int runs);
 

@@ -5,6 +5,7 @@ import os
 import pathlib
 import pty
 import subprocess
+import sys
 import time
 import xml.etree.ElementTree
 
@@ -75,9 +76,16 @@ def test_unknown_option(command):
     (["bench", "--runs", "0"], ["--runs", "0", "from 1"]),
     (["bench", "--peer", "numpy"], ["--peer", "numpy", "torch"]),
     (["bench", "--peer", "torch", "--device", "hip:0"], ["--peer", "hip:0", "cpu"]),
-    (["bench", "--peer", "torch", "quantize"], ["--peer", "quantize", "gemm"]),
+    (["bench", "--peer", "torch", "quantize"], ["--peer", "quantize", "gemm, attention"]),
+    (["bench", "--peer", "torch", "attention", "gemm"], ["--peer", "gemm, attention"]),
+    (["bench", "--peer", "torch", "--svg", "plot.svg"], ["--svg", "gemm"]),
+    (["bench", "--peer", "torch", "attention", "--svg", "/nonesuch/p.svg"], ["/nonesuch/p.svg", "cannot be created"]),
+    (["bench", "--peer", "torch", "attention", "--device", "nonesuch"], ["nonesuch", "accepted: cpu"]),
     (["bench", "--peer", "torch", "--python", "nonesuch"], ["--python", "nonesuch"]),
     (["bench", "--peer", "torch", "--python", "false"], ["peers.py", "status 1"]),
+    (["bench", "--peer", "torch", "attention", "--device", "cpu", "--python", "false"], ["peer_attention.py", "status 1"]),
+    (["bench", "--peer", "torch", "attention", "--device", "cpu", "--svg", "plot.svg", "--python", "true"],
+     ["--peer", "no figures"]),
     (["sim"], ["PROGRAM"]),
     (["sim", "--arch", "gfx1", "true"], ["gfx1", "gfx942"]),
     (["sim", "--devices", "17", "true"], ["--devices", "17", "16"]),
@@ -160,6 +168,87 @@ def test_bench_rows():
     assert [r["op"] for r in one["results"]] == ["layernorm"]
     rope = json.loads(ok("bench", "rope", "--device", "cpu", "--runs", 1, "--rows", 5, "--dim", 1024, "--json"))
     assert rope["results"][0]["bytes"] == 4 * 5 * (8 + 2) * 128 + 4 * 5  # in place: read and written
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def lines_of(plot):
+    """The names of a drawing's lines, and how many points each has."""
+    drawing = xml.etree.ElementTree.parse(plot).getroot()
+    points = [[tuple(map(float, point.split(","))) for point in line.get("points").split()]
+              for line in drawing.findall(f"{SVG}polyline")]
+    assert all(line == sorted(line) for line in points)  # drawn from left to right
+    return [len(line) for line in points], {text.text for text in drawing.findall(f"{SVG}text")}
+
+
+def test_bench_attention_over_lengths(tmp_path):
+    """Lines for several lengths, bars for one. A decode has no length."""
+    plot = tmp_path / "plot.svg"
+    report = json.loads(ok("bench", "attention", "--device", "cpu", "--runs", 1, "--seq", "16,1,8", "--svg", plot, "--json"))
+    assert [r["op"] for r in report["results"]] == ["attention"] * 7
+    points, texts = lines_of(plot)
+    assert points == [3, 2, 3, 2]  # quern and the limit, whole and causal
+    assert {"1", "8", "16", "quern", "limit", "decode", "GFLOP/s"} <= texts
+    ok("bench", "attention", "--device", "cpu", "--runs", 1, "--seq", 8, "--svg", plot, "--force")
+    assert lines_of(plot)[0] == [] and "GFLOP/s" in ok("bench", "attention", "--device", "cpu", "--runs", 1, "--seq", 8)
+
+
+PEER = """#!{python}
+import json, pathlib, sys
+argv = sys.argv[1:]
+pathlib.Path("{seen}").write_text(json.dumps(argv))
+backends = {{"flash": {{"gflops": 80, "gb_s": 8}}, "cudnn": {{"refused": "no"}}, "math": {{"gflops": 1, "gb_s": 1}}}}
+rows = [{{"kind": kind, "seq": seq, "quern_gflops": 100 + seq, "quern_gb_s": 9.5, "backends": backends}}
+        for seq in (64, 16, 32) for kind in ("prompt", "causal")] + [
+       {{"kind": "decode", "seq": 4096, "quern_gflops": 3, "quern_gb_s": 12.5, "backends": backends}}]
+for i, word in enumerate(argv):
+    if word == "--json" and argv[i + 1] != "-":
+        pathlib.Path(argv[i + 1]).write_text(json.dumps({{"rows": rows}}))
+print("the table" if "-" not in argv else "the JSON")
+"""
+
+
+def test_bench_attention_beside_a_peer(tmp_path):
+    """What the script is told, and the picture of what it found; a Python of ours stands in its place."""
+    python, seen, plot = tmp_path / "python", tmp_path / "seen", tmp_path / "plot.svg"
+    python.write_text(PEER.format(python=sys.executable, seen=seen))
+    python.chmod(0o755)
+    command = ["bench", "attention", "--peer", "torch", "--device", "cpu", "--python", python, "--seq", "64,16,32", "--runs", 4]
+    env = os.environ | {"QUERN_NUM_THREADS": "1"}
+    assert ok(*command, "--svg", plot, env=env) == "the table\n"
+    script, *told = json.loads(seen.read_text())
+    assert pathlib.Path(script).name == "peer_attention.py" and pathlib.Path(script).exists()
+    options = dict(zip(told[::2], told[1::2]))
+    assert {k: options[k] for k in ("--device", "--threads", "--seq", "--runs")} == {
+        "--device": "cpu", "--threads": "1", "--seq": "64,16,32", "--runs": "4"}
+    assert pathlib.Path(options["--library"]).name.startswith("libquern.so")
+    points, texts = lines_of(plot)
+    assert points == [3, 3, 3, 2] * 2 and {"quern", "flash", "math", "limit", "12.5 GB/s", "8.0 GB/s"} <= texts
+    assert "cudnn" not in texts
+    assert ok(*command, "--json", env=env) == "the JSON\n"
+    assert json.loads(seen.read_text())[-4:] == ["--threads", "1", "--seq", "64,16,32"]
+    refused(*command, "--svg", plot, says=[str(plot), "--force"])
+
+
+def test_peer_attention(tmp_path):
+    """The script itself, where there is PyTorch: every backend has figures or a reason."""
+    python = os.environ.get("TORCH_PYTHON", sys.executable)
+    if subprocess.run([python, "-c", "import torch"], capture_output=True, check=False).returncode:
+        pytest.skip(f"{python} has no PyTorch; TORCH_PYTHON may name one that has")
+    figures = tmp_path / "figures.json"
+    done = subprocess.run([python, SOURCE / "bench/peer_attention.py", "--library", BUILD / "libquern.so", "--seq", "9",
+                           "--threads", "1", "--runs", "1", "--most", "0", "--backends", "cudnn,flash", "--json", figures],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(figures.read_text())["rows"]
+    assert [row["kind"] for row in rows] == ["prompt", "causal", "decode"] and len(done.stdout.splitlines()) == 2 + len(rows)
+    for row in rows:
+        assert row["kernel"].startswith("attention.") and row["largest_difference"] < 0.05 and row["ratio"] > 0
+        assert row["backends"]["cudnn"]["refused"] and row["torch_backend"] == "flash"
+        assert row["quern_gflops"] == pytest.approx(row["flops"] / row["quern_ms"] / 1e6)
+    assert rows[0]["flops"] == 4 * 24 * 128 * 9 * 9 and rows[1]["flops"] == 4 * 24 * 128 * 9 * 10 / 2
+    assert rows[2]["cache_bytes"] == 2 * 8 * 8 * 4096 * 128 * 2
 
 
 def test_bench_leaves_out_what_the_device_cannot_run():
