@@ -151,8 +151,8 @@ def test_kernels_use_no_scratch(image):
 
 @pytest.mark.parametrize("dim", [64, 128, 256])
 def test_attention_on_amd_uses_no_scratch(dim):
-    for dtype in "bf16", "f16":
-        for path in images_of(f"attention_{dim}_{dtype}"):
+    for types in "bf16", "f16", "bf16_fp8", "f16_fp8":
+        for path in images_of(f"attention_{dim}_{types}"):
             if ".sm_" not in path.name:
                 for kernel in amd_kernels(path):
                     assert kernel.usage["private_segment_fixed_size"] == 0, path.name

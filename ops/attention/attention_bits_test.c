@@ -33,31 +33,37 @@ static DLTensor host_tensor(DLTensor t, void *data) {
     return t;
 }
 
-static void make(setup *s, box *b, int64_t tokens, int64_t heads, uint32_t seed) {
+static void make(setup *s, box *b, qni_dtype dtype, int64_t tokens, int64_t heads, uint32_t seed) {
     *b = (box){.shape = {tokens, heads, DIM}};
     b->t = (DLTensor){.device = qn_device_id(s->device),
                       .ndim = 3,
-                      .dtype = qni_dl_dtype(QNI_BF16),
+                      .dtype = qni_dl_dtype(dtype),
                       .shape = b->shape};
-    const int64_t count = tokens * heads * DIM;
-    uint16_t *host = malloc((size_t)count * sizeof *host);
-    CHILD_CHECK(host && qn_malloc(s->device, &b->t.data, count * 2) == QN_OK);
+    const int64_t count = tokens * heads * DIM, bytes = count * qni_dtype_bytes(dtype);
+    void *host = malloc((size_t)bytes);
+    CHILD_CHECK(host && qn_malloc(s->device, &b->t.data, bytes) == QN_OK);
     for (int64_t i = 0; i < count; i++) {
         seed = seed * 1664525 + 1013904223;
-        qni_put(QNI_BF16, host, i, ((double)(seed >> 8) / (1 << 23) - 1) * 2);
+        qni_put(dtype, host, i, ((double)(seed >> 8) / (1 << 23) - 1) * 2);
     }
     DLTensor from = host_tensor(b->t, host);
     CHILD_CHECK(qn_copy(s->stream, &b->t, &from) == QN_OK);
     free(host);
 }
 
-static void open_setup(setup *s, const char *spec) {
-    CHILD_CHECK(qn_device_open(&s->device, spec) == QN_OK);
+/** Where, and what k and v are; the rest is bf16. */
+typedef struct place {
+    const char *spec;
+    qni_dtype dtype_kv;
+} place;
+
+static void open_setup(setup *s, const place *at) {
+    CHILD_CHECK(qn_device_open(&s->device, at->spec) == QN_OK);
     CHILD_CHECK(qn_stream_create(&s->stream, s->device) == QN_OK);
-    make(s, &s->q, QUERIES, HEADS, 1);
-    make(s, &s->k, KEYS, KV_HEADS, 2);
-    make(s, &s->v, KEYS, KV_HEADS, 3);
-    make(s, &s->o, QUERIES, HEADS, 4);
+    make(s, &s->q, QNI_BF16, QUERIES, HEADS, 1);
+    make(s, &s->k, at->dtype_kv, KEYS, KV_HEADS, 2);
+    make(s, &s->v, at->dtype_kv, KEYS, KV_HEADS, 3);
+    make(s, &s->o, QNI_BF16, QUERIES, HEADS, 4);
     s->count = QUERIES * HEADS * DIM;
 }
 
@@ -179,9 +185,9 @@ static uint64_t compare_with_window(setup *s, bool has_window, uint16_t *want, u
     return hash;
 }
 
-static void compare_cuts(void *spec) {
+static void compare_cuts(void *at) {
     setup s = {};
-    open_setup(&s, spec);
+    open_setup(&s, at);
     uint16_t *want = malloc((size_t)s.count * 2), *got = malloc((size_t)s.count * 2);
     CHILD_CHECK(want && got);
     const uint64_t hash = compare_with_window(&s, false, want, got);
@@ -191,19 +197,23 @@ static void compare_cuts(void *spec) {
     close_setup(&s);
 }
 
+static const place cpu = {"cpu", QNI_BF16}, gfx942 = {"sim:gfx942", QNI_BF16},
+                   gfx1151 = {"sim:gfx1151", QNI_BF16}, gfx942_fp8 = {"sim:gfx942", QNI_E4M3FNUZ},
+                   gfx1151_fp8 = {"sim:gfx1151", QNI_E4M3FN};
+
 static void test_cpu(void **) {
     char first[32];
     snprintf(first, sizeof first, "%s",
-             child_run(compare_cuts, (void *)(uintptr_t)"cpu",
+             child_run(compare_cuts, (void *)(uintptr_t)&cpu,
                        (const char *[]){"QUERN_NUM_THREADS=1", nullptr}));
     assert_int_equal(strlen(first), 16);
-    assert_string_equal(first, child_run(compare_cuts, (void *)(uintptr_t)"cpu",
+    assert_string_equal(first, child_run(compare_cuts, (void *)(uintptr_t)&cpu,
                                          (const char *[]){"QUERN_NUM_THREADS=3", nullptr}));
 }
 
 static void test_cpu_f32(void **) {
     static const char *const env[] = {"QUERN_DISABLE=attention.cpu_avx512bf16", nullptr};
-    child_run(compare_cuts, (void *)(uintptr_t)"cpu", env);
+    child_run(compare_cuts, (void *)(uintptr_t)&cpu, env);
 }
 
 static void test_gpu(void **state) {
@@ -216,15 +226,17 @@ static void test_gpu_any(void **) {
     static const char *const env[] = {"QUERN_NO_JIT=1", "QUERN_FORCE=attention=attention.gpu_any",
                                       nullptr};
     needs_images();
-    assert_int_equal(strlen(child_run(compare_cuts, (void *)(uintptr_t)"sim:gfx942", env)), 16);
+    assert_int_equal(strlen(child_run(compare_cuts, (void *)(uintptr_t)&gfx942, env)), 16);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cpu),
         cmocka_unit_test(test_cpu_f32),
-        cmocka_unit_test_prestate(test_gpu, (void *)(uintptr_t)"sim:gfx942"),
-        cmocka_unit_test_prestate(test_gpu, (void *)(uintptr_t)"sim:gfx1151"),
+        cmocka_unit_test_prestate(test_gpu, (void *)(uintptr_t)&gfx942),
+        cmocka_unit_test_prestate(test_gpu, (void *)(uintptr_t)&gfx1151),
+        cmocka_unit_test_prestate(test_gpu, (void *)(uintptr_t)&gfx942_fp8),
+        cmocka_unit_test_prestate(test_gpu, (void *)(uintptr_t)&gfx1151_fp8),
         cmocka_unit_test(test_gpu_any),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

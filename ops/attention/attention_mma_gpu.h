@@ -21,10 +21,9 @@
 
 #include "elementary.h"
 #include "elements.h"
+#include "halves.h"
 
-typedef _Float16 qd_f16x2 __attribute__((ext_vector_type(2)));
 typedef _Float16 qd_f16x16 __attribute__((ext_vector_type(16)));
-typedef __bf16 qd_bf16x2 __attribute__((ext_vector_type(2)));
 
 #if defined(__NVPTX__)
 enum { QD_MMA_QUERIES = 16, QD_MMA_KEYS = 8, QD_MMA_ACC = 4, QD_MMA_OWN = 2, QD_MMA_PARTS = 4 };
@@ -228,15 +227,6 @@ QD_INLINE qd_mma_acc qd_mma_turn4(qd_mma_acc s) {
     return __builtin_shufflevector(s, s, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3);
 #else
     return __builtin_shufflevector(s, s, 4, 5, 6, 7, 0, 1, 2, 3);
-#endif
-}
-
-/** The lower, or the upper, halves of two words, a's low. */
-QD_INLINE uint32_t qd_halves(uint32_t a, uint32_t b, bool upper) {
-#if defined(__NVPTX__)
-    return upper ? (b & 0xFFFF0000) | a >> 16 : b << 16 | (a & 0xFFFF);
-#else
-    return __builtin_amdgcn_perm(b, a, upper ? 0x07060302 : 0x05040100);
 #endif
 }
 

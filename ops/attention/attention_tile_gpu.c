@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention on matrix cores, CDNA's, RDNA's and NVIDIA's: any mask, window and layout of f16 and bf16.
+// Attention on matrix cores, CDNA's, RDNA's and NVIDIA's: any mask, window and layout of f16 and bf16, and of FP8 caches.
 //
-// Needs     wave matrix instructions of 16-bit kinds; q, k and v of one kind; rows that begin at multiples of 16 bytes;
-//           head dims that are multiples of 8, at most QK_D
+// Needs     wave matrix instructions of 16-bit kinds; k and v of q's kind, or with QK_FP8 of any FP8 kind; head dims that
+//           are multiples of 8, at most QK_D; rows that begin at multiples of eight elements, 16 bytes or of FP8 8
 // Tile      128 rows (QK_D = 256: 64 on NVIDIA and gfx12, 32 on gfx11), of which a wave owns 16 (CDNA 32), by TILE keys
 // Launch    256 threads; as many workgroups as there are work items and heads of k, or fewer
 // LDS       a tile of k, keys as rows, and one of v, transposed. 16-byte piece p of row r stands at p ^ qd_mma_turn(r), of
@@ -13,190 +13,12 @@
 // Schedule  put k into LDS, ask for v, meet; scores, maxima, weights; put v into LDS, ask for the next k, meet; o.
 //           A row's sum and o are scaled anew only when its maximum has risen by more than RISE: weights stay
 //           below 2^RISE, and each row decides for itself, so that bits do not depend on its neighbours
-#include "attention_mma_gpu.h"
-#include "attention_row_gpu.h"
-
-#ifndef QK_D
-#define QK_D 128 // head dims up to this
-#endif
-#ifndef QK_F16
-#define QK_F16 0 // else bf16
-#endif
-
-enum { D = QK_D, THREADS = 256, WAVES = THREADS / QD_WAVE, RISE = 8 };
-#if defined(__NVPTX__)
-enum { TILE = D > 128 ? 32 : 4096 / D, SLICES = D > 128 ? 2 : 1 };
-#define QK_OCCUPANCY
-#elif defined(__GFX9__)
-enum { TILE = 8192 / D, SLICES = 1 };
-#define QK_OCCUPANCY amdgpu_waves_per_eu(QK_D > 128 ? 1 : 2, QK_D > 128 ? 1 : 2)
-#elif defined(__GFX11__)
-enum {
-    TILE = 4096 / D,
-    SLICES = D > 128 ? 4 : 1
-}; // slices of o's columns, each of a wave of its own
-#define QK_OCCUPANCY amdgpu_waves_per_eu(4, 5)
-#else
-enum { TILE = 4096 / D, SLICES = D > 128 ? 2 : 1 };
-#define QK_OCCUPANCY amdgpu_waves_per_eu(4, 5)
-#endif
-enum { ROWS = WAVES / SLICES * QD_MMA_QUERIES, COLUMNS = D / SLICES };
-enum { S_TILES = TILE / QD_MMA_KEYS, O_TILES = COLUMNS / QD_MMA_KEYS, FRAGMENTS = TILE / QD_MMA_K };
-enum { PIECES = D / 8, K_ROW = 2 * D, V_ROW = 2 * TILE };
-enum { PAIRS = TILE / 2 * PIECES / THREADS }; // of keys, whose piece of k and of v a thread moves
-constexpr float least = -0x1.FFFFFEp+127f;    // finite
-
-[[clang::loader_uninitialized]] static QD_LDS uint8_t k_tile[TILE * K_ROW]
-    __attribute__((aligned(128)));
-[[clang::loader_uninitialized]] static QD_LDS uint8_t v_tile[D * V_ROW]
-    __attribute__((aligned(128)));
-
-/** What a thread moves to LDS. */
-typedef struct mover {
-    uint32_t key, piece; // the first key, the piece of its row
-    uint32_t k_turn,
-        v_turn; // the piece's place in a row of k, the keys' in a row of v, as the first row turns it
-} mover;
-
-/** k or v of a request's head, where its keys are one piece of memory. */
-typedef struct source {
-    const char *begin;
-    uint32_t row;    // bytes
-    uint32_t offset; // of what this thread moves, in a tile
-} source;
-
-/** What a workgroup works at: some rows, a chunk of keys. */
-typedef struct part {
-    const qk_attention_args *args; // for reread() alone
-    qk_attention_request request;
-    uint32_t index, kv_head; // of the request
-    uint32_t row_end;
-    uint32_t chunk_begin, chunk_end; // keys
-    source k, v;
-    bool is_whole;     // k and v are as above, and a tile of them is less than 4 GiB
-    uint32_t k_pieces; // of a row of k
-    mover mover;
-} part;
-
-/** A row of queries that a lane owns. */
-typedef struct row {
-    float top, sum; // of base-2 scores: the maximum, lagging by RISE at most; this lane's keys' sum
-    float scale;    // of natural scores
-    uint32_t query, head;
-    bool exists;
-    uint32_t first, end; // keys that it sees
-} row;
-
-/** What a lane holds. */
-typedef struct wave {
-    qd_mma_operand q[D / QD_MMA_K][QD_MMA_OWN];
-    qd_mma_acc o[O_TILES];
-    row rows[QD_MMA_OWN];
-    uint32_t all_first, all_end; // keys that all of the wave's rows see
-    uint32_t any_first, any_end; // that any of them does
-    qd_u32x4 moving[2 * PAIRS];  // pieces of k or v on their way to LDS
-} wave;
-
-// ---- keys and values, from memory to LDS
-
-// 16-byte pieces of a row of LDS change places by the row's number; qd_mma_turn.
-enum { V_PIECES = V_ROW < 128 ? V_ROW / 16 : 8, V_ROWS_A_TURN = V_ROW < 128 ? 2 : 1 };
-
-QD_INLINE QD_LDS uint8_t *k_at(uint32_t key, uint32_t piece) {
-    return k_tile + key * K_ROW + piece / 8 * 128 + (piece % 8 * 16 ^ qd_mma_turn(key) % 8 * 16);
-}
-QD_INLINE QD_LDS uint8_t *v_at(uint32_t d, uint32_t byte) {
-    return v_tile + d * V_ROW + (byte ^ (qd_mma_turn(d / V_ROWS_A_TURN) ^ d / 8) % V_PIECES * 16);
-}
-
-/** x, of which the compiler knows nothing: what follows from it is computed where it is needed, in few instructions,
- *  rather than held in registers around the loops. */
-QD_INLINE uint32_t opaque(uint32_t x) {
-#if defined(__NVPTX__)
-    asm volatile("" : "+r"(x));
-#else
-    asm volatile("" : "+v"(x));
-#endif
-    return x;
-}
-
-/** What this thread moves: a piece of the rows of four keys (PAIRS = 1: two), those of an even pair and the next. */
-QD_INLINE mover make_mover(void) {
-    const uint32_t pair = qd_thread() / PIECES * PAIRS, piece = qd_thread() % PIECES;
-    return (mover){.key = qd_mma_pair(pair),
-                   .piece = piece,
-                   .k_turn = piece * 16 ^ qd_mma_turn(qd_mma_pair(pair)) % 8 * 16,
-                   .v_turn = pair * 4 ^ piece % V_PIECES * 16};
-}
-QD_INLINE uint32_t key_of(uint32_t i) {
-    static_assert(PAIRS == 1 || QD_MMA_PAIR == 1);
-    return i / 2 * QD_MMA_NEXT_PAIR + i % 2 * QD_MMA_PAIR;
-}
-
-/** Asks for a tile of k or v, the keys from `begin` on. Keys past the end are the last one again, pieces past the end of
- *  a head its last one. */
-QD_INLINE void fetch(const part *p, wave *w, bool is_v, uint32_t begin) {
-    const source *from = is_v ? &p->v : &p->k;
-    if (p->is_whole && begin + TILE <= p->chunk_end) {
-        const char *tile = from->begin + begin * (int64_t)from->row;
-        const uint32_t first = opaque(from->offset);
-        QD_UNROLL for (uint32_t i = 0; i < 2 * PAIRS; i++) {
-            w->moving[i] = *(const qd_u32x4 *)(tile + (first + key_of(i) * from->row));
-        }
-        return;
-    }
-    const qk_attention_args *g = reread(p->args);
-    const qk_attention_rows *rows = is_v ? &g->v : &g->k;
-    const int64_t piece = qd_min(p->mover.piece, (is_v ? g->head_dim_vo : g->head_dim_qk) / 8 - 1);
-    QD_UNROLL for (uint32_t i = 0; i < 2 * PAIRS; i++) {
-        const uint32_t key = qd_min(begin + p->mover.key + key_of(i), p->chunk_end - 1);
-        const int64_t row = qk_attention_key(g, rows, &p->request, p->index, key);
-        w->moving[i] = ((const qd_u32x4 *)((const char *)rows->data +
-                                           (p->kv_head * rows->head + row) * 2))[piece];
-    }
-}
-
-/** Puts this thread's pieces of keys into LDS. */
-QD_INLINE void put_keys(const part *p, const qd_u32x4 pieces[2 * PAIRS]) {
-    QD_LDS uint8_t *to = k_tile + p->mover.key * K_ROW;
-    const uint32_t turn = opaque(p->mover.k_turn);
-    QD_UNROLL for (uint32_t i = 0; i < 2 * PAIRS; i++) {
-        *(QD_LDS qd_u32x4 *)(to + key_of(i) * K_ROW + (turn ^ qd_mma_turn(key_of(i)) % 8 * 16)) =
-            pieces[i];
-    }
-}
-
-QD_INLINE void land_keys(const part *p, const wave *w) {
-    if (p->mover.piece < p->k_pieces)
-        put_keys(p, w->moving);
-}
-
-/** Pieces past the end of a head are zeros, as they are in q. No key lands on them. */
-QD_INLINE void clear_keys(const part *p) {
-    const qd_u32x4 zeros[2 * PAIRS] = {};
-    if (p->mover.piece >= p->k_pieces)
-        put_keys(p, zeros);
-}
-
-/** Values go into LDS transposed. */
-QD_INLINE void land_values(const part *p, const wave *w) {
-    typedef uint32_t pairs __attribute__((ext_vector_type(PAIRS)));
-    QD_LDS uint8_t *to = v_tile + p->mover.piece * 8 * V_ROW;
-    const uint32_t turn = opaque(p->mover.v_turn);
-    QD_UNROLL for (uint32_t e = 0; e < 8; e++) {
-        pairs keys;
-        QD_UNROLL for (uint32_t i = 0; i < PAIRS; i++) {
-            keys[i] = qd_halves(w->moving[2 * i][e / 2], w->moving[2 * i + 1][e / 2], e % 2);
-        }
-        const uint32_t byte = turn ^ qd_mma_turn(e / V_ROWS_A_TURN) % V_PIECES * 16;
-        *(QD_LDS pairs *)(to + e * V_ROW + byte) = keys;
-    }
-}
+#include "attention_kv_gpu.h"
 
 // ---- scores
 
 QD_INLINE void multiply_keys(const wave *w, qd_mma_acc s[S_TILES]) {
-    const uint32_t line = D > 128 || QD_MMA_OWN > 1 ? opaque(qd_mma_line()) : qd_mma_line();
+    const uint32_t line = D > 128 || QD_MMA_OWN > 1 ? qd_opaque(qd_mma_line()) : qd_mma_line();
     QD_UNROLL for (uint32_t t = 0; t < S_TILES; t++) {
         const uint32_t key = t * QD_MMA_KEYS + line;
         s[t] = 0;
@@ -262,7 +84,7 @@ QD_INLINE void transform_all(const part *p, const wave *w, uint32_t begin, qd_mm
 
 /** Hides the keys of a tile that a lane's rows do not see. */
 QD_INLINE void hide(const wave *w, uint32_t begin, qd_mma_acc s[S_TILES]) {
-    const uint32_t part = opaque(qd_mma_part());
+    const uint32_t part = qd_opaque(qd_mma_part());
     QD_UNROLL for (uint32_t t = 0; t < S_TILES; t++) {
         QD_UNROLL for (uint32_t e = 0; e < QD_MMA_ACC; e++) {
             const uint32_t key = begin + t * QD_MMA_KEYS + qd_mma_column(part, e);
@@ -434,7 +256,7 @@ QD_INLINE void begin_rows(const part *p, wave *w, uint32_t row_begin) {
 QD_INLINE void store_row(const part *p, const wave *w, uint32_t own, int dtype, char *o,
                          float factor) {
     const uint32_t head_dim = reread(p->args)->head_dim_vo;
-    const uint32_t begin = my_column() + opaque(qd_mma_part()) * QD_MMA_RUNS * QD_MMA_RUN;
+    const uint32_t begin = my_column() + qd_opaque(qd_mma_part()) * QD_MMA_RUNS * QD_MMA_RUN;
     QD_UNROLL for (uint32_t n = 0; n < O_TILES; n++) {
         QD_UNROLL for (uint32_t r = 0; r < QD_MMA_RUNS; r++) {
             const uint32_t d = begin + n * QD_MMA_KEYS + r * QD_MMA_RUN;
@@ -493,12 +315,12 @@ QD_INLINE void take_chunk(const part *p, wave *w, uint32_t row_begin, uint32_t r
     for (; tile < end; tile += TILE) {
         const bool is_seen = tile < w->any_end && tile + TILE > w->any_first;
         qd_mma_operand weights[FRAGMENTS][QD_MMA_OWN];
-        land_keys(p, w);
+        land(p, w, false);
         fetch(p, w, true, tile);
         qd_barrier();
         if (is_seen)
             take_keys(p, w, tile, transforms, weights);
-        land_values(p, w);
+        land(p, w, true);
         if (tile + TILE < end)
             fetch(p, w, false, tile + TILE);
         qd_barrier();
@@ -521,11 +343,6 @@ QD_INLINE void take_rows(const part *p, uint32_t row_begin) {
     }
 }
 
-/** Whether a tile of rows so far apart is within 4 GiB. */
-QD_INLINE bool is_near(int64_t row) {
-    return row >= 0 && row <= INT32_MAX / TILE;
-}
-
 /** The same, in scalar registers. */
 #define UNIFORM(x) ((typeof(x))qd_uniform((uint32_t)(x)))
 QD_INLINE int64_t uniform64(int64_t x) {
@@ -545,17 +362,6 @@ QD_INLINE qk_attention_work uniform_work(qk_attention_work w) {
                                UNIFORM(w.kv_begin), UNIFORM(w.kv_end)};
 }
 
-QD_INLINE source make_source(const part *p, const qk_attention_rows *rows, uint32_t head_dim) {
-    const uint32_t row = (uint32_t)rows->token * 2;
-    return (source){
-        .begin = (const char *)rows->data + (p->kv_head * rows->head + p->index * rows->block +
-                                             p->request.kv_begin * rows->token) *
-                                                2,
-        .row = row,
-        .offset = p->mover.key * row + qd_min(p->mover.piece, head_dim / 8 - 1) * 16,
-    };
-}
-
 /** One workgroup's share of a work item: for each chunk, each tile of rows. */
 QD_INLINE void take_work(const qk_attention_args *args, const qk_attention_work *work,
                          uint32_t kv_head) {
@@ -568,6 +374,7 @@ QD_INLINE void take_work(const qk_attention_args *args, const qk_attention_work 
               .chunk_begin = work->kv_begin,
               .is_whole = !g->kv_indices && is_near(g->k.token) && is_near(g->v.token),
               .k_pieces = g->head_dim_qk / 8,
+              .kind = (int)g->dtype_kv - 3, // qni_dtype's first of FP8
               .mover = make_mover()};
     p.k = make_source(&p, &g->k, g->head_dim_qk);
     p.v = make_source(&p, &g->v, g->head_dim_vo);

@@ -2,22 +2,25 @@
 // Chooses and launches attention's kernels on matrix cores, attention_tile_gpu.c.
 #include "attention.h"
 
-#define KERNEL(d, type) {.image = "attention_" #d "_" #type, .entry = "qk_attention_tile"}
-static const qni_kernel_ref kernels[][2] = {{KERNEL(64, bf16), KERNEL(64, f16)},
-                                            {KERNEL(128, bf16), KERNEL(128, f16)},
-                                            {KERNEL(256, bf16), KERNEL(256, f16)}};
+#define KERNEL(d, types) {.image = "attention_" #d "_" #types, .entry = "qk_attention_tile"}
+/** By head dim, by whether q is f16, by whether k and v are FP8. */
+static const qni_kernel_ref kernels[][2][2] = {
+    {{KERNEL(64, bf16), KERNEL(64, bf16_fp8)}, {KERNEL(64, f16), KERNEL(64, f16_fp8)}},
+    {{KERNEL(128, bf16), KERNEL(128, bf16_fp8)}, {KERNEL(128, f16), KERNEL(128, f16_fp8)}},
+    {{KERNEL(256, bf16), KERNEL(256, bf16_fp8)}, {KERNEL(256, f16), KERNEL(256, f16_fp8)}}};
 enum { MOST_HEAD_DIM = 256 };
-/** Elements of 16 bytes. */
+/** Elements that a thread moves at once: 16 bytes, of FP8 8. */
 enum { PIECE = 8 };
 /** Rows of a workgroup of uniform requests. */
 enum { ROWS = 128 };
 
-static bool are_pieces(const void *data, int64_t a, int64_t b, int64_t c) {
-    return (uintptr_t)data % 16 == 0 && a % PIECE == 0 && b % PIECE == 0 && c % PIECE == 0;
+static bool are_pieces(qni_dtype dtype, const void *data, int64_t a, int64_t b, int64_t c) {
+    const uintptr_t bytes = PIECE * (qni_is_fp8(dtype) ? 1 : 2);
+    return (uintptr_t)data % bytes == 0 && a % PIECE == 0 && b % PIECE == 0 && c % PIECE == 0;
 }
 
-static bool begin_at_pieces(const qk_attention_rows *r) {
-    return are_pieces(r->data, r->block, r->token, r->head);
+static bool begin_at_pieces(qni_dtype dtype, const qk_attention_rows *r) {
+    return are_pieces(dtype, r->data, r->block, r->token, r->head);
 }
 
 static bool takes_head_dim(const char *name, uint32_t head_dim, qni_reason *why) {
@@ -27,12 +30,22 @@ static bool takes_head_dim(const char *name, uint32_t head_dim, qni_reason *why)
                   MOST_HEAD_DIM);
 }
 
-static bool takes_types(const qni_attention_problem *p, qni_reason *why) {
-    if (p->dtype != QNI_BF16 && p->dtype != QNI_F16)
-        return qni_no(why, "q is %s; taken: f16, bf16", qni_dtype_name(p->dtype));
-    if (p->dtype_kv != p->dtype)
-        return qni_no(why, "k and v are %s, q %s; taken: one type", qni_dtype_name(p->dtype_kv),
-                      qni_dtype_name(p->dtype));
+/** gfx90a's matrix cores take f16's subnormals for zeros, and e5m2's smallest values are such. */
+static bool loses_subnormals(const qn_device *device) {
+    return qni_has(device, QNI_F(MFMA_BF16)) &&
+           !(device->features & (QNI_F(MFMA_FP8_FNUZ) | QNI_F(MFMA_FP8_OCP)));
+}
+
+static bool takes_types(const qn_device *device, const qni_attention_problem *p, qni_reason *why) {
+    const qni_dtype q = p->dtype, kv = p->dtype_kv;
+    if (q != QNI_BF16 && q != QNI_F16)
+        return qni_no(why, "q is %s; taken: f16, bf16", qni_dtype_name(q));
+    if (kv != q && !qni_is_fp8(kv))
+        return qni_no(why, "k and v are %s, q %s; taken: q's type, FP8", qni_dtype_name(kv),
+                      qni_dtype_name(q));
+    if (q == QNI_F16 && (kv == QNI_E5M2 || kv == QNI_E5M2FNUZ) && loses_subnormals(device))
+        return qni_no(why, "k and v are %s, q f16, whose subnormals are zeros here; taken: e4m3",
+                      qni_dtype_name(kv));
     return true;
 }
 
@@ -43,20 +56,24 @@ bool qni_attention_tile_supports(const qn_device *device, const void *problem, q
         return qni_no(why, "dropout");
     if (g->pos_encoding == QK_POS_ROPE)
         return qni_no(why, "pos_encoding turns q and k inside");
-    if (!takes_types(p, why) || !takes_head_dim("head_dim", g->head_dim_qk, why) ||
+    if (!takes_types(device, p, why) || !takes_head_dim("head_dim", g->head_dim_qk, why) ||
         !takes_head_dim("v's head_dim", g->head_dim_vo, why))
         return false;
     if (!qni_attention_any_supports(device, problem, why))
         return false;
-    if (begin_at_pieces(&g->q) && begin_at_pieces(&g->k) && begin_at_pieces(&g->v) &&
-        are_pieces(g->o, g->o_batch, g->o_token, g->o_head) && are_pieces(g->partial_o, 0, 0, 0))
+    if (begin_at_pieces(p->dtype, &g->q) && begin_at_pieces(p->dtype_kv, &g->k) &&
+        begin_at_pieces(p->dtype_kv, &g->v) &&
+        are_pieces(p->dtype_o, g->o, g->o_batch, g->o_token, g->o_head) &&
+        are_pieces(QNI_F32, g->partial_o, 0, 0, 0))
         return true;
-    return qni_no(why, "a row of q, k, v or o does not begin at a multiple of 16 bytes");
+    return qni_no(why, "a row of q, k, v or o does not begin at a multiple of 16 bytes, of FP8 8");
 }
 
 static const qni_kernel_ref *pick(const qni_attention_problem *p) {
     const uint32_t qk = p->args.head_dim_qk, vo = p->args.head_dim_vo, most = qk > vo ? qk : vo;
-    return &kernels[most <= 64 ? 0 : most <= 128 ? 1 : 2][p->dtype == QNI_F16];
+    return &kernels[most <= 64    ? 0
+                    : most <= 128 ? 1
+                                  : 2][p->dtype == QNI_F16][qni_is_fp8(p->dtype_kv)];
 }
 
 qn_status qni_attention_tile(qn_stream *stream, const void *problem) {

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every code of the FP8 kinds as key and as value of attention on simulated GPUs: a value comes out as it is, to the bit,
+// a key's score is the code's value.
+#include "../../runtime/testing.h"
+#include "attention.h"
+
+#include <math.h>
+
+// A request for each code, of one key: all of its elements, and its value's, are that code.
+enum { CODES = 256, DIM = 8, COUNT = CODES * DIM };
+
+typedef struct setup {
+    qn_device *device;
+    qn_stream *stream;
+} setup;
+
+/** A tensor [CODES, 1, 1, DIM], or as lse [CODES, 1, 1], on the device. */
+typedef struct box {
+    DLTensor t;
+    int64_t shape[4];
+} box;
+
+static DLTensor on_host(const box *b, void *data) {
+    DLTensor t = b->t;
+    t.data = data;
+    t.device = (DLDevice){kDLCPU, 0};
+    return t;
+}
+
+static void make(setup *s, box *b, qni_dtype dtype, int ndim, void *values) {
+    *b = (box){.shape = {CODES, 1, 1, DIM}};
+    b->t = (DLTensor){.device = qn_device_id(s->device),
+                      .ndim = ndim,
+                      .dtype = qni_dl_dtype(dtype),
+                      .shape = b->shape};
+    CHILD_CHECK(qn_malloc(s->device, &b->t.data, COUNT * 4) == QN_OK);
+    DLTensor host = on_host(b, values);
+    CHILD_CHECK(qn_copy(s->stream, &b->t, &host) == QN_OK);
+}
+
+/** An infinite value may become a NaN: tiles repeat a request's last key, with weight 0. */
+static bool is_same(double want, float got) {
+    return isfinite(want) ? want == (double)got : isnan(got) || want == (double)got;
+}
+
+/** Whether lse is the score's, x: off by as much as the logarithm's unit and back. */
+static bool is_score(double x, float got) {
+    if (isnan(x) || x == HUGE_VAL)
+        return !isfinite(got);
+    return x == -HUGE_VAL ? got == -HUGE_VALF : fabs((double)got - x) <= fabs(x) * 0x1p-21;
+}
+
+/** o and lse of the requests, sm_scale 1. */
+static void run(setup *s, qni_dtype q_dtype, qni_dtype kind, void *k, void *v, float *o,
+                float *lse) {
+    static uint16_t q[COUNT];
+    box boxes[5];
+    for (int i = 0; i < COUNT; i++)
+        qni_put(q_dtype, q, i, 0x1p-3); // 1 / DIM
+    make(s, &boxes[0], q_dtype, 4, q);
+    make(s, &boxes[1], kind, 4, k);
+    make(s, &boxes[2], kind, 4, v);
+    make(s, &boxes[3], QNI_F32, 4, o);
+    make(s, &boxes[4], QNI_F32, 3, lse);
+    const qn_attention_args args = {.struct_size = sizeof args,
+                                    .q = &boxes[0].t,
+                                    .k = &boxes[1].t,
+                                    .v = &boxes[2].t,
+                                    .o = &boxes[3].t,
+                                    .lse = &boxes[4].t,
+                                    .lse_base = QN_LSE_BASE_E,
+                                    .sm_scale = 1};
+    DLTensor to_o = on_host(&boxes[3], o), to_lse = on_host(&boxes[4], lse);
+    CHILD_CHECK(qn_attention(s->stream, &args) == QN_OK);
+    CHILD_CHECK(qn_copy(s->stream, &to_o, &boxes[3].t) == QN_OK);
+    CHILD_CHECK(qn_copy(s->stream, &to_lse, &boxes[4].t) == QN_OK);
+    for (size_t i = 0; i < sizeof boxes / sizeof *boxes; i++)
+        qn_free(s->device, boxes[i].t.data);
+}
+
+static void check_kind(setup *s, qni_dtype q_dtype, qni_dtype kind) {
+    static float o[COUNT], lse[COUNT];
+    static uint8_t codes[COUNT], zeros[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        codes[i] = (uint8_t)(i / DIM);
+    run(s, q_dtype, kind, codes, zeros, o, lse);
+    for (int i = 0; i < CODES; i++)
+        CHILD_CHECK(is_score(qni_get(kind, codes, i * DIM), lse[i]));
+    run(s, q_dtype, kind, zeros, codes, o, lse); // scores are 0, weights 1
+    for (int i = 0; i < COUNT; i++)
+        CHILD_CHECK(is_same(qni_get(kind, codes, i), o[i]));
+}
+
+/** Both of q's types where the matrix core keeps f16's subnormals. */
+static void check_kinds(void *spec) {
+    setup s = {};
+    CHILD_CHECK(qn_device_open(&s.device, spec) == QN_OK);
+    CHILD_CHECK(qn_stream_create(&s.stream, s.device) == QN_OK);
+    for (qni_dtype kind = QNI_E4M3FN; kind <= QNI_E5M2FNUZ; kind++) {
+        const bool is_flushed = !strcmp(spec, "sim:gfx90a") && kind >= QNI_E5M2;
+        check_kind(&s, QNI_BF16, kind);
+        if (!is_flushed)
+            check_kind(&s, QNI_F16, kind);
+    }
+    qn_stream_destroy(s.stream);
+    qn_device_close(s.device);
+}
+
+/** make TARGETS=… may have left them out. */
+static bool has_images(const char *target) {
+    for (const qni_image *built = qni_images; built->id; built++)
+        if (strcmp(built->target, target) == 0)
+            return true;
+    return false;
+}
+
+static void test_device(void **state) {
+    // Forced: what it does not take is an error, not another kernel's.
+    static const char *const env[] = {"QUERN_NO_JIT=1", "QUERN_FORCE=attention=attention.gpu_tile",
+                                      nullptr};
+    if (!has_images((const char *)*state + strlen("sim:")))
+        skip();
+    child_run(check_kinds, *state, env);
+}
+
+int main(void) {
+#define ON(chip) cmocka_unit_test_prestate(test_device, (void *)(uintptr_t)"sim:" chip)
+    const struct CMUnitTest tests[] = {ON("gfx90a"), ON("gfx942"), ON("gfx950"), ON("gfx1151"),
+                                       ON("gfx1201")};
+#undef ON
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

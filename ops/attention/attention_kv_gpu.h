@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keys and values of attention's matrix kernel on their way from memory to LDS. FP8 codes stay codes in registers until
+// they land: conversion is in pairs, and a pair of v^T is one of two keys at once, so that transposing costs nothing more.
+#ifndef QK_ATTENTION_KV_GPU_H
+#define QK_ATTENTION_KV_GPU_H
+
+#include "attention_tile_gpu.h"
+#include "halves.h"
+
+// 16-byte pieces of a row of LDS change places by the row's number; qd_mma_turn.
+enum { V_PIECES = V_ROW < 128 ? V_ROW / 16 : 8, V_ROWS_A_TURN = V_ROW < 128 ? 2 : 1 };
+
+QD_INLINE QD_LDS uint8_t *k_at(uint32_t key, uint32_t piece) {
+    return k_tile + key * K_ROW + piece / 8 * 128 + (piece % 8 * 16 ^ qd_mma_turn(key) % 8 * 16);
+}
+QD_INLINE QD_LDS uint8_t *v_at(uint32_t d, uint32_t byte) {
+    return v_tile + d * V_ROW + (byte ^ (qd_mma_turn(d / V_ROWS_A_TURN) ^ d / 8) % V_PIECES * 16);
+}
+
+/** What this thread moves: a piece of the rows of four keys (PAIRS = 1: two), those of an even pair and the next. */
+QD_INLINE mover make_mover(void) {
+    const uint32_t pair = qd_thread() / PIECES * PAIRS, piece = qd_thread() % PIECES;
+    return (mover){.key = qd_mma_pair(pair),
+                   .piece = piece,
+                   .k_turn = piece * 16 ^ qd_mma_turn(qd_mma_pair(pair)) % 8 * 16,
+                   .v_turn = pair * 4 ^ piece % V_PIECES * 16};
+}
+QD_INLINE uint32_t key_of(uint32_t i) {
+    static_assert(PAIRS == 1 || QD_MMA_PAIR == 1);
+    return i / 2 * QD_MMA_NEXT_PAIR + i % 2 * QD_MMA_PAIR;
+}
+
+/** Asks for a tile of k or v, the keys from `begin` on. Keys past the end are the last one again, pieces past the end of
+ *  a head its last one. */
+QD_INLINE void fetch(const part *p, wave *w, bool is_v, uint32_t begin) {
+    const source *from = is_v ? &p->v : &p->k;
+    if (p->is_whole && begin + TILE <= p->chunk_end) {
+        const char *tile = from->begin + begin * (int64_t)from->row;
+        const uint32_t first = qd_opaque(from->offset);
+        QD_UNROLL for (uint32_t i = 0; i < 2 * PAIRS; i++) {
+            w->moving[i] = *(const kv_piece *)(tile + (first + key_of(i) * from->row));
+        }
+        return;
+    }
+    const qk_attention_args *g = reread(p->args);
+    const qk_attention_rows *rows = is_v ? &g->v : &g->k;
+    const int64_t piece = qd_min(p->mover.piece, (is_v ? g->head_dim_vo : g->head_dim_qk) / 8 - 1);
+    QD_UNROLL for (uint32_t i = 0; i < 2 * PAIRS; i++) {
+        const uint32_t key = qd_min(begin + p->mover.key + key_of(i), p->chunk_end - 1);
+        const int64_t row = qk_attention_key(g, rows, &p->request, p->index, key);
+        w->moving[i] = ((const kv_piece *)((const char *)rows->data +
+                                           (p->kv_head * rows->head + row) * KV_BYTES))[piece];
+    }
+}
+
+/** x; with FP8, whose conversion needs registers, what follows from it is computed where it is used. */
+QD_INLINE uint32_t anew(uint32_t x) {
+    return QK_FP8 ? qd_opaque(x) : x;
+}
+
+/** Puts this thread's pieces of keys into LDS. */
+QD_INLINE void put_keys(const part *p, const qd_u32x4 pieces[2 * PAIRS]) {
+    QD_LDS uint8_t *to = k_tile + anew(p->mover.key) * K_ROW;
+    const uint32_t turn = qd_opaque(p->mover.k_turn);
+    QD_UNROLL for (uint32_t i = 0; i < 2 * PAIRS; i++) {
+        *(QD_LDS qd_u32x4 *)(to + key_of(i) * K_ROW + (turn ^ qd_mma_turn(key_of(i)) % 8 * 16)) =
+            pieces[i];
+    }
+}
+
+/** Eight elements as the matrix core takes them; `kind` is FP8's. */
+QD_INLINE qd_u32x4 widen_piece(int kind, kv_piece x) {
+#if QK_FP8
+    qd_u32x4 wide;
+    QD_UNROLL for (uint32_t i = 0; i < 4; i++) {
+        wide[i] = qd_widen2(kind, QK_F16, x[i / 2], i % 2 * 2, x[i / 2], i % 2 * 2 + 1);
+    }
+    return wide;
+#else
+    (void)kind;
+    return x;
+#endif
+}
+
+/** Element e of two keys' pieces, likewise. */
+QD_INLINE uint32_t widen_pair(int kind, kv_piece a, kv_piece b, uint32_t e) {
+#if QK_FP8
+    return qd_widen2(kind, QK_F16, a[e / 4], e % 4, b[e / 4], e % 4);
+#else
+    (void)kind;
+    return qd_halves(a[e / 2], b[e / 2], e % 2);
+#endif
+}
+
+QD_INLINE void land_keys(const part *p, const wave *w, int kind) {
+    qd_u32x4 pieces[2 * PAIRS];
+    if (p->mover.piece >= p->k_pieces)
+        return;
+    QD_UNROLL for (uint32_t i = 0; i < 2 * PAIRS; i++) {
+        pieces[i] = widen_piece(kind, w->moving[i]);
+    }
+    put_keys(p, pieces);
+}
+
+/** Pieces past the end of a head are zeros, as they are in q. No key lands on them. */
+QD_INLINE void clear_keys(const part *p) {
+    const qd_u32x4 zeros[2 * PAIRS] = {};
+    if (p->mover.piece >= p->k_pieces)
+        put_keys(p, zeros);
+}
+
+/** Values go into LDS transposed. */
+QD_INLINE void land_values(const part *p, const wave *w, int kind) {
+    typedef uint32_t pairs __attribute__((ext_vector_type(PAIRS)));
+    QD_LDS uint8_t *to = v_tile + anew(p->mover.piece) * 8 * V_ROW;
+    const uint32_t turn = qd_opaque(p->mover.v_turn);
+    QD_UNROLL for (uint32_t e = 0; e < 8; e++) {
+        pairs keys;
+        QD_UNROLL for (uint32_t i = 0; i < PAIRS; i++) {
+            keys[i] = widen_pair(kind, w->moving[2 * i], w->moving[2 * i + 1], e);
+        }
+        const uint32_t byte = turn ^ qd_mma_turn(e / V_ROWS_A_TURN) % V_PIECES * 16;
+        *(QD_LDS pairs *)(to + e * V_ROW + byte) = keys;
+    }
+}
+
+QD_INLINE void land_as(const part *p, const wave *w, bool is_v, int kind) {
+    if (is_v)
+        land_values(p, w, kind);
+    else
+        land_keys(p, w, kind);
+}
+
+/** Puts into LDS what fetch() asked for. Each kind of FP8 has code of its own, of which all waves take the same; kinds of
+ *  FNUZ that are not the target's own share theirs. */
+QD_INLINE void land(const part *p, const wave *w, bool is_v) {
+    if (!QK_FP8 || p->kind == QD_FP8_USUAL)
+        land_as(p, w, is_v, QD_FP8_USUAL);
+    else if (p->kind == QD_E4M3FN)
+        land_as(p, w, is_v, QD_E4M3FN);
+    else if (p->kind == QD_E5M2)
+        land_as(p, w, is_v, QD_E5M2);
+    else
+        land_as(p, w, is_v, p->kind == QD_E4M3FNUZ ? QD_E4M3FNUZ : QD_E5M2FNUZ);
+}
+
+/** Whether a tile of rows so far apart is within 4 GiB. */
+QD_INLINE bool is_near(int64_t row) {
+    return row >= 0 && row <= INT32_MAX / TILE;
+}
+
+QD_INLINE source make_source(const part *p, const qk_attention_rows *rows, uint32_t head_dim) {
+    const uint32_t row = (uint32_t)rows->token * KV_BYTES;
+    return (source){
+        .begin = (const char *)rows->data + (p->kv_head * rows->head + p->index * rows->block +
+                                             p->request.kv_begin * rows->token) *
+                                                KV_BYTES,
+        .row = row,
+        .offset = p->mover.key * row + qd_min(p->mover.piece, head_dim / 8 - 1) * sizeof(kv_piece),
+    };
+}
+
+#endif
