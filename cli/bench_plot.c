@@ -10,9 +10,13 @@
 enum { TOP = 34 };
 static const svg_frame frame = {430, 300}; // a bar as long as its share of the limit
 
+static bool is_decode(const measurement *r) {
+    return r->attention.qo_len == 1 && r->attention.kv_len > 1;
+}
+
 static char *value_of(const bench_report *b, const measurement *r) {
     const cli_unit unit = cli_flops_unit(&b->device.info);
-    char *speed = r->flops > 0
+    char *speed = r->flops > 0 && !is_decode(r)
                       ? cli_text("%.*f %s", unit.digits,
                                  r->flops / (double)r->median_ns * 1e9 / unit.a_second, unit.name)
                       : cli_text("%.1f GB/s", bench_gigabytes(r));
@@ -54,10 +58,6 @@ static char *draw_bars(const bench_report *b) {
 }
 
 // ---- lines
-
-static bool is_decode(const measurement *r) {
-    return r->attention.qo_len == 1 && r->attention.kv_len > 1;
-}
 
 /** Whether all is attention, with prompts of several lengths. */
 static bool has_lengths(const bench_report *b) {

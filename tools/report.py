@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the tables of docs/performance.md from the JSON of `quern bench` and bench/peer_rows.py.
+"""Writes the tables of docs/performance.md from the JSON of `quern bench`, bench/peer_rows.py and bench/peer_attention.py.
 
     python tools/report.py            rewrites each table from the file that its mark names
     python tools/report.py --check    exits with 1 if a table differs from its file
@@ -28,14 +28,20 @@ def table(titles, rows):
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
+def arithmetic(gflops, on_cpu):
+    """As the command gives it: GFLOP/s on CPUs, TFLOP/s on GPUs."""
+    return f"{gflops:.1f} GFLOP/s" if on_cpu else f"{gflops / 1e3:.2f} TFLOP/s"
+
+
 def bench_table(report):
     """What `quern bench --json` printed."""
-    rows = []
+    rows, on_cpu = [], report["device"]["wave_size"] == 1
     for r in report["results"]:
-        speed = f"{r['gflop_per_s']:.1f} GFLOP/s" if r["flops"] else f"{r['gb_per_s']:.1f} GB/s"
+        by_memory = not r["flops"] or " qo=1 kv=" in r["problem"]  # a decode reads its cache
+        speed = f"{r['gb_per_s']:.1f} GB/s" if by_memory else arithmetic(r["gflop_per_s"], on_cpu)
         best = r["bytes"] / r["fastest_ns"]
         rows.append([f"`{r['op']}`", r["problem"], f"{r['median_ns'] / 1e6:.3f}", speed, f"{best:.1f}",
-                     f"{100 * r['share_of_limit']:.0f} % ({r['limit']})"])
+                     f"{100 * r['share_of_limit']:.0f} % ({r['limit']})" if r["share_of_limit"] else "-"])
     device = report["device"]
     return (f"{device['name']} (`{device['spec']}`), {device['times']} times, medians of {report['runs']} runs.\n\n" +
             table(["op", "problem", "ms", "speed", "fastest GB/s", "of the limit"], rows))
@@ -58,8 +64,31 @@ def machine_of(report):
     return ", ".join([versions.get("device", report["processor"]), *known])
 
 
+def attention_table(report):
+    """What bench/peer_attention.py wrote: speeds of medians, and the ratio to PyTorch's fastest backend. Before it forced
+    backends there was one, PyTorch's own choice."""
+    def backends_of(r):
+        return r.get("backends") or {"PyTorch": {"gflops": r["torch_gflops"], "gb_s": r["torch_gb_s"]}}
+
+    def speed(r, figures, prefix=""):
+        if prefix + "gb_s" not in figures:
+            return "-"
+        if r["problem"] == "decode":
+            return f"{figures[prefix + 'gb_s']:.1f} GB/s"
+        return arithmetic(figures[prefix + "gflops"], r.get("device", "cpu") == "cpu")
+    names = list(backends_of(report["rows"][0]))
+    rows = [[str(r["threads"] or "-"), r["problem"], f"{r['quern_ms']:.3f}", speed(r, r, "quern_"),
+             *(speed(r, backends_of(r)[name]) for name in names),
+             f"{r['ratio']:.2f} ({r['best_ratio']:.2f})" if "ratio" in r else "-"] for r in report["rows"]]
+    graph = ", calls replayed in a graph" if report["rows"][0].get("graph") else ""
+    return (f"{machine_of(report)}. Medians{graph}; the ratio is to PyTorch's fastest, in brackets of fastest runs:\n\n"
+            f"    {report['command']}\n\n" + table(["threads", "problem", "quern ms", "quern", *names, "ratio"], rows))
+
+
 def peers_table(report):
     """What bench/peer_rows.py wrote: GB/s of each side, the median and the fastest run."""
+    if "problem" in report["rows"][0]:
+        return attention_table(report)
     if report["rows"][0].get("graph"):
         return graph_table(report)
     sides = [s for s in SIDES if any(f"{s}_ns" in r for r in report["rows"])]
