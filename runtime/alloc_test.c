@@ -6,6 +6,7 @@
 #include "testing.h"
 
 #include <quern/cache.h>
+#include <quern/compat/aotriton.h>
 
 #if IS_MALLOC_TAKEN
 
@@ -60,6 +61,42 @@ static void test_cpu(void **) {
     fail_each(use_cpu);
 }
 
+/** AOTriton's ragged call keeps lengths and a plan in host memory: two sequences of a query and a key. */
+static qn_status attend_to_sequences(void) {
+    static float q[16], out[16];
+    static int32_t begins[] = {0, 1, 2};
+    static int64_t shape[] = {1, 1, 2, 8}, entries = 3;
+    const DLTensor cu = {.data = begins,
+                         .device = {kDLCPU, 0},
+                         .ndim = 1,
+                         .dtype = {kDLInt, 32, 1},
+                         .shape = &entries};
+    const DLTensor x = {
+        .data = q, .device = {kDLCPU, 0}, .ndim = 4, .dtype = {kDLFloat, 32, 1}, .shape = shape};
+    DLTensor o = x;
+    o.data = out;
+    qn_device *device = nullptr;
+    qn_stream *stream = nullptr;
+    int64_t bytes;
+    qn_status st;
+    QN_TRY(qn_device_open(&device, "cpu"));
+    QN_TRY(qn_stream_create(&stream, device));
+    QN_TRY(qn_aotriton_check_gpu(stream));
+    QN_TRY(
+        qn_aotriton_attn_fwd_compact_varlen_workspace_bytes(stream, &bytes, &x, &x, &x, &cu, &cu));
+    QN_TRY(qn_aotriton_attn_fwd_compact_varlen(&x, &x, &x, nullptr, &cu, &cu, 1, 1, 1, nullptr, &o,
+                                               0, nullptr, nullptr, 0, nullptr, nullptr, nullptr, 0,
+                                               nullptr, stream, nullptr));
+out:
+    qn_stream_destroy(stream);
+    qn_device_close(device);
+    return st;
+}
+
+static void test_sequences(void **) {
+    fail_each(attend_to_sequences);
+}
+
 static qn_status judge_code(void) {
     static const uint8_t code[] = {0, 0, 0x8a, 0xbf, 0, 0, 0x81, 0xbf};
     bool is_good;
@@ -98,6 +135,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_jit), // first: its child must not inherit a read environment
         cmocka_unit_test(test_cpu),
+        cmocka_unit_test(test_sequences),
         cmocka_unit_test(test_waits),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -5,7 +5,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import quern
-from attention_tools import Problem, assert_attention, definition
+from attention_tools import Problem, assert_attention, definition, philox
 from tools import BF16, normal
 
 
@@ -130,6 +130,20 @@ def test_dropout_is_the_mask():
     out = quern.attention(q, k, v, dropout_p=0.25, dropout_seed=2**63 + 5, dropout_offset=11)
     want = [definition(q[b], k[b], v[b], keep=r[b] > 0, dropout_p=0.25) for b in range(2)]
     assert_attention(out, None, want, Problem(q, k, v))
+
+
+@pytest.mark.parametrize("spec", ["cpu", "sim:gfx942", "sim:gfx1151"])
+def test_dropout_decides_by_its_numbers(spec):
+    """On every device the mask is what the words say, and the words are those of NumPy's 64-bit arithmetic."""
+    seed, offset = 2**63 + 5, 2**33 + 11
+    words, uniform, mask = (quern.to(np.zeros((2, 3, 5, 37), dtype), spec) for dtype in (np.int32, np.float32, np.float32))
+    quern.attention_dropout_rng(words, seed, offset)
+    quern.attention_dropout_rng(uniform, seed, offset)
+    quern.attention_dropout_mask(mask, 0.25, seed, offset)
+    words, uniform, mask = (x if isinstance(x, np.ndarray) else quern.numpy(x) for x in (words, uniform, mask))
+    np.testing.assert_array_equal(words, philox(words.shape, seed, offset))
+    np.testing.assert_array_equal(uniform, words.astype(np.float32) * np.float32(2.32830658e-10) + np.float32(0.5))
+    np.testing.assert_array_equal(mask, np.where(words > int((0.25 - 0.5) * 0xFFFFFFFF), np.float32(0.5), np.float32(-0.5)))
 
 
 @pytest.mark.parametrize("base", [2, "e"])

@@ -90,3 +90,18 @@ def assert_attention(out, lse, want, problem, base=2.0):
         finite = np.isfinite(exact)
         np.testing.assert_array_equal(got[~finite], exact[~finite])
         np.testing.assert_allclose(got[finite], exact[finite], rtol=1e-5, atol=1e-4)
+
+
+def philox(shape, seed, offset):
+    """Dropout's words for [batch, heads, n, m], i32: Philox4x32-10 of doi:10.1145/2063384.2063405, four keys a counter."""
+    batch, heads, n, m = shape
+    low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    counters = np.arange(batch * heads * n * -(-m // 4), dtype=np.uint64) + np.uint64(offset)
+    c = [counters & low, counters >> half, np.zeros_like(counters), np.zeros_like(counters)]
+    keys = [seed & 0xFFFFFFFF, seed >> 32]
+    for _ in range(10):
+        a, b = c[0] * np.uint64(0xD2511F53), c[2] * np.uint64(0xCD9E8D57)
+        c = [(b >> half) ^ c[1] ^ np.uint64(keys[0]), b & low, (a >> half) ^ c[3] ^ np.uint64(keys[1]), a & low]
+        keys = [(keys[0] + 0x9E3779B9) & 0xFFFFFFFF, (keys[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    words = np.stack(c).astype(np.uint32).T.reshape(batch, heads, n, -1)[..., :m]
+    return np.ascontiguousarray(words).view(np.int32)
