@@ -176,6 +176,7 @@ def timer_of(torch, device):
 def replay_of(torch, run):
     """A graph of GRAPH_CALLS calls, recorded: what they take without the host."""
     stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())  # which has made the tensors
     with torch.cuda.stream(stream):
         run()
         run()
@@ -190,11 +191,14 @@ def replay_of(torch, run):
 def take_turns(sides, measure, options, calls=1):
     """Fills in each side's times, one run of each after the other, as nanoseconds of one of a run's calls. A side that has
     taken more than options.most seconds runs no more."""
+    pause = options.pause
+    if pause is None:
+        pause = 0.002 if getattr(options, "device", "cpu") == "cpu" else 0
     for _ in range(options.runs + WARM_UP):
         for side in sides:
             if side.spent > options.most * 1e9:
                 continue
-            time.sleep(options.pause)
+            time.sleep(pause)
             ns = side.timed(measure)
             if ns is not None:
                 side.spent += ns
@@ -214,9 +218,10 @@ def add_options(parser):
     parser.add_argument("--runs", type=int, default=20, help="timed runs of each side (default: %(default)s)")
     parser.add_argument("--most", type=float, default=math.inf,
                         help="seconds after which a side runs no more, with the runs that it has had")
-    parser.add_argument("--pause", type=float, default=0.002,
-                        help="seconds between runs: so long that the other side's threads have stopped spinning, so short "
-                             "that they need no waking from deep sleep, as between the layers of a model")
+    parser.add_argument("--pause", type=float,
+                        help="seconds between runs (default: 0.002 on the CPU, 0 on GPUs): so long that the other side's threads "
+                             "have stopped spinning, so short that they need no waking from deep sleep, as between the layers "
+                             "of a model")
     parser.add_argument("--json", action="append", default=[],
                         help="also write the figures to this file (- for standard output in the table's place)")
     parser.add_argument("--library", help="libquern.so")

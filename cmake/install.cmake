@@ -40,6 +40,7 @@ if(TARGET quernsim)
 endif()
 
 install(FILES docs/quern.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-install(FILES bench/peers.py bench/peer_attention.py bench/peer_common.py bench/peer_rows.py DESTINATION ${CMAKE_INSTALL_DATADIR}/quern)
+set(peer_scripts bench/peers.py bench/peer_attention.py bench/peer_common.py bench/peer_rows.py) # of quern bench --peer
+install(FILES ${peer_scripts} DESTINATION ${CMAKE_INSTALL_DATADIR}/quern)
 install(FILES cli/completion/quern.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME quern)
 install(FILES cli/completion/_quern DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)

@@ -28,6 +28,7 @@ install(TARGETS quern LIBRARY DESTINATION ${native_lib} NAMELINK_SKIP COMPONENT 
 quern_bundle(${QUERN_PTHREADPOOL})
 if(TARGET quern_command)
   install(TARGETS quern_command RUNTIME DESTINATION ${native}/bin COMPONENT python EXCLUDE_FROM_ALL)
+  install(FILES ${peer_scripts} DESTINATION ${native}/share/quern COMPONENT python EXCLUDE_FROM_ALL)
   find_library(QUERN_JANSSON jansson REQUIRED)
   quern_bundle(${QUERN_JANSSON})
 endif()
