@@ -108,7 +108,7 @@ def reason_of(error, said):
     """PyTorch warns of each backend's reasons, then raises an error that says nothing."""
     texts = [str(warning.message).split(" (Triggered internally")[0].strip() for warning in said]
     reasons = [text for text in texts if not text.endswith("because:") and "runtime disabled" not in text]
-    return "; ".join(reasons or [str(error).splitlines()[0]])[:400]
+    return "; ".join(reasons or [(str(error) or repr(error)).splitlines()[0]])[:400]
 
 
 # ---- the measurement

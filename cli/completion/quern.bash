@@ -13,7 +13,7 @@ _quern_values() { # _quern_values OPTION CURRENT
     --mfma) mapfile -t COMPREPLY < <(compgen -W "exact fast" -- "$2") ;;
     --peer) mapfile -t COMPREPLY < <(compgen -W "torch" -- "$2") ;;
     --input | --original | --output | --python | --report | --svg | --trace-file | --weights) mapfile -t COMPREPLY < <(compgen -f -- "$2") ;;
-    --exclude | --include | --k | --m | --n | --random | --runs | --seed | --tensor | --arch | --devices | --check | --kernel | --trace) ;; # a number or a pattern: nothing to offer
+    --dim | --exclude | --include | --k | --m | --n | --random | --rows | --runs | --seed | --seq | --tensor | --arch | --devices | --check | --kernel | --trace) ;; # a number or a pattern: nothing to offer
     *) return 1 ;;
     esac
 }
