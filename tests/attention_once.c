@@ -1,47 +1,73 @@
 // SPDX-License-Identifier: Apache-2.0
-// attention_once DEVICE TOKENS HEAD_DIM: attention of one head over itself, nothing masked, once; for profiles.
+// attention_once DEVICE TYPE QUERIES KEYS HEADS KV_HEADS HEAD_DIM: one request, nothing masked, once; for profiles. TYPE is
+// of k and v: bf16, e4m3fn, e4m3fnuz or e5m2; q and o are bf16.
 #include <quern/quern.h>
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+typedef struct kind {
+    const char *name;
+    DLDataType dtype;
+    unsigned first, count; // codes of magnitudes about 1, which tensors are filled with
+} kind;
+
+static const kind kinds[] = {{"bf16", {kDLBfloat, 16, 1}, 0x3E00, 0x180},
+                             {"e4m3fn", {kDLFloat8_e4m3fn, 8, 1}, 0x20, 0x18},
+                             {"e4m3fnuz", {kDLFloat8_e4m3fnuz, 8, 1}, 0x28, 0x18},
+                             {"e5m2", {kDLFloat8_e5m2, 8, 1}, 0x30, 0x0C}};
+enum { KINDS = sizeof kinds / sizeof *kinds };
 
 static int fail(void) {
     fprintf(stderr, "attention_once: %s\n", qn_last_error());
     return 1;
 }
 
+/** A filled tensor [1, tokens, heads, head_dim]; its memory lasts as long as the process. */
+static int make(DLTensor *t, qn_stream *stream, qn_device *device, const kind *k,
+                int64_t shape[4]) {
+    const int64_t count = shape[1] * shape[2] * shape[3], bytes = count * k->dtype.bits / 8;
+    uint8_t *values = malloc((size_t)bytes);
+    DLTensor host = {
+        .data = values, .device = {kDLCPU, 0}, .ndim = 4, .dtype = k->dtype, .shape = shape};
+    for (int64_t i = 0; values && i < count; i++) {
+        const unsigned code = k->first + (unsigned)(i * 40503 % k->count);
+        memcpy(values + i * k->dtype.bits / 8, &code, k->dtype.bits / 8); // the low bytes
+    }
+    *t = host;
+    t->device = qn_device_id(device);
+    const int failed = !values || qn_malloc(device, &t->data, bytes) || qn_copy(stream, t, &host);
+    free(values);
+    return failed;
+}
+
 int main(int argc, char **argv) {
-    if (argc != 4)
-        return fprintf(stderr, "usage: attention_once DEVICE TOKENS HEAD_DIM\n"), 2;
-    int64_t shape[] = {1, atol(argv[2]), 1, atol(argv[3])};
-    const int64_t count = shape[1] * shape[3];
+    const kind *kv = kinds;
+    if (argc != 8)
+        return fprintf(stderr, "usage: attention_once DEVICE TYPE QUERIES KEYS HEADS KV_HEADS "
+                               "HEAD_DIM\n"),
+               2;
+    while (kv < kinds + KINDS && strcmp(kv->name, argv[2]))
+        kv++;
+    if (kv == kinds + KINDS)
+        return fprintf(stderr, "attention_once: no type '%s'\n", argv[2]), 2;
+    int64_t q_shape[] = {1, atol(argv[3]), atol(argv[5]), atol(argv[7])};
+    int64_t kv_shape[] = {1, atol(argv[4]), atol(argv[6]), atol(argv[7])}, bytes;
     qn_device *device;
     qn_stream *stream;
-    DLTensor tensors[4],
-        host = {.device = {kDLCPU, 0}, .ndim = 4, .dtype = {kDLBfloat, 16, 1}, .shape = shape};
-    uint16_t *values = malloc((size_t)count * sizeof *values);
-    if (!values || qn_device_open(&device, argv[1]) || qn_stream_create(&stream, device))
+    DLTensor o, q, k, v, workspace;
+    if (qn_device_open(&device, argv[1]) || qn_stream_create(&stream, device) ||
+        make(&o, stream, device, kinds, q_shape) || make(&q, stream, device, kinds, q_shape) ||
+        make(&k, stream, device, kv, kv_shape) || make(&v, stream, device, kv, kv_shape))
         return fail();
-    for (int64_t i = 0; i < count; i++)
-        values[i] = (uint16_t)(0x3E00 + i * 40503 % 0x180); // 0.125 to 1
-    host.data = values;
-    for (int i = 0; i < 4; i++) {
-        tensors[i] = host;
-        tensors[i].device = qn_device_id(device);
-        if (qn_malloc(device, &tensors[i].data, count * 2) || qn_copy(stream, &tensors[i], &host))
-            return fail();
-    }
-    const qn_attention_args args = {.struct_size = sizeof args,
-                                    .o = &tensors[0],
-                                    .q = &tensors[1],
-                                    .k = &tensors[2],
-                                    .v = &tensors[3]};
-    if (qn_attention(stream, &args) || qn_stream_sync(stream))
+    qn_attention_args args = {.struct_size = sizeof args, .o = &o, .q = &q, .k = &k, .v = &v};
+    if (qn_attention_workspace_bytes(&bytes, &args))
         return fail();
-    for (int i = 0; i < 4; i++)
-        qn_free(device, tensors[i].data);
-    qn_stream_destroy(stream);
-    qn_device_close(device);
-    free(values);
-    return 0;
+    workspace =
+        (DLTensor){.device = o.device, .ndim = 1, .dtype = {kDLUInt, 8, 1}, .shape = &bytes};
+    if (bytes && qn_malloc(device, &workspace.data, bytes))
+        return fail();
+    args.workspace = bytes ? &workspace : NULL;
+    return qn_attention(stream, &args) || qn_stream_sync(stream) ? fail() : 0;
 }
