@@ -37,9 +37,9 @@ void qni_area_destroy(qni_area *area);
 /** A stride in elements that does not fit 31 bits, and twice that not 32, so far rows are three; the fast kernels take
  *  it. */
 constexpr int64_t qni_far = (INT64_C(1) << 31) + 64;
-/** Whether a problem could not be made for lack of memory, which its strides excuse: then it is reported as left out. */
-bool qni_areas_leave_out_far(qni_check_run *run, const qni_op *op, const char *text, int64_t stride,
-                             qn_status st);
+/** Gives back st; but a problem that lacked memory, which its stride excuses, is reported as left out, and that is QN_OK. */
+qn_status qni_areas_excuse_far(qni_check_run *run, const qni_op *op, const char *text,
+                               int64_t stride, qn_status st);
 
 /** The elements in host memory, as they are before a run; and their place on the device. */
 static inline void *qni_area_host(const qni_area *area) {
@@ -48,9 +48,28 @@ static inline void *qni_area_host(const qni_area *area) {
 static inline void *qni_area_device(const qni_area *area) {
     return (char *)area->device + area->first;
 }
+/** One or the other; null if there is no such area. */
+static inline void *qni_area_data(const qni_area *area, bool on_host) {
+    if (!area->owner)
+        return nullptr;
+    return on_host ? qni_area_host(area) : qni_area_device(area);
+}
 
 /** Element i must be `want`, give or take `tolerance`, rounded to the dtype; NaN for NaN, infinity for the same. */
 void qni_area_expect(qni_area *area, int64_t i, double want, double tolerance);
+
+/** Exact results of f32 arithmetic, y[0] to y[count - 1], and how far each may be off. */
+typedef struct qni_exact {
+    const double *y, *error;
+    int64_t count;
+} qni_exact;
+/** Elements at, at + 1, … of codes must be those results, divided by a scale that is itself off by scale_error of it. */
+void qni_area_expect_codes(qni_area *codes, int64_t at, qni_exact exact, double scale,
+                           double scale_error);
+/** Elements i, i + 1, … of scales, each of `group` results, must bring the largest of these, or least if that is larger, to the
+ *  largest FP8 number of the codes' kind; and the codes be divided by them. */
+void qni_area_expect_found_scales(qni_area *scales, int64_t i, qni_area *codes, int64_t at,
+                                  qni_exact exact, int64_t group, double least);
 
 /** Puts the bytes of before on the device. */
 qn_status qni_area_reset(qni_area *area, qn_stream *stream);

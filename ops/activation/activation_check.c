@@ -117,60 +117,37 @@ static void fill_x(check_case *c) {
 }
 
 static void place(check_case *c, qni_activation_problem *p, bool on_host) {
-#define DATA(area) (on_host ? qni_area_host(area) : qni_area_device(area))
-    p->x = (qni_activation_rows){DATA(&c->areas[X]), batch_stride(c, X), row_stride(c, X)};
-    p->out = (qni_activation_rows){DATA(&c->areas[OUT]), batch_stride(c, OUT), row_stride(c, OUT)};
-    if (has_area(c, SCALE))
-        p->scale = DATA(&c->areas[SCALE]);
-#undef DATA
+    const qni_area *a = c->areas;
+    p->x =
+        (qni_activation_rows){qni_area_data(&a[X], on_host), batch_stride(c, X), row_stride(c, X)};
+    p->out = (qni_activation_rows){qni_area_data(&a[OUT], on_host), batch_stride(c, OUT),
+                                   row_stride(c, OUT)};
+    p->scale = qni_area_data(&a[SCALE], on_host);
 }
 
 // ---- what must come out
 
-/** The codes of elements first .. end - 1, divided by a scale that is itself off by `scale_error` of it. */
-static void expect_codes(check_case *c, int64_t at, int64_t first, int64_t end, double scale,
-                         double scale_error) {
-    for (int64_t i = first; i < end; i++) {
-        const double q = c->y[i] / scale;
-        qni_area_expect(&c->areas[OUT], at + i, q,
-                        c->error[i] / scale + fabs(q) * (scale_error + 4 * 0x1p-24));
-    }
-}
-
-static void expect_found_scale(check_case *c, int64_t row, int64_t at, int64_t first, int64_t end) {
-    const qni_activation_problem *p = &c->problem;
-    double amax = 0, error = 0;
-    for (int64_t i = first; i < end; i++) {
-        amax = fmax(amax, fabs(c->y[i]));
-        error = fmax(error, c->error[i]);
-    }
-    const double clamped = fmax(amax, (double)p->scale_eps);
-    const double most = (double)qni_fp8_format_of(qni_fp8_of(p->dtype_out)).max;
-    qni_area_expect(&c->areas[SCALE], row * scales_per_row(c) + first / QNI_ACTIVATION_GROUP,
-                    clamped / most, error / most + 0x1p-24 * clamped / most);
-    expect_codes(c, at, first, end, clamped / most, error / clamped + 2 * 0x1p-24);
-}
-
 static void expect_row(check_case *c, const qni_activation_problem *host, int64_t row) {
     const int64_t x = row_at(c, X, row), at = row_at(c, OUT, row), h = host->h;
+    const qni_exact exact = {c->y, c->error, h};
+    qni_area *out = &c->areas[OUT], *scale = &c->areas[SCALE];
     for (int64_t i = 0; i < h; i++)
         c->y[i] = qni_activation_ref(host, qni_get(host->dtype, host->x.data, x + i),
                                      qni_get(host->dtype, host->x.data, x + h + i), &c->error[i]);
     switch (host->quant) {
     case QNI_ACTIVATION_PLAIN:
         for (int64_t i = 0; i < h; i++)
-            qni_area_expect(&c->areas[OUT], at + i, c->y[i], c->error[i]);
+            qni_area_expect(out, at + i, c->y[i], c->error[i]);
         return;
     case QNI_ACTIVATION_STATIC:
-        expect_codes(c, at, 0, h, (double)*host->scale, 0);
+        qni_area_expect_codes(out, at, exact, (double)*host->scale, 0);
         return;
     case QNI_ACTIVATION_PER_TOKEN:
-        expect_found_scale(c, row, at, 0, h);
-        return;
     case QNI_ACTIVATION_PER_GROUP:
-        for (int64_t i = 0; i < h; i += QNI_ACTIVATION_GROUP)
-            expect_found_scale(c, row, at, i,
-                               i + QNI_ACTIVATION_GROUP < h ? i + QNI_ACTIVATION_GROUP : h);
+        qni_area_expect_found_scales(scale, row * scales_per_row(c), out, at, exact,
+                                     host->quant == QNI_ACTIVATION_PER_TOKEN ? h
+                                                                             : QNI_ACTIVATION_GROUP,
+                                     (double)host->scale_eps);
         return;
     }
 }
@@ -229,11 +206,10 @@ static qn_status check_one(qni_check_run *run, const form *f, const shape *s, qn
         .scale_eps = 1e-10f,
     };
     c->problem.scale_row = scales_per_row(c);
-    st = prepare(c, qn_stream_device(qni_check_stream(run)));
-    if (st == QN_OK)
-        st = qni_areas_check(run, &qni_op_activation, &c->problem, c->text, c->areas, NUM_AREAS);
-    else if (qni_areas_leave_out_far(run, &qni_op_activation, c->text, s->gap, st))
-        st = QN_OK;
+    QN_TRY(prepare(c, qn_stream_device(qni_check_stream(run))));
+    QN_TRY(qni_areas_check(run, &qni_op_activation, &c->problem, c->text, c->areas, NUM_AREAS));
+out:
+    st = qni_areas_excuse_far(run, &qni_op_activation, c->text, s->gap, st);
     case_destroy(c);
     return st;
 }

@@ -66,7 +66,7 @@ typedef struct check_case {
     qni_norm_problem problem; // pointers into device memory
     qni_area areas[NUM_AREAS];
     uint64_t random;
-    double *t, *y;
+    double *t, *y, *error; // a row's results
     char text[160];
 } check_case;
 
@@ -139,27 +139,25 @@ static void fill_area(check_case *c, int which) {
 static qni_norm_rows rows_in(const check_case *c, const qni_area *a, bool on_host) {
     if (!a->device)
         return (qni_norm_rows){};
-    return (qni_norm_rows){on_host ? qni_area_host(a) : qni_area_device(a),
-                           c->shape->inner * row_stride(c), row_stride(c)};
+    return (qni_norm_rows){qni_area_data(a, on_host), c->shape->inner * row_stride(c),
+                           row_stride(c)};
 }
 
 static qni_norm_weights weights_in(const check_case *c, const qni_area *a, bool on_host) {
     if (!a->device)
         return (qni_norm_weights){};
-    return (qni_norm_weights){on_host ? qni_area_host(a) : qni_area_device(a),
-                              c->form->has_batches ? row_stride(c) : 0};
+    return (qni_norm_weights){qni_area_data(a, on_host), c->form->has_batches ? row_stride(c) : 0};
 }
 
 static void place(const check_case *c, qni_norm_problem *p, bool on_host) {
-    const qni_area *a = c->areas, *scale = &a[SCALE];
+    const qni_area *a = c->areas;
     p->x = rows_in(c, &a[X], on_host);
     p->out = rows_in(c, &a[c->form->in_place ? X : OUT], on_host);
     p->residual = rows_in(c, &a[RESIDUAL], on_host);
     p->weight = weights_in(c, &a[WEIGHT], on_host);
     p->beta = weights_in(c, &a[BETA], on_host);
     p->gate = weights_in(c, &a[GATE], on_host);
-    if (scale->device)
-        p->scale = on_host ? qni_area_host(scale) : qni_area_device(scale);
+    p->scale = qni_area_data(&a[SCALE], on_host);
 }
 
 // ---- what must come out
@@ -215,56 +213,31 @@ static double y_error(const check_case *c, const bounds *b, int64_t row, int64_t
            6 * b->unit * (fabs(c->y[i]) + fabs(weight) * b->inverse * offset);
 }
 
-static void expect_plain(check_case *c, const bounds *b, int64_t row, int64_t at) {
+static void expect_plain(check_case *c, int64_t at) {
     qni_area *out = &c->areas[c->form->in_place ? X : OUT];
     for (int64_t i = 0; i < c->problem.h; i++)
-        qni_area_expect(out, at + i, c->y[i], y_error(c, b, row, i));
-}
-
-/** Codes of elements first .. end - 1, divided by a scale that is itself off by `scale_error` of it. */
-static void expect_codes(check_case *c, const bounds *b, int64_t row, int64_t at, int64_t first,
-                         int64_t end, double scale, double scale_error) {
-    for (int64_t i = first; i < end; i++) {
-        const double rounding =
-            c->form->rounds_first ? qni_spacing(c->problem.dtype, c->y[i]) / 2 : 0;
-        const double q = c->y[i] / scale;
-        qni_area_expect(&c->areas[OUT], at + i, q,
-                        (y_error(c, b, row, i) + rounding) / scale +
-                            fabs(q) * (scale_error + 4 * b->unit));
-    }
-}
-
-static void expect_found_scale(check_case *c, const bounds *b, int64_t row, int64_t at,
-                               int64_t first, int64_t end) {
-    const qni_norm_problem *p = &c->problem;
-    double amax = 0, error = 0;
-    for (int64_t i = first; i < end; i++) {
-        amax = fmax(amax, fabs(c->y[i]));
-        error = fmax(error, y_error(c, b, row, i));
-    }
-    const double clamped = fmax(amax, (double)p->scale_eps);
-    const double most = (double)qni_fp8_format_of(qni_fp8_of(p->dtype_out)).max;
-    const int64_t index = row * scales_per_row(c) + first / QNI_NORM_GROUP;
-    qni_area_expect(&c->areas[SCALE], index, clamped / most,
-                    error / most + b->unit * clamped / most);
-    expect_codes(c, b, row, at, first, end, clamped / most, error / clamped + 2 * b->unit);
+        qni_area_expect(out, at + i, c->y[i], c->error[i]);
 }
 
 static void expect_row(check_case *c, const qni_norm_problem *host, int64_t row) {
     const int64_t at = row * row_stride(c), h = host->h;
     qni_norm_ref_row(host, row, c->t, c->y);
     const bounds b = find_bounds(c, row);
+    for (int64_t i = 0; i < h; i++)
+        c->error[i] = y_error(c, &b, row, i) +
+                      (c->form->rounds_first ? qni_spacing(c->problem.dtype, c->y[i]) / 2 : 0);
     for (int64_t i = 0; c->form->has_residual && i < h; i++)
         qni_area_expect(&c->areas[RESIDUAL], at + i, c->t[i], t_error(c, row, i));
+    const qni_exact exact = {c->y, c->error, h};
+    qni_area *out = &c->areas[OUT], *scale = &c->areas[SCALE];
     if (c->form->quant == QNI_NORM_PLAIN)
-        expect_plain(c, &b, row, at);
+        expect_plain(c, at);
     else if (c->form->quant == QNI_NORM_STATIC)
-        expect_codes(c, &b, row, at, 0, h, (double)*host->scale, 0);
-    else if (c->form->quant == QNI_NORM_PER_TOKEN)
-        expect_found_scale(c, &b, row, at, 0, h);
+        qni_area_expect_codes(out, at, exact, (double)*host->scale, 0);
     else
-        for (int64_t i = 0; i < h; i += QNI_NORM_GROUP)
-            expect_found_scale(c, &b, row, at, i, i + QNI_NORM_GROUP < h ? i + QNI_NORM_GROUP : h);
+        qni_area_expect_found_scales(scale, row * scales_per_row(c), out, at, exact,
+                                     c->form->quant == QNI_NORM_PER_TOKEN ? h : QNI_NORM_GROUP,
+                                     (double)host->scale_eps);
 }
 
 // ---- running a case
@@ -285,7 +258,8 @@ static qn_status prepare(check_case *c, qn_device *device) {
              qni_dtype_name(p->dtype_weights), qni_dtype_name(p->dtype_out));
     c->t = malloc((size_t)p->h * sizeof *c->t);
     c->y = malloc((size_t)p->h * sizeof *c->y);
-    if (!c->t || !c->y)
+    c->error = malloc((size_t)p->h * sizeof *c->error);
+    if (!c->t || !c->y || !c->error)
         return QN_FAIL(QN_E_MEMORY, "check: out of memory");
     for (int i = 0; i < NUM_AREAS; i++)
         if (has_area(c, i)) {
@@ -302,6 +276,7 @@ static void case_destroy(check_case *c) {
     qni_areas_destroy(c->areas, NUM_AREAS);
     free(c->t);
     free(c->y);
+    free(c->error);
     free(c);
 }
 
@@ -329,11 +304,10 @@ static qn_status check_one(qni_check_run *run, const form *f, const shape *s, qn
         .quant = f->quant,
     };
     c->problem.scale_row = scales_per_row(c);
-    st = prepare(c, qn_stream_device(qni_check_stream(run)));
-    if (st == QN_OK)
-        st = qni_areas_check(run, &qni_op_norm, &c->problem, c->text, c->areas, NUM_AREAS);
-    else if (qni_areas_leave_out_far(run, &qni_op_norm, c->text, row_stride(c), st))
-        st = QN_OK;
+    QN_TRY(prepare(c, qn_stream_device(qni_check_stream(run))));
+    QN_TRY(qni_areas_check(run, &qni_op_norm, &c->problem, c->text, c->areas, NUM_AREAS));
+out:
+    st = qni_areas_excuse_far(run, &qni_op_norm, c->text, row_stride(c), st);
     case_destroy(c);
     return st;
 }

@@ -36,12 +36,11 @@ static void fill(check_case *c) {
 }
 
 static void place(check_case *c, qni_pack_problem *p, bool on_host) {
-#define DATA(which) (on_host ? qni_area_host(&c->areas[which]) : qni_area_device(&c->areas[which]))
-    p->x = DATA(X);
-    p->out = DATA(OUT);
-    p->indptr = c->areas[INDPTR].owner ? DATA(INDPTR) : nullptr;
-    p->indptr_out = c->areas[INDPTR].owner ? DATA(STARTS) : nullptr;
-#undef DATA
+    const qni_area *a = c->areas;
+    p->x = qni_area_data(&a[X], on_host);
+    p->out = qni_area_data(&a[OUT], on_host);
+    p->indptr = qni_area_data(&a[INDPTR], on_host);
+    p->indptr_out = qni_area_data(&a[STARTS], on_host);
 }
 
 /** Value i is bit i % 8 of byte i / 8, from below or from above. */

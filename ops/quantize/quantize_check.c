@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check problems of the quantize family: every kernel gives the bits of the definition, and touches nothing
 // else. Used by qn_check on every device.
+#include "../area.h"
 #include "pack.h"
 #include "quantize.h"
 #include "rows.h"
@@ -46,13 +47,6 @@ typedef struct check_case {
     uint64_t random;
     char text[160];
 } check_case;
-
-static uint32_t next_random(check_case *c) { // splitmix64
-    uint64_t z = c->random += 0x9E3779B97F4A7C15;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9;
-    z = (z ^ z >> 27) * 0x94D049BB133111EB;
-    return (uint32_t)(z >> 32);
-}
 
 static qn_status area_create(check_case *c, area *a, int64_t rows, int64_t stride, int64_t offset,
                              int64_t element) {
@@ -105,14 +99,14 @@ static void store_element(qni_dtype dtype, void *x, int64_t i, float v) {
 static float normal_value(check_case *c) {
     int64_t sum = 0;
     for (int i = 0; i < 4; i++)
-        sum += next_random(c) >> 12;
+        sum += qni_random(&c->random) >> 12;
     return (float)(sum - (2 << 20)) * 0x1p-19f;
 }
 
 /** Any bits but those of an infinity or a NaN. */
 static float finite_value(check_case *c, qni_dtype dtype) {
     for (;;) {
-        const uint32_t bits = next_random(c);
+        const uint32_t bits = qni_random(&c->random);
         const uint16_t half = (uint16_t)bits;
         const float v =
             dtype == QNI_F32 ? __builtin_bit_cast(float, bits) : qni_load_element(dtype, &half, 0);
@@ -126,19 +120,19 @@ static float tie_value(check_case *c, int64_t col) {
     const qni_fp8_format f = qni_fp8_format_of(c->problem.kind);
     if (col % QNI_BLOCK == 0)
         return f.max;
-    const uint8_t code = (uint8_t)(next_random(c) % f.max_code);
+    const uint8_t code = (uint8_t)(qni_random(&c->random) % f.max_code);
     const float tie = (qni_fp8_decode(c->problem.kind, code) +
                        qni_fp8_decode(c->problem.kind, (uint8_t)(code + 1))) *
                       0.5f;
-    return next_random(c) & 1 ? tie : -tie;
+    return qni_random(&c->random) & 1 ? tie : -tie;
 }
 
 static float nonfinite_value(check_case *c) {
-    switch (next_random(c) % 256) {
+    switch (qni_random(&c->random) % 256) {
     case 0:
         return __builtin_nanf("");
     case 1:
-        return next_random(c) & 1 ? __builtin_inff() : -__builtin_inff();
+        return qni_random(&c->random) & 1 ? __builtin_inff() : -__builtin_inff();
     default:
         return normal_value(c);
     }
@@ -168,8 +162,8 @@ static void fill_x(check_case *c, fill with) {
 /** A scale of any size; now and then any bits at all, a denormal, or one whose product with a small code lies so
  *  near a tie between two bf16 denormals that f32 cannot tell them apart. */
 static float scale_value(check_case *c) {
-    const uint32_t bits = next_random(c);
-    switch (next_random(c) % 16) {
+    const uint32_t bits = qni_random(&c->random);
+    switch (qni_random(&c->random) % 16) {
     case 0:
         return __builtin_bit_cast(float, bits);
     case 1:
@@ -188,7 +182,7 @@ static void fill_quantized(check_case *c) {
     float *scale = (float *)(c->areas[SCALE].before + c->areas[SCALE].first);
     for (int64_t r = 0; r < p->rows; r++)
         for (int64_t col = 0; col < p->cols; col++)
-            q[r * p->q_row + col] = (uint8_t)next_random(c);
+            q[r * p->q_row + col] = (uint8_t)qni_random(&c->random);
     const int64_t scale_rows = (p->rows + p->block_rows - 1) / p->block_rows;
     for (int64_t r = 0; r < scale_rows; r++)
         for (int64_t col = 0; col < qni_quantize_block_cols(p); col++)

@@ -221,8 +221,7 @@ static qn_status check_rows(qni_check_run *run, const shape *s, form with, int s
             expect_row(c, with, i / s->rows, i % s->rows);
     QN_TRY(qni_areas_check(run, c->op, &c->problem, c->text, c->areas, NUM_AREAS));
 out:
-    if (qni_areas_leave_out_far(run, &qni_op_scales, c->text, s->is_far ? qni_far : 0, st))
-        st = QN_OK;
+    st = qni_areas_excuse_far(run, &qni_op_scales, c->text, s->is_far ? qni_far : 0, st);
     case_destroy(c);
     return st;
 }

@@ -78,8 +78,7 @@ static qn_status check_one(qni_check_run *run, const qni_op *op, const vector *v
     p.scale = qni_area_device(&areas[SCALE]);
     QN_TRY(qni_areas_check(run, op, &p, text, areas, NUM_AREAS));
 out:
-    if (qni_areas_leave_out_far(run, op, text, v->stride, st))
-        st = QN_OK;
+    st = qni_areas_excuse_far(run, op, text, v->stride, st);
     qni_areas_destroy(areas, NUM_AREAS);
     return st;
 }

@@ -274,10 +274,7 @@ static qn_status make_area(check_case *c, qn_device *device, int which) {
 // ---- areas become a problem
 
 static void *at(const check_case *c, int which, bool on_host) {
-    const qni_area *a = &c->areas[which];
-    if (!a->count)
-        return nullptr;
-    return on_host ? qni_area_host(a) : qni_area_device(a);
+    return qni_area_data(&c->areas[which], on_host);
 }
 
 static int out_area(const check_case *c, int part) {
@@ -446,11 +443,10 @@ static qn_status check_one(qni_check_run *run, const form *f, const shape *s, qn
     c->random = qni_check_seed(run) + (uint64_t)(f - forms) * 1000 + (uint64_t)(s - shapes);
     c->problem =
         make_problem(f, s, dtype, turn % 2 ? dtype : QNI_F32, (qni_fp8)(turn % QNI_NUM_FP8));
-    st = prepare(c, qn_stream_device(qni_check_stream(run)));
-    if (st == QN_OK)
-        st = qni_areas_check(run, &qni_op_rope, &c->problem, c->text, c->areas, NUM_AREAS);
-    else if (qni_areas_leave_out_far(run, &qni_op_rope, c->text, s->gap, st))
-        st = QN_OK;
+    QN_TRY(prepare(c, qn_stream_device(qni_check_stream(run))));
+    QN_TRY(qni_areas_check(run, &qni_op_rope, &c->problem, c->text, c->areas, NUM_AREAS));
+out:
+    st = qni_areas_excuse_far(run, &qni_op_rope, c->text, s->gap, st);
     case_destroy(c);
     return st;
 }
