@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: each *_test.c is one cmocka program under ctest; tests/*_test.sh are scripts; *_fuzz.c libFuzzer targets,
-# which name what they fuzz in a line "// Fuzzes: SOURCE…" (nothing: the simulator's parts).
+# which name what they fuzz in a line "// Fuzzes: SOURCE…" or "// Fuzzes: libquern" (nothing: the simulator's parts).
 #
 #   ops/*/*_test.c, runtime/*_test.c, compat/*_test.c   link libquern's objects, so that they reach internal functions
 #   sim/**/*_test.c                    link the simulator's parts
@@ -106,6 +106,7 @@ foreach(source ${script_tests})
 endforeach()
 
 if(QUERN_FUZZ)
+  target_compile_options(quern_objects PRIVATE -fsanitize=fuzzer-no-link)
   if(TARGET quernsim_parts)
     foreach(part quernsim_parts sim_exec_base sim_exec_v4)
       target_compile_options(${part} PRIVATE -fsanitize=fuzzer-no-link)
@@ -115,7 +116,10 @@ if(QUERN_FUZZ)
   foreach(source ${fuzzers})
     cmake_path(GET source STEM name)
     file(STRINGS ${source} fuzzed REGEX "^// Fuzzes: ")
-    if(fuzzed)
+    if(fuzzed MATCHES "libquern$")
+      set(fuzzed $<TARGET_OBJECTS:quern_objects>)
+      set(fuzzed_parts ${QUERN_PTHREADPOOL} ${CMAKE_DL_LIBS})
+    elseif(fuzzed)
       string(REGEX REPLACE "^// Fuzzes: " "" fuzzed "${fuzzed}")
       separate_arguments(fuzzed)
       set(fuzzed_parts "")

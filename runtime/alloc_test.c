@@ -5,6 +5,7 @@
 #include "object.h"
 #include "testing.h"
 
+#include <quern/attention.h>
 #include <quern/cache.h>
 #include <quern/compat/aotriton.h>
 
@@ -131,12 +132,82 @@ static void test_jit(void **) {
     remove_folder(folder);
 }
 
+static qn_stream *attention_stream;
+
+/** Plans one request of one page, and runs it. */
+static qn_status attend(void) {
+    static const int32_t indptr[] = {0, 1}, last[] = {1};
+    static float data[4][8];
+    static int32_t page;
+    int64_t shape[] = {1, 1, 1, 8}, plan_bytes, workspace_bytes;
+    alignas(8) uint8_t plan[512];
+    DLTensor q = {.data = data[0],
+                  .device = {kDLCPU, 0},
+                  .ndim = 3,
+                  .dtype = {kDLFloat, 32, 1},
+                  .shape = shape},
+             k = q, v = q, o = q, indices = q;
+    q.shape = o.shape = shape + 1;
+    k.data = data[1], v.data = data[2], o.data = data[3], indices.data = &page;
+    k.ndim = v.ndim = 4, indices.ndim = 1;
+    indices.dtype = (DLDataType){kDLInt, 32, 1};
+    const qn_attention_plan_args plan_args = {.struct_size = sizeof plan_args,
+                                              .batches = 1,
+                                              .qo_indptr = indptr,
+                                              .kv_indptr = indptr,
+                                              .kv_last_page_len = last,
+                                              .page_size = 1,
+                                              .num_qo_heads = 1,
+                                              .num_kv_heads = 1,
+                                              .head_dim_vo = 8};
+    qn_status st;
+    plan_bytes = sizeof plan;
+    QN_TRY(qn_attention_plan(plan, &plan_bytes, &workspace_bytes, &plan_args));
+    const qn_attention_args args = {.struct_size = sizeof args,
+                                    .o = &o,
+                                    .q = &q,
+                                    .k = &k,
+                                    .v = &v,
+                                    .kv_indices = &indices,
+                                    .plan = plan,
+                                    .plan_bytes = plan_bytes};
+    QN_TRY(qn_attention(attention_stream, &args));
+out:
+    return st;
+}
+
+/** Neither a plan nor a call allocates; what reads index tensors back does, and says so when it cannot. */
+static void test_attention_in_child(void *is_validated) {
+    qn_device *device = nullptr;
+    assert_int_equal(qn_device_open(&device, "cpu"), QN_OK);
+    assert_int_equal(qn_stream_create(&attention_stream, device), QN_OK);
+    if (is_validated) {
+        fail_each(attend);
+    } else {
+        assert_int_equal(attend(), QN_OK);
+        left = 1000;
+        is_counting = true;
+        const qn_status st = attend();
+        is_counting = false;
+        assert_int_equal(st, QN_OK);
+        assert_int_equal(left, 1000);
+    }
+    qn_stream_destroy(attention_stream);
+    qn_device_close(device);
+}
+
+static void test_attention(void **) {
+    static int yes;
+    const char *const env[] = {"QUERN_VALIDATE=1", nullptr}, *const none[] = {nullptr};
+    child_run(test_attention_in_child, nullptr, none);
+    child_run(test_attention_in_child, &yes, env);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_jit), // first: its child must not inherit a read environment
-        cmocka_unit_test(test_cpu),
-        cmocka_unit_test(test_sequences),
-        cmocka_unit_test(test_waits),
+        cmocka_unit_test(test_jit), // first: children must not inherit a read environment
+        cmocka_unit_test(test_attention), cmocka_unit_test(test_cpu),
+        cmocka_unit_test(test_sequences), cmocka_unit_test(test_waits),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -10,12 +10,17 @@ qn_status qni_check_last_contiguous(const char *op, const char *name, const DLTe
                    (long)qni_stride(t, last));
 }
 
+static int64_t distance_of(const DLTensor *t, int i) {
+    const int64_t stride = qni_stride(t, i);
+    return stride < 0 ? -stride : stride;
+}
+
 /** The dimension of the smallest stride that is not in the set `done`; sizes of 1 have none. -1: no more. */
 static int next_by_stride(const DLTensor *t, unsigned done) {
     int next = -1;
     for (int i = 0; i < t->ndim; i++)
         if (!(done >> i & 1) && t->shape[i] != 1 &&
-            (next < 0 || qni_stride(t, i) < qni_stride(t, next)))
+            (next < 0 || distance_of(t, i) < distance_of(t, next)))
             next = i;
     return next;
 }
@@ -46,8 +51,10 @@ static pieces pieces_of(const DLTensor *t) {
     pieces p = {(uintptr_t)qni_data(t), size, 0, size};
     unsigned done = 0;
     for (int i; (i = next_by_stride(t, done)) >= 0; done |= 1u << i) {
-        const int64_t stride = qni_stride(t, i) * size;
+        const int64_t stride = distance_of(t, i) * size;
         p.extent += (t->shape[i] - 1) * stride;
+        if (qni_stride(t, i) < 0) // begins at the lowest address
+            p.begin -= (uintptr_t)((t->shape[i] - 1) * stride);
         if (p.distance == 0 && stride == p.length)
             p.length *= t->shape[i];
         else if (p.distance == 0)

@@ -122,6 +122,21 @@ static bool size_overflows(const DLTensor *t) {
     return false;
 }
 
+/** The same of the bytes from the lowest element to the highest. Strides of either sign, sizes of 1 have none. */
+static bool reach_overflows(const DLTensor *t) {
+    int64_t bytes = (t->dtype.bits * t->dtype.lanes + 7) / 8, far;
+    const int64_t size = bytes;
+    for (int i = 0; t->strides && i < t->ndim && qni_numel(t) > 0; i++) {
+        if (t->shape[i] == 1)
+            continue;
+        if (__builtin_mul_overflow(t->shape[i] - 1, t->strides[i], &far) || far == INT64_MIN ||
+            __builtin_mul_overflow(far < 0 ? -far : far, size, &far) ||
+            __builtin_add_overflow(bytes, far, &bytes))
+            return true;
+    }
+    return false;
+}
+
 static qn_status check_device(const qn_stream *stream, const char *op, const char *name,
                               const DLTensor *t) {
     DLDevice want = stream->device->id;
@@ -150,6 +165,10 @@ qn_status qni_check_tensor(const qn_stream *stream, const char *op, const char *
                            qni_tensor_text(t, text, sizeof text));
     if (size_overflows(t))
         return QN_FAIL(QN_E_INVALID, "%s: %s is %s, more bytes than 63 bits can count", op, name,
+                       qni_tensor_text(t, text, sizeof text));
+    if (reach_overflows(t))
+        return QN_FAIL(QN_E_INVALID,
+                       "%s: %s is %s; it reaches over more bytes than 63 bits can count", op, name,
                        qni_tensor_text(t, text, sizeof text));
     if (!t->data && qni_numel(t) > 0)
         return QN_FAIL(QN_E_INVALID, "%s: %s is %s with null data", op, name,

@@ -91,7 +91,8 @@ typedef struct qn_attention_args {
  *  Bits:     the same on every run, for any number of threads, whatever else is in the batch (a plan of
  *            max_kv_splits or kv_chunk of one's own: as long as they do not change).
  *  Async:    queued on stream, allocates nothing, can be captured; the plan's host copy may go when this returns.
- *            With QUERN_VALIDATE=1 kv_indices are read back and checked first.
+ *            With QUERN_VALIDATE=1 kv_indices are read back and checked first. All of a plan is checked then, and on the
+ *            CPU always; else on a GPU its header alone.
  *  Errors:   QN_E_INVALID (null, shape, stride, scalars, masks that exclude each other, workspace too small, a plan for
  *            other tensors), QN_E_UNSUPPORTED (dtype, head_dim, pos_encoding with logits_soft_cap).
  *  Source:   arXiv:1706.03762, arXiv:2205.14135; FlashInfer's and PyTorch's definitions where they agree. */

@@ -69,9 +69,14 @@ qn_status qni_attention_make(const qn_stream *stream, const qn_attention_args *a
                              qni_attention_problem *p);
 /** Rows of partial results, for each kv head, that the problem needs. */
 int64_t qni_attention_workspace_rows(const qni_attention_problem *p);
+/** Bytes of those; INT64_MAX: more than can be counted. */
 static inline int64_t qni_attention_workspace_bytes(int64_t rows, int64_t num_kv_heads,
                                                     int64_t head_dim_vo) {
-    return rows * num_kv_heads * (head_dim_vo + 1) * (int64_t)sizeof(float);
+    int64_t bytes;
+    return __builtin_mul_overflow(rows, num_kv_heads, &bytes) ||
+                   __builtin_mul_overflow(bytes, (head_dim_vo + 1) * (int64_t)sizeof(float), &bytes)
+               ? INT64_MAX
+               : bytes;
 }
 /** Keys of a chunk for a request of its own, INT32_MAX: not split. By its lengths alone. attention_plan.c. */
 int32_t qni_attention_default_chunk(int64_t qo_len, int64_t kv_len);

@@ -154,8 +154,20 @@ out:
 
 // ---- the plan, or uniform requests
 
+/** As many rows of queries, heads and chunks of keys as kernels count. */
+static qn_status check_rows(int64_t requests, int64_t queries, int64_t heads, int64_t chunks) {
+    const double rows = (double)requests * (double)queries * (double)heads * (double)chunks;
+    if (!(rows < 0x1p31))
+        return UNSUPPORTED("%.0f rows of queries, heads and chunks of keys; fewer than 2^31 are "
+                           "accepted",
+                           rows);
+    return QN_OK;
+}
+
 static qn_status check_uniform(call *c) {
     qk_attention_args *g = &c->p->args;
+    if (c->args->schedule)
+        return INVALID("schedule is given, plan is null; both need the same bytes");
     if (!c->is_dense_q || !c->is_dense_kv)
         return INVALID("plan is null; %s needs one",
                        c->is_dense_q ? "paged or ragged k" : "ragged q");
@@ -171,13 +183,7 @@ static qn_status check_uniform(call *c) {
     g->dropout_queries = g->qo_len;
     g->dropout_quads = qk_attention_div_up(g->kv_len, 4);
     c->p->max_rows = c->q.tokens * (c->q.heads / c->k.heads);
-    const double rows = (double)c->requests * (double)c->q.tokens * (double)c->q.heads *
-                        (double)qk_attention_uniform_chunks(g);
-    if (!(rows < 0x1p31))
-        return UNSUPPORTED("%.0f rows of queries, heads and chunks of keys; fewer than 2^31 are "
-                           "accepted",
-                           rows);
-    return QN_OK;
+    return check_rows(c->requests, c->q.tokens, c->q.heads, qk_attention_uniform_chunks(g));
 }
 
 /** The plan was made for tensors such as these. */
@@ -216,7 +222,8 @@ static qn_status check_plan(call *c) {
     qk_attention_args *g = &c->p->args;
     const int64_t want[] = {a->plan_bytes};
     qn_status st;
-    const char *const fault = qni_attention_check_plan(s, a->plan_bytes, qni_env_get()->validate);
+    const char *const fault =
+        qni_attention_check_plan(s, a->plan_bytes, is_cpu || qni_env_get()->validate);
     if (fault)
         return INVALID("plan %s", fault);
     QN_TRY(check_plan_tensors(c, s));
@@ -251,11 +258,12 @@ static qn_status check_workspace(call *c) {
     const int64_t bytes = qni_attention_workspace_bytes(rows, c->k.heads, c->v.dim);
     qn_status st = QN_OK;
     const bool may_grow = c->p->plan && c->p->plan->is_for_graph && w;
+    if (!w && bytes > 0)
+        return INVALID("workspace is null, needs %ld bytes", (long)bytes);
+    if (w)
+        QN_TRY(qni_check_tensor(c->stream, OP, "workspace", w, 1));
     if (bytes == 0 && !may_grow)
         return QN_OK;
-    if (!w)
-        return INVALID("workspace is null, needs %ld bytes", (long)bytes);
-    QN_TRY(qni_check_tensor(c->stream, OP, "workspace", w, 1));
     if (qni_dtype_of(w) != QNI_U8 || (uintptr_t)qni_data(w) % 16 != 0)
         return INVALID("workspace has dtype %s at %p; accepted: u8 at a multiple of 16",
                        qni_dtype_name(qni_dtype_of(w)), qni_data(w));
@@ -321,9 +329,9 @@ static qn_status check_mask(call *c) {
         return INVALID("mask and custom_mask are both given; accepted: one of them");
     if (!c->is_dense_q || !c->is_dense_kv)
         return INVALID("mask is for dense q and k; custom_mask is for all");
-    QN_TRY(qni_check_tensor(c->stream, OP, "mask", t, t->ndim));
     if (t->ndim < 2 || t->ndim > 4)
         return INVALID("mask has %d dimensions; accepted: 2 to 4", t->ndim);
+    QN_TRY(qni_check_tensor(c->stream, OP, "mask", t, t->ndim));
     const qni_dtype dtype = qni_dtype_of(t);
     if (is_bool(t))
         g->mask_kind = QK_MASK_BOOL;
@@ -505,13 +513,25 @@ qn_status qni_attention_make(const qn_stream *stream, const qn_attention_args *a
     QN_TRY(check_vector(&c, "k_scales", args->k_scales, c.k.heads, &p->args.k_scales));
     QN_TRY(check_vector(&c, "v_scales", args->v_scales, c.k.heads, &p->args.v_scales));
     QN_TRY(check_vector(&c, "sinks", args->sinks, c.q.heads, &p->args.sinks));
-    QN_TRY(check_overlap(&c));
     QN_TRY(check_workspace(&c));
+    QN_TRY(check_overlap(&c));
 out:
     return st;
 }
 
+/** A dense tensor's shape alone. */
+static qn_status check_dense_shape(const char *name, const DLTensor *t) {
+    if (!t->shape)
+        return INVALID("%s has a null shape", name);
+    for (int i = 0; i < 4; i++)
+        if (t->shape[i] < 0 || t->shape[i] > INT32_MAX)
+            return INVALID("%s has %ld in dimension %d; accepted: 0 to 2^31 - 1", name,
+                           (long)t->shape[i], i);
+    return QN_OK;
+}
+
 qn_status qn_attention_workspace_bytes(int64_t *bytes, const qn_attention_args *a) {
+    qn_status st;
     if (!bytes || !a || !a->q || !a->k || !a->v)
         return INVALID("%s is null", !bytes ? "bytes" : !a ? "args" : "q, k or v");
     if (a->struct_size != sizeof *a)
@@ -520,10 +540,16 @@ qn_status qn_attention_workspace_bytes(int64_t *bytes, const qn_attention_args *
     if (a->plan || a->q->ndim != 4 || a->k->ndim != 4 || a->v->ndim != 4)
         return INVALID("q and k are not dense; qn_attention_plan tells their workspace");
     const int token = token_dim(4, a->layout == QN_HND);
+    QN_TRY(check_dense_shape("q", a->q));
+    QN_TRY(check_dense_shape("k", a->k));
+    QN_TRY(check_dense_shape("v", a->v));
     const int64_t qo_len = a->q->shape[token], kv_len = a->k->shape[token];
+    const int64_t heads = a->q->shape[3 - token];
     const int64_t chunk = qni_attention_default_chunk(qo_len, kv_len);
     const int64_t chunks = kv_len > chunk ? (kv_len + chunk - 1) / chunk : 1;
+    QN_TRY(check_rows(a->q->shape[0], qo_len, heads, chunks));
     const int64_t rows = chunks > 1 ? chunks * a->q->shape[0] * qo_len : 0;
-    *bytes = qni_attention_workspace_bytes(rows, a->q->shape[3 - token], a->v->shape[3]);
-    return QN_OK;
+    *bytes = qni_attention_workspace_bytes(rows, heads, a->v->shape[3]);
+out:
+    return st;
 }

@@ -125,7 +125,7 @@ QN_INLINE f32v decode_scores(tile *t, const rows_state *rows, const cell *q, uin
     for (int half = 0; half < 2; half++) {
         i32v key;
         for (int i = 0; i < QN_LANES; i++)
-            key[i] = (int32_t)first + (int32_t)j + half * FOUR + i % FOUR;
+            key[i] = (int32_t)(first + (uint32_t)j + (uint32_t)(half * FOUR + i % FOUR));
         const f32v x = add_fours(acc + half * FOUR) * rows->scale;
         const f32v seen =
             select_of((rows->first <= key) & (rows->end > key), x, all_of(-__builtin_inff()));

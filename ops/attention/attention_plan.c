@@ -10,6 +10,8 @@
 #include <string.h>
 
 constexpr int64_t max_rows = 1 << 30, max_chunks = 64;
+// Of masks and workspace: sums of two do not overflow.
+constexpr int64_t max_bytes = (int64_t)1 << 60;
 
 int32_t qni_attention_default_chunk(int64_t qo_len, int64_t kv_len) {
     const int64_t step = qo_len <= 16 ? 256 : qo_len <= 256 ? 2048 : INT32_MAX;
@@ -23,6 +25,12 @@ typedef struct lengths {
 } lengths;
 
 #define FAIL(...) QN_FAIL(QN_E_INVALID, "attention_plan: " __VA_ARGS__)
+
+static qn_status check_count(const char *name, int64_t count) {
+    if (count < 0 || count > INT32_MAX)
+        return FAIL("%s is %ld; accepted: 0 to 2^31 - 1", name, (long)count);
+    return QN_OK;
+}
 
 static qn_status check_indptr(const char *name, const int32_t *indptr, int64_t batches) {
     for (int64_t b = 0; b <= batches; b++)
@@ -63,13 +71,13 @@ static qn_status check_kv(const qn_attention_plan_args *a) {
     for (int64_t b = 0; a->kv_lens && b < a->batches; b++)
         if (a->kv_lens[b] < 0)
             return FAIL("kv_lens[%ld] is %d; accepted: 0 or more", (long)b, a->kv_lens[b]);
-    if (a->kv_len < 0 || a->kv_len > INT32_MAX)
-        return FAIL("kv_len is %ld; accepted: 0 to 2^31 - 1", (long)a->kv_len);
 out:
     return st;
 }
 
 static qn_status check_heads(const qn_attention_plan_args *a) {
+    if (a->num_qo_heads > INT32_MAX)
+        return FAIL("num_qo_heads is %ld; accepted: below 2^31", (long)a->num_qo_heads);
     if (a->num_qo_heads < 1 || a->num_kv_heads < 1 || a->num_qo_heads % a->num_kv_heads != 0)
         return FAIL("num_qo_heads %ld is no multiple of num_kv_heads %ld", (long)a->num_qo_heads,
                     (long)a->num_kv_heads);
@@ -89,13 +97,15 @@ static qn_status check_args(const int64_t *plan_bytes, const int64_t *workspace_
     if (a->struct_size != sizeof *a)
         return FAIL("args.struct_size is %zu; set it to sizeof(qn_attention_plan_args)",
                     a->struct_size);
-    if (a->batches < 0 || a->batches > INT32_MAX)
-        return FAIL("batches is %ld; accepted: 0 to 2^31 - 1", (long)a->batches);
+    QN_TRY(check_count("batches", a->batches));
     if (a->q_tile != 0 && a->q_tile != 16 && a->q_tile != 64 && a->q_tile != 128 &&
         a->q_tile != QK_ATTENTION_MAX_TILE)
         return FAIL("q_tile is %ld; accepted: 16, 64, 128, 256 or 0", (long)a->q_tile);
-    if (a->qo_len < 0 || a->qo_len > INT32_MAX)
-        return FAIL("qo_len is %ld; accepted: 0 to 2^31 - 1", (long)a->qo_len);
+    QN_TRY(check_count("qo_len", a->qo_len));
+    QN_TRY(check_count("kv_len", a->kv_len));
+    QN_TRY(check_count("num_compute_units", a->num_compute_units));
+    QN_TRY(check_count("max_qo_len", a->max_qo_len));
+    QN_TRY(check_count("max_kv_len", a->max_kv_len));
     if (a->kv_chunk > INT32_MAX)
         return FAIL("kv_chunk is %ld; accepted: below 2^31", (long)a->kv_chunk);
     QN_TRY(check_heads(a));
@@ -130,6 +140,10 @@ static qk_attention_request make_request(const qn_attention_plan_args *a, int64_
                                   .partial_begin = -1};
 }
 
+static int64_t mask_bytes_of(const qk_attention_request *r) {
+    return ((int64_t)r->qo_len * r->kv_len + 7) / 8;
+}
+
 /** Work items that a tile of the request becomes. */
 static int64_t splits_of(const qn_attention_plan_args *a, const qk_attention_request *r) {
     const int64_t chunks = qk_attention_chunks(r);
@@ -155,7 +169,10 @@ static int64_t choose_tile(const qn_attention_plan_args *a, int64_t longest) {
         int64_t works = 0;
         for (int64_t b = 0; b < a->batches; b++) {
             const qk_attention_request r = make_request(a, b);
-            works += tiles_of(a, &r, tile) * splits_of(a, &r) * a->num_kv_heads;
+            const int64_t items = tiles_of(a, &r, tile) * splits_of(a, &r);
+            works += items < a->num_compute_units ? items * a->num_kv_heads : items;
+            if (works >= a->num_compute_units)
+                break;
         }
         if (longest > tile / 2 && works >= a->num_compute_units)
             return tile;
@@ -188,6 +205,9 @@ static qn_status measure(const qn_attention_plan_args *a, qk_attention_schedule 
         if (!a->kv_indptr && r.kv_len > s->kv_end)
             s->kv_end = r.kv_len;
     }
+    if (longest >= max_rows)
+        return FAIL("%ld rows of queries and heads in a request; fewer than 2^30 are accepted",
+                    (long)longest);
     s->q_tile = (int32_t)choose_tile(a, longest);
     for (int64_t b = 0; b < a->batches; b++) {
         const qk_attention_request r = make_request(a, b);
@@ -195,11 +215,14 @@ static qn_status measure(const qn_attention_plan_args *a, qk_attention_schedule 
         works += tiles * splits_of(a, &r);
         merges += chunks > 1 ? tiles : 0;
         s->workspace_rows += chunks > 1 ? chunks * r.qo_len * group_of(a) : 0;
-        s->mask_bytes += ((int64_t)r.qo_len * r.kv_len + 7) / 8;
+        s->mask_bytes += mask_bytes_of(&r);
+        if (works > max_rows / a->num_kv_heads || s->workspace_rows > max_bytes ||
+            s->mask_bytes > max_bytes)
+            return FAIL("%ld work items for each of %ld kv heads, %ld rows of workspace, %ld bytes "
+                        "of mask at request %ld; accepted: 2^30 work items, 2^60 rows and bytes",
+                        (long)works, (long)a->num_kv_heads, (long)s->workspace_rows,
+                        (long)s->mask_bytes, (long)b);
     }
-    if (longest >= max_rows || works * a->num_kv_heads >= max_rows)
-        return FAIL("%ld rows and %ld work items; fewer than 2^30 of each are accepted",
-                    (long)longest, (long)(works * a->num_kv_heads));
     s->num_works = (uint32_t)works;
     s->num_merges = (uint32_t)merges;
     s->bytes = (int64_t)sizeof *s + a->batches * (int64_t)sizeof(qk_attention_request) +
@@ -231,7 +254,7 @@ static void fill(qk_attention_schedule *s, const qn_attention_plan_args *a) {
         qk_attention_request r = make_request(a, b);
         const int64_t rows = r.qo_len * group_of(a), chunks = qk_attention_chunks(&r);
         r.mask_begin = mask_begin;
-        mask_begin += ((int64_t)r.qo_len * r.kv_len + 7) / 8;
+        mask_begin += mask_bytes_of(&r);
         if (chunks > 1) {
             r.partial_begin = partial_begin;
             partial_begin += chunks * rows;
@@ -255,6 +278,11 @@ qn_status qn_attention_plan(void *plan, int64_t *plan_bytes, int64_t *workspace_
     qn_status st;
     QN_TRY(check_args(plan_bytes, workspace_bytes, args));
     QN_TRY(measure(args, &s));
+    const int64_t needed =
+        qni_attention_workspace_bytes(s.workspace_rows, args->num_kv_heads, args->head_dim_vo);
+    if (needed == INT64_MAX)
+        return FAIL("%ld rows of workspace, more bytes than 63 bits can count",
+                    (long)s.workspace_rows);
     if (plan && *plan_bytes < s.bytes)
         return FAIL("plan has room for %ld bytes, needs %ld", (long)*plan_bytes, (long)s.bytes);
     if (plan && (uintptr_t)plan % alignof(qk_attention_schedule) != 0)
@@ -264,35 +292,56 @@ qn_status qn_attention_plan(void *plan, int64_t *plan_bytes, int64_t *workspace_
         fill(plan, args);
     }
     *plan_bytes = s.bytes;
-    *workspace_bytes =
-        qni_attention_workspace_bytes(s.workspace_rows, args->num_kv_heads, args->head_dim_vo);
+    *workspace_bytes = needed;
 out:
     return st;
+}
+
+// ---- plans that come back
+
+/** Nothing negative, and no sum of these overflows. */
+static bool is_header_sound(const qk_attention_schedule *s) {
+    const bool is_counted = s->num_kv_heads >= 1 && s->num_qo_heads >= 1 &&
+                            s->num_qo_heads % s->num_kv_heads == 0 && s->page_size >= 0 &&
+                            s->max_qo_len >= 0 && s->max_kv_len >= 0 && s->qo_end >= 0 &&
+                            s->kv_end >= 0 && s->mask_bytes >= 0 && s->workspace_rows >= 0;
+    return is_counted && s->head_dim_vo >= 1 && s->head_dim_vo <= QK_ATTENTION_MAX_HEAD_DIM &&
+           s->q_tile >= 1 && s->q_tile <= QK_ATTENTION_MAX_TILE && s->mask_bytes <= max_bytes &&
+           s->num_works <= max_rows / s->num_kv_heads &&
+           s->num_merges <= max_rows / s->num_kv_heads &&
+           qni_attention_workspace_bytes(s->workspace_rows, s->num_kv_heads, s->head_dim_vo) <
+               INT64_MAX;
 }
 
 /** Within what the header promises of tensors? */
 static bool is_request_sound(const qk_attention_schedule *s, const qk_attention_request *r) {
     const int64_t group = s->num_qo_heads / s->num_kv_heads, rows = r->qo_len * group;
-    if (r->qo_len < 0 || r->kv_len < 0 || r->qo_begin < 0 || r->kv_begin < 0 || r->kv_chunk < 1)
+    if (r->qo_len < 0 || r->kv_len < 0 || r->qo_begin < 0 || r->kv_begin < 0 || r->kv_chunk < 1 ||
+        r->qo_len > s->max_qo_len || r->kv_len > s->max_kv_len || rows >= max_rows)
         return false;
     const int64_t places =
         s->page_size ? ((int64_t)r->kv_len + s->page_size - 1) / s->page_size : r->kv_len;
     const int64_t chunks = qk_attention_chunks(r);
     return (int64_t)r->qo_begin + r->qo_len <= s->qo_end && r->kv_begin + places <= s->kv_end &&
-           r->mask_begin >= 0 &&
-           r->mask_begin + ((int64_t)r->qo_len * r->kv_len + 7) / 8 <= s->mask_bytes &&
+           r->mask_begin >= 0 && r->mask_begin <= s->mask_bytes - mask_bytes_of(r) &&
            (chunks == 1) == (r->partial_begin < 0) &&
-           (chunks == 1 || r->partial_begin + chunks * rows <= s->workspace_rows);
+           (chunks == 1 || r->partial_begin <= s->workspace_rows - chunks * rows);
 }
 
-static bool is_work_sound(const qk_attention_schedule *s, const qk_attention_work *w) {
+/** Rows of a request, and of its keys whole chunks; a merge's are not looked at. */
+static bool is_work_sound(const qk_attention_schedule *s, const qk_attention_work *w,
+                          bool is_merge) {
     if (w->request >= s->num_requests)
         return false;
     const qk_attention_request *r = &qk_attention_requests(s)[w->request];
     const uint32_t rows = (uint32_t)r->qo_len * (uint32_t)(s->num_qo_heads / s->num_kv_heads);
-    return w->row_begin < w->row_end && w->row_end <= rows &&
-           w->row_end - w->row_begin <= QK_ATTENTION_MAX_TILE && w->kv_begin <= w->kv_end &&
-           w->kv_end <= (uint32_t)r->kv_len && w->kv_begin % (uint32_t)r->kv_chunk == 0;
+    if (w->row_begin >= w->row_end || w->row_end > rows ||
+        w->row_end - w->row_begin > QK_ATTENTION_MAX_TILE)
+        return false;
+    if (is_merge)
+        return qk_attention_chunks(r) > 1;
+    return w->kv_end <= (uint32_t)r->kv_len && w->kv_begin % (uint32_t)r->kv_chunk == 0 &&
+           (w->kv_begin < w->kv_end || (r->kv_len == 0 && w->kv_begin == 0));
 }
 
 const char *qni_attention_check_plan(const void *plan, int64_t plan_bytes, bool is_thorough) {
@@ -304,14 +353,13 @@ const char *qni_attention_check_plan(const void *plan, int64_t plan_bytes, bool 
     const int64_t bytes =
         (int64_t)sizeof *s + (int64_t)s->num_requests * (int64_t)sizeof(qk_attention_request) +
         ((int64_t)s->num_works + s->num_merges) * (int64_t)sizeof(qk_attention_work);
-    if (s->bytes != bytes || plan_bytes < bytes || s->num_kv_heads < 1 || s->num_qo_heads < 1 ||
-        s->num_qo_heads % s->num_kv_heads != 0 || s->page_size < 0)
+    if (s->bytes != bytes || plan_bytes < bytes || !is_header_sound(s))
         return "is damaged: its header";
     for (uint32_t b = 0; is_thorough && b < s->num_requests; b++)
         if (!is_request_sound(s, &qk_attention_requests(s)[b]))
             return "is damaged: a request";
     for (uint32_t i = 0; is_thorough && i < s->num_works + s->num_merges; i++)
-        if (!is_work_sound(s, &qk_attention_works(s)[i]))
+        if (!is_work_sound(s, &qk_attention_works(s)[i], i >= s->num_works))
             return "is damaged: a work item";
     return nullptr;
 }

@@ -307,7 +307,7 @@ QN_INLINE void score_keys(tile *t, int vectors, uint32_t first, int64_t j, bool 
     for (int i = 0; i < VECTORS; i++)
         for (int v = 0; v < vectors; v++) {
             const int64_t row = v * QN_LANES;
-            const int32_t key = (int32_t)first + (int32_t)j + i;
+            const int32_t key = (int32_t)(first + (uint32_t)j + (uint32_t)i);
             f32v x = acc[i][v] * at(t->scale + row);
             if (t->has_extras)
                 x = add_extras(t, x, (uint32_t)key, row);
