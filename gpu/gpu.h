@@ -249,6 +249,17 @@ QD_INLINE void qd_barrier(void) {
 #endif
 }
 
+/** What lanes of a wave wrote to LDS before is seen by its others after. */
+QD_INLINE void qd_wave_barrier(void) {
+#if defined(__NVPTX__)
+    __nvvm_bar_warp_sync(0xFFFFFFFF);
+#else
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront", "local");
+    __builtin_amdgcn_wave_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront", "local");
+#endif
+}
+
 QD_INLINE uint32_t qd_min(uint32_t a, uint32_t b) {
     return a < b ? a : b;
 }

@@ -53,11 +53,14 @@ extern const qni_op qni_op_attention, qni_op_merge_states, qni_op_attention_drop
 #undef QN_VARIANT
 #undef QN_IMAGE
 
-/** Launches a kernel of op "attention" on all work items, then the merge of what was split. args are the kernel's, which
- *  begin with the common ones; q_tile is set. attention_launch.c. */
+/** Launches a kernel of op "attention" on all work items. args are the kernel's, which begin with the common ones; q_tile
+ *  is set. attention_launch.c. */
 qn_status qni_attention_launch(qn_stream *stream, const qni_attention_problem *p,
                                const qni_kernel_ref *kernel, const qk_attention_args *args,
                                size_t bytes);
+/** Launches the merge of what was split. */
+qn_status qni_attention_launch_merge(qn_stream *stream, const qni_attention_problem *p,
+                                     const qk_attention_args *args);
 bool qni_attention_tile_supports(const qn_device *device, const void *problem, qni_reason *why);
 bool qni_attention_any_supports(const qn_device *device, const void *problem, qni_reason *why);
 bool qni_attention_bf16_supports(const qn_device *device, const void *problem, qni_reason *why);

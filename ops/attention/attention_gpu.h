@@ -99,6 +99,7 @@ typedef struct qk_attention_args {
     uint64_t dropout_seed, dropout_offset;
     // Uniform: requests of qo_len and kv_len each, cut as the launch code likes.
     uint32_t requests, qo_len, kv_len, kv_chunk, q_tile;
+    uint32_t few_rows; // requests of no more rows are another kernel's than those of more
     uint32_t num_kv_heads, group, head_dim_qk, head_dim_vo, page_size;
     int32_t left, right; // a query at d sees keys d - left .. d + right; INT32_MAX: no bound
     uint32_t is_top_left;
@@ -182,6 +183,12 @@ QK_INLINE qk_attention_work qk_attention_find(const qk_attention_args *g, uint32
     work.kv_begin = chunk * g->kv_chunk;
     work.kv_end = chunk + 1 < chunks ? work.kv_begin + g->kv_chunk : g->kv_len;
     return work;
+}
+
+QK_INLINE int qk_attention_has_few_rows(const qk_attention_args *g, uint32_t request) {
+    const uint32_t qo_len =
+        g->schedule ? (uint32_t)qk_attention_requests(g->schedule)[request].qo_len : g->qo_len;
+    return qo_len * g->group <= g->few_rows;
 }
 
 /** Tiles of rows of split requests. */

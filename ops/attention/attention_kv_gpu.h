@@ -7,6 +7,37 @@
 #include "attention_tile_gpu.h"
 #include "halves.h"
 
+enum { PIECES = D / 8, K_ROW = 2 * D, V_ROW = 2 * TILE };
+enum { PAIRS = TILE / 2 * PIECES / THREADS }; // of keys, whose piece of k and of v a thread moves
+
+[[clang::loader_uninitialized]] static QD_LDS uint8_t k_tile[TILE * K_ROW]
+    __attribute__((aligned(128)));
+[[clang::loader_uninitialized]] static QD_LDS uint8_t v_tile[D * V_ROW]
+    __attribute__((aligned(128)));
+
+/** What a thread moves to LDS. */
+typedef struct mover {
+    uint32_t key, piece; // the first key, the piece of its row
+    uint32_t k_turn,
+        v_turn; // the piece's place in a row of k, the keys' in a row of v, as the first row turns it
+} mover;
+
+/** k or v of a request's head, where its keys are one piece of memory. */
+typedef struct source {
+    const char *begin;
+    uint32_t row;    // bytes
+    uint32_t offset; // of what this thread moves, in a tile
+} source;
+
+/** What a thread carries to LDS, and from where. */
+typedef struct carrier {
+    source k, v;
+    bool is_whole;     // k and v are as above, and a tile of them is less than 4 GiB
+    uint32_t k_pieces; // of a row of k
+    mover mover;
+    kv_piece moving[2 * PAIRS]; // of k or v, on their way
+} carrier;
+
 // 16-byte pieces of a row of LDS change places by the row's number; qd_mma_turn.
 enum { V_PIECES = V_ROW < 128 ? V_ROW / 16 : 8, V_ROWS_A_TURN = V_ROW < 128 ? 2 : 1 };
 
@@ -32,23 +63,23 @@ QD_INLINE uint32_t key_of(uint32_t i) {
 
 /** Asks for a tile of k or v, the keys from `begin` on. Keys past the end are the last one again, pieces past the end of
  *  a head its last one. */
-QD_INLINE void fetch(const part *p, wave *w, bool is_v, uint32_t begin) {
-    const source *from = is_v ? &p->v : &p->k;
-    if (p->is_whole && begin + TILE <= p->chunk_end) {
+QD_INLINE void fetch(const part *p, carrier *c, bool is_v, uint32_t begin) {
+    const source *from = is_v ? &c->v : &c->k;
+    if (c->is_whole && begin + TILE <= p->chunk_end) {
         const char *tile = from->begin + begin * (int64_t)from->row;
         const uint32_t first = qd_opaque(from->offset);
         QD_UNROLL for (uint32_t i = 0; i < 2 * PAIRS; i++) {
-            w->moving[i] = *(const kv_piece *)(tile + (first + key_of(i) * from->row));
+            c->moving[i] = *(const kv_piece *)(tile + (first + key_of(i) * from->row));
         }
         return;
     }
     const qk_attention_args *g = reread(p->args);
     const qk_attention_rows *rows = is_v ? &g->v : &g->k;
-    const int64_t piece = qd_min(p->mover.piece, (is_v ? g->head_dim_vo : g->head_dim_qk) / 8 - 1);
+    const int64_t piece = qd_min(c->mover.piece, (is_v ? g->head_dim_vo : g->head_dim_qk) / 8 - 1);
     QD_UNROLL for (uint32_t i = 0; i < 2 * PAIRS; i++) {
-        const uint32_t key = qd_min(begin + p->mover.key + key_of(i), p->chunk_end - 1);
+        const uint32_t key = qd_min(begin + c->mover.key + key_of(i), p->chunk_end - 1);
         const int64_t row = qk_attention_key(g, rows, &p->request, p->index, key);
-        w->moving[i] = ((const kv_piece *)((const char *)rows->data +
+        c->moving[i] = ((const kv_piece *)((const char *)rows->data +
                                            (p->kv_head * rows->head + row) * KV_BYTES))[piece];
     }
 }
@@ -59,9 +90,9 @@ QD_INLINE uint32_t anew(uint32_t x) {
 }
 
 /** Puts this thread's pieces of keys into LDS. */
-QD_INLINE void put_keys(const part *p, const qd_u32x4 pieces[2 * PAIRS]) {
-    QD_LDS uint8_t *to = k_tile + anew(p->mover.key) * K_ROW;
-    const uint32_t turn = qd_opaque(p->mover.k_turn);
+QD_INLINE void put_keys(const carrier *c, const qd_u32x4 pieces[2 * PAIRS]) {
+    QD_LDS uint8_t *to = k_tile + anew(c->mover.key) * K_ROW;
+    const uint32_t turn = qd_opaque(c->mover.k_turn);
     QD_UNROLL for (uint32_t i = 0; i < 2 * PAIRS; i++) {
         *(QD_LDS qd_u32x4 *)(to + key_of(i) * K_ROW + (turn ^ qd_mma_turn(key_of(i)) % 8 * 16)) =
             pieces[i];
@@ -92,56 +123,56 @@ QD_INLINE uint32_t widen_pair(int kind, kv_piece a, kv_piece b, uint32_t e) {
 #endif
 }
 
-QD_INLINE void land_keys(const part *p, const wave *w, int kind) {
+QD_INLINE void land_keys(const carrier *c, int kind) {
     qd_u32x4 pieces[2 * PAIRS];
-    if (p->mover.piece >= p->k_pieces)
+    if (c->mover.piece >= c->k_pieces)
         return;
     QD_UNROLL for (uint32_t i = 0; i < 2 * PAIRS; i++) {
-        pieces[i] = widen_piece(kind, w->moving[i]);
+        pieces[i] = widen_piece(kind, c->moving[i]);
     }
-    put_keys(p, pieces);
+    put_keys(c, pieces);
 }
 
 /** Pieces past the end of a head are zeros, as they are in q. No key lands on them. */
-QD_INLINE void clear_keys(const part *p) {
+QD_INLINE void clear_keys(const carrier *c) {
     const qd_u32x4 zeros[2 * PAIRS] = {};
-    if (p->mover.piece >= p->k_pieces)
-        put_keys(p, zeros);
+    if (c->mover.piece >= c->k_pieces)
+        put_keys(c, zeros);
 }
 
 /** Values go into LDS transposed. */
-QD_INLINE void land_values(const part *p, const wave *w, int kind) {
+QD_INLINE void land_values(const carrier *c, int kind) {
     typedef uint32_t pairs __attribute__((ext_vector_type(PAIRS)));
-    QD_LDS uint8_t *to = v_tile + anew(p->mover.piece) * 8 * V_ROW;
-    const uint32_t turn = qd_opaque(p->mover.v_turn);
+    QD_LDS uint8_t *to = v_tile + anew(c->mover.piece) * 8 * V_ROW;
+    const uint32_t turn = qd_opaque(c->mover.v_turn);
     QD_UNROLL for (uint32_t e = 0; e < 8; e++) {
         pairs keys;
         QD_UNROLL for (uint32_t i = 0; i < PAIRS; i++) {
-            keys[i] = widen_pair(kind, w->moving[2 * i], w->moving[2 * i + 1], e);
+            keys[i] = widen_pair(kind, c->moving[2 * i], c->moving[2 * i + 1], e);
         }
         const uint32_t byte = turn ^ qd_mma_turn(e / V_ROWS_A_TURN) % V_PIECES * 16;
         *(QD_LDS pairs *)(to + e * V_ROW + byte) = keys;
     }
 }
 
-QD_INLINE void land_as(const part *p, const wave *w, bool is_v, int kind) {
+QD_INLINE void land_as(const carrier *c, bool is_v, int kind) {
     if (is_v)
-        land_values(p, w, kind);
+        land_values(c, kind);
     else
-        land_keys(p, w, kind);
+        land_keys(c, kind);
 }
 
 /** Puts into LDS what fetch() asked for. Each kind of FP8 has code of its own, of which all waves take the same; kinds of
  *  FNUZ that are not the target's own share theirs. */
-QD_INLINE void land(const part *p, const wave *w, bool is_v) {
+QD_INLINE void land(const part *p, const carrier *c, bool is_v) {
     if (!QK_FP8 || p->kind == QD_FP8_USUAL)
-        land_as(p, w, is_v, QD_FP8_USUAL);
+        land_as(c, is_v, QD_FP8_USUAL);
     else if (p->kind == QD_E4M3FN)
-        land_as(p, w, is_v, QD_E4M3FN);
+        land_as(c, is_v, QD_E4M3FN);
     else if (p->kind == QD_E5M2)
-        land_as(p, w, is_v, QD_E5M2);
+        land_as(c, is_v, QD_E5M2);
     else
-        land_as(p, w, is_v, p->kind == QD_E4M3FNUZ ? QD_E4M3FNUZ : QD_E5M2FNUZ);
+        land_as(c, is_v, p->kind == QD_E4M3FNUZ ? QD_E4M3FNUZ : QD_E5M2FNUZ);
 }
 
 /** Whether a tile of rows so far apart is within 4 GiB. */
@@ -149,15 +180,25 @@ QD_INLINE bool is_near(int64_t row) {
     return row >= 0 && row <= INT32_MAX / TILE;
 }
 
-QD_INLINE source make_source(const part *p, const qk_attention_rows *rows, uint32_t head_dim) {
+QD_INLINE source make_source(const part *p, const mover *m, const qk_attention_rows *rows,
+                             uint32_t head_dim) {
     const uint32_t row = (uint32_t)rows->token * KV_BYTES;
     return (source){
         .begin = (const char *)rows->data + (p->kv_head * rows->head + p->index * rows->block +
                                              p->request.kv_begin * rows->token) *
                                                 KV_BYTES,
         .row = row,
-        .offset = p->mover.key * row + qd_min(p->mover.piece, head_dim / 8 - 1) * sizeof(kv_piece),
+        .offset = m->key * row + qd_min(m->piece, head_dim / 8 - 1) * sizeof(kv_piece),
     };
+}
+
+QD_INLINE carrier make_carrier(const part *p, const qk_attention_args *g) {
+    const mover m = make_mover();
+    return (carrier){.k = make_source(p, &m, &g->k, g->head_dim_qk),
+                     .v = make_source(p, &m, &g->v, g->head_dim_vo),
+                     .is_whole = !g->kv_indices && is_near(g->k.token) && is_near(g->v.token),
+                     .k_pieces = g->head_dim_qk / 8,
+                     .mover = m};
 }
 
 #endif

@@ -36,13 +36,16 @@ qn_status qni_attention_launch(qn_stream *stream, const qni_attention_problem *p
                                const qni_kernel_ref *kernel, const qk_attention_args *args,
                                size_t bytes) {
     qk_attention_args g = *args;
-    qn_status st;
     g.schedule = p->plan; // the host's
-    QN_TRY(launch(stream, kernel, count_groups(stream, p, qk_attention_count(&g)), args, bytes));
-    QN_TRY(launch(stream, &merge, count_groups(stream, p, qk_attention_count_merges(&g)), args,
-                  sizeof *args));
-out:
-    return st;
+    return launch(stream, kernel, count_groups(stream, p, qk_attention_count(&g)), args, bytes);
+}
+
+qn_status qni_attention_launch_merge(qn_stream *stream, const qni_attention_problem *p,
+                                     const qk_attention_args *args) {
+    qk_attention_args g = *args;
+    g.schedule = p->plan;
+    return launch(stream, &merge, count_groups(stream, p, qk_attention_count_merges(&g)), args,
+                  sizeof *args);
 }
 
 // ---- attention.gpu_any
@@ -73,7 +76,11 @@ qn_status qni_attention_any(qn_stream *stream, const void *problem) {
     static_assert(sizeof any.turns == sizeof p->turns);
     memcpy(any.turns, p->turns, sizeof any.turns);
     const bool is_small = g->head_dim_qk <= 128 && g->head_dim_vo <= 128;
-    return qni_attention_launch(stream, p, is_small ? &any_128 : &any_512, g, sizeof any);
+    qn_status st;
+    QN_TRY(qni_attention_launch(stream, p, is_small ? &any_128 : &any_512, g, sizeof any));
+    QN_TRY(qni_attention_launch_merge(stream, p, g));
+out:
+    return st;
 }
 
 // ---- merge_states.gpu, attention_dropout.gpu

@@ -134,6 +134,17 @@ QD_INLINE uint32_t qd_mma_turn(uint32_t row) {
 #define QD_MMA_READ(c, piece) piece(2 * (c) + qd_mma_part())
 #endif
 
+/** Piece i of those that the lane's operand c is made of. */
+QD_INLINE uint32_t qd_mma_piece(uint32_t c, uint32_t i) {
+#if defined(__NVPTX__)
+    return 4 * c + qd_mma_part() + i;
+#elif defined(__GFX11__)
+    return 2 * c + i;
+#else
+    return 2 * c + qd_mma_part() + i;
+#endif
+}
+
 #if defined(__NVPTX__)
 #define QD_MMA_PTX(type, d, a0, a1, a2, a3, b0, b1)                                                \
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type                            \

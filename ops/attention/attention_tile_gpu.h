@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a workgroup and a lane of attention's matrix kernel hold, and how large its tiles are.
+// What a workgroup and a lane of attention's matrix kernels hold, how large their tiles are, how a row begins.
 #ifndef QK_ATTENTION_TILE_GPU_H
 #define QK_ATTENTION_TILE_GPU_H
 
@@ -17,7 +17,13 @@
 #endif
 
 enum { D = QK_D, THREADS = 256, WAVES = THREADS / QD_WAVE, RISE = 8 };
-#if defined(__NVPTX__)
+#ifndef QK_DECODE
+#define QK_DECODE 0 // attention_decode_gpu.c
+#endif
+#if QK_DECODE
+enum { TILE = (int)QD_MMA_KEYS > (int)QD_MMA_K ? (int)QD_MMA_KEYS : (int)QD_MMA_K, SLICES = 1 };
+#define QK_OCCUPANCY
+#elif defined(__NVPTX__)
 enum { TILE = D > 128 ? 32 : 4096 / D, SLICES = D > 128 ? 2 : 1 };
 #define QK_OCCUPANCY
 #elif defined(__GFX9__)
@@ -35,14 +41,7 @@ enum { TILE = 4096 / D, SLICES = D > 128 ? 2 : 1 };
 #endif
 enum { ROWS = WAVES / SLICES * QD_MMA_QUERIES, COLUMNS = D / SLICES };
 enum { S_TILES = TILE / QD_MMA_KEYS, O_TILES = COLUMNS / QD_MMA_KEYS, FRAGMENTS = TILE / QD_MMA_K };
-enum { PIECES = D / 8, K_ROW = 2 * D, V_ROW = 2 * TILE };
-enum { PAIRS = TILE / 2 * PIECES / THREADS }; // of keys, whose piece of k and of v a thread moves
-constexpr float least = -0x1.FFFFFEp+127f;    // finite
-
-[[clang::loader_uninitialized]] static QD_LDS uint8_t k_tile[TILE * K_ROW]
-    __attribute__((aligned(128)));
-[[clang::loader_uninitialized]] static QD_LDS uint8_t v_tile[D * V_ROW]
-    __attribute__((aligned(128)));
+constexpr float least = -0x1.FFFFFEp+127f; // finite
 
 enum { KV_BYTES = QK_FP8 ? 1 : 2 }; // of an element in memory
 /** Eight elements of a row of k or v in memory. */
@@ -52,20 +51,6 @@ typedef qd_u32x2 kv_piece;
 typedef qd_u32x4 kv_piece;
 #endif
 
-/** What a thread moves to LDS. */
-typedef struct mover {
-    uint32_t key, piece; // the first key, the piece of its row
-    uint32_t k_turn,
-        v_turn; // the piece's place in a row of k, the keys' in a row of v, as the first row turns it
-} mover;
-
-/** k or v of a request's head, where its keys are one piece of memory. */
-typedef struct source {
-    const char *begin;
-    uint32_t row;    // bytes
-    uint32_t offset; // of what this thread moves, in a tile
-} source;
-
 /** What a workgroup works at: some rows, a chunk of keys. */
 typedef struct part {
     const qk_attention_args *args; // for reread() alone
@@ -73,11 +58,7 @@ typedef struct part {
     uint32_t index, kv_head; // of the request
     uint32_t row_end;
     uint32_t chunk_begin, chunk_end; // keys
-    source k, v;
-    bool is_whole;     // k and v are as above, and a tile of them is less than 4 GiB
-    uint32_t k_pieces; // of a row of k
-    int kind;          // of k and v, if QK_FP8
-    mover mover;
+    int kind;                        // of k and v, if QK_FP8
 } part;
 
 /** A row of queries that a lane owns. */
@@ -96,7 +77,111 @@ typedef struct wave {
     row rows[QD_MMA_OWN];
     uint32_t all_first, all_end; // keys that all of the wave's rows see
     uint32_t any_first, any_end; // that any of them does
-    kv_piece moving[2 * PAIRS];  // of k or v, on their way to LDS
 } wave;
+
+// ---- a row's beginning
+
+QD_INLINE uint32_t my_column(void) {
+    return SLICES == 1 ? 0 : qd_wave() % SLICES * COLUMNS;
+}
+
+QD_INLINE row_place place_of(const part *p, const row *r) {
+    return (row_place){.request = p->index,
+                       .query = r->query,
+                       .head = r->head,
+                       .kv_head = p->kv_head,
+                       .token = (int64_t)p->request.qo_begin + r->query};
+}
+
+QD_INLINE uint32_t first_key(const part *p, uint32_t row) {
+    const qk_attention_args *g = reread(p->args);
+    return qk_attention_first_key(g, &p->request, row / g->group);
+}
+QD_INLINE uint32_t end_key(const part *p, uint32_t row) {
+    const qk_attention_args *g = reread(p->args);
+    return qd_min(qk_attention_end_key(g, &p->request, row / g->group), p->chunk_end);
+}
+
+/** What the wave's rows from row_begin on see. */
+QD_INLINE void find_keys(const part *p, wave *w, uint32_t row_begin) {
+    const uint32_t last = qd_min(row_begin + QD_MMA_QUERIES, p->row_end) - 1;
+    w->any_first = qd_uniform(first_key(p, row_begin));
+    w->all_first = qd_uniform(first_key(p, last));
+    w->any_end = row_begin < p->row_end ? qd_uniform(end_key(p, last)) : 0;
+    w->all_end = qd_uniform(end_key(p, row_begin));
+}
+
+QD_INLINE row make_row(const part *p, uint32_t index) {
+    const qk_attention_args *g = reread(p->args);
+    const bool exists = index < p->row_end;
+    row r = {.top = -__builtin_inff(),
+             .query = index / g->group,
+             .head = p->kv_head * g->group + index % g->group,
+             .exists = exists,
+             .first = first_key(p, index),
+             .end = exists ? end_key(p, index) : 0};
+    const row_place place = place_of(p, &r);
+    r.scale = score_scale(g, &place);
+    return r;
+}
+
+QD_INLINE void load_query(const part *p, wave *w, uint32_t own) {
+    const qk_attention_args *g = reread(p->args);
+    const row *r = &w->rows[own];
+    const row_place place = place_of(p, r);
+    const char *q = (const char *)g->q.data + q_offset(g, &place) * 2;
+    QD_UNROLL for (uint32_t c = 0; c < D / QD_MMA_K; c++) {
+#define PIECE(i)                                                                                   \
+    (r->exists && (i) * 8 < g->head_dim_qk ? *(const qd_u32x4 *)(q + (i) * 16) : (qd_u32x4)0)
+        w->q[c][own] = QD_MMA_READ(c, PIECE);
+#undef PIECE
+    }
+}
+
+/** The wave's rows, from `begin` on. */
+QD_INLINE void begin_rows(const part *p, wave *w, uint32_t begin) {
+    find_keys(p, w, begin);
+    QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) {
+        w->rows[i] = make_row(p, begin + qd_mma_query(i));
+        load_query(p, w, i);
+    }
+    QD_UNROLL for (uint32_t n = 0; n < O_TILES; n++) {
+        w->o[n] = 0;
+    }
+}
+
+// ---- what is the same in all lanes
+
+/** The same, in scalar registers. */
+#define UNIFORM(x) ((typeof(x))qd_uniform((uint32_t)(x)))
+QD_INLINE int64_t uniform64(int64_t x) {
+    return (int64_t)((uint64_t)qd_uniform((uint32_t)(x >> 32)) << 32 | qd_uniform((uint32_t)x));
+}
+QD_INLINE qk_attention_request uniform_request(qk_attention_request r) {
+    return (qk_attention_request){.mask_begin = uniform64(r.mask_begin),
+                                  .partial_begin = uniform64(r.partial_begin),
+                                  .qo_begin = UNIFORM(r.qo_begin),
+                                  .qo_len = UNIFORM(r.qo_len),
+                                  .kv_begin = UNIFORM(r.kv_begin),
+                                  .kv_len = UNIFORM(r.kv_len),
+                                  .kv_chunk = UNIFORM(r.kv_chunk)};
+}
+QD_INLINE qk_attention_work uniform_work(qk_attention_work w) {
+    return (qk_attention_work){UNIFORM(w.request), UNIFORM(w.row_begin), UNIFORM(w.row_end),
+                               UNIFORM(w.kv_begin), UNIFORM(w.kv_end)};
+}
+
+/** The first chunk of a work item. */
+QD_INLINE part make_part(const qk_attention_args *args, const qk_attention_work *work,
+                         uint32_t kv_head) {
+    const qk_attention_args *g = reread(args);
+    return (part){.args = args,
+                  .request = uniform_request(qk_attention_get_request(g, work->request)),
+                  .index = work->request,
+                  .kv_head = kv_head,
+                  .row_end = work->row_end,
+                  .chunk_begin = work->kv_begin,
+                  .kind = (int)g->dtype_kv - 3}; // qni_dtype's first of FP8
+}
 
 #endif

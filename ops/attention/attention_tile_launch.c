@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses and launches attention's kernels on matrix cores, attention_tile_gpu.c.
+// Chooses and launches attention's kernels on matrix cores: attention_tile_gpu.c, and attention_decode_gpu.c for requests
+// of few rows.
 #include "attention.h"
 
 #define KERNEL(d, types) {.image = "attention_" #d "_" #types, .entry = "qk_attention_tile"}
@@ -8,6 +9,12 @@ static const qni_kernel_ref kernels[][2][2] = {
     {{KERNEL(64, bf16), KERNEL(64, bf16_fp8)}, {KERNEL(64, f16), KERNEL(64, f16_fp8)}},
     {{KERNEL(128, bf16), KERNEL(128, bf16_fp8)}, {KERNEL(128, f16), KERNEL(128, f16_fp8)}},
     {{KERNEL(256, bf16), KERNEL(256, bf16_fp8)}, {KERNEL(256, f16), KERNEL(256, f16_fp8)}}};
+/** Of requests of few rows: by whether q is f16, by whether k and v are FP8. Which of the two kernels takes a request is
+ *  decided by that request alone, so that its bits do not depend on its neighbours. */
+#define DECODE(types) {.image = "attention_decode_" #types, .entry = "qk_attention_decode"}
+static const qni_kernel_ref decode[2][2] = {{DECODE(bf16), DECODE(bf16_fp8)},
+                                            {DECODE(f16), DECODE(f16_fp8)}};
+enum { FEW_ROWS = 16 }; // as attention_decode_gpu.c takes
 enum { MOST_HEAD_DIM = 256 };
 /** Elements that a thread moves at once: 16 bytes, of FP8 8. */
 enum { PIECE = 8 };
@@ -69,16 +76,43 @@ bool qni_attention_tile_supports(const qn_device *device, const void *problem, q
     return qni_no(why, "a row of q, k, v or o does not begin at a multiple of 16 bytes, of FP8 8");
 }
 
-static const qni_kernel_ref *pick(const qni_attention_problem *p) {
+static int head_dim_of(const qni_attention_problem *p) {
     const uint32_t qk = p->args.head_dim_qk, vo = p->args.head_dim_vo, most = qk > vo ? qk : vo;
-    return &kernels[most <= 64    ? 0
-                    : most <= 128 ? 1
-                                  : 2][p->dtype == QNI_F16][qni_is_fp8(p->dtype_kv)];
+    return most <= 64 ? 0 : most <= 128 ? 1 : 2;
+}
+
+/** Requests of how many rows are attention_decode_gpu.c's. */
+static uint32_t few_rows_of(const qn_device *device, const qni_attention_problem *p) {
+    const qni_dtype usual = qni_has(device, QNI_F(MFMA_FP8_FNUZ)) ? QNI_E4M3FNUZ : QNI_E4M3FN;
+    const bool takes = head_dim_of(p) < 2 && (!qni_is_fp8(p->dtype_kv) || p->dtype_kv == usual);
+    return takes ? FEW_ROWS : 0;
+}
+
+/** Whether there are requests of few rows, or of more. In a graph there may come some of both. */
+static bool has_requests(const qni_attention_problem *p, const qk_attention_args *args,
+                         bool of_few_rows) {
+    qk_attention_args g = *args;
+    g.schedule = p->plan; // the host's
+    if (p->plan && p->plan->is_for_graph)
+        return g.few_rows > 0 || !of_few_rows;
+    for (uint32_t i = 0; i < (p->plan ? p->plan->num_requests : 1); i++)
+        if (qk_attention_has_few_rows(&g, i) == of_few_rows)
+            return true;
+    return false;
 }
 
 qn_status qni_attention_tile(qn_stream *stream, const void *problem) {
     const qni_attention_problem *p = problem;
+    const int dim = head_dim_of(p), is_f16 = p->dtype == QNI_F16, is_fp8 = qni_is_fp8(p->dtype_kv);
     qk_attention_args args = p->args;
+    qn_status st;
     args.q_tile = ROWS;
-    return qni_attention_launch(stream, p, pick(p), &args, sizeof args);
+    args.few_rows = few_rows_of(stream->device, p);
+    if (has_requests(p, &args, true))
+        QN_TRY(qni_attention_launch(stream, p, &decode[is_f16][is_fp8], &args, sizeof args));
+    if (has_requests(p, &args, false))
+        QN_TRY(qni_attention_launch(stream, p, &kernels[dim][is_f16][is_fp8], &args, sizeof args));
+    QN_TRY(qni_attention_launch_merge(stream, p, &args));
+out:
+    return st;
 }

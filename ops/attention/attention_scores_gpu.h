@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scores of a tile of keys on their way to weights, as a lane of attention's matrix kernels holds them.
+#ifndef QK_ATTENTION_SCORES_GPU_H
+#define QK_ATTENTION_SCORES_GPU_H
+
+#include "attention_tile_gpu.h"
+
+// ---- scores
+
+/** Whether a score is more than the product times a positive number that all heads share. */
+QD_INLINE bool has_transform(const qk_attention_args *g) {
+    return g->soft_cap > 0 || g->pos_encoding != QK_POS_NONE || g->mask_kind != QK_MASK_NONE ||
+           g->custom_mask || g->q_scales || g->k_scales || !(g->scale > 0);
+}
+
+/** The base-2 score of a product, where it takes more than a scale. */
+QD_INLINE float transform(const qk_attention_args *g, const part *p, const row *r, float s,
+                          uint32_t key) {
+    const bool is_there = r->exists && key < p->chunk_end;
+    const row_place place = place_of(p, r);
+    float x = s * r->scale;
+    if (g->pos_encoding == QK_POS_ALIBI)
+        x += alibi_slope(g, r->head) *
+             (float)((int32_t)key - (int32_t)r->query - p->request.kv_len + p->request.qo_len);
+    if (g->soft_cap > 0)
+        x = soft_cap(g->soft_cap, x);
+    if (g->mask_kind != QK_MASK_NONE && is_there)
+        x += mask_value(g, &place, key);
+    if (g->custom_mask && is_there && qk_attention_is_masked(g, &p->request, r->query, key))
+        x = -__builtin_inff();
+    // The least finite score is still a score.
+    return x == -__builtin_inff() ? x : __builtin_fmaxf(x * log2_e, least);
+}
+
+/** Every score of a tile becomes a base-2 one. Four elements a turn, from the front of rings: code that is long, once. */
+QD_INLINE void transform_all(const part *p, const wave *w, uint32_t begin, qd_mma_acc s[S_TILES]) {
+    const qk_attention_args *g = reread(p->args);
+    QD_NO_UNROLL for (uint32_t t = 0; t < S_TILES; t++) {
+        qd_mma_acc front = s[0];
+        QD_NO_UNROLL for (uint32_t e = 0; e < QD_MMA_ACC; e += 4) {
+            QD_UNROLL for (uint32_t i = 0; i < 4; i++) {
+                const uint32_t key = begin + t * QD_MMA_KEYS + qd_mma_column(qd_mma_part(), e + i);
+                front[i] = transform(g, p, &w->rows[qd_mma_own(i)], front[i], key);
+            }
+            front = qd_mma_turn4(front);
+        }
+        QD_UNROLL for (uint32_t i = 1; i < S_TILES; i++) {
+            s[i - 1] = s[i];
+        }
+        s[S_TILES - 1] = front;
+    }
+}
+
+/** Hides the keys of a tile that a lane's rows do not see. */
+QD_INLINE void hide(const wave *w, uint32_t begin, qd_mma_acc s[S_TILES]) {
+    const uint32_t part = qd_opaque(qd_mma_part());
+    QD_UNROLL for (uint32_t t = 0; t < S_TILES; t++) {
+        QD_UNROLL for (uint32_t e = 0; e < QD_MMA_ACC; e++) {
+            const uint32_t key = begin + t * QD_MMA_KEYS + qd_mma_column(part, e);
+            const row *r = &w->rows[qd_mma_own(e)];
+            s[t][e] = key < r->first || key >= r->end ? -__builtin_inff() : s[t][e];
+        }
+    }
+}
+
+// ---- weights and sums
+
+/** Where a maximum has risen far, the row's sum and o are scaled anew. */
+QD_INLINE void rise(wave *w, const float tops[QD_MMA_OWN]) {
+    bool rises[QD_MMA_OWN], any = false;
+    QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) {
+        rises[i] = tops[i] > w->rows[i].top + RISE;
+        any |= rises[i];
+    }
+    if (!qd_ballot(any))
+        return;
+    float factors[QD_MMA_OWN];
+    QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) {
+        row *r = &w->rows[i];
+        factors[i] = rises[i] ? qd_exp2(r->top - tops[i]) : 1;
+        r->top = rises[i] ? tops[i] : r->top;
+        r->sum *= factors[i];
+    }
+    QD_UNROLL for (uint32_t n = 0; n < O_TILES; n++) {
+        w->o[n] *= qd_mma_spread(factors);
+    }
+}
+
+enum {
+    ELEMENTS = QD_MMA_ACC / QD_MMA_OWN,
+    SCORES = S_TILES * ELEMENTS
+}; // of a row: of a tile, of all
+
+/** Score i of a lane's row. */
+QD_INLINE float score(const qd_mma_acc s[S_TILES], uint32_t own, uint32_t i) {
+    return s[i / ELEMENTS][own * ELEMENTS + i % ELEMENTS];
+}
+
+QD_INLINE float largest(const qd_mma_acc s[S_TILES], uint32_t own) {
+    float top = score(s, own, 0);
+    QD_UNROLL for (uint32_t i = 1; i < SCORES; i++) {
+        top = __builtin_fmaxf(top, score(s, own, i));
+    }
+    return qd_mma_max(top);
+}
+
+/** A row's scores, times its `unit` of base 2, become weights. */
+QD_INLINE void weigh_row(row *r, const qd_mma_acc s[S_TILES], uint32_t own, float unit,
+                         qd_mma_operand weights[FRAGMENTS][QD_MMA_OWN]) {
+    const float base =
+        __builtin_fmaxf(r->top, least); // nothing seen yet: -infinity must not meet itself
+    QD_UNROLL for (uint32_t f = 0; f < FRAGMENTS; f++) {
+        uint32_t packed[4];
+        QD_UNROLL for (uint32_t i = 0; i < 4; i++) {
+            const uint32_t at = f * 8 + i * 2;
+            const float a = qd_exp2(__builtin_fmaf(score(s, own, at), unit, -base));
+            const float b = qd_exp2(__builtin_fmaf(score(s, own, at + 1), unit, -base));
+            r->sum += a + b;
+            packed[i] = qd_mma_pack(QK_F16, a, b);
+        }
+        weights[f][own] = qd_mma_weights(packed);
+    }
+}
+
+QD_INLINE void weigh(wave *w, const qd_mma_acc s[S_TILES], bool transforms,
+                     qd_mma_operand weights[FRAGMENTS][QD_MMA_OWN]) {
+    float units[QD_MMA_OWN], tops[QD_MMA_OWN];
+    QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) {
+        units[i] = transforms ? 1 : w->rows[i].scale * log2_e;
+        tops[i] = largest(s, i) * units[i];
+    }
+    rise(w, tops);
+    QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) {
+        weigh_row(&w->rows[i], s, i, units[i], weights);
+    }
+}
+
+#endif
