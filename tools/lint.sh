@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Checks that need no build: layers, formatting, file headers, commit messages. Exit 1 if any fails.
+# Checks that need no build: layers, formatting, file headers, tables of measurements, commit messages. Exit 1 if any fails.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 failed=0
@@ -45,5 +45,6 @@ check layers python3 tools/check_layers.py
 check headers headers
 check format format
 check leftovers leftovers
+check tables python3 tools/report.py --check
 check commits bash tools/check_commits.sh
 exit $failed
