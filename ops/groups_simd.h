@@ -17,9 +17,12 @@ typedef struct chunk {
     u32v top[CHUNK_GROUPS];
 } chunk;
 
+/** A function that is called once for many elements: all mixes of an op's code share its copies. */
+#define QN_SHARED static __attribute__((noinline))
+
 /** Codes of `count` values, held two vectors by two as simd.h has them. */
-QN_INLINE void encode_values(bool split, bool streams, const rounding *kind, const float *y,
-                             int64_t count, float inverse, uint8_t *out) {
+QN_INLINE void encode_values_as(bool split, bool streams, const rounding *kind, const float *y,
+                                int64_t count, float inverse, uint8_t *out) {
     int64_t i = 0;
     for (; i + 2 * QN_LANES <= count; i += 2 * QN_LANES)
         store_codes(split, streams, out + i, encode_any(load(QNI_F32, y, i) * inverse, kind),
@@ -32,9 +35,16 @@ QN_INLINE void encode_values(bool split, bool streams, const rounding *kind, con
     memcpy(out + i, rest, (size_t)(count - i));
 }
 
-/** Scales and codes of a chunk's first `count` values. */
-QN_INLINE void encode_chunk(bool split, bool streams, qni_fp8 fp8, const chunk *c, int64_t count,
-                            float scale_eps, float *scales, uint8_t *out) {
+QN_SHARED void encode_values(bool split, bool streams, const rounding *kind, const float *y,
+                             int64_t count, float inverse, uint8_t *out) {
+    if (split)
+        encode_values_as(true, streams, kind, y, count, inverse, out);
+    else
+        encode_values_as(false, streams, kind, y, count, inverse, out);
+}
+
+QN_INLINE void encode_chunk_as(bool split, bool streams, qni_fp8 fp8, const chunk *c, int64_t count,
+                               float scale_eps, float *scales, uint8_t *out) {
     const rounding kind = rounding_of(fp8);
     const float most = qni_fp8_format_of(fp8).max;
     const int64_t groups = (count + GROUP - 1) / GROUP;
@@ -46,9 +56,18 @@ QN_INLINE void encode_chunk(bool split, bool streams, qni_fp8 fp8, const chunk *
     }
     for (int64_t g = 0; g < groups; g++) {
         const int64_t left = count - g * GROUP;
-        encode_values(split, streams, &kind, c->y + g * GROUP, left < GROUP ? left : GROUP,
-                      inverse[g], out + g * GROUP);
+        encode_values_as(split, streams, &kind, c->y + g * GROUP, left < GROUP ? left : GROUP,
+                         inverse[g], out + g * GROUP);
     }
+}
+
+/** Scales and codes of a chunk's first `count` values. */
+QN_SHARED void encode_chunk(bool split, bool streams, qni_fp8 fp8, const chunk *c, int64_t count,
+                            float scale_eps, float *scales, uint8_t *out) {
+    if (split)
+        encode_chunk_as(true, streams, fp8, c, count, scale_eps, scales, out);
+    else
+        encode_chunk_as(false, streams, fp8, c, count, scale_eps, scales, out);
 }
 
 #endif

@@ -60,7 +60,7 @@ typedef struct row_end {
 } row_end;
 
 /** Fills the buffers and gives the row that they are. */
-static row take_end(const qni_norm_problem *p, const row *r, row_end *end) {
+QN_SHARED row take_end(const qni_norm_problem *p, const row *r, row_end *end) {
     const int64_t size = qni_dtype_bytes(p->dtype), weight = qni_dtype_bytes(p->dtype_weights);
     const int64_t count = p->h % STEP, first = p->h - count;
     row to = {.scale = r->scale + first / QNI_NORM_GROUP};
@@ -81,7 +81,7 @@ static row take_end(const qni_norm_problem *p, const row *r, row_end *end) {
     return to;
 }
 
-static void put_end(const qni_norm_problem *p, const row *r, const row_end *end) {
+QN_SHARED void put_end(const qni_norm_problem *p, const row *r, const row_end *end) {
     const int64_t size = qni_dtype_bytes(p->dtype), out = qni_dtype_bytes(p->dtype_out);
     const int64_t count = p->h % STEP, first = p->h - count;
     if (p->quant == QNI_NORM_PLAIN) // codes are in their place already
@@ -351,30 +351,40 @@ QN_INLINE void norm_rows_as(mix m, const qni_norm_problem *p, int64_t first, int
         __atomic_thread_fence(__ATOMIC_SEQ_CST); // such stores are ordered by nothing less
 }
 
-QN_INLINE void norm_rows_of(qni_dtype dtype, qni_dtype weights, const qni_norm_problem *p,
-                            int64_t first, int64_t last) {
-    // The portable kernel, for CPUs before AVX2, is one copy of the code: that takes half the time to compile.
-    if (QN_LANES == 4 || p->subtracts_mean || p->gate.data || p->beta.data || !p->weight.data ||
-        p->rounds_first)
-        norm_rows_as((mix){dtype, weights, ANY}, p, first, last);
-    else if (p->residual.data)
-        norm_rows_as((mix){dtype, weights, SUM}, p, first, last);
-    else
-        norm_rows_as((mix){dtype, weights, RMS}, p, first, last);
-}
+// A function for each mix: with all in one, compilers take longer over the same code.
+#define ROWS_OF(name, ...)                                                                         \
+    QN_SHARED void name(const qni_norm_problem *p, int64_t first, int64_t last) {                  \
+        norm_rows_as((mix){__VA_ARGS__}, p, first, last);                                          \
+    }
+#if QN_LANES == 4 // for CPUs before AVX2: one form does for all, in a third of the code
+#define FORMS_OF(name, dtype, weights)                                                             \
+    ROWS_OF(name##_any, dtype, weights, ANY)                                                       \
+    static const qni_norm_rows_fn name[] = {name##_any, name##_any, name##_any};
+#else
+#define FORMS_OF(name, dtype, weights)                                                             \
+    ROWS_OF(name##_rms, dtype, weights, RMS)                                                       \
+    ROWS_OF(name##_sum, dtype, weights, SUM)                                                       \
+    ROWS_OF(name##_any, dtype, weights, ANY)                                                       \
+    static const qni_norm_rows_fn name[] = {name##_rms, name##_sum, name##_any};
+#endif
+FORMS_OF(f32, QNI_F32, QNI_F32)
+FORMS_OF(f16, QNI_F16, QNI_F16)
+FORMS_OF(f16_f32, QNI_F16, QNI_F32)
+FORMS_OF(bf16, QNI_BF16, QNI_BF16)
+FORMS_OF(bf16_f32, QNI_BF16, QNI_F32)
+#undef FORMS_OF
+#undef ROWS_OF
 
 /** Rows first .. last - 1. */
 static void norm_rows(const qni_norm_problem *p, int64_t first, int64_t last) {
-    if (p->dtype == QNI_F32)
-        norm_rows_of(QNI_F32, QNI_F32, p, first, last);
-    else if (p->dtype == QNI_F16 && p->dtype_weights == QNI_F16)
-        norm_rows_of(QNI_F16, QNI_F16, p, first, last);
-    else if (p->dtype == QNI_F16)
-        norm_rows_of(QNI_F16, QNI_F32, p, first, last);
-    else if (p->dtype_weights == QNI_BF16)
-        norm_rows_of(QNI_BF16, QNI_BF16, p, first, last);
-    else
-        norm_rows_of(QNI_BF16, QNI_F32, p, first, last);
+    const bool is_any =
+        p->subtracts_mean || p->gate.data || p->beta.data || !p->weight.data || p->rounds_first;
+    const bool is_wide = p->dtype_weights == QNI_F32;
+    const qni_norm_rows_fn *forms = p->dtype == QNI_F32   ? f32
+                                    : p->dtype == QNI_F16 ? is_wide ? f16_f32 : f16
+                                    : is_wide             ? bf16_f32
+                                                          : bf16;
+    forms[is_any ? ANY : p->residual.data ? SUM : RMS](p, first, last);
 }
 
 #endif
