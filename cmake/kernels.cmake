@@ -22,16 +22,19 @@ endfunction()
 
 # One image for one target: ${CMAKE_BINARY_DIR}/images/ID.TARGET.co, for NVIDIA's a PTX text
 function(quern_add_image id source target defines)
+  set(object ${CMAKE_BINARY_DIR}/images/${id}.${target}.co)
+  set(then "")
   if(target MATCHES "^sm_")
     set(flags ${QUERN_PTX_FLAGS} -march=${target})
+    set(then COMMAND sed -E -i -f ${PROJECT_SOURCE_DIR}/cmake/ptx.sed ${object})
   else()
     quern_code_object_version(${target} version)
     set(flags ${QUERN_AMD_FLAGS} -mcpu=${target} -mcode-object-version=${version})
   endif()
-  set(object ${CMAKE_BINARY_DIR}/images/${id}.${target}.co)
   separate_arguments(define_list UNIX_COMMAND "${defines}")
   add_custom_command(OUTPUT ${object}
     COMMAND ${CMAKE_C_COMPILER} ${QUERN_DEVICE_FLAGS} ${flags} ${define_list} -I${PROJECT_SOURCE_DIR}/gpu -MD -MF ${object}.d -MT ${object} -o ${object} ${source}
+    ${then}
     DEPENDS ${source} DEPFILE ${object}.d
     COMMENT "image ${id} for ${target}" VERBATIM)
 endfunction()
