@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // attention_once DEVICE TYPE QUERIES KEYS HEADS KV_HEADS HEAD_DIM: one request, nothing masked, once; for profiles. TYPE is
-// of k and v: bf16, e4m3fn, e4m3fnuz or e5m2; q and o are bf16.
+// of k and v: bf16, or e4m3fn, e4m3fnuz or e5m2 with scales; q and o are bf16.
 #include <quern/quern.h>
 
 #include <stdio.h>
@@ -23,6 +23,8 @@ static int fail(void) {
     fprintf(stderr, "attention_once: %s\n", qn_last_error());
     return 1;
 }
+
+static const kind f32 = {"f32", {kDLFloat, 32, 1}, 0x3F800000, 1}; // ones
 
 /** A filled tensor [1, tokens, heads, head_dim]; its memory lasts as long as the process. */
 static int make(DLTensor *t, qn_stream *stream, qn_device *device, const kind *k,
@@ -54,14 +56,19 @@ int main(int argc, char **argv) {
         return fprintf(stderr, "attention_once: no type '%s'\n", argv[2]), 2;
     int64_t q_shape[] = {1, atol(argv[3]), atol(argv[5]), atol(argv[7])};
     int64_t kv_shape[] = {1, atol(argv[4]), atol(argv[6]), atol(argv[7])}, bytes;
+    int64_t scales_shape[] = {1, 1, kv_shape[2], 1};
     qn_device *device;
     qn_stream *stream;
-    DLTensor o, q, k, v, workspace;
+    DLTensor o, q, k, v, scales, workspace;
     if (qn_device_open(&device, argv[1]) || qn_stream_create(&stream, device) ||
         make(&o, stream, device, kinds, q_shape) || make(&q, stream, device, kinds, q_shape) ||
-        make(&k, stream, device, kv, kv_shape) || make(&v, stream, device, kv, kv_shape))
+        make(&k, stream, device, kv, kv_shape) || make(&v, stream, device, kv, kv_shape) ||
+        make(&scales, stream, device, &f32, scales_shape))
         return fail();
+    scales.ndim = 1;
+    scales.shape = &scales_shape[2];
     qn_attention_args args = {.struct_size = sizeof args, .o = &o, .q = &q, .k = &k, .v = &v};
+    args.k_scales = args.v_scales = kv == kinds ? NULL : &scales;
     if (qn_attention_workspace_bytes(&bytes, &args))
         return fail();
     workspace =

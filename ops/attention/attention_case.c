@@ -305,8 +305,10 @@ static void fill_vectors(qni_attention_case *c) {
     for (int which = QNI_CASE_Q_SCALES; which <= QNI_CASE_SINKS; which++)
         for (int64_t i = 0; i < c->areas[which].count; i++) {
             const double x = qni_random_normal(&c->random);
+            const bool is_negative =
+                c->spec->has_negative_scales && which == QNI_CASE_Q_SCALES && i % 2;
             ((float *)qni_area_host(&c->areas[which]))[i] =
-                (float)(which == QNI_CASE_SINKS ? x : exp2(x / 2));
+                (float)(which == QNI_CASE_SINKS ? x : exp2(x / 2) * (is_negative ? -1 : 1));
         }
 }
 
@@ -458,7 +460,10 @@ static void describe(qni_attention_case *c) {
         SAY(" cap=%g", (double)s->cap);
     if (s->dropout > 0)
         SAY(" dropout=%g", (double)s->dropout);
-    SAY("%s%s%s", s->has_sinks ? " sinks" : "", s->has_scales ? " scales" : "",
+    SAY("%s%s%s", s->has_sinks ? " sinks" : "",
+        s->has_negative_scales ? " scales<0"
+        : s->has_scales        ? " scales"
+                               : "",
         s->has_lse ? " lse" : "");
     if (s->chunk)
         SAY(" chunk=%d splits=%d", s->chunk, s->splits);

@@ -36,7 +36,8 @@ typedef struct qni_attention_spec {
     bool is_causal, is_top_left, has_left, has_right;
     int32_t left, right;
     bool has_custom_mask, is_mask_zero, has_sinks, has_scales, has_lse, is_natural;
-    int32_t mask_kind; // QK_MASK_…
+    bool has_negative_scales; // of every other head of q
+    int32_t mask_kind;        // QK_MASK_…
     bool is_mask_broadcast;
     qn_pos_encoding pos;
     float cap, dropout;

@@ -192,7 +192,7 @@ QD_INLINE void multiply_values(wave *w, const tile *t,
     }
 }
 
-QD_INLINE void take_tile(const part *p, wave *w, uint32_t begin, bool transforms) {
+QD_INLINE void take_tile(const part *p, wave *w, uint32_t begin) {
     qd_mma_operand weights[FRAGMENTS][QD_MMA_OWN];
     qd_mma_acc s[S_TILES];
     tile t;
@@ -201,11 +201,11 @@ QD_INLINE void take_tile(const part *p, wave *w, uint32_t begin, bool transforms
         fetch_values(p, begin, &t);
     clear_past_end(p, &t);
     multiply_keys(w, &t, s);
-    if (transforms)
+    if (p->transforms)
         transform_all(p, w, begin, s);
     if (begin < w->all_first || begin + TILE > w->all_end)
         hide(w, begin, s);
-    weigh(w, s, transforms, weights);
+    weigh(w, s, p->transforms, weights);
     if (is_tight)
         fetch_values(p, begin, &t);
     multiply_values(w, &t, weights);
@@ -325,11 +325,10 @@ QD_INLINE void take_chunk(const part *p) {
     wave w;
     begin_rows(p, &w, 0);
     put_queries(&w);
-    const bool transforms = has_transform(reread(p->args));
     for (uint32_t tile = p->chunk_begin + qd_uniform(qd_wave()) * TILE; tile < w.any_end;
          tile += WAVES * TILE) {
         if (tile + TILE > w.any_first)
-            take_tile(p, &w, tile, transforms);
+            take_tile(p, &w, tile);
     }
     store(p, &w);
 }

@@ -6,15 +6,18 @@
 
 #include <math.h>
 
-// A request for each code, of one key: all of its elements, and its value's, are that code.
-enum { CODES = 256, DIM = 8, COUNT = CODES * DIM };
+// A request for each code, of one key: all of its elements, and its value's, are that code. Requests of one row and of
+// more than the kernel for few rows takes: as many heads on the key's.
+enum { CODES = 256, DIM = 8, HEADS = 17, COUNT = CODES * DIM, MOST = COUNT * HEADS };
 
 typedef struct setup {
     qn_device *device;
     qn_stream *stream;
+    qni_dtype q_dtype, kind;
+    int heads;
 } setup;
 
-/** A tensor [CODES, 1, 1, DIM], or as lse [CODES, 1, 1], on the device. */
+/** A tensor [CODES, 1, heads, DIM], or as lse [CODES, 1, heads], on the device. */
 typedef struct box {
     DLTensor t;
     int64_t shape[4];
@@ -27,13 +30,13 @@ static DLTensor on_host(const box *b, void *data) {
     return t;
 }
 
-static void make(setup *s, box *b, qni_dtype dtype, int ndim, void *values) {
-    *b = (box){.shape = {CODES, 1, 1, DIM}};
+static void make(setup *s, box *b, qni_dtype dtype, int ndim, int heads, void *values) {
+    *b = (box){.shape = {CODES, 1, heads, DIM}};
     b->t = (DLTensor){.device = qn_device_id(s->device),
                       .ndim = ndim,
                       .dtype = qni_dl_dtype(dtype),
                       .shape = b->shape};
-    CHILD_CHECK(qn_malloc(s->device, &b->t.data, COUNT * 4) == QN_OK);
+    CHILD_CHECK(qn_malloc(s->device, &b->t.data, MOST * 4) == QN_OK);
     DLTensor host = on_host(b, values);
     CHILD_CHECK(qn_copy(s->stream, &b->t, &host) == QN_OK);
 }
@@ -51,17 +54,16 @@ static bool is_score(double x, float got) {
 }
 
 /** o and lse of the requests, sm_scale 1. */
-static void run(setup *s, qni_dtype q_dtype, qni_dtype kind, void *k, void *v, float *o,
-                float *lse) {
-    static uint16_t q[COUNT];
+static void run(setup *s, void *k, void *v, float *o, float *lse) {
+    static uint16_t q[MOST];
     box boxes[5];
-    for (int i = 0; i < COUNT; i++)
-        qni_put(q_dtype, q, i, 0x1p-3); // 1 / DIM
-    make(s, &boxes[0], q_dtype, 4, q);
-    make(s, &boxes[1], kind, 4, k);
-    make(s, &boxes[2], kind, 4, v);
-    make(s, &boxes[3], QNI_F32, 4, o);
-    make(s, &boxes[4], QNI_F32, 3, lse);
+    for (int i = 0; i < MOST; i++)
+        qni_put(s->q_dtype, q, i, 0x1p-3); // 1 / DIM
+    make(s, &boxes[0], s->q_dtype, 4, s->heads, q);
+    make(s, &boxes[1], s->kind, 4, 1, k);
+    make(s, &boxes[2], s->kind, 4, 1, v);
+    make(s, &boxes[3], QNI_F32, 4, s->heads, o);
+    make(s, &boxes[4], QNI_F32, 3, s->heads, lse);
     const qn_attention_args args = {.struct_size = sizeof args,
                                     .q = &boxes[0].t,
                                     .k = &boxes[1].t,
@@ -78,17 +80,18 @@ static void run(setup *s, qni_dtype q_dtype, qni_dtype kind, void *k, void *v, f
         qn_free(s->device, boxes[i].t.data);
 }
 
-static void check_kind(setup *s, qni_dtype q_dtype, qni_dtype kind) {
-    static float o[COUNT], lse[COUNT];
+static void check_codes(setup *s) {
+    static float o[MOST], lse[MOST];
     static uint8_t codes[COUNT], zeros[COUNT];
+    const int rows = CODES * s->heads;
     for (int i = 0; i < COUNT; i++)
         codes[i] = (uint8_t)(i / DIM);
-    run(s, q_dtype, kind, codes, zeros, o, lse);
-    for (int i = 0; i < CODES; i++)
-        CHILD_CHECK(is_score(qni_get(kind, codes, i * DIM), lse[i]));
-    run(s, q_dtype, kind, zeros, codes, o, lse); // scores are 0, weights 1
-    for (int i = 0; i < COUNT; i++)
-        CHILD_CHECK(is_same(qni_get(kind, codes, i), o[i]));
+    run(s, codes, zeros, o, lse);
+    for (int i = 0; i < rows; i++)
+        CHILD_CHECK(is_score(qni_get(s->kind, codes, i / s->heads * DIM), lse[i]));
+    run(s, zeros, codes, o, lse); // scores are 0, weights 1
+    for (int i = 0; i < rows * DIM; i++)
+        CHILD_CHECK(is_same(qni_get(s->kind, codes, i / DIM / s->heads * DIM), o[i]));
 }
 
 /** Both of q's types where the matrix core keeps f16's subnormals. */
@@ -96,11 +99,15 @@ static void check_kinds(void *spec) {
     setup s = {};
     CHILD_CHECK(qn_device_open(&s.device, spec) == QN_OK);
     CHILD_CHECK(qn_stream_create(&s.stream, s.device) == QN_OK);
-    for (qni_dtype kind = QNI_E4M3FN; kind <= QNI_E5M2FNUZ; kind++) {
-        const bool is_flushed = !strcmp(spec, "sim:gfx90a") && kind >= QNI_E5M2;
-        check_kind(&s, QNI_BF16, kind);
-        if (!is_flushed)
-            check_kind(&s, QNI_F16, kind);
+    for (s.kind = QNI_E4M3FN; s.kind <= QNI_E5M2FNUZ; s.kind++) {
+        const bool is_flushed = !strcmp(spec, "sim:gfx90a") && s.kind >= QNI_E5M2;
+        for (s.heads = 1; s.heads <= HEADS; s.heads += HEADS - 1) {
+            s.q_dtype = QNI_BF16;
+            check_codes(&s);
+            s.q_dtype = QNI_F16;
+            if (!is_flushed)
+                check_codes(&s);
+        }
     }
     qn_stream_destroy(s.stream);
     qn_device_close(s.device);

@@ -7,12 +7,6 @@
 
 // ---- scores
 
-/** Whether a score is more than the product times a positive number that all heads share. */
-QD_INLINE bool has_transform(const qk_attention_args *g) {
-    return g->soft_cap > 0 || g->pos_encoding != QK_POS_NONE || g->mask_kind != QK_MASK_NONE ||
-           g->custom_mask || g->q_scales || g->k_scales || !(g->scale > 0);
-}
-
 /** The base-2 score of a product, where it takes more than a scale. */
 QD_INLINE float transform(const qk_attention_args *g, const part *p, const row *r, float s,
                           uint32_t key) {

@@ -45,15 +45,15 @@ QD_INLINE void multiply_values(wave *w, const qd_mma_operand p[FRAGMENTS][QD_MMA
 }
 
 /** The tile of k in LDS: weights. */
-QD_INLINE void take_keys(const part *p, wave *w, uint32_t begin, bool transforms,
+QD_INLINE void take_keys(const part *p, wave *w, uint32_t begin,
                          qd_mma_operand weights[FRAGMENTS][QD_MMA_OWN]) {
     qd_mma_acc s[S_TILES];
     multiply_keys(w, s);
-    if (transforms)
+    if (p->transforms)
         transform_all(p, w, begin, s);
     if (begin < w->all_first || begin + TILE > w->all_end)
         hide(w, begin, s);
-    weigh(w, s, transforms, weights);
+    weigh(w, s, p->transforms, weights);
 }
 
 // ---- a row's beginning and end
@@ -112,8 +112,6 @@ QD_INLINE void store_result(const part *p, const wave *w, uint32_t own, float su
 /** The tiles of keys of a chunk that rows row_begin to row_end - 1 see. */
 QD_INLINE void take_chunk(const part *p, carrier *c, wave *w, uint32_t row_begin,
                           uint32_t row_end) {
-    const qk_attention_args *g = reread(p->args);
-    const bool transforms = has_transform(g);
     const uint32_t end = end_key(p, row_end - 1);
     const uint32_t first = qd_max(first_key(p, row_begin), p->chunk_begin);
     uint32_t tile = p->chunk_begin + (first - p->chunk_begin) / TILE * TILE;
@@ -126,7 +124,7 @@ QD_INLINE void take_chunk(const part *p, carrier *c, wave *w, uint32_t row_begin
         fetch(p, c, true, tile);
         qd_barrier();
         if (is_seen)
-            take_keys(p, w, tile, transforms, weights);
+            take_keys(p, w, tile, weights);
         land(p, c, true);
         if (tile + TILE < end)
             fetch(p, c, false, tile + TILE);

@@ -58,6 +58,7 @@ typedef struct part {
     uint32_t index, kv_head; // of the request
     uint32_t row_end;
     uint32_t chunk_begin, chunk_end; // keys
+    bool transforms;                 // scores are more than products times a positive number
     int kind;                        // of k and v, if QK_FP8
 } part;
 
@@ -171,6 +172,20 @@ QD_INLINE qk_attention_work uniform_work(qk_attention_work w) {
                                UNIFORM(w.kv_begin), UNIFORM(w.kv_end)};
 }
 
+/** Whether a score of any row is more than the product times a positive number. Of all heads of the kv head, whichever
+ *  a tile has, so that a row's bits do not depend on the others. */
+QD_INLINE bool has_transform(const qk_attention_args *g, uint32_t kv_head) {
+    bool has = g->soft_cap > 0 || g->pos_encoding != QK_POS_NONE || g->mask_kind != QK_MASK_NONE ||
+               g->custom_mask;
+    const uint32_t lane = qd_opaque(qd_thread()) % QD_WAVE;
+    for (uint32_t i = 0; i < g->group; i += QD_WAVE) {
+        const uint32_t head = kv_head * g->group + qd_min(i + lane, g->group - 1);
+        const row_place place = {.head = head, .kv_head = kv_head};
+        has |= !(score_scale(g, &place) > 0);
+    }
+    return qd_ballot(has);
+}
+
 /** The first chunk of a work item. */
 QD_INLINE part make_part(const qk_attention_args *args, const qk_attention_work *work,
                          uint32_t kv_head) {
@@ -181,6 +196,7 @@ QD_INLINE part make_part(const qk_attention_args *args, const qk_attention_work 
                   .kv_head = kv_head,
                   .row_end = work->row_end,
                   .chunk_begin = work->kv_begin,
+                  .transforms = has_transform(g, kv_head),
                   .kind = (int)g->dtype_kv - 3}; // qni_dtype's first of FP8
 }
 
