@@ -158,6 +158,8 @@ static void test_refusals(void **) {
     args.custom_mask = &mask.t;
     assert_attention_refused(QN_E_INVALID,
                              "custom_mask has 3 bytes, needs 2: qo_len * kv_len bits");
+    MAKE(&mask, QNI_I32, 2);
+    assert_attention_refused(QN_E_UNSUPPORTED, "custom_mask has dtype i32; accepted: u8");
     make_dense(QUERIES, KEYS);
     k.shape[2] = v.shape[2] = 3;
     assert_attention_refused(QN_E_INVALID, "num_qo_heads 4 is no multiple of num_kv_heads 3");
@@ -359,6 +361,8 @@ static void test_paged(void **) {
     memset(o.data, 0xFF, sizeof o.data);
     ((int32_t *)indices.data)[3] = 5;
     assert_attention_refused(QN_E_INVALID, "kv_indices[3] is 5; accepted: 0 to 4");
+    ((int32_t *)indices.data)[3] = -1;
+    assert_attention_refused(QN_E_INVALID, "kv_indices[3] is -1; accepted: 0 to 4");
     ((int32_t *)indices.data)[3] = 1;
     k.shape[1] = v.shape[1] = 2;
     assert_attention_refused(QN_E_INVALID, "plan is for page_size 4, k has 2");

@@ -63,7 +63,7 @@ typedef struct row_end {
 QN_SHARED row take_end(const qni_norm_problem *p, const row *r, row_end *end) {
     const int64_t size = qni_dtype_bytes(p->dtype), weight = qni_dtype_bytes(p->dtype_weights);
     const int64_t count = p->h % STEP, first = p->h - count;
-    row to = {.scale = r->scale + first / QNI_NORM_GROUP};
+    row to = {.scale = r->scale ? r->scale + first / QNI_NORM_GROUP : nullptr};
     memset(end, 0, sizeof *end);
 #define TAKE(array, bytes)                                                                         \
     if (r->array) {                                                                                \

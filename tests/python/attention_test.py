@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """quern.attention and its plans on NumPy arrays, against a plain definition in float64."""
 
+import os
+import subprocess
+import sys
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -177,6 +181,8 @@ def test_plan_is_pure_and_may_be_stored():
     ({"mask": np.ones((5, 37), np.int32)}, NotImplementedError, "mask has dtype"),
     ({"mask": np.ones((5, 37), bool), "is_causal": True}, ValueError, "mask and is_causal are both given"),
     ({"custom_mask": np.zeros(3, np.uint8)}, ValueError, "custom_mask has 3 bytes, needs 48"),
+    ({"custom_mask": np.zeros(48, np.int32)}, NotImplementedError, "custom_mask has dtype i32; accepted: u8"),
+    ({"q": dense(dim=520)[0], "k": dense(dim=520)[1]}, NotImplementedError, r"head_dim 520; accepted: 1 to 512 \(fast: 64, 72"),
     ({"logits_soft_cap": 1.0, "pos_encoding": "alibi"}, NotImplementedError, "logits_soft_cap"),
     ({"layout": "DNH"}, ValueError, "layout is 'DNH'; accepted: 'NHD', 'HND'"),
     ({"pos_encoding": "rope"}, ValueError, "pos_encoding is 'rope'; accepted: 'none', 'rope_llama', 'alibi'"),
@@ -205,3 +211,42 @@ def test_errors_of_plans(change, text):
     quern.attention_plan(**good)
     with pytest.raises(ValueError, match="attention_plan: .*" + text):
         quern.attention_plan(**{**good, **change})
+
+
+@pytest.mark.parametrize("place", [0, 4, 8, 16, 40, 60, 80, 96, 116, 124, 140, -17, -9])
+def test_damaged_plans(place):
+    """A plan that was stored and came back with a word changed, or shorter."""
+    plan = quern.attention_plan(4, 2, 64, qo_indptr=QO, kv_indptr=KV)
+    q, k, v = normal(1, (21, 4, 64)), normal(2, (51, 2, 64)), normal(3, (51, 2, 64))
+    out = np.full_like(q, 7)
+    damaged = plan.host.copy()
+    damaged[place + 3 if place >= 0 else place] ^= 0x40  # a word's highest byte
+    for host in (damaged, plan.host[:-4].copy(), plan.host[:40].copy()):
+        with pytest.raises(ValueError, match="attention: "):
+            quern.attention(q, k, v, plan=quern.AttentionPlan(host, plan.workspace_bytes), out=out)
+    assert (out == 7).all()
+
+
+OUTSIDE = """
+import numpy as np, quern
+from tools import normal
+plan = quern.attention_plan(4, 2, 64, qo_indptr=[0, 1, 2], kv_indptr=[0, 2, 4], kv_last_page_len=[4, 1], page_size=4)
+arrays = normal(1, (2, 4, 64)), normal(2, (6, 4, 2, 64)), normal(3, (6, 4, 2, 64))
+for device in ("cpu", "sim:gfx942"):
+    q, k, v, out = (quern.to(x, device) if device != "cpu" else x for x in (*arrays, np.full((2, 4, 64), 7, np.float32)))
+    for page in (6, -1, 2**31 - 1, 3):
+        indices = np.array([5, 0, page, 2], np.int32)
+        try:
+            quern.attention(q, k, v, plan=plan, kv_indices=quern.to(indices, device) if device != "cpu" else indices, out=out)
+            assert page == 3
+        except ValueError as error:
+            assert str(error) == f"attention: kv_indices[2] is {page}; accepted: 0 to 5", error
+            assert (np.asarray(quern.numpy(out) if device != "cpu" else out) == 7).all()
+print("done")
+"""
+
+
+def test_pages_outside_the_pool():
+    environment = {**os.environ, "QUERN_VALIDATE": "1", "PYTHONPATH": f"{os.environ['PYTHONPATH']}:{os.path.dirname(__file__)}"}
+    done = subprocess.run([sys.executable, "-c", OUTSIDE], env=environment, capture_output=True, text=True)
+    assert done.stdout == "done\n", done.stdout + done.stderr
