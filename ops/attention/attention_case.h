@@ -87,6 +87,36 @@ qn_status qni_attention_case_create(qni_attention_case *c, qn_stream *stream,
                                     const qni_attention_spec *spec, uint64_t seed);
 void qni_attention_case_destroy(qni_attention_case *c);
 
+/** A case of merging; zero is the plainest. */
+typedef struct qni_merge_spec {
+    qni_dtype dtype;
+    int64_t n, states, heads, dim;
+    bool is_pair;     // two states, in two tensors
+    bool is_in_place; // the result goes where the first of a pair was
+    bool is_natural;
+} qni_merge_spec;
+
+enum {
+    QNI_MERGE_V, // the second of a pair after the first
+    QNI_MERGE_S = QNI_MERGE_V + 2,
+    QNI_MERGE_OUT_V = QNI_MERGE_S + 2,
+    QNI_MERGE_OUT_S,
+    QNI_MERGE_AREAS
+};
+
+typedef struct qni_merge_case {
+    qni_area areas[QNI_MERGE_AREAS];
+    qni_area *out_v, *out_s; // of these
+    qni_merge_problem problem;
+    const DLTensor *outputs[2];
+    char text[96];
+} qni_merge_case;
+
+/** As qni_attention_case_create. */
+qn_status qni_merge_case_create(qni_merge_case *c, qn_stream *stream, const qni_merge_spec *spec,
+                                uint64_t seed);
+void qni_merge_case_destroy(qni_merge_case *c);
+
 /** Resets, and compares, those of the areas that there are. */
 qn_status qni_case_reset(qni_area *areas, int count, qn_stream *stream);
 qn_status qni_case_compare(qni_area *areas, int count, qn_stream *stream, double *error,

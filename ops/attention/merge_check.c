@@ -6,23 +6,31 @@
 
 // ---- merging
 
-enum { IN_V, IN_S, OUT_V, OUT_S, MERGE_AREAS };
-
-typedef struct merge_case {
-    qni_area areas[MERGE_AREAS];
-    qni_merge_problem problem;
-    const DLTensor *outputs[2];
-    char text[96];
-} merge_case;
-
 static qn_status reset_merge(void *context, qn_stream *stream) {
-    return qni_case_reset(((merge_case *)context)->areas, MERGE_AREAS, stream);
+    return qni_case_reset(((qni_merge_case *)context)->areas, QNI_MERGE_AREAS, stream);
 }
 
 static qn_status compare_merge(void *context, qn_stream *stream, double *error, char *detail,
                                size_t room) {
-    return qni_case_compare(((merge_case *)context)->areas, MERGE_AREAS, stream, error, detail,
-                            room);
+    return qni_case_compare(((qni_merge_case *)context)->areas, QNI_MERGE_AREAS, stream, error,
+                            detail, room);
+}
+
+/** Where state i lies: which of the two tensors, and which state of it. */
+typedef struct place {
+    int pair;
+    int64_t v, s;
+} place;
+
+static place find_state(const qni_merge_problem *p, int64_t n, int64_t i, int64_t head) {
+    const int pair = p->v[1] ? (int)i : 0;
+    const int64_t state = p->v[1] ? 0 : i;
+    return (place){pair, n * p->v_token[pair] + state * p->v_state + head * p->v_head[pair],
+                   n * p->s_token[pair] + state * p->s_state + head * p->s_head[pair]};
+}
+
+static float *host_lse(qni_merge_case *c, const place *at) {
+    return (float *)qni_area_host(&c->areas[QNI_MERGE_S + at->pair]) + at->s;
 }
 
 /** Query 0 has no state at all, query 1 one only, query 2 equal ones. */
@@ -31,99 +39,135 @@ static double state_lse(int64_t n, int64_t i, uint64_t *random) {
     return n == 0 || (n == 1 && i > 0) ? -HUGE_VAL : n == 2 ? 3 : s;
 }
 
-/** Weights base^(s - max), each off by 4u + 2u |s - max|, and their sum likewise. */
-static void expect_merge(merge_case *c, int64_t n, int64_t head) {
+static void fill_merge(qni_merge_case *c, uint64_t random) {
     const qni_merge_problem *p = &c->problem;
-    const double unit = log(2) / (double)p->lse_unit, u = 0x1p-24;
-    const float *s = qni_area_host(&c->areas[IN_S]);
-    double max = -HUGE_VAL, sum = 0, spread = 0;
-    for (int64_t i = 0; i < p->states; i++)
-        max = fmax(max, (double)s[n * p->s_token[0] + i * p->s_state + head]);
-    for (int64_t i = 0; max > -HUGE_VAL && i < p->states; i++) {
-        const double x = (double)s[n * p->s_token[0] + i * p->s_state + head];
-        sum += exp((x - max) * unit);
-        spread = isinf(x) ? spread : fmax(spread, fabs(max) + fabs(x));
+    for (int64_t row = 0; row < p->n * p->states * p->heads; row++) {
+        const int64_t n = row / (p->states * p->heads), i = row / p->heads % p->states;
+        const place at = find_state(p, n, i, row % p->heads);
+        const double s = state_lse(n, i, &random);
+        *host_lse(c, &at) = (float)s;
+        for (int64_t d = 0; d < p->head_dim && !isinf(s); d++) // else NaN stays there
+            qni_put(p->dtype, qni_area_host(&c->areas[QNI_MERGE_V + at.pair]), at.v + d,
+                    qni_random_normal(&random));
     }
+}
+
+/** What the states of a query and head weigh, unit 1: in natural logarithms. */
+typedef struct weights {
+    double max, sum, unit;
+    double spread; // of the exponents
+} weights;
+
+static weights weigh(qni_merge_case *c, int64_t n, int64_t head) {
+    const qni_merge_problem *p = &c->problem;
+    weights w = {.max = -HUGE_VAL, .unit = log(2) / (double)p->lse_unit};
+    for (int64_t i = 0; i < p->states; i++) {
+        const place at = find_state(p, n, i, head);
+        w.max = fmax(w.max, (double)*host_lse(c, &at));
+    }
+    for (int64_t i = 0; w.max > -HUGE_VAL && i < p->states; i++) {
+        const place at = find_state(p, n, i, head);
+        const double x = (double)*host_lse(c, &at);
+        w.sum += exp((x - w.max) * w.unit);
+        w.spread = isinf(x) ? w.spread : fmax(w.spread, fabs(w.max) + fabs(x));
+    }
+    return w;
+}
+
+/** Weights base^(s - max), each off by 4u + 2u |s - max|, and their sum likewise. */
+static void expect_merge(qni_merge_case *c, int64_t n, int64_t head) {
+    const qni_merge_problem *p = &c->problem;
+    const weights w = weigh(c, n, head);
+    const double u = 0x1p-24, off = u * ((double)p->states + 16 + 8 * w.spread);
     for (int64_t d = 0; d < p->head_dim; d++) {
         double o = 0, magnitude = 0;
-        for (int64_t i = 0; sum > 0 && i < p->states; i++) {
-            const double x = (double)s[n * p->s_token[0] + i * p->s_state + head];
+        for (int64_t i = 0; w.sum > 0 && i < p->states; i++) {
+            const place at = find_state(p, n, i, head);
+            const double x = (double)*host_lse(c, &at), weight = exp((x - w.max) * w.unit) / w.sum;
             const double v =
-                isinf(x) ? 0
-                         : qni_get(p->dtype, qni_area_host(&c->areas[IN_V]),
-                                   n * p->v_token[0] + i * p->v_state + head * p->v_head[0] + d);
-            o += exp((x - max) * unit) * v / sum;
-            magnitude += exp((x - max) * unit) * fabs(v) / sum;
+                isinf(x)
+                    ? 0
+                    : qni_get(p->dtype, qni_area_host(&c->areas[QNI_MERGE_V + at.pair]), at.v + d);
+            o += weight * v;
+            magnitude += weight * fabs(v);
         }
-        qni_area_expect(&c->areas[OUT_V], n * p->o_token + head * p->o_head + d, o,
-                        magnitude * u * ((double)p->states + 16 + 8 * spread));
+        qni_area_expect(c->out_v, n * p->o_token + head * p->o_head + d, o, magnitude * off);
     }
-    qni_area_expect(&c->areas[OUT_S], n * p->lse_token + head,
-                    sum > 0 ? max + log(sum) / unit : -HUGE_VAL,
-                    u * ((double)p->states + 16 + 8 * spread));
+    qni_area_expect(c->out_s, n * p->lse_token + head * p->lse_head,
+                    w.sum > 0 ? w.max + log(w.sum) / w.unit : -HUGE_VAL, off);
 }
 
-static void fill_merge(merge_case *c, uint64_t random) {
-    const qni_merge_problem *p = &c->problem;
-    for (int64_t n = 0; n < p->n; n++)
-        for (int64_t i = 0; i < p->states; i++)
-            for (int64_t h = 0; h < p->heads; h++) {
-                const double s = state_lse(n, i, &random);
-                qni_put(QNI_F32, qni_area_host(&c->areas[IN_S]),
-                        n * p->s_token[0] + i * p->s_state + h, s);
-                for (int64_t d = 0; d < p->head_dim && !isinf(s); d++) // else NaN stays there
-                    qni_put(p->dtype, qni_area_host(&c->areas[IN_V]),
-                            n * p->v_token[0] + i * p->v_state + h * p->v_head[0] + d,
-                            qni_random_normal(&random));
-            }
-}
-
-static qn_status make_merge(qni_check_run *run, merge_case *c, qni_dtype dtype, int64_t states,
-                            int64_t dim) {
-    const int64_t n = 5, heads = 3;
-    qn_device *device = qn_stream_device(qni_check_stream(run));
-    qn_status st;
-    QN_TRY(
-        qni_area_create(&c->areas[IN_V], "v_states", device, dtype, n * states * heads * dim, 0));
-    QN_TRY(qni_area_create(&c->areas[IN_S], "s_states", device, QNI_F32, n * states * heads, 0));
-    QN_TRY(qni_area_create(&c->areas[OUT_V], "v", device, dtype, n * heads * dim, 0));
-    QN_TRY(qni_area_create(&c->areas[OUT_S], "s", device, QNI_F32, n * heads, 0));
-    c->problem = (qni_merge_problem){.dtype = dtype,
-                                     .v = {qni_area_device(&c->areas[IN_V])},
-                                     .s = {qni_area_device(&c->areas[IN_S])},
-                                     .v_token = {states * heads * dim},
-                                     .v_state = heads * dim,
-                                     .v_head = {dim},
-                                     .s_token = {states * heads},
-                                     .s_state = heads,
-                                     .s_head = {1},
-                                     .o = qni_area_device(&c->areas[OUT_V]),
-                                     .lse = qni_area_device(&c->areas[OUT_S]),
-                                     .o_token = heads * dim,
-                                     .o_head = dim,
-                                     .lse_token = heads,
-                                     .lse_head = 1,
-                                     .n = n,
-                                     .heads = heads,
-                                     .head_dim = dim,
-                                     .states = states,
-                                     .lse_unit = states % 2 ? 0x1.62E43p-1f : 1.0f};
-    c->outputs[0] = &c->areas[OUT_V].flat, c->outputs[1] = &c->areas[OUT_S].flat;
+static qn_status make_states(qni_merge_case *c, qn_device *device, const qni_merge_spec *s) {
+    static const char *const names[] = {"v_a", "v_b", "s_a", "s_b"};
+    const int64_t states = s->is_pair ? 1 : s->states, rows = s->n * states * s->heads;
+    qni_merge_problem *p = &c->problem;
+    qn_status st = QN_OK;
+    for (int i = 0; i <= s->is_pair; i++) {
+        qni_area *v = &c->areas[QNI_MERGE_V + i], *lse = &c->areas[QNI_MERGE_S + i];
+        QN_TRY(qni_area_create(v, names[i], device, s->dtype, rows * s->dim, 0));
+        QN_TRY(qni_area_create(lse, names[2 + i], device, QNI_F32, rows, 0));
+        p->v[i] = qni_area_device(v), p->s[i] = qni_area_device(lse);
+        p->v_token[i] = states * s->heads * s->dim, p->v_head[i] = s->dim;
+        p->s_token[i] = states * s->heads, p->s_head[i] = 1;
+    }
+    p->v_state = s->heads * s->dim, p->s_state = s->heads;
 out:
     return st;
 }
 
-static qn_status check_merge(qni_check_run *run, qni_dtype dtype, int64_t states, int64_t dim) {
-    merge_case *c = calloc(1, sizeof *c);
+/** In place: the first state's tensors. */
+static qn_status make_results(qni_merge_case *c, qn_device *device, const qni_merge_spec *s) {
+    const int64_t rows = s->n * s->heads;
+    qni_merge_problem *p = &c->problem;
+    qn_status st = QN_OK;
+    c->out_v = &c->areas[s->is_in_place ? QNI_MERGE_V : QNI_MERGE_OUT_V];
+    c->out_s = &c->areas[s->is_in_place ? QNI_MERGE_S : QNI_MERGE_OUT_S];
+    if (!s->is_in_place) {
+        QN_TRY(qni_area_create(c->out_v, "v", device, s->dtype, rows * s->dim, 0));
+        QN_TRY(qni_area_create(c->out_s, "s", device, QNI_F32, rows, 0));
+    }
+    p->o = qni_area_device(c->out_v), p->lse = qni_area_device(c->out_s);
+    p->o_token = s->heads * s->dim, p->o_head = s->dim;
+    p->lse_token = s->heads, p->lse_head = 1;
+    c->outputs[0] = &c->out_v->flat, c->outputs[1] = &c->out_s->flat;
+out:
+    return st;
+}
+
+qn_status qni_merge_case_create(qni_merge_case *c, qn_stream *stream, const qni_merge_spec *spec,
+                                uint64_t seed) {
+    qn_device *device = qn_stream_device(stream);
+    qn_status st;
+    *c = (qni_merge_case){.problem = {.dtype = spec->dtype,
+                                      .n = spec->n,
+                                      .heads = spec->heads,
+                                      .head_dim = spec->dim,
+                                      .states = spec->is_pair ? 2 : spec->states,
+                                      .lse_unit = spec->is_natural ? 0x1.62E43p-1f : 1.0f}};
+    snprintf(c->text, sizeof c->text, "n=%ld states=%ld heads=%ld d=%ld %s%s%s", (long)spec->n,
+             (long)c->problem.states, (long)spec->heads, (long)spec->dim,
+             qni_dtype_name(spec->dtype), spec->is_pair ? " pair" : "",
+             spec->is_in_place ? " in place" : "");
+    QN_TRY(make_states(c, device, spec));
+    QN_TRY(make_results(c, device, spec));
+    fill_merge(c, seed);
+    for (int64_t i = 0; i < spec->n * spec->heads; i++)
+        expect_merge(c, i / spec->heads, i % spec->heads);
+out:
+    return st;
+}
+
+void qni_merge_case_destroy(qni_merge_case *c) {
+    qni_areas_destroy(c->areas, QNI_MERGE_AREAS);
+    *c = (qni_merge_case){};
+}
+
+static qn_status check_merge(qni_check_run *run, const qni_merge_spec *spec) {
+    qni_merge_case *c = calloc(1, sizeof *c);
     qn_status st;
     if (!c)
         return QN_FAIL(QN_E_MEMORY, "check: out of memory");
-    QN_TRY(make_merge(run, c, dtype, states, dim));
-    fill_merge(c, qni_check_seed(run));
-    for (int64_t i = 0; i < c->problem.n * c->problem.heads; i++)
-        expect_merge(c, i / c->problem.heads, i % c->problem.heads);
-    snprintf(c->text, sizeof c->text, "n=5 states=%ld heads=3 d=%ld %s", (long)states, (long)dim,
-             qni_dtype_name(dtype));
+    QN_TRY(qni_merge_case_create(c, qni_check_stream(run), spec, qni_check_seed(run)));
     const qni_check_problem problem = {.op = &qni_op_merge_states,
                                        .text = c->text,
                                        .problem = &c->problem,
@@ -134,9 +178,7 @@ static qn_status check_merge(qni_check_run *run, qni_dtype dtype, int64_t states
                                        .num_outputs = 2};
     QN_TRY(qni_check_problem_run(run, &problem));
 out:
-    for (int i = 0; i < MERGE_AREAS; i++)
-        if (c->areas[i].owner)
-            qni_area_destroy(&c->areas[i]);
+    qni_merge_case_destroy(c);
     free(c);
     return st;
 }
@@ -147,7 +189,19 @@ qn_status qni_merge_check(qni_check_run *run) {
     for (int i = 0; st == QN_OK && i < 5; i++)
         for (int dtype = QNI_F32; st == QN_OK && dtype <= QNI_BF16; dtype++)
             if (!qni_check_is_quick(run) || dtype == i % 3)
-                st = check_merge(run, (qni_dtype)dtype, states[i], dims[i]);
+                st = check_merge(run, &(qni_merge_spec){.dtype = (qni_dtype)dtype,
+                                                        .n = 5,
+                                                        .states = states[i],
+                                                        .heads = 3,
+                                                        .dim = dims[i],
+                                                        .is_natural = i % 2});
+    for (int i = 0; st == QN_OK && i < 2; i++)
+        st = check_merge(run, &(qni_merge_spec){.dtype = QNI_BF16,
+                                                .n = 5,
+                                                .heads = 3,
+                                                .dim = 64,
+                                                .is_pair = true,
+                                                .is_in_place = i});
     return st;
 }
 
