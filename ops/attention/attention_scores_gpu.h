@@ -121,7 +121,7 @@ QD_INLINE void weigh(wave *w, const qd_mma_acc s[S_TILES], bool transforms,
     float units[QD_MMA_OWN], tops[QD_MMA_OWN];
     QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) {
         units[i] = transforms ? 1 : w->rows[i].scale * log2_e;
-        tops[i] = largest(s, i) * units[i];
+        tops[i] = largest(s, i) * units[i] - HEADROOM;
     }
     rise(w, tops);
     QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) {

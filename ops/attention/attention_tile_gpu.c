@@ -12,7 +12,7 @@
 //           none of the wave's rows sees is skipped, and only one that not all see pays for hiding some
 // Schedule  put k into LDS, ask for v, meet; scores, maxima, weights; put v into LDS, ask for the next k, meet; o.
 //           A row's sum and o are scaled anew only when its maximum has risen by more than RISE: weights stay
-//           below 2^RISE, and each row decides for itself, so that bits do not depend on its neighbours
+//           below 2^(RISE + HEADROOM), and each row decides for itself, so that bits do not depend on its neighbours
 #include "attention_kv_gpu.h"
 #include "attention_scores_gpu.h"
 

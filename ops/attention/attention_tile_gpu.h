@@ -16,7 +16,14 @@
 #define QK_FP8 0 // k and v, any of the four kinds; else of q's type
 #endif
 
-enum { D = QK_D, THREADS = 256, WAVES = THREADS / QD_WAVE, RISE = 8 };
+enum { D = QK_D, THREADS = 256, WAVES = THREADS / QD_WAVE };
+/** Bits by which a row's maximum may rise unnoticed, and by which it is put below the largest score: gfx90a's matrix cores
+ *  take f16's subnormals for zeros, so there weights go up to 2^15, and only those below 2^-25 of the largest are lost. */
+#if QK_F16 && defined(__gfx90a__)
+enum { RISE = 4, HEADROOM = 11 };
+#else
+enum { RISE = 8, HEADROOM = 0 };
+#endif
 #ifndef QK_DECODE
 #define QK_DECODE 0 // attention_decode_gpu.c
 #endif
@@ -64,8 +71,9 @@ typedef struct part {
 
 /** A row of queries that a lane owns. */
 typedef struct row {
-    float top, sum; // of base-2 scores: the maximum, lagging by RISE at most; this lane's keys' sum
-    float scale;    // of natural scores
+    float top,
+        sum; // of base-2 scores: the maximum less HEADROOM, lagging by RISE at most; this lane's keys' sum
+    float scale; // of natural scores
     uint32_t query, head;
     bool exists;
     uint32_t first, end; // keys that it sees
