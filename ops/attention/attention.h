@@ -100,6 +100,7 @@ typedef struct qni_attention_row {
 /** What the rows of a request and kv head share: its keys, rotated if the problem asks, and its values, in f64. */
 typedef struct qni_attention_keys {
     double *k, *v; // [kv_len, head_dim_qk], to be freed; [kv_len, head_dim_vo], of the same memory
+    double turns[QK_ATTENTION_MAX_HEAD_DIM / 2]; // of each pair from a position to the next
 } qni_attention_keys;
 
 /** Reads host memory. k is null if there is no memory. attention_ref.c. */

@@ -4,8 +4,9 @@
 // With u = 2^-24, a kernel's score is off by delta = u (D + 8) sum |q_d k_d| + 16 u |x| (the product in f32 in any order, a
 // few roundings of the scaled score; tanh and ALiBi's slope are within a few units) and, rotated, by twice 2^-21 of
 // sum |q_d k_d|, the angles' error. So each weight e^(x - max) and their sum are off by a factor of at most 1 +- 2 delta
-// + 16 u (two scores, exp2), the quotient by twice that. Weights may be rounded to 16 bits of q's kind (u_p), and f16 has
-// no weight below 2^-24. Sums over n keys add n u. All times sum p |v|. One visible key has weight 1 exactly.
+// + 16 u (two scores, exp2), the quotient by twice that. Weights may be rounded to 16 bits of q's kind (u_p); f16 has
+// none below 2^-24, and f32's exp2 need give none below 2^-126. Sums over n keys add n u. All times sum p |v|. One visible
+// key, without a sink, has weight 1 exactly.
 //
 // Sources: arXiv:1706.03762; FlashInfer's variants (soft cap, ALiBi, RoPE); doi:10.1145/2063384.2063405 (dropout).
 #include "attention.h"
@@ -24,19 +25,24 @@ static double slope_of(int64_t heads, int64_t h) {
 }
 
 /** Elements of q or k, rotated to their position if the problem asks. */
-static void load_head(const qni_attention_problem *p, qni_dtype dtype, const void *data, int64_t at,
-                      int64_t position, double *x) {
+static void load_head(const qni_attention_problem *p, const double *turns, qni_dtype dtype,
+                      const void *data, int64_t at, int64_t position, double *x) {
     const int64_t dim = p->args.head_dim_qk, half = dim / 2;
     for (int64_t d = 0; d < dim; d++)
         x[d] = qni_get(dtype, data, at + d);
     for (int64_t d = 0; p->args.pos_encoding == QK_POS_ROPE && d < half; d++) {
-        const long double f =
-            powl((long double)p->rope_theta, -2.0L * (long double)d / (long double)dim);
-        const long double angle = (long double)position * f / (long double)p->rope_scale;
-        const double c = (double)cosl(angle), s = (double)sinl(angle), x0 = x[d], x1 = x[d + half];
+        const double angle = (double)position * turns[d];
+        const double c = cos(angle), s = sin(angle), x0 = x[d], x1 = x[d + half];
         x[d] = x0 * c - x1 * s;
         x[d + half] = x1 * c + x0 * s;
     }
+}
+
+static void find_turns(const qni_attention_problem *p, double *turns) {
+    const int64_t dim = p->args.head_dim_qk;
+    for (int64_t d = 0; p->args.pos_encoding == QK_POS_ROPE && d < dim / 2; d++)
+        turns[d] =
+            pow((double)p->rope_theta, -2.0 * (double)d / (double)dim) / (double)p->rope_scale;
 }
 
 qni_attention_keys qni_attention_load_keys(const qni_attention_problem *p, uint32_t request,
@@ -49,9 +55,10 @@ qni_attention_keys qni_attention_load_keys(const qni_attention_problem *p, uint3
     if (!keys.k)
         return keys;
     keys.v = keys.k + r.kv_len * dim;
+    find_turns(p, keys.turns);
     for (uint32_t j = 0; j < (uint32_t)r.kv_len; j++) {
         const int64_t v = qk_attention_key(g, &g->v, &r, request, j) + kv_head * g->v.head;
-        load_head(p, p->dtype_kv, g->k.data,
+        load_head(p, keys.turns, p->dtype_kv, g->k.data,
                   qk_attention_key(g, &g->k, &r, request, j) + kv_head * g->k.head, j,
                   keys.k + j * dim);
         for (int64_t d = 0; d < dim_vo; d++)
@@ -150,7 +157,7 @@ static softmax find_scores(const qni_attention_problem *p, const qni_attention_r
     const qk_attention_request *r = &row->request;
     softmax s = {.max = g->sinks ? (double)g->sinks[row->head] : -HUGE_VAL};
     double q[QK_ATTENTION_MAX_HEAD_DIM], off;
-    load_head(p, p->dtype, g->q.data,
+    load_head(p, keys->turns, p->dtype, g->q.data,
               row->index * g->q.block + ((int64_t)r->qo_begin + row->query) * g->q.token +
                   row->head * g->q.head,
               (int64_t)r->kv_len - r->qo_len + row->query, q);
@@ -202,9 +209,9 @@ void qni_attention_ref(const qni_attention_problem *p, const qni_attention_row *
     const double scale =
         (double)g->v_scale * v_scale * (g->has_dropout ? (double)g->dropout_scale : 1);
     const double off = 4 * s.off + (double)(row->request.kv_len + 32) * u;
-    const double relative =
-        s.visible == 1 && !g->sinks ? 4 * u : off + 2 * weight_rounding(p->dtype);
-    const double smallest = p->dtype == QNI_F16 && s.visible > 1 ? 0x1p-24 : 0;
+    const bool is_sole = s.visible == 1 && !g->sinks;
+    const double relative = is_sole ? 4 * u : off + 2 * weight_rounding(p->dtype);
+    const double smallest = !(s.sum > 0) || is_sole ? 0 : p->dtype == QNI_F16 ? 0x1p-24 : 0x1p-126;
     sums all;
     sum_values(g, row, keys, x, &all);
     for (uint32_t d = 0; d < g->head_dim_vo; d++) {
