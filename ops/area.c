@@ -138,10 +138,14 @@ static bool is_touched(const qni_area *a, int64_t byte) {
 
 /** Looks at everything but expected elements: the bytes must be what they were. */
 static bool find_touched(const qni_area *a, int64_t *byte) {
-    for (int64_t r = 0; r < a->rows; r++)
-        for (*byte = piece_begin(a, r); *byte < piece_begin(a, r) + piece_bytes(a); ++*byte)
+    for (int64_t r = 0; r < a->rows; r++) {
+        const int64_t begin = piece_begin(a, r), end = begin + piece_bytes(a);
+        if (memcmp(a->got + begin, a->before + begin, (size_t)(end - begin)) == 0)
+            continue;
+        for (*byte = begin; *byte < end; ++*byte)
             if (is_touched(a, *byte))
                 return true;
+    }
     return false;
 }
 

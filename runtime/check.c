@@ -209,7 +209,8 @@ qn_status qni_check_problem_run(qni_check_run *run, const qni_check_problem *pro
         return st;
     for (int i = 0; i < op->num_variants; i++) {
         const qni_variant *variant = &op->variants[i];
-        st = check_variant(run, problem, variant, variant == choice);
+        if (!problem->is_choice_alone || variant == choice)
+            st = check_variant(run, problem, variant, variant == choice);
         if (st != QN_OK)
             return st;
     }

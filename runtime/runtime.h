@@ -218,9 +218,10 @@ typedef struct qni_check_problem {
     /** What the op writes: both runs of a variant must leave the same bits there. May be null. */
     const DLTensor *const *outputs;
     int32_t num_outputs;
+    bool is_choice_alone; // only the kernel that a plain call would use
 } qni_check_problem;
 
-/** Runs every variant of the op on the problem, each twice from a fresh reset, times it if asked,
+/** Runs every variant of the op (or the choice alone) on the problem, each twice from a fresh reset, times it if asked,
  * and reports. Not QN_OK: the check itself could not be carried out (a wrong result is reported,
  * not returned). */
 qn_status qni_check_problem_run(qni_check_run *run, const qni_check_problem *problem);

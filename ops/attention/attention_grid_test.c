@@ -1,0 +1,614 @@
+// SPDX-License-Identifier: Apache-2.0
+// FlashInfer's grids of attention and merging on the CPU and on every simulated GPU of the build: each kernel that takes a
+// case is within its computed bound and within FlashInfer's tolerance, and gives the same bits twice.
+//
+// A line is one of FlashInfer's calls; its axes are those of FlashInfer's tests, with storage and masks beyond them. The
+// full product has millions of cases, so each line runs a covering sample (../covering.h): any two values of two axes
+// meet in some case. The CPU takes FlashInfer's sizes, simulated GPUs smaller ones with the same remainders.
+//
+//   attention_grid_test [--all] [--target cpu|gfx942|…]    --all: FlashInfer's sizes on simulated GPUs too
+#include "../../runtime/testing.h"
+#include "../covering.h"
+#include "attention_case.h"
+
+#include <err.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <time.h>
+
+// ---- values of the axes, cheapest first
+
+/** FlashInfer's sizes, and their stand-ins on simulated GPUs. heads: of q, of k and v. */
+typedef struct sizes {
+    int32_t batch[4], kv[4], qo[5], heads[3][2];
+    double most; // products in a case
+} sizes;
+static const sizes upstream = {
+    {1, 12, 17, 128}, {54, 97, 512, 2048}, {1, 17, 37, 127, 577}, {{4, 4}, {32, 8}, {32, 4}}, 4e7};
+static const sizes reduced = {
+    {1, 12, 17, 32}, {54, 97, 128, 320}, {1, 17, 37, 127, 129}, {{1, 1}, {8, 2}, {8, 1}}, 2e6};
+
+static const int32_t pages[] = {16, 5, 1};
+static const int32_t dims[][2] = {{64, 64},   {72, 72},   {80, 80},   {96, 96},  {112, 112},
+                                  {128, 128}, {160, 160}, {192, 128}, {256, 256}};
+
+/** How rows lie in memory: side by side; at multiples of 16 bytes; heads and tokens exchanged; anywhere. */
+typedef enum memory { PACKED, GAPS, SWAPPED, ODD } memory;
+
+/** Kinds of FP8 that depend on the target, among qni_dtype's. */
+enum { E4M3 = -1, E5M2 = -2 };
+static const struct {
+    int q, kv, o;
+    bool has_scales;
+} types[] = {{QNI_F16, QNI_F16, QNI_F16, false},  {QNI_BF16, QNI_BF16, QNI_BF16, false},
+             {QNI_F16, E4M3, QNI_F16, true},      {QNI_BF16, E5M2, QNI_BF16, false},
+             {QNI_BF16, QNI_BF16, QNI_F32, true}, {E4M3, E4M3, QNI_BF16, true}};
+
+/** What hides keys; from BOOLEAN on a tensor of dense storage. */
+typedef enum hiding {
+    NOTHING,
+    CAUSAL,
+    WINDOW,
+    CAUSAL_WINDOW,
+    PACKED_MASK,
+    TOP_LEFT,
+    BOOLEAN,
+    BOOLEAN_OF_ALL,
+    ADDED_F32,
+    ADDED_F16,
+    ADDED_BF16,
+    HIDINGS
+} hiding;
+enum { BATCH_HIDINGS = BOOLEAN, PADDED_HIDINGS = BOOLEAN + 1, DECODE_HIDINGS = TOP_LEFT };
+
+typedef enum split { DEFAULT_SPLIT, FIXED_SPLIT, NO_SPLIT } split;
+
+typedef enum axis {
+    BATCH,
+    KV,
+    QO,
+    PAGE,
+    HEADS,
+    DIM,
+    LAYOUT,
+    MEMORY,
+    TYPES,
+    HIDING,
+    POSITION,
+    CAP,
+    SINKS,
+    LSE,
+    SPLIT,
+    AXES
+} axis;
+
+/** One of FlashInfer's calls: how many values each of its axes has. */
+typedef struct line {
+    const char *name;
+    qni_case_storage storage;
+    int sizes[AXES];
+} line;
+#define REST(hidings) 3, 9, 2, 4, 6, hidings, 3, 2, 2, 2, 3
+static const line lines[] = {
+    {"single decode", QNI_CASE_DENSE, {1, 4, 1, 1, REST(DECODE_HIDINGS)}},
+    {"single prefill", QNI_CASE_DENSE, {1, 4, 5, 1, REST(HIDINGS)}},
+    {"padded batch", QNI_CASE_PADDED, {3, 4, 5, 1, REST(PADDED_HIDINGS)}},
+    {"batch decode, paged", QNI_CASE_PAGED, {4, 4, 1, 3, REST(DECODE_HIDINGS)}},
+    {"batch prefill, paged", QNI_CASE_PAGED, {4, 4, 5, 3, REST(BATCH_HIDINGS)}},
+    {"batch prefill, ragged", QNI_CASE_RAGGED, {4, 4, 5, 1, REST(BATCH_HIDINGS)}}};
+enum { LINES = sizeof lines / sizeof *lines };
+
+/** ALiBi and a soft cap exclude each other. */
+static bool can_meet(int i, int a, int j, int b) {
+    if (i == CAP && j == POSITION)
+        return can_meet(j, b, i, a);
+    return !(i == POSITION && j == CAP && a == QN_POS_ALIBI && b == 1);
+}
+
+// ---- a case
+
+/** Where a case is made for. */
+typedef struct place {
+    const line *line;
+    const sizes *sizes;
+    bool is_fnuz;
+} place;
+
+static qni_dtype dtype_of(const place *p, int dtype) {
+    return dtype == E4M3   ? (p->is_fnuz ? QNI_E4M3FNUZ : QNI_E4M3FN)
+           : dtype == E5M2 ? (p->is_fnuz ? QNI_E5M2FNUZ : QNI_E5M2)
+                           : (qni_dtype)dtype;
+}
+
+static void set_hiding(qni_attention_spec *s, hiding h) {
+    static const int32_t kinds[HIDINGS] = {[BOOLEAN] = QK_MASK_BOOL,
+                                           [BOOLEAN_OF_ALL] = QK_MASK_BOOL,
+                                           [ADDED_F32] = QK_MASK_F32,
+                                           [ADDED_F16] = QK_MASK_F16,
+                                           [ADDED_BF16] = QK_MASK_BF16};
+    s->is_causal = h == CAUSAL || h == CAUSAL_WINDOW || h == TOP_LEFT;
+    s->is_top_left = h == TOP_LEFT;
+    s->has_left = h == WINDOW || h == CAUSAL_WINDOW;
+    s->left = s->has_left ? 43 : 0;
+    s->has_custom_mask = h == PACKED_MASK;
+    s->mask_kind = kinds[h];
+    s->is_mask_broadcast = h == BOOLEAN_OF_ALL;
+}
+
+static void set_memory(qni_attention_spec *s, memory m) {
+    s->is_swapped = m == SWAPPED;
+    s->gap = m == GAPS ? 16 : m == ODD ? 3 : 0;
+    s->block_gap = m == GAPS ? 64 : m == ODD ? 5 : 0;
+    s->offset = m == ODD;
+}
+
+static qni_attention_spec make_spec(const place *p, const int *v) {
+    const sizes *z = p->sizes;
+    const int32_t qo = z->qo[v[QO]], kv = z->kv[v[KV]], *dim = dims[v[DIM]];
+    qni_attention_spec s = {.storage = p->line->storage,
+                            .batches = z->batch[v[BATCH]],
+                            .qo = {qo, qo / 4 + 1, 1},
+                            .kv = {kv, kv / 4 + 1, kv / 16 + 1},
+                            .qo_heads = z->heads[v[HEADS]][0],
+                            .kv_heads = z->heads[v[HEADS]][1],
+                            .dim = dim[0],
+                            .dim_vo = dim[1] == dim[0] ? 0 : dim[1],
+                            .dtype = dtype_of(p, types[v[TYPES]].q),
+                            .dtype_kv = dtype_of(p, types[v[TYPES]].kv),
+                            .dtype_o = dtype_of(p, types[v[TYPES]].o),
+                            .has_scales = types[v[TYPES]].has_scales,
+                            .page = p->line->storage == QNI_CASE_PAGED ? pages[v[PAGE]] : 0,
+                            .is_hnd = v[LAYOUT],
+                            .pos = v[POSITION],
+                            .cap = v[CAP] ? 8 : 0,
+                            .has_sinks = v[SINKS],
+                            .has_lse = v[LSE],
+                            .chunk = v[SPLIT] == FIXED_SPLIT ? kv / 3 | 1
+                                     : v[SPLIT] == NO_SPLIT  ? -1
+                                                             : 0};
+    set_hiding(&s, (hiding)v[HIDING]);
+    set_memory(&s, (memory)v[MEMORY]);
+    return s;
+}
+
+/** Products of all requests, and what it takes to fill keys and values. The third's and the second's lengths come again
+ *  in turn. */
+static double cost(const void *context, const int *v) {
+    const place *p = context;
+    const qni_attention_spec s = make_spec(p, v);
+    const bool has_one_qo = s.storage == QNI_CASE_DENSE || s.storage == QNI_CASE_PADDED;
+    const int32_t width = s.dim + (s.dim_vo ? s.dim_vo : s.dim);
+    constexpr double filling = 16; // as products
+    double sum = 0;
+    for (int b = 0; b < s.batches; b++) {
+        const int i = b < QNI_CASE_LENGTHS ? b : 1 + b % (QNI_CASE_LENGTHS - 1);
+        const double qo = s.qo[has_one_qo ? 0 : i], kv = s.kv[s.storage == QNI_CASE_DENSE ? 0 : i];
+        sum += qo * kv * s.qo_heads + kv * s.kv_heads * filling;
+    }
+    return sum * width;
+}
+
+// ---- what came out
+
+enum { MAX_KERNELS = 16 };
+
+/** What a child counts, in memory shared with its parent. */
+typedef struct tally {
+    int cases[LINES + 1];                      // the last: merges
+    int ran[MAX_KERNELS], chosen[MAX_KERNELS]; // see find_kernel
+    int failed;
+    bool is_absent, has_crashed;
+    double bound, tolerance; // the worst errors over them
+    double seconds;          // of processors
+} tally;
+
+/** A child's work: every SHARDS-th case of a target. */
+typedef struct job {
+    const char *spec;
+    const sizes *sizes;
+    int shard;
+    pid_t pid;
+    tally *tally;
+} job;
+enum { SHARDS = 3 };
+static const job *current; // a child's
+
+/** Beside the kernel that a call would use, all others that take it run every so many cases of a child. */
+static bool is_choice_alone(int index) {
+    return index / SHARDS % 4 != 0;
+}
+
+static const qni_op *const ops[] = {&qni_op_attention, &qni_op_merge_states};
+
+/** A kernel's place in a tally; its name for a place, null past the last. */
+static const char *kernel_name(int i) {
+    for (int op = 0; op < 2; i -= ops[op++]->num_variants)
+        if (i < ops[op]->num_variants)
+            return ops[op]->variants[i].name;
+    return nullptr;
+}
+static int find_kernel(const char *name) {
+    int i = 0;
+    while (strcmp(kernel_name(i), name) != 0)
+        i++;
+    assert(i < MAX_KERNELS);
+    return i;
+}
+
+static void report(void *, const qn_check_result *r) {
+    tally *t = current->tally;
+    if (r->reason)
+        return;
+    t->ran[find_kernel(r->kernel)]++;
+    t->chosen[find_kernel(r->kernel)] += r->is_choice;
+    if (!r->passed && t->failed++ < 3)
+        fprintf(stderr, "%s: %s, %s: %s (error %.3g of what is allowed)\n", current->spec,
+                r->kernel, r->problem, r->detail, r->error);
+}
+
+/** Areas of a case, the results among them, and FlashInfer's tolerance: relative and absolute. */
+typedef struct held {
+    qni_area *areas;
+    int count;
+    qni_area *results[2];
+    double tolerances[2];
+} held;
+
+static qn_status reset(void *context, qn_stream *stream) {
+    const held *h = context;
+    return qni_case_reset(h->areas, h->count, stream);
+}
+
+static double find_excess(const qni_area *a, double tolerance, char *detail, size_t room) {
+    double worst = 0;
+    for (int64_t i = 0; i < a->count; i++) {
+        const double got = qni_get(a->dtype, a->got + a->first, i), want = a->want[i];
+        if (a->tolerance[i] < 0 || isinf(want))
+            continue;
+        const double e = fabs(got - want) / (tolerance + tolerance * fabs(want));
+        if (!(e <= worst)) {
+            worst = e;
+            snprintf(detail, room, "%s[%ld] is %.9g, must be %.9g within rtol = atol = %g", a->name,
+                     (long)i, got, want, tolerance);
+        }
+    }
+    return worst;
+}
+
+static qn_status compare(void *context, qn_stream *stream, double *error, char *detail,
+                         size_t room) {
+    const held *h = context;
+    tally *t = current->tally;
+    qn_status st = qni_case_compare(h->areas, h->count, stream, error, detail, room);
+    if (st != QN_OK || !(*error <= 1))
+        return st;
+    t->bound = fmax(t->bound, *error);
+    for (int i = 0; i < 2; i++) {
+        const double e =
+            h->results[i]->owner ? find_excess(h->results[i], h->tolerances[i], detail, room) : 0;
+        t->tolerance = fmax(t->tolerance, e);
+        *error = !(e <= *error) ? e : *error;
+        if (!(*error <= 1))
+            break;
+    }
+    return st;
+}
+
+// ---- walks
+
+static qn_status run_case(qni_check_run *run, const place *p, const int *v, int index) {
+    const qni_attention_spec spec = make_spec(p, v);
+    qni_attention_case *c = calloc(1, sizeof *c);
+    qn_status st;
+    if (!c)
+        return QN_FAIL(QN_E_MEMORY, "out of memory");
+    held h = {c->areas,
+              QNI_CASE_AREAS,
+              {&c->areas[QNI_CASE_O], &c->areas[QNI_CASE_LSE]},
+              {v[TYPES] == 0 ? 1e-3 : 1e-2, 1e-3}};
+    QN_TRY(qni_attention_case_create(c, qni_check_stream(run), &spec, (uint64_t)index + 1));
+    QN_TRY(qni_check_problem_run(
+        run, &(qni_check_problem){.op = &qni_op_attention,
+                                  .text = c->text,
+                                  .problem = &c->problem,
+                                  .context = &h,
+                                  .reset = reset,
+                                  .compare = compare,
+                                  .outputs = c->outputs,
+                                  .num_outputs = 1 + spec.has_lse,
+                                  .is_choice_alone =
+                                      is_choice_alone(index) || cost(p, v) > p->sizes->most}));
+out:
+    if (st != QN_OK)
+        fprintf(stderr, "%s: %s: %s\n", current->spec, c->text, qn_last_error());
+    qni_attention_case_destroy(c);
+    free(c);
+    return st;
+}
+
+static qni_axes axes_of(const place *p) {
+    qni_axes axes = {
+        .count = AXES, .can_meet = can_meet, .cost = cost, .context = p, .most = p->sizes->most};
+    memcpy(axes.sizes, p->line->sizes, sizeof p->line->sizes);
+    return axes;
+}
+
+static qn_status walk_line(qni_check_run *run, const line *l) {
+    const qn_device *device = qn_stream_device(qni_check_stream(run));
+    const place p = {l, current->sizes, qni_has(device, QNI_F(MFMA_FP8_FNUZ))};
+    const qni_axes axes = axes_of(&p);
+    qni_covering *covering = calloc(1, sizeof *covering);
+    int v[AXES];
+    qn_status st = covering ? QN_OK : QN_FAIL(QN_E_MEMORY, "out of memory");
+    for (int i = 0; st == QN_OK && qni_covering_next(covering, &axes, v); i++)
+        if (i % SHARDS == current->shard) {
+            current->tally->cases[l - lines]++;
+            st = run_case(run, &p, v, i);
+        }
+    free(covering);
+    return st;
+}
+
+// ---- merging: merge_states of several numbers of states, merge_state, the same in place
+
+enum { MERGE_N, MERGE_FORM, MERGE_HEADS, MERGE_DIM, MERGE_DTYPE, MERGE_BASE, MERGE_AXES };
+static const int merge_states[] = {2, 1, 3, 7};
+enum { MERGE_PAIR = sizeof merge_states / sizeof *merge_states, MERGE_IN_PLACE, MERGE_FORMS };
+
+static bool may_meet(int, int, int, int) {
+    return true;
+}
+static double no_cost(const void *, const int *) {
+    return 0;
+}
+
+static qn_status run_merge(qni_check_run *run, const int *v, int index) {
+    const qni_merge_spec spec = {.dtype = (qni_dtype)v[MERGE_DTYPE],
+                                 .n = current->sizes->batch[v[MERGE_N]],
+                                 .states =
+                                     v[MERGE_FORM] < MERGE_PAIR ? merge_states[v[MERGE_FORM]] : 2,
+                                 .heads = current->sizes->heads[v[MERGE_HEADS]][0],
+                                 .dim = dims[v[MERGE_DIM]][0],
+                                 .is_pair = v[MERGE_FORM] >= MERGE_PAIR,
+                                 .is_in_place = v[MERGE_FORM] == MERGE_IN_PLACE,
+                                 .is_natural = v[MERGE_BASE]};
+    qni_merge_case *c = calloc(1, sizeof *c);
+    qn_status st;
+    if (!c)
+        return QN_FAIL(QN_E_MEMORY, "out of memory");
+    QN_TRY(qni_merge_case_create(c, qni_check_stream(run), &spec, (uint64_t)index + 1));
+    held h = {c->areas,
+              QNI_MERGE_AREAS,
+              {c->out_v, c->out_s},
+              {spec.dtype == QNI_BF16 ? 1e-2 : 1e-3, 1e-3}};
+    QN_TRY(qni_check_problem_run(run, &(qni_check_problem){.op = &qni_op_merge_states,
+                                                           .text = c->text,
+                                                           .problem = &c->problem,
+                                                           .context = &h,
+                                                           .reset = reset,
+                                                           .compare = compare,
+                                                           .outputs = c->outputs,
+                                                           .num_outputs = 2}));
+out:
+    qni_merge_case_destroy(c);
+    free(c);
+    return st;
+}
+
+static qn_status walk_merges(qni_check_run *run) {
+    static const qni_axes axes = {.count = MERGE_AXES,
+                                  .sizes = {4, MERGE_FORMS, 3, 9, 3, 2},
+                                  .can_meet = may_meet,
+                                  .cost = no_cost};
+    qni_covering *covering = calloc(1, sizeof *covering);
+    int v[MERGE_AXES];
+    qn_status st = covering ? QN_OK : QN_FAIL(QN_E_MEMORY, "out of memory");
+    for (int i = 0; st == QN_OK && qni_covering_next(covering, &axes, v); i++)
+        if (i % SHARDS == current->shard) {
+            current->tally->cases[LINES]++;
+            st = run_merge(run, v, i);
+        }
+    free(covering);
+    return st;
+}
+
+static qn_status walk(qni_check_run *run, const qni_op *op) {
+    qn_status st = QN_OK;
+    if (op == &qni_op_merge_states)
+        return walk_merges(run);
+    for (int i = 0; st == QN_OK && i < LINES; i++)
+        st = walk_line(run, &lines[i]);
+    return st;
+}
+
+// ---- children
+
+/** make TARGETS=… may have left out a target's images. */
+static bool has_images(const qn_device *device) {
+    for (const qni_image *built = qni_images; device->target && built->id; built++)
+        if (strcmp(built->target, device->target->name) == 0)
+            return true;
+    return !device->target;
+}
+
+static void run_job(job *j) {
+    // The simulator's checks double the time: one child of a target has them.
+    setenv("QUERN_SIM", j->shard == 0 ? "check=all;threads=1" : "check=none;threads=1", 0);
+    static const qni_op *const list[] = {&qni_op_attention, &qni_op_merge_states, nullptr};
+    static const qni_family grid = {"grid", list, walk};
+    const qn_check_options options = {.struct_size = sizeof options};
+    qn_device *device = nullptr;
+    current = j;
+    j->tally->is_absent = qn_device_open(&device, j->spec) != QN_OK || !has_images(device);
+    if (!j->tally->is_absent) {
+        const qn_status st = qni_check_families((const qni_family *const[]){&grid, nullptr}, device,
+                                                nullptr, &options, report, nullptr);
+        j->tally->failed += st != QN_OK && st != QN_E_MISMATCH;
+    }
+    qn_device_close(device);
+    j->tally->seconds = (double)clock() / CLOCKS_PER_SEC;
+}
+
+static void start(job *j) {
+    fflush(nullptr);
+    j->pid = fork();
+    if (j->pid != 0)
+        return;
+    run_job(j);
+    fflush(nullptr);
+    _exit(0);
+}
+
+/** Waits for any child. */
+static void reap(job *jobs, int count) {
+    int status;
+    const pid_t pid = wait(&status);
+    for (int i = 0; i < count; i++)
+        if (jobs[i].pid == pid)
+            jobs[i].tally->has_crashed = status != 0;
+}
+
+/** As many at a time as there are processors. */
+static void run_jobs(job *jobs, int count) {
+    cpu_set_t set;
+    const int room = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    for (int i = 0; i < count; i++) {
+        if (i >= room)
+            reap(jobs, count);
+        start(&jobs[i]);
+    }
+    for (int i = 0; i < room && i < count; i++)
+        reap(jobs, count);
+}
+
+// ---- the parent
+
+static const char *const specs[] = {
+    "cpu",         "sim:gfx90a",  "sim:gfx942",        "sim:gfx950",
+    "sim:gfx1151", "sim:gfx1201", "sim:gfx11-generic", "sim:gfx12-generic"};
+enum { TARGETS = sizeof specs / sizeof *specs };
+
+static tally sum_up(const tally *shards) {
+    tally t = {};
+    for (int s = 0; s < SHARDS; s++) {
+        const tally *from = &shards[s];
+        for (int i = 0; i <= LINES; i++)
+            t.cases[i] += from->cases[i];
+        for (int i = 0; i < MAX_KERNELS; i++)
+            t.ran[i] += from->ran[i], t.chosen[i] += from->chosen[i];
+        t.failed += from->failed;
+        t.is_absent |= from->is_absent, t.has_crashed |= from->has_crashed;
+        t.bound = fmax(t.bound, from->bound), t.tolerance = fmax(t.tolerance, from->tolerance);
+        t.seconds += from->seconds;
+    }
+    return t;
+}
+
+static void print_tally(const char *spec, const tally *t) {
+    print_message("%s: %.1f s of processors; cases:", spec, t->seconds);
+    for (int i = 0; i <= LINES; i++)
+        print_message(" %s %d%s", i < LINES ? lines[i].name : "merges", t->cases[i],
+                      i < LINES ? ";" : "\n");
+    for (int i = 0; kernel_name(i); i++)
+        if (t->ran[i])
+            print_message("  %s ran %d, was the choice for %d\n", kernel_name(i), t->ran[i],
+                          t->chosen[i]);
+    print_message("  worst error: %.3f of the bound, %.3f of FlashInfer's tolerance\n", t->bound,
+                  t->tolerance);
+}
+
+static void test_target(void **state) {
+    const job *first = *state;
+    const tally t = sum_up(first->tally);
+    assert_false(t.has_crashed);
+    if (t.is_absent) // built without the simulator, or for other targets
+        skip();
+    print_tally(first->spec, &t);
+    assert_int_equal(t.failed, 0);
+    for (int i = 0; i <= LINES; i++)
+        assert_true(t.cases[i] > 0);
+    if (strcmp(first->spec, "cpu") != 0)
+        assert_true(t.chosen[find_kernel("attention.gpu_tile")] > 0);
+}
+
+/** Whether a case of these has the two values. */
+static bool have_pair(int cases, int (*values)[AXES], int i, int a, int j, int b) {
+    for (int n = 0; n < cases; n++)
+        if (values[n][i] == a && values[n][j] == b)
+            return true;
+    return false;
+}
+
+static void check_coverage(const place *p) {
+    enum { MOST = 500 };
+    static int values[MOST][AXES];
+    static qni_covering covering;
+    const qni_axes axes = axes_of(p);
+    int cases = 0;
+    covering = (qni_covering){};
+    while (qni_covering_next(&covering, &axes, values[cases]))
+        assert_true(++cases < MOST);
+    for (int i = 0; i < AXES; i++)
+        for (int j = 0; j < i; j++)
+            for (int a = 0; a < axes.sizes[i]; a++)
+                for (int b = 0; b < axes.sizes[j]; b++)
+                    assert_int_equal(have_pair(cases, values, i, a, j, b), can_meet(i, a, j, b));
+}
+
+static void test_coverage(void **) {
+    for (int i = 0; i < LINES; i++) {
+        check_coverage(&(place){&lines[i], &upstream, false});
+        check_coverage(&(place){&lines[i], &reduced, true});
+    }
+}
+
+typedef struct options {
+    bool is_all;
+    const char *target; // null: all
+} options;
+
+static options read_options(int argc, char **argv) {
+    options o = {};
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--all") == 0)
+            o.is_all = true;
+        else if (strcmp(argv[i], "--target") == 0 && i + 1 < argc)
+            o.target = argv[++i];
+        else
+            errx(2, "usage: attention_grid_test [--all] [--target cpu|gfx942|...]");
+    return o;
+}
+
+static int make_jobs(job *jobs, tally *tallies, const options *o) {
+    int count = 0;
+    for (int i = 0; i < TARGETS; i++) {
+        const bool is_cpu = strcmp(specs[i], "cpu") == 0;
+        if (o->target && strcmp(o->target, is_cpu ? specs[i] : specs[i] + strlen("sim:")) != 0)
+            continue;
+        for (int s = 0; s < SHARDS; s++, count++)
+            jobs[count] = (job){.spec = specs[i],
+                                .sizes = is_cpu || o->is_all ? &upstream : &reduced,
+                                .shard = s,
+                                .tally = &tallies[count]};
+    }
+    return count;
+}
+
+int main(int argc, char **argv) {
+    const options o = read_options(argc, argv);
+    struct CMUnitTest tests[TARGETS + 1] = {cmocka_unit_test(test_coverage)};
+    tally *tallies = mmap(nullptr, sizeof(tally[TARGETS * SHARDS]), PROT_READ | PROT_WRITE,
+                          MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    job jobs[TARGETS * SHARDS];
+    if (tallies == MAP_FAILED)
+        err(1, "mmap");
+    setenv("QUERN_NO_JIT", "1", 1); // what ships is what is tested
+    setenv("QUERN_NUM_THREADS", "1", 0);
+    const int count = make_jobs(jobs, tallies, &o);
+    run_jobs(jobs, count);
+    for (int i = 0; i < count / SHARDS; i++)
+        tests[1 + i] = (struct CMUnitTest){.name = jobs[i * SHARDS].spec,
+                                           .test_func = test_target,
+                                           .initial_state = &jobs[i * SHARDS]};
+    return _cmocka_run_group_tests("grid", tests, (size_t)(1 + count / SHARDS), nullptr, nullptr);
+}
