@@ -171,30 +171,36 @@ QN_INLINE void activate_rows_as(mix m, const qni_activation_problem *p, int64_t 
         memory_order_seq_cst); // stores past the caches are seen before the call ends
 }
 
-/** A copy of the code for each function, with limits and without. */
-QN_INLINE void activate_rows_of(qni_dtype dtype, bool is_limited, const qni_activation_problem *p,
-                                int64_t first, int64_t last, float *scratch) {
-    if (p->function == QN_GELU)
-        activate_rows_as((mix){dtype, QN_GELU, is_limited}, p, first, last, scratch);
-    else if (p->function == QN_GELU_TANH)
-        activate_rows_as((mix){dtype, QN_GELU_TANH, is_limited}, p, first, last, scratch);
-    else
-        activate_rows_as((mix){dtype, QN_SILU, is_limited}, p, first, last, scratch);
-}
+// A function for each mix: with all in one, compilers take longer over the same code.
+#define ROWS_OF(name, ...)                                                                         \
+    QN_SHARED void name(const qni_activation_problem *p, int64_t first, int64_t last,              \
+                        float *scratch) {                                                          \
+        activate_rows_as((mix){__VA_ARGS__}, p, first, last, scratch);                             \
+    }
+#define OF_FUNCTIONS(name, dtype, is_limited)                                                      \
+    ROWS_OF(name##_silu, dtype, QN_SILU, is_limited)                                               \
+    ROWS_OF(name##_gelu, dtype, QN_GELU, is_limited)                                               \
+    ROWS_OF(name##_gelu_tanh, dtype, QN_GELU_TANH, is_limited)                                     \
+    static const qni_activation_rows_fn name[] = {                                                 \
+        [QN_SILU] = name##_silu, [QN_GELU] = name##_gelu, [QN_GELU_TANH] = name##_gelu_tanh};
+OF_FUNCTIONS(f32, QNI_F32, false)
+OF_FUNCTIONS(f16, QNI_F16, false)
+OF_FUNCTIONS(bf16, QNI_BF16, false)
+OF_FUNCTIONS(limited_f32, QNI_F32, true)
+OF_FUNCTIONS(limited_f16, QNI_F16, true)
+OF_FUNCTIONS(limited_bf16, QNI_BF16, true)
+#undef OF_FUNCTIONS
+#undef ROWS_OF
 
 /** Rows first .. last - 1. */
 static void activation_rows(const qni_activation_problem *p, int64_t first, int64_t last,
                             float *scratch) {
     const bool is_limited = p->limit < HUGE_VALF;
-    if (p->dtype == QNI_F32)
-        is_limited ? activate_rows_of(QNI_F32, true, p, first, last, scratch)
-                   : activate_rows_of(QNI_F32, false, p, first, last, scratch);
-    else if (p->dtype == QNI_F16)
-        is_limited ? activate_rows_of(QNI_F16, true, p, first, last, scratch)
-                   : activate_rows_of(QNI_F16, false, p, first, last, scratch);
-    else
-        is_limited ? activate_rows_of(QNI_BF16, true, p, first, last, scratch)
-                   : activate_rows_of(QNI_BF16, false, p, first, last, scratch);
+    const qni_activation_rows_fn *functions = p->dtype == QNI_F32   ? is_limited ? limited_f32 : f32
+                                              : p->dtype == QNI_F16 ? is_limited ? limited_f16 : f16
+                                              : is_limited          ? limited_bf16
+                                                                    : bf16;
+    functions[p->function](p, first, last, scratch);
 }
 
 #endif
