@@ -46,6 +46,8 @@ extern const qni_op qni_op_activation;
 #undef QN_IMAGE
 bool qni_activation_gpu_supports(const qn_device *device, const void *problem, qni_reason *why);
 bool qni_activation_gpu_any_supports(const qn_device *device, const void *problem, qni_reason *why);
+bool qni_activation_avx512bf16_supports(const qn_device *device, const void *problem,
+                                        qni_reason *why);
 
 /** All problems of the op, for the check harness: activation_check.c. */
 qn_status qni_activation_check(qni_check_run *run, const qni_op *op);

@@ -1,7 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU kernel with AVX-512 and its conversion to bf16: vectors of 16 f32.
+// The CPU kernel with AVX-512 and its conversion to bf16: vectors of 16 f32. It is for bf16 alone, as the other dtypes would
+// be what activation_avx512.c makes of them.
 #define QN_LANES 16
+#define QN_BF16_ALONE
 #include "activation_simd.h"
+
+bool qni_activation_avx512bf16_supports(const qn_device *device, const void *problem,
+                                        qni_reason *why) {
+    (void)device;
+    const qni_activation_problem *p = problem;
+    return p->dtype == QNI_BF16 || qni_no(why, "x is not bf16");
+}
 
 qn_status qni_activation_avx512bf16(qn_stream *stream, const void *problem) {
     (void)stream;

@@ -183,24 +183,33 @@ QN_INLINE void activate_rows_as(mix m, const qni_activation_problem *p, int64_t 
     ROWS_OF(name##_gelu_tanh, dtype, QN_GELU_TANH, is_limited)                                     \
     static const qni_activation_rows_fn name[] = {                                                 \
         [QN_SILU] = name##_silu, [QN_GELU] = name##_gelu, [QN_GELU_TANH] = name##_gelu_tanh};
+#ifndef QN_BF16_ALONE
 OF_FUNCTIONS(f32, QNI_F32, false)
 OF_FUNCTIONS(f16, QNI_F16, false)
-OF_FUNCTIONS(bf16, QNI_BF16, false)
 OF_FUNCTIONS(limited_f32, QNI_F32, true)
 OF_FUNCTIONS(limited_f16, QNI_F16, true)
+#endif
+OF_FUNCTIONS(bf16, QNI_BF16, false)
 OF_FUNCTIONS(limited_bf16, QNI_BF16, true)
 #undef OF_FUNCTIONS
 #undef ROWS_OF
 
+/** The functions for the problem's dtype and limit. */
+static const qni_activation_rows_fn *functions_of(const qni_activation_problem *p) {
+    const bool is_limited = p->limit < HUGE_VALF;
+#ifndef QN_BF16_ALONE
+    if (p->dtype == QNI_F32)
+        return is_limited ? limited_f32 : f32;
+    if (p->dtype == QNI_F16)
+        return is_limited ? limited_f16 : f16;
+#endif
+    return is_limited ? limited_bf16 : bf16;
+}
+
 /** Rows first .. last - 1. */
 static void activation_rows(const qni_activation_problem *p, int64_t first, int64_t last,
                             float *scratch) {
-    const bool is_limited = p->limit < HUGE_VALF;
-    const qni_activation_rows_fn *functions = p->dtype == QNI_F32   ? is_limited ? limited_f32 : f32
-                                              : p->dtype == QNI_F16 ? is_limited ? limited_f16 : f16
-                                              : is_limited          ? limited_bf16
-                                                                    : bf16;
-    functions[p->function](p, first, last, scratch);
+    functions_of(p)[p->function](p, first, last, scratch);
 }
 
 #endif

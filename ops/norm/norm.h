@@ -57,6 +57,7 @@ extern const qni_op qni_op_norm;
 bool qni_norm_gpu_rows_supports(const qn_device *device, const void *problem, qni_reason *why);
 bool qni_norm_gpu_supports(const qn_device *device, const void *problem, qni_reason *why);
 bool qni_norm_gpu_any_supports(const qn_device *device, const void *problem, qni_reason *why);
+bool qni_norm_avx512bf16_supports(const qn_device *device, const void *problem, qni_reason *why);
 
 /** All problems of the op, for the check harness: norm_check.c. */
 qn_status qni_norm_check(qni_check_run *run, const qni_op *op);

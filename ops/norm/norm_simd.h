@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norms with vectors of QN_LANES f32: included by norm_cpu.c, norm_avx2.c and norm_avx512.c.
+// Norms with vectors of QN_LANES f32: included by norm_cpu.c, norm_avx2.c and norm_avx512.c; and by
+// norm_avx512bf16.c, whose QN_BF16_ALONE leaves out the other dtypes.
 //
 // A row is read from memory once and stays in the first cache, in its own dtype: each pass over it (mean, squares,
 // magnitudes, result) makes t again from what was read, which takes fewer instructions than storing it as f32 and
@@ -367,24 +368,33 @@ QN_INLINE void norm_rows_as(mix m, const qni_norm_problem *p, int64_t first, int
     ROWS_OF(name##_any, dtype, weights, ANY)                                                       \
     static const qni_norm_rows_fn name[] = {name##_rms, name##_sum, name##_any};
 #endif
+#ifndef QN_BF16_ALONE
 FORMS_OF(f32, QNI_F32, QNI_F32)
 FORMS_OF(f16, QNI_F16, QNI_F16)
 FORMS_OF(f16_f32, QNI_F16, QNI_F32)
+#endif
 FORMS_OF(bf16, QNI_BF16, QNI_BF16)
 FORMS_OF(bf16_f32, QNI_BF16, QNI_F32)
 #undef FORMS_OF
 #undef ROWS_OF
 
+/** The functions for the problem's dtypes, in the order of its forms. */
+static const qni_norm_rows_fn *forms_of(const qni_norm_problem *p) {
+    const bool is_wide = p->dtype_weights == QNI_F32;
+#ifndef QN_BF16_ALONE
+    if (p->dtype == QNI_F32)
+        return f32;
+    if (p->dtype == QNI_F16)
+        return is_wide ? f16_f32 : f16;
+#endif
+    return is_wide ? bf16_f32 : bf16;
+}
+
 /** Rows first .. last - 1. */
 static void norm_rows(const qni_norm_problem *p, int64_t first, int64_t last) {
     const bool is_any =
         p->subtracts_mean || p->gate.data || p->beta.data || !p->weight.data || p->rounds_first;
-    const bool is_wide = p->dtype_weights == QNI_F32;
-    const qni_norm_rows_fn *forms = p->dtype == QNI_F32   ? f32
-                                    : p->dtype == QNI_F16 ? is_wide ? f16_f32 : f16
-                                    : is_wide             ? bf16_f32
-                                                          : bf16;
-    forms[is_any ? ANY : p->residual.data ? SUM : RMS](p, first, last);
+    forms_of(p)[is_any ? ANY : p->residual.data ? SUM : RMS](p, first, last);
 }
 
 #endif
