@@ -170,6 +170,29 @@ def test_several_queries_and_keys_after_them(window_right, options):
         close(out[3 * b:3 * b + 3], expected(q[3 * b:3 * b + 3], pages.k[b], pages.v[b], **options)[0])
 
 
+@pytest.mark.parametrize("base, unit", [("log2", 1), ("ln", np.log(2))])
+def test_batch_prefill_with_an_lse_of_other_bases_and_layouts(base, unit):
+    pages, q = Pages([33, 7], 8), randn(5, 4, 64)
+    wrapper, ragged = (kind(workspace()) for kind in (flashinfer.BatchPrefillWithPagedKVCacheWrapper,
+                                                      flashinfer.BatchPrefillWithRaggedKVCacheWrapper))
+    wrapper.plan(torch.tensor([0, 2, 5]), *pages.arrays(), 4, 2, 64, 8)
+    ragged.plan(torch.tensor([0, 2, 5]), torch.tensor([0, 33, 40]), 4, 2, 64)
+    k, v = (torch.cat(x).half() for x in (pages.k, pages.v))
+    want, want_lse = expected(q[2:], pages.k[1], pages.v[1])
+    for result in (wrapper.run(q, pages.cache, return_lse=True, lse_base=base), ragged.run_return_lse(q, k, v, lse_base=base)):
+        close(result[1][2:], want_lse * unit)
+    place = torch.empty(4, 5)
+    for out, lse in (wrapper.run_return_lse(q, pages.cache, lse_base=base, lse_layout="HN", lse=place),
+                     ragged.run(q, k, v, return_lse=True, lse_base=base, lse_layout="HN")):
+        close(out[2:], want)
+        close(lse[:, 2:], want_lse.T * unit)
+        assert lse.shape == (4, 5) and lse.is_contiguous()
+    assert wrapper.run_return_lse(q, pages.cache, lse_layout="HN", lse=place)[1] is place
+    for option in ({"lse_base": "e"}, {"lse_layout": "HNM"}):
+        with pytest.raises(ValueError, match=f"{next(iter(option))} is '.*; accepted: '"):
+            wrapper.run(q, pages.cache, **option)
+
+
 # ---- fixed cases of every backend
 
 def test_no_queries_no_keys_and_more_queries_than_keys():

@@ -91,7 +91,7 @@ def attention(out, lse, q, k, v, batch, custom_mask=None, layout="NHD", **option
         result, result_lse = _request(q[rows], *keys, mask, options)
         out[rows] = result.to(out.dtype)
         if lse is not None:
-            lse[rows] = result_lse
+            lse[rows] = result_lse * (math.log(2) if options.get("lse_base") == "e" else 1)
 
 
 def merge_states(v_states, s_states):

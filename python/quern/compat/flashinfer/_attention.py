@@ -2,6 +2,7 @@
 """What FlashInfer's attention functions and wrappers share: a batch and its plan, scales, masks, the call itself."""
 
 import dataclasses
+import inspect
 
 import torch
 
@@ -148,6 +149,14 @@ def _attend(out, lse, q, k, v, batch, workspace, options):
         attention(*parts[:3], out=parts[3], lse=parts[4], workspace=workspace, **options)
         return
     attention(q, k, v, plan=batch.plan, kv_indices=batch.kv_indices, out=out, lse=lse, workspace=workspace, **options)
+
+
+def takes(function):
+    """Marks a method of *arguments and **options as one that takes what function does, for help()."""
+    def mark(method):
+        method.__signature__ = inspect.signature(function)
+        return method
+    return mark
 
 
 class Wrapper:

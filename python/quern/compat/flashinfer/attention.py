@@ -105,13 +105,15 @@ class BatchAttentionWithAttentionSinkWrapper(BatchPrefillWithPagedKVCacheWrapper
         return super()._batch_of(*call.args, **call.kwargs)
 
     def run(self, q, paged_kv_cache, sink=None, sm_scale=None, *, q_scale=None, k_scale=None, v_scale=None, out=None, lse=None,
-            return_lse=False, enable_pdl=None, window_left=None, sinks=None, kv_cache_sf=None):
+            return_lse=False, lse_base="log2", lse_layout="NH", enable_pdl=None, window_left=None, sinks=None, kv_cache_sf=None,
+            skip_softmax_threshold_scale_factor=None, use_fp16_softmax=None, uses_spcompress=None):
         """As without sinks; sink, or sinks, [heads] f32: e^sink joins each query's denominator. sm_scale None: as planned."""
-        refuse(self._op, kv_cache_sf=kv_cache_sf)
+        refuse(self._op, kv_cache_sf=kv_cache_sf, skip_softmax_threshold_scale_factor=skip_softmax_threshold_scale_factor,
+               use_fp16_softmax=use_fp16_softmax, uses_spcompress=uses_spcompress)
         if (sink is None) == (sinks is None):
             raise ValueError(f"{self._op}: found {'neither' if sink is None else 'both'} of sink and sinks; accepted: one of them")
-        return self._attend(q, *caches(paged_kv_cache), out, lse, return_lse,
-                            {"q_scale": q_scale, "k_scale": k_scale, "v_scale": v_scale}, sinks=sink if sinks is None else sinks,
-                            window_left=window_left, sm_scale=sm_scale)
+        return self._attend_with(lse_base, lse_layout, q, *caches(paged_kv_cache), out, lse, return_lse,
+                                 {"q_scale": q_scale, "k_scale": k_scale, "v_scale": v_scale},
+                                 sinks=sink if sinks is None else sinks, window_left=window_left, sm_scale=sm_scale)
 
     run_return_lse = functools.partialmethod(run, return_lse=True)

@@ -5,7 +5,7 @@ import functools
 
 import torch
 
-from ._attention import Wrapper, attend, caches, dtype_of, make_batch, positions, refuse, scales
+from ._attention import Wrapper, attend, caches, dtype_of, make_batch, positions, refuse, scales, takes
 from .page import is_hnd
 
 
@@ -57,25 +57,24 @@ class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
         self._check_lens(batch, seq_lens)
         return batch
 
-    def plan(self, indptr, indices, last_page_len, num_qo_heads, num_kv_heads, head_dim, page_size, *arguments, **options):
+    @takes(_batch_of)
+    def plan(self, *arguments, **options):
         """indptr [batch + 1] pages, indices [pages in use], last_page_len [batch]; then, by name or in FlashInfer's order,
-        pos_encoding_mode, window_left, logits_soft_cap, q_data_type ("float16"), kv_data_type, o_data_type, data_type,
-        sm_scale, rope_scale, rope_theta, non_blocking, block_tables, seq_lens, fixed_split_size (pages), disable_split_kv,
-        q_len_per_req, window_right (0; -1: none).
+        num_qo_heads, num_kv_heads, head_dim, page_size, pos_encoding_mode, window_left, logits_soft_cap, q_data_type
+        ("float16"), kv_data_type, o_data_type, data_type, sm_scale, rope_scale, rope_theta, non_blocking, block_tables,
+        seq_lens, fixed_split_size (pages), disable_split_kv, q_len_per_req, window_right (0; -1: none).
         """
-        batch = self._batch_of(indptr, indices, last_page_len, num_qo_heads, num_kv_heads, head_dim, page_size, *arguments,
-                               **options)
-        self._check_batch_size(indptr, self._indptr)
-        batch.kv_indices = self._fill(self._indices, indices)
+        batch = self._batch_of(*arguments, **options)
+        self._check_batch_size(batch.kv_indptr, self._indptr)
+        batch.kv_indices = self._fill(self._indices, batch.kv_indices)
         self._planned(batch)
 
     begin_forward = plan
 
-    def workspace_size(self, indptr, indices, last_page_len, num_qo_heads, num_kv_heads, head_dim, page_size, *arguments,
-                       **options):
+    @takes(_batch_of)
+    def workspace_size(self, *arguments, **options):
         """Bytes of the two workspaces that plan() with these arguments needs: (float, int)."""
-        plan = self._batch_of(indptr, indices, last_page_len, num_qo_heads, num_kv_heads, head_dim, page_size, *arguments,
-                              **options).plan
+        plan = self._batch_of(*arguments, **options).plan
         return plan.workspace_bytes, plan.host.size
 
     def run(self, q, paged_kv_cache, *, q_scale=None, k_scale=None, v_scale=None, out=None, lse=None, return_lse=False,

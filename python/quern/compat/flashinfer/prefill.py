@@ -6,7 +6,7 @@ import functools
 import torch
 
 from ._attention import (Wrapper, attend, caches, dtype_of, make_batch, on_host, pack_mask, pack_single_mask, positions, refuse,
-                         scales)
+                         scales, takes)
 from .page import is_hnd
 
 
@@ -32,6 +32,10 @@ def single_prefill_with_kv_cache(q, k, v, scale_q=None, scale_k=None, scale_v=No
                   **scales("v_scale", heads, scale_v, v_scale))
 
 
+_LSE_BASES = {"log2": 2, "ln": "e"}
+_LSE_LAYOUTS = ("NH", "HN")
+
+
 single_prefill_with_kv_cache_return_lse = functools.partial(single_prefill_with_kv_cache, return_lse=True)
 
 
@@ -50,6 +54,18 @@ class _BatchPrefill(Wrapper):
         refuse(self._op, use_fp16_qk_reduction=use_fp16_qk_reduction)
         return {"is_causal": causal, "window_left": window_left,
                 **positions(self._op, mode, logits_soft_cap, rope_scale, rope_theta, sm_scale)}
+
+    def _attend_with(self, lse_base, lse_layout, q, k, v, out, lse, return_lse, scale_values, **options):
+        """_attend, with an lse of another base, or of [heads, queries]."""
+        for name, value, accepted in (("lse_base", lse_base, _LSE_BASES), ("lse_layout", lse_layout, _LSE_LAYOUTS)):
+            if value not in accepted:
+                raise ValueError(f"{self._op}: {name} is {value!r}; accepted: {', '.join(map(repr, accepted))}")
+        options["lse_base"] = _LSE_BASES[lse_base]
+        if not return_lse or lse_layout == "NH":
+            return self._attend(q, k, v, out, lse, return_lse, scale_values, **options)
+        if lse is None:
+            lse = torch.empty(q.shape[1], q.shape[0], dtype=torch.float32, device=q.device)
+        return self._attend(q, k, v, out, lse.T, True, scale_values, **options)[0], lse
 
     def _put_mask(self, batch, custom_mask, packed_custom_mask):
         packed = pack_mask(batch, custom_mask, packed_custom_mask)
@@ -103,33 +119,37 @@ class BatchPrefillWithPagedKVCacheWrapper(_BatchPrefill):
         self._put_mask(batch, custom_mask, packed_custom_mask)
         return batch
 
-    def plan(self, qo_indptr, paged_kv_indptr, paged_kv_indices, paged_kv_last_page_len, *arguments, **options):
+    @takes(_batch_of)
+    def plan(self, *arguments, **options):
         """qo_indptr [batch + 1] queries, paged_kv_indptr [batch + 1] pages, paged_kv_indices [pages in use],
         paged_kv_last_page_len [batch]; then, by name or in FlashInfer's order, num_qo_heads, num_kv_heads, head_dim_qk,
         page_size, head_dim_vo, custom_mask, packed_custom_mask, causal, pos_encoding_mode, use_fp16_qk_reduction, sm_scale,
-        window_left, logits_soft_cap, rope_scale, rope_theta, q_data_type ("float16"), kv_data_type, o_data_type, and more.
+        window_left, logits_soft_cap, rope_scale, rope_theta, q_data_type ("float16"; None: q's), kv_data_type, o_data_type,
+        and more.
         """
-        batch = self._batch_of(qo_indptr, paged_kv_indptr, paged_kv_indices, paged_kv_last_page_len, *arguments, **options)
-        self._check_batch_size(qo_indptr, self._qo_indptr)
-        batch.kv_indices = self._fill(self._indices, paged_kv_indices)
+        batch = self._batch_of(*arguments, **options)
+        self._check_batch_size(batch.qo_indptr, self._qo_indptr)
+        batch.kv_indices = self._fill(self._indices, batch.kv_indices)
         self._planned(batch)
 
     begin_forward = plan
 
+    @takes(_batch_of)
     def workspace_size(self, *arguments, **options):
         """Bytes of the two workspaces that plan() with these arguments needs: (float, int)."""
         plan = self._batch_of(*arguments, **options).plan
         return plan.workspace_bytes, plan.host.size
 
     def run(self, q, paged_kv_cache, *, q_scale=None, k_scale=None, v_scale=None, out=None, lse=None, return_lse=False,
-            enable_pdl=None, window_left=None, sinks=None, kv_cache_sf=None, skip_softmax_threshold_scale_factor=None,
-            use_fp16_softmax=None, uses_spcompress=None):
-        """q [queries, heads, dim_qk] over the pages: [queries, heads, dim_vo]; with return_lse also [queries, heads], base 2."""
+            lse_base="log2", lse_layout="NH", enable_pdl=None, window_left=None, sinks=None, kv_cache_sf=None,
+            skip_softmax_threshold_scale_factor=None, use_fp16_softmax=None, uses_spcompress=None):
+        """q [queries, heads, dim_qk] over the pages: [queries, heads, dim_vo]; with return_lse also [queries, heads], base 2
+        (lse_base "ln": e; lse_layout "HN": [heads, queries])."""
         refuse(self._op, kv_cache_sf=kv_cache_sf, skip_softmax_threshold_scale_factor=skip_softmax_threshold_scale_factor,
                use_fp16_softmax=use_fp16_softmax, uses_spcompress=uses_spcompress)
-        return self._attend(q, *caches(paged_kv_cache), out, lse, return_lse,
-                            {"q_scale": q_scale, "k_scale": k_scale, "v_scale": v_scale}, sinks=sinks,
-                            window_left=window_left)
+        return self._attend_with(lse_base, lse_layout, q, *caches(paged_kv_cache), out, lse, return_lse,
+                                 {"q_scale": q_scale, "k_scale": k_scale, "v_scale": v_scale}, sinks=sinks,
+                                 window_left=window_left)
 
     run_return_lse = functools.partialmethod(run, return_lse=True)
 
@@ -179,11 +199,11 @@ class BatchPrefillWithRaggedKVCacheWrapper(_BatchPrefill):
     begin_forward = plan
 
     def run(self, q, k, v, *, q_scale=None, k_scale=None, v_scale=None, o_scale=None, out=None, lse=None, return_lse=False,
-            enable_pdl=None, kv_cache_sf=None):
+            lse_base="log2", lse_layout="NH", enable_pdl=None, kv_cache_sf=None):
         """q [queries, heads, dim_qk] over k, v [keys, kv heads, dim] ("HND": [kv heads, keys, dim]): [queries, heads, dim_vo]."""
         refuse(self._op, o_scale=None if o_scale == 1 else o_scale, kv_cache_sf=kv_cache_sf)
-        return self._attend(q, k, v, out, lse, return_lse,
-                            {"q_scale": q_scale, "k_scale": k_scale, "v_scale": v_scale})
+        return self._attend_with(lse_base, lse_layout, q, k, v, out, lse, return_lse,
+                                 {"q_scale": q_scale, "k_scale": k_scale, "v_scale": v_scale})
 
     run_return_lse = functools.partialmethod(run, return_lse=True)
 
