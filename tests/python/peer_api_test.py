@@ -37,6 +37,32 @@ def test_table(tmp_path):
     assert "`packbits` is in the stand-in alone." in lines
 
 
+def test_classes(tmp_path):
+    """Of methods of its own, inherited, by another name, and in a file that passes a class on."""
+    (tmp_path / "attention").mkdir()
+    (tmp_path / "_build_meta.py").write_text('__version__ = "9.8.7"\n')
+    (tmp_path / "__init__.py").write_text(
+        "from .attention import BatchAttention, BatchAttentionWithAttentionSinkWrapper\nfrom .mla import BatchMLAWrapper\n")
+    (tmp_path / "attention/__init__.py").write_text("from ._core import *\n")
+    (tmp_path / "attention/_core.py").write_text(
+        "from ..prefill import Base\nclass BatchAttention:\n    def __init__(self, kv_layout='NHD', device='cuda'): ...\n"
+        "    def plan(self, *others, **more): ...\n    def run(self, q, cache, new=None): ...\n    def _hidden(self): ...\n"
+        "class BatchAttentionWithAttentionSinkWrapper(Base): ...\n")
+    (tmp_path / "prefill.py").write_text(
+        "class Base:\n    def plan(self, qo_indptr, paged_kv_indptr): ...\n    begin_forward = plan\n    def gone(self): ...\n"
+        "    def end_forward(self): ...\n")
+    (tmp_path / "mla.py").write_text("class BatchMLAWrapper: ...\n")
+    lines = run(tmp_path).stdout.splitlines()
+    assert "3 public classes, of which the stand-in has 2." in lines
+    rows = {line.split("`")[1]: line for line in lines if line.startswith("| `")}
+    assert "`run()` without `cache`, without `new`, also `kv_cache`" in rows["BatchAttention"]
+    assert "plan()" not in rows["BatchAttention"] and "_hidden" not in rows["BatchAttention"]
+    sinks = rows["BatchAttentionWithAttentionSinkWrapper"]
+    assert "without `gone()`" in sinks and "end_forward" not in sinks
+    assert "`plan()` also `paged_kv_indices`, also `paged_kv_last_page_len`" in sinks and "`begin_forward()` also" in sinks
+    assert "| `mla` | `BatchMLAWrapper` |" in lines
+
+
 def test_no_package(tmp_path):
     done = run(tmp_path)
     assert done.returncode == 2 and "needs the folder" in done.stderr
