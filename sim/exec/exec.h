@@ -332,11 +332,18 @@ static inline uint64_t f64_bits(double value) {
 typedef _Float16 f16x16 __attribute__((vector_size(32)));
 typedef uint16_t u16x16 __attribute__((vector_size(32)));
 
-static inline f32x16 f32_of_f16(u32x16 bits) {
+/** Without instructions for f16, sixteen calls make a conversion: code that is shared, as it is long and slow anyway. */
+#ifdef __AVX512F__
+#define SIM_CONVERSION static inline
+#else
+#define SIM_CONVERSION static inline __attribute__((noinline))
+#endif
+
+SIM_CONVERSION f32x16 f32_of_f16(u32x16 bits) {
     return __builtin_convertvector((f16x16) __builtin_convertvector(bits, u16x16), f32x16);
 }
 
-static inline u32x16 f16_of_f32(f32x16 value) {
+SIM_CONVERSION u32x16 f16_of_f32(f32x16 value) {
     return __builtin_convertvector((u16x16) __builtin_convertvector(value, f16x16), u32x16);
 }
 
