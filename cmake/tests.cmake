@@ -90,6 +90,10 @@ foreach(source ${outer_tests})
   quern_add_test(${source} quern)
 endforeach()
 
+if(TEST attention_grid_test) # two minutes of processors, which others may share
+  set_tests_properties(attention_grid_test PROPERTIES TIMEOUT 900)
+endif()
+
 # What compilers make runs clean under every check, and so must our own kernels.
 foreach(name kernels_test gemm_sim_test gemm_chips_test quantize_gpu_test families_test aotriton_test)
   if(TEST ${name})
