@@ -92,4 +92,14 @@ QD_INLINE uint32_t qd_widen2(int kind, bool is_f16, uint32_t a, uint32_t i, uint
     return kind == QD_E5M2 ? qd_widen2_e5m2(is_f16, high) : qd_widen2_e4m3fn(is_f16, high);
 }
 
+/** Eight codes, likewise. */
+QD_INLINE qd_u32x4 qd_widen8(int kind, bool is_f16, qd_u32x2 codes) {
+    qd_u32x4 wide;
+    QD_UNROLL for (uint32_t i = 0; i < 4; i++) {
+        const uint32_t word = codes[i / 2], first = i % 2 * 2;
+        wide[i] = qd_widen2(kind, is_f16, word, first, word, first + 1);
+    }
+    return wide;
+}
+
 #endif

@@ -102,11 +102,7 @@ QD_INLINE void put_keys(const carrier *c, const qd_u32x4 pieces[2 * PAIRS]) {
 /** Eight elements as the matrix core takes them; `kind` is FP8's. */
 QD_INLINE qd_u32x4 widen_piece(int kind, kv_piece x) {
 #if QK_FP8
-    qd_u32x4 wide;
-    QD_UNROLL for (uint32_t i = 0; i < 4; i++) {
-        wide[i] = qd_widen2(kind, QK_F16, x[i / 2], i % 2 * 2, x[i / 2], i % 2 * 2 + 1);
-    }
-    return wide;
+    return qd_widen8(kind, QK_F16, x);
 #else
     (void)kind;
     return x;

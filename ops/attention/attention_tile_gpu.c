@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention on matrix cores, CDNA's, RDNA's and NVIDIA's: any mask, window and layout of f16 and bf16, and of FP8 caches.
 //
-// Needs     wave matrix instructions of 16-bit kinds; k and v of q's kind, or with QK_FP8 of any FP8 kind; head dims that
-//           are multiples of 8, at most QK_D; rows that begin at multiples of eight elements, 16 bytes or of FP8 8
+// Needs     wave matrix instructions of 16-bit kinds; k and v of q's kind, or with QK_FP8 of any FP8 kind, then in the image
+//           of bf16 q of e4m3fn, e5m2 or the target's usual kind as well; head dims that are multiples of 8, at most
+//           QK_D; rows that begin at multiples of eight elements, 16 bytes or of FP8 8
 // Tile      128 rows (QK_D = 256: 64 on NVIDIA and gfx12, 32 on gfx11), of which a wave owns 16 (CDNA 32), by TILE keys
 // Launch    256 threads; as many workgroups as there are work items and heads of k, or fewer
 // LDS       a tile of k, keys as rows, and one of v, transposed. 16-byte piece p of row r stands at p ^ qd_mma_turn(r), of

@@ -5,6 +5,7 @@
 
 #include "attention_mma_gpu.h"
 #include "attention_row_gpu.h"
+#include "halves.h"
 
 #ifndef QK_D
 #define QK_D 128 // head dims up to this
@@ -134,17 +135,34 @@ QD_INLINE row make_row(const part *p, uint32_t index) {
     return r;
 }
 
-QD_INLINE void load_query(const part *p, wave *w, uint32_t own) {
+/** Piece i of a row of q, of codes of FP8's kind or, below 0, of 16 bits. */
+QD_INLINE qd_u32x4 query_piece(const char *q, uint32_t i, int kind) {
+    return kind < 0 ? ((const qd_u32x4 *)q)[i] : qd_widen8(kind, QK_F16, ((const qd_u32x2 *)q)[i]);
+}
+
+QD_INLINE void load_query_as(const part *p, wave *w, uint32_t own, int kind) {
     const qk_attention_args *g = reread(p->args);
     const row *r = &w->rows[own];
     const row_place place = place_of(p, r);
-    const char *q = (const char *)g->q.data + q_offset(g, &place) * 2;
+    const char *q = (const char *)g->q.data + q_offset(g, &place) * (kind < 0 ? 2 : 1);
     QD_UNROLL for (uint32_t c = 0; c < D / QD_MMA_K; c++) {
-#define PIECE(i)                                                                                   \
-    (r->exists && (i) * 8 < g->head_dim_qk ? *(const qd_u32x4 *)(q + (i) * 16) : (qd_u32x4)0)
+#define PIECE(i) (r->exists && (i) * 8 < g->head_dim_qk ? query_piece(q, i, kind) : (qd_u32x4)0)
         w->q[c][own] = QD_MMA_READ(c, PIECE);
 #undef PIECE
     }
+}
+
+/** Queries of FP8 are computed with as bf16. */
+QD_INLINE void load_query(const part *p, wave *w, uint32_t own) {
+    const int kind = (int)reread(p->args)->dtype_q - 3;
+    if (!QK_FP8 || QK_F16 || kind < 0)
+        load_query_as(p, w, own, -1);
+    else if (kind == QD_FP8_USUAL)
+        load_query_as(p, w, own, QD_FP8_USUAL);
+    else if (kind == QD_E4M3FN)
+        load_query_as(p, w, own, QD_E4M3FN);
+    else
+        load_query_as(p, w, own, QD_E5M2);
 }
 
 /** The wave's rows, from `begin` on. */
