@@ -394,7 +394,7 @@ static void quantize_ones(void *) {
 }
 
 static void test_op(void **) {
-    needs_images();
+    needs_images("gfx942");
     const char *text = child_run(quantize_ones, nullptr, (const char *[]){"QUERN_LOG", nullptr});
     assert_string_equal(text, "");
     text =

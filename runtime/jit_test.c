@@ -325,7 +325,7 @@ static void rebuild_all(void *) {
 }
 
 static void test_rebuild(void **) {
-    needs_images();
+    needs_images("gfx942");
     place *p = make_place(nullptr);
     child_run(rebuild_all, nullptr, p->env);
     remove_folder(p->top);
@@ -333,7 +333,7 @@ static void test_rebuild(void **) {
 
 /** The user's settings for another compilation do not leak into this one. */
 static void test_foreign_settings(void **) {
-    needs_images();
+    needs_images("gfx942");
     char header[128], variable[160];
     place *p = make_place(variable);
     p->env[4] = "CCC_OVERRIDE_OPTIONS=+-DQK_LEAKED";

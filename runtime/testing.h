@@ -111,10 +111,10 @@ static inline int count_text(const char *text, const char *word) {
     return count;
 }
 
-/** make TARGETS=… may have left out the images for gfx942 that a test asks for. */
-static inline void needs_images(void) {
+/** make TARGETS=… may have left out the images for a target that a test asks for. */
+static inline void needs_images(const char *target) {
     for (const qni_image *built = qni_images; built->id; built++)
-        if (strcmp(built->target, "gfx942") == 0)
+        if (strcmp(built->target, target) == 0)
             return;
     skip();
 }

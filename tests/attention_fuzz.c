@@ -157,7 +157,7 @@ static void set_tensor(tensor *x, DLDataType dtype, int ndim, const int64_t *sha
 static bool get_reach(const DLTensor *t, int64_t *low, int64_t *high) {
     const int64_t size = (t->dtype.bits * t->dtype.lanes + 7) / 8;
     __int128 down = 0, up = size, stride = 1;
-    bool is_empty = t->ndim < 0 || t->ndim > MAX_NDIM;
+    bool is_empty = !t->shape || t->ndim < 0 || t->ndim > MAX_NDIM;
     for (int i = is_empty ? -1 : t->ndim - 1; i >= 0; i--) {
         is_empty |= t->shape[i] <= 0;
         const __int128 far =

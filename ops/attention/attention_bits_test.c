@@ -218,14 +218,15 @@ static void test_cpu_f32(void **) {
 
 static void test_gpu(void **state) {
     static const char *const env[] = {"QUERN_NO_JIT=1", nullptr};
-    needs_images();
+    const place *at = *state;
+    needs_images(strchr(at->spec, ':') + 1);
     assert_int_equal(strlen(child_run(compare_cuts, *state, env)), 16);
 }
 
 static void test_gpu_any(void **) {
     static const char *const env[] = {"QUERN_NO_JIT=1", "QUERN_FORCE=attention=attention.gpu_any",
                                       nullptr};
-    needs_images();
+    needs_images("gfx942");
     assert_int_equal(strlen(child_run(compare_cuts, (void *)(uintptr_t)&gfx942, env)), 16);
 }
 

@@ -201,7 +201,8 @@ static own_tensor *make_tensor(const TVMFFIShapeCell *shape, const int64_t *stri
     for (size_t i = ndim; i-- > 0;) {
         own->sizes[i] = shape->data[i];
         own->sizes[ndim + i] = strides ? strides[i] : stride;
-        stride *= shape->data[i];
+        if (stride < 0 || __builtin_mul_overflow(stride, shape->data[i], &stride))
+            stride = -1; // which nothing takes
     }
     own->managed =
         (DLManagedTensorVersioned){.version = {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION},
@@ -239,7 +240,8 @@ static int64_t extent_bytes(const DLTensor *t) {
     }
     if (is_empty)
         return 0;
-    return __builtin_mul_overflow(last + 1, (t->dtype.bits * t->dtype.lanes + 7) / 8, &bytes)
+    return __builtin_add_overflow(last, 1, &last) ||
+                   __builtin_mul_overflow(last, (t->dtype.bits * t->dtype.lanes + 7) / 8, &bytes)
                ? -1
                : bytes;
 }

@@ -65,6 +65,7 @@ def test_device():
     (lambda: quern.device("hip:64"), LookupError, "hip"),
     (lambda: quern.empty((-1,), "f32"), ValueError, "at least 0"),
     (lambda: quern.empty((1 << 62, 4), "f32"), ValueError, "at least 0"),
+    (lambda: quern.empty((1 << 62, 2), "u8"), ValueError, "at least 0"),
     (lambda: quern.empty((1 << 50,), "f32"), MemoryError, "the system has no"),
     (lambda: quern.rmsnorm(quern.to(np.ones((1, 8), np.float32), "sim:gfx942"), np.ones(8, np.float32)), ValueError,
      "rmsnorm: weight is on DLPack device"),
