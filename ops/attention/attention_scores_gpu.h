@@ -59,6 +59,8 @@ QD_INLINE void hide(const wave *w, uint32_t begin, qd_mma_acc s[S_TILES]) {
 
 // ---- weights and sums
 
+constexpr float FAR = 256; // of base-2 scores
+
 /** Where a maximum has risen far, the row's sum and o are scaled anew. */
 QD_INLINE void rise(wave *w, const float tops[QD_MMA_OWN]) {
     bool rises[QD_MMA_OWN], any = false;
@@ -116,12 +118,37 @@ QD_INLINE void weigh_row(row *r, const qd_mma_acc s[S_TILES], uint32_t own, floa
     }
 }
 
-QD_INLINE void weigh(wave *w, const qd_mma_acc s[S_TILES], bool transforms,
+/** Far from 0 a product's rounding, which the fused multiplication would leave in the exponent, is more than weights may
+ *  be off: the largest would not be 1. There scores are multiplied first, for each row by its own top. */
+QD_INLINE void round_far_scores(qd_mma_acc s[S_TILES], float units[QD_MMA_OWN],
+                                const float tops[QD_MMA_OWN]) {
+    float factors[QD_MMA_OWN];
+    bool any = false;
+    QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) {
+        const float far = __builtin_fabsf(tops[i]);
+        const bool is_far = far > FAR && far < __builtin_inff(); // infinite: no key is seen
+        factors[i] = is_far ? units[i] : 1;
+        units[i] = is_far ? 1 : units[i];
+        any |= is_far;
+    }
+    if (!qd_ballot(any))
+        return;
+    QD_UNROLL for (uint32_t t = 0; t < S_TILES; t++) {
+        s[t] *= qd_mma_spread(factors);
+    }
+}
+
+QD_INLINE void weigh(wave *w, qd_mma_acc s[S_TILES], bool transforms,
                      qd_mma_operand weights[FRAGMENTS][QD_MMA_OWN]) {
     float units[QD_MMA_OWN], tops[QD_MMA_OWN];
     QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) {
         units[i] = transforms ? 1 : w->rows[i].scale * log2_e;
-        tops[i] = largest(s, i) * units[i] - HEADROOM;
+        tops[i] = largest(s, i) * units[i];
+    }
+    if (!transforms)
+        round_far_scores(s, units, tops);
+    QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) {
+        tops[i] -= HEADROOM;
     }
     rise(w, tops);
     QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) {
