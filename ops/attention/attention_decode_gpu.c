@@ -333,7 +333,7 @@ QD_INLINE void take_chunk(const part *p) {
     store(p, &w);
 }
 
-/** One workgroup's share of a work item: each chunk. */
+/** One workgroup's share of a work item: each chunk. So few rows are never cut: they begin at 0. */
 QD_INLINE void take_work(const qk_attention_args *args, const qk_attention_work *work,
                          uint32_t kv_head) {
     part p = make_part(args, work, kv_head);
