@@ -199,6 +199,25 @@ static void test_refusals(void **) {
     assert_attention_refused(QN_E_INVALID, "plan is null; ragged q needs one");
 }
 
+/** What a call of so many queries and keys needs: shapes alone are looked at. */
+static int64_t workspace_of(int64_t queries, int64_t keys) {
+    int64_t bytes;
+    make_dense(QUERIES, KEYS);
+    q.shape[1] = queries;
+    k.shape[1] = v.shape[1] = keys;
+    assert_int_equal(qn_attention_workspace_bytes(&bytes, &args), QN_OK);
+    return bytes;
+}
+
+/** Nothing grows with queries times keys: long prompts need nothing, and a few queries 64 results each at most. */
+static void test_workspace_is_small(void **) {
+    const int64_t row = HEADS * (DIM + 1) * (int64_t)sizeof(float);
+    assert_int_equal(workspace_of(1 << 20, 1 << 20), 0);
+    assert_int_equal(workspace_of(1, 4096), 16 * row);
+    assert_int_equal(workspace_of(1, 1 << 20), 64 * row);
+    assert_true(workspace_of(256, 1 << 20) <= 64 * 256 * row);
+}
+
 /** Dense keys in several chunks need a workspace. */
 static void test_workspace(void **) {
     int64_t bytes;
@@ -463,13 +482,21 @@ static void test_random_numbers(void **) {
 int main(void) {
     setenv("QUERN_VALIDATE", "1", 1);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_causal),    cmocka_unit_test(test_window),
-        cmocka_unit_test(test_empty),     cmocka_unit_test(test_low_score),
-        cmocka_unit_test(test_masks),     cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_workspace), cmocka_unit_test(test_plan),
-        cmocka_unit_test(test_chunks),    cmocka_unit_test(test_plan_refusals),
-        cmocka_unit_test(test_paged),     cmocka_unit_test(test_merge),
-        cmocka_unit_test(test_dropout),   cmocka_unit_test(test_random_numbers),
+        cmocka_unit_test(test_causal),
+        cmocka_unit_test(test_window),
+        cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_low_score),
+        cmocka_unit_test(test_masks),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_workspace_is_small),
+        cmocka_unit_test(test_workspace),
+        cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_chunks),
+        cmocka_unit_test(test_plan_refusals),
+        cmocka_unit_test(test_paged),
+        cmocka_unit_test(test_merge),
+        cmocka_unit_test(test_dropout),
+        cmocka_unit_test(test_random_numbers),
     };
     return cmocka_run_group_tests(tests, open_cpu, close_cpu);
 }

@@ -191,9 +191,10 @@ def test_sd3(dtype):
     check(sd3(dtype), inputs, dtype, "sdpa", 2, exact_inputs={name: x.double() for name, x in inputs.items()})
 
 
-def test_sd3_on_a_simulated_gpu():
+@pytest.mark.parametrize("device", ["sim:gfx942", "sim:gfx1151"])
+def test_sd3_on_a_simulated_gpu(device):
     inputs = picture(torch.bfloat16, 1)
-    check(sd3(torch.bfloat16), inputs, torch.bfloat16, "sdpa", 2, "sim:gfx1151", {name: x.double() for name, x in inputs.items()})
+    check(sd3(torch.bfloat16), inputs, torch.bfloat16, "sdpa", 2, device, {name: x.double() for name, x in inputs.items()})
 
 
 def test_four_steps_within_a_bound():
