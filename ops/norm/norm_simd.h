@@ -61,7 +61,7 @@ typedef struct row_end {
 } row_end;
 
 /** Fills the buffers and gives the row that they are. */
-QN_SHARED row take_end(const qni_norm_problem *p, const row *r, row_end *end) {
+static row take_end(const qni_norm_problem *p, const row *r, row_end *end) {
     const int64_t size = qni_dtype_bytes(p->dtype), weight = qni_dtype_bytes(p->dtype_weights);
     const int64_t count = p->h % STEP, first = p->h - count;
     row to = {.scale = r->scale ? r->scale + first / QNI_NORM_GROUP : nullptr};
@@ -82,7 +82,7 @@ QN_SHARED row take_end(const qni_norm_problem *p, const row *r, row_end *end) {
     return to;
 }
 
-QN_SHARED void put_end(const qni_norm_problem *p, const row *r, const row_end *end) {
+static void put_end(const qni_norm_problem *p, const row *r, const row_end *end) {
     const int64_t size = qni_dtype_bytes(p->dtype), out = qni_dtype_bytes(p->dtype_out);
     const int64_t count = p->h % STEP, first = p->h - count;
     if (p->quant == QNI_NORM_PLAIN) // codes are in their place already
