@@ -16,7 +16,7 @@
 #include "attention_scores_gpu.h"
 #include "halves.h"
 
-enum { FEW = 16, LINES = QD_MMA_KEYS, RUN = D / LINES };
+enum { FEW = QK_ATTENTION_FEW_ROWS, LINES = QD_MMA_KEYS, RUN = D / LINES };
 enum { PIECE = RUN < 8 ? RUN : 8, RUN_PIECES = RUN / PIECE }; // of v: what is loaded at once
 enum { PIECE_BYTES = PIECE * KV_BYTES, PIECE_WORDS = PIECE_BYTES < 4 ? 1 : PIECE_BYTES / 4 };
 enum { WORDS = sizeof(qd_mma_operand) / 4, FRAGMENT_KEYS = 2 * WORDS }; // a lane's, of QD_MMA_K

@@ -42,7 +42,8 @@
 enum {
     QK_ATTENTION_MAGIC = 0x6E747461, // "attn"
     QK_ATTENTION_MAX_HEAD_DIM = 512,
-    QK_ATTENTION_MAX_TILE = 256 // rows of a work item
+    QK_ATTENTION_MAX_TILE = 256, // rows of a work item
+    QK_ATTENTION_FEW_ROWS = 16   // of a request, at most, that attention_decode_gpu.c takes
 };
 enum { QK_MASK_NONE, QK_MASK_BOOL, QK_MASK_F32, QK_MASK_F16, QK_MASK_BF16 };
 enum { QK_POS_NONE, QK_POS_ROPE, QK_POS_ALIBI };

@@ -14,7 +14,6 @@ static const qni_kernel_ref kernels[][2][2] = {
 #define DECODE(types) {.image = "attention_decode_" #types, .entry = "qk_attention_decode"}
 static const qni_kernel_ref decode[2][2] = {{DECODE(bf16), DECODE(bf16_fp8)},
                                             {DECODE(f16), DECODE(f16_fp8)}};
-enum { FEW_ROWS = 16 }; // as attention_decode_gpu.c takes
 enum { MOST_HEAD_DIM = 256 };
 /** Elements that a thread moves at once: 16 bytes, of FP8 8. */
 enum { PIECE = 8 };
@@ -102,7 +101,7 @@ static int head_dim_of(const qni_attention_problem *p) {
 /** Requests of how many rows are attention_decode_gpu.c's. */
 static uint32_t few_rows_of(const qn_device *device, const qni_attention_problem *p) {
     const bool is_taken = !qni_is_fp8(p->dtype_kv) || p->dtype_kv == usual_fp8(device);
-    return head_dim_of(p) < 2 && is_taken ? FEW_ROWS : 0;
+    return head_dim_of(p) < 2 && is_taken ? QK_ATTENTION_FEW_ROWS : 0;
 }
 
 /** Whether there are requests of few rows, or of more. In a graph there may come some of both. */
