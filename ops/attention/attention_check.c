@@ -15,6 +15,18 @@
 #define BF16 ALL_OF(QNI_BF16)
 #define F16 ALL_OF(QNI_F16)
 #define QUICK .is_quick = true
+/** Each query sees its own key alone, with scores near the least: E10 in a tile. */
+#define SOLE_KEYS(d, types)                                                                        \
+    {DENSE,                                                                                        \
+     1,                                                                                            \
+     {8},                                                                                          \
+     {8},                                                                                          \
+     HEADS(2, 1, d),                                                                               \
+     types,                                                                                        \
+     .values = QNI_CASE_LOW,                                                                       \
+     .has_left = true,                                                                             \
+     .is_causal = true,                                                                            \
+     .has_lse = true}
 
 static const qni_attention_spec specs[] = {
     // Dense: head dims, layouts, tiles and their edges.
@@ -519,56 +531,11 @@ static const qni_attention_spec specs[] = {
      .values = QNI_CASE_LOW,
      .has_lse = true,
      QUICK}, // E10
-    {DENSE,
-     1,
-     {8},
-     {8},
-     HEADS(2, 1, 128),
-     F16,
-     .values = QNI_CASE_LOW,
-     .has_left = true,
-     .is_causal = true,
-     .has_lse = true},
-    {DENSE,
-     1,
-     {8},
-     {8},
-     HEADS(2, 1, 64),
-     F16,
-     .values = QNI_CASE_LOW,
-     .has_left = true,
-     .is_causal = true,
-     .has_lse = true},
-    {DENSE,
-     1,
-     {8},
-     {8},
-     HEADS(2, 1, 96),
-     F16,
-     .values = QNI_CASE_LOW,
-     .has_left = true,
-     .is_causal = true,
-     .has_lse = true},
-    {DENSE,
-     1,
-     {8},
-     {8},
-     HEADS(2, 1, 64),
-     BF16,
-     .values = QNI_CASE_LOW,
-     .has_left = true,
-     .is_causal = true,
-     .has_lse = true},
-    {DENSE,
-     1,
-     {8},
-     {8},
-     HEADS(2, 1, 256),
-     TYPES(QNI_F16, QNI_F16, QNI_F32),
-     .values = QNI_CASE_LOW,
-     .has_left = true,
-     .is_causal = true,
-     .has_lse = true},
+    SOLE_KEYS(128, F16),
+    SOLE_KEYS(64, F16),
+    SOLE_KEYS(96, F16),
+    SOLE_KEYS(64, BF16),
+    SOLE_KEYS(256, TYPES(QNI_F16, QNI_F16, QNI_F32)),
     {DENSE, 1, {30}, {70}, HEADS(2, 1, 64), BF16, .values = QNI_CASE_PEAKS, .has_lse = true, QUICK},
     // Maxima that rise far from one tile of keys to the next.
     {DENSE, 1, {9}, {500}, HEADS(1, 1, 64), BF16, .values = QNI_CASE_PEAKS, .has_lse = true, QUICK},
