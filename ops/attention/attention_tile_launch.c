@@ -93,7 +93,8 @@ bool qni_attention_tile_supports(const qn_device *device, const void *problem, q
     return qni_no(why, "a row of q, k, v or o does not begin at a multiple of 16 bytes, of FP8 8");
 }
 
-static int head_dim_of(const qni_attention_problem *p) {
+/** Of kernels: 0 for head dims up to 64, 1 up to 128, 2 beyond. */
+static int head_dim_index(const qni_attention_problem *p) {
     const uint32_t qk = p->args.head_dim_qk, vo = p->args.head_dim_vo, most = qk > vo ? qk : vo;
     return most <= 64 ? 0 : most <= 128 ? 1 : 2;
 }
@@ -101,7 +102,7 @@ static int head_dim_of(const qni_attention_problem *p) {
 /** Requests of how many rows are attention_decode_gpu.c's. */
 static uint32_t few_rows_of(const qn_device *device, const qni_attention_problem *p) {
     const bool is_taken = !qni_is_fp8(p->dtype_kv) || p->dtype_kv == usual_fp8(device);
-    return head_dim_of(p) < 2 && is_taken ? QK_ATTENTION_FEW_ROWS : 0;
+    return head_dim_index(p) < 2 && is_taken ? QK_ATTENTION_FEW_ROWS : 0;
 }
 
 /** Whether there are requests of few rows, or of more. In a graph there may come some of both. */
@@ -119,7 +120,8 @@ static bool has_requests(const qni_attention_problem *p, const qk_attention_args
 
 qn_status qni_attention_tile(qn_stream *stream, const void *problem) {
     const qni_attention_problem *p = problem;
-    const int dim = head_dim_of(p), is_f16 = p->dtype == QNI_F16, is_fp8 = qni_is_fp8(p->dtype_kv);
+    const int dim = head_dim_index(p), is_f16 = p->dtype == QNI_F16,
+              is_fp8 = qni_is_fp8(p->dtype_kv);
     qk_attention_args args = p->args;
     qn_status st;
     args.q_tile = ROWS;
