@@ -2,11 +2,15 @@
 """quern's attention on PyTorch's CUDA tensors: under PyTorch's function, in FlashInfer's wrappers, in graphs. Skipped where there
 is no CUDA device."""
 
+import math
+
 import pytest
 
 torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():
     pytest.skip("no CUDA device", allow_module_level=True)
+from flashinfer_tools import Pages, close, expected  # noqa: E402
+from flashinfer_tools import randn as randn_on_cpu  # noqa: E402
 from torch.nn.functional import scaled_dot_product_attention as sdpa  # noqa: E402
 
 import quern.compat.aotriton as aotriton  # noqa: E402
@@ -16,25 +20,19 @@ import quern.torch  # noqa: E402
 HEADS, KV_HEADS, DIM, PAGE = 8, 2, 128, 16
 
 
-def randn(*shape, dtype=torch.float16, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape) + seed)).to("cuda", dtype)
+def randn(*shape, **options):
+    return randn_on_cpu(*shape, **options).cuda()
 
 
-def definition(q, k, v, hidden=None):
-    """One request, q [n, heads, dim] and k, v [m, kv heads, dim], in f64: (out, base-2 lse)."""
-    k, v = (t.double().repeat_interleave(q.shape[1] // t.shape[1], 1) for t in (k, v))
-    x = torch.einsum("nhd,mhd->hnm", q.double(), k) * q.shape[-1] ** -0.5
-    x = x if hidden is None else x.masked_fill(hidden, -torch.inf)
-    out = torch.einsum("hnm,mhd->nhd", x.softmax(-1).nan_to_num(0), v)
-    return out, x.logsumexp(-1).T / torch.tensor(2.0).log()
+def pages_of(lengths, dtype=torch.float16):
+    return Pages(lengths, PAGE, KV_HEADS, DIM, dtype)
 
 
-def below_the_diagonal(n, m):
-    return torch.ones(n, m, dtype=torch.bool, device="cuda").triu(m - n + 1)
-
-
-def close(got, want, tolerance=1e-3):
-    torch.testing.assert_close(got.double(), want.double(), rtol=tolerance, atol=tolerance)
+def check(out, q, k, v, **options):
+    """One request's results, against float64; gives its base-2 lse."""
+    want, lse = expected(q.cpu(), k.cpu(), v.cpu(), **options)
+    close(out.cpu(), want)
+    return lse
 
 
 # ---- under PyTorch's function
@@ -84,63 +82,38 @@ def test_the_current_stream_and_a_graph():
 
 # ---- FlashInfer's
 
-class Pages:
-    """A batch whose keys lie in shuffled pages; unused places are NaN."""
-
-    def __init__(self, lengths, dtype=torch.float16):
-        counts = [-(-n // PAGE) for n in lengths]
-        self.indptr = torch.tensor([0, *torch.tensor(counts).cumsum(0)], dtype=torch.int32)
-        self.indices = torch.randperm(sum(counts), generator=torch.Generator().manual_seed(5)).int()
-        self.last = torch.tensor([(n - 1) % PAGE + 1 if n else 0 for n in lengths], dtype=torch.int32)
-        self.cache = torch.full((sum(counts), 2, PAGE, KV_HEADS, DIM), torch.nan, device="cuda")
-        self.kv = []
-        for b, n in enumerate(lengths):
-            tokens = randn(n, 2, KV_HEADS, DIM, dtype=torch.float32, seed=b).to(dtype).float()
-            pages = torch.full((counts[b] * PAGE, 2, KV_HEADS, DIM), torch.nan, device="cuda")
-            pages[:n] = tokens
-            places = self.indices[self.indptr[b]:self.indptr[b + 1]].long().cuda()
-            self.cache[places] = pages.view(-1, PAGE, 2, KV_HEADS, DIM).transpose(1, 2)
-            self.kv.append(tokens.unbind(1))
-        self.cache = self.cache.to(dtype)
-
-    def arrays(self):
-        return self.indptr, self.indices, self.last
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float8_e4m3fn])
 def test_batch_decode(dtype):
-    pages, q = Pages([700, 1, 16, 0, 33], dtype), randn(5, HEADS, DIM)
+    pages, q = pages_of([700, 1, 16, 0, 33], dtype), randn(5, HEADS, DIM)
     wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(torch.empty(4 << 20, dtype=torch.uint8, device="cuda"))
     wrapper.plan(*pages.arrays(), HEADS, KV_HEADS, DIM, PAGE, kv_data_type=dtype)
-    out, lse = wrapper.run(q, pages.cache, return_lse=True)
+    cache = pages.cache.cuda()
+    out, lse = wrapper.run(q, cache, return_lse=True)
     for b in range(5):
-        want, want_lse = definition(q[b:b + 1], *pages.kv[b])
-        close(out[b:b + 1], want)
-        close(lse[b:b + 1], want_lse)
-    assert torch.equal(wrapper.run(q, pages.cache), out)
+        close(lse[b:b + 1].cpu(), check(out[b:b + 1], q[b:b + 1], pages.k[b], pages.v[b]))
+    assert torch.equal(wrapper.run(q, cache), out)
 
 
 def test_batch_prefill():
-    pages, qo = Pages([97, 40, 300]), [37, 1, 130]
+    pages, qo = pages_of([97, 40, 300]), [37, 1, 130]
     q, qo_indptr = randn(sum(qo), HEADS, DIM), torch.tensor([0, 37, 38, 168], dtype=torch.int32)
     wrapper = flashinfer.BatchPrefillWithPagedKVCacheWrapper(torch.empty(1 << 20, dtype=torch.uint8, device="cuda"))
     wrapper.plan(qo_indptr, *pages.arrays(), HEADS, KV_HEADS, DIM, PAGE, causal=True)
-    out = wrapper.run(q, pages.cache)
-    for b, n in enumerate(qo):
-        rows, (k, v) = slice(qo_indptr[b], qo_indptr[b + 1]), pages.kv[b]
-        close(out[rows], definition(q[rows], k, v, below_the_diagonal(n, len(k)))[0])
+    out = wrapper.run(q, pages.cache.cuda())
+    for b in range(3):
+        rows = slice(qo_indptr[b], qo_indptr[b + 1])
+        check(out[rows], q[rows], pages.k[b], pages.v[b], is_causal=True)
 
 
 def test_a_captured_decode_follows_its_batch():
     """Captured with requests of one key, as servers do, and replayed as they grow."""
     lengths = [[1, 1], [40, 33], [700, 5], [700, 513], [2, 1]]
-    most = Pages([1024, 1024])
     buffers = [torch.zeros(n, dtype=torch.int32, device="cuda") for n in (3, 128, 2)]
-    cache = torch.empty_like(most.cache)
+    cache = torch.empty_like(pages_of([1024, 1024]).cache, device="cuda")
     wrapper = flashinfer.CUDAGraphBatchDecodeWithPagedKVCacheWrapper(torch.empty(4 << 20, dtype=torch.uint8, device="cuda"), *buffers)
     q, out, graph = randn(2, HEADS, DIM), torch.empty(2, HEADS, DIM, dtype=torch.float16, device="cuda"), torch.cuda.CUDAGraph()
     for i, batch in enumerate(lengths):
-        pages = Pages(batch)
+        pages = pages_of(batch)
         cache[:len(pages.cache)] = pages.cache
         wrapper.plan(*pages.arrays(), HEADS, KV_HEADS, DIM, PAGE)
         if i == 0:
@@ -150,7 +123,7 @@ def test_a_captured_decode_follows_its_batch():
         q.copy_(randn(2, HEADS, DIM, seed=i))
         graph.replay()
         for b in range(2):
-            close(out[b:b + 1], definition(q[b:b + 1], *pages.kv[b])[0])
+            check(out[b:b + 1], q[b:b + 1], pages.k[b], pages.v[b])
 
 
 # ---- AOTriton's
@@ -161,9 +134,8 @@ def test_aotriton():
     seed, offset = torch.tensor([3], device="cuda"), torch.tensor([5], device="cuda")
     aotriton.attn_fwd(q, k, v, None, 64 ** -0.5, lse, out)
     for b in range(2):
-        want, want_lse = definition(*(t[b].transpose(0, 1) for t in (q, k, v)))
-        close(out[b].transpose(0, 1), want)
-        close(lse.view(2, 4, 50)[b].T, want_lse * torch.tensor(2.0).log())
+        want_lse = check(out[b].transpose(0, 1), *(t[b].transpose(0, 1) for t in (q, k, v)))
+        close(lse.view(2, 4, 50)[b].T.cpu(), want_lse * math.log(2))
     aotriton.attn_fwd(q, k, v, None, 64 ** -0.5, None, out, dropout_p=0.5, philox_seed=seed, philox_offset1=offset)
     kept = torch.empty(2, 4, 50, 70, device="cuda")
     aotriton.debug_simulate_encoded_softmax(kept, 0.5, seed, offset)
