@@ -30,7 +30,7 @@ static inline qn_status qni_aotriton_under(const char *op, qn_status st) {
 
 /** Whether the caller gave the tensor: AOTriton's empty views have no data. */
 static inline bool qni_aotriton_is_there(const DLTensor *t) {
-    return t && t->data && ((t->ndim > 0 && !t->shape) || qni_numel(t) != 0);
+    return t && t->data && ((t->ndim > 0 && !t->shape) || !qni_is_empty(t));
 }
 
 static inline DLTensor qni_host_tensor(void *data, DLDataType dtype, int32_t ndim, int64_t *shape) {

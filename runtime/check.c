@@ -34,7 +34,7 @@ bool qni_check_is_quick(const qni_check_run *run) {
 
 /** Bytes from a tensor's first element to the end of its last, gaps between rows included. */
 static int64_t extent_bytes(const DLTensor *t) {
-    if (qni_numel(t) == 0)
+    if (qni_is_empty(t))
         return 0;
     int64_t last = 0;
     for (int i = 0; i < t->ndim; i++)

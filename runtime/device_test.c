@@ -285,6 +285,9 @@ static void test_copy_refusals(void **) {
     bad.shape = huge;
     assert_int_equal(qn_copy(stream, &good, &bad), QN_E_INVALID);
     assert_error_has("more bytes than 63 bits can count");
+    bad.dtype = (DLDataType){kDLFloat, 0, 0}; // elements without bits are counted all the same
+    assert_int_equal(qn_copy(stream, &good, &bad), QN_E_INVALID);
+    assert_error_has("more bytes than 63 bits can count");
     bad = good;
     bad.data = nullptr;
     assert_int_equal(qn_copy(stream, &good, &bad), QN_E_INVALID);

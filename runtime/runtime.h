@@ -54,6 +54,8 @@ static inline void *qni_data(const DLTensor *t) {
 /** Stride of dimension i in elements, also where strides is null (contiguous). */
 int64_t qni_stride(const DLTensor *t, int i);
 int64_t qni_numel(const DLTensor *t);
+/** Whether a size is 0; also where the product of the others overflows, as in a tensor not checked yet. */
+bool qni_is_empty(const DLTensor *t);
 bool qni_is_contiguous(const DLTensor *t);
 /** t is not null, has ndim dimensions, none negative, its data not null unless empty, and lies on
  * the stream's device. The message begins "op: name ". */

@@ -4,7 +4,7 @@
 
 qn_status qni_check_last_contiguous(const char *op, const char *name, const DLTensor *t) {
     const int last = t->ndim - 1;
-    if (qni_numel(t) == 0 || t->shape[last] == 1 || qni_stride(t, last) == 1)
+    if (qni_is_empty(t) || t->shape[last] == 1 || qni_stride(t, last) == 1)
         return QN_OK;
     return QN_FAIL(QN_E_INVALID, "%s: %s has stride %ld in its last dimension, needs 1", op, name,
                    (long)qni_stride(t, last));
@@ -27,7 +27,7 @@ static int next_by_stride(const DLTensor *t, unsigned done) {
 
 qn_status qni_check_elements_apart(const char *op, const char *name, const DLTensor *t) {
     int64_t reach = 1; // elements from the first to behind the last, of the dimensions so far
-    if (qni_numel(t) == 0)
+    if (qni_is_empty(t))
         return QN_OK;
     unsigned done = 0;
     for (int i; (i = next_by_stride(t, done)) >= 0; done |= 1u << i) {
@@ -67,7 +67,7 @@ static pieces pieces_of(const DLTensor *t) {
 
 /** Whether two tensors' bytes can meet. Slices side by side of one packed tensor do not. */
 static bool can_meet(const DLTensor *a, const DLTensor *b) {
-    if (qni_numel(a) == 0 || qni_numel(b) == 0)
+    if (qni_is_empty(a) || qni_is_empty(b))
         return false;
     const pieces p = pieces_of(a), q = pieces_of(b);
     if (p.begin + (uintptr_t)p.extent <= q.begin || q.begin + (uintptr_t)q.extent <= p.begin)

@@ -100,9 +100,16 @@ int64_t qni_numel(const DLTensor *t) {
     return n;
 }
 
+bool qni_is_empty(const DLTensor *t) {
+    for (int i = 0; i < t->ndim; i++)
+        if (t->shape[i] == 0)
+            return true;
+    return false;
+}
+
 bool qni_is_contiguous(const DLTensor *t) {
     int64_t want = 1;
-    if (!t->strides || qni_numel(t) == 0)
+    if (!t->strides || qni_is_empty(t))
         return true;
     for (int i = t->ndim - 1; i >= 0; i--) {
         if (t->shape[i] != 1 && t->strides[i] != want)
@@ -112,10 +119,16 @@ bool qni_is_contiguous(const DLTensor *t) {
     return true;
 }
 
+/** Bytes of an element, at least 1: a dtype without bits, which ops refuse by name, hides no overflow. */
+static int64_t counted_bytes(const DLTensor *t) {
+    const int64_t bits = t->dtype.bits * t->dtype.lanes;
+    return bits > 8 ? (bits + 7) / 8 : 1;
+}
+
 /** Shapes whose byte count overflows would make every later bound check a lie. Zero sizes do not
  * hide it. */
 static bool size_overflows(const DLTensor *t) {
-    int64_t bytes = (t->dtype.bits * t->dtype.lanes + 7) / 8;
+    int64_t bytes = counted_bytes(t);
     for (int i = 0; i < t->ndim; i++)
         if (t->shape[i] > 0 && __builtin_mul_overflow(bytes, t->shape[i], &bytes))
             return true;
@@ -124,9 +137,9 @@ static bool size_overflows(const DLTensor *t) {
 
 /** The same of the bytes from the lowest element to the highest. Strides of either sign, sizes of 1 have none. */
 static bool reach_overflows(const DLTensor *t) {
-    int64_t bytes = (t->dtype.bits * t->dtype.lanes + 7) / 8, far;
-    const int64_t size = bytes;
-    for (int i = 0; t->strides && i < t->ndim && qni_numel(t) > 0; i++) {
+    const int64_t size = counted_bytes(t);
+    int64_t bytes = size, far;
+    for (int i = 0; t->strides && i < t->ndim && !qni_is_empty(t); i++) {
         if (t->shape[i] == 1)
             continue;
         if (__builtin_mul_overflow(t->shape[i] - 1, t->strides[i], &far) || far == INT64_MIN ||
@@ -170,7 +183,7 @@ qn_status qni_check_tensor(const qn_stream *stream, const char *op, const char *
         return QN_FAIL(QN_E_INVALID,
                        "%s: %s is %s; it reaches over more bytes than 63 bits can count", op, name,
                        qni_tensor_text(t, text, sizeof text));
-    if (!t->data && qni_numel(t) > 0)
+    if (!t->data && !qni_is_empty(t))
         return QN_FAIL(QN_E_INVALID, "%s: %s is %s with null data", op, name,
                        qni_tensor_text(t, text, sizeof text));
     return check_device(stream, op, name, t);

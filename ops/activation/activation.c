@@ -124,7 +124,7 @@ static qn_status make_problem(const activation_call *c, bool is_quantised,
                                   .h = c->out->shape[c->out->ndim - 1],
                                   .function = c->function,
                                   .limit = c->limit > 0 ? c->limit : HUGE_VALF};
-    if (qni_numel(c->out) > 0)
+    if (!qni_is_empty(c->out))
         QN_TRY(fold_rows(c, p));
 out:
     return st;

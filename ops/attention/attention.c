@@ -212,7 +212,7 @@ static qn_status run_dropout(qn_stream *stream, const char *op, DLTensor *r, uin
                                  .dropout_queries = (uint32_t)p.queries,
                                  .dropout_quads = (uint32_t)((p.keys + 3) / 4)};
     qni_attention_set_dropout(&p.args, dropout_p, seed, offset);
-    if (qni_numel(r) > 0)
+    if (!qni_is_empty(r))
         QN_TRY(qni_run(&qni_op_attention_dropout, stream, &p));
 out:
     return st;

@@ -210,7 +210,7 @@ static qn_status group_stride(const call *c, const char *name, const DLTensor *t
     if (t->ndim < 3 || t->shape[0] <= 1)
         return QN_OK;
     int64_t extent = (t->shape[1] - 1) * row + (t->shape[2] - 1) * column + 1;
-    if (*group < 0 || (disjoint && qni_numel(t) > 0 && *group < extent))
+    if (*group < 0 || (disjoint && !qni_is_empty(t) && *group < extent))
         return fail_strides(c, name, t, "groups that do not overlap");
     return QN_OK;
 }

@@ -173,7 +173,7 @@ static void fill_operand(qni_gemm_case *c, qni_gemm_matrix *x, bool is_b, uint64
             for (int64_t k = 0; k < x->shape[2]; k++)
                 matrix_set(x, matrix_at(x, g, row, k), sample(&c->spec, is_b, k, state));
     int64_t k = is_b ? x->shape[2] - 1 : 0;
-    if (c->spec.fill == QNI_FILL_NAN && qni_numel(&x->t) > 0)
+    if (c->spec.fill == QNI_FILL_NAN && !qni_is_empty(&x->t))
         matrix_set(x, matrix_at(x, x->shape[0] / 2, x->shape[1] / 2, k), NAN);
 }
 

@@ -56,7 +56,7 @@ static qn_status check_q_dtype(const char *op, qni_dtype dtype) {
 
 /** A matrix whose elements are aligned, whose columns are contiguous and whose rows do not overlap. */
 static qn_status check_rows(const char *op, const char *name, const DLTensor *t) {
-    if (qni_numel(t) == 0)
+    if (qni_is_empty(t))
         return QN_OK;
     if (t->shape[1] > 1 && qni_stride(t, 1) != 1)
         return QN_FAIL(QN_E_INVALID, "%s: %s has column stride %ld, needs contiguous columns", op,

@@ -154,7 +154,7 @@ qn_status qn_transform_scales(qn_stream *stream, DLTensor *out, const DLTensor *
     p.ends = ends ? qni_data(ends) : nullptr;
     p.num_ends = ends ? (uint32_t)ends->shape[0] : 0;
     p.alignment = m_alignment ? (uint32_t)m_alignment : QNI_BLOCK;
-    if (qni_numel(out) > 0)
+    if (!qni_is_empty(out))
         QN_TRY(qni_run(&qni_op_scales, stream, &p));
 out:
     return st;
@@ -219,7 +219,7 @@ qn_status qn_pack_k_grouped_scales(qn_stream *stream, DLTensor *out, const DLTen
                                     .rounds = round_scale == 1};
     if (qni_env_get()->validate)
         QN_TRY(validate_layout(stream, op, &p));
-    if (qni_numel(out) > 0)
+    if (!qni_is_empty(out))
         QN_TRY(qni_run(&qni_op_scales_k_grouped, stream, &p));
 out:
     return st;
