@@ -109,11 +109,7 @@ qn_status qni_aotriton_check_scalars(const qni_aotriton_call *c) {
     if (!(c->dropout_p >= 0 && c->dropout_p < 1))
         return QN_FAIL(QN_E_INVALID, "%s: dropout_p is %g; accepted: 0 to below 1", c->op,
                        (double)c->dropout_p);
-    if (ext && ext->struct_size != sizeof *ext)
-        return QN_FAIL(QN_E_INVALID,
-                       "%s: ext.struct_size is %zu; set it to sizeof(qn_aotriton_ext)", c->op,
-                       ext->struct_size);
-    return QN_OK;
+    return ext ? QNI_CHECK_STRUCT(c->op, "ext", qn_aotriton_ext, ext) : QN_OK;
 }
 
 /** Checks all of dropout's numbers and reads those that go in. */

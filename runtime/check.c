@@ -234,10 +234,9 @@ static qn_status read_options(qn_check_options *out, const qn_check_options *giv
     *out = (qn_check_options){.struct_size = sizeof *out};
     if (!given)
         return QN_OK;
-    if (given->struct_size < sizeof(size_t) + sizeof given->seed)
-        return QN_FAIL(QN_E_INVALID,
-                       "check: options.struct_size is %zu; set it to sizeof(qn_check_options)",
-                       given->struct_size);
+    qn_status st = QNI_CHECK_STRUCT_FROM("check", "options", qn_check_options, given, seed);
+    if (st != QN_OK)
+        return st;
     memcpy(out, given, given->struct_size < sizeof *out ? given->struct_size : sizeof *out);
     if (out->timed_runs < 0)
         return QN_FAIL(QN_E_INVALID, "check: options.timed_runs is %d; it must be at least 0",

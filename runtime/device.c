@@ -189,17 +189,10 @@ static void copy_info(qn_device_info *to, size_t room, const qn_device_info *fro
     to->struct_size = room;
 }
 
-static qn_status check_info_size(const char *call, const qn_device_info *info) {
-    if (info->struct_size >= sizeof(size_t) + sizeof info->spec)
-        return QN_OK;
-    return QN_FAIL(QN_E_INVALID, "%s: info.struct_size is %zu; set it to sizeof(qn_device_info)",
-                   call, info->struct_size);
-}
-
 qn_status qn_device_get_info(const qn_device *device, qn_device_info *info) {
-    if (!device || !info)
-        return QN_FAIL(QN_E_INVALID, "device_get_info: %s is null", device ? "info" : "device");
-    qn_status st = check_info_size("device_get_info", info);
+    if (!device)
+        return QN_FAIL(QN_E_INVALID, "device_get_info: device is null");
+    qn_status st = QNI_CHECK_STRUCT_FROM("device_get_info", "info", qn_device_info, info, spec);
     if (st == QN_OK)
         copy_info(info, info->struct_size, &device->info);
     return st;
@@ -279,7 +272,7 @@ qn_status qn_device_list(qn_device_info *infos, int32_t *count) {
         return st;
     device_list list = {.infos = (char *)infos, .capacity = infos ? *count : 0};
     if (list.capacity > 0) {
-        st = check_info_size("device_list", infos);
+        st = QNI_CHECK_STRUCT_FROM("device_list", "info", qn_device_info, infos, spec);
         if (st != QN_OK)
             return st;
         list.room = infos->struct_size;

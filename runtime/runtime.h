@@ -23,6 +23,20 @@ qn_status qni_fail(qn_status status, const char *format, ...) __attribute__((for
             goto out;                                                                              \
     } while (0)
 
+// ---- structs that callers give (args.c)
+
+/** The struct, which the message calls `name` ("args"), is not null, and its first member, struct_size, is within these
+ *  bounds: QNI_CHECK_STRUCT and QNI_CHECK_STRUCT_FROM know them. */
+qn_status qni_check_struct(const char *op, const char *name, const char *type, const void *given,
+                           size_t least_bytes, size_t most_bytes);
+/** The struct is this library's own. */
+#define QNI_CHECK_STRUCT(op, name, type, given)                                                    \
+    qni_check_struct((op), (name), #type, (const type *){given}, sizeof(type), sizeof(type))
+/** The struct may be another version's: it has every member up to `last_needed`. */
+#define QNI_CHECK_STRUCT_FROM(op, name, type, given, last_needed)                                  \
+    qni_check_struct((op), (name), #type, (const type *){given},                                   \
+                     offsetof(type, last_needed) + sizeof((type){}.last_needed), SIZE_MAX)
+
 // ---- dtypes and tensors (tensor.c)
 
 typedef enum qni_dtype {

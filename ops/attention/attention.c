@@ -35,12 +35,9 @@ const qni_family qni_family_attention = {"attention", ops, qni_attention_check};
 qn_status qn_attention(qn_stream *stream, const qn_attention_args *args) {
     qni_attention_problem p;
     qn_status st;
-    if (!stream || !args)
-        return QN_FAIL(QN_E_INVALID, "attention: %s is null", stream ? "args" : "stream");
-    if (args->struct_size != sizeof *args)
-        return QN_FAIL(QN_E_INVALID,
-                       "attention: args.struct_size is %zu; set it to sizeof(qn_attention_args)",
-                       args->struct_size);
+    if (!stream)
+        return QN_FAIL(QN_E_INVALID, "attention: stream is null");
+    QN_TRY(QNI_CHECK_STRUCT("attention", "args", qn_attention_args, args));
     QN_TRY(qni_attention_make(stream, args, &p));
     if (p.args.kv_indices && qni_env_get()->validate)
         QN_TRY(qni_validate_range(stream, "attention", "kv_indices", p.args.kv_indices,

@@ -532,11 +532,11 @@ static qn_status check_dense_shape(const char *name, const DLTensor *t) {
 
 qn_status qn_attention_workspace_bytes(int64_t *bytes, const qn_attention_args *a) {
     qn_status st;
-    if (!bytes || !a || !a->q || !a->k || !a->v)
-        return INVALID("%s is null", !bytes ? "bytes" : !a ? "args" : "q, k or v");
-    if (a->struct_size != sizeof *a)
-        return INVALID("args.struct_size is %zu; set it to sizeof(qn_attention_args)",
-                       a->struct_size);
+    if (!bytes)
+        return INVALID("bytes is null");
+    QN_TRY(QNI_CHECK_STRUCT(OP, "args", qn_attention_args, a));
+    if (!a->q || !a->k || !a->v)
+        return INVALID("q, k or v is null");
     if (a->plan || a->q->ndim != 4 || a->k->ndim != 4 || a->v->ndim != 4)
         return INVALID("q and k are not dense; qn_attention_plan tells their workspace");
     const int token = token_dim(4, a->layout == QN_HND);

@@ -90,13 +90,9 @@ static qn_status check_heads(const qn_attention_plan_args *a) {
 static qn_status check_args(const int64_t *plan_bytes, const int64_t *workspace_bytes,
                             const qn_attention_plan_args *a) {
     qn_status st;
-    if (!plan_bytes || !workspace_bytes || !a)
-        return FAIL("%s is null", !plan_bytes        ? "plan_bytes"
-                                  : !workspace_bytes ? "workspace_bytes"
-                                                     : "args");
-    if (a->struct_size != sizeof *a)
-        return FAIL("args.struct_size is %zu; set it to sizeof(qn_attention_plan_args)",
-                    a->struct_size);
+    if (!plan_bytes || !workspace_bytes)
+        return FAIL("%s is null", plan_bytes ? "workspace_bytes" : "plan_bytes");
+    QN_TRY(QNI_CHECK_STRUCT("attention_plan", "args", qn_attention_plan_args, a));
     QN_TRY(check_count("batches", a->batches));
     if (a->q_tile != 0 && a->q_tile != 16 && a->q_tile != 64 && a->q_tile != 128 &&
         a->q_tile != QK_ATTENTION_MAX_TILE)

@@ -50,12 +50,8 @@ static qn_status check_scalars(const call *c) {
 static qn_status check_call(const call *c) {
     if (!c->stream)
         return QN_FAIL(QN_E_INVALID, "%s: stream is null", c->op);
-    if (!c->args)
-        return QN_FAIL(QN_E_INVALID, "%s: args is null", c->op);
-    if (c->args->struct_size != sizeof(qn_gemm_args))
-        return QN_FAIL(QN_E_INVALID, "%s: args->struct_size is %zu, needs %zu", c->op,
-                       c->args->struct_size, sizeof(qn_gemm_args));
-    return check_scalars(c);
+    qn_status st = QNI_CHECK_STRUCT(c->op, "args", qn_gemm_args, c->args);
+    return st == QN_OK ? check_scalars(c) : st;
 }
 
 // ---- ranks and dtypes

@@ -163,17 +163,11 @@ out:
 
 // ---- the public functions
 
-/** Copies the caller's struct, which must be the one that this library knows. */
-#define TAKE_ARGS(op_name, type)                                                                   \
-    if (!args)                                                                                     \
-        return QN_FAIL(QN_E_INVALID, "%s: args is null", op_name);                                 \
-    if (args->struct_size != sizeof(type))                                                         \
-    return QN_FAIL(QN_E_INVALID, "%s: args.struct_size is %zu; set it to sizeof(" #type ")",       \
-                   op_name, args->struct_size)
-
 qn_status qn_append_paged_kv_cache(qn_stream *stream, const qn_append_paged_kv_cache_args *args) {
     const char *op = "append_paged_kv_cache";
-    TAKE_ARGS(op, qn_append_paged_kv_cache_args);
+    qn_status st = QNI_CHECK_STRUCT(op, "args", qn_append_paged_kv_cache_args, args);
+    if (st != QN_OK)
+        return st;
     const append_call c = {
         .op = op,
         .stream = stream,
@@ -191,7 +185,9 @@ qn_status qn_append_paged_kv_cache(qn_stream *stream, const qn_append_paged_kv_c
 qn_status qn_append_paged_mla_kv_cache(qn_stream *stream,
                                        const qn_append_paged_mla_kv_cache_args *args) {
     const char *op = "append_paged_mla_kv_cache";
-    TAKE_ARGS(op, qn_append_paged_mla_kv_cache_args);
+    qn_status st = QNI_CHECK_STRUCT(op, "args", qn_append_paged_mla_kv_cache_args, args);
+    if (st != QN_OK)
+        return st;
     const append_call c = {
         .op = op,
         .stream = stream,
@@ -208,7 +204,9 @@ qn_status qn_append_paged_mla_kv_cache(qn_stream *stream,
 
 qn_status qn_reshape_and_cache(qn_stream *stream, const qn_reshape_and_cache_args *args) {
     const char *op = "reshape_and_cache";
-    TAKE_ARGS(op, qn_reshape_and_cache_args);
+    qn_status st = QNI_CHECK_STRUCT(op, "args", qn_reshape_and_cache_args, args);
+    if (st != QN_OK)
+        return st;
     if (!args->slot_mapping)
         return QN_FAIL(QN_E_INVALID, "%s: slot_mapping is null", op);
     if (!args->k_scale != !args->v_scale)

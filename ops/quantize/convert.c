@@ -206,10 +206,8 @@ static qn_status check_all(const qn_stream *stream, const DLTensor *q_out,
     c->cols = q->shape[1];
     QN_TRY(check_scales(scale_out, scale, c));
     QN_TRY(check_apart(q_out, scale_out, q, scale));
-    if (report && report->struct_size < sizeof *report)
-        return QN_FAIL(QN_E_INVALID,
-                       "%s: report.struct_size is %zu; set it to sizeof(qn_convert_report)", op,
-                       report->struct_size);
+    if (report)
+        QN_TRY(QNI_CHECK_STRUCT_FROM(op, "report", qn_convert_report, report, max_rel_error));
 out:
     return st;
 }

@@ -64,12 +64,10 @@ static qn_status read_options(const char *op, const qn_rope_options *given, qn_r
     *out = (qn_rope_options){.struct_size = sizeof *out};
     if (!given)
         return QN_OK;
-    if (given->struct_size < 2 * sizeof(size_t))
-        return QN_FAIL(QN_E_INVALID,
-                       "%s: options.struct_size is %zu; set it to sizeof(qn_rope_options)", op,
-                       given->struct_size);
-    memcpy(out, given, given->struct_size < sizeof *out ? given->struct_size : sizeof *out);
-    return QN_OK;
+    qn_status st = QNI_CHECK_STRUCT_FROM(op, "options", qn_rope_options, given, rotary_dim);
+    if (st == QN_OK)
+        memcpy(out, given, given->struct_size < sizeof *out ? given->struct_size : sizeof *out);
+    return st;
 }
 
 /** Options become law, layout and rotary dimension. */
@@ -251,15 +249,11 @@ out:
 }
 
 qn_status qn_qk_rmsnorm_rope(qn_stream *stream, const qn_qk_rmsnorm_rope_args *args) {
-    qn_qk_rmsnorm_rope_args a = {};
     const char *op = "qk_rmsnorm_rope";
-    if (!args)
-        return QN_FAIL(QN_E_INVALID, "%s: args is null", op);
-    if (args->struct_size != sizeof a)
-        return QN_FAIL(QN_E_INVALID,
-                       "%s: args.struct_size is %zu; set it to sizeof(qn_qk_rmsnorm_rope_args)", op,
-                       args->struct_size);
-    a = *args;
+    qn_status st = QNI_CHECK_STRUCT(op, "args", qn_qk_rmsnorm_rope_args, args);
+    if (st != QN_OK)
+        return st;
+    const qn_qk_rmsnorm_rope_args a = *args;
     const rope_call c = {.op = op,
                          .stream = stream,
                          .parts = {[QNI_ROPE_Q] = {"q", "q_out", a.q, a.q_out},
@@ -267,7 +261,6 @@ qn_status qn_qk_rmsnorm_rope(qn_stream *stream, const qn_qk_rmsnorm_rope_args *a
                          .may_have_batches = true,
                          .has_norm = a.q_weight || a.k_weight};
     qni_rope_problem p;
-    qn_status st;
     QN_TRY(qni_rope_set_q_k(&c, &p));
     p.is_interleaved = a.interleave != 0;
     QN_TRY(qni_rope_set_rotary_dim(op, &p, a.rotary_dim));

@@ -100,8 +100,9 @@ out:
 qn_status qn_rope_quantize_fp8(qn_stream *stream, const qn_rope_quantize_args *args) {
     const char *op = "rope_quantize_fp8";
     const qn_rope_quantize_args *a = args;
-    if (!a || a->struct_size != sizeof *a)
-        return QN_FAIL(QN_E_INVALID, "%s: args is null, or its struct_size not its size", op);
+    qn_status st = QNI_CHECK_STRUCT(op, "args", qn_rope_quantize_args, a);
+    if (st != QN_OK)
+        return st;
     const rope_call c = {
         .op = op,
         .stream = stream,
@@ -110,7 +111,6 @@ qn_status qn_rope_quantize_fp8(qn_stream *stream, const qn_rope_quantize_args *a
                   [QNI_ROPE_Q_NOPE] = {"q_nope", "q_nope_out", a->q_nope, a->q_nope_out},
                   [QNI_ROPE_K_NOPE] = {"k_nope", "k_nope_out", a->k_nope, a->k_nope_out}}};
     qni_rope_problem p;
-    qn_status st;
     QN_TRY(set_inputs(&c, (scales){a->quant_scale_q, a->quant_scale_kv}, a->cos_sin_cache,
                       a->pos_ids, &p));
     p.is_interleaved = a->interleave != 0;
@@ -196,8 +196,9 @@ qn_status qn_rope_quantize_fp8_append_paged_kv_cache(qn_stream *stream,
                                                      const qn_rope_quantize_append_args *args) {
     const char *op = "rope_quantize_fp8_append_paged_kv_cache";
     const qn_rope_quantize_append_args *a = args;
-    if (!a || a->struct_size != sizeof *a)
-        return QN_FAIL(QN_E_INVALID, "%s: args is null, or its struct_size not its size", op);
+    qn_status st = QNI_CHECK_STRUCT(op, "args", qn_rope_quantize_append_args, a);
+    if (st != QN_OK)
+        return st;
     const rope_call c = {
         .op = op,
         .stream = stream,
@@ -222,7 +223,6 @@ qn_status qn_rope_quantize_fp8_append_paged_kv_cache(qn_stream *stream,
                               {}};
     qni_cache_view view[2];
     qni_rope_problem p;
-    qn_status st;
     QN_TRY(set_inputs(&c, (scales){a->quant_scale_q, a->quant_scale_kv}, a->cos_sin_cache,
                       a->pos_ids, &p));
     p.is_interleaved = a->interleave != 0;
