@@ -95,7 +95,7 @@ if(TEST attention_grid_test) # two minutes of processors, which others may share
 endif()
 
 # What compilers make runs clean under every check, and so must our own kernels.
-foreach(name kernels_test gemm_sim_test gemm_chips_test quantize_gpu_test families_test aotriton_test)
+foreach(name kernels_test gemm_sim_test gemm_chips_test quantize_gpu_test families_test aotriton_test aotriton_varlen_test)
   if(TEST ${name})
     set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "QUERN_SIM=check=all")
   endif()

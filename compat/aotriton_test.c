@@ -1,29 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// AOTriton's calls on the CPU and on simulated GPUs: bit by bit what qn_attention gives for the same data, within f32's
-// rounding what softmax is, dropout by the mask that the debug calls tell; and what they refuse, in which words.
-#include "compat_test.h"
+// AOTriton's dense call on the CPU and on simulated GPUs: bit by bit what qn_attention gives for the same data, within
+// f32's rounding what softmax is, dropout by the mask that the debug calls tell; and what it refuses, in which words.
+#include "aotriton_test.h"
 
 #include <quern/attention.h>
-#include <quern/compat/aotriton.h>
 
-#include <math.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-// ---- a call
-
-/** What both calls take; null and 0 where a test does not care. */
-typedef struct problem {
-    box *q, *k, *v, *b, *lse, *out, *encoded, *seed_out, *offset_out, *workspace;
-    const DLTensor *seed, *offset1;
-    int64_t offset2;
-    float scale, p;
-    bool is_causal;
-} problem;
-
-static DLTensor *tensor(box *b) {
-    return b ? &b->t : nullptr;
-}
 
 static qn_status call_dense(const problem *c) {
     const qn_aotriton_ext ext = {sizeof ext, tensor(c->workspace)};
@@ -31,15 +14,6 @@ static qn_status call_dense(const problem *c) {
                                 tensor(c->lse), tensor(c->out), c->p, c->seed, c->offset1,
                                 c->offset2, tensor(c->seed_out), tensor(c->offset_out),
                                 tensor(c->encoded), c->is_causal, nullptr, stream, &ext);
-}
-
-static qn_status call_varlen(const problem *c, const DLTensor *cu_q, const DLTensor *cu_k,
-                             int32_t max_q, int32_t max_k) {
-    const qn_aotriton_ext ext = {sizeof ext, tensor(c->workspace)};
-    return qn_aotriton_attn_fwd_compact_varlen(
-        tensor(c->q), tensor(c->k), tensor(c->v), tensor(c->b), cu_q, cu_k, max_q, max_k, c->scale,
-        tensor(c->lse), tensor(c->out), c->p, c->seed, c->offset1, c->offset2, tensor(c->seed_out),
-        tensor(c->offset_out), tensor(c->encoded), c->is_causal, nullptr, stream, &ext);
 }
 
 /** Batch 2, 4 heads on 2, in the order [batch, token, head] in memory if is_nhd. */
@@ -58,77 +32,6 @@ static problem make_problem(DLDataType dtype, int64_t n, int64_t m, int64_t dim,
     return c;
 }
 
-// ---- the definition, of f32
-
-/** Where a sequence lies in the tensors. */
-typedef struct place {
-    int64_t batch, q_begin, n, k_begin, m;
-    int64_t index; // in the mask of dropout
-} place;
-
-typedef struct row {
-    double max, sum, off; // off: of the worst score, as in attention_ref.c
-} row;
-
-/** Weights of a row in x, before they are divided by their sum. */
-static row weigh(const problem *c, const place *s, int64_t h, int64_t i, double *x) {
-    const double u = 0x1p-24;
-    const int64_t dim = c->q->shape[3], kv_head = h / (c->q->shape[1] / c->k->shape[1]);
-    row r = {.max = -HUGE_VAL};
-    for (int64_t j = 0; j < s->m; j++) {
-        double sum = 0, magnitude = 0;
-        for (int64_t d = 0; d < dim; d++) {
-            const double product = at(c->q, s->batch, h, s->q_begin + i, d) *
-                                   at(c->k, s->batch, kv_head, s->k_begin + j, d);
-            sum += product, magnitude += fabs(product);
-        }
-        x[j] = sum * (double)c->scale + (c->b ? at(c->b, s->batch, h, i, j) : 0);
-        if (c->is_causal && j > i)
-            x[j] = -HUGE_VAL;
-        const double off = u * ((double)(dim + 8) * magnitude * (double)c->scale + 16 * fabs(x[j]));
-        r.off = x[j] > -HUGE_VAL && off > r.off ? off : r.off;
-        r.max = x[j] > r.max ? x[j] : r.max;
-    }
-    for (int64_t j = 0; j < s->m; j++)
-        r.sum += x[j] = x[j] > -HUGE_VAL ? exp(x[j] - r.max) : 0;
-    return r;
-}
-
-static void assert_near(const char *what, double got, double want, double tolerance) {
-    if (!(fabs(got - want) <= tolerance) && got != want)
-        fail_msg("%s is %.9g, wanted %.9g within %.3g", what, got, want, tolerance);
-}
-
-/** One query: o and the natural log-sum-exp, within attention_ref.c's bound. `keep` may be null: no dropout. */
-static void check_row(const problem *c, const place *s, int64_t h, int64_t i, const box *keep) {
-    const double u = 0x1p-24, undropped = 1 / (1 - (double)c->p);
-    const int64_t kv_head = h / (c->q->shape[1] / c->k->shape[1]);
-    double x[512];
-    assert_true(s->m <= 512);
-    const row r = weigh(c, s, h, i, x);
-    const double relative = 4 * r.off + (double)(s->m + 34) * u;
-    for (int64_t d = 0; d < c->v->shape[3]; d++) {
-        double o = 0, magnitude = 0;
-        for (int64_t j = 0; j < s->m; j++) {
-            const double v = at(c->v, s->batch, kv_head, s->k_begin + j, d);
-            const double weight =
-                !keep || at(keep, s->index, h, i, j) > 0 ? x[j] / r.sum * undropped : 0;
-            o += r.sum > 0 ? weight * v : 0, magnitude += r.sum > 0 ? weight * fabs(v) : 0;
-        }
-        assert_near("out", at(c->out, s->batch, h, s->q_begin + i, d), o,
-                    relative * magnitude + u * fabs(o));
-    }
-    assert_near("lse", at(c->lse, s->batch * c->q->shape[1] + h, s->q_begin + i, 0, 0),
-                r.sum > 0 ? r.max + log(r.sum) : -HUGE_VAL,
-                r.sum > 0 ? relative + 8 * u * (fabs(r.max) + 32) : 0);
-}
-
-static void check_sequence(const problem *c, const place *s, const box *keep) {
-    for (int64_t h = 0; h < c->q->shape[1]; h++)
-        for (int64_t i = 0; i < s->n; i++)
-            check_row(c, s, h, i, keep);
-}
-
 static void check_dense(problem *c, const box *keep) {
     ok(call_dense(c));
     fetch(c->out), fetch(c->lse);
@@ -136,8 +39,6 @@ static void check_dense(problem *c, const box *keep) {
         check_sequence(
             c, &(place){.batch = b, .n = c->q->shape[2], .m = c->k->shape[2], .index = b}, keep);
 }
-
-// ---- dense
 
 static void test_definition(void **) {
     problem c = make_problem(f32, 7, 19, 64, false);
@@ -292,175 +193,6 @@ static void test_words(void **) {
     free_boxes();
 }
 
-// ---- sequences one after another
-
-enum { SEQUENCES = 4, TOKENS = 27, KEYS = 320, MAX_Q = 20, MAX_K = 304 };
-static const int32_t begins_q[] = {0, 3, 3, 20, 25}, begins_k[] = {0, 300, 304, 319, 319};
-
-/** Sequences of 3, 0, 17 and 5 queries on 300 (in chunks), 4, 15 and no keys; the last two tokens are nobody's. */
-static problem make_varlen(DLDataType dtype) {
-    return (problem){.scale = 0.125f,
-                     .q = randomize(MAKE(dtype, 1, 4, TOKENS, 64)),
-                     .k = randomize(MAKE(dtype, 1, 2, KEYS, 64)),
-                     .v = randomize(MAKE(dtype, 1, 2, KEYS, 64)),
-                     .out = MAKE(dtype, 1, 4, TOKENS, 64),
-                     .lse = MAKE(f32, 4, TOKENS)};
-}
-
-static box *indices(const int32_t *values) {
-    box *b = MAKE(i32, SEQUENCES + 1);
-    memcpy(element(b, 0), values, (SEQUENCES + 1) * sizeof *values);
-    send(b);
-    return b;
-}
-
-static int64_t varlen_bytes(const problem *c, const DLTensor *cu_q, const DLTensor *cu_k) {
-    int64_t bytes;
-    ok(qn_aotriton_attn_fwd_compact_varlen_workspace_bytes(stream, &bytes, &c->q->t, &c->k->t,
-                                                           &c->v->t, cu_q, cu_k));
-    return bytes;
-}
-
-static place place_of(int64_t s) {
-    return (place){.q_begin = begins_q[s],
-                   .n = begins_q[s + 1] - begins_q[s],
-                   .k_begin = begins_k[s],
-                   .m = begins_k[s + 1] - begins_k[s],
-                   .index = s};
-}
-
-/** Tokens of no sequence keep their poison. */
-static void check_nobodys(const problem *c) {
-    for (int64_t h = 0; h < 4; h++)
-        for (int64_t i = begins_q[SEQUENCES]; i < TOKENS; i++)
-            assert_true(isnan(at(c->out, 0, h, i, 0)) && isnan(at(c->lse, h, i, 0, 0)));
-}
-
-static void test_varlen_definition(void **) {
-    problem c = make_varlen(f32);
-    const box *cu_q = indices(begins_q), *cu_k = indices(begins_k);
-    box *mask = MAKE(f32, SEQUENCES, 4, MAX_Q, MAX_K);
-    c.workspace = MAKE(u8, varlen_bytes(&c, &cu_q->t, &cu_k->t));
-    c.seed = &number(i64, 7)->t;
-    ok(qn_aotriton_debug_simulate_encoded_softmax(&mask->t, 0.25f, c.seed, nullptr, 11, stream));
-    fetch(mask);
-    c.offset2 = 11;
-    c.seed_out = number(u64, 0), c.offset_out = number(u64, 0);
-    for (int i = 0; i < 3; i++) {
-        c.is_causal = i == 1;
-        c.p = i == 2 ? 0.25f : 0;
-        ok(call_varlen(&c, &cu_q->t, &cu_k->t, MAX_Q, MAX_K));
-        fetch(c.out), fetch(c.lse), fetch(c.workspace);
-        for (int64_t s = 0; s < SEQUENCES; s++) {
-            const place where = place_of(s);
-            check_sequence(&c, &where, c.p > 0 ? mask : nullptr);
-        }
-        check_nobodys(&c);
-    }
-    assert_true(number_in(c.seed_out) == 7 && number_in(c.offset_out) == 11);
-    free_boxes();
-}
-
-/** The sequence's tokens `begin` to `begin + count` of a tensor. */
-static DLTensor part_of(const box *b, int64_t begin, int64_t count, int64_t shape[MAX_DIMS]) {
-    const int tokens = b->t.ndim == 4 ? 2 : 1;
-    DLTensor part = b->t;
-    memcpy(shape, b->shape, MAX_DIMS * sizeof *shape);
-    shape[tokens] = count;
-    part.shape = shape;
-    part.byte_offset += (uint64_t)(begin * b->strides[tokens] * b->t.dtype.bits / 8);
-    return part;
-}
-
-/** Runs one sequence as a dense batch of one, into out and lse. */
-static void attend_alone(const problem *c, int64_t s, box *out, box *lse, box *workspace) {
-    const place p = place_of(s);
-    int64_t shapes[5][MAX_DIMS];
-    const DLTensor q = part_of(c->q, p.q_begin, p.n, shapes[0]);
-    const DLTensor k = part_of(c->k, p.k_begin, p.m, shapes[1]);
-    const DLTensor v = part_of(c->v, p.k_begin, p.m, shapes[2]);
-    DLTensor o = part_of(out, p.q_begin, p.n, shapes[3]);
-    DLTensor l = part_of(lse, p.q_begin, p.n, shapes[4]);
-    ok(qn_aotriton_attn_fwd(&q, &k, &v, nullptr, c->scale, &l, &o, 0, nullptr, nullptr, 0, nullptr,
-                            nullptr, nullptr, c->is_causal, nullptr, stream,
-                            &(qn_aotriton_ext){sizeof(qn_aotriton_ext), &workspace->t}));
-}
-
-/** The same bits as each sequence alone; lengths on the host or on the device. */
-static void test_varlen_bits(void **) {
-    static const DLDataType dtypes[] = {f32, f16, bf16};
-    int64_t count = SEQUENCES + 1;
-    const DLTensor host_q = {
-        .data = (void *)begins_q, .device = {kDLCPU, 0}, .ndim = 1, .dtype = i32, .shape = &count};
-    DLTensor host_k = host_q;
-    host_k.data = (void *)begins_k;
-    for (int i = 0; i < 6; i++) {
-        problem c = make_varlen(dtypes[i % 3]);
-        box *out = MAKE(dtypes[i % 3], 1, 4, TOKENS, 64), *lse = MAKE(f32, 4, TOKENS);
-        const DLTensor *cu_q = i & 1 ? &indices(begins_q)->t : &host_q;
-        const DLTensor *cu_k = i & 2 ? &indices(begins_k)->t : &host_k;
-        c.is_causal = i > 2;
-        c.workspace = MAKE(u8, varlen_bytes(&c, cu_q, cu_k));
-        ok(call_varlen(&c, cu_q, cu_k, MAX_Q, MAX_K));
-        fetch(c.workspace);
-        for (int64_t s = 0; s < SEQUENCES; s++)
-            attend_alone(&c, s, out, lse, c.workspace);
-        assert_same_bytes(c.out, out);
-        assert_same_bytes(c.lse, lse);
-        free_boxes();
-    }
-}
-
-static void test_varlen_refusals(void **) {
-    problem c = make_varlen(f16);
-    box *cu_q = indices(begins_q), *cu_k = indices(begins_k);
-    const DLTensor *q = &cu_q->t, *k = &cu_k->t;
-    const int64_t bytes = varlen_bytes(&c, q, k);
-    char words[128];
-    assert_refused(call_varlen(&c, q, k, 16, MAX_K), QN_E_INVALID,
-                   "aotriton_attn_fwd_compact_varlen: max_seqlen_q is 16, sequence 2 has 17");
-    assert_refused(call_varlen(&c, q, k, MAX_Q, 299), QN_E_INVALID,
-                   "max_seqlen_k is 299, sequence 0 has 300");
-    assert_refused(call_varlen(&c, q, k, -1, MAX_K), QN_E_INVALID, "max_seqlen_q is -1");
-    snprintf(words, sizeof words, "ext has no workspace, needs one of %ld bytes", (long)bytes);
-    assert_refused(call_varlen(&c, q, k, MAX_Q, MAX_K), QN_E_INVALID, words);
-    c.workspace = MAKE(u8, bytes - 1);
-    snprintf(words, sizeof words, "workspace has %ld bytes, needs %ld", (long)bytes - 1,
-             (long)bytes);
-    assert_refused(call_varlen(&c, q, k, MAX_Q, MAX_K), QN_E_INVALID, words);
-    box overlapping = *c.q;
-    overlapping.t.ndim = 1, overlapping.t.dtype = u8, overlapping.t.shape = &(int64_t){1 << 20};
-    overlapping.t.strides = nullptr;
-    c.workspace = &overlapping;
-    assert_refused(call_varlen(&c, q, k, MAX_Q, MAX_K), QN_E_INVALID, "workspace overlaps q");
-    assert_refused(call_varlen(&c, nullptr, k, MAX_Q, MAX_K), QN_E_INVALID, "cu_seqlens_q is null");
-    cu_k->shape[0] = 3;
-    assert_refused(call_varlen(&c, q, k, MAX_Q, MAX_K), QN_E_INVALID,
-                   "cu_seqlens_k has shape [3], needs [5]");
-    cu_k->shape[0] = 0;
-    assert_refused(call_varlen(&c, q, k, MAX_Q, MAX_K), QN_E_INVALID, "cu_seqlens_k has no entry");
-    cu_k->shape[0] = 5;
-    cu_k->t.dtype = f32;
-    assert_refused(call_varlen(&c, q, k, MAX_Q, MAX_K), QN_E_UNSUPPORTED,
-                   "cu_seqlens_k is [5] f32 strides [1]; accepted: i32");
-    cu_k->t.dtype = i32;
-    const DLTensor *falls = &indices((const int32_t[]){0, 3, 2, 20, 25})->t,
-                   *beyond = &indices((const int32_t[]){0, 300, 304, 319, 321})->t;
-    assert_refused(call_varlen(&c, falls, k, MAX_Q, MAX_K), QN_E_INVALID,
-                   "cu_seqlens_q[2] is 2; accepted: 3 to 27, the tokens of q");
-    assert_refused(call_varlen(&c, q, beyond, MAX_Q, MAX_K), QN_E_INVALID,
-                   "cu_seqlens_k[4] is 321; accepted: 319 to 320, the tokens of k");
-    c.b = c.q;
-    assert_refused(call_varlen(&c, q, k, MAX_Q, MAX_K), QN_E_UNSUPPORTED,
-                   "b is given, and must be absent");
-    c.b = nullptr;
-    exchange(c.q, 0, 1), exchange(c.out, 0, 1);
-    assert_refused(call_varlen(&c, q, k, MAX_Q, MAX_K), QN_E_INVALID, "q has shape [4, 1, 27, 64]");
-    fetch(c.out);
-    assert_int_equal(*element(c.out, 0), 0xFF);
-    free_boxes();
-}
-
 // ---- what is refused
 
 static void test_refusals(void **) {
@@ -556,54 +288,16 @@ static void test_no_kernel(void **) {
     assert_int_equal(state, 0);
 }
 
-// ---- devices
-
-static int open_device(void **state) {
-    random_state = 1;
-    if (qn_device_open(&device, *state) != QN_OK) {
-        print_message("%s\n", qn_last_error()); // built without the simulator
-        device = nullptr;
-        return 0;
-    }
-    return qn_stream_create(&stream, device) != QN_OK;
-}
-
-static int close_device(void **) {
-    if (!device)
-        return 0;
-    free_boxes();
-    qn_stream_destroy(stream);
-    qn_device_close(device);
-    return 0;
-}
-
 int main(void) {
-    static const char *const specs[] = {"cpu", "sim:gfx942", "sim:gfx1151"};
-    static const struct {
-        const char *name;
-        CMUnitTestFunction run;
-    } each[] = {{"definition", test_definition},
-                {"nothing_to_see", test_nothing_to_see},
-                {"bits", test_bits},
-                {"workspace", test_workspace},
-                {"dropout", test_dropout},
-                {"words", test_words},
-                {"varlen_definition", test_varlen_definition},
-                {"varlen_bits", test_varlen_bits},
-                {"varlen_refusals", test_varlen_refusals},
-                {"refusals", test_refusals},
-                {"absent", test_absent},
-                {"check_gpu", test_check_gpu}};
-    enum { EACH = sizeof each / sizeof *each, SPECS = sizeof specs / sizeof *specs };
-    static char names[SPECS * EACH][64];
-    struct CMUnitTest tests[1 + SPECS * EACH] = {cmocka_unit_test(test_no_kernel)};
-    for (int i = 0; i < SPECS * EACH; i++) {
-        snprintf(names[i], sizeof names[i], "%s on %s", each[i % EACH].name, specs[i / EACH]);
-        tests[1 + i] = (struct CMUnitTest){.name = names[i],
-                                           .test_func = each[i % EACH].run,
-                                           .setup_func = open_device,
-                                           .teardown_func = close_device,
-                                           .initial_state = (void *)(uintptr_t)specs[i / EACH]};
-    }
-    return cmocka_run_group_tests(tests, nullptr, nullptr);
+    static const struct CMUnitTest first[] = {cmocka_unit_test(test_no_kernel)};
+    static const device_test each[] = {{"definition", test_definition},
+                                       {"nothing_to_see", test_nothing_to_see},
+                                       {"bits", test_bits},
+                                       {"workspace", test_workspace},
+                                       {"dropout", test_dropout},
+                                       {"words", test_words},
+                                       {"refusals", test_refusals},
+                                       {"absent", test_absent},
+                                       {"check_gpu", test_check_gpu}};
+    return cmocka_run_group_tests(first, nullptr, nullptr) + RUN_ON_EACH_DEVICE(each);
 }

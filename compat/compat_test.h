@@ -164,4 +164,65 @@ static inline void assert_refused(qn_status st, qn_status want, const char *word
         fail_msg("status %d, want %d with \"%s\": %s", st, want, words, qn_last_error());
 }
 
+// ---- devices
+
+/** A test that is run on the CPU, on a simulated GPU of 64 lanes a wave and on one of 32. */
+typedef struct device_test {
+    const char *name;
+    void (*run)(void **);
+} device_test;
+
+/** A test on one of them. */
+typedef struct placed_test {
+    const device_test *test;
+    const char *spec;
+    char name[64];
+} placed_test;
+
+static inline int open_device(void **state) {
+    const placed_test *placed = *state;
+    random_state = 1;
+    if (qn_device_open(&device, placed->spec) == QN_OK)
+        return qn_stream_create(&stream, device) != QN_OK;
+    print_message("%s\n", qn_last_error()); // built without the simulator
+    device = nullptr;
+    return 0;
+}
+
+static inline void run_placed(void **state) {
+    const placed_test *placed = *state;
+    if (!device)
+        skip();
+    placed->test->run(state);
+}
+
+static inline int close_device(void **) {
+    free_boxes();
+    qn_stream_destroy(stream);
+    qn_device_close(device);
+    stream = nullptr, device = nullptr;
+    return 0;
+}
+
+/** How many failed. */
+static inline int run_on_each_device(const device_test *each, int count) {
+    static const char *const specs[] = {"cpu", "sim:gfx942", "sim:gfx1151"};
+    enum { SPECS = sizeof specs / sizeof *specs, MOST = 16 };
+    static placed_test placed[SPECS * MOST];
+    struct CMUnitTest tests[SPECS * MOST];
+    assert_true(count <= MOST);
+    for (int i = 0; i < SPECS * count; i++) {
+        placed[i] = (placed_test){&each[i % count], specs[i / count], {}};
+        snprintf(placed[i].name, sizeof placed[i].name, "%s on %s", placed[i].test->name,
+                 placed[i].spec);
+        tests[i] = (struct CMUnitTest){.name = placed[i].name,
+                                       .test_func = run_placed,
+                                       .setup_func = open_device,
+                                       .teardown_func = close_device,
+                                       .initial_state = &placed[i]};
+    }
+    return _cmocka_run_group_tests("devices", tests, (size_t)(SPECS * count), nullptr, nullptr);
+}
+#define RUN_ON_EACH_DEVICE(each) run_on_each_device((each), sizeof(each) / sizeof *(each))
+
 #endif
