@@ -346,13 +346,11 @@ const cli_command cli_bench = {
     .arguments = "[OP...]",
     .summary = "Measure ops beside a copy, limits and peers",
     .details =
-        "OP is attention, gemm, quantize, a family of row ops (norm, activation, rope) or one row "
-        "op "
-        "by name;\n"
-        "without any, all are measured, save those that the device has no kernel for, which\n"
-        "are named below the table. Row ops take bf16 rows of memory; they and\n"
-        "quantize, which turns 64 MiB of bf16 into FP8, take turns with copies that move\n"
-        "as many bytes. gemm multiplies FP8 activations with packed FP8 weights, going\n"
+        "OP is attention, gemm, quantize, a family of row ops (norm, activation, rope) or one\n"
+        "row op by name (rmsnorm, ...); without any, all are measured, save those that the\n"
+        "device has no kernel for, which are named below the table. Row ops work on bf16;\n"
+        "they and quantize, which turns 64 MiB of bf16 into FP8, take turns with copies that\n"
+        "move as many bytes. gemm multiplies FP8 activations with packed FP8 weights, going\n"
         "round eight matrices so that none stays in a cache. attention is of bf16: prompts of\n"
         "24 heads of 128, whole and causal, and a token for each of eight caches of 4096 keys\n"
         "(32 heads, 8 of them in the cache); its GB/s are of q, k, v and o. 'of the limit' is\n"

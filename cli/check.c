@@ -20,7 +20,7 @@ static const cli_option options[] = {
      .value = "SPEC",
      .kind = CLI_TEXT,
      .to = &spec,
-     .help = "cpu, cuda:0, sim:gfx942, ...; quern devices lists them (default: auto)"},
+     .help = "cpu, hip:0, cuda:0, sim:gfx942 ...: see quern devices (default: auto)"},
     {.name = "--quick", .kind = CLI_FLAG, .to = &quick, .help = "a few small problems of each op"},
     {.name = "--seed",
      .value = "N",
@@ -307,15 +307,16 @@ const cli_command cli_check = {
     .name = "check",
     .arguments = "[OP...]",
     .summary = "Compare every kernel of a device with the ops' definitions",
-    .details =
-        "Runs every kernel of the ops named (default: all) on a fixed list of problems.\n"
-        "For each kernel: how many problems it agreed on, on how many a plain call\n"
-        "would choose it, its largest error over the tolerance, its fastest time, and\n"
-        "why it could not run the others. Exit status 0 only if all agree. A --report\n"
-        "holds what quern devices and this table show, problem by problem, with the\n"
-        "host's processor and kernel, and nothing else. With --verbose, simulated devices say\n"
-        "from where they know each kernel's instructions: measured on silicon, the\n"
-        "ISA documents, LLVM's definitions, or inferred.",
+    .details = "Runs every kernel of the ops named (default: all) on a fixed list of problems.\n"
+               "OP is what stands before the dot of a kernel's name: attention, gemm, norm, ...\n"
+               "For each kernel: how many problems it agreed on, on how many a plain call\n"
+               "would choose it, its largest error over the tolerance, its fastest time, and\n"
+               "why it could not run the others. Exit status 0 only if all agree. A --report\n"
+               "holds what quern devices and this table show, problem by problem, with the\n"
+               "host's processor and kernel, and nothing else. With --verbose, simulated\n"
+               "devices say from where they know each kernel's instructions: measured on\n"
+               "silicon by a published source, the ISA documents, LLVM's definitions, or\n"
+               "inferred; with the names of those known least.",
     .options = options,
     .max_arguments = 64,
     .run = run};

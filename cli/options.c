@@ -164,7 +164,8 @@ void cli_help_command(FILE *to, const cli_command *command) {
 
 void cli_help_all(FILE *to) {
     fputs("Usage: quern COMMAND [OPTION...] [ARGUMENT...]\n\n"
-          "Kernels for AMD GPUs and the CPU: what runs here, whether it is right, and how fast.\n\n"
+          "Kernels for AMD and NVIDIA GPUs and the CPU: what runs here, whether it is right, and "
+          "how fast.\n\n"
           "Commands:\n",
           to);
     for (const cli_command *const *c = cli_commands; *c; c++)

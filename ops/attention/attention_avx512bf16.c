@@ -8,10 +8,11 @@ bool qni_attention_bf16_supports(const qn_device *device, const void *problem, q
     (void)device;
     const qni_attention_problem *p = problem;
     if (p->dtype != QNI_BF16 || (p->dtype_kv != QNI_BF16 && !qni_is_fp8(p->dtype_kv)))
-        return qni_no(why, "q is %s, k and v %s; bf16 takes bf16, and k and v of FP8 too",
+        return qni_no(why, "q is %s, k and v %s; taken: q of bf16, k and v of bf16 or FP8",
                       qni_dtype_name(p->dtype), qni_dtype_name(p->dtype_kv));
     return p->args.pos_encoding != QK_POS_ROPE ||
-           qni_no(why, "rotated q and k would be rounded to bf16");
+           qni_no(why, "pos_encoding is QN_POS_ROPE_LLAMA, and rotated q and k would be rounded "
+                       "to bf16; taken: none, ALiBi");
 }
 
 qn_status qni_attention_avx512bf16(qn_stream *stream, const void *problem) {

@@ -77,9 +77,10 @@ bool qni_attention_tile_supports(const qn_device *device, const void *problem, q
     const qni_attention_problem *p = problem;
     const qk_attention_args *g = &p->args;
     if (g->has_dropout)
-        return qni_no(why, "dropout");
+        return qni_no(why, "dropout_p is not 0; taken: 0");
     if (g->pos_encoding == QK_POS_ROPE)
-        return qni_no(why, "pos_encoding turns q and k inside");
+        return qni_no(why, "pos_encoding is QN_POS_ROPE_LLAMA; taken: none, ALiBi (qn_apply_rope "
+                           "rotates q and k before)");
     if (!takes_types(device, p, why) || !takes_head_dim("head_dim", g->head_dim_qk, why) ||
         !takes_head_dim("v's head_dim", g->head_dim_vo, why))
         return false;

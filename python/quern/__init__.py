@@ -37,7 +37,7 @@ __version__ = _ffi.version()
 
 
 def last_kernel():
-    """Full name of the kernel that this thread's last op ran, such as "norm.avx512"; "" before the first."""
+    """Full name of the kernel that this thread's last op ran, such as "norm.cpu_avx512"; "" before the first."""
     return _ffi.last_kernel()
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import pty
+import re
 import subprocess
 import sys
 import time
@@ -340,6 +341,29 @@ def test_texts_are_complete(file):
                  .split() if word.startswith("--") and len(word) > 2}
         wanted = {o["name"] for o in command["options"]} | {"--help"}
         assert found == wanted, (name, found ^ wanted)
+
+
+def variables_read():
+    """Every environment variable that the library, the simulator, the command and the Python package look at."""
+    sources = [*SOURCE.glob("runtime/*.c"), *SOURCE.glob("cli/*.c"), *SOURCE.glob("sim/**/*.c"), *SOURCE.glob("ops/**/*.c")]
+    text = "".join(s.read_text() for s in sources if not s.name.endswith("_test.c"))
+    native = set(re.findall(r'(?:getenv|text_of|flag_of|count_of|log_topics_of)\("(\w+)"', text))
+    text = "".join(s.read_text() for s in SOURCE.glob("python/quern/**/*.py"))
+    return native, set(re.findall(r'"((?:SGLANG|AMD|HIP|CUDA|TORCH_ROCM|HSA|ROCR)_[A-Z_]+)"', text))
+
+
+def test_environment_is_documented():
+    """docs/env.md has every variable that is read, the manual those of the command; neither has one that nobody reads."""
+    native, python = variables_read()
+    assert {"QUERN_DEVICE", "QUERN_VALIDATE", "QUERN_SIM", "TMPDIR"} <= native and "SGLANG_LOG_KERNEL" in python
+    page = (SOURCE / "docs/env.md").read_text().split("Those of the tests and scripts")[0]
+    rows = "".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `"))
+    listed = set(re.findall(r"`([A-Z_]+)`", rows))
+    assert native | python <= listed and {name for name in listed if name.startswith("QUERN_")} <= native
+    manual = (SOURCE / "docs/quern.1").read_text()
+    section = manual[manual.index("\n.SH ENVIRONMENT"):manual.index("\n.SH EXAMPLES")]
+    tags = re.findall(r"\n\.TP\n\.BR? (.+)", section)
+    assert {name for tag in tags for name in re.findall(r"[A-Z_]{4,}", tag)} == native
 
 
 def test_manual_is_well_formed():
