@@ -218,14 +218,8 @@ void qni_area_expect_found_scales(qni_area *scales, int64_t i, qni_area *codes, 
 
 // ---- running all kernels
 
-/** The areas of a problem. */
-typedef struct areas {
-    qni_area *list;
-    int count;
-} areas;
-
-static qn_status reset_all(void *context, qn_stream *stream) {
-    const areas *all = context;
+qn_status qni_areas_reset(void *context, qn_stream *stream) {
+    const qni_areas *all = context;
     qn_status st = QN_OK;
     for (int i = 0; st == QN_OK && i < all->count; i++)
         if (all->list[i].owner)
@@ -233,9 +227,9 @@ static qn_status reset_all(void *context, qn_stream *stream) {
     return st;
 }
 
-static qn_status compare_all(void *context, qn_stream *stream, double *error, char *detail,
-                             size_t room) {
-    const areas *all = context;
+qn_status qni_areas_compare(void *context, qn_stream *stream, double *error, char *detail,
+                            size_t room) {
+    const qni_areas *all = context;
     qn_status st = QN_OK;
     *error = 0;
     *detail = 0;
@@ -265,9 +259,9 @@ qn_status qni_areas_check(qni_check_run *run, const qni_op *op, const void *prob
     return qni_check_problem_run(run, &(qni_check_problem){.op = op,
                                                            .text = text,
                                                            .problem = problem,
-                                                           .context = &(areas){list, count},
-                                                           .reset = reset_all,
-                                                           .compare = compare_all,
+                                                           .context = &(qni_areas){list, count},
+                                                           .reset = qni_areas_reset,
+                                                           .compare = qni_areas_compare,
                                                            .outputs = outputs,
                                                            .num_outputs = num_outputs});
 }

@@ -78,9 +78,19 @@ qn_status qni_area_reset(qni_area *area, qn_stream *stream);
 qn_status qni_area_compare(qni_area *area, qn_stream *stream, double *error, char *detail,
                            size_t room);
 
+/** The areas of a problem; those never created do not count. */
+typedef struct qni_areas {
+    qni_area *list;
+    int count;
+} qni_areas;
+/** Of a qni_check_problem whose context begins with a qni_areas: qni_area_reset and qni_area_compare for each. */
+qn_status qni_areas_reset(void *context, qn_stream *stream);
+qn_status qni_areas_compare(void *context, qn_stream *stream, double *error, char *detail,
+                            size_t room);
+
 /** Runs every kernel of an op on a problem whose tensors are these areas: each is reset before a run and compared after
- *  it, the last first, so that a wrong scale is told before its codes. Areas never created do not count; those with an
- *  expectation are the outputs, whose bits must be the same in every run. `text` names the problem. */
+ *  it, the last first, so that a wrong scale is told before its codes. Those with an expectation are the outputs,
+ *  whose bits must be the same in every run. `text` names the problem. */
 qn_status qni_areas_check(qni_check_run *run, const qni_op *op, const void *problem,
                           const char *text, qni_area *areas, int count);
 void qni_areas_destroy(qni_area *areas, int count);

@@ -9,25 +9,6 @@ static const char *const area_names[QNI_CASE_AREAS] = {
     "q",          "k",    "v",           "o",        "lse",      "workspace", "schedule",
     "kv_indices", "mask", "custom_mask", "q_scales", "k_scales", "v_scales",  "sinks"};
 
-qn_status qni_case_reset(qni_area *areas, int count, qn_stream *stream) {
-    qn_status st = QN_OK;
-    for (int i = 0; st == QN_OK && i < count; i++)
-        if (areas[i].owner)
-            st = qni_area_reset(&areas[i], stream);
-    return st;
-}
-
-qn_status qni_case_compare(qni_area *areas, int count, qn_stream *stream, double *error,
-                           char *detail, size_t room) {
-    qn_status st = QN_OK;
-    *error = 0;
-    *detail = 0;
-    for (int i = 0; st == QN_OK && i < count; i++)
-        if (areas[i].owner)
-            st = qni_area_compare(&areas[i], stream, error, detail, room);
-    return st;
-}
-
 // ---- sizes
 
 static bool is_ragged_q(const qni_attention_spec *s) {
@@ -494,9 +475,7 @@ out:
 }
 
 void qni_attention_case_destroy(qni_attention_case *c) {
-    for (int i = 0; i < QNI_CASE_AREAS; i++)
-        if (c->areas[i].owner)
-            qni_area_destroy(&c->areas[i]);
+    qni_areas_destroy(c->areas, QNI_CASE_AREAS);
     free(c->plan);
     *c = (qni_attention_case){};
 }

@@ -117,11 +117,6 @@ qn_status qni_merge_case_create(qni_merge_case *c, qn_stream *stream, const qni_
                                 uint64_t seed);
 void qni_merge_case_destroy(qni_merge_case *c);
 
-/** Resets, and compares, those of the areas that there are. */
-qn_status qni_case_reset(qni_area *areas, int count, qn_stream *stream);
-qn_status qni_case_compare(qni_area *areas, int count, qn_stream *stream, double *error,
-                           char *detail, size_t room);
-
 /** All problems of ops "merge_states" and "attention_dropout". */
 qn_status qni_merge_check(qni_check_run *run);
 qn_status qni_dropout_check(qni_check_run *run);

@@ -152,16 +152,6 @@ static const qni_attention_spec specs[] = {
 };
 // clang-format on
 
-static qn_status reset_case(void *context, qn_stream *stream) {
-    return qni_case_reset(((qni_attention_case *)context)->areas, QNI_CASE_AREAS, stream);
-}
-
-static qn_status compare_case(void *context, qn_stream *stream, double *error, char *detail,
-                              size_t room) {
-    return qni_case_compare(((qni_attention_case *)context)->areas, QNI_CASE_AREAS, stream, error,
-                            detail, room);
-}
-
 static qn_status check_spec(qni_check_run *run, const qni_attention_spec *spec) {
     qni_attention_case *c = calloc(1, sizeof *c);
     qn_status st;
@@ -172,9 +162,9 @@ static qn_status check_spec(qni_check_run *run, const qni_attention_spec *spec) 
     const qni_check_problem problem = {.op = &qni_op_attention,
                                        .text = c->text,
                                        .problem = &c->problem,
-                                       .context = c,
-                                       .reset = reset_case,
-                                       .compare = compare_case,
+                                       .context = &(qni_areas){c->areas, QNI_CASE_AREAS},
+                                       .reset = qni_areas_reset,
+                                       .compare = qni_areas_compare,
                                        .outputs = c->outputs,
                                        .num_outputs = 1 + spec->has_lse};
     QN_TRY(qni_check_problem_run(run, &problem));

@@ -79,16 +79,10 @@ static void report(void *, const qn_check_result *r) {
 
 /** Areas of a case, the results among them, and FlashInfer's tolerance: relative and absolute. */
 typedef struct held {
-    qni_area *areas;
-    int count;
+    qni_areas areas; // first: qni_areas_reset takes it for its context
     qni_area *results[2];
     double tolerances[2];
 } held;
-
-static qn_status reset(void *context, qn_stream *stream) {
-    const held *h = context;
-    return qni_case_reset(h->areas, h->count, stream);
-}
 
 static double find_excess(const qni_area *a, double tolerance, char *detail, size_t room) {
     double worst = 0;
@@ -110,7 +104,7 @@ static qn_status compare(void *context, qn_stream *stream, double *error, char *
                          size_t room) {
     const held *h = context;
     tally *t = current->tally;
-    qn_status st = qni_case_compare(h->areas, h->count, stream, error, detail, room);
+    qn_status st = qni_areas_compare(context, stream, error, detail, room);
     if (st != QN_OK || !(*error <= 1))
         return st;
     t->bound = fmax(t->bound, *error);
@@ -133,8 +127,7 @@ static qn_status run_case(qni_check_run *run, const place *p, const int *v, int 
     qn_status st;
     if (!c)
         return QN_FAIL(QN_E_MEMORY, "out of memory");
-    held h = {c->areas,
-              QNI_CASE_AREAS,
+    held h = {{c->areas, QNI_CASE_AREAS},
               {&c->areas[QNI_CASE_O], &c->areas[QNI_CASE_LSE]},
               {v[TYPES] == 0 ? 1e-3 : 1e-2, 1e-3}};
     QN_TRY(qni_attention_case_create(c, qni_check_stream(run), &spec, (uint64_t)index + 1));
@@ -143,7 +136,7 @@ static qn_status run_case(qni_check_run *run, const place *p, const int *v, int 
                                   .text = c->text,
                                   .problem = &c->problem,
                                   .context = &h,
-                                  .reset = reset,
+                                  .reset = qni_areas_reset,
                                   .compare = compare,
                                   .outputs = c->outputs,
                                   .num_outputs = 1 + spec.has_lse,
@@ -201,15 +194,14 @@ static qn_status run_merge(qni_check_run *run, const int *v, int index) {
     if (!c)
         return QN_FAIL(QN_E_MEMORY, "out of memory");
     QN_TRY(qni_merge_case_create(c, qni_check_stream(run), &spec, (uint64_t)index + 1));
-    held h = {c->areas,
-              QNI_MERGE_AREAS,
+    held h = {{c->areas, QNI_MERGE_AREAS},
               {c->out_v, c->out_s},
               {spec.dtype == QNI_BF16 ? 1e-2 : 1e-3, 1e-3}};
     QN_TRY(qni_check_problem_run(run, &(qni_check_problem){.op = &qni_op_merge_states,
                                                            .text = c->text,
                                                            .problem = &c->problem,
                                                            .context = &h,
-                                                           .reset = reset,
+                                                           .reset = qni_areas_reset,
                                                            .compare = compare,
                                                            .outputs = c->outputs,
                                                            .num_outputs = 2}));

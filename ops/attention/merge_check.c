@@ -6,16 +6,6 @@
 
 // ---- merging
 
-static qn_status reset_merge(void *context, qn_stream *stream) {
-    return qni_case_reset(((qni_merge_case *)context)->areas, QNI_MERGE_AREAS, stream);
-}
-
-static qn_status compare_merge(void *context, qn_stream *stream, double *error, char *detail,
-                               size_t room) {
-    return qni_case_compare(((qni_merge_case *)context)->areas, QNI_MERGE_AREAS, stream, error,
-                            detail, room);
-}
-
 /** Where state i lies: which of the two tensors, and which state of it. */
 typedef struct place {
     int pair;
@@ -168,15 +158,8 @@ static qn_status check_merge(qni_check_run *run, const qni_merge_spec *spec) {
     if (!c)
         return QN_FAIL(QN_E_MEMORY, "check: out of memory");
     QN_TRY(qni_merge_case_create(c, qni_check_stream(run), spec, qni_check_seed(run)));
-    const qni_check_problem problem = {.op = &qni_op_merge_states,
-                                       .text = c->text,
-                                       .problem = &c->problem,
-                                       .context = c,
-                                       .reset = reset_merge,
-                                       .compare = compare_merge,
-                                       .outputs = c->outputs,
-                                       .num_outputs = 2};
-    QN_TRY(qni_check_problem_run(run, &problem));
+    QN_TRY(qni_areas_check(run, &qni_op_merge_states, &c->problem, c->text, c->areas,
+                           QNI_MERGE_AREAS));
 out:
     qni_merge_case_destroy(c);
     free(c);
@@ -211,15 +194,6 @@ typedef struct dropout_case {
     qni_area r;
     qni_dropout_problem problem;
 } dropout_case;
-
-static qn_status reset_dropout(void *context, qn_stream *stream) {
-    return qni_case_reset(&((dropout_case *)context)->r, 1, stream);
-}
-
-static qn_status compare_dropout(void *context, qn_stream *stream, double *error, char *detail,
-                                 size_t room) {
-    return qni_case_compare(&((dropout_case *)context)->r, 1, stream, error, detail, room);
-}
 
 /** What must stand there, exactly. */
 static double expect_random(const qni_dropout_problem *p, const qni_attention_row *row,
@@ -272,19 +246,9 @@ static qn_status check_dropout(qni_check_run *run, uint32_t what, qni_dtype dtyp
     expect_dropout(&c);
     snprintf(text, sizeof text, "[2, 3, 5, %ld] %s %s p=%g%s", (long)keys, names[what],
              qni_dtype_name(dtype), (double)dropout_p, gap ? " strided" : "");
-    const DLTensor *const outputs[] = {&c.r.flat};
-    const qni_check_problem problem = {.op = &qni_op_attention_dropout,
-                                       .text = text,
-                                       .problem = &c.problem,
-                                       .context = &c,
-                                       .reset = reset_dropout,
-                                       .compare = compare_dropout,
-                                       .outputs = outputs,
-                                       .num_outputs = 1};
-    QN_TRY(qni_check_problem_run(run, &problem));
+    QN_TRY(qni_areas_check(run, &qni_op_attention_dropout, &c.problem, text, &c.r, 1));
 out:
-    if (c.r.owner)
-        qni_area_destroy(&c.r);
+    qni_areas_destroy(&c.r, 1);
     return st;
 }
 
