@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the tables of docs/performance.md from the JSON of `quern bench`, bench/peer_rows.py and bench/peer_attention.py.
+"""Writes the tables of docs/performance.md from the JSON in bench/results, which the benchmarks wrote.
 
     python tools/report.py            rewrites each table from the file that its mark names
     python tools/report.py --check    exits with 1 if a table differs from its file
@@ -43,7 +43,8 @@ def bench_table(report):
         rows.append([f"`{r['op']}`", r["problem"], f"{r['median_ns'] / 1e6:.3f}", speed, f"{best:.1f}",
                      f"{100 * r['share_of_limit']:.0f} % ({r['limit']})" if r["share_of_limit"] else "-"])
     device = report["device"]
-    return (f"{device['name']} (`{device['spec']}`), {device['times']} times, medians of {report['runs']} runs.\n\n" +
+    threads = f", threads: {device['compute_units']}" if on_cpu else ""
+    return (f"{device['name']} (`{device['spec']}`{threads}), {device['times']} times, medians of {report['runs']} runs.\n\n" +
             table(["op", "problem", "ms", "speed", "fastest GB/s", "of the limit"], rows))
 
 
@@ -85,6 +86,70 @@ def attention_table(report):
             f"    {report['command']}\n\n" + table(["threads", "problem", "quern ms", "quern", *names, "ratio"], rows))
 
 
+def gemm_table(report):
+    """What bench/peers.py wrote."""
+    rows = [[str(r["threads"]), r["form"], str(r["m"]), f"{r['quern_ms']:.3f}", f"{r['torch_ms']:.3f}",
+             f"{r['quern_gflops']:.1f}", f"{r['torch_gflops']:.1f}", f"{r['ratio']:.2f} ({r['best_ratio']:.2f})"]
+            for r in report["rows"]]
+    return (f"{machine_of(report)}. Medians; the ratio in brackets is of fastest runs:\n\n    {report['command']}\n\n" +
+            table(["threads", "weights", "M", "quern ms", "PyTorch ms", "quern GFLOP/s", "PyTorch GFLOP/s", "ratio"], rows))
+
+
+def patch_table(report):
+    """What bench/patch_models.py wrote: milliseconds of a pass, and how many times as fast as the unpatched model."""
+    models = list(report["models"].values())
+    rows = [[side, *(f"{m['ms'][side]:.3g}" + ("" if side == "unpatched" else f" ({m['ms']['unpatched'] / m['ms'][side]:.2f})")
+                     for m in models)] for side in models[0]["ms"]]
+    return (f"{report['device']}, {report['driver']}, PyTorch {report['torch']}, transformers {report['transformers']}, diffusers "
+            f"{report['diffusers']}. Milliseconds, medians of {report['rounds']} rounds:\n\n    python {report['command']}\n\n" +
+            table(["", *report["models"]], rows))
+
+
+# ---- the simulator's own speed
+
+INSTRUCTIONS = ("v_add_f32 v1, v2, v3", "v_fma_f32 v1, v2, v3, v4", "v_cmp_lt_f32 vcc, v2, v3", "v_dot4_i32_i8 v1, v2, v3, v4",
+                "v_perm_b32 v1, v2, v3, v4", "v_mul_f32_dpp v1, v2, v3 row_newbcast:3", "v_mul_f32 v1, v2, v3 clamp",
+                "v_lshl_add_u64 v[2:3], v[4:5], 2, v[6:7]", "v_fma_f64 v[2:3], v[4:5], v[6:7], v[8:9]",
+                "v_pk_fma_f32 v[2:3], v[4:5], v[6:7], v[8:9]", "v_fma_f16 v1, v2, v3, v4", "v_div_fixup_f32 v1, v2, v3, v4",
+                "v_cvt_pk_fp8_f32 v1, v2, v3", "v_exp_f32 v1, v2", "ds_read_b32 v2, v1 (side by side)", "ds_read_b32 v2, v1",
+                "ds_read_b128 v[4:7], v1", "ds_write_b64 v1, v[4:5] (side by side)", "ds_add_u32 v1, v2")
+
+
+def sim_table(report):
+    """What sim_bench wrote: millions of instructions a second; matrix instructions both ways, some of the others."""
+    exact = [name for name in report if name.startswith(("v_mfma", "v_wmma")) and not name.endswith(".fast")]
+    rows = [[f"`{name.rpartition('.')[0]}` ({name.rpartition('.')[2]})", f"{report[name]['value']:.3g}",
+             f"{report[name + '.fast']['value']:.3g}"] for name in exact]
+    others = [[f"`{name}`", f"{report[name]['value']:.3g}"] for name in INSTRUCTIONS]
+    return table(["matrix instruction", "exact", "`mfma=fast`"], rows) + "\n" + table(["wave64 instruction", "million/s"], others)
+
+
+def values_table(report):
+    """What sim_gemm and sim_load wrote."""
+    unit = next(iter(report.values()))["unit"]
+    return table(["", unit], [[f"`{name}`" if "=" in name else name, f"{r['value']:.3g}"] for name, r in report.items()])
+
+
+def emulator_table(report):
+    """What bench/tinygrad_emulator.py wrote."""
+    names = ["quern_ms", "tinygrad_ms", "ratio", "quern_first_ms", "tinygrad_first_ms"]
+    rows = [[chip, *(f"{r[name]:.3g}" if r[name] < 1000 else f"{r[name]:.0f}" for name in names)]
+            for chip, r in report.items() if isinstance(r, dict)]
+    return table(["target", "quern ms", "tinygrad ms", "ratio", "first run: quern ms", "tinygrad ms"], rows)
+
+
+def any_table(report):
+    if "results" in report:
+        return bench_table(report)
+    if "rows" in report:
+        return gemm_table(report) if "form" in report["rows"][0] else peers_table(report)
+    if "models" in report:
+        return patch_table(report)
+    if "commit" in report:
+        return emulator_table(report)
+    return sim_table(report) if "v_add_f32 v1, v2, v3" in report else values_table(report)
+
+
 def peers_table(report):
     """What bench/peer_rows.py wrote: GB/s of each side, the median and the fastest run."""
     if "problem" in report["rows"][0]:
@@ -104,7 +169,7 @@ def peers_table(report):
 
 def written(match):
     report = json.loads((TOP / match[2]).read_text())
-    return match[1] + (bench_table(report) if "results" in report else peers_table(report)) + match[3]
+    return match[1] + any_table(report) + match[3]
 
 
 def main():
