@@ -14,16 +14,23 @@ enum { QD_E4M3FN, QD_E4M3FNUZ, QD_E5M2, QD_E5M2FNUZ };
 
 #define QD_FP8_INLINE static inline __attribute__((always_inline))
 
+// What the target converts, and multiplies where it has matrix cores: MFMA_FP8_FNUZ, MFMA_FP8_OCP and WMMA_GFX12 of
+// runtime/targets.def, to which tests/targets_test.sh holds these.
+#if defined(__gfx942__)
+#define QD_HAS_FP8_FNUZ 1
+#elif defined(__gfx950__) || defined(__GFX12__)
+#define QD_HAS_FP8_OCP 1
+#endif
+
 #if defined(__NVPTX__) && __CUDA_ARCH__ >= 890
 #define QD_FP8_PTX 1 // cvt.rn.satfinite.e4m3x2.f32 and kin
 #endif
 
-/** Whether the target converts this kind itself: gfx942 the FNUZ kinds, gfx950, gfx12 and sm_90a the OCP
- * ones. */
+/** Whether the target converts this kind itself. */
 QD_FP8_INLINE bool qd_fp8_is_native(int kind) {
-#if defined(__gfx942__)
+#if QD_HAS_FP8_FNUZ
     return kind == QD_E4M3FNUZ || kind == QD_E5M2FNUZ;
-#elif defined(__gfx950__) || defined(__GFX12__) || QD_FP8_PTX
+#elif QD_HAS_FP8_OCP || QD_FP8_PTX
     return kind == QD_E4M3FN || kind == QD_E5M2;
 #else
     (void)kind;
@@ -31,8 +38,8 @@ QD_FP8_INLINE bool qd_fp8_is_native(int kind) {
 #endif
 }
 
-/** The kind that most code for the target uses: its own e4m3. */
-#if defined(__gfx942__)
+/** The kind that most code for the target uses: its own e4m3. The host's word for it is qni_usual_e4m3. */
+#if QD_HAS_FP8_FNUZ
 enum { QD_FP8_USUAL = QD_E4M3FNUZ };
 #else
 enum { QD_FP8_USUAL = QD_E4M3FN };
@@ -77,7 +84,7 @@ QD_FP8_INLINE uint32_t qd_fp8_encode(int kind, float x) {
     return (qd_fp8_nan_code(kind) & if_nan) | ((code | sign) & ~if_nan);
 }
 
-#if defined(__gfx942__) || defined(__gfx950__) || defined(__GFX12__)
+#if QD_HAS_FP8_FNUZ || QD_HAS_FP8_OCP
 QD_FP8_INLINE float qd_fp8_clamp(int kind, float x) {
     return __builtin_amdgcn_fmed3f(x, qd_fp8_max(kind), -qd_fp8_max(kind));
 }

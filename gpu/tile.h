@@ -17,13 +17,8 @@
 #ifndef QD_TILE_H
 #define QD_TILE_H
 
+#include "fp8.h"
 #include "gpu.h"
-
-#if defined(__gfx942__)
-#define QD_HAS_FP8_FNUZ 1
-#elif defined(__gfx950__) || defined(__GFX12__)
-#define QD_HAS_FP8_OCP 1
-#endif
 
 #if defined(__GFX9__)
 enum { QD_TILE_RUN = 8, QD_TILE_GROUPS = 4, QD_TILE_ACC = 4 };

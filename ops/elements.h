@@ -22,6 +22,11 @@ static inline qni_fp8 qni_fp8_of(qni_dtype dtype) {
     return (qni_fp8)(dtype - QNI_E4M3FN);
 }
 
+/** The e4m3 that most kernels for the device are made for: QD_FP8_USUAL of gpu/fp8.h. */
+static inline qni_dtype qni_usual_e4m3(const qn_device *device) {
+    return device->features & QNI_F(MFMA_FP8_FNUZ) ? QNI_E4M3FNUZ : QNI_E4M3FN;
+}
+
 static inline bool qni_is_integer(qni_dtype dtype) {
     return dtype == QNI_U8 || dtype == QNI_I8 || dtype == QNI_I32;
 }

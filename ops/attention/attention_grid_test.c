@@ -152,7 +152,7 @@ out:
 
 static qn_status walk_line(qni_check_run *run, const line *l) {
     const qn_device *device = qn_stream_device(qni_check_stream(run));
-    const place p = {l, current->sizes, qni_has(device, QNI_F(MFMA_FP8_FNUZ))};
+    const place p = {l, current->sizes, qni_usual_e4m3(device) == QNI_E4M3FNUZ};
     const qni_axes axes = axes_of(&p);
     qni_covering *covering = calloc(1, sizeof *covering);
     int v[AXES];

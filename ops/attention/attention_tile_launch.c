@@ -42,20 +42,15 @@ static bool loses_subnormals(const qn_device *device) {
            !(device->features & (QNI_F(MFMA_FP8_FNUZ) | QNI_F(MFMA_FP8_OCP)));
 }
 
-/** The kind of FP8 that most code for the device uses: qd_fp8.h's QD_FP8_USUAL. */
-static qni_dtype usual_fp8(const qn_device *device) {
-    return qni_has(device, QNI_F(MFMA_FP8_FNUZ)) ? QNI_E4M3FNUZ : QNI_E4M3FN;
-}
-
 /** Queries of FP8 have caches of FP8, and are computed with as bf16. */
 static bool takes_queries(const qn_device *device, const qni_attention_problem *p,
                           qni_reason *why) {
     const qni_dtype q = p->dtype, kv = p->dtype_kv;
     if (q == QNI_BF16 || q == QNI_F16)
         return true;
-    if (q != usual_fp8(device) && q != QNI_E4M3FN && q != QNI_E5M2)
+    if (q != qni_usual_e4m3(device) && q != QNI_E4M3FN && q != QNI_E5M2)
         return qni_no(why, "q is %s; taken: f16, bf16, %se4m3fn, e5m2", qni_dtype_name(q),
-                      usual_fp8(device) == QNI_E4M3FN ? "" : "e4m3fnuz, ");
+                      qni_usual_e4m3(device) == QNI_E4M3FN ? "" : "e4m3fnuz, ");
     return qni_is_fp8(kv) || qni_no(why, "q is %s, k and v %s; taken: FP8 in all of them",
                                     qni_dtype_name(q), qni_dtype_name(kv));
 }
@@ -102,7 +97,7 @@ static int head_dim_index(const qni_attention_problem *p) {
 
 /** Requests of how many rows are attention_decode_gpu.c's. */
 static uint32_t few_rows_of(const qn_device *device, const qni_attention_problem *p) {
-    const bool is_taken = !qni_is_fp8(p->dtype_kv) || p->dtype_kv == usual_fp8(device);
+    const bool is_taken = !qni_is_fp8(p->dtype_kv) || p->dtype_kv == qni_usual_e4m3(device);
     return head_dim_index(p) < 2 && is_taken ? QK_ATTENTION_FEW_ROWS : 0;
 }
 

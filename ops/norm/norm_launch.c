@@ -32,10 +32,9 @@ typedef enum family {
     LAYER_ANY
 } family;
 
-/** Whether FP8 is of the kind that norm_gpu.c's kernels are made for: QD_FP8_USUAL. */
+/** Whether FP8 is of the kind that norm_gpu.c's kernels are made for. */
 static bool has_usual_kind(const qn_device *device, const qni_norm_problem *p) {
-    const bool is_fnuz = device->features & QNI_F(MFMA_FP8_FNUZ);
-    return p->quant == QNI_NORM_PLAIN || p->dtype_out == (is_fnuz ? QNI_E4M3FNUZ : QNI_E4M3FN);
+    return p->quant == QNI_NORM_PLAIN || p->dtype_out == qni_usual_e4m3(device);
 }
 
 /** Few rows: only one row's latency counts, and the kernels of sums, with or without one, spread it over twice the
