@@ -176,9 +176,9 @@ static int64_t choose_tile(const qn_attention_plan_args *a, int64_t longest) {
     return 64;
 }
 
-/** The plan's header: every size. */
-static qn_status measure(const qn_attention_plan_args *a, qk_attention_schedule *s) {
-    int64_t longest = 0, works = 0, merges = 0;
+/** What the caller says of all requests, and the longest of their lengths. */
+static qn_status measure_lengths(const qn_attention_plan_args *a, qk_attention_schedule *s) {
+    int64_t longest = 0;
     *s = (qk_attention_schedule){.magic = QK_ATTENTION_MAGIC,
                                  .num_requests = (uint32_t)a->batches,
                                  .num_qo_heads = (int32_t)a->num_qo_heads,
@@ -205,6 +205,14 @@ static qn_status measure(const qn_attention_plan_args *a, qk_attention_schedule 
         return FAIL("%ld rows of queries and heads in a request; fewer than 2^30 are accepted",
                     (long)longest);
     s->q_tile = (int32_t)choose_tile(a, longest);
+    return QN_OK;
+}
+
+/** The plan's header: every size. */
+static qn_status measure(const qn_attention_plan_args *a, qk_attention_schedule *s) {
+    int64_t works = 0, merges = 0;
+    qn_status st;
+    QN_TRY(measure_lengths(a, s));
     for (int64_t b = 0; b < a->batches; b++) {
         const qk_attention_request r = make_request(a, b);
         const int64_t tiles = tiles_of(a, &r, s->q_tile), chunks = qk_attention_chunks(&r);
@@ -223,7 +231,8 @@ static qn_status measure(const qn_attention_plan_args *a, qk_attention_schedule 
     s->num_merges = (uint32_t)merges;
     s->bytes = (int64_t)sizeof *s + a->batches * (int64_t)sizeof(qk_attention_request) +
                (works + merges) * (int64_t)sizeof(qk_attention_work);
-    return QN_OK;
+out:
+    return st;
 }
 
 /** The work items of a request's tile, chunks shared evenly. */
