@@ -21,7 +21,7 @@ typedef struct qni_cache {
 void qni_cache_open(qni_cache *cache);
 void qni_cache_close(qni_cache *cache);
 
-/** The file name of an entry: "gemm_fp8.gfx942.<32 hex digits>.image". */
+/** The file name of an entry: "gemm_any.gfx942.<32 hex digits>.image". */
 void qni_cache_name(char *out, size_t room, const char *image, const char *target,
                     qni_cache_key key);
 

@@ -160,7 +160,7 @@ qn_status qni_run(const qni_op *op, qn_stream *stream, const void *problem);
  * address is the key under which the loaded kernel is found again, without locks on the hot path.
  */
 typedef struct qni_kernel_ref {
-    const char *image; // "gemm_fp8_mfma_256x128"
+    const char *image; // "gemm_fp8_256x128"
     const char *entry; // "qk_gemm_fp8"
     const char *defines;
     int32_t max_scratch_bytes; // contract: more is an error at load

@@ -536,7 +536,7 @@ struct sim_wave {
     };
     uint64_t pc; // of the next instruction; exec functions of branches write it
     uint32_t scc;
-    uint32_t mode; // MODE register, sim_mode bits; dispatch fills it by sim_mode_of_rsrc1
+    uint32_t mode; // MODE register, SIM_MODE_ bits; dispatch fills it by sim_mode_of_rsrc1
     sim_wave_state state;
     bool wave32;                     // 32 lanes: the upper half of EXEC is 0
     bool fast_matrix;                // sim_dispatch.fast_matrix

@@ -20,7 +20,7 @@
 // - Any number of rows up to 256 and any number of keys. One with smaller tiles loops over work.row_begin .. row_end.
 // - A row's arithmetic must not depend on what other rows share its tile, nor on where the tile begins: q_tile changes
 //   with the batch, and bits must not. So a lazy rescale decides for each row, and keys are grouped from the chunk's
-//   begin (kv_begin + n * KV_TILE), never from the first key that is seen. A tile that a row sees nothing of must leave
+//   begin (kv_begin and n tiles), never from the first key that is seen. A tile that a row sees nothing of must leave
 //   the row's state as it is, to the bit.
 // - Masked scores are -infinity, and a maximum of -infinity must not meet itself in a subtraction. The least finite score
 //   wins over any mask.

@@ -15,7 +15,7 @@ typedef enum qni_scale_form {
     QNI_SCALE_TENSOR  // one f32, written: found in the workspace's maxima
 } qni_scale_form;
 
-/** A valid problem: quantize_rows.c has checked everything. Strides in elements. */
+/** A valid problem: rows.c has checked everything. Strides in elements. */
 typedef struct qni_rows_problem {
     qni_dtype dtype_x, dtype_q; // of q: FP8 or i8
     int64_t rows, cols, group;  // columns of a scale; all where there is one for the tensor
