@@ -10,7 +10,8 @@
 //            gelu_tanh(x) = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
 //  Types:    f32 throughout, rounded once to nearest, ties to even. With u = 2^-24, f's relative error is at most
 //            8u + (4 + 2|x|) u exp(-|x|) for x >= 0 and 8u + (4 + 2|x|) u below (silu), 24u + 2 x^2 u (gelu); of
-//            gelu_tanh as of silu, with thrice its exponent's error. Results below 2^-124 |gate * up|, and bf16 ones below 2^-126, may be 0.
+//            gelu_tanh as of silu, with thrice its exponent's error. Results below 2^-124 |gate * up|, and bf16 ones below
+//            2^-126, may be 0.
 //            The same bits on every run of one device, whatever else is in the batch.
 //  Edge:     no rows, or h == 0: a no-op. A NaN stays in its element. f(-infinity) is NaN, as the formulas have it.
 //  Align:    element size; faster when everything begins at 16 bytes and h and strides are multiples of 8.

@@ -28,11 +28,10 @@ extern "C" {
 typedef int32_t qn_pos_encoding;
 enum {
     QN_POS_NONE = 0,
-    QN_POS_ROPE_LLAMA =
-        1, /**< q turned by position kv_len - qo_len + i, k by j; halves of the head are pairs */
-    QN_POS_ALIBI =
-        2 /**< for n the largest power of two <= heads, slope_h is 2^(-8 (h + 1) / n), for h >= n
-                          2^(-4 (2 (h + 1 - n) - 1) / n) */
+    /** q is turned by position kv_len - qo_len + i, k by j; halves of an even head_dim are pairs. */
+    QN_POS_ROPE_LLAMA = 1,
+    /** For n the largest power of two <= heads, slope_h is 2^(-8 (h + 1) / n), for h >= n 2^(-4 (2 (h + 1 - n) - 1) / n). */
+    QN_POS_ALIBI = 2
 };
 
 typedef int32_t qn_lse_base;
@@ -50,18 +49,18 @@ typedef struct qn_attention_args {
 
     const void *plan; /**< what qn_attention_plan made, in host memory; null: q and k are dense */
     int64_t plan_bytes;
-    const DLTensor
-        *schedule;       /**< [plan_bytes] u8 on the device: a copy of the plan; CPU: optional */
-    DLTensor *workspace; /**< u8, as large as was told */
+    /** [plan_bytes] u8 on the device, at a multiple of 8: a copy of the plan; CPU: optional. */
+    const DLTensor *schedule;
+    DLTensor *workspace; /**< u8 at a multiple of 16, as large as was told; null where that is 0 */
 
     int32_t is_causal, is_top_left;
     int32_t has_window_left, has_window_right; /**< 1: the window's side is a bound */
     int64_t window_left, window_right;
-    const DLTensor *
-        custom_mask; /**< u8: a request's bits begin at a byte, lowest first; is_causal is ignored */
-    const DLTensor *
-        mask; /**< bool or u8, else f32, f16 or bf16, added; [(batch,) (head,) query, key], each of them
-                               1 or whole, any strides; dense q and k alone */
+    /** u8: a request's bits begin at a byte, lowest first; is_causal is ignored. */
+    const DLTensor *custom_mask;
+    /** bool or u8, else f32, f16 or bf16, added; [(batch,) (head,) query, key], each of them 1 or whole, any strides; dense q
+     *  and k alone, without is_causal and custom_mask. */
+    const DLTensor *mask;
     qn_pos_encoding pos_encoding;
     float rope_scale, rope_theta;        /**< 1 and 1e4 */
     float sm_scale;                      /**< 1 / sqrt(head_dim) */
@@ -70,8 +69,8 @@ typedef struct qn_attention_args {
     const DLTensor *q_scales;            /**< f32 [num_qo_heads], beside q_scale */
     const DLTensor *k_scales, *v_scales; /**< f32 [num_kv_heads] */
     const DLTensor *sinks;               /**< f32 [num_qo_heads] */
-    float
-        dropout_p; /**< weights dropped with this probability, the others times 1 / (1 - p); lse is of all */
+    /** Weights are dropped with this probability, from 0 to below 1, the others times 1 / (1 - p); lse is of all. */
+    float dropout_p;
     uint64_t dropout_seed, dropout_offset; /**< see qn_attention_dropout_mask */
     qn_lse_base lse_base;
 } qn_attention_args;
@@ -84,8 +83,12 @@ typedef struct qn_attention_args {
  *            [pages, page_size, heads, dim] (QN_HND: [pages, heads, page_size, dim]). v's head_dim may be another.
  *            A cache of [pages, 2, …] is two views of it
  *  Types:    q f32, f16, bf16 or FP8; k and v f32, f16, bf16 or FP8; sums in f32; o rounded once
- *  Shapes:   head_dim from 1 to 512 (fast: 64, 72, 80, 96, 112, 128, 160, 256, and 192 with v's 128);
- *            num_qo_heads a multiple of num_kv_heads; last dimensions contiguous, other strides any
+ *  Shapes:   head_dim from 1 to 512; num_qo_heads a multiple of num_kv_heads; last dimensions contiguous, other strides any;
+ *            fewer than 2^31 rows of queries, heads and chunks of keys
+ *  Align:    element size
+ *  Speed:    a GPU's matrix cores take q of f16, bf16 or FP8 with k and v of q's type or FP8; head dims that are multiples
+ *            of 8 up to 256; rows that begin at multiples of 16 bytes (FP8: 8); no dropout, no QN_POS_ROPE_LLAMA. All
+ *            else runs, slowly, on attention.gpu_any
  *  Edge:     requests without queries or without keys are no errors. Queries of no request are not written.
  *  Overlap:  o, lse and workspace overlap nothing.
  *  Bits:     the same on every run, for any number of threads, whatever else is in the batch (a plan of
@@ -94,11 +97,13 @@ typedef struct qn_attention_args {
  *            With QUERN_VALIDATE=1 kv_indices are read back and checked first. All of a plan is checked then, and on the
  *            CPU always; else on a GPU its header alone.
  *  Errors:   QN_E_INVALID (null, shape, stride, scalars, masks that exclude each other, workspace too small, a plan for
- *            other tensors), QN_E_UNSUPPORTED (dtype, head_dim, pos_encoding with logits_soft_cap).
+ *            other tensors), QN_E_UNSUPPORTED (dtype, head_dim, size, QN_POS_ALIBI with logits_soft_cap),
+ *            QN_E_DEVICE.
  *  Source:   arXiv:1706.03762, arXiv:2205.14135; FlashInfer's and PyTorch's definitions where they agree. */
 QN_API qn_status qn_attention(qn_stream *stream, const qn_attention_args *args);
 
-/** Bytes of workspace that these arguments need without a plan; 0 is common. Looks at shapes alone. */
+/** Bytes of workspace that these arguments need without a plan; 0 is common. Looks at shapes alone.
+ *  Errors: QN_E_INVALID (null, shape, a plan is given), QN_E_UNSUPPORTED (size). */
 QN_API qn_status qn_attention_workspace_bytes(int64_t *bytes, const qn_attention_args *args);
 
 /** What a plan is made from: host arrays. Zero and null mean the default. */
@@ -107,10 +112,10 @@ typedef struct qn_attention_plan_args {
     int64_t batches;
     const int32_t *qo_indptr; /**< [batches + 1], or null: dense q of qo_len queries each */
     int64_t qo_len;
-    const int32_t
-        *kv_indptr; /**< [batches + 1] tokens, with page_size pages; or null: dense k and v */
-    const int32_t
-        *kv_last_page_len;  /**< [batches], 1 to page_size; ignored where a request has no pages */
+    /** [batches + 1] tokens, with page_size places in kv_indices; or null: dense k and v. */
+    const int32_t *kv_indptr;
+    /** [batches], 1 to page_size; ignored where a request has no pages. */
+    const int32_t *kv_last_page_len;
     const int32_t *kv_lens; /**< [batches] dense: keys in use; null: kv_len each */
     int64_t kv_len;
     int64_t page_size; /**< 0: not paged */
@@ -144,13 +149,18 @@ QN_API qn_status qn_attention_plan(void *plan, int64_t *plan_bytes, int64_t *wor
  *
  *  v, v_a, v_b  [n, heads, head_dim], one dtype of f32, f16, bf16; last dimension contiguous
  *  s, s_a, s_b  [n, heads] f32, the lse; any strides
- *  Edge:     both -infinity: zeros and -infinity.
+ *  Types:    sums in f32; v rounded once. The same bits on every run.
+ *  Align:    element size.
+ *  Edge:     n == 0 is a no-op; both -infinity: zeros and -infinity.
  *  Overlap:  v may be v_a and s s_a, together (same address and strides): in place; nothing else overlaps.
+ *  Async:    queued on stream.
+ *  Errors:   QN_E_INVALID (null, shape, stride, overlap, lse_base), QN_E_UNSUPPORTED (dtype), QN_E_DEVICE.
  *  Source:   FlashInfer's merge_state. */
 QN_API qn_status qn_merge_state(qn_stream *stream, DLTensor *v, DLTensor *s, const DLTensor *v_a,
                                 const DLTensor *s_a, const DLTensor *v_b, const DLTensor *s_b,
                                 qn_lse_base lse_base);
-/** Merges states: v_states [n, states, heads, head_dim], s_states [n, states, heads]. No states: zeros and -infinity. */
+/** Merges states: v_states [n, states, heads, head_dim], s_states [n, states, heads], in order. No states: zeros and
+ *  -infinity. Not in place; all else as qn_merge_state. Source: FlashInfer's merge_states. */
 QN_API qn_status qn_merge_states(qn_stream *stream, DLTensor *v, DLTensor *s,
                                  const DLTensor *v_states, const DLTensor *s_states,
                                  qn_lse_base lse_base);
@@ -161,6 +171,9 @@ QN_API qn_status qn_merge_states(qn_stream *stream, DLTensor *v, DLTensor *s,
  *  Element (b, h, m, n) has lane n % 4 of Philox4x32-10 with key `seed` and counter
  *  offset + ((b heads + h) queries + m) ceil(keys / 4) + n / 4; it is kept if that, as i32, is above
  *  i32((p - 0.5) * 0xFFFFFFFF). With a plan, queries and keys are its max_qo_len and max_kv_len.
+ *  Align:  element size.
+ *  Async:  queued on stream.
+ *  Errors: QN_E_INVALID (null, shape, stride, dropout_p outside 0 to below 1), QN_E_UNSUPPORTED (dtype), QN_E_DEVICE.
  *  Source: AOTriton's debug_simulate_encoded_softmax; doi:10.1145/2063384.2063405. */
 QN_API qn_status qn_attention_dropout_mask(qn_stream *stream, DLTensor *r, float dropout_p,
                                            uint64_t seed, uint64_t offset);
@@ -169,6 +182,7 @@ QN_API qn_status qn_attention_dropout_mask(qn_stream *stream, DLTensor *r, float
  *  r   [batch, heads, queries, keys], written; last dimension contiguous, other strides any. i32: the word that
  *      qn_attention_dropout_mask compares. f32: word * 2.32830658e-10 + 0.5, each rounded to f32: from 0 to 1, either of
  *      which it reaches and may pass by 2^-24
+ *  All else as qn_attention_dropout_mask.
  *  Source: AOTriton's debug_fill_dropout_rng. */
 QN_API qn_status qn_attention_dropout_rng(qn_stream *stream, DLTensor *r, uint64_t seed,
                                           uint64_t offset);

@@ -26,7 +26,7 @@ typedef struct qn_check_result {
 } qn_check_result;
 
 typedef struct qn_check_options {
-    size_t struct_size;
+    size_t struct_size; /**< sizeof(qn_check_options) */
     uint64_t seed;      /**< of the random inputs */
     int32_t quick;      /**< 1: a few small problems of each op */
     int32_t timed_runs; /**< 0: no timing */
@@ -37,8 +37,10 @@ typedef void (*qn_check_fn)(void *context, const qn_check_result *result);
 
 /** Runs every kernel of op (null: of all ops) on its fixed list of problems and reports each result.
  *
- *  Returns QN_OK if every kernel that ran agreed with its reference, QN_E_MISMATCH if one did not,
- *  QN_E_NOT_FOUND if there is no such op. options may be null. */
+ *  options  null: all zero, so seed 0, all problems, no timing
+ *  report   called from this thread, once for each kernel and problem
+ *  Errors:  QN_E_MISMATCH (a kernel that ran did not agree with its reference; the others have run all the same),
+ *           QN_E_NOT_FOUND (no such op), QN_E_INVALID (null), QN_E_MEMORY, QN_E_DEVICE. */
 QN_API qn_status qn_check(qn_device *device, const char *op, const qn_check_options *options,
                           qn_check_fn report, void *context);
 

@@ -48,8 +48,8 @@ typedef struct qn_gemm_args {
  *  Edge:    m == 0 or n == 0 is a no-op; k == 0 copies c or writes zeros; a NaN stays within its row
  *           of a or its column of b; any m, n, k.
  *  Async:   queued on stream; tensors must stay valid until the stream has passed it.
- *  Errors:  QN_E_INVALID (null, shape, stride), QN_E_UNSUPPORTED (dtype, e5m2 mixed with e4m3),
- *           QN_E_DEVICE.
+ *  Errors:  QN_E_INVALID (null, shape, stride, overlap), QN_E_UNSUPPORTED (dtype; a device without a kernel, as NVIDIA's),
+ *           QN_E_MEMORY (scratch of the CPU's threads), QN_E_DEVICE.
  *  Bits:    equal from run to run and for any number of threads; on the CPU a row's bits do not depend on the
  *           other rows either.
  *  Source:  DeepGEMM's fp8_gemm_nt with recipe (1, 128, 128) and bf16_gemm_nt. */
@@ -67,7 +67,8 @@ QN_API qn_status qn_gemm(qn_stream *stream, const qn_gemm_args *args);
  *  Edge:    groups of no rows are skipped; rows of -1 and rows between groups are never read into other
  *           rows; what d holds there is left alone unless zero_padding. Ids outside -1..groups-1 and
  *           groups that start elsewhere are errors with QUERN_VALIDATE=1.
- *  Async:   counts are read on the device, never by the host.
+ *  Async:   counts are read on the device, by the host with QUERN_VALIDATE=1 alone.
+ *  All else as qn_gemm.
  *  Source:  DeepGEMM's m_grouped_fp8_gemm_nt_contiguous. */
 QN_API qn_status qn_gemm_grouped_contiguous(qn_stream *stream, const qn_gemm_args *args,
                                             qn_gemm_grouping grouping);
@@ -77,7 +78,8 @@ QN_API qn_status qn_gemm_grouped_contiguous(qn_stream *stream, const qn_gemm_arg
  *  d        [groups, m_max, n]  bf16; rows >= group_layout[g] are left untouched
  *  a        [groups, m_max, k], scale_a [groups, m_max, ceil(k/128)]
  *  b        [groups, n, k], scale_b [groups, ceil(n/128), ceil(k/128)]
- *  group_layout i32 [groups], 0..m_max
+ *  group_layout i32 [groups], 0..m_max, which QUERN_VALIDATE=1 checks
+ *  All else as qn_gemm; no c.
  *  Source:  DeepGEMM's m_grouped_fp8_gemm_nt_masked. */
 QN_API qn_status qn_gemm_grouped_masked(qn_stream *stream, const qn_gemm_args *args);
 
@@ -86,7 +88,7 @@ QN_API qn_status qn_gemm_grouped_masked(qn_stream *stream, const qn_gemm_args *a
  *  b       [n, k] or [groups, n, k], FP8 (only shape and dtype are read)
  *  shape   [3] groups (1 for a matrix), n and k rounded up to the device's tile
  *  dtype   the FP8 kind that the device's matrix cores take (e4m3fnuz on gfx942; b's own elsewhere)
- *  Errors: QN_E_UNSUPPORTED (dtype: bf16 weights need no packing). */
+ *  Errors: QN_E_INVALID (null, shape), QN_E_UNSUPPORTED (dtype: bf16 weights need no packing). */
 QN_API qn_status qn_gemm_packed_shape(const qn_device *device, const DLTensor *b, int64_t shape[3],
                                       DLDataType *dtype);
 
@@ -98,7 +100,8 @@ QN_API qn_status qn_gemm_packed_shape(const qn_device *device, const DLTensor *b
  *  scale_b       [.., ceil(n/128), ceil(k/128)] f32
  *  Edge:         e4m3fn to e4m3fnuz keeps the bits and doubles the scale: -0 becomes 0, NaN stays NaN.
  *  Overlap:      what is written overlaps nothing else.
- *  Async:        queued on stream. */
+ *  Async:        queued on stream.
+ *  Errors:       QN_E_INVALID (null, shape, stride, overlap), QN_E_UNSUPPORTED (dtype), QN_E_DEVICE. */
 QN_API qn_status qn_gemm_pack(qn_stream *stream, DLTensor *packed, DLTensor *packed_scale,
                               const DLTensor *b, const DLTensor *scale_b);
 

@@ -39,6 +39,7 @@ QN_API qn_status qn_gemma_rmsnorm(qn_stream *stream, DLTensor *out, const DLTens
  *  Source: FlashInfer's fused_add_rmsnorm. */
 QN_API qn_status qn_fused_add_rmsnorm(qn_stream *stream, DLTensor *x, DLTensor *residual,
                                       const DLTensor *weight, float eps);
+/** The same with 1 + weight for weight (Gemma). */
 QN_API qn_status qn_gemma_fused_add_rmsnorm(qn_stream *stream, DLTensor *x, DLTensor *residual,
                                             const DLTensor *weight, float eps);
 
@@ -49,7 +50,8 @@ QN_API qn_status qn_layernorm(qn_stream *stream, DLTensor *out, const DLTensor *
                               const DLTensor *gamma, const DLTensor *beta, float eps);
 
 /** RMSNorm to FP8 with a given scale: out = fp8(norm * (1 / scale)), the norm in f32.
- *  scale  one f32 on the device, above 0 and finite, which QUERN_VALIDATE=1 checks; FlashInfer calls its inverse nothing: results are divided by it. */
+ *  scale  one f32 on the device, by which results are divided; above 0 and finite, which QUERN_VALIDATE=1 checks
+ *  Source: FlashInfer's rmsnorm_quant. */
 QN_API qn_status qn_rmsnorm_quant(qn_stream *stream, DLTensor *out, const DLTensor *x,
                                   const DLTensor *weight, const DLTensor *scale, float eps);
 /** t = x + residual; residual = t rounded; out as above from t, not rounded; x is left as it is. */
@@ -73,7 +75,8 @@ QN_API qn_status qn_rmsnorm_dynamic_quant(qn_stream *stream, DLTensor *out, DLTe
 
 /** Diffusion transformers' modulated LayerNorm: out = LayerNorm(x) * (1 + scale) + shift.
  *  x      [batch, n, h]
- *  scale, shift  [batch, h], last dimension contiguous, dtype x's or f32 */
+ *  scale, shift  [batch, h], last dimension contiguous, dtype x's or f32
+ *  Source: adaLN of arXiv:2212.09748; diffusers' AdaLayerNormZero. */
 QN_API qn_status qn_adaptive_layernorm(qn_stream *stream, DLTensor *out, const DLTensor *x,
                                        const DLTensor *scale, const DLTensor *shift, float eps);
 /** With the gated residual before it: t = residual + gate * x; residual = t rounded;

@@ -59,13 +59,15 @@ QN_API qn_status qn_quantize_groups(qn_stream *stream, DLTensor *q, DLTensor *sc
                                     const DLTensor *x, int64_t group, int32_t round_scale,
                                     float eps);
 /** With one scale for all, [1] f32, given on the device: q = code(x * (1 / scale)). It is above 0 and finite, which
- *  QUERN_VALIDATE=1 checks. */
+ *  QUERN_VALIDATE=1 checks. All else as qn_quantize_groups. */
 QN_API qn_status qn_quantize_static(qn_stream *stream, DLTensor *q, const DLTensor *x,
                                     const DLTensor *scale);
 /** With one scale for all, [1] f32, found and written.
- *  workspace  [n] u8 on the device, at least qn_quantize_tensor_workspace() bytes, at a multiple of 4; overwritten */
+ *  workspace  [n] u8 on the device, at least qn_quantize_tensor_workspace() bytes, at a multiple of 4; overwritten
+ *  All else as qn_quantize_groups. */
 QN_API qn_status qn_quantize_tensor(qn_stream *stream, DLTensor *q, DLTensor *scale,
                                     const DLTensor *x, DLTensor *workspace, float eps);
+/** Bytes of qn_quantize_tensor's workspace, the same for every tensor. */
 QN_API int64_t qn_quantize_tensor_workspace(void);
 
 /** `count` rounded up to whole pieces of 16 bytes; -1 if element_bytes is not 1, 2, 4, 8 or 16.
@@ -128,13 +130,14 @@ QN_API qn_status qn_packbits(qn_stream *stream, DLTensor *out, const DLTensor *x
  *  indptr_out  [segments + 1]  i32, written: segment i's bytes are out[indptr_out[i] .. indptr_out[i + 1] - 1]
  *  indptr      [segments + 1]  i32, on the device: segment i's values are x[indptr[i] .. indptr[i + 1] - 1]; rising, from
  *              0 or more to n or less; not checked
+ *  All else as qn_packbits.
  *  Source:     FlashInfer's segment_packbits. */
 QN_API qn_status qn_segment_packbits(qn_stream *stream, DLTensor *out, DLTensor *indptr_out,
                                      const DLTensor *x, const DLTensor *indptr, qn_bit_order order);
 
 /** What a conversion between encodings did. */
 typedef struct qn_convert_report {
-    size_t struct_size;
+    size_t struct_size;     /**< sizeof(qn_convert_report) */
     int64_t inexact_blocks; /**< blocks that neither keeping the scale nor halving it keeps exact */
     double max_rel_error;   /**< largest relative error of an element, 0 when exact */
 } qn_convert_report;

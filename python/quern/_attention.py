@@ -3,7 +3,7 @@
 random numbers.
 
 Raises ValueError (shape, stride, scalars, masks that exclude each other, a plan for other tensors), NotImplementedError
-(dtype, head_dim, pos_encoding with logits_soft_cap); nothing is written then.
+(dtype, head_dim, pos_encoding "alibi" with logits_soft_cap); nothing is written then.
 """
 
 import numpy
@@ -179,7 +179,7 @@ def attention(q, k, v, *, layout="NHD", plan=None, kv_indices=None, is_causal=Fa
                  ignored beside it
     mask        of dense q and k: boolean, true where a key is seen, or numbers that are added; [(batch,) (heads,) queries,
                 keys], each of them 1 or whole; not beside is_causal or custom_mask
-    pos_encoding  "none", "rope_llama" (q and k are turned by rope_scale and rope_theta), "alibi"
+    pos_encoding  "none", "rope_llama" (q and k are turned by rope_scale and rope_theta; an even head_dim), "alibi"
     sm_scale    None: 1 / sqrt(head_dim). logits_soft_cap c: scores become c tanh(score / c); 0: off
     q_scale, k_scale, v_scale     of FP8 tensors; q_scales, k_scales, v_scales: the same for each head, f32
     sinks       f32 [q's heads]: e^sink joins each query's denominator
