@@ -17,6 +17,9 @@
 #define CPU true
 #define GPU false
 
+// An op over its table.
+#define QN_OP(name, table) {(name), (table), sizeof(table) / sizeof *(table)}
+
 #define QN_IMAGE(...)
 #define QN_VARIANT(op, kernel, where, needs, supports, run)                                        \
     QN_FIND_SECOND(QN_TABLE_OF_##op QN_KEEP_LINE, QN_DROP_LINE, 0)                                 \

@@ -19,9 +19,8 @@ static const qni_variant pack_variants[] = {
 };
 #undef QN_TABLE_OF_gemm_pack
 
-const qni_op qni_op_gemm = {"gemm", gemm_variants, sizeof gemm_variants / sizeof *gemm_variants};
-const qni_op qni_op_gemm_pack = {"gemm_pack", pack_variants,
-                                 sizeof pack_variants / sizeof *pack_variants};
+const qni_op qni_op_gemm = QN_OP("gemm", gemm_variants);
+const qni_op qni_op_gemm_pack = QN_OP("gemm_pack", pack_variants);
 
 // ---- QUERN_VALIDATE=1: what the layout holds
 

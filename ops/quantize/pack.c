@@ -9,7 +9,7 @@ static const qni_variant variants[] = {
 #include "variants.def"
 };
 #undef QN_TABLE_OF_packbits
-const qni_op qni_op_packbits = {"packbits", variants, sizeof variants / sizeof *variants};
+const qni_op qni_op_packbits = QN_OP("packbits", variants);
 
 /** A vector of bytes: u8, or bool where that may be. */
 static qn_status check_bytes(const qn_stream *stream, const char *op, const char *name,

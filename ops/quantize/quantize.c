@@ -19,10 +19,8 @@ static const qni_variant dequantize_variants[] = {
 };
 #undef QN_TABLE_OF_dequantize
 
-const qni_op qni_op_quantize = {"quantize", quantize_variants,
-                                sizeof quantize_variants / sizeof *quantize_variants};
-const qni_op qni_op_dequantize = {"dequantize", dequantize_variants,
-                                  sizeof dequantize_variants / sizeof *dequantize_variants};
+const qni_op qni_op_quantize = QN_OP("quantize", quantize_variants);
+const qni_op qni_op_dequantize = QN_OP("dequantize", dequantize_variants);
 
 static const qni_op *const ops[] = {&qni_op_quantize, &qni_op_dequantize, &qni_op_quantize_rows,
                                     &qni_op_packbits, &qni_op_scales,     &qni_op_scales_k_grouped,

@@ -9,7 +9,7 @@ static const qni_variant variants[] = {
 #include "variants.def"
 };
 #undef QN_TABLE_OF_quantize_rows
-const qni_op qni_op_quantize_rows = {"quantize_rows", variants, sizeof variants / sizeof *variants};
+const qni_op qni_op_quantize_rows = QN_OP("quantize_rows", variants);
 
 static qn_status check_matrix(const qn_stream *stream, const char *op, const char *name,
                               const DLTensor *t) {

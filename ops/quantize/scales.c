@@ -18,9 +18,8 @@ static const qni_variant k_grouped_variants[] = {
 };
 #undef QN_TABLE_OF_scales_k_grouped
 
-const qni_op qni_op_scales = {"scales", variants, sizeof variants / sizeof *variants};
-const qni_op qni_op_scales_k_grouped = {"scales_k_grouped", k_grouped_variants,
-                                        sizeof k_grouped_variants / sizeof *k_grouped_variants};
+const qni_op qni_op_scales = QN_OP("scales", variants);
+const qni_op qni_op_scales_k_grouped = QN_OP("scales_k_grouped", k_grouped_variants);
 
 int64_t qn_tma_aligned_size(int64_t count, int64_t element_bytes) {
     if (count < 0 || element_bytes < 1 || element_bytes > 16 || 16 % element_bytes != 0)
