@@ -21,14 +21,18 @@ void *cli_alloc(size_t bytes) {
     return memory;
 }
 
-char *cli_text(const char *format, ...) {
+static char *text_of(const char *format, va_list args) {
     char *text = nullptr;
+    if (vasprintf(&text, format, args) < 0)
+        cli_out_of_memory();
+    return text;
+}
+
+char *cli_text(const char *format, ...) {
     va_list args;
     va_start(args, format);
-    int length = vasprintf(&text, format, args);
+    char *text = text_of(format, args);
     va_end(args);
-    if (length < 0)
-        cli_out_of_memory();
     return text;
 }
 
@@ -129,14 +133,10 @@ void cli_table_init(cli_table *table, int num_columns, const char *const *titles
 }
 
 void cli_table_add(cli_table *table, const char *format, ...) {
-    char *text = nullptr;
     va_list args;
     va_start(args, format);
-    int length = vasprintf(&text, format, args);
+    table_append(table, text_of(format, args));
     va_end(args);
-    if (length < 0)
-        cli_out_of_memory();
-    table_append(table, text);
 }
 
 /** Columns on a terminal: UTF-8 continuation bytes take none. */
