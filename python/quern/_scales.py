@@ -88,7 +88,8 @@ def get_k_grouped_mn_major_tma_aligned_packed_ue8m0_tensor(sf, grouped_layout, k
 
     grouped_layout   i32 [groups] on sf's device: k of each group; use_psum_layout: where it ends, the next one beginning at the
                      next multiple of k_alignment
-    ks_cpu           the same k's as a list, for the number of words; None or []: as many as may be needed, zeros behind
+    ks_cpu           the same k's as a list, for the number of words; with use_psum_layout None or [] will do: as many words as
+                     may be needed, zeros behind
     gran_k           k of a scale
     """
     op = "get_k_grouped_mn_major_tma_aligned_packed_ue8m0_tensor"
