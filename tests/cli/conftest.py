@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import struct
 import subprocess
 
@@ -13,6 +14,7 @@ import pytest
 BUILD = pathlib.Path(os.environ["QUERN_BUILD_DIR"])
 SOURCE = pathlib.Path(os.environ["QUERN_SOURCE_DIR"])
 QUERN = BUILD / "quern"
+SANITIZER = re.search("^QUERN_SANITIZE:STRING=(.*)$", (BUILD / "CMakeCache.txt").read_text(), re.MULTILINE)[1]
 
 DTYPES = {
     np.dtype(np.float64): "F64",

@@ -9,7 +9,7 @@ import xml.etree.ElementTree
 
 import pytest
 
-from conftest import BUILD, QUERN, ok, refused, run
+from conftest import BUILD, QUERN, SANITIZER, ok, refused, run
 
 pytestmark = pytest.mark.skipif(not (BUILD / "libquernsim.so").exists(), reason="the simulated GPU is not built")
 
@@ -99,7 +99,12 @@ def test_ends(tmp_path):
     assert written["signal"] == 9 and written["exit_status"] is None and len(written["kernels"]) == 6
     done = run("profile", "--", "sh", "-c", "exit 7")
     assert done.returncode == 7 and "did not use the simulated GPU: it made no HIP call" in done.stderr
+    assert set(pathlib.Path(tempfile.gettempdir()).glob("quern-profile-*")) == before
+
+
+@pytest.mark.skipif(SANITIZER != "", reason="plain Python cannot load a sanitizer's build")
+def test_no_kernel():
+    """A program that makes HIP calls but launches nothing."""
     count = "import ctypes; ctypes.CDLL('libamdhip64.so').hipGetDeviceCount(ctypes.byref(ctypes.c_int()))"
     done = run("profile", "--", sys.executable, "-c", count)
     assert done.returncode == 0 and "launched no kernel" in done.stderr
-    assert set(pathlib.Path(tempfile.gettempdir()).glob("quern-profile-*")) == before

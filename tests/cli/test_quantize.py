@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from conftest import BUILD, LINEAR, QUERN, dequantise, header_of, load, ok, raw_file, refused, run, save
+from conftest import LINEAR, QUERN, SANITIZER, dequantise, header_of, load, ok, raw_file, refused, run, save
 
 E4M3_STEP = 2.0**-4  # relative: half a unit in the last of three mantissa bits
 
@@ -222,8 +222,7 @@ def rss_anon(pid):
     return 0  # it has ended
 
 
-@pytest.mark.skipif("QUERN_SANITIZE:STRING=thread" in (BUILD / "CMakeCache.txt").read_text(),
-                    reason="ThreadSanitizer's own memory counts as the command's")
+@pytest.mark.skipif(SANITIZER == "thread", reason="ThreadSanitizer's own memory counts as the command's")
 def test_memory_is_bounded(tmp_path):
     """A tensor of 512 MiB is streamed: the whole takes less anonymous memory than the 256 MiB that it may take
     beyond its largest tensor."""
