@@ -74,6 +74,8 @@ const char *qni_tensor_text(const DLTensor *t, char *buf, size_t room) {
     qni_dtype dtype = qni_dtype_of(t);
     if (dtype != QNI_DTYPE_NONE)
         put(&out, " %s", qni_dtype_name(dtype));
+    else if (t->dtype.code == kDLBool && t->dtype.bits == 8 && t->dtype.lanes == 1)
+        put(&out, " bool"); // of masks alone, so no dtype of ops
     else
         put(&out, " dtype(code %d, %d bits, %d lanes)", t->dtype.code, t->dtype.bits,
             t->dtype.lanes);

@@ -56,9 +56,8 @@ static qn_status get_view(const call *c, const char *name, const DLTensor *t, in
                            (long)out->tokens, (long)out->blocks);
     if (out->dim < 1 || out->dim > QK_ATTENTION_MAX_HEAD_DIM)
         return UNSUPPORTED(
-            "%s has head_dim %ld; accepted: 1 to %d (fast: 64, 72, 80, 96, 112, 128, "
-            "160, 256; 192 with v's 128)",
-            name, (long)out->dim, QK_ATTENTION_MAX_HEAD_DIM);
+            "%s has head_dim %ld; accepted: 1 to %d (fast: multiples of 8 up to 256)", name,
+            (long)out->dim, QK_ATTENTION_MAX_HEAD_DIM);
 out:
     return st;
 }

@@ -166,7 +166,7 @@ static void test_refusals(void **) {
     make_dense(QUERIES, KEYS);
     q.shape[3] = k.shape[3] = 520;
     assert_attention_refused(QN_E_UNSUPPORTED,
-                             "q has head_dim 520; accepted: 1 to 512 (fast: 64, 72");
+                             "q has head_dim 520; accepted: 1 to 512 (fast: multiples of 8");
     make_dense(QUERIES, KEYS);
     k.t.dtype = qni_dl_dtype(QNI_BF16);
     assert_attention_refused(QN_E_UNSUPPORTED, "k has dtype bf16, v f16; both need the same");

@@ -222,3 +222,10 @@ def test_disabled_computes_every_op():
         getattr(plain, name)(*theirs)
         for a, b in zip(written(name, ours), written(name, theirs), strict=True):
             close(a, b, 0.126, 2.0**-8)
+
+
+def test_missing_name():
+    """What FlashInfer has and the stand-in has not says where the list is."""
+    with pytest.raises(AttributeError, match="no BatchMLAPagedAttentionWrapper; docs/flashinfer.md"):
+        quern.compat.flashinfer.BatchMLAPagedAttentionWrapper  # noqa: B018
+    assert not hasattr(quern.compat.flashinfer, "trtllm_batch_decode_with_kv_cache_mla")

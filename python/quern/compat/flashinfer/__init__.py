@@ -26,3 +26,8 @@ from .rope import (apply_llama31_rope, apply_llama31_rope_inplace, apply_llama31
                    apply_llama31_rope_pos_ids_inplace, apply_rope, apply_rope_inplace, apply_rope_pos_ids,
                    apply_rope_pos_ids_inplace, apply_rope_with_cos_sin_cache, apply_rope_with_cos_sin_cache_inplace,
                    mla_rope_quantize_fp8, rope_quantize_fp8, rope_quantize_fp8_append_paged_kv_cache)
+
+
+def __getattr__(name):
+    """Says of a name of FlashInfer's that is not here where the list of names is."""
+    raise AttributeError(f"quern.compat.flashinfer has no {name}; docs/flashinfer.md lists what it has of FlashInfer 0.7")
