@@ -181,7 +181,7 @@ static void test_words(void **) {
     r->t.dtype = i64, r->shape[3] = 2;
     assert_refused(qn_aotriton_debug_fill_dropout_rng(&r->t, 0, 0, stream), QN_E_UNSUPPORTED,
                    "aotriton_debug_fill_dropout_rng: attention_dropout_rng: r has dtype i64; "
-                   "accepted: i32, f32");
+                   "accepted: f32, i32");
     assert_refused(
         qn_aotriton_debug_simulate_encoded_softmax(&r->t, 0.5f, nullptr, nullptr, 0, stream),
         QN_E_UNSUPPORTED, "r has dtype i64; accepted: f32, f16, bf16");

@@ -9,10 +9,7 @@ qn_status qni_check_indices(const qn_stream *stream, const char *op, const char 
                             const DLTensor *t, int64_t count) {
     qn_status st;
     QN_TRY(qni_check_tensor(stream, op, name, t, 1));
-    const qni_dtype dtype = qni_dtype_of(t);
-    if (dtype != QNI_I32)
-        return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s has dtype %s; accepted: i32", op, name,
-                       qni_dtype_name(dtype));
+    QN_TRY(qni_check_dtype(op, name, t, qni_of_i32));
     QN_TRY(qni_check_shape(op, name, t, 1, &count));
     QN_TRY(qni_check_last_contiguous(op, name, t));
     QN_TRY(qni_check_alignment(op, name, t));
@@ -72,9 +69,7 @@ qn_status qni_check_given_scale(qn_stream *stream, const char *op, const char *n
     int32_t *bits = nullptr;
     qn_status st;
     QN_TRY(qni_check_tensor(stream, op, name, t, 1));
-    if (qni_dtype_of(t) != QNI_F32)
-        return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s has dtype %s; accepted: f32", op, name,
-                       qni_dtype_name(qni_dtype_of(t)));
+    QN_TRY(qni_check_dtype(op, name, t, qni_of_f32));
     QN_TRY(qni_check_shape(op, name, t, 1, one));
     QN_TRY(qni_check_alignment(op, name, t));
     if (!qni_env_get()->validate)

@@ -75,6 +75,13 @@ bool qni_is_contiguous(const DLTensor *t);
  * the stream's device. The message begins "op: name ". */
 qn_status qni_check_tensor(const qn_stream *stream, const char *op, const char *name,
                            const DLTensor *t, int ndim);
+/** Sets of dtypes: 1 << dtype for each. */
+constexpr uint32_t qni_of_f32 = 1u << QNI_F32, qni_of_i32 = 1u << QNI_I32,
+                   qni_of_floats = qni_of_f32 | 1u << QNI_F16 | 1u << QNI_BF16,
+                   qni_of_fp8 =
+                       1u << QNI_E4M3FN | 1u << QNI_E4M3FNUZ | 1u << QNI_E5M2 | 1u << QNI_E5M2FNUZ;
+/** t's dtype is one of the set: QN_E_UNSUPPORTED, with the set's names. */
+qn_status qni_check_dtype(const char *op, const char *name, const DLTensor *t, uint32_t accepted);
 /** shape[i] equals want[i] for every dimension (want[i] < 0: any). */
 qn_status qni_check_shape(const char *op, const char *name, const DLTensor *t, int ndim,
                           const int64_t *want);

@@ -86,6 +86,19 @@ const char *qni_tensor_text(const DLTensor *t, char *buf, size_t room) {
     return buf;
 }
 
+qn_status qni_check_dtype(const char *op, const char *name, const DLTensor *t, uint32_t accepted) {
+    const qni_dtype dtype = qni_dtype_of(t);
+    char names[96] = "";
+    text_out out = {names, names + sizeof names};
+    if (dtype != QNI_DTYPE_NONE && accepted >> dtype & 1)
+        return QN_OK;
+    for (int i = 0; i < QNI_NUM_DTYPES; i++)
+        if (accepted >> i & 1)
+            put(&out, "%s%s", *names ? ", " : "", qni_dtype_name((qni_dtype)i));
+    return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s has dtype %s; accepted: %s", op, name,
+                   qni_dtype_name(dtype), names);
+}
+
 int64_t qni_stride(const DLTensor *t, int i) {
     if (t->strides)
         return t->strides[i];

@@ -32,9 +32,7 @@ static qn_status check_x(const activation_call *c) {
     const int ndim = c->x && c->x->ndim >= 1 && c->x->ndim <= MAX_DIMS ? c->x->ndim : 2;
     qn_status st;
     QN_TRY(qni_check_tensor(c->stream, c->op, "x", c->x, ndim));
-    if (!qni_is_float16_or_32(qni_dtype_of(c->x)))
-        return QN_FAIL(QN_E_UNSUPPORTED, "%s: x has dtype %s; accepted: f32, f16, bf16", c->op,
-                       qni_dtype_name(qni_dtype_of(c->x)));
+    QN_TRY(qni_check_dtype(c->op, "x", c->x, qni_of_floats));
     if (c->x->shape[ndim - 1] % 2 != 0)
         return QN_FAIL(QN_E_INVALID,
                        "%s: x has rows of %ld elements, needs an even number: gate and up", c->op,
@@ -54,10 +52,8 @@ static qn_status check_out(const activation_call *c, bool is_quantised) {
         want[i] = c->x->shape[i] / (i == ndim - 1 ? 2 : 1);
     QN_TRY(qni_check_tensor(c->stream, c->op, "out", c->out, ndim));
     const qni_dtype dtype = qni_dtype_of(c->out);
-    if (is_quantised && !qni_is_fp8(dtype))
-        return QN_FAIL(QN_E_UNSUPPORTED,
-                       "%s: out has dtype %s; accepted: e4m3fn, e4m3fnuz, e5m2, e5m2fnuz", c->op,
-                       qni_dtype_name(dtype));
+    if (is_quantised)
+        QN_TRY(qni_check_dtype(c->op, "out", c->out, qni_of_fp8));
     if (!is_quantised && dtype != qni_dtype_of(c->x))
         return QN_FAIL(QN_E_UNSUPPORTED, "%s: out has dtype %s, needs x's, %s", c->op,
                        qni_dtype_name(dtype), qni_dtype_name(qni_dtype_of(c->x)));
@@ -77,13 +73,6 @@ static qn_status check_scalars(const activation_call *c) {
         return QN_OK;
     return QN_FAIL(QN_E_INVALID, "%s: limit is %g; accepted: above 0, and 0 or infinity for none",
                    c->op, (double)c->limit);
-}
-
-static qn_status check_f32_scale(const activation_call *c, const DLTensor *t) {
-    if (qni_dtype_of(t) == QNI_F32)
-        return qni_check_alignment(c->op, "scale", t);
-    return QN_FAIL(QN_E_UNSUPPORTED, "%s: scale has dtype %s; accepted: f32", c->op,
-                   qni_dtype_name(qni_dtype_of(t)));
 }
 
 // ---- from tensors to problems
@@ -161,7 +150,8 @@ static qn_status check_scale_out(const activation_call *c, qni_activation_proble
         want[i] = c->x->shape[i];
     want[rows] = qni_activation_groups(p);
     QN_TRY(qni_check_tensor(c->stream, c->op, "scale", c->scale_out, ndim));
-    QN_TRY(check_f32_scale(c, c->scale_out));
+    QN_TRY(qni_check_dtype(c->op, "scale", c->scale_out, qni_of_f32));
+    QN_TRY(qni_check_alignment(c->op, "scale", c->scale_out));
     QN_TRY(qni_check_shape(c->op, "scale", c->scale_out, ndim, want));
     if (rows != 1 && !qni_is_contiguous(c->scale_out))
         return QN_FAIL(QN_E_INVALID, "%s: scale is not contiguous, as it must be unless x is 2-D",

@@ -54,12 +54,8 @@ static qn_status check_states(const qn_stream *stream, const char *op, const cha
     qn_status st;
     QN_TRY(qni_check_tensor(stream, op, names[0], v, ndim));
     QN_TRY(qni_check_tensor(stream, op, names[1], s, ndim - 1));
-    if (!qni_is_float16_or_32(qni_dtype_of(v)))
-        return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s has dtype %s; accepted: f32, f16, bf16", op,
-                       names[0], qni_dtype_name(qni_dtype_of(v)));
-    if (qni_dtype_of(s) != QNI_F32)
-        return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s has dtype %s; accepted: f32", op, names[1],
-                       qni_dtype_name(qni_dtype_of(s)));
+    QN_TRY(qni_check_dtype(op, names[0], v, qni_of_floats));
+    QN_TRY(qni_check_dtype(op, names[1], s, qni_of_f32));
     QN_TRY(qni_check_shape(op, names[0], v, ndim, want));
     QN_TRY(qni_check_shape(op, names[1], s, ndim - 1, v->shape));
     QN_TRY(qni_check_last_contiguous(op, names[0], v));
@@ -218,9 +214,7 @@ qn_status qn_attention_dropout_mask(qn_stream *stream, DLTensor *r, float dropou
     const char *op = "attention_dropout_mask";
     qn_status st;
     QN_TRY(qni_check_tensor(stream, op, "r", r, 4));
-    if (!qni_is_float16_or_32(qni_dtype_of(r)))
-        return QN_FAIL(QN_E_UNSUPPORTED, "%s: r has dtype %s; accepted: f32, f16, bf16", op,
-                       qni_dtype_name(qni_dtype_of(r)));
+    QN_TRY(qni_check_dtype(op, "r", r, qni_of_floats));
     if (!(dropout_p >= 0 && dropout_p < 1))
         return QN_FAIL(QN_E_INVALID, "%s: dropout_p is %g; accepted: 0 to below 1", op,
                        (double)dropout_p);
@@ -233,12 +227,9 @@ qn_status qn_attention_dropout_rng(qn_stream *stream, DLTensor *r, uint64_t seed
     const char *op = "attention_dropout_rng";
     qn_status st;
     QN_TRY(qni_check_tensor(stream, op, "r", r, 4));
-    const qni_dtype dtype = qni_dtype_of(r);
-    if (dtype != QNI_I32 && dtype != QNI_F32)
-        return QN_FAIL(QN_E_UNSUPPORTED, "%s: r has dtype %s; accepted: i32, f32", op,
-                       qni_dtype_name(dtype));
-    QN_TRY(run_dropout(stream, op, r, dtype == QNI_I32 ? QK_DROPOUT_WORDS : QK_DROPOUT_UNIFORM, 0,
-                       seed, offset));
+    QN_TRY(qni_check_dtype(op, "r", r, qni_of_f32 | qni_of_i32));
+    const uint32_t what = qni_dtype_of(r) == QNI_I32 ? QK_DROPOUT_WORDS : QK_DROPOUT_UNIFORM;
+    QN_TRY(run_dropout(stream, op, r, what, 0, seed, offset));
 out:
     return st;
 }

@@ -37,10 +37,7 @@ static qn_status get_view(const call *c, const char *name, const DLTensor *t, in
     const int token = token_dim(ndim, is_hnd), head = 2 * ndim - 5 - token;
     qn_status st;
     QN_TRY(qni_check_tensor(c->stream, OP, name, t, ndim));
-    const qni_dtype dtype = qni_dtype_of(t);
-    if (!qni_is_float16_or_32(dtype) && !qni_is_fp8(dtype))
-        return UNSUPPORTED("%s has dtype %s; accepted: f32, f16, bf16, FP8", name,
-                           qni_dtype_name(dtype));
+    QN_TRY(qni_check_dtype(OP, name, t, qni_of_floats | qni_of_fp8));
     QN_TRY(qni_check_last_contiguous(OP, name, t));
     QN_TRY(qni_check_alignment(OP, name, t));
     *out = (view){.rows = {.data = qni_data(t),
@@ -101,16 +98,13 @@ static qn_status check_outputs(call *c) {
     QN_TRY(get_view(c, "o", a->o, ndim, a->layout == QN_HND && ndim == 4, &o));
     QN_TRY(qni_check_shape(OP, "o", a->o, ndim, want));
     QN_TRY(qni_check_elements_apart(OP, "o", a->o));
-    if (!qni_is_float16_or_32(qni_dtype_of(a->o)))
-        return UNSUPPORTED("o has dtype %s; accepted: f32, f16, bf16",
-                           qni_dtype_name(qni_dtype_of(a->o)));
+    QN_TRY(qni_check_dtype(OP, "o", a->o, qni_of_floats));
     g->o = qni_data(a->o);
     g->o_batch = o.rows.block, g->o_token = o.rows.token, g->o_head = o.rows.head;
     if (!a->lse)
         return QN_OK;
     QN_TRY(qni_check_tensor(c->stream, OP, "lse", a->lse, ndim - 1));
-    if (qni_dtype_of(a->lse) != QNI_F32)
-        return UNSUPPORTED("lse has dtype %s; accepted: f32", qni_dtype_name(qni_dtype_of(a->lse)));
+    QN_TRY(qni_check_dtype(OP, "lse", a->lse, qni_of_f32));
     QN_TRY(qni_check_shape(OP, "lse", a->lse, ndim - 1, want));
     QN_TRY(qni_check_alignment(OP, "lse", a->lse));
     QN_TRY(qni_check_elements_apart(OP, "lse", a->lse));
@@ -400,8 +394,7 @@ static qn_status check_vector(const call *c, const char *name, const DLTensor *t
     if (!t)
         return QN_OK;
     QN_TRY(qni_check_tensor(c->stream, OP, name, t, 1));
-    if (qni_dtype_of(t) != QNI_F32)
-        return UNSUPPORTED("%s has dtype %s; accepted: f32", name, qni_dtype_name(qni_dtype_of(t)));
+    QN_TRY(qni_check_dtype(OP, name, t, qni_of_f32));
     QN_TRY(qni_check_shape(OP, name, t, 1, &count));
     QN_TRY(qni_check_last_contiguous(OP, name, t));
     QN_TRY(qni_check_alignment(OP, name, t));

@@ -172,7 +172,9 @@ static void test_refusals(void **) {
     assert_attention_refused(QN_E_UNSUPPORTED, "k has dtype bf16, v f16; both need the same");
     make_dense(QUERIES, KEYS);
     q.t.dtype = qni_dl_dtype(QNI_I32);
-    assert_attention_refused(QN_E_UNSUPPORTED, "q has dtype i32; accepted: f32, f16, bf16, FP8");
+    assert_attention_refused(
+        QN_E_UNSUPPORTED,
+        "q has dtype i32; accepted: f32, f16, bf16, e4m3fn, e4m3fnuz, e5m2, e5m2fnuz");
     make_dense(QUERIES, KEYS);
     args.pos_encoding = QN_POS_ALIBI, args.logits_soft_cap = 30;
     assert_attention_refused(QN_E_UNSUPPORTED, "logits_soft_cap with QN_POS_ALIBI");
@@ -475,7 +477,7 @@ static void test_random_numbers(void **) {
                    "r has stride 5 in dimension 2, needs at least 6");
     MAKE(&o, QNI_F16, 1, 1, 2, 7);
     assert_refused(qn_attention_dropout_rng(stream, &o.t, 0, 0), QN_E_UNSUPPORTED,
-                   "r has dtype f16; accepted: i32, f32");
+                   "r has dtype f16; accepted: f32, i32");
     assert_int_equal(o.data[0], 0xFF);
 }
 

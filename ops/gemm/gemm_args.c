@@ -88,14 +88,6 @@ static qn_status check_inputs_dtype(const call *c, qni_dtype a, qni_dtype b) {
                    c->op, qni_dtype_name(a), qni_dtype_name(b));
 }
 
-static qn_status check_d_dtype(const call *c, qni_dtype d) {
-    bool is_dense = c->grouping == QN_GEMM_DENSE;
-    if (d == QNI_BF16 || (is_dense && d == QNI_F32))
-        return QN_OK;
-    return QN_FAIL(QN_E_UNSUPPORTED, "%s: d is %s; accepted %s", c->op, qni_dtype_name(d),
-                   is_dense ? "are bf16 and f32" : "is bf16");
-}
-
 static qn_status check_dtypes(const call *c, qni_gemm_problem *p) {
     const qn_gemm_args *args = c->args;
     p->dtype_a = qni_dtype_of(args->a);
@@ -103,13 +95,14 @@ static qn_status check_dtypes(const call *c, qni_gemm_problem *p) {
     p->dtype_d = qni_dtype_of(args->d);
     qn_status st;
     QN_TRY(check_inputs_dtype(c, p->dtype_a, p->dtype_b));
-    QN_TRY(check_d_dtype(c, p->dtype_d));
+    QN_TRY(qni_check_dtype(c->op, "d", args->d,
+                           c->grouping == QN_GEMM_DENSE ? qni_of_f32 | 1u << QNI_BF16
+                                                        : 1u << QNI_BF16));
     if (args->c && qni_dtype_of(args->c) != p->dtype_d)
         return QN_FAIL(QN_E_UNSUPPORTED, "%s: c is %s, needs d's %s", c->op,
                        qni_dtype_name(qni_dtype_of(args->c)), qni_dtype_name(p->dtype_d));
-    if (args->group_layout && qni_dtype_of(args->group_layout) != QNI_I32)
-        return QN_FAIL(QN_E_UNSUPPORTED, "%s: group_layout is %s, needs i32", c->op,
-                       qni_dtype_name(qni_dtype_of(args->group_layout)));
+    if (args->group_layout)
+        QN_TRY(qni_check_dtype(c->op, "group_layout", args->group_layout, qni_of_i32));
 out:
     return st;
 }
@@ -241,9 +234,7 @@ static qn_status check_scale(const call *c, const char *name, const DLTensor *t,
     if (!t)
         return QN_FAIL(QN_E_INVALID, "%s: %s is null; FP8 needs scales", c->op, name);
     QN_TRY(qni_check_tensor(c->stream, c->op, name, t, rank));
-    if (qni_dtype_of(t) != QNI_F32)
-        return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s is %s, needs f32", c->op, name,
-                       qni_dtype_name(qni_dtype_of(t)));
+    QN_TRY(qni_check_dtype(c->op, name, t, qni_of_f32));
     QN_TRY(qni_check_shape(c->op, name, t, rank, shape + 3 - rank));
     QN_TRY(matrix_strides(c, name, t, either, &strides[1], &strides[2]));
     QN_TRY(group_stride(c, name, t, false, strides[1], strides[2], &strides[0]));

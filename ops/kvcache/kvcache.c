@@ -49,19 +49,12 @@ typedef struct append_call {
     bool is_one;    // both caches are slices, side by side, of one
 } append_call;
 
-static bool has_cache_dtype(const DLTensor *t) {
-    const qni_dtype dtype = qni_dtype_of(t);
-    return qni_is_float16_or_32(dtype) || qni_is_fp8(dtype);
-}
-
 static qn_status check_tokens(const append_call *c, const side *s, int64_t n) {
     const int ndim = c->is_latent ? 2 : 3;
     const int64_t want[] = {n, -1, -1};
     qn_status st;
     QN_TRY(qni_check_tensor(c->stream, c->op, s->name, s->t, ndim));
-    if (!has_cache_dtype(s->t))
-        return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s has dtype %s; accepted: f32, f16, bf16, FP8",
-                       c->op, s->name, qni_dtype_name(qni_dtype_of(s->t)));
+    QN_TRY(qni_check_dtype(c->op, s->name, s->t, qni_of_floats | qni_of_fp8));
     QN_TRY(qni_check_shape(c->op, s->name, s->t, ndim, want));
     QN_TRY(qni_check_last_contiguous(c->op, s->name, s->t));
     QN_TRY(qni_check_alignment(c->op, s->name, s->t));
@@ -244,9 +237,7 @@ static qn_status check_concatenated(const qn_stream *stream, const char *op, con
     QN_TRY(qni_check_tensor(stream, op, "k_pe", k_pe, 2));
     const int64_t width = kv_c->shape[1] + k_pe->shape[1];
     QN_TRY(qni_check_cache(stream, op, "kv_cache", cache, QN_NHD, -1, width, &view));
-    if (!has_cache_dtype(cache))
-        return QN_FAIL(QN_E_UNSUPPORTED, "%s: kv_cache has dtype %s; accepted: f32, f16, bf16, FP8",
-                       op, qni_dtype_name(qni_dtype_of(cache)));
+    QN_TRY(qni_check_dtype(op, "kv_cache", cache, qni_of_floats | qni_of_fp8));
 out:
     return st;
 }

@@ -43,15 +43,14 @@ out:
 
 static qn_status check_x(const norm_call *c) {
     const int ndim = c->has_batches || (c->x && c->x->ndim == 3) ? 3 : 2;
-    qn_status st = qni_check_tensor(c->stream, c->op, "x", c->x, ndim);
-    if (st != QN_OK)
-        return st;
-    if (!qni_is_float16_or_32(qni_dtype_of(c->x)))
-        return QN_FAIL(QN_E_UNSUPPORTED, "%s: x has dtype %s; accepted: f32, f16, bf16", c->op,
-                       qni_dtype_name(qni_dtype_of(c->x)));
+    qn_status st;
+    QN_TRY(qni_check_tensor(c->stream, c->op, "x", c->x, ndim));
+    QN_TRY(qni_check_dtype(c->op, "x", c->x, qni_of_floats));
     if (c->x->shape[ndim - 1] == 0)
         return QN_FAIL(QN_E_INVALID, "%s: x has rows of 0 elements, needs at least 1", c->op);
-    return check_like_x(c, "x", c->x, false);
+    QN_TRY(check_like_x(c, "x", c->x, false));
+out:
+    return st;
 }
 
 static qn_status check_same_dtype(const norm_call *c, const char *name, const DLTensor *t) {
@@ -81,13 +80,6 @@ static qn_status check_weights(const norm_call *c, const char *name, const DLTen
     QN_TRY(qni_check_alignment(c->op, name, t));
 out:
     return st;
-}
-
-static qn_status check_f32_scale(const norm_call *c, const DLTensor *t) {
-    if (qni_dtype_of(t) == QNI_F32)
-        return qni_check_alignment(c->op, "scale", t);
-    return QN_FAIL(QN_E_UNSUPPORTED, "%s: scale has dtype %s; accepted: f32", c->op,
-                   qni_dtype_name(qni_dtype_of(t)));
 }
 
 /** What is written must not be read as something else; out may be x itself. */
@@ -196,11 +188,7 @@ static qn_status run_plain(const norm_call *c, float weight_plus, bool subtracts
 
 static qn_status make_quantised(const norm_call *c, qni_norm_problem *p) {
     qn_status st = make_problem(c, p);
-    if (st != QN_OK || qni_is_fp8(p->dtype_out))
-        return st;
-    return QN_FAIL(QN_E_UNSUPPORTED,
-                   "%s: out has dtype %s; accepted: e4m3fn, e4m3fnuz, e5m2, e5m2fnuz", c->op,
-                   qni_dtype_name(p->dtype_out));
+    return st == QN_OK ? qni_check_dtype(c->op, "out", c->out, qni_of_fp8) : st;
 }
 
 static qn_status run_static(const norm_call *c, bool is_layernorm) {
@@ -226,7 +214,8 @@ static qn_status check_scale_out(const norm_call *c, qni_norm_problem *p) {
     const int ndim = c->scale_out->ndim == rows ? rows : rows + 1;
     qn_status st;
     QN_TRY(qni_check_tensor(c->stream, c->op, "scale", c->scale_out, ndim));
-    QN_TRY(check_f32_scale(c, c->scale_out));
+    QN_TRY(qni_check_dtype(c->op, "scale", c->scale_out, qni_of_f32));
+    QN_TRY(qni_check_alignment(c->op, "scale", c->scale_out));
     QN_TRY(qni_check_shape(c->op, "scale", c->scale_out, ndim, want));
     if (!qni_is_contiguous(c->scale_out) && rows == 2)
         return QN_FAIL(QN_E_INVALID, "%s: scale is not contiguous, as it must be with heads",

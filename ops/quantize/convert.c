@@ -139,10 +139,9 @@ static qn_status check_contiguous(const char *name, const DLTensor *t) {
 
 /** Blocks of 1 x 128 or 128 x 128, whichever the scale's shape tells. */
 static qn_status check_scales(const DLTensor *scale_out, const DLTensor *scale, conversion *c) {
-    if (qni_dtype_of(scale) != QNI_F32 || qni_dtype_of(scale_out) != QNI_F32)
-        return QN_FAIL(QN_E_UNSUPPORTED, "%s: scale has dtype %s and scale_out %s; accepted: f32",
-                       op, qni_dtype_name(qni_dtype_of(scale)),
-                       qni_dtype_name(qni_dtype_of(scale_out)));
+    qn_status st;
+    QN_TRY(qni_check_dtype(op, "scale", scale, qni_of_f32));
+    QN_TRY(qni_check_dtype(op, "scale_out", scale_out, qni_of_f32));
     const int64_t tall = (c->rows + QNI_BLOCK - 1) / QNI_BLOCK;
     c->block_cols = (c->cols + QNI_BLOCK - 1) / QNI_BLOCK;
     c->block_rows = scale->shape[0] == c->rows ? 1 : QNI_BLOCK;
@@ -152,7 +151,6 @@ static qn_status check_scales(const DLTensor *scale_out, const DLTensor *scale, 
                        "[%ld, %ld] (128 x 128)",
                        op, (long)scale->shape[0], (long)scale->shape[1], (long)c->rows,
                        (long)c->block_cols, (long)tall, (long)c->block_cols);
-    qn_status st;
     QN_TRY(qni_check_shape(op, "scale_out", scale_out, 2, scale->shape));
     QN_TRY(qni_check_alignment(op, "scale", scale));
     QN_TRY(qni_check_alignment(op, "scale_out", scale_out));

@@ -29,9 +29,7 @@ static qn_status check_indptr(const qn_stream *stream, const char *op, const cha
                               const DLTensor *t) {
     qn_status st;
     QN_TRY(qni_check_tensor(stream, op, name, t, 1));
-    if (qni_dtype_of(t) != QNI_I32)
-        return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s has dtype %s; accepted: i32", op, name,
-                       qni_dtype_name(qni_dtype_of(t)));
+    QN_TRY(qni_check_dtype(op, name, t, qni_of_i32));
     QN_TRY(qni_check_last_contiguous(op, name, t));
     QN_TRY(qni_check_alignment(op, name, t));
 out:

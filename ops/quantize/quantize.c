@@ -37,21 +37,6 @@ static qn_status check_blocks(const char *op, int64_t block_rows, int64_t block_
                    (long)block_rows, (long)block_cols);
 }
 
-static qn_status check_x_dtype(const char *op, qni_dtype dtype) {
-    if (dtype == QNI_F32 || dtype == QNI_F16 || dtype == QNI_BF16)
-        return QN_OK;
-    return QN_FAIL(QN_E_UNSUPPORTED, "%s: x has dtype %s; accepted: f32, f16, bf16", op,
-                   qni_dtype_name(dtype));
-}
-
-static qn_status check_q_dtype(const char *op, qni_dtype dtype) {
-    if (dtype >= QNI_E4M3FN && dtype <= QNI_E5M2FNUZ)
-        return QN_OK;
-    return QN_FAIL(QN_E_UNSUPPORTED,
-                   "%s: q has dtype %s; accepted: e4m3fn, e4m3fnuz, e5m2, e5m2fnuz", op,
-                   qni_dtype_name(dtype));
-}
-
 /** A matrix whose elements are aligned, whose columns are contiguous and whose rows do not overlap. */
 static qn_status check_rows(const char *op, const char *name, const DLTensor *t) {
     if (qni_is_empty(t))
@@ -68,10 +53,8 @@ static qn_status check_rows(const char *op, const char *name, const DLTensor *t)
 static qn_status check_scale(const char *op, const DLTensor *scale, const qni_quantize_problem *p) {
     const int64_t want[] = {(p->rows + p->block_rows - 1) / p->block_rows,
                             qni_quantize_block_cols(p)};
-    if (qni_dtype_of(scale) != QNI_F32)
-        return QN_FAIL(QN_E_UNSUPPORTED, "%s: scale has dtype %s; accepted: f32", op,
-                       qni_dtype_name(qni_dtype_of(scale)));
-    return qni_check_shape(op, "scale", scale, 2, want);
+    qn_status st = qni_check_dtype(op, "scale", scale, qni_of_f32);
+    return st == QN_OK ? qni_check_shape(op, "scale", scale, 2, want) : st;
 }
 
 /** The distance between rows, also where a matrix of one row need not have a sensible one. */
@@ -87,8 +70,8 @@ static qn_status make_problem(const char *op, const qn_stream *stream, const DLT
     QN_TRY(qni_check_tensor(stream, op, "q", q, 2));
     QN_TRY(qni_check_tensor(stream, op, "scale", scale, 2));
     QN_TRY(qni_check_tensor(stream, op, "x", x, 2));
-    QN_TRY(check_q_dtype(op, qni_dtype_of(q)));
-    QN_TRY(check_x_dtype(op, qni_dtype_of(x)));
+    QN_TRY(qni_check_dtype(op, "q", q, qni_of_fp8));
+    QN_TRY(qni_check_dtype(op, "x", x, qni_of_floats));
     QN_TRY(check_blocks(op, block_rows, block_cols));
     *out = (qni_quantize_problem){.dtype_x = qni_dtype_of(x),
                                   .kind = (qni_fp8)(qni_dtype_of(q) - QNI_E4M3FN),

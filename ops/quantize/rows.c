@@ -26,13 +26,8 @@ static qn_status make_problem(const char *op, const qn_stream *stream, const DLT
     qn_status st;
     QN_TRY(check_matrix(stream, op, "x", x));
     QN_TRY(check_matrix(stream, op, "q", q));
-    if (!qni_is_float16_or_32(qni_dtype_of(x)))
-        return QN_FAIL(QN_E_UNSUPPORTED, "%s: x has dtype %s; accepted: f32, f16, bf16", op,
-                       qni_dtype_name(qni_dtype_of(x)));
-    if (!qni_is_fp8(qni_dtype_of(q)) && qni_dtype_of(q) != QNI_I8)
-        return QN_FAIL(QN_E_UNSUPPORTED,
-                       "%s: q has dtype %s; accepted: e4m3fn, e4m3fnuz, e5m2, e5m2fnuz, i8", op,
-                       qni_dtype_name(qni_dtype_of(q)));
+    QN_TRY(qni_check_dtype(op, "x", x, qni_of_floats));
+    QN_TRY(qni_check_dtype(op, "q", q, qni_of_fp8 | 1u << QNI_I8));
     QN_TRY(qni_check_shape(op, "q", q, 2, x->shape));
     QN_TRY(qni_check_elements_apart(op, "q", q));
     QN_TRY(qni_check_alignment(op, "x", x));

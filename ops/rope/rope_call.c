@@ -8,9 +8,7 @@ static qn_status check_in(const rope_call *c, const rope_tensor *t, const DLTens
     qn_status st;
     QN_TRY(qni_check_tensor(c->stream, c->op, t->name, t->in, ndim));
     const qni_dtype dtype = qni_dtype_of(t->in);
-    if (!qni_is_float16_or_32(dtype))
-        return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s has dtype %s; accepted: f32, f16, bf16", c->op,
-                       t->name, qni_dtype_name(dtype));
+    QN_TRY(qni_check_dtype(c->op, t->name, t->in, qni_of_floats));
     if (like && dtype != qni_dtype_of(like))
         return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s has dtype %s, needs q's, %s", c->op, t->name,
                        qni_dtype_name(dtype), qni_dtype_name(qni_dtype_of(like)));
@@ -95,9 +93,7 @@ qn_status qni_rope_set_cache(const rope_call *c, qni_rope_problem *p, const DLTe
                              const DLTensor *positions, const char *name) {
     qn_status st;
     QN_TRY(qni_check_tensor(c->stream, c->op, "cos_sin_cache", cache, 2));
-    if (qni_dtype_of(cache) != QNI_F32)
-        return QN_FAIL(QN_E_UNSUPPORTED, "%s: cos_sin_cache has dtype %s; accepted: f32", c->op,
-                       qni_dtype_name(qni_dtype_of(cache)));
+    QN_TRY(qni_check_dtype(c->op, "cos_sin_cache", cache, qni_of_f32));
     const int64_t dim = cache->shape[1], width = p->parts[QNI_ROPE_Q].width;
     if (dim < 2 || dim % 2 != 0 || dim > width)
         return QN_FAIL(QN_E_INVALID,

@@ -131,6 +131,6 @@ def test_errors():
         aotriton.attn_fwd(q, k, v, None, 0.1, None, out, encoded_softmax=torch.empty(1, 2, 4, 4))
     with pytest.raises(ValueError, match="sm_scale is 0"):
         aotriton.attn_fwd(q, k, v, None, 0.0, None, out)
-    with pytest.raises(NotImplementedError, match="r has dtype i64; accepted: i32, f32"):
+    with pytest.raises(NotImplementedError, match="r has dtype i64; accepted: f32, i32"):
         aotriton.debug_fill_dropout_rng(torch.empty(1, 1, 1, 4, dtype=torch.int64), 0, 0)
     assert (out == 7).all() and quern.last_kernel() is not None
