@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Checks that need no build: layers, formatting, file headers, tables of measurements, commit messages. Exit 1 if any fails.
+# Checks that need no build: layers, formatting, file headers, tables of measurements, names in the manual, commit messages. Exit 1 if any fails.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 failed=0
@@ -46,5 +46,6 @@ check headers headers
 check format format
 check leftovers leftovers
 check tables python3 tools/report.py --check
+check manual python3 tools/check_docs.py
 check commits bash tools/check_commits.sh
 exit $failed
