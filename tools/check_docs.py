@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Holds the manual to the tree: README.md and docs/*.md name no link, heading, file, C function or kernel that is not there, and
-docs/kernels.md names every kernel.
+"""Holds the manual to the tree: README.md and docs/*.md name no link, heading, file, C function or kernel that is not there,
+docs/kernels.md names every kernel, and each public function has words above it.
 
     python tools/check_docs.py      exits with 1 after printing what is wrong
 """
@@ -63,6 +63,9 @@ def main():
     found = [f"{page}: {what}" for page, text in texts.items()
              for what in itertools.chain(bad_links(page, text, texts), bad_names(text, functions, kernels))]
     found += [f"docs/kernels.md: `{kernel}` is missing" for kernel in sorted(kernels) if f"`{kernel}`" not in texts["docs/kernels.md"]]
+    found += [f"{file}: {line[:60]}… has no comment" for file in sorted(FILES) if file.startswith("include/")
+              for before, line in itertools.pairwise((TOP / file).read_text().splitlines())
+              if line.startswith("QN_API") and not before.endswith("*/")]
     print(*found, sep="\n", end="\n" if found else "")
     sys.exit(bool(found))
 

@@ -29,9 +29,11 @@
 extern "C" {
 #endif
 
-/** Source: FlashInfer's functions of the same names; arXiv:2002.05202. */
+/** out = silu(gate) * up. Source of the three: FlashInfer's functions of the same names; arXiv:2002.05202. */
 QN_API qn_status qn_silu_and_mul(qn_stream *stream, DLTensor *out, const DLTensor *x);
+/** out = gelu(gate) * up. */
 QN_API qn_status qn_gelu_and_mul(qn_stream *stream, DLTensor *out, const DLTensor *x);
+/** out = gelu_tanh(gate) * up. */
 QN_API qn_status qn_gelu_tanh_and_mul(qn_stream *stream, DLTensor *out, const DLTensor *x);
 
 typedef enum qn_activation { QN_SILU = 0, QN_GELU = 1, QN_GELU_TANH = 2 } qn_activation;

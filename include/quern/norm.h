@@ -80,7 +80,8 @@ QN_API qn_status qn_rmsnorm_dynamic_quant(qn_stream *stream, DLTensor *out, DLTe
 QN_API qn_status qn_adaptive_layernorm(qn_stream *stream, DLTensor *out, const DLTensor *x,
                                        const DLTensor *scale, const DLTensor *shift, float eps);
 /** With the gated residual before it: t = residual + gate * x; residual = t rounded;
- *  out = LayerNorm(t) * (1 + scale) + shift, from t not rounded. gate: [batch, h], as scale. */
+ *  out = LayerNorm(t) * (1 + scale) + shift, from t not rounded. gate: [batch, h], as scale.
+ *  Source: diffusers' FluxTransformerBlock. */
 QN_API qn_status qn_gated_residual_layernorm(qn_stream *stream, DLTensor *out, const DLTensor *x,
                                              DLTensor *residual, const DLTensor *gate,
                                              const DLTensor *scale, const DLTensor *shift,

@@ -61,6 +61,7 @@ QN_API qn_status qn_apply_rope_pos_ids(qn_stream *stream, DLTensor *q_out, DLTen
 QN_API qn_status qn_apply_llama31_rope(qn_stream *stream, DLTensor *q_out, DLTensor *k_out,
                                        const DLTensor *q, const DLTensor *k, const DLTensor *indptr,
                                        const DLTensor *offsets, const qn_rope_options *options);
+/** The same by positions: token t stands at pos_ids[t]; pos_ids: [n]. */
 QN_API qn_status qn_apply_llama31_rope_pos_ids(qn_stream *stream, DLTensor *q_out, DLTensor *k_out,
                                                const DLTensor *q, const DLTensor *k,
                                                const DLTensor *pos_ids,
@@ -92,7 +93,8 @@ typedef struct qn_qk_rmsnorm_rope_args {
  *  axes) and as transformers' apply_rotary_pos_emb takes: norm and rotation in one pass, unrounded between.
  *
  *  cos, sin  last dimension contiguous, the same strides; the batches share them. Tables of rotary_dim have each
- *            pair's value at both its elements, of which the first is read */
+ *            pair's value at both its elements, of which the first is read
+ *  Source: attention of diffusers' FluxTransformer2DModel and transformers' Qwen3. */
 QN_API qn_status qn_qk_rmsnorm_rope(qn_stream *stream, const qn_qk_rmsnorm_rope_args *args);
 
 typedef struct qn_rope_quantize_args {
