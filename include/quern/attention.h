@@ -82,7 +82,8 @@ typedef struct qn_attention_args {
  *  k, v      dense as q; ragged [tokens, heads, dim] (QN_HND: [heads, tokens, dim]); with kv_indices pages
  *            [pages, page_size, heads, dim] (QN_HND: [pages, heads, page_size, dim]). v's head_dim may be another.
  *            A cache of [pages, 2, …] is two views of it
- *  Types:    q f32, f16, bf16 or FP8; k and v f32, f16, bf16 or FP8; sums in f32; o rounded once
+ *  Types:    q f32, f16, bf16 or FP8; k and v f32, f16, bf16 or FP8; sums in f32; o rounded once. On gfx90a's matrix cores
+ *            f16 values below 2^-14 count as zeros
  *  Shapes:   head_dim from 1 to 512; num_qo_heads a multiple of num_kv_heads; last dimensions contiguous, other strides any;
  *            fewer than 2^31 rows of queries, heads and chunks of keys
  *  Align:    element size

@@ -187,6 +187,9 @@ def attention(q, k, v, *, layout="NHD", plan=None, kv_indices=None, is_causal=Fa
     lse_base    2 or "e": of lse, f32 as q without its last dimension; -infinity for a query that sees no key
     dtype       of a new out; None: q's, bf16 for FP8
     workspace   u8 of plan.workspace_bytes; None: made as needed
+
+    On a GPU a slow kernel takes dropout, rope_llama, q of f32, and a head_dim that is no multiple of 8 or above 256; with
+    QUERN_LOG=kernel it says so.
     """
     if sm_scale is not None and sm_scale == 0:
         raise ValueError("attention: sm_scale is 0; accepted: any other number, None for 1 / sqrt(head_dim)")

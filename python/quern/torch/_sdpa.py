@@ -281,7 +281,8 @@ def enable(device=None, fallback="log"):
     fallback  calls that quern does not compute go to PyTorch: "log" says why, once for each reason, on the logger
               quern.torch; "error" raises NotImplementedError instead
 
-    For inference: calls that need gradients are such calls. Where a query sees no key, the result is 0. attn_mask of any
+    For inference: calls that need gradients are such calls. On a GPU f32, dropout and head dims that are no multiples of 8 up
+    to 256 take a slow kernel; f16 and bf16 the matrix cores. Where a query sees no key, the result is 0. attn_mask of any
     float dtype is added as it is. quern stands where FLASH_ATTENTION does: inside sdpa_kernel without it, PyTorch computes.
     Call it before torch.compile; graphs keep what they were made with. Uses PyTorch's registration of attention
     implementations where there is one (activate_flash_attention_impl("quern") is the same), else overrides the operator.
