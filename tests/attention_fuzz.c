@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // libFuzzer target: qn_attention_plan, qn_attention, the merges and dropout's mask on the CPU. The bytes make a small
 // problem (dense, ragged or paged), then change what they like of it: any field of any tensor, any scalar, the plan's
-// arrays, and the plan itself, which may come from a file. Tensors have no byte of memory beyond what their shape and
-// strides name, so AddressSanitizer sees all that goes outside.
+// arrays, and the plan itself, which may come from a file.
 // Fuzzes: libquern
 #include "../ops/attention/attention.h"
+#include "fuzz_tensors.h"
 
 #include <quern/quern.h>
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerInitialize(int *argc, char ***argv);
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-enum { MAX_NDIM = 4, MAX_BATCHES = 4, MAX_BYTES = 1 << 16 };
+enum { MAX_BATCHES = 4 };
 constexpr double max_work = 0x1p27; // of elements of q and k together: a call within a second
 enum {
     O,
@@ -32,19 +25,6 @@ enum {
 };
 enum { Q_SCALES = MASK + 1, K_SCALES, V_SCALES, SINKS, NUM_TENSORS };
 
-typedef struct input {
-    const uint8_t *at, *end;
-} input;
-
-/** A tensor; its memory is made at last, when its shape is known. */
-typedef struct tensor {
-    DLTensor t;
-    int64_t shape[MAX_NDIM], strides[MAX_NDIM];
-    uint8_t *memory, *copy;
-    int64_t bytes;
-    bool is_there;
-} tensor;
-
 typedef struct problem {
     qn_attention_plan_args plan_args;
     qn_attention_args args;
@@ -54,172 +34,6 @@ typedef struct problem {
     int64_t heads, kv_heads, dim, dim_vo, q_tokens, kv_tokens, batches, page_size, pages;
     bool is_ragged_q, is_ragged_kv, has_plan;
 } problem;
-
-static qn_stream *stream;
-
-// ---- what the bytes say
-
-static uint32_t take(input *in, uint32_t below) {
-    return in->at < in->end ? *in->at++ % below : 0;
-}
-
-/** A number that somebody might get wrong, or any. */
-static int64_t take_wild(input *in) {
-    static const int64_t wild[] = {0,
-                                   1,
-                                   2,
-                                   -1,
-                                   3,
-                                   7,
-                                   16,
-                                   64,
-                                   255,
-                                   256,
-                                   257,
-                                   INT32_MAX,
-                                   INT32_MIN,
-                                   1ll << 31,
-                                   1ll << 32,
-                                   1ll << 40,
-                                   -8,
-                                   INT64_MAX,
-                                   INT64_MIN,
-                                   INT64_MAX / 2,
-                                   INT64_MIN / 4};
-    const uint32_t which = take(in, 2 * sizeof wild / sizeof *wild);
-    int64_t value = 0;
-    if (which < sizeof wild / sizeof *wild)
-        return wild[which];
-    for (int i = 0; i < 3; i++)
-        value = value * 256 + take(in, 256);
-    return value;
-}
-
-static float take_float(input *in) {
-    static const float wild[] = {0,
-                                 1,
-                                 -1,
-                                 0.5f,
-                                 2,
-                                 1e-45f,
-                                 1e-38f,
-                                 3e38f,
-                                 -3e38f,
-                                 1e30f,
-                                 0x1p-126f,
-                                 30,
-                                 __builtin_inff(),
-                                 -__builtin_inff(),
-                                 __builtin_nanf("")};
-    return wild[take(in, sizeof wild / sizeof *wild)];
-}
-
-static DLDataType take_dtype(input *in) {
-    static const DLDataType types[] = {{kDLFloat, 32, 1},
-                                       {kDLFloat, 16, 1},
-                                       {kDLBfloat, 16, 1},
-                                       {kDLFloat8_e4m3fn, 8, 1},
-                                       {kDLFloat8_e4m3fnuz, 8, 1},
-                                       {kDLFloat8_e5m2, 8, 1},
-                                       {kDLFloat8_e5m2fnuz, 8, 1},
-                                       {kDLInt, 32, 1},
-                                       {kDLUInt, 8, 1},
-                                       {kDLBool, 8, 1},
-                                       {kDLFloat, 64, 1},
-                                       {kDLFloat4_e2m1fn, 4, 2},
-                                       {kDLFloat, 16, 2},
-                                       {255, 255, 65535},
-                                       {kDLFloat, 0, 0}};
-    return types[take(in, sizeof types / sizeof *types)];
-}
-
-// ---- tensors
-
-static void set_tensor(tensor *x, DLDataType dtype, int ndim, const int64_t *shape) {
-    int64_t stride = 1;
-    for (int i = ndim - 1; i >= 0; i--) {
-        x->shape[i] = shape[i];
-        x->strides[i] = stride;
-        stride *= shape[i];
-    }
-    x->t = (DLTensor){.device = {kDLCPU, 0},
-                      .ndim = ndim,
-                      .dtype = dtype,
-                      .shape = x->shape,
-                      .strides = x->strides};
-    x->is_there = true;
-}
-#define SET(x, dtype, ...)                                                                         \
-    set_tensor(x, dtype, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t),                       \
-               (int64_t[]){__VA_ARGS__})
-
-/** Bytes from the first element down to the lowest and up behind the highest one. False: more than there is room for. */
-static bool get_reach(const DLTensor *t, int64_t *low, int64_t *high) {
-    const int64_t size = (t->dtype.bits * t->dtype.lanes + 7) / 8;
-    __int128 down = 0, up = size, stride = 1;
-    bool is_empty = !t->shape || t->ndim < 0 || t->ndim > MAX_NDIM;
-    for (int i = is_empty ? -1 : t->ndim - 1; i >= 0; i--) {
-        is_empty |= t->shape[i] <= 0;
-        const __int128 far =
-            (t->strides ? t->strides[i] : stride) * ((__int128)t->shape[i] - 1) * size;
-        *(far < 0 ? &down : &up) += far;
-        stride = t->shape[i] > MAX_BYTES ? MAX_BYTES * (__int128)MAX_BYTES : stride * t->shape[i];
-    }
-    *low = (int64_t)down, *high = (int64_t)up;
-    if (is_empty)
-        *low = *high = 0;
-    return is_empty || (up - down <= MAX_BYTES && down >= -MAX_BYTES && up <= MAX_BYTES);
-}
-
-/** Memory of exactly the tensor's reach, of any bytes; none where it reaches too far, which is to be refused. */
-static void give_memory(tensor *x, input *in, bool is_written) {
-    int64_t low, high;
-    if (!x->is_there || !get_reach(&x->t, &low, &high))
-        return;
-    const int64_t shift = take(in, 64) == 63; // not aligned
-    uint32_t random = take(in, 256);
-    x->bytes = high - low + shift;
-    x->memory = malloc((size_t)x->bytes);
-    x->copy = malloc((size_t)x->bytes);
-    if (!x->memory || !x->copy)
-        abort();
-    for (int64_t i = 0; i < x->bytes; i++) {
-        random = random * 1664525 + 1013904223;
-        x->memory[i] = is_written ? 0xFF : (uint8_t)(random >> 24);
-    }
-    memcpy(x->copy, x->memory, (size_t)x->bytes);
-    x->t.byte_offset = take(in, 4) == 3 ? 64 : 0;
-    x->t.data = (void *)((uintptr_t)x->memory + (uintptr_t)(shift - low) - x->t.byte_offset);
-}
-
-static void change_tensor(tensor *x, input *in) {
-    const uint32_t i = take(in, MAX_NDIM);
-    switch (take(in, 8)) {
-    case 0:
-        x->is_there = !x->is_there;
-        break;
-    case 1:
-        x->shape[i] = take_wild(in);
-        break;
-    case 2:
-        x->strides[i] = take_wild(in);
-        break;
-    case 3:
-        x->t.dtype = take_dtype(in);
-        break;
-    case 4:
-        x->t.strides = nullptr;
-        break;
-    case 5:
-        x->t.ndim = (int32_t)take_wild(in);
-        break;
-    case 6:
-        x->t.device.device_type = (DLDeviceType)take(in, 16);
-        break;
-    default:
-        x->shape[i] = take(in, 8);
-    }
-}
 
 // ---- a problem
 
@@ -353,9 +167,7 @@ static void change_plan(problem *p, input *in) {
 }
 
 static void make_tensors(problem *p, input *in) {
-    static const DLDataType f32 = {kDLFloat, 32, 1}, u8 = {kDLUInt, 8, 1}, i32 = {kDLInt, 32, 1};
-    static const DLDataType kinds[] = {{kDLBfloat, 16, 1}, {kDLFloat, 16, 1}, {kDLFloat, 32, 1}};
-    const DLDataType dtype = kinds[take(in, 3)];
+    const DLDataType dtype = take_float_dtype(in);
     tensor *t = p->tensors;
     const int64_t pages = 1 + take(in, 6), b = p->batches, n = p->q_tokens, kv = p->kv_tokens;
     if (p->is_ragged_q && p->has_plan) {
@@ -446,13 +258,8 @@ static void bound_work(problem *p) {
 static void put_indices(problem *p, input *in) {
     tensor *x = &p->tensors[INDICES];
     const uint32_t bad = take(in, 256);
-    for (int64_t i = 0; x->memory && i < x->bytes / 4; i++) {
-        const int32_t page =
-            bad == (uint32_t)i + 1 ? (int32_t)take_wild(in) : (int32_t)(i * 7 % p->pages);
-        memcpy(x->memory + 4 * i, &page, 4);
-    }
-    if (x->memory)
-        memcpy(x->copy, x->memory, (size_t)x->bytes);
+    for (int64_t i = 0; i < x->bytes / 4; i++)
+        put_i32(x, i, bad == (uint32_t)i + 1 ? take_wild(in) : i * 7 % p->pages);
 }
 
 static void connect(problem *p, input *in) {
@@ -461,14 +268,10 @@ static void connect(problem *p, input *in) {
                                      &a->schedule, &a->custom_mask, &a->mask, &a->q_scales,
                                      &a->k_scales, &a->v_scales,    &a->sinks};
     DLTensor **const written[] = {&a->o, &a->lse, &a->workspace};
-    for (int i = 0; i < NUM_TENSORS; i++)
-        give_memory(&p->tensors[i], in, i < NUM_WRITTEN);
+    for (int i = 0; i < NUM_WRITTEN; i++)
+        p->tensors[i].is_written = true;
+    give_memories(p->tensors, NUM_TENSORS, in);
     put_indices(p, in);
-    if (take(in, 32) == 31) { // one lies upon another
-        tensor *x = &p->tensors[take(in, NUM_TENSORS)], *y = &p->tensors[take(in, NUM_TENSORS)];
-        if (x->memory && y->bytes >= x->bytes)
-            x->t.data = y->t.data, x->t.byte_offset = y->t.byte_offset;
-    }
     for (int i = 0; i < NUM_TENSORS; i++)
         if (p->tensors[i].is_there) {
             if (i < NUM_WRITTEN)
@@ -480,23 +283,8 @@ static void connect(problem *p, input *in) {
     a->plan_bytes = p->plan_bytes;
 }
 
-/** The call ends well, or with a message and nothing written; what is read stays as it is either way. */
-static void call(problem *p) {
-    const qn_status st = qn_attention(stream, &p->args);
-    if (st != QN_OK && strncmp(qn_last_error(), "attention: ", 11) != 0)
-        abort();
-    for (int i = st == QN_OK ? NUM_WRITTEN : 0; i < NUM_TENSORS; i++) {
-        const tensor *x = &p->tensors[i];
-        if (x->memory && memcmp(x->memory, x->copy, (size_t)x->bytes) != 0)
-            abort();
-    }
-}
-
 static void free_problem(problem *p) {
-    for (int i = 0; i < NUM_TENSORS; i++) {
-        free(p->tensors[i].memory);
-        free(p->tensors[i].copy);
-    }
+    free_tensors(p->tensors, NUM_TENSORS);
     free((void *)p->plan_args.qo_indptr);
     free((void *)p->plan_args.kv_indptr);
     free((void *)p->plan_args.kv_last_page_len);
@@ -505,7 +293,6 @@ static void free_problem(problem *p) {
 }
 
 static void fuzz_attention(input *in) {
-    static const DLDataType u8 = {kDLUInt, 8, 1};
     problem p = {.pages = 1};
     int64_t dense_bytes = 0;
     make_sizes(&p, in);
@@ -524,8 +311,7 @@ static void fuzz_attention(input *in) {
     if (take(in, 2))
         for (uint32_t i = take(in, 6); i > 0; i--)
             change_plan(&p, in);
-    for (uint32_t i = take(in, 8); i > 4; i--)
-        change_tensor(&p.tensors[take(in, NUM_TENSORS)], in);
+    change_tensors(p.tensors, NUM_TENSORS, in);
     for (uint32_t i = take(in, 8); i > 5; i--)
         change_args(&p, in);
     bound_work(&p);
@@ -534,7 +320,7 @@ static void fuzz_attention(input *in) {
         SET(&p.tensors[WORKSPACE], u8, dense_bytes);
     p.args.q = p.args.k = p.args.v = nullptr;
     connect(&p, in);
-    call(&p);
+    check_call("attention", qn_attention(stream, &p.args), p.tensors, NUM_TENSORS);
     free_problem(&p);
 }
 
@@ -542,14 +328,12 @@ static void fuzz_attention(input *in) {
 
 static void fuzz_merge(input *in) {
     enum { OUT, LSE_OUT, A, LSE_A, B, LSE_B, COUNT };
-    static const DLDataType f32 = {kDLFloat, 32, 1};
     tensor t[COUNT] = {};
-    DLTensor *to[COUNT] = {};
     const int64_t n = take(in, 6), heads = take(in, 4), dim = take(in, 24), states = take(in, 5);
     const bool is_pair = take(in, 2);
     const DLDataType dtype = take(in, 2) ? f32 : (DLDataType){kDLBfloat, 16, 1};
-    SET(&t[OUT], dtype, n, heads, dim);
-    SET(&t[LSE_OUT], f32, n, heads);
+    SET_WRITTEN(&t[OUT], dtype, n, heads, dim);
+    SET_WRITTEN(&t[LSE_OUT], f32, n, heads);
     for (int i = A; i < COUNT; i += 2) {
         if (is_pair) {
             SET(&t[i], dtype, n, heads, dim);
@@ -559,50 +343,47 @@ static void fuzz_merge(input *in) {
             SET(&t[i + 1], f32, n, states, heads);
         }
     }
-    for (uint32_t i = take(in, 4); i > 1; i--)
-        change_tensor(&t[take(in, COUNT)], in);
-    for (int i = 0; i < COUNT; i++) {
-        give_memory(&t[i], in, i < A);
-        to[i] = t[i].is_there ? &t[i].t : nullptr;
-    }
+    t[OUT].source = &t[A], t[LSE_OUT].source = &t[LSE_A];
+    change_tensors(t, COUNT, in);
+    give_memories(t, COUNT, in);
     const qn_lse_base base = take(in, 16) ? QN_LSE_BASE_2 : (qn_lse_base)take_wild(in);
     if (is_pair)
-        qn_merge_state(stream, to[OUT], to[LSE_OUT], to[A], to[LSE_A], to[B], to[LSE_B], base);
+        check_call("merge_state",
+                   qn_merge_state(stream, given(&t[OUT]), given(&t[LSE_OUT]), given(&t[A]),
+                                  given(&t[LSE_A]), given(&t[B]), given(&t[LSE_B]), base),
+                   t, COUNT);
     else
-        qn_merge_states(stream, to[OUT], to[LSE_OUT], to[A], to[LSE_A], base);
-    for (int i = 0; i < COUNT; i++) {
-        free(t[i].memory);
-        free(t[i].copy);
-    }
+        check_call("merge_states",
+                   qn_merge_states(stream, given(&t[OUT]), given(&t[LSE_OUT]), given(&t[A]),
+                                   given(&t[LSE_A]), base),
+                   t, COUNT);
+    free_tensors(t, COUNT);
 }
 
 static void fuzz_dropout(input *in) {
     tensor r = {};
-    SET(&r, take_dtype(in), take(in, 3), take(in, 4), take(in, 8), take(in, 40));
-    if (take(in, 2))
-        change_tensor(&r, in);
-    give_memory(&r, in, true);
-    DLTensor *const to = r.is_there ? &r.t : nullptr;
+    SET_WRITTEN(&r, take_dtype(in), take(in, 3), take(in, 4), take(in, 8), take(in, 40));
+    change_tensors(&r, 1, in);
+    give_memory(&r, in);
     const uint64_t seed = take(in, 256), offset = (uint64_t)take_wild(in);
     if (take(in, 2))
-        qn_attention_dropout_mask(stream, to, take_float(in), seed, offset);
+        check_call("attention_dropout_mask",
+                   qn_attention_dropout_mask(stream, given(&r), take_float(in), seed, offset), &r,
+                   1);
     else
-        qn_attention_dropout_rng(stream, to, seed, offset);
-    free(r.memory);
-    free(r.copy);
+        check_call("attention_dropout_rng",
+                   qn_attention_dropout_rng(stream, given(&r), seed, offset), &r, 1);
+    free_tensors(&r, 1);
 }
 
 int LLVMFuzzerInitialize(int *, char ***) {
-    qn_device *cpu = nullptr;
-    setenv("QUERN_VALIDATE", "1", 1); // pages outside the pool are to be refused, too
-    setenv("QUERN_NUM_THREADS", "1", 1);
-    if (qn_device_open(&cpu, "cpu") != QN_OK || qn_stream_create(&stream, cpu) != QN_OK)
-        abort();
+    open_cpu();
     return 0;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     input in = {data, data + size};
+    take_cpu(&in);
     switch (take(&in, 16)) {
     case 14:
         fuzz_merge(&in);
