@@ -284,10 +284,22 @@ static void test_copy_refusals(void **) {
     assert_int_equal(qn_copy(stream, &good, &bad), QN_E_INVALID);
     bad.shape = huge;
     assert_int_equal(qn_copy(stream, &good, &bad), QN_E_INVALID);
-    assert_error_has("more bytes than 63 bits can count");
+    assert_error_has("more bytes than 62 bits can count");
+    bad.dtype = qni_dl_dtype(QNI_U8); // what has no elements is counted, with room to add two sizes
+    bad.shape = (int64_t[]){0, 1ll << 62};
+    assert_int_equal(qn_copy(stream, &bad, &bad), QN_E_INVALID);
+    assert_error_has("more bytes than 62 bits can count");
+    bad.shape = huge;
     bad.dtype = (DLDataType){kDLFloat, 0, 0}; // elements without bits are counted all the same
     assert_int_equal(qn_copy(stream, &good, &bad), QN_E_INVALID);
-    assert_error_has("more bytes than 63 bits can count");
+    assert_error_has("more bytes than 62 bits can count");
+    for (int i = 0; i < 2; i++) { // sizes are looked at only if there can be so many
+        bad = good;
+        bad.ndim = i ? 1000000 : -1;
+        assert_int_equal(qn_copy(stream, &good, &bad), QN_E_INVALID);
+        assert_error_has(i ? "src has 1000000 dimensions; accepted: 0 to 64" : "src has -1");
+        assert_int_equal(qn_copy(stream, &bad, &good), QN_E_INVALID);
+    }
     bad = good;
     bad.data = nullptr;
     assert_int_equal(qn_copy(stream, &good, &bad), QN_E_INVALID);

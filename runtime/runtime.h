@@ -71,8 +71,9 @@ int64_t qni_numel(const DLTensor *t);
 /** Whether a size is 0; also where the product of the others overflows, as in a tensor not checked yet. */
 bool qni_is_empty(const DLTensor *t);
 bool qni_is_contiguous(const DLTensor *t);
-/** t is not null, has ndim dimensions, none negative, its data not null unless empty, and lies on
- * the stream's device. The message begins "op: name ". */
+/** t is not null, has ndim dimensions, none negative, of bytes that 62 bits can count. The message begins "op: name ". */
+qn_status qni_check_sizes(const char *op, const char *name, const DLTensor *t, int ndim);
+/** And it reaches over no more bytes, its data are not null unless it is empty, and lie on the stream's device. */
 qn_status qni_check_tensor(const qn_stream *stream, const char *op, const char *name,
                            const DLTensor *t, int ndim);
 /** Sets of dtypes: 1 << dtype for each. */
@@ -85,7 +86,7 @@ qn_status qni_check_dtype(const char *op, const char *name, const DLTensor *t, u
 /** shape[i] equals want[i] for every dimension (want[i] < 0: any). */
 qn_status qni_check_shape(const char *op, const char *name, const DLTensor *t, int ndim,
                           const int64_t *want);
-/** The data begin at a multiple of the element's size, which the dtype, a known one, gives. */
+/** The data begin at a multiple of the element's size; of a dtype that quern does not know, anywhere. */
 qn_status qni_check_alignment(const char *op, const char *name, const DLTensor *t);
 
 // ---- how tensors lie in memory (strides.c)

@@ -71,6 +71,8 @@ qn_device *qn_stream_device(const qn_stream *stream) {
 
 // ---- copies
 
+enum { MAX_DIMS = 64 }; // as many as PyTorch's and NumPy's tensors have
+
 static int64_t element_bytes(const DLTensor *t) {
     return t->dtype.bits * t->dtype.lanes / 8;
 }
@@ -135,6 +137,9 @@ static qn_status copy_across(qn_stream *stream, DLTensor *dst, const DLTensor *s
 static qn_status check_side(qn_stream *stream, const char *name, const DLTensor *t) {
     static qn_device host = {.info = {.spec = "cpu"}, .id = {kDLCPU, 0}};
     const qn_stream host_stream = {.device = &host};
+    if (t && (t->ndim < 0 || t->ndim > MAX_DIMS))
+        return QN_FAIL(QN_E_INVALID, "copy: %s has %d dimensions; accepted: 0 to %d", name, t->ndim,
+                       MAX_DIMS);
     if (t && is_host(t))
         return qni_check_tensor(&host_stream, "copy", name, t, t->ndim);
     qn_status st = qni_check_tensor(stream, "copy", name, t, t ? t->ndim : 0);

@@ -140,12 +140,15 @@ static int64_t counted_bytes(const DLTensor *t) {
     return bits > 8 ? (bits + 7) / 8 : 1;
 }
 
-/** Shapes whose byte count overflows would make every later bound check a lie. Zero sizes do not
- * hide it. */
+/** Room is left above: ops may add two tensors' sizes, or round one up to whole blocks. */
+constexpr int64_t max_bytes = (1ll << 62) - 1;
+
+/** Shapes of more bytes would make every later bound check a lie. Zero sizes do not hide it. */
 static bool size_overflows(const DLTensor *t) {
     int64_t bytes = counted_bytes(t);
     for (int i = 0; i < t->ndim; i++)
-        if (t->shape[i] > 0 && __builtin_mul_overflow(bytes, t->shape[i], &bytes))
+        if (t->shape[i] > 0 &&
+            (__builtin_mul_overflow(bytes, t->shape[i], &bytes) || bytes > max_bytes))
             return true;
     return false;
 }
@@ -159,7 +162,7 @@ static bool reach_overflows(const DLTensor *t) {
             continue;
         if (__builtin_mul_overflow(t->shape[i] - 1, t->strides[i], &far) || far == INT64_MIN ||
             __builtin_mul_overflow(far < 0 ? -far : far, size, &far) ||
-            __builtin_add_overflow(bytes, far, &bytes))
+            __builtin_add_overflow(bytes, far, &bytes) || bytes > max_bytes)
             return true;
     }
     return false;
@@ -176,11 +179,8 @@ static qn_status check_device(const qn_stream *stream, const char *op, const cha
                    (int)want.device_type, want.device_id);
 }
 
-qn_status qni_check_tensor(const qn_stream *stream, const char *op, const char *name,
-                           const DLTensor *t, int ndim) {
+qn_status qni_check_sizes(const char *op, const char *name, const DLTensor *t, int ndim) {
     char text[256];
-    if (!stream)
-        return QN_FAIL(QN_E_INVALID, "%s: stream is null", op);
     if (!t)
         return QN_FAIL(QN_E_INVALID, "%s: %s is null", op, name);
     if (t->ndim != ndim)
@@ -192,11 +192,22 @@ qn_status qni_check_tensor(const qn_stream *stream, const char *op, const char *
             return QN_FAIL(QN_E_INVALID, "%s: %s is %s; sizes must be at least 0", op, name,
                            qni_tensor_text(t, text, sizeof text));
     if (size_overflows(t))
-        return QN_FAIL(QN_E_INVALID, "%s: %s is %s, more bytes than 63 bits can count", op, name,
+        return QN_FAIL(QN_E_INVALID, "%s: %s is %s, more bytes than 62 bits can count", op, name,
                        qni_tensor_text(t, text, sizeof text));
+    return QN_OK;
+}
+
+qn_status qni_check_tensor(const qn_stream *stream, const char *op, const char *name,
+                           const DLTensor *t, int ndim) {
+    char text[256];
+    if (!stream)
+        return QN_FAIL(QN_E_INVALID, "%s: stream is null", op);
+    qn_status st = qni_check_sizes(op, name, t, ndim);
+    if (st != QN_OK)
+        return st;
     if (reach_overflows(t))
         return QN_FAIL(QN_E_INVALID,
-                       "%s: %s is %s; it reaches over more bytes than 63 bits can count", op, name,
+                       "%s: %s is %s; it reaches over more bytes than 62 bits can count", op, name,
                        qni_tensor_text(t, text, sizeof text));
     if (!t->data && !qni_is_empty(t))
         return QN_FAIL(QN_E_INVALID, "%s: %s is %s with null data", op, name,
@@ -225,9 +236,9 @@ qn_status qni_check_shape(const char *op, const char *name, const DLTensor *t, i
 }
 
 qn_status qni_check_alignment(const char *op, const char *name, const DLTensor *t) {
-    int64_t bytes = qni_dtype_bytes(qni_dtype_of(t));
-    if ((uintptr_t)qni_data(t) % (uintptr_t)bytes == 0)
+    const qni_dtype dtype = qni_dtype_of(t);
+    if (dtype == QNI_DTYPE_NONE || (uintptr_t)qni_data(t) % (uintptr_t)qni_dtype_bytes(dtype) == 0)
         return QN_OK;
     return QN_FAIL(QN_E_INVALID, "%s: %s begins at %p, needs a multiple of its %ld-byte elements",
-                   op, name, qni_data(t), (long)bytes);
+                   op, name, qni_data(t), (long)qni_dtype_bytes(dtype));
 }

@@ -101,7 +101,7 @@ QN_API qn_status qn_stream_sync(qn_stream *stream);
 /** The device it was made for; null for null. */
 QN_API qn_device *qn_stream_device(const qn_stream *stream);
 
-/** Copies src to dst, of one shape and dtype, either side on the CPU or on the stream's device.
+/** Copies src to dst, of one shape (of 64 dimensions or fewer) and dtype, either side on the CPU or on the stream's device.
  *
  *  Strides: any on the CPU; a side on a device is contiguous.
  *  Edge:    no elements: a no-op.

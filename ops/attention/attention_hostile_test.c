@@ -203,10 +203,10 @@ static void make_dense(void) {
 static void test_tensors(void **) {
     make_dense();
     o.strides[1] = INT64_MAX;
-    assert_attention_refused(QN_E_INVALID, "it reaches over more bytes than 63 bits can count");
+    assert_attention_refused(QN_E_INVALID, "it reaches over more bytes than 62 bits can count");
     make_dense();
     k.strides[1] = INT64_MIN;
-    assert_attention_refused(QN_E_INVALID, "it reaches over more bytes than 63 bits can count");
+    assert_attention_refused(QN_E_INVALID, "it reaches over more bytes than 62 bits can count");
     make_dense();
     q.strides[1] =
         -q.strides[1]; // which is allowed, and leads from its last query down to o's place

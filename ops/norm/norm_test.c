@@ -41,6 +41,9 @@ static void test_refusals(void **) {
     MAKE(&out, QNI_F32, 3, 8);
     assert_refused(qn_rmsnorm(stream, &out.t, &x.t, &w.t, 1e-6f), QN_E_UNSUPPORTED,
                    "out has dtype f32, needs x's, f16");
+    out.t.dtype = (DLDataType){kDLFloat, 7, 3}; // whose alignment nobody knows
+    assert_refused(qn_rmsnorm(stream, &out.t, &x.t, &w.t, 1e-6f), QN_E_UNSUPPORTED,
+                   "out has dtype ?, needs x's, f16");
     make_all(QNI_I32, 3, 8);
     assert_refused(qn_rmsnorm(stream, &out.t, &x.t, &w.t, 1e-6f), QN_E_UNSUPPORTED,
                    "x has dtype i32");
