@@ -40,13 +40,14 @@ typedef struct qn_gemm_args {
  *           other one's stride at least as long
  *  b        [n, k]  a's kind, e4m3fn and e4m3fnuz may mix; either dimension contiguous. The names NT,
  *                   NN, TN, TT of other libraries are strides here: NT has k contiguous in both.
- *  c        [m, n]  d's dtype; may be d itself, must not overlap it otherwise
+ *  c        [m, n]  d's dtype; may be d itself
  *  scale_a  [m, ceil(k/128)]  f32, either dimension contiguous
  *  scale_b  [ceil(n/128), ceil(k/128)]  f32, kb contiguous
  *  Types:   an f32 partial for each K-block of 128, scaled in f32, added to an f32 sum, rounded once.
  *  Align:   element size; 16-byte aligned rows allow the faster kernels.
  *  Edge:    m == 0 or n == 0 is a no-op; k == 0 copies c or writes zeros; a NaN stays within its row
  *           of a or its column of b; any m, n, k.
+ *  Overlap: d may be c itself, and overlaps nothing otherwise.
  *  Async:   queued on stream; tensors must stay valid until the stream has passed it.
  *  Errors:  QN_E_INVALID (null, shape, stride, overlap), QN_E_UNSUPPORTED (dtype; a device without a kernel, as NVIDIA's),
  *           QN_E_MEMORY (scratch of the CPU's threads), QN_E_DEVICE.

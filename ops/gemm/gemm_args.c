@@ -264,11 +264,11 @@ out:
     return st;
 }
 
-// ---- c beside d
+// ---- what d must not share memory with
 
 /** c may be d itself or lie beside it, even column slices of one matrix; anything else that shares memory would
  *  be read after it was written. */
-static qn_status check_overlap(const call *c, const qni_gemm_problem *p) {
+static qn_status check_c_apart(const call *c, const qni_gemm_problem *p) {
     int64_t bytes = qni_dtype_bytes(p->dtype_d);
     int64_t d_extent = ((p->m - 1) * p->d_row + p->n) * bytes;
     int64_t c_extent = ((p->m - 1) * p->c_row + p->n) * bytes;
@@ -282,6 +282,22 @@ static qn_status check_overlap(const call *c, const qni_gemm_problem *p) {
             return QN_OK;
     }
     return QN_FAIL(QN_E_INVALID, "%s: c overlaps d without being d itself", c->op);
+}
+
+static qn_status check_overlap(const call *c, const qni_gemm_problem *p) {
+    const qn_gemm_args *a = c->args;
+    const struct {
+        const char *name;
+        const DLTensor *t;
+    } read[] = {{"a", a->a},
+                {"b", a->b},
+                {"scale_a", a->scale_a},
+                {"scale_b", a->scale_b},
+                {"group_layout", a->group_layout}};
+    qn_status st = p->c ? check_c_apart(c, p) : QN_OK;
+    for (size_t i = 0; st == QN_OK && i < sizeof read / sizeof *read; i++)
+        st = qni_check_disjoint(c->op, "d", a->d, read[i].name, read[i].t);
+    return st;
 }
 
 qn_status qni_gemm_problem_set(qni_gemm_problem *problem, qn_stream *stream, const char *op,
@@ -303,8 +319,7 @@ qn_status qni_gemm_problem_set(qni_gemm_problem *problem, qn_stream *stream, con
     p.m_alignment = args->m_alignment ? args->m_alignment : 128;
     p.expected_m = args->expected_m;
     p.zero_padding = args->zero_padding;
-    if (p.c)
-        QN_TRY(check_overlap(&c, &p));
+    QN_TRY(check_overlap(&c, &p));
     *problem = p;
 out:
     return st;

@@ -88,11 +88,11 @@ qn_status qni_gemm_pack_portable([[maybe_unused]] qn_stream *stream, const void 
 
 // ---- public functions
 
-static qn_status packed_shape(const qn_device *device, const DLTensor *b, int64_t shape[3],
-                              qni_dtype *dtype) {
+static qn_status packed_shape(const qn_device *device, const char *op, const DLTensor *b,
+                              int64_t shape[3], qni_dtype *dtype) {
     qni_dtype in = qni_dtype_of(b);
     if (in != QNI_E4M3FN && in != QNI_E4M3FNUZ)
-        return QN_FAIL(QN_E_UNSUPPORTED, "gemm_pack: b is %s; e4m3fn and e4m3fnuz are packed%s",
+        return QN_FAIL(QN_E_UNSUPPORTED, "%s: b is %s; e4m3fn and e4m3fnuz are packed%s", op,
                        qni_dtype_name(in), in == QNI_BF16 ? ", bf16 needs no packing" : "");
     int64_t tile_n, tile_k, n = b->shape[b->ndim - 2], k = b->shape[b->ndim - 1];
     qni_gemm_pack_tiles(device, &tile_n, &tile_k);
@@ -100,33 +100,31 @@ static qn_status packed_shape(const qn_device *device, const DLTensor *b, int64_
     shape[1] = (n + tile_n - 1) / tile_n * tile_n;
     shape[2] = (k + tile_k - 1) / tile_k * tile_k;
     *dtype = qni_gemm_pack_dtype(device, in);
-    return QN_OK;
+    const DLTensor packed = {.shape = shape, .ndim = 3, .dtype = qni_dl_dtype(*dtype)};
+    return qni_check_sizes(op, "packed b", &packed, 3);
 }
 
 qn_status qn_gemm_packed_shape(const qn_device *device, const DLTensor *b, int64_t shape[3],
                                DLDataType *dtype) {
+    static const char op[] = "gemm_packed_shape";
+    int64_t found[3];
+    qni_dtype packed;
+    qn_status st;
     if (!device || !b || !shape || !dtype)
-        return QN_FAIL(QN_E_INVALID, "gemm_packed_shape: %s is null",
+        return QN_FAIL(QN_E_INVALID, "%s: %s is null", op,
                        !device  ? "device"
                        : !b     ? "b"
                        : !shape ? "shape"
                                 : "dtype");
     if (b->ndim != 2 && b->ndim != 3)
-        return QN_FAIL(QN_E_INVALID, "gemm_packed_shape: b has %d dimensions, needs 2 or 3",
-                       b->ndim);
-    for (int i = 0; i < b->ndim; i++)
-        if (b->shape[i] < 0)
-            return QN_FAIL(QN_E_INVALID, "gemm_packed_shape: b's size %d is %ld, needs at least 0",
-                           i, (long)b->shape[i]);
-    int64_t found[3];
-    qni_dtype packed;
-    qn_status st = packed_shape(device, b, found, &packed);
-    if (st != QN_OK)
-        return st;
+        return QN_FAIL(QN_E_INVALID, "%s: b has %d dimensions, needs 2 or 3", op, b->ndim);
+    QN_TRY(qni_check_sizes(op, "b", b, b->ndim));
+    QN_TRY(packed_shape(device, op, b, found, &packed));
     for (int i = 0; i < 3; i++)
         shape[i] = found[i];
     *dtype = qni_dl_dtype(packed);
-    return QN_OK;
+out:
+    return st;
 }
 
 static qn_status fail_strides(const char *name, const DLTensor *t, const char *needs) {
@@ -189,7 +187,7 @@ static qn_status check_outputs(qni_gemm_pack_problem *p, const qn_stream *stream
     static const char op[] = "gemm_pack";
     int64_t shape[3];
     qn_status st;
-    QN_TRY(packed_shape(stream->device, b, shape, &p->dtype_out));
+    QN_TRY(packed_shape(stream->device, op, b, shape, &p->dtype_out));
     p->packed_n = shape[1];
     p->packed_k = shape[2];
     QN_TRY(qni_check_tensor(stream, op, "packed", packed, 3));

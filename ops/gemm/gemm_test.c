@@ -332,6 +332,22 @@ static void shifted_c(qni_gemm_case *c) {
     c->c.t.byte_offset += 2;
     c->args.c = &c->c.t;
 }
+static void lay_d_on(qni_gemm_case *c, const DLTensor *t) {
+    c->d.t.data = t->data;
+    c->d.t.byte_offset = t->byte_offset;
+}
+static void a_over_d(qni_gemm_case *c) {
+    lay_d_on(c, &c->a.t);
+}
+static void b_over_d(qni_gemm_case *c) {
+    lay_d_on(c, &c->b.t);
+}
+static void scale_over_d(qni_gemm_case *c) {
+    lay_d_on(c, &c->scale_b.t);
+}
+static void layout_over_d(qni_gemm_case *c) {
+    lay_d_on(c, &c->layout.t);
+}
 static void packed_b(qni_gemm_case *c) {
     c->args.b_is_packed = 1;
 }
@@ -395,6 +411,12 @@ static const refusal refusals[] = {
     {"device", QN_E_INVALID, "gemm: a is on DLPack device", other_device, QN_GEMM_DENSE},
     {"overlap", QN_E_INVALID, "gemm: c overlaps d without being d itself", shifted_c,
      QN_GEMM_DENSE},
+    {"d on a", QN_E_INVALID, "gemm: d overlaps a", a_over_d, QN_GEMM_DENSE},
+    {"d on b", QN_E_INVALID, "gemm_grouped_contiguous: d overlaps b", b_over_d,
+     QN_GEMM_GROUPED_ENDS},
+    {"d on scales", QN_E_INVALID, "gemm: d overlaps scale_b", scale_over_d, QN_GEMM_DENSE},
+    {"d on layout", QN_E_INVALID, "gemm_grouped_masked: d overlaps group_layout", layout_over_d,
+     QN_GEMM_GROUPED_MASKED},
     {"not packed", QN_E_INVALID, "gemm: b has 2 dimensions, needs 3", packed_b, QN_GEMM_DENSE},
     {"flag", QN_E_INVALID, "gemm: b_is_packed is 2, needs 0 or 1", odd_flag, QN_GEMM_DENSE},
     {"layout", QN_E_INVALID, "gemm: group_layout is given", stray_layout, QN_GEMM_DENSE},
@@ -469,7 +491,16 @@ static void packing_refuses(void **) {
     assert_int_equal(qn_gemm_packed_shape(device, &bf16, shape, &dtype), QN_E_UNSUPPORTED);
     assert_string_equal(
         qn_last_error(),
-        "gemm_pack: b is bf16; e4m3fn and e4m3fnuz are packed, bf16 needs no packing");
+        "gemm_packed_shape: b is bf16; e4m3fn and e4m3fnuz are packed, bf16 needs no packing");
+    DLTensor odd = c.b.t;
+    odd.shape = nullptr;
+    assert_int_equal(qn_gemm_packed_shape(device, &odd, shape, &dtype), QN_E_INVALID);
+    assert_string_equal(qn_last_error(), "gemm_packed_shape: b has a null shape");
+    odd.shape = (int64_t[]){0, INT64_MAX};
+    assert_int_equal(qn_gemm_packed_shape(device, &odd, shape, &dtype), QN_E_INVALID);
+    odd.shape = (int64_t[]){1, 1ll << 61}; // 64 or 128 rows of it, packed
+    assert_int_equal(qn_gemm_packed_shape(device, &odd, shape, &dtype), QN_E_INVALID);
+    assert_non_null(strstr(qn_last_error(), "gemm_packed_shape: packed b is"));
     small.shape = (int64_t[]){1, 64, 256};
     assert_int_equal(qn_gemm_pack(stream, &small, &c.packed_scale.t, &c.b.t, &c.scale_b.t),
                      QN_E_INVALID);
