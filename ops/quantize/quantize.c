@@ -97,21 +97,31 @@ qn_status qn_quantize_fp8(qn_stream *stream, DLTensor *q, DLTensor *scale, const
                           int64_t block_rows, int64_t block_cols, float eps) {
     constexpr char op[] = "quantize_fp8";
     qni_quantize_problem p;
-    qn_status st = make_problem(op, stream, q, scale, x, block_rows, block_cols, &p);
-    if (st != QN_OK)
-        return st;
+    qn_status st;
+    QN_TRY(make_problem(op, stream, q, scale, x, block_rows, block_cols, &p));
     if (!(eps >= min_eps && eps <= __FLT_MAX__))
         return QN_FAIL(QN_E_INVALID, "%s: eps is %g; accepted: %g or more, finite", op, (double)eps,
                        (double)min_eps);
     p.eps = eps;
-    return p.rows == 0 || p.cols == 0 ? QN_OK : qni_run(&qni_op_quantize, stream, &p);
+    QN_TRY(qni_check_disjoint(op, "q", q, "x", x));
+    QN_TRY(qni_check_disjoint(op, "scale", scale, "x", x));
+    QN_TRY(qni_check_disjoint(op, "scale", scale, "q", q));
+    if (p.rows > 0 && p.cols > 0)
+        QN_TRY(qni_run(&qni_op_quantize, stream, &p));
+out:
+    return st;
 }
 
 qn_status qn_dequantize_fp8(qn_stream *stream, DLTensor *x, const DLTensor *q,
                             const DLTensor *scale, int64_t block_rows, int64_t block_cols) {
+    constexpr char op[] = "dequantize_fp8";
     qni_quantize_problem p;
-    qn_status st = make_problem("dequantize_fp8", stream, q, scale, x, block_rows, block_cols, &p);
-    if (st != QN_OK)
-        return st;
-    return p.rows == 0 || p.cols == 0 ? QN_OK : qni_run(&qni_op_dequantize, stream, &p);
+    qn_status st;
+    QN_TRY(make_problem(op, stream, q, scale, x, block_rows, block_cols, &p));
+    QN_TRY(qni_check_disjoint(op, "x", x, "q", q));
+    QN_TRY(qni_check_disjoint(op, "x", x, "scale", scale));
+    if (p.rows > 0 && p.cols > 0)
+        QN_TRY(qni_run(&qni_op_dequantize, stream, &p));
+out:
+    return st;
 }

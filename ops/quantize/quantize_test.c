@@ -310,6 +310,16 @@ static void spoil_scale_alignment(good_args *a) {
     a->ms.t.data = odd;
 }
 
+static void spoil_q_overlap(good_args *a) {
+    a->mq.t.data = a->x + 1;
+}
+static void spoil_scale_overlap(good_args *a) {
+    a->ms.t.data = a->x;
+}
+static void spoil_both_overlap(good_args *a) {
+    a->ms.t.data = a->q;
+}
+
 static const struct {
     void (*spoil)(good_args *a);
     qn_status status;
@@ -336,6 +346,9 @@ static const struct {
      "quantize_fp8: x begins at 0x1001, needs a multiple of its 4-byte elements"},
     {spoil_scale_alignment, QN_E_INVALID,
      "quantize_fp8: scale begins at 0x1001, needs a multiple of its 4-byte elements"},
+    {spoil_q_overlap, QN_E_INVALID, "quantize_fp8: q overlaps x"},
+    {spoil_scale_overlap, QN_E_INVALID, "quantize_fp8: scale overlaps x"},
+    {spoil_both_overlap, QN_E_INVALID, "quantize_fp8: scale overlaps q"},
 };
 
 static void assert_refused(const good_args *a, qn_status got, qn_status want, const char *message) {
@@ -372,6 +385,12 @@ static void test_bad_scalars(void **state) {
                    QN_E_INVALID, "quantize_fp8: scale is null");
     assert_refused(&a, qn_dequantize_fp8(stream, nullptr, &a.mq.t, &a.ms.t, 1, QNI_BLOCK),
                    QN_E_INVALID, "dequantize_fp8: x is null");
+    spoil_scale_overlap(&a);
+    assert_refused(&a, qn_dequantize_fp8(stream, &a.mx.t, &a.mq.t, &a.ms.t, 1, QNI_BLOCK),
+                   QN_E_INVALID, "dequantize_fp8: x overlaps scale");
+    spoil_q_overlap(&a);
+    assert_refused(&a, qn_dequantize_fp8(stream, &a.mx.t, &a.mq.t, &a.ms.t, 1, QNI_BLOCK),
+                   QN_E_INVALID, "dequantize_fp8: x overlaps q");
 }
 
 static void test_bad_conversions(void **state) {

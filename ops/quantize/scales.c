@@ -144,9 +144,9 @@ qn_status qn_transform_scales(qn_stream *stream, DLTensor *out, const DLTensor *
     QN_TRY(check_number(op, "m_alignment", m_alignment, 0, INT32_MAX));
     QN_TRY(check_number(op, "round_scale", round_scale, 0, 1));
     QN_TRY(check_scale_shape(op, scale, out, block_rows));
-    QN_TRY(check_out(op, out, scale, "ends", ends));
     if (ends)
         QN_TRY(check_ends(stream, op, ends, out));
+    QN_TRY(check_out(op, out, scale, "ends", ends));
     qni_scales_problem p = make_problem(out, scale);
     p.block_rows = (uint32_t)block_rows;
     p.rounds = round_scale == 1;

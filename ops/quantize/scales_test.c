@@ -118,6 +118,10 @@ static void test_refusals(void **) {
     MAKE(&out, QNI_F32, 3, 5);
     out.t.data = scale.data;
     assert_refused(transform(1, 0), QN_E_INVALID, "out overlaps scale");
+    layout.t.shape = nullptr;
+    assert_refused(qn_transform_scales(stream, &out.t, &scale.t, &layout.t, 1, 0, 0), QN_E_INVALID,
+                   "ends has a null shape");
+    MAKE(&layout, QNI_I32, 2);
     MAKE(&scale, QNI_F32, 1, 3, 5);
     MAKE(&out, QNI_F32, 1, 3, 5);
     assert_refused(qn_transform_scales(stream, &out.t, &scale.t, &layout.t, 1, 0, 0), QN_E_INVALID,
