@@ -118,6 +118,7 @@ static qn_status check_overlap(const append_call *c, const side *s) {
                   {"positions", p->positions},
                   {"kv_indices", p->kv_indices},
                   {"kv_indptr", p->kv_indptr},
+                  {"kv_last_page_len", p->kv_last_page_len},
                   {c->sides[0].scale_name, c->sides[0].scale},
                   {c->sides[1].scale_name, c->sides[1].scale}};
     qn_status st = QN_OK;
@@ -139,11 +140,11 @@ static qn_status run_append(const append_call *c) {
                        "%s: %s has %ld pages of %ld, %s %ld of %ld; both need the same", c->op,
                        k->cache_name, (long)views[0].pages, (long)views[0].page_size, v->cache_name,
                        (long)views[1].pages, (long)views[1].page_size);
+    QN_TRY(qni_check_pages(c->stream, c->op, &c->pages, p.n, &views[0], &p.pages));
     QN_TRY(check_overlap(c, k));
     QN_TRY(check_overlap(c, v));
     if (!c->is_one)
         QN_TRY(qni_check_disjoint(c->op, v->cache_name, v->cache, k->cache_name, k->cache));
-    QN_TRY(qni_check_pages(c->stream, c->op, &c->pages, p.n, &views[0], &p.pages));
     p.dtype = qni_dtype_of(k->t);
     p.dtype_out = qni_dtype_of(k->cache);
     if (p.n > 0)

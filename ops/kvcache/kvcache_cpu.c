@@ -78,7 +78,7 @@ qn_status qni_positions_cpu(qn_stream *stream, const void *problem) {
     for (int64_t t = 0; t < p->n; t++) {
         const int32_t b = qk_find_segment(p->append_indptr, (uint32_t)p->batches, (int32_t)t);
         p->batch_indices[t] = b;
-        p->positions[t] = b < 0 ? 0 : p->seq_lens[b] - (p->append_indptr[b + 1] - (int32_t)t);
+        p->positions[t] = b < 0 ? 0 : qk_position(p->seq_lens[b], p->append_indptr[b + 1], t);
     }
     return QN_OK;
 }

@@ -141,7 +141,7 @@ QD_KERNEL(256) qk_kvcache_positions(const qk_positions_args g) {
     for (uint32_t t = qd_block() * 256 + qd_thread(); t < g.n; t += __gpu_num_blocks(0) * 256) {
         const int32_t b = qk_find_segment(g.append_indptr, g.batches, (int32_t)t);
         g.batch_indices[t] = b;
-        g.positions[t] = b < 0 ? 0 : g.seq_lens[b] - (g.append_indptr[b + 1] - (int32_t)t);
+        g.positions[t] = b < 0 ? 0 : qk_position(g.seq_lens[b], g.append_indptr[b + 1], t);
     }
 }
 

@@ -174,6 +174,11 @@ static void test_seq_lens(void **) {
     INDICES(&indptr, 0, 2, 1, 3);
     assert_refused(qn_get_seq_lens(stream, &lens.t, &indptr.t, &last.t, 16), QN_E_INVALID,
                    "kv_indptr[2] is 1");
+    INDICES(&indptr, 0, 3, 3, 3); // more than 31 bits can count
+    INDICES(&last, 5, INT32_MIN, INT32_MAX);
+    assert_int_equal(qn_get_seq_lens(stream, &lens.t, &indptr.t, &last.t, INT32_MAX), QN_OK);
+    static const int32_t wrapped[] = {3, INT32_MIN, INT32_MAX};
+    assert_memory_equal(lens.data, wrapped, sizeof wrapped);
     INDICES(&indptr, 0, 2, 3);
     assert_refused(qn_get_seq_lens(stream, &lens.t, &indptr.t, &last.t, 16), QN_E_INVALID,
                    "kv_indptr has shape [3], needs [4]");
@@ -190,6 +195,10 @@ static void test_positions(void **) {
     static const int32_t batches[] = {0, 0, 0, 2, 2, -1}, positions[] = {7, 8, 9, 0, 1, 0};
     assert_memory_equal(batch.data, batches, sizeof batches);
     assert_memory_equal(pos.data, positions, sizeof positions);
+    INDICES(&lens, INT32_MIN, 0, 0); // before the first number
+    assert_int_equal(qn_get_batch_indices_positions(stream, &batch.t, &pos.t, &indptr.t, &lens.t),
+                     QN_OK);
+    assert_int_equal(((int32_t *)pos.data)[0], INT32_MAX - 2);
     INDICES(&lens, 10, 4);
     assert_refused(qn_get_batch_indices_positions(stream, &batch.t, &pos.t, &indptr.t, &lens.t),
                    QN_E_INVALID, "seq_lens has shape [2], needs [3]");
@@ -214,6 +223,15 @@ static void test_refusals(void **) {
     make_all(QNI_F16, QNI_F16);
     key.t.data = k_cache.data;
     assert_refused(append(QN_NHD), QN_E_INVALID, "k_cache overlaps append_key");
+    make_all(QNI_F16, QNI_F16);
+    last.t.data = k_cache.data;
+    INDICES(&indptr, 0, 0, 0);
+    memset(k_cache.data, 0, 2 * sizeof(int32_t)); // what the lengths are then
+    INDICES(&batch, -1, -1, -1, -1);
+    assert_refused(append(QN_NHD), QN_E_INVALID, "k_cache overlaps kv_last_page_len");
+    make_all(QNI_F16, QNI_F16);
+    pos.t.shape = nullptr; // looked at only once it is known to be there
+    assert_refused(append(QN_NHD), QN_E_INVALID, "positions has a null shape");
     make_all(QNI_F16, QNI_F16);
     assert_refused(qn_append_paged_kv_cache(stream, nullptr), QN_E_INVALID, "args is null");
 }

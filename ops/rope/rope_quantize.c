@@ -231,8 +231,8 @@ qn_status qn_rope_quantize_fp8_append_paged_kv_cache(qn_stream *stream,
         QN_TRY(a->q_nope ? set_out(&c, &p, QNI_ROPE_Q_NOPE)
                          : QN_FAIL(QN_E_INVALID, "%s: q_nope_out is given without q_nope", op));
     QN_TRY(set_caches(&c, a, &to, &p, view));
-    QN_TRY(check_caches_apart(&c, &to, read));
     QN_TRY(qni_check_pages(stream, op, &tensors, p.n, &view[0], &p.pages));
+    QN_TRY(check_caches_apart(&c, &to, read));
     QN_TRY(qni_rope_run(&c, read, &p));
 out:
     return st;

@@ -330,6 +330,9 @@ static void test_quantize(void **) {
     INDICES(&at_pos, 2);
     assert_refused(qn_rope_quantize_fp8_append_paged_kv_cache(stream, &b), QN_E_INVALID,
                    "positions[0] is 2");
+    at_pos.t.shape = nullptr;
+    assert_refused(qn_rope_quantize_fp8_append_paged_kv_cache(stream, &b), QN_E_INVALID,
+                   "positions has a null shape");
     b.v = nullptr;
     assert_refused(qn_rope_quantize_fp8_append_paged_kv_cache(stream, &b), QN_E_INVALID,
                    "accepted: k_cache and v_cache with v");
