@@ -14,6 +14,7 @@ typedef struct qni_aotriton_call {
     qn_stream *stream;
     const DLTensor *q, *k, *v, *b;
     DLTensor *softmax_lse, *out;
+    const DLTensor *cu_seqlens_q, *cu_seqlens_k;
     float sm_scale, dropout_p;
     const DLTensor *philox_seed, *philox_offset1;
     int64_t philox_offset2;
@@ -28,9 +29,10 @@ static inline qn_status qni_aotriton_under(const char *op, qn_status st) {
     return st == QN_OK ? st : QN_FAIL(st, "%s: %s", op, qn_last_error());
 }
 
-/** Whether the caller gave the tensor: AOTriton's empty views have no data. */
+/** Whether the caller gave the tensor: AOTriton's empty views have no data. One that is misshapen is there, to be refused. */
 static inline bool qni_aotriton_is_there(const DLTensor *t) {
-    return t && t->data && ((t->ndim > 0 && !t->shape) || !qni_is_empty(t));
+    const bool has_sizes = t && t->ndim >= 0 && t->ndim <= 4 && (t->ndim == 0 || t->shape);
+    return t && t->data && (!has_sizes || !qni_is_empty(t));
 }
 
 static inline DLTensor qni_host_tensor(void *data, DLDataType dtype, int32_t ndim, int64_t *shape) {
@@ -53,7 +55,7 @@ qn_status qni_aotriton_check_operand(const qni_aotriton_call *c, const char *nam
 qn_status qni_aotriton_check_outputs(const qni_aotriton_call *c, int64_t rows);
 /** sm_scale, dropout_p, ext, encoded_softmax. */
 qn_status qni_aotriton_check_scalars(const qni_aotriton_call *c);
-/** ext's workspace has these bytes, apart from every tensor of the call; *out is null where none are needed. */
+/** ext's workspace has these bytes, and what is written overlaps nothing; *out is null where none are needed. */
 qn_status qni_aotriton_take_workspace(const qni_aotriton_call *c, int64_t bytes, DLTensor **out);
 /** Reads dropout's numbers into args, and runs; then writes those that it took where the caller wants them. */
 qn_status qni_aotriton_run(const qni_aotriton_call *c, qn_attention_args *args);

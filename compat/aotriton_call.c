@@ -112,13 +112,11 @@ qn_status qni_aotriton_check_scalars(const qni_aotriton_call *c) {
     return ext ? QNI_CHECK_STRUCT(c->op, "ext", qn_aotriton_ext, ext) : QN_OK;
 }
 
-/** Checks all of dropout's numbers and reads those that go in. */
+/** Reads the numbers that go into dropout; they and those that come out have been checked. */
 static qn_status take_dropout(const qni_aotriton_call *c, qn_attention_args *args) {
     qn_status st = QN_OK;
     if (!(c->dropout_p > 0))
         return QN_OK;
-    QN_TRY(check_number(c->stream, c->op, "philox_seed_output", c->philox_seed_output));
-    QN_TRY(check_number(c->stream, c->op, "philox_offset_output", c->philox_offset_output));
     QN_TRY(qni_aotriton_read_number(c->stream, c->op, "philox_seed", c->philox_seed,
                                     &args->dropout_seed));
     QN_TRY(qni_aotriton_read_number(c->stream, c->op, "philox_offset1", c->philox_offset1,
@@ -141,17 +139,8 @@ out:
     return st;
 }
 
-qn_status qni_aotriton_take_workspace(const qni_aotriton_call *c, int64_t bytes, DLTensor **out) {
-    DLTensor *w = c->ext ? c->ext->workspace : nullptr;
-    const struct {
-        const char *name;
-        const DLTensor *t;
-    } others[] = {{"q", c->q}, {"k", c->k},     {"v", c->v},
-                  {"b", c->b}, {"out", c->out}, {"softmax_lse", c->softmax_lse}};
+static qn_status check_workspace(const qni_aotriton_call *c, const DLTensor *w, int64_t bytes) {
     qn_status st;
-    *out = nullptr;
-    if (bytes == 0)
-        return QN_OK;
     if (!w)
         return QN_FAIL(QN_E_INVALID, "%s: ext has no workspace, needs one of %ld bytes", c->op,
                        (long)bytes);
@@ -164,9 +153,69 @@ qn_status qni_aotriton_take_workspace(const qni_aotriton_call *c, int64_t bytes,
     if (w->shape[0] < bytes)
         return QN_FAIL(QN_E_INVALID, "%s: workspace has %ld bytes, needs %ld", c->op,
                        (long)w->shape[0], (long)bytes);
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (qni_aotriton_is_there(others[i].t))
-            QN_TRY(qni_check_disjoint(c->op, "workspace", w, others[i].name, others[i].t));
+out:
+    return st;
+}
+
+typedef struct named_tensor {
+    const char *name;
+    const DLTensor *t;
+} named_tensor;
+
+/** Tensors that have been checked, or that are absent. Memory of the host and of a device is apart. */
+static qn_status check_pair(const char *op, const named_tensor *a, const named_tensor *b) {
+    if (!qni_aotriton_is_there(a->t) || !qni_aotriton_is_there(b->t) ||
+        a->t->device.device_type != b->t->device.device_type)
+        return QN_OK;
+    return qni_check_disjoint(op, a->name, a->t, b->name, b->t);
+}
+
+/** No tensor that is written overlaps another. Of dropout's numbers only if there is dropout. */
+static qn_status check_apart(const qni_aotriton_call *c, const DLTensor *workspace) {
+    const bool drops = c->dropout_p > 0;
+    const named_tensor written[] = {{"workspace", workspace},
+                                    {"out", c->out},
+                                    {"softmax_lse", c->softmax_lse},
+                                    {"philox_seed_output", drops ? c->philox_seed_output : nullptr},
+                                    {"philox_offset_output",
+                                     drops ? c->philox_offset_output : nullptr}},
+                       read[] = {{"q", c->q},
+                                 {"k", c->k},
+                                 {"v", c->v},
+                                 {"b", c->b},
+                                 {"cu_seqlens_q", c->cu_seqlens_q},
+                                 {"cu_seqlens_k", c->cu_seqlens_k},
+                                 {"philox_seed", drops ? c->philox_seed : nullptr},
+                                 {"philox_offset1", drops ? c->philox_offset1 : nullptr}};
+    qn_status st = QN_OK;
+    for (size_t i = 0; i < sizeof written / sizeof *written; i++) {
+        for (size_t k = 0; k < sizeof read / sizeof *read; k++)
+            QN_TRY(check_pair(c->op, &written[i], &read[k]));
+        for (size_t k = 0; k < i; k++)
+            QN_TRY(check_pair(c->op, &written[i], &written[k]));
+    }
+out:
+    return st;
+}
+
+static qn_status check_numbers(const qni_aotriton_call *c) {
+    const named_tensor numbers[] = {{"philox_seed", c->philox_seed},
+                                    {"philox_offset1", c->philox_offset1},
+                                    {"philox_seed_output", c->philox_seed_output},
+                                    {"philox_offset_output", c->philox_offset_output}};
+    qn_status st = QN_OK;
+    for (size_t i = 0; st == QN_OK && c->dropout_p > 0 && i < sizeof numbers / sizeof *numbers; i++)
+        st = check_number(c->stream, c->op, numbers[i].name, numbers[i].t);
+    return st;
+}
+
+qn_status qni_aotriton_take_workspace(const qni_aotriton_call *c, int64_t bytes, DLTensor **out) {
+    DLTensor *w = bytes > 0 && c->ext ? c->ext->workspace : nullptr;
+    qn_status st;
+    if (bytes > 0)
+        QN_TRY(check_workspace(c, w, bytes));
+    QN_TRY(check_numbers(c));
+    QN_TRY(check_apart(c, w));
     *out = w;
 out:
     return st;

@@ -237,6 +237,27 @@ static void test_refusals(void **) {
     free_boxes();
 }
 
+/** Numbers of dropout that lie where they cannot, and views of more dimensions than there are sizes. */
+static void test_misplaced(void **) {
+    problem c = make_problem(f16, 4, 6, 64, false), good = c;
+    DLTensor over = number(i64, 7)->t;
+    over.data = c.out->t.data, over.byte_offset = c.out->t.byte_offset;
+    c.p = 0.5f, c.seed = &over;
+    assert_refused(call_dense(&c), QN_E_INVALID, "out overlaps philox_seed");
+    c = good, c.p = 0.5f, c.seed_out = number(u64, 0), c.offset_out = c.seed_out;
+    assert_refused(call_dense(&c), QN_E_INVALID,
+                   "philox_offset_output overlaps philox_seed_output");
+    box in_q = *c.seed_out;
+    in_q.t.data = c.q->t.data, in_q.t.byte_offset = c.q->t.byte_offset;
+    c.offset_out = &in_q;
+    assert_refused(call_dense(&c), QN_E_INVALID, "philox_offset_output overlaps q");
+    c = good, c.lse->t.ndim = 1000000;
+    assert_refused(call_dense(&c), QN_E_INVALID, "softmax_lse has 1000000 dimensions, needs 2");
+    c.lse = nullptr, c.b = MAKE(f16, 2, 4, 4, 6), c.b->t.ndim = -1;
+    assert_refused(call_dense(&c), QN_E_INVALID, "b has -1 dimensions, needs 4");
+    free_boxes();
+}
+
 /** What is no tensor's fault; and tensors without data count as absent. */
 static void test_absent(void **) {
     problem c = make_problem(f16, 4, 6, 64, false);
@@ -297,6 +318,7 @@ int main(void) {
                                        {"dropout", test_dropout},
                                        {"words", test_words},
                                        {"refusals", test_refusals},
+                                       {"misplaced", test_misplaced},
                                        {"absent", test_absent},
                                        {"check_gpu", test_check_gpu}};
     return cmocka_run_group_tests(first, nullptr, nullptr) + RUN_ON_EACH_DEVICE(each);

@@ -187,6 +187,8 @@ qn_status qn_aotriton_attn_fwd_compact_varlen(
                                  .k = k,
                                  .v = v,
                                  .b = b,
+                                 .cu_seqlens_q = cu_seqlens_q,
+                                 .cu_seqlens_k = cu_seqlens_k,
                                  .softmax_lse = softmax_lse,
                                  .out = out,
                                  .sm_scale = sm_scale,
