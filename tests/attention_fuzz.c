@@ -273,12 +273,10 @@ static void connect(problem *p, input *in) {
     give_memories(p->tensors, NUM_TENSORS, in);
     put_indices(p, in);
     for (int i = 0; i < NUM_TENSORS; i++)
-        if (p->tensors[i].is_there) {
-            if (i < NUM_WRITTEN)
-                *written[i] = &p->tensors[i].t;
-            else
-                *read[i - NUM_WRITTEN] = &p->tensors[i].t;
-        }
+        if (i < NUM_WRITTEN)
+            *written[i] = given(&p->tensors[i]);
+        else
+            *read[i - NUM_WRITTEN] = given(&p->tensors[i]);
     a->plan = p->plan;
     a->plan_bytes = p->plan_bytes;
 }

@@ -44,6 +44,10 @@ static inline uint32_t take(input *in, uint32_t below) {
     return in->at < in->end ? *in->at++ % below : 0;
 }
 
+static inline bool take_bool(input *in) {
+    return take(in, 2);
+}
+
 /** One of a list. */
 #define TAKE_ONE(in, list) (list)[take(in, sizeof(list) / sizeof *(list))]
 
@@ -153,12 +157,13 @@ static inline void take_cpu(input *in) {
 typedef struct tensor {
     DLTensor t;
     int64_t shape[MAX_NDIM], strides[MAX_NDIM];
-    int64_t *given_shape, *given_strides; // what the callee sees: of ndim entries, if there can be
+    int64_t *given_shape, *given_strides; // what the callee sees: of ndim entries
     uint8_t *memory, *copy;
     int64_t bytes;
     struct tensor *home;   // in whose memory it lies
     struct tensor *source; // an input whose memory this output may be
     bool is_there, is_written;
+    bool is_given; // the call takes it
 } tensor;
 
 static inline void set_tensor(tensor *x, DLDataType dtype, int ndim, const int64_t *shape) {
@@ -182,16 +187,18 @@ static inline void set_tensor(tensor *x, DLDataType dtype, int ndim, const int64
 
 /** What a call is given for it. */
 static inline DLTensor *given(tensor *x) {
+    x->is_given = x->is_there;
     return x->is_there ? &x->t : nullptr;
 }
 
-/** New strides in this order of dimensions, the last one's elements `step` apart, with a gap behind dimension `at`. */
-static inline void spread(tensor *x, const int *order, int64_t step, int at, int64_t gap) {
+/** New strides in this order of dimensions, the last one's elements next to each other, with a gap behind those of `at`. */
+static inline void spread(tensor *x, const int *order, int at, int64_t gap) {
+    int64_t step = 1;
     for (int i = x->t.ndim - 1; i >= 0; i--) {
+        const int64_t size = x->shape[order[i]];
         x->strides[order[i]] = step + (i == at ? gap : 0);
-        step = x->strides[order[i]] * (x->shape[order[i]] > 0 ? x->shape[order[i]] : 1);
-        if (step > MAX_BYTES)
-            step = MAX_BYTES;
+        step = size > 0 && size < MAX_BYTES ? x->strides[order[i]] * size : x->strides[order[i]];
+        step = step < MAX_BYTES ? step : MAX_BYTES;
     }
 }
 
@@ -205,7 +212,7 @@ static inline void change_layout(tensor *x, input *in) {
     const int a = (int)take(in, (uint32_t)n), b = (int)take(in, (uint32_t)n);
     const bool swaps = take(in, 4) == 3;
     order[a] = swaps ? b : a, order[b] = swaps ? a : b;
-    spread(x, order, 1, n > 1 ? (int)take(in, (uint32_t)n - 1) : 0, take(in, 20));
+    spread(x, order, n > 1 ? (int)take(in, (uint32_t)n - 1) : 0, take(in, 20));
 }
 
 static inline void change_tensor(tensor *x, input *in) {
@@ -236,7 +243,7 @@ static inline void change_tensor(tensor *x, input *in) {
         x->t.shape = nullptr;
         break;
     case 8:
-        x->strides[i] = take(in, 2) ? 0 : -x->strides[i];
+        x->strides[i] = take_bool(in) || x->strides[i] < 0 ? 0 : -x->strides[i];
         break;
     case 9:
     case 10:
@@ -278,13 +285,13 @@ static inline bool get_reach(const DLTensor *t, int64_t *low, int64_t *high) {
                         up <= MAX_BYTES);
 }
 
-/** Entries of exactly this length, so that reading more is seen. */
+/** `count` entries and no more, so that reading on is seen. Zeros if there are none to copy. */
 static inline int64_t *copy_of(const int64_t *from, int32_t count) {
-    const size_t bytes = count > 0 && count <= MAX_NDIM ? (size_t)count * sizeof *from : 0;
-    int64_t *to = malloc(bytes);
+    int64_t *to = calloc(count > 0 && count <= 64 ? (size_t)count : 0, sizeof *to);
     if (!to)
         abort();
-    memcpy(to, from, bytes);
+    if (count > 0 && count <= MAX_NDIM)
+        memcpy(to, from, (size_t)count * sizeof *to);
     return to;
 }
 
@@ -303,7 +310,7 @@ static inline void give_memory(tensor *x, input *in) {
             abort();
         for (int64_t i = 0; i < x->bytes; i++) {
             random = random * 1664525 + 1013904223;
-            x->memory[i] = x->is_written ? 0xFF : (uint8_t)(random >> 24);
+            x->memory[i] = (uint8_t)(random >> 24);
         }
         memcpy(x->copy, x->memory, (size_t)x->bytes);
         x->home = x;
@@ -331,10 +338,8 @@ static inline void give_memories(tensor *tensors, uint32_t count, input *in) {
         give_memory(&tensors[i], in);
     const uint32_t how = take(in, 32);
     tensor *x = &tensors[take(in, count)];
-    if (how == 31)
-        lay_upon(x, &tensors[take(in, count)], 0);
-    else if (how == 30)
-        lay_upon(x, &tensors[take(in, count)], take(in, 256));
+    if (how >= 28)
+        lay_upon(x, &tensors[take(in, count)], how % 2 ? take(in, 256) : 0);
     for (uint32_t i = 0; how < 8 && i < count; i++) // in place
         if (tensors[i].source)
             lay_upon(&tensors[i], tensors[i].source, 0);
@@ -343,7 +348,8 @@ static inline void give_memories(tensor *tensors, uint32_t count, input *in) {
 /** Writes one element of a vector, if it is there: for what an op looks at before it runs. */
 static inline void put(tensor *x, int64_t i, const void *value, int64_t bytes) {
     const int64_t stride = x->t.strides ? x->strides[0] : 1;
-    if (x->home != x || x->t.ndim != 1 || i >= x->shape[0] || bytes_of_element(&x->t) != bytes)
+    if (x->home != x || x->t.ndim != 1 || !x->t.shape || i >= x->shape[0] ||
+        bytes_of_element(&x->t) != bytes)
         return;
     const uintptr_t at = (uintptr_t)qni_data(&x->t) + (uintptr_t)(i * stride * bytes);
     memcpy((void *)at, value, (size_t)bytes);
@@ -371,6 +377,11 @@ static inline void free_tensors(tensor *tensors, uint32_t count) {
 
 // ---- after the call
 
+[[noreturn]] static inline void fail(const char *op, const char *what, ptrdiff_t which) {
+    fprintf(stderr, "%s: %s (%td); last error: %s\n", op, what, which, qn_last_error());
+    abort();
+}
+
 /** Marks the bytes of dimension `dim` and those behind it, from the element at `at` on. */
 static inline void mark(const DLTensor *t, int dim, uint8_t *at, uint8_t bit) {
     const int64_t size = bytes_of_element(t);
@@ -384,13 +395,14 @@ static inline void mark(const DLTensor *t, int dim, uint8_t *at, uint8_t bit) {
 }
 
 static inline bool is_in_place(const tensor *x, const tensor *out) {
-    return out->is_there && out->source == x && out->home == x->home && out->home &&
+    return out->is_given && out->source == x && out->home == x->home && out->home &&
            qni_is_same_memory(&out->t, &x->t);
 }
 
 /** What may have changed in `home` after a call that ended well: the elements of one tensor that is written, and of none
  *  that is read. */
-static inline void check_memory(const tensor *home, const tensor *tensors, uint32_t count) {
+static inline void check_memory(const char *op, const tensor *home, const tensor *tensors,
+                                uint32_t count) {
     static uint8_t marks[MAX_BYTES + 1];
     enum { READ = 0x80 };
     if (!home->memory || memcmp(home->memory, home->copy, (size_t)home->bytes) == 0)
@@ -402,7 +414,7 @@ static inline void check_memory(const tensor *home, const tensor *tensors, uint3
         bool is_result = false;
         for (uint32_t k = 0; k < count; k++)
             is_result |= is_in_place(x, &tensors[k]);
-        if (!x->is_there || x->home != home || is_result || qni_is_empty(&x->t))
+        if (!x->is_given || x->home != home || is_result || qni_is_empty(&x->t))
             continue;
         const ptrdiff_t begin = (uint8_t *)qni_data(&x->t) - home->memory;
         mark(&x->t, 0, marks + begin, x->is_written ? written : READ);
@@ -411,21 +423,22 @@ static inline void check_memory(const tensor *home, const tensor *tensors, uint3
     for (int64_t i = 0; i < home->bytes; i++)
         if (home->memory[i] != home->copy[i] &&
             (marks[i] == 0 || marks[i] == READ || (marks[i] & (marks[i] - 1))))
-            abort();
+            fail(op, "a byte was written that is not one output's alone, in tensor",
+                 home - tensors);
 }
 
 /** The call ended well, or with a message that begins with its name, and nothing written. */
 static inline void check_call(const char *op, qn_status st, const tensor *tensors, uint32_t count) {
+    const char *said = qn_last_error();
     const size_t length = strlen(op);
-    if (st != QN_OK && (strncmp(qn_last_error(), op, length) != 0 ||
-                        strncmp(qn_last_error() + length, ": ", 2) != 0))
-        abort();
+    if (st != QN_OK && (strncmp(said, op, length) != 0 || strncmp(said + length, ": ", 2) != 0))
+        fail(op, "the message does not begin with the op's name", st);
     for (uint32_t i = 0; i < count; i++) {
         const tensor *x = &tensors[i];
         if (st == QN_OK)
-            check_memory(x, tensors, count);
+            check_memory(op, x, tensors, count);
         else if (x->memory && memcmp(x->memory, x->copy, (size_t)x->bytes) != 0)
-            abort();
+            fail(op, "refused, and wrote all the same, to tensor", i);
     }
 }
 
