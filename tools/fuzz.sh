@@ -2,11 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # Builds the libFuzzer targets and runs each for FUZZ_SECONDS (default 60) from a small corpus made here.
 #   tools/fuzz.sh [TARGET…]   default: every tests/*_fuzz.c
-# An input that fails is kept in build/fuzz/findings/ and makes the script fail.
+# FUZZ_SEED=N: what libFuzzer's choices depend on; unset, each run looks elsewhere.
+# An input that fails is kept in build/fuzz/findings/ and makes the script fail, which then prints what repeats it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=build/fuzz
 seconds=${FUZZ_SECONDS:-60}
+seed=${FUZZ_SEED:-0} # 0: libFuzzer takes one of its own
+[[ $seed =~ ^[0-9]+$ ]] || { echo "fuzz: FUZZ_SEED is $seed; accepted: a number"; exit 1; }
 
 cmake --preset fuzz -B $build > $build.configure.log 2>&1 || { cat $build.configure.log; exit 1; }
 targets=("$@")
@@ -93,17 +96,21 @@ done
 
 # fuzz TARGET: one target, its findings, its figures
 fuzz() {
-  local target=$1 mask=0
+  local target=$1 mask=0 findings=$build/findings sizes=(-max_len=65536) started=$SECONDS
   [ "$target" = object_fuzz ] && mask=2 # what the simulated GPU reports
-  if $build/"$target" -max_total_time="$seconds" -max_len=65536 -timeout=60 -rss_limit_mb=2048 -verbosity=0 -close_fd_mask="$mask" \
-      -print_final_stats=1 -artifact_prefix=$build/findings/"$target"- \
+  # What is made of an input's bytes one by one needs a few hundred, and all of them at once.
+  grep -q fuzz_tensors.h tests/"$target".c && sizes=(-max_len=512 -len_control=0)
+  if $build/"$target" -max_total_time="$seconds" -seed="$seed" "${sizes[@]}" -timeout=60 -rss_limit_mb=2048 -verbosity=0 \
+      -close_fd_mask="$mask" -print_final_stats=1 -artifact_prefix=$findings/"$target"- \
       $build/corpus/"$target" $seeds/"$target" > $build/"$target".log 2>&1; then
     echo "fuzz: $target for $seconds s: $(grep -E 'number_of_executed_units' $build/"$target".log)"
   else
     tail -30 $build/"$target".log
+    echo "fuzz: $target failed after $((SECONDS - started)) s, FUZZ_SEED=$seed; to repeat it:"
+    sed -n "s|.*Test unit written to |  UBSAN_OPTIONS=print_stacktrace=1 $build/$target |p" $build/"$target".log
     return 1
   fi
 }
 export -f fuzz
-export build seconds seeds
+export build seconds seed seeds
 printf '%s\n' "${targets[@]}" | xargs -P "${JOBS:-2}" -I '{}' bash -c 'fuzz {}'
