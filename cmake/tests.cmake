@@ -5,6 +5,17 @@
 #   ops/*/*_test.c, runtime/*_test.c, compat/*_test.c   link libquern's objects, so that they reach internal functions
 #   sim/**/*_test.c                    link the simulator's parts
 #   tests/*_test.c                     link libquern as a user does
+if(QUERN_SANITIZE)
+  set(quern_slowness 4)
+else()
+  set(quern_slowness 1)
+endif()
+# quern_limit_test NAME SECONDS: fails when it takes longer; a sanitizer's build may take several times that.
+function(quern_limit_test name seconds)
+  math(EXPR limit "${seconds} * ${quern_slowness}")
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${limit})
+endfunction()
+
 pkg_check_modules(cmocka REQUIRED IMPORTED_TARGET cmocka)
 
 function(quern_add_test source)
@@ -12,7 +23,8 @@ function(quern_add_test source)
   add_executable(${name} ${source})
   target_link_libraries(${name} PRIVATE quern_flags PkgConfig::cmocka ${ARGN} m)
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77
+  quern_limit_test(${name} 300)
+  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77
     ENVIRONMENT "QUERN_CACHE_DIR=${CMAKE_BINARY_DIR}/test-cache;QUERN_BUILD_DIR=${CMAKE_BINARY_DIR};QUERN_SOURCE_DIR=${PROJECT_SOURCE_DIR}")
 endfunction()
 
@@ -91,7 +103,7 @@ foreach(source ${outer_tests})
 endforeach()
 
 if(TEST attention_grid_test) # two minutes of processors, which others may share
-  set_tests_properties(attention_grid_test PROPERTIES TIMEOUT 900)
+  quern_limit_test(attention_grid_test 900)
 endif()
 
 # What compilers make runs clean under every check, and so must our own kernels.
@@ -105,7 +117,8 @@ file(GLOB script_tests CONFIGURE_DEPENDS tests/*_test.sh)
 foreach(source ${script_tests})
   cmake_path(GET source FILENAME name) # with .sh: a C test may have the same stem
   add_test(NAME ${name} COMMAND bash ${source})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77
+  quern_limit_test(${name} 600)
+  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77
     ENVIRONMENT "QUERN_BUILD_DIR=${CMAKE_BINARY_DIR};QUERN_SOURCE_DIR=${PROJECT_SOURCE_DIR};QUERN_DLPACK_INCLUDE=${QUERN_DLPACK_INCLUDE};PYTHON=${PROJECT_SOURCE_DIR}/.venv/bin/python")
 endforeach()
 
