@@ -83,6 +83,12 @@ static inline int64_t take_wild(input *in) {
     return value;
 }
 
+/** A number that is right, or now and then one beside it, or any. */
+static inline int64_t take_mostly(input *in, int64_t right) {
+    const uint32_t which = take(in, 64);
+    return which == 63 ? take_wild(in) : which == 62 ? right + 1 : which == 61 ? right - 1 : right;
+}
+
 static inline float take_float(input *in) {
     static const float wild[] = {0,
                                  1,
@@ -216,8 +222,9 @@ static inline void change_layout(tensor *x, input *in) {
 }
 
 static inline void change_tensor(tensor *x, input *in) {
-    const uint32_t i = take(in, MAX_NDIM / 2);
-    switch (take(in, 13)) {
+    const int32_t n = x->t.ndim;
+    const uint32_t i = take(in, n > 0 && n <= MAX_NDIM ? (uint32_t)n : MAX_NDIM);
+    switch (take(in, 14)) {
     case 0:
         x->is_there = !x->is_there;
         break;
@@ -248,6 +255,9 @@ static inline void change_tensor(tensor *x, input *in) {
     case 9:
     case 10:
         change_layout(x, in);
+        break;
+    case 11:
+        x->shape[i] ^= 1; // one more or one less
         break;
     default:
         x->shape[i] = take(in, 8);

@@ -57,11 +57,6 @@ static void set_paged(tensor *t, const cache_sizes *s) {
     SET(&t[LAST_PAGE_LEN], i32, s->batches);
 }
 
-/** A number that is right, or now and then any. */
-static int64_t take_mostly(input *in, int64_t right) {
-    return take(in, 64) == 63 ? take_wild(in) : right;
-}
-
 /** Every sequence has a page or more, as far as pages go; tokens go to the first of one's places. */
 static void put_paged(tensor *t, const cache_sizes *s, input *in) {
     const int64_t each = s->pages / s->batches, room = each * s->page_size;

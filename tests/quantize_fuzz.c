@@ -15,10 +15,6 @@ static int64_t ceil_div(int64_t a, int64_t b) {
     return (a + b - 1) / b;
 }
 
-static int64_t take_mostly(input *in, int64_t right) {
-    return take(in, 32) == 31 ? take_wild(in) : right;
-}
-
 static float take_eps(input *in) {
     return take(in, 8) == 7 ? take_float(in) : 1e-4f;
 }
