@@ -180,7 +180,7 @@ static void fuzz_bits(input *in) {
     change_tensors(t, COUNT, in);
     give_memories(t, COUNT, in);
     // Its contents are not checked: as many as there are rise, to no more than there are values.
-    const int64_t count = t[INDPTR].shape[0], values = t[X].shape[0] < 0 ? 0 : t[X].shape[0];
+    const int64_t count = t[INDPTR].bytes / 4, values = t[X].shape[0] < 0 ? 0 : t[X].shape[0];
     if (t[INDPTR].home != &t[INDPTR] && t[INDPTR].home)
         t[INDPTR].is_there = false;
     for (int64_t i = 0, sum = 0; i < count && t[INDPTR].home; i++) {
