@@ -180,13 +180,14 @@ static void fuzz_bits(input *in) {
     change_tensors(t, COUNT, in);
     give_memories(t, COUNT, in);
     // Its contents are not checked: as many as there are rise, to no more than there are values.
-    const int64_t count = t[INDPTR].bytes / 4, values = t[X].shape[0] < 0 ? 0 : t[X].shape[0];
+    const int64_t count = t[INDPTR].bytes / 4, n_given = t[X].shape[0],
+                  values = n_given >= 0 && n_given <= t[X].bytes ? n_given : 0;
     if (t[INDPTR].home != &t[INDPTR] && t[INDPTR].home)
         t[INDPTR].is_there = false;
     for (int64_t i = 0, sum = 0; i < count && t[INDPTR].home; i++) {
         put_i32(&t[INDPTR], i, sum);
-        const int64_t next = sum + take(in, 64);
-        sum = next < values ? next : sum;
+        const int64_t next = sum + take(in, 1 + (uint32_t)(2 * values / count));
+        sum = next < values ? next : values;
     }
     const qn_bit_order order = (qn_bit_order)take_mostly(in, take(in, 2));
     if (has_segments)
