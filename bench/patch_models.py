@@ -137,9 +137,9 @@ def environment():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
-    parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--json")
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS), help="(default: all)")
+    parser.add_argument("--compile", action="store_true", help="torch.compile's models as well")
+    parser.add_argument("--json", metavar="FILE", help="where the figures go")
     options = parser.parse_args()
     results = {**environment(), "models": {}}
     for name in options.models:

@@ -7,6 +7,7 @@
 // a busy machine changes it little.
 #include "../sim/isa/isa.h"
 
+#include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -382,15 +383,29 @@ static void bench_vector(const vector_line *line) {
     free(s);
 }
 
-int main(int argc, char **argv) {
-    const char *part = "";
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--json") == 0) {
-            as_json = true;
-        } else {
-            part = argv[i];
+static const char usage[] = "usage: sim_bench [--json] [PART]\n"
+                            "Speed of the simulator, of the lines whose name contains PART.\n";
+
+/** PART. */
+static const char *read_arguments(int argc, char **argv) {
+    static const struct option options[] = {
+        {"json", no_argument, nullptr, 'j'}, {"help", no_argument, nullptr, 'h'}, {}};
+    for (int c; (c = getopt_long(argc, argv, "h", options, nullptr)) != -1;) {
+        as_json |= c == 'j';
+        if (c != 'j') {
+            fputs(usage, c == 'h' ? stdout : stderr);
+            exit(c == 'h' ? 0 : 2);
         }
     }
+    if (argc - optind > 1) {
+        fputs(usage, stderr);
+        exit(2);
+    }
+    return optind < argc ? argv[optind] : "";
+}
+
+int main(int argc, char **argv) {
+    const char *part = read_arguments(argc, argv);
     printf("%s", as_json ? "{" : "");
     for (size_t i = 0; i < sizeof matrix_lines / sizeof *matrix_lines; i++) {
         if (strstr(matrix_lines[i].mnemonic, part)) {

@@ -9,6 +9,7 @@
 #include <quern/quern.h>
 
 #include <ctype.h>
+#include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BLOCK = 128, MAX_MODES = 16, MAX_RUNS = 32 };
+enum { BLOCK = 128, MAX_RUNS = 32 };
 
 static const DLDataType f32 = {kDLFloat, 32, 1}, bf16 = {kDLBfloat, 16, 1},
                         fp8 = {kDLFloat8_e4m3fnuz, 8, 1};
@@ -235,26 +236,54 @@ static bool run_in_child(const char *mode, bool is_first) {
     return child > 0 && waitpid(child, &status, 0) == child && status == 0;
 }
 
-int main(int argc, char **argv) {
-    const char *modes[MAX_MODES] = {"mfma=fast", "mfma=exact", "mfma=exact;check=all"};
-    int num_modes = 0, num_sizes = 0;
-    int64_t *const sizes[] = {&m, &n, &k};
-    for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--json")) {
-            as_json = true;
-        } else if (!strcmp(argv[i], "--runs") && i + 1 < argc) {
-            runs = atoll(argv[++i]);
-        } else if (isdigit((unsigned char)*argv[i]) && num_sizes < 3) {
-            *sizes[num_sizes++] = atoll(argv[i]);
-        } else if (num_modes < MAX_MODES) {
-            modes[num_modes++] = argv[i];
-        }
+static void end_with_usage(int status) {
+    fputs("usage: sim_gemm [--json] [--runs N] [M N K] [QUERN_SIM...]\n"
+          "Seconds of a simulated MI300X for an FP8 GEMM, for each text that QUERN_SIM may have.\n",
+          status ? stderr : stdout);
+    exit(status);
+}
+
+static int64_t read_number(const char *text, int64_t most) {
+    char *end;
+    const int64_t number = strtoll(text, &end, 10);
+    if (*end || number < 1 || number > most) {
+        fprintf(stderr, "sim_gemm: found %s, accepted: 1 to %ld\n", text, (long)most);
+        exit(2);
     }
-    runs = runs < 1 ? 1 : runs > MAX_RUNS ? MAX_RUNS : runs;
+    return number;
+}
+
+static void read_options(int argc, char **argv) {
+    static const struct option options[] = {{"json", no_argument, nullptr, 'j'},
+                                            {"runs", required_argument, nullptr, 'r'},
+                                            {"help", no_argument, nullptr, 'h'},
+                                            {}};
+    for (int c; (c = getopt_long(argc, argv, "h", options, nullptr)) != -1;) {
+        if (c == 'j')
+            as_json = true;
+        else if (c == 'r')
+            runs = read_number(optarg, MAX_RUNS);
+        else
+            end_with_usage(c == 'h' ? 0 : 2);
+    }
+}
+
+int main(int argc, char **argv) {
+    static char *usual[] = {"mfma=fast", "mfma=exact", "mfma=exact;check=all"};
+    int64_t *const sizes[] = {&m, &n, &k};
+    read_options(argc, argv);
+    if (optind < argc && isdigit((unsigned char)*argv[optind])) {
+        if (argc - optind < 3)
+            end_with_usage(2);
+        for (int i = 0; i < 3; i++)
+            *sizes[i] = read_number(argv[optind++], INT32_MAX);
+    }
+    char **modes = optind < argc ? argv + optind : usual;
+    const int num_modes = optind < argc ? argc - optind : 3;
     bool ok = true;
     printf("%s", as_json ? "{" : "");
     fflush(stdout);
-    for (int i = 0; i < (num_modes ? num_modes : 3); i++) {
+    for (int i = 0; i < num_modes; i++) {
         ok &= run_in_child(modes[i], i == 0);
     }
     printf("%s", as_json ? "\n}\n" : "");
