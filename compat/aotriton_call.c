@@ -9,7 +9,7 @@ qn_status qni_aotriton_check_on_either(const qn_stream *stream, const char *op, 
     if (!t)
         return QN_FAIL(QN_E_INVALID, "%s: %s is null", op, name);
     DLTensor there = *t;
-    if (t->device.device_type == kDLCPU)
+    if (t->device.device_type == kDLCPU && t->device.device_id == 0)
         there.device = stream->device->id;
     return qni_check_tensor(stream, op, name, &there, ndim);
 }

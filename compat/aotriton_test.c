@@ -251,6 +251,11 @@ static void test_misplaced(void **) {
     in_q.t.data = c.q->t.data, in_q.t.byte_offset = c.q->t.byte_offset;
     c.offset_out = &in_q;
     assert_refused(call_dense(&c), QN_E_INVALID, "philox_offset_output overlaps q");
+    c = good, c.p = 0.5f, c.seed_out = number(u64, 0);
+    c.seed_out->t.device = (DLDevice){kDLCPU, 1}; // found out before anything is written
+    assert_refused(call_dense(&c), QN_E_INVALID, "philox_seed_output is on DLPack device (1, 1)");
+    fetch(c.out);
+    assert_int_equal(*element(c.out, 0), 0xFF);
     c = good, c.lse->t.ndim = 1000000;
     assert_refused(call_dense(&c), QN_E_INVALID, "softmax_lse has 1000000 dimensions, needs 2");
     c.lse = nullptr, c.b = MAKE(f16, 2, 4, 4, 6), c.b->t.ndim = -1;
