@@ -275,6 +275,12 @@ static inline int64_t bytes_of_element(const DLTensor *t) {
     return (t->dtype.bits * t->dtype.lanes + 7) / 8;
 }
 
+/** Far more than there is room for stays that, and can be multiplied. */
+static inline __int128 clamp(__int128 value) {
+    constexpr __int128 most = 1ll << 40;
+    return value > most ? most : value < -most ? -most : value;
+}
+
 /** Bytes from the first element down to the lowest and up behind the highest one. False: more than there is room for. */
 static inline bool get_reach(const DLTensor *t, int64_t *low, int64_t *high) {
     const int64_t size = bytes_of_element(t);
@@ -283,10 +289,10 @@ static inline bool get_reach(const DLTensor *t, int64_t *low, int64_t *high) {
     for (int i = is_empty ? -1 : t->ndim - 1; i >= 0; i--) {
         is_empty |= t->shape[i] <= 0;
         const __int128 far =
-            (t->strides ? t->strides[i] : stride) * ((__int128)t->shape[i] - 1) * size;
+            clamp(t->strides ? t->strides[i] : stride) * clamp((__int128)t->shape[i] - 1) * size;
         *(far < 0 ? &down : &up) += far;
-        stride = t->shape[i] > MAX_BYTES ? MAX_BYTES * (__int128)MAX_BYTES : stride * t->shape[i];
-        elements = elements > MAX_ELEMENTS ? elements : elements * t->shape[i];
+        stride = clamp(stride * clamp(t->shape[i]));
+        elements = clamp(elements * clamp(t->shape[i]));
     }
     *low = (int64_t)down, *high = (int64_t)up;
     if (is_empty)
