@@ -118,6 +118,11 @@ out:
     return st;
 }
 
+/** 0 where there are no elements: strides are then not checked, and may be any. */
+static int64_t stride_of(const DLTensor *t, int i) {
+    return qni_is_empty(t) ? 0 : qni_stride(t, i);
+}
+
 static qn_status run_merge(const merge_call *c) {
     const bool is_pair = c->in[1][0];
     const int in_ndim = is_pair ? 3 : 4;
@@ -127,22 +132,22 @@ static qn_status run_merge(const merge_call *c) {
     qni_merge_problem p = {.dtype = qni_dtype_of(v),
                            .o = qni_data(v),
                            .lse = qni_data(s),
-                           .o_token = qni_stride(v, 0),
-                           .o_head = qni_stride(v, 1),
-                           .lse_token = qni_stride(s, 0),
-                           .lse_head = qni_stride(s, 1),
+                           .o_token = stride_of(v, 0),
+                           .o_head = stride_of(v, 1),
+                           .lse_token = stride_of(s, 0),
+                           .lse_head = stride_of(s, 1),
                            .n = v->shape[0],
                            .heads = v->shape[1],
                            .head_dim = v->shape[2],
                            .states = is_pair ? 2 : first->shape[1],
-                           .v_state = is_pair ? 0 : qni_stride(first, 1),
-                           .s_state = is_pair ? 0 : qni_stride(c->in[0][1], 1),
+                           .v_state = is_pair ? 0 : stride_of(first, 1),
+                           .s_state = is_pair ? 0 : stride_of(c->in[0][1], 1),
                            .lse_unit = c->lse_base == QN_LSE_BASE_E ? 0x1.62E43p-1f : 1.0f};
     for (int i = 0; i <= is_pair; i++) {
         const DLTensor *in_v = c->in[i][0], *in_s = c->in[i][1];
         p.v[i] = qni_data(in_v), p.s[i] = qni_data(in_s);
-        p.v_token[i] = qni_stride(in_v, 0), p.s_token[i] = qni_stride(in_s, 0);
-        p.v_head[i] = qni_stride(in_v, in_ndim - 2), p.s_head[i] = qni_stride(in_s, in_ndim - 2);
+        p.v_token[i] = stride_of(in_v, 0), p.s_token[i] = stride_of(in_s, 0);
+        p.v_head[i] = stride_of(in_v, in_ndim - 2), p.s_head[i] = stride_of(in_s, in_ndim - 2);
     }
     if (p.n > 0 && p.heads > 0)
         QN_TRY(qni_run(&qni_op_merge_states, c->stream, &p));

@@ -279,12 +279,30 @@ static void test_most_keys(void **) {
     }
 }
 
+/** Heads of no elements have strides that nobody checks; their log-sum-exps are merged all the same. */
+static void test_merge_of_no_elements(void **) {
+    MAKE(&v, QNI_F16, 2, 3, 1, 0);
+    MAKE(&o, QNI_F16, 2, 1, 0);
+    MAKE(&lse, QNI_F32, 2, 3, 1);
+    MAKE(&other, QNI_F32, 2, 1);
+    fill(&lse, 1);
+    for (int i = 0; i < 3; i++)
+        v.strides[i] = o.strides[i] = INT64_MIN;
+    assert_int_equal(qn_merge_states(stream, &o.t, &other.t, &v.t, &lse.t, QN_LSE_BASE_2), QN_OK);
+    for (int i = 0; i < 2; i++)
+        assert_true(at(&other, i) > 2.5849 && at(&other, i) < 2.5850); // 1 + log2(3)
+}
+
 int main(void) {
     unsetenv("QUERN_VALIDATE");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_damaged_plan),    cmocka_unit_test(test_other_plan),
-        cmocka_unit_test(test_plan_numbers),    cmocka_unit_test(test_tensors),
-        cmocka_unit_test(test_workspace_bytes), cmocka_unit_test(test_most_keys),
+        cmocka_unit_test(test_merge_of_no_elements),
+        cmocka_unit_test(test_damaged_plan),
+        cmocka_unit_test(test_other_plan),
+        cmocka_unit_test(test_plan_numbers),
+        cmocka_unit_test(test_tensors),
+        cmocka_unit_test(test_workspace_bytes),
+        cmocka_unit_test(test_most_keys),
     };
     return cmocka_run_group_tests(tests, open_cpu, close_cpu);
 }
