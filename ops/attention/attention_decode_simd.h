@@ -18,7 +18,7 @@ enum {
     GROUP = QN_LANES / FOUR,    // rows of a vector
     DECODE_ROWS = 8,            // most rows of a request
     BLOCK = VECTORS * QN_LANES, // elements of v whose sums stay in registers
-    AHEAD = 16                  // keys from one that is read in place to the one asked for
+    AHEAD = 32                  // keys from one that is read in place to the one asked for
 };
 
 /** What the group's rows have before and while a chunk's keys are added; lanes are (row, anything). */
