@@ -88,10 +88,10 @@ const char *qni_tensor_text(const DLTensor *t, char *buf, size_t room) {
 
 qn_status qni_check_dtype(const char *op, const char *name, const DLTensor *t, uint32_t accepted) {
     const qni_dtype dtype = qni_dtype_of(t);
-    char names[96] = "";
-    text_out out = {names, names + sizeof names};
     if (dtype != QNI_DTYPE_NONE && accepted >> dtype & 1)
         return QN_OK;
+    char names[96] = "";
+    text_out out = {names, names + sizeof names};
     for (int i = 0; i < QNI_NUM_DTYPES; i++)
         if (accepted >> i & 1)
             put(&out, "%s%s", *names ? ", " : "", qni_dtype_name((qni_dtype)i));
@@ -157,7 +157,9 @@ static bool size_overflows(const DLTensor *t) {
 static bool reach_overflows(const DLTensor *t) {
     const int64_t size = counted_bytes(t);
     int64_t bytes = size, far;
-    for (int i = 0; t->strides && i < t->ndim && !qni_is_empty(t); i++) {
+    if (!t->strides || qni_is_empty(t))
+        return false;
+    for (int i = 0; i < t->ndim; i++) {
         if (t->shape[i] == 1)
             continue;
         if (__builtin_mul_overflow(t->shape[i] - 1, t->strides[i], &far) || far == INT64_MIN ||
