@@ -224,14 +224,14 @@ static void fuzz_dropout(input *in) {
     free_tensors(t, COUNT);
 }
 
-int LLVMFuzzerInitialize(int *, char ***) {
-    open_cpu();
-    return qn_aotriton_check_gpu(stream) == QN_OK ? 0 : 1;
+static void check_gpu(input *) {
+    if (qn_aotriton_check_gpu(stream) != QN_OK)
+        abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static void (*const calls[])(input *) = {fuzz_dense, fuzz_ragged, fuzz_dense, fuzz_ragged,
-                                             fuzz_dropout};
+    static void (*const calls[])(input *) = {fuzz_dense,  fuzz_ragged,  fuzz_dense,
+                                             fuzz_ragged, fuzz_dropout, check_gpu};
     input in = {data, data + size};
     take_cpu(&in);
     TAKE_ONE(&in, calls)(&in);

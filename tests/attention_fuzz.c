@@ -374,11 +374,6 @@ static void fuzz_dropout(input *in) {
     free_tensors(&r, 1);
 }
 
-int LLVMFuzzerInitialize(int *, char ***) {
-    open_cpu();
-    return 0;
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     input in = {data, data + size};
     take_cpu(&in);

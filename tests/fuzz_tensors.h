@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int LLVMFuzzerInitialize(int *argc, char ***argv);
+int LLVMFuzzerInitialize(int *argc, char ***argv); // here; each fuzzer has the next
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { MAX_NDIM = 8, MAX_BYTES = 1 << 16, MAX_ELEMENTS = 1 << 18 };
@@ -25,13 +25,14 @@ static qn_stream *stream;
 static uint64_t cpu_features;
 
 /** Opens the CPU. With QUERN_VALIDATE, since index tensors' contents come from the input's bytes, too. */
-static inline void open_cpu(void) {
+int LLVMFuzzerInitialize(int *, char ***) {
     qn_device *cpu = nullptr;
     setenv("QUERN_VALIDATE", "1", 1);
     setenv("QUERN_NUM_THREADS", "1", 1);
     if (qn_device_open(&cpu, "cpu") != QN_OK || qn_stream_create(&stream, cpu) != QN_OK)
         abort();
     cpu_features = cpu->features;
+    return 0;
 }
 
 // ---- what the bytes say

@@ -170,11 +170,6 @@ static void fuzz_pack(input *in) {
     free_tensors(t, COUNT);
 }
 
-int LLVMFuzzerInitialize(int *, char ***) {
-    open_cpu();
-    return 0;
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     input in = {data, data + size};
     take_cpu(&in);

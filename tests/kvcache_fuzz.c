@@ -312,11 +312,6 @@ static void fuzz_copy(input *in) {
     free_tensors(t, COUNT);
 }
 
-int LLVMFuzzerInitialize(int *, char ***) {
-    open_cpu();
-    return 0;
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static void (*const families[])(input *) = {fuzz_append,      fuzz_reshape,  fuzz_concat,
                                                 fuzz_rope_append, fuzz_seq_lens, fuzz_positions,

@@ -197,11 +197,6 @@ static void fuzz_bits(input *in) {
     free_tensors(t, COUNT);
 }
 
-int LLVMFuzzerInitialize(int *, char ***) {
-    open_cpu();
-    return 0;
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static void (*const families[])(input *) = {
         fuzz_blocks, fuzz_rows, fuzz_convert, fuzz_transform, fuzz_k_grouped, fuzz_bits,

@@ -319,11 +319,6 @@ static void fuzz_rope_quantize(input *in) {
     free_tensors(t, COUNT);
 }
 
-int LLVMFuzzerInitialize(int *, char ***) {
-    open_cpu();
-    return 0;
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static void (*const families[])(input *) = {fuzz_norm, fuzz_activation, fuzz_rope,
                                                 fuzz_norm_rope, fuzz_rope_quantize};
