@@ -217,6 +217,35 @@ qn_status qni_check_problem_run(qni_check_run *run, const qni_check_problem *pro
     return QN_OK;
 }
 
+qn_status qni_check_batches_add(qni_check_batches *batches, const qni_check_problem *problem) {
+    const qni_variant *choice = nullptr;
+    uint64_t hash = 0;
+    char detail[512] = "";
+    qn_status st;
+    QN_TRY(qni_choose(batches->op, batches->run->device, problem->problem, &choice));
+    QN_TRY(run_once(batches->run, problem, choice, &hash));
+    if (batches->count++ == 0) {
+        batches->first_hash = hash;
+        snprintf(batches->first, sizeof batches->first, "%s by %s", problem->text, choice->name);
+        goto out;
+    }
+    const bool is_same = hash == batches->first_hash;
+    if (!is_same)
+        snprintf(detail, sizeof detail, "rows in common have not the bits that they have in %s",
+                 batches->first);
+    batches->run->has_failed |= !is_same;
+    report(batches->run, &(qn_check_result){.op = batches->op->name,
+                                            .kernel = choice->name,
+                                            .problem = problem->text,
+                                            .detail = detail,
+                                            .error = is_same ? 0 : INFINITY,
+                                            .time_ns = -1,
+                                            .passed = is_same,
+                                            .is_choice = true});
+out:
+    return st;
+}
+
 static qn_status check_family(qni_check_run *run, const qni_family *family, const char *op,
                               bool *has_found) {
     for (int i = 0; family->ops[i]; i++) {

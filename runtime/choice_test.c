@@ -350,6 +350,68 @@ static void test_harness(void **) {
     qn_device_close(device);
 }
 
+// ---- batches, on an op with a kernel that looks at its batch's size
+
+static qn_status run_by_count(qn_stream *, const void *given) {
+    const problem *p = given;
+    double_all(p, "by count");
+    if (p->count > 4)
+        p->to[0] += 1e-6f;
+    return QN_OK;
+}
+
+static const qni_variant batch_variants[] = {{"batch.right", 0, true, nullptr, run_any}};
+static const qni_variant by_count_variants[] = {{"by_count.wrong", 0, true, nullptr, run_by_count}};
+static const qni_op op_batch = {"batch", batch_variants, 1};
+static const qni_op op_by_count = {"by_count", by_count_variants, 1};
+
+/** Batches of 1, 4 and 8 numbers, of which all have the first. */
+static qn_status check_batches(qni_check_run *run, const qni_op *op) {
+    static const int64_t sizes[] = {1, 4, 8};
+    qni_check_batches batches = {.run = run, .op = op};
+    checked c = {.in = {1, 2, 3, 4, 5, 6, 7, 8}, .shape = {1}};
+    c.tensor = (DLTensor){.data = c.out,
+                          .device = {kDLCPU, 0},
+                          .ndim = 1,
+                          .dtype = {kDLFloat, 32, 1},
+                          .shape = c.shape};
+    c.outputs[0] = &c.tensor;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const problem p = {sizes[i], c.in, c.out};
+        char text[32];
+        snprintf(text, sizeof text, "batch of %ld", (long)sizes[i]);
+        assert_int_equal(qni_check_batches_add(&batches, &(qni_check_problem){.op = op,
+                                                                              .text = text,
+                                                                              .problem = &p,
+                                                                              .context = &c,
+                                                                              .reset = reset,
+                                                                              .outputs = c.outputs,
+                                                                              .num_outputs = 1}),
+                         QN_OK);
+    }
+    return QN_OK;
+}
+
+static const qni_family family_batch = {
+    "batch", (const qni_op *const[]){&op_batch, &op_by_count, nullptr}, check_batches};
+
+static void test_batches(void **) {
+    const qni_family *const families[] = {&family_batch, nullptr};
+    qn_device *device = nullptr;
+    seen s = {0};
+    assert_int_equal(qn_device_open(&device, "cpu"), QN_OK);
+    assert_int_equal(qni_check_families(families, device, "batch", nullptr, note_result, &s),
+                     QN_OK);
+    assert_int_equal(s.count, 2); // of three batches, the first is what others are held to
+    assert_true(s.result[0].passed && s.result[1].passed);
+    s = (seen){0};
+    assert_int_equal(qni_check_families(families, device, "by_count", nullptr, note_result, &s),
+                     QN_E_MISMATCH);
+    assert_true(s.result[0].passed && !s.result[1].passed);
+    assert_non_null(strstr(s.text[1], "batch of 1 by by_count.wrong"));
+    qn_device_close(device);
+}
+
 /** Every family of the library is well formed: names are unique and belong to their ops. */
 static void test_families(void **) {
     const char *const *names = qn_op_names();
@@ -372,9 +434,9 @@ static void test_families(void **) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_choice),   cmocka_unit_test(test_unknown_names),
-        cmocka_unit_test(test_log),      cmocka_unit_test(test_harness),
-        cmocka_unit_test(test_families),
+        cmocka_unit_test(test_choice),  cmocka_unit_test(test_unknown_names),
+        cmocka_unit_test(test_log),     cmocka_unit_test(test_harness),
+        cmocka_unit_test(test_batches), cmocka_unit_test(test_families),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

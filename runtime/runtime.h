@@ -252,6 +252,19 @@ qn_status qni_check_problem_run(qni_check_run *run, const qni_check_problem *pro
 /** Reports that no variant ran on a problem, and why. */
 void qni_check_problem_leave_out(qni_check_run *run, const qni_op *op, const char *text,
                                  const char *why);
+/** Batches of an op that have some rows or requests in common. The bits of those rows must not depend on what else is
+ *  in a batch. Zeroed but for run and op, it takes the batches one after another. */
+typedef struct qni_check_batches {
+    qni_check_run *run;
+    const qni_op *op;
+    int count;           // batches so far
+    uint64_t first_hash; // of the first batch's outputs
+    char first[160];     // the first batch: its text and kernel
+} qni_check_batches;
+/** Runs the kernel that a plain call would use on a batch. problem->outputs are the rows in common, and no bytes
+ *  between them that differ. From the second batch on it reports whether their bits are the first batch's.
+ *  Not QN_OK: the batch could not be run. */
+qn_status qni_check_batches_add(qni_check_batches *batches, const qni_check_problem *problem);
 qn_stream *qni_check_stream(const qni_check_run *run);
 uint64_t qni_check_seed(const qni_check_run *run);
 bool qni_check_is_quick(const qni_check_run *run);
