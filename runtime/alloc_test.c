@@ -176,31 +176,50 @@ out:
     return st;
 }
 
-/** Neither a plan nor a call allocates; what reads index tensors back does, and says so when it cannot. */
-static void test_attention_in_child(void *is_validated) {
+/** Neither a plan nor a call allocates on the CPU, where index tensors are read in place. */
+static void test_attention_in_child(void *) {
     qn_device *device = nullptr;
     assert_int_equal(qn_device_open(&device, "cpu"), QN_OK);
     assert_int_equal(qn_stream_create(&attention_stream, device), QN_OK);
-    if (is_validated) {
-        fail_each(attend);
-    } else {
-        assert_int_equal(attend(), QN_OK);
-        left = 1000;
-        is_counting = true;
-        const qn_status st = attend();
-        is_counting = false;
-        assert_int_equal(st, QN_OK);
-        assert_int_equal(left, 1000);
-    }
+    assert_int_equal(attend(), QN_OK);
+    left = 1000;
+    is_counting = true;
+    const qn_status st = attend();
+    is_counting = false;
+    assert_int_equal(st, QN_OK);
+    assert_int_equal(left, 1000);
     qn_stream_destroy(attention_stream);
     qn_device_close(device);
 }
 
 static void test_attention(void **) {
-    static int yes;
-    const char *const env[] = {"QUERN_VALIDATE=1", nullptr}, *const none[] = {nullptr};
-    child_run(test_attention_in_child, nullptr, none);
-    child_run(test_attention_in_child, &yes, env);
+    const char *const validated[] = {"QUERN_VALIDATE=1", nullptr}, *const plain[] = {nullptr};
+    child_run(test_attention_in_child, nullptr, plain);
+    child_run(test_attention_in_child, nullptr, validated);
+}
+
+/** A GPU's index tensors are copied to be read. The simulated GPU allocates on threads of its own; only that copy fails. */
+static void test_indices(void **) {
+    static const int32_t indices[] = {0, 9, 5};
+    qn_device *device = nullptr;
+    qn_stream *stream = nullptr;
+    void *there = nullptr;
+    if (qn_device_open(&device, "sim:gfx942") != QN_OK)
+        skip();
+    assert_int_equal(qn_stream_create(&stream, device), QN_OK);
+    assert_int_equal(qn_malloc(device, &there, sizeof indices), QN_OK);
+    assert_int_equal(
+        device->backend->copy(stream, there, indices, sizeof indices, QNI_COPY_TO_DEVICE), QN_OK);
+    assert_int_equal(qni_validate_range(stream, "test", "indices", there, 3, 0, 10), QN_OK);
+    left = 0;
+    is_counting = true;
+    const qn_status st = qni_validate_range(stream, "test", "indices", there, 3, 0, 10);
+    is_counting = false;
+    assert_int_equal(st, QN_E_MEMORY);
+    assert_string_equal(qn_last_error(), "test: no memory for 12 bytes of indices");
+    qn_free(device, there);
+    qn_stream_destroy(stream);
+    qn_device_close(device);
 }
 
 int main(void) {
@@ -208,6 +227,7 @@ int main(void) {
         cmocka_unit_test(test_jit), // first: children must not inherit a read environment
         cmocka_unit_test(test_attention), cmocka_unit_test(test_cpu),
         cmocka_unit_test(test_sequences), cmocka_unit_test(test_waits),
+        cmocka_unit_test(test_indices),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

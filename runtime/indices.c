@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Index tensors and given scales: their dtype and shape, and, with QUERN_VALIDATE=1, their contents read back before a
-// launch.
+// Index tensors and given scales: their dtype and shape, and their contents before a launch: indices on the CPU always,
+// all on GPUs with QUERN_VALIDATE=1, which waits for the stream and reads them back.
 #include "runtime.h"
 
 #include <stdlib.h>
@@ -17,10 +17,22 @@ out:
     return st;
 }
 
+static bool is_on_host(const qn_stream *stream) {
+    return stream->device->id.device_type == kDLCPU;
+}
+
+bool qni_validates_indices(const qn_stream *stream) {
+    return is_on_host(stream) || qni_env_get()->validate;
+}
+
 qn_status qni_read_indices(qn_stream *stream, const char *op, const char *name,
-                           const int32_t *indices, int64_t count, int32_t **out) {
+                           const int32_t *indices, int64_t count, const int32_t **out) {
     const qni_backend *backend = stream->device->backend;
     const int64_t bytes = count * (int64_t)sizeof **out;
+    if (is_on_host(stream)) {
+        *out = indices;
+        return QN_OK;
+    }
     int32_t *host = malloc((size_t)bytes + 1);
     if (!host)
         return QN_FAIL(QN_E_MEMORY, "%s: no memory for %ld bytes of %s", op, (long)bytes, name);
@@ -35,9 +47,14 @@ out:
     return st;
 }
 
+void qni_release_indices(const qn_stream *stream, const int32_t *read) {
+    if (!is_on_host(stream))
+        free((void *)read);
+}
+
 qn_status qni_validate_range(qn_stream *stream, const char *op, const char *name,
                              const int32_t *indices, int64_t count, int64_t low, int64_t high) {
-    int32_t *host = nullptr;
+    const int32_t *host = nullptr;
     qn_status st;
     QN_TRY(qni_read_indices(stream, op, name, indices, count, &host));
     for (int64_t i = 0; st == QN_OK && i < count; i++)
@@ -45,13 +62,13 @@ qn_status qni_validate_range(qn_stream *stream, const char *op, const char *name
             st = QN_FAIL(QN_E_INVALID, "%s: %s[%ld] is %d; accepted: %ld to %ld", op, name, (long)i,
                          host[i], (long)low, (long)high - 1);
 out:
-    free(host);
+    qni_release_indices(stream, host);
     return st;
 }
 
 qn_status qni_validate_rising(qn_stream *stream, const char *op, const char *name,
                               const int32_t *indptr, int64_t count, int64_t high) {
-    int32_t *host = nullptr;
+    const int32_t *host = nullptr;
     qn_status st;
     QN_TRY(qni_read_indices(stream, op, name, indptr, count, &host));
     for (int64_t i = 0; st == QN_OK && i < count; i++)
@@ -59,14 +76,14 @@ qn_status qni_validate_rising(qn_stream *stream, const char *op, const char *nam
             st = QN_FAIL(QN_E_INVALID, "%s: %s[%ld] is %d; accepted: %d to %ld", op, name, (long)i,
                          host[i], i ? host[i - 1] : 0, (long)high);
 out:
-    free(host);
+    qni_release_indices(stream, host);
     return st;
 }
 
 qn_status qni_check_given_scale(qn_stream *stream, const char *op, const char *name,
                                 const DLTensor *t) {
     const int64_t one[] = {1};
-    int32_t *bits = nullptr;
+    const int32_t *bits = nullptr;
     qn_status st;
     QN_TRY(qni_check_tensor(stream, op, name, t, 1));
     QN_TRY(qni_check_dtype(op, name, t, qni_of_f32));
@@ -80,6 +97,6 @@ qn_status qni_check_given_scale(qn_stream *stream, const char *op, const char *n
         st = QN_FAIL(QN_E_INVALID, "%s: %s is %g; accepted: above 0, finite", op, name,
                      (double)scale);
 out:
-    free(bits);
+    qni_release_indices(stream, bits);
     return st;
 }

@@ -106,9 +106,14 @@ bool qni_is_same_memory(const DLTensor *a, const DLTensor *b);
 /** A contiguous vector of i32; count < 0: of any length. */
 qn_status qni_check_indices(const qn_stream *stream, const char *op, const char *name,
                             const DLTensor *t, int64_t count);
-/** For QUERN_VALIDATE: waits for the stream and gives a copy of the indices, to be freed. */
+/** Whether contents are checked before a launch: on the CPU, where one index out of range would end the process, always;
+ *  on GPUs with QUERN_VALIDATE. */
+bool qni_validates_indices(const qn_stream *stream);
+/** The indices where the host can read them, to be released: on the CPU in place, else a copy, after the stream has been
+ *  waited for. */
 qn_status qni_read_indices(qn_stream *stream, const char *op, const char *name,
-                           const int32_t *indices, int64_t count, int32_t **out);
+                           const int32_t *indices, int64_t count, const int32_t **out);
+void qni_release_indices(const qn_stream *stream, const int32_t *read); // null: nothing
 /** Reads them: each is in low .. high - 1; or they begin at 0 or above, never fall, and end at high at most. */
 qn_status qni_validate_range(qn_stream *stream, const char *op, const char *name,
                              const int32_t *indices, int64_t count, int64_t low, int64_t high);

@@ -12,8 +12,10 @@
 //  Edge:     n == 0 is a no-op. Whatever no token goes to keeps its bytes. Two tokens for one place are the
 //            caller's mistake: either may end up there.
 //  Overlap:  no cache may overlap anything else.
-//  Async:    queued on stream. With QUERN_VALIDATE=1 the contents of index tensors are read back and checked first.
-//  Errors:   QN_E_INVALID (null, shape, stride, with QUERN_VALIDATE=1 indices), QN_E_UNSUPPORTED (dtype).
+//  Async:    queued on stream.
+//  Contents: index tensors' values are checked first: on the CPU always, on GPUs with QUERN_VALIDATE=1, which waits for
+//            the stream and reads them back. Without it a value out of range may have a GPU read and write stray memory.
+//  Errors:   QN_E_INVALID (null, shape, stride, contents), QN_E_UNSUPPORTED (dtype).
 #ifndef QUERN_KVCACHE_H
 #define QUERN_KVCACHE_H
 
@@ -40,7 +42,8 @@ typedef struct qn_append_paged_kv_cache_args {
 } qn_append_paged_kv_cache_args;
 
 /** Token t goes to place positions[t] % page_size of page kv_indices[kv_indptr[b] + positions[t] / page_size], b =
- *  batch_indices[t].
+ *  batch_indices[t]. Checked (Contents): kv_indptr never falls and ends within kv_indices, each token's sequence, its
+ *  position in that sequence's pages, and its page; with QUERN_VALIDATE=1 all of kv_indices and kv_last_page_len, too.
  *  Source: FlashInfer's append_paged_kv_cache. */
 QN_API qn_status qn_append_paged_kv_cache(qn_stream *stream,
                                           const qn_append_paged_kv_cache_args *args);
@@ -52,7 +55,8 @@ typedef struct qn_append_paged_mla_kv_cache_args {
     const DLTensor *batch_indices, *positions, *kv_indices, *kv_indptr, *kv_last_page_len;
 } qn_append_paged_mla_kv_cache_args;
 
-/** The same for MLA's caches: compressed keys and values beside rotated keys (512 and 64 in DeepSeek's models).
+/** The same for MLA's caches: compressed keys and values beside rotated keys (512 and 64 in DeepSeek's models). Checked
+ *  (Contents) as above.
  *  Source: FlashInfer's append_paged_mla_kv_cache. */
 QN_API qn_status qn_append_paged_mla_kv_cache(qn_stream *stream,
                                               const qn_append_paged_mla_kv_cache_args *args);
@@ -62,7 +66,8 @@ typedef struct qn_reshape_and_cache_args {
     DLTensor *k_cache, *v_cache;
     const DLTensor *key, *value;
     const DLTensor
-        *slot_mapping; /**< [n]: page * page_size + place; below 0: the token is left out */
+        *slot_mapping; /**< [n]: page * page_size + place, checked (Contents); below 0: the token
+                            is left out */
     const DLTensor *k_scale, *v_scale; /**< one f32 each, on the device, above 0 and finite, which
                                             QUERN_VALIDATE=1 checks; null: no FP8 */
     qn_kv_layout kv_layout;
@@ -77,7 +82,7 @@ QN_API qn_status qn_reshape_and_cache(qn_stream *stream, const qn_reshape_and_ca
  *
  *  kv_cache      [pages, page_size, dim + rope_dim], written (512 + 64 in DeepSeek's models)
  *  kv_c, k_pe    [n, dim], [n, rope_dim]
- *  slot_mapping  [n]: page * page_size + place; below 0: the token is left out
+ *  slot_mapping  [n]: page * page_size + place, checked (Contents); below 0: the token is left out
  *  scale         null: of the cache's dtype, copied; or one f32, on the device: to FP8, as in qn_reshape_and_cache
  *  Source: concat_and_cache_mla of the serving engines. */
 QN_API qn_status qn_concat_and_cache_mla(qn_stream *stream, DLTensor *kv_cache,
@@ -87,7 +92,7 @@ QN_API qn_status qn_concat_and_cache_mla(qn_stream *stream, DLTensor *kv_cache,
 /** Each sequence's length, from its pages: (pages - 1) * page_size + kv_last_page_len, 0 pages counting as 1.
  *
  *  seq_lens          [batches], written
- *  kv_indptr         [batches + 1]: where each sequence's pages begin
+ *  kv_indptr         [batches + 1]: where each sequence's pages begin; never falls, as is checked (Contents)
  *  kv_last_page_len  [batches]
  *  page_size         1 to 2^31 - 1
  *  Source: FlashInfer's get_seq_lens. */
@@ -98,7 +103,7 @@ QN_API qn_status qn_get_seq_lens(qn_stream *stream, DLTensor *seq_lens, const DL
  *  index and its position. Tokens of no sequence get -1 and 0, which appending leaves out.
  *
  *  batch_indices, positions  [nnz], written
- *  append_indptr  [batches + 1]
+ *  append_indptr  [batches + 1], from 0 to nnz, never falls, as is checked (Contents)
  *  seq_lens       [batches], with the new tokens
  *  Source: FlashInfer's get_batch_indices_positions. */
 QN_API qn_status qn_get_batch_indices_positions(qn_stream *stream, DLTensor *batch_indices,

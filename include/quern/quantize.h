@@ -89,7 +89,8 @@ QN_API int64_t qn_tma_aligned_size(int64_t count, int64_t element_bytes);
  *               fraction is set, kept within 1 .. 254. 0: as they are; packing takes the exponent field
  *  Types:       the same bits on every device; f32 to f32 keeps every bit. Byte 0 is unpacked as 0, 255 as infinity
  *  Edge:        an empty out is a no-op. out overlaps nothing else.
- *  Async:       queued on stream. With QUERN_VALIDATE=1 ends are read back and checked first.
+ *  Async:       queued on stream. What ends hold is checked first: on the CPU always, on GPUs with QUERN_VALIDATE=1, which
+ *               reads them back; without it a GPU may read and write stray memory.
  *  Errors:      QN_E_INVALID (null, shape, stride, overlap, a number out of range), QN_E_UNSUPPORTED (dtype; 2^31 - 1
  *               rows, columns or groups).
  *  Source:      DeepGEMM's get_mn_major_tma_aligned_tensor, get_mn_major_tma_aligned_packed_ue8m0_tensor, ceil_to_ue8m0,
@@ -105,7 +106,7 @@ QN_API qn_status qn_transform_scales(qn_stream *stream, DLTensor *out, const DLT
  *  group_layout  [groups] i32, on the device: each group's k; by_ends 1: where it ends, beginning where the one before
  *                ended, rounded up to a multiple of k_alignment (0 means 128)
  *  gran_k        k of a scale
- *  round_scale, types, edge, async, errors: as above; with QUERN_VALIDATE=1 group_layout is read and checked.
+ *  round_scale, types, edge, async, errors: as above; group_layout is checked as ends are.
  *  Source:       DeepGEMM's get_k_grouped_mn_major_tma_aligned_packed_ue8m0_tensor. */
 QN_API qn_status qn_pack_k_grouped_scales(qn_stream *stream, DLTensor *out, const DLTensor *scale,
                                           const DLTensor *group_layout, int64_t gran_k,

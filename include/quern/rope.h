@@ -18,8 +18,10 @@
 //  Edge:     n == 0 and no heads are no-ops. A NaN stays in its pair (after RMSNorm: in its head).
 //  Overlap:  an output may be its own input (same address and strides); otherwise no two tensors that are written,
 //            and none that is written and one that is read, may overlap.
-//  Async:    queued on stream. With QUERN_VALIDATE=1 the contents of index tensors are read back and checked first.
-//  Errors:   QN_E_INVALID (null, shape, stride, scalars, with QUERN_VALIDATE=1 indices), QN_E_UNSUPPORTED (dtype).
+//  Async:    queued on stream.
+//  Contents: index tensors' values are checked first: on the CPU always, on GPUs with QUERN_VALIDATE=1, which waits for
+//            the stream and reads them back. Without it a value out of range may have a GPU read and write stray memory.
+//  Errors:   QN_E_INVALID (null, shape, stride, scalars, contents), QN_E_UNSUPPORTED (dtype).
 #ifndef QUERN_ROPE_H
 #define QUERN_ROPE_H
 
@@ -44,14 +46,14 @@ typedef struct qn_rope_options {
 /** Token t of segment b, indptr[b] <= t < indptr[b + 1], stands at offsets[b] + t - indptr[b]. Tokens of no segment are
  *  not written.
  *
- *  indptr   [segments + 1], not decreasing
+ *  indptr   [segments + 1], from 0 to n, not decreasing, as is checked (Contents)
  *  offsets  [segments]
  *  options  null: the defaults
  *  Source: arXiv:2104.09864; FlashInfer's apply_rope. */
 QN_API qn_status qn_apply_rope(qn_stream *stream, DLTensor *q_out, DLTensor *k_out,
                                const DLTensor *q, const DLTensor *k, const DLTensor *indptr,
                                const DLTensor *offsets, const qn_rope_options *options);
-/** Token t stands at pos_ids[t]; pos_ids: [n]. */
+/** Token t stands at pos_ids[t]; pos_ids: [n], any values. */
 QN_API qn_status qn_apply_rope_pos_ids(qn_stream *stream, DLTensor *q_out, DLTensor *k_out,
                                        const DLTensor *q, const DLTensor *k,
                                        const DLTensor *pos_ids, const qn_rope_options *options);
@@ -61,7 +63,7 @@ QN_API qn_status qn_apply_rope_pos_ids(qn_stream *stream, DLTensor *q_out, DLTen
 QN_API qn_status qn_apply_llama31_rope(qn_stream *stream, DLTensor *q_out, DLTensor *k_out,
                                        const DLTensor *q, const DLTensor *k, const DLTensor *indptr,
                                        const DLTensor *offsets, const qn_rope_options *options);
-/** The same by positions: token t stands at pos_ids[t]; pos_ids: [n]. */
+/** The same by positions: token t stands at pos_ids[t]; pos_ids: [n], any values. */
 QN_API qn_status qn_apply_llama31_rope_pos_ids(qn_stream *stream, DLTensor *q_out, DLTensor *k_out,
                                                const DLTensor *q, const DLTensor *k,
                                                const DLTensor *pos_ids,
@@ -70,7 +72,7 @@ QN_API qn_status qn_apply_llama31_rope_pos_ids(qn_stream *stream, DLTensor *q_ou
 /** Cosines and sines from a table; rotary_dim is its width.
  *
  *  cos_sin_cache  [max_position, rotary_dim] f32, contiguous: a row has rotary_dim / 2 cosines, then as many sines
- *  positions      [n], from 0 to max_position - 1
+ *  positions      [n], from 0 to max_position - 1, as is checked (Contents)
  *  interleave     0: NeoX's pairs, half a rotary_dim apart
  *  Source: FlashInfer's apply_rope_with_cos_sin_cache. */
 QN_API qn_status qn_apply_rope_with_cos_sin_cache(qn_stream *stream, DLTensor *q_out,
@@ -108,7 +110,7 @@ typedef struct qn_rope_quantize_args {
 } qn_rope_quantize_args;
 
 /** Rotates q_rope and k_rope, then multiplies all by their scales and stores them as FP8, saturated, a NaN the kind's
- *  NaN. Outputs have their inputs' shapes.
+ *  NaN. Outputs have their inputs' shapes; pos_ids are checked (Contents).
  *  Source: FlashInfer's rope_quantize_fp8 and mla_rope_quantize_fp8. */
 QN_API qn_status qn_rope_quantize_fp8(qn_stream *stream, const qn_rope_quantize_args *args);
 
@@ -126,7 +128,8 @@ typedef struct qn_rope_quantize_append_args {
     qn_kv_layout kv_layout; /**< of k_cache and v_cache; MLA's caches have one order */
 } qn_rope_quantize_append_args;
 
-/** The same, keys and values going to a paged FP8 cache in the same pass.
+/** The same, keys and values going to a paged FP8 cache in the same pass. batch_indices, positions, kv_indices and
+ *  kv_indptr are checked as by qn_append_paged_kv_cache.
  *  Source: FlashInfer's rope_quantize_fp8_append_paged_kv_cache. */
 QN_API qn_status qn_rope_quantize_fp8_append_paged_kv_cache(
     qn_stream *stream, const qn_rope_quantize_append_args *args);

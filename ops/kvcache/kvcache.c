@@ -284,7 +284,7 @@ qn_status qn_get_seq_lens(qn_stream *stream, DLTensor *seq_lens, const DLTensor 
                                     .kv_last_page_len = qni_data(kv_last_page_len),
                                     .batches = batches,
                                     .page_size = (int32_t)page_size};
-    if (qni_env_get()->validate)
+    if (qni_validates_indices(stream))
         QN_TRY(qni_validate_rising(stream, op, "kv_indptr", p.kv_indptr, batches + 1, INT32_MAX));
     if (batches > 0)
         QN_TRY(qni_run(&qni_op_kvcache_seq_lens, stream, &p));
@@ -317,7 +317,7 @@ qn_status qn_get_batch_indices_positions(qn_stream *stream, DLTensor *batch_indi
         QN_TRY(qni_check_disjoint(op, names[i], written[i], "append_indptr", append_indptr));
         QN_TRY(qni_check_disjoint(op, names[i], written[i], "seq_lens", seq_lens));
     }
-    if (qni_env_get()->validate)
+    if (qni_validates_indices(stream))
         QN_TRY(
             qni_validate_rising(stream, op, "append_indptr", p.append_indptr, p.batches + 1, p.n));
     if (p.n > 0)

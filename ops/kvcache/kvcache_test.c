@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kvcache's functions refuse and leave alone, with index tensors validated throughout. That kernels agree with the
+// What kvcache's functions refuse and leave alone. That kernels agree with the
 // definition, on every page size and layout, is families_test's to show.
+#include "../../runtime/testing.h"
 #include "../op_test.h"
 #include "kvcache.h"
 
@@ -260,24 +261,60 @@ static void test_validation(void **) {
     INDICES(&batch, 0, 2, 0, -1);
     assert_refused(append(QN_NHD), QN_E_INVALID, "batch_indices[1] is 2; accepted: below 2");
     make_all(QNI_F16, QNI_F16);
-    INDICES(&pos, 3, 1, 0, 0); // the second page holds one token
-    assert_refused(append(QN_NHD), QN_E_INVALID, "positions[0] is 3; accepted: 0 to 2");
+    INDICES(&pos, 4, 1, 0, 0);
+    assert_refused(append(QN_NHD), QN_E_INVALID, "positions[0] is 4; accepted: 0 to 3");
+    INDICES(&pos, 2, -1, 0, 0);
+    assert_refused(append(QN_NHD), QN_E_INVALID, "positions[1] is -1; accepted: 0 to 1");
     make_all(QNI_F16, QNI_F16);
     INDICES(&indices, 2, 3, 1);
     assert_refused(append(QN_NHD), QN_E_INVALID, "kv_indices[1] is 3; accepted: 0 to 2");
+    INDICES(&indices, -1, 0, 1);
+    assert_refused(append(QN_HND), QN_E_INVALID, "kv_indices[0] is -1; accepted: 0 to 2");
     make_all(QNI_F16, QNI_F16);
     INDICES(&indptr, 0, 2, 1);
     assert_refused(append(QN_NHD), QN_E_INVALID, "kv_indptr[2] is 1; accepted: 2 to 3");
     make_all(QNI_F16, QNI_F16);
-    INDICES(&last, 3, 1);
-    assert_refused(append(QN_NHD), QN_E_INVALID, "kv_last_page_len[0] is 3");
     INDICES(&slots, 0, 6, 0, 0);
     assert_refused(by_slots(false), QN_E_INVALID, "slot_mapping[1] is 6");
     for (int slot = 0; slot < PAGES * PAGE; slot++)
         assert_slot(slot, -1); // nothing was written
+}
+
+/** Contents that no token of the call needs are checked with QUERN_VALIDATE=1 alone. */
+static void test_contents_at_rest(void **) {
+    make_all(QNI_F16, QNI_F16);
+    INDICES(&pos, 3, 1, 0, 0); // the second page holds one token
+    assert_int_equal(append(QN_NHD), QN_OK);
+    INDICES(&pos, 0, 1, 1, 0);
+    INDICES(&indices, 2, 99, 1);
+    INDICES(&last, 3, 1);
+    assert_int_equal(append(QN_NHD), QN_OK);
+}
+
+static void validate_in_child(void *) {
+    CHILD_CHECK(open_cpu(nullptr) == 0);
+    make_all(QNI_F16, QNI_F16);
+    INDICES(&pos, 3, 1, 0, 0);
+    CHILD_CHECK(append(QN_NHD) == QN_E_INVALID);
+    CHILD_CHECK(strstr(qn_last_error(), "positions[0] is 3; accepted: 0 to 2"));
+    INDICES(&pos, 0, 1, 1, 0);
+    INDICES(&indices, 2, 99, 1);
+    CHILD_CHECK(append(QN_NHD) == QN_E_INVALID);
+    CHILD_CHECK(strstr(qn_last_error(), "kv_indices[1] is 99; accepted: 0 to 2"));
+    make_all(QNI_F16, QNI_F16);
+    INDICES(&last, 3, 1);
+    CHILD_CHECK(append(QN_NHD) == QN_E_INVALID);
+    CHILD_CHECK(strstr(qn_last_error(), "kv_last_page_len[0] is 3"));
     make_all(QNI_F16, QNI_E5M2);
     *(float *)v_scale.data = 0;
-    assert_refused(by_slots(true), QN_E_INVALID, "v_scale is 0; accepted: above 0, finite");
+    CHILD_CHECK(by_slots(true) == QN_E_INVALID);
+    CHILD_CHECK(strstr(qn_last_error(), "v_scale is 0; accepted: above 0, finite"));
+    close_cpu(nullptr);
+}
+
+static void test_all_validated(void **) {
+    const char *const env[] = {"QUERN_VALIDATE=1", nullptr};
+    child_run(validate_in_child, nullptr, env);
 }
 
 static void test_empty(void **) {
@@ -290,14 +327,22 @@ static void test_empty(void **) {
 }
 
 int main(void) {
-    setenv("QUERN_VALIDATE", "1", 1);
+    // First: a child must not inherit an environment that has been read.
+    const struct CMUnitTest validated[] = {cmocka_unit_test(test_all_validated)};
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_append),     cmocka_unit_test(test_hnd),
-        cmocka_unit_test(test_quantize),   cmocka_unit_test(test_latent),
-        cmocka_unit_test(test_positions),  cmocka_unit_test(test_concatenated),
-        cmocka_unit_test(test_seq_lens),   cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_validation), cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_append),
+        cmocka_unit_test(test_hnd),
+        cmocka_unit_test(test_contents_at_rest),
+        cmocka_unit_test(test_quantize),
+        cmocka_unit_test(test_latent),
+        cmocka_unit_test(test_positions),
+        cmocka_unit_test(test_concatenated),
+        cmocka_unit_test(test_seq_lens),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_validation),
+        cmocka_unit_test(test_empty),
         cmocka_unit_test(test_misaligned),
     };
-    return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+    return cmocka_run_group_tests(validated, nullptr, nullptr) +
+           cmocka_run_group_tests(tests, open_cpu, close_cpu);
 }

@@ -2,8 +2,6 @@
 // Checks of paged caches and of the index tensors that say where tokens go.
 #include "pages.h"
 
-#include <stdlib.h>
-
 static qn_status check_layout(const char *op, qn_kv_layout layout) {
     if (layout == QN_NHD || layout == QN_HND)
         return QN_OK;
@@ -43,54 +41,76 @@ out:
 
 // ---- contents
 
-/** Host copies of the index tensors. */
-typedef struct copies {
-    int32_t *batch_indices, *positions, *kv_indptr, *last_page_len;
-    int64_t batches;
-} copies;
+/** The index tensors where the host can read them; last_page_len null: not to be looked at. */
+typedef struct host_pages {
+    const int32_t *batch_indices, *positions, *kv_indptr, *kv_indices, *last_page_len;
+    int64_t batches, pages, page_size;
+} host_pages;
 
 /** Positions that sequence b has room for. */
-static int64_t room_of(const copies *c, int64_t b, int64_t page_size) {
-    const int64_t pages = c->kv_indptr[b + 1] - c->kv_indptr[b];
-    return pages > 0 && c->last_page_len ? (pages - 1) * page_size + c->last_page_len[b]
-                                         : pages * page_size;
+static int64_t room_of(const host_pages *h, int64_t b) {
+    const int64_t pages = h->kv_indptr[b + 1] - h->kv_indptr[b];
+    return pages > 0 && h->last_page_len ? (pages - 1) * h->page_size + h->last_page_len[b]
+                                         : pages * h->page_size;
 }
 
-static qn_status check_tokens(const char *op, const copies *c, int64_t n, int64_t page_size) {
-    for (int64_t t = 0; t < n; t++) {
-        const int32_t b = c->batch_indices[t];
-        if (b >= c->batches)
-            return QN_FAIL(QN_E_INVALID, "%s: batch_indices[%ld] is %d; accepted: below %ld", op,
-                           (long)t, b, (long)c->batches);
-        if (b >= 0 && (c->positions[t] < 0 || c->positions[t] >= room_of(c, b, page_size)))
-            return QN_FAIL(QN_E_INVALID, "%s: positions[%ld] is %d; accepted: 0 to %ld", op,
-                           (long)t, c->positions[t], (long)room_of(c, b, page_size) - 1);
-    }
+/** Token t's sequence, its position there, and the page that the position is in. */
+static qn_status check_token(const char *op, const host_pages *h, int64_t t) {
+    const int32_t b = h->batch_indices[t], position = h->positions[t];
+    if (b < 0)
+        return QN_OK;
+    if (b >= h->batches)
+        return QN_FAIL(QN_E_INVALID, "%s: batch_indices[%ld] is %d; accepted: below %ld", op,
+                       (long)t, b, (long)h->batches);
+    if (position < 0 || position >= room_of(h, b))
+        return QN_FAIL(QN_E_INVALID, "%s: positions[%ld] is %d; accepted: 0 to %ld", op, (long)t,
+                       position, (long)room_of(h, b) - 1);
+    const int64_t at = h->kv_indptr[b] + position / h->page_size;
+    const int32_t page = h->kv_indices[at];
+    if (page < 0 || page >= h->pages)
+        return QN_FAIL(QN_E_INVALID, "%s: kv_indices[%ld] is %d; accepted: 0 to %ld", op, (long)at,
+                       page, (long)h->pages - 1);
     return QN_OK;
+}
+
+/** What no token of this call needs, for QUERN_VALIDATE: pages of other positions, and how full last pages are. */
+static qn_status validate_rest(qn_stream *stream, const char *op, const qni_page_tensors *t,
+                               const qk_pages *p, host_pages *h) {
+    qn_status st;
+    QN_TRY(qni_validate_range(stream, op, "kv_indices", p->kv_indices, t->kv_indices->shape[0], 0,
+                              h->pages));
+    if (!t->kv_last_page_len)
+        goto out;
+    const int32_t *last = qni_data(t->kv_last_page_len);
+    QN_TRY(
+        qni_validate_range(stream, op, "kv_last_page_len", last, h->batches, 0, h->page_size + 1));
+    QN_TRY(qni_read_indices(stream, op, "kv_last_page_len", last, h->batches, &h->last_page_len));
+out:
+    return st;
 }
 
 static qn_status validate_paged(qn_stream *stream, const char *op, const qni_page_tensors *t,
                                 int64_t n, const qni_cache_view *cache, const qk_pages *p) {
-    copies c = {.batches = t->kv_indptr->shape[0] - 1};
+    host_pages h = {.batches = t->kv_indptr->shape[0] - 1,
+                    .pages = cache->pages,
+                    .page_size = cache->page_size};
     const int64_t indices = t->kv_indices->shape[0];
     qn_status st;
-    QN_TRY(qni_validate_rising(stream, op, "kv_indptr", p->kv_indptr, c.batches + 1, indices));
-    QN_TRY(qni_validate_range(stream, op, "kv_indices", p->kv_indices, indices, 0, cache->pages));
-    if (t->kv_last_page_len) {
-        const int32_t *last = qni_data(t->kv_last_page_len);
-        QN_TRY(qni_validate_range(stream, op, "kv_last_page_len", last, c.batches, 0,
-                                  cache->page_size + 1));
-        QN_TRY(qni_read_indices(stream, op, "kv_last_page_len", last, c.batches, &c.last_page_len));
-    }
-    QN_TRY(qni_read_indices(stream, op, "batch_indices", p->batch_indices, n, &c.batch_indices));
-    QN_TRY(qni_read_indices(stream, op, "positions", p->positions, n, &c.positions));
-    QN_TRY(qni_read_indices(stream, op, "kv_indptr", p->kv_indptr, c.batches + 1, &c.kv_indptr));
-    QN_TRY(check_tokens(op, &c, n, cache->page_size));
+    QN_TRY(qni_validate_rising(stream, op, "kv_indptr", p->kv_indptr, h.batches + 1, indices));
+    if (qni_env_get()->validate)
+        QN_TRY(validate_rest(stream, op, t, p, &h));
+    QN_TRY(qni_read_indices(stream, op, "batch_indices", p->batch_indices, n, &h.batch_indices));
+    QN_TRY(qni_read_indices(stream, op, "positions", p->positions, n, &h.positions));
+    QN_TRY(qni_read_indices(stream, op, "kv_indptr", p->kv_indptr, h.batches + 1, &h.kv_indptr));
+    QN_TRY(qni_read_indices(stream, op, "kv_indices", p->kv_indices, indices, &h.kv_indices));
+    for (int64_t i = 0; i < n; i++)
+        QN_TRY(check_token(op, &h, i));
 out:
-    free(c.batch_indices);
-    free(c.positions);
-    free(c.kv_indptr);
-    free(c.last_page_len);
+    qni_release_indices(stream, h.batch_indices);
+    qni_release_indices(stream, h.positions);
+    qni_release_indices(stream, h.kv_indptr);
+    qni_release_indices(stream, h.kv_indices);
+    qni_release_indices(stream, h.last_page_len);
     return st;
 }
 
@@ -118,7 +138,7 @@ out:
 
 qn_status qni_check_pages(qn_stream *stream, const char *op, const qni_page_tensors *t, int64_t n,
                           const qni_cache_view *cache, qk_pages *pages) {
-    const bool validates = qni_env_get()->validate && n > 0;
+    const bool validates = n > 0 && qni_validates_indices(stream);
     qn_status st;
     *pages = (qk_pages){.page_size = (int32_t)cache->page_size};
     if (!t->slot_mapping) {

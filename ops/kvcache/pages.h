@@ -26,7 +26,7 @@ typedef struct qni_cache_view {
 qn_status qni_check_cache(const qn_stream *stream, const char *op, const char *name,
                           const DLTensor *t, qn_kv_layout layout, int64_t heads, int64_t width,
                           qni_cache_view *view);
-/** Checks index tensors for n tokens; with QUERN_VALIDATE=1 their contents too. */
+/** Checks index tensors for n tokens; where qni_validates_indices, their contents too. */
 qn_status qni_check_pages(qn_stream *stream, const char *op, const qni_page_tensors *t, int64_t n,
                           const qni_cache_view *cache, qk_pages *pages);
 

@@ -4,8 +4,6 @@
 
 #include "../variants.h"
 
-#include <stdlib.h>
-
 #define QN_TABLE_OF_scales 0,
 static const qni_variant variants[] = {
 #include "variants.def"
@@ -80,7 +78,7 @@ static qn_status check_ends(qn_stream *stream, const char *op, const DLTensor *e
     QN_TRY(qni_check_indices(stream, op, "ends", ends, -1));
     if (ends->shape[0] == 0)
         return QN_FAIL(QN_E_INVALID, "%s: ends is empty, needs at least one entry", op);
-    if (qni_env_get()->validate)
+    if (qni_validates_indices(stream))
         QN_TRY(
             qni_validate_rising(stream, op, "ends", qni_data(ends), ends->shape[0], out->shape[0]));
 out:
@@ -163,7 +161,7 @@ out:
 
 /** Reads the layout: every group begins and ends right, and all have room. */
 static qn_status validate_layout(qn_stream *stream, const char *op, const qni_k_scales_problem *p) {
-    int32_t *layout = nullptr;
+    const int32_t *layout = nullptr;
     int64_t scales = 0, words = 0, begin = 0;
     qn_status st;
     QN_TRY(qni_read_indices(stream, op, "group_layout", p->layout, p->groups, &layout));
@@ -182,7 +180,7 @@ static qn_status validate_layout(qn_stream *stream, const char *op, const qni_k_
                      "%s: group_layout needs %ld scales and %ld words; scale has %u, out %u", op,
                      (long)scales, (long)words, p->scales, p->words);
 out:
-    free(layout);
+    qni_release_indices(stream, layout);
     return st;
 }
 
@@ -216,7 +214,7 @@ qn_status qn_pack_k_grouped_scales(qn_stream *stream, DLTensor *out, const DLTen
                                     .alignment = k_alignment ? (uint32_t)k_alignment : QNI_BLOCK,
                                     .is_by_ends = by_ends == 1,
                                     .rounds = round_scale == 1};
-    if (qni_env_get()->validate)
+    if (qni_validates_indices(stream))
         QN_TRY(validate_layout(stream, op, &p));
     if (!qni_is_empty(out))
         QN_TRY(qni_run(&qni_op_scales_k_grouped, stream, &p));

@@ -131,7 +131,7 @@ static void test_refusals(void **) {
     assert_int_equal(out.data[0], 0xFF); // nothing was written
 }
 
-/** With QUERN_VALIDATE=1, index tensors' contents. */
+/** Index tensors' contents. */
 static void test_validation(void **) {
     static const int32_t falling[] = {2, 1}, too_long[] = {2, 9}, ks[] = {512, 640};
     MAKE(&scale, QNI_F32, 6, 4);
@@ -163,7 +163,6 @@ static void test_empty(void **) {
 }
 
 int main(void) {
-    setenv("QUERN_VALIDATE", "1", 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rounding_up), cmocka_unit_test(test_packing),
         cmocka_unit_test(test_layout),      cmocka_unit_test(test_ends),

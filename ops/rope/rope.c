@@ -111,7 +111,7 @@ static qn_status apply_by_segments(const rope_call *c, const DLTensor *indptr,
     if (p.segments == 0)
         goto out;
     const rope_read read[] = {{"indptr", indptr}, {"offsets", offsets}, {}};
-    if (qni_env_get()->validate)
+    if (qni_validates_indices(c->stream))
         QN_TRY(qni_validate_rising(c->stream, c->op, "indptr", p.indptr, p.segments + 1, p.n));
     QN_TRY(qni_rope_run(c, read, &p));
 out:

@@ -103,7 +103,7 @@ qn_status qni_rope_set_cache(const rope_call *c, qni_rope_problem *p, const DLTe
         return QN_FAIL(QN_E_INVALID, "%s: cos_sin_cache is not contiguous", c->op);
     QN_TRY(qni_check_alignment(c->op, "cos_sin_cache", cache));
     QN_TRY(qni_check_indices(c->stream, c->op, name, positions, p->n));
-    if (qni_env_get()->validate)
+    if (qni_validates_indices(c->stream))
         QN_TRY(qni_validate_range(c->stream, c->op, name, qni_data(positions), p->n, 0,
                                   cache->shape[0]));
     p->angles = QNI_ROPE_BY_POSITION;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What rope's functions refuse, the edge vectors of the family, and far strides. That kernels agree with the definition
-// is families_test's to show. Index tensors are validated throughout.
+// is families_test's to show.
 #include "../op_test.h"
 #include "rope.h"
 
@@ -362,7 +362,6 @@ static void test_far_rows(void **) {
 }
 
 int main(void) {
-    setenv("QUERN_VALIDATE", "1", 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refusals),   cmocka_unit_test(test_options),
         cmocka_unit_test(test_validation), cmocka_unit_test(test_overlap),

@@ -3,7 +3,7 @@
 
 A cache is [pages, page_size, heads, head_dim] (layout "NHD") or [pages, heads, page_size, head_dim] ("HND"); MLA's is
 [pages, page_size, dim]. New tokens are [n, heads, head_dim], MLA's [n, dim], of the cache's dtype. Index tensors are i32.
-Raises ValueError (shape, stride, with QUERN_VALIDATE=1 indices), NotImplementedError (dtype); nothing is written then.
+Raises ValueError (shape, stride, index values: on GPUs with QUERN_VALIDATE=1), NotImplementedError (dtype); nothing is written then.
 """
 
 from . import _ops
