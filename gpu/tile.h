@@ -43,6 +43,17 @@ QD_INLINE uint32_t qd_tile_k(uint32_t lane) {
     return lane / 16 % QD_TILE_GROUPS * QD_TILE_RUN;
 }
 
+/** The same of an FP8 fragment. CDNA's instruction rounds between its first and its second 16 of k, and lanes of the
+ *  lower half hold the first: these places make the two halves those of qd_tile32_mma_fp8's two products, and so the
+ *  sum's bits are the same. Source: MMA-Sim, arXiv 2511.10909, for gfx942; of gfx950 nothing is published. */
+QD_INLINE uint32_t qd_tile_k_fp8(uint32_t lane) {
+#if defined(__GFX9__)
+    return lane / 16 % 2 * 16 + lane / 32 * 8;
+#else
+    return qd_tile_k(lane);
+#endif
+}
+
 /** Row of accumulator element e. */
 QD_INLINE uint32_t qd_tile_row(uint32_t lane, uint32_t e) {
 #if defined(__GFX11__)

@@ -51,8 +51,8 @@ typedef struct qn_gemm_args {
  *  Async:   queued on stream; tensors must stay valid until the stream has passed it.
  *  Errors:  QN_E_INVALID (null, shape, stride, overlap), QN_E_UNSUPPORTED (dtype; a device without a kernel, as NVIDIA's),
  *           QN_E_MEMORY (scratch of the CPU's threads), QN_E_DEVICE.
- *  Bits:    equal from run to run and for any number of threads; on the CPU a row's bits do not depend on the
- *           other rows either.
+ *  Bits:    equal from run to run and for any number of threads. A row's bits do not depend on how many other rows
+ *           there are nor on what they hold, in this form and the grouped ones, of one group or of many.
  *  Source:  DeepGEMM's fp8_gemm_nt with recipe (1, 128, 128) and bf16_gemm_nt. */
 QN_API qn_status qn_gemm(qn_stream *stream, const qn_gemm_args *args);
 

@@ -4,7 +4,7 @@
 // Needs     a matrix core: bf16, or with -DQK_FP8 the target's own kind of FP8 (gfx942, gfx950, gfx12)
 // Tile      64 x 64 x 128; 4 waves as 2 x 2, each 32 x 32 = 2 x 2 tiles of gpu/tile.h
 // Launch    4 waves; grid = tiles_m * tiles_n (* groups when masked), n fastest
-// LDS       18 KiB: a's and b's tile of 128 k as FP8, 64 k as bf16, each row padded by 16 bytes; so that several
+// LDS       18 KiB: a's and b's tile of 128 k as FP8, 64 k as bf16, each row padded by eight elements; so that several
 //           workgroups share a compute unit, and one loads while another multiplies
 // Edges     rows and k past the end are zero in LDS and never read from memory; c is read only if given
 // FP8       without QK_FP8, and where a kind is not the target's, elements become bf16 on the way to LDS;
@@ -21,13 +21,15 @@ enum { ELEMENT_BYTES = 1 };
 typedef qd_u32x2 chunk; // CHUNK elements as they lie in LDS
 typedef qd_tile_fp8 fragment;
 #define MMA qd_tile_mma_fp8
+#define FIRST_K qd_tile_k_fp8
 #else
 enum { ELEMENT_BYTES = 2 };
 typedef qd_u32x4 chunk;
 typedef qd_tile_bf16 fragment;
 #define MMA qd_tile_mma_bf16
+#define FIRST_K qd_tile_k
 #endif
-enum { STAGE_K = BLOCK_K / ELEMENT_BYTES, ROW_BYTES = STAGE_K * ELEMENT_BYTES + 16 };
+enum { STAGE_K = BLOCK_K / ELEMENT_BYTES, ROW_BYTES = STAGE_K * ELEMENT_BYTES + sizeof(chunk) };
 
 [[clang::loader_uninitialized]] static QD_LDS uint8_t lds_a[TILE * ROW_BYTES]
     __attribute__((aligned(16)));
@@ -113,7 +115,7 @@ QD_INLINE fragment load_fragment(const QD_LDS uint8_t *lds, uint32_t row, uint32
 /** Adds the product of what is in LDS to this wave's 2 x 2 tiles. */
 QD_INLINE void multiply(qd_tile_acc part[WAVE_TILES][WAVE_TILES], uint32_t wave_n,
                         uint32_t wave_m) {
-    uint32_t row = qd_lane() % 16, k0 = qd_tile_k(qd_lane());
+    uint32_t row = qd_lane() % 16, k0 = FIRST_K(qd_lane());
     QD_UNROLL_BY(2) for (uint32_t k = 0; k < STAGE_K; k += QD_TILE_K) {
         fragment x[WAVE_TILES], y[WAVE_TILES];
         QD_UNROLL for (int i = 0; i < WAVE_TILES; i++) {
@@ -133,10 +135,7 @@ QD_INLINE float scale_of(const qk_gemm_args *g, uint32_t group, uint32_t m, uint
     float a = g->scale_a[group * g->scale_a_group + m * g->scale_a_row + kb * g->scale_a_kb];
     float b = g->scale_b[group * g->scale_b_group + n / 128 * g->scale_b_nb + kb];
 #if defined(QK_FP8) && defined(QD_HAS_FP8_FNUZ)
-    if (g->type_a == QK_E4M3FN)
-        a *= 2;
-    if (g->type_b == QK_E4M3FN)
-        b *= 2;
+    b *= (g->type_a == QK_E4M3FN ? 2.0f : 1.0f) * (g->type_b == QK_E4M3FN ? 2.0f : 1.0f);
 #endif
     return a * b;
 }

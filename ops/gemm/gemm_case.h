@@ -16,6 +16,9 @@ typedef enum qni_gemm_fill {
     QNI_FILL_SPARSE, // one largest value in every other K-block, zeros and the smallest scale elsewhere
     QNI_FILL_NEGATIVE_ZERO, // a third of b is -0
     QNI_FILL_ANY,           // any code that is no NaN
+    // The last whole K-block is large and takes away what the first one gave: what remains is the small ones' sum and
+    // what rounding did to it on the way, which tells one order of sums from another even in bf16.
+    QNI_FILL_CANCEL,
 } qni_gemm_fill;
 
 /** How many rows the groups have. */
@@ -35,6 +38,7 @@ typedef struct qni_gemm_spec {
     bool is_strided; // gaps between rows, an odd offset, scale_a by columns
     int32_t m_alignment;
     int64_t expected_m; // masked; 0: m
+    bool has_no_answer; // nobody will compare: the case only runs
 } qni_gemm_spec;
 
 /** A matrix or a stack of them, in host memory and on the device, with guard elements all around. */
@@ -69,5 +73,9 @@ qn_status qni_gemm_case_call(qni_gemm_case *c);
 /** Largest error over tolerance of what d holds; more than 1, or NaN, is wrong, and detail says where. Also wrong:
  *  any byte changed that no row owns. */
 qn_status qni_gemm_case_compare(qni_gemm_case *c, double *error, char *detail, size_t room);
+
+/** The first row's bits, in batches of many sizes and groupings (gemm_batches.c). What a case's matrices hold depends on
+ *  the seed and the place alone, so that such batches have that row in common. */
+qn_status qni_gemm_check_batches(qni_check_run *run);
 
 #endif

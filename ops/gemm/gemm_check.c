@@ -133,6 +133,8 @@ static qn_status check_gemm(qni_check_run *run) {
     qn_status st = QN_OK;
     for (size_t i = 0; i < sizeof quick_specs / sizeof *quick_specs && st == QN_OK; i++)
         st = check_spec(run, &quick_specs[i]);
+    if (st == QN_OK)
+        st = qni_gemm_check_batches(run);
     if (qni_check_is_quick(run))
         return st;
     for (size_t i = 0; i < sizeof full_specs / sizeof *full_specs && st == QN_OK; i++)

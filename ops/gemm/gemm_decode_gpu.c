@@ -2,9 +2,11 @@
 // FP8 gemm for few rows, weights packed: streams the weights once, at the speed of memory (CDNA3, CDNA4).
 //
 // Needs     v_mfma_f32_32x32x16_fp8_fp8; b from qk_gemm_pack. gfx942: a e4m3fn or e4m3fnuz; gfx950: e4m3fn
-// Tile      32 rows x 32 columns; the 8 waves take every eighth K-block each and add up through LDS, in wave order
+// Tile      32 rows x 32 columns; in each round the 8 waves multiply a K-block each, then meet, and every wave
+//           adds all eight partials of its eighth of the tile
+// Sum       K-block after K-block, as in every other kernel of the family: the same bits
 // Launch    512 threads; grid = tiles_m * tiles_n (* groups when masked), columns fastest
-// LDS       32 KiB: each wave's 32 x 32 sums
+// LDS       34 KiB: each wave's 32 x 32 partials and scales
 // Registers four K-blocks of a and b on their way: 4 x 32 VGPRs
 // Edges     rows that do not exist read as zero; the last k % 128 by one wave, a through checked loads
 // Schedule  b is read without caching; 16 KiB a wave are under way at any time. All is bound by memory, so the
@@ -16,7 +18,9 @@
 
 enum { TILE = 32, BLOCK_K = 128, WAVES = 8, THREADS = 64 * WAVES, AHEAD = 4 };
 
-[[clang::loader_uninitialized]] static QD_LDS qd_f32x4 lds[WAVES * 4 * 64];
+// [wave][pair][lane]: elements 2 pair and 2 pair + 1 of the partial that the wave's lane holds, and its scale.
+[[clang::loader_uninitialized]] static QD_LDS qd_f32x2 lds_part[WAVES][8][64];
+[[clang::loader_uninitialized]] static QD_LDS float lds_scale[WAVES][64];
 
 /** One K-block's operands of this lane: 16 bytes for each 32 of k. */
 typedef struct block {
@@ -45,34 +49,60 @@ QD_INLINE void load_block(const strip *s, block *x, uint32_t kb) {
     QD_PIN(); // keeps this many loads under way
 }
 
-/** Adds a K-block's product, scaled; weights give d's rows, activations its columns. */
-QD_INLINE void add_block(const strip *s, qd_f32x16 *sum, block *x, bool is_real) {
+/** A K-block's product; weights give d's rows, activations its columns. */
+QD_INLINE qd_f32x16 multiply(const strip *s, block *x) {
     if (s->is_fn)
         QD_UNROLL for (int i = 0; i < 16; i++) x->a[i / 4][i % 4] =
             qd_fp8_fnuz_from_fn(x->a[i / 4][i % 4]);
     qd_f32x16 part = 0;
     QD_UNROLL for (int q = 0; q < 8; q++) part =
         qd_tile32_mma_fp8(x->b[q / 2], x->a[q / 2], q % 2, part);
-    float scale = x->scale_a * x->scale_b * (s->is_fn ? 2.0f : 1.0f);
-    scale = is_real ? scale : 0;
-    QD_UNROLL for (int e = 0; e < 16; e++)(*sum)[e] = __builtin_fmaf(part[e], scale, (*sum)[e]);
+    return part;
 }
 
-/** This wave's share of `blocks` whole K-blocks. Loads past the end repeat the last block, and count nothing. */
-QD_INLINE void run_blocks(const strip *s, qd_f32x16 *sum, uint32_t blocks) {
+/** Hands this wave's partial to all. */
+QD_INLINE void share(const strip *s, const block *x, qd_f32x16 part) {
+    qd_barrier(); // all have read the round before
+    QD_UNROLL for (int i = 0; i < 8; i++) lds_part[qd_wave()][i][qd_lane()] =
+        (qd_f32x2){part[2 * i], part[2 * i + 1]};
+    lds_scale[qd_wave()][qd_lane()] = x->scale_a * (s->is_fn ? 2 * x->scale_b : x->scale_b);
+}
+
+/** Adds to this wave's pair of sums what wave w shared. */
+QD_INLINE qd_f32x2 add(qd_f32x2 sum, uint32_t w) {
+    qd_f32x2 scale = lds_scale[w][qd_lane()];
+    return __builtin_elementwise_fma(lds_part[w][qd_wave()][qd_lane()], scale, sum);
+}
+
+/** Adds what the waves shared: K-blocks in their order, `count` of them. */
+QD_INLINE qd_f32x2 add_round(qd_f32x2 sum, uint32_t count) {
+    qd_barrier();
+    if (count >= WAVES)
+        QD_UNROLL for (uint32_t w = 0; w < WAVES; w++) sum = add(sum, w);
+    else
+        QD_NO_UNROLL for (uint32_t w = 0; w < count; w++) sum = add(sum, w);
+    return sum;
+}
+
+/** The whole K-blocks. Loads past the end repeat the last block, and count nothing. */
+QD_INLINE qd_f32x2 run_blocks(const strip *s, uint32_t blocks) {
     block x[AHEAD];
+    qd_f32x2 sum = 0;
     QD_UNROLL for (uint32_t i = 0; i < AHEAD; i++)
         load_block(s, &x[i], qd_min(qd_wave() + i * WAVES, blocks - 1));
-    for (uint32_t kb = qd_wave(); kb < blocks; kb += AHEAD * WAVES)
+    for (uint32_t kb = 0; kb < blocks; kb += AHEAD * WAVES)
         QD_UNROLL for (uint32_t i = 0; i < AHEAD; i++) {
-            add_block(s, sum, &x[i], kb + i * WAVES < blocks);
-            load_block(s, &x[i], qd_min(kb + (i + AHEAD) * WAVES, blocks - 1));
+            uint32_t first = kb + i * WAVES;
+            share(s, &x[i], multiply(s, &x[i]));
+            load_block(s, &x[i], qd_min(first + AHEAD * WAVES + qd_wave(), blocks - 1));
+            sum = add_round(sum, first < blocks ? blocks - first : 0);
         }
+    return sum;
 }
 
-/** The last, broken K-block. */
-QD_INLINE void run_tail(const strip *s, qd_f32x16 *sum, const qk_gemm_args *g, const uint8_t *a_row,
-                        uint32_t kb) {
+/** The last, broken K-block, by the first wave. */
+QD_INLINE qd_f32x2 run_tail(const strip *s, qd_f32x2 sum, const qk_gemm_args *g,
+                            const uint8_t *a_row, uint32_t kb) {
     block x;
     load_b(s, &x, kb);
     QD_UNROLL for (uint32_t j = 0; j < 4; j++) {
@@ -80,22 +110,22 @@ QD_INLINE void run_tail(const strip *s, qd_f32x16 *sum, const qk_gemm_args *g, c
         if (s->a_offset != QD_OUTSIDE)
             x.a[j] = qk_gemm_load_piece(a_row, kb * BLOCK_K + j * 32 + qd_lane() / 32 * 16, g->k);
     }
-    add_block(s, sum, &x, true);
+    share(s, &x, multiply(s, &x));
+    return add_round(sum, 1);
 }
 
-/** Adds the waves' sums and stores them: four columns of a row for each of 256 lanes. */
-QD_INLINE void finish(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t n0,
-                      const qd_f32x16 *sum) {
-    QD_UNROLL for (int q = 0; q < 4; q++) lds[(qd_wave() * 4 + q) * 64 + qd_lane()] =
-        (qd_f32x4){(*sum)[4 * q], (*sum)[4 * q + 1], (*sum)[4 * q + 2], (*sum)[4 * q + 3]};
+/** Brings the waves' pairs of sums together and stores them: four columns of a row for each of 256 lanes. */
+QD_INLINE void finish(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t n0, qd_f32x2 sum) {
+    qd_barrier();
+    lds_part[0][qd_wave()][qd_lane()] = sum;
     qd_barrier();
     if (qd_wave() >= 4)
         return;
-    qd_f32x4 total = 0;
-    QD_UNROLL for (uint32_t w = 0; w < WAVES; w++) total +=
-        lds[(w * 4 + qd_wave()) * 64 + qd_lane()];
+    qd_f32x2 low = lds_part[0][2 * qd_wave()][qd_lane()];
+    qd_f32x2 high = lds_part[0][2 * qd_wave() + 1][qd_lane()];
     uint32_t column = n0 + qd_wave() * 8 + qd_lane() / 32 * 4;
-    qk_gemm_store4(g, tile, tile->row + qd_lane() % 32, column, total);
+    qk_gemm_store4(g, tile, tile->row + qd_lane() % 32, column,
+                   (qd_f32x4){low.x, low.y, high.x, high.y});
 }
 
 QD_INLINE strip strip_of(const qk_gemm_args *g, const qk_gemm_tile *tile, const uint8_t *a,
@@ -126,15 +156,15 @@ QD_KERNEL(THREADS) qk_gemm_decode(const qk_gemm_args g) {
         return;
     uint32_t n0 = qd_block() % g.tiles_n * TILE;
     uint32_t rows = tile.row < tile.end ? qd_min(tile.end - tile.row, TILE) : 0;
-    qd_f32x16 sum = 0;
+    qd_f32x2 sum = 0;
     if (rows > 0 && g.k > 0) {
         const uint8_t *a = (const uint8_t *)g.a + tile.group * g.a_group + tile.row * g.a_row;
         strip s = strip_of(&g, &tile, a, rows, n0);
         uint32_t blocks = g.k / BLOCK_K;
         if (blocks > 0)
-            run_blocks(&s, &sum, blocks);
-        if (g.k % BLOCK_K && qd_wave() == blocks % WAVES)
-            run_tail(&s, &sum, &g, a + qd_lane() % 32 * g.a_row, blocks);
+            sum = run_blocks(&s, blocks);
+        if (g.k % BLOCK_K)
+            sum = run_tail(&s, sum, &g, a + qd_lane() % 32 * g.a_row, blocks);
     }
-    finish(&g, &tile, n0, &sum);
+    finish(&g, &tile, n0, sum);
 }

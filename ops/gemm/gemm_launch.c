@@ -187,9 +187,6 @@ static bool is_large(const qn_device *device, const qni_gemm_problem *p) {
 
 bool qni_gemm_decode_supports(const qn_device *device, const void *problem, qni_reason *why) {
     const qni_gemm_problem *p = problem;
-    if (qni_env_get()->batch_invariant)
-        return qni_no(why,
-                      "QUERN_BATCH_INVARIANT: this kernel splits K, those for many rows do not");
     if (likely_rows(p) > 2 * qni_gemm_kernels[QNI_GEMM_DECODE].rows)
         return qni_no(why, "about %ld rows a group: weights would be read more than twice",
                       (long)likely_rows(p));

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// A row's bits, kernel by kernel: on the CPU each kernel's do not depend on how many rows there are; on a GPU all
+// kernels that take a problem give the same. gemm_batches.c has what a plain call gives, in more batches.
+#include "gemm_sim_case.h"
+
+enum { N = 200, K = 1172 };
+
+static int open_cpu(void **) {
+    return open_device("cpu");
+}
+static int open_gfx942(void **) {
+    return open_device("sim:gfx942");
+}
+static int open_gfx950(void **) {
+    return open_device("sim:gfx950");
+}
+
+/** The first row's bits, of a case with `m` rows, by one kernel; false: it does not take the problem. */
+static bool first_row(const qni_variant *variant, const qni_gemm_spec *spec, int64_t m,
+                      uint32_t out[N]) {
+    qni_gemm_case c;
+    qni_gemm_spec with_m = *spec;
+    qni_reason why;
+    with_m.m = m;
+    assert_int_equal(qni_gemm_case_create(&c, stream, &with_m, 7), QN_OK);
+    bool fits = qni_variant_fits(variant, device, &c.problem, &why);
+    if (fits) {
+        assert_int_equal(qni_gemm_case_reset(&c), QN_OK);
+        assert_int_equal(variant->run(stream, &c.problem), QN_OK);
+        assert_int_equal(
+            device->backend->copy(stream, out, qni_data(&c.d.t), N * sizeof *out, QNI_COPY_TO_HOST),
+            QN_OK);
+        assert_int_equal(qn_stream_sync(stream), QN_OK);
+    }
+    qni_gemm_case_destroy(&c);
+    return fits;
+}
+
+#define SPEC(DTYPE, ...)                                                                           \
+    {.n = N,                                                                                       \
+     .k = K,                                                                                       \
+     .dtype_a = DTYPE,                                                                             \
+     .dtype_b = DTYPE,                                                                             \
+     .dtype_d = QNI_F32,                                                                           \
+     .fill = QNI_FILL_CANCEL,                                                                      \
+     .has_no_answer = true,                                                                        \
+     __VA_ARGS__}
+
+/** Numbers of rows at which engines change their ways: few rows, register tiles and their rests, tiles. */
+static void each_kernel_agrees_with_itself(void **) {
+    static const qni_gemm_spec specs[] = {
+        SPEC(QNI_E4M3FN, .is_packed = true),
+        SPEC(QNI_E4M3FNUZ, .is_packed = true),
+        SPEC(QNI_E4M3FN, .is_packed = false),
+        SPEC(QNI_E4M3FN, .a_transposed = true, .b_transposed = true),
+        SPEC(QNI_BF16, .is_packed = false),
+        SPEC(QNI_BF16, .b_transposed = true),
+        SPEC(QNI_BF16, .a_transposed = true, .b_transposed = true),
+    };
+    static const int64_t rows[] = {2, 3, 4, 5, 6, 7, 11, 16, 17, 33, 63, 200, 300};
+    for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
+        for (int v = 0; v < qni_op_gemm.num_variants; v++) {
+            const qni_variant *variant = &qni_op_gemm.variants[v];
+            uint32_t alone[N], among[N];
+            if (!first_row(variant, &specs[s], 1, alone))
+                continue;
+            for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+                assert_true(first_row(variant, &specs[s], rows[i], among));
+                if (memcmp(alone, among, sizeof alone) != 0)
+                    fail_msg("%s: row 0 of %ld rows, problem %zu, has other bits than alone",
+                             variant->name, (long)rows[i], s);
+            }
+        }
+}
+
+/** Each kernel on each number of rows, held to the first of them all. */
+static void all_kernels_agree(void **) {
+    static const qni_gemm_spec specs[] = {SPEC(QNI_E4M3FNUZ, .is_packed = true),
+                                          SPEC(QNI_E4M3FN, .is_packed = true)};
+    static const int64_t rows[] = {1, 40, 290};
+    int most = 0;
+    for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
+        uint32_t want[N], got[N];
+        int ran = 0;
+        for (int i = 0; i < 3 * qni_op_gemm.num_variants; i++) {
+            const qni_variant *variant = &qni_op_gemm.variants[i / 3];
+            if (!first_row(variant, &specs[s], rows[i % 3], ran == 0 ? want : got))
+                continue;
+            if (ran++ > 0 && memcmp(want, got, sizeof got) != 0)
+                fail_msg("%s: row 0 of %ld rows, problem %zu, has not the bits of the first kernel",
+                         variant->name, (long)rows[i % 3], s);
+        }
+        most = ran > most ? ran : most;
+    }
+    assert_in_range(most, 3 * 3, 100); // decode, mfma, mfma_256 and any
+}
+
+int main(void) {
+    const struct CMUnitTest own[] = {cmocka_unit_test(each_kernel_agrees_with_itself)};
+    const struct CMUnitTest all[] = {cmocka_unit_test(all_kernels_agree)};
+    int failed = cmocka_run_group_tests(own, open_cpu, close_device);
+    failed += cmocka_run_group_tests(all, open_gfx942, close_device);
+    return failed + cmocka_run_group_tests(all, open_gfx950, close_device);
+}
