@@ -166,6 +166,8 @@ static qn_status attend_sequences(const qni_aotriton_call *c, const DLTensor *cu
     args.o = qni_aotriton_make_view(&out_view, c->out, 3, tokens_first);
     if (qni_aotriton_is_there(c->softmax_lse))
         args.lse = qni_aotriton_make_view(&lse, c->softmax_lse, 2, lse_tokens_first);
+    // Tokens behind the last sequence are nobody's, and are left alone.
+    q.shape[0] = out_view.shape[0] = lse.shape[0] = s.cu_q[s.count];
     QN_TRY(run_sequences(c, &s, &args));
 out:
     free_sequences(&s);

@@ -88,7 +88,7 @@ static void make_plan_args(problem *p, input *in) {
                                   .max_kv_splits = take(in, 4)};
     if (p->is_ragged_q) {
         a->qo_indptr = make_indptr(in, p->batches, p->q_tokens);
-        p->q_tokens = a->qo_indptr[p->batches] + (int32_t)take(in, 2);
+        p->q_tokens = a->qo_indptr[p->batches] + (take(in, 8) == 0);
     }
     if (p->is_ragged_kv || p->page_size) {
         a->kv_indptr = make_indptr(in, p->batches, p->page_size ? 5 : p->kv_tokens);

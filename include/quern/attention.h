@@ -90,7 +90,8 @@ typedef struct qn_attention_args {
  *  Speed:    a GPU's matrix cores take q of f16, bf16 or FP8 with k and v of q's type or FP8; head dims that are multiples
  *            of 8 up to 256; rows that begin at multiples of 16 bytes (FP8: 8); no dropout, no QN_POS_ROPE_LLAMA. All
  *            else runs, slowly, on attention.gpu_any
- *  Edge:     requests without queries or without keys are no errors. Queries of no request are not written.
+ *  Edge:     requests without queries or without keys are no errors. q has no more queries than the plan; with
+ *            is_for_graph it may, and those behind the last request are not written.
  *  Overlap:  o, lse and workspace overlap nothing.
  *  Bits:     the same on every run, for any number of threads, whatever else is in the batch (a plan of
  *            max_kv_splits or kv_chunk of one's own: as long as they do not change).

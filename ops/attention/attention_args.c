@@ -202,6 +202,9 @@ static qn_status check_plan_tensors(call *c, const qk_attention_schedule *s) {
                        (long)(s->is_dense_q ? c->q.blocks : c->k.blocks));
     if (s->qo_end > c->q.tokens)
         return INVALID("q has %ld tokens, the plan needs %ld", (long)c->q.tokens, (long)s->qo_end);
+    if (s->qo_end < c->q.tokens && !s->is_for_graph)
+        return INVALID("q has %ld tokens, the plan is for %ld; more are accepted with is_for_graph",
+                       (long)c->q.tokens, (long)s->qo_end);
     if (s->kv_end > entries)
         return INVALID("%s has %ld entries, the plan needs %ld", kv_name, (long)entries,
                        (long)s->kv_end);

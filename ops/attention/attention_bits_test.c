@@ -128,6 +128,7 @@ static void run_plans(setup *s, const cut *c, const made_plan *host, made_plan *
     memset(out, 0xFF, (size_t)s->count * sizeof *out); // so that nothing is left of the run before
     CHILD_CHECK(qn_copy(s->stream, &s->o.t, &to) == QN_OK);
     schedule.shape = &bytes;
+    s->q.shape[0] = s->o.shape[0] = qo_indptr[c->first + c->count];
     const qn_attention_args args = {.struct_size = sizeof args,
                                     .o = &s->o.t,
                                     .q = &s->q.t,
@@ -141,6 +142,7 @@ static void run_plans(setup *s, const cut *c, const made_plan *host, made_plan *
                                     .has_window_left = c->has_window,
                                     .window_left = 70};
     CHILD_CHECK(qn_attention(s->stream, &args) == QN_OK);
+    s->o.shape[0] = QUERIES;
     CHILD_CHECK(qn_copy(s->stream, &to, &s->o.t) == QN_OK);
     qn_free(s->device, schedule.data);
     qn_free(s->device, workspace.data);

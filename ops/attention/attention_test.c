@@ -390,6 +390,8 @@ static void test_paged(void **) {
     k.shape[1] = v.shape[1] = 4;
     q.shape[0] = o.shape[0] = 39;
     assert_attention_refused(QN_E_INVALID, "q has 39 tokens, the plan needs 40");
+    q.shape[0] = o.shape[0] = 41; // the last one would stay unwritten
+    assert_attention_refused(QN_E_INVALID, "q has 41 tokens, the plan is for 40");
     q.shape[0] = o.shape[0] = 40;
     ((qk_attention_request *)(plan + 1))[1].kv_len = 1000;
     assert_attention_refused(QN_E_INVALID, "plan is damaged: a request");

@@ -82,9 +82,11 @@ def attn_fwd_compact_varlen(q, k, v, b, cu_seqlens_q, cu_seqlens_k, max_seqlen_q
             raise ValueError(f"{op}: {name} is {most}, the longest sequence has {longest}")
     plan = attention_plan(q.shape[1], k.shape[1], v.shape[3], qo_indptr=cu_seqlens_q, kv_indptr=cu_seqlens_k,
                           max_qo_len=max_seqlen_q, max_kv_len=max_seqlen_k)
-    tokens_first = [t[0].transpose(0, 1) for t in (q, k, v, Out)]
-    attention(*tokens_first[:3], plan=plan, sm_scale=sm_scale, is_causal=is_causal, is_top_left=True, out=tokens_first[3],
-              lse=softmax_lse.transpose(0, 1) if _is_there(softmax_lse) else None, lse_base="e",
+    q, k, v, out = (t[0].transpose(0, 1) for t in (q, k, v, Out))
+    lse = softmax_lse.transpose(0, 1) if _is_there(softmax_lse) else None
+    tokens = int(cu_seqlens_q[-1])  # those behind the last sequence are nobody's, and are left alone
+    attention(q[:tokens], k, v, plan=plan, sm_scale=sm_scale, is_causal=is_causal, is_top_left=True, out=out[:tokens],
+              lse=None if lse is None else lse[:tokens], lse_base="e",
               **_dropout(dropout_p, philox_seed, philox_offset1, philox_offset2, seed_out, offset_out))
 
 
