@@ -2,7 +2,9 @@
 """quern.compat.flashinfer's attention, argument by argument: each that FlashInfer's calls take acts, says what the index arrays
 say already, changes nothing by design, or is refused."""
 
+import functools
 import inspect
+import math
 
 import pytest
 
@@ -101,11 +103,13 @@ def test_decode_plan_and_fast_decode_plan(options):
 def test_dtypes_of_decode():
     batch = Decode(dtype=torch.bfloat16)
     batch.q = batch.q.bfloat16()
-    batch.plan(data_type="bfloat16")
+    batch.plan(data_type="bfloat16", q_data_type=None)
     out = batch.wrapper.run(batch.q, batch.pages.cache)
     assert out.dtype == torch.bfloat16
     for b in range(2):
         close(out[b:b + 1], expected(batch.q[b:b + 1], batch.pages.k[b], batch.pages.v[b])[0], 1e-2)
+    batch.plan(q_data_type=torch.bfloat16, data_type=HALF, kv_data_type="bfloat16")  # each rules where it speaks
+    assert torch.equal(batch.wrapper.run(batch.q, batch.pages.cache), out)
     batch.plan(q_data_type=torch.bfloat16, kv_data_type="bfloat16", o_data_type=HALF)
     assert batch.wrapper.run(batch.q, batch.pages.cache).dtype == HALF
     flashinfer.fast_decode_plan(batch.wrapper, *batch.pages.arrays(), *SIZES, q_data_type="bfloat16", kv_data_type=torch.bfloat16)
@@ -149,6 +153,69 @@ def test_what_changes_nothing_and_int64_indices():
     assert torch.equal(one, flashinfer.single_decode_with_kv_cache(q, k, v))
     scaled = flashinfer.single_decode_with_kv_cache(q, k, v, q_scale=2.0, k_scale=0.25, v_scale=4.0, sm_scale=0.1, window_left=6)
     close(scaled, 4 * expected(q[None], k, v, sm_scale=0.05, window_left=6)[0][0])
+
+
+def test_fast_decode_plan_in_the_place_of_plan():
+    """As serving engines put it there."""
+    batch = Decode()
+    batch.wrapper.plan = functools.partial(flashinfer.fast_decode_plan, batch.wrapper)
+    batch.plan(sm_scale=0.3).agrees(sm_scale=0.3)
+
+
+def test_an_lse_that_is_given_is_written():
+    decode, prefill = Decode().plan(), Prefill().plan()
+    for run, q in ((lambda **given: decode.wrapper.run(decode.q, decode.pages.cache, **given), decode.q),
+                   (lambda **given: prefill.paged.run(prefill.q, prefill.pages.cache, **given), prefill.q),
+                   (lambda **given: prefill.ragged.run(prefill.q, prefill.k, prefill.v, **given), prefill.q)):
+        out, want = run(return_lse=True)
+        lse = torch.full_like(want, torch.nan)
+        assert torch.equal(run(lse=lse), out) and torch.equal(lse, want)
+    lse = torch.full((4, QO[-1]), torch.nan)
+    prefill.paged.run(prefill.q, prefill.pages.cache, lse=lse, lse_layout="HN")
+    assert torch.equal(lse.T, want)
+
+
+def test_the_caller_s_buffers_get_the_index_arrays():
+    decode, prefill = Decode(), Prefill()
+    buffers = [torch.zeros(n, dtype=torch.int32) for n in (3, 16, 2)]
+    flashinfer.BatchDecodeWithPagedKVCacheWrapper(workspace(), "NHD", True, False, *buffers).plan(*decode.pages.arrays(), *SIZES)
+    for buffer, array in zip(buffers, decode.pages.arrays(), strict=True):
+        assert torch.equal(buffer[:len(array)], array)
+    buffers = [torch.zeros(n, dtype=torch.int32) for n in (3, 3, 16, 2)]
+    arrays = prefill.indptr, *prefill.pages.arrays()
+    flashinfer.BatchPrefillWithPagedKVCacheWrapper(workspace(), "NHD", True, *buffers).plan(*arrays, *SIZES)
+    for buffer, array in zip(buffers, arrays, strict=True):
+        assert torch.equal(buffer[:len(array)], array)
+    buffers = [torch.zeros(3, dtype=torch.int32) for _ in range(2)]
+    ragged = flashinfer.BatchPrefillWithRaggedKVCacheWrapper(workspace(), "NHD", True, *buffers)
+    ragged.plan(prefill.indptr, prefill.kv_indptr, *SIZES[:3])
+    assert torch.equal(buffers[0], prefill.indptr) and torch.equal(buffers[1], prefill.kv_indptr)
+
+
+BAD_SCALES = [0, 0.0, math.nan, math.inf, torch.tensor(0.0), torch.tensor([math.nan]), torch.tensor([1.0, 0.0])]
+
+
+@pytest.mark.parametrize("scale", BAD_SCALES, ids=str)
+@pytest.mark.parametrize("name", ["k_scale", "v_scale"])
+def test_scales_of_nothing(name, scale):
+    decode, prefill = Decode().plan(), Prefill().plan()
+    k, v = decode.pages.k[0].half(), decode.pages.v[0].half()
+    for op, call in (("BatchDecodeWithPagedKVCacheWrapper", lambda **s: decode.wrapper.run(decode.q, decode.pages.cache, **s)),
+                     ("BatchPrefillWithPagedKVCacheWrapper", lambda **s: prefill.paged.run(prefill.q, prefill.pages.cache, **s)),
+                     ("BatchPrefillWithRaggedKVCacheWrapper", lambda **s: prefill.ragged.run(prefill.q, prefill.k, prefill.v, **s)),
+                     ("single_decode_with_kv_cache", lambda **s: flashinfer.single_decode_with_kv_cache(decode.q[0], k, v, **s)),
+                     ("single_prefill_with_kv_cache", lambda **s: flashinfer.single_prefill_with_kv_cache(decode.q, k, v, **s))):
+        with pytest.raises(ValueError, match=rf"^{op}: {name}"):
+            call(**{name: scale})
+
+
+def test_words():
+    pages = Pages([5], 4)
+    for call in (lambda: flashinfer.BatchDecodeWithPagedKVCacheWrapper(workspace(), "XYZ"),
+                 lambda: flashinfer.single_decode_with_kv_cache(randn(4, 64), pages.k[0], pages.v[0], "XYZ")):
+        with pytest.raises(KeyError) as raised:  # as FlashInfer's
+            call()
+        assert str(raised.value).endswith("kv_layout is 'XYZ'; accepted: 'NHD', 'HND'") and isinstance(raised.value, ValueError)
 
 
 # ---- prefill
@@ -248,10 +315,16 @@ def test_masks_of_prefill():
     assert torch.equal(batch.plan(packed_custom_mask=packed).paged.run(batch.q, batch.pages.cache), out)
     assert torch.equal(batch.ragged.run(batch.q, batch.k, batch.v), out)
     buffers = [torch.zeros(n, dtype=torch.int32) for n in (3, 3, 16, 2)]
+    mask_indptr = torch.zeros(3, dtype=torch.int32)
     graph = flashinfer.BatchPrefillWithPagedKVCacheWrapper(workspace(), "NHD", True, *buffers, torch.zeros(64, dtype=torch.uint8),
-                                                           torch.zeros(3, dtype=torch.int32))
+                                                           mask_indptr)
     graph.plan(batch.indptr, *batch.pages.arrays(), *SIZES, custom_mask=flat)
     assert torch.equal(graph.run(batch.q, batch.pages.cache), out)
+    assert mask_indptr.tolist() == [0, 21, 28]  # bytes
+    wide = torch.cat([batch.q, randn(2, 4, 64)])  # with a graph, rows behind the last request are nobody's
+    result = torch.full_like(wide, 7.0)
+    graph.run(wide, batch.pages.cache, out=result)
+    assert torch.equal(result[:len(out)], out) and (result[len(out):] == 7).all()
     with pytest.raises(ValueError, match="custom_mask has"):
         batch.plan(custom_mask=flat[:-1])
 

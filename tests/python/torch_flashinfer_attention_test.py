@@ -331,7 +331,8 @@ def test_errors_of_plan(change, error, text):
 
 @pytest.mark.parametrize("change, error, text", [
     ({"q": randn(2, 4, 64).bfloat16()}, ValueError, "q and k have dtypes torch.bfloat16"),
-    ({"q": randn(3, 8, 64)}, ValueError, "plan is for 4 and 2 heads"), ({"q": randn(1, 4, 64)}, ValueError, "q has 1 tokens"),
+    ({"q": randn(2, 8, 64)}, ValueError, "plan is for 4 and 2 heads"), ({"q": randn(1, 4, 64)}, ValueError, "q has 1 rows"),
+    ({"q": randn(3, 4, 64)}, ValueError, "q has 3 rows, planned were 2"),
     ({"kv_cache_sf": 1}, NotImplementedError, "kv_cache_sf"), ({"k_scale": 0}, ValueError, "k_scale is 0"),
     ({"v_scale": torch.ones(3)}, ValueError, "v_scale has 3 entries"), ({"sinks": torch.ones(3)}, ValueError, "sinks has shape"),
     ({"out": torch.zeros(2, 4, 64)}, ValueError, "out has dtype torch.float32"),

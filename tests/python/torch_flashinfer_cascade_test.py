@@ -351,7 +351,7 @@ def test_errors_of_shared_prefix():
     wrapper.begin_forward(offsets([1, 2]), *pages.arrays(), 4, 2, 64, 4)
     for options, error, text in (({"rope_theta": 1e5}, NotImplementedError, "rope_theta is not supported; found 100000.0"),
                                  ({"use_fp16_qk_reduction": True}, NotImplementedError, "use_fp16_qk_reduction"),
-                                 ({"k_shared": k[:, :1]}, ValueError, "attention"), ({"q": q[:2]}, ValueError, "q has 2 tokens"),
+                                 ({"k_shared": k[:, :1]}, ValueError, "attention"), ({"q": q[:2]}, ValueError, "q has 2 rows"),
                                  ({"k_shared": k.bfloat16()}, NotImplementedError, "attention: k has dtype bf16")):
         with pytest.raises(error, match=text):
             wrapper.forward(**{"q": q, "k_shared": k, "v_shared": v, "unique_kv_cache": pages.cache, **options})

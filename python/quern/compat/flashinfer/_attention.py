@@ -3,6 +3,7 @@
 
 import dataclasses
 import inspect
+import math
 
 import torch
 
@@ -31,25 +32,26 @@ def dtype_of(dtype):
 def positions(op, mode, logits_soft_cap, rope_scale, rope_theta, sm_scale):
     """quern's options of what plan() and single calls are told about scores."""
     if mode not in _POS_ENCODINGS:
-        raise KeyError(f"{op}: pos_encoding_mode is {mode!r}; accepted: {', '.join(map(repr, _POS_ENCODINGS))}")
+        raise _run.UnknownWord(f"{op}: pos_encoding_mode is {mode!r}; accepted: {', '.join(map(repr, _POS_ENCODINGS))}")
     return {"pos_encoding": _POS_ENCODINGS[mode], "logits_soft_cap": logits_soft_cap or 0.0,
             "rope_scale": 1.0 if rope_scale is None else rope_scale, "rope_theta": 1e4 if rope_theta is None else rope_theta,
             "sm_scale": sm_scale}
 
 
-def scales(name, heads, *values):
+def scales(op, name, heads, *values):
     """{name: number, name + "s": f32 [heads]} for quern; each value None, a number, a tensor of one or of one for each head."""
     number, vector = 1.0, None
     for value in values:
         if isinstance(value, torch.Tensor):
             value = value.reshape(-1).float()
             if value.numel() not in (1, heads):
-                raise ValueError(f"{name} has {value.numel()} entries, needs 1 or {heads}")
+                raise ValueError(f"{op}: {name} has {value.numel()} entries, needs 1 or {heads}")
+            _run.check_scales(op, name, value, True)
             vector = value.expand(heads) if vector is None else vector * value
         elif value is not None:
             number *= value
-    if number == 0:
-        raise ValueError(f"{name} is 0; accepted: any other number")
+    if number == 0 or not math.isfinite(number):
+        raise ValueError(f"{op}: {name} is {number}; accepted: any other finite number")
     return {name: number, name + "s": None if vector is None else vector.contiguous()}
 
 
@@ -104,6 +106,12 @@ def pack_mask(batch, custom_mask, packed_custom_mask):
     return segment_packbits(custom_mask.reshape(-1), indptr.to(custom_mask.device), "little")[0]
 
 
+def mask_bytes(batch):
+    """[batch + 1]: where each request's bytes of a packed mask begin."""
+    lens = ((batch.qo_indptr[1:] - batch.qo_indptr[:-1]).long() * kv_lens(batch) + 7) // 8
+    return torch.cat([torch.zeros(1, dtype=torch.int64), lens.cumsum(0)])
+
+
 def kv_lens(batch):
     pages = (batch.kv_indptr[1:] - batch.kv_indptr[:-1]).long()
     if not batch.page_size:
@@ -134,7 +142,6 @@ def attend(op, q, k, v, *, batch=None, out=None, lse=None, return_lse=False, wor
         raise ValueError(f"{op}: out has dtype {out.dtype}, needs {out_dtype}")
     if return_lse and lse is None:
         lse = torch.empty(q.shape[:-1], dtype=torch.float32, device=q.device)
-    lse = lse if return_lse else None
     if _run.is_disabled():
         _fallback_attention.attention(out, lse, q, k, v, batch, **options)
     else:
@@ -164,7 +171,7 @@ class Wrapper:
 
     def __init__(self, op, float_workspace_buffer, kv_layout, use_cuda_graph, jit_args):
         refuse(op, jit_args=jit_args)
-        self._op, self._layout = op, "HND" if is_hnd(kv_layout) else "NHD"
+        self._op, self._layout = op, "HND" if is_hnd(op, kv_layout) else "NHD"
         self._use_cuda_graph, self._batch, self._schedule = use_cuda_graph, None, None
         self.reset_workspace_buffer(float_workspace_buffer, None)
 
@@ -197,22 +204,26 @@ class Wrapper:
             raise ValueError(f"{self._op}: variant is {variant!r}; accepted: 'independent'")
         self._planned_batch()
 
-    def _check_fixed(self, **buffers):
+    def _keep_fixed(self, **buffers):
         """A captured graph reads the same memory again, which therefore is the caller's."""
         for name, buffer in buffers.items():
             if self._use_cuda_graph and not isinstance(buffer, torch.Tensor):
                 raise ValueError(f"{self._op}: {name} is {buffer!r}; with use_cuda_graph it needs to be a tensor")
         if self._use_cuda_graph and self._schedule is None:
             self._schedule = torch.empty(8 << 20, dtype=torch.uint8, device=self.device)  # as large as FlashInfer's own
+        self._fixed = buffers
 
-    def _fill(self, buffer, values):
-        """Puts an index array where a captured graph reads it; without a graph, just there where it runs."""
-        if not self._use_cuda_graph:
-            return values.to(self.device, torch.int32)
+    def _fill_fixed(self, *arrays):
+        """With a graph, puts the index arrays into the buffers that _keep_fixed got, in that order."""
+        if self._use_cuda_graph:
+            for (name, buffer), array in zip(self._fixed.items(), arrays, strict=True):
+                self._fill(name, buffer, array)
+
+    def _fill(self, name, buffer, values):
+        """Puts an array where a captured graph reads it."""
         if values.numel() > buffer.numel():
-            raise ValueError(f"{self._op}: a buffer has {buffer.numel()} entries, {values.numel()} are needed")
+            raise ValueError(f"{self._op}: {name} has {buffer.numel()} entries, needs {values.numel()}")
         buffer[:values.numel()].copy_(values)
-        return buffer
 
     def _check_batch_size(self, indptr, buffer):
         if self._use_cuda_graph and len(indptr) != len(buffer):
@@ -252,6 +263,9 @@ class Wrapper:
                              f"{batch.dtypes[1]}")
         if q.shape[-1] != batch.head_dim_qk:
             raise ValueError(f"{self._op}: q has head_dim {q.shape[-1]}, planned was {batch.head_dim_qk}")
+        planned = int(batch.qo_indptr[-1])
+        if q.shape[0] != planned and not (self._use_cuda_graph and q.shape[0] > planned):
+            raise ValueError(f"{self._op}: q has {q.shape[0]} rows, planned were {planned}")
         return batch
 
     def _attend(self, q, k, v, out, lse, return_lse, scale_values, **options):
@@ -261,6 +275,6 @@ class Wrapper:
         told = {name: value for name, value in options.items() if value is not None}
         options = {**batch.options, "layout": self._layout, "custom_mask": batch.custom_mask, **told}
         for (name, value), count in zip(scale_values.items(), (q.shape[-2], heads, heads), strict=True):
-            options |= scales(name, count, value)
+            options |= scales(self._op, name, count, value)
         return attend(self._op, q, k, v, batch=batch, out=out, lse=lse, return_lse=return_lse, workspace=self._workspace,
                       **options)

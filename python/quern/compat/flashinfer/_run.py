@@ -2,6 +2,7 @@
 """Where the stand-in's functions meet: quern's op or PyTorch's operators, and the log of which it was."""
 
 import logging
+import math
 import os
 
 import torch
@@ -16,7 +17,14 @@ from .. import _fallback
 _logger = logging.getLogger("quern.compat.flashinfer")
 _disabled = is_set("SGLANG_DISABLE_FLASHINFER")
 _logs = is_set("SGLANG_LOG_KERNEL")
+_validates = is_set("QUERN_VALIDATE")
 _last_logged = {}
+
+
+class UnknownWord(KeyError, ValueError):
+    """Of a layout or a mode: KeyError is what FlashInfer raises, ValueError what the rest does."""
+
+    __str__ = Exception.__str__  # KeyError's puts the message into quotes
 
 
 def run(name, *arguments):
@@ -50,6 +58,17 @@ if _disabled and _logs:
     _logger.warning("quern disabled via SGLANG_DISABLE_FLASHINFER=%s", os.environ["SGLANG_DISABLE_FLASHINFER"])
 elif _logs:
     quern.torch._ops.observer = _log  # of the ops in compiled graphs, which do not come through run
+
+
+def check_scales(op, name, scale, may_be_negative):
+    """Scales in a tensor [n]: neither 0 nor NaN nor infinite. Read on the CPU; on a GPU, where that waits for the device, with
+    QUERN_VALIDATE alone."""
+    if torch.compiler.is_compiling() or (scale.device.type != "cpu" and not _validates):
+        return
+    for i, value in enumerate(scale.tolist()):
+        if not math.isfinite(value) or value == 0 or (value < 0 and not may_be_negative):
+            accepted = "any other finite number" if may_be_negative else "above 0, finite"
+            raise ValueError(f"{op}: {name}[{i}] is {value}; accepted: {accepted}")
 
 
 def index(t):

@@ -172,7 +172,7 @@ class BatchDecodeWithSharedPrefixPagedKVCacheWrapper(_SharedPrefix):
         """unique_kv_indptr [batch + 1] pages, unique_kv_indices [pages in use], unique_kv_last_page_len [batch]: each request's
         own keys."""
         self._wrapper.plan(unique_kv_indptr, unique_kv_indices, unique_kv_last_page_len, num_qo_heads, num_kv_heads, head_dim,
-                           page_size, data_type=data_type)
+                           page_size, q_data_type=data_type)
 
     def forward(self, q, k_shared, v_shared, unique_kv_cache):
         """q [batch, heads, dim] over k_shared and v_shared [keys, kv heads, dim] ("HND": [kv heads, keys, dim]) and the pages."""

@@ -14,13 +14,13 @@ def single_decode_with_kv_cache(q, k, v, kv_layout="NHD", pos_encoding_mode="NON
                                 rope_scale=None, rope_theta=None, return_lse=False):
     """One query q [heads, dim] over k and v [n, kv heads, dim] ("HND": [kv heads, n, dim]): [heads, dim], and lse [heads]."""
     op = "single_decode_with_kv_cache"
-    if is_hnd(kv_layout):
+    if is_hnd(op, kv_layout):
         k, v = k.transpose(0, 1), v.transpose(0, 1)
     heads = k.shape[1]
     result = attend(op, q[None], k, v, return_lse=return_lse, window_left=window_left,
                     **positions(op, pos_encoding_mode, logits_soft_cap, rope_scale, rope_theta, sm_scale),
-                    **scales("q_scale", q.shape[0], q_scale), **scales("k_scale", heads, k_scale),
-                    **scales("v_scale", heads, v_scale))
+                    **scales(op, "q_scale", q.shape[0], q_scale), **scales(op, "k_scale", heads, k_scale),
+                    **scales(op, "v_scale", heads, v_scale))
     return (result[0][0], result[1][0]) if return_lse else result[0]
 
 
@@ -33,8 +33,8 @@ class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
         super().__init__(type(self).__name__, float_workspace_buffer, kv_layout, use_cuda_graph, jit_args)
         self._use_tensor_cores = use_tensor_cores
         self._indptr, self._indices = paged_kv_indptr_buffer, paged_kv_indices_buffer
-        self._check_fixed(paged_kv_indptr_buffer=paged_kv_indptr_buffer, paged_kv_indices_buffer=paged_kv_indices_buffer,
-                          paged_kv_last_page_len_buffer=paged_kv_last_page_len_buffer)
+        self._keep_fixed(paged_kv_indptr_buffer=paged_kv_indptr_buffer, paged_kv_indices_buffer=paged_kv_indices_buffer,
+                         paged_kv_last_page_len_buffer=paged_kv_last_page_len_buffer)
 
     @property
     def use_tensor_cores(self):
@@ -46,11 +46,13 @@ class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
                   block_tables=None, seq_lens=None, fixed_split_size=None, disable_split_kv=False, q_len_per_req=1, *,
                   window_right=0):
         refuse(self._op, block_tables=block_tables)
-        q_dtype = dtype_of(data_type or q_data_type)
-        kv_dtype = dtype_of(data_type or kv_data_type) or q_dtype
+        q_dtype = dtype_of(q_data_type or data_type)
+        kv_dtype = dtype_of(kv_data_type or data_type) or q_dtype
         options = {"is_causal": window_right == 0, "window_left": window_left, "window_right": window_right or -1,
                    **positions(self._op, pos_encoding_mode, logits_soft_cap, rope_scale, rope_theta, sm_scale)}
-        qo_indptr = torch.arange(len(indptr), dtype=torch.int32) * (q_len_per_req or 1)
+        if q_len_per_req < 1:
+            raise ValueError(f"{self._op}: q_len_per_req is {q_len_per_req}; accepted: 1 or above")
+        qo_indptr = torch.arange(len(indptr), dtype=torch.int32) * q_len_per_req
         batch = make_batch(qo_indptr, indptr, last_page_len, indices, (num_qo_heads, num_kv_heads), (head_dim, head_dim),
                            page_size, (fixed_split_size, disable_split_kv), (q_dtype, kv_dtype, dtype_of(o_data_type)),
                            options, self._use_cuda_graph)
@@ -66,7 +68,8 @@ class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
         """
         batch = self._batch_of(*arguments, **options)
         self._check_batch_size(batch.kv_indptr, self._indptr)
-        batch.kv_indices = self._fill(self._indices, batch.kv_indices)
+        self._fill_fixed(batch.kv_indptr, batch.kv_indices, batch.last_page_len)
+        batch.kv_indices = self._indices if self._use_cuda_graph else batch.kv_indices.to(self.device, torch.int32)
         self._planned(batch)
 
     begin_forward = plan
@@ -115,8 +118,10 @@ def fast_decode_plan(self, indptr, indices, last_page_len, num_qo_heads, num_kv_
                      data_type=None, sm_scale=None, rope_scale=None, rope_theta=None, non_blocking=True, fixed_split_size=None,
                      disable_split_kv=False, q_len_per_req=1, global_override_indptr_cpu=None):
     """A wrapper's plan(); global_override_indptr_cpu is read in indptr's place, without waiting for the device."""
-    self.plan(indptr if global_override_indptr_cpu is None else global_override_indptr_cpu, indices, last_page_len,
-              num_qo_heads, num_kv_heads, head_dim, page_size, pos_encoding_mode, window_left, logits_soft_cap,
-              q_data_type or "float16", kv_data_type, data_type=data_type, sm_scale=sm_scale, rope_scale=rope_scale,
-              rope_theta=rope_theta, fixed_split_size=fixed_split_size, disable_split_kv=disable_split_kv,
-              q_len_per_req=q_len_per_req)
+    # The class's: a wrapper's own plan may be this function, put there by the caller.
+    type(self).plan(
+        self, indptr if global_override_indptr_cpu is None else global_override_indptr_cpu, indices, last_page_len,
+        num_qo_heads, num_kv_heads, head_dim, page_size, pos_encoding_mode, window_left, logits_soft_cap,
+        q_data_type or data_type or "float16", kv_data_type, data_type=data_type, sm_scale=sm_scale, rope_scale=rope_scale,
+        rope_theta=rope_theta, non_blocking=non_blocking, fixed_split_size=fixed_split_size,
+        disable_split_kv=disable_split_kv, q_len_per_req=q_len_per_req)

@@ -5,6 +5,7 @@ import math
 
 import torch
 
+from ._run import check_scales as _check_scales
 from ._run import run as _run
 
 
@@ -42,7 +43,9 @@ def layernorm(input, gemma, beta, eps=1e-6):
 def _scale_of(op, scale, x):
     """A number, or a tensor of one, as quern takes it: one f32 on x's device."""
     if isinstance(scale, torch.Tensor):
-        return scale.reshape(-1).to(torch.float32)
+        scale = scale.reshape(-1).to(torch.float32)
+        _check_scales(op, "scale", scale, False)
+        return scale
     if not (math.isfinite(scale) and scale > 0):
         raise ValueError(f"{op}: scale is {scale}; accepted: above 0, finite")
     return torch.full((1,), scale, dtype=torch.float32, device=x.device)

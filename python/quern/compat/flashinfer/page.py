@@ -3,6 +3,7 @@
 
 import torch
 
+from ._run import UnknownWord
 from ._run import index as _index
 from ._run import run as _run
 
@@ -25,10 +26,10 @@ def get_batch_indices_positions(append_indptr, seq_lens, nnz, batch_indices=None
     return batch_indices, positions
 
 
-def is_hnd(kv_layout):
-    """Whether that is the layout; KeyError, as FlashInfer's, for none of the two."""
+def is_hnd(op, kv_layout):
+    """Whether that is the layout; UnknownWord for none of the two."""
     if kv_layout not in ("NHD", "HND"):
-        raise KeyError(f"kv_layout is {kv_layout!r}; accepted: 'NHD', 'HND'")
+        raise UnknownWord(f"{op}: kv_layout is {kv_layout!r}; accepted: 'NHD', 'HND'")
     return kv_layout == "HND"
 
 
@@ -39,7 +40,7 @@ def append_paged_kv_cache(append_key, append_value, batch_indices, positions, pa
     paged_kv_cache  (k, v), each [pages, page_size, heads, head_dim] (NHD) or [pages, heads, page_size, head_dim] (HND),
                     or one tensor with a dimension of 2 after the first
     """
-    hnd = is_hnd(kv_layout)
+    hnd = is_hnd("append_paged_kv_cache", kv_layout)
     k_cache, v_cache = paged_kv_cache if isinstance(paged_kv_cache, (tuple, list)) else paged_kv_cache.unbind(1)
     _run("append_paged_kv_cache", k_cache, v_cache, append_key, append_value, _index(batch_indices), _index(positions),
          _index(kv_indices), _index(kv_indptr), _index(kv_last_page_len), hnd)

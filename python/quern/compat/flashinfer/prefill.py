@@ -5,8 +5,8 @@ import functools
 
 import torch
 
-from ._attention import (Wrapper, attend, caches, dtype_of, make_batch, on_host, pack_mask, pack_single_mask, positions, refuse,
-                         scales, takes)
+from ._attention import (Wrapper, attend, caches, dtype_of, make_batch, mask_bytes, on_host, pack_mask, pack_single_mask,
+                         positions, refuse, scales, takes)
 from .page import is_hnd
 
 
@@ -22,14 +22,14 @@ def single_prefill_with_kv_cache(q, k, v, scale_q=None, scale_k=None, scale_v=No
     """
     op = "single_prefill_with_kv_cache"
     refuse(op, use_fp16_qk_reduction=use_fp16_qk_reduction, kv_cache_sf=kv_cache_sf)
-    if is_hnd(kv_layout):
+    if is_hnd(op, kv_layout):
         k, v = k.transpose(0, 1), v.transpose(0, 1)
     heads = k.shape[1]
     return attend(op, q, k, v, dtype=dtype_of(o_dtype), return_lse=return_lse, is_causal=causal, window_left=window_left,
                   custom_mask=pack_single_mask(q, k.shape[0], custom_mask, packed_custom_mask),
                   **positions(op, pos_encoding_mode, logits_soft_cap, rope_scale, rope_theta, sm_scale),
-                  **scales("q_scale", q.shape[1], scale_q), **scales("k_scale", heads, scale_k, k_scale),
-                  **scales("v_scale", heads, scale_v, v_scale))
+                  **scales(op, "q_scale", q.shape[1], scale_q), **scales(op, "k_scale", heads, scale_k, k_scale),
+                  **scales(op, "v_scale", heads, scale_v, v_scale))
 
 
 _LSE_BASES = {"log2": 2, "ln": "e"}
@@ -46,9 +46,9 @@ class _BatchPrefill(Wrapper):
                  jit_args, jit_kwargs):
         super().__init__(type(self).__name__, float_workspace_buffer, kv_layout, use_cuda_graph, jit_args)
         refuse(self._op, jit_kwargs=jit_kwargs)
-        self._qo_indptr, self._mask_buffer = qo_indptr_buf, custom_mask_buf
-        if custom_mask_buf is not None:
-            self._check_fixed(mask_indptr_buf=mask_indptr_buf)
+        self._qo_indptr, self._mask_buffer, self._mask_indptr = qo_indptr_buf, custom_mask_buf, mask_indptr_buf
+        if use_cuda_graph and (custom_mask_buf is None) != (mask_indptr_buf is None):
+            raise ValueError(f"{self._op}: found one of custom_mask_buf and mask_indptr_buf; with use_cuda_graph accepted: both, none")
 
     def _options(self, causal, mode, use_fp16_qk_reduction, sm_scale, window_left, logits_soft_cap, rope_scale, rope_theta):
         refuse(self._op, use_fp16_qk_reduction=use_fp16_qk_reduction)
@@ -61,11 +61,12 @@ class _BatchPrefill(Wrapper):
             if value not in accepted:
                 raise ValueError(f"{self._op}: {name} is {value!r}; accepted: {', '.join(map(repr, accepted))}")
         options["lse_base"] = _LSE_BASES[lse_base]
-        if not return_lse or lse_layout == "NH":
+        if lse_layout == "NH" or (lse is None and not return_lse):
             return self._attend(q, k, v, out, lse, return_lse, scale_values, **options)
         if lse is None:
             lse = torch.empty(q.shape[1], q.shape[0], dtype=torch.float32, device=q.device)
-        return self._attend(q, k, v, out, lse.T, True, scale_values, **options)[0], lse
+        out = self._attend(q, k, v, out, lse.T, False, scale_values, **options)
+        return (out, lse) if return_lse else out
 
     def _put_mask(self, batch, custom_mask, packed_custom_mask):
         packed = pack_mask(batch, custom_mask, packed_custom_mask)
@@ -75,7 +76,9 @@ class _BatchPrefill(Wrapper):
         if self._use_cuda_graph:
             if self._mask_buffer is None:
                 raise ValueError(f"{self._op}: custom_mask_buf is None; with use_cuda_graph a mask needs it")
-            packed = self._fill(self._mask_buffer, packed)[:packed.numel()]
+            self._fill("custom_mask_buf", self._mask_buffer, packed)
+            self._fill("mask_indptr_buf", self._mask_indptr, mask_bytes(batch))
+            packed = self._mask_buffer[:packed.numel()]
         batch.custom_mask = packed
 
     def _forward(self, causal, mode, use_fp16_qk_reduction, window_left, logits_soft_cap, sm_scale, rope_scale, rope_theta):
@@ -97,8 +100,8 @@ class BatchPrefillWithPagedKVCacheWrapper(_BatchPrefill):
         super().__init__(float_workspace_buffer, kv_layout, use_cuda_graph, qo_indptr_buf, custom_mask_buf, mask_indptr_buf,
                          jit_args, jit_kwargs)
         self._indices = paged_kv_indices_buf
-        self._check_fixed(qo_indptr_buf=qo_indptr_buf, paged_kv_indptr_buf=paged_kv_indptr_buf,
-                          paged_kv_indices_buf=paged_kv_indices_buf, paged_kv_last_page_len_buf=paged_kv_last_page_len_buf)
+        self._keep_fixed(qo_indptr_buf=qo_indptr_buf, paged_kv_indptr_buf=paged_kv_indptr_buf,
+                         paged_kv_indices_buf=paged_kv_indices_buf, paged_kv_last_page_len_buf=paged_kv_last_page_len_buf)
 
     def _batch_of(self, qo_indptr, paged_kv_indptr, paged_kv_indices, paged_kv_last_page_len, num_qo_heads, num_kv_heads,
                   head_dim_qk, page_size, head_dim_vo=None, custom_mask=None, packed_custom_mask=None, causal=False,
@@ -129,7 +132,8 @@ class BatchPrefillWithPagedKVCacheWrapper(_BatchPrefill):
         """
         batch = self._batch_of(*arguments, **options)
         self._check_batch_size(batch.qo_indptr, self._qo_indptr)
-        batch.kv_indices = self._fill(self._indices, batch.kv_indices)
+        self._fill_fixed(batch.qo_indptr, batch.kv_indptr, batch.kv_indices, batch.last_page_len)
+        batch.kv_indices = self._indices if self._use_cuda_graph else batch.kv_indices.to(self.device, torch.int32)
         self._planned(batch)
 
     begin_forward = plan
@@ -171,7 +175,7 @@ class BatchPrefillWithRaggedKVCacheWrapper(_BatchPrefill):
                  custom_mask_buf=None, mask_indptr_buf=None, backend="auto", jit_args=None, jit_kwargs=None):
         super().__init__(float_workspace_buffer, kv_layout, use_cuda_graph, qo_indptr_buf, custom_mask_buf, mask_indptr_buf,
                          jit_args, jit_kwargs)
-        self._check_fixed(qo_indptr_buf=qo_indptr_buf, kv_indptr_buf=kv_indptr_buf)
+        self._keep_fixed(qo_indptr_buf=qo_indptr_buf, kv_indptr_buf=kv_indptr_buf)
 
     def plan(self, qo_indptr, kv_indptr, num_qo_heads, num_kv_heads, head_dim_qk, head_dim_vo=None, custom_mask=None,
              packed_custom_mask=None, causal=False, pos_encoding_mode="NONE", use_fp16_qk_reduction=False, window_left=-1,
@@ -194,6 +198,7 @@ class BatchPrefillWithRaggedKVCacheWrapper(_BatchPrefill):
         self._check_lens(batch, seq_lens, seq_lens_q, max_token_per_sequence, max_sequence_kv)
         self._put_mask(batch, custom_mask, packed_custom_mask)
         self._check_batch_size(qo_indptr, self._qo_indptr)
+        self._fill_fixed(batch.qo_indptr, batch.kv_indptr)
         self._planned(batch)
 
     begin_forward = plan
@@ -265,6 +270,6 @@ def fmha_varlen(q, k, v, qo_segment_offsets, kv_segment_offsets, plan_info=None,
     has_lse = return_lse or lse is not None
     told = positions(op, "NONE", None, None, None, sm_scale)
     result = attend(op, q, k, v, batch=plan_info.batch(k, v), out=out, lse=lse, return_lse=has_lse, is_causal=causal,
-                    window_left=-1, **told, **scales("q_scale", q.shape[1], q_scale),
-                    **scales("k_scale", k.shape[1], k_scale), **scales("v_scale", v.shape[1], v_scale))
+                    window_left=-1, **told, **scales(op, "q_scale", q.shape[1], q_scale),
+                    **scales(op, "k_scale", k.shape[1], k_scale), **scales(op, "v_scale", v.shape[1], v_scale))
     return result if has_lse else (result, None)

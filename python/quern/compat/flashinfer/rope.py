@@ -156,8 +156,9 @@ def rope_quantize_fp8_append_paged_kv_cache(q_rope, k_rope, q_nope, k_nope, v, c
 
     paged_kv_cache  (k, v) as append_paged_kv_cache has them, k's heads k_rope then k_nope; MLA: (ckv, kpe), v None
     """
+    op = "rope_quantize_fp8_append_paged_kv_cache"
     _check_cache(cos_sin_cache)
-    hnd, is_mla = _is_hnd(kv_layout), k_rope.ndim == 2
+    hnd, is_mla = _is_hnd(op, kv_layout), k_rope.ndim == 2
     q_nope, k_nope = _nope_like(q_nope, q_rope), _nope_like(k_nope, k_rope)
     kind = _kind(quantize_dtype, (q_rope_out, q_nope_out))
     _check_append(is_mla, v, paged_kv_cache, kind, page_size, hnd)
