@@ -198,6 +198,24 @@ bool sim_memory_fault(sim_wave *w, const sim_inst *inst, int lane, uint64_t addr
     return on;
 }
 
+bool sim_lds_fault(sim_wave *w, const sim_inst *inst, uint64_t mask,
+                   const uint64_t offset[SIM_LANES], uint32_t bytes) {
+    uint8_t access = inst->effects.access;
+    bool is_store = access != SIM_ACCESS_LOAD && access != SIM_ACCESS_NONE;
+    for (uint64_t left = mask; left; left &= left - 1) {
+        int lane = __builtin_ctzll(left);
+        sim_fault_about about = {SIM_SPACE_LDS, is_store, bytes, offset[lane], 0};
+        if (!sim_fault_report(w, inst, lane, SIM_FAULT_LDS, &about,
+                              "LDS %s of %u bytes at 0x%llx is out of bounds: the workgroup has "
+                              "%u bytes",
+                              is_store ? "store" : "load", bytes, (unsigned long long)offset[lane],
+                              w->group->dispatch->lds_bytes)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 // ---- afterwards
 
 static int compare(const void *a, const void *b) {

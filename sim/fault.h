@@ -13,6 +13,7 @@ struct sim_dispatch;
     X(BOUNDS, "out-of-bounds")                                                                     \
     X(FREED, "use-after-free")                                                                     \
     X(SCRATCH, "scratch-out-of-bounds")                                                            \
+    X(LDS, "lds-out-of-bounds")                                                                    \
     X(WAIT, "missing-wait")                                                                        \
     X(UNINIT, "uninitialised")                                                                     \
     X(RACE, "race")                                                                                \
@@ -102,6 +103,10 @@ typedef struct sim_faults {
  *  is dropped. */
 bool sim_memory_fault(sim_wave *w, const sim_inst *inst, int lane, uint64_t addr, uint64_t bytes,
                       bool is_store);
+/** Records that lanes of `mask` access `bytes` at an offset beyond the workgroup's LDS. False as sim_fault_report: the
+ *  loads give 0 and the stores are dropped in any case. */
+bool sim_lds_fault(sim_wave *w, const sim_inst *inst, uint64_t mask,
+                   const uint64_t offset[SIM_LANES], uint32_t bytes);
 /** Records a fault of no wave in particular and stops the launch. */
 [[gnu::format(printf, 3, 4)]] void sim_fault_stop(struct sim_dispatch *d, sim_fault_kind kind,
                                                   const char *format, ...);

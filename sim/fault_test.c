@@ -233,6 +233,13 @@ static void test_kinds(void **) {
     assert_int_equal(o->faults[0].kind, SIM_FAULT_SCRATCH);
     expect(o->json, "\"kind\": \"scratch-out-of-bounds\"");
     expect(o->json, "\"space\": \"scratch\"");
+    o = run((launch){.kernel = "r_lds", .way = "O1", .check = SIM_CHECK_BOUNDS, .args = {256}});
+    assert_int_equal(o->faults[0].kind, SIM_FAULT_LDS);
+    assert_int_equal(o->faults[0].count, COUNT);
+    assert_int_equal(o->out[0], 0);
+    expect(o->json, "\"kind\": \"lds-out-of-bounds\"");
+    expect(o->json, "\"address\": {\"space\": \"lds\", \"value\": \"0x400\", \"access\": \"load\", "
+                    "\"bytes\": 4, \"size\": 1024}");
     o = run((launch){.kernel = "r_table", .way = "O1", .check = SIM_CHECK_BOUNDS, .args = {4099}});
     expect(o->text, "12 bytes past the end of variable table of 16384 bytes");
     expect(o->json, "\"variable\": {\"size\": 16384, \"offset\": 16396, \"name\": \"table\"}");
@@ -319,6 +326,8 @@ static void test_lines(void **) {
         expect(o->text, "\n  at put+0x"); // though put lies before the kernel
         expect(o->json, "\"function\": \"put\", \"offset\": ");
         assert_null(strstr(o->text, "r_function-0x"));
+        expect_line(run((launch){.kernel = "r_lds", .way = ways[i], .args = {256}}),
+                    "// load past LDS");
     }
     const outcome *o = run(three);
     assert_null(strstr(o->text, "reports.c"));

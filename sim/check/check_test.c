@@ -196,6 +196,59 @@ static void test_uninit(void **) {
     CHECK_PAIRS(pairs, SIM_CHECK_UNINIT);
 }
 
+// ---- LDS beyond the workgroup's: of LDS_BYTES
+
+static void test_lds_bounds(void **) {
+    static const pair pairs[] = {
+        {"read", EVERY, 1, "v_add_u32_e32 v3, 0xffc, v1\n ds_write_b32 v1, v2\n ds_read_b32 v4, v3",
+         "ds_write_b32 v1, v2 offset:3840\n ds_read_b32 v4, v1 offset:3840",
+         "LDS load of 4 bytes at 0x1000 is out of bounds: the workgroup has 4096 bytes"},
+        {"write", EVERY, 1, "ds_write_b32 v1, v2 offset:3844", "ds_write_b32 v1, v2 offset:3840",
+         "LDS store of 4 bytes at 0x1000"},
+        {"across the end", EVERY, 1,
+         "v_mov_b32_e32 v3, 0xffc\n v_mov_b32_e32 v4, v2\n v_mov_b32_e32 v5, v2\n"
+         "ds_write_b64 v3, v[4:5]",
+         "v_mov_b32_e32 v3, 0xff8\n v_mov_b32_e32 v4, v2\n v_mov_b32_e32 v5, v4\n"
+         "s_cmp_eq_u32 s6, 0\n s_mov_b64 exec, 1\n ds_write_b64 v3, v[4:5]",
+         "LDS store of 8 bytes at 0xffc"},
+        {"atomic", EVERY, 1, "v_mov_b32_e32 v3, 0x1000\n ds_add_u32 v3, v2",
+         "ds_write_b32 v1, v2\n ds_add_u32 v1, v2", "LDS store of 4 bytes at 0x1000"},
+        {"the second of a pair", CDNA, 1,
+         "v_mov_b32_e32 v3, v1\n ds_write2_b32 v1, v2, v3 offset0:1 offset1:255\n"
+         "v_add_u32_e32 v3, 0xf00, v1\n ds_write2_b32 v3, v2, v2 offset1:1",
+         "v_add_u32_e32 v3, 0xe00, v1\n ds_write2_b32 v3, v2, v2 offset1:1",
+         "LDS store of 4 bytes at 0x1000"},
+        {"flat", CDNA | GFX11, 1,
+         "s_mov_b64 s[12:13], src_shared_base\n v_mov_b32_e32 v5, s13\n v_mov_b32_e32 v4, 0x1000\n"
+         "flat_store_dword v[4:5], v2",
+         "s_mov_b64 s[12:13], src_shared_base\n v_mov_b32_e32 v5, s13\n v_mov_b32_e32 v4, v1\n"
+         "flat_store_dword v[4:5], v2",
+         "LDS store of 4 bytes at 0x1000"},
+        {"LDS DMA", CDNA, 1,
+         "s_movk_i32 m0, 0xf04\n buffer_load_dword v1, s[8:11], 0 offen lds\n s_waitcnt vmcnt(0)",
+         "s_movk_i32 m0, 0xf00\n buffer_load_dword v1, s[8:11], 0 offen lds\n s_waitcnt vmcnt(0)",
+         "LDS store of 4 bytes at 0x1000"},
+        {"direct load", GFX11, 1, "s_mov_b32 m0, 0x21000\n lds_direct_load v3 wait_vdst:15",
+         "s_mov_b32 m0, 0x20ffc\n lds_direct_load v3 wait_vdst:15",
+         "LDS load of 4 bytes at 0x1000"},
+    };
+    CHECK_PAIRS(pairs, 0);
+}
+
+/** What is read beyond LDS is 0; what is written there goes nowhere. */
+static void test_beyond_lds(void **) {
+    for (size_t i = 0; i < NUM_CHIPS; i++) {
+        program p = make_program(&chips[i], "v_add_u32_e32 v3, 0xffc, v1\n v_mov_b32_e32 v4, 7\n"
+                                            "ds_write_b32 v3, v4\n ds_read_b32 v4, v3 offset:4\n"
+                                            "s_waitcnt lgkmcnt(0)\n v_add_u32_e32 v3, 0x2000, v1\n"
+                                            "global_store_dword v3, v4, s[4:5]");
+        outcome out = run_program(&p, 1, SIM_CHECK_ALL);
+        assert_false(out.ok);
+        assert_int_equal(out.result, 0);
+        free(p.code);
+    }
+}
+
 // ---- races
 
 static void test_race(void **) {
@@ -412,9 +465,10 @@ static void test_compiled_lds_dma(void **) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_late),    cmocka_unit_test(test_stored_data),
-        cmocka_unit_test(test_wait),    cmocka_unit_test(test_uninit),
-        cmocka_unit_test(test_race),    cmocka_unit_test(test_align),
-        cmocka_unit_test(test_barrier), cmocka_unit_test(test_compiled_lds_dma)};
+        cmocka_unit_test(test_late),       cmocka_unit_test(test_stored_data),
+        cmocka_unit_test(test_lds_bounds), cmocka_unit_test(test_beyond_lds),
+        cmocka_unit_test(test_wait),       cmocka_unit_test(test_uninit),
+        cmocka_unit_test(test_race),       cmocka_unit_test(test_align),
+        cmocka_unit_test(test_barrier),    cmocka_unit_test(test_compiled_lds_dma)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -31,6 +31,7 @@ static const pair pairs[] = {
     {"buffer_store_past_the_end", SIM_CHECK_BOUNDS, SIM_FAULT_BOUNDS, "store of 4 bytes at", GROUP, LIVE},
     {"stack_store_past_the_end", SIM_CHECK_BOUNDS, SIM_FAULT_SCRATCH, "scratch store of 4 bytes", GROUP, LIVE},
     {"stack_past_the_end", SIM_CHECK_BOUNDS, SIM_FAULT_SCRATCH, "scratch load of 4 bytes", GROUP, LIVE},
+    {"lds_past_the_end", SIM_CHECK_BOUNDS, SIM_FAULT_LDS, "LDS store of 4 bytes at 0x", GROUP, LIVE},
     {"load_from_freed", SIM_CHECK_BOUNDS, SIM_FAULT_FREED, "is a use after free", GROUP, FREE_IN},
     {"store_to_freed", SIM_CHECK_BOUNDS, SIM_FAULT_FREED, "is a use after free", GROUP, FREE_OUT},
     // LDS between the waves of a workgroup

@@ -139,14 +139,19 @@ static void global_addresses(const sim_wave *w, const sim_inst *inst, uint32_t s
 }
 
 /** LDS beyond the allocation: no access. */
-static void resolve_flat_lds(sim_wave *w, int lane, uint32_t offset, uint32_t bytes,
-                             sim_access *out) {
+static bool resolve_flat_lds(sim_wave *w, const sim_inst *inst, int lane, uint32_t offset,
+                             uint32_t bytes, sim_access *out) {
     out->host[lane] = w->group->lds + offset;
     if ((uint64_t)offset + bytes > w->group->dispatch->lds_bytes) {
-        out->mask &= ~(UINT64_C(1) << lane);
-    } else if (w->look) {
+        uint64_t offsets[SIM_LANES], mask = UINT64_C(1) << lane;
+        offsets[lane] = offset;
+        out->mask &= ~mask;
+        return sim_lds_fault(w, inst, mask, offsets, bytes);
+    }
+    if (w->look) {
         sim_look_lds_lane(w, lane, offset, bytes);
     }
+    return true;
 }
 
 /** Flat: the upper half of the address tells LDS and scratch from memory. */
@@ -158,7 +163,7 @@ static bool resolve_flat(sim_wave *w, const sim_inst *inst, const uint64_t *addr
         int lane = __builtin_ctzll(left);
         uint64_t at = address[lane];
         if (at >> 32 == w->shared_base >> 32) {
-            resolve_flat_lds(w, lane, (uint32_t)at, bytes, out);
+            ok = resolve_flat_lds(w, inst, lane, (uint32_t)at, bytes, out);
             in_lds |= UINT64_C(1) << lane;
         } else if (at >> 32 == w->private_base >> 32) {
             ok = is_scratch_ready(w, inst) &&
@@ -330,15 +335,18 @@ void sim_resolve_lds(sim_wave *w, const sim_inst *inst, uint32_t offset, uint32_
                      sim_access *out) {
     const uint32_t *base = w->v[inst->src[0].reg];
     uint64_t size = w->group->dispatch->lds_bytes;
-    uint64_t inside = 0;
+    uint64_t inside = 0, at[SIM_LANES];
     out->is_lds = true;
     for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        uint64_t at = base[lane] + offset; // wraps at 32 bits: clang adds offsets to negative bases
-        bool fits = at + bytes <= size;
+        at[lane] = base[lane] + offset; // wraps at 32 bits: clang adds offsets to negative bases
+        bool fits = at[lane] + bytes <= size;
         inside |= (uint64_t)fits << lane;
-        out->host[lane] = w->group->lds + (fits ? at : 0);
+        out->host[lane] = w->group->lds + (fits ? at[lane] : 0);
     }
     out->mask = inside & w->exec;
+    if (out->mask != w->exec) [[clang::unlikely]] {
+        sim_lds_fault(w, inst, w->exec & ~inside, at, bytes);
+    }
     if (w->shadow) [[clang::unlikely]] {
         sim_check_lds(w, inst, out->host, out->mask, bytes);
     }

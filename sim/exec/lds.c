@@ -245,6 +245,8 @@ static void exec_lds_direct_load(sim_wave *w, const sim_inst *inst) {
     uint32_t bytes = type == DWORD ? 4 : type == USHORT || type == SSHORT ? 2 : 1;
     if ((uint64_t)address + bytes <= w->group->dispatch->lds_bytes) {
         memcpy(&value, w->group->lds + address, bytes);
+    } else {
+        sim_lds_fault(w, inst, 1, (const uint64_t[SIM_LANES]){address}, bytes);
     }
     value = type == SBYTE    ? (uint32_t)(int8_t)value
             : type == SSHORT ? (uint32_t)(int16_t)value

@@ -178,6 +178,18 @@ static void tell_slots(sim_wave *w, const sim_inst *inst, uint32_t base, uint32_
     }
 }
 
+/** Reports slots beyond the workgroup's LDS, which are not written. */
+static void check_slots(sim_wave *w, const sim_inst *inst, uint32_t base, uint32_t slot) {
+    uint64_t outside = 0, at[SIM_LANES];
+    for (uint32_t lane = 0; lane < SIM_LANES; lane++) {
+        at[lane] = (uint64_t)base + lane * slot;
+        outside |= (uint64_t)(at[lane] + slot > w->group->dispatch->lds_bytes) << lane;
+    }
+    if (outside & w->exec) [[clang::unlikely]] {
+        sim_lds_fault(w, inst, outside & w->exec, at, slot);
+    }
+}
+
 /** LDS-DMA: lane i's `bytes` go to M0[15:0] (inferred: M0[17:0] where LDS is larger, as clang writes the whole address) + offset + i * bytes. Inactive lanes keep their slot; what is out of
  *  range in memory arrives as 0. */
 static void load_to_lds(sim_wave *w, const sim_inst *inst, uint32_t bytes, width kind) {
@@ -191,6 +203,7 @@ static void load_to_lds(sim_wave *w, const sim_inst *inst, uint32_t bytes, width
     if (w->shadow || w->look) [[clang::unlikely]] {
         tell_slots(w, inst, base, slot);
     }
+    check_slots(w, inst, base, slot);
     for (uint64_t left = w->exec; left; left &= left - 1) {
         uint32_t lane = (uint32_t)__builtin_ctzll(left), to = base + lane * slot;
         if (to + slot > w->group->dispatch->lds_bytes) {

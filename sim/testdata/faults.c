@@ -128,6 +128,12 @@ PAIR(stack_past_the_end) {
     out[TID] = values[(faulty ? 4096 : 255) * one];
 }
 
+PAIR(lds_past_the_end) {
+    LOCAL volatile word *at = tile + (faulty ? SIZE : 0) * one;
+    at[TID] = in[TID];
+    out[TID] = at[TID];
+}
+
 /** The test frees what the faulty one reads, and what the next one writes. */
 PAIR(load_from_freed) {
     out[TID] = in[TID];

@@ -43,6 +43,10 @@ KERNEL r_race(uint32_t GLOBAL *out) {
     out[i] = part[(i + 64) & 255]; // read of another wave's
 }
 
+KERNEL r_lds(uint32_t GLOBAL *out, uint32_t at) {
+    out[global_id()] = *(volatile uint32_t LOCAL *)&part[at]; // load past LDS
+}
+
 /** Waits for a store that is dropped. */
 KERNEL r_endless(volatile uint32_t GLOBAL *out, uint32_t count) {
     out[count] = 1;
