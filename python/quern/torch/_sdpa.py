@@ -16,6 +16,7 @@ from .. import _tensor
 from .. import last_kernel as _last_kernel
 from .._attention import attention
 from .._native import ffi
+from . import _compiled
 from ._ops import library
 
 _logger = logging.getLogger("quern.torch")
@@ -186,6 +187,7 @@ class Registration:
         for backend in _backends(device):
             for key in (backend, "Autograd" + backend):
                 self._library.impl("scaled_dot_product_attention", _scaled_dot_product_attention, key)
+        _compiled.switch(f"{ffi.version()} on {device or 'any device'}, fallback={fallback!r}")
 
     def remove(self):
         global _active
@@ -194,6 +196,7 @@ class Registration:
             self._library = None
         if _active is self:
             _active = None
+            _compiled.switch("")
 
     def __enter__(self):
         return self
@@ -248,8 +251,9 @@ def _staging(device):
 def _activate():
     """What torch.nn.attention.activate_flash_attention_impl("quern") calls."""
     global _active, _asked
-    if _active is not None:
-        _active.remove()
+    before, _active = _active, None
+    if before is not None:
+        before.remove()
     (device, fallback), _asked = _asked, (None, "log")
     _active = Registration(device, fallback)
     return _active
@@ -284,7 +288,7 @@ def enable(device=None, fallback="log"):
     For inference: calls that need gradients are such calls. On a GPU f32, dropout and head dims that are no multiples of 8 up
     to 256 take a slow kernel; f16 and bf16 the matrix cores. Where a query sees no key, the result is 0. attn_mask of any
     float dtype is added as it is. quern stands where FLASH_ATTENTION does: inside sdpa_kernel without it, PyTorch computes.
-    Call it before torch.compile; graphs keep what they were made with. Uses PyTorch's registration of attention
+    Graphs that torch.compile made before are named by the logger and made again. Uses PyTorch's registration of attention
     implementations where there is one (activate_flash_attention_impl("quern") is the same), else overrides the operator.
     Raises ValueError (device, fallback), LookupError (no such device).
     """

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How torch.compile learns that another attention stands under scaled_dot_product_attention than before.
+
+Three caches keep what was there: the operator's own, of which kernel a tracer gets; the graphs of this process; and the graphs
+on disk, whose keys see PyTorch's operator alone. PyTorch empties none of them when a kernel is registered.
+"""
+
+import logging
+import sys
+
+import torch
+import torch.compiler.config
+
+_logger = logging.getLogger("quern.torch")
+_ATEN = torch.ops.aten.scaled_dot_product_attention.default
+_MARK = "_quern_attention"  # an attribute of a graph's guards: what the graph was made with
+_NAMED = 8  # functions in a log line
+_now = ""  # what graphs are made with: quern's options as a text; "": PyTorch's attention alone
+
+
+def _unguarded_graphs():
+    """(code, guards) of each graph of this process that has no guard of ours yet."""
+    dynamo = sys.modules.get("torch._dynamo.convert_frame")  # not there before the first torch.compile
+    for reference in list(dynamo.input_codes.seen) if dynamo else ():
+        code = reference()
+        entries = [] if code is None else torch._dynamo.eval_frame._debug_get_cache_entry_list(code)
+        for entry in entries:
+            if not hasattr(entry.guard_manager, _MARK):
+                yield code, entry.guard_manager
+
+
+def _guard(guards, made_with):
+    """Has a graph run only where attention is what it was made with; else it is passed over, and kept."""
+    parts = [f"quern's attention is {made_with or 'off'}"]
+    add, holds = guards.root.add_lambda_guard, lambda _: _now == made_with
+    try:
+        add(holds, parts, None)
+    except TypeError:  # PyTorch before 2.10 takes no stack
+        add(holds, parts)
+    setattr(guards, _MARK, made_with)
+
+
+def _name(code):
+    return f"{code.co_name} ({code.co_filename}:{code.co_firstlineno})"
+
+
+def _guard_graphs():
+    """The functions whose graphs, made with what stands there now, had no guard yet."""
+    names = []
+    for code, guards in list(_unguarded_graphs()):
+        _guard(guards, _now)
+        names.append(_name(code))
+    return list(dict.fromkeys(names))
+
+
+def _put_tag(text):
+    """Makes text a part of the keys of graphs on disk. Forced values alone are seen by all threads; PyTorch 2.6 has no tag,
+    and keeps no graphs on disk by such keys."""
+    entry = torch.compiler.config._config.get("cache_key_tag")
+    if entry is None:
+        return
+    if not hasattr(entry, _MARK):
+        setattr(entry, _MARK, entry.env_value_force)
+    entry.env_value_force = getattr(entry, _MARK)
+    if text:
+        entry.env_value_force = f"{torch.compiler.config.cache_key_tag} quern {text}"
+
+
+def switch(options):
+    """Attention is from here on quern's with these options, a text, or with "" PyTorch's alone. Graphs that were made with
+    something else stay for when that comes back; the functions are compiled again when they are next called."""
+    global _now
+    names = _guard_graphs()
+    if options and names and options != _now:
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        _logger.warning("compiled before enable(), and compiled again when next called: %s%s", ", ".join(names[:_NAMED]), more)
+    _ATEN._dispatch_cache.clear()
+    _put_tag(options)
+    _now = options
