@@ -93,8 +93,11 @@ typedef struct qn_attention_args {
  *  Edge:     requests without queries or without keys are no errors. q has no more queries than the plan; with
  *            is_for_graph it may, and those behind the last request are not written.
  *  Overlap:  o, lse and workspace overlap nothing.
- *  Bits:     the same on every run, for any number of threads, whatever else is in the batch (a plan of
- *            max_kv_splits or kv_chunk of one's own: as long as they do not change).
+ *  Bits:     of a request the same on every run, for any number of threads, whatever other requests are in the batch (a
+ *            plan of kv_chunk of one's own: as long as that does not change; dropout counts by the batch). Of a query
+ *            they depend on how many its request has: few go to other kernels, in other chunks. With
+ *            QUERN_BATCH_INVARIANT=1, where the plan is made too, and kv_chunk 0 they do not: a token's are the same
+ *            alone, in a chunk and in its prompt, on one device. Keys are then not cut, and decoding is slower.
  *  Async:    queued on stream, allocates nothing, can be captured; the plan's host copy may go when this returns.
  *            With QUERN_VALIDATE=1 kv_indices are read back and checked first. All of a plan is checked then, and on the
  *            CPU always; else on a GPU its header alone.
@@ -123,7 +126,7 @@ typedef struct qn_attention_plan_args {
     int64_t page_size; /**< 0: not paged */
     int64_t num_qo_heads, num_kv_heads, head_dim_vo;
     /** Keys are summed up in chunks of this many, each by a workgroup of its own, and the chunks merged. 0: by the
-     *  request's own lengths; below 0: one chunk. */
+     *  request's own lengths, with QUERN_BATCH_INVARIANT=1 one chunk; below 0: one chunk. */
     int64_t kv_chunk;
     int64_t max_kv_splits; /**< workgroups that share a request's chunks; 0: one each */
     int64_t q_tile; /**< rows of a workgroup: 16, 64, 128 or 256; 0: by lengths. Changes no bit */
@@ -135,7 +138,7 @@ typedef struct qn_attention_plan_args {
 } qn_attention_plan_args;
 
 /** Makes the schedule of ragged, paged or padded attention. Pure: no device, no clock, no memory of its own; the same
- *  arguments give the same bytes, which may be stored and sent.
+ *  arguments (and QUERN_BATCH_INVARIANT) give the same bytes, which may be stored and sent.
  *
  *  plan             room for *plan_bytes bytes; null: only the sizes are told
  *  plan_bytes       in: room; out: bytes used

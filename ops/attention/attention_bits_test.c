@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A request's bits: the same however its chunks are shared, its rows are cut, and whatever else is in the batch; on the
-// CPU, with any number of threads, and on simulated GPUs, there also as a graph that was captured with another plan.
+// CPU, with any number of threads, and on simulated GPUs, there also as a graph that was captured with another plan. And a
+// query's, with QUERN_BATCH_INVARIANT=1: alone, in a chunk and in its prompt.
 #include "../../runtime/testing.h"
-#include "attention.h"
+#include "attention_case.h"
 
 enum {
     REQUESTS = 3,
@@ -232,7 +233,68 @@ static void test_gpu_any(void **) {
     assert_int_equal(strlen(child_run(compare_cuts, (void *)(uintptr_t)&gfx942, env)), 16);
 }
 
+// ---- a query alone and among others
+
+static qn_status check_batches(qni_check_run *run, const qni_op *) {
+    return qni_attention_check_batches(run);
+}
+
+static void print_result(void *context, const qn_check_result *result) {
+    ++*(int *)context;
+    if (!result->passed)
+        fprintf(stderr, "%s, %s: %s\n", result->kernel, result->problem, result->detail);
+}
+
+/** Whether the device has the instructions of the kernel that QUERN_FORCE names, if it names one. */
+static bool has_forced(const qn_device *device) {
+    const char *forced = strrchr(qni_env_get()->force, '=');
+    for (int i = 0; forced && i < qni_op_attention.num_variants; i++)
+        if (strcmp(forced + 1, qni_op_attention.variants[i].name) == 0)
+            return qni_has(device, qni_op_attention.variants[i].needs);
+    return true;
+}
+
+/** That part of attention's check which compares batches. */
+static void check_bits(void *at) {
+    static const qni_op *const ops[] = {&qni_op_attention, nullptr};
+    static const qni_family family = {"attention", ops, check_batches};
+    static const qni_family *const families[] = {&family, nullptr};
+    const place *where = at;
+    const qn_check_options options = {.struct_size = sizeof options, .seed = 1, .quick = 1};
+    qn_device *device;
+    int count = 0;
+    CHILD_CHECK(qn_device_open(&device, where->spec) == QN_OK);
+    if (has_forced(device)) {
+        CHILD_CHECK(qni_check_families(families, device, nullptr, &options, print_result, &count) ==
+                    QN_OK);
+        // Four lists of batches, the first of each compared with two; five of queries, with three.
+        CHILD_CHECK(count == 4 * 2 + 5 * 3);
+    }
+    qn_device_close(device);
+}
+
+static void check_queries(const place *at, const char *force) {
+    const char *const env[] = {"QUERN_BATCH_INVARIANT=1", "QUERN_NO_JIT=1", force, nullptr};
+    child_run(check_bits, (void *)(uintptr_t)at, env);
+}
+
+/** Each kernel by itself, so that none hides behind a better one. */
+static void test_queries_on_cpu(void **) {
+    check_queries(&cpu, nullptr);
+    check_queries(&cpu, "QUERN_FORCE=attention=attention.cpu_avx512");
+    check_queries(&cpu, "QUERN_FORCE=attention=attention.cpu_avx2");
+    check_queries(&cpu, "QUERN_FORCE=attention=attention.cpu");
+}
+
+static void test_queries_on_gpu(void **state) {
+    const place *at = *state;
+    needs_images(strchr(at->spec, ':') + 1);
+    check_queries(at, nullptr);
+    check_queries(at, "QUERN_FORCE=attention=attention.gpu_any");
+}
+
 int main(void) {
+    static const place gfx90a = {.spec = "sim:gfx90a"}, gfx1201 = {.spec = "sim:gfx1201"};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cpu),
         cmocka_unit_test(test_cpu_f32),
@@ -241,6 +303,11 @@ int main(void) {
         cmocka_unit_test_prestate(test_gpu, (void *)(uintptr_t)&gfx942_fp8),
         cmocka_unit_test_prestate(test_gpu, (void *)(uintptr_t)&gfx1151_fp8),
         cmocka_unit_test(test_gpu_any),
+        cmocka_unit_test(test_queries_on_cpu),
+        cmocka_unit_test_prestate(test_queries_on_gpu, (void *)(uintptr_t)&gfx90a),
+        cmocka_unit_test_prestate(test_queries_on_gpu, (void *)(uintptr_t)&gfx942),
+        cmocka_unit_test_prestate(test_queries_on_gpu, (void *)(uintptr_t)&gfx1151),
+        cmocka_unit_test_prestate(test_queries_on_gpu, (void *)(uintptr_t)&gfx1201),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

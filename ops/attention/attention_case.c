@@ -18,14 +18,15 @@ static int64_t dim_vo_of(const qni_attention_spec *s) {
     return s->dim_vo ? s->dim_vo : s->dim;
 }
 /** Which of a spec's lengths request b has. */
-static int length_of(int b) {
-    return b < QNI_CASE_LENGTHS ? b : 1 + b % (QNI_CASE_LENGTHS - 1);
+static int length_of(const qni_attention_spec *s, int b) {
+    const int i = b == s->common ? 0 : b == 0 ? s->common : b;
+    return i < QNI_CASE_LENGTHS ? i : 1 + i % (QNI_CASE_LENGTHS - 1);
 }
 static int32_t qo_len_of(const qni_attention_spec *s, int b) {
-    return s->qo[is_ragged_q(s) ? length_of(b) : 0];
+    return s->qo[is_ragged_q(s) ? length_of(s, b) : 0];
 }
 static int32_t kv_len_of(const qni_attention_spec *s, int b) {
-    return s->kv[s->storage == QNI_CASE_DENSE ? 0 : length_of(b)];
+    return s->kv[s->storage == QNI_CASE_DENSE ? 0 : length_of(s, b)];
 }
 static int32_t pages_of(const qni_attention_spec *s, int b) {
     return (kv_len_of(s, b) + s->page - 1) / s->page;
@@ -195,7 +196,8 @@ static qn_status make_plan(qni_attention_case *c, qn_stream *stream) {
                                       .num_kv_heads = s->kv_heads,
                                       .head_dim_vo = dim_vo_of(s),
                                       .kv_chunk = s->chunk,
-                                      .max_kv_splits = s->splits};
+                                      .max_kv_splits = s->splits,
+                                      .num_compute_units = s->units};
     QN_TRY(qn_attention_plan(nullptr, &c->plan_bytes, &workspace_bytes, &a));
     c->plan = malloc((size_t)c->plan_bytes);
     if (!c->plan)
@@ -246,23 +248,29 @@ static void fill_indices(qni_attention_case *c) {
         indices[first] = indices[0];
 }
 
+/** Elements of all heads of a token, from `at` on. */
+static void fill_token(qni_attention_case *c, int which, uint32_t request, int64_t position,
+                       int64_t at, int64_t head) {
+    const qk_attention_args *g = &c->problem.args;
+    const bool is_q = which == QNI_CASE_Q, is_v = which == QNI_CASE_V;
+    const uint64_t owner = request == (uint32_t)c->spec->common ? 0 : request + 1;
+    c->random = c->seed + (owner << 40) + ((uint64_t)which << 36) + (uint64_t)position;
+    for (uint32_t h = 0; h < g->num_kv_heads * (is_q ? g->group : 1); h++)
+        fill_row(c, which, at + h * head, is_v ? g->head_dim_vo : g->head_dim_qk);
+}
+
 /** Only what requests use: all else is NaN. */
 static void fill_tokens(qni_attention_case *c, const qni_attention_problem *host) {
     const qk_attention_args *g = &host->args;
     for (uint32_t b = 0; b < qk_attention_num_requests(g); b++) {
         const qk_attention_request r = qk_attention_get_request(g, b);
-        for (uint32_t i = 0; i < (uint32_t)r.qo_len; i++)
-            for (uint32_t h = 0; h < g->num_kv_heads * g->group; h++)
-                fill_row(c, QNI_CASE_Q,
-                         b * g->q.block + ((int64_t)r.qo_begin + i) * g->q.token + h * g->q.head,
-                         g->head_dim_qk);
-        for (uint32_t j = 0; j < (uint32_t)r.kv_len; j++)
-            for (uint32_t h = 0; h < g->num_kv_heads; h++) {
-                fill_row(c, QNI_CASE_K, qk_attention_key(g, &g->k, &r, b, j) + h * g->k.head,
-                         g->head_dim_qk);
-                fill_row(c, QNI_CASE_V, qk_attention_key(g, &g->v, &r, b, j) + h * g->v.head,
-                         g->head_dim_vo);
-            }
+        const int64_t q = b * g->q.block + r.qo_begin * g->q.token;
+        for (int64_t i = 0; i < r.qo_len; i++)
+            fill_token(c, QNI_CASE_Q, b, r.kv_len - r.qo_len + i, q + i * g->q.token, g->q.head);
+        for (uint32_t j = 0; j < (uint32_t)r.kv_len; j++) {
+            fill_token(c, QNI_CASE_K, b, j, qk_attention_key(g, &g->k, &r, b, j), g->k.head);
+            fill_token(c, QNI_CASE_V, b, j, qk_attention_key(g, &g->v, &r, b, j), g->v.head);
+        }
     }
 }
 
@@ -283,6 +291,7 @@ static void fill_masks(qni_attention_case *c) {
 }
 
 static void fill_vectors(qni_attention_case *c) {
+    c->random = c->seed;
     for (int which = QNI_CASE_Q_SCALES; which <= QNI_CASE_SINKS; which++)
         for (int64_t i = 0; i < c->areas[which].count; i++) {
             const double x = qni_random_normal(&c->random);
@@ -454,7 +463,7 @@ static void describe(qni_attention_case *c) {
 qn_status qni_attention_case_create(qni_attention_case *c, qn_stream *stream,
                                     const qni_attention_spec *spec, uint64_t seed) {
     qn_status st;
-    *c = (qni_attention_case){.spec = spec, .random = seed};
+    *c = (qni_attention_case){.spec = spec, .seed = seed, .random = seed};
     describe(c);
     QN_TRY(make_tensors(c, stream));
     set_args(c);
@@ -467,7 +476,8 @@ qn_status qni_attention_case_create(qni_attention_case *c, qn_stream *stream,
     fill_tokens(c, &host);
     fill_masks(c);
     fill_vectors(c);
-    QN_TRY(expect_all(c, &host));
+    if (!spec->is_bits_alone)
+        QN_TRY(expect_all(c, &host));
     c->outputs[0] = &c->areas[QNI_CASE_O].flat;
     c->outputs[1] = &c->areas[QNI_CASE_LSE].flat;
 out:

@@ -22,7 +22,8 @@ typedef enum qni_case_values {
 } qni_case_values;
 
 /** One line of the check's table; zero is the plainest. Lengths of a dense case: the first of each; requests beyond the
- *  third have the third's and the second's in turn. */
+ *  third have the third's and the second's in turn. Request `common` has the first lengths, the first one then its. A
+ *  token's values are known by its position alone, for that request in all cases of a seed. */
 typedef struct qni_attention_spec {
     qni_case_storage storage;
     int32_t batches;
@@ -41,7 +42,9 @@ typedef struct qni_attention_spec {
     bool is_mask_broadcast;
     qn_pos_encoding pos;
     float cap, dropout;
-    int32_t chunk, splits; // a plan's
+    int32_t chunk, splits, units; // a plan's; units: compute units
+    int32_t common;
+    bool is_bits_alone; // no one asks what the results must be
     qni_case_values values;
     bool is_quick; // in the short list too
 } qni_attention_spec;
@@ -77,7 +80,7 @@ typedef struct qni_attention_case {
     qn_attention_args args;
     void *plan;
     int64_t plan_bytes;
-    uint64_t random;
+    uint64_t seed, random;
     const DLTensor *outputs[2];
     char text[256];
 } qni_attention_case;
@@ -94,6 +97,8 @@ typedef struct qni_merge_spec {
     bool is_pair;     // two states, in two tensors
     bool is_in_place; // the result goes where the first of a pair was
     bool is_natural;
+    int64_t
+        common; // above 0: one more than the query whose states are the same in all cases of a seed
 } qni_merge_spec;
 
 enum {
@@ -117,6 +122,9 @@ qn_status qni_merge_case_create(qni_merge_case *c, qn_stream *stream, const qni_
                                 uint64_t seed);
 void qni_merge_case_destroy(qni_merge_case *c);
 
+/** Batches that have a request in common, whose bits must be the same; of merging, a query: batches_check.c. */
+qn_status qni_attention_check_batches(qni_check_run *run);
+qn_status qni_merge_check_batches(qni_check_run *run);
 /** All problems of ops "merge_states" and "attention_dropout". */
 qn_status qni_merge_check(qni_check_run *run);
 qn_status qni_dropout_check(qni_check_run *run);

@@ -183,5 +183,5 @@ qn_status qni_attention_check(qni_check_run *run, const qni_op *op) {
     for (size_t i = 0; st == QN_OK && i < sizeof specs / sizeof *specs; i++)
         if (!qni_check_is_quick(run) || specs[i].is_quick)
             st = check_spec(run, &specs[i]);
-    return st;
+    return st == QN_OK ? qni_attention_check_batches(run) : st;
 }

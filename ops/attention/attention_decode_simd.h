@@ -297,7 +297,7 @@ static void decode_chunk(tile *t, uint32_t row, range seen, uint32_t begin, uint
 /** Whether a request goes this way; by what it asks alone, as bits differ from a tile's. */
 static bool is_decode(const tile *t) {
     return (int64_t)t->request->qo_len * t->p->args.group <= DECODE_ROWS && !t->has_extras &&
-           !t->p->args.has_dropout;
+           !t->p->args.has_dropout && !qni_env_get()->batch_invariant;
 }
 
 /** Rows of a work item, for one kv head. */
@@ -311,7 +311,8 @@ static void run_item(const qni_attention_problem *p, const qk_attention_work *wo
     t.cells = round_up(g->head_dim_qk, FOUR * PAIR) / PAIR;
     t.has_extras =
         g->pos_encoding == QK_POS_ALIBI || g->soft_cap > 0 || g->mask_kind || g->custom_mask;
-    t.width = round_up(g->head_dim_vo, is_decode(&t) ? QN_LANES : VECTORS);
+    const bool decodes = is_decode(&t);
+    t.width = round_up(g->head_dim_vo, decodes ? QN_LANES : VECTORS);
     for (uint32_t row = work->row_begin; row < work->row_end; row += ROWS) {
         t.count = work->row_end - row < ROWS ? work->row_end - row : ROWS;
         const range seen = set_rows(&t, row);
@@ -319,7 +320,7 @@ static void run_item(const qni_attention_problem *p, const qk_attention_work *wo
         pack_q(&t);
         do {
             const uint32_t end = qk_attention_next_chunk(&request, begin, work->kv_end);
-            if (is_decode(&t))
+            if (decodes)
                 decode_chunk(&t, row, seen, begin, end);
             else
                 run_chunk(&t, row, seen, begin, end);

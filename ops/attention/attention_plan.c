@@ -5,6 +5,9 @@
 // queries: 4 KiB of partial results for each 128 KiB of cache read (head_dim 128, bf16, group 4), and B=1 with 4096 keys
 // and 8 kv heads still makes 128 work items. Of 2048 up to 256 queries; more queries make tiles enough without. Longer
 // chunks where there would be more than 64: work items enough, and partial results no longer grow with the keys.
+//
+// With QUERN_BATCH_INVARIANT=1 keys are not cut: a query's bits must not depend on how many others its request has, and
+// a chunk that fits a token's would give a prompt more partial results than there is memory for.
 #include "attention.h"
 
 #include <string.h>
@@ -16,7 +19,7 @@ constexpr int64_t max_bytes = (int64_t)1 << 60;
 int32_t qni_attention_default_chunk(int64_t qo_len, int64_t kv_len) {
     const int64_t step = qo_len <= 16 ? 256 : qo_len <= 256 ? 2048 : INT32_MAX;
     const int64_t steps = (kv_len + step * max_chunks - 1) / (step * max_chunks);
-    return kv_len <= step ? INT32_MAX : (int32_t)(steps * step);
+    return kv_len <= step || qni_env_get()->batch_invariant ? INT32_MAX : (int32_t)(steps * step);
 }
 
 /** Lengths of request b. */

@@ -95,10 +95,12 @@ static int head_dim_index(const qni_attention_problem *p) {
     return most <= 64 ? 0 : most <= 128 ? 1 : 2;
 }
 
-/** Requests of how many rows are attention_decode_gpu.c's. */
+/** Requests of how many rows are attention_decode_gpu.c's, whose bits are not the tile's. */
 static uint32_t few_rows_of(const qn_device *device, const qni_attention_problem *p) {
     const bool is_taken = !qni_is_fp8(p->dtype_kv) || p->dtype_kv == qni_usual_e4m3(device);
-    return head_dim_index(p) < 2 && is_taken ? QK_ATTENTION_FEW_ROWS : 0;
+    return head_dim_index(p) < 2 && is_taken && !qni_env_get()->batch_invariant
+               ? QK_ATTENTION_FEW_ROWS
+               : 0;
 }
 
 /** Whether there are requests of few rows, or of more. In a graph there may come some of both. */

@@ -23,18 +23,23 @@ static float *host_lse(qni_merge_case *c, const place *at) {
     return (float *)qni_area_host(&c->areas[QNI_MERGE_S + at->pair]) + at->s;
 }
 
+enum { PLAIN = 3 };
 /** Query 0 has no state at all, query 1 one only, query 2 equal ones. */
 static double state_lse(int64_t n, int64_t i, uint64_t *random) {
     const double s = 8 * qni_random_normal(random);
     return n == 0 || (n == 1 && i > 0) ? -HUGE_VAL : n == 2 ? 3 : s;
 }
 
-static void fill_merge(qni_merge_case *c, uint64_t random) {
+static void fill_merge(qni_merge_case *c, const qni_merge_spec *spec, uint64_t seed) {
     const qni_merge_problem *p = &c->problem;
+    uint64_t random = seed;
     for (int64_t row = 0; row < p->n * p->states * p->heads; row++) {
         const int64_t n = row / (p->states * p->heads), i = row / p->heads % p->states;
         const place at = find_state(p, n, i, row % p->heads);
-        const double s = state_lse(n, i, &random);
+        const bool is_common = spec->common > 0 && n == spec->common - 1;
+        if (row % (p->states * p->heads) == 0)
+            random = seed + ((uint64_t)(is_common ? 0 : n + 1) << 40);
+        const double s = state_lse(is_common ? PLAIN : n, i, &random);
         *host_lse(c, &at) = (float)s;
         for (int64_t d = 0; d < p->head_dim && !isinf(s); d++) // else NaN stays there
             qni_put(p->dtype, qni_area_host(&c->areas[QNI_MERGE_V + at.pair]), at.v + d,
@@ -140,7 +145,7 @@ qn_status qni_merge_case_create(qni_merge_case *c, qn_stream *stream, const qni_
              spec->is_in_place ? " in place" : "");
     QN_TRY(make_states(c, device, spec));
     QN_TRY(make_results(c, device, spec));
-    fill_merge(c, seed);
+    fill_merge(c, spec, seed);
     for (int64_t i = 0; i < spec->n * spec->heads; i++)
         expect_merge(c, i / spec->heads, i % spec->heads);
 out:
@@ -185,7 +190,7 @@ qn_status qni_merge_check(qni_check_run *run) {
                                                 .dim = 64,
                                                 .is_pair = true,
                                                 .is_in_place = i});
-    return st;
+    return st == QN_OK ? qni_merge_check_batches(run) : st;
 }
 
 // ---- dropout's mask and random numbers
