@@ -263,6 +263,8 @@ qn_status qn_cache_path(char *buf, size_t room) {
     const char *path = qni_env_get()->cache_dir;
     if (!buf)
         return QN_FAIL(QN_E_INVALID, "cache_path: buf is null");
+    if (qni_env_get()->lacks_memory)
+        return QN_FAIL(QN_E_MEMORY, "cache: out of memory");
     if (!*path)
         return QN_FAIL(QN_E_NOT_FOUND, "cache: no QUERN_CACHE_DIR, XDG_CACHE_HOME or HOME is set");
     if (strlen(path) >= room)
@@ -275,6 +277,8 @@ qn_status qn_cache_path(char *buf, size_t room) {
 /** Opens the folder to look at it. *exists false: there is nothing to see. */
 static qn_status open_view(qni_cache *cache, bool *exists) {
     const char *path = qni_env_get()->cache_dir;
+    if (qni_env_get()->lacks_memory)
+        return QN_FAIL(QN_E_MEMORY, "cache: out of memory");
     *exists = *path && access(path, F_OK) == 0;
     *cache = (qni_cache){.folder = -1, .lock = -1};
     if (!*exists)

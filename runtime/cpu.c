@@ -115,7 +115,8 @@ static qn_status mem_alloc(qn_device *, void **out, int64_t bytes) {
     int64_t rounded;
     if (__builtin_add_overflow(bytes, 255, &rounded) ||
         !(*out = aligned_alloc(256, (size_t)(rounded & ~INT64_C(255)))))
-        return QN_FAIL(QN_E_MEMORY, "malloc: the system has no %ld bytes", (long)bytes);
+        return QN_FAIL(QN_E_MEMORY, "malloc: out of memory: the system has no %ld bytes",
+                       (long)bytes);
     return QN_OK;
 }
 

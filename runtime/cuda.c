@@ -9,6 +9,7 @@
 #include "runtime.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,7 +49,10 @@ __attribute__((format(printf, 3, 4))) static qn_status failed(const cuda_api *ap
 static qn_status open_driver(void) {
     const char *chosen = qni_env_get()->cuda_library, *missing = nullptr;
     const char *path = *chosen ? chosen : "libcuda.so.1";
+    errno = 0;
     cuda_api opened = {.handle = dlopen(path, RTLD_NOW | RTLD_LOCAL)};
+    if (!opened.handle && errno == ENOMEM)
+        return QN_FAIL(QN_E_IO, "%s: cannot be loaded: out of memory", path);
     if (!opened.handle)
         return QN_FAIL(QN_E_NOT_FOUND, "cuda: no driver: %s%s",
                        *chosen ? "QUERN_CUDA_LIBRARY: " : "", dlerror());

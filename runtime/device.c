@@ -145,14 +145,17 @@ static qn_status open_auto(qn_device **out) {
     for (size_t i = 0; i < sizeof gpus / sizeof *gpus; i++) {
         if (qni_is_backend_disabled(gpus[i][0]))
             continue;
-        if (open_spec(out, gpus[i][1]) == QN_OK)
-            return QN_OK;
+        qn_status st = open_spec(out, gpus[i][1]);
+        if (st == QN_OK || st == QN_E_IO) // the second: whether there is a driver is not known
+            return st;
         qni_log(QNI_LOG_KERNEL, "device auto: not %s: %s", gpus[i][1], qn_last_error());
     }
     return open_spec(out, "cpu");
 }
 
 static qn_status check_environment(void) {
+    if (qni_env_get()->lacks_memory)
+        return QN_FAIL(QN_E_MEMORY, "environment: out of memory");
     if (*qni_env_get()->error)
         return QN_FAIL(QN_E_INVALID, "environment: %s", qni_env_get()->error);
     return qni_choice_check_environment();
@@ -207,15 +210,19 @@ typedef struct device_list {
     char *infos; // null: only count
     size_t room; // of one info
     int32_t capacity, count;
+    qn_status st; // not QN_OK: the host lacks memory, and what is listed is not all
 } device_list;
 
-/** Opens a device to look at it. False if there is none; a device that cannot be used is passed
- * over. */
+/** Opens a device to look at it. False if there is none; a device that cannot be used, as a GPU whose memory is in use,
+ *  is passed over. */
 static bool list_one(device_list *list, const char *spec) {
     qn_device *device = nullptr;
     qn_status st = open_spec(&device, spec);
+    const bool is_hosts = strncmp(spec, "cpu", 3) == 0 || strncmp(spec, "sim:", 4) == 0;
+    if (st == QN_E_IO || (st == QN_E_MEMORY && is_hosts))
+        list->st = st;
     if (st != QN_OK)
-        return st != QN_E_NOT_FOUND;
+        return st != QN_E_NOT_FOUND && list->st == QN_OK;
     if (list->infos && list->count < list->capacity)
         copy_info((qn_device_info *)(list->infos + (size_t)list->count * list->room), list->room,
                   &device->info);
@@ -250,18 +257,24 @@ static void list_gpus(device_list *list, const char *kind) {
 static void list_all_simulated(device_list *list) {
     if (qni_is_backend_disabled("sim"))
         return;
-    for (int t = 0; t < QNI_NUM_TARGETS && !qni_target_is_ptx(&qni_targets[t]); t++)
+    for (int t = 0; t < QNI_NUM_TARGETS && !qni_target_is_ptx(&qni_targets[t]) && list->st == QN_OK;
+         t++)
         list_simulated(list, &qni_targets[t]);
 }
 
 static void list_all(device_list *list) {
     // Made before any GPU is counted: where the simulator stands in for the real driver, they are GPUs of hip as well.
-    list_all_simulated(&(device_list){});
-    list_gpus(list, "hip");
-    list_gpus(list, "cuda");
-    if (!qni_is_backend_disabled("cpu"))
+    device_list made = {};
+    list_all_simulated(&made);
+    list->st = made.st;
+    if (list->st == QN_OK)
+        list_gpus(list, "hip");
+    if (list->st == QN_OK)
+        list_gpus(list, "cuda");
+    if (list->st == QN_OK && !qni_is_backend_disabled("cpu"))
         list_one(list, "cpu");
-    list_all_simulated(list);
+    if (list->st == QN_OK)
+        list_all_simulated(list);
 }
 
 qn_status qn_device_list(qn_device_info *infos, int32_t *count) {
@@ -278,6 +291,7 @@ qn_status qn_device_list(qn_device_info *infos, int32_t *count) {
         list.room = infos->struct_size;
     }
     list_all(&list);
-    *count = list.count;
-    return QN_OK;
+    if (list.st == QN_OK)
+        *count = list.count;
+    return list.st;
 }

@@ -9,11 +9,21 @@
 static qni_env env;
 static pthread_once_t env_once = PTHREAD_ONCE_INIT;
 
+/** What was allocated for a variable; "" if that failed, which no caller may take for unset. */
+static const char *kept(char *copy) {
+    env.lacks_memory |= !copy;
+    return copy ? copy : "";
+}
+
 /** A copy that later changes of the environment cannot pull away; "" if unset. */
 static const char *text_of(const char *name) {
     const char *value = getenv(name);
-    char *copy = value && *value ? strdup(value) : nullptr;
-    return copy ? copy : "";
+    return value && *value ? kept(strdup(value)) : "";
+}
+
+static const char *joined(const char *folder, const char *rest) {
+    char *path = nullptr;
+    return kept(asprintf(&path, "%s%s", folder, rest) < 0 ? nullptr : path);
 }
 
 __attribute__((format(printf, 1, 2))) static void complain(const char *format, ...) {
@@ -76,14 +86,13 @@ static unsigned log_topics_of(const char *name) {
 static const char *cache_dir(void) {
     const char *set = text_of("QUERN_CACHE_DIR");
     const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    char *path = nullptr;
     if (*set)
         return set;
     // The XDG specification has a relative XDG_CACHE_HOME ignored.
-    if (base && *base == '/' && asprintf(&path, "%s/quern", base) > 0)
-        return path;
-    if (home && *home && asprintf(&path, "%s/.cache/quern", home) > 0)
-        return path;
+    if (base && *base == '/')
+        return joined(base, "/quern");
+    if (home && *home)
+        return joined(home, "/.cache/quern");
     return "";
 }
 

@@ -8,6 +8,7 @@
 #include "runtime.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,6 +50,15 @@ static qn_status open_driver(hip_api *api, void *handle, const char *path) {
     return QN_OK;
 }
 
+/** Null if there is no such library; *st is QN_E_IO if it is not known, as memory ran out. */
+static void *load_library(const char *path, int flags, qn_status *st) {
+    errno = 0;
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | flags);
+    *st = handle || errno != ENOMEM ? QN_OK
+                                    : QN_FAIL(QN_E_IO, "%s: cannot be loaded: out of memory", path);
+    return handle;
+}
+
 static qn_status open_real_driver(hip_api *api) {
     static const char *const names[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so"};
     const char *chosen = qni_env_get()->hip_library;
@@ -62,9 +72,12 @@ static qn_status open_real_driver(hip_api *api) {
     // in it.
     for (int pass = 0; pass < 2; pass++)
         for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-            void *handle = dlopen(names[i], RTLD_NOW | RTLD_LOCAL | (pass == 0 ? RTLD_NOLOAD : 0));
+            qn_status st;
+            void *handle = load_library(names[i], pass == 0 ? RTLD_NOLOAD : 0, &st);
             if (handle)
                 return open_driver(api, handle, names[i]);
+            if (st != QN_OK)
+                return st;
         }
     return QN_FAIL(QN_E_NOT_FOUND,
                    "hip: no driver: libamdhip64.so.7, .so.6 and .so are not in the library path; "
@@ -96,9 +109,12 @@ static qn_status open_sim_driver(hip_api *api) {
                        "sim: cannot tell where libquern lies; set QUERN_SIM_LIBRARY");
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         snprintf(path, sizeof path, "%s%s/libquernsim.so.0", folder, places[i]);
-        void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        qn_status st;
+        void *handle = load_library(path, 0, &st);
         if (handle)
             return open_driver(api, handle, path);
+        if (st != QN_OK)
+            return st;
     }
     return QN_FAIL(QN_E_NOT_FOUND,
                    "sim: no libquernsim.so.0 in %s or the lib folders beside it; build it "

@@ -224,7 +224,8 @@ typedef struct qni_env {
     unsigned log;    // qni_log_topic bits
     int num_threads; // 0: all of the machine's
     bool no_jit, batch_invariant, validate, serialize_kernel;
-    char error[256]; // "": every value was understood; else what qn_device_open says
+    bool lacks_memory; // a value could not be kept: qn_device_open and the cache's functions fail
+    char error[256];   // "": every value was understood; else what qn_device_open says
 } qni_env;
 const qni_env *qni_env_get(void);
 
