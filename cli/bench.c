@@ -141,8 +141,8 @@ static void print_table(const bench_report *b) {
 static json_t *left_out_json(const bench_report *b) {
     json_t *list = json_array();
     for (int i = 0; i < b->num_left_out; i++)
-        json_array_append_new(
-            list, json_pack("{s:s, s:s}", "op", b->left_out[i].op, "why", b->left_out[i].why));
+        cli_json_add(
+            list, cli_json_pack("{s:s, s:s}", "op", b->left_out[i].op, "why", b->left_out[i].why));
     return list;
 }
 
@@ -150,20 +150,20 @@ static json_t *report_json(const bench_report *b) {
     json_t *list = json_array();
     for (int i = 0; i < b->count; i++) {
         const measurement *r = &b->results[i];
-        json_array_append_new(
-            list, json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:f, s:s}", "op",
-                            r->op, "problem", r->problem, "kernel", r->kernel, "median_ns",
-                            (json_int_t)r->median_ns, "fastest_ns", (json_int_t)r->fastest_ns,
-                            "bytes", (json_int_t)r->bytes, "flops", (json_int_t)r->flops,
-                            "gb_per_s", bench_gigabytes(r), "gflop_per_s", gigaflops(r),
-                            "copy_median_ns", (json_int_t)r->copy_ns, "share_of_limit",
-                            bench_share(r), "limit", bench_share_of(r)));
+        cli_json_add(
+            list, cli_json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:f, s:s}",
+                                "op", r->op, "problem", r->problem, "kernel", r->kernel,
+                                "median_ns", (json_int_t)r->median_ns, "fastest_ns",
+                                (json_int_t)r->fastest_ns, "bytes", (json_int_t)r->bytes, "flops",
+                                (json_int_t)r->flops, "gb_per_s", bench_gigabytes(r), "gflop_per_s",
+                                gigaflops(r), "copy_median_ns", (json_int_t)r->copy_ns,
+                                "share_of_limit", bench_share(r), "limit", bench_share_of(r)));
     }
-    return json_pack("{s:o, s:I, s:{s:f, s:f, s:s}, s:o, s:o}", "device",
-                     cli_device_json(&b->device.info), "runs", (json_int_t)o.runs, "limits",
-                     "gflop_per_s", b->limits.flops * 1e-9, "read_gb_per_s",
-                     b->limits.read_bytes * 1e-9, "source", b->limits.source, "results", list,
-                     "left_out", left_out_json(b));
+    return cli_json_pack("{s:o, s:I, s:{s:f, s:f, s:s}, s:o, s:o}", "device",
+                         cli_device_json(&b->device.info), "runs", (json_int_t)o.runs, "limits",
+                         "gflop_per_s", b->limits.flops * 1e-9, "read_gb_per_s",
+                         b->limits.read_bytes * 1e-9, "source", b->limits.source, "results", list,
+                         "left_out", left_out_json(b));
 }
 
 // ---- the command
@@ -294,14 +294,22 @@ static qn_status measure_all(job *j, int count, char **words) {
     return st == QN_OK ? st : cli_fail_lib(st, j->report.results[j->report.count - 1].problem);
 }
 
-static qn_status write_plot(const bench_report *report) {
+static qn_status start_plot(cli_output *plot, const bench_report *report) {
     char *text = bench_draw(report);
-    qn_status st = cli_write_text(o.plot_path, text, o.force);
+    qn_status st = cli_output_text(plot, o.plot_path, text, o.force);
     free(text);
     return st;
 }
 
+static qn_status print_report(const bench_report *report) {
+    if (o.as_json)
+        return cli_print_json(report_json(report));
+    print_table(report);
+    return cli_flush();
+}
+
 static qn_status measure_device(job *j, int count, char **ops) {
+    cli_output plot = {0};
     qn_status st = QN_OK;
     for (int i = 0; i < count; i++)
         CLI_TRY(check_word(ops[i]));
@@ -313,14 +321,12 @@ static qn_status measure_device(job *j, int count, char **ops) {
     cli_limits_get(&j->report.limits, &j->report.device.info);
     CLI_TRY(measure_all(j, count, ops));
     if (o.plot_path)
-        CLI_TRY(write_plot(&j->report));
-    if (o.as_json) {
-        CLI_TRY(cli_print_json(report_json(&j->report)));
-    } else {
-        print_table(&j->report);
-        CLI_TRY(cli_flush());
-    }
+        CLI_TRY(start_plot(&plot, &j->report));
+    CLI_TRY(print_report(&j->report));
+    if (o.plot_path)
+        CLI_TRY(cli_output_commit(&plot));
 out:
+    cli_output_discard(&plot);
     cli_device_close(&j->report.device);
     return st;
 }

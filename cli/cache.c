@@ -12,10 +12,10 @@ static const cli_option options[] = {
     {.name = "--json", .kind = CLI_FLAG, .to = &as_json, .help = "print JSON"}, {0}};
 
 static void collect(void *context, const qn_cache_entry *e) {
-    json_array_append_new(context, json_pack("{s:s, s:I, s:I, s:b, s:s?}", "name", e->name, "bytes",
-                                             (json_int_t)e->bytes, "modified_unix",
-                                             (json_int_t)e->modified_unix, "sound", !e->problem,
-                                             "problem", e->problem));
+    cli_json_add(context, cli_json_pack("{s:o, s:I, s:I, s:b, s:s?}", "name",
+                                        cli_json_text(e->name), "bytes", (json_int_t)e->bytes,
+                                        "modified_unix", (json_int_t)e->modified_unix, "sound",
+                                        !e->problem, "problem", e->problem));
 }
 
 static void print_entries(const json_t *entries) {
@@ -53,8 +53,8 @@ static qn_status show(bool is_verify) {
         print_entries(entries);
     else if (!as_json)
         printf("%zu entries, %zu damaged\n", count, damaged);
-    st = as_json ? cli_print_json(
-                       json_pack("{s:O, s:I}", "entries", entries, "damaged", (json_int_t)damaged))
+    st = as_json ? cli_print_json(cli_json_pack("{s:O, s:I}", "entries", entries, "damaged",
+                                                (json_int_t)damaged))
                  : cli_flush();
     json_decref(entries);
     if (st == QN_OK && is_verify && damaged)
@@ -71,7 +71,7 @@ static qn_status print_path(void) {
     if (st != QN_OK)
         return cli_fail_lib(st, "cache");
     if (as_json)
-        return cli_print_json(json_pack("{s:s}", "path", path));
+        return cli_print_json(cli_json_pack("{s:o}", "path", cli_json_text(path)));
     puts(path);
     return cli_flush();
 }
@@ -82,7 +82,7 @@ static qn_status clear(void) {
     if (st != QN_OK)
         return cli_fail_lib(st, "cache");
     if (as_json)
-        return cli_print_json(json_pack("{s:I}", "removed", (json_int_t)removed));
+        return cli_print_json(cli_json_pack("{s:I}", "removed", (json_int_t)removed));
     printf("%" PRId64 " entries removed\n", removed);
     return cli_flush();
 }

@@ -3,6 +3,7 @@
 // definition; --report keeps all of it in a file to send.
 #include "file.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -73,12 +74,12 @@ static kernel_row *row_of(summary *s, const qn_check_result *r) {
 }
 
 static json_t *result_json(const qn_check_result *r) {
-    return json_pack("{s:s, s:s, s:s, s:s?, s:b, s:b, s:b, s:o, s:I, s:s, s:s*}", "op", r->op,
-                     "kernel", r->kernel, "problem", r->problem, "reason", r->reason, "ran",
-                     !r->reason, "passed", r->passed, "is_choice", r->is_choice,
-                     "error_over_tolerance", r->reason ? json_null() : cli_json_number(r->error),
-                     "time_ns", (json_int_t)r->time_ns, "detail", r->detail ? r->detail : "",
-                     "evidence", r->evidence);
+    return cli_json_pack(
+        "{s:s, s:s, s:s, s:s?, s:b, s:b, s:b, s:o, s:I, s:s, s:s*}", "op", r->op, "kernel",
+        r->kernel, "problem", r->problem, "reason", r->reason, "ran", !r->reason, "passed",
+        r->passed, "is_choice", r->is_choice, "error_over_tolerance",
+        r->reason ? json_null() : cli_json_number(r->error), "time_ns", (json_int_t)r->time_ns,
+        "detail", r->detail ? r->detail : "", "evidence", r->evidence);
 }
 
 /** Where a text of evidence stands from the strongest kind, 0, to the weakest; -1 if there is none. */
@@ -110,7 +111,7 @@ static void note_run(summary *s, kernel_row *row, const qn_check_result *r) {
 
 static void note(void *context, const qn_check_result *r) {
     summary *s = context;
-    json_array_append_new(s->results, result_json(r));
+    cli_json_add(s->results, result_json(r));
     cli_progress_add(0); // an op takes long: keep the bar's clock going
     kernel_row *row = row_of(s, r);
     if (!r->reason) {
@@ -128,6 +129,8 @@ static void note(void *context, const qn_check_result *r) {
 static void read_key(const char *path, const char *key, char *value, size_t room) {
     char line[512];
     FILE *file = fopen(path, "re");
+    if (!file && errno == ENOMEM)
+        cli_out_of_memory();
     *value = '\0';
     while (file && fgets(line, sizeof line, file)) {
         size_t length = strlen(key);
@@ -149,9 +152,10 @@ static json_t *host_json(void) {
     read_key("/proc/cpuinfo", "model name", cpu, sizeof cpu);
     read_key("/etc/os-release", "PRETTY_NAME", system, sizeof system);
     int64_t memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
-    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I}", "system", system, "kernel", u.release,
-                     "machine", u.machine, "cpu", cpu, "cpus",
-                     (json_int_t)sysconf(_SC_NPROCESSORS_ONLN), "memory_bytes", (json_int_t)memory);
+    return cli_json_pack("{s:o, s:s, s:s, s:o, s:I, s:I}", "system", cli_json_text(system),
+                         "kernel", u.release, "machine", u.machine, "cpu", cli_json_text(cpu),
+                         "cpus", (json_int_t)sysconf(_SC_NPROCESSORS_ONLN), "memory_bytes",
+                         (json_int_t)memory);
 }
 
 static json_t *report_json(const summary *s, const cli_device *device) {
@@ -162,20 +166,18 @@ static json_t *report_json(const summary *s, const cli_device *device) {
     int64_t ran = 0;
     for (int i = 0; i < s->count; i++)
         ran += s->rows[i].ran;
-    return json_pack("{s:{s:s, s:s, s:s}, s:s, s:o, s:o, s:I, s:b, s:s?, s:O, s:{s:I, s:I}}",
-                     "versions", "quern", qn_version(), "headers", QN_VERSION, "compiler",
-                     __VERSION__, "date", date, "host", host_json(), "device",
-                     cli_device_json(&device->info), "seed", (json_int_t)seed, "quick", quick,
-                     "error", s->error, "results", s->results, "summary", "ran", (json_int_t)ran,
-                     "failed", (json_int_t)s->failed);
+    return cli_json_pack(
+        "{s:{s:s, s:s, s:s}, s:s, s:o, s:o, s:I, s:b, s:o, s:O, s:{s:I, s:I}}", "versions", "quern",
+        qn_version(), "headers", QN_VERSION, "compiler", __VERSION__, "date", date, "host",
+        host_json(), "device", cli_device_json(&device->info), "seed", (json_int_t)seed, "quick",
+        quick, "error", s->error ? cli_json_text(s->error) : json_null(), "results", s->results,
+        "summary", "ran", (json_int_t)ran, "failed", (json_int_t)s->failed);
 }
 
 static qn_status write_report(const summary *s, const cli_device *device) {
     json_t *report = report_json(s, device);
-    char *text = json_dumps(report, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+    char *text = cli_json_dump(report, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
     json_decref(report);
-    if (!text)
-        cli_out_of_memory();
     qn_status st = cli_write_text(report_path, text, force);
     free(text);
     return st;

@@ -51,7 +51,8 @@ typedef struct ckpt_rule {
     /** Writes the outputs of an item that is no copy, with ckpt_put. */
     qn_status (*write)(void *context, const ckpt *c, const ckpt_shard *shard, const ckpt_item *item,
                        ckpt_sink *sink);
-    /** Called when all is written: the last word before the result gets its name. */
+    /** Called when all is written, with *bytes_out known: the last word before the result gets its name, and the last
+     *  chance to run out of memory, as by making a report. */
     qn_status (*finish)(void *context);
     /** The quantization_config for the result; called after every tensor has been planned. */
     json_t *(*quantization)(void *context);

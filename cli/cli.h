@@ -79,16 +79,34 @@ qn_status cli_options_parse(const cli_command *command, int argc, char **argv, i
 void cli_help_command(FILE *to, const cli_command *command);
 void cli_help_all(FILE *to);
 
-// ---- output (output.c)
+// ---- JSON (json.c): what cannot be made, for lack of memory too, ends the command
 
-/** Prints the value as JSON and releases it. Errors: QN_E_IO. */
-qn_status cli_print_json(json_t *value);
+/** To be called before any other use of jansson. */
+void cli_json_begin(void);
+/** As json_pack, never null. */
+json_t *cli_json_pack(const char *format, ...);
+/** A string; what is no UTF-8, as a path may be, becomes U+FFFD. */
+json_t *cli_json_text(const char *text);
 /** A number; null for NaN and infinity, which JSON lacks. */
 json_t *cli_json_number(double value);
+/** These take the value over. */
+void cli_json_add(json_t *array, json_t *value);
+void cli_json_set(json_t *object, const char *name, json_t *value);
+/** As json_dumps, never null; the caller frees it. */
+char *cli_json_dump(const json_t *value, size_t flags);
+/** The value in lines, for people as well, the last one ended too; releases the value. The caller frees the text. */
+char *cli_json_lines(json_t *value);
+/** Prints these lines. Errors: QN_E_IO. */
+qn_status cli_print_json(json_t *value);
+
+// ---- output (output.c)
+
 /** Text of an XML file, as of a drawing. Control characters, which XML has none of, become U+FFFD. */
 void cli_write_xml(FILE *to, const char *text);
 /** Text of others for a terminal: control characters as \uNNNN. */
 void cli_write_plain(FILE *to, const char *text);
+/** Prints the text. Errors: as cli_flush. */
+qn_status cli_print(const char *text);
 /** Flushes stdout. Errors: QN_E_IO, as for a full disk behind a redirection. */
 qn_status cli_flush(void);
 /** "1.5 GiB" into buf. Gives buf. */

@@ -33,6 +33,9 @@ typedef struct job {
     const st_dtype *from, *into;
     int64_t num_converted, inexact_blocks;
     double max_rel_error;
+    const char *path; // of the result
+    int64_t bytes_out;
+    char *report;
 } job;
 
 // ---- planning
@@ -96,11 +99,11 @@ static json_t *quantization(void *context) {
     json_t *config = ckpt_quantization(j->c);
     if (!json_is_object(config)) {
         json_decref(config);
-        config = json_pack("{s:s, s:s, s:[i, i]}", "quant_method", "fp8", "activation_scheme",
-                           "dynamic", "weight_block_size", BLOCK, BLOCK);
+        config = cli_json_pack("{s:s, s:s, s:[i, i]}", "quant_method", "fp8", "activation_scheme",
+                               "dynamic", "weight_block_size", BLOCK, BLOCK);
     }
     bool is_fnuz = strcmp(j->into->name, "F8_E4M3FNUZ") == 0;
-    json_object_set_new(config, "fmt", json_string(is_fnuz ? "e4m3fnuz" : "e4m3"));
+    cli_json_set(config, "fmt", json_string(is_fnuz ? "e4m3fnuz" : "e4m3"));
     return config;
 }
 
@@ -194,17 +197,6 @@ static qn_status write(void *context, const ckpt *c, const ckpt_shard *shard, co
     return st;
 }
 
-static qn_status finish(void *context) {
-    const job *j = context;
-    if (allow_rounding || !j->inexact_blocks)
-        return QN_OK;
-    return cli_fail(QN_E_UNSUPPORTED,
-                    "%s: %" PRId64
-                    " blocks of 128 x 128 cannot be %s exactly, with their scale kept or "
-                    "halved; accepted: exact blocks, or --allow-rounding",
-                    j->c->path, j->inexact_blocks, to);
-}
-
 // ---- the command
 
 static qn_status set_direction(job *j) {
@@ -225,36 +217,53 @@ static qn_status check_any(const job *j) {
                     j->c->path, j->from->name, to);
 }
 
-static qn_status print_report(const job *j, const char *path) {
-    if (as_json)
-        return cli_print_json(
-            json_pack("{s:s, s:s, s:s, s:I, s:I, s:f}", "in", j->c->path, "out", path, "to", to,
-                      "tensors_converted", (json_int_t)j->num_converted, "inexact_blocks",
-                      (json_int_t)j->inexact_blocks, "max_rel_error", j->max_rel_error));
-    printf("%s: %" PRId64 " tensors converted to %s, ", path, j->num_converted, to);
-    if (j->inexact_blocks)
-        printf("%" PRId64 " blocks rounded, largest relative error %.3g\n", j->inexact_blocks,
-               j->max_rel_error);
-    else
-        printf("exactly\n");
-    return cli_flush();
+static char *report_json(const job *j) {
+    return cli_json_lines(cli_json_pack(
+        "{s:o, s:o, s:s, s:I, s:I, s:f}", "in", cli_json_text(j->c->path), "out",
+        cli_json_text(j->path), "to", to, "tensors_converted", (json_int_t)j->num_converted,
+        "inexact_blocks", (json_int_t)j->inexact_blocks, "max_rel_error", j->max_rel_error));
+}
+
+static char *report_text(const job *j) {
+    char *how = j->inexact_blocks
+                    ? cli_text("%" PRId64 " blocks rounded, largest relative error %.3g",
+                               j->inexact_blocks, j->max_rel_error)
+                    : cli_text("exactly");
+    char *text = cli_text("%s: %" PRId64 " tensors converted to %s, %s\n", j->path,
+                          j->num_converted, to, how);
+    free(how);
+    return text;
+}
+
+/** Refuses what would have to be rounded, or makes the report, which is printed once the result is there. */
+static qn_status finish(void *context) {
+    job *j = context;
+    if (allow_rounding || !j->inexact_blocks) {
+        j->report = (as_json ? report_json : report_text)(j);
+        return QN_OK;
+    }
+    return cli_fail(QN_E_UNSUPPORTED,
+                    "%s: %" PRId64
+                    " blocks of 128 x 128 cannot be %s exactly, with their scale kept or "
+                    "halved; accepted: exact blocks, or --allow-rounding",
+                    j->c->path, j->inexact_blocks, to);
 }
 
 static int run(int, char **arguments) {
     ckpt c = {0};
-    job j = {.c = &c};
+    job j = {.c = &c, .path = arguments[1]};
     ckpt_rule rule = {&j, plan, write, finish, quantization};
-    int64_t bytes_out = 0;
     qn_status st;
     CLI_TRY(set_direction(&j));
     CLI_TRY(ckpt_open(&c, arguments[0]));
     CLI_TRY(check_any(&j));
     CLI_TRY(cli_device_open(&j.cpu, "cpu"));
-    CLI_TRY(ckpt_rewrite(&c, arguments[1], force, &rule, &bytes_out));
-    CLI_TRY(print_report(&j, arguments[1]));
+    CLI_TRY(ckpt_rewrite(&c, j.path, force, &rule, &j.bytes_out));
+    CLI_TRY(cli_print(j.report));
 out:
     cli_device_close(&j.cpu);
     ckpt_close(&c);
+    free(j.report);
     return cli_finish("convert", st);
 }
 

@@ -31,11 +31,12 @@ const char *cli_times(const qn_device_info *info) {
 }
 
 json_t *cli_device_json(const qn_device_info *info) {
-    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:i, s:s}", "spec", info->spec,
-                     "name", info->name, "arch", info->arch, "driver", info->driver, "memory_bytes",
-                     (json_int_t)info->memory_bytes, "lds_bytes", (json_int_t)info->lds_bytes,
-                     "compute_units", info->num_compute_units, "wave_size", info->wave_size,
-                     "clock_khz", info->clock_khz, "times", cli_times(info));
+    return cli_json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:i, s:s}", "spec", info->spec,
+                         "name", info->name, "arch", info->arch, "driver", info->driver,
+                         "memory_bytes", (json_int_t)info->memory_bytes, "lds_bytes",
+                         (json_int_t)info->lds_bytes, "compute_units", info->num_compute_units,
+                         "wave_size", info->wave_size, "clock_khz", info->clock_khz, "times",
+                         cli_times(info));
 }
 
 qn_status cli_tensor_make(cli_tensor *out, cli_device *device, DLDataType dtype, int ndim,

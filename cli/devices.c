@@ -53,8 +53,8 @@ static int run(int, char **) {
     if (st == QN_OK && as_json) {
         json_t *list = json_array();
         for (int32_t i = 0; i < count; i++)
-            json_array_append_new(list, cli_device_json(&infos[i]));
-        st = cli_print_json(json_pack("{s:o}", "devices", list));
+            cli_json_add(list, cli_device_json(&infos[i]));
+        st = cli_print_json(cli_json_pack("{s:o}", "devices", list));
     } else if (st == QN_OK) {
         st = print_table(infos, count);
     }

@@ -119,16 +119,16 @@ static qn_status make_input(layer_input *out, const job *j, const layer *l) {
 
 static void add_json(job *j, const layer *l, int64_t m, const cli_device *device,
                      const layer_product *p, const layer_error *e) {
-    json_array_append_new(
+    cli_json_add(
         j->results,
-        json_pack("{s:s, s:I, s:I, s:I, s:s, s:s, s:o, s:o, s:o, s:[I, I], s:I, s:I, s:s}",
-                  "tensor", l->name, "m", (json_int_t)m, "n", (json_int_t)l->n, "k",
-                  (json_int_t)l->k, "device", device->info.spec, "kernel", p->kernel,
-                  "diff_to_unquantised", cli_json_number(e->exact_diff), "diff_to_quantised",
-                  cli_json_number(e->quantised_diff), "error_over_tolerance",
-                  cli_json_number(e->worst), "worst_at", (json_int_t)e->worst_row,
-                  (json_int_t)e->worst_col, "elements_compared", (json_int_t)e->compared, "time_ns",
-                  (json_int_t)p->time_ns, "times", cli_times(&device->info)));
+        cli_json_pack("{s:s, s:I, s:I, s:I, s:s, s:s, s:o, s:o, s:o, s:[I, I], s:I, s:I, s:s}",
+                      "tensor", l->name, "m", (json_int_t)m, "n", (json_int_t)l->n, "k",
+                      (json_int_t)l->k, "device", device->info.spec, "kernel", p->kernel,
+                      "diff_to_unquantised", cli_json_number(e->exact_diff), "diff_to_quantised",
+                      cli_json_number(e->quantised_diff), "error_over_tolerance",
+                      cli_json_number(e->worst), "worst_at", (json_int_t)e->worst_row,
+                      (json_int_t)e->worst_col, "elements_compared", (json_int_t)e->compared,
+                      "time_ns", (json_int_t)p->time_ns, "times", cli_times(&device->info)));
 }
 
 static void add_row(job *j, const layer *l, int64_t m, const cli_device *device,
@@ -252,7 +252,9 @@ static qn_status visit_tensor(job *j, const char *name, bool runs_it) {
         st = run_layer(j, &l, &x);
     free((void *)x.data);
     layer_close(&l);
-    return st;
+    qn_status inputs =
+        cli_check_inputs(); // if they have changed, that is why it failed, or is not to be believed
+    return inputs == QN_OK ? st : inputs;
 }
 
 /** Every tensor is looked at before the first is run, so that a mistake costs no time. */
@@ -272,7 +274,7 @@ static qn_status visit_tensors(job *j) {
 /** Shows the results; those before a failure too, in the table. */
 static qn_status finish(job *j, qn_status st) {
     if (st == QN_OK && as_json)
-        return cli_print_json(json_pack("{s:O}", "results", j->results));
+        return cli_print_json(cli_json_pack("{s:O}", "results", j->results));
     if (!as_json && json_array_size(j->results)) {
         cli_table_print(&j->table, stdout);
         if (st == QN_OK)

@@ -11,18 +11,18 @@ static const cli_option options[] = {
 static json_t *command_json(const cli_command *command) {
     json_t *list = json_array();
     for (const cli_option *o = command->options; o->name; o++)
-        json_array_append_new(list, json_pack("{s:s, s:s?, s:s}", "name", o->name, "value",
-                                              o->value, "help", o->help));
-    return json_pack("{s:s, s:s, s:s, s:o}", "name", command->name, "arguments", command->arguments,
-                     "summary", command->summary, "options", list);
+        cli_json_add(list, cli_json_pack("{s:s, s:s?, s:s}", "name", o->name, "value", o->value,
+                                         "help", o->help));
+    return cli_json_pack("{s:s, s:s, s:s, s:o}", "name", command->name, "arguments",
+                         command->arguments, "summary", command->summary, "options", list);
 }
 
 static qn_status print_json(const cli_command *only) {
     json_t *list = json_array();
     for (const cli_command *const *c = cli_commands; *c; c++)
         if (!only || *c == only)
-            json_array_append_new(list, command_json(*c));
-    return cli_print_json(json_pack("{s:s, s:o}", "version", qn_version(), "commands", list));
+            cli_json_add(list, command_json(*c));
+    return cli_print_json(cli_json_pack("{s:s, s:o}", "version", qn_version(), "commands", list));
 }
 
 static int run(int count, char **arguments) {

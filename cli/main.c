@@ -39,6 +39,7 @@ static int run_command(const cli_command *command, int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+    cli_json_begin();
     if (argc < 2) {
         cli_help_all(stderr);
         return CLI_BAD_INPUT;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables for people, JSON for programs, the progress bar, and memory for all of them.
+// Tables for people, the progress bar, and memory for all of them.
 #include "cli.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -42,18 +41,9 @@ qn_status cli_flush(void) {
     return QN_OK;
 }
 
-qn_status cli_print_json(json_t *value) {
-    if (!value)
-        cli_out_of_memory();
-    int failed = json_dumpf(value, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-    json_decref(value);
-    putchar('\n');
-    qn_status st = cli_flush();
-    return st == QN_OK && failed ? cli_fail(QN_E_IO, "cannot write JSON to standard output") : st;
-}
-
-json_t *cli_json_number(double value) {
-    return isfinite(value) ? json_real(value) : json_null();
+qn_status cli_print(const char *text) {
+    fputs(text, stdout);
+    return cli_flush();
 }
 
 const char *cli_bytes_text(int64_t bytes, char *buf, size_t room) {

@@ -115,24 +115,27 @@ static void add_kernel(json_t *kernels, json_t *kernel) {
         }
         return;
     }
-    json_array_append(kernels, kernel);
+    cli_json_add(kernels, json_incref(kernel));
 }
 
-/** Adds a process's file; false if it is not one. */
+/** Adds a process's file; false if it is not one, or was not written to its end. */
 static bool read_file(json_t *kernels, const char *folder, const char *name) {
     char *path = cli_path(folder, name);
     const char *dot = strrchr(name, '.');
-    json_t *whole = dot && strcmp(dot, ".json") == 0 ? json_load_file(path, 0, nullptr) : nullptr;
+    json_t *whole = nullptr;
+    cli_map map = {0};
     size_t i;
     json_t *kernel;
+    if (dot && strcmp(dot, ".json") == 0 && cli_map_open(&map, path) == QN_OK && map.data)
+        whole = json_loadb((const char *)map.data, (size_t)map.bytes, 0, nullptr);
     json_array_foreach(json_object_get(whole, "kernels"), i, kernel) add_kernel(kernels, kernel);
-    unlink(path);
+    cli_map_close(&map);
     free(path);
     json_decref(whole);
     return whole;
 }
 
-/** Takes what is in the folder, and the folder away; *processes counts those that used the simulated GPU. */
+/** Takes what is in the folder; *processes counts those that used the simulated GPU. */
 static json_t *collect(const char *folder, int *processes) {
     json_t *kernels = json_array();
     DIR *dir = opendir(folder);
@@ -140,9 +143,10 @@ static json_t *collect(const char *folder, int *processes) {
     for (struct dirent *entry; dir && (entry = readdir(dir));)
         if (*entry->d_name != '.')
             *processes += read_file(kernels, folder, entry->d_name);
+    if (!dir && errno == ENOMEM)
+        cli_out_of_memory();
     if (dir)
         closedir(dir);
-    rmdir(folder);
     return kernels;
 }
 
@@ -188,31 +192,27 @@ static void add_derived(json_t *kernel) {
     double coalescing = profile_percent(profile_counter(kernel, "memory_touched_bytes"),
                                         profile_counter(kernel, "memory_line_bytes"));
     double conflicts = profile_percent(conflict, active - conflict) / 100;
-    json_object_set_new(kernel, "derived",
-                        json_pack("{s:o, s:o, s:o, s:o}", "VALUUtilization", cli_json_number(lanes),
-                                  "coalescing_percent", cli_json_number(coalescing),
-                                  "lds_conflicts_per_cycle", cli_json_number(conflicts),
-                                  "occupancy_percent", cli_json_number(waves)));
+    cli_json_set(kernel, "derived",
+                 cli_json_pack("{s:o, s:o, s:o, s:o}", "VALUUtilization", cli_json_number(lanes),
+                               "coalescing_percent", cli_json_number(coalescing),
+                               "lds_conflicts_per_cycle", cli_json_number(conflicts),
+                               "occupancy_percent", cli_json_number(waves)));
 }
 
 // ---- output
 
-static qn_status write_json(const json_t *kernels, int count, char **arguments, int ended) {
+static qn_status start_json(cli_output *out, const json_t *kernels, int count, char **arguments,
+                            int ended) {
     json_t *program = json_array();
     for (int i = 0; i < count; i++)
-        json_array_append_new(program, json_stringn_nocheck(arguments[i], strlen(arguments[i])));
-    json_t *whole = json_pack(
+        cli_json_add(program, cli_json_text(arguments[i]));
+    json_t *whole = cli_json_pack(
         "{s:s, s:o, s:o, s:o, s:O}", "version", qn_version(), "program", program, "exit_status",
         WIFEXITED(ended) ? json_integer(WEXITSTATUS(ended)) : json_null(), "signal",
         WIFSIGNALED(ended) ? json_integer(WTERMSIG(ended)) : json_null(), "kernels", kernels);
-    char *text = json_dumps(whole, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-    if (!text)
-        cli_out_of_memory();
-    char *line = cli_text("%s\n", text);
-    qn_status st = cli_write_text(json_path, line, force);
-    free(line);
-    free(text);
-    json_decref(whole);
+    char *lines = cli_json_lines(whole);
+    qn_status st = cli_output_text(out, json_path, lines, force);
+    free(lines);
     return st;
 }
 
@@ -233,19 +233,33 @@ static void explain(const json_t *kernels, const char *program, int processes, c
                           : "did not use the simulated GPU: it made no HIP call");
 }
 
+static qn_status start_picture(cli_output *out, const json_t *kernels) {
+    char *text = profile_draw(kernels);
+    qn_status st = cli_output_text(out, svg_path, text, force);
+    free(text);
+    return st;
+}
+
+/** Both files are whole before either gets its name. */
 static qn_status show(json_t *kernels, int count, char **arguments, int ended) {
+    cli_output json = {0}, picture = {0};
     size_t i;
     json_t *kernel;
+    qn_status st;
     json_array_foreach(kernels, i, kernel) add_derived(kernel);
     profile_print(stdout, kernels);
-    qn_status st = cli_flush();
-    if (st == QN_OK && json_path)
-        st = write_json(kernels, count, arguments, ended);
-    if (st == QN_OK && svg_path) {
-        char *text = profile_draw(kernels);
-        st = cli_write_text(svg_path, text, force);
-        free(text);
-    }
+    CLI_TRY(cli_flush());
+    if (json_path)
+        CLI_TRY(start_json(&json, kernels, count, arguments, ended));
+    if (svg_path)
+        CLI_TRY(start_picture(&picture, kernels));
+    if (json_path)
+        CLI_TRY(cli_output_commit(&json));
+    if (svg_path)
+        CLI_TRY(cli_output_commit(&picture));
+out:
+    cli_output_discard(&json);
+    cli_output_discard(&picture);
     return st;
 }
 
@@ -270,14 +284,14 @@ static int profile(int count, char **arguments, const char *folder) {
 }
 
 /** A new folder for the counters of the program's processes; null, with the message stored, if there can be none. */
-static char *make_folder(void) {
+static cli_temp *make_folder(void) {
     const char *parent = getenv("TMPDIR");
-    char *folder = cli_text("%s/quern-profile-XXXXXX", parent && *parent ? parent : "/tmp");
-    if (mkdtemp(folder))
-        return folder;
-    cli_fail(QN_E_IO, "%s: %s", folder, strerror(errno));
+    char *folder = cli_text("%s/quern-profile", parent && *parent ? parent : "/tmp");
+    cli_temp *made = cli_temp_folder(folder);
+    if (!made)
+        cli_fail_path(folder, "cannot be created");
     free(folder);
-    return nullptr;
+    return made;
 }
 
 /** The program's environment: what QUERN_SIM says, the devices, and where to count. False after a complaint. */
@@ -287,8 +301,8 @@ static bool set_environment(const char *links, const char *folder) {
     char *file = cli_path(folder, "%p.json"), *paths = cli_sim_search_path(links);
     bool ok = cli_sim_accepts("profile", links, text);
     text = cli_sim_option(text, "profile", file);
-    setenv("QUERN_SIM", text, 1);
-    setenv("LD_LIBRARY_PATH", paths, 1);
+    cli_set_env("QUERN_SIM", text);
+    cli_set_env("LD_LIBRARY_PATH", paths);
     free(paths);
     free(file);
     free(text);
@@ -308,15 +322,14 @@ static int run(int count, char **arguments) {
     qn_status st = check_arguments(count);
     if (st != QN_OK)
         return cli_finish("profile", st);
-    char *links = cli_sim_folder(), *folder = links ? make_folder() : nullptr;
+    char *links = cli_sim_folder();
+    cli_temp *folder = links ? make_folder() : nullptr;
     int status = CLI_BAD_INPUT;
     if (!folder)
         status = cli_finish("profile", QN_E_IO);
-    else if (set_environment(links, folder))
-        status = profile(count, arguments, folder);
-    if (folder)
-        rmdir(folder);
-    free(folder);
+    else if (set_environment(links, folder->path))
+        status = profile(count, arguments, folder->path);
+    cli_temp_remove(folder);
     free(links);
     return status;
 }

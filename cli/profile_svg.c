@@ -145,7 +145,7 @@ char *profile_draw(const json_t *kernels) {
     if (!to)
         cli_out_of_memory();
     json_array_foreach((json_t *)(uintptr_t)kernels, i, k) height = draw_kernel(to, k, height);
-    if (fclose(to) != 0)
+    if (fclose(to) != 0 || !body)
         cli_out_of_memory();
     char *text = svg_whole(height, body);
     free(body);

@@ -37,6 +37,10 @@ typedef struct job {
     json_t *quantized; // names and shapes
     json_t *kept;      // modules whose weight stays
     int64_t num_copied;
+    const ckpt *c;
+    const char *path; // of the result
+    int64_t begun_ns, bytes_out;
+    char *report;
 } job;
 
 // ---- planning
@@ -60,7 +64,7 @@ static qn_status check_weight(const ckpt *c, const ckpt_shard *shard, const st_t
 static void note_kept(job *j, const char *name) {
     const char *end = strstr(name, ".weight");
     if (end && strcmp(end, ".weight") == 0)
-        json_array_append_new(j->kept, json_stringn(name, (size_t)(end - name)));
+        cli_json_add(j->kept, json_stringn(name, (size_t)(end - name)));
     j->num_copied++;
 }
 
@@ -79,17 +83,16 @@ static qn_status plan(void *context, const ckpt *c, const ckpt_shard *shard, ckp
         .ndim = 2,
         .shape = {(in->shape[0] + BLOCK - 1) / BLOCK, (in->shape[1] + BLOCK - 1) / BLOCK}};
     item->num_out = 2;
-    json_array_append_new(j->quantized,
-                          json_pack("{s:s, s:[I, I]}", "name", in->name, "shape",
-                                    (json_int_t)in->shape[0], (json_int_t)in->shape[1]));
+    cli_json_add(j->quantized, cli_json_pack("{s:s, s:[I, I]}", "name", in->name, "shape",
+                                             (json_int_t)in->shape[0], (json_int_t)in->shape[1]));
     return check_weight(c, shard, in);
 }
 
 static json_t *quantization(void *context) {
     job *j = context;
-    return json_pack("{s:s, s:s, s:s, s:[i, i], s:O}", "quant_method", "fp8", "fmt", "e4m3",
-                     "activation_scheme", "dynamic", "weight_block_size", BLOCK, BLOCK,
-                     "modules_to_not_convert", j->kept);
+    return cli_json_pack("{s:s, s:s, s:s, s:[i, i], s:O}", "quant_method", "fp8", "fmt", "e4m3",
+                         "activation_scheme", "dynamic", "weight_block_size", BLOCK, BLOCK,
+                         "modules_to_not_convert", j->kept);
 }
 
 // ---- writing
@@ -206,10 +209,6 @@ static qn_status write(void *context, const ckpt *, const ckpt_shard *shard, con
     return st;
 }
 
-static qn_status finish(void *) {
-    return QN_OK;
-}
-
 // ---- the command
 
 /** No FP8 matrix is there yet; adds up how many tensors are selected. */
@@ -247,41 +246,54 @@ static qn_status check_selection(const ckpt *c) {
     return st;
 }
 
-static qn_status print_report(const ckpt *c, const char *path, const job *j, int64_t bytes_out,
-                              int64_t time_ns) {
-    int64_t bytes_in = 0;
-    for (int i = 0; i < c->num_shards; i++)
-        bytes_in += c->shards[i].map.bytes - c->shards[i].header.data_offset;
-    if (as_json)
-        return cli_print_json(
-            json_pack("{s:s, s:s, s:O, s:O, s:I, s:I, s:I, s:I}", "in", c->path, "out", path,
-                      "quantized", j->quantized, "modules_to_not_convert", j->kept,
-                      "tensors_copied", (json_int_t)j->num_copied, "bytes_in", (json_int_t)bytes_in,
-                      "bytes_out", (json_int_t)bytes_out, "time_ns", (json_int_t)time_ns));
+static char *report_text(const job *j, int64_t bytes_in, int64_t time_ns) {
     char in[32], out[32], time[32];
-    printf("%s: %zu of %zu tensors quantised, %s to %s, %s\n", path, json_array_size(j->quantized),
-           json_array_size(j->quantized) + (size_t)j->num_copied,
-           cli_bytes_text(bytes_in, in, sizeof in), cli_bytes_text(bytes_out, out, sizeof out),
-           cli_time_text(time_ns, time, sizeof time));
-    return cli_flush();
+    return cli_text(
+        "%s: %zu of %zu tensors quantised, %s to %s, %s\n", j->path, json_array_size(j->quantized),
+        json_array_size(j->quantized) + (size_t)j->num_copied,
+        cli_bytes_text(bytes_in, in, sizeof in), cli_bytes_text(j->bytes_out, out, sizeof out),
+        cli_time_text(time_ns, time, sizeof time));
+}
+
+static char *report_json(const job *j, int64_t bytes_in, int64_t time_ns) {
+    return cli_json_lines(cli_json_pack(
+        "{s:o, s:o, s:O, s:O, s:I, s:I, s:I, s:I}", "in", cli_json_text(j->c->path), "out",
+        cli_json_text(j->path), "quantized", j->quantized, "modules_to_not_convert", j->kept,
+        "tensors_copied", (json_int_t)j->num_copied, "bytes_in", (json_int_t)bytes_in, "bytes_out",
+        (json_int_t)j->bytes_out, "time_ns", (json_int_t)time_ns));
+}
+
+/** Makes the report, which is printed once the result is there. */
+static qn_status finish(void *context) {
+    job *j = context;
+    const int64_t time_ns = cli_now_ns() - j->begun_ns;
+    int64_t bytes_in = 0;
+    for (int i = 0; i < j->c->num_shards; i++)
+        bytes_in += j->c->shards[i].map.bytes - j->c->shards[i].header.data_offset;
+    j->report = (as_json ? report_json : report_text)(j, bytes_in, time_ns);
+    return QN_OK;
 }
 
 static int run(int, char **arguments) {
-    job j = {.quantized = json_array(), .kept = json_array()};
     ckpt c = {0};
+    job j = {.quantized = json_array(),
+             .kept = json_array(),
+             .c = &c,
+             .path = arguments[1],
+             .begun_ns = cli_now_ns()};
     ckpt_rule rule = {&j, plan, write, finish, quantization};
-    int64_t bytes_out = 0, start = cli_now_ns();
     qn_status st;
     CLI_TRY(ckpt_open(&c, arguments[0]));
     CLI_TRY(check_selection(&c));
     CLI_TRY(cli_device_open(&j.cpu, "cpu"));
-    CLI_TRY(ckpt_rewrite(&c, arguments[1], force, &rule, &bytes_out));
-    CLI_TRY(print_report(&c, arguments[1], &j, bytes_out, cli_now_ns() - start));
+    CLI_TRY(ckpt_rewrite(&c, j.path, force, &rule, &j.bytes_out));
+    CLI_TRY(cli_print(j.report));
 out:
     cli_device_close(&j.cpu);
     ckpt_close(&c);
     json_decref(j.quantized);
     json_decref(j.kept);
+    free(j.report);
     return cli_finish("quantize", st);
 }
 

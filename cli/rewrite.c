@@ -46,7 +46,6 @@ static qn_status plan_item(ckpt_sink *sink, int64_t i, const ckpt *c, const ckpt
 static qn_status plan_shard(ckpt_sink *sink, const ckpt *c, const ckpt_shard *shard,
                             const ckpt_rule *rule) {
     sink->shard = shard;
-    sink->file.fd = -1;
     sink->items = cli_alloc((size_t)shard->header.count * sizeof *sink->items);
     sink->outs = cli_alloc(2 * (size_t)shard->header.count * sizeof *sink->outs);
     for (int64_t i = 0; i < shard->header.count; i++) {
@@ -87,8 +86,8 @@ static qn_status copy_tensor(const ckpt_item *item, ckpt_sink *sink) {
 static json_t *make_metadata(const ckpt *c, const ckpt_shard *shard, const json_t *quantization) {
     json_t *metadata = shard->header.metadata ? json_copy(shard->header.metadata) : json_object();
     if (!c->is_folder) {
-        char *text = json_dumps(quantization, JSON_COMPACT);
-        json_object_set_new(metadata, "quantization_config", json_string(text));
+        char *text = cli_json_dump(quantization, JSON_COMPACT);
+        cli_json_set(metadata, "quantization_config", json_string(text));
         free(text);
     }
     if (!json_object_size(metadata)) {
@@ -124,12 +123,13 @@ out:
 
 // ---- the folder's other files
 
-/** A shard, the index or config.json: written anew, not copied. */
+/** A shard, the index, config.json or the list of files: written anew, not copied. */
 static bool is_rewritten(const ckpt *c, const char *name) {
     for (int i = 0; i < c->num_shards; i++)
         if (strcmp(c->shards[i].file, name) == 0)
             return true;
-    return strcmp(name, "config.json") == 0 || strcmp(name, "model.safetensors.index.json") == 0;
+    return strcmp(name, "config.json") == 0 || strcmp(name, cli_list_name) == 0 ||
+           strcmp(name, "model.safetensors.index.json") == 0;
 }
 
 static qn_status copy_folder(const ckpt *c, const char *from, const char *to, int depth);
@@ -140,7 +140,7 @@ static qn_status copy_entry(const ckpt *c, const char *from, const char *to, int
     if (depth == 16)
         return cli_fail(QN_E_INVALID, "%s: more than 16 folders deep", from);
     if (mkdir(to, 0777) != 0)
-        return cli_fail(QN_E_IO, "%s: cannot be created", to);
+        return cli_fail_path(to, "cannot be created");
     return copy_folder(c, from, to, depth + 1);
 }
 
@@ -148,7 +148,7 @@ static qn_status copy_entry(const ckpt *c, const char *from, const char *to, int
 static qn_status copy_folder(const ckpt *c, const char *from, const char *to, int depth) {
     DIR *dir = opendir(from);
     if (!dir)
-        return cli_fail(QN_E_IO, "%s: cannot be read", from);
+        return cli_fail_path(from, "cannot be read");
     qn_status st = QN_OK;
     for (struct dirent *e; st == QN_OK && (e = readdir(dir));) {
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
@@ -206,7 +206,7 @@ static const char *member_value(const char *object, const char *name) {
 
 /** The value as JSON for a member of an object whose members are indented by two. */
 static char *indented(const json_t *value) {
-    char *text = json_dumps(value, JSON_INDENT(2));
+    char *text = cli_json_dump(value, JSON_INDENT(2));
     size_t lines = 0;
     for (const char *s = text; *s; s++)
         lines += *s == '\n';
@@ -255,18 +255,16 @@ static qn_status write_index(const ckpt *c, const ckpt_sink *sinks, const char *
     for (int i = 0; i < c->num_shards; i++) {
         total += sinks[i].data_bytes;
         for (int64_t j = 0; j < sinks[i].num_outs; j++)
-            json_object_set_new(map, sinks[i].outs[j]->name, json_string(c->shards[i].file));
+            cli_json_set(map, sinks[i].outs[j]->name, json_string(c->shards[i].file));
     }
     json_t *metadata = json_object_get(index, "metadata");
     metadata = json_is_object(metadata) ? json_copy(metadata) : json_object();
-    json_object_set_new(metadata, "total_size", json_integer(total));
-    json_object_set_new(index, "metadata", metadata);
-    json_object_set_new(index, "weight_map", map);
-    char *text = json_dumps(index, JSON_INDENT(2)),
+    cli_json_set(metadata, "total_size", json_integer(total));
+    cli_json_set(index, "metadata", metadata);
+    cli_json_set(index, "weight_map", map);
+    char *text = cli_json_dump(index, JSON_INDENT(2)),
          *path = cli_path(folder, "model.safetensors.index.json");
     json_decref(index);
-    if (!text)
-        cli_out_of_memory();
     qn_status st = cli_write_text(path, text, false);
     free(text);
     free(path);
@@ -284,15 +282,14 @@ static bool lies_in(const char *path, const char *folder) {
 
 /** The folder that holds path, without links; null if there is none. */
 static char *real_parent(const char *path) {
-    char *copy = cli_text("%s", path), *parent = realpath(dirname(copy), nullptr);
+    char *copy = cli_text("%s", path), *parent = cli_real_path(dirname(copy));
     free(copy);
     return parent;
 }
 
 /** OUT is not IN, not inside it, and does not hold it, as --force would replace OUT. */
 static qn_status check_apart(const ckpt *c, const char *path) {
-    char *in = realpath(c->path, nullptr), *same = realpath(path, nullptr),
-         *parent = real_parent(path);
+    char *in = cli_real_path(c->path), *same = cli_real_path(path), *parent = real_parent(path);
     qn_status st = QN_OK;
     if (!in)
         st = cli_fail(QN_E_IO, "%s: is no longer there", c->path);
@@ -328,7 +325,7 @@ static qn_status write_folder(const ckpt *c, ckpt_sink *sinks, const char *path,
     if (st != QN_OK)
         return st;
     for (int i = 0; i < c->num_shards; i++) {
-        char *file = cli_path(folder.temp, c->shards[i].file);
+        char *file = cli_path(folder.temp->path, c->shards[i].file);
         st = write_shard(&sinks[i], c, file, false, rule, quantization);
         free(file);
         if (st == QN_OK)
@@ -336,11 +333,11 @@ static qn_status write_folder(const ckpt *c, ckpt_sink *sinks, const char *path,
         if (st != QN_OK)
             goto out;
     }
-    CLI_TRY(rule->finish(rule->context));
-    CLI_TRY(write_config(c, folder.temp, quantization));
+    CLI_TRY(write_config(c, folder.temp->path, quantization));
     if (c->index)
-        CLI_TRY(write_index(c, sinks, folder.temp));
-    CLI_TRY(copy_folder(c, c->path, folder.temp, 0));
+        CLI_TRY(write_index(c, sinks, folder.temp->path));
+    CLI_TRY(copy_folder(c, c->path, folder.temp->path, 0));
+    CLI_TRY(rule->finish(rule->context));
     st = cli_folder_commit(&folder);
     return st;
 out:

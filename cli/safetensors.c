@@ -269,21 +269,18 @@ int64_t st_layout(st_tensor **tensors, int64_t count) {
 char *st_header_make(st_tensor *const *tensors, int64_t count, json_t *metadata, int64_t *bytes) {
     json_t *root = json_object();
     if (metadata)
-        json_object_set(root, "__metadata__", metadata);
+        cli_json_set(root, "__metadata__", json_incref(metadata));
     for (int64_t i = 0; i < count; i++) {
         const st_tensor *t = tensors[i];
         json_t *shape = json_array();
         for (int d = 0; d < t->ndim; d++)
-            json_array_append_new(shape, json_integer(t->shape[d]));
-        json_object_set_new(root, t->name,
-                            json_pack("{s:s, s:o, s:[I, I]}", "dtype", t->dtype->name, "shape",
-                                      shape, "data_offsets", (json_int_t)t->begin,
-                                      (json_int_t)t->end));
+            cli_json_add(shape, json_integer(t->shape[d]));
+        cli_json_set(root, t->name,
+                     cli_json_pack("{s:s, s:o, s:[I, I]}", "dtype", t->dtype->name, "shape", shape,
+                                   "data_offsets", (json_int_t)t->begin, (json_int_t)t->end));
     }
-    char *text = json_dumps(root, JSON_COMPACT);
+    char *text = cli_json_dump(root, JSON_COMPACT);
     json_decref(root);
-    if (!text)
-        cli_out_of_memory();
     size_t length = strlen(text), padded = (length + 7) / 8 * 8;
     char *header = cli_alloc(8 + padded);
     for (int i = 0; i < 8; i++)

@@ -88,8 +88,8 @@ static char *make_options(void) {
 /** Becomes the program. Comes back only if that cannot be, with the exit status. */
 static int execute(int count, char **arguments, const char *text, const char *paths) {
     char **argv = cli_sim_arguments(count, arguments);
-    setenv("LD_LIBRARY_PATH", paths, 1);
-    setenv("QUERN_SIM", text, 1);
+    cli_set_env("LD_LIBRARY_PATH", paths);
+    cli_set_env("QUERN_SIM", text);
     execvp(argv[0], argv);
     int error = errno;
     free(argv);
@@ -98,8 +98,9 @@ static int execute(int count, char **arguments, const char *text, const char *pa
 
 static int print_environment(const char *folder, const char *text, const char *paths) {
     return cli_finish(
-        "sim", cli_print_json(json_pack("{s:s, s:{s:s, s:s}}", "folder", folder, "environment",
-                                        "LD_LIBRARY_PATH", paths, "QUERN_SIM", text)));
+        "sim", cli_print_json(cli_json_pack("{s:o, s:{s:o, s:o}}", "folder", cli_json_text(folder),
+                                            "environment", "LD_LIBRARY_PATH", cli_json_text(paths),
+                                            "QUERN_SIM", cli_json_text(text))));
 }
 
 static int run(int count, char **arguments) {

@@ -2,6 +2,8 @@
 // What quern sim and quern profile share: the simulated GPU's folder and options, the program's environment.
 #include "simulator.h"
 
+#include "file.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
@@ -22,7 +24,7 @@ char *cli_sim_folder(void) {
         char *library = cli_text("%s/libamdhip64.so", folder);
         bool found = access(library, R_OK) == 0;
         free(library);
-        char *whole = found ? realpath(folder, nullptr) : nullptr;
+        char *whole = found ? cli_real_path(folder) : nullptr;
         free(folder);
         if (whole)
             return whole;
@@ -45,7 +47,7 @@ char *cli_sim_devices(char *text, const char *archs, int64_t devices) {
 }
 
 char *cli_sim_path(const char *path) {
-    char *folder = *path == '/' ? nullptr : getcwd(nullptr, 0);
+    char *folder = *path == '/' ? nullptr : cli_real_path(".");
     char *whole = folder ? cli_text("%s/%s", folder, path) : cli_text("%s", path);
     free(folder);
     return whole;
@@ -53,7 +55,10 @@ char *cli_sim_path(const char *path) {
 
 bool cli_sim_accepts(const char *command, const char *folder, const char *options) {
     char *path = cli_text("%s/libamdhip64.so", folder);
+    errno = 0;
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library && errno == ENOMEM)
+        cli_out_of_memory();
     free(path);
     if (!library) {
         fprintf(stderr, "quern %s: %s\n", command, dlerror());
@@ -61,12 +66,21 @@ bool cli_sim_accepts(const char *command, const char *folder, const char *option
     }
     int (*configure)(const char *) = (int (*)(const char *))dlsym(library, "quernsim_configure");
     unsetenv("QUERN_SIM"); // its text is part of what is tried
-    return configure && configure(options) == 0;
+    errno = 0;
+    const bool is_accepted = configure && configure(options) == 0;
+    if (!is_accepted && errno == ENOMEM) // then there may be no complaint either
+        cli_out_of_memory();
+    return is_accepted;
 }
 
 char *cli_sim_search_path(const char *folder) {
     const char *before = getenv("LD_LIBRARY_PATH");
     return cli_text("%s%s%s", folder, before && *before ? ":" : "", before ? before : "");
+}
+
+void cli_set_env(const char *name, const char *value) {
+    if (setenv(name, value, 1) != 0)
+        cli_out_of_memory();
 }
 
 char **cli_sim_arguments(int count, char **arguments) {

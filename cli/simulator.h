@@ -39,6 +39,8 @@ char *cli_sim_path(const char *path);
 bool cli_sim_accepts(const char *command, const char *folder, const char *options);
 /** LD_LIBRARY_PATH for the program; the caller frees it. */
 char *cli_sim_search_path(const char *folder);
+/** Sets a variable of the environment. */
+void cli_set_env(const char *name, const char *value);
 /** A program's arguments with the null that ends them; the caller frees the list. */
 char **cli_sim_arguments(int count, char **arguments);
 /** Prints why a program cannot be run, by errno's number; gives the exit status that a shell would. */

@@ -70,6 +70,13 @@ def save(path, tensors, metadata=None):
     raw_file(path, header, data)
 
 
+def big_file(path, rows, cols=4096):
+    """A weight of zeros, which takes no room on the disk."""
+    size = rows * cols * 4
+    raw_file(path, {"x.weight": {"dtype": "F32", "shape": [rows, cols], "data_offsets": [0, size]}})
+    os.truncate(path, os.path.getsize(path) + size)
+
+
 def load(path):
     """A safetensors file, read by the format's own library, as arrays of the dtypes that ml_dtypes has."""
     import safetensors
