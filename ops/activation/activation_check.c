@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check problems of the activation family: every function and form, on shapes that reach every kernel and edge.
 #include "../area.h"
+#include "../batches.h"
 #include "activation.h"
 
 #include <stdlib.h>
@@ -154,13 +155,18 @@ static void expect_row(check_case *c, const qni_activation_problem *host, int64_
 
 // ---- running a case
 
-static qn_status prepare(check_case *c, qn_device *device) {
+static void name_case(check_case *c) {
     const qni_activation_problem *p = &c->problem;
-    qn_status st;
     snprintf(c->text, sizeof c->text, "%s_and_mul %s [%ld, %ld, 2 * %ld] gap=%ld offset=%ld %s->%s",
              functions[p->function], c->form->name, (long)c->shape->batches, (long)c->shape->inner,
              (long)p->h, (long)c->shape->gap, (long)c->shape->offset, qni_dtype_name(p->dtype),
              qni_dtype_name(p->dtype_out));
+}
+
+static qn_status prepare(check_case *c, qn_device *device) {
+    const qni_activation_problem *p = &c->problem;
+    qn_status st;
+    name_case(c);
     c->y = malloc((size_t)p->h * sizeof *c->y);
     c->error = malloc((size_t)p->h * sizeof *c->error);
     if (!c->y || !c->error)
@@ -185,15 +191,9 @@ static void case_destroy(check_case *c) {
     free(c);
 }
 
-static qn_status check_one(qni_check_run *run, const form *f, const shape *s, qni_dtype dtype,
-                           qn_activation function, qni_fp8 kind) {
-    check_case *c = calloc(1, sizeof *c);
-    qn_status st;
-    if (!c)
-        return QN_FAIL(QN_E_MEMORY, "check: out of memory");
-    c->form = f;
-    c->shape = s;
-    c->random = qni_check_seed(run) + (uint64_t)(f - forms) * 1000 + (uint64_t)(s - shapes);
+static void make_problem(check_case *c, qni_dtype dtype, qn_activation function, qni_fp8 kind) {
+    const form *f = c->form;
+    const shape *s = c->shape;
     c->problem = (qni_activation_problem){
         .dtype = dtype,
         .dtype_out = f->quant == QNI_ACTIVATION_PLAIN ? dtype : (qni_dtype)(QNI_E4M3FN + (int)kind),
@@ -206,11 +206,73 @@ static qn_status check_one(qni_check_run *run, const form *f, const shape *s, qn
         .scale_eps = 1e-10f,
     };
     c->problem.scale_row = scales_per_row(c);
+}
+
+static qn_status check_one(qni_check_run *run, const form *f, const shape *s, qni_dtype dtype,
+                           qn_activation function, qni_fp8 kind) {
+    check_case *c = calloc(1, sizeof *c);
+    qn_status st;
+    if (!c)
+        return QN_FAIL(QN_E_MEMORY, "check: out of memory");
+    c->form = f;
+    c->shape = s;
+    c->random = qni_check_seed(run) + (uint64_t)(f - forms) * 1000 + (uint64_t)(s - shapes);
+    make_problem(c, dtype, function, kind);
     QN_TRY(prepare(c, qn_stream_device(qni_check_stream(run))));
     QN_TRY(qni_areas_check(run, &qni_op_activation, &c->problem, c->text, c->areas, NUM_AREAS));
 out:
     st = qni_areas_excuse_far(run, &qni_op_activation, c->text, s->gap, st);
     case_destroy(c);
+    return st;
+}
+
+// ---- rows in batches
+
+/** context: the case, whose problem has all but pointers and rows. */
+static const void *make_batch(void *context, void *const *data, int64_t rows) {
+    check_case *c = context;
+    qni_activation_problem *p = &c->problem;
+    p->rows = p->inner = rows;
+    p->x = (qni_activation_rows){data[X], 0, 2 * p->h};
+    p->out = (qni_activation_rows){data[OUT], 0, p->h};
+    p->scale = data[SCALE];
+    return p;
+}
+
+static qn_status check_batches(qni_check_run *run, const form *f, const shape *s, qni_dtype dtype,
+                               qn_activation function) {
+    const qn_device *device = qn_stream_device(qni_check_stream(run));
+    check_case c = {.form = f, .shape = s};
+    make_problem(&c, dtype, function, qni_fp8_of(qni_usual_e4m3(device)));
+    const bool finds_scale = f->quant > QNI_ACTIVATION_STATIC;
+    const qni_batch_tensor tensors[NUM_AREAS] = {
+        [X] = {.name = area_names[X], .dtype = dtype, .width = 2 * s->h},
+        [OUT] = {.name = area_names[OUT],
+                 .dtype = c.problem.dtype_out,
+                 .width = s->h,
+                 .is_written = true},
+        [SCALE] = {.name = area_names[SCALE],
+                   .dtype = QNI_F32,
+                   .width = has_area(&c, SCALE) ? scales_per_row(&c) : 0,
+                   .is_common = !finds_scale,
+                   .is_written = finds_scale}};
+    name_case(&c);
+    return qni_check_row_batches(
+        run, &(qni_row_op){&qni_op_activation, c.text, tensors, NUM_AREAS, make_batch, &c});
+}
+
+/** h of whole runs, enough for long rows to be many; and of others. */
+static qn_status check_all_batches(qni_check_run *run) {
+    static const shape widths[] = {{1, 1, 1024, 0, 0}, {1, 1, 111, 0, 0}};
+    const int thinning = qni_check_is_quick(run) ? 5 : 1;
+    int turn = 0;
+    qn_status st = QN_OK;
+    for (size_t f = 0; f < sizeof forms / sizeof *forms; f++)
+        for (size_t s = 0; s < sizeof widths / sizeof *widths; s++)
+            for (int k = 0; st == QN_OK && k < 3; k++) // each function and dtype
+                if (++turn % thinning == 0)
+                    st = check_batches(run, &forms[f], &widths[s], (qni_dtype)k,
+                                       (qn_activation)((k + (int)f) % 3));
     return st;
 }
 
@@ -236,5 +298,5 @@ qn_status qni_activation_check(qni_check_run *run, const qni_op *op) {
                 if (st != QN_OK)
                     return st;
             }
-    return QN_OK;
+    return check_all_batches(run);
 }

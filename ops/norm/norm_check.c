@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check problems of the norm family: every form, on shapes that reach every kernel and every edge.
 #include "../area.h"
+#include "../batches.h"
 #include "norm.h"
 
 #include <stdlib.h>
@@ -249,13 +250,18 @@ static void make_expectations(check_case *c) {
         expect_row(c, &host, r);
 }
 
-static qn_status prepare(check_case *c, qn_device *device) {
+static void name_case(check_case *c) {
     const qni_norm_problem *p = &c->problem;
-    qn_status st;
     snprintf(c->text, sizeof c->text, "%s [%ld, %ld, %ld] gap=%ld offset=%ld %s weights=%s ->%s",
              c->form->name, (long)c->shape->batches, (long)c->shape->inner, (long)p->h,
              (long)c->shape->gap, (long)c->shape->offset, qni_dtype_name(p->dtype),
              qni_dtype_name(p->dtype_weights), qni_dtype_name(p->dtype_out));
+}
+
+static qn_status prepare(check_case *c, qn_device *device) {
+    const qni_norm_problem *p = &c->problem;
+    qn_status st;
+    name_case(c);
     c->t = malloc((size_t)p->h * sizeof *c->t);
     c->y = malloc((size_t)p->h * sizeof *c->y);
     c->error = malloc((size_t)p->h * sizeof *c->error);
@@ -280,15 +286,9 @@ static void case_destroy(check_case *c) {
     free(c);
 }
 
-static qn_status check_one(qni_check_run *run, const form *f, const shape *s, qni_dtype dtype,
-                           qni_dtype weights, qni_fp8 kind) {
-    check_case *c = calloc(1, sizeof *c);
-    qn_status st;
-    if (!c)
-        return QN_FAIL(QN_E_MEMORY, "check: out of memory");
-    c->form = f;
-    c->shape = s;
-    c->random = qni_check_seed(run) + (uint64_t)(f - forms) * 1000 + (uint64_t)(s - shapes);
+static void make_problem(check_case *c, qni_dtype dtype, qni_dtype weights, qni_fp8 kind) {
+    const form *f = c->form;
+    const shape *s = c->shape;
     c->problem = (qni_norm_problem){
         .dtype = dtype,
         .dtype_weights = weights,
@@ -304,6 +304,18 @@ static qn_status check_one(qni_check_run *run, const form *f, const shape *s, qn
         .quant = f->quant,
     };
     c->problem.scale_row = scales_per_row(c);
+}
+
+static qn_status check_one(qni_check_run *run, const form *f, const shape *s, qni_dtype dtype,
+                           qni_dtype weights, qni_fp8 kind) {
+    check_case *c = calloc(1, sizeof *c);
+    qn_status st;
+    if (!c)
+        return QN_FAIL(QN_E_MEMORY, "check: out of memory");
+    c->form = f;
+    c->shape = s;
+    c->random = qni_check_seed(run) + (uint64_t)(f - forms) * 1000 + (uint64_t)(s - shapes);
+    make_problem(c, dtype, weights, kind);
     QN_TRY(prepare(c, qn_stream_device(qni_check_stream(run))));
     QN_TRY(qni_areas_check(run, &qni_op_norm, &c->problem, c->text, c->areas, NUM_AREAS));
 out:
@@ -415,6 +427,67 @@ static qn_status check_vectors(qni_check_run *run) {
     return st;
 }
 
+// ---- rows in batches
+
+static qni_norm_rows batch_rows(void *data, int64_t h) {
+    return (qni_norm_rows){data, 0, h};
+}
+
+/** context: the case, whose problem has all but pointers and rows. */
+static const void *make_batch(void *context, void *const *data, int64_t rows) {
+    check_case *c = context;
+    qni_norm_problem *p = &c->problem;
+    p->rows = p->inner = rows;
+    p->x = batch_rows(data[X], p->h);
+    p->out = batch_rows(data[c->form->in_place ? X : OUT], p->h);
+    p->residual = batch_rows(data[RESIDUAL], p->h);
+    p->weight = (qni_norm_weights){data[WEIGHT], 0};
+    p->beta = (qni_norm_weights){data[BETA], 0};
+    p->gate = (qni_norm_weights){data[GATE], 0};
+    p->scale = data[SCALE];
+    return p;
+}
+
+static qn_status check_batches(qni_check_run *run, const form *f, const shape *s, qni_dtype dtype,
+                               qni_dtype weights, qni_fp8 kind) {
+    check_case c = {.form = f, .shape = s};
+    qni_batch_tensor tensors[NUM_AREAS] = {};
+    make_problem(&c, dtype, weights, kind);
+    for (int i = 0; i < NUM_AREAS; i++)
+        if (has_area(&c, i))
+            tensors[i] = (qni_batch_tensor){area_names[i], weights, s->h, .is_common = true};
+    tensors[X].dtype = tensors[RESIDUAL].dtype = dtype;
+    tensors[X].is_common = tensors[OUT].is_common = tensors[RESIDUAL].is_common = false;
+    tensors[X].is_written = f->in_place;
+    tensors[OUT].dtype = c.problem.dtype_out;
+    tensors[OUT].is_written = tensors[RESIDUAL].is_written = true;
+    tensors[SCALE].dtype = QNI_F32;
+    if (tensors[SCALE].width && f->quant != QNI_NORM_STATIC) {
+        tensors[SCALE].width = scales_per_row(&c);
+        tensors[SCALE].is_common = false;
+        tensors[SCALE].is_written = true;
+    }
+    name_case(&c);
+    return qni_check_row_batches(
+        run, &(qni_row_op){&qni_op_norm, c.text, tensors, NUM_AREAS, make_batch, &c});
+}
+
+/** h: of 16 lanes, of more than a wave, and of no whole runs. */
+static qn_status check_all_batches(qni_check_run *run) {
+    static const shape widths[] = {{1, 1, 128, 0, 0}, {1, 1, 2560, 0, 0}, {1, 1, 111, 0, 0}};
+    const int thinning = qni_check_is_quick(run) ? 5 : 1;
+    const qni_fp8 kind = qni_fp8_of(qni_usual_e4m3(qn_stream_device(qni_check_stream(run))));
+    int turn = 0;
+    qn_status st = QN_OK;
+    for (int f = 0; f < NUM_FORMS; f++)
+        for (size_t s = 0; s < sizeof widths / sizeof *widths; s++)
+            for (int dtype = QNI_F32; st == QN_OK && dtype <= QNI_BF16; dtype++)
+                if (!forms[f].has_batches && ++turn % thinning == 0)
+                    st = check_batches(run, &forms[f], &widths[s], (qni_dtype)dtype,
+                                       (qni_dtype)dtype, kind);
+    return st;
+}
+
 /** Far rows, which take much memory, only as bf16, and if quick of one form. */
 static bool is_due(const shape *s, int f, int dtype, bool quick, int turn) {
     const int thinning = quick ? 7 : 1; // prime: every form, shape and dtype keeps its turn
@@ -439,5 +512,5 @@ qn_status qni_norm_check(qni_check_run *run, const qni_op *op) {
                 st = check_one(run, &forms[f], &shapes[s], (qni_dtype)dtype, weights,
                                (qni_fp8)(turn % QNI_NUM_FP8));
             }
-    return st;
+    return st == QN_OK ? check_all_batches(run) : st;
 }

@@ -6,6 +6,8 @@
 //           to 16 lanes (_rows: h <= 128) or to a workgroup; run c of the row to lane c % lanes, so that every load is of whole cache lines, and 16
 //           neighbouring lanes hold the 128 elements of a group
 // Launch    _rows: 256 threads, 16 rows a workgroup; else whole waves, up to 512 threads, a row a workgroup
+// Order     a lane with 8 runs sums up its even and its odd ones apart, as two lanes of twice as many do that have 4 each
+//           (_sum, for few rows). So a row's sums have the same bits by either kernel, whatever else is in the batch
 // LDS       1536 bytes: three values of 16 lanes, twice
 // Edges     h is a multiple of 8 and everything is aligned to 16 bytes; else norm_any_gpu.c. Lanes past the row's end
 //           load its last run again, so that no branch stands between loads; it does not count and is not stored
@@ -38,6 +40,12 @@ typedef struct kept {
 } kept;
 
 #define EACH_RUN QD_UNROLL for (int i = 0; i < m.runs; i++)
+/** Parts of a lane's runs that are summed up apart: run i belongs to part i % parts. */
+enum { MAX_PARTS = 2 };
+QD_INLINE int parts_of(mode m) {
+    return m.runs == MAX_RUNS ? MAX_PARTS : 1;
+}
+#define EACH_PART QD_UNROLL for (int part = 0; part < parts_of(m); part++)
 #define RUN(i) (r->lane + (uint32_t)(i) * r->lanes)
 #define IS_IN(i) (RUN(i) < r->runs)
 #define AT(i) qd_min(RUN(i), r->runs - 1)
@@ -165,31 +173,44 @@ QD_INLINE float token_factor(const qk_norm_args *g, const row *r, uint32_t top, 
 
 // ---- RMSNorm
 
+/** Puts what a row of 16 lanes has of each part into LDS, a part behind the other. */
+QD_INLINE void put_part(QD_LDS uint32_t (*lds)[QD_MAX_ROWS], int part, float v) {
+    if (qd_thread() % QD_ROW == 0)
+        lds[0][(uint32_t)part * (__gpu_num_threads(0) / QD_ROW) + qd_thread() / QD_ROW] =
+            qd_as_u32(v);
+}
+
+/** What rows have put into LDS, of all parts: those that this lane takes, so that 16 lanes take all. */
+#define EACH_PUT(at)                                                                               \
+    for (uint32_t at = qd_thread() % QD_ROW;                                                       \
+         at < (uint32_t)parts_of(m) * (__gpu_num_threads(0) / QD_ROW); at += QD_ROW)
+
 /** Sum and maximum of all lanes of a row. */
-QD_INLINE float sum_and_top(mode m, float sum, bool has_top, uint32_t *top) {
-    qd_shared first = {sums, 0}, second = {others, 0};
+QD_INLINE float sum_and_top(mode m, const float lane_sums[MAX_PARTS], bool has_top, uint32_t *top) {
+    qd_shared second = {others, 0};
+    float sum = 0;
     if (m.is_small)
-        return qd_row_sum(sum);
-    const QD_LDS uint32_t *all = qd_put_row(&first, qd_as_u32(qd_row_sum(sum)));
+        return qd_row_sum(lane_sums[0]);
+    EACH_PART put_part(sums, part, qd_row_sum(lane_sums[part]));
     const QD_LDS uint32_t *tops = has_top ? qd_put_row(&second, qd_row_max(*top)) : nullptr;
     qd_barrier();
     if (has_top)
         *top = qd_shared_max(tops);
-    return qd_shared_sum(all);
+    EACH_PUT(at) sum += qd_as_f32(sums[0][at]);
+    return qd_row_sum(sum);
 }
 
-/** Sum of the squares of a lane's t; and, if asked for, the bits of its largest t times weight. */
-QD_INLINE float lane_squares(mode m, bool has_top, const qk_norm_args *g, const row *r,
-                             const kept *k, uint32_t *top) {
-    float sum = 0;
+/** Sums of the squares of a lane's t; and, if asked for, the bits of its largest t times weight. */
+QD_INLINE void lane_squares(mode m, bool has_top, const qk_norm_args *g, const row *r,
+                            const kept *k, float lane_sums[MAX_PARTS], uint32_t *top) {
+    EACH_PART lane_sums[part] = 0;
     EACH_RUN {
         const qd_f32x8 t = t_of(m, k, i, has_top ? TOP : FIRST);
         const float squares = run_squares(t);
-        sum += IS_IN(i) ? squares : 0;
+        lane_sums[i % parts_of(m)] += IS_IN(i) ? squares : 0;
         if (has_top)
             *top = qd_max(*top, qd_run_top(weigh(m, rms_weights(m), g, r, i, t)));
     }
-    return sum;
 }
 
 QD_INLINE void put_rms(mode m, const qk_norm_args *g, const row *r, const kept *k, float inverse) {
@@ -211,9 +232,12 @@ QD_INLINE void rms(mode m, const qk_norm_args *g, row *r, const kept *k) {
     const bool is_token = g->quant == QK_NORM_PER_TOKEN, is_group = g->quant == QK_NORM_PER_GROUP;
     const float given = m.is_quant && g->quant == QK_NORM_STATIC ? *g->scale : 1.0f;
     uint32_t top = 0;
-    float sum = m.is_quant && is_token ? lane_squares(m, true, g, r, k, &top)
-                                       : lane_squares(m, false, g, r, k, &top);
-    sum = sum_and_top(m, sum, m.is_quant && is_token, &top);
+    float lane_sums[MAX_PARTS];
+    if (m.is_quant && is_token)
+        lane_squares(m, true, g, r, k, lane_sums, &top);
+    else
+        lane_squares(m, false, g, r, k, lane_sums, &top);
+    const float sum = sum_and_top(m, lane_sums, m.is_quant && is_token, &top);
     const float inverse = qd_rsqrt(sum * g->per_h + g->eps);
     *r = find_again(m, g, r);
     put_residual(m, r, k);
@@ -239,11 +263,12 @@ QD_INLINE float from_mean(float count, float part, float whole) {
     return count * (part - whole) * (part - whole);
 }
 
-/** One pass, by distances from the first run's mean: from there, no square is more than some times the spread. */
-QD_INLINE moments lane_moments(mode m, const row *r, const kept *k) {
-    const float pivot = run_sum(t_of(m, k, 0, FIRST)) / QD_RUN;
+/** Of a part of a lane's runs. One pass, by distances from the first run's mean: from there, no square is more than some
+ *  times the spread. */
+QD_INLINE moments lane_moments(mode m, int part, const row *r, const kept *k) {
+    const float pivot = run_sum(t_of(m, k, part, FIRST)) / QD_RUN;
     float count = 0, sum = 0, squares = 0;
-    EACH_RUN {
+    QD_UNROLL for (int i = part; i < m.runs; i += parts_of(m)) {
         const qd_f32x8 d = t_of(m, k, i, FIRST) - pivot;
         const float s = run_sum(d), q = run_squares(d);
         sum += IS_IN(i) ? s : 0;
@@ -254,23 +279,25 @@ QD_INLINE moments lane_moments(mode m, const row *r, const kept *k) {
     return (moments){count, pivot + mean, squares - sum * mean};
 }
 
-/** The row's mean; the value is its inverse root. */
-QD_INLINE float find_root(const qk_norm_args *g, moments a, float *mean) {
-    qd_shared first = {sums, 0}, second = {others, 0}, third = {counts, 0};
+/** Puts what 16 lanes have of a part into LDS. */
+QD_INLINE void put_moments(int part, moments a) {
     const float count = qd_row_sum(a.count);
     const float row_mean = qd_row_sum(a.count * a.mean) * qd_rcp(count > 0 ? count : 1);
-    const float spread = qd_row_sum(a.spread + from_mean(a.count, a.mean, row_mean));
-    const QD_LDS uint32_t *means = qd_put_row(&first, qd_as_u32(row_mean));
-    const QD_LDS uint32_t *spreads = qd_put_row(&second, qd_as_u32(spread));
-    const QD_LDS uint32_t *all = qd_put_row(&third, qd_as_u32(count));
-    qd_barrier();
+    put_part(sums, part, row_mean);
+    put_part(others, part, qd_row_sum(a.spread + from_mean(a.count, a.mean, row_mean)));
+    put_part(counts, part, count);
+}
+
+/** The row's mean; the value is its inverse root. */
+QD_INLINE float find_root(mode m, const qk_norm_args *g, const row *r, const kept *k, float *mean) {
     float sum = 0, total = 0;
-    QD_EACH_SHARED(part) sum += qd_as_f32(all[part]) * qd_as_f32(means[part]);
+    EACH_PART put_moments(part, lane_moments(m, part, r, k));
+    qd_barrier();
+    EACH_PUT(at) sum += qd_as_f32(counts[0][at]) * qd_as_f32(sums[0][at]);
     *mean = qd_row_sum(sum) * g->per_h;
-    QD_EACH_SHARED(part) {
-        total += qd_as_f32(spreads[part]) +
-                 from_mean(qd_as_f32(all[part]), qd_as_f32(means[part]), *mean);
-    }
+    EACH_PUT(at)
+    total += qd_as_f32(others[0][at]) +
+             from_mean(qd_as_f32(counts[0][at]), qd_as_f32(sums[0][at]), *mean);
     return qd_rsqrt(qd_row_sum(total) * g->per_h + g->eps);
 }
 
@@ -297,7 +324,7 @@ QD_INLINE void put_layer_codes(mode m, const qk_norm_args *g, const row *r, cons
 
 QD_INLINE void layer(mode m, const qk_norm_args *g, row *r, const kept *k) {
     float mean;
-    const float inverse = find_root(g, lane_moments(m, r, k), &mean);
+    const float inverse = find_root(m, g, r, k, &mean);
     *r = find_again(m, g, r);
     put_residual(m, r, k);
     if (m.is_quant && g->quant == QK_NORM_STATIC)

@@ -37,11 +37,15 @@ static bool has_usual_kind(const qn_device *device, const qni_norm_problem *p) {
     return p->quant == QNI_NORM_PLAIN || p->dtype_out == qni_usual_e4m3(device);
 }
 
+static bool has_sum(const qni_norm_problem *p) {
+    return p->residual.data || p->gate.data;
+}
+
 /** Few rows: only one row's latency counts, and the kernels of sums, with or without one, spread it over twice the
  *  lanes. */
 static family family_of(const qn_device *device, const qni_norm_problem *p) {
     const bool is_few = p->rows <= 2 * (int64_t)device->info.num_compute_units;
-    const bool is_sum = p->residual.data || p->gate.data || is_few;
+    const bool is_sum = has_sum(p) || is_few;
     const bool is_quant = p->quant != QNI_NORM_PLAIN;
     if (p->subtracts_mean || p->beta.data)
         return is_quant || !p->weight.data || !p->beta.data ? LAYER_ANY
@@ -52,10 +56,13 @@ static family family_of(const qn_device *device, const qni_norm_problem *p) {
     return is_sum ? is_quant ? RMS_SUM_QUANT : RMS_SUM : is_quant ? RMS_QUANT : RMS;
 }
 
-/** Runs of 8 elements that a lane keeps: twice as many where they stay in their 16 bits. */
-static int64_t runs_kept(family f, qni_dtype dtype) {
+/** Waves of a row. A lane keeps 4 runs of 8 elements; 8 where they stay in their 16 bits: rows without a sum. Those have
+ *  exactly twice the waves where rows are few, which gives their sums the same order. */
+static int64_t waves_of(family f, const qni_norm_problem *p, int64_t wave) {
     const bool is_raw = f == RMS || f == RMS_QUANT || f == LAYER;
-    return is_raw && dtype != QNI_F32 ? 8 : 4;
+    const bool may_be_raw = p->dtype != QNI_F32 && !has_sum(p) && f != RMS_ANY && f != LAYER_ANY;
+    const int64_t elements = wave * RUN * (may_be_raw ? 8 : 4);
+    return (p->h + elements - 1) / elements * (may_be_raw && !is_raw ? 2 : 1);
 }
 
 bool qni_norm_gpu_any_supports(const qn_device *device, const void *problem, qni_reason *why) {
@@ -167,8 +174,7 @@ qn_status qni_norm_gpu(qn_stream *stream, const void *problem) {
     const qni_norm_problem *p = problem;
     const family f = family_of(stream->device, p);
     const int64_t wave = stream->device->target->wave_size;
-    const int64_t elements = wave * RUN * runs_kept(f, p->dtype); // of a wave
-    return launch(stream, p, &kept[f][p->dtype], 1, (p->h + elements - 1) / elements * wave);
+    return launch(stream, p, &kept[f][p->dtype], 1, waves_of(f, p, wave) * wave);
 }
 
 qn_status qni_norm_gpu_any(qn_stream *stream, const void *problem) {

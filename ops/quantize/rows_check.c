@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check problems of quantisation along rows: every form of scale, all codes and scales to the bit.
 #include "../area.h"
+#include "../batches.h"
 #include "rows.h"
 
 #include <stdlib.h>
@@ -150,14 +151,8 @@ static qn_status make_expectations(check_case *c) {
 
 // ---- running a case
 
-static qn_status check_one(qni_check_run *run, const shape *s, qni_dtype dtype, qni_dtype dtype_q,
-                           qni_scale_form form) {
-    check_case *c = calloc(1, sizeof *c);
-    qn_status st = QN_OK;
-    if (!c)
-        return QN_FAIL(QN_E_MEMORY, "check: out of memory");
-    c->shape = s;
-    c->random = qni_check_seed(run) + (uint64_t)(s - shapes) * 100 + (uint64_t)form;
+static void make_problem(check_case *c, qni_dtype dtype, qni_dtype dtype_q, qni_scale_form form) {
+    const shape *s = c->shape;
     c->problem = (qni_rows_problem){.dtype_x = dtype,
                                     .dtype_q = dtype_q,
                                     .rows = s->rows,
@@ -173,6 +168,17 @@ static qn_status check_one(qni_check_run *run, const shape *s, qni_dtype dtype, 
              (long)s->rows, (long)s->cols, (long)s->group, form_names[form],
              s->is_column_major ? " column-major" : "", (long)s->gap, (long)s->offset,
              qni_dtype_name(dtype), qni_dtype_name(dtype_q));
+}
+
+static qn_status check_one(qni_check_run *run, const shape *s, qni_dtype dtype, qni_dtype dtype_q,
+                           qni_scale_form form) {
+    check_case *c = calloc(1, sizeof *c);
+    qn_status st = QN_OK;
+    if (!c)
+        return QN_FAIL(QN_E_MEMORY, "check: out of memory");
+    c->shape = s;
+    c->random = qni_check_seed(run) + (uint64_t)(s - shapes) * 100 + (uint64_t)form;
+    make_problem(c, dtype, dtype_q, form);
     place_scales(c);
     for (int i = 0; i < NUM_AREAS; i++)
         if (has_area(c, i))
@@ -185,6 +191,52 @@ out:
     st = qni_areas_excuse_far(run, &qni_op_quantize_rows, c->text, c->problem.x_row, st);
     qni_areas_destroy(c->areas, NUM_AREAS);
     free(c);
+    return st;
+}
+
+// ---- rows in batches
+
+/** context: the case, whose problem has all but pointers and rows. */
+static const void *make_batch(void *context, void *const *data, int64_t rows) {
+    check_case *c = context;
+    c->problem.rows = rows;
+    c->problem.x = data[X];
+    c->problem.q = data[Q];
+    c->problem.scale = data[SCALE];
+    return &c->problem;
+}
+
+static qn_status check_batches(qni_check_run *run, const shape *s, qni_dtype dtype,
+                               qni_dtype dtype_q, qni_scale_form form) {
+    check_case c = {.shape = s};
+    make_problem(&c, dtype, dtype_q, form);
+    const int64_t groups = qni_rows_groups(&c.problem);
+    const bool is_packed = form == QNI_SCALE_PACKED, is_given = form == QNI_SCALE_GIVEN;
+    const int64_t words = is_given ? 1 : is_packed ? (groups + 3) / 4 : groups;
+    c.problem.scale_row = words;
+    c.problem.scale_col = 1;
+    const qni_batch_tensor tensors[] = {
+        [X] = {.name = area_names[X], .dtype = dtype, .width = s->cols},
+        [Q] = {.name = area_names[Q], .dtype = dtype_q, .width = s->cols, .is_written = true},
+        [SCALE] = {area_names[SCALE], is_packed ? QNI_I32 : QNI_F32, words, .is_common = is_given,
+                   .is_written = !is_given}};
+    return qni_check_row_batches(
+        run, &(qni_row_op){&qni_op_quantize_rows, c.text, tensors, 3, make_batch, &c});
+}
+
+/** All forms but the tensor's scale, which depends on every row. */
+static qn_status check_all_batches(qni_check_run *run) {
+    static const shape widths[] = {
+        {1, 1024, 128, 0, 0, false}, {1, 1024, 0, 0, 0, false}, {1, 111, 20, 0, 0, false}};
+    const int thinning = qni_check_is_quick(run) ? 5 : 1;
+    int turn = 0;
+    qn_status st = QN_OK;
+    for (size_t s = 0; s < sizeof widths / sizeof *widths; s++)
+        for (int form = QNI_SCALE_GIVEN; form < QNI_SCALE_TENSOR; form++)
+            for (int dtype = QNI_F32; st == QN_OK && dtype <= QNI_BF16; dtype++)
+                if (++turn % thinning == 0)
+                    st = check_batches(run, &widths[s], (qni_dtype)dtype,
+                                       turn % 3 ? QNI_E4M3FN : QNI_I8, (qni_scale_form)form);
     return st;
 }
 
@@ -204,5 +256,5 @@ qn_status qni_quantize_rows_check(qni_check_run *run, const qni_op *op) {
                 if (st != QN_OK)
                     return st;
             }
-    return QN_OK;
+    return check_all_batches(run);
 }

@@ -76,6 +76,8 @@ bool qni_rope_gpu_any_supports(const qn_device *device, const void *problem, qni
 
 /** All problems of the op, for the check harness: rope_check.c. */
 qn_status qni_rope_check(qni_check_run *run, const qni_op *op);
+/** Those of tokens in batches of several sizes: rope_batches.c. */
+qn_status qni_rope_check_batches(qni_check_run *run);
 
 /** Turns a position of each pair, in units of 2^-64, whole turns left out: position * turns, modulo 2^64, is the angle.
  *  Off by 2^-62 of a turn at most. rope_launch.c. */

@@ -475,5 +475,5 @@ qn_status qni_rope_check(qni_check_run *run, const qni_op *op) {
                 if (st != QN_OK)
                     return st;
             }
-    return QN_OK;
+    return qni_rope_check_batches(run);
 }
