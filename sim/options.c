@@ -128,6 +128,18 @@ static bool read_threads(reader *r, const char *value) {
     return true;
 }
 
+static bool read_turn(reader *r, const char *value) {
+    uint64_t number;
+    if (!read_number(value, UINT32_MAX, &number) || number == 0) {
+        return complain(r,
+                        "turn=%s: accepted: instructions of a wave until the next one's turn, "
+                        "1 to 4294967295",
+                        value);
+    }
+    r->options.turn = (uint32_t)number;
+    return true;
+}
+
 static bool read_limit(reader *r, const char *value) {
     return read_number(value, UINT64_MAX, &r->options.limit) ||
            complain(r, "limit=%s: accepted: instructions a wave may execute, 0 for any number",
@@ -199,7 +211,8 @@ static const key keys[] = {
     {"arch", read_arch},     {"check", read_check},           {"mfma", read_mfma},
     {"clock", read_clock},   {"threads", read_threads},       {"limit", read_limit},
     {"trace", read_trace},   {"trace_file", read_trace_file}, {"profile", read_profile},
-    {"faults", read_faults}, {"report", read_report},         {"errorcode", read_errorcode}};
+    {"faults", read_faults}, {"report", read_report},         {"errorcode", read_errorcode},
+    {"turn", read_turn}};
 
 /** One "key=value". */
 static bool read_item(reader *r, char *item) {
@@ -214,8 +227,8 @@ static bool read_item(reader *r, char *item) {
         }
     }
     return complain(r,
-                    "unknown key '%s'; accepted: arch, check, mfma, clock, threads, limit, faults, "
-                    "report, errorcode, trace, trace_file, profile",
+                    "unknown key '%s'; accepted: arch, check, mfma, clock, threads, turn, limit, "
+                    "faults, report, errorcode, trace, trace_file, profile",
                     item);
 }
 

@@ -45,6 +45,8 @@ static void test_accepted(void **state) {
     assert_int_equal(o.look.trace_wave, 0);
     assert_string_equal(o.look.trace_file, "a b.txt");
     assert_string_equal(o.look.profile, "p-%p.json");
+    assert_true(sim_options_parse(&o, "turn=1", error, sizeof error));
+    assert_int_equal(o.turn, 1);
     assert_true(sim_options_parse(&o, "trace=add:17", error, sizeof error));
     assert_string_equal(o.look.trace, "add");
     assert_int_equal(o.look.trace_wave, 17);
@@ -72,6 +74,8 @@ static void test_refused(void **state) {
         {"threads=-1", "accepted: 1 to 1024"},
         {"threads=2x", "accepted: 1 to 1024"},
         {"threads=99999999999999999999", "accepted: 1 to 1024"},
+        {"turn=0", "1 to 4294967295"},
+        {"turn=4294967296", "1 to 4294967295"},
         {"limit=", "instructions a wave may execute"},
         {"limit=99999999999999999999", "instructions a wave may execute"},
         {"faults=0", "faults=0: accepted: 1 to 10000"},

@@ -92,16 +92,19 @@ typedef struct sim_look_options {
     char profile[SIM_PATH_BYTES];    // empty: nothing is counted
 } sim_look_options;
 
+enum { SIM_DEFAULT_TURN = 16 };
+
 /** What QUERN_SIM and quernsim_configure say. */
 typedef struct sim_options {
     sim_arch archs[SIM_MAX_DEVICES]; // of the devices, in order
     uint32_t num_archs;
-    uint32_t check;     // SIM_CHECK_ bits
-    bool fast_matrix;   // matrix instructions in plain f32 arithmetic, not by the chip's rules
-    uint32_t threads;   // host threads that run workgroups; 0: every core
-    uint64_t limit;     // instructions a wave may execute; 0: any number
-    uint32_t faults;    // different ones that stop a launch; 0: SIM_DEFAULT_FAULTS
-    uint32_t errorcode; // exit status of a process with faults; 0: its own
+    uint32_t check;   // SIM_CHECK_ bits
+    bool fast_matrix; // matrix instructions in plain f32 arithmetic, not by the chip's rules
+    uint32_t threads; // host threads that run workgroups; 0: every core
+    uint32_t turn;    // instructions of a wave until its workgroup's next wave; 0: SIM_DEFAULT_TURN
+    uint64_t limit;   // instructions a wave may execute; 0: any number
+    uint32_t faults;  // different ones that stop a launch; 0: SIM_DEFAULT_FAULTS
+    uint32_t errorcode;          // exit status of a process with faults; 0: its own
     char report[SIM_PATH_BYTES]; // file that faults are appended to as JSON; "": none
     sim_look_options look;
 } sim_options;
@@ -577,6 +580,7 @@ typedef struct sim_dispatch {
     uint64_t id;        // counts a device's dispatches
     uint32_t check;     // SIM_CHECK_ bits
     bool fast_matrix;   // matrix instructions in plain f32 arithmetic, not by the chip's rules
+    uint32_t turn;      // as in sim_options
     uint64_t limit;     // instructions a wave may execute; 0: any number
     _Atomic uint64_t counters[8]; // executed wave instructions by sim_class
     atomic_bool stop;

@@ -45,13 +45,16 @@ uint32_t sim_wave_slice(sim_wave *w, uint32_t slice) {
     return run(w, slice);
 }
 
-/** Instructions until the next wave's turn. */
+/** Instructions until the next wave's turn. Short turns keep the waves of a workgroup in step, as on silicon, where
+ *  each SIMD issues for its waves in turn: kernels are sold that are right only because a wave is never far ahead of
+ *  its neighbours. A wave that has no neighbours goes on for as long as nothing else must be looked at. */
 static uint32_t slice_of(const sim_wave *w) {
-    // Long enough that what happens once a slice costs nothing, short enough that a wave which spins
-    // on what another wave of its workgroup will write does not hold it up for long.
-    enum { SLICE = 16384 };
-    uint64_t limit = w->group->dispatch->limit, left = limit - w->num_executed;
-    return limit && left < SLICE ? (uint32_t)left + 1 : SLICE;
+    constexpr uint32_t alone = 16384;
+    const sim_dispatch *d = w->group->dispatch;
+    const uint32_t turn = d->turn ? d->turn : SIM_DEFAULT_TURN;
+    const uint32_t slice = w->group->num_waves > 1 ? turn : alone;
+    const uint64_t left = d->limit - w->num_executed;
+    return d->limit && left < slice ? (uint32_t)left + 1 : slice;
 }
 
 void sim_wave_run(sim_wave *w) {

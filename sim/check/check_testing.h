@@ -148,6 +148,7 @@ static inline outcome run_program(const program *p, unsigned waves, uint32_t che
                       .lds_bytes = LDS_BYTES,
                       .kernarg = kernarg->base,
                       .check = check,
+                      .turn = UINT32_MAX, // a wave runs to its barrier: what another finds is fixed
                       .limit = 100000};
     outcome out = {.ok = sim_dispatch_run(&d)};
     memcpy(&out.result, buffer->host + RESULT_AT, 4);

@@ -201,6 +201,33 @@ static void test_globals(void **state) {
     }
 }
 
+/** How often the writer changes in the list of t_turns. */
+static int count_changes(int level) {
+    uint32_t list[129] = {0};
+    void *d = device_alloc(sizeof list, list);
+    OK(launch(kernel(modules[level], "t_turns"), 1, 128, nullptr, &d, sizeof d));
+    take(list, d, sizeof list);
+    assert_int_equal(list[0], 128);
+    int changes = 0;
+    for (int i = 2; i <= 128; i++) {
+        changes += list[i] != list[i - 1];
+    }
+    return changes;
+}
+
+/** The waves of a workgroup stay in step, unless an option has one run ahead of another. */
+static void test_turns(void **state) {
+    (void)state;
+    for (int l = 0; l < num_levels; l++) {
+        assert_true(count_changes(l) > 32);
+        OK(hip.quernsim_configure("turn=100000"));
+        assert_int_equal(count_changes(l), 1);
+        OK(hip.quernsim_configure("turn=1"));
+        assert_true(count_changes(l) > 100);
+        OK(hip.quernsim_configure("turn=16"));
+    }
+}
+
 /** A workgroup may have all of a chip's LDS, and not a byte more. */
 static void test_lds_limit(void **state) {
     (void)state;
@@ -249,6 +276,7 @@ int main(void) {
         cmocka_unit_test_setup(test_stack, start),
         cmocka_unit_test_setup(test_partial_waves, start),
         cmocka_unit_test_setup(test_wave_numbers, start),
+        cmocka_unit_test_setup(test_turns, start),
         cmocka_unit_test_setup(test_globals, start),
         cmocka_unit_test_setup(test_lds_limit, start),
     };

@@ -251,6 +251,7 @@ static void init_dispatch(sim_dispatch *d, hipFunction_t function, const uint32_
     d->lds_bytes = function->kernel->lds_bytes + dynamic_lds;
     d->check = sim_hip.options.check;
     d->fast_matrix = sim_hip.options.fast_matrix;
+    d->turn = sim_hip.options.turn;
     d->limit = sim_hip.options.limit;
     d->faults.max = sim_hip.options.faults;
     d->id = atomic_fetch_add(&device->num_dispatches, 1);

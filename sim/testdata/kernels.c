@@ -128,6 +128,15 @@ KERNEL t_count(uint32_t GLOBAL *count) {
     __scoped_atomic_fetch_add(count, 1, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
 }
 
+/** Two waves append their numbers to a list, 64 times each. list[0] counts. */
+KERNEL t_turns(uint32_t GLOBAL *list) {
+    const uint32_t id = __gpu_thread_id_x();
+    for (int i = 0; id % 64 == 0 && i < 64; i++) {
+        list[1 + __scoped_atomic_fetch_add(list, 1, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE)] =
+            id / 64;
+    }
+}
+
 /** Stores far beyond its buffer when asked to. */
 KERNEL t_wild(uint32_t GLOBAL *out, uint64_t offset) {
     if (__gpu_thread_id_x() == 5) {
