@@ -185,18 +185,23 @@ static bool resolve_flat(sim_wave *w, const sim_inst *inst, const uint64_t *addr
 
 // ---- buffers
 
-/** What is checked: RDNA's OOB_SELECT by its numbers. gfx9 chooses by the stride. */
+// Which lanes a descriptor lets through, and where swizzling acts, follows what AMD's emulator rocjitsu
+// (ROCm/rocm-systems, emulation/rocjitsu) took from gfx950, gfx11 and gfx12 cards; the ISA documents say otherwise of
+// SOFFSET, and nothing of a swizzled buffer without an index.
+
+/** What is checked: RDNA's OOB_SELECT by its numbers. gfx9 chooses by index and stride. */
 typedef enum range_rule {
     RANGE_INDEX_AND_OFFSET, // the index in records, the offset in the stride
     RANGE_INDEX,
-    RANGE_NONE, // only that there are records
-    RANGE_RAW,  // the offset in bytes
+    RANGE_RECORDS, // only that there are records
+    RANGE_RAW,     // the end in bytes, SOFFSET included
+    RANGE_NONE,
 } range_rule;
 
 typedef struct buffer {
     uint64_t base;
     uint32_t stride, num_records;
-    uint32_t element_size, index_stride; // of a swizzled buffer; element_size 0: it is not
+    uint32_t element_size, index_stride; // where swizzling acts; element_size 0: it does not
     bool adds_lane;                      // the lane is part of the index
     range_rule rule;
 } buffer;
@@ -223,27 +228,41 @@ static bool resolve_scratch_buffer(sim_wave *w, const sim_inst *inst, uint32_t s
     return true;
 }
 
-/** Bytes that stay together in a swizzled buffer, or 0. gfx9 has one bit and 4 bytes, RDNA 4, 8 or 16. */
-static uint32_t element_size(const uint32_t *srd, bool is_rdna) {
-    uint32_t field = is_rdna ? srd[1] >> 30 : srd[1] >> 31;
-    return field ? 2u << field : 0;
-}
-
-/** Fields of the descriptor. Source: "CDNA3" and "RDNA3" ISA, buffer resource descriptor; Mesa's drivers for gfx9's
- *  range rule, records only where the instruction has an index. */
-static buffer read_buffer(const sim_wave *w, const uint32_t *srd, bool idxen) {
-    bool is_rdna = w->group->dispatch->chip->gfx_major > 9;
-    buffer b = {.base = srd[0] | (uint64_t)(srd[1] & 0xffff) << 32,
-                .stride = srd[1] >> 16 & 0x3fff,
-                .num_records = srd[2],
-                .element_size = element_size(srd, is_rdna),
-                .index_stride = 8u << (srd[3] >> 21 & 3),
-                .adds_lane = srd[3] >> 23 & 1};
-    if (b.adds_lane && !is_rdna) {
+/** gfx9 swizzles in units of 4 bytes, and only where ADD_TID_ENABLE gives each lane an index. */
+static buffer read_gfx9_buffer(const uint32_t *srd, bool idxen) {
+    const bool adds_tid = srd[3] >> 23 & 1, is_swizzled = adds_tid && srd[1] >> 31;
+    buffer b = {.stride = srd[1] >> 16 & 0x3fff,
+                .element_size = is_swizzled ? 4 : 0,
+                .adds_lane = adds_tid && (is_swizzled || !idxen)};
+    const bool has_index = idxen && b.stride;
+    b.rule = adds_tid && !idxen ? RANGE_NONE : has_index ? RANGE_INDEX : RANGE_RAW;
+    if (b.adds_lane) {
         b.stride |= (srd[3] >> 15 & 15) << 14; // there is no data format then
     }
-    bool has_index = b.stride && (idxen || b.adds_lane);
-    b.rule = is_rdna ? (range_rule)(srd[3] >> 28 & 3) : has_index ? RANGE_INDEX : RANGE_RAW;
+    return b;
+}
+
+/** RDNA swizzles in units of 4, 8 or 16 bytes, only where there is an index; idxen takes ADD_TID_ENABLE's place. */
+static buffer read_rdna_buffer(const uint32_t *srd, bool idxen) {
+    const bool adds_tid = srd[3] >> 23 & 1;
+    const uint32_t swizzle = idxen || adds_tid ? srd[1] >> 30 : 0;
+    buffer b = {.stride = srd[1] >> 16 & 0x3fff,
+                .element_size = swizzle ? 2u << swizzle : 0,
+                .adds_lane = adds_tid && !idxen,
+                .rule = (range_rule)(srd[3] >> 28 & 3)};
+    if (b.rule == RANGE_RAW && swizzle && b.stride) {
+        b.rule = RANGE_INDEX_AND_OFFSET;
+    }
+    return b;
+}
+
+/** Fields of the descriptor. Source: "CDNA3" and "RDNA3" ISA, buffer resource descriptor. */
+static buffer read_buffer(const sim_wave *w, const uint32_t *srd, bool idxen) {
+    const bool is_rdna = w->group->dispatch->chip->gfx_major > 9;
+    buffer b = is_rdna ? read_rdna_buffer(srd, idxen) : read_gfx9_buffer(srd, idxen);
+    b.base = srd[0] | (uint64_t)(srd[1] & 0xffff) << 32;
+    b.num_records = srd[2];
+    b.index_stride = 8u << (srd[3] >> 21 & 3);
     return b;
 }
 
@@ -259,21 +278,18 @@ static uint64_t buffer_offset(const buffer *b, uint32_t index, uint64_t offset) 
            record * b->element_size + byte;
 }
 
-/** soffset is not checked: LLVM's intrinsics say so of every chip. */
-static bool in_range(const buffer *b, uint32_t index, uint64_t offset, uint32_t bytes) {
-    bool is_structured = b->rule == RANGE_RAW && b->element_size && b->stride;
-    if (is_structured) {
-        return index < b->num_records && offset + bytes <= b->stride;
-    }
+static bool in_range(const buffer *b, uint32_t index, uint64_t end, uint32_t soffset) {
     switch (b->rule) {
     case RANGE_INDEX_AND_OFFSET:
-        return index < b->num_records && offset + bytes <= b->stride;
+        return index < b->num_records && end <= b->stride;
     case RANGE_INDEX:
         return index < b->num_records;
-    case RANGE_NONE:
+    case RANGE_RECORDS:
         return b->num_records;
+    case RANGE_RAW:
+        return end + soffset <= b->num_records;
     default:
-        return offset + bytes <= b->num_records;
+        return true;
     }
 }
 
@@ -288,12 +304,14 @@ static bool resolve_buffer(sim_wave *w, const sim_inst *inst, uint32_t skip, uin
     buffer b = read_buffer(w, srd, idxen);
     const uint32_t *first = w->v[vaddr->kind == SIM_OP_VGPR ? vaddr->reg : 0];
     const uint32_t *second = idxen && offen ? first + SIM_LANES : first;
-    uint64_t soffset = sim_read32(w, &inst->src[inst->num_src - 1]), address[SIM_LANES];
+    const uint32_t soffset = sim_read32(w, &inst->src[inst->num_src - 1]);
+    uint64_t address[SIM_LANES];
     uint64_t active = out->mask;
     for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        uint32_t index = (idxen ? first[lane] : 0) + (b.adds_lane ? lane : 0);
-        uint64_t offset = (uint64_t)(offen ? second[lane] : 0) + (uint32_t)inst->offset + skip;
-        if (!in_range(&b, index, offset, bytes)) {
+        const uint32_t given = idxen ? first[lane] : 0, index = given + (b.adds_lane ? lane : 0);
+        // The vector offset and the instruction's wrap at 32 bits.
+        uint64_t offset = (uint64_t)((offen ? second[lane] : 0) + (uint32_t)inst->offset) + skip;
+        if (!in_range(&b, idxen ? given : index, offset + bytes, soffset)) {
             active &= ~(UINT64_C(1) << lane);
         }
         address[lane] = b.base + soffset + buffer_offset(&b, index, offset);

@@ -358,10 +358,10 @@ static void prepare_buffer(void) {
 
 static void check_buffer_loads(void) {
     LANES(lane) {
-        for (unsigned k = 0; k < 4; k++) { // each dword has its own check; soffset is outside it
+        for (unsigned k = 0; k < 4; k++) { // each dword has its own check, soffset included
             uint64_t offset = (uint64_t)B(1, lane) + 8 + 4 * k;
             check_register(20 + (int)k, lane,
-                           offset + 4 <= 6000 ? dword(model + 1024 + 16 + offset) : 0);
+                           offset + 16 + 4 <= 6000 ? dword(model + 1024 + 16 + offset) : 0);
         }
         uint64_t at = 8192 + 24 * (uint64_t)B(2, lane) + B(3, lane) + 4;
         check_register(24, lane, B(2, lane) < 100 ? dword(model + at) : 0);
