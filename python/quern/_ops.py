@@ -14,6 +14,7 @@ from ._native import ffi
 torch_ops = None
 is_compiling = None
 count_modes = None
+check_torch = None  # raises for PyTorch tensors that cannot be taken: (op, names, values)
 
 
 def is_being_traced():
@@ -47,11 +48,14 @@ def lend(name, arguments):
 
 
 def _make(name):
-    function = ffi[name]
+    function, names = ffi[name], TENSORS[name]
+    count = len(names)
 
     def call(*arguments):
-        if torch_ops is not None and (is_compiling() or count_modes()):  # is_being_traced, without the time of a call
-            return getattr(torch_ops, name)(*arguments)
+        if torch_ops is not None or any(map(_tensor.is_torch, arguments[:count])):  # which imports quern.torch
+            if is_compiling() or count_modes():  # is_being_traced, without the time of a call
+                return getattr(torch_ops, name)(*arguments)
+            check_torch(name, names, arguments[:count])
         if _tensor.must_lend(arguments[0]):
             function(*lend(name, arguments))
             return
@@ -65,7 +69,9 @@ def _make(name):
 
 
 TABLE = {}
+TENSORS = {}  # the names of an op's parameters up to the last tensor; numbers stand behind
 for _line in ffi.op_table().splitlines():
     _name, *_words = _line.split()
     TABLE[_name] = [Parameter(word) for word in _words]
+    TENSORS[_name] = tuple(p.name for p in TABLE[_name] if p.kind == "t")
     globals()[_name] = _make(_name)

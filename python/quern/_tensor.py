@@ -11,6 +11,7 @@ from ._native import ffi, tvm_ffi
 
 Tensor = tvm_ffi.Tensor
 torch = None  # the module, once quern.torch is imported
+check_torch = None  # then: raises for PyTorch tensors that cannot be taken, (op, names, values)
 
 # quern's names of dtypes -> those of ml_dtypes, PyTorch and DLPack
 _ALIASES = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "i8": "int8", "i32": "int32", "i64": "int64",
@@ -114,7 +115,8 @@ def must_lend(x):
 def is_torch(x):
     if torch is not None:
         return isinstance(x, torch.Tensor)
-    if "torch" in sys.modules and isinstance(x, sys.modules["torch"].Tensor):
+    # While another thread imports PyTorch, its module has no Tensor yet.
+    if "torch" in sys.modules and isinstance(x, getattr(sys.modules["torch"], "Tensor", ())):
         import quern.torch  # noqa: F401  (sets torch)
         return True
     return False
@@ -233,6 +235,8 @@ def to(x, device):
     x       anything that speaks DLPack, and NumPy arrays of ml_dtypes' types; on a device it must be contiguous
     device  a spec or a Device; "cpu" brings a result back
     """
+    if is_torch(x):
+        check_torch("to", ("x",), (x,))
     source, target = tensor(x), globals()["device"](device)
     result = empty(source.shape, str(source.dtype), target)
     if source.__dlpack_device__()[0] != 1 and target.dlpack[0] != 1 and source.__dlpack_device__() != target.dlpack:

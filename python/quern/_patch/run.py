@@ -11,6 +11,7 @@ import quern.torch  # noqa: F401  (torch.ops.quern)
 from .. import _ops, _tensor
 from .._env import is_set
 from .._native import ffi
+from ..torch._tensors import refuse_gradients
 
 _logger = logging.getLogger("quern.patch")
 _logs = is_set("SGLANG_LOG_KERNEL")
@@ -37,8 +38,7 @@ class Runner:
             _logger.warning("tensors are staged to %s for each op, and results back", self.device)
 
     def __call__(self, name, *arguments):
-        if torch.is_grad_enabled():
-            _refuse_gradients(name, arguments)
+        refuse_gradients(name, _ops.TENSORS[name], arguments)
         if torch.compiler.is_compiling() or type(arguments[0]) not in _PLAIN:  # the latter: inside a tracer
             if self.device is not None:
                 raise RuntimeError(f"patch: {name} is staged to {self.device}, which torch.compile cannot do; "
@@ -81,9 +81,3 @@ class Runner:
             kept = x, state, _tensor.to(x.detach().contiguous(), self.device)
             self._weights[id(x)] = kept
         return kept[2]
-
-
-def _refuse_gradients(name, arguments):
-    if any(isinstance(a, torch.Tensor) and a.requires_grad for a in arguments):
-        raise RuntimeError(f"patch: {name} would need a gradient, and quern has none; run the model under "
-                           "torch.inference_mode() or torch.no_grad()")

@@ -8,13 +8,9 @@ sinks and windows.
 import torch
 
 from ._sdpa import _staging, known_device
+from ._tensors import refuse_gradients
 
 _NAME = "quern"
-
-
-def _check(op, *tensors):
-    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
-        raise RuntimeError(f"{op}: an argument requires a gradient, and quern computes none; use torch.inference_mode()")
 
 
 def _refuse(op, **arguments):
@@ -29,7 +25,7 @@ def _transformers_attention(device):
     def forward(module, query, key, value, attention_mask, scaling=None, dropout=0.0, is_causal=None, sliding_window=None,
                 softcap=None, s_aux=None, position_bias=None, cache=None, output_attentions=None, **kwargs):
         """query [batch, heads, n, head_dim]: (result [batch, n, heads, head_dim], None), as transformers wants it."""
-        _check(op, query, key, value, s_aux)
+        refuse_gradients(op, ("query", "key", "value", "s_aux"), (query, key, value, s_aux))
         _refuse(op, position_bias=position_bias, cache=cache, output_attentions=output_attentions)
         is_causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
         n, kv_len = query.shape[2], key.shape[2]
@@ -70,7 +66,7 @@ def _diffusers_attention(device):
     def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False,
                   return_lse=False, _parallel_config=None):
         """query [batch, n, heads, head_dim], and so the result."""
-        _check(op, query, key, value)
+        refuse_gradients(op, ("query", "key", "value"), (query, key, value))
         _refuse(op, return_lse=return_lse, _parallel_config=_parallel_config)
         if attn_mask is not None and is_causal:
             raise ValueError(f"{op}: attn_mask and is_causal are both given; accepted: one of them")

@@ -8,6 +8,7 @@ import torch
 from .. import _ops, _tensor
 from .._attention import with_workspace
 from .._native import ffi
+from ._tensors import check, refuse_gradients
 
 _PREPARE = {"attention": with_workspace}  # what is done to arguments that are no longer symbols
 _TYPES = {"t": "Tensor", "f": "float", "i": "int"}
@@ -30,14 +31,28 @@ def _register_op(name, parameters):
     function = ffi[name]
     prepare = _PREPARE.get(name)
 
+    names = _ops.TENSORS[name]
+
     def call(*arguments):
+        check(name, names, arguments[:len(names)])
         function(*(prepare(arguments) if prepare else arguments))
         if observer is not None:
             observer(name, arguments)
 
     library.define(_schema(name, parameters))
     library.impl(name, call, "CompositeExplicitAutograd")
+    refuse_when_recorded(name, names)
     torch.library.register_fake(f"quern::{name}", lambda *arguments: None, lib=library)
+
+
+def refuse_when_recorded(name, names):
+    """Has a custom op refuse tensors that need a gradient, also where a graph is made of it."""
+    def below(*arguments, **options):
+        refuse_gradients(name, names, arguments)
+        with torch._C._AutoDispatchBelowAutograd():
+            return getattr(torch.ops.quern, name).default(*arguments, **options)
+
+    library.impl(name, below, "Autograd")
 
 
 def register():
@@ -48,3 +63,4 @@ def register():
     _ops.torch_ops = torch.ops.quern
     _ops.is_compiling = torch.compiler.is_compiling
     _ops.count_modes = torch._C._len_torch_dispatch_stack
+    _ops.check_torch = _tensor.check_torch = check

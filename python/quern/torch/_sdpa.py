@@ -17,7 +17,7 @@ from .. import last_kernel as _last_kernel
 from .._attention import attention
 from .._native import ffi
 from . import _compiled
-from ._ops import library
+from ._ops import library, refuse_when_recorded
 
 _logger = logging.getLogger("quern.torch")
 calls = collections.Counter()  # kernel -> how many calls of PyTorch's it computed, in this process
@@ -162,6 +162,7 @@ library.define("scaled_dot_product_attention(Tensor query, Tensor key, Tensor va
                "float logits_soft_cap=0.0) -> Tensor",
                tags=(torch.Tag.nondeterministic_seeded,))
 library.impl("scaled_dot_product_attention", _compute, "CompositeExplicitAutograd")
+refuse_when_recorded("scaled_dot_product_attention", ("query", "key", "value", "attn_mask"))
 
 
 @torch.library.register_fake("quern::scaled_dot_product_attention", lib=library)

@@ -8,6 +8,7 @@ import math
 import torch
 
 from ..._attention import attention, attention_plan
+from ...torch._tensors import refuse_gradients
 from .. import _fallback_attention
 from . import _run
 from .page import is_hnd
@@ -135,6 +136,7 @@ def output_dtype(q):
 
 def attend(op, q, k, v, *, batch=None, out=None, lse=None, return_lse=False, workspace=None, **options):
     """quern's attention on the current device, or PyTorch's operators; q [n, heads, dim], single calls with one request."""
+    refuse_gradients(op, ("q", "k", "v"), (q, k, v))
     out_dtype = (batch.dtypes[2] if batch else options.pop("dtype", None)) or output_dtype(q)
     if out is None:
         out = torch.empty(*q.shape[:-1], v.shape[-1], dtype=out_dtype, device=q.device)

@@ -12,6 +12,7 @@ import quern.torch._ops
 from ... import _ops
 from ... import last_kernel as _last_kernel
 from ..._env import is_set
+from ...torch._tensors import refuse_gradients
 from .. import _fallback
 
 _logger = logging.getLogger("quern.compat.flashinfer")
@@ -29,6 +30,7 @@ class UnknownWord(KeyError, ValueError):
 
 def run(name, *arguments):
     """The op, by quern or PyTorch."""
+    refuse_gradients(name, _ops.TENSORS[name], arguments)
     getattr(_fallback if _disabled else _ops, name)(*arguments)
     log(name, arguments)
 
