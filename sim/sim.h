@@ -216,8 +216,17 @@ typedef enum sim_kind { // what an instruction is to those who count or time it 
     SIM_NUM_KINDS
 } sim_kind;
 
+/** What an instruction of gfx9 has to do with wait states (check/hazards.c). */
+typedef struct sim_hazard {
+    uint8_t states; // that it counts for; 0: the chip is no gfx9
+    uint8_t matrix; // which unit a matrix instruction takes; 0: it is none
+    uint8_t passes; // of a matrix instruction
+    uint16_t traits;
+} sim_hazard;
+
 /** What the checker looks at, by sim_find_effects (check/effects.c). */
 typedef struct sim_effects {
+    sim_hazard hazard;
     uint8_t access, flow, scope;
     uint8_t stream; // SIM_NUM_STREAMS: none
     bool is_wait, is_barrier;

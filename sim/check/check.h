@@ -30,6 +30,23 @@ typedef struct sim_result {
     uint8_t stream;
 } sim_result;
 
+enum {               // sim_past.at: what an instruction left unfinished with a register
+    SIM_DEED_VECTOR, // a vector instruction wrote it
+    SIM_DEED_MATRIX, // a matrix instruction wrote it
+    SIM_DEED_C,      // a matrix instruction took it as C
+    SIM_DEED_STORE,  // a store has it as data
+    SIM_DEED_SCALAR, // a scalar instruction wrote it
+    SIM_NUM_DEEDS
+};
+
+/** Who did what last, in wait states of gfx9 (hazards.c). */
+struct sim_past {
+    uint32_t clock;
+    uint32_t unit_free;                              // when the next matrix instruction can begin
+    uint32_t at[SIM_NUM_DEEDS][SIM_NUM_REGS];        // 0: nobody
+    const sim_inst *by[SIM_NUM_DEEDS][SIM_NUM_REGS]; // valid where there is an `at`
+};
+
 /** Of a wave. A bit of `pending` or `undefined` that is clear says that a register is as it should be. */
 struct sim_shadow {
     uint32_t
@@ -48,6 +65,7 @@ struct sim_shadow {
         kept_scalars[128]; // valid where pending: what was there before; late: the result
     uint64_t undefined_lanes[SIM_NUM_REGS]; // valid where undefined
     uint16_t origin[SIM_NUM_REGS]; // the register that was never written; valid where undefined
+    struct sim_past past;
 };
 
 /** Of four bytes of LDS. */
@@ -171,6 +189,13 @@ static inline bool is_flat(const sim_inst *inst) {
 }
 /** Whether an active lane's flat address lies in an aperture. */
 bool sim_reaches(const sim_wave *w, const sim_inst *inst, uint64_t aperture);
+
+// ---- wait states (hazards.c)
+
+sim_hazard sim_find_hazard(const sim_inst *inst, sim_arch arch);
+void sim_hazards_begin(sim_wave *w);
+/** Finds too few wait states before an instruction, and counts it. */
+void sim_check_hazards(sim_wave *w, const sim_inst *inst);
 
 // ---- results on their way (waits.c, lds.c)
 

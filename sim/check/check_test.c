@@ -57,9 +57,10 @@ static void test_wait(void **) {
          "ds_bpermute_b32 v3, v1, v2\n s_waitcnt lgkmcnt(0)\n v_mov_b32_e32 v4, v3",
          "v3 is read before the result of ds_bpermute_b32"},
         {"matrix operand", CDNA, 1,
-         "global_load_dwordx4 v[4:7], v1, s[4:5]\n v_mov_b32_e32 v3, v2\n"
+         "global_load_dwordx4 v[4:7], v1, s[4:5]\n v_mov_b32_e32 v3, v2\n s_nop 1\n"
          "v_mfma_f32_4x4x1f32 v[4:7], v2, v3, v[4:7]",
-         "global_load_dwordx4 v[4:7], v1, s[4:5]\n v_mov_b32_e32 v3, v2\n s_waitcnt vmcnt(0)\n"
+         "global_load_dwordx4 v[4:7], v1, s[4:5]\n v_mov_b32_e32 v3, v2\n s_waitcnt vmcnt(0)\n "
+         "s_nop 0\n"
          "v_mfma_f32_4x4x1f32 v[4:7], v2, v3, v[4:7]",
          "v4 is read before the result of global_load_dwordx4"},
         {"LDS DMA", CDNA, 1,
@@ -78,9 +79,10 @@ static void test_wait(void **) {
          "ds_read_b32 v3, v1\n s_waitcnt vmcnt(0)\n ds_read_b32 v4, v1 offset:256",
          "LDS address 0x100 is read before what buffer_load_dword"},
         {"LDS DMA of another wave", CDNA, 2,
-         "s_lshl_b32 m0, s6, 2\n buffer_load_dword v1, s[8:11], 0 offen lds\n s_barrier\n"
+         "s_lshl_b32 m0, s6, 2\n s_nop 0\n buffer_load_dword v1, s[8:11], 0 offen lds\n s_barrier\n"
          "v_xor_b32_e32 v3, 0x100, v1\n s_waitcnt vmcnt(0)\n ds_read_b32 v4, v3",
-         "s_lshl_b32 m0, s6, 2\n buffer_load_dword v1, s[8:11], 0 offen lds\n s_waitcnt vmcnt(0)\n"
+         "s_lshl_b32 m0, s6, 2\n s_nop 0\n buffer_load_dword v1, s[8:11], 0 offen lds\n s_waitcnt "
+         "vmcnt(0)\n"
          "s_barrier\n v_xor_b32_e32 v3, 0x100, v1\n ds_read_b32 v4, v3",
          "that wave did not wait before the barrier"},
         {"LDS write of another wave", EVERY, 2,
@@ -128,9 +130,9 @@ static void test_uninit(void **) {
          "global_store_dword v1, v4, s[4:5]",
          "the stored value depends on v9, which was never written"},
         {"register by its number", EVERY, 1,
-         "s_mov_b32 m0, 3\n s_movreld_b32 s20, 5\n v_mov_b32_e32 v3, s20\n"
+         "s_mov_b32 m0, 3\n s_nop 0\n s_movreld_b32 s20, 5\n v_mov_b32_e32 v3, s20\n"
          "global_store_dword v1, v3, s[4:5]",
-         "s_mov_b32 m0, 3\n s_movreld_b32 s20, 5\n v_mov_b32_e32 v3, s23\n"
+         "s_mov_b32 m0, 3\n s_nop 0\n s_movreld_b32 s20, 5\n v_mov_b32_e32 v3, s23\n"
          "global_store_dword v1, v3, s[4:5]",
          "the stored value depends on s20, which was never written"},
         {"vector register by its number", GFX11 | GFX12, 1,
@@ -144,9 +146,9 @@ static void test_uninit(void **) {
          "global_store_dword v1, v3, s[4:5]\n s_mov_b64 exec, s[12:13]",
          "lane 60, work-item (60, 0, 0)"},
         {"the other side of a select", EVERY, 1,
-         "v_cmp_gt_u32_e32 vcc, 32, v0\n v_cndmask_b32_e32 v3, v9, v2, vcc\n"
+         "v_cmp_gt_u32_e32 vcc, 32, v0\n s_nop 1\n v_cndmask_b32_e32 v3, v9, v2, vcc\n"
          "global_store_dword v1, v3, s[4:5]",
-         "v_cmp_gt_u32_e32 vcc, 64, v0\n v_cndmask_b32_e32 v3, v9, v2, vcc\n"
+         "v_cmp_gt_u32_e32 vcc, 64, v0\n s_nop 1\n v_cndmask_b32_e32 v3, v9, v2, vcc\n"
          "global_store_dword v1, v3, s[4:5]",
          "lane 32"},
         {"address", EVERY, 1, "global_load_dword v3, v9, s[4:5]",
@@ -158,10 +160,10 @@ static void test_uninit(void **) {
          "v_mov_b32_e32 v9, 5\n v_cmp_lt_u32_e32 vcc, v9, v0\n s_and_saveexec_b64 s[12:13], vcc",
          "EXEC depends on v9"},
         {"accumulator", CDNA, 1,
-         "v_mov_b32_e32 v4, 0\n v_mov_b32_e32 v5, 0\n v_mov_b32_e32 v6, 0\n"
+         "v_mov_b32_e32 v4, 0\n v_mov_b32_e32 v5, 0\n v_mov_b32_e32 v6, 0\n s_nop 1\n"
          "v_mfma_f32_4x4x1f32 v[4:7], v2, v2, v[4:7]\n s_nop 7\n s_nop 7\n"
          "global_store_dword v1, v7, s[4:5]",
-         "v_mov_b32_e32 v4, 0\n v_mov_b32_e32 v5, 0\n v_mov_b32_e32 v6, 0\n"
+         "v_mov_b32_e32 v4, 0\n v_mov_b32_e32 v5, 0\n v_mov_b32_e32 v6, 0\n s_nop 1\n"
          "v_mfma_f32_4x4x1f32 v[4:7], v2, v2, v[4:7]\n s_nop 7\n s_nop 7\n"
          "global_store_dword v1, v6, s[4:5]",
          "the stored value depends on v7"},
@@ -225,8 +227,10 @@ static void test_lds_bounds(void **) {
          "flat_store_dword v[4:5], v2",
          "LDS store of 4 bytes at 0x1000"},
         {"LDS DMA", CDNA, 1,
-         "s_movk_i32 m0, 0xf04\n buffer_load_dword v1, s[8:11], 0 offen lds\n s_waitcnt vmcnt(0)",
-         "s_movk_i32 m0, 0xf00\n buffer_load_dword v1, s[8:11], 0 offen lds\n s_waitcnt vmcnt(0)",
+         "s_movk_i32 m0, 0xf04\n s_nop 0\n buffer_load_dword v1, s[8:11], 0 offen lds\n s_waitcnt "
+         "vmcnt(0)",
+         "s_movk_i32 m0, 0xf00\n s_nop 0\n buffer_load_dword v1, s[8:11], 0 offen lds\n s_waitcnt "
+         "vmcnt(0)",
          "LDS store of 4 bytes at 0x1000"},
         {"direct load", GFX11, 1, "s_mov_b32 m0, 0x21000\n lds_direct_load v3 wait_vdst:15",
          "s_mov_b32 m0, 0x20ffc\n lds_direct_load v3 wait_vdst:15",

@@ -78,8 +78,8 @@ static const char prologue[] = "s_load_dwordx2 s[4:5], s[0:1], 0x0\n"
                                "v_readfirstlane_b32 s6, v0\n"
                                "s_waitcnt lgkmcnt(0)\n"
                                "s_mov_b32 s8, s4\n s_and_b32 s9, s5, 0xffff\n"
-                               "s_movk_i32 s10, 0x4000\n s_mov_b32 s11, 0x27000\n"
-                               "s_mov_b32 m0, 0\n";
+                               "s_mov_b32 m0, 0\n" // an instruction before it is read
+                               "s_movk_i32 s10, 0x4000\n s_mov_b32 s11, 0x27000\n";
 
 typedef struct program {
     const chip *chip;

@@ -164,6 +164,7 @@ void sim_find_effects(sim_inst *inst, sim_arch arch) {
     }
     e.is_barrier = !strcmp(inst->opcode->mnemonic, "s_barrier") ||
                    !strcmp(inst->opcode->mnemonic, "s_barrier_wait");
+    e.hazard = sim_find_hazard(inst, arch);
     e.is_indexed = has(inst, "movreld") || has(inst, "movrelsd") || has(inst, "swaprel");
     inst->effects = e;
 }

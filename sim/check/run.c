@@ -67,6 +67,7 @@ static void begin_wave(struct sim_shadow *s, sim_wave *w) {
     s->has_stored = false;
     begin_registers(s, w);
     w->shadow = s;
+    sim_hazards_begin(w);
 }
 
 void sim_check_begin(sim_workgroup *group, void *memory) {
@@ -102,9 +103,13 @@ static void pass_barrier(sim_wave *w) {
     memcpy(s->done_at_barrier, s->done, sizeof s->done);
 }
 
-/** Checks an instruction as it will run: GPR indexing displaces registers, VSKIP leaves it out. */
+/** Checks an instruction as it will run: GPR indexing displaces registers, VSKIP leaves it out. Then wait states are
+ *  not counted. */
 static bool check(sim_wave *w, const sim_inst *inst) {
     if (!(w->mode & SIM_MODE_SPECIAL)) [[clang::likely]] {
+        if (inst->effects.hazard.states && (w->group->dispatch->check & SIM_CHECK_WAIT)) {
+            sim_check_hazards(w, inst);
+        }
         return sim_check_registers(w, inst);
     }
     sim_inst copy = *inst;
