@@ -243,6 +243,8 @@ static int64_t group_rows(const qni_gemm_spec *spec, int64_t g) {
         return 0;
     if (spec->rows == QNI_ROWS_FULL)
         return spec->m;
+    if (spec->rows == QNI_ROWS_FEW)
+        return (g + 1) % 3;
     const int64_t masked[] = {0, 1, spec->m, spec->m / 2};
     return is_masked ? masked[g % 4] : mixed[(g + spec->k) % 6];
 }
@@ -387,7 +389,7 @@ static void describe(qni_gemm_case *c) {
     static const char *const groupings[] = {"", "index ", "ends ", "masked "};
     static const char *const fills[] = {"",     " powers", " equal",      " large", " tiny",
                                         " nan", " sparse", " -0 weights", " any",   " cancelling"};
-    static const char *const rows[] = {"", " no rows", " full"};
+    static const char *const rows[] = {"", " no rows", " full", " few rows"};
     const qni_gemm_spec *s = &c->spec;
     char groups[32] = "";
     if (s->grouping != QN_GEMM_DENSE)

@@ -26,6 +26,7 @@ typedef enum qni_gemm_rows {
     QNI_ROWS_MIXED, // 0, 1, 127, 128, 129 and others; masked: 0, 1, all, half
     QNI_ROWS_NONE,
     QNI_ROWS_FULL, // masked: all
+    QNI_ROWS_FEW,  // 0 to 2
 } qni_gemm_rows;
 
 typedef struct qni_gemm_spec {

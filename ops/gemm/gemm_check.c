@@ -97,6 +97,21 @@ static const qni_gemm_spec full_specs[] = {
     GROUPED(MASKED, 5, 130, 40, 130, FN, FNUZ, .expected_m = 1000000), GROUPED(MASKED, 3, 33, 40, 130, BF, BF),
     GROUPED(MASKED, 4, 70, 40, 130, FN, FN, .rows = QNI_ROWS_NONE), GROUPED(MASKED, 4, 70, 40, 130, FN, FN, .rows = QNI_ROWS_FULL),
     GROUPED(MASKED, 5, 33, 40, 130, FN, FN, .is_strided = true, .a_transposed = true),
+    // Places far along each dimension: the ninth block of n, rows past 1024, more than 32 K-blocks, more groups than lanes.
+    DENSE(2, 1100, 140, FN, FN, BF), DENSE(2, 1100, 140, FN, FN, BF, .is_packed = true, .adds_c = true),
+    DENSE(3, 1100, 256, FNUZ, FNUZ, F32, .is_packed = true), DENSE(2, 1100, 140, FN, FN, BF, .b_transposed = true),
+    DENSE(2, 1100, 70, BF, BF, BF), DENSE(2, 1100, 70, BF, BF, F32, .b_transposed = true, .adds_c = true),
+    DENSE(3, 20, 4364, FN, FN, BF), DENSE(3, 20, 4364, FN, FN, F32, .is_packed = true), DENSE(3, 20, 4364, FNUZ, FNUZ, BF, .is_packed = true, .is_strided = true),
+    DENSE(3, 20, 4364, FN, FN, BF, .is_strided = true, .a_transposed = true, .b_transposed = true), DENSE(3, 20, 4364, BF, BF, BF),
+    DENSE(1100, 6, 140, FN, FN, BF), DENSE(1100, 6, 140, FN, FN, F32, .is_packed = true, .adds_c = true),
+    DENSE(1100, 6, 256, FNUZ, FNUZ, BF, .is_packed = true), DENSE(1100, 6, 140, FN, FN, BF, .a_transposed = true),
+    DENSE(1100, 6, 70, BF, BF, BF, .adds_c = true), DENSE(1100, 6, 70, BF, BF, F32, .a_transposed = true),
+    GROUPED(INDEX, 67, 0, 6, 140, FN, FN, .rows = QNI_ROWS_FEW), GROUPED(INDEX, 67, 0, 6, 140, FNUZ, FNUZ, .rows = QNI_ROWS_FEW, .is_packed = true),
+    GROUPED(ENDS, 67, 0, 6, 140, FN, FN, .rows = QNI_ROWS_FEW, .m_alignment = 4), GROUPED(ENDS, 67, 0, 6, 140, FN, FN, .rows = QNI_ROWS_FEW, .is_packed = true, .m_alignment = 4),
+    GROUPED(ENDS, 67, 0, 6, 256, FNUZ, FNUZ, .rows = QNI_ROWS_FEW, .is_packed = true, .m_alignment = 16, .zero_padding = true), GROUPED(ENDS, 67, 0, 6, 70, BF, BF, .rows = QNI_ROWS_FEW, .m_alignment = 4),
+    GROUPED(MASKED, 67, 3, 6, 140, FN, FN, .rows = QNI_ROWS_FEW), GROUPED(MASKED, 67, 3, 6, 140, FN, FN, .rows = QNI_ROWS_FEW, .is_packed = true),
+    GROUPED(MASKED, 67, 3, 6, 256, FNUZ, FNUZ, .rows = QNI_ROWS_FEW, .is_packed = true), GROUPED(MASKED, 2, 1030, 6, 256, FNUZ, FNUZ, .rows = QNI_ROWS_FULL, .is_packed = true),
+    GROUPED(MASKED, 67, 3, 6, 70, BF, BF, .rows = QNI_ROWS_FEW),
 };
 // clang-format on
 
@@ -294,8 +309,8 @@ static qn_status check_pack_size(qni_check_run *run, qni_dtype dtype, int64_t gr
 }
 
 static qn_status check_pack(qni_check_run *run) {
-    static const int64_t sizes[][3] = {
-        {1, 1, 1}, {2, 130, 260}, {1, 64, 128}, {1, 65, 127}, {3, 257, 384}};
+    static const int64_t sizes[][3] = {{1, 1, 1},     {2, 130, 260}, {1, 64, 128},  {1, 65, 127},
+                                       {3, 257, 384}, {1, 1100, 40}, {1, 20, 4364}, {67, 6, 20}};
     int count = qni_check_is_quick(run) ? 2 : (int)(sizeof sizes / sizeof *sizes);
     qn_status st = QN_OK;
     for (int i = 0; i < count && st == QN_OK; i++) {
