@@ -1,10 +1,188 @@
 // SPDX-License-Identifier: Apache-2.0
-// GEMM with AVX2 and FMA: f32, 6 rows by 16 columns in registers.
+// GEMM with AVX2, FMA and F16C: f32, 6 rows by 16 columns in registers; packed weights decoded through f16.
+//
+// Decoded FP8: a is multiplied by 2^8 and b divided by it, which changes no bit of a product.
+//
+// The bits of an e4m3 code without its sign, shifted to where f16 has exponent and mantissa, are the code's value divided
+// by 2^8 (e4m3fn) or 2^7 (e4m3fnuz), subnormals included; F16C reads them whatever the caller has told the processor
+// about subnormals. NaNs would become numbers: they are looked for, and panels that have any go the long way.
+//
+// Bound   many rows: FMAs, 12 for 8 loads; one row: decoding, at 13 bytes of weights a nanosecond (Zen 4, 3.9 GHz)
 #define LANES 8
 #define ROWS 6
 #define VECTORS 2
 #include "gemm_f32.h"
 
+#include <immintrin.h>
+
+/** Eight columns' weights at four k: as f16 has them, divided by 2^8 or 2^7. */
+typedef struct quad {
+    __m256 k[4];
+} quad;
+
+/** Eight columns of a packed line, of which gemm_pack.c has the order: pairs of k, those of four columns together. */
+static inline quad decode(__m256i codes) {
+    const __m256i value = _mm256_set1_epi16((short)0xBF80);
+    __m256i pairs =
+        _mm256_permute4x64_epi64(codes, 0xD8); // k and k + 1 of all eight; k + 2 and k + 3
+    __m256i odd = _mm256_and_si256(_mm256_srai_epi16(pairs, 1), value);
+    __m256i even = _mm256_and_si256(_mm256_srai_epi16(_mm256_slli_epi16(pairs, 8), 1), value);
+    return (quad){{_mm256_cvtph_ps(_mm256_castsi256_si128(even)),
+                   _mm256_cvtph_ps(_mm256_castsi256_si128(odd)),
+                   _mm256_cvtph_ps(_mm256_extracti128_si256(even, 1)),
+                   _mm256_cvtph_ps(_mm256_extracti128_si256(odd, 1))}};
+}
+
+/** What tells of NaNs: of e4m3fn the largest code without its sign, doubled; of e4m3fnuz the smallest as a number. */
+[[gnu::always_inline]] static inline __m256i mark_nans(__m256i marks, __m256i codes, bool is_fn) {
+    return is_fn ? _mm256_max_epu8(marks, _mm256_add_epi8(codes, codes))
+                 : _mm256_min_epi8(marks, codes);
+}
+
+static inline bool has_nan(__m256i marks, bool is_fn) {
+    __m256i nan = _mm256_set1_epi8((char)(is_fn ? 0xFE : 0x80));
+    return _mm256_movemask_epi8(_mm256_cmpeq_epi8(marks, nan)) != 0;
+}
+
+// ---- many rows: decoded once, to memory
+
+/** Whether the panel holds no NaN; only then is what it left in `out` good. */
+[[gnu::always_inline]] static inline bool decode_panel(float *out, const uint8_t *panel,
+                                                       bool is_fn) {
+    const __m256 half = _mm256_set1_ps(0.5f);
+    __m256i marks = _mm256_setzero_si256();
+    for (int k = 0; k < QNI_GEMM_BLOCK_K; k += 4)
+#pragma clang loop unroll(full)
+        for (int n = 0; n < QNI_GEMM_PANEL_N; n += LANES, panel += 32) {
+            __m256i codes = _mm256_loadu_si256((const __m256i_u *)panel);
+            marks = mark_nans(marks, codes, is_fn);
+            quad weights = decode(codes);
+            float *to = out + panel_at(k, n);
+            for (int i = 0; i < 4; i++)
+                _mm256_store_ps(to + i * STRIP,
+                                is_fn ? weights.k[i] : _mm256_mul_ps(weights.k[i], half));
+        }
+    return !has_nan(marks, is_fn);
+}
+
+static void multiply_all(float *x, int64_t count, float factor) {
+    for (int64_t i = 0; i < count; i += LANES)
+        _mm256_store_ps(x + i, _mm256_mul_ps(_mm256_load_ps(x + i), _mm256_set1_ps(factor)));
+}
+
+static void load_b(void *out, const qni_gemm_block *b) {
+    alignas(64) uint8_t gathered[QNI_GEMM_PANEL_BYTES];
+    const uint8_t *panel = b->data;
+    if (b->dtype == QNI_BF16) {
+        load_bf16(out, b);
+        return;
+    }
+    if (!b->is_packed) {
+        qni_gemm_gather_panel(gathered, b);
+        panel = gathered;
+    }
+    bool is_done =
+        b->dtype == QNI_E4M3FN ? decode_panel(out, panel, true) : decode_panel(out, panel, false);
+    if (is_done)
+        return;
+    load_packed(out, panel, b->dtype);
+    multiply_all(out, QNI_GEMM_PANEL_N * QNI_GEMM_BLOCK_K, 0x1p-8f);
+}
+
+// ---- a
+
+/** A whole row of e4m3fn. */
+static void decode_row(float *out, const uint8_t *codes) {
+    const __m256i value = _mm256_set1_epi16((short)0xBF80), nan = _mm256_set1_epi16(0x3F80);
+    const __m256 unit = _mm256_set1_ps(0x1p16f);
+    for (int k = 0; k < QNI_GEMM_BLOCK_K; k += 16) {
+        __m256i code = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i_u *)(codes + k)));
+        __m256i half = _mm256_and_si256(_mm256_srai_epi16(_mm256_slli_epi16(code, 8), 1), value);
+        __m256i is_nan = _mm256_cmpeq_epi16(_mm256_and_si256(half, nan), nan);
+        half = _mm256_or_si256(half, _mm256_and_si256(is_nan, _mm256_set1_epi16(0x7F80)));
+        __m256 low = _mm256_cvtph_ps(_mm256_castsi256_si128(half));
+        __m256 high = _mm256_cvtph_ps(_mm256_extracti128_si256(half, 1));
+        _mm256_store_ps(out + k, _mm256_mul_ps(low, unit));
+        _mm256_store_ps(out + k + LANES, _mm256_mul_ps(high, unit));
+    }
+}
+
+static void load_a(void *out, const qni_gemm_block *a) {
+    float *to = out;
+    bool is_plain = a->dtype == QNI_E4M3FN && a->k_stride == 1 && a->depth == QNI_GEMM_BLOCK_K;
+    if (is_plain) {
+        for (int64_t m = 0; m < a->rows; m++, to += QNI_GEMM_BLOCK_K)
+            decode_row(to, (const uint8_t *)a->data + m * a->row_stride);
+        return;
+    }
+    f32_load_a(out, a);
+    if (a->dtype != QNI_BF16)
+        multiply_all(out, a->rows * QNI_GEMM_BLOCK_K, 0x1p8f);
+}
+
+// ---- one row: decoded in registers, used at once
+
+/** partial[64] = row b (of e4m3fnuz twice that); false if b holds a NaN. k in order, as in multiply_rows, so that the bits are the same. */
+[[gnu::always_inline]] static inline bool multiply_row(__m256 partial[8], const float *row,
+                                                       const uint8_t *panel, const char *next,
+                                                       bool is_fn) {
+    __m256i marks = _mm256_setzero_si256();
+#pragma clang loop unroll(full)
+    for (int i = 0; i < 8; i++)
+        partial[i] = _mm256_setzero_ps();
+#pragma clang loop unroll(disable)
+    for (int k = 0; k < QNI_GEMM_BLOCK_K; k += 4, row += 4, next += 256, panel += 256)
+#pragma clang loop unroll(full)
+        for (int i = 0; i < 8; i++) {
+            __m256i codes = _mm256_loadu_si256((const __m256i_u *)panel + i);
+            if (i % 2 == 0)
+                _mm_prefetch(next + i * 32, _MM_HINT_T0);
+            marks = mark_nans(marks, codes, is_fn);
+            quad weights = decode(codes);
+#pragma clang loop unroll(full)
+            for (int j = 0; j < 4; j++)
+                partial[i] =
+                    _mm256_fmadd_ps(_mm256_broadcast_ss(row + j), weights.k[j], partial[i]);
+            // In turn, and the row read anew: all columns at once, and four of its values, do not fit the registers.
+            __asm__ volatile("" : "+x"(partial[i]), "+x"(marks), "+r"(row));
+        }
+    return !has_nan(marks, is_fn);
+}
+
+/** Where b holds a NaN. */
+[[gnu::noinline]] static void multiply_decoded(float *sums, const void *a, const qni_gemm_block *b,
+                                               const float *scales, bool is_first) {
+    alignas(64) float panel[QNI_GEMM_PANEL_N * QNI_GEMM_BLOCK_K];
+    load_b(panel, b);
+    f32_multiply(sums, a, panel, scales, 1, is_first, nullptr);
+}
+
+static void multiply_packed(float *sums, const void *a, const qni_gemm_block *b,
+                            const float *scales, [[maybe_unused]] int64_t rows, bool is_first,
+                            const char *next) {
+    __m256 partial[8];
+    const char *fetched = next ? next : b->data;
+    bool is_done = b->dtype == QNI_E4M3FN ? multiply_row(partial, a, b->data, fetched, true)
+                                          : multiply_row(partial, a, b->data, fetched, false);
+    if (!is_done) {
+        multiply_decoded(sums, a, b, scales, is_first);
+        return;
+    }
+    const __m256 scale = _mm256_set1_ps(*scales);
+    const __m256 unit = _mm256_set1_ps(b->dtype == QNI_E4M3FN ? 1 : 0.5f);
+    for (int i = 0; i < 8; i++) {
+        __m256 before = is_first ? _mm256_setzero_ps() : _mm256_load_ps(sums + i * LANES);
+        _mm256_store_ps(sums + i * LANES,
+                        _mm256_fmadd_ps(_mm256_mul_ps(partial[i], unit), scale, before));
+    }
+}
+
 qn_status qni_gemm_avx2([[maybe_unused]] qn_stream *stream, const void *problem) {
-    return qni_gemm_cpu_run(&f32_engine, problem);
+    static const qni_gemm_engine engine = {.load_a = load_a,
+                                           .load_b = load_b,
+                                           .multiply = f32_multiply,
+                                           .multiply_packed = multiply_packed,
+                                           .direct_rows = 1,
+                                           .store = store_row};
+    return qni_gemm_cpu_run(&engine, problem);
 }

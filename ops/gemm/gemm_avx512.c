@@ -6,5 +6,7 @@
 #include "gemm_f32.h"
 
 qn_status qni_gemm_avx512([[maybe_unused]] qn_stream *stream, const void *problem) {
-    return qni_gemm_cpu_run(&f32_engine, problem);
+    static const qni_gemm_engine engine = {
+        .load_a = f32_load_a, .load_b = f32_load_b, .multiply = f32_multiply, .store = store_row};
+    return qni_gemm_cpu_run(&engine, problem);
 }

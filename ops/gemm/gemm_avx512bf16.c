@@ -7,6 +7,7 @@
 // Bound      gemm_ref.c; vdpbf16ps flushes subnormals in and out, of which e4m3 products have none
 #include "../fp8.h"
 #include "gemm_cpu.h"
+#include "gemm_fetch.h"
 #include "gemm_store.h"
 
 #include <immintrin.h>
@@ -306,18 +307,6 @@ static void load_b(void *out, const qni_gemm_block *b) {
 
 // ---- multiplying
 
-/** The next packed panel, to be fetched while the processor multiplies: lines at..end-1, `step` bytes at once. */
-typedef struct fetch {
-    const char *at, *end;
-    int64_t step;
-} fetch;
-
-static inline void fetch_step(fetch *f) {
-    const char *stop = f->end - f->at < f->step ? f->end : f->at + f->step;
-    for (; f->at < stop; f->at += 64)
-        _mm_prefetch(f->at, _MM_HINT_T0);
-}
-
 [[gnu::always_inline]] static inline void clear(int rows, __m512 partial[ROWS][VECTORS]) {
 #pragma clang loop unroll(full)
     for (int i = 0; i < rows * VECTORS; i++)
@@ -384,18 +373,10 @@ static void multiply_tail(int64_t rows, float *sums, const uint32_t *a, const ui
     }
 }
 
-/** Spreads the fetching evenly over the pairs of all rows. */
-static fetch plan_fetch(const char *next, int64_t rows) {
-    int64_t steps = (rows + ROWS - 1) / ROWS * (PAIRS / FETCH_PAIRS);
-    int64_t lines = QNI_GEMM_PANEL_BYTES / 64;
-    return next ? (fetch){next, next + QNI_GEMM_PANEL_BYTES, (lines + steps - 1) / steps * 64}
-                : (fetch){0};
-}
-
 static void multiply(float *sums, const void *a, const void *b, const float *scales, int64_t rows,
                      bool is_first, const char *next) {
     const uint32_t *row = a;
-    fetch f = plan_fetch(next, rows);
+    fetch f = plan_fetch(next, (rows + ROWS - 1) / ROWS * (PAIRS / FETCH_PAIRS));
     for (; rows >= ROWS; rows -= ROWS) {
         multiply_rows(ROWS, sums, row, b, scales, is_first, &f);
         sums += ROWS * QNI_GEMM_PANEL_N;

@@ -199,7 +199,8 @@ static void fill_operand(qni_gemm_case *c, qni_gemm_matrix *x, bool is_b, uint64
                 cancel_row(c, x, is_b, g, row);
         }
     int64_t k = is_b ? x->shape[2] - 1 : 0;
-    if (c->spec.fill == QNI_FILL_NAN && !qni_is_empty(&x->t))
+    bool has_nan = c->spec.fill == QNI_FILL_NAN && (is_b || x->shape[1] > 1);
+    if (has_nan && !qni_is_empty(&x->t))
         matrix_set(x, matrix_at(x, x->shape[0] / 2, x->shape[1] / 2, k), NAN);
 }
 

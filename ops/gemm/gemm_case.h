@@ -12,7 +12,7 @@ typedef enum qni_gemm_fill {
     QNI_FILL_EQUAL,  // one value
     QNI_FILL_LARGE,  // the largest FP8 values; sums near the end of f32 for bf16
     QNI_FILL_TINY,   // a is subnormal
-    QNI_FILL_NAN,    // one NaN in a row of a, one in a column of b
+    QNI_FILL_NAN,    // one NaN in a row of a, if there are several; one in a column of b
     QNI_FILL_SPARSE, // one largest value in every other K-block, zeros and the smallest scale elsewhere
     QNI_FILL_NEGATIVE_ZERO, // a third of b is -0
     QNI_FILL_ANY,           // any code that is no NaN

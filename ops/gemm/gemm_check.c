@@ -80,6 +80,10 @@ static const qni_gemm_spec full_specs[] = {
     DENSE(33, 66, 130, FN, FN, BF, .fill = QNI_FILL_NEGATIVE_ZERO), DENSE(33, 66, 130, FN, FN, BF, .fill = QNI_FILL_NEGATIVE_ZERO, .is_packed = true),
     DENSE(33, 66, 130, FN, FN, F32, .fill = QNI_FILL_ANY, .is_packed = true), DENSE(33, 66, 130, FNUZ, FNUZ, F32, .fill = QNI_FILL_ANY),
     DENSE(33, 66, 130, BF, BF, F32, .fill = QNI_FILL_ANY),
+    // One row, for which kernels have ways of their own.
+    DENSE(1, 66, 300, FN, FN, F32, .fill = QNI_FILL_ANY, .is_packed = true), DENSE(1, 66, 300, FNUZ, FNUZ, F32, .fill = QNI_FILL_ANY, .is_packed = true),
+    DENSE(1, 66, 300, FN, FN, BF, .fill = QNI_FILL_NAN, .is_packed = true), DENSE(1, 66, 300, FNUZ, FNUZ, BF, .fill = QNI_FILL_NAN, .is_packed = true),
+    DENSE(1, 66, 300, FN, FNUZ, F32, .fill = QNI_FILL_POWERS, .is_packed = true), DENSE(1, 66, 300, FNUZ, FN, F32, .fill = QNI_FILL_TINY, .is_packed = true),
     // bf16.
     DENSE(1, 129, 300, BF, BF, BF), DENSE(65, 130, 257, BF, BF, F32), DENSE(130, 260, 130, BF, BF, BF, .adds_c = true),
     DENSE(37, 75, 150, BF, BF, BF, .b_transposed = true), DENSE(37, 75, 150, BF, BF, BF, .a_transposed = true),

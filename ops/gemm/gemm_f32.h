@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // A GEMM engine in f32 vectors of any width. A file per instruction set defines three numbers, includes this
-// and hands `f32_engine` to qni_gemm_cpu_run:
+// and hands an engine of these functions to qni_gemm_cpu_run:
 //
 //   LANES    floats in a register          ROWS x VECTORS   registers of sums: rows of a by vectors of columns
 //
-// Decoded a is [rows][128] f32, decoded b is [128][64] f32: row k holds the panel's 64 columns.
+// Decoded a is [rows][128] f32. Decoded b is [64 / STRIP][128][STRIP] f32: the columns of a register tile, at least
+// 16, lie together and leave the first-level cache room for a.
 #include "gemm_cpu.h"
+#include "gemm_fetch.h"
 #include "gemm_store.h"
 
 #include <string.h>
+
+enum { WIDTH = VECTORS * LANES, STRIP = WIDTH < 16 ? 16 : WIDTH };
+static_assert(STRIP % WIDTH == 0 && STRIP % 16 == 0 && QNI_GEMM_PANEL_N % STRIP == 0);
 
 typedef float vec __attribute__((vector_size(LANES * 4), may_alias));
 typedef float vec16 __attribute__((vector_size(64), may_alias));
@@ -70,6 +75,11 @@ static inline vec16 load_strided(const void *data, qni_dtype dtype, int64_t stri
     return decode_e4m3(x, dtype);
 }
 
+/** Where element (k, n) of a decoded panel lies. */
+static inline int64_t panel_at(int64_t k, int64_t n) {
+    return n / STRIP * STRIP * QNI_GEMM_BLOCK_K + k * STRIP + n % STRIP;
+}
+
 static void f32_load_a(void *out, const qni_gemm_block *a) {
     int64_t bytes = a->dtype == QNI_BF16 ? 2 : 1;
     float *to = out;
@@ -94,28 +104,28 @@ static inline void decode_line(float *out, const uint8_t *from, qni_dtype dtype)
     const u8x16 codes[4] = {CODES_OF(line, 0), CODES_OF(line, 1), CODES_OF(line, 8),
                             CODES_OF(line, 9)};
     for (int k = 0; k < 4; k++)
-        *(vec16 *)(out + k * QNI_GEMM_PANEL_N) = decode_e4m3(codes[k], dtype);
+        *(vec16 *)(out + k * STRIP) = decode_e4m3(codes[k], dtype);
 }
 
 static void load_packed(float *out, const uint8_t *panel, qni_dtype dtype) {
     for (int k = 0; k < QNI_GEMM_BLOCK_K; k += 4)
         for (int n = 0; n < QNI_GEMM_PANEL_N; n += 16, panel += 64)
-            decode_line(out + k * QNI_GEMM_PANEL_N + n, panel, dtype);
+            decode_line(out + panel_at(k, n), panel, dtype);
 }
 
 static void load_bf16(float *out, const qni_gemm_block *b) {
     for (int64_t k = 0; k < QNI_GEMM_BLOCK_K; k++)
-        for (int64_t n = 0; n < QNI_GEMM_PANEL_N; n += 16, out += 16) {
+        for (int64_t n = 0; n < QNI_GEMM_PANEL_N; n += 16) {
             const uint16_t *from = b->data;
             bool is_inside = k < b->depth && n < b->rows;
             if (is_inside)
                 from += n * b->row_stride + k * b->k_stride;
-            *(vec16 *)out =
+            *(vec16 *)(out + panel_at(k, n)) =
                 load_strided(from, QNI_BF16, b->row_stride, is_inside ? b->rows - n : 0);
         }
 }
 
-static void f32_load_b(void *out, const qni_gemm_block *b) {
+[[maybe_unused]] static void f32_load_b(void *out, const qni_gemm_block *b) {
     if (b->dtype == QNI_BF16) {
         load_bf16(out, b);
     } else if (b->is_packed) {
@@ -131,11 +141,12 @@ static void f32_load_b(void *out, const qni_gemm_block *b) {
 
 /** `rows` x VECTORS registers of sums over the K-block, scaled into `sums`. rows is a constant at each call. */
 [[gnu::always_inline]] static inline void multiply_rows(int rows, float *sums, const float *a,
-                                                        const float *b, const float *scales,
+                                                        const float *strip, const float *scales,
                                                         bool is_first) {
     vec partial[ROWS][VECTORS] = {0};
+#pragma clang loop unroll_count(2)
     for (int k = 0; k < QNI_GEMM_BLOCK_K; k++) {
-        const vec *column = (const vec *)(b + k * QNI_GEMM_PANEL_N);
+        const vec *column = (const vec *)(strip + k * STRIP);
 #pragma clang loop unroll(full)
         for (int m = 0; m < rows; m++)
 #pragma clang loop unroll(full)
@@ -152,20 +163,42 @@ static void f32_load_b(void *out, const qni_gemm_block *b) {
         }
 }
 
-static void f32_multiply(float *sums, const void *a, const void *b, const float *scales,
-                         int64_t rows, bool is_first, [[maybe_unused]] const char *next) {
-    for (int n = 0; n < QNI_GEMM_PANEL_N; n += VECTORS * LANES) {
-        int64_t m = 0;
-        for (; m + ROWS <= rows; m += ROWS)
-            multiply_rows(ROWS, sums + m * QNI_GEMM_PANEL_N + n,
-                          (const float *)a + m * QNI_GEMM_BLOCK_K, (const float *)b + n, scales + m,
-                          is_first);
-        for (; m < rows; m++)
-            multiply_rows(1, sums + m * QNI_GEMM_PANEL_N + n,
-                          (const float *)a + m * QNI_GEMM_BLOCK_K, (const float *)b + n, scales + m,
-                          is_first);
+/** The rows that are left over, fewer than ROWS. */
+static void multiply_rest(int64_t rows, float *sums, const float *a, const float *strip,
+                          const float *scales, bool is_first) {
+    switch (rows) {
+#if ROWS > 4
+    case 5:
+        multiply_rows(5, sums, a, strip, scales, is_first);
+        return;
+    case 4:
+        multiply_rows(4, sums, a, strip, scales, is_first);
+        return;
+#endif
+    case 3:
+        multiply_rows(3, sums, a, strip, scales, is_first);
+        return;
+    case 2:
+        multiply_rows(2, sums, a, strip, scales, is_first);
+        return;
+    case 1:
+        multiply_rows(1, sums, a, strip, scales, is_first);
+        return;
     }
 }
 
-static const qni_gemm_engine f32_engine = {
-    .load_a = f32_load_a, .load_b = f32_load_b, .multiply = f32_multiply, .store = store_row};
+static void f32_multiply(float *sums, const void *a, const void *b, const float *scales,
+                         int64_t rows, bool is_first, const char *next) {
+    int64_t whole = rows / ROWS * ROWS;
+    fetch f = plan_fetch(next, (whole / ROWS + 1) * (QNI_GEMM_PANEL_N / WIDTH));
+    for (int64_t n = 0; n < QNI_GEMM_PANEL_N; n += WIDTH) {
+        const float *strip = (const float *)b + panel_at(0, n), *row = a;
+        for (int64_t m = 0; m < whole; m += ROWS, row += ROWS * QNI_GEMM_BLOCK_K) {
+            fetch_step(&f);
+            multiply_rows(ROWS, sums + m * QNI_GEMM_PANEL_N + n, row, strip, scales + m, is_first);
+        }
+        fetch_step(&f);
+        multiply_rest(rows - whole, sums + whole * QNI_GEMM_PANEL_N + n, row, strip, scales + whole,
+                      is_first);
+    }
+}
