@@ -66,9 +66,10 @@ QN_API qn_status qn_gemm(qn_stream *stream, const qn_gemm_args *args);
  *           starts at align(end[g-1], m_alignment)). A layout of length m is an index when m != groups;
  *           grouping says which.
  *  Edge:    groups of no rows are skipped; rows of -1 and rows between groups are never read into other
- *           rows; what d holds there is left alone unless zero_padding. Ids outside -1..groups-1 and
- *           groups that start elsewhere are errors with QUERN_VALIDATE=1.
- *  Async:   counts are read on the device, by the host with QUERN_VALIDATE=1 alone.
+ *           rows; what d holds there is left alone unless zero_padding. Ids outside -1..groups-1, ends
+ *           outside 0..m or that fall, and groups that start elsewhere are errors on the CPU, and on GPUs with
+ *           QUERN_VALIDATE=1; without, nothing outside the tensors is touched.
+ *  Async:   counts are read on the device; on GPUs by the host with QUERN_VALIDATE=1 alone.
  *  All else as qn_gemm.
  *  Source:  DeepGEMM's m_grouped_fp8_gemm_nt_contiguous. */
 QN_API qn_status qn_gemm_grouped_contiguous(qn_stream *stream, const qn_gemm_args *args,
@@ -79,7 +80,7 @@ QN_API qn_status qn_gemm_grouped_contiguous(qn_stream *stream, const qn_gemm_arg
  *  d        [groups, m_max, n]  bf16; rows >= group_layout[g] are left untouched
  *  a        [groups, m_max, k], scale_a [groups, m_max, ceil(k/128)]
  *  b        [groups, n, k], scale_b [groups, ceil(n/128), ceil(k/128)]
- *  group_layout i32 [groups], 0..m_max, which QUERN_VALIDATE=1 checks
+ *  group_layout i32 [groups], 0..m_max: others are errors on the CPU, and on GPUs with QUERN_VALIDATE=1
  *  All else as qn_gemm; no c.
  *  Source:  DeepGEMM's m_grouped_fp8_gemm_nt_masked. */
 QN_API qn_status qn_gemm_grouped_masked(qn_stream *stream, const qn_gemm_args *args);

@@ -5,8 +5,6 @@
 
 #include "../variants.h"
 
-#include <stdlib.h>
-
 #define QN_TABLE_OF_gemm 0,
 static const qni_variant gemm_variants[] = {
 #include "variants.def"
@@ -22,7 +20,7 @@ static const qni_variant pack_variants[] = {
 const qni_op qni_op_gemm = QN_OP("gemm", gemm_variants);
 const qni_op qni_op_gemm_pack = QN_OP("gemm_pack", pack_variants);
 
-// ---- QUERN_VALIDATE=1: what the layout holds
+// ---- what the layout holds: looked at on the CPU always, on GPUs with QUERN_VALIDATE=1
 
 /** The group of row i. Kernels take that of a tile's first row for all of its rows but padding. */
 static qn_status check_index(const qni_gemm_problem *p, const char *op, const int32_t *layout,
@@ -71,19 +69,12 @@ static qn_status check_entries(const qni_gemm_problem *p, const char *op, const 
 
 static qn_status validate_layout(const qni_gemm_problem *p, const char *op, qn_stream *stream) {
     int64_t count = p->grouping == QN_GEMM_GROUPED_INDEX ? p->m : p->groups;
-    int64_t bytes = count * (int64_t)sizeof(int32_t);
-    const qni_backend *backend = stream->device->backend;
-    if (count == 0)
-        return QN_OK;
-    int32_t *host = malloc((size_t)bytes);
-    if (!host)
-        return QN_FAIL(QN_E_MEMORY, "%s: no memory for %ld bytes of group_layout", op, (long)bytes);
+    const int32_t *layout = nullptr;
     qn_status st;
-    QN_TRY(backend->copy(stream, host, p->layout, bytes, QNI_COPY_TO_HOST));
-    QN_TRY(backend->stream_sync(stream));
-    QN_TRY(check_entries(p, op, host, count));
+    QN_TRY(qni_read_indices(stream, op, "group_layout", p->layout, count, &layout));
+    st = check_entries(p, op, layout, count);
+    qni_release_indices(stream, layout);
 out:
-    free(host);
     return st;
 }
 
@@ -95,7 +86,7 @@ static qn_status run(qn_stream *stream, const char *op, const qn_gemm_args *args
     qn_status st = qni_gemm_problem_set(&problem, stream, op, args, grouping);
     if (st != QN_OK)
         return st;
-    if (grouping != QN_GEMM_DENSE && qni_env_get()->validate)
+    if (grouping != QN_GEMM_DENSE && qni_validates_indices(stream))
         st = validate_layout(&problem, op, stream);
     if (st != QN_OK || problem.m == 0 || problem.n == 0 || problem.groups == 0)
         return st;

@@ -246,7 +246,7 @@ static int64_t group_rows(const qni_gemm_spec *spec, int64_t g) {
         return spec->m;
     if (spec->rows == QNI_ROWS_FEW)
         return (g + 1) % 3;
-    const int64_t masked[] = {0, 1, spec->m, spec->m / 2};
+    const int64_t masked[] = {0, spec->m > 0, spec->m, spec->m / 2};
     return is_masked ? masked[g % 4] : mixed[(g + spec->k) % 6];
 }
 
