@@ -5,18 +5,24 @@
     python bench/peers.py                         the default table
     python bench/peers.py --m 1,16 --threads 1    some sizes, one thread
     python bench/peers.py --json result.json      the figures for programs as well
+    QUERN_FORCE=gemm=gemm.cpu_avx2 ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 \\
+        python bench/peers.py --torch bf16,f32 --peak    both sides as on a processor without AVX-512
 
 quern multiplies FP8 activations (scales 1x128) by packed FP8 weights (128x128), or as --form says; PyTorch multiplies bf16 by bf16
-with F.linear. Both write bf16 and go round --weights weight matrices, so that none is in a cache from the call
+with F.linear, or in f32 (--torch), and is then held to its faster one. Both write bf16 and go round --weights weight matrices, so that none is in a cache from the call
 before. Quantising the activations is not timed: layers hand them over quantised. A ratio above 1 means that
 quern is faster; `ratio` compares medians, `of best` each side's fastest run, which other programs on the machine
-disturb less. Needs torch.
+disturb less. --peak has 256-bit f32 FMAs take a turn as well, and tells which part of their speed quern reaches. Needs torch.
 """
 
 import argparse
 import ctypes
 import itertools
 import json
+import pathlib
+import shutil
+import subprocess
+import tempfile
 
 import peer_common
 from peer_common import DLTensor, Side, dl_tensor, numbers, take_turns, timer_of
@@ -90,24 +96,53 @@ def weights_of(torch, quern, form, w):
     return (codes if form == "nt" else codes.view(torch.uint8).t().contiguous().view(codes.dtype).t()), scale
 
 
+def peak_side(options):
+    """A run of FMAs on as many threads, of 5 ms or so; `operations` is how many it does."""
+    clang = next(filter(None, map(shutil.which, ("clang-22", "clang"))), None) or peer_common.fail("--peak needs clang")
+    with tempfile.TemporaryDirectory() as folder:
+        library = f"{folder}/fma_peak.so"
+        subprocess.run([clang, "-std=c23", "-O2", "-mavx2", "-mfma", "-shared", "-fPIC", "-pthread", "-o", library,
+                        str(pathlib.Path(__file__).with_name("fma_peak.c"))], check=True)
+        peak = ctypes.CDLL(library).fma_peak
+    peak.argtypes, peak.restype = [ctypes.c_int, ctypes.c_long], ctypes.c_double
+    turns = 3_000_000
+    side = Side("peak", lambda: peak(options.threads_here, turns))
+    side.operations = peak(options.threads_here, turns)
+    return side
+
+
+def peers_of(torch, options, x, weights):
+    """PyTorch in each dtype that was asked for."""
+    def side(name, dtype):
+        ours, turn = x.to(dtype), itertools.cycle([w.to(dtype) for w in weights])
+        return Side(name, lambda: torch.nn.functional.linear(ours, next(turn)))
+    return [side(name, {"bf16": torch.bfloat16, "f32": torch.float32}[name]) for name in options.torch]
+
+
 def measure_m(torch, quern, options, m, weights, ours_weights):
     x = torch.randn(m, options.k, dtype=torch.bfloat16)
     codes, scale = (x, None) if options.form == "bf16" else quantize(torch, x, 1, 128)
     out = torch.empty(m, options.n, dtype=torch.bfloat16)
     products = [quern.prepare("qn_gemm", Product(out, codes, scale, *b, options.form == "packed")) for b in ours_weights]
-    ours_turn, torch_turn = itertools.cycle(products), itertools.cycle(weights)
-    ours = Side("quern", lambda: next(ours_turn)())
-    theirs = Side("torch", lambda: torch.nn.functional.linear(x, next(torch_turn)))
-    take_turns([ours, theirs], timer_of(torch, x.device), options)
+    ours_turn = itertools.cycle(products)
+    ours, peers = Side("quern", lambda: next(ours_turn)()), peers_of(torch, options, x, weights)
+    peak = [peak_side(options)] if options.peak else []
+    take_turns([ours, *peers, *peak], timer_of(torch, x.device), options)
+    theirs = min(peers, key=lambda side: side.median)
     products[0]()
     row = {"m": m, "n": options.n, "k": options.k, "threads": options.threads_here, "runs": options.runs, "form": options.form}
-    for side in (ours, theirs):
-        row[f"{side.name}_ms"], row[f"{side.name}_best_ms"] = side.median / 1e6, side.best / 1e6
-        row[f"{side.name}_gflops"] = 2 * m * options.n * options.k / side.median
+    for name, side in (("quern", ours), ("torch", theirs)):
+        row[f"{name}_ms"], row[f"{name}_best_ms"] = side.median / 1e6, side.best / 1e6
+        row[f"{name}_gflops"] = 2 * m * options.n * options.k / side.median
+    for side in peak:
+        row["peak_gflops"], row["peak_best_gflops"] = side.operations / side.median, side.operations / side.best
+        row["of_peak"] = row["quern_gflops"] / row["peak_gflops"]
+        row["best_of_peak"] = 2 * m * options.n * options.k / ours.best / row["peak_best_gflops"]
     return row | {"ratio": theirs.median / ours.median, "best_ratio": theirs.best / ours.best,
                   "quern_weight_gb_s": options.n * options.k / ours.median,
                   "difference": difference(torch, out, torch.nn.functional.linear(x, weights[0])),
-                  "kernel": quern.lib.qn_last_kernel().decode(), "torch": torch.__version__}
+                  "kernel": quern.lib.qn_last_kernel().decode(), "torch": torch.__version__,
+                  "torch_dtype": theirs.name}
 
 
 def worker(options):
@@ -129,6 +164,9 @@ def parse():
     parser.add_argument("--k", type=int, default=K)
     parser.add_argument("--form", choices=["packed", "nt", "nn", "bf16"], default="packed",
                         help="quern's weights: packed FP8, FP8 with k or with n contiguous, or bf16 like PyTorch's")
+    parser.add_argument("--torch", type=lambda text: text.split(","), default=["bf16"],
+                        help="what PyTorch multiplies in, comma list of bf16 and f32; the faster one counts")
+    parser.add_argument("--peak", action="store_true", help="256-bit FMAs beside both; needs clang")
     parser.add_argument("--weights", type=int, default=8, help="weight matrices to go round")
     peer_common.add_options(parser)
     return parser.parse_args()
@@ -141,7 +179,8 @@ def print_table(result):
           f" {'of best':>7} {'difference':>10}  kernel")
     for r in rows:
         print(f"{r['threads']:7} {r['m']:5} {r['quern_ms']:9.3f} {r['torch_ms']:9.3f} {r['quern_gflops']:13.1f}"
-              f" {r['torch_gflops']:13.1f} {r['ratio']:6.2f} {r['best_ratio']:7.2f} {r['difference']:10.1e}  {r['kernel']}")
+              f" {r['torch_gflops']:13.1f} {r['ratio']:6.2f} {r['best_ratio']:7.2f} {r['difference']:10.1e}  {r['kernel']}, {r['torch_dtype']}"
+              + (f"; {r['of_peak']:.0%} ({r['best_of_peak']:.0%}) of {r['peak_gflops']:.0f} GFLOP/s" if "of_peak" in r else ""))
 
 
 def main():

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The most f32 FMAs that threads do at once in 256-bit registers. bench/peers.py compiles this and holds AVX2 kernels to it.
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+
+typedef float vec __attribute__((vector_size(32)));
+
+enum { CHAINS = 12 }; // more than two FMAs a cycle of four or five cycles each need
+
+static void *multiply(void *turns) {
+    vec sums[CHAINS] = {0}, x = (vec){0} + 0.5f;
+    for (long i = 0; i < *(long *)turns; i++)
+#pragma clang loop unroll(full)
+        for (int c = 0; c < CHAINS; c++) {
+            sums[c] = __builtin_elementwise_fma(sums[c], x, x);
+            __asm__ volatile("" : "+x"(sums[c])); // nothing may be left out
+        }
+    return nullptr;
+}
+
+/** Another processor than `home` that the process may run on, the `i`-th one; a thread left to the scheduler may share
+ *  the caller's for as long as it lives. */
+static cpu_set_t other_processor(int home, int i) {
+    cpu_set_t allowed, one;
+    CPU_ZERO(&one);
+    sched_getaffinity(0, sizeof allowed, &allowed);
+    for (int cpu = 0; cpu < CPU_SETSIZE && i >= 0; cpu++)
+        if (CPU_ISSET(cpu, &allowed) && cpu != home && i-- == 0)
+            CPU_SET(cpu, &one);
+    return CPU_COUNT(&one) ? one : allowed;
+}
+
+/** Runs `turns` of the chains on each of `threads` (at most 64) and gives the operations done: two an FMA. */
+double fma_peak(int threads, long turns) {
+    pthread_t others[64];
+    int made = 0, home = sched_getcpu();
+    for (; made + 1 < threads; made++) {
+        pthread_attr_t attributes;
+        cpu_set_t processor = other_processor(home, made);
+        pthread_attr_init(&attributes);
+        pthread_attr_setaffinity_np(&attributes, sizeof processor, &processor);
+        if (pthread_create(&others[made], &attributes, multiply, &turns) != 0)
+            break;
+        pthread_attr_destroy(&attributes);
+    }
+    multiply(&turns);
+    for (int i = 0; i < made; i++)
+        pthread_join(others[i], nullptr);
+    return 2.0 * CHAINS * 8 * (double)turns * (made + 1);
+}
