@@ -167,9 +167,11 @@ static uint32_t after_f64(const sim_inst *by, const sim_inst *inst, use u, sim_a
     }
 }
 
-/** Between a matrix instruction and another use of what it writes. */
+/** Between a matrix instruction and another use of what it writes. LLVM looks no further back than 19. */
 static uint32_t after_matrix(const sim_inst *by, const sim_inst *inst, use u, sim_arch arch) {
+    enum { MOST = 19 };
     const sim_hazard *h = &by->effects.hazard;
+    uint32_t need;
     bool is_slow = arch == SIM_GFX950 && h->matrix == MATRIX_XDL && h->passes != 2;
     bool is_old = arch == SIM_GFX90A;
     if (h->matrix == MATRIX_F64) {
@@ -186,7 +188,8 @@ static uint32_t after_matrix(const sim_inst *by, const sim_inst *inst, use u, si
                : inst->effects.hazard.matrix == MATRIX_XDL ? 0
                                                            : h->passes;
     default:
-        return h->passes + (h->matrix == MATRIX_XDL ? 3u + is_slow : 2u);
+        need = h->passes + (h->matrix == MATRIX_XDL ? 3u + is_slow : 2u);
+        return need < MOST ? need : MOST;
     }
 }
 
