@@ -102,6 +102,13 @@ foreach(source ${outer_tests})
   quern_add_test(${source} quern)
 endforeach()
 
+if(TEST builds_test) # again with the C library's functions for processors without FMA
+  add_test(NAME builds_test_without_fma COMMAND builds_test)
+  quern_limit_test(builds_test_without_fma 300)
+  set_tests_properties(builds_test_without_fma PROPERTIES SKIP_RETURN_CODE 77
+    ENVIRONMENT "GLIBC_TUNABLES=glibc.cpu.hwcaps=-FMA,-FMA4,-AVX2,-AVX512F")
+endif()
+
 if(TEST attention_grid_test) # two minutes of processors, which others may share
   quern_limit_test(attention_grid_test 900)
 endif()

@@ -106,6 +106,21 @@ static bool read_mfma(reader *r, const char *value) {
            complain(r, "mfma=%s: no such mode; accepted: exact, fast", value);
 }
 
+static bool read_exec(reader *r, const char *value) {
+    static const char *const builds[] = {"best", "baseline", "avx512"};
+    bool has_avx512 = sim_exec_has_avx512();
+    for (unsigned i = 0; i < 3; i++) {
+        if (strcmp(value, builds[i]) == 0 && (i != SIM_EXEC_AVX512 || has_avx512)) {
+            r->options.exec = (sim_exec_build)i;
+            return true;
+        }
+    }
+    bool is_lacking = strcmp(value, "avx512") == 0;
+    return complain(r, "exec=%s: %s; accepted: best, baseline%s", value,
+                    is_lacking ? "this processor lacks AVX-512" : "no such build",
+                    has_avx512 ? ", avx512" : "");
+}
+
 static bool read_clock(reader *r, const char *value) {
     return strcmp(value, "off") == 0 ||
            complain(r, "clock=%s: there is no modelled time yet; accepted: off", value);
@@ -208,11 +223,11 @@ static bool read_errorcode(reader *r, const char *value) {
 }
 
 static const key keys[] = {
-    {"arch", read_arch},     {"check", read_check},           {"mfma", read_mfma},
-    {"clock", read_clock},   {"threads", read_threads},       {"limit", read_limit},
-    {"trace", read_trace},   {"trace_file", read_trace_file}, {"profile", read_profile},
-    {"faults", read_faults}, {"report", read_report},         {"errorcode", read_errorcode},
-    {"turn", read_turn}};
+    {"arch", read_arch},           {"check", read_check},   {"mfma", read_mfma},
+    {"exec", read_exec},           {"clock", read_clock},   {"threads", read_threads},
+    {"limit", read_limit},         {"trace", read_trace},   {"trace_file", read_trace_file},
+    {"profile", read_profile},     {"faults", read_faults}, {"report", read_report},
+    {"errorcode", read_errorcode}, {"turn", read_turn}};
 
 /** One "key=value". */
 static bool read_item(reader *r, char *item) {
@@ -227,8 +242,8 @@ static bool read_item(reader *r, char *item) {
         }
     }
     return complain(r,
-                    "unknown key '%s'; accepted: arch, check, mfma, clock, threads, turn, limit, "
-                    "faults, report, errorcode, trace, trace_file, profile",
+                    "unknown key '%s'; accepted: arch, check, mfma, exec, clock, threads, turn, "
+                    "limit, faults, report, errorcode, trace, trace_file, profile",
                     item);
 }
 
@@ -236,7 +251,7 @@ bool sim_options_parse(sim_options *options, const char *text, char *error, size
     reader r = {*options, error, error_bytes};
     char *copy = strdup(text);
     if (!copy) {
-        return complain(&r, "out of memory");
+        return complain(&r, SIM_OPTIONS_NO_MEMORY);
     }
     char *rest = copy;
     bool ok = true;

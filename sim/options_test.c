@@ -34,6 +34,13 @@ static void test_accepted(void **state) {
     assert_true(o.fast_matrix);
     assert_true(sim_options_parse(&o, "mfma=exact", error, sizeof error));
     assert_false(o.fast_matrix);
+    assert_true(sim_options_parse(&o, "exec=baseline", error, sizeof error));
+    assert_int_equal(o.exec, SIM_EXEC_BASELINE);
+    assert_true(sim_options_parse(&o, "exec=best", error, sizeof error));
+    assert_int_equal(o.exec, SIM_EXEC_BEST);
+    assert_true(sim_options_parse(&o, "exec=avx512", error, sizeof error) == sim_exec_has_avx512());
+    assert_true(sim_exec_has_avx512() ||
+                strstr(error, "exec=avx512: this processor lacks AVX-512; accepted: best, base"));
     assert_true(
         sim_options_parse(&o, "faults=7;report=a b.jsonl;errorcode=255", error, sizeof error));
     assert_int_equal(o.faults, 7);
@@ -69,6 +76,8 @@ static void test_refused(void **state) {
         {"check=rage", "check=rage: no such check; accepted: none"},
         {"mfma=rough", "mfma=rough: no such mode; accepted: exact, fast"},
         {"mfma=", "accepted: exact, fast"},
+        {"exec=sse", "exec=sse: no such build; accepted: best, baseline"},
+        {"exec=", "exec=: no such build; accepted: best, baseline"},
         {"clock=on", "accepted: off"},
         {"threads=0", "accepted: 1 to 1024"},
         {"threads=-1", "accepted: 1 to 1024"},

@@ -92,6 +92,15 @@ typedef struct sim_look_options {
     char profile[SIM_PATH_BYTES];    // empty: nothing is counted
 } sim_look_options;
 
+/** The builds of exec/, one for each host instruction set. */
+typedef enum sim_exec_build { SIM_EXEC_BEST, SIM_EXEC_BASELINE, SIM_EXEC_AVX512 } sim_exec_build;
+
+/** Whether this processor runs the build for AVX-512 (all of x86-64-v4). */
+bool sim_exec_has_avx512(void);
+/** Which build instructions are executed with that are decoded from now on; BEST: the best that the processor has.
+ *  False, and nothing has changed, where others have been decoded with another build. (isa/opcodes.c) */
+bool sim_exec_choose(sim_exec_build build);
+
 enum { SIM_DEFAULT_TURN = 16 };
 
 /** What QUERN_SIM and quernsim_configure say. */
@@ -100,6 +109,7 @@ typedef struct sim_options {
     uint32_t num_archs;
     uint32_t check;   // SIM_CHECK_ bits
     bool fast_matrix; // matrix instructions in plain f32 arithmetic, not by the chip's rules
+    sim_exec_build exec;
     uint32_t threads; // host threads that run workgroups; 0: every core
     uint32_t turn;    // instructions of a wave until its workgroup's next wave; 0: SIM_DEFAULT_TURN
     uint64_t limit;   // instructions a wave may execute; 0: any number
@@ -108,6 +118,9 @@ typedef struct sim_options {
     char report[SIM_PATH_BYTES]; // file that faults are appended to as JSON; "": none
     sim_look_options look;
 } sim_options;
+
+/** What sim_options_parse says where memory runs out. */
+#define SIM_OPTIONS_NO_MEMORY "out of memory"
 
 /** Reads "arch=gfx942,gfx1151;check=none;threads=2" over what *options holds; archs are added.
  *  On failure *options is as it was and `error` says what was found and what is accepted. */

@@ -125,23 +125,40 @@ static uint64_t cmpswap_f64(uint64_t old, uint64_t data, uint64_t compare) {
     return as_f64(old) == as_f64(compare) ? data : old;
 }
 
+/** Of two NaNs memory's is kept, whatever the host's instruction would take; so it is by what follows. */
+static float sum_f32(float old, float data) {
+    if (isnan(old) || isnan(data)) {
+        return as_f32(f32_bits(isnan(old) ? old : data) | 0x400000);
+    }
+    return old + data;
+}
+
+/** Whether data takes old's place as the smaller one: a zero stays whatever the signs are. */
+static bool is_smaller(double data, double old) {
+    return data < old || (isnan(old) && !isnan(data));
+}
+
 static uint32_t add_f32(uint32_t old, uint32_t data, uint32_t) {
-    return f32_bits(as_f32(old) + as_f32(data));
+    return f32_bits(sum_f32(as_f32(old), as_f32(data)));
 }
 static uint32_t min_f32(uint32_t old, uint32_t data, uint32_t) {
-    return f32_bits(fminf(as_f32(old), as_f32(data)));
+    return is_smaller((double)as_f32(data), (double)as_f32(old)) ? data : old;
 }
 static uint32_t max_f32(uint32_t old, uint32_t data, uint32_t) {
-    return f32_bits(fmaxf(as_f32(old), as_f32(data)));
+    return is_smaller((double)-as_f32(data), (double)-as_f32(old)) ? data : old;
 }
 static uint64_t add_f64(uint64_t old, uint64_t data, uint64_t) {
-    return f64_bits(as_f64(old) + as_f64(data));
+    double x = as_f64(old), y = as_f64(data);
+    if (isnan(x) || isnan(y)) {
+        return (isnan(x) ? old : data) | UINT64_C(1) << 51;
+    }
+    return f64_bits(x + y);
 }
 static uint64_t min_f64(uint64_t old, uint64_t data, uint64_t) {
-    return f64_bits(fmin(as_f64(old), as_f64(data)));
+    return is_smaller(as_f64(data), as_f64(old)) ? data : old;
 }
 static uint64_t max_f64(uint64_t old, uint64_t data, uint64_t) {
-    return f64_bits(fmax(as_f64(old), as_f64(data)));
+    return is_smaller(-as_f64(data), -as_f64(old)) ? data : old;
 }
 
 static uint32_t add_half(uint32_t a, uint32_t b) {
@@ -149,7 +166,7 @@ static uint32_t add_half(uint32_t a, uint32_t b) {
     _Float16 p, q;
     memcpy(&p, &x, sizeof p);
     memcpy(&q, &y, sizeof q);
-    p += q;
+    p = (_Float16)sum_f32((float)p, (float)q);
     memcpy(&x, &p, sizeof x);
     return x;
 }
@@ -159,7 +176,7 @@ static uint32_t pk_add_f16(uint32_t old, uint32_t data, uint32_t) {
 }
 
 static uint32_t add_bf16(uint32_t a, uint32_t b) {
-    float sum = as_f32(a << 16) + as_f32(b << 16);
+    float sum = sum_f32(as_f32(a << 16), as_f32(b << 16));
     uint32_t bits = f32_bits(sum);
     return sum == sum ? (bits + 0x7fff + (bits >> 16 & 1)) >> 16 : bits >> 16 | 0x40;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Float functions that several families need: IEEE-754 minimum and maximum as the ISA has them, exact f16 fused
-// multiply-add.
+// Float functions that several families need: sums and products with a NaN's bits the same on every host, IEEE-754
+// minimum and maximum as the ISA has them, exact f16 fused multiply-add.
 #ifndef SIM_NUMBERS_H
 #define SIM_NUMBERS_H
 
@@ -19,6 +19,85 @@ static inline u32x16 is_infinite(f32x16 a) {
 static inline f32x16 choose(u32x16 mask, f32x16 yes, f32x16 no) {
     return (f32x16)select16(mask, (u32x16)yes, (u32x16)no);
 }
+
+static inline f32x16 quiet(f32x16 a) {
+    return (f32x16)((u32x16)a | 0x400000);
+}
+
+static inline u64x8 is_nan64(f64x8 a) {
+    return (u64x8)(a != a);
+}
+
+static inline f64x8 choose64(u64x8 mask, f64x8 yes, f64x8 no) {
+    return (f64x8)((mask & (u64x8)yes) | (~mask & (u64x8)no));
+}
+
+static inline f64x8 quiet64(f64x8 a) {
+    return (f64x8)((u64x8)a | UINT64_C(1) << 51);
+}
+
+// ---- sums and products. The first source that is a NaN gives the result's bits. A host's instruction may take another
+// one: compilers exchange factors and addends, and where there is no instruction the C library decides.
+
+static __attribute__((noinline, cold)) f32x16 first_nan(f32x16 otherwise, f32x16 a, f32x16 b,
+                                                        f32x16 c) {
+    f32x16 of_b = choose(is_nan(b), quiet(b), choose(is_nan(c), quiet(c), otherwise));
+    return choose(is_nan(a), quiet(a), of_b);
+}
+
+static __attribute__((noinline, cold)) f64x8 first_nan64(f64x8 otherwise, f64x8 a, f64x8 b,
+                                                         f64x8 c) {
+    f64x8 of_b = choose64(is_nan64(b), quiet64(b), choose64(is_nan64(c), quiet64(c), otherwise));
+    return choose64(is_nan64(a), quiet64(a), of_b);
+}
+
+/** What is computed of three sources, or of two, where c is one of them again. */
+SIM_INLINE f32x16 with_nan(f32x16 result, f32x16 a, f32x16 b, f32x16 c) {
+    return __builtin_expect(bits16(is_nan(result)) != 0, 0) ? first_nan(result, a, b, c) : result;
+}
+
+SIM_INLINE f64x8 with_nan64(f64x8 result, f64x8 a, f64x8 b, f64x8 c) {
+    return __builtin_expect(bits8(is_nan64(result)) != 0, 0) ? first_nan64(result, a, b, c)
+                                                             : result;
+}
+
+// AVX-512's own instructions hand on the first source's NaN, if the compiler cannot exchange the sources.
+#ifdef __AVX512F__
+#define SIM_IN_ORDER(name, instruction, type, operation, with)                                     \
+    SIM_INLINE type name(type a, type b) {                                                         \
+        type out;                                                                                  \
+        __asm__(instruction " %2, %1, %0" : "=v"(out) : "v"(a), "v"(b));                           \
+        return out;                                                                                \
+    }
+#else
+#define SIM_IN_ORDER(name, instruction, type, operation, with)                                     \
+    SIM_INLINE type name(type a, type b) {                                                         \
+        return with(a operation b, a, b, b);                                                       \
+    }
+#endif
+SIM_IN_ORDER(sum_of, "vaddps", f32x16, +, with_nan)
+SIM_IN_ORDER(difference_of, "vsubps", f32x16, -, with_nan)
+SIM_IN_ORDER(product_of, "vmulps", f32x16, *, with_nan)
+SIM_IN_ORDER(sum64_of, "vaddpd", f64x8, +, with_nan64)
+SIM_IN_ORDER(product64_of, "vmulpd", f64x8, *, with_nan64)
+
+SIM_INLINE f32x16 fused(f32x16 a, f32x16 b, f32x16 c) {
+    return with_nan(__builtin_elementwise_fma(a, b, c), a, b, c);
+}
+SIM_INLINE f64x8 fused64(f64x8 a, f64x8 b, f64x8 c) {
+    return with_nan64(__builtin_elementwise_fma(a, b, c), a, b, c);
+}
+
+/** a b + (c d + e), rounded twice. */
+SIM_INLINE f32x16 fused_twice(f32x16 a, f32x16 b, f32x16 c, f32x16 d, f32x16 e) {
+    f32x16 first = __builtin_elementwise_fma(c, d, e);
+    f32x16 sum = __builtin_elementwise_fma(a, b, first);
+    return __builtin_expect(bits16(is_nan(sum)) != 0, 0)
+               ? first_nan(sum, a, b, first_nan(first, c, d, e))
+               : sum;
+}
+
+// ---- minimum and maximum
 
 /** The smaller; a number beats NaN, -0 is below +0. */
 static inline f32x16 min_number(f32x16 a, f32x16 b) {
@@ -39,8 +118,7 @@ static inline u32x16 is_signalling(f32x16 a) {
 
 /** In IEEE mode a signalling NaN makes the result a NaN. */
 static inline f32x16 keep_signalling(f32x16 a, f32x16 b, f32x16 otherwise) {
-    f32x16 quiet_a = (f32x16)((u32x16)a | 0x400000), quiet_b = (f32x16)((u32x16)b | 0x400000);
-    return choose(is_signalling(a), quiet_a, choose(is_signalling(b), quiet_b, otherwise));
+    return choose(is_signalling(a), quiet(a), choose(is_signalling(b), quiet(b), otherwise));
 }
 
 static inline f32x16 min_ieee(f32x16 a, f32x16 b) {
@@ -52,10 +130,10 @@ static inline f32x16 max_ieee(f32x16 a, f32x16 b) {
 
 /** IEEE 754-2019's: a NaN beats a number. */
 static inline f32x16 minimum(f32x16 a, f32x16 b) {
-    return choose(is_nan(a) | is_nan(b), a + b, min_number(a, b));
+    return choose(is_nan(a), quiet(a), choose(is_nan(b), quiet(b), min_number(a, b)));
 }
 static inline f32x16 maximum(f32x16 a, f32x16 b) {
-    return choose(is_nan(a) | is_nan(b), a + b, max_number(a, b));
+    return choose(is_nan(a), quiet(a), choose(is_nan(b), quiet(b), max_number(a, b)));
 }
 
 // ---- the same of f16 bit patterns: a conversion to f32 would quiet the signalling NaNs
@@ -98,7 +176,7 @@ static inline f32x16 fma_for_f16(f32x16 a, f32x16 b, f32x16 c) {
     f32x16 least = (f32x16)_mm512_fmadd_round_ps(x, y, z, DOWN);
     f32x16 most = (f32x16)_mm512_fmadd_round_ps(x, y, z, UP);
     u32x16 cut = (u32x16)_mm512_fmadd_round_ps(x, y, z, TO_ZERO);
-    return choose((u32x16)(least < most), (f32x16)(cut | 1), __builtin_elementwise_fma(a, b, c));
+    return choose((u32x16)(least < most), (f32x16)(cut | 1), fused(a, b, c));
 }
 #else
 static inline f32x16 fma_for_f16(f32x16 a, f32x16 b, f32x16 c) {
@@ -110,7 +188,8 @@ static inline f32x16 fma_for_f16(f32x16 a, f32x16 b, f32x16 c) {
     u64x16 down = (u64x16)((error < 0) != (sum < 0)); // the true sum is nearer to zero
     bits += inexact & (1 - (down & 2));
     u64x16 cut = bits & 0x1fffffff, sticky = (u64x16)(cut != 0) & 0x20000000;
-    return __builtin_convertvector((f64x16)((bits - cut) | sticky), f32x16);
+    f32x16 odd = __builtin_convertvector((f64x16)((bits - cut) | sticky), f32x16);
+    return with_nan(odd, a, b, c);
 }
 #endif
 

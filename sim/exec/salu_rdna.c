@@ -169,13 +169,13 @@ static void put(sim_wave *w, const sim_inst *inst, precision p, float value) {
 typedef f32x16 (*binary)(f32x16, f32x16);
 
 static f32x16 add(f32x16 a, f32x16 b) {
-    return a + b;
+    return sum_of(a, b);
 }
 static f32x16 sub(f32x16 a, f32x16 b) {
-    return a - b;
+    return difference_of(a, b);
 }
 static f32x16 mul(f32x16 a, f32x16 b) {
-    return a * b;
+    return product_of(a, b);
 }
 
 static void run_binary(sim_wave *w, const sim_inst *inst, precision p, binary op) {
@@ -189,8 +189,9 @@ static void run_binary(sim_wave *w, const sim_inst *inst, precision p, binary op
 
 static void run_fma(sim_wave *w, const sim_inst *inst, precision p) {
     bool rounding = sim_rounding_begin(w, inst);
-    float a = source(w, inst, 0, p), b = source(w, inst, 1, p), c = source(w, inst, 2, p);
-    put(w, inst, p, p == F32 ? fmaf(a, b, c) : fma_for_f16(splat(a), splat(b), splat(c))[0]);
+    f32x16 a = splat(source(w, inst, 0, p)), b = splat(source(w, inst, 1, p));
+    f32x16 c = splat(source(w, inst, 2, p));
+    put(w, inst, p, p == F32 ? fused(a, b, c)[0] : fma_for_f16(a, b, c)[0]);
     if (rounding) {
         sim_rounding_end();
     }

@@ -9,16 +9,16 @@
 // ---- f16, as f32: one more rounding of these gives the exact f16 result
 
 static f32x16 v_add_f16(f32x16 a, f32x16 b) {
-    return a + b;
+    return sum_of(a, b);
 }
 static f32x16 v_sub_f16(f32x16 a, f32x16 b) {
-    return a - b;
+    return difference_of(a, b);
 }
 static f32x16 v_subrev_f16(f32x16 a, f32x16 b) {
-    return b - a;
+    return difference_of(b, a);
 }
 static f32x16 v_mul_f16(f32x16 a, f32x16 b) {
-    return a * b;
+    return product_of(a, b);
 }
 static f32x16 v_fma_f16(f32x16 a, f32x16 b, f32x16 c) {
     return fma_for_f16(a, b, c);
@@ -46,8 +46,8 @@ static f32x16 flushed(f32x16 a) {
 /** mad and mac round the product to f16 first. Like v_mad_f32 they know no denormals (LLVM's AMDGPU backend forms
  *  them only where MODE flushes). */
 static f32x16 v_mad_f16(f32x16 a, f32x16 b, f32x16 c) {
-    f32x16 product = flushed(f32_of_f16(f16_of_f32(flushed(a) * flushed(b))));
-    return flushed(f32_of_f16(f16_of_f32(product + flushed(c))));
+    f32x16 product = flushed(f32_of_f16(f16_of_f32(product_of(flushed(a), flushed(b)))));
+    return flushed(f32_of_f16(f16_of_f32(sum_of(product, flushed(c)))));
 }
 static f32x16 v_mac_f16(f32x16 a, f32x16 b, f32x16 c) {
     return v_mad_f16(a, b, c);

@@ -197,7 +197,7 @@ static u64x8 v_trig_preop_f64(u64x8 a, u64x8 b) {
         uint32_t exponent = (uint32_t)(a[i] >> 52 & 2047), first = (uint32_t)(b[i] & 31) * 53;
         first += exponent > 1077 ? exponent - 1077 : 0;
         int scale = -53 - (int)first + (exponent >= 1968 ? 128 : 0);
-        a[i] = f64_bits(ldexp((double)digits(first), scale));
+        a[i] = f64_bits(ldexp((double)(int64_t)digits(first), scale));
     }
     return a;
 }

@@ -5,8 +5,11 @@
 
 // ---- integers and f32
 
+/** By halves: a host without the conversion subtracts a large number, and rounded down 0 becomes -0. */
 static u32x16 v_cvt_f32_u32(u32x16 a) {
-    return (u32x16) __builtin_convertvector(a, f32x16);
+    i32x16 high = (i32x16)(a >> 16), low = (i32x16)(a & 0xffff);
+    return (u32x16)(__builtin_convertvector(high, f32x16) * 0x1p16f +
+                    __builtin_convertvector(low, f32x16));
 }
 static u32x16 v_cvt_f32_i32(u32x16 a) {
     return (u32x16) __builtin_convertvector((i32x16)a, f32x16);
@@ -46,7 +49,7 @@ static u32x16 v_cvt_rpi_i32_f32(u32x16 a) {
 }
 
 static u32x16 ubyte(u32x16 a, unsigned byte) {
-    return v_cvt_f32_u32(a >> 8 * byte & 255);
+    return v_cvt_f32_i32(a >> 8 * byte & 255);
 }
 static u32x16 v_cvt_f32_ubyte0(u32x16 a) {
     return ubyte(a, 0);

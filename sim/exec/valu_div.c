@@ -136,10 +136,13 @@ static f32x16 fmas_f32(f32x16 a, f32x16 b, f32x16 c, u32x16 scaled_before) {
         int i = __builtin_ctz(left);
         out[i] = scaled_down_f32(a[i], b[i], c[i]);
     }
-    return out;
+    return with_nan(out, a, b, c);
 }
 
 static double fmas_f64(double a, double b, double c, bool scaled_before) {
+    if (isnan(a) || isnan(b) || isnan(c)) { // the first one's bits, as of with_nan64
+        return as_f64(f64_bits(isnan(a) ? a : isnan(b) ? b : c) | UINT64_C(1) << 51);
+    }
     if (!scaled_before) {
         return fma(a, b, c);
     }

@@ -6,28 +6,28 @@
 // ---- arithmetic
 
 static f32x16 v_add_f32(f32x16 a, f32x16 b) {
-    return a + b;
+    return sum_of(a, b);
 }
 static f32x16 v_sub_f32(f32x16 a, f32x16 b) {
-    return a - b;
+    return difference_of(a, b);
 }
 static f32x16 v_subrev_f32(f32x16 a, f32x16 b) {
-    return b - a;
+    return difference_of(b, a);
 }
 static f32x16 v_mul_f32(f32x16 a, f32x16 b) {
-    return a * b;
+    return product_of(a, b);
 }
 static f32x16 v_fma_f32(f32x16 a, f32x16 b, f32x16 c) {
-    return __builtin_elementwise_fma(a, b, c);
+    return fused(a, b, c);
 }
 static f32x16 v_fmac_f32(f32x16 a, f32x16 b, f32x16 c) {
-    return __builtin_elementwise_fma(a, b, c);
+    return fused(a, b, c);
 }
 static f32x16 v_fmaak_f32(f32x16 a, f32x16 b, f32x16 c) {
-    return __builtin_elementwise_fma(a, b, c);
+    return fused(a, b, c);
 }
 static f32x16 v_fmamk_f32(f32x16 a, f32x16 b, f32x16 c) {
-    return __builtin_elementwise_fma(a, b, c);
+    return fused(a, b, c);
 }
 
 static f32x16 flushed(f32x16 a) {
@@ -38,8 +38,8 @@ static f32x16 flushed(f32x16 a) {
 /** mad is a multiplication, rounded, and an addition, neither of which knows denormals whatever MODE says: LLVM's
  *  AMDGPU backend forms it only of operations that flush ("v_mad_f32 does not support denormals"). */
 static f32x16 v_mad_f32(f32x16 a, f32x16 b, f32x16 c) {
-    f32x16 product = flushed(flushed(a) * flushed(b));
-    return flushed(product + flushed(c));
+    f32x16 product = flushed(product_of(flushed(a), flushed(b)));
+    return flushed(sum_of(product, flushed(c)));
 }
 static f32x16 v_mac_f32(f32x16 a, f32x16 b, f32x16 c) {
     return v_mad_f32(a, b, c);
@@ -54,11 +54,11 @@ static f32x16 v_madmk_f32(f32x16 a, f32x16 b, f32x16 c) {
 /** Zero times anything is zero, even infinity and NaN. */
 static f32x16 v_mul_legacy_f32(f32x16 a, f32x16 b) {
     u32x16 zero = (u32x16)((a == 0) | (b == 0));
-    return (f32x16)(~zero & (u32x16)(a * b));
+    return (f32x16)(~zero & (u32x16)product_of(a, b));
 }
 
 static f32x16 v_mad_legacy_f32(f32x16 a, f32x16 b, f32x16 c) {
-    return v_mul_legacy_f32(a, b) + c;
+    return sum_of(v_mul_legacy_f32(a, b), c);
 }
 
 // ---- rounding and parts of numbers

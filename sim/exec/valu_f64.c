@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Double-precision vector instructions and conversions. Source: "CDNA3" ISA, VOP1, VOP2, VOP3.
+#include "numbers.h"
 #include "valu.h"
 
 #include <math.h>
 
 static f64x8 v_add_f64(f64x8 a, f64x8 b) {
-    return a + b;
+    return sum64_of(a, b);
 }
 static f64x8 v_mul_f64(f64x8 a, f64x8 b) {
-    return a * b;
+    return product64_of(a, b);
 }
 static f64x8 v_fma_f64(f64x8 a, f64x8 b, f64x8 c) {
-    return __builtin_elementwise_fma(a, b, c);
+    return fused64(a, b, c);
 }
 static f64x8 v_fmac_f64(f64x8 a, f64x8 b, f64x8 c) {
-    return __builtin_elementwise_fma(a, b, c);
+    return fused64(a, b, c);
 }
 static f64x8 v_floor_f64(f64x8 a) {
     return __builtin_elementwise_floor(a);
@@ -27,10 +28,6 @@ static f64x8 v_trunc_f64(f64x8 a) {
 }
 static f64x8 v_rndne_f64(f64x8 a) {
     return __builtin_elementwise_roundeven(a);
-}
-
-static f64x8 choose64(u64x8 mask, f64x8 yes, f64x8 no) {
-    return (f64x8)((mask & (u64x8)yes) | (~mask & (u64x8)no));
 }
 
 static f64x8 v_fract_f64(f64x8 a) {
@@ -89,8 +86,11 @@ static u64x8 v_cvt_f32_f64(u64x8 a) {
 static u64x8 v_cvt_f64_i32(u64x8 a) {
     return (u64x8) __builtin_convertvector((i32x8)low32(a), f64x8);
 }
+/** By halves: a host without the conversion subtracts a large number, and rounded down 0 becomes -0. */
 static u64x8 v_cvt_f64_u32(u64x8 a) {
-    return (u64x8) __builtin_convertvector(low32(a), f64x8);
+    u32x8 high = low32(a) >> 16, low = low32(a) & 0xffff;
+    return (u64x8)(__builtin_convertvector((i32x8)high, f64x8) * 0x1p16 +
+                   __builtin_convertvector((i32x8)low, f64x8));
 }
 
 /** Truncates, saturates; NaN is 0. */

@@ -7,20 +7,11 @@
 
 // ---- two doubles
 
-static f64x8 choose64(u64x8 mask, f64x8 yes, f64x8 no) {
-    return (f64x8)((mask & (u64x8)yes) | (~mask & (u64x8)no));
-}
-
-static u64x8 is_nan64(f64x8 a) {
-    return (u64x8)(a != a);
-}
-
 static f64x8 keep_signalling64(f64x8 a, f64x8 b, f64x8 otherwise) {
-    const uint64_t quiet = UINT64_C(1) << 51;
-    u64x8 a_signals = is_nan64(a) & (u64x8)(((u64x8)a & quiet) == 0);
-    u64x8 b_signals = is_nan64(b) & (u64x8)(((u64x8)b & quiet) == 0);
-    return choose64(a_signals, (f64x8)((u64x8)a | quiet),
-                    choose64(b_signals, (f64x8)((u64x8)b | quiet), otherwise));
+    const uint64_t quiet_bit = UINT64_C(1) << 51;
+    u64x8 a_signals = is_nan64(a) & (u64x8)(((u64x8)a & quiet_bit) == 0);
+    u64x8 b_signals = is_nan64(b) & (u64x8)(((u64x8)b & quiet_bit) == 0);
+    return choose64(a_signals, quiet64(a), choose64(b_signals, quiet64(b), otherwise));
 }
 
 static f64x8 number_v_min_f64(f64x8 a, f64x8 b) {
@@ -38,10 +29,12 @@ static f64x8 ieee_v_max_f64(f64x8 a, f64x8 b) {
     return keep_signalling64(a, b, number_v_max_f64(a, b));
 }
 static f64x8 v_minimum_f64(f64x8 a, f64x8 b) {
-    return choose64(is_nan64(a) | is_nan64(b), a + b, number_v_min_f64(a, b));
+    f64x8 of_b = choose64(is_nan64(b), quiet64(b), number_v_min_f64(a, b));
+    return choose64(is_nan64(a), quiet64(a), of_b);
 }
 static f64x8 v_maximum_f64(f64x8 a, f64x8 b) {
-    return choose64(is_nan64(a) | is_nan64(b), a + b, number_v_max_f64(a, b));
+    f64x8 of_b = choose64(is_nan64(b), quiet64(b), number_v_max_f64(a, b));
+    return choose64(is_nan64(a), quiet64(a), of_b);
 }
 
 // ---- the median, as the ISA's text has it: without (one of) the greatest, the greater of the others, where zeros of

@@ -78,10 +78,10 @@ static u32x16 sign(u32x16 a) {
 }
 
 static u32x16 v_pk_add_f16(u32x16 a, u32x16 b, u32x16) {
-    return f16_of_f32(f32_of_f16(a) + f32_of_f16(b));
+    return f16_of_f32(sum_of(f32_of_f16(a), f32_of_f16(b)));
 }
 static u32x16 v_pk_mul_f16(u32x16 a, u32x16 b, u32x16) {
-    return f16_of_f32(f32_of_f16(a) * f32_of_f16(b));
+    return f16_of_f32(product_of(f32_of_f16(a), f32_of_f16(b)));
 }
 #define BY_MODE(name, two)                                                                         \
     static u32x16 number_##name(u32x16 a, u32x16 b, u32x16) {                                      \
@@ -250,13 +250,13 @@ SIM_INLINE void run_packed32(sim_wave *w, const sim_inst *inst, unsigned arity, 
 }
 
 static f32x16 v_pk_add_f32(f32x16 a, f32x16 b, f32x16) {
-    return a + b;
+    return sum_of(a, b);
 }
 static f32x16 v_pk_mul_f32(f32x16 a, f32x16 b, f32x16) {
-    return a * b;
+    return product_of(a, b);
 }
 static f32x16 v_pk_fma_f32(f32x16 a, f32x16 b, f32x16 c) {
-    return __builtin_elementwise_fma(a, b, c);
+    return fused(a, b, c);
 }
 
 /** The low result is a word of the first source, the high one a word of the second. */
@@ -307,7 +307,7 @@ static void mixed_fma(sim_wave *w, const sim_inst *inst, mixed_result where) {
     bool rounding = sim_rounding_begin(w, inst);
     for (unsigned k = 0; k < SIM_LANES; k += 16) {
         f32x16 a = mixed_source(w, inst, 0, src[0], k), b = mixed_source(w, inst, 1, src[1], k);
-        f32x16 c = mixed_source(w, inst, 2, src[2], k), sum = __builtin_elementwise_fma(a, b, c);
+        f32x16 c = mixed_source(w, inst, 2, src[2], k), sum = fused(a, b, c);
         u32x16 keep = is_infinite(a) | is_infinite(b) | is_infinite(c);
         sum = clamped(inst, (f32x16)flush_f32((u32x16)sum, !(w->mode >> 5 & 1)));
         u32x16 half = sim_limit_f16(w, f16_of_f32(sum), keep), old = load16(dst + k);
@@ -398,12 +398,12 @@ static void exec_v_dot2_f32_f16(sim_wave *w, const sim_inst *inst) {
     const uint32_t *a = get32(w, inst, true, 0, tmp[0]), *b = get32(w, inst, true, 1, tmp[1]);
     const uint32_t *c = get32(w, inst, true, 2, tmp[2]);
     for (unsigned k = 0; k < SIM_LANES; k += 16) {
-        f32x16 sum = (f32x16)load16(c + k);
+        f32x16 x[2], y[2];
         for (unsigned high = 0; high < 2; high++) {
-            f32x16 x = f32_of_f16(half_of(load16(a + k), inst, 0, high));
-            f32x16 y = f32_of_f16(half_of(load16(b + k), inst, 1, high));
-            sum = __builtin_elementwise_fma(x, y, sum);
+            x[high] = f32_of_f16(half_of(load16(a + k), inst, 0, high));
+            y[high] = f32_of_f16(half_of(load16(b + k), inst, 1, high));
         }
+        f32x16 sum = fused_twice(x[1], y[1], x[0], y[0], (f32x16)load16(c + k));
         store16(result + k, (u32x16)clamped(inst, sum));
     }
     store_masked(w->v[inst->dst[0].reg], result, w->exec);

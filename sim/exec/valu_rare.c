@@ -50,7 +50,7 @@ static f32x16 v_cubema_f32(f32x16 x, f32x16 y, f32x16 z) {
 static f32x16 v_mullit_f32(f32x16 a, f32x16 b, f32x16 c) {
     f32x16 least = (f32x16){} - 0x1.fffffep127f;
     u32x16 dark = (u32x16)((b == least) | (b == -__builtin_inff()) | (c <= 0));
-    return choose(dark | is_nan(b) | is_nan(c), least, a * b);
+    return choose(dark | is_nan(b) | is_nan(c), least, product_of(a, b));
 }
 
 // ---- sums of absolute differences

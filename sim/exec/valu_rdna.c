@@ -21,7 +21,7 @@ static u32x16 v_maxmin_u32(u32x16 a, u32x16 b, u32x16 c) {
 /** Zero times anything is zero, even infinity and NaN. */
 static f32x16 v_fma_dx9_zero_f32(f32x16 a, f32x16 b, f32x16 c) {
     u32x16 zero = (u32x16)((a == 0) | (b == 0));
-    return choose(zero, c, __builtin_elementwise_fma(a, b, c));
+    return choose(zero, c, fused(a, b, c));
 }
 
 // ---- extensions
@@ -75,7 +75,7 @@ static void float_dot(sim_wave *w, const sim_inst *inst, const sim_fp8 *a_kind,
         for (unsigned shift = 0; shift < 32; shift += 8) {
             f32x16 x = (f32x16)sim_fp8_decode(a_kind, load16(a + k) >> shift & 255);
             f32x16 y = (f32x16)sim_fp8_decode(b_kind, load16(b + k) >> shift & 255);
-            sum = __builtin_elementwise_fma(x, y, sum);
+            sum = fused(x, y, sum);
         }
         store16(result + k, (u32x16)sum);
     }
@@ -97,18 +97,13 @@ static void exec_v_dot4_f32_bf8_bf8(sim_wave *w, const sim_inst *inst) {
 
 /** The halves' products, then the addend, each step rounded to f32. */
 static u32x16 v_dot2acc_f32_f16(u32x16 a, u32x16 b, u32x16 c) {
-    f32x16 sum = (f32x16)c;
-    for (unsigned shift = 0; shift < 32; shift += 16) {
-        sum = __builtin_elementwise_fma(f32_of_f16(a >> shift & 0xffff),
-                                        f32_of_f16(b >> shift & 0xffff), sum);
-    }
-    return (u32x16)sum;
+    return (u32x16)fused_twice(f32_of_f16(a >> 16), f32_of_f16(b >> 16), f32_of_f16(a & 0xffff),
+                               f32_of_f16(b & 0xffff), (f32x16)c);
 }
 
 static u32x16 v_dot2acc_f32_bf16(u32x16 a, u32x16 b, u32x16 c) {
-    f32x16 sum = __builtin_elementwise_fma((f32x16)(a << 16), (f32x16)(b << 16), (f32x16)c);
-    return (u32x16)__builtin_elementwise_fma((f32x16)(a & 0xffff0000), (f32x16)(b & 0xffff0000),
-                                             sum);
+    return (u32x16)fused_twice((f32x16)(a & 0xffff0000), (f32x16)(b & 0xffff0000),
+                               (f32x16)(a << 16), (f32x16)(b << 16), (f32x16)c);
 }
 
 static u32x16 v_dot2_f32_bf16(u32x16 a, u32x16 b, u32x16 c) {

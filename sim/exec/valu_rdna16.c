@@ -55,18 +55,13 @@ static void exec_v_swap_b16(sim_wave *w, const sim_inst *inst) {
 
 /** Two products and an addend, each step rounded to f32, the sum to f16 or bf16. */
 static u32x16 v_dot2_f16_f16(u32x16 a, u32x16 b, u32x16 c) {
-    f32x16 sum = f32_of_f16(c & 0xffff);
-    for (unsigned shift = 0; shift < 32; shift += 16) {
-        sum = __builtin_elementwise_fma(f32_of_f16(a >> shift & 0xffff),
-                                        f32_of_f16(b >> shift & 0xffff), sum);
-    }
-    return f16_of_f32(sum);
+    return f16_of_f32(fused_twice(f32_of_f16(a >> 16), f32_of_f16(b >> 16), f32_of_f16(a & 0xffff),
+                                  f32_of_f16(b & 0xffff), f32_of_f16(c & 0xffff)));
 }
 
 static u32x16 v_dot2_bf16_bf16(u32x16 a, u32x16 b, u32x16 c) {
-    f32x16 sum = (f32x16)(c << 16);
-    sum = __builtin_elementwise_fma((f32x16)(a << 16), (f32x16)(b << 16), sum);
-    sum = __builtin_elementwise_fma((f32x16)(a & 0xffff0000), (f32x16)(b & 0xffff0000), sum);
+    f32x16 sum = fused_twice((f32x16)(a & 0xffff0000), (f32x16)(b & 0xffff0000), (f32x16)(a << 16),
+                             (f32x16)(b << 16), (f32x16)(c << 16));
     u32x16 bits = (u32x16)sum;
     return select16(is_nan(sum), bits >> 16 | 0x40, (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }

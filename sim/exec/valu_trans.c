@@ -67,7 +67,7 @@ static f32x16 v_exp_f32(f32x16 a) {
     f64x16 fraction = polynomial(x - n, series, 10);
     i64x16 exponent = __builtin_convertvector(n, i64x16);
     f64x16 power = (f64x16)((u64x16)(exponent + 1023) << 52);
-    return choose(is_nan(a), a, narrow(fraction * power));
+    return choose(is_nan(a), quiet(a), narrow(fraction * power));
 }
 
 /** log2 of a: a = m 2^e, sqrt(1/2) <= m < sqrt(2); the series in (m-1)/(m+1) to its 17th power. */

@@ -86,6 +86,11 @@ static hipError_t read_options(const char *call, const char *text) {
     if (!sim_options_parse(&options, text, error, sizeof error) ||
         !sim_look_configure(&options.look, error, sizeof error)) {
         sim_hip_report(call, "%s", error);
+        return strcmp(error, SIM_OPTIONS_NO_MEMORY) ? hipErrorInvalidValue : hipErrorOutOfMemory;
+    }
+    if (!sim_exec_choose(options.exec)) {
+        sim_hip_report(call, "exec: instructions have been decoded for another build; accepted: "
+                             "before the first launch");
         return hipErrorInvalidValue;
     }
     sim_hip.options = options;

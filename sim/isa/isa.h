@@ -25,8 +25,14 @@ unsigned sim_disassemble(const sim_chip *chip, bool wave64, const uint8_t *code,
                          uint64_t pc, unsigned wanted, sim_line *lines,
                          char error[SIM_ERROR_BYTES]);
 
-/** The opcode of a mnemonic without encoding suffix on `arch`, from the tables built for this host's instruction
- *  set; null if nobody implements it. */
+/** Begins a decoder's message where memory ran out. */
+#define SIM_OUT_OF_MEMORY "out of memory"
+
+/** False without memory: then no opcode is found. */
+bool sim_opcodes_are_ready(void);
+
+/** The opcode of a mnemonic without encoding suffix on `arch`, from the tables that sim_exec_choose chose;
+ *  null if nobody implements it. */
 const sim_opcode *sim_opcode_find(const char *mnemonic, size_t length, sim_arch arch);
 
 /** The same opcode's line in the tables that any x86-64-v2 host runs: tests compare the two builds. */

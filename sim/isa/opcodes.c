@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opcode look-up: every family's table, sorted once by mnemonic, for the best instruction set this host has.
+// Opcode look-up: every family's table, sorted once by mnemonic, for the best instruction set this host has or the one
+// that QUERN_SIM names.
 #include "isa.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,42 +51,84 @@ static const sim_opcode_table *const families_v4[] = {FAMILIES(ADDRESS, v4)};
 static_assert(sizeof families_base == sizeof families_v4);
 enum { NUM_FAMILIES = sizeof families_base / sizeof *families_base };
 
-static const sim_opcode *
-    *sorted; // by mnemonic; one mnemonic may have several lines, for different chips
-static size_t num_sorted;
-static pthread_once_t sorted_once = PTHREAD_ONCE_INIT;
+/** All lines of one build, by mnemonic; one mnemonic may have several lines, for different chips. */
+typedef struct sorted_lines {
+    bool is_v4;
+    size_t count;
+    const sim_opcode *lines[];
+} sorted_lines;
+
+static _Atomic(const sorted_lines *) sorted; // made with the first look-up, kept to the end
+static _Atomic(sim_exec_build) wanted;
 
 static int compare(const void *a, const void *b) {
     const sim_opcode *const *x = a, *const *y = b;
     return strcmp((*x)->mnemonic, (*y)->mnemonic);
 }
 
-static void sort_tables(void) {
-    const sim_opcode_table *const *families =
-        __builtin_cpu_supports("x86-64-v4") ? families_v4 : families_base;
-    size_t total = 0, n = 0;
+bool sim_exec_has_avx512(void) {
+    return __builtin_cpu_supports("x86-64-v4");
+}
+
+static bool is_v4_wanted(void) {
+    return atomic_load(&wanted) != SIM_EXEC_BASELINE && sim_exec_has_avx512();
+}
+
+/** Null without memory. */
+static sorted_lines *sort_tables(bool is_v4) {
+    const sim_opcode_table *const *families = is_v4 ? families_v4 : families_base;
+    size_t total = 0;
     for (size_t f = 0; f < NUM_FAMILIES; f++) {
         total += families[f]->count;
     }
-    sorted = malloc(total * sizeof *sorted);
-    if (!sorted) {
-        return;
+    sorted_lines *out = malloc(sizeof *out + total * sizeof *out->lines);
+    if (!out) {
+        return nullptr;
     }
+    *out = (sorted_lines){.is_v4 = is_v4};
     for (size_t f = 0; f < NUM_FAMILIES; f++) {
         for (size_t i = 0; i < families[f]->count; i++) {
-            sorted[n++] = &families[f]->opcodes[i];
+            out->lines[out->count++] = &families[f]->opcodes[i];
         }
     }
-    qsort(sorted, n, sizeof *sorted, compare);
-    num_sorted = n;
+    qsort(out->lines, out->count, sizeof *out->lines, compare);
+    return out;
+}
+
+/** Null without memory. Of threads that come at once the first one's is kept. */
+static const sorted_lines *take_sorted(void) {
+    const sorted_lines *before = atomic_load(&sorted);
+    if (before) {
+        return before;
+    }
+    sorted_lines *made = sort_tables(is_v4_wanted());
+    if (made && atomic_compare_exchange_strong(&sorted, &before, made)) {
+        return made;
+    }
+    free(made);
+    return before;
+}
+
+bool sim_opcodes_are_ready(void) {
+    return take_sorted();
+}
+
+bool sim_exec_choose(sim_exec_build build) {
+    const sorted_lines *made = atomic_load(&sorted);
+    sim_exec_build before = atomic_exchange(&wanted, build);
+    if (made && made->is_v4 != is_v4_wanted()) {
+        atomic_store(&wanted, before);
+        return false;
+    }
+    return true;
 }
 
 const sim_opcode *sim_opcode_find(const char *mnemonic, size_t length, sim_arch arch) {
-    pthread_once(&sorted_once, sort_tables);
-    size_t low = 0, high = num_sorted; // the first line that is not below the mnemonic
+    const sorted_lines *all = take_sorted();
+    size_t low = 0, high = all ? all->count : 0; // the first line that is not below the mnemonic
     while (low < high) {
         size_t mid = (low + high) / 2;
-        const char *name = sorted[mid]->mnemonic;
+        const char *name = all->lines[mid]->mnemonic;
         int order = strncmp(name, mnemonic, length);
         if (order < 0) {
             low = mid + 1;
@@ -94,9 +136,11 @@ const sim_opcode *sim_opcode_find(const char *mnemonic, size_t length, sim_arch 
             high = mid;
         }
     }
-    for (; low < num_sorted && !strncmp(sorted[low]->mnemonic, mnemonic, length); low++) {
-        if (!sorted[low]->mnemonic[length] && (sorted[low]->archs >> arch & 1)) {
-            return sorted[low];
+    for (; all && low < all->count && !strncmp(all->lines[low]->mnemonic, mnemonic, length);
+         low++) {
+        const sim_opcode *line = all->lines[low];
+        if (!line->mnemonic[length] && (line->archs >> arch & 1)) {
+            return line;
         }
     }
     return nullptr;

@@ -10,8 +10,9 @@ import gpu
 
 SEED = int(os.environ.get("QUERN_ISA_SEED", "20260"))
 LONG = os.environ.get("QUERN_ISA_LONG", "") not in ("", "0")  # ten times the random values, every f32 to convert
-RANDOM_32 = 10**6 * (10 if LONG else 1)
-RANDOM_16 = 2**22 * (4 if LONG else 1)
+SHORT = os.environ.get("QUERN_ISA_SHORT", "") not in ("", "0")  # a sixteenth of them
+RANDOM_32 = 10**6 * 10 if LONG else 10**6 // 16 if SHORT else 10**6
+RANDOM_16 = 2**22 * 4 if LONG else 2**22 // 16 if SHORT else 2**22
 
 
 def generator(*key):

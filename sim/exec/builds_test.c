@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+// Equal bits on every host: each instruction, made of random words, leaves the same registers, LDS and memory in the two
+// builds of exec/, whatever MODE says, NaNs' bits included.
+#include "../isa/encodings.h"
+#include "exec_testing.h"
+
+enum {
+    WORDS = 3,     // of an opcode that are executed
+    ATTEMPTS = 48, // to find them
+    RUNS = 6,      // of each, over other registers
+    STATES = 12,   // registers to choose from
+    BYTES = 8192,
+    SCRATCH = 64,
+};
+
+static const char *const chips[] = {"gfx90a", "gfx942", "gfx950", "gfx1151", "gfx1201"};
+static const unsigned families[] = {GFX9, GFX9, GFX9, GFX11, GFX12};
+
+static test_wave *t, *states[STATES];
+static uint8_t *memory, first_memory[BYTES], old_memory[BYTES], scratch[SIM_LANES * SCRATCH];
+static uint64_t guest;
+
+// ---- a wave's registers
+
+/** A NaN of some type, or what next_biased gives. */
+static uint64_t often_nan(void) {
+    uint64_t r = next_random(), sign = r & 0x8000000080008000;
+    switch (r >> 60) {
+    case 0:
+        return r | 0x7ff8000000000000;
+    case 1:
+        return (r & 0x807fffff807fffff) | 0x7f8000007f800000;
+    case 2:
+        return (r & 0x83ff83ff83ff83ff) | 0x7c007c007c007c00;
+    case 3:
+        return sign | 0x7ff0000000000001;
+    default:
+        return next_biased();
+    }
+}
+
+static void make_states(const char *chip) {
+    for (unsigned i = 0; i < STATES; i++) {
+        states[i] = make_wave(chip);
+        randomise(states[i], UINT64_MAX);
+        for (unsigned r = 0; i % 2 && r < 512; r += 2) {
+            for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+                uint64_t bits = often_nan();
+                states[i]->wave.v[r][lane] = (uint32_t)bits;
+                states[i]->wave.v[r + 1][lane] = (uint32_t)(bits >> 32);
+            }
+        }
+    }
+}
+
+/** An address in every lane of a register or a pair; a scalar base; a buffer's descriptor. */
+static void point_to_memory(sim_wave *w, const sim_operand *op, bool has_base) {
+    if (op->kind == SIM_OP_VGPR && op->reg < 255) {
+        for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+            uint64_t at = (has_base ? 0 : guest) + 32 * lane + (next_random() & 28);
+            w->v[op->reg][lane] = (uint32_t)at;
+            if (op->count == 2) {
+                w->v[op->reg + 1][lane] = (uint32_t)(at >> 32);
+            }
+        }
+    } else if (op->kind == SIM_OP_SGPR && op->count >= 2 && op->reg < 100) {
+        w->s[op->reg] = (uint32_t)guest;
+        w->s[op->reg + 1] = (uint32_t)(guest >> 32);
+    }
+    if (op->kind == SIM_OP_SGPR && op->count == 4 && op->reg < 100) {
+        w->s[op->reg + 2] = BYTES;
+        w->s[op->reg + 3] = 0x00027000;
+    }
+}
+
+static void prepare(const sim_inst *inst, unsigned run) {
+    uint64_t exec = random_exec(run ? 6 : 0);
+    const sim_wave *from = &states[next_random() % STATES]->wave;
+    memcpy(t->wave.v, from->v, sizeof from->v);
+    memcpy(t->wave.s, from->s, sizeof from->s);
+    t->wave.wave32 = t->dispatch.chip->wave_size == 32;
+    t->wave.exec = t->wave.wave32 ? (uint32_t)exec : exec;
+    t->wave.m0 = (uint32_t)next_random() & 31;
+    t->wave.scc = next_random() & 1;
+    t->wave.mode = run < 2 ? states[0]->wave.mode
+                           : (uint32_t)next_random() & (SIM_MODE_FLOAT | SIM_MODE_FP16_OVFL |
+                                                        SIM_MODE_IEEE | SIM_MODE_DX10_CLAMP);
+    t->wave.fast_matrix = false;
+    t->wave.state = SIM_RUNNING;
+    t->wave.pc = inst->pc + inst->bytes;
+    uint8_t klass = inst->opcode->klass;
+    bool is_memory = klass == SIM_VMEM || klass == SIM_LDS_OP || klass == SIM_SMEM,
+         has_base = false;
+    for (unsigned i = 0; i < inst->num_src; i++) {
+        has_base |= inst->src[i].kind == SIM_OP_SGPR && inst->src[i].count >= 2;
+    }
+    has_base |= klass == SIM_LDS_OP;
+    for (unsigned i = 0; is_memory && i < inst->num_src; i++) {
+        bool is_address = i == 0 || inst->src[i].kind == SIM_OP_SGPR;
+        if (is_address) {
+            point_to_memory(&t->wave, &inst->src[i], has_base);
+        }
+    }
+}
+
+// ---- both builds
+
+static void fill(uint8_t *out, size_t bytes) {
+    for (size_t i = 0; i < bytes; i += 8) {
+        uint64_t bits = often_nan();
+        memcpy(out + i, &bits, 8);
+    }
+}
+
+static void fail_at(const sim_inst *inst, const char *chip, const char *what, unsigned index,
+                    unsigned lane, uint32_t best, uint32_t portable) {
+    char sources[256] = "";
+    for (unsigned i = 0; i < inst->num_src; i++) {
+        const sim_operand *op = &inst->src[i];
+        size_t used = strlen(sources);
+        uint32_t value = op->kind == SIM_OP_VGPR   ? t->before.v[op->reg][lane]
+                         : op->kind == SIM_OP_SGPR ? t->before.s[op->reg]
+                                                   : op->value;
+        snprintf(sources + used, sizeof sources - used, " %08x", value);
+    }
+    print_error("%s %s (%08x %08x): %s %u lane %u: %08x, portable %08x; MODE %x, sources%s\n", chip,
+                inst->opcode->mnemonic, inst->word[0], inst->word[1], what, index, lane, best,
+                portable, t->before.mode, sources);
+}
+
+/** Where the two builds left other registers. */
+static bool differ(const sim_inst *inst, const char *chip, const sim_wave *best) {
+    for (unsigned r = 0; r < 512; r++) {
+        for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+            if (best->v[r][lane] != t->wave.v[r][lane]) {
+                fail_at(inst, chip, "v", r, lane, best->v[r][lane], t->wave.v[r][lane]);
+                return true;
+            }
+        }
+    }
+    for (unsigned i = 0; i < 128; i++) {
+        if (best->s[i] != t->wave.s[i]) {
+            fail_at(inst, chip, "s", i, 0, best->s[i], t->wave.s[i]);
+            return true;
+        }
+    }
+    if (best->scc != t->wave.scc || best->mode != t->wave.mode || best->pc != t->wave.pc) {
+        fail_at(inst, chip, "scc, mode or pc", 0, 0, best->scc, t->wave.scc);
+        return true;
+    }
+    for (unsigned i = 0; i < TEST_LDS_BYTES; i++) {
+        if (t->lds[i] != t->lds_before[i]) {
+            fail_at(inst, chip, "LDS", i, 0, t->lds_before[i], t->lds[i]);
+            return true;
+        }
+    }
+    for (unsigned i = 0; i < BYTES; i++) {
+        if (memory[i] != first_memory[i]) {
+            fail_at(inst, chip, "memory", i, 0, first_memory[i], memory[i]);
+            return true;
+        }
+    }
+    return false;
+}
+
+/** The instruction as the portable build has it. */
+static sim_inst portable_of(const sim_inst *inst, sim_inst *second) {
+    sim_inst out = *inst;
+    bool is_dual = inst->second;
+    out.opcode = sim_opcode_portable(inst->opcode);
+    out.exec = is_dual ? inst->exec : out.opcode->exec;
+    if (is_dual) {
+        *second = *inst->second;
+        second->opcode = sim_opcode_portable(second->opcode);
+        second->exec = second->opcode->exec;
+        out.second = second;
+    }
+    return out;
+}
+
+static bool run_both(const sim_inst *inst, const char *chip, unsigned run) {
+    static sim_wave best;
+    static uint8_t old_lds[TEST_LDS_BYTES];
+    sim_inst second, portable = portable_of(inst, &second);
+    prepare(inst, run);
+    memcpy(&t->before, &t->wave, sizeof t->wave);
+    if (inst->opcode->klass == SIM_VMEM || inst->opcode->klass == SIM_LDS_OP) {
+        fill(old_memory, BYTES);
+        fill(old_lds, sizeof old_lds);
+    }
+    memcpy(memory, old_memory, BYTES);
+    memcpy(t->lds, old_lds, sizeof old_lds);
+    inst->exec(&t->wave, inst);
+    memcpy(&best, &t->wave, sizeof best);
+    memcpy(first_memory, memory, BYTES);
+    memcpy(t->lds_before, t->lds, sizeof t->lds);
+    memcpy(&t->wave, &t->before, sizeof t->wave);
+    memcpy(memory, old_memory, BYTES);
+    memcpy(t->lds, old_lds, sizeof old_lds);
+    portable.exec(&t->wave, &portable);
+    return differ(inst, chip, &best);
+}
+
+/** Flow is not computation: waits, barriers, messages, the clock. */
+static bool is_tried(const sim_inst *inst) {
+    return inst->opcode->klass != SIM_FLOW && inst->opcode->klass != SIM_SMEM;
+}
+
+static void make_words(const encoding *e, unsigned opcode, unsigned attempt, uint32_t word[4]) {
+    for (unsigned i = 0; i < 4; i++) {
+        word[i] = (uint32_t)next_random();
+    }
+    uint32_t operands = word[0] & e->operands;
+    operands &= attempt & 1 ? 0xfffe00fe : attempt & 2 ? 0xffff7fff : UINT32_MAX;
+    if (attempt % 8 >= 6) { // as an assembler writes it without modifiers
+        operands &= 0xfe00fe;
+        word[1] = 0x1c020100u + 0x400 * (word[1] & 31) + 2 * (word[1] >> 8 & 31);
+    } else if (attempt % 8 >= 3) { // sources of VOP3: vectors
+        word[1] = (word[1] & 0x780e07fe) | 0x04020100;
+    }
+    word[0] = e->base | opcode << e->shift | operands;
+}
+
+/** How many words of an opcode were executed; *wrong counts those that disagree. */
+static unsigned try_opcode(const encoding *e, unsigned opcode, unsigned chip, unsigned *wrong) {
+    unsigned words = 0;
+    for (unsigned attempt = 0; attempt < ATTEMPTS && words < WORDS; attempt++) {
+        uint32_t word[4];
+        char error[SIM_ERROR_BYTES] = "";
+        sim_inst inst;
+        make_words(e, opcode, attempt, word);
+        if (!sim_decode(sim_chip_by_name(chips[chip]), (const uint8_t *)word, sizeof word, 0x1000,
+                        &inst, error)) {
+            continue;
+        }
+        if (is_tried(&inst)) {
+            words++;
+            for (unsigned run = 0; run < RUNS; run++) {
+                if (run_both(&inst, chips[chip], run)) {
+                    ++*wrong;
+                    break;
+                }
+            }
+        }
+        sim_inst_deinit(&inst);
+    }
+    return words;
+}
+
+static void start(const char *chip) {
+    t = make_wave(chip);
+    t->dispatch.memory = sim_memory_create();
+    guest = sim_memory_alloc(t->dispatch.memory, BYTES, SIM_REGION_DEVICE, 0)->base;
+    memory = sim_memory_host(t->dispatch.memory, guest, BYTES);
+    t->wave.scratch = scratch;
+    t->wave.scratch_bytes = SCRATCH;
+    make_states(chip);
+}
+
+static void stop(void) {
+    sim_faults_deinit(&t->dispatch.faults);
+    sim_memory_destroy(t->dispatch.memory);
+    for (unsigned i = 0; i < STATES; i++) {
+        free(states[i]);
+    }
+    free(t);
+}
+
+static void test_chip(unsigned chip, unsigned least) {
+    unsigned tried = 0, wrong = 0;
+    start(chips[chip]);
+    for (size_t i = 0; i < sizeof encodings / sizeof *encodings; i++) {
+        const encoding *e = &encodings[i];
+        for (unsigned opcode = 0; e->family & families[chip] && opcode < e->count; opcode++) {
+            tried += try_opcode(e, opcode, chip, &wrong) > 0;
+        }
+    }
+    stop();
+    print_message("%s: %u opcodes of an encoding\n", chips[chip], tried);
+    if (wrong) {
+        fail_msg("%s: %u words differ between the builds", chips[chip], wrong);
+    }
+    assert_true(tried >= least);
+}
+
+static void test_gfx90a(void **) {
+    test_chip(0, 950);
+}
+static void test_gfx942(void **) {
+    test_chip(1, 1000);
+}
+static void test_gfx950(void **) {
+    test_chip(2, 1050);
+}
+static void test_gfx1151(void **) {
+    test_chip(3, 1200);
+}
+static void test_gfx1201(void **) {
+    test_chip(4, 1150);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gfx90a), cmocka_unit_test(test_gfx942), cmocka_unit_test(test_gfx950),
+        cmocka_unit_test(test_gfx1151), cmocka_unit_test(test_gfx1201)};
+    const char *seed = getenv("QUERN_TEST_SEED");
+    test_seed = seed ? strtoull(seed, nullptr, 0) : test_seed;
+    if (!sim_exec_has_avx512()) {
+        print_message("this processor runs one build only: skipped\n");
+        return 77;
+    }
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
