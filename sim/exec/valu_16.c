@@ -160,11 +160,23 @@ static u32x16 v_mad_u16(u32x16 a, u32x16 b, u32x16 c) {
 static u32x16 v_mad_i16(u32x16 a, u32x16 b, u32x16 c) {
     return low(low(a) * low(b) + c);
 }
+static u32x16 saturated_v_mad_u16(u32x16 a, u32x16 b, u32x16 c) {
+    return __builtin_elementwise_min(low(a) * low(b) + low(c), (u32x16){} + 0xffff);
+}
+static u32x16 saturated_v_mad_i16(u32x16 a, u32x16 b, u32x16 c) {
+    return limit_i16(sign(a) * sign(b) + sign(c));
+}
 static u32x16 v_mad_legacy_u16(u32x16 a, u32x16 b, u32x16 c) {
     return v_mad_u16(a, b, c);
 }
 static u32x16 v_mad_legacy_i16(u32x16 a, u32x16 b, u32x16 c) {
     return v_mad_u16(a, b, c);
+}
+static u32x16 saturated_v_mad_legacy_u16(u32x16 a, u32x16 b, u32x16 c) {
+    return saturated_v_mad_u16(a, b, c);
+}
+static u32x16 saturated_v_mad_legacy_i16(u32x16 a, u32x16 b, u32x16 c) {
+    return saturated_v_mad_i16(a, b, c);
 }
 static u32x16 v_min3_u16(u32x16 a, u32x16 b, u32x16 c) {
     return v_min_u16(v_min_u16(a, b), c);
@@ -241,10 +253,10 @@ static u32x16 v_sat_pk_u8_i16(u32x16 a) {
     X(2, u32, v_min_u16, "w:ww", ALL, 'i') \
     X(2, u32, v_max_i16, "w:ww", ALL, 'i') \
     X(2, u32, v_min_i16, "w:ww", ALL, 'i') \
-    X(3, u32, v_mad_u16, "k:www", ALL, 'i') \
-    X(3, u32, v_mad_i16, "k:www", ALL, 'i') \
-    X(3, u32, v_mad_legacy_u16, "w:www", GFX9, 'i') \
-    X(3, u32, v_mad_legacy_i16, "w:www", GFX9, 'i') \
+    X(S3, u32, v_mad_u16, "k:www", ALL, 'i') \
+    X(S3, u32, v_mad_i16, "k:www", ALL, 'i') \
+    X(S3, u32, v_mad_legacy_u16, "w:www", GFX9, 'i') \
+    X(S3, u32, v_mad_legacy_i16, "w:www", GFX9, 'i') \
     X(3, u32, v_min3_u16, "k:www", ALL, 'i') \
     X(3, u32, v_max3_u16, "k:www", ALL, 'i') \
     X(3, u32, v_min3_i16, "k:www", ALL, 'i') \

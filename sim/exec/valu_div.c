@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The three steps around a division: v_div_scale, v_div_fmas, v_div_fixup. Source: "CDNA3" ISA pseudo-code; where it
 // contradicts itself (the factor of v_div_fmas), what makes the compiler's division sequence correctly rounded; that of
-// f32, 2^64 or 2^-64 by the third source, is what tinygrad's tests measured on RDNA3.
+// f32, 2^64 or 2^-64 by the third source, is what tinygrad's tests measured on RDNA3. They also saw VCC set by
+// v_div_scale_f32 for 2^-126 over 1, whose quotient is no denormal: taken for a look at the exponents alone.
 #include "numbers.h"
 #include "valu.h"
 
@@ -22,34 +23,35 @@ typedef struct scaled {
     bool vcc;
 } scaled;
 
-/** Both precisions: `big` is the exponent distance of overflow, `tiny` the numerator's exponent that loses bits,
- *  `smallest` the smallest normal number, `by` the power of two. The quotients are judged in long double, which
- *  represents their denormals. */
-static scaled scale(double s0, double s1, double s2, int e1, int e2, int big, int tiny,
-                    long double smallest, int by) {
+/** f64. The quotients are judged in long double, which represents their denormals, that of s2 and s1 also by the
+ *  distance of the exponents. */
+static scaled scale(double s0, double s1, double s2, int e1, int e2) {
+    enum { BIG = 768, TINY = 53, LEAST = -1022, BY = 128 };
+    const long double smallest = 0x1p-1022L;
     long double reciprocal = 1.0L / (long double)s1, quotient = (long double)s2 / (long double)s1;
     bool is_denominator = s0 == s1, small_s1 = is_denormal(s1, (double)smallest);
     bool small_reciprocal = reciprocal != 0 && fabsl(reciprocal) < smallest;
-    bool small_quotient = quotient != 0 && fabsl(quotient) < smallest;
+    bool small_quotient =
+        isfinite(s1) && (e2 - e1 <= LEAST || (quotient != 0 && fabsl(quotient) < smallest));
     if (s1 == 0 || s2 == 0) { // VCC as measured on RDNA3; the documents' pseudo-code leaves it 0
         return (scaled){NAN, true};
     }
-    if (e2 - e1 >= big) { // the quotient is near the maximum
-        return (scaled){is_denominator ? ldexp(s0, by) : s0, true};
+    if (e2 - e1 >= BIG) { // the quotient is near the maximum
+        return (scaled){is_denominator ? ldexp(s0, BY) : s0, true};
     }
     if (small_s1) {
-        return (scaled){ldexp(s0, by), false};
+        return (scaled){ldexp(s0, BY), false};
     }
     if (small_reciprocal && small_quotient) {
-        return (scaled){is_denominator ? ldexp(s0, -by) : s0, true};
+        return (scaled){is_denominator ? ldexp(s0, -BY) : s0, true};
     }
     if (small_reciprocal) {
-        return (scaled){ldexp(s0, -by), false};
+        return (scaled){ldexp(s0, -BY), false};
     }
     if (small_quotient) {
-        return (scaled){s0 == s2 ? ldexp(s0, by) : s0, true};
+        return (scaled){s0 == s2 ? ldexp(s0, BY) : s0, true};
     }
-    return (scaled){e2 <= tiny ? ldexp(s0, by) : s0, false};
+    return (scaled){e2 <= TINY ? ldexp(s0, BY) : s0, false};
 }
 
 typedef struct scaled16 {
@@ -58,14 +60,15 @@ typedef struct scaled16 {
 } scaled16;
 
 /** The same rules for sixteen f32. All that is asked of the quotients shows in the operands: 1/s1 is denormal beyond
- *  2^126, s2/s1 where s2 * 2^126 < s1, a product that is exact or infinite. */
+ *  2^126, s2/s1 where s2 * 2^126 < s1, a product that is exact or infinite, or by the distance of the exponents. */
 static scaled16 scale_f32(f32x16 s0, f32x16 s1, f32x16 s2) {
     f32x16 size1 = __builtin_elementwise_abs(s1), size2 = __builtin_elementwise_abs(s2);
     f32x16 one = (f32x16){} + 1, up = (f32x16){} + 0x1p64f, down = (f32x16){} + 0x1p-64f;
     u32x16 e1 = (u32x16)s1 >> 23 & 255, e2 = (u32x16)s2 >> 23 & 255;
     u32x16 finite = (u32x16)(e1 < 255), denominator = (u32x16)(s0 == s1);
     u32x16 small_reciprocal = (u32x16)(size1 > 0x1p126f) & finite;
-    u32x16 small_quotient = (u32x16)(size2 * 0x1p126f < size1) & finite;
+    u32x16 small_quotient = (u32x16)((i32x16)(e2 - e1) <= -126);
+    small_quotient = (small_quotient | (u32x16)(size2 * 0x1p126f < size1)) & finite;
     u32x16 zero = (u32x16)((s1 == 0) | (s2 == 0)), large = (u32x16)((i32x16)(e2 - e1) >= 96);
     u32x16 small_s1 = (u32x16)(e1 == 0);
     f32x16 by = choose((u32x16)(e2 <= 23), up, one);
@@ -108,8 +111,7 @@ static void exec_v_div_scale_f64(sim_wave *w, const sim_inst *inst) {
     uint64_t vcc = 0;
     for (unsigned lane = 0; lane < SIM_LANES; lane++) {
         double s0 = lane64(a, lane), s1 = lane64(b, lane), s2 = lane64(c, lane);
-        scaled s = scale(s0, s1, s2, exponent64(f64_bits(s1)), exponent64(f64_bits(s2)), 768, 53,
-                         0x1p-1022L, 128);
+        scaled s = scale(s0, s1, s2, exponent64(f64_bits(s1)), exponent64(f64_bits(s2)));
         put_lane64(result, lane, s.value);
         vcc |= (uint64_t)s.vcc << lane;
     }

@@ -146,6 +146,12 @@ static u32x16 v_pk_mad_u16(u32x16 a, u32x16 b, u32x16 c) {
 static u32x16 v_pk_mad_i16(u32x16 a, u32x16 b, u32x16 c) {
     return a * b + c;
 }
+static u32x16 saturated_v_pk_mad_u16(u32x16 a, u32x16 b, u32x16 c) {
+    return __builtin_elementwise_min(low(a) * low(b) + low(c), (u32x16){} + 0xffff);
+}
+static u32x16 saturated_v_pk_mad_i16(u32x16 a, u32x16 b, u32x16 c) {
+    return limit_i16((i32x16)sign(a) * (i32x16)sign(b) + (i32x16)sign(c));
+}
 static u32x16 v_pk_lshlrev_b16(u32x16 a, u32x16 b, u32x16) {
     return b << (a & 15);
 }
@@ -416,7 +422,6 @@ static void exec_v_dot2_f32_f16(sim_wave *w, const sim_inst *inst) {
     X(v_pk_fma_f16, 3, true, "H:HHH", ALL) \
     \
     X(v_pk_mul_lo_u16, 2, false, "W:WW", ALL) \
-    X(v_pk_mad_u16, 3, false, "W:WWW", ALL) X(v_pk_mad_i16, 3, false, "W:WWW", ALL) \
     X(v_pk_lshlrev_b16, 2, false, "W:WW", ALL) X(v_pk_lshrrev_b16, 2, false, "W:WW", ALL) \
     X(v_pk_ashrrev_i16, 2, false, "W:WW", ALL) X(v_pk_max_u16, 2, false, "W:WW", ALL) \
     X(v_pk_min_u16, 2, false, "W:WW", ALL) X(v_pk_max_i16, 2, false, "W:WW", ALL) \
@@ -425,8 +430,9 @@ static void exec_v_dot2_f32_f16(sim_wave *w, const sim_inst *inst) {
 #define MINIMUM3(X) \
     X(v_pk_minimum3_f16, 3, true, "H:HHH", GFX950) X(v_pk_maximum3_f16, 3, true, "H:HHH", GFX950)
 #define SATURATING16(X) \
-    X(v_pk_add_u16, "W:WW", ALL) X(v_pk_add_i16, "W:WW", ALL) X(v_pk_sub_u16, "W:WW", ALL) \
-    X(v_pk_sub_i16, "W:WW", ALL)
+    X(v_pk_add_u16, 2, false, "W:WW", ALL) X(v_pk_add_i16, 2, false, "W:WW", ALL) \
+    X(v_pk_sub_u16, 2, false, "W:WW", ALL) X(v_pk_sub_i16, 2, false, "W:WW", ALL) \
+    X(v_pk_mad_u16, 3, false, "W:WWW", ALL) X(v_pk_mad_i16, 3, false, "W:WWW", ALL)
 #define PACKED32(X) \
     X(v_pk_add_f32, 2, "F:FF") X(v_pk_mul_f32, 2, "F:FF") X(v_pk_fma_f32, 3, "F:FFF")
 
@@ -434,10 +440,10 @@ static void exec_v_dot2_f32_f16(sim_wave *w, const sim_inst *inst) {
     static void exec_##name(sim_wave *w, const sim_inst *inst) { run_packed16(w, inst, arity, is_float, name); }
 #define WRAP_PAIR(name, arity, types) \
     static void exec_##name(sim_wave *w, const sim_inst *inst) { run_packed32(w, inst, arity, name); }
-#define WRAP_SATURATING(name, types, archs) \
+#define WRAP_SATURATING(name, arity, is_float, types, archs) \
     static void exec_##name(sim_wave *w, const sim_inst *inst) { \
-        if (inst->flags & SIM_CLAMP) { run_packed16(w, inst, 2, false, saturated_##name); } \
-        else { run_packed16(w, inst, 2, false, name); } \
+        if (inst->flags & SIM_CLAMP) { run_packed16(w, inst, arity, is_float, saturated_##name); } \
+        else { run_packed16(w, inst, arity, is_float, name); } \
     }
 #define WRAP_BY_MODE(name) \
     static void exec_##name(sim_wave *w, const sim_inst *inst) { \
@@ -456,7 +462,7 @@ PACKED32(WRAP_PAIR)
 #define LINE(name, types, archs) {#name, exec_##name, archs, SIM_VALU, 'i', types},
 #define LINE16(name, arity, is_float, types, archs) LINE(name, types, archs)
 #define LINE_PAIR(name, arity, types) LINE(name, types, GFX9)
-static const sim_opcode opcodes[] = {SATURATING16(LINE) MINIMUM3(LINE16)
+static const sim_opcode opcodes[] = {SATURATING16(LINE16) MINIMUM3(LINE16)
     LINE(v_pk_min_f16, "H:HH", GFX9 | GFX11) LINE(v_pk_max_f16, "H:HH", GFX9 | GFX11)
     {"v_pk_min_num_f16", exec_number_v_pk_min_f16, GFX12, SIM_VALU, 'i', "H:HH"},
     {"v_pk_max_num_f16", exec_number_v_pk_max_f16, GFX12, SIM_VALU, 'i', "H:HH"},

@@ -123,6 +123,26 @@ static void test_fields(void **) {
     free(text);
 }
 
+/** The constant 1.0 where an operand has 16 bits: of f16, of f32 for packed integers, of bf16. */
+static void test_constants_of_16_bits(void **) {
+    static const struct {
+        const char *chip;
+        uint32_t word[2];
+        unsigned source;
+        uint32_t value;
+    } cases[] = {
+        {"gfx1151", {0xcc0a4000, 0x180202f2}, 0, 0x3f800000}, // v_pk_add_u16
+        {"gfx942", {0xd38f4000, 0x180202f2}, 0, 0x3c00},      // v_pk_add_f16
+        {"gfx942", {0xd1330000, 0x0001e501}, 1, 0x3c00},      // v_ldexp_f16
+        {"gfx950", {0x7e00b6f2}, 0, 0x3f80},                  // v_cvt_f32_bf16
+        {"gfx1151", {0xd6670000, 0x040a02f2}, 0, 0x3f80},     // v_dot2_bf16_bf16
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sim_inst inst = decode_at(cases[i].chip, (const uint8_t *)cases[i].word, 8, 0);
+        assert_int_equal(inst.src[cases[i].source].value, cases[i].value);
+    }
+}
+
 static void test_unknown(void **) {
     static const uint32_t interp = 0xd4000000; // v_interp_p1_f32 of graphics chips
     char error[SIM_ERROR_BYTES] = "";
@@ -179,9 +199,12 @@ static void test_unimplemented(void **) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_compiled_kernels), cmocka_unit_test(test_random_words),
-        cmocka_unit_test(test_fields),           cmocka_unit_test(test_unknown),
-        cmocka_unit_test(test_refused_words),    cmocka_unit_test(test_unimplemented)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_compiled_kernels),
+                                       cmocka_unit_test(test_random_words),
+                                       cmocka_unit_test(test_fields),
+                                       cmocka_unit_test(test_unknown),
+                                       cmocka_unit_test(test_constants_of_16_bits),
+                                       cmocka_unit_test(test_refused_words),
+                                       cmocka_unit_test(test_unimplemented)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -137,13 +137,16 @@ static void set_defaults(sim_inst *out) {
 /** The integer instructions that saturate with clamp, but for the dot products and matrices, which all do. */
 static bool saturates(const char *mnemonic) {
     static const char *const names[] = {
-        "v_add_u32",      "v_sub_u32",        "v_subrev_u32",     "v_add_i32",     "v_sub_i32",
-        "v_add_nc_u32",   "v_sub_nc_u32",     "v_subrev_nc_u32",  "v_add_nc_i32",  "v_sub_nc_i32",
-        "v_add_nc_u16",   "v_sub_nc_u16",     "v_add_u16",        "v_sub_u16",     "v_subrev_u16",
-        "v_add_i16",      "v_sub_i16",        "v_pk_add_u16",     "v_pk_sub_u16",  "v_pk_add_i16",
-        "v_pk_sub_i16",   "v_mad_u32_u24",    "v_mad_i32_i24",    "v_mad_u32_u16", "v_mad_i32_i16",
-        "v_sad_u8",       "v_sad_hi_u8",      "v_sad_u16",        "v_sad_u32",     "v_msad_u8",
-        "v_mqsad_u32_u8", "v_qsad_pk_u16_u8", "v_mqsad_pk_u16_u8"};
+        "v_add_u32",         "v_sub_u32",     "v_subrev_u32",   "v_add_i32",
+        "v_sub_i32",         "v_add_nc_u32",  "v_sub_nc_u32",   "v_subrev_nc_u32",
+        "v_add_nc_i32",      "v_sub_nc_i32",  "v_add_nc_u16",   "v_sub_nc_u16",
+        "v_add_u16",         "v_sub_u16",     "v_subrev_u16",   "v_add_i16",
+        "v_sub_i16",         "v_pk_add_u16",  "v_pk_sub_u16",   "v_pk_add_i16",
+        "v_pk_sub_i16",      "v_mad_u32_u24", "v_mad_i32_i24",  "v_mad_u32_u16",
+        "v_mad_i32_i16",     "v_sad_u8",      "v_sad_hi_u8",    "v_sad_u16",
+        "v_sad_u32",         "v_msad_u8",     "v_mqsad_u32_u8", "v_qsad_pk_u16_u8",
+        "v_mqsad_pk_u16_u8", "v_mad_u16",     "v_mad_i16",      "v_mad_legacy_u16",
+        "v_mad_legacy_i16",  "v_pk_mad_u16",  "v_pk_mad_i16"};
     if (!strncmp(mnemonic, "v_dot", 5) || strstr(mnemonic, "wmma") || strstr(mnemonic, "_co_") ||
         !strncmp(mnemonic, "v_mad_u64", 9) || !strncmp(mnemonic, "v_mad_i64", 9)) {
         return true;

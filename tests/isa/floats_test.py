@@ -45,6 +45,15 @@ def divide_scale_by_zero(a, _):
     return np.full(len(a), np.nan, F), np.ones(len(a), np.uint32)
 
 
+def least_normal(kinds):
+    """2^-126 and numbers just above."""
+    return [np.arange(2**12, dtype=np.uint64) + np.uint64(0x800000), np.full(2**12, 0x3F800000, np.uint64)]
+
+
+def subnormal_divisors(kinds):
+    return [values.random_bits("f32", 2**12, 0), 1 + values.generator(7).integers(0, 2**23 - 1, 2**12, np.uint64)]
+
+
 SINGLE = [
     Op("v_add_f32", "f32 f32 f32", lambda a, b: a + b),
     Op("v_sub_f32", "f32 f32 f32", lambda a, b: a - b),
@@ -70,6 +79,11 @@ SINGLE = [
     *(Op("v_div_scale_f32", "f32+m f32 f32", divide_scale_by_zero, text="{op} {d}, {vcc}, {a}, {b}, {a}", data=one_zero,
          tag=tag) for tag, one_zero in (("of-zero", lambda kinds: zero_beside(kinds, 0)),
                                         ("by-zero", lambda kinds: zero_beside(kinds, 1)))),
+    # measured by tinygrad's tests on RDNA3, the second under the flushing MODE of LLVM's default kernel descriptor
+    Op("v_div_scale_f32", "f32+m f32 f32", lambda a, b: (a * F(2**64), np.ones(len(a), np.uint32)), data=least_normal,
+       text="{op} {d}, {vcc}, {a}, {b}, {a}", tag="least-normal"),
+    Op("v_div_scale_f32", "f32+m f32 f32", divide_scale_by_zero, text="{op} {d}, {vcc}, {a}, {b}, {a}",
+       data=subnormal_divisors, mode={"float_denorm_mode_32": 0}, tag="by-flushed"),
     Op("v_floor_f32", "f32 f32", np.floor), Op("v_ceil_f32", "f32 f32", np.ceil),
     Op("v_trunc_f32", "f32 f32", np.trunc), Op("v_rndne_f32", "f32 f32", np.rint),
     Op("v_fract_f32", "f32 f32", ieee.fraction),

@@ -109,6 +109,9 @@ INTEGERS = [
     Op("v_add_u16/-", "u16 u16 u16", lambda a, b: limited(a.astype(I) + b, W), text="{op} {d}, {a}, {b} clamp", tag="clamp"),
     Op("v_sub_i16/-", "i16 i16 i16", lambda a, b: limited(a.astype(I) - b, V), text="{op} {d}, {a}, {b} clamp",
        tag="clamp", keeps=True),
+    # of these, tinygrad's tests measured v_mad_u16 on RDNA3
+    *(Op(name, f"{t}16 {t}16 {t}16 {t}16", lambda a, b, c: limited(a.astype(np.int64) * b + c, a.dtype),
+         text="{op} {d}, {a}, {b}, {c} clamp", tag="clamp", keeps=True) for name, t in (("v_mad_u16", "u"), ("v_mad_i16", "i"))),
     Op("v_mul_lo_u16", "u16 u16 u16", lambda a, b: a * b),
     Op("v_lshlrev_b16", "b16 u16 b16", lambda a, b: shift(b, a, np.left_shift)),
     Op("v_lshrrev_b16", "b16 u16 b16", lambda a, b: shift(b, a, np.right_shift)),
@@ -182,6 +185,12 @@ PACKED = [
     *(packed(f"v_pk_{name}_{t}16", 2, formula, kind, text="{op} {d}, {a}, {b} clamp", tag="clamp")
       for t, kind in (("u", W), ("i", V)) for name, formula in (
           ("add", lambda a, b: limited(a.astype(I) + b, a.dtype)), ("sub", lambda a, b: limited(a.astype(I) - b, a.dtype)))),
+    *(packed(f"v_pk_mad_{t}16", 3, lambda a, b, c: limited(a.astype(np.int64) * b + c, a.dtype), kind,
+             text="{op} {d}, {a}, {b}, {c} clamp", tag="clamp") for t, kind in (("u", W), ("i", V))),
+    # a float constant: 32 bits of f32 for integers (measured by tinygrad's tests on RDNA3), f16 below zeros for halves
+    *(Op(f"v_pk_add_{t}16", f"{result} b32", formula, text="{op} {d}, {a}, 2.0", data=DRAW, tag="2.0")
+      for t, result, DRAW, formula in (("u", "b32", DRAW_U16, lambda a: a + U(0x40000000)),
+                                       ("f", "2xh", DRAW_F16, lambda a: pairs(total, H)(a, np.full_like(a, 0x4000))))),
     Op("v_pk_add_f16", "2xh b32 b32", lambda a, b: pairs(total, H)(a << U(16) | a >> U(16), b ^ U(0x8000)),
        text="{op} {d}, {a}, {b} op_sel:[1,0] op_sel_hi:[0,1] neg_lo:[0,1]", data=DRAW_F16, tag="crossed"),
     packed("v_pk_mul_f16", 2, lambda a, b: unit(product(a, b)), H,
