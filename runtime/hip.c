@@ -50,34 +50,50 @@ static qn_status open_driver(hip_api *api, void *handle, const char *path) {
     return QN_OK;
 }
 
-/** Null if there is no such library; *st is QN_E_IO if it is not known, as memory ran out. */
-static void *load_library(const char *path, int flags, qn_status *st) {
+/** Why a library was not opened. */
+typedef struct open_fault {
+    char text[256];
+    bool is_memory; // it may be good
+} open_fault;
+
+static void *open_library(const char *path, int flags, open_fault *why) {
     errno = 0;
-    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | flags);
-    *st = handle || errno != ENOMEM ? QN_OK
-                                    : QN_FAIL(QN_E_IO, "%s: cannot be loaded: out of memory", path);
+    void *handle = dlopen(path, flags | RTLD_LOCAL);
+    if (!handle) {
+        int error = errno;
+        const char *text = dlerror();
+        snprintf(why->text, sizeof why->text, "%.250s", text ? text : "out of memory");
+        why->is_memory = error == ENOMEM || !text || strstr(text, "memory");
+    }
     return handle;
+}
+
+/** Opens the library that an environment variable names. */
+static qn_status open_named(hip_api *api, const char *variable, const char *path) {
+    open_fault why;
+    void *handle = open_library(path, RTLD_NOW, &why);
+    if (handle)
+        return open_driver(api, handle, path);
+    return QN_FAIL(why.is_memory ? QN_E_MEMORY : QN_E_NOT_FOUND, "%s: %s%s", variable,
+                   why.is_memory ? "out of memory: " : "", why.text);
 }
 
 static qn_status open_real_driver(hip_api *api) {
     static const char *const names[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so"};
     const char *chosen = qni_env_get()->hip_library;
-    if (*chosen) {
-        void *handle = dlopen(chosen, RTLD_NOW | RTLD_LOCAL);
-        if (!handle)
-            return QN_FAIL(QN_E_NOT_FOUND, "hip: QUERN_HIP_LIBRARY: %s", dlerror());
-        return open_driver(api, handle, chosen);
-    }
+    if (*chosen)
+        return open_named(api, "hip: QUERN_HIP_LIBRARY", chosen);
+    open_fault why;
     // First what the process already has (PyTorch brings its own), so that there is only one driver
     // in it.
     for (int pass = 0; pass < 2; pass++)
         for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-            qn_status st;
-            void *handle = load_library(names[i], pass == 0 ? RTLD_NOLOAD : 0, &st);
+            int flags = RTLD_NOW | (pass == 0 ? RTLD_NOLOAD : 0);
+            void *handle = open_library(names[i], flags, &why);
             if (handle)
                 return open_driver(api, handle, names[i]);
-            if (st != QN_OK)
-                return st;
+            if (why.is_memory)
+                return QN_FAIL(QN_E_MEMORY, "hip: out of memory: %s", why.text);
         }
     return QN_FAIL(QN_E_NOT_FOUND,
                    "hip: no driver: libamdhip64.so.7, .so.6 and .so are not in the library path; "
@@ -98,23 +114,19 @@ static qn_status open_sim_driver(hip_api *api) {
     static const char *const places[] = {"", "/../lib", "/../lib64", "/../lib/x86_64-linux-gnu"};
     char folder[200], path[256];
     const char *chosen = qni_env_get()->sim_library;
-    if (*chosen) {
-        void *handle = dlopen(chosen, RTLD_NOW | RTLD_LOCAL);
-        if (!handle)
-            return QN_FAIL(QN_E_NOT_FOUND, "sim: QUERN_SIM_LIBRARY: %s", dlerror());
-        return open_driver(api, handle, chosen);
-    }
+    if (*chosen)
+        return open_named(api, "sim: QUERN_SIM_LIBRARY", chosen);
+    open_fault why;
     if (!own_folder(folder, sizeof folder))
         return QN_FAIL(QN_E_NOT_FOUND,
                        "sim: cannot tell where libquern lies; set QUERN_SIM_LIBRARY");
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         snprintf(path, sizeof path, "%s%s/libquernsim.so.0", folder, places[i]);
-        qn_status st;
-        void *handle = load_library(path, 0, &st);
+        void *handle = open_library(path, RTLD_NOW, &why);
         if (handle)
             return open_driver(api, handle, path);
-        if (st != QN_OK)
-            return st;
+        if (why.is_memory)
+            return QN_FAIL(QN_E_MEMORY, "sim: out of memory: %s", why.text);
     }
     return QN_FAIL(QN_E_NOT_FOUND,
                    "sim: no libquernsim.so.0 in %s or the lib folders beside it; build it "
@@ -467,6 +479,8 @@ static qn_status add_sim_device(const hip_api *api, const qni_target *target) {
                        api->path);
     snprintf(options, sizeof options, "arch=%s", target->name);
     hipError_t e = api->configure(options);
+    if (e == hipErrorOutOfMemory)
+        return failed(api, e, "quernsim_configure of \"%s\"", options);
     if (e != hipSuccess)
         return QN_FAIL(QN_E_UNSUPPORTED,
                        "sim: %s refuses \"%s\" (%s); it gives its reason on stderr", api->path,

@@ -78,7 +78,7 @@ sim_object_status sim_compressed_expand(const void *image, size_t bytes, void **
     }
     void *room = malloc(h.out_bytes ? h.out_bytes : 1);
     if (!room) {
-        sim_complain(c, "out of memory");
+        sim_complain_no_memory(c);
         return SIM_OBJECT_NO_MEMORY;
     }
     size_t packed = (h.file_bytes ? h.file_bytes : bytes) - h.bytes;

@@ -45,7 +45,7 @@ static size_t make(uint16_t version, uint16_t method) {
 
 static sim_object_status expand(size_t bytes, void **out, size_t *out_bytes) {
     char text[256] = "";
-    sim_complaint c = {text, sizeof text};
+    sim_complaint c = {.text = text, .bytes = sizeof text};
     *out = nullptr;
     sim_object_status status = sim_compressed_expand(image, bytes, out, out_bytes, &c);
     assert_int_equal(status != SIM_OBJECT_OK, strstr(text, "compressed") != nullptr);

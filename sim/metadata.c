@@ -139,9 +139,12 @@ static bool read_args(sim_kernel *kernel, const msgpack_object *args, sim_compla
         return true;
     }
     uint32_t count = args->via.array.size;
-    if (count > MAX_ARGS || !(kernel->args = calloc(count, sizeof *kernel->args))) {
+    if (count > MAX_ARGS) {
         return sim_complain(c, "kernel %s: %u arguments; accepted: at most %d", kernel->name, count,
                             MAX_ARGS);
+    }
+    if (!(kernel->args = calloc(count, sizeof *kernel->args))) {
+        return sim_complain_no_memory(c);
     }
     for (uint32_t i = 0; i < count; i++) {
         const msgpack_object *from = &args->via.array.ptr[i];
@@ -193,23 +196,30 @@ static bool read_kernel(sim_kernel *kernel, const msgpack_object *from, sim_comp
     return read_args(kernel, get(from, ".args"), c);
 }
 
-/** "0:0:HASH,FORMAT", as clang makes of HIP's printf. What OpenCL's is made into is left out: no HIP program has it. */
-static bool read_format(sim_format *format, const msgpack_object *from) {
+/** "0:0:HASH,FORMAT", as clang makes of HIP's printf. What OpenCL's is made into is left out: no HIP program has it.
+ *  False without memory. */
+static bool add_format(sim_formats *formats, const msgpack_object *from) {
     if (from->type != MSGPACK_OBJECT_STR || from->via.str.size < 5 ||
         memcmp(from->via.str.ptr, "0:0:", 4) != 0) {
-        return false;
+        return true;
     }
     const char *text = from->via.str.ptr + 4, *end = from->via.str.ptr + from->via.str.size;
     uint64_t id = 0;
     for (; text < end && *text != ','; text++) {
         int digit = *text >= 'a' && *text <= 'f' ? *text - 'a' + 10 : *text - '0';
         if (digit < 0 || digit > 15 || id >> 60) {
-            return false;
+            return true;
         }
         id = id << 4 | (unsigned)digit;
     }
-    *format = (sim_format){id, text < end ? strndup(text + 1, (size_t)(end - text - 1)) : nullptr};
-    return format->text;
+    if (text == end) {
+        return true;
+    }
+    char *copy = strndup(text + 1, (size_t)(end - text - 1));
+    if (copy) {
+        formats->list[formats->count++] = (sim_format){id, copy};
+    }
+    return copy;
 }
 
 static bool read_formats(sim_formats *formats, const msgpack_object *list, sim_complaint *c) {
@@ -219,11 +229,13 @@ static bool read_formats(sim_formats *formats, const msgpack_object *list, sim_c
     size_t most = formats->count + list->via.array.size;
     sim_format *grown = realloc(formats->list, most * sizeof *grown);
     if (!grown) {
-        return sim_complain(c, "no memory for %zu formats of printf", most);
+        return sim_complain_no_memory(c);
     }
     formats->list = grown;
     for (uint32_t i = 0; i < list->via.array.size; i++) {
-        formats->count += read_format(&grown[formats->count], &list->via.array.ptr[i]);
+        if (!add_format(formats, &list->via.array.ptr[i])) {
+            return sim_complain_no_memory(c);
+        }
     }
     return true;
 }
@@ -261,8 +273,13 @@ bool sim_metadata_read(sim_kernel *kernels, size_t num_kernels, sim_formats *for
     size_t at = 0;
     msgpack_unpack_return got = msgpack_unpack_next(&unpacked, note, bytes, &at);
     bool ok = got == MSGPACK_UNPACK_SUCCESS || got == MSGPACK_UNPACK_EXTRA_BYTES;
-    ok = ok ? read_root(kernels, num_kernels, formats, &unpacked.data, c)
-            : sim_complain(c, "the metadata of %zu bytes is not MessagePack", bytes);
+    if (ok) {
+        ok = read_root(kernels, num_kernels, formats, &unpacked.data, c);
+    } else if (got == MSGPACK_UNPACK_NOMEM_ERROR) {
+        sim_complain_no_memory(c);
+    } else {
+        sim_complain(c, "the metadata of %zu bytes is not MessagePack", bytes);
+    }
     msgpack_unpacked_destroy(&unpacked);
     return ok;
 }

@@ -51,6 +51,11 @@ bool sim_complain(sim_complaint *c, const char *format, ...) {
     return false;
 }
 
+bool sim_complain_no_memory(sim_complaint *c) {
+    c->is_no_memory = true;
+    return sim_complain(c, "out of memory");
+}
+
 /** Takes bytes off the budget. Where the parts of a file lie apart, as they should, all of them together are no longer
  *  than the file; a hostile one has a thousand tables in the same place, to cost a thousand times its size. */
 static bool spend(sim_object *o, uint64_t bytes, sim_complaint *c) {
@@ -208,13 +213,13 @@ static bool add_kernel(sim_object *o, const char *name, size_t length, uint64_t 
     }
     sim_kernel *grown = make_room(o->kernels, o->num_kernels, sizeof *grown);
     if (!grown) {
-        return sim_complain(c, "out of memory");
+        return sim_complain_no_memory(c);
     }
     o->kernels = grown;
     sim_kernel *kernel = &grown[o->num_kernels];
     *kernel = (sim_kernel){.name = strndup(name, length)};
     if (!kernel->name) {
-        return sim_complain(c, "out of memory");
+        return sim_complain_no_memory(c);
     }
     o->num_kernels++;
     return read_descriptor(o, kernel, at, c);
@@ -226,11 +231,11 @@ static bool add_global(sim_object *o, const char *name, const Elf64_Sym *s, sim_
     }
     symbol *grown = make_room(o->globals, o->num_globals, sizeof *grown);
     if (!grown) {
-        return sim_complain(c, "out of memory");
+        return sim_complain_no_memory(c);
     }
     o->globals = grown;
     grown[o->num_globals] = (symbol){strdup(name), s->st_value, s->st_size};
-    return grown[o->num_globals].name ? (o->num_globals++, true) : sim_complain(c, "out of memory");
+    return grown[o->num_globals].name ? (o->num_globals++, true) : sim_complain_no_memory(c);
 }
 
 /** Functions, for reports. The loader needs none of them, so what is wrong with one is no reason to refuse the object. */
@@ -247,12 +252,12 @@ static bool read_functions(sim_object *o, const sim_elf *elf, const Elf64_Shdr *
         }
         symbol *grown = realloc(o->functions, (o->num_functions + 1) * sizeof *grown);
         if (!grown) {
-            return sim_complain(c, "out of memory");
+            return sim_complain_no_memory(c);
         }
         o->functions = grown;
         grown[o->num_functions] = (symbol){strdup(name), s.st_value, s.st_size};
         if (!grown[o->num_functions].name) {
-            return sim_complain(c, "out of memory");
+            return sim_complain_no_memory(c);
         }
         o->num_functions++;
     }
@@ -454,14 +459,14 @@ static sim_object_status load(sim_object *o, const sim_elf *elf, const sim_chip 
     if (!each_section(o, elf, SHT_RELA, relocate, c) ||
         !each_section(o, elf, SHT_DYNSYM, read_symbols, c) ||
         !each_section(o, elf, SHT_SYMTAB, read_functions, c)) {
-        return SIM_OBJECT_INVALID;
+        return c->is_no_memory ? SIM_OBJECT_NO_MEMORY : SIM_OBJECT_INVALID;
     }
     sort_kernels(o);
     if (!read_metadata(o, elf, c)) {
-        return SIM_OBJECT_INVALID;
+        return c->is_no_memory ? SIM_OBJECT_NO_MEMORY : SIM_OBJECT_INVALID;
     }
     if (!make_text(o, chip)) {
-        sim_complain(c, "out of memory");
+        sim_complain_no_memory(c);
         return SIM_OBJECT_NO_MEMORY;
     }
     return SIM_OBJECT_OK;
@@ -485,7 +490,7 @@ static sim_object_status load_image(sim_object **out, sim_memory *memory, const 
     }
     sim_object *o = calloc(1, sizeof *o);
     if (!o) {
-        sim_complain(c, "out of memory");
+        sim_complain_no_memory(c);
         return SIM_OBJECT_NO_MEMORY;
     }
     o->memory = memory;
@@ -502,7 +507,7 @@ static sim_object_status load_image(sim_object **out, sim_memory *memory, const 
 sim_object_status sim_object_load(sim_object **out, sim_memory *memory, const sim_chip *chip,
                                   uint32_t device, const void *image, size_t bytes, char *error,
                                   size_t error_bytes) {
-    sim_complaint c = {error, error_bytes};
+    sim_complaint c = {.text = error, .bytes = error_bytes};
     if (!sim_compressed_is(image, bytes)) {
         return load_image(out, memory, chip, device, image, bytes, &c);
     }

@@ -10,10 +10,13 @@
 typedef struct sim_complaint {
     char *text;
     size_t bytes;
+    bool is_no_memory; // nothing is wrong with the object
 } sim_complaint;
 
 /** Stores the message; always false. */
 [[gnu::format(printf, 2, 3)]] bool sim_complain(sim_complaint *c, const char *format, ...);
+/** The same where memory ran out. */
+bool sim_complain_no_memory(sim_complaint *c);
 
 /** A copy of a code object's file, if it tells of source lines. (source.c) */
 typedef struct sim_sources {

@@ -5,6 +5,7 @@
 #define TESTS_FAILING_MALLOC_H
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,6 +26,10 @@ static thread_local volatile bool for_good;     // all later ones fail, too
 static thread_local volatile int64_t left;      // allocations until the one that fails
 static thread_local volatile int64_t num_alive; // allocated and not freed while counting
 
+// The same for all threads at once, which count nothing: >= 0: allocations until the one that fails; below: it has failed.
+static volatile bool is_failing_anywhere, for_good_anywhere;
+static _Atomic int64_t left_anywhere;
+
 // Visible, so that strdup and its like use them as well.
 #pragma GCC visibility push(default)
 void *malloc(size_t bytes);
@@ -35,6 +40,10 @@ void free(void *ptr);
 #pragma GCC visibility pop
 
 static bool fails(void) {
+    if (is_failing_anywhere) {
+        int64_t before = atomic_fetch_sub(&left_anywhere, 1);
+        return before == 0 || (before < 0 && for_good_anywhere);
+    }
     if (!is_counting) {
         return false;
     }

@@ -67,17 +67,19 @@ static int spawn(const char *path, int socket, int memory) {
     sigemptyset(&none);
     sigfillset(&all);
     posix_spawn_file_actions_init(&files);
-    posix_spawn_file_actions_adddup2(&files, socket, 0);
-    posix_spawn_file_actions_adddup2(&files, memory, 1);
-    posix_spawn_file_actions_addopen(&files, 2, "/dev/null", O_WRONLY, 0);
-    posix_spawn_file_actions_addclosefrom_np(&files, 3);
+    int failed = posix_spawn_file_actions_adddup2(&files, socket, 0);
+    failed |= posix_spawn_file_actions_adddup2(&files, memory, 1);
+    failed |= posix_spawn_file_actions_addopen(&files, 2, "/dev/null", O_WRONLY, 0);
+    failed |= posix_spawn_file_actions_addclosefrom_np(&files, 3);
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
     posix_spawnattr_setflags(&attributes,
                              POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
     pid_t child;
-    int status = posix_spawn(&child, path, &files, &attributes,
+    int status =
+        failed ? ENOMEM // the only reason why actions cannot be added
+               : posix_spawn(&child, path, &files, &attributes,
                              (char *[]){(char[]){"quern-decoder"}, nullptr}, (char *[]){nullptr});
     posix_spawn_file_actions_destroy(&files);
     posix_spawnattr_destroy(&attributes);
@@ -125,7 +127,8 @@ static bool start(char error[SIM_ERROR_BYTES]) {
     close_file(theirs);
     close_file(memory);
     if (status) {
-        snprintf(error, SIM_ERROR_BYTES, "cannot start %.150s: %s", path, strerror(status));
+        snprintf(error, SIM_ERROR_BYTES, "%scannot start %.150s: %s",
+                 status == ENOMEM ? SIM_OUT_OF_MEMORY ": " : "", path, strerror(status));
         close_file(ends[0]);
         if (page) {
             munmap(page, sizeof *page);

@@ -79,6 +79,9 @@ hipError_t sim_hip_report_faults(const sim_dispatch *d) {
     }
     count(d);
     sim_fault_kind kind = d->faults.count ? d->faults.list[0].kind : SIM_FAULT_RESOURCES;
+    if (kind == SIM_FAULT_RESOURCES) { // the host's memory
+        return hipErrorOutOfMemory;
+    }
     return kind == SIM_FAULT_BOUNDS || kind == SIM_FAULT_FREED ? hipErrorIllegalAddress
                                                                : hipErrorLaunchFailure;
 }

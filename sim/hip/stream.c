@@ -131,7 +131,7 @@ hipError_t sim_hip_queue(sim_stream *stream, sim_op *op, uint64_t *ticket) {
     } else if (!add_dependencies(stream, op)) {
         error = hipErrorOutOfMemory;
     } else if (!start_thread(stream)) {
-        error = hipErrorOperatingSystem;
+        error = hipErrorOutOfMemory; // EAGAIN: of memory, mostly, or of threads
     }
     if (error != hipSuccess) {
         destroy_op(op);

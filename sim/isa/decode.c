@@ -9,11 +9,12 @@
 
 bool sim_decode_line(const sim_chip *chip, const sim_line *line, const uint8_t *bytes, uint64_t pc,
                      sim_inst *out, char error[SIM_ERROR_BYTES]) {
-    char why[SIM_ERROR_BYTES];
+    char why[SIM_ERROR_BYTES] = SIM_OUT_OF_MEMORY;
     bool dual = strstr(line->text, " :: ");
     *out = (sim_inst){.pc = pc, .bytes = line->bytes};
     memcpy(out->word, bytes, line->bytes);
-    if (!(dual ? sim_parse_dual : sim_parse)(line->text, chip->arch, out, why)) {
+    if (!sim_opcodes_are_ready() ||
+        !(dual ? sim_parse_dual : sim_parse)(line->text, chip->arch, out, why)) {
         char words[4 * 9 + 1] = "";
         for (unsigned i = 0; i < line->bytes / 4; i++) {
             snprintf(words + 9 * i, sizeof words - 9 * i, " %08x", out->word[i]);
@@ -115,7 +116,7 @@ static const sim_inst *publish_line(const sim_text *text, const sim_line *line, 
                                     char error[SIM_ERROR_BYTES]) {
     sim_inst *inst = malloc(sizeof *inst);
     if (!inst) {
-        snprintf(error, SIM_ERROR_BYTES, "out of memory");
+        snprintf(error, SIM_ERROR_BYTES, SIM_OUT_OF_MEMORY);
         return nullptr;
     }
     if (!sim_decode_line(text->chip, line, text->bytes + offset, text->start + offset, inst,
@@ -157,7 +158,9 @@ const sim_inst *sim_inst_at(sim_wave *w, uint64_t pc) {
     char error[SIM_ERROR_BYTES];
     const sim_inst *inst = decode_ahead(text, !w->wave32, offset, error);
     if (!inst) {
-        sim_fault_report(w, nullptr, -1, SIM_FAULT_INSTRUCTION, nullptr, "%s", error);
+        bool no_memory = !strncmp(error, SIM_OUT_OF_MEMORY, sizeof SIM_OUT_OF_MEMORY - 1);
+        sim_fault_report(w, nullptr, -1, no_memory ? SIM_FAULT_RESOURCES : SIM_FAULT_INSTRUCTION,
+                         nullptr, "%s", error);
     }
     return inst;
 }
