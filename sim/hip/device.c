@@ -8,8 +8,11 @@
 
 sim_runtime sim_hip = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 static thread_local uint32_t current_device;
-static hipError_t start_error; // of QUERN_SIM; the runtime's lock guards it
+// The runtime's lock guards these.
+static hipError_t start_error; // of QUERN_SIM
 static bool is_started;
+static uint32_t numbers[SIM_MAX_DEVICES]; // of the visible ones among QUERN_SIM's devices
+static uint32_t num_listed, num_hidden;   // of these
 
 // ---- start, end, fork
 
@@ -70,7 +73,9 @@ static hipError_t add_devices(void) {
     while (sim_hip.num_devices < sim_hip.options.num_archs) {
         uint32_t id = sim_hip.num_devices;
         sim_device *device = &sim_hip.devices[id];
-        *device = (sim_device){.id = id, .chip = sim_chip_by_arch(sim_hip.options.archs[id])};
+        *device = (sim_device){.id = id,
+                               .number = id < num_listed ? numbers[id] : id + num_hidden,
+                               .chip = sim_chip_by_arch(sim_hip.options.archs[id])};
         if (!sim_hip_add_default_stream(device)) {
             return hipErrorOutOfMemory;
         }
@@ -100,6 +105,20 @@ static hipError_t read_options(const char *call, const char *text) {
     return hipSuccess;
 }
 
+/** Of the devices that QUERN_SIM lists, or of the one that there is else, leaves those that the process may see. The
+ *  lock is held. */
+static void hide_devices(void) {
+    sim_options *options = &sim_hip.options;
+    sim_arch all[SIM_MAX_DEVICES];
+    memcpy(all, options->archs, sizeof all);
+    num_listed = sim_hip_visible(options->num_archs, numbers);
+    for (uint32_t i = 0; i < num_listed; i++) {
+        options->archs[i] = all[numbers[i]];
+    }
+    num_hidden = options->num_archs - num_listed;
+    options->num_archs = num_listed;
+}
+
 /** The first call of all: memory, QUERN_SIM. The lock is held. */
 static hipError_t prepare(void) {
     static bool is_prepared;
@@ -108,12 +127,13 @@ static hipError_t prepare(void) {
         sim_hip.options.check = SIM_CHECK_BOUNDS;
         const char *text = getenv("QUERN_SIM");
         start_error = text ? read_options("QUERN_SIM", text) : hipSuccess;
-        sim_hip.memory = sim_memory_create();
+        hide_devices();
         if (sim_hip.options.threads) {
             sim_pool_configure(sim_hip.options.threads);
         }
         pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
     }
+    sim_hip.memory = sim_hip.memory ? sim_hip.memory : sim_memory_create();
     return sim_hip.memory ? start_error : hipErrorOutOfMemory;
 }
 
@@ -121,12 +141,14 @@ hipError_t sim_hip_start(void) {
     pthread_mutex_lock(&sim_hip.lock);
     hipError_t error = sim_hip.is_stopping ? hipErrorDeinitialized : prepare();
     if (error == hipSuccess && !is_started) {
-        if (sim_hip.options.num_archs == 0) {
+        if (sim_hip.options.num_archs == 0 && num_hidden == 0) {
             sim_hip.options.archs[sim_hip.options.num_archs++] = SIM_GFX942;
+            hide_devices();
         }
         error = add_devices();
         is_started = error == hipSuccess;
     }
+    error = error == hipSuccess && !sim_hip.num_devices ? hipErrorNoDevice : error;
     pthread_mutex_unlock(&sim_hip.lock);
     return error;
 }
@@ -179,12 +201,12 @@ hipError_t hipRuntimeGetVersion(int *version) {
 }
 
 hipError_t hipGetDeviceCount(int *count) {
-    SIM_HIP_START();
-    if (!count) {
-        return sim_hip_result(hipErrorInvalidValue);
+    hipError_t error = sim_hip_start();
+    if (count && (error == hipSuccess || error == hipErrorNoDevice)) {
+        *count = (int)sim_hip.num_devices;
+        return sim_hip_result(error);
     }
-    *count = (int)sim_hip.num_devices;
-    return hipSuccess;
+    return sim_hip_result(error == hipSuccess ? hipErrorInvalidValue : error);
 }
 
 hipError_t hipSetDevice(int device) {
@@ -263,7 +285,7 @@ static void fill_properties(hipDeviceProp_tR0600 *p, const sim_device *device) {
                                 .multiProcessorCount = (int)c->compute_units,
                                 .canMapHostMemory = 1,
                                 .concurrentKernels = 1,
-                                .pciBusID = (int)device->id + 1,
+                                .pciBusID = (int)device->number + 1,
                                 .asyncEngineCount = 1,
                                 .unifiedAddressing = 1,
                                 .memoryClockRate = (int)c->memory_clock_khz,
@@ -273,7 +295,9 @@ static void fill_properties(hipDeviceProp_tR0600 *p, const sim_device *device) {
                                 .arch = ARCH_FEATURES};
     snprintf(p->name, sizeof p->name, "%s", c->marketing);
     snprintf(p->gcnArchName, sizeof p->gcnArchName, "%s", c->gcn_name);
-    snprintf((char *)p->uuid, sizeof p->uuid, "quernsim-%u", device->id);
+    char uuid[SIM_UUID_BYTES];
+    sim_hip_uuid(device->number, uuid);
+    memcpy(p->uuid, uuid, sizeof p->uuid);
     fill_limits(p, c);
 }
 

@@ -73,6 +73,7 @@ struct sim_module {
 
 struct sim_device {
     uint32_t id;
+    uint32_t number; // among all that there are, hidden ones too
     const sim_chip *chip;
     sim_stream *streams; // the default stream is the last
     sim_stream *default_stream;
@@ -101,6 +102,12 @@ extern sim_runtime sim_hip;
 enum { SIM_GREATEST_PRIORITY = -1, SIM_LEAST_PRIORITY = 1 }; // of streams, as on AMD's
 constexpr uint64_t SIM_EVENT_MAGIC = UINT64_C(0x746e657665737173);
 constexpr uint64_t SIM_FUNCTION_MAGIC = UINT64_C(0x6e6f697463667173);
+
+enum { SIM_UUID_BYTES = 17 };
+/** A device's UUID, 16 hexadecimal digits: what ROCm's tools show behind "GPU-". (visible.c) */
+void sim_hip_uuid(uint32_t number, char uuid[SIM_UUID_BYTES]);
+/** The numbers of those of `count` devices that the environment lets the process see, in its order. (visible.c) */
+uint32_t sim_hip_visible(uint32_t count, uint32_t numbers[SIM_MAX_DEVICES]);
 
 /** Starts the runtime if need be; every call begins with it. (device.c) */
 hipError_t sim_hip_start(void);

@@ -143,7 +143,8 @@ hipError_t hipDeviceGetPCIBusId(char *text, int bytes, int device) {
     if (!text || bytes <= 0 || !sim_hip_device_at(device)) {
         return sim_hip_result(text && bytes > 0 ? hipErrorInvalidDevice : hipErrorInvalidValue);
     }
-    snprintf(text, (size_t)bytes, "0000:%02x:00.0", (unsigned)device + 1);
+    snprintf(text, (size_t)bytes, "0000:%02x:00.0",
+             (unsigned)sim_hip_device_at(device)->number + 1);
     return hipSuccess;
 }
 
@@ -153,11 +154,13 @@ hipError_t hipDeviceGetByPCIBusId(int *device, const char *text) {
     if (!device || !text || sscanf(text, "%x:%x:%x.%x", &domain, &bus, &slot, &function) < 3) {
         return sim_hip_result(hipErrorInvalidValue);
     }
-    bool ours = domain == 0 && slot == 0 && function == 0 && bus && bus <= sim_hip.num_devices;
-    if (ours) {
-        *device = (int)bus - 1;
+    for (uint32_t i = 0; i < sim_hip.num_devices && !(domain | slot | function); i++) {
+        if (sim_hip.devices[i].number + 1 == bus) {
+            *device = (int)i;
+            return hipSuccess;
+        }
     }
-    return sim_hip_result(ours ? hipSuccess : hipErrorInvalidDevice);
+    return sim_hip_result(hipErrorInvalidDevice);
 }
 
 hipError_t hipDeviceGetUuid(char uuid[16], hipDevice_t device) {
