@@ -55,8 +55,12 @@ static qn_status parse_sim(parsed_spec *out, const char *spec, const char *arg) 
     }
     if (arg[length] == ':')
         ordinal = parse_index(arg + length + 1);
-    if (ordinal < 1 || ordinal > 64)
-        return bad_spec(spec, "which device of its kind must be a number from 1 to 64");
+    if (ordinal < 1 || ordinal > QNI_MAX_SIM_DEVICES) {
+        char range[64];
+        snprintf(range, sizeof range, "which device of its kind must be a number from 1 to %d",
+                 QNI_MAX_SIM_DEVICES);
+        return bad_spec(spec, range);
+    }
     if (ordinal == 1)
         snprintf(out->text, sizeof out->text, "sim:%s", target->name);
     else

@@ -32,6 +32,8 @@ enum {
 };
 extern const qni_target qni_targets[QNI_NUM_TARGETS];
 
+enum { QNI_MAX_SIM_DEVICES = 16 }; // of all architectures, in a process; the simulator's own limit
+
 /** The target of that name (`length` bytes of it); null if there is none. */
 const qni_target *qni_target_find(const char *name, size_t length);
 /** The target of images that also run on `target`: a whole family's; null if there is none. */

@@ -34,7 +34,7 @@ static void test_bad_specs(void **) {
                                       "sim:gfx94",
                                       "sim:gfx9422",
                                       "sim:gfx942:0",
-                                      "sim:gfx942:65",
+                                      "sim:gfx942:17",
                                       "sim:gfx942:x",
                                       "sim:gfx942:1:1",
                                       "cuda0",

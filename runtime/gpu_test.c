@@ -98,6 +98,18 @@ static void test_two_devices(void **) {
     qn_device_close(second);
 }
 
+static void open_seventeen(void *) {
+    qn_device *last = nullptr, *other = nullptr;
+    CHILD_CHECK(qn_device_open(&last, "sim:gfx942:16") == QN_OK);
+    CHILD_CHECK(qn_device_open(&other, "sim:gfx1151") == QN_E_UNSUPPORTED);
+    CHILD_CHECK(strstr(qn_last_error(), "simulated GPU 17 of this process; accepted: at most 16"));
+    qn_device_close(last);
+}
+
+static void test_seventeen_devices(void **) {
+    child_run(open_seventeen, nullptr, (const char *[]){"QUERN_SIM", nullptr});
+}
+
 static void test_list(void **) {
     qn_device_info infos[32] = {{.struct_size = sizeof *infos}};
     int32_t count = 32;
@@ -480,9 +492,8 @@ static void test_two_drivers(void **) {
 int main(void) {
     const struct CMUnitTest alone[] = {
         // Children first: they must not inherit a read environment or a running driver.
-        cmocka_unit_test(test_two_drivers),
-        cmocka_unit_test(test_first_load_race),
-        cmocka_unit_test(test_op),
+        cmocka_unit_test(test_two_drivers),       cmocka_unit_test(test_first_load_race),
+        cmocka_unit_test(test_seventeen_devices), cmocka_unit_test(test_op),
         cmocka_unit_test(test_stray_pointer),
     };
     const struct CMUnitTest together[] = {

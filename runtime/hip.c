@@ -491,11 +491,19 @@ static qn_status add_sim_device(const hip_api *api, const qni_target *target) {
 qn_status qni_sim_open(qn_device *device, const char *arg) {
     hip_properties properties;
     const qni_target *target = qni_target_find(arg, strcspn(arg, ":"));
-    int n = strchr(arg, ':') ? atoi(strchr(arg, ':') + 1) : 1, ordinal, count;
+    int n = strchr(arg, ':') ? atoi(strchr(arg, ':') + 1) : 1;
+    int ordinal, count, devices;
     qn_status st = sim_driver.handle ? QN_OK : open_sim_driver(&sim_driver);
     if (st != QN_OK)
         return st;
     QN_TRY(find_nth(&sim_driver, target, n, &ordinal, &count, &properties));
+    QN_TRY(count_devices(&sim_driver, &devices));
+    if (devices + n - count > QNI_MAX_SIM_DEVICES)
+        return QN_FAIL(
+            QN_E_UNSUPPORTED,
+            "sim: sim:%s would be simulated GPU %d of this process; accepted: at most %d, "
+            "of all kinds",
+            arg, devices + n - count, QNI_MAX_SIM_DEVICES);
     for (int missing = n - count; missing > 0; missing--)
         QN_TRY(add_sim_device(&sim_driver, target));
     QN_TRY(find_nth(&sim_driver, target, n, &ordinal, &count, &properties));
