@@ -112,7 +112,8 @@ static void test_waits(void **) {
 static qn_status get_image(void) {
     void *data = nullptr;
     size_t bytes;
-    qn_status st = qni_jit_get("gemm_pack", nullptr, qni_target_find("gfx942", 6), &data, &bytes);
+    qn_status st = qni_jit_get("gemm_pack", nullptr, qni_target_find("gfx942", 6), nullptr, nullptr,
+                               &data, &bytes);
     free(data);
     return st;
 }

@@ -96,7 +96,18 @@ void qni_cache_name(char *out, size_t room, const char *image, const char *targe
              (unsigned long)key.low);
 }
 
+/** Removes a file, or a folder that stands in its place, if that is empty. */
+static int remove_name(int folder, const char *name) {
+    int failed = unlinkat(folder, name, 0);
+    return failed && errno == EISDIR ? unlinkat(folder, name, AT_REMOVEDIR) : failed;
+}
+
 // ---- reading
+
+/** A pipe, which is no entry, is opened at once; one without a writer would be waited for. */
+static int open_entry(const qni_cache *cache, const char *name) {
+    return openat(cache->folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+}
 
 static bool read_all(int fd, void *to, size_t bytes) {
     for (char *at = to; bytes > 0;) {
@@ -150,8 +161,7 @@ static const char *read_entry(int fd, const qni_cache_key *key, void **data, siz
 bool qni_cache_load(qni_cache *cache, const char *name, qni_cache_key key, void **data,
                     size_t *bytes, char *problem, size_t room) {
     const char *fault = "absent";
-    int fd =
-        cache->folder < 0 ? -1 : openat(cache->folder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    int fd = cache->folder < 0 ? -1 : open_entry(cache, name);
     if (fd >= 0) {
         fault = read_entry(fd, &key, data, bytes);
         close(fd);
@@ -167,7 +177,8 @@ bool qni_cache_load(qni_cache *cache, const char *name, qni_cache_key key, void 
 bool qni_cache_lock(qni_cache *cache, qni_cache_key key, int wait_ms) {
     if (cache->folder < 0)
         return false;
-    int fd = openat(cache->folder, LOCK_FILE, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int fd = openat(cache->folder, LOCK_FILE,
+                    O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
     if (fd < 0)
         return false;
     // A byte of the (empty) file for each key. The lock is the descriptor's, so threads exclude each other too.
@@ -209,6 +220,17 @@ static bool write_entry(int fd, const entry_header *header, const void *data) {
            fsync(fd) == 0;
 }
 
+/** Gives a whole entry its name, which replaces all but a folder. */
+static bool put_in_place(const qni_cache *cache, const char *partial, const char *name,
+                         int *error) {
+    if (renameat(cache->folder, partial, cache->folder, name) == 0 ||
+        (errno == EISDIR && unlinkat(cache->folder, name, AT_REMOVEDIR) == 0 &&
+         renameat(cache->folder, partial, cache->folder, name) == 0))
+        return true;
+    *error = errno;
+    return false;
+}
+
 bool qni_cache_store(qni_cache *cache, const char *name, qni_cache_key key, const void *data,
                      size_t bytes, char *problem, size_t room) {
     char partial[512];
@@ -220,8 +242,8 @@ bool qni_cache_store(qni_cache *cache, const char *name, qni_cache_key key, cons
                            .sum_high = sum.high64};
     memcpy(header.magic, magic, sizeof magic);
     snprintf(partial, sizeof partial, PARTIAL "%s", name);
-    unlinkat(cache->folder, partial,
-             0); // what a killed writer left: the lock says that none is at work
+    // What a killed writer left: the lock says that none is at work.
+    remove_name(cache->folder, partial);
     int fd =
         openat(cache->folder, partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     bool is_stored = fd >= 0 && write_entry(fd, &header, data);
@@ -230,10 +252,8 @@ bool qni_cache_store(qni_cache *cache, const char *name, qni_cache_key key, cons
         is_stored = false;
         error = errno;
     }
-    if (is_stored && renameat(cache->folder, partial, cache->folder, name) != 0) {
-        is_stored = false;
-        error = errno;
-    }
+    if (is_stored)
+        is_stored = put_in_place(cache, partial, name, &error);
     if (is_stored)
         fsync(cache->folder); // the rename, too; without it a power cut costs one compilation
     else if (fd >= 0)
@@ -293,7 +313,7 @@ static void report_entry(const qni_cache *cache, const char *name, qn_cache_fn e
     qn_cache_entry entry = {.name = name};
     void *data = nullptr;
     size_t bytes;
-    int fd = openat(cache->folder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    int fd = open_entry(cache, name);
     if (fd < 0 && errno == ENOENT)
         return; // removed since the folder was read
     entry.problem = fd < 0 ? strerror(errno) : read_entry(fd, nullptr, &data, &bytes);
@@ -349,7 +369,7 @@ qn_status qn_cache_clear(int64_t *removed) {
             st = QN_FAIL(QN_E_IO, "cache: %s: %s", qni_env_get()->cache_dir, strerror(errno));
         for (int i = 0; i < count; i++) {
             const char *name = files[i]->d_name;
-            if (unlinkat(cache.folder, name, 0) == 0)
+            if (remove_name(cache.folder, name) == 0)
                 entries += is_entry(name);
             else if (errno != ENOENT)
                 st = QN_FAIL(QN_E_IO, "cache: %s: %s", name, strerror(errno));

@@ -7,11 +7,34 @@
 
 #include <signal.h>
 #include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
 #include <time.h>
 
 static const qni_cache_key key = {0x0123456789abcdefu, 0xfedcba9876543210u};
 static const char payload[] = "the bytes of an image, or at least as many as one line has";
 static char folder[64], name[256];
+
+// ---- what is done for an entry's safety, in order: these stand before the C library's
+
+static char steps[256];
+static size_t num_steps; // bytes of it
+
+static void note_step(const char *what) {
+    num_steps += (size_t)snprintf(steps + num_steps, sizeof steps - num_steps, "%s ", what);
+}
+
+int fsync(int fd) {
+    struct stat s;
+    note_step(fstat(fd, &s) == 0 && S_ISDIR(s.st_mode) ? "folder" : "file");
+    return (int)syscall(SYS_fsync, fd);
+}
+
+int renameat(int from, const char *old, int to, const char *new) {
+    note_step("rename");
+    return (int)syscall(SYS_renameat2, from, old, to, new, 0);
+}
 
 // ---- helpers; each runs in a child whose QUERN_CACHE_DIR is `folder`
 
@@ -147,11 +170,60 @@ static void replace_partial(void *) {
     CHILD_CHECK(access(path, F_OK) != 0);
 }
 
+typedef struct listing {
+    int count, bad;
+    char names[8][256];
+    int64_t bytes;
+} listing;
+
+static void note_entry(void *context, const qn_cache_entry *entry) {
+    listing *l = context;
+    CHILD_CHECK(l->count < 8);
+    snprintf(l->names[l->count++], 256, "%s", entry->name);
+    l->bad += entry->problem != nullptr;
+    l->bytes += entry->bytes;
+    CHILD_CHECK(entry->modified_unix >= 0 && entry->modified_unix <= time(nullptr) + 1);
+}
+
+/** A pipe, a socket or a folder in an entry's place: nothing waits for it, and it is replaced. */
+static void replace_no_file(void *) {
+    char problem[128];
+    int64_t removed;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    alarm(10); // waiting is the fault
+    for (int kind = 0; kind < 4; kind++) {
+        int fd = kind == 2 ? socket(AF_UNIX, SOCK_STREAM, 0) : -1;
+        snprintf(address.sun_path, sizeof address.sun_path, "%s", entry_path());
+        CHILD_CHECK((kind == 0   ? mkfifo(entry_path(), 0600)
+                     : kind == 1 ? mkdir(entry_path(), 0700)
+                     : kind == 2 ? bind(fd, (void *)&address, sizeof address)
+                                 : symlink("/dev/zero", entry_path())) == 0);
+        CHILD_CHECK(!can_load(problem, sizeof problem));
+        listing l = {0};
+        CHILD_CHECK(qn_cache_list(note_entry, &l) == QN_OK && l.count == 1 && l.bad == 1);
+        store(nullptr);
+        CHILD_CHECK(can_load(problem, sizeof problem));
+        CHILD_CHECK(qn_cache_clear(&removed) == QN_OK && removed == 1);
+        close(fd);
+    }
+    CHILD_CHECK(mkdir(entry_path(), 0700) == 0);
+    CHILD_CHECK(qn_cache_clear(&removed) == QN_OK && removed == 1);
+}
+
+/** What an entry must have gone through for a power cut to leave it whole or absent. */
+static void sync_in_order(void *) {
+    num_steps = 0;
+    store(nullptr);
+    CHILD_CHECK(strcmp(steps, "file rename folder ") == 0);
+}
+
 static void test_entries(void **) {
     in_folder(store_and_load);
     in_folder(refuse_damage);
     in_folder(refuse_foreign);
     in_folder(replace_partial);
+    in_folder(replace_no_file);
+    in_folder(sync_in_order);
 }
 
 // ---- locks
@@ -299,21 +371,6 @@ static void test_full_and_read_only(void **) {
 }
 
 // ---- the user's view
-
-typedef struct listing {
-    int count, bad;
-    char names[8][256];
-    int64_t bytes;
-} listing;
-
-static void note_entry(void *context, const qn_cache_entry *entry) {
-    listing *l = context;
-    CHILD_CHECK(l->count < 8);
-    snprintf(l->names[l->count++], 256, "%s", entry->name);
-    l->bad += entry->problem != nullptr;
-    l->bytes += entry->bytes;
-    CHILD_CHECK(entry->modified_unix > 0 && entry->modified_unix <= time(nullptr) + 1);
-}
 
 static void list_and_clear(void *) {
     char path[256], small[3];

@@ -5,23 +5,43 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { OLDEST_CLANG = 22 };
+enum { OLDEST_CLANG = 22, MAX_ANSWER_S = 60 }; // the second: for --version
 
 // ---- running a program
 
-/** Reads until the writers are gone; what does not fit is read and dropped, so that they never block. */
-static void drain(int fd, char *output, size_t room) {
+static int64_t now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
+}
+
+/** Whether there is something to read, or the end, before the time is up. */
+static bool can_read(int fd, int64_t until_ms) {
+    for (int64_t left; (left = until_ms - now_ms()) > 0;) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        if (poll(&p, 1, left < INT_MAX ? (int)left : INT_MAX) > 0)
+            return true;
+    }
+    return false;
+}
+
+/** Reads until the writers are gone or the time is up; what does not fit is read and dropped, so that they never
+ *  block. */
+static void drain(int fd, int64_t until_ms, char *output, size_t room) {
     char rest[4096];
     size_t used = 0;
-    for (;;) {
+    while (can_read(fd, until_ms)) {
         bool fits = used + 1 < room;
         ssize_t n = read(fd, fits ? output + used : rest, fits ? room - used - 1 : sizeof rest);
         if (n < 0 && errno == EINTR)
@@ -34,28 +54,42 @@ static void drain(int fd, char *output, size_t room) {
     output[used] = 0;
 }
 
-static int wait_for(pid_t child, int *exit_code) {
-    int status;
-    while (waitpid(child, &status, 0) < 0)
-        if (errno != EINTR)
+/** Waits for the program; kills it, and what it has started, when the time is up. ETIME if that was needed, or another
+ *  errno. */
+static int wait_for(pid_t child, int64_t until_ms, int *exit_code) {
+    int status, error = 0;
+    for (pid_t ended; (ended = waitpid(child, &status, error ? 0 : WNOHANG)) != child;) {
+        if (ended < 0 && errno != EINTR)
             return errno;
+        if (ended == 0 && now_ms() >= until_ms) {
+            kill(-child, SIGKILL);
+            error = ETIME;
+        } else if (ended == 0) {
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, nullptr);
+        }
+    }
     *exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    return 0;
+    return error;
 }
 
-/** Starts the program with stdin empty and both outputs into `fd`. The value is an errno. */
+/** Starts the program with stdin empty and both outputs into `fd`, in a process group of its own, so that all of it can
+ *  be killed. The value is an errno. */
 static int start(pid_t *child, char *const *argv, char *const *environment, int fd) {
     posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
     int error = posix_spawn_file_actions_init(&actions);
     if (error)
         return error;
+    posix_spawnattr_init(&attributes); // neither this nor the group can fail on Linux
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
     error = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
     if (!error)
         error = posix_spawn_file_actions_adddup2(&actions, fd, 1);
     if (!error)
         error = posix_spawn_file_actions_adddup2(&actions, fd, 2);
     if (!error)
-        error = posix_spawn(child, argv[0], &actions, nullptr, argv, environment);
+        error = posix_spawn(child, argv[0], &actions, &attributes, argv, environment);
+    posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     return error;
 }
@@ -86,9 +120,10 @@ static char **environment_with(char *tmp_variable) {
     return copy;
 }
 
-/** Runs it to its end. The value is an errno. */
-static int run(char *const *argv, char *const *environment, char *output, size_t room,
+/** Runs it to its end, or to the limit's. The value is an errno, ETIME for the second. */
+static int run(char *const *argv, char *const *environment, int limit_s, char *output, size_t room,
                int *exit_code) {
+    const int64_t until_ms = now_ms() + limit_s * INT64_C(1000);
     int ends[2];
     pid_t child;
     if (pipe2(ends, O_CLOEXEC) != 0)
@@ -96,14 +131,14 @@ static int run(char *const *argv, char *const *environment, char *output, size_t
     int error = start(&child, argv, environment, ends[1]);
     close(ends[1]);
     if (!error) {
-        drain(ends[0], output, room);
-        error = wait_for(child, exit_code);
+        drain(ends[0], until_ms, output, room);
+        error = wait_for(child, until_ms, exit_code);
     }
     close(ends[0]);
     return error;
 }
 
-qn_status qni_spawn(char *const *argv, const char *tmp_dir, char *output, size_t room,
+qn_status qni_spawn(char *const *argv, const char *tmp_dir, int limit_s, char *output, size_t room,
                     int *exit_code) {
     char variable[512];
     char **copy = nullptr;
@@ -113,8 +148,10 @@ qn_status qni_spawn(char *const *argv, const char *tmp_dir, char *output, size_t
         if (!copy)
             return QN_FAIL(QN_E_MEMORY, "%s: out of memory", argv[0]);
     }
-    int error = run(argv, copy ? copy : environ, output, room, exit_code);
+    int error = run(argv, copy ? copy : environ, limit_s, output, room, exit_code);
     free(copy);
+    if (error == ETIME)
+        return QN_FAIL(QN_E_IO, "%s: did not end within %d s, and was killed", argv[0], limit_s);
     if (error)
         return QN_FAIL(QN_E_IO, "%s: cannot be run: %s%s", argv[0], strerror(error),
                        error == ECHILD ? " (does the program ignore SIGCHLD?)" : "");
@@ -148,14 +185,17 @@ static bool try_path(search *s, const char *path) {
     char version[700], real[PATH_MAX];
     char *const argv[] = {(char *)path, "--version", nullptr};
     struct stat info;
-    int exit_code = 0;
+    int exit_code = 0, limit_s = qni_env_get()->jit_timeout_s;
+    limit_s = limit_s < MAX_ANSWER_S ? limit_s : MAX_ANSWER_S;
     if (!realpath(path, real) || stat(real, &info) != 0 || access(real, X_OK) != 0)
         return false;
-    qn_status st = qni_spawn(argv, nullptr, version, sizeof version, &exit_code);
+    qn_status st = qni_spawn(argv, nullptr, limit_s, version, sizeof version, &exit_code);
     int major = st == QN_OK && exit_code == 0 ? major_version(version) : 0;
     if (major < OLDEST_CLANG) {
         if (major)
             note(s, "; %s is version %d", path, major);
+        else if (st != QN_OK)
+            note(s, "; %s", qn_last_error());
         else
             note(s, "; %s did not say that it is clang", path);
         return false;

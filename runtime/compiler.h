@@ -17,8 +17,9 @@ qn_status qni_compiler_find(const qni_compiler **out);
 
 /** Runs a program with that argument vector (argv[0] is its path), stdin empty, and waits. tmp_dir (null: the
  *  environment is as it is) becomes its TMPDIR, and what would change clang's output is kept from it. What it prints on stdout and stderr goes to output, cut to room. *exit_code is
- *  128 + n if signal n ended it. Errors: QN_E_IO (it could not be started or waited for), QN_E_MEMORY. */
-qn_status qni_spawn(char *const *argv, const char *tmp_dir, char *output, size_t room,
+ *  128 + n if signal n ended it. Errors: QN_E_IO (it could not be started or waited for; or took longer than limit_s
+ *  seconds, and was killed with all that it had started), QN_E_MEMORY. */
+qn_status qni_spawn(char *const *argv, const char *tmp_dir, int limit_s, char *output, size_t room,
                     int *exit_code);
 
 #endif

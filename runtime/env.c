@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { DEFAULT_TIMEOUT_S = 600 };
+
 static qni_env env;
 static pthread_once_t env_once = PTHREAD_ONCE_INIT;
 
@@ -110,6 +112,8 @@ static void read_all(void) {
     env.tmp_dir = *tmp ? tmp : "/tmp";
     env.log = log_topics_of("QUERN_LOG");
     env.num_threads = count_of("QUERN_NUM_THREADS", 1024);
+    const int timeout_s = count_of("QUERN_JIT_TIMEOUT", 86400);
+    env.jit_timeout_s = timeout_s ? timeout_s : DEFAULT_TIMEOUT_S;
     env.no_jit = flag_of("QUERN_NO_JIT");
     env.batch_invariant = flag_of("QUERN_BATCH_INVARIANT");
     env.validate = flag_of("QUERN_VALIDATE");

@@ -226,7 +226,7 @@ static void *compile(const char *text, size_t *count) {
          *word; word++)
         argv[n++] = (char *)*word;
     argv[n] = nullptr;
-    assert_ok(qni_spawn(argv, nullptr, output, sizeof output, &exit_code));
+    assert_ok(qni_spawn(argv, nullptr, 600, output, sizeof output, &exit_code));
     if (exit_code != 0)
         fail_msg("%s", output);
     char *data = malloc(1 << 20);

@@ -67,57 +67,7 @@ static void add_slot(struct qni_kernel_cache *cache, loaded_kernel *kernel) {
         }
 }
 
-static const qni_image *find_embedded(const char *id, const qni_target *target) {
-    for (const qni_image *image = qni_images; target && image->id; image++)
-        if (strcmp(image->id, id) == 0 && strcmp(image->target, target->name) == 0)
-            return image;
-    return nullptr;
-}
-
-/** The image's bytes for the device: built in for its very target or for its family, else from the JIT. */
-static qn_status get_bytes(const qn_device *device, loaded_image *image) {
-    const qni_image *embedded = nullptr;
-    if (!*image->defines) {
-        embedded = find_embedded(image->id, device->target);
-        if (!embedded)
-            embedded = find_embedded(image->id, qni_target_generic(device->target));
-    }
-    if (embedded) {
-        image->data = embedded->data;
-        image->bytes = embedded->bytes;
-        return QN_OK;
-    }
-    qn_status st =
-        qni_jit_get(image->id, image->defines, device->target, &image->built, &image->bytes);
-    image->data = image->built;
-    return st;
-}
-
-/** Under the lock: the image that holds the kernel, loaded if it is not yet. */
-static qn_status get_image(qn_device *device, const qni_kernel_ref *ref, loaded_image **out) {
-    const char *defines = ref->defines ? ref->defines : "";
-    for (loaded_image *image = device->kernels->images; image; image = image->next)
-        if (strcmp(image->id, ref->image) == 0 && strcmp(image->defines, defines) == 0) {
-            *out = image;
-            return QN_OK;
-        }
-    loaded_image *image = calloc(1, sizeof *image);
-    if (!image)
-        return QN_FAIL(QN_E_MEMORY, "image: out of memory");
-    image->id = ref->image;
-    image->defines = defines;
-    qn_status st;
-    QN_TRY(get_bytes(device, image));
-    QN_TRY(device->backend->image_load(device, &image->module, image->data, image->bytes));
-    image->next = device->kernels->images;
-    device->kernels->images = *out = image;
-    image = nullptr;
-out:
-    if (image)
-        free(image->built);
-    free(image);
-    return st;
-}
+// ---- the contract
 
 /** Where LDS DMA exists (gfx9), a barrier must not be reached with a DMA that nobody waited for. */
 static qn_status check_waits(const qn_device *device, const qni_kernel_ref *ref,
@@ -151,17 +101,83 @@ static qn_status check_usage(const qn_device *device, const qni_kernel_ref *ref,
 }
 
 /** Finds the kernel in its image, which says of AMD's code what it uses; of PTX the driver says it later. */
-static qn_status find_kernel(const qn_device *device, const qni_kernel_ref *ref,
-                             const loaded_image *image, qni_kernel_usage *usage) {
+static qn_status find_kernel(const qn_device *device, const qni_kernel_ref *ref, const void *data,
+                             size_t bytes, qni_kernel_usage *usage) {
     qni_object_kernel found;
     const bool is_ptx = qni_target_is_ptx(device->target);
-    qn_status st = (is_ptx ? qni_ptx_kernel_find
-                           : qni_object_kernel_find)(&found, image->data, image->bytes, ref->entry);
+    qn_status st =
+        (is_ptx ? qni_ptx_kernel_find : qni_object_kernel_find)(&found, data, bytes, ref->entry);
     if (st == QN_OK && !is_ptx)
         st = check_usage(device, ref, &found.usage);
     if (st == QN_OK && ref->uses_lds_dma)
         st = check_waits(device, ref, &found);
     *usage = found.usage;
+    return st;
+}
+
+typedef struct request {
+    const qn_device *device;
+    const qni_kernel_ref *ref;
+} request;
+
+static qn_status judge_image(void *context, const void *data, size_t bytes) {
+    const request *r = context;
+    qni_kernel_usage usage;
+    return find_kernel(r->device, r->ref, data, bytes, &usage);
+}
+
+// ---- images
+
+static const qni_image *find_embedded(const char *id, const qni_target *target) {
+    for (const qni_image *image = qni_images; target && image->id; image++)
+        if (strcmp(image->id, id) == 0 && strcmp(image->target, target->name) == 0)
+            return image;
+    return nullptr;
+}
+
+/** The image's bytes for the device: built in for its very target or for its family, else from the JIT. */
+static qn_status get_bytes(const qn_device *device, const qni_kernel_ref *ref,
+                           loaded_image *image) {
+    const qni_image *embedded = nullptr;
+    if (!*image->defines) {
+        embedded = find_embedded(image->id, device->target);
+        if (!embedded)
+            embedded = find_embedded(image->id, qni_target_generic(device->target));
+    }
+    if (embedded) {
+        image->data = embedded->data;
+        image->bytes = embedded->bytes;
+        return QN_OK;
+    }
+    qn_status st = qni_jit_get(image->id, image->defines, device->target, judge_image,
+                               &(request){device, ref}, &image->built, &image->bytes);
+    image->data = image->built;
+    return st;
+}
+
+/** Under the lock: the image that holds the kernel, loaded if it is not yet. */
+static qn_status get_image(qn_device *device, const qni_kernel_ref *ref, loaded_image **out) {
+    const char *defines = ref->defines ? ref->defines : "";
+    for (loaded_image *image = device->kernels->images; image; image = image->next)
+        if (strcmp(image->id, ref->image) == 0 && strcmp(image->defines, defines) == 0) {
+            *out = image;
+            return QN_OK;
+        }
+    loaded_image *image = calloc(1, sizeof *image);
+    if (!image)
+        return QN_FAIL(QN_E_MEMORY, "image: out of memory");
+    image->id = ref->image;
+    image->defines = defines;
+    qn_status st;
+    QN_TRY(get_bytes(device, ref, image));
+    QN_TRY(device->backend->image_load(device, &image->module, image->data, image->bytes));
+    image->next = device->kernels->images;
+    device->kernels->images = *out = image;
+    image = nullptr;
+out:
+    if (image)
+        free(image->built);
+    free(image);
     return st;
 }
 
@@ -185,7 +201,7 @@ static qn_status load_kernel(qn_device *device, const qni_kernel_ref *ref, loade
     kernel->ref = ref;
     qn_status st;
     QN_TRY(get_image(device, ref, &image));
-    QN_TRY(find_kernel(device, ref, image, &kernel->usage));
+    QN_TRY(find_kernel(device, ref, image->data, image->bytes, &kernel->usage));
     QN_TRY(get_native(device, ref, image->module, kernel));
     kernel->next = device->kernels->kernels;
     device->kernels->kernels = *out = kernel;

@@ -5,10 +5,10 @@
 #include "cache.h"
 #include "compiler.h"
 #include "image.h"
+#include "workplace.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -27,6 +27,8 @@ typedef struct job {
     const char *defines;
     const qni_target *target;
     const qni_compiler *compiler;
+    qni_jit_judge judge; // null: anything will do
+    void *context;
 } job;
 
 static const char *const *family_flags(const qni_target *target) {
@@ -63,18 +65,7 @@ static qni_cache_key key_of(const job *j) {
     return (qni_cache_key){hash.low64, hash.high64};
 }
 
-// ---- the private folder
-
-/** Makes a folder that only this user can enter, where a few hundred KiB can be written. */
-static bool make_workplace(char *path, size_t room) {
-    const char *places[] = {qni_env_get()->tmp_dir, "/dev/shm"};
-    for (size_t i = 0; i < 2; i++) {
-        int n = snprintf(path, room, "%s/quern-XXXXXX", places[i]);
-        if (n > 0 && n < (int)room && mkdtemp(path))
-            return true;
-    }
-    return false;
-}
+// ---- the sources
 
 /** Writes a text file under `folder`, making the folders of its path. */
 static bool write_source(int folder, const qni_image_source *source) {
@@ -103,15 +94,6 @@ static qn_status write_sources(const char *path) {
     if (!is_written)
         return QN_FAIL(QN_E_IO, "jit: cannot write the sources to %s: %s", path, strerror(error));
     return QN_OK;
-}
-
-static int remove_one(const char *path, const struct stat *, int, struct FTW *) {
-    remove(path); // what cannot be removed is left to the system's cleaning of its temporary folder
-    return 0;
-}
-
-static void remove_workplace(const char *path) {
-    nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 // ---- running clang
@@ -192,7 +174,8 @@ static qn_status compile_in(const job *j, const char *path, void **data, size_t 
     const char *const last[] = {include, "-o", object, source};
     for (size_t i = 0; i < sizeof last / sizeof *last; i++)
         add(&c, last[i]);
-    qn_status st = qni_spawn(c.argv, path, output, sizeof output, &exit_code);
+    qn_status st =
+        qni_spawn(c.argv, path, qni_env_get()->jit_timeout_s, output, sizeof output, &exit_code);
     if (st == QN_OK && exit_code != 0)
         st = QN_FAIL(QN_E_DEVICE, "jit: %s of %s for %s: %s failed (%d):\n%s", j->recipe->id,
                      j->recipe->source, j->target->name, j->compiler->path, exit_code, output);
@@ -211,15 +194,15 @@ static double seconds_now(void) {
 }
 
 static qn_status compile(const job *j, void **data, size_t *bytes) {
-    char path[400];
+    qni_workplace place;
     double begin = seconds_now();
-    if (!make_workplace(path, sizeof path))
-        return QN_FAIL(QN_E_IO, "jit: no folder for temporary files in %s or /dev/shm: %s",
-                       qni_env_get()->tmp_dir, strerror(errno));
-    qn_status st = write_sources(path);
+    qn_status st = qni_workplace_make(&place);
+    if (st != QN_OK)
+        return st;
+    st = write_sources(place.path);
     if (st == QN_OK)
-        st = compile_in(j, path, data, bytes);
-    remove_workplace(path);
+        st = compile_in(j, place.path, data, bytes);
+    qni_workplace_remove(&place);
     if (st == QN_OK)
         qni_log(QNI_LOG_JIT, "%s%s%s for %s: compiled in %.1f s by %s", j->recipe->id,
                 blank_before(j->defines), j->defines, j->target->name, seconds_now() - begin,
@@ -229,32 +212,56 @@ static qn_status compile(const job *j, void **data, size_t *bytes) {
 
 // ---- cache or clang
 
-static bool load(qni_cache *cache, const char *name, qni_cache_key key, void **data,
+static qn_status judged(const job *j, const void *data, size_t bytes) {
+    return j->judge ? j->judge(j->context, data, bytes) : QN_OK;
+}
+
+/** From the cache, if the entry is sound and what it holds is accepted. */
+static bool load(const job *j, qni_cache *cache, const char *name, qni_cache_key key, void **data,
                  size_t *bytes) {
     char problem[128];
-    if (qni_cache_load(cache, name, key, data, bytes, problem, sizeof problem)) {
-        qni_log(QNI_LOG_JIT, "%s: from the cache", name);
-        return true;
+    void *found = nullptr;
+    if (qni_cache_load(cache, name, key, &found, bytes, problem, sizeof problem)) {
+        if (judged(j, found, *bytes) == QN_OK) {
+            *data = found;
+            qni_log(QNI_LOG_JIT, "%s: from the cache", name);
+            return true;
+        }
+        free(found);
+        snprintf(problem, sizeof problem, "%s", qn_last_error());
     }
     if (cache->folder >= 0 && strcmp(problem, "absent") != 0)
         qni_log(QNI_LOG_JIT, "%s: not loaded from the cache: %s", name, problem);
     return false;
 }
 
+/** Compiles the image. One that is not accepted is an error now, and not what the next process finds. */
+static qn_status compile_and_judge(const job *j, void **data, size_t *bytes) {
+    qn_status st = compile(j, data, bytes);
+    if (st == QN_OK && (st = judged(j, *data, *bytes)) != QN_OK) {
+        free(*data);
+        *data = nullptr;
+    }
+    return st;
+}
+
+static void keep(qni_cache *cache, const char *name, qni_cache_key key, const void *data,
+                 size_t bytes) {
+    char problem[128];
+    if (cache->lock < 0)
+        qni_log(QNI_LOG_JIT, "%s: not kept: the cache cannot be locked", name);
+    else if (!qni_cache_store(cache, name, key, data, bytes, problem, sizeof problem))
+        qni_log(QNI_LOG_JIT, "%s: not kept: %s", name, problem);
+}
+
 static qn_status build(const job *j, qni_cache *cache, const char *name, qni_cache_key key,
                        void **data, size_t *bytes) {
-    char problem[128];
-    bool is_locked = qni_cache_lock(cache, key, lock_wait_ms);
-    if (is_locked &&
-        load(cache, name, key, data, bytes)) // another process built it while this one waited
+    if (qni_cache_lock(cache, key, lock_wait_ms) &&
+        load(j, cache, name, key, data, bytes)) // another process built it while this one waited
         return QN_OK;
-    qn_status st = compile(j, data, bytes);
-    if (st == QN_OK && cache->folder >= 0) {
-        if (!is_locked)
-            qni_log(QNI_LOG_JIT, "%s: not kept: the cache cannot be locked", name);
-        else if (!qni_cache_store(cache, name, key, *data, *bytes, problem, sizeof problem))
-            qni_log(QNI_LOG_JIT, "%s: not kept: %s", name, problem);
-    }
+    qn_status st = compile_and_judge(j, data, bytes);
+    if (st == QN_OK && cache->folder >= 0)
+        keep(cache, name, key, *data, *bytes);
     return st;
 }
 
@@ -267,7 +274,7 @@ static qn_status get(const job *j, void **data, size_t *bytes) {
     qni_cache_open(&cache);
     if (cache.folder < 0)
         qni_log(QNI_LOG_JIT, "no cache: %s", cache.problem);
-    if (!load(&cache, name, key, data, bytes))
+    if (!load(j, &cache, name, key, data, bytes))
         st = build(j, &cache, name, key, data, bytes);
     qni_cache_close(&cache);
     return st;
@@ -283,10 +290,14 @@ static void put_built_in(const char *id, char *text, size_t room) {
     snprintf(text + strlen(text), room - strlen(text), *text ? ")" : " (built in for no target)");
 }
 
-qn_status qni_jit_get(const char *id, const char *defines, const qni_target *target, void **data,
-                      size_t *bytes) {
+qn_status qni_jit_get(const char *id, const char *defines, const qni_target *target,
+                      qni_jit_judge judge, void *context, void **data, size_t *bytes) {
     char built_in[256];
-    job j = {.recipe = qni_image_recipes, .defines = defines ? defines : "", .target = target};
+    job j = {.recipe = qni_image_recipes,
+             .defines = defines ? defines : "",
+             .target = target,
+             .judge = judge,
+             .context = context};
     while (j.recipe->id && strcmp(j.recipe->id, id) != 0)
         j.recipe++;
     if (!j.recipe->id)

@@ -6,11 +6,13 @@
 #include "jit.h"
 #include "object.h"
 #include "testing.h"
+#include "workplace.h"
 
 #include <quern/cache.h>
 
 #include <dirent.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <time.h>
 
@@ -58,7 +60,7 @@ static void get_image(void *defines) {
     void *data = nullptr;
     size_t bytes = 0;
     qni_object_kernel kernel;
-    CHILD_CHECK(qni_jit_get(image, defines, gfx942(), &data, &bytes) == QN_OK);
+    CHILD_CHECK(qni_jit_get(image, defines, gfx942(), nullptr, nullptr, &data, &bytes) == QN_OK);
     CHILD_CHECK(qni_object_kernel_find(&kernel, data, bytes, entry) == QN_OK);
     CHILD_CHECK(kernel.usage.max_threads > 0 && kernel.code_bytes > 0);
     free(data);
@@ -168,6 +170,32 @@ static void test_killed_and_recovered(void **) {
     const char *text = child_run(get_image, nullptr, p->env);
     assert_int_equal(count_text(text, "from the cache"), 1);
     assert_int_equal(count_files(p->cache), 1);
+    // A clang whose parent was killed may still write to the folder that is being removed; then the next run has it.
+    for (int i = 0; i < 20 && count_files(p->tmp) > 0; i++) {
+        char defines[32];
+        snprintf(defines, sizeof defines, "-DQK_UNUSED=%d", i);
+        child_run(get_image, defines, p->env);
+    }
+    assert_int_equal(count_files(p->tmp), 0);
+    remove_folder(p->top);
+}
+
+/** The folder of a process that is alive is not taken for one that was left. */
+static void test_living_neighbour(void **) {
+    place *p = make_place("QUERN_CLANG=/nonexistent/clang");
+    qni_workplace place;
+    snprintf(place.path, sizeof place.path, "%s/quern-jit-AbCdEf", p->tmp);
+    assert_int_equal(mkdir(place.path, 0700), 0);
+    place.lock = open(place.path, O_RDONLY | O_DIRECTORY);
+    assert_int_equal(flock(place.lock, LOCK_EX), 0);
+    p->env[3] = nullptr;
+    child_run(get_image, nullptr, p->env);
+    assert_int_equal(count_files(p->tmp), 1);
+    assert_int_equal(flock(place.lock, LOCK_UN), 0);
+    const char *text = child_run(get_image, "-DQK_UNUSED=1", p->env);
+    assert_non_null(strstr(text, "AbCdEf, which a killed process had left"));
+    assert_int_equal(count_files(p->tmp), 0);
+    close(place.lock);
     remove_folder(p->top);
 }
 
@@ -233,7 +261,8 @@ static void expect_failure(void *context) {
     const char *const *want = context;
     void *data = nullptr;
     size_t bytes;
-    CHILD_CHECK(qni_jit_get(image, nullptr, gfx942(), &data, &bytes) != QN_OK && !data);
+    CHILD_CHECK(qni_jit_get(image, nullptr, gfx942(), nullptr, nullptr, &data, &bytes) != QN_OK &&
+                !data);
     for (; *want; want++)
         if (!strstr(qn_last_error(), *want)) {
             fprintf(stderr, "\"%s\" is not in: %s\n", *want, qn_last_error());
@@ -282,6 +311,109 @@ static void test_other_compilers(void **) {
     remove_folder(p->top);
 }
 
+/** The state of a process as ps shows it; 'X' if there is none. */
+static char state_of(int pid) {
+    char path[64], state = 'X';
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *f = fopen(path, "re");
+    if (f) {
+        assert_int_equal(fscanf(f, "%*d (%*[^)]) %c", &state), 1);
+        fclose(f);
+    }
+    return state;
+}
+
+/** Whether what the script started still runs; its number is in a file. Nobody may have buried it yet. */
+static bool still_runs(const char *folder) {
+    char path[128];
+    int pid = 0;
+    snprintf(path, sizeof path, "%s/pid", folder);
+    FILE *f = fopen(path, "re");
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%d", &pid), 1);
+    fclose(f);
+    for (int i = 0; i < 100 && !strchr("XZ", state_of(pid)); i++)
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, nullptr);
+    return !strchr("XZ", state_of(pid));
+}
+
+/** A compiler that hangs, whether it keeps its output open or not, and one that does not even say who it is. */
+static void test_hanging_compiler(void **) {
+    static const char *const scripts[] = {
+        "case $1 in --version) echo 'clang version 22.9.9';; *) sleep 100 & echo $! >%s/pid; "
+        "wait;; esac\n",
+        "case $1 in --version) echo 'clang version 22.9.9';;\n"
+        "*) exec >/dev/null 2>&1; sleep 100 & echo $! >%s/pid; wait;; esac\n",
+        "sleep 100 & echo $! >%s/pid; wait\n"};
+    char script[128], variable[160], text[512];
+    place *p = make_place(variable);
+    p->env[4] = "QUERN_JIT_TIMEOUT=1";
+    snprintf(script, sizeof script, "%s/clang", p->top);
+    snprintf(variable, sizeof variable, "QUERN_CLANG=%s", script);
+    for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++) {
+        int n = snprintf(text, sizeof text, "#!/bin/sh\n");
+        snprintf(text + n, sizeof text - (size_t)n, scripts[i], p->top);
+        write_script(script, text);
+        child_run(expect_failure, (const char *[]){script, "did not end within 1 s", nullptr},
+                  p->env);
+        assert_false(still_runs(p->top));
+        assert_int_equal(count_files(p->tmp), 0);
+    }
+    remove_folder(p->top);
+}
+
+// ---- images that are not what they should be
+
+static const qni_kernel_ref pack_ref = {.image = image, .entry = entry, .defines = "-DQK_UNUSED=7"};
+
+static void fail_to_load(void *) {
+    qn_device *device;
+    qni_kernel_usage usage;
+    CHILD_CHECK(qn_device_open(&device, "sim:gfx942") == QN_OK);
+    CHILD_CHECK(qni_kernel_get_usage(device, &pack_ref, &usage) != QN_OK);
+    CHILD_CHECK(strstr(qn_last_error(), "code object: "));
+    qn_device_close(device);
+}
+
+/** A compiler that writes something else: it is judged before it is kept. */
+static void test_bad_image_is_not_kept(void **) {
+    char script[128], variable[160];
+    place *p = make_place(variable);
+    snprintf(script, sizeof script, "%s/clang", p->top);
+    snprintf(variable, sizeof variable, "QUERN_CLANG=%s", script);
+    write_script(script, "#!/bin/sh\n"
+                         "case $1 in --version) echo 'clang version 22.9.9'; exit;; esac\n"
+                         "while [ $# -gt 0 ]; do [ $1 = -o ] && echo nonsense >$2; shift; done\n");
+    child_run(fail_to_load, nullptr, p->env);
+    assert_int_equal(count_files(p->cache), 0);
+    remove_folder(p->top);
+}
+
+static qn_status refuse(void *, const void *, size_t) {
+    return QN_FAIL(QN_E_UNSUPPORTED, "refused by the test");
+}
+
+static void get_refused(void *) {
+    void *data = nullptr;
+    size_t bytes;
+    CHILD_CHECK(qni_jit_get(image, nullptr, gfx942(), refuse, nullptr, &data, &bytes) ==
+                QN_E_UNSUPPORTED);
+    CHILD_CHECK(!data && strstr(qn_last_error(), "refused by the test"));
+}
+
+/** One that is kept but not accepted, as by a contract of later, is built again. */
+static void test_kept_image_is_judged(void **) {
+    place *p = make_place(nullptr);
+    child_run(get_refused, nullptr, p->env);
+    assert_int_equal(count_files(p->cache), 0);
+    child_run(get_image, nullptr, p->env);
+    const char *text = child_run(get_refused, nullptr, p->env);
+    assert_non_null(strstr(text, "not loaded from the cache: refused by the test"));
+    assert_int_equal(count_text(text, "compiled in"), 1);
+    assert_int_equal(count_files(p->tmp), 0);
+    remove_folder(p->top);
+}
+
 static void test_forbidden(void **) {
     place *p = make_place("QUERN_NO_JIT=1");
     child_run(expect_failure,
@@ -292,9 +424,10 @@ static void test_forbidden(void **) {
 static void ask_for_nonsense(void *) {
     void *data = nullptr;
     size_t bytes;
-    CHILD_CHECK(qni_jit_get("no_such_image", nullptr, gfx942(), &data, &bytes) == QN_E_NOT_FOUND);
-    CHILD_CHECK(qni_jit_get(image, "-DQK_WRONG=( -Werror -Dint=", gfx942(), &data, &bytes) ==
-                QN_E_DEVICE);
+    CHILD_CHECK(qni_jit_get("no_such_image", nullptr, gfx942(), nullptr, nullptr, &data, &bytes) ==
+                QN_E_NOT_FOUND);
+    CHILD_CHECK(qni_jit_get(image, "-DQK_WRONG=( -Werror -Dint=", gfx942(), nullptr, nullptr, &data,
+                            &bytes) == QN_E_DEVICE);
     CHILD_CHECK(strstr(qn_last_error(), "error:")); // clang's own words
 }
 
@@ -316,7 +449,8 @@ static void rebuild_all(void *) {
         size_t bytes;
         if (strcmp(built->target, "gfx942") != 0 || built->bytes > 40000)
             continue; // one target, and not those that take clang seconds
-        CHILD_CHECK(qni_jit_get(built->id, nullptr, gfx942(), &data, &bytes) == QN_OK);
+        CHILD_CHECK(qni_jit_get(built->id, nullptr, gfx942(), nullptr, nullptr, &data, &bytes) ==
+                    QN_OK);
         CHILD_CHECK(bytes == built->bytes && memcmp(data, built->data, bytes) == 0);
         free(data);
         rebuilt++;
@@ -353,6 +487,10 @@ int main(void) {
         cmocka_unit_test(test_damaged_is_rebuilt),
         cmocka_unit_test(test_many_cold_processes),
         cmocka_unit_test(test_killed_and_recovered),
+        cmocka_unit_test(test_living_neighbour),
+        cmocka_unit_test(test_hanging_compiler),
+        cmocka_unit_test(test_bad_image_is_not_kept),
+        cmocka_unit_test(test_kept_image_is_judged),
         cmocka_unit_test(test_distrusted_folder),
         cmocka_unit_test(test_full_disk),
         cmocka_unit_test(test_read_only_folder),

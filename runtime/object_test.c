@@ -62,7 +62,7 @@ static bytes assemble(const char *cpu, const char *body) {
                           object,
                           source,
                           nullptr};
-    assert_int_equal(qni_spawn(argv, nullptr, output, sizeof output, &exit_code), QN_OK);
+    assert_int_equal(qni_spawn(argv, nullptr, 600, output, sizeof output, &exit_code), QN_OK);
     if (exit_code != 0)
         fail_msg("%s", output);
     bytes b = read_whole(object);

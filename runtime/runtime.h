@@ -223,6 +223,7 @@ typedef struct qni_env {
     const char *path, *tmp_dir;
     unsigned log;    // qni_log_topic bits
     int num_threads; // 0: all of the machine's
+    int jit_timeout_s;
     bool no_jit, batch_invariant, validate, serialize_kernel;
     bool lacks_memory; // a value could not be kept: qn_device_open and the cache's functions fail
     char error[256];   // "": every value was understood; else what qn_device_open says
