@@ -1,14 +1,48 @@
 # SPDX-License-Identifier: Apache-2.0
 # Third-party libraries; docs/design.md names each and its reason.
-find_package(PkgConfig REQUIRED)
+
+# quern_need(VARIABLE PACKAGE): notes Debian's package as missing if what was looked for was not found.
+function(quern_need variable package)
+  if(NOT ${variable})
+    set_property(GLOBAL APPEND PROPERTY quern_missing ${package})
+  endif()
+endfunction()
+
+find_package(PkgConfig QUIET)
+quern_need(PKG_CONFIG_FOUND pkg-config)
 find_package(Threads REQUIRED)
-pkg_check_modules(jansson REQUIRED IMPORTED_TARGET jansson)
-
-find_library(QUERN_PTHREADPOOL pthreadpool REQUIRED)
-
+if(PKG_CONFIG_FOUND)
+  pkg_check_modules(jansson QUIET IMPORTED_TARGET jansson)
+  quern_need(jansson_FOUND libjansson-dev)
+endif()
+find_library(QUERN_PTHREADPOOL pthreadpool)
+quern_need(QUERN_PTHREADPOOL libpthreadpool-dev)
 # xxHash inside libquern: its header form, so that nothing more is linked.
-find_path(QUERN_XXHASH_INCLUDE xxhash.h REQUIRED)
+find_path(QUERN_XXHASH_INCLUDE xxhash.h)
+quern_need(QUERN_XXHASH_INCLUDE libxxhash-dev)
 add_library(xxhash_header INTERFACE)
+if(QUERN_SIM)
+  find_program(LLVM_CONFIG NAMES llvm-config-22 llvm-config-23 llvm-config)
+  quern_need(LLVM_CONFIG llvm-22-dev)
+  # Static where the system has them so, as then the simulated GPU needs nothing beside libc and libm.
+  find_library(QUERN_MSGPACK NAMES libmsgpackc.a libmsgpack-c.a msgpackc msgpack-c)
+  quern_need(QUERN_MSGPACK libmsgpack-dev)
+  find_library(QUERN_Z NAMES libz.a z)
+  quern_need(QUERN_Z zlib1g-dev)
+  find_library(QUERN_ZSTD NAMES libzstd.a zstd)
+  quern_need(QUERN_ZSTD libzstd-dev)
+endif()
+if(QUERN_TESTS AND PKG_CONFIG_FOUND)
+  pkg_check_modules(cmocka QUIET IMPORTED_TARGET cmocka)
+  quern_need(cmocka_FOUND libcmocka-dev)
+endif()
+
+get_property(quern_missing GLOBAL PROPERTY quern_missing)
+if(quern_missing)
+  list(JOIN quern_missing ", " quern_missing)
+  message(FATAL_ERROR "quern needs what these packages hold (Debian's names), and did not find it: ${quern_missing}. "
+                      "tools/setup.sh installs them; -DCMAKE_PREFIX_PATH=DIR names where else to look.")
+endif()
 
 # DLPack 1.1 or later: tools/setup.sh puts its header here, from the PyPI package apache-tvm-ffi, and that package's own
 # beside it, for the Python package. A wheel's build has the package itself (pyproject.toml).

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # libquernsim: the simulated GPU, a HIP runtime by its exports; and quern-decoder, which holds LLVM's AMDGPU
 # disassembler, linked statically.
-find_program(LLVM_CONFIG NAMES llvm-config-22 llvm-config-23 llvm-config REQUIRED)
 execute_process(COMMAND ${LLVM_CONFIG} --includedir OUTPUT_VARIABLE llvm_include
                 OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
 execute_process(COMMAND ${LLVM_CONFIG} --libdir OUTPUT_VARIABLE llvm_libdir
@@ -9,11 +8,6 @@ execute_process(COMMAND ${LLVM_CONFIG} --libdir OUTPUT_VARIABLE llvm_libdir
 execute_process(COMMAND ${LLVM_CONFIG} --link-static --libs amdgpudisassembler amdgpudesc amdgpuinfo
                 OUTPUT_VARIABLE llvm_libs OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
 separate_arguments(llvm_libs UNIX_COMMAND "${llvm_libs}")
-
-# Static where the system has them so, as then the library needs nothing beside libc and libm.
-find_library(QUERN_MSGPACK NAMES libmsgpackc.a libmsgpack-c.a msgpackc msgpack-c REQUIRED)
-find_library(QUERN_Z NAMES libz.a z REQUIRED)
-find_library(QUERN_ZSTD NAMES libzstd.a zstd REQUIRED)
 
 # Everything but exec/ is built once; exec/ once for each host instruction set, chosen at load.
 file(GLOB sim_sources CONFIGURE_DEPENDS sim/*.c sim/isa/*.c sim/check/*.c sim/chip/*.c sim/clock/*.c sim/look/*.c

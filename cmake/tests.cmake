@@ -16,8 +16,6 @@ function(quern_limit_test name seconds)
   set_tests_properties(${name} PROPERTIES TIMEOUT ${limit})
 endfunction()
 
-pkg_check_modules(cmocka REQUIRED IMPORTED_TARGET cmocka)
-
 function(quern_add_test source)
   cmake_path(GET source STEM name)
   add_executable(${name} ${source})
