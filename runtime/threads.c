@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <pthreadpool.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 // pthreadpool orders what passes through it, but is not built for ThreadSanitizer, which must be told.
@@ -53,7 +54,45 @@ static void watch_forks(void) {
     pthread_atfork(nullptr, nullptr, forget_pool);
 }
 
-/** The pool; null where threads cannot be made, which pthreadpool takes as "run on the caller". */
+static void *pass(void *gate) {
+    pthread_mutex_lock(gate);
+    pthread_mutex_unlock(gate);
+    return nullptr;
+}
+
+/** How many of the wanted threads can be had beside this one, all at once; they are gone again on return. */
+static int count_possible(int wanted) {
+    pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+    pthread_t *threads = calloc((size_t)wanted, sizeof *threads);
+    int made = 0;
+    if (!threads)
+        return 0;
+    pthread_mutex_lock(&gate);
+    while (made < wanted && pthread_create(&threads[made], nullptr, pass, &gate) == 0)
+        made++;
+    pthread_mutex_unlock(&gate);
+    for (int i = 0; i < made; i++)
+        pthread_join(threads[i], nullptr);
+    free(threads);
+    return made;
+}
+
+/** pthreadpool takes for granted that threads can be made, and waits for ever for one that was not. So as many are made
+ *  before; where that is fewer, half of them are left to whoever shares the limit. */
+static pthreadpool_t make_pool(void) {
+    const int wanted = qni_num_threads() - 1;
+    int possible = count_possible(wanted);
+    if (possible < wanted) {
+        possible /= 2;
+        qni_log(QNI_LOG_KERNEL,
+                "cpu: %d threads in place of %d: a limit of the system (ulimit -u, -v) "
+                "allows no more",
+                possible + 1, wanted + 1);
+    }
+    return pthreadpool_create((size_t)possible + 1);
+}
+
+/** The pool; null where memory for it is lacking, which pthreadpool takes as "run on the caller". */
 static pthreadpool_t get_pool(void) {
     pthreadpool_t found = atomic_load_explicit(&pool, memory_order_acquire);
     if (found)
@@ -62,7 +101,7 @@ static pthreadpool_t get_pool(void) {
     pthread_mutex_lock(&pool_lock);
     found = atomic_load(&pool);
     if (!found) {
-        found = pthreadpool_create((size_t)qni_num_threads());
+        found = make_pool();
         atomic_store_explicit(&pool, found, memory_order_release);
     }
     pthread_mutex_unlock(&pool_lock);
