@@ -103,8 +103,12 @@ typedef struct qni_attention_keys {
     double turns[QK_ATTENTION_MAX_HEAD_DIM / 2]; // of each pair from a position to the next
 } qni_attention_keys;
 
+/** Element of k or v at which the definition has key j of a request begin, for kv head 0. attention_ref.c. */
+int64_t qni_attention_place(const qk_attention_args *g, const qk_attention_rows *rows,
+                            const qk_attention_request *r, int64_t request, int64_t j);
 /** Reads host memory. k is null if there is no memory. attention_ref.c. */
-qni_attention_keys qni_attention_load_keys(const qni_attention_problem *p, uint32_t request,
+qni_attention_keys qni_attention_load_keys(const qni_attention_problem *p,
+                                           const qk_attention_request *r, uint32_t request,
                                            uint32_t kv_head);
 /** The definition for one row, in f64: o has room for head_dim_vo, x for kv_len. bound gets how far each element of a
  *  kernel's o may be off before it is rounded, *lse_bound lse's. Reads host memory. attention_ref.c. */

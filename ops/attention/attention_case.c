@@ -64,11 +64,26 @@ static int64_t kv_blocks(const qni_attention_spec *s) {
     return s->storage == QNI_CASE_PAGED ? pages : s->storage == QNI_CASE_RAGGED ? 1 : s->batches;
 }
 
-static int64_t mask_bytes(const qni_attention_spec *s) {
+static int64_t mask_bytes_before(const qni_attention_spec *s, int request) {
     int64_t sum = 0;
-    for (int b = 0; b < s->batches; b++)
+    for (int b = 0; b < request; b++)
         sum += ((int64_t)qo_len_of(s, b) * kv_len_of(s, b) + 7) / 8;
     return sum;
+}
+
+/** Request b by what is asked: a plan that has it otherwise is wrong. */
+static qk_attention_request request_of(const qni_attention_spec *s, int b) {
+    qk_attention_request r = {.qo_begin = is_ragged_q(s),
+                              .qo_len = qo_len_of(s, b),
+                              .kv_len = kv_len_of(s, b),
+                              .mask_begin = mask_bytes_before(s, b)};
+    for (int i = 0; i < b; i++) {
+        r.qo_begin += is_ragged_q(s) ? qo_len_of(s, i) : 0;
+        r.kv_begin += s->storage == QNI_CASE_PAGED    ? pages_of(s, i)
+                      : s->storage == QNI_CASE_RAGGED ? kv_len_of(s, i)
+                                                      : 0;
+    }
+    return r;
 }
 
 // ---- tensors
@@ -154,7 +169,8 @@ static qn_status make_tensors(qni_attention_case *c, qn_stream *stream) {
     if (s->storage == QNI_CASE_PAGED)
         QN_TRY(make_vector(c, stream, QNI_CASE_INDICES, QNI_I32, kv_blocks(s) - 2));
     if (s->has_custom_mask)
-        QN_TRY(make_vector(c, stream, QNI_CASE_CUSTOM_MASK, QNI_U8, mask_bytes(s)));
+        QN_TRY(
+            make_vector(c, stream, QNI_CASE_CUSTOM_MASK, QNI_U8, mask_bytes_before(s, s->batches)));
     if (s->mask_kind)
         QN_TRY(make_mask(c, stream));
     if (s->has_scales) {
@@ -232,9 +248,25 @@ static double value_of(qni_attention_case *c, int which) {
     return s->values == QNI_CASE_PEAKS && which == QNI_CASE_Q ? 64 * normal : normal;
 }
 
-static void fill_row(qni_attention_case *c, int which, int64_t at, int64_t dim) {
+/** Element d of q or k whose score rises, or falls, by 2 from key to key. A key's number is its digits of 16, which every
+ *  dtype has exactly. */
+static double ramp_of(const qni_attention_case *c, int which, int64_t position, uint32_t head,
+                      int64_t d) {
+    constexpr int64_t digits = 3;
+    if (d >= digits)
+        return 0;
+    if (which == QNI_CASE_K)
+        return (double)(position >> 4 * d & 15);
+    const double step = 2 * exp2(ceil(log2((double)c->spec->dim) / 2));
+    return (head % 2 ? -step : step) * (double)(1 << 4 * d);
+}
+
+static void fill_row(qni_attention_case *c, int which, int64_t position, uint32_t head, int64_t at,
+                     int64_t dim) {
+    const bool is_ramp = c->spec->values == QNI_CASE_RAMPS && which != QNI_CASE_V;
     for (int64_t d = 0; d < dim; d++)
-        qni_put(c->areas[which].dtype, qni_area_host(&c->areas[which]), at + d, value_of(c, which));
+        qni_put(c->areas[which].dtype, qni_area_host(&c->areas[which]), at + d,
+                is_ramp ? ramp_of(c, which, position, head, d) : value_of(c, which));
 }
 
 /** Pages from the last down; the second request begins with the first one's first page. */
@@ -256,20 +288,20 @@ static void fill_token(qni_attention_case *c, int which, uint32_t request, int64
     const uint64_t owner = request == (uint32_t)c->spec->common ? 0 : request + 1;
     c->random = c->seed + (owner << 40) + ((uint64_t)which << 36) + (uint64_t)position;
     for (uint32_t h = 0; h < g->num_kv_heads * (is_q ? g->group : 1); h++)
-        fill_row(c, which, at + h * head, is_v ? g->head_dim_vo : g->head_dim_qk);
+        fill_row(c, which, position, h, at + h * head, is_v ? g->head_dim_vo : g->head_dim_qk);
 }
 
 /** Only what requests use: all else is NaN. */
 static void fill_tokens(qni_attention_case *c, const qni_attention_problem *host) {
     const qk_attention_args *g = &host->args;
-    for (uint32_t b = 0; b < qk_attention_num_requests(g); b++) {
-        const qk_attention_request r = qk_attention_get_request(g, b);
+    for (uint32_t b = 0; b < (uint32_t)c->spec->batches; b++) {
+        const qk_attention_request r = request_of(c->spec, (int)b);
         const int64_t q = b * g->q.block + r.qo_begin * g->q.token;
         for (int64_t i = 0; i < r.qo_len; i++)
             fill_token(c, QNI_CASE_Q, b, r.kv_len - r.qo_len + i, q + i * g->q.token, g->q.head);
-        for (uint32_t j = 0; j < (uint32_t)r.kv_len; j++) {
-            fill_token(c, QNI_CASE_K, b, j, qk_attention_key(g, &g->k, &r, b, j), g->k.head);
-            fill_token(c, QNI_CASE_V, b, j, qk_attention_key(g, &g->v, &r, b, j), g->v.head);
+        for (int64_t j = 0; j < r.kv_len; j++) {
+            fill_token(c, QNI_CASE_K, b, j, qni_attention_place(g, &g->k, &r, b, j), g->k.head);
+            fill_token(c, QNI_CASE_V, b, j, qni_attention_place(g, &g->v, &r, b, j), g->v.head);
         }
     }
 }
@@ -345,10 +377,14 @@ static void set_plan(qni_attention_case *c) {
     c->args.workspace = (DLTensor *)(uintptr_t)tensor_of(c, QNI_CASE_WORKSPACE);
 }
 
-/** The same problem over the areas' host copies. */
+/** The same problem over the areas' host copies, hiding what the spec hides. */
 static qni_attention_problem on_host(qni_attention_case *c) {
+    const qni_attention_spec *s = c->spec;
     qni_attention_problem p = c->problem;
     qk_attention_args *g = &p.args;
+    g->left = s->has_left ? s->left : INT32_MAX;
+    g->right = s->is_causal && !s->has_custom_mask ? 0 : s->has_right ? s->right : INT32_MAX;
+    g->is_top_left = s->is_top_left;
     const struct {
         const void **pointer;
         int which;
@@ -388,8 +424,8 @@ static void expect_row(qni_attention_case *c, const qni_attention_problem *host,
 static qn_status expect_rows(qni_attention_case *c, const qni_attention_problem *host,
                              uint32_t request, uint32_t kv_head, double *x) {
     const qk_attention_args *g = &host->args;
-    const qk_attention_request r = qk_attention_get_request(g, request);
-    const qni_attention_keys keys = qni_attention_load_keys(host, request, kv_head);
+    const qk_attention_request r = request_of(c->spec, (int)request);
+    const qni_attention_keys keys = qni_attention_load_keys(host, &r, request, kv_head);
     if (!keys.k)
         return QN_FAIL(QN_E_MEMORY, "check: out of memory");
     for (uint32_t i = 0; i < (uint32_t)r.qo_len * g->group; i++) {
@@ -404,7 +440,7 @@ static qn_status expect_all(qni_attention_case *c, const qni_attention_problem *
     const qk_attention_args *g = &host->args;
     double *x = malloc(((size_t)max_kv_len(c->spec) + 1) * sizeof *x);
     qn_status st = x ? QN_OK : QN_FAIL(QN_E_MEMORY, "check: out of memory");
-    const uint32_t count = qk_attention_num_requests(g) * g->num_kv_heads;
+    const uint32_t count = (uint32_t)c->spec->batches * g->num_kv_heads;
     for (uint32_t i = 0; st == QN_OK && i < count; i++)
         st = expect_rows(c, host, i / g->num_kv_heads, i % g->num_kv_heads, x);
     for (int64_t i = 0; i < c->areas[QNI_CASE_WORKSPACE].count; i++)

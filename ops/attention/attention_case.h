@@ -17,8 +17,11 @@ typedef enum qni_case_storage {
 
 typedef enum qni_case_values {
     QNI_CASE_NORMAL,
-    QNI_CASE_LOW,  // every score is -524288 before it is scaled
-    QNI_CASE_PEAKS // scores in the hundreds: weights are 0 and 1
+    QNI_CASE_LOW,   // every score is -524288 before it is scaled
+    QNI_CASE_PEAKS, // scores in the hundreds: weights are 0 and 1
+    /** Scores rise by 2 or more from key to key, for every other head they fall: the last key that is seen, or the first,
+     *  has most of the weight. dim 3 or more, keys below 4096 (f16: 1024), q of f32, f16 or bf16. */
+    QNI_CASE_RAMPS
 } qni_case_values;
 
 /** One line of the check's table; zero is the plainest. Lengths of a dense case: the first of each; requests beyond the

@@ -15,6 +15,7 @@
 #define BF16 ALL_OF(QNI_BF16)
 #define F16 ALL_OF(QNI_F16)
 #define QUICK .is_quick = true
+#define RAMPS .values = QNI_CASE_RAMPS, .has_lse = true
 
 // clang-format off: a case a line
 /** Each query sees its own key alone, with scores near the least: E10 in a tile. */
@@ -149,6 +150,26 @@ static const qni_attention_spec specs[] = {
     // Maxima that rise far from one tile of keys to the next.
     {DENSE, 1, {9}, {500}, HEADS(1, 1, 64), BF16, .values = QNI_CASE_PEAKS, .has_lse = true, QUICK},
     {DENSE, 1, {9}, {250}, HEADS(1, 1, 128), F16, .values = QNI_CASE_PEAKS, .has_lse = true},
+    // All weight on the first and last keys that are seen: bounds, windows, pages, chunks.
+    {DENSE, 1, {3}, {333}, HEADS(2, 1, 64), BF16, RAMPS, QUICK},
+    {DENSE, 1, {40}, {321}, HEADS(2, 1, 64), BF16, RAMPS, .is_causal = true, QUICK},
+    {DENSE, 1, {70}, {340}, HEADS(2, 1, 128), F16, RAMPS, .is_causal = true, .has_left = true, .left = 100, QUICK},
+    {DENSE, 1, {33}, {310}, HEADS(2, 1, 128), F16, RAMPS, .has_left = true, .left = 64, .has_right = true, .right = 37},
+    {DENSE, 1, {70}, {320}, HEADS(2, 1, 64), BF16, RAMPS, .is_causal = true, .is_top_left = true, .has_left = true,
+     .left = 9},
+    {DENSE, 1, {2}, {400}, HEADS(2, 2, 33), ALL_OF(QNI_F32), RAMPS, .is_causal = true, .has_left = true, .left = 270,
+     QUICK},
+    {PADDED, 3, {2}, {310, 64, 129}, HEADS(2, 1, 64), F16, RAMPS, .is_causal = true},
+    {PAGED, 3, {1, 2, 1}, {331, 304, 5}, HEADS(4, 2, 64), BF16, .page = 16, RAMPS, .is_causal = true, QUICK},
+    {PAGED, 3, {1, 20, 1}, {320, 305, 17}, HEADS(2, 1, 128), F16, .page = 7, RAMPS, .is_causal = true},
+    {PAGED, 2, {1, 30}, {310, 301}, HEADS(2, 1, 64), TYPES(QNI_BF16, QNI_E4M3FN, QNI_BF16), .page = 16, RAMPS, QUICK},
+    {PAGED, 2, {1, 30}, {310, 301}, HEADS(2, 1, 64), TYPES(QNI_F16, QNI_E4M3FNUZ, QNI_F16), .page = 8, RAMPS,
+     .has_left = true, .left = 40},
+    {PAGED, 1, {3}, {700}, HEADS(2, 1, 64), BF16, .page = 16, .chunk = 96, .splits = 3, RAMPS, .is_causal = true},
+    {RAGGED, 2, {33, 3}, {350, 300}, HEADS(2, 1, 256), F16, RAMPS, .is_causal = true},
+    {RAGGED, 2, {9, 20}, {310, 30}, HEADS(2, 1, 64), BF16, RAMPS, .has_custom_mask = true},
+    // Each chunk's ends: a window's bound goes through every key of two chunks.
+    {DENSE, 1, {130}, {360}, HEADS(2, 1, 64), BF16, .chunk = 64, RAMPS, .is_causal = true, .has_left = true, .left = 3},
 };
 // clang-format on
 

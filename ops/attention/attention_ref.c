@@ -8,6 +8,9 @@
 // none below 2^-24, and f32's exp2 need give none below 2^-126. Sums over n keys add n u. All times sum p |v|. One visible
 // key, without a sink, has weight 1 exactly.
 //
+// Which keys are seen and where they lie is worked out here, not by what kernels share: else a fault there would be the
+// definition's, too.
+//
 // Sources: arXiv:1706.03762; FlashInfer's variants (soft cap, ALiBi, RoPE); doi:10.1145/2063384.2063405 (dropout).
 #include "attention.h"
 
@@ -38,6 +41,26 @@ static void load_head(const qni_attention_problem *p, const double *turns, qni_d
     }
 }
 
+int64_t qni_attention_place(const qk_attention_args *g, const qk_attention_rows *rows,
+                            const qk_attention_request *r, int64_t request, int64_t j) {
+    if (!g->kv_indices)
+        return request * rows->block + (r->kv_begin + j) * rows->token;
+    const int64_t page = j / (int64_t)g->page_size, slot = j - page * (int64_t)g->page_size;
+    return g->kv_indices[r->kv_begin + page] * rows->block + slot * rows->token;
+}
+
+/** Whether causality, window and packed mask leave query i key j: attention.h's words. */
+static bool is_seen(const qk_attention_args *g, const qk_attention_request *r, int64_t i,
+                    int64_t j) {
+    const int64_t level = i + (g->is_top_left ? 0 : r->kv_len - r->qo_len);
+    if (g->left != INT32_MAX && j < level - g->left)
+        return false;
+    if (g->right != INT32_MAX && j > level + g->right)
+        return false;
+    const int64_t bit = i * r->kv_len + j;
+    return !g->custom_mask || (g->custom_mask[r->mask_begin + bit / 8] >> bit % 8 & 1);
+}
+
 static void find_turns(const qni_attention_problem *p, double *turns) {
     const int64_t dim = p->args.head_dim_qk;
     for (int64_t d = 0; p->args.pos_encoding == QK_POS_ROPE && d < dim / 2; d++)
@@ -45,21 +68,21 @@ static void find_turns(const qni_attention_problem *p, double *turns) {
             pow((double)p->rope_theta, -2.0 * (double)d / (double)dim) / (double)p->rope_scale;
 }
 
-qni_attention_keys qni_attention_load_keys(const qni_attention_problem *p, uint32_t request,
+qni_attention_keys qni_attention_load_keys(const qni_attention_problem *p,
+                                           const qk_attention_request *r, uint32_t request,
                                            uint32_t kv_head) {
     const qk_attention_args *g = &p->args;
-    const qk_attention_request r = qk_attention_get_request(g, request);
     const int64_t dim = g->head_dim_qk, dim_vo = g->head_dim_vo;
     qni_attention_keys keys = {
-        .k = malloc((size_t)(r.kv_len * (dim + dim_vo) + 1) * sizeof(double))};
+        .k = malloc((size_t)(r->kv_len * (dim + dim_vo) + 1) * sizeof(double))};
     if (!keys.k)
         return keys;
-    keys.v = keys.k + r.kv_len * dim;
+    keys.v = keys.k + r->kv_len * dim;
     find_turns(p, keys.turns);
-    for (uint32_t j = 0; j < (uint32_t)r.kv_len; j++) {
-        const int64_t v = qk_attention_key(g, &g->v, &r, request, j) + kv_head * g->v.head;
+    for (int64_t j = 0; j < r->kv_len; j++) {
+        const int64_t v = qni_attention_place(g, &g->v, r, request, j) + kv_head * g->v.head;
         load_head(p, keys.turns, p->dtype_kv, g->k.data,
-                  qk_attention_key(g, &g->k, &r, request, j) + kv_head * g->k.head, j,
+                  qni_attention_place(g, &g->k, r, request, j) + kv_head * g->k.head, j,
                   keys.k + j * dim);
         for (int64_t d = 0; d < dim_vo; d++)
             keys.v[j * dim_vo + d] = qni_get(p->dtype_kv, g->v.data, v + d);
@@ -109,8 +132,7 @@ static double score(const qni_attention_problem *p, const qni_attention_row *row
     const qk_attention_request *r = &row->request;
     double magnitude;
     *off = 0;
-    if (j < qk_attention_first_key(g, r, row->query) ||
-        j >= qk_attention_end_key(g, r, row->query) || qk_attention_is_masked(g, r, row->query, j))
+    if (!is_seen(g, r, row->query, j))
         return -HUGE_VAL;
     const double added = mask_of(g, row, j), scale = scale_of(p, row);
     if (isinf(added) && added < 0)
