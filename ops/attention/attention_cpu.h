@@ -6,7 +6,6 @@
 #include "attention.h"
 #include "attention_any_gpu.h"
 
-enum { QNI_ATTENTION_KEYS = 64 }; // of a tile
 constexpr float QNI_LOG2_E = 0x1.715476p+0f;
 
 typedef void (*qni_attention_item_fn)(const qni_attention_problem *p, const qk_attention_work *work,

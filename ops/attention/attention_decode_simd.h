@@ -14,11 +14,12 @@
 #include "attention_simd.h"
 
 enum {
-    FOUR = 4,                   // cells of a row in a vector; keys whose sums are found together
-    GROUP = QN_LANES / FOUR,    // rows of a vector
-    DECODE_ROWS = 8,            // most rows of a request
-    BLOCK = VECTORS * QN_LANES, // elements of v whose sums stay in registers
-    AHEAD = 32                  // keys from one that is read in place to the one asked for
+    FOUR = 4,                // cells of a row in a vector; keys whose sums are found together
+    GROUP = QN_LANES / FOUR, // rows of a vector
+    DECODE_ROWS = 8,         // most rows of a request
+    BLOCK_VECTORS = 4,
+    BLOCK = BLOCK_VECTORS * QN_LANES, // elements of v whose sums stay in registers
+    AHEAD = 32                        // keys from one that is read in place to the one asked for
 };
 
 /** What the group's rows have before and while a chunk's keys are added; lanes are (row, anything). */
@@ -203,7 +204,7 @@ QN_INLINE f32v load_values(value_rows rows, int64_t d) {
 /** o = o * shrink + weights * values for elements d .. d + BLOCK - 1, of which `vectors` vectors exist. */
 QN_INLINE void decode_values(tile *t, int vectors, float *o, int64_t d, uint32_t first,
                              int64_t keys, f32v shrink, bool is_direct) {
-    f32v acc[GROUP][VECTORS];
+    f32v acc[GROUP][BLOCK_VECTORS];
     for (int r = 0; r < GROUP; r++)
         for (int v = 0; v < vectors; v++)
             acc[r][v] = at(o + r * t->width + d + v * QN_LANES) * shrink[r * FOUR];
@@ -234,7 +235,7 @@ QN_INLINE void decode_keys(tile *t, rows_state *rows, const cell *q, float *o, u
     const f32v shrink = decode_weigh(t, rows, whole, top);
     int64_t d = 0;
     for (; d + BLOCK <= t->width; d += BLOCK)
-        decode_values(t, VECTORS, o, d, first, keys, shrink, is_direct);
+        decode_values(t, BLOCK_VECTORS, o, d, first, keys, shrink, is_direct);
     for (; d < t->width; d += QN_LANES)
         decode_values(t, 1, o, d, first, keys, shrink, is_direct);
 }
@@ -311,8 +312,8 @@ static void run_item(const qni_attention_problem *p, const qk_attention_work *wo
     t.cells = round_up(g->head_dim_qk, FOUR * PAIR) / PAIR;
     t.has_extras =
         g->pos_encoding == QK_POS_ALIBI || g->soft_cap > 0 || g->mask_kind || g->custom_mask;
-    const bool decodes = is_decode(&t);
-    t.width = round_up(g->head_dim_vo, decodes ? QN_LANES : VECTORS);
+    t.decodes = is_decode(&t);
+    t.width = round_up(g->head_dim_vo, t.decodes ? QN_LANES : WIDTH);
     for (uint32_t row = work->row_begin; row < work->row_end; row += ROWS) {
         t.count = work->row_end - row < ROWS ? work->row_end - row : ROWS;
         const range seen = set_rows(&t, row);
@@ -320,7 +321,7 @@ static void run_item(const qni_attention_problem *p, const qk_attention_work *wo
         pack_q(&t);
         do {
             const uint32_t end = qk_attention_next_chunk(&request, begin, work->kv_end);
-            if (decodes)
+            if (t.decodes)
                 decode_chunk(&t, row, seen, begin, end);
             else
                 run_chunk(&t, row, seen, begin, end);

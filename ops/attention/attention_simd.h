@@ -9,7 +9,8 @@
 //   o[d][row]   sums of weighted values
 //
 // Both products take a vector of rows and a cell that all of them meet: s += q[c] * k[key][c], o += p[key] * v[key][d].
-// What is beyond the last key, head_dim or row is zero in q, k and v; a row that does not see a key has the score
+// With 16 lanes there are 32 registers, and k's and v's cells are met by vectors of rows; else attention_narrow_simd.h has the
+// products. What is beyond the last key, head_dim or row is zero in q, k and v; a row that does not see a key has the score
 // -infinity. So a row's bits depend on nothing but its own keys, taken from the chunk's begin in tiles of KEYS.
 #ifndef QNI_ATTENTION_SIMD_H
 #define QNI_ATTENTION_SIMD_H
@@ -17,12 +18,29 @@
 #include "../simd.h"
 #include "attention_cpu.h"
 
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
+
+#if QN_LANES == 16
 enum {
     VECTORS = 4, // of rows; and cells of k or v at a time: 16 sums in registers
     ROWS = VECTORS * QN_LANES,
-    KEYS = QNI_ATTENTION_KEYS,
-    MAX_DIM = QK_ATTENTION_MAX_HEAD_DIM
+    KEYS = 64,
+    PADDED = 8, // keys are packed with zeros up to a multiple of this: what is computed at a time
+    WIDTH = VECTORS, // and elements of v
 };
+#else
+enum {
+    STEP = 6,            // keys, or rows
+    SIDE = 2 * QN_LANES, // rows, or elements of v: 12 sums in registers
+    ROWS = 96,           // of whole steps and sides
+    KEYS = 96,
+    PADDED = 24, // and of what decoding takes
+    WIDTH = SIDE
+};
+#endif
+enum { MAX_DIM = QK_ATTENTION_MAX_HEAD_DIM };
 
 #ifdef QN_BF16
 enum { PAIR = 2 };
@@ -38,7 +56,7 @@ typedef struct tile {
     alignas(64) cell v[KEYS / PAIR * MAX_DIM];
     alignas(64) float s[KEYS * ROWS];
     alignas(64) float o[MAX_DIM * ROWS];
-    alignas(64) float max[ROWS], sum[ROWS], scale[ROWS], slope[ROWS];
+    alignas(64) float max[ROWS], sum[ROWS], scale[ROWS], slope[ROWS], shrink[ROWS];
     alignas(64) int32_t first[ROWS], end[ROWS];
     alignas(64) qni_attention_row rows[ROWS];
     const qni_attention_problem *p;
@@ -49,6 +67,7 @@ typedef struct tile {
     int64_t element_bytes;   // of k and v
     int64_t cells, width;    // of a row of q and k; of v: with what is added to fill a step
     bool has_extras;         // scores are more than scaled products
+    bool decodes;            // the request goes through attention_decode_simd.h
 } tile;
 
 // ---- arithmetic
@@ -62,7 +81,18 @@ QN_INLINE f32v meet(f32v acc, f32v a, const cell *b) {
 #endif
 }
 
-/** 2^x: 2^0 is 1, of -infinity 0, of a NaN a NaN. Minimax with that, off by 2^-23.1 of it; for weights that become
+/** The larger; the second where one is a NaN. */
+QN_INLINE f32v top_of(f32v a, f32v b) {
+#if defined(__AVX512F__) && QN_LANES == 16
+    return _mm512_max_ps(a, b);
+#elif defined(__AVX2__) && QN_LANES == 8
+    return _mm256_max_ps(a, b);
+#else
+    return select_of(a > b, a, b);
+#endif
+}
+
+/** 2^x for x up to 127: 2^0 is 1, of -infinity 0, of a NaN a NaN. Minimax with that, off by 2^-23.1 of it; for weights that become
  *  bf16 2^-18.4. */
 QN_INLINE f32v weight_of(f32v x) {
 #ifdef QN_BF16
@@ -77,22 +107,11 @@ QN_INLINE f32v weight_of(f32v x) {
     const f32v r = _mm512_reduce_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     return _mm512_scalef_ps(polynomial_of(r, c, count), n);
 #else
-    // 1.5 * 2^23 rounds to an integer, which stands in the low bits of the sum; its power in two halves.
-    const f32v bounded =
-        select_of(x < -200.0f, all_of(-200), select_of(x > 200.0f, all_of(200), x));
-    const f32v magic = all_of(0x1.8p23f), sum = bounded + magic;
-    const i32v n = (i32v)sum - (i32v)magic, half = n >> 1, rest = n - half;
-    const f32v p = polynomial_of(bounded - (sum - magic), c, count);
-    const f32v y = p * (f32v)((half + 127) << 23) * (f32v)((rest + 127) << 23);
-    return select_of(x == x, y, x);
-#endif
-}
-
-QN_INLINE f32v top_of(f32v a, f32v b) {
-#if defined(__AVX512F__) && QN_LANES == 16
-    return _mm512_max_ps(a, b);
-#else
-    return select_of(a > b, a, b);
+    // 1.5 * 2^23 rounds to an integer, which stands in the low bits of the sum, with the exponent's bias. Below 2^-126 is 0.
+    const f32v bounded = top_of(all_of(-126), x), magic = all_of(0x1.8p23f + 127);
+    const f32v sum = bounded + magic, power = (f32v)((u32v)sum << 23);
+    const f32v y = polynomial_of(bounded - (sum - magic), c, count) * power;
+    return (f32v)((u32v)y & ~(u32v)(x < -126.0f));
 #endif
 }
 
@@ -125,14 +144,26 @@ QN_INLINE f32v load_kv(qni_dtype dtype, const void *p, int64_t i) {
     return qni_is_fp8(dtype) ? decode(dtype, (const uint8_t *)p + i) : load(dtype, p, i);
 }
 
-/** Elements of a row as f32: `dim` of them, then zeros up to `room`, a multiple of QN_LANES. */
-static void load_row(qni_dtype dtype, const void *p, int64_t from, int64_t dim, int64_t room,
-                     float *out) {
+QN_INLINE void load_row_of(qni_dtype dtype, const void *p, int64_t from, int64_t dim, int64_t room,
+                           float *out) {
     int64_t d = 0;
     for (; d + QN_LANES <= dim; d += QN_LANES)
         put(out + d, load_kv(dtype, p, from + d));
     for (; d < room; d++)
         out[d] = d < dim ? (float)qni_get(dtype, p, from + d) : 0;
+}
+
+/** Elements of a row as f32: `dim` of them, then zeros up to `room`. */
+static void load_row(qni_dtype dtype, const void *p, int64_t from, int64_t dim, int64_t room,
+                     float *out) {
+    if (dtype == QNI_BF16)
+        load_row_of(QNI_BF16, p, from, dim, room, out);
+    else if (dtype == QNI_F16)
+        load_row_of(QNI_F16, p, from, dim, room, out);
+    else if (dtype == QNI_F32)
+        load_row_of(QNI_F32, p, from, dim, room, out);
+    else
+        load_row_of(dtype, p, from, dim, room, out);
 }
 
 /** Turns a head at a position: RoPE. */
@@ -195,7 +226,7 @@ static void pack_k(tile *t, uint32_t first, int64_t keys) {
         rotate(t, x, key);
         to_cells(x, t->cells, to, 1);
     }
-    const int64_t rest = round_up(keys, 2 * VECTORS); // what is computed at a time
+    const int64_t rest = round_up(keys, PADDED);
     memset(t->k + keys * t->cells, 0, (size_t)((rest - keys) * t->cells) * sizeof *t->k);
 }
 
@@ -208,6 +239,12 @@ static void pack_value(tile *t, int64_t j, const float *x) {
         to[d] = j % 2 ? to[d] | (bits & 0xFFFF0000) : bits >> 16;
     }
 #else
+#if QN_LANES < 16
+    for (int64_t d = 0; !t->decodes && d < t->width; d += SIDE)
+        memcpy(t->v + d * KEYS + j * SIDE, x + d, SIDE * sizeof *x);
+    if (!t->decodes)
+        return;
+#endif
     memcpy(t->v + j * t->width, x, (size_t)t->width * sizeof *x);
 #endif
 }
@@ -244,11 +281,12 @@ static void pack_v(tile *t, uint32_t first, int64_t keys) {
     }
 #endif
     for (; j < round_up(keys, PAIR); j++) {
-        memset(x, 0, sizeof x);
         if (j < keys)
             load_row(t->p->dtype_kv, g->v.data,
                      qk_attention_key(g, &g->v, t->request, t->index, first + (uint32_t)j) + head,
-                     dim, round_up(dim, QN_LANES), x);
+                     dim, t->width, x);
+        else
+            memset(x, 0, sizeof x);
         pack_value(t, j, x);
     }
 }
@@ -278,7 +316,8 @@ static f32v add_extras(const tile *t, f32v x, uint32_t key, int64_t row) {
         x += at(t->slope + row) * distance;
     }
     if (g->soft_cap > 0) { // c tanh(x / c)
-        const f32v e = weight_of(x * (2 * QNI_LOG2_E / g->soft_cap));
+        const f32v twice = x * (2 * QNI_LOG2_E / g->soft_cap);
+        const f32v e = weight_of(select_of(twice > 127.0f, all_of(127), twice));
         x = g->soft_cap - 2 * g->soft_cap / (1 + e);
     }
     for (int i = 0; (g->mask_kind || g->custom_mask) && i < QN_LANES; i++)
@@ -287,6 +326,16 @@ static f32v add_extras(const tile *t, f32v x, uint32_t key, int64_t row) {
     return x * QNI_LOG2_E;
 }
 
+/** -infinity for rows that do not see the key. */
+QN_INLINE f32v hide_key(const tile *t, f32v x, int32_t key, int64_t row) {
+    if (key >= t->limit)
+        return all_of(-__builtin_inff());
+    return select_of((*(const i32v *)(t->first + row) <= key) &
+                         (*(const i32v *)(t->end + row) > key),
+                     x, all_of(-__builtin_inff()));
+}
+
+#if QN_LANES == 16
 /** Scores of VECTORS keys from j on, for `vectors` vectors of rows; into s, and their maximum into max. */
 QN_INLINE void score_keys(tile *t, int vectors, uint32_t first, int64_t j, bool is_edge,
                           f32v *max) {
@@ -311,16 +360,14 @@ QN_INLINE void score_keys(tile *t, int vectors, uint32_t first, int64_t j, bool 
             f32v x = acc[i][v] * at(t->scale + row);
             if (t->has_extras)
                 x = add_extras(t, x, (uint32_t)key, row);
-            if (is_edge && key >= t->limit)
-                x = all_of(-__builtin_inff());
-            else if (is_edge)
-                x = select_of((*(const i32v *)(t->first + row) <= key) &
-                                  (*(const i32v *)(t->end + row) > key),
-                              x, all_of(-__builtin_inff()));
+            if (is_edge)
+                x = hide_key(t, x, key, row);
             put(t->s + (j + i) * ROWS + row, x);
             max[v] = top_of(x, max[v]); // the second where one is a NaN
         }
 }
+
+#endif
 
 // ---- weights
 
@@ -376,6 +423,7 @@ QN_INLINE f32v weigh(tile *t, int64_t row, uint32_t first, int64_t keys, f32v ma
 
 // ---- values
 
+#if QN_LANES == 16
 /** o = o * shrink + weights * values, for VECTORS elements from d on. */
 QN_INLINE void add_values(tile *t, int vectors, int64_t d, int64_t keys, const f32v *shrink) {
     f32v acc[VECTORS][VECTORS];
@@ -421,6 +469,9 @@ static void add_keys_of(tile *t, uint32_t first, int64_t keys, bool is_edge) {
     else
         add_keys(t, VECTORS, first, keys, is_edge);
 }
+#else
+#include "attention_narrow_simd.h"
+#endif
 
 // ---- rows
 
@@ -452,6 +503,7 @@ static range set_rows(tile *t, uint32_t row) {
     return seen;
 }
 
+#if QN_LANES == 16
 static void finish_rows(tile *t, uint32_t row, uint32_t chunk) {
     const int64_t dim = t->p->args.head_dim_vo;
     alignas(64) float x[MAX_DIM];
@@ -461,6 +513,8 @@ static void finish_rows(tile *t, uint32_t row, uint32_t chunk) {
         qni_attention_finish(t->p, &t->rows[i], row + (uint32_t)i, chunk, t->max[i], t->sum[i], x);
     }
 }
+
+#endif
 
 static void run_chunk(tile *t, uint32_t row, range seen, uint32_t begin, uint32_t end) {
     uint32_t key = begin; // in whole tiles to the first key that is seen
