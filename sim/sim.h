@@ -242,7 +242,8 @@ typedef struct sim_effects {
     sim_hazard hazard;
     uint8_t access, flow, scope;
     uint8_t stream; // SIM_NUM_STREAMS: none
-    bool is_wait, is_barrier;
+    bool is_wait;
+    bool signals, is_barrier;      // it tells of its coming to a barrier; it goes on behind one
     bool is_indexed;               // M0 says which register it writes
     uint8_t left[SIM_NUM_STREAMS]; // operations that a wait lets be incomplete, or SIM_LEFT_ANY
 } sim_effects;

@@ -162,8 +162,9 @@ void sim_find_effects(sim_inst *inst, sim_arch arch) {
     } else if (begins(inst, "s_wait")) {
         read_single_wait(inst, &e);
     }
-    e.is_barrier = !strcmp(inst->opcode->mnemonic, "s_barrier") ||
-                   !strcmp(inst->opcode->mnemonic, "s_barrier_wait");
+    const bool is_whole = !strcmp(inst->opcode->mnemonic, "s_barrier");
+    e.signals = is_whole || begins(inst, "s_barrier_signal");
+    e.is_barrier = is_whole || !strcmp(inst->opcode->mnemonic, "s_barrier_wait");
     e.hazard = sim_find_hazard(inst, arch);
     e.is_indexed = has(inst, "movreld") || has(inst, "movrelsd") || has(inst, "swaprel");
     inst->effects = e;

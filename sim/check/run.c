@@ -96,10 +96,11 @@ void sim_check_begin(sim_workgroup *group, void *memory) {
 
 // ---- the loop
 
-static void pass_barrier(sim_wave *w) {
+/** What the wave has waited for and acquired holds for those who go on behind the barrier. They may do so before this
+ *  wave does: a split barrier (gfx12) needs its signal alone. */
+static void signal_barrier(sim_wave *w) {
     struct sim_shadow *s = w->shadow;
     sim_race_barrier(w);
-    s->epoch++;
     memcpy(s->done_at_barrier, s->done, sizeof s->done);
 }
 
@@ -133,8 +134,11 @@ uint32_t sim_check_run(sim_wave *w, uint32_t slice) {
         } else {
             inst->exec(w, inst);
         }
+        if (inst->effects.signals) [[clang::unlikely]] {
+            signal_barrier(w);
+        }
         if (inst->effects.is_barrier) [[clang::unlikely]] {
-            pass_barrier(w);
+            w->shadow->epoch++;
         }
         if (group->doubt.is_set) [[clang::unlikely]] {
             sim_check_doubt(w, inst);
