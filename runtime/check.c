@@ -220,6 +220,7 @@ qn_status qni_check_problem_run(qni_check_run *run, const qni_check_problem *pro
 qn_status qni_check_batches_add(qni_check_batches *batches, const qni_check_problem *problem) {
     const qni_variant *choice = nullptr;
     uint64_t hash = 0;
+    int64_t time_ns;
     char detail[512] = "";
     qn_status st;
     QN_TRY(qni_choose(batches->op, batches->run->device, problem->problem, &choice));
@@ -230,6 +231,7 @@ qn_status qni_check_batches_add(qni_check_batches *batches, const qni_check_prob
         goto out;
     }
     const bool is_same = hash == batches->first_hash;
+    QN_TRY(time_variant(batches->run, problem, choice, &time_ns));
     if (!is_same)
         snprintf(detail, sizeof detail, "rows in common have not the bits that they have in %s",
                  batches->first);
@@ -239,7 +241,7 @@ qn_status qni_check_batches_add(qni_check_batches *batches, const qni_check_prob
                                             .problem = problem->text,
                                             .detail = detail,
                                             .error = is_same ? 0 : INFINITY,
-                                            .time_ns = -1,
+                                            .time_ns = time_ns,
                                             .passed = is_same,
                                             .is_choice = true});
 out:
