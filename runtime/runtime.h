@@ -59,6 +59,8 @@ typedef enum qni_dtype {
 qni_dtype qni_dtype_of(const DLTensor *t);
 DLDataType qni_dl_dtype(qni_dtype dtype);
 const char *qni_dtype_name(qni_dtype dtype); // "bf16"; "?" for NONE
+/** The same of a tensor, also of what is no dtype of ours: "u16", "complex64". */
+const char *qni_dtype_text(const DLTensor *t);
 int64_t qni_dtype_bytes(qni_dtype dtype);
 /** "[3, 128] e4m3fn strides [128, 1]" into buf, for messages. Gives buf. */
 const char *qni_tensor_text(const DLTensor *t, char *buf, size_t room);

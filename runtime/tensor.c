@@ -39,6 +39,22 @@ const char *qni_dtype_name(qni_dtype dtype) {
     return dtype >= 0 && dtype < QNI_NUM_DTYPES ? dtypes[dtype].name : "?";
 }
 
+const char *qni_dtype_text(const DLTensor *t) {
+    static const struct {
+        const char *name;
+        DLDataType dl;
+    } others[] = {{"bool", {kDLBool, 8, 1}},           {"i16", {kDLInt, 16, 1}},
+                  {"u16", {kDLUInt, 16, 1}},           {"u32", {kDLUInt, 32, 1}},
+                  {"u64", {kDLUInt, 64, 1}},           {"complex64", {kDLComplex, 64, 1}},
+                  {"complex128", {kDLComplex, 128, 1}}};
+    const qni_dtype dtype = qni_dtype_of(t);
+    for (size_t i = 0; dtype == QNI_DTYPE_NONE && i < sizeof others / sizeof *others; i++)
+        if (others[i].dl.code == t->dtype.code && others[i].dl.bits == t->dtype.bits &&
+            others[i].dl.lanes == t->dtype.lanes)
+            return others[i].name;
+    return qni_dtype_name(dtype);
+}
+
 int64_t qni_dtype_bytes(qni_dtype dtype) {
     return dtypes[dtype].dl.bits / 8;
 }
@@ -71,11 +87,9 @@ const char *qni_tensor_text(const DLTensor *t, char *buf, size_t room) {
         return buf;
     }
     put_list(&out, t->shape, t->ndim);
-    qni_dtype dtype = qni_dtype_of(t);
-    if (dtype != QNI_DTYPE_NONE)
-        put(&out, " %s", qni_dtype_name(dtype));
-    else if (t->dtype.code == kDLBool && t->dtype.bits == 8 && t->dtype.lanes == 1)
-        put(&out, " bool"); // of masks alone, so no dtype of ops
+    const char *const dtype = qni_dtype_text(t);
+    if (*dtype != '?')
+        put(&out, " %s", dtype);
     else
         put(&out, " dtype(code %d, %d bits, %d lanes)", t->dtype.code, t->dtype.bits,
             t->dtype.lanes);
@@ -96,7 +110,7 @@ qn_status qni_check_dtype(const char *op, const char *name, const DLTensor *t, u
         if (accepted >> i & 1)
             put(&out, "%s%s", *names ? ", " : "", qni_dtype_name((qni_dtype)i));
     return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s has dtype %s; accepted: %s", op, name,
-                   qni_dtype_name(dtype), names);
+                   qni_dtype_text(t), names);
 }
 
 int64_t qni_stride(const DLTensor *t, int i) {

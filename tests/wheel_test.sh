@@ -30,7 +30,7 @@ size=$(stat -c %s "$wheel")
 
 "$PYTHON" -m zipfile -l "$wheel" | awk '{print $1}' > "$tmp/names"
 native=quern/_native lib=quern/_native/lib
-for name in quern/{__init__.py,__init__.pyi,py.typed,__main__.py,torch/__init__.py,compat/flashinfer/__init__.py} \
+for name in quern/{__init__.py,py.typed,__main__.py,torch/__init__.py,compat/flashinfer/__init__.py} \
   "$native"/{quern_ffi.so,bin/quern,share/quern/peer_attention.py,share/quern/peer_common.py} "$lib"/{libquern.so.0,libquernsim.so.0,libpthreadpool.so.0} \
   "$lib"/quern/sim/{quern-decoder,libamdhip64.so,libamdhip64.so.6,libamdhip64.so.7}; do
   grep -qx "$name" "$tmp/names" || fail "has no $name"

@@ -56,7 +56,7 @@ static qn_status check_out(const activation_call *c, bool is_quantised) {
         QN_TRY(qni_check_dtype(c->op, "out", c->out, qni_of_fp8));
     if (!is_quantised && dtype != qni_dtype_of(c->x))
         return QN_FAIL(QN_E_UNSUPPORTED, "%s: out has dtype %s, needs x's, %s", c->op,
-                       qni_dtype_name(dtype), qni_dtype_name(qni_dtype_of(c->x)));
+                       qni_dtype_name(dtype), qni_dtype_text(c->x));
     QN_TRY(qni_check_shape(c->op, "out", c->out, ndim, want));
     QN_TRY(qni_check_last_contiguous(c->op, "out", c->out));
     QN_TRY(qni_check_elements_apart(c->op, "out", c->out));

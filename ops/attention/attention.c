@@ -108,8 +108,7 @@ static qn_status check_merge(const merge_call *c, int in_ndim) {
     if (qni_dtype_of(c->v) != qni_dtype_of(first) ||
         (c->in[1][0] && qni_dtype_of(c->in[1][0]) != qni_dtype_of(first)))
         return QN_FAIL(QN_E_UNSUPPORTED, "%s: v has dtype %s, %s %s; all need the same", c->op,
-                       qni_dtype_name(qni_dtype_of(c->v)), c->names[0][0],
-                       qni_dtype_name(qni_dtype_of(first)));
+                       qni_dtype_text(c->v), c->names[0][0], qni_dtype_text(first));
     if (c->lse_base != QN_LSE_BASE_2 && c->lse_base != QN_LSE_BASE_E)
         return QN_FAIL(QN_E_INVALID, "%s: lse_base is %d; accepted: QN_LSE_BASE_2, QN_LSE_BASE_E",
                        c->op, c->lse_base);

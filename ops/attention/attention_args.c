@@ -79,8 +79,8 @@ static qn_status check_inputs(call *c) {
         return INVALID("num_qo_heads %ld is no multiple of num_kv_heads %ld", (long)c->q.heads,
                        (long)c->k.heads);
     if (qni_dtype_of(a->k) != qni_dtype_of(a->v))
-        return UNSUPPORTED("k has dtype %s, v %s; both need the same",
-                           qni_dtype_name(qni_dtype_of(a->k)), qni_dtype_name(qni_dtype_of(a->v)));
+        return UNSUPPORTED("k has dtype %s, v %s; both need the same", qni_dtype_text(a->k),
+                           qni_dtype_text(a->v));
 out:
     return st;
 }
@@ -227,7 +227,7 @@ static qn_status check_plan(call *c) {
         QN_TRY(qni_check_tensor(c->stream, OP, "schedule", a->schedule, 1));
         if (qni_dtype_of(a->schedule) != QNI_U8 || (uintptr_t)qni_data(a->schedule) % 8 != 0)
             return INVALID("schedule has dtype %s at %p; accepted: u8 at a multiple of 8",
-                           qni_dtype_name(qni_dtype_of(a->schedule)), qni_data(a->schedule));
+                           qni_dtype_text(a->schedule), qni_data(a->schedule));
         QN_TRY(qni_check_shape(OP, "schedule", a->schedule, 1, want));
     }
     c->requests = s->num_requests;
@@ -262,7 +262,7 @@ static qn_status check_workspace(call *c) {
         return QN_OK;
     if (qni_dtype_of(w) != QNI_U8 || (uintptr_t)qni_data(w) % 16 != 0)
         return INVALID("workspace has dtype %s at %p; accepted: u8 at a multiple of 16",
-                       qni_dtype_name(qni_dtype_of(w)), qni_data(w));
+                       qni_dtype_text(w), qni_data(w));
     QN_TRY(qni_check_last_contiguous(OP, "workspace", w));
     if (w->shape[0] < bytes)
         return INVALID("workspace has %ld bytes, needs %ld", (long)w->shape[0], (long)bytes);
@@ -335,7 +335,7 @@ static qn_status check_mask(call *c) {
         g->mask_kind = QK_MASK_F32 + (uint32_t)(dtype - QNI_F32);
     else
         return UNSUPPORTED("mask has dtype %s; accepted: bool, u8, f32, f16, bf16",
-                           qni_dtype_name(dtype));
+                           qni_dtype_text(t));
     if ((uintptr_t)qni_data(t) % (t->dtype.bits / 8u) != 0)
         return INVALID("mask is at %p, needs a multiple of its element's size", qni_data(t));
     QN_TRY(mask_stride(t, 0, c->k.tokens, &g->mask_key));
@@ -357,7 +357,7 @@ static qn_status check_custom_mask(call *c) {
     QN_TRY(qni_check_tensor(c->stream, OP, "custom_mask", t, 1));
     if (qni_dtype_of(t) != QNI_U8)
         return UNSUPPORTED("custom_mask has dtype %s; accepted: u8, packed bits",
-                           qni_dtype_name(qni_dtype_of(t)));
+                           qni_dtype_text(t));
     QN_TRY(qni_check_last_contiguous(OP, "custom_mask", t));
     if (t->shape[0] != bytes)
         return INVALID(

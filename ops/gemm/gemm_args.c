@@ -100,7 +100,7 @@ static qn_status check_dtypes(const call *c, qni_gemm_problem *p) {
                                                         : 1u << QNI_BF16));
     if (args->c && qni_dtype_of(args->c) != p->dtype_d)
         return QN_FAIL(QN_E_UNSUPPORTED, "%s: c is %s, needs d's %s", c->op,
-                       qni_dtype_name(qni_dtype_of(args->c)), qni_dtype_name(p->dtype_d));
+                       qni_dtype_text(args->c), qni_dtype_name(p->dtype_d));
     if (args->group_layout)
         QN_TRY(qni_check_dtype(c->op, "group_layout", args->group_layout, qni_of_i32));
 out:

@@ -93,7 +93,7 @@ static qn_status packed_shape(const qn_device *device, const char *op, const DLT
     qni_dtype in = qni_dtype_of(b);
     if (in != QNI_E4M3FN && in != QNI_E4M3FNUZ)
         return QN_FAIL(QN_E_UNSUPPORTED, "%s: b is %s; e4m3fn and e4m3fnuz are packed%s", op,
-                       qni_dtype_name(in), in == QNI_BF16 ? ", bf16 needs no packing" : "");
+                       qni_dtype_text(b), in == QNI_BF16 ? ", bf16 needs no packing" : "");
     int64_t tile_n, tile_k, n = b->shape[b->ndim - 2], k = b->shape[b->ndim - 1];
     qni_gemm_pack_tiles(device, &tile_n, &tile_k);
     shape[0] = b->ndim == 3 ? b->shape[0] : 1;
@@ -147,8 +147,8 @@ static qn_status rows_of(const char *name, const DLTensor *t, int64_t *group, in
 static qn_status check_dtype(const char *name, const DLTensor *t, qni_dtype want) {
     if (qni_dtype_of(t) == want)
         return QN_OK;
-    return QN_FAIL(QN_E_UNSUPPORTED, "gemm_pack: %s is %s, needs %s", name,
-                   qni_dtype_name(qni_dtype_of(t)), qni_dtype_name(want));
+    return QN_FAIL(QN_E_UNSUPPORTED, "gemm_pack: %s is %s, needs %s", name, qni_dtype_text(t),
+                   qni_dtype_name(want));
 }
 
 static qn_status check_aligned(const char *name, const DLTensor *t, uintptr_t bytes) {

@@ -57,7 +57,7 @@ static qn_status check_same_dtype(const norm_call *c, const char *name, const DL
     if (qni_dtype_of(t) == qni_dtype_of(c->x))
         return QN_OK;
     return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s has dtype %s, needs x's, %s", c->op, name,
-                   qni_dtype_name(qni_dtype_of(t)), qni_dtype_name(qni_dtype_of(c->x)));
+                   qni_dtype_text(t), qni_dtype_text(c->x));
 }
 
 /** One of weight, beta and gate; *dtype is NONE until the first of them is seen. */
@@ -70,7 +70,7 @@ static qn_status check_weights(const norm_call *c, const char *name, const DLTen
     const qni_dtype given = qni_dtype_of(t);
     if (given != QNI_F32 && given != qni_dtype_of(c->x))
         return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s has dtype %s; accepted: x's (%s) and f32", c->op,
-                       name, qni_dtype_name(given), qni_dtype_name(qni_dtype_of(c->x)));
+                       name, qni_dtype_name(given), qni_dtype_text(c->x));
     if (*dtype != QNI_DTYPE_NONE && *dtype != given)
         return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s has dtype %s, needs the others', %s", c->op, name,
                        qni_dtype_name(given), qni_dtype_name(*dtype));

@@ -19,7 +19,7 @@ static qn_status check_bytes(const qn_stream *stream, const char *op, const char
     const bool is_bool = t->dtype.code == kDLBool && t->dtype.bits == 8 && t->dtype.lanes == 1;
     if (qni_dtype_of(t) != QNI_U8 && !(may_be_bool && is_bool))
         return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s has dtype %s; accepted: %su8", op, name,
-                       qni_dtype_name(qni_dtype_of(t)), may_be_bool ? "bool, " : "");
+                       qni_dtype_text(t), may_be_bool ? "bool, " : "");
     QN_TRY(qni_check_last_contiguous(op, name, t));
 out:
     return st;

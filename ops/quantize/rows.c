@@ -50,7 +50,7 @@ static qn_status check_scale_dtype(const char *op, const DLTensor *scale, bool m
     if (dtype == QNI_F32 || (may_be_packed && dtype == QNI_I32))
         return qni_check_alignment(op, "scale", scale);
     return QN_FAIL(QN_E_UNSUPPORTED, "%s: scale has dtype %s; accepted: f32%s", op,
-                   qni_dtype_name(dtype), may_be_packed ? ", i32 (UE8M0, four to a word)" : "");
+                   qni_dtype_text(scale), may_be_packed ? ", i32 (UE8M0, four to a word)" : "");
 }
 
 static qn_status check_one_scale(const char *op, const qn_stream *stream, const DLTensor *scale) {
@@ -140,7 +140,7 @@ static qn_status check_workspace(const char *op, const qn_stream *stream,
     QN_TRY(qni_check_tensor(stream, op, "workspace", workspace, 1));
     if (qni_dtype_of(workspace) != QNI_U8)
         return QN_FAIL(QN_E_UNSUPPORTED, "%s: workspace has dtype %s; accepted: u8", op,
-                       qni_dtype_name(qni_dtype_of(workspace)));
+                       qni_dtype_text(workspace));
     QN_TRY(qni_check_last_contiguous(op, "workspace", workspace));
     if (workspace->shape[0] < qn_quantize_tensor_workspace())
         return QN_FAIL(QN_E_INVALID, "%s: workspace has %ld bytes, needs %ld", op,

@@ -35,7 +35,7 @@ static qn_status check_words(const qn_stream *stream, const char *op, const char
     const qni_dtype dtype = qni_dtype_of(t);
     if (!(may_be_f32 && dtype == QNI_F32) && !(may_be_i32 && dtype == QNI_I32))
         return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s has dtype %s; accepted: %s%s%s", op, name,
-                       qni_dtype_name(dtype), may_be_f32 ? "f32" : "",
+                       qni_dtype_text(t), may_be_f32 ? "f32" : "",
                        may_be_f32 && may_be_i32 ? ", " : "",
                        may_be_i32 ? "i32 (UE8M0, four to a word)" : "");
     for (int i = 0; i < ndim; i++)

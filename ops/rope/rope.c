@@ -221,7 +221,7 @@ static qn_status set_weight(const rope_call *c, qni_rope_problem *p, int part, c
     QN_TRY(qni_check_tensor(c->stream, c->op, name, t, 1));
     if (qni_dtype_of(t) != p->dtype)
         return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s has dtype %s, needs q's, %s", c->op, name,
-                       qni_dtype_name(qni_dtype_of(t)), qni_dtype_name(p->dtype));
+                       qni_dtype_text(t), qni_dtype_name(p->dtype));
     QN_TRY(qni_check_shape(c->op, name, t, 1, want));
     QN_TRY(qni_check_last_contiguous(c->op, name, t));
     QN_TRY(qni_check_alignment(c->op, name, t));

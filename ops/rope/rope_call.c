@@ -11,7 +11,7 @@ static qn_status check_in(const rope_call *c, const rope_tensor *t, const DLTens
     QN_TRY(qni_check_dtype(c->op, t->name, t->in, qni_of_floats));
     if (like && dtype != qni_dtype_of(like))
         return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s has dtype %s, needs q's, %s", c->op, t->name,
-                       qni_dtype_name(dtype), qni_dtype_name(qni_dtype_of(like)));
+                       qni_dtype_name(dtype), qni_dtype_text(like));
     if (like) {
         const int64_t want[] = {like->shape[0], ndim == 4 ? like->shape[1] : -1,
                                 ndim == 4 ? -1 : like->shape[2], like->shape[ndim - 1]};
@@ -28,8 +28,7 @@ static qn_status check_out(const rope_call *c, const rope_tensor *t) {
     QN_TRY(qni_check_tensor(c->stream, c->op, t->out_name, t->out, t->in->ndim));
     if (qni_dtype_of(t->out) != qni_dtype_of(t->in))
         return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s has dtype %s, needs %s's, %s", c->op, t->out_name,
-                       qni_dtype_name(qni_dtype_of(t->out)), t->name,
-                       qni_dtype_name(qni_dtype_of(t->in)));
+                       qni_dtype_text(t->out), t->name, qni_dtype_text(t->in));
     QN_TRY(qni_check_shape(c->op, t->out_name, t->out, t->in->ndim, t->in->shape));
     QN_TRY(qni_check_last_contiguous(c->op, t->out_name, t->out));
     QN_TRY(qni_check_elements_apart(c->op, t->out_name, t->out));

@@ -81,6 +81,9 @@ FFI_FUNCTION(attention_plan) {
     int64_t *sizes;
     if (count != PLAN_NUMBERS + 14 || !T(SIZES))
         return ffi_raise("TypeError", "attention_plan: needs 6 arrays, then 14 integers");
+    for (int i = PLAN_NUMBERS; i < count; i++)
+        if (args[i].type_index != kTVMFFIInt && args[i].type_index != kTVMFFIBool)
+            return ffi_raise("TypeError", "attention_plan: needs 14 integers behind its arrays");
     const qn_attention_plan_args a = {.struct_size = sizeof a,
                                       .qo_indptr = data_of(T(QO_INDPTR)),
                                       .kv_indptr = data_of(T(KV_INDPTR)),

@@ -49,6 +49,7 @@ typedef struct parameter {
     bool may_be_missing; // None is accepted
     bool is_nonzero;     // 0, which C takes for "not given", is not
     bool is_narrow;      // an integer of 32 bits
+    bool is_flag;        // 0 or 1
 } parameter;
 
 /** Reads the word that begins at text and gives what follows it; null at the end. */
@@ -63,7 +64,8 @@ static const char *next_parameter(parameter *out, const char *text) {
                        .kind = colon ? colon[1] : 't',
                        .may_be_missing = memchr(text, '?', whole) != nullptr,
                        .is_nonzero = memchr(text, '*', whole) != nullptr,
-                       .is_narrow = colon && memchr(colon, '3', whole - name) != nullptr};
+                       .is_narrow = colon && memchr(colon, '3', whole - name) != nullptr,
+                       .is_flag = colon && memchr(colon, '1', whole - name) != nullptr};
     return text + whole;
 }
 
@@ -100,6 +102,9 @@ static int check_value(const ffi_op *op, const parameter *p, const TVMFFIAny *ar
     else if (p->is_narrow && arg->v_int64 != (int32_t)arg->v_int64)
         snprintf(text, sizeof text, "%s: %.*s is %ld; accepted: at most 32 bits", op->name,
                  p->length, p->name, (long)arg->v_int64);
+    else if (p->is_flag && arg->v_int64 != 0 && arg->v_int64 != 1)
+        snprintf(text, sizeof text, "%s: %.*s is %ld; accepted: True, False", op->name, p->length,
+                 p->name, (long)arg->v_int64);
     else
         return 0;
     return ffi_raise("ValueError", text);

@@ -167,8 +167,9 @@ FFI_FUNCTION(last_kernel) {
 /** A tensor handed to TVM-FFI, with its shape and strides behind it. */
 typedef struct own_tensor {
     DLManagedTensorVersioned managed;
-    qn_device *device; // whose memory it is; null: the memory is lent
-    int64_t sizes[];   // [2 * ndim] shape, strides in elements
+    qn_device *device;       // whose memory it is; null: another's
+    TVMFFIObjectHandle base; // the tensor whose memory it is; null: the caller sees to that
+    int64_t sizes[];         // [2 * ndim] shape, strides in elements
 } own_tensor;
 
 /** Work that still uses the memory may be queued on the framework's stream: waits for it, then frees. */
@@ -182,6 +183,8 @@ static void delete_tensor(DLManagedTensorVersioned *managed) {
         }
         qn_free(own->device, managed->dl_tensor.data);
     }
+    if (own->base)
+        TVMFFIObjectDecRef(own->base);
     free(own);
 }
 
@@ -302,19 +305,40 @@ FFI_FUNCTION(lend) {
     return give_tensor(own, result);
 }
 
-/** lend_as(tensor, dtype) -> a tensor over the same memory, which must outlive it, with its elements' bits as that dtype
- *  of their size */
+/** A tensor over the memory of another, which it keeps; a foreign one must outlive it. */
+static int give_view(const TVMFFIAny *of, int64_t offset_bytes, const TVMFFIShapeCell *shape,
+                     const int64_t *strides, DLDataType dtype, TVMFFIAny *result) {
+    const DLTensor *t = ffi_tensor(of);
+    own_tensor *own = make_tensor(shape, strides, dtype);
+    if (!own)
+        return ffi_raise("MemoryError", "view: out of memory");
+    own->managed.dl_tensor.data = (char *)t->data + t->byte_offset + offset_bytes;
+    own->managed.dl_tensor.device = t->device;
+    if (of->type_index == kTVMFFITensor) {
+        TVMFFIObjectIncRef(of->v_obj);
+        own->base = of->v_obj;
+    }
+    return give_tensor(own, result);
+}
+
+/** lend_as(tensor, dtype) -> a view of the tensor, with its elements' bits as that dtype of their size */
 FFI_FUNCTION(lend_as) {
     const DLTensor *t = count == 2 ? ffi_tensor(&args[0]) : nullptr;
     if (!t || args[1].type_index != kTVMFFIDataType || args[1].v_dtype.bits != t->dtype.bits)
         return ffi_raise("TypeError", "lend_as: needs a tensor and a dtype of its elements' size");
     const TVMFFIShapeCell shape = {t->shape, (size_t)t->ndim};
-    own_tensor *own = make_tensor(&shape, t->strides, args[1].v_dtype);
-    if (!own)
-        return ffi_raise("MemoryError", "lend_as: out of memory");
-    own->managed.dl_tensor.data = (char *)t->data + t->byte_offset;
-    own->managed.dl_tensor.device = t->device;
-    return give_tensor(own, result);
+    return give_view(&args[0], 0, &shape, t->strides, args[1].v_dtype, result);
+}
+
+/** view(tensor, offset, shape, strides) -> a view of it that begins `offset` bytes on; the caller sees to the bounds */
+FFI_FUNCTION(view) {
+    const DLTensor *t = count == 4 ? ffi_tensor(&args[0]) : nullptr;
+    const TVMFFIShapeCell *shape = count == 4 ? shape_of(&args[2]) : nullptr;
+    const TVMFFIShapeCell *strides = count == 4 ? shape_of(&args[3]) : nullptr;
+    if (!t || !shape || !strides || shape->size != strides->size ||
+        args[1].type_index != kTVMFFIInt)
+        return ffi_raise("TypeError", "view: needs a tensor, an offset, a shape and strides");
+    return give_view(&args[0], args[1].v_int64, shape, strides->data, t->dtype, result);
 }
 
 /** gemm_packed_empty(b) -> the tensor that gemm_pack writes for b, on b's device */

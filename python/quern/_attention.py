@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attention over dense, ragged and paged keys and values, its plans, merging of partial results, dropout's mask and
 random numbers.
-
-Raises ValueError (shape, stride, scalars, masks that exclude each other, a plan for other tensors), NotImplementedError
-(dtype, head_dim, pos_encoding "alibi" with logits_soft_cap); nothing is written then.
 """
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal, overload
 
 import numpy
 
 from . import _ops, _tensor
 from ._kvcache import is_hnd
 from ._native import ffi
-from ._tensor import empty_like
+from ._public import flag, found, public
+from ._tensor import choose_dtype, dims, empty_like
+from ._types import A, Array, DType, Layout, LseBase, PosEncoding
 
 _POS_ENCODINGS = {"none": 0, "rope_llama": 1, "alibi": 2}
 _LSE_BASES = {2: 0, "e": 1}
@@ -19,7 +24,7 @@ _LSE_BASES = {2: 0, "e": 1}
 
 def _choice(op, name, value, table):
     if value not in table:
-        raise ValueError(f"{op}: {name} is {value!r}; accepted: {', '.join(map(repr, table))}")
+        raise ValueError(f"{op}: {name} is {found(value)}; accepted: {', '.join(map(repr, table))}")
     return table[value]
 
 
@@ -30,12 +35,16 @@ class AttentionPlan:
 
     host             the bytes, a u8 array, which may be stored and sent
     workspace_bytes  what attention's workspace must have
+
+    >>> plan = quern.attention_plan(8, 2, 128, qo_indptr=[0, 1], kv_indptr=[0, 20])
+    >>> plan.host.dtype, plan.workspace_bytes
+    (dtype('uint8'), 0)
     """
 
-    host: numpy.ndarray
+    host: numpy.ndarray[Any, Any]
     workspace_bytes: int
 
-    def __init__(self, host, workspace_bytes):
+    def __init__(self, host: numpy.ndarray[Any, Any], workspace_bytes: int) -> None:
         self.host, self.workspace_bytes = host, workspace_bytes
         torch = _tensor.torch
         self._tensor = host if torch is None else torch.from_numpy(host)
@@ -60,8 +69,13 @@ class AttentionPlan:
             self._schedules[key] = copy
         return self._schedules[key]
 
-    def put_schedule(self, buffer):
-        """Copies the schedule to a PyTorch tensor of bytes, which calls on its device read: a captured graph does so again."""
+    def put_schedule(self, buffer: Any) -> None:
+        """Copies the schedule to a PyTorch tensor of bytes, which calls on its device read: a captured graph does so again.
+
+        Raises ValueError if the buffer is too small, TypeError if it is no PyTorch tensor.
+        """
+        if not _tensor.is_torch(buffer):
+            raise TypeError(f"put_schedule: buffer is {found(buffer)}; accepted: a PyTorch tensor of bytes")
         if buffer.numel() < self.host.size:
             raise ValueError(f"put_schedule: buffer has {buffer.numel()} bytes, needs {self.host.size}")
         place = buffer[:self.host.size]
@@ -69,55 +83,89 @@ class AttentionPlan:
         self._schedules[True, _tensor.device_of(buffer)] = place
 
 
-def _host(name, x, count):
-    """An index array of count numbers in host memory, as i32; None stays None."""
+def _host(name, x):
+    """An index array in host memory, as i32; None stays None."""
     if x is None:
         return None
     if _tensor.is_torch(x):
         x = x.detach().cpu().numpy()
     elif isinstance(x, _tensor.Tensor):
         x = _tensor.numpy_of(x)
-    array = numpy.asarray(x)
+    if fault := _tensor.fault_of(x):
+        raise ValueError(f"attention_plan: {name} {fault}")
+    try:
+        array = numpy.asarray(x)
+    except ValueError:  # of lists in lists of several lengths
+        raise ValueError(f"attention_plan: {name} is {found(x)}, needs integers in a row") from None
+    if isinstance(x, Sequence) and not x:
+        array = array.astype(numpy.int32)  # of an empty list NumPy makes numbers with fractions
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise ValueError(f"attention_plan: {name} has shape {list(array.shape)} of {array.dtype}, needs integers in a row")
-    if count is not None and array.size != count:
-        raise ValueError(f"attention_plan: {name} has {array.size} entries, needs {count}")
     if array.size and not -2**31 <= array.min() <= array.max() < 2**31:
         raise ValueError(f"attention_plan: {name} has entries beyond 32 bits")
     return numpy.ascontiguousarray(array, numpy.int32)
 
 
-def _batches(qo_indptr, kv_indptr, kv_lens, batches):
-    for array, extra in ((qo_indptr, 1), (kv_indptr, 1), (kv_lens, 0)):
-        if batches is None and array is not None:
-            batches = len(array) - extra
-    if batches is None or batches < 0:
-        raise ValueError("attention_plan: batches is missing; needed without qo_indptr, kv_indptr and kv_lens")
+def _batches(arrays, batches):
+    """How many requests there are; all arrays, of so many entries and one more or none, say the same."""
+    for name, (array, more) in arrays.items():
+        if array is None:
+            continue
+        if batches is None:
+            batches = len(array) - more
+        if batches < 0:
+            raise ValueError(f"attention_plan: batches is {batches}; accepted: 0 or above")
+        if len(array) != batches + more:
+            raise ValueError(f"attention_plan: {name} has {len(array)} entries, needs {batches + more} for {batches} batches")
+    if batches is None:
+        raise ValueError("attention_plan: batches is None; needed without qo_indptr, kv_indptr and kv_lens")
     return batches
 
 
-def attention_plan(num_qo_heads, num_kv_heads, head_dim_vo, qo_indptr=None, kv_indptr=None, kv_last_page_len=None,
-                   kv_lens=None, batches=None, qo_len=0, kv_len=0, page_size=0, kv_chunk=0, max_kv_splits=0, q_tile=0,
-                   num_compute_units=0, max_qo_len=0, max_kv_len=0, is_for_graph=False):
-    """The schedule of ragged, paged or padded attention, from index arrays, which are read on the host: an AttentionPlan.
+@public()
+def attention_plan(num_qo_heads: int, num_kv_heads: int, head_dim_vo: int, qo_indptr: Array | Sequence[int] | None = None,
+                   kv_indptr: Array | Sequence[int] | None = None, kv_last_page_len: Array | Sequence[int] | None = None,
+                   kv_lens: Array | Sequence[int] | None = None, batches: int | None = None, qo_len: int = 0,
+                   kv_len: int = 0, page_size: int = 0, kv_chunk: int = 0, max_kv_splits: int = 0, q_tile: int = 0,
+                   num_compute_units: int = 0, max_qo_len: int = 0, max_kv_len: int = 0,
+                   is_for_graph: bool = False) -> AttentionPlan:
+    """The schedule of ragged, paged or padded attention, from index arrays, which are read on the host.
 
-    qo_indptr         [batches + 1] where each request's queries begin; None: dense q, of qo_len queries each
-    kv_indptr         [batches + 1] where its keys begin, with page_size its places in kv_indices; None: dense k and v
-    kv_last_page_len  [batches] keys in the last page, 1 to page_size; ignored where a request has no pages
-    kv_lens           [batches] of dense k and v, keys in use; None: kv_len each
-    kv_chunk          keys that one workgroup sums up before chunks are merged; 0: by each request's own lengths, so that
-                      its bits do not depend on the batch; -1: not split
-    max_kv_splits     workgroups that share a request's chunks; 0: one each
-    q_tile, num_compute_units  how rows are cut; they change no bit
-    max_qo_len, max_kv_len     that dropout counts by; 0: the longest
-    is_for_graph      a graph captured with this plan takes later plans of any lengths, put where this one's schedule was
-                      (put_schedule), as long as the workspace of the captured call is large enough for them
+    num_qo_heads       heads of q, a multiple of num_kv_heads
+    num_kv_heads       heads of k and v
+    head_dim_vo        head_dim of v
+    qo_indptr          [batches + 1] where each request's queries begin, not falling; None: dense q, of qo_len queries each
+    kv_indptr          [batches + 1] where its keys begin, with page_size its places in kv_indices; None: dense k and v
+    kv_last_page_len   [batches] keys in the last page, 1 to page_size; ignored where a request has no pages
+    kv_lens            [batches] of dense k and v, keys in use; None: kv_len each
+    batches            how many requests; None: as the arrays say
+    qo_len             queries of a request of dense q
+    kv_len             keys of a request of dense k and v
+    page_size          keys of a page; 0: not paged
+    kv_chunk           keys that one workgroup sums up before chunks are merged; 0: by each request's own lengths, so that
+                       its bits do not depend on the batch; -1: not split
+    max_kv_splits      workgroups that share a request's chunks; 0: one each
+    q_tile             rows of a workgroup: 16, 64, 128 or 256; 0: by lengths. It changes no bit
+    num_compute_units  of the device, for q_tile; 0: unknown
+    max_qo_len         that dropout counts by; 0: the longest
+    max_kv_len         that dropout counts by; 0: the longest
+    is_for_graph       a graph captured with this plan takes later plans of any lengths, put where this one's schedule was
+                       (put_schedule), as long as the workspace of the captured call is large enough for them; q may have
+                       more queries than the plan
+
+    Gives an AttentionPlan. Raises ValueError (lengths, heads, arrays that fall or have another length), TypeError (no integers).
+
+    >>> plan = quern.attention_plan(num_qo_heads=8, num_kv_heads=2, head_dim_vo=128, qo_indptr=[0, 1, 4], kv_indptr=[0, 2, 3],
+    ...                             kv_last_page_len=[4, 9], page_size=16)
+    >>> plan.workspace_bytes
+    0
     """
-    batches = _batches(qo_indptr, kv_indptr, kv_lens, batches)
-    arrays = (_host("qo_indptr", qo_indptr, batches + 1), _host("kv_indptr", kv_indptr, batches + 1),
-              _host("kv_last_page_len", kv_last_page_len, batches), _host("kv_lens", kv_lens, batches))
+    named = {"qo_indptr": (_host("qo_indptr", qo_indptr), 1), "kv_indptr": (_host("kv_indptr", kv_indptr), 1),
+             "kv_last_page_len": (_host("kv_last_page_len", kv_last_page_len), 0), "kv_lens": (_host("kv_lens", kv_lens), 0)}
+    batches = _batches(named, batches)
+    arrays = [array for array, _ in named.values()]
     numbers = (batches, qo_len, kv_len, page_size, num_qo_heads, num_kv_heads, head_dim_vo, kv_chunk, max_kv_splits, q_tile,
-               num_compute_units, max_qo_len, max_kv_len, int(is_for_graph))
+               num_compute_units, max_qo_len, max_kv_len, flag("attention_plan", "is_for_graph", is_for_graph))
     sizes = numpy.zeros(2, numpy.int64)
     ffi.attention_plan(None, sizes, *arrays, *numbers)
     host = numpy.zeros(int(sizes[0]), numpy.uint8)
@@ -145,7 +193,9 @@ def with_workspace(arguments):
 
 
 def _output_dtype(q, dtype):
-    return "bf16" if dtype is None and _tensor.item_size(q) == 1 else dtype
+    if dtype is None:
+        return "bf16" if _tensor.item_size(q) == 1 else None
+    return choose_dtype("attention", dtype, ("float32", "float16", "bfloat16"))
 
 
 def _word(x):
@@ -160,41 +210,97 @@ def _window(name, value):
     return value
 
 
-def attention(q, k, v, *, layout="NHD", plan=None, kv_indices=None, is_causal=False, is_top_left=False, window_left=-1,
-              window_right=-1, custom_mask=None, mask=None, pos_encoding="none", rope_scale=1.0, rope_theta=1e4,
-              sm_scale=None, logits_soft_cap=0.0, q_scale=1.0, k_scale=1.0, v_scale=1.0, q_scales=None, k_scales=None,
-              v_scales=None, sinks=None, dropout_p=0.0, dropout_seed=0, dropout_offset=0, lse_base=2, return_lse=False,
-              dtype=None, out=None, lse=None, workspace=None):
+@overload
+def attention(q: A, k: Array, v: Array, *, return_lse: Literal[False] = False, layout: Layout = ...,
+              plan: AttentionPlan | None = ..., kv_indices: Array | None = ..., is_causal: bool = ..., is_top_left: bool = ...,
+              window_left: int = ..., window_right: int = ..., custom_mask: Array | None = ..., mask: Array | None = ...,
+              pos_encoding: PosEncoding = ..., rope_scale: float = ..., rope_theta: float = ..., sm_scale: float | None = ...,
+              logits_soft_cap: float = ..., q_scale: float = ..., k_scale: float = ..., v_scale: float = ...,
+              q_scales: Array | None = ..., k_scales: Array | None = ..., v_scales: Array | None = ...,
+              sinks: Array | None = ..., dropout_p: float = ..., dropout_seed: int = ..., dropout_offset: int = ...,
+              lse_base: LseBase = ..., dtype: DType | None = ..., out: A | None = ..., lse: Array | None = ...,
+              workspace: Array | None = ...) -> A: ...
+
+
+@overload
+def attention(q: A, k: Array, v: Array, *, return_lse: bool, layout: Layout = ...,
+              plan: AttentionPlan | None = ..., kv_indices: Array | None = ..., is_causal: bool = ..., is_top_left: bool = ...,
+              window_left: int = ..., window_right: int = ..., custom_mask: Array | None = ..., mask: Array | None = ...,
+              pos_encoding: PosEncoding = ..., rope_scale: float = ..., rope_theta: float = ..., sm_scale: float | None = ...,
+              logits_soft_cap: float = ..., q_scale: float = ..., k_scale: float = ..., v_scale: float = ...,
+              q_scales: Array | None = ..., k_scales: Array | None = ..., v_scales: Array | None = ...,
+              sinks: Array | None = ..., dropout_p: float = ..., dropout_seed: int = ..., dropout_offset: int = ...,
+              lse_base: LseBase = ..., dtype: DType | None = ..., out: A | None = ..., lse: Array | None = ...,
+              workspace: Array | None = ...) -> tuple[A, Any]: ...
+
+
+@public(o="out", is_hnd="layout")
+def attention(q: Array, k: Array, v: Array, *, layout: Layout = "NHD", plan: AttentionPlan | None = None,
+              kv_indices: Array | None = None, is_causal: bool = False, is_top_left: bool = False, window_left: int = -1,
+              window_right: int = -1, custom_mask: Array | None = None, mask: Array | None = None,
+              pos_encoding: PosEncoding = "none", rope_scale: float = 1.0, rope_theta: float = 1e4,
+              sm_scale: float | None = None, logits_soft_cap: float = 0.0, q_scale: float = 1.0, k_scale: float = 1.0,
+              v_scale: float = 1.0, q_scales: Array | None = None, k_scales: Array | None = None,
+              v_scales: Array | None = None, sinks: Array | None = None, dropout_p: float = 0.0, dropout_seed: int = 0,
+              dropout_offset: int = 0, lse_base: LseBase = 2, return_lse: bool = False, dtype: DType | None = None,
+              out: Array | None = None, lse: Array | None = None, workspace: Array | None = None) -> Any:
     """softmax(sm_scale q k^T) v, each query over the keys that it sees: out, or (out, lse) with return_lse.
 
-    q, k, v     dense [batch, n, heads, head_dim], with layout "HND" [batch, heads, n, head_dim], any strides; with a plan
-                ragged [tokens, heads, head_dim] ("HND": k and v [heads, tokens, head_dim]); with kv_indices, k and v are
-                pages [pages, page_size, heads, head_dim] ("HND": [pages, heads, page_size, head_dim]). q's heads are a
-                multiple of k's; v may have a head_dim of its own
-    plan        an AttentionPlan, of ragged, paged or padded requests
-    kv_indices  i32: the requests' pages, one after another
-    is_causal   query i sees keys up to i + kv_len - qo_len; is_top_left: up to i
-    window_left, window_right   keys before and after that place which are seen; -1: all
-    custom_mask  u8, bits qo_len * kv_len of each request, lowest first, each request beginning at a byte; is_causal is
-                 ignored beside it
-    mask        of dense q and k: boolean, true where a key is seen, or numbers that are added; [(batch,) (heads,) queries,
-                keys], each of them 1 or whole; not beside is_causal or custom_mask
-    pos_encoding  "none", "rope_llama" (q and k are turned by rope_scale and rope_theta; an even head_dim), "alibi"
-    sm_scale    None: 1 / sqrt(head_dim). logits_soft_cap c: scores become c tanh(score / c); 0: off
-    q_scale, k_scale, v_scale     of FP8 tensors; q_scales, k_scales, v_scales: the same for each head, f32
-    sinks       f32 [q's heads]: e^sink joins each query's denominator
-    dropout_p   weights are dropped by attention_dropout_mask's rule, the others scaled by 1 / (1 - dropout_p)
-    lse_base    2 or "e": of lse, f32 as q without its last dimension; -infinity for a query that sees no key
-    dtype       of a new out; None: q's, bf16 for FP8
-    workspace   u8 of plan.workspace_bytes; None: made as needed
+    q             dense [batch, n, heads, head_dim] of f32, f16, bf16 or FP8, with layout "HND" [batch, heads, n, head_dim], any
+                  strides but the last; with a plan of ragged queries [tokens, heads, head_dim], as many as the plan has
+    k, v          dense as q; ragged [tokens, heads, head_dim] ("HND": [heads, tokens, head_dim]); with kv_indices pages
+                  [pages, page_size, heads, head_dim] ("HND": [pages, heads, page_size, head_dim]). q's heads are a multiple of
+                  k's; v may have a head_dim of its own; both have one dtype
+    layout        "NHD" or "HND"
+    plan          an AttentionPlan, of ragged, paged or padded requests; needed by all but dense ones
+    kv_indices    i32: the requests' pages, one after another; checked on the CPU, and on a GPU with QUERN_VALIDATE=1
+    is_causal     query i sees keys up to i + kv_len - qo_len
+    is_top_left   is_causal and windows count from i, not from i + kv_len - qo_len
+    window_left   keys before that place which are seen; -1: all
+    window_right  keys behind it which are seen; -1: all
+    custom_mask   u8, bits qo_len * kv_len of each request, lowest first, each request beginning at a byte; is_causal is
+                  ignored beside it
+    mask          of dense q and k: boolean, true where a key is seen, or numbers that are added; [(batch,) (heads,) queries,
+                  keys], each of them 1 or whole; not beside is_causal or custom_mask
+    pos_encoding  "none", "rope_llama" (q and k are turned; an even head_dim), "alibi"
+    rope_scale, rope_theta        of "rope_llama"; above 0
+    sm_scale                      not 0; None: 1 / sqrt(head_dim)
+    logits_soft_cap               c: scores become c tanh(score / c); 0: off
+    q_scale, k_scale, v_scale     of FP8 arrays; not 0
+    q_scales, k_scales, v_scales  the same for each head, f32 [heads]
+    sinks         f32 [q's heads]: e^sink joins each query's denominator
+    dropout_p     from 0 to below 1: weights are dropped by attention_dropout_mask's rule, the others scaled by 1 / (1 - dropout_p)
+    dropout_seed, dropout_offset  of that rule
+    lse_base      2 or "e": of lse
+    return_lse    whether the result is (out, lse)
+    dtype         of a new out: f32, f16 or bf16; None: q's, bf16 for FP8
+    out           q's shape with v's head_dim; None: a new one
+    lse           f32 as q without its last dimension, -infinity for a query that sees no key; written if it is given; None: a
+                  new one if it is returned
+    workspace     u8 of plan.workspace_bytes at least; None: made as needed
 
-    On a GPU a slow kernel takes dropout, rope_llama, q of f32, and a head_dim that is no multiple of 8 or above 256; with
-    QUERN_LOG=kernel it says so.
+    A query that sees no key gives zeros. On a GPU a slow kernel takes dropout, rope_llama, q of f32, and a head_dim that is no
+    multiple of 8 or above 256; with QUERN_LOG=kernel it says so. Raises ValueError (shape, stride, overlap, numbers, words, masks
+    that exclude each other, a plan for other arrays, indices), NotImplementedError (dtype, head_dim above 512, "alibi" with
+    logits_soft_cap, device), TypeError (no array, no number); nothing is written then.
+
+    >>> q = k = numpy.ones((1, 2, 1, 4), numpy.float32)
+    >>> v = numpy.arange(8, dtype=numpy.float32).reshape(1, 2, 1, 4)
+    >>> quern.attention(q, k, v, is_causal=True)[0, :, 0]
+    array([[0., 1., 2., 3.],
+           [2., 3., 4., 5.]], dtype=float32)
     """
-    if sm_scale is not None and sm_scale == 0:
-        raise ValueError("attention: sm_scale is 0; accepted: any other number, None for 1 / sqrt(head_dim)")
+    for name, value in (("sm_scale", 1.0 if sm_scale is None else sm_scale), ("q_scale", q_scale), ("k_scale", k_scale),
+                        ("v_scale", v_scale), ("rope_scale", rope_scale), ("rope_theta", rope_theta)):
+        if not 0 < abs(value) < math.inf:  # C takes 0 for "not given"
+            raise ValueError(f"attention: {name} is {value}; accepted: any other finite number")
     if out is None:
-        out = empty_like(q, shape=(*q.shape[:-1], v.shape[-1]), dtype=_output_dtype(q, dtype))
+        shape = dims("attention", "q", q, 3, 4)[:-1] + dims("attention", "v", v, 3, 4)[-1:]
+        out = empty_like(q, shape=shape, dtype=_output_dtype(q, dtype))
+    elif dtype is not None and _tensor.dtype_name(dtype) != _tensor.dtype_name(out.dtype):
+        raise ValueError(f"attention: dtype is {_tensor.dtype_name(dtype)}, out has {_tensor.dtype_name(out.dtype)}; "
+                         "accepted beside out: None")
+    return_lse = flag("attention", "return_lse", return_lse)
     if return_lse and lse is None:
         lse = empty_like(q, shape=tuple(q.shape[:-1]), dtype="f32")
     host = schedule = None
@@ -203,7 +309,8 @@ def attention(q, k, v, *, layout="NHD", plan=None, kv_indices=None, is_causal=Fa
         if workspace is None and plan.workspace_bytes > 0:
             workspace = empty_like(q, shape=(plan.workspace_bytes,), dtype="u8")
     arguments = [out, lse, q, k, v, kv_indices, host, schedule, workspace, custom_mask, mask, q_scales, k_scales, v_scales,
-                 sinks, is_hnd("attention", layout), bool(is_causal), bool(is_top_left),
+                 sinks, is_hnd("attention", layout), flag("attention", "is_causal", is_causal),
+                 flag("attention", "is_top_left", is_top_left),
                  _window("window_left", window_left), _window("window_right", window_right),
                  _choice("attention", "pos_encoding", pos_encoding, _POS_ENCODINGS),
                  _choice("attention", "lse_base", lse_base, _LSE_BASES), _word(dropout_seed), _word(dropout_offset),
@@ -216,40 +323,89 @@ def attention(q, k, v, *, layout="NHD", plan=None, kv_indices=None, is_causal=Fa
 
 # ---- merging
 
-def merge_state(v_a, s_a, v_b, s_b, lse_base=2, v=None, s=None):
-    """Merges attention over two sets of keys: (v, s), v [n, heads, head_dim] and s [n, heads] f32, the lse.
+@public()
+def merge_state(v_a: A, s_a: Array, v_b: Array, s_b: Array, lse_base: LseBase = 2, v: A | None = None,
+                s: Array | None = None) -> tuple[A, Any]:
+    """Merges attention over two sets of keys: (v, s), weights being base^lse.
 
-    v and s may be v_a and s_a, together. Both lse -infinity: zeros and -infinity.
+    v_a       [n, heads, head_dim] of f32, f16 or bf16, the result over the first keys; n may be 0
+    s_a       f32 [n, heads], its log-sum-exp
+    v_b, s_b  the same over the others
+    lse_base  2 or "e"
+    v, s      as v_a and s_a, which they may be, together; None: new ones
+
+    Where both lse are -infinity: zeros and -infinity. Raises ValueError (shape, stride, overlap, lse_base), NotImplementedError
+    (dtype, device), TypeError (no array); nothing is written then.
+
+    >>> v_a, s = numpy.ones((1, 1, 2), numpy.float32), numpy.zeros((1, 1), numpy.float32)
+    >>> quern.merge_state(v_a, s, 3 * v_a, s)
+    (array([[[2., 2.]]], dtype=float32), array([[1.]], dtype=float32))
     """
     v, s = (empty_like(v_a) if v is None else v), (empty_like(s_a) if s is None else s)
     _ops.merge_state(v, s, v_a, s_a, v_b, s_b, _choice("merge_state", "lse_base", lse_base, _LSE_BASES))
     return v, s
 
 
-def merge_states(v_states, s_states, lse_base=2, v=None, s=None):
-    """Merges states, v_states [n, states, heads, head_dim] and s_states [n, states, heads]: (v, s)."""
-    shape = (v_states.shape[0], *v_states.shape[2:])
+@public()
+def merge_states(v_states: A, s_states: Array, lse_base: LseBase = 2, v: A | None = None,
+                 s: Array | None = None) -> tuple[A, Any]:
+    """merge_state of any number of states: (v, s).
+
+    v_states  [n, states, heads, head_dim] of f32, f16 or bf16
+    s_states  f32 [n, states, heads], their log-sum-exps
+    lse_base  2 or "e"
+    v         [n, heads, head_dim]; None: a new one
+    s         f32 [n, heads]; None: a new one
+
+    Raises what merge_state raises.
+
+    >>> v_states = numpy.array([1, 3], numpy.float32).reshape(1, 2, 1, 1)
+    >>> quern.merge_states(v_states, numpy.zeros((1, 2, 1), numpy.float32))
+    (array([[[2.]]], dtype=float32), array([[1.]], dtype=float32))
+    """
+    first, _, *rest = dims("merge_states", "v_states", v_states, 4)
+    dims("merge_states", "s_states", s_states, 3)
+    shape = (first, *rest)
     v = empty_like(v_states, shape=shape) if v is None else v
     s = empty_like(s_states, shape=shape[:2]) if s is None else s
     _ops.merge_states(v, s, v_states, s_states, _choice("merge_states", "lse_base", lse_base, _LSE_BASES))
     return v, s
 
 
-def attention_dropout_mask(r, dropout_p, seed=0, offset=0):
-    """Writes into r [batch, heads, queries, keys] 0.5 where dropout keeps a weight, -0.5 where it drops it; gives r.
+@public()
+def attention_dropout_mask(r: A, dropout_p: float, seed: int = 0, offset: int = 0) -> A:
+    """Writes into r 0.5 where attention's dropout keeps a weight, -0.5 where it drops it.
+
+    r          [batch, heads, queries, keys] of f32, f16 or bf16, keys contiguous
+    dropout_p  from 0 to below 1
+    seed       64 bits
+    offset     64 bits
 
     Element (b, h, m, n) has lane n % 4 of Philox4x32-10 with key seed and counter
     offset + ((b heads + h) queries + m) ceil(keys / 4) + n / 4; it is kept if that, as i32, is above
-    i32((dropout_p - 0.5) 0xFFFFFFFF).
+    i32((dropout_p - 0.5) 0xFFFFFFFF). Gives r. Raises ValueError (shape, stride, numbers), NotImplementedError (dtype, device),
+    TypeError (no array, no number); nothing is written then.
+
+    >>> quern.attention_dropout_mask(numpy.empty((1, 1, 1, 3), numpy.float32), 0.25, seed=1)
+    array([[[[ 0.5,  0.5, -0.5]]]], dtype=float32)
     """
     _ops.attention_dropout_mask(r, dropout_p, _word(seed), _word(offset))
     return r
 
 
-def attention_dropout_rng(r, seed=0, offset=0):
-    """Writes into r [batch, heads, queries, keys] the random numbers by which dropout decides; gives r.
+@public()
+def attention_dropout_rng(r: A, seed: int = 0, offset: int = 0) -> A:
+    """Writes into r the random numbers by which attention's dropout decides.
 
-    i32: the words of Philox that attention_dropout_mask compares; f32: word * 2.32830658e-10 + 0.5, from 0 to 1.
+    r       [batch, heads, queries, keys], keys contiguous; i32: the words of Philox that attention_dropout_mask compares; f32:
+            word * 2.32830658e-10 + 0.5, from 0 to 1
+    seed    64 bits
+    offset  64 bits
+
+    Gives r. Raises what attention_dropout_mask raises.
+
+    >>> quern.attention_dropout_rng(numpy.empty((1, 1, 1, 2), numpy.int32)).shape
+    (1, 1, 1, 2)
     """
     _ops.attention_dropout_rng(r, _word(seed), _word(offset))
     return r

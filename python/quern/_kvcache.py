@@ -1,70 +1,175 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes to paged key-value caches, and the index vectors that go with them.
+"""Writes to paged key-value caches, and the index vectors that go with them."""
 
-A cache is [pages, page_size, heads, head_dim] (layout "NHD") or [pages, heads, page_size, head_dim] ("HND"); MLA's is
-[pages, page_size, dim]. New tokens are [n, heads, head_dim], MLA's [n, dim], of the cache's dtype. Index tensors are i32.
-Raises ValueError (shape, stride, index values: on GPUs with QUERN_VALIDATE=1), NotImplementedError (dtype); nothing is written then.
-"""
+from __future__ import annotations
+
+from typing import Any
 
 from . import _ops
+from ._public import found, public
 from ._tensor import empty_like
+from ._types import Array, Layout
 
 
 def is_hnd(op, layout):
     """Whether that is the layout; ValueError for none of the two."""
     if layout not in ("NHD", "HND"):
-        raise ValueError(f"{op}: layout is {layout!r}; accepted: 'NHD', 'HND'")
+        raise ValueError(f"{op}: layout is {found(layout)}; accepted: 'NHD', 'HND'")
     return layout == "HND"
 
 
-def append_paged_kv_cache(k_cache, v_cache, append_key, append_value, batch_indices, positions, kv_indices, kv_indptr,
-                          kv_last_page_len=None, layout="NHD"):
-    """Token t goes to place positions[t] % page_size of page kv_indices[kv_indptr[b] + positions[t] / page_size].
+@public(is_hnd="layout")
+def append_paged_kv_cache(k_cache: Array, v_cache: Array, append_key: Array, append_value: Array, batch_indices: Array,
+                          positions: Array, kv_indices: Array, kv_indptr: Array, kv_last_page_len: Array | None = None,
+                          layout: Layout = "NHD") -> None:
+    """New token t goes to place positions[t] % page_size of page kv_indices[kv_indptr[b] + positions[t] / page_size] of
+    k_cache and v_cache, b = batch_indices[t].
 
-    b = batch_indices[t]; one below 0 leaves the token out. kv_indptr [batches + 1], kv_last_page_len [batches] or None.
+    k_cache           [pages, page_size, heads, head_dim], with layout "HND" [pages, heads, page_size, head_dim]; written
+    v_cache           as k_cache; head_dim may differ
+    append_key        [n, heads, head_dim] of the cache's dtype; n may be 0
+    append_value      as append_key
+    batch_indices     i32 [n]; a number below 0 leaves the token out
+    positions         i32 [n]
+    kv_indices        i32 [pages in use]
+    kv_indptr         i32 [batches + 1]: where each sequence's pages begin in kv_indices
+    kv_last_page_len  i32 [batches], or None; looked at where indices are checked
+    layout            "NHD" or "HND"
+
+    Index arrays are checked on the CPU, and on a GPU with QUERN_VALIDATE=1: one out of range is a ValueError then, else what it
+    makes is written elsewhere. Gives None. Raises ValueError (shape, stride, overlap, indices, layout), NotImplementedError
+    (dtype, device), TypeError (no array); nothing is written then.
+
+    >>> cache, new, i32 = numpy.zeros((2, 4, 1, 2), numpy.float32), numpy.ones((1, 1, 2), numpy.float32), numpy.int32
+    >>> quern.append_paged_kv_cache(cache, cache.copy(), new, new, numpy.array([0], i32), numpy.array([5], i32),
+    ...                             numpy.array([0, 1], i32), numpy.array([0, 2], i32))
+    >>> numpy.argwhere(cache)[:, :2].tolist()
+    [[1, 1], [1, 1]]
     """
     _ops.append_paged_kv_cache(k_cache, v_cache, append_key, append_value, batch_indices, positions, kv_indices, kv_indptr,
                                kv_last_page_len, is_hnd("append_paged_kv_cache", layout))
 
 
-def append_paged_mla_kv_cache(ckv_cache, kpe_cache, append_ckv, append_kpe, batch_indices, positions, kv_indices, kv_indptr,
-                              kv_last_page_len=None):
-    """The same for MLA's caches of compressed keys and values, and of rotated keys."""
+@public()
+def append_paged_mla_kv_cache(ckv_cache: Array, kpe_cache: Array, append_ckv: Array, append_kpe: Array, batch_indices: Array,
+                              positions: Array, kv_indices: Array, kv_indptr: Array,
+                              kv_last_page_len: Array | None = None) -> None:
+    """append_paged_kv_cache for MLA's caches of compressed keys and values, and of rotated keys.
+
+    ckv_cache         [pages, page_size, dim], written
+    kpe_cache         [pages, page_size, rope_dim] of the same dtype, written
+    append_ckv        [n, dim] of the cache's dtype; n may be 0
+    append_kpe        [n, rope_dim]
+    batch_indices     i32 [n]; a number below 0 leaves the token out
+    positions         i32 [n]
+    kv_indices        i32 [pages in use]
+    kv_indptr         i32 [batches + 1]: where each sequence's pages begin in kv_indices
+    kv_last_page_len  i32 [batches], or None; looked at where indices are checked
+
+    Index arrays are checked on the CPU, and on a GPU with QUERN_VALIDATE=1. Gives None. Raises what append_paged_kv_cache raises.
+
+    >>> ckv, kpe, i32 = numpy.zeros((2, 4, 8), numpy.float32), numpy.zeros((2, 4, 2), numpy.float32), numpy.int32
+    >>> quern.append_paged_mla_kv_cache(ckv, kpe, ckv[0, :1] + 1, kpe[0, :1] + 1, numpy.array([0], i32), numpy.array([5], i32),
+    ...                                 numpy.array([0, 1], i32), numpy.array([0, 2], i32))
+    >>> ckv[1, 1].sum(), kpe[1, 1].sum()
+    (np.float32(8.0), np.float32(2.0))
+    """
     _ops.append_paged_mla_kv_cache(ckv_cache, kpe_cache, append_ckv, append_kpe, batch_indices, positions, kv_indices,
                                    kv_indptr, kv_last_page_len)
 
 
-def reshape_and_cache(k_cache, v_cache, key, value, slot_mapping, k_scale=None, v_scale=None, layout="NHD"):
-    """Token t goes to slot slot_mapping[t] = page * page_size + place; one below 0 leaves it out.
+@public(is_hnd="layout")
+def reshape_and_cache(k_cache: Array, v_cache: Array, key: Array, value: Array, slot_mapping: Array,
+                      k_scale: Array | None = None, v_scale: Array | None = None, layout: Layout = "NHD") -> None:
+    """New token t goes to slot slot_mapping[t] = page * page_size + place of k_cache and v_cache.
 
-    k_scale, v_scale  one f32 each: an FP8 cache then gets x / scale. None: bits are copied
+    k_cache       [pages, page_size, heads, head_dim], with layout "HND" [pages, heads, page_size, head_dim]; written
+    v_cache       as k_cache; head_dim may differ
+    key           [n, heads, head_dim]; n may be 0
+    value         as key
+    slot_mapping  i32 [n]; a number below 0 leaves the token out
+    k_scale       [1] f32: an FP8 cache gets key / k_scale; None: bits are copied, the dtypes are the same
+    v_scale       the same of value; both or none
+    layout        "NHD" or "HND"
+
+    slot_mapping is checked on the CPU, and on a GPU with QUERN_VALIDATE=1; scales with QUERN_VALIDATE=1. Gives None. Raises what
+    append_paged_kv_cache raises.
+
+    >>> cache, new = numpy.zeros((2, 4, 1, 2), numpy.float32), numpy.ones((1, 1, 2), numpy.float32)
+    >>> quern.reshape_and_cache(cache, cache.copy(), new, new, numpy.array([5], numpy.int32))
+    >>> numpy.argwhere(cache)[:, :2].tolist()
+    [[1, 1], [1, 1]]
     """
     _ops.reshape_and_cache(k_cache, v_cache, key, value, slot_mapping, k_scale, v_scale,
                            is_hnd("reshape_and_cache", layout))
 
 
-def concat_and_cache_mla(kv_cache, kv_c, k_pe, slot_mapping, scale=None):
-    """Token t's kv_c [dim] and k_pe [rope_dim] go, one behind the other, to slot slot_mapping[t] of one MLA cache.
+@public()
+def concat_and_cache_mla(kv_cache: Array, kv_c: Array, k_pe: Array, slot_mapping: Array, scale: Array | None = None) -> None:
+    """New token t's kv_c and k_pe go, one behind the other, to slot slot_mapping[t] of one MLA cache.
 
-    kv_cache  [pages, page_size, dim + rope_dim]
-    scale     one f32: an FP8 cache then gets x / scale. None: bits are copied
+    kv_cache      [pages, page_size, dim + rope_dim], written
+    kv_c          [n, dim]; n may be 0
+    k_pe          [n, rope_dim]
+    slot_mapping  i32 [n]; a number below 0 leaves the token out
+    scale         [1] f32: an FP8 cache gets x / scale; None: bits are copied, the dtypes are the same
+
+    slot_mapping is checked on the CPU, and on a GPU with QUERN_VALIDATE=1; scale with QUERN_VALIDATE=1. Gives None. Raises what
+    append_paged_kv_cache raises.
+
+    >>> cache, new = numpy.zeros((2, 4, 3), numpy.float32), numpy.ones((1, 3), numpy.float32)
+    >>> quern.concat_and_cache_mla(cache, new[:, :2], new[:, 2:], numpy.array([5], numpy.int32))
+    >>> cache[1, 1]
+    array([1., 1., 1.], dtype=float32)
     """
     _ops.concat_and_cache_mla(kv_cache, kv_c, k_pe, slot_mapping, scale)
 
 
-def get_seq_lens(kv_indptr, kv_last_page_len, page_size, seq_lens=None):
-    """Each sequence's length, i32 [batches], from its pages: kv_indptr [batches + 1], kv_last_page_len [batches]."""
+@public()
+def get_seq_lens(kv_indptr: Array, kv_last_page_len: Array, page_size: int, seq_lens: Array | None = None) -> Any:
+    """Each sequence's length from its pages: i32 [batches].
+
+    kv_indptr         i32 [batches + 1]: where each sequence's pages begin
+    kv_last_page_len  i32 [batches]: tokens in its last page
+    page_size         tokens of a page, 1 or above
+    seq_lens          i32 [batches]; None: a new one
+
+    Gives seq_lens; 0 for a sequence without pages. kv_indptr and kv_last_page_len are checked on the CPU, and on a GPU with
+    QUERN_VALIDATE=1. Raises ValueError (shape, overlap, page_size, indices), NotImplementedError (dtype, device), TypeError (no
+    array, no integer); nothing is written then.
+
+    >>> quern.get_seq_lens(numpy.array([0, 2, 3], numpy.int32), numpy.array([4, 9], numpy.int32), 16)
+    array([20,  9], dtype=int32)
+    """
     seq_lens = empty_like(kv_last_page_len) if seq_lens is None else seq_lens
     _ops.get_seq_lens(seq_lens, kv_indptr, kv_last_page_len, page_size)
     return seq_lens
 
 
-def get_batch_indices_positions(append_indptr, seq_lens, nnz, batch_indices=None, positions=None):
+@public()
+def get_batch_indices_positions(append_indptr: Array, seq_lens: Array, nnz: int, batch_indices: Array | None = None,
+                                positions: Array | None = None) -> tuple[Any, Any]:
     """For each of nnz new tokens its sequence and its place in it: (batch_indices, positions), -1 and 0 for those of none.
 
-    append_indptr [batches + 1]; seq_lens [batches], with the new tokens
+    append_indptr  i32 [batches + 1]: where each sequence's new tokens begin
+    seq_lens       i32 [batches]: each sequence's length, with the new tokens
+    nnz            how many tokens, at least 0
+    batch_indices  i32 [nnz]; None: a new one
+    positions      i32 [nnz]; None: a new one
+
+    append_indptr and seq_lens are checked on the CPU, and on a GPU with QUERN_VALIDATE=1. Raises ValueError (shape, overlap, nnz,
+    indices), NotImplementedError (dtype, device), TypeError (no array, no integer); nothing is written then.
+
+    >>> quern.get_batch_indices_positions(numpy.array([0, 1, 3], numpy.int32), numpy.array([20, 9], numpy.int32), 3)
+    (array([0, 1, 1], dtype=int32), array([19,  7,  8], dtype=int32))
     """
+    op = "get_batch_indices_positions"
+    if nnz < 0:
+        raise ValueError(f"{op}: nnz is {nnz}; accepted: 0 or above")
     batch_indices = empty_like(append_indptr, shape=(nnz,)) if batch_indices is None else batch_indices
     positions = empty_like(append_indptr, shape=(nnz,)) if positions is None else positions
+    for name, given in (("batch_indices", batch_indices), ("positions", positions)):
+        if tuple(given.shape) != (nnz,):
+            raise ValueError(f"{op}: {name} has shape {list(given.shape)}, needs [{nnz}], of nnz")
     _ops.get_batch_indices_positions(batch_indices, positions, append_indptr, seq_lens)
     return batch_indices, positions

@@ -1,85 +1,216 @@
 # SPDX-License-Identifier: Apache-2.0
 """Normalisation: RMSNorm and LayerNorm, with residuals, Gemma's weights, diffusion's modulation, FP8 results.
 
-In all of these, unless the function says otherwise:
-
-x, out    [n, h] or [n, heads, h], normalised along h: f32, f16 or bf16, last dimension contiguous
-weights   [h], of x's dtype or f32
-eps       finite, at least 0
-out       optional: where the result goes; x itself is accepted where it has x's dtype. Without it a new tensor is made,
-          in the kind of x.
-
-n == 0 is a no-op. Sums are kept in f32 and the result is rounded once. Raises ValueError (shape, stride, overlap, eps),
-NotImplementedError (dtype), TypeError (no tensor); nothing is written then.
+Sums are kept in f32 and the result is rounded once. No rows are no error.
 """
 
+from __future__ import annotations
+
+from typing import Any, Literal
+
 from . import _ops
+from ._public import public
 from ._tensor import empty_like, fp8_name
+from ._types import A, Array, DType
 
 
-def rmsnorm(x, weight, eps=1e-6, out=None):
-    """x / sqrt(mean(x^2) + eps) * weight."""
+@public()
+def rmsnorm(x: A, weight: Array, eps: float = 1e-6, out: A | None = None) -> A:
+    """Root-mean-square norm of each row: x / sqrt(mean(x^2) + eps) * weight.
+
+    x       [n, h] or [n, heads, h] of f32, f16 or bf16, normalised along h, which is contiguous; n may be 0
+    weight  [h], of x's dtype or f32
+    eps     finite, at least 0
+    out     as x, which it may be; None: a new one
+
+    Gives out. A NaN or an infinity stays within its row. Raises ValueError (shape, stride, overlap, eps),
+    NotImplementedError (dtype, device), TypeError (no array, no number); nothing is written then.
+
+    >>> x = numpy.array([[3, 4]], numpy.float32)
+    >>> quern.rmsnorm(x, numpy.ones(2, numpy.float32)).round(3)
+    array([[0.849, 1.131]], dtype=float32)
+    """
     out = empty_like(x) if out is None else out
     _ops.rmsnorm(out, x, weight, eps)
     return out
 
 
-def gemma_rmsnorm(x, weight, eps=1e-6, out=None):
-    """rmsnorm with 1 + weight for weight."""
+@public()
+def gemma_rmsnorm(x: A, weight: Array, eps: float = 1e-6, out: A | None = None) -> A:
+    """rmsnorm with 1 + weight for weight, the sum in f32: x / sqrt(mean(x^2) + eps) * (1 + weight).
+
+    x       [n, h] or [n, heads, h] of f32, f16 or bf16, normalised along h, which is contiguous; n may be 0
+    weight  [h], of x's dtype or f32
+    eps     finite, at least 0
+    out     as x, which it may be; None: a new one
+
+    Gives out. Raises what rmsnorm raises.
+
+    >>> x = numpy.array([[3, 4]], numpy.float32)
+    >>> quern.gemma_rmsnorm(x, numpy.zeros(2, numpy.float32)).round(3)
+    array([[0.849, 1.131]], dtype=float32)
+    """
     out = empty_like(x) if out is None else out
     _ops.gemma_rmsnorm(out, x, weight, eps)
     return out
 
 
-def fused_add_rmsnorm(x, residual, weight, eps=1e-6):
-    """In place: t = x + residual; residual = t rounded; x = rmsnorm(t). t is not rounded before its norm."""
+@public()
+def fused_add_rmsnorm(x: Array, residual: Array, weight: Array, eps: float = 1e-6) -> None:
+    """In place: t = x + residual; residual = t rounded; x = rmsnorm(t). t is not rounded before its norm.
+
+    x         [n, h] of f32, f16 or bf16, written
+    residual  as x, written; the two share no memory
+    weight    [h], of x's dtype or f32
+    eps       finite, at least 0
+
+    Gives None. Raises what rmsnorm raises; a read-only array is a ValueError.
+
+    >>> x, residual = numpy.ones((1, 2), numpy.float32), numpy.full((1, 2), 2, numpy.float32)
+    >>> quern.fused_add_rmsnorm(x, residual, numpy.ones(2, numpy.float32))
+    >>> residual, x.round(3)
+    (array([[3., 3.]], dtype=float32), array([[1., 1.]], dtype=float32))
+    """
     _ops.fused_add_rmsnorm(x, residual, weight, eps)
 
 
-def gemma_fused_add_rmsnorm(x, residual, weight, eps=1e-6):
-    """fused_add_rmsnorm with 1 + weight for weight."""
+@public()
+def gemma_fused_add_rmsnorm(x: Array, residual: Array, weight: Array, eps: float = 1e-6) -> None:
+    """fused_add_rmsnorm with 1 + weight for weight, in place.
+
+    x         [n, h] of f32, f16 or bf16, written
+    residual  as x, written; the two share no memory
+    weight    [h], of x's dtype or f32
+    eps       finite, at least 0
+
+    Gives None. Raises what rmsnorm raises; a read-only array is a ValueError.
+
+    >>> x, residual = numpy.ones((1, 2), numpy.float32), numpy.full((1, 2), 2, numpy.float32)
+    >>> quern.gemma_fused_add_rmsnorm(x, residual, numpy.ones(2, numpy.float32))
+    >>> x.round(3)
+    array([[2., 2.]], dtype=float32)
+    """
     _ops.gemma_fused_add_rmsnorm(x, residual, weight, eps)
 
 
-def layernorm(x, gamma=None, beta=None, eps=1e-6, out=None):
-    """(x - mean) / sqrt(variance + eps) * gamma + beta, with the population's variance; None: ones, zeros."""
+@public()
+def layernorm(x: A, gamma: Array | None = None, beta: Array | None = None, eps: float = 1e-6, out: A | None = None) -> A:
+    """(x - mean) / sqrt(variance + eps) * gamma + beta of each row, with the population's variance.
+
+    x      [n, h] or [n, heads, h] of f32, f16 or bf16, normalised along h, which is contiguous; n may be 0
+    gamma  [h], of x's dtype or f32; None: ones
+    beta   [h], of x's dtype or f32; None: zeros
+    eps    finite, at least 0
+    out    as x, which it may be; None: a new one
+
+    Gives out. Raises what rmsnorm raises.
+
+    >>> quern.layernorm(numpy.array([[1, 3]], numpy.float32)).round(3)
+    array([[-1.,  1.]], dtype=float32)
+    """
     out = empty_like(x) if out is None else out
     _ops.layernorm(out, x, gamma, beta, eps)
     return out
 
 
-def rmsnorm_quant(x, weight, scale, eps=1e-6, dtype="e4m3fn", out=None):
-    """fp8(rmsnorm(x) / scale), saturating. scale: one f32 on x's device. dtype: the FP8 kind of a new out."""
-    out = empty_like(x, dtype=fp8_name(dtype)) if out is None else out
+@public()
+def rmsnorm_quant(x: Array, weight: Array, scale: Array, eps: float = 1e-6, dtype: DType = "e4m3fn",
+                  out: Array | None = None) -> Any:
+    """fp8(rmsnorm(x) / scale), saturating.
+
+    x       [n, h] or [n, heads, h] of f32, f16 or bf16; n may be 0
+    weight  [h], of x's dtype or f32
+    scale   [1] f32 on x's device, above 0 and finite, which QUERN_VALIDATE=1 checks
+    eps     finite, at least 0
+    dtype   of a new out: e4m3fn, e4m3fnuz, e5m2 or e5m2fnuz
+    out     x's shape, of an FP8 kind; None: a new one
+
+    Gives out, of x's kind. Raises ValueError (shape, stride, overlap, eps, dtype's name), NotImplementedError (dtype, device),
+    TypeError (no array, no number); nothing is written then.
+
+    >>> x, one = numpy.array([[3, 4]], numpy.float32), numpy.ones(2, numpy.float32)
+    >>> quern.rmsnorm_quant(x, one, numpy.ones(1, numpy.float32)).astype(numpy.float32)
+    array([[0.875, 1.125]], dtype=float32)
+    """
+    out = empty_like(x, dtype=fp8_name("rmsnorm_quant", dtype)) if out is None else out
     _ops.rmsnorm_quant(out, x, weight, scale, eps)
     return out
 
 
-def fused_add_rmsnorm_quant(x, residual, weight, scale, eps=1e-6, dtype="e4m3fn", out=None):
-    """t = x + residual; residual = t rounded, in place; gives fp8(rmsnorm(t) / scale). x is left as it is."""
-    out = empty_like(x, dtype=fp8_name(dtype)) if out is None else out
+@public()
+def fused_add_rmsnorm_quant(x: Array, residual: Array, weight: Array, scale: Array, eps: float = 1e-6,
+                            dtype: DType = "e4m3fn", out: Array | None = None) -> Any:
+    """t = x + residual; residual = t rounded, in place; gives fp8(rmsnorm(t) / scale), saturating. x is left as it is.
+
+    x         [n, h] of f32, f16 or bf16
+    residual  as x, written
+    weight    [h], of x's dtype or f32
+    scale     [1] f32 on x's device, above 0 and finite, which QUERN_VALIDATE=1 checks
+    eps       finite, at least 0
+    dtype     of a new out: e4m3fn, e4m3fnuz, e5m2 or e5m2fnuz
+    out       x's shape, of an FP8 kind; None: a new one
+
+    Raises what rmsnorm_quant raises.
+
+    >>> x, residual, one = numpy.ones((1, 2), numpy.float32), numpy.ones((1, 2), numpy.float32), numpy.ones(2, numpy.float32)
+    >>> quern.fused_add_rmsnorm_quant(x, residual, one, one[:1]).astype(numpy.float32), residual
+    (array([[1., 1.]], dtype=float32), array([[2., 2.]], dtype=float32))
+    """
+    out = empty_like(x, dtype=fp8_name("fused_add_rmsnorm_quant", dtype)) if out is None else out
     _ops.fused_add_rmsnorm_quant(out, x, residual, weight, scale, eps)
     return out
 
 
-def layernorm_quant(x, gamma, beta, scale, eps=1e-6, dtype="e4m3fn", out=None):
-    """LayerNorm rounded to x's dtype, then divided by scale, to FP8."""
-    out = empty_like(x, dtype=fp8_name(dtype)) if out is None else out
+@public()
+def layernorm_quant(x: Array, gamma: Array | None, beta: Array | None, scale: Array, eps: float = 1e-6,
+                    dtype: DType = "e4m3fn", out: Array | None = None) -> Any:
+    """layernorm rounded to x's dtype, then divided by scale, to FP8, saturating.
+
+    x      [n, h] or [n, heads, h] of f32, f16 or bf16; n may be 0
+    gamma  [h], of x's dtype or f32; None: ones
+    beta   [h], of x's dtype or f32; None: zeros
+    scale  [1] f32 on x's device, above 0 and finite, which QUERN_VALIDATE=1 checks
+    eps    finite, at least 0
+    dtype  of a new out: e4m3fn, e4m3fnuz, e5m2 or e5m2fnuz
+    out    x's shape, of an FP8 kind; None: a new one
+
+    Gives out, of x's kind. Raises what rmsnorm_quant raises.
+
+    >>> x, scale = numpy.array([[1, 3]], numpy.float32), numpy.full(1, 0.5, numpy.float32)
+    >>> quern.layernorm_quant(x, None, None, scale).astype(numpy.float32)
+    array([[-2.,  2.]], dtype=float32)
+    """
+    out = empty_like(x, dtype=fp8_name("layernorm_quant", dtype)) if out is None else out
     _ops.layernorm_quant(out, x, gamma, beta, scale, eps)
     return out
 
 
-def rmsnorm_dynamic_quant(x, weight, eps=1e-6, residual=None, group=None, scale_eps=1e-10, dtype="e4m3fn", out=None,
-                          scale=None):
+@public()
+def rmsnorm_dynamic_quant(x: Array, weight: Array, eps: float = 1e-6, residual: Array | None = None,
+                          group: Literal[128] | None = None, scale_eps: float = 1e-10, dtype: DType = "e4m3fn",
+                          out: Array | None = None, scale: Array | None = None) -> tuple[Any, Any]:
     """RMSNorm to FP8 with scales found on the way: (out, scale), scale = max(amax, scale_eps) / max of the kind.
 
-    residual  None, or updated in place as in fused_add_rmsnorm_quant
-    group     None: one scale for each row of x; 128: one for 128 elements. Says the shape of a new scale:
-              [n], [n, ceil(h / 128)]; with heads [n, heads], [n, heads, ceil(h / 128)]
+    x          [n, h] or [n, heads, h] of f32, f16 or bf16; n may be 0
+    weight     [h], of x's dtype or f32
+    eps        finite, at least 0
+    residual   None, or as x, to which x is added before, in place, as fused_add_rmsnorm_quant does
+    group      None: a scale for each row of x; 128: one for 128 elements. Says the shape of a new scale
+    scale_eps  above 0, finite
+    dtype      of a new out: e4m3fn, e4m3fnuz, e5m2 or e5m2fnuz
+    out        x's shape, of an FP8 kind; None: a new one
+    scale      f32 [n] or [n, ceil(h / 128)], with heads [n, heads] or [n, heads, ceil(h / 128)]; None: a new one
+
+    Raises ValueError (shape, stride, overlap, eps, group), NotImplementedError (dtype, device), TypeError (no array, no
+    number); nothing is written then.
+
+    >>> x = numpy.array([[3, 4]], numpy.float32)
+    >>> out, scale = quern.rmsnorm_dynamic_quant(x, numpy.ones(2, numpy.float32))
+    >>> out.astype(numpy.float32), scale.shape
+    (array([[320., 448.]], dtype=float32), (1,))
     """
-    if group not in (None, 128):
-        raise ValueError(f"rmsnorm_dynamic_quant: group is {group}; accepted: None, 128")
-    out = empty_like(x, dtype=fp8_name(dtype)) if out is None else out
+    _check_group("rmsnorm_dynamic_quant", group)
+    out = empty_like(x, dtype=fp8_name("rmsnorm_dynamic_quant", dtype)) if out is None else out
     if scale is None:
         rows, h = tuple(x.shape[:-1]), x.shape[-1]
         scale = empty_like(x, shape=rows if group is None else (*rows, -(-h // 128)), dtype="float32")
@@ -87,15 +218,52 @@ def rmsnorm_dynamic_quant(x, weight, eps=1e-6, residual=None, group=None, scale_
     return out, scale
 
 
-def adaptive_layernorm(x, scale, shift, eps=1e-6, out=None):
-    """Diffusion transformers' modulation: LayerNorm(x) * (1 + scale) + shift. x [batch, n, h]; scale, shift [batch, h]."""
+def _check_group(op, group):
+    if group not in (None, 128):
+        raise ValueError(f"{op}: group is {group}; accepted: None, 128")
+
+
+@public()
+def adaptive_layernorm(x: A, scale: Array, shift: Array, eps: float = 1e-6, out: A | None = None) -> A:
+    """Diffusion transformers' modulation: layernorm(x) * (1 + scale) + shift.
+
+    x      [batch, n, h] of f32, f16 or bf16; n may be 0
+    scale  [batch, h], of x's dtype or f32
+    shift  as scale
+    eps    finite, at least 0
+    out    as x, which it may be; None: a new one
+
+    Gives out. Raises what rmsnorm raises.
+
+    >>> x, one = numpy.array([[[1, 3]]], numpy.float32), numpy.ones((1, 2), numpy.float32)
+    >>> quern.adaptive_layernorm(x, one, one).round(3)
+    array([[[-1.,  3.]]], dtype=float32)
+    """
     out = empty_like(x) if out is None else out
     _ops.adaptive_layernorm(out, x, scale, shift, eps)
     return out
 
 
-def gated_residual_layernorm(x, residual, gate, scale, shift, eps=1e-6, out=None):
-    """t = residual + gate * x; residual = t rounded, in place; gives LayerNorm(t) * (1 + scale) + shift."""
+@public()
+def gated_residual_layernorm(x: A, residual: Array, gate: Array, scale: Array, shift: Array, eps: float = 1e-6,
+                             out: A | None = None) -> A:
+    """t = residual + gate * x; residual = t rounded, in place; gives layernorm(t) * (1 + scale) + shift.
+
+    x         [batch, n, h] of f32, f16 or bf16; n may be 0
+    residual  as x, written
+    gate      [batch, h], of x's dtype or f32
+    scale     as gate
+    shift     as gate
+    eps       finite, at least 0
+    out       as x, which it may be; None: a new one
+
+    Gives out. Raises what rmsnorm raises.
+
+    >>> x, residual = numpy.array([[[1, 3]]], numpy.float32), numpy.ones((1, 1, 2), numpy.float32)
+    >>> one = numpy.ones((1, 2), numpy.float32)
+    >>> quern.gated_residual_layernorm(x, residual, one, one, one).round(3), residual
+    (array([[[-1.,  3.]]], dtype=float32), array([[[2., 4.]]], dtype=float32))
+    """
     out = empty_like(x) if out is None else out
     _ops.gated_residual_layernorm(out, x, residual, gate, scale, shift, eps)
     return out

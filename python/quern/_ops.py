@@ -6,8 +6,13 @@ functions of _norm.py, _gemm.py and the like call them. Tensors are whatever spe
 types, read-only ones) are lent by address.
 """
 
+from sys import modules
+
+from numpy import ndarray
+
 from . import _tensor
 from ._native import ffi
+from ._tensor import is_masked
 
 # Once quern.torch is imported: the table of PyTorch custom ops (torch.ops.quern), and what says whether calls go through it:
 # torch.compiler.is_compiling, and how many modes (make_fx's, FakeTensorMode) see every operator that is called.
@@ -39,12 +44,17 @@ def lend(name, arguments):
     if len(arguments) != len(TABLE[name]):
         raise TypeError(f"{name}: found {len(arguments)} arguments, needs {len(TABLE[name])}")
     for parameter, value in zip(TABLE[name], arguments, strict=True):
-        if parameter.kind == "t" and _tensor.is_numpy(value):
-            if parameter.is_written and not value.flags.writeable:
-                raise ValueError(f"{name}: {parameter.name} is a read-only array, and would be written")
-            value = _tensor.lend(value)
-        lent.append(value)
+        lent.append(_lend(name, parameter, value) if parameter.kind == "t" and _tensor.is_numpy(value) else value)
     return lent
+
+
+def _lend(name, parameter, array):
+    if parameter.is_written and not array.flags.writeable:
+        raise ValueError(f"{name}: {parameter.name} is a read-only array, and would be written")
+    try:
+        return _tensor.lend(array)
+    except (ValueError, NotImplementedError) as error:
+        raise type(error)(f"{name}: {parameter.name} {error}") from None
 
 
 def _make(name):
@@ -56,7 +66,9 @@ def _make(name):
             if is_compiling() or count_modes():  # is_being_traced, without the time of a call
                 return getattr(torch_ops, name)(*arguments)
             check_torch(name, names, arguments[:count])
-        if _tensor.must_lend(arguments[0]):
+        first = arguments[0]
+        # DLPack would refuse an ml_dtypes' type with an exception, which costs microseconds, and would forget a mask.
+        if (type(first) is ndarray and first.dtype.kind == "V") or ("numpy.ma" in modules and any(map(is_masked, arguments))):
             function(*lend(name, arguments))
             return
         try:

@@ -1,15 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Devices, tensors on them, and outputs allocated in the kind of the input: NumPy, PyTorch or quern's own."""
+"""quern's own arrays on devices, and what functions allocate in the kind of their input: NumPy, PyTorch or quern's own."""
 
-import dataclasses
+from __future__ import annotations
+
 import functools
+import math
+import operator
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 import numpy
 
+from ._device import Device, device, device_at, ffi_device
 from ._native import ffi, tvm_ffi
+from ._public import public
+from ._types import Array, DType, DTypeName
 
-Tensor = tvm_ffi.Tensor
+open_device = device  # where a parameter has that name
 torch = None  # the module, once quern.torch is imported
 check_torch = None  # then: raises for PyTorch tensors that cannot be taken, (op, names, values)
 
@@ -20,46 +28,8 @@ _ALIASES = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloa
 # What DLPack cannot carry out of NumPy: by the unsigned integer of that size.
 _NOT_IN_NUMPY = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e4m3fnuz": "uint8", "float8_e5m2": "uint8",
                  "float8_e5m2fnuz": "uint8"}
+_COPIED = "f64, f32, f16, bf16, FP8, i64, i32, i8, u8, bool"
 _FP8_MAX = {"float8_e4m3fn": 448.0, "float8_e4m3fnuz": 240.0, "float8_e5m2": 57344.0, "float8_e5m2fnuz": 57344.0}
-
-
-@dataclasses.dataclass(frozen=True)
-class Device:
-    """A device that is open: `quern.device("sim:gfx942")`."""
-
-    spec: str
-    name: str
-    arch: str
-    driver: str
-    dlpack: tuple  # (device type, number), as __dlpack_device__ gives it
-
-    def __str__(self):
-        return self.spec
-
-    def synchronize(self):
-        """Waits until the device has done what was queued on the current stream."""
-        ffi.synchronize(_ffi_device(self.dlpack))
-
-
-def _ffi_device(dlpack):
-    return tvm_ffi.Device(*dlpack)
-
-
-def device(spec="auto"):
-    """Opens a device: "cpu", "hip:0", "cuda:0", "sim:gfx942", "sim:gfx942:2", "auto". A Device is given back as it is.
-
-    Raises ValueError (malformed), LookupError (no such device or driver), RuntimeError (the driver's error).
-    """
-    if isinstance(spec, Device):
-        return spec
-    opened = ffi.device_open(spec)
-    number = (int(opened.dlpack_device_type()), opened.index)
-    return Device(*ffi.device_info(opened).split("\n"), dlpack=number)
-
-
-def devices():
-    """The specs of all devices that can be opened here, best first, simulated ones last."""
-    return ffi.device_specs().splitlines()
 
 
 # ---- dtypes
@@ -69,11 +39,17 @@ def dtype_name(dtype):
     if isinstance(dtype, str):
         return _ALIASES.get(str(dtype), str(dtype))
     text = str(dtype)
+    if dtype is None:
+        return text  # which NumPy would take for float64
     if text.startswith("torch."):
         return text[len("torch."):]
-    return numpy.dtype(dtype).name
+    try:
+        return numpy.dtype(dtype).name
+    except TypeError:
+        return text
 
 
+@functools.cache
 def numpy_dtype(name):
     if name in _NOT_IN_NUMPY:
         import ml_dtypes
@@ -81,12 +57,24 @@ def numpy_dtype(name):
     return numpy.dtype(name)
 
 
-def fp8_name(dtype):
-    """An FP8 kind's name. Raises ValueError for any other dtype."""
+def choose_dtype(op, dtype, accepted, parameter="dtype"):
+    """The dtype's name, if it is among the accepted; else ValueError."""
     name = dtype_name(dtype)
-    if name not in _FP8_MAX:
-        raise ValueError(f"dtype is {name}; accepted: {', '.join(_FP8_MAX)}")
+    if name not in accepted:
+        known = {full: short for short, full in _ALIASES.items()}
+        raise ValueError(f"{op}: {parameter} is {dtype if isinstance(dtype, str) else name!r}; "
+                         f"accepted: {', '.join(known.get(x, x) for x in accepted)}")
     return name
+
+
+def fp8_name(op, dtype):
+    """An FP8 kind's name. Raises ValueError for any other dtype."""
+    return choose_dtype(op, dtype, _FP8_MAX)
+
+
+def number_name(op, dtype):
+    """The name of an FP8 kind or int8."""
+    return choose_dtype(op, dtype, (*_FP8_MAX, "int8"))
 
 
 # Making these costs microseconds, and a program uses few.
@@ -97,19 +85,173 @@ _ffi_shape = functools.lru_cache(1024)(tvm_ffi.Shape)
 @functools.lru_cache(1024)
 def _ffi_strides(strides, item):
     if any(stride % item for stride in strides):
-        raise ValueError(f"array has byte strides {strides}, needs multiples of its {item}-byte elements")
+        raise ValueError(f"has byte strides {strides}; accepted: multiples of its {item}-byte elements")
     return tvm_ffi.Shape(tuple(stride // item for stride in strides))
 
 
-# ---- tensors
+# ---- quern's own
+
+class Tensor:
+    """An array on a device, which quern.to, quern.empty and functions on such arrays make.
+
+    It speaks DLPack. Indices, slices with steps above 0, None and ... give views of the same memory; numpy() and
+    numpy.asarray() give its memory on the CPU, and an error elsewhere, where quern.numpy(x) copies it to the host. Its text is
+    its content with shape, dtype and device. copy and pickle make it anew on the same device.
+
+    >>> x = quern.to(numpy.arange(6, dtype=numpy.float32).reshape(2, 3), "sim:gfx942")
+    >>> x[1, 1:]
+    quern.Tensor([4., 5.], shape=(2,), dtype=float32, device='sim:gfx942')
+    """
+
+    __slots__ = ("_ffi", "__weakref__")
+
+    def __init__(self, ffi_tensor: Any) -> None:
+        if not isinstance(ffi_tensor, tvm_ffi.Tensor):
+            raise TypeError(f"Tensor: found a {type(ffi_tensor).__name__}; quern.to and quern.empty make Tensors")
+        self._ffi = ffi_tensor
+
+    def __tvm_ffi_object__(self) -> Any:
+        return self._ffi
+
+    def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None = None,
+                   dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
+        return self._ffi.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._ffi.__dlpack_device__()
+
+    # ---- what it is
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its sizes."""
+        return tuple(self._ffi.shape)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """From one element to the next along each dimension, in elements."""
+        return tuple(self._ffi.strides)
+
+    @property
+    def ndim(self) -> int:
+        """How many dimensions."""
+        return self._ffi.ndim
+
+    @property
+    def size(self) -> int:
+        """How many elements."""
+        return math.prod(self._ffi.shape)
+
+    @property
+    def dtype(self) -> numpy.dtype[Any]:
+        """NumPy's, or ml_dtypes' for bf16 and FP8."""
+        return numpy_dtype(str(self._ffi.dtype))
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.size * self.itemsize
+
+    @property
+    def device(self) -> Device:
+        """Where it is."""
+        return device_at(self._ffi.__dlpack_device__())
+
+    def data_ptr(self) -> int:
+        """The address of its first element, on its device."""
+        return self._ffi.data_ptr()
+
+    def is_contiguous(self) -> bool:
+        """Whether its elements lie one after another, the last dimension first."""
+        return self._ffi.is_contiguous()
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise TypeError("Tensor: len() of a tensor without dimensions")
+        return self._ffi.shape[0]
+
+    def __bool__(self) -> bool:
+        return bool(numpy_of(self))
+
+    def __repr__(self) -> str:
+        text = numpy.array2string(numpy_of(self), separator=", ", prefix="quern.Tensor(")
+        return f"quern.Tensor({text}, shape={self.shape}, dtype={self.dtype.name}, device={self.device.spec!r})"
+
+    # ---- its memory
+
+    def __getitem__(self, index: Any) -> Tensor:
+        offset, shape, strides = _view(index, self.shape, self.strides)
+        return Tensor(ffi.view(self._ffi, offset * self.itemsize, _ffi_shape(shape), _ffi_shape(strides)))
+
+    def numpy(self) -> numpy.ndarray[Any, Any]:
+        """Its memory as a NumPy array, if it is the host's; TypeError elsewhere."""
+        if self._ffi.__dlpack_device__()[0] != 1:
+            raise TypeError(f"Tensor.numpy: the tensor is on {self.device}; quern.numpy(x) copies it to the host")
+        name = str(self._ffi.dtype)
+        if name not in _NOT_IN_NUMPY:
+            return numpy.from_dlpack(self._ffi)
+        return numpy.from_dlpack(ffi.lend_as(self._ffi, _ffi_dtype(_NOT_IN_NUMPY[name]))).view(numpy_dtype(name))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray[Any, Any]:
+        return numpy.array(self.numpy(), dtype, copy=copy)
+
+    def __copy__(self) -> Tensor:
+        return to(self, self.device)
+
+    def __deepcopy__(self, memo: Any) -> Tensor:
+        return self.__copy__()
+
+    def __reduce__(self) -> Any:
+        return to, (numpy_of(self), self.device.spec)
+
+
+def _view(index, shape, strides):
+    """(offset, shape, strides) in elements of what an index takes."""
+    index = list(index) if isinstance(index, tuple) else [index]
+    taken = sum(part is not None and part is not Ellipsis for part in index)
+    rest = [slice(None)] * (len(shape) - taken)
+    if taken > len(shape):
+        raise IndexError(f"Tensor: found {taken} indices; accepted: {len(shape)} for shape {shape}")
+    at = next((i for i, part in enumerate(index) if part is Ellipsis), len(index))
+    index[at:at + 1] = rest
+    offset, dim, sizes, steps = 0, 0, [], []
+    for part in index:
+        if part is None:
+            sizes.append(1)
+            steps.append(0)
+            continue
+        size, stride, dim = shape[dim], strides[dim], dim + 1
+        if isinstance(part, slice):
+            begin, end, step = part.indices(size)
+            if step < 1:
+                raise IndexError(f"Tensor: a slice has step {step}; accepted: 1 or above")
+            sizes.append(len(range(begin, end, step)))
+            steps.append(stride * step)
+        else:
+            begin = _position(part, size)
+        offset += begin * stride if sizes[-1:] != [0] else 0
+    return offset, tuple(sizes), tuple(steps)
+
+
+def _position(part, size):
+    try:
+        i = operator.index(part)
+    except TypeError:
+        raise IndexError(f"Tensor: an index is a {type(part).__name__}; accepted: integers, slices, None, ...") from None
+    if not -size <= i < size:
+        raise IndexError(f"Tensor: index {i} is out of range; accepted: {-size} to {size - 1}")
+    return i % size
+
+
+# ---- others' arrays
 
 def is_numpy(x):
     return isinstance(x, numpy.ndarray)
-
-
-def must_lend(x):
-    """Whether x is an array of an ml_dtypes' type. DLPack would refuse it with an exception, which costs microseconds."""
-    return type(x) is numpy.ndarray and x.dtype.kind == "V"
 
 
 def is_torch(x):
@@ -122,15 +264,40 @@ def is_torch(x):
     return False
 
 
+def is_masked(x):
+    """Whether x is one of NumPy's masked arrays, whose mask DLPack does not carry."""
+    return is_numpy(x) and "numpy.ma" in sys.modules and isinstance(x, numpy.ma.MaskedArray)
+
+
+def fault_of(x):
+    """What of x DLPack does not describe, with what would do; None: nothing."""
+    if not is_numpy(x):
+        return None
+    if is_masked(x):
+        return "is a masked array; accepted: one without a mask, such as x.filled(0)"
+    if x.dtype.names is not None:
+        return f"has the structured dtype {x.dtype}; accepted: one field of it, such as x[{x.dtype.names[0]!r}]"
+    if not x.dtype.isnative:
+        return f"has dtype {x.dtype.str}, of the other byte order; accepted: this machine's, such as x.astype({x.dtype.name!r})"
+    if x.dtype.kind in "OSUMmT":
+        return f"has dtype {x.dtype}; accepted: numbers"
+    return None
+
+
 @functools.cache
 def _carrier(dtype):
     """What carries an ml_dtypes' type out of NumPy, the unsigned integer of its size, or None; and the type for tvm_ffi."""
     carrier = _NOT_IN_NUMPY.get(dtype.name)
-    return carrier and numpy.dtype(carrier), _ffi_dtype(dtype.name)
+    try:
+        return carrier and numpy.dtype(carrier), _ffi_dtype(dtype.name)
+    except ValueError:
+        raise NotImplementedError(f"has dtype {dtype}; accepted: {_COPIED}") from None
 
 
 def lend(array):
-    """A tensor over a NumPy array's memory, whatever its dtype; the array must outlive it. Nothing is copied."""
+    """TVM-FFI's tensor over a NumPy array's memory, whatever its dtype; the array must outlive it. Nothing is copied."""
+    if fault := fault_of(array):
+        raise ValueError(fault)
     carrier, dtype = _carrier(array.dtype)
     if carrier and array.flags.writeable:
         return ffi.lend_as(array.view(carrier), dtype)
@@ -140,9 +307,13 @@ def lend(array):
 
 
 def tensor(x):
-    """x as a Tensor over the same memory."""
+    """x as TVM-FFI's tensor over the same memory."""
     if isinstance(x, Tensor):
+        return x._ffi
+    if isinstance(x, tvm_ffi.Tensor):
         return x
+    if is_masked(x):
+        return lend(x)
     try:
         return tvm_ffi.from_dlpack(x)
     except BufferError:
@@ -151,10 +322,28 @@ def tensor(x):
         return lend(x)
 
 
-def empty(shape, dtype, device="cpu"):
-    """A Tensor on a device, not initialised. Raises ValueError, MemoryError, and what device() raises."""
-    number = _ffi_device(globals()["device"](device).dlpack)
-    return ffi.empty(_ffi_shape(tuple(shape)), _ffi_dtype(dtype_name(dtype)), number)
+# ---- new ones
+
+def _new(shape, dtype, number):
+    return Tensor(ffi.empty(_ffi_shape(tuple(shape)), dtype, ffi_device(number)))
+
+
+@public(op="device", spec="device")
+def empty(shape: Sequence[int], dtype: DType, device: str | Device = "cpu") -> Tensor:
+    """A Tensor on a device, whose content is whatever was there.
+
+    shape   sizes, at least 0
+    dtype   of the elements
+    device  a spec, as quern.device has them, or a Device
+
+    Raises ValueError (a negative size, a dtype that there is not), MemoryError, and what quern.device raises.
+
+    >>> quern.empty((2, 3), "bf16", "sim:gfx942").shape
+    (2, 3)
+    """
+    accepted = [name for name in DTypeName.__args__ if name not in _ALIASES]
+    name = choose_dtype("empty", dtype, accepted)
+    return _new(shape, _ffi_dtype(name), open_device(device).dlpack)
 
 
 def empty_like(x, shape=None, dtype=None):
@@ -168,7 +357,7 @@ def empty_like(x, shape=None, dtype=None):
         return numpy.empty(x.shape if shape is None else shape, x.dtype if dtype is None else numpy_dtype(dtype_name(dtype)))
     t = tensor(x)
     name = t.dtype if dtype is None else _ffi_dtype(dtype_name(dtype))
-    return ffi.empty(_ffi_shape(tuple(t.shape if shape is None else shape)), name, t.device)
+    return _new(t.shape if shape is None else shape, name, t.__dlpack_device__())
 
 
 def empty_strided_like(x, shape, strides, dtype=None):
@@ -183,7 +372,15 @@ def empty_strided_like(x, shape, strides, dtype=None):
         return numpy.ndarray(shape, name, flat, strides=[stride * flat.itemsize for stride in strides])
     t = tensor(x)
     name = t.dtype if dtype is None else _ffi_dtype(dtype_name(dtype))
-    return ffi.empty_strided(_ffi_shape(tuple(shape)), _ffi_shape(tuple(strides)), name, t.device)
+    return Tensor(ffi.empty_strided(_ffi_shape(tuple(shape)), _ffi_shape(tuple(strides)), name, t.device))
+
+
+def dims(op, name, x, *accepted):
+    """x's shape, if it has as many dimensions as accepted; else ValueError."""
+    shape = tuple(x.shape)
+    if len(shape) not in accepted:
+        raise ValueError(f"{op}: {name} has shape {list(shape)}, needs {' or '.join(map(str, accepted))} dimensions")
+    return shape
 
 
 def strides_of(x):
@@ -195,9 +392,7 @@ def strides_of(x):
 
 def item_size(x):
     """Bytes of an element."""
-    if is_torch(x):
-        return x.element_size()
-    return x.itemsize if is_numpy(x) else (x.dtype.bits + 7) // 8
+    return x.element_size() if is_torch(x) else (tensor(x).dtype.bits + 7) // 8
 
 
 def device_of(x):
@@ -211,40 +406,58 @@ def device_of(x):
 
 
 def give_like(x, tensor):
-    """A Tensor of ours as what x is, over the same memory; on the CPU if x is NumPy's."""
+    """TVM-FFI's tensor as what x is, over the same memory; on the CPU if x is NumPy's."""
     if is_torch(x):
         return torch.from_dlpack(tensor)
-    return _view(tensor) if is_numpy(x) else tensor
+    return Tensor(tensor).numpy() if is_numpy(x) else Tensor(tensor)
 
 
-def _view(tensor):
-    name = str(tensor.dtype)
-    if name not in _NOT_IN_NUMPY:
-        return numpy.from_dlpack(tensor)
-    import ctypes
-    size = numpy.dtype(_NOT_IN_NUMPY[name]).itemsize
-    count = max(1, tensor.numel()) * size
-    memory = (ctypes.c_char * count).from_address(tensor.data_ptr()) if tensor.numel() else bytearray(count)
-    memory_owner = numpy.frombuffer(memory, dtype=_NOT_IN_NUMPY[name])[:tensor.numel()]
-    return memory_owner.view(numpy_dtype(name)).reshape(tensor.shape).copy()
+# ---- from one device to another
+
+def _on_host(source):
+    """A copy of a device's tensor in host memory, with the same strides: devices copy whole stretches alone."""
+    shape, strides = _ffi_shape(tuple(source.shape)), _ffi_shape(tuple(source.strides))
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True)) if 0 not in shape else 0
+    stretch = ffi.view(source, 0, _ffi_shape((extent,)), _ffi_shape((1,)))
+    return ffi.view(to(Tensor(stretch), "cpu")._ffi, 0, shape, strides)
 
 
-def to(x, device):
-    """A copy of x on a device, as a Tensor.
+@public(op="device", spec="device")
+def to(x: Array, device: str | Device) -> Tensor:
+    """A copy of x on a device.
 
-    x       anything that speaks DLPack, and NumPy arrays of ml_dtypes' types; on a device it must be contiguous
-    device  a spec or a Device; "cpu" brings a result back
+    x       any array; strided ones, and those that go from one GPU to another, pass through the host
+    device  a spec, as quern.device has them, or a Device; "cpu" brings a result back, as quern.numpy does
+
+    Raises TypeError (no array), NotImplementedError (dtype), MemoryError, and what quern.device raises.
+
+    >>> quern.to(numpy.ones(3, numpy.float32), "sim:gfx942")
+    quern.Tensor([1., 1., 1.], shape=(3,), dtype=float32, device='sim:gfx942')
     """
     if is_torch(x):
         check_torch("to", ("x",), (x,))
-    source, target = tensor(x), globals()["device"](device)
-    result = empty(source.shape, str(source.dtype), target)
-    if source.__dlpack_device__()[0] != 1 and target.dlpack[0] != 1 and source.__dlpack_device__() != target.dlpack:
-        source = to(source, "cpu")  # between devices by way of the host
+    source, target = tensor(x), open_device(device)
+    here = source.__dlpack_device__()
+    if here[0] != 1 and (not source.is_contiguous() or (target.dlpack[0] != 1 and here != target.dlpack)):
+        source = _on_host(source)
+    try:
+        dtype = source.dtype
+    except ValueError:  # one that TVM-FFI has no name for
+        raise NotImplementedError(f"to: x has dtype {dtype_name(x.dtype)}; accepted: {_COPIED}") from None
+    result = _new(source.shape, dtype, target.dlpack)
     ffi.copy(result, source)
     return result
 
 
-def numpy_of(x):
-    """x, on any device, as a NumPy array of its own; bf16 and FP8 as ml_dtypes' types."""
-    return _view(to(x, "cpu"))
+@public(name="numpy", op="to")
+def numpy_of(x: Array) -> numpy.ndarray[Any, Any]:
+    """A copy of x, from any device, as a NumPy array; bf16 and FP8 as ml_dtypes' types.
+
+    x  any array
+
+    Raises TypeError (no array), NotImplementedError (dtype), MemoryError, RuntimeError (the driver's error).
+
+    >>> quern.numpy(quern.to(numpy.ones(3, numpy.float32), "sim:gfx942"))
+    array([1., 1., 1.], dtype=float32)
+    """
+    return to(x, "cpu").numpy()

@@ -60,7 +60,7 @@ def test_device():
 
 @pytest.mark.parametrize("call, error, message", [
     (lambda: quern.device("tpu"), ValueError, "no such kind of device"),
-    (lambda: quern.device(7), TypeError, "spec must be a string"),
+    (lambda: quern.device(7), TypeError, "device: spec is 7; accepted: a string, a Device"),
     (lambda: quern.device("sim:gfx000"), ValueError, "no such architecture"),
     (lambda: quern.device("hip:64"), LookupError, "hip"),
     (lambda: quern.empty((-1,), "f32"), ValueError, "at least 0"),

@@ -118,14 +118,14 @@ def test_read_only_input_is_read():
 @pytest.mark.parametrize("name, wrong, error, message", [
     ("weight", np.ones(63, np.float32), ValueError, r"weight has shape \[63\], needs \[64\]"),
     ("weight", np.ones(64, np.int32), NotImplementedError, "weight has dtype i32"),
-    ("weight", None, TypeError, "weight is None, needs a tensor"),
-    ("weight", "text", TypeError, "weight is something else, needs a tensor"),
+    ("weight", None, TypeError, "weight is None; accepted: an array"),
+    ("weight", "text", TypeError, "weight is 'text'; accepted: an array"),
     ("x", np.ones((4, 64)), NotImplementedError, "x has dtype f64"),
     ("x", np.ones((4, 128), np.float32)[:, ::2], ValueError, "x "),
     ("x", np.ones(64, np.float32), ValueError, "x has 1 dimensions"),
     ("eps", float("nan"), ValueError, "eps"),
     ("eps", -1.0, ValueError, "eps"),
-    ("eps", "1", TypeError, "eps is something else, needs a number"),
+    ("eps", "1", TypeError, "eps is '1'; accepted: a number"),
 ])
 def test_errors_name_the_argument_and_write_nothing(name, wrong, error, message):
     arguments = {"x": normal(25, (4, 64)), "weight": normal(26, (64,)), "eps": 1e-6, "out": np.full((4, 64), 7, np.float32)}

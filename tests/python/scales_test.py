@@ -141,7 +141,7 @@ F32 = np.ones((8, 4), np.float32)
 
 
 @pytest.mark.parametrize("call, kind, message", [
-    (lambda: quern.get_mn_major_tma_aligned_tensor(F32[0]), ValueError, r"sf has shape \(4,\)"),
+    (lambda: quern.get_mn_major_tma_aligned_tensor(F32[0]), ValueError, r"sf has shape \[4\]"),
     (lambda: quern.get_mn_major_tma_aligned_tensor(F32.astype(np.float16)), NotImplementedError, "dtype f16"),
     (lambda: quern.pack_ue8m0_to_int(F32[:, :3]), ValueError, "x has 3 columns"),
     (lambda: quern.get_mn_major_tma_aligned_packed_ue8m0_tensor(F32, np.array([8])), NotImplementedError, "dtype i64"),
