@@ -122,7 +122,8 @@ static void load_a(void *out, const qni_gemm_block *a) {
 
 // ---- one row: decoded in registers, used at once
 
-/** partial[64] = row b (of e4m3fnuz twice that); false if b holds a NaN. k in order, as in multiply_rows, so that the bits are the same. */
+/** partial[64] = row b, of e4m3fnuz twice that; false if b holds a NaN. k in order, as in multiply_rows, so that the
+ *  bits are the same. */
 [[gnu::always_inline]] static inline bool multiply_row(__m256 partial[8], const float *row,
                                                        const uint8_t *panel, const char *next,
                                                        bool is_fn) {

@@ -190,7 +190,9 @@ static void multiply_rest(int64_t rows, float *sums, const float *a, const float
 static void f32_multiply(float *sums, const void *a, const void *b, const float *scales,
                          int64_t rows, bool is_first, const char *next) {
     int64_t whole = rows / ROWS * ROWS;
-    fetch f = plan_fetch(next, (whole / ROWS + 1) * (QNI_GEMM_PANEL_N / WIDTH));
+    // A panel in one strip fills the first-level cache: what is fetched would push it out.
+    const char *fetched = STRIP < QNI_GEMM_PANEL_N ? next : nullptr;
+    fetch f = plan_fetch(fetched, (whole / ROWS + 1) * (QNI_GEMM_PANEL_N / WIDTH));
     for (int64_t n = 0; n < QNI_GEMM_PANEL_N; n += WIDTH) {
         const float *strip = (const float *)b + panel_at(0, n), *row = a;
         for (int64_t m = 0; m < whole; m += ROWS, row += ROWS * QNI_GEMM_BLOCK_K) {
