@@ -65,8 +65,19 @@ qn_status ckpt_rewrite(const ckpt *c, const char *path, bool force, const ckpt_r
 /** Writes part of an output tensor, `offset` bytes from its start. */
 qn_status ckpt_put(ckpt_sink *sink, const st_tensor *out, int64_t offset, const void *data,
                    int64_t bytes);
+/** The same of a part of a matrix: rows x cols elements, at `data` without gaps, that begin at row and col. */
+qn_status ckpt_put_part(ckpt_sink *sink, const st_tensor *out, int64_t row, int64_t col,
+                        const void *data, int64_t rows, int64_t cols);
+/** In what parts a matrix is best dealt with: of whole blocks, of about most_bytes, and of whole rows where blocks of
+ *  them are not larger than that already. */
+typedef struct ckpt_step {
+    int64_t rows, cols;
+} ckpt_step;
+ckpt_step ckpt_step_of(const st_tensor *matrix, int64_t block, int64_t most_bytes);
 /** Tells that bytes of the input have been dealt with: progress, and pages given back. */
 void ckpt_progress(const ckpt_shard *shard, const st_tensor *in, int64_t begin, int64_t end);
+void ckpt_progress_part(const ckpt_shard *shard, const st_tensor *in, int64_t row, int64_t col,
+                        int64_t rows, int64_t cols);
 
 /** Puts or replaces "quantization_config" in config.json's text, every other byte kept. Caller frees. */
 char *ckpt_config_with(const char *config, const json_t *quantization);

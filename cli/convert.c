@@ -113,25 +113,40 @@ static json_t *quantization(void *context) {
 typedef struct pair {
     const ckpt_shard *weight_shard, *scale_shard;
     const st_tensor *weight, *scale, *weight_out, *scale_out;
-    uint8_t *q; // room for one run of rows
-    float *scales;
+    uint8_t *q;    // a part of the weight, converted in place
+    float *scales; // its scales
 } pair;
 
-static qn_status convert_rows(job *j, const pair *p, int64_t row, int64_t rows) {
+/** Which part of a weight, of whole blocks save at its edges. */
+typedef struct part {
+    int64_t row, col, rows, cols;
+} part;
+
+static int64_t blocks_of(int64_t elements) {
+    return (elements + BLOCK - 1) / BLOCK;
+}
+
+/** Copies a part of a matrix in a file, which need not be aligned. */
+static void load_part(void *room, const ckpt_shard *shard, const st_tensor *t, const part *k) {
+    const int64_t bytes = t->dtype->bits / 8, pitch = t->shape[1];
+    const char *from = (const char *)ckpt_data(shard, t) + (k->row * pitch + k->col) * bytes;
+    for (int64_t i = 0; i < k->rows; i++)
+        memcpy((char *)room + i * k->cols * bytes, from + i * pitch * bytes,
+               (size_t)(k->cols * bytes));
+}
+
+static qn_status convert_part(job *j, const pair *p, const part *k, const part *blocks) {
     DLDevice cpu = qn_device_id(j->cpu.device);
-    int64_t shape[2] = {rows, p->weight->shape[1]};
-    int64_t blocks[2] = {(rows + BLOCK - 1) / BLOCK, p->scale->shape[1]};
-    const char *q_in = (const char *)ckpt_data(p->weight_shard, p->weight) + row * shape[1];
-    // The copy aligns what the file need not.
-    memcpy(p->scales,
-           (const char *)ckpt_data(p->scale_shard, p->scale) + row / BLOCK * blocks[1] * 4,
-           (size_t)(blocks[0] * blocks[1] * 4));
-    DLTensor q = {
-        .data = (void *)q_in, .device = cpu, .ndim = 2, .dtype = j->from->dl, .shape = shape};
-    DLTensor scale = {
-        .data = p->scales, .device = cpu, .ndim = 2, .dtype = {kDLFloat, 32, 1}, .shape = blocks};
+    int64_t shape[2] = {k->rows, k->cols}, scale_shape[2] = {blocks->rows, blocks->cols};
+    load_part(p->q, p->weight_shard, p->weight, k);
+    load_part(p->scales, p->scale_shard, p->scale, blocks);
+    DLTensor q = {.data = p->q, .device = cpu, .ndim = 2, .dtype = j->from->dl, .shape = shape};
+    DLTensor scale = {.data = p->scales,
+                      .device = cpu,
+                      .ndim = 2,
+                      .dtype = {kDLFloat, 32, 1},
+                      .shape = scale_shape};
     DLTensor q_out = q;
-    q_out.data = p->q;
     q_out.dtype = j->into->dl;
     qn_convert_report report = {.struct_size = sizeof report};
     qn_status st =
@@ -145,31 +160,33 @@ static qn_status convert_rows(job *j, const pair *p, int64_t row, int64_t rows) 
     return cli_fail_lib(st, p->weight->name);
 }
 
-static qn_status write_rows(job *j, const pair *p, ckpt_sink *sink, int64_t row, int64_t rows) {
-    int64_t cols = p->weight->shape[1], scale_cols = p->scale->shape[1];
+static qn_status write_part(job *j, const pair *p, ckpt_sink *sink, const part *k) {
+    const part blocks = {k->row / BLOCK, k->col / BLOCK, blocks_of(k->rows), blocks_of(k->cols)};
     qn_status st;
-    CLI_TRY(convert_rows(j, p, row, rows));
+    CLI_TRY(convert_part(j, p, k, &blocks));
     if (p->weight_out)
-        CLI_TRY(ckpt_put(sink, p->weight_out, row * cols, p->q, rows * cols));
+        CLI_TRY(ckpt_put_part(sink, p->weight_out, k->row, k->col, p->q, k->rows, k->cols));
     if (p->scale_out)
-        CLI_TRY(ckpt_put(sink, p->scale_out, row / BLOCK * scale_cols * 4, p->scales,
-                         (rows + BLOCK - 1) / BLOCK * scale_cols * 4));
+        CLI_TRY(ckpt_put_part(sink, p->scale_out, blocks.row, blocks.col, p->scales, blocks.rows,
+                              blocks.cols));
     if (p->weight_out)
-        ckpt_progress(p->weight_shard, p->weight, row * cols, (row + rows) * cols);
+        ckpt_progress_part(p->weight_shard, p->weight, k->row, k->col, k->rows, k->cols);
 out:
     return st;
 }
 
 static qn_status write_pair(job *j, pair *p, ckpt_sink *sink) {
-    int64_t rows = p->weight->shape[0], cols = p->weight->shape[1];
-    int64_t blocks = cols ? MAX_CHUNK_BYTES / (cols * BLOCK) : 1;
-    int64_t step = (blocks > 1 ? blocks : 1) * BLOCK;
-    step = step < rows ? step : rows;
-    p->q = cli_alloc((size_t)(step * cols));
-    p->scales = cli_alloc((size_t)((step + BLOCK - 1) / BLOCK * p->scale->shape[1]) * 4);
+    const int64_t rows = p->weight->shape[0], cols = p->weight->shape[1];
+    const ckpt_step step = ckpt_step_of(p->weight, BLOCK, MAX_CHUNK_BYTES);
+    p->q = cli_alloc((size_t)(step.rows * step.cols));
+    p->scales = cli_alloc((size_t)(blocks_of(step.rows) * blocks_of(step.cols)) * 4);
     qn_status st = QN_OK;
-    for (int64_t row = 0; st == QN_OK && row < rows; row += step)
-        st = write_rows(j, p, sink, row, rows - row < step ? rows - row : step);
+    for (part k = {0}; st == QN_OK && k.row < rows; k.row += step.rows)
+        for (k.col = 0; st == QN_OK && k.col < cols; k.col += step.cols) {
+            k.rows = rows - k.row < step.rows ? rows - k.row : step.rows;
+            k.cols = cols - k.col < step.cols ? cols - k.col : step.cols;
+            st = write_part(j, p, sink, &k);
+        }
     free(p->q);
     free(p->scales);
     return st;

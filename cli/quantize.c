@@ -97,68 +97,93 @@ static json_t *quantization(void *context) {
 
 // ---- writing
 
-/** A run of rows of one weight, whole blocks high save at the end. */
+/** A part of one weight, of whole blocks save at its edges. */
 typedef struct chunk {
-    const void *x;   // [rows, cols] of the tensor's dtype
-    float *narrowed; // room for F64 weights as f32
-    uint8_t *q;      // [rows, cols]
-    float *scale;    // [ceil(rows/128), ceil(cols/128)]
-    int64_t row, rows, cols;
+    const void *x;    // [rows, cols] of the tensor's dtype, or f32 for F64
+    int64_t x_row;    // its row stride
+    float *narrowed;  // room for F64 weights as f32
+    uint8_t *q;       // [rows, cols]
+    float *scale;     // [ceil(rows/128), ceil(cols/128)]
+    int64_t row, col; // where it begins
+    int64_t rows, cols;
 } chunk;
 
-static int64_t rows_per_chunk(const st_tensor *t) {
-    int64_t row_bytes = t->shape[1] * t->dtype->bits / 8;
-    int64_t blocks = MAX_CHUNK_BYTES / (row_bytes * BLOCK);
-    return (blocks > 1 ? blocks : 1) * BLOCK;
-}
-
-/** Index of the first value that is NaN or infinite; -1 if there is none. All exponent bits are set. */
+/** Index in the chunk of the first value of a row that is NaN or infinite; -1 if there is none. All exponent bits are
+ *  set. */
 static int64_t first_nonfinite(const st_tensor *t, const void *x, int64_t count) {
     uint32_t half = strcmp(t->dtype->name, "BF16") == 0 ? 0x7F80 : 0x7C00;
     for (int64_t i = 0; i < count; i++) {
-        bool bad = t->dtype->bits == 64   ? !isfinite(((const double *)x)[i])
-                   : t->dtype->bits == 32 ? !isfinite(((const float *)x)[i])
-                                          : (((const uint16_t *)x)[i] & half) == half;
+        bool bad = t->dtype->bits > 16 ? !isfinite(((const float *)x)[i])
+                                       : (((const uint16_t *)x)[i] & half) == half;
         if (bad)
             return i;
     }
     return -1;
 }
 
+/** Bytes of an element as the chunk has it: a double that f32 cannot hold has become an infinity by now. */
+static int64_t element_bytes(const st_tensor *t) {
+    return t->dtype->bits == 16 ? 2 : 4;
+}
+
 static qn_status check_finite(const ckpt_shard *shard, const st_tensor *t, const chunk *k) {
-    int64_t at = allow_nonfinite ? -1 : first_nonfinite(t, k->x, k->rows * k->cols);
-    if (at < 0)
-        return QN_OK;
-    return cli_fail(QN_E_INVALID,
-                    "%s: tensor %s: element [%" PRId64 ", %" PRId64
-                    "] is NaN or infinite; accepted: finite values, or --allow-nonfinite",
-                    shard->map.path, t->name, k->row + at / k->cols, at % k->cols);
+    for (int64_t i = 0; i < k->rows && !allow_nonfinite; i++) {
+        const char *row = (const char *)k->x + i * k->x_row * element_bytes(t);
+        int64_t at = first_nonfinite(t, row, k->cols);
+        if (at >= 0)
+            return cli_fail(QN_E_INVALID,
+                            "%s: tensor %s: element [%" PRId64 ", %" PRId64
+                            "] is NaN or infinite; accepted: finite values, or --allow-nonfinite",
+                            shard->map.path, t->name, k->row + i, k->col + at);
+    }
+    return QN_OK;
 }
 
 /** Offsets in the file need not suit the dtype: a misaligned tensor is read through a copy. */
-static void chunk_load(chunk *k, const st_tensor *t, const char *from) {
-    int64_t count = k->rows * k->cols;
-    if (t->dtype->bits == 64)
-        for (int64_t i = 0; i < count; i++) {
-            double value;
-            memcpy(&value, from + 8 * i, 8);
-            k->narrowed[i] = (float)value;
-        }
-    else if ((uintptr_t)from % (uintptr_t)(t->dtype->bits / 8) != 0)
-        memcpy(k->narrowed, from, (size_t)(count * t->dtype->bits / 8));
-    else {
+static bool needs_copy(const ckpt_shard *shard, const st_tensor *t) {
+    return t->dtype->bits == 64 ||
+           (uintptr_t)ckpt_data(shard, t) % (uintptr_t)(t->dtype->bits / 8) != 0;
+}
+
+static void copy_row(void *to, const st_tensor *t, const char *from, int64_t count) {
+    if (t->dtype->bits != 64) {
+        memcpy(to, from, (size_t)(count * element_bytes(t)));
+        return;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        double value;
+        memcpy(&value, from + 8 * i, 8);
+        ((float *)to)[i] = (float)value;
+    }
+}
+
+static void chunk_load(chunk *k, const ckpt_shard *shard, const st_tensor *t) {
+    const int64_t row_bytes = t->shape[1] * t->dtype->bits / 8;
+    const char *from =
+        (const char *)ckpt_data(shard, t) + k->row * row_bytes + k->col * t->dtype->bits / 8;
+    if (!k->narrowed) {
         k->x = from;
+        k->x_row = t->shape[1];
         return;
     }
     k->x = k->narrowed;
+    k->x_row = k->cols;
+    for (int64_t i = 0; i < k->rows; i++)
+        copy_row((char *)k->narrowed + i * k->cols * element_bytes(t), t, from + i * row_bytes,
+                 k->cols);
 }
 
 static qn_status chunk_quantize(const job *j, const st_tensor *t, chunk *k) {
     DLDevice cpu = qn_device_id(j->cpu.device);
-    int64_t shape[2] = {k->rows, k->cols};
+    int64_t shape[2] = {k->rows, k->cols}, strides[2] = {k->x_row, 1};
     int64_t blocks[2] = {(k->rows + BLOCK - 1) / BLOCK, (k->cols + BLOCK - 1) / BLOCK};
     DLDataType wide = t->dtype->bits == 64 ? (DLDataType){kDLFloat, 32, 1} : t->dtype->dl;
-    DLTensor x = {.data = (void *)k->x, .device = cpu, .ndim = 2, .dtype = wide, .shape = shape};
+    DLTensor x = {.data = (void *)k->x,
+                  .device = cpu,
+                  .ndim = 2,
+                  .dtype = wide,
+                  .shape = shape,
+                  .strides = strides};
     DLTensor q = {
         .data = k->q, .device = cpu, .ndim = 2, .dtype = {kDLFloat8_e4m3fn, 8, 1}, .shape = shape};
     DLTensor scale = {
@@ -172,18 +197,14 @@ static qn_status chunk_quantize(const job *j, const st_tensor *t, chunk *k) {
 static qn_status write_chunk(const job *j, const ckpt_shard *shard, const ckpt_item *item,
                              ckpt_sink *sink, chunk *k) {
     const st_tensor *t = item->in;
-    int64_t row_bytes = k->cols * t->dtype->bits / 8, scale_cols = item->out[1].shape[1];
-    chunk_load(k, t, (const char *)ckpt_data(shard, t) + k->row * row_bytes);
+    chunk_load(k, shard, t);
     qn_status st;
-    // A double that f32 cannot hold has become an infinity by now, so this finds it too.
-    st_tensor seen = *t;
-    seen.dtype = t->dtype->bits == 64 ? st_dtype_find("F32") : t->dtype;
-    CLI_TRY(check_finite(shard, &seen, k));
+    CLI_TRY(check_finite(shard, t, k));
     CLI_TRY(chunk_quantize(j, t, k));
-    CLI_TRY(ckpt_put(sink, &item->out[0], k->row * k->cols, k->q, k->rows * k->cols));
-    CLI_TRY(ckpt_put(sink, &item->out[1], k->row / BLOCK * scale_cols * 4, k->scale,
-                     (k->rows + BLOCK - 1) / BLOCK * scale_cols * 4));
-    ckpt_progress(shard, t, k->row * row_bytes, (k->row + k->rows) * row_bytes);
+    CLI_TRY(ckpt_put_part(sink, &item->out[0], k->row, k->col, k->q, k->rows, k->cols));
+    CLI_TRY(ckpt_put_part(sink, &item->out[1], k->row / BLOCK, k->col / BLOCK, k->scale,
+                          (k->rows + BLOCK - 1) / BLOCK, (k->cols + BLOCK - 1) / BLOCK));
+    ckpt_progress_part(shard, t, k->row, k->col, k->rows, k->cols);
 out:
     return st;
 }
@@ -191,18 +212,19 @@ out:
 static qn_status write(void *context, const ckpt *, const ckpt_shard *shard, const ckpt_item *item,
                        ckpt_sink *sink) {
     const st_tensor *t = item->in;
-    int64_t step = rows_per_chunk(t) < t->shape[0] ? rows_per_chunk(t) : t->shape[0];
-    chunk k = {.cols = t->shape[1]};
-    k.q = cli_alloc((size_t)(step * k.cols));
-    k.scale = cli_alloc((size_t)((step + BLOCK - 1) / BLOCK * item->out[1].shape[1]) * 4);
-    bool is_aligned = (uintptr_t)ckpt_data(shard, t) % (uintptr_t)(t->dtype->bits / 8) == 0;
-    if (t->dtype->bits == 64 || !is_aligned)
-        k.narrowed = cli_alloc((size_t)(step * k.cols) * 4);
+    const ckpt_step step = ckpt_step_of(t, BLOCK, MAX_CHUNK_BYTES);
+    chunk k = {.q = cli_alloc((size_t)(step.rows * step.cols))};
+    k.scale = cli_alloc(
+        (size_t)((step.rows + BLOCK - 1) / BLOCK * ((step.cols + BLOCK - 1) / BLOCK)) * 4);
+    if (needs_copy(shard, t))
+        k.narrowed = cli_alloc((size_t)(step.rows * step.cols) * 4);
     qn_status st = QN_OK;
-    for (; st == QN_OK && k.row < t->shape[0]; k.row += step) {
-        k.rows = t->shape[0] - k.row < step ? t->shape[0] - k.row : step;
-        st = write_chunk(context, shard, item, sink, &k);
-    }
+    for (k.row = 0; st == QN_OK && k.row < t->shape[0]; k.row += step.rows)
+        for (k.col = 0; st == QN_OK && k.col < t->shape[1]; k.col += step.cols) {
+            k.rows = t->shape[0] - k.row < step.rows ? t->shape[0] - k.row : step.rows;
+            k.cols = t->shape[1] - k.col < step.cols ? t->shape[1] - k.col : step.cols;
+            st = write_chunk(context, shard, item, sink, &k);
+        }
     free(k.q);
     free(k.scale);
     free(k.narrowed);

@@ -30,6 +30,42 @@ void ckpt_progress(const ckpt_shard *shard, const st_tensor *in, int64_t begin, 
     cli_progress_add(end - begin);
 }
 
+// ---- parts of matrices
+
+ckpt_step ckpt_step_of(const st_tensor *matrix, int64_t block, int64_t most_bytes) {
+    const int64_t rows = matrix->shape[0], cols = matrix->shape[1], bytes = matrix->dtype->bits / 8;
+    const int64_t fit = most_bytes / (block * bytes); // columns of a row of blocks
+    ckpt_step step = {block, cols};
+    if (cols > fit)
+        step.cols = fit / block * block;
+    else if (cols)
+        step.rows = fit / cols * block;
+    step.rows = step.rows < rows ? step.rows : rows;
+    return step;
+}
+
+qn_status ckpt_put_part(ckpt_sink *sink, const st_tensor *out, int64_t row, int64_t col,
+                        const void *data, int64_t rows, int64_t cols) {
+    const int64_t bytes = out->dtype->bits / 8, pitch = out->shape[1];
+    if (cols == pitch)
+        return ckpt_put(sink, out, row * pitch * bytes, data, rows * cols * bytes);
+    qn_status st = QN_OK;
+    for (int64_t i = 0; st == QN_OK && i < rows; i++)
+        st = ckpt_put(sink, out, ((row + i) * pitch + col) * bytes,
+                      (const char *)data + i * cols * bytes, cols * bytes);
+    return st;
+}
+
+void ckpt_progress_part(const ckpt_shard *shard, const st_tensor *in, int64_t row, int64_t col,
+                        int64_t rows, int64_t cols) {
+    const int64_t bytes = in->dtype->bits / 8, pitch = in->shape[1];
+    const bool is_whole = cols == pitch;
+    for (int64_t i = 0; i < (is_whole ? 1 : rows); i++) {
+        const int64_t begin = ((row + i) * pitch + col) * bytes;
+        ckpt_progress(shard, in, begin, begin + (is_whole ? rows : 1) * cols * bytes);
+    }
+}
+
 // ---- planning
 
 static qn_status plan_item(ckpt_sink *sink, int64_t i, const ckpt *c, const ckpt_rule *rule) {

@@ -135,3 +135,16 @@ def test_mistakes(tmp_path):
     refused("convert", tmp_path / "in", out, "--to", "e4m3fnuz", says=["x.weight", "two dimensions"], leaves=out)
     raw_file(tmp_path / "in", {})
     refused("convert", tmp_path / "in", out, "--to", "e4m3fnuz", says=["nothing to convert"], leaves=out)
+
+
+def test_wide_weight(tmp_path):
+    """So wide that a row of blocks is dealt with in parts."""
+    rng = np.random.default_rng(7)
+    q = rng.integers(0, 256, (130, 262_144 + 200), dtype=np.uint8)
+    scale = rng.random((2, 2050), dtype=np.float32) + np.float32(0.5)
+    save(tmp_path / "in", {"x.weight": q.view(ml_dtypes.float8_e4m3fn), "x.weight_scale_inv": scale})
+    ok("convert", tmp_path / "in", tmp_path / "out", "--to", "e4m3fnuz")
+    after = load(tmp_path / "out")
+    wanted = np.where(q == 0x80, 0, np.where(q & 0x7F == 0x7F, 0x80, q))
+    np.testing.assert_array_equal(after["x.weight"].view(np.uint8), wanted)
+    np.testing.assert_array_equal(after["x.weight_scale_inv"], 2 * scale)
