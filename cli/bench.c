@@ -211,7 +211,9 @@ static qn_status check_word(const char *word) {
             snprintf(accepted + used, sizeof accepted - used, ", %s", names[which]);
         }
     }
-    return cli_fail(QN_E_INVALID, "unknown op '%s' (accepted: %s)", word, accepted);
+    char guess[CLI_GUESS_ROOM];
+    return cli_fail(QN_E_INVALID, "unknown op '%s' (accepted: %s)%s", word, accepted,
+                    cli_guess(word, strlen(word), accepted, guess, sizeof guess));
 }
 
 static int count_problems(const job *j, int count, char **words) {

@@ -87,6 +87,13 @@ static qn_status clear(void) {
     return cli_flush();
 }
 
+static qn_status fail_action(const char *action) {
+    static const char accepted[] = "path, list, verify, clear";
+    char guess[CLI_GUESS_ROOM];
+    return cli_fail(QN_E_INVALID, "unknown action '%s' (accepted: %s)%s", action, accepted,
+                    cli_guess(action, strlen(action), accepted, guess, sizeof guess));
+}
+
 static int run(int, char **arguments) {
     const char *action = arguments[0];
     qn_status st;
@@ -97,8 +104,7 @@ static int run(int, char **arguments) {
     else if (strcmp(action, "clear") == 0)
         st = clear();
     else
-        st = cli_fail(QN_E_INVALID, "unknown action '%s' (accepted: path, list, verify, clear)",
-                      action);
+        st = fail_action(action);
     return cli_finish("cache", st);
 }
 

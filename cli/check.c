@@ -222,7 +222,7 @@ static void print_evidence(const summary *s) {
 
 static qn_status check_ops(int count, char **ops) {
     for (int i = 0; i < count; i++) {
-        char known[256] = "";
+        char known[1024] = "", guess[CLI_GUESS_ROOM];
         bool found = false;
         for (const char *const *op = qn_op_names(); *op; op++) {
             size_t used = strlen(known);
@@ -230,7 +230,8 @@ static qn_status check_ops(int count, char **ops) {
             found = found || strcmp(*op, ops[i]) == 0;
         }
         if (!found)
-            return cli_fail(QN_E_INVALID, "unknown op '%s' (accepted: %s)", ops[i], known);
+            return cli_fail(QN_E_INVALID, "unknown op '%s' (accepted: %s)%s", ops[i], known,
+                            cli_guess(ops[i], strlen(ops[i]), known, guess, sizeof guess));
     }
     return QN_OK;
 }

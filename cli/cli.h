@@ -30,6 +30,12 @@ int cli_finish(const char *command, qn_status status);
             goto out;                                                                              \
     } while (0)
 
+/** "; did you mean X?" into buf if the word found is close to a word X of `accepted`, which are parted by commas, bars or
+ *  blanks; else "". Gives buf. (guess.c) */
+const char *cli_guess(const char *found, size_t length, const char *accepted, char *buf,
+                      size_t room);
+enum { CLI_GUESS_ROOM = 80 };
+
 // ---- options and subcommands (options.c, main.c)
 
 typedef enum cli_kind {
@@ -72,6 +78,8 @@ extern const cli_command cli_bench, cli_cache, cli_check, cli_convert, cli_devic
 extern const cli_command *const cli_commands[];
 
 const cli_command *cli_command_find(const char *name);
+/** Their names, parted by blanks. */
+const char *cli_command_names(void);
 /** Reads argv into the command's options and moves its other arguments to the front; *count is their
  *  number. Unknown options, missing or malformed values are errors that name what is accepted. */
 qn_status cli_options_parse(const cli_command *command, int argc, char **argv, int *count,

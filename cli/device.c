@@ -2,8 +2,28 @@
 // A device with a stream, its properties as JSON, and tensors on it.
 #include "cli.h"
 
+#include <string.h>
+
 qn_status cli_fail_lib(qn_status status, const char *what) {
     return cli_fail(status, "%s: %s", what, qn_last_error());
+}
+
+/** Adds to the message which of the devices here a mistyped spec may have meant. */
+static qn_status fail_spec(qn_status status, const char *what, const char *spec) {
+    enum { MOST = 64 };
+    static qn_device_info infos[MOST];
+    char guess[CLI_GUESS_ROOM], accepted[MOST * sizeof infos->spec] = "auto";
+    int32_t count = MOST;
+    qn_status st = cli_fail_lib(status, what);
+    infos[0].struct_size = sizeof *infos;
+    if (!spec || status == QN_E_MEMORY || qn_device_list(infos, &count) != QN_OK)
+        return st;
+    for (int32_t i = 0; i < count && i < MOST; i++) {
+        const size_t used = strlen(accepted);
+        snprintf(accepted + used, sizeof accepted - used, " %s", infos[i].spec);
+    }
+    cli_guess(spec, strlen(spec), accepted, guess, sizeof guess);
+    return *guess ? cli_fail(status, "%s%s", cli_error(), guess) : st;
 }
 
 qn_status cli_device_open(cli_device *out, const char *spec) {
@@ -14,7 +34,7 @@ qn_status cli_device_open(cli_device *out, const char *spec) {
     if ((st = qn_device_open(&out->device, spec)) != QN_OK ||
         (st = qn_device_get_info(out->device, &out->info)) != QN_OK ||
         (st = qn_stream_create(&out->stream, out->device)) != QN_OK) {
-        st = cli_fail_lib(st, what);
+        st = fail_spec(st, what, spec);
         cli_device_close(out);
     }
     return st;

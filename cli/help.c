@@ -2,6 +2,8 @@
 // quern help [COMMAND]: the same text as --help, or the whole command line as JSON.
 #include "cli.h"
 
+#include <string.h>
+
 static bool as_json;
 
 static const cli_option options[] = {
@@ -27,10 +29,13 @@ static qn_status print_json(const cli_command *only) {
 
 static int run(int count, char **arguments) {
     const cli_command *command = count ? cli_command_find(arguments[0]) : nullptr;
+    char guess[CLI_GUESS_ROOM];
     if (count && !command)
-        return cli_finish(
-            "help",
-            cli_fail(QN_E_INVALID, "unknown command '%s' (quern help lists them)", arguments[0]));
+        return cli_finish("help",
+                          cli_fail(QN_E_INVALID, "unknown command '%s' (quern help lists them)%s",
+                                   arguments[0],
+                                   cli_guess(arguments[0], strlen(arguments[0]),
+                                             cli_command_names(), guess, sizeof guess)));
     if (as_json)
         return cli_finish("help", print_json(command));
     if (command)

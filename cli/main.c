@@ -15,14 +15,22 @@ const cli_command *cli_command_find(const char *name) {
     return nullptr;
 }
 
+const char *cli_command_names(void) {
+    static char names[256];
+    *names = '\0';
+    for (const cli_command *const *c = cli_commands; *c; c++) {
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s%s", used ? " " : "", (*c)->name);
+    }
+    return names;
+}
+
 static int fail_command(const char *name) {
-    fprintf(stderr, "quern: unknown %s '%s' (accepted:", *name == '-' ? "option" : "command", name);
-    if (*name == '-')
-        fputs(" --help, --version", stderr);
-    else
-        for (const cli_command *const *c = cli_commands; *c; c++)
-            fprintf(stderr, " %s", (*c)->name);
-    fputs(")\n", stderr);
+    const bool is_option = *name == '-';
+    const char *accepted = is_option ? "--help, --version" : cli_command_names();
+    char guess[CLI_GUESS_ROOM];
+    fprintf(stderr, "quern: unknown %s '%s' (accepted: %s)%s\n", is_option ? "option" : "command",
+            name, accepted, cli_guess(name, strlen(name), accepted, guess, sizeof guess));
     return CLI_BAD_INPUT;
 }
 

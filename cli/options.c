@@ -19,7 +19,9 @@ static qn_status fail_unknown(const cli_command *command, const char *name, int 
         size_t used = strlen(accepted);
         snprintf(accepted + used, sizeof accepted - used, ", %s", o->name);
     }
-    return cli_fail(QN_E_INVALID, "unknown option %.*s (accepted: %s)", length, name, accepted);
+    char guess[CLI_GUESS_ROOM];
+    return cli_fail(QN_E_INVALID, "unknown option %.*s (accepted: %s)%s", length, name, accepted,
+                    cli_guess(name, (size_t)length, accepted, guess, sizeof guess));
 }
 
 static qn_status set_int(const cli_option *o, const char *text) {
@@ -44,7 +46,9 @@ static qn_status set_choice(const cli_option *o, const char *text) {
         }
         choice = *end ? end + 1 : nullptr;
     }
-    return cli_fail(QN_E_INVALID, "option %s: found '%s', accepted: %s", o->name, text, o->value);
+    char guess[CLI_GUESS_ROOM];
+    return cli_fail(QN_E_INVALID, "option %s: found '%s', accepted: %s%s", o->name, text, o->value,
+                    cli_guess(text, length, o->value, guess, sizeof guess));
 }
 
 static qn_status set_list(const cli_option *o, const char *text) {

@@ -404,3 +404,33 @@ def test_progress_bar_after_two_seconds():
     process.kill()
     process.wait()
     assert waited >= 2 and first.startswith("\rmeasuring [") and "%" in first and "left" in first
+
+
+@pytest.mark.parametrize(
+    ("args", "meant"),
+    [
+        (["chekc"], "check"),
+        (["quantise", "a", "b"], "quantize"),
+        (["--versoin"], "--version"),
+        (["help", "bnech"], "bench"),
+        (["check", "--devise", "cpu"], "--device"),
+        (["check", "--device", "cpux"], "cpu"),
+        (["check", "--device", "cpu", "quantise"], "quantize"),
+        (["bench", "atention"], "attention"),
+        (["cache", "lst"], "list"),
+        (["gemm", "--out-dtype", "bf61"], "bf16"),
+        (["convert", "--to", "e4m3fnu", "a", "b"], "e4m3fnuz"),
+    ],
+)
+def test_mistyped_words(args, meant):
+    assert refused(*args, says=[f"; did you mean {meant}?"]).endswith(f"; did you mean {meant}?\n")
+
+
+def test_mistyped_chip():
+    if (BUILD / "libquernsim.so").exists():
+        refused("check", "--device", "sim:gfx924", says=["; did you mean sim:gfx942?"])
+
+
+@pytest.mark.parametrize("args", [["zzz"], ["check", "--zzzzzz"], ["check", "--device", "cpu", "zzzzzz"], ["x" * 3000]])
+def test_words_that_mean_nothing(args):
+    assert "did you mean" not in refused(*args)
