@@ -267,5 +267,5 @@ bool sim_dispatch_run(sim_dispatch *d) {
     sim_memory_leave(d->memory);
     sim_race_close(d);
     sim_faults_sort(&d->faults);
-    return !atomic_load(&d->stop) && !d->faults.count;
+    return !atomic_load(&d->stop) && !sim_faults_failing(&d->faults);
 }

@@ -66,13 +66,16 @@ static sim_fault *take_record(const claim *c) {
         fault->count++;
         return nullptr;
     }
-    if (!fault && faults->count == max_faults(faults)) {
+    bool passes = c->kind == SIM_FAULT_OVERREAD;
+    uint32_t before = passes ? faults->num_passed : sim_faults_failing(faults);
+    if (!fault && before == max_faults(faults)) {
         return nullptr;
     }
     if (!fault && !(fault = append(faults))) {
         faults->are_lost = true;
         return nullptr;
     }
+    faults->num_passed += passes && !fault->count;
     *fault = (sim_fault){.kind = c->kind,
                          .pc = c->pc,
                          .flat_group = c->flat_group,
@@ -85,7 +88,10 @@ static sim_fault *take_record(const claim *c) {
 /** Whether a launch goes on after a fault: if its kind and the checks allow it, until there are too many. The lock is
  *  held. */
 static bool goes_on(sim_dispatch *d, sim_fault_kind kind) {
-    bool too_many = d->faults.count >= max_faults(&d->faults);
+    bool too_many = sim_faults_failing(&d->faults) >= max_faults(&d->faults);
+    if (kind == SIM_FAULT_OVERREAD) {
+        return true;
+    }
     if (kind <= SIM_FAULT_BARRIER && d->check && !too_many && !d->faults.are_lost) {
         return true;
     }
@@ -172,11 +178,10 @@ void sim_fault_stop(sim_dispatch *d, sim_fault_kind kind, const char *format, ..
 
 /** An access at an address as sim_fault_report; the message ends with what lies near, which takes a search that a
  *  fault known already need not pay for. */
-bool sim_memory_fault(sim_wave *w, const sim_inst *inst, int lane, uint64_t addr, uint64_t bytes,
-                      bool is_store) {
+static bool report_access(sim_wave *w, const sim_inst *inst, int lane, uint64_t addr,
+                          uint64_t bytes, bool is_store, sim_fault_kind kind) {
     sim_dispatch *d = w->group->dispatch;
-    bool was_freed = sim_memory_was_freed(d->memory, addr);
-    claim c = claim_of(w, inst, was_freed ? SIM_FAULT_FREED : SIM_FAULT_BOUNDS);
+    claim c = claim_of(w, inst, kind);
     lock(&d->faults);
     sim_fault *fault = take_record(&c);
     if (fault) {
@@ -190,12 +195,54 @@ bool sim_memory_fault(sim_wave *w, const sim_inst *inst, int lane, uint64_t addr
         sim_region_describe(&fault->region, addr, bytes, where, sizeof where);
         snprintf(fault->message, sizeof fault->message, "%s of %llu bytes at 0x%llx is %s: %s",
                  is_store ? "store" : "load", (unsigned long long)bytes, (unsigned long long)addr,
-                 was_freed ? "a use after free" : "out of bounds", where);
+                 kind == SIM_FAULT_FREED      ? "a use after free"
+                 : kind == SIM_FAULT_OVERREAD ? "out of bounds, in a page that is mapped"
+                                              : "out of bounds",
+                 where);
     }
     bool on = goes_on(d, c.kind);
     unlock(&d->faults);
     w->state = on ? w->state : SIM_FAULTED;
     return on;
+}
+
+bool sim_memory_fault(sim_wave *w, const sim_inst *inst, int lane, uint64_t addr, uint64_t bytes,
+                      bool is_store) {
+    bool was_freed = sim_memory_was_freed(w->group->dispatch->memory, addr);
+    return report_access(w, inst, lane, addr, bytes, is_store,
+                         was_freed ? SIM_FAULT_FREED : SIM_FAULT_BOUNDS);
+}
+
+void *sim_reach(sim_wave *w, const sim_inst *inst, int lane, uint64_t addr, uint64_t bytes,
+                bool is_store, bool *goes_on) {
+    const sim_dispatch *d = w->group->dispatch;
+    void *host = sim_wave_host(w, addr, bytes);
+    *goes_on = true;
+    if (host && is_store && sim_hits_code(w, addr, bytes)) {
+        *goes_on = sim_code_fault(w, inst, lane, addr, bytes);
+        return nullptr;
+    }
+    if (host) {
+        return host;
+    }
+    if (d->passes_overreads && !is_store && (host = sim_memory_page_host(d->memory, addr, bytes))) {
+        *goes_on = report_access(w, inst, lane, addr, bytes, false, SIM_FAULT_OVERREAD);
+        return host;
+    }
+    *goes_on = sim_memory_fault(w, inst, lane, addr, bytes, is_store);
+    return nullptr;
+}
+
+bool sim_code_fault(sim_wave *w, const sim_inst *inst, int lane, uint64_t addr, uint64_t bytes) {
+    const sim_dispatch *d = w->group->dispatch;
+    sim_fault_about about = {SIM_SPACE_MEMORY, true, (uint32_t)bytes, addr, 0};
+    char place[SIM_PLACE_BYTES] = "another code object";
+    if (addr - d->text->start < d->text->size) {
+        sim_place_text(d, addr, place);
+    }
+    return sim_fault_report(w, inst, lane, SIM_FAULT_CODE, &about,
+                            "store of %llu bytes at 0x%llx over code: of %s",
+                            (unsigned long long)bytes, (unsigned long long)addr, place);
 }
 
 bool sim_lds_fault(sim_wave *w, const sim_inst *inst, uint64_t mask,

@@ -8,12 +8,14 @@
 
 struct sim_dispatch;
 
-// X(id, name in reports). Those up to BARRIER let a launch go on that has any check on; the others stop it.
+// X(id, name in reports). OVERREAD fails no launch. Those up to BARRIER let a launch go on that has any check on; the others stop it.
 #define SIM_FAULT_KINDS(X)                                                                         \
+    X(OVERREAD, "over-read")                                                                       \
     X(BOUNDS, "out-of-bounds")                                                                     \
     X(FREED, "use-after-free")                                                                     \
     X(SCRATCH, "scratch-out-of-bounds")                                                            \
     X(LDS, "lds-out-of-bounds")                                                                    \
+    X(CODE, "code-overwritten")                                                                    \
     X(WAIT, "missing-wait")                                                                        \
     X(UNINIT, "uninitialised")                                                                     \
     X(RACE, "race")                                                                                \
@@ -83,6 +85,7 @@ typedef struct sim_faults {
     sim_fault *list;
     uint32_t room, max; // as many different ones stop the launch; 0: SIM_DEFAULT_FAULTS
     _Atomic uint32_t count;
+    _Atomic uint32_t num_passed; // of them, those that fail no launch
     uint64_t num_met;
     atomic_bool is_locked;
     bool are_too_many;
@@ -103,6 +106,8 @@ typedef struct sim_faults {
  *  is dropped. */
 bool sim_memory_fault(sim_wave *w, const sim_inst *inst, int lane, uint64_t addr, uint64_t bytes,
                       bool is_store);
+/** Records a store to instructions, as sim_memory_fault; it is dropped. */
+bool sim_code_fault(sim_wave *w, const sim_inst *inst, int lane, uint64_t addr, uint64_t bytes);
 /** Records that lanes of `mask` access `bytes` at an offset beyond the workgroup's LDS. False as sim_fault_report: the
  *  loads give 0 and the stores are dropped in any case. */
 bool sim_lds_fault(sim_wave *w, const sim_inst *inst, uint64_t mask,
@@ -110,9 +115,11 @@ bool sim_lds_fault(sim_wave *w, const sim_inst *inst, uint64_t mask,
 /** Records a fault of no wave in particular and stops the launch. */
 [[gnu::format(printf, 3, 4)]] void sim_fault_stop(struct sim_dispatch *d, sim_fault_kind kind,
                                                   const char *format, ...);
-/** Whether there is a fault so far, while the launch runs. */
-static inline bool sim_faults_any(const sim_faults *faults) {
-    return atomic_load_explicit(&faults->count, memory_order_relaxed);
+/** How many there are that fail the launch, so far. */
+static inline uint32_t sim_faults_failing(const sim_faults *faults) {
+    uint32_t passed = atomic_load_explicit(&faults->num_passed, memory_order_relaxed);
+    uint32_t count = atomic_load_explicit(&faults->count, memory_order_relaxed);
+    return count > passed ? count - passed : 0;
 }
 /** Puts the faults in the order in which the lowest workgroup that met each did so. Once nothing runs. */
 void sim_faults_sort(sim_faults *faults);

@@ -21,6 +21,7 @@ typedef struct launch {
     uint32_t groups, threads, check, faults;
     uint64_t limit;
     uint64_t args[3]; // behind the buffer's address; FREED: that of a freed allocation
+    bool passes_overreads;
 } launch;
 
 constexpr uint64_t FREED = UINT64_MAX;
@@ -61,6 +62,7 @@ static void keep(outcome *out, const sim_dispatch *d, const uint32_t *buffer) {
 
 static void run_object(const launch *l, const sim_chip *chip, sim_memory *memory,
                        sim_object *object, outcome *out) {
+    sim_memory_keep_pages(memory, l->passes_overreads);
     const sim_region *kernarg = sim_memory_alloc(memory, 4096, SIM_REGION_KERNARG, 0);
     const sim_region *buffer = sim_memory_alloc(memory, OUT_BYTES, SIM_REGION_DEVICE, 0);
     const sim_region *freed = sim_memory_alloc(memory, OUT_BYTES, SIM_REGION_DEVICE, 0);
@@ -90,6 +92,7 @@ static void run_object(const launch *l, const sim_chip *chip, sim_memory *memory
                       .kernarg = kernarg->base,
                       .check = l->check,
                       .limit = l->limit,
+                      .passes_overreads = l->passes_overreads,
                       .faults = {.max = l->faults}};
     out->ok = sim_dispatch_run(&d);
     keep(out, &d, (const uint32_t *)(const void *)buffer->host);
@@ -240,6 +243,12 @@ static void test_kinds(void **) {
     expect(o->json, "\"kind\": \"lds-out-of-bounds\"");
     expect(o->json, "\"address\": {\"space\": \"lds\", \"value\": \"0x400\", \"access\": \"load\", "
                     "\"bytes\": 4, \"size\": 1024}");
+    o = run((launch){.kernel = "r_code", .way = "O1", .check = SIM_CHECK_BOUNDS});
+    assert_int_equal(o->faults[0].kind, SIM_FAULT_CODE);
+    assert_int_equal(o->out[1], 7); // it goes on
+    expect(o->text, " over code: of r_code+0x");
+    expect(o->json, "\"kind\": \"code-overwritten\"");
+    expect(o->json, "\"allocation\": {\"kind\": \"code\"");
     o = run((launch){.kernel = "r_table", .way = "O1", .check = SIM_CHECK_BOUNDS, .args = {4099}});
     expect(o->text, "12 bytes past the end of variable table of 16384 bytes");
     expect(o->json, "\"variable\": {\"size\": 16384, \"offset\": 16396, \"name\": \"table\"}");
@@ -328,10 +337,41 @@ static void test_lines(void **) {
         assert_null(strstr(o->text, "r_function-0x"));
         expect_line(run((launch){.kernel = "r_lds", .way = ways[i], .args = {256}}),
                     "// load past LDS");
+        expect_line(run((launch){.kernel = "r_code", .way = ways[i]}), "// store over code");
     }
     const outcome *o = run(three);
     assert_null(strstr(o->text, "reports.c"));
     assert_null(strstr(o->json, "\"source\""));
+}
+
+/** Loads past an allocation's end that hit its last page: faults, unless they are let pass. */
+static void test_overread(void **) {
+    enum { PAGE = 65536 };
+    launch l = {.kernel = "r_past", .way = "dwarf5", .args = {COUNT}};
+    const outcome *o = run(l);
+    assert_false(o->ok);
+    assert_int_equal(o->faults[0].kind, SIM_FAULT_BOUNDS);
+    for (int i = 0; i < 2; i++) {
+        l.passes_overreads = true;
+        l.check = i ? SIM_CHECK_ALL : 0;
+        o = run(l);
+        assert_true(o->ok && o->count == 1);
+        assert_int_equal(o->out[COUNT - 1], 5);
+        expect(o->text,
+               "is out of bounds, in a page that is mapped: 0 bytes past the end of a 256");
+        expect(o->text, "; met 64 times\n");
+        expect(o->json, "\"kind\": \"over-read\"");
+        expect_line(o, "// load past the end, in the page");
+    }
+    l.args[0] = PAGE / 4; // the guard page behind
+    o = run(l);
+    assert_false(o->ok);
+    assert_int_equal(o->faults[0].kind, SIM_FAULT_BOUNDS);
+    l = three; // its stores fail, and loads of freed memory
+    l.passes_overreads = true;
+    o = run(l);
+    assert_false(o->ok);
+    assert_int_equal(o->count, 3);
 }
 
 static uint64_t next_random(void) {
@@ -386,10 +426,10 @@ static void test_rdna(void **) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_goes_on), cmocka_unit_test(test_stops),
-        cmocka_unit_test(test_endless), cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_kinds),   cmocka_unit_test(test_strings),
-        cmocka_unit_test(test_lines),   cmocka_unit_test(test_damaged_lines),
-        cmocka_unit_test(test_rdna)};
+        cmocka_unit_test(test_goes_on),       cmocka_unit_test(test_stops),
+        cmocka_unit_test(test_endless),       cmocka_unit_test(test_overread),
+        cmocka_unit_test(test_threads),       cmocka_unit_test(test_kinds),
+        cmocka_unit_test(test_strings),       cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_damaged_lines), cmocka_unit_test(test_rdna)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -39,7 +39,8 @@ struct sim_memory {
     _Atomic(struct registration *) registrations; // never taken out of the list
     sim_region **regions;                         // live and remembered, in order of allocation
     size_t num_regions, cap_regions, num_freed;
-    sim_region *condemned; // freed regions that have their host memory yet
+    atomic_bool keeps_pages; // of device memory, as host memory
+    sim_region *condemned;   // freed regions that have their host memory yet
     _Atomic uint64_t condemned_bytes;
 };
 
@@ -107,9 +108,10 @@ static uint64_t round_up(uint64_t bytes) {
     return (bytes + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
 }
 
-/** Zero-filled host memory; small blocks from the heap, so that many of them cost little. */
-static uint8_t *host_alloc(uint64_t bytes, sim_region_kind kind) {
-    if (bytes < PAGE_BYTES && kind != SIM_REGION_HOST) {
+/** Zero-filled host memory; small blocks from the heap, so that many of them cost little, unless `mapped` asks for
+ *  the pages. */
+static uint8_t *host_alloc(uint64_t bytes, sim_region_kind kind, uint64_t mapped) {
+    if (!mapped && bytes < PAGE_BYTES && kind != SIM_REGION_HOST) {
         uint8_t *host = aligned_alloc(256, (bytes + 255) & ~UINT64_C(255));
         return host ? memset(host, 0, bytes) : nullptr;
     }
@@ -131,7 +133,7 @@ static uint8_t *host_alloc(uint64_t bytes, sim_region_kind kind) {
 }
 
 static void host_free(sim_region *region) {
-    if (region->size < PAGE_BYTES && region->kind != SIM_REGION_HOST) {
+    if (!region->mapped && region->size < PAGE_BYTES && region->kind != SIM_REGION_HOST) {
         free(region->host);
     } else {
         munmap(region->host, round_up(region->size));
@@ -191,7 +193,10 @@ const sim_region *sim_memory_alloc(sim_memory *memory, uint64_t bytes, sim_regio
         return nullptr;
     }
     *region = (sim_region){.bytes = bytes, .size = bytes, .kind = kind, .device = device};
-    region->host = host_alloc(bytes, kind);
+    if (kind == SIM_REGION_DEVICE && atomic_load(&memory->keeps_pages)) {
+        region->mapped = round_up(bytes);
+    }
+    region->host = host_alloc(bytes, kind, region->mapped);
     bool ok = region->host;
     if (ok) {
         pthread_mutex_lock(&memory->lock);
@@ -285,6 +290,14 @@ void sim_memory_tag(sim_memory *memory, uint64_t addr, uint32_t flags) {
     sim_region *region = region_at(memory, addr);
     if (region) {
         region->flags = flags;
+    }
+}
+
+void sim_memory_tag_code(sim_memory *memory, uint64_t addr, uint64_t start, uint64_t bytes) {
+    sim_region *region = region_at(memory, addr);
+    if (region) {
+        region->code_start = start;
+        region->code_bytes = bytes;
     }
 }
 
@@ -384,6 +397,18 @@ void *sim_memory_host(const sim_memory *memory, uint64_t addr, uint64_t bytes) {
         return nullptr;
     }
     return region->host + offset;
+}
+
+void sim_memory_keep_pages(sim_memory *memory, bool on) {
+    atomic_store(&memory->keeps_pages, on);
+}
+
+void *sim_memory_page_host(const sim_memory *memory, uint64_t addr, uint64_t bytes) {
+    const sim_region *region = region_at(memory, addr);
+    uint64_t offset = region ? addr - region->base : 0;
+    bool is_there =
+        region && region->bytes && offset < region->mapped && bytes <= region->mapped - offset;
+    return is_there ? region->host + offset : nullptr;
 }
 
 bool sim_memory_is_guest(uint64_t addr) {

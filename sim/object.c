@@ -440,6 +440,7 @@ static bool make_text(sim_object *o, const sim_chip *chip) {
     memcpy(o->text_copy, o->region->host + (o->text.start - o->region->base), size);
     o->text.bytes = o->text_copy;
     o->text.chip = chip;
+    sim_memory_tag_code(o->memory, o->region->base, o->text.start, size);
     return true;
 }
 

@@ -126,6 +126,12 @@ static bool read_clock(reader *r, const char *value) {
            complain(r, "clock=%s: there is no modelled time yet; accepted: off", value);
 }
 
+static bool read_overread(reader *r, const char *value) {
+    r->options.passes_overreads = strcmp(value, "report") == 0;
+    return r->options.passes_overreads || strcmp(value, "fail") == 0 ||
+           complain(r, "overread=%s: no such choice; accepted: fail, report", value);
+}
+
 static bool read_number(const char *value, uint64_t max, uint64_t *out) {
     char *end;
     errno = 0;
@@ -227,7 +233,7 @@ static const key keys[] = {
     {"exec", read_exec},           {"clock", read_clock},   {"threads", read_threads},
     {"limit", read_limit},         {"trace", read_trace},   {"trace_file", read_trace_file},
     {"profile", read_profile},     {"faults", read_faults}, {"report", read_report},
-    {"errorcode", read_errorcode}, {"turn", read_turn}};
+    {"errorcode", read_errorcode}, {"turn", read_turn},     {"overread", read_overread}};
 
 /** One "key=value". */
 static bool read_item(reader *r, char *item) {
@@ -243,7 +249,7 @@ static bool read_item(reader *r, char *item) {
     }
     return complain(r,
                     "unknown key '%s'; accepted: arch, check, mfma, exec, clock, threads, turn, "
-                    "limit, faults, report, errorcode, trace, trace_file, profile",
+                    "limit, faults, report, errorcode, overread, trace, trace_file, profile",
                     item);
 }
 

@@ -46,6 +46,10 @@ static void test_accepted(void **state) {
     assert_int_equal(o.faults, 7);
     assert_string_equal(o.report, "a b.jsonl");
     assert_int_equal(o.errorcode, 255);
+    assert_true(sim_options_parse(&o, "overread=report", error, sizeof error));
+    assert_true(o.passes_overreads);
+    assert_true(sim_options_parse(&o, "overread=fail", error, sizeof error));
+    assert_false(o.passes_overreads);
     assert_true(sim_options_parse(&o, "trace=_Z3add*;trace_file=a b.txt;profile=p-%p.json", error,
                                   sizeof error));
     assert_string_equal(o.look.trace, "_Z3add*");
@@ -91,6 +95,7 @@ static void test_refused(void **state) {
         {"faults=10001", "accepted: 1 to 10000"},
         {"errorcode=256", "errorcode=256: accepted: 0 to 255"},
         {"errorcode=-1", "accepted: 0 to 255"},
+        {"overread=yes", "overread=yes: no such choice; accepted: fail, report"},
         {"report=", "report=: accepted: a file's name"},
         {"threads=2;speed=9", "unknown key 'speed'"},
         {"trace=", "trace=: accepted: KERNEL[:WAVE]"},

@@ -119,7 +119,7 @@ char *sim_faults_text(const sim_dispatch *d) {
     if (d->faults.are_too_many) {
         print_kernel(out, d);
         fprintf(out, "stopped after %u different faults; faults=N in QUERN_SIM sets how many\n",
-                d->faults.count);
+                sim_faults_failing(&d->faults));
     }
     bool ok = !ferror(out);
     if (fclose(out) != 0 || !ok) {

@@ -110,10 +110,11 @@ typedef struct sim_options {
     uint32_t check;   // SIM_CHECK_ bits
     bool fast_matrix; // matrix instructions in plain f32 arithmetic, not by the chip's rules
     sim_exec_build exec;
-    uint32_t threads; // host threads that run workgroups; 0: every core
-    uint32_t turn;    // instructions of a wave until its workgroup's next wave; 0: SIM_DEFAULT_TURN
-    uint64_t limit;   // instructions a wave may execute; 0: any number
-    uint32_t faults;  // different ones that stop a launch; 0: SIM_DEFAULT_FAULTS
+    bool passes_overreads; // loads past an allocation's end, in its last page, fail no launch
+    uint32_t threads;      // host threads that run workgroups; 0: every core
+    uint32_t turn;   // instructions of a wave until its workgroup's next wave; 0: SIM_DEFAULT_TURN
+    uint64_t limit;  // instructions a wave may execute; 0: any number
+    uint32_t faults; // different ones that stop a launch; 0: SIM_DEFAULT_FAULTS
     uint32_t errorcode;          // exit status of a process with faults; 0: its own
     char report[SIM_PATH_BYTES]; // file that faults are appended to as JSON; "": none
     sim_look_options look;
@@ -397,7 +398,9 @@ typedef struct sim_region {
     uint64_t size;          // as allocated, kept for reports after it was freed
     uint32_t device;
     sim_region_kind kind;
-    uint32_t flags;          // what sim_memory_tag was given
+    uint32_t flags;                  // what sim_memory_tag was given
+    uint64_t code_start, code_bytes; // guest address of its instructions; 0 bytes: it has none
+    uint64_t mapped;         // host memory behind `host`, to the end of a page; 0: just the bytes
     struct sim_region *next; // of the freed ones whose host memory is still there
 } sim_region;
 
@@ -422,6 +425,12 @@ bool sim_memory_retire(sim_memory *memory, uint64_t addr);
 bool sim_memory_free(sim_memory *memory, uint64_t addr);
 /** Keeps the flags that the allocation at addr was made with. Before its address is given out. */
 void sim_memory_tag(sim_memory *memory, uint64_t addr, uint32_t flags);
+/** Keeps where the instructions of a code object's image lie. */
+void sim_memory_tag_code(sim_memory *memory, uint64_t addr, uint64_t start, uint64_t bytes);
+/** Whether device memory allocated from now on may be read to the end of its last 64 KiB, as a driver maps it. */
+void sim_memory_keep_pages(sim_memory *memory, bool on);
+/** Host address of bytes that begin in an allocation's pages, though they may lie behind it; null if there are none. */
+void *sim_memory_page_host(const sim_memory *memory, uint64_t addr, uint64_t bytes);
 /** Lets the guest see the program's own memory, at its own address. False without memory, or, with *is_known
  *  set, if the guest sees a part of it already. */
 bool sim_memory_register(sim_memory *memory, void *host, uint64_t bytes, uint32_t device,
@@ -594,17 +603,18 @@ typedef struct sim_dispatch {
     sim_memory *memory;
     const sim_kernel *kernel;
     sim_object *object;
-    sim_text *text;     // of the object
-    uint32_t grid[3];   // workgroups
-    uint32_t block[3];  // work-items of a workgroup
-    uint32_t lds_bytes; // static and dynamic
-    uint64_t kernarg;   // guest address
-    uint64_t packet;    // guest address of the dispatch packet; 0: none
-    uint64_t id;        // counts a device's dispatches
-    uint32_t check;     // SIM_CHECK_ bits
-    bool fast_matrix;   // matrix instructions in plain f32 arithmetic, not by the chip's rules
-    uint32_t turn;      // as in sim_options
-    uint64_t limit;     // instructions a wave may execute; 0: any number
+    sim_text *text;        // of the object
+    uint32_t grid[3];      // workgroups
+    uint32_t block[3];     // work-items of a workgroup
+    uint32_t lds_bytes;    // static and dynamic
+    uint64_t kernarg;      // guest address
+    uint64_t packet;       // guest address of the dispatch packet; 0: none
+    uint64_t id;           // counts a device's dispatches
+    uint32_t check;        // SIM_CHECK_ bits
+    bool fast_matrix;      // matrix instructions in plain f32 arithmetic, not by the chip's rules
+    bool passes_overreads; // of the pages of an allocation: they are reported, and fail nothing
+    uint32_t turn;         // as in sim_options
+    uint64_t limit;        // instructions a wave may execute; 0: any number
     _Atomic uint64_t counters[8]; // executed wave instructions by sim_class
     atomic_bool stop;
     sim_faults faults;               // sim_faults_deinit frees them
@@ -667,6 +677,16 @@ static inline void *sim_wave_host(sim_wave *w, uint64_t addr, uint64_t bytes) {
         w->region = sim_memory_find(w->group->dispatch->memory, addr);
     return host;
 }
+/** Whether bytes that a wave has just resolved lie in instructions. */
+static inline bool sim_hits_code(const sim_wave *w, uint64_t addr, uint64_t bytes) {
+    const sim_region *r = w->region;
+    return r->kind == SIM_REGION_CODE && addr < r->code_start + r->code_bytes &&
+           addr + bytes > r->code_start;
+}
+/** The same, and reports what is wrong with the access; null then, unless it may pass (fault.c). *goes_on: as
+ *  sim_fault_report. */
+void *sim_reach(sim_wave *w, const sim_inst *inst, int lane, uint64_t addr, uint64_t bytes,
+                bool is_store, bool *goes_on);
 /** What such a bit makes of a copy of an instruction; false if it is left out. */
 bool sim_is_issued(const sim_wave *w, sim_inst *copy);
 /** Runs an instruction while a bit of SIM_MODE_SPECIAL is on (modes.c). */

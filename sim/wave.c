@@ -63,6 +63,6 @@ void sim_wave_run(sim_wave *w) {
                  : w->shadow ? sim_check_run(w, slice)
                              : run(w, slice);
     w->num_executed += n;
-    w->num_after_fault += sim_faults_any(&w->group->dispatch->faults) ? n : 0;
+    w->num_after_fault += sim_faults_failing(&w->group->dispatch->faults) ? n : 0;
     check_limit(w);
 }

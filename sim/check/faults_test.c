@@ -31,6 +31,7 @@ static const pair pairs[] = {
     {"buffer_store_past_the_end", SIM_CHECK_BOUNDS, SIM_FAULT_BOUNDS, "store of 4 bytes at", GROUP, LIVE},
     {"stack_store_past_the_end", SIM_CHECK_BOUNDS, SIM_FAULT_SCRATCH, "scratch store of 4 bytes", GROUP, LIVE},
     {"stack_past_the_end", SIM_CHECK_BOUNDS, SIM_FAULT_SCRATCH, "scratch load of 4 bytes", GROUP, LIVE},
+    {"store_over_code", SIM_CHECK_BOUNDS, SIM_FAULT_CODE, "over code: of bad_store_over_code+0x", GROUP, LIVE},
     {"lds_past_the_end", SIM_CHECK_BOUNDS, SIM_FAULT_LDS, "LDS store of 4 bytes at 0x", GROUP, LIVE},
     {"load_from_freed", SIM_CHECK_BOUNDS, SIM_FAULT_FREED, "is a use after free", GROUP, FREE_IN},
     {"store_to_freed", SIM_CHECK_BOUNDS, SIM_FAULT_FREED, "is a use after free", GROUP, FREE_OUT},
@@ -41,6 +42,7 @@ static const pair pairs[] = {
     {"count_without_atomics", SIM_CHECK_RACE, SIM_FAULT_RACE, "race on LDS", GROUP, LIVE},
     // memory between workgroups, and between the waves of one
     {"two_writers", SIM_CHECK_RACE, SIM_FAULT_RACE, "race on memory: wave ", GROUPS, LIVE},
+    {"two_writers_and_a_barrier", SIM_CHECK_RACE, SIM_FAULT_RACE, "race on memory", GROUPS, LIVE},
     {"byte_of_two_writers", SIM_CHECK_RACE, SIM_FAULT_RACE, "race on memory", GROUPS, LIVE},
     {"sum_without_atomics", SIM_CHECK_RACE, SIM_FAULT_RACE, "with no release and acquire between", GROUPS, LIVE},
     {"in_place_shift", SIM_CHECK_RACE, SIM_FAULT_RACE, "race on memory", GROUPS, LIVE},

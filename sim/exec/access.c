@@ -13,7 +13,8 @@ bool sim_is_buffer(const sim_inst *inst) {
 // ---- guest memory
 
 /** One range that covers all lanes is enough in almost every case: one look-up instead of 64. */
-static bool resolve_range(sim_wave *w, const uint64_t *address, uint32_t bytes, sim_access *out) {
+static bool resolve_range(sim_wave *w, const uint64_t *address, uint32_t bytes, bool is_store,
+                          sim_access *out) {
     uint64_t low = UINT64_MAX, high = 0;
     for (unsigned lane = 0; lane < SIM_LANES; lane++) {
         uint64_t at = out->mask >> lane & 1 ? address[lane] : address[__builtin_ctzll(out->mask)];
@@ -24,7 +25,7 @@ static bool resolve_range(sim_wave *w, const uint64_t *address, uint32_t bytes, 
         return false;
     }
     uint8_t *host = sim_wave_host(w, low, high - low + bytes);
-    if (!host) {
+    if (!host || (is_store && sim_hits_code(w, low, high - low + bytes))) {
         return false;
     }
     for (unsigned lane = 0; lane < SIM_LANES; lane++) { // inactive ones may point anywhere
@@ -35,12 +36,12 @@ static bool resolve_range(sim_wave *w, const uint64_t *address, uint32_t bytes, 
 
 static bool resolve_lane(sim_wave *w, const sim_inst *inst, int lane, uint64_t address,
                          uint32_t bytes, bool is_store, sim_access *out) {
-    out->host[lane] = sim_wave_host(w, address, bytes);
-    if (out->host[lane]) {
-        return true;
+    bool goes_on;
+    out->host[lane] = sim_reach(w, inst, lane, address, bytes, is_store, &goes_on);
+    if (!out->host[lane]) {
+        out->mask &= ~(UINT64_C(1) << lane);
     }
-    out->mask &= ~(UINT64_C(1) << lane);
-    return sim_memory_fault(w, inst, lane, address, bytes, is_store);
+    return goes_on;
 }
 
 static bool resolve_lanes(sim_wave *w, const sim_inst *inst, const uint64_t *address,
@@ -59,7 +60,7 @@ static bool resolve_global(sim_wave *w, const sim_inst *inst, const uint64_t *ad
     if (w->look) [[clang::unlikely]] {
         sim_look_memory(w, address, out->mask, bytes);
     }
-    if (out->mask && !resolve_range(w, address, bytes, out) &&
+    if (out->mask && !resolve_range(w, address, bytes, is_store, out) &&
         !resolve_lanes(w, inst, address, bytes, is_store, out)) {
         return false;
     }

@@ -34,10 +34,9 @@ static uint64_t address_of(sim_wave *w, const sim_inst *inst) {
 /** Where `bytes` at an address lie here; null after raising a fault. */
 static void *reach(sim_wave *w, const sim_inst *inst, uint64_t address, uint32_t bytes,
                    bool is_store) {
-    uint8_t *host = sim_wave_host(w, address, bytes);
-    if (!host) {
-        sim_memory_fault(w, inst, -1, address, bytes, is_store);
-    } else if (w->shadow) [[clang::unlikely]] {
+    bool goes_on;
+    uint8_t *host = sim_reach(w, inst, -1, address, bytes, is_store, &goes_on);
+    if (host && w->shadow) [[clang::unlikely]] {
         sim_check_memory(w, inst, &address, &host, 1, bytes);
     }
     return host;

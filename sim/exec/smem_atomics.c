@@ -98,10 +98,9 @@ static void atomic(sim_wave *w, const sim_inst *inst, step op, bool is_signed, u
     if (w->look && in_range) [[clang::unlikely]] {
         sim_look_scalar(w, address, bytes);
     }
-    uint8_t *at = in_range ? sim_wave_host(w, address, bytes) : nullptr;
-    if (in_range && !at) {
-        sim_memory_fault(w, inst, -1, address, bytes, true);
-    } else if (in_range && w->shadow) [[clang::unlikely]] {
+    bool goes_on;
+    uint8_t *at = in_range ? sim_reach(w, inst, -1, address, bytes, true, &goes_on) : nullptr;
+    if (at && w->shadow) [[clang::unlikely]] {
         sim_check_memory(w, inst, &address, &at, 1, bytes);
     }
     if ((uintptr_t)at & (bytes - 1)) {

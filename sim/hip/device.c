@@ -84,6 +84,13 @@ static hipError_t add_devices(void) {
     return hipSuccess;
 }
 
+/** What options want of memory that is allocated from now on. */
+static void configure_memory(void) {
+    if (sim_hip.memory) {
+        sim_memory_keep_pages(sim_hip.memory, sim_hip.options.passes_overreads);
+    }
+}
+
 /** Reads options; a complaint goes to standard error. The lock is held. */
 static hipError_t read_options(const char *call, const char *text) {
     char error[256 + SIM_PATH_BYTES];
@@ -99,6 +106,7 @@ static hipError_t read_options(const char *call, const char *text) {
         return hipErrorInvalidValue;
     }
     sim_hip.options = options;
+    configure_memory();
     if (sim_hip.options.errorcode) {
         sim_hip_stay_loaded();
     }
@@ -133,7 +141,10 @@ static hipError_t prepare(void) {
         }
         pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
     }
-    sim_hip.memory = sim_hip.memory ? sim_hip.memory : sim_memory_create();
+    if (!sim_hip.memory) {
+        sim_hip.memory = sim_memory_create();
+        configure_memory();
+    }
     return sim_hip.memory ? start_error : hipErrorOutOfMemory;
 }
 

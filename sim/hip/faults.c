@@ -51,7 +51,7 @@ static bool is_known(const char *kernel) {
 /** Without memory a kernel goes uncounted. */
 static void count(const sim_dispatch *d) {
     pthread_mutex_lock(&sim_hip.lock);
-    num_faults += d->faults.count;
+    num_faults += sim_faults_failing(&d->faults);
     if (!is_known(d->kernel->name)) {
         char **grown = realloc(kernels, (num_kernels + 1) * sizeof *grown);
         kernels = grown ? grown : kernels;
@@ -62,8 +62,18 @@ static void count(const sim_dispatch *d) {
     pthread_mutex_unlock(&sim_hip.lock);
 }
 
+/** The kind of the first fault that fails the launch; OVERREAD if none does. */
+static sim_fault_kind first_failing(const sim_faults *faults) {
+    for (uint32_t i = 0; i < faults->count; i++) {
+        if (faults->list[i].kind != SIM_FAULT_OVERREAD) {
+            return faults->list[i].kind;
+        }
+    }
+    return faults->are_lost ? SIM_FAULT_RESOURCES : SIM_FAULT_OVERREAD;
+}
+
 hipError_t sim_hip_report_faults(const sim_dispatch *d) {
-    if (!sim_faults_any(&d->faults) && !d->faults.are_lost) {
+    if (!d->faults.count && !d->faults.are_lost) {
         return hipSuccess; // done, or stopped because the process ends
     }
     char *text = d->faults.count ? sim_faults_text(d) : nullptr;
@@ -77,8 +87,11 @@ hipError_t sim_hip_report_faults(const sim_dispatch *d) {
     if (*path) {
         write_json(d, path);
     }
+    sim_fault_kind kind = first_failing(&d->faults);
+    if (kind == SIM_FAULT_OVERREAD) {
+        return hipSuccess;
+    }
     count(d);
-    sim_fault_kind kind = d->faults.count ? d->faults.list[0].kind : SIM_FAULT_RESOURCES;
     if (kind == SIM_FAULT_RESOURCES) { // the host's memory
         return hipErrorOutOfMemory;
     }

@@ -253,6 +253,7 @@ static void init_dispatch(sim_dispatch *d, hipFunction_t function, const uint32_
     d->fast_matrix = sim_hip.options.fast_matrix;
     d->turn = sim_hip.options.turn;
     d->limit = sim_hip.options.limit;
+    d->passes_overreads = sim_hip.options.passes_overreads;
     d->faults.max = sim_hip.options.faults;
     d->id = atomic_fetch_add(&device->num_dispatches, 1);
 }

@@ -317,7 +317,7 @@ static bool is_due(void) {
 static void end_dispatch(void *of_dispatch, const sim_dispatch *d) {
     launch *l = of_dispatch;
     record *r = l->record;
-    bool failed = atomic_load(&d->stop) || d->faults.count;
+    bool failed = atomic_load(&d->stop) || sim_faults_failing(&d->faults);
     if (l->loaded.is_incomplete || l->stored.is_incomplete) {
         complain(d, "has not all its bytes counted");
     }

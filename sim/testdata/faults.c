@@ -128,6 +128,14 @@ PAIR(stack_past_the_end) {
     out[TID] = values[(faulty ? 4096 : 255) * one];
 }
 
+/** The kernel's own instructions. */
+PAIR(store_over_code) {
+    uintptr_t at = faulty ? __builtin_amdgcn_s_getpc() & ~UINT64_C(3) : (uintptr_t)out;
+    if (TID == 0) {
+        *(volatile word GLOBAL *)at = one;
+    }
+}
+
 PAIR(lds_past_the_end) {
     LOCAL volatile word *at = tile + (faulty ? SIZE : 0) * one;
     at[TID] = in[TID];
@@ -208,6 +216,17 @@ static inline void raise(word GLOBAL *at) {
 
 PAIR(two_writers) {
     out[faulty ? TID : ID] = GROUP;
+}
+
+/** The second workgroup writes behind a barrier that the first one has nothing to do with. */
+PAIR(two_writers_and_a_barrier) {
+    if (GROUP == 0) {
+        out[TID] = 1;
+    }
+    sync_threads();
+    if (GROUP == 1) {
+        out[faulty ? TID : ID] = 2;
+    }
 }
 
 PAIR(byte_of_two_writers) {

@@ -43,6 +43,17 @@ KERNEL r_race(uint32_t GLOBAL *out) {
     out[i] = part[(i + 64) & 255]; // read of another wave's
 }
 
+KERNEL r_code(uint32_t GLOBAL *out) {
+    uintptr_t at = __builtin_amdgcn_s_getpc() & ~UINT64_C(3);
+    out[global_id()] = 7;
+    *(volatile uint32_t GLOBAL *)at = 1; // store over code
+}
+
+KERNEL r_past(uint32_t GLOBAL *out, uint32_t count) {
+    uint32_t i = global_id();
+    out[i] = 5 + out[count + i]; // load past the end, in the page
+}
+
 KERNEL r_lds(uint32_t GLOBAL *out, uint32_t at) {
     out[global_id()] = *(volatile uint32_t LOCAL *)&part[at]; // load past LDS
 }
