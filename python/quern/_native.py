@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loads the package's native part: quern_ffi.so, whose functions are libquern's ops behind the TVM-FFI C ABI."""
 
+import builtins
 import importlib
+import importlib.machinery
 import os
 import sys
+import threading
 import types
 
 
@@ -16,6 +19,41 @@ class _Later(types.ModuleType):
         return getattr(importlib.import_module(self.__name__), name)
 
 
+class _LibInfoLoader(importlib.machinery.SourceFileLoader):
+    """Of tvm_ffi.libinfo, which finds its library beside its own files where there is no metadata of packages."""
+
+    metadata = _Later("importlib.metadata")
+
+    def exec_module(self, module):
+        module.__builtins__ = {**vars(builtins), "__import__": self._import}
+        super().exec_module(module)
+
+    def _import(self, name, *arguments):
+        if name == self.metadata.__name__ and name not in sys.modules:
+            return types.SimpleNamespace(metadata=self.metadata)
+        return builtins.__import__(name, *arguments)
+
+
+class _Finder:
+    """Keeps from one thread what tvm_ffi would import there and takes long; other threads import as they always do.
+
+    It stays in sys.meta_path, without a thread: threads may be walking that list, and would miss one where one is taken out.
+    """
+
+    def __init__(self):
+        self.thread = threading.get_ident()
+
+    def find_spec(self, name, path=None, target=None):
+        if threading.get_ident() != self.thread:
+            return None
+        if name == "torch":
+            raise ModuleNotFoundError("quern imports no PyTorch, and tvm_ffi does without", name=name)
+        spec = importlib.machinery.PathFinder.find_spec(name, path) if name == "tvm_ffi.libinfo" else None
+        if spec is not None:
+            spec.loader = _LibInfoLoader(name, spec.origin)
+        return spec
+
+
 def _no_distribution(name):
     raise LookupError(name)
 
@@ -26,19 +64,16 @@ def _import_tvm_ffi():
     if "torch" in sys.modules or "tvm_ffi" in sys.modules:
         import tvm_ffi
         return tvm_ffi
-    names = [name for name in ("importlib.metadata", "tvm_ffi.cpp") if name not in sys.modules]
-    hidden = {name: _Later(name) for name in names}
-    if metadata := hidden.get("importlib.metadata"):
-        metadata.distribution, metadata.PackageNotFoundError = _no_distribution, LookupError
-    hidden["torch"] = None  # `import torch` now raises ImportError, which tvm_ffi expects
-    sys.modules.update(hidden)
+    metadata, finder, builder = _LibInfoLoader.metadata, _Finder(), _Later("tvm_ffi.cpp")
+    metadata.distribution, metadata.PackageNotFoundError = _no_distribution, LookupError
+    sys.meta_path.insert(0, finder)
+    sys.modules[builder.__name__] = builder
     try:
         import tvm_ffi
     finally:
-        for name, module in hidden.items():
-            if sys.modules.get(name) is module:
-                del sys.modules[name]
-    if metadata:
+        finder.thread = None
+        if sys.modules.get(builder.__name__) is builder:
+            del sys.modules[builder.__name__]
         del metadata.distribution, metadata.PackageNotFoundError
     return tvm_ffi
 
