@@ -40,12 +40,12 @@ from ._scales import (ceil_to_ue8m0, get_k_grouped_mn_major_tma_aligned_packed_u
                       pack_k_grouped_scales, pack_ue8m0_to_int, transform_scales, transform_sf_into_required_layout,
                       unpack_ue8m0_from_int)
 
-from ._public import public as _public
+from . import _public
 
 __version__: str = _ffi.version()
 
 
-@_public()
+@_public.public()
 def last_kernel() -> str:
     """Full name of the kernel that this thread's last op ran, such as "norm.cpu_avx512"; "" before the first.
 

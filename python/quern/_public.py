@@ -22,6 +22,11 @@ _F = typing.TypeVar("_F", bound=typing.Callable[..., typing.Any])
 _ARRAY = "an array (of NumPy, PyTorch, quern or anything with __dlpack__)"
 
 
+def is_compiling() -> bool:
+    """Whether torch.compile reads the call; quern.torch puts PyTorch's own function here."""
+    return False
+
+
 def public(**renamed: str) -> typing.Callable[[_F], _F]:
     """Makes a function's errors speak of it and its arguments. renamed: the native op's names of arguments -> the function's;
     `op`: that op's name, or several in a row, `name`: the function's, where these are others."""
@@ -35,6 +40,8 @@ def public(**renamed: str) -> typing.Callable[[_F], _F]:
             try:
                 return function(*arguments, **options)
             except Exception as error:
+                if is_compiling():  # which cannot read what explains an error
+                    raise
                 raise _explained(function, op, renamed, arguments, options, error)
 
         return call  # type: ignore[return-value]

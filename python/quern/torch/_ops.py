@@ -5,7 +5,7 @@ quern's own functions allocate the results. They have no gradients.
 
 import torch
 
-from .. import _ops, _tensor
+from .. import _ops, _public, _tensor
 from .._attention import with_workspace
 from .._native import ffi
 from ._tensors import check, refuse_gradients
@@ -61,6 +61,6 @@ def register():
         _register_op(name, parameters)
     _tensor.torch = torch
     _ops.torch_ops = torch.ops.quern
-    _ops.is_compiling = torch.compiler.is_compiling
+    _ops.is_compiling = _public.is_compiling = torch.compiler.is_compiling
     _ops.count_modes = torch._C._len_torch_dispatch_stack
     _ops.check_torch = _tensor.check_torch = check
