@@ -9,7 +9,8 @@
 //  eps       added to the mean square (RMSNorm) or the variance (LayerNorm): finite, at least 0
 //  Align:    element size; faster when everything begins at 16 bytes and h and strides are multiples of 8.
 //  Types:    f32 throughout, rounded once to nearest, ties to even. The same bits on every run, whatever
-//            else is in the batch.
+//            else is in the batch. Any finite values: where their squares leave f32's range, a row is summed up
+//            once more with its elements times a power of two.
 //  Edge:     n == 0 is a no-op; h is any number from 1. A row of zeros gives zeros (LayerNorm: its beta).
 //            A NaN makes its row NaN.
 //  Overlap:  out may be x itself (same address and strides) where it has x's dtype; otherwise no two tensors

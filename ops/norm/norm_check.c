@@ -107,7 +107,8 @@ static qn_status make_area(check_case *c, qn_device *device, int which) {
                                 row_stride(c), c->shape->offset);
 }
 
-/** Rows on scales of their own; one of zeros, one with the dtype's largest values, one far from zero. */
+/** Rows on scales of their own; one of zeros, one with f16's largest values or some whose squares are large, one far
+ *  from zero, one whose squares are infinite. */
 static double x_value(check_case *c, int64_t row) {
     const double normal = qni_random_normal(&c->random);
     switch (row % 8) {
@@ -119,6 +120,8 @@ static double x_value(check_case *c, int64_t row) {
         return 100 + normal;
     case 6:
         return ldexp(normal, -20);
+    case 7: // no square fits f32
+        return ldexp(normal, c->problem.dtype == QNI_F16 ? 1 : 120);
     default:
         return normal;
     }
@@ -338,6 +341,20 @@ constexpr double sum_is_tie =
 static const vector vectors[] = {
     {"zeros", QNI_F16, QNI_F16, {0, 0}, {}, 1, 0, {0, 0}, {}},
     {"f16's largest", QNI_F16, QNI_F16, {65504, -65504}, {}, 1, 0, {1, -1}, {}},
+    {"f32's largest", QNI_F32, QNI_F32, {0x1p127, -0x1p127}, {}, 1, 0, {1, -1}, {}},
+    {"small squares", QNI_F32, QNI_F32, {0x1p-100, -0x1p-100}, {}, 1, 0, {1, -1}, {}},
+    {"denormals", QNI_F32, QNI_F32, {-0x1p-140, 0x1p-140}, {}, 1, 0, {-1, 1}, {}},
+    {"bf16's largest", QNI_BF16, QNI_BF16, {0x1.FEp127, -0x1.FEp127}, {}, 1, 0, {1, -1}, {}},
+    {"small squares", QNI_BF16, QNI_E4M3FN, {0x1p-126, -0x1p-126}, {}, 1, 1, {1, -1}, {}},
+    {"large sum",
+     QNI_BF16,
+     QNI_BF16,
+     {0x1p126, 0x1p126},
+     {0x1p126, 0x1p126},
+     1,
+     0,
+     {1, 1},
+     {0x1p127, 0x1p127}},
     {"sign of w", QNI_F32, QNI_F32, {3, 3}, {}, -2, 0, {-2, -2}, {}},
     {"saturates", QNI_F32, QNI_E4M3FN, {1, -1}, {}, 1, 1e-6, {448, -448}, {}},
     {"saturates", QNI_F16, QNI_E4M3FNUZ, {1, -1}, {}, 1, 1e-6, {240, -240}, {}},

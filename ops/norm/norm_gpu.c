@@ -171,6 +171,28 @@ QD_INLINE float token_factor(const qk_norm_args *g, const row *r, uint32_t top, 
     return inverse * qd_rcp(scale);
 }
 
+/** f16's own squares stay within f32's range. */
+QD_INLINE bool may_leave_range(mode m) {
+    return m.dtype != QD_F16 || m.is_sum;
+}
+
+/** norm_scaled, told what is known when the code is compiled. */
+QD_INLINE void scale_row(mode m, const qk_norm_args *g, const row *r, float factor) {
+    qk_norm_args known = *g;
+    row part = *r;
+    if (!m.is_quant)
+        known.quant = QK_NORM_PLAIN;
+    if (!m.is_any && m.is_quant)
+        known.kind = QD_FP8_USUAL;
+    if (!m.is_layer) {
+        known.subtracts_mean = known.rounds_first = 0;
+        part.beta = nullptr;
+    }
+    if (!m.is_sum)
+        part.residual = nullptr, part.gate = nullptr;
+    norm_scaled(m.dtype, true, &known, &part, factor);
+}
+
 // ---- RMSNorm
 
 /** Puts what a row of 16 lanes has of each part into LDS, a part behind the other. */
@@ -189,8 +211,6 @@ QD_INLINE void put_part(QD_LDS uint32_t (*lds)[QD_MAX_ROWS], int part, float v) 
 QD_INLINE float sum_and_top(mode m, const float lane_sums[MAX_PARTS], bool has_top, uint32_t *top) {
     qd_shared second = {others, 0};
     float sum = 0;
-    if (m.is_small)
-        return qd_row_sum(lane_sums[0]);
     EACH_PART put_part(sums, part, qd_row_sum(lane_sums[part]));
     const QD_LDS uint32_t *tops = has_top ? qd_put_row(&second, qd_row_max(*top)) : nullptr;
     qd_barrier();
@@ -238,7 +258,12 @@ QD_INLINE void rms(mode m, const qk_norm_args *g, row *r, const kept *k) {
     else
         lane_squares(m, false, g, r, k, lane_sums, &top);
     const float sum = sum_and_top(m, lane_sums, m.is_quant && is_token, &top);
-    const float inverse = qd_rsqrt(sum * g->per_h + g->eps);
+    const float mean_square = sum * g->per_h + g->eps, factor = qk_norm_factor(mean_square);
+    if (may_leave_range(m) && factor != 1.0f) {
+        scale_row(m, g, r, factor);
+        return;
+    }
+    const float inverse = qd_rsqrt(mean_square);
     *r = find_again(m, g, r);
     put_residual(m, r, k);
     if (!m.is_quant || (m.is_any && g->quant == QK_NORM_PLAIN))
@@ -250,13 +275,30 @@ QD_INLINE void rms(mode m, const qk_norm_args *g, row *r, const kept *k) {
                       is_token ? token_factor(g, r, top, inverse) : inverse / given);
 }
 
+/** Mean square with eps of a row of 16 lanes with a run each. */
+QD_INLINE float small_square(const qk_norm_args *g, const row *r, qd_f32x8 t, float factor) {
+    const float squares = run_squares(t);
+    return qd_row_sum(r->lane < r->runs ? squares : 0) * g->per_h + g->eps * factor * factor;
+}
+
+QD_INLINE void rms_small(mode m, const qk_norm_args *g, const row *r, const kept *k) {
+    qd_f32x8 t = t_of(m, k, 0, FIRST);
+    float square = small_square(g, r, t, 1);
+    const float factor = qk_norm_factor(square);
+    if (factor != 1.0f) {
+        t *= factor;
+        square = small_square(g, r, t, factor);
+    }
+    put_run(m, r, r->out, 0, weigh(m, rms_weights(m), g, r, 0, t * qd_rsqrt(square)));
+}
+
 // ---- LayerNorm
 
 /** Of some of a row's elements: how many, their mean, and the squares of their distances from it. Two such become one
  *  without a look at the elements, and nothing is lost where the mean is large (Chan, Golub, LeVeque 1983). */
-typedef struct moments {
+typedef struct partial {
     float count, mean, spread;
-} moments;
+} partial;
 
 /** What a part's elements add to a whole's spread, by the distance of the part's mean from the whole's. */
 QD_INLINE float from_mean(float count, float part, float whole) {
@@ -265,7 +307,7 @@ QD_INLINE float from_mean(float count, float part, float whole) {
 
 /** Of a part of a lane's runs. One pass, by distances from the first run's mean: from there, no square is more than some
  *  times the spread. */
-QD_INLINE moments lane_moments(mode m, int part, const row *r, const kept *k) {
+QD_INLINE partial lane_moments(mode m, int part, const row *r, const kept *k) {
     const float pivot = run_sum(t_of(m, k, part, FIRST)) / QD_RUN;
     float count = 0, sum = 0, squares = 0;
     QD_UNROLL for (int i = part; i < m.runs; i += parts_of(m)) {
@@ -276,11 +318,11 @@ QD_INLINE moments lane_moments(mode m, int part, const row *r, const kept *k) {
         count += IS_IN(i) ? QD_RUN : 0;
     }
     const float mean = sum * qd_rcp(count > 0 ? count : 1);
-    return (moments){count, pivot + mean, squares - sum * mean};
+    return (partial){count, pivot + mean, squares - sum * mean};
 }
 
 /** Puts what 16 lanes have of a part into LDS. */
-QD_INLINE void put_moments(int part, moments a) {
+QD_INLINE void put_moments(int part, partial a) {
     const float count = qd_row_sum(a.count);
     const float row_mean = qd_row_sum(a.count * a.mean) * qd_rcp(count > 0 ? count : 1);
     put_part(sums, part, row_mean);
@@ -288,8 +330,9 @@ QD_INLINE void put_moments(int part, moments a) {
     put_part(counts, part, count);
 }
 
-/** The row's mean; the value is its inverse root. */
-QD_INLINE float find_root(mode m, const qk_norm_args *g, const row *r, const kept *k, float *mean) {
+/** The row's mean; the value is its mean square distance from it, with eps. */
+QD_INLINE float find_variance(mode m, const qk_norm_args *g, const row *r, const kept *k,
+                              float *mean) {
     float sum = 0, total = 0;
     EACH_PART put_moments(part, lane_moments(m, part, r, k));
     qd_barrier();
@@ -298,7 +341,7 @@ QD_INLINE float find_root(mode m, const qk_norm_args *g, const row *r, const kep
     EACH_PUT(at)
     total += qd_as_f32(others[0][at]) +
              from_mean(qd_as_f32(counts[0][at]), qd_as_f32(sums[0][at]), *mean);
-    return qd_rsqrt(qd_row_sum(total) * g->per_h + g->eps);
+    return qd_row_sum(total) * g->per_h + g->eps;
 }
 
 QD_INLINE qd_f32x8 layer_result(mode m, weights w, const qk_norm_args *g, const row *r,
@@ -324,7 +367,12 @@ QD_INLINE void put_layer_codes(mode m, const qk_norm_args *g, const row *r, cons
 
 QD_INLINE void layer(mode m, const qk_norm_args *g, row *r, const kept *k) {
     float mean;
-    const float inverse = find_root(m, g, r, k, &mean);
+    const float variance = find_variance(m, g, r, k, &mean), factor = qk_norm_factor(variance);
+    if (may_leave_range(m) && factor != 1.0f) {
+        scale_row(m, g, r, factor);
+        return;
+    }
+    const float inverse = qd_rsqrt(variance);
     *r = find_again(m, g, r);
     put_residual(m, r, k);
     if (m.is_quant && g->quant == QK_NORM_STATIC)
@@ -348,7 +396,9 @@ QD_INLINE void norm(mode m, const qk_norm_args *g) {
     row r = find_row(m.dtype, g, at, m.is_small);
     kept k;
     load_kept(m, g, &r, &k);
-    if (m.is_layer)
+    if (m.is_small)
+        rms_small(m, g, &r, &k);
+    else if (m.is_layer)
         layer(m, g, &r, &k);
     else
         rms(m, g, &r, &k);

@@ -27,4 +27,10 @@ typedef struct qk_norm_args {
     uint32_t subtracts_mean, rounds_first;
 } qk_norm_args;
 
+/** Where squares leave f32's range: what a row's elements are multiplied by before its sums are found anew; 1: they
+ *  are right. The mean square with eps tells: below 2^-110 squares may have lost bits; a NaN may come of infinities. */
+static inline float qk_norm_factor(float mean_square) {
+    return mean_square < 0x1p-110f ? 0x1p100f : mean_square <= __FLT_MAX__ ? 1.0f : 0x1p-90f;
+}
+
 #endif

@@ -58,17 +58,17 @@ QD_INLINE qd_f32x8 load_run(int dtype, bool whole, const qk_norm_args *g, const 
     return n ? qd_load8(dtype, qd_at(dtype, p, (int64_t)c * QD_RUN)) : (qd_f32x8)0;
 }
 
-QD_INLINE qd_f32x8 load_weights(int dtype, const qk_norm_args *g, const void *p, uint32_t c) {
-    return g->weight_dtype == QD_F32 ? load_run(QD_F32, false, g, p, c)
-                                     : load_run(dtype, false, g, p, c);
+QD_INLINE qd_f32x8 load_weights(int dtype, bool whole, const qk_norm_args *g, const void *p,
+                                uint32_t c) {
+    return g->weight_dtype == QD_F32 ? load_run(QD_F32, whole, g, p, c)
+                                     : load_run(dtype, whole, g, p, c);
 }
 
 /** t, unrounded: what is normalised. */
 QD_INLINE qd_f32x8 load_t(int dtype, bool whole, const qk_norm_args *g, const row *r, uint32_t c) {
     qd_f32x8 t = load_run(dtype, whole, g, r->x, c);
     if (r->gate)
-        t *= g->weight_dtype == QD_F32 ? load_run(QD_F32, whole, g, r->gate, c)
-                                       : load_run(dtype, whole, g, r->gate, c);
+        t *= load_weights(dtype, whole, g, r->gate, c);
     if (r->residual)
         t += load_run(dtype, whole, g, r->residual, c);
     return t;
@@ -161,11 +161,71 @@ QD_INLINE float row_scale(const qk_norm_args *g, const row *r, bool is_small, qd
     return 1.0f / scale;
 }
 
-/** One over the root of the mean square. */
-QD_INLINE float inverse_root(const qk_norm_args *g, bool is_small, qd_shared *shared,
-                             float squares) {
-    const float variance = sum_lanes(is_small, shared, squares) / (float)g->h;
-    return qd_rsqrt(variance + g->eps);
+/** What a row's sums gave. */
+typedef struct moments {
+    float factor, mean, inverse; // mean: of the elements times factor
+} moments;
+
+/** Run c's result; zeros past the row's end. */
+QD_INLINE qd_f32x8 result_of(int dtype, bool whole, const qk_norm_args *g, const row *r, uint32_t c,
+                             moments s) {
+    qd_f32x8 y = (load_t(dtype, whole, g, r, c) * s.factor - s.mean) * s.inverse;
+    if (r->weight)
+        y *= load_weights(dtype, whole, g, r->weight, c) + g->weight_plus;
+    if (r->beta)
+        y += load_weights(dtype, whole, g, r->beta, c);
+    if (g->rounds_first)
+        y = qd_rounded(dtype, y);
+    QD_UNROLL for (uint32_t i = 0; i < QD_RUN; i++) {
+        y[i] = i < run_length(g, c) ? y[i] : 0;
+    }
+    return y;
+}
+
+/** Runs first, first + step, …; lanes of 16 stay together, past the row's end too, since they exchange values. */
+#define EACH_READ(c, first, step)                                                                  \
+    QD_NO_UNROLL for (uint32_t c = (first); c - (first) % QD_ROW < r->runs; c += (step))
+
+/** Reads a row and writes its results and its residual; `inverse_scale` where one scale is known. out may be x, and the
+ *  residual is replaced: of each run both are read before either is written. */
+QD_INLINE void write_row(int dtype, bool whole, const qk_norm_args *g, const row *r, moments s,
+                         float inverse_scale) {
+    EACH_READ(c, r->lane, r->lanes) {
+        const qd_f32x8 t = load_t(dtype, whole, g, r, c);
+        const qd_f32x8 y = result_of(dtype, whole, g, r, c, s);
+        if (r->residual)
+            store_run(dtype, whole, g, r->residual, c, t);
+        if (g->quant == QK_NORM_PLAIN)
+            store_run(dtype, whole, g, r->out, c, y);
+        else if (g->quant == QK_NORM_PER_GROUP)
+            quantize_group((int)g->kind, whole, g, r, c, y);
+        else
+            store_codes((int)g->kind, whole, g, r, c, y * inverse_scale);
+    }
+}
+
+/** A row whose squares leave f32's range, once more from memory, its elements times a power of two. Each 16 lanes sum up
+ *  all of it in one order, however many lanes the row has: its bits must not depend on that. */
+QD_INLINE void norm_scaled(int dtype, bool whole, const qk_norm_args *g, const row *r,
+                           float factor) {
+    const uint32_t lane = r->lane % QD_ROW;
+    moments s = {.factor = factor};
+    float sum = 0;
+    uint32_t top = 0;
+    qd_f32x8 squares = 0;
+    if (g->subtracts_mean) {
+        EACH_READ(c, lane, QD_ROW) sum += run_sum(load_t(dtype, whole, g, r, c) * factor);
+        s.mean = qd_row_sum(sum) * g->per_h;
+    }
+    EACH_READ(c, lane, QD_ROW)
+    squares = add_squares(g, whole, load_t(dtype, whole, g, r, c) * factor, s.mean, c, squares);
+    s.inverse = qd_rsqrt(qd_row_sum(run_sum(squares)) * g->per_h + g->eps * factor * factor);
+    if (g->quant == QK_NORM_PER_TOKEN)
+        EACH_READ(c, lane, QD_ROW)
+    top = qd_max(top, qd_run_top(result_of(dtype, whole, g, r, c, s)));
+    qd_barrier(); // all have read what is overwritten now
+    write_row(dtype, whole, g, r, s,
+              g->quant == QK_NORM_PLAIN ? 1.0f : row_scale(g, r, true, nullptr, top));
 }
 
 #endif

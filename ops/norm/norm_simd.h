@@ -12,6 +12,7 @@
 
 #include "../groups_simd.h"
 #include "norm.h"
+#include "norm_gpu.h"
 
 #include <string.h>
 
@@ -146,13 +147,21 @@ QN_INLINE void round_step(mix m, f32v v[VECS]) {
 
 /** What a row's sums gave. */
 typedef struct moments {
-    float mean, inverse;
+    float factor, mean, inverse; // mean: of the elements times factor
 } moments;
+
+/** Times the factor, which for nearly all rows is 1. */
+QN_INLINE void scale_step(float factor, f32v t[VECS]) {
+    if (factor != 1)
+        for (int k = 0; k < VECS; k++)
+            t[k] *= factor;
+}
 
 /** The result in f32, in place of t. */
 QN_INLINE void make_y(mix m, const qni_norm_problem *p, const row *r, moments s, int64_t i,
                       int64_t left, f32v y[VECS]) {
     f32v other[VECS];
+    scale_step(s.factor, y);
     for (int k = 0; k < VECS; k++)
         y[k] = (m.form == ANY ? y[k] - s.mean : y[k]) * s.inverse;
     if (m.form != ANY || r->weight) {
@@ -214,23 +223,26 @@ QN_INLINE float sum_of(const f32v parts[VECS]) {
     return sum;
 }
 
-QN_INLINE float find_mean(mix m, const qni_norm_problem *p, const row ends[2]) {
+QN_INLINE float find_mean(mix m, const qni_norm_problem *p, const row ends[2], float factor) {
     f32v sums[VECS] = {}, t[VECS];
     for (int64_t i = 0; i < p->h; i += STEP) {
         const place at = find_step(p, ends, i);
         load_t(m, at.r, at.i, t);
+        scale_step(factor, t);
         for (int k = 0; k < VECS; k++)
             sums[k] += t[k];
     }
     return sum_of(sums) / (float)p->h;
 }
 
-QN_INLINE moments find_moments(mix m, const qni_norm_problem *p, const row ends[2]) {
-    const float mean = m.form == ANY && p->subtracts_mean ? find_mean(m, p, ends) : 0;
+/** The mean, and the mean square of the distances from it, of the elements times the factor. */
+QN_INLINE float find_square(mix m, const qni_norm_problem *p, const row ends[2], moments *s) {
+    const float mean = m.form == ANY && p->subtracts_mean ? find_mean(m, p, ends, s->factor) : 0;
     f32v sums[VECS] = {}, t[VECS];
     for (int64_t i = 0; i < p->h; i += STEP) {
         const place at = find_step(p, ends, i);
         load_t(m, at.r, at.i, t);
+        scale_step(s->factor, t);
         for (int k = 0; m.form == ANY && k < VECS; k++)
             t[k] -= mean;
         if (m.form == ANY)
@@ -238,7 +250,18 @@ QN_INLINE moments find_moments(mix m, const qni_norm_problem *p, const row ends[
         for (int k = 0; k < VECS; k++)
             sums[k] = fma_of(t[k], t[k], sums[k]);
     }
-    return (moments){mean, 1.0f / sqrtf(sum_of(sums) / (float)p->h + p->eps)};
+    s->mean = mean;
+    return sum_of(sums) / (float)p->h + p->eps * s->factor * s->factor;
+}
+
+QN_INLINE moments find_moments(mix m, const qni_norm_problem *p, const row ends[2]) {
+    moments s = {.factor = 1};
+    float square = find_square(m, p, ends, &s);
+    s.factor = qk_norm_factor(square);
+    if (s.factor != 1)
+        square = find_square(m, p, ends, &s);
+    s.inverse = 1.0f / sqrtf(square);
+    return s;
 }
 
 QN_INLINE u32v largest_of(u32v top, const f32v y[VECS]) {
