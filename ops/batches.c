@@ -19,9 +19,11 @@ static int64_t row_bytes(const qni_batch_tensor *t) {
 
 static void fill(qni_area *a, uint64_t random) {
     const bool is_float = (1u << a->dtype & qni_of_floats) != 0;
-    for (int64_t i = 0; i < a->count && (is_float || a->dtype == QNI_I32); i++)
-        qni_put(a->dtype, qni_area_host(a), i,
-                is_float ? (double)qni_random(&random) * 0x1p-30 - 2 : (double)(i % 50));
+    void *host = qni_area_host(a);
+    for (int64_t i = 0; is_float && i < a->count; i++)
+        qni_put(a->dtype, host, i, (double)qni_random(&random) * 0x1p-30 - 2);
+    for (int64_t i = 0; a->dtype == QNI_I32 && i < a->count; i++)
+        ((int32_t *)host)[i] = (int32_t)(i % 50);
 }
 
 static qn_status tensors_init(tensors *t, qn_device *device, const qni_row_op *what, int64_t rows,
