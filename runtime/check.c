@@ -223,7 +223,13 @@ qn_status qni_check_batches_add(qni_check_batches *batches, const qni_check_prob
     int64_t time_ns;
     char detail[512] = "";
     qn_status st;
-    QN_TRY(qni_choose(batches->op, batches->run->device, problem->problem, &choice));
+    st = qni_choose(batches->op, batches->run->device, problem->problem, &choice);
+    if (st == QN_E_UNSUPPORTED) {
+        qni_check_problem_leave_out(batches->run, batches->op, problem->text, qn_last_error());
+        return QN_OK;
+    }
+    if (st != QN_OK)
+        return st;
     QN_TRY(run_once(batches->run, problem, choice, &hash));
     if (batches->count++ == 0) {
         batches->first_hash = hash;

@@ -364,6 +364,9 @@ static const qni_variant batch_variants[] = {{"batch.right", 0, true, nullptr, r
 static const qni_variant by_count_variants[] = {{"by_count.wrong", 0, true, nullptr, run_by_count}};
 static const qni_op op_batch = {"batch", batch_variants, 1};
 static const qni_op op_by_count = {"by_count", by_count_variants, 1};
+static const qni_variant elsewhere_variants[] = {
+    {"elsewhere.gpu", QNI_F(GPU), false, nullptr, run_any}};
+static const qni_op op_elsewhere = {"elsewhere", elsewhere_variants, 1};
 
 /** Batches of 1, 4 and 8 numbers, of which all have the first. */
 static qn_status check_batches(qni_check_run *run, const qni_op *op) {
@@ -393,7 +396,8 @@ static qn_status check_batches(qni_check_run *run, const qni_op *op) {
 }
 
 static const qni_family family_batch = {
-    "batch", (const qni_op *const[]){&op_batch, &op_by_count, nullptr}, check_batches};
+    "batch", (const qni_op *const[]){&op_batch, &op_by_count, &op_elsewhere, nullptr},
+    check_batches};
 
 static void test_batches(void **) {
     const qni_family *const families[] = {&family_batch, nullptr};
@@ -409,6 +413,11 @@ static void test_batches(void **) {
                      QN_E_MISMATCH);
     assert_true(s.result[0].passed && !s.result[1].passed);
     assert_non_null(strstr(s.text[1], "batch of 1 by by_count.wrong"));
+    s = (seen){0};
+    assert_int_equal(qni_check_families(families, device, "elsewhere", nullptr, note_result, &s),
+                     QN_OK);
+    assert_int_equal(s.count, 3);
+    assert_non_null(strstr(s.text[0], "elsewhere: no kernel for this on cpu"));
     qn_device_close(device);
 }
 

@@ -271,7 +271,8 @@ typedef struct qni_check_batches {
     char first[160];     // the first batch: its text and kernel
 } qni_check_batches;
 /** Runs the kernel that a plain call would use on a batch. problem->outputs are the rows in common, and no bytes
- *  between them that differ. From the second batch on it reports whether their bits are the first batch's.
+ *  between them that differ. From the second batch on it reports whether their bits are the first batch's; a batch that no
+ *  kernel takes is reported as left out.
  *  Not QN_OK: the batch could not be run. */
 qn_status qni_check_batches_add(qni_check_batches *batches, const qni_check_problem *problem);
 qn_stream *qni_check_stream(const qni_check_run *run);
