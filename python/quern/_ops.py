@@ -20,6 +20,7 @@ torch_ops = None
 is_compiling = None
 count_modes = None
 check_torch = None  # raises for PyTorch tensors that cannot be taken: (op, names, values)
+check_torch_quickly = None  # for those of them that convert without an error
 
 
 def is_being_traced():
@@ -62,10 +63,11 @@ def _make(name):
     count = len(names)
 
     def call(*arguments):
-        if torch_ops is not None or any(map(_tensor.is_torch, arguments[:count])):  # which imports quern.torch
+        # is_torch imports quern.torch, once there is a tensor of PyTorch's.
+        if torch_ops is not None or ("torch" in modules and any(map(_tensor.is_torch, arguments[:count]))):
             if is_compiling() or count_modes():  # is_being_traced, without the time of a call
                 return getattr(torch_ops, name)(*arguments)
-            check_torch(name, names, arguments[:count])
+            check_torch_quickly(name, names, arguments[:count])
         first = arguments[0]
         # DLPack would refuse an ml_dtypes' type with an exception, which costs microseconds, and would forget a mask.
         if (type(first) is ndarray and first.dtype.kind == "V") or ("numpy.ma" in modules and any(map(is_masked, arguments))):
@@ -75,6 +77,10 @@ def _make(name):
             function(*arguments)
         except BufferError:  # raised while arguments are converted, before the op
             function(*lend(name, arguments))
+        except (RuntimeError, ValueError):
+            if check_torch is not None:  # in whose words the tensor is named
+                check_torch(name, names, arguments[:count])
+            raise
 
     call.__name__ = name
     return call

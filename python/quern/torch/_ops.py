@@ -8,7 +8,7 @@ import torch
 from .. import _ops, _public, _tensor
 from .._attention import with_workspace
 from .._native import ffi
-from ._tensors import check, refuse_gradients
+from ._tensors import check, check_quickly, refuse_gradients
 
 _PREPARE = {"attention": with_workspace}  # what is done to arguments that are no longer symbols
 _TYPES = {"t": "Tensor", "f": "float", "i": "int"}
@@ -34,8 +34,11 @@ def _register_op(name, parameters):
     names = _ops.TENSORS[name]
 
     def call(*arguments):
-        check(name, names, arguments[:len(names)])
-        function(*(prepare(arguments) if prepare else arguments))
+        try:
+            function(*(prepare(arguments) if prepare else arguments))
+        except (RuntimeError, ValueError):
+            check(name, names, arguments[:len(names)])
+            raise
         if observer is not None:
             observer(name, arguments)
 
@@ -63,4 +66,5 @@ def register():
     _ops.torch_ops = torch.ops.quern
     _ops.is_compiling = _public.is_compiling = torch.compiler.is_compiling
     _ops.count_modes = torch._C._len_torch_dispatch_stack
+    _ops.check_torch_quickly = check_quickly
     _ops.check_torch = _tensor.check_torch = check

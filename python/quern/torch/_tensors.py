@@ -6,7 +6,7 @@ import operator
 
 import torch
 
-_Tensor, _keys_of, _is_grad_enabled = torch.Tensor, torch._C._dispatch_keys, torch.is_grad_enabled  # each call looks them up
+_Tensor, _is_grad_enabled = torch.Tensor, torch.is_grad_enabled  # each call looks them up
 
 
 def _bits(*names):
@@ -23,7 +23,7 @@ _TRANSFORMED = _bits("FuncTorchBatched", "FuncTorchGradWrapper")
 
 def fault_of(x):
     """What of a PyTorch tensor its memory does not hold, with what would do; None: nothing."""
-    keys = _keys_of(x).raw_repr()
+    keys = torch._C._dispatch_keys(x).raw_repr()
     if not keys & _FAULTY:
         return None
     if keys & _TRANSFORMED:
@@ -54,15 +54,16 @@ def refuse_gradients(op, names, values):
 
 def check(op, names, values):
     """Raises if a value is a PyTorch tensor that quern does not take."""
-    grads = _is_grad_enabled()
-    for x in values:
-        if isinstance(x, _Tensor) and (_keys_of(x).raw_repr() & _FAULTY or (grads and x.requires_grad)):
-            _raise(op, names, values)
-
-
-def _raise(op, names, values):
     refuse_gradients(op, names, values)
     for name, x in reversed(list(zip(names, values, strict=False))):  # results, made like the inputs, stand before these
         fault = fault_of(x) if isinstance(x, torch.Tensor) else None
         if fault is not None:
             raise ValueError(f"{op}: {name} {fault}")
+
+
+def check_quickly(op, names, values):
+    """The same for what would pass in silence; all else, which takes a microsecond to see, fails when it is converted."""
+    grads = _is_grad_enabled()
+    for x in values:
+        if isinstance(x, _Tensor) and (x.is_neg() or (grads and x.requires_grad)):
+            check(op, names, values)
