@@ -11,6 +11,7 @@ import quern.torch  # noqa: F401  (torch.ops.quern)
 from .. import _ops, _tensor
 from .._env import is_set
 from .._native import ffi
+from ..torch import _slow
 from ..torch._tensors import refuse_gradients
 
 _logger = logging.getLogger("quern.patch")
@@ -50,6 +51,7 @@ class Runner:
         else:
             self._run_staged(name, arguments)
         self._count(name)
+        _slow.note(_logger, name, arguments)
 
     def _count(self, name):
         kernel = ffi.last_kernel()

@@ -6,6 +6,8 @@ are queued on PyTorch's current stream; an error is an exception, not a code; an
 key has a log-sum-exp of minus infinity. Log-sum-exps are natural ones. is_causal counts from the top left.
 """
 
+import logging
+
 import numpy
 import torch
 
@@ -13,6 +15,9 @@ import quern.torch  # noqa: F401  (torch.ops.quern)
 
 from .. import _tensor
 from .._attention import attention, attention_dropout_mask, attention_dropout_rng, attention_plan
+from ..torch import _slow
+
+_logger = logging.getLogger("quern.compat.aotriton")
 
 
 def _number(x):
@@ -57,6 +62,7 @@ def attn_fwd(q, k, v, b, sm_scale, softmax_lse, Out, dropout_p=0.0, philox_seed=
     attention(q, k, v, layout="HND", mask=b if _is_there(b) else None, sm_scale=sm_scale, is_causal=is_causal, is_top_left=True,
               out=Out, lse=lse, lse_base="e",
               **_dropout(dropout_p, philox_seed, philox_offset1, philox_offset2, seed_out, offset_out))
+    _slow.note(_logger, op, [q])
 
 
 def attn_fwd_compact_varlen(q, k, v, b, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, sm_scale, softmax_lse, Out,
@@ -88,6 +94,7 @@ def attn_fwd_compact_varlen(q, k, v, b, cu_seqlens_q, cu_seqlens_k, max_seqlen_q
     attention(q[:tokens], k, v, plan=plan, sm_scale=sm_scale, is_causal=is_causal, is_top_left=True, out=out[:tokens],
               lse=None if lse is None else lse[:tokens], lse_base="e",
               **_dropout(dropout_p, philox_seed, philox_offset1, philox_offset2, seed_out, offset_out))
+    _slow.note(_logger, op, [q])
 
 
 def check_gpu(stream=None):

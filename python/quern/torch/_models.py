@@ -19,7 +19,7 @@ def _refuse(op, **arguments):
             raise NotImplementedError(f"{op}: {name} is not supported")
 
 
-def _transformers_attention(device):
+def _transformers_attention(device, allow_slow=False):
     op = "quern attention of transformers"
 
     def forward(module, query, key, value, attention_mask, scaling=None, dropout=0.0, is_causal=None, sliding_window=None,
@@ -39,28 +39,29 @@ def _transformers_attention(device):
         sinks = None if s_aux is None else s_aux.float().contiguous()
         out = torch.ops.quern.scaled_dot_product_attention(
             query, key, value, attention_mask, dropout, is_causal, scaling, query.shape[1] != key.shape[1], _staging(device),
-            sinks, window if n > 1 else -1, softcap or 0.0)
+            sinks, window if n > 1 else -1, softcap or 0.0, allow_slow)
         return out.transpose(1, 2).contiguous(), None
 
     return forward
 
 
-def register_transformers(device=None):
+def register_transformers(device=None, allow_slow=False):
     """Registers "quern" with transformers: model = ...from_pretrained(..., attn_implementation="quern"), or
     model.set_attn_implementation("quern"). Soft caps, sliding windows and sinks act.
 
     device  "sim:gfx942" and the like: tensors on the CPU are copied there for each call; None: where the tensors are
+    allow_slow  as in enable(): else such calls are PyTorch's, and an error where they have what its function lacks
     For inference: a call that needs a gradient raises RuntimeError; position_bias, output_attentions and transformers' own
     paged cache NotImplementedError. Raises ImportError without transformers 4.48 or later, ValueError (device).
     """
     device = known_device("register_transformers", device)
     from transformers import AttentionInterface
     from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
-    AttentionInterface.register(_NAME, _transformers_attention(device))
+    AttentionInterface.register(_NAME, _transformers_attention(device, allow_slow))
     AttentionMaskInterface.register(_NAME, sdpa_mask)
 
 
-def _diffusers_attention(device):
+def _diffusers_attention(device, allow_slow=False):
     op = "quern attention of diffusers"
 
     def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False,
@@ -74,7 +75,7 @@ def _diffusers_attention(device):
             attn_mask = attn_mask[:, None, None]  # which keys of each request there are
         query, key, value = (t.transpose(1, 2) for t in (query, key, value))
         out = torch.ops.quern.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale,
-                                                           enable_gqa, _staging(device))
+                                                           enable_gqa, _staging(device), allow_slow=allow_slow)
         return out.transpose(1, 2)
 
     return attention
@@ -90,14 +91,14 @@ def _add_member(names):
     return names(_NAME)
 
 
-def register_diffusers(device=None):
+def register_diffusers(device=None, allow_slow=False):
     """Registers "quern" with diffusers: model.set_attention_backend("quern"), or attention_backend("quern") around a call.
 
     It reaches those models that call diffusers' dispatch, FLUX for one; SD3 calls PyTorch's function, which enable() reaches.
-    device as in register_transformers. Raises ImportError without diffusers 0.35 or later, ValueError (device).
+    device and allow_slow as in register_transformers. Raises ImportError without diffusers 0.35 or later, ValueError (device).
     """
     device = known_device("register_diffusers", device)
     from diffusers.models import attention_dispatch as place
     register = place._AttentionBackendRegistry.register
     register(_add_member(place.AttentionBackendName), constraints=[place._check_device, place._check_shape])(
-        _diffusers_attention(device))
+        _diffusers_attention(device, allow_slow))

@@ -16,7 +16,7 @@ from .. import _tensor
 from .. import last_kernel as _last_kernel
 from .._attention import attention
 from .._native import ffi
-from . import _compiled
+from . import _compiled, _slow
 from ._ops import library, refuse_when_recorded
 
 _logger = logging.getLogger("quern.torch")
@@ -130,27 +130,35 @@ def _run(out, query, key, value, mask, options, device):
         out.copy_(back)
 
 
+def _slow_reason(query, value, dropout_p, device, allow_slow):
+    place = _tensor.device(device) if device else query.device
+    return None if allow_slow else _slow.reason(place, query.dtype, query.shape[-1], value.shape[-1], dropout_p)
+
+
 def _compute(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, device, sinks=None, window_left=-1,
-             logits_soft_cap=0.0):
-    """The custom op's real kernel. The last three are not PyTorch's; models ask for them."""
+             logits_soft_cap=0.0, allow_slow=False):
+    """The custom op's real kernel. sinks, window_left and logits_soft_cap are not PyTorch's; models ask for them."""
     batch, heads = _shape(query, key, value, enable_gqa)
     out = _result(query, key, value, enable_gqa)
     if out.numel() == 0:
         return out
     options = {"is_causal": is_causal, "is_top_left": True, "sm_scale": scale, "dropout_p": dropout_p, "sinks": sinks,
                "window_left": window_left, "logits_soft_cap": logits_soft_cap}
-    if dropout_p > 0:  # from PyTorch's generator, so that torch.manual_seed rules it
-        options["dropout_seed"] = int(torch.empty((), dtype=torch.int64).random_())
     mask = None if attn_mask is None else _dense_mask(attn_mask, batch)
     dense = _dense(query, batch, heads), *(_dense(t, batch, None if enable_gqa else heads) for t in (key, value))
     view = out if out.ndim == 4 else out.view(-1, heads, *out.shape[-2:])
     try:
+        if (why := _slow_reason(query, value, dropout_p, device, allow_slow)) is not None:
+            raise NotImplementedError(why)
+        if dropout_p > 0:  # from PyTorch's generator, so that torch.manual_seed rules it
+            options["dropout_seed"] = int(torch.empty((), dtype=torch.int64).random_())
         _run(view, *dense, mask, options, device)
     except NotImplementedError as error:  # no kernel for this on the device
         if sinks is not None or window_left >= 0 or logits_soft_cap:
             raise
         _turn_down(str(error))
-        return _ATEN.decompose(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+        result = _ATEN.decompose(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+        return result if result.stride() == out.stride() else out.copy_(result)  # a graph counts on the strides of out
     calls[_last_kernel()] += 1
     if _active is not None:
         _active.calls[_last_kernel()] += 1
@@ -159,7 +167,7 @@ def _compute(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_g
 
 library.define("scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, float dropout_p, "
                "bool is_causal, float? scale, bool enable_gqa, str device, Tensor? sinks=None, int window_left=-1, "
-               "float logits_soft_cap=0.0) -> Tensor",
+               "float logits_soft_cap=0.0, bool allow_slow=False) -> Tensor",
                tags=(torch.Tag.nondeterministic_seeded,))
 library.impl("scaled_dot_product_attention", _compute, "CompositeExplicitAutograd")
 refuse_when_recorded("scaled_dot_product_attention", ("query", "key", "value", "attn_mask"))
@@ -167,7 +175,7 @@ refuse_when_recorded("scaled_dot_product_attention", ("query", "key", "value", "
 
 @torch.library.register_fake("quern::scaled_dot_product_attention", lib=library)
 def _fake(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, device, sinks=None, window_left=-1,
-          logits_soft_cap=0.0):
+          logits_soft_cap=0.0, allow_slow=False):
     return _result(query, key, value, enable_gqa)
 
 
@@ -181,14 +189,14 @@ class Registration:
     fallbacks  reason -> how many calls PyTorch computed
     """
 
-    def __init__(self, device, fallback):
-        self.device, self.fallback = device, fallback
+    def __init__(self, device, fallback, allow_slow):
+        self.device, self.fallback, self.allow_slow = device, fallback, allow_slow
         self.calls, self.fallbacks = collections.Counter(), collections.Counter()
         self._library = torch.library.Library("aten", "IMPL")
         for backend in _backends(device):
             for key in (backend, "Autograd" + backend):
                 self._library.impl("scaled_dot_product_attention", _scaled_dot_product_attention, key)
-        _compiled.switch(f"{ffi.version()} on {device or 'any device'}, fallback={fallback!r}")
+        _compiled.switch(f"{ffi.version()} on {device or 'any device'}, fallback={fallback!r}, allow_slow={allow_slow}")
 
     def remove(self):
         global _active
@@ -207,7 +215,9 @@ class Registration:
 
 
 _active = None
-_asked = (None, "log")  # what the next activation is to do
+_others_fallbacks = collections.Counter()  # of calls by name, and of programs exported while quern was enabled
+_ASKED = (None, "log", False)
+_asked = _ASKED  # what the next activation is to do
 
 
 def _backends(device):
@@ -219,14 +229,12 @@ def _backends(device):
 
 def _turn_down(why):
     """PyTorch is to compute a call: says so, once for each reason, or raises."""
-    if _active is None:  # a graph that was compiled while quern was enabled
-        _logger.warning("scaled_dot_product_attention: PyTorch computes it: %s", why)
-        return
-    if _active.fallback == "error":
+    if _active is not None and _active.fallback == "error":
         raise NotImplementedError(f"scaled_dot_product_attention: {why}")
-    if not _active.fallbacks[why]:
+    counts = _others_fallbacks if _active is None else _active.fallbacks
+    if not counts[why]:
         _logger.warning("scaled_dot_product_attention: PyTorch computes it: %s", why)
-    _active.fallbacks[why] += 1
+    counts[why] += 1
 
 
 def _scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None,
@@ -241,7 +249,8 @@ def _scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0
         _active.fallbacks["FLASH_ATTENTION is switched off"] += 1
     if why is not None or not is_allowed or _active is None:
         return _ATEN.decompose(*arguments, scale=scale, enable_gqa=enable_gqa)
-    return torch.ops.quern.scaled_dot_product_attention(*arguments, scale, enable_gqa, _staging(_active.device))
+    return torch.ops.quern.scaled_dot_product_attention(*arguments, scale, enable_gqa, _staging(_active.device),
+                                                        allow_slow=_active.allow_slow)
 
 
 def _staging(device):
@@ -255,8 +264,8 @@ def _activate():
     before, _active = _active, None
     if before is not None:
         before.remove()
-    (device, fallback), _asked = _asked, (None, "log")
-    _active = Registration(device, fallback)
+    options, _asked = _asked, _ASKED
+    _active = Registration(*options)
     return _active
 
 
@@ -278,7 +287,7 @@ def known_device(op, device):
     return _tensor.device(device).spec if kind == "sim" else device
 
 
-def enable(device=None, fallback="log"):
+def enable(device=None, fallback="log", allow_slow=False):
     """Puts quern's attention under torch.nn.functional.scaled_dot_product_attention, for this process: a Registration.
 
     device    None: calls run where their tensors are. "cpu", "cuda", "hip": of that kind of tensor only. "sim:gfx942":
@@ -286,8 +295,10 @@ def enable(device=None, fallback="log"):
     fallback  calls that quern does not compute go to PyTorch: "log" says why, once for each reason, on the logger
               quern.torch; "error" raises NotImplementedError instead
 
-    For inference: calls that need gradients are such calls. On a GPU f32, dropout and head dims that are no multiples of 8 up
-    to 256 take a slow kernel; f16 and bf16 the matrix cores. Where a query sees no key, the result is 0. attn_mask of any
+    allow_slow  whether calls for which a GPU has a slow kernel alone are quern's: f32, dropout, head dims that are no
+              multiples of 8 up to 256. Else they are such calls, too
+
+    For inference: calls that need gradients are such calls. Where a query sees no key, the result is 0. attn_mask of any
     float dtype is added as it is. quern stands where FLASH_ATTENTION does: inside sdpa_kernel without it, PyTorch computes.
     Graphs that torch.compile made before are named by the logger and made again. Uses PyTorch's registration of attention
     implementations where there is one (activate_flash_attention_impl("quern") is the same), else overrides the operator.
@@ -297,7 +308,7 @@ def enable(device=None, fallback="log"):
     if fallback not in ("log", "error"):
         raise ValueError(f"enable: fallback is {fallback!r}; accepted: 'log', 'error'")
     device = known_device("enable", device)
-    _asked = (device, fallback)
+    _asked = (device, fallback, bool(allow_slow))
     place = _registry()
     return _activate() if place is None else (place.activate_flash_attention_impl(_IMPL), _active)[1]
 

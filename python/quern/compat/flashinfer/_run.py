@@ -12,6 +12,7 @@ import quern.torch._ops
 from ... import _ops
 from ... import last_kernel as _last_kernel
 from ..._env import is_set
+from ...torch import _slow
 from ...torch._tensors import refuse_gradients
 from .. import _fallback
 
@@ -41,8 +42,12 @@ def is_disabled():
 
 
 def log(name, arguments):
-    """After an op ran: says so, if asked to."""
-    if _logs and not torch.compiler.is_compiling():
+    """After an op ran: says so if its kernel was slow, or if asked to."""
+    if torch.compiler.is_compiling():
+        return
+    if not _disabled:
+        _slow.note(_logger, name, arguments)
+    if _logs:
         _log(name, arguments)
 
 
