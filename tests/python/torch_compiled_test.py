@@ -102,4 +102,4 @@ def test_graphs_on_disk(tmp_path, monkeypatch):
         calls.append(quern.torch.calls.total() - before)
     assert calls == [0, 1, 0, 1]
     hits = counters["aot_autograd"]["autograd_cache_hit"]
-    assert hits == 2 or "autograd_cache_miss" not in counters["aot_autograd"]  # PyTorch 2.6 keeps no graphs by such keys
+    assert hits == 2 or "autograd_cache_miss" not in counters["aot_autograd"]  # earlier PyTorch keeps none on disk by itself

@@ -35,7 +35,7 @@ def _guard(guards, made_with):
     add, holds = guards.root.add_lambda_guard, lambda _: _now == made_with
     try:
         add(holds, parts, None)
-    except TypeError:  # PyTorch before 2.10 takes no stack
+    except TypeError:  # earlier PyTorch takes no stack
         add(holds, parts)
     setattr(guards, _MARK, made_with)
 
@@ -54,8 +54,7 @@ def _guard_graphs():
 
 
 def _put_tag(text):
-    """Makes text a part of the keys of graphs on disk. Forced values alone are seen by all threads; PyTorch 2.6 has no tag,
-    and keeps no graphs on disk by such keys."""
+    """Makes text a part of the keys of graphs on disk. Forced values alone are seen by all threads. Earlier PyTorch has no tag."""
     entry = torch.compiler.config._config.get("cache_key_tag")
     if entry is None:
         return
