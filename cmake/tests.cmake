@@ -16,14 +16,24 @@ function(quern_limit_test name seconds)
   set_tests_properties(${name} PROPERTIES TIMEOUT ${limit})
 endfunction()
 
-function(quern_add_test source)
-  cmake_path(GET source STEM name)
-  add_executable(${name} ${source})
-  target_link_libraries(${name} PRIVATE quern_flags PkgConfig::cmocka ${ARGN} m)
-  add_test(NAME ${name} COMMAND ${name})
+# quern_add_run NAME COMMAND…: one test.
+function(quern_add_run name)
+  add_test(NAME ${name} COMMAND ${ARGN})
   quern_limit_test(${name} 300)
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77
     ENVIRONMENT "QUERN_CACHE_DIR=${CMAKE_BINARY_DIR}/test-cache;QUERN_BUILD_DIR=${CMAKE_BINARY_DIR};QUERN_SOURCE_DIR=${PROJECT_SOURCE_DIR}")
+endfunction()
+
+function(quern_add_program source)
+  cmake_path(GET source STEM name)
+  add_executable(${name} ${source})
+  target_link_libraries(${name} PRIVATE quern_flags PkgConfig::cmocka ${ARGN} m)
+endfunction()
+
+function(quern_add_test source)
+  quern_add_program(${source} ${ARGN})
+  cmake_path(GET source STEM name)
+  quern_add_run(${name} ${name})
 endfunction()
 
 file(GLOB inner_tests CONFIGURE_DEPENDS runtime/*_test.c ops/*/*_test.c compat/*_test.c)
@@ -96,8 +106,17 @@ if(TARGET quernsim_parts)
 endif()
 
 file(GLOB outer_tests CONFIGURE_DEPENDS tests/*_test.c)
+list(FILTER outer_tests EXCLUDE REGEX "families_test")
 foreach(source ${outer_tests})
   quern_add_test(${source} quern)
+endforeach()
+
+# A test for each device, so that several run at a time.
+quern_add_program(${PROJECT_SOURCE_DIR}/tests/families_test.c quern)
+foreach(device cpu sim:gfx90a sim:gfx942 sim:gfx950 sim:gfx1151 sim:gfx1201 sim:gfx11-generic sim:gfx12-generic)
+  string(REPLACE "sim:" "" name ${device})
+  quern_add_run(families_test.${name} families_test ${device})
+  set_property(TEST families_test.${name} APPEND PROPERTY ENVIRONMENT "QUERN_SIM=check=all")
 endforeach()
 
 if(TEST builds_test) # again with the C library's functions for processors without FMA
@@ -112,7 +131,7 @@ if(TEST attention_grid_test) # two minutes of processors, which others may share
 endif()
 
 # What compilers make runs clean under every check, and so must our own kernels.
-foreach(name kernels_test gemm_sim_test gemm_chips_test quantize_gpu_test families_test aotriton_test aotriton_varlen_test)
+foreach(name kernels_test gemm_sim_test gemm_chips_test quantize_gpu_test aotriton_test aotriton_varlen_test)
   if(TEST ${name})
     set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "QUERN_SIM=check=all")
   endif()

@@ -352,7 +352,7 @@ def test_errors_of_single_calls():
             ({"custom_mask": torch.ones(14, dtype=torch.bool)}, ValueError, "custom_mask has 14 entries, needs 15"),
             ({"packed_custom_mask": torch.zeros(1, dtype=torch.uint8)}, ValueError, "custom_mask has 1 bytes, needs 2"),
             ({"use_fp16_qk_reduction": True}, NotImplementedError, "use_fp16_qk_reduction"),
-            ({"kv_layout": "HDN"}, KeyError, "kv_layout"), ({"o_dtype": torch.float8_e5m2}, NotImplementedError, "o has dtype"),
+            ({"kv_layout": "HDN"}, KeyError, "kv_layout"), ({"o_dtype": torch.float8_e5m2}, NotImplementedError, "out has dtype e5m2"),
             ({"logits_soft_cap": 1.0, "pos_encoding_mode": "ALIBI"}, NotImplementedError, "logits_soft_cap")):
         with pytest.raises(error, match=text):
             run(q, k, v, **options)
