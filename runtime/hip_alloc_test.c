@@ -74,12 +74,12 @@ static void fail_one(void *context) {
     _exit(!has_failed ? DONE : st == QN_OK ? SURVIVED : REFUSED);
 }
 
-static void fail_each(bool for_good) {
+static void fail_each(bool always) {
     needs_images("gfx942");
     int outcomes[WRONG + 1] = {};
     int code = SURVIVED;
     for (int64_t n = 0; code != DONE && n < TRIES; n++) {
-        attempt a = {n, for_good};
+        attempt a = {n, always};
         const char *printed;
         child c = child_start(fail_one, &a, nullptr);
         code = child_wait(&c, &printed);
