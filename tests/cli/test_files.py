@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What quern does to files, and others to its: inputs that shrink, outputs in the way, what killed runs leave."""
+import fcntl
 import json
 import os
 import pathlib
@@ -143,6 +144,18 @@ def begin_and_kill(source, out):
     return [p for p in out.parent.iterdir() if ".quern-" in p.name]
 
 
+def is_held(path):
+    """Whether a living run has locked it. One that is stopped before it has may lose it, and makes another when it goes on."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
 @pytest.mark.parametrize("is_folder", [False, True])
 def test_killed_run(tmp_path, is_folder):
     """What it left goes with the next run for the same place, which says so; a living run's does not."""
@@ -156,7 +169,7 @@ def test_killed_run(tmp_path, is_folder):
     for path in others:
         path.write_text("precious")
     alive = start("quantize", source, out)
-    wait_until(alive, lambda: len([p for p in out.parent.iterdir() if ".quern-" in p.name and p not in (left, *others)]))
+    wait_until(alive, lambda: any(is_held(p) for p in out.parent.iterdir() if ".quern-" in p.name and p not in (left, *others)))
     small = tmp_path / "small"
     if is_folder:
         small.mkdir()
