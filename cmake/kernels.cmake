@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Device images: the QN_IMAGE lines of every ops/*/variants.def, compiled for every target.
 #
-#   QN_IMAGE(id, "source", "targets", "defines")   targets: "all", or "amd" and names separated by blanks
+#   QN_IMAGE(id, "source", "targets", "defines")               targets: "all", or "amd" and names separated by blanks
+#   QN_IMAGE(id, "source", "targets", "defines", "gfx9=24")    and how many SGPRs its kernels may spill where
 #
 # quern_add_kernels(OUT) sets OUT to C sources that embed the images and the kernels' sources.
 
@@ -51,12 +52,13 @@ function(quern_add_kernels out)
     cmake_path(GET folder FILENAME family)
     file(STRINGS ${def} lines REGEX "^QN_IMAGE")
     foreach(line ${lines})
-      if(NOT line MATCHES "^QN_IMAGE\\(([a-z0-9_]+), *\"([^\"]+)\", *\"([^\"]+)\", *\"([^\"]*)\"\\)")
+      if(NOT line MATCHES "^QN_IMAGE\\(([a-z0-9_]+), *\"([^\"]+)\", *\"([^\"]+)\", *\"([^\"]*)\"(, *\"(([a-z0-9-]+=[0-9]+ ?)+)\")?\\)")
         message(FATAL_ERROR "${def}: cannot read: ${line}")
       endif()
       set(id ${CMAKE_MATCH_1})
       set(file ${CMAKE_MATCH_2})
       set(defines "${CMAKE_MATCH_4}")
+      set(sgpr_spills "${CMAKE_MATCH_6}")
       string(REPLACE " " ";" wanted "${CMAKE_MATCH_3}")
       foreach(target ${QUERN_TARGETS})
         if(wanted STREQUAL "all" OR target IN_LIST wanted OR ("amd" IN_LIST wanted AND NOT target MATCHES "^sm_"))
@@ -73,7 +75,7 @@ function(quern_add_kernels out)
         endif()
       endforeach()
       # What the JIT needs to build the image itself.
-      string(APPEND recipes "    {\"${id}\", \"ops/${family}/${file}\", \"${defines}\"},\n")
+      string(APPEND recipes "    {\"${id}\", \"ops/${family}/${file}\", \"${defines}\", \"${sgpr_spills}\"},\n")
     endforeach()
   endforeach()
   string(APPEND table "const qni_image qni_images[] = {\n${rows}    {0}};\n")

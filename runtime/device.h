@@ -58,6 +58,7 @@ typedef struct qni_kernel_usage {
     int32_t vgprs;
     int32_t agprs;
     int32_t scratch_bytes;
+    int32_t sgpr_spills; // SGPRs kept in lanes of VGPRs
     int32_t lds_bytes;
     int32_t max_threads;
     int32_t kernarg_bytes;

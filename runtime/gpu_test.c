@@ -315,6 +315,15 @@ static const qni_kernel_ref unknown_image = {.image = "nothing", .entry = "qk_no
 static const qni_kernel_ref strict = {
     .image = "gemm_pack", .entry = "qk_gemm_pack", .max_scratch_bytes = -1};
 
+/** So few SGPRs that clang spills some; the other remark keeps the two images of one kernel apart. */
+#define FEW_SGPRS "-Dqk_gemm_pack=__attribute__((amdgpu_num_sgpr(16)))qk_gemm_pack"
+static const qni_kernel_ref spilling = {
+    .image = "gemm_pack", .entry = "qk_gemm_pack", .defines = FEW_SGPRS};
+static const qni_kernel_ref may_spill = {.image = "gemm_pack",
+                                         .entry = "qk_gemm_pack",
+                                         .defines = FEW_SGPRS " -DQK_APART=1",
+                                         .max_sgpr_spills = 100};
+
 static void test_images(void **) {
     qni_kernel_usage usage = {0}, special = {0};
     assert_ok(qni_kernel_get_usage(gpu, &pack, &usage));
@@ -332,6 +341,15 @@ static void test_images(void **) {
     assert_ok(qn_device_open(&cpu, "cpu"));
     assert_int_equal(qni_kernel_get_usage(cpu, &pack, &usage), QN_E_UNSUPPORTED);
     qn_device_close(cpu);
+}
+
+static void test_spilled_sgprs(void **) {
+    qni_kernel_usage usage = {0};
+    assert_int_equal(qni_kernel_get_usage(gpu, &spilling, &usage), QN_E_UNSUPPORTED);
+    assert_error_has("qk_gemm_pack: spills ");
+    assert_error_has(" SGPRs on gfx942; its contract allows 0");
+    assert_ok(qni_kernel_get_usage(gpu, &may_spill, &usage));
+    assert_in_range(usage.sgpr_spills, 1, 100);
 }
 
 static void test_launch_refusals(void **) {
@@ -504,6 +522,7 @@ int main(void) {
         cmocka_unit_test(test_streams_and_events),
         cmocka_unit_test(test_launch),
         cmocka_unit_test(test_images),
+        cmocka_unit_test(test_spilled_sgprs),
         cmocka_unit_test(test_launch_refusals),
     };
     if (!sim_library()) {

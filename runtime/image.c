@@ -86,6 +86,32 @@ static qn_status check_waits(const qn_device *device, const qni_kernel_ref *ref,
     return st;
 }
 
+/** How many SGPRs the image's recipe lets its kernels spill on the target. */
+static int32_t spills_allowed(const char *id, const qni_target *target) {
+    const qni_image_recipe *recipe = qni_image_recipes;
+    while (recipe->id && strcmp(recipe->id, id) != 0)
+        recipe++;
+    for (const char *word = recipe->id ? recipe->sgpr_spills : ""; *word;) {
+        const char *equals = strchr(word, '=');
+        char *end = nullptr;
+        const long most = strtol(equals + 1, &end, 10);
+        if (strncmp(target->name, word, (size_t)(equals - word)) == 0)
+            return (int32_t)most;
+        word = end + strspn(end, " ");
+    }
+    return 0;
+}
+
+static qn_status check_spills(const qn_device *device, const qni_kernel_ref *ref,
+                              const qni_kernel_usage *usage) {
+    const int32_t of_image = spills_allowed(ref->image, device->target);
+    const int32_t most = of_image > ref->max_sgpr_spills ? of_image : ref->max_sgpr_spills;
+    if (usage->sgpr_spills > most)
+        return QN_FAIL(QN_E_UNSUPPORTED, "%s: spills %d SGPRs on %s; its contract allows %d",
+                       ref->entry, usage->sgpr_spills, device->target->name, most);
+    return QN_OK;
+}
+
 /** What the kernel's author promised of its code, and what the device can give. */
 static qn_status check_usage(const qn_device *device, const qni_kernel_ref *ref,
                              const qni_kernel_usage *usage) {
@@ -97,7 +123,7 @@ static qn_status check_usage(const qn_device *device, const qni_kernel_ref *ref,
     if (usage->lds_bytes > device->target->lds_bytes)
         return QN_FAIL(QN_E_UNSUPPORTED, "%s: uses %d bytes of LDS; %s has %d", ref->entry,
                        usage->lds_bytes, device->target->name, device->target->lds_bytes);
-    return QN_OK;
+    return check_spills(device, ref, usage);
 }
 
 /** Finds the kernel in its image, which says of AMD's code what it uses; of PTX the driver says it later. */

@@ -136,6 +136,7 @@ static bool take_kernel(pack *p, const char *entry, qni_kernel_usage *usage) {
         {".vgpr_count", &usage->vgprs},
         {".agpr_count", &usage->agprs},
         {".private_segment_fixed_size", &usage->scratch_bytes},
+        {".sgpr_spill_count", &usage->sgpr_spills},
         {".group_segment_fixed_size", &usage->lds_bytes},
         {".max_flat_workgroup_size", &usage->max_threads},
         {".kernarg_segment_size", &usage->kernarg_bytes},

@@ -39,7 +39,8 @@ static bytes assemble(const char *cpu, const char *body) {
         "  - .name: k\n    .symbol: k.kd\n    .kernarg_segment_size: 72\n"
         "    .group_segment_fixed_size: 4096\n    .private_segment_fixed_size: 12\n"
         "    .kernarg_segment_align: 8\n    .wavefront_size: 64\n    .sgpr_count: 16\n"
-        "    .vgpr_count: 24\n    .agpr_count: 8\n    .max_flat_workgroup_size: 256\n"
+        "    .vgpr_count: 24\n    .agpr_count: 8\n    .sgpr_spill_count: 3\n    "
+        ".max_flat_workgroup_size: 256\n"
         "    .args:\n      - .size: 72\n        .offset: 0\n        .value_kind: by_value\n"
         "...\n.end_amdgpu_metadata\n";
     char folder[64], source[96], object[96], mcpu[32], output[2000];
@@ -77,6 +78,7 @@ static void test_usage(void **) {
     assert_int_equal(k.usage.vgprs, 24);
     assert_int_equal(k.usage.agprs, 8);
     assert_int_equal(k.usage.scratch_bytes, 12);
+    assert_int_equal(k.usage.sgpr_spills, 3);
     assert_int_equal(k.usage.lds_bytes, 4096);
     assert_int_equal(k.usage.max_threads, 256);
     assert_int_equal(k.usage.kernarg_bytes, 72);

@@ -179,6 +179,7 @@ typedef struct qni_kernel_ref {
     const char *entry; // "qk_gemm_fp8"
     const char *defines;
     int32_t max_scratch_bytes; // contract: more is an error at load
+    int32_t max_sgpr_spills;   // contract: as many, or what the QN_IMAGE line allows
     bool uses_lds_dma;         // contract: a wait must stand before each barrier that follows a DMA
 } qni_kernel_ref;
 

@@ -34,16 +34,62 @@ class Kernel:
     usage: dict[str, int] = field(default_factory=dict)
 
     def matrix_loops(self) -> list[list[Instruction]]:
-        """The bodies of innermost loops with matrix instructions, in the order of the code."""
-        spans = []
+        """The innermost loops that hold matrix instructions, in the order of the code, wherever its parts lie."""
+        after = self.successors()
+        loops = innermost_loops(after, [i.kind == "matrix" for i in self.instructions])
+        return [[self.instructions[n] for n in loop] for loop in sorted(loops)]
+
+    def successors(self) -> list[list[int]]:
+        """For each instruction, which ones may come next."""
         index = {i.address: n for n, i in enumerate(self.instructions)}
-        for n, i in enumerate(self.instructions):
-            if i.target is not None and i.target <= i.address and i.target in index:
-                spans.append((index[i.target], n))
-        inner = [s for s in spans
-                 if not any(o != s and s[0] <= o[0] and o[1] <= s[1] for o in spans)]
-        bodies = [self.instructions[a:b + 1] for a, b in inner]
-        return [b for b in bodies if any(i.kind == "matrix" for i in b)]
+        last = len(self.instructions) - 1
+        return [([index[i.target]] if i.target in index else [])
+                + ([n + 1] if n < last and i.name not in ("s_branch", "s_endpgm", "s_setpc_b64") else [])
+                for n, i in enumerate(self.instructions)]
+
+
+def cycles(nodes: set[int], after: list[list[int]]) -> list[list[int]]:
+    """The strongly connected parts of a graph that have an edge at all (Tarjan's algorithm, without recursion)."""
+    order: dict[int, int] = {}
+    low: dict[int, int] = {}
+    open_nodes: list[int] = []
+    found = []
+    for root in sorted(nodes):
+        path = [root] if root not in order else []
+        while path:
+            node = path[-1]
+            if node not in order:
+                order[node] = low[node] = len(order)
+                open_nodes.append(node)
+            nexts = [n for n in after[node] if n in nodes]
+            if fresh := [n for n in nexts if n not in order]:
+                path.append(fresh[0])
+                continue
+            path.pop()
+            low[node] = min([low[node]] + [low[n] for n in nexts if n in low])
+            if low[node] == order[node]:
+                at = open_nodes.index(node)
+                part, open_nodes[at:] = open_nodes[at:], []
+                for n in part:
+                    del low[n]  # closed: no part of what is still open
+                if len(part) > 1 or node in nexts:
+                    found.append(sorted(part))
+    return found
+
+
+def innermost_loops(after: list[list[int]], wanted: list[bool], nodes: set[int] | None = None) -> list[list[int]]:
+    """The loops that hold a wanted node and no smaller loop that does. A loop's head is where it is entered."""
+    nodes = set(range(len(after))) if nodes is None else nodes
+    loops: list[list[int]] = []
+    if not any(wanted):
+        return loops
+    for loop in cycles(nodes, after):
+        if not any(wanted[n] for n in loop):
+            continue
+        inside = set(loop)
+        heads = {n for before in nodes - inside for n in after[before] if n in inside} or {loop[0]}
+        loops += innermost_loops(after, wanted, inside - heads) or [loop]
+    return loops
 
 
 def kind_of(name: str, operands: str) -> str:
@@ -51,6 +97,8 @@ def kind_of(name: str, operands: str) -> str:
         return "matrix"
     if name.startswith("v_accvgpr"):
         return "agpr move"
+    if name.startswith(("v_readlane", "v_writelane")):
+        return "lane move"
     if name.startswith("v_"):
         return "vector"
     if name.startswith("ds_"):
@@ -135,7 +183,7 @@ def show(path: str) -> None:
             print(f"  loop at {body[0].address:#x}: {len(body)} instructions,",
                   ", ".join(f"{count} {kind}" for kind, count in mix.most_common()))
             print(f"    vector instructions for each matrix instruction: "
-                  f"{(mix['vector'] + mix['agpr move']) / mix['matrix']:.3f}")
+                  f"{(mix['vector'] + mix['agpr move'] + mix['lane move']) / mix['matrix']:.3f}")
             print("    waits:", "; ".join(i.operands for i in body if i.name == "s_waitcnt"))
 
 

@@ -48,7 +48,7 @@ extern const qni_op qni_op_attention, qni_op_merge_states, qni_op_attention_drop
 /** The kernels: what variants.def lists. */
 #define QN_VARIANT(op, kernel, where, needs, supports, run)                                        \
     qn_status run(qn_stream *stream, const void *problem);
-#define QN_IMAGE(id, source, targets, defines)
+#define QN_IMAGE(...)
 #include "variants.def"
 #undef QN_VARIANT
 #undef QN_IMAGE

@@ -66,7 +66,7 @@ static inline void check_op(const qni_op *op, const char *wanted) {
 static inline qni_gemm_kernel at_level(qni_gemm_kernel_id id, const char *level) {
     qni_gemm_kernel kernel = qni_gemm_kernels[id];
     kernel.ref.defines = level;
-    kernel.ref.max_scratch_bytes = INT32_MAX;
+    kernel.ref.max_scratch_bytes = kernel.ref.max_sgpr_spills = INT32_MAX;
     return kernel;
 }
 

@@ -124,7 +124,11 @@ static void check_dequantize(const qni_kernel_ref *kernel, qni_fp8 kind) {
 
 /** Unoptimised code keeps its variables in scratch. */
 #define LEVEL(entry_name, level)                                                                   \
-    {.image = "quantize", .entry = entry_name, .defines = level, .max_scratch_bytes = INT32_MAX}
+    {.image = "quantize",                                                                          \
+     .entry = entry_name,                                                                          \
+     .defines = level,                                                                             \
+     .max_scratch_bytes = INT32_MAX,                                                               \
+     .max_sgpr_spills = INT32_MAX}
 #define LEVELS(entry) {LEVEL(entry, "-O0"), LEVEL(entry, "-O1"), LEVEL(entry, nullptr)}
 enum { NUM_LEVELS = 3 };
 static const qni_kernel_ref rows_kernels[NUM_LEVELS] = LEVELS("qk_quantize_rows_bf16");
