@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the gemm family refuses: each argument that is wrong, by words that name it, with nothing written.
+#include "gemm_case.h"
+
+#include <string.h>
+
+// clang-format off: cmocka.h needs what stands before it
+#include <stdarg.h>
+#include <setjmp.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+// clang-format on
+
+#define FN QNI_E4M3FN
+#define BF QNI_BF16
+
+static qn_device *device;
+static qn_stream *stream;
+
+static int open_device(void **) {
+    return qn_device_open(&device, "cpu") != QN_OK || qn_stream_create(&stream, device) != QN_OK;
+}
+
+static int close_device(void **) {
+    qn_stream_destroy(stream);
+    qn_device_close(device);
+    return 0;
+}
+
+// ---- errors: each is refused with words that name it, and d keeps what it held
+
+typedef struct refusal {
+    const char *name; // of the change
+    qn_status status;
+    const char *words;
+    void (*change)(qni_gemm_case *c);
+    qn_gemm_grouping grouping;
+} refusal;
+
+static int64_t other_shape[3], other_strides[3];
+
+static DLTensor *reshape(qni_gemm_matrix *x, int64_t rows, int64_t columns) {
+    memcpy(other_shape, (int64_t[]){rows, columns}, sizeof other_shape);
+    x->t.shape = other_shape;
+    return &x->t;
+}
+
+static void restride(qni_gemm_matrix *x, int64_t row, int64_t column) {
+    memcpy(other_strides, (int64_t[]){row, column}, 2 * sizeof *other_strides);
+    x->t.strides = other_strides;
+}
+
+static void null_d(qni_gemm_case *c) {
+    c->args.d = nullptr;
+}
+static void null_a(qni_gemm_case *c) {
+    c->args.a = nullptr;
+}
+static void null_scale(qni_gemm_case *c) {
+    c->args.scale_a = nullptr;
+}
+static void null_data(qni_gemm_case *c) {
+    c->b.t.data = nullptr;
+}
+static void old_size(qni_gemm_case *c) {
+    c->args.struct_size = 8;
+}
+static void short_b(qni_gemm_case *c) {
+    reshape(&c->b, 4, 99);
+}
+static void short_scale(qni_gemm_case *c) {
+    reshape(&c->scale_b, 1, 1);
+}
+static void flat_a(qni_gemm_case *c) {
+    c->a.t.ndim = 1;
+}
+static void e5m2_b(qni_gemm_case *c) {
+    c->b.t.dtype = qni_dl_dtype(QNI_E5M2);
+}
+static void bf16_b(qni_gemm_case *c) {
+    c->b.t.dtype = qni_dl_dtype(BF);
+}
+static void f16_d(qni_gemm_case *c) {
+    c->d.t.dtype = qni_dl_dtype(QNI_F16);
+}
+static void f32_c(qni_gemm_case *c) {
+    c->args.c = &c->c.t;
+    c->c.t.dtype = qni_dl_dtype(QNI_F32);
+}
+static void bf16_scale(qni_gemm_case *c) {
+    c->scale_b.t.dtype = qni_dl_dtype(BF);
+}
+static void gap_d(qni_gemm_case *c) {
+    restride(&c->d, 20, 2);
+}
+static void narrow_d(qni_gemm_case *c) {
+    restride(&c->d, 3, 1);
+}
+static void gap_a(qni_gemm_case *c) {
+    restride(&c->a, 300, 2);
+}
+static void backward_a(qni_gemm_case *c) {
+    restride(&c->a, -130, 1);
+}
+static void odd_d(qni_gemm_case *c) {
+    c->d.t.byte_offset++;
+}
+static void other_device(qni_gemm_case *c) {
+    c->a.t.device.device_type = kDLROCM;
+}
+static void shifted_c(qni_gemm_case *c) {
+    c->c.t = c->d.t;
+    c->c.t.byte_offset += 2;
+    c->args.c = &c->c.t;
+}
+static void lay_d_on(qni_gemm_case *c, const DLTensor *t) {
+    c->d.t.data = t->data;
+    c->d.t.byte_offset = t->byte_offset;
+}
+static void a_over_d(qni_gemm_case *c) {
+    lay_d_on(c, &c->a.t);
+}
+static void b_over_d(qni_gemm_case *c) {
+    lay_d_on(c, &c->b.t);
+}
+static void scale_over_d(qni_gemm_case *c) {
+    lay_d_on(c, &c->scale_b.t);
+}
+static void layout_over_d(qni_gemm_case *c) {
+    lay_d_on(c, &c->layout.t);
+}
+static void packed_b(qni_gemm_case *c) {
+    c->args.b_is_packed = 1;
+}
+static void odd_flag(qni_gemm_case *c) {
+    c->args.b_is_packed = 2;
+}
+static void stray_layout(qni_gemm_case *c) {
+    c->args.group_layout = &c->layout.t;
+}
+static void stray_alignment(qni_gemm_case *c) {
+    c->args.m_alignment = 64;
+}
+static void stray_expected(qni_gemm_case *c) {
+    c->args.expected_m = 64;
+}
+static void no_expected(qni_gemm_case *c) {
+    c->args.expected_m = 0;
+}
+static void no_layout(qni_gemm_case *c) {
+    c->args.group_layout = nullptr;
+}
+static void grouped_c(qni_gemm_case *c) {
+    c->args.c = &c->d.t;
+}
+static void i64_layout(qni_gemm_case *c) {
+    c->layout.t.dtype = qni_dl_dtype(QNI_I64);
+}
+static void negative_alignment(qni_gemm_case *c) {
+    c->args.m_alignment = -1;
+}
+
+static const refusal refusals[] = {
+    {"null d", QN_E_INVALID, "gemm: d is null", null_d, QN_GEMM_DENSE},
+    {"null a", QN_E_INVALID, "gemm: a is null", null_a, QN_GEMM_DENSE},
+    {"null scale", QN_E_INVALID, "gemm: scale_a is null; FP8 needs scales", null_scale,
+     QN_GEMM_DENSE},
+    {"null data", QN_E_INVALID, "with null data", null_data, QN_GEMM_DENSE},
+    {"struct_size", QN_E_INVALID, "gemm: args.struct_size is 8; set it to sizeof(qn_gemm_args)",
+     old_size, QN_GEMM_DENSE},
+    {"short b", QN_E_INVALID, "gemm: b has shape [4, 99], needs [5, 130]", short_b, QN_GEMM_DENSE},
+    {"short scale", QN_E_INVALID, "gemm: scale_b has shape [1, 1], needs [1, 2]", short_scale,
+     QN_GEMM_DENSE},
+    {"flat a", QN_E_INVALID, "gemm: a has 1 dimensions, needs 2", flat_a, QN_GEMM_DENSE},
+    {"e5m2", QN_E_UNSUPPORTED, "gemm: a is e4m3fn and b is e5m2; accepted are", e5m2_b,
+     QN_GEMM_DENSE},
+    {"mixed", QN_E_UNSUPPORTED, "gemm: a is e4m3fn and b is bf16; accepted are", bf16_b,
+     QN_GEMM_DENSE},
+    {"f16 d", QN_E_UNSUPPORTED, "gemm: d has dtype f16; accepted: f32, bf16", f16_d, QN_GEMM_DENSE},
+    {"f32 c", QN_E_UNSUPPORTED, "gemm: c is f32, needs d's bf16", f32_c, QN_GEMM_DENSE},
+    {"scale type", QN_E_UNSUPPORTED, "gemm: scale_b has dtype bf16; accepted: f32", bf16_scale,
+     QN_GEMM_DENSE},
+    {"gaps in d", QN_E_INVALID, "gemm: d is [3, 5] bf16 strides [20, 2]; needs columns", gap_d,
+     QN_GEMM_DENSE},
+    {"narrow d", QN_E_INVALID, "gemm: d is [3, 5] bf16 strides [3, 1]; needs columns", narrow_d,
+     QN_GEMM_DENSE},
+    {"gaps in a", QN_E_INVALID, "gemm: a is [3, 130] e4m3fn strides [300, 2]", gap_a,
+     QN_GEMM_DENSE},
+    {"backward a", QN_E_INVALID, "gemm: a is [3, 130] e4m3fn strides [-130, 1]", backward_a,
+     QN_GEMM_DENSE},
+    {"odd d", QN_E_INVALID, "a multiple of its 2-byte elements", odd_d, QN_GEMM_DENSE},
+    {"device", QN_E_INVALID, "gemm: a is on DLPack device", other_device, QN_GEMM_DENSE},
+    {"overlap", QN_E_INVALID, "gemm: c overlaps d without being d itself", shifted_c,
+     QN_GEMM_DENSE},
+    {"d on a", QN_E_INVALID, "gemm: d overlaps a", a_over_d, QN_GEMM_DENSE},
+    {"d on b", QN_E_INVALID, "gemm_grouped_contiguous: d overlaps b", b_over_d,
+     QN_GEMM_GROUPED_ENDS},
+    {"d on scales", QN_E_INVALID, "gemm: d overlaps scale_b", scale_over_d, QN_GEMM_DENSE},
+    {"d on layout", QN_E_INVALID, "gemm_grouped_masked: d overlaps group_layout", layout_over_d,
+     QN_GEMM_GROUPED_MASKED},
+    {"not packed", QN_E_INVALID, "gemm: b has 2 dimensions, needs 3", packed_b, QN_GEMM_DENSE},
+    {"flag", QN_E_INVALID, "gemm: b_is_packed is 2, needs 0 or 1", odd_flag, QN_GEMM_DENSE},
+    {"layout", QN_E_INVALID, "gemm: group_layout is given", stray_layout, QN_GEMM_DENSE},
+    {"alignment", QN_E_INVALID, "gemm: m_alignment is 64", stray_alignment, QN_GEMM_DENSE},
+    {"hint", QN_E_INVALID, "gemm: expected_m is 64, needs 0", stray_expected, QN_GEMM_DENSE},
+    {"no hint", QN_E_INVALID, "gemm_grouped_masked: expected_m is 0, needs at least 1", no_expected,
+     QN_GEMM_GROUPED_MASKED},
+    {"no layout", QN_E_INVALID, "gemm_grouped_contiguous: group_layout is null", no_layout,
+     QN_GEMM_GROUPED_INDEX},
+    {"grouped c", QN_E_INVALID, "gemm_grouped_contiguous: c is given", grouped_c,
+     QN_GEMM_GROUPED_ENDS},
+    {"layout type", QN_E_UNSUPPORTED, "group_layout has dtype i64; accepted: i32", i64_layout,
+     QN_GEMM_GROUPED_INDEX},
+    {"alignment", QN_E_INVALID, "m_alignment is -1", negative_alignment, QN_GEMM_GROUPED_ENDS},
+};
+
+static void refuse(const refusal *r) {
+    const qni_gemm_spec spec = {r->grouping, 2, 3, 5, 130, FN, FN, BF, .fill = QNI_FILL_NORMAL};
+    qni_gemm_case c;
+    assert_int_equal(qni_gemm_case_create(&c, stream, &spec, 7), QN_OK);
+    assert_int_equal(qni_gemm_case_reset(&c), QN_OK);
+    r->change(&c);
+    qn_status st = qni_gemm_case_call(&c);
+    if (st != r->status || !strstr(qn_last_error(), r->words))
+        fail_msg("%s: %s: %s", r->name, qn_status_name(st), qn_last_error());
+    assert_memory_equal(c.d.device, c.d.host, (size_t)c.d.bytes);
+    qni_gemm_case_destroy(&c);
+}
+
+static void bad_arguments_are_refused(void **) {
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
+        refuse(&refusals[i]);
+    assert_int_equal(qn_gemm(nullptr, nullptr), QN_E_INVALID);
+    assert_string_equal(qn_last_error(), "gemm: stream is null");
+    assert_int_equal(qn_gemm(stream, nullptr), QN_E_INVALID);
+    assert_string_equal(qn_last_error(), "gemm: args is null");
+    assert_int_equal(qn_gemm_grouped_contiguous(stream, nullptr, QN_GEMM_DENSE), QN_E_INVALID);
+    assert_non_null(strstr(qn_last_error(), "grouping is 0, needs QN_GEMM_GROUPED_INDEX (1)"));
+}
+
+/** c may be another part of the matrix of which d is columns. */
+static void column_slices_do_not_overlap(void **) {
+    const qni_gemm_spec spec = {
+        .m = 4, .n = 8, .k = 16, .dtype_a = FN, .dtype_b = FN, .dtype_d = QNI_F32};
+    float both[4 * 16] = {0};
+    int64_t shape[] = {4, 8}, strides[] = {16, 1};
+    qni_gemm_case c;
+    assert_int_equal(qni_gemm_case_create(&c, stream, &spec, 8), QN_OK);
+    DLTensor d = {both, device->id, 2, qni_dl_dtype(QNI_F32), shape, strides, 0}, add = d;
+    add.byte_offset = 8 * sizeof(float);
+    c.args.d = &d;
+    c.args.c = &add;
+    assert_int_equal(qn_gemm(stream, &c.args), QN_OK);
+    qni_gemm_case_destroy(&c);
+}
+
+// ---- packing
+
+static void packing_refuses(void **) {
+    const qni_gemm_spec spec = {
+        .m = 1, .n = 70, .k = 130, .dtype_a = FN, .dtype_b = FN, .dtype_d = BF, .is_packed = true};
+    qni_gemm_case c;
+    int64_t shape[3];
+    DLDataType dtype;
+    assert_int_equal(qni_gemm_case_create(&c, stream, &spec, 9), QN_OK);
+    assert_int_equal(qn_gemm_packed_shape(device, &c.b.t, shape, &dtype), QN_OK);
+    assert_int_equal(shape[0], 1);
+    assert_int_equal(shape[1], 128);
+    assert_int_equal(shape[2], 256);
+    DLTensor bf16 = c.b.t, small = c.packed.t;
+    bf16.dtype = qni_dl_dtype(BF);
+    assert_int_equal(qn_gemm_packed_shape(device, &bf16, shape, &dtype), QN_E_UNSUPPORTED);
+    assert_string_equal(
+        qn_last_error(),
+        "gemm_packed_shape: b is bf16; e4m3fn and e4m3fnuz are packed, bf16 needs no packing");
+    DLTensor odd = c.b.t;
+    odd.shape = nullptr;
+    assert_int_equal(qn_gemm_packed_shape(device, &odd, shape, &dtype), QN_E_INVALID);
+    assert_string_equal(qn_last_error(), "gemm_packed_shape: b has a null shape");
+    odd.shape = (int64_t[]){0, INT64_MAX};
+    assert_int_equal(qn_gemm_packed_shape(device, &odd, shape, &dtype), QN_E_INVALID);
+    odd.shape = (int64_t[]){1, 1ll << 61}; // 64 or 128 rows of it, packed
+    assert_int_equal(qn_gemm_packed_shape(device, &odd, shape, &dtype), QN_E_INVALID);
+    assert_non_null(strstr(qn_last_error(), "gemm_packed_shape: packed b is"));
+    small.shape = (int64_t[]){1, 64, 256};
+    assert_int_equal(qn_gemm_pack(stream, &small, &c.packed_scale.t, &c.b.t, &c.scale_b.t),
+                     QN_E_INVALID);
+    assert_string_equal(qn_last_error(),
+                        "gemm_pack: packed has shape [1, 64, 256], needs [1, 128, 256]");
+    assert_int_equal(qn_gemm_pack(stream, &c.packed.t, nullptr, &c.b.t, &c.scale_b.t),
+                     QN_E_INVALID);
+    assert_string_equal(qn_last_error(), "gemm_pack: packed_scale is null");
+    qni_gemm_case_destroy(&c);
+}
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bad_arguments_are_refused),
+        cmocka_unit_test(column_slices_do_not_overlap),
+        cmocka_unit_test(packing_refuses),
+    };
+    return cmocka_run_group_tests(tests, open_device, close_device);
+}
