@@ -19,25 +19,36 @@ static void *multiply(void *turns) {
     return nullptr;
 }
 
-/** Another processor than `home` that the process may run on, the `i`-th one; a thread left to the scheduler may share
+/** Another of the allowed processors than `home`, the `i`-th one; a thread left to the scheduler may share
  *  the caller's for as long as it lives. */
-static cpu_set_t other_processor(int home, int i) {
-    cpu_set_t allowed, one;
+static cpu_set_t other_processor(cpu_set_t allowed, int home, int i) {
+    cpu_set_t one;
     CPU_ZERO(&one);
-    sched_getaffinity(0, sizeof allowed, &allowed);
     for (int cpu = 0; cpu < CPU_SETSIZE && i >= 0; cpu++)
         if (CPU_ISSET(cpu, &allowed) && cpu != home && i-- == 0)
             CPU_SET(cpu, &one);
     return CPU_COUNT(&one) ? one : allowed;
 }
 
+/** Keeps the calling thread on the processor that it is on. */
+static int stay(void) {
+    int home = sched_getcpu();
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(home, &one);
+    sched_setaffinity(0, sizeof one, &one);
+    return home;
+}
+
 /** Runs `turns` of the chains on each of `threads` (at most 64) and gives the operations done: two an FMA. */
 double fma_peak(int threads, long turns) {
     pthread_t others[64];
-    int made = 0, home = sched_getcpu();
+    cpu_set_t allowed;
+    sched_getaffinity(0, sizeof allowed, &allowed);
+    int made = 0, home = stay();
     for (; made + 1 < threads; made++) {
         pthread_attr_t attributes;
-        cpu_set_t processor = other_processor(home, made);
+        cpu_set_t processor = other_processor(allowed, home, made);
         pthread_attr_init(&attributes);
         pthread_attr_setaffinity_np(&attributes, sizeof processor, &processor);
         if (pthread_create(&others[made], &attributes, multiply, &turns) != 0)
@@ -47,5 +58,6 @@ double fma_peak(int threads, long turns) {
     multiply(&turns);
     for (int i = 0; i < made; i++)
         pthread_join(others[i], nullptr);
+    sched_setaffinity(0, sizeof allowed, &allowed);
     return 2.0 * CHAINS * 8 * (double)turns * (made + 1);
 }

@@ -134,8 +134,9 @@ def device_of(torch, name):
 class Side:
     """One way to compute something, and the nanoseconds that its runs took."""
 
-    def __init__(self, name, run):
-        self.name, self.run, self.times, self.spent = name, run, [], 0
+    def __init__(self, name, run, pause=0):
+        """pause: the least time in seconds that the threads of the side before are given to stop spinning."""
+        self.name, self.run, self.pause, self.times, self.spent = name, run, pause, [], 0
 
     def timed(self, measure):
         """The nanoseconds of a run; None where it cannot run."""
@@ -198,7 +199,7 @@ def take_turns(sides, measure, options, calls=1):
         for side in sides:
             if side.spent > options.most * 1e9:
                 continue
-            time.sleep(pause)
+            time.sleep(max(pause, side.pause))
             ns = side.timed(measure)
             if ns is not None:
                 side.spent += ns
