@@ -99,10 +99,11 @@ typedef struct qn_attention_args {
  *            QUERN_BATCH_INVARIANT=1, where the plan is made too, and kv_chunk 0 they do not: a token's are the same
  *            alone, in a chunk and in its prompt, on one device. Keys are then not cut, and decoding is slower.
  *  Async:    queued on stream, allocates nothing, can be captured; the plan's host copy may go when this returns.
- *            With QUERN_VALIDATE=1 kv_indices are read back and checked first. All of a plan is checked then, and on the
- *            CPU always; else on a GPU its header alone.
- *  Errors:   QN_E_INVALID (null, shape, stride, scalars, masks that exclude each other, workspace too small, a plan for
- *            other tensors), QN_E_UNSUPPORTED (dtype, head_dim, size, QN_POS_ALIBI with logits_soft_cap),
+ *  Contents: all of a plan and its requests' entries of kv_indices are checked first: on the CPU always, on GPUs with
+ *            QUERN_VALIDATE=1, which waits for the stream and reads kv_indices back; else on a GPU a plan's header alone,
+ *            and an entry out of range may have it read stray memory.
+ *  Errors:   QN_E_INVALID (null, shape, stride, scalars, masks that exclude each other, workspace too small, contents, a
+ *            plan for other tensors), QN_E_UNSUPPORTED (dtype, head_dim, size, QN_POS_ALIBI with logits_soft_cap),
  *            QN_E_DEVICE.
  *  Source:   arXiv:1706.03762, arXiv:2205.14135; FlashInfer's and PyTorch's definitions where they agree. */
 QN_API qn_status qn_attention(qn_stream *stream, const qn_attention_args *args);

@@ -188,6 +188,91 @@ static void test_plan_numbers(void **) {
 #undef REFUSED
 }
 
+// ---- index tensors
+
+enum { PAGE = 4, PAGES = 6 };
+static box indices;
+
+/** Three requests over pages: 2 queries and 7 keys, no query and 4 keys, 3 queries and 9 keys; entry 0 is nobody's. */
+static qn_attention_plan_args paged_args(void) {
+    static const int32_t queries[] = {0, 2, 2, 5}, pages[] = {1, 3, 4, 7}, last[] = {3, 4, 1};
+    qn_attention_plan_args a = plan_args();
+    a.batches = 3, a.qo_indptr = queries, a.kv_chunk = 0;
+    a.kv_indptr = pages, a.kv_last_page_len = last, a.page_size = PAGE;
+    return a;
+}
+
+static void make_pages(void *plan, int64_t bytes) {
+    make_tensors();
+    q.shape[0] = o.shape[0] = lse.shape[0] = 5;
+    MAKE(&k, QNI_F16, PAGES, PAGE, KV_HEADS, DIM);
+    MAKE(&v, QNI_F16, PAGES, PAGE, KV_HEADS, DIM);
+    fill(&k, 0.5), fill(&v, 0.5);
+    INDICES(&indices, 5, 0, 3, 1, 2, 5, 4);
+    args.kv_indices = &indices.t, args.plan = plan, args.plan_bytes = bytes;
+}
+
+/** Each page of a request with queries, out of range by all ways; entries that nobody reads may hold anything. */
+static void test_pages(void **) {
+    static const int32_t bad[] = {PAGES, -1, INT32_MAX, INT32_MIN, PAGES + 1000};
+    static const int used[] = {1, 2, 4, 5, 6}, unused[] = {0, 3};
+    const qn_attention_plan_args a = paged_args();
+    alignas(8) uint8_t plan[1024];
+    int64_t bytes = sizeof plan, workspace_bytes;
+    char words[96];
+    assert_int_equal(qn_attention_plan(plan, &bytes, &workspace_bytes, &a), QN_OK);
+    for (size_t u = 0; u < sizeof used / sizeof *used; u++)
+        for (size_t b = 0; b < sizeof bad / sizeof *bad; b++) {
+            make_pages(plan, bytes);
+            ((int32_t *)indices.data)[used[u]] = bad[b];
+            snprintf(words, sizeof words, "attention: kv_indices[%d] is %d; accepted: 0 to 5",
+                     used[u], bad[b]);
+            assert_attention_refused(QN_E_INVALID, words);
+        }
+    make_pages(plan, bytes);
+    for (int i = 0; i < 2; i++)
+        ((int32_t *)indices.data)[unused[i]] = bad[i];
+    assert_int_equal(qn_attention(stream, &args), QN_OK);
+    for (int64_t i = 0; i < 5 * HEADS * DIM; i++)
+        assert_true(fabs(at(&o, i) - 0.5) < 0.001);
+    make_pages(plan, bytes);
+    k.shape[0] = v.shape[0] = 0;
+    assert_attention_refused(QN_E_INVALID, "kv_indices[1] is 0; accepted: 0 to -1");
+}
+
+/** Index arrays that plans are made from: none that falls, begins below 0 or ends past its tensor. */
+static void test_plan_indices(void **) {
+    static const int32_t falling[] = {0, 2, 1, 5}, below[] = {-1, 3, 4, 7}, past[] = {1, 3, 4, 8},
+                         too_long[] = {3, 5, 1}, none[] = {0, 4, 1}, negative[] = {3, 4, -1};
+    alignas(8) uint8_t plan[1024];
+    int64_t bytes, workspace_bytes;
+    qn_attention_plan_args a;
+#define REFUSED(field, array, words)                                                               \
+    (a = paged_args(), a.field = array,                                                            \
+     assert_refused(qn_attention_plan(nullptr, &bytes, &workspace_bytes, &a), QN_E_INVALID,        \
+                    words))
+    REFUSED(qo_indptr, falling, "qo_indptr[2] is 1; accepted: 2 or more");
+    REFUSED(qo_indptr, below, "qo_indptr[0] is -1; accepted: 0 or more");
+    REFUSED(kv_indptr, falling, "kv_indptr[2] is 1; accepted: 2 or more");
+    REFUSED(kv_indptr, below, "kv_indptr[0] is -1; accepted: 0 or more");
+    REFUSED(kv_last_page_len, too_long, "kv_last_page_len[1] is 5");
+    REFUSED(kv_last_page_len, none, "kv_last_page_len[0] is 0");
+    REFUSED(kv_last_page_len, negative, "kv_last_page_len[2] is -1");
+#undef REFUSED
+    a = paged_args(), a.kv_indptr = past;
+    bytes = sizeof plan;
+    assert_int_equal(qn_attention_plan(plan, &bytes, &workspace_bytes, &a), QN_OK);
+    make_pages(plan, bytes);
+    assert_attention_refused(QN_E_INVALID, "kv_indices has 7 entries, the plan needs 8");
+    a = paged_args();
+    bytes = sizeof plan;
+    assert_int_equal(qn_attention_plan(plan, &bytes, &workspace_bytes, &a), QN_OK);
+    make_pages(plan, bytes);
+    MAKE(&other, QNI_U8, 5); // a bit for each query and key: 2 and 4 bytes
+    args.custom_mask = &other.t;
+    assert_attention_refused(QN_E_INVALID, "custom_mask has 5 bytes, needs 6");
+}
+
 // ---- tensors and numbers
 
 static void make_dense(void) {
@@ -300,6 +385,8 @@ int main(void) {
         cmocka_unit_test(test_damaged_plan),
         cmocka_unit_test(test_other_plan),
         cmocka_unit_test(test_plan_numbers),
+        cmocka_unit_test(test_pages),
+        cmocka_unit_test(test_plan_indices),
         cmocka_unit_test(test_tensors),
         cmocka_unit_test(test_workspace_bytes),
         cmocka_unit_test(test_most_keys),

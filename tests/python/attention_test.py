@@ -228,11 +228,12 @@ def test_damaged_plans(place):
 
 
 OUTSIDE = """
+import sys
 import numpy as np, quern
 from tools import normal
 plan = quern.attention_plan(4, 2, 64, qo_indptr=[0, 1, 2], kv_indptr=[0, 2, 4], kv_last_page_len=[4, 1], page_size=4)
 arrays = normal(1, (2, 4, 64)), normal(2, (6, 4, 2, 64)), normal(3, (6, 4, 2, 64))
-for device in ("cpu", "sim:gfx942"):
+for device in sys.argv[1:]:
     q, k, v, out = (quern.to(x, device) if device != "cpu" else x for x in (*arrays, np.full((2, 4, 64), 7, np.float32)))
     for page in (6, -1, 2**31 - 1, 3):
         indices = np.array([5, 0, page, 2], np.int32)
@@ -246,7 +247,9 @@ print("done")
 """
 
 
-def test_pages_outside_the_pool():
-    environment = {**os.environ, "QUERN_VALIDATE": "1", "PYTHONPATH": f"{os.environ['PYTHONPATH']}:{os.path.dirname(__file__)}"}
-    done = subprocess.run([sys.executable, "-c", OUTSIDE], env=environment, capture_output=True, text=True)
+@pytest.mark.parametrize("devices, validate", [(["cpu"], "0"), (["cpu", "sim:gfx942"], "1")])
+def test_pages_outside_the_pool(devices, validate):
+    environment = {**os.environ, "QUERN_VALIDATE": validate,
+                   "PYTHONPATH": f"{os.environ['PYTHONPATH']}:{os.path.dirname(__file__)}"}
+    done = subprocess.run([sys.executable, "-c", OUTSIDE, *devices], env=environment, capture_output=True, text=True)
     assert done.stdout == "done\n", done.stdout + done.stderr

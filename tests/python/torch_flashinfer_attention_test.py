@@ -345,6 +345,32 @@ def test_errors_of_run(change, error, text):
         wrapper.run(**{"q": randn(2, 4, 64), "paged_kv_cache": pages.cache, **change})
 
 
+@pytest.mark.parametrize("dtype, page", [(torch.int32, -1), (torch.int32, 1 << 30), (torch.int64, 1 << 32), (torch.int64, -1 - (1 << 32))])
+def test_pages_outside_the_cache(dtype, page):
+    """On the CPU without QUERN_VALIDATE; of int64 no bits are lost that would make it a page."""
+    pages, out = Pages([9, 5], 4), torch.full((2, 4, 64), 7, dtype=HALF)
+    indices = pages.indices.to(dtype)
+    indices[3] = page
+    decode = flashinfer.BatchDecodeWithPagedKVCacheWrapper(workspace())
+    decode.plan(pages.indptr, indices, pages.last, 4, 2, 64, 4)
+    prefill = flashinfer.BatchPrefillWithPagedKVCacheWrapper(workspace())
+    prefill.plan(torch.tensor([0, 1, 2]), pages.indptr, indices, pages.last, 4, 2, 64, 4)
+    mixed = flashinfer.BatchAttention(device="cpu")
+    mixed.plan(torch.tensor([0, 1, 2]), pages.indptr, indices, torch.tensor([9, 5]), 4, 2, 64, 64, 4, q_data_type=HALF,
+               kv_data_type=HALF)
+    for run in (decode.run, prefill.run, mixed.run):
+        with pytest.raises(ValueError, match=r"kv_indices\[3\] is -?\d+; accepted: 0 to "):
+            run(randn(2, 4, 64), pages.cache, out=out)
+    assert (out == 7).all()
+
+
+def test_indptr_beyond_32_bits():
+    pages = Pages([9, 5], 4)
+    wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(workspace())
+    with pytest.raises(ValueError, match=r"kv_indptr\[0\] is -2147483648; accepted: 0 or more"):
+        wrapper.plan(pages.indptr.long() - (1 << 32), pages.indices, pages.last, 4, 2, 64, 4)
+
+
 def test_errors_of_single_calls():
     q, k, v = randn(3, 4, 64), randn(5, 2, 64), randn(5, 2, 64)
     run = flashinfer.single_prefill_with_kv_cache

@@ -78,7 +78,7 @@ class Batch:
 
 
 def on_host(indptr):
-    return indptr.detach().to("cpu", torch.int32)
+    return _run.index(indptr.detach().cpu())
 
 
 def make_batch(qo_indptr, kv_indptr, last_page_len, kv_indices, heads, head_dims, page_size, split, dtypes, options,

@@ -79,5 +79,5 @@ def check_scales(op, name, scale, may_be_negative):
 
 
 def index(t):
-    """FlashInfer takes int64 indices as well."""
-    return t.to(torch.int32)
+    """int32 of the int32 or int64 indices that FlashInfer takes. What 32 bits cannot hold stays out of range, and is refused as such."""
+    return t if t.dtype == torch.int32 else t.clamp(-2**31, 2**31 - 1).to(torch.int32)

@@ -6,6 +6,7 @@ import inspect
 
 import torch
 
+from . import _run
 from ._attention import Wrapper, caches, dtype_of, make_batch, on_host, positions, refuse
 from .prefill import BatchPrefillWithPagedKVCacheWrapper
 
@@ -50,7 +51,7 @@ class BatchAttention(Wrapper):
                    **positions(self._op, "NONE", logits_soft_cap, None, None, sm_scale)}
         batch = make_batch(qo_indptr, indptr, last, indices, (num_qo_heads, num_kv_heads), (head_dim_qk, head_dim_vo),
                            page_size, (None, False), (dtype_of(q_data_type), dtype_of(kv_data_type), None), options, True)
-        batch.kv_indices = indices.to(self.device, torch.int32) if indices is kv_indices else self._keep(indices)
+        batch.kv_indices = _run.index(indices).to(self.device) if indices is kv_indices else self._keep(indices)
         self._planned(batch)
 
     def _keep(self, indices):

@@ -5,6 +5,7 @@ import functools
 
 import torch
 
+from . import _run
 from ._attention import Wrapper, attend, caches, dtype_of, make_batch, positions, refuse, scales, takes
 from .page import is_hnd
 
@@ -69,7 +70,7 @@ class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
         batch = self._batch_of(*arguments, **options)
         self._check_batch_size(batch.kv_indptr, self._indptr)
         self._fill_fixed(batch.kv_indptr, batch.kv_indices, batch.last_page_len)
-        batch.kv_indices = self._indices if self._use_cuda_graph else batch.kv_indices.to(self.device, torch.int32)
+        batch.kv_indices = self._indices if self._use_cuda_graph else _run.index(batch.kv_indices).to(self.device)
         self._planned(batch)
 
     begin_forward = plan
