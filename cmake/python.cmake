@@ -3,6 +3,8 @@
 # leaves it out; it goes to quern/_native:
 #   quern_ffi.so   the ops as TVM-FFI functions      bin/quern   the command
 #   lib/           libquern, libquernsim, the libraries they need, and quern/sim/ as in an installed tree
+# Component `python_data` is what pip puts into the environment's share/: manual and completions, as `make install` does.
+# Target `quern_python` builds what both hold.
 set(native quern/_native)
 set(native_lib ${native}/${CMAKE_INSTALL_LIBDIR})
 
@@ -11,6 +13,7 @@ set_target_properties(quern_ffi PROPERTIES PREFIX "" INSTALL_RPATH "$ORIGIN/${CM
 target_include_directories(quern_ffi PRIVATE SYSTEM ${QUERN_TVM_FFI_INCLUDE})
 # TVM-FFI's own functions come from its Python package, which is loaded first.
 target_link_libraries(quern_ffi PRIVATE quern quern_flags)
+add_custom_target(quern_python DEPENDS quern_ffi product)
 install(TARGETS quern_ffi LIBRARY DESTINATION ${native} COMPONENT python EXCLUDE_FROM_ALL)
 
 # The file that a library's users open by its soname, without the folder's symbolic links: a wheel cannot hold those.
@@ -43,6 +46,16 @@ if(TARGET quernsim)
     set_target_properties(${name} PROPERTIES PREFIX "" OUTPUT_NAME libamdhip64 SUFFIX .so${suffix}
       LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/hip-names INSTALL_RPATH "$ORIGIN/../..")
     target_link_libraries(${name} PRIVATE -fuse-ld=lld -Wl,--no-as-needed quernsim)
+    add_dependencies(quern_python ${name})
     install(TARGETS ${name} LIBRARY DESTINATION ${native_lib}/quern/sim COMPONENT python EXCLUDE_FROM_ALL)
   endforeach()
 endif()
+
+set(share ${CMAKE_INSTALL_DATADIR})
+if(SKBUILD) # else whoever installs the component gives the prefix
+  set(share ${SKBUILD_DATA_DIR}/share)
+endif()
+install(FILES docs/quern.1 DESTINATION ${share}/man/man1 COMPONENT python_data EXCLUDE_FROM_ALL)
+install(FILES cli/completion/quern.bash DESTINATION ${share}/bash-completion/completions RENAME quern
+        COMPONENT python_data EXCLUDE_FROM_ALL)
+install(FILES cli/completion/_quern DESTINATION ${share}/zsh/site-functions COMPONENT python_data EXCLUDE_FROM_ALL)

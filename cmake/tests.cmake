@@ -146,6 +146,10 @@ foreach(source ${script_tests})
     ENVIRONMENT "QUERN_BUILD_DIR=${CMAKE_BINARY_DIR};QUERN_SOURCE_DIR=${PROJECT_SOURCE_DIR};QUERN_DLPACK_INCLUDE=${QUERN_DLPACK_INCLUDE};PYTHON=${PROJECT_SOURCE_DIR}/.venv/bin/python")
 endforeach()
 
+if(TEST wheel_test.sh) # it takes from the build, and builds again, what others load
+  set_tests_properties(wheel_test.sh PROPERTIES RUN_SERIAL TRUE)
+endif()
+
 if(QUERN_FUZZ)
   target_compile_options(quern_objects PRIVATE -fsanitize=fuzzer-no-link)
   if(TARGET quernsim_parts)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The wheel that pip makes, of this build: what it holds, how large it is, what it needs of the system; installed into an
-# environment of its own, used from there, uninstalled without a trace. Nothing is fetched.
+# The wheel that pip makes of a build, as docs/python.md says: what it holds, how large it is, what it needs of the system;
+# installed into an environment of its own, used from there, uninstalled without a trace. Nothing is fetched.
 set -euo pipefail
 build=${QUERN_BUILD_DIR:?} source=${QUERN_SOURCE_DIR:?}
 limit=$((15 * 1000 * 1000)) # bytes
@@ -17,14 +17,29 @@ fail() {
 }
 
 grep -q '^QUERN_SANITIZE:STRING=.\+' "$build/CMakeCache.txt" && skip "plain Python cannot load a sanitizer's build"
-[ -e "$build/quern_ffi.so" ] || skip "this build has no Python package: tools/setup.sh fetches TVM-FFI's headers"
+grep -q '^build quern_python:' "$build/build.ninja" || skip "this build has no Python package: tools/setup.sh fetches TVM-FFI's headers"
 "$PYTHON" -c 'import scikit_build_core, tvm_ffi' 2> /dev/null || skip "$PYTHON has no scikit_build_core; tools/setup.sh installs it"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
-"$PYTHON" -m pip wheel -q --no-deps --no-build-isolation --no-index -w "$tmp" "$source" \
-  -Ccmake.define.QUERN_BUILT="$build" -Cbuild-dir="$tmp/build"
-wheel=$(echo "$tmp"/quern-*.whl)
+# A copy of the tree, in which build/release is this build with no more than `make` builds.
+rm -rf "$build/quern_ffi.so" "$build/hip-names"
+cmake --build "$build" --target product > "$tmp/log" || { cat "$tmp/log"; fail "product does not build"; }
+mkdir -p "$tmp/tree/build"
+tar -C "$source" --exclude=./build --exclude=./.git --exclude=./.venv -c . | tar -C "$tmp/tree" -x
+ln -s "$build" "$tmp/tree/build/release"
+recipe=$(grep '^pip wheel ' "$source/docs/python.md")
+[ "$(wc -l <<< "$recipe")" = 1 ] || fail "docs/python.md has not one line that begins with 'pip wheel': $recipe"
+(
+  cd "$tmp/tree"
+  # What the tests' own Python has need not be fetched. (pip takes a false PIP_NO_BUILD_ISOLATION for "no isolation".)
+  PATH=$(dirname "$PYTHON"):$PATH
+  export PIP_NO_INDEX=1 PIP_NO_BUILD_ISOLATION=0 PIP_QUIET=1
+  bash -euc "$recipe"
+  ! bash -euc "${recipe//build\/release/nothing}" > "$tmp/log" 2>&1 || fail "QUERN_BUILT may be no build"
+  tr -s '[:space:]' ' ' < "$tmp/log" | grep -q "which is no build of quern" || { cat "$tmp/log"; fail "QUERN_BUILT that is no build is not refused"; }
+)
+wheel=$(echo "$tmp"/tree/quern-*.whl)
 size=$(stat -c %s "$wheel")
 [ "$size" -le "$limit" ] || fail "has $size bytes; at most $limit"
 
@@ -33,6 +48,10 @@ native=quern/_native lib=quern/_native/lib
 for name in quern/{__init__.py,py.typed,__main__.py,torch/__init__.py,compat/flashinfer/__init__.py} \
   "$native"/{quern_ffi.so,bin/quern,share/quern/peer_attention.py,share/quern/peer_common.py} "$lib"/{libquern.so.0,libquernsim.so.0,libpthreadpool.so.0} \
   "$lib"/quern/sim/{quern-decoder,libamdhip64.so,libamdhip64.so.6,libamdhip64.so.7}; do
+  grep -qx "$name" "$tmp/names" || fail "has no $name"
+done
+data=$(basename "$wheel" | cut -d- -f1,2).data/data/share
+for name in "$data"/{man/man1/quern.1,bash-completion/completions/quern,zsh/site-functions/_quern}; do
   grep -qx "$name" "$tmp/names" || fail "has no $name"
 done
 extra=$(grep -E '\.(c|o|a|h|pyc)$|/tests?/|__pycache__' "$tmp/names" || true)
@@ -57,6 +76,13 @@ for library in $needed; do
 done
 
 cd "$tmp"
+share=$tmp/venv/share
+diff "$source/docs/quern.1" "$share/man/man1/quern.1"
+[ ! -x /usr/bin/man ] || [ "$(PATH=$tmp/venv/bin:$PATH man -w quern)" = "$share/man/man1/quern.1" ] || fail "man does not find its page"
+diff "$source/cli/completion/_quern" "$share/zsh/site-functions/_quern"
+completed=$(PATH=$tmp/venv/bin:$PATH bash -euc '. "$1"; COMP_WORDS=(quern check --device cp) COMP_CWORD=3; _quern; echo "${COMPREPLY[*]}"' \
+  bash "$share/bash-completion/completions/quern")
+[ "$completed" = cpu ] || fail "bash completes --device cp to '$completed'"
 [ "$("$tmp/venv/bin/quern" --version)" = "$("$python" -m quern --version)" ] || fail "its two commands differ"
 "$python" - << 'PYTHON'
 import numpy as np, quern, sys

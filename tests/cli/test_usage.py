@@ -302,6 +302,13 @@ def test_options_end():
 # ---- completion and manual
 
 
+def words_accepted(command):
+    """The words that may follow a command: its refusal of another one lists them."""
+    done = run(command, "no-such-word")
+    assert done.returncode == 2
+    return re.search(r"accepted: ([^)]*)\)", done.stderr)[1].split(", ")
+
+
 def test_bash_completion():
     """What bash completes for each command is what its help lists."""
     script = SOURCE / "cli" / "completion" / "quern.bash"
@@ -319,7 +326,8 @@ def test_bash_completion():
         for option in command["options"]:
             if "|" in (option["value"] or ""):
                 assert complete("quern", name, option["name"], "") == set(option["value"].split("|"))
-    assert complete("quern", "cache", "") == {"path", "list", "verify", "clear"}
+    for name in ("check", "bench", "cache"):
+        assert complete("quern", name, "") == set(words_accepted(name)), name
     assert complete("quern", "help", "") == set(COMMANDS)
     assert "cpu" in complete("quern", "check", "--device", "")
     assert complete("quern", "check", "--device", "=", "cp") == {"cpu"}  # as bash splits --device=cp
@@ -327,6 +335,14 @@ def test_bash_completion():
     if (BUILD / "libquernsim.so").exists():
         assert "gfx942" in complete("quern", "check", "--device", "sim", ":", "gfx9")
         assert "gfx942" in complete("quern", "check", "--device", "sim", ":")
+
+
+@pytest.mark.parametrize("command, label", [("check", "op"), ("bench", "op"), ("cache", "action")])
+def test_zsh_completes_the_words_accepted(command, label):
+    text = (SOURCE / "cli/completion/_quern").read_text()
+    section = text[text.index(f"\n    {command})\n"):]
+    (words,) = re.findall(rf":{label}:\((.*)\)'\n", section[:section.index(";;\n")])
+    assert sorted(words.split()) == sorted(words_accepted(command))
 
 
 @pytest.mark.parametrize("file", ["cli/completion/_quern", "docs/quern.1"])
