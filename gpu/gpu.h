@@ -238,6 +238,11 @@ QD_INLINE float qd_rsqrt(float x) {
 #endif
 }
 
+/** The same for a norm: of 0, which a row of zeros has where eps is 0, it is 0, and so are that row's results. */
+QD_INLINE float qd_inverse_root(float x) {
+    return x <= 0 ? 0 : qd_rsqrt(x);
+}
+
 /** All waves of the workgroup meet; what they wrote to LDS before is seen by all after. */
 QD_INLINE void qd_barrier(void) {
 #if defined(__NVPTX__)

@@ -11,7 +11,8 @@
 //  Types:    f32 throughout, rounded once to nearest, ties to even. The same bits on every run, whatever
 //            else is in the batch. Any finite values: where their squares leave f32's range, a row is summed up
 //            once more with its elements times a power of two.
-//  Edge:     n == 0 is a no-op; h is any number from 1. A row of zeros gives zeros (LayerNorm: its beta).
+//  Edge:     n == 0 is a no-op; h is any number from 1. A row of zeros gives zeros (LayerNorm: its beta), also where
+//            eps is 0.
 //            A NaN makes its row NaN.
 //  Overlap:  out may be x itself (same address and strides) where it has x's dtype; otherwise no two tensors
 //            that are written, and none that is written and one that is read, may overlap.

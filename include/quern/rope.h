@@ -15,7 +15,8 @@
 //            in the batch.
 //  Angles:   computed as position times frequency modulo one turn, in integers: cosines and sines are within 2^-21 at
 //            every position from -2^31 to 2^31.
-//  Edge:     n == 0 and no heads are no-ops. A NaN stays in its pair (after RMSNorm: in its head).
+//  Edge:     n == 0 and no heads are no-ops. A NaN stays in its pair (after RMSNorm: in its head). RMSNorm of
+//            a head of zeros gives zeros, also where eps is 0.
 //  Overlap:  an output may be its own input (same address and strides); otherwise no two tensors that are written,
 //            and none that is written and one that is read, may overlap.
 //  Async:    queued on stream.

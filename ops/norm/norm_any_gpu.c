@@ -27,7 +27,7 @@ QD_INLINE void norm_read(int dtype, const qk_norm_args *g, const row *r, qd_shar
         norm_scaled(dtype, false, g, r, factor);
         return;
     }
-    s.inverse = qd_rsqrt(mean_square);
+    s.inverse = qd_inverse_root(mean_square);
     if (g->quant == QK_NORM_PER_TOKEN)
         EACH_READ(c, r->lane, r->lanes)
     top = qd_max(top, qd_run_top(result_of(dtype, false, g, r, c, s)));

@@ -46,16 +46,17 @@ enum { NUM_FORMS = sizeof forms / sizeof *forms };
 typedef struct shape {
     int64_t batches, inner, h;
     int64_t gap, offset; // elements between rows, and before the first
+    bool has_no_eps;
 } shape;
 static const shape shapes[] = {
-    {1, 1, 1, 0, 0},     {3, 5, 64, 0, 0},
-    {2, 17, 128, 8, 8},  {1, 35, 256, 0, 0},
-    {2, 3, 111, 3, 1},   {1, 5, 1024, 0, 0},
-    {3, 2, 1536, 16, 0}, {1, 3, 4096, 0, 0},
-    {1, 2, 7168, 0, 8},  {1, 1, 16384, 0, 0},
-    {2, 2, 3072, 5, 3},  {1, 2, 16392, 0, 0},
-    {1, 90, 2056, 0, 0}, {1, 3, 64, qni_far - 64, 8},
-    {1, 700, 512, 0, 0}, {1, 620, 2056, 0, 0},
+    {1, 1, 1, 0, 0, false},     {3, 5, 64, 0, 0, false},
+    {2, 17, 128, 8, 8, true},   {1, 35, 256, 0, 0, false},
+    {2, 3, 111, 3, 1, true},    {1, 5, 1024, 0, 0, true},
+    {3, 2, 1536, 16, 0, false}, {1, 3, 4096, 0, 0, false},
+    {1, 2, 7168, 0, 8, false},  {1, 1, 16384, 0, 0, false},
+    {2, 2, 3072, 5, 3, false},  {1, 2, 16392, 0, 0, true},
+    {1, 90, 2056, 0, 0, true},  {1, 3, 64, qni_far - 64, 8, false},
+    {1, 700, 512, 0, 0, true},  {1, 620, 2056, 0, 0, false},
 };
 
 enum { X, OUT, RESIDUAL, WEIGHT, BETA, GATE, SCALE, NUM_AREAS };
@@ -171,7 +172,7 @@ static void place(const check_case *c, qni_norm_problem *p, bool on_host) {
 typedef struct bounds {
     double unit, sum,
         mean; // sum: relative error of a sum of positive values; mean: error of the mean
-    double inverse, spread; // 1 / root; the root's relative error
+    double inverse, spread; // 1 / root, and 0 of 0; the root's relative error
     double centre;          // the mean itself
 } bounds;
 
@@ -197,7 +198,8 @@ static bounds find_bounds(const check_case *c, int64_t row) {
     }
     for (int64_t i = 0; i < p->h; i++)
         square += (c->t[i] - b.centre) * (c->t[i] - b.centre) / h;
-    b.inverse = 1 / sqrt(square + (double)p->eps);
+    const double root = sqrt(square + (double)p->eps);
+    b.inverse = root > 0 ? 1 / root : 0;
     b.mean = (p->subtracts_mean ? (b.sum + 2 * b.unit) * magnitude : 0) + t_worst;
     b.spread =
         b.sum + 4 * b.unit + 2 * b.mean * b.inverse + b.mean * b.mean * b.inverse * b.inverse;
@@ -255,10 +257,11 @@ static void make_expectations(check_case *c) {
 
 static void name_case(check_case *c) {
     const qni_norm_problem *p = &c->problem;
-    snprintf(c->text, sizeof c->text, "%s [%ld, %ld, %ld] gap=%ld offset=%ld %s weights=%s ->%s",
+    snprintf(c->text, sizeof c->text, "%s [%ld, %ld, %ld] gap=%ld offset=%ld %s weights=%s ->%s%s",
              c->form->name, (long)c->shape->batches, (long)c->shape->inner, (long)p->h,
              (long)c->shape->gap, (long)c->shape->offset, qni_dtype_name(p->dtype),
-             qni_dtype_name(p->dtype_weights), qni_dtype_name(p->dtype_out));
+             qni_dtype_name(p->dtype_weights), qni_dtype_name(p->dtype_out),
+             c->shape->has_no_eps ? " eps=0" : "");
 }
 
 static qn_status prepare(check_case *c, qn_device *device) {
@@ -299,7 +302,7 @@ static void make_problem(check_case *c, qni_dtype dtype, qni_dtype weights, qni_
         .rows = s->batches * s->inner,
         .inner = s->inner,
         .h = s->h,
-        .eps = 1e-6f,
+        .eps = s->has_no_eps ? 0 : 1e-6f,
         .scale_eps = 1e-10f,
         .weight_plus = f->weight_plus,
         .subtracts_mean = f->subtracts_mean,
@@ -339,7 +342,9 @@ typedef struct vector {
 constexpr double sum_is_tie =
     -9; // weight: 1.75 times the root of the unrounded sums 1 + 2^-8 and 16
 static const vector vectors[] = {
+    {"zeros", QNI_F32, QNI_F32, {0, 0}, {}, 1, 0, {0, 0}, {}}, // eps is 0 in all of these
     {"zeros", QNI_F16, QNI_F16, {0, 0}, {}, 1, 0, {0, 0}, {}},
+    {"zeros", QNI_BF16, QNI_E4M3FN, {0, 0}, {}, 1, 1, {0, 0}, {}},
     {"f16's largest", QNI_F16, QNI_F16, {65504, -65504}, {}, 1, 0, {1, -1}, {}},
     {"f32's largest", QNI_F32, QNI_F32, {0x1p127, -0x1p127}, {}, 1, 0, {1, -1}, {}},
     {"small squares", QNI_F32, QNI_F32, {0x1p-100, -0x1p-100}, {}, 1, 0, {1, -1}, {}},
@@ -406,7 +411,6 @@ static qni_norm_problem vector_problem(const qni_area *areas, const vector *v, i
         .weight = {qni_area_device(&areas[WEIGHT]), 0},
         .quant = has_scale ? QNI_NORM_STATIC : QNI_NORM_PLAIN,
         .scale = has_scale ? qni_area_device(&areas[SCALE]) : nullptr,
-        .eps = v->x[0] == 0 ? 1e-6f : 0,
         .scale_row = 1};
 }
 
@@ -491,7 +495,8 @@ static qn_status check_batches(qni_check_run *run, const form *f, const shape *s
 
 /** h: of 16 lanes, of more than a wave, and of no whole runs. */
 static qn_status check_all_batches(qni_check_run *run) {
-    static const shape widths[] = {{1, 1, 128, 0, 0}, {1, 1, 2560, 0, 0}, {1, 1, 111, 0, 0}};
+    static const shape widths[] = {
+        {1, 1, 128, 0, 0, false}, {1, 1, 2560, 0, 0, false}, {1, 1, 111, 0, 0, true}};
     const int thinning = qni_check_is_quick(run) ? 5 : 1;
     const qni_fp8 kind = qni_fp8_of(qni_usual_e4m3(qn_stream_device(qni_check_stream(run))));
     int turn = 0;

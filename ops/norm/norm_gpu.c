@@ -263,7 +263,7 @@ QD_INLINE void rms(mode m, const qk_norm_args *g, row *r, const kept *k) {
         scale_row(m, g, r, factor);
         return;
     }
-    const float inverse = qd_rsqrt(mean_square);
+    const float inverse = qd_inverse_root(mean_square);
     *r = find_again(m, g, r);
     put_residual(m, r, k);
     if (!m.is_quant || (m.is_any && g->quant == QK_NORM_PLAIN))
@@ -289,7 +289,7 @@ QD_INLINE void rms_small(mode m, const qk_norm_args *g, const row *r, const kept
         t *= factor;
         square = small_square(g, r, t, factor);
     }
-    put_run(m, r, r->out, 0, weigh(m, rms_weights(m), g, r, 0, t * qd_rsqrt(square)));
+    put_run(m, r, r->out, 0, weigh(m, rms_weights(m), g, r, 0, t * qd_inverse_root(square)));
 }
 
 // ---- LayerNorm
@@ -372,7 +372,7 @@ QD_INLINE void layer(mode m, const qk_norm_args *g, row *r, const kept *k) {
         scale_row(m, g, r, factor);
         return;
     }
-    const float inverse = qd_rsqrt(variance);
+    const float inverse = qd_inverse_root(variance);
     *r = find_again(m, g, r);
     put_residual(m, r, k);
     if (m.is_quant && g->quant == QK_NORM_STATIC)

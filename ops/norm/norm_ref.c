@@ -4,6 +4,8 @@
 //   t = residual + gate * x
 //   y = (t - mean) / sqrt(mean((t - mean)^2) + eps) * (weight + weight_plus) + beta     mean 0 for RMSNorm
 //
+// 0 / 0 is 0: where eps is 0, a row of zeros, or for LayerNorm of equal elements, gives beta.
+//
 // Sources: arXiv:1910.07467 (RMSNorm), arXiv:1607.06450 (LayerNorm).
 #include "norm.h"
 
@@ -38,7 +40,7 @@ void qni_norm_ref_row(const qni_norm_problem *p, int64_t r, double *t, double *y
     const double root = sqrt(mean_square_of(t, mean, p->h) + (double)p->eps);
     for (int64_t i = 0; i < p->h; i++) {
         const double weight = weight_of(p, &p->weight, batch, i, 1 - (double)p->weight_plus);
-        y[i] = (t[i] - mean) / root * (weight + (double)p->weight_plus) +
-               weight_of(p, &p->beta, batch, i, 0);
+        const double normed = root <= 0 ? 0 : (t[i] - mean) / root;
+        y[i] = normed * (weight + (double)p->weight_plus) + weight_of(p, &p->beta, batch, i, 0);
     }
 }

@@ -219,7 +219,7 @@ QD_INLINE void norm_scaled(int dtype, bool whole, const qk_norm_args *g, const r
     }
     EACH_READ(c, lane, QD_ROW)
     squares = add_squares(g, whole, load_t(dtype, whole, g, r, c) * factor, s.mean, c, squares);
-    s.inverse = qd_rsqrt(qd_row_sum(run_sum(squares)) * g->per_h + g->eps * factor * factor);
+    s.inverse = qd_inverse_root(qd_row_sum(run_sum(squares)) * g->per_h + g->eps * factor * factor);
     if (g->quant == QK_NORM_PER_TOKEN)
         EACH_READ(c, lane, QD_ROW)
     top = qd_max(top, qd_run_top(result_of(dtype, whole, g, r, c, s)));

@@ -147,7 +147,7 @@ QN_INLINE void round_step(mix m, f32v v[VECS]) {
 
 /** What a row's sums gave. */
 typedef struct moments {
-    float factor, mean, inverse; // mean: of the elements times factor
+    float factor, mean, inverse; // mean: of the elements times factor; inverse: 0 of a row of zeros
 } moments;
 
 /** Times the factor, which for nearly all rows is 1. */
@@ -260,7 +260,7 @@ QN_INLINE moments find_moments(mix m, const qni_norm_problem *p, const row ends[
     s.factor = qk_norm_factor(square);
     if (s.factor != 1)
         square = find_square(m, p, ends, &s);
-    s.inverse = 1.0f / sqrtf(square);
+    s.inverse = square <= 0 ? 0 : 1.0f / sqrtf(square);
     return s;
 }
 

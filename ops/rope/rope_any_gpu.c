@@ -23,7 +23,7 @@ QD_INLINE float root_of(int dtype, const qk_rope_args *g, const head *h) {
         const float x = qd_load1(dtype, qd_at(dtype, h->in, i));
         sum = __builtin_fmaf(x, x, sum);
     }
-    return qd_rsqrt(add_lanes(sum, QD_WAVE) / (float)h->width + g->eps);
+    return qd_inverse_root(add_lanes(sum, QD_WAVE) / (float)h->width + g->eps);
 }
 
 /** Element i, by the norm's root and weight if there is one. */

@@ -250,7 +250,8 @@ static void fill_area(check_case *c, int which) {
     } else if (which < OUT) {
         const int64_t stride = token_stride(c, which), row = stride - c->shape->gap;
         for (int64_t i = 0; i < part_rows(c, which) * row; i++) // gaps keep their poison
-            qni_put(a->dtype, qni_area_host(a), i / row * stride + i % row, value(c));
+            qni_put(a->dtype, qni_area_host(a), i / row * stride + i % row,
+                    c->form->has_norm && i / row % 3 == 2 ? 0 : value(c)); // heads of zeros
     }
 }
 
@@ -419,7 +420,7 @@ static qni_rope_problem make_problem(const form *f, const shape *s, qni_dtype dt
         .inner = s->inner,
         .rotary_dim = s->rotary_dim,
         .is_interleaved = f->is_interleaved,
-        .eps = 1e-6f,
+        .eps = s->gap == 0 ? 0 : 1e-6f,
         .angles = f->source >= BY_TABLES  ? QNI_ROPE_BY_TOKEN
                   : f->source == BY_CACHE ? QNI_ROPE_BY_POSITION
                                           : QNI_ROPE_BY_FREQUENCY,

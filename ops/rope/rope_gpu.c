@@ -118,7 +118,7 @@ QD_INLINE void norm(mode m, const qk_rope_args *g, const lane *l, const void *we
     QD_UNROLL for (int i = 0; i < QD_RUN; i++) {
         sum += square[i];
     }
-    const float root = qd_rsqrt(add_lanes(sum, slots) / (float)(slots * SLOT) + g->eps);
+    const float root = qd_inverse_root(add_lanes(sum, slots) / (float)(slots * SLOT) + g->eps);
     x[0] *= root * qd_load8(m.dtype, qd_at(m.dtype, weight, l->first));
     x[1] *= root * qd_load8(m.dtype, qd_at(m.dtype, weight, l->second));
 }

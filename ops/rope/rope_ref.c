@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The definition of the family, in extended precision, nothing rounded.
 //
-//   x = in / sqrt(mean(in^2) + eps) * weight     where there is a weight
+//   x = in / sqrt(mean(in^2) + eps) * weight     where there is a weight; 0 / 0 is 0
 //   y0 = x0 cos a - x1 sin a,  y1 = x1 cos a + x0 sin a     for each pair of the first rotary_dim elements
 //   out = y, or fp8(y * scale)
 //
@@ -46,8 +46,9 @@ static void load_head(const qni_rope_problem *p, const qni_rope_rows *r, int64_t
         x[i] = qni_get(p->dtype, r->in, at + i);
         square += x[i] * x[i] / (double)r->width;
     }
+    const double root = sqrt(square + (double)p->eps);
     for (int64_t i = 0; r->weight && i < r->width; i++)
-        x[i] = x[i] / sqrt(square + (double)p->eps) * qni_get(p->dtype, r->weight, i);
+        x[i] = (root <= 0 ? 0 : x[i] / root) * qni_get(p->dtype, r->weight, i);
 }
 
 void qni_rope_ref_head(const qni_rope_problem *p, int part, int64_t t, int64_t head,

@@ -194,7 +194,8 @@ QN_INLINE void norm_head(qni_dtype dtype, const qni_rope_problem *p, const qni_r
         squares += x[i] * x[i];
     for (int k = 0; k < QN_LANES; k++)
         squares += sum[k];
-    const float root = 1.0f / sqrtf(squares / (float)r->width + p->eps);
+    const float square = squares / (float)r->width + p->eps;
+    const float root = square <= 0 ? 0 : 1.0f / sqrtf(square); // of a head of zeros
     for (i = 0; i + QN_LANES <= r->width; i += QN_LANES)
         store(QNI_F32, x, i, load(QNI_F32, x, i) * (root * load(dtype, r->weight, i)));
     for (; i < r->width; i++)
