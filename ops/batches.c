@@ -17,13 +17,13 @@ static int64_t row_bytes(const qni_batch_tensor *t) {
     return t->width * qni_dtype_bytes(t->dtype);
 }
 
-static void fill(qni_area *a, uint64_t random) {
+static void fill(qni_area *a, bool is_common, uint64_t random) {
     const bool is_float = (1u << a->dtype & qni_of_floats) != 0;
     void *host = qni_area_host(a);
     for (int64_t i = 0; is_float && i < a->count; i++)
         qni_put(a->dtype, host, i, (double)qni_random(&random) * 0x1p-30 - 2);
     for (int64_t i = 0; a->dtype == QNI_I32 && i < a->count; i++)
-        ((int32_t *)host)[i] = (int32_t)(i % 50);
+        ((int32_t *)host)[i] = (int32_t)(is_common ? i : i % 50);
 }
 
 static qn_status tensors_init(tensors *t, qn_device *device, const qni_row_op *what, int64_t rows,
@@ -36,7 +36,7 @@ static qn_status tensors_init(tensors *t, qn_device *device, const qni_row_op *w
             continue;
         QN_TRY(qni_area_create(&t->areas[i], from->name, device, from->dtype,
                                from->width * (from->is_common ? 1 : rows), 0));
-        fill(&t->areas[i], random + (uint64_t)i);
+        fill(&t->areas[i], from->is_common, random + (uint64_t)i);
     }
 out:
     return st;

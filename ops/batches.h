@@ -5,7 +5,8 @@
 
 #include "elements.h"
 
-/** A tensor of a row op, its rows one behind the other. Floats are filled with random values, i32 with small numbers. */
+/** A tensor of a row op, its rows one behind the other. Floats are filled with random values, i32 with small
+ *  numbers, or with 0, 1, 2, … what all rows share. */
 typedef struct qni_batch_tensor {
     const char *name;
     qni_dtype dtype;

@@ -55,6 +55,8 @@ bool qni_seq_lens_gpu_supports(const qn_device *device, const void *problem, qni
 
 /** All problems of either op, for the check harness: kvcache_check.c. */
 qn_status qni_kvcache_check(qni_check_run *run, const qni_op *op);
+/** The part of it that compares batches: kvcache_batches.c. */
+qn_status qni_kvcache_check_batches(qni_check_run *run);
 
 /** Where token t's first element goes; below 0: nowhere. */
 static inline int64_t qni_cache_place(const qni_kvcache_problem *p, const qni_cache_rows *r,

@@ -347,5 +347,5 @@ qn_status qni_kvcache_check(qni_check_run *run, const qni_op *op) {
                     st = check_append(run, &shapes[s], (qni_dtype)dtype,
                                       quantizes ? out : (qni_dtype)dtype);
             }
-    return st;
+    return st == QN_OK ? qni_kvcache_check_batches(run) : st;
 }
