@@ -39,8 +39,9 @@ struct sim_memory {
     _Atomic(struct registration *) registrations; // never taken out of the list
     sim_region **regions;                         // live and remembered, in order of allocation
     size_t num_regions, cap_regions, num_freed;
-    atomic_bool keeps_pages; // of device memory, as host memory
-    sim_region *condemned;   // freed regions that have their host memory yet
+    atomic_bool keeps_pages;  // of device memory, as host memory
+    atomic_bool notes_writes; // to device memory
+    sim_region *condemned;    // freed regions that have their host memory yet
     _Atomic uint64_t condemned_bytes;
 };
 
@@ -139,6 +140,8 @@ static void host_free(sim_region *region) {
         munmap(region->host, round_up(region->size));
     }
     region->host = nullptr;
+    free(region->written);
+    region->written = nullptr;
 }
 
 /** A place in the guest's range with a guard page behind it; 0 if none is left. Large ones begin at multiples of
@@ -197,7 +200,11 @@ const sim_region *sim_memory_alloc(sim_memory *memory, uint64_t bytes, sim_regio
         region->mapped = round_up(bytes);
     }
     region->host = host_alloc(bytes, kind, region->mapped);
-    bool ok = region->host;
+    bool ok = region->host, is_noted = kind == SIM_REGION_DEVICE && memory->notes_writes;
+    if (ok && is_noted && !(region->written = sim_written_create(bytes))) {
+        host_free(region);
+        ok = false;
+    }
     if (ok) {
         pthread_mutex_lock(&memory->lock);
         ok = install(memory, region);
@@ -401,6 +408,31 @@ void *sim_memory_host(const sim_memory *memory, uint64_t addr, uint64_t bytes) {
 
 void sim_memory_keep_pages(sim_memory *memory, bool on) {
     atomic_store(&memory->keeps_pages, on);
+}
+
+void sim_memory_note_writes(sim_memory *memory, bool on) {
+    atomic_store(&memory->notes_writes, on);
+    pthread_mutex_lock(&memory->lock);
+    for (size_t i = 0; i < memory->num_regions && !on; i++) {
+        if (memory->regions[i]->written) {
+            sim_written_end(memory->regions[i]->written);
+        }
+    }
+    pthread_mutex_unlock(&memory->lock);
+}
+
+void sim_memory_wrote(const sim_memory *memory, uint64_t addr, uint64_t bytes) {
+    const sim_region *region = sim_memory_find(memory, addr);
+    if (region) {
+        sim_region_note_write(region, addr - region->base, bytes);
+    }
+}
+
+void sim_memory_copied(const sim_memory *memory, uint64_t to, uint64_t from, uint64_t bytes) {
+    const sim_region *there = sim_memory_find(memory, to), *here = sim_memory_find(memory, from);
+    if (there) {
+        sim_region_note_copy(there, to - there->base, here, here ? from - here->base : 0, bytes);
+    }
 }
 
 void *sim_memory_page_host(const sim_memory *memory, uint64_t addr, uint64_t bytes) {

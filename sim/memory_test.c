@@ -181,6 +181,76 @@ static void test_freed_while_in_use(void **state) {
     sim_memory_destroy(m);
 }
 
+// ---- which bytes have been written
+
+enum { TRACKED = 700, STEPS = 4000 };
+
+/** A pair of allocations, and what should be known of them. */
+typedef struct tracked {
+    const sim_region *region;
+    bool is_written[TRACKED];
+} tracked;
+
+static uint32_t next_random(uint32_t *state, uint32_t limit) {
+    *state = *state * 1664525 + 1013904223;
+    return (*state >> 8) % limit;
+}
+
+static void expect_written(const tracked *t, uint64_t offset, uint64_t bytes) {
+    uint64_t want = 0;
+    for (uint64_t i = offset; i < offset + bytes; i++) {
+        want += t->is_written[i];
+    }
+    assert_int_equal(sim_region_num_written(t->region, offset, bytes), want);
+}
+
+/** Writes and copies of any bytes, beside a list of them. */
+static void test_written(void **) {
+    sim_memory *m = sim_memory_create();
+    sim_memory_note_writes(m, true);
+    tracked t[2] = {};
+    uint32_t seed = 1;
+    for (int step = 0; step < STEPS; step++) {
+        for (int i = 0; i < 2 && step % 100 == 0; i++) { // they are written whole before long
+            t[i] = (tracked){.region = sim_memory_alloc(m, TRACKED, SIM_REGION_DEVICE, 0)};
+        }
+        tracked *to = &t[next_random(&seed, 2)], *from = &t[next_random(&seed, 2)];
+        uint32_t bytes = 1 + next_random(&seed, 200), at = next_random(&seed, TRACKED - bytes),
+                 source = next_random(&seed, TRACKED - bytes);
+        if (next_random(&seed, 4)) {
+            sim_memory_copied(m, to->region->base + at, from->region->base + source, bytes);
+            memmove(to->is_written + at, from->is_written + source, bytes);
+        } else {
+            sim_memory_wrote(m, to->region->base + at, bytes);
+            memset(to->is_written + at, true, bytes);
+        }
+        expect_written(to, at, bytes);
+        expect_written(to, 0, TRACKED);
+    }
+    sim_memory_destroy(m);
+}
+
+/** Where writes are not noted, and elsewhere than in device memory, all counts as written. */
+static void test_not_noted(void **) {
+    sim_memory *m = sim_memory_create();
+    const sim_region *before = sim_memory_alloc(m, 100, SIM_REGION_DEVICE, 0);
+    sim_memory_note_writes(m, true);
+    const sim_region *during = sim_memory_alloc(m, 100, SIM_REGION_DEVICE, 0);
+    const sim_region *host = sim_memory_alloc(m, 100, SIM_REGION_HOST, 0);
+    assert_true(sim_region_is_written(before) && sim_region_is_written(host));
+    assert_int_equal(sim_region_num_written(during, 0, 100), 0);
+    uint32_t own = 0;
+    sim_memory_copied(m, during->base, (uintptr_t)&own, sizeof own);
+    sim_memory_copied(m, during->base + 4, before->base, 4);
+    assert_int_equal(sim_region_num_written(during, 0, 100), 8);
+    assert_false(sim_region_is_written(during));
+    sim_memory_note_writes(m, false);
+    assert_true(sim_region_is_written(during));
+    sim_memory_note_writes(m, true);
+    assert_true(sim_region_is_written(during));
+    sim_memory_destroy(m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_freed_while_in_use),
@@ -190,6 +260,8 @@ int main(void) {
         cmocka_unit_test(test_freed),
         cmocka_unit_test(test_host_memory_keeps_its_address),
         cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_written),
+        cmocka_unit_test(test_not_noted),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

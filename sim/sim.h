@@ -390,6 +390,9 @@ typedef enum sim_region_kind {
     SIM_REGION_REGISTERED, // hipHostRegister: the program's own memory, at any address
 } sim_region_kind;
 
+/** Which of its bytes have been written (written.c). */
+typedef struct sim_written sim_written;
+
 /** An allocation. Between two of them lies at least one unmapped guard page. */
 typedef struct sim_region {
     uint64_t base;          // guest address, 256-byte aligned
@@ -401,8 +404,21 @@ typedef struct sim_region {
     uint32_t flags;                  // what sim_memory_tag was given
     uint64_t code_start, code_bytes; // guest address of its instructions; 0 bytes: it has none
     uint64_t mapped;         // host memory behind `host`, to the end of a page; 0: just the bytes
+    sim_written *written;    // null: all of it counts as written
     struct sim_region *next; // of the freed ones whose host memory is still there
 } sim_region;
+
+sim_written *sim_written_create(uint64_t bytes);
+/** All counts as written from now on. */
+void sim_written_end(sim_written *written);
+/** Whether it is written as a whole. */
+bool sim_region_is_written(const sim_region *region);
+/** How many bytes of a range have been written. For a thread within sim_memory_enter, as what follows. */
+uint64_t sim_region_num_written(const sim_region *region, uint64_t offset, uint64_t bytes);
+void sim_region_note_write(const sim_region *region, uint64_t offset, uint64_t bytes);
+/** What is copied is as written as where it comes from; `from` null: the program's own memory, which is. */
+void sim_region_note_copy(const sim_region *to, uint64_t to_offset, const sim_region *from,
+                          uint64_t from_offset, uint64_t bytes);
 
 sim_memory *sim_memory_create(void);
 void sim_memory_destroy(sim_memory *memory);
@@ -429,6 +445,12 @@ void sim_memory_tag(sim_memory *memory, uint64_t addr, uint32_t flags);
 void sim_memory_tag_code(sim_memory *memory, uint64_t addr, uint64_t start, uint64_t bytes);
 /** Whether device memory allocated from now on may be read to the end of its last 64 KiB, as a driver maps it. */
 void sim_memory_keep_pages(sim_memory *memory, bool on);
+/** Whether device memory allocated from now on is unwritten at first. Off: all memory counts as written, for good. */
+void sim_memory_note_writes(sim_memory *memory, bool on);
+/** The host has written a range, which lies in one allocation. */
+void sim_memory_wrote(const sim_memory *memory, uint64_t addr, uint64_t bytes);
+/** The same by a copy from anywhere. */
+void sim_memory_copied(const sim_memory *memory, uint64_t to, uint64_t from, uint64_t bytes);
 /** Host address of bytes that begin in an allocation's pages, though they may lie behind it; null if there are none. */
 void *sim_memory_page_host(const sim_memory *memory, uint64_t addr, uint64_t bytes);
 /** Lets the guest see the program's own memory, at its own address. False without memory, or, with *is_known

@@ -47,6 +47,15 @@ struct sim_past {
     const sim_inst *by[SIM_NUM_DEEDS][SIM_NUM_REGS]; // valid where there is an `at`
 };
 
+/** A wave's load of memory that was never written: one dword of one instruction, as it last ran. */
+typedef struct sim_unwritten {
+    uint64_t pc, lanes;
+    uint64_t address[SIM_LANES]; // valid where lanes
+    uint32_t dword, bytes;
+    bool is_told; // what depends on it has been reported
+} sim_unwritten;
+enum { SIM_MAX_UNWRITTEN = 128 };
+
 /** Of a wave. A bit of `pending` or `undefined` that is clear says that a register is as it should be. */
 struct sim_shadow {
     uint32_t
@@ -64,7 +73,10 @@ struct sim_shadow {
     uint32_t kept[512][SIM_LANES],
         kept_scalars[128]; // valid where pending: what was there before; late: the result
     uint64_t undefined_lanes[SIM_NUM_REGS]; // valid where undefined
-    uint16_t origin[SIM_NUM_REGS]; // the register that was never written; valid where undefined
+    uint16_t origin[SIM_NUM_REGS]; // what was never written, as hole.origin; valid where undefined
+    sim_unwritten unwritten[SIM_MAX_UNWRITTEN];
+    unsigned num_unwritten;
+    unsigned lds_parts, memory_parts; // accesses of the instruction so far: some make several
     struct sim_past past;
 };
 
@@ -78,7 +90,23 @@ typedef struct sim_cell {
     uint8_t written;        // bit i: byte i holds something
     uint8_t write_stream : 2, several_readers : 1, several_writers : 1, atomic : 1;
     uint8_t late : 1, late_bytes : 4; // stale, as it was used too early; of the last write
+    uint8_t holes;                    // bit i: byte i comes from memory that was never written
+    uint16_t origin;                  // from which load; valid where there are holes
 } sim_cell;
+
+/** Lanes that hold nothing, and what was never written: a register, or, from SIM_NUM_REGS on, SIM_MAX_UNWRITTEN loads
+ *  of each wave. */
+typedef struct hole {
+    uint64_t lanes;
+    unsigned origin;
+} hole;
+
+/** Of what an access moves, dword by dword. */
+enum { SIM_MAX_DWORDS = 16 };
+typedef struct sim_holes {
+    unsigned count;
+    hole dword[SIM_MAX_DWORDS];
+} sim_holes;
 
 /** One wave's access to 64 bytes of global memory (race.c). */
 typedef struct sim_race_record {
@@ -113,6 +141,8 @@ struct sim_group_shadow {
     bool has_later;
     struct sim_race_later later;
     sim_cell *cells; // dispatch->lds_bytes / 4, rounded up
+    bool has_holes;  // some cell has had some
+    sim_holes dma;   // of the load that goes to LDS
     // A write over another wave's in one epoch is no race if both write the same: known after the instruction.
     struct {
         bool is_set;
@@ -176,6 +206,21 @@ static inline void set_bit(uint64_t *map, unsigned reg, bool on) {
     map[reg / 64] = on ? map[reg / 64] | bit : map[reg / 64] & ~bit;
 }
 
+static inline hole undefined_reg(const struct sim_shadow *s, unsigned reg) {
+    bool is_set = s->undefined[reg / 64] >> reg % 64 & 1;
+    return (hole){is_set ? s->undefined_lanes[reg] : 0, s->origin[reg]};
+}
+
+static inline void write_lanes(struct sim_shadow *s, unsigned reg, uint64_t lanes, hole h) {
+    uint64_t now = undefined_reg(s, reg).lanes & ~lanes;
+    if (h.lanes & lanes) {
+        s->origin[reg] = (uint16_t)h.origin;
+        now |= h.lanes & lanes;
+    }
+    s->undefined_lanes[reg] = now;
+    set_bit(s->undefined, reg, now);
+}
+
 const char *sim_reg_name(unsigned reg, char text[16]);
 /** The lanes that an instruction reads and writes of an operand. */
 uint64_t sim_lanes_of(const sim_wave *w, const sim_inst *inst, const sim_operand *op);
@@ -189,6 +234,23 @@ static inline bool is_flat(const sim_inst *inst) {
 }
 /** Whether an active lane's flat address lies in an aperture. */
 bool sim_reaches(const sim_wave *w, const sim_inst *inst, uint64_t aperture);
+
+// ---- memory that was never written (unwritten.c)
+
+/** Before an access to memory: as sim_check_memory. */
+void sim_unwritten_memory(sim_wave *w, const sim_inst *inst, const uint64_t *address, uint64_t mask,
+                          uint32_t bytes);
+/** Before an access to LDS: as sim_check_lds. */
+void sim_unwritten_lds(sim_wave *w, const sim_inst *inst, uint8_t *const lane_address[SIM_LANES],
+                       uint64_t mask, uint32_t bytes);
+/** Reports what `use` depends on, as sim_fault_report; an origin that has been told already is not told again. */
+bool sim_report_unwritten(sim_wave *w, const sim_inst *inst, hole h, int lane, const char *use);
+
+// ---- races on memory (race.c)
+
+/** Before an access to memory: as sim_check_memory. */
+void sim_race_memory(sim_wave *w, const sim_inst *inst, const uint64_t *address,
+                     uint8_t *const *host, uint64_t mask, uint32_t bytes);
 
 // ---- wait states (hazards.c)
 

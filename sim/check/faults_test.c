@@ -6,7 +6,18 @@
 
 enum { SIZE = 1024, THREADS = 128, RUNS = 3 }; // as in testdata/faults.c
 
-typedef enum freed { LIVE, FREE_IN, FREE_OUT } freed; // what the faulty kernel must not touch
+/** What the faulty kernel finds in memory, from PADDED on both of a pair. */
+typedef enum state {
+    LIVE, // all of it is there and written
+    FREE_IN,
+    FREE_OUT,
+    EMPTY,     // `in` was never written
+    GAP,       // but for one word
+    HALF,      // behind the first half
+    COPY,      // the device copied it from memory that was never written
+    PADDED,    // each fourth word of `in` was never written
+    NO_COUNTER // `shared` was never written
+} state;
 
 typedef struct pair {
     const char *name;
@@ -14,7 +25,7 @@ typedef struct pair {
     sim_fault_kind kind;
     const char *message; // part of the report
     enum { GROUP = 1, GROUPS = 2 } groups;
-    freed freed;
+    state state;
 } pair;
 
 // clang-format off
@@ -56,6 +67,19 @@ static const pair pairs[] = {
     {"tile_half_written", SIM_CHECK_UNINIT, SIM_FAULT_UNINIT, "no wave of the workgroup has written", GROUP, LIVE},
     {"count_from_nothing", SIM_CHECK_UNINIT, SIM_FAULT_UNINIT, "no wave of the workgroup has written", GROUP, LIVE},
     {"byte_never_written", SIM_CHECK_UNINIT, SIM_FAULT_UNINIT, "read of LDS address 0x3,", GROUP, LIVE},
+    {"input_of_nothing", SIM_CHECK_UNINIT, SIM_FAULT_UNINIT, "the stored value depends on 4 bytes at 0x", GROUP, EMPTY},
+    {"element_of_nothing", SIM_CHECK_UNINIT, SIM_FAULT_UNINIT, "which were never written: 308 bytes into a 4096-byte allocation at", GROUP, GAP},
+    {"input_half_filled", SIM_CHECK_UNINIT, SIM_FAULT_UNINIT, "which were never written: 2048 bytes into a 4096-byte allocation at", GROUP, HALF},
+    {"copy_of_nothing", SIM_CHECK_UNINIT, SIM_FAULT_UNINIT, "which were never written: 308 bytes into a 4096-byte allocation at", GROUP, COPY},
+    {"bytes_of_nothing", SIM_CHECK_UNINIT, SIM_FAULT_UNINIT, "the stored value depends on 1 bytes at 0x", GROUP, EMPTY},
+    {"branch_on_nothing", SIM_CHECK_UNINIT, SIM_FAULT_UNINIT, "a branch depends on 4 bytes at 0x", GROUP, EMPTY},
+    {"address_from_nothing", SIM_CHECK_UNINIT, SIM_FAULT_UNINIT, "the address depends on 4 bytes at 0x", GROUP, EMPTY},
+    {"padding_is_used", SIM_CHECK_UNINIT, SIM_FAULT_UNINIT, "which were never written: 12 bytes into", GROUP, PADDED},
+    {"padding_is_used_through_lds", SIM_CHECK_UNINIT, SIM_FAULT_UNINIT, "the stored value depends on 4 bytes at 0x", GROUP, PADDED},
+    {"tile_of_nothing", SIM_CHECK_UNINIT, SIM_FAULT_UNINIT, "the stored value depends on 4 bytes at 0x", GROUP, EMPTY},
+    {"tile_of_nothing_by_dma", SIM_CHECK_UNINIT, SIM_FAULT_UNINIT, "the stored value depends on 4 bytes at 0x", GROUP, EMPTY},
+    {"count_on_nothing", SIM_CHECK_UNINIT, SIM_FAULT_UNINIT, "the atomic depends on 4 bytes at 0x", GROUPS, NO_COUNTER},
+    {"matrix_of_nothing", SIM_CHECK_UNINIT, SIM_FAULT_UNINIT, "the stored value depends on 4 bytes at 0x", GROUP, EMPTY},
     // barriers
     {"barrier_on_both_sides", SIM_CHECK_BARRIER, SIM_FAULT_BARRIER, "divergent barrier", GROUP, LIVE},
     {"barrier_left_out_by_one_wave", SIM_CHECK_BARRIER, SIM_FAULT_BARRIER, "divergent barrier", GROUP, LIVE},
@@ -95,19 +119,42 @@ static sim_object *load_object(const chip *c, sim_memory *memory) {
     return object;
 }
 
+/** Writes `in`, which holds its indices, as far as `what` wants. */
+static void fill_in(sim_memory *memory, const sim_region *in, state what) {
+    const sim_region *source = sim_memory_alloc(memory, SIZE * 4, SIM_REGION_DEVICE, 0);
+    assert_non_null(source);
+    for (uint32_t k = 0; k < SIZE; k++) {
+        bool is_written = what == EMPTY                 ? false
+                          : what == HALF                ? k < SIZE / 2
+                          : what == PADDED              ? k % 4 != 3
+                          : what == GAP || what == COPY ? k != 77
+                                                        : true;
+        memcpy(source->host + 4 * k, &k, 4);
+        if (is_written) {
+            sim_memory_wrote(memory, (what == COPY ? source : in)->base + 4 * k, 4);
+        }
+    }
+    memcpy(in->host, source->host, SIZE * 4);
+    if (what == COPY) {
+        sim_memory_copied(memory, in->base, source->base, SIZE * 4);
+    }
+}
+
 /** The kernel's arguments in guest memory: out, in, shared, one. */
-static uint64_t make_arguments(sim_memory *memory, freed what) {
+static uint64_t make_arguments(sim_memory *memory, state what) {
     uint64_t args[4] = {};
     for (int i = 0; i < 3; i++) {
         const sim_region *buffer = sim_memory_alloc(memory, SIZE * 4, SIM_REGION_DEVICE, 0);
         assert_non_null(buffer);
         args[i] = buffer->base;
-        for (uint32_t k = 0; i == 1 && k < SIZE; k++) {
-            memcpy(buffer->host + 4 * k, &k, 4);
+        if (i == 1) {
+            fill_in(memory, buffer, what);
+        } else if (what != NO_COUNTER) {
+            sim_memory_wrote(memory, buffer->base, SIZE * 4);
         }
     }
     args[3] = 1;
-    if (what != LIVE) {
+    if (what == FREE_IN || what == FREE_OUT) {
         assert_true(sim_memory_free(memory, args[what == FREE_IN ? 1 : 0]));
     }
     const sim_region *kernarg = sim_memory_alloc(memory, 4096, SIM_REGION_KERNARG, 0);
@@ -124,6 +171,7 @@ static outcome launch(const chip *c, const pair *p, bool faulty, uint32_t check)
     char name[128];
     snprintf(name, sizeof name, "%s_%s", faulty ? "bad" : "good", p->name);
     sim_memory *memory = sim_memory_create();
+    sim_memory_note_writes(memory, check & SIM_CHECK_UNINIT);
     sim_object *object = load_object(c, memory);
     const sim_kernel *kernel = sim_object_kernel(object, name);
     assert_non_null(kernel);
@@ -135,7 +183,8 @@ static outcome launch(const chip *c, const pair *p, bool faulty, uint32_t check)
                       .grid = {p->groups, 1, 1},
                       .block = {THREADS, 1, 1},
                       .lds_bytes = kernel->lds_bytes,
-                      .kernarg = make_arguments(memory, faulty ? p->freed : LIVE),
+                      .kernarg =
+                          make_arguments(memory, faulty || p->state >= PADDED ? p->state : LIVE),
                       .check = check,
                       .limit = 1000000};
     outcome out = {.ok = sim_dispatch_run(&d)};

@@ -238,6 +238,9 @@ void sim_check_lds(sim_wave *w, const sim_inst *inst, uint8_t *const lane_addres
             }
         }
     }
+    if (w->group->dispatch->check & SIM_CHECK_UNINIT) {
+        sim_unwritten_lds(w, inst, lane_address, mask, bytes);
+    }
 }
 
 void sim_check_arrivals_in_lds(sim_wave *w) {

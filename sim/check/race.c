@@ -472,8 +472,8 @@ static void set_storing(const sim_wave *w, bool on) {
                           memory_order_release);
 }
 
-void sim_check_memory(sim_wave *w, const sim_inst *inst, const uint64_t *address,
-                      uint8_t *const *host, uint64_t mask, uint32_t bytes) {
+void sim_race_memory(sim_wave *w, const sim_inst *inst, const uint64_t *address,
+                     uint8_t *const *host, uint64_t mask, uint32_t bytes) {
     const sim_dispatch *d = w->group->dispatch;
     if (!d->race || !mask || w->region->kind == SIM_REGION_KERNARG) {
         return;

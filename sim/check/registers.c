@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Registers: values that were never written.
+// Registers: values that were never written, there or in the memory that they were loaded from (unwritten.c).
 //
 // What was never written may be copied and computed with, as compilers do with parts that nobody needs; the
 // result is then undefined too, lane by lane. It is a fault where it is stored to memory or decides something: an
 // address, a branch, EXEC. Left out, so that nothing right is reported: the stack, bits of a register, and data that
-// went through LDS or the stack.
+// went through the stack, or from a register that was never written through LDS.
 #include "check.h"
 
 #include <stdio.h>
@@ -12,19 +12,8 @@
 
 // ---- undefined values
 
-/** Lanes of an operand that hold nothing, `first` of them named. */
-typedef struct hole {
-    uint64_t lanes;
-    unsigned reg;
-} hole;
-
 static hole join(hole a, hole b) {
-    return (hole){a.lanes | b.lanes, a.lanes ? a.reg : b.reg};
-}
-
-static hole undefined_reg(const struct sim_shadow *s, unsigned reg) {
-    bool is_set = s->undefined[reg / 64] >> reg % 64 & 1;
-    return (hole){is_set ? s->undefined_lanes[reg] : 0, s->origin[reg]};
+    return (hole){a.lanes | b.lanes, a.lanes ? a.origin : b.origin};
 }
 
 /** Lanes where any register of the operand is undefined; `all`: where all of them are. Of a scalar: all lanes, if any
@@ -38,26 +27,16 @@ static hole undefined_in(const struct sim_shadow *s, const sim_operand *op, bool
         h.lanes = h.lanes && op->kind == SIM_OP_SGPR ? UINT64_MAX : h.lanes;
         every &= h.lanes;
         out.lanes |= h.lanes;
-        out.reg = h.lanes ? h.reg : out.reg;
+        out.origin = h.lanes ? h.origin : out.origin;
     }
     out.lanes &= all ? every : UINT64_MAX;
     return out;
 }
 
-static void write_lanes(struct sim_shadow *s, unsigned reg, uint64_t lanes, hole h) {
-    uint64_t now = undefined_reg(s, reg).lanes & ~lanes;
-    if (h.lanes & lanes) {
-        s->origin[reg] = (uint16_t)h.reg;
-        now |= h.lanes & lanes;
-    }
-    s->undefined_lanes[reg] = now;
-    set_bit(s->undefined, reg, now);
-}
-
 /** Lanes write their own bits of a scalar mask; inactive lanes' bits become 0. */
 static void write_mask(struct sim_shadow *s, span span, hole h) {
     for (unsigned k = 0; k < span.count; k++) {
-        hole part = {k < 2 ? h.lanes >> 32 * k & UINT32_MAX : 0, h.reg};
+        hole part = {k < 2 ? h.lanes >> 32 * k & UINT32_MAX : 0, h.origin};
         write_lanes(s, span.first + k, UINT64_MAX, part);
     }
 }
@@ -69,7 +48,7 @@ static void write_operand(const sim_wave *w, const sim_inst *inst, const sim_ope
         return;
     }
     if (op->kind == SIM_OP_SGPR && inst->opcode->klass == SIM_VALU) {
-        write_mask(s, span, (hole){h.lanes & w->exec, h.reg});
+        write_mask(s, span, (hole){h.lanes & w->exec, h.origin});
         return;
     }
     for (unsigned k = 0; k < span.count; k++) {
@@ -226,12 +205,13 @@ static void flow_swap(const sim_wave *w, const sim_inst *inst) {
 static void flow_matrix(const sim_wave *w, const sim_inst *inst) {
     struct sim_shadow *s = w->shadow;
     const sim_operand *c = inst->num_src > 2 ? &inst->src[2] : nullptr, *d = &inst->dst[0];
+    const uint64_t every = w->wave32 ? UINT32_MAX : UINT64_MAX;
     hole whole = {};
     for (unsigned i = 0; i < 2; i++) {
         span span = span_of(&inst->src[i]);
         for (unsigned k = 0; k < span.count; k++) {
             hole h = undefined_reg(s, span.first + k);
-            whole = h.lanes == UINT64_MAX ? h : whole;
+            whole = (h.lanes & every) == every ? h : whole;
         }
     }
     bool has_c = c && c->kind == SIM_OP_VGPR && c->count == d->count;
@@ -279,8 +259,8 @@ static void flow_vector(const sim_wave *w, const sim_inst *inst) {
     }
 }
 
-/** What depends on a register that was never written is told once: from then on it counts as written. So whoever reports
- *  looks again, and ends. */
+/** What depends on what was never written is told once: from then on it counts as written. So whoever reports looks
+ *  again, and ends. */
 static void forgive(struct sim_shadow *s, unsigned origin) {
     for (unsigned reg = 0; reg < SIM_NUM_REGS; reg++) {
         if (s->origin[reg] == origin) {
@@ -291,11 +271,13 @@ static void forgive(struct sim_shadow *s, unsigned origin) {
 
 static bool report_undefined(sim_wave *w, const sim_inst *inst, hole h, int lane, const char *use) {
     char name[16];
-    bool on = sim_fault_report(w, inst, lane, SIM_FAULT_UNINIT, nullptr,
-                               "%s depends on %s, which was never written", use,
-                               sim_reg_name(h.reg, name));
+    bool on = h.origin >= SIM_NUM_REGS
+                  ? sim_report_unwritten(w, inst, h, lane, use)
+                  : sim_fault_report(w, inst, lane, SIM_FAULT_UNINIT, nullptr,
+                                     "%s depends on %s, which was never written", use,
+                                     sim_reg_name(h.origin, name));
     if (on) {
-        forgive(w->shadow, h.reg);
+        forgive(w->shadow, h.origin);
     }
     return on;
 }
@@ -535,6 +517,7 @@ bool sim_check_registers(sim_wave *w, const sim_inst *inst) {
         return false;
     }
     if (inst->effects.stream != SIM_NUM_STREAMS) {
+        w->shadow->lds_parts = w->shadow->memory_parts = 0;
         sim_check_issue(w, inst);
     }
     return true;

@@ -63,6 +63,7 @@ static void begin_wave(struct sim_shadow *s, sim_wave *w) {
     memset(s->pending, 0, sizeof s->pending);
     memset(s->late, 0, sizeof s->late);
     s->num_late = 0;
+    s->num_unwritten = 0;
     s->released = s->acquired = 0;
     s->has_stored = false;
     begin_registers(s, w);
@@ -81,6 +82,7 @@ void sim_check_begin(sim_workgroup *group, void *memory) {
     struct sim_shadow *waves = (void *)at;
     at += round_up(group->num_waves * sizeof *waves);
     shadow->num_late = 0;
+    shadow->has_holes = false;
     shadow->acquired = 0;
     shadow->lds_sync = 0;
     shadow->has_later = shadow->doubt.is_set = false;
@@ -92,6 +94,16 @@ void sim_check_begin(sim_workgroup *group, void *memory) {
         begin_wave(&waves[i], &group->waves[i]);
     }
     group->shadow = shadow;
+}
+
+// ---- what exec/ tells
+
+void sim_check_memory(sim_wave *w, const sim_inst *inst, const uint64_t *address,
+                      uint8_t *const *host, uint64_t mask, uint32_t bytes) {
+    if (w->group->dispatch->check & SIM_CHECK_UNINIT) {
+        sim_unwritten_memory(w, inst, address, mask, bytes);
+    }
+    sim_race_memory(w, inst, address, host, mask, bytes);
 }
 
 // ---- the loop

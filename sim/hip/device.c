@@ -88,6 +88,7 @@ static hipError_t add_devices(void) {
 static void configure_memory(void) {
     if (sim_hip.memory) {
         sim_memory_keep_pages(sim_hip.memory, sim_hip.options.passes_overreads);
+        sim_memory_note_writes(sim_hip.memory, sim_hip.options.check & SIM_CHECK_UNINIT);
     }
 }
 

@@ -88,6 +88,7 @@ uint64_t sim_hip_heap(sim_device *device) {
         const sim_region *region =
             sim_memory_alloc(sim_hip.memory, HEAP_BYTES, SIM_REGION_DEVICE, device->id);
         device->heap = region ? region->base : 0;
+        sim_memory_wrote(sim_hip.memory, device->heap, HEAP_BYTES);
     }
     uint64_t heap = device->heap;
     pthread_mutex_unlock(&sim_hip.lock);

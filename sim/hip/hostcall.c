@@ -193,6 +193,8 @@ static bool serve_memory(sim_hostcall *h, uint64_t slot[WORDS]) {
     const sim_region *region =
         fits ? sim_memory_alloc(sim_hip.memory, bytes, SIM_REGION_DEVICE, d->device) : nullptr;
     slot[0] = region ? region->base : 0;
+    sim_memory_wrote(sim_hip.memory, slot[0],
+                     bytes); // malloc's pages: what it gives is not followed
     return true;
 }
 

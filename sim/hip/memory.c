@@ -239,6 +239,7 @@ static hipError_t run_copy(sim_stream *stream, sim_op *op) {
          *src = sim_hip_resolve(copy->src, copy->bytes);
     if (dst && src) {
         memmove(dst, src, copy->bytes);
+        sim_memory_copied(sim_hip.memory, (uintptr_t)copy->dst, (uintptr_t)copy->src, copy->bytes);
     }
     sim_memory_leave(sim_hip.memory);
     return dst && src ? hipSuccess : hipErrorIllegalAddress;
@@ -330,12 +331,16 @@ static hipError_t run_fill(sim_stream *stream, sim_op *op) {
     (void)stream;
     const fill_op *fill = (fill_op *)op;
     sim_memory_enter(sim_hip.memory);
-    uint8_t *dst = sim_memory_host(sim_hip.memory, (uintptr_t)fill->dst, fill->count * fill->unit);
+    uint64_t bytes = fill->count * fill->unit;
+    uint8_t *dst = sim_memory_host(sim_hip.memory, (uintptr_t)fill->dst, bytes);
     if (dst && fill->unit == 1) {
         memset(dst, (int)fill->value, fill->count);
     }
     for (size_t i = 0; dst && fill->unit > 1 && i < fill->count; i++) {
         memcpy(dst + fill->unit * i, &fill->value, fill->unit);
+    }
+    if (dst) {
+        sim_memory_wrote(sim_hip.memory, (uintptr_t)fill->dst, bytes);
     }
     sim_memory_leave(sim_hip.memory);
     return dst ? hipSuccess : hipErrorIllegalAddress;

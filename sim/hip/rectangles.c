@@ -32,10 +32,13 @@ static hipError_t run_rectangle(sim_stream *stream, sim_op *op) {
     uint8_t *dst = sim_hip_resolve(r->dst, r->dst_bytes);
     const uint8_t *src = r->src ? sim_hip_resolve(r->src, r->src_bytes) : dst;
     for (size_t y = 0; dst && src && y < r->height; y++) {
+        uintptr_t to = (uintptr_t)r->dst + y * r->dst_pitch;
         if (r->src) {
             memmove(dst + y * r->dst_pitch, src + y * r->src_pitch, r->width);
+            sim_memory_copied(sim_hip.memory, to, (uintptr_t)r->src + y * r->src_pitch, r->width);
         } else {
             fill_row(dst + y * r->dst_pitch, r);
+            sim_memory_wrote(sim_hip.memory, to, r->width);
         }
     }
     sim_memory_leave(sim_hip.memory);

@@ -355,6 +355,107 @@ PAIR(byte_never_written) {
     out[ID] = *(LOCAL volatile word *)(tile + TID);
 }
 
+// ---- memory that nobody has written: the test says which, for the faulty kernel alone unless the twins differ
+
+PAIR(input_of_nothing) {
+    out[ID] = in[ID] + one;
+}
+
+PAIR(element_of_nothing) {
+    out[ID] = in[ID] + one;
+}
+
+PAIR(input_half_filled) {
+    out[ID] = in[ID + SIZE / 2 - THREADS / 2] + one;
+}
+
+PAIR(copy_of_nothing) {
+    out[ID] = in[ID] + one;
+}
+
+PAIR(bytes_of_nothing) {
+    out[ID] = ((const uint8_t GLOBAL *)in)[ID] + one;
+}
+
+PAIR(branch_on_nothing) {
+    if (*((const volatile word CONSTANT *)in + one)) {
+        out[ID] = one;
+    }
+}
+
+PAIR(address_from_nothing) {
+    out[in[ID] % SIZE] = one;
+}
+
+/** Of each four words the last is padding, which is loaded with them. */
+typedef word quad __attribute__((ext_vector_type(4)));
+
+PAIR(padding_is_used) {
+    quad q = ((const volatile quad GLOBAL *)in)[ID];
+    out[ID] = q.x + (faulty ? q.w : q.z);
+}
+
+[[clang::loader_uninitialized]] static LOCAL quad quads[THREADS];
+
+PAIR(padding_is_used_through_lds) {
+    quads[TID] = ((const volatile quad GLOBAL *)in)[ID];
+    sync_threads();
+    out[ID] = quads[THREADS - 1 - TID][faulty ? 3 * one : 2 * one];
+}
+
+/** What is written over what came from nowhere is there. */
+PAIR(tile_of_nothing) {
+    tile[TID] = in[ID];
+    sync_threads();
+    if (!faulty) {
+        tile[TID] = one;
+    }
+    sync_threads();
+    out[ID] = tile[THREADS - 1 - TID];
+}
+
+/** Straight to LDS, where the chip can. */
+PAIR(tile_of_nothing_by_dma) {
+#ifdef __GFX9__
+    LOCAL word *to = tile + 64 * wave();
+    __builtin_amdgcn_global_load_lds((word GLOBAL *)in + ID, to, sizeof(word), 0, 0);
+    __builtin_amdgcn_s_waitcnt(0);
+#else
+    tile[TID] = in[ID];
+#endif
+    sync_threads();
+    out[ID] = tile[TID] + one;
+}
+
+/** A count begins with what is there; an exchange does not look at it. */
+PAIR(count_on_nothing) {
+    if (!faulty && TID == 0) {
+        __scoped_atomic_exchange_n(shared, 0, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
+    }
+    sync_threads();
+    __scoped_atomic_fetch_add(shared, 1, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
+}
+
+typedef float floats4 __attribute__((ext_vector_type(4)));
+typedef float floats8 __attribute__((ext_vector_type(8)));
+typedef _Float16 halves8 __attribute__((ext_vector_type(8)));
+typedef _Float16 halves16 __attribute__((ext_vector_type(16)));
+
+PAIR(matrix_of_nothing) {
+#if defined __GFX9__
+    float a = ((const float GLOBAL *)in)[TID];
+    floats4 d = __builtin_amdgcn_mfma_f32_16x16x4f32(a, (float)one, (floats4){}, 0, 0, 0);
+#elif defined __GFX11__
+    halves16 a = ((const halves16 GLOBAL *)in)[TID];
+    floats8 d = __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(a, (halves16)(_Float16)one, (floats8){});
+#else
+    halves8 a = ((const halves8 GLOBAL *)in)[TID];
+    floats8 d =
+        __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(a, (halves8)(_Float16)one, (floats8){});
+#endif
+    ((float GLOBAL *)out)[ID] = d[0];
+}
+
 // ---- barriers
 
 PAIR(barrier_on_both_sides) {
