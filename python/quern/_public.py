@@ -61,7 +61,7 @@ def _explained(function, op, renamed, arguments, options, error):
     elif fault := _fault(bound):
         explained = ValueError(f"{name}: {fault}")
     else:
-        text = _translated(str(error), name, op or name, renamed)
+        text = translated(str(error), name, op or name, renamed)
         if text == str(error):
             return error
         explained = type(error)(text)
@@ -69,7 +69,7 @@ def _explained(function, op, renamed, arguments, options, error):
     return explained
 
 
-def _translated(text, name, op, renamed):
+def translated(text, name, op, renamed):
     """The native op's message with the function's name and its arguments' names; others' messages as they are."""
     prefix, colon, text_behind = text.partition(": ")
     if not colon or prefix not in op.split():

@@ -382,3 +382,32 @@ def test_merging(dtype, tolerance, n, states):
             kept = torch.ones(n, dtype=torch.bool) if chosen is None else mask
             assert torch.equal(got[kept], merged[kept]) and torch.equal(got_s[kept], lse[kept])
             assert torch.equal(got[~kept], v[:, 0][~kept]) and torch.equal(got_s[~kept], s[:, 0][~kept])
+
+
+# ---- messages speak of FlashInfer's names
+
+def _prefill(**options):
+    flashinfer.single_prefill_with_kv_cache(randn(4, 4, 64), randn(9, 2, 64), randn(9, 2, 64), **options)
+
+
+@pytest.mark.parametrize("call, text", [
+    (lambda: _prefill(o_dtype=torch.float64), "single_prefill_with_kv_cache: o_dtype has dtype f64; accepted: "),
+    (lambda: _prefill(o_dtype="float99"), "single_prefill_with_kv_cache: o_dtype is 'float99'; accepted: a torch.dtype, or the name"),
+    (lambda: _prefill(causal="yes"), "single_prefill_with_kv_cache: causal is 'yes'; accepted: True, False"),
+    (lambda: _prefill(scale_k=0.0), "single_prefill_with_kv_cache: scale_k is 0.0; accepted: "),
+    (lambda: _prefill(scale_q="big"), "single_prefill_with_kv_cache: scale_q is 'big'; accepted: a number, a tensor"),
+    (lambda: Prefill().plan(o_data_type=torch.float64).agrees(), "BatchPrefillWithPagedKVCacheWrapper: o_data_type has dtype f64"),
+    (lambda: Prefill().plan(o_data_type=HALF).paged.run(Prefill().q, Prefill().pages.cache, out=torch.zeros(12, 4, 64)),
+     "BatchPrefillWithPagedKVCacheWrapper: out has dtype torch.float32, needs torch.float16: o_data_type"),
+    (lambda: Decode().wrapper.plan(*Decode().pages.arrays(), 4, 2, 0, 8), "BatchDecodeWithPagedKVCacheWrapper: head_dim is 0"),
+    (lambda: flashinfer.rmsnorm(randn(3, 64), randn(63)), "rmsnorm: weight has shape [63], needs [64]"),
+    (lambda: flashinfer.silu_and_mul(randn(3, 63)), "silu_and_mul: input has rows of 63 elements"),
+    (lambda: flashinfer.apply_rope_inplace(randn(4, 2, 64), randn(4, 1, 64), torch.tensor([0, 4]), torch.tensor([0]), rotary_dim=0),
+     "apply_rope_inplace: rotary_dim is 0; accepted: None, even numbers from 2 to head_dim, 64"),
+    (lambda: flashinfer.apply_rope_with_cos_sin_cache(torch.arange(4), randn(4, 256), randn(4, 128), 60, torch.zeros(9, 64)),
+     "apply_rope_with_cos_sin_cache: head_size is 60; accepted: what divides the rows of query, 256"),
+])
+def test_messages(call, text):
+    with pytest.raises((ValueError, TypeError, NotImplementedError)) as raised:
+        call()
+    assert str(raised.value).startswith(text), str(raised.value)

@@ -312,7 +312,7 @@ def test_workspace_size_is_what_plan_needs():
 
 @pytest.mark.parametrize("change, error, text", [
     ({"num_qo_heads": 5}, ValueError, "num_qo_heads 5 is no multiple of num_kv_heads 2"),
-    ({"last_page_len": torch.tensor([0, 1])}, ValueError, r"kv_last_page_len\[0\] is 0"),
+    ({"last_page_len": torch.tensor([0, 1])}, ValueError, r"last_page_len\[0\] is 0"),
     ({"pos_encoding_mode": "ROPE"}, KeyError, "pos_encoding_mode is 'ROPE'"),
     ({"block_tables": torch.zeros(1)}, NotImplementedError, "block_tables is not supported"),
     ({"seq_lens": torch.tensor([9, 8])}, ValueError, "seq_lens is"),
@@ -359,7 +359,7 @@ def test_pages_outside_the_cache(dtype, page):
     mixed.plan(torch.tensor([0, 1, 2]), pages.indptr, indices, torch.tensor([9, 5]), 4, 2, 64, 64, 4, q_data_type=HALF,
                kv_data_type=HALF)
     for run in (decode.run, prefill.run, mixed.run):
-        with pytest.raises(ValueError, match=r"kv_indices\[3\] is -?\d+; accepted: 0 to "):
+        with pytest.raises(ValueError, match=r"indices\[3\] is -?\d+; accepted: 0 to "):
             run(randn(2, 4, 64), pages.cache, out=out)
     assert (out == 7).all()
 
@@ -367,7 +367,7 @@ def test_pages_outside_the_cache(dtype, page):
 def test_indptr_beyond_32_bits():
     pages = Pages([9, 5], 4)
     wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(workspace())
-    with pytest.raises(ValueError, match=r"kv_indptr\[0\] is -2147483648; accepted: 0 or more"):
+    with pytest.raises(ValueError, match=r"indptr\[0\] is -2147483648; accepted: 0 or more"):
         wrapper.plan(pages.indptr.long() - (1 << 32), pages.indices, pages.last, 4, 2, 64, 4)
 
 
@@ -378,7 +378,7 @@ def test_errors_of_single_calls():
             ({"custom_mask": torch.ones(14, dtype=torch.bool)}, ValueError, "custom_mask has 14 entries, needs 15"),
             ({"packed_custom_mask": torch.zeros(1, dtype=torch.uint8)}, ValueError, "custom_mask has 1 bytes, needs 2"),
             ({"use_fp16_qk_reduction": True}, NotImplementedError, "use_fp16_qk_reduction"),
-            ({"kv_layout": "HDN"}, KeyError, "kv_layout"), ({"o_dtype": torch.float8_e5m2}, NotImplementedError, "out has dtype e5m2"),
+            ({"kv_layout": "HDN"}, KeyError, "kv_layout"), ({"o_dtype": torch.float8_e5m2}, NotImplementedError, "o_dtype has dtype e5m2"),
             ({"logits_soft_cap": 1.0, "pos_encoding_mode": "ALIBI"}, NotImplementedError, "logits_soft_cap")):
         with pytest.raises(error, match=text):
             run(q, k, v, **options)

@@ -308,7 +308,7 @@ def test_fmha_varlen_planned_once_with_places_and_scales():
      "q has 4 heads and causal is False, plan_info is for 4 and True"),
     ({"k": randn(32, 2, 64)}, ValueError, "all but head_dim need"), ({"q_scale": 0.0}, ValueError, "q_scale is 0"),
     ({"out": torch.empty(9, 4, 64)}, ValueError, "out has dtype"),
-    ({"kv_segment_offsets": offsets([20])}, ValueError, "kv_indptr has 2 entries"),
+    ({"kv_segment_offsets": offsets([20])}, ValueError, "kv_segment_offsets has 2 entries"),
 ])
 def test_errors_of_fmha_varlen(change, error, text):
     arguments = {"q": randn(9, 4, 64), "k": randn(33, 2, 64), "v": randn(33, 2, 64), "qo_segment_offsets": offsets([2, 7]),
@@ -351,8 +351,8 @@ def test_errors_of_shared_prefix():
     wrapper.begin_forward(offsets([1, 2]), *pages.arrays(), 4, 2, 64, 4)
     for options, error, text in (({"rope_theta": 1e5}, NotImplementedError, "rope_theta is not supported; found 100000.0"),
                                  ({"use_fp16_qk_reduction": True}, NotImplementedError, "use_fp16_qk_reduction"),
-                                 ({"k_shared": k[:, :1]}, ValueError, "attention"), ({"q": q[:2]}, ValueError, "q has 2 rows"),
-                                 ({"k_shared": k.bfloat16()}, NotImplementedError, "attention: k has dtype bf16")):
+                                 ({"k_shared": k[:, :1]}, ValueError, "k_shared is"), ({"q": q[:2]}, ValueError, "q has 2 rows"),
+                                 ({"k_shared": k.bfloat16()}, NotImplementedError, "PagedKVCacheWrapper: k_shared has dtype bf16")):
         with pytest.raises(error, match=text):
             wrapper.forward(**{"q": q, "k_shared": k, "v_shared": v, "unique_kv_cache": pages.cache, **options})
     for variant, error in (("other", ValueError), ("independent", None)):

@@ -2,8 +2,8 @@
 """FlashInfer's functions over quern: `import quern.compat.flashinfer as flashinfer`, on PyTorch tensors of any device.
 
 Names, modules, parameters and results are FlashInfer's (0.7), as far as quern has the op; docs/flashinfer.md lists them. What
-differs: any hidden size and dtype that quern takes, where FlashInfer restricts them; `enable_pdl` and `backend` are accepted
-and change nothing.
+differs: any hidden size and dtype that quern takes, where FlashInfer restricts them; `enable_pdl`, `non_blocking`,
+`use_tensor_cores` and `backend` ("auto", "fa2", "fa3"), which say how FlashInfer computes, change nothing.
 
 SGLANG_DISABLE_FLASHINFER=1  PyTorch's own operators compute everything
 SGLANG_LOG_KERNEL=1          a log line, logger "quern.compat.flashinfer", names the kernel whenever an op's changes

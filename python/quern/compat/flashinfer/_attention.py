@@ -4,13 +4,17 @@
 import dataclasses
 import inspect
 import math
+import numbers
+import types
 
 import torch
 
 from ..._attention import attention, attention_plan
+from ..._public import flag, found
 from ...torch._tensors import refuse_gradients
 from .. import _fallback_attention
 from . import _run
+from ._hints import check_backend
 from .page import is_hnd
 from .quantization import packbits, segment_packbits
 
@@ -21,13 +25,15 @@ def refuse(op, **arguments):
     """Arguments that nothing here acts on: an error rather than a result that ignores them."""
     for name, value in arguments.items():
         if value is not None and value is not False:
-            found = value if isinstance(value, (bool, int, float, str)) else f"a {type(value).__name__}"
-            raise NotImplementedError(f"{op}: {name} is not supported; found {found}, accepted: None")
+            raise NotImplementedError(f"{op}: {name} is not supported; found {found(value)}, accepted: None")
 
 
-def dtype_of(dtype):
-    """A torch.dtype, or its name."""
-    return getattr(torch, dtype) if isinstance(dtype, str) else dtype
+def dtype_of(op, name, dtype):
+    """A torch.dtype, or its name; None stays None."""
+    known = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
+    if not isinstance(known, (torch.dtype, types.NoneType)) or (known is None and dtype is not None):
+        raise TypeError(f"{op}: {name} is {found(dtype)}; accepted: a torch.dtype, or the name of one")
+    return known
 
 
 def positions(op, mode, logits_soft_cap, rope_scale, rope_theta, sm_scale):
@@ -39,20 +45,23 @@ def positions(op, mode, logits_soft_cap, rope_scale, rope_theta, sm_scale):
             "sm_scale": sm_scale}
 
 
-def scales(op, name, heads, *values):
-    """{name: number, name + "s": f32 [heads]} for quern; each value None, a number, a tensor of one or of one for each head."""
+def scales(op, name, heads, **values):
+    """{name: number, name + "s": f32 [heads]} for quern; each value, by the name that the caller knows it by, None, a number, a
+    tensor of one or of one for each head."""
     number, vector = 1.0, None
-    for value in values:
+    for said, value in values.items():
         if isinstance(value, torch.Tensor):
             value = value.reshape(-1).float()
             if value.numel() not in (1, heads):
-                raise ValueError(f"{op}: {name} has {value.numel()} entries, needs 1 or {heads}")
-            _run.check_scales(op, name, value, True)
+                raise ValueError(f"{op}: {said} has {value.numel()} entries, needs 1 or {heads}")
+            _run.check_scales(op, said, value, True)
             vector = value.expand(heads) if vector is None else vector * value
         elif value is not None:
+            if not isinstance(value, numbers.Real):
+                raise TypeError(f"{op}: {said} is {found(value)}; accepted: a number, a tensor")
+            if value == 0 or not math.isfinite(value):
+                raise ValueError(f"{op}: {said} is {value}; accepted: any other finite number")
             number *= value
-    if number == 0 or not math.isfinite(number):
-        raise ValueError(f"{op}: {name} is {number}; accepted: any other finite number")
     return {name: number, name + "s": None if vector is None else vector.contiguous()}
 
 
@@ -81,17 +90,21 @@ def on_host(indptr):
     return _run.index(indptr.detach().cpu())
 
 
-def make_batch(qo_indptr, kv_indptr, last_page_len, kv_indices, heads, head_dims, page_size, split, dtypes, options,
-               is_for_graph=False):
-    """heads: of q, of k; head_dims: of q and k, of v; split: (fixed_split_size, disable_split_kv), the size in pages."""
+def make_batch(op, qo_indptr, kv_indptr, last_page_len, kv_indices, heads, head_dims, page_size, split, dtypes, options,
+               is_for_graph=False, renamed=None):
+    """heads: of q, of k; head_dims: of q and k, of v; split: (fixed_split_size, disable_split_kv), the size in pages.
+    renamed: quern's names of these -> op's."""
     qo_indptr, kv_indptr = on_host(qo_indptr), on_host(kv_indptr)
     last_page_len = None if last_page_len is None else on_host(last_page_len)
-    size, is_whole = split
+    size, is_whole = split[0], flag(op, "disable_split_kv", split[1])
     if size is not None and size > 0 and is_whole:
-        raise ValueError("fixed_split_size and disable_split_kv are both given; accepted: one of them")
+        raise ValueError(f"{op}: fixed_split_size and disable_split_kv are both given; accepted: one of them")
     chunk = -1 if is_whole else size * max(page_size, 1) if size is not None and size > 0 else 0
-    plan = attention_plan(*heads, head_dims[1], qo_indptr=qo_indptr, kv_indptr=kv_indptr, kv_last_page_len=last_page_len,
-                          page_size=page_size, kv_chunk=chunk, is_for_graph=is_for_graph)
+    try:
+        plan = attention_plan(*heads, head_dims[1], qo_indptr=qo_indptr, kv_indptr=kv_indptr, kv_last_page_len=last_page_len,
+                              page_size=page_size, kv_chunk=chunk, is_for_graph=is_for_graph)
+    except Exception as error:
+        raise _run.in_words_of(error, op, "attention_plan", {"kv_chunk": "fixed_split_size", **(renamed or {})}) from None
     return Batch(qo_indptr, kv_indptr, last_page_len, page_size, plan, kv_indices, head_dims[0], dtypes, options)
 
 
@@ -134,20 +147,31 @@ def output_dtype(q):
     return q.dtype if q.dtype.itemsize > 1 else torch.bfloat16
 
 
-def attend(op, q, k, v, *, batch=None, out=None, lse=None, return_lse=False, workspace=None, **options):
-    """quern's attention on the current device, or PyTorch's operators; q [n, heads, dim], single calls with one request."""
+# quern's names of what FlashInfer calls otherwise.
+_RENAMED = {"is_causal": "causal", "workspace": "float_workspace_buffer"}
+
+
+def attend(op, q, k, v, *, batch=None, out=None, lse=None, return_lse=False, workspace=None, dtype=None, renamed=None, **options):
+    """quern's attention on the current device, or PyTorch's operators; q [n, heads, dim], single calls with one request. dtype:
+    (the name that the caller knows it by, the result's). renamed: other names than _RENAMED's."""
     refuse_gradients(op, ("q", "k", "v"), (q, k, v))
-    out_dtype = (batch.dtypes[2] if batch else options.pop("dtype", None)) or output_dtype(q)
+    said, told_dtype = dtype or ("o_data_type", batch.dtypes[2] if batch else None)
+    renamed = {**_RENAMED, **(renamed or {})}
     if out is None:
-        out = torch.empty(*q.shape[:-1], v.shape[-1], dtype=out_dtype, device=q.device)
-    elif out.dtype != out_dtype:
-        raise ValueError(f"{op}: out has dtype {out.dtype}, needs {out_dtype}")
-    if return_lse and lse is None:
+        renamed |= {"out": said} if told_dtype else {}
+        out = torch.empty(*q.shape[:-1], v.shape[-1], dtype=told_dtype or output_dtype(q), device=q.device)
+    elif out.dtype != (told_dtype or output_dtype(q)):
+        needed = f"{told_dtype}: {said}" if told_dtype else f"{output_dtype(q)}: {said} is None"
+        raise ValueError(f"{op}: out has dtype {out.dtype}, needs {needed}")
+    if flag(op, "return_lse", return_lse) and lse is None:
         lse = torch.empty(q.shape[:-1], dtype=torch.float32, device=q.device)
-    if _run.is_disabled():
-        _fallback_attention.attention(out, lse, q, k, v, batch, **options)
-    else:
-        _attend(out, lse, q, k, v, batch, workspace, options)
+    try:
+        if _run.is_disabled():
+            _fallback_attention.attention(out, lse, q, k, v, batch, **options)
+        else:
+            _attend(out, lse, q, k, v, batch, workspace, options)
+    except Exception as error:
+        raise _run.in_words_of(error, op, "attention", renamed) from None
     _run.log(op, [q])
     return (out, lse) if return_lse else out
 
@@ -171,10 +195,13 @@ def takes(function):
 class Wrapper:
     """What the batch wrappers have in common. A workspace is the caller's: partial results lie in it, nothing else."""
 
-    def __init__(self, op, float_workspace_buffer, kv_layout, use_cuda_graph, jit_args):
+    _names = {}  # quern's names of arguments -> those of plan()
+
+    def __init__(self, op, float_workspace_buffer, kv_layout, use_cuda_graph, jit_args, backend="auto"):
         refuse(op, jit_args=jit_args)
+        check_backend(op, backend)
         self._op, self._layout = op, "HND" if is_hnd(op, kv_layout) else "NHD"
-        self._use_cuda_graph, self._batch, self._schedule = use_cuda_graph, None, None
+        self._use_cuda_graph, self._batch, self._schedule = flag(op, "use_cuda_graph", use_cuda_graph), None, None
         self.reset_workspace_buffer(float_workspace_buffer, None)
 
     @property
@@ -242,6 +269,8 @@ class Wrapper:
                 raise ValueError(f"{self._op}: {name} is {given}, the longest request has {int(lens.max())}")
 
     def _planned(self, batch):
+        if self._schedule is not None and self._schedule.numel() < batch.plan.host.size:
+            raise ValueError(f"{self._op}: int_workspace_buffer has {self._schedule.numel()} bytes, needs {batch.plan.host.size}")
         if self._schedule is not None and self.device.type != "cpu":
             batch.plan.put_schedule(self._schedule)
         if batch.plan.workspace_bytes > self._workspace.numel():
@@ -254,7 +283,7 @@ class Wrapper:
             raise RuntimeError(f"{self._op}: plan() comes before run()")
         return self._batch
 
-    def set_options(self, **options):
+    def _set_options(self, **options):
         """Other options of quern's attention than were planned."""
         self._planned_batch().options |= options
 
@@ -277,6 +306,6 @@ class Wrapper:
         told = {name: value for name, value in options.items() if value is not None}
         options = {**batch.options, "layout": self._layout, "custom_mask": batch.custom_mask, **told}
         for (name, value), count in zip(scale_values.items(), (q.shape[-2], heads, heads), strict=True):
-            options |= scales(self._op, name, count, value)
+            options |= scales(self._op, name, count, **{name: value})
         return attend(self._op, q, k, v, batch=batch, out=out, lse=lse, return_lse=return_lse, workspace=self._workspace,
-                      **options)
+                      renamed=self._names, **options)

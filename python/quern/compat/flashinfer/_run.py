@@ -12,6 +12,7 @@ import quern.torch._ops
 from ... import _ops
 from ... import last_kernel as _last_kernel
 from ..._env import is_set
+from ..._public import translated
 from ...torch import _slow
 from ...torch._tensors import refuse_gradients
 from .. import _fallback
@@ -29,11 +30,22 @@ class UnknownWord(KeyError, ValueError):
     __str__ = Exception.__str__  # KeyError's puts the message into quotes
 
 
-def run(name, *arguments):
-    """The op, by quern or PyTorch."""
+def run(name, *arguments, op=None, **renamed):
+    """The op, by quern or PyTorch. op, renamed: what the caller knows it and its arguments by, where that is another name."""
     refuse_gradients(name, _ops.TENSORS[name], arguments)
-    getattr(_fallback if _disabled else _ops, name)(*arguments)
+    try:
+        getattr(_fallback if _disabled else _ops, name)(*arguments)
+    except Exception as error:
+        raise in_words_of(error, op or name, name, renamed) from None
     log(name, arguments)
+
+
+def in_words_of(error, op, names, renamed):
+    """The error of quern's functions of these names, as one of op, whose arguments have other names."""
+    if torch.compiler.is_compiling():
+        return error
+    text = translated(str(error), op, names, renamed)
+    return error if text == str(error) else type(error)(text)
 
 
 def is_disabled():

@@ -8,6 +8,7 @@ import torch
 
 from . import _run
 from ._attention import Wrapper, caches, dtype_of, make_batch, on_host, positions, refuse
+from ._hints import check_flags
 from .prefill import BatchPrefillWithPagedKVCacheWrapper
 
 
@@ -32,6 +33,8 @@ class BatchAttention(Wrapper):
     run() takes later plans whose kv_indices lie where the captured one's lay. The workspaces are the wrapper's own, as large as
     FlashInfer's."""
 
+    _names = {"kv_last_page_len": "kv_len_arr"}
+
     def __init__(self, kv_layout="NHD", device="cuda"):
         self.float_workspace_buffer = torch.empty(384 << 20, dtype=torch.uint8, device=device)
         self.int_workspace_buffer = torch.empty(8 << 20, dtype=torch.uint8, device=device)
@@ -49,8 +52,9 @@ class BatchAttention(Wrapper):
         indptr, indices, last = _used_pages(self._op, kv_indptr, kv_indices, kv_len_arr, page_size)
         options = {"is_causal": causal, "window_left": -1,
                    **positions(self._op, "NONE", logits_soft_cap, None, None, sm_scale)}
-        batch = make_batch(qo_indptr, indptr, last, indices, (num_qo_heads, num_kv_heads), (head_dim_qk, head_dim_vo),
-                           page_size, (None, False), (dtype_of(q_data_type), dtype_of(kv_data_type), None), options, True)
+        dtypes = dtype_of(self._op, "q_data_type", q_data_type), dtype_of(self._op, "kv_data_type", kv_data_type), None
+        batch = make_batch(self._op, qo_indptr, indptr, last, indices, (num_qo_heads, num_kv_heads), (head_dim_qk, head_dim_vo),
+                           page_size, (None, False), dtypes, options, True, renamed=self._names)
         batch.kv_indices = _run.index(indices).to(self.device) if indices is kv_indices else self._keep(indices)
         self._planned(batch)
 
@@ -87,9 +91,9 @@ class BatchAttentionWithAttentionSinkWrapper(BatchPrefillWithPagedKVCacheWrapper
         super().__init__(float_workspace_buffer, kv_layout, use_cuda_graph, qo_indptr_buf, paged_kv_indptr_buf,
                          paged_kv_indices_buf, paged_kv_last_page_len_buf, custom_mask_buf, mask_indptr_buf, backend)
         refuse(self._op, use_fp16_qk_reduction=use_fp16_qk_reduction)
-        told = {"pos_encoding_mode": pos_encoding_mode, "q_data_type": dtype_of(q_data_type),
-                "kv_data_type": dtype_of(kv_data_type), "head_dim_qk": head_dim_qk, "head_dim_vo": head_dim_vo,
-                "window_left": window_left}
+        told = {"pos_encoding_mode": pos_encoding_mode, "q_data_type": dtype_of(self._op, "q_data_type", q_data_type),
+                "kv_data_type": dtype_of(self._op, "kv_data_type", kv_data_type), "head_dim_qk": head_dim_qk,
+                "head_dim_vo": head_dim_vo, "window_left": window_left}
         self._said = {name: value for name, value in told.items() if value != _UNSAID[name]}
         self._q_data_type = q_data_type
 
@@ -97,7 +101,7 @@ class BatchAttentionWithAttentionSinkWrapper(BatchPrefillWithPagedKVCacheWrapper
         call = inspect.signature(super()._batch_of).bind(*arguments, **options)
         for name, said in self._said.items():
             planned = call.arguments.setdefault(name, said)
-            planned = dtype_of(planned) if name.endswith("_type") else planned
+            planned = dtype_of(self._op, name, planned) if name.endswith("_type") else planned
             if name != "window_left" and planned not in (None, said):
                 raise ValueError(f"{self._op}: {name} is {planned} in plan(), the constructor said {said}")
             if planned is None:
@@ -111,6 +115,7 @@ class BatchAttentionWithAttentionSinkWrapper(BatchPrefillWithPagedKVCacheWrapper
         """As without sinks; sink, or sinks, [heads] f32: e^sink joins each query's denominator. sm_scale None: as planned."""
         refuse(self._op, kv_cache_sf=kv_cache_sf, skip_softmax_threshold_scale_factor=skip_softmax_threshold_scale_factor,
                use_fp16_softmax=use_fp16_softmax, uses_spcompress=uses_spcompress)
+        check_flags(self._op, enable_pdl=enable_pdl)
         if (sink is None) == (sinks is None):
             raise ValueError(f"{self._op}: found {'neither' if sink is None else 'both'} of sink and sinks; accepted: one of them")
         return self._attend_with(lse_base, lse_layout, q, *caches(paged_kv_cache), out, lse, return_lse,

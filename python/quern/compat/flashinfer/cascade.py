@@ -157,7 +157,8 @@ class _SharedPrefix:
         if self._wrapper.has_heads_first:
             k_shared, v_shared = k_shared.transpose(0, 1), v_shared.transpose(0, 1)
         attend(self._op, q, k_shared, v_shared, out=states[:, 0], lse=lses[:, 0], return_lse=True, is_causal=False,
-               window_left=-1, workspace=self._wrapper.workspace, **positions(self._op, "NONE", None, None, None, sm_scale))
+               window_left=-1, workspace=self._wrapper.workspace, renamed={"k": "k_shared", "v": "v_shared"},
+               **positions(self._op, "NONE", None, None, None, sm_scale))
         return merge_states(states, lses)[0]
 
 
@@ -200,5 +201,5 @@ class BatchPrefillWithSharedPrefixPagedKVCacheWrapper(_SharedPrefix):
         """q [queries, heads, dim] over k_shared and v_shared [keys, kv heads, dim] ("HND": [kv heads, keys, dim]), all of which
         each query sees, and the pages, which causal is about."""
         refuse(self._op, use_fp16_qk_reduction=use_fp16_qk_reduction, rope_scale=rope_scale, rope_theta=rope_theta)
-        self._wrapper.set_options(is_causal=causal, sm_scale=sm_scale)
+        self._wrapper._set_options(is_causal=causal, sm_scale=sm_scale)
         return self._merged(q, k_shared, v_shared, unique_kv_cache, sm_scale)

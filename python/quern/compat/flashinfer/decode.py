@@ -5,8 +5,10 @@ import functools
 
 import torch
 
+from ..._public import flag
 from . import _run
 from ._attention import Wrapper, attend, caches, dtype_of, make_batch, positions, refuse, scales, takes
+from ._hints import check_flags
 from .page import is_hnd
 
 
@@ -15,24 +17,28 @@ def single_decode_with_kv_cache(q, k, v, kv_layout="NHD", pos_encoding_mode="NON
                                 rope_scale=None, rope_theta=None, return_lse=False):
     """One query q [heads, dim] over k and v [n, kv heads, dim] ("HND": [kv heads, n, dim]): [heads, dim], and lse [heads]."""
     op = "single_decode_with_kv_cache"
+    check_flags(op, use_tensor_cores=use_tensor_cores)
     if is_hnd(op, kv_layout):
         k, v = k.transpose(0, 1), v.transpose(0, 1)
     heads = k.shape[1]
     result = attend(op, q[None], k, v, return_lse=return_lse, window_left=window_left,
                     **positions(op, pos_encoding_mode, logits_soft_cap, rope_scale, rope_theta, sm_scale),
-                    **scales(op, "q_scale", q.shape[0], q_scale), **scales(op, "k_scale", heads, k_scale),
-                    **scales(op, "v_scale", heads, v_scale))
+                    **scales(op, "q_scale", q.shape[0], q_scale=q_scale),
+                    **scales(op, "k_scale", heads, k_scale=k_scale), **scales(op, "v_scale", heads, v_scale=v_scale))
     return (result[0][0], result[1][0]) if return_lse else result[0]
 
 
 class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
-    """plan() once a batch, run() as often as one likes. use_tensor_cores and backend change nothing."""
+    """plan() once a batch, run() as often as one likes. use_tensor_cores, backend ("auto", "fa2", "fa3"), non_blocking and
+    enable_pdl change nothing."""
+
+    _names = {"head_dim_vo": "head_dim", "kv_indptr": "indptr", "kv_indices": "indices", "kv_last_page_len": "last_page_len"}
 
     def __init__(self, float_workspace_buffer, kv_layout="NHD", use_cuda_graph=False, use_tensor_cores=False,
                  paged_kv_indptr_buffer=None, paged_kv_indices_buffer=None, paged_kv_last_page_len_buffer=None, backend="auto",
                  jit_args=None):
-        super().__init__(type(self).__name__, float_workspace_buffer, kv_layout, use_cuda_graph, jit_args)
-        self._use_tensor_cores = use_tensor_cores
+        super().__init__(type(self).__name__, float_workspace_buffer, kv_layout, use_cuda_graph, jit_args, backend)
+        self._use_tensor_cores = flag(self._op, "use_tensor_cores", use_tensor_cores)
         self._indptr, self._indices = paged_kv_indptr_buffer, paged_kv_indices_buffer
         self._keep_fixed(paged_kv_indptr_buffer=paged_kv_indptr_buffer, paged_kv_indices_buffer=paged_kv_indices_buffer,
                          paged_kv_last_page_len_buffer=paged_kv_last_page_len_buffer)
@@ -47,16 +53,19 @@ class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
                   block_tables=None, seq_lens=None, fixed_split_size=None, disable_split_kv=False, q_len_per_req=1, *,
                   window_right=0):
         refuse(self._op, block_tables=block_tables)
-        q_dtype = dtype_of(q_data_type or data_type)
-        kv_dtype = dtype_of(kv_data_type or data_type) or q_dtype
+        check_flags(self._op, non_blocking=non_blocking)
+        both = dtype_of(self._op, "data_type", data_type)
+        q_dtype = dtype_of(self._op, "q_data_type", q_data_type) or both
+        kv_dtype = dtype_of(self._op, "kv_data_type", kv_data_type) or both or q_dtype
         options = {"is_causal": window_right == 0, "window_left": window_left, "window_right": window_right or -1,
                    **positions(self._op, pos_encoding_mode, logits_soft_cap, rope_scale, rope_theta, sm_scale)}
         if q_len_per_req < 1:
             raise ValueError(f"{self._op}: q_len_per_req is {q_len_per_req}; accepted: 1 or above")
         qo_indptr = torch.arange(len(indptr), dtype=torch.int32) * q_len_per_req
-        batch = make_batch(qo_indptr, indptr, last_page_len, indices, (num_qo_heads, num_kv_heads), (head_dim, head_dim),
-                           page_size, (fixed_split_size, disable_split_kv), (q_dtype, kv_dtype, dtype_of(o_data_type)),
-                           options, self._use_cuda_graph)
+        dtypes = q_dtype, kv_dtype, dtype_of(self._op, "o_data_type", o_data_type)
+        batch = make_batch(self._op, qo_indptr, indptr, last_page_len, indices, (num_qo_heads, num_kv_heads), (head_dim, head_dim),
+                           page_size, (fixed_split_size, disable_split_kv), dtypes, options, self._use_cuda_graph,
+                           renamed=self._names)
         self._check_lens(batch, seq_lens)
         return batch
 
@@ -86,6 +95,7 @@ class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
             kv_cache_sf=None):
         """q [batch * q_len_per_req, heads, dim] over the pages: its shape; with return_lse also [.., heads], base 2."""
         refuse(self._op, skip_softmax_threshold_scale_factor=skip_softmax_threshold_scale_factor, kv_cache_sf=kv_cache_sf)
+        check_flags(self._op, enable_pdl=enable_pdl)
         if self._batch is not None and q_len_per_req is not None and \
                 q_len_per_req * (len(self._batch.qo_indptr) - 1) != int(self._batch.qo_indptr[-1]):
             raise ValueError(f"{self._op}: q_len_per_req is {q_len_per_req}, planned was another")
@@ -98,7 +108,7 @@ class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
     def forward(self, q, paged_kv_cache, pos_encoding_mode="NONE", q_scale=None, k_scale=None, v_scale=None, window_left=-1,
                 logits_soft_cap=None, sm_scale=None, rope_scale=None, rope_theta=None, return_lse=False):
         """run() with other options than were planned."""
-        self.set_options(window_left=window_left, **positions(self._op, pos_encoding_mode, logits_soft_cap, rope_scale,
+        self._set_options(window_left=window_left, **positions(self._op, pos_encoding_mode, logits_soft_cap, rope_scale,
                                                               rope_theta, sm_scale))
         return self.run(q, paged_kv_cache, q_scale=q_scale, k_scale=k_scale, v_scale=v_scale, return_lse=return_lse)
 

@@ -43,7 +43,8 @@ def append_paged_kv_cache(append_key, append_value, batch_indices, positions, pa
     hnd = is_hnd("append_paged_kv_cache", kv_layout)
     k_cache, v_cache = paged_kv_cache if isinstance(paged_kv_cache, (tuple, list)) else paged_kv_cache.unbind(1)
     _run("append_paged_kv_cache", k_cache, v_cache, append_key, append_value, _index(batch_indices), _index(positions),
-         _index(kv_indices), _index(kv_indptr), _index(kv_last_page_len), hnd)
+         _index(kv_indices), _index(kv_indptr), _index(kv_last_page_len), hnd, k_cache="paged_kv_cache[0]",
+         v_cache="paged_kv_cache[1]")
 
 
 def append_paged_mla_kv_cache(append_ckv, append_kpe, batch_indices, positions, ckv_cache, kpe_cache, kv_indices, kv_indptr,

@@ -8,6 +8,7 @@ import torch
 from . import _run
 from ._attention import (Wrapper, attend, caches, dtype_of, make_batch, mask_bytes, on_host, pack_mask, pack_single_mask,
                          positions, refuse, scales, takes)
+from ._hints import check_backend, check_flags
 from .page import is_hnd
 
 
@@ -23,14 +24,16 @@ def single_prefill_with_kv_cache(q, k, v, scale_q=None, scale_k=None, scale_v=No
     """
     op = "single_prefill_with_kv_cache"
     refuse(op, use_fp16_qk_reduction=use_fp16_qk_reduction, kv_cache_sf=kv_cache_sf)
+    check_backend(op, backend)
     if is_hnd(op, kv_layout):
         k, v = k.transpose(0, 1), v.transpose(0, 1)
     heads = k.shape[1]
-    return attend(op, q, k, v, dtype=dtype_of(o_dtype), return_lse=return_lse, is_causal=causal, window_left=window_left,
-                  custom_mask=pack_single_mask(q, k.shape[0], custom_mask, packed_custom_mask),
+    return attend(op, q, k, v, dtype=("o_dtype", dtype_of(op, "o_dtype", o_dtype)), return_lse=return_lse, is_causal=causal,
+                  window_left=window_left, custom_mask=pack_single_mask(q, k.shape[0], custom_mask, packed_custom_mask),
                   **positions(op, pos_encoding_mode, logits_soft_cap, rope_scale, rope_theta, sm_scale),
-                  **scales(op, "q_scale", q.shape[1], scale_q), **scales(op, "k_scale", heads, scale_k, k_scale),
-                  **scales(op, "v_scale", heads, scale_v, v_scale))
+                  **scales(op, "q_scale", q.shape[1], scale_q=scale_q),
+                  **scales(op, "k_scale", heads, scale_k=scale_k, k_scale=k_scale),
+                  **scales(op, "v_scale", heads, scale_v=scale_v, v_scale=v_scale))
 
 
 _LSE_BASES = {"log2": 2, "ln": "e"}
@@ -44,8 +47,8 @@ class _BatchPrefill(Wrapper):
     """What pages and ragged keys have in common."""
 
     def __init__(self, float_workspace_buffer, kv_layout, use_cuda_graph, qo_indptr_buf, custom_mask_buf, mask_indptr_buf,
-                 jit_args, jit_kwargs):
-        super().__init__(type(self).__name__, float_workspace_buffer, kv_layout, use_cuda_graph, jit_args)
+                 backend, jit_args, jit_kwargs):
+        super().__init__(type(self).__name__, float_workspace_buffer, kv_layout, use_cuda_graph, jit_args, backend)
         refuse(self._op, jit_kwargs=jit_kwargs)
         self._qo_indptr, self._mask_buffer, self._mask_indptr = qo_indptr_buf, custom_mask_buf, mask_indptr_buf
         if use_cuda_graph and (custom_mask_buf is None) != (mask_indptr_buf is None):
@@ -83,23 +86,26 @@ class _BatchPrefill(Wrapper):
         batch.custom_mask = packed
 
     def _forward(self, causal, mode, use_fp16_qk_reduction, window_left, logits_soft_cap, sm_scale, rope_scale, rope_theta):
-        self.set_options(**self._options(causal, mode, use_fp16_qk_reduction, sm_scale, window_left, logits_soft_cap, rope_scale,
+        self._set_options(**self._options(causal, mode, use_fp16_qk_reduction, sm_scale, window_left, logits_soft_cap, rope_scale,
                                          rope_theta))
 
 
-def _dtypes(q_data_type, kv_data_type, o_data_type):
-    q_dtype = dtype_of(q_data_type)
-    return q_dtype, dtype_of(kv_data_type) or q_dtype, dtype_of(o_data_type)
+def _dtypes(op, q_data_type, kv_data_type, o_data_type):
+    q_dtype = dtype_of(op, "q_data_type", q_data_type)
+    return q_dtype, dtype_of(op, "kv_data_type", kv_data_type) or q_dtype, dtype_of(op, "o_data_type", o_data_type)
 
 
 class BatchPrefillWithPagedKVCacheWrapper(_BatchPrefill):
-    """plan() once a batch, run() as often as one likes. backend changes nothing."""
+    """plan() once a batch, run() as often as one likes. backend ("auto", "fa2", "fa3"), non_blocking and enable_pdl change
+    nothing."""
+
+    _names = {"kv_indptr": "paged_kv_indptr", "kv_indices": "paged_kv_indices", "kv_last_page_len": "paged_kv_last_page_len"}
 
     def __init__(self, float_workspace_buffer, kv_layout="NHD", use_cuda_graph=False, qo_indptr_buf=None,
                  paged_kv_indptr_buf=None, paged_kv_indices_buf=None, paged_kv_last_page_len_buf=None, custom_mask_buf=None,
                  mask_indptr_buf=None, backend="auto", jit_args=None, jit_kwargs=None):
         super().__init__(float_workspace_buffer, kv_layout, use_cuda_graph, qo_indptr_buf, custom_mask_buf, mask_indptr_buf,
-                         jit_args, jit_kwargs)
+                         backend, jit_args, jit_kwargs)
         self._indices = paged_kv_indices_buf
         self._keep_fixed(qo_indptr_buf=qo_indptr_buf, paged_kv_indptr_buf=paged_kv_indptr_buf,
                          paged_kv_indices_buf=paged_kv_indices_buf, paged_kv_last_page_len_buf=paged_kv_last_page_len_buf)
@@ -111,14 +117,15 @@ class BatchPrefillWithPagedKVCacheWrapper(_BatchPrefill):
                   non_blocking=True, prefix_len_ptr=None, token_pos_in_items_ptr=None, token_pos_in_items_len=0,
                   max_item_len_ptr=None, seq_lens=None, seq_lens_q=None, block_tables=None, max_token_per_sequence=None,
                   max_sequence_kv=None, fixed_split_size=None, disable_split_kv=False):
+        check_flags(self._op, non_blocking=non_blocking)
         refuse(self._op, prefix_len_ptr=prefix_len_ptr, token_pos_in_items_ptr=token_pos_in_items_ptr,
                token_pos_in_items_len=token_pos_in_items_len or None, max_item_len_ptr=max_item_len_ptr,
                block_tables=block_tables)
         options = self._options(causal, pos_encoding_mode, use_fp16_qk_reduction, sm_scale, window_left, logits_soft_cap,
                                 rope_scale, rope_theta)
-        batch = make_batch(qo_indptr, paged_kv_indptr, paged_kv_last_page_len, paged_kv_indices, (num_qo_heads, num_kv_heads),
-                           (head_dim_qk, head_dim_vo or head_dim_qk), page_size, (fixed_split_size, disable_split_kv),
-                           _dtypes(q_data_type, kv_data_type, o_data_type), options, self._use_cuda_graph)
+        batch = make_batch(self._op, qo_indptr, paged_kv_indptr, paged_kv_last_page_len, paged_kv_indices,
+                           (num_qo_heads, num_kv_heads), (head_dim_qk, head_dim_vo or head_dim_qk), page_size, (fixed_split_size, disable_split_kv),
+                           _dtypes(self._op, q_data_type, kv_data_type, o_data_type), options, self._use_cuda_graph, renamed=self._names)
         self._check_lens(batch, seq_lens, seq_lens_q, max_token_per_sequence, max_sequence_kv)
         self._put_mask(batch, custom_mask, packed_custom_mask)
         return batch
@@ -152,6 +159,7 @@ class BatchPrefillWithPagedKVCacheWrapper(_BatchPrefill):
         (lse_base "ln": e; lse_layout "HN": [heads, queries])."""
         refuse(self._op, kv_cache_sf=kv_cache_sf, skip_softmax_threshold_scale_factor=skip_softmax_threshold_scale_factor,
                use_fp16_softmax=use_fp16_softmax, uses_spcompress=uses_spcompress)
+        check_flags(self._op, enable_pdl=enable_pdl)
         return self._attend_with(lse_base, lse_layout, q, *caches(paged_kv_cache), out, lse, return_lse,
                                  {"q_scale": q_scale, "k_scale": k_scale, "v_scale": v_scale}, sinks=sinks,
                                  window_left=window_left)
@@ -170,12 +178,13 @@ class BatchPrefillWithPagedKVCacheWrapper(_BatchPrefill):
 
 
 class BatchPrefillWithRaggedKVCacheWrapper(_BatchPrefill):
-    """plan() once a batch, run() as often as one likes. backend changes nothing."""
+    """plan() once a batch, run() as often as one likes. backend ("auto", "fa2", "fa3"), non_blocking and enable_pdl change
+    nothing."""
 
     def __init__(self, float_workspace_buffer, kv_layout="NHD", use_cuda_graph=False, qo_indptr_buf=None, kv_indptr_buf=None,
                  custom_mask_buf=None, mask_indptr_buf=None, backend="auto", jit_args=None, jit_kwargs=None):
         super().__init__(float_workspace_buffer, kv_layout, use_cuda_graph, qo_indptr_buf, custom_mask_buf, mask_indptr_buf,
-                         jit_args, jit_kwargs)
+                         backend, jit_args, jit_kwargs)
         self._keep_fixed(qo_indptr_buf=qo_indptr_buf, kv_indptr_buf=kv_indptr_buf)
 
     def plan(self, qo_indptr, kv_indptr, num_qo_heads, num_kv_heads, head_dim_qk, head_dim_vo=None, custom_mask=None,
@@ -186,6 +195,7 @@ class BatchPrefillWithRaggedKVCacheWrapper(_BatchPrefill):
              max_token_per_sequence=None, max_sequence_kv=None, v_indptr=None, o_indptr=None):
         """qo_indptr and kv_indptr [batch + 1]: where each request's queries and keys begin. v_indptr and o_indptr may only say
         the same again."""
+        check_flags(self._op, non_blocking=non_blocking)
         refuse(self._op, prefix_len_ptr=prefix_len_ptr, token_pos_in_items_ptr=token_pos_in_items_ptr,
                token_pos_in_items_len=token_pos_in_items_len or None, max_item_len_ptr=max_item_len_ptr)
         for name, given, own in (("v_indptr", v_indptr, kv_indptr), ("o_indptr", o_indptr, qo_indptr)):
@@ -193,9 +203,9 @@ class BatchPrefillWithRaggedKVCacheWrapper(_BatchPrefill):
                 raise NotImplementedError(f"{self._op}: {name} differs from that of k or q, which is not supported")
         options = self._options(causal, pos_encoding_mode, use_fp16_qk_reduction, sm_scale, window_left, logits_soft_cap,
                                 rope_scale, rope_theta)
-        batch = make_batch(qo_indptr, kv_indptr, None, None, (num_qo_heads, num_kv_heads),
+        batch = make_batch(self._op, qo_indptr, kv_indptr, None, None, (num_qo_heads, num_kv_heads),
                            (head_dim_qk, head_dim_vo or head_dim_qk), 0, (fixed_split_size, disable_split_kv),
-                           _dtypes(q_data_type, kv_data_type, o_data_type), options, self._use_cuda_graph)
+                           _dtypes(self._op, q_data_type, kv_data_type, o_data_type), options, self._use_cuda_graph, renamed=self._names)
         self._check_lens(batch, seq_lens, seq_lens_q, max_token_per_sequence, max_sequence_kv)
         self._put_mask(batch, custom_mask, packed_custom_mask)
         self._check_batch_size(qo_indptr, self._qo_indptr)
@@ -208,6 +218,7 @@ class BatchPrefillWithRaggedKVCacheWrapper(_BatchPrefill):
             lse_base="log2", lse_layout="NH", enable_pdl=None, kv_cache_sf=None):
         """q [queries, heads, dim_qk] over k, v [keys, kv heads, dim] ("HND": [kv heads, keys, dim]): [queries, heads, dim_vo]."""
         refuse(self._op, o_scale=None if o_scale == 1 else o_scale, kv_cache_sf=kv_cache_sf)
+        check_flags(self._op, enable_pdl=enable_pdl)
         return self._attend_with(lse_base, lse_layout, q, k, v, out, lse, return_lse,
                                  {"q_scale": q_scale, "k_scale": k_scale, "v_scale": v_scale})
 
@@ -235,8 +246,10 @@ class _Segments:
     def batch(self, k, v):
         shape = k.shape[1:], v.shape[2]
         if shape not in self._batches:
-            self._batches[shape] = make_batch(self.qo_indptr, self.kv_indptr, None, None, (self.num_qo_heads, k.shape[1]),
-                                              (k.shape[2], v.shape[2]), 0, (None, False), (None, None, None), {})
+            self._batches[shape] = make_batch(
+                "fmha_varlen", self.qo_indptr, self.kv_indptr, None, None, (self.num_qo_heads, k.shape[1]),
+                (k.shape[2], v.shape[2]), 0, (None, False), (None, None, None), {},
+                renamed={"kv_indptr": "kv_segment_offsets", "qo_indptr": "qo_segment_offsets"})
         return self._batches[shape]
 
     def check(self, op, num_qo_heads, causal, max_qo_len):
@@ -249,7 +262,8 @@ class _Segments:
 
 
 def fmha_varlen_plan(module, qo_segment_offsets, kv_segment_offsets, num_qo_heads, causal):
-    """What fmha_varlen takes as plan_info, so that several calls read the offsets once. module changes nothing."""
+    """What fmha_varlen takes as plan_info, so that several calls read the offsets once. module is None, as none is built here."""
+    refuse("fmha_varlen_plan", module=module)
     return _Segments(qo_segment_offsets, kv_segment_offsets, num_qo_heads, causal)
 
 
@@ -271,6 +285,6 @@ def fmha_varlen(q, k, v, qo_segment_offsets, kv_segment_offsets, plan_info=None,
     has_lse = return_lse or lse is not None
     told = positions(op, "NONE", None, None, None, sm_scale)
     result = attend(op, q, k, v, batch=plan_info.batch(k, v), out=out, lse=lse, return_lse=has_lse, is_causal=causal,
-                    window_left=-1, **told, **scales(op, "q_scale", q.shape[1], q_scale),
-                    **scales(op, "k_scale", k.shape[1], k_scale), **scales(op, "v_scale", v.shape[1], v_scale))
+                    window_left=-1, **told, **scales(op, "q_scale", q.shape[1], q_scale=q_scale),
+                    **scales(op, "k_scale", k.shape[1], k_scale=k_scale), **scales(op, "v_scale", v.shape[1], v_scale=v_scale))
     return result if has_lse else (result, None)

@@ -9,15 +9,15 @@ from ._run import run as _run
 _BIT_ORDERS = {"big": 0, "little": 1}
 
 
-def _order(bitorder):
+def _order(op, bitorder):
     if bitorder not in _BIT_ORDERS:
-        raise ValueError(f"bitorder is {bitorder!r}; accepted: 'big', 'little'")
+        raise ValueError(f"{op}: bitorder is {bitorder!r}; accepted: 'big', 'little'")
     return _BIT_ORDERS[bitorder]
 
 
 def packbits(x, bitorder="big"):
     """x [n] bool, eight to a byte as numpy.packbits does: uint8 [ceil(n / 8)]."""
-    order = _order(bitorder)
+    order = _order("packbits", bitorder)
     out = torch.empty((x.shape[0] + 7) // 8, dtype=torch.uint8, device=x.device)
     _run("packbits", out, x, order)
     return out
@@ -25,7 +25,7 @@ def packbits(x, bitorder="big"):
 
 def segment_packbits(x, indptr, bitorder="big"):
     """packbits of each segment x[indptr[i]:indptr[i + 1]] into bytes of its own: (bytes, new indptr). Waits for the device."""
-    order, indptr = _order(bitorder), _index(indptr)
+    order, indptr = _order("segment_packbits", bitorder), _index(indptr)
     out = torch.empty(x.shape[0] // 8 + indptr.shape[0] - 1, dtype=torch.uint8, device=x.device)
     new_indptr = torch.empty_like(indptr)
     _run("segment_packbits", out, new_indptr, x, indptr, order)

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arguments that say how FlashInfer computes, not what: they change nothing here, and a wrong one is an error."""
+
+from ..._public import flag, found
+
+_OWN = "auto", "fa2", "fa3"  # FlashInfer's own kernels, whose results quern's have
+_OTHERS = "cudnn", "cutlass", "trtllm-gen", "fmha_v2", "cute-dsl", "cute-dsl-prims", "cutile", "prims-ts"
+
+
+def check_backend(op, backend, own=_OWN):
+    """Words for FlashInfer's own kernels pass; those for other libraries' ask for what is not here."""
+    if backend in own:
+        return
+    accepted = ", ".join(map(repr, own))
+    if backend in _OTHERS:
+        raise NotImplementedError(f"{op}: backend is {backend!r}, another library's kernels; accepted: {accepted}")
+    raise ValueError(f"{op}: backend is {found(backend)}; accepted: {accepted}")
+
+
+def check_flags(op, **flags):
+    """Truth values; None is the default."""
+    for name, value in flags.items():
+        if value is not None:
+            flag(op, name, value)
