@@ -40,7 +40,22 @@ qn_status cli_device_open(cli_device *out, const char *spec) {
     return st;
 }
 
+/** Says once that the CPU had fewer threads than when it was opened: figures and times are of those. */
+static void warn_of_few_threads(const cli_device *device) {
+    static bool has_warned;
+    qn_device_info now = {.struct_size = sizeof now};
+    if (has_warned || !device->device || qn_device_get_info(device->device, &now) != QN_OK ||
+        now.num_compute_units >= device->info.num_compute_units)
+        return;
+    has_warned = true;
+    fprintf(stderr,
+            "quern: warning: the CPU worked with %d threads in place of %d: a limit of the system "
+            "(ulimit -u, -v) allows no more\n",
+            now.num_compute_units, device->info.num_compute_units);
+}
+
 void cli_device_close(cli_device *device) {
+    warn_of_few_threads(device);
     qn_stream_destroy(device->stream);
     qn_device_close(device->device);
     *device = (cli_device){0};

@@ -200,9 +200,13 @@ qn_status qn_device_get_info(const qn_device *device, qn_device_info *info) {
     if (!device)
         return QN_FAIL(QN_E_INVALID, "device_get_info: device is null");
     qn_status st = QNI_CHECK_STRUCT_FROM("device_get_info", "info", qn_device_info, info, spec);
-    if (st == QN_OK)
-        copy_info(info, info->struct_size, &device->info);
-    return st;
+    if (st != QN_OK)
+        return st;
+    qn_device_info now = device->info;
+    if (device->id.device_type == kDLCPU)
+        now.num_compute_units = qni_num_threads(); // the system may have allowed fewer meanwhile
+    copy_info(info, info->struct_size, &now);
+    return QN_OK;
 }
 
 DLDevice qn_device_id(const qn_device *device) {

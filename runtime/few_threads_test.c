@@ -4,6 +4,9 @@
 #include "testing.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
 
@@ -18,6 +21,25 @@ static int count_threads(void) {
     closedir(tasks);
     return count;
 }
+
+// The threads that somebody else takes between the look and the pool: of this process's, one by one, from the n-th on.
+static atomic_int num_made, taken_from, taken_to;
+
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define IS_CREATE_TAKEN 1 // by the sanitizer's own
+#else
+#define IS_CREATE_TAKEN 0
+// Visible, so that pthreadpool calls it.
+__attribute__((visibility("default"))) int pthread_create(pthread_t *thread,
+                                                          const pthread_attr_t *attributes,
+                                                          void *(*body)(void *), void *argument) {
+    typedef int (*create_fn)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    const int n = atomic_fetch_add(&num_made, 1);
+    if (n >= atomic_load(&taken_from) && n < atomic_load(&taken_to))
+        return EAGAIN;
+    return ((create_fn)dlsym(RTLD_NEXT, "pthread_create"))(thread, attributes, body, argument);
+}
+#endif
 
 static void note_item(void *done, int64_t i) {
     atomic_fetch_add(&((atomic_int *)done)[i], 1);
@@ -36,9 +58,21 @@ static void work(void) {
 
 static const char *const env[] = {"QUERN_NUM_THREADS=64", "QUERN_LOG=kernel", nullptr};
 
+/** How many threads the device says that it has. */
+static int threads_told(void) {
+    qn_device *cpu = nullptr;
+    qn_device_info info = {.struct_size = sizeof info};
+    CHILD_CHECK(qn_device_open(&cpu, "cpu") == QN_OK);
+    CHILD_CHECK(qn_device_get_info(cpu, &info) == QN_OK);
+    qn_device_close(cpu);
+    return info.num_compute_units;
+}
+
 static void work_freely(void *) {
+    CHILD_CHECK(threads_told() == WANTED);
     work();
     CHILD_CHECK(count_threads() == WANTED); // the caller is one of them
+    CHILD_CHECK(threads_told() == WANTED);
 }
 
 static void test_all_threads(void **) {
@@ -58,7 +92,7 @@ static void work_in_little_space(void *) {
     const rlim_t space = space_now() + (60 << 20);
     CHILD_CHECK(setrlimit(RLIMIT_AS, &(struct rlimit){space, space}) == 0);
     work();
-    CHILD_CHECK(count_threads() < WANTED);
+    CHILD_CHECK(count_threads() < WANTED && threads_told() == count_threads());
     void *room = malloc(16 << 20); // the pool has not taken it all
     CHILD_CHECK(room);
     free(room);
@@ -76,7 +110,7 @@ static void work_as_nobody(void *) {
     CHILD_CHECK(setrlimit(RLIMIT_NPROC, &(struct rlimit){1, 1}) == 0);
     CHILD_CHECK(setuid(65534) == 0);
     work();
-    CHILD_CHECK(count_threads() == 1);
+    CHILD_CHECK(count_threads() == 1 && threads_told() == 1);
 }
 
 static void test_no_threads(void **) {
@@ -88,11 +122,28 @@ static void test_no_threads(void **) {
         count_text(child_run(work_as_nobody, nullptr, env), "1 threads in place of 64"), 1);
 }
 
+/** After the look (WANTED threads) and the maker, the pool's tenth thread is nowhere to be had, nor are those behind it. */
+static void work_as_others_take_threads(void *) {
+    atomic_store(&taken_from, WANTED + 10);
+    atomic_store(&taken_to, 2 * WANTED);
+    work();
+    CHILD_CHECK(threads_told() == WANTED / 2);
+}
+
+static void test_race(void **) {
+    if (IS_CREATE_TAKEN)
+        skip();
+    assert_int_equal(count_text(child_run(work_as_others_take_threads, nullptr, env),
+                                "32 threads in place of 64"),
+                     1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_threads),
         cmocka_unit_test(test_little_space),
         cmocka_unit_test(test_no_threads),
+        cmocka_unit_test(test_race),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

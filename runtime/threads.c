@@ -21,6 +21,7 @@
 static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 static _Atomic(pthreadpool_t) pool;
+static atomic_int num_threads; // of the pool, or wanted as long as there is none; 0: not asked yet
 static thread_local bool is_inside; // this thread is running a body: a nested call runs serially
 
 static int count_processors(void) {
@@ -32,12 +33,13 @@ static int count_processors(void) {
 }
 
 int qni_num_threads(void) {
-    static atomic_int count; // 0: not asked yet
-    int known = atomic_load_explicit(&count, memory_order_relaxed);
+    int known = atomic_load_explicit(&num_threads, memory_order_relaxed);
     if (known == 0) {
         int wanted = qni_env_get()->num_threads;
         known = wanted > 0 ? wanted : count_processors();
-        atomic_store_explicit(&count, known, memory_order_relaxed);
+        int none = 0; // another thread may have made the pool meanwhile
+        if (!atomic_compare_exchange_strong(&num_threads, &none, known))
+            known = none;
     }
     return known;
 }
@@ -46,6 +48,7 @@ int qni_num_threads(void) {
  * forever. Its memory is left behind: freeing it would join those threads. */
 static void forget_pool(void) {
     atomic_store(&pool, nullptr);
+    atomic_store(&num_threads, 0);
     pool_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     is_inside = false;
 }
@@ -77,19 +80,103 @@ static int count_possible(int wanted) {
     return made;
 }
 
-/** pthreadpool takes for granted that threads can be made, and waits for ever for one that was not. So as many are made
- *  before; where that is fewer, half of them are left to whoever shares the limit. */
+// pthreadpool takes for granted that threads can be made, and waits for ever for one that was not. So as many are made
+// before, and the pool is made by a thread of its own, which is given up where somebody else took the last ones meanwhile.
+
+enum { POOL_TIMEOUT_S = 5 };
+
+typedef struct attempt {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    pthread_t maker;
+    size_t threads;
+    pthreadpool_t made; // null where memory is lacking
+    bool is_done, is_given_up;
+} attempt;
+
+static void attempt_free(attempt *a) {
+    pthread_cond_destroy(&a->changed);
+    pthread_mutex_destroy(&a->lock);
+    free(a);
+}
+
+/** Makes the pool. Who comes late, after it was given up, clears away. */
+static void *attempt_run(void *argument) {
+    attempt *a = argument;
+    pthreadpool_t made = pthreadpool_create(a->threads);
+    pthread_mutex_lock(&a->lock);
+    a->made = made;
+    a->is_done = true;
+    const bool is_late = a->is_given_up;
+    pthread_cond_signal(&a->changed);
+    pthread_mutex_unlock(&a->lock);
+    if (is_late) {
+        pthreadpool_destroy(made);
+        attempt_free(a);
+    }
+    return nullptr;
+}
+
+static attempt *attempt_begin(int threads) {
+    pthread_condattr_t clock;
+    attempt *a = calloc(1, sizeof *a);
+    if (!a)
+        return nullptr;
+    a->threads = (size_t)threads;
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_mutex_init(&a->lock, nullptr);
+    pthread_cond_init(&a->changed, &clock);
+    pthread_condattr_destroy(&clock);
+    if (pthread_create(&a->maker, nullptr, attempt_run, a) == 0)
+        return a;
+    attempt_free(a);
+    return nullptr;
+}
+
+/** Waits for the pool; false if it was given up: then those of its threads that were made sleep until the process ends. */
+static bool attempt_end(attempt *a, pthreadpool_t *out) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += POOL_TIMEOUT_S;
+    pthread_mutex_lock(&a->lock);
+    while (!a->is_done && pthread_cond_timedwait(&a->changed, &a->lock, &until) == 0)
+        ;
+    const bool is_done = a->is_done;
+    *out = a->made;
+    a->is_given_up = !is_done;
+    pthread_t maker = a->maker;
+    pthread_mutex_unlock(&a->lock);
+    if (!is_done) {
+        pthread_detach(maker);
+        return false;
+    }
+    pthread_join(maker, nullptr);
+    attempt_free(a);
+    return true;
+}
+
+/** A pool of as many threads as can be had; where that is fewer than wanted, half of them are left to whoever shares the
+ *  limit. Null where memory is lacking. */
 static pthreadpool_t make_pool(void) {
-    const int wanted = qni_num_threads() - 1;
-    int possible = count_possible(wanted);
-    if (possible < wanted) {
-        possible /= 2;
+    const int wanted = qni_num_threads();
+    const int possible =
+        count_possible(wanted); // beside the caller: the pool's others and its maker
+    int threads = possible < wanted ? 1 + possible / 2 : wanted;
+    pthreadpool_t made = nullptr;
+    for (attempt *a; threads > 1; threads /= 2)
+        if ((a = attempt_begin(threads)) && attempt_end(a, &made))
+            break;
+    if (threads == 1)
+        made = pthreadpool_create(1); // the caller alone: no other is made
+    if (made)
+        atomic_store(&num_threads, threads);
+    if (threads < wanted)
         qni_log(QNI_LOG_KERNEL,
                 "cpu: %d threads in place of %d: a limit of the system (ulimit -u, -v) "
                 "allows no more",
-                possible + 1, wanted + 1);
-    }
-    return pthreadpool_create((size_t)possible + 1);
+                threads, wanted);
+    return made;
 }
 
 /** The pool; null where memory for it is lacking, which pthreadpool takes as "run on the caller". */

@@ -51,7 +51,7 @@ typedef struct qn_device_info {
     char driver[128];     /**< the library behind it and its version */
     int64_t memory_bytes; /**< total device memory */
     int64_t lds_bytes;    /**< LDS a workgroup may use; 0 on the CPU */
-    int32_t num_compute_units; /**< compute units; CPU: threads used */
+    int32_t num_compute_units; /**< compute units; CPU: threads, as far as the system allows */
     int32_t wave_size;         /**< lanes a wave; CPU: 1 */
     int32_t clock_khz;         /**< peak clock, 0 if unknown */
     int32_t has_clock;         /**< 1: event times are measured; 0: the device has no clock */

@@ -5,6 +5,7 @@ import os
 import pathlib
 import pty
 import re
+import resource
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ import xml.etree.ElementTree
 
 import pytest
 
-from conftest import BUILD, QUERN, SOURCE, ok, refused, run
+from conftest import BUILD, QUERN, SANITIZER, SOURCE, ok, refused, run
 
 COMMANDS = {c["name"]: c for c in json.loads(ok("help", "--json"))["commands"]}
 
@@ -297,6 +298,18 @@ def test_cache_with_a_damaged_entry(tmp_path):
 def test_options_end():
     """Behind -- everything is an argument."""
     refused("quantize", "--", "--json", "--out", says=["--json: cannot open"])
+
+
+def test_few_threads_are_told():
+    """Less room than the stacks of 64 threads take: the work is done, and one warning says by how many."""
+    if SANITIZER:
+        pytest.skip("a sanitizer's own memory is beyond any such limit")
+    limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20))
+    done = run("check", "--quick", "--device", "cpu", "quantize", preexec_fn=limit, env=os.environ | {"QUERN_NUM_THREADS": "64"})
+    assert done.returncode == 0, done.stderr
+    (threads,) = re.findall(r"^quern: warning: the CPU worked with (\d+) threads in place of 64: ", done.stderr, re.M)
+    assert 1 < int(threads) < 64
+    assert "warning" not in run("check", "--quick", "--device", "cpu", "quantize").stderr
 
 
 # ---- completion and manual
