@@ -89,6 +89,26 @@ for f in faults:
     assert f["address"]["allocation"]["offset"] == f["address"]["allocation"]["size"] == 4000, f
 END
 
+# Loads past an array's end, in its last page: reported in any case, and faults unless they are let pass.
+compile overread -O1 "$source/overread.hip"
+status=0
+"$quern" sim --error-exitcode 3 --json "$out/over" -- "$out/overread" 2> "$out/text" || status=$?
+[ $status = 3 ] || fail "loads past the end passed: $status: $(cat "$out/text")"
+grep -q '"kind": "out-of-bounds"' "$out/over" || fail "no fault: $(cat "$out/over")"
+: > "$out/over"
+for check in none all; do
+    QUERN_SIM=overread=report "$quern" sim --check $check --error-exitcode 99 --json "$out/over" -- "$out/overread" 2> "$out/text" ||
+        fail "loads past the end did not pass: $(cat "$out/text")"
+    grep -q 'is out of bounds, in a page that is mapped: 0 bytes past the end of a 4000-byte allocation' "$out/text" ||
+        fail "no report: $(cat "$out/text")"
+    grep -q '^quernsim: [0-9]* fault' "$out/text" && fail "loads that pass were counted: $(cat "$out/text")"
+done
+grep -q '"kind": "over-read"' "$out/over" || fail "no over-read: $(cat "$out/over")"
+grep -q '"kind": "out-of-bounds"' "$out/over" && fail "a fault: $(cat "$out/over")"
+status=0
+QUERN_SIM=overread=report "$quern" sim --error-exitcode 99 -- "$out/fault" 2> "$out/text" || status=$?
+[ $status = 99 ] || fail "a store past the end passed: $(cat "$out/text")"
+
 # Threads that report at once: whole lines, whole reports, none lost.
 compile reports -O1 "$source/reports.hip"
 "$quern" sim --devices 4 --json "$out/threads" -- "$out/reports" threads 2> "$out/text" || fail "$(cat "$out/text")"
