@@ -25,16 +25,21 @@ static void remove_tree(const char *path) {
     nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/** Opens the folder and locks it. -1 if another process holds it, has removed it, or it is not this user's. */
-static int lock_folder(const char *path) {
+/** Opens the folder and locks it. -1, with errno: EWOULDBLOCK if another process holds it, ENOENT if one has removed it or
+ *  it is not this user's. A new folder is also taken where the file system has no locks: then nobody else can lock it. */
+static int lock_folder(const char *path, bool is_new) {
     struct stat s;
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), error = ENOENT;
     if (fd < 0)
         return -1;
-    if (fstat(fd, &s) == 0 && s.st_uid == geteuid() && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
-        fstat(fd, &s) == 0 && s.st_nlink > 0)
-        return fd;
+    if (fstat(fd, &s) == 0 && s.st_uid == geteuid()) {
+        if (flock(fd, LOCK_EX | LOCK_NB) != 0 && (!is_new || errno == EWOULDBLOCK))
+            error = errno;
+        else if (fstat(fd, &s) == 0 && s.st_nlink > 0)
+            return fd;
+    }
     close(fd);
+    errno = error;
     return -1;
 }
 
@@ -46,7 +51,7 @@ static void clear_abandoned(const char *top) {
             strlen(e->d_name) != strlen(prefix) + RANDOM)
             continue;
         int n = snprintf(path, sizeof path, "%s/%s", top, e->d_name);
-        int lock = n < (int)sizeof path ? lock_folder(path) : -1;
+        int lock = n < (int)sizeof path ? lock_folder(path, false) : -1;
         if (lock < 0)
             continue;
         remove_tree(path);
@@ -57,19 +62,30 @@ static void clear_abandoned(const char *top) {
         closedir(folder);
 }
 
-/** Makes a locked folder in `top`. Another process may take it for abandoned before it is locked: then another one. */
+/** Makes a locked folder in `top`; false, with errno. Another process may take it for abandoned before it is locked: then
+ *  another one. */
 static bool make_in(qni_workplace *out, const char *top) {
     int n = snprintf(out->path, sizeof out->path, "%s/%sXXXXXX", top, prefix);
-    if (n >= (int)sizeof out->path)
+    if (n >= (int)sizeof out->path) {
+        errno = ENAMETOOLONG;
         return false;
+    }
     clear_abandoned(top);
-    for (int i = 0; i < MAX_TRIES && out->lock < 0; i++) {
+    for (int i = 0; i < MAX_TRIES; i++) {
         memset(out->path + n - RANDOM, 'X', RANDOM);
         if (!mkdtemp(out->path))
             return false;
-        out->lock = lock_folder(out->path);
+        out->lock = lock_folder(out->path, true);
+        if (out->lock >= 0)
+            return true;
+        if (errno != EWOULDBLOCK && errno != ENOENT) {
+            int error = errno;
+            rmdir(out->path);
+            errno = error;
+            return false;
+        }
     }
-    return out->lock >= 0;
+    return false;
 }
 
 qn_status qni_workplace_make(qni_workplace *out) {
