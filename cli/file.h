@@ -5,6 +5,7 @@
 
 #include "cli.h"
 
+#include <dirent.h>
 #include <sys/types.h>
 
 // ---- inputs (map.c)
@@ -35,6 +36,8 @@ char *cli_path(const char *folder, const char *name);
 /** The path without links, which the caller frees; null if there is nothing. */
 char *cli_real_path(const char *path);
 bool cli_is_folder(const char *path);
+/** The name of the folder's next entry but "." and ".."; null at its end, or with *st where it cannot be read on. */
+const char *cli_next_entry(DIR *folder, const char *path, qn_status *st);
 bool cli_exists(const char *path);
 
 // ---- temporary files and folders (temp.c)

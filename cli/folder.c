@@ -2,7 +2,6 @@
 // Folders that appear whole, with a list of what quern put there: only what is on such a list may be replaced.
 #include "file.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,16 +37,14 @@ static qn_status walk(const char *folder, const char *inner, int depth, visit_fn
     char *path = *inner ? cli_path(folder, inner) : cli_text("%s", folder);
     DIR *dir = opendir(path);
     qn_status st = dir ? QN_OK : cli_fail_path(path, "cannot be read");
-    free(path);
-    for (const struct dirent *e; st == QN_OK && (e = readdir(dir));) {
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-            continue;
-        char *name = *inner ? cli_path(inner, e->d_name) : cli_text("%s", e->d_name);
+    for (const char *entry; st == QN_OK && (entry = cli_next_entry(dir, path, &st));) {
+        char *name = *inner ? cli_path(inner, entry) : cli_text("%s", entry);
         st = walk_entry(folder, name, depth, visit, context);
         free(name);
     }
     if (dir)
         closedir(dir);
+    free(path);
     return st;
 }
 

@@ -69,9 +69,10 @@ static qn_status check_source(const struct cli_source *s) {
         return cli_fail(QN_E_IO,
                         "%s: changed while it was read: it had %lld bytes, now it has %lld",
                         s->path, (long long)s->was.st_size, (long long)now.st_size);
-    bool is_older = now.st_mtim.tv_sec == s->was.st_mtim.tv_sec &&
-                    now.st_mtim.tv_nsec == s->was.st_mtim.tv_nsec;
-    return is_older ? QN_OK : cli_fail(QN_E_IO, "%s: was written to while it was read", s->path);
+    bool is_unwritten = now.st_mtim.tv_sec == s->was.st_mtim.tv_sec &&
+                        now.st_mtim.tv_nsec == s->was.st_mtim.tv_nsec;
+    return is_unwritten ? QN_OK
+                        : cli_fail(QN_E_IO, "%s: was written to while it was read", s->path);
 }
 
 qn_status cli_check_pages(void) {
@@ -174,6 +175,17 @@ char *cli_real_path(const char *path) {
 bool cli_is_folder(const char *path) {
     struct stat info;
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+const char *cli_next_entry(DIR *folder, const char *path, qn_status *st) {
+    const struct dirent *e;
+    do {
+        errno = 0;
+        e = readdir(folder);
+    } while (e && (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0));
+    if (!e && errno)
+        *st = cli_fail_path(path, "cannot be read");
+    return e ? e->d_name : nullptr;
 }
 
 bool cli_exists(const char *path) {

@@ -3,7 +3,6 @@
 #include "checkpoint.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
@@ -186,11 +185,10 @@ static qn_status copy_folder(const ckpt *c, const char *from, const char *to, in
     if (!dir)
         return cli_fail_path(from, "cannot be read");
     qn_status st = QN_OK;
-    for (struct dirent *e; st == QN_OK && (e = readdir(dir));) {
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
-            strcmp(e->d_name, ".git") == 0 || (depth == 0 && is_rewritten(c, e->d_name)))
+    for (const char *name; st == QN_OK && (name = cli_next_entry(dir, from, &st));) {
+        if (strcmp(name, ".git") == 0 || (depth == 0 && is_rewritten(c, name)))
             continue;
-        char *source = cli_path(from, e->d_name), *target = cli_path(to, e->d_name);
+        char *source = cli_path(from, name), *target = cli_path(to, name);
         st = copy_entry(c, source, target, depth);
         free(source);
         free(target);

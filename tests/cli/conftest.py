@@ -14,7 +14,9 @@ import pytest
 BUILD = pathlib.Path(os.environ["QUERN_BUILD_DIR"])
 SOURCE = pathlib.Path(os.environ["QUERN_SOURCE_DIR"])
 QUERN = BUILD / "quern"
-SANITIZER = re.search("^QUERN_SANITIZE:STRING=(.*)$", (BUILD / "CMakeCache.txt").read_text(), re.MULTILINE)[1]
+CACHE = (BUILD / "CMakeCache.txt").read_text()
+SANITIZER = re.search("^QUERN_SANITIZE:STRING=(.*)$", CACHE, re.MULTILINE)[1]
+COMPILER = re.search("^CMAKE_C_COMPILER:[A-Z]*=(.*)$", CACHE, re.MULTILINE)[1]
 
 DTYPES = {
     np.dtype(np.float64): "F64",

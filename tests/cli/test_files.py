@@ -12,7 +12,7 @@ import time
 import numpy as np
 import pytest
 
-from conftest import QUERN, SANITIZER, big_file, load, ok, refused, run, save
+from conftest import COMPILER, QUERN, SANITIZER, SOURCE, big_file, load, ok, refused, run, save
 
 
 def start(*args, **kwargs):
@@ -122,6 +122,25 @@ def test_force_replaces_what_was_emptied(folder, tmp_path):
     (tmp_path / "out").mkdir()
     ok("quantize", folder, tmp_path / "out", "--force")
     assert load(tmp_path / "out" / "model.safetensors")
+
+
+@pytest.fixture(scope="module")
+def unreadable(tmp_path_factory):
+    """The environment in which a folder cannot be read."""
+    library = tmp_path_factory.mktemp("shim") / "unreadable_folder.so"
+    subprocess.run([COMPILER, "-shared", "-fPIC", "-O1", "-o", library, SOURCE / "tests/cli/unreadable_folder.c"], check=True)
+    return lambda path: os.environ | {"LD_PRELOAD": str(library), "UNREADABLE": str(path)}
+
+
+@pytest.mark.skipif(SANITIZER != "", reason="the sanitizer wants to be loaded first")
+def test_folder_that_cannot_be_read(folder, tmp_path, unreadable):
+    """What it holds is unknown: it is neither replaced by --force nor copied in part."""
+    out = tmp_path / "out"
+    refused("quantize", folder, out, says=[str(folder), "cannot be read", "Input/output"], leaves=out, env=unreadable(folder))
+    ok("quantize", folder, out)
+    (out / "notes.txt").write_text("the user's")
+    refused("quantize", folder, out, "--force", says=[str(out), "cannot be read"], env=unreadable(out))
+    assert (out / "notes.txt").read_text() == "the user's"
 
 
 def test_list_is_of_this_run(folder, tmp_path):

@@ -11,7 +11,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from conftest import BUILD, QUERN, SANITIZER, SOURCE, save
+from conftest import COMPILER, QUERN, SANITIZER, SOURCE, save
 
 pytestmark = pytest.mark.skipif(SANITIZER != "", reason="the sanitizer has replaced malloc already")
 
@@ -23,8 +23,7 @@ WEIGHT = "layer.weight"
 @pytest.fixture(scope="module")
 def shim(tmp_path_factory):
     library = tmp_path_factory.mktemp("shim") / "scarce_memory.so"
-    compiler = re.search("^CMAKE_C_COMPILER:[A-Z]*=(.*)$", (BUILD / "CMakeCache.txt").read_text(), re.MULTILINE)[1]
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, SOURCE / "tests/cli/scarce_memory.c"], check=True)
+    subprocess.run([COMPILER, "-shared", "-fPIC", "-O1", "-o", library, SOURCE / "tests/cli/scarce_memory.c"], check=True)
     return library
 
 
