@@ -113,7 +113,13 @@ static int make_file(char *path) {
 }
 
 static int make_folder(char *path) {
-    return mkdtemp(path) ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (!mkdtemp(path))
+        return -1;
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), error = errno;
+    if (fd < 0)
+        rmdir(path);
+    errno = error;
+    return fd;
 }
 
 static cli_temp *begin(const char *path, int (*make)(char *path)) {

@@ -125,21 +125,28 @@ def test_force_replaces_what_was_emptied(folder, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def unreadable(tmp_path_factory):
-    """The environment in which a folder cannot be read."""
-    library = tmp_path_factory.mktemp("shim") / "unreadable_folder.so"
-    subprocess.run([COMPILER, "-shared", "-fPIC", "-O1", "-o", library, SOURCE / "tests/cli/unreadable_folder.c"], check=True)
-    return lambda path: os.environ | {"LD_PRELOAD": str(library), "UNREADABLE": str(path)}
+def failing(tmp_path_factory):
+    """The environment in which UNREADABLE cannot be read, or UNOPENABLE cannot be opened."""
+    if SANITIZER:
+        pytest.skip("the sanitizer wants to be loaded first")
+    library = tmp_path_factory.mktemp("shim") / "failing_folder.so"
+    subprocess.run([COMPILER, "-shared", "-fPIC", "-O1", "-o", library, SOURCE / "tests/cli/failing_folder.c"], check=True)
+    return lambda how, what: os.environ | {"LD_PRELOAD": str(library), how: str(what)}
 
 
-@pytest.mark.skipif(SANITIZER != "", reason="the sanitizer wants to be loaded first")
-def test_folder_that_cannot_be_read(folder, tmp_path, unreadable):
+def test_folder_that_cannot_be_opened(folder, tmp_path, failing):
+    """The folder in the making goes again."""
+    out = tmp_path / "out"
+    refused("quantize", folder, out, says=[str(out), "Too many open files"], leaves=out, env=failing("UNOPENABLE", ".quern-"))
+
+
+def test_folder_that_cannot_be_read(folder, tmp_path, failing):
     """What it holds is unknown: it is neither replaced by --force nor copied in part."""
     out = tmp_path / "out"
-    refused("quantize", folder, out, says=[str(folder), "cannot be read", "Input/output"], leaves=out, env=unreadable(folder))
+    refused("quantize", folder, out, says=[str(folder), "cannot be read", "Input/output"], leaves=out, env=failing("UNREADABLE", folder))
     ok("quantize", folder, out)
     (out / "notes.txt").write_text("the user's")
-    refused("quantize", folder, out, "--force", says=[str(out), "cannot be read"], env=unreadable(out))
+    refused("quantize", folder, out, "--force", says=[str(out), "cannot be read"], env=failing("UNREADABLE", out))
     assert (out / "notes.txt").read_text() == "the user's"
 
 
