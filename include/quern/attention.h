@@ -90,8 +90,10 @@ typedef struct qn_attention_args {
  *  Speed:    a GPU's matrix cores take q of f16, bf16 or FP8 with k and v of q's type or FP8; head dims that are multiples
  *            of 8 up to 256; rows that begin at multiples of 16 bytes (FP8: 8); no dropout, no QN_POS_ROPE_LLAMA. All
  *            else runs, slowly, on attention.gpu_any
- *  Edge:     requests without queries or without keys are no errors. q has no more queries than the plan; with
- *            is_for_graph it may, and those behind the last request are not written.
+ *  Edge:     what lies past a request's keys, and in pages' unused places, reaches no result, whatever it holds; nor does
+ *            a key that causality, window or masks hide, if its v is finite (a weight of 0 times an infinity is a NaN on
+ *            some kernels); its k may hold anything. Requests without queries or without keys are no errors. q has
+ *            no more queries than the plan; with is_for_graph it may, and those behind the last request are not written.
  *  Overlap:  o, lse and workspace overlap nothing.
  *  Bits:     of a request the same on every run, for any number of threads, whatever other requests are in the batch (a
  *            plan of kv_chunk of one's own: as long as that does not change; dropout counts by the batch). Of a query

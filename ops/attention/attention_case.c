@@ -261,12 +261,24 @@ static double ramp_of(const qni_attention_case *c, int which, int64_t position, 
     return (head % 2 ? -step : step) * (double)(1 << 4 * d);
 }
 
+/** An element of a key that no query sees. */
+static double hidden_of(const qni_attention_case *c, int which) {
+    const qni_dtype dtype = c->spec->dtype_kv;
+    return which == QNI_CASE_K ? NAN
+           : qni_is_fp8(dtype) ? 240
+           : dtype == QNI_F16  ? 65504
+                               : 0x1.FEp127;
+}
+
 static void fill_row(qni_attention_case *c, int which, int64_t position, uint32_t head, int64_t at,
                      int64_t dim) {
     const bool is_ramp = c->spec->values == QNI_CASE_RAMPS && which != QNI_CASE_V;
+    const bool is_hidden = which != QNI_CASE_Q && position < c->spec->hidden;
     for (int64_t d = 0; d < dim; d++)
         qni_put(c->areas[which].dtype, qni_area_host(&c->areas[which]), at + d,
-                is_ramp ? ramp_of(c, which, position, head, d) : value_of(c, which));
+                is_hidden ? hidden_of(c, which)
+                : is_ramp ? ramp_of(c, which, position, head, d)
+                          : value_of(c, which));
 }
 
 /** Pages from the last down; the second request begins with the first one's first page. */
@@ -306,13 +318,25 @@ static void fill_tokens(qni_attention_case *c, const qni_attention_problem *host
     }
 }
 
+/** Clears the packed mask's bits of the keys that no query may see. */
+static void hide_first_keys(qni_attention_case *c) {
+    const qni_attention_spec *s = c->spec;
+    uint8_t *bits = qni_area_host(&c->areas[QNI_CASE_CUSTOM_MASK]);
+    for (int b = 0; b < s->batches && s->has_custom_mask; b++)
+        for (int64_t i = 0; i < (int64_t)qo_len_of(s, b) * kv_len_of(s, b); i++)
+            if (i % kv_len_of(s, b) < s->hidden)
+                bits[mask_bytes_before(s, b) + i / 8] &= (uint8_t)~(1 << i % 8);
+}
+
 static void fill_masks(qni_attention_case *c) {
     const qni_attention_spec *s = c->spec;
     qni_area *bits = &c->areas[QNI_CASE_CUSTOM_MASK], *mask = &c->areas[QNI_CASE_MASK];
     for (int64_t i = 0; i < bits->count; i++)
         ((uint8_t *)qni_area_host(bits))[i] = s->is_mask_zero ? 0 : (uint8_t)qni_random(&c->random);
+    hide_first_keys(c);
     for (int64_t i = 0; i < mask->count; i++) {
-        const bool is_hidden = s->is_mask_zero || qni_random(&c->random) % 3 == 0;
+        const bool is_hidden =
+            s->is_mask_zero || qni_random(&c->random) % 3 == 0 || i % kv_tokens(s) < s->hidden;
         if (s->mask_kind == QK_MASK_BOOL)
             ((uint8_t *)qni_area_host(mask))[i] = !is_hidden;
         else if (is_hidden) // beyond f16's range: -infinity

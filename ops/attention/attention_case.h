@@ -47,6 +47,8 @@ typedef struct qni_attention_spec {
     float cap, dropout;
     int32_t chunk, splits, units; // a plan's; units: compute units
     int32_t common;
+    /** So many keys at first that no query may see: k is a NaN, v the largest number. Masks hide them. */
+    int32_t hidden;
     bool is_bits_alone; // no one asks what the results must be
     qni_case_values values;
     bool is_quick; // in the short list too

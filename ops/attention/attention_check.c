@@ -37,6 +37,7 @@ static const qni_attention_spec specs[] = {
     {DENSE, 1, {5}, {9}, HEADS(2, 1, 33), ALL_OF(QNI_F32), .gap = 3, .offset = 1, .has_lse = true, QUICK},
     {DENSE, 1, {3}, {5}, HEADS(1, 1, 1), ALL_OF(QNI_F32)},
     {DENSE, 1, {4}, {6}, HEADS(1, 1, 512), BF16, .dim_vo = 7},
+    {DENSE, 1, {3}, {5}, HEADS(1, 1, 300), BF16, .dim_vo = 450},
     {DENSE, 2, {40}, {40}, HEADS(2, 2, 64), ALL_OF(QNI_F32), .is_causal = true, .has_lse = true},
     {DENSE, 1, {260}, {70}, HEADS(2, 2, 64), BF16, .is_hnd = true, .has_lse = true},
     {DENSE, 1, {300}, {300}, HEADS(1, 1, 64), F16, .is_causal = true, .is_top_left = true},
@@ -120,6 +121,7 @@ static const qni_attention_spec specs[] = {
     {DENSE, 1, {20}, {50}, HEADS(2, 1, 64), BF16, .is_causal = true, .is_top_left = true, QUICK},
     {DENSE, 1, {80}, {30}, HEADS(2, 1, 64), BF16, .is_causal = true, .has_lse = true, QUICK}, // E9: rows without keys
     {RAGGED, 2, {9, 20}, {21, 30}, HEADS(2, 1, 64), BF16, .has_custom_mask = true, .has_lse = true, QUICK},
+    {DENSE, 2, {9}, {21}, HEADS(2, 1, 64), BF16, .has_custom_mask = true, .has_lse = true}, // without a plan
     {DENSE, 1, {9}, {21}, HEADS(2, 1, 64), BF16, .has_custom_mask = true, .is_mask_zero = true, .is_causal = true,
      .has_lse = true},
     {DENSE, 2, {12}, {70}, HEADS(2, 1, 64), BF16, .mask_kind = QK_MASK_BOOL, .has_lse = true, QUICK},
@@ -166,8 +168,21 @@ static const qni_attention_spec specs[] = {
     {PAGED, 2, {1, 30}, {310, 301}, HEADS(2, 1, 64), TYPES(QNI_F16, QNI_E4M3FNUZ, QNI_F16), .page = 8, RAMPS,
      .has_left = true, .left = 40},
     {PAGED, 1, {3}, {700}, HEADS(2, 1, 64), BF16, .page = 16, .chunk = 96, .splits = 3, RAMPS, .is_causal = true},
+    {PAGED, 2, {1, 2}, {700, 530}, HEADS(2, 1, 64), BF16, .page = 16, .chunk = -1, RAMPS, .is_causal = true}, // uncut
     {RAGGED, 2, {33, 3}, {350, 300}, HEADS(2, 1, 256), F16, RAMPS, .is_causal = true},
     {RAGGED, 2, {9, 20}, {310, 30}, HEADS(2, 1, 64), BF16, RAMPS, .has_custom_mask = true},
+    // Of a tile of keys the first rows see the last one alone: key 127.
+    {DENSE, 1, {40}, {320}, HEADS(2, 1, 64), BF16, RAMPS, .is_causal = true, .has_left = true, .left = 153},
+    {DENSE, 1, {3}, {320}, HEADS(2, 1, 64), BF16, RAMPS, .is_causal = true, .has_left = true, .left = 190},
+    // NaNs in keys that windows, causality or masks hide, beside what is seen in the same tiles.
+    {DENSE, 1, {3}, {90}, HEADS(2, 1, 64), BF16, .hidden = 40, .has_left = true, .left = 20, .has_lse = true, QUICK},
+    {PAGED, 2, {30, 2}, {90, 80}, HEADS(2, 1, 128), F16, .page = 16, .hidden = 21, .has_left = true, .left = 9,
+     .is_causal = true, .has_lse = true},
+    {DENSE, 2, {20}, {50}, HEADS(2, 1, 64), BF16, .hidden = 19, .mask_kind = QK_MASK_BOOL, .has_lse = true, QUICK},
+    {DENSE, 2, {20}, {50}, HEADS(2, 1, 64), F16, .hidden = 19, .mask_kind = QK_MASK_F32, .has_lse = true},
+    {DENSE, 1, {3}, {50}, HEADS(2, 1, 33), ALL_OF(QNI_F32), .hidden = 33, .mask_kind = QK_MASK_F32, .has_lse = true},
+    {RAGGED, 2, {9, 20}, {50, 30}, HEADS(2, 1, 64), TYPES(QNI_BF16, QNI_E4M3FN, QNI_BF16), .hidden = 17,
+     .has_custom_mask = true, .has_lse = true},
     // Each chunk's ends: a window's bound goes through every key of two chunks.
     {DENSE, 1, {130}, {360}, HEADS(2, 1, 64), BF16, .chunk = 64, RAMPS, .is_causal = true, .has_left = true, .left = 3},
 };

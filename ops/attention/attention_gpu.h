@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What attention's kernels share with their launch code, on the host and on every device: the arguments, the schedule,
-// which keys a query sees. Plain C without builtins: CPU kernels and the definition use it as well.
+// which keys a query sees. Plain C without builtins: CPU kernels use it as well. The definition takes types and
+// dropout's counter, and works out by itself what is seen and where it lies.
 //
 // How work is cut. The queries of a request and the query heads of one kv head are `rows`: row r is query r / group and
 // head kv_head * group + r % group, so that all rows of a tile share keys and values. A work item is a range of rows and
@@ -25,8 +26,8 @@
 // - Masked scores are -infinity, and a maximum of -infinity must not meet itself in a subtraction. The least finite score
 //   wins over any mask.
 // - Nothing of a key or value beyond kv_len, or in a place of a page that is not in use, may reach the result: such
-//   memory holds NaNs. Zero times NaN is NaN, so clear values past the end, not just weights. Keys that only a mask hides
-//   may be read.
+//   memory holds NaNs. Zero times NaN is NaN, so clear values past the end, not just weights. Keys that only causality,
+//   a window or a mask hides may be read: their scores are replaced, whatever they are, and their values are finite.
 // - Scores are scaled in f32, after the product; q is not rounded again. Weights may be rounded to q's kind of 16 bits
 //   for the product with v, never the sum of weights.
 // - partial_o is o before v_scale and divided by the chunk's sum, partial_lse its base-2 log-sum-exp without sinks; no

@@ -18,8 +18,10 @@ QD_INLINE float transform(const qk_attention_args *g, const part *p, const row *
              (float)((int32_t)key - (int32_t)r->query - p->request.kv_len + p->request.qo_len);
     if (g->soft_cap > 0)
         x = soft_cap(g->soft_cap, x);
-    if (g->mask_kind != QK_MASK_NONE && is_there)
-        x += mask_value(g, &place, key);
+    if (g->mask_kind != QK_MASK_NONE && is_there) {
+        const float added = mask_value(g, &place, key);
+        x = added == -__builtin_inff() ? added : x + added; // x may be a NaN
+    }
     if (g->custom_mask && is_there && qk_attention_is_masked(g, &p->request, r->query, key))
         x = -__builtin_inff();
     // The least finite score is still a score.

@@ -320,9 +320,12 @@ static f32v add_extras(const tile *t, f32v x, uint32_t key, int64_t row) {
         const f32v e = weight_of(select_of(twice > 127.0f, all_of(127), twice));
         x = g->soft_cap - 2 * g->soft_cap / (1 + e);
     }
-    for (int i = 0; (g->mask_kind || g->custom_mask) && i < QN_LANES; i++)
-        if (row + i < t->count)
-            x[i] += qni_attention_mask(g, &t->rows[row + i], key);
+    for (int i = 0; (g->mask_kind || g->custom_mask) && i < QN_LANES; i++) {
+        if (row + i >= t->count)
+            break;
+        const float added = qni_attention_mask(g, &t->rows[row + i], key);
+        x[i] = added > -__builtin_inff() || added != added ? x[i] + added : added; // x may be a NaN
+    }
     return x * QNI_LOG2_E;
 }
 
