@@ -3,6 +3,8 @@
 // forbids or forces.
 #include "runtime.h"
 
+#include <quern/choice.h>
+
 #include <string.h>
 
 #define XXH_INLINE_ALL
@@ -165,6 +167,32 @@ static void log_choice(const qni_op *op, const qn_device *device, const void *pr
     log_once(line);
 }
 
+// ---- slow kernels
+
+static thread_local bool leaves_out_slow;
+
+bool qn_allow_slow_kernels(bool is_allowed) {
+    bool before = !leaves_out_slow;
+    leaves_out_slow = !is_allowed;
+    return before;
+}
+
+/** Whether a kernel is that of GPUs for whatever no other takes: without matrix cores, or an element at
+ * a time. */
+static bool is_slow(const qni_variant *v) {
+    const char *dot = strrchr(v->name, '.');
+    return !v->is_cpu && dot && strcmp(dot, ".gpu_any") == 0;
+}
+
+static qn_status fail_slow(const qni_op *op, const qn_device *device, const void *problem,
+                           int slow) {
+    char reasons[3072] = "";
+    put_reasons(op, device, problem, slow, reasons, sizeof reasons);
+    return QN_FAIL(QN_E_UNSUPPORTED,
+                   "%s: on %s (%s) this takes %s, which is slow and was not asked for%s", op->name,
+                   device->info.spec, device->info.arch, op->variants[slow].name, reasons);
+}
+
 qn_status qni_choose(const qni_op *op, const qn_device *device, const void *problem,
                      const qni_variant **out) {
     size_t length = 0;
@@ -174,6 +202,8 @@ qn_status qni_choose(const qni_op *op, const qn_device *device, const void *prob
     for (int i = 0; i < op->num_variants; i++) {
         if (!qni_variant_fits(&op->variants[i], device, problem, nullptr))
             continue;
+        if (leaves_out_slow && is_slow(&op->variants[i]))
+            return fail_slow(op, device, problem, i);
         if (qni_log_is_on(QNI_LOG_KERNEL))
             log_choice(op, device, problem, i);
         *out = &op->variants[i];

@@ -3,6 +3,8 @@
 #include "runtime.h"
 #include "testing.h"
 
+#include <quern/choice.h>
+
 #include <math.h>
 
 // A small op: doubles `count` floats. Its kernels differ in what they take, and note that they ran.
@@ -82,6 +84,31 @@ static void choose_in_order(void *) {
     CHILD_CHECK(!found && strstr(qn_last_error(), "none was written for such a device"));
 }
 
+static qn_status run_slow(qn_stream *, const void *p) {
+    return double_all(p, "double.gpu_any");
+}
+
+static void leave_out_slow(void *) {
+    static const qni_variant of_gpu[] = {{"double.gpu_fours", 0, false, takes_fours, run_fours},
+                                         {"double.gpu_any", 0, false, nullptr, run_slow}};
+    static const qni_op op = {"double", of_gpu, 2};
+    qn_device device = device_with(0);
+    device.id.device_type = kDLROCM;
+    problem fours = {.count = 8}, others = {.count = 7};
+    const qni_variant *found = nullptr;
+    CHILD_CHECK(qni_choose(&op, &device, &others, &found) == QN_OK && found == &of_gpu[1]);
+    CHILD_CHECK(qn_allow_slow_kernels(false));
+    CHILD_CHECK(qni_choose(&op, &device, &fours, &found) == QN_OK && found == &of_gpu[0]);
+    CHILD_CHECK(qni_choose(&op, &device, &others, &found) == QN_E_UNSUPPORTED);
+    CHILD_CHECK(strstr(qn_last_error(),
+                       "takes double.gpu_any, which is slow and was not asked for; not "
+                       "double.gpu_fours: count=7 is no multiple of 4"));
+    CHILD_CHECK(strcmp(chosen(0, 7), "double.any") ==
+                0); // the CPU's last kernel is not one of these
+    CHILD_CHECK(!qn_allow_slow_kernels(true));
+    CHILD_CHECK(qni_choose(&op, &device, &others, &found) == QN_OK && found == &of_gpu[1]);
+}
+
 static void remember_last(void *) {
     qn_device device = device_with(0);
     qn_stream stream = {.device = &device};
@@ -144,6 +171,7 @@ static void choose_often(void *) {
 static void test_choice(void **) {
     child_run(choose_in_order, nullptr, nullptr);
     child_run(remember_last, nullptr, nullptr);
+    child_run(leave_out_slow, nullptr, nullptr);
     child_run(choose_without, nullptr,
               (const char *[]){"QUERN_DISABLE=double.wide,double.any", nullptr});
     child_run(choose_none, nullptr, (const char *[]){"QUERN_DISABLE=hip,cpu", nullptr});

@@ -7,6 +7,7 @@
 #include <quern/attention.h>
 #include <quern/cache.h>
 #include <quern/check.h>
+#include <quern/choice.h>
 #include <quern/core.h>
 #include <quern/gemm.h>
 #include <quern/kvcache.h>

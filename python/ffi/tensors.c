@@ -158,6 +158,12 @@ FFI_FUNCTION(version) {
     return give_text(qn_version(), result);
 }
 
+FFI_FUNCTION(allow_slow_kernels) {
+    result->type_index = kTVMFFIBool;
+    result->v_int64 = qn_allow_slow_kernels(args[0].v_int64 != 0);
+    return 0;
+}
+
 FFI_FUNCTION(last_kernel) {
     return give_text(qn_last_kernel(), result);
 }

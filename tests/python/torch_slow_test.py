@@ -1,11 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls for which a GPU has a slow kernel alone: PyTorch's unless asked for, and never without a word."""
 
+import concurrent.futures
+
 import pytest
 
 torch = pytest.importorskip("torch")
 import quern.torch  # noqa: E402
+from torch_tools import arguments_of, written  # noqa: E402
+
+import quern.compat.flashinfer as flashinfer  # noqa: E402
+from quern.compat import _fallback  # noqa: E402
 from quern.compat.flashinfer import _run  # noqa: E402
+from quern.torch import _slow  # noqa: E402
 from torch.nn.functional import scaled_dot_product_attention as sdpa  # noqa: E402
 
 SIM = "sim:gfx942"
@@ -22,7 +29,7 @@ def said(caplog, logger):
 
 
 @pytest.mark.parametrize("dtype, dim, options, text", [
-    (torch.float32, 64, {}, "torch.float32 with head_dim 64 on sim:gfx942 takes attention.gpu_any"),
+    (torch.float32, 64, {}, "torch.float32 with head_dim 64: attention: on sim:gfx942 (gfx942) this takes attention.gpu_any"),
     (torch.bfloat16, 264, {}, "head_dim 264"), (torch.bfloat16, 64, {"dropout_p": 0.25}, "head_dim 64, dropout_p 0.25")])
 def test_kept_out(dtype, dim, options, text, caplog):
     with quern.torch.enable(SIM) as registration:
@@ -68,24 +75,83 @@ def test_by_name():
     arguments = (*inputs(), None, 0.0, False, None, False, SIM)
     with torch.no_grad():
         torch.testing.assert_close(torch.ops.quern.scaled_dot_product_attention(*arguments), sdpa(*inputs()))
-        with pytest.raises(NotImplementedError, match="which is slow; allow_slow=True"):  # PyTorch's function has no sinks
+        with pytest.raises(NotImplementedError, match="which is slow.*; allow_slow=True"):  # PyTorch's function has no sinks
             torch.ops.quern.scaled_dot_product_attention(*arguments, sinks)
         torch.ops.quern.scaled_dot_product_attention(*arguments, sinks, allow_slow=True)
     assert quern.last_kernel() == "attention.gpu_any"
 
 
-def test_a_patched_model_says_so_once_a_shape(caplog):
+def test_strides_of_the_call_itself():
+    """A view whose rows lie at odd places takes the slow kernel, though its shape and dtype have a fast one."""
+    wide = torch.randn(1, 5, 2, 72).to(torch.bfloat16)
+    aligned, odd = quern.to(wide, SIM)[..., :64], quern.to(wide, SIM)[..., 1:65]
+    _slow.run(False, quern.attention, aligned, aligned, aligned)
+    assert quern.last_kernel() == "attention.gpu_tile"
+    with pytest.raises(_slow.Slow, match="takes attention.gpu_any, which is slow and was not asked for; not attention.gpu_tile: "):
+        _slow.run(False, quern.attention, odd, odd, odd)
+    quern.attention(odd, odd, odd)  # as before, for who calls quern's own functions
+    assert quern.last_kernel() == "attention.gpu_any"
+    _slow.run(True, quern.attention, odd, odd, odd)
+
+
+def test_other_threads_choose_for_themselves():
+    x, weight = quern.to(torch.randn(2, 63), SIM), quern.to(torch.randn(63), SIM)
+
+    def inside():
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            pool.submit(quern.rmsnorm, x, weight).result()
+        quern.rmsnorm(x, weight)
+
+    with pytest.raises(_slow.Slow, match="takes norm.gpu_any"):
+        _slow.run(False, inside)
+
+
+@pytest.mark.parametrize("allow_slow", [False, True])
+def test_a_patched_model(allow_slow, caplog):
     norm = torch.nn.Sequential(torch.nn.RMSNorm(63, eps=1e-6)).eval()
-    with quern.patch(norm, SIM) as patch, torch.no_grad():
-        for rows in (2, 3):
-            norm(torch.randn(rows, 63))
-        assert patch.calls == {("rmsnorm", "norm.gpu_any"): 2}
-    assert len([line for line in said(caplog, "quern.patch") if "takes norm.gpu_any, which is slow" in line]) == 1
+    torch.nn.init.uniform_(norm[0].weight)
+    inputs = [torch.randn(rows, 63) for rows in (2, 3)]
+    with torch.no_grad():
+        want = [norm(x) for x in inputs]
+        with quern.patch(norm, SIM, allow_slow=allow_slow) as patch:
+            got = [norm(x) for x in inputs]
+    torch.testing.assert_close(got, want)
+    assert patch.calls == {("rmsnorm", "norm.gpu_any" if allow_slow else "PyTorch"): 2}
+    line, = (line for line in said(caplog, "quern.patch") if "takes norm.gpu_any, which is slow" in line)
+    assert ("patch(allow_slow=True) takes it all the same" in line) != allow_slow
 
 
-def test_the_stand_in_says_so_once_a_shape(caplog):
-    for n in (2, 3):
-        q = torch.randn(1, n, 2, 40)
-        quern.attention(*[quern.to(q, SIM)] * 3)
-        _run.log("single_prefill_with_kv_cache", [q[0]])
-    assert len([line for line in said(caplog, "quern.compat.flashinfer") if "takes attention.gpu_any, which is slow" in line]) == 1
+def staged(name):
+    """The op as it is on a simulated GPU, of PyTorch's tensors."""
+    op = getattr(quern._ops, name)
+
+    def call(*arguments):
+        there = [quern.to(x, SIM) if isinstance(x, torch.Tensor) else x for x in arguments]
+        op(*there)
+        for parameter, here, copy in zip(quern._ops.TABLE[name], arguments, there, strict=True):
+            if parameter.is_written and here is not None:
+                here.copy_(torch.from_numpy(quern.numpy(copy)))
+
+    return call
+
+
+@pytest.mark.parametrize("allows_slow", [False, True])
+def test_the_stand_in(allows_slow, caplog, monkeypatch):
+    monkeypatch.setattr(_run._ops, "rmsnorm", staged("rmsnorm"))
+    monkeypatch.setattr(_run, "_allows_slow", allows_slow)
+    dim = 61 if allows_slow else 59
+    weight = torch.rand(dim)
+    for rows in (2, 3):
+        x = torch.randn(rows, dim)
+        torch.testing.assert_close(flashinfer.rmsnorm(x, weight), torch.nn.functional.rms_norm(x, (dim,), weight, 1e-6))
+    line, = (line for line in said(caplog, "quern.compat.flashinfer") if "takes norm.gpu_any, which is slow" in line)
+    assert ("QUERN_ALLOW_SLOW=1 takes it all the same" in line) != allows_slow
+
+
+@pytest.mark.parametrize("name", ["layernorm", "adaptive_layernorm", "gated_residual_layernorm", "qk_rmsnorm_rope"])
+def test_what_pytorch_computes_in_an_op_s_place(name):
+    ours, theirs = arguments_of(name), arguments_of(name)
+    getattr(quern._ops, name)(*ours)
+    getattr(_fallback, name)(*theirs)
+    for got, want in zip(written(name, theirs), written(name, ours), strict=True):
+        torch.testing.assert_close(got.float(), want.float(), rtol=1e-2, atol=1e-2)

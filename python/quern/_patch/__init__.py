@@ -107,7 +107,7 @@ def _replace(patch, path, module, kinds):
     return ()
 
 
-def patch(model, device=None):
+def patch(model, device=None, allow_slow=False):
     """Has quern compute a PyTorch model's norms, rotary embeddings and gated activations, in place: gives a Patch.
 
     model   a torch.nn.Module for inference: transformers' decoders (Llama, Qwen3 and others built alike), diffusers'
@@ -115,6 +115,8 @@ def patch(model, device=None):
             the module itself on small random numbers before it is taken
     device  None: the ops run where their tensors are. Else a spec or Device ("sim:gfx942", "cuda:0") that every op's
             tensors are copied to and results copied back from, which is slow and which a log line says
+    allow_slow  whether ops for which a GPU has a slow kernel alone run it. Else PyTorch's operators compute these, and a log
+            line says so, once for each shape
 
     `print(quern.patch(model))` lists what was replaced and what was left alone. Nothing has gradients: a patched module
     that would need one raises RuntimeError. Raises TypeError (no module), ValueError (in training mode, patched
@@ -131,7 +133,7 @@ def patch(model, device=None):
         raise ValueError("patch: model is patched already; unpatch() it first")
     if model.training:
         raise ValueError("patch: model is in training mode and quern has no gradients; call model.eval() first")
-    run = Runner(device)
+    run = Runner(device, allow_slow)
     result = Patch(model, run)
     done = set()
     try:

@@ -11,6 +11,7 @@ import quern.torch  # noqa: F401  (torch.ops.quern)
 from .. import _ops, _tensor
 from .._env import is_set
 from .._native import ffi
+from ..compat import _fallback
 from ..torch import _slow
 from ..torch._tensors import refuse_gradients
 
@@ -22,7 +23,8 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 class Runner:
     """One patched model's way to the ops. Call it as run("rmsnorm", out, x, weight, eps)."""
 
-    def __init__(self, device):
+    def __init__(self, device, allow_slow):
+        self._allow_slow = allow_slow
         self.device = None if device is None else _tensor.device(device)
         self.calls = collections.Counter()
         self._last = {}  # op -> kernel
@@ -46,15 +48,23 @@ class Runner:
                                    "patch without device")
             getattr(torch.ops.quern, name)(*arguments)
             return
+        try:
+            _slow.run(self._allow_slow, self._run, name, arguments)
+        except _slow.Slow as why:
+            _slow.tell(_logger, name, arguments, why, "patch(allow_slow=True)")
+            getattr(_fallback, name)(*arguments)
+            self._count(name, "PyTorch")
+            return
+        self._count(name, ffi.last_kernel())
+        _slow.note(_logger, name, arguments)
+
+    def _run(self, name, arguments):
         if self._is_there(arguments[0]):
             getattr(_ops, name)(*arguments)
         else:
             self._run_staged(name, arguments)
-        self._count(name)
-        _slow.note(_logger, name, arguments)
 
-    def _count(self, name):
-        kernel = ffi.last_kernel()
+    def _count(self, name, kernel):
         self.calls[name, kernel] += 1
         if self._last.get(name) != kernel:
             self._last[name] = kernel

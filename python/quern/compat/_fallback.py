@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What quern.compat.flashinfer's functions compute, by PyTorch's own operators: for SGLANG_DISABLE_FLASHINFER=1."""
+"""Ops by PyTorch's own operators: in FlashInfer's place with SGLANG_DISABLE_FLASHINFER=1, and where a kernel would be slow."""
 
 import math
 
@@ -35,7 +35,19 @@ def gemma_fused_add_rmsnorm(x, residual, weight, eps):
 
 
 def layernorm(out, x, gamma, beta, eps):
-    out.copy_(functional.layer_norm(x.float(), x.shape[-1:], gamma.float(), beta.float(), eps))
+    gamma, beta = (None if t is None else t.float() for t in (gamma, beta))
+    out.copy_(functional.layer_norm(x.float(), x.shape[-1:], gamma, beta, eps))
+
+
+def adaptive_layernorm(out, x, scale, shift, eps):
+    norm = functional.layer_norm(x.float(), x.shape[-1:], eps=eps)
+    out.copy_(norm * (1 + scale.float()[:, None]) + shift.float()[:, None])
+
+
+def gated_residual_layernorm(out, x, residual, gate, scale, shift, eps):
+    total = residual.float() + gate.float()[:, None] * x.float()
+    residual.copy_(total)
+    adaptive_layernorm(out, total, scale, shift, eps)
 
 
 def rmsnorm_quant(out, x, weight, scale, eps):
@@ -128,6 +140,15 @@ def apply_rope_with_cos_sin_cache(q_out, k_out, q, k, cache, positions, interlea
     cos, sin = cache.float()[positions.long()][:, None].chunk(2, -1)
     _rotate(q_out, q, cos, sin, interleave)
     _rotate(k_out, k, cos, sin, interleave)
+
+
+def qk_rmsnorm_rope(q_out, k_out, q, k, q_weight, k_weight, cos, sin, rotary_dim, eps, interleave):
+    """cos and sin [tokens, rotary_dim], of which a pair's first is read, or [tokens, rotary_dim / 2]."""
+    if cos.shape[-1] == (rotary_dim or q.shape[-1]):
+        cos, sin = (t[:, ::2] if interleave else t.chunk(2, -1)[0] for t in (cos, sin))
+    cos, sin = cos.float()[:, None], sin.float()[:, None]
+    for out, x, weight in ((q_out, q, q_weight), (k_out, k, k_weight)):
+        _rotate(out, x if weight is None else _rms(x.float(), weight, eps), cos, sin, interleave)
 
 
 def _scaled(out, value, scale):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What quern.compat.flashinfer's attention computes, by PyTorch's own operators: for SGLANG_DISABLE_FLASHINFER=1."""
+"""What quern.compat.flashinfer's attention computes, by PyTorch's own operators: for
+SGLANG_DISABLE_FLASHINFER=1, and where a kernel would be slow."""
 
 import math
 

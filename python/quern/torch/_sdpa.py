@@ -130,9 +130,11 @@ def _run(out, query, key, value, mask, options, device):
         out.copy_(back)
 
 
-def _slow_reason(query, value, dropout_p, device, allow_slow):
-    place = _tensor.device(device) if device else query.device
-    return None if allow_slow else _slow.reason(place, query.dtype, query.shape[-1], value.shape[-1], dropout_p)
+def _reason_of_slowness(error, query, value, dropout_p):
+    """The text, which is the same for any number of queries and keys of the same layout."""
+    dims = query.shape[-1] if query.shape[-1] == value.shape[-1] else f"{query.shape[-1]} and {value.shape[-1]}"
+    dropout = f", dropout_p {dropout_p:g}" if dropout_p else ""
+    return f"{query.dtype} with head_dim {dims}{dropout}: {error}; allow_slow=True takes it all the same"
 
 
 def _compute(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, device, sinks=None, window_left=-1,
@@ -147,16 +149,18 @@ def _compute(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_g
     mask = None if attn_mask is None else _dense_mask(attn_mask, batch)
     dense = _dense(query, batch, heads), *(_dense(t, batch, None if enable_gqa else heads) for t in (key, value))
     view = out if out.ndim == 4 else out.view(-1, heads, *out.shape[-2:])
+    state = torch.get_rng_state() if dropout_p > 0 else None
+    if dropout_p > 0:  # from PyTorch's generator, so that torch.manual_seed rules it
+        options["dropout_seed"] = int(torch.empty((), dtype=torch.int64).random_())
     try:
-        if (why := _slow_reason(query, value, dropout_p, device, allow_slow)) is not None:
-            raise NotImplementedError(why)
-        if dropout_p > 0:  # from PyTorch's generator, so that torch.manual_seed rules it
-            options["dropout_seed"] = int(torch.empty((), dtype=torch.int64).random_())
-        _run(view, *dense, mask, options, device)
-    except NotImplementedError as error:  # no kernel for this on the device
+        _slow.run(allow_slow, _run, view, *dense, mask, options, device)
+    except NotImplementedError as error:  # no kernel for this on the device, or a slow one
+        why = _reason_of_slowness(error, query, value, dropout_p) if isinstance(error, _slow.Slow) else str(error)
         if sinks is not None or window_left >= 0 or logits_soft_cap:
-            raise
-        _turn_down(str(error))
+            raise NotImplementedError(why) from None
+        if state is not None:
+            torch.set_rng_state(state)  # PyTorch draws the numbers itself
+        _turn_down(why)
         result = _ATEN.decompose(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
         return result if result.stride() == out.stride() else out.copy_(result)  # a graph counts on the strides of out
     calls[_last_kernel()] += 1
@@ -296,7 +300,7 @@ def enable(device=None, fallback="log", allow_slow=False):
               quern.torch; "error" raises NotImplementedError instead
 
     allow_slow  whether calls for which a GPU has a slow kernel alone are quern's: f32, dropout, head dims that are no
-              multiples of 8 up to 256. Else they are such calls, too
+              multiples of 8 up to 256, strides that no fast kernel takes. Else they are such calls, too
 
     For inference: calls that need gradients are such calls. Where a query sees no key, the result is 0. attn_mask of any
     float dtype is added as it is. quern stands where FLASH_ATTENTION does: inside sdpa_kernel without it, PyTorch computes.

@@ -2,6 +2,7 @@
 """What FlashInfer's attention functions and wrappers share: a batch and its plan, scales, masks, the call itself."""
 
 import dataclasses
+import functools
 import inspect
 import math
 import numbers
@@ -83,6 +84,7 @@ class Batch:
     head_dim_qk: int
     dtypes: tuple  # of q, of k and v, of the output; None: any
     options: dict
+    is_for_graph: bool
     custom_mask: torch.Tensor | None = None
 
 
@@ -105,7 +107,7 @@ def make_batch(op, qo_indptr, kv_indptr, last_page_len, kv_indices, heads, head_
                               page_size=page_size, kv_chunk=chunk, is_for_graph=is_for_graph)
     except Exception as error:
         raise _run.in_words_of(error, op, "attention_plan", {"kv_chunk": "fixed_split_size", **(renamed or {})}) from None
-    return Batch(qo_indptr, kv_indptr, last_page_len, page_size, plan, kv_indices, head_dims[0], dtypes, options)
+    return Batch(qo_indptr, kv_indptr, last_page_len, page_size, plan, kv_indices, head_dims[0], dtypes, options, is_for_graph)
 
 
 def pack_mask(batch, custom_mask, packed_custom_mask):
@@ -165,18 +167,18 @@ def attend(op, q, k, v, *, batch=None, out=None, lse=None, return_lse=False, wor
         raise ValueError(f"{op}: out has dtype {out.dtype}, needs {needed}")
     if flag(op, "return_lse", return_lse) and lse is None:
         lse = torch.empty(q.shape[:-1], dtype=torch.float32, device=q.device)
+    # PyTorch's operators read a batch's lengths when they are called, so a captured graph would repeat those of its first batch.
+    by_pytorch = None if batch and batch.is_for_graph and not _run.is_disabled() else \
+        functools.partial(_fallback_attention.attention, **options)
     try:
-        if _run.is_disabled():
-            _fallback_attention.attention(out, lse, q, k, v, batch, **options)
-        else:
-            _attend(out, lse, q, k, v, batch, workspace, options)
+        is_ours = _run.compute(functools.partial(_attend, workspace, options), by_pytorch, op, (out, lse, q, k, v, batch))
     except Exception as error:
         raise _run.in_words_of(error, op, "attention", renamed) from None
-    _run.log(op, [q])
+    _run.log(op, [q], is_ours)
     return (out, lse) if return_lse else out
 
 
-def _attend(out, lse, q, k, v, batch, workspace, options):
+def _attend(workspace, options, out, lse, q, k, v, batch):
     if batch is None:  # one dense request
         parts = [None if t is None else t[None] for t in (q, k, v, out, lse)]
         attention(*parts[:3], out=parts[3], lse=parts[4], workspace=workspace, **options)

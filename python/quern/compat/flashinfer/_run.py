@@ -21,6 +21,8 @@ _logger = logging.getLogger("quern.compat.flashinfer")
 _disabled = is_set("SGLANG_DISABLE_FLASHINFER")
 _logs = is_set("SGLANG_LOG_KERNEL")
 _validates = is_set("QUERN_VALIDATE")
+_SWITCH = "QUERN_ALLOW_SLOW"
+_allows_slow = is_set(_SWITCH)
 _last_logged = {}
 
 
@@ -34,10 +36,28 @@ def run(name, *arguments, op=None, **renamed):
     """The op, by quern or PyTorch. op, renamed: what the caller knows it and its arguments by, where that is another name."""
     refuse_gradients(name, _ops.TENSORS[name], arguments)
     try:
-        getattr(_fallback if _disabled else _ops, name)(*arguments)
+        is_ours = compute(getattr(_ops, name), getattr(_fallback, name, None), op or name, arguments)
     except Exception as error:
         raise in_words_of(error, op or name, name, renamed) from None
-    log(name, arguments)
+    log(name, arguments, is_ours)
+
+
+def compute(by_quern, by_pytorch, op, arguments):
+    """One of the two functions of the arguments: PyTorch's where it is asked for, and where quern's kernel would be a slow one.
+    by_pytorch None: there is no such. Gives whether it was quern's."""
+    if _disabled:
+        by_pytorch(*arguments)
+        return False
+    if _ops.is_being_traced():
+        by_quern(*arguments)
+        return True
+    try:
+        _slow.run(_allows_slow or by_pytorch is None, by_quern, *arguments)
+        return True
+    except _slow.Slow as why:
+        _slow.tell(_logger, op, arguments, why, _SWITCH + "=1")
+        by_pytorch(*arguments)
+        return False
 
 
 def in_words_of(error, op, names, renamed):
@@ -53,20 +73,20 @@ def is_disabled():
     return _disabled
 
 
-def log(name, arguments):
+def log(name, arguments, is_ours):
     """After an op ran: says so if its kernel was slow, or if asked to."""
     if torch.compiler.is_compiling():
         return
-    if not _disabled:
+    if is_ours:
         _slow.note(_logger, name, arguments)
     if _logs:
-        _log(name, arguments)
+        _log(name, arguments, is_ours)
 
 
-def _log(name, arguments):
+def _log(name, arguments, is_ours=True):
     """One line when an op's kernel is another than before on that device; at warning, which logging shows unconfigured."""
     device = next(x.device for x in arguments if isinstance(x, torch.Tensor))
-    line = (f"[PyTorch] Using PyTorch's operators for {name} on {device}" if _disabled else
+    line = (f"[PyTorch] Using PyTorch's operators for {name} on {device}" if not is_ours else
             f"[quern] Using quern {_last_kernel()} kernel for {name} on {device}")
     if _last_logged.get((name, device)) != line:
         _last_logged[name, device] = line

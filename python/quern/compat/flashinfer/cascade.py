@@ -36,7 +36,7 @@ def merge_states(v, s):
     """v [n, states, heads, dim] and s [n, states, heads] f32: (v [n, heads, dim], s [n, heads])."""
     if _run.is_disabled():
         result = _fallback_attention.merge_states(v, s.float())
-        _run.log("merge_states", [v])
+        _run.log("merge_states", [v], False)
         return result
     merged = torch.empty(v.shape[0], *v.shape[2:], dtype=v.dtype, device=v.device)
     merged_s = torch.empty(v.shape[0], v.shape[2], dtype=torch.float32, device=v.device)
