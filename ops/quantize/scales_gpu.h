@@ -120,8 +120,10 @@ static inline qk_k_word qk_find_k_word(const qk_k_scales_args *g, uint32_t word)
 static inline void qk_move_k_quad(const qk_k_scales_args *g, qk_k_word w, uint32_t word,
                                   uint32_t row) {
     const uint32_t left = w.first < g->scales ? g->scales - w.first : 0;
-    const qk_quad q = qk_quad_load(g->in + w.first * g->in_scale + row * g->in_row, g->in_scale,
-                                   w.count < left ? w.count : left, g->rounds);
+    const uint32_t count = w.count < left ? w.count : left;
+    const uint32_t first = count > 0 ? w.first : 0; // behind the last scale there may be no address
+    const qk_quad q =
+        qk_quad_load(g->in + first * g->in_scale + row * g->in_row, g->in_scale, count, g->rounds);
     g->out[word * g->out_word + row * g->out_row] = qk_quad_pack(q);
 }
 

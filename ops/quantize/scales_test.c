@@ -99,6 +99,22 @@ static void test_k_grouped(void **) {
     }
 }
 
+/** A word behind the only scale, of which the next would lie beyond all addresses: undefined, which sanitizers tell. */
+static void test_far_scales(void **) {
+    static const float scales[] = {4, 8};
+    static const int32_t ks[] = {128};
+    static const uint32_t want[] = {0x81, 0x82, 0, 0};
+    MAKE(&scale, QNI_F32, 1, 2);
+    put(&scale, scales, sizeof scales);
+    scale.t.strides = (int64_t[]){INT64_MAX / 4, 1};
+    MAKE(&layout, QNI_I32, 1);
+    put(&layout, ks, sizeof ks);
+    MAKE(&out, QNI_I32, 2, 2);
+    assert_int_equal(qn_pack_k_grouped_scales(stream, &out.t, &scale.t, &layout.t, 128, 0, 0, 0),
+                     QN_OK);
+    assert_memory_equal(out.data, want, sizeof want);
+}
+
 static void test_refusals(void **) {
     MAKE(&scale, QNI_F32, 3, 5);
     MAKE(&out, QNI_I32, 3, 1);
@@ -166,8 +182,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rounding_up), cmocka_unit_test(test_packing),
         cmocka_unit_test(test_layout),      cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_k_grouped),   cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_validation),  cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_k_grouped),   cmocka_unit_test(test_far_scales),
+        cmocka_unit_test(test_refusals),    cmocka_unit_test(test_validation),
+        cmocka_unit_test(test_empty),
     };
     return cmocka_run_group_tests(tests, open_cpu, close_cpu);
 }
