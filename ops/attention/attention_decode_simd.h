@@ -110,12 +110,12 @@ QN_INLINE void find_keys(const tile *t, uint32_t first, int64_t j, int64_t keys,
 
 /** Scores of keys j .. j + 7 as lanes (row, key), into s; returns the largest. */
 QN_INLINE f32v decode_scores(tile *t, const rows_state *rows, const cell *q, uint32_t first,
-                             int64_t j, int64_t keys, bool is_direct) {
+                             int64_t j, int64_t keys, uint32_t ahead, bool is_direct) {
     f32v acc[2 * FOUR] = {};
     const cell *k[2 * FOUR];
     find_keys(t, first, j, keys, is_direct, k);
-    for (uint32_t i = 0; is_direct && i < 2 * FOUR; i++)
-        fetch(t, &t->p->args.k, first + (uint32_t)j + i + AHEAD, t->p->args.head_dim_qk);
+    for (uint32_t i = 0; ahead && i < 2 * FOUR; i++)
+        fetch(t, &t->p->args.k, first + (uint32_t)j + i + ahead, t->p->args.head_dim_qk);
     for (int64_t c = 0; c < t->cells; c += FOUR) {
         f32v part;
         memcpy(&part, q + c * GROUP, sizeof part);
@@ -203,7 +203,7 @@ QN_INLINE f32v load_values(value_rows rows, int64_t d) {
 
 /** o = o * shrink + weights * values for elements d .. d + BLOCK - 1, of which `vectors` vectors exist. */
 QN_INLINE void decode_values(tile *t, int vectors, float *o, int64_t d, uint32_t first,
-                             int64_t keys, f32v shrink, bool is_direct) {
+                             int64_t keys, f32v shrink, uint32_t ahead, bool is_direct) {
     f32v acc[GROUP][BLOCK_VECTORS];
     for (int r = 0; r < GROUP; r++)
         for (int v = 0; v < vectors; v++)
@@ -212,8 +212,8 @@ QN_INLINE void decode_values(tile *t, int vectors, float *o, int64_t d, uint32_t
         constexpr int64_t cells = FOUR / PAIR; // a row's weights of four keys
         const cell *p = (const cell *)t->s + j / cells * (GROUP * cells) + j % cells;
         const value_rows rows = get_values(t, first, j, keys, is_direct);
-        for (uint32_t i = 0; is_direct && d == 0 && i < PAIR; i++)
-            fetch(t, &t->p->args.v, first + (uint32_t)j * PAIR + i + AHEAD, t->p->args.head_dim_vo);
+        for (uint32_t i = 0; ahead && d == 0 && i < PAIR; i++)
+            fetch(t, &t->p->args.v, first + (uint32_t)j * PAIR + i + ahead, t->p->args.head_dim_vo);
         for (int v = 0; v < vectors; v++) {
             const f32v values = load_values(rows, d + v * QN_LANES);
             for (int r = 0; r < GROUP; r++)
@@ -225,19 +225,19 @@ QN_INLINE void decode_values(tile *t, int vectors, float *o, int64_t d, uint32_t
             put(o + r * t->width + d + v * QN_LANES, acc[r][v]);
 }
 
-/** Adds a tile's keys to the rows of one group. */
+/** Adds a tile's keys to the rows of one group, and asks for those that are `ahead` of them; 0: for none. */
 QN_INLINE void decode_keys(tile *t, rows_state *rows, const cell *q, float *o, uint32_t first,
-                           int64_t keys, bool is_direct) {
+                           int64_t keys, uint32_t ahead, bool is_direct) {
     const int64_t whole = round_up(keys, 2 * FOUR);
     f32v top = all_of(-__builtin_inff());
     for (int64_t j = 0; j < whole; j += 2 * FOUR)
-        top = top_of(decode_scores(t, rows, q, first, j, keys, is_direct), top);
+        top = top_of(decode_scores(t, rows, q, first, j, keys, ahead, is_direct), top);
     const f32v shrink = decode_weigh(t, rows, whole, top);
     int64_t d = 0;
     for (; d + BLOCK <= t->width; d += BLOCK)
-        decode_values(t, BLOCK_VECTORS, o, d, first, keys, shrink, is_direct);
+        decode_values(t, BLOCK_VECTORS, o, d, first, keys, shrink, ahead, is_direct);
     for (; d < t->width; d += QN_LANES)
-        decode_values(t, 1, o, d, first, keys, shrink, is_direct);
+        decode_values(t, 1, o, d, first, keys, shrink, ahead, is_direct);
 }
 
 /** Whether one group reads k and v where they are: then memory is read while there is arithmetic to do, which packing
@@ -279,14 +279,14 @@ static void decode_chunk(tile *t, uint32_t row, range seen, uint32_t begin, uint
     for (; key < stop; key += KEYS) {
         const int64_t keys = end - key < KEYS ? end - key : KEYS;
         if (is_direct(t)) {
-            decode_keys(t, &rows[0], q, t->o, key, keys, true);
+            decode_keys(t, &rows[0], q, t->o, key, keys, AHEAD, true);
             continue;
         }
         pack_k(t, key, keys);
         pack_v(t, key, keys);
         for (int64_t r = 0; r < t->count; r += GROUP)
             decode_keys(t, &rows[r / GROUP], q + r * t->cells, t->o + r * t->width, key, keys,
-                        false);
+                        r == 0 ? KEYS : 0, false);
     }
     for (int64_t r = 0; r < t->count; r++) {
         const int lane = (int)(r % GROUP) * FOUR;

@@ -222,6 +222,13 @@ static void pack_k(tile *t, uint32_t first, int64_t keys) {
             continue;
         }
 #endif
+#ifndef QN_BF16
+        if (dim % QN_LANES == 0) {
+            load_row(t->p->dtype_kv, g->k.data, from, dim, dim, to);
+            rotate(t, to, key);
+            continue;
+        }
+#endif
         load_row(t->p->dtype_kv, g->k.data, from, dim, round_up(dim, QN_LANES), x);
         rotate(t, x, key);
         to_cells(x, t->cells, to, 1);
@@ -270,6 +277,8 @@ static void pack_two(tile *t, int64_t j, const uint16_t *a, const uint16_t *b) {
 static void pack_v(tile *t, uint32_t first, int64_t keys) {
     const qk_attention_args *g = &t->p->args;
     const int64_t dim = g->head_dim_vo, head = t->kv_head * g->v.head;
+    // Rows of v lie as they are, each at a vector's multiple: no copy is needed.
+    const bool is_whole = PAIR == 1 && (t->decodes || QN_LANES == 16) && t->width % QN_LANES == 0;
     alignas(64) float x[MAX_DIM];
     int64_t j = 0;
 #ifdef QN_BF16
@@ -281,13 +290,15 @@ static void pack_v(tile *t, uint32_t first, int64_t keys) {
     }
 #endif
     for (; j < round_up(keys, PAIR); j++) {
+        float *to = is_whole ? (float *)t->v + j * t->width : x;
         if (j < keys)
             load_row(t->p->dtype_kv, g->v.data,
                      qk_attention_key(g, &g->v, t->request, t->index, first + (uint32_t)j) + head,
-                     dim, t->width, x);
+                     dim, t->width, to);
         else
             memset(x, 0, sizeof x);
-        pack_value(t, j, x);
+        if (!is_whole)
+            pack_value(t, j, x);
     }
 }
 
