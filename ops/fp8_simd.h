@@ -5,6 +5,10 @@
 
 #include "fp8.h"
 
+#ifdef __AVX512DQ__
+#include <immintrin.h>
+#endif
+
 typedef float f32v __attribute__((vector_size(4 * QN_LANES)));
 typedef uint32_t u32v __attribute__((vector_size(4 * QN_LANES)));
 
@@ -13,8 +17,8 @@ typedef uint32_t u32v __attribute__((vector_size(4 * QN_LANES)));
 /** The kind's constants; a code is (sum's low byte) + (binade >> shift) - first. */
 typedef struct rounding {
     uint32_t smallest; // exponent field of the smallest normal value
-    uint32_t anchor;   // from a binade to the number that rounds it
-    uint32_t adjusted; // the same, less `first` units, an even number
+    float anchor;      // times a binade: the number that rounds it
+    float adjusted;    // the same, less `first` units, an even number
     uint32_t shift;
     uint32_t max; // bits of the largest finite value
     uint8_t first;
@@ -26,9 +30,10 @@ static inline rounding rounding_of(qni_fp8 kind) {
     const qni_fp8_format f = qni_fp8_format_of(kind);
     const uint32_t shift = 23 - (uint32_t)f.mantissa_bits;
     const uint32_t smallest = (uint32_t)(128 - f.bias) << 23;
+    const uint32_t anchor = (127 + shift) << 23;
     return (rounding){.smallest = smallest,
-                      .anchor = shift << 23,
-                      .adjusted = shift << 23 | (-(smallest >> shift) & 0xFF),
+                      .anchor = __builtin_bit_cast(float, anchor),
+                      .adjusted = __builtin_bit_cast(float, anchor | (-(smallest >> shift) & 0xFF)),
                       .shift = shift,
                       .max = __builtin_bit_cast(uint32_t, f.max),
                       .first = (uint8_t)(smallest >> shift),
@@ -36,27 +41,41 @@ static inline rounding rounding_of(qni_fp8 kind) {
                       .nan = f.nan_code};
 }
 
-/** Low byte of each lane: the code of a magnitude of at most the kind's largest, plus k->first. The other bytes are
- *  garbage. */
-QN_INLINE u32v encode_magnitudes(f32v magnitude, const rounding *k) {
+/** Low byte of each lane: the code of a magnitude of at most the kind's largest, plus k->first, or, by k->adjusted, the
+ *  code. The other bytes are garbage. The product is exact, so an FMA changes nothing. */
+QN_INLINE u32v add_anchor(f32v magnitude, float anchor, const rounding *k) {
     const u32v field = (u32v)magnitude & 0x7F800000;
     const u32v binade = __builtin_elementwise_max(field, (u32v){} + k->smallest);
-    const u32v sum = (u32v)(magnitude + (f32v)(binade + k->anchor));
+    const u32v sum = (u32v)(magnitude + (f32v)binade * anchor);
     return sum + (binade >> k->shift);
 }
+QN_INLINE u32v encode_magnitudes(f32v magnitude, const rounding *k) {
+    return add_anchor(magnitude, k->anchor, k);
+}
 
-/** Low byte of each lane: the codes of any values, as qni_fp8_encode has them: saturated, a NaN the kind's NaN. The
- *  other bytes are garbage. */
-QN_INLINE u32v encode_any(f32v v, const rounding *k) {
-    const u32v bits = (u32v)v, magnitude = bits & 0x7FFFFFFF;
-    const u32v is_nan = (u32v)(magnitude > 0x7F800000);
-    const u32v most = __builtin_elementwise_min(magnitude, (u32v){} + k->max);
-    const u32v binade = __builtin_elementwise_max(most & 0x7F800000, (u32v){} + k->smallest);
-    const u32v sum = (u32v)((f32v)most + (f32v)(binade + k->adjusted));
-    u32v codes = (sum + (binade >> k->shift)) | (bits >> 24 & 0x80);
+/** The magnitude, but at most the kind's largest; of a NaN some number or a NaN. */
+QN_INLINE f32v saturated(f32v v, const rounding *k) {
+#if defined(__AVX512DQ__) && QN_LANES == 16
+    const f32v max = (f32v)((u32v){} + k->max);
+    return _mm512_range_ps(v, max, 0xA); // of the magnitudes the smaller, its sign clear
+#else
+    return (f32v)__builtin_elementwise_min((u32v)v & 0x7FFFFFFF, (u32v){} + k->max);
+#endif
+}
+
+/** Low byte of each lane: the codes of any values but NaNs, as qni_fp8_encode has them: saturated. The other bytes are
+ *  garbage. */
+QN_INLINE u32v encode_number(f32v v, const rounding *k) {
+    u32v codes = add_anchor(saturated(v, k), k->adjusted, k) | ((u32v)v >> 24 & 0x80);
     if (k->dropped == 0x80)
         codes &= (u32v)((codes & 0xFF) != 0x80);
-    return (codes & ~is_nan) | (is_nan & k->nan);
+    return codes;
+}
+
+/** The same of any values; a NaN gets the kind's NaN. */
+QN_INLINE u32v encode_any(f32v v, const rounding *k) {
+    const u32v is_nan = (u32v)(v != v);
+    return (encode_number(v, k) & ~is_nan) | (is_nan & k->nan);
 }
 
 #endif

@@ -20,13 +20,29 @@ typedef struct chunk {
 /** A function that is called once for many elements: all mixes of an op's code share its copies. */
 #define QN_SHARED static __attribute__((noinline))
 
-/** Codes of `count` values, held two vectors by two as simd.h has them. */
+/** Codes of `count` values, held two vectors by two as simd.h has them, but for the last that do not fill two. Gives
+ *  whether NaNs are among the values; unless `has_nans`, their codes are wrong then. */
+QN_INLINE bool encode_pairs(bool split, bool streams, bool has_nans, const rounding *kind,
+                            const float *y, int64_t count, float inverse, uint8_t *out) {
+    f32v sums[2] = {}; // which a NaN makes NaN; infinities may, too, which only costs time
+    for (int64_t i = 0; i + 2 * QN_LANES <= count; i += 2 * QN_LANES) {
+        u32v codes[2];
+        for (int k = 0; k < 2; k++) {
+            const f32v v = load(QNI_F32, y, i + k * QN_LANES) * inverse;
+            sums[k] += v;
+            codes[k] = has_nans ? encode_any(v, kind) : encode_number(v, kind);
+        }
+        store_codes(split, streams, out + i, codes[0], codes[1]);
+    }
+    const f32v sum = sums[0] + sums[1];
+    return __builtin_reduce_or((u32v)(sum != sum)) != 0;
+}
+
 QN_INLINE void encode_values_as(bool split, bool streams, const rounding *kind, const float *y,
                                 int64_t count, float inverse, uint8_t *out) {
-    int64_t i = 0;
-    for (; i + 2 * QN_LANES <= count; i += 2 * QN_LANES)
-        store_codes(split, streams, out + i, encode_any(load(QNI_F32, y, i) * inverse, kind),
-                    encode_any(load(QNI_F32, y, i + QN_LANES) * inverse, kind));
+    if (encode_pairs(split, streams, false, kind, y, count, inverse, out))
+        encode_pairs(split, streams, true, kind, y, count, inverse, out);
+    const int64_t i = count / (2 * QN_LANES) * (2 * QN_LANES);
     if (i == count)
         return;
     alignas(64) uint8_t rest[2 * QN_LANES];

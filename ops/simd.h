@@ -186,6 +186,20 @@ QN_INLINE void store_two_some(bool split, qni_dtype dtype, void *p, int64_t i, i
 
 /** 2 QN_LANES codes from the low bytes of lanes. */
 QN_INLINE void store_codes(bool split, bool streams, void *p, u32v a, u32v b) {
+#if defined(__AVX512VBMI__) && QN_LANES == 16
+    typedef uint8_t u8_all __attribute__((vector_size(64)));
+    typedef uint8_t u8_half __attribute__((vector_size(32)));
+    u8_all from;
+    for (int i = 0; i < 32; i++)
+        from[i] = (uint8_t)(split ? i / 2 * 4 + i % 2 * 64 : i * 4);
+    for (int i = 32; i < 64; i++)
+        from[i] = 0;
+    const u8_all codes = (u8_all)_mm512_permutex2var_epi8((__m512i)a, (__m512i)from, (__m512i)b);
+    u8_half low;
+    memcpy(&low, &codes, sizeof low);
+    PUT(streams, p, low);
+    return;
+#endif
     if (split) {
         PUT(streams, p, __builtin_convertvector((a & 0xFF) | b << 8, u16v));
         return;
@@ -230,8 +244,9 @@ QN_INLINE f32v polynomial_of(f32v x, const float *c, int count) {
     return sum;
 }
 
-/** 2^x: off by 2^-22 of it at most; 0 far below the range, infinity above it. A NaN gives some number. */
-QN_INLINE f32v exp2_of(f32v x) {
+/** 2^(x + shift), shift a whole number: off by 2^-22 of it at most; 0 below 2^-127 at the latest, infinity from 2^128 on or
+ *  already from 2^127.5 on. A NaN gives some number. */
+QN_INLINE f32v exp2_of(f32v x, int shift) {
     // Minimax on [-1/2, 1/2], off by 2^-23.6.
     static const float c[] = {0x1.000002p+0f, 0x1.62e428p-1f, 0x1.ebf918p-3f,
                               0x1.c6b6e4p-5f, 0x1.3d0c50p-7f, 0x1.5c0900p-10f};
@@ -239,15 +254,24 @@ QN_INLINE f32v exp2_of(f32v x) {
     const f32v n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     // x - n, but 0 for infinities.
     const f32v r = _mm512_reduce_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    return _mm512_scalef_ps(polynomial_of(r, c, 6), n);
+    return _mm512_scalef_ps(polynomial_of(r, c, 6), shift == 0 ? n : n + (float)shift);
 #else
-    x = select_of(x > -200.0f, x, all_of(-200));
-    x = select_of(x < 200.0f, x, all_of(200));
-    // 1.5 * 2^23 rounds to an integer, which stands in the low bits of the sum. Its power is taken in two halves.
-    const f32v magic = all_of(0x1.8p23f), sum = x + magic;
-    const i32v n = (i32v)sum - (i32v)magic, half = n >> 1, rest = n - half;
-    const f32v p = polynomial_of(x - (sum - magic), c, 6);
-    return p * (f32v)((half + 127) << 23) * (f32v)((rest + 127) << 23);
+    const f32v least = all_of((float)(-127 - shift)), most = all_of((float)(128 - shift));
+    x = select_of(x > least, x, least);
+    x = select_of(x < most, x, most);
+    // 1.5 * 2^23 rounds to an integer, which stands in the low bits of the sum: here as an exponent's field, 0 to 255.
+    const f32v magic = all_of(0x1.8p23f + (float)(127 + shift)), sum = x + magic;
+    return polynomial_of(x - (sum - magic), c, 6) * (f32v)((u32v)sum << 23);
+#endif
+}
+
+/** x / (1 + 2^y). */
+QN_INLINE f32v logistic_of(f32v x, f32v y) {
+#if defined(__AVX512F__) && QN_LANES == 16
+    return x / (1.0f + exp2_of(y, 0));
+#else
+    // Both sides of the quotient 2^-32 of what they are: 2^y may pass f32's range where x / 2^y does not.
+    return x * (0x1p-32f / (0x1p-32f + exp2_of(y, -32)));
 #endif
 }
 

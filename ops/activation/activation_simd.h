@@ -19,7 +19,7 @@ QN_INLINE f32v gelu(f32v x) {
                               0x1.b057c6p-4f,  -0x1.7c4f7cp-6f, 0x1.46496cp-3f,
                               -0x1.05fab0p-2f, 0x1.26f9bap-3f,  -0x1.ddb924p-6f};
     const f32v a = (f32v)((u32v)x & 0x7FFFFFFF), t = 1.0f / fma_of(a, all_of(0.35f), all_of(1));
-    const f32v below = polynomial_of(t, p, 9) * t * exp2_of(a * a * (-log2_e / 2));
+    const f32v below = polynomial_of(t, p, 9) * t * exp2_of(a * a * (-log2_e / 2), 0);
     return x * select_of(x < 0.0f, below, 1.0f - below);
 }
 
@@ -29,7 +29,7 @@ QN_INLINE f32v activated(qn_activation function, f32v x) {
     const f32v y = function == QN_SILU
                        ? x * -log2_e
                        : x * fma_of(x * x, all_of(-0x1.a5a7dp-4f), all_of(-0x1.26aec2p+1f));
-    return x / (1.0f + exp2_of(y));
+    return logistic_of(x, y);
 }
 
 /** `limited`: the problem has a limit. */

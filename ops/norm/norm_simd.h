@@ -2,7 +2,7 @@
 // Norms with vectors of QN_LANES f32: included by norm_cpu.c, norm_avx2.c and norm_avx512.c; and by
 // norm_avx512bf16.c, whose QN_BF16_ALONE leaves out the other dtypes.
 //
-// A row is read from memory once and stays in the first cache, in its own dtype: each pass over it (mean, squares,
+// A row is read from memory once and stays in the first cache, in its own dtype: each pass over it (sums,
 // magnitudes, result) makes t again from what was read, which takes fewer instructions than storing it as f32 and
 // loading that. While the last pass runs, the row after is fetched. Passes go STEP elements at a time, so that a
 // step's results are whole cache lines, which large outputs send past the caches. What is left of a row goes through
@@ -166,8 +166,10 @@ QN_INLINE void make_y(mix m, const qni_norm_problem *p, const row *r, moments s,
         y[k] = (m.form == ANY ? y[k] - s.mean : y[k]) * s.inverse;
     if (m.form != ANY || r->weight) {
         load_step(m, m.weights, r->weight, i, other);
+        for (int k = 0; p->weight_plus > 0 && k < VECS; k++)
+            other[k] += p->weight_plus;
         for (int k = 0; k < VECS; k++)
-            y[k] *= other[k] + p->weight_plus;
+            y[k] *= other[k];
     }
     if (m.form == ANY && r->beta) {
         load_step(m, m.weights, r->beta, i, other);
@@ -213,53 +215,93 @@ QN_INLINE place find_step(const qni_norm_problem *p, const row ends[2], int64_t 
     return left >= STEP ? (place){&ends[0], i, left} : (place){&ends[1], 0, left};
 }
 
-QN_INLINE float sum_of(const f32v parts[VECS]) {
+/** Sums are kept in parts, whose additions do not wait for each other. */
+enum { PARTS = VECS < 4 ? VECS : 4 };
+
+QN_INLINE float sum_of(const f32v parts[PARTS]) {
     f32v all = {};
     float sum = 0;
-    for (int k = 0; k < VECS; k++)
+    for (int k = 0; k < PARTS; k++)
         all += parts[k];
     for (int lane = 0; lane < QN_LANES; lane++)
         sum += all[lane];
     return sum;
 }
 
-QN_INLINE float find_mean(mix m, const qni_norm_problem *p, const row ends[2], float factor) {
-    f32v sums[VECS] = {}, t[VECS];
+/** The mean square of the elements times the factor. */
+QN_INLINE float find_square(mix m, const qni_norm_problem *p, const row ends[2], float factor) {
+    f32v sums[PARTS] = {}, t[VECS];
     for (int64_t i = 0; i < p->h; i += STEP) {
         const place at = find_step(p, ends, i);
         load_t(m, at.r, at.i, t);
         scale_step(factor, t);
         for (int k = 0; k < VECS; k++)
-            sums[k] += t[k];
+            sums[k % PARTS] = fma_of(t[k], t[k], sums[k % PARTS]);
     }
     return sum_of(sums) / (float)p->h;
 }
 
-/** The mean, and the mean square of the distances from it, of the elements times the factor. */
-QN_INLINE float find_square(mix m, const qni_norm_problem *p, const row ends[2], moments *s) {
-    const float mean = m.form == ANY && p->subtracts_mean ? find_mean(m, p, ends, s->factor) : 0;
-    f32v sums[VECS] = {}, t[VECS];
+/** Of the elements times the factor: the mean distance from the pivot, and the variance by distances from there. */
+typedef struct spread {
+    float distance, variance;
+} spread;
+
+QN_INLINE spread find_spread(mix m, const qni_norm_problem *p, const row ends[2], float factor,
+                             float pivot) {
+    f32v sums[PARTS] = {}, squares[PARTS] = {}, t[VECS];
     for (int64_t i = 0; i < p->h; i += STEP) {
         const place at = find_step(p, ends, i);
         load_t(m, at.r, at.i, t);
-        scale_step(s->factor, t);
-        for (int k = 0; m.form == ANY && k < VECS; k++)
-            t[k] -= mean;
-        if (m.form == ANY)
-            keep_left(m, t, at.left);
+        scale_step(factor, t);
         for (int k = 0; k < VECS; k++)
-            sums[k] = fma_of(t[k], t[k], sums[k]);
+            t[k] -= pivot;
+        keep_left(m, t, at.left);
+        for (int k = 0; k < VECS; k++) {
+            sums[k % PARTS] += t[k];
+            squares[k % PARTS] = fma_of(t[k], t[k], squares[k % PARTS]);
+        }
     }
-    s->mean = mean;
-    return sum_of(sums) / (float)p->h + p->eps * s->factor * s->factor;
+    const float distance = sum_of(sums) / (float)p->h;
+    return (spread){distance, sum_of(squares) / (float)p->h - distance * distance};
+}
+
+/** The mean of a row's first step, which is near the row's, as nearly all rows are. */
+QN_INLINE float find_pivot(mix m, const qni_norm_problem *p, const row ends[2], float factor) {
+    const place at = find_step(p, ends, 0);
+    f32v sums[PARTS] = {}, t[VECS];
+    load_t(m, at.r, at.i, t);
+    scale_step(factor, t);
+    for (int k = 0; k < VECS; k++)
+        sums[k % PARTS] += t[k];
+    return sum_of(sums) / (float)(at.left < STEP ? at.left : STEP);
+}
+
+/** Mean and variance in one pass over the row, unless the pivot is so far from the mean that the difference of squares
+ *  would lose digits: then another pass takes the mean for the pivot. */
+QN_INLINE float find_variance(mix m, const qni_norm_problem *p, const row ends[2], moments *s) {
+    float pivot = find_pivot(m, p, ends, s->factor);
+    spread found = find_spread(m, p, ends, s->factor, pivot);
+    if (found.distance * found.distance > found.variance) {
+        pivot += found.distance;
+        found = find_spread(m, p, ends, s->factor, pivot);
+    }
+    s->mean = pivot + found.distance;
+    return found.variance < 0 ? 0 : found.variance;
+}
+
+/** The mean square, or variance, with eps. */
+QN_INLINE float find_sums(mix m, const qni_norm_problem *p, const row ends[2], moments *s) {
+    const float square = m.form == ANY && p->subtracts_mean ? find_variance(m, p, ends, s)
+                                                            : find_square(m, p, ends, s->factor);
+    return square + p->eps * s->factor * s->factor;
 }
 
 QN_INLINE moments find_moments(mix m, const qni_norm_problem *p, const row ends[2]) {
     moments s = {.factor = 1};
-    float square = find_square(m, p, ends, &s);
+    float square = find_sums(m, p, ends, &s);
     s.factor = qk_norm_factor(square);
     if (s.factor != 1)
-        square = find_square(m, p, ends, &s);
+        square = find_sums(m, p, ends, &s);
     s.inverse = square <= 0 ? 0 : 1.0f / sqrtf(square);
     return s;
 }
