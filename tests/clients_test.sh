@@ -18,8 +18,11 @@ import importlib.util as u
 print(*[n for n in ("torch", "transformers", "diffusers", "tvm_ffi", "pytest") if not u.find_spec(n)])')
 [ -z "$missing" ] || skip "$python has no $missing; tools/setup.sh --third-party installs them"
 tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
+# Bytecode is kept beside the build: tools/setup.sh makes none for PyTorch, and each process would compile it anew.
+unset PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX=$build/test-pycache
+trap 'rm -rf "$tmp" "$PYTHONPYCACHEPREFIX$tmp"' EXIT
 cmake --install "$build" --component python --prefix "$tmp/stage" --strip > "$tmp/log"
 cp -r "$QUERN_SOURCE_DIR/python/quern" "$tmp/stage/"
-export PYTHONPATH=$tmp/stage PYTHONPYCACHEPREFIX=$tmp/pycache HF_HUB_OFFLINE=1 TORCHINDUCTOR_CACHE_DIR=$tmp/inductor
+export PYTHONPATH=$tmp/stage OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 TORCHINDUCTOR_CACHE_DIR=$tmp/inductor
 QUERN_SIM=check=all "$python" -m pytest -q -p no:cacheprovider "$tests"/*_test.py

@@ -14,10 +14,13 @@ grep -q '^QUERN_SANITIZE:STRING=.\+' "$build/CMakeCache.txt" && skip "plain Pyth
 [ -e "$build/quern_ffi.so" ] || skip "this build has no Python package: tools/setup.sh fetches TVM-FFI's headers"
 "$PYTHON" -c 'import tvm_ffi' 2> /dev/null || skip "$PYTHON has no tvm_ffi; tools/setup.sh installs it"
 tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
+# Bytecode is kept beside the build: tools/setup.sh makes none for PyTorch, and each process would compile it anew.
+unset PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX=$build/test-pycache
+trap 'rm -rf "$tmp" "$PYTHONPYCACHEPREFIX$tmp"' EXIT
 cmake --install "$build" --component python --prefix "$tmp/stage" --strip > "$tmp/log"
 cp -r "$QUERN_SOURCE_DIR/python/quern" "$tmp/stage/"
-export PYTHONPATH=$tmp/stage PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 # PyTorch's threads would spin against ours
+export PYTHONPATH=$tmp/stage OMP_NUM_THREADS=1 # PyTorch's threads would spin against ours
 "$PYTHON" -m pytest -q -p no:cacheprovider "$tests"/*_test.py
 
 # TORCH_PYTHON may lack what the tests' own Python has: it gets those few packages, and no others, from there.
