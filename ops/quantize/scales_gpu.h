@@ -121,9 +121,10 @@ static inline void qk_move_k_quad(const qk_k_scales_args *g, qk_k_word w, uint32
                                   uint32_t row) {
     const uint32_t left = w.first < g->scales ? g->scales - w.first : 0;
     const uint32_t count = w.count < left ? w.count : left;
-    const uint32_t first = count > 0 ? w.first : 0; // behind the last scale there may be no address
-    const qk_quad q =
-        qk_quad_load(g->in + first * g->in_scale + row * g->in_row, g->in_scale, count, g->rounds);
+    const uint32_t *in = g->in;
+    if (count > 0) // behind the last scale there may be no address
+        in += w.first * g->in_scale + row * g->in_row;
+    const qk_quad q = qk_quad_load(in, g->in_scale, count, g->rounds);
     g->out[word * g->out_word + row * g->out_row] = qk_quad_pack(q);
 }
 

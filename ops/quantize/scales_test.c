@@ -113,6 +113,12 @@ static void test_far_scales(void **) {
     assert_int_equal(qn_pack_k_grouped_scales(stream, &out.t, &scale.t, &layout.t, 128, 0, 0, 0),
                      QN_OK);
     assert_memory_equal(out.data, want, sizeof want);
+    MAKE(&scale, QNI_F32, 0, 2); // no scale, so that no row has an address either
+    scale.t.strides = (int64_t[]){2, INT64_MAX / 4};
+    put(&layout, (const int32_t[]){0}, sizeof ks);
+    assert_int_equal(qn_pack_k_grouped_scales(stream, &out.t, &scale.t, &layout.t, 128, 0, 0, 0),
+                     QN_OK);
+    assert_int_equal(out.data[0], 0);
 }
 
 static void test_refusals(void **) {
