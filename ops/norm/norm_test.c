@@ -256,13 +256,29 @@ static void test_large(void **) {
     }
 }
 
+/** LayerNorm of rows whose beginning is far from their mean loses no digits. */
+static void test_far_beginning(void **) {
+    enum { H = 16000, FAR = 64 };
+    make_all(QNI_F32, 1, H);
+    for (int i = 0; i < H; i++)
+        qni_put(QNI_F32, x.data, i, i < FAR ? 1000.25 : (i % 7) * 0.3);
+    assert_int_equal(qn_layernorm(stream, &out.t, &x.t, nullptr, nullptr, 0), QN_OK);
+    double mean = 0, square = 0;
+    for (int i = 0; i < H; i++)
+        mean += at(&x, i) / (double)H;
+    for (int i = 0; i < H; i++)
+        square += (at(&x, i) - mean) * (at(&x, i) - mean) / (double)H;
+    assert_true(fabs(at(&out, 0) / ((at(&x, 0) - mean) / sqrt(square)) - 1) < 1e-6);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_quant_refusals),
-        cmocka_unit_test(test_overlap),  cmocka_unit_test(test_empty),
-        cmocka_unit_test(test_rows),     cmocka_unit_test(test_saturation),
-        cmocka_unit_test(test_nan),      cmocka_unit_test(test_unrounded_sum),
-        cmocka_unit_test(test_batch),    cmocka_unit_test(test_large),
+        cmocka_unit_test(test_refusals),      cmocka_unit_test(test_quant_refusals),
+        cmocka_unit_test(test_overlap),       cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_rows),          cmocka_unit_test(test_saturation),
+        cmocka_unit_test(test_nan),           cmocka_unit_test(test_unrounded_sum),
+        cmocka_unit_test(test_batch),         cmocka_unit_test(test_large),
+        cmocka_unit_test(test_far_beginning),
     };
     return cmocka_run_group_tests(tests, open_cpu, close_cpu);
 }
