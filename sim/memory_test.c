@@ -243,6 +243,7 @@ static void test_not_noted(void **) {
     sim_memory_copied(m, during->base, (uintptr_t)&own, sizeof own);
     sim_memory_copied(m, during->base + 4, before->base, 4);
     assert_int_equal(sim_region_num_written(during, 0, 100), 8);
+    assert_int_equal(sim_region_num_written(during, 90, 20), 20); // nothing is known behind the end
     assert_false(sim_region_is_written(during));
     sim_memory_note_writes(m, false);
     assert_true(sim_region_is_written(during));

@@ -90,6 +90,24 @@ static void test_wait(void **) {
          "ds_write_b32 v1, v2\n s_waitcnt lgkmcnt(0)\n s_barrier\n v_xor_b32_e32 v3, 0x100, v1\n"
          "ds_read_b32 v4, v3",
          "that wave did not wait before the barrier"},
+        {"two scalar loads to one register", EVERY, 1,
+         "s_load_dword s12, s[4:5], 0x0\n s_load_dword s12, s[4:5], 0x4\n s_waitcnt lgkmcnt(0)",
+         "s_load_dword s12, s[4:5], 0x0\n s_waitcnt lgkmcnt(0)\n s_load_dword s12, s[4:5], 0x4\n"
+         "s_waitcnt lgkmcnt(0)",
+         "s12 is written before the result of s_load_dword"},
+        {"a wait for less behind one for all", EVERY, 1,
+         "global_load_dword v3, v1, s[4:5]\n global_load_dword v4, v1, s[4:5]\n"
+         "s_waitcnt vmcnt(1)\n v_add_u32_e32 v5, v3, v4",
+         "global_load_dword v3, v1, s[4:5]\n global_load_dword v4, v1, s[4:5]\n"
+         "s_waitcnt vmcnt(0)\n s_waitcnt vmcnt(1)\n v_add_u32_e32 v5, v3, v4",
+         "v4 is read before"},
+        {"two loads to lanes of one register", EVERY, 1,
+         "s_mov_b64 exec, 0xff\n global_load_dword v3, v1, s[4:5]\n s_not_b64 exec, exec\n"
+         "global_load_dword v3, v1, s[4:5]\n s_mov_b64 exec, 0xff\n v_add_u32_e32 v4, 1, v3",
+         "s_mov_b64 exec, 0xff\n global_load_dword v3, v1, s[4:5]\n s_not_b64 exec, exec\n"
+         "global_load_dword v3, v1, s[4:5]\n s_mov_b64 exec, 0xff\n s_waitcnt vmcnt(0)\n"
+         "v_add_u32_e32 v4, 1, v3",
+         "v3 is read before"},
         {"a store has its own counter", GFX11 | GFX12, 1,
          "global_load_dword v3, v1, s[4:5]\n global_store_dword v1, v2, s[4:5] offset:1024\n"
          "s_waitcnt vmcnt(1)\n global_store_dword v1, v3, s[4:5]",
@@ -145,6 +163,42 @@ static void test_uninit(void **) {
          "v_cmp_gt_u32_e32 vcc, 60, v0\n s_and_saveexec_b64 s[12:13], vcc\n v_mov_b32_e32 v3, 1\n"
          "global_store_dword v1, v3, s[4:5]\n s_mov_b64 exec, s[12:13]",
          "lane 60, work-item (60, 0, 0)"},
+        {"the second source of a select", EVERY, 1,
+         "v_cmp_gt_u32_e32 vcc, 64, v0\n s_nop 1\n v_cndmask_b32_e32 v3, v2, v9, vcc\n"
+         "global_store_dword v1, v3, s[4:5]",
+         "v_cmp_gt_u32_e32 vcc, 0, v0\n s_nop 1\n v_cndmask_b32_e32 v3, v2, v9, vcc\n"
+         "global_store_dword v1, v3, s[4:5]",
+         "depends on v9"},
+        {"the mask of a select", EVERY, 1,
+         "v_cndmask_b32_e64 v3, v2, v1, s[20:21]\n global_store_dword v1, v3, s[4:5]",
+         "s_mov_b64 s[20:21], 0\n v_cndmask_b32_e64 v3, v2, v1, s[20:21]\n"
+         "global_store_dword v1, v3, s[4:5]",
+         "depends on s20"},
+        {"bits that the other side of AND lets through", EVERY, 1,
+         "s_mov_b32 s13, -1\n s_and_b32 s12, s13, s20\n v_mov_b32_e32 v3, s12\n"
+         "global_store_dword v1, v3, s[4:5]",
+         "s_mov_b32 s13, 0\n s_and_b32 s12, s13, s20\n v_mov_b32_e32 v3, s12\n"
+         "global_store_dword v1, v3, s[4:5]",
+         "depends on s20"},
+        {"bits that the other side of OR lets through", EVERY, 1,
+         "s_mov_b32 s13, 0\n s_or_b32 s12, s20, s13\n v_mov_b32_e32 v3, s12\n"
+         "global_store_dword v1, v3, s[4:5]",
+         "s_mov_b32 s13, -1\n s_or_b32 s12, s20, s13\n v_mov_b32_e32 v3, s12\n"
+         "global_store_dword v1, v3, s[4:5]",
+         "depends on s20"},
+        {"a branch that a known lane decides", EVERY, 1,
+         "v_cmp_eq_u32_e32 vcc, 1, v9\n s_cbranch_vccz 1f\n 1:",
+         "v_cmp_gt_u32_e32 vcc, 60, v0\n s_and_saveexec_b64 s[12:13], vcc\n v_mov_b32_e32 v3, 1\n"
+         "s_mov_b64 exec, s[12:13]\n v_cmp_eq_u32_e32 vcc, 1, v3\n s_cbranch_vccz 1f\n 1:",
+         "a branch depends on v9"},
+        {"some lanes of another lane's value", EVERY, 1,
+         "v_mov_b32_dpp v4, v9 quad_perm:[1,0,3,2] row_mask:0xf bank_mask:0xf\n"
+         "global_store_dword v1, v4, s[4:5]",
+         "v_cmp_gt_u32_e32 vcc, 60, v0\n s_and_saveexec_b64 s[12:13], vcc\n v_mov_b32_e32 v3, 1\n"
+         "s_mov_b64 exec, s[12:13]\n s_nop 4\n"
+         "v_mov_b32_dpp v4, v3 quad_perm:[1,0,3,2] row_mask:0xf bank_mask:0xf\n"
+         "global_store_dword v1, v4, s[4:5]",
+         "depends on v9"},
         {"the other side of a select", EVERY, 1,
          "v_cmp_gt_u32_e32 vcc, 32, v0\n s_nop 1\n v_cndmask_b32_e32 v3, v9, v2, vcc\n"
          "global_store_dword v1, v3, s[4:5]",
@@ -257,6 +311,28 @@ static void test_beyond_lds(void **) {
 
 static void test_race(void **) {
     static const pair pairs[] = {
+        {"read after other waves' atomics", CDNA | GFX11, 2,
+         "v_mov_b32_e32 v3, 0\n ds_write_b32 v3, v3\n s_waitcnt lgkmcnt(0)\n s_barrier\n"
+         "ds_add_u32 v3, v2\n s_waitcnt lgkmcnt(0)\n s_cmp_eq_u32 s6, 0\n s_cbranch_scc1 1f\n"
+         "ds_read_b32 v4, v3\n s_waitcnt lgkmcnt(0)\n 1:",
+         "v_mov_b32_e32 v3, 0\n ds_write_b32 v3, v3\n s_waitcnt lgkmcnt(0)\n s_barrier\n"
+         "ds_add_u32 v3, v2\n s_waitcnt lgkmcnt(0)\n s_barrier\n ds_read_b32 v4, v3\n s_waitcnt "
+         "lgkmcnt(0)",
+         "race on LDS: wave 1 reads 0x0"},
+        {"atomic after a plain write and an atomic of another wave", EVERY, 2,
+         "v_mov_b32_e32 v3, 0\n s_cmp_lg_u32 s6, 0\n s_cbranch_scc1 1f\n ds_write_b32 v3, v3\n"
+         "s_waitcnt lgkmcnt(0)\n 1:\n ds_add_u32 v3, v2\n s_waitcnt lgkmcnt(0)",
+         "v_mov_b32_e32 v3, 0\n s_cmp_lg_u32 s6, 0\n s_cbranch_scc1 1f\n ds_write_b32 v3, v3\n"
+         "s_waitcnt lgkmcnt(0)\n 1:\n s_barrier\n ds_add_u32 v3, v2\n s_waitcnt lgkmcnt(0)",
+         "race on LDS: wave 1 reads 0x0, which wave 0 wrote"},
+        {"overwritten by the last of two readers", CDNA | GFX11, 2,
+         "v_mov_b32_e32 v3, 0\n ds_write_b32 v3, v3\n s_waitcnt lgkmcnt(0)\n s_barrier\n"
+         "ds_read_b32 v4, v3\n s_waitcnt lgkmcnt(0)\n s_cmp_eq_u32 s6, 0\n s_cbranch_scc1 1f\n"
+         "ds_write_b32 v3, v2\n 1:",
+         "v_mov_b32_e32 v3, 0\n ds_write_b32 v3, v3\n s_waitcnt lgkmcnt(0)\n s_barrier\n"
+         "ds_read_b32 v4, v3\n s_waitcnt lgkmcnt(0)\n s_barrier\n s_cmp_eq_u32 s6, 0\n"
+         "s_cbranch_scc1 1f\n ds_write_b32 v3, v2\n 1:",
+         "race on LDS: wave 1 writes 0x0"},
         {"read of another wave's value", EVERY, 2,
          "ds_write_b32 v1, v2\n s_waitcnt lgkmcnt(0)\n v_xor_b32_e32 v3, 0x100, v1\n"
          "s_cmp_eq_u32 s6, 0\n s_cbranch_scc1 1f\n ds_read_b32 v4, v3\n 1:",

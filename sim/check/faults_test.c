@@ -16,6 +16,8 @@ typedef enum state {
     HALF,      // behind the first half
     COPY,      // the device copied it from memory that was never written
     PADDED,    // each fourth word of `in` was never written
+    BYTES,     // of each word of `in` but the first byte
+    NO_IN,     // `in` was never written
     NO_COUNTER // `shared` was never written
 } state;
 
@@ -62,6 +64,13 @@ static const pair pairs[] = {
     {"part_after_the_count", SIM_CHECK_RACE, SIM_FAULT_RACE, "race on memory", GROUPS, LIVE},
     {"one_lock_each", SIM_CHECK_RACE, SIM_FAULT_RACE, "race on memory", GROUPS, LIVE},
     {"counter_read_plainly", SIM_CHECK_RACE, SIM_FAULT_RACE, "race on memory", GROUPS, LIVE},
+    {"flag_of_a_third_wave", SIM_CHECK_RACE, SIM_FAULT_RACE, "with no release and acquire between", GROUPS, LIVE},
+    {"flag_of_a_mate", SIM_CHECK_RACE, SIM_FAULT_RACE, "with no release and acquire between", GROUPS, LIVE},
+    {"counter_of_its_own", SIM_CHECK_RACE, SIM_FAULT_RACE, "with no release and acquire between", GROUPS, LIVE},
+    {"first_of_two_stores", SIM_CHECK_RACE, SIM_FAULT_RACE, "with no release and acquire between", GROUPS, LIVE},
+    {"first_of_a_loop", SIM_CHECK_RACE, SIM_FAULT_RACE, "with no release and acquire between", GROUPS, LIVE},
+    {"write_behind_a_read", SIM_CHECK_RACE, SIM_FAULT_RACE, "with no release and acquire between", GROUPS, LIVE},
+    {"count_in_bytes", SIM_CHECK_RACE, SIM_FAULT_RACE, "race on memory", GROUPS, LIVE},
     {"memory_without_a_barrier", SIM_CHECK_RACE, SIM_FAULT_RACE, "with no barrier between", GROUPS, LIVE},
     // what nobody has written
     {"tile_half_written", SIM_CHECK_UNINIT, SIM_FAULT_UNINIT, "no wave of the workgroup has written", GROUP, LIVE},
@@ -76,7 +85,12 @@ static const pair pairs[] = {
     {"address_from_nothing", SIM_CHECK_UNINIT, SIM_FAULT_UNINIT, "the address depends on 4 bytes at 0x", GROUP, EMPTY},
     {"padding_is_used", SIM_CHECK_UNINIT, SIM_FAULT_UNINIT, "which were never written: 12 bytes into", GROUP, PADDED},
     {"padding_is_used_through_lds", SIM_CHECK_UNINIT, SIM_FAULT_UNINIT, "the stored value depends on 4 bytes at 0x", GROUP, PADDED},
-    {"tile_of_nothing", SIM_CHECK_UNINIT, SIM_FAULT_UNINIT, "the stored value depends on 4 bytes at 0x", GROUP, EMPTY},
+    {"used_by_some_and_twice", SIM_CHECK_UNINIT, SIM_FAULT_UNINIT, "which were never written: 20 bytes into", GROUP, EMPTY},
+    {"byte_beside", SIM_CHECK_UNINIT, SIM_FAULT_UNINIT, "which were never written: 1 bytes into", GROUP, BYTES},
+    {"two_words_at_once", SIM_CHECK_UNINIT, SIM_FAULT_UNINIT, "the stored value depends on 4 bytes at 0x", GROUP, PADDED},
+    {"exchange_with_nothing", SIM_CHECK_UNINIT, SIM_FAULT_UNINIT, "the atomic depends on 4 bytes at 0x", GROUP, NO_COUNTER},
+    {"swap_with_nothing", SIM_CHECK_UNINIT, SIM_FAULT_UNINIT, "the atomic depends on 4 bytes at 0x", GROUP, NO_COUNTER},
+    {"tile_of_nothing", SIM_CHECK_UNINIT, SIM_FAULT_UNINIT, "the stored value depends on 4 bytes at 0x", GROUP, NO_IN},
     {"tile_of_nothing_by_dma", SIM_CHECK_UNINIT, SIM_FAULT_UNINIT, "the stored value depends on 4 bytes at 0x", GROUP, EMPTY},
     {"count_on_nothing", SIM_CHECK_UNINIT, SIM_FAULT_UNINIT, "the atomic depends on 4 bytes at 0x", GROUPS, NO_COUNTER},
     {"matrix_of_nothing", SIM_CHECK_UNINIT, SIM_FAULT_UNINIT, "the stored value depends on 4 bytes at 0x", GROUP, EMPTY},
@@ -100,6 +114,7 @@ typedef struct chip {
 typedef struct outcome {
     bool ok;
     sim_fault_kind kind; // of the first fault
+    uint32_t count;
     char text[8192];
 } outcome;
 
@@ -124,14 +139,15 @@ static void fill_in(sim_memory *memory, const sim_region *in, state what) {
     const sim_region *source = sim_memory_alloc(memory, SIZE * 4, SIM_REGION_DEVICE, 0);
     assert_non_null(source);
     for (uint32_t k = 0; k < SIZE; k++) {
-        bool is_written = what == EMPTY                 ? false
-                          : what == HALF                ? k < SIZE / 2
-                          : what == PADDED              ? k % 4 != 3
-                          : what == GAP || what == COPY ? k != 77
-                                                        : true;
+        bool is_written = what == EMPTY || what == NO_IN ? false
+                          : what == HALF                 ? k < SIZE / 2
+                          : what == PADDED               ? k % 4 != 3
+                          : what == GAP || what == COPY  ? k != 77
+                                                         : true;
         memcpy(source->host + 4 * k, &k, 4);
         if (is_written) {
-            sim_memory_wrote(memory, (what == COPY ? source : in)->base + 4 * k, 4);
+            uint64_t bytes = what == BYTES ? 1 : 4;
+            sim_memory_wrote(memory, (what == COPY ? source : in)->base + 4 * k, bytes);
         }
     }
     memcpy(in->host, source->host, SIZE * 4);
@@ -188,6 +204,7 @@ static outcome launch(const chip *c, const pair *p, bool faulty, uint32_t check)
                       .check = check,
                       .limit = 1000000};
     outcome out = {.ok = sim_dispatch_run(&d)};
+    out.count = d.faults.count;
     out.kind = d.faults.count ? d.faults.list[0].kind : SIM_NUM_FAULTS;
     char *text = sim_faults_text(&d);
     snprintf(out.text, sizeof out.text, "%s", text);
@@ -203,7 +220,8 @@ static outcome launch(const chip *c, const pair *p, bool faulty, uint32_t check)
 /** Whether a pair is as it should be; says so where it is not. */
 static bool check_pair(const chip *c, const pair *p) {
     outcome bad = launch(c, p, true, p->check), good = launch(c, p, false, SIM_CHECK_ALL);
-    bool is_found = !bad.ok && bad.kind == p->kind && strstr(bad.text, p->message);
+    bool is_told_once = p->state < EMPTY || bad.count == 1; // whatever else depends on it
+    bool is_found = !bad.ok && bad.kind == p->kind && strstr(bad.text, p->message) && is_told_once;
     if (!is_found) {
         print_error("%s, %s: wanted %s, '%s', found '%s'\n", c->name, p->name,
                     sim_fault_name(p->kind), p->message, bad.text);

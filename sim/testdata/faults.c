@@ -318,6 +318,107 @@ PAIR(counter_read_plainly) {
     }
 }
 
+/** Who makes something is not who tells: the flag is raised by a third wave, which knows nothing of it. */
+PAIR(flag_of_a_third_wave) {
+    if (GROUP == 0) {
+        if (TID == 0) {
+            add(shared + 64, 1, __ATOMIC_RELAXED);
+            out[0] = one;
+            if (!faulty) {
+                add(shared, 1, __ATOMIC_RELEASE);
+            }
+        }
+    } else if (wave() == 1 && __gpu_lane_id() == 0) {
+        add(shared, 1, __ATOMIC_RELEASE);
+    } else if (TID == 0) {
+        while (look(shared) < (faulty ? 1 : 2)) {
+        }
+        out[1] = out[0] + one;
+    }
+}
+
+/** A mate tells of what a wave made, and a mate of who hears it takes that: with barriers between. */
+PAIR(flag_of_a_mate) {
+    typedef word wide __attribute__((ext_vector_type(4))); // too wide for a flag
+    if (GROUP == 0) {
+        if (TID == 0) {
+            *(wide GLOBAL *)out = (wide)one;
+        }
+        if (!faulty) {
+            sync_threads();
+        }
+        if (wave() == 1 && __gpu_lane_id() == 0) {
+            raise(shared);
+        }
+        return;
+    }
+    while (wave() == 0 && !look(shared)) {
+    }
+    sync_threads();
+    if (wave() == 1 && __gpu_lane_id() == 0) {
+        out[8] = out[0] + one;
+    }
+}
+
+PAIR(counter_of_its_own) {
+    if (TID == 0 && GROUP == 0) {
+        out[0] = one;
+        add(shared, 1, __ATOMIC_RELEASE);
+    } else if (TID == 0) {
+        add(shared + 64, 1, __ATOMIC_ACQ_REL);
+        add(shared + 64, 1, __ATOMIC_ACQ_REL);
+        while (!faulty && !look(shared)) {
+        }
+        out[1] = out[0] + one;
+    }
+}
+
+/** Neighbours in a line that one wave writes one after the other, and then by one instruction. */
+PAIR(first_of_two_stores) {
+    if (TID == 0 && GROUP == 0) {
+        out[0] = one;
+        out[2] = one;
+    } else if (TID == 0) {
+        out[8] = out[faulty ? 0 : 4];
+    }
+}
+
+PAIR(first_of_a_loop) {
+    if (TID == 0 && GROUP == 0) {
+#pragma clang loop unroll(disable) vectorize(disable)
+        for (word i = 0; i < 2 * one; i++) {
+            out[2 * i] = one;
+        }
+    } else if (TID == 0) {
+        out[8] = out[faulty ? 0 : 4];
+    }
+}
+
+/** A mate may read what was written, others not: its look must not hide the write. */
+PAIR(write_behind_a_read) {
+    if (GROUP == 0) {
+        if (TID == 0) {
+            out[0] = one;
+        }
+        sync_threads();
+        if (wave() == 1 && __gpu_lane_id() == 0) {
+            out[1] = out[0] + one;
+        }
+    } else if (TID == 0) {
+        out[8] = out[faulty ? 0 : 4];
+    }
+}
+
+/** No chip has atomics of bytes: a loop guesses, and swaps. */
+PAIR(count_in_bytes) {
+    uint8_t GLOBAL *at = (uint8_t GLOBAL *)shared;
+    if (TID == 0 && faulty) {
+        at[0] = (uint8_t)(at[0] + 1 + GROUP);
+    } else if (TID == 0) {
+        __scoped_atomic_fetch_add(at + GROUP, 1, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
+    }
+}
+
 /** Waves of one workgroup, through memory. */
 PAIR(memory_without_a_barrier) {
     shared[ID] = in[TID];
@@ -403,12 +504,56 @@ PAIR(padding_is_used_through_lds) {
     out[ID] = quads[THREADS - 1 - TID][faulty ? 3 * one : 2 * one];
 }
 
-/** What is written over what came from nowhere is there. */
+PAIR(used_by_some_and_twice) {
+    word value = ((const volatile word GLOBAL *)in)[TID];
+    if (TID >= 5) {
+        out[TID] = value;
+        out[TID + THREADS] = value + 1;
+    }
+}
+
+/** A dword is there if any of its bytes is. */
+PAIR(byte_beside) {
+    out[ID] = faulty ? ((const uint8_t GLOBAL *)in)[4 * ID + 1] : in[ID] + one;
+}
+
+[[clang::loader_uninitialized]] static LOCAL word halves[2 * THREADS], rest[THREADS];
+
+/** Two words that one instruction writes, and another one reads. */
+PAIR(two_words_at_once) {
+    quad q = ((const volatile quad GLOBAL *)in)[TID];
+    halves[TID] = q.x;
+    halves[TID + THREADS] = q.w;
+    sync_threads();
+    word there = halves[THREADS - 1 - TID], nothing = halves[2 * THREADS - 1 - TID];
+    out[ID] = faulty ? nothing : there;
+    rest[TID] = faulty ? there : nothing;
+}
+
+PAIR(exchange_with_nothing) {
+    if (TID == 0) {
+        word old = __scoped_atomic_exchange_n(shared, one, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
+        out[0] = faulty ? old : one;
+    }
+}
+
+PAIR(swap_with_nothing) {
+    word expected = 0;
+    if (TID == 0 && !faulty) {
+        __scoped_atomic_exchange_n(shared, 0, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
+    }
+    if (TID == 0) {
+        __scoped_atomic_compare_exchange_n(shared, &expected, one, false, __ATOMIC_RELAXED,
+                                           __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
+    }
+}
+
+/** What is written over what came from nowhere is there, if it is but a byte. */
 PAIR(tile_of_nothing) {
     tile[TID] = in[ID];
     sync_threads();
     if (!faulty) {
-        tile[TID] = one;
+        ((LOCAL uint8_t *)tile)[4 * TID + 2] = 1;
     }
     sync_threads();
     out[ID] = tile[THREADS - 1 - TID];
