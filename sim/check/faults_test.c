@@ -191,18 +191,18 @@ static outcome launch(const chip *c, const pair *p, bool faulty, uint32_t check)
     sim_object *object = load_object(c, memory);
     const sim_kernel *kernel = sim_object_kernel(object, name);
     assert_non_null(kernel);
-    sim_dispatch d = {.chip = sim_chip_by_name(c->name),
-                      .memory = memory,
-                      .kernel = kernel,
-                      .object = object,
-                      .text = sim_object_text(object),
-                      .grid = {p->groups, 1, 1},
-                      .block = {THREADS, 1, 1},
-                      .lds_bytes = kernel->lds_bytes,
-                      .kernarg =
-                          make_arguments(memory, faulty || p->state >= PADDED ? p->state : LIVE),
-                      .check = check,
-                      .limit = 1000000};
+    sim_dispatch d = {
+        .chip = sim_chip_by_name(c->name),
+        .memory = memory,
+        .kernel = kernel,
+        .object = object,
+        .text = sim_object_text(object),
+        .grid = {p->groups, 1, 1},
+        .block = {THREADS, 1, 1},
+        .lds_bytes = kernel->lds_bytes,
+        .kernarg = make_arguments(memory, faulty || p->state >= PADDED ? p->state : LIVE),
+        .check = check,
+        .limit = 1000000000}; // a workgroup may wait long for one whose thread does not run
     outcome out = {.ok = sim_dispatch_run(&d)};
     out.count = d.faults.count;
     out.kind = d.faults.count ? d.faults.list[0].kind : SIM_NUM_FAULTS;

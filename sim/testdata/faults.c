@@ -262,20 +262,22 @@ PAIR(read_without_looking_at_the_flag) {
     out[TID] = shared[1 + TID];
 }
 
-/** A flag that is raised before the value is there. */
+/** A flag that is raised before the value is there, which has a line of its own: one remembers five accesses, and all
+ *  waves look at the flag. */
 PAIR(flag_before_the_value) {
+    constexpr word VALUE = 32;
     if (GROUP == 0 && TID == 0) {
         if (faulty) {
             raise(shared);
-            shared[1] = 7;
+            shared[VALUE] = 7;
         } else {
-            shared[1] = 7;
+            shared[VALUE] = 7;
             raise(shared);
         }
     }
     while (!look(shared)) {
     }
-    out[ID] = shared[1];
+    out[ID] = shared[VALUE];
 }
 
 /** Each workgroup leaves a part; the one that counts last adds them up: split-K. */
