@@ -218,6 +218,12 @@ static void test_copy(void **) {
     for (int i = 0; i < 5; i++)
         for (int j = 0; j < 4; j++)
             assert_int_equal(to[i][j], i < 3 && j < 2 ? from[j][i + 1] : -1);
+    // A dimension of one index may have any stride; that its product with a size overflows is undefined, as sanitizers tell.
+    int64_t one_of[] = {2, 1}, odd[] = {1, INT64_MIN};
+    src = tensor_of(from, QNI_I32, 2, one_of, odd);
+    dst = tensor_of(to, QNI_I32, 2, one_of, odd);
+    assert_int_equal(qn_copy(stream, &dst, &src), QN_OK);
+    assert_true(to[0][0] == 0 && to[0][1] == 1 && to[0][2] == -1);
     // Contiguous onto itself, empty, of no dimensions.
     int64_t whole[] = {3, 5}, none[] = {0, 5};
     DLTensor all = tensor_of(from, QNI_I32, 2, whole, nullptr);

@@ -85,8 +85,10 @@ static void copy_strided(const DLTensor *dst, const DLTensor *src, int dim, char
         memcpy(to, from, (size_t)bytes);
         return;
     }
-    int64_t to_step = qni_stride(dst, dim) * bytes, from_step = qni_stride(src, dim) * bytes;
-    int64_t count = src->shape[dim];
+    const int64_t count = src->shape[dim];
+    // Of a dimension of one index any stride may be given.
+    const int64_t to_step = count > 1 ? qni_stride(dst, dim) * bytes : bytes;
+    const int64_t from_step = count > 1 ? qni_stride(src, dim) * bytes : bytes;
     if (dim == src->ndim - 1 && to_step == bytes && from_step == bytes) {
         memcpy(to, from, (size_t)(count * bytes));
         return;
