@@ -21,9 +21,19 @@
 #define QN_OP(name, table) {(name), (table), sizeof(table) / sizeof *(table)}
 
 #define QN_IMAGE(...)
-#define QN_VARIANT(op, kernel, where, needs, supports, run)                                        \
+#define QN_VARIANT(op, kernel, where, needs, supports, cost, run, ...)                             \
     QN_FIND_SECOND(QN_TABLE_OF_##op QN_KEEP_LINE, QN_DROP_LINE, 0)                                 \
-    (#op "." #kernel, needs, where, supports, run)
+    (#op "." #kernel, {.all = needs}, where, supports, cost, run, {__VA_ARGS__})
+
+// Needs of both kinds: all of the first, and one of the second.
+#define QN_NEEDS(all_of, one_of) all_of, .any = one_of
+
+// Kernels of one entry point for each dtype: qk_rms_f32, qk_rms_f16, qk_rms_bf16.
+#define QN_BY_DTYPE(image_id, prefix)                                                              \
+    .kernel = {{.image = image_id, .entry = prefix "_f32"},                                        \
+               {.image = image_id, .entry = prefix "_f16"},                                        \
+               {.image = image_id, .entry = prefix "_bf16"}}
+static_assert(QNI_F32 == 0 && QNI_F16 == 1 && QNI_BF16 == 2, "QN_BY_DTYPE numbers them so");
 
 // The 0 and comma of a defined QN_TABLE_OF_op put QN_KEEP_LINE in second place.
 #define QN_FIND_SECOND(...) QN_SECOND(__VA_ARGS__)

@@ -73,7 +73,7 @@ static qn_status run_once(qni_check_run *run, const qni_check_problem *problem,
     qn_status st;
     *hash = 0;
     QN_TRY(problem->reset(problem->context, run->stream));
-    QN_TRY(variant->run(run->stream, problem->problem));
+    QN_TRY(variant->run(variant, run->stream, problem->problem));
     QN_TRY(qn_stream_sync(run->stream));
     for (int i = 0; i < problem->num_outputs; i++)
         QN_TRY(hash_tensor(run->stream, problem->outputs[i], hash));
@@ -111,7 +111,7 @@ static qn_status time_once(qni_check_run *run, const qni_check_problem *problem,
                            const qni_variant *variant, qn_event *events[2], int64_t *ns) {
     qn_status st;
     QN_TRY(qn_event_record(events[0], run->stream));
-    QN_TRY(variant->run(run->stream, problem->problem));
+    QN_TRY(variant->run(variant, run->stream, problem->problem));
     QN_TRY(qn_event_record(events[1], run->stream));
     QN_TRY(qn_event_sync(events[1]));
     QN_TRY(qn_event_elapsed(ns, events[0], events[1]));

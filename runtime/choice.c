@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which kernel runs: the op's table in order, the reasons of those passed over, what the user
-// forbids or forces.
+// Which kernel runs: of those that can the cheapest, why not the others, what the user forbids or forces.
 #include "runtime.h"
 
 #include <quern/choice.h>
 
+#include <math.h>
 #include <string.h>
 
 #define XXH_INLINE_ALL
@@ -35,17 +35,25 @@ bool qni_is_backend_disabled(const char *backend) {
     return list_has(qni_env_get()->disable, backend, strlen(backend));
 }
 
+bool qni_device_meets(const qn_device *device, qni_needs needs) {
+    return !(needs.all & ~device->features) && (!needs.any || needs.any & device->features);
+}
+
 static bool lacks_feature(const qni_variant *variant, const qn_device *device, qni_reason *why) {
     static const char *const names[] = {
 #define QN_FEATURE(id, name) name,
 #include "features.def"
 #undef QN_FEATURE
     };
-    uint64_t missing = variant->needs & ~device->features;
-    if (!missing)
+    const uint64_t missing = variant->needs.all & ~device->features;
+    if (qni_device_meets(device, variant->needs))
         return false;
-    qni_no(why, "needs %s, which %s (%s) lacks", names[__builtin_ctzll(missing)], device->info.spec,
-           device->info.arch);
+    if (missing)
+        qni_no(why, "needs %s, which %s (%s) lacks", names[__builtin_ctzll(missing)],
+               device->info.spec, device->info.arch);
+    else
+        qni_no(why, "needs %s or another of its kind; %s (%s) has none",
+               names[__builtin_ctzll(variant->needs.any)], device->info.spec, device->info.arch);
     return true;
 }
 
@@ -73,7 +81,7 @@ bool qni_variant_fits(const qni_variant *variant, const qn_device *device, const
                       device->info.spec);
     if (is_disabled(variant, device, why) || lacks_feature(variant, device, why))
         return false;
-    return !variant->supports || variant->supports(device, problem, why);
+    return !variant->supports || variant->supports(variant, device, problem, why);
 }
 
 /** The kernel that QUERN_FORCE names for the op: "op=kernel,op=kernel". Null if it does not speak
@@ -147,15 +155,44 @@ static qn_status choose_forced(const qni_op *op, const qn_device *device, const 
                    (int)length, name, known);
 }
 
-/** Walks the first `count` variants again, for their reasons. */
-static void put_reasons(const qni_op *op, const qn_device *device, const void *problem, int count,
+static double cost_of(const qni_variant *variant, const qn_device *device, const void *problem) {
+    return variant->cost ? variant->cost(variant, device, problem) : INFINITY;
+}
+
+/** The index of the cheapest that can run, -1 if none can. A kernel without a cost is asked only as long as none has been
+ *  found: it would not be taken. */
+static int find_cheapest(const qni_op *op, const qn_device *device, const void *problem) {
+    double least = INFINITY;
+    int found = -1;
+    for (int i = 0; i < op->num_variants; i++) {
+        const qni_variant *v = &op->variants[i];
+        if ((found >= 0 && !v->cost) || !qni_variant_fits(v, device, problem, nullptr))
+            continue;
+        const double cost = cost_of(v, device, problem);
+        if (found < 0 || cost < least) {
+            found = i;
+            least = cost;
+        }
+    }
+    return found;
+}
+
+/** Why not the others than `chosen` (-1: none was): they cannot, or are dearer. Of kernels behind the chosen one only those
+ *  that state a cost are told of: the others are there for what it cannot run. */
+static void put_reasons(const qni_op *op, const qn_device *device, const void *problem, int chosen,
                         char *text, size_t room) {
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < op->num_variants; i++) {
+        const qni_variant *v = &op->variants[i];
         qni_reason why = {""};
-        if (op->variants[i].is_cpu != (device->id.device_type == kDLCPU))
+        if (i == chosen || v->is_cpu != (device->id.device_type == kDLCPU))
             continue; // that a CPU kernel does not run on a GPU is no news
-        qni_variant_fits(&op->variants[i], device, problem, &why);
-        append(text, room, "; not %s: %s", op->variants[i].name, why.text);
+        if (!qni_variant_fits(v, device, problem, &why)) {
+            if (chosen < 0 || i < chosen || v->cost)
+                append(text, room, "; not %s: %s", v->name, why.text);
+        } else if (v->cost) {
+            append(text, room, "; dearer %s: %.3g, not %.3g", v->name, cost_of(v, device, problem),
+                   cost_of(&op->variants[chosen], device, problem));
+        }
     }
 }
 
@@ -199,18 +236,17 @@ qn_status qni_choose(const qni_op *op, const qn_device *device, const void *prob
     const char *forced = *qni_env_get()->force ? forced_name(op, &length) : nullptr;
     if (forced)
         return choose_forced(op, device, problem, forced, length, out);
-    for (int i = 0; i < op->num_variants; i++) {
-        if (!qni_variant_fits(&op->variants[i], device, problem, nullptr))
-            continue;
-        if (leaves_out_slow && is_slow(&op->variants[i]))
-            return fail_slow(op, device, problem, i);
+    const int chosen = find_cheapest(op, device, problem);
+    if (chosen >= 0) {
+        if (leaves_out_slow && is_slow(&op->variants[chosen]))
+            return fail_slow(op, device, problem, chosen);
         if (qni_log_is_on(QNI_LOG_KERNEL))
-            log_choice(op, device, problem, i);
-        *out = &op->variants[i];
+            log_choice(op, device, problem, chosen);
+        *out = &op->variants[chosen];
         return QN_OK;
     }
     char reasons[3072] = "";
-    put_reasons(op, device, problem, op->num_variants, reasons, sizeof reasons);
+    put_reasons(op, device, problem, -1, reasons, sizeof reasons);
     return QN_FAIL(QN_E_UNSUPPORTED, "%s: no kernel for this on %s (%s)%s", op->name,
                    device->info.spec, device->info.arch,
                    *reasons ? reasons : "; none was written for such a device");
@@ -308,5 +344,5 @@ qn_status qni_run(const qni_op *op, qn_stream *stream, const void *problem) {
     if (st != QN_OK)
         return st;
     last_kernel = variant->name;
-    return variant->run(stream, problem);
+    return variant->run(variant, stream, problem);
 }

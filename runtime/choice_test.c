@@ -23,28 +23,28 @@ static qn_status double_all(const problem *p, const char *name) {
     return QN_OK;
 }
 
-static bool takes_fours(const qn_device *, const void *p, qni_reason *why) {
+static bool takes_fours(const qni_variant *, const qn_device *, const void *p, qni_reason *why) {
     int64_t count = ((const problem *)p)->count;
     return count % 4 == 0 ? true : qni_no(why, "count=%ld is no multiple of 4", (long)count);
 }
 
-static qn_status run_wide(qn_stream *, const void *p) {
+static qn_status run_wide(const qni_variant *, qn_stream *, const void *p) {
     return double_all(p, "double.wide");
 }
 
-static qn_status run_fours(qn_stream *, const void *p) {
+static qn_status run_fours(const qni_variant *, qn_stream *, const void *p) {
     return double_all(p, "double.fours");
 }
 
-static qn_status run_any(qn_stream *, const void *p) {
+static qn_status run_any(const qni_variant *, qn_stream *, const void *p) {
     return double_all(p, "double.any");
 }
 
 static const qni_variant variants[] = {
-    {"double.gpu", QNI_F(GPU), false, nullptr, run_wide},
-    {"double.wide", QNI_F(AVX512), true, takes_fours, run_wide},
-    {"double.fours", 0, true, takes_fours, run_fours},
-    {"double.any", 0, true, nullptr, run_any},
+    {"double.gpu", {.all = QNI_F(GPU)}, false, nullptr, nullptr, run_wide, {}},
+    {"double.wide", {.all = QNI_F(AVX512)}, true, takes_fours, nullptr, run_wide, {}},
+    {"double.fours", {.all = 0}, true, takes_fours, nullptr, run_fours, {}},
+    {"double.any", {.all = 0}, true, nullptr, nullptr, run_any, {}},
 };
 static const qni_op op_double = {"double", variants, 4};
 static const qni_op op_gpu_only = {"gpuonly", variants, 1};
@@ -84,13 +84,14 @@ static void choose_in_order(void *) {
     CHILD_CHECK(!found && strstr(qn_last_error(), "none was written for such a device"));
 }
 
-static qn_status run_slow(qn_stream *, const void *p) {
+static qn_status run_slow(const qni_variant *, qn_stream *, const void *p) {
     return double_all(p, "double.gpu_any");
 }
 
 static void leave_out_slow(void *) {
-    static const qni_variant of_gpu[] = {{"double.gpu_fours", 0, false, takes_fours, run_fours},
-                                         {"double.gpu_any", 0, false, nullptr, run_slow}};
+    static const qni_variant of_gpu[] = {
+        {"double.gpu_fours", {.all = 0}, false, takes_fours, nullptr, run_fours, {}},
+        {"double.gpu_any", {.all = 0}, false, nullptr, nullptr, run_slow, {}}};
     static const qni_op op = {"double", of_gpu, 2};
     qn_device device = device_with(0);
     device.id.device_type = kDLROCM;
@@ -107,6 +108,43 @@ static void leave_out_slow(void *) {
                 0); // the CPU's last kernel is not one of these
     CHILD_CHECK(!qn_allow_slow_kernels(true));
     CHILD_CHECK(qni_choose(&op, &device, &others, &found) == QN_OK && found == &of_gpu[1]);
+}
+
+// ---- costs
+
+static double per_item(const qni_variant *variant, const qn_device *, const void *p) {
+    return (double)variant->config.rows +
+           (double)((const problem *)p)->count * variant->config.columns;
+}
+
+/** The first costs 10, the second one an item, the third is for what they cannot run. */
+static const qni_variant priced[] = {
+    {"priced.flat", {.all = 0}, true, takes_fours, per_item, run_fours, {.rows = 10}},
+    {"priced.each", {.all = 0}, true, takes_fours, per_item, run_wide, {.columns = 1}},
+    {"priced.kin", {.any = QNI_F(AVX512) | QNI_F(AVX2)}, true, nullptr, nullptr, run_any, {}},
+    {"priced.any", {.all = 0}, true, nullptr, nullptr, run_any, {}},
+};
+static const qni_op op_priced = {"priced", priced, 4};
+
+static const char *cheapest(uint64_t features, int64_t count) {
+    qn_device device = device_with(features);
+    problem p = {.count = count};
+    const qni_variant *found = nullptr;
+    CHILD_CHECK(qni_choose(&op_priced, &device, &p, &found) == QN_OK);
+    return found->name;
+}
+
+static void choose_by_cost(void *) {
+    CHILD_CHECK(strcmp(cheapest(0, 4), "priced.each") == 0);
+    CHILD_CHECK(strcmp(cheapest(0, 12), "priced.flat") == 0);
+    CHILD_CHECK(strcmp(cheapest(0, 11), "priced.any") == 0);
+    // One of two features is enough.
+    CHILD_CHECK(strcmp(cheapest(QNI_F(AVX2), 11), "priced.kin") == 0);
+    CHILD_CHECK(strcmp(cheapest(QNI_F(AVX512), 11), "priced.kin") == 0);
+}
+
+static void force_dearer(void *) { // QUERN_FORCE=priced=priced.flat
+    CHILD_CHECK(strcmp(cheapest(0, 4), "priced.flat") == 0);
 }
 
 static void remember_last(void *) {
@@ -170,6 +208,8 @@ static void choose_often(void *) {
 
 static void test_choice(void **) {
     child_run(choose_in_order, nullptr, nullptr);
+    child_run(choose_by_cost, nullptr, nullptr);
+    child_run(force_dearer, nullptr, (const char *[]){"QUERN_FORCE=priced=priced.flat", nullptr});
     child_run(remember_last, nullptr, nullptr);
     child_run(leave_out_slow, nullptr, nullptr);
     child_run(choose_without, nullptr,
@@ -222,6 +262,12 @@ static void test_log(void **) {
                                  "needs avx512"));
     assert_non_null(strstr(text, "double.any; not double.wide: needs avx512"));
     assert_non_null(strstr(text, "; not double.fours: count=7 is no multiple of 4\n"));
+    text = child_run(choose_by_cost, nullptr, (const char *[]){"QUERN_LOG=kernel", nullptr});
+    assert_non_null(strstr(text, "priced on cpu: priced.each; dearer priced.flat: 10, not 4\n"));
+    assert_non_null(strstr(text, "priced on cpu: priced.flat; dearer priced.each: 12, not 10\n"));
+    assert_non_null(strstr(text, "priced.any; not priced.flat: count=11 is no multiple of 4; not "
+                                 "priced.each: count=11 is no multiple of 4; not priced.kin: "
+                                 "needs avx2 or another of its kind; cpu"));
     text = child_run(choose_often, nullptr, (const char *[]){"QUERN_LOG=jit,launch", nullptr});
     assert_string_equal(text, "");
     text = child_run(choose_often, nullptr,
@@ -239,17 +285,17 @@ typedef struct checked {
     int resets;
 } checked;
 
-static qn_status run_wrong(qn_stream *, const void *p) {
+static qn_status run_wrong(const qni_variant *, qn_stream *, const void *p) {
     double_all(p, "wrong");
     ((const problem *)p)->to[5] += 1;
     return QN_OK;
 }
 
-static qn_status run_lazy(qn_stream *, const void *) {
+static qn_status run_lazy(const qni_variant *, qn_stream *, const void *) {
     return QN_OK; // leaves the poison
 }
 
-static qn_status run_fickle(qn_stream *, const void *p) {
+static qn_status run_fickle(const qni_variant *, qn_stream *, const void *p) {
     static int runs;
     double_all(p, "fickle");
     ((const problem *)p)->to[3] +=
@@ -257,17 +303,17 @@ static qn_status run_fickle(qn_stream *, const void *p) {
     return QN_OK;
 }
 
-static qn_status run_broken(qn_stream *, const void *) {
+static qn_status run_broken(const qni_variant *, qn_stream *, const void *) {
     return QN_FAIL(QN_E_DEVICE, "the driver said no");
 }
 
 static const qni_variant check_variants[] = {
-    {"twice.gpu", QNI_F(GPU), false, nullptr, run_wide},
-    {"twice.right", 0, true, nullptr, run_any},
-    {"twice.wrong", 0, true, nullptr, run_wrong},
-    {"twice.lazy", 0, true, nullptr, run_lazy},
-    {"twice.fickle", 0, true, nullptr, run_fickle},
-    {"twice.broken", 0, true, nullptr, run_broken},
+    {"twice.gpu", {.all = QNI_F(GPU)}, false, nullptr, nullptr, run_wide, {}},
+    {"twice.right", {.all = 0}, true, nullptr, nullptr, run_any, {}},
+    {"twice.wrong", {.all = 0}, true, nullptr, nullptr, run_wrong, {}},
+    {"twice.lazy", {.all = 0}, true, nullptr, nullptr, run_lazy, {}},
+    {"twice.fickle", {.all = 0}, true, nullptr, nullptr, run_fickle, {}},
+    {"twice.broken", {.all = 0}, true, nullptr, nullptr, run_broken, {}},
 };
 static const qni_op op_twice = {"twice", check_variants, 6};
 static const qni_op op_right = {"right", check_variants, 2};
@@ -380,7 +426,7 @@ static void test_harness(void **) {
 
 // ---- batches, on an op with a kernel that looks at its batch's size
 
-static qn_status run_by_count(qn_stream *, const void *given) {
+static qn_status run_by_count(const qni_variant *, qn_stream *, const void *given) {
     const problem *p = given;
     double_all(p, "by count");
     if (p->count > 4)
@@ -388,12 +434,14 @@ static qn_status run_by_count(qn_stream *, const void *given) {
     return QN_OK;
 }
 
-static const qni_variant batch_variants[] = {{"batch.right", 0, true, nullptr, run_any}};
-static const qni_variant by_count_variants[] = {{"by_count.wrong", 0, true, nullptr, run_by_count}};
+static const qni_variant batch_variants[] = {
+    {"batch.right", {.all = 0}, true, nullptr, nullptr, run_any, {}}};
+static const qni_variant by_count_variants[] = {
+    {"by_count.wrong", {.all = 0}, true, nullptr, nullptr, run_by_count, {}}};
 static const qni_op op_batch = {"batch", batch_variants, 1};
 static const qni_op op_by_count = {"by_count", by_count_variants, 1};
 static const qni_variant elsewhere_variants[] = {
-    {"elsewhere.gpu", QNI_F(GPU), false, nullptr, run_any}};
+    {"elsewhere.gpu", {.all = QNI_F(GPU)}, false, nullptr, nullptr, run_any, {}}};
 static const qni_op op_elsewhere = {"elsewhere", elsewhere_variants, 1};
 
 /** Batches of 1, 4 and 8 numbers, of which all have the first. */

@@ -4,7 +4,7 @@
 #ifndef QNI_RUNTIME_H
 #define QNI_RUNTIME_H
 
-#include "device.h"
+#include "choice.h"
 
 #include <quern/check.h>
 
@@ -125,63 +125,7 @@ qn_status qni_validate_rising(qn_stream *stream, const char *op, const char *nam
 qn_status qni_check_given_scale(qn_stream *stream, const char *op, const char *name,
                                 const DLTensor *t);
 
-// ---- choice of a kernel (choice.c)
-
-typedef struct qni_reason {
-    char text[192];
-} qni_reason;
-
-/** Notes why a kernel cannot take a problem and gives false: return qni_no(why, "k=%ld is …", k).
- *  why is null when nobody will read it: then nothing is formatted. */
-bool qni_no(qni_reason *why, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-/** One kernel of an op: a line of the family's variants.def. */
-typedef struct qni_variant {
-    const char *name; // "gemm.fp8_mfma", unique over all ops
-    uint64_t needs;   // features
-    bool is_cpu;      // runs on the CPU device, else on GPUs
-    bool (*supports)(const qn_device *device, const void *problem, qni_reason *why);
-    qn_status (*run)(qn_stream *stream, const void *problem);
-} qni_variant;
-
-/** An op: kernels best first, the last one taking any valid problem. */
-typedef struct qni_op {
-    const char *name; // "gemm"
-    const qni_variant *variants;
-    int num_variants;
-} qni_op;
-
-/** Whether a variant can run the problem on the device; else why not. Honours QUERN_DISABLE, not
- * FORCE. */
-bool qni_variant_fits(const qni_variant *variant, const qn_device *device, const void *problem,
-                      qni_reason *why);
-/** The first variant that fits (or the one that QUERN_FORCE names); logs the choice with
- * QUERN_LOG=kernel. Errors: QN_E_UNSUPPORTED with every variant's reason, QN_E_INVALID (QUERN_FORCE
- * names no kernel). */
-qn_status qni_choose(const qni_op *op, const qn_device *device, const void *problem,
-                     const qni_variant **out);
-/** Whether QUERN_DISABLE names a backend ("hip", "cuda", "sim", "cpu"). */
-bool qni_is_backend_disabled(const char *backend);
-/** Whether QUERN_DISABLE and QUERN_FORCE name kernels, ops and backends that there are.
- *  Errors: QN_E_INVALID, with the name that is unknown. */
-qn_status qni_choice_check_environment(void);
-/** Chooses and runs. */
-qn_status qni_run(const qni_op *op, qn_stream *stream, const void *problem);
-
 // ---- GPU kernels (image.c, jit.c)
-
-/** A kernel in an image. `image` is a QN_IMAGE line of some variants.def; `defines` (null: none)
- * are added to that image's own for a specialisation that is then JIT-compiled. Make it static: its
- * address is the key under which the loaded kernel is found again, without locks on the hot path.
- */
-typedef struct qni_kernel_ref {
-    const char *image; // "gemm_fp8_256x128"
-    const char *entry; // "qk_gemm_fp8"
-    const char *defines;
-    int32_t max_scratch_bytes; // contract: more is an error at load
-    int32_t max_sgpr_spills;   // contract: as many, or what the QN_IMAGE line allows
-    bool uses_lds_dma;         // contract: a wait must stand before each barrier that follows a DMA
-} qni_kernel_ref;
 
 /** Launches grid[0] x grid[1] x grid[2] workgroups of `threads`; args is the kernel's one by-value
  * struct. */

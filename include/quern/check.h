@@ -12,7 +12,7 @@ extern "C" {
 /** One kernel on one problem. Strings live as long as the callback. */
 typedef struct qn_check_result {
     const char *op;      /**< "gemm" */
-    const char *kernel;  /**< "gemm.fp8_mfma" */
+    const char *kernel;  /**< "gemm.fp8_mfma_128x128" */
     const char *problem; /**< "m=1 n=129 k=129 e4m3fn->bf16" */
     const char *reason;  /**< why the kernel cannot run this problem here; null: it ran */
     const char *detail;  /**< the worst element, or the error; "" if all is well */

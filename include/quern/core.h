@@ -37,7 +37,7 @@ typedef struct qn_event qn_event;
 QN_API const char *qn_last_error(void);
 /** "QN_OK", "QN_E_INVALID", …; "QN_E_?" for a value that is no status. */
 QN_API const char *qn_status_name(qn_status status);
-/** Full name of the kernel that this thread's last op call ran ("gemm.fp8_mfma"); "" before the
+/** Full name of the kernel that this thread's last op call ran ("gemm.fp8_mfma_128x128"); "" before the
  * first. */
 QN_API const char *qn_last_kernel(void);
 /** The library's version, as QN_VERSION was when it was built. */

@@ -38,16 +38,15 @@ typedef struct qni_activation_problem {
 extern const qni_op qni_op_activation;
 
 /** The kernels: what variants.def lists. */
-#define QN_VARIANT(op, kernel, where, needs, supports, run)                                        \
-    qn_status run(qn_stream *stream, const void *problem);
+#define QN_VARIANT(op, kernel, where, needs, supports, cost, run, ...) qni_run_fn run;
 #define QN_IMAGE(...)
 #include "variants.def"
 #undef QN_VARIANT
 #undef QN_IMAGE
-bool qni_activation_gpu_supports(const qn_device *device, const void *problem, qni_reason *why);
-bool qni_activation_gpu_any_supports(const qn_device *device, const void *problem, qni_reason *why);
-bool qni_activation_avx512bf16_supports(const qn_device *device, const void *problem,
-                                        qni_reason *why);
+enum { QNI_ACTIVATION_FEW = 1 }; // a GPU kernel for so few elements that the time of each counts
+qni_supports_fn qni_activation_tile_supports, qni_activation_token_supports,
+    qni_activation_any_supports, qni_activation_avx512bf16_supports;
+qni_cost_fn qni_activation_tile_cost;
 
 /** All problems of the op, for the check harness: activation_check.c. */
 qn_status qni_activation_check(qni_check_run *run, const qni_op *op);

@@ -3,7 +3,7 @@
 #define QN_LANES 8
 #include "activation_simd.h"
 
-qn_status qni_activation_avx2(qn_stream *stream, const void *problem) {
+qn_status qni_activation_avx2(const qni_variant *, qn_stream *stream, const void *problem) {
     (void)stream;
     return qni_activation_on_threads(problem, activation_rows);
 }

@@ -39,7 +39,7 @@ qn_status qni_activation_on_threads(const qni_activation_problem *p, qni_activat
     return QN_OK;
 }
 
-qn_status qni_activation_cpu(qn_stream *stream, const void *problem) {
+qn_status qni_activation_cpu(const qni_variant *, qn_stream *stream, const void *problem) {
     (void)stream;
     return qni_activation_on_threads(problem, activation_rows);
 }

@@ -1,32 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses and launches the activations' GPU kernels.
+// Which problems the activations' GPU kernels take, what they cost, and their launch.
 #include "activation.h"
 #include "activation_gpu.h"
-
-#define KERNELS(image_name, prefix)                                                                \
-    {[QNI_F32] = {.image = image_name, .entry = #prefix "_f32"},                                   \
-     [QNI_F16] = {.image = image_name, .entry = #prefix "_f16"},                                   \
-     [QNI_BF16] = {.image = image_name, .entry = #prefix "_bf16"}}
-static const qni_kernel_ref tiles[] = KERNELS("activation", qk_activation);
-static const qni_kernel_ref shorts[] = KERNELS("activation", qk_activation_short);
-static const qni_kernel_ref tokens[] = KERNELS("activation", qk_activation_token);
-static const qni_kernel_ref any[] = KERNELS("activation_any", qk_activation_any);
 
 enum { RUN = 8, THREADS = 256, MAX_THREADS = 512, MIN_LANES_LOG2 = 4, MAX_LANES_LOG2 = 8 };
 constexpr int64_t max_grid = 1 << 20;  // workgroups step through the rows that are left
 constexpr int64_t max_tiles = 1 << 15; // of a row
 
-static int64_t runs_per_lane(const qni_activation_problem *p) {
-    return p->dtype == QNI_F32 ? 2 : 4;
+/** Runs of 8 elements that a lane has under way: of few elements one, so that no lane has long to work. */
+static int64_t runs_per_lane(const qni_variant *variant, const qni_activation_problem *p) {
+    return variant->config.flags & QNI_ACTIVATION_FEW ? 1 : p->dtype == QNI_F32 ? 2 : 4;
 }
 
 static int64_t div_up(int64_t a, int64_t b) {
     return (a + b - 1) / b;
 }
 
-bool qni_activation_gpu_any_supports(const qn_device *device, const void *problem,
-                                     qni_reason *why) {
-    (void)device;
+bool qni_activation_any_supports(const qni_variant *, const qn_device *, const void *problem,
+                                 qni_reason *why) {
     const qni_activation_problem *p = problem;
     if (p->rows < INT32_MAX && p->h < INT32_MAX - RUN * THREADS)
         return true;
@@ -39,10 +30,9 @@ static bool is_aligned(const qni_activation_rows *t, uintptr_t bytes) {
     return (uintptr_t)t->data % bytes == 0 && t->batch % RUN == 0 && t->row % RUN == 0;
 }
 
-bool qni_activation_gpu_supports(const qn_device *device, const void *problem, qni_reason *why) {
-    const qni_activation_problem *p = problem;
-    const bool is_token = p->quant == QNI_ACTIVATION_PER_TOKEN;
-    const int64_t most = RUN * runs_per_lane(p) * (is_token ? MAX_THREADS : THREADS * max_tiles);
+static bool fits(const qni_variant *variant, const qn_device *device,
+                 const qni_activation_problem *p, int64_t most_lanes, qni_reason *why) {
+    const int64_t most = RUN * runs_per_lane(variant, p) * most_lanes;
     if (p->h % RUN != 0)
         return qni_no(why, "h=%ld is no multiple of 8", (long)p->h);
     if (p->h > most)
@@ -50,7 +40,33 @@ bool qni_activation_gpu_supports(const qn_device *device, const void *problem, q
     if (!is_aligned(&p->x, 16) || !is_aligned(&p->out, p->quant == QNI_ACTIVATION_PLAIN ? 16 : RUN))
         return qni_no(why, "x or out does not begin, or its rows do not, at a multiple of 8 "
                            "elements and 16 bytes");
-    return qni_activation_gpu_any_supports(device, problem, why);
+    return qni_activation_any_supports(variant, device, p, why);
+}
+
+bool qni_activation_tile_supports(const qni_variant *variant, const qn_device *device,
+                                  const void *problem, qni_reason *why) {
+    const qni_activation_problem *p = problem;
+    if (p->quant == QNI_ACTIVATION_PER_TOKEN)
+        return qni_no(why, "rows have a scale each");
+    return fits(variant, device, p, THREADS * max_tiles, why);
+}
+
+bool qni_activation_token_supports(const qni_variant *variant, const qn_device *device,
+                                   const void *problem, qni_reason *why) {
+    const qni_activation_problem *p = problem;
+    if (p->quant != QNI_ACTIVATION_PER_TOKEN)
+        return qni_no(why, "rows have no scale each");
+    return fits(variant, device, p, MAX_THREADS, why);
+}
+
+/** Beside that of an element among many. */
+double qni_activation_tile_cost(const qni_variant *variant, const qn_device *device,
+                                const void *problem) {
+    const qni_activation_problem *p = problem;
+    const int64_t at_once = THREADS * (int64_t)device->info.num_compute_units;
+    if (!(variant->config.flags & QNI_ACTIVATION_FEW))
+        return 1;
+    return p->rows * p->h / RUN <= at_once ? 0.5 : 2;
 }
 
 static qk_activation_args make_args(const qni_activation_problem *p) {
@@ -83,28 +99,29 @@ static qn_status launch(qn_stream *stream, const qk_activation_args *args,
 }
 
 /** Lanes along a row: no more than it has runs for, at least a group's 16. */
-qn_status qni_activation_gpu(qn_stream *stream, const void *problem) {
+qn_status qni_activation_tile(const qni_variant *variant, qn_stream *stream, const void *problem) {
     const qni_activation_problem *p = problem;
-    // Few elements: a run a lane, so that no lane has long to work.
-    const int64_t at_once = THREADS * (int64_t)stream->device->info.num_compute_units;
-    const bool is_short = p->quant != QNI_ACTIVATION_PER_TOKEN && p->rows * p->h / RUN <= at_once;
-    const int64_t kept = is_short ? 1 : runs_per_lane(p);
-    const int64_t runs = div_up(p->h / RUN, kept); // for each lane one turn
+    const int64_t runs = div_up(p->h / RUN, runs_per_lane(variant, p)); // for each lane one turn
     qk_activation_args args = make_args(p);
-    if (p->quant == QNI_ACTIVATION_PER_TOKEN) {
-        const int64_t wave = stream->device->target->wave_size;
-        return launch(stream, &args, &tokens[p->dtype], p->rows, 1, div_up(runs, wave) * wave);
-    }
     args.lanes_log2 = MIN_LANES_LOG2;
     while (args.lanes_log2 < MAX_LANES_LOG2 && (1 << args.lanes_log2) < runs)
         args.lanes_log2++;
-    return launch(stream, &args, &(is_short ? shorts : tiles)[p->dtype],
+    return launch(stream, &args, &variant->config.kernel[p->dtype],
                   div_up(p->rows, THREADS >> args.lanes_log2), div_up(runs, 1 << args.lanes_log2),
                   THREADS);
 }
 
-qn_status qni_activation_gpu_any(qn_stream *stream, const void *problem) {
+qn_status qni_activation_token(const qni_variant *variant, qn_stream *stream, const void *problem) {
+    const qni_activation_problem *p = problem;
+    const int64_t wave = stream->device->target->wave_size;
+    const int64_t runs = div_up(p->h / RUN, runs_per_lane(variant, p));
+    const qk_activation_args args = make_args(p);
+    return launch(stream, &args, &variant->config.kernel[p->dtype], p->rows, 1,
+                  div_up(runs, wave) * wave);
+}
+
+qn_status qni_activation_any(const qni_variant *variant, qn_stream *stream, const void *problem) {
     const qni_activation_problem *p = problem;
     const qk_activation_args args = make_args(p);
-    return launch(stream, &args, &any[p->dtype], p->rows, 1, THREADS);
+    return launch(stream, &args, &variant->config.kernel[p->dtype], p->rows, 1, THREADS);
 }

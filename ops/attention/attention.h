@@ -46,8 +46,7 @@ typedef struct qni_dropout_problem {
 extern const qni_op qni_op_attention, qni_op_merge_states, qni_op_attention_dropout;
 
 /** The kernels: what variants.def lists. */
-#define QN_VARIANT(op, kernel, where, needs, supports, run)                                        \
-    qn_status run(qn_stream *stream, const void *problem);
+#define QN_VARIANT(op, kernel, where, needs, supports, cost, run, ...) qni_run_fn run;
 #define QN_IMAGE(...)
 #include "variants.def"
 #undef QN_VARIANT
@@ -61,11 +60,8 @@ qn_status qni_attention_launch(qn_stream *stream, const qni_attention_problem *p
 /** Launches the merge of what was split. */
 qn_status qni_attention_launch_merge(qn_stream *stream, const qni_attention_problem *p,
                                      const qk_attention_args *args);
-bool qni_attention_tile_supports(const qn_device *device, const void *problem, qni_reason *why);
-bool qni_attention_any_supports(const qn_device *device, const void *problem, qni_reason *why);
-bool qni_attention_bf16_supports(const qn_device *device, const void *problem, qni_reason *why);
-bool qni_merge_gpu_supports(const qn_device *device, const void *problem, qni_reason *why);
-bool qni_dropout_gpu_supports(const qn_device *device, const void *problem, qni_reason *why);
+qni_supports_fn qni_attention_tile_supports, qni_attention_any_supports,
+    qni_attention_bf16_supports, qni_merge_gpu_supports, qni_dropout_gpu_supports;
 
 /** Checks a call and fills the problem. attention_args.c. */
 qn_status qni_attention_make(const qn_stream *stream, const qn_attention_args *args,

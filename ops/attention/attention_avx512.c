@@ -3,7 +3,7 @@
 #define QN_LANES 16
 #include "attention_decode_simd.h"
 
-qn_status qni_attention_avx512(qn_stream *stream, const void *problem) {
+qn_status qni_attention_avx512(const qni_variant *, qn_stream *stream, const void *problem) {
     (void)stream;
     return qni_attention_on_threads(problem, run_item, ROWS);
 }

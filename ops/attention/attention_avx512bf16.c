@@ -4,7 +4,8 @@
 #define QN_BF16
 #include "attention_decode_simd.h"
 
-bool qni_attention_bf16_supports(const qn_device *device, const void *problem, qni_reason *why) {
+bool qni_attention_bf16_supports(const qni_variant *, const qn_device *device, const void *problem,
+                                 qni_reason *why) {
     (void)device;
     const qni_attention_problem *p = problem;
     if (p->dtype != QNI_BF16 || (p->dtype_kv != QNI_BF16 && !qni_is_fp8(p->dtype_kv)))
@@ -15,7 +16,7 @@ bool qni_attention_bf16_supports(const qn_device *device, const void *problem, q
                        "to bf16; taken: none, ALiBi");
 }
 
-qn_status qni_attention_avx512bf16(qn_stream *stream, const void *problem) {
+qn_status qni_attention_avx512bf16(const qni_variant *, qn_stream *stream, const void *problem) {
     (void)stream;
     return qni_attention_on_threads(problem, run_item, ROWS);
 }

@@ -250,7 +250,7 @@ static bool has_forced(const qn_device *device) {
     const char *forced = strrchr(qni_env_get()->force, '=');
     for (int i = 0; forced && i < qni_op_attention.num_variants; i++)
         if (strcmp(forced + 1, qni_op_attention.variants[i].name) == 0)
-            return qni_has(device, qni_op_attention.variants[i].needs);
+            return qni_device_meets(device, qni_op_attention.variants[i].needs);
     return true;
 }
 

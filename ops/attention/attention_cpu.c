@@ -127,7 +127,7 @@ qn_status qni_attention_on_threads(const qni_attention_problem *p, qni_attention
     return QN_OK;
 }
 
-qn_status qni_attention_cpu(qn_stream *stream, const void *problem) {
+qn_status qni_attention_cpu(const qni_variant *, qn_stream *stream, const void *problem) {
     (void)stream;
     return qni_attention_on_threads(problem, run_item, ROWS);
 }

@@ -50,7 +50,8 @@ qn_status qni_attention_launch_merge(qn_stream *stream, const qni_attention_prob
 
 // ---- attention.gpu_any
 
-bool qni_attention_any_supports(const qn_device *device, const void *problem, qni_reason *why) {
+bool qni_attention_any_supports(const qni_variant *, const qn_device *device, const void *problem,
+                                qni_reason *why) {
     (void)device;
     const qni_attention_problem *p = problem;
     const qk_attention_args *g = &p->args;
@@ -68,7 +69,7 @@ static bool is_wide(const qni_attention_problem *p) {
            k->token % RUN == 0 && k->head % RUN == 0;
 }
 
-qn_status qni_attention_any(qn_stream *stream, const void *problem) {
+qn_status qni_attention_any(const qni_variant *, qn_stream *stream, const void *problem) {
     const qni_attention_problem *p = problem;
     qk_attention_any_args any = {.common = p->args, .is_wide = is_wide(p)};
     qk_attention_args *g = &any.common;
@@ -85,7 +86,8 @@ out:
 
 // ---- merge_states.gpu, attention_dropout.gpu
 
-bool qni_merge_gpu_supports(const qn_device *device, const void *problem, qni_reason *why) {
+bool qni_merge_gpu_supports(const qni_variant *, const qn_device *device, const void *problem,
+                            qni_reason *why) {
     (void)device;
     const qni_merge_problem *p = problem;
     return (p->n < most && p->heads < most && p->n * p->heads < most && p->states < most &&
@@ -94,7 +96,7 @@ bool qni_merge_gpu_supports(const qn_device *device, const void *problem, qni_re
                   (long)p->heads);
 }
 
-qn_status qni_merge_gpu(qn_stream *stream, const void *problem) {
+qn_status qni_merge_gpu(const qni_variant *, qn_stream *stream, const void *problem) {
     const qni_merge_problem *p = problem;
     const qk_merge_args args = {.v = {p->v[0], p->v[1]},
                                 .s = {p->s[0], p->s[1]},
@@ -120,7 +122,8 @@ qn_status qni_merge_gpu(qn_stream *stream, const void *problem) {
     return launch(stream, &merge_states, (p->n * p->heads + waves - 1) / waves, &args, sizeof args);
 }
 
-bool qni_dropout_gpu_supports(const qn_device *device, const void *problem, qni_reason *why) {
+bool qni_dropout_gpu_supports(const qni_variant *, const qn_device *device, const void *problem,
+                              qni_reason *why) {
     (void)device;
     const qni_dropout_problem *p = problem;
     const bool fits = p->batches < most && p->heads < most && p->batches * p->heads < most &&
@@ -130,7 +133,7 @@ bool qni_dropout_gpu_supports(const qn_device *device, const void *problem, qni_
                           (long)p->queries, (long)p->heads);
 }
 
-qn_status qni_dropout_gpu(qn_stream *stream, const void *problem) {
+qn_status qni_dropout_gpu(const qni_variant *, qn_stream *stream, const void *problem) {
     const qni_dropout_problem *p = problem;
     const qk_dropout_args args = {.common = p->args,
                                   .r = p->r,

@@ -68,7 +68,8 @@ static bool takes_types(const qn_device *device, const qni_attention_problem *p,
     return true;
 }
 
-bool qni_attention_tile_supports(const qn_device *device, const void *problem, qni_reason *why) {
+bool qni_attention_tile_supports(const qni_variant *variant, const qn_device *device,
+                                 const void *problem, qni_reason *why) {
     const qni_attention_problem *p = problem;
     const qk_attention_args *g = &p->args;
     if (g->has_dropout)
@@ -79,7 +80,7 @@ bool qni_attention_tile_supports(const qn_device *device, const void *problem, q
     if (!takes_types(device, p, why) || !takes_head_dim("head_dim", g->head_dim_qk, why) ||
         !takes_head_dim("v's head_dim", g->head_dim_vo, why))
         return false;
-    if (!qni_attention_any_supports(device, problem, why))
+    if (!qni_attention_any_supports(variant, device, problem, why))
         return false;
     if (begin_at_pieces(p->dtype, &g->q) && begin_at_pieces(p->dtype_kv, &g->k) &&
         begin_at_pieces(p->dtype_kv, &g->v) &&
@@ -116,7 +117,7 @@ static bool has_requests(const qni_attention_problem *p, const qk_attention_args
     return false;
 }
 
-qn_status qni_attention_tile(qn_stream *stream, const void *problem) {
+qn_status qni_attention_tile(const qni_variant *, qn_stream *stream, const void *problem) {
     const qni_attention_problem *p = problem;
     const int dim = head_dim_index(p), is_f16 = p->dtype == QNI_F16,
               is_fp8 = qni_is_fp8(p->dtype_kv);

@@ -43,7 +43,7 @@ static void merge_row(void *context, int64_t row) {
         sum > 0 ? (max + log2f(sum)) * p->lse_unit : -HUGE_VALF;
 }
 
-qn_status qni_merge_cpu(qn_stream *stream, const void *problem) {
+qn_status qni_merge_cpu(const qni_variant *, qn_stream *stream, const void *problem) {
     (void)stream;
     qni_merge_problem p = *(const qni_merge_problem *)problem;
     qni_parallel(p.n * p.heads, merge_row, &p);
@@ -72,7 +72,7 @@ static void fill_dropout_row(void *context, int64_t i) {
         put_random(p, at + j, qni_attention_word(&p->args, &row, (uint32_t)j));
 }
 
-qn_status qni_dropout_cpu(qn_stream *stream, const void *problem) {
+qn_status qni_dropout_cpu(const qni_variant *, qn_stream *stream, const void *problem) {
     (void)stream;
     qni_dropout_problem p = *(const qni_dropout_problem *)problem;
     qni_parallel(p.batches * p.heads * p.queries, fill_dropout_row, &p);

@@ -76,49 +76,15 @@ int64_t qni_gemm_packed_offset(const qn_device *device, int64_t packed_k, int64_
 /** The byte that stands for `byte` in the packed weights, where dtype_in becomes dtype_out. */
 uint8_t qni_gemm_pack_byte(qni_dtype dtype_in, qni_dtype dtype_out, uint8_t byte);
 
-// ---- CPU kernels
+// ---- kernels: what variants.def lists; those of GPUs are in gemm_launch.c
 
-qn_status qni_gemm_avx512bf16(qn_stream *stream, const void *problem);
-qn_status qni_gemm_avx512(qn_stream *stream, const void *problem);
-qn_status qni_gemm_avx2(qn_stream *stream, const void *problem);
-qn_status qni_gemm_portable(qn_stream *stream, const void *problem);
-qn_status qni_gemm_pack_portable(qn_stream *stream, const void *problem);
-
-// ---- GPU kernels (gemm_launch.c)
-
-typedef enum qni_gemm_kernel_id {
-    QNI_GEMM_ANY,
-    QNI_GEMM_ANY_FP8,
-    QNI_GEMM_DECODE,
-    QNI_GEMM_FP8_128,
-    QNI_GEMM_FP8_256,
-    QNI_GEMM_FP8_FN,
-    QNI_NUM_GEMM_KERNELS
-} qni_gemm_kernel_id;
-
-/** A kernel, the tile of d that a workgroup of it computes, and that workgroup's waves. */
-typedef struct qni_gemm_kernel {
-    qni_kernel_ref ref;
-    uint32_t rows, columns, waves;
-} qni_gemm_kernel;
-
-extern const qni_gemm_kernel qni_gemm_kernels[QNI_NUM_GEMM_KERNELS];
-
-/** Launches the kernel on a problem that it takes. `kernel` must be static: its address is a key. */
-qn_status qni_gemm_launch(qn_stream *stream, const qni_gemm_kernel *kernel,
-                          const qni_gemm_problem *problem);
-
-bool qni_gemm_any_supports(const qn_device *device, const void *problem, qni_reason *why);
-qn_status qni_gemm_any(qn_stream *stream, const void *problem);
-bool qni_gemm_decode_supports(const qn_device *device, const void *problem, qni_reason *why);
-qn_status qni_gemm_decode(qn_stream *stream, const void *problem);
-bool qni_gemm_fp8_large_supports(const qn_device *device, const void *problem, qni_reason *why);
-qn_status qni_gemm_fp8_large(qn_stream *stream, const void *problem);
-bool qni_gemm_fp8_supports(const qn_device *device, const void *problem, qni_reason *why);
-qn_status qni_gemm_fp8(qn_stream *stream, const void *problem);
-bool qni_gemm_fp8_fn_supports(const qn_device *device, const void *problem, qni_reason *why);
-qn_status qni_gemm_fp8_fn(qn_stream *stream, const void *problem);
-bool qni_gemm_pack_gpu_supports(const qn_device *device, const void *problem, qni_reason *why);
-qn_status qni_gemm_pack_gpu(qn_stream *stream, const void *problem);
+#define QN_VARIANT(op, kernel, where, needs, supports, cost, run, ...) qni_run_fn run;
+#define QN_IMAGE(...)
+#include "variants.def"
+#undef QN_VARIANT
+#undef QN_IMAGE
+qni_supports_fn qni_gemm_any_supports, qni_gemm_any_fp8_supports, qni_gemm_decode_supports,
+    qni_gemm_fp8_supports, qni_gemm_fp8_fn_supports, qni_gemm_pack_gpu_supports;
+qni_cost_fn qni_gemm_any_fp8_cost, qni_gemm_decode_cost, qni_gemm_fp8_cost;
 
 #endif

@@ -178,7 +178,7 @@ static void multiply_packed(float *sums, const void *a, const qni_gemm_block *b,
     }
 }
 
-qn_status qni_gemm_avx2([[maybe_unused]] qn_stream *stream, const void *problem) {
+qn_status qni_gemm_avx2(const qni_variant *, qn_stream *, const void *problem) {
     static const qni_gemm_engine engine = {.load_a = load_a,
                                            .load_b = load_b,
                                            .multiply = f32_multiply,

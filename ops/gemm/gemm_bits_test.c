@@ -26,7 +26,7 @@ static bool first_row(const qni_variant *variant, const qni_gemm_spec *spec, int
     bool fits = qni_variant_fits(variant, device, &c.problem, &why);
     if (fits) {
         assert_int_equal(qni_gemm_case_reset(&c), QN_OK);
-        assert_int_equal(variant->run(stream, &c.problem), QN_OK);
+        assert_int_equal(variant->run(variant, stream, &c.problem), QN_OK);
         assert_int_equal(
             device->backend->copy(stream, out, qni_data(&c.d.t), N * sizeof *out, QNI_COPY_TO_HOST),
             QN_OK);
@@ -73,7 +73,8 @@ static void each_kernel_agrees_with_itself(void **) {
         }
 }
 
-/** Each kernel on each number of rows, held to the first of them all. */
+/** Each kernel on each number of rows, held to the first of them all; but for gemm.any, which turns FP8 into bf16 and runs
+ *  where no other can. */
 static void all_kernels_agree(void **) {
     static const qni_gemm_spec specs[] = {SPEC(QNI_E4M3FNUZ, .is_packed = true),
                                           SPEC(QNI_E4M3FN, .is_packed = true)};
@@ -84,7 +85,8 @@ static void all_kernels_agree(void **) {
         int ran = 0;
         for (int i = 0; i < 3 * qni_op_gemm.num_variants; i++) {
             const qni_variant *variant = &qni_op_gemm.variants[i / 3];
-            if (!first_row(variant, &specs[s], rows[i % 3], ran == 0 ? want : got))
+            if (!variant->cost ||
+                !first_row(variant, &specs[s], rows[i % 3], ran == 0 ? want : got))
                 continue;
             if (ran++ > 0 && memcmp(want, got, sizeof got) != 0)
                 fail_msg("%s: row 0 of %ld rows, problem %zu, has not the bits of the first kernel",
@@ -92,7 +94,7 @@ static void all_kernels_agree(void **) {
         }
         most = ran > most ? ran : most;
     }
-    assert_in_range(most, 3 * 3, 100); // decode, mfma, mfma_256 and any
+    assert_in_range(most, 4 * 3, 100); // decode, two tiles and any_fp8
 }
 
 int main(void) {

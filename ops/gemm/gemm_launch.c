@@ -20,17 +20,6 @@ static uint8_t kernel_type(qni_dtype dtype) {
     }
 }
 
-const qni_gemm_kernel qni_gemm_kernels[QNI_NUM_GEMM_KERNELS] = {
-    [QNI_GEMM_ANY] = {{.image = "gemm_any", .entry = "qk_gemm_any"}, 64, 64, 4},
-    [QNI_GEMM_ANY_FP8] = {{.image = "gemm_any_fp8", .entry = "qk_gemm_any"}, 64, 64, 4},
-    [QNI_GEMM_DECODE] = {{.image = "gemm_decode", .entry = "qk_gemm_decode"}, 32, 32, 8},
-    [QNI_GEMM_FP8_128] =
-        {{.image = "gemm_fp8_128x128", .entry = "qk_gemm_fp8", .uses_lds_dma = true}, 128, 128, 4},
-    [QNI_GEMM_FP8_256] =
-        {{.image = "gemm_fp8_256x128", .entry = "qk_gemm_fp8", .uses_lds_dma = true}, 256, 128, 4},
-    [QNI_GEMM_FP8_FN] = {{.image = "gemm_fp8_fn_128x128", .entry = "qk_gemm_fp8"}, 128, 128, 4},
-};
-
 enum { MAX_THREADS = 512 }; // of any kernel here
 
 static int64_t div_up(int64_t a, int64_t b) {
@@ -48,11 +37,11 @@ static int64_t count_workgroups(const qni_gemm_problem *p, int64_t rows, int64_t
 }
 
 /** Kernels count rows, columns and k in 32 bits, and a grid has fewer than 2^32 threads. */
-static bool fits_grid(const qni_gemm_problem *p, const qni_gemm_kernel *kernel, qni_reason *why) {
+static bool fits_grid(const qni_variant *variant, const qni_gemm_problem *p, qni_reason *why) {
     if (p->m > INT32_MAX || p->n > INT32_MAX - 128 || p->k > INT32_MAX - 128)
         return qni_no(why, "m=%ld n=%ld k=%ld: needs dimensions below 2^31", (long)p->m, (long)p->n,
                       (long)p->k);
-    int64_t workgroups = count_workgroups(p, kernel->rows, kernel->columns);
+    int64_t workgroups = count_workgroups(p, variant->config.rows, variant->config.columns);
     if (workgroups > UINT32_MAX / MAX_THREADS)
         return qni_no(why, "%ld workgroups, a grid holds %u", (long)workgroups,
                       UINT32_MAX / MAX_THREADS);
@@ -101,76 +90,16 @@ static qk_gemm_args kernel_args(const qni_gemm_problem *p, int64_t rows, int64_t
     };
 }
 
-qn_status qni_gemm_launch(qn_stream *stream, const qni_gemm_kernel *kernel,
-                          const qni_gemm_problem *p) {
-    qk_gemm_args args = kernel_args(p, kernel->rows, kernel->columns);
-    const uint32_t grid[3] = {(uint32_t)count_workgroups(p, kernel->rows, kernel->columns), 1, 1};
-    uint32_t threads = kernel->waves * (uint32_t)stream->device->info.wave_size;
-    return qni_launch(stream, &kernel->ref, grid, threads, &args, sizeof args);
+qn_status qni_gemm_tiled(const qni_variant *variant, qn_stream *stream, const void *problem) {
+    const qni_config *config = &variant->config;
+    const qk_gemm_args args = kernel_args(problem, config->rows, config->columns);
+    const int64_t groups = count_workgroups(problem, config->rows, config->columns);
+    const uint32_t threads = config->waves * (uint32_t)stream->device->info.wave_size;
+    return qni_launch(stream, &config->kernel[0], (const uint32_t[]){(uint32_t)groups, 1, 1},
+                      threads, &args, sizeof args);
 }
 
-// ---- gemm.any: run-time bounds, any shape
-
-bool qni_gemm_any_supports(const qn_device *device, const void *problem, qni_reason *why) {
-    (void)device;
-    return fits_grid(problem, &qni_gemm_kernels[QNI_GEMM_ANY], why);
-}
-
-/** Whether the device's own FP8 matrix cores can take both operands; else they become bf16. */
-static bool fits_fp8_cores(const qn_device *device, const qni_gemm_problem *p) {
-    if (!is_fp8(p->dtype_a))
-        return false;
-    if (qni_has(device, QNI_F(MFMA_FP8_FNUZ)))
-        return true; // e4m3fn is repaired on the way
-    bool is_ocp = device->features & (QNI_F(MFMA_FP8_OCP) | QNI_F(WMMA_GFX12));
-    return is_ocp && p->dtype_a == QNI_E4M3FN && p->dtype_b == QNI_E4M3FN;
-}
-
-qn_status qni_gemm_any(qn_stream *stream, const void *problem) {
-    bool is_fp8 = fits_fp8_cores(stream->device, problem);
-    return qni_gemm_launch(stream, &qni_gemm_kernels[is_fp8 ? QNI_GEMM_ANY_FP8 : QNI_GEMM_ANY],
-                           problem);
-}
-
-// ---- gemm.fp8_decode, gemm.fp8_mfma*: packed weights on gfx942
-
-/** The kind of FP8 that CDNA's matrix cores take. */
-static qni_dtype core_dtype(const qn_device *device) {
-    if (qni_has(device, QNI_F(MFMA_FP8_FNUZ)))
-        return QNI_E4M3FNUZ;
-    return qni_has(device, QNI_F(MFMA_FP8_OCP)) ? QNI_E4M3FN : QNI_DTYPE_NONE;
-}
-
-static bool is_core_dtype(const qn_device *device, const char *name, qni_dtype dtype,
-                          qni_reason *why) {
-    if (core_dtype(device) == QNI_DTYPE_NONE)
-        return qni_no(why, "the device has no FP8 matrix cores of CDNA");
-    if (dtype == core_dtype(device))
-        return true;
-    return qni_no(why, "%s is %s, the matrix cores take %s", name, qni_dtype_name(dtype),
-                  qni_dtype_name(core_dtype(device)));
-}
-
-/** What every kernel for packed weights needs: offsets within a tile in 31 bits, a in dwords. */
-static bool fits_packed(const qn_device *device, const qni_gemm_problem *p,
-                        const qni_gemm_kernel *kernel, qni_reason *why) {
-    int64_t kb = div_up(p->k, 128);
-    if (!is_fp8(p->dtype_a) || !p->is_packed)
-        return qni_no(why, "b is not packed (qn_gemm_pack)");
-    if (!is_core_dtype(device, "b", p->dtype_b, why))
-        return false;
-    if (p->a_k != 1)
-        return qni_no(why, "k is not contiguous in a");
-    if ((uintptr_t)p->a % 4 != 0 || p->a_row % 4 != 0 || p->a_group % 4 != 0)
-        return qni_no(why, "a's rows are not 4-byte aligned");
-    if (p->a_row > INT32_MAX / kernel->rows || p->k > INT32_MAX / 256)
-        return qni_no(why, "k=%ld, row stride %ld: a tile of a or b passes 2 GiB", (long)p->k,
-                      (long)p->a_row);
-    if ((p->scale_a_row * kernel->rows + p->scale_a_kb * kb) > INT32_MAX / 4)
-        return qni_no(why, "scale_a's strides %ld, %ld: a tile passes 2 GiB", (long)p->scale_a_row,
-                      (long)p->scale_a_kb);
-    return fits_grid(p, kernel, why);
-}
+// ---- what a product costs: in times that its weights can be read from memory
 
 /** Rows that a group is likely to have. */
 static int64_t likely_rows(const qni_gemm_problem *p) {
@@ -179,61 +108,111 @@ static int64_t likely_rows(const qni_gemm_problem *p) {
     return div_up(p->m, p->groups);
 }
 
-/** Whether tiles of 256 x 128, which do more for each byte they read, keep every compute unit busy twice. */
-static bool is_large(const qn_device *device, const qni_gemm_problem *p) {
-    return p->grouping != QN_GEMM_GROUPED_INDEX && likely_rows(p) > 128 &&
-           count_workgroups(p, 256, 128) >= 2 * device->info.num_compute_units;
+/** It reads the weights for each 32 rows, and nothing else keeps it. */
+double qni_gemm_decode_cost(const qni_variant *variant, const qn_device *, const void *problem) {
+    return (double)div_up(likely_rows(problem), variant->config.rows);
 }
 
-bool qni_gemm_decode_supports(const qn_device *device, const void *problem, qni_reason *why) {
+/** A tile through LDS takes as long as reading the weights twice or more, even if few of its rows are used. A taller one does
+ *  more for each byte that it reads, if groups fill it and there are enough for each compute unit to have another to go on
+ *  with; otherwise it leaves more of them idle. */
+double qni_gemm_fp8_cost(const qni_variant *variant, const qn_device *device, const void *problem) {
     const qni_gemm_problem *p = problem;
-    if (likely_rows(p) > 2 * qni_gemm_kernels[QNI_GEMM_DECODE].rows)
-        return qni_no(why, "about %ld rows a group: weights would be read more than twice",
-                      (long)likely_rows(p));
+    const qni_config *config = &variant->config;
+    constexpr double a_tile = 2.25, gain = 0.9, loss = 1.1; // modelled: no card has timed them
+    const double tiles = a_tile * (double)div_up(likely_rows(p), 128);
+    if (config->rows == 128)
+        return tiles;
+    const bool is_full =
+        likely_rows(p) > 128 &&
+        count_workgroups(p, config->rows, config->columns) >= 2 * device->info.num_compute_units;
+    return tiles * (is_full ? gain : loss);
+}
+
+/** One stage of LDS, bounds tested at each load. */
+double qni_gemm_any_fp8_cost(const qni_variant *, const qn_device *, const void *problem) {
+    return 4.5 * (double)div_up(likely_rows(problem), 64);
+}
+
+// ---- gemm.any, gemm.any_fp8: run-time bounds, any shape
+
+bool qni_gemm_any_supports(const qni_variant *variant, const qn_device *, const void *problem,
+                           qni_reason *why) {
+    return fits_grid(variant, problem, why);
+}
+
+/** Whether the device's own FP8 matrix cores can take both operands; else they become bf16. gfx942's read e4m3fn too:
+ *  it is repaired on the way. */
+bool qni_gemm_any_fp8_supports(const qni_variant *variant, const qn_device *device,
+                               const void *problem, qni_reason *why) {
+    const qni_gemm_problem *p = problem;
+    const bool is_fnuz = qni_has(device, QNI_F(MFMA_FP8_FNUZ));
+    if (!is_fp8(p->dtype_a) || (!is_fnuz && p->dtype_a != QNI_E4M3FN))
+        return qni_no(why, "a is %s, takes e4m3fn%s", qni_dtype_name(p->dtype_a),
+                      is_fnuz ? ", e4m3fnuz" : "");
+    if (!is_fnuz && p->dtype_b != QNI_E4M3FN)
+        return qni_no(why, "b is %s, takes e4m3fn", qni_dtype_name(p->dtype_b));
+    return fits_grid(variant, p, why);
+}
+
+// ---- gemm.fp8_decode, gemm.fp8_mfma_*: packed weights
+
+/** The kind of FP8 that CDNA's matrix cores take. */
+static qni_dtype core_dtype(const qn_device *device) {
+    return qni_has(device, QNI_F(MFMA_FP8_FNUZ)) ? QNI_E4M3FNUZ : QNI_E4M3FN;
+}
+
+static bool is_core_dtype(const qn_device *device, const char *name, qni_dtype dtype,
+                          qni_reason *why) {
+    if (dtype == core_dtype(device))
+        return true;
+    return qni_no(why, "%s is %s, the matrix cores take %s", name, qni_dtype_name(dtype),
+                  qni_dtype_name(core_dtype(device)));
+}
+
+/** What every kernel for packed weights needs: offsets within a tile in 31 bits, a in dwords. */
+static bool fits_packed(const qni_variant *variant, const qn_device *device,
+                        const qni_gemm_problem *p, qni_reason *why) {
+    const int64_t kb = div_up(p->k, 128), rows = variant->config.rows;
+    if (!is_fp8(p->dtype_a) || !p->is_packed)
+        return qni_no(why, "b is not packed (qn_gemm_pack)");
+    if (!is_core_dtype(device, "b", p->dtype_b, why))
+        return false;
+    if (p->grouping == QN_GEMM_GROUPED_INDEX && rows > 128)
+        return qni_no(why, "groups begin at multiples of 128 rows, the tile has %ld", (long)rows);
+    if (p->a_k != 1)
+        return qni_no(why, "k is not contiguous in a");
+    if ((uintptr_t)p->a % 4 != 0 || p->a_row % 4 != 0 || p->a_group % 4 != 0)
+        return qni_no(why, "a's rows are not 4-byte aligned");
+    if (p->a_row > INT32_MAX / rows || p->k > INT32_MAX / 256)
+        return qni_no(why, "k=%ld, row stride %ld: a tile of a or b passes 2 GiB", (long)p->k,
+                      (long)p->a_row);
+    if ((p->scale_a_row * rows + p->scale_a_kb * kb) > INT32_MAX / 4)
+        return qni_no(why, "scale_a's strides %ld, %ld: a tile passes 2 GiB", (long)p->scale_a_row,
+                      (long)p->scale_a_kb);
+    return fits_grid(variant, p, why);
+}
+
+bool qni_gemm_decode_supports(const qni_variant *variant, const qn_device *device,
+                              const void *problem, qni_reason *why) {
+    const qni_gemm_problem *p = problem;
     if (p->dtype_a != QNI_E4M3FN && !is_core_dtype(device, "a", p->dtype_a, why))
         return false;
-    return fits_packed(device, p, &qni_gemm_kernels[QNI_GEMM_DECODE], why);
+    return fits_packed(variant, device, p, why);
 }
 
-qn_status qni_gemm_decode(qn_stream *stream, const void *problem) {
-    return qni_gemm_launch(stream, &qni_gemm_kernels[QNI_GEMM_DECODE], problem);
-}
-
-bool qni_gemm_fp8_supports(const qn_device *device, const void *problem, qni_reason *why) {
+bool qni_gemm_fp8_supports(const qni_variant *variant, const qn_device *device, const void *problem,
+                           qni_reason *why) {
     const qni_gemm_problem *p = problem;
-    if (!is_core_dtype(device, "a", p->dtype_a, why) ||
-        !fits_packed(device, p, &qni_gemm_kernels[QNI_GEMM_FP8_128], why))
-        return false;
-    if (is_large(device, p))
-        return qni_no(why, "large enough for the tile of 256 x 128");
-    return true;
+    return is_core_dtype(device, "a", p->dtype_a, why) && fits_packed(variant, device, p, why);
 }
 
-bool qni_gemm_fp8_large_supports(const qn_device *device, const void *problem, qni_reason *why) {
-    const qni_gemm_problem *p = problem;
-    if (p->grouping == QN_GEMM_GROUPED_INDEX)
-        return qni_no(why, "groups begin at multiples of 128 rows, the tile has 256");
-    return is_core_dtype(device, "a", p->dtype_a, why) &&
-           fits_packed(device, p, &qni_gemm_kernels[QNI_GEMM_FP8_256], why);
-}
-
-bool qni_gemm_fp8_fn_supports(const qn_device *device, const void *problem, qni_reason *why) {
+bool qni_gemm_fp8_fn_supports(const qni_variant *variant, const qn_device *device,
+                              const void *problem, qni_reason *why) {
     const qni_gemm_problem *p = problem;
     if (p->dtype_a != QNI_E4M3FN)
         return qni_no(why, "a is %s, takes e4m3fn", qni_dtype_name(p->dtype_a));
-    return fits_packed(device, p, &qni_gemm_kernels[QNI_GEMM_FP8_FN], why);
-}
-
-qn_status qni_gemm_fp8(qn_stream *stream, const void *problem) {
-    return qni_gemm_launch(stream, &qni_gemm_kernels[QNI_GEMM_FP8_128], problem);
-}
-
-qn_status qni_gemm_fp8_large(qn_stream *stream, const void *problem) {
-    return qni_gemm_launch(stream, &qni_gemm_kernels[QNI_GEMM_FP8_256], problem);
-}
-
-qn_status qni_gemm_fp8_fn(qn_stream *stream, const void *problem) {
-    return qni_gemm_launch(stream, &qni_gemm_kernels[QNI_GEMM_FP8_FN], problem);
+    return fits_packed(variant, device, p, why);
 }
 
 // ---- gemm_pack.gpu
@@ -242,8 +221,8 @@ static int64_t count_pack_blocks(const qni_gemm_pack_problem *p) {
     return p->groups * (p->packed_n / QK_PACK_ROWS) * (p->packed_k / QK_PACK_K);
 }
 
-bool qni_gemm_pack_gpu_supports(const qn_device *device, const void *problem, qni_reason *why) {
-    (void)device;
+bool qni_gemm_pack_gpu_supports(const qni_variant *, const qn_device *, const void *problem,
+                                qni_reason *why) {
     const qni_gemm_pack_problem *p = problem;
     if (p->packed_n > INT32_MAX || p->packed_k > INT32_MAX / QK_PACK_ROWS)
         return qni_no(why, "n=%ld k=%ld: needs n below 2^31, k below 2^26", (long)p->n, (long)p->k);
@@ -253,8 +232,7 @@ bool qni_gemm_pack_gpu_supports(const qn_device *device, const void *problem, qn
     return true;
 }
 
-qn_status qni_gemm_pack_gpu(qn_stream *stream, const void *problem) {
-    static const qni_kernel_ref kernel = {.image = "gemm_pack", .entry = "qk_gemm_pack"};
+qn_status qni_gemm_pack_gpu(const qni_variant *variant, qn_stream *stream, const void *problem) {
     const qni_gemm_pack_problem *p = problem;
     qk_gemm_pack_args args = {
         .packed = p->packed,
@@ -273,5 +251,5 @@ qn_status qni_gemm_pack_gpu(qn_stream *stream, const void *problem) {
         .fn_to_fnuz = p->dtype_in != p->dtype_out,
     };
     const uint32_t grid[3] = {(uint32_t)count_pack_blocks(p), 1, 1};
-    return qni_launch(stream, &kernel, grid, 256, &args, sizeof args);
+    return qni_launch(stream, &variant->config.kernel[0], grid, 256, &args, sizeof args);
 }

@@ -79,7 +79,7 @@ static void pack_tile(void *context, int64_t i) {
             pack_run(p, i / tiles, i % tiles * CPU_TILE_N + n, k0);
 }
 
-qn_status qni_gemm_pack_portable([[maybe_unused]] qn_stream *stream, const void *problem) {
+qn_status qni_gemm_pack_portable(const qni_variant *, qn_stream *, const void *problem) {
     qni_gemm_pack_problem p = *(const qni_gemm_pack_problem *)problem;
     qni_parallel(p.groups * (p.packed_n / CPU_TILE_N), pack_tile, &p);
     pack_scales(&p);

@@ -33,10 +33,12 @@ static inline int close_device(void **) {
     return 0;
 }
 
+enum { MAX_KERNELS = 32 }; // of an op
+
 /** How often each of the op's kernels ran. */
 typedef struct tally {
     const qni_op *op;
-    int ran[16];
+    int ran[MAX_KERNELS];
 } tally;
 
 static inline void count(void *context, const qn_check_result *r) {
@@ -49,40 +51,65 @@ static inline void count(void *context, const qn_check_result *r) {
         t->ran[i] += strcmp(t->op->variants[i].name, r->kernel) == 0;
 }
 
-/** Checks every problem of the op on every kernel; `wanted` (null: all of the op's) name those that must run. */
-static inline void check_op(const qni_op *op, const char *wanted) {
+/** Checks every problem of the op on every kernel. */
+static inline void check_op(const qni_op *op) {
     tally t = {.op = op};
     qn_check_options options = {.struct_size = sizeof options, .seed = 2};
-    assert_in_range(op->num_variants, 1, 16);
+    assert_in_range(op->num_variants, 1, MAX_KERNELS);
     assert_int_equal(qn_check(device, op->name, &options, count, &t), QN_OK);
     // A kernel that no problem reaches would pass unseen.
     for (int i = 0; i < op->num_variants; i++)
         if (!op->variants[i].is_cpu && t.ran[i] < 4 &&
-            (!wanted || strstr(wanted, op->variants[i].name)))
+            qni_device_meets(device, op->variants[i].needs))
             fail_msg("%s ran on %d problems", op->variants[i].name, t.ran[i]);
 }
 
-/** The image with another optimisation, which the JIT compiles. Unoptimised code keeps variables in scratch. */
-static inline qni_gemm_kernel at_level(qni_gemm_kernel_id id, const char *level) {
-    qni_gemm_kernel kernel = qni_gemm_kernels[id];
-    kernel.ref.defines = level;
-    kernel.ref.max_scratch_bytes = kernel.ref.max_sgpr_spills = INT32_MAX;
-    return kernel;
-}
-
-static inline void run_kernel(const qni_gemm_kernel *kernel, const qni_gemm_spec *spec) {
+/** Runs the kernel if it takes the case, and compares. */
+static inline bool run_kernel(const qni_variant *variant, const qni_gemm_spec *spec) {
+    const char *defines = variant->config.kernel[0].defines;
     qni_gemm_case c;
     double error;
     char detail[256] = "";
     assert_int_equal(qni_gemm_case_create(&c, stream, spec, 4), QN_OK);
-    assert_int_equal(qni_gemm_case_reset(&c), QN_OK);
-    if (qni_gemm_launch(stream, kernel, &c.problem) != QN_OK)
-        fail_msg("%s %s: %s", kernel->ref.image, kernel->ref.defines, qn_last_error());
-    assert_int_equal(qni_gemm_case_compare(&c, &error, detail, sizeof detail), QN_OK);
-    if (!(error <= 1))
-        fail_msg("%s %s on %s: error %g: %s", kernel->ref.image, kernel->ref.defines, c.text, error,
-                 detail);
+    const bool fits = qni_variant_fits(variant, device, &c.problem, nullptr);
+    if (fits) {
+        assert_int_equal(qni_gemm_case_reset(&c), QN_OK);
+        if (variant->run(variant, stream, &c.problem) != QN_OK)
+            fail_msg("%s %s: %s", variant->name, defines ? defines : "", qn_last_error());
+        assert_int_equal(qni_gemm_case_compare(&c, &error, detail, sizeof detail), QN_OK);
+        if (!(error <= 1))
+            fail_msg("%s %s on %s: error %g: %s", variant->name, defines ? defines : "", c.text,
+                     error, detail);
+    }
     qni_gemm_case_destroy(&c);
+    return fits;
+}
+
+/** The kernel of an image with another optimisation, which the JIT compiles. */
+static inline qni_variant at_level(const qni_variant *variant, const char *level) {
+    qni_variant copy = *variant;
+    copy.config.kernel[0].defines = level;
+    copy.config.kernel[0].max_scratch_bytes = copy.config.kernel[0].max_sgpr_spills = INT32_MAX;
+    return copy;
+}
+
+/** Runs each GPU kernel that the device can run as clang makes it at other levels, on the first of the cases that it takes.
+ *  Unoptimised code keeps its variables in scratch. */
+static inline void run_levels(const qni_gemm_spec *specs, size_t count) {
+    static qni_variant copies[2][8][MAX_KERNELS]; // a loaded kernel is known by its address
+    static int device_index;
+    const char *const levels[] = {"-O0", "-O1"};
+    for (int i = 0; i < qni_op_gemm.num_variants; i++)
+        for (int l = 0; l < 2 && !qni_op_gemm.variants[i].is_cpu; l++) {
+            qni_variant *copy = &copies[l][device_index][i];
+            size_t s = 0;
+            *copy = at_level(&qni_op_gemm.variants[i], levels[l]);
+            while (s < count && !run_kernel(copy, &specs[s]))
+                s++;
+            if (s == count && qni_device_meets(device, copy->needs))
+                fail_msg("no case for %s", copy->name);
+        }
+    device_index++;
 }
 
 #endif

@@ -8,28 +8,13 @@ static int open_gfx942(void **) {
 }
 
 static void check_problems_agree(void **) {
-    check_op(&qni_op_gemm, nullptr);
-    check_op(&qni_op_gemm_pack, nullptr);
+    check_op(&qni_op_gemm);
+    check_op(&qni_op_gemm_pack);
 }
 
-/** Runs each kernel that takes the case, and compares. */
 static void run_all_kernels(const qni_gemm_spec *spec) {
-    qni_gemm_case c;
-    qni_reason why;
-    assert_int_equal(qni_gemm_case_create(&c, stream, spec, 3), QN_OK);
-    for (int i = 0; i < qni_op_gemm.num_variants; i++) {
-        const qni_variant *variant = &qni_op_gemm.variants[i];
-        if (!qni_variant_fits(variant, device, &c.problem, &why))
-            continue;
-        double error;
-        char detail[256] = "";
-        assert_int_equal(qni_gemm_case_reset(&c), QN_OK);
-        assert_int_equal(variant->run(stream, &c.problem), QN_OK);
-        assert_int_equal(qni_gemm_case_compare(&c, &error, detail, sizeof detail), QN_OK);
-        if (!(error <= 1))
-            fail_msg("%s on %s: error %g: %s", variant->name, c.text, error, detail);
-    }
-    qni_gemm_case_destroy(&c);
+    for (int i = 0; i < qni_op_gemm.num_variants; i++)
+        run_kernel(&qni_op_gemm.variants[i], spec);
 }
 
 #define FNUZ QNI_E4M3FNUZ
@@ -89,27 +74,60 @@ static void groups_agree(void **) {
     run_table(groups, sizeof groups / sizeof *groups);
 }
 
-// ---- other levels of optimisation, other kernels than the choice
+// ---- the choice
 
-static void every_level_agrees(void **) {
-    static const qni_gemm_spec specs[QNI_NUM_GEMM_KERNELS] = {
-        [QNI_GEMM_ANY] = {.m = 70, .n = 66, .k = 200, .dtype_a = BF, .dtype_b = BF, .dtype_d = BF},
-        [QNI_GEMM_ANY_FP8] = PACKED(70, 66, 200, FN, F32),
-        [QNI_GEMM_DECODE] = PACKED(20, 66, 1100, FN, BF),
-        [QNI_GEMM_FP8_128] = PACKED(130, 140, 412, FNUZ, BF, .fill = QNI_FILL_ANY),
-        [QNI_GEMM_FP8_256] = PACKED(130, 140, 412, FNUZ, F32, .adds_c = true),
-        [QNI_GEMM_FP8_FN] = PACKED(130, 140, 412, FN, BF, .fill = QNI_FILL_ANY),
+typedef struct choice {
+    int64_t m, n, groups;
+    qn_gemm_grouping grouping;
+    qni_dtype dtype_a;
+    const char *kernel;
+} choice;
+
+static void choices_are_kept(void **) {
+    static const choice table[] = {
+        {1, 4096, 1, QN_GEMM_DENSE, FNUZ, "gemm.fp8_decode"},
+        {64, 4096, 1, QN_GEMM_DENSE, FN, "gemm.fp8_decode"},
+        {65, 4096, 1, QN_GEMM_DENSE, FNUZ, "gemm.fp8_mfma_128x128"},
+        {65, 4096, 1, QN_GEMM_DENSE, FN, "gemm.fp8_mfma_fn_128x128"},
+        {4096, 4096, 1, QN_GEMM_DENSE, FNUZ, "gemm.fp8_mfma_128x128"}, // 512 tiles of 256 x 128
+        {4096, 7168, 1, QN_GEMM_DENSE, FNUZ, "gemm.fp8_mfma_256x128"}, // 896, for 304 units
+        {8192, 7168, 8, QN_GEMM_GROUPED_INDEX, FNUZ, "gemm.fp8_mfma_128x128"},
+        {8192, 7168, 256, QN_GEMM_GROUPED_ENDS, FNUZ, "gemm.fp8_decode"}, // 32 rows a group
+        {64, 4096, 1, QN_GEMM_DENSE, BF, "gemm.any"},
     };
-    static qni_gemm_kernel kernels[2][QNI_NUM_GEMM_KERNELS];
-    for (int i = 0; i < QNI_NUM_GEMM_KERNELS; i++) {
-        kernels[0][i] = at_level((qni_gemm_kernel_id)i, "-O0");
-        kernels[1][i] = at_level((qni_gemm_kernel_id)i, "-O1");
-        run_kernel(&kernels[0][i], &specs[i]);
-        run_kernel(&kernels[1][i], &specs[i]);
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        const choice *c = &table[i];
+        const bool is_fp8 = c->dtype_a != BF;
+        const qni_gemm_problem p = {.grouping = c->grouping,
+                                    .dtype_a = c->dtype_a,
+                                    .dtype_b = is_fp8 ? FNUZ : BF,
+                                    .dtype_d = BF,
+                                    .groups = c->groups,
+                                    .m = c->m,
+                                    .n = c->n,
+                                    .k = 7168,
+                                    .a_row = 7168,
+                                    .a_k = 1,
+                                    .b_n = 7168,
+                                    .b_k = 1,
+                                    .is_packed = is_fp8};
+        const qni_variant *found = nullptr;
+        assert_int_equal(qni_choose(&qni_op_gemm, device, &p, &found), QN_OK);
+        assert_string_equal(found->name, c->kernel);
     }
 }
 
-/** On gfx942 FP8 goes to the FP8 cores; targets without them turn it into bf16, as here. */
+// ---- other levels of optimisation, other kernels than the choice
+
+static void every_level_agrees(void **) {
+    static const qni_gemm_spec specs[] = {
+        PACKED(130, 140, 412, FNUZ, BF, .fill = QNI_FILL_ANY),
+        PACKED(130, 140, 412, FN, BF, .fill = QNI_FILL_ANY),
+        {.m = 70, .n = 66, .k = 200, .dtype_a = BF, .dtype_b = BF, .dtype_d = BF}};
+    run_levels(specs, sizeof specs / sizeof *specs);
+}
+
+/** On gfx942 FP8 goes to the FP8 cores; gemm.any turns it into bf16, as on targets without them. */
 static void fp8_through_bf16_agrees(void **) {
     static const qni_gemm_spec specs[] = {
         {.m = 70, .n = 66, .k = 200, .dtype_a = FN, .dtype_b = FNUZ, .dtype_d = F32},
@@ -126,14 +144,15 @@ static void fp8_through_bf16_agrees(void **) {
          .b_transposed = true},
     };
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
-        run_kernel(&qni_gemm_kernels[QNI_GEMM_ANY], &specs[i]);
+        run_all_kernels(&specs[i]);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(check_problems_agree), cmocka_unit_test(long_loops_agree),
-        cmocka_unit_test(many_tiles_agree),     cmocka_unit_test(groups_agree),
-        cmocka_unit_test(every_level_agrees),   cmocka_unit_test(fp8_through_bf16_agrees),
+        cmocka_unit_test(check_problems_agree),    cmocka_unit_test(long_loops_agree),
+        cmocka_unit_test(many_tiles_agree),        cmocka_unit_test(groups_agree),
+        cmocka_unit_test(choices_are_kept),        cmocka_unit_test(every_level_agrees),
+        cmocka_unit_test(fp8_through_bf16_agrees),
     };
     return cmocka_run_group_tests(tests, open_gfx942, close_device);
 }

@@ -42,16 +42,13 @@ typedef struct qni_seq_lens_problem {
 extern const qni_op qni_op_kvcache, qni_op_kvcache_positions, qni_op_kvcache_seq_lens;
 
 /** The kernels: what variants.def lists. */
-#define QN_VARIANT(op, kernel, where, needs, supports, run)                                        \
-    qn_status run(qn_stream *stream, const void *problem);
+#define QN_VARIANT(op, kernel, where, needs, supports, cost, run, ...) qni_run_fn run;
 #define QN_IMAGE(...)
 #include "variants.def"
 #undef QN_VARIANT
 #undef QN_IMAGE
-bool qni_kvcache_gpu_supports(const qn_device *device, const void *problem, qni_reason *why);
-bool qni_kvcache_gpu_any_supports(const qn_device *device, const void *problem, qni_reason *why);
-bool qni_positions_gpu_supports(const qn_device *device, const void *problem, qni_reason *why);
-bool qni_seq_lens_gpu_supports(const qn_device *device, const void *problem, qni_reason *why);
+qni_supports_fn qni_kvcache_gpu_supports, qni_kvcache_gpu_any_supports, qni_positions_gpu_supports,
+    qni_seq_lens_gpu_supports;
 
 /** All problems of either op, for the check harness: kvcache_check.c. */
 qn_status qni_kvcache_check(qni_check_run *run, const qni_op *op);

@@ -64,7 +64,7 @@ static void run_task(void *context, int64_t i) {
         atomic_thread_fence(memory_order_seq_cst);
 }
 
-qn_status qni_kvcache_cpu(qn_stream *stream, const void *problem) {
+qn_status qni_kvcache_cpu(const qni_variant *, qn_stream *stream, const void *problem) {
     (void)stream;
     qni_kvcache_problem p = *(const qni_kvcache_problem *)problem;
     const int64_t per_task = 1 + task_bytes / token_bytes(&p);
@@ -72,7 +72,7 @@ qn_status qni_kvcache_cpu(qn_stream *stream, const void *problem) {
     return QN_OK;
 }
 
-qn_status qni_positions_cpu(qn_stream *stream, const void *problem) {
+qn_status qni_positions_cpu(const qni_variant *, qn_stream *stream, const void *problem) {
     (void)stream;
     const qni_positions_problem *p = problem;
     for (int64_t t = 0; t < p->n; t++) {
@@ -83,7 +83,7 @@ qn_status qni_positions_cpu(qn_stream *stream, const void *problem) {
     return QN_OK;
 }
 
-qn_status qni_seq_lens_cpu(qn_stream *stream, const void *problem) {
+qn_status qni_seq_lens_cpu(const qni_variant *, qn_stream *stream, const void *problem) {
     (void)stream;
     const qni_seq_lens_problem *p = problem;
     for (int64_t b = 0; b < p->batches; b++)

@@ -32,7 +32,8 @@ static bool has_whole_items(const qni_kvcache_problem *p, const qni_cache_rows *
 }
 
 /** Kernels count in 32 bits. */
-bool qni_kvcache_gpu_any_supports(const qn_device *device, const void *problem, qni_reason *why) {
+bool qni_kvcache_gpu_any_supports(const qni_variant *, const qn_device *device, const void *problem,
+                                  qni_reason *why) {
     (void)device;
     const qni_kvcache_problem *p = problem;
     for (int i = 0; i < 2; i++)
@@ -43,15 +44,17 @@ bool qni_kvcache_gpu_any_supports(const qn_device *device, const void *problem, 
     return true;
 }
 
-bool qni_kvcache_gpu_supports(const qn_device *device, const void *problem, qni_reason *why) {
+bool qni_kvcache_gpu_supports(const qni_variant *variant, const qn_device *device,
+                              const void *problem, qni_reason *why) {
     const qni_kvcache_problem *p = problem;
     if (!has_whole_items(p, &p->parts[0]) || !has_whole_items(p, &p->parts[1]))
         return qni_no(why, "a tensor or its rows are not in whole items of %ld elements, aligned",
                       (long)item_of(p));
-    return qni_kvcache_gpu_any_supports(device, problem, why);
+    return qni_kvcache_gpu_any_supports(variant, device, problem, why);
 }
 
-bool qni_positions_gpu_supports(const qn_device *device, const void *problem, qni_reason *why) {
+bool qni_positions_gpu_supports(const qni_variant *, const qn_device *device, const void *problem,
+                                qni_reason *why) {
     (void)device;
     const qni_positions_problem *p = problem;
     return (p->n < most && p->batches < most) ||
@@ -89,12 +92,12 @@ static qn_status launch(qn_stream *stream, const qni_kvcache_problem *p,
     return qni_launch(stream, kernel, grid, THREADS, &args, sizeof args);
 }
 
-qn_status qni_kvcache_gpu(qn_stream *stream, const void *problem) {
+qn_status qni_kvcache_gpu(const qni_variant *, qn_stream *stream, const void *problem) {
     const qni_kvcache_problem *p = problem;
     return launch(stream, p, is_quant(p) ? &quant[p->dtype] : &copy, item_of(p));
 }
 
-qn_status qni_kvcache_gpu_any(qn_stream *stream, const void *problem) {
+qn_status qni_kvcache_gpu_any(const qni_variant *, qn_stream *stream, const void *problem) {
     return launch(stream, problem, &any, 1);
 }
 
@@ -106,7 +109,7 @@ static qn_status launch_lanes(qn_stream *stream, const qni_kernel_ref *kernel, i
     return qni_launch(stream, kernel, grid, THREADS, args, args_bytes);
 }
 
-qn_status qni_positions_gpu(qn_stream *stream, const void *problem) {
+qn_status qni_positions_gpu(const qni_variant *, qn_stream *stream, const void *problem) {
     const qni_positions_problem *p = problem;
     const qk_positions_args args = {.batch_indices = p->batch_indices,
                                     .positions = p->positions,
@@ -117,14 +120,15 @@ qn_status qni_positions_gpu(qn_stream *stream, const void *problem) {
     return launch_lanes(stream, &positions, p->n, &args, sizeof args);
 }
 
-bool qni_seq_lens_gpu_supports(const qn_device *device, const void *problem, qni_reason *why) {
+bool qni_seq_lens_gpu_supports(const qni_variant *, const qn_device *device, const void *problem,
+                               qni_reason *why) {
     (void)device;
     const qni_seq_lens_problem *p = problem;
     return p->batches < most ||
            qni_no(why, "%ld sequences; fewer than 2^30 are accepted", (long)p->batches);
 }
 
-qn_status qni_seq_lens_gpu(qn_stream *stream, const void *problem) {
+qn_status qni_seq_lens_gpu(const qni_variant *, qn_stream *stream, const void *problem) {
     const qni_seq_lens_problem *p = problem;
     const qk_seq_lens_args args = {.seq_lens = p->seq_lens,
                                    .kv_indptr = p->kv_indptr,

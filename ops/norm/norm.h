@@ -48,16 +48,17 @@ typedef struct qni_norm_problem {
 extern const qni_op qni_op_norm;
 
 /** The kernels: what variants.def lists. */
-#define QN_VARIANT(op, kernel, where, needs, supports, run)                                        \
-    qn_status run(qn_stream *stream, const void *problem);
+#define QN_VARIANT(op, kernel, where, needs, supports, cost, run, ...) qni_run_fn run;
 #define QN_IMAGE(...)
 #include "variants.def"
 #undef QN_VARIANT
 #undef QN_IMAGE
-bool qni_norm_gpu_rows_supports(const qn_device *device, const void *problem, qni_reason *why);
-bool qni_norm_gpu_supports(const qn_device *device, const void *problem, qni_reason *why);
-bool qni_norm_gpu_any_supports(const qn_device *device, const void *problem, qni_reason *why);
-bool qni_norm_avx512bf16_supports(const qn_device *device, const void *problem, qni_reason *why);
+/** What a GPU kernel is made for: LayerNorm, FP8 results, a residual or a gate; or, at a cost, for whatever operands there
+ *  are. */
+enum { QNI_NORM_LAYER = 1, QNI_NORM_QUANT = 2, QNI_NORM_SUM = 4, QNI_NORM_GENERAL = 8 };
+qni_supports_fn qni_norm_rms_rows_supports, qni_norm_kept_supports, qni_norm_any_supports,
+    qni_norm_avx512bf16_supports;
+qni_cost_fn qni_norm_rms_rows_cost, qni_norm_kept_cost;
 
 /** All problems of the op, for the check harness: norm_check.c. */
 qn_status qni_norm_check(qni_check_run *run, const qni_op *op);

@@ -3,7 +3,7 @@
 #define QN_LANES 16
 #include "norm_simd.h"
 
-qn_status qni_norm_avx512(qn_stream *stream, const void *problem) {
+qn_status qni_norm_avx512(const qni_variant *, qn_stream *stream, const void *problem) {
     (void)stream;
     return qni_norm_on_threads(problem, norm_rows);
 }

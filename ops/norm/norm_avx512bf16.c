@@ -5,13 +5,14 @@
 #define QN_BF16_ALONE
 #include "norm_simd.h"
 
-bool qni_norm_avx512bf16_supports(const qn_device *device, const void *problem, qni_reason *why) {
+bool qni_norm_avx512bf16_supports(const qni_variant *, const qn_device *device, const void *problem,
+                                  qni_reason *why) {
     (void)device;
     const qni_norm_problem *p = problem;
     return p->dtype == QNI_BF16 || qni_no(why, "x is not bf16");
 }
 
-qn_status qni_norm_avx512bf16(qn_stream *stream, const void *problem) {
+qn_status qni_norm_avx512bf16(const qni_variant *, qn_stream *stream, const void *problem) {
     (void)stream;
     return qni_norm_on_threads(problem, norm_rows);
 }

@@ -25,7 +25,7 @@ qn_status qni_norm_on_threads(const qni_norm_problem *p, qni_norm_rows_fn rows) 
     return QN_OK;
 }
 
-qn_status qni_norm_cpu(qn_stream *stream, const void *problem) {
+qn_status qni_norm_cpu(const qni_variant *, qn_stream *stream, const void *problem) {
     (void)stream;
     return qni_norm_on_threads(problem, norm_rows);
 }

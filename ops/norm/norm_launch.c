@@ -1,36 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses and launches the kernels of norm_gpu.c.
+// Which problems the kernels of norm_gpu.c and norm_any_gpu.c take, what they cost, and their launch.
 #include "norm.h"
 #include "norm_gpu.h"
 
-#define KERNEL(entry_name) {.image = "norm", .entry = #entry_name}
-#define BY_DTYPE(prefix)                                                                           \
-    {[QNI_F32] = KERNEL(prefix##_f32),                                                             \
-     [QNI_F16] = KERNEL(prefix##_f16),                                                             \
-     [QNI_BF16] = KERNEL(prefix##_bf16)}
-static const qni_kernel_ref rows_kernels[] = BY_DTYPE(qk_rms_rows);
-static const qni_kernel_ref kept[][QNI_BF16 + 1] = {
-    BY_DTYPE(qk_rms),           BY_DTYPE(qk_rms_quant), BY_DTYPE(qk_rms_sum),
-    BY_DTYPE(qk_rms_sum_quant), BY_DTYPE(qk_rms_any),   BY_DTYPE(qk_layer),
-    BY_DTYPE(qk_layer_sum),     BY_DTYPE(qk_layer_any)};
-#undef KERNEL
-#define KERNEL(entry_name) {.image = "norm_any", .entry = #entry_name}
-static const qni_kernel_ref any[] = BY_DTYPE(qk_norm_any);
-
 enum { RUN = 8, ROW_LANES = 16, ROWS_THREADS = 256, ROWS_PER_GROUP = ROWS_THREADS / ROW_LANES };
 constexpr int64_t max_grid = 1 << 20, max_elements = 1 << 14; // of a launch; of a row
-
-/** Which kernels a problem takes, in the order of `kept`. */
-typedef enum family {
-    RMS,
-    RMS_QUANT,
-    RMS_SUM,
-    RMS_SUM_QUANT,
-    RMS_ANY,
-    LAYER,
-    LAYER_SUM,
-    LAYER_ANY
-} family;
 
 /** Whether FP8 is of the kind that norm_gpu.c's kernels are made for. */
 static bool has_usual_kind(const qn_device *device, const qni_norm_problem *p) {
@@ -41,32 +15,12 @@ static bool has_sum(const qni_norm_problem *p) {
     return p->residual.data || p->gate.data;
 }
 
-/** Few rows: only one row's latency counts, and the kernels of sums, with or without one, spread it over twice the
- *  lanes. */
-static family family_of(const qn_device *device, const qni_norm_problem *p) {
-    const bool is_few = p->rows <= 2 * (int64_t)device->info.num_compute_units;
-    const bool is_sum = has_sum(p) || is_few;
-    const bool is_quant = p->quant != QNI_NORM_PLAIN;
-    if (p->subtracts_mean || p->beta.data)
-        return is_quant || !p->weight.data || !p->beta.data ? LAYER_ANY
-               : is_sum                                     ? LAYER_SUM
-                                                            : LAYER;
-    if (!p->weight.data || p->dtype_weights != p->dtype || !has_usual_kind(device, p))
-        return RMS_ANY;
-    return is_sum ? is_quant ? RMS_SUM_QUANT : RMS_SUM : is_quant ? RMS_QUANT : RMS;
+static bool is_layer(const qni_norm_problem *p) {
+    return p->subtracts_mean || p->beta.data;
 }
 
-/** Waves of a row. A lane keeps 4 runs of 8 elements; 8 where they stay in their 16 bits: rows without a sum. Those have
- *  exactly twice the waves where rows are few, which gives their sums the same order. */
-static int64_t waves_of(family f, const qni_norm_problem *p, int64_t wave) {
-    const bool is_raw = f == RMS || f == RMS_QUANT || f == LAYER;
-    const bool may_be_raw = p->dtype != QNI_F32 && !has_sum(p) && f != RMS_ANY && f != LAYER_ANY;
-    const int64_t elements = wave * RUN * (may_be_raw ? 8 : 4);
-    return (p->h + elements - 1) / elements * (may_be_raw && !is_raw ? 2 : 1);
-}
-
-bool qni_norm_gpu_any_supports(const qn_device *device, const void *problem, qni_reason *why) {
-    (void)device;
+bool qni_norm_any_supports(const qni_variant *, const qn_device *, const void *problem,
+                           qni_reason *why) {
     const qni_norm_problem *p = problem;
     if (p->rows < INT32_MAX && p->h < INT32_MAX - RUN * 1024)
         return true;
@@ -93,25 +47,61 @@ static bool has_whole_runs(const qni_norm_problem *p, qni_reason *why) {
     return qni_no(why, "a tensor does not begin, or its rows do not, at a multiple of 16 bytes");
 }
 
-bool qni_norm_gpu_rows_supports(const qn_device *device, const void *problem, qni_reason *why) {
+bool qni_norm_rms_rows_supports(const qni_variant *variant, const qn_device *device,
+                                const void *problem, qni_reason *why) {
     const qni_norm_problem *p = problem;
     if (p->h > RUN * ROW_LANES)
         return qni_no(why, "h=%ld is more than 128, which 16 lanes keep", (long)p->h);
     if (p->subtracts_mean || p->beta.data || p->residual.data || p->gate.data || !p->weight.data ||
         p->dtype_weights != p->dtype || p->quant != QNI_NORM_PLAIN)
         return qni_no(why, "not a plain RMSNorm with weights of x's dtype");
-    return has_whole_runs(p, why) && qni_norm_gpu_any_supports(device, problem, why);
+    return has_whole_runs(p, why) && qni_norm_any_supports(variant, device, problem, why);
 }
 
-bool qni_norm_gpu_supports(const qn_device *device, const void *problem, qni_reason *why) {
+/** The weights, scales and sums that kernels without QNI_NORM_GENERAL are made for. */
+static bool takes_operands(uint32_t flags, const qn_device *device, const qni_norm_problem *p,
+                           qni_reason *why) {
+    const bool is_quant = flags & QNI_NORM_QUANT;
+    if (is_quant != (p->quant != QNI_NORM_PLAIN) || !has_usual_kind(device, p))
+        return qni_no(why, "out is %s, takes %s", qni_dtype_name(p->dtype_out),
+                      is_quant ? qni_dtype_name(qni_usual_e4m3(device)) : "x's dtype");
+    if (has_sum(p) && !(flags & QNI_NORM_SUM))
+        return qni_no(why, "a residual or a gate is given");
+    if (!p->weight.data || (is_layer(p) ? !p->beta.data : p->dtype_weights != p->dtype))
+        return qni_no(why, "takes weights%s", is_layer(p) ? " and a bias" : " of x's dtype");
+    return true;
+}
+
+bool qni_norm_kept_supports(const qni_variant *variant, const qn_device *device,
+                            const void *problem, qni_reason *why) {
     const qni_norm_problem *p = problem;
-    const bool is_layer = p->subtracts_mean || p->beta.data;
-    if (is_layer && p->quant > QNI_NORM_STATIC)
+    const uint32_t flags = variant->config.flags;
+    if (is_layer(p) != !!(flags & QNI_NORM_LAYER))
+        return qni_no(why, "this is %s", is_layer(p) ? "LayerNorm" : "RMSNorm");
+    if (is_layer(p) && p->quant > QNI_NORM_STATIC)
         return qni_no(why, "LayerNorm with scales to be found");
     if (p->h > max_elements)
         return qni_no(why, "h=%ld is more than %ld, which a workgroup keeps", (long)p->h,
                       (long)max_elements);
-    return has_whole_runs(p, why) && qni_norm_gpu_any_supports(device, problem, why);
+    if (!(flags & QNI_NORM_GENERAL) && !takes_operands(flags, device, p, why))
+        return false;
+    return has_whole_runs(p, why) && qni_norm_any_supports(variant, device, problem, why);
+}
+
+// ---- costs: beside that of a row among many, by the kernel that reads only what it needs
+
+double qni_norm_rms_rows_cost(const qni_variant *, const qn_device *, const void *) {
+    return 0.5;
+}
+
+/** Of few rows the latency of one counts, and a kernel of sums spreads a row over twice the lanes. */
+double qni_norm_kept_cost(const qni_variant *variant, const qn_device *device,
+                          const void *problem) {
+    const qni_norm_problem *p = problem;
+    const bool is_few = p->rows <= 2 * (int64_t)device->info.num_compute_units;
+    if (variant->config.flags & QNI_NORM_GENERAL)
+        return 3;
+    return variant->config.flags & QNI_NORM_SUM ? 1.5 : is_few ? 2 : 1;
 }
 
 static qk_norm_args make_args(const qni_norm_problem *p) {
@@ -165,19 +155,27 @@ static qn_status launch(qn_stream *stream, const qni_norm_problem *p, const qni_
     return st;
 }
 
-qn_status qni_norm_gpu_rows(qn_stream *stream, const void *problem) {
-    const qni_norm_problem *p = problem;
-    return launch(stream, p, &rows_kernels[p->dtype], ROWS_PER_GROUP, ROWS_THREADS);
+/** Waves of a row. A lane keeps 4 runs of 8 elements; 8 where they stay in their 16 bits: rows without a sum. A kernel of
+ *  sums gives such a row exactly twice the waves, so that its sums have the same order. */
+static int64_t waves_of(uint32_t flags, const qni_norm_problem *p, int64_t wave) {
+    const bool may_be_raw = p->dtype != QNI_F32 && !has_sum(p) && !(flags & QNI_NORM_GENERAL);
+    const int64_t elements = wave * RUN * (may_be_raw ? 8 : 4);
+    return (p->h + elements - 1) / elements * (may_be_raw && flags & QNI_NORM_SUM ? 2 : 1);
 }
 
-qn_status qni_norm_gpu(qn_stream *stream, const void *problem) {
+qn_status qni_norm_rms_rows(const qni_variant *variant, qn_stream *stream, const void *problem) {
     const qni_norm_problem *p = problem;
-    const family f = family_of(stream->device, p);
+    return launch(stream, p, &variant->config.kernel[p->dtype], ROWS_PER_GROUP, ROWS_THREADS);
+}
+
+qn_status qni_norm_kept(const qni_variant *variant, qn_stream *stream, const void *problem) {
+    const qni_norm_problem *p = problem;
     const int64_t wave = stream->device->target->wave_size;
-    return launch(stream, p, &kept[f][p->dtype], 1, waves_of(f, p, wave) * wave);
+    return launch(stream, p, &variant->config.kernel[p->dtype], 1,
+                  waves_of(variant->config.flags, p, wave) * wave);
 }
 
-qn_status qni_norm_gpu_any(qn_stream *stream, const void *problem) {
+qn_status qni_norm_any(const qni_variant *variant, qn_stream *stream, const void *problem) {
     const qni_norm_problem *p = problem;
-    return launch(stream, p, &any[p->dtype], 1, 256);
+    return launch(stream, p, &variant->config.kernel[p->dtype], 1, 256);
 }

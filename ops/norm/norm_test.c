@@ -202,8 +202,7 @@ static void test_batch(void **) {
 
 /** Rows of a large output, which goes past the caches, have the bits that they have one at a time, which do not; and
  *  nothing is written between them. */
-static void compare_large(qn_status (*kernel)(qn_stream *, const void *), qni_dtype dtype,
-                          qni_norm_quant quant) {
+static void compare_large(qni_run_fn *kernel, qni_dtype dtype, qni_norm_quant quant) {
     enum { N = 2060, H = 4104, STRIDE = 4160 }; // 8 MiB of FP8; rows at cache lines, their ends not
     const qni_dtype dtype_out = quant == QNI_NORM_PLAIN ? dtype : QNI_E4M3FN;
     const size_t size = (size_t)qni_dtype_bytes(dtype_out), row = STRIDE * size;
@@ -228,9 +227,9 @@ static void compare_large(qn_status (*kernel)(qn_stream *, const void *), qni_dt
                           .quant = quant,
                           .scale = found,
                           .scale_row = 1};
-    assert_int_equal(kernel(stream, &p), QN_OK);
+    assert_int_equal(kernel(nullptr, stream, &p), QN_OK);
     p.rows = 1, p.out.data = one, p.scale = found ? scales[1] : nullptr;
-    assert_int_equal(kernel(stream, &p), QN_OK);
+    assert_int_equal(kernel(nullptr, stream, &p), QN_OK);
     for (size_t r = 0; r < N; r++) {
         assert_memory_equal(many + r * row, one, row);
         assert_true(scales[0][r] == scales[1][0]);
@@ -242,7 +241,7 @@ static void compare_large(qn_status (*kernel)(qn_stream *, const void *), qni_dt
 
 static void test_large(void **) {
     static const struct {
-        qn_status (*run)(qn_stream *, const void *);
+        qni_run_fn *run;
         uint64_t needs;
     } kernels[] = {
         {qni_norm_avx512, QNI_F(AVX512)}, {qni_norm_avx2, QNI_F(AVX2)}, {qni_norm_cpu, 0}};

@@ -16,7 +16,7 @@ typedef struct qni_pack_problem {
 } qni_pack_problem;
 
 extern const qni_op qni_op_packbits;
-bool qni_pack_gpu_supports(const qn_device *device, const void *problem, qni_reason *why);
+qni_supports_fn qni_pack_gpu_supports;
 qn_status qni_pack_check(qni_check_run *run, const qni_op *op);
 
 /** The definition, in host memory: bytes first .. of one segment's `count` values. */

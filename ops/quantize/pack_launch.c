@@ -32,7 +32,7 @@ static void pack_segment(void *context, int64_t i) {
                      p->out + p->indptr_out[i], p->is_little);
 }
 
-qn_status qni_pack_cpu(qn_stream *stream, const void *problem) {
+qn_status qni_pack_cpu(const qni_variant *, qn_stream *stream, const void *problem) {
     (void)stream;
     const qni_pack_problem *p = problem;
     qni_pack_problem copy = *p;
@@ -47,14 +47,15 @@ qn_status qni_pack_cpu(qn_stream *stream, const void *problem) {
     return QN_OK;
 }
 
-bool qni_pack_gpu_supports(const qn_device *device, const void *problem, qni_reason *why) {
+bool qni_pack_gpu_supports(const qni_variant *, const qn_device *device, const void *problem,
+                           qni_reason *why) {
     (void)device;
     const qni_pack_problem *p = problem;
     return p->segments < INT32_MAX ||
            qni_no(why, "%ld segments; fewer than 2^31 are accepted", (long)p->segments);
 }
 
-qn_status qni_pack_gpu(qn_stream *stream, const void *problem) {
+qn_status qni_pack_gpu(const qni_variant *, qn_stream *stream, const void *problem) {
     const qni_pack_problem *p = problem;
     const qk_pack_args args = {.x = p->x,
                                .out = p->out,

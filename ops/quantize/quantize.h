@@ -31,13 +31,12 @@ typedef struct qni_quantize_problem {
 extern const qni_op qni_op_quantize, qni_op_dequantize;
 
 /** The kernels: what variants.def lists. */
-#define QN_VARIANT(op, kernel, where, needs, supports, run)                                        \
-    qn_status run(qn_stream *stream, const void *problem);
+#define QN_VARIANT(op, kernel, where, needs, supports, cost, run, ...) qni_run_fn run;
 #define QN_IMAGE(...)
 #include "variants.def"
 #undef QN_VARIANT
 #undef QN_IMAGE
-bool qni_quantize_gpu_supports(const qn_device *device, const void *problem, qni_reason *why);
+qni_supports_fn qni_quantize_gpu_supports;
 
 /** Launch kernels that take a team of lanes for each 128 columns of a row, or a workgroup for each block. */
 qn_status qni_quantize_launch_teams(qn_stream *stream, const qni_quantize_problem *p,

@@ -4,13 +4,13 @@
 #include "dequantize_loops.h"
 #include "quantize_simd.h"
 
-qn_status qni_quantize_avx2(qn_stream *stream, const void *problem) {
+qn_status qni_quantize_avx2(const qni_variant *, qn_stream *stream, const void *problem) {
     (void)stream;
     qni_quantize_on_threads(problem, quantize_blocks);
     return QN_OK;
 }
 
-qn_status qni_dequantize_avx2(qn_stream *stream, const void *problem) {
+qn_status qni_dequantize_avx2(const qni_variant *, qn_stream *stream, const void *problem) {
     (void)stream;
     qni_quantize_on_threads(problem, dequantize_blocks);
     return QN_OK;

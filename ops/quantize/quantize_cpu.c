@@ -59,13 +59,13 @@ static void quantize_blocks(const qni_quantize_problem *p, int64_t first, int64_
     }
 }
 
-qn_status qni_quantize_cpu(qn_stream *stream, const void *problem) {
+qn_status qni_quantize_cpu(const qni_variant *, qn_stream *stream, const void *problem) {
     (void)stream;
     qni_quantize_on_threads(problem, quantize_blocks);
     return QN_OK;
 }
 
-qn_status qni_dequantize_cpu(qn_stream *stream, const void *problem) {
+qn_status qni_dequantize_cpu(const qni_variant *, qn_stream *stream, const void *problem) {
     (void)stream;
     qni_quantize_on_threads(problem, dequantize_blocks);
     return QN_OK;

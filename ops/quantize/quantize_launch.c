@@ -13,7 +13,8 @@ static const qni_kernel_ref quantize_blocks[] = BY_DTYPE(qk_quantize_blocks);
 static const qni_kernel_ref dequantize[] = BY_DTYPE(qk_dequantize);
 
 /** Kernels count rows and columns in 32 bits and step past the end by less than a grid. */
-bool qni_quantize_gpu_supports(const qn_device *device, const void *problem, qni_reason *why) {
+bool qni_quantize_gpu_supports(const qni_variant *, const qn_device *device, const void *problem,
+                               qni_reason *why) {
     (void)device;
     const qni_quantize_problem *p = problem;
     if (p->rows < INT32_MAX && p->cols < INT32_MAX)
@@ -74,13 +75,13 @@ qn_status qni_quantize_launch_blocks(qn_stream *stream, const qni_quantize_probl
     return launch(stream, p, kernel, QK_BLOCK, QK_BLOCK);
 }
 
-qn_status qni_quantize_gpu(qn_stream *stream, const void *problem) {
+qn_status qni_quantize_gpu(const qni_variant *, qn_stream *stream, const void *problem) {
     const qni_quantize_problem *p = problem;
     return p->block_rows == 1 ? qni_quantize_launch_teams(stream, p, &quantize_rows[p->dtype_x])
                               : qni_quantize_launch_blocks(stream, p, &quantize_blocks[p->dtype_x]);
 }
 
-qn_status qni_dequantize_gpu(qn_stream *stream, const void *problem) {
+qn_status qni_dequantize_gpu(const qni_variant *, qn_stream *stream, const void *problem) {
     const qni_quantize_problem *p = problem;
     return qni_quantize_launch_teams(stream, p, &dequantize[p->dtype_x]);
 }

@@ -71,7 +71,7 @@ qn_status qni_rows_on_threads(const qni_rows_problem *p, const qni_rows_fns *ker
     return QN_OK;
 }
 
-qn_status qni_rows_cpu(qn_stream *stream, const void *problem) {
+qn_status qni_rows_cpu(const qni_variant *, qn_stream *stream, const void *problem) {
     (void)stream;
     return qni_rows_on_threads(problem, &fns);
 }

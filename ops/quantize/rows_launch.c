@@ -29,7 +29,8 @@ static int64_t runs_per_lane(const qni_rows_problem *p) {
     return p->dtype_x == QNI_F32 ? 2 : 4;
 }
 
-bool qni_rows_gpu_any_supports(const qn_device *device, const void *problem, qni_reason *why) {
+bool qni_rows_gpu_any_supports(const qni_variant *, const qn_device *device, const void *problem,
+                               qni_reason *why) {
     (void)device;
     const qni_rows_problem *p = problem;
     if (p->rows < INT32_MAX && p->cols < INT32_MAX - RUN * QK_ROWS_THREADS)
@@ -38,7 +39,8 @@ bool qni_rows_gpu_any_supports(const qn_device *device, const void *problem, qni
                   (long)p->rows, (long)p->cols);
 }
 
-bool qni_rows_gpu_supports(const qn_device *device, const void *problem, qni_reason *why) {
+bool qni_rows_gpu_supports(const qni_variant *variant, const qn_device *device, const void *problem,
+                           qni_reason *why) {
     const qni_rows_problem *p = problem;
     const bool is_power = (p->group & (p->group - 1)) == 0;
     if (!qni_rows_has_one_scale(p) && (p->group > MAX_GROUP || !is_power))
@@ -48,7 +50,7 @@ bool qni_rows_gpu_supports(const qn_device *device, const void *problem, qni_rea
                            "and 16 bytes, or groups are not of whole runs of 8");
     if (p->cols > RUN * runs_per_lane(p) * QK_ROWS_THREADS * max_grid[1])
         return qni_no(why, "rows of %ld are too long", (long)p->cols);
-    return qni_rows_gpu_any_supports(device, problem, why);
+    return qni_rows_gpu_any_supports(variant, device, problem, why);
 }
 
 static qk_rows_args make_args(const qni_rows_problem *p) {
@@ -86,7 +88,7 @@ static qn_status launch_maxima(qn_stream *stream, const qni_rows_problem *p,
                   p->rows < QNI_ROWS_MAXIMA ? p->rows : QNI_ROWS_MAXIMA, 1);
 }
 
-qn_status qni_rows_gpu(qn_stream *stream, const void *problem) {
+qn_status qni_rows_gpu(const qni_variant *, qn_stream *stream, const void *problem) {
     const qni_rows_problem *p = problem;
     const int64_t runs = div_up(p->cols / RUN, runs_per_lane(p)); // for each lane one turn
     qk_rows_args args = make_args(p);
@@ -101,7 +103,7 @@ qn_status qni_rows_gpu(qn_stream *stream, const void *problem) {
                   div_up(runs, 1 << args.lanes_log2));
 }
 
-qn_status qni_rows_gpu_any(qn_stream *stream, const void *problem) {
+qn_status qni_rows_gpu_any(const qni_variant *, qn_stream *stream, const void *problem) {
     const qni_rows_problem *p = problem;
     const qk_rows_args args = make_args(p);
     const qn_status st = launch_maxima(stream, p, &args);

@@ -17,12 +17,12 @@ static qn_status launch(qn_stream *stream, const qni_kernel_ref *kernel, int64_t
     return qni_launch(stream, kernel, grid, QK_SCALES_THREADS, args, args_bytes);
 }
 
-qn_status qni_scales_gpu(qn_stream *stream, const void *problem) {
+qn_status qni_scales_gpu(const qni_variant *, qn_stream *stream, const void *problem) {
     const qni_scales_problem *p = problem;
     return launch(stream, &scales, p->rows, p->quads, p->groups, p, sizeof *p);
 }
 
-qn_status qni_k_scales_gpu(qn_stream *stream, const void *problem) {
+qn_status qni_k_scales_gpu(const qni_variant *, qn_stream *stream, const void *problem) {
     const qni_k_scales_problem *p = problem;
     return launch(stream, &k_grouped, p->rows, p->words, 1, p, sizeof *p);
 }
@@ -38,7 +38,7 @@ static void move_tile(void *context, int64_t i) {
             qk_move_quad(p, (uint32_t)(i / tiles), quad, (uint32_t)row);
 }
 
-qn_status qni_scales_cpu(qn_stream *stream, const void *problem) {
+qn_status qni_scales_cpu(const qni_variant *, qn_stream *stream, const void *problem) {
     (void)stream;
     qni_scales_problem p = *(const qni_scales_problem *)problem;
     qni_parallel((p.rows + tile - 1) / tile * p.groups, move_tile, &p);
@@ -52,7 +52,7 @@ static void move_word(void *context, int64_t word) {
         qk_move_k_quad(p, w, (uint32_t)word, row);
 }
 
-qn_status qni_k_scales_cpu(qn_stream *stream, const void *problem) {
+qn_status qni_k_scales_cpu(const qni_variant *, qn_stream *stream, const void *problem) {
     (void)stream;
     qni_k_scales_problem p = *(const qni_k_scales_problem *)problem;
     qni_parallel(p.words, move_word, &p);

@@ -65,14 +65,12 @@ typedef struct qni_rope_problem {
 extern const qni_op qni_op_rope;
 
 /** The kernels: what variants.def lists. */
-#define QN_VARIANT(op, kernel, where, needs, supports, run)                                        \
-    qn_status run(qn_stream *stream, const void *problem);
+#define QN_VARIANT(op, kernel, where, needs, supports, cost, run, ...) qni_run_fn run;
 #define QN_IMAGE(...)
 #include "variants.def"
 #undef QN_VARIANT
 #undef QN_IMAGE
-bool qni_rope_gpu_supports(const qn_device *device, const void *problem, qni_reason *why);
-bool qni_rope_gpu_any_supports(const qn_device *device, const void *problem, qni_reason *why);
+qni_supports_fn qni_rope_gpu_supports, qni_rope_gpu_any_supports;
 
 /** All problems of the op, for the check harness: rope_check.c. */
 qn_status qni_rope_check(qni_check_run *run, const qni_op *op);

@@ -3,7 +3,7 @@
 #define QN_LANES 8
 #include "rope_simd.h"
 
-qn_status qni_rope_avx2(qn_stream *stream, const void *problem) {
+qn_status qni_rope_avx2(const qni_variant *, qn_stream *stream, const void *problem) {
     (void)stream;
     return qni_rope_on_threads(problem, rope_tokens);
 }

@@ -3,7 +3,7 @@
 #define QN_LANES 16
 #include "rope_simd.h"
 
-qn_status qni_rope_avx512(qn_stream *stream, const void *problem) {
+qn_status qni_rope_avx512(const qni_variant *, qn_stream *stream, const void *problem) {
     (void)stream;
     return qni_rope_on_threads(problem, rope_tokens);
 }

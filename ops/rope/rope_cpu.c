@@ -64,7 +64,7 @@ qn_status qni_rope_on_threads(const qni_rope_problem *p, qni_rope_tokens_fn toke
     return QN_OK;
 }
 
-qn_status qni_rope_cpu(qn_stream *stream, const void *problem) {
+qn_status qni_rope_cpu(const qni_variant *, qn_stream *stream, const void *problem) {
     (void)stream;
     return qni_rope_on_threads(problem, rope_tokens);
 }

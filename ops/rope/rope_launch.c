@@ -76,7 +76,8 @@ static int64_t heads_of(const qni_rope_problem *p, int first, int end) {
     return heads;
 }
 
-bool qni_rope_gpu_any_supports(const qn_device *device, const void *problem, qni_reason *why) {
+bool qni_rope_gpu_any_supports(const qni_variant *, const qn_device *device, const void *problem,
+                               qni_reason *why) {
     (void)device;
     const qni_rope_problem *p = problem;
     constexpr int64_t most = 1 << 30;
@@ -108,7 +109,8 @@ static bool has_whole_slots(const qni_rope_problem *p, const qni_rope_rows *r, i
     return qni_no(why, "a tensor does not begin, or its rows do not, at a multiple of 16 bytes");
 }
 
-bool qni_rope_gpu_supports(const qn_device *device, const void *problem, qni_reason *why) {
+bool qni_rope_gpu_supports(const qni_variant *variant, const qn_device *device, const void *problem,
+                           qni_reason *why) {
     const qni_rope_problem *p = problem;
     const int64_t wave = device->target->wave_size, width = p->parts[QNI_ROPE_Q].width;
     if (p->rotary_dim % SLOT != 0)
@@ -121,7 +123,7 @@ bool qni_rope_gpu_supports(const qn_device *device, const void *problem, qni_rea
     for (int i = 0; i < QNI_ROPE_PARTS; i++)
         if (!has_whole_slots(p, &p->parts[i], wave, why))
             return false;
-    return qni_rope_gpu_any_supports(device, problem, why);
+    return qni_rope_gpu_any_supports(variant, device, problem, why);
 }
 
 // ---- launch
@@ -187,7 +189,7 @@ static int64_t choose_chunks(const qn_device *device, const qni_rope_problem *p)
     return wanted < most ? wanted : most;
 }
 
-qn_status qni_rope_gpu(qn_stream *stream, const void *problem) {
+qn_status qni_rope_gpu(const qni_variant *, qn_stream *stream, const void *problem) {
     const qni_rope_problem *p = problem;
     const bool is_quant = qni_is_fp8(p->dtype_out);
     qk_rope_args args;
@@ -197,7 +199,7 @@ qn_status qni_rope_gpu(qn_stream *stream, const void *problem) {
     return launch(stream, &kernels[p->dtype], &args, p->n * args.chunks * (1 + is_quant));
 }
 
-qn_status qni_rope_gpu_any(qn_stream *stream, const void *problem) {
+qn_status qni_rope_gpu_any(const qni_variant *, qn_stream *stream, const void *problem) {
     const qni_rope_problem *p = problem;
     qk_rope_args args;
     make_args(p, &args);
