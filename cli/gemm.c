@@ -77,6 +77,7 @@ static const cli_option options[] = {
 typedef struct job {
     ckpt weights, original;
     npy input;
+    cli_output output;
     cli_device device[16];
     int num_devices;
     json_t *results;
@@ -187,7 +188,7 @@ static qn_status run_layer(job *j, const layer *l, const layer_input *x) {
         judge(j, l, &j->device[i], &error);
     }
     if (output_path)
-        st = npy_write(output_path, product->d, x->m, l->n, force);
+        st = npy_write(&j->output, output_path, product->d, x->m, l->n, force);
 out:
     for (int i = 0; i < j->num_devices; i++)
         layer_product_free(&product[i]);
@@ -234,6 +235,7 @@ out:
 static void close_all(job *j) {
     for (int i = 0; i < j->num_devices; i++)
         cli_device_close(&j->device[i]);
+    cli_output_discard(&j->output);
     npy_close(&j->input);
     ckpt_close(&j->weights);
     ckpt_close(&j->original);
@@ -299,6 +301,8 @@ static int run(int, char **) {
     CLI_TRY(open_all(&j));
     st = visit_tensors(&j);
     CLI_TRY(finish(&j, st));
+    if (output_path) // after printing: where that fails, no file is left
+        CLI_TRY(cli_output_commit(&j.output));
     CLI_TRY(verdict(&j));
 out:
     close_all(&j);

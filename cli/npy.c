@@ -109,7 +109,8 @@ void npy_close(npy *array) {
     *array = (npy){0};
 }
 
-qn_status npy_write(const char *path, const float *data, int64_t rows, int64_t cols, bool force) {
+qn_status npy_write(cli_output *out, const char *path, const float *data, int64_t rows,
+                    int64_t cols, bool force) {
     char header[128]; // 10 bytes, then text padded with blanks and ended by a newline
     char *dictionary =
         cli_text("{'descr': '<f4', 'fortran_order': False, 'shape': (%" PRId64 ", %" PRId64 "), }",
@@ -119,14 +120,10 @@ qn_status npy_write(const char *path, const float *data, int64_t rows, int64_t c
     memcpy(header + 10, dictionary, strlen(dictionary));
     header[sizeof header - 1] = '\n';
     free(dictionary);
-    cli_output out;
-    qn_status st = cli_output_open(&out, path, (int64_t)sizeof header + rows * cols * 4, force);
-    if (st != QN_OK)
-        return st;
-    CLI_TRY(cli_output_write(&out, header, sizeof header, 0));
-    CLI_TRY(cli_output_write(&out, data, rows * cols * 4, sizeof header));
-    return cli_output_commit(&out);
+    qn_status st;
+    CLI_TRY(cli_output_open(out, path, (int64_t)sizeof header + rows * cols * 4, force));
+    CLI_TRY(cli_output_write(out, header, sizeof header, 0));
+    CLI_TRY(cli_output_write(out, data, rows * cols * 4, sizeof header));
 out:
-    cli_output_discard(&out);
     return st;
 }

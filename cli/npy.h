@@ -18,7 +18,8 @@ qn_status npy_open(npy *out, const char *path);
 /** Reads the header of a whole file of `bytes` bytes, named `path` in messages; data must outlive it. */
 qn_status npy_parse(npy *out, const char *path, const void *data, int64_t bytes);
 void npy_close(npy *array);
-/** Writes a matrix of f32. Errors: as cli_output_open. */
-qn_status npy_write(const char *path, const float *data, int64_t rows, int64_t cols, bool force);
+/** Opens the output and writes a matrix of f32, for the caller to commit or discard. Errors: as cli_output_open. */
+qn_status npy_write(cli_output *out, const char *path, const float *data, int64_t rows,
+                    int64_t cols, bool force);
 
 #endif
