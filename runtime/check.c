@@ -81,29 +81,32 @@ out:
     return st;
 }
 
-/** Runs twice, compares both, and the bits of one with the other. On failure `detail` says what is
- * wrong. */
-static bool run_and_compare(qni_check_run *run, const qni_check_problem *problem,
-                            const qni_variant *variant, double *error, char *detail, size_t room) {
+/** Runs twice, compares both, and the bits of one with the other. If they are wrong, *passed is false, and `detail` says
+ *  what is. Not QN_OK: there was too little memory to tell. */
+static qn_status run_and_compare(qni_check_run *run, const qni_check_problem *problem,
+                                 const qni_variant *variant, qn_check_result *result, char *detail,
+                                 size_t room) {
     uint64_t hashes[2];
-    *error = NAN;
+    result->error = NAN;
     for (int i = 0; i < 2; i++) {
         double this_error = NAN;
         qn_status st = run_once(run, problem, variant, &hashes[i]);
         if (st == QN_OK)
             st = problem->compare(problem->context, run->stream, &this_error, detail, room);
+        if (st == QN_E_MEMORY)
+            return st;
         if (st != QN_OK) {
             snprintf(detail, room, "%s: %s", qn_status_name(st), qn_last_error());
-            return false;
+            return QN_OK;
         }
-        *error = i == 0 || !(this_error <= *error) ? this_error : *error;
+        result->error = i == 0 || !(this_error <= result->error) ? this_error : result->error;
         if (!(this_error <= 1))
-            return false;
+            return QN_OK;
     }
-    if (hashes[0] == hashes[1])
-        return true;
-    snprintf(detail, room, "two runs on the same input differ in their bits");
-    return false;
+    result->passed = hashes[0] == hashes[1];
+    if (!result->passed)
+        snprintf(detail, room, "two runs on the same input differ in their bits");
+    return QN_OK;
 }
 
 /** One run between two events. */
@@ -176,12 +179,13 @@ static qn_status check_variant(qni_check_run *run, const qni_check_problem *prob
     qn_status st = QN_OK;
     if (!qni_variant_fits(variant, run->device, problem->problem, &why)) {
         result.reason = why.text;
-    } else if (run_and_compare(run, problem, variant, &result.error, detail, sizeof detail)) {
-        result.passed = 1;
+    } else {
+        st = run_and_compare(run, problem, variant, &result, detail, sizeof detail);
+        run->has_failed |= st == QN_OK && !result.passed;
+    }
+    if (result.passed) {
         *detail = 0; // the worst element of a result within tolerance is nobody's concern
         st = time_variant(run, problem, variant, &result.time_ns);
-    } else {
-        run->has_failed = true;
     }
     if (!result.reason)
         result.evidence = find_evidence(run, evidence, sizeof evidence);

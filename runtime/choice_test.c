@@ -424,6 +424,35 @@ static void test_harness(void **) {
     qn_device_close(device);
 }
 
+static qn_status run_poor(const qni_variant *, qn_stream *, const void *) {
+    return QN_FAIL(QN_E_MEMORY, "poor: out of memory");
+}
+
+static const qni_variant poor_variants[] = {
+    {"poor.cpu", {.all = 0}, true, nullptr, nullptr, run_poor, {}}};
+static const qni_op op_poor = {"poor", poor_variants, 1};
+
+static qn_status check_poor(qni_check_run *run, const qni_op *op) {
+    const qni_check_problem p = {
+        .op = op, .text = "any", .context = &(checked){}, .reset = reset, .compare = compare};
+    return qni_check_problem_run(run, &p);
+}
+
+static const qni_family family_poor = {"poor", (const qni_op *const[]){&op_poor, nullptr},
+                                       check_poor};
+
+/** Without memory nothing is known of a kernel: it does not disagree. */
+static void test_no_memory(void **) {
+    const qni_family *const families[] = {&family_poor, nullptr};
+    qn_device *device = nullptr;
+    seen s = {0};
+    assert_int_equal(qn_device_open(&device, "cpu"), QN_OK);
+    assert_int_equal(qni_check_families(families, device, "poor", nullptr, note_result, &s),
+                     QN_E_MEMORY);
+    assert_int_equal(s.count, 0);
+    qn_device_close(device);
+}
+
 // ---- batches, on an op with a kernel that looks at its batch's size
 
 static qn_status run_by_count(const qni_variant *, qn_stream *, const void *given) {
@@ -519,9 +548,10 @@ static void test_families(void **) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_choice),  cmocka_unit_test(test_unknown_names),
-        cmocka_unit_test(test_log),     cmocka_unit_test(test_harness),
-        cmocka_unit_test(test_batches), cmocka_unit_test(test_families),
+        cmocka_unit_test(test_choice),   cmocka_unit_test(test_unknown_names),
+        cmocka_unit_test(test_log),      cmocka_unit_test(test_harness),
+        cmocka_unit_test(test_batches),  cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_families),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
