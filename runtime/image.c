@@ -270,8 +270,9 @@ qn_status qni_launch(qn_stream *stream, const qni_kernel_ref *ref, const uint32_
     if (args_bytes > (size_t)kernel->usage.kernarg_bytes)
         return QN_FAIL(QN_E_UNSUPPORTED, "%s: launched with %zu bytes of arguments; it takes %d",
                        ref->entry, args_bytes, kernel->usage.kernarg_bytes);
-    qni_log(QNI_LOG_LAUNCH, "%s on %s: %ux%ux%u groups of %u", ref->entry, device->info.spec,
-            grid[0], grid[1], grid[2], threads);
+    qni_log(QNI_LOG_LAUNCH, "%s of %s%s%s on %s: %ux%ux%u groups of %u", ref->entry, ref->image,
+            ref->defines ? " " : "", ref->defines ? ref->defines : "", device->info.spec, grid[0],
+            grid[1], grid[2], threads);
     atomic_store_explicit(&kernel->was_launched, true, memory_order_relaxed);
     st = device->backend->launch(stream, kernel->native, &kernel->usage, grid, threads, args,
                                  args_bytes);
