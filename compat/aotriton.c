@@ -8,7 +8,6 @@ static qn_status check_b(const qni_aotriton_call *c) {
     const DLTensor *b = c->b;
     const int64_t *q = c->q->shape, want[] = {q[0], q[1], q[2], c->k->shape[2]};
     char text[128];
-    qn_status st;
     if (!qni_aotriton_is_there(b))
         return QN_OK;
     if (c->is_causal)
@@ -19,8 +18,7 @@ static qn_status check_b(const qni_aotriton_call *c) {
         if (b->shape[i] != 1 && b->shape[i] != want[i])
             return QN_FAIL(QN_E_INVALID, "%s: b is %s; its dimension %d needs to be 1 or %ld",
                            c->op, qni_tensor_text(b, text, sizeof text), i, (long)want[i]);
-out:
-    return st;
+    return QN_OK;
 }
 
 /** softmax_lse [batch * heads, n] as [batch, heads, n]. */
@@ -46,7 +44,6 @@ static qn_status attend_dense(const qni_aotriton_call *c) {
                               .lse_base = QN_LSE_BASE_E};
     int64_t bytes;
     qni_aotriton_view lse;
-    qn_status st;
     QN_TRY(qni_aotriton_check_operands(c));
     QN_TRY(qni_aotriton_check_outputs(c, c->q->shape[0] * c->q->shape[1]));
     QN_TRY(check_b(c));
@@ -55,9 +52,7 @@ static qn_status attend_dense(const qni_aotriton_call *c) {
         args.lse = make_dense_lse(&lse, c->softmax_lse, c->q);
     QN_TRY(qni_aotriton_under(c->op, qn_attention_workspace_bytes(&bytes, &args)));
     QN_TRY(qni_aotriton_take_workspace(c, bytes, &args.workspace));
-    QN_TRY(qni_aotriton_run(c, &args));
-out:
-    return st;
+    return qni_aotriton_run(c, &args);
 }
 
 qn_status qn_aotriton_attn_fwd(const DLTensor *q, const DLTensor *k, const DLTensor *v,
@@ -112,7 +107,6 @@ static qn_status attend_to_one(qn_stream *stream, char *memory) {
     x.data = memory, x.dtype = qni_dl_dtype(QNI_F16), x.ndim = 4, x.shape = shape;
     DLTensor o = x;
     o.data = memory + sizeof zeros;
-    qn_status st;
     QN_TRY(qn_copy(stream, &there, &host));
     QN_TRY(qn_attention(stream, &(qn_attention_args){
                                     .struct_size = sizeof(qn_attention_args),
@@ -121,9 +115,7 @@ static qn_status attend_to_one(qn_stream *stream, char *memory) {
                                     .k = &x,
                                     .v = &x,
                                 }));
-    QN_TRY(qn_stream_sync(stream));
-out:
-    return st;
+    return qn_stream_sync(stream);
 }
 
 qn_status qn_aotriton_check_gpu(qn_stream *stream) {
@@ -133,9 +125,9 @@ qn_status qn_aotriton_check_gpu(qn_stream *stream) {
     qn_status st;
     if (!stream)
         return QN_FAIL(QN_E_INVALID, "%s: stream is null", op);
-    QN_TRY(qni_aotriton_under(op, qn_stream_create(&own, stream->device)));
-    QN_TRY(qni_aotriton_under(op, qn_malloc(stream->device, &memory, 512)));
-    QN_TRY(qni_aotriton_under(op, attend_to_one(own, memory)));
+    QN_TRY_OUT(qni_aotriton_under(op, qn_stream_create(&own, stream->device)));
+    QN_TRY_OUT(qni_aotriton_under(op, qn_malloc(stream->device, &memory, 512)));
+    QN_TRY_OUT(qni_aotriton_under(op, attend_to_one(own, memory)));
 out:
     qn_free(stream->device, memory);
     qn_stream_destroy(own);
@@ -155,14 +147,11 @@ qn_status qn_aotriton_debug_fill_dropout_rng_tensor(DLTensor *r, const DLTensor 
                                                     qn_stream *stream) {
     const char *op = "aotriton_debug_fill_dropout_rng_tensor";
     uint64_t seed, offset;
-    qn_status st;
     if (!stream)
         return QN_FAIL(QN_E_INVALID, "%s: stream is null", op);
     QN_TRY(qni_aotriton_read_number(stream, op, "philox_seed", philox_seed, &seed));
     QN_TRY(qni_aotriton_read_number(stream, op, "philox_offset", philox_offset, &offset));
-    QN_TRY(qni_aotriton_under(op, qn_attention_dropout_rng(stream, r, seed, offset)));
-out:
-    return st;
+    return qni_aotriton_under(op, qn_attention_dropout_rng(stream, r, seed, offset));
 }
 
 qn_status qn_aotriton_debug_simulate_encoded_softmax(DLTensor *r, float dropout_p,
@@ -171,13 +160,10 @@ qn_status qn_aotriton_debug_simulate_encoded_softmax(DLTensor *r, float dropout_
                                                      uint64_t philox_offset2, qn_stream *stream) {
     const char *op = "aotriton_debug_simulate_encoded_softmax";
     uint64_t seed, offset1;
-    qn_status st;
     if (!stream)
         return QN_FAIL(QN_E_INVALID, "%s: stream is null", op);
     QN_TRY(qni_aotriton_read_number(stream, op, "philox_seed", philox_seed, &seed));
     QN_TRY(qni_aotriton_read_number(stream, op, "philox_offset1", philox_offset1, &offset1));
-    QN_TRY(qni_aotriton_under(
-        op, qn_attention_dropout_mask(stream, r, dropout_p, seed, offset1 + philox_offset2)));
-out:
-    return st;
+    return qni_aotriton_under(
+        op, qn_attention_dropout_mask(stream, r, dropout_p, seed, offset1 + philox_offset2));
 }

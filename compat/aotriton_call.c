@@ -19,7 +19,6 @@ qn_status qni_aotriton_check_on_either(const qn_stream *stream, const char *op, 
 static qn_status check_number(const qn_stream *stream, const char *op, const char *name,
                               const DLTensor *t) {
     char text[128];
-    qn_status st;
     if (!qni_aotriton_is_there(t))
         return QN_OK;
     QN_TRY(qni_aotriton_check_on_either(stream, op, name, t, t->ndim == 0 ? 0 : 1));
@@ -29,21 +28,17 @@ static qn_status check_number(const qn_stream *stream, const char *op, const cha
         return QN_FAIL(is_64 ? QN_E_INVALID : QN_E_UNSUPPORTED,
                        "%s: %s is %s; accepted: one u64 or i64", op, name,
                        qni_tensor_text(t, text, sizeof text));
-out:
-    return st;
+    return QN_OK;
 }
 
 qn_status qni_aotriton_read_number(qn_stream *stream, const char *op, const char *name,
                                    const DLTensor *t, uint64_t *out) {
-    qn_status st;
     *out = 0;
     QN_TRY(check_number(stream, op, name, t));
     if (!qni_aotriton_is_there(t))
         return QN_OK;
     DLTensor host = qni_host_tensor(out, t->dtype, t->ndim, t->shape);
-    QN_TRY(qni_aotriton_under(op, qn_copy(stream, &host, t)));
-out:
-    return st;
+    return qni_aotriton_under(op, qn_copy(stream, &host, t));
 }
 
 static qn_status write_number(qn_stream *stream, const char *op, DLTensor *t, uint64_t value) {
@@ -58,23 +53,18 @@ static qn_status write_number(qn_stream *stream, const char *op, DLTensor *t, ui
 qn_status qni_aotriton_check_operand(const qni_aotriton_call *c, const char *name,
                                      const DLTensor *t) {
     char text[128];
-    qn_status st;
     QN_TRY(qni_check_tensor(c->stream, c->op, name, t, 4));
     const qni_dtype dtype = qni_dtype_of(t);
     if (dtype != QNI_F32 && dtype != QNI_F16 && dtype != QNI_BF16)
         return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s is %s; accepted: f32, f16, bf16", c->op, name,
                        qni_tensor_text(t, text, sizeof text));
-out:
-    return st;
+    return QN_OK;
 }
 
 qn_status qni_aotriton_check_operands(const qni_aotriton_call *c) {
-    qn_status st;
     QN_TRY(qni_aotriton_check_operand(c, "q", c->q));
     QN_TRY(qni_aotriton_check_operand(c, "k", c->k));
-    QN_TRY(qni_aotriton_check_operand(c, "v", c->v));
-out:
-    return st;
+    return qni_aotriton_check_operand(c, "v", c->v);
 }
 
 qn_status qni_aotriton_check_outputs(const qni_aotriton_call *c, int64_t rows) {
@@ -82,7 +72,6 @@ qn_status qni_aotriton_check_outputs(const qni_aotriton_call *c, int64_t rows) {
     const int64_t *q = c->q->shape;
     const int64_t want[] = {q[0], q[1], q[2], c->v->shape[3]}, want_lse[] = {rows, q[2]};
     char text[128];
-    qn_status st;
     QN_TRY(qni_aotriton_check_operand(c, "out", c->out));
     QN_TRY(qni_check_shape(c->op, "out", c->out, 4, want));
     if (!qni_aotriton_is_there(lse))
@@ -91,9 +80,7 @@ qn_status qni_aotriton_check_outputs(const qni_aotriton_call *c, int64_t rows) {
     if (qni_dtype_of(lse) != QNI_F32)
         return QN_FAIL(QN_E_UNSUPPORTED, "%s: softmax_lse is %s; accepted: f32", c->op,
                        qni_tensor_text(lse, text, sizeof text));
-    QN_TRY(qni_check_shape(c->op, "softmax_lse", lse, 2, want_lse));
-out:
-    return st;
+    return qni_check_shape(c->op, "softmax_lse", lse, 2, want_lse);
 }
 
 qn_status qni_aotriton_check_scalars(const qni_aotriton_call *c) {
@@ -114,7 +101,6 @@ qn_status qni_aotriton_check_scalars(const qni_aotriton_call *c) {
 
 /** Reads the numbers that go into dropout; they and those that come out have been checked. */
 static qn_status take_dropout(const qni_aotriton_call *c, qn_attention_args *args) {
-    qn_status st = QN_OK;
     if (!(c->dropout_p > 0))
         return QN_OK;
     QN_TRY(qni_aotriton_read_number(c->stream, c->op, "philox_seed", c->philox_seed,
@@ -123,24 +109,20 @@ static qn_status take_dropout(const qni_aotriton_call *c, qn_attention_args *arg
                                     &args->dropout_offset));
     args->dropout_p = c->dropout_p;
     args->dropout_offset += (uint64_t)c->philox_offset2;
-out:
-    return st;
+    return QN_OK;
 }
 
 qn_status qni_aotriton_run(const qni_aotriton_call *c, qn_attention_args *args) {
-    qn_status st;
     QN_TRY(take_dropout(c, args));
     QN_TRY(qni_aotriton_under(c->op, qn_attention(c->stream, args)));
     if (args->dropout_p > 0) {
         QN_TRY(write_number(c->stream, c->op, c->philox_seed_output, args->dropout_seed));
         QN_TRY(write_number(c->stream, c->op, c->philox_offset_output, args->dropout_offset));
     }
-out:
-    return st;
+    return QN_OK;
 }
 
 static qn_status check_workspace(const qni_aotriton_call *c, const DLTensor *w, int64_t bytes) {
-    qn_status st;
     if (!w)
         return QN_FAIL(QN_E_INVALID, "%s: ext has no workspace, needs one of %ld bytes", c->op,
                        (long)bytes);
@@ -153,8 +135,7 @@ static qn_status check_workspace(const qni_aotriton_call *c, const DLTensor *w, 
     if (w->shape[0] < bytes)
         return QN_FAIL(QN_E_INVALID, "%s: workspace has %ld bytes, needs %ld", c->op,
                        (long)w->shape[0], (long)bytes);
-out:
-    return st;
+    return QN_OK;
 }
 
 typedef struct named_tensor {
@@ -187,15 +168,13 @@ static qn_status check_apart(const qni_aotriton_call *c, const DLTensor *workspa
                                  {"cu_seqlens_k", c->cu_seqlens_k},
                                  {"philox_seed", drops ? c->philox_seed : nullptr},
                                  {"philox_offset1", drops ? c->philox_offset1 : nullptr}};
-    qn_status st = QN_OK;
     for (size_t i = 0; i < sizeof written / sizeof *written; i++) {
         for (size_t k = 0; k < sizeof read / sizeof *read; k++)
             QN_TRY(check_pair(c->op, &written[i], &read[k]));
         for (size_t k = 0; k < i; k++)
             QN_TRY(check_pair(c->op, &written[i], &written[k]));
     }
-out:
-    return st;
+    return QN_OK;
 }
 
 static qn_status check_numbers(const qni_aotriton_call *c) {
@@ -211,14 +190,12 @@ static qn_status check_numbers(const qni_aotriton_call *c) {
 
 qn_status qni_aotriton_take_workspace(const qni_aotriton_call *c, int64_t bytes, DLTensor **out) {
     DLTensor *w = bytes > 0 && c->ext ? c->ext->workspace : nullptr;
-    qn_status st;
     if (bytes > 0)
         QN_TRY(check_workspace(c, w, bytes));
     QN_TRY(check_numbers(c));
     QN_TRY(check_apart(c, w));
     *out = w;
-out:
-    return st;
+    return QN_OK;
 }
 
 DLTensor *qni_aotriton_make_view(qni_aotriton_view *out, const DLTensor *t, int ndim,

@@ -39,7 +39,6 @@ static qn_status check_lengths(const char *op, const char *name, const int32_t *
 static qn_status read_begins(const qni_aotriton_call *c, const char *name, const DLTensor *t,
                              int32_t **out) {
     char text[128];
-    qn_status st;
     QN_TRY(qni_aotriton_check_on_either(c->stream, c->op, name, t, 1));
     if (qni_dtype_of(t) != QNI_I32)
         return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s is %s; accepted: i32", c->op, name,
@@ -51,24 +50,19 @@ static qn_status read_begins(const qni_aotriton_call *c, const char *name, const
         return QN_FAIL(QN_E_MEMORY, "%s: no memory for %ld entries of %s", c->op, (long)t->shape[0],
                        name);
     DLTensor host = qni_host_tensor(*out, t->dtype, 1, t->shape);
-    QN_TRY(qni_aotriton_under(c->op, qn_copy(c->stream, &host, t)));
-out:
-    return st;
+    return qni_aotriton_under(c->op, qn_copy(c->stream, &host, t));
 }
 
 static qn_status read_sequences(const qni_aotriton_call *c, const DLTensor *cu_q,
                                 const DLTensor *cu_k, int64_t max_q, int64_t max_k, sequences *s) {
-    qn_status st;
     QN_TRY(read_begins(c, "cu_seqlens_q", cu_q, &s->cu_q));
     QN_TRY(read_begins(c, "cu_seqlens_k", cu_k, &s->cu_k));
     QN_TRY(qni_check_shape(c->op, "cu_seqlens_k", cu_k, 1, cu_q->shape));
     s->count = cu_q->shape[0] - 1;
     QN_TRY(check_lengths(c->op, "cu_seqlens_q", s->cu_q, s->count, "q", c->q->shape[2],
                          "max_seqlen_q", max_q));
-    QN_TRY(check_lengths(c->op, "cu_seqlens_k", s->cu_k, s->count, "k", c->k->shape[2],
-                         "max_seqlen_k", max_k));
-out:
-    return st;
+    return check_lengths(c->op, "cu_seqlens_k", s->cu_k, s->count, "k", c->k->shape[2],
+                         "max_seqlen_k", max_k);
 }
 
 /** Plans the sequences that were read. */
@@ -84,7 +78,6 @@ static qn_status make_plan(const qni_aotriton_call *c, int64_t max_q, int64_t ma
                                          .num_compute_units = device->info.num_compute_units,
                                          .max_qo_len = max_q,
                                          .max_kv_len = max_k};
-    qn_status st;
     QN_TRY(qni_aotriton_under(
         c->op, qn_attention_plan(nullptr, &s->plan_bytes, &s->partial_bytes, &args)));
     if (!(s->plan = malloc((size_t)s->plan_bytes)))
@@ -93,8 +86,7 @@ static qn_status make_plan(const qni_aotriton_call *c, int64_t max_q, int64_t ma
     QN_TRY(qni_aotriton_under(
         c->op, qn_attention_plan(s->plan, &s->plan_bytes, &s->partial_bytes, &args)));
     s->schedule_bytes = device->id.device_type == kDLCPU ? 0 : (s->plan_bytes + 15) / 16 * 16;
-out:
-    return st;
+    return QN_OK;
 }
 
 /** A part of the workspace; `shape` is its bytes. */
@@ -109,7 +101,6 @@ static DLTensor part_of(const DLTensor *workspace, int64_t begin, int64_t *shape
 /** Brings the plan to the workspace and runs. */
 static qn_status run_sequences(const qni_aotriton_call *c, sequences *s, qn_attention_args *args) {
     DLTensor *workspace, schedule, partial;
-    qn_status st;
     QN_TRY(qni_aotriton_take_workspace(c, s->schedule_bytes + s->partial_bytes, &workspace));
     args->plan = s->plan;
     args->plan_bytes = s->plan_bytes;
@@ -123,20 +114,15 @@ static qn_status run_sequences(const qni_aotriton_call *c, sequences *s, qn_atte
         partial = part_of(workspace, s->schedule_bytes, &s->partial_bytes);
         args->workspace = &partial;
     }
-    QN_TRY(qni_aotriton_run(c, args));
-out:
-    return st;
+    return qni_aotriton_run(c, args);
 }
 
 static qn_status check_one_batch(const qni_aotriton_call *c) {
     const int64_t want[] = {1, -1, -1, -1};
-    qn_status st;
     QN_TRY(qni_aotriton_check_operands(c));
     QN_TRY(qni_check_shape(c->op, "q", c->q, 4, want));
     QN_TRY(qni_check_shape(c->op, "k", c->k, 4, want));
-    QN_TRY(qni_check_shape(c->op, "v", c->v, 4, want));
-out:
-    return st;
+    return qni_check_shape(c->op, "v", c->v, 4, want);
 }
 
 static qn_status attend_sequences(const qni_aotriton_call *c, const DLTensor *cu_q,
@@ -151,15 +137,15 @@ static qn_status attend_sequences(const qni_aotriton_call *c, const DLTensor *cu
                               .sm_scale = c->sm_scale,
                               .lse_base = QN_LSE_BASE_E};
     qn_status st;
-    QN_TRY(check_one_batch(c));
-    QN_TRY(qni_aotriton_check_outputs(c, c->q->shape[1]));
+    QN_TRY_OUT(check_one_batch(c));
+    QN_TRY_OUT(qni_aotriton_check_outputs(c, c->q->shape[1]));
     if (qni_aotriton_is_there(c->b)) {
         st = QN_FAIL(QN_E_UNSUPPORTED, "%s: b is given, and must be absent", c->op);
         goto out;
     }
-    QN_TRY(qni_aotriton_check_scalars(c));
-    QN_TRY(read_sequences(c, cu_q, cu_k, max_q, max_k, &s));
-    QN_TRY(make_plan(c, max_q, max_k, &s));
+    QN_TRY_OUT(qni_aotriton_check_scalars(c));
+    QN_TRY_OUT(read_sequences(c, cu_q, cu_k, max_q, max_k, &s));
+    QN_TRY_OUT(make_plan(c, max_q, max_k, &s));
     args.q = qni_aotriton_make_view(&q, c->q, 3, tokens_first);
     args.k = qni_aotriton_make_view(&k, c->k, 3, tokens_first);
     args.v = qni_aotriton_make_view(&v, c->v, 3, tokens_first);
@@ -168,7 +154,7 @@ static qn_status attend_sequences(const qni_aotriton_call *c, const DLTensor *cu
         args.lse = qni_aotriton_make_view(&lse, c->softmax_lse, 2, lse_tokens_first);
     // Tokens behind the last sequence are nobody's, and are left alone.
     q.shape[0] = out_view.shape[0] = lse.shape[0] = s.cu_q[s.count];
-    QN_TRY(run_sequences(c, &s, &args));
+    QN_TRY_OUT(run_sequences(c, &s, &args));
 out:
     free_sequences(&s);
     return st;
@@ -220,9 +206,9 @@ qn_status qn_aotriton_attn_fwd_compact_varlen_workspace_bytes(qn_stream *stream,
     qn_status st;
     if (!bytes)
         return QN_FAIL(QN_E_INVALID, "%s: bytes is null", c.op);
-    QN_TRY(check_one_batch(&c));
-    QN_TRY(read_sequences(&c, cu_seqlens_q, cu_seqlens_k, INT32_MAX, INT32_MAX, &s));
-    QN_TRY(make_plan(&c, 0, 0, &s));
+    QN_TRY_OUT(check_one_batch(&c));
+    QN_TRY_OUT(read_sequences(&c, cu_seqlens_q, cu_seqlens_k, INT32_MAX, INT32_MAX, &s));
+    QN_TRY_OUT(make_plan(&c, 0, 0, &s));
     *bytes = s.schedule_bytes + s.partial_bytes;
 out:
     free_sequences(&s);

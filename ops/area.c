@@ -72,7 +72,6 @@ qn_status qni_area_create_rows(qni_area *a, const char *name, qn_device *owner, 
     a->bytes = a->first + a->count * size + guard_bytes;
     a->flat_shape[0] = a->rows, a->flat_shape[1] = piece_bytes(a);
     a->flat_strides[0] = stride * size, a->flat_strides[1] = 1;
-    qn_status st;
     QN_TRY(make_rooms(a));
     QN_TRY(qn_malloc(owner, &a->device, a->bytes));
     a->flat = (DLTensor){.data = a->device,
@@ -81,8 +80,7 @@ qn_status qni_area_create_rows(qni_area *a, const char *name, qn_device *owner, 
                          .dtype = qni_dl_dtype(QNI_U8),
                          .shape = a->flat_shape,
                          .strides = a->flat_strides};
-out:
-    return st;
+    return QN_OK;
 }
 
 qn_status qni_area_create(qni_area *a, const char *name, qn_device *owner, qni_dtype dtype,

@@ -28,7 +28,6 @@ static void fill(qni_area *a, bool is_common, uint64_t random) {
 
 static qn_status tensors_init(tensors *t, qn_device *device, const qni_row_op *what, int64_t rows,
                               uint64_t random) {
-    qn_status st = QN_OK;
     t->all = (qni_areas){t->areas, what->num_tensors};
     for (int i = 0; i < what->num_tensors; i++) {
         const qni_batch_tensor *from = &what->tensors[i];
@@ -38,8 +37,7 @@ static qn_status tensors_init(tensors *t, qn_device *device, const qni_row_op *w
                                from->width * (from->is_common ? 1 : rows), 0));
         fill(&t->areas[i], from->is_common, random + (uint64_t)i);
     }
-out:
-    return st;
+    return QN_OK;
 }
 
 /** Where row `first` of each tensor is. */
@@ -115,14 +113,14 @@ qn_status qni_check_row_batches(qni_check_run *run, const qni_row_op *what) {
     static const int64_t counts[] = {1, 16};
     tensors t = {};
     qn_status st;
-    QN_TRY(tensors_init(&t, device, what, most, qni_check_seed(run)));
+    QN_TRY_OUT(tensors_init(&t, device, what, most, qni_check_seed(run)));
     for (int k = -1; k < (is_cpu ? what->op->num_variants : 0); k++) {
         const qni_op one = {what->op->name, &what->op->variants[k < 0 ? 0 : k], 1};
         const qni_op *op = k < 0 ? what->op : &one; // -1: whichever is best for each batch
         if (k >= 0 && !runs_kernel(device, what, op, &t, most))
             continue;
         for (int i = k >= 0; i < 2; i++)
-            QN_TRY(check_rows(run, what, op, &t, counts[i], most));
+            QN_TRY_OUT(check_rows(run, what, op, &t, counts[i], most));
     }
 out:
     qni_areas_destroy(t.areas, what->num_tensors);

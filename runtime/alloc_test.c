@@ -45,11 +45,11 @@ static qn_status use_cpu(void) {
     qn_event *event = nullptr;
     void *memory = nullptr;
     qn_status st;
-    QN_TRY(qn_device_open(&device, "cpu"));
-    QN_TRY(qn_stream_create(&stream, device));
-    QN_TRY(qn_event_create(&event, device));
-    QN_TRY(qn_event_record(event, stream));
-    QN_TRY(qn_malloc(device, &memory, 1000));
+    QN_TRY_OUT(qn_device_open(&device, "cpu"));
+    QN_TRY_OUT(qn_stream_create(&stream, device));
+    QN_TRY_OUT(qn_event_create(&event, device));
+    QN_TRY_OUT(qn_event_record(event, stream));
+    QN_TRY_OUT(qn_malloc(device, &memory, 1000));
 out:
     qn_free(device, memory);
     qn_event_destroy(event);
@@ -80,14 +80,14 @@ static qn_status attend_to_sequences(void) {
     qn_stream *stream = nullptr;
     int64_t bytes;
     qn_status st;
-    QN_TRY(qn_device_open(&device, "cpu"));
-    QN_TRY(qn_stream_create(&stream, device));
-    QN_TRY(qn_aotriton_check_gpu(stream));
-    QN_TRY(
+    QN_TRY_OUT(qn_device_open(&device, "cpu"));
+    QN_TRY_OUT(qn_stream_create(&stream, device));
+    QN_TRY_OUT(qn_aotriton_check_gpu(stream));
+    QN_TRY_OUT(
         qn_aotriton_attn_fwd_compact_varlen_workspace_bytes(stream, &bytes, &x, &x, &x, &cu, &cu));
-    QN_TRY(qn_aotriton_attn_fwd_compact_varlen(&x, &x, &x, nullptr, &cu, &cu, 1, 1, 1, nullptr, &o,
-                                               0, nullptr, nullptr, 0, nullptr, nullptr, nullptr, 0,
-                                               nullptr, stream, nullptr));
+    QN_TRY_OUT(qn_aotriton_attn_fwd_compact_varlen(&x, &x, &x, nullptr, &cu, &cu, 1, 1, 1, nullptr,
+                                                   &o, 0, nullptr, nullptr, 0, nullptr, nullptr,
+                                                   nullptr, 0, nullptr, stream, nullptr));
 out:
     qn_stream_destroy(stream);
     qn_device_close(device);
@@ -161,7 +161,6 @@ static qn_status attend(void) {
                                               .num_qo_heads = 1,
                                               .num_kv_heads = 1,
                                               .head_dim_vo = 8};
-    qn_status st;
     plan_bytes = sizeof plan;
     QN_TRY(qn_attention_plan(plan, &plan_bytes, &workspace_bytes, &plan_args));
     const qn_attention_args args = {.struct_size = sizeof args,
@@ -172,9 +171,7 @@ static qn_status attend(void) {
                                     .kv_indices = &indices,
                                     .plan = plan,
                                     .plan_bytes = plan_bytes};
-    QN_TRY(qn_attention(attention_stream, &args));
-out:
-    return st;
+    return qn_attention(attention_stream, &args);
 }
 
 /** Neither a plan nor a call allocates on the CPU, where index tensors are read in place. */

@@ -70,15 +70,13 @@ static qn_status hash_tensor(qn_stream *stream, const DLTensor *t, uint64_t *has
 /** One run from a fresh reset; *hash tells its outputs' bits. */
 static qn_status run_once(qni_check_run *run, const qni_check_problem *problem,
                           const qni_variant *variant, uint64_t *hash) {
-    qn_status st;
     *hash = 0;
     QN_TRY(problem->reset(problem->context, run->stream));
     QN_TRY(variant->run(variant, run->stream, problem->problem));
     QN_TRY(qn_stream_sync(run->stream));
     for (int i = 0; i < problem->num_outputs; i++)
         QN_TRY(hash_tensor(run->stream, problem->outputs[i], hash));
-out:
-    return st;
+    return QN_OK;
 }
 
 /** Runs twice, compares both, and the bits of one with the other. If they are wrong, *passed is false, and `detail` says
@@ -112,14 +110,11 @@ static qn_status run_and_compare(qni_check_run *run, const qni_check_problem *pr
 /** One run between two events. */
 static qn_status time_once(qni_check_run *run, const qni_check_problem *problem,
                            const qni_variant *variant, qn_event *events[2], int64_t *ns) {
-    qn_status st;
     QN_TRY(qn_event_record(events[0], run->stream));
     QN_TRY(variant->run(variant, run->stream, problem->problem));
     QN_TRY(qn_event_record(events[1], run->stream));
     QN_TRY(qn_event_sync(events[1]));
-    QN_TRY(qn_event_elapsed(ns, events[0], events[1]));
-out:
-    return st;
+    return qn_event_elapsed(ns, events[0], events[1]);
 }
 
 /** The fastest of the timed runs into *best; -1 where the device has no clock or nobody asked. */
@@ -130,11 +125,11 @@ static qn_status time_variant(qni_check_run *run, const qni_check_problem *probl
     *best = -1;
     if (run->options.timed_runs <= 0 || !run->device->info.has_clock)
         return QN_OK;
-    QN_TRY(qn_event_create(&events[0], run->device));
-    QN_TRY(qn_event_create(&events[1], run->device));
+    QN_TRY_OUT(qn_event_create(&events[0], run->device));
+    QN_TRY_OUT(qn_event_create(&events[1], run->device));
     for (int i = 0; i < run->options.timed_runs; i++) {
         int64_t ns;
-        QN_TRY(time_once(run, problem, variant, events, &ns));
+        QN_TRY_OUT(time_once(run, problem, variant, events, &ns));
         if (*best < 0 || ns < *best)
             *best = ns;
     }
@@ -226,7 +221,7 @@ qn_status qni_check_batches_add(qni_check_batches *batches, const qni_check_prob
     uint64_t hash = 0;
     int64_t time_ns;
     char detail[512] = "";
-    qn_status st;
+    qn_status st = QN_OK;
     st = qni_choose(batches->op, batches->run->device, problem->problem, &choice);
     if (st == QN_E_UNSUPPORTED) {
         qni_check_problem_leave_out(batches->run, batches->op, problem->text, qn_last_error());
@@ -238,7 +233,7 @@ qn_status qni_check_batches_add(qni_check_batches *batches, const qni_check_prob
     if (batches->count++ == 0) {
         batches->first_hash = hash;
         snprintf(batches->first, sizeof batches->first, "%s by %s", problem->text, choice->name);
-        goto out;
+        return st;
     }
     const bool is_same = hash == batches->first_hash;
     QN_TRY(time_variant(batches->run, problem, choice, &time_ns));
@@ -254,7 +249,6 @@ qn_status qni_check_batches_add(qni_check_batches *batches, const qni_check_prob
                                             .time_ns = time_ns,
                                             .passed = is_same,
                                             .is_choice = true});
-out:
     return st;
 }
 
@@ -293,10 +287,10 @@ qn_status qni_check_families(const qni_family *const *families, qn_device *devic
     qni_check_run run = {.device = device, .report = report_fn, .context = context};
     bool has_found = false;
     qn_status st;
-    QN_TRY(read_options(&run.options, options));
-    QN_TRY(qn_stream_create(&run.stream, device));
+    QN_TRY_OUT(read_options(&run.options, options));
+    QN_TRY_OUT(qn_stream_create(&run.stream, device));
     for (; *families; families++)
-        QN_TRY(check_family(&run, *families, op, &has_found));
+        QN_TRY_OUT(check_family(&run, *families, op, &has_found));
     if (op && !has_found)
         st = QN_FAIL(QN_E_NOT_FOUND, "check: no op is called \"%s\"", op);
     else if (run.has_failed)

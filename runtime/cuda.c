@@ -374,7 +374,6 @@ qn_status qni_cuda_open(qn_device *device, const char *arg) {
     QN_TRY(open_handle(device, handle));
     snprintf(device->info.spec, sizeof device->info.spec, "cuda:%d", ordinal);
     device->id = (DLDevice){kDLCUDA, ordinal};
-out:
     return st;
 }
 

@@ -440,7 +440,6 @@ qn_status qni_hip_open(qn_device *device, const char *arg) {
     device->info.is_modelled =
         real_driver.configure != nullptr; // QUERN_HIP_LIBRARY may name the simulator
     device->info.has_clock = !device->info.is_modelled;
-out:
     return st;
 }
 
@@ -515,7 +514,6 @@ qn_status qni_sim_open(qn_device *device, const char *arg) {
     // Ids of this process: 1000 and up, a hundred for each architecture.
     device->id = (DLDevice){kDLROCM, 1000 + 100 * (int32_t)(target - qni_targets) + n - 1};
     device->info.is_modelled = 1;
-out:
     return st;
 }
 

@@ -27,10 +27,10 @@ static qn_status use_sim(void) {
     qn_stream *stream = nullptr;
     void *data = nullptr, *weights = nullptr;
     qn_status st;
-    QN_TRY(qn_device_open(&device, "sim:gfx942"));
-    QN_TRY(qn_stream_create(&stream, device));
-    QN_TRY(qn_malloc(device, &data, sizeof host));
-    QN_TRY(qn_malloc(device, &weights, sizeof host));
+    QN_TRY_OUT(qn_device_open(&device, "sim:gfx942"));
+    QN_TRY_OUT(qn_stream_create(&stream, device));
+    QN_TRY_OUT(qn_malloc(device, &data, sizeof host));
+    QN_TRY_OUT(qn_malloc(device, &weights, sizeof host));
     DLTensor y = x, weight = x;
     y.data = data;
     y.device = qn_device_id(device);
@@ -38,10 +38,10 @@ static qn_status use_sim(void) {
     weight.device = y.device;
     weight.ndim = 1;
     weight.shape = shape + 1;
-    QN_TRY(qn_copy(stream, &y, &x));
-    QN_TRY(qn_rmsnorm(stream, &y, &y, &weight, 1e-6f));
-    QN_TRY(qn_copy(stream, &x, &y));
-    QN_TRY(qn_stream_sync(stream));
+    QN_TRY_OUT(qn_copy(stream, &y, &x));
+    QN_TRY_OUT(qn_rmsnorm(stream, &y, &y, &weight, 1e-6f));
+    QN_TRY_OUT(qn_copy(stream, &x, &y));
+    QN_TRY_OUT(qn_stream_sync(stream));
 out:
     is_failing_anywhere = false;
     qn_free(device, data);

@@ -195,8 +195,8 @@ static qn_status get_image(qn_device *device, const qni_kernel_ref *ref, loaded_
     image->id = ref->image;
     image->defines = defines;
     qn_status st;
-    QN_TRY(get_bytes(device, ref, image));
-    QN_TRY(device->backend->image_load(device, &image->module, image->data, image->bytes));
+    QN_TRY_OUT(get_bytes(device, ref, image));
+    QN_TRY_OUT(device->backend->image_load(device, &image->module, image->data, image->bytes));
     image->next = device->kernels->images;
     device->kernels->images = *out = image;
     image = nullptr;
@@ -226,9 +226,9 @@ static qn_status load_kernel(qn_device *device, const qni_kernel_ref *ref, loade
         return QN_FAIL(QN_E_MEMORY, "image: out of memory");
     kernel->ref = ref;
     qn_status st;
-    QN_TRY(get_image(device, ref, &image));
-    QN_TRY(find_kernel(device, ref, image->data, image->bytes, &kernel->usage));
-    QN_TRY(get_native(device, ref, image->module, kernel));
+    QN_TRY_OUT(get_image(device, ref, &image));
+    QN_TRY_OUT(find_kernel(device, ref, image->data, image->bytes, &kernel->usage));
+    QN_TRY_OUT(get_native(device, ref, image->module, kernel));
     kernel->next = device->kernels->kernels;
     device->kernels->kernels = *out = kernel;
     add_slot(device->kernels, kernel);

@@ -7,14 +7,11 @@
 
 qn_status qni_check_indices(const qn_stream *stream, const char *op, const char *name,
                             const DLTensor *t, int64_t count) {
-    qn_status st;
     QN_TRY(qni_check_tensor(stream, op, name, t, 1));
     QN_TRY(qni_check_dtype(op, name, t, qni_of_i32));
     QN_TRY(qni_check_shape(op, name, t, 1, &count));
     QN_TRY(qni_check_last_contiguous(op, name, t));
-    QN_TRY(qni_check_alignment(op, name, t));
-out:
-    return st;
+    return qni_check_alignment(op, name, t);
 }
 
 static bool is_on_host(const qn_stream *stream) {
@@ -38,8 +35,8 @@ qn_status qni_read_indices(qn_stream *stream, const char *op, const char *name,
         return QN_FAIL(QN_E_MEMORY, "%s: no memory for %ld bytes of %s", op, (long)bytes, name);
     qn_status st = QN_OK;
     if (bytes)
-        QN_TRY(backend->copy(stream, host, indices, bytes, QNI_COPY_TO_HOST));
-    QN_TRY(backend->stream_sync(stream));
+        QN_TRY_OUT(backend->copy(stream, host, indices, bytes, QNI_COPY_TO_HOST));
+    QN_TRY_OUT(backend->stream_sync(stream));
     *out = host;
     host = nullptr;
 out:
@@ -56,7 +53,7 @@ qn_status qni_validate_range(qn_stream *stream, const char *op, const char *name
                              const int32_t *indices, int64_t count, int64_t low, int64_t high) {
     const int32_t *host = nullptr;
     qn_status st;
-    QN_TRY(qni_read_indices(stream, op, name, indices, count, &host));
+    QN_TRY_OUT(qni_read_indices(stream, op, name, indices, count, &host));
     for (int64_t i = 0; st == QN_OK && i < count; i++)
         if (host[i] < low || host[i] >= high)
             st = QN_FAIL(QN_E_INVALID, "%s: %s[%ld] is %d; accepted: %ld to %ld", op, name, (long)i,
@@ -70,7 +67,7 @@ qn_status qni_validate_rising(qn_stream *stream, const char *op, const char *nam
                               const int32_t *indptr, int64_t count, int64_t high) {
     const int32_t *host = nullptr;
     qn_status st;
-    QN_TRY(qni_read_indices(stream, op, name, indptr, count, &host));
+    QN_TRY_OUT(qni_read_indices(stream, op, name, indptr, count, &host));
     for (int64_t i = 0; st == QN_OK && i < count; i++)
         if (host[i] < (i ? host[i - 1] : 0) || host[i] > high)
             st = QN_FAIL(QN_E_INVALID, "%s: %s[%ld] is %d; accepted: %d to %ld", op, name, (long)i,
@@ -85,13 +82,13 @@ qn_status qni_check_given_scale(qn_stream *stream, const char *op, const char *n
     const int64_t one[] = {1};
     const int32_t *bits = nullptr;
     qn_status st;
-    QN_TRY(qni_check_tensor(stream, op, name, t, 1));
-    QN_TRY(qni_check_dtype(op, name, t, qni_of_f32));
-    QN_TRY(qni_check_shape(op, name, t, 1, one));
-    QN_TRY(qni_check_alignment(op, name, t));
+    QN_TRY_OUT(qni_check_tensor(stream, op, name, t, 1));
+    QN_TRY_OUT(qni_check_dtype(op, name, t, qni_of_f32));
+    QN_TRY_OUT(qni_check_shape(op, name, t, 1, one));
+    QN_TRY_OUT(qni_check_alignment(op, name, t));
     if (!qni_env_get()->validate)
         goto out;
-    QN_TRY(qni_read_indices(stream, op, name, qni_data(t), 1, &bits));
+    QN_TRY_OUT(qni_read_indices(stream, op, name, qni_data(t), 1, &bits));
     const float scale = __builtin_bit_cast(float, *bits);
     if (!(scale > 0 && scale <= __FLT_MAX__))
         st = QN_FAIL(QN_E_INVALID, "%s: %s is %g; accepted: above 0, finite", op, name,

@@ -17,7 +17,15 @@ qn_status qni_fail(qn_status status, const char *format, ...) __attribute__((for
 /** Records the message and gives the code, to be returned at once: return QN_FAIL(QN_E_INVALID,
  * "…"). */
 #define QN_FAIL(code, ...) qni_fail((code), __VA_ARGS__)
+/** Returns the status of a call that did not succeed. */
 #define QN_TRY(call)                                                                               \
+    do {                                                                                           \
+        const qn_status status_of_call = (call);                                                   \
+        if (status_of_call != QN_OK)                                                               \
+            return status_of_call;                                                                 \
+    } while (0)
+/** Of a call that did not succeed, keeps the status in st and goes to the label out, which gives back what is held. */
+#define QN_TRY_OUT(call)                                                                           \
     do {                                                                                           \
         if ((st = (call)) != QN_OK)                                                                \
             goto out;                                                                              \

@@ -168,7 +168,7 @@ static qn_status check_pair(const DLTensor *dst, const DLTensor *src) {
 }
 
 qn_status qn_copy(qn_stream *stream, DLTensor *dst, const DLTensor *src) {
-    qn_status st;
+    qn_status st = QN_OK;
     if (!stream)
         return QN_FAIL(QN_E_INVALID, "copy: stream is null");
     QN_TRY(check_side(stream, "dst", dst));
@@ -176,7 +176,7 @@ qn_status qn_copy(qn_stream *stream, DLTensor *dst, const DLTensor *src) {
     QN_TRY(check_pair(dst, src));
     int64_t bytes = qni_numel(src) * element_bytes(src);
     if (bytes == 0)
-        goto out;
+        return st;
     if (is_host(dst) && is_host(src))
         st = copy_on_host(dst, src, bytes);
     else if (is_host(dst) || is_host(src))
@@ -184,7 +184,6 @@ qn_status qn_copy(qn_stream *stream, DLTensor *dst, const DLTensor *src) {
     else
         st = stream->device->backend->copy(stream, qni_data(dst), qni_data(src), bytes,
                                            QNI_COPY_ON_DEVICE);
-out:
     return st;
 }
 

@@ -30,7 +30,6 @@ typedef struct activation_call {
 
 static qn_status check_x(const activation_call *c) {
     const int ndim = c->x && c->x->ndim >= 1 && c->x->ndim <= MAX_DIMS ? c->x->ndim : 2;
-    qn_status st;
     QN_TRY(qni_check_tensor(c->stream, c->op, "x", c->x, ndim));
     QN_TRY(qni_check_dtype(c->op, "x", c->x, qni_of_floats));
     if (c->x->shape[ndim - 1] % 2 != 0)
@@ -38,16 +37,13 @@ static qn_status check_x(const activation_call *c) {
                        "%s: x has rows of %ld elements, needs an even number: gate and up", c->op,
                        (long)c->x->shape[ndim - 1]);
     QN_TRY(qni_check_last_contiguous(c->op, "x", c->x));
-    QN_TRY(qni_check_alignment(c->op, "x", c->x));
-out:
-    return st;
+    return qni_check_alignment(c->op, "x", c->x);
 }
 
 /** x's shape with half of its last dimension. */
 static qn_status check_out(const activation_call *c, bool is_quantised) {
     const int ndim = c->x->ndim;
     int64_t want[MAX_DIMS];
-    qn_status st;
     for (int i = 0; i < ndim; i++)
         want[i] = c->x->shape[i] / (i == ndim - 1 ? 2 : 1);
     QN_TRY(qni_check_tensor(c->stream, c->op, "out", c->out, ndim));
@@ -60,9 +56,7 @@ static qn_status check_out(const activation_call *c, bool is_quantised) {
     QN_TRY(qni_check_shape(c->op, "out", c->out, ndim, want));
     QN_TRY(qni_check_last_contiguous(c->op, "out", c->out));
     QN_TRY(qni_check_elements_apart(c->op, "out", c->out));
-    QN_TRY(qni_check_alignment(c->op, "out", c->out));
-out:
-    return st;
+    return qni_check_alignment(c->op, "out", c->out);
 }
 
 static qn_status check_scalars(const activation_call *c) {
@@ -104,7 +98,6 @@ static qn_status fold_rows(const activation_call *c, qni_activation_problem *p) 
 /** Everything but the result's kind. */
 static qn_status make_problem(const activation_call *c, bool is_quantised,
                               qni_activation_problem *p) {
-    qn_status st;
     QN_TRY(check_x(c));
     QN_TRY(check_out(c, is_quantised));
     QN_TRY(check_scalars(c));
@@ -115,19 +108,15 @@ static qn_status make_problem(const activation_call *c, bool is_quantised,
                                   .limit = c->limit > 0 ? c->limit : HUGE_VALF};
     if (!qni_is_empty(c->out))
         QN_TRY(fold_rows(c, p));
-out:
-    return st;
+    return QN_OK;
 }
 
 /** What is written must be nothing else. */
 static qn_status check_overlap(const activation_call *c) {
-    qn_status st;
     QN_TRY(qni_check_disjoint(c->op, "out", c->out, "x", c->x));
     QN_TRY(qni_check_disjoint(c->op, "out", c->out, "scale", c->scale_in));
     QN_TRY(qni_check_disjoint(c->op, "scale", c->scale_out, "x", c->x));
-    QN_TRY(qni_check_disjoint(c->op, "scale", c->scale_out, "out", c->out));
-out:
-    return st;
+    return qni_check_disjoint(c->op, "scale", c->scale_out, "out", c->out);
 }
 
 static qn_status run_problem(const activation_call *c, const qni_activation_problem *p) {
@@ -145,7 +134,6 @@ static qn_status check_scale_out(const activation_call *c, qni_activation_proble
         return QN_FAIL(QN_E_INVALID, "%s: scale is null", c->op);
     const bool is_token = c->scale_out->ndim == rows;
     const int ndim = is_token ? rows : rows + 1;
-    qn_status st;
     for (int i = 0; i < rows; i++)
         want[i] = c->x->shape[i];
     want[rows] = qni_activation_groups(p);
@@ -162,8 +150,7 @@ static qn_status check_scale_out(const activation_call *c, qni_activation_proble
     p->quant = is_token ? QNI_ACTIVATION_PER_TOKEN : QNI_ACTIVATION_PER_GROUP;
     p->scale = qni_data(c->scale_out);
     p->scale_row = rows == 1 ? qni_stride(c->scale_out, 0) : is_token ? 1 : want[rows];
-out:
-    return st;
+    return QN_OK;
 }
 
 // ---- the public functions
@@ -209,14 +196,11 @@ qn_status qn_act_and_mul_quant(qn_stream *stream, DLTensor *out, const DLTensor 
                                .function = function,
                                .limit = limit};
     qni_activation_problem p;
-    qn_status st;
     QN_TRY(make_problem(&c, true, &p));
     QN_TRY(qni_check_given_scale(stream, c.op, "scale", scale));
     p.quant = QNI_ACTIVATION_STATIC;
     p.scale = qni_data(scale);
-    QN_TRY(run_problem(&c, &p));
-out:
-    return st;
+    return run_problem(&c, &p);
 }
 
 qn_status qn_act_and_mul_dynamic_quant(qn_stream *stream, DLTensor *out, DLTensor *scale,
@@ -230,14 +214,11 @@ qn_status qn_act_and_mul_dynamic_quant(qn_stream *stream, DLTensor *out, DLTenso
                                .function = function,
                                .limit = limit};
     qni_activation_problem p;
-    qn_status st;
     QN_TRY(make_problem(&c, true, &p));
     QN_TRY(check_scale_out(&c, &p));
     if (!(scale_eps >= 1e-30f && scale_eps <= __FLT_MAX__))
         return QN_FAIL(QN_E_INVALID, "%s: scale_eps is %g; accepted: 1e-30 or more, finite", c.op,
                        (double)scale_eps);
     p.scale_eps = scale_eps;
-    QN_TRY(run_problem(&c, &p));
-out:
-    return st;
+    return run_problem(&c, &p);
 }

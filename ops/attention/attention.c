@@ -49,15 +49,15 @@ static qn_status validate_pages(qn_stream *stream, const qni_attention_problem *
     const qk_attention_schedule *s = p->plan;
     const int32_t *indices = nullptr;
     qn_status st;
-    QN_TRY(qni_read_indices(stream, "attention", "kv_indices", p->args.kv_indices, s->kv_end,
-                            &indices));
+    QN_TRY_OUT(qni_read_indices(stream, "attention", "kv_indices", p->args.kv_indices, s->kv_end,
+                                &indices));
     if (qni_env_get()->validate)
-        QN_TRY(check_pages(indices, 0, s->kv_end, pages));
+        QN_TRY_OUT(check_pages(indices, 0, s->kv_end, pages));
     for (uint32_t b = 0; b < s->num_requests; b++) {
         const qk_attention_request *r = &qk_attention_requests(s)[b];
         if (r->qo_len > 0)
-            QN_TRY(check_pages(indices, r->kv_begin,
-                               ((int64_t)r->kv_len + s->page_size - 1) / s->page_size, pages));
+            QN_TRY_OUT(check_pages(indices, r->kv_begin,
+                                   ((int64_t)r->kv_len + s->page_size - 1) / s->page_size, pages));
     }
 out:
     qni_release_indices(stream, indices);
@@ -66,7 +66,6 @@ out:
 
 qn_status qn_attention(qn_stream *stream, const qn_attention_args *args) {
     qni_attention_problem p;
-    qn_status st;
     if (!stream)
         return QN_FAIL(QN_E_INVALID, "attention: stream is null");
     QN_TRY(QNI_CHECK_STRUCT("attention", "args", qn_attention_args, args));
@@ -75,8 +74,7 @@ qn_status qn_attention(qn_stream *stream, const qn_attention_args *args) {
         QN_TRY(validate_pages(stream, &p, args->k->shape[0]));
     if (p.max_rows > 0 && (p.plan ? p.plan->num_requests : p.args.requests) > 0)
         QN_TRY(qni_run(&qni_op_attention, stream, &p));
-out:
-    return st;
+    return QN_OK;
 }
 
 // ---- merging
@@ -84,7 +82,6 @@ out:
 /** States of n queries: [n, (states,) heads, head_dim] with their lse. */
 static qn_status check_states(const qn_stream *stream, const char *op, const char *const names[2],
                               const DLTensor *v, const DLTensor *s, int ndim, const int64_t *want) {
-    qn_status st;
     QN_TRY(qni_check_tensor(stream, op, names[0], v, ndim));
     QN_TRY(qni_check_tensor(stream, op, names[1], s, ndim - 1));
     QN_TRY(qni_check_dtype(op, names[0], v, qni_of_floats));
@@ -93,9 +90,7 @@ static qn_status check_states(const qn_stream *stream, const char *op, const cha
     QN_TRY(qni_check_shape(op, names[1], s, ndim - 1, v->shape));
     QN_TRY(qni_check_last_contiguous(op, names[0], v));
     QN_TRY(qni_check_alignment(op, names[0], v));
-    QN_TRY(qni_check_alignment(op, names[1], s));
-out:
-    return st;
+    return qni_check_alignment(op, names[1], s);
 }
 
 typedef struct merge_call {
@@ -109,7 +104,6 @@ typedef struct merge_call {
 
 /** What is written overlaps no input, save that both results may be both of one's. */
 static qn_status check_merge_overlap(const merge_call *c) {
-    qn_status st;
     QN_TRY(qni_check_disjoint(c->op, "v", c->v, "s", c->s));
     for (int i = 0; i < 2 && c->in[i][0]; i++) {
         const bool is_in_place = c->in[1][0] && qni_is_same_memory(c->v, c->in[i][0]) &&
@@ -121,15 +115,13 @@ static qn_status check_merge_overlap(const merge_call *c) {
             QN_TRY(qni_check_disjoint(c->op, "s", c->s, c->names[i][k], c->in[i][k]));
         }
     }
-out:
-    return st;
+    return QN_OK;
 }
 
 static qn_status check_merge(const merge_call *c, int in_ndim) {
     const DLTensor *first = c->in[0][0];
     const char *const out_names[2] = {"v", "s"};
     const int64_t any[4] = {-1, -1, -1, -1};
-    qn_status st;
     QN_TRY(check_states(c->stream, c->op, c->names[0], first, c->in[0][1], in_ndim, any));
     if (c->in[1][0])
         QN_TRY(check_states(c->stream, c->op, c->names[1], c->in[1][0], c->in[1][1], in_ndim,
@@ -145,9 +137,7 @@ static qn_status check_merge(const merge_call *c, int in_ndim) {
     if (c->lse_base != QN_LSE_BASE_2 && c->lse_base != QN_LSE_BASE_E)
         return QN_FAIL(QN_E_INVALID, "%s: lse_base is %d; accepted: QN_LSE_BASE_2, QN_LSE_BASE_E",
                        c->op, c->lse_base);
-    QN_TRY(check_merge_overlap(c));
-out:
-    return st;
+    return check_merge_overlap(c);
 }
 
 /** 0 where there are no elements: strides are then not checked, and may be any. */
@@ -158,7 +148,6 @@ static int64_t stride_of(const DLTensor *t, int i) {
 static qn_status run_merge(const merge_call *c) {
     const bool is_pair = c->in[1][0];
     const int in_ndim = is_pair ? 3 : 4;
-    qn_status st;
     QN_TRY(check_merge(c, in_ndim));
     const DLTensor *v = c->v, *s = c->s, *first = c->in[0][0];
     qni_merge_problem p = {.dtype = qni_dtype_of(v),
@@ -183,8 +172,7 @@ static qn_status run_merge(const merge_call *c) {
     }
     if (p.n > 0 && p.heads > 0)
         QN_TRY(qni_run(&qni_op_merge_states, c->stream, &p));
-out:
-    return st;
+    return QN_OK;
 }
 
 qn_status qn_merge_state(qn_stream *stream, DLTensor *v, DLTensor *s, const DLTensor *v_a,
@@ -221,7 +209,6 @@ qn_status qn_merge_states(qn_stream *stream, DLTensor *v, DLTensor *s, const DLT
 /** Fills r [batch, heads, queries, keys], whose dtype the caller has checked. */
 static qn_status run_dropout(qn_stream *stream, const char *op, DLTensor *r, uint32_t what,
                              float dropout_p, uint64_t seed, uint64_t offset) {
-    qn_status st;
     QN_TRY(qni_check_last_contiguous(op, "r", r));
     QN_TRY(qni_check_elements_apart(op, "r", r));
     QN_TRY(qni_check_alignment(op, "r", r));
@@ -242,31 +229,24 @@ static qn_status run_dropout(qn_stream *stream, const char *op, DLTensor *r, uin
     qni_attention_set_dropout(&p.args, dropout_p, seed, offset);
     if (!qni_is_empty(r))
         QN_TRY(qni_run(&qni_op_attention_dropout, stream, &p));
-out:
-    return st;
+    return QN_OK;
 }
 
 qn_status qn_attention_dropout_mask(qn_stream *stream, DLTensor *r, float dropout_p, uint64_t seed,
                                     uint64_t offset) {
     const char *op = "attention_dropout_mask";
-    qn_status st;
     QN_TRY(qni_check_tensor(stream, op, "r", r, 4));
     QN_TRY(qni_check_dtype(op, "r", r, qni_of_floats));
     if (!(dropout_p >= 0 && dropout_p < 1))
         return QN_FAIL(QN_E_INVALID, "%s: dropout_p is %g; accepted: 0 to below 1", op,
                        (double)dropout_p);
-    QN_TRY(run_dropout(stream, op, r, QK_DROPOUT_MASK, dropout_p, seed, offset));
-out:
-    return st;
+    return run_dropout(stream, op, r, QK_DROPOUT_MASK, dropout_p, seed, offset);
 }
 
 qn_status qn_attention_dropout_rng(qn_stream *stream, DLTensor *r, uint64_t seed, uint64_t offset) {
     const char *op = "attention_dropout_rng";
-    qn_status st;
     QN_TRY(qni_check_tensor(stream, op, "r", r, 4));
     QN_TRY(qni_check_dtype(op, "r", r, qni_of_f32 | qni_of_i32));
     const uint32_t what = qni_dtype_of(r) == QNI_I32 ? QK_DROPOUT_WORDS : QK_DROPOUT_UNIFORM;
-    QN_TRY(run_dropout(stream, op, r, what, 0, seed, offset));
-out:
-    return st;
+    return run_dropout(stream, op, r, what, 0, seed, offset);
 }

@@ -35,7 +35,6 @@ static int token_dim(int ndim, bool is_hnd) {
 static qn_status get_view(const call *c, const char *name, const DLTensor *t, int ndim, bool is_hnd,
                           view *out) {
     const int token = token_dim(ndim, is_hnd), head = 2 * ndim - 5 - token;
-    qn_status st;
     QN_TRY(qni_check_tensor(c->stream, OP, name, t, ndim));
     QN_TRY(qni_check_dtype(OP, name, t, qni_of_floats | qni_of_fp8));
     QN_TRY(qni_check_last_contiguous(OP, name, t));
@@ -55,15 +54,13 @@ static qn_status get_view(const call *c, const char *name, const DLTensor *t, in
         return UNSUPPORTED(
             "%s has head_dim %ld; accepted: 1 to %d (fast: multiples of 8 up to 256)", name,
             (long)out->dim, QK_ATTENTION_MAX_HEAD_DIM);
-out:
-    return st;
+    return QN_OK;
 }
 
 static qn_status check_inputs(call *c) {
     const qn_attention_args *a = c->args;
     const bool is_hnd = a->layout == QN_HND;
     const int kv_ndim = c->is_paged || c->is_dense_kv ? 4 : 3;
-    qn_status st;
     QN_TRY(get_view(c, "q", a->q, c->is_dense_q ? 4 : 3, is_hnd && c->is_dense_q, &c->q));
     QN_TRY(get_view(c, "k", a->k, kv_ndim, is_hnd, &c->k));
     QN_TRY(get_view(c, "v", a->v, kv_ndim, is_hnd, &c->v));
@@ -81,8 +78,7 @@ static qn_status check_inputs(call *c) {
     if (qni_dtype_of(a->k) != qni_dtype_of(a->v))
         return UNSUPPORTED("k has dtype %s, v %s; both need the same", qni_dtype_text(a->k),
                            qni_dtype_text(a->v));
-out:
-    return st;
+    return QN_OK;
 }
 
 /** o, and lse if it is there: q's shape. */
@@ -90,7 +86,6 @@ static qn_status check_outputs(call *c) {
     const qn_attention_args *a = c->args;
     qk_attention_args *g = &c->p->args;
     int64_t want[4];
-    qn_status st;
     view o;
     const int ndim = a->q->ndim, token = token_dim(ndim, a->layout == QN_HND && ndim == 4);
     memcpy(want, a->q->shape, (size_t)ndim * sizeof *want);
@@ -112,8 +107,7 @@ static qn_status check_outputs(call *c) {
     g->lse_batch = ndim == 4 ? qni_stride(a->lse, 0) : 0;
     g->lse_token = qni_stride(a->lse, token);
     g->lse_head = qni_stride(a->lse, 2 * ndim - 5 - token);
-out:
-    return st;
+    return QN_OK;
 }
 
 static qn_status check_overlap(const call *c) {
@@ -133,7 +127,6 @@ static qn_status check_overlap(const call *c) {
                 {"v_scales", a->v_scales},
                 {"sinks", a->sinks}},
       written[] = {{"o", a->o}, {"lse", a->lse}, {"workspace", a->workspace}};
-    qn_status st = QN_OK;
     for (size_t w = 0; w < sizeof written / sizeof *written; w++) {
         for (size_t r = 0; r < sizeof read / sizeof *read; r++)
             QN_TRY(qni_check_disjoint(OP, written[w].name, written[w].t, read[r].name, read[r].t));
@@ -141,8 +134,7 @@ static qn_status check_overlap(const call *c) {
             QN_TRY(qni_check_disjoint(OP, written[w].name, written[w].t, written[other].name,
                                       written[other].t));
     }
-out:
-    return st;
+    return QN_OK;
 }
 
 // ---- the plan, or uniform requests
@@ -217,7 +209,6 @@ static qn_status check_plan(call *c) {
     const bool is_cpu = c->stream->device->id.device_type == kDLCPU;
     qk_attention_args *g = &c->p->args;
     const int64_t want[] = {a->plan_bytes};
-    qn_status st;
     const char *const fault =
         qni_attention_check_plan(s, a->plan_bytes, is_cpu || qni_env_get()->validate);
     if (fault)
@@ -236,8 +227,7 @@ static qn_status check_plan(call *c) {
     g->schedule = is_cpu ? s : qni_data(a->schedule);
     g->dropout_queries = (uint32_t)s->max_qo_len;
     g->dropout_quads = qk_attention_div_up((uint32_t)s->max_kv_len, 4);
-out:
-    return st;
+    return QN_OK;
 }
 
 int64_t qni_attention_workspace_rows(const qni_attention_problem *p) {
@@ -252,7 +242,6 @@ static qn_status check_workspace(call *c) {
     qk_attention_args *g = &c->p->args;
     const int64_t rows = qni_attention_workspace_rows(c->p);
     const int64_t bytes = qni_attention_workspace_bytes(rows, c->k.heads, c->v.dim);
-    qn_status st = QN_OK;
     const bool may_grow = c->p->plan && c->p->plan->is_for_graph && w;
     if (!w && bytes > 0)
         return INVALID("workspace is null, needs %ld bytes", (long)bytes);
@@ -270,15 +259,13 @@ static qn_status check_workspace(call *c) {
     // As many rows as there is room for: later plans of a captured graph find partial_lse where it was.
     const int64_t room = w->shape[0] / qni_attention_workspace_bytes(1, c->k.heads, c->v.dim);
     g->partial_lse = g->partial_o + room * c->k.heads * c->v.dim;
-out:
-    return st;
+    return QN_OK;
 }
 
 // ---- pages
 
 static qn_status check_pages(call *c) {
     const DLTensor *t = c->args->kv_indices;
-    qn_status st = QN_OK;
     if (!c->is_paged)
         return QN_OK;
     QN_TRY(qni_check_indices(c->stream, OP, "kv_indices", t, -1));
@@ -286,8 +273,7 @@ static qn_status check_pages(call *c) {
         return INVALID("k has pages of 0, needs 1 or more");
     c->p->args.kv_indices = qni_data(t);
     c->p->args.page_size = (uint32_t)c->k.tokens;
-out:
-    return st;
+    return QN_OK;
 }
 
 // ---- masks
@@ -316,7 +302,6 @@ static qn_status check_mask(call *c) {
     const qn_attention_args *a = c->args;
     const DLTensor *t = a->mask;
     qk_attention_args *g = &c->p->args;
-    qn_status st = QN_OK;
     if (!t)
         return QN_OK;
     if (a->is_causal)
@@ -343,13 +328,11 @@ static qn_status check_mask(call *c) {
     QN_TRY(mask_stride(t, 2, c->q.heads, &g->mask_head));
     QN_TRY(mask_stride(t, 3, c->requests, &g->mask_batch));
     g->mask = qni_data(t);
-out:
-    return st;
+    return QN_OK;
 }
 
 static qn_status check_custom_mask(call *c) {
     const DLTensor *t = c->args->custom_mask;
-    qn_status st = QN_OK;
     if (!t)
         return QN_OK;
     const int64_t bytes =
@@ -364,8 +347,7 @@ static qn_status check_custom_mask(call *c) {
             "custom_mask has %ld bytes, needs %ld: qo_len * kv_len bits for each request",
             (long)t->shape[0], (long)bytes);
     c->p->args.custom_mask = qni_data(t);
-out:
-    return st;
+    return QN_OK;
 }
 
 static qn_status check_window(const char *name, bool is_there, int64_t value, int32_t *bound) {
@@ -378,21 +360,18 @@ static qn_status check_window(const char *name, bool is_there, int64_t value, in
 static qn_status check_bounds(call *c) {
     const qn_attention_args *a = c->args;
     qk_attention_args *g = &c->p->args;
-    qn_status st;
     QN_TRY(check_window("window_left", a->has_window_left, a->window_left, &g->left));
     QN_TRY(check_window("window_right", a->has_window_right, a->window_right, &g->right));
     if (a->is_causal && !a->custom_mask)
         g->right = 0;
     g->is_top_left = a->is_top_left != 0;
-out:
-    return st;
+    return QN_OK;
 }
 
 // ---- scalars and vectors
 
 static qn_status check_vector(const call *c, const char *name, const DLTensor *t, int64_t count,
                               const float **out) {
-    qn_status st = QN_OK;
     *out = nullptr;
     if (!t)
         return QN_OK;
@@ -402,8 +381,7 @@ static qn_status check_vector(const call *c, const char *name, const DLTensor *t
     QN_TRY(qni_check_last_contiguous(OP, name, t));
     QN_TRY(qni_check_alignment(OP, name, t));
     *out = qni_data(t);
-out:
-    return st;
+    return QN_OK;
 }
 
 static float or_default(float x, float otherwise) {
@@ -479,7 +457,6 @@ static qn_status check_shape_of_call(call *c) {
 qn_status qni_attention_make(const qn_stream *stream, const qn_attention_args *args,
                              qni_attention_problem *p) {
     call c = {.stream = stream, .args = args, .p = p};
-    qn_status st;
     *p = (qni_attention_problem){};
     QN_TRY(check_shape_of_call(&c));
     QN_TRY(check_inputs(&c));
@@ -509,9 +486,7 @@ qn_status qni_attention_make(const qn_stream *stream, const qn_attention_args *a
     QN_TRY(check_vector(&c, "v_scales", args->v_scales, c.k.heads, &p->args.v_scales));
     QN_TRY(check_vector(&c, "sinks", args->sinks, c.q.heads, &p->args.sinks));
     QN_TRY(check_workspace(&c));
-    QN_TRY(check_overlap(&c));
-out:
-    return st;
+    return check_overlap(&c);
 }
 
 /** A dense tensor's shape alone. */
@@ -526,7 +501,6 @@ static qn_status check_dense_shape(const char *name, const DLTensor *t) {
 }
 
 qn_status qn_attention_workspace_bytes(int64_t *bytes, const qn_attention_args *a) {
-    qn_status st;
     if (!bytes)
         return INVALID("bytes is null");
     QN_TRY(QNI_CHECK_STRUCT(OP, "args", qn_attention_args, a));
@@ -545,6 +519,5 @@ qn_status qn_attention_workspace_bytes(int64_t *bytes, const qn_attention_args *
     QN_TRY(check_rows(a->q->shape[0], qo_len, heads, chunks));
     const int64_t rows = chunks > 1 ? chunks * a->q->shape[0] * qo_len : 0;
     *bytes = qni_attention_workspace_bytes(rows, heads, a->v->shape[3]);
-out:
-    return st;
+    return QN_OK;
 }

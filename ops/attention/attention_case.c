@@ -155,7 +155,6 @@ static qn_status make_tensors(qni_attention_case *c, qn_stream *stream) {
     const bool q_blocks = !is_ragged_q(s), kv_has_blocks = s->storage != QNI_CASE_RAGGED;
     const bool q_hnd = s->is_hnd && q_blocks;
     const int64_t q_batch = q_blocks ? s->batches : 1, tokens = q_tokens(s);
-    qn_status st;
     QN_TRY(make_rows(c, stream, QNI_CASE_Q, s->dtype, q_blocks, q_hnd, q_batch, tokens, s->qo_heads,
                      s->dim));
     QN_TRY(make_rows(c, stream, QNI_CASE_O, s->dtype_o, q_blocks, q_hnd, q_batch, tokens,
@@ -180,8 +179,7 @@ static qn_status make_tensors(qni_attention_case *c, qn_stream *stream) {
     }
     if (s->has_sinks)
         QN_TRY(make_vector(c, stream, QNI_CASE_SINKS, QNI_F32, s->qo_heads));
-out:
-    return st;
+    return QN_OK;
 }
 
 // ---- the plan
@@ -191,7 +189,6 @@ static qn_status make_plan(qni_attention_case *c, qn_stream *stream) {
     int32_t qo_indptr[QNI_CASE_BATCHES + 1] = {1}, kv_indptr[QNI_CASE_BATCHES + 1] = {};
     int32_t last[QNI_CASE_BATCHES] = {}, lens[QNI_CASE_BATCHES] = {};
     int64_t workspace_bytes;
-    qn_status st;
     for (int b = 0; b < s->batches; b++) {
         qo_indptr[b + 1] = qo_indptr[b] + qo_len_of(s, b);
         kv_indptr[b + 1] = kv_indptr[b] + (s->page ? pages_of(s, b) : kv_len_of(s, b));
@@ -223,8 +220,7 @@ static qn_status make_plan(qni_attention_case *c, qn_stream *stream) {
     memcpy(qni_area_host(&c->areas[QNI_CASE_SCHEDULE]), c->plan, (size_t)c->plan_bytes);
     if (workspace_bytes)
         QN_TRY(make_vector(c, stream, QNI_CASE_WORKSPACE, QNI_U8, workspace_bytes));
-out:
-    return st;
+    return QN_OK;
 }
 
 /** Dense cases go without a plan unless they ask for a chunk. */
@@ -522,7 +518,6 @@ static void describe(qni_attention_case *c) {
 
 qn_status qni_attention_case_create(qni_attention_case *c, qn_stream *stream,
                                     const qni_attention_spec *spec, uint64_t seed) {
-    qn_status st;
     *c = (qni_attention_case){.spec = spec, .seed = seed, .random = seed};
     describe(c);
     QN_TRY(make_tensors(c, stream));
@@ -540,8 +535,7 @@ qn_status qni_attention_case_create(qni_attention_case *c, qn_stream *stream,
         QN_TRY(expect_all(c, &host));
     c->outputs[0] = &c->areas[QNI_CASE_O].flat;
     c->outputs[1] = &c->areas[QNI_CASE_LSE].flat;
-out:
-    return st;
+    return QN_OK;
 }
 
 void qni_attention_case_destroy(qni_attention_case *c) {

@@ -193,8 +193,8 @@ static qn_status check_spec(qni_check_run *run, const qni_attention_spec *spec) 
     qn_status st;
     if (!c)
         return QN_FAIL(QN_E_MEMORY, "check: out of memory");
-    QN_TRY(qni_attention_case_create(c, qni_check_stream(run), spec,
-                                     qni_check_seed(run) + (uint64_t)(spec - specs)));
+    QN_TRY_OUT(qni_attention_case_create(c, qni_check_stream(run), spec,
+                                         qni_check_seed(run) + (uint64_t)(spec - specs)));
     const qni_check_problem problem = {.op = &qni_op_attention,
                                        .text = c->text,
                                        .problem = &c->problem,
@@ -203,7 +203,7 @@ static qn_status check_spec(qni_check_run *run, const qni_attention_spec *spec) 
                                        .compare = qni_areas_compare,
                                        .outputs = c->outputs,
                                        .num_outputs = 1 + spec->has_lse};
-    QN_TRY(qni_check_problem_run(run, &problem));
+    QN_TRY_OUT(qni_check_problem_run(run, &problem));
 out:
     qni_attention_case_destroy(c);
     free(c);

@@ -130,8 +130,8 @@ static qn_status run_case(qni_check_run *run, const place *p, const int *v, int 
     held h = {{c->areas, QNI_CASE_AREAS},
               {&c->areas[QNI_CASE_O], &c->areas[QNI_CASE_LSE]},
               {v[TYPES] == 0 ? 1e-3 : 1e-2, 1e-3}};
-    QN_TRY(qni_attention_case_create(c, qni_check_stream(run), &spec, (uint64_t)index + 1));
-    QN_TRY(qni_check_problem_run(
+    QN_TRY_OUT(qni_attention_case_create(c, qni_check_stream(run), &spec, (uint64_t)index + 1));
+    QN_TRY_OUT(qni_check_problem_run(
         run, &(qni_check_problem){.op = &qni_op_attention,
                                   .text = c->text,
                                   .problem = &c->problem,
@@ -193,18 +193,18 @@ static qn_status run_merge(qni_check_run *run, const int *v, int index) {
     qn_status st;
     if (!c)
         return QN_FAIL(QN_E_MEMORY, "out of memory");
-    QN_TRY(qni_merge_case_create(c, qni_check_stream(run), &spec, (uint64_t)index + 1));
+    QN_TRY_OUT(qni_merge_case_create(c, qni_check_stream(run), &spec, (uint64_t)index + 1));
     held h = {{c->areas, QNI_MERGE_AREAS},
               {c->out_v, c->out_s},
               {spec.dtype == QNI_BF16 ? 1e-2 : 1e-3, 1e-3}};
-    QN_TRY(qni_check_problem_run(run, &(qni_check_problem){.op = &qni_op_merge_states,
-                                                           .text = c->text,
-                                                           .problem = &c->problem,
-                                                           .context = &h,
-                                                           .reset = qni_areas_reset,
-                                                           .compare = compare,
-                                                           .outputs = c->outputs,
-                                                           .num_outputs = 2}));
+    QN_TRY_OUT(qni_check_problem_run(run, &(qni_check_problem){.op = &qni_op_merge_states,
+                                                               .text = c->text,
+                                                               .problem = &c->problem,
+                                                               .context = &h,
+                                                               .reset = qni_areas_reset,
+                                                               .compare = compare,
+                                                               .outputs = c->outputs,
+                                                               .num_outputs = 2}));
 out:
     qni_merge_case_destroy(c);
     free(c);

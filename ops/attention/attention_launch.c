@@ -77,11 +77,8 @@ qn_status qni_attention_any(const qni_variant *, qn_stream *stream, const void *
     static_assert(sizeof any.turns == sizeof p->turns);
     memcpy(any.turns, p->turns, sizeof any.turns);
     const bool is_small = g->head_dim_qk <= 128 && g->head_dim_vo <= 128;
-    qn_status st;
     QN_TRY(qni_attention_launch(stream, p, is_small ? &any_128 : &any_512, g, sizeof any));
-    QN_TRY(qni_attention_launch_merge(stream, p, g));
-out:
-    return st;
+    return qni_attention_launch_merge(stream, p, g);
 }
 
 // ---- merge_states.gpu, attention_dropout.gpu

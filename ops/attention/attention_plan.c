@@ -58,7 +58,6 @@ static qn_status check_last_pages(const qn_attention_plan_args *a) {
 }
 
 static qn_status check_kv(const qn_attention_plan_args *a) {
-    qn_status st = QN_OK;
     if (a->page_size < 0 || a->page_size > INT32_MAX)
         return FAIL("page_size is %ld; accepted: 1 to 2^31 - 1, or 0 without pages",
                     (long)a->page_size);
@@ -74,8 +73,7 @@ static qn_status check_kv(const qn_attention_plan_args *a) {
     for (int64_t b = 0; a->kv_lens && b < a->batches; b++)
         if (a->kv_lens[b] < 0)
             return FAIL("kv_lens[%ld] is %d; accepted: 0 or more", (long)b, a->kv_lens[b]);
-out:
-    return st;
+    return QN_OK;
 }
 
 static qn_status check_heads(const qn_attention_plan_args *a) {
@@ -92,7 +90,6 @@ static qn_status check_heads(const qn_attention_plan_args *a) {
 
 static qn_status check_args(const int64_t *plan_bytes, const int64_t *workspace_bytes,
                             const qn_attention_plan_args *a) {
-    qn_status st;
     if (!plan_bytes || !workspace_bytes)
         return FAIL("%s is null", plan_bytes ? "workspace_bytes" : "plan_bytes");
     QN_TRY(QNI_CHECK_STRUCT("attention_plan", "args", qn_attention_plan_args, a));
@@ -110,9 +107,7 @@ static qn_status check_args(const int64_t *plan_bytes, const int64_t *workspace_
     QN_TRY(check_heads(a));
     if (a->qo_indptr)
         QN_TRY(check_indptr("qo_indptr", a->qo_indptr, a->batches));
-    QN_TRY(check_kv(a));
-out:
-    return st;
+    return check_kv(a);
 }
 
 static lengths lengths_of(const qn_attention_plan_args *a, int64_t b) {
@@ -214,7 +209,6 @@ static qn_status measure_lengths(const qn_attention_plan_args *a, qk_attention_s
 /** The plan's header: every size. */
 static qn_status measure(const qn_attention_plan_args *a, qk_attention_schedule *s) {
     int64_t works = 0, merges = 0;
-    qn_status st;
     QN_TRY(measure_lengths(a, s));
     for (int64_t b = 0; b < a->batches; b++) {
         const qk_attention_request r = make_request(a, b);
@@ -234,8 +228,7 @@ static qn_status measure(const qn_attention_plan_args *a, qk_attention_schedule 
     s->num_merges = (uint32_t)merges;
     s->bytes = (int64_t)sizeof *s + a->batches * (int64_t)sizeof(qk_attention_request) +
                (works + merges) * (int64_t)sizeof(qk_attention_work);
-out:
-    return st;
+    return QN_OK;
 }
 
 /** The work items of a request's tile, chunks shared evenly. */
@@ -283,7 +276,6 @@ static void fill(qk_attention_schedule *s, const qn_attention_plan_args *a) {
 qn_status qn_attention_plan(void *plan, int64_t *plan_bytes, int64_t *workspace_bytes,
                             const qn_attention_plan_args *args) {
     qk_attention_schedule s;
-    qn_status st;
     QN_TRY(check_args(plan_bytes, workspace_bytes, args));
     QN_TRY(measure(args, &s));
     const int64_t needed =
@@ -301,8 +293,7 @@ qn_status qn_attention_plan(void *plan, int64_t *plan_bytes, int64_t *workspace_
     }
     *plan_bytes = s.bytes;
     *workspace_bytes = needed;
-out:
-    return st;
+    return QN_OK;
 }
 
 // ---- plans that come back

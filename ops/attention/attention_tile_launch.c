@@ -122,14 +122,11 @@ qn_status qni_attention_tile(const qni_variant *, qn_stream *stream, const void 
     const int dim = head_dim_index(p), is_f16 = p->dtype == QNI_F16,
               is_fp8 = qni_is_fp8(p->dtype_kv);
     qk_attention_args args = p->args;
-    qn_status st;
     args.q_tile = ROWS;
     args.few_rows = few_rows_of(stream->device, p);
     if (has_requests(p, &args, true))
         QN_TRY(qni_attention_launch(stream, p, &decode[is_f16][is_fp8], &args, sizeof args));
     if (has_requests(p, &args, false))
         QN_TRY(qni_attention_launch(stream, p, &kernels[dim][is_f16][is_fp8], &args, sizeof args));
-    QN_TRY(qni_attention_launch_merge(stream, p, &args));
-out:
-    return st;
+    return qni_attention_launch_merge(stream, p, &args);
 }

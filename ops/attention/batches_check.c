@@ -67,10 +67,10 @@ static qn_status add_batch(qni_check_batches *batches, const qni_attention_spec 
     qn_status st;
     if (!c)
         return QN_FAIL(QN_E_MEMORY, "check: out of memory");
-    QN_TRY(qni_attention_case_create(c, qni_check_stream(batches->run), spec,
-                                     qni_check_seed(batches->run)));
-    QN_TRY(make_rows(&rows, c, first, count));
-    QN_TRY(qni_check_batches_add(
+    QN_TRY_OUT(qni_attention_case_create(c, qni_check_stream(batches->run), spec,
+                                         qni_check_seed(batches->run)));
+    QN_TRY_OUT(make_rows(&rows, c, first, count));
+    QN_TRY_OUT(qni_check_batches_add(
         batches, &(qni_check_problem){.op = batches->op,
                                       .text = c->text,
                                       .problem = &c->problem,
@@ -168,8 +168,8 @@ static qn_status add_merge(qni_check_batches *batches, const qni_merge_spec *spe
     qn_status st;
     if (!c)
         return QN_FAIL(QN_E_MEMORY, "check: out of memory");
-    QN_TRY(qni_merge_case_create(c, qni_check_stream(batches->run), spec,
-                                 qni_check_seed(batches->run)));
+    QN_TRY_OUT(qni_merge_case_create(c, qni_check_stream(batches->run), spec,
+                                     qni_check_seed(batches->run)));
     int64_t shapes[2] = {spec->heads * spec->dim, spec->heads};
     DLTensor rows[2];
     for (int i = 0; i < 2; i++) {
@@ -181,7 +181,7 @@ static qn_status add_merge(qni_check_batches *batches, const qni_merge_spec *spe
                              .dtype = qni_dl_dtype(a->dtype),
                              .shape = &shapes[i]};
     }
-    QN_TRY(qni_check_batches_add(
+    QN_TRY_OUT(qni_check_batches_add(
         batches, &(qni_check_problem){.op = batches->op,
                                       .text = c->text,
                                       .problem = &c->problem,

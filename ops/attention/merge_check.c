@@ -96,7 +96,6 @@ static qn_status make_states(qni_merge_case *c, qn_device *device, const qni_mer
     static const char *const names[] = {"v_a", "v_b", "s_a", "s_b"};
     const int64_t states = s->is_pair ? 1 : s->states, rows = s->n * states * s->heads;
     qni_merge_problem *p = &c->problem;
-    qn_status st = QN_OK;
     for (int i = 0; i <= s->is_pair; i++) {
         qni_area *v = &c->areas[QNI_MERGE_V + i], *lse = &c->areas[QNI_MERGE_S + i];
         QN_TRY(qni_area_create(v, names[i], device, s->dtype, rows * s->dim, 0));
@@ -106,15 +105,13 @@ static qn_status make_states(qni_merge_case *c, qn_device *device, const qni_mer
         p->s_token[i] = states * s->heads, p->s_head[i] = 1;
     }
     p->v_state = s->heads * s->dim, p->s_state = s->heads;
-out:
-    return st;
+    return QN_OK;
 }
 
 /** In place: the first state's tensors. */
 static qn_status make_results(qni_merge_case *c, qn_device *device, const qni_merge_spec *s) {
     const int64_t rows = s->n * s->heads;
     qni_merge_problem *p = &c->problem;
-    qn_status st = QN_OK;
     c->out_v = &c->areas[s->is_in_place ? QNI_MERGE_V : QNI_MERGE_OUT_V];
     c->out_s = &c->areas[s->is_in_place ? QNI_MERGE_S : QNI_MERGE_OUT_S];
     if (!s->is_in_place) {
@@ -125,14 +122,12 @@ static qn_status make_results(qni_merge_case *c, qn_device *device, const qni_me
     p->o_token = s->heads * s->dim, p->o_head = s->dim;
     p->lse_token = s->heads, p->lse_head = 1;
     c->outputs[0] = &c->out_v->flat, c->outputs[1] = &c->out_s->flat;
-out:
-    return st;
+    return QN_OK;
 }
 
 qn_status qni_merge_case_create(qni_merge_case *c, qn_stream *stream, const qni_merge_spec *spec,
                                 uint64_t seed) {
     qn_device *device = qn_stream_device(stream);
-    qn_status st;
     *c = (qni_merge_case){.problem = {.dtype = spec->dtype,
                                       .n = spec->n,
                                       .heads = spec->heads,
@@ -148,8 +143,7 @@ qn_status qni_merge_case_create(qni_merge_case *c, qn_stream *stream, const qni_
     fill_merge(c, spec, seed);
     for (int64_t i = 0; i < spec->n * spec->heads; i++)
         expect_merge(c, i / spec->heads, i % spec->heads);
-out:
-    return st;
+    return QN_OK;
 }
 
 void qni_merge_case_destroy(qni_merge_case *c) {
@@ -162,9 +156,9 @@ static qn_status check_merge(qni_check_run *run, const qni_merge_spec *spec) {
     qn_status st;
     if (!c)
         return QN_FAIL(QN_E_MEMORY, "check: out of memory");
-    QN_TRY(qni_merge_case_create(c, qni_check_stream(run), spec, qni_check_seed(run)));
-    QN_TRY(qni_areas_check(run, &qni_op_merge_states, &c->problem, c->text, c->areas,
-                           QNI_MERGE_AREAS));
+    QN_TRY_OUT(qni_merge_case_create(c, qni_check_stream(run), spec, qni_check_seed(run)));
+    QN_TRY_OUT(qni_areas_check(run, &qni_op_merge_states, &c->problem, c->text, c->areas,
+                               QNI_MERGE_AREAS));
 out:
     qni_merge_case_destroy(c);
     free(c);
@@ -230,8 +224,8 @@ static qn_status check_dropout(qni_check_run *run, uint32_t what, qni_dtype dtyp
     dropout_case c = {};
     char text[96];
     qn_status st;
-    QN_TRY(qni_area_create(&c.r, "r", qn_stream_device(qni_check_stream(run)), dtype,
-                           batches * heads * queries * row, 0));
+    QN_TRY_OUT(qni_area_create(&c.r, "r", qn_stream_device(qni_check_stream(run)), dtype,
+                               batches * heads * queries * row, 0));
     c.problem = (qni_dropout_problem){.args = {.num_kv_heads = (uint32_t)heads,
                                                .group = 1,
                                                .dropout_queries = (uint32_t)queries,
@@ -251,20 +245,17 @@ static qn_status check_dropout(qni_check_run *run, uint32_t what, qni_dtype dtyp
     expect_dropout(&c);
     snprintf(text, sizeof text, "[2, 3, 5, %ld] %s %s p=%g%s", (long)keys, names[what],
              qni_dtype_name(dtype), (double)dropout_p, gap ? " strided" : "");
-    QN_TRY(qni_areas_check(run, &qni_op_attention_dropout, &c.problem, text, &c.r, 1));
+    QN_TRY_OUT(qni_areas_check(run, &qni_op_attention_dropout, &c.problem, text, &c.r, 1));
 out:
     qni_areas_destroy(&c.r, 1);
     return st;
 }
 
 qn_status qni_dropout_check(qni_check_run *run) {
-    qn_status st;
     QN_TRY(check_dropout(run, QK_DROPOUT_MASK, QNI_F32, 33, 0, 0.5f));
     QN_TRY(check_dropout(run, QK_DROPOUT_MASK, QNI_F16, 64, 3, 0.1f));
     QN_TRY(check_dropout(run, QK_DROPOUT_MASK, QNI_BF16, 7, 0, 0.9f));
     QN_TRY(check_dropout(run, QK_DROPOUT_WORDS, QNI_I32, 33, 0, 0));
     QN_TRY(check_dropout(run, QK_DROPOUT_WORDS, QNI_I32, 6, 1, 0));
-    QN_TRY(check_dropout(run, QK_DROPOUT_UNIFORM, QNI_F32, 33, 2, 0));
-out:
-    return st;
+    return check_dropout(run, QK_DROPOUT_UNIFORM, QNI_F32, 33, 2, 0);
 }

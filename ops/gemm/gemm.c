@@ -70,11 +70,10 @@ static qn_status check_entries(const qni_gemm_problem *p, const char *op, const 
 static qn_status validate_layout(const qni_gemm_problem *p, const char *op, qn_stream *stream) {
     int64_t count = p->grouping == QN_GEMM_GROUPED_INDEX ? p->m : p->groups;
     const int32_t *layout = nullptr;
-    qn_status st;
+    qn_status st = QN_OK;
     QN_TRY(qni_read_indices(stream, op, "group_layout", p->layout, count, &layout));
     st = check_entries(p, op, layout, count);
     qni_release_indices(stream, layout);
-out:
     return st;
 }
 

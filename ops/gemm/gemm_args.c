@@ -61,7 +61,6 @@ static qn_status check_ranks(call *c) {
     bool is_dense = c->grouping == QN_GEMM_DENSE;
     c->rank_da = c->grouping == QN_GEMM_GROUPED_MASKED ? 3 : 2;
     c->rank_b = is_dense && !args->b_is_packed ? 2 : 3;
-    qn_status st;
     QN_TRY(qni_check_tensor(c->stream, c->op, "d", args->d, c->rank_da));
     QN_TRY(qni_check_tensor(c->stream, c->op, "a", args->a, c->rank_da));
     QN_TRY(qni_check_tensor(c->stream, c->op, "b", args->b, c->rank_b));
@@ -74,8 +73,7 @@ static qn_status check_ranks(call *c) {
     else if (args->group_layout)
         return QN_FAIL(QN_E_INVALID, "%s: group_layout is given; only grouped forms take one",
                        c->op);
-out:
-    return st;
+    return QN_OK;
 }
 
 static qn_status check_inputs_dtype(const call *c, qni_dtype a, qni_dtype b) {
@@ -93,7 +91,6 @@ static qn_status check_dtypes(const call *c, qni_gemm_problem *p) {
     p->dtype_a = qni_dtype_of(args->a);
     p->dtype_b = qni_dtype_of(args->b);
     p->dtype_d = qni_dtype_of(args->d);
-    qn_status st;
     QN_TRY(check_inputs_dtype(c, p->dtype_a, p->dtype_b));
     QN_TRY(qni_check_dtype(c->op, "d", args->d,
                            c->grouping == QN_GEMM_DENSE ? qni_of_f32 | 1u << QNI_BF16
@@ -103,8 +100,7 @@ static qn_status check_dtypes(const call *c, qni_gemm_problem *p) {
                        qni_dtype_text(args->c), qni_dtype_name(p->dtype_d));
     if (args->group_layout)
         QN_TRY(qni_check_dtype(c->op, "group_layout", args->group_layout, qni_of_i32));
-out:
-    return st;
+    return QN_OK;
 }
 
 // ---- shapes
@@ -143,7 +139,6 @@ static qn_status check_shapes(const call *c, qni_gemm_problem *p) {
     const int64_t want_b[] = {p->groups, p->n, p->k};
     const int64_t want_c[] = {p->m, p->n};
     const int64_t want_layout[] = {c->grouping == QN_GEMM_GROUPED_INDEX ? p->m : p->groups};
-    qn_status st;
     QN_TRY(qni_check_shape(c->op, "a", args->a, c->rank_da, want_a));
     if (p->is_packed)
         QN_TRY(check_packed_b(c, p));
@@ -153,8 +148,7 @@ static qn_status check_shapes(const call *c, qni_gemm_problem *p) {
         QN_TRY(qni_check_shape(c->op, "c", args->c, 2, want_c));
     if (args->group_layout)
         QN_TRY(qni_check_shape(c->op, "group_layout", args->group_layout, 1, want_layout));
-out:
-    return st;
+    return QN_OK;
 }
 
 // ---- strides
@@ -207,7 +201,6 @@ static qn_status group_stride(const call *c, const char *name, const DLTensor *t
 static qn_status check_strides(const call *c, qni_gemm_problem *p) {
     const qn_gemm_args *args = c->args;
     int64_t one;
-    qn_status st;
     QN_TRY(matrix_strides(c, "d", args->d, false, &p->d_row, &one));
     QN_TRY(group_stride(c, "d", args->d, true, p->d_row, 1, &p->d_group));
     QN_TRY(matrix_strides(c, "a", args->a, true, &p->a_row, &p->a_k));
@@ -222,24 +215,20 @@ static qn_status check_strides(const call *c, qni_gemm_problem *p) {
         return fail_strides(c, "group_layout", args->group_layout, "contiguous elements");
     if (args->group_layout)
         QN_TRY(qni_check_alignment(c->op, "group_layout", args->group_layout));
-out:
-    return st;
+    return QN_OK;
 }
 
 // ---- scales
 
 static qn_status check_scale(const call *c, const char *name, const DLTensor *t, int rank,
                              const int64_t *shape, bool either, int64_t strides[3]) {
-    qn_status st;
     if (!t)
         return QN_FAIL(QN_E_INVALID, "%s: %s is null; FP8 needs scales", c->op, name);
     QN_TRY(qni_check_tensor(c->stream, c->op, name, t, rank));
     QN_TRY(qni_check_dtype(c->op, name, t, qni_of_f32));
     QN_TRY(qni_check_shape(c->op, name, t, rank, shape + 3 - rank));
     QN_TRY(matrix_strides(c, name, t, either, &strides[1], &strides[2]));
-    QN_TRY(group_stride(c, name, t, false, strides[1], strides[2], &strides[0]));
-out:
-    return st;
+    return group_stride(c, name, t, false, strides[1], strides[2], &strides[0]);
 }
 
 static qn_status check_scales(const call *c, qni_gemm_problem *p) {
@@ -251,7 +240,6 @@ static qn_status check_scales(const call *c, qni_gemm_problem *p) {
         return QN_OK;
     }
     int64_t a[3], b[3];
-    qn_status st;
     QN_TRY(check_scale(c, "scale_a", args->scale_a, c->rank_da,
                        (const int64_t[]){p->groups, p->m, blocks_of(p->k)}, true, a));
     QN_TRY(check_scale(c, "scale_b", args->scale_b, c->grouping == QN_GEMM_DENSE ? 2 : 3,
@@ -260,8 +248,7 @@ static qn_status check_scales(const call *c, qni_gemm_problem *p) {
     p->scale_b_group = b[0], p->scale_b_nb = b[1];
     p->scale_a = qni_data(args->scale_a);
     p->scale_b = qni_data(args->scale_b);
-out:
-    return st;
+    return QN_OK;
 }
 
 // ---- what d must not share memory with
@@ -304,7 +291,6 @@ qn_status qni_gemm_problem_set(qni_gemm_problem *problem, qn_stream *stream, con
                                const qn_gemm_args *args, qn_gemm_grouping grouping) {
     call c = {.stream = stream, .op = op, .args = args, .grouping = grouping};
     qni_gemm_problem p = {.grouping = grouping};
-    qn_status st;
     QN_TRY(check_call(&c));
     QN_TRY(check_ranks(&c));
     QN_TRY(check_dtypes(&c, &p));
@@ -321,6 +307,5 @@ qn_status qni_gemm_problem_set(qni_gemm_problem *problem, qn_stream *stream, con
     p.zero_padding = args->zero_padding;
     QN_TRY(check_overlap(&c, &p));
     *problem = p;
-out:
-    return st;
+    return QN_OK;
 }

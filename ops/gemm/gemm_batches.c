@@ -101,6 +101,5 @@ qn_status qni_gemm_check_batches(qni_check_run *run) {
         if (i < 2)
             QN_TRY(check_groups(run, &forms[i]));
     }
-out:
     return st;
 }

@@ -287,7 +287,6 @@ static qn_status create_operands(qni_gemm_case *c, qn_stream *stream) {
     int rank = is_masked ? 3 : 2, rank_b = is_dense ? 2 : 3;
     int64_t slabs = is_masked ? s->groups : 1, kb = (s->k + 127) / 128, nb = (s->n + 127) / 128;
     bool gaps = s->is_strided;
-    qn_status st;
     QN_TRY(matrix_create(&c->a, stream,
                          (form){rank, slabs, s->m, s->k, s->dtype_a, s->a_transposed, gaps}));
     QN_TRY(matrix_create(&c->b, stream,
@@ -299,8 +298,7 @@ static qn_status create_operands(qni_gemm_case *c, qn_stream *stream) {
                          (form){rank_b, s->groups, nb, kb, QNI_F32, false, gaps}));
     int64_t entries = s->grouping == QN_GEMM_GROUPED_INDEX ? s->m : s->groups;
     QN_TRY(matrix_create(&c->layout, stream, (form){1, 1, 1, entries, QNI_I32, false, false}));
-out:
-    return st;
+    return QN_OK;
 }
 
 static qn_status fill_all(qni_gemm_case *c, qn_stream *stream, uint64_t seed) {
@@ -369,7 +367,6 @@ static qn_status pack(qni_gemm_case *c, qn_stream *stream) {
     int64_t shape[3], nb = (s->n + 127) / 128, kb = (s->k + 127) / 128;
     int rank = s->grouping == QN_GEMM_DENSE ? 2 : 3;
     DLDataType dtype;
-    qn_status st;
     QN_TRY(qn_gemm_packed_shape(stream->device, &c->b.t, shape, &dtype));
     qni_dtype kind = qni_gemm_pack_dtype(stream->device, s->dtype_b);
     QN_TRY(matrix_create(&c->packed, stream,
@@ -381,9 +378,7 @@ static qn_status pack(qni_gemm_case *c, qn_stream *stream) {
     c->args.b = &c->packed.t;
     c->args.scale_b = &c->packed_scale.t;
     c->args.b_is_packed = 1;
-    QN_TRY(qni_gemm_problem_set(&c->problem, stream, "gemm", &c->args, s->grouping));
-out:
-    return st;
+    return qni_gemm_problem_set(&c->problem, stream, "gemm", &c->args, s->grouping);
 }
 
 static void describe(qni_gemm_case *c) {
@@ -415,7 +410,6 @@ qn_status qni_gemm_case_create(qni_gemm_case *c, qn_stream *stream, const qni_ge
     else if (spec->grouping != QN_GEMM_GROUPED_MASKED)
         c->spec.m = count_rows(spec);
     describe(c);
-    qn_status st;
     QN_TRY(create_operands(c, stream));
     QN_TRY(fill_all(c, stream, seed));
     set_args(c);
@@ -424,9 +418,7 @@ qn_status qni_gemm_case_create(qni_gemm_case *c, qn_stream *stream, const qni_ge
         QN_TRY(create_answer(c));
     if (spec->is_packed)
         QN_TRY(pack(c, stream));
-    QN_TRY(qn_stream_sync(stream));
-out:
-    return st;
+    return qn_stream_sync(stream);
 }
 
 void qni_gemm_case_destroy(qni_gemm_case *c) {
@@ -544,9 +536,9 @@ qn_status qni_gemm_case_compare(qni_gemm_case *c, double *error, char *detail, s
     worst w = {0};
     int64_t stray = -1;
     qn_status st;
-    QN_TRY(c->stream->device->backend->copy(c->stream, c->d.host, c->d.device, c->d.bytes,
-                                            QNI_COPY_TO_HOST));
-    QN_TRY(qn_stream_sync(c->stream));
+    QN_TRY_OUT(c->stream->device->backend->copy(c->stream, c->d.host, c->d.device, c->d.bytes,
+                                                QNI_COPY_TO_HOST));
+    QN_TRY_OUT(qn_stream_sync(c->stream));
     compare_fetched(c, before, &w, &stray);
     *error = stray >= 0 ? INFINITY : w.error;
     if (stray >= 0)

@@ -246,7 +246,6 @@ static qn_status pack_case_create(pack_case *c, qn_stream *stream, qni_dtype dty
     c->bytes[1] = c->bytes[3] = groups * nb * kb * 4;
     c->bytes[2] = groups * c->host.packed_n * c->host.packed_k;
     const qni_backend *backend = device->backend;
-    qn_status st;
     QN_TRY(pack_case_alloc(c, stream));
     fill_pack_case(c, device);
     QN_TRY(backend->copy(stream, c->device[0], c->host.b, c->bytes[0], QNI_COPY_TO_DEVICE));
@@ -256,25 +255,20 @@ static qn_status pack_case_create(pack_case *c, qn_stream *stream, qni_dtype dty
     c->problem.scale_b = c->device[1];
     c->problem.packed = c->device[2];
     c->problem.packed_scale = c->device[3];
-out:
-    return st;
+    return QN_OK;
 }
 
 static qn_status reset_pack(void *context, qn_stream *stream) {
     pack_case *c = context;
     const qni_backend *backend = stream->device->backend;
-    qn_status st;
     QN_TRY(backend->fill(stream, c->device[2], 0xAA, c->bytes[2]));
-    QN_TRY(backend->fill(stream, c->device[3], 0xFF, c->bytes[3]));
-out:
-    return st;
+    return backend->fill(stream, c->device[3], 0xFF, c->bytes[3]);
 }
 
 static qn_status compare_pack(void *context, qn_stream *stream, double *error, char *detail,
                               size_t room) {
     pack_case *c = context;
     const qni_backend *backend = stream->device->backend;
-    qn_status st;
     QN_TRY(backend->copy(stream, c->got, c->device[2], c->bytes[2], QNI_COPY_TO_HOST));
     QN_TRY(backend->copy(stream, c->got_scale, c->device[3], c->bytes[3], QNI_COPY_TO_HOST));
     QN_TRY(qn_stream_sync(stream));
@@ -291,8 +285,7 @@ static qn_status compare_pack(void *context, qn_stream *stream, double *error, c
             snprintf(detail, room, "packed scale %ld is %.9g, needs %.9g", (long)i,
                      (double)c->got_scale[i], (double)c->want_scale[i]);
         }
-out:
-    return st;
+    return QN_OK;
 }
 
 static qn_status check_pack_size(qni_check_run *run, qni_dtype dtype, int64_t groups, int64_t n,
@@ -321,7 +314,6 @@ static qn_status check_pack(qni_check_run *run) {
         QN_TRY(check_pack_size(run, QNI_E4M3FN, sizes[i][0], sizes[i][1], sizes[i][2]));
         QN_TRY(check_pack_size(run, QNI_E4M3FNUZ, sizes[i][0], sizes[i][1], sizes[i][2]));
     }
-out:
     return st;
 }
 

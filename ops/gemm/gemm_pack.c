@@ -109,7 +109,6 @@ qn_status qn_gemm_packed_shape(const qn_device *device, const DLTensor *b, int64
     static const char op[] = "gemm_packed_shape";
     int64_t found[3];
     qni_dtype packed;
-    qn_status st;
     if (!device || !b || !shape || !dtype)
         return QN_FAIL(QN_E_INVALID, "%s: %s is null", op,
                        !device  ? "device"
@@ -123,8 +122,7 @@ qn_status qn_gemm_packed_shape(const qn_device *device, const DLTensor *b, int64
     for (int i = 0; i < 3; i++)
         shape[i] = found[i];
     *dtype = qni_dl_dtype(packed);
-out:
-    return st;
+    return QN_OK;
 }
 
 static qn_status fail_strides(const char *name, const DLTensor *t, const char *needs) {
@@ -162,7 +160,6 @@ static qn_status check_inputs(qni_gemm_pack_problem *p, const qn_stream *stream,
                               const DLTensor *scale_b) {
     static const char op[] = "gemm_pack";
     int rank = b && b->ndim == 3 ? 3 : 2;
-    qn_status st;
     QN_TRY(qni_check_tensor(stream, op, "b", b, rank));
     QN_TRY(qni_check_tensor(stream, op, "scale_b", scale_b, rank));
     QN_TRY(rows_of("b", b, &p->b_group, &p->b_n));
@@ -177,8 +174,7 @@ static qn_status check_inputs(qni_gemm_pack_problem *p, const qn_stream *stream,
     QN_TRY(rows_of("scale_b", scale_b, &p->scale_b_group, &p->scale_b_nb));
     p->b = qni_data(b);
     p->scale_b = qni_data(scale_b);
-out:
-    return st;
+    return QN_OK;
 }
 
 static qn_status check_outputs(qni_gemm_pack_problem *p, const qn_stream *stream,
@@ -186,7 +182,6 @@ static qn_status check_outputs(qni_gemm_pack_problem *p, const qn_stream *stream
                                const DLTensor *b, const DLTensor *scale_b) {
     static const char op[] = "gemm_pack";
     int64_t shape[3];
-    qn_status st;
     QN_TRY(packed_shape(stream->device, op, b, shape, &p->dtype_out));
     p->packed_n = shape[1];
     p->packed_k = shape[2];
@@ -209,18 +204,15 @@ static qn_status check_outputs(qni_gemm_pack_problem *p, const qn_stream *stream
     QN_TRY(qni_check_disjoint(op, "packed_scale", packed_scale, "packed", packed));
     p->packed = qni_data(packed);
     p->packed_scale = qni_data(packed_scale);
-out:
-    return st;
+    return QN_OK;
 }
 
 qn_status qn_gemm_pack(qn_stream *stream, DLTensor *packed, DLTensor *packed_scale,
                        const DLTensor *b, const DLTensor *scale_b) {
     qni_gemm_pack_problem problem = {0};
-    qn_status st;
     QN_TRY(check_inputs(&problem, stream, b, scale_b));
     QN_TRY(check_outputs(&problem, stream, packed, packed_scale, b, scale_b));
     if (problem.groups > 0 && problem.n > 0 && problem.k > 0)
         QN_TRY(qni_run(&qni_op_gemm_pack, stream, &problem));
-out:
-    return st;
+    return QN_OK;
 }

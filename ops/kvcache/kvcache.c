@@ -52,14 +52,11 @@ typedef struct append_call {
 static qn_status check_tokens(const append_call *c, const side *s, int64_t n) {
     const int ndim = c->is_latent ? 2 : 3;
     const int64_t want[] = {n, -1, -1};
-    qn_status st;
     QN_TRY(qni_check_tensor(c->stream, c->op, s->name, s->t, ndim));
     QN_TRY(qni_check_dtype(c->op, s->name, s->t, qni_of_floats | qni_of_fp8));
     QN_TRY(qni_check_shape(c->op, s->name, s->t, ndim, want));
     QN_TRY(qni_check_last_contiguous(c->op, s->name, s->t));
-    QN_TRY(qni_check_alignment(c->op, s->name, s->t));
-out:
-    return st;
+    return qni_check_alignment(c->op, s->name, s->t);
 }
 
 /** Copies need one dtype; with a scale the cache is FP8 and the tokens are not. */
@@ -82,7 +79,6 @@ static qn_status check_dtypes(const append_call *c, const side *s) {
 /** One side of the problem; its cache's view, for the index tensors. */
 static qn_status set_side(const append_call *c, const side *s, int64_t n, qni_cache_rows *r,
                           qni_cache_view *view) {
-    qn_status st;
     QN_TRY(check_tokens(c, s, n));
     const int last = s->t->ndim - 1;
     const int64_t heads = c->is_latent ? -1 : s->t->shape[1], width = s->t->shape[last];
@@ -101,8 +97,7 @@ static qn_status set_side(const append_call *c, const side *s, int64_t n, qni_ca
                           .heads = c->is_latent ? 1 : heads,
                           .width = width,
                           .scale = s->scale ? qni_data(s->scale) : nullptr};
-out:
-    return st;
+    return QN_OK;
 }
 
 /** A cache may meet nothing else. */
@@ -131,7 +126,6 @@ static qn_status run_append(const append_call *c) {
     const side *k = &c->sides[0], *v = &c->sides[1];
     qni_cache_view views[2];
     qni_kvcache_problem p = {};
-    qn_status st;
     QN_TRY(set_side(c, k, -1, &p.parts[0], &views[0]));
     p.n = k->t->shape[0];
     QN_TRY(set_side(c, v, p.n, &p.parts[1], &views[1]));
@@ -149,8 +143,7 @@ static qn_status run_append(const append_call *c) {
     p.dtype_out = qni_dtype_of(k->cache);
     if (p.n > 0)
         QN_TRY(qni_run(&qni_op_kvcache, c->stream, &p));
-out:
-    return st;
+    return QN_OK;
 }
 
 // ---- the public functions
@@ -233,14 +226,11 @@ static void slice_init(slice *s, const DLTensor *cache, int64_t first, int64_t w
 static qn_status check_concatenated(const qn_stream *stream, const char *op, const DLTensor *cache,
                                     const DLTensor *kv_c, const DLTensor *k_pe) {
     qni_cache_view view;
-    qn_status st;
     QN_TRY(qni_check_tensor(stream, op, "kv_c", kv_c, 2));
     QN_TRY(qni_check_tensor(stream, op, "k_pe", k_pe, 2));
     const int64_t width = kv_c->shape[1] + k_pe->shape[1];
     QN_TRY(qni_check_cache(stream, op, "kv_cache", cache, QN_NHD, -1, width, &view));
-    QN_TRY(qni_check_dtype(op, "kv_cache", cache, qni_of_floats | qni_of_fp8));
-out:
-    return st;
+    return qni_check_dtype(op, "kv_cache", cache, qni_of_floats | qni_of_fp8);
 }
 
 qn_status qn_concat_and_cache_mla(qn_stream *stream, DLTensor *kv_cache, const DLTensor *kv_c,
@@ -248,7 +238,6 @@ qn_status qn_concat_and_cache_mla(qn_stream *stream, DLTensor *kv_cache, const D
                                   const DLTensor *scale) {
     const char *op = "concat_and_cache_mla";
     slice parts[2];
-    qn_status st;
     QN_TRY(check_concatenated(stream, op, kv_cache, kv_c, k_pe));
     if (!slot_mapping)
         return QN_FAIL(QN_E_INVALID, "%s: slot_mapping is null", op);
@@ -261,15 +250,12 @@ qn_status qn_concat_and_cache_mla(qn_stream *stream, DLTensor *kv_cache, const D
                            .pages = {.slot_mapping = slot_mapping},
                            .is_latent = true,
                            .is_one = true};
-    QN_TRY(run_append(&c));
-out:
-    return st;
+    return run_append(&c);
 }
 
 qn_status qn_get_seq_lens(qn_stream *stream, DLTensor *seq_lens, const DLTensor *kv_indptr,
                           const DLTensor *kv_last_page_len, int64_t page_size) {
     const char *op = "get_seq_lens";
-    qn_status st;
     QN_TRY(qni_check_indices(stream, op, "seq_lens", seq_lens, -1));
     const int64_t batches = seq_lens->shape[0];
     QN_TRY(qni_check_indices(stream, op, "kv_indptr", kv_indptr, batches + 1));
@@ -288,8 +274,7 @@ qn_status qn_get_seq_lens(qn_stream *stream, DLTensor *seq_lens, const DLTensor 
         QN_TRY(qni_validate_rising(stream, op, "kv_indptr", p.kv_indptr, batches + 1, INT32_MAX));
     if (batches > 0)
         QN_TRY(qni_run(&qni_op_kvcache_seq_lens, stream, &p));
-out:
-    return st;
+    return QN_OK;
 }
 
 qn_status qn_get_batch_indices_positions(qn_stream *stream, DLTensor *batch_indices,
@@ -297,7 +282,6 @@ qn_status qn_get_batch_indices_positions(qn_stream *stream, DLTensor *batch_indi
                                          const DLTensor *seq_lens) {
     const char *op = "get_batch_indices_positions";
     qni_positions_problem p;
-    qn_status st;
     QN_TRY(qni_check_indices(stream, op, "batch_indices", batch_indices, -1));
     QN_TRY(qni_check_indices(stream, op, "positions", positions, batch_indices->shape[0]));
     QN_TRY(qni_check_indices(stream, op, "append_indptr", append_indptr, -1));
@@ -322,6 +306,5 @@ qn_status qn_get_batch_indices_positions(qn_stream *stream, DLTensor *batch_indi
             qni_validate_rising(stream, op, "append_indptr", p.append_indptr, p.batches + 1, p.n));
     if (p.n > 0)
         QN_TRY(qni_run(&qni_op_kvcache_positions, stream, &p));
-out:
-    return st;
+    return QN_OK;
 }

@@ -244,13 +244,13 @@ static qn_status check_append(qni_check_run *run, const shape *s, qni_dtype dtyp
              s->by_slot ? "slots" : "pages", s->is_shared ? " shared" : "", (long)s->gap,
              (long)s->offset, qni_dtype_name(dtype), qni_dtype_name(dtype_out));
     for (int i = 0; i < NUM_AREAS; i++) {
-        QN_TRY(make_area(c, qn_stream_device(qni_check_stream(run)), i));
+        QN_TRY_OUT(make_area(c, qn_stream_device(qni_check_stream(run)), i));
         if (c->areas[i].owner)
             fill_area(c, i);
     }
     place(c);
     make_expectations(c);
-    QN_TRY(qni_areas_check(run, &qni_op_kvcache, &c->problem, c->text, c->areas, NUM_AREAS));
+    QN_TRY_OUT(qni_areas_check(run, &qni_op_kvcache, &c->problem, c->text, c->areas, NUM_AREAS));
 out:
     st = qni_areas_excuse_far(run, &qni_op_kvcache, c->text, page_stride(s), st);
     case_destroy(c);
@@ -267,8 +267,8 @@ static qn_status check_positions(qni_check_run *run, int64_t n) {
     qni_area *batch = &c->areas[BATCH], *at = &c->areas[POSITIONS];
     const int64_t counts[] = {n, n, BATCHES, BATCHES + 1};
     for (int i = 0; i < 4; i++)
-        QN_TRY(qni_area_create(&c->areas[BATCH + i], area_names[BATCH + i],
-                               qn_stream_device(qni_check_stream(run)), QNI_I32, counts[i], 0));
+        QN_TRY_OUT(qni_area_create(&c->areas[BATCH + i], area_names[BATCH + i],
+                                   qn_stream_device(qni_check_stream(run)), QNI_I32, counts[i], 0));
     memcpy(qni_area_host(&c->areas[INDICES]), lens, sizeof lens);
     memcpy(qni_area_host(&c->areas[INDPTR]), indptr, sizeof indptr);
     for (int64_t t = 0; t < n; t++) {
@@ -283,8 +283,8 @@ static qn_status check_positions(qni_check_run *run, int64_t n) {
                                            .n = n,
                                            .batches = BATCHES};
     snprintf(c->text, sizeof c->text, "n=%ld batches=%d", (long)n, BATCHES);
-    QN_TRY(qni_areas_check(run, &qni_op_kvcache_positions, &c->positions, c->text, c->areas,
-                           NUM_AREAS));
+    QN_TRY_OUT(qni_areas_check(run, &qni_op_kvcache_positions, &c->positions, c->text, c->areas,
+                               NUM_AREAS));
 out:
     case_destroy(c);
     return st;
@@ -299,8 +299,8 @@ static qn_status check_seq_lens(qni_check_run *run, int64_t batches, int32_t pag
     if (!c)
         return QN_FAIL(QN_E_MEMORY, "check: out of memory");
     for (int i = LENS; i <= LASTS; i++)
-        QN_TRY(qni_area_create(&c->areas[i], names[i], qn_stream_device(qni_check_stream(run)),
-                               QNI_I32, batches + (i == BEGINS), i));
+        QN_TRY_OUT(qni_area_create(&c->areas[i], names[i], qn_stream_device(qni_check_stream(run)),
+                                   QNI_I32, batches + (i == BEGINS), i));
     int32_t *begins = qni_area_host(&c->areas[BEGINS]), *lasts = qni_area_host(&c->areas[LASTS]);
     for (int64_t b = 0, pages = 0; b <= batches; pages += b % 5, b++)
         begins[b] = (int32_t)pages;
@@ -316,7 +316,7 @@ static qn_status check_seq_lens(qni_check_run *run, int64_t batches, int32_t pag
                                          .batches = batches,
                                          .page_size = page_size};
     snprintf(c->text, sizeof c->text, "batches=%ld page=%d", (long)batches, page_size);
-    QN_TRY(
+    QN_TRY_OUT(
         qni_areas_check(run, &qni_op_kvcache_seq_lens, &c->seq_lens, c->text, c->areas, NUM_AREAS));
 out:
     case_destroy(c);

@@ -14,7 +14,6 @@ qn_status qni_check_cache(const qn_stream *stream, const char *op, const char *n
                           qni_cache_view *view) {
     const bool is_latent = heads < 0;
     const int ndim = is_latent ? 3 : 4, place = layout == QN_HND ? 2 : 1, head = 3 - place;
-    qn_status st;
     QN_TRY(check_layout(op, layout));
     QN_TRY(qni_check_tensor(stream, op, name, t, ndim));
     const int64_t want[] = {-1, is_latent || place == 1 ? -1 : heads,
@@ -35,8 +34,7 @@ qn_status qni_check_cache(const qn_stream *stream, const char *op, const char *n
                              .head = is_latent ? 0 : qni_stride(t, head),
                              .pages = t->shape[0],
                              .page_size = t->shape[place]};
-out:
-    return st;
+    return QN_OK;
 }
 
 // ---- contents
@@ -76,16 +74,15 @@ static qn_status check_token(const char *op, const host_pages *h, int64_t t) {
 /** What no token of this call needs, for QUERN_VALIDATE: pages of other positions, and how full last pages are. */
 static qn_status validate_rest(qn_stream *stream, const char *op, const qni_page_tensors *t,
                                const qk_pages *p, host_pages *h) {
-    qn_status st;
+    qn_status st = QN_OK;
     QN_TRY(qni_validate_range(stream, op, "kv_indices", p->kv_indices, t->kv_indices->shape[0], 0,
                               h->pages));
     if (!t->kv_last_page_len)
-        goto out;
+        return st;
     const int32_t *last = qni_data(t->kv_last_page_len);
     QN_TRY(
         qni_validate_range(stream, op, "kv_last_page_len", last, h->batches, 0, h->page_size + 1));
     QN_TRY(qni_read_indices(stream, op, "kv_last_page_len", last, h->batches, &h->last_page_len));
-out:
     return st;
 }
 
@@ -96,15 +93,17 @@ static qn_status validate_paged(qn_stream *stream, const char *op, const qni_pag
                     .page_size = cache->page_size};
     const int64_t indices = t->kv_indices->shape[0];
     qn_status st;
-    QN_TRY(qni_validate_rising(stream, op, "kv_indptr", p->kv_indptr, h.batches + 1, indices));
+    QN_TRY_OUT(qni_validate_rising(stream, op, "kv_indptr", p->kv_indptr, h.batches + 1, indices));
     if (qni_env_get()->validate)
-        QN_TRY(validate_rest(stream, op, t, p, &h));
-    QN_TRY(qni_read_indices(stream, op, "batch_indices", p->batch_indices, n, &h.batch_indices));
-    QN_TRY(qni_read_indices(stream, op, "positions", p->positions, n, &h.positions));
-    QN_TRY(qni_read_indices(stream, op, "kv_indptr", p->kv_indptr, h.batches + 1, &h.kv_indptr));
-    QN_TRY(qni_read_indices(stream, op, "kv_indices", p->kv_indices, indices, &h.kv_indices));
+        QN_TRY_OUT(validate_rest(stream, op, t, p, &h));
+    QN_TRY_OUT(
+        qni_read_indices(stream, op, "batch_indices", p->batch_indices, n, &h.batch_indices));
+    QN_TRY_OUT(qni_read_indices(stream, op, "positions", p->positions, n, &h.positions));
+    QN_TRY_OUT(
+        qni_read_indices(stream, op, "kv_indptr", p->kv_indptr, h.batches + 1, &h.kv_indptr));
+    QN_TRY_OUT(qni_read_indices(stream, op, "kv_indices", p->kv_indices, indices, &h.kv_indices));
     for (int64_t i = 0; i < n; i++)
-        QN_TRY(check_token(op, &h, i));
+        QN_TRY_OUT(check_token(op, &h, i));
 out:
     qni_release_indices(stream, h.batch_indices);
     qni_release_indices(stream, h.positions);
@@ -118,7 +117,6 @@ out:
 
 static qn_status check_paged(const qn_stream *stream, const char *op, const qni_page_tensors *t,
                              int64_t n, qk_pages *p) {
-    qn_status st;
     QN_TRY(qni_check_indices(stream, op, "batch_indices", t->batch_indices, n));
     QN_TRY(qni_check_indices(stream, op, "positions", t->positions, n));
     QN_TRY(qni_check_indices(stream, op, "kv_indices", t->kv_indices, -1));
@@ -132,26 +130,24 @@ static qn_status check_paged(const qn_stream *stream, const char *op, const qni_
     p->positions = qni_data(t->positions);
     p->kv_indices = qni_data(t->kv_indices);
     p->kv_indptr = qni_data(t->kv_indptr);
-out:
-    return st;
+    return QN_OK;
 }
 
 qn_status qni_check_pages(qn_stream *stream, const char *op, const qni_page_tensors *t, int64_t n,
                           const qni_cache_view *cache, qk_pages *pages) {
     const bool validates = n > 0 && qni_validates_indices(stream);
-    qn_status st;
+    qn_status st = QN_OK;
     *pages = (qk_pages){.page_size = (int32_t)cache->page_size};
     if (!t->slot_mapping) {
         QN_TRY(check_paged(stream, op, t, n, pages));
         if (validates)
             QN_TRY(validate_paged(stream, op, t, n, cache, pages));
-        goto out;
+        return st;
     }
     QN_TRY(qni_check_indices(stream, op, "slot_mapping", t->slot_mapping, n));
     pages->slots = qni_data(t->slot_mapping);
     if (validates)
         QN_TRY(qni_validate_range(stream, op, "slot_mapping", pages->slots, n, INT32_MIN,
                                   cache->pages * cache->page_size));
-out:
     return st;
 }

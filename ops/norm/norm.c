@@ -30,27 +30,21 @@ typedef struct norm_call {
 /** A tensor of x's shape. */
 static qn_status check_like_x(const norm_call *c, const char *name, const DLTensor *t,
                               bool is_written) {
-    qn_status st;
     QN_TRY(qni_check_tensor(c->stream, c->op, name, t, c->x->ndim));
     QN_TRY(qni_check_shape(c->op, name, t, c->x->ndim, c->x->shape));
     QN_TRY(qni_check_last_contiguous(c->op, name, t));
     if (is_written)
         QN_TRY(qni_check_elements_apart(c->op, name, t));
-    QN_TRY(qni_check_alignment(c->op, name, t));
-out:
-    return st;
+    return qni_check_alignment(c->op, name, t);
 }
 
 static qn_status check_x(const norm_call *c) {
     const int ndim = c->has_batches || (c->x && c->x->ndim == 3) ? 3 : 2;
-    qn_status st;
     QN_TRY(qni_check_tensor(c->stream, c->op, "x", c->x, ndim));
     QN_TRY(qni_check_dtype(c->op, "x", c->x, qni_of_floats));
     if (c->x->shape[ndim - 1] == 0)
         return QN_FAIL(QN_E_INVALID, "%s: x has rows of 0 elements, needs at least 1", c->op);
-    QN_TRY(check_like_x(c, "x", c->x, false));
-out:
-    return st;
+    return check_like_x(c, "x", c->x, false);
 }
 
 static qn_status check_same_dtype(const norm_call *c, const char *name, const DLTensor *t) {
@@ -65,7 +59,6 @@ static qn_status check_weights(const norm_call *c, const char *name, const DLTen
                                qni_dtype *dtype) {
     const int ndim = c->has_batches ? 2 : 1;
     const int64_t want[] = {c->x->shape[0], c->x->shape[c->x->ndim - 1]};
-    qn_status st;
     QN_TRY(qni_check_tensor(c->stream, c->op, name, t, ndim));
     const qni_dtype given = qni_dtype_of(t);
     if (given != QNI_F32 && given != qni_dtype_of(c->x))
@@ -77,9 +70,7 @@ static qn_status check_weights(const norm_call *c, const char *name, const DLTen
     *dtype = given;
     QN_TRY(qni_check_shape(c->op, name, t, ndim, want + (2 - ndim)));
     QN_TRY(qni_check_last_contiguous(c->op, name, t));
-    QN_TRY(qni_check_alignment(c->op, name, t));
-out:
-    return st;
+    return qni_check_alignment(c->op, name, t);
 }
 
 /** What is written must not be read as something else; out may be x itself. */
@@ -93,7 +84,6 @@ static qn_status check_overlap(const norm_call *c) {
                 {"gate", c->gate},
                 {"scale", c->scale_in}},
       written[] = {{"out", c->out}, {"residual", c->residual}, {"scale", c->scale_out}};
-    qn_status st = QN_OK;
     for (size_t w = 0; w < 3; w++) {
         for (size_t i = 0; i < w; i++)
             QN_TRY(qni_check_disjoint(c->op, written[w].name, written[w].t, written[i].name,
@@ -103,8 +93,7 @@ static qn_status check_overlap(const norm_call *c) {
                 QN_TRY(qni_check_disjoint(c->op, written[w].name, written[w].t, read[i].name,
                                           read[i].t));
     }
-out:
-    return st;
+    return QN_OK;
 }
 
 static qn_status check_eps(const norm_call *c) {
@@ -133,7 +122,6 @@ static qni_norm_weights weights_of(const DLTensor *t) {
 /** Everything but the result's kind. */
 static qn_status make_problem(const norm_call *c, qni_norm_problem *p) {
     qni_dtype weights = QNI_DTYPE_NONE;
-    qn_status st;
     QN_TRY(check_x(c));
     QN_TRY(check_like_x(c, "out", c->out, true));
     if (c->residual) {
@@ -163,8 +151,7 @@ static qn_status make_problem(const norm_call *c, qni_norm_problem *p) {
         .gate = weights_of(c->gate),
         .eps = c->eps,
     };
-out:
-    return st;
+    return QN_OK;
 }
 
 static qn_status run_problem(const norm_call *c, const qni_norm_problem *p) {
@@ -193,15 +180,12 @@ static qn_status make_quantised(const norm_call *c, qni_norm_problem *p) {
 
 static qn_status run_static(const norm_call *c, bool is_layernorm) {
     qni_norm_problem p;
-    qn_status st;
     QN_TRY(make_quantised(c, &p));
     QN_TRY(qni_check_given_scale(c->stream, c->op, "scale", c->scale_in));
     p.quant = QNI_NORM_STATIC;
     p.scale = qni_data(c->scale_in);
     p.subtracts_mean = p.rounds_first = is_layernorm;
-    QN_TRY(run_problem(c, &p));
-out:
-    return st;
+    return run_problem(c, &p);
 }
 
 /** [n], [n, groups]; with heads [n, heads], [n, heads, groups]. */
@@ -212,7 +196,6 @@ static qn_status check_scale_out(const norm_call *c, qni_norm_problem *p) {
     if (!c->scale_out)
         return QN_FAIL(QN_E_INVALID, "%s: scale is null", c->op);
     const int ndim = c->scale_out->ndim == rows ? rows : rows + 1;
-    qn_status st;
     QN_TRY(qni_check_tensor(c->stream, c->op, "scale", c->scale_out, ndim));
     QN_TRY(qni_check_dtype(c->op, "scale", c->scale_out, qni_of_f32));
     QN_TRY(qni_check_alignment(c->op, "scale", c->scale_out));
@@ -226,8 +209,7 @@ static qn_status check_scale_out(const norm_call *c, qni_norm_problem *p) {
     p->quant = ndim == rows ? QNI_NORM_PER_TOKEN : QNI_NORM_PER_GROUP;
     p->scale = qni_data(c->scale_out);
     p->scale_row = rows == 1 ? qni_stride(c->scale_out, 0) : ndim == 2 ? 1 : want[2];
-out:
-    return st;
+    return QN_OK;
 }
 
 // ---- the public functions
@@ -320,16 +302,13 @@ qn_status qn_rmsnorm_dynamic_quant(qn_stream *stream, DLTensor *out, DLTensor *s
     qni_norm_problem p;
     if (!weight)
         return null_argument(c.op, "weight");
-    qn_status st;
     QN_TRY(make_quantised(&c, &p));
     QN_TRY(check_scale_out(&c, &p));
     if (!(scale_eps >= 1e-30f && scale_eps <= __FLT_MAX__))
         return QN_FAIL(QN_E_INVALID, "%s: scale_eps is %g; accepted: 1e-30 or more, finite", c.op,
                        (double)scale_eps);
     p.scale_eps = scale_eps;
-    QN_TRY(run_problem(&c, &p));
-out:
-    return st;
+    return run_problem(&c, &p);
 }
 
 qn_status qn_adaptive_layernorm(qn_stream *stream, DLTensor *out, const DLTensor *x,

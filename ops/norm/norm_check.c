@@ -266,7 +266,6 @@ static void name_case(check_case *c) {
 
 static qn_status prepare(check_case *c, qn_device *device) {
     const qni_norm_problem *p = &c->problem;
-    qn_status st;
     name_case(c);
     c->t = malloc((size_t)p->h * sizeof *c->t);
     c->y = malloc((size_t)p->h * sizeof *c->y);
@@ -280,8 +279,7 @@ static qn_status prepare(check_case *c, qn_device *device) {
         }
     place(c, &c->problem, false);
     make_expectations(c);
-out:
-    return st;
+    return QN_OK;
 }
 
 static void case_destroy(check_case *c) {
@@ -322,8 +320,8 @@ static qn_status check_one(qni_check_run *run, const form *f, const shape *s, qn
     c->shape = s;
     c->random = qni_check_seed(run) + (uint64_t)(f - forms) * 1000 + (uint64_t)(s - shapes);
     make_problem(c, dtype, weights, kind);
-    QN_TRY(prepare(c, qn_stream_device(qni_check_stream(run))));
-    QN_TRY(qni_areas_check(run, &qni_op_norm, &c->problem, c->text, c->areas, NUM_AREAS));
+    QN_TRY_OUT(prepare(c, qn_stream_device(qni_check_stream(run))));
+    QN_TRY_OUT(qni_areas_check(run, &qni_op_norm, &c->problem, c->text, c->areas, NUM_AREAS));
 out:
     st = qni_areas_excuse_far(run, &qni_op_norm, c->text, row_stride(c), st);
     case_destroy(c);
@@ -426,13 +424,13 @@ static qn_status check_vector(qni_check_run *run, const vector *v, int64_t h) {
     char text[80];
     qn_status st;
     for (size_t i = 0; i < sizeof used / sizeof *used; i++)
-        QN_TRY(qni_area_create(&areas[used[i]], area_names[used[i]], device, dtypes[used[i]],
-                               used[i] == SCALE ? 1 : h, 0));
+        QN_TRY_OUT(qni_area_create(&areas[used[i]], area_names[used[i]], device, dtypes[used[i]],
+                                   used[i] == SCALE ? 1 : h, 0));
     fill_vector(areas, v, h);
     const qni_norm_problem p = vector_problem(areas, v, h);
     snprintf(text, sizeof text, "%s, h=%ld %s->%s", v->name, (long)h, qni_dtype_name(v->dtype),
              qni_dtype_name(v->dtype_out));
-    QN_TRY(qni_areas_check(run, &qni_op_norm, &p, text, areas, SCALE + 1));
+    QN_TRY_OUT(qni_areas_check(run, &qni_op_norm, &p, text, areas, SCALE + 1));
 out:
     qni_areas_destroy(areas, SCALE + 1);
     return st;

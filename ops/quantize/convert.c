@@ -139,7 +139,6 @@ static qn_status check_contiguous(const char *name, const DLTensor *t) {
 
 /** Blocks of 1 x 128 or 128 x 128, whichever the scale's shape tells. */
 static qn_status check_scales(const DLTensor *scale_out, const DLTensor *scale, conversion *c) {
-    qn_status st;
     QN_TRY(qni_check_dtype(op, "scale", scale, qni_of_f32));
     QN_TRY(qni_check_dtype(op, "scale_out", scale_out, qni_of_f32));
     const int64_t tall = (c->rows + QNI_BLOCK - 1) / QNI_BLOCK;
@@ -153,9 +152,7 @@ static qn_status check_scales(const DLTensor *scale_out, const DLTensor *scale, 
                        (long)c->block_cols, (long)tall, (long)c->block_cols);
     QN_TRY(qni_check_shape(op, "scale_out", scale_out, 2, scale->shape));
     QN_TRY(qni_check_alignment(op, "scale", scale));
-    QN_TRY(qni_check_alignment(op, "scale_out", scale_out));
-out:
-    return st;
+    return qni_check_alignment(op, "scale_out", scale_out);
 }
 
 /** Twice a scale must still be an f32. */
@@ -171,22 +168,18 @@ static qn_status check_scales_double(const conversion *c, const DLTensor *scale)
 /** What is written may be its input, and meets nothing else. */
 static qn_status check_apart(const DLTensor *q_out, const DLTensor *scale_out, const DLTensor *q,
                              const DLTensor *scale) {
-    qn_status st = QN_OK;
     if (!qni_is_same_memory(q_out, q))
         QN_TRY(qni_check_disjoint(op, "q_out", q_out, "q", q));
     if (!qni_is_same_memory(scale_out, scale))
         QN_TRY(qni_check_disjoint(op, "scale_out", scale_out, "scale", scale));
     QN_TRY(qni_check_disjoint(op, "q_out", q_out, "scale", scale));
     QN_TRY(qni_check_disjoint(op, "scale_out", scale_out, "q", q));
-    QN_TRY(qni_check_disjoint(op, "q_out", q_out, "scale_out", scale_out));
-out:
-    return st;
+    return qni_check_disjoint(op, "q_out", q_out, "scale_out", scale_out);
 }
 
 static qn_status check_all(const qn_stream *stream, const DLTensor *q_out,
                            const DLTensor *scale_out, const DLTensor *q, const DLTensor *scale,
                            const qn_convert_report *report, conversion *c) {
-    qn_status st;
     QN_TRY(qni_check_tensor(stream, op, "q_out", q_out, 2));
     QN_TRY(qni_check_tensor(stream, op, "scale_out", scale_out, 2));
     QN_TRY(qni_check_tensor(stream, op, "q", q, 2));
@@ -206,8 +199,7 @@ static qn_status check_all(const qn_stream *stream, const DLTensor *q_out,
     QN_TRY(check_apart(q_out, scale_out, q, scale));
     if (report)
         QN_TRY(QNI_CHECK_STRUCT_FROM(op, "report", qn_convert_report, report, max_rel_error));
-out:
-    return st;
+    return QN_OK;
 }
 
 qn_status qn_convert_fp8(qn_stream *stream, DLTensor *q_out, DLTensor *scale_out, const DLTensor *q,

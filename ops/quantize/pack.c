@@ -14,26 +14,20 @@ const qni_op qni_op_packbits = QN_OP("packbits", variants);
 /** A vector of bytes: u8, or bool where that may be. */
 static qn_status check_bytes(const qn_stream *stream, const char *op, const char *name,
                              const DLTensor *t, bool may_be_bool) {
-    qn_status st;
     QN_TRY(qni_check_tensor(stream, op, name, t, 1));
     const bool is_bool = t->dtype.code == kDLBool && t->dtype.bits == 8 && t->dtype.lanes == 1;
     if (qni_dtype_of(t) != QNI_U8 && !(may_be_bool && is_bool))
         return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s has dtype %s; accepted: %su8", op, name,
                        qni_dtype_text(t), may_be_bool ? "bool, " : "");
-    QN_TRY(qni_check_last_contiguous(op, name, t));
-out:
-    return st;
+    return qni_check_last_contiguous(op, name, t);
 }
 
 static qn_status check_indptr(const qn_stream *stream, const char *op, const char *name,
                               const DLTensor *t) {
-    qn_status st;
     QN_TRY(qni_check_tensor(stream, op, name, t, 1));
     QN_TRY(qni_check_dtype(op, name, t, qni_of_i32));
     QN_TRY(qni_check_last_contiguous(op, name, t));
-    QN_TRY(qni_check_alignment(op, name, t));
-out:
-    return st;
+    return qni_check_alignment(op, name, t);
 }
 
 static qn_status check_order(const char *op, qn_bit_order order) {
@@ -45,7 +39,6 @@ static qn_status check_order(const char *op, qn_bit_order order) {
 
 qn_status qn_packbits(qn_stream *stream, DLTensor *out, const DLTensor *x, qn_bit_order order) {
     constexpr char op[] = "packbits";
-    qn_status st;
     QN_TRY(check_bytes(stream, op, "x", x, true));
     QN_TRY(check_bytes(stream, op, "out", out, false));
     QN_TRY(check_order(op, order));
@@ -59,8 +52,7 @@ qn_status qn_packbits(qn_stream *stream, DLTensor *out, const DLTensor *x, qn_bi
                                 .is_little = order == QN_BITS_LITTLE};
     if (p.count > 0)
         QN_TRY(qni_run(&qni_op_packbits, stream, &p));
-out:
-    return st;
+    return QN_OK;
 }
 
 static qn_status check_room(const char *op, const DLTensor *out, int64_t count, int64_t segments) {
@@ -74,7 +66,6 @@ static qn_status check_room(const char *op, const DLTensor *out, int64_t count, 
 qn_status qn_segment_packbits(qn_stream *stream, DLTensor *out, DLTensor *indptr_out,
                               const DLTensor *x, const DLTensor *indptr, qn_bit_order order) {
     constexpr char op[] = "segment_packbits";
-    qn_status st;
     QN_TRY(check_bytes(stream, op, "x", x, true));
     QN_TRY(check_bytes(stream, op, "out", out, false));
     QN_TRY(check_indptr(stream, op, "indptr", indptr));
@@ -96,7 +87,5 @@ qn_status qn_segment_packbits(qn_stream *stream, DLTensor *out, DLTensor *indptr
                                 .count = x->shape[0],
                                 .segments = indptr->shape[0] - 1,
                                 .is_little = order == QN_BITS_LITTLE};
-    QN_TRY(qni_run(&qni_op_packbits, stream, &p));
-out:
-    return st;
+    return qni_run(&qni_op_packbits, stream, &p);
 }

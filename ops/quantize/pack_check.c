@@ -83,14 +83,15 @@ static qn_status check_one(qni_check_run *run, const shape *s, bool is_little) {
     const int64_t counts[] = {s->count, s->count / 8 + c->problem.segments, s->segments + 1,
                               s->segments + 1};
     for (int i = 0; i < num_areas; i++)
-        QN_TRY(qni_area_create(&c->areas[i], area_names[i], qn_stream_device(qni_check_stream(run)),
-                               i < INDPTR ? QNI_U8 : QNI_I32, counts[i], 0));
+        QN_TRY_OUT(qni_area_create(&c->areas[i], area_names[i],
+                                   qn_stream_device(qni_check_stream(run)),
+                                   i < INDPTR ? QNI_U8 : QNI_I32, counts[i], 0));
     fill(c);
     make_expectations(c);
     place(c, &c->problem, false);
     snprintf(c->text, sizeof c->text, "%ld values in %ld segments, %s", (long)s->count,
              (long)s->segments, is_little ? "little" : "big");
-    QN_TRY(qni_areas_check(run, &qni_op_packbits, &c->problem, c->text, c->areas, NUM_AREAS));
+    QN_TRY_OUT(qni_areas_check(run, &qni_op_packbits, &c->problem, c->text, c->areas, NUM_AREAS));
 out:
     qni_areas_destroy(c->areas, NUM_AREAS);
     free(c);

@@ -66,7 +66,6 @@ static int64_t row_stride(const DLTensor *t) {
 static qn_status make_problem(const char *op, const qn_stream *stream, const DLTensor *q,
                               const DLTensor *scale, const DLTensor *x, int64_t block_rows,
                               int64_t block_cols, qni_quantize_problem *out) {
-    qn_status st;
     QN_TRY(qni_check_tensor(stream, op, "q", q, 2));
     QN_TRY(qni_check_tensor(stream, op, "scale", scale, 2));
     QN_TRY(qni_check_tensor(stream, op, "x", x, 2));
@@ -88,16 +87,13 @@ static qn_status make_problem(const char *op, const qn_stream *stream, const DLT
     QN_TRY(check_scale(op, scale, out));
     QN_TRY(check_rows(op, "x", x));
     QN_TRY(check_rows(op, "q", q));
-    QN_TRY(check_rows(op, "scale", scale));
-out:
-    return st;
+    return check_rows(op, "scale", scale);
 }
 
 qn_status qn_quantize_fp8(qn_stream *stream, DLTensor *q, DLTensor *scale, const DLTensor *x,
                           int64_t block_rows, int64_t block_cols, float eps) {
     constexpr char op[] = "quantize_fp8";
     qni_quantize_problem p;
-    qn_status st;
     QN_TRY(make_problem(op, stream, q, scale, x, block_rows, block_cols, &p));
     if (!(eps >= min_eps && eps <= __FLT_MAX__))
         return QN_FAIL(QN_E_INVALID, "%s: eps is %g; accepted: %g or more, finite", op, (double)eps,
@@ -108,20 +104,17 @@ qn_status qn_quantize_fp8(qn_stream *stream, DLTensor *q, DLTensor *scale, const
     QN_TRY(qni_check_disjoint(op, "scale", scale, "q", q));
     if (p.rows > 0 && p.cols > 0)
         QN_TRY(qni_run(&qni_op_quantize, stream, &p));
-out:
-    return st;
+    return QN_OK;
 }
 
 qn_status qn_dequantize_fp8(qn_stream *stream, DLTensor *x, const DLTensor *q,
                             const DLTensor *scale, int64_t block_rows, int64_t block_cols) {
     constexpr char op[] = "dequantize_fp8";
     qni_quantize_problem p;
-    qn_status st;
     QN_TRY(make_problem(op, stream, q, scale, x, block_rows, block_cols, &p));
     QN_TRY(qni_check_disjoint(op, "x", x, "q", q));
     QN_TRY(qni_check_disjoint(op, "x", x, "scale", scale));
     if (p.rows > 0 && p.cols > 0)
         QN_TRY(qni_run(&qni_op_dequantize, stream, &p));
-out:
-    return st;
+    return QN_OK;
 }

@@ -250,7 +250,6 @@ static qn_status compare(void *context, qn_stream *stream, double *error, char *
 static qn_status make_areas(check_case *c, const shape *s) {
     qni_quantize_problem *p = &c->problem;
     const int64_t scale_rows = (p->rows + p->block_rows - 1) / p->block_rows;
-    qn_status st;
     QN_TRY(
         area_create(c, &c->areas[X], p->rows, p->x_row, s->offset, qni_element_bytes(p->dtype_x)));
     QN_TRY(area_create(c, &c->areas[Q], p->rows, p->q_row, s->offset, 1));
@@ -258,8 +257,7 @@ static qn_status make_areas(check_case *c, const shape *s) {
     p->x = (char *)c->areas[X].device + c->areas[X].first;
     p->q = (uint8_t *)c->areas[Q].device + c->areas[Q].first;
     p->scale = (float *)((char *)c->areas[SCALE].device + c->areas[SCALE].first);
-out:
-    return st;
+    return QN_OK;
 }
 
 /** The inputs, and what the definition makes of them. */
@@ -308,7 +306,7 @@ static qn_status check_one(qni_check_run *run, const qni_op *op, const shape *s,
                                         .q_row = s->cols + s->q_gap,
                                         .eps = 1e-4f};
     c->problem.scale_row = qni_quantize_block_cols(&c->problem) + s->q_gap;
-    QN_TRY(make_areas(c, s));
+    QN_TRY_OUT(make_areas(c, s));
     make_contents(c, with);
     describe(c, s, with);
     const qni_check_problem problem = {.op = op,
@@ -319,7 +317,7 @@ static qn_status check_one(qni_check_run *run, const qni_op *op, const shape *s,
                                        .compare = compare,
                                        .outputs = c->output_list,
                                        .num_outputs = c->num_outputs};
-    QN_TRY(qni_check_problem_run(run, &problem));
+    QN_TRY_OUT(qni_check_problem_run(run, &problem));
 out:
     case_destroy(c);
     return st;

@@ -13,17 +13,13 @@ const qni_op qni_op_quantize_rows = QN_OP("quantize_rows", variants);
 
 static qn_status check_matrix(const qn_stream *stream, const char *op, const char *name,
                               const DLTensor *t) {
-    qn_status st;
     QN_TRY(qni_check_tensor(stream, op, name, t, 2));
-    QN_TRY(qni_check_last_contiguous(op, name, t));
-out:
-    return st;
+    return qni_check_last_contiguous(op, name, t);
 }
 
 /** x and q, and what follows from them. */
 static qn_status make_problem(const char *op, const qn_stream *stream, const DLTensor *q,
                               const DLTensor *x, qni_rows_problem *p) {
-    qn_status st;
     QN_TRY(check_matrix(stream, op, "x", x));
     QN_TRY(check_matrix(stream, op, "q", q));
     QN_TRY(qni_check_dtype(op, "x", x, qni_of_floats));
@@ -41,8 +37,7 @@ static qn_status make_problem(const char *op, const qn_stream *stream, const DLT
                             .q = qni_data(q),
                             .x_row = qni_stride(x, 0),
                             .q_row = qni_stride(q, 0)};
-out:
-    return st;
+    return QN_OK;
 }
 
 static qn_status check_scale_dtype(const char *op, const DLTensor *scale, bool may_be_packed) {
@@ -55,12 +50,9 @@ static qn_status check_scale_dtype(const char *op, const DLTensor *scale, bool m
 
 static qn_status check_one_scale(const char *op, const qn_stream *stream, const DLTensor *scale) {
     const int64_t one[] = {1};
-    qn_status st;
     QN_TRY(qni_check_tensor(stream, op, "scale", scale, 1));
     QN_TRY(check_scale_dtype(op, scale, false));
-    QN_TRY(qni_check_shape(op, "scale", scale, 1, one));
-out:
-    return st;
+    return qni_check_shape(op, "scale", scale, 1, one);
 }
 
 static qn_status check_eps(const char *op, float eps) {
@@ -77,7 +69,6 @@ static qn_status run_problem(qn_stream *stream, const qni_rows_problem *p) {
 static qn_status take_scales(const char *op, const qn_stream *stream, const DLTensor *q,
                              const DLTensor *scale, const DLTensor *x, bool rounds,
                              qni_rows_problem *p) {
-    qn_status st;
     QN_TRY(qni_check_tensor(stream, op, "scale", scale, 2));
     QN_TRY(check_scale_dtype(op, scale, true));
     const bool is_packed = qni_dtype_of(scale) == QNI_I32;
@@ -91,15 +82,13 @@ static qn_status take_scales(const char *op, const qn_stream *stream, const DLTe
     p->scale = qni_data(scale);
     p->scale_row = qni_stride(scale, 0);
     p->scale_col = qni_stride(scale, 1);
-out:
-    return st;
+    return QN_OK;
 }
 
 qn_status qn_quantize_groups(qn_stream *stream, DLTensor *q, DLTensor *scale, const DLTensor *x,
                              int64_t group, int32_t round_scale, float eps) {
     constexpr char op[] = "quantize_groups";
     qni_rows_problem p;
-    qn_status st;
     QN_TRY(make_problem(op, stream, q, x, &p));
     if (group < 0)
         return QN_FAIL(QN_E_INVALID, "%s: group is %ld; accepted: 1 or more, and 0 for a row", op,
@@ -110,24 +99,19 @@ qn_status qn_quantize_groups(qn_stream *stream, DLTensor *q, DLTensor *scale, co
     QN_TRY(take_scales(op, stream, q, scale, x, round_scale == 1, &p));
     QN_TRY(check_eps(op, eps));
     p.eps = eps;
-    QN_TRY(run_problem(stream, &p));
-out:
-    return st;
+    return run_problem(stream, &p);
 }
 
 qn_status qn_quantize_static(qn_stream *stream, DLTensor *q, const DLTensor *x,
                              const DLTensor *scale) {
     constexpr char op[] = "quantize_static";
     qni_rows_problem p;
-    qn_status st;
     QN_TRY(make_problem(op, stream, q, x, &p));
     QN_TRY(qni_check_given_scale(stream, op, "scale", scale));
     QN_TRY(qni_check_disjoint(op, "q", q, "scale", scale));
     p.form = QNI_SCALE_GIVEN;
     p.scale = qni_data(scale);
-    QN_TRY(run_problem(stream, &p));
-out:
-    return st;
+    return run_problem(stream, &p);
 }
 
 int64_t qn_quantize_tensor_workspace(void) {
@@ -136,7 +120,6 @@ int64_t qn_quantize_tensor_workspace(void) {
 
 static qn_status check_workspace(const char *op, const qn_stream *stream,
                                  const DLTensor *workspace) {
-    qn_status st;
     QN_TRY(qni_check_tensor(stream, op, "workspace", workspace, 1));
     if (qni_dtype_of(workspace) != QNI_U8)
         return QN_FAIL(QN_E_UNSUPPORTED, "%s: workspace has dtype %s; accepted: u8", op,
@@ -148,15 +131,13 @@ static qn_status check_workspace(const char *op, const qn_stream *stream,
     if ((uintptr_t)qni_data(workspace) % sizeof(uint32_t) != 0)
         return QN_FAIL(QN_E_INVALID, "%s: workspace begins at %p, needs a multiple of 4 bytes", op,
                        qni_data(workspace));
-out:
-    return st;
+    return QN_OK;
 }
 
 qn_status qn_quantize_tensor(qn_stream *stream, DLTensor *q, DLTensor *scale, const DLTensor *x,
                              DLTensor *workspace, float eps) {
     constexpr char op[] = "quantize_tensor";
     qni_rows_problem p;
-    qn_status st;
     QN_TRY(make_problem(op, stream, q, x, &p));
     QN_TRY(check_one_scale(op, stream, scale));
     QN_TRY(check_workspace(op, stream, workspace));
@@ -170,7 +151,5 @@ qn_status qn_quantize_tensor(qn_stream *stream, DLTensor *q, DLTensor *scale, co
     p.scale = qni_data(scale);
     p.maxima = qni_data(workspace);
     p.eps = eps;
-    QN_TRY(run_problem(stream, &p));
-out:
-    return st;
+    return run_problem(stream, &p);
 }

@@ -182,11 +182,12 @@ static qn_status check_one(qni_check_run *run, const shape *s, qni_dtype dtype, 
     place_scales(c);
     for (int i = 0; i < NUM_AREAS; i++)
         if (has_area(c, i))
-            QN_TRY(make_area(c, qn_stream_device(qni_check_stream(run)), i));
+            QN_TRY_OUT(make_area(c, qn_stream_device(qni_check_stream(run)), i));
     fill(c);
-    QN_TRY(make_expectations(c));
+    QN_TRY_OUT(make_expectations(c));
     place(c, &c->problem, false);
-    QN_TRY(qni_areas_check(run, &qni_op_quantize_rows, &c->problem, c->text, c->areas, NUM_AREAS));
+    QN_TRY_OUT(
+        qni_areas_check(run, &qni_op_quantize_rows, &c->problem, c->text, c->areas, NUM_AREAS));
 out:
     st = qni_areas_excuse_far(run, &qni_op_quantize_rows, c->text, c->problem.x_row, st);
     qni_areas_destroy(c->areas, NUM_AREAS);

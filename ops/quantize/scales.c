@@ -30,7 +30,6 @@ int64_t qn_tma_aligned_size(int64_t count, int64_t element_bytes) {
 
 static qn_status check_words(const qn_stream *stream, const char *op, const char *name,
                              const DLTensor *t, int ndim, bool may_be_f32, bool may_be_i32) {
-    qn_status st;
     QN_TRY(qni_check_tensor(stream, op, name, t, ndim));
     const qni_dtype dtype = qni_dtype_of(t);
     if (!(may_be_f32 && dtype == QNI_F32) && !(may_be_i32 && dtype == QNI_I32))
@@ -43,20 +42,15 @@ static qn_status check_words(const qn_stream *stream, const char *op, const char
             return QN_FAIL(QN_E_UNSUPPORTED,
                            "%s: %s has %ld in dimension %d; accepted: below 2^31 - 1", op, name,
                            (long)t->shape[i], i);
-    QN_TRY(qni_check_alignment(op, name, t));
-out:
-    return st;
+    return qni_check_alignment(op, name, t);
 }
 
 /** What is written: its elements lie apart, and meet neither of the others. */
 static qn_status check_out(const char *op, const DLTensor *out, const DLTensor *scale,
                            const char *layout_name, const DLTensor *layout) {
-    qn_status st;
     QN_TRY(qni_check_elements_apart(op, "out", out));
     QN_TRY(qni_check_disjoint(op, "out", out, "scale", scale));
-    QN_TRY(qni_check_disjoint(op, "out", out, layout_name, layout));
-out:
-    return st;
+    return qni_check_disjoint(op, "out", out, layout_name, layout);
 }
 
 static qn_status check_number(const char *op, const char *name, int64_t value, int64_t low,
@@ -71,7 +65,6 @@ static qn_status check_number(const char *op, const char *name, int64_t value, i
 
 static qn_status check_ends(qn_stream *stream, const char *op, const DLTensor *ends,
                             const DLTensor *out) {
-    qn_status st;
     if (out->ndim != 2)
         return QN_FAIL(QN_E_INVALID, "%s: ends is given and out has %d dimensions, needs 2", op,
                        out->ndim);
@@ -81,8 +74,7 @@ static qn_status check_ends(qn_stream *stream, const char *op, const DLTensor *e
     if (qni_validates_indices(stream))
         QN_TRY(
             qni_validate_rising(stream, op, "ends", qni_data(ends), ends->shape[0], out->shape[0]));
-out:
-    return st;
+    return QN_OK;
 }
 
 /** The last dimension that scale must have: scales for scales, words for words, four scales to a word. */
@@ -134,7 +126,6 @@ qn_status qn_transform_scales(qn_stream *stream, DLTensor *out, const DLTensor *
                               const DLTensor *ends, int64_t block_rows, int64_t m_alignment,
                               int32_t round_scale) {
     constexpr char op[] = "transform_scales";
-    qn_status st;
     const int ndim = out && out->ndim == 3 ? 3 : 2;
     QN_TRY(check_words(stream, op, "out", out, ndim, true, true));
     QN_TRY(check_words(stream, op, "scale", scale, ndim, true, true));
@@ -153,8 +144,7 @@ qn_status qn_transform_scales(qn_stream *stream, DLTensor *out, const DLTensor *
     p.alignment = m_alignment ? (uint32_t)m_alignment : QNI_BLOCK;
     if (!qni_is_empty(out))
         QN_TRY(qni_run(&qni_op_scales, stream, &p));
-out:
-    return st;
+    return QN_OK;
 }
 
 // ---- groups along k
@@ -164,7 +154,7 @@ static qn_status validate_layout(qn_stream *stream, const char *op, const qni_k_
     const int32_t *layout = nullptr;
     int64_t scales = 0, words = 0, begin = 0;
     qn_status st;
-    QN_TRY(qni_read_indices(stream, op, "group_layout", p->layout, p->groups, &layout));
+    QN_TRY_OUT(qni_read_indices(stream, op, "group_layout", p->layout, p->groups, &layout));
     for (int64_t i = 0; st == QN_OK && i < p->groups; i++) {
         const int64_t k = p->is_by_ends ? layout[i] - begin : layout[i];
         const int64_t count = (k + p->gran_k - 1) / p->gran_k;
@@ -188,7 +178,6 @@ qn_status qn_pack_k_grouped_scales(qn_stream *stream, DLTensor *out, const DLTen
                                    const DLTensor *group_layout, int64_t gran_k,
                                    int64_t k_alignment, int32_t by_ends, int32_t round_scale) {
     constexpr char op[] = "pack_k_grouped_scales";
-    qn_status st;
     QN_TRY(check_words(stream, op, "out", out, 2, false, true));
     QN_TRY(check_words(stream, op, "scale", scale, 2, true, false));
     QN_TRY(qni_check_indices(stream, op, "group_layout", group_layout, -1));
@@ -218,6 +207,5 @@ qn_status qn_pack_k_grouped_scales(qn_stream *stream, DLTensor *out, const DLTen
         QN_TRY(validate_layout(stream, op, &p));
     if (!qni_is_empty(out))
         QN_TRY(qni_run(&qni_op_scales_k_grouped, stream, &p));
-out:
-    return st;
+    return QN_OK;
 }

@@ -180,7 +180,6 @@ static qni_scales_problem make_problem(const shape *s, form with) {
 
 static qn_status make_rows_areas(check_case *c, qni_check_run *run, const shape *s) {
     qni_scales_problem *p = &c->problem.rows;
-    qn_status st;
     const lines in =
         lay_out(s, div_up(s->rows, s->block_rows), p->is_packed_in ? p->quads : p->cols,
                 !s->is_mn_major_in, &p->in_group, &p->in_row, &p->in_col);
@@ -191,8 +190,7 @@ static qn_status make_rows_areas(check_case *c, qni_check_run *run, const shape 
     fill(c, in);
     p->in = qni_area_device(&c->areas[IN]);
     p->out = qni_area_device(&c->areas[OUT]);
-out:
-    return st;
+    return QN_OK;
 }
 
 /** split < 0: all rows count. */
@@ -207,9 +205,9 @@ static qn_status check_rows(qni_check_run *run, const shape *s, form with, int s
              (long)s->groups, (long)s->rows, (long)s->cols, form_names[with],
              s->is_mn_major_in ? "MN" : "K", s->is_k_major_out ? "K" : "MN", (long)s->block_rows,
              split < 0 ? "" : " by ends", s->is_far ? " far" : "");
-    QN_TRY(make_rows_areas(c, run, s));
+    QN_TRY_OUT(make_rows_areas(c, run, s));
     if (split >= 0) {
-        QN_TRY(create(c, run, LAYOUT, (lines){1, splits[split].count, 1}, 0));
+        QN_TRY_OUT(create(c, run, LAYOUT, (lines){1, splits[split].count, 1}, 0));
         memcpy(qni_area_host(&c->areas[LAYOUT]), splits[split].ends,
                (size_t)splits[split].count * sizeof *splits[split].ends);
         p->ends = qni_area_device(&c->areas[LAYOUT]);
@@ -219,7 +217,7 @@ static qn_status check_rows(qni_check_run *run, const shape *s, form with, int s
     for (int64_t i = 0; i < s->groups * s->rows; i++)
         if (split < 0 || is_row_of_group(p, splits[split].ends, i))
             expect_row(c, with, i / s->rows, i % s->rows);
-    QN_TRY(qni_areas_check(run, c->op, &c->problem, c->text, c->areas, NUM_AREAS));
+    QN_TRY_OUT(qni_areas_check(run, c->op, &c->problem, c->text, c->areas, NUM_AREAS));
 out:
     st = qni_areas_excuse_far(run, &qni_op_scales, c->text, s->is_far ? qni_far : 0, st);
     case_destroy(c);
@@ -239,7 +237,7 @@ static qn_status check_vector(qni_check_run *run, bool packs) {
         return QN_FAIL(QN_E_MEMORY, "check: out of memory");
     const shape s = {1, 1, COUNT, 1, false, false, 0, false};
     c->problem.rows = make_problem(&s, packs ? ROUND_AND_PACK : ROUND);
-    QN_TRY(make_rows_areas(c, run, &s));
+    QN_TRY_OUT(make_rows_areas(c, run, &s));
     memcpy(qni_area_host(&c->areas[IN]), bits, sizeof bits);
     for (int i = 0; i < COUNT; i++)
         if (!packs)
@@ -249,7 +247,7 @@ static qn_status check_vector(qni_check_run *run, bool packs) {
                    exponents[i] + exponents[i + 1] * 0x100u + exponents[i + 2] * 0x10000u +
                        exponents[i + 3] * 0x1000000u);
     snprintf(c->text, sizeof c->text, "fixed vector %s", packs ? "packed" : "f32");
-    QN_TRY(qni_areas_check(run, c->op, &c->problem, c->text, c->areas, NUM_AREAS));
+    QN_TRY_OUT(qni_areas_check(run, c->op, &c->problem, c->text, c->areas, NUM_AREAS));
 out:
     case_destroy(c);
     return st;
@@ -343,9 +341,9 @@ static qn_status check_k_grouped(qni_check_run *run, const k_shape *s) {
     make_layout(s, layout, &scales, &words);
     words += s->spare;
     const lines in = {scales, s->rows, s->rows + 1};
-    QN_TRY(create(c, run, IN, in, 1));
-    QN_TRY(create(c, run, OUT, (lines){words, s->rows, s->rows + 2}, 0));
-    QN_TRY(create(c, run, LAYOUT, (lines){1, s->groups, 1}, 0));
+    QN_TRY_OUT(create(c, run, IN, in, 1));
+    QN_TRY_OUT(create(c, run, OUT, (lines){words, s->rows, s->rows + 2}, 0));
+    QN_TRY_OUT(create(c, run, LAYOUT, (lines){1, s->groups, 1}, 0));
     fill(c, in);
     memcpy(qni_area_host(&c->areas[LAYOUT]), layout, (size_t)s->groups * sizeof *layout);
     c->problem.k = (qni_k_scales_problem){.in = qni_area_device(&c->areas[IN]),
@@ -367,7 +365,7 @@ static qn_status check_k_grouped(qni_check_run *run, const k_shape *s) {
     snprintf(c->text, sizeof c->text, "[%ld, %ld] in %d groups%s gran_k=%ld%s", (long)scales,
              (long)s->rows, s->groups, s->is_by_ends ? " by ends" : "", (long)s->gran_k,
              s->rounds ? " up" : "");
-    QN_TRY(qni_areas_check(run, c->op, &c->problem, c->text, c->areas, NUM_AREAS));
+    QN_TRY_OUT(qni_areas_check(run, c->op, &c->problem, c->text, c->areas, NUM_AREAS));
 out:
     case_destroy(c);
     return st;

@@ -67,16 +67,17 @@ static qn_status check_one(qni_check_run *run, const qni_op *op, const vector *v
     qn_status st;
     snprintf(text, sizeof text, "%s, block=%ldx128 %s, %s", v->name, (long)block_rows,
              qni_dtype_name(dtype), qni_dtype_name((qni_dtype)(QNI_E4M3FN + (int)kind)));
-    QN_TRY(qni_area_create_rows(&areas[X], area_names[X], device, dtype, ROWS, COLS, v->stride, 0));
-    QN_TRY(qni_area_create_rows(&areas[Q], area_names[Q], device,
-                                (qni_dtype)(QNI_E4M3FN + (int)kind), ROWS, COLS, v->stride, 0));
-    QN_TRY(qni_area_create(&areas[SCALE], area_names[SCALE], device, QNI_F32,
-                           qni_quantize_num_blocks(&p), 0));
+    QN_TRY_OUT(
+        qni_area_create_rows(&areas[X], area_names[X], device, dtype, ROWS, COLS, v->stride, 0));
+    QN_TRY_OUT(qni_area_create_rows(&areas[Q], area_names[Q], device,
+                                    (qni_dtype)(QNI_E4M3FN + (int)kind), ROWS, COLS, v->stride, 0));
+    QN_TRY_OUT(qni_area_create(&areas[SCALE], area_names[SCALE], device, QNI_F32,
+                               qni_quantize_num_blocks(&p), 0));
     fill(areas, v, &p, op == &qni_op_quantize);
     p.x = qni_area_device(&areas[X]);
     p.q = qni_area_device(&areas[Q]);
     p.scale = qni_area_device(&areas[SCALE]);
-    QN_TRY(qni_areas_check(run, op, &p, text, areas, NUM_AREAS));
+    QN_TRY_OUT(qni_areas_check(run, op, &p, text, areas, NUM_AREAS));
 out:
     st = qni_areas_excuse_far(run, op, text, v->stride, st);
     qni_areas_destroy(areas, NUM_AREAS);

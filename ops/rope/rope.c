@@ -74,7 +74,6 @@ static qn_status read_options(const char *op, const qn_rope_options *given, qn_r
 static qn_status set_options(const char *op, const qn_rope_options *given, bool is_llama31,
                              qni_rope_problem *p) {
     qn_rope_options o;
-    qn_status st;
     QN_TRY(read_options(op, given, &o));
     QN_TRY(read_law(op, &o, is_llama31, &p->law));
     p->angles = QNI_ROPE_BY_FREQUENCY;
@@ -84,8 +83,7 @@ static qn_status set_options(const char *op, const qn_rope_options *given, bool 
         return QN_FAIL(QN_E_UNSUPPORTED,
                        "%s: rotary_dim is %ld; accepted: up to %d, or a cos_sin_cache", op,
                        (long)p->rotary_dim, 2 * QNI_ROPE_MAX_PAIRS);
-out:
-    return st;
+    return QN_OK;
 }
 
 // ---- by segments and by position
@@ -98,7 +96,7 @@ static qn_status apply_by_segments(const rope_call *c, const DLTensor *indptr,
                                    const DLTensor *offsets, const qn_rope_options *options,
                                    bool is_llama31) {
     qni_rope_problem p;
-    qn_status st;
+    qn_status st = QN_OK;
     QN_TRY(qni_rope_set_q_k(c, &p));
     QN_TRY(set_options(c->op, options, is_llama31, &p));
     QN_TRY(qni_check_indices(c->stream, c->op, "indptr", indptr, -1));
@@ -109,27 +107,23 @@ static qn_status apply_by_segments(const rope_call *c, const DLTensor *indptr,
     p.indptr = qni_data(indptr);
     p.offsets = qni_data(offsets);
     if (p.segments == 0)
-        goto out;
+        return st;
     const rope_read read[] = {{"indptr", indptr}, {"offsets", offsets}, {}};
     if (qni_validates_indices(c->stream))
         QN_TRY(qni_validate_rising(c->stream, c->op, "indptr", p.indptr, p.segments + 1, p.n));
     QN_TRY(qni_rope_run(c, read, &p));
-out:
     return st;
 }
 
 static qn_status apply_by_position(const rope_call *c, const DLTensor *pos_ids,
                                    const qn_rope_options *options, bool is_llama31) {
     qni_rope_problem p;
-    qn_status st;
     QN_TRY(qni_rope_set_q_k(c, &p));
     QN_TRY(set_options(c->op, options, is_llama31, &p));
     QN_TRY(qni_check_indices(c->stream, c->op, "pos_ids", pos_ids, p.n));
     p.pos_ids = qni_data(pos_ids);
     const rope_read read[] = {{"pos_ids", pos_ids}, {}};
-    QN_TRY(qni_rope_run(c, read, &p));
-out:
-    return st;
+    return qni_rope_run(c, read, &p);
 }
 
 qn_status qn_apply_rope(qn_stream *stream, DLTensor *q_out, DLTensor *k_out, const DLTensor *q,
@@ -168,20 +162,16 @@ qn_status qn_apply_rope_with_cos_sin_cache(qn_stream *stream, DLTensor *q_out, D
                                            int32_t interleave) {
     const rope_call c = {.op = "apply_rope_with_cos_sin_cache", Q_AND_K};
     qni_rope_problem p;
-    qn_status st;
     QN_TRY(qni_rope_set_q_k(&c, &p));
     p.is_interleaved = interleave != 0;
     QN_TRY(qni_rope_set_cache(&c, &p, cos_sin_cache, positions, "positions"));
     const rope_read read[] = {{"cos_sin_cache", cos_sin_cache}, {"positions", positions}, {}};
-    QN_TRY(qni_rope_run(&c, read, &p));
-out:
-    return st;
+    return qni_rope_run(&c, read, &p);
 }
 
 /** A table of a row a token: [n, rotary_dim] or [n, rotary_dim / 2]. */
 static qn_status check_table(const rope_call *c, const char *name, const DLTensor *t,
                              const qni_rope_problem *p) {
-    qn_status st;
     QN_TRY(qni_check_tensor(c->stream, c->op, name, t, 2));
     const qni_dtype dtype = qni_dtype_of(t);
     if (dtype != QNI_F32 && dtype != p->dtype)
@@ -191,14 +181,11 @@ static qn_status check_table(const rope_call *c, const char *name, const DLTenso
                   want[] = {p->inner, t->shape[1] == half ? half : p->rotary_dim};
     QN_TRY(qni_check_shape(c->op, name, t, 2, want));
     QN_TRY(qni_check_last_contiguous(c->op, name, t));
-    QN_TRY(qni_check_alignment(c->op, name, t));
-out:
-    return st;
+    return qni_check_alignment(c->op, name, t);
 }
 
 static qn_status set_tables(const rope_call *c, qni_rope_problem *p, const DLTensor *cosine,
                             const DLTensor *sine) {
-    qn_status st;
     QN_TRY(check_table(c, "cos", cosine, p));
     QN_TRY(check_table(c, "sin", sine, p));
     if (qni_dtype_of(cosine) != qni_dtype_of(sine) || cosine->shape[1] != sine->shape[1] ||
@@ -210,14 +197,12 @@ static qn_status set_tables(const rope_call *c, qni_rope_problem *p, const DLTen
     p->sin = qni_data(sine);
     p->table_row = qni_stride(cosine, 0);
     p->table_step = p->is_interleaved && cosine->shape[1] == p->rotary_dim ? 2 : 1;
-out:
-    return st;
+    return QN_OK;
 }
 
 static qn_status set_weight(const rope_call *c, qni_rope_problem *p, int part, const char *name,
                             const DLTensor *t) {
     const int64_t want[] = {p->parts[QNI_ROPE_Q].width};
-    qn_status st;
     QN_TRY(qni_check_tensor(c->stream, c->op, name, t, 1));
     if (qni_dtype_of(t) != p->dtype)
         return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s has dtype %s, needs q's, %s", c->op, name,
@@ -226,13 +211,11 @@ static qn_status set_weight(const rope_call *c, qni_rope_problem *p, int part, c
     QN_TRY(qni_check_last_contiguous(c->op, name, t));
     QN_TRY(qni_check_alignment(c->op, name, t));
     p->parts[part].weight = qni_data(t);
-out:
-    return st;
+    return QN_OK;
 }
 
 static qn_status set_norm(const rope_call *c, const qn_qk_rmsnorm_rope_args *a,
                           qni_rope_problem *p) {
-    qn_status st = QN_OK;
     if (!a->q_weight && !a->k_weight)
         return QN_OK;
     if (!(a->eps >= 0 && a->eps <= __FLT_MAX__))
@@ -244,8 +227,7 @@ static qn_status set_norm(const rope_call *c, const qn_qk_rmsnorm_rope_args *a,
         return QN_FAIL(QN_E_INVALID, "%s: k_weight is given without k", c->op);
     if (a->k)
         QN_TRY(set_weight(c, p, QNI_ROPE_K, "k_weight", a->k_weight));
-out:
-    return st;
+    return QN_OK;
 }
 
 qn_status qn_qk_rmsnorm_rope(qn_stream *stream, const qn_qk_rmsnorm_rope_args *args) {
@@ -269,6 +251,5 @@ qn_status qn_qk_rmsnorm_rope(qn_stream *stream, const qn_qk_rmsnorm_rope_args *a
     const rope_read read[] = {
         {"q_weight", a.q_weight}, {"k_weight", a.k_weight}, {"cos", a.cos}, {"sin", a.sin}, {}};
     QN_TRY(qni_rope_run(&c, read, &p));
-out:
     return st;
 }

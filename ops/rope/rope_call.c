@@ -5,7 +5,6 @@
 /** Dtype, memory and shape of an input; `like`: the shape it must have but for its heads, null for the first. */
 static qn_status check_in(const rope_call *c, const rope_tensor *t, const DLTensor *like) {
     const int ndim = like ? like->ndim : c->may_have_batches && t->in && t->in->ndim == 4 ? 4 : 3;
-    qn_status st;
     QN_TRY(qni_check_tensor(c->stream, c->op, t->name, t->in, ndim));
     const qni_dtype dtype = qni_dtype_of(t->in);
     QN_TRY(qni_check_dtype(c->op, t->name, t->in, qni_of_floats));
@@ -18,13 +17,10 @@ static qn_status check_in(const rope_call *c, const rope_tensor *t, const DLTens
         QN_TRY(qni_check_shape(c->op, t->name, t->in, ndim, want));
     }
     QN_TRY(qni_check_last_contiguous(c->op, t->name, t->in));
-    QN_TRY(qni_check_alignment(c->op, t->name, t->in));
-out:
-    return st;
+    return qni_check_alignment(c->op, t->name, t->in);
 }
 
 static qn_status check_out(const rope_call *c, const rope_tensor *t) {
-    qn_status st;
     QN_TRY(qni_check_tensor(c->stream, c->op, t->out_name, t->out, t->in->ndim));
     if (qni_dtype_of(t->out) != qni_dtype_of(t->in))
         return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s has dtype %s, needs %s's, %s", c->op, t->out_name,
@@ -32,9 +28,7 @@ static qn_status check_out(const rope_call *c, const rope_tensor *t) {
     QN_TRY(qni_check_shape(c->op, t->out_name, t->out, t->in->ndim, t->in->shape));
     QN_TRY(qni_check_last_contiguous(c->op, t->out_name, t->out));
     QN_TRY(qni_check_elements_apart(c->op, t->out_name, t->out));
-    QN_TRY(qni_check_alignment(c->op, t->out_name, t->out));
-out:
-    return st;
+    return qni_check_alignment(c->op, t->out_name, t->out);
 }
 
 static qni_rope_rows rows_of(const rope_tensor *t) {
@@ -56,7 +50,6 @@ static qni_rope_rows rows_of(const rope_tensor *t) {
 
 qn_status qni_rope_set_q_k(const rope_call *c, qni_rope_problem *p) {
     const rope_tensor *q = &c->parts[QNI_ROPE_Q], *k = &c->parts[QNI_ROPE_K];
-    qn_status st;
     QN_TRY(check_in(c, q, nullptr));
     QN_TRY(check_out(c, q));
     if (k->in || k->out) {
@@ -75,8 +68,7 @@ qn_status qni_rope_set_q_k(const rope_call *c, qni_rope_problem *p) {
         p->parts[QNI_ROPE_K] = rows_of(k);
     if (p->parts[QNI_ROPE_Q].width == 0)
         return QN_FAIL(QN_E_INVALID, "%s: q has heads of 0 elements, needs at least 2", c->op);
-out:
-    return st;
+    return QN_OK;
 }
 
 qn_status qni_rope_set_rotary_dim(const char *op, qni_rope_problem *p, int64_t dim) {
@@ -90,7 +82,6 @@ qn_status qni_rope_set_rotary_dim(const char *op, qni_rope_problem *p, int64_t d
 
 qn_status qni_rope_set_cache(const rope_call *c, qni_rope_problem *p, const DLTensor *cache,
                              const DLTensor *positions, const char *name) {
-    qn_status st;
     QN_TRY(qni_check_tensor(c->stream, c->op, "cos_sin_cache", cache, 2));
     QN_TRY(qni_check_dtype(c->op, "cos_sin_cache", cache, qni_of_f32));
     const int64_t dim = cache->shape[1], width = p->parts[QNI_ROPE_Q].width;
@@ -112,13 +103,11 @@ qn_status qni_rope_set_cache(const rope_call *c, qni_rope_problem *p, const DLTe
     p->sin = (const float *)qni_data(cache) + dim / 2;
     p->table_row = dim;
     p->table_step = 1;
-out:
-    return st;
+    return QN_OK;
 }
 
 static qn_status check_written(const rope_call *c, const rope_read *read, int part) {
     const rope_tensor *t = &c->parts[part];
-    qn_status st = QN_OK;
     for (int i = 0; i < QNI_ROPE_PARTS; i++) {
         const rope_tensor *other = &c->parts[i];
         if (i < part)
@@ -128,8 +117,7 @@ static qn_status check_written(const rope_call *c, const rope_read *read, int pa
     }
     for (; read->name; read++)
         QN_TRY(qni_check_disjoint(c->op, t->out_name, t->out, read->name, read->t));
-out:
-    return st;
+    return QN_OK;
 }
 
 /** Heads in place have nothing to do behind what turns. */
@@ -152,9 +140,8 @@ qn_status qni_rope_run(const rope_call *c, const rope_read *read, const qni_rope
             QN_TRY(check_written(c, read, i));
     }
     if (p->n == 0 || heads == 0)
-        goto out;
+        return st;
     cut_tails(c, &problem);
     QN_TRY(qni_run(&qni_op_rope, c->stream, &problem));
-out:
     return st;
 }

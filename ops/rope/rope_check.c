@@ -381,7 +381,6 @@ static void make_expectations(check_case *c) {
 static qn_status prepare(check_case *c, qn_device *device) {
     const shape *s = c->shape;
     const size_t room = (size_t)(s->width + 16) * sizeof *c->x;
-    qn_status st = QN_OK;
     snprintf(c->text, sizeof c->text,
              "%s [%ld, %ld, %ld/%ld, %ld] R=%ld gap=%ld offset=%ld %s ->%s", c->form->name,
              (long)s->batches, (long)s->inner, (long)s->q_heads, (long)s->k_heads, (long)s->width,
@@ -398,8 +397,7 @@ static qn_status prepare(check_case *c, qn_device *device) {
     }
     place(c, &c->problem, false);
     make_expectations(c);
-out:
-    return st;
+    return QN_OK;
 }
 
 static void case_destroy(check_case *c) {
@@ -444,8 +442,8 @@ static qn_status check_one(qni_check_run *run, const form *f, const shape *s, qn
     c->random = qni_check_seed(run) + (uint64_t)(f - forms) * 1000 + (uint64_t)(s - shapes);
     c->problem =
         make_problem(f, s, dtype, turn % 2 ? dtype : QNI_F32, (qni_fp8)(turn % QNI_NUM_FP8));
-    QN_TRY(prepare(c, qn_stream_device(qni_check_stream(run))));
-    QN_TRY(qni_areas_check(run, &qni_op_rope, &c->problem, c->text, c->areas, NUM_AREAS));
+    QN_TRY_OUT(prepare(c, qn_stream_device(qni_check_stream(run))));
+    QN_TRY_OUT(qni_areas_check(run, &qni_op_rope, &c->problem, c->text, c->areas, NUM_AREAS));
 out:
     st = qni_areas_excuse_far(run, &qni_op_rope, c->text, s->gap, st);
     case_destroy(c);

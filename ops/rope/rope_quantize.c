@@ -9,7 +9,6 @@ static qn_status set_in(const rope_call *c, qni_rope_problem *p, int part, bool 
     const rope_tensor *t = &c->parts[part];
     const DLTensor *q = c->parts[QNI_ROPE_Q].in;
     const int ndim = may_be_latent && t->in && t->in->ndim == 2 ? 2 : 3;
-    qn_status st;
     QN_TRY(qni_check_tensor(c->stream, c->op, t->name, t->in, ndim));
     const qni_dtype dtype = qni_dtype_of(t->in);
     if (!qni_is_float16_or_32(dtype) || (q != t->in && dtype != p->dtype))
@@ -31,8 +30,7 @@ static qn_status set_in(const rope_call *c, qni_rope_problem *p, int part, bool 
                                      .heads = ndim == 3 ? t->in->shape[1] : 1,
                                      .width = t->in->shape[ndim - 1],
                                      .scale = scale};
-out:
-    return st;
+    return QN_OK;
 }
 
 /** All results are of one FP8 kind. */
@@ -49,7 +47,6 @@ static qn_status check_kind(const rope_call *c, qni_rope_problem *p, const char 
 static qn_status set_out(const rope_call *c, qni_rope_problem *p, int part) {
     const rope_tensor *t = &c->parts[part];
     qni_rope_rows *r = &p->parts[part];
-    qn_status st;
     QN_TRY(qni_check_tensor(c->stream, c->op, t->out_name, t->out, t->in->ndim));
     QN_TRY(check_kind(c, p, t->out_name, t->out));
     QN_TRY(qni_check_shape(c->op, t->out_name, t->out, t->in->ndim, t->in->shape));
@@ -58,8 +55,7 @@ static qn_status set_out(const rope_call *c, qni_rope_problem *p, int part) {
     r->out = qni_data(t->out);
     r->out_token = qni_stride(t->out, 0);
     r->out_head = t->out->ndim == 3 ? qni_stride(t->out, 1) : 0;
-out:
-    return st;
+    return QN_OK;
 }
 
 static qn_status check_scale(const char *op, const char *name, float given, float *scale) {
@@ -78,7 +74,6 @@ typedef struct scales {
 static qn_status set_inputs(const rope_call *c, scales given, const DLTensor *cache,
                             const DLTensor *pos_ids, qni_rope_problem *p) {
     scales s;
-    qn_status st;
     QN_TRY(check_scale(c->op, "quant_scale_q", given.q, &s.q));
     QN_TRY(check_scale(c->op, "quant_scale_kv", given.kv, &s.kv));
     QN_TRY(set_in(c, p, QNI_ROPE_Q, false, s.q));
@@ -93,8 +88,7 @@ static qn_status set_inputs(const rope_call *c, scales given, const DLTensor *ca
         if (c->parts[part].in)
             QN_TRY(
                 set_in(c, p, part, part == QNI_ROPE_K_NOPE, part == QNI_ROPE_Q_NOPE ? s.q : s.kv));
-out:
-    return st;
+    return QN_OK;
 }
 
 qn_status qn_rope_quantize_fp8(qn_stream *stream, const qn_rope_quantize_args *args) {
@@ -121,7 +115,6 @@ qn_status qn_rope_quantize_fp8(qn_stream *stream, const qn_rope_quantize_args *a
                                               c.parts[part].out_name, c.parts[part].name));
     const rope_read read[] = {{"cos_sin_cache", a->cos_sin_cache}, {"pos_ids", a->pos_ids}, {}};
     QN_TRY(qni_rope_run(&c, read, &p));
-out:
     return st;
 }
 
@@ -150,7 +143,6 @@ static qn_status set_caches(const rope_call *c, const qn_rope_quantize_append_ar
     const int64_t heads = is_latent ? -1 : rope->heads,
                   widths[] = {is_latent ? nope->width : rope->width + nope->width,
                               is_latent ? rope->width : v->width};
-    qn_status st = QN_OK;
     if (is_latent ? a->v || rope->heads != 1 || nope->heads != 1 || a->k_cache || a->v_cache
                   : !a->v || v->heads != heads || (nope->heads && nope->heads != heads))
         return QN_FAIL(QN_E_INVALID,
@@ -170,14 +162,12 @@ static qn_status set_caches(const rope_call *c, const qn_rope_quantize_append_ar
         set_paged(nope, &view[0], is_latent ? 0 : rope->width);
     if (v->heads)
         set_paged(v, &view[1], 0);
-out:
-    return st;
+    return QN_OK;
 }
 
 /** A cache may meet nothing else. */
 static qn_status check_caches_apart(const rope_call *c, const two_caches *to,
                                     const rope_read *read) {
-    qn_status st;
     QN_TRY(qni_check_disjoint(c->op, to->names[1], to->tensors[1], to->names[0], to->tensors[0]));
     for (int i = 0; i < 2; i++) {
         for (int part = 0; part < QNI_ROPE_PARTS; part++) {
@@ -188,8 +178,7 @@ static qn_status check_caches_apart(const rope_call *c, const two_caches *to,
         for (const rope_read *r = read; r->name; r++)
             QN_TRY(qni_check_disjoint(c->op, to->names[i], to->tensors[i], r->name, r->t));
     }
-out:
-    return st;
+    return QN_OK;
 }
 
 qn_status qn_rope_quantize_fp8_append_paged_kv_cache(qn_stream *stream,
@@ -234,6 +223,5 @@ qn_status qn_rope_quantize_fp8_append_paged_kv_cache(qn_stream *stream,
     QN_TRY(qni_check_pages(stream, op, &tensors, p.n, &view[0], &p.pages));
     QN_TRY(check_caches_apart(&c, &to, read));
     QN_TRY(qni_rope_run(&c, read, &p));
-out:
     return st;
 }
