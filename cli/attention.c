@@ -23,7 +23,6 @@ static qn_status open_attention(attention_run *r, const attention_shape *s) {
     const int64_t kv[] = {s->batch, s->kv_heads, s->kv_len, s->dim};
     cli_random random = {1};
     int64_t bytes;
-    qn_status st;
     CLI_TRY(timing_make_filled(&r->q, r->device, bf16, 4, q, &random));
     CLI_TRY(timing_make_filled(&r->k, r->device, bf16, 4, kv, &random));
     CLI_TRY(timing_make_filled(&r->v, r->device, bf16, 4, kv, &random));
@@ -40,8 +39,7 @@ static qn_status open_attention(attention_run *r, const attention_shape *s) {
         CLI_TRY(cli_tensor_make(&r->workspace, r->device, u8, 1, &bytes));
     if (bytes)
         r->args.workspace = &r->workspace.t;
-out:
-    return st;
+    return QN_OK;
 }
 
 static void close_attention(attention_run *r) {
@@ -74,8 +72,8 @@ qn_status measure_attention(measurement *out, cli_device *device, const cli_limi
              s->batch, s->qo_heads, s->kv_heads, s->dim, s->qo_len, s->kv_len,
              s->is_causal ? " causal" : "");
     qn_status st;
-    CLI_TRY(open_attention(&r, s));
-    CLI_TRY(timing_alone(out, device, run_attention, &r, runs));
+    CLI_TRY_OUT(open_attention(&r, s));
+    CLI_TRY_OUT(timing_alone(out, device, run_attention, &r, runs));
     timing_set_limit(out, limits->bf16_flops, limits->read_bytes);
 out:
     close_attention(&r);

@@ -314,19 +314,20 @@ static qn_status measure_device(job *j, int count, char **ops) {
     cli_output plot = {0};
     qn_status st = QN_OK;
     for (int i = 0; i < count; i++)
-        CLI_TRY(check_word(ops[i]));
-    CLI_TRY(cli_output_check(o.plot_path, o.force));
-    CLI_TRY(cli_device_open(&j->report.device, o.spec));
+        CLI_TRY_OUT(check_word(ops[i]));
+    CLI_TRY_OUT(cli_output_check(o.plot_path, o.force));
+    CLI_TRY_OUT(cli_device_open(&j->report.device, o.spec));
     if (!j->report.device.info.has_clock)
-        CLI_TRY(cli_fail(QN_E_UNSUPPORTED, "device %s has no clock, so there is nothing to measure",
-                         j->report.device.info.spec));
+        CLI_TRY_OUT(cli_fail(QN_E_UNSUPPORTED,
+                             "device %s has no clock, so there is nothing to measure",
+                             j->report.device.info.spec));
     cli_limits_get(&j->report.limits, &j->report.device.info);
-    CLI_TRY(measure_all(j, count, ops));
+    CLI_TRY_OUT(measure_all(j, count, ops));
     if (o.plot_path)
-        CLI_TRY(start_plot(&plot, &j->report));
-    CLI_TRY(print_report(&j->report));
+        CLI_TRY_OUT(start_plot(&plot, &j->report));
+    CLI_TRY_OUT(print_report(&j->report));
     if (o.plot_path)
-        CLI_TRY(cli_output_commit(&plot));
+        CLI_TRY_OUT(cli_output_commit(&plot));
 out:
     cli_output_discard(&plot);
     cli_device_close(&j->report.device);

@@ -99,11 +99,11 @@ static qn_status run_gemm(const bench_options *o) {
     if (o->plot_path)
         return cli_fail(QN_E_INVALID, "option --svg: with --peer, attention is drawn, gemm is not");
     qn_status st;
-    CLI_TRY(begin(o, "peers.py", &a, &script));
+    CLI_TRY_OUT(begin(o, "peers.py", &a, &script));
     add(&a, "--m", o->m_list);
     add_number(&a, "--n", o->n);
     add_number(&a, "--k", o->k);
-    CLI_TRY(run_script(o, script, &a));
+    CLI_TRY_OUT(run_script(o, script, &a));
 out:
     free(script);
     return st;
@@ -188,23 +188,23 @@ static qn_status run_attention(const bench_options *o) {
     cli_device device = {0};
     int file = -1;
     qn_status st;
-    CLI_TRY(cli_output_check(o->plot_path, o->force));
-    CLI_TRY(cli_device_open(&device, o->spec));
+    CLI_TRY_OUT(cli_output_check(o->plot_path, o->force));
+    CLI_TRY_OUT(cli_device_open(&device, o->spec));
     const qn_device_info info = device.info;
     cli_device_close(&device);
-    CLI_TRY(begin(o, "peer_attention.py", &a, &script));
-    CLI_TRY(add_device(&a, &info));
+    CLI_TRY_OUT(begin(o, "peer_attention.py", &a, &script));
+    CLI_TRY_OUT(add_device(&a, &info));
     add(&a, "--seq", o->seq_list);
     if (o->plot_path) {
         file = memfd_create("figures", 0);
         if (file < 0)
-            CLI_TRY(cli_fail(QN_E_IO, "option --svg: %s", strerror(errno)));
+            CLI_TRY_OUT(cli_fail(QN_E_IO, "option --svg: %s", strerror(errno)));
         snprintf(path, sizeof path, "/dev/fd/%d", file);
         add(&a, "--json", path);
     }
-    CLI_TRY(run_script(o, script, &a));
+    CLI_TRY_OUT(run_script(o, script, &a));
     if (o->plot_path)
-        CLI_TRY(draw(o, &info, file));
+        CLI_TRY_OUT(draw(o, &info, file));
 out:
     if (file >= 0)
         close(file);

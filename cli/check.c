@@ -287,11 +287,11 @@ static int run(int count, char **arguments) {
     summary s = {.results = json_array()};
     cli_device device = {0};
     qn_status st;
-    CLI_TRY(check_ops(count, arguments));
-    CLI_TRY(cli_output_check(report_path, force));
-    CLI_TRY(cli_device_open(&device, spec));
+    CLI_TRY_OUT(check_ops(count, arguments));
+    CLI_TRY_OUT(cli_output_check(report_path, force));
+    CLI_TRY_OUT(cli_device_open(&device, spec));
     run_checks(&s, &device, count, arguments);
-    CLI_TRY(show(&s, &device));
+    CLI_TRY_OUT(show(&s, &device));
 out:
     cli_device_close(&device);
     json_decref(s.results);

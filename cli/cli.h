@@ -26,6 +26,13 @@ int cli_finish(const char *command, qn_status status);
 
 #define CLI_TRY(call)                                                                              \
     do {                                                                                           \
+        const qn_status status_of_call = (call);                                                   \
+        if (status_of_call != QN_OK)                                                               \
+            return status_of_call;                                                                 \
+    } while (0)
+/** Of a call that did not succeed, keeps the status in st and goes to the label out, which gives back what is held. */
+#define CLI_TRY_OUT(call)                                                                          \
+    do {                                                                                           \
         if ((st = (call)) != QN_OK)                                                                \
             goto out;                                                                              \
     } while (0)

@@ -162,7 +162,6 @@ static qn_status convert_part(job *j, const pair *p, const part *k, const part *
 
 static qn_status write_part(job *j, const pair *p, ckpt_sink *sink, const part *k) {
     const part blocks = {k->row / BLOCK, k->col / BLOCK, blocks_of(k->rows), blocks_of(k->cols)};
-    qn_status st;
     CLI_TRY(convert_part(j, p, k, &blocks));
     if (p->weight_out)
         CLI_TRY(ckpt_put_part(sink, p->weight_out, k->row, k->col, p->q, k->rows, k->cols));
@@ -171,8 +170,7 @@ static qn_status write_part(job *j, const pair *p, ckpt_sink *sink, const part *
                               blocks.cols));
     if (p->weight_out)
         ckpt_progress_part(p->weight_shard, p->weight, k->row, k->col, k->rows, k->cols);
-out:
-    return st;
+    return QN_OK;
 }
 
 static qn_status write_pair(job *j, pair *p, ckpt_sink *sink) {
@@ -271,12 +269,12 @@ static int run(int, char **arguments) {
     job j = {.c = &c, .path = arguments[1]};
     ckpt_rule rule = {&j, plan, write, finish, quantization};
     qn_status st;
-    CLI_TRY(set_direction(&j));
-    CLI_TRY(ckpt_open(&c, arguments[0]));
-    CLI_TRY(check_any(&j));
-    CLI_TRY(cli_device_open(&j.cpu, "cpu"));
-    CLI_TRY(ckpt_rewrite(&c, j.path, force, &rule, &j.bytes_out));
-    CLI_TRY(cli_print(j.report));
+    CLI_TRY_OUT(set_direction(&j));
+    CLI_TRY_OUT(ckpt_open(&c, arguments[0]));
+    CLI_TRY_OUT(check_any(&j));
+    CLI_TRY_OUT(cli_device_open(&j.cpu, "cpu"));
+    CLI_TRY_OUT(ckpt_rewrite(&c, j.path, force, &rule, &j.bytes_out));
+    CLI_TRY_OUT(cli_print(j.report));
 out:
     cli_device_close(&j.cpu);
     ckpt_close(&c);

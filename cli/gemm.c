@@ -178,8 +178,8 @@ static qn_status run_layer(job *j, const layer *l, const layer_input *x) {
     qn_status st = QN_OK;
     for (int i = 0; i < j->num_devices; i++) {
         layer_error error;
-        CLI_TRY(layer_run(&product[i], l, x, &j->device[i], out_dtype(), (int)runs));
-        CLI_TRY(check_same_bits(l, x, &j->device[i], &product[0], &product[i]));
+        CLI_TRY_OUT(layer_run(&product[i], l, x, &j->device[i], out_dtype(), (int)runs));
+        CLI_TRY_OUT(check_same_bits(l, x, &j->device[i], &product[0], &product[i]));
         if (i == 0)
             layer_reference_make(&reference, l, x, product->q, product->scale, (uint64_t)seed);
         layer_compare(&error, &reference, product[i].d, out_dtype());
@@ -216,7 +216,6 @@ static qn_status check_options(void) {
 }
 
 static qn_status open_all(job *j) {
-    qn_status st;
     CLI_TRY(ckpt_open(&j->weights, weights_path));
     if (original_path)
         CLI_TRY(ckpt_open(&j->original, original_path));
@@ -228,8 +227,7 @@ static qn_status open_all(job *j) {
         devices.items[devices.count++] = "auto";
     for (; j->num_devices < devices.count; j->num_devices++)
         CLI_TRY(cli_device_open(&j->device[j->num_devices], devices.items[j->num_devices]));
-out:
-    return st;
+    return QN_OK;
 }
 
 static void close_all(job *j) {
@@ -297,13 +295,13 @@ static int run(int, char **) {
                                          "to unquantised", "to quantised", "error/tol", "time"};
     cli_table_init(&j.table, 8, titles);
     qn_status st;
-    CLI_TRY(check_options());
-    CLI_TRY(open_all(&j));
+    CLI_TRY_OUT(check_options());
+    CLI_TRY_OUT(open_all(&j));
     st = visit_tensors(&j);
-    CLI_TRY(finish(&j, st));
+    CLI_TRY_OUT(finish(&j, st));
     if (output_path) // after printing: where that fails, no file is left
-        CLI_TRY(cli_output_commit(&j.output));
-    CLI_TRY(verdict(&j));
+        CLI_TRY_OUT(cli_output_commit(&j.output));
+    CLI_TRY_OUT(verdict(&j));
 out:
     close_all(&j);
     return cli_finish("gemm", st);

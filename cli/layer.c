@@ -151,22 +151,19 @@ static void run_state_free(run_state *s, cli_device *device) {
 static qn_status quantise_input(run_state *s, const layer *l, const layer_input *x,
                                 cli_device *device) {
     int64_t blocks[2] = {x->m, blocks_of(x->k)}, shape[2] = {x->m, x->k};
-    qn_status st;
     CLI_TRY(cli_tensor_make(&s->x, device, x->dtype, 2, shape));
     CLI_TRY(cli_tensor_make(&s->q, device, l->kind, 2, shape));
     CLI_TRY(cli_tensor_make(&s->scale_a, device, f32, 2, blocks));
     CLI_TRY(cli_tensor_load(&s->x, device, x->data));
-    CLI_TRY(qn_quantize_fp8(device->stream, &s->q.t, &s->scale_a.t, &s->x.t, 1, LAYER_BLOCK,
-                            input_eps));
-out:
-    return st;
+    return qn_quantize_fp8(device->stream, &s->q.t, &s->scale_a.t, &s->x.t, 1, LAYER_BLOCK,
+                           input_eps);
 }
 
 /** Weights to the device, and into the order that its fastest kernel wants where there is one. */
 static qn_status load_weight(run_state *s, const layer *l, cli_device *device) {
     int64_t shape[2] = {l->n, l->k}, blocks[2] = {blocks_of(l->n), blocks_of(l->k)}, packed[3];
     DLDataType dtype;
-    qn_status st;
+    qn_status st = QN_OK;
     CLI_TRY(cli_tensor_make(&s->b, device, l->kind, 2, shape));
     CLI_TRY(cli_tensor_make(&s->scale_b, device, f32, 2, blocks));
     CLI_TRY(cli_tensor_load(&s->b, device, l->q));
@@ -179,7 +176,6 @@ static qn_status load_weight(run_state *s, const layer *l, cli_device *device) {
     CLI_TRY(cli_tensor_make(&s->packed_scale, device, f32, 2, blocks));
     CLI_TRY(qn_gemm_pack(device->stream, &s->packed.t, &s->packed_scale.t, &s->b.t, &s->scale_b.t));
     s->is_packed = true;
-out:
     return st;
 }
 
@@ -204,14 +200,14 @@ static qn_status time_product(run_state *s, cli_device *device, int runs, int64_
     qn_event *events[2] = {nullptr, nullptr};
     int64_t *times = cli_alloc((size_t)runs * sizeof *times);
     qn_status st;
-    CLI_TRY(qn_event_create(&events[0], device->device));
-    CLI_TRY(qn_event_create(&events[1], device->device));
+    CLI_TRY_OUT(qn_event_create(&events[0], device->device));
+    CLI_TRY_OUT(qn_event_create(&events[1], device->device));
     for (int i = 0; i < runs; i++) {
-        CLI_TRY(qn_event_record(events[0], device->stream));
-        CLI_TRY(multiply(s, device));
-        CLI_TRY(qn_event_record(events[1], device->stream));
-        CLI_TRY(qn_event_sync(events[1]));
-        CLI_TRY(qn_event_elapsed(&times[i], events[0], events[1]));
+        CLI_TRY_OUT(qn_event_record(events[0], device->stream));
+        CLI_TRY_OUT(multiply(s, device));
+        CLI_TRY_OUT(qn_event_record(events[1], device->stream));
+        CLI_TRY_OUT(qn_event_sync(events[1]));
+        CLI_TRY_OUT(qn_event_elapsed(&times[i], events[0], events[1]));
     }
     qsort(times, (size_t)runs, sizeof *times, by_value);
     *median = times[runs / 2];
@@ -229,9 +225,9 @@ static qn_status fetch(layer_product *out, const run_state *s, cli_device *devic
     out->scale = cli_alloc((size_t)(m * blocks_of(k)) * 4);
     char *raw = cli_alloc((size_t)(m * n * (s->d.t.dtype.bits / 8)));
     qn_status st;
-    CLI_TRY(cli_tensor_store(raw, device, &s->d));
-    CLI_TRY(cli_tensor_store(out->q, device, &s->q));
-    CLI_TRY(cli_tensor_store(out->scale, device, &s->scale_a));
+    CLI_TRY_OUT(cli_tensor_store(raw, device, &s->d));
+    CLI_TRY_OUT(cli_tensor_store(out->q, device, &s->q));
+    CLI_TRY_OUT(cli_tensor_store(out->scale, device, &s->scale_a));
     for (int64_t i = 0; i < m * n; i++)
         out->d[i] = (float)cli_number_get(s->d.t.dtype, raw, i);
 out:
@@ -245,14 +241,14 @@ qn_status layer_run(layer_product *out, const layer *l, const layer_input *x, cl
     int64_t shape[2] = {x->m, l->n};
     *out = (layer_product){.time_ns = -1};
     qn_status st;
-    CLI_TRY(quantise_input(&s, l, x, device));
-    CLI_TRY(load_weight(&s, l, device));
-    CLI_TRY(cli_tensor_make(&s.d, device, out_dtype, 2, shape));
-    CLI_TRY(multiply(&s, device));
+    CLI_TRY_OUT(quantise_input(&s, l, x, device));
+    CLI_TRY_OUT(load_weight(&s, l, device));
+    CLI_TRY_OUT(cli_tensor_make(&s.d, device, out_dtype, 2, shape));
+    CLI_TRY_OUT(multiply(&s, device));
     out->kernel = qn_last_kernel();
     if (device->info.has_clock)
-        CLI_TRY(time_product(&s, device, runs, &out->time_ns));
-    CLI_TRY(fetch(out, &s, device));
+        CLI_TRY_OUT(time_product(&s, device, runs, &out->time_ns));
+    CLI_TRY_OUT(fetch(out, &s, device));
 out:
     if (st != QN_OK) {
         char *what = cli_text("%s on %s", l->name, device->info.spec);

@@ -40,12 +40,9 @@ static qn_status open_quantize(quantize_run *r, int64_t rows, int64_t cols) {
     int64_t shape[2] = {rows, cols},
             blocks[2] = {(rows + r->block_rows - 1) / r->block_rows, blocks_of(cols)};
     cli_random random = {1};
-    qn_status st;
     CLI_TRY(make_filled(&r->x, r->device, bf16, rows, cols, &random));
     CLI_TRY(cli_tensor_make(&r->q, r->device, fp8, 2, shape));
-    CLI_TRY(cli_tensor_make(&r->scale, r->device, f32, 2, blocks));
-out:
-    return st;
+    return cli_tensor_make(&r->scale, r->device, f32, 2, blocks);
 }
 
 qn_status measure_quantize(measurement *out, cli_device *device, int64_t rows, int64_t cols,
@@ -58,8 +55,8 @@ qn_status measure_quantize(measurement *out, cli_device *device, int64_t rows, i
              "%" PRId64 " x %" PRId64 " bf16, blocks of %" PRId64 " x %d", rows, cols, block_rows,
              BLOCK);
     qn_status st;
-    CLI_TRY(open_quantize(&r, rows, cols));
-    CLI_TRY(timing_beside_copy(out, device, run_quantize, &r, runs));
+    CLI_TRY_OUT(open_quantize(&r, rows, cols));
+    CLI_TRY_OUT(timing_beside_copy(out, device, run_quantize, &r, runs));
 out:
     cli_tensor_free(&r.x, device);
     cli_tensor_free(&r.q, device);
@@ -95,8 +92,8 @@ static qn_status open_weight(gemm_run *r, int w, int64_t n, int64_t k, cli_rando
     int64_t shape[3], blocks[2] = {blocks_of(n), blocks_of(k)};
     DLDataType dtype;
     qn_status st;
-    CLI_TRY(make_filled(&b, r->device, fp8, n, k, random));
-    CLI_TRY(make_filled(&scale, r->device, f32, blocks[0], blocks[1], random));
+    CLI_TRY_OUT(make_filled(&b, r->device, fp8, n, k, random));
+    CLI_TRY_OUT(make_filled(&scale, r->device, f32, blocks[0], blocks[1], random));
     st = qn_gemm_packed_shape(r->device->device, &b.t, shape, &dtype);
     r->is_packed = st == QN_OK;
     if (st == QN_E_UNSUPPORTED) {
@@ -106,11 +103,11 @@ static qn_status open_weight(gemm_run *r, int w, int64_t n, int64_t k, cli_rando
         r->scale_b[w].t.shape = r->scale_b[w].shape;
         return QN_OK;
     }
-    CLI_TRY(st);
-    CLI_TRY(cli_tensor_make(&r->b[w], r->device, dtype, 3, shape));
-    CLI_TRY(cli_tensor_make(&r->scale_b[w], r->device, f32, 2, blocks));
-    CLI_TRY(qn_gemm_pack(r->device->stream, &r->b[w].t, &r->scale_b[w].t, &b.t, &scale.t));
-    CLI_TRY(qn_stream_sync(r->device->stream));
+    CLI_TRY_OUT(st);
+    CLI_TRY_OUT(cli_tensor_make(&r->b[w], r->device, dtype, 3, shape));
+    CLI_TRY_OUT(cli_tensor_make(&r->scale_b[w], r->device, f32, 2, blocks));
+    CLI_TRY_OUT(qn_gemm_pack(r->device->stream, &r->b[w].t, &r->scale_b[w].t, &b.t, &scale.t));
+    CLI_TRY_OUT(qn_stream_sync(r->device->stream));
 out:
     cli_tensor_free(&b, r->device);
     cli_tensor_free(&scale, r->device);
@@ -120,14 +117,12 @@ out:
 static qn_status open_gemm(gemm_run *r, int64_t m, int64_t n, int64_t k) {
     int64_t shape[2] = {m, n};
     cli_random random = {1};
-    qn_status st;
     CLI_TRY(make_filled(&r->a, r->device, fp8, m, k, &random));
     CLI_TRY(make_filled(&r->scale_a, r->device, f32, m, blocks_of(k), &random));
     CLI_TRY(cli_tensor_make(&r->d, r->device, bf16, 2, shape));
     for (int w = 0; w < NUM_WEIGHTS; w++)
         CLI_TRY(open_weight(r, w, n, k, &random));
-out:
-    return st;
+    return QN_OK;
 }
 
 static void close_gemm(gemm_run *r) {
@@ -151,8 +146,8 @@ qn_status measure_gemm(measurement *out, cli_device *device, const cli_limits *l
     snprintf(out->problem, sizeof out->problem,
              "m=%" PRId64 " n=%" PRId64 " k=%" PRId64 " e4m3fn->bf16", m, n, k);
     qn_status st;
-    CLI_TRY(open_gemm(&r, m, n, k));
-    CLI_TRY(timing_alone(out, device, run_gemm, &r, runs));
+    CLI_TRY_OUT(open_gemm(&r, m, n, k));
+    CLI_TRY_OUT(timing_alone(out, device, run_gemm, &r, runs));
     timing_set_limit(out, limits->flops, limits->read_bytes);
 out:
     close_gemm(&r);

@@ -120,10 +120,7 @@ qn_status npy_write(cli_output *out, const char *path, const float *data, int64_
     memcpy(header + 10, dictionary, strlen(dictionary));
     header[sizeof header - 1] = '\n';
     free(dictionary);
-    qn_status st;
     CLI_TRY(cli_output_open(out, path, (int64_t)sizeof header + rows * cols * 4, force));
     CLI_TRY(cli_output_write(out, header, sizeof header, 0));
-    CLI_TRY(cli_output_write(out, data, rows * cols * 4, sizeof header));
-out:
-    return st;
+    return cli_output_write(out, data, rows * cols * 4, sizeof header);
 }

@@ -248,15 +248,15 @@ static qn_status show(json_t *kernels, int count, char **arguments, int ended) {
     qn_status st;
     json_array_foreach(kernels, i, kernel) add_derived(kernel);
     profile_print(stdout, kernels);
-    CLI_TRY(cli_flush());
+    CLI_TRY_OUT(cli_flush());
     if (json_path)
-        CLI_TRY(start_json(&json, kernels, count, arguments, ended));
+        CLI_TRY_OUT(start_json(&json, kernels, count, arguments, ended));
     if (svg_path)
-        CLI_TRY(start_picture(&picture, kernels));
+        CLI_TRY_OUT(start_picture(&picture, kernels));
     if (json_path)
-        CLI_TRY(cli_output_commit(&json));
+        CLI_TRY_OUT(cli_output_commit(&json));
     if (svg_path)
-        CLI_TRY(cli_output_commit(&picture));
+        CLI_TRY_OUT(cli_output_commit(&picture));
 out:
     cli_output_discard(&json);
     cli_output_discard(&picture);

@@ -198,15 +198,13 @@ static qn_status write_chunk(const job *j, const ckpt_shard *shard, const ckpt_i
                              ckpt_sink *sink, chunk *k) {
     const st_tensor *t = item->in;
     chunk_load(k, shard, t);
-    qn_status st;
     CLI_TRY(check_finite(shard, t, k));
     CLI_TRY(chunk_quantize(j, t, k));
     CLI_TRY(ckpt_put_part(sink, &item->out[0], k->row, k->col, k->q, k->rows, k->cols));
     CLI_TRY(ckpt_put_part(sink, &item->out[1], k->row / BLOCK, k->col / BLOCK, k->scale,
                           (k->rows + BLOCK - 1) / BLOCK, (k->cols + BLOCK - 1) / BLOCK));
     ckpt_progress_part(shard, t, k->row, k->col, k->rows, k->cols);
-out:
-    return st;
+    return QN_OK;
 }
 
 static qn_status write(void *context, const ckpt *, const ckpt_shard *shard, const ckpt_item *item,
@@ -305,11 +303,11 @@ static int run(int, char **arguments) {
              .begun_ns = cli_now_ns()};
     ckpt_rule rule = {&j, plan, write, finish, quantization};
     qn_status st;
-    CLI_TRY(ckpt_open(&c, arguments[0]));
-    CLI_TRY(check_selection(&c));
-    CLI_TRY(cli_device_open(&j.cpu, "cpu"));
-    CLI_TRY(ckpt_rewrite(&c, j.path, force, &rule, &j.bytes_out));
-    CLI_TRY(cli_print(j.report));
+    CLI_TRY_OUT(ckpt_open(&c, arguments[0]));
+    CLI_TRY_OUT(check_selection(&c));
+    CLI_TRY_OUT(cli_device_open(&j.cpu, "cpu"));
+    CLI_TRY_OUT(ckpt_rewrite(&c, j.path, force, &rule, &j.bytes_out));
+    CLI_TRY_OUT(cli_print(j.report));
 out:
     cli_device_close(&j.cpu);
     ckpt_close(&c);

@@ -148,12 +148,9 @@ static qn_status write_shard(ckpt_sink *sink, const ckpt *c, const char *path, b
     json_t *metadata = make_metadata(c, sink->shard, quantization);
     sink->header = st_header_make(sink->outs, sink->num_outs, metadata, &sink->data_offset);
     json_decref(metadata);
-    qn_status st;
     CLI_TRY(cli_output_open(&sink->file, path, sink->data_offset + sink->data_bytes, force));
     CLI_TRY(cli_output_write(&sink->file, sink->header, sink->data_offset, 0));
-    CLI_TRY(write_items(sink, c, rule));
-out:
-    return st;
+    return write_items(sink, c, rule);
 }
 
 // ---- the folder's other files
@@ -344,12 +341,9 @@ static qn_status check_apart(const ckpt *c, const char *path) {
 
 static qn_status write_file(const ckpt *c, ckpt_sink *sink, const char *path, bool force,
                             const ckpt_rule *rule, const json_t *quantization) {
-    qn_status st;
     CLI_TRY(write_shard(sink, c, path, force, rule, quantization));
     CLI_TRY(rule->finish(rule->context));
-    CLI_TRY(cli_output_commit(&sink->file));
-out:
-    return st;
+    return cli_output_commit(&sink->file);
 }
 
 static qn_status write_folder(const ckpt *c, ckpt_sink *sinks, const char *path, bool force,
@@ -367,11 +361,11 @@ static qn_status write_folder(const ckpt *c, ckpt_sink *sinks, const char *path,
         if (st != QN_OK)
             goto out;
     }
-    CLI_TRY(write_config(c, folder.temp->path, quantization));
+    CLI_TRY_OUT(write_config(c, folder.temp->path, quantization));
     if (c->index)
-        CLI_TRY(write_index(c, sinks, folder.temp->path));
-    CLI_TRY(copy_folder(c, c->path, folder.temp->path, 0));
-    CLI_TRY(rule->finish(rule->context));
+        CLI_TRY_OUT(write_index(c, sinks, folder.temp->path));
+    CLI_TRY_OUT(copy_folder(c, c->path, folder.temp->path, 0));
+    CLI_TRY_OUT(rule->finish(rule->context));
     st = cli_folder_commit(&folder);
     return st;
 out:
@@ -387,7 +381,7 @@ qn_status ckpt_rewrite(const ckpt *c, const char *path, bool force, const ckpt_r
     int planned = 0;
     *bytes_out = 0;
     qn_status st;
-    CLI_TRY(check_apart(c, path));
+    CLI_TRY_OUT(check_apart(c, path));
     for (; planned < c->num_shards; planned++) {
         bytes_in += c->shards[planned].map.bytes - c->shards[planned].header.data_offset;
         st = plan_shard(&sinks[planned], c, &c->shards[planned], rule);

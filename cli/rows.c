@@ -209,9 +209,9 @@ qn_status measure_rows(measurement *out, cli_device *device, int op, rows_shape 
     snprintf(out->op, sizeof out->op, "%s", r.op->name);
     snprintf(out->problem, sizeof out->problem, "%" PRId64 " x %" PRId64 " bf16", s.rows, s.dim);
     qn_status st;
-    CLI_TRY(open_rows(&r, device, s, &bytes));
+    CLI_TRY_OUT(open_rows(&r, device, s, &bytes));
     out->bytes = (double)bytes;
-    CLI_TRY(timing_beside_copy(out, device, run_op, &r, runs));
+    CLI_TRY_OUT(timing_beside_copy(out, device, run_op, &r, runs));
 out:
     for (int i = 0; i < MAX_OPERANDS; i++)
         cli_tensor_free(&r.tensors[i], device);

@@ -38,7 +38,6 @@ static void timer_close(timer *t) {
 static qn_status run_side(side *s, cli_device *device, bool counts) {
     timer *t = &s->timer;
     int64_t ns;
-    qn_status st;
     CLI_TRY(qn_event_record(t->start, device->stream));
     CLI_TRY(s->body(s->context));
     CLI_TRY(qn_event_record(t->end, device->stream));
@@ -46,8 +45,7 @@ static qn_status run_side(side *s, cli_device *device, bool counts) {
     CLI_TRY(qn_event_elapsed(&ns, t->start, t->end));
     if (counts)
         t->times[t->count++] = ns;
-out:
-    return st;
+    return QN_OK;
 }
 
 static int by_value(const void *a, const void *b) {
@@ -57,7 +55,6 @@ static int by_value(const void *a, const void *b) {
 
 /** Runs the sides in turns and sorts their times. The first one's and its kernel are what is measured. */
 static qn_status run_sides(measurement *out, cli_device *device, side *sides, int count, int runs) {
-    qn_status st = QN_OK;
     for (int i = 0; i < count; i++)
         CLI_TRY(timer_open(&sides[i].timer, device, runs));
     for (int i = 0; i < runs + WARM_UP; i++) {
@@ -70,8 +67,7 @@ static qn_status run_sides(measurement *out, cli_device *device, side *sides, in
     out->kernel = qn_last_kernel();
     out->median_ns = sides[0].timer.times[runs / 2];
     out->fastest_ns = sides[0].timer.times[0];
-out:
-    return st;
+    return QN_OK;
 }
 
 qn_status timing_alone(measurement *out, cli_device *device, qn_status (*body)(void *),
@@ -151,9 +147,9 @@ qn_status timing_beside_copy(measurement *out, cli_device *device, qn_status (*b
     const int64_t bytes[] = {(int64_t)out->bytes / 2};
     const DLDataType u8 = {kDLUInt, 8, 1};
     qn_status st;
-    CLI_TRY(timing_make_filled(&c.from, device, u8, 1, bytes, &random));
-    CLI_TRY(timing_make_filled(&c.to, device, u8, 1, bytes, &random));
-    CLI_TRY(run_sides(out, device, sides, 2, runs));
+    CLI_TRY_OUT(timing_make_filled(&c.from, device, u8, 1, bytes, &random));
+    CLI_TRY_OUT(timing_make_filled(&c.to, device, u8, 1, bytes, &random));
+    CLI_TRY_OUT(run_sides(out, device, sides, 2, runs));
     out->copy_ns = sides[1].timer.times[runs / 2];
 out:
     timer_close(&sides[0].timer);
