@@ -3,7 +3,7 @@
 #ifndef CLI_SELECT_H
 #define CLI_SELECT_H
 
-#include "checkpoint.h"
+#include "checkpoint/checkpoint.h"
 
 typedef struct cli_selection {
     cli_list include, exclude;

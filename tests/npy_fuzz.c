@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The .npy reader on arbitrary bytes: what it accepts lies inside the file, and a refusal says why.
-// Fuzzes: cli/npy.c cli/file.c cli/map.c cli/temp.c cli/error.c cli/output.c
-#include "../cli/npy.h"
+// Fuzzes: cli/checkpoint/npy.c cli/file.c cli/map.c cli/temp.c cli/error.c cli/output.c
+#include "../cli/checkpoint/npy.h"
 
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
 // Bar plots as pictures that need nothing else.
 #include "svg.h"
 
-#include "cli.h"
+#include "../cli.h"
 
 void svg_bar(FILE *to, const svg_frame *frame, int top, const char *name, double length,
              const char *color, const char *value) {

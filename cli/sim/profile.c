@@ -2,7 +2,7 @@
 // quern profile -- PROGRAM: runs a HIP program on the simulated GPU and tells what its kernels did.
 #include "profile.h"
 
-#include "file.h"
+#include "../file.h"
 #include "simulator.h"
 
 #include <dirent.h>

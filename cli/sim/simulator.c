@@ -2,7 +2,7 @@
 // What quern sim and quern profile share: the simulated GPU's folder and options, the program's environment.
 #include "simulator.h"
 
-#include "file.h"
+#include "../file.h"
 
 #include <dlfcn.h>
 #include <errno.h>

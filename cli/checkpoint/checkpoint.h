@@ -4,7 +4,7 @@
 #ifndef CLI_CHECKPOINT_H
 #define CLI_CHECKPOINT_H
 
-#include "file.h"
+#include "../file.h"
 #include "safetensors.h"
 
 typedef struct ckpt_shard {

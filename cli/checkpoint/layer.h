@@ -3,8 +3,8 @@
 #ifndef CLI_LAYER_H
 #define CLI_LAYER_H
 
+#include "../number.h"
 #include "checkpoint.h"
-#include "number.h"
 
 enum { LAYER_BLOCK = 128 };
 

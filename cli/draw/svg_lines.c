@@ -2,7 +2,7 @@
 // Lines over a doubling axis, in pictures that need nothing else.
 #include "svg_lines.h"
 
-#include "cli.h"
+#include "../cli.h"
 
 #include <math.h>
 #include <string.h>

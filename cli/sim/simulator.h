@@ -3,7 +3,7 @@
 #ifndef CLI_SIMULATOR_H
 #define CLI_SIMULATOR_H
 
-#include "cli.h"
+#include "../cli.h"
 
 enum { CLI_MAX_DEVICES = 16 };
 

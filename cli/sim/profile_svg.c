@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A profile as a picture: for each kernel one bar of its instructions by class, bars of the bytes that it moves, and
 // how many waves fit on a compute unit by each limit.
+#include "../draw/svg.h"
 #include "profile.h"
-#include "svg.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #ifndef CLI_LIMITS_H
 #define CLI_LIMITS_H
 
-#include "cli.h"
+#include "../cli.h"
 
 typedef struct cli_limits {
     double flops;       // matrix products of FP8 weights, operations a second; 0: not known

@@ -2,7 +2,7 @@
 // Times ops for bench with the device's own events. Messages are left with the library.
 #include "measure.h"
 
-#include "number.h"
+#include "../number.h"
 #include "timing.h"
 
 #include <inttypes.h>

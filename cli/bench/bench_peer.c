@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench --peer: Python's scripts of bench/ time the library beside another in one process.
+#include "../file.h"
 #include "attention_plot.h"
 #include "bench.h"
-#include "file.h"
 
 #include <dlfcn.h>
 #include <errno.h>

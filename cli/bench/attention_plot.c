@@ -2,8 +2,8 @@
 // The picture of attention's speed over the length of prompts.
 #include "attention_plot.h"
 
-#include "svg.h"
-#include "svg_lines.h"
+#include "../draw/svg.h"
+#include "../draw/svg_lines.h"
 
 #include <stdlib.h>
 #include <string.h>

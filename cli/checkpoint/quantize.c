@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // quern quantize: a checkpoint's linear weights to FP8 with one scale for each block of 128 x 128.
-#include "select.h"
+#include "../select.h"
 
 #include <inttypes.h>
 #include <math.h>

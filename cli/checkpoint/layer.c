@@ -2,7 +2,7 @@
 // Loads a linear layer from a checkpoint and runs it on a device, with the public API alone.
 #include "layer.h"
 
-#include "select.h"
+#include "../select.h"
 
 #include <inttypes.h>
 #include <math.h>

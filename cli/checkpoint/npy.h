@@ -3,7 +3,7 @@
 #ifndef CLI_NPY_H
 #define CLI_NPY_H
 
-#include "file.h"
+#include "../file.h"
 
 typedef struct npy {
     cli_map map;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench's figures as a picture.
+#include "../draw/svg.h"
 #include "attention_plot.h"
 #include "bench.h"
-#include "svg.h"
 
 #include <stdlib.h>
 #include <string.h>

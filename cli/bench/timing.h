@@ -3,8 +3,8 @@
 #ifndef CLI_TIMING_H
 #define CLI_TIMING_H
 
+#include "../number.h"
 #include "measure.h"
-#include "number.h"
 
 /** A tensor of values that differ: bf16 near 1 in size, small f32 above zero, FP8 codes other than NaN,
  *  i32 that count from 0. */

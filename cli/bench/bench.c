@@ -2,7 +2,7 @@
 // quern bench: how fast ops are on a device, beside a copy of as many bytes and beside the device's limits.
 #include "bench.h"
 
-#include "file.h"
+#include "../file.h"
 
 #include <errno.h>
 #include <inttypes.h>

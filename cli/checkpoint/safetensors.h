@@ -7,7 +7,7 @@
 #ifndef CLI_SAFETENSORS_H
 #define CLI_SAFETENSORS_H
 
-#include "cli.h"
+#include "../cli.h"
 
 enum { ST_MAX_DIMS = 16, ST_MAX_HEADER = 100'000'000 }; // the second is the format's own limit
 

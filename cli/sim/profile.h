@@ -3,7 +3,7 @@
 #ifndef CLI_PROFILE_H
 #define CLI_PROFILE_H
 
-#include "cli.h"
+#include "../cli.h"
 
 /** A member of a kernel's counters; 0 if the chip has no such counter. */
 int64_t profile_counter(const json_t *kernel, const char *name);
