@@ -99,7 +99,7 @@ function(quern_add_kernels out)
   set(generated ${CMAKE_BINARY_DIR}/images/images.c)
   file(CONFIGURE OUTPUT ${generated} CONTENT "${table}" @ONLY)
   set_source_files_properties(${generated} PROPERTIES OBJECT_DEPENDS "${objects};${source_paths}"
-    INCLUDE_DIRECTORIES "${PROJECT_SOURCE_DIR}/runtime"
+    INCLUDE_DIRECTORIES "${PROJECT_SOURCE_DIR}/runtime/image"
     COMPILE_OPTIONS "-Wno-c23-extensions;-Wno-missing-field-initializers")
   set(${out} ${generated} PARENT_SCOPE)
 endfunction()

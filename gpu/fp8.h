@@ -15,7 +15,7 @@ enum { QD_E4M3FN, QD_E4M3FNUZ, QD_E5M2, QD_E5M2FNUZ };
 #define QD_FP8_INLINE static inline __attribute__((always_inline))
 
 // What the target converts, and multiplies where it has matrix cores: MFMA_FP8_FNUZ, MFMA_FP8_OCP and WMMA_GFX12 of
-// runtime/targets.def, to which tests/targets_test.sh holds these.
+// runtime/device/targets.def, to which tests/targets_test.sh holds these.
 #if defined(__gfx942__)
 #define QD_HAS_FP8_FNUZ 1
 #elif defined(__gfx950__) || defined(__GFX12__)

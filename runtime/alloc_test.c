@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory that runs out: the n-th allocation fails, for every n, and each call gives an error and leaks nothing.
 #include "../tests/failing_malloc.h"
-#include "jit.h"
-#include "object.h"
+#include "image/jit.h"
+#include "image/object.h"
 #include "testing.h"
 
 #include <quern/attention.h>

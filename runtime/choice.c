@@ -42,7 +42,7 @@ bool qni_device_meets(const qn_device *device, qni_needs needs) {
 static bool lacks_feature(const qni_variant *variant, const qn_device *device, qni_reason *why) {
     static const char *const names[] = {
 #define QN_FEATURE(id, name) name,
-#include "features.def"
+#include "device/features.def"
 #undef QN_FEATURE
     };
     const uint64_t missing = variant->needs.all & ~device->features;

@@ -5,7 +5,7 @@
 #ifndef QNI_CHOICE_H
 #define QNI_CHOICE_H
 
-#include "device.h"
+#include "device/device.h"
 
 typedef struct qni_reason {
     char text[192];

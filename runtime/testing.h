@@ -3,7 +3,7 @@
 #ifndef QNI_TESTING_H
 #define QNI_TESTING_H
 
-#include "image.h"
+#include "image/image.h"
 
 #include <errno.h>
 #include <fcntl.h>

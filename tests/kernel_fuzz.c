@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // libFuzzer: the library's own reader of code objects, and its judge of waits, on arbitrary bytes.
-// Fuzzes: runtime/object.c runtime/waits.c runtime/error.c
-#include "../runtime/object.h"
+// Fuzzes: runtime/image/object.c runtime/image/waits.c runtime/error.c
+#include "../runtime/image/object.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What gpu/'s headers say of each target is what runtime/targets.def says, by which the host chooses kernels: lanes of a
+# What gpu/'s headers say of each target is what runtime/device/targets.def says, by which the host chooses kernels: lanes of a
 # wave, FP8 kinds.
 set -euo pipefail
 build=${QUERN_BUILD_DIR:?} source=${QUERN_SOURCE_DIR:?}
@@ -31,6 +31,6 @@ EOF
 while read -r line; do
   name=$(cut -d'"' -f2 <<<"$line") wave=$(cut -d, -f3 <<<"$line")
   if check "$name" "$wave" "$line"; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
-done < <(grep '^QN_TARGET' "$source/runtime/targets.def")
+done < <(grep '^QN_TARGET' "$source/runtime/device/targets.def")
 echo "$passed passed, $failed failed"
 [ "$passed" -gt 0 ] && [ "$failed" = 0 ]

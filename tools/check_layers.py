@@ -29,7 +29,7 @@ ALLOWED = {
 # Fuzzers and tests reach inside the room that they test.
 TEST_EXTRA = {"tests": {"sim", "cli", "runtime", "ops"}, "bench": {"sim"}}
 # Only these files may know a driver's types.
-DRIVER_WORDS = {("runtime/hip.c", "runtime/hip_api.h"): r"\bhip[A-Z]\w*_t\b"}
+DRIVER_WORDS = {("runtime/device/hip.c", "runtime/device/hip_api.h"): r"\bhip[A-Z]\w*_t\b"}
 
 
 def room_of(path):

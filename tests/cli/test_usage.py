@@ -374,7 +374,7 @@ def test_texts_are_complete(file):
 
 def variables_read():
     """Every environment variable that the library, the simulator, the command and the Python package look at."""
-    sources = [*SOURCE.glob("runtime/*.c"), *SOURCE.glob("cli/**/*.c"), *SOURCE.glob("sim/**/*.c"), *SOURCE.glob("ops/**/*.c")]
+    sources = [*SOURCE.glob("runtime/**/*.c"), *SOURCE.glob("cli/**/*.c"), *SOURCE.glob("sim/**/*.c"), *SOURCE.glob("ops/**/*.c")]
     text = "".join(s.read_text() for s in sources if not s.name.endswith("_test.c"))
     native = set(re.findall(r'(?:getenv|text_of|flag_of|count_of|log_topics_of)\("(\w+)"', text))
     text = "".join(s.read_text() for s in SOURCE.glob("python/quern/**/*.py"))

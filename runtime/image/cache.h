@@ -3,7 +3,7 @@
 #ifndef QNI_CACHE_H
 #define QNI_CACHE_H
 
-#include "runtime.h"
+#include "../runtime.h"
 
 /** The hash of everything that can change an image. */
 typedef struct qni_cache_key {

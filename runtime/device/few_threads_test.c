@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CPU's threads where the system has too few: work is done all the same, by fewer.
-#include "runtime.h"
-#include "testing.h"
+#include "../runtime.h"
+#include "../testing.h"
 
 #include <dirent.h>
 #include <dlfcn.h>

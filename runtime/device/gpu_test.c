@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The HIP backend and images, on the simulated GPU; kernels are compiled here, by the clang that the JIT uses.
-#include "compiler.h"
-#include "image.h"
-#include "runtime.h"
-#include "testing.h"
+#include "../image/compiler.h"
+#include "../image/image.h"
+#include "../runtime.h"
+#include "../testing.h"
 
 #include <quern/quantize.h>
 

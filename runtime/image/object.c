@@ -7,7 +7,7 @@
 // something damaged.
 #include "object.h"
 
-#include "runtime.h"
+#include "../runtime.h"
 
 #include <elf.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #ifndef QNI_JIT_H
 #define QNI_JIT_H
 
-#include "runtime.h"
+#include "../runtime.h"
 
 /** Whether an image is what its user needs. */
 typedef qn_status (*qni_jit_judge)(void *context, const void *data, size_t bytes);

@@ -3,7 +3,7 @@
 #ifndef QNI_WORKPLACE_H
 #define QNI_WORKPLACE_H
 
-#include "runtime.h"
+#include "../runtime.h"
 
 typedef struct qni_workplace {
     char path[400];

@@ -3,7 +3,7 @@
 #ifndef QNI_COMPILER_H
 #define QNI_COMPILER_H
 
-#include "runtime.h"
+#include "../runtime.h"
 
 typedef struct qni_compiler {
     char path[512];

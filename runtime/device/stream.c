@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory, streams, events and copies: arguments checked here, the work done by the device's
 // backend.
-#include "runtime.h"
+#include "../runtime.h"
 
 #include <stdlib.h>
 #include <string.h>

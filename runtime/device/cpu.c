@@ -5,7 +5,7 @@
 // A CPU stream holds no queue: each call does its work before it returns, on the caller and the
 // threads of threads.c. Syncing is therefore a no-op, and an event is the time at which it was
 // recorded.
-#include "runtime.h"
+#include "../runtime.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Code objects: metadata and code of real ones, damaged ones, and the rule on waits after LDS DMA.
+#include "../runtime.h"
+#include "../testing.h"
 #include "compiler.h"
 #include "image.h"
 #include "object.h"
-#include "runtime.h"
-#include "testing.h"
 
 #include <elf.h>
 

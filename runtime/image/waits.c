@@ -6,8 +6,8 @@
 // next vmcnt wait (good) or barrier (bad). What vmcnt is waited for is not judged: a pipelined kernel rightly
 // leaves younger DMAs in flight. Calls and computed jumps are not followed; the kernels have none.
 // Encodings: AMD's "CDNA3" ISA manual, chapter 13; checked against llvm-mc.
+#include "../runtime.h"
 #include "object.h"
-#include "runtime.h"
 
 #include <stdlib.h>
 #include <string.h>

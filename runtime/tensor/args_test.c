@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is said of a caller's struct that is missing or of another size.
-#include "runtime.h"
-#include "testing.h"
+#include "../runtime.h"
+#include "../testing.h"
 
 typedef struct two_members {
     size_t struct_size;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What quern does with a PTX image before the driver compiles it: finds kernels, and puts directives into their heads.
+#include "../runtime.h"
 #include "object.h"
-#include "runtime.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // DLPack tensors: dtypes that quern knows, strides, checks whose messages name the argument.
-#include "runtime.h"
+#include "../runtime.h"
 
 #include <string.h>
 

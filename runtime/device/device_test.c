@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Devices, memory, streams, events, copies, threads, errors: through the public API, on the CPU.
-#include "runtime.h"
-#include "testing.h"
+#include "../runtime.h"
+#include "../testing.h"
 
 #include <pthread.h>
 #include <sched.h>

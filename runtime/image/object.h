@@ -3,7 +3,7 @@
 #ifndef QNI_OBJECT_H
 #define QNI_OBJECT_H
 
-#include "device.h"
+#include "../device/device.h"
 
 /** A kernel inside a code object's bytes. */
 typedef struct qni_object_kernel {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CPU device's threads: one pthreadpool, made on first use and made anew in a forked child.
-#include "runtime.h"
+#include "../runtime.h"
 
 #include <pthread.h>
 #include <pthreadpool.h>

@@ -4,8 +4,8 @@
 // A driver is opened at run time and its functions are kept in a table of its own, so that a real
 // and a simulated GPU can be open at once. Nothing but the table tells them apart. HIP has a
 // current device for each thread; every call here sets it and puts the caller's back.
+#include "../runtime.h"
 #include "hip_api.h"
-#include "runtime.h"
 
 #include <dlfcn.h>
 #include <errno.h>

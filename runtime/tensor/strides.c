@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks of how tensors lie in memory: contiguous rows, rows that share no element, tensors that do not meet.
-#include "runtime.h"
+#include "../runtime.h"
 
 qn_status qni_check_last_contiguous(const char *op, const char *name, const DLTensor *t) {
     const int last = t->ndim - 1;

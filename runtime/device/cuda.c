@@ -4,9 +4,9 @@
 // Work happens in the device's primary context, which PyTorch and the CUDA runtime use too, so their
 // pointers and streams are good here. CUDA has a current context for each thread; every call here
 // makes the device's current and puts the caller's back.
+#include "../image/object.h"
+#include "../runtime.h"
 #include "cuda_api.h"
-#include "object.h"
-#include "runtime.h"
 
 #include <dlfcn.h>
 #include <errno.h>

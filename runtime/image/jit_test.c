@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The JIT: cold, warm, many processes at once, killed in the middle, without clang, without a usable cache.
+#include "../testing.h"
 #include "cache.h"
 #include "compiler.h"
 #include "image.h"
 #include "jit.h"
 #include "object.h"
-#include "testing.h"
 #include "workplace.h"
 
 #include <quern/cache.h>

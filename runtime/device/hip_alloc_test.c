@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory that runs out in a simulated GPU: the n-th allocation of a process fails, for every n, or all from there on, in
 // whatever thread; a call does without, or gives QN_E_MEMORY and speaks of memory.
-#include "../tests/failing_malloc.h"
-#include "runtime.h"
-#include "testing.h"
+#include "../../tests/failing_malloc.h"
+#include "../runtime.h"
+#include "../testing.h"
 
 #include <quern/norm.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Devices: specs, the list of what can be opened, one counted handle for each open device.
-#include "runtime.h"
+#include "../runtime.h"
 
 #include <pthread.h>
 #include <stdlib.h>

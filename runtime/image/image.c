@@ -6,9 +6,9 @@
 // its reference.
 #include "image.h"
 
+#include "../runtime.h"
 #include "jit.h"
 #include "object.h"
-#include "runtime.h"
 
 #include <pthread.h>
 #include <stdio.h>

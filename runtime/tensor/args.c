@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a caller's struct says of its size, and so of the version it was compiled with.
-#include "runtime.h"
+#include "../runtime.h"
 
 qn_status qni_check_struct(const char *op, const char *name, const char *type, const void *given,
                            size_t least_bytes, size_t most_bytes) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The disk cache: entries that are damaged, foreign or half-written, folders that cannot be trusted or written.
+#include "../testing.h"
 #include "cache.h"
-#include "testing.h"
 
 #include <quern/cache.h>
 
