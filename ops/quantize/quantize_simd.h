@@ -83,34 +83,46 @@ QN_INLINE coded encode(qni_dtype dtype, const void *x, int i, f32v inverse, cons
                               : encode_f32((const float *)x + i, inverse, k);
 }
 
-/** 128 elements. Those `ahead` bytes further on are asked of memory meanwhile. */
-QN_INLINE void encode_row(qni_dtype dtype, const char *x, uint8_t *q, f32v inverse,
+/** 128 elements. Those `ahead` bytes further on are asked of memory meanwhile; 0: none. */
+QN_INLINE void encode_row(qni_dtype dtype, bool streams, const char *x, uint8_t *q, f32v inverse,
                           const rounding *k, int64_t ahead) {
     for (int i = 0; i < QNI_BLOCK; i += 4 * QN_LANES) {
-        for (int64_t at = 0; at < 4 * QN_LANES * qni_element_bytes(dtype); at += cache_line)
+        for (int64_t at = 0; ahead > 0 && at < 4 * QN_LANES * qni_element_bytes(dtype);
+             at += cache_line)
             __builtin_prefetch(x + i * qni_element_bytes(dtype) + at + ahead);
         const coded low = encode(dtype, x, i, inverse, k);
         const coded high = encode(dtype, x, i + 2 * QN_LANES, inverse, k);
         u8v codes = join_u8(with_signs(low), with_signs(high)) - k->first;
         codes &= (u8v)(codes != k->dropped);
-        memcpy(q + i, &codes, sizeof codes);
+        if (streams)
+            __builtin_nontemporal_store(codes, (u8v *)(void *)(q + i));
+        else
+            memcpy(q + i, &codes, sizeof codes);
     }
 }
 
-/** The largest magnitude's bits in `rows` of 128 elements; a NaN's are larger than infinity's. */
-QN_INLINE uint32_t top_of_rows(qni_dtype dtype, const char *x, int64_t rows, int64_t row_bytes) {
-    u32v top32 = {};
-    u16v top16 = {};
-    for (int64_t r = 0; r < rows; r++, x += row_bytes)
-        for (size_t i = 0; i < QNI_BLOCK * (size_t)qni_element_bytes(dtype); i += sizeof top32) {
-            u32v bits;
-            memcpy(&bits, x + i, sizeof bits);
-            if (dtype == QNI_F32)
-                top32 = __builtin_elementwise_max(top32, bits & 0x7FFFFFFF);
-            else
-                top16 = __builtin_elementwise_max(top16, (u16v)bits & 0x7FFF);
-        }
-    return dtype == QNI_F32 ? __builtin_reduce_max(top32) : __builtin_reduce_max(top16);
+/** Bits of the largest magnitudes so far, one dtype's in use; a NaN's are larger than infinity's. */
+typedef struct tops {
+    u32v of32;
+    u16v of16;
+} tops;
+
+/** 128 elements more; meanwhile memory is asked for those at `next`. */
+QN_INLINE void add_row(qni_dtype dtype, tops *t, const char *x, const char *next) {
+    for (size_t i = 0; i < QNI_BLOCK * (size_t)qni_element_bytes(dtype); i += sizeof(u32v)) {
+        u32v bits;
+        memcpy(&bits, x + i, sizeof bits);
+        if (next && i % cache_line == 0)
+            __builtin_prefetch((const void *)((uintptr_t)next + i));
+        if (dtype == QNI_F32)
+            t->of32 = __builtin_elementwise_max(t->of32, bits & 0x7FFFFFFF);
+        else
+            t->of16 = __builtin_elementwise_max(t->of16, (u16v)bits & 0x7FFF);
+    }
+}
+
+QN_INLINE uint32_t top_of(qni_dtype dtype, const tops *t) {
+    return dtype == QNI_F32 ? __builtin_reduce_max(t->of32) : __builtin_reduce_max(t->of16);
 }
 
 QN_INLINE float float_of_top(qni_dtype dtype, uint32_t top) {
@@ -120,19 +132,41 @@ QN_INLINE float float_of_top(qni_dtype dtype, uint32_t top) {
 }
 
 /** Blocks side by side whose scales are computed together, so that divisions do not wait for each other. */
-enum { BATCH = 16 };
+enum { BATCH = 16, TALL_BATCH = 4, ROWS_AHEAD = 8 };
 
 typedef struct batch {
     uint32_t tops[BATCH], largest; // magnitudes' bits; largest of all
     float scales[BATCH], inverses[BATCH];
 } batch;
 
+/** Largest magnitudes of `count` tall blocks, by rows of all of them: a row of one is too short for the processor to
+ *  see it coming. Meanwhile memory is asked for the rows below and, at the end, for the first of the next blocks. */
+QN_INLINE void find_tall_tops(qni_dtype dtype, batch *a, const char *x, int count, int64_t rows,
+                              int64_t row_bytes) {
+    const int64_t block = QNI_BLOCK * qni_element_bytes(dtype);
+    const int64_t below = ROWS_AHEAD * row_bytes, beside = count * block + below - rows * row_bytes;
+    tops t[TALL_BATCH] = {};
+    for (int64_t r = 0; r < rows; r++)
+        for (int i = 0; i < count; i++) {
+            const char *at = x + r * row_bytes + i * block;
+            const int64_t ahead = r + ROWS_AHEAD < rows ? below : beside;
+            add_row(dtype, &t[i], at, (const char *)((uintptr_t)at + (uintptr_t)ahead));
+        }
+    for (int i = 0; i < count; i++)
+        a->tops[i] = top_of(dtype, &t[i]);
+}
+
 QN_INLINE void batch_tops(qni_dtype dtype, batch *a, const char *x, int count, int64_t rows,
                           int64_t row_bytes) {
     *a = (batch){};
+    if (rows > 1)
+        find_tall_tops(dtype, a, x, count, rows, row_bytes);
     for (int i = 0; i < count; i++) {
-        a->tops[i] =
-            top_of_rows(dtype, x + i * QNI_BLOCK * qni_element_bytes(dtype), rows, row_bytes);
+        if (rows == 1) {
+            tops t = {};
+            add_row(dtype, &t, x + i * QNI_BLOCK * qni_element_bytes(dtype), nullptr);
+            a->tops[i] = top_of(dtype, &t);
+        }
         a->largest = a->tops[i] > a->largest ? a->tops[i] : a->largest;
     }
 }
@@ -145,27 +179,46 @@ QN_INLINE void batch_scales(qni_dtype dtype, batch *a, const qni_quantize_proble
     }
 }
 
+/** The codes of `count` blocks side by side. */
+QN_INLINE void encode_blocks(qni_dtype dtype, bool streams, const qni_quantize_problem *p,
+                             const qni_block *b, int count, const batch *a, const rounding *k) {
+    const int64_t element = qni_element_bytes(dtype), x_bytes = p->x_row * element;
+    const int64_t ahead = b->rows > 1 ? 2 * x_bytes : 2 * count * QNI_BLOCK * element;
+    const char *x = (const char *)p->x + b->row * x_bytes + b->col * element;
+    uint8_t *q = p->q + b->row * p->q_row + b->col;
+    for (int64_t r = 0; r < b->rows; r++, x += x_bytes, q += p->q_row)
+        for (int i = 0; i < count; i++)
+            encode_row(dtype, streams, x + i * QNI_BLOCK * element, q + i * QNI_BLOCK,
+                       (f32v){} + a->inverses[i], k, ahead);
+}
+
+/** Codes from here on are stored past the caches: the first would be gone before anyone reads them. */
+constexpr int64_t stream_bytes = 8 << 20;
+
+/** Whether codes go past the caches: much of it, whole cache lines. Blocks of one row were no faster for it. */
+static inline bool streams_out(const qni_quantize_problem *p) {
+    return p->block_rows > 1 && p->rows * p->cols >= stream_bytes &&
+           (uintptr_t)p->q % cache_line == 0 && p->q_row % cache_line == 0;
+}
+
 /** `count` blocks of all 128 columns, from b to the right; count is at most BATCH. */
 QN_INLINE void quantize_full(qni_dtype dtype, const qni_quantize_problem *p, const qni_block *b,
                              int count, const rounding *k) {
     const int64_t element = qni_element_bytes(dtype), x_bytes = p->x_row * element;
-    const int64_t q_bytes = p->q_row, rows = b->rows;
-    const char *x = (const char *)p->x + b->row * x_bytes + b->col * element;
-    uint8_t *q = p->q + b->row * q_bytes + b->col;
     const uint32_t infinity = dtype == QNI_F32 ? 0x7F800000 : dtype == QNI_F16 ? 0x7C00 : 0x7F80;
     batch a;
-    batch_tops(dtype, &a, x, count, rows, x_bytes);
+    batch_tops(dtype, &a, (const char *)p->x + b->row * x_bytes + b->col * element, count, b->rows,
+               x_bytes);
     if (a.largest >= infinity) {
         qni_quantize_blocks_scalar(p, b, count);
         return;
     }
     batch_scales(dtype, &a, p);
     memcpy(b->scale, a.scales, (size_t)count * sizeof *a.scales);
-    for (int i = 0; i < count; i++)
-        for (int64_t r = 0; r < rows; r++)
-            encode_row(dtype, x + i * QNI_BLOCK * element + r * x_bytes,
-                       q + i * QNI_BLOCK + r * q_bytes, (f32v){} + a.inverses[i], k,
-                       2 * count * QNI_BLOCK * element);
+    if (streams_out(p))
+        encode_blocks(dtype, true, p, b, count, &a, k);
+    else
+        encode_blocks(dtype, false, p, b, count, &a, k);
 }
 
 /** A block at the right edge: a copy of it, padded with zeros, goes through quantize_full. */
@@ -182,6 +235,7 @@ static void quantize_partial(qni_dtype dtype, const qni_quantize_problem *p, con
     }
     qni_quantize_problem padded = *p;
     padded.x = x, padded.q = q, padded.x_row = padded.q_row = QNI_BLOCK;
+    padded.rows = b->rows, padded.cols = QNI_BLOCK;
     const qni_block block = {.rows = b->rows, .cols = QNI_BLOCK, .scale = b->scale};
     if (dtype == QNI_F32)
         quantize_full(QNI_F32, &padded, &block, 1, k);
@@ -196,7 +250,7 @@ static void quantize_partial(qni_dtype dtype, const qni_quantize_problem *p, con
 /** How many of `left` blocks go together from b on; 0 if b itself is partial. */
 static inline int batch_size(const qni_quantize_problem *p, const qni_block *b, int64_t left) {
     const int64_t in_row = (p->cols - b->col) / QNI_BLOCK;
-    const int64_t most = p->block_rows == 1 ? BATCH : in_row > 0;
+    const int64_t most = p->block_rows == 1 ? BATCH : TALL_BATCH;
     const int64_t count = left < in_row ? left : in_row;
     return (int)(count < most ? count : most);
 }
@@ -213,6 +267,8 @@ QN_INLINE void quantize_blocks_as(qni_dtype dtype, const qni_quantize_problem *p
             quantize_partial(dtype, p, &b, &k);
         i += count > 0 ? count : 1;
     }
+    if (streams_out(p))
+        __atomic_thread_fence(__ATOMIC_SEQ_CST); // such stores are ordered by nothing less
 }
 
 static void quantize_blocks(const qni_quantize_problem *p, int64_t first, int64_t last) {

@@ -483,6 +483,57 @@ static void test_threads(void **state) {
     }
 }
 
+// ---- so many codes that they go past the caches
+
+enum {
+    HUGE_ROWS = 4000,
+    HUGE_COLS = 2112,
+    HUGE_SCALES = 32 * 17
+}; // blocks are cut off at both edges
+
+static uint16_t huge_x[HUGE_ROWS * HUGE_COLS];
+alignas(64) static uint8_t huge_q[HUGE_ROWS * HUGE_COLS], huge_want[HUGE_ROWS * HUGE_COLS];
+
+static void assert_huge(qni_run_fn run, qni_quantize_problem p, const float want[HUGE_SCALES]) {
+    static float scale[HUGE_SCALES];
+    memset(huge_q, 0xFF, sizeof huge_q);
+    memset(scale, 0xFF, sizeof scale);
+    p.q = huge_q, p.scale = scale;
+    assert_int_equal(run(nullptr, stream, &p), QN_OK);
+    assert_memory_equal(huge_q, huge_want, sizeof huge_q);
+    assert_memory_equal(scale, want, sizeof scale);
+}
+
+/** Blocks of 128 x 128, one of them with an infinity: each kernel's bits are those of the definition. */
+static void test_past_the_caches(void **state) {
+    (void)state;
+    static float want[HUGE_SCALES];
+    uint32_t random = 1;
+    for (int64_t i = 0; i < HUGE_ROWS * HUGE_COLS; i++) {
+        random = random * 1664525 + 1013904223;
+        huge_x[i] = (uint16_t)((random >> 31 << 15) | (0x3A80 + (random >> 20) % 2048));
+    }
+    huge_x[200 * HUGE_COLS + 300] = 0x7F80;
+    const qni_quantize_problem p = {.dtype_x = QNI_BF16,
+                                    .kind = QNI_FP8_E4M3FN,
+                                    .rows = HUGE_ROWS,
+                                    .cols = HUGE_COLS,
+                                    .block_rows = QNI_BLOCK,
+                                    .x = huge_x,
+                                    .q = huge_want,
+                                    .scale = want,
+                                    .x_row = HUGE_COLS,
+                                    .q_row = HUGE_COLS,
+                                    .scale_row = 17,
+                                    .eps = 1e-4f};
+    qni_quantize_ref(&p);
+    if (__builtin_cpu_supports("avx2"))
+        assert_huge(qni_quantize_avx2, p, want);
+    if (__builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq"))
+        assert_huge(qni_quantize_avx512, p, want);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kernels_on_cpu),
@@ -491,6 +542,7 @@ int main(void) {
         cmocka_unit_test(test_range_is_used),
         cmocka_unit_test(test_nan_and_infinity),
         cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_past_the_caches),
         cmocka_unit_test(test_empty),
         cmocka_unit_test(test_convert_to_fnuz),
         cmocka_unit_test(test_convert_to_fn),
