@@ -215,8 +215,12 @@ static void test_cpu(void **) {
 }
 
 static void test_cpu_f32(void **) {
-    static const char *const env[] = {"QUERN_DISABLE=attention.cpu_avx512bf16", nullptr};
-    child_run(compare_cuts, (void *)(uintptr_t)&cpu, env);
+    static const char *const wide[] = {"QUERN_DISABLE=attention.cpu_avx512bf16", nullptr},
+                             *const narrow[] = {"QUERN_DISABLE=attention.cpu_avx512bf16,"
+                                                "attention.cpu_avx512",
+                                                nullptr};
+    child_run(compare_cuts, (void *)(uintptr_t)&cpu, wide);
+    child_run(compare_cuts, (void *)(uintptr_t)&cpu, narrow);
 }
 
 static void test_gpu(void **state) {

@@ -102,6 +102,14 @@ static const qni_attention_spec specs[] = {
     {PAGED, 2, {1, 2}, {300, 77}, HEADS(8, 1, 128), TYPES(QNI_BF16, QNI_E4M3FNUZ, QNI_BF16), .page = 16,
      .is_hnd = true, .has_scales = true, .has_lse = true},
     {PAGED, 2, {1, 2}, {70, 77}, HEADS(4, 1, 256), TYPES(QNI_F16, QNI_E4M3FN, QNI_F16), .page = 8, .gap = 16},
+    // Few rows of every count, with head dims of every rest.
+    {DENSE, 1, {1}, {203}, HEADS(1, 1, 80), BF16, .has_lse = true, QUICK},
+    {PAGED, 2, {1, 1}, {200, 97}, HEADS(2, 1, 112), BF16, .page = 16, .is_hnd = true, QUICK},
+    {DENSE, 1, {3}, {100}, HEADS(1, 1, 72), F16, .is_causal = true, .has_lse = true},
+    {DENSE, 1, {1}, {203}, HEADS(5, 1, 112), F16, .has_lse = true, QUICK},
+    {DENSE, 1, {2}, {203}, HEADS(3, 1, 80), ALL_OF(QNI_F32), .is_causal = true, .has_lse = true, QUICK},
+    {DENSE, 1, {1}, {193}, HEADS(7, 1, 64), BF16, .has_lse = true, QUICK},
+    {DENSE, 1, {2}, {203}, HEADS(4, 1, 128), BF16, .is_causal = true, .has_lse = true},
     // Split keys: fixed chunks, shared by fewer work items, with sinks.
     {PAGED, 2, {1, 3}, {150, 40}, HEADS(4, 2, 64), BF16, .page = 16, .chunk = 32, .is_causal = true, .has_lse = true,
      QUICK},

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention on the CPU for requests of few rows, as in decoding: limited by the memory that keys and values come from.
 //
-// With rows in lanes most lanes would idle. Here a vector is GROUP rows of four cells each:
+// With rows in lanes most lanes would idle. attention_decode_narrow_simd.h has what 8 lanes do. With 4 and 16 a vector is
+// GROUP rows of four cells each:
 //
 //   scores    lanes (row, cell): s += q[row][4c + i] * k[key][4c + i], k's four cells repeated for each row; the four
 //             lanes of a row are added for four keys at once, which gives lanes (row, key)
@@ -13,10 +14,17 @@
 
 #include "attention_simd.h"
 
+enum { DECODE_ROWS = 8 }; // most rows of a request
+
+#if QN_LANES == 8
+#include "attention_decode_narrow_simd.h"
+#else
 enum {
-    FOUR = 4,                // cells of a row in a vector; keys whose sums are found together
-    GROUP = QN_LANES / FOUR, // rows of a vector
-    DECODE_ROWS = 8,         // most rows of a request
+    FOUR = 4,                   // cells of a row in a vector; keys whose sums are found together
+    GROUP = QN_LANES / FOUR,    // rows of a vector
+    DECODE_CELLS = FOUR * PAIR, // a row's elements are a multiple of this
+    DECODE_WIDTH = QN_LANES,
+    DECODE_PACKS_Q = true, // from the tile's
     BLOCK_VECTORS = 4,
     BLOCK = BLOCK_VECTORS * QN_LANES, // elements of v whose sums stay in registers
     AHEAD = 32                        // keys from one that is read in place to the one asked for
@@ -54,9 +62,6 @@ QN_INLINE f32v multiply_add(f32v acc, f32v a, f32v b) {
 #define FOURS(name, a, b, i, j, k, l)                                                              \
     __builtin_shufflevector(a, b, (i), (j), (k), (l), (i) + 4, (j) + 4, (k) + 4, (l) + 4, (i) + 8, \
                             (j) + 8, (k) + 8, (l) + 8, (i) + 12, (j) + 12, (k) + 12, (l) + 12)
-#elif QN_LANES == 8
-#define FOURS(name, a, b, i, j, k, l)                                                              \
-    __builtin_shufflevector(a, b, (i), (j), (k), (l), (i) + 4, (j) + 4, (k) + 4, (l) + 4)
 #else
 #define FOURS(name, a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
 #endif
@@ -295,6 +300,8 @@ static void decode_chunk(tile *t, uint32_t row, range seen, uint32_t begin, uint
     }
 }
 
+#endif
+
 /** Whether a request goes this way; by what it asks alone, as bits differ from a tile's. */
 static bool is_decode(const tile *t) {
     return (int64_t)t->request->qo_len * t->p->args.group <= DECODE_ROWS && !t->has_extras &&
@@ -309,16 +316,17 @@ static void run_item(const qni_attention_problem *p, const qk_attention_work *wo
     tile t;
     t.p = p, t.request = &request, t.index = work->request, t.kv_head = kv_head;
     t.element_bytes = qni_dtype_bytes(p->dtype_kv);
-    t.cells = round_up(g->head_dim_qk, FOUR * PAIR) / PAIR;
     t.has_extras =
         g->pos_encoding == QK_POS_ALIBI || g->soft_cap > 0 || g->mask_kind || g->custom_mask;
     t.decodes = is_decode(&t);
-    t.width = round_up(g->head_dim_vo, t.decodes ? QN_LANES : WIDTH);
+    t.cells = round_up(g->head_dim_qk, t.decodes ? DECODE_CELLS : 4 * PAIR) / PAIR;
+    t.width = round_up(g->head_dim_vo, t.decodes ? DECODE_WIDTH : WIDTH);
     for (uint32_t row = work->row_begin; row < work->row_end; row += ROWS) {
         t.count = work->row_end - row < ROWS ? work->row_end - row : ROWS;
         const range seen = set_rows(&t, row);
         uint32_t begin = work->kv_begin;
-        pack_q(&t);
+        if (DECODE_PACKS_Q || !t.decodes)
+            pack_q(&t);
         do {
             const uint32_t end = qk_attention_next_chunk(&request, begin, work->kv_end);
             if (t.decodes)

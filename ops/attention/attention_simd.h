@@ -149,8 +149,9 @@ QN_INLINE void load_row_of(qni_dtype dtype, const void *p, int64_t from, int64_t
     int64_t d = 0;
     for (; d + QN_LANES <= dim; d += QN_LANES)
         put(out + d, load_kv(dtype, p, from + d));
-    for (; d < room; d++)
-        out[d] = d < dim ? (float)qni_get(dtype, p, from + d) : 0;
+    for (; d < dim; d++)
+        out[d] = (float)qni_get(dtype, p, from + d);
+    memset(out + d, 0, (size_t)(room - d) * sizeof *out);
 }
 
 /** Elements of a row as f32: `dim` of them, then zeros up to `room`. */
@@ -201,7 +202,7 @@ static void pack_q(tile *t) {
     memset(t->q, 0, (size_t)(t->cells * ROWS) * sizeof *t->q);
     for (int64_t r = 0; r < t->count; r++) {
         load_row(t->p->dtype, g->q.data, qni_attention_q_offset(g, &t->rows[r]), dim,
-                 round_up(dim, QN_LANES), x);
+                 round_up(t->cells * PAIR, QN_LANES), x);
         rotate(t, x, offset + t->rows[r].query);
         to_cells(x, t->cells, t->q + r, ROWS);
     }
@@ -223,13 +224,13 @@ static void pack_k(tile *t, uint32_t first, int64_t keys) {
         }
 #endif
 #ifndef QN_BF16
-        if (dim % QN_LANES == 0) {
-            load_row(t->p->dtype_kv, g->k.data, from, dim, dim, to);
+        if (t->cells % QN_LANES == 0) {
+            load_row(t->p->dtype_kv, g->k.data, from, dim, t->cells, to);
             rotate(t, to, key);
             continue;
         }
 #endif
-        load_row(t->p->dtype_kv, g->k.data, from, dim, round_up(dim, QN_LANES), x);
+        load_row(t->p->dtype_kv, g->k.data, from, dim, round_up(t->cells * PAIR, QN_LANES), x);
         rotate(t, x, key);
         to_cells(x, t->cells, to, 1);
     }
