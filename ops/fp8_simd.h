@@ -72,10 +72,21 @@ QN_INLINE u32v encode_number(f32v v, const rounding *k) {
     return codes;
 }
 
-/** The same of any values; a NaN gets the kind's NaN. */
+/** encode_number of any values; a NaN gets the kind's NaN. */
 QN_INLINE u32v encode_any(f32v v, const rounding *k) {
     const u32v is_nan = (u32v)(v != v);
     return (encode_number(v, k) & ~is_nan) | (is_nan & k->nan);
 }
+
+#if defined(__AVX512VBMI__) && QN_LANES == 16
+/** encode_number but for the sign, which is each lane's own: a code is the low byte and the top bit. */
+QN_INLINE u32v encode_signed(f32v v, const rounding *k) {
+    const f32v max = (f32v)((u32v){} + k->max), smallest = (f32v)((u32v){} + k->smallest);
+    const f32v number = _mm512_range_ps(v, max, 0x2); // of the magnitudes the smaller, v's sign
+    const f32v field = (f32v)((u32v)number & 0xFF800000);
+    const f32v binade = _mm512_range_ps(field, smallest, 0x3); // of the magnitudes the larger
+    return (u32v)(number + binade * k->adjusted) + ((u32v)binade >> k->shift);
+}
+#endif
 
 #endif

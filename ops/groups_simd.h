@@ -20,19 +20,34 @@ typedef struct chunk {
 /** A function that is called once for many elements: all mixes of an op's code share its copies. */
 #define QN_SHARED static __attribute__((noinline))
 
+/** Codes of 2 QN_LANES values, none of them a NaN. */
+QN_INLINE void store_numbers(bool split, bool streams, const rounding *kind, const f32v v[2],
+                             uint8_t *out) {
+#if defined(__AVX512VBMI__) && QN_LANES == 16
+    const u32v a = encode_signed(v[0], kind), b = encode_signed(v[1], kind);
+    u8_codes codes = pick_bytes(split, 0, a, b) | (pick_bytes(split, 3, a, b) & 0x80);
+    if (kind->dropped == 0x80)
+        codes &= (u8_codes)(codes != 0x80);
+    PUT(streams, out, codes);
+#else
+    store_codes(split, streams, out, encode_number(v[0], kind), encode_number(v[1], kind));
+#endif
+}
+
 /** Codes of `count` values, held two vectors by two as simd.h has them, but for the last that do not fill two. Gives
  *  whether NaNs are among the values; unless `has_nans`, their codes are wrong then. */
 QN_INLINE bool encode_pairs(bool split, bool streams, bool has_nans, const rounding *kind,
                             const float *y, int64_t count, float inverse, uint8_t *out) {
-    f32v sums[2] = {}; // which a NaN makes NaN; infinities may, too, which only costs time
+    f32v sums[2] = {}, v[2]; // a NaN makes them NaN; infinities may, too, which only costs time
     for (int64_t i = 0; i + 2 * QN_LANES <= count; i += 2 * QN_LANES) {
-        u32v codes[2];
         for (int k = 0; k < 2; k++) {
-            const f32v v = load(QNI_F32, y, i + k * QN_LANES) * inverse;
-            sums[k] += v;
-            codes[k] = has_nans ? encode_any(v, kind) : encode_number(v, kind);
+            v[k] = load(QNI_F32, y, i + k * QN_LANES) * inverse;
+            sums[k] += v[k];
         }
-        store_codes(split, streams, out + i, codes[0], codes[1]);
+        if (has_nans)
+            store_codes(split, streams, out + i, encode_any(v[0], kind), encode_any(v[1], kind));
+        else
+            store_numbers(split, streams, kind, v, out + i);
     }
     const f32v sum = sums[0] + sums[1];
     return __builtin_reduce_or((u32v)(sum != sum)) != 0;

@@ -184,28 +184,34 @@ QN_INLINE void store_two_some(bool split, qni_dtype dtype, void *p, int64_t i, i
     memcpy((char *)p + i * size, buffer, (size_t)(count * size));
 }
 
+#if defined(__AVX512VBMI__) && QN_LANES == 16
+typedef uint8_t u8_codes __attribute__((vector_size(2 * QN_LANES)));
+
+/** One byte of each lane, the low one or the top one. */
+QN_INLINE u8_codes pick_bytes(bool split, uint8_t byte, u32v a, u32v b) {
+    typedef uint8_t u8_all __attribute__((vector_size(64)));
+    u8_all from = {};
+    for (int i = 0; i < 32; i++)
+        from[i] = (uint8_t)(byte + (split ? i / 2 * 4 + i % 2 * 64 : i * 4));
+    const u8_all bytes = (u8_all)_mm512_permutex2var_epi8((__m512i)a, (__m512i)from, (__m512i)b);
+    u8_codes low;
+    memcpy(&low, &bytes, sizeof low);
+    return low;
+}
+#endif
+
 /** 2 QN_LANES codes from the low bytes of lanes. */
 QN_INLINE void store_codes(bool split, bool streams, void *p, u32v a, u32v b) {
 #if defined(__AVX512VBMI__) && QN_LANES == 16
-    typedef uint8_t u8_all __attribute__((vector_size(64)));
-    typedef uint8_t u8_half __attribute__((vector_size(32)));
-    u8_all from;
-    for (int i = 0; i < 32; i++)
-        from[i] = (uint8_t)(split ? i / 2 * 4 + i % 2 * 64 : i * 4);
-    for (int i = 32; i < 64; i++)
-        from[i] = 0;
-    const u8_all codes = (u8_all)_mm512_permutex2var_epi8((__m512i)a, (__m512i)from, (__m512i)b);
-    u8_half low;
-    memcpy(&low, &codes, sizeof low);
-    PUT(streams, p, low);
-    return;
-#endif
+    PUT(streams, p, pick_bytes(split, 0, a, b));
+#else
     if (split) {
         PUT(streams, p, __builtin_convertvector((a & 0xFF) | b << 8, u16v));
         return;
     }
     PUT(streams, p, __builtin_convertvector(a, u8v));
     PUT(streams, (char *)p + sizeof(u8v), __builtin_convertvector(b, u8v));
+#endif
 }
 
 /** Bits of the largest magnitude of each lane, whose order is that of the magnitudes; NaNs do not count. */
