@@ -126,6 +126,8 @@ def test_each_allocation(name, mode, shim, inputs, tmp_path):
         done = run(COMMANDS[name], shim, inputs, out, SCARCE_AT=str(n), **({"SCARCE_ON": "1"} if mode == "on" else {}))
         if done.returncode == usual.returncode and stable(done.stdout) == stable(usual.stdout):
             fault = None if same_files(name, written(out), wanted) else "other files"
+        elif name.startswith("check") and done.returncode == 0 and "out of memory" in done.stdout:
+            fault = None  # problems that may need more than there is are left out, and say why
         elif done.returncode not in (1, 2) and not (done.returncode == LOADER[0] and LOADER[1] in done.stderr):
             fault = f"exit status {done.returncode}"
         elif "memory" not in done.stderr:
