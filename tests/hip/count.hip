@@ -16,6 +16,7 @@ static void launch(int device) {
     hipStream_t stream;
     OK(hipSetDevice(device));
     int *x = device_array<int>(N);
+    OK(hipMemset(x, 0, N * sizeof *x));
     OK(hipStreamCreateWithFlags(&stream, 0));
     for (int i = 0; i < LAUNCHES; i++)
         twice<<<dim3(N / BLOCK), dim3(BLOCK), 0, stream>>>(x);
