@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The most f32 FMAs that threads do at once in 256-bit registers. bench/peers.py compiles this and holds AVX2 kernels to it.
+// The most f32 FMAs that threads do at once in 256-bit registers. bench/peers.py compiles this and
+// holds AVX2 kernels to it.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -19,8 +20,8 @@ static void *multiply(void *turns) {
     return nullptr;
 }
 
-/** Another of the allowed processors than `home`, the `i`-th one; a thread left to the scheduler may share
- *  the caller's for as long as it lives. */
+/** Another of the allowed processors than `home`, the `i`-th one; a thread left to the scheduler
+ *  may share the caller's for as long as it lives. */
 static cpu_set_t other_processor(cpu_set_t allowed, int home, int i) {
     cpu_set_t one;
     CPU_ZERO(&one);
@@ -32,7 +33,7 @@ static cpu_set_t other_processor(cpu_set_t allowed, int home, int i) {
 
 /** Keeps the calling thread on the processor that it is on. */
 static int stay(void) {
-    int home = sched_getcpu();
+    const int home = sched_getcpu();
     cpu_set_t one;
     CPU_ZERO(&one);
     CPU_SET(home, &one);
@@ -40,7 +41,8 @@ static int stay(void) {
     return home;
 }
 
-/** Runs `turns` of the chains on each of `threads` (at most 64) and gives the operations done: two an FMA. */
+/** Runs `turns` of the chains on each of `threads` (at most 64) and gives the operations done: two
+ *  an FMA. */
 double fma_peak(int threads, long turns) {
     pthread_t others[64];
     cpu_set_t allowed;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a call costs the host beyond the driver's own launch: rounds of qn_rmsnorm of one short row and of an empty
-// kernel launched through the CUDA driver take turns; microseconds a call, medians of the rounds.
+// What a call costs the host beyond the driver's own launch: rounds of qn_rmsnorm of one short row
+// and of an empty kernel launched through the CUDA driver take turns; microseconds a call, medians
+// of the rounds.
 //
 //   launch_bench [DEVICE]      default: cuda:0
 #include <quern/norm.h>
@@ -96,7 +97,7 @@ int main(int argc, char **argv) {
     DLTensor x = bf16(memory, id, 2, shape), out = bf16((char *)memory + 2 * H, id, 2, shape);
     DLTensor weight = bf16((char *)memory + 4 * H, id, 1, width);
     for (int round = -2; round < ROUNDS; round++) { // two to warm up
-        double start = now_us();
+        const double start = now_us();
         for (int i = 0; i < CALLS; i++)
             check(qn_rmsnorm(stream, &out, &x, &weight, 1e-6f), "qn_rmsnorm");
         const double middle = now_us();

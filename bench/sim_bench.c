@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Speed of the simulator on one core, checks off: `name value unit` lines, or one JSON object with --json.
+// Speed of the simulator on one core, checks off: `name value unit` lines, or one JSON object with
+// --json.
 //
 //   sim_bench [--json] [PART]     only the lines whose name contains PART
 //
-// Each figure is the median of REPEATS timings of at least MIN_SECONDS of the thread's processor time each, so that
-// a busy machine changes it little.
+// Each figure is the median of REPEATS timings of at least MIN_SECONDS of the thread's processor
+// time each, so that a busy machine changes it little.
 #include "../sim/isa/isa.h"
 
 #include <getopt.h>
@@ -24,16 +25,15 @@ static double seconds(void) {
 }
 
 static int compare_doubles(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
+    const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
 /** Calls a second of `run`, each of which does `count` units of work. */
 static double rate(void (*run)(void *), void *state, double count) {
     double rates[REPEATS];
-    for (double start = seconds(); seconds() - start < MIN_SECONDS;) {
+    for (double start = seconds(); seconds() - start < MIN_SECONDS;)
         run(state); // warm up
-    }
     for (int r = 0; r < REPEATS; r++) {
         double start = seconds(), elapsed = 0, calls = 0;
         for (; elapsed < MIN_SECONDS; elapsed = seconds() - start) {
@@ -100,19 +100,18 @@ typedef struct matrix_state {
 } matrix_state;
 
 static double random_normal(void) {
-    double u = (rand() + 1.0) / ((double)RAND_MAX + 2.0), v = rand() / (double)RAND_MAX;
+    const double u = (rand() + 1.0) / ((double)RAND_MAX + 2.0), v = rand() / (double)RAND_MAX;
     return sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
 }
 
 static uint64_t quantised(element t, double x) {
-    if (t.bias == 0) {
+    if (t.bias == 0)
         return (uint64_t)(int64_t)lrint(x * 40) & ((1ull << t.bits) - 1);
-    }
     int smallest = 1 - t.bias, e = x == 0 ? smallest : ilogb(x);
     e = e < smallest ? smallest : e;
     uint64_t m =
         (uint64_t)llrint(ldexp(fabs(x), t.fraction - e)); // 2^(fraction + 1) carries upward
-    uint64_t magnitude = m + ((uint64_t)(e + t.bias - 1) << t.fraction);
+    const uint64_t magnitude = m + ((uint64_t)(e + t.bias - 1) << t.fraction);
     return magnitude == 0 ? 0 : magnitude | (uint64_t)(x < 0) << (t.bits - 1);
 }
 
@@ -120,10 +119,9 @@ static uint64_t quantised(element t, double x) {
 static void fill(sim_wave *wave, element t) {
     for (int i = 0; i < C_REG * SIM_LANES; i++) {
         uint64_t x = 0;
-        int lane = i % SIM_LANES, reg = i / SIM_LANES;
-        for (int at = 0; at < 32; at += t.bits) {
+        const int lane = i % SIM_LANES, reg = i / SIM_LANES;
+        for (int at = 0; at < 32; at += t.bits)
             x |= quantised(t, random_normal()) << at;
-        }
         wave->v[reg][lane] = (uint32_t)(reg % 2 == 1 && t.bits == 64 ? x >> 32 : x);
     }
     for (int i = 0; i < 32 * SIM_LANES; i++) {
@@ -346,9 +344,8 @@ static void prepare_wave(vector_state *s, const vector_line *line) {
         float x = 1.0f + (float)(i % 97) / 128;
         memcpy(&w->v[i / SIM_LANES][i % SIM_LANES], &x, sizeof x);
     }
-    for (uint32_t lane = 0; lane < SIM_LANES; lane++) {
+    for (uint32_t lane = 0; lane < SIM_LANES; lane++)
         w->v[1][lane] = line->stride * lane;
-    }
     w->exec = line->exec;
     w->vcc = SOME;
     w->mode = SIM_MODE_FLOAT_PLAIN | SIM_MODE_IEEE | SIM_MODE_DX10_CLAMP;
@@ -362,9 +359,8 @@ static void prepare_wave(vector_state *s, const vector_line *line) {
 static void bench_vector(const vector_line *line) {
     static const uint32_t s_endpgm = 0xbf810000;
     vector_state *s = aligned_alloc(64, (sizeof *s + 63) / 64 * 64);
-    if (!s) {
+    if (!s)
         exit(1);
-    }
     memset(s, 0, sizeof *s);
     uint32_t n = 0;
     for (uint32_t i = 0; i < VECTOR_BATCH; i++) {
@@ -413,11 +409,9 @@ int main(int argc, char **argv) {
             bench_matrix(&matrix_lines[i], true);
         }
     }
-    for (size_t i = 0; i < sizeof vector_lines / sizeof *vector_lines; i++) {
-        if (strstr(vector_lines[i].name, part)) {
+    for (size_t i = 0; i < sizeof vector_lines / sizeof *vector_lines; i++)
+        if (strstr(vector_lines[i].name, part))
             bench_vector(&vector_lines[i]);
-        }
-    }
     printf("%s", as_json ? "\n}\n" : "");
     return 0;
 }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long the simulated MI300X takes for one FP8 GEMM, by ways of simulating: `name value unit` lines, or JSON.
+// How long the simulated MI300X takes for one FP8 GEMM, by ways of simulating: `name value unit`
+// lines, or JSON.
 //
 //   sim_gemm [--json] [--runs N] [M N K] [QUERN_SIM...]
 //
-// Each text given for QUERN_SIM is a process of its own, that multiplies through the public API: e4m3fnuz by packed
-// e4m3fnuz into bf16, normal data, 4096 x 2112 x 7168 where no size is given. The time is the wall clock's, from the
-// launch to the end, the median of N runs (default 3). Every result is compared with the CPU's.
+// Each text given for QUERN_SIM is a process of its own, that multiplies through the public API:
+// e4m3fnuz by packed e4m3fnuz into bf16, normal data, 4096 x 2112 x 7168 where no size is given.
+// The time is the wall clock's, from the launch to the end, the median of N runs (default 3). Every
+// result is compared with the CPU's.
 #include <quern/quern.h>
 
 #include <ctype.h>
@@ -60,17 +62,15 @@ typedef struct matrix {
 
 static int64_t num_bytes(const matrix *x) {
     int64_t count = x->t.dtype.bits / 8;
-    for (int32_t i = 0; i < x->t.ndim; i++) {
+    for (int32_t i = 0; i < x->t.ndim; i++)
         count *= x->shape[i];
-    }
     return count;
 }
 
 static matrix *make(const place *p, DLDataType dtype, int32_t ndim, const int64_t *shape) {
     matrix *x = calloc(1, sizeof *x);
-    if (!x) {
+    if (!x)
         exit(1);
-    }
     memcpy(x->shape, shape, (size_t)ndim * sizeof *shape);
     x->t = (DLTensor){
         .device = qn_device_id(p->device), .ndim = ndim, .dtype = dtype, .shape = x->shape};
@@ -92,8 +92,9 @@ static matrix *copy_to(const place *to, qn_stream *stream, matrix *from) {
 /** Nearly normal: the sum of four uniform numbers. */
 static float random_normal(uint64_t *state) {
     *state = *state * 6364136223846793005u + 1442695040888963407u;
-    uint64_t x = *state >> 32;
-    int sum = (int)(x & 255) + (int)(x >> 8 & 255) + (int)(x >> 16 & 255) + (int)(x >> 24 & 255);
+    const uint64_t x = *state >> 32;
+    const int sum =
+        (int)(x & 255) + (int)(x >> 8 & 255) + (int)(x >> 16 & 255) + (int)(x >> 24 & 255);
     return (float)(sum - 510) / 148;
 }
 
@@ -102,9 +103,8 @@ static void make_quantised(const place *cpu, matrix **q, matrix **scale, int64_t
                            int64_t block_rows) {
     matrix *x = make2(cpu, f32, rows, k);
     uint64_t state = (uint64_t)rows;
-    for (int64_t i = 0; i < rows * k; i++) {
+    for (int64_t i = 0; i < rows * k; i++)
         ((float *)x->t.data)[i] = random_normal(&state);
-    }
     *q = make2(cpu, fp8, rows, k);
     *scale = make2(cpu, f32, (rows + block_rows - 1) / block_rows, (k + BLOCK - 1) / BLOCK);
     check(qn_quantize_fp8(cpu->stream, &(*q)->t, &(*scale)->t, &x->t, block_rows, BLOCK, 1e-4f));
@@ -152,9 +152,8 @@ static problem pack(const place *p, const problem *host) {
 
 /** The codes' magnitudes. No code is NaN. */
 static void remove_signs(const matrix *x) {
-    for (int64_t i = 0; i < num_bytes(x); i++) {
+    for (int64_t i = 0; i < num_bytes(x); i++)
         ((uint8_t *)x->t.data)[i] &= 0x7f;
-    }
 }
 
 static float of_bf16(uint16_t bits) {
@@ -164,7 +163,8 @@ static float of_bf16(uint16_t bits) {
     return x;
 }
 
-/** The largest error beside its bound: two roundings to bf16, and twice k of f32 in the products' magnitude. */
+/** The largest error beside its bound: two roundings to bf16, and twice k of f32 in the products'
+ *  magnitude. */
 static double worst_error(const place *cpu, problem *host, const matrix *got) {
     double worst = 0;
     host->d = make2(cpu, f32, m, n);
@@ -175,10 +175,11 @@ static double worst_error(const place *cpu, problem *host, const matrix *got) {
     magnitudes.d = make2(cpu, f32, m, n);
     multiply(cpu, &magnitudes);
     for (int64_t i = 0; i < m * n; i++) {
-        double want = ((float *)host->d->t.data)[i];
-        double bound = 0x1p-7 * fabs(want) +
-                       2 * (double)k * 0x1p-24 * ((float *)magnitudes.d->t.data)[i] + 0x1p-126;
-        double error = fabs(of_bf16(((uint16_t *)got->t.data)[i]) - want) / bound;
+        const double want = ((float *)host->d->t.data)[i];
+        const double bound = 0x1p-7 * fabs(want) +
+                             2 * (double)k * 0x1p-24 * ((float *)magnitudes.d->t.data)[i] +
+                             0x1p-126;
+        const double error = fabs(of_bf16(((uint16_t *)got->t.data)[i]) - want) / bound;
         worst = error <= worst ? worst : error;
     }
     return worst;
@@ -187,7 +188,7 @@ static double worst_error(const place *cpu, problem *host, const matrix *got) {
 // ---- one way of simulating
 
 static int compare_doubles(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
+    const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
@@ -216,22 +217,21 @@ static int run_mode(const char *mode, bool is_first) {
     problem device = pack(&sim, &host);
     double times[MAX_RUNS];
     for (int64_t i = 0; i < runs; i++) {
-        double start = seconds();
+        const double start = seconds();
         multiply(&sim, &device);
         times[i] = seconds() - start;
     }
     const char *kernel = qn_last_kernel();
     qsort(times, (size_t)runs, sizeof *times, compare_doubles);
-    double error = worst_error(&cpu, &host, copy_to(&cpu, sim.stream, device.d));
+    const double error = worst_error(&cpu, &host, copy_to(&cpu, sim.stream, device.d));
     report(mode, is_first, times[runs / 2], kernel, error);
     return error <= 1 ? 0 : 1;
 }
 
 static bool run_in_child(const char *mode, bool is_first) {
     pid_t child = fork();
-    if (child == 0) {
+    if (child == 0)
         _exit(run_mode(mode, is_first));
-    }
     int status = 1;
     return child > 0 && waitpid(child, &status, 0) == child && status == 0;
 }
@@ -258,14 +258,13 @@ static void read_options(int argc, char **argv) {
                                             {"runs", required_argument, nullptr, 'r'},
                                             {"help", no_argument, nullptr, 'h'},
                                             {}};
-    for (int c; (c = getopt_long(argc, argv, "h", options, nullptr)) != -1;) {
+    for (int c; (c = getopt_long(argc, argv, "h", options, nullptr)) != -1;)
         if (c == 'j')
             as_json = true;
         else if (c == 'r')
             runs = read_number(optarg, MAX_RUNS);
         else
             end_with_usage(c == 'h' ? 0 : 2);
-    }
 }
 
 int main(int argc, char **argv) {
@@ -283,9 +282,8 @@ int main(int argc, char **argv) {
     bool ok = true;
     printf("%s", as_json ? "{" : "");
     fflush(stdout);
-    for (int i = 0; i < num_modes; i++) {
+    for (int i = 0; i < num_modes; i++)
         ok &= run_in_child(modes[i], i == 0);
-    }
     printf("%s", as_json ? "\n}\n" : "");
     return ok ? 0 : 1;
 }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a process takes from nothing to the end of its first kernel on the simulated GPU: `name value unit` lines.
+// How long a process takes from nothing to the end of its first kernel on the simulated GPU: `name
+// value unit` lines.
 //
 //   sim_load [--json] LIBRARY OBJECT
 //
-// OBJECT is straight_gpu.c's, of 100 KB, of which the kernel executes every instruction once: the worst case, since
-// instructions are decoded when they are first reached. Each of RUNS processes loads the library and the module, runs
-// one wave, and runs it again; medians of the wall clock's times. The lanes' results are compared with the host's.
+// OBJECT is straight_gpu.c's, of 100 KB, of which the kernel executes every instruction once: the
+// worst case, since instructions are decoded when they are first reached. Each of RUNS processes
+// loads the library and the module, runs one wave, and runs it again; medians of the wall clock's
+// times. The lanes' results are compared with the host's.
 #include "../sim/hip/hip.h"
 #include "straight.h"
 
@@ -55,9 +57,8 @@ static void open_library(const char *path) {
 
 static uint32_t expected(uint32_t lane) {
     uint32_t x = lane, y = 1;
-    for (uint32_t i = 0; i < STRAIGHT_STEPS; i++) {
+    for (uint32_t i = 0; i < STRAIGHT_STEPS; i++)
         x = straight_step(x, &y, i);
-    }
     return x;
 }
 
@@ -88,12 +89,10 @@ static void measure(const char *library, double times[NUM_PHASES]) {
     launch(kernel, out);
     at[4] = milliseconds();
     need(hip.hipMemcpy(got, out, sizeof got, hipMemcpyDeviceToHost) == hipSuccess, "no copy");
-    for (uint32_t lane = 0; lane < STRAIGHT_LANES; lane++) {
+    for (uint32_t lane = 0; lane < STRAIGHT_LANES; lane++)
         need(got[lane] == expected(lane), "a wrong result");
-    }
-    for (int i = 0; i < NUM_PHASES; i++) {
+    for (int i = 0; i < NUM_PHASES; i++)
         times[i] = at[i + 1] - at[i];
-    }
 }
 
 /** The same in a process of its own. */
@@ -103,18 +102,18 @@ static bool measure_cold(const char *library, double times[NUM_PHASES]) {
     pid_t child = fork();
     if (child == 0) {
         measure(library, times);
-        bool sent = write(ends[1], times, NUM_PHASES * sizeof *times) > 0;
+        const bool sent = write(ends[1], times, NUM_PHASES * sizeof *times) > 0;
         _exit(!sent);
     }
-    bool ok = child > 0 && waitpid(child, &status, 0) == child && status == 0 &&
-              read(ends[0], times, NUM_PHASES * sizeof *times) > 0;
+    const bool ok = child > 0 && waitpid(child, &status, 0) == child && status == 0 &&
+                    read(ends[0], times, NUM_PHASES * sizeof *times) > 0;
     close(ends[0]);
     close(ends[1]);
     return ok;
 }
 
 static int compare_doubles(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
+    const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
@@ -133,11 +132,11 @@ static void report(bool as_json, const char *name, double value, bool is_last) {
 }
 
 int main(int argc, char **argv) {
-    bool as_json = argc > 1 && !strcmp(argv[1], "--json");
+    const bool as_json = argc > 1 && !strcmp(argv[1], "--json");
     need(argc == 3 + as_json, "usage: sim_load [--json] LIBRARY OBJECT");
     FILE *file = fopen(argv[2 + as_json], "rb");
     need(file && fread(object, 1, sizeof object, file) > 0, "cannot read the object");
-    long bytes = ftell(file);
+    const long bytes = ftell(file);
     double times[NUM_PHASES + 1][RUNS];
     for (int run = 0; run < RUNS; run++) {
         double one[NUM_PHASES];
@@ -151,9 +150,8 @@ int main(int argc, char **argv) {
     char all[80];
     snprintf(all, sizeof all, "cold load of %ld bytes and first launch", bytes);
     printf("%s", as_json ? "{\n" : "");
-    for (int i = 0; i < NUM_PHASES; i++) {
+    for (int i = 0; i < NUM_PHASES; i++)
         report(as_json, names[i], median(times[i]), false);
-    }
     report(as_json, all, median(times[NUM_PHASES]), true);
     printf("%s", as_json ? "}\n" : "");
     return 0;

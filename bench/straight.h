@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A computation of some thousand different steps: unrolled, a kernel of 100 KB that runs each instruction once.
+// A computation of some thousand different steps: unrolled, a kernel of 100 KB that runs each
+// instruction once.
 #ifndef BENCH_STRAIGHT_H
 #define BENCH_STRAIGHT_H
 
@@ -8,7 +9,7 @@
 enum { STRAIGHT_STEPS = 6200, STRAIGHT_LANES = 64 };
 
 static inline uint32_t straight_step(uint32_t x, uint32_t *y, uint32_t i) {
-    uint32_t shift = i % 31 + 1;
+    const uint32_t shift = i % 31 + 1;
     switch (i % 9) {
     case 0:
         return x * (2 * i + 3) + *y;

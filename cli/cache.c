@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// quern cache: where JIT-compiled kernels are kept, what is there, whether it is sound; and removing it.
+// quern cache: where JIT-compiled kernels are kept, what is there, whether it is sound; and
+// removing it.
 #include "cli.h"
 
 #include <inttypes.h>
@@ -67,7 +68,7 @@ static qn_status show(bool is_verify) {
 
 static qn_status print_path(void) {
     char path[4096];
-    qn_status st = qn_cache_path(path, sizeof path);
+    const qn_status st = qn_cache_path(path, sizeof path);
     if (st != QN_OK)
         return cli_fail_lib(st, "cache");
     if (as_json)
@@ -78,7 +79,7 @@ static qn_status print_path(void) {
 
 static qn_status clear(void) {
     int64_t removed = 0;
-    qn_status st = qn_cache_clear(&removed);
+    const qn_status st = qn_cache_clear(&removed);
     if (st != QN_OK)
         return cli_fail_lib(st, "cache");
     if (as_json)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// quern check: which kernels run on a device, why the others do not, and whether each agrees with its op's
-// definition; --report keeps all of it in a file to send.
+// quern check: which kernels run on a device, why the others do not, and whether each agrees with
+// its op's definition; --report keeps all of it in a file to send.
 #include "file.h"
 
 #include <errno.h>
@@ -82,7 +82,8 @@ static json_t *result_json(const qn_check_result *r) {
         "detail", r->detail ? r->detail : "", "evidence", r->evidence);
 }
 
-/** Where a text of evidence stands from the strongest kind, 0, to the weakest; -1 if there is none. */
+/** Where a text of evidence stands from the strongest kind, 0, to the weakest; -1 if there is
+ *  none. */
 static int weakness(const char *evidence) {
     static const char *const kinds[] = {"measured", "ISA text", "LLVM", "inferred"};
     for (int i = 0; evidence && i < 4; i++)
@@ -99,7 +100,7 @@ static void note_run(summary *s, kernel_row *row, const qn_check_result *r) {
     }
     row->passed += r->passed;
     row->chosen += r->is_choice;
-    double error = isnan(r->error) ? INFINITY : r->error;
+    const double error = isnan(r->error) ? INFINITY : r->error;
     if (error > row->worst)
         row->worst = error;
     if (r->time_ns >= 0 && (row->fastest_ns < 0 || r->time_ns < row->fastest_ns))
@@ -133,7 +134,7 @@ static void read_key(const char *path, const char *key, char *value, size_t room
         cli_out_of_memory();
     *value = '\0';
     while (file && fgets(line, sizeof line, file)) {
-        size_t length = strlen(key);
+        const size_t length = strlen(key);
         if (strncmp(line, key, length) != 0)
             continue;
         char *from = line + length + strspn(line + length, " \t:=\"");
@@ -151,7 +152,7 @@ static json_t *host_json(void) {
     uname(&u);
     read_key("/proc/cpuinfo", "model name", cpu, sizeof cpu);
     read_key("/etc/os-release", "PRETTY_NAME", system, sizeof system);
-    int64_t memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    const int64_t memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
     return cli_json_pack("{s:o, s:s, s:s, s:o, s:I, s:I}", "system", cli_json_text(system),
                          "kernel", u.release, "machine", u.machine, "cpu", cli_json_text(cpu),
                          "cpus", (json_int_t)sysconf(_SC_NPROCESSORS_ONLN), "memory_bytes",
@@ -178,7 +179,7 @@ static qn_status write_report(const summary *s, const cli_device *device) {
     json_t *report = report_json(s, device);
     char *text = cli_json_dump(report, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
     json_decref(report);
-    qn_status st = cli_write_text(report_path, text, force);
+    const qn_status st = cli_write_text(report_path, text, force);
     free(text);
     return st;
 }
@@ -225,7 +226,7 @@ static qn_status check_ops(int count, char **ops) {
         char known[1024] = "", guess[CLI_GUESS_ROOM];
         bool found = false;
         for (const char *const *op = qn_op_names(); *op; op++) {
-            size_t used = strlen(known);
+            const size_t used = strlen(known);
             snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", *op);
             found = found || strcmp(*op, ops[i]) == 0;
         }
@@ -243,15 +244,15 @@ static bool run_op(summary *s, cli_device *device, const char *op) {
                               .quick = quick,
                               .timed_runs = report_path || as_json ? 3 : 1,
                               .evidence = verbose};
-    qn_status st = qn_check(device->device, op, &check, note, s);
+    const qn_status st = qn_check(device->device, op, &check, note, s);
     if (st == QN_OK || st == QN_E_MISMATCH)
         return true;
     s->error = cli_text("%s", qn_last_error());
     return false;
 }
 
-/** Checks the ops named, or all. A disagreement is noted, and does not stop the next op; a device that
- *  fails does, and what was found until then is shown all the same. */
+/** Checks the ops named, or all. A disagreement is noted, and does not stop the next op; a device
+ *  that fails does, and what was found until then is shown all the same. */
 static void run_checks(summary *s, cli_device *device, int count, char **named) {
     const char *const *ops = count ? (const char *const *)named : qn_op_names();
     if (ops == qn_op_names())

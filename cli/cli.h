@@ -17,8 +17,8 @@
 /** What the shell sees. */
 enum { CLI_DONE = 0, CLI_CHECK_FAILED = 1, CLI_BAD_INPUT = 2 };
 
-/** Stores the message and gives the code, to be returned at once. Messages name the file, tensor or option,
- *  what was found and what is accepted. */
+/** Stores the message and gives the code, to be returned at once. Messages name the file, tensor or
+ *  option, what was found and what is accepted. */
 qn_status cli_fail(qn_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 const char *cli_error(void);
 /** Prints the last message after "quern COMMAND: " and gives the exit status that fits the code. */
@@ -30,15 +30,16 @@ int cli_finish(const char *command, qn_status status);
         if (status_of_call != QN_OK)                                                               \
             return status_of_call;                                                                 \
     } while (0)
-/** Of a call that did not succeed, keeps the status in st and goes to the label out, which gives back what is held. */
+/** Of a call that did not succeed, keeps the status in st and goes to the label out, which gives
+ *  back what is held. */
 #define CLI_TRY_OUT(call)                                                                          \
     do {                                                                                           \
         if ((st = (call)) != QN_OK)                                                                \
             goto out;                                                                              \
     } while (0)
 
-/** "; did you mean X?" into buf if the word found is close to a word X of `accepted`, which are parted by commas, bars or
- *  blanks; else "". Gives buf. (guess.c) */
+/** "; did you mean X?" into buf if the word found is close to a word X of `accepted`, which are
+ *  parted by commas, bars or blanks; else "". Gives buf. (guess.c) */
 const char *cli_guess(const char *found, size_t length, const char *accepted, char *buf,
                       size_t room);
 enum { CLI_GUESS_ROOM = 80 };
@@ -87,8 +88,9 @@ extern const cli_command *const cli_commands[];
 const cli_command *cli_command_find(const char *name);
 /** Their names, parted by blanks. */
 const char *cli_command_names(void);
-/** Reads argv into the command's options and moves its other arguments to the front; *count is their
- *  number. Unknown options, missing or malformed values are errors that name what is accepted. */
+/** Reads argv into the command's options and moves its other arguments to the front; *count is
+ *  their number. Unknown options, missing or malformed values are errors that name what is
+ *  accepted. */
 qn_status cli_options_parse(const cli_command *command, int argc, char **argv, int *count,
                             bool *wants_help);
 void cli_help_command(FILE *to, const cli_command *command);
@@ -109,14 +111,16 @@ void cli_json_add(json_t *array, json_t *value);
 void cli_json_set(json_t *object, const char *name, json_t *value);
 /** As json_dumps, never null; the caller frees it. */
 char *cli_json_dump(const json_t *value, size_t flags);
-/** The value in lines, for people as well, the last one ended too; releases the value. The caller frees the text. */
+/** The value in lines, for people as well, the last one ended too; releases the value. The caller
+ *  frees the text. */
 char *cli_json_lines(json_t *value);
 /** Prints these lines. Errors: QN_E_IO. */
 qn_status cli_print_json(json_t *value);
 
 // ---- output (output.c)
 
-/** Text of an XML file, as of a drawing. Control characters, which XML has none of, become U+FFFD. */
+/** Text of an XML file, as of a drawing. Control characters, which XML has none of, become
+ *  U+FFFD. */
 void cli_write_xml(FILE *to, const char *text);
 /** Text of others for a terminal: control characters as \uNNNN. */
 void cli_write_plain(FILE *to, const char *text);

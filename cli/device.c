@@ -14,7 +14,7 @@ static qn_status fail_spec(qn_status status, const char *what, const char *spec)
     static qn_device_info infos[MOST];
     char guess[CLI_GUESS_ROOM], accepted[MOST * sizeof infos->spec] = "auto";
     int32_t count = MOST;
-    qn_status st = cli_fail_lib(status, what);
+    const qn_status st = cli_fail_lib(status, what);
     infos[0].struct_size = sizeof *infos;
     if (!spec || status == QN_E_MEMORY || qn_device_list(infos, &count) != QN_OK)
         return st;
@@ -40,7 +40,8 @@ qn_status cli_device_open(cli_device *out, const char *spec) {
     return st;
 }
 
-/** Says once that the CPU had fewer threads than when it was opened: figures and times are of those. */
+/** Says once that the CPU had fewer threads than when it was opened: figures and times are of
+ *  those. */
 static void warn_of_few_threads(const cli_device *device) {
     static bool has_warned;
     qn_device_info now = {.struct_size = sizeof now};
@@ -100,6 +101,6 @@ qn_status cli_tensor_store(void *to, cli_device *device, const cli_tensor *from)
     DLTensor target = from->t;
     target.data = to;
     target.device = (DLDevice){kDLCPU, 0};
-    qn_status st = qn_copy(device->stream, &target, &from->t);
+    const qn_status st = qn_copy(device->stream, &target, &from->t);
     return st == QN_OK ? qn_stream_sync(device->stream) : st;
 }

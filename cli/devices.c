@@ -19,7 +19,7 @@ static qn_status list_devices(qn_device_info **infos, int32_t *count) {
         *infos = room ? cli_alloc((size_t)room * sizeof **infos) : nullptr;
         for (int32_t i = 0; i < room; i++)
             (*infos)[i].struct_size = sizeof **infos;
-        qn_status st = qn_device_list(*infos, count);
+        const qn_status st = qn_device_list(*infos, count);
         if (st != QN_OK)
             return cli_fail_lib(st, "devices");
     } while (*count > room);

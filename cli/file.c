@@ -46,7 +46,7 @@ qn_status cli_output_check(const char *path, bool force) {
     if (!force && cli_exists(path))
         return cli_fail_exists(path);
     char *copy = cli_text("%s", path);
-    bool fits = access(dirname(copy), W_OK | X_OK) == 0;
+    const bool fits = access(dirname(copy), W_OK | X_OK) == 0;
     free(copy);
     return fits ? QN_OK : cli_fail(QN_E_IO, "%s: cannot be created: %s", path, strerror(errno));
 }
@@ -57,7 +57,7 @@ static void sync_parent(const char *path) {
     const char *slash = strrchr(path, '/');
     snprintf(parent, sizeof parent, "%.*s", slash ? (int)(slash - path + 1) : 1,
              slash ? path : ".");
-    int fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0) {
         fsync(fd);
         close(fd);
@@ -95,7 +95,7 @@ qn_status cli_output_open(cli_output *out, const char *path, int64_t bytes, bool
     out->path = cli_text("%s", path);
     cli_catch_signals();
     out->temp = cli_temp_file(path);
-    qn_status st = out->temp ? reserve(out, bytes) : cli_fail_path(path, "cannot be created");
+    const qn_status st = out->temp ? reserve(out, bytes) : cli_fail_path(path, "cannot be created");
     if (st != QN_OK)
         cli_output_discard(out);
     return st;
@@ -104,11 +104,11 @@ qn_status cli_output_open(cli_output *out, const char *path, int64_t bytes, bool
 qn_status cli_output_write(cli_output *out, const void *data, int64_t bytes, int64_t offset) {
     const char *from = data;
     while (bytes > 0) {
-        qn_status st = cli_check_signals();
+        const qn_status st = cli_check_signals();
         if (st != QN_OK)
             return st;
-        size_t step = bytes < 16 << 20 ? (size_t)bytes : 16 << 20;
-        ssize_t done = pwrite(out->temp->fd, from, step, offset);
+        const size_t step = bytes < 16 << 20 ? (size_t)bytes : 16 << 20;
+        const ssize_t done = pwrite(out->temp->fd, from, step, offset);
         if (done < 0 && errno == EINTR)
             continue;
         if (done <= 0)
@@ -175,6 +175,6 @@ qn_status cli_output_text(cli_output *out, const char *path, const char *text, b
 
 qn_status cli_write_text(const char *path, const char *text, bool force) {
     cli_output out;
-    qn_status st = cli_output_text(&out, path, text, force);
+    const qn_status st = cli_output_text(&out, path, text, force);
     return st == QN_OK ? cli_output_commit(&out) : st;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folders that appear whole, with a list of what quern put there: only what is on such a list may be replaced.
+// Folders that appear whole, with a list of what quern put there: only what is on such a list may
+// be replaced.
 #include "file.h"
 
 #include <errno.h>
@@ -23,15 +24,17 @@ static qn_status walk_entry(const char *folder, const char *name, int depth, vis
                             void *context) {
     struct stat info;
     char *path = cli_path(folder, name);
-    qn_status st = lstat(path, &info) != 0  ? cli_fail_path(path, "cannot be read")
-                   : !S_ISDIR(info.st_mode) ? visit(context, name)
-                   : depth + 1 == MAX_DEPTH ? cli_fail(QN_E_INVALID, "%s: lies too deep", path)
-                                            : walk(folder, name, depth + 1, visit, context);
+    const qn_status st = lstat(path, &info) != 0  ? cli_fail_path(path, "cannot be read")
+                         : !S_ISDIR(info.st_mode) ? visit(context, name)
+                         : depth + 1 == MAX_DEPTH
+                             ? cli_fail(QN_E_INVALID, "%s: lies too deep", path)
+                             : walk(folder, name, depth + 1, visit, context);
     free(path);
     return st;
 }
 
-/** Visits every file in a folder and below; `inner` is "" or the path in it that the walk has come to. */
+/** Visits every file in a folder and below; `inner` is "" or the path in it that the walk has come
+ *  to. */
 static qn_status walk(const char *folder, const char *inner, int depth, visit_fn visit,
                       void *context) {
     char *path = *inner ? cli_path(folder, inner) : cli_text("%s", folder);
@@ -95,7 +98,7 @@ typedef struct claim {
 static qn_status check_name(void *context, const char *name) {
     const claim *c = context;
     json_t *text = cli_json_text(name);
-    bool is_listed = json_object_get(c->names, json_string_value(text)) != nullptr;
+    const bool is_listed = json_object_get(c->names, json_string_value(text)) != nullptr;
     json_decref(text);
     return is_listed ? QN_OK
                      : cli_fail(QN_E_INVALID,
@@ -110,7 +113,7 @@ static qn_status check_ours(const char *path) {
         return cli_fail(QN_E_INVALID, "%s: is no folder, and a folder is to be written there",
                         path);
     claim c = {path, read_list(path)};
-    qn_status st = walk(path, "", 0, check_name, &c);
+    const qn_status st = walk(path, "", 0, check_name, &c);
     json_decref((json_t *)(uintptr_t)c.names);
     return st;
 }

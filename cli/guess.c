@@ -8,11 +8,12 @@
 enum { MAX_WORD = 48 };
 
 static int least(int a, int b, int c) {
-    int m = a < b ? a : b;
+    const int m = a < b ? a : b;
     return m < c ? m : c;
 }
 
-/** How many letters have to be put in, left out, exchanged, or swapped with a neighbour (optimal string alignment). */
+/** How many letters have to be put in, left out, exchanged, or swapped with a neighbour (optimal
+ *  string alignment). */
 static int distance(const char *a, size_t a_length, const char *b, size_t b_length) {
     int rows[3][MAX_WORD + 1];
     int *old = rows[0], *last = rows[1], *now = rows[2];

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON: jansson with every result checked. What cannot be made ends the command with a message, so that nothing is
-// written of which a part is missing.
+// JSON: jansson with every result checked. What cannot be made ends the command with a message, so
+// that nothing is written of which a part is missing.
 #include "cli.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/** For jansson, most of whose calls tell of a failed allocation by a null or a -1 that is easily passed over. */
+/** For jansson, most of whose calls tell of a failed allocation by a null or a -1 that is easily
+ *  passed over. */
 static void *alloc_or_exit(size_t bytes) {
     void *memory = malloc(bytes ? bytes : 1);
     if (!memory)
@@ -91,7 +92,7 @@ char *cli_json_lines(json_t *value) {
 
 qn_status cli_print_json(json_t *value) {
     char *lines = cli_json_lines(value);
-    qn_status st = cli_print(lines);
+    const qn_status st = cli_print(lines);
     free(lines);
     return st;
 }

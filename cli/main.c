@@ -19,7 +19,7 @@ const char *cli_command_names(void) {
     static char names[256];
     *names = '\0';
     for (const cli_command *const *c = cli_commands; *c; c++) {
-        size_t used = strlen(names);
+        const size_t used = strlen(names);
         snprintf(names + used, sizeof names - used, "%s%s", used ? " " : "", (*c)->name);
     }
     return names;
@@ -37,7 +37,7 @@ static int fail_command(const char *name) {
 static int run_command(const cli_command *command, int argc, char **argv) {
     int count = 0;
     bool wants_help = false;
-    qn_status st = cli_options_parse(command, argc, argv, &count, &wants_help);
+    const qn_status st = cli_options_parse(command, argc, argv, &count, &wants_help);
     if (st != QN_OK)
         return cli_finish(command->name, st);
     if (!wants_help)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mapped inputs, and what other programs do to them meanwhile: a file that is cut short is an error with its name, not
-// the end by SIGBUS that reading behind its end is.
+// Mapped inputs, and what other programs do to them meanwhile: a file that is cut short is an error
+// with its name, not the end by SIGBUS that reading behind its end is.
 #include "file.h"
 
 #include <errno.h>
@@ -34,13 +34,13 @@ static struct cli_source *source_at(const uint8_t *address) {
     return s;
 }
 
-/** Puts zeros in the place of all from the page on, so that the reader goes on to where the error is noticed. Any
- *  thread may come here; none changes the list meanwhile. */
+/** Puts zeros in the place of all from the page on, so that the reader goes on to where the error
+ *  is noticed. Any thread may come here; none changes the list meanwhile. */
 static void on_missing_page(int number, siginfo_t *info, void *) {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uint8_t *from = (uint8_t *)((uintptr_t)info->si_addr / page * page);
     const struct cli_source *s = source_at(info->si_addr);
-    size_t bytes = s ? (size_t)(s->data + s->was.st_size - from) : 0;
+    const size_t bytes = s ? (size_t)(s->data + s->was.st_size - from) : 0;
     if (!s || mmap(from, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
                    -1, 0) == MAP_FAILED)
         signal(number, SIG_DFL); // it comes again, and ends the process
@@ -69,8 +69,8 @@ static qn_status check_source(const struct cli_source *s) {
         return cli_fail(QN_E_IO,
                         "%s: changed while it was read: it had %lld bytes, now it has %lld",
                         s->path, (long long)s->was.st_size, (long long)now.st_size);
-    bool is_unwritten = now.st_mtim.tv_sec == s->was.st_mtim.tv_sec &&
-                        now.st_mtim.tv_nsec == s->was.st_mtim.tv_nsec;
+    const bool is_unwritten = now.st_mtim.tv_sec == s->was.st_mtim.tv_sec &&
+                              now.st_mtim.tv_nsec == s->was.st_mtim.tv_nsec;
     return is_unwritten ? QN_OK
                         : cli_fail(QN_E_IO, "%s: was written to while it was read", s->path);
 }
@@ -93,7 +93,7 @@ qn_status cli_check_inputs(void) {
 // ---- opening
 
 qn_status cli_fail_path(const char *path, const char *action) {
-    int code = errno;
+    const int code = errno;
     return cli_fail(code == ENOENT ? QN_E_NOT_FOUND : QN_E_IO, "%s: %s: %s", path, action,
                     strerror(code));
 }
@@ -134,7 +134,7 @@ static qn_status map_fd(cli_map *out, int fd) {
 qn_status cli_map_open(cli_map *out, const char *path) {
     *out = (cli_map){.path = cli_text("%s", path)};
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a pipe is refused, not waited for
-    qn_status st = fd < 0 ? cli_fail_path(path, "cannot open") : map_fd(out, fd);
+    const qn_status st = fd < 0 ? cli_fail_path(path, "cannot open") : map_fd(out, fd);
     if (fd >= 0)
         close(fd);
     if (st != QN_OK)
@@ -152,7 +152,7 @@ void cli_map_close(cli_map *map) {
 }
 
 void cli_map_release(const cli_map *map, int64_t begin, int64_t end) {
-    int64_t page = sysconf(_SC_PAGESIZE);
+    const int64_t page = sysconf(_SC_PAGESIZE);
     begin = (begin + page - 1) / page * page;
     end = end / page * page;
     if (end > begin)

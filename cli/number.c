@@ -19,15 +19,16 @@ static double get_f64(const char *at) {
 
 /** Sign, exponent and mantissa of a binary format without infinities or NaN, as a double. */
 static double assemble(bool is_negative, int exponent, int bias, int mantissa, int mantissa_bits) {
-    double size = exponent ? ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits)
-                           : ldexp(mantissa, 1 - bias - mantissa_bits);
+    const double size =
+        exponent ? ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits)
+                 : ldexp(mantissa, 1 - bias - mantissa_bits);
     return is_negative ? -size : size;
 }
 
 static double get_f16(const char *at) {
     uint16_t bits;
     memcpy(&bits, at, sizeof bits);
-    int exponent = bits >> 10 & 31, mantissa = bits & 1023;
+    const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
     if (exponent == 31)
         return mantissa ? NAN : bits >> 15 ? -INFINITY : INFINITY;
     return assemble(bits >> 15, exponent, 15, mantissa, 10);
@@ -77,7 +78,8 @@ bool cli_same_dtype(DLDataType a, DLDataType b) {
     return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
 }
 
-/** splitmix64. Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014. */
+/** splitmix64. Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators",
+ *  2014. */
 uint64_t cli_random_next(cli_random *random) {
     uint64_t z = random->state += 0x9E3779B97F4A7C15;
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9;
@@ -91,6 +93,6 @@ static double uniform(cli_random *random) {
 }
 
 double cli_random_normal(cli_random *random) {
-    double radius = sqrt(-2 * log(uniform(random)));
+    const double radius = sqrt(-2 * log(uniform(random)));
     return radius * cos(2 * M_PI * uniform(random));
 }

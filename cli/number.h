@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Number formats as doubles, read from any address: what the command's own references are computed from.
-// Written from the formats' definitions, apart from the library's, so that one checks the other.
+// Number formats as doubles, read from any address: what the command's own references are computed
+// from. Written from the formats' definitions, apart from the library's, so that one checks the
+// other.
 #ifndef CLI_NUMBER_H
 #define CLI_NUMBER_H
 
 #include "cli.h"
 
-/** Element `index` of an array of dtype (float 16, 32 or 64, bfloat, e4m3fn, e4m3fnuz) as a double. */
+/** Element `index` of an array of dtype (float 16, 32 or 64, bfloat, e4m3fn, e4m3fnuz) as a
+ *  double. */
 double cli_number_get(DLDataType dtype, const void *array, int64_t index);
 /** The nearest bf16, ties to even; NaN stays NaN. */
 uint16_t cli_to_bf16(float value);

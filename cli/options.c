@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a subcommand's arguments by its table of options, and prints the help made from the same table.
+// Reads a subcommand's arguments by its table of options, and prints the help made from the same
+// table.
 #include "cli.h"
 
 #include <errno.h>
@@ -16,7 +17,7 @@ static const cli_option *option_find(const cli_command *command, const char *nam
 static qn_status fail_unknown(const cli_command *command, const char *name, int length) {
     char accepted[1024] = "--help";
     for (const cli_option *o = command->options; o->name; o++) {
-        size_t used = strlen(accepted);
+        const size_t used = strlen(accepted);
         snprintf(accepted + used, sizeof accepted - used, ", %s", o->name);
     }
     char guess[CLI_GUESS_ROOM];
@@ -27,7 +28,7 @@ static qn_status fail_unknown(const cli_command *command, const char *name, int 
 static qn_status set_int(const cli_option *o, const char *text) {
     char *end = nullptr;
     errno = 0;
-    long long value = strtoll(text, &end, 10);
+    const long long value = strtoll(text, &end, 10);
     if (end == text || *end || errno || value < o->min || value > o->max)
         return cli_fail(QN_E_INVALID,
                         "option %s: found '%s', accepted: a whole number from %lld to %lld",
@@ -37,7 +38,7 @@ static qn_status set_int(const cli_option *o, const char *text) {
 }
 
 static qn_status set_choice(const cli_option *o, const char *text) {
-    size_t length = strlen(text);
+    const size_t length = strlen(text);
     for (const char *choice = o->value; choice;) {
         const char *end = strchrnul(choice, '|');
         if ((size_t)(end - choice) == length && memcmp(choice, text, length) == 0) {
@@ -101,7 +102,7 @@ static qn_status option_read(given *seen, const cli_command *command, int argc, 
     const cli_option *o = option_find(command, text, (size_t)(equals - text));
     if (!o)
         return fail_unknown(command, text, (int)(equals - text));
-    qn_status st = note_given(seen, command, o);
+    const qn_status st = note_given(seen, command, o);
     if (st != QN_OK)
         return st;
     if (o->kind == CLI_FLAG && !*equals) {
@@ -141,7 +142,7 @@ qn_status cli_options_parse(const cli_command *command, int argc, char **argv, i
             *wants_help = true;
             return QN_OK;
         } else {
-            qn_status st = option_read(&seen, command, argc, argv, &i);
+            const qn_status st = option_read(&seen, command, argc, argv, &i);
             if (st != QN_OK)
                 return st;
         }

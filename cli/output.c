@@ -82,7 +82,7 @@ static bool is_control(const char *text) {
 
 void cli_write_xml(FILE *to, const char *text) {
     for (; *text; text++) {
-        bool is_strange = is_control(text);
+        const bool is_strange = is_control(text);
         fputs(is_strange     ? "\uFFFD"
               : *text == '<' ? "&lt;"
               : *text == '>' ? "&gt;"
@@ -95,7 +95,8 @@ void cli_write_xml(FILE *to, const char *text) {
 
 void cli_write_plain(FILE *to, const char *text) {
     for (; *text; text++) {
-        bool is_strange = is_control(text), is_long = is_strange && (unsigned char)*text == 0xC2;
+        const bool is_strange = is_control(text),
+                   is_long = is_strange && (unsigned char)*text == 0xC2;
         if (is_strange)
             fprintf(to, "\\u%04x", (unsigned char)text[is_long]);
         else
@@ -145,15 +146,15 @@ void cli_table_free(cli_table *table) {
 }
 
 void cli_table_print(cli_table *table, FILE *to) {
-    int columns = table->num_columns;
+    const int columns = table->num_columns;
     int *width = cli_alloc((size_t)columns * sizeof *width);
     for (int i = 0; i < table->num_cells; i++) {
-        int w = display_width(table->cells[i]);
+        const int w = display_width(table->cells[i]);
         width[i % columns] = w > width[i % columns] ? w : width[i % columns];
     }
     for (int i = 0; i < table->num_cells; i++) {
-        bool is_last = i % columns == columns - 1;
-        int padding = is_last ? 0 : width[i % columns] - display_width(table->cells[i]) + 2;
+        const bool is_last = i % columns == columns - 1;
+        const int padding = is_last ? 0 : width[i % columns] - display_width(table->cells[i]) + 2;
         fprintf(to, "%s%*s%s", table->cells[i], padding, "", is_last ? "\n" : "");
     }
     free(width);
@@ -186,9 +187,9 @@ void cli_progress_begin(const char *label, int64_t total) {
 
 static void progress_draw(double elapsed) {
     constexpr int WIDTH = 30;
-    double part = bar.total > 0 ? (double)bar.done / (double)bar.total : 1;
-    int filled = (int)(part * WIDTH);
-    double left = part > 0 ? elapsed / part - elapsed : 0;
+    const double part = bar.total > 0 ? (double)bar.done / (double)bar.total : 1;
+    const int filled = (int)(part * WIDTH);
+    const double left = part > 0 ? elapsed / part - elapsed : 0;
     fprintf(stderr, "\r%s [%.*s%*s] %3.0f %%, %.0f s left \033[K", bar.label, filled,
             "##############################", WIDTH - filled, "", 100 * part, left);
     bar.is_drawn = true;
@@ -198,7 +199,7 @@ void cli_progress_add(int64_t done) {
     bar.done += done;
     if (!bar.is_terminal)
         return;
-    double t = now();
+    const double t = now();
     if (t - bar.begun < 2 || t - bar.shown < 0.1)
         return;
     bar.shown = t;

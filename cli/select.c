@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which tensors of a checkpoint are quantised: linear layers by their names, as --include and --exclude say.
+// Which tensors of a checkpoint are quantised: linear layers by their names, as --include and
+// --exclude say.
 #include "select.h"
 
 #include <fnmatch.h>
 #include <string.h>
 
-/** Parts of names whose weights stay as they are: tables, norms, and what decides more than it computes. */
+/** Parts of names whose weights stay as they are: tables, norms, and what decides more than it
+ *  computes. */
 static const char *const kept[] = {"embed", "norm", "lm_head", "router", "mlp.gate."};
 
 static bool ends_with(const char *text, const char *end) {
-    size_t n = strlen(text), m = strlen(end);
+    const size_t n = strlen(text), m = strlen(end);
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
@@ -36,8 +38,8 @@ bool cli_select(cli_selection *selection, const st_tensor *tensor) {
     const char *name = tensor->name;
     if (tensor->ndim != 2 || !cli_is_float(tensor) || !ends_with(name, ".weight"))
         return false;
-    bool excluded = matches_any(&selection->exclude, selection->exclude_used, name);
-    bool included = matches_any(&selection->include, selection->include_used, name);
+    const bool excluded = matches_any(&selection->exclude, selection->exclude_used, name);
+    const bool included = matches_any(&selection->include, selection->include_used, name);
     bool is_kept = false;
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
         is_kept = is_kept || strcasestr(name, kept[i]);
@@ -54,6 +56,6 @@ static qn_status check_list(const char *option, const cli_list *list, const bool
 }
 
 qn_status cli_select_check(const cli_selection *selection) {
-    qn_status st = check_list("--include", &selection->include, selection->include_used);
+    const qn_status st = check_list("--include", &selection->include, selection->include_used);
     return st == QN_OK ? check_list("--exclude", &selection->exclude, selection->exclude_used) : st;
 }

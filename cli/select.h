@@ -10,8 +10,8 @@ typedef struct cli_selection {
     bool include_used[CLI_LIST_MAX], exclude_used[CLI_LIST_MAX];
 } cli_selection;
 
-/** A 2-D floating-point *.weight whose name matches none of the kept parts (or an --include), and no
- *  --exclude. Notes which patterns have matched something. */
+/** A 2-D floating-point *.weight whose name matches none of the kept parts (or an --include), and
+ *  no --exclude. Notes which patterns have matched something. */
 bool cli_select(cli_selection *selection, const st_tensor *tensor);
 /** Every pattern has matched a tensor; else it is a mistake. Errors: QN_E_INVALID. */
 qn_status cli_select_check(const cli_selection *selection);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Temporary files and folders: removed when the command ends, however it does. What a killed one has left is known by
-// its name and by the lock that died with its process, and goes when the same output is next begun.
+// Temporary files and folders: removed when the command ends, however it does. What a killed one
+// has left is known by its name and by the lock that died with its process, and goes when the same
+// output is next begun.
 #include "file.h"
 
 #include <dirent.h>
@@ -41,7 +42,7 @@ static bool remove_entries(int folder, int depth) {
 static void remove_at(int parent, const char *name, int depth) {
     if (unlinkat(parent, name, 0) == 0 || (errno != EISDIR && errno != EPERM) || depth == MAX_DEPTH)
         return;
-    int folder = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    const int folder = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (folder < 0)
         return;
     while (remove_entries(folder, depth)) // a folder that changes may not be read whole at once
@@ -58,14 +59,15 @@ static void remove_alive(void) {
 // ---- what killed processes have left
 
 static bool is_left(const char *name, const char *what) {
-    size_t length = strlen(what), mark = strlen(MARK);
+    const size_t length = strlen(what), mark = strlen(MARK);
     return strncmp(name, what, length) == 0 && strncmp(name + length, MARK, mark) == 0 &&
            strlen(name + length + mark) == RANDOM &&
            strspn(name + length + mark,
                   "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") == RANDOM;
 }
 
-/** Whether it is this user's and of no living process. The lock that tells is held until the descriptor is closed. */
+/** Whether it is this user's and of no living process. The lock that tells is held until the
+ *  descriptor is closed. */
 static bool is_abandoned(int fd) {
     struct stat info;
     return fstat(fd, &info) == 0 && (S_ISREG(info.st_mode) || S_ISDIR(info.st_mode)) &&
@@ -73,7 +75,7 @@ static bool is_abandoned(int fd) {
 }
 
 static void clear_one(int parent, const char *folder, const char *name) {
-    int fd = openat(parent, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    const int fd = openat(parent, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return;
     if (is_abandoned(fd)) {
@@ -115,7 +117,7 @@ static int make_file(char *path) {
 static int make_folder(char *path) {
     if (!mkdtemp(path))
         return -1;
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), error = errno;
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), error = errno;
     if (fd < 0)
         rmdir(path);
     errno = error;
@@ -140,7 +142,7 @@ static cli_temp *begin(const char *path, int (*make)(char *path)) {
         t->fd = -1;
     }
     if (t->fd < 0) {
-        int error = errno;
+        const int error = errno;
         free(t->path);
         free(t);
         errno = error;

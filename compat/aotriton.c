@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// AOTriton's flash attention over quern's: dense attention, whether there is a kernel, dropout's debug calls.
+// AOTriton's flash attention over quern's: dense attention, whether there is a kernel, dropout's
+// debug calls.
 #include "aotriton.h"
 
 // ---- dense

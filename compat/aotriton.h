@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of AOTriton's calls share: one call's arguments, their checks, numbers that may lie on either side.
+// What the files of AOTriton's calls share: one call's arguments, their checks, numbers that may
+// lie on either side.
 #ifndef QNI_AOTRITON_H
 #define QNI_AOTRITON_H
 
@@ -29,7 +30,8 @@ static inline qn_status qni_aotriton_under(const char *op, qn_status st) {
     return st == QN_OK ? st : QN_FAIL(st, "%s: %s", op, qn_last_error());
 }
 
-/** Whether the caller gave the tensor: AOTriton's empty views have no data. One that is misshapen is there, to be refused. */
+/** Whether the caller gave the tensor: AOTriton's empty views have no data. One that is misshapen
+ *  is there, to be refused. */
 static inline bool qni_aotriton_is_there(const DLTensor *t) {
     const bool has_sizes = t && t->ndim >= 0 && t->ndim <= 4 && (t->ndim == 0 || t->shape);
     return t && t->data && (!has_sizes || !qni_is_empty(t));
@@ -55,9 +57,11 @@ qn_status qni_aotriton_check_operand(const qni_aotriton_call *c, const char *nam
 qn_status qni_aotriton_check_outputs(const qni_aotriton_call *c, int64_t rows);
 /** sm_scale, dropout_p, ext, encoded_softmax. */
 qn_status qni_aotriton_check_scalars(const qni_aotriton_call *c);
-/** ext's workspace has these bytes, and what is written overlaps nothing; *out is null where none are needed. */
+/** ext's workspace has these bytes, and what is written overlaps nothing; *out is null where none
+ *  are needed. */
 qn_status qni_aotriton_take_workspace(const qni_aotriton_call *c, int64_t bytes, DLTensor **out);
-/** Reads dropout's numbers into args, and runs; then writes those that it took where the caller wants them. */
+/** Reads dropout's numbers into args, and runs; then writes those that it took where the caller
+ *  wants them. */
 qn_status qni_aotriton_run(const qni_aotriton_call *c, qn_attention_args *args);
 
 /** A tensor over another's memory; must stay where it was made. */

@@ -143,7 +143,8 @@ typedef struct named_tensor {
     const DLTensor *t;
 } named_tensor;
 
-/** Tensors that have been checked, or that are absent. Memory of the host and of a device is apart. */
+/** Tensors that have been checked, or that are absent. Memory of the host and of a device is
+ *  apart. */
 static qn_status check_pair(const char *op, const named_tensor *a, const named_tensor *b) {
     if (!qni_aotriton_is_there(a->t) || !qni_aotriton_is_there(b->t) ||
         a->t->device.device_type != b->t->device.device_type)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// AOTriton's dense call on the CPU and on simulated GPUs: bit by bit what qn_attention gives for the same data, within
-// f32's rounding what softmax is, dropout by the mask that the debug calls tell; and what it refuses, in which words.
+// AOTriton's dense call on the CPU and on simulated GPUs: bit by bit what qn_attention gives for
+// the same data, within f32's rounding what softmax is, dropout by the mask that the debug calls
+// tell; and what it refuses, in which words.
 #include "aotriton_test.h"
 
 #include <quern/attention.h>
@@ -59,7 +60,8 @@ static void test_definition(void **) {
     free_boxes();
 }
 
-/** A key that nobody sees: zeros and minus infinity, where AOTriton stores plus infinity; and no key, no query. */
+/** A key that nobody sees: zeros and minus infinity, where AOTriton stores plus infinity; and no
+ *  key, no query. */
 static void test_nothing_to_see(void **) {
     problem c = make_problem(f32, 3, 5, 64, false);
     c.b = MAKE(f32, 2, 4, 3, 5);
@@ -237,7 +239,8 @@ static void test_refusals(void **) {
     free_boxes();
 }
 
-/** Numbers of dropout that lie where they cannot, and views of more dimensions than there are sizes. */
+/** Numbers of dropout that lie where they cannot, and views of more dimensions than there are
+ *  sizes. */
 static void test_misplaced(void **) {
     problem c = make_problem(f16, 4, 6, 64, false), good = c;
     DLTensor over = number(i64, 7)->t;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of AOTriton's calls share: a call's arguments, and what it must give by the definition of attention.
+// What the tests of AOTriton's calls share: a call's arguments, and what it must give by the
+// definition of attention.
 #ifndef QNI_AOTRITON_TEST_H
 #define QNI_AOTRITON_TEST_H
 
@@ -65,7 +66,8 @@ static inline void assert_near(const char *what, double got, double want, double
         fail_msg("%s is %.9g, wanted %.9g within %.3g", what, got, want, tolerance);
 }
 
-/** One query: o and the natural log-sum-exp, within attention_ref.c's bound. `keep` may be null: no dropout. */
+/** One query: o and the natural log-sum-exp, within attention_ref.c's bound. `keep` may be null: no
+ *  dropout. */
 static inline void check_row(const problem *c, const place *s, int64_t h, int64_t i,
                              const box *keep) {
     const double u = 0x1p-24, undropped = 1 / (1 - (double)c->p);

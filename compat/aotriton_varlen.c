@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// AOTriton's attention over sequences that lie one after another: their lengths on the host, quern's plan of them, and its
-// copy in the caller's workspace.
+// AOTriton's attention over sequences that lie one after another: their lengths on the host,
+// quern's plan of them, and its copy in the caller's workspace.
 #include "aotriton.h"
 
 #include <stdlib.h>
@@ -20,7 +20,8 @@ static void free_sequences(sequences *s) {
     free(s->plan);
 }
 
-/** They rise, end within `tokens`, and none is longer than `longest`, the parameter of that name. */
+/** They rise, end within `tokens`, and none is longer than `longest`, the parameter of that
+ *  name. */
 static qn_status check_lengths(const char *op, const char *name, const int32_t *begins,
                                int64_t count, const char *tokens_name, int64_t tokens,
                                const char *longest_name, int64_t longest) {

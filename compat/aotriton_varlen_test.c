@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// AOTriton's call for sequences one after another, on the CPU and on simulated GPUs: bit by bit what the dense call gives
-// for each alone, within f32's rounding what softmax is, with dropout too; and what it refuses, in which words.
+// AOTriton's call for sequences one after another, on the CPU and on simulated GPUs: bit by bit
+// what the dense call gives for each alone, within f32's rounding what softmax is, with dropout
+// too; and what it refuses, in which words.
 #include "aotriton_test.h"
 
 static qn_status call_varlen(const problem *c, const DLTensor *cu_q, const DLTensor *cu_k,
@@ -15,7 +16,8 @@ static qn_status call_varlen(const problem *c, const DLTensor *cu_q, const DLTen
 enum { SEQUENCES = 4, TOKENS = 27, KEYS = 320, MAX_Q = 20, MAX_K = 304 };
 static const int32_t begins_q[] = {0, 3, 3, 20, 25}, begins_k[] = {0, 300, 304, 319, 319};
 
-/** Sequences of 3, 0, 17 and 5 queries on 300 (in chunks), 4, 15 and no keys; the last two tokens are nobody's. */
+/** Sequences of 3, 0, 17 and 5 queries on 300 (in chunks), 4, 15 and no keys; the last two tokens
+ *  are nobody's. */
 static problem make_varlen(DLDataType dtype) {
     return (problem){.scale = 0.125f,
                      .q = randomize(MAKE(dtype, 1, 4, TOKENS, 64)),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of calls on any device: tensors between guards, random numbers in them, and what a refusal must say.
+// For tests of calls on any device: tensors between guards, random numbers in them, and what a
+// refusal must say.
 #ifndef QNI_COMPAT_TEST_H
 #define QNI_COMPAT_TEST_H
 
@@ -23,7 +24,8 @@ static qn_device *device;
 static qn_stream *stream;
 static uint64_t random_state;
 
-/** A tensor on the device between guards, and its memory on the host. All of it is 0xFF, NaNs, at first. */
+/** A tensor on the device between guards, and its memory on the host. All of it is 0xFF, NaNs, at
+ *  first. */
 typedef struct box {
     DLTensor t;
     int64_t shape[MAX_DIMS], strides[MAX_DIMS];

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention over sequences of different lengths through AOTriton's call, on any device. All keys are alike, so each query
-// must get the mean of its own sequence's values.
-// Run it, with quern installed:
-//   cc -std=c11 aotriton_varlen.c $(pkg-config --cflags --libs quern) -lm -o aotriton_varlen && ./aotriton_varlen
+// Attention over sequences of different lengths through AOTriton's call, on any device. All keys
+// are alike, so each query must get the mean of its own sequence's values. Run it, with quern
+// installed:
+//   cc -std=c11 aotriton_varlen.c $(pkg-config --cflags --libs quern) -lm -o aotriton_varlen &&
+//   ./aotriton_varlen
 #include <quern/compat/aotriton.h>
 
 #include <math.h>
@@ -48,7 +49,8 @@ int main(int argc, char **argv) {
     DLTensor q = send(stream, zeros), k = send(stream, zeros), v = send(stream, values),
              out = send(stream, zeros);
 
-    // Where sequences of 3, 4 and 5 tokens begin. On the host they are read at once; on the device they may lie as well.
+    // Where sequences of 3, 4 and 5 tokens begin. On the host they are read at once; on the device
+    // they may lie as well.
     int32_t begins[SEQUENCES + 1] = {0, 3, 7, TOKENS};
     int64_t entries = SEQUENCES + 1, bytes;
     DLTensor cu_seqlens = {begins, {kDLCPU, 0}, 1, {kDLInt, 32, 1}, &entries, NULL, 0};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A linear layer in FP8: quantises weights and activations on a device, multiplies, compares with double precision.
-// Run it, with quern installed:
-//   cc -std=c11 quantize_linear.c $(pkg-config --cflags --libs quern) -o quantize_linear && ./quantize_linear
+// A linear layer in FP8: quantises weights and activations on a device, multiplies, compares with
+// double precision. Run it, with quern installed:
+//   cc -std=c11 quantize_linear.c $(pkg-config --cflags --libs quern) -o quantize_linear &&
+//   ./quantize_linear
 #include <quern/quern.h>
 
 #include <stdio.h>

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buffer descriptors, copies from memory to LDS that bypass registers, and the waits they need (gfx9).
+// Buffer descriptors, copies from memory to LDS that bypass registers, and the waits they need
+// (gfx9).
 //
-// A buffer access reads base + offset + soffset. Only `offset`, the lane's own part, is held against the
-// descriptor's size: a lane whose offset lies beyond reads zero, and a copy to LDS writes zero. Whether
-// soffset counts too differs between documents, so offset + soffset must never pass the end of what is real.
-// Sources: LLVM AMDGPU usage (raw buffer intrinsics), manual "CDNA3" 9.1.5.
+// A buffer access reads base + offset + soffset. Only `offset`, the lane's own part, is held
+// against the descriptor's size: a lane whose offset lies beyond reads zero, and a copy to LDS
+// writes zero. Whether soffset counts too differs between documents, so offset + soffset must never
+// pass the end of what is real. Sources: LLVM AMDGPU usage (raw buffer intrinsics), manual "CDNA3"
+// 9.1.5.
 #ifndef QD_COPY_H
 #define QD_COPY_H
 
@@ -38,9 +40,9 @@ QD_INLINE void qd_copy_to_lds(QD_LDS void *to, __amdgpu_buffer_rsrc_t from, uint
     __builtin_amdgcn_raw_ptr_buffer_load_lds(from, to, 4, (int)offset, (int)soffset, 0, 0);
 }
 
-/** Waits until at most `vm` memory reads or copies (0..63; reads end in order) and no LDS accesses are
- *  under way. A macro, since the instruction takes a constant. clang 22's own wait after a copy to LDS
- *  stands behind the barrier, or nowhere: put this before the barrier. */
+/** Waits until at most `vm` memory reads or copies (0..63; reads end in order) and no LDS accesses
+ *  are under way. A macro, since the instruction takes a constant. clang 22's own wait after a copy
+ *  to LDS stands behind the barrier, or nowhere: put this before the barrier. */
 #define QD_WAIT(vm) __builtin_amdgcn_s_waitcnt(0x0070 | ((vm) & 15) | ((vm) >> 4) << 14)
 #endif
 

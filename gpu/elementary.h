@@ -3,8 +3,10 @@
 //
 // u = 2^-24. The relative errors, which activation_check.c holds all devices to:
 //   qd_exp2, qd_rcp   4u and 2u (the targets' own instructions; results below 2^-126 may become 0)
-//   logistic forms    f = x / (1 + e), e = exp(-s): 8u + (4 + k|s|) u e/(1 + e), k = 2 (SiLU), 6 (GELU's tanh form)
-//   qd_gelu           24u + 2 x^2 u: the error of exp's argument grows with x^2, also where erf would lose all digits
+//   logistic forms    f = x / (1 + e), e = exp(-s): 8u + (4 + k|s|) u e/(1 + e),
+//                     k = 2 (SiLU), 6 (GELU's tanh form)
+//   qd_gelu           24u + 2 x^2 u: the error of exp's argument grows with x^2, also where erf
+//                     would lose all digits
 // Sources: PTX ISA, ex2.approx and rcp.approx; instruction set manuals, v_exp_f32 and v_rcp_f32.
 #ifndef QD_ELEMENTARY_H
 #define QD_ELEMENTARY_H
@@ -40,17 +42,17 @@ QD_INLINE float qd_gelu_tanh(float x) {
     return x * qd_rcp(1.0f + qd_exp2(y));
 }
 
-/** x/2 (1 + erf(x / sqrt(2))) = x Phi(x). Of Phi's smaller side, Phi(-a) = exp(-a^2/2) t P(t), t = 1 / (1 + 0.35 a):
- *  P is the minimax polynomial for a in [0, 14.5], off by 2^-24.9 of its value. */
+/** x/2 (1 + erf(x / sqrt(2))) = x Phi(x). Of Phi's smaller side, Phi(-a) = exp(-a^2/2) t P(t), t =
+ *  1 / (1 + 0.35 a): P is the minimax polynomial for a in [0, 14.5], off by 2^-24.9 of its
+ *  value. */
 QD_INLINE float qd_gelu(float x) {
     const float p[] = {0x1.1df1c6p-3f,  0x1.1e70c2p-3f,  0x1.eac9bep-4f,
                        0x1.b057c6p-4f,  -0x1.7c4f7cp-6f, 0x1.46496cp-3f,
                        -0x1.05fab0p-2f, 0x1.26f9bap-3f,  -0x1.ddb924p-6f};
     const float a = __builtin_fabsf(x), t = qd_rcp(__builtin_fmaf(a, 0.35f, 1.0f));
     float sum = p[8];
-    QD_UNROLL for (int i = 7; i >= 0; i--) {
+    QD_UNROLL for (int i = 7; i >= 0; i--)
         sum = __builtin_fmaf(sum, t, p[i]);
-    }
     const float below = sum * t * qd_exp2(a * a * -0x1.715476p-1f);
     return x * (x < 0 ? below : 1.0f - below);
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs of eight elements between memory and f32 registers: what kernels that go along rows are made of.
+// Runs of eight elements between memory and f32 registers: what kernels that go along rows are made
+// of.
 //
-// A lane moves 16 bytes of f16 or bf16 at a time, 32 of f32. Rounding is to nearest, ties to even, once.
+// A lane moves 16 bytes of f16 or bf16 at a time, 32 of f32. Rounding is to nearest, ties to even,
+// once.
 #ifndef QD_ELEMENTS_H
 #define QD_ELEMENTS_H
 
@@ -54,8 +56,9 @@ QD_INLINE qd_f32x8 qd_from_16(int dtype, qd_u32x4 w) {
                             : __builtin_convertvector(__builtin_bit_cast(qd_f16x8, w), qd_f32x8);
 }
 
-/** The same values, by other means each `time`: so that the compilers (of PTX there are two) find them again where they
- *  are used again, and do not keep them, in twice the registers of the bits, from the first use on. */
+/** The same values, by other means each `time`: so that the compilers (of PTX there are two) find
+ *  them again where they are used again, and do not keep them, in twice the registers of the bits,
+ *  from the first use on. */
 QD_INLINE qd_f32x8 qd_from_16_again(int dtype, qd_u32x4 w, int time) {
 #if defined(__NVPTX__)
     qd_f32x8 v;
@@ -113,18 +116,16 @@ QD_INLINE void qd_store8_if(bool is_in, int dtype, void *p, qd_f32x8 v) {
 /** The first `count` elements of a run, at any element's address; the rest are zero. */
 QD_INLINE qd_f32x8 qd_load_part(int dtype, const void *p, uint32_t count) {
     qd_f32x8 v = 0;
-    QD_UNROLL for (uint32_t i = 0; i < QD_RUN; i++) {
+    QD_UNROLL for (uint32_t i = 0; i < QD_RUN; i++)
         if (i < count)
             v[i] = qd_load1(dtype, qd_at(dtype, p, i));
-    }
     return v;
 }
 
 QD_INLINE void qd_store_part(int dtype, void *p, uint32_t count, qd_f32x8 v) {
-    QD_UNROLL for (uint32_t i = 0; i < QD_RUN; i++) {
+    QD_UNROLL for (uint32_t i = 0; i < QD_RUN; i++)
         if (i < count)
             qd_store1(dtype, (void *)qd_at(dtype, p, i), v[i]);
-    }
 }
 
 /** What storing and loading again would make of v. */
@@ -139,11 +140,11 @@ QD_INLINE qd_u32x2 qd_encode8(int kind, qd_f32x8 v) {
         const float x[QD_RUN] = {v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]};
         codes = (qd_u32x2){qd_fp8_encode4(kind, x), qd_fp8_encode4(kind, x + 4)};
 #if !QD_FP8_PTX // whose conversion does NaNs itself
-        QD_UNROLL for (int i = 0; i < QD_RUN; i++) {
+        QD_UNROLL for (int i = 0; i < QD_RUN; i++)
             nans[i / 4] |= v[i] != v[i] ? 0xFFu << (i % 4 * 8) : 0;
-        }
 #endif
-    } else { // a loop, each turn on the first element of a ring: a long piece of code once, not eight times
+    } else {
+        // A loop, each turn on the first element of a ring: long code stands once, not eight times.
         QD_NO_UNROLL for (int i = 0; i < QD_RUN; i++) {
             const uint32_t code = qd_fp8_encode(kind, v[0]);
             codes = (qd_u32x2){codes.x >> 8 | codes.y << 24, codes.y >> 8 | code << 24};

@@ -14,8 +14,8 @@ enum { QD_E4M3FN, QD_E4M3FNUZ, QD_E5M2, QD_E5M2FNUZ };
 
 #define QD_FP8_INLINE static inline __attribute__((always_inline))
 
-// What the target converts, and multiplies where it has matrix cores: MFMA_FP8_FNUZ, MFMA_FP8_OCP and WMMA_GFX12 of
-// runtime/device/targets.def, to which tests/targets_test.sh holds these.
+// What the target converts, and multiplies where it has matrix cores: MFMA_FP8_FNUZ, MFMA_FP8_OCP
+// and WMMA_GFX12 of runtime/device/targets.def, to which tests/targets_test.sh holds these.
 #if defined(__gfx942__)
 #define QD_HAS_FP8_FNUZ 1
 #elif defined(__gfx950__) || defined(__GFX12__)
@@ -38,7 +38,8 @@ QD_FP8_INLINE bool qd_fp8_is_native(int kind) {
 #endif
 }
 
-/** The kind that most code for the target uses: its own e4m3. The host's word for it is qni_usual_e4m3. */
+/** The kind that most code for the target uses: its own e4m3. The host's word for it is
+ *  qni_usual_e4m3. */
 #if QD_HAS_FP8_FNUZ
 enum { QD_FP8_USUAL = QD_E4M3FNUZ };
 #else

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every GPU kernel starts from: vector types, address spaces, the wave and its lanes.
 //
-// Plain C23 for clang's GPU targets, AMD's and NVIDIA's. Helpers are qd_, entry points qk_. A kernel takes one
-// struct by value.
+// Plain C23 for clang's GPU targets, AMD's and NVIDIA's. Helpers are qd_, entry points qk_. A
+// kernel takes one struct by value.
 #ifndef QD_GPU_H
 #define QD_GPU_H
 
@@ -18,13 +18,13 @@
 
 // LDS. A variable of it is static, and says so that it starts undefined, before its declaration:
 //   [[clang::loader_uninitialized]] static QD_LDS uint32_t rows[64];
-// Distinct static arrays let the compiler see that a copy into one does not change the other; with `extern`
-// arrays clang 22 even drops the wait between a copy to LDS and a read of it.
+// Distinct static arrays let the compiler see that a copy into one does not change the other; with
+// `extern` arrays clang 22 even drops the wait between a copy to LDS and a read of it.
 #define QD_LDS __attribute__((address_space(3)))
 
-// QD_KERNEL_WITHIN: a kernel whose threads NVIDIA's compiler gives no more than so many registers, where it would take
-// more and leave room for fewer workgroups. clang has no words for that in PTX: ptx.c puts into the kernel's head what
-// the remark says.
+// QD_KERNEL_WITHIN: a kernel whose threads NVIDIA's compiler gives no more than so many registers,
+// where it would take more and leave room for fewer workgroups. clang has no words for that in PTX:
+// ptx.c puts into the kernel's head what the remark says.
 #if defined(__NVPTX__)
 #define QD_KERNEL(threads) __gpu_kernel void // the driver needs no word of the number of threads
 #define QD_KERNEL_UP_TO(threads) __gpu_kernel void
@@ -90,8 +90,9 @@ QD_INLINE uint32_t qd_read_lane(uint32_t x, uint32_t from) {
 #endif
 }
 
-/** The value of a lane `step` away in this lane's row of 16, on AMD around the row and on NVIDIA across one bit. What is combined with it for steps 8, 4, 2, 1, by an
- *  operation whose operands may change places, is the row's total, the same bits in all its lanes. */
+/** The value of a lane `step` away in this lane's row of 16, on AMD around the row and on NVIDIA
+ *  across one bit. What is combined with it for steps 8, 4, 2, 1, by an operation whose operands
+ *  may change places, is the row's total, the same bits in all its lanes. */
 #if defined(__NVPTX__)
 #define QD_ROW_PARTNER(x, step)                                                                    \
     ((uint32_t)__nvvm_shfl_sync_bfly_i32(0xFFFFu << (qd_lane() & 16), (int)(x), step, 31))
@@ -127,21 +128,24 @@ QD_INLINE uint64_t qd_ballot(bool x) {
 /** Sum of x over this lane and those below; all lanes take part. */
 QD_INLINE uint32_t qd_scan_sum(uint32_t x) {
     QD_UNROLL for (uint32_t step = 1; step < QD_WAVE; step *= 2) {
-        uint32_t below = __gpu_shuffle_idx_u32(__gpu_lane_mask(), qd_lane() - step, x, QD_WAVE);
+        const uint32_t below =
+            __gpu_shuffle_idx_u32(__gpu_lane_mask(), qd_lane() - step, x, QD_WAVE);
         x += qd_lane() >= step ? below : 0;
     }
     return x;
 }
 
-/** A kernel's first step. The driver may start such a kernel while the one before it on the stream still runs: this
- *  waits until that has ended and its writes are seen, and lets the next one start. Nothing of memory comes before. */
+/** A kernel's first step. The driver may start such a kernel while the one before it on the stream
+ *  still runs: this waits until that has ended and its writes are seen, and lets the next one
+ *  start. Nothing of memory comes before. */
 QD_INLINE void qd_begin(void) {
 #if defined(__NVPTX__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
-/** 16 bytes that are read once. On an H200 a hint to the first cache not to keep them costs 5 % of a norm's speed. */
+/** 16 bytes that are read once. On an H200 a hint to the first cache not to keep them costs 5 % of
+ *  a norm's speed. */
 QD_INLINE qd_u32x4 qd_stream_load4(const qd_u32x4 *p) {
 #if defined(__NVPTX__)
     qd_u32x4 v;
@@ -181,7 +185,8 @@ QD_INLINE qd_u32x4 qd_const_load4(const qd_u32x4 *p) {
 #endif
 }
 
-/** Stores 16 bytes if `is_in`: no branch where the target can do without, so that loads and stores around it overlap. */
+/** Stores 16 bytes if `is_in`: no branch where the target can do without, so that loads and stores
+ *  around it overlap. */
 QD_INLINE void qd_store4_if(bool is_in, qd_u32x4 *p, qd_u32x4 v) {
 #if defined(__NVPTX__)
     asm volatile(
@@ -207,8 +212,8 @@ QD_INLINE void qd_store2_if(bool is_in, qd_u32x2 *p, qd_u32x2 v) {
 #endif
 }
 
-/** The same value, of which the compiler knows nothing: what was computed from it before is computed again, which
- *  for conversions costs less than keeping their results. */
+/** The same value, of which the compiler knows nothing: what was computed from it before is
+ *  computed again, which for conversions costs less than keeping their results. */
 QD_INLINE qd_u32x4 qd_opaque4(qd_u32x4 v) {
 #if defined(__NVPTX__)
     uint32_t x = v.x, y = v.y, z = v.z, w = v.w;
@@ -238,7 +243,8 @@ QD_INLINE float qd_rsqrt(float x) {
 #endif
 }
 
-/** The same for a norm: of 0, which a row of zeros has where eps is 0, it is 0, and so are that row's results. */
+/** The same for a norm: of 0, which a row of zeros has where eps is 0, it is 0, and so are that
+ *  row's results. */
 QD_INLINE float qd_inverse_root(float x) {
     return x <= 0 ? 0 : qd_rsqrt(x);
 }

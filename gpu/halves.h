@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Values of 16 bits, two to a word: halves of words, and FP8 codes as f16 or bf16.
 //
-// Every value of the four FP8 kinds is one of bf16's normals and one of f16's, but for e5m2's and e5m2fnuz's below 2^-14,
-// which f16 has as subnormals.
+// Every value of the four FP8 kinds is one of bf16's normals and one of f16's, but for e5m2's and
+// e5m2fnuz's below 2^-14, which f16 has as subnormals.
 #ifndef QD_HALVES_H
 #define QD_HALVES_H
 
@@ -33,7 +33,8 @@ QD_INLINE uint32_t qd_narrow2(bool is_f16, float a, float b) {
 #endif
 }
 
-/** Byte i of a and byte j of b, each in the high byte of a half, zeros below; i and j are constants. */
+/** Byte i of a and byte j of b, each in the high byte of a half, zeros below; i and j are
+ *  constants. */
 QD_INLINE uint32_t qd_high_bytes(uint32_t a, uint32_t i, uint32_t b, uint32_t j) {
 #if defined(__NVPTX__)
     return __nvvm_prmt(a, b, (4 + j) << 12 | i << 4) & 0xFF00FF00;
@@ -48,8 +49,9 @@ QD_INLINE uint32_t qd_widen2_e5m2(bool is_f16, uint32_t high) {
     return is_f16 ? high : qd_narrow2(false, (float)x[0], (float)x[1]);
 }
 
-/** e4m3fn codes in high bytes. One place lower they are f16 with the exponent too small by 8, exact below 2^-6 too. The
- *  NaN is 1.875 there, the greatest other value 1.75: times 36000 only the NaN overflows, and infinity times 0 is one. */
+/** e4m3fn codes in high bytes. One place lower they are f16 with the exponent too small by 8, exact
+ *  below 2^-6 too. The NaN is 1.875 there, the greatest other value 1.75: times 36000 only the NaN
+ *  overflows, and infinity times 0 is one. */
 QD_INLINE uint32_t qd_widen2_e4m3fn(bool is_f16, uint32_t high) {
 #if defined(__NVPTX__)
     const uint32_t lower = (high & 0x80008000) | (high >> 1 & 0x3F803F80);
@@ -77,8 +79,8 @@ QD_INLINE float qd_convert1(int kind, uint32_t codes, uint32_t i) {
 }
 #endif
 
-/** Byte i of a and byte j of b, FP8 codes, as two f16 or bf16, a's low, exactly, a NaN as a NaN. i, j and is_f16 are
- *  constants; kind is too, unless it is one of the FNUZ kinds. */
+/** Byte i of a and byte j of b, FP8 codes, as two f16 or bf16, a's low, exactly, a NaN as a NaN. i,
+ *  j and is_f16 are constants; kind is too, unless it is one of the FNUZ kinds. */
 QD_INLINE uint32_t qd_widen2(int kind, bool is_f16, uint32_t a, uint32_t i, uint32_t b,
                              uint32_t j) {
 #ifdef QD_FP8_CVT_PK

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums and maxima over a row of 16 lanes, and over a workgroup through LDS; the same bits in every lane.
+// Sums and maxima over a row of 16 lanes, and over a workgroup through LDS; the same bits in every
+// lane.
 //
-// Rows of 16 lanes lie inside a wave of every target, so nothing here knows whether a wave has 32 or 64.
+// Rows of 16 lanes lie inside a wave of every target, so nothing here knows whether a wave has 32
+// or 64.
 #ifndef QD_REDUCE_H
 #define QD_REDUCE_H
 
@@ -16,7 +18,8 @@ QD_INLINE float qd_row_sum(float v) {
     return v + qd_as_f32(QD_ROW_PARTNER(qd_as_u32(v), 1));
 }
 
-/** The largest; as integers, which is the order of magnitudes that are no NaN, and puts NaNs on top. */
+/** The largest; as integers, which is the order of magnitudes that are no NaN, and puts NaNs on
+ *  top. */
 QD_INLINE uint32_t qd_row_max(uint32_t v) {
     v = qd_max(v, QD_ROW_PARTNER(v, 8));
     v = qd_max(v, QD_ROW_PARTNER(v, 4));
@@ -24,8 +27,8 @@ QD_INLINE uint32_t qd_row_max(uint32_t v) {
     return qd_max(v, QD_ROW_PARTNER(v, 1));
 }
 
-/** LDS for a workgroup's sums and maxima, QD_SHARED's; they take its halves in turn. So one barrier is enough:
- *  who writes a half again has met all others since they read it. */
+/** LDS for a workgroup's sums and maxima, QD_SHARED's; they take its halves in turn. So one barrier
+ *  is enough: who writes a half again has met all others since they read it. */
 typedef struct qd_shared {
     QD_LDS uint32_t (*halves)[QD_MAX_ROWS];
     uint32_t turn;

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // A wave's matrix-core tile, the same interface on every target: d[16, 16] += x[16, K] y[16, K]^T.
 //
-// Operands lie in LDS as rows with k contiguous. A fragment is what one lane hands to the matrix core: QD_TILE_RUN
-// consecutive k of row lane % 16, beginning at QD_TILE_RUN * group, where group is lane / 16 on CDNA and
-// RDNA4 and 0 on RDNA3, which wants the operand twice. CDNA's bf16 instruction takes half a fragment: it
-// is issued twice, and as x and y are cut alike, the order of k does not matter.
+// Operands lie in LDS as rows with k contiguous. A fragment is what one lane hands to the matrix
+// core: QD_TILE_RUN consecutive k of row lane % 16, beginning at QD_TILE_RUN * group, where group
+// is lane / 16 on CDNA and RDNA4 and 0 on RDNA3, which wants the operand twice. CDNA's bf16
+// instruction takes half a fragment: it is issued twice, and as x and y are cut alike, the order of
+// k does not matter.
 //
-//   target            instruction (K)                       lanes   QD_TILE_RUN  QD_TILE_K  accumulators a lane
+//   target            instruction (K)                       lanes   QD_TILE_RUN  QD_TILE_K  sums
 //   gfx90a            mfma 16x16x16 bf16, twice             64      8            32         4
 //   gfx942, gfx950    the same; mfma 16x16x32 fp8           64      8            32         4
 //   gfx11             wmma 16x16x16 bf16                    32      16           16         8
 //   gfx12             wmma 16x16x16 bf16, fp8               32      8            16         8
 //
-// Element e of a lane's accumulators is d[qd_tile_row(e), lane % 16].
+// The last column counts a lane's accumulators; element e of these is d[qd_tile_row(e),
+// lane % 16].
 // Source: AMD's matrix instruction calculator; checked by the simulator's matrix tests.
 #ifndef QD_TILE_H
 #define QD_TILE_H
@@ -43,9 +45,10 @@ QD_INLINE uint32_t qd_tile_k(uint32_t lane) {
     return lane / 16 % QD_TILE_GROUPS * QD_TILE_RUN;
 }
 
-/** The same of an FP8 fragment. CDNA's instruction rounds between its first and its second 16 of k, and lanes of the
- *  lower half hold the first: these places make the two halves those of qd_tile32_mma_fp8's two products, and so the
- *  sum's bits are the same. Source: MMA-Sim, arXiv 2511.10909, for gfx942; of gfx950 nothing is published. */
+/** The same of an FP8 fragment. CDNA's instruction rounds between its first and its second 16 of k,
+ *  and lanes of the lower half hold the first: these places make the two halves those of
+ *  qd_tile32_mma_fp8's two products, and so the sum's bits are the same. Source: MMA-Sim, arXiv
+ *  2511.10909, for gfx942; of gfx950 nothing is published. */
 QD_INLINE uint32_t qd_tile_k_fp8(uint32_t lane) {
 #if defined(__GFX9__)
     return lane / 16 % 2 * 16 + lane / 32 * 8;
@@ -92,10 +95,11 @@ QD_INLINE qd_tile_acc qd_tile_mma_fp8(qd_tile_fp8 x, qd_tile_fp8 y, qd_tile_acc 
 #endif
 
 #if defined(__gfx942__) || defined(__gfx950__)
-/** CDNA's larger tile, for half the instructions: d[32, 32] += x[32, 16] y[32, 16]^T, FP8 of the target's kind.
+/** CDNA's larger tile, for half the instructions: d[32, 32] += x[32, 16] y[32, 16]^T, FP8 of the
+ *  target's kind.
  *
- *  A lane of x or y holds 16 consecutive k of row lane % 32, which two such products use up: `half` says which
- *  eight. Element e of d is d[8 (e / 4) + 4 (lane / 32) + e % 4, lane % 32]. */
+ *  A lane of x or y holds 16 consecutive k of row lane % 32, which two such products use up: `half`
+ *  says which eight. Element e of d is d[8 (e / 4) + 4 (lane / 32) + e % 4, lane % 32]. */
 QD_INLINE qd_f32x16 qd_tile32_mma_fp8(qd_u32x4 x, qd_u32x4 y, int half, qd_f32x16 d) {
     qd_i64x2 xs = __builtin_bit_cast(qd_i64x2, x), ys = __builtin_bit_cast(qd_i64x2, y);
     return __builtin_amdgcn_mfma_f32_32x32x16_fp8_fp8(half ? xs.y : xs.x, half ? ys.y : ys.x, d, 0,

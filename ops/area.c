@@ -111,7 +111,8 @@ qn_status qni_area_reset(qni_area *a, qn_stream *stream) {
     return st;
 }
 
-/** How far element i is off, over what it may be: its tolerance and the rounding of the last step. */
+/** How far element i is off, over what it may be: its tolerance and the rounding of the last
+ *  step. */
 static double element_error(const qni_area *a, int64_t i, double got) {
     const double want = a->want[i], tolerance = a->tolerance[i];
     if (isnan(want) || isnan(got))

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: a small set of cases in which every value of every axis meets every value of every other axis.
+// For tests: a small set of cases in which every value of every axis meets every value of every
+// other axis.
 //
-// The first pair that no case has yet opens a case; each other axis then takes the value that brings the most new pairs,
-// as long as the case stays cheap. The same axes give the same cases.
+// The first pair that no case has yet opens a case; each other axis then takes the value that
+// brings the most new pairs, as long as the case stays cheap. The same axes give the same cases.
 #ifndef QNI_COVERING_H
 #define QNI_COVERING_H
 
@@ -15,7 +16,8 @@ enum { QNI_MAX_AXES = 16, QNI_MAX_VALUES = 12 };
 typedef struct qni_axes {
     int count;
     int sizes[QNI_MAX_AXES]; // values of each axis, 0 .. size - 1, cheapest first
-    /** Whether value a of axis i and value b of axis j may meet; an order of i and j is not promised. */
+    /** Whether value a of axis i and value b of axis j may meet; an order of i and j is not
+     *  promised. */
     bool (*can_meet)(int i, int a, int j, int b);
     /** Of a case, and what it is to stay below if its first pair allows. */
     double (*cost)(const void *context, const int *values);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements of any dtype in host memory, one at a time: what definitions and checks are written with.
+// Elements of any dtype in host memory, one at a time: what definitions and checks are written
+// with.
 #ifndef QNI_ELEMENTS_H
 #define QNI_ELEMENTS_H
 
@@ -48,8 +49,8 @@ static inline double qni_get(qni_dtype dtype, const void *p, int64_t i) {
     return (double)qni_fp8_decode(qni_fp8_of(dtype), ((const uint8_t *)p)[i]);
 }
 
-/** The distance between two neighbouring values of the dtype around v (of its smallest normal ones and below:
- *  between denormals). */
+/** The distance between two neighbouring values of the dtype around v (of its smallest normal ones
+ *  and below: between denormals). */
 static inline double qni_spacing(qni_dtype dtype, double v) {
     int digits = 24, smallest = -149, power;
     if (qni_is_integer(dtype))
@@ -77,7 +78,8 @@ static inline double qni_max(qni_dtype dtype) {
                                : (double)__FLT_MAX__;
 }
 
-/** v rounded once to the dtype, to nearest, ties to even; FP8 saturates, others overflow to infinity. */
+/** v rounded once to the dtype, to nearest, ties to even; FP8 saturates, others overflow to
+ *  infinity. */
 static inline double qni_round_to(qni_dtype dtype, double v) {
     const double most = qni_max(dtype);
     if (v == 0 || isnan(v))

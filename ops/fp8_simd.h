@@ -41,8 +41,9 @@ static inline rounding rounding_of(qni_fp8 kind) {
                       .nan = f.nan_code};
 }
 
-/** Low byte of each lane: the code of a magnitude of at most the kind's largest, plus k->first, or, by k->adjusted, the
- *  code. The other bytes are garbage. The product is exact, so an FMA changes nothing. */
+/** Low byte of each lane: the code of a magnitude of at most the kind's largest, plus k->first, or,
+ *  by k->adjusted, the code. The other bytes are garbage. The product is exact, so an FMA changes
+ *  nothing. */
 QN_INLINE u32v add_anchor(f32v magnitude, float anchor, const rounding *k) {
     const u32v field = (u32v)magnitude & 0x7F800000;
     const u32v binade = __builtin_elementwise_max(field, (u32v){} + k->smallest);
@@ -63,8 +64,8 @@ QN_INLINE f32v saturated(f32v v, const rounding *k) {
 #endif
 }
 
-/** Low byte of each lane: the codes of any values but NaNs, as qni_fp8_encode has them: saturated. The other bytes are
- *  garbage. */
+/** Low byte of each lane: the codes of any values but NaNs, as qni_fp8_encode has them: saturated.
+ *  The other bytes are garbage. */
 QN_INLINE u32v encode_number(f32v v, const rounding *k) {
     u32v codes = add_anchor(saturated(v, k), k->adjusted, k) | ((u32v)v >> 24 & 0x80);
     if (k->dropped == 0x80)
@@ -79,7 +80,8 @@ QN_INLINE u32v encode_any(f32v v, const rounding *k) {
 }
 
 #if defined(__AVX512VBMI__) && QN_LANES == 16
-/** encode_number but for the sign, which is each lane's own: a code is the low byte and the top bit. */
+/** encode_number but for the sign, which is each lane's own: a code is the low byte and the top
+ *  bit. */
 QN_INLINE u32v encode_signed(f32v v, const rounding *k) {
     const f32v max = (f32v)((u32v){} + k->max), smallest = (f32v)((u32v){} + k->smallest);
     const f32v number = _mm512_range_ps(v, max, 0x2); // of the magnitudes the smaller, v's sign

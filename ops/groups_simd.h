@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// FP8 with a scale for each 128 elements of a row: included by an op's NAME_simd.h, after simd.h and fp8_simd.h.
+// FP8 with a scale for each 128 elements of a row: included by an op's NAME_simd.h, after simd.h
+// and fp8_simd.h.
 //
-// Groups are taken CHUNK_GROUPS at a time: first all their values and largest magnitudes, then all scales, then all
-// codes. One after the other, each group would wait for the reduction and the two divisions of its scale.
+// Groups are taken CHUNK_GROUPS at a time: first all their values and largest magnitudes, then all
+// scales, then all codes. One after the other, each group would wait for the reduction and the two
+// divisions of its scale.
 #ifndef QNI_GROUPS_SIMD_H
 #define QNI_GROUPS_SIMD_H
 
@@ -11,7 +13,8 @@
 
 enum { GROUP = 128, CHUNK_GROUPS = 16, CHUNK = GROUP * CHUNK_GROUPS };
 
-/** Values of up to CHUNK elements, zeros to the end of the last step; and each group's largest magnitudes. */
+/** Values of up to CHUNK elements, zeros to the end of the last step; and each group's largest
+ *  magnitudes. */
 typedef struct chunk {
     alignas(64) float y[CHUNK];
     u32v top[CHUNK_GROUPS];
@@ -34,8 +37,9 @@ QN_INLINE void store_numbers(bool split, bool streams, const rounding *kind, con
 #endif
 }
 
-/** Codes of `count` values, held two vectors by two as simd.h has them, but for the last that do not fill two. Gives
- *  whether NaNs are among the values; unless `has_nans`, their codes are wrong then. */
+/** Codes of `count` values, held two vectors by two as simd.h has them, but for the last that do
+ *  not fill two. Gives whether NaNs are among the values; unless `has_nans`, their codes are wrong
+ *  then. */
 QN_INLINE bool encode_pairs(bool split, bool streams, bool has_nans, const rounding *kind,
                             const float *y, int64_t count, float inverse, uint8_t *out) {
     f32v sums[2] = {}, v[2]; // a NaN makes them NaN; infinities may, too, which only costs time

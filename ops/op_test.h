@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For the families' tests: tensors on the CPU with their shape and memory in one place, and what a refusal must say.
+// For the families' tests: tensors on the CPU with their shape and memory in one place, and what a
+// refusal must say.
 #ifndef QNI_OP_TEST_H
 #define QNI_OP_TEST_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vectors of QN_LANES f32 on the CPU, and f32, f16 and bf16 memory: included by an op's NAME_simd.h, which
-// NAME_cpu.c, NAME_avx2.c and NAME_avx512.c compile for their instructions.
+// Vectors of QN_LANES f32 on the CPU, and f32, f16 and bf16 memory: included by an op's
+// NAME_simd.h, which NAME_cpu.c, NAME_avx2.c and NAME_avx512.c compile for their instructions.
 #ifndef QNI_SIMD_H
 #define QNI_SIMD_H
 
@@ -37,7 +37,8 @@ QN_INLINE f32v load(qni_dtype dtype, const void *p, int64_t i) {
     return v;
 }
 
-/** bf16 in the upper half of each lane, to nearest, ties to even; NaNs become quiet. The lower half is garbage. */
+/** bf16 in the upper half of each lane, to nearest, ties to even; NaNs become quiet. The lower half
+ *  is garbage. */
 QN_INLINE u32v round_to_bf16(f32v v) {
     const u32v bits = (u32v)v, rounded = bits + 0x7FFF + (bits >> 16 & 1);
     const u32v is_nan = (u32v)(v != v);
@@ -79,9 +80,9 @@ QN_INLINE void store_some(qni_dtype dtype, void *p, int64_t i, int64_t count, f3
 
 // ---- two vectors at a time
 //
-// 2 QN_LANES elements in a row are held in order, or `split`: the even ones in v[0] and the odd ones in v[1]. Two bf16
-// in 32 bits come apart by a shift and a mask, and back together as easily, so bf16 is best held split, and with it what
-// meets it lane by lane.
+// 2 QN_LANES elements in a row are held in order, or `split`: the even ones in v[0] and the odd
+// ones in v[1]. Two bf16 in 32 bits come apart by a shift and a mask, and back together as easily,
+// so bf16 is best held split, and with it what meets it lane by lane.
 
 #if QN_LANES == 4
 #define EVENS 0, 2, 4, 6
@@ -214,7 +215,8 @@ QN_INLINE void store_codes(bool split, bool streams, void *p, u32v a, u32v b) {
 #endif
 }
 
-/** Bits of the largest magnitude of each lane, whose order is that of the magnitudes; NaNs do not count. */
+/** Bits of the largest magnitude of each lane, whose order is that of the magnitudes; NaNs do not
+ *  count. */
 QN_INLINE u32v larger_of(u32v top, f32v v) {
 #if defined(__AVX512DQ__) && QN_LANES == 16
     return (u32v)_mm512_range_ps((f32v)top, v, 0xB); // of the magnitudes the larger, its sign clear
@@ -250,8 +252,8 @@ QN_INLINE f32v polynomial_of(f32v x, const float *c, int count) {
     return sum;
 }
 
-/** 2^(x + shift), shift a whole number: off by 2^-22 of it at most; 0 below 2^-127 at the latest, infinity from 2^128 on or
- *  already from 2^127.5 on. A NaN gives some number. */
+/** 2^(x + shift), shift a whole number: off by 2^-22 of it at most; 0 below 2^-127 at the latest,
+ *  infinity from 2^128 on or already from 2^127.5 on. A NaN gives some number. */
 QN_INLINE f32v exp2_of(f32v x, int shift) {
     // Minimax on [-1/2, 1/2], off by 2^-23.6.
     static const float c[] = {0x1.000002p+0f, 0x1.62e428p-1f, 0x1.ebf918p-3f,
@@ -265,7 +267,8 @@ QN_INLINE f32v exp2_of(f32v x, int shift) {
     const f32v least = all_of((float)(-127 - shift)), most = all_of((float)(128 - shift));
     x = select_of(x > least, x, least);
     x = select_of(x < most, x, most);
-    // 1.5 * 2^23 rounds to an integer, which stands in the low bits of the sum: here as an exponent's field, 0 to 255.
+    // 1.5 * 2^23 rounds to an integer, which stands in the low bits of the sum: here as an
+    // exponent's field, 0 to 255.
     const f32v magic = all_of(0x1.8p23f + (float)(127 + shift)), sum = x + magic;
     return polynomial_of(x - (sum - magic), c, 6) * (f32v)((u32v)sum << 23);
 #endif
@@ -276,7 +279,8 @@ QN_INLINE f32v logistic_of(f32v x, f32v y) {
 #if defined(__AVX512F__) && QN_LANES == 16
     return x / (1.0f + exp2_of(y, 0));
 #else
-    // Both sides of the quotient 2^-32 of what they are: 2^y may pass f32's range where x / 2^y does not.
+    // Both sides of the quotient 2^-32 of what they are: 2^y may pass f32's range where x / 2^y
+    // does not.
     return x * (0x1p-32f / (0x1p-32f + exp2_of(y, -32)));
 #endif
 }

@@ -7,7 +7,8 @@
 //   };
 //   #undef QN_TABLE_OF_gemm
 //
-// Lines of ops whose QN_TABLE_OF_op is not defined vanish. For the one file that makes a family's tables.
+// Lines of ops whose QN_TABLE_OF_op is not defined vanish. For the one file that makes a family's
+// tables.
 #ifndef QNI_VARIANTS_H
 #define QNI_VARIANTS_H
 

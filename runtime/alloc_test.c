@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that runs out: the n-th allocation fails, for every n, and each call gives an error and leaks nothing.
+// Memory that runs out: the n-th allocation fails, for every n, and each call gives an error and
+// leaks nothing.
 #include "../tests/failing_malloc.h"
 #include "image/jit.h"
 #include "image/object.h"
@@ -17,8 +18,9 @@ int main(void) {
 
 #else
 
-/** Runs body again and again, failing its first allocation, its second, … until it needs no more than were
- *  granted. It may do without (a cache is a convenience), or give an error that says what is the matter. */
+/** Runs body again and again, failing its first allocation, its second, … until it needs no more
+ *  than were granted. It may do without (a cache is a convenience), or give an error that says what
+ *  is the matter. */
 static void fail_each(qn_status (*body)(void)) {
     bool has_failed = true;
     int64_t n = 0;
@@ -27,7 +29,7 @@ static void fail_each(qn_status (*body)(void)) {
         num_alive = 0;
         left = n;
         is_counting = true;
-        qn_status st = body();
+        const qn_status st = body();
         is_counting = false;
         has_failed = left < 0;
         if (st != QN_OK && (!has_failed || (st != QN_E_MEMORY && st != QN_E_IO)))
@@ -62,7 +64,8 @@ static void test_cpu(void **) {
     fail_each(use_cpu);
 }
 
-/** AOTriton's ragged call keeps lengths and a plan in host memory: two sequences of a query and a key. */
+/** AOTriton's ragged call keeps lengths and a plan in host memory: two sequences of a query and a
+ *  key. */
 static qn_status attend_to_sequences(void) {
     static float q[16], out[16];
     static int32_t begins[] = {0, 1, 2};
@@ -112,8 +115,8 @@ static void test_waits(void **) {
 static qn_status get_image(void) {
     void *data = nullptr;
     size_t bytes;
-    qn_status st = qni_jit_get("gemm_pack", nullptr, qni_target_find("gfx942", 6), nullptr, nullptr,
-                               &data, &bytes);
+    const qn_status st = qni_jit_get("gemm_pack", nullptr, qni_target_find("gfx942", 6), nullptr,
+                                     nullptr, &data, &bytes);
     free(data);
     return st;
 }
@@ -196,7 +199,8 @@ static void test_attention(void **) {
     child_run(test_attention_in_child, nullptr, validated);
 }
 
-/** A GPU's index tensors are copied to be read. The simulated GPU allocates on threads of its own; only that copy fails. */
+/** A GPU's index tensors are copied to be read. The simulated GPU allocates on threads of its own;
+ *  only that copy fails. */
 static void test_indices(void **) {
     static const int32_t indices[] = {0, 9, 5};
     qn_device *device = nullptr;

@@ -48,7 +48,7 @@ static qn_status hash_bytes(qn_stream *stream, const void *data, int64_t bytes, 
     void *host = malloc((size_t)bytes);
     if (!host)
         return QN_FAIL(QN_E_MEMORY, "check: out of memory for %ld bytes", (long)bytes);
-    qn_status st = stream->device->backend->copy(stream, host, data, bytes, QNI_COPY_TO_HOST);
+    const qn_status st = stream->device->backend->copy(stream, host, data, bytes, QNI_COPY_TO_HOST);
     if (st == QN_OK)
         *hash = XXH3_64bits_withSeed(host, (size_t)bytes, *hash);
     free(host);
@@ -79,8 +79,8 @@ static qn_status run_once(qni_check_run *run, const qni_check_problem *problem,
     return QN_OK;
 }
 
-/** Runs twice, compares both, and the bits of one with the other. If they are wrong, *passed is false, and `detail` says
- *  what is. Not QN_OK: there was too little memory to tell. */
+/** Runs twice, compares both, and the bits of one with the other. If they are wrong, *passed is
+ *  false, and `detail` says what is. Not QN_OK: there was too little memory to tell. */
 static qn_status run_and_compare(qni_check_run *run, const qni_check_problem *problem,
                                  const qni_variant *variant, qn_check_result *result, char *detail,
                                  size_t room) {
@@ -151,7 +151,8 @@ static const char *find_evidence(qni_check_run *run, char *text, size_t room) {
         const char *name;
     } kinds[] = {{'m', "measured"}, {'i', "ISA text"}, {'l', "LLVM"}, {'?', "inferred"}};
     char names[512] = "";
-    char known = run->options.evidence ? qni_kernels_evidence(run->device, names, sizeof names) : 0;
+    const char known =
+        run->options.evidence ? qni_kernels_evidence(run->device, names, sizeof names) : 0;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (known == kinds[i].letter) {
             snprintf(text, room, "%s: %s", kinds[i].name, names);
@@ -258,7 +259,7 @@ static qn_status check_family(qni_check_run *run, const qni_family *family, cons
         if (op && strcmp(op, family->ops[i]->name) != 0)
             continue;
         *has_found = true;
-        qn_status st = family->check(run, family->ops[i]);
+        const qn_status st = family->check(run, family->ops[i]);
         if (st != QN_OK)
             return st;
     }
@@ -269,7 +270,7 @@ static qn_status read_options(qn_check_options *out, const qn_check_options *giv
     *out = (qn_check_options){.struct_size = sizeof *out};
     if (!given)
         return QN_OK;
-    qn_status st = QNI_CHECK_STRUCT_FROM("check", "options", qn_check_options, given, seed);
+    const qn_status st = QNI_CHECK_STRUCT_FROM("check", "options", qn_check_options, given, seed);
     if (st != QN_OK)
         return st;
     memcpy(out, given, given->struct_size < sizeof *out ? given->struct_size : sizeof *out);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which kernel runs: of those that can the cheapest, why not the others, what the user forbids or forces.
+// Which kernel runs: of those that can the cheapest, why not the others, what the user forbids or
+// forces.
 #include "runtime.h"
 
 #include <quern/choice.h>
@@ -23,7 +24,7 @@ bool qni_no(qni_reason *why, const char *format, ...) {
 /** Whether `word` is one of a comma list's words. */
 static bool list_has(const char *list, const char *word, size_t length) {
     while (*list) {
-        size_t n = strcspn(list, ",");
+        const size_t n = strcspn(list, ",");
         if (n == length && strncmp(list, word, n) == 0)
             return true;
         list += n + (list[n] == ',');
@@ -75,7 +76,7 @@ static bool is_disabled(const qni_variant *variant, const qn_device *device, qni
 
 bool qni_variant_fits(const qni_variant *variant, const qn_device *device, const void *problem,
                       qni_reason *why) {
-    bool on_cpu = device->id.device_type == kDLCPU;
+    const bool on_cpu = device->id.device_type == kDLCPU;
     if (variant->is_cpu != on_cpu)
         return qni_no(why, "runs on %s, this is %s", variant->is_cpu ? "the CPU" : "GPUs",
                       device->info.spec);
@@ -87,9 +88,9 @@ bool qni_variant_fits(const qni_variant *variant, const qn_device *device, const
 /** The kernel that QUERN_FORCE names for the op: "op=kernel,op=kernel". Null if it does not speak
  * of it. */
 static const char *forced_name(const qni_op *op, size_t *length) {
-    size_t op_length = strlen(op->name);
+    const size_t op_length = strlen(op->name);
     for (const char *at = qni_env_get()->force; *at;) {
-        size_t n = strcspn(at, ",");
+        const size_t n = strcspn(at, ",");
         if (n > op_length && strncmp(at, op->name, op_length) == 0 && at[op_length] == '=') {
             *length = n - op_length - 1;
             return at + op_length + 1;
@@ -102,7 +103,7 @@ static const char *forced_name(const qni_op *op, size_t *length) {
 /** Appends to a text of bounded room; what does not fit is cut. */
 __attribute__((format(printf, 3, 4))) static void append(char *text, size_t room,
                                                          const char *format, ...) {
-    size_t used = strlen(text);
+    const size_t used = strlen(text);
     va_list args;
     va_start(args, format);
     vsnprintf(text + used, room - used, format, args);
@@ -159,8 +160,8 @@ static double cost_of(const qni_variant *variant, const qn_device *device, const
     return variant->cost ? variant->cost(variant, device, problem) : INFINITY;
 }
 
-/** The index of the cheapest that can run, -1 if none can. A kernel without a cost is asked only as long as none has been
- *  found: it would not be taken. */
+/** The index of the cheapest that can run, -1 if none can. A kernel without a cost is asked only as
+ *  long as none has been found: it would not be taken. */
 static int find_cheapest(const qni_op *op, const qn_device *device, const void *problem) {
     double least = INFINITY;
     int found = -1;
@@ -177,8 +178,9 @@ static int find_cheapest(const qni_op *op, const qn_device *device, const void *
     return found;
 }
 
-/** Why not the others than `chosen` (-1: none was): they cannot, or are dearer. Of kernels behind the chosen one only those
- *  that state a cost are told of: the others are there for what it cannot run. */
+/** Why not the others than `chosen` (-1: none was): they cannot, or are dearer. Of kernels behind
+ *  the chosen one only those that state a cost are told of: the others are there for what it cannot
+ *  run. */
 static void put_reasons(const qni_op *op, const qn_device *device, const void *problem, int chosen,
                         char *text, size_t room) {
     for (int i = 0; i < op->num_variants; i++) {
@@ -209,13 +211,13 @@ static void log_choice(const qni_op *op, const qn_device *device, const void *pr
 static thread_local bool leaves_out_slow;
 
 bool qn_allow_slow_kernels(bool is_allowed) {
-    bool before = !leaves_out_slow;
+    const bool before = !leaves_out_slow;
     leaves_out_slow = !is_allowed;
     return before;
 }
 
-/** Whether a kernel is that of GPUs for whatever no other takes: without matrix cores, or an element at
- * a time. */
+/** Whether a kernel is that of GPUs for whatever no other takes: without matrix cores, or an
+ *  element at a time. */
 static bool is_slow(const qni_variant *v) {
     const char *dot = strrchr(v->name, '.');
     return !v->is_cpu && dot && strcmp(dot, ".gpu_any") == 0;
@@ -295,7 +297,7 @@ static bool is_forcing(const char *item, size_t length) {
 
 static qn_status check_disable(void) {
     for (const char *at = qni_env_get()->disable; *at;) {
-        size_t n = strcspn(at, ",");
+        const size_t n = strcspn(at, ",");
         if (n > 0 && !is_kernel(at, n) && !is_backend(at, n))
             return QN_FAIL(QN_E_INVALID,
                            "environment: QUERN_DISABLE has \"%.*s\"; accepted: kernels as quern "
@@ -314,7 +316,7 @@ static qn_status check_force(void) {
                            "environment: QUERN_FORCE has \"%.*s\"; accepted: OP=KERNEL, as quern "
                            "check names them: gemm=gemm.any",
                            (int)n, at);
-        size_t op_length = strcspn(at, "=,");
+        const size_t op_length = strcspn(at, "=,");
         if (n > 0 && forced_name(find_op(at, op_length), &length) != at + op_length + 1)
             return QN_FAIL(QN_E_INVALID,
                            "environment: QUERN_FORCE has \"%.*s\" behind another kernel for %.*s; "
@@ -326,7 +328,7 @@ static qn_status check_force(void) {
 }
 
 qn_status qni_choice_check_environment(void) {
-    qn_status st = check_disable();
+    const qn_status st = check_disable();
     return st == QN_OK ? check_force() : st;
 }
 
@@ -340,7 +342,7 @@ const char *qn_last_kernel(void) {
 
 qn_status qni_run(const qni_op *op, qn_stream *stream, const void *problem) {
     const qni_variant *variant = nullptr;
-    qn_status st = qni_choose(op, stream->device, problem, &variant);
+    const qn_status st = qni_choose(op, stream->device, problem, &variant);
     if (st != QN_OK)
         return st;
     last_kernel = variant->name;

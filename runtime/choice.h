@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels as data, and which of them runs. A variant is a kernel in one configuration: a line of its family's
-// variants.def. Whether it can run a problem and what that would cost are two questions, and each variant answers both
-// without knowledge of its neighbours.
+// Kernels as data, and which of them runs. A variant is a kernel in one configuration: a line of
+// its family's variants.def. Whether it can run a problem and what that would cost are two
+// questions, and each variant answers both without knowledge of its neighbours.
 #ifndef QNI_CHOICE_H
 #define QNI_CHOICE_H
 
@@ -15,9 +15,9 @@ typedef struct qni_reason {
  *  why is null when nobody will read it: then nothing is formatted. */
 bool qni_no(qni_reason *why, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/** A kernel in an image. `image` is a QN_IMAGE line of some variants.def; `defines` (null: none) are added to that image's
- *  own for a specialisation that is then JIT-compiled. A loaded kernel is found by its reference's address, without a
- *  lock: make references static. */
+/** A kernel in an image. `image` is a QN_IMAGE line of some variants.def; `defines` (null: none)
+ *  are added to that image's own for a specialisation that is then JIT-compiled. A loaded kernel is
+ *  found by its reference's address, without a lock: make references static. */
 typedef struct qni_kernel_ref {
     const char *image; // "gemm_fp8_256x128"
     const char *entry; // "qk_gemm_fp8"
@@ -68,12 +68,13 @@ typedef struct qni_op {
 } qni_op;
 
 bool qni_device_meets(const qn_device *device, qni_needs needs);
-/** Whether a variant can run the problem on the device; else why not. Honours QUERN_DISABLE, not QUERN_FORCE. */
+/** Whether a variant can run the problem on the device; else why not. Honours QUERN_DISABLE, not
+ *  QUERN_FORCE. */
 bool qni_variant_fits(const qni_variant *variant, const qn_device *device, const void *problem,
                       qni_reason *why);
-/** The cheapest variant that can run the problem, or the one that QUERN_FORCE names; logs the choice with
- *  QUERN_LOG=kernel.
- *  Errors: QN_E_UNSUPPORTED with the reason of each, QN_E_INVALID (QUERN_FORCE names no kernel). */
+/** The cheapest variant that can run the problem, or the one that QUERN_FORCE names; logs the
+ *  choice with QUERN_LOG=kernel. Errors: QN_E_UNSUPPORTED with the reason of each, QN_E_INVALID
+ *  (QUERN_FORCE names no kernel). */
 qn_status qni_choose(const qni_op *op, const qn_device *device, const void *problem,
                      const qni_variant **out);
 /** Whether QUERN_DISABLE names a backend ("hip", "cuda", "sim", "cpu"). */

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The choice of a kernel: order, reasons, what QUERN_DISABLE, QUERN_FORCE and QUERN_LOG do; the check harness.
+// The choice of a kernel: order, reasons, what QUERN_DISABLE, QUERN_FORCE and QUERN_LOG do; the
+// check harness.
 #include "runtime.h"
 #include "testing.h"
 
@@ -330,7 +331,7 @@ static qn_status compare(void *context, qn_stream *, double *error, char *detail
     checked *c = context;
     *error = 0;
     for (int i = 0; i < 8; i++) {
-        double this_error = fabs((double)c->out[i] - 2.0 * (double)c->in[i]) / 1e-3;
+        const double this_error = fabs((double)c->out[i] - 2.0 * (double)c->in[i]) / 1e-3;
         if (!(this_error <= *error)) {
             *error = this_error;
             snprintf(detail, room, "[%d] is %g, not %g", i, (double)c->out[i],
@@ -361,7 +362,7 @@ static qn_status check_one(qni_check_run *run, const qni_op *op) {
                                       .compare = compare,
                                       .outputs = c.outputs,
                                       .num_outputs = 1};
-    qn_status st = qni_check_problem_run(run, &problem_of_8);
+    const qn_status st = qni_check_problem_run(run, &problem_of_8);
     assert_true(st != QN_OK || c.resets >= 2);
     return st;
 }
@@ -536,7 +537,7 @@ static void test_families(void **) {
             assert_string_equal(names[count++], op->name);
             assert_true(op->num_variants > 0);
             for (int v = 0; v < op->num_variants; v++) {
-                size_t length = strlen(op->name);
+                const size_t length = strlen(op->name);
                 assert_true(strncmp(op->variants[v].name, op->name, length) == 0);
                 assert_int_equal(op->variants[v].name[length], '.');
                 for (int w = 0; w < v; w++)

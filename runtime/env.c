@@ -51,7 +51,7 @@ static int count_of(const char *name, int limit) {
     if (!value || !*value)
         return 0;
     char *end;
-    long count = strtol(value, &end, 10);
+    const long count = strtol(value, &end, 10);
     if (*end || count < 1 || count > limit) {
         complain("%s is \"%.64s\"; accepted: a number from 1 to %d", name, value, limit);
         return 0;

@@ -25,14 +25,14 @@ void qni_log(qni_log_topic topic, const char *format, ...) {
     if (!qni_log_is_on(topic))
         return;
     char line[2048];
-    int used = snprintf(line, sizeof line, "quern: %s: ", topic_name(topic));
+    const int used = snprintf(line, sizeof line, "quern: %s: ", topic_name(topic));
     va_list args;
     va_start(args, format);
     vsnprintf(line + used, sizeof line - (size_t)used - 1, format, args);
     va_end(args);
-    size_t length = strlen(line);
+    const size_t length = strlen(line);
     line[length] = '\n';
     // One write, so that lines of several threads and processes do not mix.
-    ssize_t written = write(STDERR_FILENO, line, length + 1);
+    const ssize_t written = write(STDERR_FILENO, line, length + 1);
     (void)written; // a closed stderr is no reason to fail a launch
 }

@@ -24,7 +24,8 @@ qn_status qni_fail(qn_status status, const char *format, ...) __attribute__((for
         if (status_of_call != QN_OK)                                                               \
             return status_of_call;                                                                 \
     } while (0)
-/** Of a call that did not succeed, keeps the status in st and goes to the label out, which gives back what is held. */
+/** Of a call that did not succeed, keeps the status in st and goes to the label out, which gives
+ *  back what is held. */
 #define QN_TRY_OUT(call)                                                                           \
     do {                                                                                           \
         if ((st = (call)) != QN_OK)                                                                \
@@ -33,8 +34,8 @@ qn_status qni_fail(qn_status status, const char *format, ...) __attribute__((for
 
 // ---- structs that callers give (args.c)
 
-/** The struct, which the message calls `name` ("args"), is not null, and its first member, struct_size, is within these
- *  bounds: QNI_CHECK_STRUCT and QNI_CHECK_STRUCT_FROM know them. */
+/** The struct, which the message calls `name` ("args"), is not null, and its first member,
+ *  struct_size, is within these bounds: QNI_CHECK_STRUCT and QNI_CHECK_STRUCT_FROM know them. */
 qn_status qni_check_struct(const char *op, const char *name, const char *type, const void *given,
                            size_t least_bytes, size_t most_bytes);
 /** The struct is this library's own. */
@@ -78,12 +79,15 @@ static inline void *qni_data(const DLTensor *t) {
 /** Stride of dimension i in elements, also where strides is null (contiguous). */
 int64_t qni_stride(const DLTensor *t, int i);
 int64_t qni_numel(const DLTensor *t);
-/** Whether a size is 0; also where the product of the others overflows, as in a tensor not checked yet. */
+/** Whether a size is 0; also where the product of the others overflows, as in a tensor not checked
+ *  yet. */
 bool qni_is_empty(const DLTensor *t);
 bool qni_is_contiguous(const DLTensor *t);
-/** t is not null, has ndim dimensions, none negative, of bytes that 62 bits can count. The message begins "op: name ". */
+/** t is not null, has ndim dimensions, none negative, of bytes that 62 bits can count. The message
+ *  begins "op: name ". */
 qn_status qni_check_sizes(const char *op, const char *name, const DLTensor *t, int ndim);
-/** And it reaches over no more bytes, its data are not null unless it is empty, and lie on the stream's device. */
+/** And it reaches over no more bytes, its data are not null unless it is empty, and lie on the
+ *  stream's device. */
 qn_status qni_check_tensor(const qn_stream *stream, const char *op, const char *name,
                            const DLTensor *t, int ndim);
 /** Sets of dtypes: 1 << dtype for each. */
@@ -96,7 +100,8 @@ qn_status qni_check_dtype(const char *op, const char *name, const DLTensor *t, u
 /** shape[i] equals want[i] for every dimension (want[i] < 0: any). */
 qn_status qni_check_shape(const char *op, const char *name, const DLTensor *t, int ndim,
                           const int64_t *want);
-/** The data begin at a multiple of the element's size; of a dtype that quern does not know, anywhere. */
+/** The data begin at a multiple of the element's size; of a dtype that quern does not know,
+ *  anywhere. */
 qn_status qni_check_alignment(const char *op, const char *name, const DLTensor *t);
 
 // ---- how tensors lie in memory (strides.c)
@@ -116,20 +121,22 @@ bool qni_is_same_memory(const DLTensor *a, const DLTensor *b);
 /** A contiguous vector of i32; count < 0: of any length. */
 qn_status qni_check_indices(const qn_stream *stream, const char *op, const char *name,
                             const DLTensor *t, int64_t count);
-/** Whether contents are checked before a launch: on the CPU, where one index out of range would end the process, always;
- *  on GPUs with QUERN_VALIDATE. */
+/** Whether contents are checked before a launch: on the CPU, where one index out of range would end
+ *  the process, always; on GPUs with QUERN_VALIDATE. */
 bool qni_validates_indices(const qn_stream *stream);
-/** The indices where the host can read them, to be released: on the CPU in place, else a copy, after the stream has been
- *  waited for. */
+/** The indices where the host can read them, to be released: on the CPU in place, else a copy,
+ *  after the stream has been waited for. */
 qn_status qni_read_indices(qn_stream *stream, const char *op, const char *name,
                            const int32_t *indices, int64_t count, const int32_t **out);
 void qni_release_indices(const qn_stream *stream, const int32_t *read); // null: nothing
-/** Reads them: each is in low .. high - 1; or they begin at 0 or above, never fall, and end at high at most. */
+/** Reads them: each is in low .. high - 1; or they begin at 0 or above, never fall, and end at high
+ *  at most. */
 qn_status qni_validate_range(qn_stream *stream, const char *op, const char *name,
                              const int32_t *indices, int64_t count, int64_t low, int64_t high);
 qn_status qni_validate_rising(qn_stream *stream, const char *op, const char *name,
                               const int32_t *indptr, int64_t count, int64_t high);
-/** One f32 that results are divided by: [1]; with QUERN_VALIDATE it is read, and must be above 0 and finite. */
+/** One f32 that results are divided by: [1]; with QUERN_VALIDATE it is read, and must be above 0
+ *  and finite. */
 qn_status qni_check_given_scale(qn_stream *stream, const char *op, const char *name,
                                 const DLTensor *t);
 
@@ -142,9 +149,9 @@ qn_status qni_launch(qn_stream *stream, const qni_kernel_ref *kernel, const uint
 /** What the loaded kernel uses (loads it if need be). */
 qn_status qni_kernel_get_usage(qn_device *device, const qni_kernel_ref *kernel,
                                qni_kernel_usage *out);
-/** How the meanings of the instructions are known that the kernels launched since the last call can reach: the letter
- *  and names of quernsim_evidence for the weakest kernel. 0: none, or the device is no simulated one. `names` null:
- *  only forgets what was launched. */
+/** How the meanings of the instructions are known that the kernels launched since the last call can
+ *  reach: the letter and names of quernsim_evidence for the weakest kernel. 0: none, or the device
+ *  is no simulated one. `names` null: only forgets what was launched. */
 char qni_kernels_evidence(qn_device *device, char *names, size_t bytes);
 /** Makes the place for a GPU's loaded images as it is opened, and unloads them as it is closed. */
 qn_status qni_kernels_create(qn_device *device);
@@ -207,15 +214,16 @@ typedef struct qni_check_problem {
     bool is_choice_alone; // only the kernel that a plain call would use
 } qni_check_problem;
 
-/** Runs every variant of the op (or the choice alone) on the problem, each twice from a fresh reset, times it if asked,
- * and reports. Not QN_OK: the check itself could not be carried out (a wrong result is reported,
- * not returned). */
+/** Runs every variant of the op (or the choice alone) on the problem, each twice from a fresh
+ *  reset, times it if asked, and reports. Not QN_OK: the check itself could not be carried out (a
+ *  wrong result is reported, not returned). */
 qn_status qni_check_problem_run(qni_check_run *run, const qni_check_problem *problem);
 /** Reports that no variant ran on a problem, and why. */
 void qni_check_problem_leave_out(qni_check_run *run, const qni_op *op, const char *text,
                                  const char *why);
-/** Batches of an op that have some rows or requests in common. The bits of those rows must not depend on what else is
- *  in a batch. Zeroed but for run and op, it takes the batches one after another. */
+/** Batches of an op that have some rows or requests in common. The bits of those rows must not
+ *  depend on what else is in a batch. Zeroed but for run and op, it takes the batches one after
+ *  another. */
 typedef struct qni_check_batches {
     qni_check_run *run;
     const qni_op *op;
@@ -223,10 +231,10 @@ typedef struct qni_check_batches {
     uint64_t first_hash; // of the first batch's outputs
     char first[160];     // the first batch: its text and kernel
 } qni_check_batches;
-/** Runs the kernel that a plain call would use on a batch. problem->outputs are the rows in common, and no bytes
- *  between them that differ. From the second batch on it reports whether their bits are the first batch's; a batch that no
- *  kernel takes is reported as left out.
- *  Not QN_OK: the batch could not be run. */
+/** Runs the kernel that a plain call would use on a batch. problem->outputs are the rows in common,
+ *  and no bytes between them that differ. From the second batch on it reports whether their bits
+ *  are the first batch's; a batch that no kernel takes is reported as left out. Not QN_OK: the
+ *  batch could not be run. */
 qn_status qni_check_batches_add(qni_check_batches *batches, const qni_check_problem *problem);
 qn_stream *qni_check_stream(const qni_check_run *run);
 uint64_t qni_check_seed(const qni_check_run *run);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: a piece of code in a child process of its own environment, since a process reads its own only once.
+// For tests: a piece of code in a child process of its own environment, since a process reads its
+// own only once.
 #ifndef QNI_TESTING_H
 #define QNI_TESTING_H
 
@@ -36,11 +37,12 @@ typedef struct child {
     char log[80]; // the file that takes its stderr
 } child;
 
-/** Starts body in a child whose environment gains `env`: "NAME=value", or "NAME" to unset; null ends it. */
+/** Starts body in a child whose environment gains `env`: "NAME=value", or "NAME" to unset; null
+ *  ends it. */
 static inline child child_start(void (*body)(void *context), void *context,
                                 const char *const *env) {
     child c = {.log = "/tmp/quern-test-XXXXXX"};
-    int fd = mkstemp(c.log);
+    const int fd = mkstemp(c.log);
     assert_true(fd >= 0);
     fflush(nullptr);
     c.pid = fork();
@@ -60,8 +62,8 @@ static inline child child_start(void (*body)(void *context), void *context,
     return c;
 }
 
-/** Waits; gives the exit code (128 + signal) and what it printed to stderr, in a buffer that the next call
- *  reuses. */
+/** Waits; gives the exit code (128 + signal) and what it printed to stderr, in a buffer that the
+ *  next call reuses. */
 static inline int child_wait(child *c, const char **printed) {
     static char text[65536];
     int status;
@@ -81,7 +83,7 @@ static inline const char *child_run(void (*body)(void *context), void *context,
                                     const char *const *env) {
     const char *printed;
     child c = child_start(body, context, env);
-    int code = child_wait(&c, &printed);
+    const int code = child_wait(&c, &printed);
     if (code != 0)
         fail_msg("child ended with %d:\n%s", code, printed);
     return printed;

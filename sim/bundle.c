@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Offload bundles: one file with a code object for each target, as hipcc and `clang --offload` write them.
+// Offload bundles: one file with a code object for each target, as hipcc and `clang --offload`
+// write them.
 //
-// Layout (clang's ClangOffloadBundler documentation): 24 bytes of magic, u64 number of entries, then for each
-// u64 offset, u64 size, u64 length of its id, the id ("hipv4-amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-").
+// Layout (clang's ClangOffloadBundler documentation): 24 bytes of magic, u64 number of entries,
+// then for each u64 offset, u64 size, u64 length of its id, the id
+// ("hipv4-amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-").
 #include "object.h"
 
 #include <string.h>
@@ -11,7 +13,8 @@ static const char magic[] = "__CLANG_OFFLOAD_BUNDLE__";
 enum { MAGIC_BYTES = sizeof magic - 1 };
 static_assert(MAGIC_BYTES + 8 == SIM_BUNDLE_HEADER_BYTES);
 
-/** Reads no byte past the first that differs: an image comes without its size, and may be shorter. */
+/** Reads no byte past the first that differs: an image comes without its size, and may be
+ *  shorter. */
 bool sim_bundle_is(const void *image, size_t bytes) {
     return bytes >= SIM_BUNDLE_HEADER_BYTES && strncmp(image, magic, MAGIC_BYTES) == 0;
 }
@@ -23,14 +26,12 @@ typedef struct entry {
 
 /** Reads the entry at *at and moves past it; false where the image ends first. */
 static bool read_entry(const uint8_t *image, size_t bytes, size_t *at, entry *out) {
-    if (bytes - *at < 24) {
+    if (bytes - *at < 24)
         return false;
-    }
     memcpy(out, image + *at, 24);
     *at += 24;
-    if (out->id_bytes > bytes - *at) {
+    if (out->id_bytes > bytes - *at)
         return false;
-    }
     out->id = (const char *)image + *at;
     *at += out->id_bytes;
     return true;
@@ -38,13 +39,12 @@ static bool read_entry(const uint8_t *image, size_t bytes, size_t *at, entry *ou
 
 /** Whether an id's last part names the chip: "…--gfx942", features behind a colon. */
 static bool id_fits(const entry *e, const char *name) {
-    size_t length = strlen(name);
+    const size_t length = strlen(name);
     for (uint64_t i = 0; i + length <= e->id_bytes; i++) {
-        bool begins = i > 0 && e->id[i - 1] == '-';
-        bool ends = i + length == e->id_bytes || e->id[i + length] == ':';
-        if (begins && ends && memcmp(e->id + i, name, length) == 0) {
+        const bool begins = i > 0 && e->id[i - 1] == '-';
+        const bool ends = i + length == e->id_bytes || e->id[i + length] == ':';
+        if (begins && ends && memcmp(e->id + i, name, length) == 0)
             return true;
-        }
     }
     return false;
 }
@@ -63,14 +63,13 @@ sim_object_status sim_bundle_find(const sim_chip *chip, const void *image, size_
                          (unsigned long long)i, (unsigned long long)count, bytes);
             return SIM_OBJECT_INVALID;
         }
-        bool exact = id_fits(&e, chip->name);
+        const bool exact = id_fits(&e, chip->name);
         if (exact || (!*out && generic && id_fits(&e, generic))) {
             *out = (const uint8_t *)image + e.offset;
             *out_bytes = e.size;
         }
-        if (exact) {
+        if (exact)
             break;
-        }
     }
     if (!*out) {
         sim_complain(c, "none of the offload bundle's %llu entries is for %s",

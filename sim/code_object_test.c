@@ -47,9 +47,8 @@ static void test_kernels(void **state) {
     assert_null(sim_object_kernel(o, "t_reduce.kd"));
     const sim_kernel *ids = sim_object_kernel(o, "t_ids");
     bool has_block_count = false;
-    for (uint32_t i = 0; i < ids->num_args; i++) {
+    for (uint32_t i = 0; i < ids->num_args; i++)
         has_block_count |= ids->args[i].hidden == SIM_HIDDEN_BLOCK_COUNT_X;
-    }
     assert_true(has_block_count);
     sim_object_unload(o);
 }
@@ -82,7 +81,7 @@ static void test_extent(void **state) {
 static void test_extent_of_damage(void **state) {
     (void)state;
     enum { PAGE = 4096 };
-    size_t room = (image_bytes + PAGE - 1) / PAGE * PAGE;
+    const size_t room = (image_bytes + PAGE - 1) / PAGE * PAGE;
     uint8_t *block =
         mmap(nullptr, room + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(block != MAP_FAILED && mprotect(block + room, PAGE, PROT_NONE) == 0);
@@ -94,7 +93,7 @@ static void test_extent_of_damage(void **state) {
     static const uint64_t bad[] = {0x10000000, UINT64_MAX, UINT64_MAX - 100, INT64_MAX};
     for (size_t i = 0; i < 2; i++) {
         for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
-            uint64_t good = *fields[i];
+            const uint64_t good = *fields[i];
             *fields[i] = bad[k];
             memcpy(block, &h, sizeof h);
             assert_int_equal(sim_object_extent(block), 0);
@@ -119,9 +118,8 @@ static void expect(size_t at, uint8_t value, sim_object_status status, const cha
     copy[at] = value;
     assert_int_equal(load(copy, image_bytes, &o), status);
     assert_null(o);
-    if (!strstr(error, message)) {
+    if (!strstr(error, message))
         fail_msg("byte %zu: '%s' does not contain '%s'", at, error, message);
-    }
     free(copy);
 }
 
@@ -193,11 +191,10 @@ static void test_truncated(void **state) {
     for (size_t bytes = 0; bytes < image_bytes; bytes += bytes < 1024 ? 1 : 61) {
         uint8_t *copy = memcpy(malloc(bytes + 1), image, bytes);
         sim_object *o;
-        if (load(copy, bytes, &o) == SIM_OBJECT_OK) {
+        if (load(copy, bytes, &o) == SIM_OBJECT_OK)
             sim_object_unload(o);
-        } else {
+        else
             assert_true(*error != 0);
-        }
         free(copy);
     }
 }
@@ -207,17 +204,15 @@ static uint8_t *multiply_section(uint32_t type, uint16_t count, size_t *bytes) {
     Elf64_Ehdr h;
     Elf64_Shdr section = {};
     memcpy(&h, image, sizeof h);
-    for (uint32_t i = 0; i < h.e_shnum && section.sh_type != type; i++) {
+    for (uint32_t i = 0; i < h.e_shnum && section.sh_type != type; i++)
         memcpy(&section, image + h.e_shoff + i * sizeof section, sizeof section);
-    }
     assert_int_equal(section.sh_type, type);
-    size_t own = h.e_shnum * sizeof section; // links name the sections that there were
+    const size_t own = h.e_shnum * sizeof section; // links name the sections that there were
     *bytes = image_bytes + own + count * sizeof section;
     uint8_t *copy = memcpy(malloc(*bytes), image, image_bytes);
     memcpy(copy + image_bytes, image + h.e_shoff, own);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         memcpy(copy + image_bytes + own + i * sizeof section, &section, sizeof section);
-    }
     h.e_shoff = image_bytes;
     h.e_shnum += count;
     memcpy(copy, &h, sizeof h);
@@ -260,7 +255,7 @@ static void test_damaged(void **state) {
         uint8_t *copy = copy_image();
         for (int n = rand() % 4; n >= 0; n--) {
             // Half of the hits go to the headers, where they hurt.
-            size_t at = (size_t)rand() % (rand() & 1 ? 640 : image_bytes);
+            const size_t at = (size_t)rand() % (rand() & 1 ? 640 : image_bytes);
             copy[at] = rand() & 1 ? (uint8_t)rand() : (uint8_t)(rand() & 1 ? 0xFF : 0x80);
         }
         sim_object *o;
@@ -282,9 +277,8 @@ static int read_image(void **state) {
     const char *dir = getenv("QUERN_BUILD_DIR");
     snprintf(path, sizeof path, "%s/testdata/kernels.O1.co", dir ? dir : ".");
     FILE *file = fopen(path, "rb");
-    if (!file) {
+    if (!file)
         return -1;
-    }
     image = malloc(1 << 20);
     image_bytes = fread(image, 1, 1 << 20, file);
     fclose(file);

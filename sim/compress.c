@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compressed offload bundles ("CCOB", clang --offload-compress): their header, and the bundle inside.
+// Compressed offload bundles ("CCOB", clang --offload-compress): their header, and the bundle
+// inside.
 //
 // Layout (llvm/lib/Object/OffloadBundle.cpp): magic, u16 version, u16 method (0 zlib, 1 zstd), then
 //   version 1   u32 size of the bundle, u64 hash: the file's own size is not in it
@@ -28,9 +29,8 @@ bool sim_compressed_is(const void *image, size_t bytes) {
 static bool read_header(const uint8_t *image, size_t bytes, header *h) {
     uint32_t sizes[2];
     *h = (header){0};
-    if (bytes < 20) {
+    if (bytes < 20)
         return false;
-    }
     memcpy(&h->version, image + 4, 2);
     memcpy(&h->method, image + 6, 2);
     memcpy(sizes, image + 8, sizeof sizes);
@@ -58,9 +58,8 @@ size_t sim_compressed_extent(const uint8_t header_bytes[SIM_COMPRESSED_HEADER_BY
 
 /** Whether exactly `out_bytes` came out. */
 static bool expand(const header *h, const uint8_t *in, size_t bytes, void *out) {
-    if (h->method == 1) {
+    if (h->method == 1)
         return ZSTD_decompress(out, h->out_bytes, in, bytes) == h->out_bytes;
-    }
     uLongf got = h->out_bytes;
     return uncompress(out, &got, in, bytes) == Z_OK && got == h->out_bytes;
 }
@@ -81,7 +80,7 @@ sim_object_status sim_compressed_expand(const void *image, size_t bytes, void **
         sim_complain_no_memory(c);
         return SIM_OBJECT_NO_MEMORY;
     }
-    size_t packed = (h.file_bytes ? h.file_bytes : bytes) - h.bytes;
+    const size_t packed = (h.file_bytes ? h.file_bytes : bytes) - h.bytes;
     if (!expand(&h, (const uint8_t *)image + h.bytes, packed, room)) {
         free(room);
         sim_complain(c, "a damaged compressed offload bundle");

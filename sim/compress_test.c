@@ -54,9 +54,8 @@ static sim_object_status expand(size_t bytes, void **out, size_t *out_bytes) {
 
 static void test_round_trip(void **state) {
     (void)state;
-    for (int i = 0; i < BYTES; i++) {
+    for (int i = 0; i < BYTES; i++)
         inside[i] = (uint8_t)(i * i >> 5);
-    }
     for (uint16_t version = 1; version <= 3; version++) {
         for (uint16_t method = 0; method <= 1; method++) {
             size_t bytes = make(version, method), out_bytes;
@@ -75,7 +74,8 @@ static void test_round_trip(void **state) {
     }
 }
 
-/** The end of frames of one block and many, of repeated and incompressible ones, with a checksum and without. */
+/** The end of frames of one block and many, of repeated and incompressible ones, with a checksum
+ *  and without. */
 static void test_frames(void **state) {
     (void)state;
     enum { LARGE = 600000 };
@@ -91,8 +91,8 @@ static void test_frames(void **state) {
                 ZSTD_CCtx *context = ZSTD_createCCtx();
                 ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, checksum);
                 ZSTD_CCtx_setParameter(context, ZSTD_c_contentSizeFlag, bytes % 2);
-                size_t room = ZSTD_compressBound(bytes) + 64;
-                size_t packed = ZSTD_compress2(context, file + 20, room, in, bytes);
+                const size_t room = ZSTD_compressBound(bytes) + 64;
+                const size_t packed = ZSTD_compress2(context, file + 20, room, in, bytes);
                 assert_false(ZSTD_isError(packed));
                 ZSTD_freeCCtx(context);
                 memcpy(file, (uint8_t[20]){'C', 'C', 'O', 'B', 1, 0, 1, 0}, 20);
@@ -109,10 +109,9 @@ static void test_damage(void **state) {
     void *out;
     size_t out_bytes;
     for (uint16_t method = 0; method <= 1; method++) {
-        size_t bytes = make(3, method);
-        for (size_t cut = 4; cut < bytes; cut += cut < 64 ? 1 : 97) { // short of some of it
+        const size_t bytes = make(3, method);
+        for (size_t cut = 4; cut < bytes; cut += cut < 64 ? 1 : 97) // short of some of it
             assert_int_equal(expand(cut, &out, &out_bytes), SIM_OBJECT_INVALID);
-        }
         static const size_t places[] = {4, 6, 8, 16, 20, 32}; // versions, methods, sizes, contents
         for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
             image[places[i]] ^= 0x55;

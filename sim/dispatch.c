@@ -25,12 +25,12 @@ static uint32_t num_waves(const sim_dispatch *d) {
 
 // ---- initial registers
 
-/** How many registers of each half of the file a kernel has: rsrc1's granules, split at ACCUM_OFFSET. RDNA has one
- *  half. */
+/** How many registers of each half of the file a kernel has: rsrc1's granules, split at
+ *  ACCUM_OFFSET. RDNA has one half. */
 static void count_registers(const sim_dispatch *d, uint32_t *arch, uint32_t *acc) {
     const sim_kernel *kernel = d->kernel;
-    uint32_t total = ((kernel->rsrc1 & 63) + 1) * 8;
-    uint32_t split = d->chip->gfx_major > 9 ? total : ((kernel->rsrc3 & 63) + 1) * 4;
+    const uint32_t total = ((kernel->rsrc1 & 63) + 1) * 8;
+    const uint32_t split = d->chip->gfx_major > 9 ? total : ((kernel->rsrc3 & 63) + 1) * 4;
     *arch = total < split ? total : split;
     *arch = *arch < ACC_FIRST ? *arch : ACC_FIRST;
     *acc = total > split ? total - split : 0;
@@ -46,14 +46,14 @@ static uint32_t put64(sim_wave *w, uint32_t n, uint64_t value) {
 /** Kernel arguments that the descriptor asks for in registers. */
 static void preload_args(sim_wave *w, uint32_t n) {
     const sim_dispatch *d = w->group->dispatch;
-    uint32_t count = d->kernel->preload & 127, offset = d->kernel->preload >> 7;
+    const uint32_t count = d->kernel->preload & 127, offset = d->kernel->preload >> 7;
     const uint8_t *args = sim_memory_host(d->memory, d->kernarg + 4 * (uint64_t)offset, 4 * count);
-    for (uint32_t i = 0; args && i < count && n + i < MAX_USER_SGPRS; i++) {
+    for (uint32_t i = 0; args && i < count && n + i < MAX_USER_SGPRS; i++)
         memcpy(&w->s[n + i], args + 4 * (size_t)i, 4);
-    }
 }
 
-/** The descriptor of all waves' scratch: dwords of 64 lanes in turn, indexed by lane. As AMD's runtime makes it. */
+/** The descriptor of all waves' scratch: dwords of 64 lanes in turn, indexed by lane. As AMD's
+ *  runtime makes it. */
 static uint32_t put_scratch_buffer(sim_wave *w) {
     put64(w, 0, SIM_SCRATCH_BASE | UINT64_C(1) << 63); // swizzled
     w->s[2] = w->group->num_waves * SIM_LANES * w->scratch_bytes;
@@ -71,13 +71,13 @@ static void init_user_sgprs(sim_wave *w) {
     n = wanted & KERNARG ? put64(w, n, d->kernarg) : n;
     n = wanted & ID ? put64(w, n, d->id) : n;
     n = wanted & FLAT ? put64(w, n, SIM_SCRATCH_BASE) : n;
-    if (wanted & PRIVATE_SIZE) {
+    if (wanted & PRIVATE_SIZE)
         w->s[n++] = w->scratch_bytes;
-    }
     preload_args(w, n);
 }
 
-/** Workgroup ids, then what gfx90a needs to find its scratch: later chips have that in the hardware. */
+/** Workgroup ids, then what gfx90a needs to find its scratch: later chips have that in the
+ *  hardware. */
 static void init_system_sgprs(sim_wave *w) {
     enum { PRIVATE_SEGMENT = 1, INFO = 1 << 10 };
     const sim_dispatch *d = w->group->dispatch;
@@ -88,28 +88,24 @@ static void init_system_sgprs(sim_wave *w) {
         w->ttmp[7] = w->group->id[1] | w->group->id[2] << 16;
         return;
     }
-    for (uint32_t axis = 0; axis < 3; axis++) {
-        if (rsrc2 >> (7 + axis) & 1) {
+    for (uint32_t axis = 0; axis < 3; axis++)
+        if (rsrc2 >> (7 + axis) & 1)
             w->s[n++] = w->group->id[axis];
-        }
-    }
-    if (rsrc2 & INFO) {
+    if (rsrc2 & INFO)
         w->s[n++] = (uint32_t)(w->index == 0) << 31 | w->group->num_waves;
-    }
-    if ((rsrc2 & PRIVATE_SEGMENT) && d->chip->arch == SIM_GFX90A) {
+    if ((rsrc2 & PRIVATE_SEGMENT) && d->chip->arch == SIM_GFX90A)
         w->s[n] = sim_scratch_offset(w);
-    }
 }
 
 /** v0 holds the work-item's three ids, ten bits each; EXEC the lanes that there are. */
 static void init_lanes(sim_wave *w) {
     const sim_dispatch *d = w->group->dispatch;
-    uint64_t first = (uint64_t)w->index * sim_wave_size(d), left = num_threads(d) - first;
-    uint32_t live = left < sim_wave_size(d) ? (uint32_t)left : sim_wave_size(d);
+    const uint64_t first = (uint64_t)w->index * sim_wave_size(d), left = num_threads(d) - first;
+    const uint32_t live = left < sim_wave_size(d) ? (uint32_t)left : sim_wave_size(d);
     w->exec = live == 64 ? UINT64_MAX : (UINT64_C(1) << live) - 1;
     for (uint32_t lane = 0; lane < live; lane++) {
-        uint32_t thread = (uint32_t)first + lane;
-        uint32_t x = thread % d->block[0], rest = thread / d->block[0];
+        const uint32_t thread = (uint32_t)first + lane;
+        const uint32_t x = thread % d->block[0], rest = thread / d->block[0];
         w->v[0][lane] = x | rest % d->block[1] << 10 | rest / d->block[1] << 20;
     }
 }
@@ -145,14 +141,14 @@ static void init_wave(sim_wave *w, sim_workgroup *group, uint32_t index, uint8_t
 bool sim_barrier_is_complete(const sim_wave *w) {
     for (uint32_t i = 0; i < w->group->num_waves; i++) {
         const sim_wave *other = &w->group->waves[i];
-        if (other->state != SIM_ENDED && (int32_t)(other->num_signals - w->num_waits) < 0) {
+        if (other->state != SIM_ENDED && (int32_t)(other->num_signals - w->num_waits) < 0)
             return false;
-        }
     }
     return true;
 }
 
-/** Lets the waves go on that wait at the barrier; false if there are none, so that the group is done. */
+/** Lets the waves go on that wait at the barrier; false if there are none, so that the group is
+ *  done. */
 static bool release_barrier(sim_workgroup *group) {
     bool any = false;
     sim_wave *stuck = nullptr;
@@ -172,21 +168,20 @@ static bool release_barrier(sim_workgroup *group) {
     return any;
 }
 
-/** Each running wave once: to its end, a barrier or the end of its slice. Whether any still runs. */
+/** Each running wave once: to its end, a barrier or the end of its slice. Whether any still
+ *  runs. */
 static bool run_round(sim_workgroup *group) {
     bool running = false;
     for (uint32_t i = 0; i < group->num_waves; i++) {
         sim_wave *w = &group->waves[i];
-        if (w->state == SIM_AT_BARRIER && w->num_waits && sim_barrier_is_complete(w)) {
+        if (w->state == SIM_AT_BARRIER && w->num_waits && sim_barrier_is_complete(w))
             w->state = SIM_RUNNING;
-        }
         if (w->state == SIM_RUNNING) {
             sim_wave_run(w);
             running |= w->state == SIM_RUNNING;
         }
-        if (atomic_load_explicit(&group->dispatch->stop, memory_order_relaxed)) {
+        if (atomic_load_explicit(&group->dispatch->stop, memory_order_relaxed))
             return false;
-        }
     }
     return running;
 }
@@ -194,7 +189,7 @@ static bool run_round(sim_workgroup *group) {
 static void add_counters(const sim_workgroup *group) {
     for (uint32_t i = 0; i < group->num_waves; i++) {
         for (int k = 0; k < 8; k++) {
-            uint64_t count = group->waves[i].counters[k];
+            const uint64_t count = group->waves[i].counters[k];
             if (count) {
                 atomic_fetch_add_explicit(&group->dispatch->counters[k], count,
                                           memory_order_relaxed);
@@ -218,9 +213,8 @@ static void run_group(sim_dispatch *d, sim_worker *worker, uint64_t flat_id) {
     group.id[1] = (uint32_t)(flat_id / d->grid[0] % d->grid[1]);
     group.id[2] = (uint32_t)(flat_id / d->grid[0] / d->grid[1]);
     memset(group.lds, 0, d->lds_bytes);
-    for (uint32_t i = 0; i < group.num_waves; i++) {
+    for (uint32_t i = 0; i < group.num_waves; i++)
         init_wave(&group.waves[i], &group, i, worker->scratch);
-    }
     sim_check_begin(&group, worker->shadow);
     if (!sim_look_begin(&group)) {
         stop_without_memory(d);
@@ -241,16 +235,15 @@ uint64_t sim_dispatch_groups(const sim_dispatch *d) {
 }
 
 void sim_dispatch_work(sim_dispatch *d, sim_worker *worker) {
-    uint64_t total = sim_dispatch_groups(d), scratch = sim_kernel_scratch(d->kernel);
+    const uint64_t total = sim_dispatch_groups(d), scratch = sim_kernel_scratch(d->kernel);
     if (!sim_worker_reserve(worker, num_waves(d), d->lds_bytes, scratch * SIM_LANES * num_waves(d),
                             sim_check_bytes(d->check, num_waves(d), d->lds_bytes))) {
         stop_without_memory(d);
     }
     while (!atomic_load_explicit(&d->stop, memory_order_relaxed)) {
-        uint64_t flat_id = atomic_fetch_add(&d->next_group, 1);
-        if (flat_id >= total) {
+        const uint64_t flat_id = atomic_fetch_add(&d->next_group, 1);
+        if (flat_id >= total)
             break;
-        }
         run_group(d, worker, flat_id);
     }
 }

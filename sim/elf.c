@@ -6,9 +6,8 @@
 
 bool sim_elf_init(sim_elf *elf, const void *image, size_t size) {
     *elf = (sim_elf){.bytes = image, .size = size};
-    if (size < sizeof elf->header || memcmp(image, ELFMAG, SELFMAG) != 0) {
+    if (size < sizeof elf->header || memcmp(image, ELFMAG, SELFMAG) != 0)
         return false;
-    }
     memcpy(&elf->header, image, sizeof elf->header);
     return elf->header.e_ident[EI_CLASS] == ELFCLASS64 &&
            elf->header.e_ident[EI_DATA] == ELFDATA2LSB;
@@ -22,9 +21,8 @@ const void *sim_elf_range(const sim_elf *elf, uint64_t offset, uint64_t size) {
 static bool read_entry(const sim_elf *elf, uint64_t offset, size_t count, size_t i, void *out,
                        size_t size) {
     const uint8_t *table = i < count ? sim_elf_range(elf, offset, count * size) : nullptr;
-    if (!table) {
+    if (!table)
         return false;
-    }
     memcpy(out, table + i * size, size);
     return true;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checked access to an ELF64 file in memory, which may be damaged or hostile and need not be aligned.
+// Checked access to an ELF64 file in memory, which may be damaged or hostile and need not be
+// aligned.
 //
 // Not libelf: Debian's static one is built for programs and does not link into a shared library.
 #ifndef SIM_ELF_H
@@ -25,7 +26,8 @@ const void *sim_elf_range(const sim_elf *elf, uint64_t offset, uint64_t size);
 bool sim_elf_segment(const sim_elf *elf, size_t i, Elf64_Phdr *out);
 bool sim_elf_section(const sim_elf *elf, size_t i, Elf64_Shdr *out);
 
-/** Entry i of a table section into out, of `size` bytes; false behind its end or outside the file. */
+/** Entry i of a table section into out, of `size` bytes; false behind its end or outside the
+ *  file. */
 bool sim_elf_entry(const sim_elf *elf, const Elf64_Shdr *table, size_t i, void *out, size_t size);
 
 /** The string at `offset` of string section `index`; null if it does not end within the section. */

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records of what a kernel did wrong: one for each instruction and kind, of the lowest workgroup that met it.
+// Records of what a kernel did wrong: one for each instruction and kind, of the lowest workgroup
+// that met it.
 //
-// Host threads that run workgroups of one launch record at the same time. A fault that is known already costs a look
-// at a short list; only a new one is put in words.
+// Host threads that run workgroups of one launch record at the same time. A fault that is known
+// already costs a look at a short list; only a new one is put in words.
 #include "sim.h"
 
 #include <sched.h>
@@ -19,9 +20,8 @@ typedef struct claim {
 } claim;
 
 static void lock(sim_faults *faults) {
-    while (atomic_exchange_explicit(&faults->is_locked, true, memory_order_acquire)) {
+    while (atomic_exchange_explicit(&faults->is_locked, true, memory_order_acquire))
         sched_yield();
-    }
 }
 
 static void unlock(sim_faults *faults) {
@@ -35,20 +35,18 @@ static uint32_t max_faults(const sim_faults *faults) {
 static sim_fault *find(const sim_faults *faults, const claim *c) {
     for (uint32_t i = 0; i < faults->count; i++) {
         sim_fault *fault = &faults->list[i];
-        if (fault->pc == c->pc && fault->kind == c->kind) {
+        if (fault->pc == c->pc && fault->kind == c->kind)
             return fault;
-        }
     }
     return nullptr;
 }
 
 static sim_fault *append(sim_faults *faults) {
     if (faults->count == faults->room) {
-        uint32_t room = faults->room ? 2 * faults->room : 4;
+        const uint32_t room = faults->room ? 2 * faults->room : 4;
         sim_fault *grown = realloc(faults->list, room * sizeof *grown);
-        if (!grown) {
+        if (!grown)
             return nullptr;
-        }
         faults->list = grown;
         faults->room = room;
     }
@@ -56,8 +54,8 @@ static sim_fault *append(sim_faults *faults) {
     return &faults->list[faults->count++];
 }
 
-/** The record to be filled, with what identifies it filled in; null if there is nothing new to tell. The lock is
- *  held. */
+/** The record to be filled, with what identifies it filled in; null if there is nothing new to
+ *  tell. The lock is held. */
 static sim_fault *take_record(const claim *c) {
     sim_faults *faults = &c->dispatch->faults;
     sim_fault *fault = find(faults, c);
@@ -66,11 +64,10 @@ static sim_fault *take_record(const claim *c) {
         fault->count++;
         return nullptr;
     }
-    bool passes = c->kind == SIM_FAULT_OVERREAD;
-    uint32_t before = passes ? faults->num_passed : sim_faults_failing(faults);
-    if (!fault && before == max_faults(faults)) {
+    const bool passes = c->kind == SIM_FAULT_OVERREAD;
+    const uint32_t before = passes ? faults->num_passed : sim_faults_failing(faults);
+    if (!fault && before == max_faults(faults))
         return nullptr;
-    }
     if (!fault && !(fault = append(faults))) {
         faults->are_lost = true;
         return nullptr;
@@ -85,16 +82,14 @@ static sim_fault *take_record(const claim *c) {
     return fault;
 }
 
-/** Whether a launch goes on after a fault: if its kind and the checks allow it, until there are too many. The lock is
- *  held. */
+/** Whether a launch goes on after a fault: if its kind and the checks allow it, until there are too
+ *  many. The lock is held. */
 static bool goes_on(sim_dispatch *d, sim_fault_kind kind) {
-    bool too_many = sim_faults_failing(&d->faults) >= max_faults(&d->faults);
-    if (kind == SIM_FAULT_OVERREAD) {
+    const bool too_many = sim_faults_failing(&d->faults) >= max_faults(&d->faults);
+    if (kind == SIM_FAULT_OVERREAD)
         return true;
-    }
-    if (kind <= SIM_FAULT_BARRIER && d->check && !too_many && !d->faults.are_lost) {
+    if (kind <= SIM_FAULT_BARRIER && d->check && !too_many && !d->faults.are_lost)
         return true;
-    }
     d->faults.are_too_many |= kind <= SIM_FAULT_BARRIER && d->check;
     atomic_store(&d->stop, true);
     return false;
@@ -104,7 +99,7 @@ static bool goes_on(sim_dispatch *d, sim_fault_kind kind) {
 
 static void fill_place(sim_fault *fault, const sim_wave *w, int lane) {
     const sim_dispatch *d = w->group->dispatch;
-    uint32_t work_item = w->index * sim_wave_size(d) + (lane >= 0 ? (uint32_t)lane : 0);
+    const uint32_t work_item = w->index * sim_wave_size(d) + (lane >= 0 ? (uint32_t)lane : 0);
     fault->has_place = true;
     memcpy(fault->group, w->group->id, sizeof fault->group);
     fault->wave = w->index;
@@ -140,7 +135,7 @@ static claim claim_of(const sim_wave *w, const sim_inst *inst, sim_fault_kind ki
         fill_region(fault, d);
         vsnprintf(fault->message, sizeof fault->message, format, args);
     }
-    bool on = goes_on(d, kind);
+    const bool on = goes_on(d, kind);
     unlock(&d->faults);
     w->state = on ? w->state : SIM_FAULTED;
     return on;
@@ -150,7 +145,7 @@ bool sim_fault_report(sim_wave *w, const sim_inst *inst, int lane, sim_fault_kin
                       const sim_fault_about *about, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    bool on = report(w, inst, lane, kind, about, format, args);
+    const bool on = report(w, inst, lane, kind, about, format, args);
     va_end(args);
     return on;
 }
@@ -168,16 +163,15 @@ void sim_fault_stop(sim_dispatch *d, sim_fault_kind kind, const char *format, ..
     va_start(args, format);
     lock(&d->faults);
     sim_fault *fault = take_record(&c);
-    if (fault) {
+    if (fault)
         vsnprintf(fault->message, sizeof fault->message, format, args);
-    }
     goes_on(d, kind);
     unlock(&d->faults);
     va_end(args);
 }
 
-/** An access at an address as sim_fault_report; the message ends with what lies near, which takes a search that a
- *  fault known already need not pay for. */
+/** An access at an address as sim_fault_report; the message ends with what lies near, which takes a
+ *  search that a fault known already need not pay for. */
 static bool report_access(sim_wave *w, const sim_inst *inst, int lane, uint64_t addr,
                           uint64_t bytes, bool is_store, sim_fault_kind kind) {
     sim_dispatch *d = w->group->dispatch;
@@ -200,7 +194,7 @@ static bool report_access(sim_wave *w, const sim_inst *inst, int lane, uint64_t 
                                               : "out of bounds",
                  where);
     }
-    bool on = goes_on(d, c.kind);
+    const bool on = goes_on(d, c.kind);
     unlock(&d->faults);
     w->state = on ? w->state : SIM_FAULTED;
     return on;
@@ -208,7 +202,7 @@ static bool report_access(sim_wave *w, const sim_inst *inst, int lane, uint64_t 
 
 bool sim_memory_fault(sim_wave *w, const sim_inst *inst, int lane, uint64_t addr, uint64_t bytes,
                       bool is_store) {
-    bool was_freed = sim_memory_was_freed(w->group->dispatch->memory, addr);
+    const bool was_freed = sim_memory_was_freed(w->group->dispatch->memory, addr);
     return report_access(w, inst, lane, addr, bytes, is_store,
                          was_freed ? SIM_FAULT_FREED : SIM_FAULT_BOUNDS);
 }
@@ -222,9 +216,8 @@ void *sim_reach(sim_wave *w, const sim_inst *inst, int lane, uint64_t addr, uint
         *goes_on = sim_code_fault(w, inst, lane, addr, bytes);
         return nullptr;
     }
-    if (host) {
+    if (host)
         return host;
-    }
     if (d->passes_overreads && !is_store && (host = sim_memory_page_host(d->memory, addr, bytes))) {
         *goes_on = report_access(w, inst, lane, addr, bytes, false, SIM_FAULT_OVERREAD);
         return host;
@@ -237,9 +230,8 @@ bool sim_code_fault(sim_wave *w, const sim_inst *inst, int lane, uint64_t addr, 
     const sim_dispatch *d = w->group->dispatch;
     sim_fault_about about = {SIM_SPACE_MEMORY, true, (uint32_t)bytes, addr, 0};
     char place[SIM_PLACE_BYTES] = "another code object";
-    if (addr - d->text->start < d->text->size) {
+    if (addr - d->text->start < d->text->size)
         sim_place_text(d, addr, place);
-    }
     return sim_fault_report(w, inst, lane, SIM_FAULT_CODE, &about,
                             "store of %llu bytes at 0x%llx over code: of %s",
                             (unsigned long long)bytes, (unsigned long long)addr, place);
@@ -247,10 +239,10 @@ bool sim_code_fault(sim_wave *w, const sim_inst *inst, int lane, uint64_t addr, 
 
 bool sim_lds_fault(sim_wave *w, const sim_inst *inst, uint64_t mask,
                    const uint64_t offset[SIM_LANES], uint32_t bytes) {
-    uint8_t access = inst->effects.access;
-    bool is_store = access != SIM_ACCESS_LOAD && access != SIM_ACCESS_NONE;
+    const uint8_t access = inst->effects.access;
+    const bool is_store = access != SIM_ACCESS_LOAD && access != SIM_ACCESS_NONE;
     for (uint64_t left = mask; left; left &= left - 1) {
-        int lane = __builtin_ctzll(left);
+        const int lane = __builtin_ctzll(left);
         sim_fault_about about = {SIM_SPACE_LDS, is_store, bytes, offset[lane], 0};
         if (!sim_fault_report(w, inst, lane, SIM_FAULT_LDS, &about,
                               "LDS %s of %u bytes at 0x%llx is out of bounds: the workgroup has "
@@ -267,15 +259,14 @@ bool sim_lds_fault(sim_wave *w, const sim_inst *inst, uint64_t mask,
 
 static int compare(const void *a, const void *b) {
     const sim_fault *x = a, *y = b;
-    uint64_t group = x->flat_group, other = y->flat_group;
+    const uint64_t group = x->flat_group, other = y->flat_group;
     return group != other ? (group > other) - (group < other)
                           : (x->order > y->order) - (x->order < y->order);
 }
 
 void sim_faults_sort(sim_faults *faults) {
-    if (faults->count) {
+    if (faults->count)
         qsort(faults->list, faults->count, sizeof *faults->list, compare);
-    }
 }
 
 void sim_faults_deinit(sim_faults *faults) {

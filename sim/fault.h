@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults: what a kernel did wrong, as records that are kept while it runs (fault.c) and told as text or JSON when it
-// has ended (report.c).
+// Faults: what a kernel did wrong, as records that are kept while it runs (fault.c) and told as
+// text or JSON when it has ended (report.c).
 //
 // A part of sim.h, which includes it.
 #ifndef SIM_FAULT_H
@@ -8,7 +8,8 @@
 
 struct sim_dispatch;
 
-// X(id, name in reports). OVERREAD fails no launch. Those up to BARRIER let a launch go on that has any check on; the others stop it.
+// X(id, name in reports). OVERREAD fails no launch. Those up to BARRIER let a launch go on that has
+// any check on; the others stop it.
 #define SIM_FAULT_KINDS(X)                                                                         \
     X(OVERREAD, "over-read")                                                                       \
     X(BOUNDS, "out-of-bounds")                                                                     \
@@ -79,8 +80,9 @@ typedef struct sim_fault {
     uint64_t order;    // within its workgroup
 } sim_fault;
 
-/** The faults of a launch, one for each pair of instruction and kind: of several the one of the lowest workgroup is
- *  kept, so that the list does not depend on which host thread was first. All zero: none, and SIM_DEFAULT_FAULTS. */
+/** The faults of a launch, one for each pair of instruction and kind: of several the one of the
+ *  lowest workgroup is kept, so that the list does not depend on which host thread was first. All
+ *  zero: none, and SIM_DEFAULT_FAULTS. */
 typedef struct sim_faults {
     sim_fault *list;
     uint32_t room, max; // as many different ones stop the launch; 0: SIM_DEFAULT_FAULTS
@@ -92,9 +94,10 @@ typedef struct sim_faults {
     bool are_lost; // there was no memory for one; the launch stops
 } sim_faults;
 
-/** Records a fault of a wave at `inst` (null: at its pc); `lane` -1 if no lane in particular, `about` null if there is
- *  nothing more to say. True: the wave can go on, as if the message had not been. False: the launch is being stopped,
- *  and the wave is FAULTED. The message is one line without a full stop. */
+/** Records a fault of a wave at `inst` (null: at its pc); `lane` -1 if no lane in particular,
+ *  `about` null if there is nothing more to say. True: the wave can go on, as if the message had
+ *  not been. False: the launch is being stopped, and the wave is FAULTED. The message is one line
+ *  without a full stop. */
 [[gnu::format(printf, 6, 7)]] bool sim_fault_report(sim_wave *w, const sim_inst *inst, int lane,
                                                     sim_fault_kind kind,
                                                     const sim_fault_about *about,
@@ -102,14 +105,14 @@ typedef struct sim_faults {
 /** Records SIM_FAULT_UNSUPPORTED and stops the launch. */
 [[gnu::format(printf, 4, 5)]] void sim_fault_raise(sim_wave *w, const sim_inst *inst, int lane,
                                                    const char *format, ...);
-/** Records the fault of an access that sim_memory_host refused. True: the wave can go on; the load gives 0, the store
- *  is dropped. */
+/** Records the fault of an access that sim_memory_host refused. True: the wave can go on; the load
+ *  gives 0, the store is dropped. */
 bool sim_memory_fault(sim_wave *w, const sim_inst *inst, int lane, uint64_t addr, uint64_t bytes,
                       bool is_store);
 /** Records a store to instructions, as sim_memory_fault; it is dropped. */
 bool sim_code_fault(sim_wave *w, const sim_inst *inst, int lane, uint64_t addr, uint64_t bytes);
-/** Records that lanes of `mask` access `bytes` at an offset beyond the workgroup's LDS. False as sim_fault_report: the
- *  loads give 0 and the stores are dropped in any case. */
+/** Records that lanes of `mask` access `bytes` at an offset beyond the workgroup's LDS. False as
+ *  sim_fault_report: the loads give 0 and the stores are dropped in any case. */
 bool sim_lds_fault(sim_wave *w, const sim_inst *inst, uint64_t mask,
                    const uint64_t offset[SIM_LANES], uint32_t bytes);
 /** Records a fault of no wave in particular and stops the launch. */
@@ -117,18 +120,21 @@ bool sim_lds_fault(sim_wave *w, const sim_inst *inst, uint64_t mask,
                                                   const char *format, ...);
 /** How many there are that fail the launch, so far. */
 static inline uint32_t sim_faults_failing(const sim_faults *faults) {
-    uint32_t passed = atomic_load_explicit(&faults->num_passed, memory_order_relaxed);
-    uint32_t count = atomic_load_explicit(&faults->count, memory_order_relaxed);
+    const uint32_t passed = atomic_load_explicit(&faults->num_passed, memory_order_relaxed);
+    const uint32_t count = atomic_load_explicit(&faults->count, memory_order_relaxed);
     return count > passed ? count - passed : 0;
 }
-/** Puts the faults in the order in which the lowest workgroup that met each did so. Once nothing runs. */
+/** Puts the faults in the order in which the lowest workgroup that met each did so. Once nothing
+ *  runs. */
 void sim_faults_sort(sim_faults *faults);
 void sim_faults_deinit(sim_faults *faults);
 const char *sim_fault_name(sim_fault_kind kind);
 
-/** All reports of a launch as text for people: from malloc, null without memory; "" if there are none. (report.c) */
+/** All reports of a launch as text for people: from malloc, null without memory; "" if there are
+ *  none. (report.c) */
 char *sim_faults_text(const struct sim_dispatch *d);
-/** The same for programs, one JSON object a line; docs/simulator.md names the fields. (report_json.c) */
+/** The same for programs, one JSON object a line; docs/simulator.md names the fields.
+ *  (report_json.c) */
 char *sim_faults_json(const struct sim_dispatch *d);
 
 #endif

@@ -69,17 +69,15 @@ static void run_object(const launch *l, const sim_chip *chip, sim_memory *memory
     uint64_t gone = freed->base;
     sim_memory_free(memory, gone);
     memcpy(kernarg->host, &buffer->base, 8);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         memcpy(kernarg->host + 8 + 8 * i, l->args[i] == FREED ? &gone : &l->args[i], 8);
-    }
     const sim_kernel *kernel = sim_object_kernel(object, l->kernel);
     assert_non_null(kernel);
     uint32_t threads = l->threads ? l->threads : COUNT;
     for (uint32_t i = 0; i < kernel->num_args; i++) { // of the compiler's own: the block's size
         const sim_arg *arg = &kernel->args[i];
-        if (arg->hidden == SIM_HIDDEN_GROUP_SIZE_X) {
+        if (arg->hidden == SIM_HIDDEN_GROUP_SIZE_X)
             memcpy(kernarg->host + arg->offset, &threads, 2);
-        }
     }
     sim_dispatch d = {.chip = chip,
                       .memory = memory,
@@ -105,8 +103,8 @@ static bool run_image(const launch *l, const uint8_t *image, size_t size, outcom
     const sim_chip *chip = sim_chip_by_name(strstr(l->way, "gfx1201") ? "gfx1201" : "gfx942");
     sim_memory *memory = sim_memory_create();
     sim_object *object;
-    bool ok = sim_object_load(&object, memory, chip, 0, image, size, error, sizeof error) ==
-              SIM_OBJECT_OK;
+    const bool ok = sim_object_load(&object, memory, chip, 0, image, size, error, sizeof error) ==
+                    SIM_OBJECT_OK;
     if (ok) {
         run_object(l, chip, memory, object, out);
         sim_object_unload(object);
@@ -125,9 +123,8 @@ static outcome *run(launch l) {
 }
 
 static void expect(const char *text, const char *part) {
-    if (!strstr(text, part)) {
+    if (!strstr(text, part))
         fail_msg("'%s' is not in: %s", part, text);
-    }
 }
 
 static unsigned count_lines(const char *text, const char *begin) {
@@ -154,9 +151,8 @@ static void test_goes_on(void **) {
         assert_int_equal(o->faults[i].count, COUNT); // once for each lane, told once
         assert_int_equal(o->faults[i].lane, 0);
     }
-    for (uint32_t i = 0; i < COUNT; i++) { // loads gave 0, stores went nowhere
+    for (uint32_t i = 0; i < COUNT; i++) // loads gave 0, stores went nowhere
         assert_int_equal(o->out[i], 3 * i + 1);
-    }
     expect(o->text, "load of 4 bytes at 0x");
     expect(o->text, "0 bytes past the end of a 256-byte allocation");
     expect(o->text, "is a use after free: 0 bytes into a 256-byte allocation");
@@ -200,7 +196,8 @@ static void test_endless(void **) {
     expect(o->text, "(limit=100000)");
 }
 
-/** Many workgroups on several host threads: the same list each time, each fault by the lowest workgroup. */
+/** Many workgroups on several host threads: the same list each time, each fault by the lowest
+ *  workgroup. */
 static void test_threads(void **) {
     enum { GROUPS = 400 };
     static char first[MAX_REPORT];
@@ -210,9 +207,8 @@ static void test_threads(void **) {
         sim_pool_configure(threads);
         const outcome *o = run(l);
         assert_true(o->count >= 3);
-        for (uint32_t i = 0; i < o->count; i++) {
+        for (uint32_t i = 0; i < o->count; i++)
             assert_true(i == 0 || o->faults[i].flat_group >= o->faults[i - 1].flat_group);
-        }
         assert_int_equal(o->faults[0].group[0], 0);
         assert_int_equal(o->faults[0].count, COUNT * GROUPS);
         threads == 1 ? strcpy(first, o->text) : nullptr;
@@ -302,14 +298,12 @@ static void expect_line(const outcome *o, const char *comment) {
     unsigned number;
     while ((at = strstr(at, " ("))) {
         at += 2;
-        if (*at != '/' || sscanf(at, "%511[^:]:%u", path, &number) != 2) {
+        if (*at != '/' || sscanf(at, "%511[^:]:%u", path, &number) != 2)
             continue;
-        }
         FILE *file = fopen(path, "r");
         assert_non_null(file);
-        for (unsigned i = 0; i < number; i++) {
+        for (unsigned i = 0; i < number; i++)
             assert_non_null(fgets(line, sizeof line, file));
-        }
         fclose(file);
         if (strstr(line, comment)) {
             snprintf(want, sizeof want, "\"line\": %u, \"file\": \"%s\"", number, path);
@@ -387,9 +381,8 @@ static void damage(uint8_t *image, size_t size) {
     Elf64_Shdr section;
     size_t count = 0;
     assert_true(sim_elf_init(&elf, image, size));
-    while (sim_elf_section(&elf, count, &section)) {
+    while (sim_elf_section(&elf, count, &section))
         count++;
-    }
     do {
         assert_true(sim_elf_section(&elf, next_random() % count, &section));
     } while ((section.sh_flags & SHF_ALLOC) || !section.sh_size || section.sh_type == SHT_NOBITS);
@@ -406,9 +399,8 @@ static void test_damaged_lines(void **) {
         launch l = three;
         l.way = round & 1 ? "dwarf4" : "dwarf5";
         memcpy(whole, read_object(l.way, &size), MAX_OBJECT);
-        for (uint64_t n = next_random() % 64 + 1; n; n--) {
+        for (uint64_t n = next_random() % 64 + 1; n; n--)
             damage(whole, size);
-        }
         memset(&out, 0, sizeof out);
         assert_true(run_image(&l, whole, size, &out));
         assert_int_equal(out.count, 3);

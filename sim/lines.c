@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// DWARF line tables: a header with folders and files, then a program whose rows say which line starts at which address.
-// Source: "DWARF Debugging Information Format", version 5, section 6.2, and version 4 for what that changed.
+// DWARF line tables: a header with folders and files, then a program whose rows say which line
+// starts at which address. Source: "DWARF Debugging Information Format", version 5, section 6.2,
+// and version 4 for what that changed.
 //
-// Nothing in a section is believed: a cursor never leaves its bytes, and one that would have to has failed, reads zeros
-// from then on, and ends every loop.
+// Nothing in a section is believed: a cursor never leaves its bytes, and one that would have to has
+// failed, reads zeros from then on, and ends every loop.
 #include "lines.h"
 
 #include <stdio.h>
@@ -29,9 +30,8 @@ static const uint8_t *take(cursor *c, uint64_t bytes) {
 static uint64_t number(cursor *c, unsigned bytes) {
     const uint8_t *from = take(c, bytes);
     uint64_t value = 0;
-    for (unsigned i = 0; from && i < bytes; i++) {
+    for (unsigned i = 0; from && i < bytes; i++)
         value |= (uint64_t)from[i] << 8 * i;
-    }
     return value;
 }
 
@@ -60,21 +60,21 @@ static uint64_t unsigned_leb(cursor *c) {
 static int64_t signed_leb(cursor *c) {
     unsigned shift;
     uint8_t last;
-    uint64_t value = leb(c, &shift, &last);
-    bool is_negative = last & 64;
+    const uint64_t value = leb(c, &shift, &last);
+    const bool is_negative = last & 64;
     return (int64_t)(is_negative && shift < 64 ? value | UINT64_MAX << shift : value);
 }
 
 /** A string that ends within the cursor's bytes; "" otherwise. */
 static const char *string(cursor *c) {
-    size_t left = (size_t)(c->end - c->at);
+    const size_t left = (size_t)(c->end - c->at);
     const uint8_t *end = left ? memchr(c->at, 0, left) : nullptr;
     const uint8_t *from = take(c, end ? (uint64_t)(end - c->at) + 1 : UINT64_MAX);
     return from ? (const char *)from : "";
 }
 
 static cursor cursor_at(const sim_section *section, uint64_t offset) {
-    bool inside = offset < section->size;
+    const bool inside = offset < section->size;
     const uint8_t *end = section->size ? section->bytes + section->size : nullptr;
     return (cursor){inside ? section->bytes + offset : end, end, !inside};
 }
@@ -103,17 +103,16 @@ static bool read_header(const sim_debug *debug, cursor *c, unit *u) {
     const uint8_t *start = take(c, length);
     cursor rest = {start, start ? start + length : nullptr, !start};
     u->version = (unsigned)number(&rest, 2);
-    if (u->version < MIN_VERSION || u->version > MAX_VERSION) {
+    if (u->version < MIN_VERSION || u->version > MAX_VERSION)
         return false;
-    }
     take(&rest, u->version >= 5 ? 2 : 0); // sizes of addresses and segment selectors
-    uint64_t header_bytes = number(&rest, u->offset_bytes);
+    const uint64_t header_bytes = number(&rest, u->offset_bytes);
     u->tables = rest;
     const uint8_t *program = take(&rest, header_bytes);
     u->program = rest;
     u->tables.end = program ? program + header_bytes : u->tables.at;
     u->min_length = (unsigned)byte(&u->tables);
-    unsigned operations = u->version >= 4 ? (unsigned)byte(&u->tables) : 1;
+    const unsigned operations = u->version >= 4 ? (unsigned)byte(&u->tables) : 1;
     byte(&u->tables); // whether rows begin statements
     u->line_base = (int8_t)byte(&u->tables);
     u->line_range = (unsigned)byte(&u->tables);
@@ -190,19 +189,19 @@ static void read_field(const unit *u, cursor *c, uint64_t content, uint64_t form
 /** Entry `wanted` of a table of version 5, and *c behind the table. */
 static entry read_table(const unit *u, cursor *c, uint64_t wanted) {
     entry found = {.name = ""};
-    uint64_t num_fields = byte(c);
+    const uint64_t num_fields = byte(c);
     cursor formats = *c;
     for (uint64_t i = 0; i < num_fields; i++) {
         unsigned_leb(c);
         unsigned_leb(c);
     }
-    uint64_t count = unsigned_leb(c);
+    const uint64_t count = unsigned_leb(c);
     for (uint64_t i = 0; i < count && num_fields && !c->failed;
          i++) { // a field has a byte at least
         entry e = {.name = ""};
         cursor format = formats;
         for (uint64_t k = 0; k < num_fields; k++) {
-            uint64_t content = unsigned_leb(&format);
+            const uint64_t content = unsigned_leb(&format);
             read_field(u, c, content, unsigned_leb(&format), &e);
         }
         found = i == wanted && !c->failed ? e : found;
@@ -215,9 +214,8 @@ static entry read_old_table(cursor *c, uint64_t wanted, bool are_files) {
     entry found = {.name = ""};
     for (uint64_t i = 1; !c->failed; i++) {
         entry e = {.name = string(c)};
-        if (!*e.name) {
+        if (!*e.name)
             break;
-        }
         if (are_files) {
             e.folder = unsigned_leb(c);
             unsigned_leb(c); // time
@@ -237,7 +235,8 @@ static const char *folder_name(const unit *u, uint64_t folder) {
     return read_one(u, &c, folder, false).name;
 }
 
-/** The table of files follows that of folders. From version 5 on, folder 0 is the one that the others begin in. */
+/** The table of files follows that of folders. From version 5 on, folder 0 is the one that the
+ *  others begin in. */
 static void name_file(const unit *u, uint64_t file, sim_source_line *out) {
     cursor c = u->tables;
     read_one(u, &c, 0, false);
@@ -286,7 +285,7 @@ static void advance(machine *m, uint64_t operations) {
 }
 
 static void run_special(machine *m, unsigned opcode) {
-    unsigned adjusted = opcode - m->unit->opcode_base;
+    const unsigned adjusted = opcode - m->unit->opcode_base;
     advance(m, adjusted / m->unit->line_range);
     m->now.line += (uint32_t)(m->unit->line_base + (int)(adjusted % m->unit->line_range));
     emit(m);
@@ -294,10 +293,10 @@ static void run_special(machine *m, unsigned opcode) {
 
 static void run_extended(machine *m) {
     enum { END_SEQUENCE = 1, SET_ADDRESS = 2 };
-    uint64_t length = unsigned_leb(&m->c);
+    const uint64_t length = unsigned_leb(&m->c);
     const uint8_t *start = take(&m->c, length);
     cursor operands = {start, start ? start + length : nullptr, !start};
-    uint64_t opcode = byte(&operands);
+    const uint64_t opcode = byte(&operands);
     if (opcode == END_SEQUENCE) {
         emit(m);
         reset(m);
@@ -339,25 +338,24 @@ static void run_standard(machine *m, unsigned opcode) {
         m->now.address += number(&m->c, 2);
         break;
     default: // what does not move a row
-        for (unsigned i = 0; i < m->unit->lengths[opcode - 1]; i++) {
+        for (unsigned i = 0; i < m->unit->lengths[opcode - 1]; i++)
             unsigned_leb(&m->c);
-        }
     }
 }
 
-/** The last row at or before the wanted address, if the unit has one. Each step takes a byte at least. */
+/** The last row at or before the wanted address, if the unit has one. Each step takes a byte at
+ *  least. */
 static bool find_row(const unit *u, uint64_t wanted, row *out) {
     machine m = {.unit = u, .c = u->program, .wanted = wanted};
     reset(&m);
     while (!m.c.failed && m.c.at < m.c.end && !m.found) {
-        unsigned opcode = (unsigned)byte(&m.c);
-        if (opcode >= u->opcode_base) {
+        const unsigned opcode = (unsigned)byte(&m.c);
+        if (opcode >= u->opcode_base)
             run_special(&m, opcode);
-        } else if (opcode) {
+        else if (opcode)
             run_standard(&m, opcode);
-        } else {
+        else
             run_extended(&m);
-        }
     }
     *out = m.before;
     return m.found;

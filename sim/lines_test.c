@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DWARF line tables: clang's, address by address, against llvm-symbolizer; and tables made here by hand.
+// DWARF line tables: clang's, address by address, against llvm-symbolizer; and tables made here by
+// hand.
 #include "elf.h"
 #include "lines.h"
 
@@ -32,19 +33,19 @@ static void path_of(const char *way, char path[4096]) {
     snprintf(path, 4096, "%s/testdata/reports.%s.co", folder ? folder : ".", way);
 }
 
-/** llvm-symbolizer's answers for every fourth address of a range, as "FILE:LINE:COLUMN" lines in a file. */
+/** llvm-symbolizer's answers for every fourth address of a range, as "FILE:LINE:COLUMN" lines in a
+ *  file. */
 static FILE *ask_symbolizer(const char *object, uint64_t start, uint64_t size) {
     char input[] = "/tmp/quern-lines-XXXXXX", command[8400];
-    int file = mkstemp(input);
+    const int file = mkstemp(input);
     FILE *out = fdopen(file, "w+");
-    for (uint64_t at = 0; at < size; at += 4) {
+    for (uint64_t at = 0; at < size; at += 4)
         fprintf(out, "0x%llx\n", (unsigned long long)(start + at));
-    }
     fflush(out);
     snprintf(command, sizeof command,
              "llvm-symbolizer-22 --no-inlines --functions=none --obj='%s' < %s > %s.out", object,
              input, input);
-    int status = system(command);
+    const int status = system(command);
     fclose(out);
     remove(input);
     snprintf(command, sizeof command, "%s.out", input);
@@ -69,16 +70,15 @@ static void compare(const char *way) {
                        section_of(&elf, ".debug_line_str", &ignored),
                        section_of(&elf, ".debug_str", &ignored)};
     FILE *answers = ask_symbolizer(path, start, text.size);
-    if (!answers) {
+    if (!answers)
         skip();
-    }
     for (uint64_t at = 0; at < text.size; at += 4) {
         sim_source_line line;
         do { // answers are apart by empty lines
             assert_non_null(fgets(want, sizeof want, answers));
         } while (*want == '\n');
         want[strcspn(want, "\n")] = 0;
-        bool found = sim_line_find(&debug, start + at, &line);
+        const bool found = sim_line_find(&debug, start + at, &line);
         snprintf(got, sizeof got, "%s:%u:%u", line.file, line.line, line.column);
         if (!found) { // line 0 is no line to us
             assert_non_null(strstr(want, ":0"));
@@ -113,14 +113,15 @@ static void put_number(table *t, uint64_t value, size_t bytes) {
     put(t, &value, bytes);
 }
 
-/** A unit: what follows the lengths goes between begin and end. Returns where the header's length is. */
+/** A unit: what follows the lengths goes between begin and end. Returns where the header's length
+ *  is. */
 static size_t begin_unit(table *t, unsigned version, bool is_64) {
     t->size = 0;
     is_64 ? put_number(t, 0xffffffff, 4) : (void)0;
     put_number(t, 0, is_64 ? 8 : 4);
     put_number(t, version, 2);
     version >= 5 ? put_number(t, 8, 2) : (void)0; // address size 8, no selectors
-    size_t at = t->size;
+    const size_t at = t->size;
     put_number(t, 0, is_64 ? 8 : 4);
     put_number(t, 4, 1);                                  // bytes of the shortest instruction
     version >= 4 ? put_number(t, 1, 1) : (void)0;         // operations of an instruction
@@ -154,9 +155,8 @@ static void expect(const table *t, uint64_t address, const char *want) {
     char got[600] = "none";
     sim_source_line line;
     sim_debug debug = {.line = {t->bytes, t->size}, .line_str = {(const uint8_t *)"xdir\0", 5}};
-    if (sim_line_find(&debug, address, &line)) {
+    if (sim_line_find(&debug, address, &line))
         snprintf(got, sizeof got, "%s:%u:%u", line.file, line.line, line.column);
-    }
     assert_string_equal(got, want);
 }
 
@@ -177,7 +177,7 @@ static void test_versions(void **) {
     static table t;
     for (unsigned version = 2; version <= 4; version++) {
         for (unsigned is_64 = 0; is_64 < 2; is_64++) {
-            size_t at = begin_unit(&t, version, is_64);
+            const size_t at = begin_unit(&t, version, is_64);
             put(&t, "dir\0other\0", 11);             // two folders
             put(&t, "a.c\0\0\0\0b.c\0\2\0\0\0", 15); // files: a.c, b.c of the second folder
             end_header(&t, at, is_64);
@@ -186,12 +186,12 @@ static void test_versions(void **) {
             expect_rows(&t, "other/b.c");
         }
     }
-    size_t at = begin_unit(&t, 5, true);
+    const size_t at = begin_unit(&t, 5, true);
     put(&t, "\1\1\x1f\2", 4); // folders: a path in .debug_line_str; two
     put_number(&t, 1, 8);
     put_number(&t, 2, 8);
     put(&t, "\3\1\x08\2\x0b\5\x1e\1", 8); // files: a string, a folder of one byte, MD5; one
-    size_t folder = t.size + 4;
+    const size_t folder = t.size + 4;
     put(&t, "c.c\0\0", 5);
     put(&t, "0123456789abcdef", 16);
     end_header(&t, at, true);
@@ -202,11 +202,11 @@ static void test_versions(void **) {
     expect_rows(&t, "dir/ir/c.c");
 }
 
-/** Every byte of a table changed to every value, and every length: found or not, but without a stray access, which the
- *  sanitizers would see. */
+/** Every byte of a table changed to every value, and every length: found or not, but without a
+ *  stray access, which the sanitizers would see. */
 static void test_damage(void **) {
     static table t;
-    size_t at = begin_unit(&t, 5, false);
+    const size_t at = begin_unit(&t, 5, false);
     put(&t, "\1\1\x1f\1", 4);
     put_number(&t, 1, 4);
     put(&t, "\2\1\x08\2\x0b\1c.c\0\0", 11);
@@ -222,7 +222,7 @@ static void test_damage(void **) {
             sim_source_line line;
             sim_debug debug = {.line = {(const uint8_t *)copy, value % 3 ? t.size : i},
                                .line_str = {(const uint8_t *)"xdir", 4}};
-            bool found = sim_line_find(&debug, 0x1004, &line);
+            const bool found = sim_line_find(&debug, 0x1004, &line);
             assert_true(!found || (line.line && *line.file));
             free(copy);
         }

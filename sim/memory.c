@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The guest's address space: allocations, a page table from guest addresses to them, and reports.
 //
-// Guest addresses are 47 bits wide. A two-level table has an entry for each page of 64 KiB: the allocation
-// that owns the page, or null. Device memory lies in a range of its own, where the host maps nothing, so a
-// program that follows a device pointer on the CPU stops there; hipHostMalloc's memory keeps its host address.
-// An address is never given out twice before the whole range has been used, and the last allocations that
-// were freed stay in the table, so that a late access can be named.
+// Guest addresses are 47 bits wide. A two-level table has an entry for each page of 64 KiB: the
+// allocation that owns the page, or null. Device memory lies in a range of its own, where the host
+// maps nothing, so a program that follows a device pointer on the CPU stops there; hipHostMalloc's
+// memory keeps its host address. An address is never given out twice before the whole range has
+// been used, and the last allocations that were freed stay in the table, so that a late access can
+// be named.
 #include "sim.h"
 
 #include <pthread.h>
@@ -21,7 +22,8 @@ enum {
     LEVEL2_SIZE = 1 << (LEVEL2_SHIFT - PAGE_SHIFT),
     MAX_FREED = 1 << 16, // freed allocations that are remembered
 };
-/** Host memory of freed allocations that is kept for those who may use it still; then the one who frees waits. */
+/** Host memory of freed allocations that is kept for those who may use it still; then the one who
+ *  frees waits. */
 constexpr uint64_t MAX_CONDEMNED = UINT64_C(256) << 20;
 constexpr uint64_t PAGE_BYTES = UINT64_C(1) << PAGE_SHIFT;
 constexpr uint64_t GUEST_FIRST = UINT64_C(0x400000000000);
@@ -46,15 +48,15 @@ struct sim_memory {
 };
 
 static page_entry *page_at(const sim_memory *memory, uint64_t addr) {
-    if (addr >> 47) {
+    if (addr >> 47)
         return nullptr;
-    }
     page_entry *level2 =
         atomic_load_explicit(&memory->level1[addr >> LEVEL2_SHIFT], memory_order_acquire);
     return level2 ? &level2[addr >> PAGE_SHIFT & (LEVEL2_SIZE - 1)] : nullptr;
 }
 
-/** Stands in the table for pages with registered memory, which begins and ends anywhere in a page. */
+/** Stands in the table for pages with registered memory, which begins and ends anywhere in a
+ *  page. */
 static sim_region shared_page;
 
 typedef struct registration {
@@ -63,11 +65,9 @@ typedef struct registration {
 } registration;
 
 static sim_region *registered_at(const sim_memory *memory, uint64_t addr) {
-    for (registration *r = atomic_load(&memory->registrations); r; r = r->next) {
-        if (addr - r->region.base < r->region.bytes) {
+    for (registration *r = atomic_load(&memory->registrations); r; r = r->next)
+        if (addr - r->region.base < r->region.bytes)
             return &r->region;
-        }
-    }
     return nullptr;
 }
 
@@ -82,9 +82,8 @@ static bool reserve_pages(sim_memory *memory, uint64_t base, uint64_t bytes) {
     for (uint64_t i = base >> LEVEL2_SHIFT; i <= (base + bytes - 1) >> LEVEL2_SHIFT; i++) {
         if (!memory->level1[i]) {
             page_entry *level2 = calloc(LEVEL2_SIZE, sizeof *level2);
-            if (!level2) {
+            if (!level2)
                 return false;
-            }
             atomic_store_explicit(&memory->level1[i], level2, memory_order_release);
         }
     }
@@ -92,9 +91,8 @@ static bool reserve_pages(sim_memory *memory, uint64_t base, uint64_t bytes) {
 }
 
 static void map_pages(sim_memory *memory, sim_region *region) {
-    for (uint64_t addr = region->base; addr < region->base + region->size; addr += PAGE_BYTES) {
+    for (uint64_t addr = region->base; addr < region->base + region->size; addr += PAGE_BYTES)
         atomic_store_explicit(page_at(memory, addr), region, memory_order_release);
-    }
 }
 
 /** Takes a region out of the table where no newer one has its pages. */
@@ -109,61 +107,56 @@ static uint64_t round_up(uint64_t bytes) {
     return (bytes + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
 }
 
-/** Zero-filled host memory; small blocks from the heap, so that many of them cost little, unless `mapped` asks for
- *  the pages. */
+/** Zero-filled host memory; small blocks from the heap, so that many of them cost little, unless
+ *  `mapped` asks for the pages. */
 static uint8_t *host_alloc(uint64_t bytes, sim_region_kind kind, uint64_t mapped) {
     if (!mapped && bytes < PAGE_BYTES && kind != SIM_REGION_HOST) {
         uint8_t *host = aligned_alloc(256, (bytes + 255) & ~UINT64_C(255));
         return host ? memset(host, 0, bytes) : nullptr;
     }
-    // Host memory's own address is its guest address: whole pages, so that the table can tell them apart.
-    uint64_t whole = round_up(bytes), slack = kind == SIM_REGION_HOST ? PAGE_BYTES : 0;
+    // Host memory's own address is its guest address: whole pages, so that the table can tell them
+    // apart.
+    const uint64_t whole = round_up(bytes), slack = kind == SIM_REGION_HOST ? PAGE_BYTES : 0;
     uint8_t *host = mmap(nullptr, whole + slack, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (host == MAP_FAILED) {
+    if (host == MAP_FAILED)
         return nullptr;
-    }
-    uint64_t head = slack ? round_up((uintptr_t)host) - (uintptr_t)host : 0;
-    if (head) {
+    const uint64_t head = slack ? round_up((uintptr_t)host) - (uintptr_t)host : 0;
+    if (head)
         munmap(host, head);
-    }
-    if (slack - head) {
+    if (slack - head)
         munmap(host + head + whole, slack - head);
-    }
     return host + head;
 }
 
 static void host_free(sim_region *region) {
-    if (!region->mapped && region->size < PAGE_BYTES && region->kind != SIM_REGION_HOST) {
+    if (!region->mapped && region->size < PAGE_BYTES && region->kind != SIM_REGION_HOST)
         free(region->host);
-    } else {
+    else
         munmap(region->host, round_up(region->size));
-    }
     region->host = nullptr;
     free(region->written);
     region->written = nullptr;
 }
 
-/** A place in the guest's range with a guard page behind it; 0 if none is left. Large ones begin at multiples of
- *  2 MiB, as AMD's driver has it and device malloc relies on. */
+/** A place in the guest's range with a guard page behind it; 0 if none is left. Large ones begin at
+ *  multiples of 2 MiB, as AMD's driver has it and device malloc relies on. */
 static uint64_t place(sim_memory *memory, uint64_t bytes) {
     constexpr uint64_t LARGE = UINT64_C(2) << 20;
-    uint64_t base = bytes < LARGE ? memory->next : (memory->next + LARGE - 1) & ~(LARGE - 1);
-    uint64_t span = round_up(bytes) + PAGE_BYTES;
-    if (base > GUEST_LAST || span > GUEST_LAST - base) {
+    const uint64_t base = bytes < LARGE ? memory->next : (memory->next + LARGE - 1) & ~(LARGE - 1);
+    const uint64_t span = round_up(bytes) + PAGE_BYTES;
+    if (base > GUEST_LAST || span > GUEST_LAST - base)
         return 0;
-    }
     memory->next = base + span;
     return base;
 }
 
 static bool append(sim_memory *memory, sim_region *region) {
     if (memory->num_regions == memory->cap_regions) {
-        size_t cap = memory->cap_regions ? 2 * memory->cap_regions : 64;
+        const size_t cap = memory->cap_regions ? 2 * memory->cap_regions : 64;
         sim_region **grown = realloc(memory->regions, cap * sizeof *grown);
-        if (!grown) {
+        if (!grown)
             return false;
-        }
         memory->regions = grown;
         memory->cap_regions = cap;
     }
@@ -180,25 +173,21 @@ static bool install(sim_memory *memory, sim_region *region) {
         return false;
     }
     map_pages(memory, region);
-    if (region->kind == SIM_REGION_DEVICE) {
+    if (region->kind == SIM_REGION_DEVICE)
         memory->used[region->device] += region->size;
-    }
     return true;
 }
 
 const sim_region *sim_memory_alloc(sim_memory *memory, uint64_t bytes, sim_region_kind kind,
                                    uint32_t device) {
-    if (bytes == 0 || bytes > GUEST_LAST - GUEST_FIRST) {
+    if (bytes == 0 || bytes > GUEST_LAST - GUEST_FIRST)
         return nullptr;
-    }
     sim_region *region = calloc(1, sizeof *region);
-    if (!region) {
+    if (!region)
         return nullptr;
-    }
     *region = (sim_region){.bytes = bytes, .size = bytes, .kind = kind, .device = device};
-    if (kind == SIM_REGION_DEVICE && atomic_load(&memory->keeps_pages)) {
+    if (kind == SIM_REGION_DEVICE && atomic_load(&memory->keeps_pages))
         region->mapped = round_up(bytes);
-    }
     region->host = host_alloc(bytes, kind, region->mapped);
     bool ok = region->host, is_noted = kind == SIM_REGION_DEVICE && memory->notes_writes;
     if (ok && is_noted && !(region->written = sim_written_create(bytes))) {
@@ -209,9 +198,8 @@ const sim_region *sim_memory_alloc(sim_memory *memory, uint64_t bytes, sim_regio
         pthread_mutex_lock(&memory->lock);
         ok = install(memory, region);
         pthread_mutex_unlock(&memory->lock);
-        if (!ok) {
+        if (!ok)
             host_free(region);
-        }
     }
     if (!ok) {
         free(region);
@@ -243,9 +231,8 @@ static void condemn(sim_memory *memory, sim_region *region) {
     region->next = memory->condemned;
     memory->condemned = region;
     memory->condemned_bytes += region->size;
-    if (region->kind == SIM_REGION_DEVICE) {
+    if (region->kind == SIM_REGION_DEVICE)
         memory->used[region->device] -= region->size;
-    }
 }
 
 /** Gives back the host memory of condemned regions, with `users` held for writing. */
@@ -256,13 +243,13 @@ static void give_back(sim_memory *memory) {
         memory->condemned_bytes -= memory->condemned->size;
         memory->num_freed++;
     }
-    if (memory->num_freed > MAX_FREED) {
+    if (memory->num_freed > MAX_FREED)
         forget_freed(memory);
-    }
     pthread_mutex_unlock(&memory->lock);
 }
 
-/** Gives condemned memory back if nobody can be using it; if somebody may, whoever leaves last comes here again. */
+/** Gives condemned memory back if nobody can be using it; if somebody may, whoever leaves last
+ *  comes here again. */
 static void reap(sim_memory *memory) {
     if (memory->condemned_bytes && pthread_rwlock_trywrlock(&memory->users) == 0) {
         give_back(memory);
@@ -275,16 +262,15 @@ bool sim_memory_retire(sim_memory *memory, uint64_t addr) {
     sim_region *region = region_at(memory, addr);
     bool ok =
         region && region->base == addr && region->bytes && region->kind != SIM_REGION_REGISTERED;
-    if (ok) {
+    if (ok)
         condemn(memory, region);
-    }
     pthread_mutex_unlock(&memory->lock);
     reap(memory);
     return ok;
 }
 
 bool sim_memory_free(sim_memory *memory, uint64_t addr) {
-    bool ok = sim_memory_retire(memory, addr);
+    const bool ok = sim_memory_retire(memory, addr);
     if (memory->condemned_bytes > MAX_CONDEMNED) {
         pthread_rwlock_wrlock(&memory->users);
         give_back(memory);
@@ -295,9 +281,8 @@ bool sim_memory_free(sim_memory *memory, uint64_t addr) {
 
 void sim_memory_tag(sim_memory *memory, uint64_t addr, uint32_t flags) {
     sim_region *region = region_at(memory, addr);
-    if (region) {
+    if (region)
         region->flags = flags;
-    }
 }
 
 void sim_memory_tag_code(sim_memory *memory, uint64_t addr, uint64_t start, uint64_t bytes) {
@@ -312,9 +297,8 @@ void sim_memory_free_all(sim_memory *memory, sim_region_kind kind, uint32_t devi
     pthread_mutex_lock(&memory->lock);
     for (size_t i = 0; i < memory->num_regions; i++) {
         sim_region *region = memory->regions[i];
-        if (region->bytes && region->kind == kind && region->device == device) {
+        if (region->bytes && region->kind == kind && region->device == device)
             condemn(memory, region);
-        }
     }
     pthread_mutex_unlock(&memory->lock);
     reap(memory);
@@ -324,25 +308,20 @@ void sim_memory_free_all(sim_memory *memory, sim_region_kind kind, uint32_t devi
 
 /** Whether any byte of a range belongs to what the guest sees already. The lock is held. */
 static bool is_taken(const sim_memory *memory, uint64_t addr, uint64_t bytes) {
-    for (const registration *r = atomic_load(&memory->registrations); r; r = r->next) {
-        if (r->region.base < addr + bytes && addr < r->region.base + r->region.bytes) {
+    for (const registration *r = atomic_load(&memory->registrations); r; r = r->next)
+        if (r->region.base < addr + bytes && addr < r->region.base + r->region.bytes)
             return true;
-        }
-    }
-    for (uint64_t at = addr; at < addr + bytes; at = (at | (PAGE_BYTES - 1)) + 1) {
-        if (sim_memory_find(memory, at)) {
+    for (uint64_t at = addr; at < addr + bytes; at = (at | (PAGE_BYTES - 1)) + 1)
+        if (sim_memory_find(memory, at))
             return true;
-        }
-    }
     return false;
 }
 
 /** An unused entry of the list, or a new one. The lock is held. */
 static registration *take_registration(sim_memory *memory) {
     registration *r = atomic_load(&memory->registrations);
-    while (r && r->region.bytes) {
+    while (r && r->region.bytes)
         r = r->next;
-    }
     if (!r && (r = calloc(1, sizeof *r))) {
         r->next = atomic_load(&memory->registrations);
         atomic_store(&memory->registrations, r);
@@ -352,12 +331,12 @@ static registration *take_registration(sim_memory *memory) {
 
 bool sim_memory_register(sim_memory *memory, void *host, uint64_t bytes, uint32_t device,
                          bool *is_known) {
-    uint64_t addr = (uintptr_t)host;
+    const uint64_t addr = (uintptr_t)host;
     pthread_rwlock_wrlock(&memory->users);
     pthread_mutex_lock(&memory->lock);
     *is_known = is_taken(memory, addr, bytes);
     registration *r = *is_known ? nullptr : take_registration(memory);
-    bool ok = r && reserve_pages(memory, addr, bytes);
+    const bool ok = r && reserve_pages(memory, addr, bytes);
     if (ok) {
         r->region = (sim_region){.base = addr,
                                  .bytes = bytes,
@@ -365,9 +344,8 @@ bool sim_memory_register(sim_memory *memory, void *host, uint64_t bytes, uint32_
                                  .host = host,
                                  .device = device,
                                  .kind = SIM_REGION_REGISTERED};
-        for (uint64_t at = addr; at < addr + bytes; at = (at | (PAGE_BYTES - 1)) + 1) {
+        for (uint64_t at = addr; at < addr + bytes; at = (at | (PAGE_BYTES - 1)) + 1)
             atomic_store_explicit(page_at(memory, at), &shared_page, memory_order_release);
-        }
     }
     pthread_mutex_unlock(&memory->lock);
     pthread_rwlock_unlock(&memory->users);
@@ -378,10 +356,9 @@ bool sim_memory_unregister(sim_memory *memory, void *host) {
     pthread_rwlock_wrlock(&memory->users);
     pthread_mutex_lock(&memory->lock);
     sim_region *region = registered_at(memory, (uintptr_t)host);
-    bool ok = region && region->base == (uintptr_t)host;
-    if (ok) {
+    const bool ok = region && region->base == (uintptr_t)host;
+    if (ok)
         region->bytes = 0;
-    }
     pthread_mutex_unlock(&memory->lock);
     pthread_rwlock_unlock(&memory->users);
     return ok;
@@ -396,13 +373,11 @@ const sim_region *sim_memory_find(const sim_memory *memory, uint64_t addr) {
 
 void *sim_memory_host(const sim_memory *memory, uint64_t addr, uint64_t bytes) {
     const sim_region *region = region_at(memory, addr);
-    if (!region) {
+    if (!region)
         return nullptr;
-    }
-    uint64_t offset = addr - region->base;
-    if (offset >= region->bytes || bytes > region->bytes - offset) {
+    const uint64_t offset = addr - region->base;
+    if (offset >= region->bytes || bytes > region->bytes - offset)
         return nullptr;
-    }
     return region->host + offset;
 }
 
@@ -413,31 +388,27 @@ void sim_memory_keep_pages(sim_memory *memory, bool on) {
 void sim_memory_note_writes(sim_memory *memory, bool on) {
     atomic_store(&memory->notes_writes, on);
     pthread_mutex_lock(&memory->lock);
-    for (size_t i = 0; i < memory->num_regions && !on; i++) {
-        if (memory->regions[i]->written) {
+    for (size_t i = 0; i < memory->num_regions && !on; i++)
+        if (memory->regions[i]->written)
             sim_written_end(memory->regions[i]->written);
-        }
-    }
     pthread_mutex_unlock(&memory->lock);
 }
 
 void sim_memory_wrote(const sim_memory *memory, uint64_t addr, uint64_t bytes) {
     const sim_region *region = sim_memory_find(memory, addr);
-    if (region) {
+    if (region)
         sim_region_note_write(region, addr - region->base, bytes);
-    }
 }
 
 void sim_memory_copied(const sim_memory *memory, uint64_t to, uint64_t from, uint64_t bytes) {
     const sim_region *there = sim_memory_find(memory, to), *here = sim_memory_find(memory, from);
-    if (there) {
+    if (there)
         sim_region_note_copy(there, to - there->base, here, here ? from - here->base : 0, bytes);
-    }
 }
 
 void *sim_memory_page_host(const sim_memory *memory, uint64_t addr, uint64_t bytes) {
     const sim_region *region = region_at(memory, addr);
-    uint64_t offset = region ? addr - region->base : 0;
+    const uint64_t offset = region ? addr - region->base : 0;
     bool is_there =
         region && region->bytes && offset < region->mapped && bytes <= region->mapped - offset;
     return is_there ? region->host + offset : nullptr;
@@ -449,37 +420,34 @@ bool sim_memory_is_guest(uint64_t addr) {
 
 uint64_t sim_memory_used(sim_memory *memory, uint32_t device) {
     pthread_mutex_lock(&memory->lock);
-    uint64_t used = memory->used[device];
+    const uint64_t used = memory->used[device];
     pthread_mutex_unlock(&memory->lock);
     return used;
 }
 
 /** How far addr is from a region: 0 inside it. */
 static uint64_t distance(const sim_region *region, uint64_t addr) {
-    if (addr < region->base) {
+    if (addr < region->base)
         return region->base - addr;
-    }
-    uint64_t offset = addr - region->base;
+    const uint64_t offset = addr - region->base;
     return offset < region->size ? 0 : offset - region->size + 1;
 }
 
 /** Which of two regions addr is nearer to, the live one if to both; `best` may be null. */
 static const sim_region *nearer(const sim_region *best, const sim_region *region, uint64_t addr) {
-    uint64_t far = distance(region, addr);
-    bool wins = far <= PAGE_BYTES && (!best || far < distance(best, addr) ||
-                                      (far == distance(best, addr) && region->bytes));
+    const uint64_t far = distance(region, addr);
+    const bool wins = far <= PAGE_BYTES && (!best || far < distance(best, addr) ||
+                                            (far == distance(best, addr) && region->bytes));
     return wins ? region : best;
 }
 
 /** The nearest region within a page of addr. */
 static const sim_region *nearest(const sim_memory *memory, uint64_t addr) {
     const sim_region *best = nullptr;
-    for (size_t i = 0; i < memory->num_regions; i++) {
+    for (size_t i = 0; i < memory->num_regions; i++)
         best = nearer(best, memory->regions[i], addr);
-    }
-    for (const registration *r = atomic_load(&memory->registrations); r; r = r->next) {
+    for (const registration *r = atomic_load(&memory->registrations); r; r = r->next)
         best = nearer(best, &r->region, addr);
-    }
     return best;
 }
 
@@ -497,14 +465,11 @@ static bool is_freed_part(const sim_region *region, uint64_t addr) {
 
 bool sim_memory_was_freed(const sim_memory *memory, uint64_t addr) {
     const sim_region *region = region_at(memory, addr);
-    if (region) {
+    if (region)
         return is_freed_part(region, addr);
-    }
-    for (const registration *r = atomic_load(&memory->registrations); r; r = r->next) {
-        if (is_freed_part(&r->region, addr)) {
+    for (const registration *r = atomic_load(&memory->registrations); r; r = r->next)
+        if (is_freed_part(&r->region, addr))
             return true;
-        }
-    }
     return false;
 }
 
@@ -567,22 +532,19 @@ sim_memory *sim_memory_create(void) {
 }
 
 void sim_memory_destroy(sim_memory *memory) {
-    if (!memory) {
+    if (!memory)
         return;
-    }
     for (size_t i = 0; i < memory->num_regions; i++) {
-        if (memory->regions[i]->host) {
+        if (memory->regions[i]->host)
             host_free(memory->regions[i]);
-        }
         free(memory->regions[i]);
     }
     for (registration *r = atomic_load(&memory->registrations), *next; r; r = next) {
         next = r->next;
         free(r);
     }
-    for (size_t i = 0; i < LEVEL1_SIZE; i++) {
+    for (size_t i = 0; i < LEVEL1_SIZE; i++)
         free(memory->level1[i]);
-    }
     free(memory->regions);
     pthread_mutex_destroy(&memory->lock);
     pthread_rwlock_destroy(&memory->users);

@@ -16,9 +16,8 @@ static void expect(sim_memory *m, uint64_t addr, uint64_t bytes, const char *wan
     sim_region near;
     sim_memory_nearest(m, addr, &near);
     sim_region_describe(&near, addr, bytes, text, sizeof text);
-    if (strncmp(text, want, strlen(want)) != 0) {
+    if (strncmp(text, want, strlen(want)) != 0)
         fail_msg("0x%llx: '%s', expected '%s'", (unsigned long long)addr, text, want);
-    }
 }
 
 static void test_bounds(void **state) {
@@ -26,7 +25,7 @@ static void test_bounds(void **state) {
     static const uint64_t sizes[] = {1, 255, 256, 4096, 65535, 65536, 65537, 10000000};
     sim_memory *m = sim_memory_create();
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        uint64_t n = sizes[i];
+        const uint64_t n = sizes[i];
         const sim_region *r = sim_memory_alloc(m, n, SIM_REGION_DEVICE, 0);
         assert_non_null(r);
         assert_int_equal(r->base % 256, 0);
@@ -60,9 +59,8 @@ static void test_no_address_is_ever_mapped_by_chance(void **state) {
                                     SIM_SHARED_APERTURE,
                                     SIM_PRIVATE_APERTURE,
                                     UINT64_MAX};
-    for (size_t i = 0; i < sizeof wild / sizeof *wild; i++) {
+    for (size_t i = 0; i < sizeof wild / sizeof *wild; i++)
         expect(m, wild[i], 1, "no allocation is near");
-    }
     expect(m, (uintptr_t)&wild, 4, "no allocation is near");
     sim_memory_destroy(m);
 }
@@ -71,7 +69,7 @@ static void test_reports(void **state) {
     (void)state;
     sim_memory *m = sim_memory_create();
     const sim_region *r = sim_memory_alloc(m, 4096, SIM_REGION_DEVICE, 0);
-    uint64_t base = r->base;
+    const uint64_t base = r->base;
     expect(m, base + 4096 + 12, 4, "12 bytes past the end of a 4096-byte allocation at 0x");
     expect(m, base + 4094, 4, "the last 2 of its bytes are past the end of a 4096-byte allocation");
     expect(m, base - 8, 4, "8 bytes before a 4096-byte allocation");
@@ -87,7 +85,7 @@ static void test_freed(void **state) {
     (void)state;
     sim_memory *m = sim_memory_create();
     const sim_region *r = sim_memory_alloc(m, 1000, SIM_REGION_DEVICE, 3);
-    uint64_t base = r->base;
+    const uint64_t base = r->base;
     assert_int_equal(sim_memory_used(m, 3), 1000);
     assert_int_equal(sim_memory_used(m, 0), 0);
     assert_false(sim_memory_free(m, base + 256));
@@ -121,9 +119,8 @@ static void test_host_memory_keeps_its_address(void **state) {
         assert_null(sim_memory_host(m, a->base + 100, 1));
         assert_null(sim_memory_host(m, b->base + 69999, 2));
         assert_true(sim_memory_free(m, a->base));
-        if (i % 3) { // the host gives addresses out again; the new owner must win
+        if (i % 3) // the host gives addresses out again; the new owner must win
             assert_true(sim_memory_free(m, b->base));
-        }
     }
     sim_memory_destroy(m);
 }
@@ -148,12 +145,10 @@ static void test_threads(void **state) {
     (void)state;
     pthread_t threads[4];
     shared = sim_memory_create();
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         assert_int_equal(pthread_create(&threads[i], nullptr, allocate_and_free, nullptr), 0);
-    }
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         pthread_join(threads[i], nullptr);
-    }
     assert_int_equal(sim_memory_used(shared, 0), 0);
     sim_memory_destroy(shared);
 }
@@ -164,7 +159,7 @@ static void test_freed_while_in_use(void **state) {
     sim_memory *m = sim_memory_create();
     for (int kind = SIM_REGION_DEVICE; kind <= SIM_REGION_HOST; kind++) {
         const sim_region *r = sim_memory_alloc(m, 100000, (sim_region_kind)kind, 0);
-        uint64_t base = r->base;
+        const uint64_t base = r->base;
         sim_memory_enter(m);
         uint8_t *host = sim_memory_host(m, base, 100000);
         assert_true(sim_memory_free(m, base));
@@ -198,9 +193,8 @@ static uint32_t next_random(uint32_t *state, uint32_t limit) {
 
 static void expect_written(const tracked *t, uint64_t offset, uint64_t bytes) {
     uint64_t want = 0;
-    for (uint64_t i = offset; i < offset + bytes; i++) {
+    for (uint64_t i = offset; i < offset + bytes; i++)
         want += t->is_written[i];
-    }
     assert_int_equal(sim_region_num_written(t->region, offset, bytes), want);
 }
 
@@ -211,12 +205,12 @@ static void test_written(void **) {
     tracked t[2] = {};
     uint32_t seed = 1;
     for (int step = 0; step < STEPS; step++) {
-        for (int i = 0; i < 2 && step % 100 == 0; i++) { // they are written whole before long
+        for (int i = 0; i < 2 && step % 100 == 0; i++) // they are written whole before long
             t[i] = (tracked){.region = sim_memory_alloc(m, TRACKED, SIM_REGION_DEVICE, 0)};
-        }
         tracked *to = &t[next_random(&seed, 2)], *from = &t[next_random(&seed, 2)];
-        uint32_t bytes = 1 + next_random(&seed, 200), at = next_random(&seed, TRACKED - bytes),
-                 source = next_random(&seed, TRACKED - bytes);
+        const uint32_t bytes = 1 + next_random(&seed, 200),
+                       at = next_random(&seed, TRACKED - bytes),
+                       source = next_random(&seed, TRACKED - bytes);
         if (next_random(&seed, 4)) {
             sim_memory_copied(m, to->region->base + at, from->region->base + source, bytes);
             memmove(to->is_written + at, from->is_written + source, bytes);

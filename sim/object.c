@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Code objects: an AMDGPU ELF file laid out in guest memory, its kernels, globals and relocations.
 //
-// The file may come from anywhere, so every offset and size in it is checked before use. Formats: LLVM's
-// AMDGPUUsage, "ELF Code Object" and "Kernel Descriptor"; code object versions 4, 5 and 6.
+// The file may come from anywhere, so every offset and size in it is checked before use. Formats:
+// LLVM's AMDGPUUsage, "ELF Code Object" and "Kernel Descriptor"; code object versions 4, 5 and 6.
 #include "object.h"
 
 #include "elf.h"
@@ -56,8 +56,9 @@ bool sim_complain_no_memory(sim_complaint *c) {
     return sim_complain(c, "out of memory");
 }
 
-/** Takes bytes off the budget. Where the parts of a file lie apart, as they should, all of them together are no longer
- *  than the file; a hostile one has a thousand tables in the same place, to cost a thousand times its size. */
+/** Takes bytes off the budget. Where the parts of a file lie apart, as they should, all of them
+ *  together are no longer than the file; a hostile one has a thousand tables in the same place, to
+ *  cost a thousand times its size. */
 static bool spend(sim_object *o, uint64_t bytes, sim_complaint *c) {
     if (bytes > o->budget) {
         return sim_complain(
@@ -76,12 +77,13 @@ static sim_object_status check_header(const sim_elf *elf, const sim_chip *chip, 
                      h.e_machine, h.e_ident[EI_OSABI]);
         return SIM_OBJECT_INVALID;
     }
-    uint32_t version = h.e_ident[EI_ABIVERSION] + 2u;
+    const uint32_t version = h.e_ident[EI_ABIVERSION] + 2u;
     if (version < 4 || version > 6) {
         sim_complain(c, "code object version %u; accepted: 4, 5, 6", version);
         return SIM_OBJECT_INVALID;
     }
-    uint32_t mach = h.e_flags & 0xff, xnack = h.e_flags >> 8 & 3, sramecc = h.e_flags >> 10 & 3;
+    const uint32_t mach = h.e_flags & 0xff, xnack = h.e_flags >> 8 & 3,
+                   sramecc = h.e_flags >> 10 & 3;
     if (mach != chip->elf_mach && (mach != chip->generic_mach || !mach)) {
         const char *name = sim_chip_mach_name(mach);
         sim_complain(c, "compiled for %s (machine 0x%02x); the device is %s (0x%02x)",
@@ -118,13 +120,11 @@ static bool measure(sim_object *o, const sim_elf *elf, sim_complaint *c) {
     uint64_t first = UINT64_MAX, last = 0;
     Elf64_Phdr p;
     for (size_t i = 0; sim_elf_segment(elf, i, &p); i++) {
-        if (p.p_type != PT_LOAD || p.p_memsz == 0) {
+        if (p.p_type != PT_LOAD || p.p_memsz == 0)
             continue;
-        }
-        if (!check_segment(elf, &p, c) || !spend(o, p.p_filesz, c)) {
+        if (!check_segment(elf, &p, c) || !spend(o, p.p_filesz, c))
             return false;
-        }
-        uint64_t end = p.p_vaddr + p.p_memsz;
+        const uint64_t end = p.p_vaddr + p.p_memsz;
         o->bytes = end > o->bytes ? end : o->bytes;
         if (p.p_flags & PF_X) {
             first = p.p_vaddr < first ? p.p_vaddr : first;
@@ -132,9 +132,8 @@ static bool measure(sim_object *o, const sim_elf *elf, sim_complaint *c) {
         }
     }
     first &= ~UINT64_C(3);
-    if (last <= first) {
+    if (last <= first)
         return sim_complain(c, "there is no code in it");
-    }
     if (last - first > elf->size + MAX_CODE_PADDING) {
         return sim_complain(c, "%llu bytes of code in a file of %zu bytes",
                             (unsigned long long)(last - first), elf->size);
@@ -147,11 +146,9 @@ static bool measure(sim_object *o, const sim_elf *elf, sim_complaint *c) {
 /** Copies what measure() has checked. */
 static void load_segments(sim_object *o, const sim_elf *elf) {
     Elf64_Phdr p;
-    for (size_t i = 0; sim_elf_segment(elf, i, &p); i++) {
-        if (p.p_type == PT_LOAD && p.p_memsz) {
+    for (size_t i = 0; sim_elf_segment(elf, i, &p); i++)
+        if (p.p_type == PT_LOAD && p.p_memsz)
             memcpy(o->region->host + p.p_vaddr, elf->bytes + p.p_offset, p.p_filesz);
-        }
-    }
 }
 
 typedef bool section_fn(sim_object *o, const sim_elf *elf, const Elf64_Shdr *section,
@@ -161,11 +158,9 @@ typedef bool section_fn(sim_object *o, const sim_elf *elf, const Elf64_Shdr *sec
 static bool each_section(sim_object *o, const sim_elf *elf, uint32_t type, section_fn *fn,
                          sim_complaint *c) {
     Elf64_Shdr section;
-    for (size_t i = 0; sim_elf_section(elf, i, &section); i++) {
-        if (section.sh_type == type && !fn(o, elf, &section, c)) {
+    for (size_t i = 0; sim_elf_section(elf, i, &section); i++)
+        if (section.sh_type == type && !fn(o, elf, &section, c))
             return false;
-        }
-    }
     return true;
 }
 
@@ -188,7 +183,7 @@ static bool read_descriptor(sim_object *o, sim_kernel *kernel, uint64_t at, sim_
     kernel->descriptor = o->region->base + at;
     kernel->entry = kernel->descriptor + (uint64_t)entry + (kernel->preload ? PRELOAD_PROLOGUE : 0);
     kernel->max_threads = 1024;
-    uint64_t offset = kernel->entry - o->text.start;
+    const uint64_t offset = kernel->entry - o->text.start;
     if (offset >= o->text.size || offset % 4) {
         return sim_complain(c,
                             "kernel %s: its first instruction is at offset %lld of its "
@@ -198,10 +193,10 @@ static bool read_descriptor(sim_object *o, sim_kernel *kernel, uint64_t at, sim_
     return true;
 }
 
-/** Room for one more in a list, which has room for the next power of two: adding many does not copy them as often.
- *  Null without memory; the list is then as it was. */
+/** Room for one more in a list, which has room for the next power of two: adding many does not copy
+ *  them as often. Null without memory; the list is then as it was. */
 static void *make_room(void *list, size_t count, size_t item_bytes) {
-    bool is_full = (count & (count - 1)) == 0;
+    const bool is_full = (count & (count - 1)) == 0;
     return is_full ? realloc(list, (count ? 2 * count : 1) * item_bytes) : list;
 }
 
@@ -212,53 +207,46 @@ static bool add_kernel(sim_object *o, const char *name, size_t length, uint64_t 
                             name);
     }
     sim_kernel *grown = make_room(o->kernels, o->num_kernels, sizeof *grown);
-    if (!grown) {
+    if (!grown)
         return sim_complain_no_memory(c);
-    }
     o->kernels = grown;
     sim_kernel *kernel = &grown[o->num_kernels];
     *kernel = (sim_kernel){.name = strndup(name, length)};
-    if (!kernel->name) {
+    if (!kernel->name)
         return sim_complain_no_memory(c);
-    }
     o->num_kernels++;
     return read_descriptor(o, kernel, at, c);
 }
 
 static bool add_global(sim_object *o, const char *name, const Elf64_Sym *s, sim_complaint *c) {
-    if (s->st_value > o->bytes || s->st_size > o->bytes - s->st_value) {
+    if (s->st_value > o->bytes || s->st_size > o->bytes - s->st_value)
         return sim_complain(c, "the variable %s lies outside the image", name);
-    }
     symbol *grown = make_room(o->globals, o->num_globals, sizeof *grown);
-    if (!grown) {
+    if (!grown)
         return sim_complain_no_memory(c);
-    }
     o->globals = grown;
     grown[o->num_globals] = (symbol){strdup(name), s->st_value, s->st_size};
     return grown[o->num_globals].name ? (o->num_globals++, true) : sim_complain_no_memory(c);
 }
 
-/** Functions, for reports. The loader needs none of them, so what is wrong with one is no reason to refuse the object. */
+/** Functions, for reports. The loader needs none of them, so what is wrong with one is no reason to
+ *  refuse the object. */
 static bool read_functions(sim_object *o, const sim_elf *elf, const Elf64_Shdr *section,
                            sim_complaint *c) {
     Elf64_Sym s;
     for (size_t i = 0; sim_elf_entry(elf, section, i, &s, sizeof s); i++) {
-        if (s.st_shndx == SHN_UNDEF || ELF64_ST_TYPE(s.st_info) != STT_FUNC || !s.st_size) {
+        if (s.st_shndx == SHN_UNDEF || ELF64_ST_TYPE(s.st_info) != STT_FUNC || !s.st_size)
             continue;
-        }
         const char *name = sim_elf_string(elf, section->sh_link, s.st_name);
-        if (!name || !spend(o, sizeof s + strlen(name), c)) {
+        if (!name || !spend(o, sizeof s + strlen(name), c))
             return true;
-        }
         symbol *grown = realloc(o->functions, (o->num_functions + 1) * sizeof *grown);
-        if (!grown) {
+        if (!grown)
             return sim_complain_no_memory(c);
-        }
         o->functions = grown;
         grown[o->num_functions] = (symbol){strdup(name), s.st_value, s.st_size};
-        if (!grown[o->num_functions].name) {
+        if (!grown[o->num_functions].name)
             return sim_complain_no_memory(c);
-        }
         o->num_functions++;
     }
     return true;
@@ -268,18 +256,15 @@ static bool read_symbols(sim_object *o, const sim_elf *elf, const Elf64_Shdr *se
                          sim_complaint *c) {
     Elf64_Sym s;
     for (size_t i = 0; sim_elf_entry(elf, section, i, &s, sizeof s); i++) {
-        if (s.st_shndx == SHN_UNDEF || ELF64_ST_TYPE(s.st_info) != STT_OBJECT) {
+        if (s.st_shndx == SHN_UNDEF || ELF64_ST_TYPE(s.st_info) != STT_OBJECT)
             continue;
-        }
         const char *name = sim_elf_string(elf, section->sh_link, s.st_name);
-        if (!name) {
+        if (!name)
             return sim_complain(c, "symbol %zu has no name", i);
-        }
-        size_t length = strlen(name);
-        if (!spend(o, sizeof s + length, c)) {
+        const size_t length = strlen(name);
+        if (!spend(o, sizeof s + length, c))
             return false;
-        }
-        bool is_kernel = length > 3 && strcmp(name + length - 3, ".kd") == 0;
+        const bool is_kernel = length > 3 && strcmp(name + length - 3, ".kd") == 0;
         if (is_kernel ? !add_kernel(o, name, length - 3, s.st_value, c)
                       : !add_global(o, name, &s, c)) {
             return false;
@@ -294,9 +279,8 @@ static int compare_names(const void *a, const void *b) {
 
 /** By name: some libraries' objects have ten thousand kernels. */
 static void sort_kernels(sim_object *o) {
-    if (o->num_kernels) {
+    if (o->num_kernels)
         qsort(o->kernels, o->num_kernels, sizeof *o->kernels, compare_names);
-    }
 }
 
 // ---- relocations
@@ -334,12 +318,12 @@ static bool symbol_address(sim_object *o, const sim_elf *elf, const Elf64_Shdr *
 }
 
 static bool apply(sim_object *o, uint64_t type, uint64_t offset, uint64_t value, sim_complaint *c) {
-    size_t bytes = type == ABS64 || type == REL64 || type == RELATIVE64 ? 8 : 4;
+    const size_t bytes = type == ABS64 || type == REL64 || type == RELATIVE64 ? 8 : 4;
     if (offset > o->bytes || o->bytes - offset < bytes) {
         return sim_complain(c, "a relocation at 0x%llx lies outside the image",
                             (unsigned long long)offset);
     }
-    uint64_t place = o->region->base + offset;
+    const uint64_t place = o->region->base + offset;
     switch (type) {
     case ABS32_LO:
     case ABS32:
@@ -370,19 +354,16 @@ static bool relocate(sim_object *o, const sim_elf *elf, const Elf64_Shdr *sectio
     Elf64_Rela r;
     for (size_t i = 0; sim_elf_entry(elf, section, i, &r, sizeof r); i++) {
         uint64_t type = ELF64_R_TYPE(r.r_info), value = o->region->base;
-        if (!spend(o, sizeof r, c)) {
+        if (!spend(o, sizeof r, c))
             return false;
-        }
-        if (type == NONE) {
+        if (type == NONE)
             continue;
-        }
         if (type != RELATIVE64 &&
             !symbol_address(o, elf, section, ELF64_R_SYM(r.r_info), &value, c)) {
             return false;
         }
-        if (!apply(o, type, r.r_offset, value + (uint64_t)r.r_addend, c)) {
+        if (!apply(o, type, r.r_offset, value + (uint64_t)r.r_addend, c))
             return false;
-        }
     }
     return true;
 }
@@ -393,15 +374,16 @@ static uint64_t align4(uint64_t value) {
     return (value + 3) & ~UINT64_C(3);
 }
 
-/** Reads the metadata among the notes of a segment; other notes, and what does not fit, are passed over. */
+/** Reads the metadata among the notes of a segment; other notes, and what does not fit, are passed
+ *  over. */
 static bool read_notes(sim_object *o, const uint8_t *notes, uint64_t left, sim_complaint *c) {
     Elf64_Nhdr note;
     while (left >= sizeof note) {
         memcpy(&note, notes, sizeof note);
-        uint64_t desc = sizeof note + align4(note.n_namesz), end = desc + align4(note.n_descsz);
-        if (desc + note.n_descsz > left) {
+        const uint64_t desc = sizeof note + align4(note.n_namesz),
+                       end = desc + align4(note.n_descsz);
+        if (desc + note.n_descsz > left)
             return true;
-        }
         if (note.n_type == NOTE_METADATA && note.n_namesz == sizeof "AMDGPU" &&
             memcmp(notes + sizeof note, "AMDGPU", sizeof "AMDGPU") == 0 &&
             !sim_metadata_read(o->kernels, o->num_kernels, &o->formats, notes + desc, note.n_descsz,
@@ -419,24 +401,23 @@ static bool read_metadata(sim_object *o, const sim_elf *elf, sim_complaint *c) {
     for (size_t i = 0; sim_elf_segment(elf, i, &p); i++) {
         const uint8_t *notes =
             p.p_type == PT_NOTE ? sim_elf_range(elf, p.p_offset, p.p_filesz) : nullptr;
-        if (notes && (!spend(o, p.p_filesz, c) || !read_notes(o, notes, p.p_filesz, c))) {
+        if (notes && (!spend(o, p.p_filesz, c) || !read_notes(o, notes, p.p_filesz, c)))
             return false;
-        }
     }
     return true;
 }
 
 // ---- loading
 
-/** Makes the decoder's view of the code: a copy that no kernel can write, and a slot for each dword. */
+/** Makes the decoder's view of the code: a copy that no kernel can write, and a slot for each
+ *  dword. */
 static bool make_text(sim_object *o, const sim_chip *chip) {
     enum { DECODE_SLACK = 16 }; // the longest instruction; the decoder may look past the end
-    uint64_t size = o->text.size;
+    const uint64_t size = o->text.size;
     o->text_copy = calloc(size + DECODE_SLACK, 1);
     o->text.slots = calloc(size / 4 + 1, sizeof *o->text.slots);
-    if (!o->text_copy || !o->text.slots) {
+    if (!o->text_copy || !o->text.slots)
         return false;
-    }
     memcpy(o->text_copy, o->region->host + (o->text.start - o->region->base), size);
     o->text.bytes = o->text_copy;
     o->text.chip = chip;
@@ -447,9 +428,8 @@ static bool make_text(sim_object *o, const sim_chip *chip) {
 static sim_object_status load(sim_object *o, const sim_elf *elf, const sim_chip *chip,
                               uint32_t device, sim_complaint *c) {
     o->budget = BUDGET_FACTOR * (uint64_t)elf->size;
-    if (!measure(o, elf, c)) {
+    if (!measure(o, elf, c))
         return SIM_OBJECT_INVALID;
-    }
     o->region = sim_memory_alloc(o->memory, o->bytes, SIM_REGION_CODE, device);
     if (!o->region) {
         sim_complain(c, "no memory for its image of %llu bytes", (unsigned long long)o->bytes);
@@ -463,9 +443,8 @@ static sim_object_status load(sim_object *o, const sim_elf *elf, const sim_chip 
         return c->is_no_memory ? SIM_OBJECT_NO_MEMORY : SIM_OBJECT_INVALID;
     }
     sort_kernels(o);
-    if (!read_metadata(o, elf, c)) {
+    if (!read_metadata(o, elf, c))
         return c->is_no_memory ? SIM_OBJECT_NO_MEMORY : SIM_OBJECT_INVALID;
-    }
     if (!make_text(o, chip)) {
         sim_complain_no_memory(c);
         return SIM_OBJECT_NO_MEMORY;
@@ -477,18 +456,16 @@ static sim_object_status load_image(sim_object **out, sim_memory *memory, const 
                                     uint32_t device, const void *image, size_t bytes,
                                     sim_complaint *c) {
     sim_object_status status = SIM_OBJECT_OK;
-    if (sim_bundle_is(image, bytes)) {
+    if (sim_bundle_is(image, bytes))
         status = sim_bundle_find(chip, image, bytes, &image, &bytes, c);
-    }
     sim_elf elf;
     if (status == SIM_OBJECT_OK && !sim_elf_init(&elf, image, bytes)) {
         sim_complain(c, "not an ELF64 file (%zu bytes)", bytes);
         status = SIM_OBJECT_INVALID;
     }
     status = status == SIM_OBJECT_OK ? check_header(&elf, chip, c) : status;
-    if (status != SIM_OBJECT_OK) {
+    if (status != SIM_OBJECT_OK)
         return status;
-    }
     sim_object *o = calloc(1, sizeof *o);
     if (!o) {
         sim_complain_no_memory(c);
@@ -509,38 +486,31 @@ sim_object_status sim_object_load(sim_object **out, sim_memory *memory, const si
                                   uint32_t device, const void *image, size_t bytes, char *error,
                                   size_t error_bytes) {
     sim_complaint c = {.text = error, .bytes = error_bytes};
-    if (!sim_compressed_is(image, bytes)) {
+    if (!sim_compressed_is(image, bytes))
         return load_image(out, memory, chip, device, image, bytes, &c);
-    }
     void *expanded = nullptr;
     sim_object_status status = sim_compressed_expand(image, bytes, &expanded, &bytes, &c);
-    if (status == SIM_OBJECT_OK) {
+    if (status == SIM_OBJECT_OK)
         status = load_image(out, memory, chip, device, expanded, bytes, &c);
-    }
     free(expanded);
     return status;
 }
 
 void sim_object_unload(sim_object *o) {
-    if (!o) {
+    if (!o)
         return;
-    }
-    if (o->region) {
+    if (o->region)
         sim_memory_free(o->memory, o->region->base);
-    }
     for (size_t i = 0; i < o->num_kernels; i++) {
         free(o->kernels[i].name);
         free(o->kernels[i].args);
     }
-    for (size_t i = 0; i < o->num_globals; i++) {
+    for (size_t i = 0; i < o->num_globals; i++)
         free(o->globals[i].name);
-    }
-    for (size_t i = 0; i < o->num_functions; i++) {
+    for (size_t i = 0; i < o->num_functions; i++)
         free(o->functions[i].name);
-    }
-    if (o->text.slots) {
+    if (o->text.slots)
         sim_text_deinit(&o->text);
-    }
     sim_sources_deinit(&o->sources);
     sim_formats_deinit(&o->formats);
     free(o->text_copy);
@@ -565,11 +535,9 @@ size_t sim_object_num_kernels(const sim_object *o) {
 }
 
 const char *sim_object_format(const sim_object *o, uint64_t id) {
-    for (size_t i = 0; i < o->formats.count; i++) {
-        if (o->formats.list[i].id == id) {
+    for (size_t i = 0; i < o->formats.count; i++)
+        if (o->formats.list[i].id == id)
             return o->formats.list[i].text;
-        }
-    }
     return nullptr;
 }
 
@@ -603,16 +571,14 @@ const char *sim_object_variable(const sim_object *o, uint64_t addr, uint64_t *st
                                 uint64_t *bytes) {
     enum { BEHIND = 1 << 16 }; // where an access can be told to have run past the image's end
     const symbol *best = nullptr;
-    uint64_t offset = addr - o->region->base;
+    const uint64_t offset = addr - o->region->base;
     for (size_t i = 0; offset < o->region->size + BEHIND && i < o->num_globals; i++) {
         const symbol *s = &o->globals[i];
-        if (s->value <= offset && (!best || s->value > best->value)) {
+        if (s->value <= offset && (!best || s->value > best->value))
             best = s;
-        }
     }
-    if (!best) {
+    if (!best)
         return nullptr;
-    }
     *start = o->region->base + best->value;
     *bytes = best->bytes;
     return best->name;

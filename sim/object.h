@@ -42,8 +42,8 @@ typedef struct sim_formats {
 
 void sim_formats_deinit(sim_formats *formats);
 
-/** Reads the AMDGPU metadata note (MessagePack) into the kernels whose ".symbol" it names, and adds its formats.
- *  Kernels that it does not name keep what their descriptors said. (metadata.c) */
+/** Reads the AMDGPU metadata note (MessagePack) into the kernels whose ".symbol" it names, and adds
+ *  its formats. Kernels that it does not name keep what their descriptors said. (metadata.c) */
 bool sim_metadata_read(sim_kernel *kernels, size_t num_kernels, sim_formats *formats,
                        const void *note, size_t bytes, sim_complaint *c);
 

@@ -32,7 +32,7 @@ static bool complain_arch(reader *r, const char *name, const char *why) {
     char accepted[128] = "";
     for (int i = 0; i < SIM_NUM_ARCHS; i++) {
         const sim_chip *chip = sim_chip_by_arch((sim_arch)i);
-        size_t used = strlen(accepted);
+        const size_t used = strlen(accepted);
         snprintf(accepted + used, sizeof accepted - used, "%s%s", used ? ", " : "", chip->name);
     }
     return complain(r, "arch=%s: %s; accepted: %s", name, why, accepted);
@@ -40,9 +40,8 @@ static bool complain_arch(reader *r, const char *name, const char *why) {
 
 static bool read_one_arch(reader *r, const char *name) {
     const sim_chip *chip = sim_chip_by_name(name);
-    if (!chip) {
+    if (!chip)
         return complain_arch(r, name, "no such chip");
-    }
     if (r->options.num_archs == SIM_MAX_DEVICES) {
         return complain(r, "arch=%s: device %d; accepted: at most %d devices", name,
                         SIM_MAX_DEVICES + 1, SIM_MAX_DEVICES);
@@ -78,15 +77,13 @@ static bool read_one_check(reader *r, const char *name) {
 /** Calls read for each name of a comma list; an empty name is an error of read's. */
 static bool read_list(reader *r, const char *value, bool (*read)(reader *, const char *)) {
     for (;;) {
-        size_t length = strcspn(value, ",");
+        const size_t length = strcspn(value, ",");
         char name[32];
         snprintf(name, sizeof name, "%.*s", (int)length, value);
-        if (!read(r, name)) {
+        if (!read(r, name))
             return false;
-        }
-        if (!value[length]) {
+        if (!value[length])
             return true;
-        }
         value += length + 1;
     }
 }
@@ -108,14 +105,14 @@ static bool read_mfma(reader *r, const char *value) {
 
 static bool read_exec(reader *r, const char *value) {
     static const char *const builds[] = {"best", "baseline", "avx512"};
-    bool has_avx512 = sim_exec_has_avx512();
+    const bool has_avx512 = sim_exec_has_avx512();
     for (unsigned i = 0; i < 3; i++) {
         if (strcmp(value, builds[i]) == 0 && (i != SIM_EXEC_AVX512 || has_avx512)) {
             r->options.exec = (sim_exec_build)i;
             return true;
         }
     }
-    bool is_lacking = strcmp(value, "avx512") == 0;
+    const bool is_lacking = strcmp(value, "avx512") == 0;
     return complain(r, "exec=%s: %s; accepted: best, baseline%s", value,
                     is_lacking ? "this processor lacks AVX-512" : "no such build",
                     has_avx512 ? ", avx512" : "");
@@ -142,9 +139,8 @@ static bool read_number(const char *value, uint64_t max, uint64_t *out) {
 
 static bool read_threads(reader *r, const char *value) {
     uint64_t number;
-    if (!read_number(value, 1024, &number) || number == 0) {
+    if (!read_number(value, 1024, &number) || number == 0)
         return complain(r, "threads=%s: accepted: 1 to 1024", value);
-    }
     r->options.threads = (uint32_t)number;
     return true;
 }
@@ -169,9 +165,8 @@ static bool read_limit(reader *r, const char *value) {
 
 static bool read_faults(reader *r, const char *value) {
     uint64_t number;
-    if (!read_number(value, 10000, &number) || number == 0) {
+    if (!read_number(value, 10000, &number) || number == 0)
         return complain(r, "faults=%s: accepted: 1 to 10000", value);
-    }
     r->options.faults = (uint32_t)number;
     return true;
 }
@@ -180,8 +175,8 @@ static bool read_faults(reader *r, const char *value) {
 static bool read_trace(reader *r, const char *value) {
     sim_look_options *look = &r->options.look;
     const char *colon = strrchr(value, ':');
-    size_t length = colon ? (size_t)(colon - value) : strlen(value);
-    bool is_all = colon && strcmp(colon, ":*") == 0;
+    const size_t length = colon ? (size_t)(colon - value) : strlen(value);
+    const bool is_all = colon && strcmp(colon, ":*") == 0;
     uint64_t wave = is_all ? SIM_ALL_WAVES : 0;
     if (colon && !is_all && !read_number(colon + 1, SIM_ALL_WAVES - 1, &wave)) {
         return complain(r, "trace=%s: after the colon accepted: a wave's number, or * for all",
@@ -221,9 +216,8 @@ static bool read_report(reader *r, const char *value) {
 
 static bool read_errorcode(reader *r, const char *value) {
     uint64_t number;
-    if (!read_number(value, 255, &number)) {
+    if (!read_number(value, 255, &number))
         return complain(r, "errorcode=%s: accepted: 0 to 255", value);
-    }
     r->options.errorcode = (uint32_t)number;
     return true;
 }
@@ -238,15 +232,12 @@ static const key keys[] = {
 /** One "key=value". */
 static bool read_item(reader *r, char *item) {
     char *value = strchr(item, '=');
-    if (!value) {
+    if (!value)
         return complain(r, "'%s' is not of the form key=value", item);
-    }
     *value++ = 0;
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        if (strcmp(item, keys[i].name) == 0) {
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (strcmp(item, keys[i].name) == 0)
             return keys[i].read(r, value);
-        }
-    }
     return complain(r,
                     "unknown key '%s'; accepted: arch, check, mfma, exec, clock, threads, turn, "
                     "limit, faults, report, errorcode, overread, trace, trace_file, profile",
@@ -256,17 +247,14 @@ static bool read_item(reader *r, char *item) {
 bool sim_options_parse(sim_options *options, const char *text, char *error, size_t error_bytes) {
     reader r = {*options, error, error_bytes};
     char *copy = strdup(text);
-    if (!copy) {
+    if (!copy)
         return complain(&r, SIM_OPTIONS_NO_MEMORY);
-    }
     char *rest = copy;
     bool ok = true;
-    for (char *item; ok && (item = strsep(&rest, ";"));) {
+    for (char *item; ok && (item = strsep(&rest, ";"));)
         ok = !*item || read_item(&r, item);
-    }
     free(copy);
-    if (ok) {
+    if (ok)
         *options = r.options;
-    }
     return ok;
 }

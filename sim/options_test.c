@@ -111,9 +111,8 @@ static void test_refused(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         sim_options o = {.threads = 7}, before = o;
         assert_false(sim_options_parse(&o, cases[i].text, error, sizeof error));
-        if (!strstr(error, cases[i].message)) {
+        if (!strstr(error, cases[i].message))
             fail_msg("%s: '%s' does not contain '%s'", cases[i].text, error, cases[i].message);
-        }
         assert_memory_equal(&o, &before, sizeof o); // all or nothing
     }
 }

@@ -6,16 +6,15 @@
 
 /** Bytes of the UTF-8 character at `c`, which has more than one; 0: it is none. */
 static unsigned utf8_bytes(const unsigned char *c) {
-    unsigned bytes = *c >= 0xf0 ? 4 : *c >= 0xe0 ? 3 : 2;
+    const unsigned bytes = *c >= 0xf0 ? 4 : *c >= 0xe0 ? 3 : 2;
     uint32_t value = *c & (0xffu >> (bytes + 1));
     for (unsigned i = 1; i < bytes; i++) {
-        if ((c[i] & 0xc0) != 0x80) { // the string's end too
+        if ((c[i] & 0xc0) != 0x80) // the string's end too
             return 0;
-        }
         value = value << 6 | (c[i] & 0x3f);
     }
     static const uint32_t first[] = {0, 0, 0x80, 0x800, 0x10000};
-    bool is_surrogate = value >= 0xd800 && value < 0xe000;
+    const bool is_surrogate = value >= 0xd800 && value < 0xe000;
     return *c < 0xc2 || *c > 0xf4 || value < first[bytes] || value > 0x10ffff || is_surrogate
                ? 0
                : bytes;
@@ -32,9 +31,8 @@ void sim_print_plain(FILE *out, const char *text) {
         unsigned bytes = *c < 0x80 ? 1 : utf8_bytes(c);
         if (!bytes || is_control(c)) {
             bytes = bytes ? bytes : 1;
-            for (unsigned i = 0; i < bytes; i++) {
+            for (unsigned i = 0; i < bytes; i++)
                 fprintf(out, "\\x%02x", c[i]);
-            }
         } else {
             fwrite(c, 1, bytes, out);
         }
@@ -46,14 +44,13 @@ void sim_print_json(FILE *out, const char *text) {
     const unsigned char *c = (const unsigned char *)text;
     fputc('"', out);
     while (*c) {
-        unsigned bytes = *c < 0x80 ? 1 : utf8_bytes(c);
-        if (*c == '"' || *c == '\\') {
+        const unsigned bytes = *c < 0x80 ? 1 : utf8_bytes(c);
+        if (*c == '"' || *c == '\\')
             fprintf(out, "\\%c", *c);
-        } else if (*c < ' ' || *c == 0x7f || !bytes) {
+        else if (*c < ' ' || *c == 0x7f || !bytes)
             fprintf(out, "\\u%04x", *c);
-        } else {
+        else
             fwrite(c, 1, bytes, out);
-        }
         c += bytes ? bytes : 1;
     }
     fputc('"', out);

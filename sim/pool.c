@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Host threads that run workgroups.
 //
-// The thread that runs a dispatch works on it itself; the pool's threads help whichever dispatch has
-// workgroups left. So two kernels that wait for each other on two streams both make progress.
+// The thread that runs a dispatch works on it itself; the pool's threads help whichever dispatch
+// has workgroups left. So two kernels that wait for each other on two streams both make progress.
 #include "pool.h"
 
 #include <pthread.h>
@@ -33,9 +33,8 @@ static struct {
 /** Replaces a buffer that is too small; its contents are not kept. */
 static bool grow(void *buffer, size_t *have, size_t want, size_t unit) {
     void **at = buffer;
-    if (want <= *have) {
+    if (want <= *have)
         return true;
-    }
     free(*at);
     *at = aligned_alloc(64, (want * unit + 63) & ~(size_t)63);
     *have = *at ? want : 0;
@@ -61,23 +60,20 @@ static void worker_free(sim_worker *worker) {
 /** Called with the lock held. */
 static sim_worker *worker_take(void) {
     sim_worker *worker = pool.workers;
-    while (worker && worker->is_busy) {
+    while (worker && worker->is_busy)
         worker = worker->next;
-    }
     if (!worker && (worker = calloc(1, sizeof *worker))) {
         worker->next = pool.workers;
         pool.workers = worker;
     }
-    if (worker) {
+    if (worker)
         worker->is_busy = true;
-    }
     return worker;
 }
 
 static void worker_give(sim_worker *worker) {
-    if (worker) {
+    if (worker)
         worker->is_busy = false;
-    }
 }
 
 // ---- helpers
@@ -88,11 +84,9 @@ static bool has_work(const job *j) {
 }
 
 static job *find_job(void) {
-    for (size_t i = 0; i < MAX_ACTIVE; i++) {
-        if (pool.active[i] && has_work(pool.active[i])) {
+    for (size_t i = 0; i < MAX_ACTIVE; i++)
+        if (pool.active[i] && has_work(pool.active[i]))
             return pool.active[i];
-        }
-    }
     return nullptr;
 }
 
@@ -118,10 +112,11 @@ static void *helper(void *unused) {
     return nullptr;
 }
 
-/** Starts what is missing of the helpers; called with the lock held. Fewer than wanted is no error. */
+/** Starts what is missing of the helpers; called with the lock held. Fewer than wanted is no
+ *  error. */
 static void start_helpers(void) {
     if (!pool.is_configured) {
-        long cores = sysconf(_SC_NPROCESSORS_ONLN);
+        const long cores = sysconf(_SC_NPROCESSORS_ONLN);
         pool.wanted = cores > 1 ? (uint32_t)cores - 1 : 0;
         pool.is_configured = true;
     }
@@ -133,9 +128,8 @@ static void start_helpers(void) {
 
 /** Offers a job to the helpers; its place, or -1 if there is none. Called with the lock held. */
 static int offer(job *j) {
-    if (sim_dispatch_groups(j->dispatch) < 2 || pool.stop) {
+    if (sim_dispatch_groups(j->dispatch) < 2 || pool.stop)
         return -1;
-    }
     start_helpers();
     for (int i = 0; i < MAX_ACTIVE; i++) {
         if (!pool.active[i]) {
@@ -151,20 +145,17 @@ void sim_pool_run(sim_dispatch *dispatch) {
     job j = {.dispatch = dispatch};
     pthread_mutex_lock(&pool.lock);
     sim_worker *worker = worker_take();
-    int place = offer(&j);
+    const int place = offer(&j);
     pthread_mutex_unlock(&pool.lock);
-    if (worker) {
+    if (worker)
         sim_dispatch_work(dispatch, worker);
-    } else {
+    else
         sim_fault_stop(dispatch, SIM_FAULT_RESOURCES, "no host memory to run a workgroup in");
-    }
     pthread_mutex_lock(&pool.lock);
-    if (place >= 0) {
+    if (place >= 0)
         pool.active[place] = nullptr;
-    }
-    while (j.helpers) {
+    while (j.helpers)
         pthread_cond_wait(&pool.changed, &pool.lock);
-    }
     worker_give(worker);
     pthread_mutex_unlock(&pool.lock);
 }
@@ -182,9 +173,8 @@ void sim_pool_shutdown(void) {
     pool.stop = true;
     pthread_cond_broadcast(&pool.changed);
     pthread_mutex_unlock(&pool.lock);
-    for (uint32_t i = 0; i < pool.num_threads; i++) {
+    for (uint32_t i = 0; i < pool.num_threads; i++)
         pthread_join(pool.threads[i], nullptr);
-    }
     pthread_mutex_lock(&pool.lock);
     pool.num_threads = 0;
     pool.stop = false;
@@ -208,9 +198,8 @@ void sim_pool_fork_child(void) {
     pthread_mutex_init(&pool.lock, nullptr);
     pthread_cond_init(&pool.changed, nullptr);
     memset(pool.active, 0, sizeof pool.active);
-    for (sim_worker *worker = pool.workers; worker; worker = worker->next) {
+    for (sim_worker *worker = pool.workers; worker; worker = worker->next)
         worker->is_busy = false; // the thread that used it is not here
-    }
     pool.num_threads = 0;
     pool.stop = false;
 }

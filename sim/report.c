@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A launch's faults in words. Everything that takes a while, such as disassembling, is done here, once.
+// A launch's faults in words. Everything that takes a while, such as disassembling, is done here,
+// once.
 #include "plain.h"
 #include "sim.h"
 
@@ -10,25 +11,23 @@
 sim_place sim_place_of(const sim_dispatch *d, uint64_t pc) {
     uint64_t start;
     const char *name = d->object ? sim_object_function(d->object, pc, &start) : nullptr;
-    if (!name || strcmp(name, d->kernel->name) == 0) {
+    if (!name || strcmp(name, d->kernel->name) == 0)
         return (sim_place){d->kernel->name, (int64_t)(pc - d->kernel->entry)};
-    }
     return (sim_place){name, (int64_t)(pc - start)};
 }
 
 void sim_place_text(const sim_dispatch *d, uint64_t pc, char text[SIM_PLACE_BYTES]) {
     sim_place place = sim_place_of(d, pc);
-    bool is_before = place.offset < 0;
-    uint64_t distance = is_before ? -(uint64_t)place.offset : (uint64_t)place.offset;
+    const bool is_before = place.offset < 0;
+    const uint64_t distance = is_before ? -(uint64_t)place.offset : (uint64_t)place.offset;
     snprintf(text, SIM_PLACE_BYTES, "%.64s%c0x%llx", place.function, is_before ? '-' : '+',
              (unsigned long long)distance);
 }
 
 static void print_source(FILE *out, const sim_dispatch *d, uint64_t pc, const char *function) {
     sim_source source;
-    if (!d->object || !sim_object_source(d->object, pc, &source)) {
+    if (!d->object || !sim_object_source(d->object, pc, &source))
         return;
-    }
     fputs(" (", out);
     sim_print_plain(out, source.file);
     fprintf(out, ":%u", source.line);
@@ -43,14 +42,13 @@ static void print_source(FILE *out, const sim_dispatch *d, uint64_t pc, const ch
 static void print_inst(FILE *out, const sim_dispatch *d, uint64_t pc) {
     char text[SIM_INST_TEXT_BYTES];
     sim_place place = sim_place_of(d, pc);
-    bool is_before = place.offset < 0; // in a function without a symbol
-    uint64_t distance = is_before ? -(uint64_t)place.offset : (uint64_t)place.offset;
+    const bool is_before = place.offset < 0; // in a function without a symbol
+    const uint64_t distance = is_before ? -(uint64_t)place.offset : (uint64_t)place.offset;
     sim_print_plain(out, place.function);
     fprintf(out, "%c0x%llx", is_before ? '-' : '+', (unsigned long long)distance);
     print_source(out, d, pc, place.function);
-    if (sim_inst_text(d->text, sim_wave_size(d) == 64, pc, text)) {
+    if (sim_inst_text(d->text, sim_wave_size(d) == 64, pc, text))
         fprintf(out, ": %s", text);
-    }
 }
 
 /** What of the module's own variables is near the address. */
@@ -60,8 +58,8 @@ static void print_variable(FILE *out, const sim_dispatch *d, const sim_fault *f)
                            ? sim_object_variable(d->object, f->about.address, &start, &bytes)
                            : nullptr;
     if (name) {
-        uint64_t offset = f->about.address - start;
-        bool is_past = offset >= bytes;
+        const uint64_t offset = f->about.address - start;
+        const bool is_past = offset >= bytes;
         fprintf(out, "\n  %llu bytes %s variable ",
                 (unsigned long long)(is_past ? offset - bytes : offset),
                 is_past ? "past the end of" : "into");
@@ -100,9 +98,8 @@ static void print_fault(FILE *out, const sim_dispatch *d, const sim_fault *f) {
         print_variable(out, d, f);
         print_place(out, f);
     }
-    if (f->count > 1) {
+    if (f->count > 1)
         fprintf(out, "; met %llu times", (unsigned long long)f->count);
-    }
     fputc('\n', out);
 }
 
@@ -110,18 +107,16 @@ char *sim_faults_text(const sim_dispatch *d) {
     char *text = nullptr;
     size_t bytes;
     FILE *out = open_memstream(&text, &bytes);
-    if (!out) {
+    if (!out)
         return nullptr;
-    }
-    for (uint32_t i = 0; i < d->faults.count; i++) {
+    for (uint32_t i = 0; i < d->faults.count; i++)
         print_fault(out, d, &d->faults.list[i]);
-    }
     if (d->faults.are_too_many) {
         print_kernel(out, d);
         fprintf(out, "stopped after %u different faults; faults=N in QUERN_SIM sets how many\n",
                 sim_faults_failing(&d->faults));
     }
-    bool ok = !ferror(out);
+    const bool ok = !ferror(out);
     if (fclose(out) != 0 || !ok) {
         free(text);
         return nullptr;

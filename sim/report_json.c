@@ -16,17 +16,14 @@ static void print_field(FILE *out, const char *name, const char *text) {
 
 static void print_source(FILE *out, const sim_dispatch *d, uint64_t pc) {
     sim_source source;
-    if (!d->object || !sim_object_source(d->object, pc, &source)) {
+    if (!d->object || !sim_object_source(d->object, pc, &source))
         return;
-    }
     fprintf(out, ", \"source\": {\"line\": %u", source.line);
     print_field(out, "file", source.file);
-    if (source.column) {
+    if (source.column)
         fprintf(out, ", \"column\": %u", source.column);
-    }
-    if (*source.function) {
+    if (*source.function)
         print_field(out, "function", source.function);
-    }
     fputc('}', out);
 }
 
@@ -36,9 +33,8 @@ static void print_inst(FILE *out, const char *name, const sim_dispatch *d, uint6
     fprintf(out, ", \"%s\": {\"pc\": \"0x%llx\"", name, (number)pc);
     print_field(out, "function", place.function);
     fprintf(out, ", \"offset\": %lld", (long long)place.offset);
-    if (sim_inst_text(d->text, sim_wave_size(d) == 64, pc, text)) {
+    if (sim_inst_text(d->text, sim_wave_size(d) == 64, pc, text))
         print_field(out, "text", text);
-    }
     print_source(out, d, pc);
     fputc('}', out);
 }
@@ -80,14 +76,12 @@ static void print_region(FILE *out, const sim_region *region, uint64_t address) 
 static void print_address(FILE *out, const sim_dispatch *d, const sim_fault *f) {
     static const char *const spaces[] = {"", "memory", "lds", "scratch"};
     const sim_fault_about *about = &f->about;
-    if (about->space == SIM_SPACE_NONE) {
+    if (about->space == SIM_SPACE_NONE)
         return;
-    }
     fprintf(out, ", \"address\": {\"space\": \"%s\", \"value\": \"0x%llx\", \"access\": \"%s\"",
             spaces[about->space], (number)about->address, about->is_store ? "store" : "load");
-    if (about->bytes) {
+    if (about->bytes)
         fprintf(out, ", \"bytes\": %u", about->bytes);
-    }
     if (about->space == SIM_SPACE_MEMORY) {
         print_region(out, &f->region, about->address);
         print_variable(out, d, about->address);
@@ -106,9 +100,8 @@ static void print_fault(FILE *out, const sim_dispatch *d, const sim_fault *f) {
             d->chip->name, (number)d->id, (long)getpid(), (number)f->count);
     if (f->has_place) {
         print_inst(out, "instruction", d, f->pc);
-        if (f->about.other_pc) {
+        if (f->about.other_pc)
             print_inst(out, "other", d, f->about.other_pc);
-        }
         print_place(out, f);
         print_address(out, d, f);
     }
@@ -119,13 +112,11 @@ char *sim_faults_json(const sim_dispatch *d) {
     char *text = nullptr;
     size_t bytes;
     FILE *out = open_memstream(&text, &bytes);
-    if (!out) {
+    if (!out)
         return nullptr;
-    }
-    for (uint32_t i = 0; i < d->faults.count; i++) {
+    for (uint32_t i = 0; i < d->faults.count; i++)
         print_fault(out, d, &d->faults.list[i]);
-    }
-    bool ok = !ferror(out);
+    const bool ok = !ferror(out);
     if (fclose(out) != 0 || !ok) {
         free(text);
         return nullptr;

@@ -60,7 +60,8 @@ typedef enum sim_limit { // what keeps more workgroups from a compute unit
     SIM_NUM_LIMITS
 } sim_limit;
 
-/** How many workgroups a compute unit holds, by each limit alone (UINT32_MAX: it does not limit). */
+/** How many workgroups a compute unit holds, by each limit alone (UINT32_MAX: it does not
+ *  limit). */
 typedef struct sim_occupancy {
     uint32_t groups, by[SIM_NUM_LIMITS];
     sim_limit limit; // the lowest, of equals the first
@@ -97,8 +98,9 @@ typedef enum sim_exec_build { SIM_EXEC_BEST, SIM_EXEC_BASELINE, SIM_EXEC_AVX512 
 
 /** Whether this processor runs the build for AVX-512 (all of x86-64-v4). */
 bool sim_exec_has_avx512(void);
-/** Which build instructions are executed with that are decoded from now on; BEST: the best that the processor has.
- *  False, and nothing has changed, where others have been decoded with another build. (isa/opcodes.c) */
+/** Which build instructions are executed with that are decoded from now on; BEST: the best that the
+ *  processor has. False, and nothing has changed, where others have been decoded with another
+ *  build. (isa/opcodes.c) */
 bool sim_exec_choose(sim_exec_build build);
 
 enum { SIM_DEFAULT_TURN = 16 };
@@ -286,8 +288,8 @@ struct sim_inst {
     bool light;       // VALU: no modifiers but signs of f32 sources and DPP within rows, not plain
     bool is_float;    // VALU: some operand is a float, so that MODE matters
     sim_overflow overflow; // VALU
-    bool
-        saves_row; // the first half of a dual instruction whose result the second one's sources hide
+    /** The first half of a dual instruction whose result the second one's sources hide. */
+    bool saves_row;
     sim_inst *second; // of a dual instruction: its second half, owned by this one; else null
     sim_effects effects;
     uint8_t kind; // sim_kind
@@ -302,12 +304,12 @@ typedef struct sim_opcode {
     uint8_t klass;  // sim_class, for counters
     // 'm' measured on silicon by a published source, 'i' ISA text, 'l' LLVM, '?' inferred
     char known;
-    // Operand types in the order of the text, one letter each, destinations before the colon ("f:ff").
-    // They say how constants and modifiers are read:
-    //   i b32, f f32, h f16, w b16, q b64 or u64, Q i64, d f64, F two f32, H two f16, W two b16,
-    //   t the words of a hint, m lane mask, r a destination that is there only with SIM_GLC (atomics); destinations only: k
-    //   b16 and x f16 that keep the register's other half. A last "+": the first destination is the
-    //   last source too. No colon: one destination. Null: all i.
+    // Operand types in the order of the text, one letter each, destinations before the colon
+    // ("f:ff"). They say how constants and modifiers are read:
+    //   i b32, f f32, h f16, w b16, q b64 or u64, Q i64, d f64, F two f32, H two f16, W two b16, t
+    //   the words of a hint, m lane mask, r a destination that is there only with SIM_GLC
+    //   (atomics); destinations only: k b16 and x f16 that keep the register's other half. A last
+    //   "+": the first destination is the last source too. No colon: one destination. Null: all i.
     const char *types;
 } sim_opcode;
 
@@ -413,51 +415,59 @@ sim_written *sim_written_create(uint64_t bytes);
 void sim_written_end(sim_written *written);
 /** Whether it is written as a whole. */
 bool sim_region_is_written(const sim_region *region);
-/** How many bytes of a range have been written. For a thread within sim_memory_enter, as what follows. */
+/** How many bytes of a range have been written. For a thread within sim_memory_enter, as what
+ *  follows. */
 uint64_t sim_region_num_written(const sim_region *region, uint64_t offset, uint64_t bytes);
 void sim_region_note_write(const sim_region *region, uint64_t offset, uint64_t bytes);
-/** What is copied is as written as where it comes from; `from` null: the program's own memory, which is. */
+/** What is copied is as written as where it comes from; `from` null: the program's own memory,
+ *  which is. */
 void sim_region_note_copy(const sim_region *to, uint64_t to_offset, const sim_region *from,
                           uint64_t from_offset, uint64_t bytes);
 
 sim_memory *sim_memory_create(void);
 void sim_memory_destroy(sim_memory *memory);
-/** Between enter and leave nothing is taken back, so host addresses stay good. Not for long waits of
- *  the thread that frees. A dispatch and every host copy hold it. */
+/** Between enter and leave nothing is taken back, so host addresses stay good. Not for long waits
+ *  of the thread that frees. A dispatch and every host copy hold it. */
 void sim_memory_enter(sim_memory *memory);
 void sim_memory_leave(sim_memory *memory);
-/** Around fork: prepare takes the lock, so that the child's copy is whole; parent gives it back, child
- *  makes all locks anew. */
+/** Around fork: prepare takes the lock, so that the child's copy is whole; parent gives it back,
+ *  child makes all locks anew. */
 void sim_memory_fork_prepare(sim_memory *memory);
 void sim_memory_fork_parent(sim_memory *memory);
 void sim_memory_fork_child(sim_memory *memory);
 /** New memory, zero-filled, 256-byte aligned; null if the host or the address space has no more. */
 const sim_region *sim_memory_alloc(sim_memory *memory, uint64_t bytes, sim_region_kind kind,
                                    uint32_t device);
-/** Ends the allocation that begins at addr; false if there is none. Its host memory is given back when the last of
- *  those within sim_memory_enter has left: nobody waits, so a kernel that waits for the caller does no harm. */
+/** Ends the allocation that begins at addr; false if there is none. Its host memory is given back
+ *  when the last of those within sim_memory_enter has left: nobody waits, so a kernel that waits
+ *  for the caller does no harm. */
 bool sim_memory_retire(sim_memory *memory, uint64_t addr);
-/** The same, but waits for those within sim_memory_enter where very much memory is due to be given back. */
+/** The same, but waits for those within sim_memory_enter where very much memory is due to be given
+ *  back. */
 bool sim_memory_free(sim_memory *memory, uint64_t addr);
 /** Keeps the flags that the allocation at addr was made with. Before its address is given out. */
 void sim_memory_tag(sim_memory *memory, uint64_t addr, uint32_t flags);
 /** Keeps where the instructions of a code object's image lie. */
 void sim_memory_tag_code(sim_memory *memory, uint64_t addr, uint64_t start, uint64_t bytes);
-/** Whether device memory allocated from now on may be read to the end of its last 64 KiB, as a driver maps it. */
+/** Whether device memory allocated from now on may be read to the end of its last 64 KiB, as a
+ *  driver maps it. */
 void sim_memory_keep_pages(sim_memory *memory, bool on);
-/** Whether device memory allocated from now on is unwritten at first. Off: all memory counts as written, for good. */
+/** Whether device memory allocated from now on is unwritten at first. Off: all memory counts as
+ *  written, for good. */
 void sim_memory_note_writes(sim_memory *memory, bool on);
 /** The host has written a range, which lies in one allocation. */
 void sim_memory_wrote(const sim_memory *memory, uint64_t addr, uint64_t bytes);
 /** The same by a copy from anywhere. */
 void sim_memory_copied(const sim_memory *memory, uint64_t to, uint64_t from, uint64_t bytes);
-/** Host address of bytes that begin in an allocation's pages, though they may lie behind it; null if there are none. */
+/** Host address of bytes that begin in an allocation's pages, though they may lie behind it; null
+ *  if there are none. */
 void *sim_memory_page_host(const sim_memory *memory, uint64_t addr, uint64_t bytes);
-/** Lets the guest see the program's own memory, at its own address. False without memory, or, with *is_known
- *  set, if the guest sees a part of it already. */
+/** Lets the guest see the program's own memory, at its own address. False without memory, or, with
+ *  *is_known set, if the guest sees a part of it already. */
 bool sim_memory_register(sim_memory *memory, void *host, uint64_t bytes, uint32_t device,
                          bool *is_known);
-/** Takes back what was registered from `host` on; false if nothing was. Waits for running dispatches. */
+/** Takes back what was registered from `host` on; false if nothing was. Waits for running
+ *  dispatches. */
 bool sim_memory_unregister(sim_memory *memory, void *host);
 /** Frees every allocation of a kind on a device. */
 void sim_memory_free_all(sim_memory *memory, sim_region_kind kind, uint32_t device);
@@ -465,12 +475,13 @@ void sim_memory_free_all(sim_memory *memory, sim_region_kind kind, uint32_t devi
 const sim_region *sim_memory_find(const sim_memory *memory, uint64_t addr);
 /** Whether addr is in the range of device allocations, live or not, where the host maps nothing. */
 bool sim_memory_is_guest(uint64_t addr);
-/** The allocation within a page of addr that is nearest to it, live or freed; false if there is none. */
+/** The allocation within a page of addr that is nearest to it, live or freed; false if there is
+ *  none. */
 bool sim_memory_nearest(sim_memory *memory, uint64_t addr, sim_region *out);
 /** Whether addr lies in an allocation that was freed. For a thread within sim_memory_enter. */
 bool sim_memory_was_freed(const sim_memory *memory, uint64_t addr);
-/** Says where `bytes` at addr lie: "12 bytes past the end of a 4096-byte allocation at 0x400000010000". A region of
- *  size 0 stands for none. */
+/** Says where `bytes` at addr lie: "12 bytes past the end of a 4096-byte allocation at
+ *  0x400000010000". A region of size 0 stands for none. */
 void sim_region_describe(const sim_region *region, uint64_t addr, uint64_t bytes, char *text,
                          size_t text_bytes);
 /** Live bytes of hipMalloc's kind on a device. */
@@ -514,12 +525,14 @@ typedef struct sim_source {
         function[256]; // that the instruction is part of, as the symbol table has it; "": not known
 } sim_source;
 
-/** The source of the instruction at pc; false unless the object has DWARF line tables that know it. */
+/** The source of the instruction at pc; false unless the object has DWARF line tables that know
+ *  it. */
 bool sim_object_source(const sim_object *object, uint64_t pc, sim_source *out);
-/** The function whose symbol covers pc, and where it begins; null if there is none, as in stripped objects. */
+/** The function whose symbol covers pc, and where it begins; null if there is none, as in stripped
+ *  objects. */
 const char *sim_object_function(const sim_object *object, uint64_t pc, uint64_t *start);
-/** The last global variable that begins at or before a guest address in an object's image, or close behind it; null if
- *  there is none. */
+/** The last global variable that begins at or before a guest address in an object's image, or close
+ *  behind it; null if there is none. */
 const char *sim_object_variable(const sim_object *object, uint64_t addr, uint64_t *start,
                                 uint64_t *bytes);
 
@@ -652,18 +665,20 @@ static inline uint32_t sim_wave_size(const sim_dispatch *d) {
     return d->kernel->wave32 && d->chip->gfx_major > 9 ? 32 : 64;
 }
 
-/** True once every wave of the group, unless it has ended, has signalled for the barrier that `w` waits at. One
- *  instruction that signals and waits (s_barrier) counts nothing: it is complete when no wave runs. */
+/** True once every wave of the group, unless it has ended, has signalled for the barrier that `w`
+ *  waits at. One instruction that signals and waits (s_barrier) counts nothing: it is complete when
+ *  no wave runs. */
 bool sim_barrier_is_complete(const sim_wave *w);
 
-/** Runs a dispatch to its end, or until it is stopped, the calling thread and idle pool threads working on it. False:
- *  dispatch->faults has what it did wrong, in order, or it was stopped from outside, through `stop`. */
+/** Runs a dispatch to its end, or until it is stopped, the calling thread and idle pool threads
+ *  working on it. False: dispatch->faults has what it did wrong, in order, or it was stopped from
+ *  outside, through `stop`. */
 bool sim_dispatch_run(sim_dispatch *dispatch);
 /** Where the flat apertures lie: outside every allocation; their upper halves select them. */
 constexpr uint64_t SIM_SHARED_APERTURE = UINT64_C(1) << 48;
 constexpr uint64_t SIM_PRIVATE_APERTURE = UINT64_C(2) << 48;
-/** Where gfx90a is told that scratch memory lies: the base of the private segment buffer and of FLAT_SCRATCH.
- *  No host maps it, and it fits the 48 bits of a buffer's base. */
+/** Where gfx90a is told that scratch memory lies: the base of the private segment buffer and of
+ *  FLAT_SCRATCH. No host maps it, and it fits the 48 bits of a buffer's base. */
 constexpr uint64_t SIM_SCRATCH_BASE = UINT64_C(1) << 47;
 
 /** True for the descriptor that a wave of gfx90a was given for its scratch memory (dispatch.c). */
@@ -679,11 +694,13 @@ static inline uint32_t sim_scratch_offset(const sim_wave *w) {
 
 /** Scratch bytes that each lane of a kernel gets. */
 uint32_t sim_kernel_scratch(const sim_kernel *kernel);
-/** How many host threads run workgroups of one dispatch, 0 for one a core. No dispatch may be running. */
+/** How many host threads run workgroups of one dispatch, 0 for one a core. No dispatch may be
+ *  running. */
 void sim_pool_configure(uint32_t threads);
 /** Joins the pool's threads and gives its memory back; it starts anew when next used. */
 void sim_pool_shutdown(void);
-/** Around fork, as sim_memory_fork_prepare; in the child the pool's threads are not there any more. */
+/** Around fork, as sim_memory_fork_prepare; in the child the pool's threads are not there any
+ *  more. */
 void sim_pool_fork_prepare(void);
 void sim_pool_fork_parent(void);
 void sim_pool_fork_child(void);
@@ -691,7 +708,7 @@ void sim_pool_fork_child(void);
 /** sim_memory_host for a wave's own accesses: quick where they stay within one allocation. */
 static inline void *sim_wave_host(sim_wave *w, uint64_t addr, uint64_t bytes) {
     const sim_region *region = w->region;
-    uint64_t offset = addr - region->base;
+    const uint64_t offset = addr - region->base;
     if (offset < region->bytes && bytes <= region->bytes - offset)
         return region->host + offset;
     void *host = sim_memory_host(w->group->dispatch->memory, addr, bytes);
@@ -705,8 +722,8 @@ static inline bool sim_hits_code(const sim_wave *w, uint64_t addr, uint64_t byte
     return r->kind == SIM_REGION_CODE && addr < r->code_start + r->code_bytes &&
            addr + bytes > r->code_start;
 }
-/** The same, and reports what is wrong with the access; null then, unless it may pass (fault.c). *goes_on: as
- *  sim_fault_report. */
+/** The same, and reports what is wrong with the access; null then, unless it may pass (fault.c).
+ *  *goes_on: as sim_fault_report. */
 void *sim_reach(sim_wave *w, const sim_inst *inst, int lane, uint64_t addr, uint64_t bytes,
                 bool is_store, bool *goes_on);
 /** What such a bit makes of a copy of an instruction; false if it is left out. */
@@ -722,7 +739,8 @@ uint32_t sim_wave_slice(sim_wave *w, uint32_t slice);
 
 // ---- those who follow a kernel's instructions (look/). Nobody does where sim_wave.look is null.
 
-/** Turns on who the options name, and makes their files. False: `error` says why not, and nothing has changed. */
+/** Turns on who the options name, and makes their files. False: `error` says why not, and nothing
+ *  has changed. */
 bool sim_look_configure(const sim_look_options *options, char *error, size_t error_bytes);
 /** Asks each observer whether a dispatch is of interest; around its run. */
 void sim_look_begin_dispatch(sim_dispatch *d);
@@ -732,8 +750,9 @@ bool sim_look_begin(sim_workgroup *group);
 void sim_look_end(sim_workgroup *group);
 /** sim_wave_run's loop for a wave that is followed, checked or not. */
 uint32_t sim_look_run(sim_wave *w, uint32_t slice);
-/** Facts that only execution knows, as it meets them: exec/ tells what an instruction touches in memory, in a lane's
- *  scratch, in LDS, and by a scalar access. An instruction may tell of parts of one access in turn. */
+/** Facts that only execution knows, as it meets them: exec/ tells what an instruction touches in
+ *  memory, in a lane's scratch, in LDS, and by a scalar access. An instruction may tell of parts of
+ *  one access in turn. */
 void sim_look_memory(sim_wave *w, const uint64_t address[SIM_LANES], uint64_t mask, uint32_t bytes);
 void sim_look_memory_lane(sim_wave *w, int lane, uint64_t address, uint32_t bytes);
 void sim_look_scratch_lane(sim_wave *w, int lane, uint64_t offset, uint32_t bytes);
@@ -759,17 +778,21 @@ size_t sim_check_bytes(uint32_t check, size_t num_waves, size_t lds_bytes);
 void sim_check_begin(sim_workgroup *group, void *memory);
 /** sim_wave_run's loop, with checks: at most `slice` instructions; how many there were. */
 uint32_t sim_check_run(sim_wave *w, uint32_t slice);
-/** Lanes of `mask` access `bytes` of LDS each, at lane_address. Called by exec/ before it does so. */
+/** Lanes of `mask` access `bytes` of LDS each, at lane_address. Called by exec/ before it does
+ *  so. */
 void sim_check_lds(sim_wave *w, const sim_inst *inst, uint8_t *const lane_address[SIM_LANES],
                    uint64_t mask, uint32_t bytes);
 
-/** Lanes of `mask` access `bytes` of memory each, at address in the guest, host here. Before it happens. */
+/** Lanes of `mask` access `bytes` of memory each, at address in the guest, host here. Before it
+ *  happens. */
 void sim_check_memory(sim_wave *w, const sim_inst *inst, const uint64_t *address,
                       uint8_t *const *host, uint64_t mask, uint32_t bytes);
-/** A wave has come to a barrier that it waits at; it has signalled (gfx12). If SIM_CHECK_BARRIER is on. */
+/** A wave has come to a barrier that it waits at; it has signalled (gfx12). If SIM_CHECK_BARRIER is
+ *  on. */
 void sim_check_barrier(sim_wave *w, const sim_inst *inst);
 void sim_check_signal(sim_wave *w, const sim_inst *inst);
-/** Around a dispatch: makes what is remembered of global memory, if its checks need that. False without memory. */
+/** Around a dispatch: makes what is remembered of global memory, if its checks need that. False
+ *  without memory. */
 bool sim_race_open(sim_dispatch *d);
 void sim_race_close(sim_dispatch *d);
 
@@ -779,13 +802,12 @@ const sim_inst *sim_inst_at(sim_wave *w, uint64_t pc);
 
 /** The instruction at pc, decoded before or now. What the wave loop calls. */
 static inline const sim_inst *sim_fetch(sim_wave *w, const sim_text *text, uint64_t pc) {
-    uint64_t offset = pc - text->start;
+    const uint64_t offset = pc - text->start;
     if (offset < text->size && !(offset & 3)) {
         const sim_inst *inst =
             atomic_load_explicit(&text->slots[offset >> 2], memory_order_acquire);
-        if (inst) {
+        if (inst)
             return inst;
-        }
     }
     return sim_inst_at(w, pc);
 }
@@ -795,12 +817,13 @@ static inline const sim_inst *sim_fetch(sim_wave *w, const sim_text *text, uint6
 bool sim_decode(const sim_chip *chip, const uint8_t *bytes, uint64_t size, uint64_t pc,
                 sim_inst *out, char error[256]);
 enum { SIM_INST_TEXT_BYTES = 512 };
-/** The instruction at pc as LLVM prints it, mnemonic and operands with single spaces: "v_add_u32_e32 v1, v0, v2".
- *  False, and an empty text, if there is none. It disassembles anew each time, under a lock: not for every executed
- *  instruction. */
+/** The instruction at pc as LLVM prints it, mnemonic and operands with single spaces:
+ *  "v_add_u32_e32 v1, v0, v2". False, and an empty text, if there is none. It disassembles anew
+ *  each time, under a lock: not for every executed instruction. */
 bool sim_inst_text(const sim_text *text, bool wave64, uint64_t pc, char out[SIM_INST_TEXT_BYTES]);
-/** How the meanings of the instructions are known that a kernel can reach: the weakest sim_opcode.known of them; 0
- *  if some of them is not executed. `names` gets the mnemonics known no better, as many as fit. */
+/** How the meanings of the instructions are known that a kernel can reach: the weakest
+ *  sim_opcode.known of them; 0 if some of them is not executed. `names` gets the mnemonics known no
+ *  better, as many as fit. */
 char sim_kernel_evidence(const sim_text *text, const sim_kernel *kernel, char *names, size_t bytes);
 /** Frees what a decoded instruction owns. */
 void sim_inst_deinit(sim_inst *inst);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that runs out in the simulator: the n-th allocation fails, for every n, or all from there on; an object loads
-// or says why not, a launch ends or has a fault, nothing is taken for a success, nothing leaks.
+// Memory that runs out in the simulator: the n-th allocation fails, for every n, or all from there
+// on; an object loads or says why not, a launch ends or has a fault, nothing is taken for a
+// success, nothing leaks.
 #include "../tests/failing_malloc.h"
 #include "sim.h"
 
@@ -28,14 +29,14 @@ static size_t image_bytes;
 /** What a run came to. */
 typedef enum outcome { DONE, REFUSED, FAULTY } outcome;
 
-/** Launches a kernel that sums up what it was given: `bytes` of the 1024 that it reads are there. */
+/** Launches a kernel that sums up what it was given: `bytes` of the 1024 that it reads are
+ *  there. */
 static outcome launch(sim_memory *memory, sim_object *object, uint64_t bytes) {
     const sim_kernel *kernel = sim_object_kernel(object, "t_reduce");
     const sim_region *data = sim_memory_alloc(memory, bytes, SIM_REGION_DEVICE, 0);
     const sim_region *args = sim_memory_alloc(memory, 4096, SIM_REGION_KERNARG, 0);
-    if (!data || !args) {
+    if (!data || !args)
         return REFUSED;
-    }
     uint64_t pointers[] = {data->base, data->base};
     memcpy(args->host, pointers, sizeof pointers);
     sim_dispatch d = {.chip = sim_chip_by_name("gfx942"),
@@ -48,8 +49,8 @@ static outcome launch(sim_memory *memory, sim_object *object, uint64_t bytes) {
                       .lds_bytes = kernel->lds_bytes,
                       .kernarg = args->base,
                       .check = SIM_CHECK_ALL};
-    bool ok = sim_dispatch_run(&d);
-    bool has_fault = d.faults.count || d.faults.are_lost;
+    const bool ok = sim_dispatch_run(&d);
+    const bool has_fault = d.faults.count || d.faults.are_lost;
     free(sim_faults_text(&d));
     free(sim_faults_json(&d));
     sim_faults_deinit(&d.faults);
@@ -88,12 +89,10 @@ static void fail_each(uint64_t bytes, outcome wanted, bool all_after) {
         outcome result = run(bytes);
         is_counting = false;
         has_failed = left < 0;
-        if (wanted == FAULTY ? result == DONE : !has_failed && result != DONE) {
+        if (wanted == FAULTY ? result == DONE : !has_failed && result != DONE)
             fail_msg("allocation %ld failed: outcome %d", (long)n, result);
-        }
-        if (num_alive) {
+        if (num_alive)
             fail_msg("allocation %ld failed and %ld blocks leaked", (long)n, (long)num_alive);
-        }
     }
     print_message("%ld allocations\n", (long)n - 1);
     assert_true(n > 50);
@@ -115,9 +114,8 @@ static int read_image(void **) {
     const char *dir = getenv("QUERN_BUILD_DIR");
     snprintf(path, sizeof path, "%s/testdata/kernels.O1.co", dir ? dir : ".");
     FILE *file = fopen(path, "rb");
-    if (!file) {
+    if (!file)
         return -1;
-    }
     image = malloc(1 << 20);
     image_bytes = fread(image, 1, 1 << 20, file);
     fclose(file);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where in its source a code object's instruction comes from: a copy of the file is kept if it has line tables.
+// Where in its source a code object's instruction comes from: a copy of the file is kept if it has
+// line tables.
 #include "elf.h"
 #include "lines.h"
 #include "object.h"
@@ -35,14 +36,14 @@ void sim_sources_deinit(sim_sources *sources) {
     *sources = (sim_sources){};
 }
 
-/** The function whose code an address is, by the symbol table; its name is cut where it is longer. */
+/** The function whose code an address is, by the symbol table; its name is cut where it is
+ *  longer. */
 static void find_function(const sim_elf *elf, uint64_t address, sim_source *out) {
     Elf64_Shdr section;
     Elf64_Sym s;
     for (size_t i = 0; sim_elf_section(elf, i, &section); i++) {
-        if (section.sh_type != SHT_SYMTAB && section.sh_type != SHT_DYNSYM) {
+        if (section.sh_type != SHT_SYMTAB && section.sh_type != SHT_DYNSYM)
             continue;
-        }
         for (size_t k = 0; sim_elf_entry(elf, &section, k, &s, sizeof s); k++) {
             if (ELF64_ST_TYPE(s.st_info) == STT_FUNC && address - s.st_value < s.st_size) {
                 const char *name = sim_elf_string(elf, section.sh_link, s.st_name);
@@ -57,14 +58,12 @@ bool sim_sources_find(const sim_sources *sources, uint64_t address, sim_source *
     sim_elf elf;
     sim_source_line line;
     *out = (sim_source){};
-    if (!sources->image || !sim_elf_init(&elf, sources->image, sources->bytes)) {
+    if (!sources->image || !sim_elf_init(&elf, sources->image, sources->bytes))
         return false;
-    }
     sim_debug debug = {find_section(&elf, ".debug_line"), find_section(&elf, ".debug_line_str"),
                        find_section(&elf, ".debug_str")};
-    if (!sim_line_find(&debug, address, &line)) {
+    if (!sim_line_find(&debug, address, &line))
         return false;
-    }
     static_assert(sizeof out->file == sizeof line.file);
     memcpy(out->file, line.file, sizeof out->file);
     out->line = line.line;

@@ -2,14 +2,15 @@
 // The run loop of one wave.
 #include "sim.h"
 
-// A fault may keep a kernel from ever ending, say for a dropped store that another wave waits for; what was found is
-// told at the end. So a wave of a launch that has a fault may execute as many instructions more.
+// A fault may keep a kernel from ever ending, say for a dropped store that another wave waits for;
+// what was found is told at the end. So a wave of a launch that has a fault may execute as many
+// instructions more.
 constexpr uint64_t GRACE = UINT64_C(1) << 24;
 
 /** Ends a wave that has executed more than the dispatch allows. */
 static void check_limit(sim_wave *w) {
     const sim_dispatch *d = w->group->dispatch;
-    bool goes_on = w->state == SIM_RUNNING || w->state == SIM_AT_BARRIER;
+    const bool goes_on = w->state == SIM_RUNNING || w->state == SIM_AT_BARRIER;
     if (d->limit && w->num_executed > d->limit && goes_on) {
         sim_fault_report(w, nullptr, -1, SIM_FAULT_LIMIT, nullptr,
                          "still running after %llu instructions (limit=%llu): an endless loop?",
@@ -26,17 +27,15 @@ static inline uint32_t run(sim_wave *w, uint32_t slice) {
     uint32_t n = 0;
     while (n < slice && w->state == SIM_RUNNING) {
         const sim_inst *inst = sim_fetch(w, text, w->pc);
-        if (!inst) {
+        if (!inst)
             break;
-        }
         n++;
         w->pc = inst->pc + inst->bytes;
         w->counters[inst->opcode->klass]++;
-        if (w->mode & SIM_MODE_SPECIAL) [[clang::unlikely]] {
+        if (w->mode & SIM_MODE_SPECIAL) [[clang::unlikely]]
             sim_exec_special(w, inst);
-        } else {
+        else
             inst->exec(w, inst);
-        }
     }
     return n;
 }
@@ -45,9 +44,10 @@ uint32_t sim_wave_slice(sim_wave *w, uint32_t slice) {
     return run(w, slice);
 }
 
-/** Instructions until the next wave's turn. Short turns keep the waves of a workgroup in step, as on silicon, where
- *  each SIMD issues for its waves in turn: kernels are sold that are right only because a wave is never far ahead of
- *  its neighbours. A wave that has no neighbours goes on for as long as nothing else must be looked at. */
+/** Instructions until the next wave's turn. Short turns keep the waves of a workgroup in step, as
+ *  on silicon, where each SIMD issues for its waves in turn: kernels are sold that are right only
+ *  because a wave is never far ahead of its neighbours. A wave that has no neighbours goes on for
+ *  as long as nothing else must be looked at. */
 static uint32_t slice_of(const sim_wave *w) {
     constexpr uint32_t alone = 16384;
     const sim_dispatch *d = w->group->dispatch;
@@ -58,10 +58,10 @@ static uint32_t slice_of(const sim_wave *w) {
 }
 
 void sim_wave_run(sim_wave *w) {
-    uint32_t slice = slice_of(w);
-    uint32_t n = w->look     ? sim_look_run(w, slice)
-                 : w->shadow ? sim_check_run(w, slice)
-                             : run(w, slice);
+    const uint32_t slice = slice_of(w);
+    const uint32_t n = w->look     ? sim_look_run(w, slice)
+                       : w->shadow ? sim_check_run(w, slice)
+                                   : run(w, slice);
     w->num_executed += n;
     w->num_after_fault += sim_faults_failing(&w->group->dispatch->faults) ? n : 0;
     check_limit(w);

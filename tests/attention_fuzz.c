@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer target: qn_attention_plan, qn_attention, the merges and dropout's mask on the CPU. The bytes make a small
-// problem (dense, ragged or paged), then change what they like of it: any field of any tensor, any scalar, the plan's
-// arrays, and the plan itself, which may come from a file.
+// libFuzzer target: qn_attention_plan, qn_attention, the merges and dropout's mask on the CPU. The
+// bytes make a small problem (dense, ragged or paged), then change what they like of it: any field
+// of any tensor, any scalar, the plan's arrays, and the plan itself, which may come from a file.
 // Fuzzes: libquern
 #include "../ops/attention/attention.h"
 #include "fuzz_tensors.h"
@@ -108,15 +108,14 @@ static void change_plan_args(problem *p, input *in) {
                                 &a->max_qo_len,   &a->max_kv_len,    &a->num_compute_units};
     int32_t *const arrays[] = {(int32_t *)a->qo_indptr, (int32_t *)a->kv_indptr};
     const uint32_t which = take(in, 16);
-    if (which < 12) {
+    if (which < 12)
         *numbers[which] = take_wild(in);
-    } else if (which < 14 && arrays[which - 12]) {
+    else if (which < 14 && arrays[which - 12])
         arrays[which - 12][take(in, (uint32_t)p->batches + 1)] = (int32_t)take_wild(in);
-    } else if (which == 14) {
+    else if (which == 14)
         a->batches = take(in, 2) ? INT64_MIN : (int64_t)INT32_MAX + 1;
-    } else {
+    else
         a->struct_size = take(in, 8);
-    }
 }
 
 /** The plan, where it is not too large; sizes are told the same twice. */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// attention_once DEVICE TYPE QUERIES KEYS HEADS KV_HEADS HEAD_DIM: one request, nothing masked, once; for profiles. TYPE is
-// of k and v: bf16, or e4m3fn, e4m3fnuz or e5m2 with scales; q and o are bf16.
+// attention_once DEVICE TYPE QUERIES KEYS HEADS KV_HEADS HEAD_DIM: one request, nothing masked,
+// once; for profiles. TYPE is of k and v: bf16, or e4m3fn, e4m3fnuz or e5m2 with scales; q and o
+// are bf16.
 #include <quern/quern.h>
 
 #include <stdio.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads with a stream each on one device append to caches of their own, plan, attend and merge at the same time, and
-// get the bits that one thread alone gets. ThreadSanitizer's build (make tsan) looks for races meanwhile.
+// Threads with a stream each on one device append to caches of their own, plan, attend and merge at
+// the same time, and get the bits that one thread alone gets. ThreadSanitizer's build (make tsan)
+// looks for races meanwhile.
 #include <quern/quern.h>
 
 #include <pthread.h>
@@ -144,7 +145,8 @@ static void close_work(work *w) {
         qn_free(qn_stream_device(w->stream), all[i]->t.data);
 }
 
-/** Appends all tokens, attends to them, and merges the result with itself: o is the same, lse one more in base 2. */
+/** Appends all tokens, attends to them, and merges the result with itself: o is the same, lse one
+ *  more in base 2. */
 static qn_status run_once(work *w) {
     const qn_append_paged_kv_cache_args append = {.struct_size = sizeof append,
                                                   .k_cache = &w->k.t,

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer target: any instructions, executed on any target with checks on or off, end, fault or run into the limit,
-// and never leave the guest's memory.
+// libFuzzer target: any instructions, executed on any target with checks on or off, end, fault or
+// run into the limit, and never leave the guest's memory.
 //
-// The first bytes choose the launch. The rest is code as it is, or records from which instructions are made that the
-// decoder knows, so that a stream gets further than its first unknown word. s[0:1] points to memory full of pointers to
-// itself, and a prologue loads some of them, so that loads and stores find something.
+// The first bytes choose the launch. The rest is code as it is, or records from which instructions
+// are made that the decoder knows, so that a stream gets further than its first unknown word.
+// s[0:1] points to memory full of pointers to itself, and a prologue loads some of them, so that
+// loads and stores find something.
 #include "../sim/isa/encodings.h"
 #include "../sim/isa/isa.h"
 
@@ -40,8 +41,8 @@ enum {
     MANY_GROUPS = 128
 };
 
-// s_load_dwordx16 s[16:31], s[0:1], 0; s_waitcnt lgkmcnt(0); v_mov_b32 v2..v5, s16..s19; v_lshlrev_b32 v1, 2, v0;
-// s_mov_b32 m0, -1
+// s_load_dwordx16 s[16:31], s[0:1], 0; s_waitcnt lgkmcnt(0); v_mov_b32 v2..v5, s16..s19;
+// v_lshlrev_b32 v1, 2, v0; s_mov_b32 m0, -1
 static const uint32_t prologues[3][PROLOGUE_BYTES / 4] = {
     {0xc0120400, 0, 0xbf8cc07f, 0x7e040210, 0x7e060211, 0x7e080212, 0x7e0a0213, 0x24020082,
      0xbefc00c1},
@@ -58,26 +59,24 @@ static void fill(sim_memory *memory, uint64_t base) {
     }
 }
 
-/** Registers that there surely are, even ones, memory operands that the prologue has made: the more of a record's
- *  words is left as it is, the less likely they are an instruction. */
+/** Registers that there surely are, even ones, memory operands that the prologue has made: the more
+ *  of a record's words is left as it is, the less likely they are an instruction. */
 static void tame(unsigned how, uint32_t word[4]) {
     word[0] &= how & 1 ? 0xffff1f1f : 0xffffffff;
     word[1] &= how & 2 ? 0x1f1e1e1e : 0xffffffff;
     word[0] &= how & 4 ? 0xfffe00fe : 0xffffffff;
-    if (how & 8) { // flat, global: address v[2:3], no scalar base
+    if (how & 8) // flat, global: address v[2:3], no scalar base
         word[1] = (word[1] & 0xff00ff00) | 0x007f0002;
-    }
-    if (how & 16) { // sources of VOP3: vectors
+    if (how & 16) // sources of VOP3: vectors
         word[1] = (word[1] & 0x18020607u) | 0x04020100u;
-    }
 }
 
 /** The instruction that a record means; its size, 0 if there is none. */
 static size_t make_inst(const sim_chip *chip, bool wave64, const uint8_t *record,
                         uint32_t word[4]) {
-    unsigned family = chip->gfx_major == 9 ? GFX9 : chip->gfx_major == 11 ? GFX11 : GFX12;
+    const unsigned family = chip->gfx_major == 9 ? GFX9 : chip->gfx_major == 11 ? GFX11 : GFX12;
     const encoding *e = &encodings[record[0] % (sizeof encodings / sizeof *encodings)];
-    unsigned opcode = (record[1] | (unsigned)record[2] << 8) % e->count;
+    const unsigned opcode = (record[1] | (unsigned)record[2] << 8) % e->count;
     memcpy(word, record + 4, 12);
     word[3] = word[1] ^ word[2];
     tame(record[3], word);
@@ -88,9 +87,8 @@ static size_t make_inst(const sim_chip *chip, bool wave64, const uint8_t *record
         !sim_decode_wave(chip, wave64, (const uint8_t *)word, 16, 0x1000, &inst, error)) {
         return 0;
     }
-    if (!inst.exec || !inst.bytes || inst.num_dst > 2 || inst.num_src > 5) {
+    if (!inst.exec || !inst.bytes || inst.num_dst > 2 || inst.num_src > 5)
         abort();
-    }
     sim_inst_deinit(&inst);
     return inst.bytes;
 }
@@ -98,8 +96,8 @@ static size_t make_inst(const sim_chip *chip, bool wave64, const uint8_t *record
 /** The code of a launch, with SLACK bytes behind it. */
 static uint8_t *make_code(const sim_chip *chip, const header *h, bool wave64, const uint8_t *data,
                           size_t size, size_t *code_bytes) {
-    size_t records = size / RECORD_BYTES < MAX_RECORDS ? size / RECORD_BYTES : MAX_RECORDS;
-    size_t room = h->flags & MADE ? PROLOGUE_BYTES + records * RECORD_BYTES : size;
+    const size_t records = size / RECORD_BYTES < MAX_RECORDS ? size / RECORD_BYTES : MAX_RECORDS;
+    const size_t room = h->flags & MADE ? PROLOGUE_BYTES + records * RECORD_BYTES : size;
     size_t at = h->flags & MADE ? PROLOGUE_BYTES : 0;
     uint8_t *code = calloc(1, room + SLACK);
     if (!(h->flags & MADE)) {
@@ -110,7 +108,7 @@ static uint8_t *make_code(const sim_chip *chip, const header *h, bool wave64, co
     memcpy(code, prologues[chip->gfx_major == 9 ? 0 : chip->gfx_major - 10], PROLOGUE_BYTES);
     for (size_t i = 0; i < records; i++) {
         uint32_t word[4];
-        size_t bytes = make_inst(chip, wave64, data + i * RECORD_BYTES, word);
+        const size_t bytes = make_inst(chip, wave64, data + i * RECORD_BYTES, word);
         memcpy(code + at, word, bytes);
         at += bytes;
     }
@@ -124,9 +122,8 @@ static void run_traced(sim_dispatch *dispatch) {
     sim_look_options options = {
         .trace = "*", .trace_wave = SIM_ALL_WAVES, .trace_file = "/dev/null"};
     snprintf(options.profile, sizeof options.profile, "/tmp/quern-fuzz-%ld", (long)getpid());
-    if (!sim_look_configure(&options, error, sizeof error)) {
+    if (!sim_look_configure(&options, error, sizeof error))
         abort();
-    }
     sim_dispatch_run(dispatch);
     sim_look_finish();
     unlink(options.profile);
@@ -134,7 +131,7 @@ static void run_traced(sim_dispatch *dispatch) {
 
 static void launch(sim_memory *memory, uint64_t base, const header *h, sim_text *text) {
     enum { KERNARG = 8, BUFFER = 1 };
-    bool is_buffer = h->flags & PRIVATE_BUFFER;
+    const bool is_buffer = h->flags & PRIVATE_BUFFER;
     sim_kernel kernel = {.name = (char[]){"fuzz"},
                          .entry = text->start,
                          .scratch_bytes = h->flags & SMALL_SCRATCH ? h->scratch : h->scratch * 64u,
@@ -154,11 +151,10 @@ static void launch(sim_memory *memory, uint64_t base, const header *h, sim_text 
                              .check = h->flags & CHECKED ? h->checks & SIM_CHECK_ALL : 0,
                              .fast_matrix = h->flags & FAST_MATRIX,
                              .limit = LIMIT};
-    if (h->flags & TRACED) {
+    if (h->flags & TRACED)
         run_traced(&dispatch);
-    } else {
+    else
         sim_dispatch_run(&dispatch);
-    }
     sim_faults_sort(&dispatch.faults);
     free(sim_faults_text(&dispatch));
     sim_faults_deinit(&dispatch.faults);
@@ -169,9 +165,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static sim_memory *memory;
     static uint64_t base;
     header h;
-    if (size < sizeof h + 4) {
+    if (size < sizeof h + 4)
         return 0;
-    }
     if (!memory) {
         sim_pool_configure(1);
         memory = sim_memory_create();
@@ -180,7 +175,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fill(memory, base);
     memcpy(&h, data, sizeof h);
     const sim_chip *chip = sim_chip_by_arch((sim_arch)(h.chip % SIM_NUM_ARCHS));
-    bool wave64 = chip->gfx_major == 9 || !(h.flags & WAVE32);
+    const bool wave64 = chip->gfx_major == 9 || !(h.flags & WAVE32);
     sim_text text = {.chip = chip, .start = UINT64_C(0x600000000000)};
     uint8_t *code = make_code(chip, &h, wave64, data + sizeof h, size - sizeof h, &text.size);
     text.bytes = code;

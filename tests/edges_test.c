@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Edges of shapes that are the public functions' to take care of, on every device that can be opened: no rows at all,
-// sizes of 1 with strides that mean nothing, tensors that begin anywhere in their memory. Results are exact.
+// Edges of shapes that are the public functions' to take care of, on every device that can be
+// opened: no rows at all, sizes of 1 with strides that mean nothing, tensors that begin anywhere in
+// their memory. Results are exact.
 #include <quern/quern.h>
 
 #include <setjmp.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of memory that runs out: malloc and kin, replaced for the whole program by functions that count, fail where
-// they are told to, and hand on to the C library's own. Not beside a sanitizer, which has replaced them already.
+// For tests of memory that runs out: malloc and kin, replaced for the whole program by functions
+// that count, fail where they are told to, and hand on to the C library's own. Not beside a
+// sanitizer, which has replaced them already.
 #ifndef TESTS_FAILING_MALLOC_H
 #define TESTS_FAILING_MALLOC_H
 
@@ -26,7 +27,8 @@ static thread_local volatile bool for_good;     // all later ones fail, too
 static thread_local volatile int64_t left;      // allocations until the one that fails
 static thread_local volatile int64_t num_alive; // allocated and not freed while counting
 
-// The same for all threads at once, which count nothing: >= 0: allocations until the one that fails; below: it has failed.
+// The same for all threads at once, which count nothing: >= 0: allocations until the one that
+// fails; below: it has failed.
 static volatile bool is_failing_anywhere, for_good_anywhere;
 static _Atomic int64_t left_anywhere;
 
@@ -41,13 +43,12 @@ void free(void *ptr);
 
 static bool fails(void) {
     if (is_failing_anywhere) {
-        int64_t before = atomic_fetch_sub(&left_anywhere, 1);
+        const int64_t before = atomic_fetch_sub(&left_anywhere, 1);
         return before == 0 || (before < 0 && for_good_anywhere);
     }
-    if (!is_counting) {
+    if (!is_counting)
         return false;
-    }
-    int64_t before = left;
+    const int64_t before = left;
     left = before - 1;
     return before == 0 || (before < 0 && for_good);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every op on a device agrees with its definition, on a simulated GPU under every check of the simulator.
+// Every op on a device agrees with its definition, on a simulated GPU under every check of the
+// simulator.
 //
 //   families_test SPEC
 //

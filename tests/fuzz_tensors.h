@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the fuzzers of ops share: numbers and tensors made out of the input's bytes, memory of exactly what a tensor's
-// shape and strides name, so that AddressSanitizer sees all that goes outside, and what a call may have changed of it.
+// What the fuzzers of ops share: numbers and tensors made out of the input's bytes, memory of
+// exactly what a tensor's shape and strides name, so that AddressSanitizer sees all that goes
+// outside, and what a call may have changed of it.
 //
-// A fuzzer sets an array of tensors to a valid problem, lets the bytes change some (change_tensors), gives them memory
-// (give_memories), calls, and has the outcome looked at (check_call).
+// A fuzzer sets an array of tensors to a valid problem, lets the bytes change some
+// (change_tensors), gives them memory (give_memories), calls, and has the outcome looked at
+// (check_call).
 #ifndef FUZZ_TENSORS_H
 #define FUZZ_TENSORS_H
 
@@ -24,7 +26,8 @@ static const DLDataType f32 = {kDLFloat, 32, 1}, f16 = {kDLFloat, 16, 1}, bf16 =
 static qn_stream *stream;
 static uint64_t cpu_features;
 
-/** Opens the CPU. With QUERN_VALIDATE, since index tensors' contents come from the input's bytes, too. */
+/** Opens the CPU. With QUERN_VALIDATE, since index tensors' contents come from the input's bytes,
+ *  too. */
 int LLVMFuzzerInitialize(int *, char ***) {
     qn_device *cpu = nullptr;
     setenv("QUERN_VALIDATE", "1", 1);
@@ -198,7 +201,8 @@ static inline DLTensor *given(tensor *x) {
     return x->is_there ? &x->t : nullptr;
 }
 
-/** New strides in this order of dimensions, the last one's elements next to each other, with a gap behind those of `at`. */
+/** New strides in this order of dimensions, the last one's elements next to each other, with a gap
+ *  behind those of `at`. */
 static inline void spread(tensor *x, const int *order, int at, int64_t gap) {
     int64_t step = 1;
     for (int i = x->t.ndim - 1; i >= 0; i--) {
@@ -282,7 +286,8 @@ static inline __int128 clamp(__int128 value) {
     return value > most ? most : value < -most ? -most : value;
 }
 
-/** Bytes from the first element down to the lowest and up behind the highest one. False: more than there is room for. */
+/** Bytes from the first element down to the lowest and up behind the highest one. False: more than
+ *  there is room for. */
 static inline bool get_reach(const DLTensor *t, int64_t *low, int64_t *high) {
     const int64_t size = bytes_of_element(t);
     __int128 down = 0, up = size, stride = 1, elements = 1;
@@ -312,7 +317,8 @@ static inline int64_t *copy_of(const int64_t *from, int32_t count) {
     return to;
 }
 
-/** Memory of exactly the tensor's reach, of any bytes; none where it reaches too far, which is to be refused. */
+/** Memory of exactly the tensor's reach, of any bytes; none where it reaches too far, which is to
+ *  be refused. */
 static inline void give_memory(tensor *x, input *in) {
     int64_t low, high;
     if (!x->is_there)
@@ -416,8 +422,8 @@ static inline bool is_in_place(const tensor *x, const tensor *out) {
            qni_is_same_memory(&out->t, &x->t);
 }
 
-/** What may have changed in `home` after a call that ended well: the elements of one tensor that is written, and of none
- *  that is read. */
+/** What may have changed in `home` after a call that ended well: the elements of one tensor that is
+ *  written, and of none that is read. */
 static inline void check_memory(const char *op, const tensor *home, const tensor *tensors,
                                 uint32_t count) {
     static uint8_t marks[MAX_BYTES + 1];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer target: matrix multiplication on the CPU (dense, grouped by index, by ends and masked; FP8, packed FP8 and
-// bf16) and the packing of weights. The bytes make a small valid problem, then change what they like of it: any field of
-// any tensor, any scalar, the groups' layout.
-// Fuzzes: libquern
+// libFuzzer target: matrix multiplication on the CPU (dense, grouped by index, by ends and masked;
+// FP8, packed FP8 and bf16) and the packing of weights. The bytes make a small valid problem, then
+// change what they like of it: any field of any tensor, any scalar, the groups' layout. Fuzzes:
+// libquern
 #include "fuzz_tensors.h"
 
 #include <quern/quern.h>
@@ -35,7 +35,8 @@ static gemm_sizes take_sizes(input *in) {
     return s;
 }
 
-/** Rows by columns; with groups where the form has them. Column-major now and then, where that may be. */
+/** Rows by columns; with groups where the form has them. Column-major now and then, where that may
+ *  be. */
 static void set_matrix(tensor *x, DLDataType dtype, int64_t groups, int64_t rows, int64_t columns,
                        bool is_turned) {
     const int64_t shape[] = {groups, rows, columns};

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer target: writes to paged caches, their index vectors, rotation straight into a cache, and copies, on the CPU.
-// The bytes choose a function, make a small valid problem for it, then change what they like of it: any field of any
-// tensor, any scalar, index tensors.
-// Fuzzes: libquern
+// libFuzzer target: writes to paged caches, their index vectors, rotation straight into a cache,
+// and copies, on the CPU. The bytes choose a function, make a small valid problem for it, then
+// change what they like of it: any field of any tensor, any scalar, index tensors. Fuzzes: libquern
 #include "fuzz_tensors.h"
 
 #include <quern/quern.h>
@@ -57,7 +56,8 @@ static void set_paged(tensor *t, const cache_sizes *s) {
     SET(&t[LAST_PAGE_LEN], i32, s->batches);
 }
 
-/** Every sequence has a page or more, as far as pages go; tokens go to the first of one's places. */
+/** Every sequence has a page or more, as far as pages go; tokens go to the first of one's
+ *  places. */
 static void put_paged(tensor *t, const cache_sizes *s, input *in) {
     const int64_t each = s->pages / s->batches, room = each * s->page_size;
     for (int64_t i = 0; i < s->n; i++) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer target: DWARF line tables of any bytes. The first byte says where the strings begin, the second which address
-// is asked for.
-// Fuzzes: sim/lines.c
+// libFuzzer target: DWARF line tables of any bytes. The first byte says where the strings begin,
+// the second which address is asked for. Fuzzes: sim/lines.c
 #include "../sim/lines.h"
 
 #include <stdlib.h>
@@ -10,10 +9,9 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    if (size < 2) {
+    if (size < 2)
         return 0;
-    }
-    size_t left = size - 2, split = left * data[0] / 255;
+    const size_t left = size - 2, split = left * data[0] / 255;
     sim_source_line line;
     sim_debug debug = {.line = {data + 2, split},
                        .line_str = {data + 2 + split, left - split},

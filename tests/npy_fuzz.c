@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         return 0;
     }
     const uint8_t *first = array.data;
-    int64_t bytes = array.rows * array.cols * array.dtype.bits / 8;
+    const int64_t bytes = array.rows * array.cols * array.dtype.bits / 8;
     if (first < data || bytes < 0 || bytes != data + size - first)
         abort();
     volatile uint8_t sink = 0;

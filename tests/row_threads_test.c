@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Row ops give the same bits whatever QUERN_NUM_THREADS is: each number of threads runs all of them in a child, by the
-// kernels that plain calls take and by those of processors without AVX-512, and the results' hashes are compared.
+// Row ops give the same bits whatever QUERN_NUM_THREADS is: each number of threads runs all of them
+// in a child, by the kernels that plain calls take and by those of processors without AVX-512, and
+// the results' hashes are compared.
 #define XXH_INLINE_ALL // first: the library does not export its own
 #include "../runtime/testing.h"
 

@@ -32,6 +32,11 @@ format() {
   git ls-files '*.c' '*.h' | xargs "$clang_format" --dry-run -Werror
 }
 
+# The formatter leaves comments alone: their lines end at column 100 as well.
+comment_width() {
+  ! LC_ALL=C.UTF-8 git grep -nP '^(?=.{101})(.*//|\s*/\*|\s*\* )' -- '*.c' '*.h'
+}
+
 # No machine's own paths, nothing left open, no binary without its source.
 leftovers() {
   local bad=0
@@ -44,6 +49,7 @@ leftovers() {
 check layers python3 tools/check_layers.py
 check headers headers
 check format format
+check comments comment_width
 check leftovers leftovers
 check tables python3 tools/report.py --check
 check manual python3 tools/check_docs.py

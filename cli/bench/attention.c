@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times attention for bench: prompts of several lengths, whole and causal, and decoding from a cache.
+// Times attention for bench: prompts of several lengths, whole and causal, and decoding from a
+// cache.
 #include "measure.h"
 #include "timing.h"
 

@@ -15,8 +15,8 @@ typedef struct attention_speed {
     double a_second; // operations; of a decode, bytes of the cache
 } attention_speed;
 
-/** Whole and causal prompts apart, then bars of the decode, with the device's limits, as far as they are known; the caller
- *  frees it. */
+/** Whole and causal prompts apart, then bars of the decode, with the device's limits, as far as
+ *  they are known; the caller frees it. */
 char *attention_draw(const qn_device_info *device, const cli_limits *limits,
                      const attention_speed *speeds, int count);
 

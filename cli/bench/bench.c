@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// quern bench: how fast ops are on a device, beside a copy of as many bytes and beside the device's limits.
+// quern bench: how fast ops are on a device, beside a copy of as many bytes and beside the device's
+// limits.
 #include "bench.h"
 
 #include "../file.h"
@@ -174,7 +175,7 @@ static qn_status parse_numbers(const char *option, const char *list, int64_t *to
     for (;;) {
         char *end;
         errno = 0;
-        long long value = strtoll(at, &end, 10);
+        const long long value = strtoll(at, &end, 10);
         if (end == at || errno || value < 1 || value > 1 << 20 || (*end && *end != ','))
             return cli_fail(QN_E_INVALID,
                             "option %s: found '%s', accepted: numbers from 1 to %d, as 1,16",
@@ -225,8 +226,8 @@ static int count_problems(const job *j, int count, char **words) {
     return problems + (is_wanted(count, words, "gemm", "") ? j->num_m : 0);
 }
 
-/** Takes the last result. Where it failed because the device has no kernel for the op, and nobody asked for the op, it
- *  is left out, and the bench goes on. */
+/** Takes the last result. Where it failed because the device has no kernel for the op, and nobody
+ *  asked for the op, it is left out, and the bench goes on. */
 static qn_status take(job *j, const char *op, bool is_named, qn_status st) {
     if (st != QN_E_UNSUPPORTED || is_named || j->report.num_left_out == MAX_LEFT_OUT)
         return st;
@@ -258,7 +259,8 @@ static qn_status measure_gemms(job *j, bool is_named) {
     return st;
 }
 
-/** Prompts of 24 heads, whole and causal, as in image and language models; then a token each for eight caches. */
+/** Prompts of 24 heads, whole and causal, as in image and language models; then a token each for
+ *  eight caches. */
 static qn_status measure_attentions(job *j, bool is_named) {
     const int before = j->report.num_left_out;
     qn_status st = QN_OK;
@@ -298,7 +300,7 @@ static qn_status measure_all(job *j, int count, char **words) {
 
 static qn_status start_plot(cli_output *plot, const bench_report *report) {
     char *text = bench_draw(report);
-    qn_status st = cli_output_text(plot, o.plot_path, text, o.force);
+    const qn_status st = cli_output_text(plot, o.plot_path, text, o.force);
     free(text);
     return st;
 }

@@ -31,16 +31,18 @@ typedef struct bench_report {
 } bench_report;
 
 double bench_gigabytes(const measurement *r); // a second
-/** Speed beside the best possible: the copy's, or the limit's; 0 if there is nothing to compare with. */
+/** Speed beside the best possible: the copy's, or the limit's; 0 if there is nothing to compare
+ *  with. */
 double bench_share(const measurement *r);
 /** What bench_share is of: "copy", "memory", "arithmetic"; "-". */
 const char *bench_share_of(const measurement *r);
 
-/** A bar for each result; or lines, where all is attention of prompts of several lengths. The caller frees it.
- *  (bench_plot.c) */
+/** A bar for each result; or lines, where all is attention of prompts of several lengths. The
+ *  caller frees it. (bench_plot.c) */
 char *bench_draw(const bench_report *report);
 
-/** Has a script of bench/ time gemm or attention beside another library's in one process. (bench_peer.c) */
+/** Has a script of bench/ time gemm or attention beside another library's in one process.
+ *  (bench_peer.c) */
 qn_status bench_run_peer(const bench_options *options, bool is_attention);
 
 #endif

@@ -157,7 +157,7 @@ static qn_status draw(const bench_options *o, const qn_device_info *device, int 
     speeds *s = cli_alloc(sizeof *s);
     read_speeds(s, figures);
     char *text = attention_draw(device, &limits, s->items, s->count);
-    qn_status st = cli_write_text(o->plot_path, text, o->force);
+    const qn_status st = cli_write_text(o->plot_path, text, o->force);
     free(text);
     free(s);
     json_decref(figures);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The limits that bench shows its figures beside. On the CPU each is what a loop without any other work
-// reaches on as many threads as the library uses; a GPU's come from its data sheet.
+// The limits that bench shows its figures beside. On the CPU each is what a loop without any other
+// work reaches on as many threads as the library uses; a GPU's come from its data sheet.
 #include "limits.h"
 
 #include <pthread.h>
@@ -15,7 +15,8 @@ constexpr int num_chains = 12, num_loops = 100'000, max_threads = 256;
 /** Keeps a value without storing it: the loop that made it is not removed. */
 #define KEEP(value) __asm__ volatile("" : : "x"(value))
 
-// ---- arithmetic: num_chains independent sums hide the latency of each other. Each gives its operations.
+// ---- arithmetic: num_chains independent sums hide the latency of each other. Each gives its
+// operations.
 
 #if defined(__x86_64__)
 __attribute__((target("avx512f,avx512bf16"))) static double spin_avx512bf16(void) {
@@ -101,9 +102,9 @@ static double read_memory(const uint64_t *memory) {
 static void *work(void *context) {
     worker *w = context;
     for (int round = 0; round < 5; round++) {
-        int64_t start = cli_now_ns();
-        double done = w->memory ? read_memory(w->memory) : w->spin();
-        double rate = done * 1e9 / (double)(cli_now_ns() - start);
+        const int64_t start = cli_now_ns();
+        const double done = w->memory ? read_memory(w->memory) : w->spin();
+        const double rate = done * 1e9 / (double)(cli_now_ns() - start);
         w->rate = rate > w->rate ? rate : w->rate;
     }
     return nullptr;
@@ -134,7 +135,7 @@ static void measure_cpu(cli_limits *out, int threads) {
     const char *name;
     threads = threads < max_threads ? threads : max_threads;
     spin_fn spin = choose_spin(&name);
-    size_t bytes = (size_t)threads * read_bytes;
+    const size_t bytes = (size_t)threads * read_bytes;
     uint64_t *memory = cli_alloc(bytes);
     memset(memory, 1, bytes); // pages of its own, not the one page of zeros
     out->flops = spin ? run_workers(threads, spin, nullptr) : 0;
@@ -146,8 +147,9 @@ static void measure_cpu(cli_limits *out, int threads) {
     out->source = source;
 }
 
-/** Matrix operations of FP8 (gfx90a, gfx1151: bf16) and of bf16 a compute unit and clock, and bytes a second. Source: AMD's
- *  data sheets of MI250X, MI300X, MI355X, Ryzen AI Max+ 395, Radeon RX 9070 XT. */
+/** Matrix operations of FP8 (gfx90a, gfx1151: bf16) and of bf16 a compute unit and clock, and bytes
+ *  a second. Source: AMD's data sheets of MI250X, MI300X, MI355X, Ryzen AI Max+ 395, Radeon RX 9070
+ *  XT. */
 static const struct {
     const char *arch;
     double flops_per_clock, bf16_flops_per_clock, read_bytes;
@@ -157,9 +159,9 @@ static const struct {
             {"gfx1151", 512, 512, 0.256e12},
             {"gfx1201", 2048, 1024, 0.640e12}};
 
-/** Of NVIDIA's by name, as the driver gives it: matrix operations of FP8 (A100: bf16, into which FP8 is turned) and of bf16 a
- *  second, without sparsity, and bytes a second. A part of a card (MIG) has another name. Source: NVIDIA's data sheets of
- *  A100, H100 and H200, the SXM forms. */
+/** Of NVIDIA's by name, as the driver gives it: matrix operations of FP8 (A100: bf16, into which
+ *  FP8 is turned) and of bf16 a second, without sparsity, and bytes a second. A part of a card
+ *  (MIG) has another name. Source: NVIDIA's data sheets of A100, H100 and H200, the SXM forms. */
 static const struct {
     const char *name;
     double flops, bf16_flops, read_bytes;

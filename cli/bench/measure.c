@@ -48,7 +48,7 @@ static qn_status open_quantize(quantize_run *r, int64_t rows, int64_t cols) {
 qn_status measure_quantize(measurement *out, cli_device *device, int64_t rows, int64_t cols,
                            int64_t block_rows, int runs) {
     quantize_run r = {.device = device, .block_rows = block_rows};
-    int64_t scales = (rows + block_rows - 1) / block_rows * blocks_of(cols);
+    const int64_t scales = (rows + block_rows - 1) / block_rows * blocks_of(cols);
     int64_t bytes = 3 * rows * cols + 4 * scales; // two bytes read, one written, and the scales
     *out = (measurement){.op = "quantize", .bytes = (double)bytes};
     snprintf(out->problem, sizeof out->problem,
@@ -75,7 +75,7 @@ typedef struct gemm_run {
 
 static qn_status run_gemm(void *context) {
     gemm_run *r = context;
-    int w = r->turn++ % NUM_WEIGHTS;
+    const int w = r->turn++ % NUM_WEIGHTS;
     qn_gemm_args args = {.struct_size = sizeof args,
                          .d = &r->d.t,
                          .a = &r->a.t,
@@ -138,8 +138,8 @@ static void close_gemm(gemm_run *r) {
 qn_status measure_gemm(measurement *out, cli_device *device, const cli_limits *limits, int64_t m,
                        int64_t n, int64_t k, int runs) {
     gemm_run r = {.device = device};
-    double read = (double)m * (double)k + (double)n * (double)k +
-                  4 * (double)blocks_of(k) * (double)(m + blocks_of(n));
+    const double read = (double)m * (double)k + (double)n * (double)k +
+                        4 * (double)blocks_of(k) * (double)(m + blocks_of(n));
     *out = (measurement){.op = "gemm",
                          .bytes = read + 2 * (double)m * (double)n,
                          .flops = 2 * (double)m * (double)n * (double)k};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What bench measures: one op on one problem, its median beside a copy of as many bytes and beside the limit.
+// What bench measures: one op on one problem, its median beside a copy of as many bytes and beside
+// the limit.
 #ifndef CLI_MEASURE_H
 #define CLI_MEASURE_H
 

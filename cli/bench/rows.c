@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ops that bench measures on rows of bf16, and what of memory each of them must touch.
 //
-// A new op is a function that calls it and a line in the table: its operands in the order that the function takes
-// them, and how often each is moved.
+// A new op is a function that calls it and a line in the table: its operands in the order that the
+// function takes them, and how often each is moved.
 #include "rows.h"
 
 #include "timing.h"

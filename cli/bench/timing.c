@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What bench's measurements share: events around calls, medians, a copy of as many bytes, limits, filled tensors.
+// What bench's measurements share: events around calls, medians, a copy of as many bytes, limits,
+// filled tensors.
 #include "timing.h"
 
 #include <stdlib.h>
@@ -24,7 +25,7 @@ typedef struct side {
 
 static qn_status timer_open(timer *t, cli_device *device, int runs) {
     *t = (timer){.times = cli_alloc((size_t)runs * sizeof(int64_t))};
-    qn_status st = qn_event_create(&t->start, device->device);
+    const qn_status st = qn_event_create(&t->start, device->device);
     return st == QN_OK ? qn_event_create(&t->end, device->device) : st;
 }
 
@@ -49,11 +50,12 @@ static qn_status run_side(side *s, cli_device *device, bool counts) {
 }
 
 static int by_value(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
     return (x > y) - (x < y);
 }
 
-/** Runs the sides in turns and sorts their times. The first one's and its kernel are what is measured. */
+/** Runs the sides in turns and sorts their times. The first one's and its kernel are what is
+ *  measured. */
 static qn_status run_sides(measurement *out, cli_device *device, side *sides, int count, int runs) {
     for (int i = 0; i < count; i++)
         CLI_TRY(timer_open(&sides[i].timer, device, runs));
@@ -73,7 +75,7 @@ static qn_status run_sides(measurement *out, cli_device *device, side *sides, in
 qn_status timing_alone(measurement *out, cli_device *device, qn_status (*body)(void *),
                        void *context, int runs) {
     side op = {body, context, {0}};
-    qn_status st = run_sides(out, device, &op, 1, runs);
+    const qn_status st = run_sides(out, device, &op, 1, runs);
     timer_close(&op.timer);
     return st;
 }
@@ -97,7 +99,7 @@ static void fill_bf16(uint16_t *to, int64_t count, cli_random *random) {
 /** Codes of e4m3fn other than NaN. */
 static void fill_fp8(uint8_t *to, int64_t count, cli_random *random) {
     for (int64_t i = 0; i < count; i++) {
-        uint8_t code = (uint8_t)(cli_random_next(random) >> 24);
+        const uint8_t code = (uint8_t)(cli_random_next(random) >> 24);
         to[i] = (code & 0x7F) == 0x7F ? code ^ 1 : code;
     }
 }

@@ -28,14 +28,15 @@ static qn_status open_shard(ckpt_shard *out, const char *path, const char *file)
     qn_status st = cli_map_open(&out->map, path);
     if (st == QN_OK)
         st = st_parse(&out->header, path, out->map.data, out->map.bytes);
-    qn_status pages = cli_check_pages(); // zeros in a header's place are no fault of the header
+    const qn_status pages =
+        cli_check_pages(); // zeros in a header's place are no fault of the header
     return pages == QN_OK ? st : pages;
 }
 
 /** Reads a JSON object from a file of text. */
 static qn_status read_json(json_t **out, const char *path) {
     cli_map map;
-    qn_status st = cli_map_open(&map, path);
+    const qn_status st = cli_map_open(&map, path);
     if (st != QN_OK)
         return st;
     json_error_t error;
@@ -65,10 +66,10 @@ static qn_status need_shard(ckpt *c, const char *index, const char *tensor, cons
     if (shard_find(c, file) >= 0)
         return QN_OK;
     char *path = cli_path(c->path, file);
-    qn_status st = cli_exists(path)
-                       ? open_shard(&c->shards[c->num_shards++], path, file)
-                       : cli_fail(QN_E_NOT_FOUND, "%s: shard missing; %s names it for tensor %s",
-                                  path, index, tensor);
+    const qn_status st =
+        cli_exists(path) ? open_shard(&c->shards[c->num_shards++], path, file)
+                         : cli_fail(QN_E_NOT_FOUND, "%s: shard missing; %s names it for tensor %s",
+                                    path, index, tensor);
     free(path);
     return st;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints: one safetensors file, or a folder of them with an index, config.json and other files; and
-// rewriting one, tensor by tensor, in bounded memory.
+// Checkpoints: one safetensors file, or a folder of them with an index, config.json and other
+// files; and rewriting one, tensor by tensor, in bounded memory.
 #ifndef CLI_CHECKPOINT_H
 #define CLI_CHECKPOINT_H
 
@@ -28,8 +28,8 @@ qn_status ckpt_open(ckpt *out, const char *path);
 void ckpt_close(ckpt *c);
 const st_tensor *ckpt_find(const ckpt *c, const char *name, const ckpt_shard **shard);
 const void *ckpt_data(const ckpt_shard *shard, const st_tensor *tensor);
-/** The quantization_config of config.json, or of a lone file's metadata; null if there is none. Borrowed
- *  from nothing: the caller releases it. */
+/** The quantization_config of config.json, or of a lone file's metadata; null if there is none.
+ *  Borrowed from nothing: the caller releases it. */
 json_t *ckpt_quantization(const ckpt *c);
 
 // ---- rewriting (rewrite.c)
@@ -46,30 +46,32 @@ typedef struct ckpt_sink ckpt_sink;
 
 typedef struct ckpt_rule {
     void *context;
-    /** Decides on shard's tensor item->in; the item comes as a copy. Names are owned by the item. */
+    /** Decides on shard's tensor item->in; the item comes as a copy. Names are owned by the
+     *  item. */
     qn_status (*plan)(void *context, const ckpt *c, const ckpt_shard *shard, ckpt_item *item);
     /** Writes the outputs of an item that is no copy, with ckpt_put. */
     qn_status (*write)(void *context, const ckpt *c, const ckpt_shard *shard, const ckpt_item *item,
                        ckpt_sink *sink);
-    /** Called when all is written, with *bytes_out known: the last word before the result gets its name, and the last
-     *  chance to run out of memory, as by making a report. */
+    /** Called when all is written, with *bytes_out known: the last word before the result gets its
+     *  name, and the last chance to run out of memory, as by making a report. */
     qn_status (*finish)(void *context);
     /** The quantization_config for the result; called after every tensor has been planned. */
     json_t *(*quantization)(void *context);
 } ckpt_rule;
 
-/** Writes c, changed by the rule, to `path`: a file for a file, a folder for a folder. Nothing is left there
- *  on failure. *bytes_out is the size of the tensors written. */
+/** Writes c, changed by the rule, to `path`: a file for a file, a folder for a folder. Nothing is
+ *  left there on failure. *bytes_out is the size of the tensors written. */
 qn_status ckpt_rewrite(const ckpt *c, const char *path, bool force, const ckpt_rule *rule,
                        int64_t *bytes_out);
 /** Writes part of an output tensor, `offset` bytes from its start. */
 qn_status ckpt_put(ckpt_sink *sink, const st_tensor *out, int64_t offset, const void *data,
                    int64_t bytes);
-/** The same of a part of a matrix: rows x cols elements, at `data` without gaps, that begin at row and col. */
+/** The same of a part of a matrix: rows x cols elements, at `data` without gaps, that begin at row
+ *  and col. */
 qn_status ckpt_put_part(ckpt_sink *sink, const st_tensor *out, int64_t row, int64_t col,
                         const void *data, int64_t rows, int64_t cols);
-/** In what parts a matrix is best dealt with: of whole blocks, of about most_bytes, and of whole rows where blocks of
- *  them are not larger than that already. */
+/** In what parts a matrix is best dealt with: of whole blocks, of about most_bytes, and of whole
+ *  rows where blocks of them are not larger than that already. */
 typedef struct ckpt_step {
     int64_t rows, cols;
 } ckpt_step;
@@ -79,7 +81,8 @@ void ckpt_progress(const ckpt_shard *shard, const st_tensor *in, int64_t begin, 
 void ckpt_progress_part(const ckpt_shard *shard, const st_tensor *in, int64_t row, int64_t col,
                         int64_t rows, int64_t cols);
 
-/** Puts or replaces "quantization_config" in config.json's text, every other byte kept. Caller frees. */
+/** Puts or replaces "quantization_config" in config.json's text, every other byte kept. Caller
+ *  frees. */
 char *ckpt_config_with(const char *config, const json_t *quantization);
 
 #endif

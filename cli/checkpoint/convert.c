@@ -51,7 +51,7 @@ static const st_tensor *find_scale(const ckpt *c, const st_tensor *weight,
 /** The FP8 weight that a tensor is the scale of; null if it is none. */
 static const st_tensor *find_weight(const job *j, const st_tensor *scale,
                                     const ckpt_shard **shard) {
-    size_t length = strlen(scale->name), suffix = strlen(scale_suffix);
+    const size_t length = strlen(scale->name), suffix = strlen(scale_suffix);
     if (length <= suffix || strcmp(scale->name + length - suffix, scale_suffix) != 0)
         return nullptr;
     char *name = cli_text("%.*s", (int)(length - suffix), scale->name);
@@ -66,8 +66,8 @@ static qn_status check_pair(const ckpt *c, const ckpt_shard *shard, const st_ten
         return cli_fail(QN_E_INVALID, "%s: tensor %s is %s but there is no %s%s", shard->map.path,
                         weight->name, weight->dtype->name, weight->name, scale_suffix);
     char found[256];
-    int64_t rows = (weight->shape[0] + BLOCK - 1) / BLOCK,
-            cols = (weight->shape[1] + BLOCK - 1) / BLOCK;
+    const int64_t rows = (weight->shape[0] + BLOCK - 1) / BLOCK,
+                  cols = (weight->shape[1] + BLOCK - 1) / BLOCK;
     if (weight->ndim != 2)
         return cli_fail(QN_E_INVALID, "%s: tensor %s is %s, accepted: two dimensions",
                         shard->map.path, weight->name, st_text(weight, found, sizeof found));
@@ -102,7 +102,7 @@ static json_t *quantization(void *context) {
         config = cli_json_pack("{s:s, s:s, s:[i, i]}", "quant_method", "fp8", "activation_scheme",
                                "dynamic", "weight_block_size", BLOCK, BLOCK);
     }
-    bool is_fnuz = strcmp(j->into->name, "F8_E4M3FNUZ") == 0;
+    const bool is_fnuz = strcmp(j->into->name, "F8_E4M3FNUZ") == 0;
     cli_json_set(config, "fmt", json_string(is_fnuz ? "e4m3fnuz" : "e4m3"));
     return config;
 }
@@ -190,8 +190,8 @@ static qn_status write_pair(job *j, pair *p, ckpt_sink *sink) {
     return st;
 }
 
-/** Weight and scale decide on each other and may lie in different shards, so each is made in its own
- *  shard from both. The second computation is thrown away but for the scales. */
+/** Weight and scale decide on each other and may lie in different shards, so each is made in its
+ *  own shard from both. The second computation is thrown away but for the scales. */
 static qn_status write(void *context, const ckpt *c, const ckpt_shard *shard, const ckpt_item *item,
                        ckpt_sink *sink) {
     job *j = context;
@@ -205,8 +205,8 @@ static qn_status write(void *context, const ckpt *c, const ckpt_shard *shard, co
         p.scale_out = item->out;
         p.weight = find_weight(j, p.scale, &p.weight_shard);
     }
-    int64_t inexact = j->inexact_blocks;
-    qn_status st = write_pair(j, &p, sink);
+    const int64_t inexact = j->inexact_blocks;
+    const qn_status st = write_pair(j, &p, sink);
     if (!p.weight_out) // count each block once
         j->inexact_blocks = inexact;
     return st;
@@ -217,7 +217,7 @@ static qn_status write(void *context, const ckpt *c, const ckpt_shard *shard, co
 static qn_status set_direction(job *j) {
     if (!to)
         return cli_fail(QN_E_INVALID, "option --to is missing (accepted: e4m3fnuz, e4m3fn)");
-    bool is_fnuz = strcmp(to, "e4m3fnuz") == 0;
+    const bool is_fnuz = strcmp(to, "e4m3fnuz") == 0;
     j->from = st_dtype_find(is_fnuz ? "F8_E4M3" : "F8_E4M3FNUZ");
     j->into = st_dtype_find(is_fnuz ? "F8_E4M3FNUZ" : "F8_E4M3");
     return QN_OK;
@@ -250,7 +250,8 @@ static char *report_text(const job *j) {
     return text;
 }
 
-/** Refuses what would have to be rounded, or makes the report, which is printed once the result is there. */
+/** Refuses what would have to be rounded, or makes the report, which is printed once the result is
+ *  there. */
 static qn_status finish(void *context) {
     job *j = context;
     if (allow_rounding || !j->inexact_blocks) {

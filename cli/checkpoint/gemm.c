@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// quern gemm: real layers of a checkpoint on one or more devices, each product held to double precision.
+// quern gemm: real layers of a checkpoint on one or more devices, each product held to double
+// precision.
 #include "layer.h"
 #include "npy.h"
 
@@ -100,10 +101,10 @@ static qn_status make_input(layer_input *out, const job *j, const layer *l) {
                         "%s: has %" PRId64 " columns, tensor %s is [%" PRId64 ", %" PRId64
                         "] and needs k = %" PRId64,
                         input_path, j->input.cols, l->name, l->n, l->k, l->k);
-    int64_t m = input_path ? j->input.rows : random_rows;
+    const int64_t m = input_path ? j->input.rows : random_rows;
     *out = (layer_input){
         .dtype = input_path ? j->input.dtype : (DLDataType){kDLBfloat, 16, 1}, .m = m, .k = l->k};
-    int64_t count = m * l->k;
+    const int64_t count = m * l->k;
     uint16_t *data = cli_alloc((size_t)(count * out->dtype.bits / 8));
     out->data = data;
     if (input_path) {
@@ -146,8 +147,8 @@ static void add_row(job *j, const layer *l, int64_t m, const cli_device *device,
                   p->time_ns >= 0 && device->info.is_modelled ? " modelled" : "");
 }
 
-/** The bars: every element within its tolerance, and DeepGEMM's 1e-3 for the whole. What quantisation
- *  itself costs is shown, not judged. */
+/** The bars: every element within its tolerance, and DeepGEMM's 1e-3 for the whole. What
+ *  quantisation itself costs is shown, not judged. */
 static void judge(job *j, const layer *l, const cli_device *device, const layer_error *e) {
     if (e->worst <= 1 && e->quantised_diff < 1e-3)
         return;
@@ -162,8 +163,8 @@ static void judge(job *j, const layer *l, const cli_device *device, const layer_
 /** Quantised activations are the same bits on every device, so one reference serves all. */
 static qn_status check_same_bits(const layer *l, const layer_input *x, const cli_device *device,
                                  const layer_product *first, const layer_product *p) {
-    size_t q_bytes = (size_t)(x->m * x->k);
-    size_t scale_bytes = (size_t)(x->m * ((x->k + LAYER_BLOCK - 1) / LAYER_BLOCK)) * 4;
+    const size_t q_bytes = (size_t)(x->m * x->k);
+    const size_t scale_bytes = (size_t)(x->m * ((x->k + LAYER_BLOCK - 1) / LAYER_BLOCK)) * 4;
     if (memcmp(first->q, p->q, q_bytes) == 0 && memcmp(first->scale, p->scale, scale_bytes) == 0)
         return QN_OK;
     return cli_fail(QN_E_MISMATCH,

@@ -58,7 +58,7 @@ static qn_status load_quantised(layer *out, const ckpt *c, const ckpt_shard *sha
 /** Quantises a floating-point weight as quern quantize does. */
 static qn_status quantise_weight(layer *out, const ckpt_shard *shard, const st_tensor *t) {
     int64_t shape[2] = {out->n, out->k}, blocks[2] = {blocks_of(out->n), blocks_of(out->k)};
-    int64_t count = out->n * out->k;
+    const int64_t count = out->n * out->k;
     cli_device cpu;
     out->kind = (DLDataType){kDLFloat8_e4m3fn, 8, 1};
     out->q = cli_alloc((size_t)count);
@@ -121,7 +121,7 @@ static qn_status load(layer *out, const ckpt *c, const ckpt *original) {
 
 qn_status layer_open(layer *out, const ckpt *c, const ckpt *original, const char *name) {
     *out = (layer){.name = name};
-    qn_status st = load(out, c, original);
+    const qn_status st = load(out, c, original);
     if (st != QN_OK)
         layer_close(out);
     return st;
@@ -191,7 +191,7 @@ static qn_status multiply(run_state *s, cli_device *device) {
 }
 
 static int by_value(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
     return (x > y) - (x < y);
 }
 
@@ -219,7 +219,7 @@ out:
 }
 
 static qn_status fetch(layer_product *out, const run_state *s, cli_device *device) {
-    int64_t m = s->d.shape[0], n = s->d.shape[1], k = s->q.shape[1];
+    const int64_t m = s->d.shape[0], n = s->d.shape[1], k = s->q.shape[1];
     out->d = cli_alloc((size_t)(m * n) * 4);
     out->q = cli_alloc((size_t)(m * k));
     out->scale = cli_alloc((size_t)(m * blocks_of(k)) * 4);

@@ -25,9 +25,9 @@ typedef struct layer {
     DLDataType exact_dtype;
 } layer;
 
-/** Finds tensor `name`: an FP8 weight with its scales, or a floating-point one, which is quantised on the
- *  CPU as quern quantize does. `original` (may be null) is the checkpoint before quantisation.
- *  Errors: QN_E_NOT_FOUND, QN_E_INVALID. */
+/** Finds tensor `name`: an FP8 weight with its scales, or a floating-point one, which is quantised
+ *  on the CPU as quern quantize does. `original` (may be null) is the checkpoint before
+ *  quantisation. Errors: QN_E_NOT_FOUND, QN_E_INVALID. */
 qn_status layer_open(layer *out, const ckpt *c, const ckpt *original, const char *name);
 void layer_close(layer *l);
 
@@ -48,8 +48,9 @@ void layer_product_free(layer_product *p);
 
 // ---- what it should be (reference.c)
 
-/** Sums in double precision for the elements in whole rows and columns: all of them up to a thousand
- *  million products, else a seeded sample that has the first, the last and the tiles' edges. */
+/** Sums in double precision for the elements in whole rows and columns: all of them up to a
+ *  thousand million products, else a seeded sample that has the first, the last and the tiles'
+ *  edges. */
 typedef struct layer_reference {
     int64_t m, n, k;
     bool *has_row, *has_col;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NumPy's .npy format: a magic, a version, a length, and a Python dictionary that describes the array.
-// Source: numpy.lib.format, versions 1.0 to 3.0.
+// NumPy's .npy format: a magic, a version, a length, and a Python dictionary that describes the
+// array. Source: numpy.lib.format, versions 1.0 to 3.0.
 #include "npy.h"
 
 #include <errno.h>
@@ -43,7 +43,7 @@ static bool read_size(const char **at, int64_t *size) {
     char *end;
     errno = 0;
     *size = strtoll(*at, &end, 10);
-    bool is_read = end != *at && !errno && *size >= 0;
+    const bool is_read = end != *at && !errno && *size >= 0;
     *at = end + strspn(end, ", ");
     return is_read;
 }
@@ -76,7 +76,7 @@ qn_status npy_parse(npy *out, const char *path, const void *data, int64_t size) 
     const uint8_t *d = data;
     if (size < 12 || memcmp(d, "\x93NUMPY", 6) != 0)
         return cli_fail(QN_E_INVALID, "%s: no .npy file: it does not start with \\x93NUMPY", path);
-    int64_t start = d[6] == 1 ? 10 : 12;
+    const int64_t start = d[6] == 1 ? 10 : 12;
     int64_t length = d[8] | d[9] << 8;
     if (start == 12)
         length |= (int64_t)d[10] << 16 | (int64_t)d[11] << 24;

@@ -108,20 +108,21 @@ typedef struct chunk {
     int64_t rows, cols;
 } chunk;
 
-/** Index in the chunk of the first value of a row that is NaN or infinite; -1 if there is none. All exponent bits are
- *  set. */
+/** Index in the chunk of the first value of a row that is NaN or infinite; -1 if there is none. All
+ *  exponent bits are set. */
 static int64_t first_nonfinite(const st_tensor *t, const void *x, int64_t count) {
-    uint32_t half = strcmp(t->dtype->name, "BF16") == 0 ? 0x7F80 : 0x7C00;
+    const uint32_t half = strcmp(t->dtype->name, "BF16") == 0 ? 0x7F80 : 0x7C00;
     for (int64_t i = 0; i < count; i++) {
-        bool bad = t->dtype->bits > 16 ? !isfinite(((const float *)x)[i])
-                                       : (((const uint16_t *)x)[i] & half) == half;
+        const bool bad = t->dtype->bits > 16 ? !isfinite(((const float *)x)[i])
+                                             : (((const uint16_t *)x)[i] & half) == half;
         if (bad)
             return i;
     }
     return -1;
 }
 
-/** Bytes of an element as the chunk has it: a double that f32 cannot hold has become an infinity by now. */
+/** Bytes of an element as the chunk has it: a double that f32 cannot hold has become an infinity by
+ *  now. */
 static int64_t element_bytes(const st_tensor *t) {
     return t->dtype->bits == 16 ? 2 : 4;
 }
@@ -129,7 +130,7 @@ static int64_t element_bytes(const st_tensor *t) {
 static qn_status check_finite(const ckpt_shard *shard, const st_tensor *t, const chunk *k) {
     for (int64_t i = 0; i < k->rows && !allow_nonfinite; i++) {
         const char *row = (const char *)k->x + i * k->x_row * element_bytes(t);
-        int64_t at = first_nonfinite(t, row, k->cols);
+        const int64_t at = first_nonfinite(t, row, k->cols);
         if (at >= 0)
             return cli_fail(QN_E_INVALID,
                             "%s: tensor %s: element [%" PRId64 ", %" PRId64

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a layer's product should be: plain sums in double precision, and the distance of a result from them.
+// What a layer's product should be: plain sums in double precision, and the distance of a result
+// from them.
 #include "layer.h"
 
 #include <float.h>
@@ -32,11 +33,12 @@ typedef struct sums {
     double exact, quantised, magnitude;
 } sums;
 
-/** x, a: a row of activations as it was and quantised; w, b: the same of weights (w may be null). */
+/** x, a: a row of activations as it was and quantised; w, b: the same of weights (w may be
+ *  null). */
 static sums dot(const double *x, const double *a, const double *w, const double *b, int64_t k) {
     sums s = {0};
     for (int64_t i = 0; i < k; i++) {
-        double product = a[i] * b[i];
+        const double product = a[i] * b[i];
         s.quantised += product;
         s.magnitude += fabs(product);
     }
@@ -61,7 +63,7 @@ static void dequantise(double *out, DLDataType kind, const uint8_t *q, const flo
 
 static void reference_column(layer_reference *r, const layer *l, int64_t col, const double *x,
                              const double *a, double *b) {
-    int64_t k = r->k, blocks = (k + LAYER_BLOCK - 1) / LAYER_BLOCK;
+    const int64_t k = r->k, blocks = (k + LAYER_BLOCK - 1) / LAYER_BLOCK;
     dequantise(b, l->kind, l->q + col * k, l->scale + col / LAYER_BLOCK * blocks, k);
     double *w = l->exact ? wide_exact(l->exact_dtype, l->exact, col * k, k) : nullptr;
     for (int64_t row = 0; row < r->m; row++)
@@ -77,10 +79,10 @@ static void reference_column(layer_reference *r, const layer *l, int64_t col, co
 
 void layer_reference_make(layer_reference *out, const layer *l, const layer_input *input,
                           const uint8_t *q, const float *scale, uint64_t seed) {
-    int64_t m = input->m, n = l->n, k = l->k, blocks = (k + LAYER_BLOCK - 1) / LAYER_BLOCK;
-    bool is_sampled = (double)m * (double)n * (double)k > sample_above;
+    const int64_t m = input->m, n = l->n, k = l->k, blocks = (k + LAYER_BLOCK - 1) / LAYER_BLOCK;
+    const bool is_sampled = (double)m * (double)n * (double)k > sample_above;
     cli_random random = {seed};
-    size_t bytes = (size_t)(m * n) * sizeof(double);
+    const size_t bytes = (size_t)(m * n) * sizeof(double);
     *out = (layer_reference){.m = m, .n = n, .k = k};
     out->has_row = choose(m, is_sampled ? sample_lines : m, &random);
     out->has_col = choose(n, is_sampled ? sample_lines : n, &random);
@@ -128,23 +130,23 @@ static double diff_value(const diff *d) {
 
 /** Error over tolerance of one element: 0 where both are NaN, infinite where one is. */
 static double error_of(const layer_reference *r, int64_t i, double got, double u_out) {
-    double want = r->quantised[i];
+    const double want = r->quantised[i];
     if (isnan(want) && isnan(got))
         return 0;
     double tolerance =
         u_out * fabs(want) + 2 * (double)r->k * 0x1p-24 * r->magnitude[i] + (double)FLT_MIN;
-    double error = fabs(got - want) / tolerance;
+    const double error = fabs(got - want) / tolerance;
     return isnan(error) ? INFINITY : error;
 }
 
 void layer_compare(layer_error *out, const layer_reference *r, const float *d, DLDataType dtype) {
-    double u_out = dtype.code == kDLBfloat ? 0x1p-8 : 0x1p-24;
+    const double u_out = dtype.code == kDLBfloat ? 0x1p-8 : 0x1p-24;
     diff exact = {0}, quantised = {0};
     *out = (layer_error){.exact_diff = NAN};
     for (int64_t i = 0; i < r->m * r->n; i++) {
         if (!r->has_row[i / r->n] && !r->has_col[i % r->n])
             continue;
-        double got = (double)d[i], error = error_of(r, i, got, u_out);
+        const double got = (double)d[i], error = error_of(r, i, got, u_out);
         out->compared++;
         diff_add(&quantised, got, r->quantised[i]);
         if (r->exact)

@@ -24,7 +24,7 @@ qn_status ckpt_put(ckpt_sink *sink, const st_tensor *out, int64_t offset, const 
 }
 
 void ckpt_progress(const ckpt_shard *shard, const st_tensor *in, int64_t begin, int64_t end) {
-    int64_t start = shard->header.data_offset + in->begin;
+    const int64_t start = shard->header.data_offset + in->begin;
     cli_map_release(&shard->map, start + begin, start + end);
     cli_progress_add(end - begin);
 }
@@ -72,7 +72,7 @@ static qn_status plan_item(ckpt_sink *sink, int64_t i, const ckpt *c, const ckpt
     *item = (ckpt_item){.in = &sink->shard->header.tensors[i], .num_out = 1, .is_copied = true};
     item->out[0] = *item->in;
     item->out[0].name = cli_text("%s", item->in->name);
-    qn_status st = rule->plan(rule->context, c, sink->shard, item);
+    const qn_status st = rule->plan(rule->context, c, sink->shard, item);
     for (int j = 0; j < item->num_out; j++)
         sink->outs[sink->num_outs++] = &item->out[j];
     return st;
@@ -84,7 +84,7 @@ static qn_status plan_shard(ckpt_sink *sink, const ckpt *c, const ckpt_shard *sh
     sink->items = cli_alloc((size_t)shard->header.count * sizeof *sink->items);
     sink->outs = cli_alloc(2 * (size_t)shard->header.count * sizeof *sink->outs);
     for (int64_t i = 0; i < shard->header.count; i++) {
-        qn_status st = plan_item(sink, i, c, rule);
+        const qn_status st = plan_item(sink, i, c, rule);
         if (st != QN_OK)
             return st;
     }
@@ -105,11 +105,11 @@ static void sink_free(ckpt_sink *sink) {
 
 static qn_status copy_tensor(const ckpt_item *item, ckpt_sink *sink) {
     enum { STEP = 16 << 20 };
-    int64_t bytes = item->in->end - item->in->begin;
+    const int64_t bytes = item->in->end - item->in->begin;
     const char *from = ckpt_data(sink->shard, item->in);
     for (int64_t at = 0; at < bytes; at += STEP) {
-        int64_t step = bytes - at < STEP ? bytes - at : STEP;
-        qn_status st = ckpt_put(sink, item->out, at, from + at, step);
+        const int64_t step = bytes - at < STEP ? bytes - at : STEP;
+        const qn_status st = ckpt_put(sink, item->out, at, from + at, step);
         if (st != QN_OK)
             return st;
         ckpt_progress(sink->shard, item->in, at, at + step);
@@ -225,7 +225,8 @@ static const char *member_value(const char *object, const char *name) {
         const char *key = at + 1;
         for (at = key; *at != '"'; at++)
             at += *at == '\\';
-        bool is_it = (size_t)(at - key) == strlen(name) && strncmp(key, name, strlen(name)) == 0;
+        const bool is_it =
+            (size_t)(at - key) == strlen(name) && strncmp(key, name, strlen(name)) == 0;
         at = strchr(at, ':') + 1;
         at += strspn(at, " \t\r\n");
         if (is_it)
@@ -274,7 +275,7 @@ char *ckpt_config_with(const char *config, const json_t *quantization) {
 static qn_status write_config(const ckpt *c, const char *folder, const json_t *quantization) {
     char *path = cli_path(folder, "config.json");
     char *text = ckpt_config_with(c->config ? c->config : "{}\n", quantization);
-    qn_status st = cli_write_text(path, text, false);
+    const qn_status st = cli_write_text(path, text, false);
     free(text);
     free(path);
     return st;
@@ -296,7 +297,7 @@ static qn_status write_index(const ckpt *c, const ckpt_sink *sinks, const char *
     char *text = cli_json_dump(index, JSON_INDENT(2)),
          *path = cli_path(folder, "model.safetensors.index.json");
     json_decref(index);
-    qn_status st = cli_write_text(path, text, false);
+    const qn_status st = cli_write_text(path, text, false);
     free(text);
     free(path);
     return st;
@@ -306,7 +307,7 @@ static qn_status write_index(const ckpt *c, const ckpt_sink *sinks, const char *
 
 /** Whether path is folder or lies in it; both without links. */
 static bool lies_in(const char *path, const char *folder) {
-    size_t length = strlen(folder);
+    const size_t length = strlen(folder);
     return path && strncmp(path, folder, length) == 0 &&
            (path[length] == '/' || !path[length] || folder[length - 1] == '/');
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The safetensors format. Every number in a header is checked before it is used: the input is untrusted.
+// The safetensors format. Every number in a header is checked before it is used: the input is
+// untrusted.
 #include "safetensors.h"
 
 #include <inttypes.h>
@@ -58,7 +59,7 @@ const char *st_text(const st_tensor *t, char *buf, size_t room) {
 // ---- reading
 
 static qn_status read_shape(st_tensor *t, const char *file, const json_t *shape) {
-    size_t ndim = json_array_size(shape);
+    const size_t ndim = json_array_size(shape);
     if (!json_is_array(shape) || ndim > ST_MAX_DIMS)
         return cli_fail(QN_E_INVALID, "%s: tensor %s: shape is no array of at most %d numbers",
                         file, t->name, ST_MAX_DIMS);
@@ -85,7 +86,7 @@ static qn_status read_dtype(st_tensor *t, const char *file, const json_t *dtype)
         return QN_OK;
     char accepted[256] = "";
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
-        size_t used = strlen(accepted);
+        const size_t used = strlen(accepted);
         snprintf(accepted + used, sizeof accepted - used, "%s%s", i ? " " : "", dtypes[i].name);
     }
     return cli_fail(QN_E_INVALID, "%s: tensor %s: dtype is %s, accepted: %s", file, t->name,
@@ -281,7 +282,7 @@ char *st_header_make(st_tensor *const *tensors, int64_t count, json_t *metadata,
     }
     char *text = cli_json_dump(root, JSON_COMPACT);
     json_decref(root);
-    size_t length = strlen(text), padded = (length + 7) / 8 * 8;
+    const size_t length = strlen(text), padded = (length + 7) / 8 * 8;
     char *header = cli_alloc(8 + padded);
     for (int i = 0; i < 8; i++)
         header[i] = (char)(padded >> 8 * i);

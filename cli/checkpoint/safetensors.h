@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The safetensors format: reading a header from untrusted bytes, and writing one.
 //
-// A file is an 8-byte little-endian length, a JSON header of that length, and the tensors' bytes. The header
-// maps each name to a dtype, a shape and two offsets into the bytes; the tensors fill them without holes
-// and without overlap. "__metadata__" maps strings to strings.
+// A file is an 8-byte little-endian length, a JSON header of that length, and the tensors' bytes.
+// The header maps each name to a dtype, a shape and two offsets into the bytes; the tensors fill
+// them without holes and without overlap. "__metadata__" maps strings to strings.
 #ifndef CLI_SAFETENSORS_H
 #define CLI_SAFETENSORS_H
 
@@ -43,11 +43,11 @@ int64_t st_numel(const st_tensor *tensor);
 /** "[3, 128] F32" into buf, for messages. Gives buf. */
 const char *st_text(const st_tensor *tensor, char *buf, size_t room);
 
-/** Orders tensors, given by their addresses, as the format's own library does (widest dtype first, then by name, so that every tensor
- *  is aligned) and sets their offsets. Gives the data's size. */
+/** Orders tensors, given by their addresses, as the format's own library does (widest dtype first,
+ *  then by name, so that every tensor is aligned) and sets their offsets. Gives the data's size. */
 int64_t st_layout(st_tensor **tensors, int64_t count);
-/** The length and the JSON header for tensors that st_layout has placed, padded to 8 bytes; metadata may be
- *  null. The caller frees it. */
+/** The length and the JSON header for tensors that st_layout has placed, padded to 8 bytes;
+ *  metadata may be null. The caller frees it. */
 char *st_header_make(st_tensor *const *tensors, int64_t count, json_t *metadata, int64_t *bytes);
 
 #endif

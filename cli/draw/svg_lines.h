@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines over a doubling axis, in pictures that need nothing else: what bench draws speed over length with.
+// Lines over a doubling axis, in pictures that need nothing else: what bench draws speed over
+// length with.
 #ifndef CLI_SVG_LINES_H
 #define CLI_SVG_LINES_H
 
@@ -21,9 +22,11 @@ typedef struct svg_lines {
     int count;
 } svg_lines;
 
-/** The line of this name, which is begun in this color if there is none; null if there are SVG_MAX_LINES. */
+/** The line of this name, which is begun in this color if there is none; null if there are
+ *  SVG_MAX_LINES. */
 svg_line *svg_lines_find(svg_lines *plot, const char *name, const char *color);
-/** Puts a point where its x belongs. Null is no line: nothing happens. Nor does it past SVG_MAX_POINTS. */
+/** Puts a point where its x belongs. Null is no line: nothing happens. Nor does it past
+ *  SVG_MAX_POINTS. */
 void svg_line_add(svg_line *line, double x, double y);
 /** Axes, lines and their names, SVG_LINES_HEIGHT high. */
 void svg_lines_draw(FILE *to, const svg_lines *plot, int top);

@@ -48,8 +48,9 @@ static const cli_option options[] = {
 
 // ---- the program
 
-/** Runs the program to its end, whose wait status is *ended; false, with errno, if it cannot be started. The keyboard's
- *  interrupt is for the program: what it has counted by then is still shown. */
+/** Runs the program to its end, whose wait status is *ended; false, with errno, if it cannot be
+ *  started. The keyboard's interrupt is for the program: what it has counted by then is still
+ *  shown. */
 static bool run_program(int count, char **arguments, int *ended) {
     char **argv = cli_sim_arguments(count, arguments);
     posix_spawnattr_t attributes;
@@ -95,7 +96,7 @@ static bool is_same_kernel(const json_t *a, const json_t *b) {
     }
     json_object_del(x, "counters");
     json_object_del(y, "counters");
-    bool same = json_equal(x, y);
+    const bool same = json_equal(x, y);
     json_decref(x);
     json_decref(y);
     return same;
@@ -182,16 +183,18 @@ double profile_percent(int64_t part, int64_t whole) {
 
 /** VALUUtilization is rocprof's name. */
 static void add_derived(json_t *kernel) {
-    int64_t conflict = profile_counter_of(kernel, "SQ_LDS_BANK_CONFLICT", "SQC_LDS_BANK_CONFLICT");
-    int64_t active = profile_counter_of(kernel, "SQ_LDS_IDX_ACTIVE", "SQC_LDS_IDX_ACTIVE");
+    const int64_t conflict =
+        profile_counter_of(kernel, "SQ_LDS_BANK_CONFLICT", "SQC_LDS_BANK_CONFLICT");
+    const int64_t active = profile_counter_of(kernel, "SQ_LDS_IDX_ACTIVE", "SQC_LDS_IDX_ACTIVE");
     const json_t *occupancy = json_object_get(kernel, "occupancy");
-    double waves = profile_percent(json_integer_value(json_object_get(occupancy, "waves")),
-                                   json_integer_value(json_object_get(occupancy, "max_waves")));
-    double lanes = profile_percent(profile_counter(kernel, "valu_active_lanes"),
-                                   profile_counter(kernel, "valu_lanes"));
-    double coalescing = profile_percent(profile_counter(kernel, "memory_touched_bytes"),
-                                        profile_counter(kernel, "memory_line_bytes"));
-    double conflicts = profile_percent(conflict, active - conflict) / 100;
+    const double waves =
+        profile_percent(json_integer_value(json_object_get(occupancy, "waves")),
+                        json_integer_value(json_object_get(occupancy, "max_waves")));
+    const double lanes = profile_percent(profile_counter(kernel, "valu_active_lanes"),
+                                         profile_counter(kernel, "valu_lanes"));
+    const double coalescing = profile_percent(profile_counter(kernel, "memory_touched_bytes"),
+                                              profile_counter(kernel, "memory_line_bytes"));
+    const double conflicts = profile_percent(conflict, active - conflict) / 100;
     cli_json_set(kernel, "derived",
                  cli_json_pack("{s:o, s:o, s:o, s:o}", "VALUUtilization", cli_json_number(lanes),
                                "coalescing_percent", cli_json_number(coalescing),
@@ -211,7 +214,7 @@ static qn_status start_json(cli_output *out, const json_t *kernels, int count, c
         WIFEXITED(ended) ? json_integer(WEXITSTATUS(ended)) : json_null(), "signal",
         WIFSIGNALED(ended) ? json_integer(WTERMSIG(ended)) : json_null(), "kernels", kernels);
     char *lines = cli_json_lines(whole);
-    qn_status st = cli_output_text(out, json_path, lines, force);
+    const qn_status st = cli_output_text(out, json_path, lines, force);
     free(lines);
     return st;
 }
@@ -235,7 +238,7 @@ static void explain(const json_t *kernels, const char *program, int processes, c
 
 static qn_status start_picture(cli_output *out, const json_t *kernels) {
     char *text = profile_draw(kernels);
-    qn_status st = cli_output_text(out, svg_path, text, force);
+    const qn_status st = cli_output_text(out, svg_path, text, force);
     free(text);
     return st;
 }
@@ -266,8 +269,8 @@ out:
 /** Runs the program and shows what its processes leave in `folder`. Gives the exit status. */
 static int profile(int count, char **arguments, const char *folder) {
     int ended = 0, processes;
-    bool started = run_program(count, arguments, &ended);
-    int error = errno;
+    const bool started = run_program(count, arguments, &ended);
+    const int error = errno;
     json_t *kernels = collect(folder, &processes);
     char *others;
     choose(kernels, &others);
@@ -283,7 +286,8 @@ static int profile(int count, char **arguments, const char *folder) {
     return status;
 }
 
-/** A new folder for the counters of the program's processes; null, with the message stored, if there can be none. */
+/** A new folder for the counters of the program's processes; null, with the message stored, if
+ *  there can be none. */
 static cli_temp *make_folder(void) {
     const char *parent = getenv("TMPDIR");
     char *folder = cli_text("%s/quern-profile", parent && *parent ? parent : "/tmp");
@@ -294,12 +298,13 @@ static cli_temp *make_folder(void) {
     return made;
 }
 
-/** The program's environment: what QUERN_SIM says, the devices, and where to count. False after a complaint. */
+/** The program's environment: what QUERN_SIM says, the devices, and where to count. False after a
+ *  complaint. */
 static bool set_environment(const char *links, const char *folder) {
     const char *given = getenv("QUERN_SIM");
     char *text = cli_sim_devices(cli_text("%s", given ? given : ""), arch, num_devices);
     char *file = cli_path(folder, "%p.json"), *paths = cli_sim_search_path(links);
-    bool ok = cli_sim_accepts("profile", links, text);
+    const bool ok = cli_sim_accepts("profile", links, text);
     text = cli_sim_option(text, "profile", file);
     cli_set_env("QUERN_SIM", text);
     cli_set_env("LD_LIBRARY_PATH", paths);
@@ -319,7 +324,7 @@ static qn_status check_arguments(int count) {
 }
 
 static int run(int count, char **arguments) {
-    qn_status st = check_arguments(count);
+    const qn_status st = check_arguments(count);
     if (st != QN_OK)
         return cli_finish("profile", st);
     char *links = cli_sim_folder();

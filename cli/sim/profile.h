@@ -22,7 +22,8 @@ void profile_classes(profile_class out[PROFILE_CLASSES], const json_t *kernel);
 
 /** Prints every kernel's counters for people. (profile_text.c) */
 void profile_print(FILE *to, const json_t *kernels);
-/** A picture of every kernel: instruction mix, bytes, occupancy; the caller frees it. (profile_svg.c) */
+/** A picture of every kernel: instruction mix, bytes, occupancy; the caller frees it.
+ *  (profile_svg.c) */
 char *profile_draw(const json_t *kernels);
 
 #endif

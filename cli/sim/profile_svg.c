@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A profile as a picture: for each kernel one bar of its instructions by class, bars of the bytes that it moves, and
-// how many waves fit on a compute unit by each limit.
+// A profile as a picture: for each kernel one bar of its instructions by class, bars of the bytes
+// that it moves, and how many waves fit on a compute unit by each limit.
 #include "../draw/svg.h"
 #include "profile.h"
 
@@ -16,7 +16,7 @@ static const svg_frame frame = {LEFT, full};
 /** The classes side by side in one bar, and below it what each color means. */
 static int draw_mix(FILE *to, const json_t *k, int top) {
     profile_class classes[PROFILE_CLASSES];
-    int64_t all = profile_counter_of(k, "SQ_INSTS", "insts");
+    const int64_t all = profile_counter_of(k, "SQ_INSTS", "insts");
     double at = LEFT;
     int shown = 0;
     char rest[64];
@@ -26,7 +26,7 @@ static int draw_mix(FILE *to, const json_t *k, int top) {
     for (int i = 0; i < PROFILE_CLASSES; i++) {
         double width = all ? full * (double)classes[i].count / (double)all : 0;
         if (classes[i].count) {
-            int column = shown % 4, row = shown / 4;
+            const int column = shown % 4, row = shown / 4;
             fprintf(to, "<rect x='%.1f' y='%d' width='%.1f' height='%d' fill='%s'/>\n", at,
                     top + STEP, width, BAR, classes[i].color);
             fprintf(to, "<rect x='%d' y='%d' width='12' height='12' fill='%s'/>\n",
@@ -85,22 +85,22 @@ static int draw_bytes(FILE *to, const json_t *k, int top) {
 
 /** The kernel's own waves of a workgroup, from the occupancy that was found. */
 static double waves_of(const json_t *o, int64_t groups) {
-    int64_t own = json_integer_value(json_object_get(o, "workgroups"));
-    int64_t waves = json_integer_value(json_object_get(o, "waves"));
+    const int64_t own = json_integer_value(json_object_get(o, "workgroups"));
+    const int64_t waves = json_integer_value(json_object_get(o, "waves"));
     return own ? (double)groups * (double)waves / (double)own : 0;
 }
 
 static int draw_occupancy(FILE *to, const json_t *k, int top) {
     const json_t *o = json_object_get(k, "occupancy");
     const char *limit = json_string_value(json_object_get(o, "limit")), *name;
-    double most = (double)json_integer_value(json_object_get(o, "max_waves"));
+    const double most = (double)json_integer_value(json_object_get(o, "max_waves"));
     json_t *groups;
     char text[96];
     snprintf(text, sizeof text, "waves that fit on a compute unit, by each limit alone");
     svg_title(to, &frame, top, "occupancy", text);
     json_object_foreach(json_object_get(o, "workgroups_by"), name, groups) {
-        double waves = waves_of(o, json_integer_value(groups));
-        bool is_limit = strncmp(limit, name, strlen(name)) == 0;
+        const double waves = waves_of(o, json_integer_value(groups));
+        const bool is_limit = strncmp(limit, name, strlen(name)) == 0;
         top += STEP;
         snprintf(text, sizeof text, "%.0f%s", waves, is_limit ? ": the limit" : "");
         svg_bar(to, &frame, top, name, waves < most ? waves / most : 1,

@@ -14,7 +14,7 @@ static const char *string(const json_t *object, const char *name) {
 }
 
 void profile_classes(profile_class out[PROFILE_CLASSES], const json_t *k) {
-    int64_t matrix = profile_counter_of(k, "SQ_INSTS_MFMA", "insts_wmma");
+    const int64_t matrix = profile_counter_of(k, "SQ_INSTS_MFMA", "insts_wmma");
     const profile_class classes[PROFILE_CLASSES] = {
         {"vector", "#4477aa", profile_counter(k, "SQ_INSTS_VALU") - matrix},
         {"matrix", "#aa3377", matrix},
@@ -33,7 +33,7 @@ void profile_classes(profile_class out[PROFILE_CLASSES], const json_t *k) {
 
 static void print_launches(FILE *to, const json_t *k) {
     const json_t *block = json_object_get(k, "block");
-    int64_t failed = integer(k, "failed_launches");
+    const int64_t failed = integer(k, "failed_launches");
     fprintf(to, "  launches      %lld", (long long)integer(k, "launches"));
     if (failed)
         fprintf(to, " (%lld failed)", (long long)failed);
@@ -71,7 +71,7 @@ static int64_t sum_of(const json_t *k, const char *a, const char *b) {
 /** From what lanes ask for to what memory has to give at least. */
 static void print_memory(FILE *to, const json_t *k) {
     char wanted[32], lines[32], groups[32], launches[32], scalar[32], lds[32];
-    int64_t line_bytes = profile_counter(k, "memory_line_bytes");
+    const int64_t line_bytes = profile_counter(k, "memory_line_bytes");
     fprintf(
         to,
         "  memory        lanes want %s; lines of each instruction %s, of each workgroup %s, of "
@@ -94,8 +94,8 @@ static void print_memory(FILE *to, const json_t *k) {
 }
 
 static void print_lanes(FILE *to, const json_t *k) {
-    int64_t conflict = profile_counter_of(k, "SQ_LDS_BANK_CONFLICT", "SQC_LDS_BANK_CONFLICT");
-    int64_t active = profile_counter_of(k, "SQ_LDS_IDX_ACTIVE", "SQC_LDS_IDX_ACTIVE");
+    const int64_t conflict = profile_counter_of(k, "SQ_LDS_BANK_CONFLICT", "SQC_LDS_BANK_CONFLICT");
+    const int64_t active = profile_counter_of(k, "SQ_LDS_IDX_ACTIVE", "SQC_LDS_IDX_ACTIVE");
     print_percent(
         to, "active lanes",
         profile_percent(profile_counter(k, "valu_active_lanes"), profile_counter(k, "valu_lanes")),
@@ -106,7 +106,7 @@ static void print_lanes(FILE *to, const json_t *k) {
 static void print_mix(FILE *to, const json_t *k) {
     profile_class classes[PROFILE_CLASSES];
     profile_classes(classes, k);
-    int64_t all = profile_counter_of(k, "SQ_INSTS", "insts");
+    const int64_t all = profile_counter_of(k, "SQ_INSTS", "insts");
     const char *comma = "";
     fprintf(to, "  instructions ");
     for (int i = 0; i < PROFILE_CLASSES; i++)
@@ -126,7 +126,7 @@ static void print_counters(FILE *to, const json_t *k) {
     json_t *value;
     int column = 0;
     json_object_foreach(json_object_get(k, "counters"), name, value) {
-        long long count = json_integer_value(value);
+        const long long count = json_integer_value(value);
         if (count) {
             fprintf(to, "%s%-24s %14lld", column ? "   " : "  ", name, count);
             column = !column;

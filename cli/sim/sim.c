@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// quern sim -- PROGRAM: runs a HIP program on the simulated GPU, which then stands where the system's HIP library would.
+// quern sim -- PROGRAM: runs a HIP program on the simulated GPU, which then stands where the
+// system's HIP library would.
 #include "simulator.h"
 
 #include <errno.h>
@@ -64,7 +65,8 @@ static char *add_file(char *text, const char *key, const char *file) {
     return text;
 }
 
-/** QUERN_SIM's text: all checks, then what the environment has, then this command's options; the last word counts. */
+/** QUERN_SIM's text: all checks, then what the environment has, then this command's options; the
+ *  last word counts. */
 static char *make_options(void) {
     const char *given = getenv("QUERN_SIM");
     char *text = given && *given ? cli_text("check=all;%s", given) : cli_text("check=all");
@@ -91,7 +93,7 @@ static int execute(int count, char **arguments, const char *text, const char *pa
     cli_set_env("LD_LIBRARY_PATH", paths);
     cli_set_env("QUERN_SIM", text);
     execvp(argv[0], argv);
-    int error = errno;
+    const int error = errno;
     free(argv);
     return cli_sim_no_program("sim", arguments[0], error);
 }
@@ -111,9 +113,9 @@ static int run(int count, char **arguments) {
     if (!folder)
         return cli_finish("sim", QN_E_UNSUPPORTED);
     char *text = make_options(), *paths = cli_sim_search_path(folder);
-    int status = !cli_sim_accepts("sim", folder, text) ? CLI_BAD_INPUT
-                 : prints_environment                  ? print_environment(folder, text, paths)
-                                                       : execute(count, arguments, text, paths);
+    const int status = !cli_sim_accepts("sim", folder, text) ? CLI_BAD_INPUT
+                       : prints_environment ? print_environment(folder, text, paths)
+                                            : execute(count, arguments, text, paths);
     free(paths);
     free(text);
     free(folder);

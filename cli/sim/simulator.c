@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What quern sim and quern profile share: the simulated GPU's folder and options, the program's environment.
+// What quern sim and quern profile share: the simulated GPU's folder and options, the program's
+// environment.
 #include "simulator.h"
 
 #include "../file.h"
@@ -13,7 +14,7 @@
 
 char *cli_sim_folder(void) {
     char self[PATH_MAX];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     self[length > 0 ? length : 0] = 0;
     char *slash = strrchr(self, '/');
     if (slash)
@@ -22,7 +23,7 @@ char *cli_sim_folder(void) {
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         char *folder = cli_text("%s/%s", self, places[i]);
         char *library = cli_text("%s/libamdhip64.so", folder);
-        bool found = access(library, R_OK) == 0;
+        const bool found = access(library, R_OK) == 0;
         free(library);
         char *whole = found ? cli_real_path(folder) : nullptr;
         free(folder);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A kernel to test: it reverses the numbers of each workgroup. With -DNO_BARRIER it is wrong.
 //
-// Plain C, as clang's own header is all that it needs. hipcc --genco makes such a file of a HIP kernel.
+// Plain C, as clang's own header is all that it needs. hipcc --genco makes such a file of a HIP
+// kernel.
 #include <gpuintrin.h>
 
 enum { COUNT = 256 }; // work-items of a workgroup
@@ -14,8 +15,8 @@ static void wait_for_all(void) {
 }
 
 __gpu_kernel void reverse(const int *in, int *out) {
-    unsigned i = __gpu_thread_id_x();
-    unsigned first = __gpu_block_id_x() * COUNT;
+    const unsigned i = __gpu_thread_id_x();
+    const unsigned first = __gpu_block_id_x() * COUNT;
     tile[i] = in[first + i];
 #ifndef NO_BARRIER
     wait_for_all();

@@ -3,21 +3,25 @@
 //
 // In all of these:
 //
-//  x         [..., 2 h], 1 to 8 dimensions: gate = x[..., :h], up = x[..., h:]; f32, f16 or bf16; last dimension
-//            contiguous, other strides any that fold into two dimensions
-//  out       [..., h], last dimension contiguous, other strides as x's; x's dtype, or FP8 where it is quantised
+//  x         [..., 2 h], 1 to 8 dimensions: gate = x[..., :h], up = x[..., h:]; f32, f16 or bf16;
+//            last dimension contiguous, other strides any that fold into two dimensions
+//  out       [..., h], last dimension contiguous, other strides as x's; x's dtype, or FP8 where it
+//            is quantised
 //  Functions silu(x) = x / (1 + exp(-x)); gelu(x) = x/2 (1 + erf(x / sqrt(2)));
 //            gelu_tanh(x) = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
-//  Types:    f32 throughout, rounded once to nearest, ties to even. With u = 2^-24, f's relative error is at most
-//            8u + (4 + 2|x|) u exp(-|x|) for x >= 0 and 8u + (4 + 2|x|) u below (silu), 24u + 2 x^2 u (gelu); of
-//            gelu_tanh as of silu, with thrice its exponent's error. Results below 2^-124 |gate * up|, and bf16 ones below
-//            2^-126, may be 0.
-//            The same bits on every run of one device, whatever else is in the batch.
-//  Edge:     no rows, or h == 0: a no-op. A NaN stays in its element. f(-infinity) is NaN, as the formulas have it.
-//  Align:    element size; faster when everything begins at 16 bytes and h and strides are multiples of 8.
+//  Types:    f32 throughout, rounded once to nearest, ties to even. With u = 2^-24, f's relative
+//            error is at most 8u + (4 + 2|x|) u exp(-|x|) for x >= 0 and 8u + (4 + 2|x|) u below
+//            (silu), 24u + 2 x^2 u (gelu); of gelu_tanh as of silu, with thrice its exponent's
+//            error. Results below 2^-124 |gate * up|, and bf16 ones below 2^-126, may be 0. The
+//            same bits on every run of one device, whatever else is in the batch.
+//  Edge:     no rows, or h == 0: a no-op. A NaN stays in its element. f(-infinity) is NaN, as the
+//            formulas have it.
+//  Align:    element size; faster when everything begins at 16 bytes and h and strides are
+//            multiples of 8.
 //  Overlap:  what is written overlaps nothing else.
 //  Async:    queued on stream.
-//  Errors:   QN_E_INVALID (null, shape, stride, overlap, limit, scale_eps), QN_E_UNSUPPORTED (dtype, strides).
+//  Errors:   QN_E_INVALID (null, shape, stride, overlap, limit, scale_eps), QN_E_UNSUPPORTED
+//            (dtype, strides).
 //
 // FP8 results (e4m3fn, e4m3fnuz, e5m2, e5m2fnuz) saturate; a NaN becomes the kind's NaN.
 #ifndef QUERN_ACTIVATION_H
@@ -29,7 +33,8 @@
 extern "C" {
 #endif
 
-/** out = silu(gate) * up. Source of the three: FlashInfer's functions of the same names; arXiv:2002.05202. */
+/** out = silu(gate) * up. Source of the three: FlashInfer's functions of the same names;
+ *  arXiv:2002.05202. */
 QN_API qn_status qn_silu_and_mul(qn_stream *stream, DLTensor *out, const DLTensor *x);
 /** out = gelu(gate) * up. */
 QN_API qn_status qn_gelu_and_mul(qn_stream *stream, DLTensor *out, const DLTensor *x);
@@ -50,8 +55,9 @@ QN_API qn_status qn_act_and_mul_quant(qn_stream *stream, DLTensor *out, const DL
 
 /** To FP8 with scales found on the way: scale = max(amax, scale_eps) / max of the FP8 kind,
  *  out = fp8(f(gate) * up * (1 / scale)).
- *  scale      written, f32: x's shape without its last dimension (one for a row), or with ceil(h / 128) for it
- *             (one for 128 elements). Of 2-D x any row stride, last dimension contiguous; else contiguous
+ *  scale      written, f32: x's shape without its last dimension (one for a row), or with ceil(h /
+ *             128) for it (one for 128 elements). Of 2-D x any row stride, last dimension
+ *             contiguous; else contiguous
  *  scale_eps  1e-30 or more, finite; DeepGEMM's casts use 1e-4, SGLang's 1e-10 */
 QN_API qn_status qn_act_and_mul_dynamic_quant(qn_stream *stream, DLTensor *out, DLTensor *scale,
                                               const DLTensor *x, qn_activation function,

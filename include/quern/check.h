@@ -20,8 +20,9 @@ typedef struct qn_check_result {
     int64_t time_ns;   /**< fastest of the timed runs; -1: not timed, or the device has no clock */
     int32_t passed;    /**< 1 if it ran and agreed with its reference */
     int32_t is_choice; /**< 1 if this is the kernel that a plain call would use */
-    /** How the meaning of the kernel's instructions is known to the simulated GPU, by the weakest of them: "measured",
-     *  "ISA text", "LLVM" or "inferred", a colon, and their names; null on other devices, or if nobody asked. */
+    /** How the meaning of the kernel's instructions is known to the simulated GPU, by the weakest
+     *  of them: "measured", "ISA text", "LLVM" or "inferred", a colon, and their names; null on
+     *  other devices, or if nobody asked. */
     const char *evidence;
 } qn_check_result;
 
@@ -35,12 +36,14 @@ typedef struct qn_check_options {
 
 typedef void (*qn_check_fn)(void *context, const qn_check_result *result);
 
-/** Runs every kernel of op (null: of all ops) on its fixed list of problems and reports each result.
+/** Runs every kernel of op (null: of all ops) on its fixed list of problems and reports each
+ *  result.
  *
  *  options  null: all zero, so seed 0, all problems, no timing
  *  report   called from this thread, once for each kernel and problem
- *  Errors:  QN_E_MISMATCH (a kernel that ran did not agree with its reference; the others have run all the same),
- *           QN_E_NOT_FOUND (no such op), QN_E_INVALID (null), QN_E_MEMORY, QN_E_DEVICE. */
+ *  Errors:  QN_E_MISMATCH (a kernel that ran did not agree with its reference; the others have run
+ *           all the same), QN_E_NOT_FOUND (no such op), QN_E_INVALID (null), QN_E_MEMORY,
+ *           QN_E_DEVICE. */
 QN_API qn_status qn_check(qn_device *device, const char *op, const qn_check_options *options,
                           qn_check_fn report, void *context);
 

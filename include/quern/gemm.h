@@ -33,26 +33,29 @@ typedef struct qn_gemm_args {
     int32_t zero_padding; /**< ends: 1 writes zeros to the rows between groups */
 } qn_gemm_args;
 
-/** Dense product: d[m,n] = c[m,n] + sum_kb scale_a[m,kb] scale_b[n/128,kb] sum_(k in kb) a[m,k] b[n,k].
+/** Dense product: d[m,n] = c[m,n] + sum_kb scale_a[m,kb] scale_b[n/128,kb] sum_(k in kb) a[m,k]
+ *  b[n,k].
  *
  *  d        [m, n]  bf16 or f32, columns contiguous, row stride >= n
- *  a        [m, k]  e4m3fn, e4m3fnuz (with scales) or bf16 (without); either dimension contiguous, the
- *           other one's stride at least as long
- *  b        [n, k]  a's kind, e4m3fn and e4m3fnuz may mix; either dimension contiguous. The names NT,
- *                   NN, TN, TT of other libraries are strides here: NT has k contiguous in both.
+ *  a        [m, k]  e4m3fn, e4m3fnuz (with scales) or bf16 (without); either dimension
+ *           contiguous, the other one's stride at least as long
+ *  b        [n, k]  a's kind, e4m3fn and e4m3fnuz may mix; either dimension contiguous. The names
+ *           NT, NN, TN, TT of other libraries are strides here: NT has k contiguous in both.
  *  c        [m, n]  d's dtype; may be d itself
  *  scale_a  [m, ceil(k/128)]  f32, either dimension contiguous
  *  scale_b  [ceil(n/128), ceil(k/128)]  f32, kb contiguous
- *  Types:   an f32 partial for each K-block of 128, scaled in f32, added to an f32 sum, rounded once.
+ *  Types:   an f32 partial for each K-block of 128, scaled in f32, added to an f32 sum, rounded
+ *           once.
  *  Align:   element size; 16-byte aligned rows allow the faster kernels.
- *  Edge:    m == 0 or n == 0 is a no-op; k == 0 copies c or writes zeros; a NaN stays within its row
- *           of a or its column of b; any m, n, k.
+ *  Edge:    m == 0 or n == 0 is a no-op; k == 0 copies c or writes zeros; a NaN stays within its
+ *           row of a or its column of b; any m, n, k.
  *  Overlap: d may be c itself, and overlaps nothing otherwise.
  *  Async:   queued on stream; tensors must stay valid until the stream has passed it.
- *  Errors:  QN_E_INVALID (null, shape, stride, overlap), QN_E_UNSUPPORTED (dtype; a device without a kernel, as NVIDIA's),
- *           QN_E_MEMORY (scratch of the CPU's threads), QN_E_DEVICE.
- *  Bits:    equal from run to run and for any number of threads. A row's bits do not depend on how many other rows
- *           there are nor on what they hold, in this form and the grouped ones, of one group or of many.
+ *  Errors:  QN_E_INVALID (null, shape, stride, overlap), QN_E_UNSUPPORTED (dtype; a device without
+ *           a kernel, as NVIDIA's), QN_E_MEMORY (scratch of the CPU's threads), QN_E_DEVICE.
+ *  Bits:    equal from run to run and for any number of threads. A row's bits do not depend on how
+ *           many other rows there are nor on what they hold, in this form and the grouped ones, of
+ *           one group or of many.
  *  Source:  DeepGEMM's fp8_gemm_nt with recipe (1, 128, 128) and bf16_gemm_nt. */
 QN_API qn_status qn_gemm(qn_stream *stream, const qn_gemm_args *args);
 
@@ -62,13 +65,14 @@ QN_API qn_status qn_gemm(qn_stream *stream, const qn_gemm_args *args);
  *  a        [m, k], scale_a [m, ceil(k/128)]
  *  b        [groups, n, k], scale_b [groups, ceil(n/128), ceil(k/128)]
  *  group_layout i32: either [m], the group of each row or -1 (rows of a group are contiguous, each
- *           group starts at a multiple of 128); or [groups], the end of each group's real rows (group g
- *           starts at align(end[g-1], m_alignment)). A layout of length m is an index when m != groups;
- *           grouping says which.
- *  Edge:    groups of no rows are skipped; rows of -1 and rows between groups are never read into other
- *           rows; what d holds there is left alone unless zero_padding. Ids outside -1..groups-1, ends
- *           outside 0..m or that fall, and groups that start elsewhere are errors on the CPU, and on GPUs with
- *           QUERN_VALIDATE=1; without, nothing outside the tensors is touched.
+ *           group starts at a multiple of 128); or [groups], the end of each group's real rows
+ *           (group g starts at align(end[g-1], m_alignment)). A layout of length m is an index when
+ *           m != groups; grouping says which.
+ *  Edge:    groups of no rows are skipped; rows of -1 and rows between groups are never read into
+ *           other rows; what d holds there is left alone unless zero_padding. Ids outside
+ *           -1..groups-1, ends outside 0..m or that fall, and groups that start elsewhere are
+ *           errors on the CPU, and on GPUs with QUERN_VALIDATE=1; without, nothing outside the
+ *           tensors is touched.
  *  Async:   counts are read on the device; on GPUs by the host with QUERN_VALIDATE=1 alone.
  *  All else as qn_gemm.
  *  Source:  DeepGEMM's m_grouped_fp8_gemm_nt_contiguous. */
@@ -80,9 +84,8 @@ QN_API qn_status qn_gemm_grouped_contiguous(qn_stream *stream, const qn_gemm_arg
  *  d        [groups, m_max, n]  bf16; rows >= group_layout[g] are left untouched
  *  a        [groups, m_max, k], scale_a [groups, m_max, ceil(k/128)]
  *  b        [groups, n, k], scale_b [groups, ceil(n/128), ceil(k/128)]
- *  group_layout i32 [groups], 0..m_max: others are errors on the CPU, and on GPUs with QUERN_VALIDATE=1
- *  All else as qn_gemm; no c.
- *  Source:  DeepGEMM's m_grouped_fp8_gemm_nt_masked. */
+ *  group_layout i32 [groups], 0..m_max: others are errors on the CPU, and on GPUs with
+ *  QUERN_VALIDATE=1 All else as qn_gemm; no c. Source:  DeepGEMM's m_grouped_fp8_gemm_nt_masked. */
 QN_API qn_status qn_gemm_grouped_masked(qn_stream *stream, const qn_gemm_args *args);
 
 /** What qn_gemm_pack writes for b on this device: shape and dtype of the packed weights.
@@ -94,16 +97,19 @@ QN_API qn_status qn_gemm_grouped_masked(qn_stream *stream, const qn_gemm_args *a
 QN_API qn_status qn_gemm_packed_shape(const qn_device *device, const DLTensor *b, int64_t shape[3],
                                       DLDataType *dtype);
 
-/** Lays weights out in the order in which the device's fastest kernel reads them; one byte an element.
+/** Lays weights out in the order in which the device's fastest kernel reads them; one byte an
+ *  element.
  *
  *  packed        as qn_gemm_packed_shape says, contiguous, 16-byte aligned; padding becomes zero
  *  packed_scale  scale_b's shape, f32 contiguous; doubled where e4m3fn becomes e4m3fnuz
  *  b             [n, k] or [groups, n, k], e4m3fn or e4m3fnuz, k contiguous
  *  scale_b       [.., ceil(n/128), ceil(k/128)] f32
- *  Edge:         e4m3fn to e4m3fnuz keeps the bits and doubles the scale: -0 becomes 0, NaN stays NaN.
+ *  Edge:         e4m3fn to e4m3fnuz keeps the bits and doubles the scale: -0 becomes 0, NaN stays
+ *                NaN.
  *  Overlap:      what is written overlaps nothing else.
  *  Async:        queued on stream.
- *  Errors:       QN_E_INVALID (null, shape, stride, overlap), QN_E_UNSUPPORTED (dtype), QN_E_DEVICE. */
+ *  Errors:       QN_E_INVALID (null, shape, stride, overlap), QN_E_UNSUPPORTED (dtype),
+ *                QN_E_DEVICE. */
 QN_API qn_status qn_gemm_pack(qn_stream *stream, DLTensor *packed, DLTensor *packed_scale,
                               const DLTensor *b, const DLTensor *scale_b);
 

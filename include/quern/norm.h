@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Normalisation: RMSNorm and LayerNorm, with residuals, Gemma's weights, diffusion's modulation, FP8 results.
+// Normalisation: RMSNorm and LayerNorm, with residuals, Gemma's weights, diffusion's modulation,
+// FP8 results.
 //
 // In all of these, unless the function says otherwise:
 //
-//  x, out    [n, h] or [n, heads, h], normalised along h: f32, f16 or bf16, last dimension contiguous, other
-//            strides any that keep rows apart; out has x's shape and, if it is not quantised, x's dtype
+//  x, out    [n, h] or [n, heads, h], normalised along h: f32, f16 or bf16, last dimension
+//            contiguous, other strides any that keep rows apart; out has x's shape and, if it is
+//            not quantised, x's dtype
 //  weights   [h], contiguous, all of one dtype: x's or f32
 //  eps       added to the mean square (RMSNorm) or the variance (LayerNorm): finite, at least 0
-//  Align:    element size; faster when everything begins at 16 bytes and h and strides are multiples of 8.
-//  Types:    f32 throughout, rounded once to nearest, ties to even. The same bits on every run, whatever
-//            else is in the batch. Any finite values: where their squares leave f32's range, a row is summed up
-//            once more with its elements times a power of two.
-//  Edge:     n == 0 is a no-op; h is any number from 1. A row of zeros gives zeros (LayerNorm: its beta), also where
-//            eps is 0.
-//            A NaN makes its row NaN.
-//  Overlap:  out may be x itself (same address and strides) where it has x's dtype; otherwise no two tensors
-//            that are written, and none that is written and one that is read, may overlap.
+//  Align:    element size; faster when everything begins at 16 bytes and h and strides are
+//            multiples of 8.
+//  Types:    f32 throughout, rounded once to nearest, ties to even. The same bits on every run,
+//            whatever else is in the batch. Any finite values: where their squares leave f32's
+//            range, a row is summed up once more with its elements times a power of two.
+//  Edge:     n == 0 is a no-op; h is any number from 1. A row of zeros gives zeros (LayerNorm: its
+//            beta), also where eps is 0. A NaN makes its row NaN.
+//  Overlap:  out may be x itself (same address and strides) where it has x's dtype; otherwise no
+//            two tensors that are written, and none that is written and one that is read, may
+//            overlap.
 //  Async:    queued on stream.
 //  Errors:   QN_E_INVALID (null, shape, stride, eps), QN_E_UNSUPPORTED (dtype).
 //
@@ -37,22 +40,22 @@ QN_API qn_status qn_rmsnorm(qn_stream *stream, DLTensor *out, const DLTensor *x,
 QN_API qn_status qn_gemma_rmsnorm(qn_stream *stream, DLTensor *out, const DLTensor *x,
                                   const DLTensor *weight, float eps);
 
-/** In place: t = x + residual in f32; residual = t rounded; x = RMSNorm of t, not rounded, times weight.
- *  Source: FlashInfer's fused_add_rmsnorm. */
+/** In place: t = x + residual in f32; residual = t rounded; x = RMSNorm of t, not rounded, times
+ *  weight. Source: FlashInfer's fused_add_rmsnorm. */
 QN_API qn_status qn_fused_add_rmsnorm(qn_stream *stream, DLTensor *x, DLTensor *residual,
                                       const DLTensor *weight, float eps);
 /** The same with 1 + weight for weight (Gemma). */
 QN_API qn_status qn_gemma_fused_add_rmsnorm(qn_stream *stream, DLTensor *x, DLTensor *residual,
                                             const DLTensor *weight, float eps);
 
-/** out = (x - mean) / sqrt(variance + eps) * gamma + beta, with the population's variance. gamma and beta may
- *  each be null: ones, zeros.
- *  Source: arXiv:1607.06450. */
+/** out = (x - mean) / sqrt(variance + eps) * gamma + beta, with the population's variance. gamma
+ *  and beta may each be null: ones, zeros. Source: arXiv:1607.06450. */
 QN_API qn_status qn_layernorm(qn_stream *stream, DLTensor *out, const DLTensor *x,
                               const DLTensor *gamma, const DLTensor *beta, float eps);
 
 /** RMSNorm to FP8 with a given scale: out = fp8(norm * (1 / scale)), the norm in f32.
- *  scale  one f32 on the device, by which results are divided; above 0 and finite, which QUERN_VALIDATE=1 checks
+ *  scale  one f32 on the device, by which results are divided; above 0 and finite, which
+ *         QUERN_VALIDATE=1 checks
  *  Source: FlashInfer's rmsnorm_quant. */
 QN_API qn_status qn_rmsnorm_quant(qn_stream *stream, DLTensor *out, const DLTensor *x,
                                   const DLTensor *weight, const DLTensor *scale, float eps);
@@ -60,15 +63,16 @@ QN_API qn_status qn_rmsnorm_quant(qn_stream *stream, DLTensor *out, const DLTens
 QN_API qn_status qn_fused_add_rmsnorm_quant(qn_stream *stream, DLTensor *out, const DLTensor *x,
                                             DLTensor *residual, const DLTensor *weight,
                                             const DLTensor *scale, float eps);
-/** LayerNorm to FP8: the norm is rounded to x's dtype before it is scaled, as FlashInfer's layernorm_quant has it. */
+/** LayerNorm to FP8: the norm is rounded to x's dtype before it is scaled, as FlashInfer's
+ *  layernorm_quant has it. */
 QN_API qn_status qn_layernorm_quant(qn_stream *stream, DLTensor *out, const DLTensor *x,
                                     const DLTensor *gamma, const DLTensor *beta,
                                     const DLTensor *scale, float eps);
 
 /** RMSNorm to FP8 with scales found on the way: scale = max(amax, scale_eps) / max of the FP8 kind,
  *  out = fp8(norm * (1 / scale)).
- *  scale      written, f32: [n] (one for a row of x), or [n, ceil(h / 128)] (one for 128 elements), last
- *             dimension contiguous; with heads, [n, heads] or [n, heads, ceil(h / 128)]
+ *  scale      written, f32: [n] (one for a row of x), or [n, ceil(h / 128)] (one for 128 elements),
+ *             last dimension contiguous; with heads, [n, heads] or [n, heads, ceil(h / 128)]
  *  residual   null, or as in qn_fused_add_rmsnorm_quant
  *  scale_eps  1e-30 or more, finite; DeepGEMM's casts use 1e-4, FlashInfer's 1e-10 */
 QN_API qn_status qn_rmsnorm_dynamic_quant(qn_stream *stream, DLTensor *out, DLTensor *scale,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantisation to FP8 and int8 by blocks, groups, rows and tensors; its inverse; conversion between the e4m3 encodings.
+// Quantisation to FP8 and int8 by blocks, groups, rows and tensors; its inverse; conversion between
+// the e4m3 encodings.
 #ifndef QUERN_QUANTIZE_H
 #define QUERN_QUANTIZE_H
 
@@ -11,59 +12,68 @@ extern "C" {
 
 /** Quantises x by blocks: scale = max(amax, eps) / max, q = round(x * (1 / scale)), saturating.
  *
- *  q        [rows, cols]  e4m3fn (max 448), e4m3fnuz (max 240), e5m2 or e5m2fnuz (max 57344); written
+ *  q        [rows, cols]  e4m3fn (max 448), e4m3fnuz (max 240), e5m2 or e5m2fnuz (max 57344);
+ *           written
  *  scale    [ceil(rows/block_rows), ceil(cols/block_cols)]  f32, written; columns contiguous
  *  x        [rows, cols]  f32, f16 or bf16; columns contiguous, row stride >= cols
  *  block    1 x 128 (a token's group) or 128 x 128 (a block of weights)
- *  eps      smallest amax, 1e-30 or more and finite (DeepGEMM uses 1e-4); from there on scales and their
- *           inverses are normal numbers
+ *  eps      smallest amax, 1e-30 or more and finite (DeepGEMM uses 1e-4); from there on scales and
+ *           their inverses are normal numbers
  *  Align:   element size.
  *  Types:   f32 throughout; rounding to nearest, ties to even; the same bits on every device.
- *  Edge:    rows == 0 or cols == 0 is a no-op; the last block of a row or column may be partial;
- *           a NaN becomes NaN in q (0x7F, or 0x80 in the FNUZ kinds, whatever its sign) and does not enter
- *           amax; an infinity makes its block's scale infinite, itself NaN (infinity * 0) and the block's
- *           finite elements 0 (of their own sign where the kind has one). q, scale and x do not overlap.
+ *  Edge:    rows == 0 or cols == 0 is a no-op; the last block of a row or column may be partial; a
+ *           NaN becomes NaN in q (0x7F, or 0x80 in the FNUZ kinds, whatever its sign) and does not
+ *           enter amax; an infinity makes its block's scale infinite, itself NaN (infinity * 0) and
+ *           the block's finite elements 0 (of their own sign where the kind has one). q, scale and
+ *           x do not overlap.
  *  Async:   queued on stream.
  *  Errors:  QN_E_INVALID (null, shape, stride, eps), QN_E_UNSUPPORTED (dtype, block).
  *  Source:  DeepGEMM's per_token_cast_to_fp8 and per_block_cast_to_fp8. */
 QN_API qn_status qn_quantize_fp8(qn_stream *stream, DLTensor *q, DLTensor *scale, const DLTensor *x,
                                  int64_t block_rows, int64_t block_cols, float eps);
 
-/** The inverse: x = q * scale, rounded once to x's dtype (f32, f16, bf16), beyond its range infinity; any
- *  NaN becomes the dtype's positive quiet one. Shapes, strides, async and errors as above. */
+/** The inverse: x = q * scale, rounded once to x's dtype (f32, f16, bf16), beyond its range
+ *  infinity; any NaN becomes the dtype's positive quiet one. Shapes, strides, async and errors as
+ *  above. */
 QN_API qn_status qn_dequantize_fp8(qn_stream *stream, DLTensor *x, const DLTensor *q,
                                    const DLTensor *scale, int64_t block_rows, int64_t block_cols);
 
 /** Quantises x along its rows: scale = max(amax, eps) / max, q = code(x * (1 / scale)), saturating.
  *
- *  q            [rows, cols]  e4m3fn (max 448), e4m3fnuz (240), e5m2 or e5m2fnuz (57344), i8 (127); written
- *  scale        [rows, ceil(cols / group)]  f32, written; any strides that keep elements apart: column-major scales and
- *               aligned columns are strides. Or i32 [rows, ceil(ceil(cols / group) / 4)]: UE8M0, scale 4 i + j in
- *               byte j of word i, bytes that no group has are 0
+ *  q            [rows, cols]  e4m3fn (max 448), e4m3fnuz (240), e5m2 or e5m2fnuz (57344), i8 (127);
+ *               written
+ *  scale        [rows, ceil(cols / group)]  f32, written; any strides that keep elements apart:
+ *               column-major scales and aligned columns are strides. Or i32 [rows, ceil(ceil(cols /
+ *               group) / 4)]: UE8M0, scale 4 i + j in byte j of word i, bytes that no group has are
+ *               0
  *  x            [rows, cols]  f32, f16 or bf16
  *  group        columns of a scale; 0: the whole row (per token)
- *  round_scale  1: scales are rounded up to powers of two: the exponent field, plus one if any bit of the fraction is
- *               set, kept within 1 .. 254 (2^-126 .. 2^127). Packed scales always are
+ *  round_scale  1: scales are rounded up to powers of two: the exponent field, plus one if any bit
+ *               of the fraction is set, kept within 1 .. 254 (2^-126 .. 2^127). Packed scales
+ *               always are
  *  eps          smallest amax, 1e-30 or more and finite (SGLang uses 1e-10, DeepGEMM 1e-4)
- *  Align:   element size; faster when everything begins at 16 bytes, strides are multiples of 8, group is 8 to 128 and
- *           a power of two.
+ *  Align:   element size; faster when everything begins at 16 bytes, strides are multiples of 8,
+ *           group is 8 to 128 and a power of two.
  *  Types:   f32 throughout; rounding to nearest, ties to even; the same bits on every device.
- *  Edge:    rows == 0 or cols == 0 is a no-op; the last group of a row may be partial. A NaN becomes the kind's NaN
- *           (i8: 0) and does not enter amax; an infinity makes its scale infinite and itself NaN (i8: 0), unless the
- *           scale is rounded: then 2^127, and the infinity the largest code.
+ *  Edge:    rows == 0 or cols == 0 is a no-op; the last group of a row may be partial. A NaN
+ *           becomes the kind's NaN (i8: 0) and does not enter amax; an infinity makes its scale
+ *           infinite and itself NaN (i8: 0), unless the scale is rounded: then 2^127, and the
+ *           infinity the largest code.
  *  Overlap: what is written overlaps nothing else.
  *  Async:   queued on stream.
  *  Errors:  QN_E_INVALID (null, shape, stride, overlap, group, eps), QN_E_UNSUPPORTED (dtype).
- *  Source:  SGLang's per_token_group_quant_8bit, DeepGEMM's per_token_cast_to_fp8 and ceil_to_ue8m0. */
+ *  Source:  SGLang's per_token_group_quant_8bit, DeepGEMM's per_token_cast_to_fp8 and
+ *           ceil_to_ue8m0. */
 QN_API qn_status qn_quantize_groups(qn_stream *stream, DLTensor *q, DLTensor *scale,
                                     const DLTensor *x, int64_t group, int32_t round_scale,
                                     float eps);
-/** With one scale for all, [1] f32, given on the device: q = code(x * (1 / scale)). It is above 0 and finite, which
- *  QUERN_VALIDATE=1 checks. All else as qn_quantize_groups. */
+/** With one scale for all, [1] f32, given on the device: q = code(x * (1 / scale)). It is above 0
+ *  and finite, which QUERN_VALIDATE=1 checks. All else as qn_quantize_groups. */
 QN_API qn_status qn_quantize_static(qn_stream *stream, DLTensor *q, const DLTensor *x,
                                     const DLTensor *scale);
 /** With one scale for all, [1] f32, found and written.
- *  workspace  [n] u8 on the device, at least qn_quantize_tensor_workspace() bytes, at a multiple of 4; overwritten
+ *  workspace  [n] u8 on the device, at least qn_quantize_tensor_workspace() bytes, at a multiple of
+ *             4; overwritten
  *  All else as qn_quantize_groups. */
 QN_API qn_status qn_quantize_tensor(qn_stream *stream, DLTensor *q, DLTensor *scale,
                                     const DLTensor *x, DLTensor *workspace, float eps);
@@ -74,27 +84,33 @@ QN_API int64_t qn_quantize_tensor_workspace(void);
  *  Source: DeepGEMM's get_tma_aligned_size. */
 QN_API int64_t qn_tma_aligned_size(int64_t count, int64_t element_bytes);
 
-/** Lays scales out anew: transposed, broadcast to rows, rounded to powers of two, packed as UE8M0 or unpacked.
+/** Lays scales out anew: transposed, broadcast to rows, rounded to powers of two, packed as UE8M0
+ *  or unpacked.
  *
- *  out          [mn, sk] or [groups, mn, sk] f32; or i32 [.., ceil(sk / 4)]: UE8M0, scale 4 i + j in byte j of word i, bytes
- *               that no scale has are 0. Written; any strides that keep elements apart: MN-major with aligned columns
- *               is strides (.., 1, qn_tma_aligned_size(mn, 4))
+ *  out          [mn, sk] or [groups, mn, sk] f32; or i32 [.., ceil(sk / 4)]: UE8M0, scale 4 i + j
+ *               in byte j of word i, bytes that no scale has are 0. Written; any strides that keep
+ *               elements apart: MN-major with aligned columns is strides (.., 1,
+ *               qn_tma_aligned_size(mn, 4))
  *  scale        [.., ceil(mn / block_rows), sk] f32, or i32 [.., ceil(sk / 4)]; any strides
- *  ends         null; or i32 [n], on the device, out and scale of 2 dimensions: group i's rows end at ends[i], and
- *               begin where the one before ended, rounded up to a multiple of m_alignment. Other rows are left alone.
- *               Ends never fall
+ *  ends         null; or i32 [n], on the device, out and scale of 2 dimensions: group i's rows end
+ *               at ends[i], and begin where the one before ended, rounded up to a multiple of
+ *               m_alignment. Other rows are left alone. Ends never fall
  *  block_rows   rows of out for each row of scale
  *  m_alignment  0 means 128
- *  round_scale  1: f32 scales are first rounded up to powers of two: the exponent field, plus one if any bit of the
- *               fraction is set, kept within 1 .. 254. 0: as they are; packing takes the exponent field
- *  Types:       the same bits on every device; f32 to f32 keeps every bit. Byte 0 is unpacked as 0, 255 as infinity
+ *  round_scale  1: f32 scales are first rounded up to powers of two: the exponent field, plus one
+ *               if any bit of the fraction is set, kept within 1 .. 254. 0: as they are; packing
+ *               takes the exponent field
+ *  Types:       the same bits on every device; f32 to f32 keeps every bit. Byte 0 is unpacked as 0,
+ *               255 as infinity
  *  Edge:        an empty out is a no-op. out overlaps nothing else.
- *  Async:       queued on stream. What ends hold is checked first: on the CPU always, on GPUs with QUERN_VALIDATE=1, which
- *               reads them back; without it a GPU may read and write stray memory.
- *  Errors:      QN_E_INVALID (null, shape, stride, overlap, a number out of range), QN_E_UNSUPPORTED (dtype; 2^31 - 1
- *               rows, columns or groups).
- *  Source:      DeepGEMM's get_mn_major_tma_aligned_tensor, get_mn_major_tma_aligned_packed_ue8m0_tensor, ceil_to_ue8m0,
- *               pack_ue8m0_to_int and unpack_ue8m0_from_int. */
+ *  Async:       queued on stream. What ends hold is checked first: on the CPU always, on GPUs with
+ *               QUERN_VALIDATE=1, which reads them back; without it a GPU may read and write stray
+ *               memory.
+ *  Errors:      QN_E_INVALID (null, shape, stride, overlap, a number out of range),
+ *               QN_E_UNSUPPORTED (dtype; 2^31 - 1 rows, columns or groups).
+ *  Source:      DeepGEMM's get_mn_major_tma_aligned_tensor,
+ *               get_mn_major_tma_aligned_packed_ue8m0_tensor, ceil_to_ue8m0, pack_ue8m0_to_int and
+ *               unpack_ue8m0_from_int. */
 QN_API qn_status qn_transform_scales(qn_stream *stream, DLTensor *out, const DLTensor *scale,
                                      const DLTensor *ends, int64_t block_rows, int64_t m_alignment,
                                      int32_t round_scale);
@@ -102,9 +118,10 @@ QN_API qn_status qn_transform_scales(qn_stream *stream, DLTensor *out, const DLT
 /** Packs scales that lie along k in groups: each group begins at a word of its own.
  *
  *  out           [words, mn] i32, written; words that no group has are 0
- *  scale         [sk, mn] f32: ceil(k of the group / gran_k) scales a group, one group behind the other
- *  group_layout  [groups] i32, on the device: each group's k; by_ends 1: where it ends, beginning where the one before
- *                ended, rounded up to a multiple of k_alignment (0 means 128)
+ *  scale         [sk, mn] f32: ceil(k of the group / gran_k) scales a group, one group behind the
+ *                other
+ *  group_layout  [groups] i32, on the device: each group's k; by_ends 1: where it ends, beginning
+ *                where the one before ended, rounded up to a multiple of k_alignment (0 means 128)
  *  gran_k        k of a scale
  *  round_scale, types, edge, async, errors: as above; group_layout is checked as ends are.
  *  Source:       DeepGEMM's get_k_grouped_mn_major_tma_aligned_packed_ue8m0_tensor. */
@@ -127,10 +144,12 @@ QN_API qn_status qn_packbits(qn_stream *stream, DLTensor *out, const DLTensor *x
                              qn_bit_order order);
 /** The same for segments, each of which begins at a byte of its own; an empty one has none.
  *
- *  out         [at least floor(n / 8) + segments]  u8; the first indptr_out[segments] bytes are written
- *  indptr_out  [segments + 1]  i32, written: segment i's bytes are out[indptr_out[i] .. indptr_out[i + 1] - 1]
- *  indptr      [segments + 1]  i32, on the device: segment i's values are x[indptr[i] .. indptr[i + 1] - 1]; rising, from
- *              0 or more to n or less; not checked
+ *  out         [at least floor(n / 8) + segments]  u8; the first indptr_out[segments] bytes are
+ *              written
+ *  indptr_out  [segments + 1]  i32, written: segment i's bytes are out[indptr_out[i] ..
+ *  indptr_out[i + 1] - 1]
+ *  indptr      [segments + 1]  i32, on the device: segment i's values are x[indptr[i] ..
+ *              indptr[i + 1] - 1]; rising, from 0 or more to n or less; not checked
  *  All else as qn_packbits.
  *  Source:     FlashInfer's segment_packbits. */
 QN_API qn_status qn_segment_packbits(qn_stream *stream, DLTensor *out, DLTensor *indptr_out,
@@ -143,11 +162,13 @@ typedef struct qn_convert_report {
     double max_rel_error;   /**< largest relative error of an element, 0 when exact */
 } qn_convert_report;
 
-/** e4m3fn to e4m3fnuz (always exact: scale doubled, -0 becomes 0, NaN becomes 0x80) and back (exact block
- *  by block where keeping the scale or halving it allows; else an error, or rounding if asked).
+/** e4m3fn to e4m3fnuz (always exact: scale doubled, -0 becomes 0, NaN becomes 0x80) and back (exact
+ *  block by block where keeping the scale or halving it allows; else an error, or rounding if
+ *  asked).
  *
  *  q_out, q         [rows, cols], the two e4m3 kinds, contiguous; q_out may be q's memory
- *  scale_out, scale [rows, ceil(cols/128)] or [ceil(rows/128), ceil(cols/128)] f32, contiguous, which
+ *  scale_out, scale [rows, ceil(cols/128)] or [ceil(rows/128), ceil(cols/128)] f32, contiguous,
+ *  which
  *                   says what the blocks are; scale_out may be scale's memory. Other overlap is
  *                   an error
  *  allow_rounding   0: an inexact block is QN_E_UNSUPPORTED and nothing is written; 1: such a block

@@ -122,7 +122,7 @@ static qn_status check_overlap(const activation_call *c) {
 static qn_status run_problem(const activation_call *c, const qni_activation_problem *p) {
     if (p->rows == 0 || p->h == 0)
         return QN_OK;
-    qn_status st = check_overlap(c);
+    const qn_status st = check_overlap(c);
     return st == QN_OK ? qni_run(&qni_op_activation, c->stream, p) : st;
 }
 
@@ -157,7 +157,7 @@ static qn_status check_scale_out(const activation_call *c, qni_activation_proble
 
 static qn_status run_plain(const activation_call *c) {
     qni_activation_problem p;
-    qn_status st = make_problem(c, false, &p);
+    const qn_status st = make_problem(c, false, &p);
     return st == QN_OK ? run_problem(c, &p) : st;
 }
 

@@ -22,7 +22,8 @@ typedef struct qni_activation_rows {
     int64_t batch, row;
 } qni_activation_rows;
 
-/** A valid problem: activation.c has checked everything. A row of x is gate, then up, h elements each. */
+/** A valid problem: activation.c has checked everything. A row of x is gate, then up, h elements
+ *  each. */
 typedef struct qni_activation_problem {
     qni_dtype dtype, dtype_out;
     int64_t rows, inner, h;
@@ -60,12 +61,12 @@ static inline int64_t qni_activation_groups(const qni_activation_problem *p) {
     return (p->h + QNI_ACTIVATION_GROUP - 1) / QNI_ACTIVATION_GROUP;
 }
 
-/** The definition, of one element before quantising, in double precision; and how far f32 arithmetic may be off:
- *  the bound of include/quern/activation.h. activation_ref.c. */
+/** The definition, of one element before quantising, in double precision; and how far f32
+ *  arithmetic may be off: the bound of include/quern/activation.h. activation_ref.c. */
 double qni_activation_ref(const qni_activation_problem *p, double gate, double up, double *error);
 
-/** Shares rows among the CPU's threads: activation_cpu.c. `rows` does rows first .. last - 1; `scratch` has room for a
- *  row's h. */
+/** Shares rows among the CPU's threads: activation_cpu.c. `rows` does rows first .. last - 1;
+ *  `scratch` has room for a row's h. */
 typedef void (*qni_activation_rows_fn)(const qni_activation_problem *p, int64_t first, int64_t last,
                                        float *scratch);
 qn_status qni_activation_on_threads(const qni_activation_problem *p, qni_activation_rows_fn rows);

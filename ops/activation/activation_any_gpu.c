@@ -5,8 +5,8 @@
 // Tile      a lane takes runs of 8 elements, one at a time; run c of a row belongs to lane c % 256
 // Launch    256 threads, a row a workgroup; workgroups step through the rows that are left
 // LDS       512 bytes: largest magnitudes of 16 lanes, twice
-// Edges     elements past the row's end count as zeros and are not stored. With a scale for the row, its results are
-//           found twice: for the largest, then for the codes
+// Edges     elements past the row's end count as zeros and are not stored. With a scale for the
+//           row, its results are found twice: for the largest, then for the codes
 // Source    FlashInfer's activation functions
 #include "activation_row_gpu.h"
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The check problems of the activation family: every function and form, on shapes that reach every kernel and edge.
+// The check problems of the activation family: every function and form, on shapes that reach every
+// kernel and edge.
 #include "../area.h"
 #include "../batches.h"
 #include "activation.h"
@@ -90,7 +91,8 @@ static qn_status make_area(check_case *c, qn_device *device, int which) {
                                 c->shape->offset);
 }
 
-/** Rows on scales of their own: one of zeros, one where exp ends its range, one of the largest, one of the smallest. */
+/** Rows on scales of their own: one of zeros, one where exp ends its range, one of the largest, one
+ *  of the smallest. */
 static double x_value(check_case *c, int64_t row) {
     const double normal = qni_random_normal(&c->random);
     const qni_dtype dtype = c->problem.dtype;
@@ -291,8 +293,9 @@ qn_status qni_activation_check(qni_check_run *run, const qni_op *op) {
                 const bool is_left = is_long ? f > 0 || k % 4 != 0 : is_far && quick && f > 0;
                 if (is_far ? k != QNI_BF16 || is_left : ++turn % thinning != 0 || is_left)
                     continue;
-                qn_status st = check_one(run, &forms[f], &shapes[s], (qni_dtype)(k % 3),
-                                         (qn_activation)(k / 3), (qni_fp8)(turn % QNI_NUM_FP8));
+                const qn_status st =
+                    check_one(run, &forms[f], &shapes[s], (qni_dtype)(k % 3),
+                              (qn_activation)(k / 3), (qni_fp8)(turn % QNI_NUM_FP8));
                 if (st != QN_OK)
                     return st;
             }

@@ -2,14 +2,16 @@
 // Gated activations in one pass over memory: out = f(gate) * up, plain or to FP8.
 //
 // Needs     nothing beyond vector instructions; FP8 conversions where the target has its own kind's
-// Tile      a lane holds 4 runs of 8 elements (2 of f32) of gate and of up; run c of a tile belongs to lane c % lanes,
-//           so that every load is of whole cache lines, and 16 neighbouring lanes hold the 128 elements of a group
-// Launch    tiles: 256 threads, 2^lanes_log2 lanes along a row and the others on the rows below; grid = rows x tiles
-//           of a row. token: whole waves, up to 512 threads, a row a workgroup. Workgroups step through the rows
-//           that are left
+// Tile      a lane holds 4 runs of 8 elements (2 of f32) of gate and of up; run c of a tile belongs
+//           to lane c % lanes, so that every load is of whole cache lines, and 16 neighbouring
+//           lanes hold the 128 elements of a group
+// Launch    tiles: 256 threads, 2^lanes_log2 lanes along a row and the others on the rows below;
+//           grid = rows x tiles of a row. token: whole waves, up to 512 threads, a row a workgroup.
+//           Workgroups step through the rows that are left
 // LDS       token: 512 bytes, largest magnitudes of 16 lanes, twice
-// Edges     h is a multiple of 8 and everything is aligned to 16 bytes; else activation_any_gpu.c. Lanes past the
-//           row's end load its last run again, so that no branch stands between loads, and store nothing
+// Edges     h is a multiple of 8 and everything is aligned to 16 bytes; else activation_any_gpu.c.
+//           Lanes past the row's end load its last run again, so that no branch stands between
+//           loads, and store nothing
 // Source    FlashInfer's activation functions
 #include "activation_row_gpu.h"
 
@@ -22,7 +24,8 @@ typedef struct mode {
     bool is_token; // a row a workgroup: scales of rows can be found
 } mode;
 
-/** A lane's part of a row. 16-bit elements stay as they are until they are used, which takes half the registers. */
+/** A lane's part of a row. 16-bit elements stay as they are until they are used, which takes half
+ *  the registers. */
 typedef struct kept {
     qd_u32x4 gate[MAX_RUNS], up[MAX_RUNS];
     qd_f32x8 wide_gate[MAX_RUNS], wide_up[MAX_RUNS];

@@ -15,7 +15,8 @@ enum {
     QK_ACTIVATION_PER_GROUP
 };
 
-/** Strides in elements. Row r is r % inner of batch r / inner; a row of x is gate and up, h elements each. */
+/** Strides in elements. Row r is r % inner of batch r / inner; a row of x is gate and up, h
+ *  elements each. */
 typedef struct qk_activation_args {
     const void *x;
     void *out;

@@ -7,7 +7,8 @@ enum { RUN = 8, THREADS = 256, MAX_THREADS = 512, MIN_LANES_LOG2 = 4, MAX_LANES_
 constexpr int64_t max_grid = 1 << 20;  // workgroups step through the rows that are left
 constexpr int64_t max_tiles = 1 << 15; // of a row
 
-/** Runs of 8 elements that a lane has under way: of few elements one, so that no lane has long to work. */
+/** Runs of 8 elements that a lane has under way: of few elements one, so that no lane has long to
+ *  work. */
 static int64_t runs_per_lane(const qni_variant *variant, const qni_activation_problem *p) {
     return variant->config.flags & QNI_ACTIVATION_FEW ? 1 : p->dtype == QNI_F32 ? 2 : 4;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The definition of the gated activations, in double precision, nothing rounded; and the error f32 may have.
+// The definition of the gated activations, in double precision, nothing rounded; and the error f32
+// may have.
 //
 //   y = f(min(gate, limit)) * clamp(up, -limit, limit)
 //

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gated activations with vectors of QN_LANES f32: included by activation_cpu.c, activation_avx2.c, activation_avx512.c.
+// Gated activations with vectors of QN_LANES f32: included by activation_cpu.c, activation_avx2.c,
+// activation_avx512.c.
 //
-// Plain rows are written past the caches where they are large and whole cache lines of them are; rows that become FP8 go
-// through a scratch row of f32.
+// Plain rows are written past the caches where they are large and whole cache lines of them are;
+// rows that become FP8 go through a scratch row of f32.
 #ifndef QNI_ACTIVATION_SIMD_H
 #define QNI_ACTIVATION_SIMD_H
 
@@ -68,8 +69,9 @@ QN_INLINE void make_two(mix m, const char *gate, const char *up, int64_t i, int6
         y[k] = result(m.function, m.is_limited, g[k], u[k], limit);
 }
 
-/** Asks memory for what comes 8 KiB later, which may lie past the tensor: that does nothing. The hardware's own
- *  prefetching stops at pages; 1 KiB ahead, a row of 14336 went at four fifths of the speed. */
+/** Asks memory for what comes 8 KiB later, which may lie past the tensor: that does nothing. The
+ *  hardware's own prefetching stops at pages; 1 KiB ahead, a row of 14336 went at four fifths of
+ *  the speed. */
 QN_INLINE void fetch_ahead(const char *gate, const char *up, int64_t at) {
     constexpr uintptr_t ahead = 8192;
     for (uintptr_t line = 0; line < 4 * QN_LANES; line += 64) {
@@ -95,8 +97,8 @@ QN_INLINE void write_row(mix m, bool streams, const char *gate, const char *up, 
     store_two_some(is_split(m), m.dtype, out, last, h - last, y);
 }
 
-/** Results of elements first .. end - 1 to scratch, zeros after them, held two vectors by two; gives the largest
- *  magnitudes of each lane. */
+/** Results of elements first .. end - 1 to scratch, zeros after them, held two vectors by two;
+ *  gives the largest magnitudes of each lane. */
 QN_INLINE u32v make_values(mix m, const char *gate, const char *up, int64_t first, int64_t end,
                            float limit, float *scratch) {
     u32v top = {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the activations' functions refuse, edges, and strides beyond 2^31 elements. That kernels agree with the
-// definition is families_test's to show.
+// What the activations' functions refuse, edges, and strides beyond 2^31 elements. That kernels
+// agree with the definition is families_test's to show.
 #include "../op_test.h"
 #include "activation.h"
 
@@ -135,7 +135,8 @@ static void test_limit(void **) {
     assert_true(at(&out, 0) == 100);
 }
 
-/** Beyond the range of the FP8 kind on both sides: its largest value; rows of zeros have the smallest scale. */
+/** Beyond the range of the FP8 kind on both sides: its largest value; rows of zeros have the
+ *  smallest scale. */
 static void test_codes(void **) {
     static const double largest[] = {448, 240, 57344, 57344};
     for (int kind = 0; kind < QNI_NUM_FP8; kind++) {

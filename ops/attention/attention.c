@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention, host side: the public functions and the family's tables of kernels.
-// attention_args.c checks the arguments, attention_plan.c cuts the work, attention_ref.c is the definition.
+// Attention, host side: the public functions and the family's tables of kernels. attention_args.c
+// checks the arguments, attention_plan.c cuts the work, attention_ref.c is the definition.
 #include "attention.h"
 
 #include "../variants.h"

@@ -20,7 +20,8 @@ typedef struct qni_attention_problem {
     uint64_t turns[QK_ATTENTION_MAX_HEAD_DIM / 2]; // RoPE: each pair's, see qni_rope_turns
 } qni_attention_problem;
 
-/** Of op "merge_states". State i of query n is at v + n * v_token + i * v_state, or in the second tensor. */
+/** Of op "merge_states". State i of query n is at v + n * v_token + i * v_state, or in the second
+ *  tensor. */
 typedef struct qni_merge_problem {
     qni_dtype dtype;
     const void *v[2]; // v[1] null: all states are in v[0]
@@ -52,8 +53,8 @@ extern const qni_op qni_op_attention, qni_op_merge_states, qni_op_attention_drop
 #undef QN_VARIANT
 #undef QN_IMAGE
 
-/** Launches a kernel of op "attention" on all work items. args are the kernel's, which begin with the common ones; q_tile
- *  is set. attention_launch.c. */
+/** Launches a kernel of op "attention" on all work items. args are the kernel's, which begin with
+ *  the common ones; q_tile is set. attention_launch.c. */
 qn_status qni_attention_launch(qn_stream *stream, const qni_attention_problem *p,
                                const qni_kernel_ref *kernel, const qk_attention_args *args,
                                size_t bytes);
@@ -77,7 +78,8 @@ static inline int64_t qni_attention_workspace_bytes(int64_t rows, int64_t num_kv
                ? INT64_MAX
                : bytes;
 }
-/** Keys of a chunk for a request of its own, INT32_MAX: not split. By its lengths alone. attention_plan.c. */
+/** Keys of a chunk for a request of its own, INT32_MAX: not split. By its lengths alone.
+ *  attention_plan.c. */
 int32_t qni_attention_default_chunk(int64_t qo_len, int64_t kv_len);
 /** What is wrong with a plan; null: nothing. Its header alone, or all of it. */
 const char *qni_attention_check_plan(const void *plan, int64_t plan_bytes, bool is_thorough);
@@ -93,21 +95,24 @@ typedef struct qni_attention_row {
     uint32_t query, head;
 } qni_attention_row;
 
-/** What the rows of a request and kv head share: its keys, rotated if the problem asks, and its values, in f64. */
+/** What the rows of a request and kv head share: its keys, rotated if the problem asks, and its
+ *  values, in f64. */
 typedef struct qni_attention_keys {
     double *k, *v; // [kv_len, head_dim_qk], to be freed; [kv_len, head_dim_vo], of the same memory
     double turns[QK_ATTENTION_MAX_HEAD_DIM / 2]; // of each pair from a position to the next
 } qni_attention_keys;
 
-/** Element of k or v at which the definition has key j of a request begin, for kv head 0. attention_ref.c. */
+/** Element of k or v at which the definition has key j of a request begin, for kv head 0.
+ *  attention_ref.c. */
 int64_t qni_attention_place(const qk_attention_args *g, const qk_attention_rows *rows,
                             const qk_attention_request *r, int64_t request, int64_t j);
 /** Reads host memory. k is null if there is no memory. attention_ref.c. */
 qni_attention_keys qni_attention_load_keys(const qni_attention_problem *p,
                                            const qk_attention_request *r, uint32_t request,
                                            uint32_t kv_head);
-/** The definition for one row, in f64: o has room for head_dim_vo, x for kv_len. bound gets how far each element of a
- *  kernel's o may be off before it is rounded, *lse_bound lse's. Reads host memory. attention_ref.c. */
+/** The definition for one row, in f64: o has room for head_dim_vo, x for kv_len. bound gets how far
+ *  each element of a kernel's o may be off before it is rounded, *lse_bound lse's. Reads host
+ *  memory. attention_ref.c. */
 void qni_attention_ref(const qni_attention_problem *p, const qni_attention_row *row,
                        const qni_attention_keys *keys, double *x, double *o, double *lse,
                        double *bound, double *lse_bound);

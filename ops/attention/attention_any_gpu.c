@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The attention kernel that takes everything: any head_dim up to 512, types, strides, masks, positions, dropout.
+// The attention kernel that takes everything: any head_dim up to 512, types, strides, masks,
+// positions, dropout.
 //
 // Needs     nothing beyond vector instructions
-// Tile      a row at a time for a wave, WAVE keys at a time: a lane has a key's score, then lanes go along v's elements
-// Launch    256 threads; workgroups step through work items and kv heads, a workgroup's waves through an item's rows
-// LDS       the rows of q, in f32: 4 KiB up to 128 elements, else 16 KiB; half of that with waves of 64
+// Tile      a row at a time for a wave, WAVE keys at a time: a lane has a key's score, then lanes
+//           go along v's elements
+// Launch    256 threads; workgroups step through work items and kv heads, a workgroup's waves
+//           through an item's rows
+// LDS       the rows of q, in f32: 4 KiB up to 128 elements, else 16 KiB; half of that with waves
+//           of 64
 // Edges     all: keys that a row does not see are never read
-// Memory    k is read a row a lane, v along its rows; runs of eight elements where everything is aligned to them
+// Memory    k is read a row a lane, v along its rows; runs of eight elements where everything is
+//           aligned to them
 // Source    arXiv:2205.14135 (online softmax)
 #include "attention_any_gpu.h"
 
@@ -32,9 +37,8 @@ typedef struct row_state {
 QD_INLINE float wave_sum(float v) {
     const float row = qd_row_sum(v);
     float sum = 0;
-    QD_UNROLL for (uint32_t lane = 0; lane < QD_WAVE; lane += QD_ROW) {
+    QD_UNROLL for (uint32_t lane = 0; lane < QD_WAVE; lane += QD_ROW)
         sum += qd_as_f32(qd_read_lane(qd_as_u32(row), lane));
-    }
     return sum;
 }
 
@@ -48,9 +52,8 @@ QD_INLINE float wave_max(float v) {
     v = larger(v, qd_as_f32(QD_ROW_PARTNER(qd_as_u32(v), 2)));
     v = larger(v, qd_as_f32(QD_ROW_PARTNER(qd_as_u32(v), 1)));
     float max = -__builtin_inff();
-    QD_UNROLL for (uint32_t lane = 0; lane < QD_WAVE; lane += QD_ROW) {
+    QD_UNROLL for (uint32_t lane = 0; lane < QD_WAVE; lane += QD_ROW)
         max = larger(max, qd_as_f32(qd_read_lane(qd_as_u32(v), lane)));
-    }
     return max;
 }
 
@@ -103,10 +106,9 @@ QD_INLINE qd_f32x8 load_run(uint32_t dtype, bool is_wide, const char *p, uint32_
     qd_f32x8 v = 0;
     if (is_wide && dtype <= QD_BF16)
         return qd_load8((int)dtype, p);
-    QD_UNROLL for (uint32_t i = 0; i < QD_RUN; i++) {
+    QD_UNROLL for (uint32_t i = 0; i < QD_RUN; i++)
         if (i < count)
             v[i] = load_element(dtype, element_at(dtype, p, i));
-    }
     return v;
 }
 
@@ -115,9 +117,8 @@ QD_INLINE float dot(const row_state *s, uint32_t dtype, const char *k) {
     float sum = 0;
     QD_NO_UNROLL for (uint32_t d = 0; d < dim; d += QD_RUN) {
         const qd_f32x8 v = load_run(dtype, s->any->is_wide, element_at(dtype, k, d), dim - d);
-        QD_UNROLL for (uint32_t i = 0; i < QD_RUN; i++) {
+        QD_UNROLL for (uint32_t i = 0; i < QD_RUN; i++)
             sum = __builtin_fmaf(s->q[d + i], v[i], sum);
-        }
     }
     return sum;
 }
@@ -167,7 +168,8 @@ QD_INLINE float score(const row_state *s, uint32_t j) {
 
 // ---- values
 
-/** acc += weight * v for lanes' elements of one key. Lanes past the end take the last element, to no effect. */
+/** acc += weight * v for lanes' elements of one key. Lanes past the end take the last element, to
+ *  no effect. */
 QD_INLINE void add_value(uint32_t dtype, uint32_t dim, int slots, const char *v, float weight,
                          float *acc) {
     QD_UNROLL for (int t = 0; t < slots; t++) {
@@ -216,9 +218,8 @@ QD_INLINE void add_tile(row_state *s, int slots, uint32_t tile, uint32_t end, fl
     s->max = max;
     if (s->g->has_dropout)
         weight = drop_out(reread(s->g), &s->place, j, weight);
-    QD_UNROLL for (int t = 0; t < slots; t++) {
+    QD_UNROLL for (int t = 0; t < slots; t++)
         acc[t] *= shrink;
-    }
     add_values(s, slots, tile, weight, acc);
 }
 

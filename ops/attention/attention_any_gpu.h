@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What attention's any-shape kernel, merging kernels and their launch code share beyond attention_gpu.h; and rotation.
+// What attention's any-shape kernel, merging kernels and their launch code share beyond
+// attention_gpu.h; and rotation.
 #ifndef QK_ATTENTION_ANY_GPU_H
 #define QK_ATTENTION_ANY_GPU_H
 
@@ -25,7 +26,8 @@ typedef struct qk_merge_args {
     float lse_unit;
 } qk_merge_args;
 
-/** What is written of each weight: whether it is kept, its word of Philox (i32), or that as a number (f32). */
+/** What is written of each weight: whether it is kept, its word of Philox (i32), or that as a
+ *  number (f32). */
 enum { QK_DROPOUT_MASK, QK_DROPOUT_WORDS, QK_DROPOUT_UNIFORM };
 
 typedef struct qk_dropout_args {
@@ -35,8 +37,8 @@ typedef struct qk_dropout_args {
     uint32_t rows, keys, dtype, what; // rows: batches * heads * queries
 } qk_dropout_args;
 
-/** Cosine and sine of an angle of which 2^32 is a full turn: Taylor series over an eighth of a turn to either side, off by
- *  less than 2^-21 (rope_ref.c has the bound). */
+/** Cosine and sine of an angle of which 2^32 is a full turn: Taylor series over an eighth of a turn
+ *  to either side, off by less than 2^-21 (rope_ref.c has the bound). */
 QK_INLINE void qk_cos_sin(uint32_t angle, float *cosine, float *sine) {
     const uint32_t quadrant = (angle + 0x20000000u) >> 30;
     const float y = (float)(int32_t)(angle - (quadrant << 30)) * 0x1.921FB6p-30f; // 2 pi / 2^32

@@ -256,7 +256,8 @@ static qn_status check_workspace(call *c) {
     if (w->shape[0] < bytes)
         return INVALID("workspace has %ld bytes, needs %ld", (long)w->shape[0], (long)bytes);
     g->partial_o = qni_data(w);
-    // As many rows as there is room for: later plans of a captured graph find partial_lse where it was.
+    // As many rows as there is room for: later plans of a captured graph find partial_lse where it
+    // was.
     const int64_t room = w->shape[0] / qni_attention_workspace_bytes(1, c->k.heads, c->v.dim);
     g->partial_lse = g->partial_o + room * c->k.heads * c->v.dim;
     return QN_OK;
@@ -283,7 +284,8 @@ static bool is_bool(const DLTensor *t) {
            t->dtype.lanes == 1;
 }
 
-/** Stride of the mask's dimension that is `from_last` before the last, of which `size` are needed. */
+/** Stride of the mask's dimension that is `from_last` before the last, of which `size` are
+ *  needed. */
 static qn_status mask_stride(const DLTensor *t, int from_last, int64_t size, int64_t *stride) {
     const int i = t->ndim - 1 - from_last;
     *stride = 0;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A request's bits: the same however its chunks are shared, its rows are cut, and whatever else is in the batch; on the
-// CPU, with any number of threads, and on simulated GPUs, there also as a graph that was captured with another plan. And a
-// query's, with QUERN_BATCH_INVARIANT=1: alone, in a chunk and in its prompt.
+// A request's bits: the same however its chunks are shared, its rows are cut, and whatever else is
+// in the batch; on the CPU, with any number of threads, and on simulated GPUs, there also as a
+// graph that was captured with another plan. And a query's, with QUERN_BATCH_INVARIANT=1: alone, in
+// a chunk and in its prompt.
 #include "../../runtime/testing.h"
 #include "attention_case.h"
 
@@ -119,7 +120,8 @@ static DLTensor device_bytes(setup *s, int64_t *bytes, void *data) {
     return t;
 }
 
-/** o of a call over whole tensors, into host memory: as launched for `host`, with `plan` where the device looks. */
+/** o of a call over whole tensors, into host memory: as launched for `host`, with `plan` where the
+ *  device looks. */
 static void run_plans(setup *s, const cut *c, const made_plan *host, made_plan *plan,
                       uint16_t *out) {
     DLTensor schedule = device_bytes(s, &plan->bytes, plan->data);
@@ -249,7 +251,8 @@ static void print_result(void *context, const qn_check_result *result) {
         fprintf(stderr, "%s, %s: %s\n", result->kernel, result->problem, result->detail);
 }
 
-/** Whether the device has the instructions of the kernel that QUERN_FORCE names, if it names one. */
+/** Whether the device has the instructions of the kernel that QUERN_FORCE names, if it names
+ *  one. */
 static bool has_forced(const qn_device *device) {
     const char *forced = strrchr(qni_env_get()->force, '=');
     for (int i = 0; forced && i < qni_op_attention.num_variants; i++)

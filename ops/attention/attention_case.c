@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes a case of the attention check: memory, tensors, values, a plan, and what must come out by the definition.
+// Makes a case of the attention check: memory, tensors, values, a plan, and what must come out by
+// the definition.
 #include "attention_case.h"
 
 #include <stdlib.h>
@@ -112,13 +113,14 @@ static void set_tensor(qni_attention_case *c, int which, int ndim, const int64_t
 static qn_status make_vector(qni_attention_case *c, qn_stream *stream, int which, qni_dtype dtype,
                              int64_t count) {
     static const int64_t one = 1;
-    qn_status st = make_area(c, stream, which, dtype, count, 0);
+    const qn_status st = make_area(c, stream, which, dtype, count, 0);
     if (st == QN_OK)
         set_tensor(c, which, 1, &count, &one);
     return st;
 }
 
-/** [blocks, tokens, heads, dim] or [blocks, heads, tokens, dim]; without blocks three dimensions; dim 0: lse. */
+/** [blocks, tokens, heads, dim] or [blocks, heads, tokens, dim]; without blocks three dimensions;
+ *  dim 0: lse. */
 static qn_status make_rows(qni_attention_case *c, qn_stream *stream, int which, qni_dtype dtype,
                            bool has_blocks, bool is_hnd, int64_t blocks, int64_t tokens,
                            int64_t heads, int64_t dim) {
@@ -129,7 +131,7 @@ static qn_status make_rows(qni_attention_case *c, qn_stream *stream, int which, 
     const int64_t block = (heads_first ? heads : tokens) * inner + s->block_gap;
     const int64_t shape[] = {blocks, is_hnd ? heads : tokens, is_hnd ? tokens : heads, dim};
     const int64_t strides[] = {block, is_hnd ? head : token, is_hnd ? token : head, 1};
-    qn_status st = make_area(c, stream, which, dtype, blocks * block, dim ? s->offset : 0);
+    const qn_status st = make_area(c, stream, which, dtype, blocks * block, dim ? s->offset : 0);
     if (st == QN_OK)
         set_tensor(c, which, 2 + has_blocks + (dim > 0), shape + !has_blocks,
                    strides + !has_blocks);
@@ -144,7 +146,7 @@ static qn_status make_mask(qni_attention_case *c, qn_stream *stream) {
                   heads = s->is_mask_broadcast ? 1 : s->qo_heads, queries = s->qo[0];
     const int64_t shape[] = {batch, heads, queries, keys},
                   strides[] = {heads * queries * keys, queries * keys, keys, 1};
-    qn_status st = make_area(c, stream, QNI_CASE_MASK, dtype, batch * strides[0], 0);
+    const qn_status st = make_area(c, stream, QNI_CASE_MASK, dtype, batch * strides[0], 0);
     if (st == QN_OK)
         set_tensor(c, QNI_CASE_MASK, 4, shape, strides);
     return st;
@@ -230,7 +232,7 @@ static bool has_plan(const qni_attention_spec *s) {
 
 static qn_status make_uniform_workspace(qni_attention_case *c, qn_stream *stream) {
     int64_t bytes;
-    qn_status st = qn_attention_workspace_bytes(&bytes, &c->args);
+    const qn_status st = qn_attention_workspace_bytes(&bytes, &c->args);
     return st == QN_OK && bytes ? make_vector(c, stream, QNI_CASE_WORKSPACE, QNI_U8, bytes) : st;
 }
 
@@ -244,8 +246,8 @@ static double value_of(qni_attention_case *c, int which) {
     return s->values == QNI_CASE_PEAKS && which == QNI_CASE_Q ? 64 * normal : normal;
 }
 
-/** Element d of q or k whose score rises, or falls, by 2 from key to key. A key's number is its digits of 16, which every
- *  dtype has exactly. */
+/** Element d of q or k whose score rises, or falls, by 2 from key to key. A key's number is its
+ *  digits of 16, which every dtype has exactly. */
 static double ramp_of(const qni_attention_case *c, int which, int64_t position, uint32_t head,
                       int64_t d) {
     constexpr int64_t digits = 3;

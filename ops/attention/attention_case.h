@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A case of the attention check: what is asked, the tensors that are made for it, what must come out.
+// A case of the attention check: what is asked, the tensors that are made for it, what must come
+// out.
 #ifndef QNI_ATTENTION_CASE_H
 #define QNI_ATTENTION_CASE_H
 
@@ -19,14 +20,16 @@ typedef enum qni_case_values {
     QNI_CASE_NORMAL,
     QNI_CASE_LOW,   // every score is -524288 before it is scaled
     QNI_CASE_PEAKS, // scores in the hundreds: weights are 0 and 1
-    /** Scores rise by 2 or more from key to key, for every other head they fall: the last key that is seen, or the first,
-     *  has most of the weight. dim 3 or more, keys below 4096 (f16: 1024), q of f32, f16 or bf16. */
+    /** Scores rise by 2 or more from key to key, for every other head they fall: the last key that
+     *  is seen, or the first, has most of the weight. dim 3 or more, keys below 4096 (f16: 1024), q
+     *  of f32, f16 or bf16. */
     QNI_CASE_RAMPS
 } qni_case_values;
 
-/** One line of the check's table; zero is the plainest. Lengths of a dense case: the first of each; requests beyond the
- *  third have the third's and the second's in turn. Request `common` has the first lengths, the first one then its. A
- *  token's values are known by its position alone, for that request in all cases of a seed. */
+/** One line of the check's table; zero is the plainest. Lengths of a dense case: the first of each;
+ *  requests beyond the third have the third's and the second's in turn. Request `common` has the
+ *  first lengths, the first one then its. A token's values are known by its position alone, for
+ *  that request in all cases of a seed. */
 typedef struct qni_attention_spec {
     qni_case_storage storage;
     int32_t batches;
@@ -47,7 +50,8 @@ typedef struct qni_attention_spec {
     float cap, dropout;
     int32_t chunk, splits, units; // a plan's; units: compute units
     int32_t common;
-    /** So many keys at first that no query may see: k is a NaN, v the largest number. Masks hide them. */
+    /** So many keys at first that no query may see: k is a NaN, v the largest number. Masks hide
+     *  them. */
     int32_t hidden;
     bool is_bits_alone; // no one asks what the results must be
     qni_case_values values;
@@ -127,7 +131,8 @@ qn_status qni_merge_case_create(qni_merge_case *c, qn_stream *stream, const qni_
                                 uint64_t seed);
 void qni_merge_case_destroy(qni_merge_case *c);
 
-/** Batches that have a request in common, whose bits must be the same; of merging, a query: batches_check.c. */
+/** Batches that have a request in common, whose bits must be the same; of merging, a query:
+ *  batches_check.c. */
 qn_status qni_attention_check_batches(qni_check_run *run);
 qn_status qni_merge_check_batches(qni_check_run *run);
 /** All problems of ops "merge_states" and "attention_dropout". */

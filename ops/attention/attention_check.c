@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The check problems of the attention family: every storage, mask and dtype; the edges of the published vectors.
+// The check problems of the attention family: every storage, mask and dtype; the edges of the
+// published vectors.
 #include "attention_case.h"
 
 #include <stdlib.h>
@@ -48,7 +49,8 @@ static const qni_attention_spec specs[] = {
     {DENSE, 1, {7}, {40}, HEADS(2, 1, 64), TYPES(QNI_F16, QNI_E5M2, QNI_F16)},
     {DENSE, 1, {7}, {40}, HEADS(2, 1, 64), TYPES(QNI_E4M3FN, QNI_E4M3FN, QNI_BF16), .has_scales = true},
     {DENSE, 1, {7}, {40}, HEADS(2, 1, 80), TYPES(QNI_E5M2FNUZ, QNI_E5M2FNUZ, QNI_F16), .is_causal = true},
-    // FP8 caches: every kind beside both of q's types, edges of tiles and heads, storages, splits, masks.
+    // FP8 caches: every kind beside both of q's types, edges of tiles and heads, storages, splits,
+    // masks.
     {DENSE, 1, {65}, {65}, HEADS(1, 1, 80), TYPES(QNI_F16, QNI_E4M3FN, QNI_F16), .is_causal = true, .has_lse = true},
     {DENSE, 1, {64}, {64}, HEADS(4, 2, 72), TYPES(QNI_BF16, QNI_E4M3FNUZ, QNI_BF16), .is_hnd = true,
      .has_scales = true, QUICK},
@@ -127,9 +129,11 @@ static const qni_attention_spec specs[] = {
     {DENSE, 1, {30}, {40}, HEADS(1, 1, 64), F16, .has_left = true, .left = 1000, .has_right = true, .right = 3},
     {DENSE, 1, {50}, {20}, HEADS(2, 1, 64), BF16, .is_causal = true, .is_top_left = true, .has_lse = true},
     {DENSE, 1, {20}, {50}, HEADS(2, 1, 64), BF16, .is_causal = true, .is_top_left = true, QUICK},
-    {DENSE, 1, {80}, {30}, HEADS(2, 1, 64), BF16, .is_causal = true, .has_lse = true, QUICK}, // E9: rows without keys
+    // E9: rows without keys
+    {DENSE, 1, {80}, {30}, HEADS(2, 1, 64), BF16, .is_causal = true, .has_lse = true, QUICK},
     {RAGGED, 2, {9, 20}, {21, 30}, HEADS(2, 1, 64), BF16, .has_custom_mask = true, .has_lse = true, QUICK},
-    {DENSE, 2, {9}, {21}, HEADS(2, 1, 64), BF16, .has_custom_mask = true, .has_lse = true}, // without a plan
+    // without a plan
+    {DENSE, 2, {9}, {21}, HEADS(2, 1, 64), BF16, .has_custom_mask = true, .has_lse = true},
     {DENSE, 1, {9}, {21}, HEADS(2, 1, 64), BF16, .has_custom_mask = true, .is_mask_zero = true, .is_causal = true,
      .has_lse = true},
     {DENSE, 2, {12}, {70}, HEADS(2, 1, 64), BF16, .mask_kind = QK_MASK_BOOL, .has_lse = true, QUICK},
@@ -150,7 +154,8 @@ static const qni_attention_spec specs[] = {
     {DENSE, 1, {30}, {10}, HEADS(4, 2, 64), BF16, .has_sinks = true, .is_causal = true, .has_lse = true},
     {DENSE, 2, {12}, {43}, HEADS(4, 2, 64), BF16, .dropout = 0.5f, .has_lse = true, QUICK},
     {RAGGED, 2, {7, 3}, {40, 9}, HEADS(2, 1, 64), F16, .dropout = 0.1f, .is_causal = true},
-    {DENSE, 1, {1}, {1}, HEADS(2, 1, 128), BF16, .values = QNI_CASE_LOW, .has_lse = true, QUICK}, // E10
+    // E10
+    {DENSE, 1, {1}, {1}, HEADS(2, 1, 128), BF16, .values = QNI_CASE_LOW, .has_lse = true, QUICK},
     SOLE_KEYS(128, F16),
     SOLE_KEYS(64, F16),
     SOLE_KEYS(96, F16),
@@ -176,7 +181,8 @@ static const qni_attention_spec specs[] = {
     {PAGED, 2, {1, 30}, {310, 301}, HEADS(2, 1, 64), TYPES(QNI_F16, QNI_E4M3FNUZ, QNI_F16), .page = 8, RAMPS,
      .has_left = true, .left = 40},
     {PAGED, 1, {3}, {700}, HEADS(2, 1, 64), BF16, .page = 16, .chunk = 96, .splits = 3, RAMPS, .is_causal = true},
-    {PAGED, 2, {1, 2}, {700, 530}, HEADS(2, 1, 64), BF16, .page = 16, .chunk = -1, RAMPS, .is_causal = true}, // uncut
+    // uncut
+    {PAGED, 2, {1, 2}, {700, 530}, HEADS(2, 1, 64), BF16, .page = 16, .chunk = -1, RAMPS, .is_causal = true},
     {RAGGED, 2, {33, 3}, {350, 300}, HEADS(2, 1, 256), F16, RAMPS, .is_causal = true},
     {RAGGED, 2, {9, 20}, {310, 30}, HEADS(2, 1, 64), BF16, RAMPS, .has_custom_mask = true},
     // Of a tile of keys the first rows see the last one alone: key 127.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention on the CPU: the loop over work items, finished rows, the merge of chunks; and attention in plain C vectors.
+// Attention on the CPU: the loop over work items, finished rows, the merge of chunks; and attention
+// in plain C vectors.
 #define QN_LANES 4
 #include "attention_decode_simd.h"
 

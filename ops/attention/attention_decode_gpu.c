@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of a few queries over many keys on matrix cores: a decoding step, whose speed is memory's.
+// Attention of a few queries over many keys on matrix cores: a decoding step, whose speed is
+// memory's.
 //
 // Needs     as attention_tile_gpu.c; head dims up to 128; requests of up to FEW rows; FP8 of the
 //           target's usual kind
-// Tile      all rows of a request; each wave takes every WAVES-th tile of TILE keys of a chunk, and the waves' results are
-//           merged in the waves' order, so that bits do not depend on which wave was first
+// Tile      all rows of a request; each wave takes every WAVES-th tile of TILE keys of a chunk, and
+//           the waves' results are merged in the waves' order, so that bits do not depend on which
+//           wave was first
 // Launch    256 threads; as many workgroups as there are work items and heads of k, or fewer
-// LDS       places of a wave's values; at the end of a chunk the waves' results, some columns at once
-// Registers a tile of k and of v, as the matrix core takes them: keys are used once, so LDS would save no reading. A lane
-//           loads of each key that is its part's the elements of v that lie side by side, RUN d + n, and column d of the
-//           matrix core's tile n is that element: so v is transposed in the lane's own registers
+// LDS       places of a wave's values; at the end of a chunk the waves' results, some columns at
+//           once
+// Registers a tile of k and of v, as the matrix core takes them: keys are used once, so LDS would
+// save no reading. A lane
+//           loads of each key that is its part's the elements of v that lie side by side, RUN d +
+//           n, and column d of the matrix core's tile n is that element: so v is transposed in the
+//           lane's own registers
 // Edges     as attention_tile_gpu.c
 // Schedule  ask for k and v of a tile; scores, maxima, weights; o. Other waves compute meanwhile
 #define QK_DECODE 1
@@ -22,8 +27,8 @@ enum { PIECE_BYTES = PIECE * KV_BYTES, PIECE_WORDS = PIECE_BYTES < 4 ? 1 : PIECE
 enum { WORDS = sizeof(qd_mma_operand) / 4, FRAGMENT_KEYS = 2 * WORDS }; // a lane's, of QD_MMA_K
 static_assert(RUN == O_TILES, "column d of tile n is element RUN d + n");
 
-/** gfx11's operands are wanted twice, and NVIDIA has few registers a thread: there q stays in LDS, and k and v of a tile are
- *  not in registers at once. */
+/** gfx11's operands are wanted twice, and NVIDIA has few registers a thread: there q stays in LDS,
+ *  and k and v of a tile are not in registers at once. */
 #if defined(__GFX11__) || defined(__NVPTX__)
 constexpr bool is_tight = true;
 #else
@@ -68,11 +73,9 @@ QD_INLINE void fetch_keys(const part *p, uint32_t begin, tile *t) {
     QD_UNROLL for (uint32_t s = 0; s < S_TILES; s++) {
         const uint32_t key = begin + s * QD_MMA_KEYS + qd_mma_line();
         const char *k = (const char *)g->k.data + place_of_key(p, g, &g->k, key);
-        QD_UNROLL for (uint32_t c = 0; c < D / QD_MMA_K; c++) {
-            QD_UNROLL for (uint32_t i = 0; i < WORDS / 4; i++) {
+        QD_UNROLL for (uint32_t c = 0; c < D / QD_MMA_K; c++) QD_UNROLL
+            for (uint32_t i = 0; i < WORDS / 4; i++)
                 t->k[s][c][i] = ((const kv_piece *)k)[qd_min(qd_mma_piece(c, i), last)];
-            }
-        }
     }
 }
 
@@ -98,11 +101,9 @@ QD_INLINE void fetch_values(const part *p, uint32_t begin, tile *t) {
     if (qd_lane() < TILE)
         mine[qd_lane()] = place_of_key(p, g, &g->v, begin + qd_lane());
     qd_wave_barrier();
-    QD_UNROLL for (uint32_t f = 0; f < FRAGMENTS; f++) {
-        QD_UNROLL for (uint32_t i = 0; i < FRAGMENT_KEYS; i++) {
+    QD_UNROLL for (uint32_t f = 0; f < FRAGMENTS; f++) QD_UNROLL
+        for (uint32_t i = 0; i < FRAGMENT_KEYS; i++)
             t->v[f][i] = load_run((const char *)g->v.data + mine[value_key(f, i)], g->head_dim_vo);
-        }
-    }
     qd_wave_barrier(); // all have read, before the next tile's are written
 }
 
@@ -114,19 +115,17 @@ QD_INLINE void fetch_values(const part *p, uint32_t begin, tile *t) {
 /** The first wave's queries, which are all waves', into LDS. */
 QD_INLINE void put_queries(const wave *w) {
     QD_UNROLL for (uint32_t c = 0; is_tight && c < D / QD_MMA_K; c++) {
-        QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) {
+        QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++)
             if (qd_wave() == 0)
                 queries[c][i][qd_lane()] = w->q[c][i];
-        }
     }
     if (is_tight)
         qd_barrier();
 }
 
 QD_INLINE void get_queries(const wave *w, uint32_t c, qd_mma_operand q[QD_MMA_OWN]) {
-    QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) {
+    QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++)
         q[i] = is_tight ? queries[c][i][qd_lane()] : w->q[c][i];
-    }
 }
 
 QD_INLINE uint32_t widen_keys(kv_piece x, uint32_t word) {
@@ -138,17 +137,16 @@ QD_INLINE uint32_t widen_keys(kv_piece x, uint32_t word) {
 #endif
 }
 
-/** Pieces past the end of a head are zeros, as they are in q: what they are copies of may be an infinity. */
+/** Pieces past the end of a head are zeros, as they are in q: what they are copies of may be an
+ *  infinity. */
 QD_INLINE void clear_past_end(const part *p, tile *t) {
     const uint32_t pieces = reread(p->args)->head_dim_qk / 8;
     if (pieces == D / 8)
         return;
     QD_UNROLL for (uint32_t s = 0; s < S_TILES; s++) {
-        QD_UNROLL for (uint32_t c = 0; c < D / QD_MMA_K; c++) {
-            QD_UNROLL for (uint32_t i = 0; i < WORDS / 4; i++) {
+        QD_UNROLL for (uint32_t c = 0; c < D / QD_MMA_K; c++) QD_UNROLL
+            for (uint32_t i = 0; i < WORDS / 4; i++)
                 t->k[s][c][i] = qd_mma_piece(c, i) < pieces ? t->k[s][c][i] : (kv_piece)0;
-            }
-        }
     }
 }
 
@@ -158,9 +156,8 @@ QD_INLINE void multiply_keys(const wave *w, const tile *t, qd_mma_acc s[S_TILES]
         QD_UNROLL for (uint32_t c = 0; c < D / QD_MMA_K; c++) {
             qd_mma_operand keys, q[QD_MMA_OWN];
             get_queries(w, c, q);
-            QD_UNROLL for (uint32_t n = 0; n < WORDS; n++) {
+            QD_UNROLL for (uint32_t n = 0; n < WORDS; n++)
                 keys[n] = widen_keys(t->k[i][c][n / 4], n % 4);
-            }
             s[i] = qd_mma(QK_F16, keys, q, s[i]);
             pin();
         }
@@ -183,9 +180,8 @@ QD_INLINE void multiply_values(wave *w, const tile *t,
     QD_UNROLL for (uint32_t n = 0; n < O_TILES; n++) {
         QD_UNROLL for (uint32_t f = 0; f < FRAGMENTS; f++) {
             qd_mma_operand values;
-            QD_UNROLL for (uint32_t i = 0; i < WORDS; i++) {
+            QD_UNROLL for (uint32_t i = 0; i < WORDS; i++)
                 values[i] = pair_of(&t->v[f][2 * i], &t->v[f][2 * i + 1], n);
-            }
             w->o[n] = qd_mma(QK_F16, values, p[f], w->o[n]);
             pin();
         }
@@ -225,13 +221,11 @@ typedef struct total {
 
 QD_INLINE total add_up(uint32_t row) {
     total t = {tops[0][row], 0};
-    QD_UNROLL for (uint32_t i = 1; i < WAVES; i++) {
+    QD_UNROLL for (uint32_t i = 1; i < WAVES; i++)
         t.top = __builtin_fmaxf(t.top, tops[i][row]);
-    }
     const float base = __builtin_fmaxf(t.top, least);
-    QD_UNROLL for (uint32_t i = 0; i < WAVES; i++) {
+    QD_UNROLL for (uint32_t i = 0; i < WAVES; i++)
         t.sum += sums[i][row] * qd_exp2(tops[i][row] - base);
-    }
     return t;
 }
 
@@ -271,20 +265,17 @@ QD_INLINE void level(const part *p, wave *w) {
         if (qd_wave() == 0 && qd_mma_part() == 0 && w->rows[i].exists)
             factors[row] = finish(p, &w->rows[i], &t);
     }
-    QD_UNROLL for (uint32_t n = 0; n < O_TILES; n++) {
+    QD_UNROLL for (uint32_t n = 0; n < O_TILES; n++)
         w->o[n] *= qd_mma_spread(own);
-    }
 }
 
 /** Puts tiles first .. first + STEP - 1 of o into LDS. */
 QD_INLINE void put_columns(const wave *w, uint32_t first) {
     QD_UNROLL for (uint32_t e = 0; e < QD_MMA_ACC; e++) {
         const uint32_t row = qd_mma_query(qd_mma_own(e)), d = qd_mma_column(qd_mma_part(), e);
-        if (row < FEW) {
-            QD_UNROLL for (uint32_t n = 0; n < STEP; n++) {
+        if (row < FEW) QD_UNROLL
+            for (uint32_t n = 0; n < STEP; n++)
                 columns[qd_wave()][row][d * STEP + n] = w->o[first + n][e];
-            }
-        }
     }
 }
 
@@ -295,9 +286,8 @@ QD_INLINE void store_columns(const part *p, uint32_t first) {
         const uint32_t row = i / (LINES * STEP), column = i % (LINES * STEP);
         const uint32_t d = RUN * (column / STEP) + first + column % STEP;
         float sum = 0;
-        QD_UNROLL for (uint32_t wave = 0; wave < WAVES; wave++) {
+        QD_UNROLL for (uint32_t wave = 0; wave < WAVES; wave++)
             sum += columns[wave][row][column];
-        }
         sum *= factors[row];
         const row_place place = find_row(g, &p->request, p->index, p->kv_head, row);
         if (d >= g->head_dim_vo)

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoding where there are 16 vector registers of 8 lanes: AVX2. Included by attention_decode_simd.h.
+// Decoding where there are 16 vector registers of 8 lanes: AVX2. Included by
+// attention_decode_simd.h.
 //
-// A block is 4, 2 or 1 rows. k and v are read where they lie and become f32 in registers, for all rows of the block at once:
+// A block is 4, 2 or 1 rows. k and v are read where they lie and become f32 in registers, for all
+// rows of the block at once:
 //
-//   scores   8 / rows keys: k's elements are met by those of each row, 8 sums; their lanes are added for all 8 at once
+//   scores   8 / rows keys: k's elements are met by those of each row, 8 sums; their lanes are
+//            added for all 8 at once
 //   values   8 / rows vectors of elements of v: each is met by each row's weight, 8 sums
 //
-// Scores and weights are s[key][row], so a vector has lanes (key, row). FP8, heads that RoPE turns and rows that are no
-// multiple of 16 elements are packed first, as f32. bf16 comes apart into even and odd elements (simd.h): q is arranged so
-// before, o put in order after.
+// Scores and weights are s[key][row], so a vector has lanes (key, row). FP8, heads that RoPE turns
+// and rows that are no multiple of 16 elements are packed first, as f32. bf16 comes apart into even
+// and odd elements (simd.h): q is arranged so before, o put in order after.
 #ifndef QNI_ATTENTION_DECODE_NARROW_SIMD_H
 #define QNI_ATTENTION_DECODE_NARROW_SIMD_H
 
@@ -31,19 +34,22 @@ typedef struct block {
     float *o; // [BLOCK_ROWS][t->width]
 } block;
 
-/** Where a tile's keys or values lie. Past the last one its place again, for steps that are not full: nobody sees those. */
+/** Where a tile's keys or values lie. Past the last one its place again, for steps that are not
+ *  full: nobody sees those. */
 typedef struct places {
     const char *at[KEYS + SUMS];
 } places;
 
-/** What a step of keys reads, and asks for: the same rows of the tile after this one, as they lie in memory. */
+/** What a step of keys reads, and asks for: the same rows of the tile after this one, as they lie
+ *  in memory. */
 typedef struct reader {
     qni_dtype dtype;
     const char *const *at, *const *next;
     int64_t element_bytes; // of what is asked for
 } reader;
 
-/** Asks for a line to be in the second-level cache: the first holds no tile, and has few misses under way at a time. */
+/** Asks for a line to be in the second-level cache: the first holds no tile, and has few misses
+ *  under way at a time. */
 QN_INLINE void ask(const char *p) {
     __builtin_prefetch(p, 0, 2);
 }
@@ -188,7 +194,8 @@ static f32v weigh_block(tile *t, block *b, int64_t keys, f32v top) {
 
 // ---- values
 
-/** Adds a band of weighted values, keys from j on, to `pairs` times TWO elements of the block's rows. */
+/** Adds a band of weighted values, keys from j on, to `pairs` times TWO elements of the block's
+ *  rows. */
 QN_INLINE void add_elements(int rows, int pairs, const tile *t, float *o, const reader *v,
                             int64_t j, int64_t end, int64_t d) {
     f32v acc[BLOCK_ROWS][SUMS];

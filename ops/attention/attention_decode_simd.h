@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention on the CPU for requests of few rows, as in decoding: limited by the memory that keys and values come from.
+// Attention on the CPU for requests of few rows, as in decoding: limited by the memory that keys
+// and values come from.
 //
-// With rows in lanes most lanes would idle. attention_decode_narrow_simd.h has what 8 lanes do. With 4 and 16 a vector is
-// GROUP rows of four cells each:
+// With rows in lanes most lanes would idle. attention_decode_narrow_simd.h has what 8 lanes do.
+// With 4 and 16 a vector is GROUP rows of four cells each:
 //
-//   scores    lanes (row, cell): s += q[row][4c + i] * k[key][4c + i], k's four cells repeated for each row; the four
-//             lanes of a row are added for four keys at once, which gives lanes (row, key)
+//   scores    lanes (row, cell): s += q[row][4c + i] * k[key][4c + i], k's four cells repeated for
+//             each row; the four lanes of a row are added for four keys at once, which gives lanes
+//             (row, key)
 //   values    lanes are elements of v; a weight meets them all
 //
 // k and v are repacked as for tiles (attention_simd.h).
@@ -30,7 +32,8 @@ enum {
     AHEAD = 32                        // keys from one that is read in place to the one asked for
 };
 
-/** What the group's rows have before and while a chunk's keys are added; lanes are (row, anything). */
+/** What the group's rows have before and while a chunk's keys are added; lanes are (row,
+ *  anything). */
 typedef struct rows_state {
     f32v max, sum, scale;
     i32v first, end;
@@ -57,7 +60,8 @@ QN_INLINE f32v multiply_add(f32v acc, f32v a, f32v b) {
 #endif
 }
 
-// Within each four lanes: a0 b0 a1 b1; a2 b2 a3 b3; a0 a1 b0 b1; a2 a3 b2 b3; a2 a3 a0 a1; a1 a0 a3 a2.
+// Within each four lanes: a0 b0 a1 b1; a2 b2 a3 b3; a0 a1 b0 b1; a2 a3 b2 b3; a2 a3 a0 a1; a1 a0 a3
+// a2.
 #if QN_LANES == 16
 #define FOURS(name, a, b, i, j, k, l)                                                              \
     __builtin_shufflevector(a, b, (i), (j), (k), (l), (i) + 4, (j) + 4, (k) + 4, (l) + 4, (i) + 8, \
@@ -97,7 +101,8 @@ static void spread_q(const tile *t, int64_t row, cell *out) {
                 *out++ = t->q[(c + i) * ROWS + row + r];
 }
 
-/** Where keys first + j .. lie: packed, or in memory. Past the tile's last one, the last one again: not seen. */
+/** Where keys first + j .. lie: packed, or in memory. Past the tile's last one, the last one again:
+ *  not seen. */
 QN_INLINE void find_keys(const tile *t, uint32_t first, int64_t j, int64_t keys, bool is_direct,
                          const cell **rows) {
     const qk_attention_args *g = &t->p->args;
@@ -206,7 +211,8 @@ QN_INLINE f32v load_values(value_rows rows, int64_t d) {
     return (f32v)(__builtin_convertvector(even, u32v) | __builtin_convertvector(odd, u32v) << 16);
 }
 
-/** o = o * shrink + weights * values for elements d .. d + BLOCK - 1, of which `vectors` vectors exist. */
+/** o = o * shrink + weights * values for elements d .. d + BLOCK - 1, of which `vectors` vectors
+ *  exist. */
 QN_INLINE void decode_values(tile *t, int vectors, float *o, int64_t d, uint32_t first,
                              int64_t keys, f32v shrink, uint32_t ahead, bool is_direct) {
     f32v acc[GROUP][BLOCK_VECTORS];
@@ -230,7 +236,8 @@ QN_INLINE void decode_values(tile *t, int vectors, float *o, int64_t d, uint32_t
             put(o + r * t->width + d + v * QN_LANES, acc[r][v]);
 }
 
-/** Adds a tile's keys to the rows of one group, and asks for those that are `ahead` of them; 0: for none. */
+/** Adds a tile's keys to the rows of one group, and asks for those that are `ahead` of them; 0: for
+ *  none. */
 QN_INLINE void decode_keys(tile *t, rows_state *rows, const cell *q, float *o, uint32_t first,
                            int64_t keys, uint32_t ahead, bool is_direct) {
     const int64_t whole = round_up(keys, 2 * FOUR);
@@ -245,8 +252,8 @@ QN_INLINE void decode_keys(tile *t, rows_state *rows, const cell *q, float *o, u
         decode_values(t, 1, o, d, first, keys, shrink, ahead, is_direct);
 }
 
-/** Whether one group reads k and v where they are: then memory is read while there is arithmetic to do, which packing
- *  keeps apart. */
+/** Whether one group reads k and v where they are: then memory is read while there is arithmetic to
+ *  do, which packing keeps apart. */
 static bool is_direct(const tile *t) {
 #ifdef QN_BF16
     const qk_attention_args *g = &t->p->args;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every code of the FP8 kinds as key and as value of attention on simulated GPUs: a value comes out as it is, to the bit,
-// a key's score is the code's value.
+// Every code of the FP8 kinds as key and as value of attention on simulated GPUs: a value comes out
+// as it is, to the bit, a key's score is the code's value.
 #include "../../runtime/testing.h"
 #include "attention.h"
 
 #include <math.h>
 
-// A request for each code, of one key: all of its elements, and its value's, are that code. Requests of one row and of
-// more than the kernel for few rows takes: as many heads on the key's.
+// A request for each code, of one key: all of its elements, and its value's, are that code.
+// Requests of one row and of more than the kernel for few rows takes: as many heads on the key's.
 enum { CODES = 256, DIM = 8, HEADS = 17, COUNT = CODES * DIM, MOST = COUNT * HEADS };
 
 typedef struct setup {
@@ -46,8 +46,8 @@ static bool is_same(double want, float got) {
     return isfinite(want) ? want == (double)got : isnan(got) || want == (double)got;
 }
 
-/** Whether lse is the score's, x: off by as much as the logarithm's unit and back, and the roundings of a sum with gfx90a's
- *  headroom of 11 bits; the least code's score is 2^-17. */
+/** Whether lse is the score's, x: off by as much as the logarithm's unit and back, and the
+ *  roundings of a sum with gfx90a's headroom of 11 bits; the least code's score is 2^-17. */
 static bool is_score(double x, float got) {
     if (isnan(x) || x == HUGE_VAL)
         return !isfinite(got);

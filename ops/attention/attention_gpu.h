@@ -1,37 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
-// What attention's kernels share with their launch code, on the host and on every device: the arguments, the schedule,
-// which keys a query sees. Plain C without builtins: CPU kernels use it as well. The definition takes types and
-// dropout's counter, and works out by itself what is seen and where it lies.
+// What attention's kernels share with their launch code, on the host and on every device: the
+// arguments, the schedule, which keys a query sees. Plain C without builtins: CPU kernels use it as
+// well. The definition takes types and dropout's counter, and works out by itself what is seen and
+// where it lies.
 //
-// How work is cut. The queries of a request and the query heads of one kv head are `rows`: row r is query r / group and
-// head kv_head * group + r % group, so that all rows of a tile share keys and values. A work item is a range of rows and
-// a range of keys of one request, for every kv head:
+// How work is cut. The queries of a request and the query heads of one kv head are `rows`: row r is
+// query r / group and head kv_head * group + r % group, so that all rows of a tile share keys and
+// values. A work item is a range of rows and a range of keys of one request, for every kv head:
 //
-//   for (id = workgroup; id < qk_attention_count(g) * g->num_kv_heads; id += workgroups)    kv head = id % num_kv_heads
+//   for (id = workgroup; id < qk_attention_count(g) * g->num_kv_heads; id += workgroups)
+//       the kv head is id % num_kv_heads
 //       qk_attention_find(g, id / g->num_kv_heads, &work)
-//       for each chunk of work.kv_begin .. work.kv_end (qk_attention_next_chunk; at least once, perhaps over no key)
-//           over the chunk's keys that any row of the tile sees (qk_attention_first_key, qk_attention_end_key)
-//           unsplit request: o and lse;   split: partial_o and partial_lse at qk_attention_partial()
+//       for each chunk of work.kv_begin .. work.kv_end (qk_attention_next_chunk; at least once,
+//       perhaps over no key)
+//           over the chunk's keys that any row of the tile sees
+//           (qk_attention_first_key, qk_attention_end_key)
+//           unsplit request: o and lse
+//           split request: partial_o and partial_lse at qk_attention_partial()
 //
-// A second kernel merges the chunks of split requests: for (id …; id < qk_attention_count_merges(g) * num_kv_heads; …)
-// qk_attention_find_merge, the chunks 0 .. qk_attention_chunks - 1 in order.
+// A second kernel merges the chunks of split requests, the chunks 0 .. qk_attention_chunks - 1 in
+// order:
+//
+//   for (id …; id < qk_attention_count_merges(g) * num_kv_heads; …) qk_attention_find_merge
 //
 // What a kernel must keep to:
 //
-// - Any number of rows up to 256 and any number of keys. One with smaller tiles loops over work.row_begin .. row_end.
-// - A row's arithmetic must not depend on what other rows share its tile, nor on where the tile begins: q_tile changes
-//   with the batch, and bits must not. So a lazy rescale decides for each row, and keys are grouped from the chunk's
-//   begin (kv_begin and n tiles), never from the first key that is seen. A tile that a row sees nothing of must leave
-//   the row's state as it is, to the bit.
-// - Masked scores are -infinity, and a maximum of -infinity must not meet itself in a subtraction. The least finite score
-//   wins over any mask.
-// - Nothing of a key or value beyond kv_len, or in a place of a page that is not in use, may reach the result: such
-//   memory holds NaNs. Zero times NaN is NaN, so clear values past the end, not just weights. Keys that only causality,
-//   a window or a mask hides may be read: their scores are replaced, whatever they are, and their values are finite.
-// - Scores are scaled in f32, after the product; q is not rounded again. Weights may be rounded to q's kind of 16 bits
-//   for the product with v, never the sum of weights.
-// - partial_o is o before v_scale and divided by the chunk's sum, partial_lse its base-2 log-sum-exp without sinks; no
-//   key seen: zeros and -infinity. Sinks enter once: at the end, or in the merge.
+// - Any number of rows up to 256 and any number of keys. One with smaller tiles loops over
+//   work.row_begin .. row_end.
+// - A row's arithmetic must not depend on what other rows share its tile, nor on where the tile
+//   begins: q_tile changes with the batch, and bits must not. So a lazy rescale decides for each
+//   row, and keys are grouped from the chunk's begin (kv_begin and n tiles), never from the first
+//   key that is seen. A tile that a row sees nothing of must leave the row's state as it is, to the
+//   bit.
+// - Masked scores are -infinity, and a maximum of -infinity must not meet itself in a subtraction.
+//   The least finite score wins over any mask.
+// - Nothing of a key or value beyond kv_len, or in a place of a page that is not in use, may reach
+//   the result: such memory holds NaNs. Zero times NaN is NaN, so clear values past the end, not
+//   just weights. Keys that only causality, a window or a mask hides may be read: their scores are
+//   replaced, whatever they are, and their values are finite.
+// - Scores are scaled in f32, after the product; q is not rounded again. Weights may be rounded to
+//   q's kind of 16 bits for the product with v, never the sum of weights.
+// - partial_o is o before v_scale and divided by the chunk's sum, partial_lse its base-2
+//   log-sum-exp without sinks; no key seen: zeros and -infinity. Sinks enter once: at the end, or
+//   in the merge.
 #ifndef QK_ATTENTION_GPU_H
 #define QK_ATTENTION_GPU_H
 
@@ -65,7 +76,8 @@ typedef struct qk_attention_work {
     uint32_t kv_begin, kv_end;   // whole chunks
 } qk_attention_work;
 
-/** A plan: this header, requests, work items, merges (kv_begin and kv_end unused). The device reads the same bytes. */
+/** A plan: this header, requests, work items, merges (kv_begin and kv_end unused). The device reads
+ *  the same bytes. */
 typedef struct qk_attention_schedule {
     uint32_t magic, num_requests, num_works, num_merges;
     int64_t qo_end, kv_end; // tokens, or entries of kv_indices, that tensors must have
@@ -167,7 +179,8 @@ QK_INLINE qk_attention_request qk_attention_get_request(const qk_attention_args 
         .kv_chunk = (int32_t)g->kv_chunk};
 }
 
-/** The rows of tile `tile` of a uniform request. The last come first: with causality they take longest. */
+/** The rows of tile `tile` of a uniform request. The last come first: with causality they take
+ *  longest. */
 QK_INLINE qk_attention_work qk_attention_uniform_rows(const qk_attention_args *g, uint32_t request,
                                                       uint32_t tile) {
     const uint32_t rows = g->qo_len * g->group, tiles = qk_attention_uniform_tiles(g);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cases of FlashInfer's grids of attention: a line is one of FlashInfer's calls; its axes are those of FlashInfer's
-// tests, with storage and masks beyond them. Values become the spec of a case, and tell what it costs.
+// The cases of FlashInfer's grids of attention: a line is one of FlashInfer's calls; its axes are
+// those of FlashInfer's tests, with storage and masks beyond them. Values become the spec of a
+// case, and tell what it costs.
 #ifndef QNI_ATTENTION_GRID_H
 #define QNI_ATTENTION_GRID_H
 
@@ -23,7 +24,8 @@ static const int32_t pages[] = {16, 5, 1};
 static const int32_t dims[][2] = {{64, 64},   {72, 72},   {80, 80},   {96, 96},  {112, 112},
                                   {128, 128}, {160, 160}, {192, 128}, {256, 256}};
 
-/** How rows lie in memory: side by side; at multiples of 16 bytes; heads and tokens exchanged; anywhere. */
+/** How rows lie in memory: side by side; at multiples of 16 bytes; heads and tokens exchanged;
+ *  anywhere. */
 typedef enum memory { PACKED, GAPS, SWAPPED, ODD } memory;
 
 /** Kinds of FP8 that depend on the target, among qni_dtype's. */
@@ -162,8 +164,8 @@ static inline qni_attention_spec make_spec(const place *p, const int *v) {
     return s;
 }
 
-/** Products of all requests, and what it takes to fill keys and values. The third's and the second's lengths come again
- *  in turn. */
+/** Products of all requests, and what it takes to fill keys and values. The third's and the
+ *  second's lengths come again in turn. */
 static inline double cost(const void *context, const int *v) {
     const place *p = context;
     const qni_attention_spec s = make_spec(p, v);

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// FlashInfer's grids of attention and merging on the CPU and on every simulated GPU of the build: each kernel that takes a
-// case is within its computed bound and within FlashInfer's tolerance, and gives the same bits twice.
+// FlashInfer's grids of attention and merging on the CPU and on every simulated GPU of the build:
+// each kernel that takes a case is within its computed bound and within FlashInfer's tolerance, and
+// gives the same bits twice.
 //
-// The full product of a line's axes (attention_grid.h) has millions of cases, so each line runs a covering sample
-// (../covering.h): any two values of two axes meet in some case. The CPU takes FlashInfer's sizes, simulated GPUs smaller
-// ones with the same remainders.
+// The full product of a line's axes (attention_grid.h) has millions of cases, so each line runs a
+// covering sample (../covering.h): any two values of two axes meet in some case. The CPU takes
+// FlashInfer's sizes, simulated GPUs smaller ones with the same remainders.
 //
-//   attention_grid_test [--all] [--target cpu|gfx942|…]    --all: FlashInfer's sizes on simulated GPUs too
+//   attention_grid_test [--all] [--target cpu|gfx942|…]
+//   --all: FlashInfer's sizes on simulated GPUs too
 #include "../../runtime/testing.h"
 #include "attention_grid.h"
 
@@ -44,7 +46,8 @@ enum { SHARDS = 3, WALKED = SHARDS };
 #endif
 static const job *current; // a child's
 
-/** Beside the kernel that a call would use, all others that take it run every so many cases of a child. */
+/** Beside the kernel that a call would use, all others that take it run every so many cases of a
+ *  child. */
 static bool is_choice_alone(int index) {
     return index / SHARDS % 4 != 0;
 }
@@ -104,7 +107,7 @@ static qn_status compare(void *context, qn_stream *stream, double *error, char *
                          size_t room) {
     const held *h = context;
     tally *t = current->tally;
-    qn_status st = qni_areas_compare(context, stream, error, detail, room);
+    const qn_status st = qni_areas_compare(context, stream, error, detail, room);
     if (st != QN_OK || !(*error <= 1))
         return st;
     t->bound = fmax(t->bound, *error);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention given what no caller should: plans that were cut, damaged or made for something else, numbers at the ends of
-// their types, tensors that reach around memory. Without QUERN_VALIDATE; on the CPU nothing outside the tensors may be
-// touched all the same. tests/attention_fuzz.c looks for more.
+// Attention given what no caller should: plans that were cut, damaged or made for something else,
+// numbers at the ends of their types, tensors that reach around memory. Without QUERN_VALIDATE; on
+// the CPU nothing outside the tensors may be touched all the same. tests/attention_fuzz.c looks for
+// more.
 #include "../op_test.h"
 #include "attention.h"
 
@@ -193,7 +194,8 @@ static void test_plan_numbers(void **) {
 enum { PAGE = 4, PAGES = 6 };
 static box indices;
 
-/** Three requests over pages: 2 queries and 7 keys, no query and 4 keys, 3 queries and 9 keys; entry 0 is nobody's. */
+/** Three requests over pages: 2 queries and 7 keys, no query and 4 keys, 3 queries and 9 keys;
+ *  entry 0 is nobody's. */
 static qn_attention_plan_args paged_args(void) {
     static const int32_t queries[] = {0, 2, 2, 5}, pages[] = {1, 3, 4, 7}, last[] = {3, 4, 1};
     qn_attention_plan_args a = plan_args();
@@ -212,7 +214,8 @@ static void make_pages(void *plan, int64_t bytes) {
     args.kv_indices = &indices.t, args.plan = plan, args.plan_bytes = bytes;
 }
 
-/** Each page of a request with queries, out of range by all ways; entries that nobody reads may hold anything. */
+/** Each page of a request with queries, out of range by all ways; entries that nobody reads may
+ *  hold anything. */
 static void test_pages(void **) {
     static const int32_t bad[] = {PAGES, -1, INT32_MAX, INT32_MIN, PAGES + 1000};
     static const int used[] = {1, 2, 4, 5, 6}, unused[] = {0, 3};
@@ -240,7 +243,8 @@ static void test_pages(void **) {
     assert_attention_refused(QN_E_INVALID, "kv_indices[1] is 0; accepted: 0 to -1");
 }
 
-/** Index arrays that plans are made from: none that falls, begins below 0 or ends past its tensor. */
+/** Index arrays that plans are made from: none that falls, begins below 0 or ends past its
+ *  tensor. */
 static void test_plan_indices(void **) {
     static const int32_t falling[] = {0, 2, 1, 5}, below[] = {-1, 3, 4, 7}, past[] = {1, 3, 4, 8},
                          too_long[] = {3, 5, 1}, none[] = {0, 4, 1}, negative[] = {3, 4, -1};
@@ -330,8 +334,9 @@ static void test_workspace_bytes(void **) {
     assert_int_equal(bytes, -5);
 }
 
-/** As many keys as can be, all in one place, of which a window leaves the last; the very last is a chunk of its own,
- *  and a step's places past it have no number in 31 bits. Few queries, and tiles. */
+/** As many keys as can be, all in one place, of which a window leaves the last; the very last is a
+ *  chunk of its own, and a step's places past it have no number in 31 bits. Few queries, and
+ *  tiles. */
 static void test_most_keys(void **) {
     static const int64_t lengths[] = {3, 300};
     for (int i = 0; i < 2; i++) {
@@ -364,7 +369,8 @@ static void test_most_keys(void **) {
     }
 }
 
-/** Heads of no elements have strides that nobody checks; their log-sum-exps are merged all the same. */
+/** Heads of no elements have strides that nobody checks; their log-sum-exps are merged all the
+ *  same. */
 static void test_merge_of_no_elements(void **) {
     MAKE(&v, QNI_F16, 2, 3, 1, 0);
     MAKE(&o, QNI_F16, 2, 1, 0);

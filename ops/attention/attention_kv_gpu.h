@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys and values of attention's matrix kernel on their way from memory to LDS. FP8 codes stay codes in registers until
-// they land: conversion is in pairs, and a pair of v^T is one of two keys at once, so that transposing costs nothing more.
+// Keys and values of attention's matrix kernel on their way from memory to LDS. FP8 codes stay
+// codes in registers until they land: conversion is in pairs, and a pair of v^T is one of two keys
+// at once, so that transposing costs nothing more.
 #ifndef QK_ATTENTION_KV_GPU_H
 #define QK_ATTENTION_KV_GPU_H
 
@@ -18,8 +19,8 @@ enum { PAIRS = TILE / 2 * PIECES / THREADS }; // of keys, whose piece of k and o
 /** What a thread moves to LDS. */
 typedef struct mover {
     uint32_t key, piece; // the first key, the piece of its row
-    uint32_t k_turn,
-        v_turn; // the piece's place in a row of k, the keys' in a row of v, as the first row turns it
+    /** The piece's place in a row of k, the keys' in a row of v, as the first row turns it. */
+    uint32_t k_turn, v_turn;
 } mover;
 
 /** k or v of a request's head, where its keys are one piece of memory. */
@@ -48,7 +49,8 @@ QD_INLINE QD_LDS uint8_t *v_at(uint32_t d, uint32_t byte) {
     return v_tile + d * V_ROW + (byte ^ (qd_mma_turn(d / V_ROWS_A_TURN) ^ d / 8) % V_PIECES * 16);
 }
 
-/** What this thread moves: a piece of the rows of four keys (PAIRS = 1: two), those of an even pair and the next. */
+/** What this thread moves: a piece of the rows of four keys (PAIRS = 1: two), those of an even pair
+ *  and the next. */
 QD_INLINE mover make_mover(void) {
     const uint32_t pair = qd_thread() / PIECES * PAIRS, piece = qd_thread() % PIECES;
     return (mover){.key = qd_mma_pair(pair),
@@ -61,16 +63,15 @@ QD_INLINE uint32_t key_of(uint32_t i) {
     return i / 2 * QD_MMA_NEXT_PAIR + i % 2 * QD_MMA_PAIR;
 }
 
-/** Asks for a tile of k or v, the keys from `begin` on. Keys past the end are the last one again, pieces past the end of
- *  a head its last one. */
+/** Asks for a tile of k or v, the keys from `begin` on. Keys past the end are the last one again,
+ *  pieces past the end of a head its last one. */
 QD_INLINE void fetch(const part *p, carrier *c, bool is_v, uint32_t begin) {
     const source *from = is_v ? &c->v : &c->k;
     if (c->is_whole && begin + TILE <= p->chunk_end) {
         const char *tile = from->begin + begin * (int64_t)from->row;
         const uint32_t first = qd_opaque(from->offset);
-        QD_UNROLL for (uint32_t i = 0; i < 2 * PAIRS; i++) {
+        QD_UNROLL for (uint32_t i = 0; i < 2 * PAIRS; i++)
             c->moving[i] = *(const kv_piece *)(tile + (first + key_of(i) * from->row));
-        }
         return;
     }
     const qk_attention_args *g = reread(p->args);
@@ -84,7 +85,8 @@ QD_INLINE void fetch(const part *p, carrier *c, bool is_v, uint32_t begin) {
     }
 }
 
-/** x; with FP8, whose conversion needs registers, what follows from it is computed where it is used. */
+/** x; with FP8, whose conversion needs registers, what follows from it is computed where it is
+ *  used. */
 QD_INLINE uint32_t anew(uint32_t x) {
     return QK_FP8 ? qd_opaque(x) : x;
 }
@@ -123,9 +125,8 @@ QD_INLINE void land_keys(const carrier *c, int kind) {
     qd_u32x4 pieces[2 * PAIRS];
     if (c->mover.piece >= c->k_pieces)
         return;
-    QD_UNROLL for (uint32_t i = 0; i < 2 * PAIRS; i++) {
+    QD_UNROLL for (uint32_t i = 0; i < 2 * PAIRS; i++)
         pieces[i] = widen_piece(kind, c->moving[i]);
-    }
     put_keys(c, pieces);
 }
 
@@ -143,9 +144,8 @@ QD_INLINE void land_values(const carrier *c, int kind) {
     const uint32_t turn = qd_opaque(c->mover.v_turn);
     QD_UNROLL for (uint32_t e = 0; e < 8; e++) {
         pairs keys;
-        QD_UNROLL for (uint32_t i = 0; i < PAIRS; i++) {
+        QD_UNROLL for (uint32_t i = 0; i < PAIRS; i++)
             keys[i] = widen_pair(kind, c->moving[2 * i], c->moving[2 * i + 1], e);
-        }
         const uint32_t byte = turn ^ qd_mma_turn(e / V_ROWS_A_TURN) % V_PIECES * 16;
         *(QD_LDS pairs *)(to + e * V_ROW + byte) = keys;
     }
@@ -158,8 +158,8 @@ QD_INLINE void land_as(const carrier *c, bool is_v, int kind) {
         land_keys(c, kind);
 }
 
-/** Puts into LDS what fetch() asked for. Each kind of FP8 has code of its own, of which all waves take the same; kinds of
- *  FNUZ that are not the target's own share theirs. */
+/** Puts into LDS what fetch() asked for. Each kind of FP8 has code of its own, of which all waves
+ *  take the same; kinds of FNUZ that are not the target's own share theirs. */
 QD_INLINE void land(const part *p, const carrier *c, bool is_v) {
     if (!QK_FP8 || p->kind == QD_FP8_USUAL)
         land_as(c, is_v, QD_FP8_USUAL);

@@ -24,7 +24,8 @@ static qn_status launch(qn_stream *stream, const qni_kernel_ref *kernel, int64_t
     return groups > 0 ? qni_launch(stream, kernel, grid, THREADS, args, bytes) : QN_OK;
 }
 
-/** Workgroups for `count` work items or merges: in a graph more may come, and no more than this are at work at once. */
+/** Workgroups for `count` work items or merges: in a graph more may come, and no more than this are
+ *  at work at once. */
 static int64_t count_groups(const qn_stream *stream, const qni_attention_problem *p,
                             uint32_t count) {
     const int64_t groups = (int64_t)count * p->args.num_kv_heads;

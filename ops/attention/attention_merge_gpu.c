@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Merging: a split request's chunks into o and lse; states that the caller has; and dropout's mask and random numbers.
+// Merging: a split request's chunks into o and lse; states that the caller has; and dropout's mask
+// and random numbers.
 //
 // Needs     nothing beyond vector instructions
-// Tile      a wave a row: lanes go along v's elements; states in order, so that the same bits come out always
+// Tile      a wave a row: lanes go along v's elements; states in order, so that the same bits come
+//           out always
 // Launch    256 threads; workgroups step through what is left
-// Source    FlashInfer's merge_states; AOTriton's debug_simulate_encoded_softmax, debug_fill_dropout_rng
+// Source    FlashInfer's merge_states; AOTriton's debug_simulate_encoded_softmax,
+//           debug_fill_dropout_rng
 #include "attention_any_gpu.h"
 #include "attention_row_gpu.h"
 
@@ -119,9 +122,8 @@ QD_KERNEL(THREADS) qk_attention_dropout(const qk_dropout_args g) {
                            row % queries * g.r_query + key;
         uint32_t words[4];
         qk_philox(g.common.dropout_seed, g.common.dropout_offset + i, words);
-        QD_UNROLL for (uint32_t k = 0; k < 4; k++) {
+        QD_UNROLL for (uint32_t k = 0; k < 4; k++)
             if (key + k < g.keys)
                 store_random(&g, at + k, words[k]);
-        }
     }
 }

@@ -2,20 +2,21 @@
 // The two products of attention on a wave's matrix core, the same interface on every target: scores
 // s[queries, keys] = q k^T, and o[queries, d] += p v.
 //
-// On AMD both are computed transposed. Everywhere a lane owns QD_MMA_OWN queries, whose maximum, sum and scale are scalars
-// of its own, of which the wave's other QD_MMA_PARTS - 1 parts hold other keys; and its scores are, packed, the second
-// product's operand with little or no movement between lanes. Operands of k and v lie in LDS in pieces of 16 bytes: a
-// row of k is one key, d contiguous; a row of v^T is one d, its keys in pairs in an order that suits the second
-// product (qd_mma_pair). A lane reads, of each QD_MMA_K elements of a row, the pieces that belong to its part.
+// On AMD both are computed transposed. Everywhere a lane owns QD_MMA_OWN queries, whose maximum,
+// sum and scale are scalars of its own, of which the wave's other QD_MMA_PARTS - 1 parts hold other
+// keys; and its scores are, packed, the second product's operand with little or no movement between
+// lanes. Operands of k and v lie in LDS in pieces of 16 bytes: a row of k is one key, d contiguous;
+// a row of v^T is one d, its keys in pairs in an order that suits the second product (qd_mma_pair).
+// A lane reads, of each QD_MMA_K elements of a row, the pieces that belong to its part.
 //
 //   target          instruction                 lanes  queries  keys  key of element e, in part p
 //   gfx90a, gfx94x  mfma 32x32x8 16-bit         64     32       32    8 (e / 4) + 4 p + e % 4
-//   gfx11           wmma 16x16x16 16-bit        32     16       16    2 e + p; operands wanted twice
+//   gfx11           wmma 16x16x16 16-bit        32     16       16    2 e + p; operands twice
 //   gfx12           wmma 16x16x16 16-bit        32     16       16    8 p + e
-//   sm_80           mma m16n8k16 16-bit         32     16       8     2 p + e % 2, of the lane's query e / 2
+//   sm_80           mma m16n8k16 16-bit         32     16       8     2 p + e % 2, query e / 2
 //
-// The columns of o, d, are numbered as the keys of s.
-// Sources: AMD's matrix instruction calculator, checked by the simulator's matrix tests; PTX ISA, mma.m16n8k16.
+// The columns of o, d, are numbered as the keys of s. Sources: AMD's matrix instruction calculator,
+// checked by the simulator's matrix tests; PTX ISA, mma.m16n8k16.
 #ifndef QK_ATTENTION_MMA_GPU_H
 #define QK_ATTENTION_MMA_GPU_H
 
@@ -91,8 +92,8 @@ QD_INLINE uint32_t qd_mma_column(uint32_t part, uint32_t e) {
 #endif
 }
 
-/** Pair i of a row of v^T, 4 bytes, holds keys qd_mma_pair(i) and qd_mma_pair(i) + QD_MMA_PAIR: the keys of one lane's
- *  scores stand side by side. */
+/** Pair i of a row of v^T, 4 bytes, holds keys qd_mma_pair(i) and qd_mma_pair(i) + QD_MMA_PAIR: the
+ *  keys of one lane's scores stand side by side. */
 QD_INLINE uint32_t qd_mma_pair(uint32_t i) {
 #if defined(__NVPTX__)
     return i / 16 * 32 + i % 4 * 8 + i / 4 % 4 * 2;
@@ -112,8 +113,8 @@ enum { QD_MMA_NEXT_PAIR = 8 };
 enum { QD_MMA_NEXT_PAIR = 2 };
 #endif
 
-/** What pieces of LDS change places by, so that lanes that read at once touch all banks: by a row's number on top of
- *  what the row's group of eight adds. */
+/** What pieces of LDS change places by, so that lanes that read at once touch all banks: by a row's
+ *  number on top of what the row's group of eight adds. */
 QD_INLINE uint32_t qd_mma_turn(uint32_t row) {
 #if defined(__NVPTX__)
     return row % 2 * 4; // eight lanes read four pieces of two rows
@@ -153,7 +154,8 @@ QD_INLINE uint32_t qd_mma_piece(uint32_t c, uint32_t i) {
                  : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1))
 #endif
 
-/** d += the lane's queries or weights `mine`, by `x` of k or v, over QD_MMA_K elements, f32 sums; is_f16 is constant. */
+/** d += the lane's queries or weights `mine`, by `x` of k or v, over QD_MMA_K elements, f32 sums;
+ *  is_f16 is constant. */
 QD_INLINE qd_mma_acc qd_mma(bool is_f16, qd_mma_operand x, const qd_mma_operand mine[QD_MMA_OWN],
                             qd_mma_acc acc) {
 #if defined(__NVPTX__)
@@ -194,7 +196,8 @@ QD_INLINE qd_mma_acc qd_mma(bool is_f16, qd_mma_operand x, const qd_mma_operand 
 
 // ---- between the products
 
-/** The value of the lane with the same queries in another part: of all of them, by steps 1, 2 … below QD_MMA_PARTS. */
+/** The value of the lane with the same queries in another part: of all of them, by steps 1, 2 …
+ *  below QD_MMA_PARTS. */
 QD_INLINE uint32_t qd_mma_other(uint32_t v, uint32_t step) {
 #if defined(__NVPTX__)
     return (uint32_t)__nvvm_shfl_sync_bfly_i32(0xFFFFFFFF, (int)v, (int)step, 31);
@@ -209,15 +212,13 @@ QD_INLINE uint32_t qd_mma_other(uint32_t v, uint32_t step) {
 }
 
 QD_INLINE float qd_mma_max(float v) {
-    QD_UNROLL for (uint32_t step = 1; step < QD_MMA_PARTS; step *= 2) {
+    QD_UNROLL for (uint32_t step = 1; step < QD_MMA_PARTS; step *= 2)
         v = __builtin_fmaxf(v, qd_as_f32(qd_mma_other(qd_as_u32(v), step)));
-    }
     return v;
 }
 QD_INLINE float qd_mma_sum(float v) {
-    QD_UNROLL for (uint32_t step = 1; step < QD_MMA_PARTS; step *= 2) {
+    QD_UNROLL for (uint32_t step = 1; step < QD_MMA_PARTS; step *= 2)
         v += qd_as_f32(qd_mma_other(qd_as_u32(v), step));
-    }
     return v;
 }
 
@@ -241,8 +242,8 @@ QD_INLINE qd_mma_acc qd_mma_turn4(qd_mma_acc s) {
 #endif
 }
 
-/** Two weights, none negative, as 16-bit values, the first low. On AMD bf16 is rounded to nearest, ties up: two additions,
- *  where ties to even would cost five instructions. */
+/** Two weights, none negative, as 16-bit values, the first low. On AMD bf16 is rounded to nearest,
+ *  ties up: two additions, where ties to even would cost five instructions. */
 QD_INLINE uint32_t qd_mma_pack(bool is_f16, float a, float b) {
     if (is_f16)
         return __builtin_bit_cast(uint32_t, (qd_f16x2){(_Float16)a, (_Float16)b});
@@ -253,8 +254,8 @@ QD_INLINE uint32_t qd_mma_pack(bool is_f16, float a, float b) {
 #endif
 }
 
-/** Four packed pairs of a query's weights, which follow each other in the order of its elements, as the second product's
- *  operand for as many keys as all parts have there: QD_MMA_K. */
+/** Four packed pairs of a query's weights, which follow each other in the order of its elements, as
+ *  the second product's operand for as many keys as all parts have there: QD_MMA_K. */
 QD_INLINE qd_mma_operand qd_mma_weights(const uint32_t packed[4]) {
 #if defined(__GFX11__)
     const bool odd = qd_mma_part();
@@ -272,7 +273,8 @@ QD_INLINE qd_mma_operand qd_mma_weights(const uint32_t packed[4]) {
 
 // ---- results
 
-// Of a tile of o a lane stores, for each of its queries, QD_MMA_RUNS runs of QD_MMA_RUN consecutive d.
+// Of a tile of o a lane stores, for each of its queries, QD_MMA_RUNS runs of QD_MMA_RUN consecutive
+// d.
 #if defined(__NVPTX__)
 enum { QD_MMA_RUN = 2, QD_MMA_RUNS = 1 };
 typedef qd_f32x2 qd_mma_run;
@@ -284,8 +286,8 @@ enum { QD_MMA_RUN = 8, QD_MMA_RUNS = 1 };
 typedef qd_f32x8 qd_mma_run;
 #endif
 
-/** Run r of a query, which begins at d = QD_MMA_RUN (QD_MMA_RUNS part + r). The parts exchange elements for it: all lanes
- *  take part. */
+/** Run r of a query, which begins at d = QD_MMA_RUN (QD_MMA_RUNS part + r). The parts exchange
+ *  elements for it: all lanes take part. */
 QD_INLINE qd_mma_run qd_mma_get_run(qd_mma_acc o, uint32_t own, uint32_t r) {
 #if defined(__NVPTX__)
     (void)r;

@@ -3,11 +3,14 @@
 //
 // Twelve sums, two vectors and what all their lanes meet are 15 registers:
 //
-//   scores   STEP keys for two vectors of rows: k's elements are met by q's            s[key][row] += q[c][row] * k[key][c]
-//   values   STEP rows for two vectors of elements of v: weights are met by values      o[row][d] += s[key][row] * v[key][d]
+//   scores   STEP keys for two vectors of rows: k's elements are met by q's:
+//            s[key][row] += q[c][row] * k[key][c]
+//   values   STEP rows for two vectors of elements of v: weights are met by values:
+//            o[row][d] += s[key][row] * v[key][d]
 //
-// v stands in blocks of SIDE elements of all keys, as lines of rows would meet in few sets of the cache. Each SIDE rows take the
-// keys up to the last one that any of them sees: what is left out would have weight zero.
+// v stands in blocks of SIDE elements of all keys, as lines of rows would meet in few sets of the
+// cache. Each SIDE rows take the keys up to the last one that any of them sees: what is left out
+// would have weight zero.
 #ifndef QNI_ATTENTION_NARROW_SIMD_H
 #define QNI_ATTENTION_NARROW_SIMD_H
 
@@ -58,7 +61,8 @@ QN_INLINE void score_step(tile *t, int64_t row, uint32_t first, int64_t j, bool 
     }
 }
 
-/** Of a tile's keys, how many SIDE rows from `row` on take. Rows see no less the further they are. */
+/** Of a tile's keys, how many SIDE rows from `row` on take. Rows see no less the further they
+ *  are. */
 static int64_t count_keys(const tile *t, int64_t row, uint32_t first, int64_t keys) {
     const int64_t last = row + SIDE < t->count ? row + SIDE - 1 : t->count - 1;
     const int64_t seen = (int64_t)t->end[last] - first;

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans: requests cut into work items, on the host, from lengths alone.
 //
-// A request's keys are cut by its own lengths, so that its bits do not depend on the batch. Chunks of 256 for up to 16
-// queries: 4 KiB of partial results for each 128 KiB of cache read (head_dim 128, bf16, group 4), and B=1 with 4096 keys
-// and 8 kv heads still makes 128 work items. Of 2048 up to 256 queries; more queries make tiles enough without. Longer
-// chunks where there would be more than 64: work items enough, and partial results no longer grow with the keys.
+// A request's keys are cut by its own lengths, so that its bits do not depend on the batch. Chunks
+// of 256 for up to 16 queries: 4 KiB of partial results for each 128 KiB of cache read (head_dim
+// 128, bf16, group 4), and B=1 with 4096 keys and 8 kv heads still makes 128 work items. Of 2048 up
+// to 256 queries; more queries make tiles enough without. Longer chunks where there would be more
+// than 64: work items enough, and partial results no longer grow with the keys.
 //
-// With QUERN_BATCH_INVARIANT=1 keys are not cut: a query's bits must not depend on how many others its request has, and
-// a chunk that fits a token's would give a prompt more partial results than there is memory for.
+// With QUERN_BATCH_INVARIANT=1 keys are not cut: a query's bits must not depend on how many others
+// its request has, and a chunk that fits a token's would give a prompt more partial results than
+// there is memory for.
 #include "attention.h"
 
 #include <string.h>
@@ -153,7 +155,8 @@ static int64_t tiles_of(const qn_attention_plan_args *a, const qk_attention_requ
     return (r->qo_len * group_of(a) + tile - 1) / tile;
 }
 
-/** The largest tile that still fills the device, and of which the longest request fills more than half. */
+/** The largest tile that still fills the device, and of which the longest request fills more than
+ *  half. */
 static int64_t choose_tile(const qn_attention_plan_args *a, int64_t longest) {
     if (a->q_tile)
         return a->q_tile;

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The definition of attention for one row, in double precision, nothing rounded; and how far off a kernel may be.
+// The definition of attention for one row, in double precision, nothing rounded; and how far off a
+// kernel may be.
 //
-// With u = 2^-24, a kernel's score is off by delta = u (D + 8) sum |q_d k_d| + 16 u |x| (the product in f32 in any order, a
-// few roundings of the scaled score; tanh and ALiBi's slope are within a few units) and, rotated, by twice 2^-21 of
-// sum |q_d k_d|, the angles' error. So each weight e^(x - max) and their sum are off by a factor of at most 1 +- 2 delta
-// + 16 u (two scores, exp2), the quotient by twice that. Weights may be rounded to 16 bits of q's kind (u_p); f16 has
-// none below 2^-24, and f32's exp2 need give none below 2^-126. Sums over n keys add n u. All times sum p |v|. One visible
-// key, without a sink, has weight 1 exactly.
+// With u = 2^-24, a kernel's score is off by delta = u (D + 8) sum |q_d k_d| + 16 u |x| (the
+// product in f32 in any order, a few roundings of the scaled score; tanh and ALiBi's slope are
+// within a few units) and, rotated, by twice 2^-21 of sum |q_d k_d|, the angles' error. So each
+// weight e^(x - max) and their sum are off by a factor of at most 1 +- 2 delta + 16 u (two scores,
+// exp2), the quotient by twice that. Weights may be rounded to 16 bits of q's kind (u_p); f16 has
+// none below 2^-24, and f32's exp2 need give none below 2^-126. Sums over n keys add n u. All times
+// sum p |v|. One visible key, without a sink, has weight 1 exactly.
 //
-// Which keys are seen and where they lie is worked out here, not by what kernels share: else a fault there would be the
-// definition's, too.
+// Which keys are seen and where they lie is worked out here, not by what kernels share: else a
+// fault there would be the definition's, too.
 //
-// Sources: arXiv:1706.03762; FlashInfer's variants (soft cap, ALiBi, RoPE); doi:10.1145/2063384.2063405 (dropout).
+// Sources: arXiv:1706.03762; FlashInfer's variants (soft cap, ALiBi, RoPE);
+// doi:10.1145/2063384.2063405 (dropout).
 #include "attention.h"
 
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What attention's GPU kernels do to scores and to finished rows: soft cap, ALiBi, masks, dropout, sinks, outputs.
+// What attention's GPU kernels do to scores and to finished rows: soft cap, ALiBi, masks, dropout,
+// sinks, outputs.
 #ifndef QK_ATTENTION_ROW_GPU_H
 #define QK_ATTENTION_ROW_GPU_H
 
@@ -10,7 +11,8 @@
 
 constexpr float log2_e = 0x1.715476p+0f;
 
-/** Base-2 logarithm, off by 4u of it or 2u. Source: PTX ISA, lg2.approx; instruction set manuals, v_log_f32. */
+/** Base-2 logarithm, off by 4u of it or 2u. Source: PTX ISA, lg2.approx; instruction set manuals,
+ *  v_log_f32. */
 QD_INLINE float log2_of(float x) {
 #if defined(__NVPTX__)
     return __nvvm_lg2_approx_f(x);
@@ -19,8 +21,8 @@ QD_INLINE float log2_of(float x) {
 #endif
 }
 
-/** A kernel's arguments, which begin with these, on AMD read anew where they are needed: there are more of them than
- *  scalar registers. */
+/** A kernel's arguments, which begin with these, on AMD read anew where they are needed: there are
+ *  more of them than scalar registers. */
 QD_INLINE const qk_attention_args *reread(const qk_attention_args *g) {
 #if defined(__NVPTX__)
     return g;
@@ -108,8 +110,9 @@ QD_INLINE float drop_out(const qk_attention_args *g, const row_place *row, uint3
     return lane > g->dropout_threshold ? weight * g->dropout_scale : 0;
 }
 
-/** What a row's sum of weighted values is multiplied with, and its base-2 log-sum-exp: `max` and `sum` of the weights
- *  2^(x - max), sinks not yet in them. No key seen: sum is 0 and max -infinity. */
+/** What a row's sum of weighted values is multiplied with, and its base-2 log-sum-exp: `max` and
+ *  `sum` of the weights 2^(x - max), sinks not yet in them. No key seen: sum is 0 and max
+ *  -infinity. */
 typedef struct row_end {
     float factor, lse;
 } row_end;

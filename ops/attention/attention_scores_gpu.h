@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scores of a tile of keys on their way to weights, as a lane of attention's matrix kernels holds them.
+// Scores of a tile of keys on their way to weights, as a lane of attention's matrix kernels holds
+// them.
 #ifndef QK_ATTENTION_SCORES_GPU_H
 #define QK_ATTENTION_SCORES_GPU_H
 
@@ -28,7 +29,8 @@ QD_INLINE float transform(const qk_attention_args *g, const part *p, const row *
     return x == -__builtin_inff() ? x : __builtin_fmaxf(x * log2_e, least);
 }
 
-/** Every score of a tile becomes a base-2 one. Four elements a turn, from the front of rings: code that is long, once. */
+/** Every score of a tile becomes a base-2 one. Four elements a turn, from the front of rings: code
+ *  that is long, once. */
 QD_INLINE void transform_all(const part *p, const wave *w, uint32_t begin, qd_mma_acc s[S_TILES]) {
     const qk_attention_args *g = reread(p->args);
     QD_NO_UNROLL for (uint32_t t = 0; t < S_TILES; t++) {
@@ -40,9 +42,8 @@ QD_INLINE void transform_all(const part *p, const wave *w, uint32_t begin, qd_mm
             }
             front = qd_mma_turn4(front);
         }
-        QD_UNROLL for (uint32_t i = 1; i < S_TILES; i++) {
+        QD_UNROLL for (uint32_t i = 1; i < S_TILES; i++)
             s[i - 1] = s[i];
-        }
         s[S_TILES - 1] = front;
     }
 }
@@ -79,9 +80,8 @@ QD_INLINE void rise(wave *w, const float tops[QD_MMA_OWN]) {
         r->top = rises[i] ? tops[i] : r->top;
         r->sum *= factors[i];
     }
-    QD_UNROLL for (uint32_t n = 0; n < O_TILES; n++) {
+    QD_UNROLL for (uint32_t n = 0; n < O_TILES; n++)
         w->o[n] *= qd_mma_spread(factors);
-    }
 }
 
 enum {
@@ -96,9 +96,8 @@ QD_INLINE float score(const qd_mma_acc s[S_TILES], uint32_t own, uint32_t i) {
 
 QD_INLINE float largest(const qd_mma_acc s[S_TILES], uint32_t own) {
     float top = score(s, own, 0);
-    QD_UNROLL for (uint32_t i = 1; i < SCORES; i++) {
+    QD_UNROLL for (uint32_t i = 1; i < SCORES; i++)
         top = __builtin_fmaxf(top, score(s, own, i));
-    }
     return qd_mma_max(top);
 }
 
@@ -120,8 +119,9 @@ QD_INLINE void weigh_row(row *r, const qd_mma_acc s[S_TILES], uint32_t own, floa
     }
 }
 
-/** Far from 0 a product's rounding, which the fused multiplication would leave in the exponent, is more than weights may
- *  be off: the largest would not be 1. There scores are multiplied first, for each row by its own top. */
+/** Far from 0 a product's rounding, which the fused multiplication would leave in the exponent, is
+ *  more than weights may be off: the largest would not be 1. There scores are multiplied first, for
+ *  each row by its own top. */
 QD_INLINE void round_far_scores(qd_mma_acc s[S_TILES], float units[QD_MMA_OWN],
                                 const float tops[QD_MMA_OWN]) {
     float factors[QD_MMA_OWN];
@@ -135,9 +135,8 @@ QD_INLINE void round_far_scores(qd_mma_acc s[S_TILES], float units[QD_MMA_OWN],
     }
     if (!qd_ballot(any))
         return;
-    QD_UNROLL for (uint32_t t = 0; t < S_TILES; t++) {
+    QD_UNROLL for (uint32_t t = 0; t < S_TILES; t++)
         s[t] *= qd_mma_spread(factors);
-    }
 }
 
 QD_INLINE void weigh(wave *w, qd_mma_acc s[S_TILES], bool transforms,
@@ -149,13 +148,11 @@ QD_INLINE void weigh(wave *w, qd_mma_acc s[S_TILES], bool transforms,
     }
     if (!transforms)
         round_far_scores(s, units, tops);
-    QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) {
+    QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++)
         tops[i] -= HEADROOM;
-    }
     rise(w, tops);
-    QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) {
+    QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++)
         weigh_row(&w->rows[i], s, i, units[i], weights);
-    }
 }
 
 #endif

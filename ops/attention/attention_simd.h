@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention on the CPU, tile by tile: included by the files that compile it for their instructions.
 //
-// Lanes are rows (queries), so that a row's maximum and sum need no exchange between lanes. A tile has ROWS rows and
-// KEYS keys. Operands are repacked into cells: an f32, or with QN_BF16 a pair of bf16 that vdpbf16ps multiplies.
+// Lanes are rows (queries), so that a row's maximum and sum need no exchange between lanes. A tile
+// has ROWS rows and KEYS keys. Operands are repacked into cells: an f32, or with QN_BF16 a pair of
+// bf16 that vdpbf16ps multiplies.
 //
-//   q[c][row]   cell c of a row: elements c, or 2c and 2c + 1          k[key][c]   the same of a key
+//   q[c][row]   cell c of a row: elements c, or 2c and 2c + 1
+//   k[key][c]   cell c of a key
 //   s[key][row] scores, then weights                                   v[key or pair of keys][d]
 //   o[d][row]   sums of weighted values
 //
-// Both products take a vector of rows and a cell that all of them meet: s += q[c] * k[key][c], o += p[key] * v[key][d].
-// With 16 lanes there are 32 registers, and k's and v's cells are met by vectors of rows; else attention_narrow_simd.h has the
-// products. What is beyond the last key, head_dim or row is zero in q, k and v; a row that does not see a key has the score
-// -infinity. So a row's bits depend on nothing but its own keys, taken from the chunk's begin in tiles of KEYS.
+// Both products take a vector of rows and a cell that all of them meet: s += q[c] * k[key][c], o +=
+// p[key] * v[key][d]. With 16 lanes there are 32 registers, and k's and v's cells are met by
+// vectors of rows; else attention_narrow_simd.h has the products. What is beyond the last key,
+// head_dim or row is zero in q, k and v; a row that does not see a key has the score -infinity. So
+// a row's bits depend on nothing but its own keys, taken from the chunk's begin in tiles of KEYS.
 #ifndef QNI_ATTENTION_SIMD_H
 #define QNI_ATTENTION_SIMD_H
 
@@ -92,8 +95,8 @@ QN_INLINE f32v top_of(f32v a, f32v b) {
 #endif
 }
 
-/** 2^x for x up to 127: 2^0 is 1, of -infinity 0, of a NaN a NaN. Minimax with that, off by 2^-23.1 of it; for weights that become
- *  bf16 2^-18.4. */
+/** 2^x for x up to 127: 2^0 is 1, of -infinity 0, of a NaN a NaN. Minimax with that, off by 2^-23.1
+ *  of it; for weights that become bf16 2^-18.4. */
 QN_INLINE f32v weight_of(f32v x) {
 #ifdef QN_BF16
     static const float c[] = {1, 0x1.62e12cp-1f, 0x1.ec0378p-3f, 0x1.c9fc48p-5f, 0x1.3a02d2p-7f};
@@ -107,7 +110,8 @@ QN_INLINE f32v weight_of(f32v x) {
     const f32v r = _mm512_reduce_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     return _mm512_scalef_ps(polynomial_of(r, c, count), n);
 #else
-    // 1.5 * 2^23 rounds to an integer, which stands in the low bits of the sum, with the exponent's bias. Below 2^-126 is 0.
+    // 1.5 * 2^23 rounds to an integer, which stands in the low bits of the sum, with the exponent's
+    // bias. Below 2^-126 is 0.
     const f32v bounded = top_of(all_of(-126), x), magic = all_of(0x1.8p23f + 127);
     const f32v sum = bounded + magic, power = (f32v)((u32v)sum << 23);
     const f32v y = polynomial_of(bounded - (sum - magic), c, count) * power;
@@ -305,8 +309,8 @@ static void pack_v(tile *t, uint32_t first, int64_t keys) {
 
 // ---- scores
 
-/** Asks for the row of a key that comes later. To be spread over the arithmetic: all at once they would wait for each
- *  other, and memory would idle after. */
+/** Asks for the row of a key that comes later. To be spread over the arithmetic: all at once they
+ *  would wait for each other, and memory would idle after. */
 QN_INLINE void fetch(const tile *t, const qk_attention_rows *rows, uint32_t key, int64_t dim) {
     if (key >= (uint32_t)t->request->kv_len)
         return;
@@ -351,7 +355,8 @@ QN_INLINE f32v hide_key(const tile *t, f32v x, int32_t key, int64_t row) {
 }
 
 #if QN_LANES == 16
-/** Scores of VECTORS keys from j on, for `vectors` vectors of rows; into s, and their maximum into max. */
+/** Scores of VECTORS keys from j on, for `vectors` vectors of rows; into s, and their maximum into
+ *  max. */
 QN_INLINE void score_keys(tile *t, int vectors, uint32_t first, int64_t j, bool is_edge,
                           f32v *max) {
     f32v acc[VECTORS][VECTORS] = {};
@@ -406,8 +411,8 @@ static f32v drop_out(const tile *t, f32v weight, uint32_t key, int64_t row) {
     return weight;
 }
 
-/** Scores become weights 2^(x - max) in place, which are added to the rows' sums. What rows had before is to be
- *  multiplied with the result. */
+/** Scores become weights 2^(x - max) in place, which are added to the rows' sums. What rows had
+ *  before is to be multiplied with the result. */
 QN_INLINE f32v weigh(tile *t, int64_t row, uint32_t first, int64_t keys, f32v max) {
     const f32v old = at(t->max + row);
     const f32v top = top_of(old, max);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What attention's functions refuse and leave alone; plans; the published edge vectors, on the CPU. That kernels agree
-// with the definition, on every device, is families_test's to show.
+// What attention's functions refuse and leave alone; plans; the published edge vectors, on the CPU.
+// That kernels agree with the definition, on every device, is families_test's to show.
 #include "../op_test.h"
 #include "attention.h"
 
@@ -111,7 +111,8 @@ static void test_low_score(void **) {
     }
 }
 
-/** E23 and the custom mask: a boolean mask that all heads share, one of a dtype of its own, packed bits. */
+/** E23 and the custom mask: a boolean mask that all heads share, one of a dtype of its own, packed
+ *  bits. */
 static void test_masks(void **) {
     make_dense(QUERIES, KEYS);
     MAKE(&mask, QNI_U8, 1, 1, QUERIES, KEYS);
@@ -211,7 +212,8 @@ static int64_t workspace_of(int64_t queries, int64_t keys) {
     return bytes;
 }
 
-/** Nothing grows with queries times keys: long prompts need nothing, and a few queries 64 results each at most. */
+/** Nothing grows with queries times keys: long prompts need nothing, and a few queries 64 results
+ *  each at most. */
 static void test_workspace_is_small(void **) {
     const int64_t row = HEADS * (DIM + 1) * (int64_t)sizeof(float);
     assert_int_equal(workspace_of(1 << 20, 1 << 20), 0);
@@ -301,7 +303,8 @@ static void test_plan(void **) {
     free(plan);
 }
 
-/** E14: the boundaries of chunks come from the request's own lengths, whatever the batch and the splits. */
+/** E14: the boundaries of chunks come from the request's own lengths, whatever the batch and the
+ *  splits. */
 static void test_chunks(void **) {
     static const int32_t lens[] = {2000, 100, 700};
     static const int64_t splits[] = {0, 1, 2, 7};
@@ -450,7 +453,8 @@ static void test_dropout(void **) {
                    "dropout_p is -1");
 }
 
-/** The words are Philox's, in the order of keys, also where rows have gaps; as numbers they reach both ends. */
+/** The words are Philox's, in the order of keys, also where rows have gaps; as numbers they reach
+ *  both ends. */
 static void test_random_numbers(void **) {
     static const int32_t first[] = {0x6627E8D5, (int32_t)0xE169C58D, (int32_t)0xBC57AC4C,
                                     (int32_t)0x9B00DBD8};

@@ -1,19 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention on matrix cores, CDNA's, RDNA's and NVIDIA's: any mask, window and layout of f16 and bf16, and of FP8 caches.
+// Attention on matrix cores, CDNA's, RDNA's and NVIDIA's: any mask, window and layout of f16 and
+// bf16, and of FP8 caches.
 //
-// Needs     wave matrix instructions of 16-bit kinds; k and v of q's kind, or with QK_FP8 of any FP8 kind, then in the image
-//           of bf16 q of e4m3fn, e5m2 or the target's usual kind as well; head dims that are multiples of 8, at most
-//           QK_D; rows that begin at multiples of eight elements, 16 bytes or of FP8 8
-// Tile      128 rows (QK_D = 256: 64 on NVIDIA and gfx12, 32 on gfx11), of which a wave owns 16 (CDNA 32), by TILE keys
+// Needs     wave matrix instructions of 16-bit kinds; k and v of q's kind, or with QK_FP8 of any
+//           FP8 kind, then in the image of bf16 q of e4m3fn, e5m2 or the target's usual kind as
+//           well; head dims that are multiples of 8, at most QK_D; rows that begin at multiples of
+//           eight elements, 16 bytes or of FP8 8
+// Tile      128 rows (QK_D = 256: 64 on NVIDIA and gfx12, 32 on gfx11), of which a wave owns 16
+//           (CDNA 32), by TILE keys
 // Launch    256 threads; as many workgroups as there are work items and heads of k, or fewer
-// LDS       a tile of k, keys as rows, and one of v, transposed. 16-byte piece p of row r stands at p ^ qd_mma_turn(r), of
-//           v at p ^ qd_mma_turn(d) ^ d / 8, so that lanes that read and threads that transpose touch all banks
-// Registers q and o of the wave's rows; scores and weights of a tile; half of the next tile, on its way
-// Edges     keys past the end repeat the last one and are hidden; elements past a head's end are zeros; a tile that
-//           none of the wave's rows sees is skipped, and only one that not all see pays for hiding some
-// Schedule  put k into LDS, ask for v, meet; scores, maxima, weights; put v into LDS, ask for the next k, meet; o.
-//           A row's sum and o are scaled anew only when its maximum has risen by more than RISE: weights stay
-//           below 2^(RISE + HEADROOM), and each row decides for itself, so that bits do not depend on its neighbours
+// LDS       a tile of k, keys as rows, and one of v, transposed. 16-byte piece p of row r stands at
+//           p ^ qd_mma_turn(r), of v at p ^ qd_mma_turn(d) ^ d / 8, so that lanes that read and
+//           threads that transpose touch all banks
+// Registers q and o of the wave's rows; scores and weights of a tile; half of the next tile, on its
+// way
+// Edges     keys past the end repeat the last one and are hidden; elements past a head's end are
+//           zeros; a tile that none of the wave's rows sees is skipped, and only one that not all
+//           see pays for hiding some
+// Schedule  put k into LDS, ask for v, meet; scores, maxima, weights; put v into LDS, ask for the
+//           next k, meet; o. A row's sum and o are scaled anew only when its maximum has risen by
+//           more than RISE: weights stay below 2^(RISE + HEADROOM), and each row decides for
+//           itself, so that bits do not depend on its neighbours
 #include "attention_kv_gpu.h"
 #include "attention_scores_gpu.h"
 
@@ -157,9 +164,8 @@ QD_INLINE void take_work(const qk_attention_args *args, const qk_attention_work 
     clear_keys(&c);
     do {
         p.chunk_end = qk_attention_next_chunk(&p.request, p.chunk_begin, work->kv_end);
-        QD_NO_UNROLL for (uint32_t row = work->row_begin; row < work->row_end; row += ROWS) {
+        QD_NO_UNROLL for (uint32_t row = work->row_begin; row < work->row_end; row += ROWS)
             take_rows(&p, &c, row);
-        }
         p.chunk_begin = p.chunk_end;
     } while (p.chunk_begin < work->kv_end);
 }

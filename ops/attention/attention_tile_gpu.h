@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a workgroup and a lane of attention's matrix kernels hold, how large their tiles are, how a row begins.
+// What a workgroup and a lane of attention's matrix kernels hold, how large their tiles are, how a
+// row begins.
 #ifndef QK_ATTENTION_TILE_GPU_H
 #define QK_ATTENTION_TILE_GPU_H
 
@@ -18,8 +19,9 @@
 #endif
 
 enum { D = QK_D, THREADS = 256, WAVES = THREADS / QD_WAVE };
-/** Bits by which a row's maximum may rise unnoticed, and by which it is put below the largest score: gfx90a's matrix cores
- *  take f16's subnormals for zeros, so there weights go up to 2^15, and only those below 2^-25 of the largest are lost. */
+/** Bits by which a row's maximum may rise unnoticed, and by which it is put below the largest
+ *  score: gfx90a's matrix cores take f16's subnormals for zeros, so there weights go up to 2^15,
+ *  and only those below 2^-25 of the largest are lost. */
 #if QK_F16 && defined(__gfx90a__)
 enum { RISE = 4, HEADROOM = 11 };
 #else
@@ -72,8 +74,8 @@ typedef struct part {
 
 /** A row of queries that a lane owns. */
 typedef struct row {
-    float top,
-        sum; // of base-2 scores: the maximum less HEADROOM, lagging by RISE at most; this lane's keys' sum
+    float top;   // the maximum of base-2 scores less HEADROOM, lagging by RISE at most
+    float sum;   // over this lane's keys
     float scale; // of natural scores
     uint32_t query, head;
     bool exists;
@@ -172,9 +174,8 @@ QD_INLINE void begin_rows(const part *p, wave *w, uint32_t begin) {
         w->rows[i] = make_row(p, begin + qd_mma_query(i));
         load_query(p, w, i);
     }
-    QD_UNROLL for (uint32_t n = 0; n < O_TILES; n++) {
+    QD_UNROLL for (uint32_t n = 0; n < O_TILES; n++)
         w->o[n] = 0;
-    }
 }
 
 // ---- what is the same in all lanes
@@ -198,8 +199,8 @@ QD_INLINE qk_attention_work uniform_work(qk_attention_work w) {
                                UNIFORM(w.kv_begin), UNIFORM(w.kv_end)};
 }
 
-/** Whether a score of any row is more than the product times a positive number. Of all heads of the kv head, whichever
- *  a tile has, so that a row's bits do not depend on the others. */
+/** Whether a score of any row is more than the product times a positive number. Of all heads of the
+ *  kv head, whichever a tile has, so that a row's bits do not depend on the others. */
 QD_INLINE bool has_transform(const qk_attention_args *g, uint32_t kv_head) {
     bool has = g->soft_cap > 0 || g->pos_encoding != QK_POS_NONE || g->mask_kind != QK_MASK_NONE ||
                g->custom_mask;

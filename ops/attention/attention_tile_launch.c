@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses and launches attention's kernels on matrix cores: attention_tile_gpu.c, and attention_decode_gpu.c for requests
-// of few rows.
+// Chooses and launches attention's kernels on matrix cores: attention_tile_gpu.c, and
+// attention_decode_gpu.c for requests of few rows.
 #include "attention.h"
 
 #define KERNEL(d, types) {.image = "attention_" #d "_" #types, .entry = "qk_attention_tile"}
@@ -9,8 +9,9 @@ static const qni_kernel_ref kernels[][2][2] = {
     {{KERNEL(64, bf16), KERNEL(64, bf16_fp8)}, {KERNEL(64, f16), KERNEL(64, f16_fp8)}},
     {{KERNEL(128, bf16), KERNEL(128, bf16_fp8)}, {KERNEL(128, f16), KERNEL(128, f16_fp8)}},
     {{KERNEL(256, bf16), KERNEL(256, bf16_fp8)}, {KERNEL(256, f16), KERNEL(256, f16_fp8)}}};
-/** Of requests of few rows: by whether q is f16, by whether k and v are FP8. Which of the two kernels takes a request is
- *  decided by that request alone, so that its bits do not depend on its neighbours. */
+/** Of requests of few rows: by whether q is f16, by whether k and v are FP8. Which of the two
+ *  kernels takes a request is decided by that request alone, so that its bits do not depend on its
+ *  neighbours. */
 #define DECODE(types) {.image = "attention_decode_" #types, .entry = "qk_attention_decode"}
 static const qni_kernel_ref decode[2][2] = {{DECODE(bf16), DECODE(bf16_fp8)},
                                             {DECODE(f16), DECODE(f16_fp8)}};

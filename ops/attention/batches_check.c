@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks that a request's bits are the same alone and among others; with QUERN_BATCH_INVARIANT=1 a query's too, alone and
-// among its request's. Merging likewise.
+// Checks that a request's bits are the same alone and among others; with QUERN_BATCH_INVARIANT=1 a
+// query's too, alone and among its request's. Merging likewise.
 #include "attention_case.h"
 
 #include <stdlib.h>
@@ -11,7 +11,8 @@
 #define ALL_OF(dtype_name) .dtype = dtype_name, .dtype_kv = dtype_name, .dtype_o = dtype_name
 #define QUICK .is_quick = true
 
-/** The rows of a case that other cases have, too: a tensor for each row's o, then one for each lse. */
+/** The rows of a case that other cases have, too: a tensor for each row's o, then one for each
+ *  lse. */
 typedef struct common_rows {
     DLTensor *list;
     const DLTensor **pointers;
@@ -86,7 +87,8 @@ out:
 }
 
 // clang-format off: a request with what the others are like, a line
-/** Its keys reach over more than one chunk, others' rows over tiles of every size, and there are more of them than units. */
+/** Its keys reach over more than one chunk, others' rows over tiles of every size, and there are
+ *  more of them than units. */
 static const qni_attention_spec among_others[] = {
     {PAGED, .qo = {1, 70, 3}, .kv = {300, 90, 17}, HEADS(4, 1, 64), ALL_OF(QNI_BF16), .has_lse = true, QUICK},
     {PAGED, .qo = {2, 1, 5}, .kv = {530, 40, 6}, HEADS(4, 2, 128), ALL_OF(QNI_F16), .is_causal = true, .has_sinks = true,

@@ -26,7 +26,7 @@ const qni_op qni_op_gemm_pack = QN_OP("gemm_pack", pack_variants);
 static qn_status check_index(const qni_gemm_problem *p, const char *op, const int32_t *layout,
                              int64_t i) {
     constexpr int64_t tile = 128;
-    int32_t value = layout[i], first = layout[i / tile * tile];
+    const int32_t value = layout[i], first = layout[i / tile * tile];
     if (value < -1 || value >= p->groups)
         return QN_FAIL(QN_E_INVALID, "%s: group_layout[%ld] is %d, needs a group 0..%ld or -1", op,
                        (long)i, value, (long)p->groups - 1);
@@ -59,7 +59,7 @@ static qn_status check_entries(const qni_gemm_problem *p, const char *op, const 
             st = check_index(p, op, layout, i);
             continue;
         }
-        int64_t start = (end + p->m_alignment - 1) / p->m_alignment * p->m_alignment;
+        const int64_t start = (end + p->m_alignment - 1) / p->m_alignment * p->m_alignment;
         // An empty group may end where the one before it does.
         st = check_entry(p, op, i, layout[i], layout[i] == end ? end : start);
         end = layout[i];
@@ -68,7 +68,7 @@ static qn_status check_entries(const qni_gemm_problem *p, const char *op, const 
 }
 
 static qn_status validate_layout(const qni_gemm_problem *p, const char *op, qn_stream *stream) {
-    int64_t count = p->grouping == QN_GEMM_GROUPED_INDEX ? p->m : p->groups;
+    const int64_t count = p->grouping == QN_GEMM_GROUPED_INDEX ? p->m : p->groups;
     const int32_t *layout = nullptr;
     qn_status st = QN_OK;
     QN_TRY(qni_read_indices(stream, op, "group_layout", p->layout, count, &layout));

@@ -7,7 +7,8 @@
 
 #include <quern/gemm.h>
 
-/** A valid problem: gemm.c has checked every pointer, shape, stride and dtype. Strides in elements. */
+/** A valid problem: gemm.c has checked every pointer, shape, stride and dtype. Strides in
+ *  elements. */
 typedef struct qni_gemm_problem {
     qn_gemm_grouping grouping;
     qni_dtype dtype_a, dtype_b, dtype_d; // a and b both FP8 or both bf16
@@ -43,7 +44,8 @@ typedef struct qni_gemm_pack_problem {
 extern const qni_op qni_op_gemm, qni_op_gemm_pack;
 extern const qni_family qni_family_gemm;
 
-/** Checks the arguments and fills the problem. Messages begin with op. The stream's device holds all tensors. */
+/** Checks the arguments and fills the problem. Messages begin with op. The stream's device holds
+ *  all tensors. */
 qn_status qni_gemm_problem_set(qni_gemm_problem *problem, qn_stream *stream, const char *op,
                                const qn_gemm_args *args, qn_gemm_grouping grouping);
 
@@ -53,16 +55,17 @@ enum {
     QNI_GEMM_ROW_UNTOUCHED = -1, // d keeps what it holds
     QNI_GEMM_ROW_ZERO = -2,      // padding that becomes zero
 };
-/** The group of row m of slab `slab` (0 unless masked), or one of the above. Ids and ends that are out of
- *  range never lead outside the tensors: such rows are untouched. */
+/** The group of row m of slab `slab` (0 unless masked), or one of the above. Ids and ends that are
+ *  out of range never lead outside the tensors: such rows are untouched. */
 int64_t qni_gemm_row_group(const qni_gemm_problem *problem, int64_t slab, int64_t m);
 
 // ---- the definition (gemm_ref.c)
 
-/** d in double precision, before rounding to dtype_d. `d` is [slabs * m, n] contiguous, slabs = groups when
- *  masked, else 1; rows that the problem does not write are left alone. `bound` (same shape, may be null) gets
- *  how far a kernel that multiplies and adds in f32 may be from it, again before rounding to dtype_d. Host
- *  memory only; packed problems are not taken: the reference reads weights as they were. */
+/** d in double precision, before rounding to dtype_d. `d` is [slabs * m, n] contiguous, slabs =
+ *  groups when masked, else 1; rows that the problem does not write are left alone. `bound` (same
+ *  shape, may be null) gets how far a kernel that multiplies and adds in f32 may be from it, again
+ *  before rounding to dtype_d. Host memory only; packed problems are not taken: the reference reads
+ *  weights as they were. */
 void qni_gemm_ref(const qni_gemm_problem *problem, double *d, double *bound);
 
 // ---- packed weights (gemm_pack.c)
@@ -71,7 +74,8 @@ void qni_gemm_ref(const qni_gemm_problem *problem, double *d, double *bound);
 void qni_gemm_pack_tiles(const qn_device *device, int64_t *tile_n, int64_t *tile_k);
 /** The FP8 kind in which weights of `dtype` are packed for the device. */
 qni_dtype qni_gemm_pack_dtype(const qn_device *device, qni_dtype dtype);
-/** Where element [n, k] of a group's [packed_n, packed_k] bytes lies. This is the layouts' definition. */
+/** Where element [n, k] of a group's [packed_n, packed_k] bytes lies. This is the layouts'
+ *  definition. */
 int64_t qni_gemm_packed_offset(const qn_device *device, int64_t packed_k, int64_t n, int64_t k);
 /** The byte that stands for `byte` in the packed weights, where dtype_in becomes dtype_out. */
 uint8_t qni_gemm_pack_byte(qni_dtype dtype_in, qni_dtype dtype_out, uint8_t byte);

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gemm kernel with run-time bounds: any shape, strides, grouping and mix of types, on every target.
+// The gemm kernel with run-time bounds: any shape, strides, grouping and mix of types, on every
+// target.
 //
-// Needs     a matrix core: bf16, or with -DQK_FP8 the target's own kind of FP8 (gfx942, gfx950, gfx12)
+// Needs     a matrix core: bf16, or with -DQK_FP8 the target's own kind of FP8 (gfx942, gfx950,
+//           gfx12)
 // Tile      64 x 64 x 128; 4 waves as 2 x 2, each 32 x 32 = 2 x 2 tiles of gpu/tile.h
 // Launch    4 waves; grid = tiles_m * tiles_n (* groups when masked), n fastest
-// LDS       18 KiB: a's and b's tile of 128 k as FP8, 64 k as bf16, each row padded by eight elements; so that several
-//           workgroups share a compute unit, and one loads while another multiplies
-// Edges     rows and k past the end are zero in LDS and never read from memory; c is read only if given
-// FP8       without QK_FP8, and where a kind is not the target's, elements become bf16 on the way to LDS;
-//           gfx942 with QK_FP8 takes e4m3fn as e4m3fnuz of half the value, which the scale makes good
+// LDS       18 KiB: a's and b's tile of 128 k as FP8, 64 k as bf16, each row padded by eight
+//           elements; so that several workgroups share a compute unit, and one loads while another
+//           multiplies
+// Edges     rows and k past the end are zero in LDS and never read from memory; c is read only if
+//           given
+// FP8       without QK_FP8, and where a kind is not the target's, elements become bf16 on the way
+//           to LDS; gfx942 with QK_FP8 takes e4m3fn as e4m3fnuz of half the value, which the scale
+//           makes good
 // Sum       an f32 partial for each 128 of k, scaled, added to the f32 sum; bf16 operands: scale 1
 #include "fp8.h"
 #include "gemm_gpu.h"
@@ -58,7 +63,7 @@ QD_INLINE qd_u32x4 load_eight(const uint8_t *p, int64_t step, uint32_t count, ui
         if (i >= count)
             continue;
         const uint8_t *element = p + i * step;
-        uint32_t bits = size == 1 ? *element : *(const uint16_t *)element;
+        const uint32_t bits = size == 1 ? *element : *(const uint16_t *)element;
         out[i * size / 4] |= bits << (i * size % 4 * 8);
     }
     return out;
@@ -85,7 +90,7 @@ QD_INLINE chunk convert_fp8(qd_u32x2 codes, int type) {
 QD_INLINE chunk fetch(const operand *x, uint32_t row, uint32_t k) {
     if (row >= x->rows || k >= x->k)
         return 0;
-    uint32_t count = x->k - k;
+    const uint32_t count = x->k - k;
 #ifndef QK_FP8
     if (x->type == QK_BF16)
         return load_eight(x->base + row * x->row_bytes + k * x->k_bytes, x->k_bytes, count, 2);
@@ -96,13 +101,14 @@ QD_INLINE chunk fetch(const operand *x, uint32_t row, uint32_t k) {
     return convert_fp8(codes.xy, x->type);
 }
 
-/** Copies rows row..row+63, k..k+STAGE_K-1 to LDS. Neighbouring lanes go along the contiguous dimension. */
+/** Copies rows row..row+63, k..k+STAGE_K-1 to LDS. Neighbouring lanes go along the contiguous
+ *  dimension. */
 QD_INLINE void stage(QD_LDS uint8_t *lds, const operand *x, uint32_t row, uint32_t k) {
     constexpr uint32_t per_row = STAGE_K / CHUNK;
-    bool by_rows = !x->packed_k && x->k_bytes > 2;
+    const bool by_rows = !x->packed_k && x->k_bytes > 2;
     QD_NO_UNROLL for (uint32_t i = qd_thread(); i < TILE * per_row; i += THREADS) {
-        uint32_t r = by_rows || x->packed_k ? i % TILE : i / per_row;
-        uint32_t c = by_rows || x->packed_k ? i / TILE : i % per_row;
+        const uint32_t r = by_rows || x->packed_k ? i % TILE : i / per_row;
+        const uint32_t c = by_rows || x->packed_k ? i / TILE : i % per_row;
         *(QD_LDS chunk *)(lds + r * ROW_BYTES + c * sizeof(chunk)) =
             fetch(x, row + r, k + c * CHUNK);
     }
@@ -115,15 +121,16 @@ QD_INLINE fragment load_fragment(const QD_LDS uint8_t *lds, uint32_t row, uint32
 /** Adds the product of what is in LDS to this wave's 2 x 2 tiles. */
 QD_INLINE void multiply(qd_tile_acc part[WAVE_TILES][WAVE_TILES], uint32_t wave_n,
                         uint32_t wave_m) {
-    uint32_t row = qd_lane() % 16, k0 = FIRST_K(qd_lane());
+    const uint32_t row = qd_lane() % 16, k0 = FIRST_K(qd_lane());
     QD_UNROLL_BY(2) for (uint32_t k = 0; k < STAGE_K; k += QD_TILE_K) {
         fragment x[WAVE_TILES], y[WAVE_TILES];
         QD_UNROLL for (int i = 0; i < WAVE_TILES; i++) {
             x[i] = load_fragment(lds_b, wave_n + 16 * i + row, k0 + k);
             y[i] = load_fragment(lds_a, wave_m + 16 * i + row, k0 + k);
         }
-        QD_UNROLL for (int i = 0; i < WAVE_TILES; i++)
-            QD_UNROLL for (int j = 0; j < WAVE_TILES; j++) part[i][j] = MMA(x[i], y[j], part[i][j]);
+        QD_UNROLL for (int i = 0; i < WAVE_TILES; i++) QD_UNROLL
+            for (int j = 0; j < WAVE_TILES; j++)
+                part[i][j] = MMA(x[i], y[j], part[i][j]);
     }
 }
 
@@ -132,7 +139,7 @@ QD_INLINE float scale_of(const qk_gemm_args *g, uint32_t group, uint32_t m, uint
                          uint32_t kb) {
     if (!g->scale_a || m >= g->m)
         return 1.0f;
-    float a = g->scale_a[group * g->scale_a_group + m * g->scale_a_row + kb * g->scale_a_kb];
+    const float a = g->scale_a[group * g->scale_a_group + m * g->scale_a_row + kb * g->scale_a_kb];
     float b = g->scale_b[group * g->scale_b_group + n / 128 * g->scale_b_nb + kb];
 #if defined(QK_FP8) && defined(QD_HAS_FP8_FNUZ)
     b *= (g->type_a == QK_E4M3FN ? 2.0f : 1.0f) * (g->type_b == QK_E4M3FN ? 2.0f : 1.0f);
@@ -149,7 +156,7 @@ QD_INLINE void store(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t m
 }
 
 QD_INLINE operand operand_a(const qk_gemm_args *g, const qk_gemm_tile *tile) {
-    int size = g->type_a == QK_BF16 ? 2 : 1;
+    const int size = g->type_a == QK_BF16 ? 2 : 1;
     return (operand){.base = (const uint8_t *)g->a + tile->group * g->a_group * size,
                      .row_bytes = g->a_row * size,
                      .k_bytes = g->a_k * size,
@@ -159,7 +166,7 @@ QD_INLINE operand operand_a(const qk_gemm_args *g, const qk_gemm_tile *tile) {
 }
 
 QD_INLINE operand operand_b(const qk_gemm_args *g, const qk_gemm_tile *tile) {
-    int size = g->type_b == QK_BF16 ? 2 : 1;
+    const int size = g->type_b == QK_BF16 ? 2 : 1;
     return (operand){.base = (const uint8_t *)g->b + tile->group * g->b_group * size,
                      .row_bytes = g->b_n * size,
                      .k_bytes = g->b_k * size,
@@ -173,8 +180,8 @@ QD_KERNEL(THREADS) qk_gemm_any(const qk_gemm_args g) {
     qk_gemm_tile tile;
     if (!qk_gemm_find_tile(&g, qd_block() / g.tiles_n, TILE, &tile))
         return;
-    uint32_t n0 = qd_block() % g.tiles_n * TILE, lane = qd_lane();
-    uint32_t wave_n = qd_wave() % 2 * 32, wave_m = qd_wave() / 2 * 32;
+    const uint32_t n0 = qd_block() % g.tiles_n * TILE, lane = qd_lane();
+    const uint32_t wave_n = qd_wave() % 2 * 32, wave_m = qd_wave() / 2 * 32;
     operand a = operand_a(&g, &tile), b = operand_b(&g, &tile);
     qd_tile_acc acc[WAVE_TILES][WAVE_TILES] = {};
     for (uint32_t k = 0; k < g.k; k += BLOCK_K) {
@@ -187,16 +194,16 @@ QD_KERNEL(THREADS) qk_gemm_any(const qk_gemm_args g) {
             multiply(part, wave_n, wave_m);
         }
         QD_UNROLL for (int j = 0; j < WAVE_TILES; j++) {
-            uint32_t m = tile.row + wave_m + 16 * j + lane % 16;
-            float scale = scale_of(&g, tile.group, m, n0, k / BLOCK_K);
-            QD_UNROLL for (int i = 0; i < WAVE_TILES; i++) acc[i][j] =
-                __builtin_elementwise_fma(part[i][j], (qd_tile_acc)scale, acc[i][j]);
+            const uint32_t m = tile.row + wave_m + 16 * j + lane % 16;
+            const float scale = scale_of(&g, tile.group, m, n0, k / BLOCK_K);
+            QD_UNROLL for (int i = 0; i < WAVE_TILES; i++)
+                acc[i][j] = __builtin_elementwise_fma(part[i][j], (qd_tile_acc)scale, acc[i][j]);
         }
     }
     QD_UNROLL for (int j = 0; j < WAVE_TILES; j++) {
-        uint32_t m = tile.row + wave_m + 16 * j + lane % 16;
-        QD_UNROLL for (int i = 0; i < WAVE_TILES; i++)
-            QD_UNROLL for (int e = 0; e < QD_TILE_ACC; e++)
+        const uint32_t m = tile.row + wave_m + 16 * j + lane % 16;
+        QD_UNROLL for (int i = 0; i < WAVE_TILES; i++) QD_UNROLL
+            for (int e = 0; e < QD_TILE_ACC; e++)
                 store(&g, &tile, m, n0 + wave_n + 16 * i + qd_tile_row(lane, e), acc[i][j][e]);
     }
 }

@@ -24,8 +24,8 @@ static bool is_e4m3(qni_dtype dtype) {
 
 static qn_status check_scalars(const call *c) {
     const qn_gemm_args *args = c->args;
-    bool is_ends = c->grouping == QN_GEMM_GROUPED_ENDS;
-    bool is_masked = c->grouping == QN_GEMM_GROUPED_MASKED;
+    const bool is_ends = c->grouping == QN_GEMM_GROUPED_ENDS;
+    const bool is_masked = c->grouping == QN_GEMM_GROUPED_MASKED;
     if (args->b_is_packed != 0 && args->b_is_packed != 1)
         return QN_FAIL(QN_E_INVALID, "%s: b_is_packed is %d, needs 0 or 1", c->op,
                        args->b_is_packed);
@@ -50,7 +50,7 @@ static qn_status check_scalars(const call *c) {
 static qn_status check_call(const call *c) {
     if (!c->stream)
         return QN_FAIL(QN_E_INVALID, "%s: stream is null", c->op);
-    qn_status st = QNI_CHECK_STRUCT(c->op, "args", qn_gemm_args, c->args);
+    const qn_status st = QNI_CHECK_STRUCT(c->op, "args", qn_gemm_args, c->args);
     return st == QN_OK ? check_scalars(c) : st;
 }
 
@@ -58,7 +58,7 @@ static qn_status check_call(const call *c) {
 
 static qn_status check_ranks(call *c) {
     const qn_gemm_args *args = c->args;
-    bool is_dense = c->grouping == QN_GEMM_DENSE;
+    const bool is_dense = c->grouping == QN_GEMM_DENSE;
     c->rank_da = c->grouping == QN_GEMM_GROUPED_MASKED ? 3 : 2;
     c->rank_b = is_dense && !args->b_is_packed ? 2 : 3;
     QN_TRY(qni_check_tensor(c->stream, c->op, "d", args->d, c->rank_da));
@@ -77,7 +77,7 @@ static qn_status check_ranks(call *c) {
 }
 
 static qn_status check_inputs_dtype(const call *c, qni_dtype a, qni_dtype b) {
-    bool both_fp8 = is_e4m3(a) && is_e4m3(b), both_bf16 = a == QNI_BF16 && b == QNI_BF16;
+    const bool both_fp8 = is_e4m3(a) && is_e4m3(b), both_bf16 = a == QNI_BF16 && b == QNI_BF16;
     if (both_fp8 || both_bf16)
         return QN_OK;
     return QN_FAIL(QN_E_UNSUPPORTED,
@@ -128,11 +128,11 @@ static qn_status check_packed_b(const call *c, qni_gemm_problem *p) {
 static qn_status check_shapes(const call *c, qni_gemm_problem *p) {
     const qn_gemm_args *args = c->args;
     const int64_t *d = args->d->shape, *a = args->a->shape;
-    int last = c->rank_da - 1;
+    const int last = c->rank_da - 1;
     p->m = d[last - 1];
     p->n = d[last];
     p->k = a[last];
-    bool is_masked = c->grouping == QN_GEMM_GROUPED_MASKED;
+    const bool is_masked = c->grouping == QN_GEMM_GROUPED_MASKED;
     p->groups = c->grouping == QN_GEMM_DENSE ? 1 : is_masked ? d[0] : args->b->shape[0];
     p->is_packed = args->b_is_packed;
     const int64_t want_a[] = {is_masked ? p->groups : p->m, is_masked ? p->m : p->k, p->k};
@@ -160,18 +160,19 @@ static qn_status fail_strides(const call *c, const char *name, const DLTensor *t
                    qni_tensor_text(t, text, sizeof text), needs);
 }
 
-/** Strides of the last two dimensions, where a dimension of one element may carry any stride in the tensor:
- *  it is given the one that a contiguous matrix would have. Fails unless the columns (or, if `either`, the
- *  columns or the rows) are contiguous and the other dimension does not overlap itself. */
+/** Strides of the last two dimensions, where a dimension of one element may carry any stride in the
+ *  tensor: it is given the one that a contiguous matrix would have. Fails unless the columns (or,
+ *  if `either`, the columns or the rows) are contiguous and the other dimension does not overlap
+ *  itself. */
 static qn_status matrix_strides(const call *c, const char *name, const DLTensor *t, bool either,
                                 int64_t *row, int64_t *column) {
-    int last = t->ndim - 1;
-    int64_t rows = t->shape[last - 1], columns = t->shape[last];
+    const int last = t->ndim - 1;
+    const int64_t rows = t->shape[last - 1], columns = t->shape[last];
     int64_t r = qni_stride(t, last - 1), k = qni_stride(t, last);
     bool one_row = rows <= 1, one_column = columns <= 1;
     if (rows == 0 || columns == 0 || (one_column && one_row))
         r = columns, k = 1, one_row = true;
-    bool by_columns = one_column || k == 1, by_rows = one_row || r == 1;
+    const bool by_columns = one_column || k == 1, by_rows = one_row || r == 1;
     if (by_columns && (one_row || r >= columns)) {
         *row = one_row ? columns : r;
         *column = 1;
@@ -186,13 +187,14 @@ static qn_status matrix_strides(const call *c, const char *name, const DLTensor 
     return qni_check_alignment(c->op, name, t);
 }
 
-/** Stride of dimension 0 of a stack of matrices; 0 if t is one matrix. Slabs must not overlap if `disjoint`. */
+/** Stride of dimension 0 of a stack of matrices; 0 if t is one matrix. Slabs must not overlap if
+ *  `disjoint`. */
 static qn_status group_stride(const call *c, const char *name, const DLTensor *t, bool disjoint,
                               int64_t row, int64_t column, int64_t *group) {
     *group = t->ndim == 3 ? qni_stride(t, 0) : 0;
     if (t->ndim < 3 || t->shape[0] <= 1)
         return QN_OK;
-    int64_t extent = (t->shape[1] - 1) * row + (t->shape[2] - 1) * column + 1;
+    const int64_t extent = (t->shape[1] - 1) * row + (t->shape[2] - 1) * column + 1;
     if (*group < 0 || (disjoint && !qni_is_empty(t) && *group < extent))
         return fail_strides(c, name, t, "groups that do not overlap");
     return QN_OK;
@@ -253,18 +255,18 @@ static qn_status check_scales(const call *c, qni_gemm_problem *p) {
 
 // ---- what d must not share memory with
 
-/** c may be d itself or lie beside it, even column slices of one matrix; anything else that shares memory would
- *  be read after it was written. */
+/** c may be d itself or lie beside it, even column slices of one matrix; anything else that shares
+ *  memory would be read after it was written. */
 static qn_status check_c_apart(const call *c, const qni_gemm_problem *p) {
-    int64_t bytes = qni_dtype_bytes(p->dtype_d);
-    int64_t d_extent = ((p->m - 1) * p->d_row + p->n) * bytes;
-    int64_t c_extent = ((p->m - 1) * p->c_row + p->n) * bytes;
-    uintptr_t d = (uintptr_t)p->d, add = (uintptr_t)p->c;
+    const int64_t bytes = qni_dtype_bytes(p->dtype_d);
+    const int64_t d_extent = ((p->m - 1) * p->d_row + p->n) * bytes;
+    const int64_t c_extent = ((p->m - 1) * p->c_row + p->n) * bytes;
+    const uintptr_t d = (uintptr_t)p->d, add = (uintptr_t)p->c;
     if (p->m == 0 || p->n == 0 || d + (uintptr_t)d_extent <= add || add + (uintptr_t)c_extent <= d)
         return QN_OK;
     if (p->c_row == p->d_row || p->m == 1) {
-        int64_t gap = d < add ? (int64_t)(add - d) / bytes : (int64_t)(d - add) / bytes;
-        int64_t column = gap % p->d_row;
+        const int64_t gap = d < add ? (int64_t)(add - d) / bytes : (int64_t)(d - add) / bytes;
+        const int64_t column = gap % p->d_row;
         if (gap == 0 || (p->m > 1 && column >= p->n && column + p->n <= p->d_row))
             return QN_OK;
     }

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// GEMM with AVX2, FMA and F16C: f32, 6 rows by 16 columns in registers; packed weights decoded through f16.
+// GEMM with AVX2, FMA and F16C: f32, 6 rows by 16 columns in registers; packed weights decoded
+// through f16.
 //
 // Decoded FP8: a is multiplied by 2^8 and b divided by it, which changes no bit of a product.
 //
-// The bits of an e4m3 code without its sign, shifted to where f16 has exponent and mantissa, are the code's value divided
-// by 2^8 (e4m3fn) or 2^7 (e4m3fnuz), subnormals included; F16C reads them whatever the caller has told the processor
-// about subnormals. NaNs would become numbers: they are looked for, and panels that have any go the long way.
+// The bits of an e4m3 code without its sign, shifted to where f16 has exponent and mantissa, are
+// the code's value divided by 2^8 (e4m3fn) or 2^7 (e4m3fnuz), subnormals included; F16C reads them
+// whatever the caller has told the processor about subnormals. NaNs would become numbers: they are
+// looked for, and panels that have any go the long way.
 //
-// Bound   many rows: FMAs, 12 for 8 loads; one row: decoding, at 13 bytes of weights a nanosecond (Zen 4, 3.9 GHz)
+// Bound   many rows: FMAs, 12 for 8 loads; one row: decoding, at 13 bytes of weights a nanosecond
+//         (Zen 4, 3.9 GHz)
 #define LANES 8
 #define ROWS 6
 #define VECTORS 2
@@ -20,7 +23,8 @@ typedef struct quad {
     __m256 k[4];
 } quad;
 
-/** Eight columns of a packed line, of which gemm_pack.c has the order: pairs of k, those of four columns together. */
+/** Eight columns of a packed line, of which gemm_pack.c has the order: pairs of k, those of four
+ *  columns together. */
 static inline quad decode(__m256i codes) {
     const __m256i value = _mm256_set1_epi16((short)0xBF80);
     __m256i pairs =
@@ -33,7 +37,8 @@ static inline quad decode(__m256i codes) {
                    _mm256_cvtph_ps(_mm256_extracti128_si256(odd, 1))}};
 }
 
-/** What tells of NaNs: of e4m3fn the largest code without its sign, doubled; of e4m3fnuz the smallest as a number. */
+/** What tells of NaNs: of e4m3fn the largest code without its sign, doubled; of e4m3fnuz the
+ *  smallest as a number. */
 [[gnu::always_inline]] static inline __m256i mark_nans(__m256i marks, __m256i codes, bool is_fn) {
     return is_fn ? _mm256_max_epu8(marks, _mm256_add_epi8(codes, codes))
                  : _mm256_min_epi8(marks, codes);
@@ -109,7 +114,8 @@ static void decode_row(float *out, const uint8_t *codes) {
 
 static void load_a(void *out, const qni_gemm_block *a) {
     float *to = out;
-    bool is_plain = a->dtype == QNI_E4M3FN && a->k_stride == 1 && a->depth == QNI_GEMM_BLOCK_K;
+    const bool is_plain =
+        a->dtype == QNI_E4M3FN && a->k_stride == 1 && a->depth == QNI_GEMM_BLOCK_K;
     if (is_plain) {
         for (int64_t m = 0; m < a->rows; m++, to += QNI_GEMM_BLOCK_K)
             decode_row(to, (const uint8_t *)a->data + m * a->row_stride);
@@ -122,8 +128,8 @@ static void load_a(void *out, const qni_gemm_block *a) {
 
 // ---- one row: decoded in registers, used at once
 
-/** partial[64] = row b, of e4m3fnuz twice that; false if b holds a NaN. k in order, as in multiply_rows, so that the
- *  bits are the same. */
+/** partial[64] = row b, of e4m3fnuz twice that; false if b holds a NaN. k in order, as in
+ *  multiply_rows, so that the bits are the same. */
 [[gnu::always_inline]] static inline bool multiply_row(__m256 partial[8], const float *row,
                                                        const uint8_t *panel, const char *next,
                                                        bool is_fn) {
@@ -144,7 +150,8 @@ static void load_a(void *out, const qni_gemm_block *a) {
             for (int j = 0; j < 4; j++)
                 partial[i] =
                     _mm256_fmadd_ps(_mm256_broadcast_ss(row + j), weights.k[j], partial[i]);
-            // In turn, and the row read anew: all columns at once, and four of its values, do not fit the registers.
+            // In turn, and the row read anew: all columns at once, and four of its values, do not
+            // fit the registers.
             __asm__ volatile("" : "+x"(partial[i]), "+x"(marks), "+r"(row));
         }
     return !has_nan(marks, is_fn);
@@ -163,8 +170,8 @@ static void multiply_packed(float *sums, const void *a, const qni_gemm_block *b,
                             const char *next) {
     __m256 partial[8];
     const char *fetched = next ? next : b->data;
-    bool is_done = b->dtype == QNI_E4M3FN ? multiply_row(partial, a, b->data, fetched, true)
-                                          : multiply_row(partial, a, b->data, fetched, false);
+    const bool is_done = b->dtype == QNI_E4M3FN ? multiply_row(partial, a, b->data, fetched, true)
+                                                : multiply_row(partial, a, b->data, fetched, false);
     if (!is_done) {
         multiply_decoded(sums, a, b, scales, is_first);
         return;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// GEMM with AVX-512 BF16: e4m3 becomes bf16, which holds it exactly, and vdpbf16ps multiplies pairs along k.
+// GEMM with AVX-512 BF16: e4m3 becomes bf16, which holds it exactly, and vdpbf16ps multiplies pairs
+// along k.
 //
-// Needs      avx512f/bw/dq/vl, avx512_vbmi (vpermi2b looks 64 codes up in a table of 128), avx512_bf16
+// Needs      avx512f/bw/dq/vl, avx512_vbmi (vpermi2b looks 64 codes up in a table of 128),
+//            avx512_bf16
 // Registers  6 rows x 64 columns of f32 sums in 24, 4 for b, 1 for a
 // Decoded    a [rows][64 pairs], b [64 pairs][64 columns]; a pair is the bf16 of k and k + 1
 // Bound      gemm_ref.c; vdpbf16ps flushes subnormals in and out, of which e4m3 products have none
@@ -35,8 +37,8 @@ static void fill_tables(void) {
     static const qni_fp8 kinds[] = {QNI_FP8_E4M3FN, QNI_FP8_E4M3FNUZ};
     for (int kind = 0; kind < 2; kind++)
         for (int code = 0; code < 128; code++) {
-            float value = qni_fp8_decode(kinds[kind], (uint8_t)code);
-            uint32_t bits = __builtin_bit_cast(uint32_t, value);
+            const float value = qni_fp8_decode(kinds[kind], (uint8_t)code);
+            const uint32_t bits = __builtin_bit_cast(uint32_t, value);
             tables[kind].low[code] = (uint8_t)(bits >> 16);
             tables[kind].high[code] = (uint8_t)(bits >> 24);
         }
@@ -108,15 +110,16 @@ static inline uint64_t first_bits(int64_t count) {
     return count >= 64 ? ~UINT64_C(0) : count <= 0 ? 0 : (UINT64_C(1) << count) - 1;
 }
 
-/** 64 bytes along k of each of 16 rows, zero beyond the block's edges, transposed. Rows lie far apart, where the
- *  processor does not look ahead by itself: the next K-block's part is fetched meanwhile. */
+/** 64 bytes along k of each of 16 rows, zero beyond the block's edges, transposed. Rows lie far
+ *  apart, where the processor does not look ahead by itself: the next K-block's part is fetched
+ *  meanwhile. */
 static inline void load_along_k(__m512i r[16], const qni_gemm_block *x, int64_t row, int64_t k,
                                 int64_t bytes) {
-    uint64_t mask = first_bits((x->depth - k) * bytes);
+    const uint64_t mask = first_bits((x->depth - k) * bytes);
     const char *from = (const char *)x->data + (row * x->row_stride + k) * bytes;
 #pragma clang loop unroll(full)
     for (int64_t i = 0; i < 16; i++, from += x->row_stride * bytes) {
-        bool is_inside = row + i < x->rows && mask;
+        const bool is_inside = row + i < x->rows && mask;
         r[i] = is_inside ? _mm512_maskz_loadu_epi8(mask, from) : _mm512_setzero_si512();
         _mm_prefetch(from + QNI_GEMM_BLOCK_K * bytes, _MM_HINT_T1);
     }
@@ -161,7 +164,8 @@ static inline __m512i load_rows(const qni_gemm_block *x, int64_t row, int64_t k,
     return _mm512_maskz_loadu_epi8(first_bits((x->rows - row) * bytes), from);
 }
 
-/** r[i] holds 4 lanes of 16 rows at k + i: afterwards r[j] holds 4 lanes of 4 k of the rows 16 j.. */
+/** r[i] holds 4 lanes of 16 rows at k + i: afterwards r[j] holds 4 lanes of 4 k of the rows 16
+ *  j.. */
 static inline void exchange_lanes(__m512i r[4]) {
     __m512i a = _mm512_shuffle_i32x4(r[0], r[1], 0x44), b = _mm512_shuffle_i32x4(r[0], r[1], 0xEE);
     __m512i c = _mm512_shuffle_i32x4(r[2], r[3], 0x44), d = _mm512_shuffle_i32x4(r[2], r[3], 0xEE);
@@ -214,7 +218,7 @@ static void bf16_along_rows(uint32_t *out, int64_t stride, const qni_gemm_block 
 /** Whatever the type and strides. */
 static void load_pairs(uint32_t *out, int64_t stride, const qni_gemm_block *x, int64_t row,
                        int64_t k) {
-    bool is_bf16 = x->dtype == QNI_BF16;
+    const bool is_bf16 = x->dtype == QNI_BF16;
     if (x->k_stride != 1)
         (is_bf16 ? bf16_along_rows : fp8_along_rows)(out, stride, x, row, k);
     else
@@ -235,10 +239,11 @@ static inline void load_a_codes(const decoder *d, uint32_t *out, const void *cod
 
 static void load_a_fp8(uint32_t *out, const qni_gemm_block *a) {
     const decoder d = decoder_of(a->dtype);
-    uint64_t mask0 = first_bits(a->depth), mask1 = first_bits(a->depth - 64);
+    const uint64_t mask0 = first_bits(a->depth), mask1 = first_bits(a->depth - 64);
     for (int64_t m = 0; m < a->rows; m++, out += PAIRS) {
         const char *row = (const char *)a->data + m * a->row_stride;
-        // Rows lie pages apart, where the processor does not look ahead by itself: the next K-block's part.
+        // Rows lie pages apart, where the processor does not look ahead by itself: the next
+        // K-block's part.
         _mm_prefetch(row + 128, _MM_HINT_T1);
         _mm_prefetch(row + 192, _MM_HINT_T1);
         load_a_codes(&d, out, row, mask0);
@@ -247,7 +252,7 @@ static void load_a_fp8(uint32_t *out, const qni_gemm_block *a) {
 }
 
 static void load_a_bf16(uint32_t *out, const qni_gemm_block *a) {
-    size_t bytes = (size_t)a->depth * 2;
+    const size_t bytes = (size_t)a->depth * 2;
     for (int64_t m = 0; m < a->rows; m++, out += PAIRS) {
         memcpy(out, (const uint16_t *)a->data + m * a->row_stride, bytes);
         memset((char *)out + bytes, 0, PAIRS * 4 - bytes);
@@ -261,7 +266,7 @@ static void load_a_transposed(uint32_t *out, const qni_gemm_block *a) {
         for (int64_t k = 0; k < QNI_GEMM_BLOCK_K; k += 64) {
             load_pairs(&pairs[0][0], 64, a, m0, k);
             for (int64_t part = 0; part < 8; part++) {
-                int64_t m = m0 + part / 2 * 16, pair = part % 2 * 16;
+                const int64_t m = m0 + part / 2 * 16, pair = part % 2 * 16;
                 __m512i r[16];
                 for (int64_t i = 0; i < 16; i++)
                     r[i] = _mm512_load_si512(&pairs[pair + i][part / 2 * 16]);
@@ -326,7 +331,8 @@ static void load_b(void *out, const qni_gemm_block *b) {
     }
 }
 
-/** Up to 6 rows over the K-block; `rows` is a constant at each call, so that the sums stay in registers. */
+/** Up to 6 rows over the K-block; `rows` is a constant at each call, so that the sums stay in
+ *  registers. */
 [[gnu::always_inline]] static inline void multiply_rows(int rows, float *sums, const uint32_t *a,
                                                         const uint32_t *b, const float *scales,
                                                         bool is_first, fetch *next) {

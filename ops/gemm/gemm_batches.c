@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// A row's bits do not depend on what else is in the batch: check problems that have the first row in common.
+// A row's bits do not depend on what else is in the batch: check problems that have the first row
+// in common.
 #include "gemm_case.h"
 
-/** How operands are stored: batches of one form have their first row, and what it is multiplied by, in common. */
+/** How operands are stored: batches of one form have their first row, and what it is multiplied by,
+ *  in common. */
 typedef struct form {
     qni_dtype dtype;
     bool is_packed, a_transposed, b_transposed;
 } form;
 
-// Nine whole K-blocks and a broken one: the waves of gemm.fp8_decode take eight in a round. 1172 makes the first
-// group of QNI_ROWS_MIXED one of 127 rows.
+// Nine whole K-blocks and a broken one: the waves of gemm.fp8_decode take eight in a round. 1172
+// makes the first group of QNI_ROWS_MIXED one of 127 rows.
 enum { N = 130, K = 1172 };
 
 static qn_status reset_case(void *context, [[maybe_unused]] qn_stream *stream) {
@@ -94,8 +96,8 @@ qn_status qni_gemm_check_batches(qni_check_run *run) {
         {QNI_BF16, .a_transposed = true},
         {QNI_BF16, .a_transposed = true, .b_transposed = true},
     };
-    size_t count = qni_check_is_quick(run) ? 2 : sizeof forms / sizeof *forms;
-    qn_status st = QN_OK;
+    const size_t count = qni_check_is_quick(run) ? 2 : sizeof forms / sizeof *forms;
+    const qn_status st = QN_OK;
     for (size_t i = 0; i < count && st == QN_OK; i++) {
         QN_TRY(check_dense(run, &forms[i]));
         if (i < 2)

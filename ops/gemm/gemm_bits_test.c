@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A row's bits, kernel by kernel: on the CPU each kernel's do not depend on how many rows there are; on a GPU all
-// kernels that take a problem give the same. gemm_batches.c has what a plain call gives, in more batches.
+// A row's bits, kernel by kernel: on the CPU each kernel's do not depend on how many rows there
+// are; on a GPU all kernels that take a problem give the same. gemm_batches.c has what a plain call
+// gives, in more batches.
 #include "gemm_sim_case.h"
 
 enum { N = 200, K = 1172 };
@@ -15,7 +16,8 @@ static int open_gfx950(void **) {
     return open_device("sim:gfx950");
 }
 
-/** The first row's bits, of a case with `m` rows, by one kernel; false: it does not take the problem. */
+/** The first row's bits, of a case with `m` rows, by one kernel; false: it does not take the
+ *  problem. */
 static bool first_row(const qni_variant *variant, const qni_gemm_spec *spec, int64_t m,
                       uint32_t out[N]) {
     qni_gemm_case c;
@@ -23,7 +25,7 @@ static bool first_row(const qni_variant *variant, const qni_gemm_spec *spec, int
     qni_reason why;
     with_m.m = m;
     assert_int_equal(qni_gemm_case_create(&c, stream, &with_m, 7), QN_OK);
-    bool fits = qni_variant_fits(variant, device, &c.problem, &why);
+    const bool fits = qni_variant_fits(variant, device, &c.problem, &why);
     if (fits) {
         assert_int_equal(qni_gemm_case_reset(&c), QN_OK);
         assert_int_equal(variant->run(variant, stream, &c.problem), QN_OK);
@@ -46,7 +48,8 @@ static bool first_row(const qni_variant *variant, const qni_gemm_spec *spec, int
      .has_no_answer = true,                                                                        \
      __VA_ARGS__}
 
-/** Numbers of rows at which engines change their ways: few rows, register tiles and their rests, tiles. */
+/** Numbers of rows at which engines change their ways: few rows, register tiles and their rests,
+ *  tiles. */
 static void each_kernel_agrees_with_itself(void **) {
     static const qni_gemm_spec specs[] = {
         SPEC(QNI_E4M3FN, .is_packed = true),
@@ -73,8 +76,8 @@ static void each_kernel_agrees_with_itself(void **) {
         }
 }
 
-/** Each kernel on each number of rows, held to the first of them all; but for gemm.any, which turns FP8 into bf16 and runs
- *  where no other can. */
+/** Each kernel on each number of rows, held to the first of them all; but for gemm.any, which turns
+ *  FP8 into bf16 and runs where no other can. */
 static void all_kernels_agree(void **) {
     static const qni_gemm_spec specs[] = {SPEC(QNI_E4M3FNUZ, .is_packed = true),
                                           SPEC(QNI_E4M3FN, .is_packed = true)};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes problems for the checks: matrices with guards and gaps full of NaN, group layouts, the right answer.
+// Makes problems for the checks: matrices with guards and gaps full of NaN, group layouts, the
+// right answer.
 #include "gemm_case.h"
 
 #include "../fp8.h"
@@ -57,8 +58,8 @@ static int64_t matrix_at(const qni_gemm_matrix *x, int64_t g, int64_t row, int64
 }
 
 static uint16_t bf16_of(double value) {
-    float x = (float)value;
-    uint32_t bits = __builtin_bit_cast(uint32_t, x);
+    const float x = (float)value;
+    const uint32_t bits = __builtin_bit_cast(uint32_t, x);
     return (uint16_t)(isnan(x) ? 0x7FC0 : (bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
 
@@ -97,8 +98,9 @@ typedef struct form {
 /** All bytes 0xFF: NaN in every type but e4m3fnuz, where 0x80 is. */
 static qn_status matrix_create(qni_gemm_matrix *x, const qn_stream *stream, form f) {
     enum { GUARD = 256 }; // elements; a multiple keeps the first one aligned
-    int64_t inner = f.transposed ? f.rows : f.columns, outer = f.transposed ? f.columns : f.rows;
-    int64_t line = inner + (f.strided ? 5 : 0), slab = line * outer + (f.strided ? 3 : 0);
+    const int64_t inner = f.transposed ? f.rows : f.columns,
+                  outer = f.transposed ? f.columns : f.rows;
+    const int64_t line = inner + (f.strided ? 5 : 0), slab = line * outer + (f.strided ? 3 : 0);
     *x = (qni_gemm_matrix){.dtype = f.dtype, .origin = GUARD + (f.strided ? 3 : 0)};
     memcpy(x->shape, (int64_t[]){f.groups, f.rows, f.columns}, sizeof x->shape);
     memcpy(x->strides, (int64_t[]){slab, f.transposed ? 1 : line, f.transposed ? line : 1},
@@ -108,7 +110,7 @@ static qn_status matrix_create(qni_gemm_matrix *x, const qn_stream *stream, form
     if (!x->host)
         return QN_FAIL(QN_E_MEMORY, "gemm check: no memory for %ld bytes", (long)x->bytes);
     memset(x->host, f.dtype == QNI_E4M3FNUZ ? 0x80 : 0xFF, (size_t)x->bytes);
-    qn_status st = qn_malloc(stream->device, &x->device, x->bytes);
+    const qn_status st = qn_malloc(stream->device, &x->device, x->bytes);
     x->t = (DLTensor){.data = x->device,
                       .device = stream->device->id,
                       .ndim = f.rank,
@@ -142,9 +144,9 @@ static double smallest(qni_dtype dtype) {
 
 static double any_code(qni_dtype dtype, uint64_t *state) {
     for (;;) {
-        uint64_t bits = random_bits(state) >> 40;
-        double value = is_fp8(dtype) ? (double)qni_fp8_decode(fp8_kind(dtype), (uint8_t)bits)
-                                     : ldexp(random_normal(state), (int)(bits % 64) - 32);
+        const uint64_t bits = random_bits(state) >> 40;
+        const double value = is_fp8(dtype) ? (double)qni_fp8_decode(fp8_kind(dtype), (uint8_t)bits)
+                                           : ldexp(random_normal(state), (int)(bits % 64) - 32);
         if (!isnan(value))
             return value;
     }
@@ -158,7 +160,7 @@ static bool is_large_block(const qni_gemm_spec *spec, int64_t kb) {
 /** Element [row, k] of a (is_b: of b). */
 static double sample(const qni_gemm_spec *spec, bool is_b, int64_t k, uint64_t *state) {
     qni_dtype dtype = is_b ? spec->dtype_b : spec->dtype_a;
-    double normal = random_normal(state) * (is_fp8(dtype) ? 64 : 1);
+    const double normal = random_normal(state) * (is_fp8(dtype) ? 64 : 1);
     switch (spec->fill) {
     case QNI_FILL_POWERS:
         return ldexp(random_sign(state), (int)(random_bits(state) >> 62));
@@ -183,9 +185,9 @@ static double sample(const qni_gemm_spec *spec, bool is_b, int64_t k, uint64_t *
 
 /** A row's last whole K-block becomes its first one, in a with the sign changed. */
 static void cancel_row(qni_gemm_case *c, qni_gemm_matrix *x, bool is_b, int64_t g, int64_t row) {
-    int64_t last = (c->spec.k / 128 - 1) * 128;
+    const int64_t last = (c->spec.k / 128 - 1) * 128;
     for (int64_t k = 0; k < 128 && last > 0; k++) {
-        double value = matrix_get(x, matrix_at(x, g, row, k));
+        const double value = matrix_get(x, matrix_at(x, g, row, k));
         matrix_set(x, matrix_at(x, g, row, last + k), is_b ? value : -value);
     }
 }
@@ -198,14 +200,14 @@ static void fill_operand(qni_gemm_case *c, qni_gemm_matrix *x, bool is_b, uint64
             if (c->spec.fill == QNI_FILL_CANCEL)
                 cancel_row(c, x, is_b, g, row);
         }
-    int64_t k = is_b ? x->shape[2] - 1 : 0;
-    bool has_nan = c->spec.fill == QNI_FILL_NAN && (is_b || x->shape[1] > 1);
+    const int64_t k = is_b ? x->shape[2] - 1 : 0;
+    const bool has_nan = c->spec.fill == QNI_FILL_NAN && (is_b || x->shape[1] > 1);
     if (has_nan && !qni_is_empty(&x->t))
         matrix_set(x, matrix_at(x, x->shape[0] / 2, x->shape[1] / 2, k), NAN);
 }
 
 static double sample_scale(const qni_gemm_spec *spec, int64_t kb, uint64_t *state) {
-    int power = (int)(random_bits(state) >> 61) - 4;
+    const int power = (int)(random_bits(state) >> 61) - 4;
     switch (spec->fill) {
     case QNI_FILL_POWERS:
         return ldexp(1, power);
@@ -227,10 +229,10 @@ static void fill_scale(qni_gemm_case *c, qni_gemm_matrix *x, uint64_t *state) {
 
 /** c, by the rules of a weight or, where sums are exact, small whole numbers. */
 static void fill_c(qni_gemm_case *c, uint64_t *state) {
-    bool is_exact = c->spec.fill == QNI_FILL_POWERS;
+    const bool is_exact = c->spec.fill == QNI_FILL_POWERS;
     for (int64_t row = 0; row < c->c.shape[1]; row++)
         for (int64_t n = 0; n < c->c.shape[2]; n++) {
-            double value = random_normal(state) * 32;
+            const double value = random_normal(state) * 32;
             matrix_set(&c->c, matrix_at(&c->c, 0, row, n), is_exact ? rint(value) : value);
         }
 }
@@ -239,7 +241,7 @@ static void fill_c(qni_gemm_case *c, uint64_t *state) {
 
 static int64_t group_rows(const qni_gemm_spec *spec, int64_t g) {
     static const int64_t mixed[] = {0, 1, 127, 128, 129, 40};
-    bool is_masked = spec->grouping == QN_GEMM_GROUPED_MASKED;
+    const bool is_masked = spec->grouping == QN_GEMM_GROUPED_MASKED;
     if (spec->rows == QNI_ROWS_NONE)
         return 0;
     if (spec->rows == QNI_ROWS_FULL)
@@ -264,12 +266,12 @@ static int64_t count_rows(const qni_gemm_spec *spec) {
 
 static void fill_layout(qni_gemm_case *c) {
     const qni_gemm_spec *spec = &c->spec;
-    bool is_index = spec->grouping == QN_GEMM_GROUPED_INDEX;
+    const bool is_index = spec->grouping == QN_GEMM_GROUPED_INDEX;
     int64_t start = 0, at = c->layout.origin;
     for (int64_t m = 0; is_index && m < spec->m; m++)
         matrix_set(&c->layout, at + m, -1);
     for (int64_t g = 0; g < spec->groups; g++) {
-        int64_t rows = group_rows(spec, g);
+        const int64_t rows = group_rows(spec, g);
         for (int64_t m = 0; is_index && m < rows; m++)
             matrix_set(&c->layout, at + start + m, (double)g);
         if (!is_index)
@@ -283,10 +285,12 @@ static void fill_layout(qni_gemm_case *c) {
 
 static qn_status create_operands(qni_gemm_case *c, qn_stream *stream) {
     const qni_gemm_spec *s = &c->spec;
-    bool is_masked = s->grouping == QN_GEMM_GROUPED_MASKED, is_dense = s->grouping == QN_GEMM_DENSE;
-    int rank = is_masked ? 3 : 2, rank_b = is_dense ? 2 : 3;
-    int64_t slabs = is_masked ? s->groups : 1, kb = (s->k + 127) / 128, nb = (s->n + 127) / 128;
-    bool gaps = s->is_strided;
+    const bool is_masked = s->grouping == QN_GEMM_GROUPED_MASKED,
+               is_dense = s->grouping == QN_GEMM_DENSE;
+    const int rank = is_masked ? 3 : 2, rank_b = is_dense ? 2 : 3;
+    const int64_t slabs = is_masked ? s->groups : 1, kb = (s->k + 127) / 128,
+                  nb = (s->n + 127) / 128;
+    const bool gaps = s->is_strided;
     QN_TRY(matrix_create(&c->a, stream,
                          (form){rank, slabs, s->m, s->k, s->dtype_a, s->a_transposed, gaps}));
     QN_TRY(matrix_create(&c->b, stream,
@@ -296,7 +300,7 @@ static qn_status create_operands(qni_gemm_case *c, qn_stream *stream) {
     QN_TRY(matrix_create(&c->scale_a, stream, (form){rank, slabs, s->m, kb, QNI_F32, gaps, gaps}));
     QN_TRY(matrix_create(&c->scale_b, stream,
                          (form){rank_b, s->groups, nb, kb, QNI_F32, false, gaps}));
-    int64_t entries = s->grouping == QN_GEMM_GROUPED_INDEX ? s->m : s->groups;
+    const int64_t entries = s->grouping == QN_GEMM_GROUPED_INDEX ? s->m : s->groups;
     QN_TRY(matrix_create(&c->layout, stream, (form){1, 1, 1, entries, QNI_I32, false, false}));
     return QN_OK;
 }
@@ -321,7 +325,7 @@ static qn_status fill_all(qni_gemm_case *c, qn_stream *stream, uint64_t seed) {
 
 static void set_args(qni_gemm_case *c) {
     const qni_gemm_spec *s = &c->spec;
-    bool has_scales = is_fp8(s->dtype_a), is_masked = s->grouping == QN_GEMM_GROUPED_MASKED;
+    const bool has_scales = is_fp8(s->dtype_a), is_masked = s->grouping == QN_GEMM_GROUPED_MASKED;
     c->args = (qn_gemm_args){
         .struct_size = sizeof c->args,
         .d = &c->d.t,
@@ -352,7 +356,7 @@ static qn_status create_answer(qni_gemm_case *c) {
     host.scale_a = host.scale_a ? (float *)c->scale_a.host + c->scale_a.origin : nullptr;
     host.scale_b = host.scale_b ? (float *)c->scale_b.host + c->scale_b.origin : nullptr;
     host.layout = host.layout ? (int32_t *)c->layout.host + c->layout.origin : nullptr;
-    size_t count = (size_t)(c->d.shape[0] * c->d.shape[1] * c->d.shape[2]) + 1;
+    const size_t count = (size_t)(c->d.shape[0] * c->d.shape[1] * c->d.shape[2]) + 1;
     c->want = calloc(count, sizeof *c->want);
     c->bound = calloc(count, sizeof *c->bound);
     if (!c->want || !c->bound)
@@ -365,7 +369,7 @@ static qn_status create_answer(qni_gemm_case *c) {
 static qn_status pack(qni_gemm_case *c, qn_stream *stream) {
     const qni_gemm_spec *s = &c->spec;
     int64_t shape[3], nb = (s->n + 127) / 128, kb = (s->k + 127) / 128;
-    int rank = s->grouping == QN_GEMM_DENSE ? 2 : 3;
+    const int rank = s->grouping == QN_GEMM_DENSE ? 2 : 3;
     DLDataType dtype;
     QN_TRY(qn_gemm_packed_shape(stream->device, &c->b.t, shape, &dtype));
     qni_dtype kind = qni_gemm_pack_dtype(stream->device, s->dtype_b);
@@ -464,7 +468,7 @@ static double out_rounding(qni_dtype dtype) {
 }
 
 static double round_to(qni_dtype dtype, double x) {
-    float f = (float)x;
+    const float f = (float)x;
     return dtype == QNI_F32 ? (double)f
                             : (double)__builtin_bit_cast(float, (uint32_t)bf16_of((double)f) << 16);
 }
@@ -473,20 +477,20 @@ static double round_to(qni_dtype dtype, double x) {
 static double judge(const qni_gemm_case *c, double got, double want, double bound,
                     double *tolerance) {
     qni_dtype dtype = c->spec.dtype_d;
-    bool is_exact = c->spec.fill == QNI_FILL_POWERS;
+    const bool is_exact = c->spec.fill == QNI_FILL_POWERS;
     *tolerance = is_exact ? 0 : out_rounding(dtype) * fabs(want) + bound + 0x1p-133;
-    double rounded = round_to(dtype, want);
+    const double rounded = round_to(dtype, want);
     if (got == rounded || (isnan(got) && isnan(want)))
         return 0;
-    double error = fabs(got - want);
+    const double error = fabs(got - want);
     return is_exact ? INFINITY : error / *tolerance;
 }
 
 static void compare_row(qni_gemm_case *c, int64_t slab, int64_t m, worst *w) {
     for (int64_t n = 0; n < c->spec.n; n++) {
-        int64_t at = matrix_at(&c->d, slab, m, n), i = (slab * c->spec.m + m) * c->spec.n + n;
+        const int64_t at = matrix_at(&c->d, slab, m, n), i = (slab * c->spec.m + m) * c->spec.n + n;
         double got = matrix_get(&c->d, at), tolerance;
-        double error = judge(c, got, c->want[i], c->bound[i], &tolerance);
+        const double error = judge(c, got, c->want[i], c->bound[i], &tolerance);
         if (!(error <= w->error))
             *w = (worst){error, got, c->want[i], tolerance, slab, m, n};
         if (isnan(w->error))
@@ -496,7 +500,8 @@ static void compare_row(qni_gemm_case *c, int64_t slab, int64_t m, worst *w) {
 
 /** Puts back what the row held before the call, so that only changes that no row owns remain. */
 static void forget_row(qni_gemm_case *c, const void *before, int64_t slab, int64_t m) {
-    int64_t bytes = qni_dtype_bytes(c->spec.dtype_d), at = matrix_at(&c->d, slab, m, 0) * bytes;
+    const int64_t bytes = qni_dtype_bytes(c->spec.dtype_d),
+                  at = matrix_at(&c->d, slab, m, 0) * bytes;
     memcpy((char *)c->d.host + at, (const char *)before + at, (size_t)(c->spec.n * bytes));
 }
 
@@ -514,7 +519,8 @@ static int64_t row_group(const qni_gemm_case *c, int64_t slab, int64_t m) {
     return qni_gemm_row_group(&host, slab, m);
 }
 
-/** Fetches d, compares the rows that are somebody's, and then the rest with what was there before. */
+/** Fetches d, compares the rows that are somebody's, and then the rest with what was there
+ *  before. */
 static void compare_fetched(qni_gemm_case *c, const void *before, worst *w, int64_t *stray) {
     for (int64_t slab = 0; slab < c->d.shape[0]; slab++)
         for (int64_t m = 0; m < c->spec.m; m++) {

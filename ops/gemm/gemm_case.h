@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One made-up problem on a device with its right answer: what `quern check` and the tests run kernels on.
+// One made-up problem on a device with its right answer: what `quern check` and the tests run
+// kernels on.
 #ifndef QNI_GEMM_CASE_H
 #define QNI_GEMM_CASE_H
 
@@ -13,11 +14,13 @@ typedef enum qni_gemm_fill {
     QNI_FILL_LARGE,  // the largest FP8 values; sums near the end of f32 for bf16
     QNI_FILL_TINY,   // a is subnormal
     QNI_FILL_NAN,    // one NaN in a row of a, if there are several; one in a column of b
-    QNI_FILL_SPARSE, // one largest value in every other K-block, zeros and the smallest scale elsewhere
+    /** One largest value in every other K-block, zeros and the smallest scale elsewhere. */
+    QNI_FILL_SPARSE,
     QNI_FILL_NEGATIVE_ZERO, // a third of b is -0
     QNI_FILL_ANY,           // any code that is no NaN
-    // The last whole K-block is large and takes away what the first one gave: what remains is the small ones' sum and
-    // what rounding did to it on the way, which tells one order of sums from another even in bf16.
+    // The last whole K-block is large and takes away what the first one gave: what remains is the
+    // small ones' sum and what rounding did to it on the way, which tells one order of sums from
+    // another even in bf16.
     QNI_FILL_CANCEL,
 } qni_gemm_fill;
 
@@ -42,7 +45,8 @@ typedef struct qni_gemm_spec {
     bool has_no_answer; // nobody will compare: the case only runs
 } qni_gemm_spec;
 
-/** A matrix or a stack of them, in host memory and on the device, with guard elements all around. */
+/** A matrix or a stack of them, in host memory and on the device, with guard elements all
+ *  around. */
 typedef struct qni_gemm_matrix {
     DLTensor t; // on the device
     qni_dtype dtype;
@@ -71,12 +75,13 @@ void qni_gemm_case_destroy(qni_gemm_case *c);
 qn_status qni_gemm_case_reset(qni_gemm_case *c);
 /** Calls the op through its public function. */
 qn_status qni_gemm_case_call(qni_gemm_case *c);
-/** Largest error over tolerance of what d holds; more than 1, or NaN, is wrong, and detail says where. Also wrong:
- *  any byte changed that no row owns. */
+/** Largest error over tolerance of what d holds; more than 1, or NaN, is wrong, and detail says
+ *  where. Also wrong: any byte changed that no row owns. */
 qn_status qni_gemm_case_compare(qni_gemm_case *c, double *error, char *detail, size_t room);
 
-/** The first row's bits, in batches of many sizes and groupings (gemm_batches.c). What a case's matrices hold depends on
- *  the seed and the place alone, so that such batches have that row in common. */
+/** The first row's bits, in batches of many sizes and groupings (gemm_batches.c). What a case's
+ *  matrices hold depends on the seed and the place alone, so that such batches have that row in
+ *  common. */
 qn_status qni_gemm_check_batches(qni_check_run *run);
 
 #endif

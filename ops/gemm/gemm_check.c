@@ -49,7 +49,8 @@ static const qni_gemm_spec full_specs[] = {
     DENSE(34, 70, 140, FNUZ, FNUZ, BF), DENSE(34, 70, 140, FN, FNUZ, BF),
     DENSE(34, 70, 140, FNUZ, FN, F32), DENSE(34, 70, 140, FNUZ, FNUZ, BF, .is_packed = true),
     DENSE(34, 70, 140, FNUZ, FN, BF, .is_packed = true), DENSE(34, 70, 140, FN, FNUZ, BF, .is_packed = true),
-    // What matrix cores of the FNUZ kinds take from packed weights: whole, odd and broken K-blocks, edges of rows.
+    // What matrix cores of the FNUZ kinds take from packed weights: whole, odd and broken K-blocks,
+    // edges of rows.
     DENSE(1, 130, 512, FNUZ, FNUZ, BF, .is_packed = true), DENSE(127, 128, 256, FNUZ, FNUZ, BF, .is_packed = true),
     DENSE(129, 257, 640, FNUZ, FNUZ, F32, .is_packed = true), DENSE(257, 129, 1024, FNUZ, FNUZ, BF, .is_packed = true),
     DENSE(255, 60, 780, FNUZ, FNUZ, BF, .is_packed = true, .is_strided = true), DENSE(70, 140, 388, FNUZ, FNUZ, F32, .is_packed = true, .adds_c = true),
@@ -101,7 +102,8 @@ static const qni_gemm_spec full_specs[] = {
     GROUPED(MASKED, 5, 130, 40, 130, FN, FNUZ, .expected_m = 1000000), GROUPED(MASKED, 3, 33, 40, 130, BF, BF),
     GROUPED(MASKED, 4, 70, 40, 130, FN, FN, .rows = QNI_ROWS_NONE), GROUPED(MASKED, 4, 70, 40, 130, FN, FN, .rows = QNI_ROWS_FULL),
     GROUPED(MASKED, 5, 33, 40, 130, FN, FN, .is_strided = true, .a_transposed = true),
-    // Places far along each dimension: the ninth block of n, rows past 1024, more than 32 K-blocks, more groups than lanes.
+    // Places far along each dimension: the ninth block of n, rows past 1024, more than 32 K-blocks,
+    // more groups than lanes.
     DENSE(2, 1100, 140, FN, FN, BF), DENSE(2, 1100, 140, FN, FN, BF, .is_packed = true, .adds_c = true),
     DENSE(3, 1100, 256, FNUZ, FNUZ, F32, .is_packed = true), DENSE(2, 1100, 140, FN, FN, BF, .b_transposed = true),
     DENSE(2, 1100, 70, BF, BF, BF), DENSE(2, 1100, 70, BF, BF, F32, .b_transposed = true, .adds_c = true),
@@ -190,10 +192,10 @@ static void pack_case_destroy(pack_case *c, qn_device *device) {
 /** Every code there is, NaN and negative zero among them, and scales that differ. */
 static void fill_pack_case(pack_case *c, const qn_device *device) {
     const qni_gemm_pack_problem *p = &c->host;
-    int64_t scales = c->bytes[1] / 4;
+    const int64_t scales = c->bytes[1] / 4;
     for (int64_t i = 0; i < c->bytes[0]; i++)
         ((uint8_t *)p->b)[i] = (uint8_t)(i * 37 + i / 256);
-    float factor = p->dtype_in == p->dtype_out ? 1 : 2;
+    const float factor = p->dtype_in == p->dtype_out ? 1 : 2;
     for (int64_t i = 0; i < scales; i++) {
         ((float *)p->scale_b)[i] = (float)(i + 1) * 0.37f;
         c->want_scale[i] = p->scale_b[i] * factor;
@@ -201,8 +203,8 @@ static void fill_pack_case(pack_case *c, const qn_device *device) {
     for (int64_t g = 0; g < p->groups; g++)
         for (int64_t n = 0; n < p->n; n++)
             for (int64_t k = 0; k < p->k; k++) {
-                int64_t at = qni_gemm_packed_offset(device, p->packed_k, n, k);
-                uint8_t byte = ((const uint8_t *)p->b)[g * p->b_group + n * p->b_n + k];
+                const int64_t at = qni_gemm_packed_offset(device, p->packed_k, n, k);
+                const uint8_t byte = ((const uint8_t *)p->b)[g * p->b_group + n * p->b_n + k];
                 c->want[g * p->packed_n * p->packed_k + at] =
                     qni_gemm_pack_byte(p->dtype_in, p->dtype_out, byte);
             }
@@ -308,8 +310,8 @@ static qn_status check_pack_size(qni_check_run *run, qni_dtype dtype, int64_t gr
 static qn_status check_pack(qni_check_run *run) {
     static const int64_t sizes[][3] = {{1, 1, 1},     {2, 130, 260}, {1, 64, 128},  {1, 65, 127},
                                        {3, 257, 384}, {1, 1100, 40}, {1, 20, 4364}, {67, 6, 20}};
-    int count = qni_check_is_quick(run) ? 2 : (int)(sizeof sizes / sizeof *sizes);
-    qn_status st = QN_OK;
+    const int count = qni_check_is_quick(run) ? 2 : (int)(sizeof sizes / sizeof *sizes);
+    const qn_status st = QN_OK;
     for (int i = 0; i < count && st == QN_OK; i++) {
         QN_TRY(check_pack_size(run, QNI_E4M3FN, sizes[i][0], sizes[i][1], sizes[i][2]));
         QN_TRY(check_pack_size(run, QNI_E4M3FNUZ, sizes[i][0], sizes[i][1], sizes[i][2]));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gemm family's GPU kernels on the other simulated chips: every check problem, and each kernel as clang
-// makes it at other levels of optimisation. gemm_sim_test.c has the long problems.
+// The gemm family's GPU kernels on the other simulated chips: every check problem, and each kernel
+// as clang makes it at other levels of optimisation. gemm_sim_test.c has the long problems.
 #include "gemm_sim_case.h"
 
 static int open_gfx90a(void **) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // GEMM on the CPU: tiles, threads and scratch memory, the same for every engine.
 //
-// Bits: a sum runs through K in one order whatever the tiles are, so they depend neither on the number of
-// threads nor on the other rows of a.
+// Bits: a sum runs through K in one order whatever the tiles are, so they depend neither on the
+// number of threads nor on the other rows of a.
 #include "gemm_cpu.h"
 
 #include <stdlib.h>
@@ -61,7 +61,7 @@ static int64_t min_i64(int64_t x, int64_t y) {
 }
 
 static qni_gemm_block block_a(const qni_gemm_problem *p, const tile *t, int64_t k0) {
-    int64_t at = t->slab * p->a_group + t->m0 * p->a_row + k0 * p->a_k;
+    const int64_t at = t->slab * p->a_group + t->m0 * p->a_row + k0 * p->a_k;
     return (qni_gemm_block){
         .data = (const char *)p->a + at * qni_dtype_bytes(p->dtype_a),
         .dtype = p->dtype_a,
@@ -74,12 +74,13 @@ static qni_gemm_block block_a(const qni_gemm_problem *p, const tile *t, int64_t 
 
 static const char *packed_panel(const qni_gemm_problem *p, int64_t group, int64_t panel,
                                 int64_t k0) {
-    int64_t k_blocks = p->packed_k / QNI_GEMM_BLOCK_K;
-    int64_t at = panel * k_blocks + k0 / QNI_GEMM_BLOCK_K;
+    const int64_t k_blocks = p->packed_k / QNI_GEMM_BLOCK_K;
+    const int64_t at = panel * k_blocks + k0 / QNI_GEMM_BLOCK_K;
     return (const char *)p->b + group * p->packed_n * p->packed_k + at * QNI_GEMM_PANEL_BYTES;
 }
 
-/** The packed panel that the tile's loops reach next: the neighbour, or the first of the next K-block. */
+/** The packed panel that the tile's loops reach next: the neighbour, or the first of the next
+ *  K-block. */
 static const char *next_panel(const qni_gemm_problem *p, const tile *t, int64_t panel, int64_t k0) {
     if (!p->is_packed)
         return nullptr;
@@ -90,8 +91,8 @@ static const char *next_panel(const qni_gemm_problem *p, const tile *t, int64_t 
 }
 
 static qni_gemm_block block_b(const qni_gemm_problem *p, const tile *t, int64_t panel, int64_t k0) {
-    int64_t n0 = panel * QNI_GEMM_PANEL_N;
-    int64_t at = t->group * p->b_group + n0 * p->b_n + k0 * p->b_k;
+    const int64_t n0 = panel * QNI_GEMM_PANEL_N;
+    const int64_t at = t->group * p->b_group + n0 * p->b_n + k0 * p->b_k;
     return (qni_gemm_block){
         .data = p->is_packed ? packed_panel(p, t->group, panel, k0)
                              : (const char *)p->b + at * qni_dtype_bytes(p->dtype_b),
@@ -115,9 +116,9 @@ static void load_scales(float *scales, const qni_gemm_problem *p, const tile *t,
 /** a's scales times b's one of the panel and K-block. */
 static void panel_scales(float *scales, const float *a, const qni_gemm_problem *p, const tile *t,
                          int64_t panel, int64_t k0) {
-    int64_t rows = t->m1 - t->m0, nb = panel * QNI_GEMM_PANEL_N / 128;
-    int64_t at = t->group * p->scale_b_group + nb * p->scale_b_nb + k0 / 128;
-    float b = p->scale_b ? p->scale_b[at] : 1;
+    const int64_t rows = t->m1 - t->m0, nb = panel * QNI_GEMM_PANEL_N / 128;
+    const int64_t at = t->group * p->scale_b_group + nb * p->scale_b_nb + k0 / 128;
+    const float b = p->scale_b ? p->scale_b[at] : 1;
     for (int64_t i = 0; i < rows; i++)
         scales[i] = a[i] * b;
 }
@@ -126,8 +127,8 @@ static void panel_scales(float *scales, const float *a, const qni_gemm_problem *
 
 static void store_panel(const work *w, const tile *t, int64_t panel, const float *sums) {
     const qni_gemm_problem *p = w->problem;
-    int64_t n0 = panel * QNI_GEMM_PANEL_N, columns = min_i64(p->n - n0, QNI_GEMM_PANEL_N);
-    int64_t bytes = qni_dtype_bytes(p->dtype_d);
+    const int64_t n0 = panel * QNI_GEMM_PANEL_N, columns = min_i64(p->n - n0, QNI_GEMM_PANEL_N);
+    const int64_t bytes = qni_dtype_bytes(p->dtype_d);
     for (int64_t m = t->m0; m < t->m1; m++, sums += QNI_GEMM_PANEL_N) {
         char *d = (char *)p->d + (t->slab * p->d_group + m * p->d_row + n0) * bytes;
         const char *c = p->c ? (const char *)p->c + (m * p->c_row + n0) * bytes : nullptr;
@@ -136,8 +137,8 @@ static void store_panel(const work *w, const tile *t, int64_t panel, const float
 }
 
 static void zero_tile(const qni_gemm_problem *p, const tile *t) {
-    int64_t bytes = qni_dtype_bytes(p->dtype_d), n0 = t->panel0 * QNI_GEMM_PANEL_N;
-    int64_t columns = min_i64(p->n, t->panel1 * QNI_GEMM_PANEL_N) - n0;
+    const int64_t bytes = qni_dtype_bytes(p->dtype_d), n0 = t->panel0 * QNI_GEMM_PANEL_N;
+    const int64_t columns = min_i64(p->n, t->panel1 * QNI_GEMM_PANEL_N) - n0;
     for (int64_t m = t->m0; m < t->m1; m++)
         memset((char *)p->d + (m * p->d_row + n0) * bytes, 0, (size_t)(columns * bytes));
 }
@@ -149,7 +150,7 @@ static bool is_direct(const qni_gemm_engine *engine, const qni_gemm_problem *p, 
 
 static void multiply_panel(const work *w, const tile *t, int64_t panel, int64_t k0, scratch *s) {
     const qni_gemm_problem *p = w->problem;
-    int64_t rows = t->m1 - t->m0;
+    const int64_t rows = t->m1 - t->m0;
     qni_gemm_block b = block_b(p, t, panel, k0);
     float *sums = s->sums[panel - t->panel0];
     const char *next = next_panel(p, t, panel, k0);
@@ -202,15 +203,15 @@ static int64_t run_end(const qni_gemm_problem *p, int64_t slab, int64_t group, i
 /** `count` panels of tile number i, from its panel `first` on, group after group of its rows. */
 static void do_tile(const work *w, int64_t i, int64_t first, int64_t count, scratch *s) {
     const qni_gemm_problem *p = w->problem;
-    int64_t panels = (p->n + QNI_GEMM_PANEL_N - 1) / QNI_GEMM_PANEL_N;
-    int64_t panel0 = i / w->tiles_m % w->tiles_n * w->tile_panels + first;
+    const int64_t panels = (p->n + QNI_GEMM_PANEL_N - 1) / QNI_GEMM_PANEL_N;
+    const int64_t panel0 = i / w->tiles_m % w->tiles_n * w->tile_panels + first;
     tile t = {.slab = i / w->tiles_m / w->tiles_n,
               .m0 = i % w->tiles_m * w->tile_m,
               .panel0 = panel0,
               .panel1 = min_i64(panel0 + count, panels)};
     if (t.panel0 >= t.panel1)
         return;
-    int64_t m1 = min_i64(t.m0 + w->tile_m, p->m);
+    const int64_t m1 = min_i64(t.m0 + w->tile_m, p->m);
     for (; t.m0 < m1; t.m0 = t.m1) {
         t.group = qni_gemm_row_group(p, t.slab, t.m0);
         t.m1 = run_end(p, t.slab, t.group, t.m0, m1);
@@ -223,12 +224,12 @@ static void do_tile(const work *w, int64_t i, int64_t first, int64_t count, scra
 
 static void do_thread(void *context, int64_t thread) {
     work *w = context;
-    int64_t parts = w->whole_tiles + (w->tiles - w->whole_tiles) * w->tile_panels;
+    const int64_t parts = w->whole_tiles + (w->tiles - w->whole_tiles) * w->tile_panels;
     for (;;) {
-        int64_t i = atomic_fetch_add_explicit(&w->next, 1, memory_order_relaxed);
+        const int64_t i = atomic_fetch_add_explicit(&w->next, 1, memory_order_relaxed);
         if (i >= parts)
             return;
-        int64_t late = i - w->whole_tiles;
+        const int64_t late = i - w->whole_tiles;
         if (late < 0)
             do_tile(w, i, 0, w->tile_panels, &w->scratch[thread]);
         else
@@ -237,8 +238,9 @@ static void do_thread(void *context, int64_t thread) {
     }
 }
 
-/** Whether so few rows share a panel that reading b is most of the work. One panel after the other is then the
- *  better order: packed weights lie so in memory, and of others only 64 rows, and their pages, are read at once. */
+/** Whether so few rows share a panel that reading b is most of the work. One panel after the other
+ *  is then the better order: packed weights lie so in memory, and of others only 64 rows, and their
+ *  pages, are read at once. */
 static bool reads_in_order(const qni_gemm_engine *engine, const qni_gemm_problem *p) {
     return is_direct(engine, p, p->m) || (!p->is_packed && p->m <= 16);
 }
@@ -246,11 +248,11 @@ static bool reads_in_order(const qni_gemm_engine *engine, const qni_gemm_problem
 /** Large tiles decode less; small ones keep all threads busy. */
 static void choose_tiles(work *w) {
     const qni_gemm_problem *p = w->problem;
-    int64_t slabs = p->grouping == QN_GEMM_GROUPED_MASKED ? p->groups : 1;
+    const int64_t slabs = p->grouping == QN_GEMM_GROUPED_MASKED ? p->groups : 1;
     w->tile_m = QNI_GEMM_TILE_M;
     w->tile_panels = reads_in_order(w->engine, p) ? 1 : QNI_GEMM_TILE_PANELS;
     for (;;) {
-        int64_t tile_n = w->tile_panels * QNI_GEMM_PANEL_N;
+        const int64_t tile_n = w->tile_panels * QNI_GEMM_PANEL_N;
         w->tiles_m = (p->m + w->tile_m - 1) / w->tile_m;
         w->tiles_n = (p->n + tile_n - 1) / tile_n;
         w->tiles = slabs * w->tiles_m * w->tiles_n;

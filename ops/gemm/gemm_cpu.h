@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// GEMM on the CPU: the one loop over tiles (gemm_cpu.c) and what an instruction set supplies to it, an engine.
+// GEMM on the CPU: the one loop over tiles (gemm_cpu.c) and what an instruction set supplies to it,
+// an engine.
 //
-// For each tile of d and each K-block of 128: the rows of a are decoded once, then panel after panel of 64
-// columns of b, and the two multiplied into f32 sums: sum += scale * (partial over the K-block). A panel is
-// decoded once for all rows of the tile and stays in the first-level cache meanwhile.
+// For each tile of d and each K-block of 128: the rows of a are decoded once, then panel after
+// panel of 64 columns of b, and the two multiplied into f32 sums: sum += scale * (partial over the
+// K-block). A panel is decoded once for all rows of the tile and stays in the first-level cache
+// meanwhile.
 #ifndef QNI_GEMM_CPU_H
 #define QNI_GEMM_CPU_H
 
@@ -17,7 +19,8 @@ enum {
     QNI_GEMM_PANEL_BYTES = 64 * 128, // of a packed panel
 };
 
-/** Part of a matrix in memory: element [row, k] is at data + row * row_stride + k * k_stride (in elements). */
+/** Part of a matrix in memory: element [row, k] is at data + row * row_stride + k * k_stride (in
+ *  elements). */
 typedef struct qni_gemm_block {
     const void *data;
     qni_dtype dtype;
@@ -32,12 +35,12 @@ typedef struct qni_gemm_engine {
     void (*load_a)(void *out, const qni_gemm_block *a);
     /** out: 64 x 128 in the order that multiply wants */
     void (*load_b)(void *out, const qni_gemm_block *b);
-    /** sums[rows][64] = (is_first ? 0 : sums) + scales[row] * (a b). `next`, if not null, is the packed panel
-     *  that load_b will be given next: time to fetch it. */
+    /** sums[rows][64] = (is_first ? 0 : sums) + scales[row] * (a b). `next`, if not null, is the
+     *  packed panel that load_b will be given next: time to fetch it. */
     void (*multiply)(float *sums, const void *a, const void *b, const float *scales, int64_t rows,
                      bool is_first, const char *next);
-    /** load_b and multiply in one, for at most direct_rows rows: the same bits, without the way through memory.
-     *  Null: there is none. */
+    /** load_b and multiply in one, for at most direct_rows rows: the same bits, without the way
+     *  through memory. Null: there is none. */
     void (*multiply_packed)(float *sums, const void *a, const qni_gemm_block *b,
                             const float *scales, int64_t rows, bool is_first, const char *next);
     int64_t direct_rows;

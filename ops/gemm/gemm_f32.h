@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GEMM engine in f32 vectors of any width. A file per instruction set defines three numbers, includes this
-// and hands an engine of these functions to qni_gemm_cpu_run:
+// A GEMM engine in f32 vectors of any width. A file per instruction set defines three numbers,
+// includes this and hands an engine of these functions to qni_gemm_cpu_run:
 //
-//   LANES    floats in a register          ROWS x VECTORS   registers of sums: rows of a by vectors of columns
+//   LANES    floats in a register
+//   ROWS x VECTORS   registers of sums: rows of a by vectors of columns
 //
-// Decoded a is [rows][128] f32. Decoded b is [64 / STRIP][128][STRIP] f32: the columns of a register tile, at least
-// 16, lie together and leave the first-level cache room for a.
+// Decoded a is [rows][128] f32. Decoded b is [64 / STRIP][128][STRIP] f32: the columns of a
+// register tile, at least 16, lie together and leave the first-level cache room for a.
 #include "gemm_cpu.h"
 #include "gemm_fetch.h"
 #include "gemm_store.h"
@@ -37,10 +38,11 @@ static inline vec multiply_add(vec x, vec y, vec sum) {
 
 // ---- decoding
 
-/** Sixteen e4m3 codes, exactly. Normal ones are put together bit by bit; subnormal ones are few enough to be
- *  converted as integers, which also holds where the caller has told the processor to flush subnormals. */
+/** Sixteen e4m3 codes, exactly. Normal ones are put together bit by bit; subnormal ones are few
+ *  enough to be converted as integers, which also holds where the caller has told the processor to
+ *  flush subnormals. */
 static inline vec16 decode_e4m3(u8x16 codes, qni_dtype dtype) {
-    bool is_fn = dtype == QNI_E4M3FN;
+    const bool is_fn = dtype == QNI_E4M3FN;
     u32x16 code = __builtin_convertvector(codes, u32x16), magnitude = code & 0x7F;
     u32x16 normal = (magnitude << 20) + (is_fn ? 120u << 23 : 119u << 23);
     vec16 tiny = __builtin_convertvector((i32x16)magnitude, vec16) * (is_fn ? 0x1p-9f : 0x1p-10f);
@@ -81,7 +83,7 @@ static inline int64_t panel_at(int64_t k, int64_t n) {
 }
 
 static void f32_load_a(void *out, const qni_gemm_block *a) {
-    int64_t bytes = a->dtype == QNI_BF16 ? 2 : 1;
+    const int64_t bytes = a->dtype == QNI_BF16 ? 2 : 1;
     float *to = out;
     for (int64_t m = 0; m < a->rows; m++)
         for (int64_t k = 0; k < QNI_GEMM_BLOCK_K; k += 16, to += 16) {
@@ -92,7 +94,8 @@ static void f32_load_a(void *out, const qni_gemm_block *a) {
         }
 }
 
-/** Of a packed line, laid out as gemm_pack.c says, the 16 n of one k, whose first code is byte `at`. */
+/** Of a packed line, laid out as gemm_pack.c says, the 16 n of one k, whose first code is byte
+ *  `at`. */
 #define CODES_OF(line, at)                                                                         \
     __builtin_shufflevector(line, line, at, at + 2, at + 4, at + 6, at + 16, at + 18, at + 20,     \
                             at + 22, at + 32, at + 34, at + 36, at + 38, at + 48, at + 50,         \
@@ -117,7 +120,7 @@ static void load_bf16(float *out, const qni_gemm_block *b) {
     for (int64_t k = 0; k < QNI_GEMM_BLOCK_K; k++)
         for (int64_t n = 0; n < QNI_GEMM_PANEL_N; n += 16) {
             const uint16_t *from = b->data;
-            bool is_inside = k < b->depth && n < b->rows;
+            const bool is_inside = k < b->depth && n < b->rows;
             if (is_inside)
                 from += n * b->row_stride + k * b->k_stride;
             *(vec16 *)(out + panel_at(k, n)) =
@@ -139,7 +142,8 @@ static void load_bf16(float *out, const qni_gemm_block *b) {
 
 // ---- multiplying
 
-/** `rows` x VECTORS registers of sums over the K-block, scaled into `sums`. rows is a constant at each call. */
+/** `rows` x VECTORS registers of sums over the K-block, scaled into `sums`. rows is a constant at
+ *  each call. */
 [[gnu::always_inline]] static inline void multiply_rows(int rows, float *sums, const float *a,
                                                         const float *strip, const float *scales,
                                                         bool is_first) {
@@ -189,7 +193,7 @@ static void multiply_rest(int64_t rows, float *sums, const float *a, const float
 
 static void f32_multiply(float *sums, const void *a, const void *b, const float *scales,
                          int64_t rows, bool is_first, const char *next) {
-    int64_t whole = rows / ROWS * ROWS;
+    const int64_t whole = rows / ROWS * ROWS;
     // A panel in one strip fills the first-level cache: what is fetched would push it out.
     const char *fetched = STRIP < QNI_GEMM_PANEL_N ? next : nullptr;
     fetch f = plan_fetch(fetched, (whole / ROWS + 1) * (QNI_GEMM_PANEL_N / WIDTH));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fetching the next packed panel while the processor multiplies: not in a burst before it is decoded.
+// Fetching the next packed panel while the processor multiplies: not in a burst before it is
+// decoded.
 #ifndef QNI_GEMM_FETCH_H
 #define QNI_GEMM_FETCH_H
 
@@ -13,7 +14,7 @@ typedef struct fetch {
 
 /** Spreads the fetching evenly over `steps`. */
 static inline fetch plan_fetch(const char *next, int64_t steps) {
-    int64_t lines = QNI_GEMM_PANEL_BYTES / 64;
+    const int64_t lines = QNI_GEMM_PANEL_BYTES / 64;
     return next ? (fetch){next, next + QNI_GEMM_PANEL_BYTES, (lines + steps - 1) / steps * 64}
                 : (fetch){0};
 }

@@ -1,23 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 // FP8 gemm with block scales on CDNA's matrix cores, weights packed: d = c + a b^T.
 //
-// Needs     v_mfma_f32_32x32x16_fp8_fp8, copies to LDS (gfx942, gfx950); b from qk_gemm_pack; a and b of the
-//           kind that the target's cores take
-// Tile      TM x TN x 128 with TM = 32 WM MT, TN = 32 WN NT = 128; WM x WN waves, each MT x NT tiles of 32 x 32
-// Launch    64 WM WN threads; grid = tiles_m * tiles_n (* groups when masked), order of qk_gemm_order
-// LDS       a only: two stages of TM rows of 128 bytes; 16-byte piece c of row r stands at c ^ (r & 7), so that
-//           the eight lanes of a read's phase touch all banks. b goes from memory to registers.
-// Registers 16 MT NT sums and 32 partials in VGPRs, where the scale's FMA reads and writes; operands may be AGPRs
-// Edges     a lane whose row does not exist copies zeros; the last k % 128 go through registers (tail); d is
-//           stored in rows of 64 columns where it is bf16, aligned and whole, else in pieces of four columns or one
-// Schedule  K-block kb runs MT NT tiles of 8 MFMAs. Each step is one MFMA, two FMAs that add the tile before to
-//           its sum (deferred so that they never wait for their MFMA) and at most one memory operation; a
-//           pin ends it. In order: reads of a's last tile; loads of b and scales of kb + 1; after an eighth to
-//           a half of the block the waves meet, and copies of kb + 2 overwrite what all have read, while a's
-//           tiles of kb + 1 replace those just used.
-// QK_REPAIR a is e4m3fn, the cores are FNUZ: 16 bytes a lane go through registers, where -0 and NaN become FNUZ's,
+// Needs     v_mfma_f32_32x32x16_fp8_fp8, copies to LDS (gfx942, gfx950); b from qk_gemm_pack; a and
+//           b of the kind that the target's cores take
+// Tile      TM x TN x 128 with TM = 32 WM MT, TN = 32 WN NT = 128; WM x WN waves, each MT x NT
+//           tiles of 32 x 32
+// Launch    64 WM WN threads; grid = tiles_m * tiles_n (* groups when masked), order of
+//           qk_gemm_order
+// LDS       a only: two stages of TM rows of 128 bytes; 16-byte piece c of row r stands at c ^ (r &
+//           7), so that the eight lanes of a read's phase touch all banks. b goes from memory to
+//           registers.
+// Registers 16 MT NT sums and 32 partials in VGPRs, where the scale's FMA reads and writes;
+// operands may be AGPRs
+// Edges     a lane whose row does not exist copies zeros; the last k % 128 go through registers
+//           (tail); d is stored in rows of 64 columns where it is bf16, aligned and whole, else in
+//           pieces of four columns or one
+// Schedule  K-block kb runs MT NT tiles of 8 MFMAs. Each step is one MFMA, two FMAs that add the
+//           tile before to its sum (deferred so that they never wait for their MFMA) and at most
+//           one memory operation; a pin ends it. In order: reads of a's last tile; loads of b and
+//           scales of kb + 1; after an eighth to a half of the block the waves meet, and copies of
+//           kb + 2 overwrite what all have read, while a's tiles of kb + 1 replace those just used.
+// QK_REPAIR a is e4m3fn, the cores are FNUZ: 16 bytes a lane go through registers, where -0 and NaN
+// become FNUZ's,
 //           and the scale doubles. Else a bypasses registers.
-// Source    manual "CDNA3", matrix chapter, for the lane layouts; checked by the simulator's MFMA tests
+// Source    manual "CDNA3", matrix chapter, for the lane layouts; checked by the simulator's MFMA
+//           tests
 #include "copy.h"
 #include "fp8.h"
 #include "gemm_gpu.h"
@@ -83,7 +90,7 @@ QD_INLINE void read_a(wave *w, QD_LDS uint8_t *stage, int m, int j) {
 }
 
 QD_INLINE void load_b(wave *w, int p, int i) {
-    uint32_t strip = i / 4, j = i % 4;
+    const uint32_t strip = i / 4, j = i % 4;
     w->b_tile[p][strip][j] =
         qd_buffer_load4(w->b, w->b_offset + j * 1024, w->b_at + strip * w->strip_bytes);
 }
@@ -98,7 +105,8 @@ QD_INLINE void load_scale(wave *w, int p, int i) {
 
 #ifdef QK_REPAIR
 QD_INLINE qd_u32x4 repair(qd_u32x4 codes) {
-    QD_UNROLL for (int i = 0; i < 4; i++) codes[i] = qd_fp8_fnuz_from_fn(codes[i]);
+    QD_UNROLL for (int i = 0; i < 4; i++)
+        codes[i] = qd_fp8_fnuz_from_fn(codes[i]);
     return codes;
 }
 /** Starts 1 KiB of a on its way: eight rows of this wave. */
@@ -107,7 +115,7 @@ QD_INLINE void fetch_step(wave *w, QD_LDS uint8_t *, int i) {
 }
 /** Puts what fetch_step started into the stage. */
 QD_INLINE void land_step(const wave *w, QD_LDS uint8_t *stage, int i) {
-    uint32_t row = w->wave * WAVE_ROWS + i * 8 + qd_lane() / 8;
+    const uint32_t row = w->wave * WAVE_ROWS + i * 8 + qd_lane() / 8;
     *(QD_LDS qd_u32x4 *)(stage + swizzle(row, qd_lane() % 8)) = repair(w->fetched[i]);
 }
 #else
@@ -121,9 +129,10 @@ QD_INLINE void fetch_step(wave *w, QD_LDS uint8_t *stage, int i) {
 QD_INLINE void land_step(const wave *, QD_LDS uint8_t *, int) {} // copies land by themselves
 #endif
 
-/** The memory operations of step s of a block whose a lies in `now`; the next block's goes to `next`. */
+/** The memory operations of step s of a block whose a lies in `now`; the next block's goes to
+ *  `next`. */
 QD_INLINE void memory_step(wave *w, int p, QD_LDS uint8_t *now, QD_LDS uint8_t *next, int s) {
-    int row = s / MEET, in = s % MEET;
+    const int row = s / MEET, in = s % MEET;
     if (s < 4)
         read_a(w, now, MT - 1, s);
     if (row == 0 && in % 2 == 1)
@@ -145,8 +154,8 @@ QD_INLINE qd_f32x16 multiply(const wave *w, int p, int m, int n, int q, qd_f32x1
     return qd_tile32_mma_fp8(w->b_tile[p][n][q / 2], w->a_tile[m][q / 2], q % 2, part);
 }
 
-/** Adds elements 2 e and 2 e + 1 of a tile's partial, scaled, to its sum. Two scalar FMAs: unlike the packed
- *  one, v_fmac_f32 runs beside an MFMA. */
+/** Adds elements 2 e and 2 e + 1 of a tile's partial, scaled, to its sum. Two scalar FMAs: unlike
+ *  the packed one, v_fmac_f32 runs beside an MFMA. */
 QD_INLINE void promote(wave *w, int tile, int e, qd_f32x16 part, float scale) {
     qd_f32x2 *sum = &w->sum[tile / NT][tile % NT][e];
     sum->x = __builtin_fmaf(part[2 * e], scale, sum->x);
@@ -161,7 +170,8 @@ QD_INLINE float scale_of(const wave *w, int p, int m) {
 #endif
 }
 
-/** The waves meet: the copies of the next block have landed, and all have read this block's stage. */
+/** The waves meet: the copies of the next block have landed, and all have read this block's
+ *  stage. */
 QD_INLINE void meet(void) {
     QD_WAIT(LOADS);
     qd_barrier();
@@ -171,7 +181,7 @@ QD_INLINE void meet(void) {
 /** One K-block of 128 with operands p; the steps are in the order in which they run. */
 QD_INLINE void run_block(wave *w, int p, QD_LDS uint8_t *now, QD_LDS uint8_t *next) {
     QD_UNROLL for (int tile = 0; tile < TILES; tile++) {
-        int before = (tile + TILES - 1) % TILES, m = tile / NT;
+        const int before = (tile + TILES - 1) % TILES, m = tile / NT;
         if (tile == NT)
             meet();
         qd_f32x16 part = 0, last = w->part[(tile + 1) % 2];
@@ -190,8 +200,8 @@ QD_INLINE void run_block(wave *w, int p, QD_LDS uint8_t *now, QD_LDS uint8_t *ne
     }
 }
 
-/** Where loads of block `load` and copies of block `copy` begin. Past the end they repeat the last of `blocks`, to
- *  be read by no one, rather than leave the matrix. */
+/** Where loads of block `load` and copies of block `copy` begin. Past the end they repeat the last
+ *  of `blocks`, to be read by no one, rather than leave the matrix. */
 QD_INLINE void aim(wave *w, uint32_t load, uint32_t copy, uint32_t blocks) {
     load = qd_min(load, blocks - 1);
     w->a_at = qd_min(copy, blocks - 1) * BLOCK_K;
@@ -200,22 +210,28 @@ QD_INLINE void aim(wave *w, uint32_t load, uint32_t copy, uint32_t blocks) {
     w->scale_b_at = load * sizeof(float);
 }
 
-/** Fills the pipeline: block 0 and, into the second stage, block 1. The order is the loop's, so that the waits
- *  that the compiler counts agree where they join. */
+/** Fills the pipeline: block 0 and, into the second stage, block 1. The order is the loop's, so
+ *  that the waits that the compiler counts agree where they join. */
 QD_INLINE void prologue(wave *w, uint32_t blocks) {
     aim(w, 0, 0, blocks);
-    QD_UNROLL for (int i = 0; i < FETCHES; i++) fetch_step(w, lds0, i);
-    QD_UNROLL for (int i = 0; i < FETCHES; i++) land_step(w, lds0, i);
+    QD_UNROLL for (int i = 0; i < FETCHES; i++)
+        fetch_step(w, lds0, i);
+    QD_UNROLL for (int i = 0; i < FETCHES; i++)
+        land_step(w, lds0, i);
     QD_PIN();
-    QD_UNROLL for (int i = 0; i < 4 * NT; i++) load_b(w, 0, i);
-    QD_UNROLL for (int i = 0; i <= MT; i++) load_scale(w, 0, i);
+    QD_UNROLL for (int i = 0; i < 4 * NT; i++)
+        load_b(w, 0, i);
+    QD_UNROLL for (int i = 0; i <= MT; i++)
+        load_scale(w, 0, i);
     QD_PIN();
     meet();
     aim(w, 0, 1, blocks);
-    QD_UNROLL for (int i = 0; i < FETCHES; i++) fetch_step(w, lds1, i);
+    QD_UNROLL for (int i = 0; i < FETCHES; i++)
+        fetch_step(w, lds1, i);
     QD_PIN();
-    QD_UNROLL for (int m = 0; m < MT - 1; m++) QD_UNROLL for (int j = 0; j < 4; j++)
-        read_a(w, lds0, m, j);
+    QD_UNROLL for (int m = 0; m < MT - 1; m++) QD_UNROLL
+        for (int j = 0; j < 4; j++)
+            read_a(w, lds0, m, j);
     QD_PIN();
 }
 
@@ -230,11 +246,13 @@ QD_INLINE void run_blocks(wave *w, uint32_t blocks) {
         aim(w, kb + 2, kb + 3, blocks);
         run_block(w, 1, lds1, lds0);
     }
-    QD_UNROLL for (int e = 0; e < 8; e++) promote(w, TILES - 1, e, w->part[1], w->scale);
+    QD_UNROLL for (int e = 0; e < 8; e++)
+        promote(w, TILES - 1, e, w->part[1], w->scale);
     QD_WAIT(0); // the LDS must not change hands while copies are under way
 }
 
-/** One K-block, whole or not, with a through registers: nothing past a row's end is read or multiplied. */
+/** One K-block, whole or not, with a through registers: nothing past a row's end is read or
+ *  multiplied. */
 QD_INLINE void run_last(wave *w, const qk_gemm_args *g, const uint8_t *a, uint32_t block) {
     qd_barrier();
     QD_NO_UNROLL for (uint32_t i = qd_thread(); i < TM * 8; i += THREADS) {
@@ -244,28 +262,34 @@ QD_INLINE void run_last(wave *w, const qk_gemm_args *g, const uint8_t *a, uint32
         *(QD_LDS qd_u32x4 *)(lds0 + swizzle(i / 8, i % 8)) = repair(codes);
     }
     aim(w, block, block, block + 1);
-    QD_UNROLL for (int i = 0; i < 4 * NT; i++) load_b(w, 0, i);
-    QD_UNROLL for (int i = 0; i <= MT; i++) load_scale(w, 0, i);
+    QD_UNROLL for (int i = 0; i < 4 * NT; i++)
+        load_b(w, 0, i);
+    QD_UNROLL for (int i = 0; i <= MT; i++)
+        load_scale(w, 0, i);
     QD_WAIT(0);
     qd_barrier();
     QD_UNROLL for (int tile = 0; tile < TILES; tile++) {
-        if (tile % NT == 0)
-            QD_UNROLL for (int j = 0; j < 4; j++) read_a(w, lds0, tile / NT, j);
+        if (tile % NT == 0) QD_UNROLL
+            for (int j = 0; j < 4; j++)
+                read_a(w, lds0, tile / NT, j);
         qd_f32x16 part = 0;
-        QD_UNROLL for (int q = 0; q < 8; q++) part = multiply(w, 0, tile / NT, tile % NT, q, part);
-        QD_UNROLL for (int e = 0; e < 8; e++) promote(w, tile, e, part, scale_of(w, 0, tile / NT));
+        QD_UNROLL for (int q = 0; q < 8; q++)
+            part = multiply(w, 0, tile / NT, tile % NT, q, part);
+        QD_UNROLL for (int e = 0; e < 8; e++)
+            promote(w, tile, e, part, scale_of(w, 0, tile / NT));
     }
 }
 
 // ---- setting up and storing
 
-/** This lane's offset of copy i: its row and the piece of it that belongs at the lane's place in LDS. */
+/** This lane's offset of copy i: its row and the piece of it that belongs at the lane's place in
+ *  LDS. */
 QD_INLINE uint32_t a_offset(const wave *w, const qk_gemm_args *g, uint32_t i) {
 #ifdef QK_REPAIR
     uint32_t row = w->wave * WAVE_ROWS + i * 8 + qd_lane() / 8, k = qd_lane() % 8 * 16;
 #else
-    uint32_t row = w->wave * WAVE_ROWS + i * 2 + qd_lane() / 32;
-    uint32_t k = (qd_lane() / 4 % 8 ^ (row & 7)) * 16 + qd_lane() % 4 * 4;
+    const uint32_t row = w->wave * WAVE_ROWS + i * 2 + qd_lane() / 32;
+    const uint32_t k = (qd_lane() / 4 % 8 ^ (row & 7)) * 16 + qd_lane() % 4 * 4;
 #endif
     uint32_t offset = row * (uint32_t)g->a_row + k;
     asm("" : "+v"(offset)); // computed by all lanes: a branch for each would be slower
@@ -274,8 +298,8 @@ QD_INLINE uint32_t a_offset(const wave *w, const qk_gemm_args *g, uint32_t i) {
 
 QD_INLINE void set_up(wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile, const uint8_t *a,
                       uint32_t n0) {
-    uint32_t lane = qd_lane(), num_kb = qd_div_up(g->k, BLOCK_K);
-    uint32_t wave_m = w->wave / WN * MT * 32, wave_n = w->wave % WN * NT * 32;
+    const uint32_t lane = qd_lane(), num_kb = qd_div_up(g->k, BLOCK_K);
+    const uint32_t wave_m = w->wave / WN * MT * 32, wave_n = w->wave % WN * NT * 32;
     const uint8_t *b = (const uint8_t *)g->b + tile->group * g->b_group;
     const float *scale_a = g->scale_a + tile->group * g->scale_a_group + tile->row * g->scale_a_row;
     const float *scale_b = g->scale_b + tile->group * g->scale_b_group + n0 / 128 * g->scale_b_nb;
@@ -290,16 +314,18 @@ QD_INLINE void set_up(wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile, 
     w->strip_bytes = g->packed_k * QK_PACK_ROWS;
     w->b_offset = lane * 16;
     QD_UNROLL for (int i = 0; i < MT; i++) {
-        uint32_t row = wave_m + i * 32 + lane % 32;
+        const uint32_t row = wave_m + i * 32 + lane % 32;
         w->scale_offset[i] =
             row < w->rows ? row * (uint32_t)(g->scale_a_row * sizeof(float)) : QD_OUTSIDE;
     }
-    QD_UNROLL for (uint32_t j = 0; j < 4; j++) w->read_offset[j] =
-        swizzle(wave_m + lane % 32, 2 * j + lane / 32);
-    QD_UNROLL for (int i = 0; i < FETCHES; i++) w->a_offset[i] = a_offset(w, g, i);
+    QD_UNROLL for (uint32_t j = 0; j < 4; j++)
+        w->read_offset[j] = swizzle(wave_m + lane % 32, 2 * j + lane / 32);
+    QD_UNROLL for (int i = 0; i < FETCHES; i++)
+        w->a_offset[i] = a_offset(w, g, i);
 }
 
-/** Four columns of this lane's row of a tile: i counts them in steps of eight over the wave's columns. */
+/** Four columns of this lane's row of a tile: i counts them in steps of eight over the wave's
+ *  columns. */
 QD_INLINE qd_f32x4 columns_of(const wave *w, int m, int i) {
     const qd_f32x2 *sum = &w->sum[m][i / 4][i % 4 * 2];
     return (qd_f32x4){sum[0].x, sum[0].y, sum[1].x, sum[1].y};
@@ -308,33 +334,37 @@ QD_INLINE qd_f32x4 columns_of(const wave *w, int m, int i) {
 /** Stores pieces of four columns as they lie in registers: lanes are rows of d. */
 QD_INLINE void store_pieces(const wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile,
                             uint32_t n0) {
-    uint32_t lane = qd_lane(), wave_m = w->wave / WN * MT * 32, wave_n = w->wave % WN * NT * 32;
+    const uint32_t lane = qd_lane(), wave_m = w->wave / WN * MT * 32,
+                   wave_n = w->wave % WN * NT * 32;
     QD_UNROLL for (int m = 0; m < MT; m++) {
-        uint32_t row = tile->row + wave_m + m * 32 + lane % 32;
+        const uint32_t row = tile->row + wave_m + m * 32 + lane % 32;
         QD_UNROLL for (int i = 0; i < NT * 4; i++) {
-            uint32_t column = n0 + wave_n + i / 4 * 32 + i % 4 * 8 + lane / 32 * 4;
+            const uint32_t column = n0 + wave_n + i / 4 * 32 + i % 4 * 8 + lane / 32 * 4;
             qk_gemm_store4(g, tile, row, column, columns_of(w, m, i));
         }
     }
 }
 
-/** Stores whole rows of the wave's columns through LDS, so that eight lanes write 128 bytes together. */
+/** Stores whole rows of the wave's columns through LDS, so that eight lanes write 128 bytes
+ *  together. */
 QD_INLINE void store_rows(const wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile,
                           uint32_t n0) {
     constexpr uint32_t bytes =
         MT * 32 * BLOCK_K; // a wave's share of the stages: 64 columns of bf16 a row
-    uint32_t lane = qd_lane(), wave_m = w->wave / WN * MT * 32, wave_n = w->wave % WN * NT * 32;
+    const uint32_t lane = qd_lane(), wave_m = w->wave / WN * MT * 32,
+                   wave_n = w->wave % WN * NT * 32;
     QD_LDS uint8_t *own = (w->wave < 2 ? lds0 : lds1) + w->wave % 2 * bytes;
     QD_WAIT(0);
     qd_barrier(); // no wave reads a stage any more
-    QD_UNROLL for (int m = 0; m < MT; m++) QD_UNROLL for (int i = 0; i < NT * 4; i++) *
-        (QD_LDS qd_bf16x4 *)(own + swizzle(m * 32 + lane % 32, i) + lane / 32 * 8) =
-        __builtin_convertvector(columns_of(w, m, i), qd_bf16x4);
+    QD_UNROLL for (int m = 0; m < MT; m++) QD_UNROLL
+        for (int i = 0; i < NT * 4; i++)
+            *(QD_LDS qd_bf16x4 *)(own + swizzle(m * 32 + lane % 32, i) + lane / 32 * 8) =
+                __builtin_convertvector(columns_of(w, m, i), qd_bf16x4);
     __bf16 *d = (__bf16 *)g->d + tile->group * g->d_group + n0 + wave_n + lane % 8 * 8;
     QD_UNROLL for (uint32_t i = 0; i < MT * 4; i++) {
-        uint32_t row = i * 8 + lane / 8;
+        const uint32_t row = i * 8 + lane / 8;
         qd_u32x4 columns = *(QD_LDS qd_u32x4 *)(own + swizzle(row, lane % 8));
-        uint32_t d_row = tile->row + wave_m + row;
+        const uint32_t d_row = tile->row + wave_m + row;
         bool is_zero;
         if (qk_gemm_writes_row(g, tile, d_row, &is_zero))
             *(qd_u32x4 *)(d + d_row * g->d_row) = is_zero ? 0 : columns;
@@ -342,7 +372,7 @@ QD_INLINE void store_rows(const wave *w, const qk_gemm_args *g, const qk_gemm_ti
 }
 
 QD_INLINE void store(const wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t n0) {
-    bool is_aligned = (uintptr_t)g->d % 16 == 0 && (g->d_row | g->d_group) % 8 == 0;
+    const bool is_aligned = (uintptr_t)g->d % 16 == 0 && (g->d_row | g->d_group) % 8 == 0;
     if (is_aligned && g->type_d == QK_BF16 && !g->c && n0 + TN <= g->n)
         store_rows(w, g, tile, n0);
     else
@@ -359,12 +389,14 @@ __attribute__((amdgpu_waves_per_eu(MT == 4 ? 1 : 2))) QD_KERNEL(THREADS)
     wave w;
     w.wave = qd_wave();
     w.rows = tile.row < tile.end ? qd_min(tile.end - tile.row, TM) : 0;
-    QD_UNROLL for (int m = 0; m < MT; m++) QD_UNROLL for (int n = 0; n < NT; n++)
-        QD_UNROLL for (int e = 0; e < 8; e++) w.sum[m][n][e] = 0;
+    QD_UNROLL for (int m = 0; m < MT; m++) QD_UNROLL
+        for (int n = 0; n < NT; n++) QD_UNROLL
+            for (int e = 0; e < 8; e++)
+                w.sum[m][n][e] = 0;
     if (w.rows > 0 && g.k > 0) {
         const uint8_t *a = (const uint8_t *)g.a + tile.group * g.a_group + tile.row * g.a_row;
         set_up(&w, &g, &tile, a, tile_n * TN);
-        uint32_t pairs = g.k / (2 * BLOCK_K);
+        const uint32_t pairs = g.k / (2 * BLOCK_K);
         if (pairs > 0)
             run_blocks(&w, 2 * pairs);
         for (uint32_t block = 2 * pairs; block * BLOCK_K < g.k; block++)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the host and the GPU kernels of the gemm family share: kernel arguments, tile search, packed order.
+// What the host and the GPU kernels of the gemm family share: kernel arguments, tile search, packed
+// order.
 #ifndef QK_GEMM_H
 #define QK_GEMM_H
 
@@ -44,17 +45,18 @@ typedef struct qk_gemm_pack_args {
     uint8_t fn_to_fnuz; // 1: e4m3fn becomes e4m3fnuz, scales double
 } qk_gemm_pack_args;
 
-/** The packed order: strips of 32 rows; in a strip, K-blocks of 128; in a block, 4 x 64 pieces of 16 bytes.
+/** The packed order: strips of 32 rows; in a strip, K-blocks of 128; in a block, 4 x 64 pieces of
+ *  16 bytes.
  *
- *  Piece j of lane l holds k = 32 j + 16 (l / 32) + 0..15 of row l % 32, so that one 16-byte load a lane
- *  fetches what two v_mfma_f32_32x32x16 take, and a wave's load is 1 KiB in a row. packed_n and packed_k
- *  are multiples of 128. */
+ *  Piece j of lane l holds k = 32 j + 16 (l / 32) + 0..15 of row l % 32, so that one 16-byte load a
+ *  lane fetches what two v_mfma_f32_32x32x16 take, and a wave's load is 1 KiB in a row. packed_n
+ *  and packed_k are multiples of 128. */
 enum { QK_PACK_ROWS = 32, QK_PACK_K = 128, QK_PACK_BLOCK = QK_PACK_ROWS * QK_PACK_K };
 
 /** Byte of element (row, k) of one group's packed matrix. */
 static inline int64_t qk_gemm_packed_offset(uint32_t row, uint32_t k, uint32_t packed_k) {
-    int64_t strip = (int64_t)(row / QK_PACK_ROWS) * packed_k * QK_PACK_ROWS;
-    uint32_t block = k / QK_PACK_K * QK_PACK_BLOCK, in = k % QK_PACK_K;
+    const int64_t strip = (int64_t)(row / QK_PACK_ROWS) * packed_k * QK_PACK_ROWS;
+    const uint32_t block = k / QK_PACK_K * QK_PACK_BLOCK, in = k % QK_PACK_K;
     return strip + block + in / 32 * 1024 + in % 32 / 16 * 512 + row % 32 * 16 + in % 16;
 }
 
@@ -74,29 +76,30 @@ QD_INLINE uint32_t qk_gemm_clip(int32_t count, uint32_t m) {
     return count < 0 ? 0 : qd_min((uint32_t)count, m);
 }
 
-/** Where group g's rows begin and end, and the rows to which its tiles extend: g->groups and beyond are empty. */
+/** Where group g's rows begin and end, and the rows to which its tiles extend: g->groups and beyond
+ *  are empty. */
 QD_INLINE qk_gemm_tile qk_gemm_group_rows(const qk_gemm_args *g, uint32_t group) {
     if (group >= g->groups)
         return (qk_gemm_tile){};
-    uint32_t before = group ? qk_gemm_clip(g->layout[group - 1], g->m) : 0;
-    uint32_t start = qd_min(qd_div_up(before, g->m_alignment) * g->m_alignment, g->m);
-    uint32_t end = qd_max(qk_gemm_clip(g->layout[group], g->m), start);
-    uint32_t next = qd_min(qd_div_up(end, g->m_alignment) * g->m_alignment, g->m);
+    const uint32_t before = group ? qk_gemm_clip(g->layout[group - 1], g->m) : 0;
+    const uint32_t start = qd_min(qd_div_up(before, g->m_alignment) * g->m_alignment, g->m);
+    const uint32_t end = qd_max(qk_gemm_clip(g->layout[group], g->m), start);
+    const uint32_t next = qd_min(qd_div_up(end, g->m_alignment) * g->m_alignment, g->m);
     return (qk_gemm_tile){group, start, end, g->zero_padding ? next : end};
 }
 
-/** The tile of `rows` rows with number `index`, where group g's rows end at layout[g]. Each lane looks at one group:
- *  there may be hundreds. All lanes take part. */
+/** The tile of `rows` rows with number `index`, where group g's rows end at layout[g]. Each lane
+ *  looks at one group: there may be hundreds. All lanes take part. */
 QD_INLINE bool qk_gemm_tile_by_ends(const qk_gemm_args *g, uint32_t index, uint32_t rows,
                                     qk_gemm_tile *tile) {
     for (uint32_t first = 0; first < g->groups; first += QD_WAVE) {
         qk_gemm_tile own = qk_gemm_group_rows(g, first + qd_lane());
-        uint32_t tiles = qd_div_up(own.zero_end - own.row, rows);
-        uint32_t sum = qd_scan_sum(tiles);
-        uint64_t past = qd_ballot(index < sum);
+        const uint32_t tiles = qd_div_up(own.zero_end - own.row, rows);
+        const uint32_t sum = qd_scan_sum(tiles);
+        const uint64_t past = qd_ballot(index < sum);
         if (past) {
-            uint32_t lane = (uint32_t)__builtin_ctzll(past);
-            uint32_t at = index - qd_read_lane(sum - tiles, lane);
+            const uint32_t lane = (uint32_t)__builtin_ctzll(past);
+            const uint32_t at = index - qd_read_lane(sum - tiles, lane);
             *tile = (qk_gemm_tile){first + lane, qd_read_lane(own.row, lane) + at * rows,
                                    qd_read_lane(own.end, lane), qd_read_lane(own.zero_end, lane)};
             return true;
@@ -106,7 +109,8 @@ QD_INLINE bool qk_gemm_tile_by_ends(const qk_gemm_args *g, uint32_t index, uint3
     return false;
 }
 
-/** What the tile with number `index` of tiles_m covers; false: nothing. Uniform over the workgroup. */
+/** What the tile with number `index` of tiles_m covers; false: nothing. Uniform over the
+ *  workgroup. */
 QD_INLINE bool qk_gemm_find_tile(const qk_gemm_args *g, uint32_t index, uint32_t rows,
                                  qk_gemm_tile *tile) {
     *tile = (qk_gemm_tile){0, index * rows, g->m, 0};
@@ -114,7 +118,8 @@ QD_INLINE bool qk_gemm_find_tile(const qk_gemm_args *g, uint32_t index, uint32_t
     case QK_GROUPED_ENDS:
         return qk_gemm_tile_by_ends(g, index, rows, tile);
     case QK_GROUPED_INDEX:
-        // Groups start at multiples of 128, of which `rows` is a divisor: the first row speaks for the tile.
+        // Groups start at multiples of 128, of which `rows` is a divisor: the first row speaks for
+        // the tile.
         tile->group = (uint32_t)g->layout[tile->row];
         return tile->group < g->groups;
     case QK_GROUPED_MASKED:
@@ -136,17 +141,18 @@ QD_INLINE bool qk_gemm_owns_row(const qk_gemm_args *g, const qk_gemm_tile *tile,
 
 /** Which tile a workgroup computes, so that those that run together share what the L2 caches hold.
  *
- *  Workgroups go round the 8 XCDs, each with its own L2: runs of 16 tiles are put on one XCD. Tiles are walked in
- *  bands of 4 rows of tiles, column after column. Source: HipKittens' raster (kernel sweep on MI300). */
+ *  Workgroups go round the 8 XCDs, each with its own L2: runs of 16 tiles are put on one XCD. Tiles
+ *  are walked in bands of 4 rows of tiles, column after column. Source: HipKittens' raster (kernel
+ *  sweep on MI300). */
 QD_INLINE void qk_gemm_order(const qk_gemm_args *g, uint32_t block, uint32_t *tile_m,
                              uint32_t *tile_n) {
     constexpr uint32_t xcds = 8, run = 16, band_rows = 4;
-    uint32_t tiles_m = g->grouping == QK_GROUPED_MASKED ? g->tiles_m * g->groups : g->tiles_m;
-    uint32_t whole = tiles_m * g->tiles_n / (xcds * run) * (xcds * run);
+    const uint32_t tiles_m = g->grouping == QK_GROUPED_MASKED ? g->tiles_m * g->groups : g->tiles_m;
+    const uint32_t whole = tiles_m * g->tiles_n / (xcds * run) * (xcds * run);
     if (block < whole)
         block = block / (xcds * run) * (xcds * run) + block % xcds * run + block / xcds % run;
-    uint32_t band = block / (band_rows * g->tiles_n), in = block % (band_rows * g->tiles_n);
-    uint32_t height = qd_min(tiles_m - band * band_rows, band_rows);
+    const uint32_t band = block / (band_rows * g->tiles_n), in = block % (band_rows * g->tiles_n);
+    const uint32_t height = qd_min(tiles_m - band * band_rows, band_rows);
     *tile_m = band * band_rows + in % height;
     *tile_n = in / height;
 }
@@ -156,15 +162,16 @@ QD_INLINE qd_u32x4 qk_gemm_load_piece(const uint8_t *row, uint32_t k, uint32_t n
     if (k + 16 <= num_k && ((uintptr_t)row + k) % 16 == 0)
         return *(const qd_u32x4 *)(row + k);
     qd_u32x4 out = 0;
-    QD_UNROLL for (uint32_t i = 0; i < 16; i++) if (k + i < num_k) out[i / 4] |=
-        (uint32_t)row[k + i] << (i % 4 * 8);
+    QD_UNROLL for (uint32_t i = 0; i < 16; i++)
+        if (k + i < num_k)
+            out[i / 4] |= (uint32_t)row[k + i] << (i % 4 * 8);
     return out;
 }
 
 /** One element of d: c added, rounded once. */
 QD_INLINE void qk_gemm_store(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t row,
                              uint32_t column, float value) {
-    int64_t at = tile->group * g->d_group + row * g->d_row + column;
+    const int64_t at = tile->group * g->d_group + row * g->d_row + column;
     if (g->type_d == QK_F32) {
         if (g->c)
             value += ((const float *)g->c)[row * g->c_row + column];
@@ -191,15 +198,16 @@ QD_INLINE void qk_gemm_store4(const qk_gemm_args *g, const qk_gemm_tile *tile, u
         return;
     if (is_zero)
         values = 0;
-    int64_t at = tile->group * g->d_group + row * g->d_row + column;
-    bool is_whole = column + 4 <= g->n && !g->c && at % 4 == 0;
+    const int64_t at = tile->group * g->d_group + row * g->d_row + column;
+    const bool is_whole = column + 4 <= g->n && !g->c && at % 4 == 0;
     if (is_whole && g->type_d == QK_F32 && (uintptr_t)g->d % 16 == 0)
         *(qd_f32x4 *)((float *)g->d + at) = values;
     else if (is_whole && g->type_d == QK_BF16 && (uintptr_t)g->d % 8 == 0)
         *(qd_bf16x4 *)((__bf16 *)g->d + at) = __builtin_convertvector(values, qd_bf16x4);
-    else
-        QD_UNROLL for (uint32_t e = 0; e < 4; e++) if (column + e < g->n)
-            qk_gemm_store(g, tile, row, column + e, values[e]);
+    else QD_UNROLL
+        for (uint32_t e = 0; e < 4; e++)
+            if (column + e < g->n)
+                qk_gemm_store(g, tile, row, column + e, values[e]);
 }
 #endif
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What GPU kernels compute in registers, run on the host: FP8 repairs, decoding to bf16, the packed order.
+// What GPU kernels compute in registers, run on the host: FP8 repairs, decoding to bf16, the packed
+// order.
 #include "../../gpu/fp8.h"
 #include "../fp8.h"
 #include "gemm_gpu.h"
@@ -17,12 +18,12 @@ static void test_repair(void **state) {
     (void)state;
     for (uint32_t low = 0; low < 256; low++)
         for (uint32_t high = 0; high < 256; high++) {
-            uint32_t codes = high << 24 | low << 16 | high << 8 | low;
-            uint32_t got = qd_fp8_fnuz_from_fn(codes);
+            const uint32_t codes = high << 24 | low << 16 | high << 8 | low;
+            const uint32_t got = qd_fp8_fnuz_from_fn(codes);
             for (int i = 0; i < 4; i++) {
-                uint8_t fn = (uint8_t)(codes >> (8 * i)), fnuz = (uint8_t)(got >> (8 * i));
-                float was = qni_fp8_decode(QNI_FP8_E4M3FN, fn);
-                float is = qni_fp8_decode(QNI_FP8_E4M3FNUZ, fnuz);
+                const uint8_t fn = (uint8_t)(codes >> (8 * i)), fnuz = (uint8_t)(got >> (8 * i));
+                const float was = qni_fp8_decode(QNI_FP8_E4M3FN, fn);
+                const float is = qni_fp8_decode(QNI_FP8_E4M3FNUZ, fnuz);
                 if (isnan(was) ? !isnan(is) : 2 * is != was)
                     fail_msg("byte %d of 0x%08x: 0x%02x became 0x%02x", i, codes, fn, fnuz);
             }
@@ -55,7 +56,7 @@ static void test_packed_order(void **state) {
     assert_non_null(taken);
     for (uint32_t row = 0; row < n; row++)
         for (uint32_t i = 0; i < k; i++) {
-            int64_t at = qk_gemm_packed_offset(row, i, k);
+            const int64_t at = qk_gemm_packed_offset(row, i, k);
             assert_true(at >= 0 && at < (int64_t)n * k);
             assert_int_equal(taken[at]++, 0);
         }

@@ -32,7 +32,7 @@ static int64_t count_row_tiles(const qni_gemm_problem *p, int64_t rows) {
 }
 
 static int64_t count_workgroups(const qni_gemm_problem *p, int64_t rows, int64_t columns) {
-    int64_t slabs = p->grouping == QN_GEMM_GROUPED_MASKED ? p->groups : 1;
+    const int64_t slabs = p->grouping == QN_GEMM_GROUPED_MASKED ? p->groups : 1;
     return count_row_tiles(p, rows) * div_up(p->n, columns) * slabs;
 }
 
@@ -41,7 +41,7 @@ static bool fits_grid(const qni_variant *variant, const qni_gemm_problem *p, qni
     if (p->m > INT32_MAX || p->n > INT32_MAX - 128 || p->k > INT32_MAX - 128)
         return qni_no(why, "m=%ld n=%ld k=%ld: needs dimensions below 2^31", (long)p->m, (long)p->n,
                       (long)p->k);
-    int64_t workgroups = count_workgroups(p, variant->config.rows, variant->config.columns);
+    const int64_t workgroups = count_workgroups(p, variant->config.rows, variant->config.columns);
     if (workgroups > UINT32_MAX / MAX_THREADS)
         return qni_no(why, "%ld workgroups, a grid holds %u", (long)workgroups,
                       UINT32_MAX / MAX_THREADS);
@@ -49,8 +49,8 @@ static bool fits_grid(const qni_variant *variant, const qni_gemm_problem *p, qni
 }
 
 static qk_gemm_args kernel_args(const qni_gemm_problem *p, int64_t rows, int64_t columns) {
-    bool is_masked = p->grouping == QN_GEMM_GROUPED_MASKED;
-    bool is_scaled = is_fp8(p->dtype_a);
+    const bool is_masked = p->grouping == QN_GEMM_GROUPED_MASKED;
+    const bool is_scaled = is_fp8(p->dtype_a);
     return (qk_gemm_args){
         .d = p->d,
         .a = p->a,
@@ -113,9 +113,10 @@ double qni_gemm_decode_cost(const qni_variant *variant, const qn_device *, const
     return (double)div_up(likely_rows(problem), variant->config.rows);
 }
 
-/** A tile through LDS takes as long as reading the weights twice or more, even if few of its rows are used. A taller one does
- *  more for each byte that it reads, if groups fill it and there are enough for each compute unit to have another to go on
- *  with; otherwise it leaves more of them idle. */
+/** A tile through LDS takes as long as reading the weights twice or more, even if few of its rows
+ *  are used. A taller one does more for each byte that it reads, if groups fill it and there are
+ *  enough for each compute unit to have another to go on with; otherwise it leaves more of them
+ *  idle. */
 double qni_gemm_fp8_cost(const qni_variant *variant, const qn_device *device, const void *problem) {
     const qni_gemm_problem *p = problem;
     const qni_config *config = &variant->config;
@@ -141,8 +142,8 @@ bool qni_gemm_any_supports(const qni_variant *variant, const qn_device *, const 
     return fits_grid(variant, problem, why);
 }
 
-/** Whether the device's own FP8 matrix cores can take both operands; else they become bf16. gfx942's read e4m3fn too:
- *  it is repaired on the way. */
+/** Whether the device's own FP8 matrix cores can take both operands; else they become bf16.
+ *  gfx942's read e4m3fn too: it is repaired on the way. */
 bool qni_gemm_any_fp8_supports(const qni_variant *variant, const qn_device *device,
                                const void *problem, qni_reason *why) {
     const qni_gemm_problem *p = problem;

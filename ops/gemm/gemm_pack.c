@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packed weights: their shape, their layouts, and the public functions that make them.
 //
-// CPU layout: panels of 64 n x 128 k, all K-blocks of a panel's rows in sequence, 8 KiB each. A panel is 128
-// lines of 64 bytes; a line holds 16 n x 4 k so that looking its bytes up in tables of high and low bytes and
-// interleaving the two gives two registers of bf16 pairs, k next to k + 1, for 16 n in order:
-//   line 4 * (k / 4) + n / 16; in it byte 16 * (n % 16 / 4) + 8 * (k % 4 / 2) + 2 * (n % 4) + k % 2.
+// CPU layout: panels of 64 n x 128 k, all K-blocks of a panel's rows in sequence, 8 KiB each. A
+// panel is 128 lines of 64 bytes; a line holds 16 n x 4 k so that looking its bytes up in tables of
+// high and low bytes and interleaving the two gives two registers of bf16 pairs, k next to k + 1,
+// for 16 n in order:
+//   line 4 * (k / 4) + n / 16; in it byte 16 * (n % 16 / 4) + 8 * (k % 4 / 2) + 2 * (n % 4) + k %
+//   2.
 // GPU layout: gemm_gpu.h.
 #include "gemm.h"
 #include "gemm_gpu.h"
@@ -26,9 +28,9 @@ qni_dtype qni_gemm_pack_dtype(const qn_device *device, qni_dtype dtype) {
 }
 
 static int64_t cpu_offset(int64_t packed_k, int64_t n, int64_t k) {
-    int64_t panel = n / CPU_TILE_N * (packed_k / CPU_TILE_K) + k / CPU_TILE_K;
-    int64_t line = k % CPU_TILE_K / 4 * (CPU_TILE_N / 16) + n % CPU_TILE_N / 16;
-    int64_t byte = n % 16 / 4 * 16 + k % 4 / 2 * 8 + n % 4 * 2 + k % 2;
+    const int64_t panel = n / CPU_TILE_N * (packed_k / CPU_TILE_K) + k / CPU_TILE_K;
+    const int64_t line = k % CPU_TILE_K / 4 * (CPU_TILE_N / 16) + n % CPU_TILE_N / 16;
+    const int64_t byte = n % 16 / 4 * 16 + k % 4 / 2 * 8 + n % 4 * 2 + k % 2;
     return panel * CPU_TILE_N * CPU_TILE_K + line * 64 + byte;
 }
 
@@ -40,8 +42,8 @@ int64_t qni_gemm_packed_offset(const qn_device *device, int64_t packed_k, int64_
 uint8_t qni_gemm_pack_byte(qni_dtype dtype_in, qni_dtype dtype_out, uint8_t byte) {
     if (dtype_in == dtype_out)
         return byte;
-    // e4m3fn to e4m3fnuz: the same bits are half the value (the scale is doubled), save for what is NaN in
-    // one and a number in the other.
+    // e4m3fn to e4m3fnuz: the same bits are half the value (the scale is doubled), save for what is
+    // NaN in one and a number in the other.
     if ((byte & 0x7F) == 0x7F)
         return 0x80;
     return byte == 0x80 ? 0 : byte;
@@ -49,20 +51,21 @@ uint8_t qni_gemm_pack_byte(qni_dtype dtype_in, qni_dtype dtype_out, uint8_t byte
 
 // ---- the portable CPU kernel
 
-/** 128 k of row n of a group from k0 on: what qni_gemm_packed_offset says, the division done beforehand. */
+/** 128 k of row n of a group from k0 on: what qni_gemm_packed_offset says, the division done
+ *  beforehand. */
 static void pack_run(const qni_gemm_pack_problem *p, int64_t g, int64_t n, int64_t k0) {
     uint8_t *to =
         (uint8_t *)p->packed + g * p->packed_n * p->packed_k + cpu_offset(p->packed_k, n, k0);
     const uint8_t *b = (const uint8_t *)p->b + g * p->b_group + n * p->b_n + k0;
-    int64_t depth = n >= p->n ? 0 : p->k - k0 < CPU_TILE_K ? p->k - k0 : CPU_TILE_K;
+    const int64_t depth = n >= p->n ? 0 : p->k - k0 < CPU_TILE_K ? p->k - k0 : CPU_TILE_K;
     for (int k = 0; k < CPU_TILE_K; k++)
         to[k / 4 * 256 + k % 4 / 2 * 8 + k % 2] =
             k < depth ? qni_gemm_pack_byte(p->dtype_in, p->dtype_out, b[k]) : 0;
 }
 
 static void pack_scales(const qni_gemm_pack_problem *p) {
-    int64_t rows = (p->n + 127) / 128, columns = (p->k + 127) / 128;
-    float factor = p->dtype_in == p->dtype_out ? 1 : 2;
+    const int64_t rows = (p->n + 127) / 128, columns = (p->k + 127) / 128;
+    const float factor = p->dtype_in == p->dtype_out ? 1 : 2;
     for (int64_t row = 0; row < p->groups * rows; row++)
         for (int64_t kb = 0; kb < columns; kb++)
             p->packed_scale[row * columns + kb] =
@@ -73,7 +76,7 @@ static void pack_scales(const qni_gemm_pack_problem *p) {
 /** All panels of one tile of n. */
 static void pack_tile(void *context, int64_t i) {
     const qni_gemm_pack_problem *p = context;
-    int64_t tiles = p->packed_n / CPU_TILE_N;
+    const int64_t tiles = p->packed_n / CPU_TILE_N;
     for (int64_t k0 = 0; k0 < p->packed_k; k0 += CPU_TILE_K)
         for (int64_t n = 0; n < CPU_TILE_N; n++)
             pack_run(p, i / tiles, i % tiles * CPU_TILE_N + n, k0);
@@ -133,8 +136,8 @@ static qn_status fail_strides(const char *name, const DLTensor *t, const char *n
 
 /** Strides of a matrix or a stack of them whose last dimension is contiguous. */
 static qn_status rows_of(const char *name, const DLTensor *t, int64_t *group, int64_t *row) {
-    int last = t->ndim - 1;
-    int64_t rows = t->shape[last - 1], columns = t->shape[last];
+    const int last = t->ndim - 1;
+    const int64_t rows = t->shape[last - 1], columns = t->shape[last];
     *row = rows <= 1 ? columns : qni_stride(t, last - 1);
     *group = t->ndim == 3 && t->shape[0] > 1 ? qni_stride(t, 0) : rows * columns;
     if ((columns > 1 && qni_stride(t, last) != 1) || (columns > 0 && *row < columns) || *group < 0)
@@ -159,7 +162,7 @@ static qn_status check_aligned(const char *name, const DLTensor *t, uintptr_t by
 static qn_status check_inputs(qni_gemm_pack_problem *p, const qn_stream *stream, const DLTensor *b,
                               const DLTensor *scale_b) {
     static const char op[] = "gemm_pack";
-    int rank = b && b->ndim == 3 ? 3 : 2;
+    const int rank = b && b->ndim == 3 ? 3 : 2;
     QN_TRY(qni_check_tensor(stream, op, "b", b, rank));
     QN_TRY(qni_check_tensor(stream, op, "scale_b", scale_b, rank));
     QN_TRY(rows_of("b", b, &p->b_group, &p->b_n));

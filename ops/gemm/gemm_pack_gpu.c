@@ -11,25 +11,26 @@
 enum { THREADS = 256 };
 
 QD_INLINE void pack_scale(const qk_gemm_pack_args *g, uint32_t group, uint32_t nb, uint32_t kb) {
-    uint32_t num_nb = qd_div_up(g->n, 128), num_kb = qd_div_up(g->k, 128);
+    const uint32_t num_nb = qd_div_up(g->n, 128), num_kb = qd_div_up(g->k, 128);
     if (nb >= num_nb || kb >= num_kb)
         return;
-    float scale = g->scale_b[group * g->scale_b_group + nb * g->scale_b_nb + kb];
+    const float scale = g->scale_b[group * g->scale_b_group + nb * g->scale_b_nb + kb];
     g->packed_scale[((int64_t)group * num_nb + nb) * num_kb + kb] =
         g->fn_to_fnuz ? 2 * scale : scale;
 }
 
 QD_KERNEL(THREADS) qk_gemm_pack(const qk_gemm_pack_args g) {
-    uint32_t blocks_k = g.packed_k / QK_PACK_K, strips = g.packed_n / QK_PACK_ROWS;
-    uint32_t kb = qd_block() % blocks_k, rest = qd_block() / blocks_k;
-    uint32_t strip = rest % strips, group = rest / strips;
-    uint32_t lane = qd_thread() % 64, row = strip * QK_PACK_ROWS + lane % 32;
-    uint32_t k = kb * QK_PACK_K + qd_thread() / 64 * 32 + lane / 32 * 16;
+    const uint32_t blocks_k = g.packed_k / QK_PACK_K, strips = g.packed_n / QK_PACK_ROWS;
+    const uint32_t kb = qd_block() % blocks_k, rest = qd_block() / blocks_k;
+    const uint32_t strip = rest % strips, group = rest / strips;
+    const uint32_t lane = qd_thread() % 64, row = strip * QK_PACK_ROWS + lane % 32;
+    const uint32_t k = kb * QK_PACK_K + qd_thread() / 64 * 32 + lane / 32 * 16;
     qd_u32x4 codes = 0;
     if (row < g.n)
         codes = qk_gemm_load_piece((const uint8_t *)g.b + group * g.b_group + row * g.b_n, k, g.k);
-    if (g.fn_to_fnuz)
-        QD_UNROLL for (int i = 0; i < 4; i++) codes[i] = qd_fp8_fnuz_from_fn(codes[i]);
+    if (g.fn_to_fnuz) QD_UNROLL
+        for (int i = 0; i < 4; i++)
+            codes[i] = qd_fp8_fnuz_from_fn(codes[i]);
     uint8_t *out = (uint8_t *)g.packed + (int64_t)group * g.packed_n * g.packed_k;
     *(qd_u32x4 *)(out + qk_gemm_packed_offset(row, k, g.packed_k)) = codes;
     if (strip % 4 == 0 && qd_thread() == 0)

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The definition of the gemm family in double precision, with the error that a kernel in f32 may make.
+// The definition of the gemm family in double precision, with the error that a kernel in f32 may
+// make.
 //
 //   d[m,n] = c[m,n] + sum_kb sa[m,kb] sb[n/128,kb] sum_(k in kb) a[m,k] b[n,k]
 //
-// Bound. A kernel multiplies exactly (a product of two e4m3 or two bf16 fits f32), adds the up to 128 products
-// of a K-block, scales twice, adds the blocks, adds c: to first order at most (k + 4) roundings act on any
-// product, each of 2^-24. Twice that allows for matrix cores that cut instead of round. Hardware that flushes
-// subnormal bf16 operands or f32 sums (vdpbf16ps, the matrix cores of gfx90a) loses products with a subnormal
-// operand whole, and up to 2^-126 at each sum.
-// Source: DeepGEMM's fp8_gemm_nt with recipe (1, 128, 128).
+// Bound. A kernel multiplies exactly (a product of two e4m3 or two bf16 fits f32), adds the up to
+// 128 products of a K-block, scales twice, adds the blocks, adds c: to first order at most (k + 4)
+// roundings act on any product, each of 2^-24. Twice that allows for matrix cores that cut instead
+// of round. Hardware that flushes subnormal bf16 operands or f32 sums (vdpbf16ps, the matrix cores
+// of gfx90a) loses products with a subnormal operand whole, and up to 2^-126 at each sum. Source:
+// DeepGEMM's fp8_gemm_nt with recipe (1, 128, 128).
 #include "../fp8.h"
 #include "gemm.h"
 
@@ -17,7 +18,8 @@
 static constexpr double F32_ROUNDING = 0x1p-24;
 static constexpr double SMALLEST_NORMAL = 0x1p-126; // of f32 and of bf16
 
-/** An array of which elements are read as numbers; the values of all 256 FP8 codes are looked up once. */
+/** An array of which elements are read as numbers; the values of all 256 FP8 codes are looked up
+ *  once. */
 typedef struct reader {
     const void *data;
     qni_dtype dtype;
@@ -52,11 +54,12 @@ static int64_t min_i64(int64_t x, int64_t y) {
     return x < y ? x : y;
 }
 
-/** Groups by their ends: group g has rows round_up(end[g-1])..end[g]-1, then padding to the next multiple. */
+/** Groups by their ends: group g has rows round_up(end[g-1])..end[g]-1, then padding to the next
+ *  multiple. */
 static int64_t group_by_ends(const qni_gemm_problem *p, int64_t m) {
     int64_t start = 0;
     for (int64_t g = 0; g < p->groups && start <= m; g++) {
-        int64_t end = min_i64(p->layout[g], p->m);
+        const int64_t end = min_i64(p->layout[g], p->m);
         if (m < end)
             return g;
         if (end > start && m < round_up(end, p->m_alignment))
@@ -92,7 +95,8 @@ static double scale_of(const qni_gemm_problem *p, place at, int64_t kb) {
         return 1;
     double a =
         (double)p->scale_a[at.slab * p->scale_a_group + at.m * p->scale_a_row + kb * p->scale_a_kb];
-    double b = (double)p->scale_b[at.group * p->scale_b_group + at.n / 128 * p->scale_b_nb + kb];
+    const double b =
+        (double)p->scale_b[at.group * p->scale_b_group + at.n / 128 * p->scale_b_nb + kb];
     return a * b;
 }
 
@@ -107,11 +111,11 @@ typedef struct total {
 
 static total multiply_block(const qni_gemm_problem *p, const reader *a, const reader *b, place at,
                             int64_t k0) {
-    int64_t a0 = at.slab * p->a_group + at.m * p->a_row;
-    int64_t b0 = at.group * p->b_group + at.n * p->b_n;
+    const int64_t a0 = at.slab * p->a_group + at.m * p->a_row;
+    const int64_t b0 = at.group * p->b_group + at.n * p->b_n;
     total t = {0};
     for (int64_t k = k0; k < min_i64(p->k, k0 + 128); k++) {
-        double x = read_at(a, a0 + k * p->a_k), y = read_at(b, b0 + k * p->b_k);
+        const double x = read_at(a, a0 + k * p->a_k), y = read_at(b, b0 + k * p->b_k);
         t.sum += x * y;
         t.magnitude += fabs(x * y);
         if (is_subnormal(x) || is_subnormal(y))
@@ -128,7 +132,7 @@ static double element(const qni_gemm_problem *p, const reader *a, const reader *
     total all = {.sum = c->data ? read_at(c, at.m * p->c_row + at.n) : 0};
     all.magnitude = fabs(all.sum);
     for (int64_t k0 = 0; k0 < p->k; k0 += 128) {
-        double scale = scale_of(p, at, k0 / 128);
+        const double scale = scale_of(p, at, k0 / 128);
         total block = multiply_block(p, a, b, at, k0);
         all.sum += scale * block.sum;
         all.magnitude += fabs(scale) * block.magnitude;
@@ -141,12 +145,12 @@ static double element(const qni_gemm_problem *p, const reader *a, const reader *
 void qni_gemm_ref(const qni_gemm_problem *p, double *d, double *bound) {
     const reader a = reader_of(p->a, p->dtype_a), b = reader_of(p->b, p->dtype_b);
     const reader c = reader_of(p->c, p->dtype_d);
-    int64_t slabs = p->grouping == QN_GEMM_GROUPED_MASKED ? p->groups : 1;
+    const int64_t slabs = p->grouping == QN_GEMM_GROUPED_MASKED ? p->groups : 1;
     for (int64_t row = 0; row < slabs * p->m; row++) {
         place at = {.slab = row / p->m, .m = row % p->m};
         at.group = qni_gemm_row_group(p, at.slab, at.m);
         for (at.n = 0; at.n < p->n && at.group != QNI_GEMM_ROW_UNTOUCHED; at.n++) {
-            int64_t i = row * p->n + at.n;
+            const int64_t i = row * p->n + at.n;
             double error = 0;
             d[i] = at.group == QNI_GEMM_ROW_ZERO ? 0 : element(p, &a, &b, &c, at, &error);
             if (bound)

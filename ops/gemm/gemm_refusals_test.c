@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the gemm family refuses: each argument that is wrong, by words that name it, with nothing written.
+// What the gemm family refuses: each argument that is wrong, by words that name it, with nothing
+// written.
 #include "gemm_case.h"
 
 #include <string.h>
@@ -222,7 +223,7 @@ static void refuse(const refusal *r) {
     assert_int_equal(qni_gemm_case_create(&c, stream, &spec, 7), QN_OK);
     assert_int_equal(qni_gemm_case_reset(&c), QN_OK);
     r->change(&c);
-    qn_status st = qni_gemm_case_call(&c);
+    const qn_status st = qni_gemm_case_call(&c);
     if (st != r->status || !strstr(qn_last_error(), r->words))
         fail_msg("%s: %s: %s", r->name, qn_status_name(st), qn_last_error());
     assert_memory_equal(c.d.device, c.d.host, (size_t)c.d.bytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of the GPU kernels on simulated chips share: the device, the check problems, single kernels at other
-// levels of optimisation.
+// What the tests of the GPU kernels on simulated chips share: the device, the check problems,
+// single kernels at other levels of optimisation.
 #ifndef QNI_GEMM_SIM_CASE_H
 #define QNI_GEMM_SIM_CASE_H
 
@@ -93,8 +93,8 @@ static inline qni_variant at_level(const qni_variant *variant, const char *level
     return copy;
 }
 
-/** Runs each GPU kernel that the device can run as clang makes it at other levels, on the first of the cases that it takes.
- *  Unoptimised code keeps its variables in scratch. */
+/** Runs each GPU kernel that the device can run as clang makes it at other levels, on the first of
+ *  the cases that it takes. Unoptimised code keeps its variables in scratch. */
 static inline void run_levels(const qni_gemm_spec *specs, size_t count) {
     static qni_variant copies[2][8][MAX_KERNELS]; // a loaded kernel is known by its address
     static int device_index;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the gemm family's GPU kernels on the simulated MI300X: every check problem, and shapes whose loops run
-// long, whose tiles are many, whose groups are like those of a real model. Each at most 0.3 GMAC.
+// Tests of the gemm family's GPU kernels on the simulated MI300X: every check problem, and shapes
+// whose loops run long, whose tiles are many, whose groups are like those of a real model. Each at
+// most 0.3 GMAC.
 #include "gemm_sim_case.h"
 
 static int open_gfx942(void **) {
@@ -41,7 +42,8 @@ static const qni_gemm_spec long_loops[] = {
     PACKED(8, 576, 4100, FNUZ, BF, .is_strided = true, .adds_c = true),
 };
 
-/** Many tiles: the order in which workgroups take them has full runs, a rest, and bands of several heights. */
+/** Many tiles: the order in which workgroups take them has full runs, a rest, and bands of several
+ *  heights. */
 static const qni_gemm_spec many_tiles[] = {
     PACKED(2304, 2176, 8, FNUZ, BF),
     PACKED(1408, 1408, 12, FN, BF),

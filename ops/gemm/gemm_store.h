@@ -5,10 +5,11 @@
 
 #include "gemm_cpu.h"
 
-/** To nearest, ties to even, NaN stays NaN; subnormals are kept, which vcvtneps2bf16 would flush. */
+/** To nearest, ties to even, NaN stays NaN; subnormals are kept, which vcvtneps2bf16 would
+ *  flush. */
 static inline uint16_t bf16_of(float x) {
-    uint32_t bits = __builtin_bit_cast(uint32_t, x);
-    uint32_t rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
+    const uint32_t bits = __builtin_bit_cast(uint32_t, x);
+    const uint32_t rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
     return (uint16_t)((bits & 0x7FFFFFFF) > 0x7F800000 ? bits >> 16 | 0x40 : rounded);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the gemm family on the CPU: every check problem, the public functions, and that bits depend neither on threads nor
-// on neighbours. gemm_check.c has the problems that every device must pass, gemm_refusals_test.c what is refused.
+// Tests of the gemm family on the CPU: every check problem, the public functions, and that bits
+// depend neither on threads nor on neighbours. gemm_check.c has the problems that every device must
+// pass, gemm_refusals_test.c what is refused.
 #include "gemm_case.h"
 
 #include <quern/check.h>
@@ -140,7 +141,8 @@ static void bits_do_not_depend_on_other_rows(void **) {
     }
 }
 
-/** A product large enough for many tiles; a sum of its bits. Runs in a child with its own environment. */
+/** A product large enough for many tiles; a sum of its bits. Runs in a child with its own
+ *  environment. */
 static uint64_t product_hash(void) {
     const qni_gemm_spec spec = {
         .m = 300, .n = 500, .k = 300, .dtype_a = FN, .dtype_b = FN, .dtype_d = BF};
@@ -157,7 +159,8 @@ static uint64_t product_hash(void) {
     return hash;
 }
 
-/** What `body` gives in a child whose environment has name=value: the environment is read once a process. */
+/** What `body` gives in a child whose environment has name=value: the environment is read once a
+ *  process. */
 static uint64_t in_child(const char *name, const char *value, uint64_t (*body)(void)) {
     int ends[2];
     uint64_t result = 0;
@@ -277,11 +280,11 @@ static void packed_weights_may_lie_anywhere(void **) {
 
 static bool is_untouched(const qni_gemm_case *c) {
     void *got = malloc((size_t)c->d.bytes);
-    bool is_equal = got &&
-                    stream->device->backend->copy(stream, got, c->d.device, c->d.bytes,
-                                                  QNI_COPY_TO_HOST) == QN_OK &&
-                    qn_stream_sync(stream) == QN_OK &&
-                    memcmp(got, c->d.host, (size_t)c->d.bytes) == 0;
+    const bool is_equal = got &&
+                          stream->device->backend->copy(stream, got, c->d.device, c->d.bytes,
+                                                        QNI_COPY_TO_HOST) == QN_OK &&
+                          qn_stream_sync(stream) == QN_OK &&
+                          memcmp(got, c->d.host, (size_t)c->d.bytes) == 0;
     free(got);
     return is_equal;
 }
@@ -326,7 +329,7 @@ static uint64_t gpu_validation(void) {
         return 2;
     if (qn_stream_create(&stream, device) != QN_OK)
         return 0;
-    uint64_t result = refuses_bad_groups();
+    const uint64_t result = refuses_bad_groups();
     close_device(nullptr);
     return result;
 }

@@ -150,7 +150,7 @@ static qn_status run_append(const append_call *c) {
 
 qn_status qn_append_paged_kv_cache(qn_stream *stream, const qn_append_paged_kv_cache_args *args) {
     const char *op = "append_paged_kv_cache";
-    qn_status st = QNI_CHECK_STRUCT(op, "args", qn_append_paged_kv_cache_args, args);
+    const qn_status st = QNI_CHECK_STRUCT(op, "args", qn_append_paged_kv_cache_args, args);
     if (st != QN_OK)
         return st;
     const append_call c = {
@@ -170,7 +170,7 @@ qn_status qn_append_paged_kv_cache(qn_stream *stream, const qn_append_paged_kv_c
 qn_status qn_append_paged_mla_kv_cache(qn_stream *stream,
                                        const qn_append_paged_mla_kv_cache_args *args) {
     const char *op = "append_paged_mla_kv_cache";
-    qn_status st = QNI_CHECK_STRUCT(op, "args", qn_append_paged_mla_kv_cache_args, args);
+    const qn_status st = QNI_CHECK_STRUCT(op, "args", qn_append_paged_mla_kv_cache_args, args);
     if (st != QN_OK)
         return st;
     const append_call c = {
@@ -189,7 +189,7 @@ qn_status qn_append_paged_mla_kv_cache(qn_stream *stream,
 
 qn_status qn_reshape_and_cache(qn_stream *stream, const qn_reshape_and_cache_args *args) {
     const char *op = "reshape_and_cache";
-    qn_status st = QNI_CHECK_STRUCT(op, "args", qn_reshape_and_cache_args, args);
+    const qn_status st = QNI_CHECK_STRUCT(op, "args", qn_reshape_and_cache_args, args);
     if (st != QN_OK)
         return st;
     if (!args->slot_mapping)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The check problems of the kvcache family. A copied byte must be its source's; a quantised element follows the
-// definition x / scale. Places are worked out here from what the case was made of, not from its index tensors.
+// The check problems of the kvcache family. A copied byte must be its source's; a quantised element
+// follows the definition x / scale. Places are worked out here from what the case was made of, not
+// from its index tensors.
 #include "../area.h"
 #include "kvcache.h"
 
@@ -64,7 +65,8 @@ static int64_t pages_of_batch(const shape *s) {
 static int64_t num_pages(const shape *s) {
     return (s->is_shared ? 1 : BATCHES) * pages_of_batch(s);
 }
-/** Entry i of all sequences' pages: shuffled; each sequence's last, which no position reaches, is the first's first. */
+/** Entry i of all sequences' pages: shuffled; each sequence's last, which no position reaches, is
+ *  the first's first. */
 static int64_t page_at(const shape *s, int64_t i) {
     const int64_t per = pages_of_batch(s), pages = num_pages(s), step = pages % 5 ? 5 : 7;
     const int64_t page = i % per == per - 1 ? 0 : s->is_shared ? i % per : i;

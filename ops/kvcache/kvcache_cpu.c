@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU kernels: rows copied past the caches where they are whole 16 bytes, or quantised; positions and lengths.
+// The CPU kernels: rows copied past the caches where they are whole 16 bytes, or quantised;
+// positions and lengths.
 #include "kvcache.h"
 
 #include <stdatomic.h>

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes to paged caches: copies of 16 bytes, quantisation to FP8, any element; batch indices, positions and lengths.
+// Writes to paged caches: copies of 16 bytes, quantisation to FP8, any element; batch indices,
+// positions and lengths.
 //
 // Needs     nothing beyond vector instructions; FP8 conversions where the target has its own kind's
-// Tile      a wave has a token's keys or its values; lanes go along heads and elements in items of 16 bytes (copy), 8
-//           elements (quant) or one (any), four items a lane at a time
+// Tile      a wave has a token's keys or its values; lanes go along heads and elements in items of
+//           16 bytes (copy), 8 elements (quant) or one (any), four items a lane at a time
 // Launch    256 threads; waves step through what is left
 // Edges     copy and quant: rows are whole items and everything is aligned to an item; any: none
-// Memory    a token's loads are under way before its place is known, which takes three reads behind each other
+// Memory    a token's loads are under way before its place is known, which takes three reads behind
+//           each other
 // Source    FlashInfer's append_paged_kv_cache and get_batch_indices_positions
 #include "kvcache_gpu.h"
 
@@ -98,16 +100,14 @@ QD_INLINE void move_row(int how, int dtype, const qk_kvcache_args *g, const qk_c
     const float inverse = how != COPY && g->is_quant ? 1.0f / *r->scale : 1.0f;
     for (uint32_t first = qd_lane(); first < items; first += held * QD_WAVE) {
         item v[HELD];
-        QD_UNROLL for (uint32_t i = 0; i < held; i++) {
+        QD_UNROLL for (uint32_t i = 0; i < held; i++)
             if (first + i * QD_WAVE < items)
                 v[i] = load_item(how, dtype, g, in, in_at(r, first + i * QD_WAVE));
-        }
         if (to.page < 0)
             return;
-        QD_UNROLL for (uint32_t i = 0; i < held; i++) {
+        QD_UNROLL for (uint32_t i = 0; i < held; i++)
             if (first + i * QD_WAVE < items)
                 store_item(how, dtype, g, out, out_at(r, first + i * QD_WAVE), v[i], inverse);
-        }
     }
 }
 

@@ -37,14 +37,16 @@ typedef struct qk_seq_lens_args {
     int32_t page_size;
 } qk_seq_lens_args;
 
-/** A sequence's length; without pages, what its last page is said to hold. Modulo 2^32, whatever the vectors hold. */
+/** A sequence's length; without pages, what its last page is said to hold. Modulo 2^32, whatever
+ *  the vectors hold. */
 static inline int32_t qk_seq_len(const int32_t *kv_indptr, const int32_t *last_page_len,
                                  int32_t page_size, int64_t b) {
     const int64_t full = (int64_t)kv_indptr[b + 1] - kv_indptr[b] - 1;
     return (int32_t)((full < 0 ? 0 : full) * page_size + last_page_len[b]);
 }
 
-/** Where token t of a sequence stands that has `length` tokens, `end` being the token behind its last. Likewise. */
+/** Where token t of a sequence stands that has `length` tokens, `end` being the token behind its
+ *  last. Likewise. */
 static inline int32_t qk_position(int32_t length, int32_t end, int64_t t) {
     return (int32_t)(length - (end - t));
 }

@@ -127,7 +127,8 @@ static qn_status concat(bool quantizes) {
                                    quantizes ? &k_scale.t : nullptr);
 }
 
-/** One cache for both parts of a token, its pages further apart than its slots; copied and to FP8. */
+/** One cache for both parts of a token, its pages further apart than its slots; copied and to
+ *  FP8. */
 static void test_concatenated(void **) {
     make_all(QNI_F16, QNI_F16);
     MAKE(&key, QNI_F16, N, 5);

@@ -71,10 +71,11 @@ static qn_status check_token(const char *op, const host_pages *h, int64_t t) {
     return QN_OK;
 }
 
-/** What no token of this call needs, for QUERN_VALIDATE: pages of other positions, and how full last pages are. */
+/** What no token of this call needs, for QUERN_VALIDATE: pages of other positions, and how full
+ *  last pages are. */
 static qn_status validate_rest(qn_stream *stream, const char *op, const qni_page_tensors *t,
                                const qk_pages *p, host_pages *h) {
-    qn_status st = QN_OK;
+    const qn_status st = QN_OK;
     QN_TRY(qni_validate_range(stream, op, "kv_indices", p->kv_indices, t->kv_indices->shape[0], 0,
                               h->pages));
     if (!t->kv_last_page_len)
@@ -136,7 +137,7 @@ static qn_status check_paged(const qn_stream *stream, const char *op, const qni_
 qn_status qni_check_pages(qn_stream *stream, const char *op, const qni_page_tensors *t, int64_t n,
                           const qni_cache_view *cache, qk_pages *pages) {
     const bool validates = n > 0 && qni_validates_indices(stream);
-    qn_status st = QN_OK;
+    const qn_status st = QN_OK;
     *pages = (qk_pages){.page_size = (int32_t)cache->page_size};
     if (!t->slot_mapping) {
         QN_TRY(check_paged(stream, op, t, n, pages));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Paged caches and their index tensors: checked, validated, turned into what kernels take. For every family that writes
-// to a cache.
+// Paged caches and their index tensors: checked, validated, turned into what kernels take. For
+// every family that writes to a cache.
 #ifndef QNI_PAGES_H
 #define QNI_PAGES_H
 

@@ -157,7 +157,7 @@ static qn_status make_problem(const norm_call *c, qni_norm_problem *p) {
 static qn_status run_problem(const norm_call *c, const qni_norm_problem *p) {
     if (p->rows == 0)
         return QN_OK;
-    qn_status st = check_overlap(c);
+    const qn_status st = check_overlap(c);
     return st == QN_OK ? qni_run(&qni_op_norm, c->stream, p) : st;
 }
 
@@ -174,7 +174,7 @@ static qn_status run_plain(const norm_call *c, float weight_plus, bool subtracts
 }
 
 static qn_status make_quantised(const norm_call *c, qni_norm_problem *p) {
-    qn_status st = make_problem(c, p);
+    const qn_status st = make_problem(c, p);
     return st == QN_OK ? qni_check_dtype(c->op, "out", c->out, qni_of_fp8) : st;
 }
 

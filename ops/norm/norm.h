@@ -53,8 +53,8 @@ extern const qni_op qni_op_norm;
 #include "variants.def"
 #undef QN_VARIANT
 #undef QN_IMAGE
-/** What a GPU kernel is made for: LayerNorm, FP8 results, a residual or a gate; or, at a cost, for whatever operands there
- *  are. */
+/** What a GPU kernel is made for: LayerNorm, FP8 results, a residual or a gate; or, at a cost, for
+ *  whatever operands there are. */
 enum { QNI_NORM_LAYER = 1, QNI_NORM_QUANT = 2, QNI_NORM_SUM = 4, QNI_NORM_GENERAL = 8 };
 qni_supports_fn qni_norm_rms_rows_supports, qni_norm_kept_supports, qni_norm_any_supports,
     qni_norm_avx512bf16_supports;
@@ -71,7 +71,8 @@ static inline int64_t qni_norm_groups(const qni_norm_problem *p) {
     return (p->h + QNI_NORM_GROUP - 1) / QNI_NORM_GROUP;
 }
 
-/** The definition for one row, in double precision: t and y have room for h. Reads host memory. norm_ref.c. */
+/** The definition for one row, in double precision: t and y have room for h. Reads host memory.
+ *  norm_ref.c. */
 void qni_norm_ref_row(const qni_norm_problem *p, int64_t r, double *t, double *y);
 
 /** Shares rows among the CPU's threads: norm_cpu.c. `rows` does rows first .. last - 1. */

@@ -2,7 +2,8 @@
 // Norms of rows of any length, stride and address, read from memory again for each pass.
 //
 // Needs     nothing beyond vector instructions
-// Tile      a row belongs to a workgroup, run c of 8 elements to lane c % 256; elements are loaded one by one
+// Tile      a row belongs to a workgroup, run c of 8 elements to lane c % 256; elements are loaded
+//           one by one
 // Launch    256 threads, a row a workgroup
 // LDS       512 bytes: sums of 16 lanes, twice
 // Edges     elements past the row's end are neither read nor written; out may be x

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The check problems of the norm family: every form, on shapes that reach every kernel and every edge.
+// The check problems of the norm family: every form, on shapes that reach every kernel and every
+// edge.
 #include "../area.h"
 #include "../batches.h"
 #include "norm.h"
@@ -108,8 +109,8 @@ static qn_status make_area(check_case *c, qn_device *device, int which) {
                                 row_stride(c), c->shape->offset);
 }
 
-/** Rows on scales of their own; one of zeros, one with f16's largest values or some whose squares are large, one far
- *  from zero, one whose squares are infinite. */
+/** Rows on scales of their own; one of zeros, one with f16's largest values or some whose squares
+ *  are large, one far from zero, one whose squares are infinite. */
 static double x_value(check_case *c, int64_t row) {
     const double normal = qni_random_normal(&c->random);
     switch (row % 8) {
@@ -167,8 +168,9 @@ static void place(const check_case *c, qni_norm_problem *p, bool on_host) {
 
 // ---- what must come out
 
-/** Bounds of f32 arithmetic in any order of summation that no kernel here exceeds: `steps` additions in a row.
- *  unit is half an ulp. Errors of t, of the mean and of the root each reach y as the derivative says. */
+/** Bounds of f32 arithmetic in any order of summation that no kernel here exceeds: `steps`
+ *  additions in a row. unit is half an ulp. Errors of t, of the mean and of the root each reach y
+ *  as the derivative says. */
 typedef struct bounds {
     double unit, sum,
         mean; // sum: relative error of a sum of positive values; mean: error of the mean

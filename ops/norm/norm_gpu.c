@@ -1,19 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every norm of the family in one pass over memory: t = residual + gate * x, its statistics, weights, FP8.
+// Every norm of the family in one pass over memory: t = residual + gate * x, its statistics,
+// weights, FP8.
 //
 // Needs     nothing beyond vector instructions; FP8 conversions where the target has its own kind's
-// Tile      a lane holds 8 runs of 8 elements in registers where they stay in 16 bits, else 4 (_rows: 1). A row belongs
-//           to 16 lanes (_rows: h <= 128) or to a workgroup; run c of the row to lane c % lanes, so that every load is of whole cache lines, and 16
-//           neighbouring lanes hold the 128 elements of a group
-// Launch    _rows: 256 threads, 16 rows a workgroup; else whole waves, up to 512 threads, a row a workgroup
-// Order     a lane with 8 runs sums up its even and its odd ones apart, as two lanes of twice as many do that have 4 each
-//           (_sum, for few rows). So a row's sums have the same bits by either kernel, whatever else is in the batch
+// Tile      a lane holds 8 runs of 8 elements in registers where they stay in 16 bits, else 4
+//           (_rows: 1). A row belongs to 16 lanes (_rows: h <= 128) or to a workgroup; run c of the
+//           row to lane c % lanes, so that every load is of whole cache lines, and 16 neighbouring
+//           lanes hold the 128 elements of a group
+// Launch    _rows: 256 threads, 16 rows a workgroup; else whole waves, up to 512 threads, a row a
+//           workgroup
+// Order     a lane with 8 runs sums up its even and its odd ones apart, as two lanes of twice as
+//           many do that have 4 each (_sum, for few rows). So a row's sums have the same bits by
+//           either kernel, whatever else is in the batch
 // LDS       1536 bytes: three values of 16 lanes, twice
-// Edges     h is a multiple of 8 and everything is aligned to 16 bytes; else norm_any_gpu.c. Lanes past the row's end
-//           load its last run again, so that no branch stands between loads; it does not count and is not stored
-// Memory    rows without residual and gate stay in their 16 bits, for half the registers: several workgroups share a
-//           compute unit, and some load while others sum up. Weights come after the barrier, from the caches. Each row
-//           costs one barrier, where all that its statistics need is brought together
+// Edges     h is a multiple of 8 and everything is aligned to 16 bytes; else norm_any_gpu.c. Lanes
+//           past the row's end load its last run again, so that no branch stands between loads; it
+//           does not count and is not stored
+// Memory    rows without residual and gate stay in their 16 bits, for half the registers: several
+//           workgroups share a compute unit, and some load while others sum up. Weights come after
+//           the barrier, from the caches. Each row costs one barrier, where all that its statistics
+//           need is brought together
 // Source    arXiv:1910.07467 (RMSNorm), arXiv:1607.06450 (LayerNorm), FlashInfer's norm functions
 #include "norm_row_gpu.h"
 
@@ -29,8 +35,8 @@ typedef struct mode {
     bool is_sum;   // there may be a residual and a gate
     bool is_quant; // out is FP8
     bool is_layer; // LayerNorm
-    bool
-        is_any; // all of this but is_layer is found out at run time, as are weights and the FP8 kind
+    /** All of this but is_layer is found out at run time, as are weights and the FP8 kind. */
+    bool is_any;
 } mode;
 
 /** A lane's part of a row: t, as it was loaded or as the sum that it is. */
@@ -62,8 +68,8 @@ QD_INLINE qd_f32x8 t_of(mode m, const kept *k, int i, int use) {
                           : qd_from_16_again(m.dtype, k->raw[i], use);
 }
 
-/** What is known of weights and beta when the code is compiled: there, in x's 16 bits; there, in f32; or
- *  nothing. In the first two cases FP8 is of the usual kind. */
+/** What is known of weights and beta when the code is compiled: there, in x's 16 bits; there, in
+ *  f32; or nothing. In the first two cases FP8 is of the usual kind. */
 typedef enum weights { NARROW, WIDE, ANY } weights;
 
 /** Those of RMSNorm have x's dtype, unless anything goes. */
@@ -142,7 +148,8 @@ QD_INLINE qd_f32x8 weigh(mode m, weights w, const qk_norm_args *g, const row *r,
 
 // ---- results
 
-/** The residual becomes t, once all lanes have read it: those past the row's end have its last run. */
+/** The residual becomes t, once all lanes have read it: those past the row's end have its last
+ *  run. */
 QD_INLINE void put_residual(mode m, const row *r, const kept *k) {
     if (m.is_sum && r->residual)
         EACH_RUN put_run(m, r, r->residual, i, k->sum[i]);
@@ -154,7 +161,8 @@ QD_INLINE void put_codes(weights w, const qk_norm_args *g, const row *r, int i, 
     qd_store2_if(IS_IN(i), (qd_u32x2 *)r->out + RUN(i), codes);
 }
 
-/** What group i is multiplied by to be codes; z times `inverse` are its results. Writes its scale. */
+/** What group i is multiplied by to be codes; z times `inverse` are its results. Writes its
+ *  scale. */
 QD_INLINE float group_factor(const qk_norm_args *g, const row *r, int i, qd_f32x8 z,
                              float inverse) {
     const float scale = scale_of(g, qd_as_f32(qd_row_max(qd_run_top(z))) * inverse);
@@ -202,7 +210,8 @@ QD_INLINE void put_part(QD_LDS uint32_t (*lds)[QD_MAX_ROWS], int part, float v) 
             qd_as_u32(v);
 }
 
-/** What rows have put into LDS, of all parts: those that this lane takes, so that 16 lanes take all. */
+/** What rows have put into LDS, of all parts: those that this lane takes, so that 16 lanes take
+ *  all. */
 #define EACH_PUT(at)                                                                               \
     for (uint32_t at = qd_thread() % QD_ROW;                                                       \
          at < (uint32_t)parts_of(m) * (__gpu_num_threads(0) / QD_ROW); at += QD_ROW)
@@ -238,7 +247,8 @@ QD_INLINE void put_rms(mode m, const qk_norm_args *g, const row *r, const kept *
                      weigh(m, rms_weights(m), g, r, i, t_of(m, k, i, LAST) * inverse));
 }
 
-/** Codes of t times weights times `factor`, or, for groups, times `inverse` and what their scales make of it. */
+/** Codes of t times weights times `factor`, or, for groups, times `inverse` and what their scales
+ *  make of it. */
 QD_INLINE void put_rms_codes(mode m, bool is_group, const qk_norm_args *g, const row *r,
                              const kept *k, float inverse, float factor) {
     EACH_RUN {
@@ -294,19 +304,21 @@ QD_INLINE void rms_small(mode m, const qk_norm_args *g, const row *r, const kept
 
 // ---- LayerNorm
 
-/** Of some of a row's elements: how many, their mean, and the squares of their distances from it. Two such become one
- *  without a look at the elements, and nothing is lost where the mean is large (Chan, Golub, LeVeque 1983). */
+/** Of some of a row's elements: how many, their mean, and the squares of their distances from it.
+ *  Two such become one without a look at the elements, and nothing is lost where the mean is large
+ *  (Chan, Golub, LeVeque 1983). */
 typedef struct partial {
     float count, mean, spread;
 } partial;
 
-/** What a part's elements add to a whole's spread, by the distance of the part's mean from the whole's. */
+/** What a part's elements add to a whole's spread, by the distance of the part's mean from the
+ *  whole's. */
 QD_INLINE float from_mean(float count, float part, float whole) {
     return count * (part - whole) * (part - whole);
 }
 
-/** Of a part of a lane's runs. One pass, by distances from the first run's mean: from there, no square is more than some
- *  times the spread. */
+/** Of a part of a lane's runs. One pass, by distances from the first run's mean: from there, no
+ *  square is more than some times the spread. */
 QD_INLINE partial lane_moments(mode m, int part, const row *r, const kept *k) {
     const float pivot = run_sum(t_of(m, k, part, FIRST)) / QD_RUN;
     float count = 0, sum = 0, squares = 0;
@@ -404,7 +416,8 @@ QD_INLINE void norm(mode m, const qk_norm_args *g) {
         rms(m, g, &r, &k);
 }
 
-// qk_rms_rows_DTYPE, qk_rms[_sum][_quant]_DTYPE, qk_layer[_sum]_DTYPE; qk_{rms,layer}_any_DTYPE for what is left
+// qk_rms_rows_DTYPE, qk_rms[_sum][_quant]_DTYPE, qk_layer[_sum]_DTYPE; qk_{rms,layer}_any_DTYPE for
+// what is left
 #define KERNEL(head, ...)                                                                          \
     head(const qk_norm_args g) {                                                                   \
         norm((mode){__VA_ARGS__}, &g);                                                             \

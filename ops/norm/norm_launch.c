@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which problems the kernels of norm_gpu.c and norm_any_gpu.c take, what they cost, and their launch.
+// Which problems the kernels of norm_gpu.c and norm_any_gpu.c take, what they cost, and their
+// launch.
 #include "norm.h"
 #include "norm_gpu.h"
 
@@ -94,7 +95,8 @@ double qni_norm_rms_rows_cost(const qni_variant *, const qn_device *, const void
     return 0.5;
 }
 
-/** Of few rows the latency of one counts, and a kernel of sums spreads a row over twice the lanes. */
+/** Of few rows the latency of one counts, and a kernel of sums spreads a row over twice the
+ *  lanes. */
 double qni_norm_kept_cost(const qni_variant *variant, const qn_device *device,
                           const void *problem) {
     const qni_norm_problem *p = problem;
@@ -139,7 +141,8 @@ static qk_norm_args make_args(const qni_norm_problem *p) {
                           .rounds_first = p->rounds_first};
 }
 
-/** Several launches where there are more rows than one takes: kernels do not loop, for the registers' sake. */
+/** Several launches where there are more rows than one takes: kernels do not loop, for the
+ *  registers' sake. */
 static qn_status launch(qn_stream *stream, const qni_norm_problem *p, const qni_kernel_ref *kernel,
                         int64_t rows_per_group, int64_t threads) {
     qk_norm_args args = make_args(p);
@@ -155,8 +158,9 @@ static qn_status launch(qn_stream *stream, const qni_norm_problem *p, const qni_
     return st;
 }
 
-/** Waves of a row. A lane keeps 4 runs of 8 elements; 8 where they stay in their 16 bits: rows without a sum. A kernel of
- *  sums gives such a row exactly twice the waves, so that its sums have the same order. */
+/** Waves of a row. A lane keeps 4 runs of 8 elements; 8 where they stay in their 16 bits: rows
+ *  without a sum. A kernel of sums gives such a row exactly twice the waves, so that its sums have
+ *  the same order. */
 static int64_t waves_of(uint32_t flags, const qni_norm_problem *p, int64_t wave) {
     const bool may_be_raw = p->dtype != QNI_F32 && !has_sum(p) && !(flags & QNI_NORM_GENERAL);
     const int64_t elements = wave * RUN * (may_be_raw ? 8 : 4);

@@ -2,7 +2,9 @@
 // The definition of every norm, in double precision, nothing rounded.
 //
 //   t = residual + gate * x
-//   y = (t - mean) / sqrt(mean((t - mean)^2) + eps) * (weight + weight_plus) + beta     mean 0 for RMSNorm
+//   y = (t - mean) / sqrt(mean((t - mean)^2) + eps) * (weight + weight_plus) + beta
+//
+// where RMSNorm has a mean of 0.
 //
 // 0 / 0 is 0: where eps is 0, a row of zeros, or for LayerNorm of equal elements, gives beta.
 //

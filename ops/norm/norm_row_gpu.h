@@ -81,9 +81,8 @@ QD_INLINE float run_sum(qd_f32x8 v) {
 /** Sum of the squares. */
 QD_INLINE float run_squares(qd_f32x8 v) {
     float sum = v[0] * v[0];
-    QD_UNROLL for (int i = 1; i < QD_RUN; i++) {
+    QD_UNROLL for (int i = 1; i < QD_RUN; i++)
         sum = __builtin_fmaf(v[i], v[i], sum);
-    }
     return sum;
 }
 
@@ -92,9 +91,8 @@ QD_INLINE qd_f32x8 add_squares(const qk_norm_args *g, bool whole, qd_f32x8 t, fl
                                uint32_t c, qd_f32x8 sums) {
     const uint32_t n = run_length(g, c);
     qd_f32x8 d = t - mean;
-    QD_UNROLL for (uint32_t i = 0; i < QD_RUN; i++) {
+    QD_UNROLL for (uint32_t i = 0; i < QD_RUN; i++)
         d[i] = (whole ? n > 0 : i < n) ? d[i] : 0;
-    }
     return __builtin_elementwise_fma(d, d, sums);
 }
 
@@ -122,10 +120,9 @@ QD_INLINE void store_codes(int kind, bool whole, const qk_norm_args *g, const ro
             *(qd_u32x2 *)q = codes;
         return;
     }
-    QD_UNROLL for (uint32_t i = 0; i < QD_RUN; i++) {
+    QD_UNROLL for (uint32_t i = 0; i < QD_RUN; i++)
         if (i < n)
             q[i] = (uint8_t)(codes[i / 4] >> (i % 4 * 8));
-    }
 }
 
 QD_INLINE void store_run(int dtype, bool whole, const qk_norm_args *g, void *p, uint32_t c,
@@ -176,18 +173,19 @@ QD_INLINE qd_f32x8 result_of(int dtype, bool whole, const qk_norm_args *g, const
         y += load_weights(dtype, whole, g, r->beta, c);
     if (g->rounds_first)
         y = qd_rounded(dtype, y);
-    QD_UNROLL for (uint32_t i = 0; i < QD_RUN; i++) {
+    QD_UNROLL for (uint32_t i = 0; i < QD_RUN; i++)
         y[i] = i < run_length(g, c) ? y[i] : 0;
-    }
     return y;
 }
 
-/** Runs first, first + step, …; lanes of 16 stay together, past the row's end too, since they exchange values. */
+/** Runs first, first + step, …; lanes of 16 stay together, past the row's end too, since they
+ *  exchange values. */
 #define EACH_READ(c, first, step)                                                                  \
     QD_NO_UNROLL for (uint32_t c = (first); c - (first) % QD_ROW < r->runs; c += (step))
 
-/** Reads a row and writes its results and its residual; `inverse_scale` where one scale is known. out may be x, and the
- *  residual is replaced: of each run both are read before either is written. */
+/** Reads a row and writes its results and its residual; `inverse_scale` where one scale is known.
+ *  out may be x, and the residual is replaced: of each run both are read before either is
+ *  written. */
 QD_INLINE void write_row(int dtype, bool whole, const qk_norm_args *g, const row *r, moments s,
                          float inverse_scale) {
     EACH_READ(c, r->lane, r->lanes) {
@@ -204,8 +202,9 @@ QD_INLINE void write_row(int dtype, bool whole, const qk_norm_args *g, const row
     }
 }
 
-/** A row whose squares leave f32's range, once more from memory, its elements times a power of two. Each 16 lanes sum up
- *  all of it in one order, however many lanes the row has: its bits must not depend on that. */
+/** A row whose squares leave f32's range, once more from memory, its elements times a power of two.
+ *  Each 16 lanes sum up all of it in one order, however many lanes the row has: its bits must not
+ *  depend on that. */
 QD_INLINE void norm_scaled(int dtype, bool whole, const qk_norm_args *g, const row *r,
                            float factor) {
     const uint32_t lane = r->lane % QD_ROW;

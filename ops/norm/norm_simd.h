@@ -2,11 +2,11 @@
 // Norms with vectors of QN_LANES f32: included by norm_cpu.c, norm_avx2.c and norm_avx512.c; and by
 // norm_avx512bf16.c, whose QN_BF16_ALONE leaves out the other dtypes.
 //
-// A row is read from memory once and stays in the first cache, in its own dtype: each pass over it (sums,
-// magnitudes, result) makes t again from what was read, which takes fewer instructions than storing it as f32 and
-// loading that. While the last pass runs, the row after is fetched. Passes go STEP elements at a time, so that a
-// step's results are whole cache lines, which large outputs send past the caches. What is left of a row goes through
-// a step of its own in buffers.
+// A row is read from memory once and stays in the first cache, in its own dtype: each pass over it
+// (sums, magnitudes, result) makes t again from what was read, which takes fewer instructions than
+// storing it as f32 and loading that. While the last pass runs, the row after is fetched. Passes go
+// STEP elements at a time, so that a step's results are whole cache lines, which large outputs send
+// past the caches. What is left of a row goes through a step of its own in buffers.
 #ifndef QNI_NORM_SIMD_H
 #define QNI_NORM_SIMD_H
 
@@ -17,7 +17,8 @@
 #include <string.h>
 
 enum { STEP = 64, VECS = STEP / QN_LANES, CACHE_LINE = 64 };
-/** Outputs from here on are stored past the caches: their first lines would be gone before anyone reads them. */
+/** Outputs from here on are stored past the caches: their first lines would be gone before anyone
+ *  reads them. */
 constexpr int64_t stream_bytes = 8 << 20;
 
 /** What the code is built for; the compiler makes a copy for each mix in use. */
@@ -92,7 +93,8 @@ static void put_end(const qni_norm_problem *p, const row *r, const row_end *end)
         memcpy(r->residual + first * size, end->residual, (size_t)(count * size));
 }
 
-// ---- a step: elements i .. i + STEP - 1 of a row, of which `left` are the row's, in vectors two by two as simd.h has them
+// ---- a step: elements i .. i + STEP - 1 of a row, of which `left` are the row's, in vectors two
+// by two as simd.h has them
 
 QN_INLINE bool is_split(mix m) {
     return m.dtype == QNI_BF16;
@@ -181,7 +183,8 @@ QN_INLINE void make_y(mix m, const qni_norm_problem *p, const row *r, moments s,
         round_step(m, y);
 }
 
-/** Asks memory for this step of the row after; the last row has none, and asking near address 0 does nothing. */
+/** Asks memory for this step of the row after; the last row has none, and asking near address 0
+ *  does nothing. */
 QN_INLINE void fetch_next(mix m, const row *r, int64_t i) {
     const int64_t size = m.dtype == QNI_F32 ? 4 : 2;
     for (int64_t at = i * size; at < (i + STEP) * size; at += CACHE_LINE)
@@ -241,7 +244,8 @@ QN_INLINE float find_square(mix m, const qni_norm_problem *p, const row ends[2],
     return sum_of(sums) / (float)p->h;
 }
 
-/** Of the elements times the factor: the mean distance from the pivot, and the variance by distances from there. */
+/** Of the elements times the factor: the mean distance from the pivot, and the variance by
+ *  distances from there. */
 typedef struct spread {
     float distance, variance;
 } spread;
@@ -276,8 +280,8 @@ QN_INLINE float find_pivot(mix m, const qni_norm_problem *p, const row ends[2], 
     return sum_of(sums) / (float)(at.left < STEP ? at.left : STEP);
 }
 
-/** Mean and variance in one pass over the row, unless the pivot is so far from the mean that the difference of squares
- *  would lose digits: then another pass takes the mean for the pivot. */
+/** Mean and variance in one pass over the row, unless the pivot is so far from the mean that the
+ *  difference of squares would lose digits: then another pass takes the mean for the pivot. */
 QN_INLINE float find_variance(mix m, const qni_norm_problem *p, const row ends[2], moments *s) {
     float pivot = find_pivot(m, p, ends, s->factor);
     spread found = find_spread(m, p, ends, s->factor, pivot);
@@ -339,7 +343,8 @@ QN_INLINE float find_scale(mix m, const qni_norm_problem *p, const row ends[2], 
     return scale_of(p, top);
 }
 
-/** Results of elements first .. end - 1; gives the largest magnitudes of each group's lanes if wanted. */
+/** Results of elements first .. end - 1; gives the largest magnitudes of each group's lanes if
+ *  wanted. */
 QN_INLINE void make_chunk(mix m, bool finds_top, const qni_norm_problem *p, const row ends[2],
                           moments s, int64_t first, int64_t end, chunk *c) {
     static_assert(QNI_NORM_GROUP == GROUP && GROUP % STEP == 0);
@@ -394,7 +399,8 @@ QN_INLINE void norm_row(mix m, const qni_norm_problem *p, const row ends[2]) {
 
 // ---- rows
 
-/** Whether results go past the caches: much of it, whole cache lines, and x not to be overwritten. */
+/** Whether results go past the caches: much of it, whole cache lines, and x not to be
+ *  overwritten. */
 static bool streams_out(const qni_norm_problem *p) {
     const int64_t size = qni_dtype_bytes(p->dtype_out);
     return p->rows * p->h * size >= stream_bytes && p->out.data != p->x.data &&

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What norm's functions refuse, the edge vectors of the family, and the independence of rows. That kernels agree with
-// the definition is families_test's to show.
+// What norm's functions refuse, the edge vectors of the family, and the independence of rows. That
+// kernels agree with the definition is families_test's to show.
 #include "../op_test.h"
 #include "norm.h"
 
@@ -200,8 +200,8 @@ static void test_batch(void **) {
     assert_memory_equal(alone, out.data, sizeof alone);
 }
 
-/** Rows of a large output, which goes past the caches, have the bits that they have one at a time, which do not; and
- *  nothing is written between them. */
+/** Rows of a large output, which goes past the caches, have the bits that they have one at a time,
+ *  which do not; and nothing is written between them. */
 static void compare_large(qni_run_fn *kernel, qni_dtype dtype, qni_norm_quant quant) {
     enum { N = 2060, H = 4104, STRIDE = 4160 }; // 8 MiB of FP8; rows at cache lines, their ends not
     const qni_dtype dtype_out = quant == QNI_NORM_PLAIN ? dtype : QNI_E4M3FN;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// qn_convert_fp8: between the OCP and the FNUZ encoding of e4m3, block by block, exactly where that can be.
+// qn_convert_fp8: between the OCP and the FNUZ encoding of e4m3, block by block, exactly where that
+// can be.
 //
-// The same code is worth half as much in FNUZ. So fn to fnuz keeps the codes and doubles the scale. Backwards, the
-// scale is halved unless the block has FNUZ's largest code (0x7F, which is fn's NaN); or the scale is kept, which is
-// exact unless an element below 2^-6 is an odd multiple of 2^-10, half of fn's smallest step. A block with both has
-// no exact form: rounding keeps its scale, so that no element is off by more than that half step.
+// The same code is worth half as much in FNUZ. So fn to fnuz keeps the codes and doubles the scale.
+// Backwards, the scale is halved unless the block has FNUZ's largest code (0x7F, which is fn's
+// NaN); or the scale is kept, which is exact unless an element below 2^-6 is an odd multiple of
+// 2^-10, half of fn's smallest step. A block with both has no exact form: rounding keeps its scale,
+// so that no element is off by more than that half step.
 #include "quantize.h"
 
 typedef enum method { CHANGE_SCALE, KEEP_SCALE, ROUND } method;

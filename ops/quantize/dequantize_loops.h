@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dequantisation as plain loops without branches, which the compiler vectorises for whatever instructions the
-// including file may use.
+// Dequantisation as plain loops without branches, which the compiler vectorises for whatever
+// instructions the including file may use.
 #ifndef QNI_DEQUANTIZE_LOOPS_H
 #define QNI_DEQUANTIZE_LOOPS_H
 
@@ -20,8 +20,8 @@ static inline float decode_bits(qni_fp8 kind, const qni_fp8_format *f, uint32_t 
     return __builtin_bit_cast(float, bits);
 }
 
-/** a * b in f32 with its last bit set if the product is inexact ("rounded to odd"): rounding that to a
- *  narrower type gives what rounding the exact product would. */
+/** a * b in f32 with its last bit set if the product is inexact ("rounded to odd"): rounding that
+ *  to a narrower type gives what rounding the exact product would. */
 static inline uint32_t product_to_odd(float a, float b) {
     const double exact = (double)a * (double)b;
     const float nearest = (float)exact;

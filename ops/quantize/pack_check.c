@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The check problems of packbits: lengths around bytes and waves, segments of any length and of none.
+// The check problems of packbits: lengths around bytes and waves, segments of any length and of
+// none.
 #include "../area.h"
 #include "pack.h"
 
@@ -102,7 +103,7 @@ qn_status qni_pack_check(qni_check_run *run, const qni_op *op) {
     (void)op;
     for (int s = 0; s < (int)(sizeof shapes / sizeof *shapes); s++)
         for (int is_little = 0; is_little < 2; is_little++) {
-            qn_status st = check_one(run, &shapes[s], is_little != 0);
+            const qn_status st = check_one(run, &shapes[s], is_little != 0);
             if (st != QN_OK)
                 return st;
         }

@@ -2,9 +2,10 @@
 // Packing of truth values into bits.
 //
 // Needs     nothing beyond vector instructions
-// Tile      a lane packs one byte, which coalesces: lanes read neighbouring runs of 8 and write neighbouring bytes
-// Launch    starts: one wave, which sums up the segments' bytes; bytes: 256 threads, grid = bytes x segments.
-//           Workgroups step through what is left
+// Tile      a lane packs one byte, which coalesces: lanes read neighbouring runs of 8 and write
+//           neighbouring bytes
+// Launch    starts: one wave, which sums up the segments' bytes; bytes: 256 threads, grid = bytes x
+//           segments. Workgroups step through what is left
 // LDS       none
 // Edges     a segment's last byte has zeros for values that are not there
 // Source    numpy.packbits; FlashInfer's segment_packbits

@@ -27,7 +27,8 @@ static const qni_op *const ops[] = {&qni_op_quantize, &qni_op_dequantize, &qni_o
                                     nullptr};
 const qni_family qni_family_quantize = {"quantize", ops, qni_quantize_check};
 
-/** The smallest eps: from it on, scales and their inverses are normal f32 numbers for every kind. */
+/** The smallest eps: from it on, scales and their inverses are normal f32 numbers for every
+ *  kind. */
 constexpr float min_eps = 1e-30f;
 
 static qn_status check_blocks(const char *op, int64_t block_rows, int64_t block_cols) {
@@ -37,7 +38,8 @@ static qn_status check_blocks(const char *op, int64_t block_rows, int64_t block_
                    (long)block_rows, (long)block_cols);
 }
 
-/** A matrix whose elements are aligned, whose columns are contiguous and whose rows do not overlap. */
+/** A matrix whose elements are aligned, whose columns are contiguous and whose rows do not
+ *  overlap. */
 static qn_status check_rows(const char *op, const char *name, const DLTensor *t) {
     if (qni_is_empty(t))
         return QN_OK;
@@ -53,7 +55,7 @@ static qn_status check_rows(const char *op, const char *name, const DLTensor *t)
 static qn_status check_scale(const char *op, const DLTensor *scale, const qni_quantize_problem *p) {
     const int64_t want[] = {(p->rows + p->block_rows - 1) / p->block_rows,
                             qni_quantize_block_cols(p)};
-    qn_status st = qni_check_dtype(op, "scale", scale, qni_of_f32);
+    const qn_status st = qni_check_dtype(op, "scale", scale, qni_of_f32);
     return st == QN_OK ? qni_check_shape(op, "scale", scale, 2, want) : st;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the quantize family's files share: a checked problem, as kernels take it, and the definition.
+// What the quantize family's files share: a checked problem, as kernels take it, and the
+// definition.
 #ifndef QNI_QUANTIZE_H
 #define QNI_QUANTIZE_H
 
@@ -15,8 +16,9 @@ static_assert(QNI_E4M3FNUZ - QNI_E4M3FN == QNI_FP8_E4M3FNUZ &&
               QNI_E5M2 - QNI_E4M3FN == QNI_FP8_E5M2 &&
               QNI_E5M2FNUZ - QNI_E4M3FN == QNI_FP8_E5M2FNUZ);
 
-/** A valid problem: quantize.c has checked every pointer, shape, stride and dtype. Strides in elements.
- *  Quantising reads x and writes q and scale; dequantising reads q and scale and writes x. */
+/** A valid problem: quantize.c has checked every pointer, shape, stride and dtype. Strides in
+ *  elements. Quantising reads x and writes q and scale; dequantising reads q and scale and writes
+ *  x. */
 typedef struct qni_quantize_problem {
     qni_dtype dtype_x; // f32, f16 or bf16
     qni_fp8 kind;      // of q
@@ -38,7 +40,8 @@ extern const qni_op qni_op_quantize, qni_op_dequantize;
 #undef QN_IMAGE
 qni_supports_fn qni_quantize_gpu_supports;
 
-/** Launch kernels that take a team of lanes for each 128 columns of a row, or a workgroup for each block. */
+/** Launch kernels that take a team of lanes for each 128 columns of a row, or a workgroup for each
+ *  block. */
 qn_status qni_quantize_launch_teams(qn_stream *stream, const qni_quantize_problem *p,
                                     const qni_kernel_ref *kernel);
 qn_status qni_quantize_launch_blocks(qn_stream *stream, const qni_quantize_problem *p,
@@ -60,7 +63,8 @@ static inline int64_t qni_quantize_num_blocks(const qni_quantize_problem *p) {
 void qni_quantize_ref(const qni_quantize_problem *p);
 void qni_dequantize_ref(const qni_quantize_problem *p);
 
-/** Part of x or q: rows `row` .. `row + rows`, columns `col` .. `col + cols` of the block of a scale. */
+/** Part of x or q: rows `row` .. `row + rows`, columns `col` .. `col + cols` of the block of a
+ *  scale. */
 typedef struct qni_block {
     int64_t row, col, rows, cols;
     float *scale;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The check problems of the quantize family: every kernel gives the bits of the definition, and touches nothing
-// else. Used by qn_check on every device.
+// The check problems of the quantize family: every kernel gives the bits of the definition, and
+// touches nothing else. Used by qn_check on every device.
 #include "../area.h"
 #include "pack.h"
 #include "quantize.h"
@@ -25,8 +25,8 @@ static const shape shapes[] = {
     {257, 384, 8, 3, 8}, {33, 2048, 4, 16, 0}, {5, 4104, 0, 0, 0},  {40, 200, 8, 8, 8},
 };
 
-/** x, q or scale: its memory on the device, and the same bytes on the host before and after a run. Guards lie
- *  on both sides; guards, gaps and outputs hold a poison at first. */
+/** x, q or scale: its memory on the device, and the same bytes on the host before and after a run.
+ *  Guards lie on both sides; guards, gaps and outputs hold a poison at first. */
 typedef struct area {
     uint8_t *before, *after, *got;
     void *device;
@@ -58,7 +58,7 @@ static qn_status area_create(check_case *c, area *a, int64_t rows, int64_t strid
     if (!a->before || !a->after || !a->got)
         return QN_FAIL(QN_E_MEMORY, "check: out of memory for %ld bytes", (long)(3 * a->bytes));
     memset(a->before, poison, (size_t)a->bytes);
-    qn_status st = qn_malloc(c->owner, &a->device, a->bytes);
+    const qn_status st = qn_malloc(c->owner, &a->device, a->bytes);
     a->flat = (DLTensor){.data = a->device,
                          .device = qn_device_id(c->owner),
                          .ndim = 1,
@@ -159,8 +159,8 @@ static void fill_x(check_case *c, fill with) {
                           fill_value(c, with, r, col));
 }
 
-/** A scale of any size; now and then any bits at all, a denormal, or one whose product with a small code lies so
- *  near a tie between two bf16 denormals that f32 cannot tell them apart. */
+/** A scale of any size; now and then any bits at all, a denormal, or one whose product with a small
+ *  code lies so near a tie between two bf16 denormals that f32 cannot tell them apart. */
 static float scale_value(check_case *c) {
     const uint32_t bits = qni_random(&c->random);
     switch (qni_random(&c->random) % 16) {
@@ -192,8 +192,8 @@ static void fill_quantized(check_case *c) {
 static qn_status upload(check_case *c, qn_stream *stream) {
     for (int i = 0; i < NUM_AREAS; i++) {
         const area *a = &c->areas[i];
-        qn_status st = stream->device->backend->copy(stream, a->device, a->before, a->bytes,
-                                                     QNI_COPY_TO_DEVICE);
+        const qn_status st = stream->device->backend->copy(stream, a->device, a->before, a->bytes,
+                                                           QNI_COPY_TO_DEVICE);
         if (st != QN_OK)
             return st;
     }
@@ -340,8 +340,9 @@ qn_status qni_quantize_check(qni_check_run *run, const qni_op *op) {
                     turn++;
                     if (quick && turn % 5 != 0)
                         continue;
-                    qn_status st = check_one(run, op, &shapes[i], (qni_dtype)dtype, (qni_fp8)kind,
-                                             block_rows, (fill)(turn % NUM_FILLS));
+                    const qn_status st =
+                        check_one(run, op, &shapes[i], (qni_dtype)dtype, (qni_fp8)kind, block_rows,
+                                  (fill)(turn % NUM_FILLS));
                     if (st != QN_OK)
                         return st;
                 }

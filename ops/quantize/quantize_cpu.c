@@ -3,7 +3,8 @@
 #include "dequantize_loops.h"
 #include "quantize.h"
 
-/** Elements of one task: enough that handing it out costs nothing, few enough that threads end together. */
+/** Elements of one task: enough that handing it out costs nothing, few enough that threads end
+ *  together. */
 constexpr int64_t task_elements = 1 << 16;
 
 typedef struct shared_blocks {

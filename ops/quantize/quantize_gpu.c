@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantisation to FP8 with scales for blocks of 1 x 128 and 128 x 128, and back; the bits of quantize_ref.c.
+// Quantisation to FP8 with scales for blocks of 1 x 128 and 128 x 128, and back; the bits of
+// quantize_ref.c.
 //
 // Needs     nothing beyond vector instructions; FP8 conversions where the target has its own kind's
 // Tile      a lane holds 8 elements of a row, a team of 16 lanes 128; see quantize_gpu.h
-// Launch    256 threads; rows: grid = row tiles x column tiles; blocks: block rows x block columns. A smaller
-//           grid is right too: workgroups step through what is left.
+// Launch    256 threads; rows: grid = row tiles x column tiles; blocks: block rows x block columns.
+//           A smaller grid is right too: workgroups step through what is left.
 // LDS       blocks: 64 bytes, each team's largest magnitude
-// Edges     elements past the edge count as zeros and are not stored; any stride and alignment. Where rows begin at
-//           multiples of 8 elements (has_runs), 8 of them are loaded and stored at once.
+// Edges     elements past the edge count as zeros and are not stored; any stride and alignment.
+//           Where rows begin at multiples of 8 elements (has_runs), 8 of them are loaded and stored
+//           at once.
 // Source    DeepGEMM's per_token_cast_to_fp8 and per_block_cast_to_fp8
 #include "quantize_gpu.h"
 
@@ -67,8 +69,8 @@ QD_INLINE uint32_t team_max(uint32_t v) {
     return qd_max(v, QD_ROW_PARTNER(v, 1));
 }
 
-/** The largest magnitude's bits: their order as integers is that of the magnitudes. A NaN's are above
- *  infinity's; it counts only with `with_nan`. */
+/** The largest magnitude's bits: their order as integers is that of the magnitudes. A NaN's are
+ *  above infinity's; it counts only with `with_nan`. */
 QD_INLINE uint32_t run_top(int dtype, const run *x, bool with_nan) {
     uint32_t top = 0;
     QD_UNROLL for (int i = 0; i < QK_RUN; i++) {
@@ -87,15 +89,13 @@ QD_INLINE float scale_of(const qk_quantize_args *g, uint32_t top) {
 QD_INLINE qd_u32x2 encode_run(int dtype, const qk_quantize_args *g, const run *x, float inverse,
                               bool finite) {
     float y[QK_RUN];
-    QD_UNROLL for (int i = 0; i < QK_RUN; i++) {
+    QD_UNROLL for (int i = 0; i < QK_RUN; i++)
         y[i] = element(dtype, x, i) * inverse;
-    }
     if (finite && qd_fp8_is_native((int)g->kind))
         return (qd_u32x2){qd_fp8_encode4((int)g->kind, y), qd_fp8_encode4((int)g->kind, y + 4)};
     qd_u32x2 codes = 0;
-    QD_UNROLL for (int i = 0; i < QK_RUN; i++) {
+    QD_UNROLL for (int i = 0; i < QK_RUN; i++)
         codes[i / 4] |= qd_fp8_encode((int)g->kind, y[i]) << (i % 4 * 8);
-    }
     return codes;
 }
 
@@ -105,10 +105,9 @@ QD_INLINE void store_codes(const qk_quantize_args *g, uint32_t row, uint32_t col
         *(qd_u32x2 *)q = codes;
         return;
     }
-    QD_UNROLL for (uint32_t i = 0; i < QK_RUN; i++) {
+    QD_UNROLL for (uint32_t i = 0; i < QK_RUN; i++)
         if (row < g->rows && col + i < g->cols)
             q[i] = (uint8_t)(codes[i / 4] >> (i % 4 * 8));
-    }
 }
 
 /** This lane's place: its team's first row and column, and how far the next tile is. */
@@ -170,31 +169,26 @@ QD_INLINE void quantize_block(int dtype, const qk_quantize_args *g, uint32_t row
     const bool is_whole = g->has_runs && row + QK_BLOCK <= g->rows && col + QK_BLOCK <= g->cols;
     run x[PASSES];
     uint32_t top = 0;
-    if (is_whole) { // all loads under way at once
-        QD_UNROLL for (uint32_t i = 0; i < PASSES; i++) {
+    if (is_whole) // all loads under way at once
+        QD_UNROLL
+        for (uint32_t i = 0; i < PASSES; i++)
             x[i] = load_whole(dtype, g, first + i * QK_TEAMS, mine);
-        }
-    } else {
-        QD_UNROLL for (uint32_t i = 0; i < PASSES; i++) {
+    else QD_UNROLL
+        for (uint32_t i = 0; i < PASSES; i++)
             x[i] = load_part(dtype, g, first + i * QK_TEAMS, mine);
-        }
-    }
-    QD_UNROLL for (uint32_t i = 0; i < PASSES; i++) {
+    QD_UNROLL for (uint32_t i = 0; i < PASSES; i++)
         top = qd_max(top, run_top(dtype, &x[i], true));
-    }
     top = workgroup_max(top);
     const bool finite = top < INFINITY_BITS;
     if (top > INFINITY_BITS) {
         top = 0;
-        QD_UNROLL for (uint32_t i = 0; i < PASSES; i++) {
+        QD_UNROLL for (uint32_t i = 0; i < PASSES; i++)
             top = qd_max(top, run_top(dtype, &x[i], false));
-        }
         top = workgroup_max(top);
     }
     const float scale = scale_of(g, top), inverse = 1.0f / scale;
-    QD_UNROLL for (uint32_t i = 0; i < PASSES; i++) {
+    QD_UNROLL for (uint32_t i = 0; i < PASSES; i++)
         store_codes(g, first + i * QK_TEAMS, mine, encode_run(dtype, g, &x[i], inverse, finite));
-    }
     if (qd_thread() == 0)
         g->scale[(int64_t)(row / QK_BLOCK) * g->scale_row + col / QK_BLOCK] = scale;
 }
@@ -209,8 +203,8 @@ QD_INLINE void quantize_blocks(int dtype, const qk_quantize_args *g) {
             quantize_block(dtype, g, row, col);
 }
 
-/** a * b in f32 with its last bit set if the product is inexact ("rounded to odd"): rounding that to a
- *  narrower type gives what rounding the exact product would. */
+/** a * b in f32 with its last bit set if the product is inexact ("rounded to odd"): rounding that
+ *  to a narrower type gives what rounding the exact product would. */
 QD_INLINE float product_to_odd(float a, float b) {
     const float p = a * b;
     // A small product's error would be a denormal or vanish: it is taken 2^64 times as large.
@@ -263,9 +257,8 @@ QD_INLINE void dequantize_run(int dtype, const qk_quantize_args *g, uint32_t row
         uint32_t bits[QK_RUN];
         qd_fp8_decode4((int)g->kind, codes.x, values);
         qd_fp8_decode4((int)g->kind, codes.y, values + 4);
-        QD_UNROLL for (int i = 0; i < QK_RUN; i++) {
+        QD_UNROLL for (int i = 0; i < QK_RUN; i++)
             bits[i] = dequantized(dtype, values[i], scale);
-        }
         store_vector(dtype, x, bits);
         return;
     }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the host and the GPU kernels of the quantize family share: arguments and the shape of the grid.
+// What the host and the GPU kernels of the quantize family share: arguments and the shape of the
+// grid.
 #ifndef QK_QUANTIZE_H
 #define QK_QUANTIZE_H
 
 #include <stdint.h>
 
-/** A workgroup has 256 threads: 16 teams of 16 lanes, a team for 128 columns of a row, a lane for 8 of them. */
+/** A workgroup has 256 threads: 16 teams of 16 lanes, a team for 128 columns of a row, a lane for 8
+ *  of them. */
 enum {
     QK_THREADS = 256,
     QK_TEAM = 16,
@@ -22,12 +24,12 @@ typedef struct qk_quantize_args {
     int64_t x_row, q_row, scale_row;
     uint32_t rows, cols;
     uint32_t kind; // of q, as in gpu/fp8.h
-    uint32_t
-        teams_log2; // this many of the teams (as a power of two) lie side by side, the others below
+    /** This many of the teams (as a power of two) lie side by side, the others below. */
+    uint32_t teams_log2;
     uint32_t block_rows_log2;
     float eps;
-    uint32_t
-        has_runs; // 1: every row's runs of 8 elements are aligned to their size in q, to 16 bytes in x
+    /** 1: every row's runs of 8 elements are aligned to their size in q, to 16 bytes in x. */
+    uint32_t has_runs;
 } qk_quantize_args;
 
 #endif

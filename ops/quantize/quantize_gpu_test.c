@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPU kernels built at other levels of optimisation give the same bits: the simulator runs what clang makes of
-// them at each. The images of the build are at -O3; the others come from the JIT.
+// The GPU kernels built at other levels of optimisation give the same bits: the simulator runs what
+// clang makes of them at each. The images of the build are at -O3; the others come from the JIT.
 #include "quantize.h"
 
 #include <setjmp.h>
@@ -60,7 +60,8 @@ static void assert_same(const void *device, const void *host, int64_t bytes) {
     free(got);
 }
 
-/** bf16 of both signs from about 2^-6 to 2^6, a NaN and an infinity; quantised by the definition. */
+/** bf16 of both signs from about 2^-6 to 2^6, a NaN and an infinity; quantised by the
+ *  definition. */
 static void init_case(level_case *c, qni_fp8 kind, int64_t block_rows) {
     uint32_t random = 1;
     for (int i = 0; i < ROWS * COLS; i++) {

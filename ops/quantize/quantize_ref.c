@@ -3,11 +3,12 @@
 //
 //   scale = f32(max(amax, eps) / max)        amax over the block, NaNs left out
 //   q     = fp8(f32(x * f32(1 / scale)))     to nearest, ties to even, saturating
-//   x     = dtype(q * scale)                 rounded once; a NaN of any kind gives dtype's positive quiet one
+//   x     = dtype(q * scale)                 rounded once; a NaN of any kind gives
+//                                            dtype's positive quiet one
 //
-// A double holds the product of two f32 exactly, and a quotient of two f32 rounded to double and then to f32
-// is the correctly rounded one (53 >= 2 * 24 + 2), so each f32() above is what IEEE f32 arithmetic gives.
-// Source: DeepGEMM's per_token_cast_to_fp8 and per_block_cast_to_fp8.
+// A double holds the product of two f32 exactly, and a quotient of two f32 rounded to double and
+// then to f32 is the correctly rounded one (53 >= 2 * 24 + 2), so each f32() above is what IEEE f32
+// arithmetic gives. Source: DeepGEMM's per_token_cast_to_fp8 and per_block_cast_to_fp8.
 #include "quantize.h"
 
 static double block_amax(const qni_quantize_problem *p, const qni_block *b) {
@@ -37,7 +38,8 @@ void qni_quantize_ref(const qni_quantize_problem *p) {
     }
 }
 
-/** v to the nearest multiple of its last place: `bits` of significand, nothing below 2^min_power. */
+/** v to the nearest multiple of its last place: `bits` of significand, nothing below
+ *  2^min_power. */
 static double round_to(double v, int bits, int min_power) {
     if (v == 0 || !isfinite(v))
         return v;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Quantisation with vectors of QN_LANES f32: included by quantize_avx2.c and quantize_avx512.c.
 //
-// Blocks go row by row, 128 elements at a time: the largest magnitude is found on the elements' own bits (whose
-// order as integers is that of the magnitudes), the codes by the addition that qni_fp8_encode explains. No value
-// can exceed the range, since the scale comes from the largest; blocks with an infinity or a NaN among them are left
-// to the scalar kernel. Elements past the edge are zeros in a buffer.
+// Blocks go row by row, 128 elements at a time: the largest magnitude is found on the elements' own
+// bits (whose order as integers is that of the magnitudes), the codes by the addition that
+// qni_fp8_encode explains. No value can exceed the range, since the scale comes from the largest;
+// blocks with an infinity or a NaN among them are left to the scalar kernel. Elements past the edge
+// are zeros in a buffer.
 #ifndef QNI_QUANTIZE_SIMD_H
 #define QNI_QUANTIZE_SIMD_H
 
@@ -21,8 +22,8 @@ typedef uint8_t u8_half __attribute__((vector_size(2 * QN_LANES)));
 
 constexpr int64_t cache_line = 64; // bytes
 
-/** 2 * QN_LANES elements: the high halves of their bits (sign first), and what encode_magnitudes gives, in
- *  the same order. */
+/** 2 * QN_LANES elements: the high halves of their bits (sign first), and what encode_magnitudes
+ *  gives, in the same order. */
 typedef struct coded {
     u16v high, codes;
 } coded;
@@ -101,7 +102,8 @@ QN_INLINE void encode_row(qni_dtype dtype, bool streams, const char *x, uint8_t 
     }
 }
 
-/** Bits of the largest magnitudes so far, one dtype's in use; a NaN's are larger than infinity's. */
+/** Bits of the largest magnitudes so far, one dtype's in use; a NaN's are larger than
+ *  infinity's. */
 typedef struct tops {
     u32v of32;
     u16v of16;
@@ -131,7 +133,8 @@ QN_INLINE float float_of_top(qni_dtype dtype, uint32_t top) {
     return __builtin_bit_cast(float, dtype == QNI_F32 ? top : top << 16);
 }
 
-/** Blocks side by side whose scales are computed together, so that divisions do not wait for each other. */
+/** Blocks side by side whose scales are computed together, so that divisions do not wait for each
+ *  other. */
 enum { BATCH = 16, TALL_BATCH = 4, ROWS_AHEAD = 8 };
 
 typedef struct batch {
@@ -139,8 +142,9 @@ typedef struct batch {
     float scales[BATCH], inverses[BATCH];
 } batch;
 
-/** Largest magnitudes of `count` tall blocks, by rows of all of them: a row of one is too short for the processor to
- *  see it coming. Meanwhile memory is asked for the rows below and, at the end, for the first of the next blocks. */
+/** Largest magnitudes of `count` tall blocks, by rows of all of them: a row of one is too short for
+ *  the processor to see it coming. Meanwhile memory is asked for the rows below and, at the end,
+ *  for the first of the next blocks. */
 QN_INLINE void find_tall_tops(qni_dtype dtype, batch *a, const char *x, int count, int64_t rows,
                               int64_t row_bytes) {
     const int64_t block = QNI_BLOCK * qni_element_bytes(dtype);
@@ -192,10 +196,12 @@ QN_INLINE void encode_blocks(qni_dtype dtype, bool streams, const qni_quantize_p
                        (f32v){} + a->inverses[i], k, ahead);
 }
 
-/** Codes from here on are stored past the caches: the first would be gone before anyone reads them. */
+/** Codes from here on are stored past the caches: the first would be gone before anyone reads
+ *  them. */
 constexpr int64_t stream_bytes = 8 << 20;
 
-/** Whether codes go past the caches: much of it, whole cache lines. Blocks of one row were no faster for it. */
+/** Whether codes go past the caches: much of it, whole cache lines. Blocks of one row were no
+ *  faster for it. */
 static inline bool streams_out(const qni_quantize_problem *p) {
     return p->block_rows > 1 && p->rows * p->cols >= stream_bytes &&
            (uintptr_t)p->q % cache_line == 0 && p->q_row % cache_line == 0;

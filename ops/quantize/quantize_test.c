@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the quantize family: every kernel on every device against the definition, the edge values that the
-// public header names, and what bad arguments are told.
+// Tests of the quantize family: every kernel on every device against the definition, the edge
+// values that the public header names, and what bad arguments are told.
 #include "quantize.h"
 
 #include <quern/check.h>
@@ -211,7 +211,8 @@ static void test_convert_to_fn(void **state) {
     assert_true(c.scale_out[0] == 0.75f && c.scale_out[1] == 1.5f);
 }
 
-/** A block with 240 and an odd multiple of 2^-10 has no exact form: an error that writes nothing, or rounding. */
+/** A block with 240 and an odd multiple of 2^-10 has no exact form: an error that writes nothing,
+ *  or rounding. */
 static void test_convert_rounds_when_asked(void **state) {
     (void)state;
     conversion_case c = {
@@ -452,7 +453,8 @@ static void quantize_large(void *context, int64_t i) {
     r->status = qn_quantize_fp8(stream, &mq.t, &ms.t, &mx.t, 1, QNI_BLOCK, 1e-4f);
 }
 
-/** Shared among all threads, and twice at once on one thread each: the bits are those of the definition. */
+/** Shared among all threads, and twice at once on one thread each: the bits are those of the
+ *  definition. */
 static void test_threads(void **state) {
     (void)state;
     static large_result want;
@@ -504,7 +506,8 @@ static void assert_huge(qni_run_fn run, qni_quantize_problem p, const float want
     assert_memory_equal(scale, want, sizeof scale);
 }
 
-/** Blocks of 128 x 128, one of them with an infinity: each kernel's bits are those of the definition. */
+/** Blocks of 128 x 128, one of them with an infinity: each kernel's bits are those of the
+ *  definition. */
 static void test_past_the_caches(void **state) {
     (void)state;
     static float want[HUGE_SCALES];

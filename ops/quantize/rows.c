@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The public functions that quantise along rows: each checks its tensors and fills one kind of problem.
+// The public functions that quantise along rows: each checks its tensors and fills one kind of
+// problem.
 #include "rows.h"
 
 #include "../variants.h"

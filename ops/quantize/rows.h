@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantisation along rows, to FP8 or int8: with a given scale, or one found for a group of columns, a row or the tensor.
+// Quantisation along rows, to FP8 or int8: with a given scale, or one found for a group of columns,
+// a row or the tensor.
 #ifndef QNI_QUANTIZE_ROWS_H
 #define QNI_QUANTIZE_ROWS_H
 
@@ -47,7 +48,8 @@ static inline float qni_rows_most(qni_dtype dtype_q) {
     return dtype_q == QNI_I8 ? 127 : qni_fp8_format_of(qni_fp8_of(dtype_q)).max;
 }
 
-/** UE8M0 of a scale, always rounding up: its exponent field, and 1 if any bit of its fraction is set; 1 .. 254. */
+/** UE8M0 of a scale, always rounding up: its exponent field, and 1 if any bit of its fraction is
+ *  set; 1 .. 254. */
 static inline uint32_t qni_ue8m0_up(float scale) {
     const uint32_t bits = __builtin_bit_cast(uint32_t, scale) & 0x7FFFFFFF;
     const uint32_t e = (bits >> 23) + ((bits & 0x7FFFFF) != 0);

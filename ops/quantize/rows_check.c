@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The check problems of quantisation along rows: every form of scale, all codes and scales to the bit.
+// The check problems of quantisation along rows: every form of scale, all codes and scales to the
+// bit.
 #include "../area.h"
 #include "../batches.h"
 #include "rows.h"
@@ -70,7 +71,8 @@ static qn_status make_area(check_case *c, qn_device *device, int which) {
                            count_of(c, which), 0);
 }
 
-/** Rows on scales of their own; one of zeros, one of powers of two, one with a NaN, one with an infinity. */
+/** Rows on scales of their own; one of zeros, one of powers of two, one with a NaN, one with an
+ *  infinity. */
 static double x_value(check_case *c, int64_t row, int64_t col) {
     const double normal = qni_random_normal(&c->random);
     if (c->problem.form == QNI_SCALE_TENSOR && row % 8 > 1)
@@ -252,8 +254,8 @@ qn_status qni_quantize_rows_check(qni_check_run *run, const qni_op *op) {
                 const bool is_far = shapes[s].gap > qni_far / 2; // takes much memory: bf16 alone
                 if (is_far ? dtype != QNI_BF16 : ++turn % thinning != 0)
                     continue;
-                qn_status st = check_one(run, &shapes[s], (qni_dtype)dtype,
-                                         kinds[turn / thinning % 5], (qni_scale_form)form);
+                const qn_status st = check_one(run, &shapes[s], (qni_dtype)dtype,
+                                               kinds[turn / thinning % 5], (qni_scale_form)form);
                 if (st != QN_OK)
                     return st;
             }

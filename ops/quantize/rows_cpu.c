@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The portable CPU kernel for quantisation along rows, and how every CPU kernel's rows are shared among threads.
+// The portable CPU kernel for quantisation along rows, and how every CPU kernel's rows are shared
+// among threads.
 #include "rows_simd.h"
 
 /** Elements of one task: enough that handing it out costs nothing. */

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantisation along rows to FP8 and int8: given scales, scales of groups, of rows, of the tensor; the bits of rows_ref.c.
+// Quantisation along rows to FP8 and int8: given scales, scales of groups, of rows, of the tensor;
+// the bits of rows_ref.c.
 //
 // Needs     nothing beyond vector instructions; FP8 conversions where the target has its own kind's
-// Tile      tiles: a lane holds 4 runs of 8 elements (2 of f32), run c of a tile in lane c % lanes; a group of 8 to 128
-//           elements belongs to 1 to 16 neighbouring lanes. any: a workgroup takes one group of one row of any length
-// Launch    256 threads. tiles: as activation_gpu.c; any: grid = groups of all rows; amax: up to QK_ROWS_MAXIMA
-//           workgroups, each of which leaves the largest magnitude of its rows in `maxima`. Workgroups step through
-//           what is left
+// Tile      tiles: a lane holds 4 runs of 8 elements (2 of f32), run c of a tile in lane c % lanes;
+//           a group of 8 to 128 elements belongs to 1 to 16 neighbouring lanes. any: a workgroup
+//           takes one group of one row of any length
+// Launch    256 threads. tiles: as activation_gpu.c; any: grid = groups of all rows; amax: up to
+//           QK_ROWS_MAXIMA workgroups, each of which leaves the largest magnitude of its rows in
+//           `maxima`. Workgroups step through what is left
 // LDS       512 bytes: largest magnitudes of 16 lanes, twice
-// Edges     tiles: rows of whole, aligned runs; lanes past the end load the last run again and store nothing. any: each
-//           element by itself unless has_runs; a found scale reads its group twice
+// Edges     tiles: rows of whole, aligned runs; lanes past the end load the last run again and
+//           store nothing. any: each element by itself unless has_runs; a found scale reads its
+//           group twice
 // Source    SGLang's per_token_group_quant_8bit; DeepGEMM's ceil_to_ue8m0
 #include "rows_gpu.h"
 
@@ -76,9 +79,8 @@ QD_INLINE uint32_t neighbours_max(uint32_t v, uint32_t lanes) {
 /** The largest of the workspace's maxima. */
 QD_INLINE uint32_t tensor_top(const qk_rows_args *g, qd_shared *shared) {
     uint32_t top = 0;
-    QD_UNROLL for (uint32_t i = 0; i < QK_ROWS_MAXIMA / QK_ROWS_THREADS; i++) {
+    QD_UNROLL for (uint32_t i = 0; i < QK_ROWS_MAXIMA / QK_ROWS_THREADS; i++)
         top = qd_max(top, g->maxima[qd_thread() + i * QK_ROWS_THREADS]);
-    }
     return qd_workgroup_max(shared, top);
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The definition of quantisation along rows, in double precision, rounded where it says so.
 //
-//   scale = f32(max(amax, eps) / max)      amax over the group, NaNs left out; a power of two: rounded up
+//   scale = f32(max(amax, eps) / max)      amax over the group, NaNs left out;
+//                                          a power of two: rounded up
 //   q     = code(f32(x * f32(1 / scale)))  to nearest, ties to even, saturating
 //
 // Sources: SGLang's per_token_group_quant_8bit; DeepGEMM's per_token_cast_to_fp8 and ceil_to_ue8m0.
@@ -20,7 +21,8 @@ static float amax_of(const qni_rows_problem *p, int64_t row, int64_t rows, int64
     return amax;
 }
 
-/** As f32 arithmetic gives it: a quotient rounded to double and then to f32 is correctly rounded. */
+/** As f32 arithmetic gives it: a quotient rounded to double and then to f32 is correctly
+ *  rounded. */
 static float scale_of(const qni_rows_problem *p, float amax) {
     const double clamped = (double)(amax > p->eps ? amax : p->eps);
     const float scale = (float)(clamped / (double)qni_rows_most(p->dtype_q));

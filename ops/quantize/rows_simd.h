@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantisation along rows as plain loops without branches, which the compiler vectorises: included by rows_cpu.c,
-// rows_avx2.c and rows_avx512.c.
+// Quantisation along rows as plain loops without branches, which the compiler vectorises: included
+// by rows_cpu.c, rows_avx2.c and rows_avx512.c.
 #ifndef QNI_QUANTIZE_ROWS_SIMD_H
 #define QNI_QUANTIZE_ROWS_SIMD_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantisation along rows: the vectors of UE8M0 and of lone values, what the functions refuse. That kernels agree with
-// the definition is families_test's to show.
+// Quantisation along rows: the vectors of UE8M0 and of lone values, what the functions refuse. That
+// kernels agree with the definition is families_test's to show.
 #include "../op_test.h"
 #include "rows.h"
 
@@ -29,7 +29,8 @@ static void test_ue8m0(void **) {
                      qni_ue8m0_up(vectors[i].scale), vectors[i].exponent);
 }
 
-/** 448 times each power of two through the public function, five groups a row: packed bytes, zeros behind them. */
+/** 448 times each power of two through the public function, five groups a row: packed bytes, zeros
+ *  behind them. */
 static void test_packed_words(void **) {
     make_all(QNI_F32, QNI_E4M3FN, 1, 5 * 8, 5);
     MAKE(&scale, QNI_I32, 1, 2);

@@ -77,7 +77,8 @@ static qn_status check_ends(qn_stream *stream, const char *op, const DLTensor *e
     return QN_OK;
 }
 
-/** The last dimension that scale must have: scales for scales, words for words, four scales to a word. */
+/** The last dimension that scale must have: scales for scales, words for words, four scales to a
+ *  word. */
 static int64_t want_cols(const DLTensor *scale, const DLTensor *out) {
     const int last = out->ndim - 1;
     const int64_t has = scale->shape[last], cols = out->shape[last];

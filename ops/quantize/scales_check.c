@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The check problems of scales' layouts. Everything is compared as 32-bit words, so a bit that is off is an error.
+// The check problems of scales' layouts. Everything is compared as 32-bit words, so a bit that is
+// off is an error.
 #include "../area.h"
 #include "rows.h"
 #include "scales.h"
@@ -48,7 +49,8 @@ typedef struct check_case {
 
 // ---- scales, and what becomes of them
 
-/** Powers of two, others, and the ends of the range; what is packed without rounding may be anything, too. */
+/** Powers of two, others, and the ends of the range; what is packed without rounding may be
+ *  anything, too. */
 static uint32_t random_scale(uint64_t *random) {
     static const uint32_t special[] = {0,          1,          0x007FFFFF, 0x00800000,
                                        0x3F800000, 0x3F800001, 0x3F7FFFFF, 0x7F000000,
@@ -150,7 +152,8 @@ static void expect_row(check_case *c, form with, int64_t group, int64_t row) {
     }
 }
 
-/** Lines of [groups, rows, words]: MN-major with aligned columns, or row-major with a gap behind each row; or far apart. */
+/** Lines of [groups, rows, words]: MN-major with aligned columns, or row-major with a gap behind
+ *  each row; or far apart. */
 static lines lay_out(const shape *s, int64_t rows, int64_t words, bool is_k_major, int64_t *group,
                      int64_t *row, int64_t *col) {
     const int64_t near = is_k_major ? words + 1 : qn_tma_aligned_size(rows, 4);
@@ -224,7 +227,8 @@ out:
     return st;
 }
 
-/** Zero, denormals, 1 and its neighbours, the largest, infinity, NaN: to exponents of powers of two. */
+/** Zero, denormals, 1 and its neighbours, the largest, infinity, NaN: to exponents of powers of
+ *  two. */
 static qn_status check_vector(qni_check_run *run, bool packs) {
     static const uint32_t bits[] = {0,          1,          0x007FFFFF, 0x00800000,
                                     0x3F7FFFFF, 0x3F800000, 0x3F800001, 0x7EFFFFFF,

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layouts of scales: transposed, broadcast to rows, rounded to powers of two, packed into words of UE8M0 and back.
+// Layouts of scales: transposed, broadcast to rows, rounded to powers of two, packed into words of
+// UE8M0 and back.
 //
 // Needs     nothing beyond vector instructions
-// Tile      a lane moves four scales of a row: four f32, or a word; lanes go along rows, in which required layouts are
-//           contiguous
-// Launch    256 threads; grid = tiles of rows x quads x groups. Workgroups step through what is left
-// LDS       none: a row-major input's lines are read by neighbouring workgroups, out of the second cache
-// Edges     any shape and stride; scales that a word has no room for are 0; rows of no group are left alone
-// Source    DeepGEMM's transpose_fp32, transpose_and_pack_fp32_into_ue8m0 and pack_fp32_into_ue8m0, for their results
+// Tile      a lane moves four scales of a row: four f32, or a word; lanes go along rows, in which
+//           required layouts are contiguous
+// Launch    256 threads; grid = tiles of rows x quads x groups. Workgroups step through what is
+//           left
+// LDS       none: a row-major input's lines are read by neighbouring workgroups, out of the second
+//           cache
+// Edges     any shape and stride; scales that a word has no room for are 0; rows of no group are
+//           left alone
+// Source    DeepGEMM's transpose_fp32, transpose_and_pack_fp32_into_ue8m0 and pack_fp32_into_ue8m0,
+//           for their results
 #include "scales_gpu.h"
 
 #include "gpu.h"

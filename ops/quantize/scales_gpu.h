@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels that lay out scales and their launch code share; and how four scales move, for host and device.
+// What the kernels that lay out scales and their launch code share; and how four scales move, for
+// host and device.
 #ifndef QK_SCALES_GPU_H
 #define QK_SCALES_GPU_H
 
@@ -18,7 +19,8 @@ typedef struct qk_scales_args {
     uint32_t is_packed_in, is_packed_out, rounds;
 } qk_scales_args;
 
-/** One dimension of scales, split along k into groups; a group's last word has zeros where it has no scale. */
+/** One dimension of scales, split along k into groups; a group's last word has zeros where it has
+ *  no scale. */
 typedef struct qk_k_scales_args {
     const uint32_t *in; // [scales, rows] f32
     uint32_t *out;      // [words, rows]
@@ -33,7 +35,8 @@ typedef struct qk_quad {
     uint32_t bits[4]; // of f32
 } qk_quad;
 
-/** The power of two that is not below a magnitude: its exponent, plus one if there is a fraction, 1 .. 254. */
+/** The power of two that is not below a magnitude: its exponent, plus one if there is a fraction, 1
+ *  .. 254. */
 static inline uint32_t qk_scale_up(uint32_t bits) {
     const uint32_t e = (bits >> 23 & 0xFF) + ((bits & 0x7FFFFF) != 0);
     return (e < 1 ? 1 : e > 254 ? 254 : e) << 23;

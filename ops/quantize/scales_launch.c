@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layouts of scales: the CPU's kernels, which share the GPU's arithmetic, and the launch of the GPU's.
+// Layouts of scales: the CPU's kernels, which share the GPU's arithmetic, and the launch of the
+// GPU's.
 #include "scales.h"
 
 static const qni_kernel_ref scales = {.image = "scales", .entry = "qk_scales"};

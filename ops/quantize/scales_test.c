@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layouts of scales: fixed vectors and what the functions refuse. That kernels agree with the definition is
-// families_test's to show.
+// Layouts of scales: fixed vectors and what the functions refuse. That kernels agree with the
+// definition is families_test's to show.
 #include "../op_test.h"
 #include "scales.h"
 
@@ -99,7 +99,8 @@ static void test_k_grouped(void **) {
     }
 }
 
-/** A word behind the only scale, of which the next would lie beyond all addresses: undefined, which sanitizers tell. */
+/** A word behind the only scale, of which the next would lie beyond all addresses: undefined, which
+ *  sanitizers tell. */
 static void test_far_scales(void **) {
     static const float scales[] = {4, 8};
     static const int32_t ks[] = {128};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fixed vectors of blocks: one largest value among zeros, blocks of zeros, powers of two in rows that lie far apart.
+// Fixed vectors of blocks: one largest value among zeros, blocks of zeros, powers of two in rows
+// that lie far apart.
 #include "../area.h"
 #include "quantize.h"
 
@@ -9,8 +10,8 @@ enum { ROWS = 3, COLS = 256 };
 
 typedef struct vector {
     const char *name;
-    bool
-        is_lone; // the largest value stands alone in the first block of all; else its halves everywhere
+    /** The largest value stands alone in the first block of all; else its halves everywhere. */
+    bool is_lone;
     int64_t stride;
 } vector;
 static const vector vectors[] = {{"one among zeros", true, COLS},

@@ -64,7 +64,7 @@ static qn_status read_options(const char *op, const qn_rope_options *given, qn_r
     *out = (qn_rope_options){.struct_size = sizeof *out};
     if (!given)
         return QN_OK;
-    qn_status st = QNI_CHECK_STRUCT_FROM(op, "options", qn_rope_options, given, rotary_dim);
+    const qn_status st = QNI_CHECK_STRUCT_FROM(op, "options", qn_rope_options, given, rotary_dim);
     if (st == QN_OK)
         memcpy(out, given, given->struct_size < sizeof *out ? given->struct_size : sizeof *out);
     return st;
@@ -96,7 +96,7 @@ static qn_status apply_by_segments(const rope_call *c, const DLTensor *indptr,
                                    const DLTensor *offsets, const qn_rope_options *options,
                                    bool is_llama31) {
     qni_rope_problem p;
-    qn_status st = QN_OK;
+    const qn_status st = QN_OK;
     QN_TRY(qni_rope_set_q_k(c, &p));
     QN_TRY(set_options(c->op, options, is_llama31, &p));
     QN_TRY(qni_check_indices(c->stream, c->op, "indptr", indptr, -1));
@@ -232,7 +232,7 @@ static qn_status set_norm(const rope_call *c, const qn_qk_rmsnorm_rope_args *a,
 
 qn_status qn_qk_rmsnorm_rope(qn_stream *stream, const qn_qk_rmsnorm_rope_args *args) {
     const char *op = "qk_rmsnorm_rope";
-    qn_status st = QNI_CHECK_STRUCT(op, "args", qn_qk_rmsnorm_rope_args, args);
+    const qn_status st = QNI_CHECK_STRUCT(op, "args", qn_qk_rmsnorm_rope_args, args);
     if (st != QN_OK)
         return st;
     const qn_qk_rmsnorm_rope_args a = *args;

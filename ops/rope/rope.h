@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the rope family's files share: one problem for all its functions, its angles, and the definition.
+// What the rope family's files share: one problem for all its functions, its angles, and the
+// definition.
 #ifndef QNI_ROPE_H
 #define QNI_ROPE_H
 
@@ -77,8 +78,8 @@ qn_status qni_rope_check(qni_check_run *run, const qni_op *op);
 /** Those of tokens in batches of several sizes: rope_batches.c. */
 qn_status qni_rope_check_batches(qni_check_run *run);
 
-/** Turns a position of each pair, in units of 2^-64, whole turns left out: position * turns, modulo 2^64, is the angle.
- *  Off by 2^-62 of a turn at most. rope_launch.c. */
+/** Turns a position of each pair, in units of 2^-64, whole turns left out: position * turns, modulo
+ *  2^64, is the angle. Off by 2^-62 of a turn at most. rope_launch.c. */
 void qni_rope_turns(const qni_rope_law *law, int64_t rotary_dim, uint64_t *turns);
 /** Where token t stands; false: in no segment. Reads host memory. */
 bool qni_rope_position(const qni_rope_problem *p, int64_t t, int64_t *position);
@@ -94,8 +95,8 @@ static inline int64_t qni_rope_out(const qni_rope_problem *p, const qni_rope_row
     return at.page < 0 ? -1 : at.page * r->out_batch + at.place * r->out_token;
 }
 
-/** The definition for one head of one token of a part, in extended precision: y has room for its width, x for what is
- *  turned, which has the norm behind it. Reads host memory. rope_ref.c. */
+/** The definition for one head of one token of a part, in extended precision: y has room for its
+ *  width, x for what is turned, which has the norm behind it. Reads host memory. rope_ref.c. */
 void qni_rope_ref_head(const qni_rope_problem *p, int part, int64_t t, int64_t head,
                        int64_t position, double *x, double *y);
 /** Bound of a kernel's cosines and sines found from frequencies. */

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotary embedding of anything: any rotary dimension, width, alignment and stride, every form of the family.
+// Rotary embedding of anything: any rotary dimension, width, alignment and stride, every form of
+// the family.
 //
 // Needs     nothing beyond vector instructions
-// Tile      a wave has one head of one token; a lane one pair of elements at a time, then one of the tail
+// Tile      a wave has one head of one token; a lane one pair of elements at a time, then one of
+//           the tail
 // Launch    256 threads; waves step through the heads that are left
 // Edges     a pair is read before either of it is written, so out may be in
 // Source    arXiv:2104.09864 (RoPE), arXiv:1910.07467 (RMSNorm)

@@ -2,7 +2,8 @@
 // Checks of a rope call's tensors, and the problem that they make.
 #include "rope_call.h"
 
-/** Dtype, memory and shape of an input; `like`: the shape it must have but for its heads, null for the first. */
+/** Dtype, memory and shape of an input; `like`: the shape it must have but for its heads, null for
+ *  the first. */
 static qn_status check_in(const rope_call *c, const rope_tensor *t, const DLTensor *like) {
     const int ndim = like ? like->ndim : c->may_have_batches && t->in && t->in->ndim == 4 ? 4 : 3;
     QN_TRY(qni_check_tensor(c->stream, c->op, t->name, t->in, ndim));
@@ -133,7 +134,7 @@ static void cut_tails(const rope_call *c, qni_rope_problem *p) {
 qn_status qni_rope_run(const rope_call *c, const rope_read *read, const qni_rope_problem *p) {
     qni_rope_problem problem = *p;
     int64_t heads = 0;
-    qn_status st = QN_OK;
+    const qn_status st = QN_OK;
     for (int i = 0; i < QNI_ROPE_PARTS; i++) {
         heads += p->parts[i].heads;
         if (c->parts[i].out)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the rope family's public functions share: a call's tensors, their checks, and how they become a problem.
+// What the rope family's public functions share: a call's tensors, their checks, and how they
+// become a problem.
 #ifndef QNI_ROPE_CALL_H
 #define QNI_ROPE_CALL_H
 

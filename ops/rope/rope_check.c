@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The check problems of the rope family: every form, on shapes that reach every kernel and every edge.
+// The check problems of the rope family: every form, on shapes that reach every kernel and every
+// edge.
 #include "../area.h"
 #include "rope.h"
 
@@ -210,20 +211,20 @@ static void fill_index(check_case *c, int which) {
     const int64_t n = tokens(c), count = c->areas[which].count, per = pages_of_batch(c);
     for (int64_t i = 0; i < count; i++) {
         const uint32_t random = qni_random(&c->random);
-        to[i] =
-            which == POS_IDS && c->form->source == BY_CACHE ? (int32_t)(random % CACHE_ROWS)
-            : which == POS_IDS && i % 2                     ? (int32_t)(random % (1 << 21))
-            : which == POS_IDS                              ? far[i / 2 % 7]
-            // Segments: one before the first token is missed, an empty one, the last token left out.
-            : which == INDPTR        ? (int32_t)(i == 0   ? n > 2
-                                                 : i == 1 ? n / 2
-                                                 : i == 2 ? n / 2
-                                                          : n - (n > 3))
-            : which == OFFSETS       ? (int32_t)(random % (1 << 20))
-            : which == BATCH_INDICES ? (i % 7 == 5 ? -1 : (int32_t)(i % BATCHES))
-            : which == POSITIONS     ? (int32_t)(i / BATCHES + 2 * (i % BATCHES))
-            : which == KV_INDICES    ? (int32_t)((i * (count - 1) + 1) % count) // backwards
-                                     : (int32_t)(i * per);
+        to[i] = which == POS_IDS && c->form->source == BY_CACHE ? (int32_t)(random % CACHE_ROWS)
+                : which == POS_IDS && i % 2                     ? (int32_t)(random % (1 << 21))
+                : which == POS_IDS                              ? far[i / 2 % 7]
+                // Segments: one before the first token is missed, an empty one, the last token left
+                // out.
+                : which == INDPTR        ? (int32_t)(i == 0   ? n > 2
+                                                     : i == 1 ? n / 2
+                                                     : i == 2 ? n / 2
+                                                              : n - (n > 3))
+                : which == OFFSETS       ? (int32_t)(random % (1 << 20))
+                : which == BATCH_INDICES ? (i % 7 == 5 ? -1 : (int32_t)(i % BATCHES))
+                : which == POSITIONS     ? (int32_t)(i / BATCHES + 2 * (i % BATCHES))
+                : which == KV_INDICES    ? (int32_t)((i * (count - 1) + 1) % count) // backwards
+                                         : (int32_t)(i * per);
     }
 }
 
@@ -330,7 +331,8 @@ static void place(const check_case *c, qni_rope_problem *p, bool on_host) {
 
 // ---- what must come out
 
-/** How far x may be off, relative: only the norm's root errs, by its sum in any order and by what follows. */
+/** How far x may be off, relative: only the norm's root errs, by its sum in any order and by what
+ *  follows. */
 static double x_error(const check_case *c) {
     return c->form->has_norm ? ((double)c->shape->width / 8 + 12) * 0x1p-24 : 0;
 }
@@ -450,8 +452,8 @@ out:
     return st;
 }
 
-/** Far tokens, which take much memory, only as bf16, and if quick of one form; the shape of a quarter that turns, which
- *  has positions 0 and 2^20, always, in both orders of pairs. */
+/** Far tokens, which take much memory, only as bf16, and if quick of one form; the shape of a
+ *  quarter that turns, which has positions 0 and 2^20, always, in both orders of pairs. */
 static bool is_due(const form *f, const shape *s, int dtype, bool quick, int turn) {
     const int thinning = quick ? 7 : 1; // prime: every form, shape and dtype keeps its turn
     if (s->gap > qni_far / 2)
@@ -470,7 +472,7 @@ qn_status qni_rope_check(qni_check_run *run, const qni_op *op) {
             for (int dtype = QNI_F32; dtype <= QNI_BF16; dtype++) {
                 if (!is_due(&forms[f], &shapes[s], dtype, quick, ++turn))
                     continue;
-                qn_status st = check_one(run, &forms[f], &shapes[s], (qni_dtype)dtype, turn);
+                const qn_status st = check_one(run, &forms[f], &shapes[s], (qni_dtype)dtype, turn);
                 if (st != QN_OK)
                     return st;
             }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The portable CPU kernel, where tokens stand, and how every CPU kernel's tokens are shared among threads.
+// The portable CPU kernel, where tokens stand, and how every CPU kernel's tokens are shared among
+// threads.
 #define QN_LANES 4
 #include "rope_simd.h"
 

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotary embedding in one pass over memory: q and k together, plain or after RMSNorm of each head, or to FP8.
+// Rotary embedding in one pass over memory: q and k together, plain or after RMSNorm of each head,
+// or to FP8.
 //
 // Needs     nothing beyond vector instructions; FP8 conversions where the target has its own kind's
-// Tile      a lane has a slot of 16 elements of a head, two runs of 8: pairs 8c .. 8c + 7, or 16 elements that do not
-//           turn. Neighbouring lanes have a head's slots, so that loads are of whole cache lines; a wave has as many
-//           heads at a time as fit. A lane finds its angles once for all its heads of a token
-// Launch    256 threads; `chunks` waves share a token where there are few; waves step through the tokens left
+// Tile      a lane has a slot of 16 elements of a head, two runs of 8: pairs 8c .. 8c + 7, or 16
+//           elements that do not turn. Neighbouring lanes have a head's slots, so that loads are of
+//           whole cache lines; a wave has as many heads at a time as fit. A lane finds its angles
+//           once for all its heads of a token
+// Launch    256 threads; `chunks` waves share a token where there are few; waves step through the
+//           tokens left
 // LDS       none: lanes that share a head (RMSNorm) exchange values within the wave
-// Edges     widths, rotary dimension and strides are multiples of 16, 16 and 8 elements, everything is aligned to 16
-//           bytes, a head has no more slots than a wave has lanes; else rope_any_gpu.c
+// Edges     widths, rotary dimension and strides are multiples of 16, 16 and 8 elements, everything
+//           is aligned to 16 bytes, a head has no more slots than a wave has lanes; else
+//           rope_any_gpu.c
 // Memory    the loads of two heads a lane are under way before the first is used
 // Source    arXiv:2104.09864 (RoPE), arXiv:1910.07467 (RMSNorm), FlashInfer's rope functions
 #include "rope_row_gpu.h"
@@ -115,9 +119,8 @@ QD_INLINE void norm(mode m, const qk_rope_args *g, const lane *l, const void *we
                     uint32_t slots, qd_f32x8 x[2]) {
     const qd_f32x8 square = __builtin_elementwise_fma(x[0], x[0], x[1] * x[1]);
     float sum = 0;
-    QD_UNROLL for (int i = 0; i < QD_RUN; i++) {
+    QD_UNROLL for (int i = 0; i < QD_RUN; i++)
         sum += square[i];
-    }
     const float root = qd_inverse_root(add_lanes(sum, slots) / (float)(slots * SLOT) + g->eps);
     x[0] *= root * qd_load8(m.dtype, qd_at(m.dtype, weight, l->first));
     x[1] *= root * qd_load8(m.dtype, qd_at(m.dtype, weight, l->second));
@@ -176,8 +179,8 @@ QD_INLINE void do_slot(mode m, const qk_rope_args *g, const qk_rope_rows *r, con
         store_plain(m, is_in, out, l, x);
 }
 
-/** A wave's heads of q or of k of one token: chunk, chunk + chunks, … of as many as it has at a time. Loads of several
- *  are under way before the first is used. */
+/** A wave's heads of q or of k of one token: chunk, chunk + chunks, … of as many as it has at a
+ *  time. Loads of several are under way before the first is used. */
 QD_INLINE void turn_heads(mode m, const qk_rope_args *g, const qk_rope_rows *r, uint32_t t,
                           uint32_t chunk, const lane *l) {
     const int64_t out_begin = out_offset(g, r, t);
@@ -207,10 +210,9 @@ QD_INLINE void turn_token(mode m, const qk_rope_args *g, uint32_t t, uint32_t ch
     lane l = find_lane(g->parts[QK_ROPE_Q].width, g->rotary_dim, g->is_interleaved);
     if (!find_angles(g, t, &l))
         return;
-    QD_NO_UNROLL for (int part = QK_ROPE_Q; part <= QK_ROPE_K; part++) {
+    QD_NO_UNROLL for (int part = QK_ROPE_Q; part <= QK_ROPE_K; part++)
         if (g->parts[part].heads)
             turn_heads(m, g, &g->parts[part], t, chunk, &l);
-    }
 }
 
 /** A wave's heads of a part that is only scaled. */
@@ -240,10 +242,9 @@ QD_INLINE void rope(mode m, const qk_rope_args *g) {
             turn_token(m, g, t, chunk);
             continue;
         }
-        QD_NO_UNROLL for (int part = QK_ROPE_Q_NOPE; part < QK_ROPE_PARTS; part++) {
+        QD_NO_UNROLL for (int part = QK_ROPE_Q_NOPE; part < QK_ROPE_PARTS; part++)
             if (g->parts[part].heads)
                 scale_token(m, g, &g->parts[part], t, chunk);
-        }
     }
 }
 

@@ -24,7 +24,8 @@ constexpr int64_t max_grid = 1 << 20; // workgroups step through what is left
 
 // ---- frequencies
 
-/** A pair's turns a position, whole ones left out. In long double: 2^31 positions multiply its error. */
+/** A pair's turns a position, whole ones left out. In long double: 2^31 positions multiply its
+ *  error. */
 static long double turns_of(const qni_rope_law *law, int64_t pair, int64_t rotary_dim) {
     const long double tau = 6.28318530717958647692528676655900577L, theta = (long double)law->theta;
     const long double f = powl(theta, -2.0L * (long double)pair / (long double)rotary_dim);
@@ -45,7 +46,8 @@ static void find_turns(const qni_rope_law *law, int64_t rotary_dim, uint64_t *tu
     }
 }
 
-/** The last answer is kept: a model asks the same at every layer, and powers take longer than a launch. */
+/** The last answer is kept: a model asks the same at every layer, and powers take longer than a
+ *  launch. */
 void qni_rope_turns(const qni_rope_law *law, int64_t rotary_dim, uint64_t *turns) {
     static thread_local struct {
         qni_rope_law law;
@@ -179,7 +181,8 @@ static qn_status launch(qn_stream *stream, const qni_kernel_ref *kernel, const q
     return qni_launch(stream, kernel, grid, THREADS, args, sizeof *args);
 }
 
-/** Many tokens: a wave has one whole, and finds its angles once. Few: heads are spread over the compute units. */
+/** Many tokens: a wave has one whole, and finds its angles once. Few: heads are spread over the
+ *  compute units. */
 static int64_t choose_chunks(const qn_device *device, const qni_rope_problem *p) {
     const int64_t heads = heads_of(p, QNI_ROPE_Q, QNI_ROPE_K + 1);
     const int64_t slots = p->parts[QNI_ROPE_Q].width / SLOT;

@@ -94,7 +94,7 @@ static qn_status set_inputs(const rope_call *c, scales given, const DLTensor *ca
 qn_status qn_rope_quantize_fp8(qn_stream *stream, const qn_rope_quantize_args *args) {
     const char *op = "rope_quantize_fp8";
     const qn_rope_quantize_args *a = args;
-    qn_status st = QNI_CHECK_STRUCT(op, "args", qn_rope_quantize_args, a);
+    const qn_status st = QNI_CHECK_STRUCT(op, "args", qn_rope_quantize_args, a);
     if (st != QN_OK)
         return st;
     const rope_call c = {
@@ -185,7 +185,7 @@ qn_status qn_rope_quantize_fp8_append_paged_kv_cache(qn_stream *stream,
                                                      const qn_rope_quantize_append_args *args) {
     const char *op = "rope_quantize_fp8_append_paged_kv_cache";
     const qn_rope_quantize_append_args *a = args;
-    qn_status st = QNI_CHECK_STRUCT(op, "args", qn_rope_quantize_append_args, a);
+    const qn_status st = QNI_CHECK_STRUCT(op, "args", qn_rope_quantize_append_args, a);
     if (st != QN_OK)
         return st;
     const rope_call c = {

@@ -2,14 +2,16 @@
 // The definition of the family, in extended precision, nothing rounded.
 //
 //   x = in / sqrt(mean(in^2) + eps) * weight     where there is a weight; 0 / 0 is 0
-//   y0 = x0 cos a - x1 sin a,  y1 = x1 cos a + x0 sin a     for each pair of the first rotary_dim elements
+//   y0 = x0 cos a - x1 sin a,  y1 = x1 cos a + x0 sin a
+//   for each pair of the first rotary_dim elements
 //   out = y, or fp8(y * scale)
 //
-// Cosines and sines found by kernels from frequencies may be off by 2^-21: the angle is cut to 32 bits of a turn
-// (2^-29.3), becomes an f32 of at most pi / 4 (three roundings: 2^-22.8), and goes through Taylor series with a
-// remainder below 2^-25 and three roundings of results near 1.
+// Cosines and sines found by kernels from frequencies may be off by 2^-21: the angle is cut to 32
+// bits of a turn (2^-29.3), becomes an f32 of at most pi / 4 (three roundings: 2^-22.8), and goes
+// through Taylor series with a remainder below 2^-25 and three roundings of results near 1.
 //
-// Sources: arXiv:2104.09864; arXiv:1910.07467; the frequencies of Llama 3.1 as its model card's code has them.
+// Sources: arXiv:2104.09864; arXiv:1910.07467; the frequencies of Llama 3.1 as its model card's
+// code has them.
 #include "rope.h"
 
 static long double frequency(const qni_rope_law *law, int64_t pair, int64_t rotary_dim) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the GPU kernels of rope are made of: positions, angles, their cosines and sines.
 //
-// An angle is an integer: 2^32 is a full turn. A position times a frequency in units of 2^-64 turns, the bits above the
-// lower 32 kept and those above the full turns dropped, is the angle reduced exactly; nothing is lost at any
-// position of 31 bits. Two Taylor series then do an eighth of a turn to either side.
+// An angle is an integer: 2^32 is a full turn. A position times a frequency in units of 2^-64
+// turns, the bits above the lower 32 kept and those above the full turns dropped, is the angle
+// reduced exactly; nothing is lost at any position of 31 bits. Two Taylor series then do an eighth
+// of a turn to either side.
 #ifndef QK_ROPE_ROW_GPU_H
 #define QK_ROPE_ROW_GPU_H
 

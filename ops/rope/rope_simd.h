@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotary embedding with vectors of QN_LANES f32: included by rope_cpu.c, rope_avx2.c and rope_avx512.c.
+// Rotary embedding with vectors of QN_LANES f32: included by rope_cpu.c, rope_avx2.c and
+// rope_avx512.c.
 //
-// A token's cosines and sines are found once, into scratch that stays in the first cache, and serve all its heads. A
-// head goes straight from input to output; by way of a scratch row of f32 where there is a norm or FP8.
+// A token's cosines and sines are found once, into scratch that stays in the first cache, and serve
+// all its heads. A head goes straight from input to output; by way of a scratch row of f32 where
+// there is a norm or FP8.
 #ifndef QNI_ROPE_SIMD_H
 #define QNI_ROPE_SIMD_H
 
@@ -14,8 +16,9 @@
 
 typedef uint64_t u64v __attribute__((vector_size(8 * QN_LANES)));
 
-/** A token's angles, and the scratch row. Where heads are held split and pairs lie half a head apart, so do the angles:
- *  of each 2 QN_LANES pairs those of the even ones, then those of the odd ones. */
+/** A token's angles, and the scratch row. Where heads are held split and pairs lie half a head
+ *  apart, so do the angles: of each 2 QN_LANES pairs those of the even ones, then those of the odd
+ *  ones. */
 typedef struct angles {
     float *cosine, *sine, *row;
 } angles;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What rope's functions refuse, the edge vectors of the family, and far strides. That kernels agree with the definition
-// is families_test's to show.
+// What rope's functions refuse, the edge vectors of the family, and far strides. That kernels agree
+// with the definition is families_test's to show.
 #include "../op_test.h"
 #include "rope.h"
 
@@ -137,8 +137,8 @@ static void test_empty(void **) {
         qn_apply_rope_pos_ids(stream, &q_out.t, nullptr, &q.t, nullptr, &pos.t, nullptr), QN_OK);
 }
 
-/** Position 0 changes nothing; at 2^20 the result is within 1e-3 of the formula (and of our own bound), for both
- *  layouts and a part of the head. */
+/** Position 0 changes nothing; at 2^20 the result is within 1e-3 of the formula (and of our own
+ *  bound), for both layouts and a part of the head. */
 static void check_angles(int64_t rotary_dim, int interleave) {
     enum { N = 4, D = 128 };
     static const double positions[N] = {0, 1, 1 << 20, (1 << 20) + 12345};
@@ -169,7 +169,8 @@ static void test_angles(void **) {
     check_angles(32, 1);
 }
 
-/** The middle frequencies of Llama 3.1, which are between plain and scaled, by its own code's formula. */
+/** The middle frequencies of Llama 3.1, which are between plain and scaled, by its own code's
+ *  formula. */
 static void test_llama31(void **) {
     constexpr int64_t D = 128;
     constexpr double position = 5000;

@@ -57,14 +57,15 @@ qn_status ffi_attention(qn_stream *stream, const TVMFFIAny *args) {
     return qn_attention(stream, &a);
 }
 
-/** attention_workspace_bytes(the arguments of attention) -> bytes that they need, by shapes alone */
+/** attention_workspace_bytes(the arguments of attention) -> bytes that they need, by shapes
+ *  alone */
 FFI_FUNCTION(attention_workspace_bytes) {
     int64_t bytes;
     if (count != ATTENTION_ARGS)
         return ffi_raise("TypeError",
                          "attention_workspace_bytes: needs the arguments of attention");
     const qn_attention_args a = make_args(args);
-    qn_status status = qn_attention_workspace_bytes(&bytes, &a);
+    const qn_status status = qn_attention_workspace_bytes(&bytes, &a);
     if (status != QN_OK)
         return ffi_finish(status);
     *result = (TVMFFIAny){.type_index = kTVMFFIInt, .v_int64 = bytes};
@@ -74,9 +75,10 @@ FFI_FUNCTION(attention_workspace_bytes) {
 /** Names of attention_plan's tensors of numbers, whose lengths Python has checked. */
 enum { PLAN, SIZES, QO_INDPTR, KV_INDPTR, KV_LAST_PAGE_LEN, KV_LENS, PLAN_NUMBERS };
 
-/** attention_plan(plan u8 or None, sizes i64[2], qo_indptr, kv_indptr, kv_last_page_len, kv_lens: i32 or None, then
- *  batches, qo_len, kv_len, page_size, num_qo_heads, num_kv_heads, head_dim_vo, kv_chunk, max_kv_splits, q_tile,
- *  num_compute_units, max_qo_len, max_kv_len, is_for_graph): sizes gets the bytes of plan and of the workspace */
+/** attention_plan(plan u8 or None, sizes i64[2], qo_indptr, kv_indptr, kv_last_page_len, kv_lens:
+ *  i32 or None, then batches, qo_len, kv_len, page_size, num_qo_heads, num_kv_heads, head_dim_vo,
+ *  kv_chunk, max_kv_splits, q_tile, num_compute_units, max_qo_len, max_kv_len, is_for_graph): sizes
+ *  gets the bytes of plan and of the workspace */
 FFI_FUNCTION(attention_plan) {
     int64_t *sizes;
     if (count != PLAN_NUMBERS + 14 || !T(SIZES))

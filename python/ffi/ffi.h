@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of the Python package's shared object share: streams for tensors, arguments, exceptions.
+// What the files of the Python package's shared object share: streams for tensors, arguments,
+// exceptions.
 #ifndef QUERN_FFI_H
 #define QUERN_FFI_H
 
@@ -15,15 +16,18 @@
     int __tvm_ffi_##name([[maybe_unused]] void *self, [[maybe_unused]] const TVMFFIAny *args,      \
                          [[maybe_unused]] int32_t count, [[maybe_unused]] TVMFFIAny *result)
 
-/** Raises the Python exception of that name; gives -1, which a TVM-FFI function returns when it failed. */
+/** Raises the Python exception of that name; gives -1, which a TVM-FFI function returns when it
+ *  failed. */
 int ffi_raise(const char *kind, const char *message);
 /** 0 for QN_OK; else raises the status's exception with the library's message and gives -1. */
 int ffi_finish(qn_status status);
 
-/** The open device behind a DLPack device. The CPU, cuda:N and hip:N are opened when first asked for; simulated ones
- *  by device_open alone, as their DLPack number does not say which they are. Stays open as long as the process. */
+/** The open device behind a DLPack device. The CPU, cuda:N and hip:N are opened when first asked
+ *  for; simulated ones by device_open alone, as their DLPack number does not say which they are.
+ *  Stays open as long as the process. */
 qn_status ffi_device(qn_device **out, DLDevice id);
-/** Wraps the stream on which the caller's framework works on that device; destroyed by the caller. */
+/** Wraps the stream on which the caller's framework works on that device; destroyed by the
+ *  caller. */
 qn_status ffi_stream_create(qn_stream **out, DLDevice id);
 
 /** The tensor that an argument holds; null for None. */

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The library's ops as TVM-FFI functions __tvm_ffi_NAME: each line of ops.def becomes one.
 //
-// A call checks that its arguments are of the kinds that the line names, finds the stream, and calls the library, which
-// checks all else. A status that is an error becomes a Python exception with the library's message.
+// A call checks that its arguments are of the kinds that the line names, finds the stream, and
+// calls the library, which checks all else. A status that is an error becomes a Python exception
+// with the library's message.
 #include "ffi.h"
 
 #include <stdio.h>
@@ -57,7 +58,7 @@ static const char *next_parameter(parameter *out, const char *text) {
     text += strspn(text, " ");
     if (!*text)
         return nullptr;
-    size_t whole = strcspn(text, " "), name = strcspn(text, "!?: ");
+    const size_t whole = strcspn(text, " "), name = strcspn(text, "!?: ");
     const char *colon = memchr(text, ':', whole);
     *out = (parameter){.name = text,
                        .length = (int)name,
@@ -70,7 +71,7 @@ static const char *next_parameter(parameter *out, const char *text) {
 }
 
 static bool fits(const parameter *p, const TVMFFIAny *arg) {
-    bool is_integer = arg->type_index == kTVMFFIInt || arg->type_index == kTVMFFIBool;
+    const bool is_integer = arg->type_index == kTVMFFIInt || arg->type_index == kTVMFFIBool;
     if (p->kind == 'i')
         return is_integer;
     if (p->kind == 'f')

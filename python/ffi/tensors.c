@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Devices and tensors of their own for Python: opening a device, allocating on it, lending NumPy's memory.
+// Devices and tensors of their own for Python: opening a device, allocating on it, lending NumPy's
+// memory.
 #include "ffi.h"
 
 #include <pthread.h>
@@ -31,7 +32,7 @@ static qn_device *find_device(DLDevice id) {
 /** Opens a device, or takes the one that is open already. Under devices_lock. */
 static qn_status open_device(qn_device **out, const char *spec) {
     qn_device *device;
-    qn_status status = qn_device_open(&device, spec);
+    const qn_status status = qn_device_open(&device, spec);
     if (status != QN_OK)
         return status;
     if (find_device(qn_device_id(device)))
@@ -65,7 +66,7 @@ qn_status ffi_device(qn_device **out, DLDevice id) {
 
 qn_status ffi_stream_create(qn_stream **out, DLDevice id) {
     qn_device *device;
-    qn_status status = ffi_device(&device, id);
+    const qn_status status = ffi_device(&device, id);
     if (status != QN_OK)
         return status;
     void *native = nullptr; // the CPU has no streams
@@ -99,7 +100,7 @@ FFI_FUNCTION(device_open) {
         return ffi_raise("TypeError", "device: spec must be a string");
     qn_device *device;
     pthread_mutex_lock(&devices_lock);
-    qn_status status = open_device(&device, spec);
+    const qn_status status = open_device(&device, spec);
     pthread_mutex_unlock(&devices_lock);
     if (status != QN_OK)
         return ffi_finish(status);
@@ -129,7 +130,7 @@ FFI_FUNCTION(device_specs) {
     char text[MAX_DEVICES * sizeof infos->spec];
     int32_t found = MAX_DEVICES;
     size_t length = 0;
-    qn_status status = qn_device_list(infos, &found);
+    const qn_status status = qn_device_list(infos, &found);
     if (status != QN_OK)
         return ffi_finish(status);
     text[0] = '\0';
@@ -176,7 +177,8 @@ typedef struct own_tensor {
     int64_t sizes[];         // [2 * ndim] shape, strides in elements
 } own_tensor;
 
-/** Work that still uses the memory may be queued on the framework's stream: waits for it, then frees. */
+/** Work that still uses the memory may be queued on the framework's stream: waits for it, then
+ *  frees. */
 static void delete_tensor(DLManagedTensorVersioned *managed) {
     own_tensor *own = managed->manager_ctx;
     qn_stream *stream;
@@ -200,7 +202,7 @@ static const TVMFFIShapeCell *shape_of(const TVMFFIAny *arg) {
 
 static own_tensor *make_tensor(const TVMFFIShapeCell *shape, const int64_t *strides,
                                DLDataType dtype) {
-    size_t ndim = shape->size;
+    const size_t ndim = shape->size;
     own_tensor *own = calloc(1, sizeof *own + 2 * ndim * sizeof(int64_t));
     if (!own)
         return nullptr;
@@ -257,7 +259,7 @@ static int64_t extent_bytes(const DLTensor *t) {
 static qn_status allocate(own_tensor *own, DLDevice id) {
     DLTensor *t = &own->managed.dl_tensor;
     const int64_t bytes = extent_bytes(t);
-    qn_status status = ffi_device(&own->device, id);
+    const qn_status status = ffi_device(&own->device, id);
     t->device = id;
     return status == QN_OK ? qn_malloc(own->device, &t->data, bytes) : status;
 }
@@ -268,7 +270,7 @@ static int give_new(const TVMFFIShapeCell *shape, const int64_t *strides, DLData
     own_tensor *own = make_tensor(shape, strides, dtype);
     if (!own)
         return ffi_raise("MemoryError", "empty: out of memory");
-    qn_status status = allocate(own, id);
+    const qn_status status = allocate(own, id);
     if (status != QN_OK) {
         delete_tensor(&own->managed);
         return ffi_finish(status);
@@ -295,7 +297,8 @@ FFI_FUNCTION(empty_strided) {
     return give_new(shape, strides->data, args[2].v_dtype, args[3].v_device, result);
 }
 
-/** lend(address, shape, strides, dtype) -> a CPU tensor over the caller's memory, which must outlive it */
+/** lend(address, shape, strides, dtype) -> a CPU tensor over the caller's memory, which must
+ *  outlive it */
 FFI_FUNCTION(lend) {
     const TVMFFIShapeCell *shape = count == 4 ? shape_of(&args[1]) : nullptr;
     const TVMFFIShapeCell *strides = count == 4 ? shape_of(&args[2]) : nullptr;
@@ -325,7 +328,8 @@ static int give_view(const TVMFFIAny *of, int64_t offset_bytes, const TVMFFIShap
     return give_tensor(own, result);
 }
 
-/** lend_as(tensor, dtype) -> a view of the tensor, with its elements' bits as that dtype of their size */
+/** lend_as(tensor, dtype) -> a view of the tensor, with its elements' bits as that dtype of their
+ *  size */
 FFI_FUNCTION(lend_as) {
     const DLTensor *t = count == 2 ? ffi_tensor(&args[0]) : nullptr;
     if (!t || args[1].type_index != kTVMFFIDataType || args[1].v_dtype.bits != t->dtype.bits)
@@ -334,7 +338,8 @@ FFI_FUNCTION(lend_as) {
     return give_view(&args[0], 0, &shape, t->strides, args[1].v_dtype, result);
 }
 
-/** view(tensor, offset, shape, strides) -> a view of it that begins `offset` bytes on; the caller sees to the bounds */
+/** view(tensor, offset, shape, strides) -> a view of it that begins `offset` bytes on; the caller
+ *  sees to the bounds */
 FFI_FUNCTION(view) {
     const DLTensor *t = count == 4 ? ffi_tensor(&args[0]) : nullptr;
     const TVMFFIShapeCell *shape = count == 4 ? shape_of(&args[2]) : nullptr;

@@ -39,8 +39,8 @@ static uint64_t cpu_features(void) {
         return 0;
     if (!__get_cpuid_count(7, 1, &a71, &unused, &unused, &unused))
         a71 = 0;
-    uint64_t xcr0 = read_xcr0();
-    bool has_fma_f16c = (c & bit_FMA) && (c & bit_F16C);
+    const uint64_t xcr0 = read_xcr0();
+    const bool has_fma_f16c = (c & bit_FMA) && (c & bit_F16C);
     if ((xcr0 & XCR0_YMM) == XCR0_YMM && (b7 & bit_AVX2) && has_fma_f16c)
         has |= QNI_F(AVX2);
     constexpr unsigned avx512 = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVIDIA GPUs through the CUDA driver API, opened at run time; images are PTX, which the driver compiles.
+// NVIDIA GPUs through the CUDA driver API, opened at run time; images are PTX, which the driver
+// compiles.
 //
-// Work happens in the device's primary context, which PyTorch and the CUDA runtime use too, so their
-// pointers and streams are good here. CUDA has a current context for each thread; every call here
-// makes the device's current and puts the caller's back.
+// Work happens in the device's primary context, which PyTorch and the CUDA runtime use too, so
+// their pointers and streams are good here. CUDA has a current context for each thread; every call
+// here makes the device's current and puts the caller's back.
 #include "../image/object.h"
 #include "../runtime.h"
 #include "cuda_api.h"
@@ -31,7 +32,8 @@ static bool take_functions(cuda_api *api, const char **missing) {
     return true;
 }
 
-/** The message of a failed driver call, and its status. Bring the call's name and what it was about. */
+/** The message of a failed driver call, and its status. Bring the call's name and what it was
+ *  about. */
 __attribute__((format(printf, 3, 4))) static qn_status failed(const cuda_api *api, CUresult error,
                                                               const char *format, ...) {
     char call[256];
@@ -216,7 +218,7 @@ static qn_status image_load(qn_device *device, void **native_module, const void 
     void *values[] = {log, (void *)sizeof log};
     CUmodule module = nullptr;
     char *bounded = nullptr;
-    qn_status st = qni_ptx_bound(&bounded, image, bytes);
+    const qn_status st = qni_ptx_bound(&bounded, image, bytes);
     if (st != QN_OK)
         return st;
     CUresult e = ON_DEVICE(device, ModuleLoadDataEx, &module, bounded, 2, options, values);
@@ -333,8 +335,8 @@ static void fill_info(qn_device *device, CUdevice handle, int major, int minor) 
 }
 
 static qn_status open_handle(qn_device *device, CUdevice handle) {
-    int major = attribute(handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
-    int minor = attribute(handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+    const int major = attribute(handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+    const int minor = attribute(handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
     device->target = qni_target_of_capability(major, minor);
     if (!device->target)
         return QN_FAIL(QN_E_UNSUPPORTED,
@@ -359,7 +361,7 @@ static qn_status open_handle(qn_device *device, CUdevice handle) {
 qn_status qni_cuda_open(qn_device *device, const char *arg) {
     int ordinal = atoi(arg), count = 0;
     CUdevice handle = 0;
-    qn_status st = driver.handle ? QN_OK : open_driver();
+    const qn_status st = driver.handle ? QN_OK : open_driver();
     if (st != QN_OK)
         return st;
     CUresult e = driver.DeviceGetCount(&count);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of the CUDA driver API that quern calls, declared here so that no toolkit is needed to build.
+// The part of the CUDA driver API that quern calls, declared here so that no toolkit is needed to
+// build.
 //
-// Names are the symbols that libcuda.so.1 exports (CUDA 12.0 and later); cuda.c alone includes this.
+// Names are the symbols that libcuda.so.1 exports (CUDA 12.0 and later); cuda.c alone includes
+// this.
 #ifndef QNI_CUDA_API_H
 #define QNI_CUDA_API_H
 

@@ -26,7 +26,7 @@ static qn_status bad_spec(const char *spec, const char *fault) {
 
 /** A decimal number of at most four digits without sign or leading zeros; -1 if text is none. */
 static int parse_index(const char *text) {
-    size_t digits = strspn(text, "0123456789");
+    const size_t digits = strspn(text, "0123456789");
     if (digits == 0 || digits > 4 || text[digits] || (digits > 1 && *text == '0'))
         return -1;
     return atoi(text);
@@ -34,7 +34,7 @@ static int parse_index(const char *text) {
 
 /** hip:N or cuda:N, N 0 if it is left out. */
 static qn_status parse_gpu(parsed_spec *out, const char *spec, const char *kind, const char *arg) {
-    int index = *arg ? parse_index(arg) : 0;
+    const int index = *arg ? parse_index(arg) : 0;
     if (index < 0)
         return bad_spec(spec, "what follows the colon must be a number from 0");
     snprintf(out->text, sizeof out->text, "%s:%d", kind, index);
@@ -43,7 +43,7 @@ static qn_status parse_gpu(parsed_spec *out, const char *spec, const char *kind,
 }
 
 static qn_status parse_sim(parsed_spec *out, const char *spec, const char *arg) {
-    size_t length = strcspn(arg, ":");
+    const size_t length = strcspn(arg, ":");
     const qni_target *target = qni_target_find(arg, length);
     int ordinal = 1;
     if (!target || qni_target_is_ptx(target)) {
@@ -149,7 +149,7 @@ static qn_status open_auto(qn_device **out) {
     for (size_t i = 0; i < sizeof gpus / sizeof *gpus; i++) {
         if (qni_is_backend_disabled(gpus[i][0]))
             continue;
-        qn_status st = open_spec(out, gpus[i][1]);
+        const qn_status st = open_spec(out, gpus[i][1]);
         if (st == QN_OK || st == QN_E_IO) // the second: whether there is a driver is not known
             return st;
         qni_log(QNI_LOG_KERNEL, "device auto: not %s: %s", gpus[i][1], qn_last_error());
@@ -168,7 +168,7 @@ static qn_status check_environment(void) {
 qn_status qn_device_open(qn_device **out, const char *spec) {
     if (!out)
         return QN_FAIL(QN_E_INVALID, "device_open: out is null");
-    qn_status st = check_environment();
+    const qn_status st = check_environment();
     if (st != QN_OK)
         return st;
     if (!spec || strcmp(spec, "auto") == 0)
@@ -199,7 +199,8 @@ static void copy_info(qn_device_info *to, size_t room, const qn_device_info *fro
 qn_status qn_device_get_info(const qn_device *device, qn_device_info *info) {
     if (!device)
         return QN_FAIL(QN_E_INVALID, "device_get_info: device is null");
-    qn_status st = QNI_CHECK_STRUCT_FROM("device_get_info", "info", qn_device_info, info, spec);
+    const qn_status st =
+        QNI_CHECK_STRUCT_FROM("device_get_info", "info", qn_device_info, info, spec);
     if (st != QN_OK)
         return st;
     qn_device_info now = device->info;
@@ -221,11 +222,11 @@ typedef struct device_list {
     qn_status st; // not QN_OK: the host lacks memory, and what is listed is not all
 } device_list;
 
-/** Opens a device to look at it. False if there is none; a device that cannot be used, as a GPU whose memory is in use,
- *  is passed over. */
+/** Opens a device to look at it. False if there is none; a device that cannot be used, as a GPU
+ *  whose memory is in use, is passed over. */
 static bool list_one(device_list *list, const char *spec) {
     qn_device *device = nullptr;
-    qn_status st = open_spec(&device, spec);
+    const qn_status st = open_spec(&device, spec);
     const bool is_hosts = strncmp(spec, "cpu", 3) == 0 || strncmp(spec, "sim:", 4) == 0;
     if (st == QN_E_IO || (st == QN_E_MEMORY && is_hosts))
         list->st = st;
@@ -239,11 +240,12 @@ static bool list_one(device_list *list, const char *spec) {
     return true;
 }
 
-/** The simulated GPU makes a first device of any architecture when asked; QUERN_SIM may ask for more. */
+/** The simulated GPU makes a first device of any architecture when asked; QUERN_SIM may ask for
+ *  more. */
 static void list_simulated(device_list *list, const qni_target *target) {
     char spec[48];
     pthread_mutex_lock(&devices_lock);
-    int count = qni_sim_count(target);
+    const int count = qni_sim_count(target);
     pthread_mutex_unlock(&devices_lock);
     for (int n = 1; n == 1 || n <= count; n++) {
         snprintf(spec, sizeof spec, "sim:%s:%d", target->name, n);
@@ -271,7 +273,8 @@ static void list_all_simulated(device_list *list) {
 }
 
 static void list_all(device_list *list) {
-    // Made before any GPU is counted: where the simulator stands in for the real driver, they are GPUs of hip as well.
+    // Made before any GPU is counted: where the simulator stands in for the real driver, they are
+    // GPUs of hip as well.
     device_list made = {};
     list_all_simulated(&made);
     list->st = made.st;

@@ -91,8 +91,8 @@ typedef struct qni_backend {
                             const char *entry);
     /** What the driver alone knows of a kernel; null where the image says it all. */
     qn_status (*kernel_usage)(qn_device *device, void *native_kernel, qni_kernel_usage *usage);
-    /** How the meaning of the kernel's instructions is known, by the weakest: quernsim_evidence's letter and names; 0
-     *  on silicon, which needs no evidence. May be null. */
+    /** How the meaning of the kernel's instructions is known, by the weakest: quernsim_evidence's
+     *  letter and names; 0 on silicon, which needs no evidence. May be null. */
     char (*kernel_evidence)(qn_device *device, void *native_kernel, char *names, size_t bytes);
     qn_status (*launch)(qn_stream *stream, void *native_kernel, const qni_kernel_usage *usage,
                         const uint32_t grid[3], uint32_t threads, const void *args,
@@ -129,8 +129,8 @@ qn_status qni_hip_open(qn_device *device, const char *arg);
 qn_status qni_cuda_open(qn_device *device, const char *arg);
 /** The simulated GPU: the same HIP backend over libquernsim. */
 qn_status qni_sim_open(qn_device *device, const char *arg);
-/** How many devices of that architecture the simulated GPU shows without being asked for more; 0 if there is no
- *  simulated GPU. Under device.c's lock, as the above. */
+/** How many devices of that architecture the simulated GPU shows without being asked for more; 0 if
+ *  there is no simulated GPU. Under device.c's lock, as the above. */
 int qni_sim_count(const qni_target *target);
 
 static inline bool qni_has(const qn_device *device, uint64_t features) {

@@ -218,7 +218,8 @@ static void test_copy(void **) {
     for (int i = 0; i < 5; i++)
         for (int j = 0; j < 4; j++)
             assert_int_equal(to[i][j], i < 3 && j < 2 ? from[j][i + 1] : -1);
-    // A dimension of one index may have any stride; that its product with a size overflows is undefined, as sanitizers tell.
+    // A dimension of one index may have any stride; that its product with a size overflows is
+    // undefined, as sanitizers tell.
     int64_t one_of[] = {2, 1}, odd[] = {1, INT64_MIN};
     src = tensor_of(from, QNI_I32, 2, one_of, odd);
     dst = tensor_of(to, QNI_I32, 2, one_of, odd);
@@ -239,7 +240,8 @@ static void test_copy(void **) {
     qn_device_close(device);
 }
 
-/** Copies large enough to be shared among threads, from and to any address; what lies around stays. */
+/** Copies large enough to be shared among threads, from and to any address; what lies around
+ *  stays. */
 static void test_large_copy(void **) {
     enum { BYTES = (5 << 20) + 77, MARGIN = 64 };
     qn_device *device = open_cpu();

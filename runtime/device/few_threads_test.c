@@ -22,7 +22,8 @@ static int count_threads(void) {
     return count;
 }
 
-// The threads that somebody else takes between the look and the pool: of this process's, one by one, from the n-th on.
+// The threads that somebody else takes between the look and the pool: of this process's, one by
+// one, from the n-th on.
 static atomic_int num_made, taken_from, taken_to;
 
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
@@ -45,7 +46,8 @@ static void note_item(void *done, int64_t i) {
     atomic_fetch_add(&((atomic_int *)done)[i], 1);
 }
 
-/** Does each item once, twice over. Waiting for a thread that cannot be made is the fault; the alarm ends that. */
+/** Does each item once, twice over. Waiting for a thread that cannot be made is the fault; the
+ *  alarm ends that. */
 static void work(void) {
     static atomic_int done[ITEMS];
     alarm(TIME_S);
@@ -122,7 +124,8 @@ static void test_no_threads(void **) {
         count_text(child_run(work_as_nobody, nullptr, env), "1 threads in place of 64"), 1);
 }
 
-/** After the look (WANTED threads) and the maker, the pool's tenth thread is nowhere to be had, nor are those behind it. */
+/** After the look (WANTED threads) and the maker, the pool's tenth thread is nowhere to be had, nor
+ *  are those behind it. */
 static void work_as_others_take_threads(void *) {
     atomic_store(&taken_from, WANTED + 10);
     atomic_store(&taken_to, 2 * WANTED);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The HIP backend and images, on the simulated GPU; kernels are compiled here, by the clang that the JIT uses.
+// The HIP backend and images, on the simulated GPU; kernels are compiled here, by the clang that
+// the JIT uses.
 #include "../image/compiler.h"
 #include "../image/image.h"
 #include "../runtime.h"
@@ -315,7 +316,8 @@ static const qni_kernel_ref unknown_image = {.image = "nothing", .entry = "qk_no
 static const qni_kernel_ref strict = {
     .image = "gemm_pack", .entry = "qk_gemm_pack", .max_scratch_bytes = -1};
 
-/** So few SGPRs that clang spills some; the other remark keeps the two images of one kernel apart. */
+/** So few SGPRs that clang spills some; the other remark keeps the two images of one kernel
+ *  apart. */
 #define FEW_SGPRS "-Dqk_gemm_pack=__attribute__((amdgpu_num_sgpr(16)))qk_gemm_pack"
 static const qni_kernel_ref spilling = {
     .image = "gemm_pack", .entry = "qk_gemm_pack", .defines = FEW_SGPRS};
@@ -461,7 +463,8 @@ static void open_both(void *) {
     close_gpu(nullptr);
 }
 
-/** What is counted is what is listed, though listing makes devices of the library that is hip's as well. */
+/** What is counted is what is listed, though listing makes devices of the library that is hip's as
+ *  well. */
 static void list_twice(void *) {
     qn_device_info infos[64] = {};
     int32_t count = 0, again = 64;
@@ -530,6 +533,6 @@ int main(void) {
         print_message("this build has no simulated GPU\n");
         return 77;
     }
-    int failed = cmocka_run_group_tests(alone, nullptr, nullptr);
+    const int failed = cmocka_run_group_tests(alone, nullptr, nullptr);
     return failed + cmocka_run_group_tests(together, open_gpu, close_gpu);
 }

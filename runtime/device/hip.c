@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The driver declares its functions with its own enums and structs, so a sanitizer that compares the types of
-// caller and callee finds them different; the calling convention finds them the same.
+// The driver declares its functions with its own enums and structs, so a sanitizer that compares
+// the types of caller and callee finds them different; the calling convention finds them the same.
 #pragma clang attribute push(__attribute__((no_sanitize("function"))), apply_to = function)
 
 // ---- the driver
@@ -60,7 +60,7 @@ static void *open_library(const char *path, int flags, open_fault *why) {
     errno = 0;
     void *handle = dlopen(path, flags | RTLD_LOCAL);
     if (!handle) {
-        int error = errno;
+        const int error = errno;
         const char *text = dlerror();
         snprintf(why->text, sizeof why->text, "%.250s", text ? text : "out of memory");
         why->is_memory = error == ENOMEM || !text || strstr(text, "memory");
@@ -88,7 +88,7 @@ static qn_status open_real_driver(hip_api *api) {
     // in it.
     for (int pass = 0; pass < 2; pass++)
         for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-            int flags = RTLD_NOW | (pass == 0 ? RTLD_NOLOAD : 0);
+            const int flags = RTLD_NOW | (pass == 0 ? RTLD_NOLOAD : 0);
             void *handle = open_library(names[i], flags, &why);
             if (handle)
                 return open_driver(api, handle, names[i]);
@@ -106,7 +106,7 @@ static bool own_folder(char *folder, size_t room) {
     if (!dladdr((const void *)own_folder, &found) || !found.dli_fname)
         return false;
     const char *slash = strrchr(found.dli_fname, '/');
-    int length = slash ? (int)(slash - found.dli_fname) : 1;
+    const int length = slash ? (int)(slash - found.dli_fname) : 1;
     return snprintf(folder, room, "%.*s", length, slash ? found.dli_fname : ".") < (int)room;
 }
 
@@ -158,7 +158,8 @@ static const hip_state *state_of(const qn_device *device) {
     return device->state;
 }
 
-/** Makes the device current. *before is the one to be made current again by leave(), -1 if none need be. */
+/** Makes the device current. *before is the one to be made current again by leave(), -1 if none
+ *  need be. */
 static hipError_t enter(const qn_device *device, int *before) {
     const hip_state *state = state_of(device);
     hipError_t e = state->api->GetDevice(before);
@@ -391,7 +392,7 @@ static void fill_info(qn_device *device, const hip_api *api, const hip_propertie
 
 static qn_status open_ordinal(qn_device *device, const hip_api *api, int ordinal,
                               const hip_properties *properties) {
-    qn_status st = find_target(&device->target, properties->gcnArchName);
+    const qn_status st = find_target(&device->target, properties->gcnArchName);
     if (st != QN_OK)
         return st;
     hip_state *state = malloc(sizeof *state);
@@ -426,7 +427,7 @@ static qn_status get_properties(const hip_api *api, int ordinal, hip_properties 
 qn_status qni_hip_open(qn_device *device, const char *arg) {
     hip_properties properties;
     int ordinal = atoi(arg), count;
-    qn_status st = real_driver.handle ? QN_OK : open_real_driver(&real_driver);
+    const qn_status st = real_driver.handle ? QN_OK : open_real_driver(&real_driver);
     if (st != QN_OK)
         return st;
     QN_TRY(count_devices(&real_driver, &count));
@@ -443,8 +444,8 @@ qn_status qni_hip_open(qn_device *device, const char *arg) {
     return st;
 }
 
-/** Looks for the n-th device of that architecture (n from 1). *ordinal is the driver's number of it, -1 if there
- *  are fewer; *count is how many there are, up to the n-th. */
+/** Looks for the n-th device of that architecture (n from 1). *ordinal is the driver's number of
+ *  it, -1 if there are fewer; *count is how many there are, up to the n-th. */
 static qn_status find_nth(const hip_api *api, const qni_target *target, int n, int *ordinal,
                           int *count, hip_properties *properties) {
     int devices;
@@ -453,7 +454,7 @@ static qn_status find_nth(const hip_api *api, const qni_target *target, int n, i
     *count = 0;
     for (int i = 0; st == QN_OK && i < devices && *count < n; i++) {
         st = get_properties(api, i, properties);
-        size_t length = strcspn(properties->gcnArchName, ":");
+        const size_t length = strcspn(properties->gcnArchName, ":");
         if (st == QN_OK && length == strlen(target->name) &&
             strncmp(properties->gcnArchName, target->name, length) == 0 && ++*count == n)
             *ordinal = i;
@@ -490,9 +491,9 @@ static qn_status add_sim_device(const hip_api *api, const qni_target *target) {
 qn_status qni_sim_open(qn_device *device, const char *arg) {
     hip_properties properties;
     const qni_target *target = qni_target_find(arg, strcspn(arg, ":"));
-    int n = strchr(arg, ':') ? atoi(strchr(arg, ':') + 1) : 1;
+    const int n = strchr(arg, ':') ? atoi(strchr(arg, ':') + 1) : 1;
     int ordinal, count, devices;
-    qn_status st = sim_driver.handle ? QN_OK : open_sim_driver(&sim_driver);
+    const qn_status st = sim_driver.handle ? QN_OK : open_sim_driver(&sim_driver);
     if (st != QN_OK)
         return st;
     QN_TRY(find_nth(&sim_driver, target, n, &ordinal, &count, &properties));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that runs out in a simulated GPU: the n-th allocation of a process fails, for every n, or all from there on, in
-// whatever thread; a call does without, or gives QN_E_MEMORY and speaks of memory.
+// Memory that runs out in a simulated GPU: the n-th allocation of a process fails, for every n, or
+// all from there on, in whatever thread; a call does without, or gives QN_E_MEMORY and speaks of
+// memory.
 #include "../../tests/failing_malloc.h"
 #include "../runtime.h"
 #include "../testing.h"
@@ -17,7 +18,8 @@ int main(void) {
 
 enum { ROWS = 2, DIM = 64, TRIES = 20000 };
 
-/** All that a program does from its first call on: opens a device, launches a kernel, reads what it has written. */
+/** All that a program does from its first call on: opens a device, launches a kernel, reads what it
+ *  has written. */
 static qn_status use_sim(void) {
     static float host[ROWS * DIM];
     int64_t shape[] = {ROWS, DIM};
@@ -64,9 +66,9 @@ static void fail_one(void *context) {
     atomic_store(&left_anywhere, a->n);
     for_good_anywhere = a->for_good;
     is_failing_anywhere = true;
-    qn_status st = use_sim();
+    const qn_status st = use_sim();
     is_failing_anywhere = false;
-    bool has_failed = atomic_load(&left_anywhere) < 0;
+    const bool has_failed = atomic_load(&left_anywhere) < 0;
     if (st != QN_OK && (st != QN_E_MEMORY || !strstr(qn_last_error(), "memory"))) {
         fprintf(stderr, "%s: %s", qn_status_name(st), qn_last_error());
         _exit(WRONG);
@@ -83,9 +85,8 @@ static void fail_each(bool always) {
         const char *printed;
         child c = child_start(fail_one, &a, nullptr);
         code = child_wait(&c, &printed);
-        if (strstr(printed, "cannot allocate memory for thread-local data: ABORT")) {
+        if (strstr(printed, "cannot allocate memory for thread-local data: ABORT"))
             code = ABORTED; // the C library's, of a thread's first use of a library's variables
-        }
         if (code != DONE && code != SURVIVED && code != REFUSED && code != ABORTED) {
             print_error("allocation %ld failed: ended with %d: %s\n", (long)n, code, printed);
             code = WRONG;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies between places in host memory. Large ones are shared among the CPU device's threads and written past the
-// caches, so that a line is not first read from memory only to be overwritten.
+// Copies between places in host memory. Large ones are shared among the CPU device's threads and
+// written past the caches, so that a line is not first read from memory only to be overwritten.
 #include "../runtime.h"
 
 #include <string.h>

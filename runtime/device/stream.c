@@ -12,7 +12,7 @@ qn_status qn_malloc(qn_device *device, void **out, int64_t bytes) {
     if (bytes < 0)
         return QN_FAIL(QN_E_INVALID, "malloc: bytes is %ld; it must be at least 0", (long)bytes);
     void *ptr = nullptr;
-    qn_status st = bytes ? device->backend->mem_alloc(device, &ptr, bytes) : QN_OK;
+    const qn_status st = bytes ? device->backend->mem_alloc(device, &ptr, bytes) : QN_OK;
     if (st == QN_OK)
         *out = ptr;
     return st;
@@ -28,7 +28,8 @@ static qn_status make_stream(qn_stream **out, qn_device *device, bool is_wrapped
     if (!stream)
         return QN_FAIL(QN_E_MEMORY, "stream: out of memory");
     *stream = (qn_stream){.device = device, .native = native, .is_wrapped = is_wrapped};
-    qn_status st = is_wrapped ? QN_OK : device->backend->stream_create(device, &stream->native);
+    const qn_status st =
+        is_wrapped ? QN_OK : device->backend->stream_create(device, &stream->native);
     if (st != QN_OK) {
         free(stream);
         return st;
@@ -80,7 +81,7 @@ static int64_t element_bytes(const DLTensor *t) {
 /** Copies between two layouts of one shape in host memory, dimension by dimension. */
 static void copy_strided(const DLTensor *dst, const DLTensor *src, int dim, char *to,
                          const char *from) {
-    int64_t bytes = element_bytes(src);
+    const int64_t bytes = element_bytes(src);
     if (dim == src->ndim) {
         memcpy(to, from, (size_t)bytes);
         return;
@@ -144,7 +145,7 @@ static qn_status check_side(qn_stream *stream, const char *name, const DLTensor 
                        MAX_DIMS);
     if (t && is_host(t))
         return qni_check_tensor(&host_stream, "copy", name, t, t->ndim);
-    qn_status st = qni_check_tensor(stream, "copy", name, t, t ? t->ndim : 0);
+    const qn_status st = qni_check_tensor(stream, "copy", name, t, t ? t->ndim : 0);
     if (st == QN_OK && !qni_is_contiguous(t))
         return QN_FAIL(QN_E_UNSUPPORTED, "copy: %s is strided; on a device it must be contiguous",
                        name);
@@ -174,7 +175,7 @@ qn_status qn_copy(qn_stream *stream, DLTensor *dst, const DLTensor *src) {
     QN_TRY(check_side(stream, "dst", dst));
     QN_TRY(check_side(stream, "src", src));
     QN_TRY(check_pair(dst, src));
-    int64_t bytes = qni_numel(src) * element_bytes(src);
+    const int64_t bytes = qni_numel(src) * element_bytes(src);
     if (bytes == 0)
         return st;
     if (is_host(dst) && is_host(src))
@@ -196,7 +197,7 @@ qn_status qn_event_create(qn_event **out, qn_device *device) {
     if (!event)
         return QN_FAIL(QN_E_MEMORY, "event_create: out of memory");
     event->device = device;
-    qn_status st = device->backend->event_create(device, &event->native);
+    const qn_status st = device->backend->event_create(device, &event->native);
     if (st != QN_OK) {
         free(event);
         return st;

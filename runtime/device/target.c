@@ -18,7 +18,8 @@ const qni_target *qni_target_find(const char *name, size_t length) {
     return nullptr;
 }
 
-/** Targets whose images others run as well: the generic ones, as LLVM's AMDGPUUsage lists their members. */
+/** Targets whose images others run as well: the generic ones, as LLVM's AMDGPUUsage lists their
+ *  members. */
 static const char *generic_name(const char *arch, size_t length) {
     static const struct {
         const char *generic, *members;
@@ -46,7 +47,7 @@ const qni_target *qni_target_of_capability(int major, int minor) {
 }
 
 const qni_target *qni_target_of_arch(const char *gcn_arch) {
-    size_t length = strcspn(gcn_arch, ":");
+    const size_t length = strcspn(gcn_arch, ":");
     const qni_target *exact = qni_target_find(gcn_arch, length);
     if (exact)
         return exact;

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-// pthreadpool orders what passes through it, but is not built for ThreadSanitizer, which must be told.
+// pthreadpool orders what passes through it, but is not built for ThreadSanitizer, which must be
+// told.
 #if __has_feature(thread_sanitizer)
 #include <sanitizer/tsan_interface.h>
 #define TELL_RELEASE(address) __tsan_release(address)
@@ -28,14 +29,14 @@ static int count_processors(void) {
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
         return CPU_COUNT(&set);
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    const long online = sysconf(_SC_NPROCESSORS_ONLN);
     return online > 0 ? (int)online : 1;
 }
 
 int qni_num_threads(void) {
     int known = atomic_load_explicit(&num_threads, memory_order_relaxed);
     if (known == 0) {
-        int wanted = qni_env_get()->num_threads;
+        const int wanted = qni_env_get()->num_threads;
         known = wanted > 0 ? wanted : count_processors();
         int none = 0; // another thread may have made the pool meanwhile
         if (!atomic_compare_exchange_strong(&num_threads, &none, known))
@@ -63,7 +64,8 @@ static void *pass(void *gate) {
     return nullptr;
 }
 
-/** How many of the wanted threads can be had beside this one, all at once; they are gone again on return. */
+/** How many of the wanted threads can be had beside this one, all at once; they are gone again on
+ *  return. */
 static int count_possible(int wanted) {
     pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
     pthread_t *threads = calloc((size_t)wanted, sizeof *threads);
@@ -80,8 +82,9 @@ static int count_possible(int wanted) {
     return made;
 }
 
-// pthreadpool takes for granted that threads can be made, and waits for ever for one that was not. So as many are made
-// before, and the pool is made by a thread of its own, which is given up where somebody else took the last ones meanwhile.
+// pthreadpool takes for granted that threads can be made, and waits for ever for one that was not.
+// So as many are made before, and the pool is made by a thread of its own, which is given up where
+// somebody else took the last ones meanwhile.
 
 enum { POOL_TIMEOUT_S = 5 };
 
@@ -134,7 +137,8 @@ static attempt *attempt_begin(int threads) {
     return nullptr;
 }
 
-/** Waits for the pool; false if it was given up: then those of its threads that were made sleep until the process ends. */
+/** Waits for the pool; false if it was given up: then those of its threads that were made sleep
+ *  until the process ends. */
 static bool attempt_end(attempt *a, pthreadpool_t *out) {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
@@ -156,8 +160,8 @@ static bool attempt_end(attempt *a, pthreadpool_t *out) {
     return true;
 }
 
-/** A pool of as many threads as can be had; where that is fewer than wanted, half of them are left to whoever shares the
- *  limit. Null where memory is lacking. */
+/** A pool of as many threads as can be had; where that is fewer than wanted, half of them are left
+ *  to whoever shares the limit. Null where memory is lacking. */
 static pthreadpool_t make_pool(void) {
     const int wanted = qni_num_threads();
     const int possible =
@@ -179,7 +183,8 @@ static pthreadpool_t make_pool(void) {
     return made;
 }
 
-/** The pool; null where memory for it is lacking, which pthreadpool takes as "run on the caller". */
+/** The pool; null where memory for it is lacking, which pthreadpool takes as "run on the
+ *  caller". */
 static pthreadpool_t get_pool(void) {
     pthreadpool_t found = atomic_load_explicit(&pool, memory_order_acquire);
     if (found)

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The disk cache of JIT-built images: an entry is whole, sound and the user's own, or it is not there.
+// The disk cache of JIT-built images: an entry is whole, sound and the user's own, or it is not
+// there.
 //
-// Many processes share the folder. Readers take no lock: an entry appears by rename, complete or not at all.
-// Writers of one entry take turns by a lock on one byte of the file ".lock", which the kernel releases when a
-// process dies. What a killed writer left has the entry's one temporary name and is replaced by the next.
+// Many processes share the folder. Readers take no lock: an entry appears by rename, complete or
+// not at all. Writers of one entry take turns by a lock on one byte of the file ".lock", which the
+// kernel releases when a process dies. What a killed writer left has the entry's one temporary name
+// and is replaced by the next.
 #include "cache.h"
 
 #include <quern/cache.h>
@@ -68,7 +70,8 @@ static void open_folder(qni_cache *cache, const char *path, bool make) {
         snprintf(cache->problem, sizeof cache->problem, "no QUERN_CACHE_DIR and no home");
         return;
     }
-    int fd = !make || make_folders(path) ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    const int fd =
+        !make || make_folders(path) ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     const char *fault = fd < 0 || fstat(fd, &s) != 0 ? strerror(errno) : distrust(&s);
     if (!fault) {
         cache->folder = fd;
@@ -98,7 +101,7 @@ void qni_cache_name(char *out, size_t room, const char *image, const char *targe
 
 /** Removes a file, or a folder that stands in its place, if that is empty. */
 static int remove_name(int folder, const char *name) {
-    int failed = unlinkat(folder, name, 0);
+    const int failed = unlinkat(folder, name, 0);
     return failed && errno == EISDIR ? unlinkat(folder, name, AT_REMOVEDIR) : failed;
 }
 
@@ -111,7 +114,7 @@ static int open_entry(const qni_cache *cache, const char *name) {
 
 static bool read_all(int fd, void *to, size_t bytes) {
     for (char *at = to; bytes > 0;) {
-        ssize_t n = read(fd, at, bytes);
+        const ssize_t n = read(fd, at, bytes);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
@@ -146,7 +149,7 @@ static const char *read_entry(int fd, const qni_cache_key *key, void **data, siz
     if (!payload)
         return "out of memory";
     XXH128_hash_t sum = {0};
-    bool is_whole = read_all(fd, payload, header.bytes);
+    const bool is_whole = read_all(fd, payload, header.bytes);
     if (is_whole)
         sum = XXH3_128bits(payload, header.bytes);
     if (!is_whole || sum.low64 != header.sum_low || sum.high64 != header.sum_high) {
@@ -161,7 +164,7 @@ static const char *read_entry(int fd, const qni_cache_key *key, void **data, siz
 bool qni_cache_load(qni_cache *cache, const char *name, qni_cache_key key, void **data,
                     size_t *bytes, char *problem, size_t room) {
     const char *fault = "absent";
-    int fd = cache->folder < 0 ? -1 : open_entry(cache, name);
+    const int fd = cache->folder < 0 ? -1 : open_entry(cache, name);
     if (fd >= 0) {
         fault = read_entry(fd, &key, data, bytes);
         close(fd);
@@ -177,11 +180,12 @@ bool qni_cache_load(qni_cache *cache, const char *name, qni_cache_key key, void 
 bool qni_cache_lock(qni_cache *cache, qni_cache_key key, int wait_ms) {
     if (cache->folder < 0)
         return false;
-    int fd = openat(cache->folder, LOCK_FILE,
-                    O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+    const int fd = openat(cache->folder, LOCK_FILE,
+                          O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
     if (fd < 0)
         return false;
-    // A byte of the (empty) file for each key. The lock is the descriptor's, so threads exclude each other too.
+    // A byte of the (empty) file for each key. The lock is the descriptor's, so threads exclude
+    // each other too.
     struct flock byte = {
         .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)(key.low >> 2), .l_len = 1};
     constexpr int step_ms = 10;
@@ -204,7 +208,7 @@ void qni_cache_unlock(qni_cache *cache) {
 
 static bool write_all(int fd, const void *from, size_t bytes) {
     for (const char *at = from; bytes > 0;) {
-        ssize_t n = write(fd, at, bytes);
+        const ssize_t n = write(fd, at, bytes);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
@@ -265,7 +269,7 @@ bool qni_cache_store(qni_cache *cache, const char *name, qni_cache_key key, cons
 // ---- the user's view
 
 static bool ends_with(const char *name, const char *end) {
-    size_t length = strlen(name), wanted = strlen(end);
+    const size_t length = strlen(name), wanted = strlen(end);
     return length >= wanted && strcmp(name + length - wanted, end) == 0;
 }
 
@@ -273,7 +277,8 @@ static bool is_entry(const char *name) {
     return *name != '.' && ends_with(name, SUFFIX);
 }
 
-/** What the cache wrote, finished or not. The lock stays: who holds it must keep excluding the next. */
+/** What the cache wrote, finished or not. The lock stays: who holds it must keep excluding the
+ *  next. */
 static bool is_ours(const char *name) {
     return is_entry(name) ||
            (strncmp(name, PARTIAL, strlen(PARTIAL)) == 0 && ends_with(name, SUFFIX));
@@ -313,7 +318,7 @@ static void report_entry(const qni_cache *cache, const char *name, qn_cache_fn e
     qn_cache_entry entry = {.name = name};
     void *data = nullptr;
     size_t bytes;
-    int fd = open_entry(cache, name);
+    const int fd = open_entry(cache, name);
     if (fd < 0 && errno == ENOENT)
         return; // removed since the folder was read
     entry.problem = fd < 0 ? strerror(errno) : read_entry(fd, nullptr, &data, &bytes);
@@ -340,7 +345,7 @@ qn_status qn_cache_list(qn_cache_fn each, void *context) {
     qn_status st = open_view(&cache, &exists);
     if (st != QN_OK || !exists)
         return st;
-    int count = scandirat(cache.folder, ".", &files, select_entries, alphasort);
+    const int count = scandirat(cache.folder, ".", &files, select_entries, alphasort);
     if (count < 0)
         st = QN_FAIL(QN_E_IO, "cache: %s: %s", qni_env_get()->cache_dir, strerror(errno));
     for (int i = 0; i < count; i++) {
@@ -364,7 +369,7 @@ qn_status qn_cache_clear(int64_t *removed) {
     int64_t entries = 0;
     qn_status st = open_view(&cache, &exists);
     if (st == QN_OK && exists) {
-        int count = scandirat(cache.folder, ".", &files, select_ours, alphasort);
+        const int count = scandirat(cache.folder, ".", &files, select_ours, alphasort);
         if (count < 0)
             st = QN_FAIL(QN_E_IO, "cache: %s: %s", qni_env_get()->cache_dir, strerror(errno));
         for (int i = 0; i < count; i++) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The disk cache: entries that are damaged, foreign or half-written, folders that cannot be trusted or written.
+// The disk cache: entries that are damaged, foreign or half-written, folders that cannot be trusted
+// or written.
 #include "../testing.h"
 #include "cache.h"
 
@@ -43,7 +44,7 @@ static bool can_load(char *problem, size_t room) {
     void *data = nullptr;
     size_t bytes = 0;
     qni_cache_open(&cache);
-    bool is_loaded = qni_cache_load(&cache, name, key, &data, &bytes, problem, room);
+    const bool is_loaded = qni_cache_load(&cache, name, key, &data, &bytes, problem, room);
     if (is_loaded)
         CHILD_CHECK(bytes == sizeof payload && memcmp(data, payload, bytes) == 0);
     free(data);
@@ -70,7 +71,7 @@ static const char *entry_path(void) {
 static size_t read_file(char *to, size_t room) {
     FILE *f = fopen(entry_path(), "re");
     CHILD_CHECK(f);
-    size_t bytes = fread(to, 1, room, f);
+    const size_t bytes = fread(to, 1, room, f);
     fclose(f);
     return bytes;
 }
@@ -107,7 +108,7 @@ static void store_and_load(void *) {
 static void refuse_damage(void *) {
     char whole[256], problem[128];
     store(nullptr);
-    size_t bytes = read_file(whole, sizeof whole - 1);
+    const size_t bytes = read_file(whole, sizeof whole - 1);
     for (size_t length = 0; length < bytes; length++) { // truncated anywhere
         write_file(whole, length);
         CHILD_CHECK(!can_load(problem, sizeof problem) && *problem);
@@ -163,7 +164,7 @@ static void refuse_foreign(void *) {
 static void replace_partial(void *) {
     char path[512], problem[128];
     snprintf(path, sizeof path, "%s/.partial.%s", folder, name);
-    int fd = open(path, O_CREAT | O_WRONLY, 0600); // what a writer left that was killed
+    const int fd = open(path, O_CREAT | O_WRONLY, 0600); // what a writer left that was killed
     CHILD_CHECK(fd >= 0 && write(fd, "qu", 2) == 2 && close(fd) == 0);
     store(nullptr);
     CHILD_CHECK(can_load(problem, sizeof problem));
@@ -192,7 +193,7 @@ static void replace_no_file(void *) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     alarm(10); // waiting is the fault
     for (int kind = 0; kind < 4; kind++) {
-        int fd = kind == 2 ? socket(AF_UNIX, SOCK_STREAM, 0) : -1;
+        const int fd = kind == 2 ? socket(AF_UNIX, SOCK_STREAM, 0) : -1;
         snprintf(address.sun_path, sizeof address.sun_path, "%s", entry_path());
         CHILD_CHECK((kind == 0   ? mkfifo(entry_path(), 0600)
                      : kind == 1 ? mkdir(entry_path(), 0700)
@@ -384,7 +385,7 @@ static void list_and_clear(void *) {
                                                          ".partial.x.image", nullptr};
          *file; file++) {
         snprintf(path, sizeof path, "%s/%s", folder, *file);
-        int fd = open(path, O_CREAT | O_WRONLY, 0600);
+        const int fd = open(path, O_CREAT | O_WRONLY, 0600);
         CHILD_CHECK(fd >= 0 && write(fd, "12345", 5) == 5 && close(fd) == 0);
     }
     CHILD_CHECK(qn_cache_list(note_entry, &l) == QN_OK);

@@ -36,14 +36,15 @@ static bool can_read(int fd, int64_t until_ms) {
     return false;
 }
 
-/** Reads until the writers are gone or the time is up; what does not fit is read and dropped, so that they never
- *  block. */
+/** Reads until the writers are gone or the time is up; what does not fit is read and dropped, so
+ *  that they never block. */
 static void drain(int fd, int64_t until_ms, char *output, size_t room) {
     char rest[4096];
     size_t used = 0;
     while (can_read(fd, until_ms)) {
-        bool fits = used + 1 < room;
-        ssize_t n = read(fd, fits ? output + used : rest, fits ? room - used - 1 : sizeof rest);
+        const bool fits = used + 1 < room;
+        const ssize_t n =
+            read(fd, fits ? output + used : rest, fits ? room - used - 1 : sizeof rest);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
@@ -54,8 +55,8 @@ static void drain(int fd, int64_t until_ms, char *output, size_t room) {
     output[used] = 0;
 }
 
-/** Waits for the program; kills it, and what it has started, when the time is up. ETIME if that was needed, or another
- *  errno. */
+/** Waits for the program; kills it, and what it has started, when the time is up. ETIME if that was
+ *  needed, or another errno. */
 static int wait_for(pid_t child, int64_t until_ms, int *exit_code) {
     int status, error = 0;
     for (pid_t ended; (ended = waitpid(child, &status, error ? 0 : WNOHANG)) != child;) {
@@ -72,8 +73,8 @@ static int wait_for(pid_t child, int64_t until_ms, int *exit_code) {
     return error;
 }
 
-/** Starts the program with stdin empty and both outputs into `fd`, in a process group of its own, so that all of it can
- *  be killed. The value is an errno. */
+/** Starts the program with stdin empty and both outputs into `fd`, in a process group of its own,
+ *  so that all of it can be killed. The value is an errno. */
 static int start(pid_t *child, char *const *argv, char *const *environment, int fd) {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
@@ -94,7 +95,8 @@ static int start(pid_t *child, char *const *argv, char *const *environment, int 
     return error;
 }
 
-/** Whether a variable would change what clang makes, which the cache's key could not know; or is TMPDIR. */
+/** Whether a variable would change what clang makes, which the cache's key could not know; or is
+ *  TMPDIR. */
 static bool is_kept_from_clang(const char *variable) {
     static const char *const names[] = {
         "TMPDIR=", "CPATH=", "C_INCLUDE_PATH=", "COMPILER_PATH=", "CCC_OVERRIDE_OPTIONS="};
@@ -148,7 +150,7 @@ qn_status qni_spawn(char *const *argv, const char *tmp_dir, int limit_s, char *o
         if (!copy)
             return QN_FAIL(QN_E_MEMORY, "%s: out of memory", argv[0]);
     }
-    int error = run(argv, copy ? copy : environ, limit_s, output, room, exit_code);
+    const int error = run(argv, copy ? copy : environ, limit_s, output, room, exit_code);
     free(copy);
     if (error == ETIME)
         return QN_FAIL(QN_E_IO, "%s: did not end within %d s, and was killed", argv[0], limit_s);
@@ -167,7 +169,7 @@ typedef struct search {
 } search;
 
 __attribute__((format(printf, 2, 3))) static void note(search *s, const char *format, ...) {
-    size_t used = strlen(s->tried);
+    const size_t used = strlen(s->tried);
     va_list args;
     va_start(args, format);
     vsnprintf(s->tried + used, sizeof s->tried - used, format, args);
@@ -189,8 +191,8 @@ static bool try_path(search *s, const char *path) {
     limit_s = limit_s < MAX_ANSWER_S ? limit_s : MAX_ANSWER_S;
     if (!realpath(path, real) || stat(real, &info) != 0 || access(real, X_OK) != 0)
         return false;
-    qn_status st = qni_spawn(argv, nullptr, limit_s, version, sizeof version, &exit_code);
-    int major = st == QN_OK && exit_code == 0 ? major_version(version) : 0;
+    const qn_status st = qni_spawn(argv, nullptr, limit_s, version, sizeof version, &exit_code);
+    const int major = st == QN_OK && exit_code == 0 ? major_version(version) : 0;
     if (major < OLDEST_CLANG) {
         if (major)
             note(s, "; %s is version %d", path, major);
@@ -212,8 +214,8 @@ static bool try_path_variable(search *s) {
     char path[512];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         for (const char *at = qni_env_get()->path; *at;) {
-            size_t length = strcspn(at, ":");
-            int n = snprintf(path, sizeof path, "%.*s/%s", (int)length, at, names[i]);
+            const size_t length = strcspn(at, ":");
+            const int n = snprintf(path, sizeof path, "%.*s/%s", (int)length, at, names[i]);
             // A relative folder in PATH would make the compiler depend on where the program stands.
             if (*at == '/' && n < (int)sizeof path && try_path(s, path))
                 return true;

@@ -76,7 +76,7 @@ static qn_status check_waits(const qn_device *device, const qni_kernel_ref *ref,
     size_t offset = 0;
     if (!(device->target->features & QNI_F(LDS_DMA)))
         return QN_OK;
-    qn_status st = qni_waits_check(kernel->code, kernel->code_bytes, &is_good, &offset);
+    const qn_status st = qni_waits_check(kernel->code, kernel->code_bytes, &is_good, &offset);
     if (st == QN_OK && !is_good)
         return QN_FAIL(
             QN_E_UNSUPPORTED,
@@ -126,7 +126,8 @@ static qn_status check_usage(const qn_device *device, const qni_kernel_ref *ref,
     return check_spills(device, ref, usage);
 }
 
-/** Finds the kernel in its image, which says of AMD's code what it uses; of PTX the driver says it later. */
+/** Finds the kernel in its image, which says of AMD's code what it uses; of PTX the driver says it
+ *  later. */
 static qn_status find_kernel(const qn_device *device, const qni_kernel_ref *ref, const void *data,
                              size_t bytes, qni_kernel_usage *usage) {
     qni_object_kernel found;
@@ -161,7 +162,8 @@ static const qni_image *find_embedded(const char *id, const qni_target *target) 
     return nullptr;
 }
 
-/** The image's bytes for the device: built in for its very target or for its family, else from the JIT. */
+/** The image's bytes for the device: built in for its very target or for its family, else from the
+ *  JIT. */
 static qn_status get_bytes(const qn_device *device, const qni_kernel_ref *ref,
                            loaded_image *image) {
     const qni_image *embedded = nullptr;
@@ -283,7 +285,7 @@ qn_status qni_launch(qn_stream *stream, const qni_kernel_ref *ref, const uint32_
 qn_status qni_kernel_get_usage(qn_device *device, const qni_kernel_ref *ref,
                                qni_kernel_usage *out) {
     loaded_kernel *kernel = nullptr;
-    qn_status st = get_kernel(device, ref, &kernel);
+    const qn_status st = get_kernel(device, ref, &kernel);
     if (st == QN_OK)
         *out = kernel->usage;
     return st;
@@ -303,7 +305,8 @@ char qni_kernels_evidence(qn_device *device, char *names, size_t bytes) {
     for (loaded_kernel *kernel = device->kernels->kernels; kernel; kernel = kernel->next) {
         if (!atomic_exchange(&kernel->was_launched, false) || !names)
             continue;
-        char known = device->backend->kernel_evidence(device, kernel->native, found, sizeof found);
+        const char known =
+            device->backend->kernel_evidence(device, kernel->native, found, sizeof found);
         if (is_weaker(known, weakest)) {
             weakest = known;
             snprintf(names, bytes, "%s", found);

@@ -12,8 +12,9 @@ typedef struct qni_image {
     size_t bytes;
 } qni_image;
 
-/** How an image is compiled: its source and its own -D flags, separated by blanks. And how many SGPRs its kernels may
- *  spill: "gfx9=24 gfx12=2" on targets whose names begin so, on others none. */
+/** How an image is compiled: its source and its own -D flags, separated by blanks. And how many
+ *  SGPRs its kernels may spill: "gfx9=24 gfx12=2" on targets whose names begin so, on others
+ *  none. */
 typedef struct qni_image_recipe {
     const char *id, *source, *defines, *sgpr_spills;
 } qni_image_recipe;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JIT: writes the embedded sources to a private folder, runs clang there, keeps the image in the cache.
+// The JIT: writes the embedded sources to a private folder, runs clang there, keeps the image in
+// the cache.
 #include "jit.h"
 
 #include "cache.h"
@@ -75,20 +76,20 @@ static bool write_source(int folder, const qni_image_source *source) {
         if (mkdirat(folder, part, 0700) != 0 && errno != EEXIST)
             return false;
     }
-    int fd = openat(folder, source->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    const int fd = openat(folder, source->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     FILE *file = fd < 0 ? nullptr : fdopen(fd, "w");
     if (!file)
         return false;
-    bool is_written = fputs(source->text, file) >= 0;
+    const bool is_written = fputs(source->text, file) >= 0;
     return fclose(file) == 0 && is_written;
 }
 
 static qn_status write_sources(const char *path) {
-    int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     bool is_written = folder >= 0;
     for (const qni_image_source *s = qni_image_sources; is_written && s->path; s++)
         is_written = write_source(folder, s);
-    int error = errno;
+    const int error = errno;
     if (folder >= 0)
         close(folder);
     if (!is_written)
@@ -115,7 +116,7 @@ static void add(command *c, const char *word) {
 /** Adds the words of a text that are separated by blanks. False if there is no room. */
 static bool add_words(command *c, const char *text) {
     for (const char *at = text + strspn(text, " "); *at; at += strspn(at, " ")) {
-        size_t length = strcspn(at, " ");
+        const size_t length = strcspn(at, " ");
         if (c->used + length + 1 > sizeof c->words || c->count >= MAX_ARGUMENTS - 8)
             return false;
         char *word = c->words + c->used;
@@ -128,10 +129,11 @@ static bool add_words(command *c, const char *text) {
     return true;
 }
 
-/** Reads the image that clang wrote; a zero is put behind it, which PTX needs (*bytes counts it for PTX). */
+/** Reads the image that clang wrote; a zero is put behind it, which PTX needs (*bytes counts it for
+ *  PTX). */
 static qn_status read_image(const char *path, bool is_ptx, void **data, size_t *bytes) {
     struct stat s;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
     char *image = fd >= 0 && fstat(fd, &s) == 0 ? calloc(1, (size_t)s.st_size + 1) : nullptr;
     size_t got = 0;
     for (ssize_t n = 1; image && n > 0 && got < (size_t)s.st_size; got += n > 0 ? (size_t)n : 0)
@@ -195,7 +197,7 @@ static double seconds_now(void) {
 
 static qn_status compile(const job *j, void **data, size_t *bytes) {
     qni_workplace place;
-    double begin = seconds_now();
+    const double begin = seconds_now();
     qn_status st = qni_workplace_make(&place);
     if (st != QN_OK)
         return st;
@@ -235,7 +237,8 @@ static bool load(const job *j, qni_cache *cache, const char *name, qni_cache_key
     return false;
 }
 
-/** Compiles the image. One that is not accepted is an error now, and not what the next process finds. */
+/** Compiles the image. One that is not accepted is an error now, and not what the next process
+ *  finds. */
 static qn_status compile_and_judge(const job *j, void **data, size_t *bytes) {
     qn_status st = compile(j, data, bytes);
     if (st == QN_OK && (st = judged(j, *data, *bytes)) != QN_OK) {
@@ -259,7 +262,7 @@ static qn_status build(const job *j, qni_cache *cache, const char *name, qni_cac
     if (qni_cache_lock(cache, key, lock_wait_ms) &&
         load(j, cache, name, key, data, bytes)) // another process built it while this one waited
         return QN_OK;
-    qn_status st = compile_and_judge(j, data, bytes);
+    const qn_status st = compile_and_judge(j, data, bytes);
     if (st == QN_OK && cache->folder >= 0)
         keep(cache, name, key, *data, *bytes);
     return st;
@@ -307,7 +310,7 @@ qn_status qni_jit_get(const char *id, const char *defines, const qni_target *tar
         return QN_FAIL(QN_E_UNSUPPORTED,
                        "image: no %s%s%s for %s%s, and QUERN_NO_JIT forbids to compile it", id,
                        blank_before(j.defines), j.defines, target->name, built_in);
-    qn_status st = qni_compiler_find(&j.compiler);
+    const qn_status st = qni_compiler_find(&j.compiler);
     if (st != QN_OK)
         return QN_FAIL(st, "image: no %s%s%s for %s%s, and %s", id, blank_before(j.defines),
                        j.defines, target->name, built_in, qn_last_error());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JIT: cold, warm, many processes at once, killed in the middle, without clang, without a usable cache.
+// The JIT: cold, warm, many processes at once, killed in the middle, without clang, without a
+// usable cache.
 #include "../testing.h"
 #include "cache.h"
 #include "compiler.h"
@@ -92,13 +93,14 @@ static void truncate_one(void *folder, const qn_cache_entry *file) {
 static void flip_one(void *folder, const qn_cache_entry *file) {
     char path[512], byte;
     snprintf(path, sizeof path, "%s/%s", (const char *)folder, file->name);
-    int fd = open(path, O_RDWR);
+    const int fd = open(path, O_RDWR);
     CHILD_CHECK(fd >= 0 && pread(fd, &byte, 1, file->bytes / 2) == 1);
     byte ^= 4;
     CHILD_CHECK(pwrite(fd, &byte, 1, file->bytes / 2) == 1 && close(fd) == 0);
 }
 
-/** Gives the file to another user; who is not root can only let others write to it, which counts the same. */
+/** Gives the file to another user; who is not root can only let others write to it, which counts
+ *  the same. */
 static void estrange_one(void *folder, const qn_cache_entry *file) {
     char path[512];
     snprintf(path, sizeof path, "%s/%s", (const char *)folder, file->name);
@@ -146,7 +148,7 @@ static void test_many_cold_processes(void **) {
         children[i] = child_start(get_image, nullptr, p->env);
     for (int i = 0; i < PROCESSES; i++) {
         const char *text;
-        int code = child_wait(&children[i], &text);
+        const int code = child_wait(&children[i], &text);
         if (code != 0)
             fail_msg("process %d ended with %d:\n%s", i, code, text);
         compiled += count_text(text, "compiled in");
@@ -170,7 +172,8 @@ static void test_killed_and_recovered(void **) {
     const char *text = child_run(get_image, nullptr, p->env);
     assert_int_equal(count_text(text, "from the cache"), 1);
     assert_int_equal(count_files(p->cache), 1);
-    // A clang whose parent was killed may still write to the folder that is being removed; then the next run has it.
+    // A clang whose parent was killed may still write to the folder that is being removed; then the
+    // next run has it.
     for (int i = 0; i < 20 && count_files(p->tmp) > 0; i++) {
         char defines[32];
         snprintf(defines, sizeof defines, "-DQK_UNUSED=%d", i);
@@ -223,8 +226,8 @@ static void run_mounted(const char *options, bool read_only, const char *want) {
     if (read_only)
         assert_int_equal(mount(nullptr, p->cache, nullptr, MS_REMOUNT | MS_RDONLY, nullptr), 0);
     const char *text = child_run(get_image, nullptr, p->env);
-    bool is_told = strstr(text, want) && count_text(text, "compiled in") == 1;
-    int left = count_files(p->cache);
+    const bool is_told = strstr(text, want) && count_text(text, "compiled in") == 1;
+    const int left = count_files(p->cache);
     assert_int_equal(umount(p->cache), 0);
     remove_folder(p->top);
     if (!is_told)
@@ -323,7 +326,8 @@ static char state_of(int pid) {
     return state;
 }
 
-/** Whether what the script started still runs; its number is in a file. Nobody may have buried it yet. */
+/** Whether what the script started still runs; its number is in a file. Nobody may have buried it
+ *  yet. */
 static bool still_runs(const char *folder) {
     char path[128];
     int pid = 0;
@@ -337,7 +341,8 @@ static bool still_runs(const char *folder) {
     return !strchr("XZ", state_of(pid));
 }
 
-/** A compiler that hangs, whether it keeps its output open or not, and one that does not even say who it is. */
+/** A compiler that hangs, whether it keeps its output open or not, and one that does not even say
+ *  who it is. */
 static void test_hanging_compiler(void **) {
     static const char *const scripts[] = {
         "case $1 in --version) echo 'clang version 22.9.9';; *) sleep 100 & echo $! >%s/pid; "
@@ -351,7 +356,7 @@ static void test_hanging_compiler(void **) {
     snprintf(script, sizeof script, "%s/clang", p->top);
     snprintf(variable, sizeof variable, "QUERN_CLANG=%s", script);
     for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++) {
-        int n = snprintf(text, sizeof text, "#!/bin/sh\n");
+        const int n = snprintf(text, sizeof text, "#!/bin/sh\n");
         snprintf(text + n, sizeof text - (size_t)n, scripts[i], p->top);
         write_script(script, text);
         child_run(expect_failure, (const char *[]){script, "did not end within 1 s", nullptr},

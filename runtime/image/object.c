@@ -43,7 +43,7 @@ static void pass(pack *p, uint64_t bytes) {
 /** The number of entries of a map (pairs) or an array; 0 and is_bad if the value is of another
  * kind. */
 static uint64_t take_count(pack *p, uint8_t fix, uint8_t kind16) {
-    uint64_t tag = take(p, 1);
+    const uint64_t tag = take(p, 1);
     if ((tag & 0xf0) == fix)
         return tag & 0x0f;
     if (tag == kind16)
@@ -104,9 +104,9 @@ static void skip(pack *p, int depth) {
         p->is_bad = true;
         return;
     }
-    uint8_t tag = *p->at;
-    bool is_map = (tag & 0xf0) == 0x80 || tag == 0xde || tag == 0xdf;
-    bool is_array = (tag & 0xf0) == 0x90 || tag == 0xdc || tag == 0xdd;
+    const uint8_t tag = *p->at;
+    const bool is_map = (tag & 0xf0) == 0x80 || tag == 0xde || tag == 0xdf;
+    const bool is_array = (tag & 0xf0) == 0x90 || tag == 0xdc || tag == 0xdd;
     if (is_map || is_array) {
         uint64_t count = is_map ? 2 * take_map(p) : take_array(p);
         while (count-- > 0 && !p->is_bad)
@@ -203,7 +203,7 @@ static bool find_note(const elf_file *elf, const Elf64_Phdr *segment, pack *out)
     uint64_t at = segment->p_offset, end = at + segment->p_filesz;
     Elf64_Nhdr note;
     while (at < end && read_at(elf, at, &note, sizeof note)) {
-        uint64_t name = at + sizeof note, body = name + ((note.n_namesz + 3u) & ~UINT64_C(3));
+        const uint64_t name = at + sizeof note, body = name + ((note.n_namesz + 3u) & ~UINT64_C(3));
         if (!has_range(elf, body, note.n_descsz))
             return false;
         if (note.n_type == NT_AMDGPU_METADATA_NOTE && note.n_namesz == sizeof "AMDGPU" &&
@@ -228,7 +228,7 @@ static bool find_metadata(const elf_file *elf, pack *out) {
 /** Whether the string at `offset` of a string table is `name`. */
 static bool is_name(const elf_file *elf, const Elf64_Shdr *strings, uint64_t offset,
                     const char *name) {
-    size_t length = strlen(name) + 1;
+    const size_t length = strlen(name) + 1;
     return offset < strings->sh_size && length <= strings->sh_size - offset &&
            memcmp(elf->data + strings->sh_offset + offset, name, length) == 0;
 }
@@ -237,7 +237,7 @@ static bool set_code(const elf_file *elf, const Elf64_Sym *symbol, qni_object_ke
     Elf64_Shdr section;
     if (!read_section(elf, symbol->st_shndx, &section) || symbol->st_value < section.sh_addr)
         return false;
-    uint64_t offset = section.sh_offset + (symbol->st_value - section.sh_addr);
+    const uint64_t offset = section.sh_offset + (symbol->st_value - section.sh_addr);
     if (!has_range(elf, offset, symbol->st_size))
         return false;
     out->code = elf->data + offset;

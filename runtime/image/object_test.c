@@ -89,7 +89,8 @@ static void test_usage(void **) {
     free(b.data);
 }
 
-/** Damage never crashes the reader (run under the sanitizers) and never makes it point outside the file. */
+/** Damage never crashes the reader (run under the sanitizers) and never makes it point outside the
+ *  file. */
 static void look(const char *data, size_t count) {
     qni_object_kernel k;
     if (qni_object_kernel_find(&k, data, count, "k") != QN_OK)
@@ -112,8 +113,8 @@ static void test_damage(void **) {
     uint64_t random = 88172645463325252u; // xorshift64
     for (int round = 0; round < 20000; round++) {
         random ^= random << 13, random ^= random >> 7, random ^= random << 17;
-        size_t at = random % b.count;
-        char was = b.data[at];
+        const size_t at = random % b.count;
+        const char was = b.data[at];
         b.data[at] = (char)(random >> 32);
         look(b.data, b.count);
         b.data[at] = was;
@@ -121,7 +122,8 @@ static void test_damage(void **) {
     free(b.data);
 }
 
-/** A symbol table that claims to be larger than the file must not be walked to the end of its claim. */
+/** A symbol table that claims to be larger than the file must not be walked to the end of its
+ *  claim. */
 static void test_endless_table(void **) {
     bytes b = assemble("gfx942", "s_endpgm");
     Elf64_Ehdr header;
@@ -253,7 +255,8 @@ static void test_ptx(void **) {
     assert_int_equal(qni_ptx_kernel_find(&k, "kernel", 7, "k"), QN_E_INVALID);
 }
 
-/** A kernel that waits by itself is known by its body; a remark's directives go into its own kernel's head. */
+/** A kernel that waits by itself is known by its body; a remark's directives go into its own
+ *  kernel's head. */
 static void test_ptx_words(void **) {
     static const char text[] = ".version 8.0\n// quern: k .maxnreg 40\n// quern: kkk .maxnreg 80\n"
                                ".entry kk(.param .b8 a[8])\n{\n}\n"

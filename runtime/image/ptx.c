@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What quern does with a PTX image before the driver compiles it: finds kernels, and puts directives into their heads.
+// What quern does with a PTX image before the driver compiles it: finds kernels, and puts
+// directives into their heads.
 #include "../runtime.h"
 #include "object.h"
 
@@ -16,7 +17,7 @@ static bool has_wait(const char *head) {
 
 /** Where the parameter list of the kernel begins; null if there is no such kernel. */
 static const char *find_entry(const char *text, const char *entry) {
-    size_t length = strlen(entry);
+    const size_t length = strlen(entry);
     for (const char *at = strstr(text, entry_word); at; at = strstr(at + 1, entry_word)) {
         const char *name = at + strlen(entry_word);
         if (strncmp(name, entry, length) == 0 && name[length] == '(')
@@ -43,7 +44,8 @@ qn_status qni_ptx_kernel_find(qni_object_kernel *out, const void *image, size_t 
     return QN_OK;
 }
 
-/** The directives of the kernel whose name begins at `name` and has `length` letters; *count of them letters. */
+/** The directives of the kernel whose name begins at `name` and has `length` letters; *count of
+ *  them letters. */
 static const char *find_directives(const char *text, const char *name, size_t length,
                                    size_t *count) {
     *count = 0;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A kernel's contract on LDS DMA: a wait before the barrier. clang 22 can leave it out.
 //
-// A DMA (buffer_load … lds, global_load_lds) writes LDS on its own time; only s_waitcnt vmcnt tells when. The
-// kernel's code is cut into the few instructions that matter, and from each DMA every path is followed to the
-// next vmcnt wait (good) or barrier (bad). What vmcnt is waited for is not judged: a pipelined kernel rightly
-// leaves younger DMAs in flight. Calls and computed jumps are not followed; the kernels have none.
-// Encodings: AMD's "CDNA3" ISA manual, chapter 13; checked against llvm-mc.
+// A DMA (buffer_load … lds, global_load_lds) writes LDS on its own time; only s_waitcnt vmcnt tells
+// when. The kernel's code is cut into the few instructions that matter, and from each DMA every
+// path is followed to the next vmcnt wait (good) or barrier (bad). What vmcnt is waited for is not
+// judged: a pipelined kernel rightly leaves younger DMAs in flight. Calls and computed jumps are
+// not followed; the kernels have none. Encodings: AMD's "CDNA3" ISA manual, chapter 13; checked
+// against llvm-mc.
 #include "../runtime.h"
 #include "object.h"
 
@@ -50,8 +51,9 @@ static size_t scalar_length(uint32_t w) {
 }
 
 static size_t vector_length(uint32_t w) {
-    uint32_t source = w & 0x1ff, op = w >> 25;
-    bool has_constant = op == 0x17 || op == 0x18 || op == 0x24 || op == 0x25; // v_madmk and kin
+    const uint32_t source = w & 0x1ff, op = w >> 25;
+    const bool has_constant =
+        op == 0x17 || op == 0x18 || op == 0x24 || op == 0x25; // v_madmk and kin
     return source == 0xff || source == 0xf9 || source == 0xfa || has_constant ? 8 : 4;
 }
 
@@ -65,7 +67,7 @@ static size_t length_of(uint32_t w) {
 }
 
 static bool is_lds_dma(uint32_t w) {
-    uint32_t op = w >> 18 & 0x7f;
+    const uint32_t op = w >> 18 & 0x7f;
     if (w >> 26 == 0x38) // MUBUF
         return w >> 16 & 1;
     if (w >> 26 != 0x37 || (w >> 14 & 3) != 2) // FLAT, of which only global
@@ -82,7 +84,7 @@ static bool event_of(uint32_t w, size_t at, event *out) {
     }
     if (w >> 23 != 0x17f)
         return false;
-    uint32_t op = w >> 16 & 0x7f, vmcnt = (w & 0xf) | (w >> 14 & 3) << 4;
+    const uint32_t op = w >> 16 & 0x7f, vmcnt = (w & 0xf) | (w >> 14 & 3) << 4;
     out->target = at + 4 + (size_t)((int64_t)(int16_t)(w & 0xffff) * 4);
     if (op == S_BRANCH)
         out->kind = JUMP;
@@ -112,7 +114,7 @@ static size_t collect(const uint8_t *code, size_t bytes, event *events) {
 static size_t event_from(const event *events, size_t count, size_t at) {
     size_t low = 0, high = count - 1;
     while (low < high) {
-        size_t middle = (low + high) / 2;
+        const size_t middle = (low + high) / 2;
         if (events[middle].at < at)
             low = middle + 1;
         else
@@ -121,9 +123,10 @@ static size_t event_from(const event *events, size_t count, size_t at) {
     return low;
 }
 
-/** Follows every path from events[start]; gives the barrier that is reached without a wait, or `count`. Events
- *  that were seen from an earlier start lead to none, or the search would have ended: they are passed over, so
- *  that the whole search is linear. `todo` has room for each event. */
+/** Follows every path from events[start]; gives the barrier that is reached without a wait, or
+ *  `count`. Events that were seen from an earlier start lead to none, or the search would have
+ *  ended: they are passed over, so that the whole search is linear. `todo` has room for each
+ *  event. */
 static size_t follow(const event *events, size_t count, size_t start, bool *seen, size_t *todo) {
     size_t num_todo = 0;
     todo[num_todo++] = start;
@@ -137,7 +140,7 @@ static size_t follow(const event *events, size_t count, size_t start, bool *seen
                 break;
             if (e->kind == DMA)
                 continue;
-            size_t target = event_from(events, count, e->target);
+            const size_t target = event_from(events, count, e->target);
             if (!seen[target])
                 todo[num_todo++] = target;
             if (e->kind == JUMP)
@@ -148,7 +151,7 @@ static size_t follow(const event *events, size_t count, size_t start, bool *seen
 }
 
 qn_status qni_waits_check(const uint8_t *code, size_t bytes, bool *is_good, size_t *offset) {
-    size_t room = bytes / 4 + 1;
+    const size_t room = bytes / 4 + 1;
     event *events = malloc(room * sizeof *events);
     size_t *todo = malloc((room + 1) * sizeof *todo);
     bool *seen = calloc(room, sizeof *seen);

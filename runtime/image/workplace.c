@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The private folder in which the JIT compiles. A killed process cannot remove its own: the lock on the folder dies with
-// it, and who next compiles in the same place removes every folder of this user that nobody holds.
+// The private folder in which the JIT compiles. A killed process cannot remove its own: the lock on
+// the folder dies with it, and who next compiles in the same place removes every folder of this
+// user that nobody holds.
 #include "workplace.h"
 
 #include <dirent.h>
@@ -25,8 +26,9 @@ static void remove_tree(const char *path) {
     nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/** Opens the folder and locks it. -1, with errno: EWOULDBLOCK if another process holds it, ENOENT if one has removed it or
- *  it is not this user's. A new folder is also taken where the file system has no locks: then nobody else can lock it. */
+/** Opens the folder and locks it. -1, with errno: EWOULDBLOCK if another process holds it, ENOENT
+ *  if one has removed it or it is not this user's. A new folder is also taken where the file system
+ *  has no locks: then nobody else can lock it. */
 static int lock_folder(const char *path, bool is_new) {
     struct stat s;
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), error = ENOENT;
@@ -50,8 +52,8 @@ static void clear_abandoned(const char *top) {
         if (strncmp(e->d_name, prefix, strlen(prefix)) != 0 ||
             strlen(e->d_name) != strlen(prefix) + RANDOM)
             continue;
-        int n = snprintf(path, sizeof path, "%s/%s", top, e->d_name);
-        int lock = n < (int)sizeof path ? lock_folder(path, false) : -1;
+        const int n = snprintf(path, sizeof path, "%s/%s", top, e->d_name);
+        const int lock = n < (int)sizeof path ? lock_folder(path, false) : -1;
         if (lock < 0)
             continue;
         remove_tree(path);
@@ -62,10 +64,10 @@ static void clear_abandoned(const char *top) {
         closedir(folder);
 }
 
-/** Makes a locked folder in `top`; false, with errno. Another process may take it for abandoned before it is locked: then
- *  another one. */
+/** Makes a locked folder in `top`; false, with errno. Another process may take it for abandoned
+ *  before it is locked: then another one. */
 static bool make_in(qni_workplace *out, const char *top) {
-    int n = snprintf(out->path, sizeof out->path, "%s/%sXXXXXX", top, prefix);
+    const int n = snprintf(out->path, sizeof out->path, "%s/%sXXXXXX", top, prefix);
     if (n >= (int)sizeof out->path) {
         errno = ENAMETOOLONG;
         return false;
@@ -79,7 +81,7 @@ static bool make_in(qni_workplace *out, const char *top) {
         if (out->lock >= 0)
             return true;
         if (errno != EWOULDBLOCK && errno != ENOENT) {
-            int error = errno;
+            const int error = errno;
             rmdir(out->path);
             errno = error;
             return false;
@@ -93,7 +95,7 @@ qn_status qni_workplace_make(qni_workplace *out) {
     out->lock = -1;
     if (make_in(out, tmp))
         return QN_OK;
-    int error = errno;
+    const int error = errno;
     if (make_in(out, "/dev/shm"))
         return QN_OK;
     return QN_FAIL(QN_E_IO, "jit: no folder for temporary files in %s or /dev/shm: %s", tmp,

@@ -10,8 +10,8 @@ typedef struct qni_workplace {
     int lock; // says that a living process works there
 } qni_workplace;
 
-/** Makes a folder that only this user can enter, in TMPDIR, else in /dev/shm; first removes what killed processes
- *  left there. Errors: QN_E_IO. */
+/** Makes a folder that only this user can enter, in TMPDIR, else in /dev/shm; first removes what
+ *  killed processes left there. Errors: QN_E_IO. */
 qn_status qni_workplace_make(qni_workplace *out);
 /** Removes it with all that is in it. */
 void qni_workplace_remove(qni_workplace *place);

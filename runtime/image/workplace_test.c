@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JIT's private folder where locks or descriptors are lacking: work goes on, or is refused, and nothing stays behind.
+// The JIT's private folder where locks or descriptors are lacking: work goes on, or is refused, and
+// nothing stays behind.
 #include "../testing.h"
 #include "workplace.h"
 

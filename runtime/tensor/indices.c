@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Index tensors and given scales: their dtype and shape, and their contents before a launch: indices on the CPU always,
-// all on GPUs with QUERN_VALIDATE=1, which waits for the stream and reads them back.
+// Index tensors and given scales: their dtype and shape, and their contents before a launch:
+// indices on the CPU always, all on GPUs with QUERN_VALIDATE=1, which waits for the stream and
+// reads them back.
 #include "../runtime.h"
 
 #include <stdlib.h>

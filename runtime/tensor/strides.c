@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of how tensors lie in memory: contiguous rows, rows that share no element, tensors that do not meet.
+// Checks of how tensors lie in memory: contiguous rows, rows that share no element, tensors that do
+// not meet.
 #include "../runtime.h"
 
 qn_status qni_check_last_contiguous(const char *op, const char *name, const DLTensor *t) {
@@ -15,7 +16,8 @@ static int64_t distance_of(const DLTensor *t, int i) {
     return stride < 0 ? -stride : stride;
 }
 
-/** The dimension of the smallest stride that is not in the set `done`; sizes of 1 have none. -1: no more. */
+/** The dimension of the smallest stride that is not in the set `done`; sizes of 1 have none. -1: no
+ *  more. */
 static int next_by_stride(const DLTensor *t, unsigned done) {
     int next = -1;
     for (int i = 0; i < t->ndim; i++)
@@ -40,7 +42,8 @@ qn_status qni_check_elements_apart(const char *op, const char *name, const DLTen
     return QN_OK;
 }
 
-/** Bytes of a tensor as pieces of one length at one distance: as far as its dimensions can be told so. */
+/** Bytes of a tensor as pieces of one length at one distance: as far as its dimensions can be told
+ *  so. */
 typedef struct pieces {
     uintptr_t begin;
     int64_t length, distance, extent; // extent: from begin to behind the last byte

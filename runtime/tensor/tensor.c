@@ -67,7 +67,7 @@ typedef struct text_out {
 __attribute__((format(printf, 2, 3))) static void put(text_out *out, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    int n = vsnprintf(out->at, (size_t)(out->end - out->at), format, args);
+    const int n = vsnprintf(out->at, (size_t)(out->end - out->at), format, args);
     va_end(args);
     if (n > 0)
         out->at = n < out->end - out->at ? out->at + n : out->end - 1;
@@ -148,7 +148,8 @@ bool qni_is_contiguous(const DLTensor *t) {
     return true;
 }
 
-/** Bytes of an element, at least 1: a dtype without bits, which ops refuse by name, hides no overflow. */
+/** Bytes of an element, at least 1: a dtype without bits, which ops refuse by name, hides no
+ *  overflow. */
 static int64_t counted_bytes(const DLTensor *t) {
     const int64_t bits = t->dtype.bits * t->dtype.lanes;
     return bits > 8 ? (bits + 7) / 8 : 1;
@@ -167,7 +168,8 @@ static bool size_overflows(const DLTensor *t) {
     return false;
 }
 
-/** The same of the bytes from the lowest element to the highest. Strides of either sign, sizes of 1 have none. */
+/** The same of the bytes from the lowest element to the highest. Strides of either sign, sizes of 1
+ *  have none. */
 static bool reach_overflows(const DLTensor *t) {
     const int64_t size = counted_bytes(t);
     int64_t bytes = size, far;
@@ -218,7 +220,7 @@ qn_status qni_check_tensor(const qn_stream *stream, const char *op, const char *
     char text[256];
     if (!stream)
         return QN_FAIL(QN_E_INVALID, "%s: stream is null", op);
-    qn_status st = qni_check_sizes(op, name, t, ndim);
+    const qn_status st = qni_check_sizes(op, name, t, ndim);
     if (st != QN_OK)
         return st;
     if (reach_overflows(t))

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The checker: what it remembers beside the registers and LDS of a workgroup while it runs.
 //
-// Nothing here changes what a right kernel computes; results that are used too early are held back (waits.c). run.c is
-// the run loop that sim_wave_run takes when a check is on; before each instruction waits.c and registers.c look at its
-// operands, and lds.c and race.c are called where exec/ has worked out its addresses in LDS and memory. effects.c says,
-// once for each decoded instruction, what there is to look at.
+// Nothing here changes what a right kernel computes; results that are used too early are held back
+// (waits.c). run.c is the run loop that sim_wave_run takes when a check is on; before each
+// instruction waits.c and registers.c look at its operands, and lds.c and race.c are called where
+// exec/ has worked out its addresses in LDS and memory. effects.c says, once for each decoded
+// instruction, what there is to look at.
 #ifndef SIM_CHECK_H
 #define SIM_CHECK_H
 
@@ -56,10 +57,11 @@ typedef struct sim_unwritten {
 } sim_unwritten;
 enum { SIM_MAX_UNWRITTEN = 128 };
 
-/** Of a wave. A bit of `pending` or `undefined` that is clear says that a register is as it should be. */
+/** Of a wave. A bit of `pending` or `undefined` that is clear says that a register is as it should
+ *  be. */
 struct sim_shadow {
-    uint32_t
-        epoch; // counts barriers, from 1: what happens in one epoch of two waves may happen in any order
+    /** Counts barriers, from 1: what happens in one epoch of two waves may happen in any order. */
+    uint32_t epoch;
     uint64_t issued[SIM_NUM_STREAMS]; // memory operations so far
     uint64_t done[SIM_NUM_STREAMS];   // how many of them a wait has proven complete
     uint64_t done_at_barrier[SIM_NUM_STREAMS];
@@ -94,8 +96,8 @@ typedef struct sim_cell {
     uint16_t origin;                  // from which load; valid where there are holes
 } sim_cell;
 
-/** Lanes that hold nothing, and what was never written: a register, or, from SIM_NUM_REGS on, SIM_MAX_UNWRITTEN loads
- *  of each wave. */
+/** Lanes that hold nothing, and what was never written: a register, or, from SIM_NUM_REGS on,
+ *  SIM_MAX_UNWRITTEN loads of each wave. */
 typedef struct hole {
     uint64_t lanes;
     unsigned origin;
@@ -143,7 +145,8 @@ struct sim_group_shadow {
     sim_cell *cells; // dispatch->lds_bytes / 4, rounded up
     bool has_holes;  // some cell has had some
     sim_holes dma;   // of the load that goes to LDS
-    // A write over another wave's in one epoch is no race if both write the same: known after the instruction.
+    // A write over another wave's in one epoch is no race if both write the same: known after the
+    // instruction.
     struct {
         bool is_set;
         uint32_t offset, value;
@@ -152,7 +155,8 @@ struct sim_group_shadow {
     } doubt;
 };
 
-/** Finds faults of waits and of undefined registers, before an instruction runs. False: the launch is being stopped. */
+/** Finds faults of waits and of undefined registers, before an instruction runs. False: the launch
+ *  is being stopped. */
 bool sim_check_registers(sim_wave *w, const sim_inst *inst);
 /** Judges the write in doubt, after an instruction ran. */
 void sim_check_doubt(sim_wave *w, const sim_inst *inst);
@@ -191,23 +195,23 @@ static inline span span_of(const sim_operand *op) {
     }
 }
 
-/** The registers of a span whose bits are set, as bits from its first. A span has 32 registers at most. */
+/** The registers of a span whose bits are set, as bits from its first. A span has 32 registers at
+ *  most. */
 static inline uint64_t bits_of(const uint64_t *map, span s) {
-    unsigned shift = s.first & 63;
+    const unsigned shift = s.first & 63;
     uint64_t bits = map[s.first >> 6] >> shift;
-    if (shift + s.count > 64) {
+    if (shift + s.count > 64)
         bits |= map[(s.first >> 6) + 1] << (64 - shift);
-    }
     return bits & ((UINT64_C(1) << s.count) - 1);
 }
 
 static inline void set_bit(uint64_t *map, unsigned reg, bool on) {
-    uint64_t bit = UINT64_C(1) << reg % 64;
+    const uint64_t bit = UINT64_C(1) << reg % 64;
     map[reg / 64] = on ? map[reg / 64] | bit : map[reg / 64] & ~bit;
 }
 
 static inline hole undefined_reg(const struct sim_shadow *s, unsigned reg) {
-    bool is_set = s->undefined[reg / 64] >> reg % 64 & 1;
+    const bool is_set = s->undefined[reg / 64] >> reg % 64 & 1;
     return (hole){is_set ? s->undefined_lanes[reg] : 0, s->origin[reg]};
 }
 
@@ -243,7 +247,8 @@ void sim_unwritten_memory(sim_wave *w, const sim_inst *inst, const uint64_t *add
 /** Before an access to LDS: as sim_check_lds. */
 void sim_unwritten_lds(sim_wave *w, const sim_inst *inst, uint8_t *const lane_address[SIM_LANES],
                        uint64_t mask, uint32_t bytes);
-/** Reports what `use` depends on, as sim_fault_report; an origin that has been told already is not told again. */
+/** Reports what `use` depends on, as sim_fault_report; an origin that has been told already is not
+ *  told again. */
 bool sim_report_unwritten(sim_wave *w, const sim_inst *inst, hole h, int lane, const char *use);
 
 // ---- races on memory (race.c)
@@ -261,7 +266,8 @@ void sim_check_hazards(sim_wave *w, const sim_inst *inst);
 
 // ---- results on their way (waits.c, lds.c)
 
-/** Reports operands of which the result is not there yet, and makes them stale. False: the launch is being stopped. */
+/** Reports operands of which the result is not there yet, and makes them stale. False: the launch
+ *  is being stopped. */
 bool sim_check_waits(sim_wave *w, const sim_inst *inst);
 /** Numbers a memory operation, before it runs, and keeps what its result will overwrite. */
 void sim_check_issue(sim_wave *w, const sim_inst *inst);

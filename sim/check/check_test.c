@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checker: small programs in pairs. The first of a pair has a fault that must be found, with the report that says
-// so; the second is the same program repaired, and must run clean under all checks. Every program runs on each chip
-// that it is for. faults_test.c has more, in C.
+// The checker: small programs in pairs. The first of a pair has a fault that must be found, with
+// the report that says so; the second is the same program repaired, and must run clean under all
+// checks. Every program runs on each chip that it is for. faults_test.c has more, in C.
 #include "check_testing.h"
 
 // ---- waits
@@ -420,7 +420,7 @@ static void check_lateness(const chip *c, const lateness *l) {
         snprintf(body, sizeof body, "%s\n%s\n%s", l->before, with_wait ? l->wait : "", l->after);
         program p = make_program(c, body);
         outcome out = run_program(&p, l->waves, SIM_CHECK_ALL);
-        uint32_t want = with_wait ? l->right : l->stale;
+        const uint32_t want = with_wait ? l->right : l->stale;
         if (out.ok != with_wait || out.result != want) {
             fail_msg("%s, %s: %u where %u should be; '%s'", c->name, l->name, out.result, want,
                      out.text);
@@ -429,7 +429,8 @@ static void check_lateness(const chip *c, const lateness *l) {
     }
 }
 
-/** What is used too early is what was there before; what was on its way lands on what was written meanwhile. */
+/** What is used too early is what was there before; what was on its way lands on what was written
+ *  meanwhile. */
 static void test_late(void **) {
     static const lateness cases[] = {
         {"global load", EVERY, 1, "v_mov_b32_e32 v3, 5\n global_load_dword v3, v1, s[4:5]",
@@ -463,9 +464,8 @@ static void test_late(void **) {
     for (size_t i = 0; i < NUM_CHIPS * sizeof cases / sizeof *cases; i++) {
         const chip *c = &chips[i % NUM_CHIPS];
         const lateness *l = &cases[i / NUM_CHIPS];
-        if (l->chips & c->family) {
+        if (l->chips & c->family)
             check_lateness(c, l);
-        }
     }
 }
 
@@ -529,7 +529,8 @@ static outcome run_kernel(const char *name) {
     return out;
 }
 
-/** clang 22 leaves out the wait after LDS-DMA into an extern array; a clang that does not is fine too. */
+/** clang 22 leaves out the wait after LDS-DMA into an extern array; a clang that does not is fine
+ *  too. */
 static void test_compiled_lds_dma(void **) {
     outcome known = run_kernel("t_known"), whole = run_kernel("t_extern");
     assert_string_equal(known.text, "");

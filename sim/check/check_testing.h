@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For the test of the checker: programs in pairs, in the words of each chip, and what came of running them.
+// For the test of the checker: programs in pairs, in the words of each chip, and what came of
+// running them.
 #ifndef SIM_CHECK_TESTING_H
 #define SIM_CHECK_TESTING_H
 
@@ -16,7 +17,8 @@ typedef struct pair {
     const char *report; // part of it
 } pair;
 
-// ---- chips. Programs and reports are written in CDNA's words; RDNA runs them with 64 lanes a wave.
+// ---- chips. Programs and reports are written in CDNA's words; RDNA runs them with 64 lanes a
+// wave.
 
 typedef struct chip {
     const char *name, *assembler;
@@ -37,7 +39,8 @@ typedef struct word {
 
 // clang-format off
 static const word words[] = { // the first that fits is taken
-    {"s_waitcnt lgkmcnt(0)\ns_mov_b32 s8", "s_wait_kmcnt 0x0\ns_mov_b32 s8", GFX12}, // as long as the others' prologue
+    // as long as the others' prologue
+    {"s_waitcnt lgkmcnt(0)\ns_mov_b32 s8", "s_wait_kmcnt 0x0\ns_mov_b32 s8", GFX12},
     {"global_load_dwordx2", "global_load_b64", GFX11 | GFX12}, {"global_load_dword", "global_load_b32", GFX11 | GFX12},
     {"global_store_dword", "global_store_b32", GFX11 | GFX12}, {"s_load_dwordx2", "s_load_b64", GFX11 | GFX12},
     {"s_load_dword", "s_load_b32", GFX11 | GFX12}, {"ds_read_", "ds_load_", GFX11 | GFX12},
@@ -58,9 +61,8 @@ static inline char *in_words_of(const chip *c, const char *text) {
     assert_non_null(file);
     while (*text) {
         const word *w = words, *end = words + sizeof words / sizeof *words;
-        while (w < end && !((w->chips & c->family) && !strncmp(text, w->cdna, strlen(w->cdna)))) {
+        while (w < end && !((w->chips & c->family) && !strncmp(text, w->cdna, strlen(w->cdna))))
             w++;
-        }
         fprintf(file, "%.*s", w < end ? (int)strlen(w->other) : 1, w < end ? w->other : text);
         text += w < end ? strlen(w->cdna) : 1;
     }
@@ -70,8 +72,8 @@ static inline char *in_words_of(const chip *c, const char *text) {
 
 // ---- one program
 
-// Every program starts so: s[4:5] and s[8:11] are the buffer, its pointer and its descriptor; v0 the work-item, v1 four
-// times that, v2 a defined value, s6 the wave's first work-item.
+// Every program starts so: s[4:5] and s[8:11] are the buffer, its pointer and its descriptor; v0
+// the work-item, v1 four times that, v2 a defined value, s6 the wave's first work-item.
 static const char prologue[] = "s_load_dwordx2 s[4:5], s[0:1], 0x0\n"
                                "v_lshlrev_b32_e32 v1, 2, v0\n"
                                "v_add_u32_e32 v2, 7, v0\n"
@@ -121,8 +123,8 @@ static const sim_region *make_buffer(sim_memory *memory) {
     return buffer;
 }
 
-/** Runs a program for one workgroup under `check`, each wave `turn` instructions at a time; its only argument is a
- *  buffer of its own. */
+/** Runs a program for one workgroup under `check`, each wave `turn` instructions at a time; its
+ *  only argument is a buffer of its own. */
 static inline outcome run_in_turns(const program *p, unsigned waves, uint32_t check,
                                    uint32_t turn) {
     sim_memory *memory = sim_memory_create();
@@ -170,9 +172,8 @@ static inline void expect_clean(const program *p, const char *name, unsigned wav
     static const uint32_t turns[] = {1, 2, 3, 16, UINT32_MAX};
     for (size_t i = 0; i < sizeof turns / sizeof *turns; i++) {
         outcome clean = run_in_turns(p, waves, SIM_CHECK_ALL, turns[i]);
-        if (!clean.ok) {
+        if (!clean.ok)
             fail_msg("%s, %s, turn=%u: not clean: %s", p->chip->name, name, turns[i], clean.text);
-        }
     }
 }
 
@@ -180,8 +181,8 @@ static inline void expect_clean(const program *p, const char *name, unsigned wav
 
 enum { SLOT = 2048 }; // bytes of a program's code
 
-/** The programs of all pairs, one behind the other: the assembler starts once for a chip. What is not for it is left
- *  empty. */
+/** The programs of all pairs, one behind the other: the assembler starts once for a chip. What is
+ *  not for it is left empty. */
 static inline uint8_t *make_programs(const chip *c, const pair *pairs, size_t count) {
     char *source = nullptr;
     size_t bytes, size;
@@ -189,7 +190,7 @@ static inline uint8_t *make_programs(const chip *c, const pair *pairs, size_t co
     assert_non_null(file);
     for (size_t i = 0; i < 2 * count; i++) {
         const pair *p = &pairs[i / 2];
-        bool is_for_it = p->chips & c->family;
+        const bool is_for_it = p->chips & c->family;
         fprintf(file, ".org %zu\n%s%s\ns_endpgm\n", i * SLOT, is_for_it ? prologue : "",
                 !is_for_it ? ""
                 : i % 2    ? p->good
@@ -210,13 +211,11 @@ static inline void check_pair(const chip *c, const pair *p, uint8_t *code, uint3
     program bad = {c, code, SLOT}, good = {c, code + SLOT, SLOT};
     char *report = in_words_of(c, p->report);
     outcome found = run_program(&bad, p->waves, own_check);
-    if (found.ok || !strstr(found.text, report)) {
+    if (found.ok || !strstr(found.text, report))
         fail_msg("%s, %s: '%s' does not contain '%s'", c->name, p->name, found.text, report);
-    }
     outcome others = run_program(&bad, p->waves, SIM_CHECK_ALL & ~own_check);
-    if (!others.ok) {
+    if (!others.ok)
         fail_msg("%s, %s: not clean: %s", c->name, p->name, others.text);
-    }
     expect_clean(&good, p->name, p->waves);
     free(report);
 }
@@ -228,9 +227,8 @@ static inline void check_always(const chip *c, const pair *p, uint8_t *code) {
     static const uint32_t checks[] = {0, SIM_CHECK_BOUNDS, SIM_CHECK_RACE, SIM_CHECK_ALL};
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
         outcome found = run_program(&bad, p->waves, checks[i]);
-        if (found.ok || !strstr(found.text, report)) {
+        if (found.ok || !strstr(found.text, report))
             fail_msg("%s, %s: '%s' does not contain '%s'", c->name, p->name, found.text, report);
-        }
     }
     expect_clean(&good, p->name, p->waves);
     free(report);
@@ -241,14 +239,12 @@ static inline void check_pairs(const pair *pairs, size_t count, uint32_t own_che
     for (const chip *c = chips; c < chips + NUM_CHIPS; c++) {
         uint8_t *code = make_programs(c, pairs, count);
         for (size_t i = 0; i < count; i++) {
-            if (!(pairs[i].chips & c->family)) {
+            if (!(pairs[i].chips & c->family))
                 continue;
-            }
-            if (own_check) {
+            if (own_check)
                 check_pair(c, &pairs[i], code + 2 * i * SLOT, own_check);
-            } else {
+            else
                 check_always(c, &pairs[i], code + 2 * i * SLOT);
-            }
         }
         free(code);
     }

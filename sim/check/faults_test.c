@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checker and what compilers make of faulty programs: the pairs of kernels of testdata/faults.c, on three chips.
-// Of each pair the faulty kernel must be found, under the check that is for it and with the kind that is right, and
-// its repaired twin must run clean under all checks.
+// The checker and what compilers make of faulty programs: the pairs of kernels of
+// testdata/faults.c, on three chips. Of each pair the faulty kernel must be found, under the check
+// that is for it and with the kind that is right, and its repaired twin must run clean under all
+// checks.
 #include "../exec/exec_testing.h"
 
 enum { SIZE = 1024, THREADS = 128, RUNS = 3 }; // as in testdata/faults.c
@@ -125,7 +126,7 @@ static sim_object *load_object(const chip *c, sim_memory *memory) {
     snprintf(path, sizeof path, "%s/testdata/faults.%s.co", folder ? folder : ".", c->object);
     FILE *file = fopen(path, "rb");
     assert_non_null(file);
-    size_t size = fread(bytes, 1, sizeof bytes, file);
+    const size_t size = fread(bytes, 1, sizeof bytes, file);
     fclose(file);
     sim_object *object;
     assert_int_equal(sim_object_load(&object, memory, sim_chip_by_name(c->name), 0, bytes, size,
@@ -139,21 +140,20 @@ static void fill_in(sim_memory *memory, const sim_region *in, state what) {
     const sim_region *source = sim_memory_alloc(memory, SIZE * 4, SIM_REGION_DEVICE, 0);
     assert_non_null(source);
     for (uint32_t k = 0; k < SIZE; k++) {
-        bool is_written = what == EMPTY || what == NO_IN ? false
-                          : what == HALF                 ? k < SIZE / 2
-                          : what == PADDED               ? k % 4 != 3
-                          : what == GAP || what == COPY  ? k != 77
-                                                         : true;
+        const bool is_written = what == EMPTY || what == NO_IN ? false
+                                : what == HALF                 ? k < SIZE / 2
+                                : what == PADDED               ? k % 4 != 3
+                                : what == GAP || what == COPY  ? k != 77
+                                                               : true;
         memcpy(source->host + 4 * k, &k, 4);
         if (is_written) {
-            uint64_t bytes = what == BYTES ? 1 : 4;
+            const uint64_t bytes = what == BYTES ? 1 : 4;
             sim_memory_wrote(memory, (what == COPY ? source : in)->base + 4 * k, bytes);
         }
     }
     memcpy(in->host, source->host, SIZE * 4);
-    if (what == COPY) {
+    if (what == COPY)
         sim_memory_copied(memory, in->base, source->base, SIZE * 4);
-    }
 }
 
 /** The kernel's arguments in guest memory: out, in, shared, one. */
@@ -163,16 +163,14 @@ static uint64_t make_arguments(sim_memory *memory, state what) {
         const sim_region *buffer = sim_memory_alloc(memory, SIZE * 4, SIM_REGION_DEVICE, 0);
         assert_non_null(buffer);
         args[i] = buffer->base;
-        if (i == 1) {
+        if (i == 1)
             fill_in(memory, buffer, what);
-        } else if (what != NO_COUNTER) {
+        else if (what != NO_COUNTER)
             sim_memory_wrote(memory, buffer->base, SIZE * 4);
-        }
     }
     args[3] = 1;
-    if (what == FREE_IN || what == FREE_OUT) {
+    if (what == FREE_IN || what == FREE_OUT)
         assert_true(sim_memory_free(memory, args[what == FREE_IN ? 1 : 0]));
-    }
     const sim_region *kernarg = sim_memory_alloc(memory, 4096, SIM_REGION_KERNARG, 0);
     assert_non_null(kernarg);
     memcpy(kernarg->host, args, sizeof args);
@@ -220,15 +218,15 @@ static outcome launch(const chip *c, const pair *p, bool faulty, uint32_t check)
 /** Whether a pair is as it should be; says so where it is not. */
 static bool check_pair(const chip *c, const pair *p) {
     outcome bad = launch(c, p, true, p->check), good = launch(c, p, false, SIM_CHECK_ALL);
-    bool is_told_once = p->state < EMPTY || bad.count == 1; // whatever else depends on it
-    bool is_found = !bad.ok && bad.kind == p->kind && strstr(bad.text, p->message) && is_told_once;
+    const bool is_told_once = p->state < EMPTY || bad.count == 1; // whatever else depends on it
+    const bool is_found =
+        !bad.ok && bad.kind == p->kind && strstr(bad.text, p->message) && is_told_once;
     if (!is_found) {
         print_error("%s, %s: wanted %s, '%s', found '%s'\n", c->name, p->name,
                     sim_fault_name(p->kind), p->message, bad.text);
     }
-    if (!good.ok) {
+    if (!good.ok)
         print_error("%s, %s: the repaired one is not clean: %s\n", c->name, p->name, good.text);
-    }
     return is_found && good.ok;
 }
 
@@ -238,9 +236,8 @@ static void check_chip(const char *name, const char *object) {
     bool ok = true;
     for (uint32_t run = 0; run < RUNS; run++) {
         sim_pool_configure(run + 1);
-        for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
             ok &= check_pair(&c, &pairs[i]);
-        }
     }
     assert_true(ok);
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wait states of gfx9: how many instructions, or states of s_nop, must lie between two instructions where the hardware
-// does not look whether the first one's result is there. Compilers count them; assembly must.
+// Wait states of gfx9: how many instructions, or states of s_nop, must lie between two instructions
+// where the hardware does not look whether the first one's result is there. Compilers count them;
+// assembly must.
 //
-// Each wave has a clock of wait states, and for each register the last instruction that left something unfinished
-// there. The clock counts as compilers do, one for an instruction, and the time that a matrix instruction waits for
-// the one before it, as they share a unit. Longer stalls count as one, so what is reported is what the numbers of the
-// documents forbid, even if a wait for memory between may save it. Sources: "CDNA3" ISA, "Manually inserted wait
-// states"; the numbers of gfx90a and gfx950 are those that LLVM keeps to.
+// Each wave has a clock of wait states, and for each register the last instruction that left
+// something unfinished there. The clock counts as compilers do, one for an instruction, and the
+// time that a matrix instruction waits for the one before it, as they share a unit. Longer stalls
+// count as one, so what is reported is what the numbers of the documents forbid, even if a wait for
+// memory between may save it. Sources: "CDNA3" ISA, "Manually inserted wait states"; the numbers of
+// gfx90a and gfx950 are those that LLVM keeps to.
 #include "check.h"
 
 #include <stdio.h>
@@ -42,37 +44,34 @@ static bool begins(const sim_inst *inst, const char *part) {
 }
 
 static bool ends(const sim_inst *inst, const char *part) {
-    size_t length = strlen(inst->opcode->mnemonic), want = strlen(part);
+    const size_t length = strlen(inst->opcode->mnemonic), want = strlen(part);
     return length >= want && !strcmp(inst->opcode->mnemonic + length - want, part);
 }
 
 // ---- decoding
 
-/** Passes of four cycles that a matrix instruction takes: by the rows of its blocks, its depth and its types. */
+/** Passes of four cycles that a matrix instruction takes: by the rows of its blocks, its depth and
+ *  its types. */
 static uint8_t passes_of(const sim_inst *inst, sim_arch arch, uint8_t matrix) {
     const char *size = strstr(inst->opcode->mnemonic, matrix == MATRIX_F64 ? "64_" : "32_");
     unsigned m = 0, n = 0, k = 0;
-    if (!size || sscanf(size + 3, "%ux%ux%u", &m, &n, &k) != 3) {
+    if (!size || sscanf(size + 3, "%ux%ux%u", &m, &n, &k) != 3)
         return 0;
-    }
-    if (matrix == MATRIX_F64) {
+    if (matrix == MATRIX_F64)
         return m == 4 ? 4 : arch == SIM_GFX950 ? 16 : 8;
-    }
-    if (m == 4) {
+    if (m == 4)
         return 2;
-    }
-    bool by_bytes = has(inst, "f8f6f4") && (inst->cbsz < 2 || inst->blgp < 2);
-    bool is_shallow = m == 16 ? k < 8 : k <= 4 && !ends(inst, "xf32");
-    bool is_half_rate = arch == SIM_GFX90A || matrix == MATRIX_F32 || by_bytes ||
-                        (is_shallow && !begins(inst, "v_smfmac"));
+    const bool by_bytes = has(inst, "f8f6f4") && (inst->cbsz < 2 || inst->blgp < 2);
+    const bool is_shallow = m == 16 ? k < 8 : k <= 4 && !ends(inst, "xf32");
+    const bool is_half_rate = arch == SIM_GFX90A || matrix == MATRIX_F32 || by_bytes ||
+                              (is_shallow && !begins(inst, "v_smfmac"));
     return (uint8_t)(m / 4 * (is_half_rate ? 2 : 1));
 }
 
 static uint8_t matrix_of(const sim_inst *inst, sim_arch arch) {
-    if (inst->opcode->klass != SIM_MFMA) {
+    if (inst->opcode->klass != SIM_MFMA)
         return MATRIX_NONE;
-    }
-    bool is_f32 = ends(inst, "f32") && !ends(inst, "xf32") && arch != SIM_GFX90A;
+    const bool is_f32 = ends(inst, "f32") && !ends(inst, "xf32") && arch != SIM_GFX90A;
     return begins(inst, "v_mfma_f64") ? MATRIX_F64 : is_f32 ? MATRIX_F32 : MATRIX_XDL;
 }
 
@@ -95,9 +94,8 @@ static uint16_t vector_traits(const sim_inst *inst) {
                  {"v_accvgpr_", MOVES_ACC},
                  {"v_dot", IS_DOT}};
     uint16_t traits = IS_VECTOR;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         traits |= begins(inst, names[i].begin) ? names[i].traits : 0;
-    }
     traits |= inst->flags & SIM_DPP ? IS_DPP : 0;
     traits |= (inst->flags & SIM_SDWA) && inst->sdwa_dst_sel != 6 ? WRITES_HALF : 0;
     return traits;
@@ -105,15 +103,15 @@ static uint16_t vector_traits(const sim_inst *inst) {
 
 /** Bytes of a store's data beyond 8 are read later; a buffer's, where its offset is no register. */
 static bool is_wide_store(const sim_inst *inst) {
-    bool is_buffer = inst->opcode->mnemonic[0] == 'b' || inst->opcode->mnemonic[0] == 't';
+    const bool is_buffer = inst->opcode->mnemonic[0] == 'b' || inst->opcode->mnemonic[0] == 't';
     return has(inst, "_store") && inst->src[is_buffer ? 0 : 1].count > 2 &&
            !(is_buffer && inst->src[inst->num_src - 1].kind == SIM_OP_SGPR);
 }
 
 static uint16_t traits_of(const sim_inst *inst) {
-    bool reads_m0 = (inst->flags & SIM_LDS) || has(inst, "load_lds") || begins(inst, "s_movrel") ||
-                    begins(inst, "s_sendmsg");
-    uint16_t traits = reads_m0 ? READS_M0 : 0;
+    const bool reads_m0 = (inst->flags & SIM_LDS) || has(inst, "load_lds") ||
+                          begins(inst, "s_movrel") || begins(inst, "s_sendmsg");
+    const uint16_t traits = reads_m0 ? READS_M0 : 0;
     switch (inst->opcode->klass) {
     case SIM_VALU:
         return traits | vector_traits(inst);
@@ -129,15 +127,13 @@ static uint16_t traits_of(const sim_inst *inst) {
 }
 
 sim_hazard sim_find_hazard(const sim_inst *inst, sim_arch arch) {
-    if (arch > SIM_GFX950) {
+    if (arch > SIM_GFX950)
         return (sim_hazard){};
-    }
     sim_hazard h = {.states = 1, .traits = traits_of(inst), .matrix = matrix_of(inst, arch)};
     h.passes = h.matrix ? passes_of(inst, arch, h.matrix) : 0;
     h.matrix = h.passes ? h.matrix : MATRIX_NONE;
-    if (!strcmp(inst->opcode->mnemonic, "s_nop")) {
+    if (!strcmp(inst->opcode->mnemonic, "s_nop"))
         h.states = (uint8_t)((inst->word[0] & 15) + 1);
-    }
     return h;
 }
 
@@ -153,8 +149,8 @@ typedef enum use {
 } use;
 
 static uint32_t after_f64(const sim_inst *by, const sim_inst *inst, use u, sim_arch arch) {
-    bool is_small = by->effects.hazard.passes == 4, is_slow = arch == SIM_GFX950 && !is_small;
-    bool same_size = inst->effects.hazard.passes == by->effects.hazard.passes;
+    const bool is_small = by->effects.hazard.passes == 4, is_slow = arch == SIM_GFX950 && !is_small;
+    const bool same_size = inst->effects.hazard.passes == by->effects.hazard.passes;
     switch (u) {
     case USE_C_SAME:
         return is_small && same_size && inst->effects.hazard.matrix == MATRIX_F64 ? 4 : 0;
@@ -167,23 +163,22 @@ static uint32_t after_f64(const sim_inst *by, const sim_inst *inst, use u, sim_a
     }
 }
 
-/** Between a matrix instruction and another use of what it writes. LLVM looks no further back than 19. */
+/** Between a matrix instruction and another use of what it writes. LLVM looks no further back than
+ *  19. */
 static uint32_t after_matrix(const sim_inst *by, const sim_inst *inst, use u, sim_arch arch) {
     enum { MOST = 19 };
     const sim_hazard *h = &by->effects.hazard;
     uint32_t need;
-    bool is_slow = arch == SIM_GFX950 && h->matrix == MATRIX_XDL && h->passes != 2;
-    bool is_old = arch == SIM_GFX90A;
-    if (h->matrix == MATRIX_F64) {
+    const bool is_slow = arch == SIM_GFX950 && h->matrix == MATRIX_XDL && h->passes != 2;
+    const bool is_old = arch == SIM_GFX90A;
+    if (h->matrix == MATRIX_F64)
         return after_f64(by, inst, u, arch);
-    }
     switch (u) {
     case USE_C_SAME:
         return h->passes == 2 && !is_old ? 2 : 0;
     case USE_C:
-        if (is_old) {
+        if (is_old)
             return inst->effects.hazard.matrix == MATRIX_F64 ? h->passes + 1u : h->passes;
-        }
         return h->matrix == MATRIX_XDL                     ? h->passes + 1u + is_slow
                : inst->effects.hazard.matrix == MATRIX_XDL ? 0
                                                            : h->passes;
@@ -194,45 +189,40 @@ static uint32_t after_matrix(const sim_inst *by, const sim_inst *inst, use u, si
 }
 
 static use use_of(const sim_inst *inst, unsigned source, const sim_inst *by) {
-    uint16_t traits = inst->effects.hazard.traits;
-    if (!inst->effects.hazard.matrix) {
+    const uint16_t traits = inst->effects.hazard.traits;
+    if (!inst->effects.hazard.matrix)
         return traits & IS_MEMORY ? USE_MEMORY : USE_VECTOR;
-    }
-    unsigned c = begins(inst, "v_smfmac") ? 3 : 2;
+    const unsigned c = begins(inst, "v_smfmac") ? 3 : 2;
     const sim_operand *op = &inst->src[source], *d = &by->dst[0];
-    bool is_same = op->reg == d->reg && op->count == d->count;
+    const bool is_same = op->reg == d->reg && op->count == d->count;
     return source != c ? USE_A_B : is_same ? USE_C_SAME : USE_C;
 }
 
 /** Between a vector instruction that writes a vector register and one that reads it. */
 static uint32_t after_vector(const sim_inst *by, const sim_inst *inst, sim_arch arch) {
-    uint16_t wrote = by->effects.hazard.traits, reads = inst->effects.hazard.traits;
-    if (inst->effects.hazard.matrix) {
+    const uint16_t wrote = by->effects.hazard.traits, reads = inst->effects.hazard.traits;
+    if (inst->effects.hazard.matrix)
         return wrote & (MOVES_ACC | IS_DOT) ? 0 : 2;
-    }
-    if (reads & IS_DPP) {
+    if (reads & IS_DPP)
         return 2;
-    }
-    bool is_forwarded = !(wrote & WRITES_HALF) && (!(wrote & IS_TRANS) || (reads & IS_TRANS)) &&
-                        !(reads & READS_LANE);
+    const bool is_forwarded = !(wrote & WRITES_HALF) &&
+                              (!(wrote & IS_TRANS) || (reads & IS_TRANS)) && !(reads & READS_LANE);
     return arch != SIM_GFX90A && (reads & IS_VECTOR) && !is_forwarded ? 1 : 0;
 }
 
 /** Between a vector instruction that writes a scalar register and one whose source it is. */
 static uint32_t after_mask(const sim_inst *inst, unsigned source, sim_arch arch) {
-    uint16_t reads = inst->effects.hazard.traits;
-    if ((reads & SELECTS_LANE) && source == 1) {
+    const uint16_t reads = inst->effects.hazard.traits;
+    if ((reads & SELECTS_LANE) && source == 1)
         return 4;
-    }
-    if (reads & IS_VMEM) {
+    if (reads & IS_VMEM)
         return 5;
-    }
     return (reads & IS_VECTOR) && arch != SIM_GFX90A ? 2 : 0;
 }
 
 static uint32_t after_exec(const sim_inst *inst, sim_arch arch) {
-    uint16_t reads = inst->effects.hazard.traits;
-    bool by_lane = reads & (READS_LANE | WRITES_LANE);
+    const uint16_t reads = inst->effects.hazard.traits;
+    const bool by_lane = reads & (READS_LANE | WRITES_LANE);
     return reads & IS_DPP                                                   ? 5
            : inst->effects.hazard.matrix || (by_lane && arch != SIM_GFX90A) ? 4
                                                                             : 0;
@@ -250,10 +240,9 @@ static const char *deed_name(unsigned deed) {
 static bool has_waited(sim_wave *w, const sim_inst *inst, unsigned deed, unsigned reg,
                        uint32_t need, bool is_write) {
     const struct sim_past *past = &w->shadow->past;
-    uint32_t at = past->at[deed][reg], states = past->clock - at - 1;
-    if (!at || states >= need) {
+    const uint32_t at = past->at[deed][reg], states = past->clock - at - 1;
+    if (!at || states >= need)
         return true;
-    }
     const sim_inst *by = past->by[deed][reg];
     sim_fault_about about = {.other_pc = by->pc};
     char name[16], place[SIM_PLACE_BYTES];
@@ -271,7 +260,7 @@ static bool check_source(sim_wave *w, const sim_inst *inst, unsigned i, sim_arch
     const struct sim_past *past = &w->shadow->past;
     span span = span_of(&inst->src[i]);
     for (unsigned reg = span.first; reg < span.first + span.count; reg++) {
-        bool is_vector = reg < SIM_REG_SCALAR;
+        const bool is_vector = reg < SIM_REG_SCALAR;
         const sim_inst *matrix =
             is_vector && past->at[SIM_DEED_MATRIX][reg] ? past->by[SIM_DEED_MATRIX][reg] : nullptr;
         if (matrix &&
@@ -279,19 +268,18 @@ static bool check_source(sim_wave *w, const sim_inst *inst, unsigned i, sim_arch
                         after_matrix(matrix, inst, use_of(inst, i, matrix), arch), false)) {
             return false;
         }
-        if (!past->at[SIM_DEED_VECTOR][reg]) {
+        if (!past->at[SIM_DEED_VECTOR][reg])
             continue;
-        }
-        uint32_t need = is_vector ? after_vector(past->by[SIM_DEED_VECTOR][reg], inst, arch)
-                                  : after_mask(inst, i, arch);
-        if (!has_waited(w, inst, SIM_DEED_VECTOR, reg, need, false)) {
+        const uint32_t need = is_vector ? after_vector(past->by[SIM_DEED_VECTOR][reg], inst, arch)
+                                        : after_mask(inst, i, arch);
+        if (!has_waited(w, inst, SIM_DEED_VECTOR, reg, need, false))
             return false;
-        }
     }
     return true;
 }
 
-/** A vector instruction overwrites what a matrix instruction or a store may still read, or the former write. */
+/** A vector instruction overwrites what a matrix instruction or a store may still read, or the
+ *  former write. */
 static bool check_result(sim_wave *w, const sim_inst *inst, unsigned reg, sim_arch arch) {
     const struct sim_past *past = &w->shadow->past;
     const sim_inst *matrix = past->by[SIM_DEED_MATRIX][reg], *c = past->by[SIM_DEED_C][reg];
@@ -305,7 +293,7 @@ static bool check_result(sim_wave *w, const sim_inst *inst, unsigned reg, sim_ar
 
 static bool check_special(sim_wave *w, const sim_inst *inst, sim_arch arch) {
     enum { VCC = SIM_REG_SCALAR + 106, M0 = SIM_REG_SCALAR + 124 };
-    uint16_t traits = inst->effects.hazard.traits;
+    const uint16_t traits = inst->effects.hazard.traits;
     return has_waited(w, inst, SIM_DEED_VECTOR, SIM_REG_EXEC, after_exec(inst, arch), false) &&
            (!(traits & IS_DIV_FMAS) || has_waited(w, inst, SIM_DEED_VECTOR, VCC, 4, false)) &&
            (!(traits & READS_M0) || has_waited(w, inst, SIM_DEED_SCALAR, M0, 1, false));
@@ -313,19 +301,16 @@ static bool check_special(sim_wave *w, const sim_inst *inst, sim_arch arch) {
 
 static bool check(sim_wave *w, const sim_inst *inst) {
     sim_arch arch = w->group->dispatch->chip->arch;
-    for (unsigned i = 0; i < inst->num_src; i++) {
-        if (!check_source(w, inst, i, arch)) {
+    for (unsigned i = 0; i < inst->num_src; i++)
+        if (!check_source(w, inst, i, arch))
             return false;
-        }
-    }
-    bool writes = inst->effects.hazard.traits & IS_VECTOR;
+    const bool writes = inst->effects.hazard.traits & IS_VECTOR;
     for (unsigned i = 0; writes && i < inst->num_dst; i++) {
         span span = span_of(&inst->dst[i]);
         for (unsigned reg = span.first; reg < span.first + span.count && reg < SIM_REG_SCALAR;
              reg++) {
-            if (!check_result(w, inst, reg, arch)) {
+            if (!check_result(w, inst, reg, arch))
                 return false;
-            }
         }
     }
     return check_special(w, inst, arch);
@@ -339,11 +324,10 @@ static void note_span(struct sim_past *past, unsigned deed, span span, const sim
 }
 
 static void note_matrix(struct sim_past *past, const sim_inst *inst) {
-    uint8_t matrix = inst->effects.hazard.matrix;
+    const uint8_t matrix = inst->effects.hazard.matrix;
     const sim_operand *c = &inst->src[begins(inst, "v_smfmac") ? 3 : 2];
-    if (matrix == MATRIX_XDL && c->kind == SIM_OP_VGPR) { // of the others it is read at once
+    if (matrix == MATRIX_XDL && c->kind == SIM_OP_VGPR) // of the others it is read at once
         note_span(past, SIM_DEED_C, span_of(c), inst);
-    }
     note_span(past, SIM_DEED_MATRIX, span_of(&inst->dst[0]), inst);
     note_span(past, SIM_DEED_VECTOR, span_of(&inst->dst[0]), nullptr);
     past->unit_free = past->clock + inst->effects.hazard.passes;
@@ -357,31 +341,26 @@ static void note(struct sim_past *past, const sim_inst *inst) {
     }
     for (unsigned i = 0; i < inst->num_dst; i++) {
         span span = span_of(&inst->dst[i]);
-        bool is_vector = h->traits & IS_VECTOR;
+        const bool is_vector = h->traits & IS_VECTOR;
         note_span(past, SIM_DEED_VECTOR, span, is_vector ? inst : nullptr);
-        if (is_vector && inst->dst[i].kind == SIM_OP_VGPR) {
+        if (is_vector && inst->dst[i].kind == SIM_OP_VGPR)
             note_span(past, SIM_DEED_MATRIX, span, nullptr);
-        } else if (inst->opcode->klass == SIM_SALU) {
+        else if (inst->opcode->klass == SIM_SALU)
             note_span(past, SIM_DEED_SCALAR, span, inst);
-        }
     }
-    if (h->traits & WRITES_EXEC) {
+    if (h->traits & WRITES_EXEC)
         note_span(past, SIM_DEED_VECTOR, (span){SIM_REG_EXEC, 1}, inst);
-    }
-    if (h->traits & IS_WIDE_STORE) {
+    if (h->traits & IS_WIDE_STORE)
         note_span(past, SIM_DEED_STORE, span_of(&inst->src[is_buffer(inst) ? 0 : 1]), inst);
-    }
 }
 
 void sim_check_hazards(sim_wave *w, const sim_inst *inst) {
     struct sim_past *past = &w->shadow->past;
     const sim_hazard *h = &inst->effects.hazard;
-    if (h->traits & FORGETS) {
+    if (h->traits & FORGETS)
         memset(past->at, 0, sizeof past->at);
-    }
-    if (h->matrix && (int32_t)(past->unit_free - past->clock) > 0) {
+    if (h->matrix && (int32_t)(past->unit_free - past->clock) > 0)
         past->clock = past->unit_free;
-    }
     check(w, inst);
     note(past, inst);
     past->clock += h->states;

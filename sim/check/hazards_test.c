@@ -113,7 +113,8 @@ static void test_new_wait_states(void **) {
     }
 }
 
-/** How many wait states lie between a matrix instruction and a use of its sum: one less is told, as many are not. */
+/** How many wait states lie between a matrix instruction and a use of its sum: one less is told, as
+ *  many are not. */
 static void test_passes(void **) {
     static const struct {
         const char *chip, *inst;
@@ -144,19 +145,17 @@ static void test_passes(void **) {
         {"gfx950", "v_mfma_f64_16x16x4_f64 a[0:7], v[2:3], v[4:5], 0", 19}};
     for (size_t i = 0; i < 2 * sizeof sums / sizeof *sums; i++) {
         char body[1024], report[64];
-        unsigned states = sums[i / 2].states - (i % 2 == 0);
+        const unsigned states = sums[i / 2].states - (i % 2 == 0);
         snprintf(body, sizeof body, "%s\n .rept %u\n s_nop 0\n .endr\n v_accvgpr_read_b32 v12, a0",
                  sums[i / 2].inst, states);
         snprintf(report, sizeof report, ": %u must lie between", sums[i / 2].states);
         const chip *c = chips;
-        while (strcmp(c->name, sums[i / 2].chip)) {
+        while (strcmp(c->name, sums[i / 2].chip))
             c++;
-        }
         program p = make_program(c, body);
         outcome out = run_program(&p, 1, SIM_CHECK_WAIT);
-        if (out.ok != i % 2 || (!out.ok && !strstr(out.text, report))) {
+        if (out.ok != i % 2 || (!out.ok && !strstr(out.text, report)))
             fail_msg("%s, %s, %u: '%s'", c->name, sums[i / 2].inst, states, out.text);
-        }
         free(p.code);
     }
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// LDS: bytes read that nobody wrote, data used before the wait for them, waves that meet on an address without a
-// barrier between.
+// LDS: bytes read that nobody wrote, data used before the wait for them, waves that meet on an
+// address without a barrier between.
 //
-// Each four bytes have a cell that knows who wrote and who read them last, and in which epoch. Between two barriers
-// waves run in any order, so two accesses of one epoch race if they come from different waves and one of them writes;
-// whether they did get into each other's way in this run does not matter. Atomics do not race with atomics. Writes of
-// the same value do no harm and are no race. What LDS-DMA writes is there once its wave has waited for it; other waves
-// see that, and ordinary writes, if the wave waited before the barrier.
+// Each four bytes have a cell that knows who wrote and who read them last, and in which epoch.
+// Between two barriers waves run in any order, so two accesses of one epoch race if they come from
+// different waves and one of them writes; whether they did get into each other's way in this run
+// does not matter. Atomics do not race with atomics. Writes of the same value do no harm and are no
+// race. What LDS-DMA writes is there once its wave has waited for it; other waves see that, and
+// ordinary writes, if the wave waited before the barrier.
 #include "check.h"
 
 #include <string.h>
@@ -52,7 +53,7 @@ static bool report_race(const touch *t, const char *what, unsigned other, const 
 }
 
 static bool report_early(const touch *t, const sim_cell *c, const char *what) {
-    bool is_own = c->writer == t->w->index;
+    const bool is_own = c->writer == t->w->index;
     sim_fault_about about = about_of(t, c->write_pc);
     char place[SIM_PLACE_BYTES];
     sim_place_text(t->w->group->dispatch, about.other_pc, place);
@@ -67,9 +68,8 @@ static bool report_early(const touch *t, const sim_cell *c, const char *what) {
 /** Whether what the cell's writer wrote has arrived for the wave of `t`. */
 static bool has_arrived(const touch *t, const sim_cell *c) {
     const struct sim_shadow *writer = t->w->group->waves[c->writer].shadow;
-    if (c->writer != t->w->index) {
+    if (c->writer != t->w->index)
         return c->write_seq <= writer->done_at_barrier[c->write_stream];
-    }
     return c->write_stream == SIM_STREAM_LDS || // in order
            t->stream == c->write_stream || c->write_seq <= writer->done[c->write_stream];
 }
@@ -81,7 +81,7 @@ static bool was_written_now(const touch *t, const sim_cell *c) {
 }
 
 static bool report_unwritten(const touch *t, const sim_cell *c) {
-    uint32_t address = t->offset + (uint32_t)__builtin_ctz(t->bytes & ~(unsigned)c->written);
+    const uint32_t address = t->offset + (uint32_t)__builtin_ctz(t->bytes & ~(unsigned)c->written);
     sim_fault_about about = {.space = SIM_SPACE_LDS, .bytes = 1, .address = address};
     return sim_fault_report(t->w, t->inst, t->lane, SIM_FAULT_UNINIT, &about,
                             "read of LDS address 0x%x, which no wave of the workgroup has written",
@@ -93,7 +93,7 @@ static void exchange(const touch *t, sim_cell *c) {
     uint8_t *now = t->w->group->lds + t->offset, *kept = (uint8_t *)&c->kept;
     for (unsigned i = 0; i < 4; i++) {
         if (c->late_bytes >> i & 1) {
-            uint8_t value = now[i];
+            const uint8_t value = now[i];
             now[i] = kept[i];
             kept[i] = value;
         }
@@ -102,12 +102,10 @@ static void exchange(const touch *t, sim_cell *c) {
 
 /** A use of what has not arrived: it sees what was there before, until the writer's next wait. */
 static bool meet_early(const touch *t, sim_cell *c, const char *what) {
-    if (c->late) {
+    if (c->late)
         return true;
-    }
-    if (!report_early(t, c, what)) {
+    if (!report_early(t, c, what))
         return false;
-    }
     exchange(t, c);
     c->late = true;
     t->w->group->shadow->num_late++;
@@ -115,12 +113,11 @@ static bool meet_early(const touch *t, sim_cell *c, const char *what) {
 }
 
 static bool check_read(const touch *t, sim_cell *c, bool is_atomic) {
-    if (wants(t, SIM_CHECK_UNINIT) && (t->bytes & ~c->written)) {
+    if (wants(t, SIM_CHECK_UNINIT) && (t->bytes & ~c->written))
         return report_unwritten(t, c);
-    }
     if (was_written_now(t, c)) {
-        bool harmless = is_atomic && c->atomic;
-        bool known = !c->several_writers || c->atomic;
+        const bool harmless = is_atomic && c->atomic;
+        const bool known = !c->several_writers || c->atomic;
         return harmless || !known || !wants(t, SIM_CHECK_RACE) ||
                report_race(t, "reads", c->writer, "wrote", c->write_pc);
     }
@@ -129,8 +126,8 @@ static bool check_read(const touch *t, sim_cell *c, bool is_atomic) {
 }
 
 static void note_read(const touch *t, sim_cell *c) {
-    uint32_t epoch = t->w->shadow->epoch;
-    bool again = c->read_epoch == epoch;
+    const uint32_t epoch = t->w->shadow->epoch;
+    const bool again = c->read_epoch == epoch;
     c->several_readers = again && (c->several_readers || c->reader != t->w->index);
     c->read_epoch = epoch;
     c->reader = (uint8_t)t->w->index;
@@ -152,24 +149,22 @@ static void doubt(const touch *t, const sim_cell *c) {
 static bool check_write(const touch *t, sim_cell *c, bool is_atomic) {
     bool read_now =
         c->read_epoch == t->w->shadow->epoch && (c->several_readers || c->reader != t->w->index);
-    if (read_now && wants(t, SIM_CHECK_RACE)) {
+    if (read_now && wants(t, SIM_CHECK_RACE))
         return report_race(t, "writes", c->reader, "read", c->read_pc);
-    }
     if (!was_written_now(t, c)) {
         return !c->write_epoch || c->writer != t->w->index || !wants(t, SIM_CHECK_WAIT) ||
                has_arrived(t, c) || meet_early(t, c, "written");
     }
-    bool overlaps = c->written & t->bytes;
-    if (overlaps && !(is_atomic && c->atomic) && (!c->several_writers || c->atomic)) {
+    const bool overlaps = c->written & t->bytes;
+    if (overlaps && !(is_atomic && c->atomic) && (!c->several_writers || c->atomic))
         doubt(t, c);
-    }
     return true;
 }
 
 static void note_write(const touch *t, sim_cell *c, bool is_atomic) {
     const struct sim_shadow *s = t->w->shadow;
-    uint32_t epoch = t->w->shadow->epoch;
-    bool again = c->write_epoch == epoch;
+    const uint32_t epoch = t->w->shadow->epoch;
+    const bool again = c->write_epoch == epoch;
     c->several_writers = again && (c->several_writers || c->writer != t->w->index);
     c->atomic = is_atomic && (!again || c->atomic);
     c->write_epoch = epoch;
@@ -185,31 +180,28 @@ static void note_write(const touch *t, sim_cell *c, bool is_atomic) {
 }
 
 static bool touch_cell(const touch *t, sim_cell *c) {
-    unsigned access = t->inst->effects.access;
-    bool is_atomic = access == SIM_ACCESS_ATOMIC;
-    bool reads = access == SIM_ACCESS_LOAD || is_atomic, writes = access != SIM_ACCESS_LOAD;
-    if ((reads && !check_read(t, c, is_atomic)) || (writes && !check_write(t, c, is_atomic))) {
+    const unsigned access = t->inst->effects.access;
+    const bool is_atomic = access == SIM_ACCESS_ATOMIC;
+    const bool reads = access == SIM_ACCESS_LOAD || is_atomic, writes = access != SIM_ACCESS_LOAD;
+    if ((reads && !check_read(t, c, is_atomic)) || (writes && !check_write(t, c, is_atomic)))
         return false;
-    }
-    if (writes) {
+    if (writes)
         note_write(t, c, is_atomic);
-    } else {
+    else
         note_read(t, c);
-    }
     return true;
 }
 
 /** The bytes of [at, at + bytes) that lie in the cell at `cell`. */
 static uint8_t bytes_in(uint32_t cell, uint32_t at, uint32_t bytes) {
-    uint32_t first = at > cell ? at - cell : 0;
-    uint32_t end = at + bytes < cell + 4 ? at + bytes - cell : 4;
+    const uint32_t first = at > cell ? at - cell : 0;
+    const uint32_t end = at + bytes < cell + 4 ? at + bytes - cell : 4;
     return (uint8_t)((1u << end) - (1u << first));
 }
 
 static bool check_alignment(const touch *t, uint32_t at, uint32_t bytes) {
-    if (bytes < 4 || !(at & 3) || !wants(t, SIM_CHECK_ALIGN)) {
+    if (bytes < 4 || !(at & 3) || !wants(t, SIM_CHECK_ALIGN))
         return true;
-    }
     sim_fault_about about = {.space = SIM_SPACE_LDS, .bytes = bytes, .address = at};
     return sim_fault_report(
         t->w, t->inst, t->lane, SIM_FAULT_ALIGN, &about,
@@ -218,34 +210,30 @@ static bool check_alignment(const touch *t, uint32_t at, uint32_t bytes) {
 
 void sim_check_lds(sim_wave *w, const sim_inst *inst, uint8_t *const lane_address[SIM_LANES],
                    uint64_t mask, uint32_t bytes) {
-    bool is_dma = inst->effects.access == SIM_ACCESS_DMA;
+    const bool is_dma = inst->effects.access == SIM_ACCESS_DMA;
     touch t = {.w = w, .inst = inst, .stream = is_dma ? SIM_STREAM_LOAD : SIM_STREAM_LDS};
     sim_cell *cells = w->group->shadow->cells;
-    if (inst->effects.access == SIM_ACCESS_ATOMIC) {
+    if (inst->effects.access == SIM_ACCESS_ATOMIC)
         sim_race_lds_atomic(w);
-    }
     for (uint64_t left = mask; left; left &= left - 1) {
         t.lane = __builtin_ctzll(left);
-        uint32_t at = (uint32_t)(lane_address[t.lane] - w->group->lds);
-        if (!check_alignment(&t, at, bytes)) {
+        const uint32_t at = (uint32_t)(lane_address[t.lane] - w->group->lds);
+        if (!check_alignment(&t, at, bytes))
             return;
-        }
         for (uint32_t cell = at & ~3u; cell < at + bytes; cell += 4) {
             t.offset = cell;
             t.bytes = bytes_in(cell, at, bytes);
-            if (!touch_cell(&t, &cells[cell / 4])) {
+            if (!touch_cell(&t, &cells[cell / 4]))
                 return;
-            }
         }
     }
-    if (w->group->dispatch->check & SIM_CHECK_UNINIT) {
+    if (w->group->dispatch->check & SIM_CHECK_UNINIT)
         sim_unwritten_lds(w, inst, lane_address, mask, bytes);
-    }
 }
 
 void sim_check_arrivals_in_lds(sim_wave *w) {
     struct sim_group_shadow *group = w->group->shadow;
-    uint32_t num_cells = (w->group->dispatch->lds_bytes + 3) / 4;
+    const uint32_t num_cells = (w->group->dispatch->lds_bytes + 3) / 4;
     touch t = {.w = w};
     for (uint32_t i = 0; group->num_late && i < num_cells; i++) {
         sim_cell *c = &group->cells[i];

@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// Races on global memory: two waves of a launch touch the same bytes, one writes, and nothing orders them.
+// Races on global memory: two waves of a launch touch the same bytes, one writes, and nothing
+// orders them.
 //
-// What orders two accesses is a barrier of their workgroup, or a chain of atomics: one wave releases through an address,
-// the other acquires through it. Every atomic instruction is taken for both. So is what compilers make of atomic stores
-// and loads: instructions with a scope (sc0, sc1, glc, scope:). gfx90a and gfx11 have none on stores, so there a store
-// of 8 bytes at most may be a flag: it releases, unless it follows another store with no wait between.
+// What orders two accesses is a barrier of their workgroup, or a chain of atomics: one wave
+// releases through an address, the other acquires through it. Every atomic instruction is taken for
+// both. So is what compilers make of atomic stores and loads: instructions with a scope (sc0, sc1,
+// glc, scope:). gfx90a and gfx11 have none on stores, so there a store of 8 bytes at most may be a
+// flag: it releases, unless it follows another store with no wait between.
 //
-// Time is one counter, which each release advances. A wave knows the time of its last release and the latest release
-// that it has acquired; an address through which waves synchronise knows the time of its last release; a record knows
-// its wave's last release before it. An access is ordered behind a record if the record's wave, or after a barrier
-// another of its workgroup, has released since, and the accessing wave, or before a barrier another of its workgroup,
-// has acquired a release that came later than the record's. This may take two accesses for ordered that are not, if
-// both waves synchronise with others at the right times; it never takes ordered ones for a race.
+// Time is one counter, which each release advances. A wave knows the time of its last release and
+// the latest release that it has acquired; an address through which waves synchronise knows the
+// time of its last release; a record knows its wave's last release before it. An access is ordered
+// behind a record if the record's wave, or after a barrier another of its workgroup, has released
+// since, and the accessing wave, or before a barrier another of its workgroup, has acquired a
+// release that came later than the record's. This may take two accesses for ordered that are not,
+// if both waves synchronise with others at the right times; it never takes ordered ones for a race.
 //
-// Memory is bounded: each 64 bytes have up to five records, and there are 2^20 such lines, found by a hash. What does
-// not fit displaces what was there, so that an old access may be forgotten. Synchronisation is never forgotten: where
-// two addresses or waves fall together, they are taken for one, which orders more, not less.
+// Memory is bounded: each 64 bytes have up to five records, and there are 2^20 such lines, found by
+// a hash. What does not fit displaces what was there, so that an old access may be forgotten.
+// Synchronisation is never forgotten: where two addresses or waves fall together, they are taken
+// for one, which orders more, not less.
 #include "check.h"
 
 #include <sched.h>
@@ -63,9 +67,8 @@ struct sim_race {
 };
 
 bool sim_race_open(sim_dispatch *d) {
-    if (!(d->check & SIM_CHECK_RACE)) {
+    if (!(d->check & SIM_CHECK_RACE))
         return true;
-    }
     void *race = mmap(nullptr, sizeof(struct sim_race), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     d->race = race == MAP_FAILED ? nullptr : race;
@@ -90,20 +93,19 @@ static uint32_t wave_id(const sim_wave *w) {
 }
 
 static uint64_t *sync_of(struct sim_race *race, uintptr_t at) {
-    uint64_t hash = (at >> 2) * 0x9e3779b97f4a7c15;
+    const uint64_t hash = (at >> 2) * 0x9e3779b97f4a7c15;
     return &race->syncs[hash >> 48 & (NUM_SYNCS - 1)];
 }
 
 static void acquire_from(sim_wave *w, uint64_t sync) {
-    if ((uint32_t)sync != wave_id(w)) {
+    if ((uint32_t)sync != wave_id(w))
         w->shadow->acquired = max32(w->shadow->acquired, (uint32_t)(sync >> 32));
-    }
 }
 
 /** The wave's accesses so far become known to those who acquire now. */
 static uint64_t release(sim_wave *w) {
     struct sim_race *race = w->group->dispatch->race;
-    uint32_t time = atomic_fetch_add(&race->time, 1) + 1;
+    const uint32_t time = atomic_fetch_add(&race->time, 1) + 1;
     w->shadow->released = time;
     atomic_store(&race->releases[wave_id(w) % NUM_WAVES], (uint64_t)time << 32 | w->shadow->epoch);
     return (uint64_t)time << 32 | wave_id(w);
@@ -111,23 +113,21 @@ static uint64_t release(sim_wave *w) {
 
 /** Whether the record's wave, or behind a barrier one of its workgroup, has released since. */
 static bool was_released(struct sim_race *race, const record *r, uint32_t num_waves) {
-    uint32_t first = r->wave - r->wave % num_waves;
+    const uint32_t first = r->wave - r->wave % num_waves;
     for (uint32_t wave = first; wave < first + num_waves; wave++) {
-        uint64_t last = atomic_load(&race->releases[wave % NUM_WAVES]);
-        if (last >> 32 > r->stamp && (wave == r->wave || (uint32_t)last > r->epoch)) {
+        const uint64_t last = atomic_load(&race->releases[wave % NUM_WAVES]);
+        if (last >> 32 > r->stamp && (wave == r->wave || (uint32_t)last > r->epoch))
             return true;
-        }
     }
     return false;
 }
 
 static bool is_ordered(const sim_wave *w, const record *r) {
     const sim_workgroup *group = w->group;
-    bool is_mate = r->wave / group->num_waves == wave_id(w) / group->num_waves;
-    if (is_mate && r->epoch < w->shadow->epoch) {
+    const bool is_mate = r->wave / group->num_waves == wave_id(w) / group->num_waves;
+    if (is_mate && r->epoch < w->shadow->epoch)
         return true;
-    }
-    uint32_t acquired = max32(w->shadow->acquired, group->shadow->acquired);
+    const uint32_t acquired = max32(w->shadow->acquired, group->shadow->acquired);
     return acquired > r->stamp && was_released(group->dispatch->race, r, group->num_waves);
 }
 
@@ -160,12 +160,12 @@ static uint32_t kind_of(const sim_inst *inst, uint32_t bytes) {
     }
 }
 
-/** Whether two accesses in any order could do harm. A load with a scope is how a wave looks at a flag. */
+/** Whether two accesses in any order could do harm. A load with a scope is how a wave looks at a
+ *  flag. */
 static bool do_clash(uint32_t a, uint32_t b) {
-    uint32_t one = a & STRONG ? a : b, other = a & STRONG ? b : a;
-    if (!((a | b) & WRITES)) {
+    const uint32_t one = a & STRONG ? a : b, other = a & STRONG ? b : a;
+    if (!((a | b) & WRITES))
         return false;
-    }
     return !(one & STRONG) || ((one & WRITES) && !(other & (STRONG | MAYBE)));
 }
 
@@ -186,7 +186,7 @@ static uint64_t pc_of(const sim_wave *w, const record *r) {
 }
 
 static const char *deed(uint32_t kind, bool past) {
-    bool both = (kind & WRITES) && (kind & STRONG);
+    const bool both = (kind & WRITES) && (kind & STRONG);
     return both            ? past ? "updated" : "updates"
            : kind & WRITES ? past ? "wrote" : "writes"
            : past          ? "read"
@@ -195,7 +195,7 @@ static const char *deed(uint32_t kind, bool past) {
 
 static void name_wave(const sim_wave *w, uint32_t wave, char text[64]) {
     const sim_dispatch *d = w->group->dispatch;
-    uint32_t group = wave / w->group->num_waves;
+    const uint32_t group = wave / w->group->num_waves;
     snprintf(text, 64, "wave %u of workgroup (%u, %u, %u)", wave % w->group->num_waves,
              group % d->grid[0], group / d->grid[0] % d->grid[1], group / d->grid[0] / d->grid[1]);
 }
@@ -203,10 +203,9 @@ static void name_wave(const sim_wave *w, uint32_t wave, char text[64]) {
 /** The lane that touches a byte, or -1. */
 static int lane_at(const turn *t, const uint8_t *byte) {
     for (uint64_t left = t->mask; left; left &= left - 1) {
-        int lane = __builtin_ctzll(left);
-        if ((uintptr_t)byte - (uintptr_t)t->host[lane] < t->bytes) {
+        const int lane = __builtin_ctzll(left);
+        if ((uintptr_t)byte - (uintptr_t)t->host[lane] < t->bytes)
             return lane;
-        }
     }
     return -1;
 }
@@ -218,7 +217,7 @@ static void report(sim_wave *w, const sim_inst *inst, int lane, uint64_t address
     char me[64], them[64];
     name_wave(w, mine->wave, me);
     name_wave(w, other->wave, them);
-    bool is_mate = other->wave / w->group->num_waves == mine->wave / w->group->num_waves;
+    const bool is_mate = other->wave / w->group->num_waves == mine->wave / w->group->num_waves;
     sim_fault_about about = {.space = SIM_SPACE_MEMORY,
                              .is_store = mine->where & WRITES,
                              .bytes = 1,
@@ -237,10 +236,9 @@ static void report(sim_wave *w, const sim_inst *inst, int lane, uint64_t address
 /** A store of what is there already does no harm: known after the instruction. */
 static void doubt(const turn *t, const uint8_t *at, uint64_t clash, const record *other) {
     struct sim_race_later *later = &t->w->group->shadow->later;
-    if (later->num_doubts == SIM_MAX_DOUBTS) {
+    if (later->num_doubts == SIM_MAX_DOUBTS)
         return;
-    }
-    int lane = lane_at(t, at + __builtin_ctzll(clash));
+    const int lane = lane_at(t, at + __builtin_ctzll(clash));
     typeof(*later->doubts) *d = &later->doubts[later->num_doubts++];
     d->at = at;
     d->address = t->address[lane] - (uintptr_t)t->host[lane] + (uintptr_t)at;
@@ -251,18 +249,17 @@ static void doubt(const turn *t, const uint8_t *at, uint64_t clash, const record
     t->w->group->shadow->has_later = true;
 }
 
-/** Whether a load begins a loop around a compare and swap, as compilers make of atomics that a chip lacks. What it
- *  loads is a guess, which the swap puts to the test. */
+/** Whether a load begins a loop around a compare and swap, as compilers make of atomics that a chip
+ *  lacks. What it loads is a guess, which the swap puts to the test. */
 static bool begins_swap(const sim_text *text, uint64_t pc) {
     enum { NEAR = 48 }; // instructions
     char error[256];
     bool found = false;
     for (unsigned n = 0; n < NEAR && !found && pc - text->start < text->size; n++) {
         sim_inst inst;
-        uint64_t at = pc - text->start;
-        if (!sim_decode(text->chip, text->bytes + at, text->size - at, pc, &inst, error)) {
+        const uint64_t at = pc - text->start;
+        if (!sim_decode(text->chip, text->bytes + at, text->size - at, pc, &inst, error))
             return false;
-        }
         found = strstr(inst.opcode->mnemonic, "cmpswap");
         pc += inst.bytes;
         sim_inst_deinit(&inst);
@@ -272,12 +269,11 @@ static bool begins_swap(const sim_text *text, uint64_t pc) {
 
 /** Whether of an atomic and a plain load the load was a guess. */
 static bool was_guess(const sim_wave *w, const record *a, const record *b) {
-    uint32_t kinds = a->where | b->where;
+    const uint32_t kinds = a->where | b->where;
     const record *load = a->where & WRITES ? b : a;
-    if (!(kinds & STRONG) || (load->where & WRITES)) {
+    if (!(kinds & STRONG) || (load->where & WRITES))
         return false;
-    }
-    uint64_t pc = pc_of(w, load);
+    const uint64_t pc = pc_of(w, load);
     _Atomic uint64_t *known = &w->group->dispatch->race->guesses[pc / 4 % NUM_GUESSES];
     uint64_t answer = atomic_load(known);
     if (answer >> 1 != pc) {
@@ -288,13 +284,13 @@ static bool was_guess(const sim_wave *w, const record *a, const record *b) {
 }
 
 static void clash(turn *t, const uint8_t *at, uint64_t bytes, const record *other) {
-    uint32_t kind = t->mine.where;
+    const uint32_t kind = t->mine.where;
     if ((kind & WRITES) && !(kind & STRONG)) {
         doubt(t, at, bytes, other);
         return;
     }
     const uint8_t *byte = at + __builtin_ctzll(bytes);
-    int lane = lane_at(t, byte);
+    const int lane = lane_at(t, byte);
     if (!t->is_told) {
         t->is_told = true;
         report(t->w, t->inst, lane, t->address[lane] + (uint64_t)(byte - t->host[lane]), &t->mine,
@@ -307,16 +303,15 @@ static void clash(turn *t, const uint8_t *at, uint64_t bytes, const record *othe
 /** Between two looks at a lock: its holder may need this thread's core. */
 static void relax(unsigned n) {
     enum { SPINS = 64 };
-    if (n < SPINS) {
+    if (n < SPINS)
         __builtin_ia32_pause();
-    } else {
+    else
         sched_yield();
-    }
 }
 
 /** Takes the lock of the line for `at`, emptied if it was another's. */
 static line *lock_line(struct sim_race *race, uintptr_t at, uint64_t *header) {
-    uint64_t number = at / LINE_BYTES;
+    const uint64_t number = at / LINE_BYTES;
     line *l = &race->lines[(number ^ number >> 20) % NUM_LINES];
     uint64_t old = atomic_load_explicit(&l->header, memory_order_relaxed) & ~UINT64_C(1);
     for (unsigned n = 0; !atomic_compare_exchange_weak_explicit(
@@ -343,23 +338,21 @@ static bool is_same(const record *a, const record *b) {
            a->where == b->where;
 }
 
-/** The record that the new one goes to: its like, or one of its wave that it covers, or none that is used, or the
- *  next. */
+/** The record that the new one goes to: its like, or one of its wave that it covers, or none that
+ *  is used, or the next. */
 static record *place_for(line *l, const record *mine, uint64_t bytes, uint64_t *header) {
     enum { KINDS = (1 << KIND_BITS) - 1 };
     record *empty = nullptr;
     for (record *r = l->records; r < l->records + NUM_RECORDS; r++) {
         bool covered =
             r->wave == mine->wave && !(r->bytes & ~bytes) && !((r->where ^ mine->where) & KINDS);
-        if (r->bytes && (is_same(r, mine) || covered)) {
+        if (r->bytes && (is_same(r, mine) || covered))
             return r;
-        }
         empty = r->bytes ? empty : r;
     }
-    if (empty) {
+    if (empty)
         return empty;
-    }
-    uint64_t next = *header >> 1 & 7;
+    const uint64_t next = *header >> 1 & 7;
     *header = (*header & ~UINT64_C(14)) | (next + 1) % NUM_RECORDS << 1;
     return &l->records[next];
 }
@@ -369,10 +362,9 @@ static void touch(turn *t, uint8_t *at, uint64_t bytes) {
     uint64_t header;
     line *l = lock_line(t->w->group->dispatch->race, (uintptr_t)at, &header);
     for (record *r = l->records; r < l->records + NUM_RECORDS; r++) {
-        uint64_t both = r->bytes & bytes;
-        if (!both || r->wave == t->mine.wave) {
+        const uint64_t both = r->bytes & bytes;
+        if (!both || r->wave == t->mine.wave)
             continue;
-        }
         if (do_clash(r->where, t->mine.where) && !is_ordered(t->w, r) &&
             !was_guess(t->w, r, &t->mine)) {
             clash(t, at, both, r);
@@ -382,7 +374,7 @@ static void touch(turn *t, uint8_t *at, uint64_t bytes) {
                         : UINT64_MAX; // who clashes with it clashes with the write
     }
     record *r = place_for(l, &t->mine, bytes, &header);
-    uint64_t before = is_same(r, &t->mine) ? r->bytes : 0;
+    const uint64_t before = is_same(r, &t->mine) ? r->bytes : 0;
     *r = t->mine;
     r->bytes = before | bytes;
     unlock_line(l, header);
@@ -397,8 +389,9 @@ static void touch_lanes(turn *t) {
         while (at < end) {
             uintptr_t here = at & ~(uintptr_t)(LINE_BYTES - 1), stop = here + LINE_BYTES;
             stop = stop < end ? stop : end;
-            uint64_t count = stop - at;
-            uint64_t part = (count < 64 ? (UINT64_C(1) << count) - 1 : UINT64_MAX) << (at - here);
+            const uint64_t count = stop - at;
+            const uint64_t part = (count < 64 ? (UINT64_C(1) << count) - 1 : UINT64_MAX)
+                                  << (at - here);
             if (here != line_at && bytes) {
                 touch(t, (uint8_t *)line_at, bytes);
                 bytes = 0;
@@ -408,9 +401,8 @@ static void touch_lanes(turn *t) {
             at = stop;
         }
     }
-    if (bytes) {
+    if (bytes)
         touch(t, (uint8_t *)line_at, bytes);
-    }
 }
 
 // ---- before and after an instruction
@@ -420,8 +412,8 @@ static bool does_release(const struct sim_shadow *s, uint32_t kind) {
     return (kind & WRITES) && ((kind & STRONG) || ((kind & MAYBE) && !s->has_stored));
 }
 
-/** Taken before an instruction synchronises, given back by sim_race_after, so that what is noted of an address and what
- *  happens there come in the same order. */
+/** Taken before an instruction synchronises, given back by sim_race_after, so that what is noted of
+ *  an address and what happens there come in the same order. */
 static void lock(sim_workgroup *group) {
     struct sim_race_later *later = &group->shadow->later;
     if (!later->is_locked) { // an instruction may access memory in parts
@@ -437,18 +429,16 @@ static void lock(sim_workgroup *group) {
 /** Acquires and releases through each lane's address. */
 static void synchronise(turn *t, uint32_t kind) {
     struct sim_race *race = t->w->group->dispatch->race;
-    bool releases = does_release(t->w->shadow, kind), acquires = kind & STRONG;
-    if (!releases && !acquires) {
+    const bool releases = does_release(t->w->shadow, kind), acquires = kind & STRONG;
+    if (!releases && !acquires)
         return;
-    }
     lock(t->w->group);
     t->mine.stamp = releases ? atomic_load(&race->time) : t->mine.stamp;
-    uint64_t now = releases ? release(t->w) : 0;
+    const uint64_t now = releases ? release(t->w) : 0;
     for (uint64_t left = t->mask; left; left &= left - 1) {
         uint64_t *sync = sync_of(race, (uintptr_t)t->host[__builtin_ctzll(left)]);
-        if (acquires) {
+        if (acquires)
             acquire_from(t->w, *sync);
-        }
         *sync = releases ? now : *sync;
     }
 }
@@ -460,9 +450,8 @@ static void look_before(sim_wave *w) {
     for (uint32_t i = 0; i < later->num_doubts; i++) {
         typeof(*later->doubts) *d = &later->doubts[i];
         atomic_bool *busy = &w->group->dispatch->race->is_storing[d->other.wave % NUM_WAVES];
-        for (unsigned n = 0; n < PATIENCE && atomic_load(busy); n++) {
+        for (unsigned n = 0; n < PATIENCE && atomic_load(busy); n++)
             relax(n);
-        }
         memcpy(d->before, d->at, LINE_BYTES);
     }
 }
@@ -475,11 +464,10 @@ static void set_storing(const sim_wave *w, bool on) {
 void sim_race_memory(sim_wave *w, const sim_inst *inst, const uint64_t *address,
                      uint8_t *const *host, uint64_t mask, uint32_t bytes) {
     const sim_dispatch *d = w->group->dispatch;
-    if (!d->race || !mask || w->region->kind == SIM_REGION_KERNARG) {
+    if (!d->race || !mask || w->region->kind == SIM_REGION_KERNARG)
         return;
-    }
     struct sim_shadow *s = w->shadow;
-    uint32_t kind = kind_of(inst, bytes);
+    const uint32_t kind = kind_of(inst, bytes);
     turn t = {.w = w,
               .inst = inst,
               .address = address,
@@ -490,9 +478,8 @@ void sim_race_memory(sim_wave *w, const sim_inst *inst, const uint64_t *address,
                        .epoch = s->epoch,
                        .stamp = s->released,
                        .where = (uint32_t)((inst->pc - d->text->start) / 4) << KIND_BITS | kind}};
-    if (kind & (STRONG | MAYBE)) {
+    if (kind & (STRONG | MAYBE))
         synchronise(&t, kind);
-    }
     if (kind & WRITES) {
         s->has_stored = w->group->shadow->has_later = true;
         set_storing(w, true);
@@ -513,9 +500,8 @@ void sim_race_after(sim_wave *w, const sim_inst *inst) {
     for (uint32_t i = 0; i < later->num_doubts && !is_told; i++) {
         const typeof(*later->doubts) *d = &later->doubts[i];
         uint64_t bytes = d->bytes;
-        while (bytes && d->before[__builtin_ctzll(bytes)] == d->at[__builtin_ctzll(bytes)]) {
+        while (bytes && d->before[__builtin_ctzll(bytes)] == d->at[__builtin_ctzll(bytes)])
             bytes &= bytes - 1;
-        }
         is_told = bytes;
         if (is_told) {
             report(w, inst, d->lane, d->address + (uint64_t)__builtin_ctzll(bytes), &d->mine,

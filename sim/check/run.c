@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checking run loop, and what the checker knows when a workgroup starts and when it meets at a barrier.
+// The checking run loop, and what the checker knows when a workgroup starts and when it meets at a
+// barrier.
 #include "check.h"
 
 #include <string.h>
@@ -13,9 +14,8 @@ static size_t num_cells(size_t lds_bytes) {
 }
 
 size_t sim_check_bytes(uint32_t check, size_t num_waves, size_t lds_bytes) {
-    if (!(check & SIM_CHECK_SHADOW)) {
+    if (!(check & SIM_CHECK_SHADOW))
         return 0;
-    }
     return round_up(sizeof(struct sim_group_shadow)) +
            round_up(num_waves * sizeof(struct sim_shadow)) +
            round_up(num_cells(lds_bytes) * sizeof(sim_cell));
@@ -24,16 +24,15 @@ size_t sim_check_bytes(uint32_t check, size_t num_waves, size_t lds_bytes) {
 // ---- a wave's first registers
 
 static void set_defined(struct sim_shadow *s, unsigned first, unsigned count) {
-    for (unsigned reg = first; reg < first + count; reg++) {
+    for (unsigned reg = first; reg < first + count; reg++)
         s->undefined[reg / 64] &= ~(UINT64_C(1) << reg % 64);
-    }
 }
 
-/** Registers that hold nothing yet: all but those of init_wave, and those that the system owns. Lanes that are not
- *  there have no registers to be read. */
+/** Registers that hold nothing yet: all but those of init_wave, and those that the system owns.
+ *  Lanes that are not there have no registers to be read. */
 static void begin_registers(struct sim_shadow *s, const sim_wave *w) {
     const sim_dispatch *d = w->group->dispatch;
-    uint32_t rsrc2 = d->kernel->rsrc2, users = rsrc2 >> 1 & 31;
+    const uint32_t rsrc2 = d->kernel->rsrc2, users = rsrc2 >> 1 & 31;
     uint32_t system =
         (rsrc2 & 1) + (rsrc2 >> 7 & 1) + (rsrc2 >> 8 & 1) + (rsrc2 >> 9 & 1) + (rsrc2 >> 10 & 1);
     memset(s->undefined, 0xff, sizeof s->undefined);
@@ -41,18 +40,15 @@ static void begin_registers(struct sim_shadow *s, const sim_wave *w) {
         s->undefined_lanes[reg] = reg < SIM_REG_SCALAR ? w->exec : UINT64_MAX;
         s->origin[reg] = (uint16_t)reg;
     }
-    set_defined(s, 0, 1);         // the work-item's ids
-    if (d->chip->gfx_major > 9) { // the upper half is not there: dual.c uses it
+    set_defined(s, 0, 1);       // the work-item's ids
+    if (d->chip->gfx_major > 9) // the upper half is not there: dual.c uses it
         set_defined(s, 256, 256);
-    }
-    if (w->wave32) { // branches on VCC look at its lower half alone
+    if (w->wave32) // branches on VCC look at its lower half alone
         set_defined(s, SIM_REG_SCALAR + 107, 1);
-    }
     set_defined(s, SIM_REG_SCALAR, users + system);
     set_defined(s, SIM_REG_SCALAR + 108, SIM_REG_SCC + 1 - SIM_REG_SCALAR - 108); // TTMPs to SCC
-    if (d->chip->gfx_major == 9) {
+    if (d->chip->gfx_major == 9)
         set_defined(s, SIM_REG_SCALAR + 102, 4); // FLAT_SCRATCH, XNACK_MASK
-    }
 }
 
 static void begin_wave(struct sim_shadow *s, sim_wave *w) {
@@ -73,9 +69,8 @@ static void begin_wave(struct sim_shadow *s, sim_wave *w) {
 
 void sim_check_begin(sim_workgroup *group, void *memory) {
     const sim_dispatch *d = group->dispatch;
-    if (!(d->check & SIM_CHECK_SHADOW)) {
+    if (!(d->check & SIM_CHECK_SHADOW))
         return;
-    }
     uint8_t *at = memory;
     struct sim_group_shadow *shadow = (void *)at;
     at += round_up(sizeof *shadow);
@@ -90,9 +85,8 @@ void sim_check_begin(sim_workgroup *group, void *memory) {
     shadow->later.is_locked = false;
     shadow->cells = (void *)at;
     memset(shadow->cells, 0, num_cells(d->lds_bytes) * sizeof(sim_cell));
-    for (uint32_t i = 0; i < group->num_waves; i++) {
+    for (uint32_t i = 0; i < group->num_waves; i++)
         begin_wave(&waves[i], &group->waves[i]);
-    }
     group->shadow = shadow;
 }
 
@@ -100,29 +94,27 @@ void sim_check_begin(sim_workgroup *group, void *memory) {
 
 void sim_check_memory(sim_wave *w, const sim_inst *inst, const uint64_t *address,
                       uint8_t *const *host, uint64_t mask, uint32_t bytes) {
-    if (w->group->dispatch->check & SIM_CHECK_UNINIT) {
+    if (w->group->dispatch->check & SIM_CHECK_UNINIT)
         sim_unwritten_memory(w, inst, address, mask, bytes);
-    }
     sim_race_memory(w, inst, address, host, mask, bytes);
 }
 
 // ---- the loop
 
-/** What the wave has waited for and acquired holds for those who go on behind the barrier. They may do so before this
- *  wave does: a split barrier (gfx12) needs its signal alone. */
+/** What the wave has waited for and acquired holds for those who go on behind the barrier. They may
+ *  do so before this wave does: a split barrier (gfx12) needs its signal alone. */
 static void signal_barrier(sim_wave *w) {
     struct sim_shadow *s = w->shadow;
     sim_race_barrier(w);
     memcpy(s->done_at_barrier, s->done, sizeof s->done);
 }
 
-/** Checks an instruction as it will run: GPR indexing displaces registers, VSKIP leaves it out. Then wait states are
- *  not counted. */
+/** Checks an instruction as it will run: GPR indexing displaces registers, VSKIP leaves it out.
+ *  Then wait states are not counted. */
 static bool check(sim_wave *w, const sim_inst *inst) {
     if (!(w->mode & SIM_MODE_SPECIAL)) [[clang::likely]] {
-        if (inst->effects.hazard.states && (w->group->dispatch->check & SIM_CHECK_WAIT)) {
+        if (inst->effects.hazard.states && (w->group->dispatch->check & SIM_CHECK_WAIT))
             sim_check_hazards(w, inst);
-        }
         return sim_check_registers(w, inst);
     }
     sim_inst copy = *inst;
@@ -135,26 +127,21 @@ uint32_t sim_check_run(sim_wave *w, uint32_t slice) {
     uint32_t n = 0;
     while (n < slice && w->state == SIM_RUNNING) {
         const sim_inst *inst = sim_fetch(w, text, w->pc);
-        if (!inst || !check(w, inst)) {
+        if (!inst || !check(w, inst))
             break;
-        }
         n++;
         w->pc = inst->pc + inst->bytes;
         w->counters[inst->opcode->klass]++;
-        if (w->mode & SIM_MODE_SPECIAL) [[clang::unlikely]] {
+        if (w->mode & SIM_MODE_SPECIAL) [[clang::unlikely]]
             sim_exec_special(w, inst);
-        } else {
+        else
             inst->exec(w, inst);
-        }
-        if (inst->effects.signals) [[clang::unlikely]] {
+        if (inst->effects.signals) [[clang::unlikely]]
             signal_barrier(w);
-        }
-        if (inst->effects.is_barrier) [[clang::unlikely]] {
+        if (inst->effects.is_barrier) [[clang::unlikely]]
             w->shadow->epoch++;
-        }
-        if (group->doubt.is_set) [[clang::unlikely]] {
+        if (group->doubt.is_set) [[clang::unlikely]]
             sim_check_doubt(w, inst);
-        }
         if (group->has_later) [[clang::unlikely]] {
             group->has_later = false;
             sim_race_after(w, inst);

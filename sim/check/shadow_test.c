@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checker's own memory: bounded, however many workgroups a launch has and however much memory they touch.
+// The checker's own memory: bounded, however many workgroups a launch has and however much memory
+// they touch.
 #include "../exec/exec_testing.h"
 #include "check.h"
 
@@ -58,9 +59,8 @@ static uint32_t run(const uint8_t *code, size_t size, uint32_t groups) {
                       .block = {64, 1, 1},
                       .kernarg = kernarg->base,
                       .check = SIM_CHECK_ALL};
-    if (!sim_dispatch_run(&d)) {
+    if (!sim_dispatch_run(&d))
         fail_msg("%s", sim_faults_text(&d));
-    }
     uint32_t count;
     memcpy(&count, counter->host, 4);
     sim_faults_deinit(&d.faults);
@@ -80,11 +80,11 @@ static long peak_mib(void) {
 static void test_huge_launch(void **) {
     size_t size;
     uint8_t *code = assemble("gfx942", source, &size);
-    long before = peak_mib();
+    const long before = peak_mib();
     assert_int_equal(run(code, size, GROUPS), GROUPS * 64);
-    long full = peak_mib();
+    const long full = peak_mib();
     assert_int_equal(run(code, size, 2 * GROUPS), 2 * GROUPS * 64);
-    long twice = peak_mib();
+    const long twice = peak_mib();
     print_message("%ld MiB, then %ld MiB more\n", full - before, twice - full);
     if (is_measured) {
         assert_in_range(full - before, 100, 200);

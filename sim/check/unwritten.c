@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory: bytes that a kernel uses though nobody wrote them, neither host nor kernel, since they were allocated.
+// Memory: bytes that a kernel uses though nobody wrote them, neither host nor kernel, since they
+// were allocated.
 //
-// A load is no fault, as kernels load padding and leave it: what it brings is undefined like a register that was never
-// written (registers.c), and is followed through registers and LDS to where it is used. A dword is undefined if none of
-// its bytes was written. Loads into a half of a register count as written. An atomic uses what it finds at once.
+// A load is no fault, as kernels load padding and leave it: what it brings is undefined like a
+// register that was never written (registers.c), and is followed through registers and LDS to where
+// it is used. A dword is undefined if none of its bytes was written. Loads into a half of a
+// register count as written. An atomic uses what it finds at once.
 #include "check.h"
 
 #include <stdio.h>
@@ -30,21 +32,18 @@ static uint64_t num_written(const sim_wave *w, uint64_t address, uint32_t bytes)
 
 static void note_write(const sim_wave *w, uint64_t address, uint32_t bytes) {
     const sim_region *region = region_of(w, address);
-    if (region) {
+    if (region)
         sim_region_note_write(region, address - region->base, bytes);
-    }
 }
 
 /** The entry for a dword of a load: the one that it has, or a new one; null if there is no room. */
 static sim_unwritten *entry_for(struct sim_shadow *s, uint64_t pc, uint32_t dword) {
     sim_unwritten *u = s->unwritten, *end = u + s->num_unwritten;
-    while (u < end && (u->pc != pc || u->dword != dword)) {
+    while (u < end && (u->pc != pc || u->dword != dword))
         u++;
-    }
     if (u == end) {
-        if (s->num_unwritten == SIM_MAX_UNWRITTEN) {
+        if (s->num_unwritten == SIM_MAX_UNWRITTEN)
             return nullptr;
-        }
         s->num_unwritten++;
         *u = (sim_unwritten){.pc = pc, .dword = dword};
     }
@@ -56,13 +55,12 @@ static hole hole_of(sim_wave *w, const sim_inst *inst, const uint64_t *address, 
                     uint64_t lanes, uint32_t bytes) {
     struct sim_shadow *s = w->shadow;
     sim_unwritten *u = lanes ? entry_for(s, inst->pc, dword) : nullptr;
-    if (!u || u->is_told) {
+    if (!u || u->is_told)
         return (hole){};
-    }
     u->lanes = lanes;
     u->bytes = bytes;
     for (uint64_t left = lanes; left; left &= left - 1) {
-        int lane = __builtin_ctzll(left);
+        const int lane = __builtin_ctzll(left);
         u->address[lane] = address[lane] + 4 * dword;
     }
     return (hole){lanes,
@@ -70,7 +68,7 @@ static hole hole_of(sim_wave *w, const sim_inst *inst, const uint64_t *address, 
 }
 
 static sim_unwritten *entry_of(const sim_wave *w, unsigned origin) {
-    unsigned number = origin - SIM_NUM_REGS;
+    const unsigned number = origin - SIM_NUM_REGS;
     struct sim_shadow *s = w->group->waves[number / SIM_MAX_UNWRITTEN].shadow;
     return &s->unwritten[number % SIM_MAX_UNWRITTEN];
 }
@@ -79,28 +77,29 @@ static void find_holes(sim_wave *w, const sim_inst *inst, const uint64_t *addres
                        uint32_t bytes, sim_holes *out) {
     out->count = (bytes + 3) / 4;
     for (uint32_t k = 0; k < out->count; k++) {
-        uint32_t part = bytes - 4 * k < 4 ? bytes - 4 * k : 4;
+        const uint32_t part = bytes - 4 * k < 4 ? bytes - 4 * k : 4;
         uint64_t lanes = 0;
         for (uint64_t left = mask; left; left &= left - 1) {
-            int lane = __builtin_ctzll(left);
+            const int lane = __builtin_ctzll(left);
             lanes |= (uint64_t)!num_written(w, address[lane] + 4 * k, part) << lane;
         }
         out->dword[k] = hole_of(w, inst, address, k, lanes, part);
     }
 }
 
-/** One look instead of one for each lane, which is enough where all that the lanes span has been written. */
+/** One look instead of one for each lane, which is enough where all that the lanes span has been
+ *  written. */
 static bool is_all_written(const sim_wave *w, const uint64_t *address, uint64_t mask,
                            uint32_t bytes) {
     enum { NEAR = 8192 };
     uint64_t low = UINT64_MAX, high = 0;
     for (uint64_t left = mask; left; left &= left - 1) {
-        uint64_t at = address[__builtin_ctzll(left)];
+        const uint64_t at = address[__builtin_ctzll(left)];
         low = at < low ? at : low;
         high = at > high ? at : high;
     }
     const sim_region *region = region_of(w, low);
-    uint64_t span = high - low + bytes;
+    const uint64_t span = high - low + bytes;
     return region && region == region_of(w, high) &&
            (sim_region_is_written(region) ||
             (span <= NEAR && sim_region_num_written(region, low - region->base, span) == span));
@@ -112,56 +111,48 @@ static bool is_transposing(const sim_inst *inst) {
     return has(inst, "_load_tr") || has(inst, "_tr_b");
 }
 
-/** Which of an instruction's registers the first dword of its access number `part` goes to or comes from, whose operand
- *  is `op`; -1: it is not followed. */
+/** Which of an instruction's registers the first dword of its access number `part` goes to or comes
+ *  from, whose operand is `op`; -1: it is not followed. */
 static int first_register(const sim_wave *w, const sim_inst *inst, const sim_operand *op,
                           uint32_t bytes, unsigned part) {
-    bool is_vector = inst->opcode->klass == SIM_VMEM;
-    if (has(inst, "d16")) {
+    const bool is_vector = inst->opcode->klass == SIM_VMEM;
+    if (has(inst, "d16"))
         return -1;
-    }
     if (has(inst, "_block")) { // a dword for each bit of M0
         uint32_t left = w->m0;
-        for (unsigned i = 0; i < part; i++) {
+        for (unsigned i = 0; i < part; i++)
             left &= left - 1;
-        }
         return left ? __builtin_ctz(left) : -1;
     }
-    if (op->count * 4u == bytes || (op->count == 1 && bytes < 4)) {
+    if (op->count * 4u == bytes || (op->count == 1 && bytes < 4))
         return 0;
-    }
-    if (op->count * 4u == 2 * bytes && inst->opcode->klass == SIM_LDS_OP) { // two addresses
+    if (op->count * 4u == 2 * bytes && inst->opcode->klass == SIM_LDS_OP) // two addresses
         return (int)(part * bytes / 4);
-    }
-    bool by_dwords = bytes == 4 && !has(inst, "format"); // vectors: after a look at the whole
+    const bool by_dwords = bytes == 4 && !has(inst, "format"); // vectors: after a look at the whole
     return !by_dwords || (is_vector && !part) ? -1 : (int)part - (int)is_vector;
 }
 
 /** Lanes change places: undefined if every one is. */
 static void mix_lanes(const sim_wave *w, sim_holes *holes) {
     uint64_t each = w->exec;
-    for (unsigned k = 0; k < holes->count; k++) {
+    for (unsigned k = 0; k < holes->count; k++)
         each &= holes->dword[k].lanes;
-    }
-    for (unsigned k = 0; k < holes->count; k++) {
+    for (unsigned k = 0; k < holes->count; k++)
         holes->dword[k].lanes = each == w->exec ? each : 0;
-    }
 }
 
 /** What a load brings, to its registers. */
 static void put_registers(sim_wave *w, const sim_inst *inst, sim_holes *holes, uint32_t bytes,
                           unsigned part) {
     const sim_operand *op = &inst->dst[0];
-    int first = inst->num_dst ? first_register(w, inst, op, bytes, part) : -1;
-    if (is_transposing(inst)) {
+    const int first = inst->num_dst ? first_register(w, inst, op, bytes, part) : -1;
+    if (is_transposing(inst))
         mix_lanes(w, holes);
-    }
     for (unsigned k = 0; first >= 0 && k < holes->count; k++) {
         hole h = holes->dword[k];
         h.lanes = h.lanes && op->kind == SIM_OP_SGPR ? UINT64_MAX : h.lanes;
-        if (h.lanes) {
+        if (h.lanes)
             write_lanes(w->shadow, span_of(op).first + (unsigned)first + k, h.lanes, h);
-        }
     }
 }
 
@@ -169,7 +160,7 @@ static void put_registers(sim_wave *w, const sim_inst *inst, sim_holes *holes, u
 static void get_registers(const sim_wave *w, const sim_inst *inst, uint32_t bytes, unsigned part,
                           sim_holes *out) {
     const sim_operand *op = &inst->src[1 + part];
-    int first = 1 + part < inst->num_src ? first_register(w, inst, op, bytes, 0) : -1;
+    const int first = 1 + part < inst->num_src ? first_register(w, inst, op, bytes, 0) : -1;
     out->count = (bytes + 3) / 4;
     for (unsigned k = 0; k < out->count; k++) {
         hole h = first < 0 ? (hole){} : undefined_reg(w->shadow, span_of(op).first + k);
@@ -188,24 +179,23 @@ static void check_atomic(sim_wave *w, const sim_inst *inst, const uint64_t *addr
                          uint32_t bytes) {
     uint64_t lanes = 0;
     for (uint64_t left = overwrites(inst) ? 0 : mask; left; left &= left - 1) {
-        int lane = __builtin_ctzll(left);
+        const int lane = __builtin_ctzll(left);
         lanes |= (uint64_t)(num_written(w, address[lane], bytes) < bytes) << lane;
     }
     hole h = hole_of(w, inst, address, 0, lanes, bytes);
     if (h.lanes) {
-        int lane = inst->opcode->klass == SIM_SMEM ? -1 : sim_first_lane(h.lanes);
+        const int lane = inst->opcode->klass == SIM_SMEM ? -1 : sim_first_lane(h.lanes);
         sim_report_unwritten(w, inst, h, lane, "the atomic");
     }
 }
 
 void sim_unwritten_memory(sim_wave *w, const sim_inst *inst, const uint64_t *address, uint64_t mask,
                           uint32_t bytes) {
-    unsigned access = inst->effects.access, part = w->shadow->memory_parts++;
-    bool loads = access == SIM_ACCESS_LOAD || access == SIM_ACCESS_DMA;
+    const unsigned access = inst->effects.access, part = w->shadow->memory_parts++;
+    const bool loads = access == SIM_ACCESS_LOAD || access == SIM_ACCESS_DMA;
     w->group->shadow->dma.count = 0;
-    if (!mask || is_all_written(w, address, mask, bytes)) {
+    if (!mask || is_all_written(w, address, mask, bytes))
         return;
-    }
     if (loads) {
         sim_holes holes;
         find_holes(w, inst, address, mask, bytes, &holes);
@@ -213,12 +203,10 @@ void sim_unwritten_memory(sim_wave *w, const sim_inst *inst, const uint64_t *add
         w->group->shadow->dma = holes;
         return;
     }
-    if (access == SIM_ACCESS_ATOMIC) {
+    if (access == SIM_ACCESS_ATOMIC)
         check_atomic(w, inst, address, mask, bytes);
-    }
-    for (uint64_t left = mask; left; left &= left - 1) {
+    for (uint64_t left = mask; left; left &= left - 1)
         note_write(w, address[__builtin_ctzll(left)], bytes);
-    }
 }
 
 // ---- accesses to LDS
@@ -227,12 +215,12 @@ static void put_cells(sim_wave *w, const sim_holes *holes, uint8_t *const lane_a
                       uint64_t mask, uint32_t bytes) {
     struct sim_group_shadow *group = w->group->shadow;
     for (uint64_t left = mask; left; left &= left - 1) {
-        int lane = __builtin_ctzll(left);
-        uint32_t at = (uint32_t)(lane_address[lane] - w->group->lds);
+        const int lane = __builtin_ctzll(left);
+        const uint32_t at = (uint32_t)(lane_address[lane] - w->group->lds);
         for (uint32_t i = 0; i < bytes; i++) {
             sim_cell *c = &group->cells[(at + i) / 4];
             hole h = i / 4 < holes->count ? holes->dword[i / 4] : (hole){};
-            bool is_hole = h.lanes >> lane & 1;
+            const bool is_hole = h.lanes >> lane & 1;
             c->holes =
                 (uint8_t)((c->holes & ~(1u << (at + i) % 4)) | (unsigned)is_hole << (at + i) % 4);
             c->origin = is_hole ? (uint16_t)h.origin : c->origin;
@@ -250,19 +238,18 @@ static void get_cell(const sim_wave *w, int lane, uint32_t at, uint32_t bytes, h
         num_holes += c->holes >> i % 4 & 1;
         origin = c->origin;
     }
-    if (num_holes == bytes && !entry_of(w, origin)->is_told) {
+    if (num_holes == bytes && !entry_of(w, origin)->is_told)
         *out = (hole){out->lanes | UINT64_C(1) << lane, origin};
-    }
 }
 
 static void get_cells(const sim_wave *w, uint8_t *const lane_address[SIM_LANES], uint64_t mask,
                       uint32_t bytes, sim_holes *out) {
     *out = (sim_holes){.count = (bytes + 3) / 4};
     for (uint64_t left = mask; left; left &= left - 1) {
-        int lane = __builtin_ctzll(left);
-        uint32_t at = (uint32_t)(lane_address[lane] - w->group->lds);
+        const int lane = __builtin_ctzll(left);
+        const uint32_t at = (uint32_t)(lane_address[lane] - w->group->lds);
         for (uint32_t k = 0; k < out->count; k++) {
-            uint32_t part = bytes - 4 * k < 4 ? bytes - 4 * k : 4;
+            const uint32_t part = bytes - 4 * k < 4 ? bytes - 4 * k : 4;
             get_cell(w, lane, at + 4 * k, part, &out->dword[k]);
         }
     }
@@ -270,19 +257,17 @@ static void get_cells(const sim_wave *w, uint8_t *const lane_address[SIM_LANES],
 
 static bool is_any(const sim_holes *holes) {
     uint64_t lanes = 0;
-    for (unsigned k = 0; k < holes->count; k++) {
+    for (unsigned k = 0; k < holes->count; k++)
         lanes |= holes->dword[k].lanes;
-    }
     return lanes;
 }
 
 void sim_unwritten_lds(sim_wave *w, const sim_inst *inst, uint8_t *const lane_address[SIM_LANES],
                        uint64_t mask, uint32_t bytes) {
     struct sim_group_shadow *group = w->group->shadow;
-    unsigned access = inst->effects.access, part = w->shadow->lds_parts++;
-    if (!group->has_holes && !w->shadow->num_unwritten) {
+    const unsigned access = inst->effects.access, part = w->shadow->lds_parts++;
+    if (!group->has_holes && !w->shadow->num_unwritten)
         return;
-    }
     sim_holes holes = {};
     if (access == SIM_ACCESS_LOAD) {
         if (group->has_holes) {
@@ -291,14 +276,12 @@ void sim_unwritten_lds(sim_wave *w, const sim_inst *inst, uint8_t *const lane_ad
         }
         return;
     }
-    if (access == SIM_ACCESS_DMA) {
+    if (access == SIM_ACCESS_DMA)
         holes = group->dma;
-    } else if (access == SIM_ACCESS_STORE) {
+    else if (access == SIM_ACCESS_STORE)
         get_registers(w, inst, bytes, part, &holes);
-    }
-    if (group->has_holes || is_any(&holes)) {
+    if (group->has_holes || is_any(&holes))
         put_cells(w, &holes, lane_address, mask, bytes);
-    }
 }
 
 // ---- reports
@@ -306,11 +289,10 @@ void sim_unwritten_lds(sim_wave *w, const sim_inst *inst, uint8_t *const lane_ad
 bool sim_report_unwritten(sim_wave *w, const sim_inst *inst, hole h, int lane, const char *use) {
     const sim_dispatch *d = w->group->dispatch;
     sim_unwritten *u = entry_of(w, h.origin);
-    if (u->is_told) {
+    if (u->is_told)
         return true;
-    }
     u->is_told = true;
-    int from = sim_first_lane(u->lanes & h.lanes ? u->lanes & h.lanes : u->lanes);
+    const int from = sim_first_lane(u->lanes & h.lanes ? u->lanes & h.lanes : u->lanes);
     sim_fault_about about = {.space = SIM_SPACE_MEMORY,
                              .bytes = u->bytes,
                              .address = u->address[from],

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Waits: results used before the s_waitcnt that proves them there.
 //
-// Memory operations of a stream are numbered; a wait proves the oldest ones complete, and a register may be used once
-// the operation that writes it is among them. SMEM may complete in any order: only a wait for all proves it. Stores
-// read their data when they are issued on all chips here, so that the data's registers may be written at once.
+// Memory operations of a stream are numbered; a wait proves the oldest ones complete, and a
+// register may be used once the operation that writes it is among them. SMEM may complete in any
+// order: only a wait for all proves it. Stores read their data when they are issued on all chips
+// here, so that the data's registers may be written at once.
 //
-// A result comes as late as it may. The instruction has written it when it is used too early; then the register gets
-// back what it held before, which is kept since the operation was issued, and the result is put there by the wait that
-// proves it. So a kernel goes on with the stale value, as it may on the chip. Nothing is moved while nothing is wrong.
+// A result comes as late as it may. The instruction has written it when it is used too early; then
+// the register gets back what it held before, which is kept since the operation was issued, and the
+// result is put there by the wait that proves it. So a kernel goes on with the stale value, as it
+// may on the chip. Nothing is moved while nothing is wrong.
 #include "check.h"
 
 #include <stdio.h>
@@ -15,24 +17,23 @@
 
 const char *sim_reg_name(unsigned reg, char text[16]) {
     static const char *const named[] = {"vcc_lo", "vcc_hi"};
-    unsigned scalar = reg - SIM_REG_SCALAR;
-    if (reg < 256) {
+    const unsigned scalar = reg - SIM_REG_SCALAR;
+    if (reg < 256)
         snprintf(text, 16, "v%u", reg);
-    } else if (reg < SIM_REG_SCALAR) {
+    else if (reg < SIM_REG_SCALAR)
         snprintf(text, 16, "a%u", reg - 256);
-    } else if (scalar < 106) {
+    else if (scalar < 106)
         snprintf(text, 16, "s%u", scalar);
-    } else if (scalar < 108) {
+    else if (scalar < 108)
         return named[scalar - 106];
-    } else {
+    else
         return reg == SIM_REG_SCC ? "scc" : "a system register";
-    }
     return text;
 }
 
 /** The lanes that an instruction reads and writes of an operand. */
 uint64_t sim_lanes_of(const sim_wave *w, const sim_inst *inst, const sim_operand *op) {
-    bool all = op->kind == SIM_OP_SGPR || inst->effects.flow == SIM_FLOW_MATRIX;
+    const bool all = op->kind == SIM_OP_SGPR || inst->effects.flow == SIM_FLOW_MATRIX;
     return all ? UINT64_MAX : w->exec;
 }
 
@@ -47,7 +48,7 @@ static const char *counter_of(const sim_wave *w, unsigned stream) {
         {"vmcnt", "vmcnt", "lgkmcnt", "lgkmcnt"},
         {"vmcnt", "vscnt", "lgkmcnt", "lgkmcnt"},
         {"loadcnt", "storecnt", "dscnt", "kmcnt"}};
-    uint32_t major = w->group->dispatch->chip->gfx_major;
+    const uint32_t major = w->group->dispatch->chip->gfx_major;
     return names[major >= 12 ? 2 : major > 9][stream];
 }
 
@@ -62,7 +63,8 @@ static bool report_pending(sim_wave *w, const sim_inst *inst, unsigned reg, uint
     const struct sim_shadow *s = w->shadow;
     const sim_result *result = &s->results[reg];
     char name[16];
-    uint64_t left = result->stream == SIM_STREAM_SMEM ? 0 : s->issued[result->stream] - result->seq;
+    const uint64_t left =
+        result->stream == SIM_STREAM_SMEM ? 0 : s->issued[result->stream] - result->seq;
     sim_fault_about about = {.other_pc = sim_check_pc(w, result->pc)};
     char place[SIM_PLACE_BYTES];
     sim_place_text(w->group->dispatch, about.other_pc, place);
@@ -82,19 +84,19 @@ static bool is_ordered(const sim_inst *inst, const sim_result *result, bool is_w
 /** Exchanges lanes of a register with what is kept of it. */
 static void exchange(sim_wave *w, unsigned reg, uint64_t lanes) {
     struct sim_shadow *s = w->shadow;
-    bool is_scalar = reg >= SIM_REG_SCALAR;
+    const bool is_scalar = reg >= SIM_REG_SCALAR;
     uint32_t *now = is_scalar ? &w->s[reg - SIM_REG_SCALAR] : w->v[reg];
     uint32_t *kept = is_scalar ? &s->kept_scalars[reg - SIM_REG_SCALAR] : s->kept[reg];
     for (uint64_t left = is_scalar ? 1 : lanes; left; left &= left - 1) {
-        int lane = __builtin_ctzll(left);
-        uint32_t value = now[lane];
+        const int lane = __builtin_ctzll(left);
+        const uint32_t value = now[lane];
         now[lane] = kept[lane];
         kept[lane] = value;
     }
 }
 
 static void set_late(struct sim_shadow *s, unsigned reg, bool on) {
-    bool was = s->late[reg / 64] >> reg % 64 & 1;
+    const bool was = s->late[reg / 64] >> reg % 64 & 1;
     set_bit(s->late, reg, on);
     s->num_late += (uint32_t)on - (uint32_t)was;
 }
@@ -103,15 +105,14 @@ static bool check_pending(sim_wave *w, const sim_inst *inst, const sim_operand *
     struct sim_shadow *s = w->shadow;
     span span = span_of(op);
     for (uint64_t left = bits_of(s->pending, span); left; left &= left - 1) {
-        unsigned reg = span.first + (unsigned)__builtin_ctzll(left);
+        const unsigned reg = span.first + (unsigned)__builtin_ctzll(left);
         const sim_result *result = &s->results[reg];
-        uint64_t lanes = sim_lanes_of(w, inst, op) & result->lanes;
+        const uint64_t lanes = sim_lanes_of(w, inst, op) & result->lanes;
         if (result->seq <= s->done[result->stream]) {
             set_bit(s->pending, reg, false);
         } else if (lanes && !is_ordered(inst, result, is_write)) {
-            if (!report_pending(w, inst, reg, lanes, is_write)) {
+            if (!report_pending(w, inst, reg, lanes, is_write))
                 return false;
-            }
             set_bit(s->pending, reg, false);
             exchange(w, reg, result->lanes);
             set_late(s, reg, true);
@@ -121,16 +122,12 @@ static bool check_pending(sim_wave *w, const sim_inst *inst, const sim_operand *
 }
 
 bool sim_check_waits(sim_wave *w, const sim_inst *inst) {
-    for (unsigned i = 0; i < inst->num_src; i++) {
-        if (!check_pending(w, inst, &inst->src[i], false)) {
+    for (unsigned i = 0; i < inst->num_src; i++)
+        if (!check_pending(w, inst, &inst->src[i], false))
             return false;
-        }
-    }
-    for (unsigned i = 0; i < inst->num_dst; i++) {
-        if (!check_pending(w, inst, &inst->dst[i], true)) {
+    for (unsigned i = 0; i < inst->num_dst; i++)
+        if (!check_pending(w, inst, &inst->dst[i], true))
             return false;
-        }
-    }
     return true;
 }
 
@@ -139,7 +136,7 @@ static void deliver(sim_wave *w) {
     struct sim_shadow *s = w->shadow;
     for (unsigned reg = 0; reg < SIM_NUM_REGS; reg++) {
         const sim_result *result = &s->results[reg];
-        bool is_late = s->late[reg / 64] >> reg % 64 & 1;
+        const bool is_late = s->late[reg / 64] >> reg % 64 & 1;
         if (is_late && result->seq <= s->done[result->stream]) {
             exchange(w, reg, result->lanes);
             set_late(s, reg, false);
@@ -152,42 +149,38 @@ void sim_check_arrivals(sim_wave *w, const sim_effects *wait) {
     s->has_stored &=
         wait->left[SIM_STREAM_LOAD] == SIM_LEFT_ANY && wait->left[SIM_STREAM_STORE] == SIM_LEFT_ANY;
     for (unsigned k = 0; k < SIM_NUM_STREAMS; k++) {
-        uint64_t left = wait->left[k];
-        if (left == SIM_LEFT_ANY || left >= s->issued[k] || (k == SIM_STREAM_SMEM && left)) {
+        const uint64_t left = wait->left[k];
+        if (left == SIM_LEFT_ANY || left >= s->issued[k] || (k == SIM_STREAM_SMEM && left))
             continue;
-        }
-        uint64_t done = s->issued[k] - left;
+        const uint64_t done = s->issued[k] - left;
         s->done[k] = done > s->done[k] ? done : s->done[k];
     }
-    if (s->num_late) [[clang::unlikely]] {
+    if (s->num_late) [[clang::unlikely]]
         deliver(w);
-    }
-    if (w->group->shadow->num_late) [[clang::unlikely]] {
+    if (w->group->shadow->num_late) [[clang::unlikely]]
         sim_check_arrivals_in_lds(w);
-    }
 }
 
 bool sim_reaches(const sim_wave *w, const sim_inst *inst, uint64_t aperture) {
     const uint32_t *high = w->v[inst->src[0].reg + 1u];
-    for (uint64_t left = w->exec; left; left &= left - 1) {
-        if (high[__builtin_ctzll(left)] == aperture >> 32) {
+    for (uint64_t left = w->exec; left; left &= left - 1)
+        if (high[__builtin_ctzll(left)] == aperture >> 32)
             return true;
-        }
-    }
     return false;
 }
 
-/** The register that a memory operation returns to. Buffer and scalar atomics return to their data. */
+/** The register that a memory operation returns to. Buffer and scalar atomics return to their
+ *  data. */
 static const sim_operand *result_of(const sim_inst *inst) {
-    if (inst->num_dst) {
+    if (inst->num_dst)
         return &inst->dst[0];
-    }
-    bool returns = inst->effects.access == SIM_ACCESS_ATOMIC && (inst->flags & SIM_GLC);
+    const bool returns = inst->effects.access == SIM_ACCESS_ATOMIC && (inst->flags & SIM_GLC);
     return returns && (is_buffer(inst) || inst->opcode->klass == SIM_SMEM) ? &inst->src[0]
                                                                            : nullptr;
 }
 
-/** Keeps what a result will overwrite; of lanes that wait for another one already, what was there before that. */
+/** Keeps what a result will overwrite; of lanes that wait for another one already, what was there
+ *  before that. */
 static void keep(sim_wave *w, unsigned reg, uint64_t waiting) {
     struct sim_shadow *s = w->shadow;
     if (reg >= SIM_REG_SCALAR) {
@@ -197,7 +190,7 @@ static void keep(sim_wave *w, unsigned reg, uint64_t waiting) {
         memcpy(s->kept[reg], w->v[reg], sizeof s->kept[reg]);
     } else {
         for (uint64_t left = ~waiting; left; left &= left - 1) {
-            int lane = __builtin_ctzll(left);
+            const int lane = __builtin_ctzll(left);
             s->kept[reg][lane] = w->v[reg][lane];
         }
     }
@@ -206,8 +199,9 @@ static void keep(sim_wave *w, unsigned reg, uint64_t waiting) {
 static void expect(sim_wave *w, unsigned reg, sim_result result) {
     struct sim_shadow *s = w->shadow;
     const sim_result *before = &s->results[reg];
-    bool is_pending = s->pending[reg / 64] >> reg % 64 & 1;
-    uint64_t waiting = is_pending && before->seq > s->done[before->stream] ? before->lanes : 0;
+    const bool is_pending = s->pending[reg / 64] >> reg % 64 & 1;
+    const uint64_t waiting =
+        is_pending && before->seq > s->done[before->stream] ? before->lanes : 0;
     keep(w, reg, waiting);
     result.lanes |= is_pending && before->stream == result.stream ? before->lanes : 0;
     s->results[reg] = result;
@@ -217,16 +211,14 @@ static void expect(sim_wave *w, unsigned reg, sim_result result) {
 
 void sim_check_issue(sim_wave *w, const sim_inst *inst) {
     unsigned stream = inst->effects.stream;
-    if (is_flat(inst) && sim_reaches(w, inst, w->shared_base)) {
+    if (is_flat(inst) && sim_reaches(w, inst, w->shared_base))
         stream = SIM_STREAM_LDS;
-    }
     sim_result result = {.seq = ++w->shadow->issued[stream],
                          .pc = sim_check_offset(w, inst->pc),
                          .stream = (uint8_t)stream};
     const sim_operand *op = result_of(inst);
     result.lanes = op ? sim_lanes_of(w, inst, op) : 0;
     span span = result.lanes ? span_of(op) : (struct span){};
-    for (unsigned reg = span.first; reg < span.first + span.count; reg++) {
+    for (unsigned reg = span.first; reg < span.first + span.count; reg++)
         expect(w, reg, result);
-    }
 }

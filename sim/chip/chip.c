@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The chips: what a device reports about itself, and which code objects it takes.
 //
-// Sources: vendor data sheets for units, clocks and memory; LLVM's AMDGPUUsage for the machine numbers of e_flags.
-// Registers and granules: LLVM's AMDGPUBaseInfo (IsaInfo). Cache lines: CDNA3 white paper; 64 bytes on MI200 (ROCm Compute
-// Profiler, vector L1). LDS banks: look/banks.c. The generic targets stand for the smallest card of their family.
+// Sources: vendor data sheets for units, clocks and memory; LLVM's AMDGPUUsage for the machine
+// numbers of e_flags. Registers and granules: LLVM's AMDGPUBaseInfo (IsaInfo). Cache lines: CDNA3
+// white paper; 64 bytes on MI200 (ROCm Compute Profiler, vector L1). LDS banks: look/banks.c. The
+// generic targets stand for the smallest card of their family.
 #include "../sim.h"
 
 #include <string.h>
@@ -65,28 +66,22 @@ static const sim_chip chips[] = {
 static_assert(sizeof chips / sizeof *chips == SIM_NUM_ARCHS);
 
 const sim_chip *sim_chip_by_name(const char *name) {
-    for (size_t i = 0; i < SIM_NUM_ARCHS; i++) {
-        if (strcmp(chips[i].name, name) == 0) {
+    for (size_t i = 0; i < SIM_NUM_ARCHS; i++)
+        if (strcmp(chips[i].name, name) == 0)
             return &chips[i];
-        }
-    }
     return nullptr;
 }
 
 const sim_chip *sim_chip_by_arch(sim_arch arch) {
-    for (size_t i = 0; i < SIM_NUM_ARCHS; i++) {
-        if (chips[i].arch == arch) {
+    for (size_t i = 0; i < SIM_NUM_ARCHS; i++)
+        if (chips[i].arch == arch)
             return &chips[i];
-        }
-    }
     return nullptr;
 }
 
 const char *sim_chip_mach_name(uint32_t elf_mach) {
-    for (size_t i = 0; i < SIM_NUM_ARCHS; i++) {
-        if (chips[i].elf_mach == elf_mach) {
+    for (size_t i = 0; i < SIM_NUM_ARCHS; i++)
+        if (chips[i].elf_mach == elf_mach)
             return chips[i].name;
-        }
-    }
     return nullptr;
 }

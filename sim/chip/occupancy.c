@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // How many workgroups of a kernel fit on a compute unit: registers, LDS, waves.
 //
-// gfx90a and later: the vector registers of a lane are ArchVGPRs and AccVGPRs together. RDNA: scalar registers never
-// limit; a wave of 64 takes two of a lane's registers, and half of the granule. Source: LLVM's AMDGPUBaseInfo (IsaInfo).
+// gfx90a and later: the vector registers of a lane are ArchVGPRs and AccVGPRs together. RDNA:
+// scalar registers never limit; a wave of 64 takes two of a lane's registers, and half of the
+// granule. Source: LLVM's AMDGPUBaseInfo (IsaInfo).
 #include "../sim.h"
 
 static uint32_t min(uint32_t a, uint32_t b) {
@@ -25,13 +26,13 @@ static uint32_t groups_of(const sim_chip *chip, uint32_t per_simd, uint32_t wave
 
 sim_occupancy sim_find_occupancy(const sim_chip *chip, const sim_kernel *kernel, uint32_t threads,
                                  uint32_t lds_bytes) {
-    bool is_half = chip->gfx_major > 9 && !kernel->wave32;
-    uint32_t lanes = chip->gfx_major > 9 && kernel->wave32 ? 32 : 64, parts = is_half ? 2 : 1;
-    uint32_t waves = (threads + lanes - 1) / lanes;
-    uint32_t lds = round_up(lds_bytes, chip->lds_granule);
+    const bool is_half = chip->gfx_major > 9 && !kernel->wave32;
+    const uint32_t lanes = chip->gfx_major > 9 && kernel->wave32 ? 32 : 64, parts = is_half ? 2 : 1;
+    const uint32_t waves = (threads + lanes - 1) / lanes;
+    const uint32_t lds = round_up(lds_bytes, chip->lds_granule);
     uint32_t by_vgprs =
         waves_of(chip->vgprs / parts, kernel->num_vgprs, chip->vgpr_granule / parts);
-    uint32_t by_sgprs = waves_of(chip->sgprs, kernel->num_sgprs, chip->sgpr_granule);
+    const uint32_t by_sgprs = waves_of(chip->sgprs, kernel->num_sgprs, chip->sgpr_granule);
     sim_occupancy out = {
         .groups = UINT32_MAX,
         .by = {[SIM_LIMIT_WAVES] = groups_of(chip, chip->max_waves_per_simd, waves),

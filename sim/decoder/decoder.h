@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The disassembler, which runs in a process of its own: what the library's end and the program's end share.
+// The disassembler, which runs in a process of its own: what the library's end and the program's
+// end share.
 //
-// LLVM's disassembler crashes on some words that are no instructions, and what it does before it crashes is
-// undefined. A code object can hold any words, so the process that loads it must not run them through LLVM.
-// quern-decoder does that. It has the socket as its standard input and one page of memory, shared with the
-// library, as its standard output; a byte in either direction says "your turn". What it has disassembled stays
-// readable if it then crashes.
+// LLVM's disassembler crashes on some words that are no instructions, and what it does before it
+// crashes is undefined. A code object can hold any words, so the process that loads it must not run
+// them through LLVM. quern-decoder does that. It has the socket as its standard input and one page
+// of memory, shared with the library, as its standard output; a byte in either direction says "your
+// turn". What it has disassembled stays readable if it then crashes.
 #ifndef SIM_DECODER_H
 #define SIM_DECODER_H
 

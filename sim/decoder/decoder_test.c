@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The disassembler's process: it is started when needed and again when it was killed, serves threads and forked
-// children, is nobody's child, and a library without it says so.
+// The disassembler's process: it is started when needed and again when it was killed, serves
+// threads and forked children, is nobody's child, and a library without it says so.
 #include "../exec/exec_testing.h"
 
 #include <dirent.h>
@@ -31,11 +31,9 @@ static ino_t shared_inode(void) {
     unsigned long inode = 0;
     FILE *maps = fopen("/proc/self/maps", "r");
     assert_non_null(maps);
-    while (fgets(line, sizeof line, maps)) {
-        if (strstr(line, "/memfd:quern-decoder")) {
+    while (fgets(line, sizeof line, maps))
+        if (strstr(line, "/memfd:quern-decoder"))
             assert_int_equal(sscanf(line, "%*s %*s %*s %*s %lu", &inode), 1);
-        }
-    }
     fclose(maps);
     return inode;
 }
@@ -50,9 +48,8 @@ static pid_t find_decoder(void) {
         char path[300];
         struct stat status;
         snprintf(path, sizeof path, "/proc/%s/fd/1", entry->d_name);
-        if (atoi(entry->d_name) > 0 && stat(path, &status) == 0 && status.st_ino == inode) {
+        if (atoi(entry->d_name) > 0 && stat(path, &status) == 0 && status.st_ino == inode)
             found = (pid_t)atoi(entry->d_name);
-        }
     }
     closedir(dir);
     return found;
@@ -62,16 +59,15 @@ static int count_files(void) {
     int count = 0;
     DIR *dir = opendir("/proc/self/fd");
     assert_non_null(dir);
-    while (readdir(dir)) {
+    while (readdir(dir))
         count++;
-    }
     closedir(dir);
     return count;
 }
 
 static void test_killed(void **) {
     assert_true(works());
-    int files = count_files();
+    const int files = count_files();
     for (int i = 0; i < 3; i++) {
         pid_t decoder = find_decoder();
         assert_true(decoder > 0 && kill(decoder, SIGKILL) == 0);
@@ -98,9 +94,8 @@ static void test_is_nobodys_child(void **) {
 static bool in_child(bool (*body)(void)) {
     pid_t child = fork();
     assert_true(child >= 0);
-    if (child == 0) {
+    if (child == 0)
         _exit(body() ? 0 : 1);
-    }
     int status;
     return waitpid(child, &status, 0) == child && status == 0;
 }
@@ -126,18 +121,16 @@ static void test_fork(void **) {
 static void *work_for_long(void *result) {
     bool *ok = result;
     *ok = true;
-    for (int i = 0; i < 200; i++) {
+    for (int i = 0; i < 200; i++)
         *ok &= works();
-    }
     return nullptr;
 }
 
 static void test_threads(void **) {
     pthread_t threads[8];
     bool ok[8];
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 8; i++)
         assert_int_equal(pthread_create(&threads[i], nullptr, work_for_long, &ok[i]), 0);
-    }
     for (int i = 0; i < 8; i++) {
         pthread_join(threads[i], nullptr);
         assert_true(ok[i]);
@@ -159,9 +152,8 @@ static void test_missing(void **) {
     FILE *self = fopen("/proc/self/exe", "rb"), *copy = fopen(path, "wb");
     assert_true(self && copy);
     char buffer[65536];
-    while ((size = fread(buffer, 1, sizeof buffer, self)) > 0) {
+    while ((size = fread(buffer, 1, sizeof buffer, self)) > 0)
         assert_int_equal(fwrite(buffer, 1, size, copy), size);
-    }
     fclose(self);
     assert_true(fclose(copy) == 0 && chmod(path, 0700) == 0);
     pid_t child;
@@ -175,9 +167,8 @@ static void test_missing(void **) {
 }
 
 int main(int argc, char **argv) {
-    if (argc > 1 && !strcmp(argv[1], "alone")) {
+    if (argc > 1 && !strcmp(argv[1], "alone"))
         return run_alone();
-    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_is_nobodys_child), cmocka_unit_test(test_fork),
         cmocka_unit_test(test_threads), cmocka_unit_test(test_missing),

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// quern-decoder: disassembles AMD GPU code for the one process that started it (decoder.h), and ends with it.
+// quern-decoder: disassembles AMD GPU code for the one process that started it (decoder.h), and
+// ends with it.
 //
-// It leaves that process's children at once, so that a program which waits for its own children never meets it, and
-// its session, so that no signal from a terminal reaches it.
+// It leaves that process's children at once, so that a program which waits for its own children
+// never meets it, and its session, so that no signal from a terminal reaches it.
 #include "decoder.h"
 
 #include <fcntl.h>
@@ -30,15 +31,14 @@ static LLVMDisasmContextRef context_of(const sim_chip *chip, bool wave64) {
     return *context;
 }
 
-/** Behind such an instruction other functions or data may lie, which are left until they are reached. */
+/** Behind such an instruction other functions or data may lie, which are left until they are
+ *  reached. */
 static bool ends_flow(const char *text) {
     static const char *const names[] = {"s_endpgm", "s_setpc_b64", "s_branch", "s_trap"};
     text += strspn(text, " \t");
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (!strncmp(text, names[i], strlen(names[i]))) {
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strncmp(text, names[i], strlen(names[i])))
             return true;
-        }
-    }
     return false;
 }
 
@@ -54,11 +54,10 @@ static bool disassemble(const sim_decoder_page *page, const sim_chip *chip, uint
         return line->bytes && line->bytes <= left;
     }
     LLVMDisasmContextRef context = context_of(chip, page->wave64);
-    if (!context || sim_is_refused(chip, word)) {
+    if (!context || sim_is_refused(chip, word))
         return false;
-    }
-    size_t bytes = LLVMDisasmInstruction(context, code, sizeof code, page->pc + at, line->text,
-                                         sizeof line->text);
+    const size_t bytes = LLVMDisasmInstruction(context, code, sizeof code, page->pc + at,
+                                               line->text, sizeof line->text);
     line->bytes = (uint32_t)bytes;
     return bytes && bytes <= SIM_MAX_INST_BYTES && bytes <= left;
 }
@@ -68,14 +67,12 @@ static void answer(sim_decoder_page *page) {
     uint32_t at = 0;
     for (uint32_t i = 0; i < page->wanted && at + 4 <= page->size; i++) {
         sim_line *line = &page->lines[i];
-        if (!disassemble(page, chip, at, line)) {
+        if (!disassemble(page, chip, at, line))
             break;
-        }
         at += line->bytes;
         atomic_store(&page->count, i + 1);
-        if (ends_flow(line->text)) {
+        if (ends_flow(line->text))
             break;
-        }
     }
 }
 
@@ -85,9 +82,8 @@ static void serve(sim_decoder_page *page) {
         alarm(PATIENCE_SECONDS); // its signal ends the process
         answer(page);
         alarm(0);
-        if (send(SOCKET, &turn, 1, MSG_NOSIGNAL) != 1) {
+        if (send(SOCKET, &turn, 1, MSG_NOSIGNAL) != 1)
             break;
-        }
     }
 }
 
@@ -98,12 +94,10 @@ int main(void) {
         fputs("quern-decoder: the simulated GPU's disassembler; libquernsim starts it\n", stderr);
         return 2;
     }
-    if (fork() != 0) {
+    if (fork() != 0)
         _exit(0);
-    }
-    if (chdir("/") != 0 || setrlimit(RLIMIT_CORE, &(struct rlimit){}) != 0) {
+    if (chdir("/") != 0 || setrlimit(RLIMIT_CORE, &(struct rlimit){}) != 0)
         _exit(1);
-    }
     LLVMInitializeAMDGPUTargetInfo();
     LLVMInitializeAMDGPUTargetMC();
     LLVMInitializeAMDGPUDisassembler();

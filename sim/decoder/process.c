@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library's end of the disassembler: starts quern-decoder when first needed, asks it, and starts another one when it
-// has died. A word that two of them die of is no instruction.
+// The library's end of the disassembler: starts quern-decoder when first needed, asks it, and
+// starts another one when it has died. A word that two of them die of is no instruction.
 #include "decoder.h"
 
 #include <dlfcn.h>
@@ -33,10 +33,10 @@ static bool own_folder(char folder[PATH_MAX]) {
     Dl_info info;
     bool known =
         dladdr((void *)&decoder, &info) && info.dli_fname && realpath(info.dli_fname, folder);
-    // A program that has the simulator linked in may have been found through PATH: then that is just its name.
-    if (!known && !realpath("/proc/self/exe", folder)) {
+    // A program that has the simulator linked in may have been found through PATH: then that is
+    // just its name.
+    if (!known && !realpath("/proc/self/exe", folder))
         return false;
-    }
     *strrchr(folder, '/') = '\0';
     return true;
 }
@@ -46,10 +46,9 @@ static bool find_program(char path[PATH_MAX], char error[SIM_ERROR_BYTES]) {
     static const char *const places[] = {"quern-decoder", "quern/sim/quern-decoder"};
     char folder[PATH_MAX] = "";
     for (size_t i = 0; own_folder(folder) && i < sizeof places / sizeof *places; i++) {
-        int n = snprintf(path, PATH_MAX, "%s/%s", folder, places[i]);
-        if (n > 0 && n < PATH_MAX && access(path, X_OK) == 0) {
+        const int n = snprintf(path, PATH_MAX, "%s/%s", folder, places[i]);
+        if (n > 0 && n < PATH_MAX && access(path, X_OK) == 0)
             return true;
-        }
     }
     snprintf(error, SIM_ERROR_BYTES, "the disassembler is missing: no %s or %s in %.150s",
              places[0], places[1], folder);
@@ -58,8 +57,8 @@ static bool find_program(char path[PATH_MAX], char error[SIM_ERROR_BYTES]) {
 
 // ---- start and end
 
-/** Starts the program with the socket and the memory as its standard input and output; it forks, so that what
- *  posix_spawn starts ends at once. 0 or an error number. */
+/** Starts the program with the socket and the memory as its standard input and output; it forks, so
+ *  that what posix_spawn starts ends at once. 0 or an error number. */
 static int spawn(const char *path, int socket, int memory) {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
@@ -88,19 +87,18 @@ static int spawn(const char *path, int socket, int memory) {
     return status;
 }
 
-/** The same file under a number that is not one of the three standard ones, which a program may have closed. */
+/** The same file under a number that is not one of the three standard ones, which a program may
+ *  have closed. */
 static int beyond_standard(int fd) {
-    int moved = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
-    if (fd >= 0) {
+    const int moved = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    if (fd >= 0)
         close(fd);
-    }
     return moved;
 }
 
 static void close_file(int fd) {
-    if (fd >= 0) {
+    if (fd >= 0)
         close(fd);
-    }
 }
 
 static sim_decoder_page *map_page(int memory) {
@@ -116,13 +114,13 @@ static sim_decoder_page *map_page(int memory) {
 static bool start(char error[SIM_ERROR_BYTES]) {
     char path[PATH_MAX];
     int ends[2] = {-1, -1};
-    if (!find_program(path, error)) {
+    if (!find_program(path, error))
         return false;
-    }
-    int memory = beyond_standard(memfd_create("quern-decoder", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    const int memory =
+        beyond_standard(memfd_create("quern-decoder", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     sim_decoder_page *page = map_page(memory);
     int status = page && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0 ? 0 : errno;
-    int theirs = beyond_standard(ends[1]);
+    const int theirs = beyond_standard(ends[1]);
     status = status ? status : theirs < 0 ? errno : spawn(path, theirs, memory);
     close_file(theirs);
     close_file(memory);
@@ -130,9 +128,8 @@ static bool start(char error[SIM_ERROR_BYTES]) {
         snprintf(error, SIM_ERROR_BYTES, "%scannot start %.150s: %s",
                  status == ENOMEM ? SIM_OUT_OF_MEMORY ": " : "", path, strerror(status));
         close_file(ends[0]);
-        if (page) {
+        if (page)
             munmap(page, sizeof *page);
-        }
         return false;
     }
     decoder.page = page;
@@ -170,13 +167,13 @@ void sim_decode_fork_done(void) {
 static bool take_turns(void) {
     char turn = 0;
     ssize_t n = send(decoder.socket, &turn, 1, MSG_NOSIGNAL);
-    while (n == 1 && (n = recv(decoder.socket, &turn, 1, 0)) < 0 && errno == EINTR) {
+    while (n == 1 && (n = recv(decoder.socket, &turn, 1, 0)) < 0 && errno == EINTR)
         n = 1;
-    }
     return n == 1;
 }
 
-/** Copies the lines that there are; what another process wrote is believed only as far as it makes sense. */
+/** Copies the lines that there are; what another process wrote is believed only as far as it makes
+ *  sense. */
 static unsigned take_lines(unsigned wanted, uint64_t size, sim_line *lines) {
     unsigned count = atomic_load(&decoder.page->count), n = 0;
     uint64_t at = 0;
@@ -187,7 +184,7 @@ static unsigned take_lines(unsigned wanted, uint64_t size, sim_line *lines) {
             line->bytes > size - at) {
             break;
         }
-        size_t length = strnlen(decoder.page->lines[n].text, sizeof line->text - 1);
+        const size_t length = strnlen(decoder.page->lines[n].text, sizeof line->text - 1);
         memcpy(line->text, decoder.page->lines[n].text, length);
         line->text[length] = '\0';
         at += line->bytes;
@@ -199,7 +196,7 @@ static unsigned take_lines(unsigned wanted, uint64_t size, sim_line *lines) {
 static void write_request(const sim_chip *chip, bool wave64, const uint8_t *code, uint64_t size,
                           uint64_t pc, unsigned wanted) {
     sim_decoder_page *page = decoder.page;
-    uint64_t most = (uint64_t)wanted * SIM_MAX_INST_BYTES;
+    const uint64_t most = (uint64_t)wanted * SIM_MAX_INST_BYTES;
     page->arch = chip->arch;
     page->wave64 = wave64;
     page->wanted = wanted;
@@ -213,8 +210,8 @@ static void write_request(const sim_chip *chip, bool wave64, const uint8_t *code
 static int ask(const sim_chip *chip, bool wave64, const uint8_t *code, uint64_t size, uint64_t pc,
                unsigned wanted, sim_line *lines) {
     write_request(chip, wave64, code, size, pc, wanted);
-    bool lives = take_turns();
-    unsigned count = take_lines(wanted, size, lines);
+    const bool lives = take_turns();
+    const unsigned count = take_lines(wanted, size, lines);
     if (!lives) {
         decoder.careful = true;
         stop();
@@ -229,12 +226,10 @@ unsigned sim_disassemble(const sim_chip *chip, bool wave64, const uint8_t *code,
     snprintf(error, SIM_ERROR_BYTES, "no %s instruction", chip->name);
     pthread_mutex_lock(&decoder.lock);
     for (int tries = 0; count < 0 && tries < 2; tries++) {
-        if (decoder.page && decoder.owner != getpid()) {
+        if (decoder.page && decoder.owner != getpid())
             stop(); // the parent's
-        }
-        if (!decoder.page && !start(error)) {
+        if (!decoder.page && !start(error))
             break;
-        }
         count = ask(chip, wave64, code, size, pc, decoder.careful ? 1 : wanted, lines);
     }
     pthread_mutex_unlock(&decoder.lock);

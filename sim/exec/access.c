@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Addresses of vector memory instructions: global, flat, scratch and buffer forms, with their range checks.
+// Addresses of vector memory instructions: global, flat, scratch and buffer forms, with their range
+// checks.
 #include "access.h"
 
 static char first_letter(const sim_inst *inst) {
@@ -17,20 +18,18 @@ static bool resolve_range(sim_wave *w, const uint64_t *address, uint32_t bytes, 
                           sim_access *out) {
     uint64_t low = UINT64_MAX, high = 0;
     for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        uint64_t at = out->mask >> lane & 1 ? address[lane] : address[__builtin_ctzll(out->mask)];
+        const uint64_t at =
+            out->mask >> lane & 1 ? address[lane] : address[__builtin_ctzll(out->mask)];
         low = at < low ? at : low;
         high = at > high ? at : high;
     }
-    if (high - low > UINT32_MAX) {
+    if (high - low > UINT32_MAX)
         return false;
-    }
     uint8_t *host = sim_wave_host(w, low, high - low + bytes);
-    if (!host || (is_store && sim_hits_code(w, low, high - low + bytes))) {
+    if (!host || (is_store && sim_hits_code(w, low, high - low + bytes)))
         return false;
-    }
-    for (unsigned lane = 0; lane < SIM_LANES; lane++) { // inactive ones may point anywhere
+    for (unsigned lane = 0; lane < SIM_LANES; lane++) // inactive ones may point anywhere
         out->host[lane] = (uint8_t *)((uintptr_t)host + (address[lane] - low));
-    }
     return true;
 }
 
@@ -38,35 +37,31 @@ static bool resolve_lane(sim_wave *w, const sim_inst *inst, int lane, uint64_t a
                          uint32_t bytes, bool is_store, sim_access *out) {
     bool goes_on;
     out->host[lane] = sim_reach(w, inst, lane, address, bytes, is_store, &goes_on);
-    if (!out->host[lane]) {
+    if (!out->host[lane])
         out->mask &= ~(UINT64_C(1) << lane);
-    }
     return goes_on;
 }
 
 static bool resolve_lanes(sim_wave *w, const sim_inst *inst, const uint64_t *address,
                           uint32_t bytes, bool is_store, sim_access *out) {
     for (uint64_t left = out->mask; left; left &= left - 1) {
-        int lane = __builtin_ctzll(left);
-        if (!resolve_lane(w, inst, lane, address[lane], bytes, is_store, out)) {
+        const int lane = __builtin_ctzll(left);
+        if (!resolve_lane(w, inst, lane, address[lane], bytes, is_store, out))
             return false;
-        }
     }
     return true;
 }
 
 static bool resolve_global(sim_wave *w, const sim_inst *inst, const uint64_t *address,
                            uint32_t bytes, bool is_store, sim_access *out) {
-    if (w->look) [[clang::unlikely]] {
+    if (w->look) [[clang::unlikely]]
         sim_look_memory(w, address, out->mask, bytes);
-    }
     if (out->mask && !resolve_range(w, address, bytes, is_store, out) &&
         !resolve_lanes(w, inst, address, bytes, is_store, out)) {
         return false;
     }
-    if (w->shadow) [[clang::unlikely]] {
+    if (w->shadow) [[clang::unlikely]]
         sim_check_memory(w, inst, address, out->host, out->mask, bytes);
-    }
     return true;
 }
 
@@ -74,7 +69,7 @@ static bool resolve_global(sim_wave *w, const sim_inst *inst, const uint64_t *ad
 
 static bool resolve_scratch_lane(sim_wave *w, const sim_inst *inst, int lane, uint64_t offset,
                                  uint32_t bytes, bool is_store, sim_access *out) {
-    uint32_t size = w->scratch_bytes;
+    const uint32_t size = w->scratch_bytes;
     if (offset + bytes > size) {
         sim_fault_about about = {SIM_SPACE_SCRATCH, is_store, bytes, offset, 0};
         out->mask &= ~(UINT64_C(1) << lane);
@@ -83,20 +78,19 @@ static bool resolve_scratch_lane(sim_wave *w, const sim_inst *inst, int lane, ui
                                 is_store ? "store" : "load", bytes, (unsigned long long)offset,
                                 size);
     }
-    if (w->look) [[clang::unlikely]] {
+    if (w->look) [[clang::unlikely]]
         sim_look_scratch_lane(w, lane, offset, bytes);
-    }
     out->host[lane] = w->scratch + (uint64_t)lane * size + offset;
     return true;
 }
 
-/** gfx90a has no hardware base of scratch: FLAT_SCRATCH must say it, or lanes reach each other's memory. */
+/** gfx90a has no hardware base of scratch: FLAT_SCRATCH must say it, or lanes reach each other's
+ *  memory. */
 static bool is_scratch_ready(sim_wave *w, const sim_inst *inst) {
-    uint64_t want = SIM_SCRATCH_BASE + sim_scratch_offset(w);
-    uint64_t flat_scratch = w->s[102] | (uint64_t)w->s[103] << 32;
-    if (w->group->dispatch->chip->arch != SIM_GFX90A || flat_scratch == want) {
+    const uint64_t want = SIM_SCRATCH_BASE + sim_scratch_offset(w);
+    const uint64_t flat_scratch = w->s[102] | (uint64_t)w->s[103] << 32;
+    if (w->group->dispatch->chip->arch != SIM_GFX90A || flat_scratch == want)
         return true;
-    }
     sim_fault_raise(w, inst, -1, "FLAT_SCRATCH is %#llx, the wave's scratch begins at %#llx",
                     (unsigned long long)flat_scratch, (unsigned long long)want);
     return false;
@@ -106,16 +100,14 @@ static bool resolve_scratch(sim_wave *w, const sim_inst *inst, uint32_t skip, ui
                             bool is_store, sim_access *out) {
     const sim_operand *saddr = &inst->src[inst->num_src - 1];
     const sim_operand *vaddr = &inst->src[0];
-    uint32_t base = sim_read32(w, saddr) + (uint32_t)inst->offset + skip;
-    if (!is_scratch_ready(w, inst)) {
+    const uint32_t base = sim_read32(w, saddr) + (uint32_t)inst->offset + skip;
+    if (!is_scratch_ready(w, inst))
         return false;
-    }
     for (uint64_t left = out->mask; left; left &= left - 1) {
-        int lane = __builtin_ctzll(left);
-        uint32_t offset = base + (vaddr->kind == SIM_OP_VGPR ? w->v[vaddr->reg][lane] : 0);
-        if (!resolve_scratch_lane(w, inst, lane, offset, bytes, is_store, out)) {
+        const int lane = __builtin_ctzll(left);
+        const uint32_t offset = base + (vaddr->kind == SIM_OP_VGPR ? w->v[vaddr->reg][lane] : 0);
+        if (!resolve_scratch_lane(w, inst, lane, offset, bytes, is_store, out))
             return false;
-        }
     }
     return true;
 }
@@ -129,14 +121,12 @@ static void global_addresses(const sim_wave *w, const sim_inst *inst, uint32_t s
     const uint32_t *low = w->v[inst->src[0].reg];
     if (saddr->kind == SIM_OP_SGPR) { // 64-bit scalar base, unsigned 32-bit vector offset
         base += sim_read64(w, saddr);
-        for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+        for (unsigned lane = 0; lane < SIM_LANES; lane++)
             address[lane] = base + low[lane];
-        }
         return;
     }
-    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+    for (unsigned lane = 0; lane < SIM_LANES; lane++)
         address[lane] = base + (low[lane] | (uint64_t)low[SIM_LANES + lane] << 32);
-    }
 }
 
 /** LDS beyond the allocation: no access. */
@@ -149,9 +139,8 @@ static bool resolve_flat_lds(sim_wave *w, const sim_inst *inst, int lane, uint32
         out->mask &= ~mask;
         return sim_lds_fault(w, inst, mask, offsets, bytes);
     }
-    if (w->look) {
+    if (w->look)
         sim_look_lds_lane(w, lane, offset, bytes);
-    }
     return true;
 }
 
@@ -161,8 +150,8 @@ static bool resolve_flat(sim_wave *w, const sim_inst *inst, const uint64_t *addr
     bool ok = true;
     uint64_t in_lds = 0, in_memory = 0;
     for (uint64_t left = out->mask; left && ok; left &= left - 1) {
-        int lane = __builtin_ctzll(left);
-        uint64_t at = address[lane];
+        const int lane = __builtin_ctzll(left);
+        const uint64_t at = address[lane];
         if (at >> 32 == w->shared_base >> 32) {
             ok = resolve_flat_lds(w, inst, lane, (uint32_t)at, bytes, out);
             in_lds |= UINT64_C(1) << lane;
@@ -172,9 +161,8 @@ static bool resolve_flat(sim_wave *w, const sim_inst *inst, const uint64_t *addr
         } else {
             ok = resolve_lane(w, inst, lane, at, bytes, is_store, out);
             in_memory |= UINT64_C(1) << lane;
-            if (w->look) [[clang::unlikely]] {
+            if (w->look) [[clang::unlikely]]
                 sim_look_memory_lane(w, lane, at, bytes);
-            }
         }
     }
     if (w->shadow && ok) [[clang::unlikely]] {
@@ -186,9 +174,9 @@ static bool resolve_flat(sim_wave *w, const sim_inst *inst, const uint64_t *addr
 
 // ---- buffers
 
-// Which lanes a descriptor lets through, and where swizzling acts, follows what AMD's emulator rocjitsu
-// (ROCm/rocm-systems, emulation/rocjitsu) took from gfx950, gfx11 and gfx12 cards; the ISA documents say otherwise of
-// SOFFSET, and nothing of a swizzled buffer without an index.
+// Which lanes a descriptor lets through, and where swizzling acts, follows what AMD's emulator
+// rocjitsu (ROCm/rocm-systems, emulation/rocjitsu) took from gfx950, gfx11 and gfx12 cards; the ISA
+// documents say otherwise of SOFFSET, and nothing of a swizzled buffer without an index.
 
 /** What is checked: RDNA's OOB_SELECT by its numbers. gfx9 chooses by index and stride. */
 typedef enum range_rule {
@@ -207,24 +195,25 @@ typedef struct buffer {
     range_rule rule;
 } buffer;
 
-/** Scratch through its descriptor. The wave's dwords lie in memory as rows of one dword for each lane: the scalar
- *  parts of the address count bytes of whole rows, the vector parts bytes of the lane. */
+/** Scratch through its descriptor. The wave's dwords lie in memory as rows of one dword for each
+ *  lane: the scalar parts of the address count bytes of whole rows, the vector parts bytes of the
+ *  lane. */
 static bool resolve_scratch_buffer(sim_wave *w, const sim_inst *inst, uint32_t skip, uint32_t bytes,
                                    bool is_store, sim_access *out) {
     const sim_operand *vaddr = &inst->src[inst->num_src - 3];
     const uint32_t *srd = &w->s[inst->src[inst->num_src - 2].reg];
-    uint32_t rows = srd[0] - sim_scratch_offset(w) + sim_read32(w, &inst->src[inst->num_src - 1]);
+    const uint32_t rows =
+        srd[0] - sim_scratch_offset(w) + sim_read32(w, &inst->src[inst->num_src - 1]);
     if (rows % (4 * SIM_LANES) || (inst->flags & SIM_IDXEN)) {
         sim_fault_raise(w, inst, -1, "scratch rows at %#x: not the wave's own memory", rows);
         return false;
     }
-    uint64_t base = rows / SIM_LANES + (uint32_t)inst->offset + skip;
+    const uint64_t base = rows / SIM_LANES + (uint32_t)inst->offset + skip;
     for (uint64_t left = out->mask; left; left &= left - 1) {
-        int lane = __builtin_ctzll(left);
-        uint64_t offset = base + (inst->flags & SIM_OFFEN ? w->v[vaddr->reg][lane] : 0);
-        if (!resolve_scratch_lane(w, inst, lane, offset, bytes, is_store, out)) {
+        const int lane = __builtin_ctzll(left);
+        const uint64_t offset = base + (inst->flags & SIM_OFFEN ? w->v[vaddr->reg][lane] : 0);
+        if (!resolve_scratch_lane(w, inst, lane, offset, bytes, is_store, out))
             return false;
-        }
     }
     return true;
 }
@@ -237,13 +226,13 @@ static buffer read_gfx9_buffer(const uint32_t *srd, bool idxen) {
                 .adds_lane = adds_tid && (is_swizzled || !idxen)};
     const bool has_index = idxen && b.stride;
     b.rule = adds_tid && !idxen ? RANGE_NONE : has_index ? RANGE_INDEX : RANGE_RAW;
-    if (b.adds_lane) {
+    if (b.adds_lane)
         b.stride |= (srd[3] >> 15 & 15) << 14; // there is no data format then
-    }
     return b;
 }
 
-/** RDNA swizzles in units of 4, 8 or 16 bytes, only where there is an index; idxen takes ADD_TID_ENABLE's place. */
+/** RDNA swizzles in units of 4, 8 or 16 bytes, only where there is an index; idxen takes
+ *  ADD_TID_ENABLE's place. */
 static buffer read_rdna_buffer(const uint32_t *srd, bool idxen) {
     const bool adds_tid = srd[3] >> 23 & 1;
     const uint32_t swizzle = idxen || adds_tid ? srd[1] >> 30 : 0;
@@ -251,9 +240,8 @@ static buffer read_rdna_buffer(const uint32_t *srd, bool idxen) {
                 .element_size = swizzle ? 2u << swizzle : 0,
                 .adds_lane = adds_tid && !idxen,
                 .rule = (range_rule)(srd[3] >> 28 & 3)};
-    if (b.rule == RANGE_RAW && swizzle && b.stride) {
+    if (b.rule == RANGE_RAW && swizzle && b.stride)
         b.rule = RANGE_INDEX_AND_OFFSET;
-    }
     return b;
 }
 
@@ -267,14 +255,13 @@ static buffer read_buffer(const sim_wave *w, const uint32_t *srd, bool idxen) {
     return b;
 }
 
-/** Bytes from the base to an element. A swizzled buffer keeps element i of index_stride records together.
- *  Source: "CDNA3" and "RDNA3" ISA, buffer addressing. */
+/** Bytes from the base to an element. A swizzled buffer keeps element i of index_stride records
+ *  together. Source: "CDNA3" and "RDNA3" ISA, buffer addressing. */
 static uint64_t buffer_offset(const buffer *b, uint32_t index, uint64_t offset) {
-    if (!b->element_size) {
+    if (!b->element_size)
         return offset + (uint64_t)index * b->stride;
-    }
-    uint64_t block = index / b->index_stride, record = index % b->index_stride;
-    uint64_t element = offset / b->element_size, byte = offset % b->element_size;
+    const uint64_t block = index / b->index_stride, record = index % b->index_stride;
+    const uint64_t element = offset / b->element_size, byte = offset % b->element_size;
     return (block * b->stride + element * b->element_size) * b->index_stride +
            record * b->element_size + byte;
 }
@@ -298,10 +285,9 @@ static bool resolve_buffer(sim_wave *w, const sim_inst *inst, uint32_t skip, uin
                            bool is_store, sim_access *out) {
     const sim_operand *vaddr = &inst->src[inst->num_src - 3];
     const uint32_t *srd = &w->s[inst->src[inst->num_src - 2].reg];
-    if (sim_is_scratch_buffer(srd)) {
+    if (sim_is_scratch_buffer(srd))
         return resolve_scratch_buffer(w, inst, skip, bytes, is_store, out);
-    }
-    bool idxen = inst->flags & SIM_IDXEN, offen = inst->flags & SIM_OFFEN;
+    const bool idxen = inst->flags & SIM_IDXEN, offen = inst->flags & SIM_OFFEN;
     buffer b = read_buffer(w, srd, idxen);
     const uint32_t *first = w->v[vaddr->kind == SIM_OP_VGPR ? vaddr->reg : 0];
     const uint32_t *second = idxen && offen ? first + SIM_LANES : first;
@@ -311,10 +297,10 @@ static bool resolve_buffer(sim_wave *w, const sim_inst *inst, uint32_t skip, uin
     for (unsigned lane = 0; lane < SIM_LANES; lane++) {
         const uint32_t given = idxen ? first[lane] : 0, index = given + (b.adds_lane ? lane : 0);
         // The vector offset and the instruction's wrap at 32 bits.
-        uint64_t offset = (uint64_t)((offen ? second[lane] : 0) + (uint32_t)inst->offset) + skip;
-        if (!in_range(&b, idxen ? given : index, offset + bytes, soffset)) {
+        const uint64_t offset =
+            (uint64_t)((offen ? second[lane] : 0) + (uint32_t)inst->offset) + skip;
+        if (!in_range(&b, idxen ? given : index, offset + bytes, soffset))
             active &= ~(UINT64_C(1) << lane);
-        }
         address[lane] = b.base + soffset + buffer_offset(&b, index, offset);
     }
     out->mask &= active;
@@ -353,23 +339,20 @@ bool sim_resolve_addresses(sim_wave *w, const sim_inst *inst, const uint64_t add
 void sim_resolve_lds(sim_wave *w, const sim_inst *inst, uint32_t offset, uint32_t bytes,
                      sim_access *out) {
     const uint32_t *base = w->v[inst->src[0].reg];
-    uint64_t size = w->group->dispatch->lds_bytes;
+    const uint64_t size = w->group->dispatch->lds_bytes;
     uint64_t inside = 0, at[SIM_LANES];
     out->is_lds = true;
     for (unsigned lane = 0; lane < SIM_LANES; lane++) {
         at[lane] = base[lane] + offset; // wraps at 32 bits: clang adds offsets to negative bases
-        bool fits = at[lane] + bytes <= size;
+        const bool fits = at[lane] + bytes <= size;
         inside |= (uint64_t)fits << lane;
         out->host[lane] = w->group->lds + (fits ? at[lane] : 0);
     }
     out->mask = inside & w->exec;
-    if (out->mask != w->exec) [[clang::unlikely]] {
+    if (out->mask != w->exec) [[clang::unlikely]]
         sim_lds_fault(w, inst, w->exec & ~inside, at, bytes);
-    }
-    if (w->shadow) [[clang::unlikely]] {
+    if (w->shadow) [[clang::unlikely]]
         sim_check_lds(w, inst, out->host, out->mask, bytes);
-    }
-    if (w->look) [[clang::unlikely]] {
+    if (w->look) [[clang::unlikely]]
         sim_look_lds(w, out->host, out->mask, bytes);
-    }
 }

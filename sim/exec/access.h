@@ -12,16 +12,17 @@ typedef struct sim_access {
     bool is_lds;              // nobody outside the workgroup sees it
 } sim_access;
 
-/** Resolves `bytes` at `skip` past each active lane's address, for global_, flat_, scratch_ and buffer_ forms.
- *  Lanes with an
- *  address outside every allocation are reported; false: the launch is being stopped. */
+/** Resolves `bytes` at `skip` past each active lane's address, for global_, flat_, scratch_ and
+ *  buffer_ forms. Lanes with an address outside every allocation are reported; false: the launch is
+ *  being stopped. */
 bool SIM_NAME(sim_resolve)(sim_wave *w, const sim_inst *inst, uint32_t skip, uint32_t bytes,
                            bool is_store, sim_access *out);
 /** The same for addresses in memory that the caller has worked out. */
 bool SIM_NAME(sim_resolve_addresses)(sim_wave *w, const sim_inst *inst,
                                      const uint64_t address[SIM_LANES], uint32_t bytes,
                                      bool is_store, sim_access *out);
-/** The same for DS instructions: the address operand plus `offset`. Outside the allocation: no access. */
+/** The same for DS instructions: the address operand plus `offset`. Outside the allocation: no
+ *  access. */
 void SIM_NAME(sim_resolve_lds)(sim_wave *w, const sim_inst *inst, uint32_t offset, uint32_t bytes,
                                sim_access *out);
 /** True if a memory access of `bytes` may be refused dword by dword (buffers). */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory instructions: LDS, global, flat, scratch and buffer forms, atomics, LDS-DMA, scalar loads, against a
-// model of bytes.
+// Memory instructions: LDS, global, flat, scratch and buffer forms, atomics, LDS-DMA, scalar loads,
+// against a model of bytes.
 #include "exec_testing.h"
 
 enum { ROUNDS = 30, BYTES = 16384, SCRATCH = 256 };
@@ -29,9 +29,8 @@ static int tear_down(void **) {
 }
 
 static void fill_random(void *out, size_t bytes) {
-    for (size_t i = 0; i < bytes; i++) {
+    for (size_t i = 0; i < bytes; i++)
         ((uint8_t *)out)[i] = (uint8_t)next_random();
-    }
 }
 
 #define LANES(lane) for (unsigned lane = 0; lane < SIM_LANES; lane++)
@@ -42,7 +41,8 @@ static bool active(unsigned lane) {
     return t->before.exec >> lane & 1;
 }
 
-/** Runs the instructions of `source` one after another, after `prepare` has set registers; then `check` looks. */
+/** Runs the instructions of `source` one after another, after `prepare` has set registers; then
+ *  `check` looks. */
 static void run(const char *source, void (*prepare)(void), void (*check)(void)) {
     size_t size;
     uint8_t *text = assemble("gfx942", source, &size);
@@ -73,10 +73,9 @@ static uint32_t dword(const uint8_t *from) {
 }
 
 static void check_register(int reg, unsigned lane, uint32_t want) {
-    uint32_t right = active(lane) ? want : B(reg, lane);
-    if (V(reg, lane) != right) {
+    const uint32_t right = active(lane) ? want : B(reg, lane);
+    if (V(reg, lane) != right)
         fail_msg("v%d lane %u: got %08x, want %08x", reg, lane, V(reg, lane), right);
-    }
 }
 
 // ---- LDS
@@ -84,23 +83,24 @@ static void check_register(int reg, unsigned lane, uint32_t want) {
 /** v1: addresses, 16 bytes apart in random order, some beyond the end. */
 static void prepare_lds(void) {
     LANES(lane) {
-        uint64_t r = next_random();
+        const uint64_t r = next_random();
         V(1, lane) = (uint32_t)(16 * (lane * 37 % 64) + 1024 * (r % 4) + (r >> 8) % 13);
         V(1, lane) = (r >> 32) % 16 ? V(1, lane) : TEST_LDS_BYTES - 8 + (uint32_t)(r >> 40) % 64;
     }
 }
 
-/** v1: sixteen lanes side by side, some further or nearer, all at one place, or anywhere; EXEC of whole sixteens. */
+/** v1: sixteen lanes side by side, some further or nearer, all at one place, or anywhere; EXEC of
+ *  whole sixteens. */
 static void prepare_lds_chunks(void) {
     static const uint32_t strides[] = {0, 4, 8, 16, 4, 8, 16, 12};
     uint64_t exec = 0;
     for (unsigned chunk = 0; chunk < SIM_LANES; chunk += 16) {
-        uint64_t r = next_random();
-        uint32_t base = (uint32_t)(r % 512), stride = strides[r >> 16 & 7];
+        const uint64_t r = next_random();
+        const uint32_t base = (uint32_t)(r % 512), stride = strides[r >> 16 & 7];
         exec |= (r >> 32 & 3 ? UINT64_C(0xffff) : 0) << chunk;
         for (unsigned i = 0; i < 16; i++) {
             V(1, chunk + i) = base + stride * i;
-            bool strays = (r >> 40 & 3) == 0 && next_random() % 16 == 0;
+            const bool strays = (r >> 40 & 3) == 0 && next_random() % 16 == 0;
             V(1, chunk + i) += strays ? (uint32_t)(next_random() % 64) : 0;
         }
     }
@@ -113,18 +113,17 @@ static uint32_t lds_dword(uint64_t at, unsigned bytes) {
 
 static uint32_t lds_narrow(uint64_t at, unsigned bytes) {
     uint32_t value = 0;
-    if (at + bytes <= TEST_LDS_BYTES) {
+    if (at + bytes <= TEST_LDS_BYTES)
         memcpy(&value, lds_model + at, bytes);
-    }
     return value;
 }
 
 static void check_lds_reads(void) {
     LANES(lane) {
-        uint64_t a = B(1, lane);
+        const uint64_t a = B(1, lane);
         check_register(20, lane, lds_dword(a + 4, 4));
         for (unsigned k = 0; k < 4; k++) {
-            uint64_t at = a + 16 + 4 * k;
+            const uint64_t at = a + 16 + 4 * k;
             check_register(24 + (int)k, lane, a + 32 <= TEST_LDS_BYTES ? dword(lds_model + at) : 0);
         }
         check_register(30, lane, lds_dword(a + 12, 4));
@@ -164,9 +163,8 @@ static void test_lds_offset_wraps(void **) {
 }
 
 static void write_lds_model(uint64_t at, const void *data, unsigned bytes) {
-    if (at + bytes <= TEST_LDS_BYTES) {
+    if (at + bytes <= TEST_LDS_BYTES)
         memcpy(lds_model + at, data, bytes);
-    }
 }
 
 static void check_lds_writes(void) {
@@ -177,9 +175,8 @@ static void check_lds_writes(void) {
     for (size_t i = 0; i < sizeof writes / sizeof *writes; i++) {
         LANES(lane) {
             uint32_t data[4];
-            for (unsigned k = 0; k < writes[i].dwords; k++) {
+            for (unsigned k = 0; k < writes[i].dwords; k++)
                 data[k] = B(writes[i].reg + (int)k, lane);
-            }
             if (active(lane)) {
                 write_lds_model(B(1, lane) + (uint64_t)writes[i].offset, data,
                                 4 * writes[i].dwords);
@@ -188,15 +185,13 @@ static void check_lds_writes(void) {
     }
     LANES(lane) {
         uint16_t high = (uint16_t)(B(14, lane) >> 16);
-        if (active(lane)) {
+        if (active(lane))
             write_lds_model(B(1, lane) + UINT64_C(6144), &high, 2);
-        }
     }
     LANES(lane) {
         uint8_t byte = (uint8_t)B(14, lane);
-        if (active(lane)) {
+        if (active(lane))
             write_lds_model(B(1, lane) + UINT64_C(6150), &byte, 1);
-        }
     }
     assert_memory_equal(t->lds, lds_model, TEST_LDS_BYTES);
     assert_memory_equal(&t->wave, &t->before, sizeof t->wave);
@@ -217,7 +212,7 @@ static void test_lds_writes(void **) {
 
 static void prepare_global(void) {
     LANES(lane) {
-        uint64_t r = next_random(), at = 64 * (uint64_t)(lane * 13 % 64) + 4096 + 4 * (r % 8);
+        const uint64_t r = next_random(), at = 64 * (uint64_t)(lane * 13 % 64) + 4096 + 4 * (r % 8);
         V(1, lane) = (uint32_t)at;
         V(2, lane) = (uint32_t)(guest + at);
         V(3, lane) = (uint32_t)((guest + at) >> 32);
@@ -243,9 +238,8 @@ static void check_global_loads(void) {
         const uint8_t *p = model + B(1, lane);
         uint16_t half;
         memcpy(&half, p + 2, sizeof half);
-        for (int k = 0; k < 4; k++) {
+        for (int k = 0; k < 4; k++)
             check_register(20 + k, lane, dword(p - 16 + 4 * k));
-        }
         check_register(24, lane, dword(p + 32));
         check_register(25, lane, *(p + 1));
         check_register(26, lane, (uint32_t)(int8_t)*(p + 1));
@@ -273,9 +267,8 @@ static void check_global_stores(void) {
     LANES(lane) {
         if (active(lane)) {
             uint8_t *p = model + B(1, lane);
-            for (int k = 0; k < 3; k++) {
+            for (int k = 0; k < 3; k++)
                 memcpy(p + 4 * k, &B(4 + k, lane), 4);
-            }
             uint16_t high = (uint16_t)(B(8, lane) >> 16);
             memcpy(p + 14, &high, 2);
             p[16] = (uint8_t)B(8, lane);
@@ -298,10 +291,10 @@ static void prepare_scratch(void) {
     fill_random(scratch, sizeof scratch);
     t->wave.s[4] = 32;
     LANES(lane) {
-        uint64_t at = 4 * (next_random() % 32);
+        const uint64_t at = 4 * (next_random() % 32);
         uint64_t bases[] = {guest + 8192 + 128 * lane, SIM_SHARED_APERTURE + 16 * lane,
                             SIM_PRIVATE_APERTURE};
-        uint64_t flat = bases[next_random() % 3] + at % 16;
+        const uint64_t flat = bases[next_random() % 3] + at % 16;
         V(1, lane) = (uint32_t)at;
         V(2, lane) = (uint32_t)flat;
         V(3, lane) = (uint32_t)(flat >> 32);
@@ -311,7 +304,7 @@ static void prepare_scratch(void) {
 static void check_scratch(void) {
     LANES(lane) {
         const uint8_t *own = scratch + SCRATCH * lane;
-        uint64_t flat = B(2, lane) | (uint64_t)B(3, lane) << 32;
+        const uint64_t flat = B(2, lane) | (uint64_t)B(3, lane) << 32;
         const uint8_t *at =
             flat >= SIM_PRIVATE_APERTURE && flat - SIM_PRIVATE_APERTURE < SCRATCH
                 ? own + (uint32_t)flat
@@ -321,9 +314,8 @@ static void check_scratch(void) {
         check_register(20, lane, dword(own + B(1, lane) + 8));
         check_register(21, lane, dword(own + 32 + 64));
         check_register(22, lane, dword(at));
-        if (active(lane)) {
+        if (active(lane))
             assert_int_equal(dword(own + 200), B(9, lane));
-        }
     }
 }
 
@@ -336,7 +328,7 @@ static void test_scratch(void **) {
 // ---- buffers: s[4:7] raw of 6000 bytes, s[8:11] structured, 100 records of 24 bytes
 
 static void prepare_buffer(void) {
-    uint64_t raw = guest + 1024, structured = guest + 8192;
+    const uint64_t raw = guest + 1024, structured = guest + 8192;
     uint32_t descriptors[] = {(uint32_t)raw,
                               (uint32_t)(raw >> 32),
                               6000,
@@ -348,7 +340,7 @@ static void prepare_buffer(void) {
     memcpy(&t->wave.s[4], descriptors, sizeof descriptors);
     t->wave.s[3] = 16; // soffset
     LANES(lane) {
-        uint64_t r = next_random();
+        const uint64_t r = next_random();
         V(1, lane) = (uint32_t)(4 * (r % 1504));
         V(1, lane) = r >> 32 & 7 ? V(1, lane) : 0x80000000;
         V(2, lane) = (uint32_t)(r >> 40) % 110; // index
@@ -359,13 +351,13 @@ static void prepare_buffer(void) {
 static void check_buffer_loads(void) {
     LANES(lane) {
         for (unsigned k = 0; k < 4; k++) { // each dword has its own check, soffset included
-            uint64_t offset = (uint64_t)B(1, lane) + 8 + 4 * k;
+            const uint64_t offset = (uint64_t)B(1, lane) + 8 + 4 * k;
             check_register(20 + (int)k, lane,
                            offset + 16 + 4 <= 6000 ? dword(model + 1024 + 16 + offset) : 0);
         }
-        uint64_t at = 8192 + 24 * (uint64_t)B(2, lane) + B(3, lane) + 4;
+        const uint64_t at = 8192 + 24 * (uint64_t)B(2, lane) + B(3, lane) + 4;
         check_register(24, lane, B(2, lane) < 100 ? dword(model + at) : 0);
-        uint64_t byte = (uint64_t)B(1, lane) + 3;
+        const uint64_t byte = (uint64_t)B(1, lane) + 3;
         check_register(25, lane, byte + 1 <= 6000 ? model[1024 + byte] : 0);
     }
 }
@@ -380,10 +372,9 @@ static void test_buffer_loads(void **) {
 static void check_buffer_stores(void) {
     LANES(lane) {
         for (unsigned k = 0; k < 2 && active(lane); k++) {
-            uint64_t offset = (uint64_t)B(1, lane) + 4 * k;
-            if (offset + 4 <= 6000) {
+            const uint64_t offset = (uint64_t)B(1, lane) + 4 * k;
+            if (offset + 4 <= 6000)
                 memcpy(model + 1024 + offset, &B(30 + (int)k, lane), 4);
-            }
         }
     }
     assert_memory_equal(memory, model, BYTES);
@@ -412,11 +403,10 @@ static void prepare_dma(void) {
 
 static void check_dma(void) {
     LANES(lane) {
-        uint64_t offset = (uint64_t)B(1, lane) + 12;
+        const uint64_t offset = (uint64_t)B(1, lane) + 12;
         uint32_t value = offset + 4 <= 6000 ? dword(model + 1024 + offset) : 0;
-        if (active(lane)) { // the slot of an inactive lane stays
+        if (active(lane)) // the slot of an inactive lane stays
             memcpy(lds_model + 512 + 12 + 4 * lane, &value, 4);
-        }
     }
     assert_memory_equal(t->lds, lds_model, TEST_LDS_BYTES);
     assert_memory_equal(t->wave.v, t->before.v, sizeof t->wave.v);
@@ -440,12 +430,11 @@ static void check_atomics(void) {
     for (int step = 0; step < 6; step++) {
         LANES(lane) {
             uint8_t *p = model + 256 * step + B(1, lane), *q = lds_model + B(1, lane);
-            uint32_t old = dword(p), data = B(4, lane), compare = B(5, lane);
+            const uint32_t old = dword(p), data = B(4, lane), compare = B(5, lane);
             uint64_t old64, data64 = data | (uint64_t)compare << 32;
             memcpy(&old64, p, 8);
-            if (!active(lane)) {
+            if (!active(lane))
                 continue;
-            }
             uint32_t next[] = {old + data, (int32_t)old > (int32_t)data ? old : data,
                                old == compare ? data : old, old >= data ? 0 : old + 1};
             if (step < 4) {
@@ -502,7 +491,7 @@ static void prepare_float_atomics(void) {
 static void check_float_atomics(void) {
     LANES(lane) {
         float before, after;
-        uint32_t pair = dword(memory + 1024 + 4 * lane), old = dword(model + 1024 + 4 * lane);
+        const uint32_t pair = dword(memory + 1024 + 4 * lane), old = dword(model + 1024 + 4 * lane);
         memcpy(&before, model + 4 * lane, 4);
         memcpy(&after, memory + 4 * lane, 4);
         assert_true(after == (active(lane) ? before + 3 : before));
@@ -552,9 +541,8 @@ static void expect_fault(const char *source, const char *want) {
     inst.exec(&t->wave, &inst);
     assert_int_equal(t->wave.state, SIM_FAULTED);
     char *report = sim_faults_text(&t->dispatch);
-    if (!strstr(report, want)) {
+    if (!strstr(report, want))
         fail_msg("'%s' does not say '%s'", report, want);
-    }
     free(report);
     free(text);
     sim_faults_deinit(&t->dispatch.faults);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Atomics on memory and LDS. Lanes act one after another, in order; on memory each lane's step is a host atomic, so
-// workgroups on other threads are safe. Source: "CDNA3" ISA, MUBUF, FLAT and DS.
+// Atomics on memory and LDS. Lanes act one after another, in order; on memory each lane's step is a
+// host atomic, so workgroups on other threads are safe. Source: "CDNA3" ISA, MUBUF, FLAT and DS.
 #include "access.h"
 
 #include <math.h>
@@ -66,7 +66,7 @@ static uint32_t cond_sub32(uint32_t old, uint32_t data, uint32_t) {
     return old >= data ? old - data : old;
 }
 static uint32_t cmpswap_f32(uint32_t old, uint32_t data, uint32_t compare) {
-    float x = as_f32(old), y = as_f32(compare);
+    const float x = as_f32(old), y = as_f32(compare);
     return x <= y && x >= y ? data : old;
 }
 
@@ -125,11 +125,11 @@ static uint64_t cmpswap_f64(uint64_t old, uint64_t data, uint64_t compare) {
     return as_f64(old) == as_f64(compare) ? data : old;
 }
 
-/** Of two NaNs memory's is kept, whatever the host's instruction would take; so it is by what follows. */
+/** Of two NaNs memory's is kept, whatever the host's instruction would take; so it is by what
+ *  follows. */
 static float sum_f32(float old, float data) {
-    if (isnan(old) || isnan(data)) {
+    if (isnan(old) || isnan(data))
         return as_f32(f32_bits(isnan(old) ? old : data) | 0x400000);
-    }
     return old + data;
 }
 
@@ -148,10 +148,9 @@ static uint32_t max_f32(uint32_t old, uint32_t data, uint32_t) {
     return is_smaller((double)-as_f32(data), (double)-as_f32(old)) ? data : old;
 }
 static uint64_t add_f64(uint64_t old, uint64_t data, uint64_t) {
-    double x = as_f64(old), y = as_f64(data);
-    if (isnan(x) || isnan(y)) {
+    const double x = as_f64(old), y = as_f64(data);
+    if (isnan(x) || isnan(y))
         return (isnan(x) ? old : data) | UINT64_C(1) << 51;
-    }
     return f64_bits(x + y);
 }
 static uint64_t min_f64(uint64_t old, uint64_t data, uint64_t) {
@@ -176,8 +175,8 @@ static uint32_t pk_add_f16(uint32_t old, uint32_t data, uint32_t) {
 }
 
 static uint32_t add_bf16(uint32_t a, uint32_t b) {
-    float sum = sum_f32(as_f32(a << 16), as_f32(b << 16));
-    uint32_t bits = f32_bits(sum);
+    const float sum = sum_f32(as_f32(a << 16), as_f32(b << 16));
+    const uint32_t bits = f32_bits(sum);
     return sum == sum ? (bits + 0x7fff + (bits >> 16 & 1)) >> 16 : bits >> 16 | 0x40;
 }
 
@@ -195,10 +194,9 @@ typedef struct operands {
 /** Where a lane's data lie, as the kernel sees it. */
 static sim_fault_about place_of(const sim_wave *w, const sim_access *at, int lane, uint32_t bytes) {
     const uint8_t *host = at->host[lane];
-    if (at->is_lds) {
+    if (at->is_lds)
         return (sim_fault_about){SIM_SPACE_LDS, true, bytes, (uint64_t)(host - w->group->lds), 0};
-    }
-    uint64_t offset = (uintptr_t)host - (uintptr_t)w->region->host;
+    const uint64_t offset = (uintptr_t)host - (uintptr_t)w->region->host;
     bool is_known = offset < w->region->bytes; // it may be scratch or, by a flat address, LDS
     return (sim_fault_about){is_known ? SIM_SPACE_MEMORY : SIM_SPACE_NONE, true, bytes,
                              is_known ? w->region->base + offset : 0, 0};
@@ -207,9 +205,8 @@ static sim_fault_about place_of(const sim_wave *w, const sim_access *at, int lan
 /** A lane that is not aligned acts on nothing, and gets 0. */
 static bool acts(sim_wave *w, const sim_inst *inst, const sim_access *at, int lane,
                  uint32_t bytes) {
-    if (!(at->mask >> lane & 1)) {
+    if (!(at->mask >> lane & 1))
         return false;
-    }
     if ((uintptr_t)at->host[lane] & (bytes - 1)) {
         sim_fault_about about = place_of(w, at, lane, bytes);
         sim_fault_report(w, inst, lane, SIM_FAULT_ALIGN, &about,
@@ -238,15 +235,14 @@ static uint64_t update64(uint64_t *at, step64 step, uint64_t data, uint64_t comp
 static void run32(sim_wave *w, const sim_inst *inst, const sim_access *at, operands op,
                   step32 step) {
     for (uint64_t left = w->exec; left; left &= left - 1) {
-        int lane = __builtin_ctzll(left);
+        const int lane = __builtin_ctzll(left);
         uint32_t old = 0;
         if (acts(w, inst, at, lane, 4)) {
-            uint32_t compare = op.compare ? op.compare[lane] : 0;
+            const uint32_t compare = op.compare ? op.compare[lane] : 0;
             old = update32((uint32_t *)(void *)at->host[lane], step, op.data[lane], compare);
         }
-        if (op.result) {
+        if (op.result)
             op.result[lane] = old;
-        }
     }
 }
 
@@ -257,7 +253,7 @@ static uint64_t lane64(const uint32_t *rows, int lane) {
 static void run64(sim_wave *w, const sim_inst *inst, const sim_access *at, operands op,
                   step64 step) {
     for (uint64_t left = w->exec; left; left &= left - 1) {
-        int lane = __builtin_ctzll(left);
+        const int lane = __builtin_ctzll(left);
         uint64_t old = 0;
         if (acts(w, inst, at, lane, 8)) {
             old = update64((uint64_t *)(void *)at->host[lane], step, lane64(op.data, lane),
@@ -270,11 +266,12 @@ static void run64(sim_wave *w, const sim_inst *inst, const sim_access *at, opera
     }
 }
 
-// ---- operands. Memory: the value to compare with follows the data in the same register tuple; buffer forms
-// return the old value in the data's registers. DS: the compare value (or mask) comes first, as its own operand.
+// ---- operands. Memory: the value to compare with follows the data in the same register tuple;
+// buffer forms return the old value in the data's registers. DS: the compare value (or mask) comes
+// first, as its own operand.
 
 static operands memory_operands(sim_wave *w, const sim_inst *inst, uint32_t dwords) {
-    bool returns = inst->flags & SIM_GLC, is_buffer = sim_is_buffer(inst);
+    const bool returns = inst->flags & SIM_GLC, is_buffer = sim_is_buffer(inst);
     uint32_t *data = w->v[inst->src[is_buffer ? 0 : 1].reg];
     uint32_t *result = is_buffer ? data : w->v[inst->dst[0].reg];
     return (operands){data, data + SIM_LANES * dwords, returns ? result : nullptr};
@@ -282,25 +279,24 @@ static operands memory_operands(sim_wave *w, const sim_inst *inst, uint32_t dwor
 
 static operands lds_operands(sim_wave *w, const sim_inst *inst) {
     uint32_t *result = inst->num_dst ? w->v[inst->dst[0].reg] : nullptr;
-    bool compares = inst->num_src > 2;
+    const bool compares = inst->num_src > 2;
     const uint32_t *first = w->v[inst->src[1].reg];
     return (operands){compares ? w->v[inst->src[2].reg] : first, compares ? first : nullptr,
                       result};
 }
 
-/** Results may lie over the data or the address: the lanes' inputs are read lane by lane, before its result. */
+/** Results may lie over the data or the address: the lanes' inputs are read lane by lane, before
+ *  its result. */
 static void memory32(sim_wave *w, const sim_inst *inst, step32 step) {
     sim_access at;
-    if (sim_resolve(w, inst, 0, 4, true, &at)) {
+    if (sim_resolve(w, inst, 0, 4, true, &at))
         run32(w, inst, &at, memory_operands(w, inst, 1), step);
-    }
 }
 
 static void memory64(sim_wave *w, const sim_inst *inst, step64 step) {
     sim_access at;
-    if (sim_resolve(w, inst, 0, 8, true, &at)) {
+    if (sim_resolve(w, inst, 0, 8, true, &at))
         run64(w, inst, &at, memory_operands(w, inst, 2), step);
-    }
 }
 
 static void lds32(sim_wave *w, const sim_inst *inst, step32 step) {
@@ -344,26 +340,24 @@ static void exec_ds_cmpstore_f64(sim_wave *w, const sim_inst *inst) {
     run64(w, inst, &at, swapped(lds_operands(w, inst)), cmpswap_f64);
 }
 
-/** Two exchanges, each with its own offset in units of `unit` bytes. The results may lie over what is stored. */
+/** Two exchanges, each with its own offset in units of `unit` bytes. The results may lie over what
+ *  is stored. */
 static void exchange2(sim_wave *w, const sim_inst *inst, uint32_t dwords, uint32_t unit) {
     uint32_t results[4][SIM_LANES], stored[4][SIM_LANES];
-    for (uint32_t i = 0; i < 2; i++) {
+    for (uint32_t i = 0; i < 2; i++)
         memcpy(stored[dwords * i], w->v[inst->src[1 + i].reg], dwords * sizeof stored[0]);
-    }
     for (uint32_t i = 0; i < 2; i++) {
         sim_access at;
-        uint32_t offset = (uint32_t)(i ? inst->offset1 : inst->offset) * unit;
+        const uint32_t offset = (uint32_t)(i ? inst->offset1 : inst->offset) * unit;
         sim_resolve_lds(w, inst, offset, 4 * dwords, &at);
         operands op = {stored[dwords * i], nullptr, results[dwords * i]};
-        if (dwords == 1) {
+        if (dwords == 1)
             run32(w, inst, &at, op, swap32);
-        } else {
+        else
             run64(w, inst, &at, op, swap64);
-        }
     }
-    for (uint32_t k = 0; k < 2 * dwords; k++) {
+    for (uint32_t k = 0; k < 2 * dwords; k++)
         store_masked(w->v[inst->dst[0].reg + k], results[k], w->exec);
-    }
 }
 
 static void exec_ds_wrxchg2_rtn_b32(sim_wave *w, const sim_inst *inst) {
@@ -381,8 +375,8 @@ static void exec_ds_wrxchg2st64_rtn_b64(sim_wave *w, const sim_inst *inst) {
 
 /** Each half is exchanged only where its new value has bit 31, which is not stored. */
 static uint64_t condxchg32(uint64_t old, uint64_t data, uint64_t) {
-    uint64_t low = data >> 31 & 1 ? data & 0x7fffffff : (uint32_t)old;
-    uint64_t high = data >> 63 ? data >> 32 & 0x7fffffff : old >> 32;
+    const uint64_t low = data >> 31 & 1 ? data & 0x7fffffff : (uint32_t)old;
+    const uint64_t high = data >> 63 ? data >> 32 & 0x7fffffff : old >> 32;
     return low | high << 32;
 }
 
@@ -447,7 +441,8 @@ LDS(WRAP_LDS)
     {"ds_" #name, exec_ds_##name, GFX9, SIM_LDS_OP, 'i', ":"}, \
     {"ds_" #returning, exec_ds_##name, GFX9, SIM_LDS_OP, 'i', "i:"},
 
-// RDNA's names: of memory, of LDS with their returning form. Its compare and swap in LDS takes the data first.
+// RDNA's names: of memory, of LDS with their returning form. Its compare and swap in LDS takes the
+// data first.
 #define RENAMED_MEMORY(X) \
     X(add_u32, add, GFX11P) X(sub_u32, sub, GFX11P) X(swap_b32, swap, GFX11P) X(and_b32, and, GFX11P) \
     X(or_b32, or, GFX11P) X(xor_b32, xor, GFX11P) X(min_i32, smin, GFX11P) X(min_u32, umin, GFX11P) \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Equal bits on every host: each instruction, made of random words, leaves the same registers, LDS and memory in the two
-// builds of exec/, whatever MODE says, NaNs' bits included.
+// Equal bits on every host: each instruction, made of random words, leaves the same registers, LDS
+// and memory in the two builds of exec/, whatever MODE says, NaNs' bits included.
 #include "../isa/encodings.h"
 #include "exec_testing.h"
 
@@ -24,7 +24,7 @@ static uint64_t guest;
 
 /** A NaN of some type, or what next_biased gives. */
 static uint64_t often_nan(void) {
-    uint64_t r = next_random(), sign = r & 0x8000000080008000;
+    const uint64_t r = next_random(), sign = r & 0x8000000080008000;
     switch (r >> 60) {
     case 0:
         return r | 0x7ff8000000000000;
@@ -45,7 +45,7 @@ static void make_states(const char *chip) {
         randomise(states[i], UINT64_MAX);
         for (unsigned r = 0; i % 2 && r < 512; r += 2) {
             for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-                uint64_t bits = often_nan();
+                const uint64_t bits = often_nan();
                 states[i]->wave.v[r][lane] = (uint32_t)bits;
                 states[i]->wave.v[r + 1][lane] = (uint32_t)(bits >> 32);
             }
@@ -57,11 +57,10 @@ static void make_states(const char *chip) {
 static void point_to_memory(sim_wave *w, const sim_operand *op, bool has_base) {
     if (op->kind == SIM_OP_VGPR && op->reg < 255) {
         for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-            uint64_t at = (has_base ? 0 : guest) + 32 * lane + (next_random() & 28);
+            const uint64_t at = (has_base ? 0 : guest) + 32 * lane + (next_random() & 28);
             w->v[op->reg][lane] = (uint32_t)at;
-            if (op->count == 2) {
+            if (op->count == 2)
                 w->v[op->reg + 1][lane] = (uint32_t)(at >> 32);
-            }
         }
     } else if (op->kind == SIM_OP_SGPR && op->count >= 2 && op->reg < 100) {
         w->s[op->reg] = (uint32_t)guest;
@@ -74,7 +73,7 @@ static void point_to_memory(sim_wave *w, const sim_operand *op, bool has_base) {
 }
 
 static void prepare(const sim_inst *inst, unsigned run) {
-    uint64_t exec = random_exec(run ? 6 : 0);
+    const uint64_t exec = random_exec(run ? 6 : 0);
     const sim_wave *from = &states[next_random() % STATES]->wave;
     memcpy(t->wave.v, from->v, sizeof from->v);
     memcpy(t->wave.s, from->s, sizeof from->s);
@@ -88,18 +87,16 @@ static void prepare(const sim_inst *inst, unsigned run) {
     t->wave.fast_matrix = false;
     t->wave.state = SIM_RUNNING;
     t->wave.pc = inst->pc + inst->bytes;
-    uint8_t klass = inst->opcode->klass;
+    const uint8_t klass = inst->opcode->klass;
     bool is_memory = klass == SIM_VMEM || klass == SIM_LDS_OP || klass == SIM_SMEM,
          has_base = false;
-    for (unsigned i = 0; i < inst->num_src; i++) {
+    for (unsigned i = 0; i < inst->num_src; i++)
         has_base |= inst->src[i].kind == SIM_OP_SGPR && inst->src[i].count >= 2;
-    }
     has_base |= klass == SIM_LDS_OP;
     for (unsigned i = 0; is_memory && i < inst->num_src; i++) {
-        bool is_address = i == 0 || inst->src[i].kind == SIM_OP_SGPR;
-        if (is_address) {
+        const bool is_address = i == 0 || inst->src[i].kind == SIM_OP_SGPR;
+        if (is_address)
             point_to_memory(&t->wave, &inst->src[i], has_base);
-        }
     }
 }
 
@@ -117,10 +114,10 @@ static void fail_at(const sim_inst *inst, const char *chip, const char *what, un
     char sources[256] = "";
     for (unsigned i = 0; i < inst->num_src; i++) {
         const sim_operand *op = &inst->src[i];
-        size_t used = strlen(sources);
-        uint32_t value = op->kind == SIM_OP_VGPR   ? t->before.v[op->reg][lane]
-                         : op->kind == SIM_OP_SGPR ? t->before.s[op->reg]
-                                                   : op->value;
+        const size_t used = strlen(sources);
+        const uint32_t value = op->kind == SIM_OP_VGPR   ? t->before.v[op->reg][lane]
+                               : op->kind == SIM_OP_SGPR ? t->before.s[op->reg]
+                                                         : op->value;
         snprintf(sources + used, sizeof sources - used, " %08x", value);
     }
     print_error("%s %s (%08x %08x): %s %u lane %u: %08x, portable %08x; MODE %x, sources%s\n", chip,
@@ -166,7 +163,7 @@ static bool differ(const sim_inst *inst, const char *chip, const sim_wave *best)
 /** The instruction as the portable build has it. */
 static sim_inst portable_of(const sim_inst *inst, sim_inst *second) {
     sim_inst out = *inst;
-    bool is_dual = inst->second;
+    const bool is_dual = inst->second;
     out.opcode = sim_opcode_portable(inst->opcode);
     out.exec = is_dual ? inst->exec : out.opcode->exec;
     if (is_dual) {
@@ -207,9 +204,8 @@ static bool is_tried(const sim_inst *inst) {
 }
 
 static void make_words(const encoding *e, unsigned opcode, unsigned attempt, uint32_t word[4]) {
-    for (unsigned i = 0; i < 4; i++) {
+    for (unsigned i = 0; i < 4; i++)
         word[i] = (uint32_t)next_random();
-    }
     uint32_t operands = word[0] & e->operands;
     operands &= attempt & 1 ? 0xfffe00fe : attempt & 2 ? 0xffff7fff : UINT32_MAX;
     if (attempt % 8 >= 6) { // as an assembler writes it without modifiers
@@ -260,9 +256,8 @@ static void start(const char *chip) {
 static void stop(void) {
     sim_faults_deinit(&t->dispatch.faults);
     sim_memory_destroy(t->dispatch.memory);
-    for (unsigned i = 0; i < STATES; i++) {
+    for (unsigned i = 0; i < STATES; i++)
         free(states[i]);
-    }
     free(t);
 }
 
@@ -271,15 +266,13 @@ static void test_chip(unsigned chip, unsigned least) {
     start(chips[chip]);
     for (size_t i = 0; i < sizeof encodings / sizeof *encodings; i++) {
         const encoding *e = &encodings[i];
-        for (unsigned opcode = 0; e->family & families[chip] && opcode < e->count; opcode++) {
+        for (unsigned opcode = 0; e->family & families[chip] && opcode < e->count; opcode++)
             tried += try_opcode(e, opcode, chip, &wrong) > 0;
-        }
     }
     stop();
     print_message("%s: %u opcodes of an encoding\n", chips[chip], tried);
-    if (wrong) {
+    if (wrong)
         fail_msg("%s: %u words differ between the builds", chips[chip], wrong);
-    }
     assert_true(tried >= least);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CDNA's own vector, scalar and LDS instructions (valu_cdna.c and its neighbours' lines), each against a formula
-// written for the test.
+// CDNA's own vector, scalar and LDS instructions (valu_cdna.c and its neighbours' lines), each
+// against a formula written for the test.
 #include "exec_testing.h"
 
 #include <math.h>
@@ -27,16 +27,15 @@ static uint64_t pair(const sim_wave *w, int reg, unsigned lane) {
     return w->v[reg][lane] | (uint64_t)w->v[reg + 1][lane] << 32;
 }
 
-/** Runs `source` many times from random registers, in both builds, then `check`s every active lane; v20 of the
- *  others must be what it was. `prepare` may set registers first. */
+/** Runs `source` many times from random registers, in both builds, then `check`s every active lane;
+ *  v20 of the others must be what it was. `prepare` may set registers first. */
 static void run(const char *source, void (*prepare)(void), void (*check)(unsigned lane)) {
     size_t size;
     uint8_t *text = assemble("gfx950", source, &size);
     for (unsigned round = 0; round < 60; round++) {
         randomise(t, random_exec(round / 2));
-        if (prepare) {
+        if (prepare)
             prepare();
-        }
         memcpy(&t->before, &t->wave, sizeof t->wave);
         memcpy(t->lds_before, t->lds, sizeof t->lds);
         for (size_t at = 0; at < size;) {
@@ -44,13 +43,11 @@ static void run(const char *source, void (*prepare)(void), void (*check)(unsigne
             (round & 1 ? inst.exec : sim_opcode_portable(inst.opcode)->exec)(&t->wave, &inst);
             at += inst.bytes;
         }
-        for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-            if (active(lane)) {
+        for (unsigned lane = 0; lane < SIM_LANES; lane++)
+            if (active(lane))
                 check(lane);
-            } else {
+            else
                 assert_int_equal(t->wave.v[20][lane], before(20, lane));
-            }
-        }
     }
     free(text);
 }
@@ -69,10 +66,10 @@ static uint32_t sat8(int32_t x, int least, int most) {
 }
 
 static void check_shift_packs(unsigned lane) {
-    int32_t a = (int32_t)before(1, lane), b = (int32_t)before(2, lane);
-    unsigned by = before(3, lane) & 31;
-    uint32_t i8 = sat8(a >> by, -128, 127) | sat8(b >> by, -128, 127) << 8;
-    uint32_t u8 = sat8(a >> by, 0, 255) | sat8(b >> by, 0, 255) << 8;
+    const int32_t a = (int32_t)before(1, lane), b = (int32_t)before(2, lane);
+    const unsigned by = before(3, lane) & 31;
+    const uint32_t i8 = sat8(a >> by, -128, 127) | sat8(b >> by, -128, 127) << 8;
+    const uint32_t u8 = sat8(a >> by, 0, 255) | sat8(b >> by, 0, 255) << 8;
     expect(20, lane, (before(20, lane) & 0xffff0000) | i8);
     expect(21, lane, (before(21, lane) & 0xffff) | u8 << 16); // op_sel: the upper half
 }
@@ -83,7 +80,7 @@ static void test_shift_packs(void **) {
 }
 
 static void check_bitop(unsigned lane) {
-    uint32_t a = before(1, lane) >> 16, b = before(2, lane), c = before(3, lane);
+    const uint32_t a = before(1, lane) >> 16, b = before(2, lane), c = before(3, lane);
     expect(20, lane, (before(20, lane) & 0xffff0000) | (((a & b) ^ ~c) & 0xffff));
 }
 
@@ -94,7 +91,7 @@ static void test_bitop(void **) {
 static uint32_t distance(uint64_t window, uint32_t reference, bool masked) {
     uint32_t sum = 0;
     for (int i = 0; i < 4; i++) {
-        int x = (uint8_t)(window >> 8 * i), y = (uint8_t)(reference >> 8 * i);
+        const int x = (uint8_t)(window >> 8 * i), y = (uint8_t)(reference >> 8 * i);
         sum += masked && y == 0 ? 0 : (uint32_t)abs(x - y);
     }
     return sum;
@@ -102,18 +99,17 @@ static uint32_t distance(uint64_t window, uint32_t reference, bool masked) {
 
 /** Some bytes of the reference are 0. */
 static void clear_bytes(void) {
-    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+    for (unsigned lane = 0; lane < SIM_LANES; lane++)
         t->wave.v[2][lane] &= next_random() & 1 ? 0xff00ffff : 0xffffff00;
-    }
 }
 
 static void check_differences(unsigned lane) {
-    uint64_t a = pair(&t->before, 4, lane), c = pair(&t->before, 6, lane);
-    uint32_t b = before(2, lane);
+    const uint64_t a = pair(&t->before, 4, lane), c = pair(&t->before, 6, lane);
+    const uint32_t b = before(2, lane);
     expect(20, lane, before(3, lane) + distance(before(1, lane), b, true));
     for (int n = 0; n < 4; n++) {
-        uint16_t plain = (uint16_t)(pair(&t->wave, 22, lane) >> 16 * n);
-        uint16_t masked = (uint16_t)(pair(&t->wave, 24, lane) >> 16 * n);
+        const uint16_t plain = (uint16_t)(pair(&t->wave, 22, lane) >> 16 * n);
+        const uint16_t masked = (uint16_t)(pair(&t->wave, 24, lane) >> 16 * n);
         assert_int_equal(plain, (uint16_t)((c >> 16 * n) + distance(a >> 8 * n, b, false)));
         assert_int_equal(masked, (uint16_t)((c >> 16 * n) + distance(a >> 8 * n, b, true)));
     }
@@ -127,20 +123,20 @@ static void test_differences(void **) {
 
 static uint32_t products(uint32_t a, uint32_t b, uint32_t sum, int bits) {
     for (int at = 0; at < 32; at += bits) {
-        int64_t x = (int64_t)((uint64_t)a << (64 - bits - at)) >> (64 - bits);
-        int64_t y = (int64_t)((uint64_t)b << (64 - bits - at)) >> (64 - bits);
+        const int64_t x = (int64_t)((uint64_t)a << (64 - bits - at)) >> (64 - bits);
+        const int64_t y = (int64_t)((uint64_t)b << (64 - bits - at)) >> (64 - bits);
         sum += (uint32_t)(x * y);
     }
     return sum;
 }
 
 static void check_dots(unsigned lane) {
-    uint32_t a = before(1, lane), b = before(2, lane);
+    const uint32_t a = before(1, lane), b = before(2, lane);
     expect(20, lane, products(a, b, before(20, lane), 8));
     expect(21, lane, products(a, b, before(21, lane), 16));
     expect(22, lane, products(a, b, before(22, lane), 4));
-    uint32_t neighbour = lane ^ 1; // quad_perm:[1,0,3,2]
-    uint32_t moved = t->before.exec >> neighbour & 1 ? before(1, neighbour) : 0;
+    const uint32_t neighbour = lane ^ 1; // quad_perm:[1,0,3,2]
+    const uint32_t moved = t->before.exec >> neighbour & 1 ? before(1, neighbour) : 0;
     expect(23, lane, products(moved, b, before(23, lane), 8));
 }
 
@@ -176,8 +172,9 @@ static void small_halves(void) {
 
 static void check_halves(unsigned lane) {
     for (int high = 0; high < 2; high++) {
-        double a = half(before(1, lane) >> 16 * high), b = half(before(2, lane) >> 16 * high);
-        double c = half(before(3, lane) >> 16 * high), d = half(before(20, lane) >> 16 * high);
+        const double a = half(before(1, lane) >> 16 * high), b = half(before(2, lane) >> 16 * high);
+        const double c = half(before(3, lane) >> 16 * high),
+                     d = half(before(20, lane) >> 16 * high);
         assert_true(half(t->wave.v[20][lane] >> 16 * high) == a * b + d);
         assert_true(half(t->wave.v[21][lane] >> 16 * high) == fmin(fmin(a, b), c));
         assert_true(half(t->wave.v[22][lane] >> 16 * high) == fmax(fmax(a, b), c));
@@ -206,8 +203,8 @@ static void check_extremes(unsigned lane) {
     }
     float least = x[0], most = x[0];
     for (int i = 1; i < 3; i++) {
-        bool below = x[i] < least || (x[i] == least && signbit(x[i]));
-        bool above = x[i] > most || (x[i] == most && !signbit(x[i]));
+        const bool below = x[i] < least || (x[i] == least && signbit(x[i]));
+        const bool above = x[i] > most || (x[i] == most && !signbit(x[i]));
         least = below ? x[i] : least;
         most = above ? x[i] : most;
     }
@@ -220,29 +217,29 @@ static void test_extremes(void **) {
         check_extremes);
 }
 
-/** One of the two neighbours: the upper if the position between them and the fraction come to one. */
+/** One of the two neighbours: the upper if the position between them and the fraction come to
+ *  one. */
 static void check_random_rounding(unsigned lane) {
     float x, low, high;
     uint32_t bits = before(1, lane), random = before(2, lane), low_bits = bits & 0xffff0000;
     memcpy(&x, &bits, sizeof x);
-    if (isnan(x) || fabsf(x) > 60000 || fabsf(x) < 1e-4f) {
+    if (isnan(x) || fabsf(x) > 60000 || fabsf(x) < 1e-4f)
         return;
-    }
     uint32_t high_bits = low_bits + 0x10000;
     memcpy(&low, &low_bits, sizeof low);
     memcpy(&high, &high_bits, sizeof high);
-    double part = ((double)x - (double)low) / ((double)high - (double)low);
-    uint32_t want = part + (random >> 16) * 0x1p-16 >= 1 ? high_bits : low_bits;
+    const double part = ((double)x - (double)low) / ((double)high - (double)low);
+    const uint32_t want = part + (random >> 16) * 0x1p-16 >= 1 ? high_bits : low_bits;
     expect(20, lane, (before(20, lane) & 0xffff) | (want & 0xffff0000));
-    double got = half(t->wave.v[21][lane]), gap = exp2(ilogb(x) - 10);
-    double cut = trunc((double)x / gap) * gap;
-    double place = fabs((double)x - cut) / gap + random * 0x1p-32;
+    const double got = half(t->wave.v[21][lane]), gap = exp2(ilogb(x) - 10);
+    const double cut = trunc((double)x / gap) * gap;
+    const double place = fabs((double)x - cut) / gap + random * 0x1p-32;
     assert_true(got == (place >= 1 ? cut + copysign(gap, (double)x) : cut));
 }
 
 static void moderate(void) {
     for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        uint32_t r = (uint32_t)next_random();
+        const uint32_t r = (uint32_t)next_random();
         t->wave.v[1][lane] = (r & 0x807fffff) | (115 + (r >> 24 & 15)) << 23;
     }
 }
@@ -261,24 +258,25 @@ static double window(int reg, unsigned lane) {
 
 /** The first groups of digits add up to 2/pi; a larger angle sees the same digits further on. */
 static void check_digits(unsigned lane) {
-    uint64_t exponent = pair(&t->before, 4, lane) >> 52 & 2047;
-    double first = window(20, lane), second = window(22, lane);
+    const uint64_t exponent = pair(&t->before, 4, lane) >> 52 & 2047;
+    const double first = window(20, lane), second = window(22, lane);
     if (exponent <= 1077) {
-        long double two_over_pi = 0.63661977236758134307553505349005744813784L;
+        const long double two_over_pi = 0.63661977236758134307553505349005744813784L;
         assert_true((long double)first + (long double)second == two_over_pi);
         assert_true(first < (double)two_over_pi + 0x1p-53 && second < 0x1p-52);
     } else {
-        uint64_t skipped = exponent - 1077;                       // less than 53 here
-        double whole = window(24, lane), rest = window(26, lane); // of an angle of 1
-        double scaled = ldexp(whole, (int)skipped);
-        double kept = (scaled - floor(scaled)) + floor(ldexp(rest, (int)skipped + 53)) * 0x1p-53;
+        const uint64_t skipped = exponent - 1077;                       // less than 53 here
+        const double whole = window(24, lane), rest = window(26, lane); // of an angle of 1
+        const double scaled = ldexp(whole, (int)skipped);
+        const double kept =
+            (scaled - floor(scaled)) + floor(ldexp(rest, (int)skipped + 53)) * 0x1p-53;
         assert_true(ldexp(first, (int)skipped) == kept);
     }
 }
 
 static void angles(void) {
     for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        uint64_t exponent = lane % 4 ? 1000 + next_random() % 130 : 1077;
+        const uint64_t exponent = lane % 4 ? 1000 + next_random() % 130 : 1077;
         t->wave.v[5][lane] = (uint32_t)exponent << 20 | (uint32_t)next_random() >> 12;
     }
 }
@@ -292,7 +290,7 @@ static void test_digits(void **) {
 // ---- conversions and sums of halves
 
 static uint32_t normalised(double x, double scale) {
-    double least = scale > 40000 ? 0 : -1;
+    const double least = scale > 40000 ? 0 : -1;
     x = isnan(x) ? 0 : x < least ? least : x > 1 ? 1 : x;
     return (uint32_t)(int)rint(x * scale) & 0xffff;
 }
@@ -305,7 +303,7 @@ static void check_conversions(unsigned lane) {
     expect(23, lane, normalised(half(a >> 16), 65535) | normalised(half(b), 65535) << 16);
     float x;
     memcpy(&x, &a, sizeof x);
-    uint32_t value = isnan(x) || x < 0 ? 0 : x > 255 ? 255 : (uint32_t)x;
+    const uint32_t value = isnan(x) || x < 0 ? 0 : x > 255 ? 255 : (uint32_t)x;
     expect(24, lane, (before(24, lane) & ~(255u << byte)) | value << byte);
 }
 
@@ -341,7 +339,7 @@ static void check_sums(unsigned lane) {
     memcpy(got, got_bits, sizeof got);
     want[0] = want[1] = x;
     for (int high = 0; high < 2; high++) {
-        uint32_t a = before(1, lane) >> 16 * high, b = before(2, lane) >> 16 * high;
+        const uint32_t a = before(1, lane) >> 16 * high, b = before(2, lane) >> 16 * high;
         uint32_t p = before(4, lane) >> 16 * high << 16, q = before(5, lane) >> 16 * high << 16;
         float y, z;
         memcpy(&y, &p, sizeof y);
@@ -350,7 +348,7 @@ static void check_sums(unsigned lane) {
         want[1] += y * z;
     }
     assert_true(got[0] == want[0] && got[1] == want[1]);
-    double a = half(before(1, lane)), b = half(before(2, lane)), c = half(before(3, lane));
+    const double a = half(before(1, lane)), b = half(before(2, lane)), c = half(before(3, lane));
     assert_true(half(t->wave.v[22][lane]) == a * b + c && t->wave.v[22][lane] >> 16 == 0);
     assert_true(half(t->wave.v[23][lane]) == a * b + c && t->wave.v[23][lane] >> 16 == 0);
 }
@@ -369,12 +367,12 @@ static void check_scalar(unsigned) {
         groups |= (value >> i & 1) << i / 4;
         twice |= (uint64_t)(t->before.s[2] >> i / 2 & 1) << i;
     }
-    uint64_t bit = UINT64_C(1) << (t->before.s[4] & 63);
-    uint64_t set = t->before.s[14] | (uint64_t)t->before.s[15] << 32;
-    uint64_t clear = t->before.s[16] | (uint64_t)t->before.s[17] << 32;
+    const uint64_t bit = UINT64_C(1) << (t->before.s[4] & 63);
+    const uint64_t set = t->before.s[14] | (uint64_t)t->before.s[15] << 32;
+    const uint64_t clear = t->before.s[16] | (uint64_t)t->before.s[17] << 32;
     const uint64_t want[] = {groups, twice, set | bit, clear & ~bit};
     for (int i = 0; i < 4; i++) {
-        uint64_t got = t->wave.s[10 + 2 * i] | (uint64_t)t->wave.s[11 + 2 * i] << 32;
+        const uint64_t got = t->wave.s[10 + 2 * i] | (uint64_t)t->wave.s[11 + 2 * i] << 32;
         assert_int_equal(got, want[i]);
     }
     assert_int_equal(t->wave.scc, groups != 0);
@@ -403,9 +401,8 @@ static void prepare_lds(void) {
     for (unsigned lane = 0; lane < SIM_LANES; lane++) {
         t->wave.v[1][lane] = 32 * lane;
         t->wave.v[2][lane] = (uint32_t)lds64(t->lds, 32 * lane) ^ (lane & 1);
-        if (lane % 4 == 0) { // the ring is at its step exactly
+        if (lane % 4 == 0) // the ring is at its step exactly
             memcpy(t->lds + 32 * lane + 8, &t->wave.v[2][lane], 4);
-        }
         t->wave.v[8][lane] = (uint32_t)lds64(t->lds, 32 * lane + 24) ^ (lane & 1);
         t->wave.v[9][lane] = (uint32_t)(lds64(t->lds, 32 * lane + 24) >> 32);
     }
@@ -413,8 +410,8 @@ static void prepare_lds(void) {
 
 static void check_lds(unsigned lane) {
     uint32_t old = (uint32_t)lds64(t->lds_before, 32 * lane), data = before(3, lane);
-    uint32_t ring = (uint32_t)lds64(t->lds_before, 32 * lane + 8);
-    uint64_t masked = lds64(t->lds_before, 32 * lane + 16);
+    const uint32_t ring = (uint32_t)lds64(t->lds_before, 32 * lane + 8);
+    const uint64_t masked = lds64(t->lds_before, 32 * lane + 16);
     uint64_t wide = lds64(t->lds_before, 32 * lane + 24), compare = pair(&t->before, 8, lane);
     float x, y;
     double p, q;
@@ -445,7 +442,7 @@ enum { BIG_LDS = 163840, DMA_AT = 140000 };
 static void check_big_dma(const uint8_t *lds, const uint8_t *memory, bool whole) {
     for (unsigned lane = 0; lane < SIM_LANES; lane++) {
         uint8_t zero[16] = {};
-        unsigned at = whole ? DMA_AT : DMA_AT & 0xffff;
+        const unsigned at = whole ? DMA_AT : DMA_AT & 0xffff;
         const uint8_t *want = active(lane) ? memory + 16 * (63 - lane) : zero;
         assert_memory_equal(lds + at + 32 + 16 * lane, want, 16);
     }
@@ -459,7 +456,7 @@ static void run_big_dma(uint8_t *lds, uint64_t guest) {
     randomise(t, 0x0ff0123456789abc);
     t->wave.m0 = DMA_AT;
     for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        uint64_t at = guest + 16 * (63 - lane) - 32;
+        const uint64_t at = guest + 16 * (63 - lane) - 32;
         t->wave.v[2][lane] = (uint32_t)at;
         t->wave.v[3][lane] = (uint32_t)(at >> 32);
     }
@@ -472,12 +469,11 @@ static void run_big_dma(uint8_t *lds, uint64_t guest) {
 static void test_big_lds(void **) {
     static const sim_region nothing;
     sim_memory *memory = t->dispatch.memory = sim_memory_create();
-    uint64_t guest = sim_memory_alloc(memory, 1024, SIM_REGION_DEVICE, 0)->base;
+    const uint64_t guest = sim_memory_alloc(memory, 1024, SIM_REGION_DEVICE, 0)->base;
     uint8_t *host = sim_memory_host(memory, guest, 1024), *lds = malloc(BIG_LDS);
     assert_non_null(lds);
-    for (unsigned i = 0; i < 1024; i++) {
+    for (unsigned i = 0; i < 1024; i++)
         host[i] = (uint8_t)next_random();
-    }
     t->group.lds = lds;
     t->dispatch.lds_bytes = BIG_LDS;
     run_big_dma(lds, guest);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the instruction families share: lane vectors, operand rows, results.
 //
-// A row is one vector register: 64 lanes of 32 bits. An instruction's meaning is a function on blocks of 16 lanes
-// (8 lanes for 64-bit operands), written with clang's vector types, which become SSE or AVX-512 code. Drivers in
-// valu.h feed it: in place when the instruction has no modifiers, else through copies that sim_row32 prepares and
-// sim_finish32 writes back.
+// A row is one vector register: 64 lanes of 32 bits. An instruction's meaning is a function on
+// blocks of 16 lanes (8 lanes for 64-bit operands), written with clang's vector types, which become
+// SSE or AVX-512 code. Drivers in valu.h feed it: in place when the instruction has no modifiers,
+// else through copies that sim_row32 prepares and sim_finish32 writes back.
 #ifndef SIM_EXEC_H
 #define SIM_EXEC_H
 
@@ -66,7 +66,8 @@ static inline uint64_t sim_special_value(const sim_wave *w, uint16_t special) {
     }
 }
 
-/** A scalar operand's 32 bits; a 64-bit special gives its upper half, as s_mov_b32 of src_shared_base does. */
+/** A scalar operand's 32 bits; a 64-bit special gives its upper half, as s_mov_b32 of
+ *  src_shared_base does. */
 static inline uint32_t sim_read32(const sim_wave *w, const sim_operand *op) {
     switch (op->kind) {
     case SIM_OP_SGPR:
@@ -74,7 +75,7 @@ static inline uint32_t sim_read32(const sim_wave *w, const sim_operand *op) {
     case SIM_OP_IMM:
         return op->value;
     case SIM_OP_SPECIAL: {
-        uint64_t value = sim_special_value(w, op->reg);
+        const uint64_t value = sim_special_value(w, op->reg);
         return op->count == 2 ? (uint32_t)(value >> 32) : (uint32_t)value;
     }
     default:
@@ -96,9 +97,8 @@ static inline uint64_t sim_read64(const sim_wave *w, const sim_operand *op) {
 }
 
 static inline void sim_write32(sim_wave *w, const sim_operand *op, uint32_t value) {
-    if (op->kind == SIM_OP_SGPR) {
+    if (op->kind == SIM_OP_SGPR)
         w->s[op->reg] = value;
-    }
 }
 
 static inline void sim_write64(sim_wave *w, const sim_operand *op, uint64_t value) {
@@ -110,27 +110,29 @@ static inline void sim_write64(sim_wave *w, const sim_operand *op, uint64_t valu
 
 /** Lane masks are SGPR pairs, or single SGPRs in wave32. */
 static inline void sim_write_lanes(sim_wave *w, const sim_operand *op, uint64_t mask) {
-    if (op->count == 1) {
+    if (op->count == 1)
         sim_write32(w, op, (uint32_t)mask);
-    } else {
+    else
         sim_write64(w, op, mask);
-    }
 }
 
 // ---- vector operands
 
-/** Source `i` as a row: in place, or copied to `tmp` with its constant, modifiers, SDWA and DPP applied. */
+/** Source `i` as a row: in place, or copied to `tmp` with its constant, modifiers, SDWA and DPP
+ *  applied. */
 const uint32_t *SIM_NAME(sim_row32)(const sim_wave *w, const sim_inst *inst, unsigned i,
                                     uint32_t tmp[SIM_LANES]);
 /** The same for 64-bit operands: the upper halves are at [SIM_LANES]. */
 const uint32_t *SIM_NAME(sim_row64)(const sim_wave *w, const sim_inst *inst, unsigned i,
                                     uint32_t tmp[2 * SIM_LANES]);
-/** Writes a result row to dst[0]: output modifiers, MODE, SDWA and op_sel parts, exec and DPP masks. */
+/** Writes a result row to dst[0]: output modifiers, MODE, SDWA and op_sel parts, exec and DPP
+ *  masks. */
 void SIM_NAME(sim_finish32)(sim_wave *w, const sim_inst *inst, uint32_t result[SIM_LANES]);
 void SIM_NAME(sim_finish64)(sim_wave *w, const sim_inst *inst, uint32_t result[2 * SIM_LANES]);
 /** The lanes an instruction writes: exec, less what its DPP control leaves out. */
 uint64_t SIM_NAME(sim_write_mask)(const sim_wave *w, const sim_inst *inst);
-/** Host rounding mode as MODE wants it for inst; false if it already is. Undo with sim_rounding_end. */
+/** Host rounding mode as MODE wants it for inst; false if it already is. Undo with
+ *  sim_rounding_end. */
 bool SIM_NAME(sim_rounding_begin)(const sim_wave *w, const sim_inst *inst);
 void SIM_NAME(sim_rounding_end)(void);
 
@@ -144,7 +146,7 @@ void SIM_NAME(sim_rounding_end)(void);
 
 /** True if MODE has the usual values, as far as the instruction heeds it. */
 static inline bool sim_is_mode_plain(const sim_wave *w, const sim_inst *inst) {
-    uint32_t field = inst->overflow ? SIM_MODE_FLOAT | SIM_MODE_FP16_OVFL : SIM_MODE_FLOAT;
+    const uint32_t field = inst->overflow ? SIM_MODE_FLOAT | SIM_MODE_FP16_OVFL : SIM_MODE_FLOAT;
     return !inst->is_float || (w->mode & field) == SIM_MODE_FLOAT_PLAIN;
 }
 
@@ -225,7 +227,8 @@ static inline void store_masked(uint32_t *row, const uint32_t *value, uint64_t m
     }
 }
 
-/** f16 results under MODE.FP16_OVFL: one that is infinite becomes the largest number, but in the lanes of `keep`. */
+/** f16 results under MODE.FP16_OVFL: one that is infinite becomes the largest number, but in the
+ *  lanes of `keep`. */
 static inline u32x16 sim_limit_f16(const sim_wave *w, u32x16 half, u32x16 keep) {
     u32x16 limited = (u32x16)((half & 0x7fff) == 0x7c00) & ~keep;
     return w->mode & SIM_MODE_FP16_OVFL ? half + limited : half; // less 1: 0x7bff
@@ -264,9 +267,8 @@ SIM_INLINE void deal16(uint32_t *rows, const uint32_t *data, uint32_t dwords) {
         SIM_DEAL4(3);
         return;
     default:
-        for (uint32_t i = 0; i < 16 * dwords; i++) {
+        for (uint32_t i = 0; i < 16 * dwords; i++)
             rows[SIM_LANES * (i % dwords) + i / dwords] = data[i];
-        }
     }
 }
 
@@ -297,9 +299,8 @@ SIM_INLINE void collect16(uint32_t *data, const uint32_t *rows, uint32_t dwords)
         store16(data + 48, SIM_HIGH(SIM_HIGH(a, c), SIM_HIGH(b, d)));
         return;
     default:
-        for (uint32_t i = 0; i < 16 * dwords; i++) {
+        for (uint32_t i = 0; i < 16 * dwords; i++)
             data[i] = rows[SIM_LANES * (i % dwords) + i / dwords];
-        }
     }
 }
 
@@ -332,7 +333,8 @@ static inline uint64_t f64_bits(double value) {
 typedef _Float16 f16x16 __attribute__((vector_size(32)));
 typedef uint16_t u16x16 __attribute__((vector_size(32)));
 
-/** Without instructions for f16, sixteen calls make a conversion: code that is shared, as it is long and slow anyway. */
+/** Without instructions for f16, sixteen calls make a conversion: code that is shared, as it is
+ *  long and slow anyway. */
 #ifdef __AVX512F__
 #define SIM_CONVERSION static inline
 #else

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For the tests of instructions: LLVM's assembler, a wave with random registers, runs of one decoded instruction
-// in both builds of exec/.
+// For the tests of instructions: LLVM's assembler, a wave with random registers, runs of one
+// decoded instruction in both builds of exec/.
 #ifndef SIM_EXEC_TESTING_H
 #define SIM_EXEC_TESTING_H
 
@@ -32,7 +32,8 @@ static inline uint64_t next_random(void) { // splitmix64
     return z ^ z >> 31;
 }
 
-/** Bits that are often an edge of some type: signs, infinities, NaNs, denormals, small integers, ones. */
+/** Bits that are often an edge of some type: signs, infinities, NaNs, denormals, small integers,
+ *  ones. */
 static inline uint64_t next_biased(void) {
     static const uint64_t edges[] = {0,
                                      1,
@@ -62,7 +63,7 @@ static inline uint64_t next_biased(void) {
                                      0x000fffffffffffff,
                                      0x7fefffffffffffff,
                                      0x8000000000000000};
-    uint64_t r = next_random();
+    const uint64_t r = next_random();
     switch (r & 7) {
     case 0:
         return edges[(r >> 8) % (sizeof edges / sizeof *edges)];
@@ -79,7 +80,8 @@ static inline uint64_t next_biased(void) {
 
 // ---- assembler
 
-/** Runs the first of the programs that is there; its exit status, or -1 if none is. argv[0] is replaced. */
+/** Runs the first of the programs that is there; its exit status, or -1 if none is. argv[0] is
+ *  replaced. */
 static inline int run_tool(const char *const *names, const char **argv) {
     for (; *names; names++) {
         pid_t child;
@@ -99,7 +101,7 @@ static inline int run_assembler(const char *mcpu, const char *input, const char 
     char cpu[64], attributes[64];
     size_t length =
         strcspn(mcpu, ":"); // "gfx1201:+wavefrontsize64": with features beyond the usual
-    bool is_rdna = !strncmp(mcpu, "gfx1", 4);
+    const bool is_rdna = !strncmp(mcpu, "gfx1", 4);
     snprintf(cpu, sizeof cpu, "-mcpu=%.*s", (int)length, mcpu);
     snprintf(attributes, sizeof attributes, "-mattr=%s%s%s", is_rdna ? "+real-true16" : "",
              is_rdna && mcpu[length] ? "," : "", mcpu[length] ? mcpu + length + 1 : "");
@@ -113,17 +115,16 @@ static inline uint8_t *read_section(int file, size_t *size) {
     Elf64_Ehdr header;
     Elf64_Shdr sections[40], *names = nullptr;
     uint8_t *out = nullptr;
-    if (pread(file, &header, sizeof header, 0) != sizeof header || header.e_shnum > 40) {
+    if (pread(file, &header, sizeof header, 0) != sizeof header || header.e_shnum > 40)
         return nullptr;
-    }
-    ssize_t bytes = (ssize_t)(header.e_shnum * sizeof *sections);
-    if (pread(file, sections, (size_t)bytes, (off_t)header.e_shoff) != bytes) {
+    const ssize_t bytes = (ssize_t)(header.e_shnum * sizeof *sections);
+    if (pread(file, sections, (size_t)bytes, (off_t)header.e_shoff) != bytes)
         return nullptr;
-    }
     names = &sections[header.e_shstrndx];
     for (unsigned i = 0; i < header.e_shnum && !out; i++) {
         char name[6] = "";
-        ssize_t n = pread(file, name, sizeof name, (off_t)(names->sh_offset + sections[i].sh_name));
+        const ssize_t n =
+            pread(file, name, sizeof name, (off_t)(names->sh_offset + sections[i].sh_name));
         if (n == sizeof name && !memcmp(name, ".text", sizeof name)) {
             *size = sections[i].sh_size;
             out = calloc(1, *size + 16);
@@ -135,27 +136,27 @@ static inline uint8_t *read_section(int file, size_t *size) {
 
 /** Copies section .text of an object file; null if there is none. */
 static inline uint8_t *read_text(const char *path, size_t *size) {
-    int file = open(path, O_RDONLY);
+    const int file = open(path, O_RDONLY);
     uint8_t *text = file >= 0 ? read_section(file, size) : nullptr;
     close(file);
     return text;
 }
 
-/** Assembles `source`; skips the test where there is no assembler, fails it where that refuses. Free the result. */
+/** Assembles `source`; skips the test where there is no assembler, fails it where that refuses.
+ *  Free the result. */
 static inline uint8_t *assemble(const char *mcpu, const char *source, size_t *size) {
     char input[] = "/tmp/quern-asm-XXXXXX", output[] = "/tmp/quern-obj-XXXXXX";
-    int in = mkstemp(input), out = mkstemp(output);
+    const int in = mkstemp(input), out = mkstemp(output);
     assert_true(in >= 0 && out >= 0);
     assert_int_equal(write(in, source, strlen(source)), (ssize_t)strlen(source));
-    int failed = run_assembler(mcpu, input, output);
+    const int failed = run_assembler(mcpu, input, output);
     uint8_t *text = failed ? nullptr : read_text(output, size);
     close(in);
     close(out);
     unlink(input);
     unlink(output);
-    if (failed > 0) {
+    if (failed > 0)
         fail_msg("llvm-mc refused a source for %s", mcpu);
-    }
     if (!text) {
         print_message("no llvm-mc on PATH: skipped\n");
         skip();
@@ -199,14 +200,13 @@ static inline test_wave *make_wave(const char *arch) {
 static inline void randomise(test_wave *t, uint64_t exec) {
     for (unsigned r = 0; r < 512; r += 2) {
         for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-            uint64_t bits = next_biased();
+            const uint64_t bits = next_biased();
             t->wave.v[r][lane] = (uint32_t)bits;
             t->wave.v[r + 1][lane] = (uint32_t)(bits >> 32);
         }
     }
-    for (unsigned i = 0; i < 106; i++) {
+    for (unsigned i = 0; i < 106; i++)
         t->wave.s[i] = (uint32_t)next_biased();
-    }
     t->wave.vcc = next_random();
     t->wave.m0 = 0;
     t->wave.scc = next_random() & 1;
@@ -225,9 +225,8 @@ static inline uint64_t random_exec(unsigned round) {
 static inline sim_inst decode_at(const char *arch, const uint8_t *text, size_t size, size_t at) {
     sim_inst inst;
     char error[SIM_ERROR_BYTES];
-    if (!sim_decode(sim_chip_by_name(arch), text + at, size - at, 0x1000, &inst, error)) {
+    if (!sim_decode(sim_chip_by_name(arch), text + at, size - at, 0x1000, &inst, error))
         fail_msg("%s", error);
-    }
     return inst;
 }
 

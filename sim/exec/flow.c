@@ -6,9 +6,8 @@
 
 /** w->pc is already the next instruction's when an instruction runs. */
 static void jump_if(sim_wave *w, const sim_inst *inst, bool taken) {
-    if (taken) {
+    if (taken)
         w->pc = inst->target;
-    }
 }
 
 static bool s_branch(const sim_wave *) {
@@ -41,7 +40,7 @@ static void exec_s_setpc_b64(sim_wave *w, const sim_inst *inst) {
 }
 
 static void exec_s_swappc_b64(sim_wave *w, const sim_inst *inst) {
-    uint64_t target = sim_read64(w, &inst->src[0]); // may be the destination too
+    const uint64_t target = sim_read64(w, &inst->src[0]); // may be the destination too
     sim_write64(w, &inst->dst[0], w->pc);
     w->pc = target;
 }
@@ -53,9 +52,8 @@ static void exec_s_call_b64(sim_wave *w, const sim_inst *inst) {
 
 static void exec_s_barrier(sim_wave *w, const sim_inst *inst) {
     w->state = SIM_AT_BARRIER;
-    if (w->group->dispatch->check & SIM_CHECK_BARRIER) {
+    if (w->group->dispatch->check & SIM_CHECK_BARRIER)
         sim_check_barrier(w, inst);
-    }
 }
 static void exec_s_endpgm(sim_wave *w, const sim_inst *) {
     w->state = SIM_ENDED;
@@ -95,7 +93,7 @@ enum {
 };
 
 static uint32_t field_mask(uint32_t hwreg) {
-    uint32_t size = (hwreg >> 11 & 31) + 1;
+    const uint32_t size = (hwreg >> 11 & 31) + 1;
     return size < 32 ? (1u << size) - 1 : UINT32_MAX;
 }
 
@@ -103,7 +101,7 @@ static uint32_t field_mask(uint32_t hwreg) {
 static uint64_t shader_cycles(const sim_wave *w) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    uint64_t microseconds = (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+    const uint64_t microseconds = (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
     return microseconds * w->group->dispatch->chip->clock_khz / 1000;
 }
 
@@ -125,12 +123,12 @@ static uint32_t hardware_register(const sim_wave *w, uint32_t id) {
 }
 
 static void exec_s_getreg_b32(sim_wave *w, const sim_inst *inst) {
-    uint32_t value = hardware_register(w, inst->imm & 63) >> (inst->imm >> 6 & 31);
+    const uint32_t value = hardware_register(w, inst->imm & 63) >> (inst->imm >> 6 & 31);
     sim_write32(w, &inst->dst[0], value & field_mask(inst->imm));
 }
 
 static void set_register(sim_wave *w, const sim_inst *inst, uint32_t value) {
-    uint32_t shift = inst->imm >> 6 & 31, mask = field_mask(inst->imm) << shift;
+    const uint32_t shift = inst->imm >> 6 & 31, mask = field_mask(inst->imm) << shift;
     if ((inst->imm & 63) != HW_MODE) {
         if ((inst->imm & 63) != HW_TRAPSTS) {
             sim_fault_raise(w, inst, -1,
@@ -140,7 +138,7 @@ static void set_register(sim_wave *w, const sim_inst *inst, uint32_t value) {
         return;
     }
     w->mode = (w->mode & ~mask) | (value << shift & mask);
-    uint32_t major = w->group->dispatch->chip->gfx_major;
+    const uint32_t major = w->group->dispatch->chip->gfx_major;
     w->mode &= major > 9 ? ~(uint32_t)SIM_MODE_SPECIAL : UINT32_MAX;
     w->mode |= major >= 12 ? SIM_MODE_GFX12 : 0;
 }
@@ -175,7 +173,7 @@ static void exec_s_set_gpr_idx_off(sim_wave *w, const sim_inst *) {
 }
 
 static void exec_s_setvskip(sim_wave *w, const sim_inst *inst) {
-    bool on = sim_read32(w, &inst->src[0]) >> (sim_read32(w, &inst->src[1]) & 31) & 1;
+    const bool on = sim_read32(w, &inst->src[0]) >> (sim_read32(w, &inst->src[1]) & 31) & 1;
     w->mode = on ? w->mode | SIM_MODE_VSKIP : w->mode & ~(uint32_t)SIM_MODE_VSKIP;
 }
 

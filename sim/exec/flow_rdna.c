@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// RDNA's control: split barriers, waits and hints under their own names, messages with an answer, MODE's fields.
-// Source: "RDNA3" and "RDNA4" ISA, SOPP, SOPK, SOP1.
+// RDNA's control: split barriers, waits and hints under their own names, messages with an answer,
+// MODE's fields. Source: "RDNA3" and "RDNA4" ISA, SOPP, SOPK, SOP1.
 #include "exec.h"
 
 #include <time.h>
@@ -9,15 +9,15 @@
 
 enum { NO_BARRIER = 0, GROUP_BARRIER = -1 };
 
-/** The number that a constant or M0[4:0] names, or NO_BARRIER after a fault. RDNA4 has -1, the workgroup's, and 0,
- *  which does nothing; the named ones from 1 on came with gfx1250, which LLVM alone counts in kernel descriptors. */
+/** The number that a constant or M0[4:0] names, or NO_BARRIER after a fault. RDNA4 has -1, the
+ *  workgroup's, and 0, which does nothing; the named ones from 1 on came with gfx1250, which LLVM
+ *  alone counts in kernel descriptors. */
 static int barrier_number(sim_wave *w, const sim_inst *inst) {
     const sim_operand *which = &inst->src[0];
-    bool is_constant = which->kind == SIM_OP_IMM;
-    int number = is_constant ? (int16_t)which->value : (int)(w->m0 & 31);
-    if (number == GROUP_BARRIER || (number == NO_BARRIER && is_constant)) {
+    const bool is_constant = which->kind == SIM_OP_IMM;
+    const int number = is_constant ? (int16_t)which->value : (int)(w->m0 & 31);
+    if (number == GROUP_BARRIER || (number == NO_BARRIER && is_constant))
         return number;
-    }
     if (number != NO_BARRIER) {
         sim_fault_raise(w, inst, -1,
                         "barrier %d: this chip has the workgroup's, -1, and no named ones", number);
@@ -27,15 +27,13 @@ static int barrier_number(sim_wave *w, const sim_inst *inst) {
 
 static void signal(sim_wave *w, const sim_inst *inst) {
     w->num_signals++;
-    if (w->group->dispatch->check & SIM_CHECK_BARRIER) {
+    if (w->group->dispatch->check & SIM_CHECK_BARRIER)
         sim_check_signal(w, inst);
-    }
 }
 
 static void exec_s_barrier_signal(sim_wave *w, const sim_inst *inst) {
-    if (barrier_number(w, inst) == GROUP_BARRIER) {
+    if (barrier_number(w, inst) == GROUP_BARRIER)
         signal(w, inst);
-    }
 }
 
 /** Waves that have signalled and wait for others to. */
@@ -44,29 +42,27 @@ static uint32_t count_signals(const sim_wave *w, uint32_t *members) {
     *members = 0;
     for (uint32_t i = 0; i < w->group->num_waves; i++) {
         const sim_wave *other = &w->group->waves[i];
-        bool is_member = other->state != SIM_ENDED;
+        const bool is_member = other->state != SIM_ENDED;
         most = is_member && (int32_t)(other->num_signals - most) > 0 ? other->num_signals : most;
         *members += is_member;
     }
-    for (uint32_t i = 0; i < w->group->num_waves; i++) {
+    for (uint32_t i = 0; i < w->group->num_waves; i++)
         count += w->group->waves[i].state != SIM_ENDED && w->group->waves[i].num_signals == most;
-    }
     return count == *members ? 0 : count;
 }
 
 static void exec_s_barrier_signal_isfirst(sim_wave *w, const sim_inst *inst) {
     uint32_t members;
-    bool is_group = barrier_number(w, inst) == GROUP_BARRIER;
+    const bool is_group = barrier_number(w, inst) == GROUP_BARRIER;
     w->scc = is_group && !count_signals(w, &members);
-    if (is_group) {
+    if (is_group)
         signal(w, inst);
-    }
 }
 
 /** Bit 0: it is valid; its members from bit 4 on, its signals from bit 16 on. */
 static void exec_s_get_barrier_state(sim_wave *w, const sim_inst *inst) {
     uint32_t members, signals = count_signals(w, &members);
-    bool is_group = barrier_number(w, inst) == GROUP_BARRIER;
+    const bool is_group = barrier_number(w, inst) == GROUP_BARRIER;
     sim_write32(w, &inst->dst[0], is_group ? signals << 16 | members << 4 | 1 : 0);
 }
 
@@ -74,9 +70,8 @@ static void exec_s_barrier_wait(sim_wave *w, const sim_inst *inst) {
     if (barrier_number(w, inst) == GROUP_BARRIER) {
         w->num_waits++;
         w->state = sim_barrier_is_complete(w) ? SIM_RUNNING : SIM_AT_BARRIER;
-        if (w->group->dispatch->check & SIM_CHECK_BARRIER) {
+        if (w->group->dispatch->check & SIM_CHECK_BARRIER)
             sim_check_barrier(w, inst);
-        }
     } else if (w->state == SIM_RUNNING) {
         sim_fault_raise(w, inst, -1, "a wait at barrier 0, which is never complete");
     }
@@ -111,7 +106,7 @@ static uint64_t clock_100mhz(void) {
 }
 
 static bool is_answered(sim_wave *w, const sim_inst *inst) {
-    uint32_t message = inst->word[0] & 0xff;
+    const uint32_t message = inst->word[0] & 0xff;
     if (message != MSG_GET_REALTIME) {
         sim_fault_raise(w, inst, -1, "message %u is not answered; MSG_RTN_GET_REALTIME (%u) is",
                         message, MSG_GET_REALTIME);
@@ -121,15 +116,13 @@ static bool is_answered(sim_wave *w, const sim_inst *inst) {
 
 /** A clock of 100 MHz that follows real time: programs spin on it. */
 static void exec_s_sendmsg_rtn_b64(sim_wave *w, const sim_inst *inst) {
-    if (is_answered(w, inst)) {
+    if (is_answered(w, inst))
         sim_write64(w, &inst->dst[0], clock_100mhz());
-    }
 }
 
 static void exec_s_sendmsg_rtn_b32(sim_wave *w, const sim_inst *inst) {
-    if (is_answered(w, inst)) {
+    if (is_answered(w, inst))
         sim_write32(w, &inst->dst[0], (uint32_t)clock_100mhz());
-    }
 }
 
 /** What fills code up behind its end. */
@@ -138,7 +131,8 @@ static void exec_s_code_end(sim_wave *w, const sim_inst *inst) {
                      "the program counter ran past the end of the code");
 }
 
-/** Waits, hints and cache control: memory operations are complete when issued, registers when written. */
+/** Waits, hints and cache control: memory operations are complete when issued, registers when
+ *  written. */
 static void exec_nothing(sim_wave *, const sim_inst *) {}
 
 // clang-format off

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// gfx9's branches with a stack: FORK runs the smaller half of a divergent wave first and leaves the other half's PC
-// and EXEC in scalar registers, JOIN takes them back. MODE counts the entries. gfx11 has loops over the two halves of
-// a wave of 64. Source: "CDNA3" ISA, SOP1, SOP2, SOPK; "RDNA2" ISA, SOPK.
+// gfx9's branches with a stack: FORK runs the smaller half of a divergent wave first and leaves the
+// other half's PC and EXEC in scalar registers, JOIN takes them back. MODE counts the entries.
+// gfx11 has loops over the two halves of a wave of 64. Source: "CDNA3" ISA, SOP1, SOP2, SOPK;
+// "RDNA2" ISA, SOPK.
 #include "exec.h"
 
 enum { CSP_SHIFT = 29, CSP_ENTRIES = 8, ENTRY_REGS = 4 };
@@ -22,7 +23,7 @@ static void push(sim_wave *w, uint64_t pc, uint64_t exec) {
 
 /** Lanes of `mask` want to go to `target`, the others on. */
 static void fork_wave(sim_wave *w, uint64_t mask, uint64_t target) {
-    uint64_t pass = mask & w->exec, fail = ~mask & w->exec;
+    const uint64_t pass = mask & w->exec, fail = ~mask & w->exec;
     if (pass == w->exec) {
         w->pc = target;
     } else if (fail == w->exec) {
@@ -47,19 +48,19 @@ static void exec_s_cbranch_i_fork(sim_wave *w, const sim_inst *inst) {
 
 static void exec_s_cbranch_join(sim_wave *w, const sim_inst *inst) {
     uint64_t entry[2];
-    if (depth(w) == sim_read32(w, &inst->src[0])) {
+    if (depth(w) == sim_read32(w, &inst->src[0]))
         return; // the second half has come: go on
-    }
     set_depth(w, depth(w) - 1);
     memcpy(entry, &w->s[ENTRY_REGS * depth(w)], sizeof entry);
     w->exec = entry[0];
     w->pc = entry[1];
 }
 
-// ---- the body of the loop runs for the lower lanes, then for the upper ones, each time with one half of EXEC
+// ---- the body of the loop runs for the lower lanes, then for the upper ones, each time with one
+// half of EXEC
 
 static void exec_s_subvector_loop_begin(sim_wave *w, const sim_inst *inst) {
-    uint32_t low = (uint32_t)w->exec, high = (uint32_t)(w->exec >> 32);
+    const uint32_t low = (uint32_t)w->exec, high = (uint32_t)(w->exec >> 32);
     if (!w->exec) {
         w->pc = inst->target;
     } else if (!low) {
@@ -71,7 +72,7 @@ static void exec_s_subvector_loop_begin(sim_wave *w, const sim_inst *inst) {
 }
 
 static void exec_s_subvector_loop_end(sim_wave *w, const sim_inst *inst) {
-    uint32_t saved = sim_read32(w, &inst->dst[0]), low = (uint32_t)w->exec;
+    const uint32_t saved = sim_read32(w, &inst->dst[0]), low = (uint32_t)w->exec;
     if (w->exec >> 32) {
         w->exec = (w->exec & ~(uint64_t)UINT32_MAX) | saved;
     } else if (saved) {

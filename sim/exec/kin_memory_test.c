@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory instructions that compilers rarely emit: swizzled buffers, scalar stores and atomics, transposing loads, blocks
-// of registers. Each against a model of bytes written for the test; kin_typed_test.c has typed buffers.
+// Memory instructions that compilers rarely emit: swizzled buffers, scalar stores and atomics,
+// transposing loads, blocks of registers. Each against a model of bytes written for the test;
+// kin_typed_test.c has typed buffers.
 #include "kin_memory_testing.h"
 
 // ---- swizzled buffers, lanes as indices
@@ -28,9 +29,8 @@ static void check_swizzle(const swizzle *s) {
             soffset + (s->element ? swizzled(s, index, offset) : index * STRIDE + offset);
         const bool fits = s->has_index ? given < RECORDS : offset + 4 + soffset <= RECORDS;
         const uint32_t want = fits || !s->is_bounded ? (uint32_t)at(model, place, 4) : 0;
-        if (active(lane)) {
+        if (active(lane))
             assert_int_equal(t->wave.v[20][lane], want);
-        }
     }
 }
 
@@ -61,7 +61,8 @@ static void run_swizzle(const swizzle *s) {
     free(code);
 }
 
-/** Swizzling acts where lanes have an index: on gfx9 by ADD_TID_ENABLE, on RDNA by that or by the instruction. */
+/** Swizzling acts where lanes have an index: on gfx9 by ADD_TID_ENABLE, on RDNA by that or by the
+ *  instruction. */
 static void test_swizzles(void **) {
     constexpr uint32_t adds_tid = 1 << 23, raw = 3 << 28, indexed = 1 << 28;
     static const swizzle swizzles[] = {
@@ -78,9 +79,8 @@ static void test_swizzles(void **) {
         {"gfx1201", 2u << 30, 1 << 21 | adds_tid, 8, 16, true, false, true},
         {"gfx1201", 2u << 30, 1 << 21 | adds_tid | indexed, 8, 16, false, true, false},
     };
-    for (size_t i = 0; i < sizeof swizzles / sizeof *swizzles; i++) {
+    for (size_t i = 0; i < sizeof swizzles / sizeof *swizzles; i++)
         run_swizzle(&swizzles[i]);
-    }
 }
 
 // ---- scalar stores and atomics
@@ -126,9 +126,8 @@ static void test_scalar_memory(void **) {
             memcpy(&t->wave.s[2], &address, sizeof address);
             set_descriptor(0, 64, 0, 0);
             memcpy(&t->wave.s[SRD], &address, sizeof address);
-            if (round % 2) {
+            if (round % 2)
                 t->wave.s[27] = (uint32_t)at(memory, address - guest + 36, 4);
-            }
             execute(archs[a], code, size, round);
             check_scalar_memory(address);
         }
@@ -170,8 +169,9 @@ static void test_transposing_loads(void **) {
         randomise_all(round);
         for (unsigned lane = 0; lane < 32;
              lane++) { // addresses as published kernels for gfx1201 give them
-            uint64_t halves = guest + (8 * (lane / 16) + lane % 8) * 64 + lane / 8 % 2 * 16;
-            uint64_t bytes = guest + 4096 + ((lane / 8) * 4 + (lane & 3)) * 48 + (lane & 4 ? 8 : 0);
+            const uint64_t halves = guest + (8 * (lane / 16) + lane % 8) * 64 + lane / 8 % 2 * 16;
+            const uint64_t bytes =
+                guest + 4096 + ((lane / 8) * 4 + (lane & 3)) * 48 + (lane & 4 ? 8 : 0);
             t->wave.v[2][lane] = (uint32_t)halves, t->wave.v[3][lane] = (uint32_t)(halves >> 32);
             t->wave.v[4][lane] = (uint32_t)bytes, t->wave.v[5][lane] = (uint32_t)(bytes >> 32);
         }
@@ -179,9 +179,9 @@ static void test_transposing_loads(void **) {
         execute("gfx1201", code, size, round);
         for (unsigned lane = 0; lane < 32; lane++) {
             for (unsigned e = 0; e < 8; e++) {
-                unsigned row = 8 * (lane / 16) + e, column = lane % 16;
-                uint32_t half = t->wave.v[20 + e / 2][lane] >> 16 * (e % 2) & 0xffff;
-                uint32_t byte = t->wave.v[24 + e / 4][lane] >> 8 * (e % 4) & 0xff;
+                const unsigned row = 8 * (lane / 16) + e, column = lane % 16;
+                const uint32_t half = t->wave.v[20 + e / 2][lane] >> 16 * (e % 2) & 0xffff;
+                const uint32_t byte = t->wave.v[24 + e / 4][lane] >> 8 * (e % 4) & 0xff;
                 assert_int_equal(half, at(model, row * 64 + column * 2, 2));
                 assert_int_equal(byte, model[4096 + row * 48 + column]);
             }
@@ -201,17 +201,16 @@ static void test_blocks(void **) {
         randomise_all(round);
         t->wave.m0 = (uint32_t)next_random();
         for (unsigned lane = 0; lane < 32; lane++) {
-            uint64_t address = guest + 256 * lane;
+            const uint64_t address = guest + 256 * lane;
             t->wave.v[2][lane] = (uint32_t)address, t->wave.v[3][lane] = (uint32_t)(address >> 32);
         }
         execute("gfx1201", code, size, round);
         for (unsigned i = 0; i < 32 * 32; i++) {
-            unsigned lane = i / 32, reg = i % 32;
-            bool moved = active(lane) && t->before.m0 >> reg & 1;
-            if (moved) {
+            const unsigned lane = i / 32, reg = i % 32;
+            const bool moved = active(lane) && t->before.m0 >> reg & 1;
+            if (moved)
                 memcpy(model + 256 * lane + 8 + 4 * reg, &t->before.v[40 + reg][lane], 4);
-            }
-            uint32_t want = moved ? t->before.v[40 + reg][lane] : t->before.v[2 + reg][lane];
+            const uint32_t want = moved ? t->before.v[40 + reg][lane] : t->before.v[2 + reg][lane];
             assert_int_equal(t->wave.v[2 + reg][lane], want);
         }
         assert_memory_equal(memory, model, BYTES);
@@ -237,11 +236,9 @@ static void test_addtid(void **) {
                     active(lane) ? (uint32_t)at(model, 8 + 4 * lane, 4) : t->before.v[20][lane];
                 assert_int_equal(t->wave.v[20][lane], want);
             }
-            for (unsigned lane = 0; lane < 32; lane++) {
-                if (active(lane)) {
+            for (unsigned lane = 0; lane < 32; lane++)
+                if (active(lane))
                     memcpy(model + 512 + 4 * lane, &t->before.v[4][lane], 4);
-                }
-            }
             assert_memory_equal(memory, model, BYTES);
         }
         free(code);

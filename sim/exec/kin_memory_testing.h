@@ -13,7 +13,7 @@ static uint8_t *memory; // host address of the guest's BYTES bytes
 static uint64_t guest;
 
 static inline void start(const char *arch) {
-    bool is_first = !t;
+    const bool is_first = !t;
     sim_memory *space = is_first ? sim_memory_create() : t->dispatch.memory;
     free(t);
     t = make_wave(arch);
@@ -32,11 +32,10 @@ static inline int tear_down(void **) {
 }
 
 static inline void randomise_all(unsigned round) {
-    uint64_t exec = random_exec(round);
+    const uint64_t exec = random_exec(round);
     randomise(t, t->wave.wave32 ? (uint32_t)exec : exec);
-    for (unsigned i = 0; i < BYTES; i++) {
+    for (unsigned i = 0; i < BYTES; i++)
         memory[i] = (uint8_t)next_random();
-    }
     memcpy(model, memory, BYTES);
 }
 

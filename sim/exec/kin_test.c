@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Instructions that compilers rarely emit: scalar ones, branches with a stack, LDS exchanges, cube maps, halves with
-// literals, barriers' state. Each against a formula written for the test from the ISA documents.
+// Instructions that compilers rarely emit: scalar ones, branches with a stack, LDS exchanges, cube
+// maps, halves with literals, barriers' state. Each against a formula written for the test from the
+// ISA documents.
 #include "exec_testing.h"
 
 #include <math.h>
@@ -21,14 +22,12 @@ static void run(const char *arch, const char *source, void (*prepare)(void), voi
     uint8_t *text = assemble(arch, source, &size);
     start(arch);
     for (unsigned round = 0; round < ROUNDS; round++) {
-        uint64_t exec = random_exec(round / 2);
+        const uint64_t exec = random_exec(round / 2);
         randomise(t, t->wave.wave32 ? (uint32_t)exec : exec);
-        for (unsigned i = 0; i < TEST_LDS_BYTES; i++) {
+        for (unsigned i = 0; i < TEST_LDS_BYTES; i++)
             t->lds[i] = (uint8_t)next_random();
-        }
-        if (prepare) {
+        if (prepare)
             prepare();
-        }
         memcpy(&t->before, &t->wave, sizeof t->wave);
         memcpy(t->lds_before, t->lds, sizeof t->lds);
         for (size_t at = 0; at < size && t->wave.state == SIM_RUNNING;) {
@@ -61,9 +60,8 @@ static void prepare_m0(void) {
 
 static void check_scalars(void) {
     uint32_t quads = 0, m0 = OLD(124);
-    for (unsigned i = 0; i < 8; i++) {
+    for (unsigned i = 0; i < 8; i++)
         quads |= (uint32_t)((OLD(2) >> 4 * i & 15) != 0) << i;
-    }
     assert_int_equal(S(10), quads);
     assert_int_equal(S(11), OLD(20 + m0));
     assert_true(pair(t->wave.s, 12) == pair(t->before.s, 20 + m0 / 2 * 2));
@@ -87,7 +85,7 @@ static void prepare_two_indices(void) {
 }
 
 static void check_movrelsd_2(void) {
-    uint32_t from = OLD(124) & 0x3ff, to = OLD(124) >> 16 & 0x3ff;
+    const uint32_t from = OLD(124) & 0x3ff, to = OLD(124) >> 16 & 0x3ff;
     assert_int_equal(S(30 + to), OLD(10 + from));
     ACTIVE_LANES(lane) {
         assert_int_equal(t->wave.v[40 + to][lane], t->before.v[20 + from][lane]);
@@ -103,7 +101,8 @@ static void test_movrelsd_2(void **) {
 }
 
 static void check_wrexec(void) {
-    uint64_t first = ~pair(t->before.s, 2) & t->before.exec, second = pair(t->before.s, 4) & ~first;
+    const uint64_t first = ~pair(t->before.s, 2) & t->before.exec,
+                   second = pair(t->before.s, 4) & ~first;
     assert_true(pair(t->wave.s, 10) == first && pair(t->wave.s, 12) == second);
     assert_true(t->wave.exec == second && t->wave.scc == (second != 0));
 }
@@ -124,7 +123,7 @@ static void test_fork(void **) {
     for (unsigned round = 0; round < ROUNDS; round++) {
         randomise(t, random_exec(round));
         uint64_t mask = pair(t->wave.s, 60), exec = t->wave.exec, target = 0x77770000 + 4 * round;
-        bool is_immediate = round % 2;
+        const bool is_immediate = round % 2;
         memcpy(&t->wave.s[62], &target, sizeof target);
         t->wave.s[64] = t->wave.mode >> 29;
         sim_inst fork = decode_at("gfx942", text, size, is_immediate ? 8 : 0);
@@ -132,8 +131,8 @@ static void test_fork(void **) {
         t->wave.pc = 0x1004;
         target = is_immediate ? 0x1004 + 4 * 16 : target;
         fork.exec(&t->wave, &fork);
-        uint64_t pass = mask & exec, fail = ~mask & exec;
-        bool pass_last = __builtin_popcountll(fail) < __builtin_popcountll(pass);
+        const uint64_t pass = mask & exec, fail = ~mask & exec;
+        const bool pass_last = __builtin_popcountll(fail) < __builtin_popcountll(pass);
         if (pass == exec || fail == exec) {
             assert_true(t->wave.exec == exec && t->wave.pc == (pass == exec ? target : 0x1004));
             continue;
@@ -143,7 +142,7 @@ static void test_fork(void **) {
         join.exec(&t->wave, &join);
         assert_true(t->wave.exec == (pass_last ? pass : fail));
         assert_true(t->wave.pc == (pass_last ? target : 0x1004));
-        uint64_t pc = t->wave.pc;
+        const uint64_t pc = t->wave.pc;
         join.exec(&t->wave, &join);
         assert_true(t->wave.pc == pc && t->wave.exec == (pass_last ? pass : fail));
     }
@@ -170,9 +169,8 @@ static void test_subvector_loop(void **) {
             ran |= t->wave.exec;
             t->wave.pc = 0x2000;
             end.exec(&t->wave, &end);
-            if (t->wave.pc == 0x2000) {
+            if (t->wave.pc == 0x2000)
                 break;
-            }
         }
         assert_true(ran == exec && t->wave.exec == exec);
         assert_true(exec || t->wave.pc == begin.target);
@@ -181,7 +179,7 @@ static void test_subvector_loop(void **) {
 }
 
 static void check_message(void) {
-    uint32_t passed = S(11) - S(10);
+    const uint32_t passed = S(11) - S(10);
     assert_true(passed < 100000000); // a clock of 100 MHz
 }
 
@@ -195,9 +193,8 @@ static void test_message(void **) {
 // ---- LDS: lanes have 64 bytes of their own, so that their order does not matter
 
 static void prepare_lds(void) {
-    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+    for (unsigned lane = 0; lane < SIM_LANES; lane++)
         t->wave.v[1][lane] = 64 * lane;
-    }
 }
 
 static uint64_t lds(const uint8_t *from, unsigned at, unsigned bytes) {
@@ -212,7 +209,7 @@ static uint64_t wide(const sim_wave *w, unsigned reg, unsigned lane) {
 
 static void check_exchanges(void) {
     ACTIVE_LANES(lane) {
-        unsigned at = 64 * lane;
+        const unsigned at = 64 * lane;
         assert_int_equal(t->wave.v[20][lane], lds(t->lds_before, at + 4, 4));
         assert_int_equal(t->wave.v[21][lane], lds(t->lds_before, at + 8, 4));
         assert_int_equal(lds(t->lds, at + 4, 4), t->before.v[2][lane]);
@@ -247,13 +244,13 @@ static void test_exchanges(void **) {
 
 static void check_gfx12_atomics(void) {
     ACTIVE_LANES(lane) {
-        unsigned at = 64 * lane;
-        uint32_t old = (uint32_t)lds(t->lds_before, at, 4), data = t->before.v[2][lane];
+        const unsigned at = 64 * lane;
+        const uint32_t old = (uint32_t)lds(t->lds_before, at, 4), data = t->before.v[2][lane];
         assert_int_equal(lds(t->lds, at, 4), old > data ? old - data : 0);
-        uint32_t second = (uint32_t)lds(t->lds_before, at + 4, 4);
+        const uint32_t second = (uint32_t)lds(t->lds_before, at + 4, 4);
         assert_int_equal(t->wave.v[20][lane], second);
         assert_int_equal(lds(t->lds, at + 4, 4), second >= data ? second - data : second);
-        uint64_t third = lds(t->lds_before, at + 8, 8), mask = wide(&t->before, 4, lane);
+        const uint64_t third = lds(t->lds_before, at + 8, 8), mask = wide(&t->before, 4, lane);
         assert_true(lds(t->lds, at + 8, 8) == ((third & ~mask) | wide(&t->before, 6, lane)));
         double x, y, z;
         memcpy(&x, t->lds_before + at + 16, sizeof x);
@@ -285,9 +282,8 @@ static void check_cmpstore(void) {
 
 static void prepare_equal(void) {
     prepare_lds();
-    for (unsigned lane = 0; lane < SIM_LANES; lane += 2) {
+    for (unsigned lane = 0; lane < SIM_LANES; lane += 2)
         t->wave.v[3][lane] = (uint32_t)lds(t->lds, 64 * lane, 4);
-    }
 }
 
 static void test_cmpstore(void **) {
@@ -300,12 +296,12 @@ static void prepare_direct(void) {
 }
 
 static void check_direct(void) {
-    uint32_t type = OLD(124) >> 16, x = (uint32_t)lds(t->lds_before, OLD(124) & 0xffff, 4);
-    uint32_t want = type == 0   ? x & 255
-                    : type == 1 ? x & 0xffff
-                    : type == 2 ? x
-                    : type == 4 ? (uint32_t)(int8_t)x
-                                : (uint32_t)(int16_t)x;
+    const uint32_t type = OLD(124) >> 16, x = (uint32_t)lds(t->lds_before, OLD(124) & 0xffff, 4);
+    const uint32_t want = type == 0   ? x & 255
+                          : type == 1 ? x & 0xffff
+                          : type == 2 ? x
+                          : type == 4 ? (uint32_t)(int8_t)x
+                                      : (uint32_t)(int16_t)x;
     ACTIVE_LANES(lane) {
         assert_int_equal(t->wave.v[20][lane], want);
     }
@@ -344,13 +340,12 @@ static void prepare_cube(void) {
 static void check_cube(void) {
     ACTIVE_LANES(lane) {
         float x = f(1, lane), y = f(2, lane), z = f(3, lane), id, sc, tc, ma;
-        if (fabsf(z) >= fabsf(x) && fabsf(z) >= fabsf(y)) {
+        if (fabsf(z) >= fabsf(x) && fabsf(z) >= fabsf(y))
             id = z < 0 ? 5 : 4, sc = z < 0 ? -x : x, tc = -y, ma = 2 * z;
-        } else if (fabsf(y) >= fabsf(x)) {
+        else if (fabsf(y) >= fabsf(x))
             id = y < 0 ? 3 : 2, sc = x, tc = y < 0 ? -z : z, ma = 2 * y;
-        } else {
+        else
             id = x < 0 ? 1 : 0, sc = x < 0 ? z : -z, tc = -y, ma = 2 * x;
-        }
         assert_true(result(20, lane) == id && result(21, lane) == sc);
         assert_true(result(22, lane) == tc && result(23, lane) == ma);
     }
@@ -368,11 +363,11 @@ static void test_cube(void **) {
 
 static void check_mullit(void) {
     ACTIVE_LANES(lane) {
-        float a = f(1, lane), b = f(2, lane), c = f(3, lane);
-        bool dark = b == -0x1.fffffep127f || b == -INFINITY || isnan(b) || !(c > 0);
-        float want = dark ? -0x1.fffffep127f : a * b, got = result(20, lane);
+        const float a = f(1, lane), b = f(2, lane), c = f(3, lane);
+        const bool dark = b == -0x1.fffffep127f || b == -INFINITY || isnan(b) || !(c > 0);
+        const float want = dark ? -0x1.fffffep127f : a * b, got = result(20, lane);
         assert_true(got == want || (isnan(got) && isnan(want)));
-        float zero = a == 0 || b == 0 ? f(21, lane) : fmaf(a, b, f(21, lane));
+        const float zero = a == 0 || b == 0 ? f(21, lane) : fmaf(a, b, f(21, lane));
         assert_true(result(21, lane) == zero || (isnan(zero) && isnan(result(21, lane))));
     }
 }
@@ -387,8 +382,8 @@ static void check_mqsad(void) {
         for (unsigned n = 0; n < 4; n++) {
             uint32_t sum = t->before.v[8 + n][lane];
             for (unsigned i = 0; i < 4; i++) {
-                int x = (int)(wide(&t->before, 2, lane) >> 8 * (n + i) & 255);
-                int y = (int)(t->before.v[4][lane] >> 8 * i & 255);
+                const int x = (int)(wide(&t->before, 2, lane) >> 8 * (n + i) & 255);
+                const int y = (int)(t->before.v[4][lane] >> 8 * i & 255);
                 sum += y ? (uint32_t)abs(x - y) : 0;
             }
             assert_int_equal(t->wave.v[20 + n][lane], sum);
@@ -409,7 +404,7 @@ static int64_t signed_bits(uint32_t x, unsigned bits) {
 
 static void check_clamps(void) {
     ACTIVE_LANES(lane) {
-        uint32_t a = t->before.v[1][lane], b = t->before.v[2][lane], c = t->before.v[3][lane];
+        const uint32_t a = t->before.v[1][lane], b = t->before.v[2][lane], c = t->before.v[3][lane];
         uint64_t sums[6] = {(uint64_t)(a & 0xffffff) * (b & 0xffffff),
                             (uint64_t)(a & 0xffff) * (b & 0xffff),
                             0,
@@ -417,17 +412,17 @@ static void check_clamps(void) {
                             a > b ? a - b : b - a,
                             0};
         for (unsigned shift = 0; shift < 32; shift += 8) {
-            int x = (int)(a >> shift & 255), y = (int)(b >> shift & 255);
+            const int x = (int)(a >> shift & 255), y = (int)(b >> shift & 255);
             sums[2] += (unsigned)abs(x - y);
             sums[3] += y ? (unsigned)abs(x - y) : 0;
         }
         sums[5] = sums[2] << 16;
         for (unsigned i = 0; i < 6; i++) {
-            uint64_t want = sums[i] + c;
+            const uint64_t want = sums[i] + c;
             assert_int_equal(t->wave.v[20 + i][lane], want > UINT32_MAX ? UINT32_MAX : want);
         }
         for (unsigned i = 0; i < 2; i++) {
-            unsigned bits = i ? 16 : 24;
+            const unsigned bits = i ? 16 : 24;
             int64_t want = signed_bits(a, bits) * signed_bits(b, bits) + (int32_t)c;
             want = want > INT32_MAX ? INT32_MAX : want < INT32_MIN ? INT32_MIN : want;
             assert_int_equal((int32_t)t->wave.v[26 + i][lane], want);
@@ -461,13 +456,12 @@ static double half_at(const sim_wave *w, unsigned reg, bool high, unsigned lane)
     return (double)value;
 }
 
-/** An exact sum in double has 53 bits, so that only its rounding to odd could differ: halves are kept moderate. */
+/** An exact sum in double has 53 bits, so that only its rounding to odd could differ: halves are
+ *  kept moderate. */
 static void prepare_halves(void) {
-    for (unsigned reg = 1; reg < 24; reg++) {
-        for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+    for (unsigned reg = 1; reg < 24; reg++)
+        for (unsigned lane = 0; lane < SIM_LANES; lane++)
             t->wave.v[reg][lane] = ((uint32_t)next_random() & 0x8fff8fff) | 0x30003000;
-        }
-    }
 }
 
 static bool same_half(double got, double want) {
@@ -477,7 +471,7 @@ static bool same_half(double got, double want) {
 static void check_literals(void) {
     const sim_wave *b = &t->before, *w = &t->wave;
     ACTIVE_LANES(lane) {
-        double k = 1.5, a = half_at(b, 1, true, lane), c = half_at(b, 3, false, lane);
+        const double k = 1.5, a = half_at(b, 1, true, lane), c = half_at(b, 3, false, lane);
         assert_true(same_half(half_at(w, 20, false, lane), a * k + c));
         assert_int_equal(w->v[20][lane] >> 16, b->v[20][lane] >> 16);
         assert_true(same_half(half_at(w, 21, true, lane), 0.5 * c + k));
@@ -496,7 +490,8 @@ static void test_literals(void **) {
     }
 }
 
-/** gfx9's, which LLVM does not assemble: v20 = v1 * 1.5 + v3 and v21 = v1 * v3 + 1.5, upper halves 0. */
+/** gfx9's, which LLVM does not assemble: v20 = v1 * 1.5 + v3 and v21 = v1 * v3 + 1.5, upper halves
+ *  0. */
 static void test_gfx9_literals(void **) {
     static const uint32_t words[] = {0x48280701, 0x3e00, 0x4a2a0701, 0x3e00};
     start("gfx942");
@@ -509,10 +504,11 @@ static void test_gfx9_literals(void **) {
         inst.exec(&t->wave, &inst);
     }
     ACTIVE_LANES(lane) {
-        double a = half_at(&t->before, 1, false, lane), c = half_at(&t->before, 3, false, lane);
-        double product = (double)(_Float16)(a * 1.5), other = (double)(_Float16)(a * c);
-        double first = half_at(&t->wave, 20, false, lane),
-               second = half_at(&t->wave, 21, false, lane);
+        const double a = half_at(&t->before, 1, false, lane),
+                     c = half_at(&t->before, 3, false, lane);
+        const double product = (double)(_Float16)(a * 1.5), other = (double)(_Float16)(a * c);
+        const double first = half_at(&t->wave, 20, false, lane),
+                     second = half_at(&t->wave, 21, false, lane);
         assert_true(same_half(first, a * 1.5 + c) || same_half(first, product + c));
         assert_true(same_half(second, a * c + 1.5) || same_half(second, other + 1.5));
         assert_int_equal((t->wave.v[20][lane] | t->wave.v[21][lane]) >> 16, 0);

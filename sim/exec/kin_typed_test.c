@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Typed buffers, which compilers rarely emit: loads and stores, whole and by halves, of every format that the assembler
-// names, against a model of bytes written for the test.
+// Typed buffers, which compilers rarely emit: loads and stores, whole and by halves, of every
+// format that the assembler names, against a model of bytes written for the test.
 #include "kin_memory_testing.h"
 
 #include <math.h>
@@ -24,9 +24,8 @@ static format parse_format(const char *name) {
 
 static unsigned size_of(const format *f) {
     unsigned bits = 0;
-    for (unsigned i = 0; i < f->count; i++) {
+    for (unsigned i = 0; i < f->count; i++)
         bits += f->bits[i];
-    }
     return bits / 8;
 }
 
@@ -34,30 +33,28 @@ static unsigned size_of(const format *f) {
 static uint32_t component(const format *f, const uint8_t *from, unsigned i) {
     unsigned first = 0;
     uint32_t value = 0;
-    for (unsigned k = 0; k < i; k++) {
+    for (unsigned k = 0; k < i; k++)
         first += f->bits[k];
-    }
-    for (unsigned k = 0; k < f->bits[i]; k++) {
+    for (unsigned k = 0; k < f->bits[i]; k++)
         value |= (uint32_t)(from[(first + k) / 8] >> (first + k) % 8 & 1) << k;
-    }
     return value;
 }
 
 static double small_float(uint32_t x, unsigned bits) {
-    unsigned fraction = bits == 16 ? 10 : bits - 5;
-    double sign = bits == 16 && x >> 15 ? -1 : 1;
-    uint32_t exponent = x >> fraction & 31, mantissa = x & ((1u << fraction) - 1);
-    if (exponent == 31) {
+    const unsigned fraction = bits == 16 ? 10 : bits - 5;
+    const double sign = bits == 16 && x >> 15 ? -1 : 1;
+    const uint32_t exponent = x >> fraction & 31, mantissa = x & ((1u << fraction) - 1);
+    if (exponent == 31)
         return mantissa ? NAN : sign * INFINITY;
-    }
-    double value = exponent ? ldexp(mantissa + (1u << fraction), (int)exponent - 15 - (int)fraction)
-                            : ldexp(mantissa, -14 - (int)fraction);
+    const double value =
+        exponent ? ldexp(mantissa + (1u << fraction), (int)exponent - 15 - (int)fraction)
+                 : ldexp(mantissa, -14 - (int)fraction);
     return sign * value;
 }
 
 static double number(const format *f, uint32_t x, unsigned bits) {
-    double most = ldexp(1, (int)bits) - 1, half = ldexp(1, (int)bits - 1);
-    double as_signed = x >= half ? x - 2 * half : x;
+    const double most = ldexp(1, (int)bits) - 1, half = ldexp(1, (int)bits - 1);
+    const double as_signed = x >= half ? x - 2 * half : x;
     switch (f->kind[0] == 'U' || f->kind[0] == 'S' ? f->kind[0] << 8 | f->kind[1] : f->kind[0]) {
     case 'U' << 8 | 'N':
         return x / most;
@@ -79,17 +76,14 @@ static bool is_integer(const format *f) {
 
 /** What a register should hold. */
 static uint32_t wanted(const format *f, const uint8_t *from, unsigned i) {
-    uint32_t one = is_integer(f) ? 1 : 0x3f800000;
-    if (i >= f->count) {
+    const uint32_t one = is_integer(f) ? 1 : 0x3f800000;
+    if (i >= f->count)
         return i == 3 ? one : 0;
-    }
-    uint32_t x = component(f, from, i);
-    if (f->bits[i] == 32 && f->kind[0] == 'F') {
+    const uint32_t x = component(f, from, i);
+    if (f->bits[i] == 32 && f->kind[0] == 'F')
         return x;
-    }
-    if (is_integer(f)) {
+    if (is_integer(f))
         return (uint32_t)(int64_t)number(f, x, f->bits[i]);
-    }
     float value = (float)number(f, x, f->bits[i]);
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
@@ -97,24 +91,24 @@ static uint32_t wanted(const format *f, const uint8_t *from, unsigned i) {
 }
 
 static bool same(uint32_t got, uint32_t want) {
-    bool nans = (got & 0x7fffffff) > 0x7f800000 && (want & 0x7fffffff) > 0x7f800000;
+    const bool nans = (got & 0x7fffffff) > 0x7f800000 && (want & 0x7fffffff) > 0x7f800000;
     return got == want || nans;
 }
 
 static const char *format_text(const char *arch, const char *name, char out[96]) {
     format f = parse_format(name);
-    int length = (int)(strstr(name, f.kind) - name) - 1;
-    if (arch[3] == '9') {
+    const int length = (int)(strstr(name, f.kind) - name) - 1;
+    if (arch[3] == '9')
         snprintf(out, 96, "format:[BUF_DATA_FORMAT_%.*s,BUF_NUM_FORMAT_%s]", length, name, f.kind);
-    } else {
+    else
         snprintf(out, 96, "format:[BUF_FMT_%s]", name);
-    }
     return out;
 }
 
-/** Descriptor word 3 with the format's number, read from the instruction that the assembler made of its name. */
+/** Descriptor word 3 with the format's number, read from the instruction that the assembler made of
+ *  its name. */
 static uint32_t format_word(const char *arch, const uint32_t *word) {
-    uint32_t identity = 4 | 5 << 3 | 6 << 6 | 7 << 9;
+    const uint32_t identity = 4 | 5 << 3 | 6 << 6 | 7 << 9;
     return arch[3] == '9' ? identity | (word[0] >> 19 & 15) << 15 | (word[0] >> 23 & 7) << 12
            : !strcmp(arch, "gfx1151") ? identity | (word[0] >> 19 & 127) << 12
                                       : identity | (word[1] >> 23 & 127) << 12;
@@ -150,11 +144,10 @@ static void load_format(const char *arch, const char *name) {
     for (unsigned round = 0; round < ROUNDS; round++) {
         randomise_all(round);
         set_descriptor(size_of(&f), 1000, 0, 0);
-        uint32_t zyx1 = 6 | 5 << 3 | 4 << 6 | 1 << 9;
+        const uint32_t zyx1 = 6 | 5 << 3 | 4 << 6 | 1 << 9;
         t->wave.s[7] = (format_word(arch, word) & ~0xfffu) | zyx1; // blue, green, red, one
-        for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+        for (unsigned lane = 0; lane < SIM_LANES; lane++)
             t->wave.v[1][lane] = (uint32_t)next_random() % 1000;
-        }
         execute(arch, code, size, round);
         check_loads(&f, name);
     }
@@ -240,15 +233,13 @@ static const char *const rdna_formats[] = {"8_UNORM",
 
 static void test_typed_loads(void **) {
     start("gfx942");
-    for (size_t i = 0; i < sizeof gfx9_formats / sizeof *gfx9_formats; i++) {
+    for (size_t i = 0; i < sizeof gfx9_formats / sizeof *gfx9_formats; i++)
         load_format("gfx942", gfx9_formats[i]);
-    }
     static const char *const archs[] = {"gfx1151", "gfx1201"};
     for (size_t a = 0; a < 2; a++) {
         start(archs[a]);
-        for (size_t i = a; i < sizeof rdna_formats / sizeof *rdna_formats; i += a + 1) {
+        for (size_t i = a; i < sizeof rdna_formats / sizeof *rdna_formats; i += a + 1)
             load_format(archs[a], rdna_formats[i]);
-        }
     }
 }
 
@@ -267,16 +258,15 @@ static void test_typed_stores(void **) {
     for (unsigned round = 0; round < ROUNDS; round++) {
         randomise_all(round);
         set_descriptor(32, 1000, 0, 0);
-        for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+        for (unsigned lane = 0; lane < SIM_LANES; lane++)
             t->wave.v[1][lane] = lane * 3;
-        }
         execute("gfx942", code, size, round);
         for (unsigned lane = 0; lane < SIM_LANES; lane++) {
             uint8_t *want = model + 32 * (lane * 3);
             for (unsigned i = 0; active(lane) && i < 3; i++) {
                 float x;
                 memcpy(&x, &t->before.v[4 + i][lane], sizeof x);
-                double inside = isnan(x) ? 0 : fmin(fmax((double)x, 0), 1);
+                const double inside = isnan(x) ? 0 : fmin(fmax((double)x, 0), 1);
                 want[i] = (uint8_t)nearbyint(inside * 255);
             }
             if (active(lane)) {
@@ -284,14 +274,13 @@ static void test_typed_stores(void **) {
                 _Float16 half;
                 memcpy(&x, &t->before.v[4][lane], sizeof x);
                 memcpy(&half, &t->before.v[7][lane], sizeof half);
-                double inside = isnan(x) ? 0 : fmin(fmax((double)x, -1), 1);
+                const double inside = isnan(x) ? 0 : fmin(fmax((double)x, -1), 1);
                 int16_t rounded = (int16_t)nearbyint(inside * 32767);
                 float wide = (float)half;
                 memcpy(want + 16, &rounded, sizeof rounded);
                 memcpy(want + 8, &wide, sizeof wide);
-                if (isnan(wide)) {
+                if (isnan(wide))
                     memcpy(want + 8, memory + 32 * (lane * 3) + 8, 4);
-                }
             }
         }
         assert_memory_equal(memory, model, BYTES);
@@ -313,16 +302,15 @@ static void test_typed_halves(void **) {
         randomise_all(round);
         set_descriptor(8, 1000, 0, 0);
         t->wave.s[7] = 4 | 57 << 12; // red of 16_16_16_16_FLOAT
-        for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+        for (unsigned lane = 0; lane < SIM_LANES; lane++)
             t->wave.v[1][lane] = (uint32_t)next_random() % 1100;
-        }
         execute("gfx1201", code, size, round);
         for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-            uint32_t index = t->before.v[1][lane];
+            const uint32_t index = t->before.v[1][lane];
             uint64_t x = index < 1000 ? at(model, 8 * index, 8) : 0;
             for (unsigned shift = 0; shift < 64;
                  shift += 16) { // halves come through f32: NaNs become quiet
-                bool is_nan = (x >> shift & 0x7fff) > 0x7c00;
+                const bool is_nan = (x >> shift & 0x7fff) > 0x7c00;
                 x |= is_nan ? UINT64_C(0x200) << shift : 0;
             }
             if (active(lane)) {

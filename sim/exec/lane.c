@@ -9,7 +9,7 @@ static uint32_t last_lane(const sim_wave *w) {
 }
 
 static void exec_v_readfirstlane_b32(sim_wave *w, const sim_inst *inst) {
-    int lane = w->exec ? __builtin_ctzll(w->exec) : 0; // lane 0 if none is active
+    const int lane = w->exec ? __builtin_ctzll(w->exec) : 0; // lane 0 if none is active
     const sim_operand *src = &inst->src[0];
     sim_write32(w, &inst->dst[0],
                 src->kind == SIM_OP_VGPR ? w->v[src->reg][lane] : sim_read32(w, src));
@@ -17,12 +17,12 @@ static void exec_v_readfirstlane_b32(sim_wave *w, const sim_inst *inst) {
 
 /** Ignores EXEC. */
 static void exec_v_readlane_b32(sim_wave *w, const sim_inst *inst) {
-    uint32_t lane = sim_read32(w, &inst->src[1]) & last_lane(w);
+    const uint32_t lane = sim_read32(w, &inst->src[1]) & last_lane(w);
     sim_write32(w, &inst->dst[0], w->v[inst->src[0].reg][lane]);
 }
 
 static void exec_v_writelane_b32(sim_wave *w, const sim_inst *inst) {
-    uint32_t lane = sim_read32(w, &inst->src[1]) & last_lane(w);
+    const uint32_t lane = sim_read32(w, &inst->src[1]) & last_lane(w);
     w->v[inst->dst[0].reg][lane] = sim_read32(w, &inst->src[0]);
 }
 
@@ -62,9 +62,10 @@ static void exec_v_swap_b32(sim_wave *w, const sim_inst *inst) {
 static void swap_blocks(sim_wave *w, const sim_inst *inst, unsigned width) {
     uint32_t *a = w->v[inst->dst[0].reg], *b = w->v[inst->src[0].reg];
     for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        bool odd = lane & width, active = (w->exec >> lane & 1) && (w->exec >> (lane ^ width) & 1);
+        const bool odd = lane & width,
+                   active = (w->exec >> lane & 1) && (w->exec >> (lane ^ width) & 1);
         if (odd && active) {
-            uint32_t old = a[lane];
+            const uint32_t old = a[lane];
             a[lane] = b[lane - width];
             b[lane - width] = old;
         }
@@ -91,12 +92,13 @@ static void exec_ds_bpermute_b32(sim_wave *w, const sim_inst *inst) {
     store_masked(w->v[inst->dst[0].reg], result, w->exec);
 }
 
-/** Each active lane sends to the lane that its address names; the highest lane wins, nobody's gives 0. */
+/** Each active lane sends to the lane that its address names; the highest lane wins, nobody's gives
+ *  0. */
 static void exec_ds_permute_b32(sim_wave *w, const sim_inst *inst) {
     const uint32_t *address = w->v[inst->src[0].reg], *data = w->v[inst->src[1].reg];
     uint32_t result[SIM_LANES] = {};
     for (uint64_t left = w->exec; left; left &= left - 1) {
-        int lane = __builtin_ctzll(left);
+        const int lane = __builtin_ctzll(left);
         result[(address[lane] + (uint32_t)inst->offset) >> 2 & last_lane(w)] = data[lane];
     }
     store_masked(w->v[inst->dst[0].reg], result, w->exec);
@@ -104,9 +106,8 @@ static void exec_ds_permute_b32(sim_wave *w, const sim_inst *inst) {
 
 /** Bit 15: a permutation of each four lanes; else and, or and xor masks within each 32 lanes. */
 SIM_INLINE u32x16 swizzled(uint32_t pattern, u32x16 lane) {
-    if (pattern & 0x8000) {
+    if (pattern & 0x8000)
         return (lane & ~3u) | (((u32x16){} + pattern) >> 2 * (lane & 3) & 3);
-    }
     u32x16 in_group = ((lane & 31 & pattern) | (pattern >> 5 & 31)) ^ (pattern >> 10 & 31);
     return (lane & 32) | (in_group & 31);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// RDNA's moves between lanes: permutations of each sixteen by scalars or by a register. Source: "RDNA3" and "RDNA4"
-// ISA, VOP1, VOP3, DS.
+// RDNA's moves between lanes: permutations of each sixteen by scalars or by a register. Source:
+// "RDNA3" and "RDNA4" ISA, VOP1, VOP3, DS.
 #include "exec.h"
 
 /** Lane of the same or the other sixteen of each 32 that a lane's four-bit selector names. */
@@ -8,16 +8,16 @@ static unsigned selected(unsigned lane, uint32_t selector, bool other_row) {
     return ((lane & ~15u) ^ (other_row ? 16 : 0)) | (selector & 15);
 }
 
-/** op_sel[0]: inactive lanes are read too; op_sel[1]: a lane that may not be read gives 0, else the destination's
- *  lane stays. */
+/** op_sel[0]: inactive lanes are read too; op_sel[1]: a lane that may not be read gives 0, else the
+ *  destination's lane stays. */
 static void permute(sim_wave *w, const sim_inst *inst, const uint32_t *selectors, bool other_row) {
     uint32_t tmp[SIM_LANES], result[SIM_LANES];
     const uint32_t *data = sim_row32(w, inst, 0, tmp);
-    bool fetch_inactive = inst->op_sel & 1, bound_control = inst->op_sel & 2;
+    const bool fetch_inactive = inst->op_sel & 1, bound_control = inst->op_sel & 2;
     uint64_t written = 0;
     for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        unsigned from = selected(lane, selectors[lane], other_row);
-        bool valid = fetch_inactive || (w->exec >> from & 1);
+        const unsigned from = selected(lane, selectors[lane], other_row);
+        const bool valid = fetch_inactive || (w->exec >> from & 1);
         result[lane] = valid ? data[from] : 0;
         written |= (uint64_t)(valid || bound_control) << lane;
     }
@@ -27,10 +27,9 @@ static void permute(sim_wave *w, const sim_inst *inst, const uint32_t *selectors
 /** Two scalars hold sixteen selectors of four bits. */
 static void permute_by_scalars(sim_wave *w, const sim_inst *inst, bool other_row) {
     uint32_t selectors[SIM_LANES], low = sim_read32(w, &inst->src[1]);
-    uint32_t high = sim_read32(w, &inst->src[2]);
-    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+    const uint32_t high = sim_read32(w, &inst->src[2]);
+    for (unsigned lane = 0; lane < SIM_LANES; lane++)
         selectors[lane] = (lane & 8 ? high : low) >> 4 * (lane & 7);
-    }
     permute(w, inst, selectors, other_row);
 }
 
@@ -56,16 +55,15 @@ static void exec_v_permlanex16_var_b32(sim_wave *w, const sim_inst *inst) {
 static void exec_v_permlane64_b32(sim_wave *w, const sim_inst *inst) {
     uint32_t result[SIM_LANES];
     const uint32_t *data = w->v[inst->src[0].reg];
-    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+    for (unsigned lane = 0; lane < SIM_LANES; lane++)
         result[lane] = data[lane ^ 32];
-    }
     store_masked(w->v[inst->dst[0].reg], result, w->wave32 ? 0 : w->exec);
 }
 
 // ---- registers by number: M0 is added. Beyond the file it is register 0.
 
 static uint32_t *indexed_row(sim_wave *w, uint16_t reg, uint32_t index) {
-    uint64_t at = (uint64_t)reg + index;
+    const uint64_t at = (uint64_t)reg + index;
     return w->v[at < 256 ? at : 0];
 }
 
@@ -102,9 +100,8 @@ static void exec_v_swaprel_b32(sim_wave *w, const sim_inst *inst) {
 static void exec_ds_bpermute_fi_b32(sim_wave *w, const sim_inst *inst) {
     const uint32_t *address = w->v[inst->src[0].reg], *data = w->v[inst->src[1].reg];
     uint32_t result[SIM_LANES], last = w->wave32 ? 31 : 63;
-    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+    for (unsigned lane = 0; lane < SIM_LANES; lane++)
         result[lane] = data[(address[lane] + (uint32_t)inst->offset) >> 2 & last];
-    }
     store_masked(w->v[inst->dst[0].reg], result, w->exec);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vector instructions that do not work lane by lane, or not on one register: compares, carries, selects, moves
-// between lanes, packed forms, FP8, division.
+// Vector instructions that do not work lane by lane, or not on one register: compares, carries,
+// selects, moves between lanes, packed forms, FP8, division.
 #include "exec_testing.h"
 #include "valu_refs.h"
 
@@ -28,7 +28,8 @@ static void run_at(size_t *at) {
     *at += inst.bytes;
 }
 
-/** Assembles `source` and calls `check` many times in both builds: it runs instructions and looks. */
+/** Assembles `source` and calls `check` many times in both builds: it runs instructions and
+ *  looks. */
 static void with_program(const char *source, unsigned rounds, void (*check)(unsigned round)) {
     uint8_t *text = assemble(t->dispatch.chip->name, source, &program_size);
     program = text;
@@ -62,15 +63,14 @@ static uint64_t wide(const sim_wave *w, int reg, unsigned lane) {
 static void check_compares(unsigned) {
     uint64_t want[7] = {};
     LANES(lane) {
-        float x = f32(B(1, lane)), y = f32(B(2, lane));
-        double p = f64(wide(&t->before, 4, lane)), q = f64(wide(&t->before, 6, lane));
+        const float x = f32(B(1, lane)), y = f32(B(2, lane));
+        const double p = f64(wide(&t->before, 4, lane)), q = f64(wide(&t->before, 6, lane));
         bool results[7] = {x<y, !(x >= y), (int32_t)B(1, lane)>(int32_t) B(2, lane),
                            (uint16_t)B(1, lane) <= (uint16_t)B(2, lane),
                            (double)f16(B(1, lane)) != (double)f16(B(2, lane)), p <= q,
                            wide(&t->before, 4, lane) < wide(&t->before, 6, lane)};
-        for (int i = 0; i < 7; i++) {
+        for (int i = 0; i < 7; i++)
             want[i] |= (uint64_t)(results[i] && active(lane)) << lane;
-        }
     }
     for (int i = 0; i < 7; i++) {
         run_next();
@@ -93,7 +93,7 @@ static void test_compares(void **) {
 static void check_class(unsigned) {
     uint64_t want = 0;
     LANES(lane) {
-        float x = f32(B(1, lane));
+        const float x = f32(B(1, lane));
         int kind = fpclassify(x), down = signbit(x) != 0, bit = 0;
         bit = kind == FP_NAN ? (B(1, lane) >> 22 & 1) : bit;
         bit = kind == FP_INFINITE ? (down ? 2 : 9) : bit;
@@ -118,9 +118,9 @@ static void check_carries(unsigned) {
     run_next();
     run_next();
     LANES(lane) {
-        uint64_t carry_in = t->before.vcc >> lane & 1;
-        uint64_t sum = (uint64_t)B(1, lane) + B(2, lane) + carry_in;
-        uint64_t difference = (uint64_t)B(2, lane) - B(1, lane);
+        const uint64_t carry_in = t->before.vcc >> lane & 1;
+        const uint64_t sum = (uint64_t)B(1, lane) + B(2, lane) + carry_in;
+        const uint64_t difference = (uint64_t)B(2, lane) - B(1, lane);
         sum_carry |= (uint64_t)(sum >> 32 && active(lane)) << lane;
         borrow |= (uint64_t)(difference >> 63 && active(lane)) << lane;
         assert_int_equal(V(20, lane), active(lane) ? (uint32_t)sum : B(20, lane));
@@ -159,11 +159,10 @@ static void test_multiply_add(void **) {
 // ---- lanes
 
 static void check_scalars(unsigned round) {
-    unsigned first = t->before.exec ? (unsigned)__builtin_ctzll(t->before.exec) : 0;
+    const unsigned first = t->before.exec ? (unsigned)__builtin_ctzll(t->before.exec) : 0;
     t->wave.s[2] = t->before.s[2] = round; // lane numbers wrap at 64
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 5; i++)
         run_next();
-    }
     assert_int_equal(t->wave.s[20], B(1, first));
     assert_int_equal(t->wave.s[21], B(1, round % 64));
     LANES(lane) {
@@ -182,21 +181,19 @@ static void test_scalars(void **) {
 static void check_crossbar(unsigned) {
     uint32_t sent[SIM_LANES] = {};
     LANES(lane) {
-        if (active(lane)) {
+        if (active(lane))
             sent[(B(1, lane) + 8) / 4 % 64] = B(2, lane);
-        }
     }
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 5; i++)
         run_next();
-    }
     LANES(lane) {
         if (!active(lane)) {
             assert_int_equal(V(20, lane), B(20, lane));
             continue;
         }
-        unsigned from = (B(1, lane) + 8) / 4 % 64, quad = lane / 4 * 4 + (lane + 1) % 4,
-                 swap = lane ^ 16;
-        unsigned spread = lane / 8 * 8 + 3;
+        const unsigned from = (B(1, lane) + 8) / 4 % 64, quad = lane / 4 * 4 + (lane + 1) % 4,
+                       swap = lane ^ 16;
+        const unsigned spread = lane / 8 * 8 + 3;
         assert_int_equal(V(20, lane), active(from) ? B(2, from) : 0);
         assert_int_equal(V(21, lane), sent[lane]);
         assert_int_equal(V(22, lane), active(quad) ? B(2, quad) : 0);
@@ -226,15 +223,14 @@ static bool same_f32(uint64_t a, uint64_t b) {
 }
 
 static void check_packed16(unsigned) {
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         run_next();
-    }
     LANES(lane) {
         if (!active(lane)) {
             assert_int_equal(V(20, lane), B(20, lane));
             continue;
         }
-        uint64_t a = B(1, lane), b = B(2, lane), c = B(3, lane);
+        const uint64_t a = B(1, lane), b = B(2, lane), c = B(3, lane);
         assert_true(same_f16(V(20, lane), r_add_f16(a, b, 0)));
         assert_true(same_f16(V(20, lane) >> 16, r_add_f16(a >> 16, b >> 16, 0)));
         assert_true(same_f16(V(21, lane), r_fma_f16(a >> 16, b ^ 0x8000, c)));
@@ -253,16 +249,15 @@ static void test_packed16(void **) {
 }
 
 static void check_packed32(unsigned) {
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 6; i++)
         run_next();
-    }
     LANES(lane) {
         if (!active(lane)) {
             assert_int_equal(V(20, lane), B(20, lane));
             continue;
         }
-        uint32_t a0 = B(2, lane), a1 = B(3, lane), b0 = B(4, lane), b1 = B(5, lane);
-        uint32_t s0 = t->before.s[6], s1 = t->before.s[7];
+        const uint32_t a0 = B(2, lane), a1 = B(3, lane), b0 = B(4, lane), b1 = B(5, lane);
+        const uint32_t s0 = t->before.s[6], s1 = t->before.s[7];
         assert_true(same_f32(V(20, lane), r_fma_f32(a0, b0 ^ 0x80000000, s0)));
         assert_true(same_f32(V(21, lane), r_fma_f32(a1, b0, s1)));
         assert_true(same_f32(V(22, lane), r_mul_f32(a1, b0, 0)));
@@ -290,10 +285,10 @@ static void test_packed32(void **) {
 
 /** The value of an FNUZ byte, by the format's definition. */
 static double fnuz_value(uint32_t byte, int fraction, int bias) {
-    int magnitude = (int)(byte & 127), exponent = magnitude >> fraction;
-    int part = magnitude & ((1 << fraction) - 1);
-    double x = exponent ? ldexp(1 + ldexp(part, -fraction), exponent - bias)
-                        : ldexp(part, 1 - bias - fraction);
+    const int magnitude = (int)(byte & 127), exponent = magnitude >> fraction;
+    const int part = magnitude & ((1 << fraction) - 1);
+    const double x = exponent ? ldexp(1 + ldexp(part, -fraction), exponent - bias)
+                              : ldexp(part, 1 - bias - fraction);
     return byte == 0x80 ? NAN : byte & 0x80 ? -x : x;
 }
 
@@ -301,16 +296,14 @@ static double fnuz_value(uint32_t byte, int fraction, int bias) {
 static uint32_t fnuz_nearest(double x, int fraction, int bias) {
     double largest = fnuz_value(127, fraction, bias), next = fnuz_value(127, fraction, bias);
     next += largest - fnuz_value(126, fraction, bias);
-    if (isnan(x) || fabs(x) >= (largest + next) / 2) {
+    if (isnan(x) || fabs(x) >= (largest + next) / 2)
         return 0x80;
-    }
     uint32_t best = 0;
     for (uint32_t byte = 1; byte < 128; byte++) {
-        double d = fabs(fabs(x) - fnuz_value(byte, fraction, bias)),
-               least = fabs(fabs(x) - fnuz_value(best, fraction, bias));
-        if (d < least || (d == least && !(byte & 1))) {
+        const double d = fabs(fabs(x) - fnuz_value(byte, fraction, bias)),
+                     least = fabs(fabs(x) - fnuz_value(best, fraction, bias));
+        if (d < least || (d == least && !(byte & 1)))
             best = byte;
-        }
     }
     return best && signbit(x) ? best | 0x80 : best;
 }
@@ -318,7 +311,7 @@ static uint32_t fnuz_nearest(double x, int fraction, int bias) {
 /** f32 of every size that an 8-bit float can have, and some ties. */
 static void fill_small_floats(int reg) {
     LANES(lane) {
-        uint64_t r = next_random();
+        const uint64_t r = next_random();
         float x = (float)ldexp((double)(r % 64) + (double)(r >> 8 & 1) * 0x1p-18,
                                (int)(r >> 16 & 31) - 24);
         x = r >> 24 & 1 ? -x : x;
@@ -330,28 +323,27 @@ static void check_fp8(unsigned) {
     fill_small_floats(1);
     fill_small_floats(2);
     memcpy(&t->before, &t->wave, sizeof t->wave);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 5; i++)
         run_next();
-    }
     LANES(lane) {
         if (!active(lane)) {
             assert_int_equal(V(20, lane), B(20, lane));
             continue;
         }
-        double a = (double)f32(B(1, lane)), b = (double)f32(B(2, lane));
-        uint32_t e4m3 = fnuz_nearest(a, 3, 8) | fnuz_nearest(b, 3, 8) << 8;
-        uint32_t e5m2 = fnuz_nearest(a, 2, 16) | fnuz_nearest(b, 2, 16) << 8;
+        const double a = (double)f32(B(1, lane)), b = (double)f32(B(2, lane));
+        const uint32_t e4m3 = fnuz_nearest(a, 3, 8) | fnuz_nearest(b, 3, 8) << 8;
+        const uint32_t e5m2 = fnuz_nearest(a, 2, 16) | fnuz_nearest(b, 2, 16) << 8;
         assert_int_equal(V(20, lane), (B(20, lane) & 0xffff0000) | e4m3);
         assert_int_equal(V(21, lane), (B(21, lane) & 0xffff) | e5m2 << 16);
         assert_true(same_f32(V(22, lane), of_f32((float)fnuz_value(B(3, lane) >> 16 & 255, 3, 8))));
         assert_true(
             same_f32(V(24, lane), of_f32((float)fnuz_value(B(3, lane) >> 16 & 255, 2, 16))));
         assert_true(same_f32(V(25, lane), of_f32((float)fnuz_value(B(3, lane) >> 24, 2, 16))));
-        uint32_t random = V(26, lane) >> 8 & 255; // one of the two neighbours
-        double got = fnuz_value(random, 3, 8);
+        const uint32_t random = V(26, lane) >> 8 & 255; // one of the two neighbours
+        const double got = fnuz_value(random, 3, 8);
         assert_int_equal(V(26, lane) & 0xffff00ff, B(26, lane) & 0xffff00ff);
         if (fabs(a) < 240 && !isnan(a)) {
-            double step = fmax(fabs(a) / 8, 0x1p-10);
+            const double step = fmax(fabs(a) / 8, 0x1p-10);
             assert_true(fabs(got - a) <= step && (got == 0 || (got < 0) == (a < 0)));
         }
     }
@@ -366,15 +358,14 @@ static void test_fp8(void **) {
 }
 
 static double ocp_value(uint32_t byte, int fraction, int bias) {
-    int magnitude = (int)(byte & 127), exponent = magnitude >> fraction,
-        part = magnitude & ((1 << fraction) - 1);
+    const int magnitude = (int)(byte & 127), exponent = magnitude >> fraction,
+              part = magnitude & ((1 << fraction) - 1);
     double x = exponent ? ldexp(1 + ldexp(part, -fraction), exponent - bias)
                         : ldexp(part, 1 - bias - fraction);
-    if (fraction == 3) {
+    if (fraction == 3)
         x = magnitude == 127 ? NAN : x;
-    } else if (exponent == 31) {
+    else if (exponent == 31)
         x = part ? NAN : INFINITY;
-    }
     return byte & 0x80 ? -x : x;
 }
 
@@ -383,13 +374,12 @@ static void check_ocp(unsigned round) {
     LANES(lane) {
         t->wave.v[1][lane] = t->before.v[1][lane] = round % 4 * 64 + lane;
     }
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         run_next();
-    }
     LANES(lane) {
         if (active(lane)) {
-            uint32_t byte = B(1, lane);
-            double e4m3 = ocp_value(byte, 3, 7), e5m2 = ocp_value(byte, 2, 15);
+            const uint32_t byte = B(1, lane);
+            const double e4m3 = ocp_value(byte, 3, 7), e5m2 = ocp_value(byte, 2, 15);
             assert_true(same_f32(V(20, lane), of_f32((float)e4m3)));
             assert_true(same_f32(V(21, lane), of_f32((float)e5m2)));
             assert_int_equal(V(22, lane) & 127, isnan(e4m3) ? 127 : byte & 127);
@@ -414,10 +404,10 @@ static int64_t limited(int64_t x, int64_t least, int64_t most) {
 
 /** The results of v20 to v24, v25 to v29 and v30 to v33, as lane `lane` should have them. */
 static void expect_saturated(unsigned lane, uint32_t want[14]) {
-    uint32_t a = B(1, lane), b = B(2, lane);
-    int64_t x = (int32_t)a, y = (int32_t)b, p = (int16_t)a, q = (int16_t)b, i = (uint16_t)a,
-            j = (uint16_t)b, r = (int16_t)(a >> 16), s = (int16_t)(b >> 16), k = a >> 16,
-            l = b >> 16;
+    const uint32_t a = B(1, lane), b = B(2, lane);
+    const int64_t x = (int32_t)a, y = (int32_t)b, p = (int16_t)a, q = (int16_t)b, i = (uint16_t)a,
+                  j = (uint16_t)b, r = (int16_t)(a >> 16), s = (int16_t)(b >> 16), k = a >> 16,
+                  l = b >> 16;
     const int64_t full[5] = {
         limited((int64_t)a + b, 0, UINT32_MAX), limited((int64_t)a - b, 0, UINT32_MAX),
         limited((int64_t)b - a, 0, UINT32_MAX), limited(x + y, INT32_MIN, INT32_MAX),
@@ -429,24 +419,22 @@ static void expect_saturated(unsigned lane, uint32_t want[14]) {
                              limited(r + s, -32768, 32767), limited(r - s, -32768, 32767)};
     for (int n = 0; n < 5; n++) {
         want[n] = (uint32_t)full[n];
-        uint32_t kept = n < 3 ? 0 : B(25 + n, lane) & 0xffff0000; // VOP3 alone keeps the other half
+        const uint32_t kept =
+            n < 3 ? 0 : B(25 + n, lane) & 0xffff0000; // VOP3 alone keeps the other half
         want[5 + n] = (uint32_t)(uint16_t)half[n] | kept;
     }
-    for (int n = 0; n < 4; n++) {
+    for (int n = 0; n < 4; n++)
         want[10 + n] = (uint32_t)(uint16_t)half[n < 2 ? n : n + 1] | (uint32_t)high[n] << 16;
-    }
 }
 
 static void check_saturation(unsigned) {
-    for (int n = 0; n < 14; n++) {
+    for (int n = 0; n < 14; n++)
         run_next();
-    }
     LANES(lane) {
         uint32_t want[14];
         expect_saturated(lane, want);
-        for (int n = 0; n < 14; n++) {
+        for (int n = 0; n < 14; n++)
             assert_int_equal(V(20 + n, lane), active(lane) ? want[n] : B(20 + n, lane));
-        }
     }
 }
 
@@ -475,7 +463,7 @@ static void test_clamp_refused(void **) {
 static void check_bitop(unsigned) {
     run_next();
     LANES(lane) {
-        uint32_t a = B(1, lane), b = B(2, lane), c = B(3, lane), want = (a & b) ^ ~c;
+        const uint32_t a = B(1, lane), b = B(2, lane), c = B(3, lane), want = (a & b) ^ ~c;
         assert_int_equal(V(20, lane), active(lane) ? want : B(20, lane));
     }
 }
@@ -488,8 +476,8 @@ static void test_bitop(void **) {
 }
 
 static double e2m1_value(uint32_t bits) {
-    int exponent = bits >> 1 & 3, part = bits & 1;
-    double x = exponent ? ldexp(1 + part * 0.5, exponent - 1) : part * 0.5;
+    const int exponent = bits >> 1 & 3, part = bits & 1;
+    const double x = exponent ? ldexp(1 + part * 0.5, exponent - 1) : part * 0.5;
     return bits & 8 ? -x : x;
 }
 
@@ -501,12 +489,11 @@ static void check_scaled(unsigned round) {
         V(22, lane) = 0xaabbccdd;
     }
     memcpy(&t->before, &t->wave, sizeof t->wave);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         run_next();
-    }
     LANES(lane) {
-        uint32_t byte = B(1, lane) >> 16;
-        float by = ldexpf(1, (int)lane - 32);
+        const uint32_t byte = B(1, lane) >> 16;
+        const float by = ldexpf(1, (int)lane - 32);
         if (!active(lane)) {
             assert_int_equal(V(22, lane), 0xaabbccdd);
             continue;
@@ -530,16 +517,14 @@ static void test_scaled(void **) {
 // ---- division: what the compiler emits for a quotient is the correctly rounded one
 
 static void check_division(unsigned) {
-    while (program_at < program_size) {
+    while (program_at < program_size)
         run_next();
-    }
     LANES(lane) {
-        if (!active(lane)) {
+        if (!active(lane))
             continue;
-        }
-        float want = f32(B(1, lane)) / f32(B(2, lane));
-        double want64 = f64(wide(&t->before, 4, lane)) / f64(wide(&t->before, 6, lane));
-        double got64 = f64(wide(&t->wave, 40, lane));
+        const float want = f32(B(1, lane)) / f32(B(2, lane));
+        const double want64 = f64(wide(&t->before, 4, lane)) / f64(wide(&t->before, 6, lane));
+        const double got64 = f64(wide(&t->wave, 40, lane));
         if (!same_f32(V(20, lane), of_f32(want))) {
             fail_msg("%a / %a: got %a, want %a", (double)f32(B(1, lane)), (double)f32(B(2, lane)),
                      (double)f32(V(20, lane)), (double)want);

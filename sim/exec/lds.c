@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// LDS: reads and writes of every width, paired and strided forms, d16 forms, atomics. Source: "CDNA3" ISA, DS.
+// LDS: reads and writes of every width, paired and strided forms, d16 forms, atomics. Source:
+// "CDNA3" ISA, DS.
 #include "access.h"
 
 // ---- whole chunks
 //
-// Almost every access is plain: nothing watches it, every lane of a chunk of sixteen is active and stays within LDS.
-// Then chunks are taken as vectors, with one load or store where neighbouring lanes lie side by side.
+// Almost every access is plain: nothing watches it, every lane of a chunk of sixteen is active and
+// stays within LDS. Then chunks are taken as vectors, with one load or store where neighbouring
+// lanes lie side by side.
 
 enum { CHUNK = 16, NUM_CHUNKS = SIM_LANES / CHUNK };
 
@@ -17,15 +19,14 @@ typedef struct chunks {
 /** Finds the addresses of `bytes` of each lane; false if the access is not plain. */
 SIM_INLINE bool find_chunks(const sim_wave *w, const sim_inst *inst, uint32_t offset,
                             uint32_t bytes, chunks *out) {
-    uint32_t size = w->group->dispatch->lds_bytes;
-    if (w->shadow || w->look || size < bytes) [[clang::unlikely]] {
+    const uint32_t size = w->group->dispatch->lds_bytes;
+    if (w->shadow || w->look || size < bytes) [[clang::unlikely]]
         return false;
-    }
     const uint32_t *base = w->v[inst->src[0].reg];
     u32x16 outside = {};
     out->live = 0;
     for (unsigned i = 0; i < NUM_CHUNKS; i++) {
-        uint32_t lanes = w->exec >> CHUNK * i & 0xffff;
+        const uint32_t lanes = w->exec >> CHUNK * i & 0xffff;
         if (lanes == 0xffff) {
             u32x16 at = load16(base + CHUNK * i) + offset;
             outside |= (u32x16)(at > size - bytes);
@@ -66,27 +67,23 @@ SIM_INLINE u32x16 read_dwords(const uint8_t *lds, const uint32_t *at) {
 /** Sixteen lanes' `dwords` in lane order, dealt out to rows. */
 SIM_INLINE void read_wide(uint32_t *rows, const uint8_t *lds, const uint32_t *at, uint32_t dwords) {
     _Alignas(64) uint32_t data[CHUNK * 4];
-    if (are_side_by_side(load16(at), 4 * dwords)) {
+    if (are_side_by_side(load16(at), 4 * dwords))
         memcpy(data, lds + at[0], 4 * CHUNK * dwords);
-    } else {
-        for (unsigned lane = 0; lane < CHUNK; lane++) {
+    else
+        for (unsigned lane = 0; lane < CHUNK; lane++)
             memcpy(data + dwords * lane, lds + at[lane], 4 * dwords);
-        }
-    }
     deal16(rows, data, dwords);
 }
 
 SIM_INLINE void read_chunks(const sim_wave *w, uint32_t *rows, const chunks *c, uint32_t dwords) {
     const uint8_t *lds = w->group->lds;
     for (unsigned i = 0; i < NUM_CHUNKS; i++) {
-        if (!(c->live >> i & 1)) {
+        if (!(c->live >> i & 1))
             continue;
-        }
-        if (dwords == 1) {
+        if (dwords == 1)
             store16(rows + CHUNK * i, read_dwords(lds, c->at + CHUNK * i));
-        } else {
+        else
             read_wide(rows + CHUNK * i, lds, c->at + CHUNK * i, dwords);
-        }
     }
 }
 
@@ -94,60 +91,52 @@ SIM_INLINE void write_chunks(sim_wave *w, const uint32_t *rows, const chunks *c,
     uint8_t *lds = w->group->lds;
     for (unsigned i = 0; i < NUM_CHUNKS; i++) {
         const uint32_t *at = c->at + CHUNK * i, *from = rows + CHUNK * i;
-        if (!(c->live >> i & 1)) {
+        if (!(c->live >> i & 1))
             continue;
-        }
         _Alignas(64) uint32_t data[CHUNK * 4];
         collect16(data, from, dwords);
         if (are_side_by_side(load16(at), 4 * dwords)) {
             memcpy(lds + at[0], data, 4 * CHUNK * dwords);
             continue;
         }
-        for (unsigned lane = 0; lane < CHUNK;
-             lane++) { // in order: the last of equal addresses stays
+        for (unsigned lane = 0; lane < CHUNK; lane++) // in order: the last of equal addresses stays
             memcpy(lds + at[lane], data + dwords * lane, 4 * dwords);
-        }
     }
 }
 
 // ---- reads
 
-/** All lanes reach LDS: `dwords` of each, gathered in lane order, then dealt out to rows by vector shuffles. */
+/** All lanes reach LDS: `dwords` of each, gathered in lane order, then dealt out to rows by vector
+ *  shuffles. */
 SIM_INLINE void read_all(uint32_t *rows, const sim_access *at, uint32_t dwords) {
     _Alignas(64) uint32_t data[SIM_LANES * 4];
-    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+    for (unsigned lane = 0; lane < SIM_LANES; lane++)
         memcpy(data + dwords * lane, at->host[lane], 4 * dwords);
-    }
-    for (uint32_t k = 0; k < dwords; k++) {
-        for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+    for (uint32_t k = 0; k < dwords; k++)
+        for (unsigned lane = 0; lane < SIM_LANES; lane++)
             rows[SIM_LANES * k + lane] = data[dwords * lane + k];
-        }
-    }
 }
 
 static void read_some(sim_wave *w, uint32_t *rows, const sim_access *at, uint32_t dwords) {
     for (uint64_t left = w->exec; left; left &= left - 1) {
-        int lane = __builtin_ctzll(left);
+        const int lane = __builtin_ctzll(left);
         uint32_t data[4] = {};
-        if (at->mask >> lane & 1) {
+        if (at->mask >> lane & 1)
             memcpy(data, at->host[lane], 4 * dwords);
-        }
-        for (uint32_t k = 0; k < dwords; k++) {
+        for (uint32_t k = 0; k < dwords; k++)
             rows[SIM_LANES * k + (uint32_t)lane] = data[k];
-        }
     }
 }
 
 static void read_rows(sim_wave *w, uint32_t *rows, const sim_access *at, uint32_t dwords) {
-    if (at->mask != UINT64_MAX) {
+    if (at->mask != UINT64_MAX)
         read_some(w, rows, at, dwords);
-    } else if (dwords == 4) {
+    else if (dwords == 4)
         read_all(rows, at, 4);
-    } else if (dwords == 2) {
+    else if (dwords == 2)
         read_all(rows, at, 2);
-    } else {
+    else
         read_all(rows, at, dwords);
-    }
 }
 
 SIM_INLINE void read(sim_wave *w, const sim_inst *inst, uint32_t dwords) {
@@ -182,11 +171,10 @@ typedef enum width { U8, I8, U16, I16 } width;
 
 static uint32_t read_narrow_lane(const sim_access *at, int lane, width kind) {
     uint16_t half = 0;
-    if (!(at->mask >> lane & 1)) {
+    if (!(at->mask >> lane & 1))
         return 0;
-    }
     if (kind <= I8) {
-        uint8_t byte = *at->host[lane];
+        const uint8_t byte = *at->host[lane];
         return kind == U8 ? byte : (uint32_t)(int8_t)byte;
     }
     memcpy(&half, at->host[lane], sizeof half);
@@ -198,7 +186,7 @@ static void read_narrow(sim_wave *w, const sim_inst *inst, width kind) {
     sim_resolve_lds(w, inst, (uint32_t)inst->offset, kind <= I8 ? 1 : 2, &at);
     uint32_t *row = w->v[inst->dst[0].reg];
     for (uint64_t left = w->exec; left; left &= left - 1) {
-        int lane = __builtin_ctzll(left);
+        const int lane = __builtin_ctzll(left);
         row[lane] = read_narrow_lane(&at, lane, kind);
     }
 }
@@ -208,29 +196,30 @@ static void read_half(sim_wave *w, const sim_inst *inst, width kind, bool high) 
     sim_resolve_lds(w, inst, (uint32_t)inst->offset, kind <= I8 ? 1 : 2, &at);
     uint32_t *row = w->v[inst->dst[0].reg];
     for (uint64_t left = w->exec; left; left &= left - 1) {
-        int lane = __builtin_ctzll(left);
-        uint32_t value = read_narrow_lane(&at, lane, kind) & 0xffff;
+        const int lane = __builtin_ctzll(left);
+        const uint32_t value = read_narrow_lane(&at, lane, kind) & 0xffff;
         row[lane] = high ? value << 16 | (row[lane] & 0xffff) : value | (row[lane] & 0xffff0000);
     }
 }
 
-/** gfx950: each sixteen lanes read a matrix of `bits`-bit elements in rows of sixteen columns, lane by lane, and lane
- *  i of them receives column i. A lane's 64 bits are a run of elements of one row. */
+/** gfx950: each sixteen lanes read a matrix of `bits`-bit elements in rows of sixteen columns, lane
+ *  by lane, and lane i of them receives column i. A lane's 64 bits are a run of elements of one
+ *  row. */
 static void read_transposed(sim_wave *w, const sim_inst *inst, unsigned bits) {
     sim_access at;
     uint64_t data[SIM_LANES] = {}, mask = (UINT64_C(1) << bits) - 1;
-    unsigned run = 64 / bits, lanes_a_row = 16 / run;
+    const unsigned run = 64 / bits, lanes_a_row = 16 / run;
     sim_resolve_lds(w, inst, (uint32_t)inst->offset, 8, &at);
     for (uint64_t left = at.mask; left; left &= left - 1) {
-        int lane = __builtin_ctzll(left);
+        const int lane = __builtin_ctzll(left);
         memcpy(&data[lane], at.host[lane], 8);
     }
     uint32_t *rows = w->v[inst->dst[0].reg];
     for (uint64_t left = w->exec; left; left &= left - 1) {
-        unsigned lane = (unsigned)__builtin_ctzll(left), column = lane % 16;
+        const unsigned lane = (unsigned)__builtin_ctzll(left), column = lane % 16;
         uint64_t out = 0;
         for (unsigned row = 0; row < run; row++) {
-            unsigned from = lane - column + lanes_a_row * row + column / run;
+            const unsigned from = lane - column + lanes_a_row * row + column / run;
             out |= (data[from] >> column % run * bits & mask) << row * bits;
         }
         rows[lane] = (uint32_t)out;
@@ -238,22 +227,21 @@ static void read_transposed(sim_wave *w, const sim_inst *inst, unsigned bits) {
     }
 }
 
-/** One value for all lanes: its address and type are in M0. Source: "RDNA3" ISA, LDS direct loads. */
+/** One value for all lanes: its address and type are in M0. Source: "RDNA3" ISA, LDS direct
+ *  loads. */
 static void exec_lds_direct_load(sim_wave *w, const sim_inst *inst) {
     enum { UBYTE, USHORT, DWORD, SBYTE = 4, SSHORT };
     uint32_t address = w->m0 & 0xffff, type = w->m0 >> 16 & 7, value = 0, row[SIM_LANES];
-    uint32_t bytes = type == DWORD ? 4 : type == USHORT || type == SSHORT ? 2 : 1;
-    if ((uint64_t)address + bytes <= w->group->dispatch->lds_bytes) {
+    const uint32_t bytes = type == DWORD ? 4 : type == USHORT || type == SSHORT ? 2 : 1;
+    if ((uint64_t)address + bytes <= w->group->dispatch->lds_bytes)
         memcpy(&value, w->group->lds + address, bytes);
-    } else {
+    else
         sim_lds_fault(w, inst, 1, (const uint64_t[SIM_LANES]){address}, bytes);
-    }
     value = type == SBYTE    ? (uint32_t)(int8_t)value
             : type == SSHORT ? (uint32_t)(int16_t)value
                              : value;
-    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+    for (unsigned lane = 0; lane < SIM_LANES; lane++)
         row[lane] = value;
-    }
     store_masked(w->v[inst->dst[0].reg], row, w->exec);
 }
 
@@ -261,35 +249,30 @@ static void exec_lds_direct_load(sim_wave *w, const sim_inst *inst) {
 
 SIM_INLINE void write_all(const uint32_t *rows, const sim_access *at, uint32_t dwords) {
     _Alignas(64) uint32_t data[SIM_LANES * 4];
-    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        for (uint32_t k = 0; k < dwords; k++) {
+    for (unsigned lane = 0; lane < SIM_LANES; lane++)
+        for (uint32_t k = 0; k < dwords; k++)
             data[dwords * lane + k] = rows[SIM_LANES * k + lane];
-        }
-    }
-    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+    for (unsigned lane = 0; lane < SIM_LANES; lane++)
         memcpy(at->host[lane], data + dwords * lane, 4 * dwords);
-    }
 }
 
 static void write_some(const uint32_t *rows, const sim_access *at, uint32_t dwords) {
     for (uint64_t left = at->mask; left; left &= left - 1) {
-        int lane = __builtin_ctzll(left);
-        for (uint32_t k = 0; k < dwords; k++) {
+        const int lane = __builtin_ctzll(left);
+        for (uint32_t k = 0; k < dwords; k++)
             memcpy(at->host[lane] + 4 * k, &rows[SIM_LANES * k + (uint32_t)lane], 4);
-        }
     }
 }
 
 static void write_rows(const uint32_t *rows, const sim_access *at, uint32_t dwords) {
-    if (at->mask != UINT64_MAX) {
+    if (at->mask != UINT64_MAX)
         write_some(rows, at, dwords);
-    } else if (dwords == 4) {
+    else if (dwords == 4)
         write_all(rows, at, 4);
-    } else if (dwords == 2) {
+    else if (dwords == 2)
         write_all(rows, at, 2);
-    } else {
+    else
         write_all(rows, at, dwords);
-    }
 }
 
 SIM_INLINE void write(sim_wave *w, const sim_inst *inst, uint32_t dwords) {
@@ -323,7 +306,7 @@ static void write_narrow(sim_wave *w, const sim_inst *inst, uint32_t bytes, bool
     sim_resolve_lds(w, inst, (uint32_t)inst->offset, bytes, &at);
     const uint32_t *row = w->v[inst->src[1].reg];
     for (uint64_t left = at.mask; left; left &= left - 1) {
-        int lane = __builtin_ctzll(left);
+        const int lane = __builtin_ctzll(left);
         uint32_t value = high ? row[lane] >> 16 : row[lane];
         memcpy(at.host[lane], &value, bytes);
     }

@@ -62,14 +62,13 @@ const mfma_form *mfma_form_of(const sim_inst *inst) {
 // ---- reading operands
 
 bool mfma_lane_map(const mfma_form *form, const sim_inst *inst, int side, uint8_t map[SIM_LANES]) {
-    int field = side == 0 ? inst->cbsz : inst->blgp;
-    if (field == 0 || mfma_is_f64(form) || form->group == MFMA_SCALE_BLOCK) {
+    const int field = side == 0 ? inst->cbsz : inst->blgp;
+    if (field == 0 || mfma_is_f64(form) || form->group == MFMA_SCALE_BLOCK)
         return false;
-    }
     for (int lane = 0; lane < SIM_LANES; lane++) {
         if (side == 0) { // A of block abid for each run of 2^cbsz blocks
-            int block = lane / form->m % form->blocks;
-            int from = (block >> field << field) + inst->abid;
+            const int block = lane / form->m % form->blocks;
+            const int from = (block >> field << field) + inst->abid;
             map[lane] = (uint8_t)((lane + (from - block) * form->m) % SIM_LANES);
         } else if (field <= 2) { // one half for both
             map[lane] = (uint8_t)(lane % 32 + (field - 1) * 32);
@@ -83,35 +82,34 @@ bool mfma_lane_map(const mfma_form *form, const sim_inst *inst, int side, uint8_
 }
 
 uint64_t mfma_element(const uint32_t *rows, int lane, int element, int width) {
-    int bit = element * width;
+    const int bit = element * width;
     const uint32_t *row = rows + bit / 32 * SIM_LANES + lane;
     uint64_t x = row[0];
-    if (bit % 32 + width > 32) {
+    if (bit % 32 + width > 32)
         x |= (uint64_t)row[SIM_LANES] << 32;
-    }
     x >>= bit % 32;
     return width == 64 ? x : x & ((1ull << width) - 1);
 }
 
 uint64_t mfma_c_bits(sim_wave *w, const sim_operand *c, bool is_f64, int reg, int lane) {
-    if (c->kind != SIM_OP_VGPR) {
+    if (c->kind != SIM_OP_VGPR)
         return is_f64 ? c->value64 : c->value;
-    }
     const uint32_t *rows = mfma_rows(w, c);
     return mfma_element(rows, lane, reg, is_f64 ? 64 : 32);
 }
 
 uint64_t mfma_signs(const sim_inst *inst, int source) {
-    int bits = inst->blgp | inst->neg_lo;
+    const int bits = inst->blgp | inst->neg_lo;
     return (bits >> source & 1) != 0 || inst->src[source].mods & SIM_NEG ? 1ull << 63 : 0;
 }
 
 int mfma_k_of(const mfma_form *f, int side, int lane, int element) {
-    int slots = (side == 0 ? f->m : f->n) * f->blocks, groups = SIM_LANES / slots;
-    int per_lane = f->k / groups;
+    const int slots = (side == 0 ? f->m : f->n) * f->blocks, groups = SIM_LANES / slots;
+    const int per_lane = f->k / groups;
     mfma_type type = (mfma_type)(side == 0 ? f->a_type : f->b_type);
     if (f->group == MFMA_SCALE_BLOCK && mfma_formats[type].bits == 8) {
-        // Eight registers of bytes are two runs of 16 k, as two instructions of half the k would take.
+        // Eight registers of bytes are two runs of 16 k, as two instructions of half the k would
+        // take.
         return (element / 16 * groups + lane / slots) * 16 + element % 16;
     }
     return lane / slots * per_lane + element;
@@ -120,17 +118,17 @@ int mfma_k_of(const mfma_form *f, int side, int lane, int element) {
 void mfma_read_terms(const mfma_form *f, sim_wave *w, const sim_inst *inst, int side,
                      mfma_term *out) {
     mfma_type type = (mfma_type)(side == 0 ? f->a_type : f->b_type);
-    int slots = (side == 0 ? f->m : f->n) * f->blocks;
-    int per_lane = f->k * slots / SIM_LANES;
-    uint64_t sign = mfma_is_f64(f) ? mfma_signs(inst, side) : 0;
+    const int slots = (side == 0 ? f->m : f->n) * f->blocks;
+    const int per_lane = f->k * slots / SIM_LANES;
+    const uint64_t sign = mfma_is_f64(f) ? mfma_signs(inst, side) : 0;
     uint8_t map[SIM_LANES];
-    bool mapped = mfma_lane_map(f, inst, side, map);
+    const bool mapped = mfma_lane_map(f, inst, side, map);
     const uint32_t *rows = mfma_rows(w, &inst->src[side]);
     for (int lane = 0; lane < SIM_LANES; lane++) {
         for (int e = 0; e < per_lane; e++) {
             uint64_t bits =
                 mfma_element(rows, mapped ? map[lane] : lane, e, mfma_formats[type].bits);
-            int at = lane % slots * f->k + mfma_k_of(f, side, lane, e);
+            const int at = lane % slots * f->k + mfma_k_of(f, side, lane, e);
             out[at] = mfma_decode(type, bits ^ sign);
         }
     }
@@ -141,12 +139,12 @@ void mfma_read_terms(const mfma_form *f, sim_wave *w, const sim_inst *inst, int 
 void mfma_each_output(const mfma_form *f, sim_wave *w, const sim_inst *inst, const sim_operand *c,
                       mfma_output *output, const void *state) {
     uint64_t d[32][SIM_LANES]; // D may overlap any source
-    bool is_f64 = mfma_is_f64(f);
-    uint64_t c_sign = is_f64 ? mfma_signs(inst, 2) : 0;
-    int num_results = mfma_num_results(f);
+    const bool is_f64 = mfma_is_f64(f);
+    const uint64_t c_sign = is_f64 ? mfma_signs(inst, 2) : 0;
+    const int num_results = mfma_num_results(f);
     for (int reg = 0; reg < num_results; reg++) {
         for (int lane = 0; lane < SIM_LANES; lane++) {
-            uint64_t c_bits = mfma_c_bits(w, c, is_f64, reg, lane) ^ c_sign;
+            const uint64_t c_bits = mfma_c_bits(w, c, is_f64, reg, lane) ^ c_sign;
             d[reg][lane] = output(f, state, mfma_place_of(f, reg, lane), c_bits);
         }
     }
@@ -154,9 +152,8 @@ void mfma_each_output(const mfma_form *f, sim_wave *w, const sim_inst *inst, con
     for (int reg = 0; reg < num_results; reg++) {
         for (int lane = 0; lane < SIM_LANES; lane++) {
             out[reg * (is_f64 ? 2 : 1) * SIM_LANES + lane] = (uint32_t)d[reg][lane];
-            if (is_f64) {
+            if (is_f64)
                 out[(reg * 2 + 1) * SIM_LANES + lane] = (uint32_t)(d[reg][lane] >> 32);
-            }
         }
     }
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix instructions: their forms, where their elements lie in registers, and the arithmetic rules.
+// Matrix instructions: their forms, where their elements lie in registers, and the arithmetic
+// rules.
 //
-// D = A B + C for each block, A [m][k], B [k][n], C and D [m][n]. The rules, by the names used here:
+// D = A B + C for each block, A [m][k], B [k][n], C and D [m][n]. The rules, by the names used
+// here:
 //   chain     one fused multiply-add a k, in order                            f32, f64
 //   pairwise  gfx90a f16, bf16: f32 adds in a tree, subnormals flushed
 //   fused     gfx942 f16, bf16, xf32: a group of products in fixed point
@@ -128,8 +130,8 @@ static inline uint32_t *mfma_rows(sim_wave *w, const sim_operand *op) {
     return w->v[op->reg];
 }
 
-/** map[lane] is the lane that A (cbsz, abid) or B (blgp) really reads for `lane`; false if every lane
- *  reads itself and `map` was not written. */
+/** map[lane] is the lane that A (cbsz, abid) or B (blgp) really reads for `lane`; false if every
+ *  lane reads itself and `map` was not written. */
 bool mfma_lane_map(const mfma_form *form, const sim_inst *inst, int side, uint8_t map[SIM_LANES]);
 
 /** Element `element` of `width` bits, packed low to high in the registers from `rows` on. */
@@ -164,15 +166,17 @@ static inline int mfma_num_results(const mfma_form *f) {
 }
 
 static inline mfma_place mfma_place_of(const mfma_form *f, int reg, int lane) {
-    int height = mfma_is_f64(f) ? 1 : 4; // consecutive rows in consecutive registers of a lane
-    int across = SIM_LANES / f->n;       // row groups and blocks that share one register
-    int per_block = f->m * f->n / SIM_LANES;
-    int blocks = per_block > 0 && per_block >= height ? 1 : SIM_LANES * height / (f->m * f->n);
-    int lane_group = lane / f->n;
+    const int height =
+        mfma_is_f64(f) ? 1 : 4;          // consecutive rows in consecutive registers of a lane
+    const int across = SIM_LANES / f->n; // row groups and blocks that share one register
+    const int per_block = f->m * f->n / SIM_LANES;
+    const int blocks =
+        per_block > 0 && per_block >= height ? 1 : SIM_LANES * height / (f->m * f->n);
+    const int lane_group = lane / f->n;
     mfma_place p = {.column = lane % f->n};
     p.block = lane_group % blocks + (blocks == 1 ? reg / per_block : 0);
-    int local = blocks == 1 ? reg % per_block : reg;
-    int rows_across = across / blocks;
+    const int local = blocks == 1 ? reg % per_block : reg;
+    const int rows_across = across / blocks;
     p.row = local / height * height * rows_across + lane_group / blocks * height + local % height;
     return p;
 }
@@ -193,8 +197,8 @@ void mfma_exec_scaled(sim_wave *w, const sim_inst *inst); // f8f6f4, with and wi
 void mfma_exec_sparse(sim_wave *w, const sim_inst *inst); // SMFMAC
 void mfma_exec_fp8(sim_wave *w, const sim_inst *inst);    // 8-bit floats on AVX-512
 
-/** Dense float forms in plain f32 arithmetic, where the wave asks for it (sim_wave.fast_matrix). False: not such a
- *  form, nothing was done. */
+/** Dense float forms in plain f32 arithmetic, where the wave asks for it (sim_wave.fast_matrix).
+ *  False: not such a form, nothing was done. */
 bool mfma_exec_fast(sim_wave *w, const sim_inst *inst);
 
 #endif

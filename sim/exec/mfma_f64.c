@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // f64 matrix instructions, eight outputs at a time.
 //
-// Every lane holds one element of A and one of B, lane = 16 k + slot, slot = block * rows + row. Sixteen
-// lanes of a result pair share 16 slots of B; their slot of A is one (16x16) or one a block (4x4).
+// Every lane holds one element of A and one of B, lane = 16 k + slot, slot = block * rows + row.
+// Sixteen lanes of a result pair share 16 slots of B; their slot of A is one (16x16) or one a block
+// (4x4).
 #include "mfma_vector.h"
 
 #include <string.h>
@@ -37,7 +38,7 @@ static void chain_eight(const mfma_form *f, const double *a, const double *b, in
     mfma_f64 sum, y;
     memcpy(&sum, c, sizeof sum);
     for (int k = 0; k < f->k; k++) {
-        double u = a0[k * SLOTS], v = a1[k * SLOTS];
+        const double u = a0[k * SLOTS], v = a1[k * SLOTS];
         memcpy(&y, b + k * SLOTS + lane % SLOTS, sizeof y);
         sum = __builtin_elementwise_fma((mfma_f64){u, u, u, u, v, v, v, v}, y, sum);
     }
@@ -49,18 +50,16 @@ void mfma_exec_f64(sim_wave *w, const sim_inst *inst) {
     double a[SIM_LANES], b[SIM_LANES], d[MAX_PAIRS][SIM_LANES];
     read_pair(mfma_rows(w, &inst->src[0]), mfma_signs(inst, 0), a);
     read_pair(mfma_rows(w, &inst->src[1]), mfma_signs(inst, 1), b);
-    uint64_t c_sign = mfma_signs(inst, 2);
-    int pairs = mfma_num_results(f);
+    const uint64_t c_sign = mfma_signs(inst, 2);
+    const int pairs = mfma_num_results(f);
     for (int reg = 0; reg < pairs; reg++) {
         for (int lane = 0; lane < SIM_LANES; lane++) {
             uint64_t c = mfma_c_bits(w, &inst->src[2], true, reg, lane) ^ c_sign;
             memcpy(&d[reg][lane], &c, sizeof c);
         }
-        for (int lane = 0; lane < SIM_LANES; lane += EIGHT) {
+        for (int lane = 0; lane < SIM_LANES; lane += EIGHT)
             chain_eight(f, a, b, reg, lane, &d[reg][lane]);
-        }
     }
-    for (int reg = 0; reg < pairs; reg++) {
+    for (int reg = 0; reg < pairs; reg++)
         write_pair(d[reg], mfma_rows(w, &inst->dst[0]) + 2 * reg * SIM_LANES);
-    }
 }

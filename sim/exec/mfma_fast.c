@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix instructions in plain f32 arithmetic, for QUERN_SIM=mfma=fast: sums of products in order of k, each step
-// rounded to nearest, in place of the chip's rules.
+// Matrix instructions in plain f32 arithmetic, for QUERN_SIM=mfma=fast: sums of products in order
+// of k, each step rounded to nearest, in place of the chip's rules.
 //
-// Inputs are what the rules take (gfx90a's subnormals are zeros, xf32 is cut), so results differ from exact ones by
-// rounding alone: by (k + 1) 2^-24 of the sum of |c| and all |a b| from the true value, twice that where the host has
-// no fused multiply-add. 8-bit floats are bf16 numbers; a host with AVX-512 BF16 multiplies them in pairs of k, and
-// takes subnormal f32 for zero there. Forms of 4 x 4 and operands from other lanes keep to the rules.
+// Inputs are what the rules take (gfx90a's subnormals are zeros, xf32 is cut), so results differ
+// from exact ones by rounding alone: by (k + 1) 2^-24 of the sum of |c| and all |a b| from the true
+// value, twice that where the host has no fused multiply-add. 8-bit floats are bf16 numbers; a host
+// with AVX-512 BF16 multiplies them in pairs of k, and takes subnormal f32 for zero there. Forms of
+// 4 x 4 and operands from other lanes keep to the rules.
 #include "mfma_vector.h"
 
 #include <math.h>
@@ -17,7 +18,8 @@
 
 enum { CELL = 16 };
 
-/** A or B by steps of the sum, then by slot: [step * slots + slot]. A step is one k as f32, or two as bf16. */
+/** A or B by steps of the sum, then by slot: [step * slots + slot]. A step is one k as f32, or two
+ *  as bf16. */
 typedef struct fast_plane {
     int slots, steps;
     _Alignas(64) uint32_t x[MFMA_MAX_ELEMENTS];
@@ -40,13 +42,13 @@ static inline mfma_i32 without_subnormals(mfma_i32 bits, int exponent) {
 /** The numbers of a strip's dwords as f32, by k. */
 MFMA_INLINE void decode_dwords(const mfma_form *f, mfma_type type, mfma_i32 dwords,
                                mfma_i32 out[2]) {
-    bool flush = f->rule == MFMA_PAIRWISE;
+    const bool flush = f->rule == MFMA_PAIRWISE;
     if (type == MFMA_XF32) {
         out[0] = dwords & ~0x1fff;
         return;
     }
     mfma_i32 low = dwords & 0xffff, high = (mfma_i32)((mfma_u32)dwords >> 16);
-    int exponent = type == MFMA_F16 ? 0x7c00 : 0x7f80;
+    const int exponent = type == MFMA_F16 ? 0x7c00 : 0x7f80;
     low = flush ? without_subnormals(low, exponent) : low;
     high = flush ? without_subnormals(high, exponent) : high;
     out[0] = type == MFMA_F16 ? of_f16(low) : low << 16;
@@ -55,22 +57,21 @@ MFMA_INLINE void decode_dwords(const mfma_form *f, mfma_type type, mfma_i32 dwor
 
 /** Where the first step of register `reg` lies for the lanes from `lane` on. */
 static inline uint32_t *plane_at(fast_plane *p, int regs, int lane, int reg, int steps_a_reg) {
-    int step = (lane / p->slots * regs + reg) * steps_a_reg;
+    const int step = (lane / p->slots * regs + reg) * steps_a_reg;
     return p->x + step * p->slots + lane % p->slots;
 }
 
 static void read_f32(const mfma_form *f, mfma_type type, const uint32_t *rows, fast_plane *p) {
-    int steps_a_reg = 32 / mfma_formats[type].bits,
-        regs = f->k * p->slots / SIM_LANES / steps_a_reg;
+    const int steps_a_reg = 32 / mfma_formats[type].bits,
+              regs = f->k * p->slots / SIM_LANES / steps_a_reg;
     p->steps = f->k;
     for (int lane = 0; lane < SIM_LANES; lane += MFMA_STRIP) {
         for (int reg = 0; reg < regs; reg++) {
             mfma_i32 out[2];
             uint32_t *at = plane_at(p, regs, lane, reg, steps_a_reg);
             decode_dwords(f, type, mfma_load(rows + reg * SIM_LANES + lane), out);
-            for (int i = 0; i < steps_a_reg; i++) {
+            for (int i = 0; i < steps_a_reg; i++)
                 mfma_store(at + i * p->slots, out[i]);
-            }
         }
     }
 }
@@ -90,9 +91,8 @@ MFMA_INLINE mfma_f32 add_f32(mfma_f32 sum, uint32_t a, mfma_i32 b) {
 
 /** Where row `row` of a cell whose first row and column are given lies in C and D. */
 static inline int strip_at(const mfma_form *f, int block, int row, int column) {
-    if (f->n == 32) {
+    if (f->n == 32)
         return (block * 16 + row / 8 * 4 + row % 4) * SIM_LANES + row / 4 % 2 * 32 + column;
-    }
     return (block * 4 + row % 4) * SIM_LANES + row / 4 * 16;
 }
 
@@ -100,16 +100,14 @@ static inline int strip_at(const mfma_form *f, int block, int row, int column) {
 MFMA_INLINE void run_cell(const mfma_form *f, const fast_plane *a, const fast_plane *b, int block,
                           int row, int column, const uint32_t *c, uint32_t *d, add_step *add) {
     mfma_f32 sum[CELL];
-    for (int i = 0; i < CELL; i++) {
+    for (int i = 0; i < CELL; i++)
         sum[i] = (mfma_f32)mfma_load(c + strip_at(f, block, row + i, column));
-    }
     const uint32_t *x = a->x + block * f->m + row, *y = b->x + block * f->n + column;
     for (int step = 0; step < a->steps; step++, x += a->slots, y += b->slots) {
         mfma_i32 columns = mfma_load(y);
 #pragma clang loop unroll(full)
-        for (int i = 0; i < CELL; i++) {
+        for (int i = 0; i < CELL; i++)
             sum[i] = add(sum[i], x[i], columns);
-        }
     }
     for (int i = 0; i < CELL; i++) {
         mfma_i32 result =
@@ -121,11 +119,9 @@ MFMA_INLINE void run_cell(const mfma_form *f, const fast_plane *a, const fast_pl
 MFMA_INLINE void run_cells(const mfma_form *f, const fast_plane *a, const fast_plane *b,
                            const uint32_t *c, uint32_t *d, add_step *add) {
     for (int block = 0; block < f->blocks; block++) {
-        for (int row = 0; row < f->m; row += CELL) {
-            for (int column = 0; column < f->n; column += CELL) {
+        for (int row = 0; row < f->m; row += CELL)
+            for (int column = 0; column < f->n; column += CELL)
                 run_cell(f, a, b, block, row, column, c, d, add);
-            }
-        }
     }
 }
 
@@ -177,7 +173,8 @@ static inline __mmask64 specials(mfma_type type, __m512i bytes) {
     }
 }
 
-/** Which bytes make the pairs of k 0 and 1 (pair 0) or 2 and 3 of each dword: 0 to 63 low, 64 on high. */
+/** Which bytes make the pairs of k 0 and 1 (pair 0) or 2 and 3 of each dword: 0 to 63 low, 64 on
+ *  high. */
 static inline __m512i pair_bytes(int pair) {
     __m512i dword = _mm512_set_epi32(60, 56, 52, 48, 44, 40, 36, 32, 28, 24, 20, 16, 12, 8, 4, 0);
     __m512i all = _mm512_mullo_epi32(dword, _mm512_set1_epi32(0x01010101));
@@ -188,7 +185,7 @@ static inline __m512i pair_bytes(int pair) {
 static inline bool read_pairs(const mfma_form *f, mfma_type type, const uint32_t *rows,
                               fast_plane *p) {
     const bf16_tables *t = &tables[type];
-    int regs = f->k * p->slots / SIM_LANES / 4;
+    const int regs = f->k * p->slots / SIM_LANES / 4;
     __mmask64 bad = 0;
     p->steps = f->k / 2;
     for (int lane = 0; lane < SIM_LANES; lane += MFMA_STRIP) {
@@ -245,7 +242,8 @@ static run_planes *read_planes(const mfma_form *f, const uint32_t *const rows[2]
 }
 
 static bool has_fast_form(const mfma_form *f, const sim_inst *inst) {
-    bool is_float = f->rule == MFMA_FUSED || f->rule == MFMA_SPLIT || f->rule == MFMA_PAIRWISE;
+    const bool is_float =
+        f->rule == MFMA_FUSED || f->rule == MFMA_SPLIT || f->rule == MFMA_PAIRWISE;
     return is_float && f->n >= CELL && f->group != MFMA_SCALE_BLOCK && !inst->cbsz && !inst->blgp;
 }
 
@@ -253,25 +251,22 @@ static bool has_fast_form(const mfma_form *f, const sim_inst *inst) {
 static const uint32_t *rows_of_c(const mfma_form *f, sim_wave *w, const sim_inst *inst,
                                  uint32_t copy[][SIM_LANES]) {
     const sim_operand *c = &inst->src[2];
-    int regs = mfma_num_results(f), apart = inst->dst[0].reg - c->reg;
-    if (c->kind == SIM_OP_VGPR && (apart == 0 || apart >= regs || -apart >= regs)) {
+    const int regs = mfma_num_results(f), apart = inst->dst[0].reg - c->reg;
+    if (c->kind == SIM_OP_VGPR && (apart == 0 || apart >= regs || -apart >= regs))
         return mfma_rows(w, c);
-    }
     if (c->kind == SIM_OP_VGPR) {
         memcpy(copy, mfma_rows(w, c), (size_t)regs * sizeof copy[0]);
         return copy[0];
     }
-    for (int i = 0; i < regs * SIM_LANES; i += MFMA_STRIP) {
+    for (int i = 0; i < regs * SIM_LANES; i += MFMA_STRIP)
         mfma_store(copy[0] + i, mfma_splat((int32_t)c->value));
-    }
     return copy[0];
 }
 
 bool mfma_exec_fast(sim_wave *w, const sim_inst *inst) {
     const mfma_form *f = mfma_form_of(inst);
-    if (!has_fast_form(f, inst)) {
+    if (!has_fast_form(f, inst))
         return false;
-    }
     fast_plane planes[2];
     planes[0].slots = planes[1].slots = f->m * f->blocks;
     const uint32_t *rows[] = {mfma_rows(w, &inst->src[0]), mfma_rows(w, &inst->src[1])};

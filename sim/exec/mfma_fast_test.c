@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// mfma=fast: how far its results may lie from the sum in double precision and from the chip's rules, form by form;
-// which forms keep the rules' bits.
+// mfma=fast: how far its results may lie from the sum in double precision and from the chip's
+// rules, form by form; which forms keep the rules' bits.
 //
 // With u = 2^-24 and S = |c| + the sum of all |a b|, which f64 computes to 2^-53 a step:
-//   fast   one rounding of a sum no larger than S (1 + ...) for each k, two where the host has no fused multiply-add;
-//          one more for whatever order the host takes pairs of bf16 in: (2 k + 2) u S. Subnormals taken for zeros: at
-//          most one of 2^-126 for each k, and c.
-//   exact  a group of g products loses at most the place 2^-24 of the largest product's exponent from each of g
-//          products and from c, and once more when the sum is rounded; the exponent is that of the product, but
-//          subnormals count as the smallest normal number (N instead of S): k / g groups lose (g + 2) u N each.
-//          gfx90a adds in a tree and flushes: as many roundings.
+//   fast   one rounding of a sum no larger than S (1 + ...) for each k, two where the host has no
+//          fused multiply-add; one more for whatever order the host takes pairs of bf16 in: (2 k +
+//          2) u S. Subnormals taken for zeros: at most one of 2^-126 for each k, and c.
+//   exact  a group of g products loses at most the place 2^-24 of the largest product's exponent
+//          from each of g products and from c, and once more when the sum is rounded; the exponent
+//          is that of the product, but subnormals count as the smallest normal number (N instead of
+//          S): k / g groups lose (g + 2) u N each. gfx90a adds in a tree and flushes: as many
+//          roundings.
 // Intermediate sums are S at most, but for factors (1 + u)^k, which doubling covers.
 #include "mfma_fixture.h"
 
@@ -20,8 +21,8 @@ static double decode_input(int type, uint64_t bits) {
 
 /** gfx90a takes subnormals for zeros. */
 static double input_value(const mfma_form *f, int type, uint64_t bits) {
-    double x = decode_input(type, bits);
-    double smallest = ldexp(1, 1 - mfma_formats[type].bias);
+    const double x = decode_input(type, bits);
+    const double smallest = ldexp(1, 1 - mfma_formats[type].bias);
     return f->rule == MFMA_PAIRWISE && fabs(x) < smallest ? 0 : x;
 }
 
@@ -30,11 +31,11 @@ static double a[MAX_INPUTS], b[MAX_INPUTS]; // [block][row][k]
 
 static uint64_t draw_bits(int type, int spread) {
     const mfma_format *f = &mfma_formats[type];
-    int stored = type == MFMA_XF32 ? 23 : f->fraction; // as they lie in the register
-    int top = (1 << (f->bits - 1 - stored)) - 2;
+    const int stored = type == MFMA_XF32 ? 23 : f->fraction; // as they lie in the register
+    const int top = (1 << (f->bits - 1 - stored)) - 2;
     int exponent = f->bias + (int)(next_random() % (unsigned)(2 * spread + 1)) - spread;
     exponent = exponent < 0 ? 0 : exponent > top ? top : exponent;
-    uint64_t fraction = next_random() & ((1ull << stored) - 1);
+    const uint64_t fraction = next_random() & ((1ull << stored) - 1);
     uint64_t bits = (uint64_t)exponent << stored | fraction;
     bits |= bits ? (uint64_t)(next_random() & 1) << (f->bits - 1) : 0;
     return next_random() % 16 ? bits : 0;
@@ -44,15 +45,15 @@ static uint64_t draw_bits(int type, int spread) {
 static void fill(const mfma_form *f, int spread) {
     memset(wave->v, 0xff, sizeof wave->v);
     for (int i = 0; i < f->m * f->blocks * f->k; i++) {
-        int k = i % f->k, row = i / f->k % f->m, block = i / f->k / f->m;
-        uint64_t x = draw_bits(f->a_type, spread), y = draw_bits(f->b_type, spread);
+        const int k = i % f->k, row = i / f->k % f->m, block = i / f->k / f->m;
+        const uint64_t x = draw_bits(f->a_type, spread), y = draw_bits(f->b_type, spread);
         put_input(f, 0, A_REG, block, row, k, x);
         put_input(f, 1, B_REG, block, row, k, y);
         a[i] = input_value(f, f->a_type, x);
         b[i] = input_value(f, f->b_type, y);
     }
     for (int i = 0; i < f->m * f->n * f->blocks; i++) {
-        uint32_t bits = (uint32_t)draw_bits(MFMA_F32, spread);
+        const uint32_t bits = (uint32_t)draw_bits(MFMA_F32, spread);
         *result_at(f, C_REG, i / (f->m * f->n), i / f->n % f->m, i % f->n) = bits;
     }
 }
@@ -68,7 +69,7 @@ static double fast_bound(const mfma_form *f, double size) {
 }
 
 static double exact_bound(const mfma_form *f, double size) {
-    double groups = ceil((double)f->k / f->group);
+    const double groups = ceil((double)f->k / f->group);
     return 2 * groups * (f->group + 2) * 0x1p-24 * size + (2 * f->k + 1) * 0x1p-126;
 }
 
@@ -84,15 +85,16 @@ static const void *exact_twin(const uint32_t *at) {
 
 /** The largest error of fast beside its bound. */
 static double check_output(const mfma_form *f, const char *name, int i) {
-    int block = i / (f->m * f->n), row = i / f->n % f->m, column = i % f->n;
+    const int block = i / (f->m * f->n), row = i / f->n % f->m, column = i % f->n;
     double c = f32_at(f, C_REG, block, row, column), want = c, size = fabs(c), normal = fabs(c);
     for (int k = 0; k < f->k; k++) {
-        double x = a[(block * f->m + row) * f->k + k], y = b[(block * f->n + column) * f->k + k];
+        const double x = a[(block * f->m + row) * f->k + k],
+                     y = b[(block * f->n + column) * f->k + k];
         want += x * y;
         size += fabs(x * y);
         normal += normal_size(f->a_type, x) * normal_size(f->b_type, y);
     }
-    double got = f32_at(f, D_REG, block, row, column), rounding = (f->k + 2) * 0x1p-53 * size;
+    const double got = f32_at(f, D_REG, block, row, column), rounding = (f->k + 2) * 0x1p-53 * size;
     float exact;
     memcpy(&exact, exact_twin(result_at(f, D_REG, block, row, column)), sizeof exact);
     if (!(fabs(got - want) <= fast_bound(f, size) + rounding)) {
@@ -125,7 +127,8 @@ static void run_both(int table, size_t line, uint16_t d) {
     inst.exec(expected, &inst);
 }
 
-/** Of all forms and inputs: the largest error beside its bound, and whether any bits differ from the rules'. */
+/** Of all forms and inputs: the largest error beside its bound, and whether any bits differ from
+ *  the rules'. */
 static void test_bounds(void **state) {
     (void)state;
     static const int spreads[] = {0, 2, 6, 20};
@@ -138,7 +141,7 @@ static void test_bounds(void **state) {
                 fill(f, spreads[round % 4]);
                 run_both(table, i, D_REG);
                 for (int at = 0; at < f->m * f->n * f->blocks; at++) {
-                    double error = check_output(f, tables[table]->opcodes[i].mnemonic, at);
+                    const double error = check_output(f, tables[table]->opcodes[i].mnemonic, at);
                     worst = error > worst ? error : worst;
                 }
                 differs |= memcmp(wave->v, expected->v, sizeof wave->v) != 0;
@@ -155,11 +158,9 @@ static void test_same_bits(void **state) {
     for (int table = 0; table < NUM_TABLES; table++) {
         for (size_t i = 0; table_runs_here(table) && i < num_dense(); i++) {
             const mfma_form *f = form_at(i);
-            for (int at = 0; at < C_REG + 32; at++) {
-                for (int lane = 0; lane < SIM_LANES; lane++) {
+            for (int at = 0; at < C_REG + 32; at++)
+                for (int lane = 0; lane < SIM_LANES; lane++)
                     wave->v[at][lane] = next_random() & 0xbfffffff; // below 2
-                }
-            }
             if (!is_fast(table, f)) {
                 run_both(table, i, D_REG);
                 assert_memory_equal(wave->v, expected->v, sizeof wave->v);
@@ -195,13 +196,12 @@ static void test_specials(void **state) {
     (void)state;
     for (size_t i = 0; table_runs_here(1) && i < num_dense(); i++) {
         const mfma_form *f = form_at(i);
-        if (!is_fast(1, f)) {
+        if (!is_fast(1, f))
             continue;
-        }
         fill(f, 1);
         const mfma_format *t = &mfma_formats[f->a_type];
-        int stored = f->a_type == MFMA_XF32 ? 23 : t->fraction;
-        uint64_t nan = (1ull << (t->bits - 1)) - 1, inf = nan >> stored << stored;
+        const int stored = f->a_type == MFMA_XF32 ? 23 : t->fraction;
+        const uint64_t nan = (1ull << (t->bits - 1)) - 1, inf = nan >> stored << stored;
         put_input(f, 0, A_REG, 0, 1, 0, t->specials == MFMA_FNUZ ? nan + 1 : nan);
         put_input(f, 0, A_REG, 0, 2, 0, inf);
         put_input(f, 1, B_REG, 0, 3, 0, 0);

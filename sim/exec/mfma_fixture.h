@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of matrix instructions share: a wave, both tables, operands put where the manual says.
+// What the tests of matrix instructions share: a wave, both tables, operands put where the manual
+// says.
 #ifndef SIM_EXEC_MFMA_FIXTURE_H
 #define SIM_EXEC_MFMA_FIXTURE_H
 
@@ -68,9 +69,8 @@ static uint64_t seed = 0x9e3779b97f4a7c15;
 [[maybe_unused]] static const sim_opcode *find(int table, const char *mnemonic, sim_arch arch) {
     for (size_t i = 0; i < tables[table]->count; i++) {
         const sim_opcode *o = &tables[table]->opcodes[i];
-        if (strcmp(o->mnemonic, mnemonic) == 0 && (o->archs >> arch & 1)) {
+        if (strcmp(o->mnemonic, mnemonic) == 0 && (o->archs >> arch & 1))
             return o;
-        }
     }
     fail_msg("no %s on arch %d", mnemonic, (int)arch);
     return nullptr;
@@ -85,24 +85,24 @@ static uint64_t seed = 0x9e3779b97f4a7c15;
 /** Lines before the block-scaled and sparse forms, which have tests of their own. */
 [[maybe_unused]] static size_t num_dense(void) {
     size_t n = 0;
-    while (form_at(n)->a_type != MFMA_BY_FIELD) {
+    while (form_at(n)->a_type != MFMA_BY_FIELD)
         n++;
-    }
     return n;
 }
 
-// ---- where elements lie, from element to register: the manual's direction, the reverse of the code's
+// ---- where elements lie, from element to register: the manual's direction, the reverse of the
+// code's
 
 [[maybe_unused]] static void put_input(const mfma_form *f, int side, int reg, int block, int row,
                                        int k, uint64_t bits) {
-    int rows = side == 0 ? f->m : f->n;
-    int width = mfma_formats[side == 0 ? f->a_type : f->b_type].bits;
-    int consecutive = f->k / (SIM_LANES / (rows * f->blocks));
-    int lane = row + rows * (block + f->blocks * (k / consecutive));
-    int bit = k % consecutive * width;
+    const int rows = side == 0 ? f->m : f->n;
+    const int width = mfma_formats[side == 0 ? f->a_type : f->b_type].bits;
+    const int consecutive = f->k / (SIM_LANES / (rows * f->blocks));
+    const int lane = row + rows * (block + f->blocks * (k / consecutive));
+    const int bit = k % consecutive * width;
     for (int done = 0; done < width; done += 32) {
         uint32_t *dword = &wave->v[reg + (bit + done) / 32][lane];
-        uint32_t mask = width >= 32 ? UINT32_MAX : ((1u << width) - 1) << bit % 32;
+        const uint32_t mask = width >= 32 ? UINT32_MAX : ((1u << width) - 1) << bit % 32;
         *dword = (*dword & ~mask) | (((uint32_t)(bits >> done) << bit % 32) & mask);
     }
 }
@@ -110,13 +110,13 @@ static uint64_t seed = 0x9e3779b97f4a7c15;
 /** Register (first of a pair for f64) and lane of D[row][column]. */
 [[maybe_unused]] static uint32_t *result_at(const mfma_form *f, int reg, int block, int row,
                                             int column) {
-    int height = f->a_type == MFMA_F64 ? 1 : 4;
-    int rows_per_register = SIM_LANES / f->n;
-    int blocks_per_register = (SIM_LANES * height + f->n * f->m - 1) / (f->n * f->m);
-    int index = block * (f->m * f->n / SIM_LANES) + row / (height * rows_per_register) * height +
-                row % height;
-    int lane = block % blocks_per_register * f->n +
-               row / height % rows_per_register * blocks_per_register * f->n + column;
+    const int height = f->a_type == MFMA_F64 ? 1 : 4;
+    const int rows_per_register = SIM_LANES / f->n;
+    const int blocks_per_register = (SIM_LANES * height + f->n * f->m - 1) / (f->n * f->m);
+    const int index = block * (f->m * f->n / SIM_LANES) +
+                      row / (height * rows_per_register) * height + row % height;
+    const int lane = block % blocks_per_register * f->n +
+                     row / height % rows_per_register * blocks_per_register * f->n + column;
     return &wave->v[reg + index * (f->a_type == MFMA_F64 ? 2 : 1)][lane];
 }
 
@@ -138,11 +138,10 @@ static uint64_t seed = 0x9e3779b97f4a7c15;
     default:
         break;
     }
-    if (x == 0) {
+    if (x == 0)
         return 0;
-    }
-    int e = ilogb(d);
-    uint64_t fraction = (uint64_t)ldexp(fabs(d) - ldexp(1, e), f->fraction - e);
+    const int e = ilogb(d);
+    const uint64_t fraction = (uint64_t)ldexp(fabs(d) - ldexp(1, e), f->fraction - e);
     return (uint64_t)(x < 0) << (f->bits - 1) | (uint64_t)(e + f->bias) << f->fraction | fraction;
 }
 
@@ -165,13 +164,12 @@ static uint64_t seed = 0x9e3779b97f4a7c15;
 }
 
 [[maybe_unused]] static void put_c(const mfma_form *f, int block, int row, int column, int value) {
-    int type = f->a_type == MFMA_F64 ? MFMA_F64 : f->a_type == MFMA_I8 ? MFMA_I8 : MFMA_F32;
-    uint64_t bits = type == MFMA_I8 ? (uint32_t)value : encode_small(type, value);
+    const int type = f->a_type == MFMA_F64 ? MFMA_F64 : f->a_type == MFMA_I8 ? MFMA_I8 : MFMA_F32;
+    const uint64_t bits = type == MFMA_I8 ? (uint32_t)value : encode_small(type, value);
     uint32_t *at = result_at(f, C_REG, block, row, column);
     at[0] = (uint32_t)bits;
-    if (type == MFMA_F64) {
+    if (type == MFMA_F64)
         at[SIM_LANES] = (uint32_t)(bits >> 32);
-    }
 }
 
 #endif

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix instructions on 8-bit floats, on AVX-512 with byte permutes: the split rule at full speed.
 //
-// The work is cut into cells: 16 rows of A by 16 columns of B over one group of 16 k. The rule cuts a
-// product only where it lies more than 24 - Fa - Fb bits below the group's largest exponent, which real
-// data seldom has. So each cell is computed twice over: the exact dot products in f64 (products have 8
-// bits, sums at most 40), and, 64 outputs a byte vector, the largest and the smallest exponent of each
-// output's products. Where the spread is small the exact sum is the rule's sum; the rows with any other
-// output are computed again product by product. Adding c works in f32 where it can: see add_c.
+// The work is cut into cells: 16 rows of A by 16 columns of B over one group of 16 k. The rule cuts
+// a product only where it lies more than 24 - Fa - Fb bits below the group's largest exponent,
+// which real data seldom has. So each cell is computed twice over: the exact dot products in f64
+// (products have 8 bits, sums at most 40), and, 64 outputs a byte vector, the largest and the
+// smallest exponent of each output's products. Where the spread is small the exact sum is the
+// rule's sum; the rows with any other output are computed again product by product. Adding c works
+// in f32 where it can: see add_c.
 //
 // Needs AVX-512 VBMI; mfma_exec_fp8 uses the general vector form on a host without it.
 #include "mfma_vector.h"
@@ -22,8 +23,8 @@
 
 enum { CELL = 16 };
 
-// An exponent code is the exponent field (at least 1), so e = code - bias; a zero's is ZERO_CODE, so that
-// it loses to every number in a signed maximum of sums and in an unsigned minimum.
+// An exponent code is the exponent field (at least 1), so e = code - bias; a zero's is ZERO_CODE,
+// so that it loses to every number in a signed maximum of sums and in an unsigned minimum.
 enum { ZERO_CODE = -64 };
 
 /** One 8-bit type, by the 7 bits below the sign: exponent code, upper two bytes of the f64. */
@@ -99,8 +100,8 @@ static inline void decode_four(const byte_tables *t, __m512i bytes, fragment *ou
     }
 }
 
-/** A fragment from two strips of lanes, k 0..7 and k 8..15, two registers each; false if it holds NaN or
- *  Inf. */
+/** A fragment from two strips of lanes, k 0..7 and k 8..15, two registers each; false if it holds
+ *  NaN or Inf. */
 static inline bool read_fragment(mfma_type type, const uint32_t *rows, int strip0, int strip1,
                                  fragment *out) {
     // From 16 dwords of 4 k to 4 k of 16 rows.
@@ -157,9 +158,8 @@ static inline void find_exponents(const fragment *a, const fragment *b, int limi
 
 /** Exact dot products of eight rows. */
 static inline void multiply_rows(const fragment *a, const fragment *b, int row, __m512d s[8][2]) {
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 8; i++)
         s[i][0] = s[i][1] = _mm512_setzero_pd();
-    }
     for (int k = 0; k < CELL; k++) {
         __m512d b0 = _mm512_load_pd(&b->value[k][0]), b1 = _mm512_load_pd(&b->value[k][8]);
         for (int i = 0; i < 8; i++) {
@@ -174,7 +174,8 @@ static inline __m512 join(__m256 low, __m256 high) {
     return _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
 }
 
-/** Half a row where c's exponent may pass the products': T = s rounded down at 2^(top - 31), plus k. */
+/** Half a row where c's exponent may pass the products': T = s rounded down at 2^(top - 31), plus
+ *  k. */
 static inline __m256 add_rounded_down(__m512d s, __m256 k, __m256 c, __m128i code, int bias) {
     __m512i e = _mm512_sub_epi64(_mm512_cvtepi8_epi64(code), _mm512_set1_epi64(bias));
     e = _mm512_max_epi64(e, _mm512_set1_epi64(-126));
@@ -189,10 +190,10 @@ static inline __m256 add_rounded_down(__m512d s, __m256 k, __m256 c, __m128i cod
     return _mm512_cvtpd_ps(_mm512_add_pd(t, _mm512_cvtps_pd(k)));
 }
 
-/** Adds c to a row of exact sums. u = c * 2^(24 - E) says where c lies: below 1/2 it is dropped; below
- *  2^24 it loses the bits under 2^(E - 24), downwards; above, it stays as it is. From 2^32 on, the
- *  sum's own bits may fall below 2^(top - 31) and are rounded down too. *odd: outputs that need the
- *  definition: no products but zeros, and so small a c that their exponents matter. */
+/** Adds c to a row of exact sums. u = c * 2^(24 - E) says where c lies: below 1/2 it is dropped;
+ *  below 2^24 it loses the bits under 2^(E - 24), downwards; above, it stays as it is. From 2^32
+ *  on, the sum's own bits may fall below 2^(top - 31) and are rounded down too. *odd: outputs that
+ *  need the definition: no products but zeros, and so small a c that their exponents matter. */
 static inline __m512 add_c(__m512d low, __m512d high, const int8_t *codes, int bias, __m512 c,
                            __mmask16 *odd) {
     __m128i code = _mm_loadu_si128((const __m128i *)codes);
@@ -228,10 +229,11 @@ static inline __m512i exponent_of(__m512i code, int bias) {
                                  _mm512_set1_epi32(-126));
 }
 
-/** One row by the rule itself, every second product from k on: cut at 2^-24 of the largest exponent. */
+/** One row by the rule itself, every second product from k on: cut at 2^-24 of the largest
+ *  exponent. */
 static __m512i sum_cut(const mfma_form *f, const fragment *a, const fragment *b, int row, int k,
                        __m512i *e) {
-    int a_bias = mfma_formats[f->a_type].bias, b_bias = mfma_formats[f->b_type].bias;
+    const int a_bias = mfma_formats[f->a_type].bias, b_bias = mfma_formats[f->b_type].bias;
     __m512i largest = _mm512_set1_epi32(INT32_MIN), sum = _mm512_setzero_si512();
     for (int i = k; i < CELL; i += 2) {
         __m512i eb = _mm512_cvtepi8_epi32(_mm_load_si128((const __m128i *)b->code[i]));
@@ -278,18 +280,17 @@ static void cell(const mfma_form *f, const fragment *a, const fragment *b, cell_
     const mfma_format *fa = &mfma_formats[f->a_type], *fb = &mfma_formats[f->b_type];
     exponents e;
     find_exponents(a, b, 24 - fa->fraction - fb->fraction, &e);
-    int bias = fa->bias + fb->bias;
+    const int bias = fa->bias + fb->bias;
     for (int half = 0; half < CELL; half += 8) {
         __m512d s[8][2];
         multiply_rows(a, b, half, s);
         for (int i = 0; i < 8; i++) {
-            int row = half + i, at = rows.quad[row / 4] + row % 4 * SIM_LANES;
+            const int row = half + i, at = rows.quad[row / 4] + row % 4 * SIM_LANES;
             __m512 c = _mm512_loadu_ps(rows.c + at);
             __mmask16 odd, wide = (__mmask16)(e.wide[row % 4] >> (row / 4 * CELL));
             __m512 d = add_c(s[i][0], s[i][1], &e.largest[row % 4][row / 4 * CELL], bias, c, &odd);
-            if (__builtin_expect((odd | wide) != 0, 0)) {
+            if (__builtin_expect((odd | wide) != 0, 0))
                 d = row_by_rule(f, a, b, row, c);
-            }
             _mm512_storeu_ps(rows.d + at, d);
         }
     }
@@ -315,7 +316,7 @@ static void run_16x16(const mfma_form *f, const operands *o) {
 static void run_32x32(const mfma_form *f, const operands *o) {
     _Alignas(64) float d[16 * SIM_LANES]; // D may overlap C
     for (int i = 0; i < 4; i++) {
-        int at = i / 2 * 8 * SIM_LANES + i % 2 * CELL;
+        const int at = i / 2 * 8 * SIM_LANES + i % 2 * CELL;
         cell_rows rows = {o->c + at, d + at, {0, 32, 4 * SIM_LANES, 4 * SIM_LANES + 32}};
         cell(f, &o->a[i / 2], &o->b[i % 2], rows);
     }
@@ -326,7 +327,7 @@ static bool read_operands(const mfma_form *f, sim_wave *w, const sim_inst *inst,
     const uint32_t *a = mfma_rows(w, &inst->src[0]), *b = mfma_rows(w, &inst->src[1]);
     bool ordinary = true;
     for (int i = 0; i < 2; i++) {
-        int strip0 = f->m == 16 ? 2 * i : i, strip1 = f->m == 16 ? 2 * i + 1 : i + 2;
+        const int strip0 = f->m == 16 ? 2 * i : i, strip1 = f->m == 16 ? 2 * i + 1 : i + 2;
         ordinary &= read_fragment((mfma_type)f->a_type, a, strip0, strip1, &o->a[i]);
         ordinary &= read_fragment((mfma_type)f->b_type, b, strip0, strip1, &o->b[i]);
     }
@@ -337,36 +338,31 @@ static bool read_operands(const mfma_form *f, sim_wave *w, const sim_inst *inst,
         return ordinary;
     }
     __m512i constant = _mm512_set1_epi32((int)inst->src[2].value);
-    for (int i = 0; i < f->m * f->n; i += MFMA_STRIP) {
+    for (int i = 0; i < f->m * f->n; i += MFMA_STRIP)
         _mm512_store_si512(o->constant + i, constant);
-    }
     return ordinary;
 }
 
 static bool run(sim_wave *w, const sim_inst *inst) {
     const mfma_form *f = mfma_form_of(inst);
     operands o;
-    if (!read_operands(f, w, inst, &o)) {
+    if (!read_operands(f, w, inst, &o))
         return false;
-    }
-    if (f->m == 16) {
+    if (f->m == 16)
         run_16x16(f, &o);
-    } else {
+    else
         run_32x32(f, &o);
-    }
     return true;
 }
 
 #pragma clang attribute pop
 
 void mfma_exec_fp8(sim_wave *w, const sim_inst *inst) {
-    if (w->fast_matrix && mfma_exec_fast(w, inst)) {
+    if (w->fast_matrix && mfma_exec_fast(w, inst))
         return;
-    }
     pthread_once(&tables_once, fill_tables);
-    if (!__builtin_cpu_supports("avx512vbmi") || !run(w, inst)) {
+    if (!__builtin_cpu_supports("avx512vbmi") || !run(w, inst))
         mfma_exec_vector(w, inst);
-    }
 }
 
 #endif

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fused rules (gfx942), sixteen outputs at a time, in 32-bit integers or exact f32.
 //
-// A group's products are cut toward zero at 2^-24 of the largest exponent E = max (ea + eb), summed as
-// integers S in units of 2^(E - 24), and added to c in units of 2^(top - 31), top = max(E, ec), both
-// rounded down; one rounding to f32 ends the group. mfma_rules.c is the definition.
+// A group's products are cut toward zero at 2^-24 of the largest exponent E = max (ea + eb), summed
+// as integers S in units of 2^(E - 24), and added to c in units of 2^(top - 31), top = max(E, ec),
+// both rounded down; one rounding to f32 ends the group. mfma_rules.c is the definition.
 #include "mfma_vector.h"
 
 /** Products k, k + step, ... below end: sum in units of 2^(e - 24). */
@@ -27,7 +27,7 @@ MFMA_INLINE mfma_i32 sum_by_float(const mfma_plane *a, const mfma_plane *b, mfma
 /** By shifts, whatever e is. */
 static mfma_i32 sum_by_shifts(const mfma_form *f, const mfma_plane *a, const mfma_plane *b,
                               mfma_strip s, int k, int end, int step, mfma_i32 e) {
-    int up = 24 - mfma_formats[f->a_type].fraction - mfma_formats[f->b_type].fraction;
+    const int up = 24 - mfma_formats[f->a_type].fraction - mfma_formats[f->b_type].fraction;
     mfma_i32 sum = {0};
     for (; k < end; k += step) {
         mfma_i32 p = mfma_a_strip(a->m, s, k) * mfma_b_strip(b->m, s, k);
@@ -43,10 +43,9 @@ static mfma_i32 sum_by_shifts(const mfma_form *f, const mfma_plane *a, const mfm
 MFMA_INLINE group_sum sum_products(const mfma_form *f, const mfma_plane *a, const mfma_plane *b,
                                    mfma_strip s, int k, int end, int step) {
     group_sum g = {.e = mfma_splat(INT32_MIN)};
-    for (int i = k; i < end; i += step) {
+    for (int i = k; i < end; i += step)
         g.e = mfma_max(g.e, mfma_a_strip(a->e, s, i) + mfma_b_strip(b->e, s, i));
-    }
-    bool tiny = __builtin_reduce_or(g.e < -100) != 0;
+    const bool tiny = __builtin_reduce_or(g.e < -100) != 0;
     g.s = tiny ? sum_by_shifts(f, a, b, s, k, end, step, g.e)
                : sum_by_float(a, b, s, k, end, step, g.e);
     return g;
@@ -72,9 +71,8 @@ static mfma_i32 add_c(const mfma_form *f, group_sum g, mfma_i32 c) {
     mfma_i32 e = mfma_max(exponent, mfma_splat(1)) - 127;
     mfma_i32 top = mfma_max(g.e, e), down = top - e;
     mfma_i32 k = (((m ^ sign) - sign) << 1) >> mfma_min(down, mfma_splat(31));
-    if (f->rule == MFMA_SPLIT) {
+    if (f->rule == MFMA_SPLIT)
         k &= down <= 25;
-    }
     mfma_i32 down_s = mfma_min(top - g.e, mfma_splat(62));
     mfma_f32x8 low = round_half(LOW(g.s), LOW(down_s), LOW(k), LOW(top));
     mfma_f32x8 high = round_half(HIGH(g.s), HIGH(down_s), HIGH(k), HIGH(top));
@@ -88,9 +86,8 @@ static mfma_i32 add_c(const mfma_form *f, group_sum g, mfma_i32 c) {
 
 MFMA_INLINE mfma_i32 fused_strip(const mfma_form *f, const mfma_plane *a, const mfma_plane *b,
                                  mfma_strip s, mfma_i32 c, int group) {
-    for (int k = 0; k < f->k; k += group) {
+    for (int k = 0; k < f->k; k += group)
         c = add_c(f, sum_products(f, a, b, s, k, k + group, 1), c);
-    }
     return c;
 }
 
@@ -119,13 +116,12 @@ MFMA_INLINE mfma_i32 split_by_16(const mfma_form *f, const mfma_plane *a, const 
 
 void mfma_fused_tile(const mfma_form *f, const mfma_plane *a, const mfma_plane *b,
                      uint32_t d[][SIM_LANES]) {
-    if (f->rule == MFMA_SPLIT) {
+    if (f->rule == MFMA_SPLIT)
         mfma_each_strip(f, a, b, d, split_by_16);
-    } else if (f->group == 8) {
+    else if (f->group == 8)
         mfma_each_strip(f, a, b, d, fused_by_8);
-    } else {
+    else
         mfma_each_strip(f, a, b, d, fused_by_4);
-    }
 }
 
 void mfma_add_c(const mfma_form *f, const mfma_i32 *sum, const mfma_i32 *e, mfma_i32 *c) {

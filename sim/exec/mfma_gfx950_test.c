@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Block-scaled and sparse matrix instructions: layouts, types and scales by an independent matrix product.
+// Block-scaled and sparse matrix instructions: layouts, types and scales by an independent matrix
+// product.
 #include "mfma_fixture.h"
 
 // ---- gfx950's f8f6f4, from bytes
@@ -8,13 +9,14 @@ static double scale_of(int side, int row, int block) { // 2^-3 .. 2^3
     return ldexp(1, (small_value(side, block, row, 77) + 4) % 7 - 3);
 }
 
-/** Lane and bit of an element by the published table: bytes in two runs of 16 k, others consecutive. */
+/** Lane and bit of an element by the published table: bytes in two runs of 16 k, others
+ *  consecutive. */
 static void put_mixed(const mfma_form *f, int type, int reg, int row, int k, uint64_t bits) {
-    int groups = SIM_LANES / f->m, width = mfma_formats[type].bits;
-    int group = width == 8 ? k / 16 % groups : k / 32;
-    int element = width == 8 ? k / (16 * groups) * 16 + k % 16 : k % 32;
+    const int groups = SIM_LANES / f->m, width = mfma_formats[type].bits;
+    const int group = width == 8 ? k / 16 % groups : k / 32;
+    const int element = width == 8 ? k / (16 * groups) * 16 + k % 16 : k % 32;
     for (int i = 0; i < width; i++) {
-        int bit = element * width + i;
+        const int bit = element * width + i;
         uint32_t *dword = &wave->v[reg + bit / 32][row + f->m * group];
         *dword = (*dword & ~(1u << bit % 32)) | (uint32_t)(bits >> i & 1) << bit % 32;
     }
@@ -30,29 +32,27 @@ static void fill_mixed(const mfma_form *f, const int types[2], const int bytes[2
         }
         for (int block = 0; block < f->k / 32; block++) {
             for (int side = 0; side < 2; side++) {
-                uint32_t byte = (uint32_t)(127 + ilogb(scale_of(side, i, block)));
+                const uint32_t byte = (uint32_t)(127 + ilogb(scale_of(side, i, block)));
                 uint32_t *at = &wave->v[SCALE_A + side][i + f->m * block];
                 *at = 0x01010101 ^ (byte ^ 1) << (8 * bytes[side]);
             }
         }
-        for (int j = 0; j < f->n; j++) {
+        for (int j = 0; j < f->n; j++)
             put_c(f, 0, i, j, small_value(2, 0, i, j));
-        }
     }
 }
 
 static void check_mixed(const mfma_form *f, bool scaled, int reg) {
     for (int i = 0; i < f->m * f->n; i++) {
-        int row = i / f->n, column = i % f->n;
+        const int row = i / f->n, column = i % f->n;
         double want = small_value(2, 0, row, column);
         for (int k = 0; k < f->k; k++) {
-            double scale = scale_of(0, row, k / 32) * scale_of(1, column, k / 32);
+            const double scale = scale_of(0, row, k / 32) * scale_of(1, column, k / 32);
             want += small_value(0, 0, row, k) * small_value(1, 0, column, k) * (scaled ? scale : 1);
         }
-        double got = decode_result(f, result_at(f, reg, 0, row, column));
-        if (got != want) {
+        const double got = decode_result(f, result_at(f, reg, 0, row, column));
+        if (got != want)
             fail_msg("f8f6f4 %d: D[%d][%d] is %g, not %g", f->m, row, column, got, want);
-        }
     }
 }
 
@@ -106,25 +106,24 @@ static uint32_t kept_pair(int row, int quad) {
 static void fill_sparse(const mfma_form *f, uint32_t set_bits) {
     mfma_form packed = *f;
     packed.k = f->k / 2;
-    int quads_per_lane = f->k * f->m / SIM_LANES / 4;
+    const int quads_per_lane = f->k * f->m / SIM_LANES / 4;
     memset(wave->v, 0, sizeof wave->v);
     for (int row = 0; row < f->m; row++) {
         for (int quad = 0; quad < f->k / 4; quad++) {
-            uint32_t pair = kept_pair(row, quad);
+            const uint32_t pair = kept_pair(row, quad);
             for (int i = 0; i < 2; i++) {
-                int k = quad * 4 + (int)(pair >> (2 * i) & 3);
+                const int k = quad * 4 + (int)(pair >> (2 * i) & 3);
                 put_input(&packed, 0, A_REG, 0, row, quad * 2 + i,
                           encode_small(f->a_type, small_value(0, 0, row, k)));
             }
             uint32_t *indices = &wave->v[SCALE_A][row + f->m * (quad / quads_per_lane)];
             *indices |= pair << (set_bits + (uint32_t)(quad % quads_per_lane) * 4);
         }
-        for (int k = 0; k < f->k; k++) {
+        for (int k = 0; k < f->k; k++)
             put_input(f, 1, B_REG, 0, row, k, encode_small(f->b_type, small_value(1, 0, row, k)));
-        }
         for (int column = 0; column < f->n; column++) { // D is C
             uint32_t *d = result_at(f, D_REG, 0, row, column);
-            int c = small_value(2, 0, row, column);
+            const int c = small_value(2, 0, row, column);
             *d = (uint32_t)(f->a_type == MFMA_I8 ? (uint64_t)c : encode_small(MFMA_F32, c));
         }
     }
@@ -134,13 +133,12 @@ static void check_sparse(const mfma_form *f, const char *name) {
     for (int at = 0; at < f->m * f->n; at++) {
         int row = at / f->n, column = at % f->n, want = small_value(2, 0, row, column);
         for (int i = 0; i < f->k / 2; i++) {
-            int k = i / 2 * 4 + (int)(kept_pair(row, i / 2) >> (i % 2 * 2) & 3);
+            const int k = i / 2 * 4 + (int)(kept_pair(row, i / 2) >> (i % 2 * 2) & 3);
             want += small_value(0, 0, row, k) * small_value(1, 0, column, k);
         }
-        double got = decode_result(f, result_at(f, D_REG, 0, row, column));
-        if (got != want) {
+        const double got = decode_result(f, result_at(f, D_REG, 0, row, column));
+        if (got != want)
             fail_msg("%s: D[%d][%d] is %g, not %d", name, row, column, got, want);
-        }
     }
 }
 
@@ -150,7 +148,7 @@ static void test_sparse(void **state) {
         for (size_t i = num_dense() + 4; table_runs_here(table) && i < tables[table]->count; i++) {
             const sim_opcode *o = &tables[table]->opcodes[i];
             const mfma_form *f = form_at(i);
-            uint32_t bits = (uint32_t)(f->k * f->m / SIM_LANES); // of a set
+            const uint32_t bits = (uint32_t)(f->k * f->m / SIM_LANES); // of a set
             assert_memory_equal(o->mnemonic, "v_smfmac", 8);
             for (uint32_t set = 0; set < 32 / bits; set++) {
                 sim_inst inst = make_inst(o);

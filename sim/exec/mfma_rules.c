@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The arithmetic of one matrix-core output, by the definition: slow, scalar, one statement a step.
 //
-// Everything faster is tested against this file. Host arithmetic is IEEE 754, rounding to nearest even.
+// Everything faster is tested against this file. Host arithmetic is IEEE 754, rounding to nearest
+// even.
 #include "mfma.h"
 
 #include <math.h>
@@ -24,9 +25,8 @@ static float float_of(uint32_t bits) {
 }
 
 static uint32_t bits_of(float x) {
-    if (isnan(x)) {
+    if (isnan(x))
         return MFMA_NAN32;
-    }
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
     return bits;
@@ -37,7 +37,7 @@ static uint32_t bits_of(float x) {
 /** Which numbers a type's bits below the sign cannot be. */
 static mfma_kind kind_of(const mfma_format *f, bool negative, uint32_t exponent,
                          uint32_t fraction) {
-    uint32_t top = (1u << (f->bits - 1 - f->fraction)) - 1;
+    const uint32_t top = (1u << (f->bits - 1 - f->fraction)) - 1;
     switch (f->specials) {
     case MFMA_IEEE:
         return exponent != top ? MFMA_FINITE : fraction == 0 ? MFMA_INF : MFMA_NAN;
@@ -53,21 +53,19 @@ static mfma_kind kind_of(const mfma_format *f, bool negative, uint32_t exponent,
 mfma_term mfma_decode(mfma_type type, uint64_t bits) {
     const mfma_format *f = &mfma_formats[type];
     mfma_term t = {.bits = f->bits == 64 ? bits : bits & ((1ull << f->bits) - 1)};
-    if (type == MFMA_F64 || type == MFMA_I8) {
+    if (type == MFMA_F64 || type == MFMA_I8)
         return t; // used as they are
-    }
     uint32_t raw = (uint32_t)t.bits;
-    if (type == MFMA_XF32) {
+    if (type == MFMA_XF32)
         raw >>= 13; // keeps sign, exponent, 10 fraction bits: toward zero
-    }
-    int width = type == MFMA_XF32 ? 19 : f->bits;
-    bool negative = raw >> (width - 1);
-    uint32_t exponent = (raw >> f->fraction) & ((1u << (width - 1 - f->fraction)) - 1);
-    uint32_t fraction = raw & ((1u << f->fraction) - 1);
+    const int width = type == MFMA_XF32 ? 19 : f->bits;
+    const bool negative = raw >> (width - 1);
+    const uint32_t exponent = (raw >> f->fraction) & ((1u << (width - 1 - f->fraction)) - 1);
+    const uint32_t fraction = raw & ((1u << f->fraction) - 1);
     mfma_format as_read = *f;
     as_read.bits = (uint8_t)width;
     t.kind = (uint8_t)kind_of(&as_read, negative, exponent, fraction);
-    int32_t m = (int32_t)(exponent != 0 ? fraction | 1u << f->fraction : fraction);
+    const int32_t m = (int32_t)(exponent != 0 ? fraction | 1u << f->fraction : fraction);
     t.m = negative ? -m : m;
     t.e = (int16_t)(m == 0 ? -126 : (exponent != 0 ? (int)exponent : 1) - f->bias);
     return t;
@@ -77,9 +75,8 @@ mfma_term mfma_decode(mfma_type type, uint64_t bits) {
 
 static uint32_t chain_f32(const mfma_term *a, const mfma_term *b, int count, uint32_t c) {
     float s = float_of(c);
-    for (int k = 0; k < count; k++) {
+    for (int k = 0; k < count; k++)
         s = fmaf(float_of((uint32_t)a[k].bits), float_of((uint32_t)b[k].bits), s);
-    }
     return bits_of(s);
 }
 
@@ -102,15 +99,12 @@ static uint64_t chain_f64(const mfma_term *a, const mfma_term *b, int count, uin
 static float flushed_input(mfma_type type, uint64_t bits) {
     mfma_term t = mfma_decode(type, bits);
     const mfma_format *f = &mfma_formats[type];
-    if (t.kind == MFMA_NAN) {
+    if (t.kind == MFMA_NAN)
         return NAN;
-    }
-    if (t.kind == MFMA_INF) {
+    if (t.kind == MFMA_INF)
         return t.m < 0 ? -INFINITY : INFINITY;
-    }
-    if ((t.m < 0 ? -t.m : t.m) >> f->fraction == 0) {
+    if ((t.m < 0 ? -t.m : t.m) >> f->fraction == 0)
         return 0.0f;
-    }
     return (float)ldexp(t.m, t.e - f->fraction);
 }
 
@@ -121,19 +115,17 @@ static float flushed(float x) {
 
 static float pairwise_group(mfma_type type, const mfma_term *a, const mfma_term *b, int group) {
     float q[4] = {0};
-    for (int i = 0; i < group; i++) {
+    for (int i = 0; i < group; i++)
         q[i] = flushed(fmaf(flushed_input(type, a[i].bits), flushed_input(type, b[i].bits), 0.0f));
-    }
-    float low = flushed(q[0] + q[1]);
+    const float low = flushed(q[0] + q[1]);
     return group == 2 ? low : flushed(low + flushed(q[2] + q[3]));
 }
 
 static uint32_t pairwise(const mfma_form *form, const mfma_term *a, const mfma_term *b, int count,
                          uint32_t c) {
     float s = flushed_input(MFMA_F32, c);
-    for (int k = 0; k < count; k += form->group) {
+    for (int k = 0; k < count; k += form->group)
         s = flushed(s + pairwise_group((mfma_type)form->a_type, a + k, b + k, form->group));
-    }
     return bits_of(s);
 }
 
@@ -143,21 +135,21 @@ static uint32_t pairwise(const mfma_form *form, const mfma_term *a, const mfma_t
 static bool fused_special(const mfma_term *a, const mfma_term *b, int count, int fraction,
                           int scale_exponent, mfma_term c, uint32_t *out) {
     bool nan = c.kind == MFMA_NAN, huge[2] = {false}, inf[2] = {false};
-    if (c.kind == MFMA_INF) {
+    if (c.kind == MFMA_INF)
         inf[c.m < 0] = true;
-    }
     for (int k = 0; k < count; k++) {
-        bool negative = (a[k].m < 0) != (b[k].m < 0);
+        const bool negative = (a[k].m < 0) != (b[k].m < 0);
         nan |= a[k].kind == MFMA_NAN || b[k].kind == MFMA_NAN;
         if (a[k].kind == MFMA_INF || b[k].kind == MFMA_INF) {
             nan |= a[k].m == 0 || b[k].m == 0;
             inf[negative] = true;
         } else {
-            double p = ldexp((double)a[k].m * b[k].m, a[k].e + b[k].e + scale_exponent - fraction);
+            const double p =
+                ldexp((double)a[k].m * b[k].m, a[k].e + b[k].e + scale_exponent - fraction);
             huge[negative] |= fabs(p) >= 0x1p128;
         }
     }
-    bool any_inf = inf[0] || inf[1];
+    const bool any_inf = inf[0] || inf[1];
     const bool *seen = any_inf ? inf : huge;
     if (nan || (seen[0] && seen[1])) {
         *out = MFMA_NAN32;
@@ -182,12 +174,12 @@ static group_sum sum_products(const mfma_term *a, const mfma_term *b, int count,
                               int fraction, int scale_exponent) {
     group_sum g = {.e = INT32_MIN};
     for (int k = 0; k < count; k += step) {
-        int e = a[k].e + b[k].e + scale_exponent;
+        const int e = a[k].e + b[k].e + scale_exponent;
         g.e = e > g.e ? e : g.e;
     }
     for (int k = 0; k < count; k += step) {
-        int64_t p = (int64_t)a[k].m * b[k].m * (1 << (24 - fraction));
-        int down = g.e - (a[k].e + b[k].e + scale_exponent);
+        const int64_t p = (int64_t)a[k].m * b[k].m * (1 << (24 - fraction));
+        const int down = g.e - (a[k].e + b[k].e + scale_exponent);
         g.s += p < 0 ? -shift_floor(-p, down) : shift_floor(p, down);
     }
     return g;
@@ -197,11 +189,10 @@ static uint32_t fused_group(const mfma_form *form, const mfma_term *a, const mfm
                             int count, uint32_t c_bits, int fraction, int scale_exponent) {
     mfma_term c = mfma_decode(MFMA_F32, c_bits);
     uint32_t special;
-    if (fused_special(a, b, count, fraction, scale_exponent, c, &special)) {
+    if (fused_special(a, b, count, fraction, scale_exponent, c, &special))
         return special;
-    }
     group_sum g;
-    bool split = form->rule == MFMA_SPLIT;
+    const bool split = form->rule == MFMA_SPLIT;
     if (split) {
         group_sum even = sum_products(a, b, count, 2, fraction, scale_exponent);
         group_sum odd = sum_products(a + 1, b + 1, count - 1, 2, fraction, scale_exponent);
@@ -210,30 +201,27 @@ static uint32_t fused_group(const mfma_form *form, const mfma_term *a, const mfm
     } else {
         g = sum_products(a, b, count, 1, fraction, scale_exponent);
     }
-    int top = g.e > c.e ? g.e : c.e;
-    int64_t t = shift_floor(g.s * 128, top - g.e);
+    const int top = g.e > c.e ? g.e : c.e;
+    const int64_t t = shift_floor(g.s * 128, top - g.e);
     int64_t k = shift_floor(2 * (int64_t)c.m, top - c.e);
-    if (split && c.e < top - 25) {
+    if (split && c.e < top - 25)
         k = 0;
-    }
     return bits_of((float)ldexp((double)(t + k * 128), top - 31));
 }
 
 static uint32_t fused(const mfma_form *form, const mfma_term *a, const mfma_term *b, int count,
                       uint32_t c, int scale_exponent) {
-    int fraction = mfma_formats[form->a_type].fraction + mfma_formats[form->b_type].fraction;
-    for (int k = 0; k < count; k += form->group) {
+    const int fraction = mfma_formats[form->a_type].fraction + mfma_formats[form->b_type].fraction;
+    for (int k = 0; k < count; k += form->group)
         c = fused_group(form, a + k, b + k, form->group, c, fraction, scale_exponent);
-    }
     return c;
 }
 
 // ---- i8
 
 static uint32_t integer(const mfma_term *a, const mfma_term *b, int count, uint32_t c) {
-    for (int k = 0; k < count; k++) {
+    for (int k = 0; k < count; k++)
         c += (uint32_t)((int8_t)a[k].bits * (int8_t)b[k].bits);
-    }
     return c;
 }
 

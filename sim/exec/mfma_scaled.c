@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// gfx950's f8f6f4 matrix instructions: mixed 8, 6 and 4-bit floats, a scale for every 32 k of a row.
+// gfx950's f8f6f4 matrix instructions: mixed 8, 6 and 4-bit floats, a scale for every 32 k of a
+// row.
 //
-// cbsz and blgp name the types of A and B. A scale is a power of two, 2^(byte - 127), 255 a NaN; lane l
-// holds those of row l % 16 (or 32) and block l / 16 (or 32), in the byte that op_sel chooses. AMD
-// documents no accumulation order: each block is one group of the split rule. Not known to be bit-exact.
+// cbsz and blgp name the types of A and B. A scale is a power of two, 2^(byte - 127), 255 a NaN;
+// lane l holds those of row l % 16 (or 32) and block l / 16 (or 32), in the byte that op_sel
+// chooses. AMD documents no accumulation order: each block is one group of the split rule. Not
+// known to be bit-exact.
 #include "mfma.h"
 
 static constexpr uint8_t SCALE_NAN = 255;
@@ -20,20 +22,19 @@ static mfma_type type_of(int field) {
 }
 
 static void read_scales(sim_wave *w, const sim_inst *inst, int side, uint8_t out[SIM_LANES]) {
-    int byte = (inst->op_sel >> side & 1) | (inst->op_sel_hi >> side & 1) << 1;
+    const int byte = (inst->op_sel >> side & 1) | (inst->op_sel_hi >> side & 1) << 1;
     const uint32_t *rows = inst->num_src > 3 ? mfma_rows(w, &inst->src[3 + side]) : nullptr;
-    for (int lane = 0; lane < SIM_LANES; lane++) {
+    for (int lane = 0; lane < SIM_LANES; lane++)
         out[lane] = rows ? (uint8_t)(rows[lane] >> (8 * byte)) : SCALE_BIAS;
-    }
 }
 
 static uint64_t scaled_output(const mfma_form *f, const void *state, mfma_place p, uint64_t c) {
     const scaled_terms *t = state;
     for (int block = 0; block < f->k / MFMA_SCALE_BLOCK; block++) {
-        uint8_t a = t->scale[0][block * f->m + p.row], b = t->scale[1][block * f->n + p.column];
-        if (a == SCALE_NAN || b == SCALE_NAN) {
+        const uint8_t a = t->scale[0][block * f->m + p.row],
+                      b = t->scale[1][block * f->n + p.column];
+        if (a == SCALE_NAN || b == SCALE_NAN)
             return MFMA_NAN32;
-        }
         c = mfma_dot(f, t->a + p.row * f->k + block * MFMA_SCALE_BLOCK,
                      t->b + p.column * f->k + block * MFMA_SCALE_BLOCK, MFMA_SCALE_BLOCK, c,
                      a + b - 2 * SCALE_BIAS);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sparse matrix instructions (SMFMAC): D += A B, where A holds 2 of every 4 consecutive k.
 //
-// src2 gives, for the elements of A that the same lane holds, two bits each: which of the four k. With
-// cbsz 0, abid chooses among the sets of bits that fit in the register; otherwise the first is used.
-// The chosen products count as a dense stream in the order of k. Not known to be bit-exact.
+// src2 gives, for the elements of A that the same lane holds, two bits each: which of the four k.
+// With cbsz 0, abid chooses among the sets of bits that fit in the register; otherwise the first is
+// used. The chosen products count as a dense stream in the order of k. Not known to be bit-exact.
 #include "mfma.h"
 
 typedef struct sparse_terms {
@@ -20,13 +20,13 @@ static mfma_form packed_form(const mfma_form *f) {
 
 static void read_indices(const mfma_form *packed, sim_wave *w, const sim_inst *inst,
                          uint8_t out[MFMA_MAX_TERMS]) {
-    int per_lane = packed->k * packed->m / SIM_LANES;
-    int first = inst->cbsz == 0 ? inst->abid * per_lane * 2 % 32 : 0;
+    const int per_lane = packed->k * packed->m / SIM_LANES;
+    const int first = inst->cbsz == 0 ? inst->abid * per_lane * 2 % 32 : 0;
     const uint32_t *indices = mfma_rows(w, &inst->src[2]);
     for (int lane = 0; lane < SIM_LANES; lane++) {
         for (int e = 0; e < per_lane; e++) {
-            int at = mfma_k_of(packed, 0, lane, e);
-            uint32_t which = indices[lane] >> (first + 2 * e) & 3;
+            const int at = mfma_k_of(packed, 0, lane, e);
+            const uint32_t which = indices[lane] >> (first + 2 * e) & 3;
             out[lane % packed->m * packed->k + at] = (uint8_t)((uint32_t)at / 2 * 4 + which);
         }
     }
@@ -34,11 +34,10 @@ static void read_indices(const mfma_form *packed, sim_wave *w, const sim_inst *i
 
 static uint64_t sparse_output(const mfma_form *f, const void *state, mfma_place p, uint64_t c) {
     const sparse_terms *t = state;
-    int packed = f->k / 2;
+    const int packed = f->k / 2;
     mfma_term b[SIM_LANES];
-    for (int i = 0; i < packed; i++) {
+    for (int i = 0; i < packed; i++)
         b[i] = t->b[p.column * f->k + t->k[p.row * packed + i]];
-    }
     return mfma_dot(f, t->a + p.row * packed, b, packed, c, 0);
 }
 

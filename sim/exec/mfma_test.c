@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dense matrix instructions: layouts by an independent matrix product, published examples, fast forms against the rules.
+// Dense matrix instructions: layouts by an independent matrix product, published examples, fast
+// forms against the rules.
 #include "mfma_fixture.h"
 
 static void fill_small(const mfma_form *f) {
@@ -13,9 +14,8 @@ static void fill_small(const mfma_form *f) {
                           encode_small(f->b_type, small_value(1, block, i, k)));
             }
         }
-        for (int i = 0; i < f->m * f->n; i++) {
+        for (int i = 0; i < f->m * f->n; i++)
             put_c(f, block, i / f->n, i % f->n, small_value(2, block, i / f->n, i % f->n));
-        }
     }
 }
 
@@ -23,13 +23,13 @@ static void fill_small(const mfma_form *f) {
 static void check_small(const mfma_form *f, const char *what, int reg, const int *from) {
     for (int block = 0; block < f->blocks; block++) {
         for (int i = 0; i < f->m * f->n; i++) {
-            int row = i / f->n, column = i % f->n;
+            const int row = i / f->n, column = i % f->n;
             int want = small_value(2, block, row, column);
             for (int k = 0; k < f->k; k++) {
                 want += small_value(0, from ? from[block] : block, row, k) *
                         small_value(1, block, column, k);
             }
-            double got = decode_result(f, result_at(f, reg, block, row, column));
+            const double got = decode_result(f, result_at(f, reg, block, row, column));
             if (got != want) {
                 fail_msg("%s: D[%d][%d] of block %d is %g, not %d", what, row, column, block, got,
                          want);
@@ -49,7 +49,7 @@ static void test_layouts(void **state) {
             wave->exec = 0x5; // must not matter
             o->exec(wave, &inst);
             check_small(f, o->mnemonic, D_REG, nullptr);
-            int regs = f->m * f->n * f->blocks / SIM_LANES * (f->a_type == MFMA_F64 ? 2 : 1);
+            const int regs = f->m * f->n * f->blocks / SIM_LANES * (f->a_type == MFMA_F64 ? 2 : 1);
             assert_int_equal(wave->v[D_REG - 1][63], UINT32_MAX); // neighbours untouched
             assert_int_equal(wave->v[D_REG + regs][0], UINT32_MAX);
         }
@@ -85,9 +85,8 @@ static void test_block_broadcast(void **state) {
                 inst.cbsz = (uint8_t)cbsz;
                 inst.abid = (uint8_t)(next_random() % (1u << cbsz));
                 int from[16];
-                for (int block = 0; block < f->blocks; block++) {
+                for (int block = 0; block < f->blocks; block++)
                     from[block] = block / (1 << cbsz) * (1 << cbsz) + inst.abid;
-                }
                 fill_small(f);
                 o->exec(wave, &inst);
                 check_small(f, o->mnemonic, D_REG, from);
@@ -127,9 +126,8 @@ static void test_constant_c(void **state) {
             const sim_opcode *o = &tables[table]->opcodes[i];
             sim_inst inst = make_inst(o);
             fill_small(f);
-            for (int at = 0; at < f->m * f->n * f->blocks; at++) {
+            for (int at = 0; at < f->m * f->n * f->blocks; at++)
                 put_c(f, at / (f->m * f->n), at / f->n % f->m, at % f->n, -2);
-            }
             memcpy(expected->v, wave->v, sizeof wave->v);
             o->exec(expected, &inst);
             inst.src[2].kind = SIM_OP_IMM;
@@ -153,9 +151,8 @@ static void test_f64_negation(void **state) {
         for (int lane = 0; lane < SIM_LANES; lane++) {
             expected->v[A_REG + 1][lane] ^= (uint32_t)(bits & 1) << 31;
             expected->v[B_REG + 1][lane] ^= (uint32_t)(bits >> 1 & 1) << 31;
-            for (int r = 1; r < 8; r += 2) {
+            for (int r = 1; r < 8; r += 2)
                 expected->v[C_REG + r][lane] ^= (uint32_t)(bits >> 2 & 1) << 31;
-            }
         }
         inst.blgp = 0;
         o->exec(expected, &inst);
@@ -188,25 +185,22 @@ static int run_encoding(sim_arch arch, encoding e) {
     encode(e, words);
     if (!sim_decode(sim_chip_by_arch(arch), (const uint8_t *)words, sizeof words, 0x1000, &inst,
                     error)) {
-        if (e.opcode >= FIRST_MATRIX_OPCODE && strncmp(error, "no ", 3) != 0) {
+        if (e.opcode >= FIRST_MATRIX_OPCODE && strncmp(error, "no ", 3) != 0)
             fail_msg("%s", error); // LLVM knows it, the simulator does not
-        }
         return -1;
     }
-    if (inst.opcode->klass != SIM_MFMA) {
+    if (inst.opcode->klass != SIM_MFMA)
         return -1;
-    }
-    int line = (int)(inst.opcode - tables[table_runs_here(1)]->opcodes);
-    if ((size_t)line >= num_dense()) {
+    const int line = (int)(inst.opcode - tables[table_runs_here(1)]->opcodes);
+    if ((size_t)line >= num_dense())
         return -1;
-    }
     const mfma_form *f = form_at((size_t)line);
     fill_small(f);
     const int from[] = {A_REG, B_REG, C_REG};
     const bool acc[] = {e.acc_a, e.acc_b, e.acc_cd};
     for (int i = 0; i < 3; i++) {
         if (acc[i]) { // the other half must not be read
-            int rows = i == 2 ? 32 : 8;
+            const int rows = i == 2 ? 32 : 8;
             memcpy(wave->v[from[i] + 256], wave->v[from[i]], (size_t)rows * sizeof wave->v[0]);
             memset(wave->v[from[i]], 0x7e, (size_t)rows * sizeof wave->v[0]);
         }
@@ -222,7 +216,7 @@ static void test_encodings(void **state) {
     for (int arch = SIM_GFX90A; arch <= SIM_GFX950; arch++) {
         for (int variant = 0; variant < 128 * 8; variant++) {
             encoding e = {variant / 8, 256 + C_REG, variant & 1, variant & 2, variant & 4};
-            int line = run_encoding((sim_arch)arch, e);
+            const int line = run_encoding((sim_arch)arch, e);
             if (line >= 0) {
                 seen[line] = true;
                 check_small(form_at((size_t)line), tables[0]->opcodes[line].mnemonic,
@@ -230,11 +224,9 @@ static void test_encodings(void **state) {
             }
         }
     }
-    for (size_t i = 0; i < num_dense(); i++) {
-        if (!seen[i]) {
+    for (size_t i = 0; i < num_dense(); i++)
+        if (!seen[i])
             fail_msg("%s was not decoded", tables[0]->opcodes[i].mnemonic);
-        }
-    }
 }
 
 /** C as an inline constant, 1 in the type of D: as C full of ones. */
@@ -243,19 +235,17 @@ static void test_encoded_constants(void **state) {
     for (int variant = 0; variant < 3 * 128; variant++) {
         sim_arch arch = (sim_arch)(SIM_GFX90A + variant / 128);
         int line = run_encoding(arch, (encoding){.opcode = variant % 128, .c = 256 + C_REG});
-        if (line < 0) {
+        if (line < 0)
             continue;
-        }
         const mfma_form *f = form_at((size_t)line);
-        int one = f->a_type == MFMA_I8 ? 129 : 242;
+        const int one = f->a_type == MFMA_I8 ? 129 : 242;
         run_encoding(arch, (encoding){.opcode = variant % 128, .c = one});
         memcpy(expected->v, wave->v, sizeof wave->v);
         sim_inst inst = make_inst(&tables[0]->opcodes[line]);
-        for (int at = 0; at < f->m * f->n * f->blocks; at++) {
+        for (int at = 0; at < f->m * f->n * f->blocks; at++)
             put_c(f, at / (f->m * f->n), at / f->n % f->m, at % f->n, 1);
-        }
         inst.exec(wave, &inst);
-        int regs = f->m * f->n * f->blocks / SIM_LANES * (f->a_type == MFMA_F64 ? 2 : 1);
+        const int regs = f->m * f->n * f->blocks / SIM_LANES * (f->a_type == MFMA_F64 ? 2 : 1);
         assert_memory_equal(wave->v[D_REG], expected->v[CODED_D], (size_t)regs * sizeof wave->v[0]);
     }
 }
@@ -276,8 +266,8 @@ static const example examples[] = {
 static void put_listed(const mfma_form *f, int side, int reg, const char *list) {
     while (*list != 0) {
         char *end;
-        int k = (int)strtol(list, &end, 10);
-        uint64_t bits = strtoull(end + 1, &end, 16);
+        const int k = (int)strtol(list, &end, 10);
+        const uint64_t bits = strtoull(end + 1, &end, 16);
         put_input(f, side, reg, 0, 0, k, bits);
         list = end + (*end == ' ');
     }
@@ -297,13 +287,12 @@ static void run_example(int table, const example *x) {
     put_listed(f, 1, B_REG, x->b);
     uint32_t *c = result_at(f, C_REG, 0, 0, 0), *d = result_at(f, D_REG, 0, 0, 0);
     c[0] = (uint32_t)x->c;
-    bool is_f64 = f->a_type == MFMA_F64;
-    if (is_f64) {
+    const bool is_f64 = f->a_type == MFMA_F64;
+    if (is_f64)
         c[SIM_LANES] = (uint32_t)(x->c >> 32);
-    }
     o->exec(wave, &inst);
-    uint64_t got = is_f64 ? d[0] | (uint64_t)d[SIM_LANES] << 32 : d[0];
-    bool right = f->a_type != MFMA_I8 && is_nan(f, x->d) ? is_nan(f, got) : got == x->d;
+    const uint64_t got = is_f64 ? d[0] | (uint64_t)d[SIM_LANES] << 32 : d[0];
+    const bool right = f->a_type != MFMA_I8 && is_nan(f, x->d) ? is_nan(f, got) : got == x->d;
     if (!right) {
         fail_msg("%s %s: a %s b %s c %" PRIx64 " gives %" PRIx64 ", not %" PRIx64,
                  table_names[table], x->mnemonic, x->a, x->b, x->c, got, x->d);
@@ -312,11 +301,9 @@ static void run_example(int table, const example *x) {
 
 static void test_examples(void **state) {
     (void)state;
-    for (int table = 0; table < NUM_TABLES; table++) {
-        for (size_t i = 0; table_runs_here(table) && i < sizeof examples / sizeof *examples; i++) {
+    for (int table = 0; table < NUM_TABLES; table++)
+        for (size_t i = 0; table_runs_here(table) && i < sizeof examples / sizeof *examples; i++)
             run_example(table, &examples[i]);
-        }
-    }
 }
 
 // ---- fast forms against the definition
@@ -337,11 +324,10 @@ typedef enum draw {
 
 static uint64_t draw_element(int type, draw how) {
     const mfma_format *f = &mfma_formats[type];
-    uint64_t random = next_random() | (uint64_t)next_random() << 32;
-    uint64_t mask = f->bits == 64 ? UINT64_MAX : (1ull << f->bits) - 1;
-    if (how == DRAW_BITS || type == MFMA_I8) {
+    const uint64_t random = next_random() | (uint64_t)next_random() << 32;
+    const uint64_t mask = f->bits == 64 ? UINT64_MAX : (1ull << f->bits) - 1;
+    if (how == DRAW_BITS || type == MFMA_I8)
         return random & mask;
-    }
     int stored = type == MFMA_XF32 ? 23 : f->fraction; // fraction bits as they lie in the register
     int top = (1 << (f->bits - 1 - stored)) - 1, exponent = f->bias;
     uint64_t fraction = random & ((1ull << stored) - 1);
@@ -369,21 +355,21 @@ static uint64_t draw_element(int type, draw how) {
         exponent += 1 - __builtin_clz(next_random() | 1);
     }
     exponent = exponent < 0 ? 0 : exponent > top ? top : exponent;
-    bool is_zero = how == DRAW_WIDE && next_random() % 8 == 0;
+    const bool is_zero = how == DRAW_WIDE && next_random() % 8 == 0;
     return is_zero ? 0 : (random >> 63) << (f->bits - 1) | (uint64_t)exponent << stored | fraction;
 }
 
 static void fill_inputs(const mfma_form *f, draw how) {
-    uint32_t zero_rows = how == DRAW_ZERO_ROWS ? next_random() : 0;
+    const uint32_t zero_rows = how == DRAW_ZERO_ROWS ? next_random() : 0;
     for (int block = 0; block < f->blocks; block++) {
         for (int row = 0; row < f->m; row++) {
             uint64_t a = 0, b = 0;
             for (int k = 0; k < f->k; k++) {
-                bool again = how == DRAW_CANCEL && k % 4 == 2;
-                uint64_t flip = again ? 1ull << (mfma_formats[f->a_type].bits - 1) : 0;
+                const bool again = how == DRAW_CANCEL && k % 4 == 2;
+                const uint64_t flip = again ? 1ull << (mfma_formats[f->a_type].bits - 1) : 0;
                 a = again ? a ^ flip : draw_element(f->a_type, how);
                 b = again ? b : draw_element(f->b_type, how);
-                bool a_zero = zero_rows >> row & 1, b_zero = zero_rows >> (31 - row) & 1;
+                const bool a_zero = zero_rows >> row & 1, b_zero = zero_rows >> (31 - row) & 1;
                 put_input(f, 0, A_REG, block, row, k, a_zero ? 0 : a);
                 put_input(f, 1, B_REG, block, row, k, b_zero ? 0 : b);
             }
@@ -392,12 +378,12 @@ static void fill_inputs(const mfma_form *f, draw how) {
 }
 
 static void fill_c(const mfma_form *f, uint32_t choice) {
-    int type = f->a_type == MFMA_F64 ? MFMA_F64 : MFMA_F32;
+    const int type = f->a_type == MFMA_F64 ? MFMA_F64 : MFMA_F32;
     static const draw draws[] = {DRAW_NORMAL, DRAW_WIDE, DRAW_EDGES, DRAW_BITS,
                                  DRAW_NARROW, DRAW_TINY, DRAW_TIES};
-    int regs = f->m * f->n * f->blocks / SIM_LANES;
+    const int regs = f->m * f->n * f->blocks / SIM_LANES;
     for (int i = 0; i < regs * SIM_LANES; i++) {
-        uint64_t bits = choice == 0 ? 0 : draw_element(type, draws[choice - 1]);
+        const uint64_t bits = choice == 0 ? 0 : draw_element(type, draws[choice - 1]);
         if (type == MFMA_F64) {
             wave->v[C_REG + i / SIM_LANES * 2][i % SIM_LANES] = (uint32_t)bits;
             wave->v[C_REG + i / SIM_LANES * 2 + 1][i % SIM_LANES] = (uint32_t)(bits >> 32);
@@ -410,7 +396,7 @@ static void fill_c(const mfma_form *f, uint32_t choice) {
 static void compare_results(const char *name, const char *table, draw how) {
     for (int reg = 0; reg < 32; reg++) {
         for (int lane = 0; lane < SIM_LANES; lane++) {
-            uint32_t got = wave->v[D_REG + reg][lane], want = expected->v[D_REG + reg][lane];
+            const uint32_t got = wave->v[D_REG + reg][lane], want = expected->v[D_REG + reg][lane];
             if (got != want) {
                 fail_msg("%s %s, inputs %d: register %d lane %d is %08x, not %08x (c %08x)", table,
                          name, (int)how, reg, lane, got, want, wave->v[C_REG + reg][lane]);
@@ -444,9 +430,8 @@ static void check_against_rules(size_t line, int rounds) {
 static void test_fast_forms(void **state) {
     (void)state;
     const char *rounds = getenv("QUERN_MFMA_ROUNDS");
-    for (size_t line = 0; line < num_dense(); line++) {
+    for (size_t line = 0; line < num_dense(); line++)
         check_against_rules(line, rounds ? atoi(rounds) : NUM_DRAWS * 12);
-    }
 }
 
 int main(void) {

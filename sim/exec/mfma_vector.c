@@ -6,7 +6,8 @@
 
 // ---- operands
 
-/** What a strip of raw elements becomes: the value to compute with, and for fused rules the term. */
+/** What a strip of raw elements becomes: the value to compute with, and for fused rules the
+ *  term. */
 typedef struct decoded {
     mfma_i32 x, m, e, special; // special: all ones where not finite; the rest is then a zero's
 } decoded;
@@ -18,7 +19,7 @@ static decoded decode_strip(mfma_type type, mfma_i32 raw) {
         raw = (raw >> 13) & 0x7ffff;
         width = 19;
     }
-    int top = (1 << (width - 1 - fraction_bits)) - 1;
+    const int top = (1 << (width - 1 - fraction_bits)) - 1;
     mfma_i32 sign = -(raw >> (width - 1)); // all ones if negative
     mfma_i32 exponent = (raw >> fraction_bits) & top;
     mfma_i32 fraction = raw & ((1 << fraction_bits) - 1);
@@ -39,9 +40,8 @@ static decoded decode_strip(mfma_type type, mfma_i32 raw) {
     // m * 2^(e - fraction), exact: f32 holds every value of these types.
     mfma_i32 power = mfma_max(d.e - fraction_bits + 127, mfma_splat(1)) << 23;
     d.x = (mfma_i32)(__builtin_convertvector(d.m, mfma_f32) * (mfma_f32)power);
-    if (f->bias == 127) { // the power above may be subnormal, but these are f32 already
+    if (f->bias == 127) // the power above may be subnormal, but these are f32 already
         d.x = raw << (32 - width);
-    }
     d.x &= ~d.special;
     d.m &= ~d.special;
     d.e = mfma_select(d.special, mfma_splat(-126), d.e);
@@ -81,20 +81,18 @@ static void put_strip(const mfma_form *f, mfma_type type, mfma_plane *plane, int
 
 static uint64_t special_slots(const mfma_i32 special[4]) {
     uint64_t slots = 0;
-    if (__builtin_reduce_or(special[0] | special[1] | special[2] | special[3]) != 0) {
-        for (int i = 0; i < SIM_LANES; i++) {
+    if (__builtin_reduce_or(special[0] | special[1] | special[2] | special[3]) != 0)
+        for (int i = 0; i < SIM_LANES; i++)
             slots |= (uint64_t)(special[i / MFMA_STRIP][i % MFMA_STRIP] != 0) << i;
-        }
-    }
     return slots;
 }
 
 static void read_plane(const mfma_form *f, sim_wave *w, const sim_inst *inst, int side,
                        mfma_plane *plane) {
     mfma_type type = (mfma_type)(side == 0 ? f->a_type : f->b_type);
-    int width = mfma_formats[type].bits;
+    const int width = mfma_formats[type].bits;
     plane->slots = (side == 0 ? f->m : f->n) * f->blocks;
-    int per_lane = f->k * plane->slots / SIM_LANES, per_dword = 32 / width;
+    const int per_lane = f->k * plane->slots / SIM_LANES, per_dword = 32 / width;
     const uint32_t *rows = mfma_rows(w, &inst->src[side]);
     uint32_t moved[4][SIM_LANES];
     uint8_t map[SIM_LANES];
@@ -106,13 +104,13 @@ static void read_plane(const mfma_form *f, sim_wave *w, const sim_inst *inst, in
         rows = moved[0];
     }
     mfma_i32 special[4] = {0}, largest = mfma_splat(INT16_MIN);
-    int32_t mask = (int32_t)((1ull << width) - 1);
+    const int32_t mask = (int32_t)((1ull << width) - 1);
     for (int lane = 0; lane < SIM_LANES; lane += MFMA_STRIP) {
-        int slot = lane % plane->slots;
+        const int slot = lane % plane->slots;
         for (int e = 0; e < per_lane; e++) {
             mfma_u32 dword = (mfma_u32)mfma_load(rows + e / per_dword * SIM_LANES + lane);
             mfma_i32 raw = (mfma_i32)(dword >> (unsigned)(e % per_dword * width)) & mask;
-            int k = lane / plane->slots * per_lane + e;
+            const int k = lane / plane->slots * per_lane + e;
             put_strip(f, type, plane, k * plane->slots + slot, raw, &special[slot / MFMA_STRIP],
                       &largest);
         }
@@ -140,9 +138,8 @@ MFMA_INLINE mfma_i32 chain_strip(const mfma_form *f, const mfma_plane *a, const 
 MFMA_INLINE mfma_i32 integer_strip(const mfma_form *f, const mfma_plane *a, const mfma_plane *b,
                                    mfma_strip s, mfma_i32 c) {
     mfma_u32 sum = (mfma_u32)c;
-    for (int k = 0; k < f->k; k++) {
+    for (int k = 0; k < f->k; k++)
         sum += (mfma_u32)(mfma_a_strip(a->x, s, k) * mfma_b_strip(b->x, s, k));
-    }
     return (mfma_i32)sum;
 }
 
@@ -198,42 +195,38 @@ static void redo_specials(const mfma_form *f, sim_wave *w, const sim_inst *inst,
     mfma_read_terms(f, w, inst, 0, a);
     mfma_read_terms(f, w, inst, 1, b);
     for (int i = 0; i < mfma_num_results(f) * SIM_LANES; i++) {
-        int reg = i / SIM_LANES, lane = i % SIM_LANES;
+        const int reg = i / SIM_LANES, lane = i % SIM_LANES;
         mfma_place p = mfma_place_of(f, reg, lane);
-        int a_slot = p.block * f->m + p.row, b_slot = p.block * f->n + p.column;
+        const int a_slot = p.block * f->m + p.row, b_slot = p.block * f->n + p.column;
         if ((a_special >> a_slot | b_special >> b_slot) & 1) {
-            uint64_t c = mfma_c_bits(w, &inst->src[2], false, reg, lane);
+            const uint64_t c = mfma_c_bits(w, &inst->src[2], false, reg, lane);
             d[reg][lane] = (uint32_t)mfma_dot(f, a + a_slot * f->k, b + b_slot * f->k, f->k, c, 0);
         }
     }
 }
 
 void mfma_exec_vector(sim_wave *w, const sim_inst *inst) {
-    if (w->fast_matrix && mfma_exec_fast(w, inst)) {
+    if (w->fast_matrix && mfma_exec_fast(w, inst))
         return;
-    }
     const mfma_form *f = mfma_form_of(inst);
     mfma_plane a, b;
     read_plane(f, w, inst, 0, &a);
     read_plane(f, w, inst, 1, &b);
-    bool is_fused = f->rule == MFMA_FUSED || f->rule == MFMA_SPLIT;
+    const bool is_fused = f->rule == MFMA_FUSED || f->rule == MFMA_SPLIT;
     if (is_fused && a.largest + b.largest >= 126) {
         mfma_exec_exact(w, inst); // a product may pass f32's range
         return;
     }
     _Alignas(64) uint32_t d[32][SIM_LANES]; // D may overlap C
-    size_t bytes = (size_t)mfma_num_results(f) * sizeof d[0];
+    const size_t bytes = (size_t)mfma_num_results(f) * sizeof d[0];
     const sim_operand *c = &inst->src[2];
-    if (c->kind == SIM_OP_VGPR) {
+    if (c->kind == SIM_OP_VGPR)
         memcpy(d, mfma_rows(w, c), bytes);
-    } else {
-        for (size_t i = 0; i < bytes / sizeof(mfma_i32); i++) {
+    else
+        for (size_t i = 0; i < bytes / sizeof(mfma_i32); i++)
             mfma_store(&d[i / 4][i % 4 * MFMA_STRIP], mfma_splat((int32_t)c->value));
-        }
-    }
     run_tile(f, &a, &b, d);
-    if (is_fused && (a.special | b.special)) {
+    if (is_fused && (a.special | b.special))
         redo_specials(f, w, inst, a.special, b.special, d);
-    }
     memcpy(mfma_rows(w, &inst->dst[0]), d, bytes);
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix instructions sixteen outputs at a time: vector types, operand planes, the fused rules' parts.
+// Matrix instructions sixteen outputs at a time: vector types, operand planes, the fused rules'
+// parts.
 //
-// A strip is 16 neighbouring lanes of one result register. In every form they lie in one row of D (in
-// the 4x4 forms: in the same row of four blocks) and in 16 neighbouring columns, so B comes from 16
-// neighbouring slots of its plane and A from one slot (one for each quad).
+// A strip is 16 neighbouring lanes of one result register. In every form they lie in one row of D
+// (in the 4x4 forms: in the same row of four blocks) and in 16 neighbouring columns, so B comes
+// from 16 neighbouring slots of its plane and A from one slot (one for each quad).
 #ifndef SIM_EXEC_MFMA_VECTOR_H
 #define SIM_EXEC_MFMA_VECTOR_H
 
@@ -38,15 +39,15 @@ typedef struct mfma_strip {
     bool quad; // lane l reads A at slot a + (l & ~3)
 } mfma_strip;
 
-/** Strip `at` (lanes 16 at to 16 at + 15) of result register `reg`, 32-bit results of n columns: what
- *  mfma_place_of says of its first lane. */
+/** Strip `at` (lanes 16 at to 16 at + 15) of result register `reg`, 32-bit results of n columns:
+ *  what mfma_place_of says of its first lane. */
 MFMA_INLINE mfma_strip mfma_strip_of(int n, int slots, int reg, int at) {
     if (n == 32) {
-        int block = reg / 16 * 32, row = reg / 4 % 4 * 8 + at / 2 * 4 + reg % 4;
+        const int block = reg / 16 * 32, row = reg / 4 % 4 * 8 + at / 2 * 4 + reg % 4;
         return (mfma_strip){slots, block + row, block + at % 2 * MFMA_STRIP, false};
     }
     if (n == 16) {
-        int block = reg / 4 * 16;
+        const int block = reg / 4 * 16;
         return (mfma_strip){slots, block + at * 4 + reg % 4, block, false};
     }
     return (mfma_strip){slots, at * MFMA_STRIP + reg, at * MFMA_STRIP, true};
@@ -91,28 +92,25 @@ MFMA_INLINE void mfma_each_strip_of(const mfma_form *f, const mfma_plane *a, con
 /** Replaces C by D in every strip of `d`; inlined with its rule. */
 MFMA_INLINE void mfma_each_strip(const mfma_form *f, const mfma_plane *a, const mfma_plane *b,
                                  uint32_t d[][SIM_LANES], mfma_strip_rule *rule) {
-    if (a->slots == 16) {
+    if (a->slots == 16)
         mfma_each_strip_of(f, a, b, d, rule, 16, 16);
-    } else if (a->slots == 32) {
+    else if (a->slots == 32)
         mfma_each_strip_of(f, a, b, d, rule, 32, 32);
-    } else if (f->n == 32) {
+    else if (f->n == 32)
         mfma_each_strip_of(f, a, b, d, rule, 32, SIM_LANES);
-    } else if (f->n == 16) {
+    else if (f->n == 16)
         mfma_each_strip_of(f, a, b, d, rule, 16, SIM_LANES);
-    } else {
+    else
         mfma_each_strip_of(f, a, b, d, rule, 4, SIM_LANES);
-    }
 }
 
 /** A strip of one of A's planes: one element for all lanes, or one for each quad. */
 MFMA_INLINE mfma_i32 mfma_a_strip(const void *plane, mfma_strip s, int k) {
     const int32_t *from = (const int32_t *)plane + k * s.slots + s.a;
     mfma_i32 out = (mfma_i32){0} + *from;
-    if (s.quad) {
-        for (int lane = 4; lane < MFMA_STRIP; lane++) {
+    if (s.quad)
+        for (int lane = 4; lane < MFMA_STRIP; lane++)
             out[lane] = from[lane & ~3];
-        }
-    }
     return out;
 }
 
@@ -123,8 +121,8 @@ MFMA_INLINE mfma_i32 mfma_b_strip(const void *plane, mfma_strip s, int k) {
 #define mfma_fused_tile SIM_NAME(mfma_fused_tile)
 #define mfma_add_c SIM_NAME(mfma_add_c)
 
-/** The fused rules for a tile: replaces C by D in `d` (f32 bits). The planes hold nothing special and no
- *  product reaches 2^126. */
+/** The fused rules for a tile: replaces C by D in `d` (f32 bits). The planes hold nothing special
+ *  and no product reaches 2^126. */
 void mfma_fused_tile(const mfma_form *f, const mfma_plane *a, const mfma_plane *b,
                      uint32_t d[][SIM_LANES]);
 

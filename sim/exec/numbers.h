@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Float functions that several families need: sums and products with a NaN's bits the same on every host, IEEE-754
-// minimum and maximum as the ISA has them, exact f16 fused multiply-add.
+// Float functions that several families need: sums and products with a NaN's bits the same on every
+// host, IEEE-754 minimum and maximum as the ISA has them, exact f16 fused multiply-add.
 #ifndef SIM_NUMBERS_H
 #define SIM_NUMBERS_H
 
@@ -36,8 +36,9 @@ static inline f64x8 quiet64(f64x8 a) {
     return (f64x8)((u64x8)a | UINT64_C(1) << 51);
 }
 
-// ---- sums and products. The first source that is a NaN gives the result's bits. A host's instruction may take another
-// one: compilers exchange factors and addends, and where there is no instruction the C library decides.
+// ---- sums and products. The first source that is a NaN gives the result's bits. A host's
+// instruction may take another one: compilers exchange factors and addends, and where there is no
+// instruction the C library decides.
 
 static __attribute__((noinline, cold)) f32x16 first_nan(f32x16 otherwise, f32x16 a, f32x16 b,
                                                         f32x16 c) {
@@ -61,7 +62,8 @@ SIM_INLINE f64x8 with_nan64(f64x8 result, f64x8 a, f64x8 b, f64x8 c) {
                                                              : result;
 }
 
-// AVX-512's own instructions hand on the first source's NaN, if the compiler cannot exchange the sources.
+// AVX-512's own instructions hand on the first source's NaN, if the compiler cannot exchange the
+// sources.
 #ifdef __AVX512F__
 #define SIM_IN_ORDER(name, instruction, type, operation, with)                                     \
     SIM_INLINE type name(type a, type b) {                                                         \
@@ -166,9 +168,10 @@ static inline u32x16 maximum16(u32x16 a, u32x16 b) {
     return f16_of_f32(maximum(f32_of_f16(a), f32_of_f16(b)));
 }
 
-/** a * b + c of f16 values, rounded so that a later rounding to f16 gives what a single one would: to odd. With
- *  AVX-512, the sum cut towards zero, its last bit set where the sums rounded down and up differ; else the sum in
- *  double (the product is exact) is rounded to odd, then cut to f32, again to odd. */
+/** a * b + c of f16 values, rounded so that a later rounding to f16 gives what a single one would:
+ *  to odd. With AVX-512, the sum cut towards zero, its last bit set where the sums rounded down and
+ *  up differ; else the sum in double (the product is exact) is rounded to odd, then cut to f32,
+ *  again to odd. */
 #ifdef __AVX512F__
 static inline f32x16 fma_for_f16(f32x16 a, f32x16 b, f32x16 c) {
     enum { DOWN = 9, UP = 10, TO_ZERO = 11 }; // rounding modes, exceptions suppressed

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vector operands with modifiers: DPP, SDWA, neg, abs and denormals on the way in; omod, clamp, denormals, parts
-// of registers and lane masks on the way out.
+// Vector operands with modifiers: DPP, SDWA, neg, abs and denormals on the way in; omod, clamp,
+// denormals, parts of registers and lane masks on the way out.
 #include "numbers.h"
 #include "permute.h"
 
@@ -11,9 +11,8 @@
 /** Lanes whose DPP source exists and is active. */
 static uint64_t dpp_valid(const sim_wave *w, const sim_inst *inst) {
     uint64_t valid = 0;
-    if (w->exec == UINT64_MAX || (inst->flags & SIM_DPP_FI)) {
+    if (w->exec == UINT64_MAX || (inst->flags & SIM_DPP_FI))
         return inst->dpp_exists;
-    }
     for (unsigned k = 0; k < SIM_LANES; k += 16) {
         u32x16 active = picked_bits16(w->exec, lane_numbers(inst->dpp_lane + k));
         valid |= (uint64_t)bits16(active) << k;
@@ -22,7 +21,7 @@ static uint64_t dpp_valid(const sim_wave *w, const sim_inst *inst) {
 }
 
 static void dpp_read(const sim_wave *w, const sim_inst *inst, const uint32_t *row, uint32_t *out) {
-    uint64_t valid = dpp_valid(w, inst);
+    const uint64_t valid = dpp_valid(w, inst);
     for (unsigned k = 0; k < SIM_LANES; k += 16) {
         u32x16 value = pick16(row, lane_numbers(inst->dpp_lane + k));
         store16(out + k, value & lanes16((uint32_t)(valid >> k) & 0xffff));
@@ -30,10 +29,9 @@ static void dpp_read(const sim_wave *w, const sim_inst *inst, const uint32_t *ro
 }
 
 uint64_t sim_write_mask(const sim_wave *w, const sim_inst *inst) {
-    if (!(inst->flags & SIM_DPP)) {
+    if (!(inst->flags & SIM_DPP))
         return w->exec;
-    }
-    uint64_t valid = inst->flags & SIM_DPP_BOUND_CTRL ? UINT64_MAX : dpp_valid(w, inst);
+    const uint64_t valid = inst->flags & SIM_DPP_BOUND_CTRL ? UINT64_MAX : dpp_valid(w, inst);
     return valid & inst->dpp_writes & w->exec;
 }
 
@@ -41,18 +39,19 @@ uint64_t sim_write_mask(const sim_wave *w, const sim_inst *inst) {
 
 /** Whether MODE flushes denormals of this type; `output` tells results from sources. */
 static bool flushes(const sim_wave *w, char type, bool output) {
-    unsigned field = type == 'f' || type == 'F' ? w->mode >> 4 : w->mode >> 6;
-    bool is_float = type == 'f' || type == 'h' || type == 'x' || type == 'd';
+    const unsigned field = type == 'f' || type == 'F' ? w->mode >> 4 : w->mode >> 6;
+    const bool is_float = type == 'f' || type == 'h' || type == 'x' || type == 'd';
     return is_float && !(field >> output & 1);
 }
 
 /** op_sel of a 16-bit source takes the upper half. Packed instructions read op_sel themselves. */
 static bool takes_high_half(const sim_inst *inst, unsigned i) {
-    char type = inst->src[i].type;
+    const char type = inst->src[i].type;
     return (type == 'h' || type == 'w') && (inst->op_sel >> i & 1);
 }
 
-/** What is done to each lane of a source: a part is cut out, the sign changed, denormals flushed. */
+/** What is done to each lane of a source: a part is cut out, the sign changed, denormals
+ *  flushed. */
 typedef struct edits {
     uint32_t left, right;    // the part, by shifts
     bool is_signed;          // it is sign-extended
@@ -61,13 +60,13 @@ typedef struct edits {
 } edits;
 
 static void set_sign(edits *e, const sim_operand *op) {
-    uint32_t sign = op->type == 'h' || op->type == 'w' ? 0x8000 : 0x80000000;
+    const uint32_t sign = op->type == 'h' || op->type == 'w' ? 0x8000 : 0x80000000;
     e->keep = op->mods & SIM_ABS ? ~sign : UINT32_MAX;
     e->flip = op->mods & SIM_NEG ? sign : 0;
 }
 
 static void set_flush(edits *e, char type, bool flush) {
-    bool single = type == 'f';
+    const bool single = type == 'f';
     e->exponent = !flush ? UINT32_MAX : single ? 0x7f800000 : 0x7c00;
     e->rest = single ? 0x80000000 : ~0x3ffu;
 }
@@ -99,26 +98,23 @@ SIM_INLINE u32x16 edited16(const edits *e, u32x16 value) {
 const uint32_t *sim_row32(const sim_wave *w, const sim_inst *inst, unsigned i,
                           uint32_t tmp[SIM_LANES]) {
     const sim_operand *op = &inst->src[i];
-    bool flush = flushes(w, op->type, false), high = takes_high_half(inst, i);
-    bool edit = high || flush || op->mods || op->sdwa_sel != 6;
+    const bool flush = flushes(w, op->type, false), high = takes_high_half(inst, i);
+    const bool edit = high || flush || op->mods || op->sdwa_sel != 6;
     const uint32_t *row = tmp;
     if (op->kind != SIM_OP_VGPR) {
         u32x16 value = (u32x16){} + sim_read32(w, op);
-        for (unsigned k = 0; k < SIM_LANES; k += 16) {
+        for (unsigned k = 0; k < SIM_LANES; k += 16)
             store16(tmp + k, value);
-        }
     } else if (i == 0 && (inst->flags & SIM_DPP)) {
         dpp_read(w, inst, w->v[op->reg], tmp);
     } else {
         row = w->v[op->reg];
     }
-    if (!edit) {
+    if (!edit)
         return row;
-    }
     edits e = edits_of(op, high, flush);
-    for (unsigned k = 0; k < SIM_LANES; k += 16) {
+    for (unsigned k = 0; k < SIM_LANES; k += 16)
         store16(tmp + k, edited16(&e, load16(row + k)));
-    }
     return tmp;
 }
 
@@ -132,7 +128,7 @@ static void spread64(uint64_t value, uint32_t tmp[2 * SIM_LANES]) {
 const uint32_t *sim_row64(const sim_wave *w, const sim_inst *inst, unsigned i,
                           uint32_t tmp[2 * SIM_LANES]) {
     const sim_operand *op = &inst->src[i];
-    bool flush = flushes(w, op->type, false), dpp = i == 0 && (inst->flags & SIM_DPP);
+    const bool flush = flushes(w, op->type, false), dpp = i == 0 && (inst->flags & SIM_DPP);
     if (op->kind != SIM_OP_VGPR) {
         spread64(sim_read64(w, op), tmp);
     } else if (dpp) {
@@ -159,15 +155,14 @@ const uint32_t *sim_row64(const sim_wave *w, const sim_inst *inst, unsigned i,
 /** omod acts only where results' denormals are flushed and IEEE mode is off. */
 static float scale_of_omod(const sim_wave *w, const sim_inst *inst, char type) {
     static const float scale[] = {1, 2, 4, 0.5f};
-    bool ignored = (w->mode & SIM_MODE_IEEE) || !flushes(w, type, true);
+    const bool ignored = (w->mode & SIM_MODE_IEEE) || !flushes(w, type, true);
     return ignored ? 1 : scale[inst->omod];
 }
 
 /** Clamp to 0..1; NaN becomes 0 with DX10_CLAMP. */
 static double clamp(const sim_wave *w, double value) {
-    if (!(value == value)) {
+    if (!(value == value))
         return w->mode & SIM_MODE_DX10_CLAMP ? 0 : value;
-    }
     return value > 1 ? 1 : value > 0 ? value : 0;
 }
 
@@ -180,15 +175,13 @@ SIM_INLINE f32x16 clamp16(const sim_wave *w, f32x16 value) {
 
 /** The lanes of source i whose infinity (or zero, a pole) a result may keep. */
 static u32x16 keeps_infinity(const sim_inst *inst, unsigned i, u32x16 value) {
-    char type = inst->src[i].type;
-    bool is_pole = inst->overflow == SIM_HALF_OF_POLE && i == (inst->num_src > 1);
-    if (type == 'f') {
+    const char type = inst->src[i].type;
+    const bool is_pole = inst->overflow == SIM_HALF_OF_POLE && i == (inst->num_src > 1);
+    if (type == 'f')
         return (u32x16)((value & 0x7fffffff) == 0x7f800000);
-    }
     u32x16 size = value & 0x7fff, keep = (u32x16)(size == 0x7c00);
-    if (type == 'H') {
+    if (type == 'H')
         keep |= (u32x16)((value >> 16 & 0x7fff) == 0x7c00);
-    }
     keep |= is_pole ? (u32x16)(size == 0) : (u32x16){};
     return strchr("hxH", type) ? keep : (u32x16){};
 }
@@ -200,17 +193,15 @@ static void limit_f16(const sim_wave *w, const sim_inst *inst, uint32_t result[S
     memset(kept, 0, SIM_LANES * sizeof *kept);
     for (unsigned i = 0; i < inst->num_src; i++) {
         const uint32_t *row = sim_row32(w, inst, i, tmp);
-        for (unsigned k = 0; k < SIM_LANES; k += 16) {
+        for (unsigned k = 0; k < SIM_LANES; k += 16)
             store16(kept + k, load16(kept + k) | keeps_infinity(inst, i, load16(row + k)));
-        }
     }
-    for (unsigned k = 0; k < SIM_LANES; k += 16) {
+    for (unsigned k = 0; k < SIM_LANES; k += 16)
         store16(result + k, sim_limit_f16(w, load16(result + k), load16(kept + k)));
-    }
 }
 
 static void modify_f32(const sim_wave *w, const sim_inst *inst, uint32_t *result) {
-    float scale = scale_of_omod(w, inst, 'f');
+    const float scale = scale_of_omod(w, inst, 'f');
     edits e;
     set_flush(&e, 'f', flushes(w, 'f', true));
     for (unsigned k = 0; k < SIM_LANES; k += 16) {
@@ -222,7 +213,7 @@ static void modify_f32(const sim_wave *w, const sim_inst *inst, uint32_t *result
 }
 
 static void modify_f16(const sim_wave *w, const sim_inst *inst, uint32_t *result) {
-    float scale = scale_of_omod(w, inst, 'h');
+    const float scale = scale_of_omod(w, inst, 'h');
     edits e;
     set_flush(&e, 'h', flushes(w, 'h', true));
     for (unsigned k = 0; k < SIM_LANES; k += 16) {
@@ -234,32 +225,30 @@ static void modify_f16(const sim_wave *w, const sim_inst *inst, uint32_t *result
 }
 
 static bool is_modified(const sim_wave *w, const sim_inst *inst, char type) {
-    bool is_float = type == 'f' || type == 'h' || type == 'x' || type == 'd';
+    const bool is_float = type == 'f' || type == 'h' || type == 'x' || type == 'd';
     return is_float && (inst->omod || (inst->flags & SIM_CLAMP) || flushes(w, type, true));
 }
 
 /** SDWA's part of the register, the rest of it kept, or filled with zeros or the sign. */
 static void merge_part(const sim_inst *inst, const uint32_t *old, uint32_t *result) {
-    unsigned sel = inst->sdwa_dst_sel, bits = sel < 4 ? 8 : 16;
-    unsigned left = 32 - bits, shift = sel < 4 ? 8 * sel : 16 * (sel - 4);
-    if (sel == 6) {
+    const unsigned sel = inst->sdwa_dst_sel, bits = sel < 4 ? 8 : 16;
+    const unsigned left = 32 - bits, shift = sel < 4 ? 8 * sel : 16 * (sel - 4);
+    if (sel == 6)
         return;
-    }
-    uint32_t mask = UINT32_MAX >> left << shift;
+    const uint32_t mask = UINT32_MAX >> left << shift;
     for (unsigned k = 0; k < SIM_LANES; k += 16) {
         u32x16 value = load16(result + k) << left, part = value >> left << shift;
-        if (inst->sdwa_dst_unused == 2) {
+        if (inst->sdwa_dst_unused == 2)
             part |= load16(old + k) & ~mask;
-        } else if (inst->sdwa_dst_unused == 1) {
+        else if (inst->sdwa_dst_unused == 1)
             part = (u32x16)((i32x16)value >> (int)left) << shift;
-        }
         store16(result + k, part);
     }
 }
 
 /** A 16-bit result goes to the half that op_sel bit 3 names; the other half stays. */
 static void merge_halves(const sim_inst *inst, const uint32_t *old, uint32_t *result) {
-    bool high = inst->op_sel >> 3 & 1;
+    const bool high = inst->op_sel >> 3 & 1;
     for (unsigned k = 0; k < SIM_LANES; k += 16) {
         u32x16 value = load16(result + k) & 0xffff, other = load16(old + k);
         value = high ? value << 16 | (other & 0xffff) : value | (other & 0xffff0000);
@@ -269,38 +258,32 @@ static void merge_halves(const sim_inst *inst, const uint32_t *old, uint32_t *re
 
 void sim_finish32(sim_wave *w, const sim_inst *inst, uint32_t result[SIM_LANES]) {
     uint32_t *dst = w->v[inst->dst[0].reg];
-    char type = inst->dst[0].type;
-    bool limits = (type == 'h' || type == 'x') && (w->mode & SIM_MODE_FP16_OVFL);
+    const char type = inst->dst[0].type;
+    const bool limits = (type == 'h' || type == 'x') && (w->mode & SIM_MODE_FP16_OVFL);
     uint32_t kept[SIM_LANES];
-    if (limits) {
+    if (limits)
         limit_f16(w, inst, result, kept);
-    }
     if (is_modified(w, inst, type)) {
-        if (type == 'h' || type == 'x') {
+        if (type == 'h' || type == 'x')
             modify_f16(w, inst, result);
-        } else {
+        else
             modify_f32(w, inst, result);
-        }
-        for (unsigned k = 0; k < SIM_LANES && limits; k += 16) {
+        for (unsigned k = 0; k < SIM_LANES && limits; k += 16)
             store16(result + k, sim_limit_f16(w, load16(result + k), load16(kept + k)));
-        }
     }
-    if (inst->flags & SIM_SDWA) {
+    if (inst->flags & SIM_SDWA)
         merge_part(inst, dst, result);
-    } else if (type == 'k' || type == 'x') {
+    else if (type == 'k' || type == 'x')
         merge_halves(inst, dst, result);
-    }
     store_masked(dst, result, sim_write_mask(w, inst));
 }
 
 static double modify_f64(const sim_wave *w, const sim_inst *inst, double value) {
-    if (inst->omod) {
+    if (inst->omod)
         value *= (double)scale_of_omod(w, inst, 'd');
-    }
-    if (inst->flags & SIM_CLAMP) {
+    if (inst->flags & SIM_CLAMP)
         value = clamp(w, value);
-    }
-    bool tiny = value < 0x1p-1022 && value > -0x1p-1022;
+    const bool tiny = value < 0x1p-1022 && value > -0x1p-1022;
     return tiny && flushes(w, 'd', true) ? __builtin_copysign(0.0, value) : value;
 }
 
@@ -314,7 +297,7 @@ void sim_finish64(sim_wave *w, const sim_inst *inst, uint32_t result[2 * SIM_LAN
             result[SIM_LANES + lane] = (uint32_t)(bits >> 32);
         }
     }
-    uint64_t mask = sim_write_mask(w, inst);
+    const uint64_t mask = sim_write_mask(w, inst);
     store_masked(dst, result, mask);
     store_masked(dst + SIM_LANES, result + SIM_LANES, mask);
 }
@@ -323,11 +306,10 @@ void sim_finish64(sim_wave *w, const sim_inst *inst, uint32_t result[2 * SIM_LAN
 
 bool sim_rounding_begin(const sim_wave *w, const sim_inst *inst) {
     static const int host_modes[] = {FE_TONEAREST, FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO};
-    char type = inst->dst[0].type;
-    unsigned mode = type == 'f' || type == 'F' ? w->mode & 3 : w->mode >> 2 & 3;
-    if (!inst->is_float || !mode) {
+    const char type = inst->dst[0].type;
+    const unsigned mode = type == 'f' || type == 'F' ? w->mode & 3 : w->mode >> 2 & 3;
+    if (!inst->is_float || !mode)
         return false;
-    }
     fesetround(host_modes[mode]);
     return true;
 }

@@ -22,9 +22,8 @@ SIM_INLINE u32x16 pick_within(u32x16 block, u32x16 from) {
     return (u32x16)_mm512_permutexvar_epi32((__m512i)from, (__m512i)block);
 #else
     u32x16 out;
-    for (unsigned i = 0; i < 16; i++) {
+    for (unsigned i = 0; i < 16; i++)
         out[i] = block[from[i]];
-    }
     return out;
 #endif
 }
@@ -40,9 +39,8 @@ SIM_INLINE u32x16 pick16(const uint32_t *row, u32x16 from) {
                                            low, high);
 #else
     u32x16 out;
-    for (unsigned i = 0; i < 16; i++) {
+    for (unsigned i = 0; i < 16; i++)
         out[i] = row[from[i]];
-    }
     return out;
 #endif
 }
@@ -55,9 +53,8 @@ SIM_INLINE u32x16 pick_bytes(u32x16 of, u32x16 index) {
     __m128i bytes[4], from[4];
     memcpy(bytes, &of, sizeof bytes);
     memcpy(from, &index, sizeof from);
-    for (unsigned i = 0; i < 4; i++) {
+    for (unsigned i = 0; i < 4; i++)
         bytes[i] = _mm_shuffle_epi8(bytes[i], from[i]);
-    }
     memcpy(&of, bytes, sizeof of);
     return of;
 #endif

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// RDNA's scalar floats, EXEC's 32-bit forms, split barriers, permutations of sixteen lanes, indexed registers,
-// compare and store in LDS, assembled by LLVM, with expected values written apart from exec/.
+// RDNA's scalar floats, EXEC's 32-bit forms, split barriers, permutations of sixteen lanes, indexed
+// registers, compare and store in LDS, assembled by LLVM, with expected values written apart from
+// exec/.
 #include "exec.h"
 #include "exec_testing.h"
 
@@ -55,7 +56,7 @@ static void check_scalar_floats(const char *chip) {
     for (unsigned round = 0; round < ROUNDS; round++) {
         randomise(p.t, UINT32_MAX);
         const uint32_t *s = p.t->wave.s, *old = p.t->before.s;
-        float a = as_f32(old[2]), b = as_f32(old[3]);
+        const float a = as_f32(old[2]), b = as_f32(old[3]);
         run(&p);
         assert_true(same_float(s[10], a + b));
         assert_true(same_float(s[11], a * b));
@@ -63,9 +64,9 @@ static void check_scalar_floats(const char *chip) {
         assert_true(same_float(s[13], fmaf(a, b, 0x1.921fb6p+1f)));
         assert_int_equal(s[14], f32_bits((float)(int32_t)old[2]));
         assert_int_equal(s[15], f32_bits((float)old[2]));
-        double x = trunc((double)a);
-        double i = isnan(x) ? 0 : fmin(fmax(x, INT32_MIN), INT32_MAX);
-        double u = isnan(x) ? 0 : fmin(fmax(x, 0), UINT32_MAX);
+        const double x = trunc((double)a);
+        const double i = isnan(x) ? 0 : fmin(fmax(x, INT32_MIN), INT32_MAX);
+        const double u = isnan(x) ? 0 : fmin(fmax(x, 0), UINT32_MAX);
         assert_int_equal((int32_t)s[16], (int32_t)i);
         assert_int_equal(s[17], (uint32_t)u);
         assert_true(same_float(s[18], floorf(a)));
@@ -92,7 +93,7 @@ static void test_scalar_floats(void **) {
 }
 
 static bool compares(int condition, float a, float b) {
-    bool unordered = isnan(a) || isnan(b);
+    const bool unordered = isnan(a) || isnan(b);
     bool held[] = {a < b, !unordered && a == b, a <= b, a > b, a < b || a > b, a >= b, !unordered};
     return condition < 7 ? held[condition] : !held[condition - 7];
 }
@@ -110,7 +111,7 @@ static void test_scalar_compares(void **) {
             randomise(p.t, UINT32_MAX);
             p.t->wave.s[3] = round % 4 ? p.t->wave.s[3] : p.t->wave.s[2];
             run(&p);
-            bool want = compares(i, as_f32(p.t->wave.s[2]), as_f32(p.t->wave.s[3]));
+            const bool want = compares(i, as_f32(p.t->wave.s[2]), as_f32(p.t->wave.s[3]));
             assert_int_equal(p.t->wave.scc, want);
         }
         stop(&p);
@@ -128,7 +129,7 @@ static void test_scalar_integers(void **) {
         randomise(p.t, UINT32_MAX);
         const uint32_t *s = p.t->wave.s;
         run(&p);
-        uint64_t a = s[2] | (uint64_t)s[3] << 32, b = s[4] | (uint64_t)s[5] << 32;
+        const uint64_t a = s[2] | (uint64_t)s[3] << 32, b = s[4] | (uint64_t)s[5] << 32;
         assert_true((s[10] | (uint64_t)s[11] << 32) == a * b);
         assert_true((s[12] | (uint64_t)s[13] << 32) == a + b);
         assert_true((s[14] | (uint64_t)s[15] << 32) == a - b);
@@ -149,7 +150,7 @@ static void test_exec(void **) {
         program p = start(i % 2 ? "gfx1151" : "gfx1201", texts[i]);
         for (unsigned round = 0; round < ROUNDS; round++) {
             randomise(p.t, (uint32_t)random_exec(round));
-            uint32_t a = p.t->before.s[2], e = (uint32_t)p.t->before.exec;
+            const uint32_t a = p.t->before.s[2], e = (uint32_t)p.t->before.exec;
             uint32_t want[] = {a & e, a | e, a ^ e, a & ~e, ~a & e, a | ~e, ~(a & e)};
             run(&p);
             assert_true(p.t->wave.exec == want[i]); // the upper half stays 0
@@ -168,8 +169,8 @@ static void test_masks(void **) {
         randomise(p.t, (uint32_t)random_exec(round));
         uint32_t lower = 0, less = 0;
         for (unsigned lane = 0; lane < 32; lane++) {
-            uint32_t a = p.t->before.v[2][lane], b = p.t->before.v[3][lane];
-            uint32_t bit = (uint32_t)p.t->before.exec & 1u << lane;
+            const uint32_t a = p.t->before.v[2][lane], b = p.t->before.v[3][lane];
+            const uint32_t bit = (uint32_t)p.t->before.exec & 1u << lane;
             lower |= a < b ? bit : 0;
             less |= (int32_t)a < (int32_t)b ? bit : 0;
         }
@@ -207,14 +208,13 @@ static void test_clock(void **) {
 static void check_permutation(const program *p, bool other_row, bool fetch, bool bound) {
     const sim_wave *before = &p->t->before;
     for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        uint64_t selectors = before->s[2] | (uint64_t)before->s[3] << 32;
+        const uint64_t selectors = before->s[2] | (uint64_t)before->s[3] << 32;
         unsigned from = (lane & 48) ^ (other_row ? 16 : 0);
         from += selectors >> 4 * (lane % 16) & 15;
-        bool valid = fetch || (before->exec >> from & 1);
+        const bool valid = fetch || (before->exec >> from & 1);
         uint32_t want = before->v[20][lane];
-        if (before->exec >> lane & 1) {
+        if (before->exec >> lane & 1)
             want = valid ? before->v[2][from] : bound ? 0 : want;
-        }
         assert_int_equal(p->t->wave.v[20][lane], want);
     }
 }
@@ -241,7 +241,7 @@ static void test_crossbar(void **) {
         randomise(p.t, (uint32_t)random_exec(round));
         run(&p);
         for (unsigned lane = 0; lane < 32; lane++) {
-            uint32_t from = p.t->before.v[2][lane] / 4 % 32;
+            const uint32_t from = p.t->before.v[2][lane] / 4 % 32;
             uint32_t want = p.t->before.exec >> from & 1 ? p.t->before.v[3][from] : 0;
             want = p.t->before.exec >> lane & 1 ? want : p.t->before.v[20][lane];
             assert_int_equal(p.t->wave.v[20][lane], want);
@@ -257,10 +257,10 @@ static void test_indexed_registers(void **) {
     for (unsigned round = 0; round < 40; round++) {
         randomise(p.t, (uint32_t)random_exec(round));
         p.t->wave.m0 = round < 20 ? round : 1000 * round;
-        unsigned from = round < 20 ? 2 + round : 0, to = round < 20 ? 40 + round : 0;
+        const unsigned from = round < 20 ? 2 + round : 0, to = round < 20 ? 40 + round : 0;
         run(&p);
         for (unsigned lane = 0; lane < 32; lane++) {
-            bool on = p.t->before.exec >> lane & 1;
+            const bool on = p.t->before.exec >> lane & 1;
             assert_int_equal(p.t->wave.v[20][lane], p.t->before.v[on ? from : 20][lane]);
             assert_int_equal(p.t->wave.v[to][lane], p.t->before.v[on ? 3 : to][lane]);
         }
@@ -313,7 +313,7 @@ static void test_compare_store(void **) {
         run(&p);
         for (unsigned lane = 0; lane < 32; lane++) {
             const sim_wave *b = &p.t->before;
-            bool on = b->exec >> lane & 1, equal = b->v[3][lane] == b->v[6][lane];
+            const bool on = b->exec >> lane & 1, equal = b->v[3][lane] == b->v[6][lane];
             assert_int_equal(p.t->wave.v[20][lane], b->v[on ? 3 : 20][lane]);
             assert_int_equal(p.t->wave.v[21][lane], b->v[!on ? 21 : equal ? 5 : 3][lane]);
         }
@@ -356,16 +356,13 @@ static void test_buffer_ranges(void **) {
     assert_non_null(memory);
     const sim_region *region = sim_memory_alloc(memory, BUFFER_BYTES, SIM_REGION_DEVICE, 0);
     assert_non_null(region);
-    for (unsigned i = 0; i < BUFFER_BYTES; i++) {
+    for (unsigned i = 0; i < BUFFER_BYTES; i++)
         region->host[i] = (uint8_t)(1 + i % 255);
-    }
     program p = start("gfx1151", source);
     p.t->dispatch.memory = memory;
-    for (unsigned select = 0; select < 4; select++) {
-        for (uint32_t records = 0; records < 36; records += 5) {
+    for (unsigned select = 0; select < 4; select++)
+        for (uint32_t records = 0; records < 36; records += 5)
             check_ranges(&p, region, select, records);
-        }
-    }
     stop(&p);
     sim_memory_destroy(memory);
 }

@@ -20,13 +20,13 @@ static uint32_t s_sub_u32(sim_wave *w, uint32_t a, uint32_t b) {
 }
 
 static uint32_t s_addc_u32(sim_wave *w, uint32_t a, uint32_t b) {
-    uint64_t sum = (uint64_t)a + b + w->scc;
+    const uint64_t sum = (uint64_t)a + b + w->scc;
     w->scc = sum >> 32 != 0;
     return (uint32_t)sum;
 }
 
 static uint32_t s_subb_u32(sim_wave *w, uint32_t a, uint32_t b) {
-    uint64_t difference = (uint64_t)a - b - w->scc;
+    const uint64_t difference = (uint64_t)a - b - w->scc;
     w->scc = difference >> 32 != 0;
     return (uint32_t)difference;
 }
@@ -120,22 +120,21 @@ static uint32_t s_mul_hi_i32(sim_wave *, uint32_t a, uint32_t b) {
 
 /** A field of `a`: offset in b[4:0], width in b[22:16]. */
 static uint32_t s_bfe_u32(sim_wave *w, uint32_t a, uint32_t b) {
-    uint32_t width = b >> 16 & 0x7f, field = a >> (b & 31);
+    const uint32_t width = b >> 16 & 0x7f, field = a >> (b & 31);
     return flag(w, width < 32 ? field & ((1u << width) - 1) : field);
 }
 
 static uint32_t s_bfe_i32(sim_wave *w, uint32_t a, uint32_t b) {
-    uint32_t width = b >> 16 & 0x7f;
-    if (width == 0) {
+    const uint32_t width = b >> 16 & 0x7f;
+    if (width == 0)
         return flag(w, 0);
-    }
-    int32_t field = (int32_t)a >> (b & 31);
-    uint32_t unused = width < 32 ? 32 - width : 0;
+    const int32_t field = (int32_t)a >> (b & 31);
+    const uint32_t unused = width < 32 ? 32 - width : 0;
     return flag(w, (uint32_t)((int32_t)((uint32_t)field << unused) >> unused));
 }
 
 static uint32_t shift_add(sim_wave *w, uint32_t a, uint32_t b, unsigned shift) {
-    uint64_t sum = ((uint64_t)a << shift) + b;
+    const uint64_t sum = ((uint64_t)a << shift) + b;
     w->scc = sum >> 32 != 0;
     return (uint32_t)sum;
 }
@@ -154,7 +153,7 @@ static uint32_t s_lshl4_add_u32(sim_wave *w, uint32_t a, uint32_t b) {
 }
 
 static uint32_t s_absdiff_i32(sim_wave *w, uint32_t a, uint32_t b) {
-    uint32_t difference = a - b;
+    const uint32_t difference = a - b;
     return flag(w, (int32_t)difference < 0 ? 0 - difference : difference);
 }
 
@@ -209,7 +208,7 @@ static uint32_t s_flbit_i32_b32(sim_wave *, uint32_t a, uint32_t) {
 
 /** Leading bits equal to the sign bit; -1 if all are. */
 static uint32_t s_flbit_i32(sim_wave *, uint32_t a, uint32_t) {
-    uint32_t flipped = (int32_t)a < 0 ? ~a : a;
+    const uint32_t flipped = (int32_t)a < 0 ? ~a : a;
     return flipped ? (uint32_t)__builtin_clz(flipped) : UINT32_MAX;
 }
 
@@ -263,17 +262,16 @@ static uint64_t s_bfm_b64(sim_wave *, uint64_t a, uint64_t b) {
 }
 
 static uint64_t s_bfe_u64(sim_wave *w, uint64_t a, uint64_t b) {
-    uint64_t width = b >> 16 & 0x7f, field = a >> (b & 63);
+    const uint64_t width = b >> 16 & 0x7f, field = a >> (b & 63);
     return flag64(w, width < 64 ? field & ((UINT64_C(1) << width) - 1) : field);
 }
 
 static uint64_t s_bfe_i64(sim_wave *w, uint64_t a, uint64_t b) {
-    uint64_t width = b >> 16 & 0x7f;
-    if (width == 0) {
+    const uint64_t width = b >> 16 & 0x7f;
+    if (width == 0)
         return flag64(w, 0);
-    }
-    uint64_t unused = width < 64 ? 64 - width : 0;
-    uint64_t field = (uint64_t)((int64_t)a >> (b & 63));
+    const uint64_t unused = width < 64 ? 64 - width : 0;
+    const uint64_t field = (uint64_t)((int64_t)a >> (b & 63));
     return flag64(w, (uint64_t)((int64_t)(field << unused) >> unused));
 }
 
@@ -289,32 +287,29 @@ static uint64_t s_brev_b64(sim_wave *, uint64_t a, uint64_t) {
 
 /** Each bit of every group of four becomes the group's OR. */
 static uint64_t s_wqm_b64(sim_wave *w, uint64_t a, uint64_t) {
-    uint64_t any = (a | a >> 1 | a >> 2 | a >> 3) & UINT64_C(0x1111111111111111);
+    const uint64_t any = (a | a >> 1 | a >> 2 | a >> 3) & UINT64_C(0x1111111111111111);
     return flag64(w, any * 15);
 }
 
 static uint32_t s_quadmask_b32(sim_wave *w, uint32_t a, uint32_t) {
     uint32_t any = (a | a >> 1 | a >> 2 | a >> 3) & 0x11111111, out = 0;
-    for (unsigned i = 0; i < 8; i++) {
+    for (unsigned i = 0; i < 8; i++)
         out |= (any >> 4 * i & 1) << i;
-    }
     return flag(w, out);
 }
 
 static uint64_t s_quadmask_b64(sim_wave *w, uint64_t a, uint64_t) {
     uint64_t any = (a | a >> 1 | a >> 2 | a >> 3) & UINT64_C(0x1111111111111111), out = 0;
-    for (unsigned i = 0; i < 16; i++) {
+    for (unsigned i = 0; i < 16; i++)
         out |= (any >> 4 * i & 1) << i;
-    }
     return flag64(w, out);
 }
 
 /** Every bit twice. */
 static uint64_t s_bitreplicate_b64_b32(sim_wave *, uint64_t a, uint64_t) {
     uint64_t out = 0;
-    for (unsigned i = 0; i < 32; i++) {
+    for (unsigned i = 0; i < 32; i++)
         out |= (a >> i & 1) * 3 << 2 * i;
-    }
     return out;
 }
 
@@ -341,7 +336,7 @@ static uint32_t s_flbit_i32_b64(sim_wave *, uint64_t a, uint64_t) {
 }
 
 static uint32_t s_flbit_i32_i64(sim_wave *, uint64_t a, uint64_t) {
-    uint64_t flipped = (int64_t)a < 0 ? ~a : a;
+    const uint64_t flipped = (int64_t)a < 0 ? ~a : a;
     return flipped ? (uint32_t)__builtin_clzll(flipped) : UINT32_MAX;
 }
 
@@ -438,15 +433,13 @@ static bool s_bitcmp1_b64(uint64_t a, uint64_t b) {
 // ---- what does not fit a shape
 
 static void exec_s_cmov_b32(sim_wave *w, const sim_inst *inst) {
-    if (w->scc) {
+    if (w->scc)
         sim_write32(w, &inst->dst[0], sim_read32(w, &inst->src[0]));
-    }
 }
 
 static void exec_s_cmov_b64(sim_wave *w, const sim_inst *inst) {
-    if (w->scc) {
+    if (w->scc)
         sim_write64(w, &inst->dst[0], sim_read64(w, &inst->src[0]));
-    }
 }
 
 static void exec_s_bitset0_b32(sim_wave *w, const sim_inst *inst) {
@@ -458,12 +451,12 @@ static void exec_s_bitset1_b32(sim_wave *w, const sim_inst *inst) {
 }
 
 static void exec_s_bitset0_b64(sim_wave *w, const sim_inst *inst) {
-    uint64_t bit = UINT64_C(1) << (sim_read32(w, &inst->src[0]) & 63);
+    const uint64_t bit = UINT64_C(1) << (sim_read32(w, &inst->src[0]) & 63);
     sim_write64(w, &inst->dst[0], sim_read64(w, &inst->dst[0]) & ~bit);
 }
 
 static void exec_s_bitset1_b64(sim_wave *w, const sim_inst *inst) {
-    uint64_t bit = UINT64_C(1) << (sim_read32(w, &inst->src[0]) & 63);
+    const uint64_t bit = UINT64_C(1) << (sim_read32(w, &inst->src[0]) & 63);
     sim_write64(w, &inst->dst[0], sim_read64(w, &inst->dst[0]) | bit);
 }
 
@@ -472,9 +465,8 @@ static void exec_s_movk_i32(sim_wave *w, const sim_inst *inst) {
 }
 
 static void exec_s_cmovk_i32(sim_wave *w, const sim_inst *inst) {
-    if (w->scc) {
+    if (w->scc)
         exec_s_movk_i32(w, inst);
-    }
 }
 
 static void exec_s_addk_i32(sim_wave *w, const sim_inst *inst) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What RDNA's scalar unit has beyond gfx9's: floats (RDNA3.5 and later), EXEC's instructions for 32 lanes, 64-bit
-// sums and products (RDNA4). Source: "RDNA3.5" and "RDNA4" ISA, SOP1, SOP2, SOPC.
+// What RDNA's scalar unit has beyond gfx9's: floats (RDNA3.5 and later), EXEC's instructions for 32
+// lanes, 64-bit sums and products (RDNA4). Source: "RDNA3.5" and "RDNA4" ISA, SOP1, SOP2, SOPC.
 #include "numbers.h"
 
 #include <math.h>
@@ -71,20 +71,20 @@ static void exec_s_and_not1_wrexec_b64(sim_wave *w, const sim_inst *inst) {
 
 /** Each bit of every group of four becomes the group's OR. */
 static void exec_s_wqm_b32(sim_wave *w, const sim_inst *inst) {
-    uint32_t a = sim_read32(w, &inst->src[0]);
-    uint32_t out = ((a | a >> 1 | a >> 2 | a >> 3) & 0x11111111) * 15;
+    const uint32_t a = sim_read32(w, &inst->src[0]);
+    const uint32_t out = ((a | a >> 1 | a >> 2 | a >> 3) & 0x11111111) * 15;
     w->scc = out != 0;
     sim_write32(w, &inst->dst[0], out);
 }
 
 static void exec_s_pack_hl_b32_b16(sim_wave *w, const sim_inst *inst) {
-    uint32_t a = sim_read32(w, &inst->src[0]), b = sim_read32(w, &inst->src[1]);
+    const uint32_t a = sim_read32(w, &inst->src[0]), b = sim_read32(w, &inst->src[1]);
     sim_write32(w, &inst->dst[0], a >> 16 | b << 16);
 }
 
 /** The scalar register that M0 names beside the given one; beyond the file it is that one. */
 static uint32_t indexed(const sim_wave *w, uint16_t reg, uint32_t dwords) {
-    uint64_t at = (uint64_t)reg + w->m0;
+    const uint64_t at = (uint64_t)reg + w->m0;
     return at + dwords <= 106 ? (uint32_t)at : reg;
 }
 
@@ -98,17 +98,15 @@ static void exec_s_movrels_b64(sim_wave *w, const sim_inst *inst) {
 }
 
 static void exec_s_movreld_b32(sim_wave *w, const sim_inst *inst) {
-    if (inst->dst[0].kind != SIM_OP_SGPR) {
+    if (inst->dst[0].kind != SIM_OP_SGPR)
         return; // null
-    }
     w->s[indexed(w, inst->dst[0].reg, 1)] = sim_read32(w, &inst->src[0]);
 }
 
 static void exec_s_movreld_b64(sim_wave *w, const sim_inst *inst) {
-    if (inst->dst[0].kind != SIM_OP_SGPR) {
+    if (inst->dst[0].kind != SIM_OP_SGPR)
         return;
-    }
-    uint64_t value = sim_read64(w, &inst->src[0]);
+    const uint64_t value = sim_read64(w, &inst->src[0]);
     uint32_t *to = &w->s[indexed(w, inst->dst[0].reg, 2)];
     to[0] = (uint32_t)value;
     to[1] = (uint32_t)(value >> 32);
@@ -116,11 +114,10 @@ static void exec_s_movreld_b64(sim_wave *w, const sim_inst *inst) {
 
 /** The source's index in M0[9:0], the destination's in M0[25:16]. */
 static void exec_s_movrelsd_2_b32(sim_wave *w, const sim_inst *inst) {
-    uint64_t from = (uint64_t)inst->src[0].reg + (w->m0 & 0x3ff);
-    uint64_t to = (uint64_t)inst->dst[0].reg + (w->m0 >> 16 & 0x3ff);
-    if (inst->dst[0].kind == SIM_OP_SGPR) {
+    const uint64_t from = (uint64_t)inst->src[0].reg + (w->m0 & 0x3ff);
+    const uint64_t to = (uint64_t)inst->dst[0].reg + (w->m0 >> 16 & 0x3ff);
+    if (inst->dst[0].kind == SIM_OP_SGPR)
         w->s[to < 106 ? to : inst->dst[0].reg] = w->s[from < 106 ? from : inst->src[0].reg];
-    }
 }
 
 static void exec_s_add_nc_u64(sim_wave *w, const sim_inst *inst) {
@@ -148,21 +145,19 @@ static bool keeps_denormals(const sim_wave *w, precision p, bool is_output) {
 
 static float source(const sim_wave *w, const sim_inst *inst, unsigned i, precision p) {
     uint32_t bits = sim_read32(w, &inst->src[i]);
-    bool keep = keeps_denormals(w, p, false);
-    if (p == F32) {
+    const bool keep = keeps_denormals(w, p, false);
+    if (p == F32)
         return as_f32(keep || (bits & 0x7f800000) ? bits : bits & 0x80000000);
-    }
     bits = keep || (bits & 0x7c00) ? bits : bits & 0x8000;
-    if ((bits & 0x7c00) == 0x7c00) { // a conversion would quiet a NaN
+    if ((bits & 0x7c00) == 0x7c00) // a conversion would quiet a NaN
         return as_f32((bits & 0x8000) << 16 | 0x7f800000 | (bits & 0x3ff) << 13);
-    }
     return f32_of_f16((u32x16){} + (bits & 0xffff))[0];
 }
 
 static void put(sim_wave *w, const sim_inst *inst, precision p, float value) {
-    bool keep = keeps_denormals(w, p, true);
-    uint32_t bits = p == F32 ? f32_bits(value) : f16_of_f32(splat(value))[0];
-    uint32_t exponent = p == F32 ? 0x7f800000 : 0x7c00, sign = p == F32 ? 0x80000000 : 0x8000;
+    const bool keep = keeps_denormals(w, p, true);
+    const uint32_t bits = p == F32 ? f32_bits(value) : f16_of_f32(splat(value))[0];
+    const uint32_t exponent = p == F32 ? 0x7f800000 : 0x7c00, sign = p == F32 ? 0x80000000 : 0x8000;
     sim_write32(w, &inst->dst[0], keep || (bits & exponent) ? bits : bits & sign);
 }
 
@@ -179,22 +174,20 @@ static f32x16 mul(f32x16 a, f32x16 b) {
 }
 
 static void run_binary(sim_wave *w, const sim_inst *inst, precision p, binary op) {
-    bool rounding = sim_rounding_begin(w, inst);
+    const bool rounding = sim_rounding_begin(w, inst);
     f32x16 a = splat(source(w, inst, 0, p)), b = splat(source(w, inst, 1, p));
     put(w, inst, p, op(a, b)[0]);
-    if (rounding) {
+    if (rounding)
         sim_rounding_end();
-    }
 }
 
 static void run_fma(sim_wave *w, const sim_inst *inst, precision p) {
-    bool rounding = sim_rounding_begin(w, inst);
+    const bool rounding = sim_rounding_begin(w, inst);
     f32x16 a = splat(source(w, inst, 0, p)), b = splat(source(w, inst, 1, p));
     f32x16 c = splat(source(w, inst, 2, p));
     put(w, inst, p, p == F32 ? fused(a, b, c)[0] : fma_for_f16(a, b, c)[0]);
-    if (rounding) {
+    if (rounding)
         sim_rounding_end();
-    }
 }
 
 static void exec_fma_f32(sim_wave *w, const sim_inst *inst) {
@@ -211,40 +204,40 @@ static void run_unary(sim_wave *w, const sim_inst *inst, precision p, float (*op
 // ---- conversions
 
 static void exec_s_cvt_f32_i32(sim_wave *w, const sim_inst *inst) {
-    bool rounding = sim_rounding_begin(w, inst);
+    const bool rounding = sim_rounding_begin(w, inst);
     sim_write32(w, &inst->dst[0], f32_bits((float)(int32_t)sim_read32(w, &inst->src[0])));
-    if (rounding) {
+    if (rounding)
         sim_rounding_end();
-    }
 }
 
 static void exec_s_cvt_f32_u32(sim_wave *w, const sim_inst *inst) {
-    bool rounding = sim_rounding_begin(w, inst);
+    const bool rounding = sim_rounding_begin(w, inst);
     sim_write32(w, &inst->dst[0], f32_bits((float)sim_read32(w, &inst->src[0])));
-    if (rounding) {
+    if (rounding)
         sim_rounding_end();
-    }
 }
 
 /** Truncates, saturates; NaN is 0. */
 static void exec_s_cvt_i32_f32(sim_wave *w, const sim_inst *inst) {
-    float x = source(w, inst, 0, F32);
-    int32_t value = isnan(x) ? 0 : x >= 0x1p31f ? INT32_MAX : x < -0x1p31f ? INT32_MIN : (int32_t)x;
+    const float x = source(w, inst, 0, F32);
+    const int32_t value = isnan(x)       ? 0
+                          : x >= 0x1p31f ? INT32_MAX
+                          : x < -0x1p31f ? INT32_MIN
+                                         : (int32_t)x;
     sim_write32(w, &inst->dst[0], (uint32_t)value);
 }
 
 static void exec_s_cvt_u32_f32(sim_wave *w, const sim_inst *inst) {
-    float x = source(w, inst, 0, F32);
-    uint32_t value = !(x > 0) ? 0 : x >= 0x1p32f ? UINT32_MAX : (uint32_t)x;
+    const float x = source(w, inst, 0, F32);
+    const uint32_t value = !(x > 0) ? 0 : x >= 0x1p32f ? UINT32_MAX : (uint32_t)x;
     sim_write32(w, &inst->dst[0], value);
 }
 
 static void exec_s_cvt_f16_f32(sim_wave *w, const sim_inst *inst) {
-    bool rounding = sim_rounding_begin(w, inst);
+    const bool rounding = sim_rounding_begin(w, inst);
     put(w, inst, F16, source(w, inst, 0, F32));
-    if (rounding) {
+    if (rounding)
         sim_rounding_end();
-    }
 }
 
 static void exec_s_cvt_f32_f16(sim_wave *w, const sim_inst *inst) {
@@ -252,7 +245,7 @@ static void exec_s_cvt_f32_f16(sim_wave *w, const sim_inst *inst) {
 }
 
 static void exec_s_cvt_hi_f32_f16(sim_wave *w, const sim_inst *inst) {
-    uint32_t half = sim_read32(w, &inst->src[0]) >> 16;
+    const uint32_t half = sim_read32(w, &inst->src[0]) >> 16;
     put(w, inst, F32, f32_of_f16((u32x16){} + half)[0]);
 }
 

@@ -107,7 +107,7 @@ static answer r_bfe_u32(uint64_t a, uint64_t b, int) {
 }
 
 static answer r_bfe_i32(uint64_t a, uint64_t b, int) {
-    unsigned width = b >> 16 & 127;
+    const unsigned width = b >> 16 & 127;
     i128 size = (i128)1 << (width < 126 ? width : 126),
          field = (i128)((uint64_t)(sign(a) >> b % 32) & UINT64_MAX) & (size - 1);
     return logic((uint64_t)(width && field & size >> 1 ? field - size : field));
@@ -128,35 +128,29 @@ static answer r_sext8(uint64_t a, uint64_t, int) {
 
 static answer r_brev(uint64_t a, uint64_t, int) {
     uint64_t out = 0;
-    for (int i = 0; i < 32; i++) {
+    for (int i = 0; i < 32; i++)
         out = out << 1 | (a >> i & 1);
-    }
     return only(out);
 }
 
 static answer r_bcnt1_64(uint64_t a, uint64_t, int) {
     uint64_t n = 0;
-    for (; a; a >>= 1) {
+    for (; a; a >>= 1)
         n += a & 1;
-    }
     return logic(n);
 }
 
 static answer r_ff1_64(uint64_t a, uint64_t, int) {
-    for (unsigned i = 0; i < 64; i++) {
-        if (a >> i & 1) {
+    for (unsigned i = 0; i < 64; i++)
+        if (a >> i & 1)
             return only(i);
-        }
-    }
     return only(UINT32_MAX);
 }
 
 static answer r_flbit_32(uint64_t a, uint64_t, int) {
-    for (unsigned i = 0; i < 32; i++) {
-        if (a >> (31 - i) & 1) {
+    for (unsigned i = 0; i < 32; i++)
+        if (a >> (31 - i) & 1)
             return only(i);
-        }
-    }
     return only(UINT32_MAX);
 }
 
@@ -256,10 +250,11 @@ static void check_case(test_wave *t, size_t i, sim_exec_fn exec, const sim_inst 
         memcpy(&t->before, &t->wave, sizeof t->wave);
     }
     exec(&t->wave, inst);
-    uint64_t a = scalar(&t->before, 2, cases[i].src0), b = scalar(&t->before, 4, cases[i].src1);
+    const uint64_t a = scalar(&t->before, 2, cases[i].src0),
+                   b = scalar(&t->before, 4, cases[i].src1);
     answer want = cases[i].ref(a, b, (int)t->before.scc);
-    uint64_t got = cases[i].dst ? scalar(&t->wave, 20, cases[i].dst) : 0;
-    uint32_t scc = want.scc < 0 ? t->before.scc : (uint32_t)want.scc;
+    const uint64_t got = cases[i].dst ? scalar(&t->wave, 20, cases[i].dst) : 0;
+    const uint32_t scc = want.scc < 0 ? t->before.scc : (uint32_t)want.scc;
     if (got != want.value || t->wave.scc != scc) {
         fail_msg("%s: %llx, %llx: got %llx scc %u, want %llx scc %u", cases[i].text,
                  (unsigned long long)a, (unsigned long long)b, (unsigned long long)got, t->wave.scc,
@@ -272,9 +267,8 @@ static void check_case(test_wave *t, size_t i, sim_exec_fn exec, const sim_inst 
 
 static void test_arithmetic(void **) {
     char source[8192] = "";
-    for (size_t i = 0; i < NUM_CASES; i++) {
+    for (size_t i = 0; i < NUM_CASES; i++)
         strcat(strcat(source, cases[i].text), "\n");
-    }
     size_t size, at = 0;
     uint8_t *text = assemble("gfx942", source, &size);
     test_wave *t = make_wave("gfx942");
@@ -341,9 +335,8 @@ static void test_saveexec(void **) {
     assert_int_equal(scalar(&t->wave, 2, 2), 0xf000f000f000f000);
     assert_int_equal(scalar(&t->wave, 4, 2), 0x0f000f000f000f00);
     assert_int_equal(t->wave.exec, 0xff00ff00ff00ff00);
-    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+    for (unsigned lane = 0; lane < SIM_LANES; lane++)
         assert_int_equal(t->wave.v[0][lane], UINT64_C(0x0f000f000f000f00) >> lane & 1 ? 5 : 0);
-    }
     free(t);
 }
 
@@ -372,9 +365,8 @@ static void test_mode(void **) {
 
 static void test_gpr_index(void **) {
     test_wave *t = make_wave("gfx942");
-    for (unsigned r = 0; r < 16; r++) {
+    for (unsigned r = 0; r < 16; r++)
         t->wave.v[r][3] = 100 + r;
-    }
     t->wave.exec = 8;
     run_program(t, "s_mov_b32 s0, 5\n s_set_gpr_idx_on s0, gpr_idx(SRC0)\n v_mov_b32 v20, v2\n "
                    "s_set_gpr_idx_off\n"

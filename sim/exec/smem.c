@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scalar memory: loads and stores through a 64-bit base or a buffer descriptor; clocks; cache control.
+// Scalar memory: loads and stores through a 64-bit base or a buffer descriptor; clocks; cache
+// control.
 #include "exec.h"
 
 #include <time.h>
@@ -17,17 +18,16 @@ static uint64_t aligned(sim_wave *w, const sim_inst *inst, uint64_t address) {
 
 /** Shows what is going to be accessed to whoever looks. */
 static void show(sim_wave *w, uint64_t address, uint32_t bytes) {
-    if (w->look) [[clang::unlikely]] {
+    if (w->look) [[clang::unlikely]]
         sim_look_scalar(w, address, bytes);
-    }
 }
 
 /** Base, register or constant offset, constant offset. A register offset is unsigned. */
 static uint64_t address_of(sim_wave *w, const sim_inst *inst) {
     const sim_operand *offset = &inst->src[inst->num_src - 1];
     const sim_operand *base = &inst->src[inst->num_src - 2];
-    uint64_t value = offset->kind == SIM_OP_IMM ? offset->value64 : sim_read32(w, offset);
-    uint64_t address = sim_read64(w, base) + value + (uint64_t)(int64_t)inst->offset;
+    const uint64_t value = offset->kind == SIM_OP_IMM ? offset->value64 : sim_read32(w, offset);
+    const uint64_t address = sim_read64(w, base) + value + (uint64_t)(int64_t)inst->offset;
     return aligned(w, inst, address);
 }
 
@@ -36,9 +36,8 @@ static void *reach(sim_wave *w, const sim_inst *inst, uint64_t address, uint32_t
                    bool is_store) {
     bool goes_on;
     uint8_t *host = sim_reach(w, inst, -1, address, bytes, is_store, &goes_on);
-    if (host && w->shadow) [[clang::unlikely]] {
+    if (host && w->shadow) [[clang::unlikely]]
         sim_check_memory(w, inst, &address, &host, 1, bytes);
-    }
     return host;
 }
 
@@ -51,7 +50,7 @@ static const void *load_from(sim_wave *w, const sim_inst *inst, uint64_t address
 
 /** The base is read before any register is written: a load may overwrite its own base. */
 static void load(sim_wave *w, const sim_inst *inst, unsigned dwords) {
-    uint64_t address = address_of(w, inst);
+    const uint64_t address = address_of(w, inst);
     show(w, address, dwords * 4);
     const uint32_t *from = load_from(w, inst, address, dwords * 4);
     memcpy(&w->s[inst->dst[0].reg], from, dwords * 4);
@@ -83,11 +82,12 @@ typedef struct buffer_part {
 static buffer_part part_of(sim_wave *w, const sim_inst *inst, uint32_t bytes) {
     const sim_operand *offset = &inst->src[inst->num_src - 1];
     const uint32_t *srd = &w->s[inst->src[inst->num_src - 2].reg];
-    uint64_t base = srd[0] | (uint64_t)(srd[1] & 0xffff) << 32, stride = srd[1] >> 16 & 0x3fff;
-    uint64_t size = srd[2] * (stride ? stride : 1), unit = bytes < 4 ? bytes : 4;
+    const uint64_t base = srd[0] | (uint64_t)(srd[1] & 0xffff) << 32,
+                   stride = srd[1] >> 16 & 0x3fff;
+    const uint64_t size = srd[2] * (stride ? stride : 1), unit = bytes < 4 ? bytes : 4;
     uint64_t at = sim_read32(w, offset) + (uint32_t)inst->offset;
     at &= bytes < 4 ? UINT64_MAX : ~UINT64_C(3);
-    uint64_t left = at < size ? (size - at) / unit * unit : 0;
+    const uint64_t left = at < size ? (size - at) / unit * unit : 0;
     buffer_part part = {base + at, left < bytes ? (uint32_t)left : bytes};
     show(w, part.address, part.bytes);
     return part;
@@ -95,7 +95,7 @@ static buffer_part part_of(sim_wave *w, const sim_inst *inst, uint32_t bytes) {
 
 static void buffer_load_narrow(sim_wave *w, const sim_inst *inst, unsigned bytes, bool is_signed) {
     buffer_part part = part_of(w, inst, bytes);
-    bool inside = part.bytes == bytes;
+    const bool inside = part.bytes == bytes;
     const void *from = inside ? load_from(w, inst, part.address, bytes) : nullptr;
     sim_write32(w, &inst->dst[0], from ? extended(from, bytes, is_signed) : 0);
 }
@@ -103,36 +103,33 @@ static void buffer_load_narrow(sim_wave *w, const sim_inst *inst, unsigned bytes
 static void buffer_load(sim_wave *w, const sim_inst *inst, unsigned dwords) {
     buffer_part part = part_of(w, inst, 4 * dwords);
     uint32_t out[16] = {};
-    for (unsigned k = 0; k < part.bytes / 4; k++) {
+    for (unsigned k = 0; k < part.bytes / 4; k++)
         memcpy(&out[k], load_from(w, inst, part.address + 4 * k, 4), 4);
-    }
     memcpy(&w->s[inst->dst[0].reg], out, dwords * 4);
 }
 
 static void store(sim_wave *w, const sim_inst *inst, unsigned dwords) {
-    uint64_t address = address_of(w, inst);
+    const uint64_t address = address_of(w, inst);
     show(w, address, dwords * 4);
     uint32_t *to = reach(w, inst, address, dwords * 4, true);
-    if (to) {
+    if (to)
         memcpy(to, &w->s[inst->src[0].reg], dwords * 4);
-    }
 }
 
 static void buffer_store(sim_wave *w, const sim_inst *inst, unsigned dwords) {
     buffer_part part = part_of(w, inst, 4 * dwords);
     for (unsigned k = 0; k < part.bytes / 4; k++) {
         uint32_t *to = reach(w, inst, part.address + 4 * k, 4, true);
-        if (to) {
+        if (to)
             *to = w->s[inst->src[0].reg + k];
-        }
     }
 }
 
-/** Scalar scratch. The documents disagree on the unit of an offset in a register, bytes or blocks of 64. */
+/** Scalar scratch. The documents disagree on the unit of an offset in a register, bytes or blocks
+ *  of 64. */
 static bool is_scratch_offset_known(sim_wave *w, const sim_inst *inst) {
-    if (inst->src[inst->num_src - 1].kind == SIM_OP_IMM) {
+    if (inst->src[inst->num_src - 1].kind == SIM_OP_IMM)
         return true;
-    }
     sim_fault_raise(w, inst, -1,
                     "a scalar scratch access with its offset in a register is not "
                     "executed: the documents disagree on its unit");
@@ -140,15 +137,13 @@ static bool is_scratch_offset_known(sim_wave *w, const sim_inst *inst) {
 }
 
 static void scratch_load(sim_wave *w, const sim_inst *inst, unsigned dwords) {
-    if (is_scratch_offset_known(w, inst)) {
+    if (is_scratch_offset_known(w, inst))
         load(w, inst, dwords);
-    }
 }
 
 static void scratch_store(sim_wave *w, const sim_inst *inst, unsigned dwords) {
-    if (is_scratch_offset_known(w, inst)) {
+    if (is_scratch_offset_known(w, inst))
         store(w, inst, dwords);
-    }
 }
 
 static uint64_t now_ns(void) {
@@ -219,7 +214,8 @@ static const sim_opcode opcodes[] = {RENAMED(LINE_RENAMED) NARROW(LINE_NARROW) L
     {"s_dcache_inv", exec_nothing, ALL, SIM_SMEM, 'i', ":"},
     {"s_dcache_discard", exec_nothing, GFX9, SIM_SMEM, 'i', ":t"},
     {"s_dcache_discard_x2", exec_nothing, GFX9, SIM_SMEM, 'i', ":t"},
-    {"s_atc_probe", exec_nothing, ALL, SIM_SMEM, 'i', ":t"}, // asks for a translation, gives nothing back
+    // asks for a translation, gives nothing back
+    {"s_atc_probe", exec_nothing, ALL, SIM_SMEM, 'i', ":t"},
     {"s_atc_probe_buffer", exec_nothing, ALL, SIM_SMEM, 'i', ":t"},
     {"s_dcache_inv_vol", exec_nothing, ALL, SIM_SMEM, 'i', ":"},
     {"s_dcache_wb_vol", exec_nothing, ALL, SIM_SMEM, 'i', ":"}};

@@ -74,18 +74,18 @@ static uint64_t update64(uint64_t *at, step op, const uint32_t *data) {
     return old;
 }
 
-/** The address, aligned to 4 bytes as the hardware does. In a buffer, *in_range says whether its range holds it. */
+/** The address, aligned to 4 bytes as the hardware does. In a buffer, *in_range says whether its
+ *  range holds it. */
 static uint64_t address_of(const sim_wave *w, const sim_inst *inst, bool is_buffer, unsigned bytes,
                            bool *in_range) {
     const sim_operand *offset = &inst->src[2];
     uint64_t at = offset->kind == SIM_OP_IMM ? offset->value64 : sim_read32(w, offset);
     at += (uint64_t)(int64_t)inst->offset;
     *in_range = true;
-    if (!is_buffer) {
+    if (!is_buffer)
         return (sim_read64(w, &inst->src[1]) + at) & ~UINT64_C(3);
-    }
     const uint32_t *srd = &w->s[inst->src[1].reg];
-    uint64_t stride = srd[1] >> 16 & 0x3fff;
+    const uint64_t stride = srd[1] >> 16 & 0x3fff;
     *in_range = (at & ~UINT64_C(3)) + bytes <= srd[2] * (stride ? stride : 1);
     return (srd[0] | (uint64_t)(srd[1] & 0xffff) << 32) + (at & ~UINT64_C(3));
 }
@@ -95,14 +95,12 @@ static void atomic(sim_wave *w, const sim_inst *inst, step op, bool is_signed, u
     uint64_t address = address_of(w, inst, is_buffer, bytes, &in_range), old = 0;
     uint32_t data[4] = {};
     memcpy(data, &w->s[inst->src[0].reg], sizeof *data * inst->src[0].count);
-    if (w->look && in_range) [[clang::unlikely]] {
+    if (w->look && in_range) [[clang::unlikely]]
         sim_look_scalar(w, address, bytes);
-    }
     bool goes_on;
     uint8_t *at = in_range ? sim_reach(w, inst, -1, address, bytes, true, &goes_on) : nullptr;
-    if (at && w->shadow) [[clang::unlikely]] {
+    if (at && w->shadow) [[clang::unlikely]]
         sim_check_memory(w, inst, &address, &at, 1, bytes);
-    }
     if ((uintptr_t)at & (bytes - 1)) {
         sim_fault_raise(w, inst, -1,
                         "atomic on %u bytes at an address that is not a multiple of them", bytes);
@@ -112,9 +110,8 @@ static void atomic(sim_wave *w, const sim_inst *inst, step op, bool is_signed, u
         old = bytes == 4 ? update32((uint32_t *)(void *)at, op, is_signed, data)
                          : update64((uint64_t *)(void *)at, op, data);
     }
-    if (inst->flags & SIM_GLC) {
+    if (inst->flags & SIM_GLC)
         memcpy(&w->s[inst->src[0].reg], &old, bytes);
-    }
 }
 
 // clang-format off

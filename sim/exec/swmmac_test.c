@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// RDNA matrix instructions in waves of 64 lanes, and the sparse ones (SWMMAC) in both sizes: where every element lies,
-// against a plain product of dense matrices of small integers. The places are written down from AMD's matrix
-// instruction calculator, from (row, column, k) to registers: the other way round than the simulator has them.
+// RDNA matrix instructions in waves of 64 lanes, and the sparse ones (SWMMAC) in both sizes: where
+// every element lies, against a plain product of dense matrices of small integers. The places are
+// written down from AMD's matrix instruction calculator, from (row, column, k) to registers: the
+// other way round than the simulator has them.
 #include "wmma_fixture.h"
 
 /** How A, B and D lie. */
@@ -85,7 +86,8 @@ static place sparse_b_place(const form *f, bool wave64, int k) {
     }
 }
 
-/** Where sparse A keeps the two elements of the four k from `k` on; *index: the first bit of their indices. */
+/** Where sparse A keeps the two elements of the four k from `k` on; *index: the first bit of their
+ *  indices. */
 static place sparse_a_place(const form *f, bool wave64, int k, int *index) {
     switch (f->shape) {
     case HALVES:
@@ -120,12 +122,11 @@ static int num_index_sets(const form *f, bool wave64) {
 }
 
 static place result_place(const form *f, bool wave64, int row) {
-    bool half = f->result == 'h' || f->result == 'w';
-    if (f->shape == RDNA3) {
+    const bool half = f->result == 'h' || f->result == 'w';
+    if (f->shape == RDNA3)
         return (place){16 * row % 64, row / 4, 0};
-    }
-    int lane = wave64 ? 32 * (row / 4 % 2) + 16 * (row / 8) : 16 * (row / 8);
-    int index = row % (wave64 ? 4 : 8);
+    const int lane = wave64 ? 32 * (row / 4 % 2) + 16 * (row / 8) : 16 * (row / 8);
+    const int index = row % (wave64 ? 4 : 8);
     return half ? (place){lane, index / 2, 16 * (index % 2)} : (place){lane, index, 0};
 }
 
@@ -139,7 +140,7 @@ static void choose(int row, int k, int chosen[2]) {
 static int a_value(const form *f, int row, int k) {
     int chosen[2];
     choose(row, k / 4 * 4, chosen);
-    bool is_held = !f->sparse || k % 4 == chosen[0] || k % 4 == chosen[1];
+    const bool is_held = !f->sparse || k % 4 == chosen[0] || k % 4 == chosen[1];
     return is_held ? small_value(0, row, k) : 0;
 }
 
@@ -148,9 +149,9 @@ static void put_at(int reg, place p, int row, int bits, uint32_t x) {
 }
 
 static void fill_dense(const form *f, int side) {
-    int type = side == 0 ? f->a_type : f->b_type, reg = side == 0 ? A_REG : B_REG;
+    const int type = side == 0 ? f->a_type : f->b_type, reg = side == 0 ? A_REG : B_REG;
     for (int i = 0; i < 16 * f->k; i++) {
-        int row = i / f->k, k = i % f->k;
+        const int row = i / f->k, k = i % f->k;
         place p = dense_place(f, k);
         for (int copy = 0; copy < (f->shape == RDNA3 ? 4 : 1); copy++) {
             p.lane = f->shape == RDNA3 ? 16 * copy : p.lane;
@@ -162,7 +163,7 @@ static void fill_dense(const form *f, int side) {
 enum { INDEX_REG = 32 };
 
 static void fill_sparse(const form *f, bool wave64, int key) {
-    int set_bits = 32 / num_index_sets(f, wave64);
+    const int set_bits = 32 / num_index_sets(f, wave64);
     memset(wave->v[INDEX_REG], 0x5a, sizeof wave->v[0]); // the other sets must not matter
     for (int row = 0; row < 16; row++) {
         for (int k = 0; k < f->k; k++) {
@@ -194,16 +195,16 @@ static void fill(const form *f, bool wave64, int key) {
         fill_dense(f, 1);
     }
     for (int i = 0; i < 256; i++) {
-        int row = i / 16, column = i % 16;
-        bool half = f->result == 'h' || f->result == 'w';
+        const int row = i / 16, column = i % 16;
+        const bool half = f->result == 'h' || f->result == 'w';
         put_at(f->sparse ? D_REG : C_REG, result_place(f, wave64, row), column, half ? 16 : 32,
                encode(f->result, small_value(2, row, column)));
     }
 }
 
 static void run(const form *f, bool wave64, int key) {
-    uint32_t is_signed = f->a_type == 'i' ? 3u << 29 : 0; // neg_lo of A and B
-    uint32_t third = 256 + (f->sparse ? INDEX_REG : C_REG);
+    const uint32_t is_signed = f->a_type == 'i' ? 3u << 29 : 0; // neg_lo of A and B
+    const uint32_t third = 256 + (f->sparse ? INDEX_REG : C_REG);
     uint32_t words[2] = {0xcc004000 | (uint32_t)f->opcode << 16 | (uint32_t)key << 11 | D_REG,
                          (256 + A_REG) | (256 + B_REG) << 9 | third << 18 | 3u << 27 | is_signed};
     char error[SIM_ERROR_BYTES];
@@ -216,15 +217,14 @@ static void run(const form *f, bool wave64, int key) {
 }
 
 static void check(const form *f, bool wave64) {
-    bool half = f->result == 'h' || f->result == 'w';
+    const bool half = f->result == 'h' || f->result == 'w';
     for (int i = 0; i < 256; i++) {
         int row = i / 16, column = i % 16, want = small_value(2, row, column);
-        for (int k = 0; k < f->k; k++) {
+        for (int k = 0; k < f->k; k++)
             want += a_value(f, row, k) * small_value(1, column, k);
-        }
         place p = result_place(f, wave64, row);
-        uint32_t got = wave->v[D_REG + p.reg][p.lane + column] >> p.bit;
-        uint32_t mask = half ? 0xffff : UINT32_MAX, bits = encode(f->result, want) & mask;
+        const uint32_t got = wave->v[D_REG + p.reg][p.lane + column] >> p.bit;
+        const uint32_t mask = half ? 0xffff : UINT32_MAX, bits = encode(f->result, want) & mask;
         if ((got & mask) != bits) {
             fail_msg("arch %d opcode %x wave%d: D[%d][%d] is %x, not %x (%d)", (int)f->arch,
                      f->opcode, wave64 ? 64 : 32, row, column, got & mask, bits, want);

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Typed buffer loads and stores: elements of one to four components, converted between memory's format and f32, f16
-// or integers. buffer_*_format_* take the format from the descriptor, tbuffer_* from the instruction.
-// Source: "CDNA3", "RDNA3" and "RDNA4" ISA, buffer instructions; LLVM's names of the format numbers. How values out of
-// a format's range are rounded on silicon is not published: here to the nearest even, within the range.
+// Typed buffer loads and stores: elements of one to four components, converted between memory's
+// format and f32, f16 or integers. buffer_*_format_* take the format from the descriptor, tbuffer_*
+// from the instruction. Source: "CDNA3", "RDNA3" and "RDNA4" ISA, buffer instructions; LLVM's names
+// of the format numbers. How values out of a format's range are rounded on silicon is not
+// published: here to the nearest even, within the range.
 #include "access.h"
 
 #include <math.h>
 
 typedef enum number { UNORM, SNORM, USCALED, SSCALED, UINT, SINT, FLOAT, NO_NUMBER } number;
 
-/** A data format: bits of the components from the lowest on. Names of the ISA have the highest first. */
+/** A data format: bits of the components from the lowest on. Names of the ISA have the highest
+ *  first. */
 typedef struct layout {
     uint8_t count, bits[4];
 } layout;
@@ -78,11 +80,9 @@ static format unified_format(uint32_t n) {
         {L_32_32_32, 58, 3, {UINT, SINT, FLOAT}},
         {L_32_32_32_32, 61, 3, {UINT, SINT, FLOAT}},
     };
-    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
-        if (n >= runs[i].first && n < runs[i].first + runs[i].count) {
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
+        if (n >= runs[i].first && n < runs[i].first + runs[i].count)
             return (format){runs[i].layout, runs[i].numbers[n - runs[i].first]};
-        }
-    }
     return (format){};
 }
 
@@ -90,9 +90,8 @@ static format unified_format(uint32_t n) {
 static format split_format(uint32_t data, uint32_t kind) {
     static const uint8_t numbers[8] = {UNORM, SNORM, USCALED,   SSCALED,
                                        UINT,  SINT,  NO_NUMBER, FLOAT};
-    if (data >= NUM_LAYOUTS || numbers[kind] == NO_NUMBER) {
+    if (data >= NUM_LAYOUTS || numbers[kind] == NO_NUMBER)
         return (format){};
-    }
     return (format){(uint8_t)data, numbers[kind]};
 }
 
@@ -105,7 +104,7 @@ static const uint32_t *descriptor(const sim_wave *w, const sim_inst *inst) {
 }
 
 static format find_format(const sim_wave *w, const sim_inst *inst) {
-    uint32_t word = descriptor(w, inst)[3], major = w->group->dispatch->chip->gfx_major;
+    const uint32_t word = descriptor(w, inst)[3], major = w->group->dispatch->chip->gfx_major;
     if (is_tbuffer(inst)) {
         return major == 9    ? split_format(inst->word[0] >> 19 & 15, inst->word[0] >> 23 & 7)
                : major == 11 ? unified_format(inst->word[0] >> 19 & 127)
@@ -117,9 +116,8 @@ static format find_format(const sim_wave *w, const sim_inst *inst) {
 
 static uint32_t bytes_of(const layout *l) {
     uint32_t bits = 0;
-    for (unsigned i = 0; i < l->count; i++) {
+    for (unsigned i = 0; i < l->count; i++)
         bits += l->bits[i];
-    }
     return bits / 8;
 }
 
@@ -147,7 +145,7 @@ static float decode_float(uint32_t x, unsigned bits) {
 
 /** What a register gets: the bits of an f32, or an integer. */
 static uint32_t decode(uint8_t number, uint32_t x, unsigned bits) {
-    int32_t signed_x = sign_extended(x, bits);
+    const int32_t signed_x = sign_extended(x, bits);
     switch (number) {
     case UNORM:
         return f32_bits((float)((double)x / ones(bits)));
@@ -168,29 +166,28 @@ static uint32_t decode(uint8_t number, uint32_t x, unsigned bits) {
 
 /** Nearest even within [low, high]; NaN is 0. */
 static uint32_t to_integer(double x, double low, double high) {
-    double inside = x != x ? 0 : fmin(fmax(x, low), high);
+    const double inside = x != x ? 0 : fmin(fmax(x, low), high);
     return (uint32_t)(int64_t)rint(inside);
 }
 
 static uint32_t encode_float(float x, unsigned bits) {
-    if (bits == 32) {
+    if (bits == 32)
         return f32_bits(x);
-    }
     _Float16 half = (_Float16)x;
     uint16_t out;
     memcpy(&out, &half, sizeof out);
-    if (bits == 16) {
+    if (bits == 16)
         return out;
-    }
-    bool negative = out >> 15 && x == x; // there is no sign: below 0 is 0
-    unsigned unused = 15 - bits;
-    uint32_t magnitude = out & 0x7fff,
-             rounded = (magnitude + (1u << unused >> 1) - 1 + (magnitude >> unused & 1)) >> unused;
+    const bool negative = out >> 15 && x == x; // there is no sign: below 0 is 0
+    const unsigned unused = 15 - bits;
+    const uint32_t magnitude = out & 0x7fff,
+                   rounded =
+                       (magnitude + (1u << unused >> 1) - 1 + (magnitude >> unused & 1)) >> unused;
     return negative ? 0 : x != x ? ones(bits) : rounded;
 }
 
 static uint32_t encode(uint8_t number, uint32_t value, unsigned bits) {
-    double x = (double)as_f32(value), high = ones(bits), half = ones(bits - 1);
+    const double x = (double)as_f32(value), high = ones(bits), half = ones(bits - 1);
     switch (number) {
     case UNORM:
         return to_integer(x * high, 0, high);
@@ -214,7 +211,7 @@ static void unpack(const layout *l, const uint8_t *from, uint32_t out[4]) {
     unsigned at = 0;
     for (unsigned i = 0; i < l->count; at += l->bits[i++]) {
         uint64_t bits = 0;
-        uint32_t bytes = (at % 8 + l->bits[i] + 7) / 8;
+        const uint32_t bytes = (at % 8 + l->bits[i] + 7) / 8;
         memcpy(&bits, from + at / 8, bytes);
         out[i] = (uint32_t)(bits >> at % 8) & ones(l->bits[i]);
     }
@@ -223,26 +220,25 @@ static void unpack(const layout *l, const uint8_t *from, uint32_t out[4]) {
 static void pack(const layout *l, uint8_t *to, const uint32_t in[4], unsigned count) {
     unsigned at = 0;
     for (unsigned i = 0; i < l->count; at += l->bits[i++]) {
-        if (i >= count && l->bits[i] % 8 == 0) {
+        if (i >= count && l->bits[i] % 8 == 0)
             continue; // components of whole bytes that are not stored keep their value
-        }
         uint64_t bits = 0, mask = (uint64_t)ones(l->bits[i]) << at % 8;
-        uint32_t bytes = (at % 8 + l->bits[i] + 7) / 8;
+        const uint32_t bytes = (at % 8 + l->bits[i] + 7) / 8;
         memcpy(&bits, to + at / 8, bytes);
         bits = (bits & ~mask) | ((i < count ? (uint64_t)in[i] << at % 8 : 0) & mask);
         memcpy(to + at / 8, &bits, bytes);
     }
 }
 
-/** Component `want` of a load: the descriptor chooses 0, 1 or a component. Missing ones are 0, the fourth 1. */
+/** Component `want` of a load: the descriptor chooses 0, 1 or a component. Missing ones are 0, the
+ *  fourth 1. */
 static uint32_t selected(const sim_wave *w, const sim_inst *inst, format f, const uint32_t in[4],
                          unsigned want) {
-    uint32_t one = is_integer(f.number) ? 1 : f32_bits(1);
-    uint32_t select = descriptor(w, inst)[3] >> 3 * want & 7;
-    unsigned from = is_tbuffer(inst) ? want : select - 4;
-    if (!is_tbuffer(inst) && select < 4) {
+    const uint32_t one = is_integer(f.number) ? 1 : f32_bits(1);
+    const uint32_t select = descriptor(w, inst)[3] >> 3 * want & 7;
+    const unsigned from = is_tbuffer(inst) ? want : select - 4;
+    if (!is_tbuffer(inst) && select < 4)
         return select == 1 ? one : 0;
-    }
     const layout *l = &layouts[f.layout];
     return from < l->count ? decode(f.number, in[from], l->bits[from]) : from == 3 ? one : 0;
 }
@@ -250,9 +246,8 @@ static uint32_t selected(const sim_wave *w, const sim_inst *inst, format f, cons
 // ---- 16-bit registers
 
 static uint32_t to_half(format f, uint32_t value) {
-    if (is_integer(f.number)) {
+    if (is_integer(f.number))
         return value & 0xffff;
-    }
     _Float16 half = (_Float16)as_f32(value);
     uint16_t bits;
     memcpy(&bits, &half, sizeof bits);
@@ -288,7 +283,7 @@ static void put(sim_wave *w, const sim_inst *inst, int lane, unsigned i, packing
     if (p == WHOLE) {
         *at = value;
     } else {
-        unsigned shift = p == HIGH_HALF ? 16 : i % 2 * 16;
+        const unsigned shift = p == HIGH_HALF ? 16 : i % 2 * 16;
         *at = (*at & ~(0xffffu << shift)) | value << shift;
     }
 }
@@ -297,18 +292,16 @@ static void load_typed(sim_wave *w, const sim_inst *inst, unsigned count, packin
     format f = find_format(w, inst);
     const layout *l = &layouts[f.layout];
     sim_access at;
-    if (!is_format_known(w, inst, f) || !sim_resolve(w, inst, 0, bytes_of(l), false, &at)) {
+    if (!is_format_known(w, inst, f) || !sim_resolve(w, inst, 0, bytes_of(l), false, &at))
         return;
-    }
     for (uint64_t left = w->exec; left; left &= left - 1) {
-        int lane = __builtin_ctzll(left);
-        bool inside = at.mask >> lane & 1;
+        const int lane = __builtin_ctzll(left);
+        const bool inside = at.mask >> lane & 1;
         uint32_t in[4] = {};
-        if (inside) {
+        if (inside)
             unpack(l, at.host[lane], in);
-        }
         for (unsigned i = 0; i < count; i++) {
-            uint32_t value = inside ? selected(w, inst, f, in, i) : 0;
+            const uint32_t value = inside ? selected(w, inst, f, in, i) : 0;
             put(w, inst, lane, i, p, p == WHOLE ? value : to_half(f, value));
         }
     }
@@ -316,7 +309,7 @@ static void load_typed(sim_wave *w, const sim_inst *inst, unsigned count, packin
 
 static uint32_t get(const sim_wave *w, const sim_inst *inst, int lane, unsigned i, packing p,
                     format f) {
-    uint32_t row = w->v[inst->src[0].reg + (p == WHOLE ? i : i / 2)][lane];
+    const uint32_t row = w->v[inst->src[0].reg + (p == WHOLE ? i : i / 2)][lane];
     return p == WHOLE ? row : from_half(f, p == HIGH_HALF || i % 2 ? row >> 16 : row);
 }
 
@@ -324,15 +317,13 @@ static void store_typed(sim_wave *w, const sim_inst *inst, unsigned count, packi
     format f = find_format(w, inst);
     const layout *l = &layouts[f.layout];
     sim_access at;
-    if (!is_format_known(w, inst, f) || !sim_resolve(w, inst, 0, bytes_of(l), true, &at)) {
+    if (!is_format_known(w, inst, f) || !sim_resolve(w, inst, 0, bytes_of(l), true, &at))
         return;
-    }
     for (uint64_t left = at.mask; left; left &= left - 1) {
-        int lane = __builtin_ctzll(left);
+        const int lane = __builtin_ctzll(left);
         uint32_t out[4] = {};
-        for (unsigned i = 0; i < count && i < l->count; i++) {
+        for (unsigned i = 0; i < count && i < l->count; i++)
             out[i] = encode(f.number, get(w, inst, lane, i, p, f), l->bits[i]);
-        }
         pack(l, at.host[lane], out, count);
     }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a vector instruction runs: drivers that take its function on blocks, and the macros that make a table.
+// How a vector instruction runs: drivers that take its function on blocks, and the macros that make
+// a table.
 #ifndef SIM_VALU_H
 #define SIM_VALU_H
 
@@ -7,30 +8,28 @@
 
 /** Writes a whole result row; `in_place` says that the blocks are where they belong already. */
 SIM_INLINE void put32(sim_wave *w, const sim_inst *inst, bool plain, uint32_t *result) {
-    if (plain) {
+    if (plain)
         store_masked(w->v[inst->dst[0].reg], result, w->exec);
-    } else {
+    else
         sim_finish32(w, inst, result);
-    }
 }
 
 SIM_INLINE const uint32_t *get32(const sim_wave *w, const sim_inst *inst, bool plain, unsigned i,
                                  uint32_t *tmp) {
     const sim_operand *op = &inst->src[i];
-    if (plain && op->kind == SIM_OP_VGPR) {
+    if (plain && op->kind == SIM_OP_VGPR)
         return w->v[op->reg];
-    }
     if (plain) {
         u32x16 value = (u32x16){} + sim_read32(w, op);
-        for (unsigned k = 0; k < SIM_LANES; k += 16) {
+        for (unsigned k = 0; k < SIM_LANES; k += 16)
             store16(tmp + k, value);
-        }
         return tmp;
     }
     return sim_row32(w, inst, i, tmp);
 }
 
-/** True for a whole wave where DPP within rows and signs are all that keeps the instruction from being plain. */
+/** True for a whole wave where DPP within rows and signs are all that keeps the instruction from
+ *  being plain. */
 SIM_INLINE bool is_whole_light(const sim_wave *w, const sim_inst *inst) {
     return inst->light && (w->exec == UINT64_MAX || w->exec == UINT32_MAX) &&
            sim_is_mode_plain(w, inst);
@@ -46,11 +45,12 @@ SIM_INLINE signs signs_of(const sim_operand *op) {
                    (u32x16){} + (op->mods & SIM_NEG ? 0x80000000 : 0)};
 }
 
-/** Keeps a loop a loop: where it is not the most common way of an instruction, four copies of each operation cost
- *  compile time and the instruction cache more than they gain. */
+/** Keeps a loop a loop: where it is not the most common way of an instruction, four copies of each
+ *  operation cost compile time and the instruction cache more than they gain. */
 #define COMPACT _Pragma("clang loop unroll(disable)")
 
-/** Then each row of sixteen lanes is a block. A lane of the upper half of a wave of 32 is not written. */
+/** Then each row of sixteen lanes is a block. A lane of the upper half of a wave of 32 is not
+ *  written. */
 SIM_INLINE void run_light32(sim_wave *w, const sim_inst *inst, unsigned arity,
                             u32x16 (*op)(u32x16, u32x16, u32x16)) {
     _Alignas(64) uint32_t tmp[3][SIM_LANES];
@@ -60,8 +60,8 @@ SIM_INLINE void run_light32(sim_wave *w, const sim_inst *inst, unsigned arity,
     u32x16 from = lane_numbers(inst->dpp_lane);
     signs sa = signs_of(&inst->src[0]), sb = signs_of(&inst->src[1]), sc = signs_of(&inst->src[2]);
     sa.keep &= lanes16(inst->dpp_exists & 0xffff);
-    uint64_t bound = inst->flags & SIM_DPP_BOUND_CTRL ? UINT64_MAX : inst->dpp_exists;
-    uint64_t written = inst->dpp_writes & bound & w->exec;
+    const uint64_t bound = inst->flags & SIM_DPP_BOUND_CTRL ? UINT64_MAX : inst->dpp_exists;
+    const uint64_t written = inst->dpp_writes & bound & w->exec;
     uint32_t *row = w->v[inst->dst[0].reg];
     COMPACT for (unsigned k = 0; k < SIM_LANES; k += 16) {
         u32x16 x = (pick_within(load16(a + k), from) & sa.keep) ^ sa.flip;
@@ -71,12 +71,12 @@ SIM_INLINE void run_light32(sim_wave *w, const sim_inst *inst, unsigned arity,
     }
 }
 
-/** Up to three 32-bit sources, one 32-bit result. A lane depends on its own sources only, so results may go
- *  straight to a register that is also a source. */
+/** Up to three 32-bit sources, one 32-bit result. A lane depends on its own sources only, so
+ *  results may go straight to a register that is also a source. */
 SIM_INLINE void run32(sim_wave *w, const sim_inst *inst, unsigned arity,
                       u32x16 (*op)(u32x16, u32x16, u32x16)) {
     _Alignas(64) uint32_t tmp[3][SIM_LANES], result[SIM_LANES];
-    bool plain = sim_is_plain(w, inst);
+    const bool plain = sim_is_plain(w, inst);
     if (!plain && is_whole_light(w, inst)) {
         run_light32(w, inst, arity, op);
         return;
@@ -86,24 +86,20 @@ SIM_INLINE void run32(sim_wave *w, const sim_inst *inst, unsigned arity,
     const uint32_t *c = arity > 2 ? get32(w, inst, plain, 2, tmp[2]) : a;
     uint32_t *row = w->v[inst->dst[0].reg];
     if (plain && w->exec == UINT64_MAX) {
-        for (unsigned k = 0; k < SIM_LANES; k += 16) {
+        for (unsigned k = 0; k < SIM_LANES; k += 16)
             store16(row + k, op(load16(a + k), load16(b + k), load16(c + k)));
-        }
         return;
     }
     if (plain && w->exec == UINT32_MAX) { // a whole wave of 32 lanes
-        for (unsigned k = 0; k < SIM_LANES / 2; k += 16) {
+        for (unsigned k = 0; k < SIM_LANES / 2; k += 16)
             store16(row + k, op(load16(a + k), load16(b + k), load16(c + k)));
-        }
         return;
     }
-    bool rounding = !plain && sim_rounding_begin(w, inst);
-    COMPACT for (unsigned k = 0; k < SIM_LANES; k += 16) {
+    const bool rounding = !plain && sim_rounding_begin(w, inst);
+    COMPACT for (unsigned k = 0; k < SIM_LANES; k += 16)
         store16(result + k, op(load16(a + k), load16(b + k), load16(c + k)));
-    }
-    if (rounding) {
+    if (rounding)
         sim_rounding_end();
-    }
     put32(w, inst, plain, result);
 }
 
@@ -118,9 +114,8 @@ SIM_INLINE char source_type(const char *types, unsigned i) {
 
 SIM_INLINE const uint32_t *get(const sim_wave *w, const sim_inst *inst, bool plain, unsigned i,
                                char type, uint32_t *tmp) {
-    if (!is_wide(type)) {
+    if (!is_wide(type))
         return get32(w, inst, plain, i, tmp);
-    }
     return plain && inst->src[i].kind == SIM_OP_VGPR ? w->v[inst->src[i].reg]
                                                      : sim_row64(w, inst, i, tmp);
 }
@@ -129,8 +124,8 @@ SIM_INLINE u64x8 load8(const uint32_t *row, char type) {
     return is_wide(type) ? load8x64(row) : load8x32(row);
 }
 
-/** Sixteen lanes of 64 bits, or of 32 made longer by zeros, in the order that costs least: that of unpack
- *  instructions. store_pair undoes it. */
+/** Sixteen lanes of 64 bits, or of 32 made longer by zeros, in the order that costs least: that of
+ *  unpack instructions. store_pair undoes it. */
 typedef struct lane_pair {
     u64x8 of[2];
 } lane_pair;
@@ -153,19 +148,19 @@ SIM_INLINE void store_pair(uint32_t *row, lane_pair pair, char type) {
     }
 }
 
-/** The same where an operand has 64 bits. `types` is the opcode's: one destination, `arity` sources. */
+/** The same where an operand has 64 bits. `types` is the opcode's: one destination, `arity`
+ *  sources. */
 SIM_INLINE void run64(sim_wave *w, const sim_inst *inst, unsigned arity, const char *types,
                       u64x8 (*op)(u64x8, u64x8, u64x8)) {
     _Alignas(64) uint32_t tmp[3][2 * SIM_LANES], result[2 * SIM_LANES];
-    bool plain = sim_is_plain(w, inst);
+    const bool plain = sim_is_plain(w, inst);
     const uint32_t *src[3] = {};
-    for (unsigned i = 0; i < arity; i++) {
+    for (unsigned i = 0; i < arity; i++)
         src[i] = get(w, inst, plain, i, source_type(types, i), tmp[i]);
-    }
-    bool whole = plain && (w->exec == UINT64_MAX || w->exec == UINT32_MAX);
+    const bool whole = plain && (w->exec == UINT64_MAX || w->exec == UINT32_MAX);
     uint32_t *out = whole ? w->v[inst->dst[0].reg] : result;
-    unsigned lanes = whole && w->exec == UINT32_MAX ? SIM_LANES / 2 : SIM_LANES;
-    bool rounding = !plain && sim_rounding_begin(w, inst);
+    const unsigned lanes = whole && w->exec == UINT32_MAX ? SIM_LANES / 2 : SIM_LANES;
+    const bool rounding = !plain && sim_rounding_begin(w, inst);
     COMPACT for (unsigned k = 0; k < lanes; k += 16) {
         lane_pair a = load_pair(src[0] + k, source_type(types, 0));
         lane_pair b = arity > 1 ? load_pair(src[1] + k, source_type(types, 1)) : a;
@@ -173,24 +168,23 @@ SIM_INLINE void run64(sim_wave *w, const sim_inst *inst, unsigned arity, const c
         lane_pair d = {{op(a.of[0], b.of[0], c.of[0]), op(a.of[1], b.of[1], c.of[1])}};
         store_pair(out + k, d, types[0]);
     }
-    if (rounding) {
+    if (rounding)
         sim_rounding_end();
-    }
-    if (whole) {
+    if (whole)
         return;
-    }
-    if (is_wide(types[0])) {
+    if (is_wide(types[0]))
         sim_finish64(w, inst, result);
-    } else {
+    else
         sim_finish32(w, inst, result);
-    }
 }
 
 // ---- tables
 //
-// A family's list has one line for each instruction: X(shape, type, name, operand types, chips, known).
-//   shape   1 2 3: sources of a function on 32-bit blocks; W1 W2 W3: on blocks of 64-bit lanes;
-//           S2 S3: and saturated_NAME is what the modifier clamp makes of it; OWN: exec_NAME is written out
+// A family's list has one line for each instruction: X(shape, type, name, operand types, chips,
+// known).
+//   shape   1 2 3: sources of a function on 32-bit blocks; W1 W2 W3: on blocks of 64-bit lanes; S2
+//           S3: and saturated_NAME is what the modifier clamp makes of it; OWN: exec_NAME is
+//           written out
 //   type    what the function takes and returns: u32 i32 f32 f16 (as f32) or u64 i64 f64
 
 #define IN_u32(x) (x)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// 16-bit vector instructions on the low half of registers (gfx9 clears the upper half), and those of VOP3 that
-// keep the other half. Source: "CDNA3" ISA, VOP1, VOP2, VOP3.
+// 16-bit vector instructions on the low half of registers (gfx9 clears the upper half), and those
+// of VOP3 that keep the other half. Source: "CDNA3" ISA, VOP1, VOP2, VOP3.
 #include "numbers.h"
 #include "valu.h"
 
@@ -43,8 +43,8 @@ static f32x16 flushed(f32x16 a) {
     u32x16 tiny = (u32x16)(__builtin_elementwise_abs(a) < 0x1p-14f);
     return choose(tiny, (f32x16)((u32x16)a & 0x80000000), a);
 }
-/** mad and mac round the product to f16 first. Like v_mad_f32 they know no denormals (LLVM's AMDGPU backend forms
- *  them only where MODE flushes). */
+/** mad and mac round the product to f16 first. Like v_mad_f32 they know no denormals (LLVM's AMDGPU
+ *  backend forms them only where MODE flushes). */
 static f32x16 v_mad_f16(f32x16 a, f32x16 b, f32x16 c) {
     f32x16 product = flushed(f32_of_f16(f16_of_f32(product_of(flushed(a), flushed(b)))));
     return flushed(f32_of_f16(f16_of_f32(sum_of(product, flushed(c)))));
@@ -71,9 +71,8 @@ static u32x16 v_frexp_exp_i16_f16(u32x16 a) {
     f32x16 x = f32_of_f16(a & 0xffff);
     for (unsigned i = 0; i < 16; i++) {
         int exponent = 0;
-        if (isfinite(x[i]) && x[i] != 0) {
+        if (isfinite(x[i]) && x[i] != 0)
             frexpf(x[i], &exponent);
-        }
         a[i] = (uint32_t)exponent & 0xffff;
     }
     return a;
@@ -81,9 +80,8 @@ static u32x16 v_frexp_exp_i16_f16(u32x16 a) {
 
 static u32x16 v_ldexp_f16(u32x16 a, u32x16 b) {
     f32x16 x = f32_of_f16(a & 0xffff);
-    for (unsigned i = 0; i < 16; i++) {
+    for (unsigned i = 0; i < 16; i++)
         x[i] = ldexpf(x[i], (int16_t)b[i]); // exact in f32, or far outside f16
-    }
     return f16_of_f32(x);
 }
 
@@ -274,7 +272,8 @@ static u32x16 v_sat_pk_u8_i16(u32x16 a) {
 
 LIST(VALU_WRAP)
 static const sim_opcode opcodes[] = {LIST(VALU_LINE) RENAMED(RENAMED_LINE)
-    {"v_fma_legacy_f16", exec_v_fma_f16, GFX9, SIM_VALU, 'i', "h:hhh"}, // these clear the other half
+    // these clear the other half
+    {"v_fma_legacy_f16", exec_v_fma_f16, GFX9, SIM_VALU, 'i', "h:hhh"},
     {"v_mad_legacy_f16", exec_v_mad_f16, GFX9, SIM_VALU, 'i', "h:hhh"},
     {"v_madmk_f16", exec_v_mad_f16, GFX9, SIM_VALU, 'i', "h:hhh"},
     {"v_madak_f16", exec_v_mad_f16, GFX9, SIM_VALU, 'i', "h:hhh"},

@@ -7,18 +7,18 @@ SIM_INLINE u32x16 mask_block(uint64_t mask, unsigned k) {
     return lanes16((uint32_t)(mask >> k) & 0xffff);
 }
 
-/** A sum or difference with carry in and out; `op` returns the carry as a lane mask. With clamp a result that carries
- *  becomes `limit`; the carry stays. */
+/** A sum or difference with carry in and out; `op` returns the carry as a lane mask. With clamp a
+ *  result that carries becomes `limit`; the carry stays. */
 SIM_INLINE void run_carry(sim_wave *w, const sim_inst *inst, bool has_carry_in, uint32_t limit,
                           u32x16 (*op)(u32x16, u32x16, u32x16 carry, u32x16 *out)) {
     _Alignas(64) uint32_t tmp[2][SIM_LANES], result[SIM_LANES];
-    bool plain = sim_is_plain(w, inst);
+    const bool plain = sim_is_plain(w, inst);
     const uint32_t *a = get32(w, inst, plain, 0, tmp[0]), *b = get32(w, inst, plain, 1, tmp[1]);
     uint64_t carry_in = has_carry_in ? sim_read64(w, &inst->src[2]) : 0, carry = 0;
     for (unsigned k = 0; k < SIM_LANES; k += 16) {
         u32x16 sum;
         u32x16 over = op(load16(a + k), load16(b + k), mask_block(carry_in, k) & 1, &sum);
-        bool clamp = inst->flags & SIM_CLAMP;
+        const bool clamp = inst->flags & SIM_CLAMP;
         store16(result + k, clamp ? select16(over, (u32x16){} + limit, sum) : sum);
         carry |= (uint64_t)bits16(over) << k;
     }
@@ -64,12 +64,11 @@ static void exec_v_subbrev_co_u32(sim_wave *w, const sim_inst *inst) {
 /** mask ? b : a */
 static void exec_v_cndmask_b32(sim_wave *w, const sim_inst *inst) {
     _Alignas(64) uint32_t tmp[2][SIM_LANES], result[SIM_LANES];
-    bool plain = sim_is_plain(w, inst);
+    const bool plain = sim_is_plain(w, inst);
     const uint32_t *a = get32(w, inst, plain, 0, tmp[0]), *b = get32(w, inst, plain, 1, tmp[1]);
-    uint64_t mask = sim_read64(w, &inst->src[2]);
-    for (unsigned k = 0; k < SIM_LANES; k += 16) {
+    const uint64_t mask = sim_read64(w, &inst->src[2]);
+    for (unsigned k = 0; k < SIM_LANES; k += 16)
         store16(result + k, select16(mask_block(mask, k), load16(b + k), load16(a + k)));
-    }
     put32(w, inst, plain, result);
 }
 
@@ -82,7 +81,7 @@ SIM_INLINE void multiply_add(sim_wave *w, const sim_inst *inst, bool is_signed) 
     _Alignas(64) uint32_t tmp[3][2 * SIM_LANES], result[2 * SIM_LANES], over[SIM_LANES];
     const uint32_t *a = sim_row32(w, inst, 0, tmp[0]), *b = sim_row32(w, inst, 1, tmp[1]);
     const uint32_t *c = sim_row64(w, inst, 2, tmp[2]);
-    bool clamps = inst->flags & SIM_CLAMP;
+    const bool clamps = inst->flags & SIM_CLAMP;
     uint64_t carry = 0;
     for (unsigned k = 0; k < SIM_LANES; k += 16) {
         lane_pair x = load_pair(a + k, 'i'), y = load_pair(b + k, 'i'), z = load_pair(c + k, 'q');

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vector instructions that only CDNA has, and rare ones of every chip: packing shifts, 16-bit logic, byte
-// differences, dot products onto the destination, stochastic rounding, the digits of 2/pi.
-// Source: "CDNA4" ISA, VOP2 and VOP3.
+// Vector instructions that only CDNA has, and rare ones of every chip: packing shifts, 16-bit
+// logic, byte differences, dot products onto the destination, stochastic rounding, the digits of
+// 2/pi. Source: "CDNA4" ISA, VOP2 and VOP3.
 #include "numbers.h"
 #include "valu.h"
 
@@ -47,23 +47,23 @@ static void exec_v_bitop3_b16(sim_wave *w, const sim_inst *inst) {
 static uint32_t differences(uint32_t a, uint32_t b, bool masked) {
     uint32_t sum = 0;
     for (unsigned shift = 0; shift < 32; shift += 8) {
-        uint32_t x = a >> shift & 255, y = b >> shift & 255;
+        const uint32_t x = a >> shift & 255, y = b >> shift & 255;
         sum += masked && !y ? 0 : x > y ? x - y : y - x;
     }
     return sum;
 }
 
 static u32x16 v_msad_u8(u32x16 a, u32x16 b, u32x16 c) {
-    for (unsigned i = 0; i < 16; i++) {
+    for (unsigned i = 0; i < 16; i++)
         c[i] += differences(a[i], b[i], true);
-    }
     return c;
 }
 static u32x16 saturated_v_msad_u8(u32x16 a, u32x16 b, u32x16 c) {
     return __builtin_elementwise_add_sat(v_msad_u8(a, b, (u32x16){}), c);
 }
 
-/** Four windows of the first source, each a byte further; 16-bit sums, added to those of the third source. */
+/** Four windows of the first source, each a byte further; 16-bit sums, added to those of the third
+ *  source. */
 SIM_INLINE u64x8 windows(u64x8 a, u64x8 b, u64x8 c, bool masked, bool saturate) {
     u64x8 out = {};
     for (unsigned i = 0; i < 8; i++) {
@@ -95,9 +95,8 @@ SIM_INLINE u32x16 field_of(u32x16 value, unsigned i, unsigned bits) {
 }
 
 SIM_INLINE u32x16 dot(u32x16 a, u32x16 b, u32x16 c, unsigned bits) {
-    for (unsigned i = 0; i < 32 / bits; i++) {
+    for (unsigned i = 0; i < 32 / bits; i++)
         c += field_of(a, i, bits) * field_of(b, i, bits);
-    }
     return c;
 }
 static u32x16 v_dot2c_i32_i16(u32x16 a, u32x16 b, u32x16 c) {
@@ -119,11 +118,10 @@ static f32x16 half_of(u32x16 block, bool high, bool flush) {
 static void exec_v_pk_fmac_f16(sim_wave *w, const sim_inst *inst) {
     _Alignas(64) uint32_t tmp[3][SIM_LANES], result[SIM_LANES];
     const uint32_t *src[3];
-    for (unsigned i = 0; i < 3; i++) {
+    for (unsigned i = 0; i < 3; i++)
         src[i] = sim_row32(w, inst, i, tmp[i]);
-    }
-    bool rounding = sim_rounding_begin(w, inst);
-    bool flush_in = !(w->mode >> 6 & 1), flush_out = !(w->mode >> 7 & 1);
+    const bool rounding = sim_rounding_begin(w, inst);
+    const bool flush_in = !(w->mode >> 6 & 1), flush_out = !(w->mode >> 7 & 1);
     for (unsigned k = 0; k < SIM_LANES; k += 16) {
         u32x16 a = load16(src[0] + k), b = load16(src[1] + k), c = load16(src[2] + k), both = {};
         for (unsigned high = 0; high < 2; high++) {
@@ -136,9 +134,8 @@ static void exec_v_pk_fmac_f16(sim_wave *w, const sim_inst *inst) {
         }
         store16(result + k, both);
     }
-    if (rounding) {
+    if (rounding)
         sim_rounding_end();
-    }
     sim_finish32(w, inst, result);
 }
 
@@ -147,8 +144,8 @@ static void exec_v_pk_fmac_f16(sim_wave *w, const sim_inst *inst) {
 static uint32_t random_f16(uint32_t bits, uint32_t random) {
     double value = (double)as_f32(bits), x = fabs(value);
     if (isfinite(value) && x > 0) {
-        int exponent = ilogb(x) < -14 ? -14 : ilogb(x);
-        double places = floor(ldexp(x, 10 - exponent) + (double)random * 0x1p-32);
+        const int exponent = ilogb(x) < -14 ? -14 : ilogb(x);
+        const double places = floor(ldexp(x, 10 - exponent) + (double)random * 0x1p-32);
         value = copysign(ldexp(places, exponent - 10), value);
     }
     _Float16 half = (_Float16)value;
@@ -158,9 +155,8 @@ static uint32_t random_f16(uint32_t bits, uint32_t random) {
 }
 
 static u32x16 v_cvt_sr_f16_f32(u32x16 a, u32x16 b) {
-    for (unsigned i = 0; i < 16; i++) {
+    for (unsigned i = 0; i < 16; i++)
         a[i] = random_f16(a[i], b[i]);
-    }
     return a;
 }
 
@@ -172,7 +168,8 @@ static u32x16 v_cvt_sr_bf16_f32(u32x16 a, u32x16 b) {
 
 // ---- 53 digits of 2/pi, for reducing large angles
 
-/** 1201 binary digits of 2/pi after the point, most significant first; the rest are 0 to the instruction. */
+/** 1201 binary digits of 2/pi after the point, most significant first; the rest are 0 to the
+ *  instruction. */
 enum { DIGITS = 1201 };
 static const uint64_t two_over_pi[] = {
     0xa2f9836e4e441529, 0xfc2757d1f534ddc0, 0xdb6295993c439041, 0xfe5163abdebbc561,
@@ -185,18 +182,19 @@ static const uint64_t two_over_pi[] = {
 static uint64_t digits(uint32_t first) {
     uint64_t out = 0;
     for (uint32_t i = first; i < first + 53; i++) {
-        uint64_t digit = i < DIGITS ? two_over_pi[i / 64] >> (63 - i % 64) & 1 : 0;
+        const uint64_t digit = i < DIGITS ? two_over_pi[i / 64] >> (63 - i % 64) & 1 : 0;
         out = out << 1 | digit;
     }
     return out;
 }
 
-/** Group b of 53 digits, further on for larger a; a power of two keeps the largest from vanishing. */
+/** Group b of 53 digits, further on for larger a; a power of two keeps the largest from
+ *  vanishing. */
 static u64x8 v_trig_preop_f64(u64x8 a, u64x8 b) {
     for (unsigned i = 0; i < 8; i++) {
         uint32_t exponent = (uint32_t)(a[i] >> 52 & 2047), first = (uint32_t)(b[i] & 31) * 53;
         first += exponent > 1077 ? exponent - 1077 : 0;
-        int scale = -53 - (int)first + (exponent >= 1968 ? 128 : 0);
+        const int scale = -53 - (int)first + (exponent >= 1968 ? 128 : 0);
         a[i] = f64_bits(ldexp((double)(int64_t)digits(first), scale));
     }
     return a;

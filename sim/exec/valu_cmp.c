@@ -2,38 +2,35 @@
 // Vector compares: v_cmp_* writes a lane mask, v_cmpx_* also EXEC. Source: "CDNA3" ISA, VOPC.
 #include "valu.h"
 
-/** Inactive lanes compare false. gfx9's v_cmpx writes its mask and EXEC, later chips' EXEC alone. */
+/** Inactive lanes compare false. gfx9's v_cmpx writes its mask and EXEC, later chips' EXEC
+ *  alone. */
 static void put_mask(sim_wave *w, const sim_inst *inst, uint64_t mask) {
     mask &= w->exec;
-    if (inst->num_dst) {
+    if (inst->num_dst)
         sim_write_lanes(w, &inst->dst[0], mask);
-    }
-    if (inst->opcode->mnemonic[5] == 'x') {
+    if (inst->opcode->mnemonic[5] == 'x')
         w->exec = mask;
-    }
 }
 
 SIM_INLINE void compare32(sim_wave *w, const sim_inst *inst, u32x16 (*op)(u32x16, u32x16)) {
     _Alignas(64) uint32_t tmp[2][SIM_LANES];
-    bool plain = sim_is_plain(w, inst);
+    const bool plain = sim_is_plain(w, inst);
     const uint32_t *a = get32(w, inst, plain, 0, tmp[0]), *b = get32(w, inst, plain, 1, tmp[1]);
     uint64_t mask = 0;
-    for (unsigned k = 0; k < SIM_LANES; k += 16) {
+    for (unsigned k = 0; k < SIM_LANES; k += 16)
         mask |= (uint64_t)bits16(op(load16(a + k), load16(b + k))) << k;
-    }
     put_mask(w, inst, mask);
 }
 
 SIM_INLINE void compare64(sim_wave *w, const sim_inst *inst, const char *types,
                           u64x8 (*op)(u64x8, u64x8)) {
     _Alignas(64) uint32_t tmp[2][2 * SIM_LANES];
-    bool plain = sim_is_plain(w, inst);
+    const bool plain = sim_is_plain(w, inst);
     const uint32_t *a = get(w, inst, plain, 0, types[2], tmp[0]);
     const uint32_t *b = get(w, inst, plain, 1, types[3], tmp[1]);
     uint64_t mask = 0;
-    for (unsigned k = 0; k < SIM_LANES; k += 8) {
+    for (unsigned k = 0; k < SIM_LANES; k += 8)
         mask |= (uint64_t)bits8(op(load8(a + k, types[2]), load8(b + k, types[3]))) << k;
-    }
     put_mask(w, inst, mask);
 }
 
@@ -107,31 +104,31 @@ LIST32(WRAP_COMPARE32)
 LIST64(WRAP_COMPARE64)
 #pragma clang diagnostic pop
 
-// ---- classes: bit 0 signalling NaN, 1 quiet NaN, 2 -inf, 3 -normal, 4 -denormal, 5 -0, then +0 .. +inf
+// ---- classes: bit 0 signalling NaN, 1 quiet NaN, 2 -inf, 3 -normal, 4 -denormal, 5 -0, then +0 ..
+// +inf
 
 static uint32_t class_of(bool negative, bool is_nan, bool quiet, bool infinite, bool normal,
                          bool zero) {
-    if (is_nan) {
+    if (is_nan)
         return quiet ? 1 << 1 : 1 << 0;
-    }
-    unsigned kind = infinite ? 0 : normal ? 1 : zero ? 3 : 2; // from infinity down to zero
+    const unsigned kind = infinite ? 0 : normal ? 1 : zero ? 3 : 2; // from infinity down to zero
     return negative ? 1u << (2 + kind) : 1u << (9 - kind);
 }
 
 static uint32_t class_f32(uint32_t x) {
-    uint32_t exponent = x >> 23 & 255, mantissa = x & 0x7fffff;
+    const uint32_t exponent = x >> 23 & 255, mantissa = x & 0x7fffff;
     return class_of(x >> 31, exponent == 255 && mantissa, x >> 22 & 1, exponent == 255 && !mantissa,
                     exponent, !exponent && !mantissa);
 }
 
 static uint32_t class_f16(uint32_t x) {
-    uint32_t exponent = x >> 10 & 31, mantissa = x & 0x3ff;
+    const uint32_t exponent = x >> 10 & 31, mantissa = x & 0x3ff;
     return class_of(x >> 15 & 1, exponent == 31 && mantissa, x >> 9 & 1,
                     exponent == 31 && !mantissa, exponent, !exponent && !mantissa);
 }
 
 static uint32_t class_f64(uint64_t x) {
-    uint64_t exponent = x >> 52 & 2047, mantissa = x & UINT64_C(0xfffffffffffff);
+    const uint64_t exponent = x >> 52 & 2047, mantissa = x & UINT64_C(0xfffffffffffff);
     return class_of(x >> 63, exponent == 2047 && mantissa, x >> 51 & 1,
                     exponent == 2047 && !mantissa, exponent, !exponent && !mantissa);
 }
@@ -140,9 +137,8 @@ static void compare_class(sim_wave *w, const sim_inst *inst, uint32_t (*class_of
     uint32_t tmp[2][SIM_LANES];
     const uint32_t *a = sim_row32(w, inst, 0, tmp[0]), *b = sim_row32(w, inst, 1, tmp[1]);
     uint64_t mask = 0;
-    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+    for (unsigned lane = 0; lane < SIM_LANES; lane++)
         mask |= (uint64_t)((class_of_bits(a[lane]) & b[lane]) != 0) << lane;
-    }
     put_mask(w, inst, mask);
 }
 
@@ -158,7 +154,7 @@ static void exec_class_f64(sim_wave *w, const sim_inst *inst) {
     const uint32_t *a = sim_row64(w, inst, 0, tmp[0]), *b = sim_row32(w, inst, 1, tmp[1]);
     uint64_t mask = 0;
     for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        uint64_t bits = a[lane] | (uint64_t)a[SIM_LANES + lane] << 32;
+        const uint64_t bits = a[lane] | (uint64_t)a[SIM_LANES + lane] << 32;
         mask |= (uint64_t)((class_f64(bits) & b[lane]) != 0) << lane;
     }
     put_mask(w, inst, mask);

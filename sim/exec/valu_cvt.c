@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversions between 32-bit integers, f32, f16 and smaller fields; packs. Source: "CDNA3" ISA, VOP1, VOP3.
+// Conversions between 32-bit integers, f32, f16 and smaller fields; packs. Source: "CDNA3" ISA,
+// VOP1, VOP3.
 #include "numbers.h"
 #include "valu.h"
 
 // ---- integers and f32
 
-/** By halves: a host without the conversion subtracts a large number, and rounded down 0 becomes -0. */
+/** By halves: a host without the conversion subtracts a large number, and rounded down 0 becomes
+ *  -0. */
 static u32x16 v_cvt_f32_u32(u32x16 a) {
     i32x16 high = (i32x16)(a >> 16), low = (i32x16)(a & 0xffff);
     return (u32x16)(__builtin_convertvector(high, f32x16) * 0x1p16f +

@@ -35,8 +35,9 @@ static f32x16 flushed(f32x16 a) {
     return (f32x16)select16((u32x16)((bits & 0x7f800000) != 0), bits, bits & 0x80000000);
 }
 
-/** mad is a multiplication, rounded, and an addition, neither of which knows denormals whatever MODE says: LLVM's
- *  AMDGPU backend forms it only of operations that flush ("v_mad_f32 does not support denormals"). */
+/** mad is a multiplication, rounded, and an addition, neither of which knows denormals whatever
+ *  MODE says: LLVM's AMDGPU backend forms it only of operations that flush ("v_mad_f32 does not
+ *  support denormals"). */
 static f32x16 v_mad_f32(f32x16 a, f32x16 b, f32x16 c) {
     f32x16 product = flushed(product_of(flushed(a), flushed(b)));
     return flushed(sum_of(product, flushed(c)));

@@ -50,18 +50,16 @@ static f64x8 v_frexp_mant_f64(f64x8 a) {
 static u64x8 v_frexp_exp_i32_f64(u64x8 a) {
     for (unsigned i = 0; i < 8; i++) {
         int exponent = 0;
-        if (is_ordinary(as_f64(a[i]))) {
+        if (is_ordinary(as_f64(a[i])))
             frexp(as_f64(a[i]), &exponent);
-        }
         a[i] = (uint32_t)exponent;
     }
     return a;
 }
 
 static u64x8 v_ldexp_f64(u64x8 a, u64x8 b) {
-    for (unsigned i = 0; i < 8; i++) {
+    for (unsigned i = 0; i < 8; i++)
         a[i] = f64_bits(ldexp(as_f64(a[i]), (int)(uint32_t)b[i]));
-    }
     return a;
 }
 
@@ -86,7 +84,8 @@ static u64x8 v_cvt_f32_f64(u64x8 a) {
 static u64x8 v_cvt_f64_i32(u64x8 a) {
     return (u64x8) __builtin_convertvector((i32x8)low32(a), f64x8);
 }
-/** By halves: a host without the conversion subtracts a large number, and rounded down 0 becomes -0. */
+/** By halves: a host without the conversion subtracts a large number, and rounded down 0 becomes
+ *  -0. */
 static u64x8 v_cvt_f64_u32(u64x8 a) {
     u32x8 high = low32(a) >> 16, low = low32(a) & 0xffff;
     return (u64x8)(__builtin_convertvector((i32x8)high, f64x8) * 0x1p16 +
@@ -96,11 +95,11 @@ static u64x8 v_cvt_f64_u32(u64x8 a) {
 /** Truncates, saturates; NaN is 0. */
 static u64x8 v_cvt_i32_f64(u64x8 a) {
     for (unsigned i = 0; i < 8; i++) {
-        double x = as_f64(a[i]);
-        int32_t value = x >= 0x1p31    ? INT32_MAX
-                        : x <= -0x1p31 ? INT32_MIN
-                        : x == x       ? (int32_t)x
-                                       : 0;
+        const double x = as_f64(a[i]);
+        const int32_t value = x >= 0x1p31    ? INT32_MAX
+                              : x <= -0x1p31 ? INT32_MIN
+                              : x == x       ? (int32_t)x
+                                             : 0;
         a[i] = (uint32_t)value;
     }
     return a;
@@ -108,7 +107,7 @@ static u64x8 v_cvt_i32_f64(u64x8 a) {
 
 static u64x8 v_cvt_u32_f64(u64x8 a) {
     for (unsigned i = 0; i < 8; i++) {
-        double x = as_f64(a[i]);
+        const double x = as_f64(a[i]);
         a[i] = x >= 0x1p32 ? UINT32_MAX : x > 0 ? (uint32_t)x : 0;
     }
     return a;

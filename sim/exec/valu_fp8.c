@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversions between f32 and the 8-bit floats. Same mnemonics, different numbers: FNUZ on gfx942, OCP later.
+// Conversions between f32 and the 8-bit floats. Same mnemonics, different numbers: FNUZ on gfx942,
+// OCP later.
 #include "exec.h"
 #include "fp8.h"
 
@@ -47,12 +48,13 @@ static void exec_v_cvt_pk_f32_bf8(sim_wave *w, const sim_inst *inst) {
     decode_pair(w, inst, e5m2_of(w));
 }
 
-// ---- from f32: a pair into one half, or one byte by stochastic rounding; the rest of the register stays
+// ---- from f32: a pair into one half, or one byte by stochastic rounding; the rest of the register
+// stays
 
 static void encode_pair(sim_wave *w, const sim_inst *inst, const sim_fp8 *kind) {
     _Alignas(64) uint32_t tmp[2][SIM_LANES], result[SIM_LANES];
     const uint32_t *a = sim_row32(w, inst, 0, tmp[0]), *b = sim_row32(w, inst, 1, tmp[1]);
-    bool saturate = w->mode & SIM_MODE_FP16_OVFL;
+    const bool saturate = w->mode & SIM_MODE_FP16_OVFL;
     for (unsigned k = 0; k < SIM_LANES; k += 16) {
         u32x16 low = sim_fp8_encode(kind, load16(a + k), saturate);
         store16(result + k, low | sim_fp8_encode(kind, load16(b + k), saturate) << 8);
@@ -64,10 +66,10 @@ static void encode_random(sim_wave *w, const sim_inst *inst, const sim_fp8 *kind
     _Alignas(64) uint32_t tmp[2][SIM_LANES];
     const uint32_t *a = sim_row32(w, inst, 0, tmp[0]), *b = sim_row32(w, inst, 1, tmp[1]);
     uint32_t *dst = w->v[inst->dst[0].reg], shift = 8 * ((inst->op_sel >> 2 & 3u) | inst->byte_sel);
-    bool saturate = w->mode & SIM_MODE_FP16_OVFL;
+    const bool saturate = w->mode & SIM_MODE_FP16_OVFL;
     for (uint64_t left = sim_write_mask(w, inst); left; left &= left - 1) {
-        int lane = __builtin_ctzll(left);
-        uint32_t byte = sim_fp8_encode_random(kind, a[lane], b[lane], saturate);
+        const int lane = __builtin_ctzll(left);
+        const uint32_t byte = sim_fp8_encode_random(kind, a[lane], b[lane], saturate);
         dst[lane] = (dst[lane] & ~(255u << shift)) | byte << shift;
     }
 }

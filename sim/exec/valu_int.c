@@ -217,17 +217,15 @@ static u32x16 v_bcnt_u32_b32(u32x16 a, u32x16 b) {
 /** The number of leading zeros; -1 for 0. */
 static u32x16 v_ffbh_u32(u32x16 a) {
     u32x16 out;
-    for (unsigned i = 0; i < 16; i++) {
+    for (unsigned i = 0; i < 16; i++)
         out[i] = a[i] ? (uint32_t)__builtin_clz(a[i]) : UINT32_MAX;
-    }
     return out;
 }
 
 static u32x16 v_ffbl_b32(u32x16 a) {
     u32x16 out;
-    for (unsigned i = 0; i < 16; i++) {
+    for (unsigned i = 0; i < 16; i++)
         out[i] = a[i] ? (uint32_t)__builtin_ctz(a[i]) : UINT32_MAX;
-    }
     return out;
 }
 
@@ -242,8 +240,8 @@ static u8x64 select_bytes(u8x64 mask, u8x64 yes, u8x64 no) {
     return (mask & yes) | (~mask & no);
 }
 
-/** Each byte of the result is picked by a byte of c: 0-3 from b, 4-7 from a, 8-11 the signs of words, 12 zero, 13
- *  and up 0xff. */
+/** Each byte of the result is picked by a byte of c: 0-3 from b, 4-7 from a, 8-11 the signs of
+ *  words, 12 zero, 13 and up 0xff. */
 static u32x16 v_perm_b32(u32x16 a, u32x16 b, u32x16 c) {
     const u32x16 first = {0,          0x04040404, 0x08080808, 0x0c0c0c0c, 0,          0x04040404,
                           0x08080808, 0x0c0c0c0c, 0,          0x04040404, 0x08080808, 0x0c0c0c0c,
@@ -283,9 +281,8 @@ static u32x16 v_sad_u32(u32x16 a, u32x16 b, u32x16 c) {
 }
 
 static u32x16 v_sad_u8(u32x16 a, u32x16 b, u32x16 c) {
-    for (unsigned shift = 0; shift < 32; shift += 8) {
+    for (unsigned shift = 0; shift < 32; shift += 8)
         c += absolute_difference(a >> shift & 0xff, b >> shift & 0xff);
-    }
     return c;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Minimum, maximum and median of floats. Up to RDNA3 the bit IEEE of MODE chooses: with it, a signalling NaN makes
-// the result a NaN; without it, and in RDNA4's _num forms, a number beats every NaN. RDNA4's minimum and maximum keep
-// each NaN. -0 is below +0. Source: "CDNA3", "RDNA3" and "RDNA4" ISA, VOP2 and VOP3.
+// Minimum, maximum and median of floats. Up to RDNA3 the bit IEEE of MODE chooses: with it, a
+// signalling NaN makes the result a NaN; without it, and in RDNA4's _num forms, a number beats
+// every NaN. RDNA4's minimum and maximum keep each NaN. -0 is below +0. Source: "CDNA3", "RDNA3"
+// and "RDNA4" ISA, VOP2 and VOP3.
 #include "numbers.h"
 #include "valu.h"
 
@@ -37,8 +38,8 @@ static f64x8 v_maximum_f64(f64x8 a, f64x8 b) {
     return choose64(is_nan64(a), quiet64(a), of_b);
 }
 
-// ---- the median, as the ISA's text has it: without (one of) the greatest, the greater of the others, where zeros of
-// either sign are the same; with a NaN, the least of the others
+// ---- the median, as the ISA's text has it: without (one of) the greatest, the greater of the
+// others, where zeros of either sign are the same; with a NaN, the least of the others
 
 #define MEDIAN_F32(name, min, max)                                                                 \
     static f32x16 name(f32x16 a, f32x16 b, f32x16 c) {                                             \
@@ -89,7 +90,8 @@ static f32x16 v_maximum_f32(f32x16 a, f32x16 b) { return maximum(a, b); }
 static u32x16 v_minimum_f16(u32x16 a, u32x16 b) { return minimum16(a, b); }
 static u32x16 v_maximum_f16(u32x16 a, u32x16 b) { return maximum16(a, b); }
 
-// ---- the table. Of what MODE decides, X(shape, type, name without "v_", RDNA4's name, types, chips).
+// ---- the table. Of what MODE decides, X(shape, type, name without "v_", RDNA4's name, types,
+// chips).
 #define BY_MODE(X) \
     X(2, f32, min_f32, min_num_f32, "f:ff", GFX9 | GFX11) X(2, f32, max_f32, max_num_f32, "f:ff", GFX9 | GFX11) \
     X(3, f32, min3_f32, min3_num_f32, "f:fff", GFX9 | GFX11) X(3, f32, max3_f32, max3_num_f32, "f:fff", GFX9 | GFX11) \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packed instructions (VOP3P): two 16-bit or two f32 operations at once, mixed-precision fused multiply-add, dot
-// products. op_sel chooses the half of each source for the low result, op_sel_hi for the high one; neg_lo and
-// neg_hi negate. Source: "CDNA3" ISA, VOP3P.
+// Packed instructions (VOP3P): two 16-bit or two f32 operations at once, mixed-precision fused
+// multiply-add, dot products. op_sel chooses the half of each source for the low result, op_sel_hi
+// for the high one; neg_lo and neg_hi negate. Source: "CDNA3" ISA, VOP3P.
 #include "numbers.h"
 #include "valu.h"
 
@@ -11,8 +11,8 @@ typedef u32x16 (*packed_op)(u32x16, u32x16, u32x16);
 
 /** The half of source i for one of the results, negated as asked. */
 SIM_INLINE u32x16 half_of(u32x16 block, const sim_inst *inst, unsigned i, bool high) {
-    uint8_t select = high ? inst->op_sel_hi : inst->op_sel,
-            negate = high ? inst->neg_hi : inst->neg_lo;
+    const uint8_t select = high ? inst->op_sel_hi : inst->op_sel,
+                  negate = high ? inst->neg_hi : inst->neg_lo;
     u32x16 half = select >> i & 1 ? block >> 16 : block & 0xffff;
     return half ^ (negate >> i & 1 ? 0x8000u : 0);
 }
@@ -37,9 +37,8 @@ SIM_INLINE u32x16 finish_half(const sim_wave *w, const sim_inst *inst, u32x16 ha
         half =
             f16_of_f32(min_number(max_number(choose(is_nan(x), (f32x16){}, x), (f32x16){}), one));
     }
-    if (is_float && !(w->mode >> 7 & 1)) {
+    if (is_float && !(w->mode >> 7 & 1))
         half = flush_f16(half & 0xffff);
-    }
     return half & 0xffff;
 }
 
@@ -47,11 +46,10 @@ SIM_INLINE void run_packed16(sim_wave *w, const sim_inst *inst, unsigned arity, 
                              packed_op op) {
     _Alignas(64) uint32_t tmp[3][SIM_LANES], result[SIM_LANES];
     const uint32_t *src[3] = {};
-    bool flush_in = is_float && !(w->mode >> 6 & 1);
-    for (unsigned i = 0; i < arity; i++) {
+    const bool flush_in = is_float && !(w->mode >> 6 & 1);
+    for (unsigned i = 0; i < arity; i++)
         src[i] = get32(w, inst, true, i, tmp[i]);
-    }
-    bool rounding = sim_rounding_begin(w, inst);
+    const bool rounding = sim_rounding_begin(w, inst);
     for (unsigned k = 0; k < SIM_LANES; k += 16) {
         u32x16 halves[2];
         for (unsigned high = 0; high < 2; high++) {
@@ -64,9 +62,8 @@ SIM_INLINE void run_packed16(sim_wave *w, const sim_inst *inst, unsigned arity, 
         }
         store16(result + k, halves[0] | halves[1] << 16);
     }
-    if (rounding) {
+    if (rounding)
         sim_rounding_end();
-    }
     store_masked(w->v[inst->dst[0].reg], result, w->exec);
 }
 
@@ -182,10 +179,9 @@ typedef f32x16 (*packed_f32_op)(f32x16, f32x16, f32x16);
 static const uint32_t *pair_rows(const sim_wave *w, const sim_inst *inst, unsigned i,
                                  uint32_t *tmp) {
     const sim_operand *op = &inst->src[i];
-    if (op->kind == SIM_OP_VGPR) {
+    if (op->kind == SIM_OP_VGPR)
         return w->v[op->reg];
-    }
-    uint64_t value = sim_read64(w, op);
+    const uint64_t value = sim_read64(w, op);
     for (unsigned lane = 0; lane < SIM_LANES; lane++) {
         tmp[lane] = (uint32_t)value;
         tmp[SIM_LANES + lane] = (uint32_t)(value >> 32);
@@ -199,8 +195,8 @@ static u32x16 flush_f32(u32x16 a, bool on) {
 
 SIM_INLINE u32x16 word_of(const uint32_t *rows, const sim_inst *inst, unsigned i, bool high,
                           unsigned k) {
-    uint8_t select = high ? inst->op_sel_hi : inst->op_sel,
-            negate = high ? inst->neg_hi : inst->neg_lo;
+    const uint8_t select = high ? inst->op_sel_hi : inst->op_sel,
+                  negate = high ? inst->neg_hi : inst->neg_lo;
     u32x16 word = load16(rows + (select >> i & 1 ? SIM_LANES : 0) + k);
     return word ^ (negate >> i & 1 ? 0x80000000u : 0);
 }
@@ -218,7 +214,7 @@ SIM_INLINE void run_whole_pairs(uint32_t *rows, const uint32_t *const src[3], un
                                 packed_f32_op op) {
     const uint32_t *a = src[0], *b = src[1], *c = arity > 2 ? src[2] : a;
     for (unsigned k = 0; k < SIM_LANES; k += 16) {
-        unsigned high = SIM_LANES + k;
+        const unsigned high = SIM_LANES + k;
         f32x16 first = op((f32x16)load16(a + k), (f32x16)load16(b + k), (f32x16)load16(c + k));
         f32x16 second =
             op((f32x16)load16(a + high), (f32x16)load16(b + high), (f32x16)load16(c + high));
@@ -230,27 +226,24 @@ SIM_INLINE void run_whole_pairs(uint32_t *rows, const uint32_t *const src[3], un
 SIM_INLINE void run_packed32(sim_wave *w, const sim_inst *inst, unsigned arity, packed_f32_op op) {
     _Alignas(64) uint32_t tmp[3][2 * SIM_LANES], result[2 * SIM_LANES];
     const uint32_t *src[3] = {};
-    bool flush_in = !(w->mode >> 4 & 1);
-    for (unsigned i = 0; i < arity; i++) {
+    const bool flush_in = !(w->mode >> 4 & 1);
+    for (unsigned i = 0; i < arity; i++)
         src[i] = pair_rows(w, inst, i, tmp[i]);
-    }
     if (sim_is_plain(w, inst) && inst->op_sel_hi == 7 && w->exec == UINT64_MAX) {
         run_whole_pairs(w->v[inst->dst[0].reg], src, arity, op);
         return;
     }
-    bool rounding = sim_rounding_begin(w, inst);
+    const bool rounding = sim_rounding_begin(w, inst);
     for (unsigned high = 0; high < 2; high++) {
         for (unsigned k = 0; k < SIM_LANES; k += 16) {
             f32x16 in[3] = {};
-            for (unsigned i = 0; i < arity; i++) {
+            for (unsigned i = 0; i < arity; i++)
                 in[i] = (f32x16)flush_f32(word_of(src[i], inst, i, high, k), flush_in);
-            }
             store16(result + SIM_LANES * high + k, finish_word(w, inst, op(in[0], in[1], in[2])));
         }
     }
-    if (rounding) {
+    if (rounding)
         sim_rounding_end();
-    }
     store_masked(w->v[inst->dst[0].reg], result, w->exec);
     store_masked(w->v[inst->dst[0].reg + 1], result + SIM_LANES, w->exec);
 }
@@ -277,17 +270,18 @@ static void exec_v_pk_mov_b32(sim_wave *w, const sim_inst *inst) {
 
 // ---- f32 fused multiply-add of sources that are f32, or f16 halves where op_sel_hi says so
 
-/** Whether source i is a float constant of the encoding. LLVM's operand types give one that stands for a half the
- *  f16 bits in its lower half and zeros above (the disassembler's MCInst says 0x3c00 for 1.0). */
+/** Whether source i is a float constant of the encoding. LLVM's operand types give one that stands
+ *  for a half the f16 bits in its lower half and zeros above (the disassembler's MCInst says 0x3c00
+ *  for 1.0). */
 static bool is_float_constant(const sim_inst *inst, unsigned i) {
-    uint32_t field = inst->word[1] >> 9 * i & 0x1ff;
+    const uint32_t field = inst->word[1] >> 9 * i & 0x1ff;
     return field >= 240 && field <= 248;
 }
 
 static f32x16 mixed_source(const sim_wave *w, const sim_inst *inst, unsigned i, const uint32_t *row,
                            unsigned k) {
     u32x16 block = load16(row + k);
-    bool is_half = inst->op_sel_hi >> i & 1, high = inst->op_sel >> i & 1;
+    const bool is_half = inst->op_sel_hi >> i & 1, high = inst->op_sel >> i & 1;
     block = is_half && is_float_constant(inst, i) ? f16_of_f32(block) : block;
     f32x16 value = is_half ? f32_of_f16((high ? block >> 16 : block) & 0xffff)
                            : (f32x16)flush_f32(block, !(w->mode >> 4 & 1));
@@ -307,10 +301,9 @@ static void mixed_fma(sim_wave *w, const sim_inst *inst, mixed_result where) {
     _Alignas(64) uint32_t tmp[3][SIM_LANES], result[SIM_LANES];
     uint32_t *dst = w->v[inst->dst[0].reg];
     const uint32_t *src[3];
-    for (unsigned i = 0; i < 3; i++) {
+    for (unsigned i = 0; i < 3; i++)
         src[i] = get32(w, inst, true, i, tmp[i]);
-    }
-    bool rounding = sim_rounding_begin(w, inst);
+    const bool rounding = sim_rounding_begin(w, inst);
     for (unsigned k = 0; k < SIM_LANES; k += 16) {
         f32x16 a = mixed_source(w, inst, 0, src[0], k), b = mixed_source(w, inst, 1, src[1], k);
         f32x16 c = mixed_source(w, inst, 2, src[2], k), sum = fused(a, b, c);
@@ -321,9 +314,8 @@ static void mixed_fma(sim_wave *w, const sim_inst *inst, mixed_result where) {
         half = where == MIXED_LOW ? (old & 0xffff0000) | half : half;
         store16(result + k, where == MIXED_HIGH ? (old & 0xffff) | half << 16 : half);
     }
-    if (rounding) {
+    if (rounding)
         sim_rounding_end();
-    }
     store_masked(dst, result, w->exec);
 }
 

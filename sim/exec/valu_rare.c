@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vector instructions for pictures that compute code may use too: cube maps, lighting, sums of absolute differences
-// over four windows. Source: "CDNA3" and "RDNA4" ISA, VOP3.
+// Vector instructions for pictures that compute code may use too: cube maps, lighting, sums of
+// absolute differences over four windows. Source: "CDNA3" and "RDNA4" ISA, VOP3.
 #include "numbers.h"
 #include "valu.h"
 
@@ -58,7 +58,7 @@ static f32x16 v_mullit_f32(f32x16 a, f32x16 b, f32x16 c) {
 /** v_msad_u8: bytes of `reference` that are 0 do not count. */
 static uint32_t masked_difference(uint32_t a, uint32_t reference, uint32_t sum) {
     for (unsigned shift = 0; shift < 32; shift += 8) {
-        uint32_t x = a >> shift & 255, y = reference >> shift & 255;
+        const uint32_t x = a >> shift & 255, y = reference >> shift & 255;
         sum += !y ? 0 : x > y ? x - y : y - x;
     }
     return sum;
@@ -70,17 +70,16 @@ static void exec_v_mqsad_u32_u8(sim_wave *w, const sim_inst *inst) {
     const uint32_t *a = sim_row64(w, inst, 0, tmp[0]), *b = sim_row32(w, inst, 1, tmp[1]);
     const sim_operand *c = &inst->src[2];
     for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        uint64_t window = a[lane] | (uint64_t)a[SIM_LANES + lane] << 32;
+        const uint64_t window = a[lane] | (uint64_t)a[SIM_LANES + lane] << 32;
         for (unsigned n = 0; n < 4; n++) {
-            uint32_t sum = c->kind == SIM_OP_VGPR ? w->v[c->reg + n][lane] : n ? 0 : c->value;
-            uint32_t more = masked_difference((uint32_t)(window >> 8 * n), b[lane], 0);
-            bool limit = (inst->flags & SIM_CLAMP) && sum + more < sum;
+            const uint32_t sum = c->kind == SIM_OP_VGPR ? w->v[c->reg + n][lane] : n ? 0 : c->value;
+            const uint32_t more = masked_difference((uint32_t)(window >> 8 * n), b[lane], 0);
+            const bool limit = (inst->flags & SIM_CLAMP) && sum + more < sum;
             result[n][lane] = limit ? UINT32_MAX : sum + more;
         }
     }
-    for (unsigned n = 0; n < 4; n++) {
+    for (unsigned n = 0; n < 4; n++)
         store_masked(w->v[inst->dst[0].reg + n], result[n], w->exec);
-    }
 }
 
 // clang-format off

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// 32-bit vector instructions that gfx9 does not have: chained minima and maxima of integers, dot products of
-// mixed signs and of small floats. Source: "RDNA3" and "RDNA4" ISA, VOP1, VOP2, VOP3, VOP3P.
+// 32-bit vector instructions that gfx9 does not have: chained minima and maxima of integers, dot
+// products of mixed signs and of small floats. Source: "RDNA3" and "RDNA4" ISA, VOP1, VOP2, VOP3,
+// VOP3P.
 #include "fp8.h"
 #include "numbers.h"
 #include "valu.h"
@@ -36,7 +37,7 @@ static u32x16 v_cvt_i32_i16(u32x16 a) {
 // ---- dot products
 
 static int64_t field_of(uint32_t value, unsigned i, unsigned bits, bool is_signed) {
-    uint32_t top = value << (32 - bits * (i + 1));
+    const uint32_t top = value << (32 - bits * (i + 1));
     return is_signed ? (int64_t)((int32_t)top >> (32 - bits)) : (int64_t)(top >> (32 - bits));
 }
 
@@ -51,7 +52,7 @@ static void mixed_dot(sim_wave *w, const sim_inst *inst, unsigned bits) {
             sum += field_of(a[lane], i, bits, inst->neg_lo & 1) *
                    field_of(b[lane], i, bits, inst->neg_lo & 2);
         }
-        int64_t clamped = sum < INT32_MIN ? INT32_MIN : sum > INT32_MAX ? INT32_MAX : sum;
+        const int64_t clamped = sum < INT32_MIN ? INT32_MIN : sum > INT32_MAX ? INT32_MAX : sum;
         result[lane] = (uint32_t)(inst->flags & SIM_CLAMP ? clamped : sum);
     }
     store_masked(w->v[inst->dst[0].reg], result, w->exec);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// 16-bit vector instructions that gfx9 does not have. With true16 each operand is a half of a register, and the
-// other half of the destination stays. Source: "RDNA3" and "RDNA4" ISA, VOP1, VOP2, VOP3.
+// 16-bit vector instructions that gfx9 does not have. With true16 each operand is a half of a
+// register, and the other half of the destination stays. Source: "RDNA3" and "RDNA4" ISA, VOP1,
+// VOP2, VOP3.
 #include "numbers.h"
 #include "valu.h"
 
@@ -30,7 +31,7 @@ static u32x16 v_sub_nc_i16(u32x16 a, u32x16 b) {
 static void exec_v_cndmask_b16(sim_wave *w, const sim_inst *inst) {
     _Alignas(64) uint32_t tmp[2][SIM_LANES], result[SIM_LANES];
     const uint32_t *a = sim_row32(w, inst, 0, tmp[0]), *b = sim_row32(w, inst, 1, tmp[1]);
-    uint64_t mask = sim_read64(w, &inst->src[2]);
+    const uint64_t mask = sim_read64(w, &inst->src[2]);
     for (unsigned k = 0; k < SIM_LANES; k += 16) {
         u32x16 chosen = lanes16((uint32_t)(mask >> k) & 0xffff);
         store16(result + k, select16(chosen, load16(b + k), load16(a + k)));
@@ -41,11 +42,11 @@ static void exec_v_cndmask_b16(sim_wave *w, const sim_inst *inst) {
 /** Swaps two halves. */
 static void exec_v_swap_b16(sim_wave *w, const sim_inst *inst) {
     uint32_t *a = w->v[inst->dst[0].reg], *b = w->v[inst->src[0].reg];
-    unsigned to = inst->dst[0].half == SIM_HIGH_HALF ? 16 : 0;
-    unsigned from = inst->src[0].half == SIM_HIGH_HALF ? 16 : 0;
+    const unsigned to = inst->dst[0].half == SIM_HIGH_HALF ? 16 : 0;
+    const unsigned from = inst->src[0].half == SIM_HIGH_HALF ? 16 : 0;
     for (uint64_t left = w->exec; left; left &= left - 1) {
-        int lane = __builtin_ctzll(left);
-        uint32_t x = a[lane] >> to & 0xffff, y = b[lane] >> from & 0xffff;
+        const int lane = __builtin_ctzll(left);
+        const uint32_t x = a[lane] >> to & 0xffff, y = b[lane] >> from & 0xffff;
         a[lane] = (a[lane] & ~(0xffffu << to)) | y << to;
         b[lane] = (b[lane] & ~(0xffffu << from)) | x << from;
     }

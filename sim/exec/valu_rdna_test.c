@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// RDNA's vector instructions, on gfx1151 and gfx1201, in waves of 32 lanes: halves of registers (true16), RDNA's DPP
-// controls, dual instructions, assembled by LLVM, run in both builds of exec/, all registers compared with
-// lane-by-lane references.
+// RDNA's vector instructions, on gfx1151 and gfx1201, in waves of 32 lanes: halves of registers
+// (true16), RDNA's DPP controls, dual instructions, assembled by LLVM, run in both builds of exec/,
+// all registers compared with lane-by-lane references.
 #include "exec_testing.h"
 #include "valu_refs.h"
 
@@ -42,21 +42,19 @@ static const char *const names[][3] = {
 };
 
 static const char *name_on(const char *name, bool rdna4) {
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (!strcmp(names[i][0], name)) {
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(names[i][0], name))
             return names[i][rdna4 ? 2 : 1];
-        }
-    }
     return name;
 }
 
 /** RDNA4's min_num and max_num: a number beats every NaN, signalling ones too. */
 static u64 r_min_num(u64 a, u64 b, u64) {
-    float x = f32(a), y = f32(b);
+    const float x = f32(a), y = f32(b);
     return isnan(x) ? b : isnan(y) ? a : x < y ? a : y < x ? b : a | b;
 }
 static u64 r_max_num(u64 a, u64 b, u64) {
-    float x = f32(a), y = f32(b);
+    const float x = f32(a), y = f32(b);
     return isnan(x) ? b : isnan(y) ? a : x > y ? a : y > x ? b : a & b;
 }
 
@@ -67,7 +65,7 @@ static u64 r_max3_num(u64 a, u64 b, u64 c) {
     return r_max_num(r_max_num(a, b, 0), c, 0);
 }
 static u64 r_med3_num(u64 a, u64 b, u64 c) {
-    bool nan = isnan(f32(a)) || isnan(f32(b)) || isnan(f32(c));
+    const bool nan = isnan(f32(a)) || isnan(f32(b)) || isnan(f32(c));
     return nan ? r_min3_num(a, b, c) : r_med3_f32(a, b, c);
 }
 static u64 r_min_num_f16(u64 a, u64 b, u64) {
@@ -86,20 +84,17 @@ static u64 (*ref_on(const valu_case *c, bool rdna4))(u64, u64, u64) {
         {"v_max3_f32", r_max3_num},   {"v_med3_f32", r_med3_num}, {"v_min_f16", r_min_num_f16},
         {"v_max_f16", r_max_num_f16},
     };
-    for (size_t i = 0; rdna4 && i < sizeof other / sizeof *other; i++) {
-        if (!strcmp(c->name, other[i].name)) {
+    for (size_t i = 0; rdna4 && i < sizeof other / sizeof *other; i++)
+        if (!strcmp(c->name, other[i].name))
             return other[i].ref;
-        }
-    }
     return c->ref;
 }
 
 // ---- types
 
 static char source_type(const valu_case *c, int i) {
-    if (!strcmp(c->name, "v_alignbit_b32") && i == 2) {
+    if (!strcmp(c->name, "v_alignbit_b32") && i == 2)
         return 'w'; // RDNA takes the shift from a half
-    }
     return c->types[2 + i] == '+' ? c->types[0] : c->types[2 + i];
 }
 static int arity(const valu_case *c) {
@@ -138,7 +133,7 @@ enum { NUM_CONTROLS = sizeof controls / sizeof *controls };
 
 static unsigned lane_read(int variant, unsigned lane) {
     static const unsigned eight[] = {3, 0, 7, 1, 6, 5, 2, 4};
-    unsigned row = lane / 16 * 16, pos = lane % 16;
+    const unsigned row = lane / 16 * 16, pos = lane % 16;
     switch (variant) {
     case 0:
     case 1:
@@ -170,10 +165,9 @@ static void make_text(form *f) {
                                                         : "");
     append_register(f->text, types[0], DST, is_high(f, -1));
     for (int i = 0; i < arity(f->c); i++) {
-        bool modified = f->kind == NEG_ABS && is_float(source_type(f->c, i));
-        if (types[2 + i] == '+') {
+        const bool modified = f->kind == NEG_ABS && is_float(source_type(f->c, i));
+        if (types[2 + i] == '+')
             continue;
-        }
         strcat(strcat(f->text, ", "), !modified ? "" : i == 1 ? "|" : "-");
         append_register(f->text, source_type(f->c, i), 2 + 2 * i, is_high(f, i));
         strcat(f->text, modified && i == 1 ? "|" : "");
@@ -187,8 +181,8 @@ static bool has_half(const valu_case *c) {
 }
 
 static bool has_form(const valu_case *c, form_kind kind) {
-    bool vop3_only = is_half(c->types[0]) && strstr(c->name, "16") && strpbrk(c->types, "wk") &&
-                     !strncmp(c->types, "w:w", 3);
+    const bool vop3_only = is_half(c->types[0]) && strstr(c->name, "16") &&
+                           strpbrk(c->types, "wk") && !strncmp(c->types, "w:w", 3);
     switch (kind) {
     case HIGH:
         return has_half(c);
@@ -207,7 +201,7 @@ static size_t make_forms(form *forms, bool rdna4) {
         const valu_case *c = &valu_cases[i];
         const char *name = name_on(c->name, rdna4);
         for (form_kind kind = LOW; kind < NUM_FORMS && *name; kind++) {
-            int variants = kind == DPP ? NUM_CONTROLS : 1;
+            const int variants = kind == DPP ? NUM_CONTROLS : 1;
             for (int v = 0; has_form(c, kind) && v < variants; v++) {
                 forms[n] = (form){c, name, ref_on(c, rdna4), kind, v, ""};
                 make_text(&forms[n++]);
@@ -224,18 +218,17 @@ static u64 row_value(const sim_wave *w, int reg, char type, unsigned lane) {
 }
 
 static u64 source_value(const form *f, const sim_wave *w, int i, unsigned lane) {
-    char type = source_type(f->c, i);
-    bool is_dst = f->c->types[2 + i] == '+';
+    const char type = source_type(f->c, i);
+    const bool is_dst = f->c->types[2 + i] == '+';
     if (i == 0 && f->kind == DPP) {
-        unsigned from = lane_read(f->variant, lane);
-        bool read = controls[f->variant].fetches_inactive || (w->exec >> from & 1);
+        const unsigned from = lane_read(f->variant, lane);
+        const bool read = controls[f->variant].fetches_inactive || (w->exec >> from & 1);
         u64 value = read ? row_value(w, 2, type, from) : 0;
         return is_half(type) ? value & 0xffff : value;
     }
     u64 value = row_value(w, is_dst ? DST : 2 + 2 * i, type, lane);
-    if (is_half(type)) {
+    if (is_half(type))
         value = is_high(f, is_dst ? -1 : i) ? value >> 16 : value & 0xffff;
-    }
     if (f->kind == NEG_ABS && is_float(type) && !is_dst) {
         u64 sign = type == 'd' ? UINT64_C(1) << 63 : is_half(type) ? 0x8000 : 0x80000000;
         value = i == 1 ? value & ~sign : value ^ sign;
@@ -245,8 +238,8 @@ static u64 source_value(const form *f, const sim_wave *w, int i, unsigned lane) 
 
 static bool writes_lane(const form *f, const sim_wave *w, unsigned lane) {
     const control *c = &controls[f->variant];
-    bool valid = f->kind != DPP || c->bound || c->fetches_inactive ||
-                 (w->exec >> lane_read(f->variant, lane) & 1);
+    const bool valid = f->kind != DPP || c->bound || c->fetches_inactive ||
+                       (w->exec >> lane_read(f->variant, lane) & 1);
     return (w->exec >> lane & 1) && valid;
 }
 
@@ -256,33 +249,29 @@ static double number_of(char type, u64 bits) {
 
 /** NaNs are equal to each other whatever their payload. */
 static bool agree(const form *f, u64 got, u64 want) {
-    char type = f->c->types[0];
-    if (got == want || !is_float(type)) {
+    const char type = f->c->types[0];
+    if (got == want || !is_float(type))
         return got == want;
-    }
-    double x = number_of(type, got), y = number_of(type, want);
-    if (isnan(x) || isnan(y)) {
+    const double x = number_of(type, got), y = number_of(type, want);
+    if (isnan(x) || isnan(y))
         return isnan(x) && isnan(y);
-    }
-    if (f->c->ulps < 0) {
+    if (f->c->ulps < 0)
         return fabs(x - y) <= ldexp(1, f->c->ulps);
-    }
     return f->c->ulps && signbit(x) == signbit(y) &&
            llabs((int64_t)got - (int64_t)want) <= f->c->ulps;
 }
 
 static void check_lane(const form *f, const test_wave *t, const char *chip, unsigned lane) {
-    char type = f->c->types[0];
+    const char type = f->c->types[0];
     u64 got = row_value(&t->wave, DST, type, lane), old = row_value(&t->before, DST, type, lane);
     u64 in[3] = {}, want = old;
     bool right = got == old;
     if (writes_lane(f, &t->before, lane)) {
-        for (int i = 0; i < arity(f->c); i++) {
+        for (int i = 0; i < arity(f->c); i++)
             in[i] = source_value(f, &t->before, i, lane);
-        }
         want = f->ref(in[0], in[1], in[2]);
         if (is_half(type)) { // the other half stays
-            unsigned shift = is_high(f, -1) ? 16 : 0;
+            const unsigned shift = is_high(f, -1) ? 16 : 0;
             right = agree(f, got >> shift & 0xffff, want & 0xffff) &&
                     (got >> (16 - shift) & 0xffff) == (old >> (16 - shift) & 0xffff);
         } else {
@@ -302,14 +291,12 @@ static void run_form(const form *f, test_wave *t, const char *chip, const sim_in
     for (unsigned round = 0; round < ROUNDS; round++) {
         randomise(t, (uint32_t)random_exec(round));
         exec(&t->wave, inst);
-        for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+        for (unsigned lane = 0; lane < SIM_LANES; lane++)
             check_lane(f, t, chip, lane);
-        }
-        size_t rows = is_wide(f->c->types[0]) ? 2 : 1;
+        const size_t rows = is_wide(f->c->types[0]) ? 2 : 1;
         memcpy(t->wave.v[DST], t->before.v[DST], rows * sizeof t->wave.v[0]);
-        if (memcmp(&t->wave, &t->before, sizeof t->wave)) {
+        if (memcmp(&t->wave, &t->before, sizeof t->wave))
             fail_msg("%s: %s: changed more than its destination", chip, f->text);
-        }
     }
 }
 
@@ -322,7 +309,7 @@ static test_wave *make_wave32(const char *chip) {
 static void test_chip(const char *chip, bool rdna4) {
     size_t num_cases = sizeof valu_cases / sizeof *valu_cases, size, at = 0;
     form *forms = calloc(num_cases * (NUM_FORMS + NUM_CONTROLS), sizeof *forms);
-    size_t num_forms = make_forms(forms, rdna4);
+    const size_t num_forms = make_forms(forms, rdna4);
     char *source = calloc(num_forms, sizeof forms->text);
     for (size_t i = 0, used = 0; i < num_forms; i++) {
         strcpy(source + used, forms[i].text);
@@ -398,16 +385,15 @@ static const dual duals[] = {
 
 static u64 dual_ref(const sim_wave *w, u64 (*ref)(u64, u64, u64), const int *src, unsigned lane) {
     u64 in[3];
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         in[i] = src[i] == VCC ? w->vcc >> lane & 1 : w->v[src[i]][lane];
-    }
     return ref(in[0], in[1], in[2]);
 }
 
 static void check_dual(const dual *d, const test_wave *t, unsigned lane) {
     static const valu_case f32_case = {.name = "", .types = "f:f"};
     const form f = {.c = &f32_case};
-    bool on = t->before.exec >> lane & 1;
+    const bool on = t->before.exec >> lane & 1;
     u64 x = on ? dual_ref(&t->before, d->x_ref, d->x_src, lane) : t->before.v[d->x_dst][lane];
     u64 y = on ? dual_ref(&t->before, d->y_ref, d->y_src, lane) : t->before.v[d->y_dst][lane];
     if (!agree(&f, t->wave.v[d->x_dst][lane], x) || !agree(&f, t->wave.v[d->y_dst][lane], y)) {
@@ -428,9 +414,8 @@ static void test_duals(void **) {
         for (unsigned round = 0; round < ROUNDS; round++) {
             randomise(t, (uint32_t)random_exec(round));
             inst.exec(&t->wave, &inst);
-            for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+            for (unsigned lane = 0; lane < SIM_LANES; lane++)
                 check_dual(d, t, lane);
-            }
         }
         sim_inst_deinit(&inst);
         free(text);

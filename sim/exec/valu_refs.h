@@ -76,9 +76,8 @@ static u64 r_ldexp_f32(u64 a, u64 b, u64) {
 }
 
 static float lesser(float a, float b) {
-    if (isnan(a) || isnan(b)) {
+    if (isnan(a) || isnan(b))
         return isnan(a) ? b : a;
-    }
     return a < b || (a == b && signbit(a)) ? a : b;
 }
 static float greater(float a, float b) {
@@ -100,27 +99,25 @@ static u64 r_max3_f32(u64 a, u64 b, u64 c) {
     return r_max_f32(r_max_f32(a, b, 0), c, 0);
 }
 static u64 r_med3_f32(u64 a, u64 b, u64 c) {
-    float x = f32(a), y = f32(b), z = f32(c);
-    if (isnan(x) || isnan(y) || isnan(z)) {
+    const float x = f32(a), y = f32(b), z = f32(c);
+    if (isnan(x) || isnan(y) || isnan(z))
         return r_min3_f32(a, b, c);
-    }
-    float most = greater(greater(x, y), z);
+    const float most = greater(greater(x, y), z);
     return of_f32(most == x ? greater(y, z) : most == y ? greater(x, z) : greater(x, y));
 }
 static u64 r_frexp_mant_f32(u64 a, u64, u64) {
     int e;
-    float x = f32(a);
+    const float x = f32(a);
     return of_f32(isfinite(x) ? frexpf(x, &e) : x);
 }
 static u64 r_frexp_exp_f32(u64 a, u64, u64) {
     int e = 0;
-    if (isfinite(f32(a))) {
+    if (isfinite(f32(a)))
         frexpf(f32(a), &e);
-    }
     return (u32)e;
 }
 static u64 r_fract_f32(u64 a, u64, u64) {
-    float x = f32(a), part = x - floorf(x);
+    const float x = f32(a), part = x - floorf(x);
     return of_f32(part >= 1 ? nextafterf(1, 0) : part);
 }
 
@@ -147,7 +144,7 @@ static u64 r_log_f32(u64 a, u64, u64) {
     return flush_f32(log2(flushed(a)));
 }
 static double turns_of(u64 a) {
-    double x = flushed(a);
+    const double x = flushed(a);
     return fabs(x) > 256 && isfinite(x) ? 0 : fmod(x, 1) * 6.283185307179586476925;
 }
 static u64 r_sin_f32(u64 a, u64, u64) {
@@ -216,11 +213,11 @@ static bool signals16(u64 a) {
     return isnan((float)f16(a)) && !(a >> 9 & 1);
 }
 static u64 r_min_f16(u64 a, u64 b, u64) {
-    float x = (float)f16(a), y = (float)f16(b);
+    const float x = (float)f16(a), y = (float)f16(b);
     return signals16(a) || signals16(b) ? 0x7e00 : of_f16((_Float16)lesser(x, y));
 }
 static u64 r_max_f16(u64 a, u64 b, u64) {
-    float x = (float)f16(a), y = (float)f16(b);
+    const float x = (float)f16(a), y = (float)f16(b);
     return signals16(a) || signals16(b) ? 0x7e00 : of_f16((_Float16)greater(x, y));
 }
 static u64 r_cvt_f32_f16(u64 a, u64, u64) {
@@ -239,10 +236,9 @@ static u64 r_cvt_u16_f16(u64 a, u64, u64) {
     return (uint16_t)saturated((double)f16(a), 0, 65535);
 }
 static u64 half_toward_zero(float x) {
-    _Float16 h = (_Float16)x;
-    if (fabs((double)h) > fabs((double)x)) {
+    const _Float16 h = (_Float16)x;
+    if (fabs((double)h) > fabs((double)x))
         return of_f16(h) - 1;
-    }
     return of_f16(h);
 }
 static u64 r_cvt_pkrtz(u64 a, u64 b, u64) {
@@ -353,8 +349,8 @@ static u64 r_bfe_u32(u64 a, u64 b, u64 c) {
     return (a >> (b % 32)) % (UINT64_C(1) << (c % 32));
 }
 static u64 r_bfe_i32(u64 a, u64 b, u64 c) {
-    int64_t field = (int64_t)(int32_t)a >> (b % 32), size = INT64_C(1) << (c % 32),
-            low = field & (size - 1);
+    const int64_t field = (int64_t)(int32_t)a >> (b % 32), size = INT64_C(1) << (c % 32),
+                  low = field & (size - 1);
     return (u32)(c % 32 && low & size >> 1 ? low - size : low);
 }
 static u64 r_alignbit(u64 a, u64 b, u64 c) {
@@ -369,40 +365,32 @@ static u64 r_max3_u32(u64 a, u64 b, u64 c) {
 }
 static u64 r_bcnt(u64 a, u64 b, u64) {
     u64 n = b;
-    for (; a; a &= a - 1) {
+    for (; a; a &= a - 1)
         n++;
-    }
     return (u32)n;
 }
 static u64 r_bfrev(u64 a, u64, u64) {
     u64 out = 0;
-    for (int i = 0; i < 32; i++) {
+    for (int i = 0; i < 32; i++)
         out |= (a >> i & 1) << (31 - i);
-    }
     return out;
 }
 static u64 r_ffbh_u32(u64 a, u64, u64) {
-    for (u32 i = 0; i < 32; i++) {
-        if (a >> (31 - i) & 1) {
+    for (u32 i = 0; i < 32; i++)
+        if (a >> (31 - i) & 1)
             return i;
-        }
-    }
     return UINT32_MAX;
 }
 static u64 r_ffbl(u64 a, u64, u64) {
-    for (u32 i = 0; i < 32; i++) {
-        if (a >> i & 1) {
+    for (u32 i = 0; i < 32; i++)
+        if (a >> i & 1)
             return i;
-        }
-    }
     return UINT32_MAX;
 }
 static u64 r_ffbh_i32(u64 a, u64, u64) {
-    for (u32 i = 1; i < 32; i++) {
-        if ((a >> (31 - i) & 1) != (a >> 31 & 1)) {
+    for (u32 i = 1; i < 32; i++)
+        if ((a >> (31 - i) & 1) != (a >> 31 & 1))
             return i;
-        }
-    }
     return UINT32_MAX;
 }
 static u64 r_perm(u64 a, u64 b, u64 c) {
@@ -420,7 +408,7 @@ static u64 r_perm(u64 a, u64 b, u64 c) {
 }
 static u64 r_sad_u8(u64 a, u64 b, u64 c) {
     for (int i = 0; i < 32; i += 8) {
-        int x = a >> i & 255, y = b >> i & 255;
+        const int x = a >> i & 255, y = b >> i & 255;
         c += (u64)(x > y ? x - y : y - x);
     }
     return (u32)c;

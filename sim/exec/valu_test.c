@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vector instructions: each in every form it has (plain, scalar and constant sources, modifiers, clamp, DPP, SDWA,
-// op_sel), assembled by LLVM, run in both builds of exec/, all registers compared with lane-by-lane references.
+// Vector instructions: each in every form it has (plain, scalar and constant sources, modifiers,
+// clamp, DPP, SDWA, op_sel), assembled by LLVM, run in both builds of exec/, all registers compared
+// with lane-by-lane references.
 #include "exec_testing.h"
 #include "valu_refs.h"
 
@@ -64,7 +65,7 @@ enum { NUM_CONTROLS = sizeof controls / sizeof *controls };
 
 static int lane_read(int variant, int lane) {
     static const int perm[] = {3, 1, 0, 2};
-    int row = lane / 16, pos = lane % 16;
+    const int row = lane / 16, pos = lane % 16;
     switch (variant) {
     case 0:
         return lane / 4 * 4 + perm[lane % 4];
@@ -132,8 +133,8 @@ static void append_register(char *text, char file, char type, int reg) {
 }
 
 static void append_source(form *f, int i) {
-    char type = source_type(f->c, i);
-    bool modified = f->kind == NEG_ABS && is_float(type);
+    const char type = source_type(f->c, i);
+    const bool modified = f->kind == NEG_ABS && is_float(type);
     strcat(f->text, ", ");
     if (i == 0 && f->kind == SCALAR) {
         append_register(f->text, 's', type, 2);
@@ -148,18 +149,16 @@ static void append_source(form *f, int i) {
 
 static void make_text(form *f) {
     const char *types = f->c->types;
-    bool vop3 = (f->kind == NEG_ABS || f->kind == CLAMP) && f->c->encoding < 3;
+    const bool vop3 = (f->kind == NEG_ABS || f->kind == CLAMP) && f->c->encoding < 3;
     snprintf(f->text, sizeof f->text, "%s%s ", f->c->name,
              vop3              ? "_e64"
              : f->kind == DPP  ? "_dpp"
              : f->kind == SDWA ? "_sdwa"
                                : "");
     append_register(f->text, 'v', types[0], DST);
-    for (int i = 0; i < arity(f->c); i++) {
-        if (types[2 + i] != '+') {
+    for (int i = 0; i < arity(f->c); i++)
+        if (types[2 + i] != '+')
             append_source(f, i);
-        }
-    }
     if (f->kind == CLAMP) {
         strcat(f->text, " clamp");
     } else if (f->kind == DPP) {
@@ -187,12 +186,12 @@ static bool has_form(const valu_case *c, form_kind kind) {
 }
 
 static void make_forms(void) {
-    size_t num_cases = sizeof valu_cases / sizeof *valu_cases;
+    const size_t num_cases = sizeof valu_cases / sizeof *valu_cases;
     forms = calloc(num_cases * (NUM_FORMS + NUM_CONTROLS + NUM_SDWA), sizeof *forms);
     assert_non_null(forms);
     for (size_t i = 0; i < num_cases; i++) {
         for (form_kind kind = PLAIN; kind < NUM_FORMS; kind++) {
-            int variants = kind == DPP ? NUM_CONTROLS : kind == SDWA ? NUM_SDWA : 1;
+            const int variants = kind == DPP ? NUM_CONTROLS : kind == SDWA ? NUM_SDWA : 1;
             for (int v = 0; has_form(&valu_cases[i], kind) && v < variants; v++) {
                 forms[num_forms] = (form){.c = &valu_cases[i], .kind = kind, .variant = v};
                 make_text(&forms[num_forms++]);
@@ -225,25 +224,21 @@ static u64 sign_of(char type) {
 }
 
 static u64 source_value(const form *f, const sim_wave *w, int i, unsigned lane) {
-    char type = source_type(f->c, i);
-    if (f->c->types[2 + i] == '+') {
+    const char type = source_type(f->c, i);
+    if (f->c->types[2 + i] == '+')
         return row_value(w, DST, type, lane);
-    }
-    if (i == 0 && f->kind == SCALAR) {
+    if (i == 0 && f->kind == SCALAR)
         return w->s[2] | (is_wide(type) ? (u64)w->s[3] << 32 : 0);
-    }
-    if (i == 0 && f->kind == CONSTANT) {
+    if (i == 0 && f->kind == CONSTANT)
         return constant_of(type);
-    }
     if (i == 0 && f->kind == DPP) {
-        int from = lane_read(f->variant, (int)lane);
+        const int from = lane_read(f->variant, (int)lane);
         return from >= 0 && (w->exec >> from & 1) ? row_value(w, 2, type, (unsigned)from) : 0;
     }
     u64 value = row_value(w, 2 + 2 * i, type, lane);
     value = i == 0 && f->kind == SDWA ? sdwa_source(f->variant, value) : value;
-    if (f->kind == NEG_ABS && is_float(type)) {
+    if (f->kind == NEG_ABS && is_float(type))
         value = i == 1 ? value & ~sign_of(type) : value ^ sign_of(type);
-    }
     return value;
 }
 
@@ -252,19 +247,18 @@ static double number_of(char type, u64 bits) {
 }
 
 static u64 clamped(char type, u64 bits) {
-    double x = number_of(type, bits);
-    if (x > 0 && x <= 1) {
+    const double x = number_of(type, bits);
+    if (x > 0 && x <= 1)
         return bits;
-    }
-    double y = x > 1 ? 1 : 0;
+    const double y = x > 1 ? 1 : 0;
     return type == 'd' ? of_f64(y) : is_half(type) ? of_f16((_Float16)y) : of_f32((float)y);
 }
 
 static bool writes_lane(const form *f, const sim_wave *w, unsigned lane) {
     if (f->kind == DPP) {
         const control *c = &controls[f->variant];
-        int from = lane_read(f->variant, (int)lane);
-        bool valid = c->bound || (from >= 0 && (w->exec >> from & 1));
+        const int from = lane_read(f->variant, (int)lane);
+        const bool valid = c->bound || (from >= 0 && (w->exec >> from & 1));
         return (w->exec & c->rows & c->banks) >> lane & 1 && valid;
     }
     return w->exec >> lane & 1;
@@ -276,52 +270,46 @@ static u64 expected_lane(const form *f, const sim_wave *w, unsigned lane) {
         u64 value = source_value(f, w, i, lane);
         in[i] = is_half(source_type(f->c, i)) ? value & 0xffff : value;
     }
-    char type = f->c->types[0];
+    const char type = f->c->types[0];
     u64 value = f->c->ref(in[0], in[1], in[2]), old = row_value(w, DST, type, lane);
     value = f->kind == CLAMP ? clamped(type, value) : value;
-    if (f->kind == SDWA) {
+    if (f->kind == SDWA)
         return sdwa_result(f->variant, old, value);
-    }
     return type == 'k' || type == 'x' ? (old & 0xffff0000) | (value & 0xffff) : value;
 }
 
 /** NaNs are equal to each other whatever their payload. */
 static bool agree(const form *f, u64 got, u64 want) {
-    char type = f->c->types[0];
-    bool partial = f->kind == SDWA && f->variant; // parts of floats are bits
-    if (got == want || !is_float(type) || partial) {
+    const char type = f->c->types[0];
+    const bool partial = f->kind == SDWA && f->variant; // parts of floats are bits
+    if (got == want || !is_float(type) || partial)
         return got == want;
-    }
-    if (is_half(type) && got >> 16 != want >> 16) {
+    if (is_half(type) && got >> 16 != want >> 16)
         return false;
-    }
-    double x = number_of(type, got), y = number_of(type, want);
-    if (isnan(x) || isnan(y)) {
+    const double x = number_of(type, got), y = number_of(type, want);
+    if (isnan(x) || isnan(y))
         return isnan(x) && isnan(y);
-    }
-    if (f->c->ulps < 0) {
+    if (f->c->ulps < 0)
         return fabs(x - y) <= ldexp(1, f->c->ulps);
-    }
     return f->c->ulps && signbit(x) == signbit(y) &&
            llabs((int64_t)got - (int64_t)want) <= f->c->ulps;
 }
 
 /** SDWA's parts of a NaN result depend on its payload, which the manual leaves open. */
 static bool is_open(const form *f, const sim_wave *w, unsigned lane) {
-    if (f->kind != SDWA || !f->variant || !is_float(f->c->types[0])) {
+    if (f->kind != SDWA || !f->variant || !is_float(f->c->types[0]))
         return false;
-    }
     u64 a = source_value(f, w, 0, lane), b = arity(f->c) > 1 ? source_value(f, w, 1, lane) : 0;
-    bool rounded = f->c->ulps; // the low bits of an approximation are open too
+    const bool rounded = f->c->ulps; // the low bits of an approximation are open too
     return rounded || isnan(number_of(f->c->types[0], f->c->ref(a, b, 0)));
 }
 
 static void check_lane(const form *f, const test_wave *t, const char *build, unsigned lane) {
-    char type = f->c->types[0];
+    const char type = f->c->types[0];
     u64 got = row_value(&t->wave, DST, type, lane), old = row_value(&t->before, DST, type, lane);
-    bool written = writes_lane(f, &t->before, lane);
+    const bool written = writes_lane(f, &t->before, lane);
     u64 want = written ? expected_lane(f, &t->before, lane) : old;
-    bool right = written ? agree(f, got, want) || is_open(f, &t->before, lane) : got == want;
+    const bool right = written ? agree(f, got, want) || is_open(f, &t->before, lane) : got == want;
     if (!right) {
         fail_msg("%s (%s) lane %u: got %llx, want %llx; sources %llx %llx %llx", f->text, build,
                  lane, (unsigned long long)got, (unsigned long long)want,
@@ -333,11 +321,10 @@ static void check_lane(const form *f, const test_wave *t, const char *build, uns
 
 /** Nothing but the destination may change. */
 static void check_rest(const form *f, test_wave *t) {
-    size_t rows = is_wide(f->c->types[0]) ? 2 : 1;
+    const size_t rows = is_wide(f->c->types[0]) ? 2 : 1;
     memcpy(t->wave.v[DST], t->before.v[DST], rows * sizeof t->wave.v[0]);
-    if (memcmp(&t->wave, &t->before, sizeof t->wave)) {
+    if (memcmp(&t->wave, &t->before, sizeof t->wave))
         fail_msg("%s: changed more than its destination", f->text);
-    }
 }
 
 static void run_form(const form *f, test_wave *t, const sim_inst *inst, sim_exec_fn exec,
@@ -345,9 +332,8 @@ static void run_form(const form *f, test_wave *t, const sim_inst *inst, sim_exec
     for (unsigned round = 0; round < ROUNDS; round++) {
         randomise(t, random_exec(round));
         exec(&t->wave, inst);
-        for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+        for (unsigned lane = 0; lane < SIM_LANES; lane++)
             check_lane(f, t, build, lane);
-        }
         check_rest(f, t);
     }
 }
@@ -356,7 +342,7 @@ static char *join_texts(void) {
     char *source = calloc(num_forms, sizeof forms->text);
     size_t used = 0;
     for (size_t i = 0; i < num_forms; i++) {
-        size_t n = strlen(forms[i].text);
+        const size_t n = strlen(forms[i].text);
         memcpy(source + used, forms[i].text, n);
         used += n;
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transcendental instructions: reciprocal, roots, exponential, logarithm, sine, cosine. The ISA allows 1 ulp and
-// flushes denormals whatever MODE says; ours are the double result rounded once, computed without fused
-// operations, so every host gives the same bits.
+// Transcendental instructions: reciprocal, roots, exponential, logarithm, sine, cosine. The ISA
+// allows 1 ulp and flushes denormals whatever MODE says; ours are the double result rounded once,
+// computed without fused operations, so every host gives the same bits.
 #include "numbers.h"
 #include "valu.h"
 
@@ -43,9 +43,8 @@ static f32x16 v_rsq_f32(f32x16 a) {
 /** sum of coefficients[i] x^i */
 SIM_INLINE f64x16 polynomial(f64x16 x, const double *coefficients, unsigned count) {
     f64x16 sum = (f64x16){} + coefficients[count - 1];
-    for (unsigned i = count - 1; i-- > 0;) {
+    for (unsigned i = count - 1; i-- > 0;)
         sum = sum * x + coefficients[i];
-    }
     return sum;
 }
 

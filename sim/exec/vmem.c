@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vector memory loads and stores: global, flat, scratch and buffer forms, and loads straight to LDS.
+// Vector memory loads and stores: global, flat, scratch and buffer forms, and loads straight to
+// LDS.
 #include "access.h"
 
 /** A lane's part of memory, widened to a register. */
@@ -25,18 +26,17 @@ static uint32_t width_bytes(width kind) {
 /** Writes one dword of each active lane; lanes out of range load 0. */
 static void load_row(sim_wave *w, uint32_t *row, const sim_access *at, uint32_t skip) {
     for (uint64_t left = w->exec; left; left &= left - 1) {
-        int lane = __builtin_ctzll(left);
-        if (at->mask >> lane & 1) {
+        const int lane = __builtin_ctzll(left);
+        if (at->mask >> lane & 1)
             memcpy(&row[lane], at->host[lane] + skip, 4);
-        } else {
+        else
             row[lane] = 0;
-        }
     }
 }
 
 static void store_row(const uint32_t *row, const sim_access *at, uint32_t skip) {
     for (uint64_t left = at->mask; left; left &= left - 1) {
-        int lane = __builtin_ctzll(left);
+        const int lane = __builtin_ctzll(left);
         memcpy(at->host[lane] + skip, &row[lane], 4);
     }
 }
@@ -46,41 +46,34 @@ enum { CHUNK = 16 };
 /** True if each of sixteen lanes' `bytes` follow those of the lane before. */
 static bool are_side_by_side(uint8_t *const host[CHUNK], uint32_t bytes) {
     uint64_t apart = 0;
-    for (unsigned lane = 1; lane < CHUNK; lane++) {
+    for (unsigned lane = 1; lane < CHUNK; lane++)
         apart |= (uint64_t)(uintptr_t)host[lane] - (uint64_t)(uintptr_t)host[0] - lane * bytes;
-    }
     return !apart;
 }
 
 /** Sixteen lanes' `dwords` in lane order, dealt out to rows. */
 SIM_INLINE void load_chunk(uint32_t *rows, uint8_t *const host[CHUNK], unsigned dwords) {
     _Alignas(64) uint32_t data[CHUNK * 4];
-    if (are_side_by_side(host, 4 * dwords)) {
+    if (are_side_by_side(host, 4 * dwords))
         memcpy(data, host[0], 4 * CHUNK * dwords);
-    } else {
-        for (unsigned lane = 0; lane < CHUNK; lane++) {
+    else
+        for (unsigned lane = 0; lane < CHUNK; lane++)
             memcpy(data + dwords * lane, host[lane], 4 * dwords);
-        }
-    }
     deal16(rows, data, dwords);
 }
 
 /** Loads by sixteen lanes, where all of them are active and reach memory or none is; else false. */
 SIM_INLINE bool load_chunks(sim_wave *w, uint32_t *rows, const sim_access *at, unsigned dwords) {
-    if (at->mask != w->exec) {
+    if (at->mask != w->exec)
         return false;
-    }
     for (unsigned k = 0; k < SIM_LANES; k += CHUNK) {
-        uint32_t lanes = w->exec >> k & 0xffff;
-        if (lanes && lanes != 0xffff) {
+        const uint32_t lanes = w->exec >> k & 0xffff;
+        if (lanes && lanes != 0xffff)
             return false;
-        }
     }
-    for (unsigned k = 0; k < SIM_LANES; k += CHUNK) {
-        if (w->exec >> k & 1) {
+    for (unsigned k = 0; k < SIM_LANES; k += CHUNK)
+        if (w->exec >> k & 1)
             load_chunk(rows + k, at->host + k, dwords);
-        }
-    }
     return true;
 }
 
@@ -91,15 +84,13 @@ SIM_INLINE void load_dwords(sim_wave *w, const sim_inst *inst, unsigned dwords) 
         load_chunks(w, w->v[inst->dst[0].reg], &at[0], dwords)) {
         return;
     }
-    bool split = sim_is_buffer(inst) && at[0].mask != w->exec; // each dword has its own range check
-    for (unsigned k = 0; split && k < dwords; k++) {
-        if (!sim_resolve(w, inst, 4 * k, 4, false, &at[k])) {
+    const bool split =
+        sim_is_buffer(inst) && at[0].mask != w->exec; // each dword has its own range check
+    for (unsigned k = 0; split && k < dwords; k++)
+        if (!sim_resolve(w, inst, 4 * k, 4, false, &at[k]))
             return;
-        }
-    }
-    for (unsigned k = 0; k < dwords; k++) {
+    for (unsigned k = 0; k < dwords; k++)
         load_row(w, w->v[inst->dst[0].reg + k], split ? &at[k] : &at[0], split ? 0 : 4 * k);
-    }
 }
 
 /** The stored data: after the address in global, flat and scratch forms, first in buffer forms. */
@@ -110,26 +101,23 @@ static uint32_t *data_rows(sim_wave *w, const sim_inst *inst) {
 static void store_dwords(sim_wave *w, const sim_inst *inst, unsigned dwords) {
     sim_access at;
     const uint32_t *rows = data_rows(w, inst);
-    if (!sim_resolve(w, inst, 0, 4 * dwords, true, &at)) {
+    if (!sim_resolve(w, inst, 0, 4 * dwords, true, &at))
         return;
-    }
-    bool split = sim_is_buffer(inst) && at.mask != w->exec;
+    const bool split = sim_is_buffer(inst) && at.mask != w->exec;
     for (unsigned k = 0; k < dwords; k++) {
-        if (split && !sim_resolve(w, inst, 4 * k, 4, true, &at)) {
+        if (split && !sim_resolve(w, inst, 4 * k, 4, true, &at))
             return;
-        }
         store_row(rows + SIM_LANES * k, &at, split ? 0 : 4 * k);
     }
 }
 
 static void load_narrow(sim_wave *w, const sim_inst *inst, width kind) {
     sim_access at;
-    if (!sim_resolve(w, inst, 0, width_bytes(kind), false, &at)) {
+    if (!sim_resolve(w, inst, 0, width_bytes(kind), false, &at))
         return;
-    }
     uint32_t *row = w->v[inst->dst[0].reg];
     for (uint64_t left = w->exec; left; left &= left - 1) {
-        int lane = __builtin_ctzll(left);
+        const int lane = __builtin_ctzll(left);
         row[lane] = at.mask >> lane & 1 ? read_narrow(at.host[lane], kind) : 0;
     }
 }
@@ -137,13 +125,12 @@ static void load_narrow(sim_wave *w, const sim_inst *inst, width kind) {
 /** d16: one half of the register is loaded, the other keeps its value. */
 static void load_half(sim_wave *w, const sim_inst *inst, width kind, bool high) {
     sim_access at;
-    if (!sim_resolve(w, inst, 0, width_bytes(kind), false, &at)) {
+    if (!sim_resolve(w, inst, 0, width_bytes(kind), false, &at))
         return;
-    }
     uint32_t *row = w->v[inst->dst[0].reg];
     for (uint64_t left = w->exec; left; left &= left - 1) {
-        int lane = __builtin_ctzll(left);
-        uint32_t value = at.mask >> lane & 1 ? read_narrow(at.host[lane], kind) & 0xffff : 0;
+        const int lane = __builtin_ctzll(left);
+        const uint32_t value = at.mask >> lane & 1 ? read_narrow(at.host[lane], kind) & 0xffff : 0;
         row[lane] = high ? value << 16 | (row[lane] & 0xffff) : value | (row[lane] & 0xffff0000);
     }
 }
@@ -151,11 +138,10 @@ static void load_half(sim_wave *w, const sim_inst *inst, width kind, bool high) 
 static void store_narrow(sim_wave *w, const sim_inst *inst, uint32_t bytes, bool high) {
     sim_access at;
     const uint32_t *row = data_rows(w, inst);
-    if (!sim_resolve(w, inst, 0, bytes, true, &at)) {
+    if (!sim_resolve(w, inst, 0, bytes, true, &at))
         return;
-    }
     for (uint64_t left = at.mask; left; left &= left - 1) {
-        int lane = __builtin_ctzll(left);
+        const int lane = __builtin_ctzll(left);
         uint32_t value = high ? row[lane] >> 16 : row[lane];
         memcpy(at.host[lane], &value, bytes);
     }
@@ -167,15 +153,13 @@ static void tell_slots(sim_wave *w, const sim_inst *inst, uint32_t base, uint32_
     uint64_t mask = 0;
     for (uint32_t lane = 0; lane < SIM_LANES; lane++) {
         to[lane] = w->group->lds + base + lane * slot;
-        bool fits = base + (lane + 1) * slot <= w->group->dispatch->lds_bytes;
+        const bool fits = base + (lane + 1) * slot <= w->group->dispatch->lds_bytes;
         mask |= (uint64_t)fits << lane;
     }
-    if (w->shadow) {
+    if (w->shadow)
         sim_check_lds(w, inst, to, mask & w->exec, slot);
-    }
-    if (w->look) {
+    if (w->look)
         sim_look_lds(w, to, mask & w->exec, slot);
-    }
 }
 
 /** Reports slots beyond the workgroup's LDS, which are not written. */
@@ -185,30 +169,27 @@ static void check_slots(sim_wave *w, const sim_inst *inst, uint32_t base, uint32
         at[lane] = (uint64_t)base + lane * slot;
         outside |= (uint64_t)(at[lane] + slot > w->group->dispatch->lds_bytes) << lane;
     }
-    if (outside & w->exec) [[clang::unlikely]] {
+    if (outside & w->exec) [[clang::unlikely]]
         sim_lds_fault(w, inst, outside & w->exec, at, slot);
-    }
 }
 
-/** LDS-DMA: lane i's `bytes` go to M0[15:0] (inferred: M0[17:0] where LDS is larger, as clang writes the whole address) + offset + i * bytes. Inactive lanes keep their slot; what is out of
+/** LDS-DMA: lane i's `bytes` go to M0[15:0] (inferred: M0[17:0] where LDS is larger, as clang
+ *  writes the whole address) + offset + i * bytes. Inactive lanes keep their slot; what is out of
  *  range in memory arrives as 0. */
 static void load_to_lds(sim_wave *w, const sim_inst *inst, uint32_t bytes, width kind) {
     sim_access at;
-    uint32_t read_bytes = bytes < 4 ? width_bytes(kind) : bytes, slot = bytes < 4 ? 4 : bytes;
-    if (!sim_resolve(w, inst, 0, read_bytes, false, &at)) {
+    const uint32_t read_bytes = bytes < 4 ? width_bytes(kind) : bytes, slot = bytes < 4 ? 4 : bytes;
+    if (!sim_resolve(w, inst, 0, read_bytes, false, &at))
         return;
-    }
-    uint32_t m0_mask = w->group->dispatch->chip->lds_bytes > 65536 ? 0x3ffff : 0xffff;
-    uint32_t base = (w->m0 & m0_mask) + (uint32_t)inst->offset;
-    if (w->shadow || w->look) [[clang::unlikely]] {
+    const uint32_t m0_mask = w->group->dispatch->chip->lds_bytes > 65536 ? 0x3ffff : 0xffff;
+    const uint32_t base = (w->m0 & m0_mask) + (uint32_t)inst->offset;
+    if (w->shadow || w->look) [[clang::unlikely]]
         tell_slots(w, inst, base, slot);
-    }
     check_slots(w, inst, base, slot);
     for (uint64_t left = w->exec; left; left &= left - 1) {
-        uint32_t lane = (uint32_t)__builtin_ctzll(left), to = base + lane * slot;
-        if (to + slot > w->group->dispatch->lds_bytes) {
+        const uint32_t lane = (uint32_t)__builtin_ctzll(left), to = base + lane * slot;
+        if (to + slot > w->group->dispatch->lds_bytes)
             continue;
-        }
         uint8_t *out = w->group->lds + to;
         if (!(at.mask >> lane & 1)) {
             memset(out, 0, slot);
@@ -224,19 +205,17 @@ static void load_to_lds(sim_wave *w, const sim_inst *inst, uint32_t bytes, width
 // ---- tables. Buffer loads with the modifier "lds" are the LDS-DMA form of the same mnemonic.
 
 SIM_INLINE void load_or_dma(sim_wave *w, const sim_inst *inst, unsigned dwords) {
-    if (inst->flags & SIM_LDS) {
+    if (inst->flags & SIM_LDS)
         load_to_lds(w, inst, 4 * dwords, U16);
-    } else {
+    else
         load_dwords(w, inst, dwords);
-    }
 }
 
 static void load_narrow_or_dma(sim_wave *w, const sim_inst *inst, width kind) {
-    if (inst->flags & SIM_LDS) {
+    if (inst->flags & SIM_LDS)
         load_to_lds(w, inst, 1, kind);
-    } else {
+    else
         load_narrow(w, inst, kind);
-    }
 }
 
 static void exec_load_lds_dword(sim_wave *w, const sim_inst *inst) {

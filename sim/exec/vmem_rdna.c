@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vector memory instructions that only RDNA has: transposing loads of gfx12, blocks of registers, one dword for each
-// lane from a scalar address. Source: "RDNA3" and "RDNA4" ISA, VGLOBAL and VSCRATCH.
+// Vector memory instructions that only RDNA has: transposing loads of gfx12, blocks of registers,
+// one dword for each lane from a scalar address. Source: "RDNA3" and "RDNA4" ISA, VGLOBAL and
+// VSCRATCH.
 #include "access.h"
 
 // ---- transposing loads: each lane reads its own 8 or 16 bytes, then elements change lanes
@@ -15,9 +16,9 @@ static unsigned source_of_half(unsigned lane, unsigned e) {
     return lane / 8 * 8 + e;
 }
 
-/** The same for bytes: each sixteen lanes transpose 8 x 16 of them; lanes 0 to 3 read the left half of rows 0 to 3,
- *  lanes 4 to 7 the right half, lanes 8 to 15 rows 4 to 7. Source: Mesa's lowering of the instruction, which published
- *  results on gfx1201 agree with. */
+/** The same for bytes: each sixteen lanes transpose 8 x 16 of them; lanes 0 to 3 read the left half
+ *  of rows 0 to 3, lanes 4 to 7 the right half, lanes 8 to 15 rows 4 to 7. Source: Mesa's lowering
+ *  of the instruction, which published results on gfx1201 agree with. */
 static unsigned source_of_byte(unsigned lane, unsigned e) {
     return lane / 16 * 16 + e / 4 * 8 + lane / 8 % 2 * 4 + e % 4;
 }
@@ -32,23 +33,19 @@ static void load_transposed(sim_wave *w, const sim_inst *inst, unsigned bytes,
                         "not published, so they are not executed");
         return;
     }
-    if (!sim_resolve(w, inst, 0, TILE_ROW_BYTES * bytes, false, &at)) {
+    if (!sim_resolve(w, inst, 0, TILE_ROW_BYTES * bytes, false, &at))
         return;
-    }
     for (uint64_t left = at.mask; left; left &= left - 1) {
-        int lane = __builtin_ctzll(left);
+        const int lane = __builtin_ctzll(left);
         memcpy(data[lane], at.host[lane], TILE_ROW_BYTES * bytes);
     }
-    for (unsigned lane = 0; lane < 32; lane++) {
-        for (unsigned e = 0; e < 8; e++) {
+    for (unsigned lane = 0; lane < 32; lane++)
+        for (unsigned e = 0; e < 8; e++)
             memcpy(moved[lane] + e * bytes, data[source(lane, e)] + lane % 8 * bytes, bytes);
-        }
-    }
     for (uint64_t left = w->exec; left; left &= left - 1) {
-        int lane = __builtin_ctzll(left);
-        for (unsigned k = 0; k < 2 * bytes; k++) {
+        const int lane = __builtin_ctzll(left);
+        for (unsigned k = 0; k < 2 * bytes; k++)
             memcpy(&w->v[inst->dst[0].reg + k][lane], moved[lane] + 4 * k, 4);
-        }
     }
 }
 
@@ -64,31 +61,29 @@ static void exec_global_load_tr_b64(sim_wave *w, const sim_inst *inst) {
 static void load_block(sim_wave *w, const sim_inst *inst) {
     uint32_t rows[32][SIM_LANES]; // the address may lie in the block
     for (uint32_t left = w->m0; left; left &= left - 1) {
-        uint32_t i = (uint32_t)__builtin_ctz(left);
+        const uint32_t i = (uint32_t)__builtin_ctz(left);
         sim_access at;
-        if (!sim_resolve(w, inst, 4 * i, 4, false, &at)) {
+        if (!sim_resolve(w, inst, 4 * i, 4, false, &at))
             return;
-        }
         for (uint64_t lanes = at.mask; lanes; lanes &= lanes - 1) {
-            int lane = __builtin_ctzll(lanes);
+            const int lane = __builtin_ctzll(lanes);
             memcpy(&rows[i][lane], at.host[lane], 4);
         }
     }
     for (uint32_t left = w->m0; left; left &= left - 1) {
-        uint32_t i = (uint32_t)__builtin_ctz(left);
+        const uint32_t i = (uint32_t)__builtin_ctz(left);
         store_masked(w->v[inst->dst[0].reg + i], rows[i], w->exec);
     }
 }
 
 static void store_block(sim_wave *w, const sim_inst *inst) {
     for (uint32_t left = w->m0; left; left &= left - 1) {
-        uint32_t i = (uint32_t)__builtin_ctz(left);
+        const uint32_t i = (uint32_t)__builtin_ctz(left);
         sim_access at;
-        if (!sim_resolve(w, inst, 4 * i, 4, true, &at)) {
+        if (!sim_resolve(w, inst, 4 * i, 4, true, &at))
             return;
-        }
         for (uint64_t lanes = at.mask; lanes; lanes &= lanes - 1) {
-            int lane = __builtin_ctzll(lanes);
+            const int lane = __builtin_ctzll(lanes);
             memcpy(at.host[lane], &w->v[inst->src[1].reg + i][lane], 4);
         }
     }
@@ -97,11 +92,11 @@ static void store_block(sim_wave *w, const sim_inst *inst) {
 // ---- a dword for each lane, one after another from a scalar address
 
 static bool resolve_by_lane(sim_wave *w, const sim_inst *inst, bool is_store, sim_access *out) {
-    uint64_t base = sim_read64(w, &inst->src[inst->num_src - 1]) + (uint64_t)(int64_t)inst->offset;
+    const uint64_t base =
+        sim_read64(w, &inst->src[inst->num_src - 1]) + (uint64_t)(int64_t)inst->offset;
     uint64_t address[SIM_LANES];
-    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+    for (unsigned lane = 0; lane < SIM_LANES; lane++)
         address[lane] = base + 4 * lane;
-    }
     return sim_resolve_addresses(w, inst, address, 4, is_store, out);
 }
 
@@ -109,7 +104,7 @@ static void exec_global_load_addtid_b32(sim_wave *w, const sim_inst *inst) {
     sim_access at;
     if (resolve_by_lane(w, inst, false, &at)) {
         for (uint64_t left = at.mask; left; left &= left - 1) {
-            int lane = __builtin_ctzll(left);
+            const int lane = __builtin_ctzll(left);
             memcpy(&w->v[inst->dst[0].reg][lane], at.host[lane], 4);
         }
     }
@@ -119,7 +114,7 @@ static void exec_global_store_addtid_b32(sim_wave *w, const sim_inst *inst) {
     sim_access at;
     if (resolve_by_lane(w, inst, true, &at)) {
         for (uint64_t left = at.mask; left; left &= left - 1) {
-            int lane = __builtin_ctzll(left);
+            const int lane = __builtin_ctzll(left);
             memcpy(at.host[lane], &w->v[inst->src[0].reg][lane], 4);
         }
     }

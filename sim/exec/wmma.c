@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// RDNA matrix instructions: WMMA, D = A B + C for 16x16 tiles, and SWMMAC (gfx12), D += A B where A holds 2 of every
-// 4 consecutive k.
+// RDNA matrix instructions: WMMA, D = A B + C for 16x16 tiles, and SWMMAC (gfx12), D += A B where A
+// holds 2 of every 4 consecutive k.
 //
-// A register row is 2 (wave32) or 4 (wave64) groups of sixteen lanes: the rows of A, the columns of B, C and D. RDNA3
-// (gfx11): each group holds every k of A and B; 16-bit results take the half of each register that op_sel chooses.
-// RDNA4 (gfx12): two groups share k, and wave64's third and fourth hold what wave32 keeps in the upper registers;
-// 16-bit results are packed. AMD publishes no order of accumulation: floats are taken two k at a time, each step one
-// f32 add; so results are not known to be bit-exact. Integers are exact.
-// Source of layouts: AMD's matrix instruction calculator. EXEC is ignored.
+// A register row is 2 (wave32) or 4 (wave64) groups of sixteen lanes: the rows of A, the columns of
+// B, C and D. RDNA3 (gfx11): each group holds every k of A and B; 16-bit results take the half of
+// each register that op_sel chooses. RDNA4 (gfx12): two groups share k, and wave64's third and
+// fourth hold what wave32 keeps in the upper registers; 16-bit results are packed. AMD publishes no
+// order of accumulation: floats are taken two k at a time, each step one f32 add; so results are
+// not known to be bit-exact. Integers are exact. Source of layouts: AMD's matrix instruction
+// calculator. EXEC is ignored.
 #include "fp8.h"
 #include "mfma.h"
 #include "numbers.h"
@@ -94,17 +95,16 @@ typedef struct wmma_spread {
 } wmma_spread;
 
 static wmma_spread spread_of(const wmma_form *f, bool wave32, int side) {
-    int k = f->sparse && side == 0 ? f->k / 2 : f->k;
-    if (!f->shared) {
+    const int k = f->sparse && side == 0 ? f->k / 2 : f->k;
+    if (!f->shared)
         return (wmma_spread){1, k, k};
-    }
-    int run = f->bits < 16 ? k / 2 : f->sparse && side == 1 ? 8 : 4;
+    const int run = f->bits < 16 ? k / 2 : f->sparse && side == 1 ? 8 : 4;
     bool halves = wave32 || k / 2 * f->bits < 64; // one register cannot be shared out further
     return halves ? (wmma_spread){2, k / 2, run} : (wmma_spread){4, k / 4, run};
 }
 
 static int k_of(const wmma_spread *s, int group, int element) {
-    int e = group / 2 * s->per_lane + element;
+    const int e = group / 2 * s->per_lane + element;
     return s->groups == 1 ? element : e / s->run * 2 * s->run + group % 2 * s->run + e % s->run;
 }
 
@@ -123,7 +123,7 @@ static f32x16 values_of(mfma_type type, u32x16 bits) {
 }
 
 static u32x16 integers_of(int bits, u32x16 x, bool is_signed) {
-    unsigned unused = 32 - (unsigned)bits;
+    const unsigned unused = 32 - (unsigned)bits;
     return is_signed ? (u32x16)((i32x16)(x << unused) >> (int)unused) : x;
 }
 
@@ -133,30 +133,29 @@ static void read_input(const wmma_form *f, sim_wave *w, const sim_inst *inst, in
     wmma_spread s = spread_of(f, w->wave32, side);
     mfma_type type = (mfma_type)(side == 0 ? f->a_type : f->b_type);
     const uint32_t *rows = mfma_rows(w, &inst->src[side]);
-    uint32_t mask = (1u << f->bits) - 1;
+    const uint32_t mask = (1u << f->bits) - 1;
     bool flag[2] = {inst->neg_lo >> side & 1, inst->neg_hi >> side & 1}; // of even k, of odd k
     for (int i = 0; i < s.groups * s.per_lane; i++) {
-        int group = i / s.per_lane, e = i % s.per_lane, bit = e * f->bits;
+        const int group = i / s.per_lane, e = i % s.per_lane, bit = e * f->bits;
         u32x16 bits = load16(rows + bit / 32 * SIM_LANES + group * TILE) >> bit % 32 & mask;
         u32x16 *at = &out->x[k_of(&s, group, e)];
-        if (type == MFMA_I8) {
+        if (type == MFMA_I8)
             *at = integers_of(f->bits, bits, flag[0]); // neg_lo says signed
-        } else {
+        else
             *at = (u32x16)values_of(type, bits) ^ (flag[e % 2] ? 0x80000000u : 0);
-        }
     }
 }
 
-/** Two bits for each element of A that the same lane holds: which of the four k. index_key (in abid) chooses among
- *  the sets of bits that fit in the register. */
+/** Two bits for each element of A that the same lane holds: which of the four k. index_key (in
+ *  abid) chooses among the sets of bits that fit in the register. */
 static void read_indices(const wmma_form *f, sim_wave *w, const sim_inst *inst, wmma_terms *out) {
     wmma_spread s = spread_of(f, w->wave32, 0);
-    int first = inst->abid * s.per_lane * 2 % 32;
+    const int first = inst->abid * s.per_lane * 2 % 32;
     const uint32_t *rows = mfma_rows(w, &inst->src[2]);
     for (int i = 0; i < s.groups * s.per_lane; i++) {
-        int group = i / s.per_lane, e = i % s.per_lane, k = k_of(&s, group, e);
+        const int group = i / s.per_lane, e = i % s.per_lane, k = k_of(&s, group, e);
         for (int row = 0; row < TILE; row++) {
-            uint32_t which = rows[group * TILE + row] >> (first + 2 * e) & 3;
+            const uint32_t which = rows[group * TILE + row] >> (first + 2 * e) & 3;
             out->which[k][row] = (uint8_t)((uint32_t)k / 2 * 4 + which);
         }
     }
@@ -170,7 +169,7 @@ typedef struct wmma_strip {
 } wmma_strip;
 
 static wmma_strip strip_of(const wmma_form *f, bool wave32, int i) {
-    int groups = wave32 ? 2 : 4, per_lane = TILE / groups;
+    const int groups = wave32 ? 2 : 4, per_lane = TILE / groups;
     wmma_strip s = {.group = i / per_lane, .index = i % per_lane};
     s.row = f->shared ? s.group % 2 * 8 + s.group / 2 * 4 + s.index : s.index * groups + s.group;
     return s;
@@ -182,9 +181,8 @@ static bool is_half(const wmma_form *f) {
 
 /** Register and bit where result `index` of a lane lies. */
 static int bit_of(const wmma_form *f, const sim_inst *inst, int index) {
-    if (!is_half(f)) {
+    if (!is_half(f))
         return index * 32;
-    }
     return f->shared ? index * 16 : index * 32 + (inst->op_sel >> 2 & 1) * 16;
 }
 
@@ -194,12 +192,11 @@ static u32x16 read_c(const wmma_form *f, sim_wave *w, const sim_inst *inst, wmma
     const sim_operand *from = f->sparse ? &inst->dst[0] : &inst->src[2];
     u32x16 bits = (u32x16){} + from->value;
     if (from->kind == SIM_OP_VGPR) {
-        int bit = bit_of(f, inst, s.index);
+        const int bit = bit_of(f, inst, s.index);
         bits = load16(mfma_rows(w, from) + bit / 32 * SIM_LANES + s.group * TILE) >> bit % 32;
     }
-    if (f->result == WMMA_I32) {
+    if (f->result == WMMA_I32)
         return bits;
-    }
     u32x16 c = (u32x16)values_of(types[f->result], is_half(f) ? bits & 0xffff : bits);
     c = inst->neg_hi & 4 ? c & 0x7fffffff : c;
     return inst->neg_lo & 4 ? c ^ 0x80000000 : c;
@@ -223,7 +220,7 @@ SIM_INLINE int partner(const wmma_terms *t, bool sparse, int row, int k) {
 }
 
 SIM_INLINE f64x16 product(const wmma_terms *t, bool sparse, int row, int k) {
-    double left = (double)as_f32(t->a.x[k][row]);
+    const double left = (double)as_f32(t->a.x[k][row]);
     return left * __builtin_convertvector((f32x16)t->b.x[partner(t, sparse, row, k)], f64x16);
 }
 
@@ -257,15 +254,14 @@ SIM_INLINE u32x16 fast_strip(const wmma_form *f, const wmma_terms *t, bool spars
 SIM_INLINE u32x16 integer_strip(const wmma_form *f, const wmma_terms *t, bool sparse, int row,
                                 u32x16 c, bool clamp) {
     u32x16 sum = {};
-    for (int k = 0; k < f->k >> sparse; k++) {
+    for (int k = 0; k < f->k >> sparse; k++)
         sum += t->a.x[k][row] * t->b.x[partner(t, sparse, row, k)];
-    }
     return clamp ? (u32x16)__builtin_elementwise_add_sat((i32x16)sum, (i32x16)c) : sum + c;
 }
 
 static void write_strip(const wmma_form *f, sim_wave *w, const sim_inst *inst, wmma_strip s,
                         u32x16 x) {
-    int bit = bit_of(f, inst, s.index);
+    const int bit = bit_of(f, inst, s.index);
     uint32_t *at = mfma_rows(w, &inst->dst[0]) + bit / 32 * SIM_LANES + s.group * TILE;
     u32x16 mask = (u32x16){} + (is_half(f) ? 0xffffu << bit % 32 : UINT32_MAX);
     store16(at, select16(mask, x << bit % 32, load16(at)));
@@ -279,23 +275,20 @@ SIM_INLINE void multiply(sim_wave *w, const sim_inst *inst, bool sparse) {
     u32x16 d[TILE]; // D may overlap any source
     read_input(f, w, inst, 0, &t.a);
     read_input(f, w, inst, 1, &t.b);
-    if (sparse) {
+    if (sparse)
         read_indices(f, w, inst, &t);
-    }
     for (int i = 0; i < TILE; i++) {
         wmma_strip s = strip_of(f, w->wave32, i);
         u32x16 c = read_c(f, w, inst, s);
-        if (f->result == WMMA_I32) {
+        if (f->result == WMMA_I32)
             d[i] = integer_strip(f, &t, sparse, s.row, c, inst->flags & SIM_CLAMP);
-        } else if (w->fast_matrix) {
+        else if (w->fast_matrix)
             d[i] = fast_strip(f, &t, sparse, s.row, c);
-        } else {
+        else
             d[i] = float_strip(f, &t, sparse, s.row, c);
-        }
     }
-    for (int i = 0; i < TILE; i++) {
+    for (int i = 0; i < TILE; i++)
         write_strip(f, w, inst, strip_of(f, w->wave32, i), d[i]);
-    }
 }
 
 static void wmma_exec(sim_wave *w, const sim_inst *inst) {

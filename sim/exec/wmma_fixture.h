@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of RDNA's matrix instructions share: a wave, small integers as elements of every type.
+// What the tests of RDNA's matrix instructions share: a wave, small integers as elements of every
+// type.
 #ifndef SIM_EXEC_WMMA_FIXTURE_H
 #define SIM_EXEC_WMMA_FIXTURE_H
 
@@ -29,7 +30,8 @@ static inline uint32_t encode(int type, int x) {
     float f = (float)x;
     uint32_t bits;
     memcpy(&bits, &f, sizeof bits);
-    uint32_t sign = bits >> 31, fraction = bits & 0x7fffff, exponent = (bits >> 23 & 255) - 127;
+    const uint32_t sign = bits >> 31, fraction = bits & 0x7fffff,
+                   exponent = (bits >> 23 & 255) - 127;
     switch (type) {
     case 'i':
         return (uint32_t)x;
@@ -48,8 +50,8 @@ static inline uint32_t encode(int type, int x) {
 
 /** Stores element `element` of `bits` bits, counted from the first bit of a register. */
 static inline void put(int reg, int lane, int element, int bits, uint32_t x) {
-    int bit = element * bits;
-    uint32_t mask = (bits == 32 ? UINT32_MAX : (1u << bits) - 1) << bit % 32;
+    const int bit = element * bits;
+    const uint32_t mask = (bits == 32 ? UINT32_MAX : (1u << bits) - 1) << bit % 32;
     uint32_t *at = &wave->v[reg + bit / 32][lane];
     *at = (*at & ~mask) | (x << bit % 32 & mask);
 }

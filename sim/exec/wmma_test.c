@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// RDNA matrix instructions, from bytes to results, against a plain matrix product of small integers.
+// RDNA matrix instructions, from bytes to results, against a plain matrix product of small
+// integers.
 #include "wmma_fixture.h"
 
 #include <math.h>
@@ -25,8 +26,8 @@ static const layout layouts[] = {
 };
 
 static void put_input(const layout *l, int side, int row, int k) {
-    int reg = side == 0 ? A_REG : B_REG;
-    uint32_t x = encode(side == 0 ? l->a_type : l->b_type, small_value(side, row, k));
+    const int reg = side == 0 ? A_REG : B_REG;
+    const uint32_t x = encode(side == 0 ? l->a_type : l->b_type, small_value(side, row, k));
     if (l->arch == SIM_GFX1151) { // in both halves
         put(reg, row, k, l->bits, x);
         put(reg, row + 16, k, l->bits, x);
@@ -39,9 +40,9 @@ static void put_input(const layout *l, int side, int row, int k) {
 
 /** Result [row][column]: its register, lane and first bit, for op_sel's half on RDNA3. */
 static uint32_t *result_at(const layout *l, int reg, int row, int column, bool high, int *shift) {
-    bool half = l->result == 'h' || l->result == 'w', rdna3 = l->arch == SIM_GFX1151;
+    const bool half = l->result == 'h' || l->result == 'w', rdna3 = l->arch == SIM_GFX1151;
     *shift = half && (rdna3 ? high : row % 2) ? 16 : 0;
-    int index = rdna3 ? row / 2 : half ? row % 8 / 2 : row % 8;
+    const int index = rdna3 ? row / 2 : half ? row % 8 / 2 : row % 8;
     return &wave->v[reg + index][column + 16 * (rdna3 ? row % 2 : row / 8)];
 }
 
@@ -52,9 +53,8 @@ static bool decode(const layout *l, uint32_t modifiers0, uint32_t modifiers1, si
     char error[SIM_ERROR_BYTES];
     bool known =
         sim_decode(sim_chip_by_arch(l->arch), (const uint8_t *)words, sizeof words, 0, inst, error);
-    if (!known) {
+    if (!known)
         fail_msg("%s", error);
-    }
     return known;
 }
 
@@ -70,7 +70,7 @@ static void fill(const layout *l, bool high) {
         for (int column = 0; column < 16; column++) {
             int shift;
             uint32_t *c = result_at(l, C_REG, row, column, high, &shift);
-            uint32_t x = encode(l->result, small_value(2, row, column));
+            const uint32_t x = encode(l->result, small_value(2, row, column));
             *c |= l->result == 'h' || l->result == 'w' ? (x & 0xffff) << shift : x;
         }
     }
@@ -79,12 +79,11 @@ static void fill(const layout *l, bool high) {
 static void check(const layout *l, bool high) {
     for (int i = 0; i < 256; i++) {
         int row = i / 16, column = i % 16, want = small_value(2, row, column), shift;
-        for (int k = 0; k < l->k; k++) {
+        for (int k = 0; k < l->k; k++)
             want += small_value(0, row, k) * small_value(1, column, k);
-        }
-        bool half = l->result == 'h' || l->result == 'w';
+        const bool half = l->result == 'h' || l->result == 'w';
         uint32_t got = *result_at(l, D_REG, row, column, high, &shift) >> shift;
-        uint32_t bits = encode(l->result, want);
+        const uint32_t bits = encode(l->result, want);
         got &= half ? 0xffff : UINT32_MAX;
         if (got != (half ? bits & 0xffff : bits)) {
             fail_msg("arch %d opcode %x: D[%d][%d] is %x, not %x (%d)", (int)l->arch, l->opcode,
@@ -101,11 +100,11 @@ static void test_layouts(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
         const layout *l = &layouts[i];
-        bool has_halves = l->arch == SIM_GFX1151 && (l->result == 'h' || l->result == 'w');
+        const bool has_halves = l->arch == SIM_GFX1151 && (l->result == 'h' || l->result == 'w');
         for (int high = 0; high <= has_halves; high++) {
             sim_inst inst;
-            uint32_t is_signed = l->a_type == 'i' ? 3u << 29 : 0; // neg_lo of A and B
-            decode(l, high ? 1u << 13 : 0, is_signed, &inst);     // op_sel[2]
+            const uint32_t is_signed = l->a_type == 'i' ? 3u << 29 : 0; // neg_lo of A and B
+            decode(l, high ? 1u << 13 : 0, is_signed, &inst);           // op_sel[2]
             fill(l, high);
             inst.exec(wave, &inst);
             check(l, high);
@@ -124,19 +123,17 @@ static uint64_t next_random(void) { // splitmix64
 }
 
 static uint32_t get(const sim_wave *w, int reg, int lane, int element, int bits) {
-    int bit = element * bits;
+    const int bit = element * bits;
     return w->v[reg + bit / 32][lane] >> bit % 32 & ((1u << bits) - 1);
 }
 
 static double small_float(uint32_t x, int fraction, int bias, bool has_infinity) {
-    int exponent = (int)(x & 0x7f) >> fraction, mantissa = (int)x & ((1 << fraction) - 1);
-    double sign = x & 0x80 ? -1 : 1;
-    if (has_infinity && exponent == 31) {
+    const int exponent = (int)(x & 0x7f) >> fraction, mantissa = (int)x & ((1 << fraction) - 1);
+    const double sign = x & 0x80 ? -1 : 1;
+    if (has_infinity && exponent == 31)
         return mantissa ? NAN : sign * INFINITY;
-    }
-    if (!has_infinity && (x & 0x7f) == 0x7f) {
+    if (!has_infinity && (x & 0x7f) == 0x7f)
         return NAN;
-    }
     return sign * (exponent ? ldexp(mantissa + (1 << fraction), exponent - bias - fraction)
                             : ldexp(mantissa, 1 - bias - fraction));
 }
@@ -171,7 +168,7 @@ static double input(const layout *l, const sim_wave *w, int side, int row, int k
         lane += 16 * (k / (l->k / 2));
         element = k % (l->k / 2);
     }
-    uint32_t bits = get(w, side == 0 ? A_REG : B_REG, lane, element, l->bits);
+    const uint32_t bits = get(w, side == 0 ? A_REG : B_REG, lane, element, l->bits);
     return decoded(side == 0 ? l->a_type : l->b_type, l->bits, bits);
 }
 
@@ -195,8 +192,8 @@ static uint32_t rounded(int result, float x) {
 static uint32_t expected(const layout *l, const sim_wave *w, int row, int column, uint32_t c) {
     float sum = l->result == 'i' ? 0 : (float)decoded(l->result, 32, c);
     for (int k = 0; k < l->k; k += 2) {
-        double even = input(l, w, 0, row, k) * input(l, w, 1, column, k);
-        double odd = input(l, w, 0, row, k + 1) * input(l, w, 1, column, k + 1);
+        const double even = input(l, w, 0, row, k) * input(l, w, 1, column, k);
+        const double odd = input(l, w, 0, row, k + 1) * input(l, w, 1, column, k + 1);
         sum += (float)(even + odd);
         c += l->result == 'i' ? (uint32_t)(int32_t)(even + odd) : 0;
     }
@@ -206,17 +203,17 @@ static uint32_t expected(const layout *l, const sim_wave *w, int row, int column
 /** Every second round of moderate size, so that infinities and NaNs do not hide the rest. */
 static void fill_randomly(const layout *l, unsigned round) {
     for (int i = 0; i < 64 * SIM_LANES; i++) {
-        int lane = i % SIM_LANES, reg = i / SIM_LANES;
+        const int lane = i % SIM_LANES, reg = i / SIM_LANES;
         uint32_t x = (uint32_t)next_random();
         x = round % 2 && l->bits == 16 ? (x & 0xbfffbfff) | 0x20002000 : x;
-        bool copied = l->arch == SIM_GFX1151 && lane >= 16 && lane < 32 && reg < C_REG;
+        const bool copied = l->arch == SIM_GFX1151 && lane >= 16 && lane < 32 && reg < C_REG;
         wave->v[reg][lane] = copied ? wave->v[reg][lane - 16] : x;
     }
 }
 
 static void check_randomly(const layout *l, sim_wave *before, unsigned round) {
-    bool half = l->result == 'h' || l->result == 'w';
-    uint32_t mask = half ? 0xffff : UINT32_MAX;
+    const bool half = l->result == 'h' || l->result == 'w';
+    const uint32_t mask = half ? 0xffff : UINT32_MAX;
     sim_inst inst;
     decode(l, 0, l->a_type == 'i' ? 3u << 29 : 0, &inst);
     fill_randomly(l, round);
@@ -224,9 +221,9 @@ static void check_randomly(const layout *l, sim_wave *before, unsigned round) {
     inst.exec(wave, &inst);
     for (int i = 0; i < 256; i++) {
         int row = i / 16, column = i % 16, shift;
-        uint32_t got = *result_at(l, D_REG, row, column, false, &shift) >> shift & mask;
+        const uint32_t got = *result_at(l, D_REG, row, column, false, &shift) >> shift & mask;
         const uint32_t *c_at = result_at(l, C_REG, row, column, false, &shift);
-        uint32_t c = *c_at >> shift & mask; // C is not written
+        const uint32_t c = *c_at >> shift & mask; // C is not written
         assert_int_equal(got, expected(l, before, row, column, c));
     }
 }
@@ -236,14 +233,13 @@ static void test_random(void **state) {
     enum { ROUNDS = 40 };
     sim_wave *before = aligned_alloc(64, sizeof *before);
     assert_non_null(before);
-    for (unsigned i = 0; i < ROUNDS * sizeof layouts / sizeof *layouts; i++) {
+    for (unsigned i = 0; i < ROUNDS * sizeof layouts / sizeof *layouts; i++)
         check_randomly(&layouts[i / ROUNDS], before, i);
-    }
     free(before);
 }
 
-/** mfma=fast: within 2 (k + 1) roundings, fused multiply-add or not, of the sum of magnitudes, and that of the
- *  result's type. */
+/** mfma=fast: within 2 (k + 1) roundings, fused multiply-add or not, of the sum of magnitudes, and
+ *  that of the result's type. */
 static void check_fast(const layout *l, sim_wave *before) {
     static const double result_rounding[] = {['f'] = 0x1p-24, ['h'] = 0x1p-11, ['w'] = 0x1p-8};
     sim_inst inst;
@@ -262,7 +258,7 @@ static void check_fast(const layout *l, sim_wave *before) {
             decoded(l->result, 32, *c_at >> shift & (l->result == 'f' ? UINT32_MAX : 0xffff));
         double want = c, size = fabs(c);
         for (int k = 0; k < l->k; k++) {
-            double product = input(l, before, 0, row, k) * input(l, before, 1, column, k);
+            const double product = input(l, before, 0, row, k) * input(l, before, 1, column, k);
             want += product;
             size += fabs(product);
         }
@@ -270,7 +266,7 @@ static void check_fast(const layout *l, sim_wave *before) {
             l->result == 'h' ? 0x1p-24 : 0x1p-133; // half a subnormal's step, and some
         double bound = 2 * (2 * l->k + 2) * 0x1p-24 * size + smallest;
         bound += result_rounding[l->result] * (fabs(want) + bound);
-        bool beyond = l->result == 'h' ? fabs(want) > 65000 : !(size < 0x1p127);
+        const bool beyond = l->result == 'h' ? fabs(want) > 65000 : !(size < 0x1p127);
         if (!beyond && !(fabs(got - want) <= bound)) {
             fail_msg("arch %d opcode %x, fast: D[%d][%d] is %a, not %a, with a bound of %a",
                      (int)l->arch, l->opcode, row, column, got, want, bound);
@@ -284,9 +280,8 @@ static void test_fast(void **state) {
     assert_non_null(before);
     for (size_t i = 0; i < 10 * sizeof layouts / sizeof *layouts; i++) {
         const layout *l = &layouts[i / 10];
-        if (l->result != 'i') {
+        if (l->result != 'i')
             check_fast(l, before);
-        }
     }
     wave->fast_matrix = false;
     free(before);
@@ -302,15 +297,15 @@ static void test_clamp(void **state) {
         wave->wave32 = true;
         memset(wave->v[A_REG], 0xff, 4 * sizeof wave->v[0]);
         memset(wave->v[B_REG], 0xff, 4 * sizeof wave->v[0]);
-        for (int i = 0; i < 8 * SIM_LANES; i++) {
+        for (int i = 0; i < 8 * SIM_LANES; i++)
             wave->v[C_REG + i / SIM_LANES][i % SIM_LANES] = INT32_MAX;
-        }
         inst.exec(wave, &inst);
         assert_int_equal(wave->v[D_REG + 7][31], clamp ? INT32_MAX : INT32_MAX + 16u * 255 * 255);
     }
 }
 
-/** neg_lo turns the signs of even k, neg_hi those of odd k; on C, neg_hi takes the absolute value. */
+/** neg_lo turns the signs of even k, neg_hi those of odd k; on C, neg_hi takes the absolute
+ *  value. */
 static void test_signs(void **state) {
     (void)state;
     sim_inst inst;
@@ -319,9 +314,8 @@ static void test_signs(void **state) {
     inst.exec(wave, &inst);
     for (int i = 0; i < 256; i++) {
         int row = i / 16, column = i % 16, want = -abs(small_value(2, row, column)), shift;
-        for (int k = 0; k < 16; k++) {
+        for (int k = 0; k < 16; k++)
             want += (k % 2 ? 1 : -1) * small_value(0, row, k) * small_value(1, column, k);
-        }
         float got;
         memcpy(&got, result_at(&layouts[0], D_REG, row, column, false, &shift), sizeof got);
         assert_true(got == (float)want);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of the HIP runtime that programs use seldom, each against the CPU; and bad arguments to all the others.
+// Calls of the HIP runtime that programs use seldom, each against the CPU; and bad arguments to all
+// the others.
 #include "hip_testing.h"
 
 #define PER_THREAD ((hipStream_t)2)
@@ -11,11 +12,9 @@ enum { PITCH = 64, ROWS = 5, AREA = PITCH * ROWS };
 static void expect_fill(unsigned unit, uint32_t value, size_t width, bool is_async) {
     uint8_t got[AREA], want[AREA];
     memset(want, 0xEE, AREA);
-    for (size_t y = 1; y < 4; y++) {
-        for (size_t x = 0; x < width; x++) {
+    for (size_t y = 1; y < 4; y++)
+        for (size_t x = 0; x < width; x++)
             memcpy(want + y * PITCH + (x + 1) * unit, &value, unit);
-        }
-    }
     uint8_t *d = device_alloc(AREA, nullptr), *at = d + PITCH + unit;
     if (is_async) {
         OK(unit == 1   ? hip.hipMemsetD2D8Async(at, PITCH, (uint8_t)value, width, 3, PER_THREAD)
@@ -48,9 +47,8 @@ static void test_fills(void **state) {
 static void test_param_copies(void **state) {
     (void)state;
     uint8_t host[AREA], got[AREA], want[AREA];
-    for (int i = 0; i < AREA; i++) {
+    for (int i = 0; i < AREA; i++)
         host[i] = (uint8_t)random_bits();
-    }
     uint8_t *d = device_alloc(AREA, nullptr);
     hip_Memcpy2D in = {.srcXInBytes = 3,
                        .srcY = 1,
@@ -65,9 +63,8 @@ static void test_param_copies(void **state) {
                        .WidthInBytes = 40,
                        .Height = 3};
     memset(want, 0xEE, AREA);
-    for (size_t y = 0; y < 3; y++) {
+    for (size_t y = 0; y < 3; y++)
         memcpy(want + (y + 2) * PITCH + 7, host + (y + 1) * PITCH + 3, 40);
-    }
     OK(hip.hipMemcpyParam2D(&in));
     OK(hip.hipMemcpy(got, d, AREA, hipMemcpyDeviceToHost));
     assert_memory_equal(got, want, AREA);
@@ -94,9 +91,8 @@ static void test_param_copies(void **state) {
 static void test_per_thread(void **state) {
     (void)state;
     uint8_t host[AREA], got[AREA];
-    for (int i = 0; i < AREA; i++) {
+    for (int i = 0; i < AREA; i++)
         host[i] = (uint8_t)random_bits();
-    }
     void *found, *d = device_alloc(AREA, nullptr);
     OK(hip.hipMemset_spt(d, 1, AREA));
     OK(hip.hipMemcpy_spt(got, d, AREA, hipMemcpyDeviceToHost));
@@ -106,9 +102,8 @@ static void test_per_thread(void **state) {
     OK(hip.hipStreamSynchronize_spt(nullptr));
     OK(hip.hipStreamQuery_spt(nullptr));
     OK(hip.hipMemcpy2D_spt(got, PITCH, d, PITCH, PITCH, ROWS, hipMemcpyDeviceToHost));
-    for (size_t i = 0; i < AREA; i++) {
+    for (size_t i = 0; i < AREA; i++)
         assert_int_equal(got[i], i % PITCH == 1 || i % PITCH == 2 ? 9 : host[i]);
-    }
     OK(hip.hipGetProcAddress("hipMemcpy", &found, 70100000, 2, nullptr));
     assert_ptr_equal(found, hip.hipMemcpy_spt);
     OK(hip.hipGetProcAddress("hipMemcpy", &found, 70100000, 0, nullptr));

@@ -19,9 +19,8 @@ static uint32_t num_listed, num_hidden;   // of these
 static void before_fork(void) {
     sim_hip_fork_registry_prepare();
     pthread_mutex_lock(&sim_hip.lock);
-    if (sim_hip.memory) {
+    if (sim_hip.memory)
         sim_memory_fork_prepare(sim_hip.memory);
-    }
     sim_pool_fork_prepare();
     sim_look_fork_prepare();
     sim_decode_fork_prepare();
@@ -31,9 +30,8 @@ static void after_fork_in_parent(void) {
     sim_decode_fork_done();
     sim_look_fork_parent();
     sim_pool_fork_parent();
-    if (sim_hip.memory) {
+    if (sim_hip.memory)
         sim_memory_fork_parent(sim_hip.memory);
-    }
     pthread_mutex_unlock(&sim_hip.lock);
     sim_hip_fork_registry_done();
 }
@@ -42,9 +40,8 @@ static void after_fork_in_child(void) {
     sim_decode_fork_done();
     sim_look_fork_child();
     sim_pool_fork_child();
-    if (sim_hip.memory) {
+    if (sim_hip.memory)
         sim_memory_fork_child(sim_hip.memory);
-    }
     pthread_mutex_init(&sim_hip.lock, nullptr);
     pthread_cond_init(&sim_hip.changed, nullptr);
     sim_hip_fork_streams();
@@ -71,14 +68,13 @@ static void after_fork_in_child(void) {
 /** Makes devices for the architectures that the options list. The lock is held. */
 static hipError_t add_devices(void) {
     while (sim_hip.num_devices < sim_hip.options.num_archs) {
-        uint32_t id = sim_hip.num_devices;
+        const uint32_t id = sim_hip.num_devices;
         sim_device *device = &sim_hip.devices[id];
         *device = (sim_device){.id = id,
                                .number = id < num_listed ? numbers[id] : id + num_hidden,
                                .chip = sim_chip_by_arch(sim_hip.options.archs[id])};
-        if (!sim_hip_add_default_stream(device)) {
+        if (!sim_hip_add_default_stream(device))
             return hipErrorOutOfMemory;
-        }
         sim_hip.num_devices++;
     }
     return hipSuccess;
@@ -108,22 +104,20 @@ static hipError_t read_options(const char *call, const char *text) {
     }
     sim_hip.options = options;
     configure_memory();
-    if (sim_hip.options.errorcode) {
+    if (sim_hip.options.errorcode)
         sim_hip_stay_loaded();
-    }
     return hipSuccess;
 }
 
-/** Of the devices that QUERN_SIM lists, or of the one that there is else, leaves those that the process may see. The
- *  lock is held. */
+/** Of the devices that QUERN_SIM lists, or of the one that there is else, leaves those that the
+ *  process may see. The lock is held. */
 static void hide_devices(void) {
     sim_options *options = &sim_hip.options;
     sim_arch all[SIM_MAX_DEVICES];
     memcpy(all, options->archs, sizeof all);
     num_listed = sim_hip_visible(options->num_archs, numbers);
-    for (uint32_t i = 0; i < num_listed; i++) {
+    for (uint32_t i = 0; i < num_listed; i++)
         options->archs[i] = all[numbers[i]];
-    }
     num_hidden = options->num_archs - num_listed;
     options->num_archs = num_listed;
 }
@@ -137,9 +131,8 @@ static hipError_t prepare(void) {
         const char *text = getenv("QUERN_SIM");
         start_error = text ? read_options("QUERN_SIM", text) : hipSuccess;
         hide_devices();
-        if (sim_hip.options.threads) {
+        if (sim_hip.options.threads)
             sim_pool_configure(sim_hip.options.threads);
-        }
         pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
     }
     if (!sim_hip.memory) {
@@ -166,9 +159,8 @@ hipError_t sim_hip_start(void) {
 }
 
 int quernsim_configure(const char *options) {
-    if (!options) {
+    if (!options)
         return (int)sim_hip_result(hipErrorInvalidValue);
-    }
     pthread_mutex_lock(&sim_hip.lock);
     uint32_t threads = sim_hip.options.threads;
     hipError_t error = prepare();
@@ -177,9 +169,8 @@ int quernsim_configure(const char *options) {
     threads = sim_hip.options.threads == threads ? 0 : sim_hip.options.threads;
     pthread_mutex_unlock(&sim_hip.lock);
     if (error == hipSuccess && threads) {
-        for (uint32_t i = 0; i < sim_hip.num_devices; i++) {
+        for (uint32_t i = 0; i < sim_hip.num_devices; i++)
             sim_hip_drain(&sim_hip.devices[i]);
-        }
         sim_pool_configure(threads);
     }
     return (int)sim_hip_result(error);
@@ -201,9 +192,8 @@ hipError_t hipInit(unsigned flags) {
 }
 
 hipError_t hipDriverGetVersion(int *version) {
-    if (!version) {
+    if (!version)
         return sim_hip_result(hipErrorInvalidValue);
-    }
     *version = HIP_VERSION;
     return hipSuccess;
 }
@@ -223,27 +213,24 @@ hipError_t hipGetDeviceCount(int *count) {
 
 hipError_t hipSetDevice(int device) {
     SIM_HIP_START();
-    if (!sim_hip_device_at(device)) {
+    if (!sim_hip_device_at(device))
         return sim_hip_result(hipErrorInvalidDevice);
-    }
     current_device = (uint32_t)device;
     return hipSuccess;
 }
 
 hipError_t hipGetDevice(int *device) {
     SIM_HIP_START();
-    if (!device) {
+    if (!device)
         return sim_hip_result(hipErrorInvalidValue);
-    }
     *device = (int)current_device;
     return hipSuccess;
 }
 
 hipError_t hipDeviceGet(hipDevice_t *device, int ordinal) {
     SIM_HIP_START();
-    if (!device || !sim_hip_device_at(ordinal)) {
+    if (!device || !sim_hip_device_at(ordinal))
         return sim_hip_result(device ? hipErrorInvalidDevice : hipErrorInvalidValue);
-    }
     *device = ordinal;
     return hipSuccess;
 }
@@ -315,16 +302,15 @@ static void fill_properties(hipDeviceProp_tR0600 *p, const sim_device *device) {
 
 hipError_t hipGetDevicePropertiesR0600(hipDeviceProp_tR0600 *properties, int device) {
     SIM_HIP_START();
-    if (!properties || !sim_hip_device_at(device)) {
+    if (!properties || !sim_hip_device_at(device))
         return sim_hip_result(properties ? hipErrorInvalidDevice : hipErrorInvalidValue);
-    }
     fill_properties(properties, sim_hip_device_at(device));
     return hipSuccess;
 }
 
 /** How many of the wishes a device fulfils; zero is no wish. */
 static int num_met(const hipDeviceProp_tR0600 *wanted, const hipDeviceProp_tR0600 *p) {
-    bool named = wanted->gcnArchName[0];
+    const bool named = wanted->gcnArchName[0];
     return (named && strcmp(wanted->gcnArchName, p->gcnArchName) == 0) +
            (wanted->major && p->major >= wanted->major) +
            (wanted->minor && p->minor >= wanted->minor) +
@@ -337,14 +323,13 @@ static int num_met(const hipDeviceProp_tR0600 *wanted, const hipDeviceProp_tR060
 /** The device that fulfils most wishes, the first of several. */
 hipError_t hipChooseDeviceR0600(int *device, const hipDeviceProp_tR0600 *wanted) {
     SIM_HIP_START();
-    if (!device || !wanted) {
+    if (!device || !wanted)
         return sim_hip_result(hipErrorInvalidValue);
-    }
     int best = -1;
     for (uint32_t i = 0; i < sim_hip.num_devices; i++) {
         hipDeviceProp_tR0600 properties;
         fill_properties(&properties, &sim_hip.devices[i]);
-        int met = num_met(wanted, &properties);
+        const int met = num_met(wanted, &properties);
         *device = met > best ? (int)i : *device;
         best = met > best ? met : best;
     }
@@ -353,9 +338,8 @@ hipError_t hipChooseDeviceR0600(int *device, const hipDeviceProp_tR0600 *wanted)
 
 hipError_t hipDeviceGetAttribute(int *value, hipDeviceAttribute_t attribute, int device) {
     SIM_HIP_START();
-    if (!value || !sim_hip_device_at(device)) {
+    if (!value || !sim_hip_device_at(device))
         return sim_hip_result(value ? hipErrorInvalidDevice : hipErrorInvalidValue);
-    }
     hipDeviceProp_tR0600 properties;
     const hipDeviceProp_tR0600 *p = &properties;
     const sim_chip *c = sim_hip_device_at(device)->chip;
@@ -373,18 +357,16 @@ hipError_t hipDeviceGetAttribute(int *value, hipDeviceAttribute_t attribute, int
 
 hipError_t hipDeviceGetName(char *name, int bytes, hipDevice_t device) {
     SIM_HIP_START();
-    if (!name || bytes <= 0 || !sim_hip_device_at(device)) {
+    if (!name || bytes <= 0 || !sim_hip_device_at(device))
         return sim_hip_result(name && bytes > 0 ? hipErrorInvalidDevice : hipErrorInvalidValue);
-    }
     snprintf(name, (size_t)bytes, "%s", sim_hip_device_at(device)->chip->marketing);
     return hipSuccess;
 }
 
 hipError_t hipDeviceTotalMem(size_t *bytes, hipDevice_t device) {
     SIM_HIP_START();
-    if (!bytes || !sim_hip_device_at(device)) {
+    if (!bytes || !sim_hip_device_at(device))
         return sim_hip_result(bytes ? hipErrorInvalidDevice : hipErrorInvalidValue);
-    }
     *bytes = sim_hip_device_at(device)->chip->memory_bytes;
     return hipSuccess;
 }
@@ -402,7 +384,8 @@ static void *call_named(const char *symbol) {
         const char *name;
         void *function;
     } calls[] = {
-        // The plain names mean the layout of HIP 6 and later here; as ELF symbols they would mean the old one.
+        // The plain names mean the layout of HIP 6 and later here; as ELF symbols they would mean
+        // the old one.
         {"hipGetDeviceProperties", (void *)hipGetDevicePropertiesR0600},
         {"hipChooseDevice", (void *)hipChooseDeviceR0600},
 #define HIP_FUNCTION(name) {#name, (void *)name},
@@ -412,11 +395,9 @@ static void *call_named(const char *symbol) {
 #include "unsupported.def"
 #undef HIP_UNSUPPORTED
     };
-    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
-        if (strcmp(calls[i].name, symbol) == 0) {
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+        if (strcmp(calls[i].name, symbol) == 0)
             return calls[i].function;
-        }
-    }
     return nullptr;
 }
 
@@ -424,16 +405,14 @@ hipError_t hipGetProcAddress(const char *symbol, void **function, int version, u
                              hipDriverProcAddressQueryResult *status) {
     enum { LEGACY_STREAM = 1, PER_THREAD_STREAM = 2 };
     (void)version;
-    if (!symbol || !function || flags > PER_THREAD_STREAM) {
+    if (!symbol || !function || flags > PER_THREAD_STREAM)
         return sim_hip_result(hipErrorInvalidValue);
-    }
     char per_thread[128];
     snprintf(per_thread, sizeof per_thread, "%s_spt", symbol);
     *function = flags == PER_THREAD_STREAM ? call_named(per_thread) : nullptr;
     *function = *function ? *function : call_named(symbol);
-    if (status) {
+    if (status)
         *status = *function ? HIP_GET_PROC_ADDRESS_SUCCESS : HIP_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-    }
     return sim_hip_result(*function ? hipSuccess : hipErrorNotFound);
 }
 

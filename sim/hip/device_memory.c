@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that kernels find through hidden arguments: the buffer of printf (-mprintf-kind=buffered) and malloc's heap.
+// Memory that kernels find through hidden arguments: the buffer of printf (-mprintf-kind=buffered)
+// and malloc's heap.
 //
-// The buffer begins with the bytes used and the bytes there are, these eight included. A message in it is a word of 32
-// bits (bit 0: standard error, bit 1: the format is one of the code object's, from bit 2: bytes of the message), then
-// the format's number, or the format itself, then the arguments as printf.c has them.
+// The buffer begins with the bytes used and the bytes there are, these eight included. A message in
+// it is a word of 32 bits (bit 0: standard error, bit 1: the format is one of the code object's,
+// from bit 2: bytes of the message), then the format's number, or the format itself, then the
+// arguments as printf.c has them.
 #include "hostcall.h"
 #include "runtime.h"
 
@@ -15,8 +17,8 @@
 enum { HEADER_BYTES = 8, DEFAULT_PRINTF_BYTES = 1 << 20 };
 
 uint64_t sim_hip_printf_buffer(sim_stream *stream) {
-    unsigned limit = atomic_load(&stream->device->printf_limit);
-    uint64_t bytes = limit ? limit : DEFAULT_PRINTF_BYTES;
+    const unsigned limit = atomic_load(&stream->device->printf_limit);
+    const uint64_t bytes = limit ? limit : DEFAULT_PRINTF_BYTES;
     if (stream->printf_buffer && stream->printf_bytes != bytes) {
         sim_memory_free(sim_hip.memory, stream->printf_buffer);
         stream->printf_buffer = 0;
@@ -42,17 +44,14 @@ static void print_message(const sim_object *object, const uint8_t *message, uint
     uint32_t control;
     uint64_t id = 0;
     memcpy(&control, message, CONTROL);
-    uint32_t begin = control & HAS_ID ? CONTROL + ID : CONTROL;
-    if (bytes < begin) {
+    const uint32_t begin = control & HAS_ID ? CONTROL + ID : CONTROL;
+    if (bytes < begin)
         return;
-    }
-    if (control & HAS_ID) {
+    if (control & HAS_ID)
         memcpy(&id, message + CONTROL, ID);
-    }
     const char *format = control & HAS_ID ? sim_object_format(object, id) : nullptr;
-    if ((control & HAS_ID) && !format) {
+    if ((control & HAS_ID) && !format)
         return;
-    }
     memcpy(words, message + begin, bytes - begin);
     sim_device_print(control & TO_STDERR, format, words, (bytes - begin) / 8);
 }
@@ -60,17 +59,15 @@ static void print_message(const sim_object *object, const uint8_t *message, uint
 void sim_hip_print_buffer(sim_stream *stream, const sim_object *object) {
     uint8_t *buffer = sim_memory_host(sim_hip.memory, stream->printf_buffer, stream->printf_bytes);
     uint64_t *words = buffer ? malloc(stream->printf_bytes) : nullptr;
-    if (!words) {
+    if (!words)
         return;
-    }
     uint32_t used, control;
     memcpy(&used, buffer, sizeof used);
-    uint64_t room = stream->printf_bytes - HEADER_BYTES, end = used < room ? used : room;
+    const uint64_t room = stream->printf_bytes - HEADER_BYTES, end = used < room ? used : room;
     for (uint64_t at = 0; at + sizeof control <= end; at += control >> 2) {
         memcpy(&control, buffer + HEADER_BYTES + at, sizeof control);
-        if (control >> 2 < sizeof control || control >> 2 > end - at) {
+        if (control >> 2 < sizeof control || control >> 2 > end - at)
             break; // a kernel that was stopped, or wrote here itself
-        }
         print_message(object, buffer + HEADER_BYTES + at, control >> 2, words);
     }
     memset(buffer, 0, HEADER_BYTES + end);
@@ -79,8 +76,8 @@ void sim_hip_print_buffer(sim_stream *stream, const sim_object *object) {
 
 // ---- malloc
 
-/** The heap as ockl's __ockl_dm_init_v1 leaves it: zeros, but for three words that tell of memory given from the start,
- *  of which there is none. All that it needs it asks of the host. */
+/** The heap as ockl's __ockl_dm_init_v1 leaves it: zeros, but for three words that tell of memory
+ *  given from the start, of which there is none. All that it needs it asks of the host. */
 uint64_t sim_hip_heap(sim_device *device) {
     enum { HEAP_BYTES = 128 << 10 };
     pthread_mutex_lock(&sim_hip.lock);
@@ -90,7 +87,7 @@ uint64_t sim_hip_heap(sim_device *device) {
         device->heap = region ? region->base : 0;
         sim_memory_wrote(sim_hip.memory, device->heap, HEAP_BYTES);
     }
-    uint64_t heap = device->heap;
+    const uint64_t heap = device->heap;
     pthread_mutex_unlock(&sim_hip.lock);
     return heap;
 }

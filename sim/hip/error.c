@@ -11,12 +11,10 @@ static thread_local const char
     *unsupported; // the call that gave hipErrorNotSupported last; may be null
 
 hipError_t sim_hip_result(hipError_t error) {
-    if (error == hipErrorNotSupported) {
+    if (error == hipErrorNotSupported)
         unsupported = nullptr;
-    }
-    if (error != hipSuccess && error != hipErrorNotReady) {
+    if (error != hipSuccess && error != hipErrorNotReady)
         last_error = error;
-    }
     return error;
 }
 
@@ -84,17 +82,15 @@ const char *hipGetErrorName(hipError_t error) {
 }
 
 hipError_t hipDrvGetErrorName(hipError_t error, const char **name) {
-    if (!name || !name_of(error)) {
+    if (!name || !name_of(error))
         return sim_hip_result(hipErrorInvalidValue);
-    }
     *name = name_of(error);
     return hipSuccess;
 }
 
 hipError_t hipDrvGetErrorString(hipError_t error, const char **text) {
-    if (!text || !name_of(error)) {
+    if (!text || !name_of(error))
         return sim_hip_result(hipErrorInvalidValue);
-    }
     *text = hipGetErrorString(error);
     return hipSuccess;
 }

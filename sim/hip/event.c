@@ -12,9 +12,8 @@ typedef struct event_op {
 
 /** With the lock held. */
 static void release(hipEvent_t event) {
-    if (--event->references == 0) {
+    if (--event->references == 0)
         free(event);
-    }
 }
 
 static void release_event(sim_op *op) {
@@ -27,13 +26,13 @@ static hipError_t run_record(sim_stream *stream, sim_op *op) {
     return hipSuccess;
 }
 
-/** The end of a record, be it that it was not queued or will not be reached: nobody may wait for it. In one step with
- *  the stream's own end of it, so that an event that has passed means a stream that is done. */
+/** The end of a record, be it that it was not queued or will not be reached: nobody may wait for
+ *  it. In one step with the stream's own end of it, so that an event that has passed means a stream
+ *  that is done. */
 static void pass_event(sim_op *op) {
     event_op *record = (event_op *)op;
-    if (record->event->passed < record->count) {
+    if (record->event->passed < record->count)
         record->event->passed = record->count;
-    }
     pthread_cond_broadcast(&sim_hip.changed);
     release(record->event);
 }
@@ -41,9 +40,8 @@ static void pass_event(sim_op *op) {
 /** With the lock held. */
 static void wait_for(hipEvent_t event, uint64_t count) {
     event->references++;
-    while (event->passed < count && !sim_hip.is_stopping) {
+    while (event->passed < count && !sim_hip.is_stopping)
         pthread_cond_wait(&sim_hip.changed, &sim_hip.lock);
-    }
     release(event);
 }
 
@@ -74,17 +72,16 @@ static event_op *new_op(hipEvent_t event, hipError_t (*run)(sim_stream *, sim_op
 }
 
 hipError_t hipEventCreateWithFlags(hipEvent_t *out, unsigned flags) {
-    // Blocking synchronisation, no timing, and the three flags about fences, which change nothing here.
+    // Blocking synchronisation, no timing, and the three flags about fences, which change nothing
+    // here.
     enum { KNOWN = 3 };
     constexpr unsigned FENCES = 0xe0000000;
     SIM_HIP_START();
-    if (!out || flags & ~(KNOWN | FENCES)) {
+    if (!out || flags & ~(KNOWN | FENCES))
         return sim_hip_result(hipErrorInvalidValue);
-    }
     hipEvent_t event = calloc(1, sizeof *event);
-    if (!event) {
+    if (!event)
         return sim_hip_result(hipErrorOutOfMemory);
-    }
     event->magic = SIM_EVENT_MAGIC;
     event->flags = flags;
     event->references = 1;
@@ -99,9 +96,8 @@ hipError_t hipEventCreate(hipEvent_t *out) {
 
 hipError_t hipEventDestroy(hipEvent_t event) {
     SIM_HIP_START();
-    if (!is_event(event)) {
+    if (!is_event(event))
         return sim_hip_result(hipErrorInvalidHandle);
-    }
     pthread_mutex_lock(&sim_hip.lock);
     event->magic = 0;
     release(event);
@@ -112,13 +108,11 @@ hipError_t hipEventDestroy(hipEvent_t event) {
 hipError_t hipEventRecord(hipEvent_t event, hipStream_t handle) {
     SIM_HIP_START();
     sim_stream *stream = sim_hip_stream(handle);
-    if (!is_event(event) || !stream || event->device != stream->device) {
+    if (!is_event(event) || !stream || event->device != stream->device)
         return sim_hip_result(hipErrorInvalidHandle);
-    }
     event_op *op = new_op(event, run_record, pass_event);
-    if (!op) {
+    if (!op)
         return sim_hip_result(hipErrorOutOfMemory);
-    }
     pthread_mutex_lock(&sim_hip.lock);
     op->count = ++event->recorded;
     pthread_mutex_unlock(&sim_hip.lock);
@@ -126,25 +120,21 @@ hipError_t hipEventRecord(hipEvent_t event, hipStream_t handle) {
 }
 
 hipError_t hipEventRecordWithFlags(hipEvent_t event, hipStream_t stream, unsigned flags) {
-    if (flags) { // hipEventRecordExternal is for graphs
+    if (flags) // hipEventRecordExternal is for graphs
         return sim_hip_result(hipErrorInvalidValue);
-    }
     return hipEventRecord(event, stream);
 }
 
 hipError_t hipStreamWaitEvent(hipStream_t handle, hipEvent_t event, unsigned flags) {
     SIM_HIP_START();
     sim_stream *stream = sim_hip_stream(handle);
-    if (!is_event(event) || !stream) {
+    if (!is_event(event) || !stream)
         return sim_hip_result(hipErrorInvalidHandle);
-    }
-    if (flags) {
+    if (flags)
         return sim_hip_result(hipErrorInvalidValue);
-    }
     event_op *op = new_op(event, run_wait, release_event);
-    if (!op) {
+    if (!op)
         return sim_hip_result(hipErrorOutOfMemory);
-    }
     pthread_mutex_lock(&sim_hip.lock);
     op->count = event->recorded;
     pthread_mutex_unlock(&sim_hip.lock);
@@ -153,9 +143,8 @@ hipError_t hipStreamWaitEvent(hipStream_t handle, hipEvent_t event, unsigned fla
 
 hipError_t hipEventSynchronize(hipEvent_t event) {
     SIM_HIP_START();
-    if (!is_event(event)) {
+    if (!is_event(event))
         return sim_hip_result(hipErrorInvalidHandle);
-    }
     pthread_mutex_lock(&sim_hip.lock);
     wait_for(event, event->recorded);
     hipError_t error = event->device->error;
@@ -166,27 +155,24 @@ hipError_t hipEventSynchronize(hipEvent_t event) {
 
 hipError_t hipEventQuery(hipEvent_t event) {
     SIM_HIP_START();
-    if (!is_event(event)) {
+    if (!is_event(event))
         return sim_hip_result(hipErrorInvalidHandle);
-    }
     pthread_mutex_lock(&sim_hip.lock);
-    bool is_passed = event->passed >= event->recorded;
+    const bool is_passed = event->passed >= event->recorded;
     pthread_mutex_unlock(&sim_hip.lock);
     return is_passed ? hipSuccess : hipErrorNotReady;
 }
 
 hipError_t hipEventElapsedTime(float *ms, hipEvent_t start, hipEvent_t stop) {
     SIM_HIP_START();
-    if (!ms) {
+    if (!ms)
         return sim_hip_result(hipErrorInvalidValue);
-    }
     if (!is_event(start) || !is_event(stop) || start->device != stop->device || !start->recorded ||
         !stop->recorded || (start->flags | stop->flags) & hipEventDisableTiming) {
         return sim_hip_result(hipErrorInvalidHandle);
     }
-    if (hipEventQuery(start) != hipSuccess || hipEventQuery(stop) != hipSuccess) {
+    if (hipEventQuery(start) != hipSuccess || hipEventQuery(stop) != hipSuccess)
         return hipErrorNotReady;
-    }
     // The host's time says nothing about the device, and there is no modelled time (clock=off).
     return sim_hip_result(hipErrorNotSupported);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of the faults of a process's launches: text on standard error, lines in a file, a sum at exit.
+// What becomes of the faults of a process's launches: text on standard error, lines in a file, a
+// sum at exit.
 #include "runtime.h"
 
 #include <dlfcn.h>
@@ -18,10 +19,9 @@ static size_t num_kernels;
 /** Appends whole lines: what several processes append does not mix, as each line is one write. */
 static bool append_lines(int file, const char *text) {
     while (*text) {
-        size_t length = strcspn(text, "\n") + 1;
-        if (write(file, text, length) != (ssize_t)length) {
+        const size_t length = strcspn(text, "\n") + 1;
+        if (write(file, text, length) != (ssize_t)length)
             return false;
-        }
         text += length;
     }
     return true;
@@ -29,22 +29,18 @@ static bool append_lines(int file, const char *text) {
 
 static void write_json(const sim_dispatch *d, const char *path) {
     char *text = sim_faults_json(d);
-    int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (!text || file < 0 || !append_lines(file, text)) {
+    const int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (!text || file < 0 || !append_lines(file, text))
         sim_hip_report("QUERN_SIM", "report=%s: cannot write: %s", path, strerror(errno));
-    }
-    if (file >= 0) {
+    if (file >= 0)
         close(file);
-    }
     free(text);
 }
 
 static bool is_known(const char *kernel) {
-    for (size_t i = 0; i < num_kernels; i++) {
-        if (strcmp(kernels[i], kernel) == 0) {
+    for (size_t i = 0; i < num_kernels; i++)
+        if (strcmp(kernels[i], kernel) == 0)
             return true;
-        }
-    }
     return false;
 }
 
@@ -55,27 +51,23 @@ static void count(const sim_dispatch *d) {
     if (!is_known(d->kernel->name)) {
         char **grown = realloc(kernels, (num_kernels + 1) * sizeof *grown);
         kernels = grown ? grown : kernels;
-        if (grown && (kernels[num_kernels] = strdup(d->kernel->name))) {
+        if (grown && (kernels[num_kernels] = strdup(d->kernel->name)))
             num_kernels++;
-        }
     }
     pthread_mutex_unlock(&sim_hip.lock);
 }
 
 /** The kind of the first fault that fails the launch; OVERREAD if none does. */
 static sim_fault_kind first_failing(const sim_faults *faults) {
-    for (uint32_t i = 0; i < faults->count; i++) {
-        if (faults->list[i].kind != SIM_FAULT_OVERREAD) {
+    for (uint32_t i = 0; i < faults->count; i++)
+        if (faults->list[i].kind != SIM_FAULT_OVERREAD)
             return faults->list[i].kind;
-        }
-    }
     return faults->are_lost ? SIM_FAULT_RESOURCES : SIM_FAULT_OVERREAD;
 }
 
 hipError_t sim_hip_report_faults(const sim_dispatch *d) {
-    if (!d->faults.count && !d->faults.are_lost) {
+    if (!d->faults.count && !d->faults.are_lost)
         return hipSuccess; // done, or stopped because the process ends
-    }
     char *text = d->faults.count ? sim_faults_text(d) : nullptr;
     fputs(text ? text : "quernsim: a kernel has faults, but there is no memory to tell of them\n",
           stderr);
@@ -84,17 +76,14 @@ hipError_t sim_hip_report_faults(const sim_dispatch *d) {
     pthread_mutex_lock(&sim_hip.lock);
     memcpy(path, sim_hip.options.report, sizeof path);
     pthread_mutex_unlock(&sim_hip.lock);
-    if (*path) {
+    if (*path)
         write_json(d, path);
-    }
     sim_fault_kind kind = first_failing(&d->faults);
-    if (kind == SIM_FAULT_OVERREAD) {
+    if (kind == SIM_FAULT_OVERREAD)
         return hipSuccess;
-    }
     count(d);
-    if (kind == SIM_FAULT_RESOURCES) { // the host's memory
+    if (kind == SIM_FAULT_RESOURCES) // the host's memory
         return hipErrorOutOfMemory;
-    }
     return kind == SIM_FAULT_BOUNDS || kind == SIM_FAULT_FREED ? hipErrorIllegalAddress
                                                                : hipErrorLaunchFailure;
 }
@@ -105,24 +94,21 @@ void sim_hip_fork_faults(void) {
 
 void sim_hip_stay_loaded(void) {
     Dl_info self;
-    if (dladdr((void *)&sim_hip, &self)) {
+    if (dladdr((void *)&sim_hip, &self))
         dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
-    }
 }
 
 static void forget_kernels(void) {
-    for (size_t i = 0; i < num_kernels; i++) {
+    for (size_t i = 0; i < num_kernels; i++)
         free(kernels[i]);
-    }
     free(kernels);
     kernels = nullptr;
     num_kernels = 0;
 }
 
 void sim_hip_finish_faults(void) {
-    if (!num_faults) {
+    if (!num_faults)
         return;
-    }
     fprintf(stderr, "quernsim: %llu %s in %zu %s\n", (unsigned long long)num_faults,
             num_faults == 1 ? "fault" : "faults", num_kernels,
             num_kernels == 1 ? "kernel" : "kernels");

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of the HIP API that the simulated GPU has: types as in HIP 6 and 7, and our declarations of the calls.
+// The part of the HIP API that the simulated GPU has: types as in HIP 6 and 7, and our declarations
+// of the calls.
 //
-// What is not here is exported as not supported (unsupported.def). functions.def lists them once more by name, for
-// hipGetProcAddress and for the test that compares the list with what the library exports.
+// What is not here is exported as not supported (unsupported.def). functions.def lists them once
+// more by name, for hipGetProcAddress and for the test that compares the list with what the library
+// exports.
 #ifndef SIM_HIP_HIP_H
 #define SIM_HIP_HIP_H
 
@@ -191,14 +193,15 @@ static_assert(offsetof(hipDeviceProp_tR0600, gcnArchName) == 1160);
 static_assert(offsetof(hipDeviceProp_tR0600, maxSharedMemoryPerMultiProcessor) == 1416);
 static_assert(offsetof(hipDeviceProp_tR0600, asicRevision) == 1468);
 
-/** Adds devices and sets options of the simulated GPU, in QUERN_SIM's syntax: "arch=gfx942;check=none".
- *  Errors: hipErrorInvalidValue, with the reason on standard error. */
+/** Adds devices and sets options of the simulated GPU, in QUERN_SIM's syntax:
+ *  "arch=gfx942;check=none". Errors: hipErrorInvalidValue, with the reason on standard error. */
 HIP_API int
 quernsim_configure(const char *options); // a hipError_t, for callers without HIP's headers
 
-/** How the meanings of the instructions that a kernel can reach are known, by the weakest of them: 'm' measured on
- *  silicon by a published source, 'i' ISA text, 'l' LLVM's definition, '?' inferred; 0 if it is no kernel or has
- *  instructions that are not executed. `names` gets the mnemonics known no better, separated by blanks. */
+/** How the meanings of the instructions that a kernel can reach are known, by the weakest of them:
+ *  'm' measured on silicon by a published source, 'i' ISA text, 'l' LLVM's definition, '?'
+ *  inferred; 0 if it is no kernel or has instructions that are not executed. `names` gets the
+ *  mnemonics known no better, separated by blanks. */
 HIP_API char quernsim_evidence(hipFunction_t function, char *names, size_t bytes);
 
 HIP_API hipError_t hipInit(unsigned flags);

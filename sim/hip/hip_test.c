@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The simulated GPU as a HIP program sees it: through the shared library, with kernels that clang compiled.
+// The simulated GPU as a HIP program sees it: through the shared library, with kernels that clang
+// compiled.
 //
-// The library is opened as any program would open it. What needs a process of its own (a bad QUERN_SIM, exit while
-// a kernel runs) runs this program again with an argument that names it.
+// The library is opened as any program would open it. What needs a process of its own (a bad
+// QUERN_SIM, exit while a kernel runs) runs this program again with an argument that names it.
 #include "hip_testing.h"
 
 // ---- streams and events
@@ -92,9 +93,8 @@ static void test_default_stream(void **state) {
 static void test_memory(void **state) {
     (void)state;
     uint8_t host[300], back[300];
-    for (size_t i = 0; i < sizeof host; i++) {
+    for (size_t i = 0; i < sizeof host; i++)
         host[i] = (uint8_t)random_bits();
-    }
     uint8_t *d = device_alloc(300, host), *e = device_alloc(300, nullptr);
     assert_int_equal((uintptr_t)d % 256, 0);
     OK(hip.hipMemcpyDtoD(e + 1, d, 299));
@@ -297,7 +297,7 @@ static void test_launch_checks(void **state) {
     assert_int_equal(hip.hipModuleLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr),
                      hipErrorInvalidValue);
     assert_int_equal(launch(nullptr, 1, 1, nullptr, params, 16), hipErrorInvalidHandle);
-    unsigned max = UINT32_MAX; // the number of workgroups has more than 64 bits
+    const unsigned max = UINT32_MAX; // the number of workgroups has more than 64 bits
     assert_int_equal(
         hip.hipModuleLaunchKernel(f, max, max, max, 1, 1, 1, 0, nullptr, params, nullptr),
         hipErrorInvalidConfiguration);
@@ -312,7 +312,7 @@ static void test_launch_checks(void **state) {
 /** Runs fn with standard error in a file; what it wrote goes to text. */
 static void capture(void (*fn)(void), char *text, size_t bytes) {
     char path[] = "/tmp/quern_hip_test_XXXXXX";
-    int file = mkstemp(path), saved = dup(2);
+    const int file = mkstemp(path), saved = dup(2);
     assert_true(file >= 0 && saved >= 0);
     fflush(stderr);
     dup2(file, 2);
@@ -320,7 +320,7 @@ static void capture(void (*fn)(void), char *text, size_t bytes) {
     fflush(stderr);
     dup2(saved, 2);
     close(saved);
-    ssize_t got = pread(file, text, bytes - 1, 0);
+    const ssize_t got = pread(file, text, bytes - 1, 0);
     text[got > 0 ? got : 0] = 0;
     close(file);
     unlink(path);
@@ -411,7 +411,8 @@ static void test_divergent_barrier_and_limit(void **state) {
 
 // ---- processes
 
-/** Runs this program again for one of the cases of run_case(); its exit status, or -1 after 20 s. */
+/** Runs this program again for one of the cases of run_case(); its exit status, or -1 after 20
+ *  s. */
 static int run_self(const char *name, const char *options) {
     pid_t child = fork();
     if (child == 0) {
@@ -421,9 +422,8 @@ static int run_self(const char *name, const char *options) {
     }
     for (int i = 0; i < 2000; i++) {
         int status;
-        if (waitpid(child, &status, WNOHANG) == child) {
+        if (waitpid(child, &status, WNOHANG) == child)
             return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-        }
         struct timespec pause = {.tv_nsec = 10000000};
         nanosleep(&pause, nullptr);
     }
@@ -435,15 +435,13 @@ static int run_self(const char *name, const char *options) {
 static int run_case(const char *name) {
     int count;
     hipError_t error = hip.hipGetDeviceCount(&count);
-    if (strcmp(name, "count") == 0) {
+    if (strcmp(name, "count") == 0)
         return error == hipSuccess ? count : 100;
-    }
     void *flag = host_flag();
     hipModule_t module = load("O3");
     OK(launch(kernel(module, "t_spin"), 4, 64, nullptr, &flag, sizeof flag));
-    if (strcmp(name, "close") == 0) {
+    if (strcmp(name, "close") == 0)
         _exit(dlclose(library)); // at once: what libstdc++ keeps for itself would be called a leak
-    }
     return strcmp(name, "exit") == 0 ? 7 : 101; // with the kernel still running
 }
 
@@ -500,9 +498,8 @@ static void test_fork(void **state) {
 
 int main(int argc, char **argv) {
     open_library();
-    if (argc > 1) {
+    if (argc > 1)
         return run_case(argv[1]);
-    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_all_exported, start),
         cmocka_unit_test_setup(test_unsupported, start),

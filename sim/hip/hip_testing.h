@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of the HIP runtime share: the library, opened as any program would, and kernels in every form.
+// What the tests of the HIP runtime share: the library, opened as any program would, and kernels in
+// every form.
 #ifndef SIM_HIP_TESTING_H
 #define SIM_HIP_TESTING_H
 
@@ -80,11 +81,10 @@ static inline hipError_t launch(hipFunction_t f, unsigned grid, unsigned block, 
 static inline void *device_alloc(size_t bytes, const void *contents) {
     void *p;
     OK(hip.hipMalloc(&p, bytes));
-    if (contents) {
+    if (contents)
         OK(hip.hipMemcpy(p, contents, bytes, hipMemcpyHostToDevice));
-    } else {
+    else
         OK(hip.hipMemset(p, 0xEE, bytes));
-    }
     return p;
 }
 
@@ -105,18 +105,16 @@ static inline uint64_t random_bits(void) {
 
 static inline void reset(void) {
     OK(hip.hipDeviceReset());
-    for (int l = 0; l < num_levels; l++) {
+    for (int l = 0; l < num_levels; l++)
         modules[l] = load(levels[l]);
-    }
     hip.hipGetLastError();
 }
 
 /** Before each test: what an earlier one broke must not fail this one. */
 static inline int start(void **state) {
     (void)state;
-    if (!modules[0] || hip.hipDeviceSynchronize() != hipSuccess) {
+    if (!modules[0] || hip.hipDeviceSynchronize() != hipSuccess)
         reset();
-    }
     hip.hipGetLastError();
     return 0;
 }

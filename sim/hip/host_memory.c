@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program's memory as the device sees it, allocations in stream order, and other names for what memory.c does.
+// The program's memory as the device sees it, allocations in stream order, and other names for what
+// memory.c does.
 #include "runtime.h"
 
 #include <stdlib.h>
@@ -9,9 +10,8 @@
 hipError_t hipHostRegister(void *ptr, size_t bytes, unsigned flags) {
     constexpr unsigned KNOWN = 0x3; // portable, mapped: it is both in any case
     SIM_HIP_START();
-    if (!ptr || bytes == 0 || (uintptr_t)ptr + bytes < (uintptr_t)ptr || flags & ~KNOWN) {
+    if (!ptr || bytes == 0 || (uintptr_t)ptr + bytes < (uintptr_t)ptr || flags & ~KNOWN)
         return sim_hip_result(hipErrorInvalidValue);
-    }
     bool is_known;
     if (sim_memory_is_guest((uintptr_t)ptr) ||
         (!sim_memory_register(sim_hip.memory, ptr, bytes, sim_hip_device()->id, &is_known) &&
@@ -19,17 +19,15 @@ hipError_t hipHostRegister(void *ptr, size_t bytes, unsigned flags) {
         return sim_hip_result(sim_memory_is_guest((uintptr_t)ptr) ? hipErrorInvalidValue
                                                                   : hipErrorOutOfMemory);
     }
-    if (!is_known) {
+    if (!is_known)
         sim_memory_tag(sim_hip.memory, (uintptr_t)ptr, flags);
-    }
     return sim_hip_result(is_known ? hipErrorHostMemoryAlreadyRegistered : hipSuccess);
 }
 
 hipError_t hipHostUnregister(void *ptr) {
     SIM_HIP_START();
-    for (uint32_t i = 0; i < sim_hip.num_devices; i++) {
+    for (uint32_t i = 0; i < sim_hip.num_devices; i++)
         sim_hip_drain(&sim_hip.devices[i]);
-    }
     return sim_hip_result(
         sim_memory_unregister(sim_hip.memory, ptr) ? hipSuccess : hipErrorHostMemoryNotRegistered);
 }
@@ -39,9 +37,8 @@ hipError_t hipHostGetFlags(unsigned *flags, void *host) {
     const sim_region *region = sim_memory_find(sim_hip.memory, (uintptr_t)host);
     bool is_host =
         region && (region->kind == SIM_REGION_HOST || region->kind == SIM_REGION_REGISTERED);
-    if (!flags || !is_host) {
+    if (!flags || !is_host)
         return sim_hip_result(hipErrorInvalidValue);
-    }
     *flags = region->flags;
     return hipSuccess;
 }
@@ -55,7 +52,7 @@ typedef struct free_op {
 
 static hipError_t run_free(sim_stream *stream, sim_op *op) {
     (void)stream;
-    bool ok = sim_memory_free(sim_hip.memory, (uintptr_t)((free_op *)op)->ptr);
+    const bool ok = sim_memory_free(sim_hip.memory, (uintptr_t)((free_op *)op)->ptr);
     return ok ? hipSuccess : hipErrorInvalidValue; // freed twice
 }
 
@@ -71,19 +68,15 @@ hipError_t hipFreeAsync(void *ptr, hipStream_t handle) {
     SIM_HIP_START();
     sim_stream *stream = sim_hip_stream(handle);
     const sim_region *region = sim_memory_find(sim_hip.memory, (uintptr_t)ptr);
-    if (!stream) {
+    if (!stream)
         return sim_hip_result(hipErrorInvalidHandle);
-    }
-    if (!ptr) {
+    if (!ptr)
         return hipSuccess;
-    }
-    if (!region || region->kind != SIM_REGION_DEVICE || region->base != (uintptr_t)ptr) {
+    if (!region || region->kind != SIM_REGION_DEVICE || region->base != (uintptr_t)ptr)
         return sim_hip_result(hipErrorInvalidValue);
-    }
     free_op *op = malloc(sizeof *op);
-    if (!op) {
+    if (!op)
         return sim_hip_result(hipErrorOutOfMemory);
-    }
     *op = (free_op){{.run = run_free, .is_marker = true}, ptr};
     return sim_hip_result(sim_hip_queue(stream, &op->op, nullptr));
 }
@@ -93,24 +86,20 @@ hipError_t hipFreeAsync(void *ptr, hipStream_t handle) {
 hipError_t hipMemGetAddressRange(hipDeviceptr_t *base, size_t *bytes, hipDeviceptr_t ptr) {
     SIM_HIP_START();
     const sim_region *region = sim_memory_find(sim_hip.memory, (uintptr_t)ptr);
-    if (!region) {
+    if (!region)
         return sim_hip_result(hipErrorNotFound);
-    }
-    if (base) {
+    if (base)
         *base = (void *)region->base;
-    }
-    if (bytes) {
+    if (bytes)
         *bytes = region->bytes;
-    }
     return hipSuccess;
 }
 
 hipError_t hipMemPtrGetInfo(void *ptr, size_t *bytes) {
     SIM_HIP_START();
     const sim_region *region = sim_memory_find(sim_hip.memory, (uintptr_t)ptr);
-    if (!bytes || !region) {
+    if (!bytes || !region)
         return sim_hip_result(hipErrorInvalidValue);
-    }
     *bytes = region->bytes;
     return hipSuccess;
 }
@@ -137,9 +126,8 @@ hipError_t hipFreeHost(void *ptr) {
 hipError_t hipExtMallocWithFlags(void **out, size_t bytes, unsigned flags) {
     enum { SIGNAL = 2, CONTIGUOUS = 4 };
     SIM_HIP_START();
-    if (flags == SIGNAL || flags > CONTIGUOUS) {
+    if (flags == SIGNAL || flags > CONTIGUOUS)
         return sim_hip_result(flags == SIGNAL ? hipErrorNotSupported : hipErrorInvalidValue);
-    }
     return hipMalloc(out, bytes);
 }
 

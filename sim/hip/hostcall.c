@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a running kernel asks of the host: printf, the text of a failed assert, memory for its malloc.
+// What a running kernel asks of the host: printf, the text of a failed assert, memory for its
+// malloc.
 //
-// The device libraries (ockl, hostcall_impl.cl) put a request into a packet of a shared buffer: a slot of eight words
-// for each lane. The wave that asked spins on the packet's ready bit. Packets are linked by lock-free stacks, whose
-// links carry a tag above the index. The buffer, with every offset that the device code uses:
+// The device libraries (ockl, hostcall_impl.cl) put a request into a packet of a shared buffer: a
+// slot of eight words for each lane. The wave that asked spins on the packet's ready bit. Packets
+// are linked by lock-free stacks, whose links carry a tag above the index. The buffer, with every
+// offset that the device code uses:
 //
-//   0   headers: for each packet u64 next, u64 lanes, u32 service, u32 control (bit 0: waits for the host)
+//   0   headers: for each packet u64 next, u64 lanes, u32 service, u32 control (bit 0: waits for
+//       the host)
 //   8   payloads: for each packet 64 slots of 8 words
 //   16  a signal that the device rings; its mailbox is null, as a thread here looks by itself
 //   24  top of the free stack, 32  top of the ready stack, 40  mask of a link's index
 //
-// A kernel's stream has one buffer and, while a kernel runs that may use it, one thread that serves it.
+// A kernel's stream has one buffer and, while a kernel runs that may use it, one thread that serves
+// it.
 #include "hostcall.h"
 
 #include "runtime.h"
@@ -61,13 +65,14 @@ struct sim_hostcall {
 
 // ---- the buffer
 
-/** As many packets as waves can run at once, a power of two: the device never waits for a free one. */
+/** As many packets as waves can run at once, a power of two: the device never waits for a free
+ *  one. */
 static uint32_t count_packets(void) {
-    long cores = sim_hip.options.threads ? sim_hip.options.threads : sysconf(_SC_NPROCESSORS_ONLN);
+    const long cores =
+        sim_hip.options.threads ? sim_hip.options.threads : sysconf(_SC_NPROCESSORS_ONLN);
     uint32_t wanted = ((uint32_t)(cores < 1 ? 1 : cores) + 1) * MAX_WAVES, count = 64;
-    while (count < wanted) {
+    while (count < wanted)
         count *= 2;
-    }
     return count;
 }
 
@@ -83,18 +88,16 @@ static void init_buffer(sim_hostcall *h) {
                        .doorbell = h->addr + 64,
                        .free_stack = h->num_packets, // index 0 with a tag, as null means none
                        .index_mask = h->num_packets - 1};
-    for (uint32_t i = 0; i < h->num_packets; i++) {
+    for (uint32_t i = 0; i < h->num_packets; i++)
         h->headers[i].next = i + 1 < h->num_packets ? i + 1 : 0;
-    }
 }
 
 sim_hostcall *sim_hostcall_create(uint32_t device) {
     sim_hostcall *h = calloc(1, sizeof *h);
-    if (!h) {
+    if (!h)
         return nullptr;
-    }
     h->num_packets = count_packets();
-    uint64_t bytes = 4096 + (uint64_t)h->num_packets * (HEADER_BYTES + PAYLOAD_BYTES);
+    const uint64_t bytes = 4096 + (uint64_t)h->num_packets * (HEADER_BYTES + PAYLOAD_BYTES);
     const sim_region *region = sim_memory_alloc(sim_hip.memory, bytes, SIM_REGION_KERNARG, device);
     if (!region) {
         free(h);
@@ -106,13 +109,11 @@ sim_hostcall *sim_hostcall_create(uint32_t device) {
 }
 
 void sim_hostcall_destroy(sim_hostcall *h) {
-    if (!h) {
+    if (!h)
         return;
-    }
     sim_memory_free(sim_hip.memory, h->addr);
-    for (size_t i = 0; i < h->num_messages; i++) {
+    for (size_t i = 0; i < h->num_messages; i++)
         free(h->messages[i].words);
-    }
     free(h->messages);
     free(h);
 }
@@ -123,20 +124,18 @@ uint64_t sim_hostcall_address(const sim_hostcall *h) {
 
 // ---- messages: texts that arrive in several requests
 
-/** A descriptor: bit 0 begins a message, bit 1 ends it, 5 to 7 count the words that follow, from 8 on its number. */
+/** A descriptor: bit 0 begins a message, bit 1 ends it, 5 to 7 count the words that follow, from 8
+ *  on its number. */
 enum { BEGIN = 1, END = 2, LENGTH_SHIFT = 5, ID_SHIFT = 8, MAX_WORDS = 1 << 20 };
 
 static message *new_message(sim_hostcall *h, size_t *id) {
-    for (*id = 0; *id < h->num_messages; ++*id) {
-        if (!h->messages[*id].is_live) {
+    for (*id = 0; *id < h->num_messages; ++*id)
+        if (!h->messages[*id].is_live)
             break;
-        }
-    }
     if (*id == h->num_messages) {
         message *grown = realloc(h->messages, (*id + 1) * sizeof *grown);
-        if (!grown) {
+        if (!grown)
             return nullptr;
-        }
         h->messages = grown;
         h->messages[h->num_messages++] = (message){0};
     }
@@ -147,11 +146,10 @@ static message *new_message(sim_hostcall *h, size_t *id) {
 
 static bool append(message *m, const uint64_t *words, size_t count) {
     if (m->count + count > m->room) {
-        size_t room = m->room ? 2 * m->room : 64;
+        const size_t room = m->room ? 2 * m->room : 64;
         uint64_t *grown = room <= MAX_WORDS ? realloc(m->words, room * sizeof *grown) : nullptr;
-        if (!grown) {
+        if (!grown)
             return false;
-        }
         m->words = grown;
         m->room = room;
     }
@@ -162,14 +160,13 @@ static bool append(message *m, const uint64_t *words, size_t count) {
 
 /** One lane's request; the first word of its slot is the answer. */
 static bool serve_printf(sim_hostcall *h, uint64_t slot[WORDS]) {
-    uint64_t descriptor = slot[0];
+    const uint64_t descriptor = slot[0];
     size_t id = descriptor >> ID_SHIFT;
     message *m = descriptor & BEGIN     ? new_message(h, &id)
                  : id < h->num_messages ? &h->messages[id]
                                         : nullptr;
-    if (!m || !m->is_live || !append(m, slot + 1, descriptor >> LENGTH_SHIFT & 7)) {
+    if (!m || !m->is_live || !append(m, slot + 1, descriptor >> LENGTH_SHIFT & 7))
         return false;
-    }
     slot[0] = (descriptor & 0xfe) | (uint64_t)id << ID_SHIFT;
     if (descriptor & END) {
         slot[0] = (uint64_t)(int64_t)sim_device_printf(m->words, m->count);
@@ -178,18 +175,18 @@ static bool serve_printf(sim_hostcall *h, uint64_t slot[WORDS]) {
     return true;
 }
 
-/** Memory for the device's heap (ockl's devmem_request): an address to free, or 0 and the bytes wanted. The answer is
- *  the new address, null where there is no more. */
+/** Memory for the device's heap (ockl's devmem_request): an address to free, or 0 and the bytes
+ *  wanted. The answer is the new address, null where there is no more. */
 static bool serve_memory(sim_hostcall *h, uint64_t slot[WORDS]) {
     const sim_dispatch *d = h->dispatch;
     if (slot[0]) {
-        bool ok = sim_memory_retire(sim_hip.memory,
-                                    slot[0]); // the kernel runs: this must not wait for it
+        const bool ok = sim_memory_retire(sim_hip.memory,
+                                          slot[0]); // the kernel runs: this must not wait for it
         slot[0] = 0;
         return ok;
     }
-    uint64_t used = sim_memory_used(sim_hip.memory, d->device), bytes = slot[1];
-    bool fits = bytes && bytes <= d->chip->memory_bytes - used;
+    const uint64_t used = sim_memory_used(sim_hip.memory, d->device), bytes = slot[1];
+    const bool fits = bytes && bytes <= d->chip->memory_bytes - used;
     const sim_region *region =
         fits ? sim_memory_alloc(sim_hip.memory, bytes, SIM_REGION_DEVICE, d->device) : nullptr;
     slot[0] = region ? region->base : 0;
@@ -211,9 +208,8 @@ static void refuse(sim_hostcall *h, const header *packet) {
 /** Every packet that waits; false if there was none. */
 static bool serve(sim_hostcall *h) {
     uint64_t link = atomic_exchange(&h->top->ready_stack, 0), mask = h->num_packets - 1;
-    if (!link) {
+    if (!link)
         return false;
-    }
     uint32_t served = 0;
     for (uint64_t next; link; link = next) {
         header *packet = &h->headers[link & mask];
@@ -238,13 +234,11 @@ static void *serve_loop(void *argument) {
     constexpr struct timespec PAUSE = {.tv_nsec = 20000};
     sim_hostcall *h = argument;
     for (;;) {
-        bool is_last = atomic_load(&h->stop);
-        if (!atomic_load(&h->has_failed) && serve(h)) {
+        const bool is_last = atomic_load(&h->stop);
+        if (!atomic_load(&h->has_failed) && serve(h))
             continue;
-        }
-        if (is_last) {
+        if (is_last)
             return nullptr;
-        }
         nanosleep(&PAUSE, nullptr);
     }
 }
@@ -260,7 +254,6 @@ bool sim_hostcall_begin(sim_hostcall *h, sim_dispatch *dispatch) {
 void sim_hostcall_end(sim_hostcall *h) {
     atomic_store(&h->stop, true);
     pthread_join(h->thread, nullptr);
-    for (size_t i = 0; i < h->num_messages; i++) {
+    for (size_t i = 0; i < h->num_messages; i++)
         h->messages[i].is_live = false; // of waves that were stopped halfway
-    }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that clang compiled in several ways, run through the simulated GPU's HIP library and compared with the host.
+// Kernels that clang compiled in several ways, run through the simulated GPU's HIP library and
+// compared with the host.
 #include "hip_testing.h"
 
 static int device; // of the tests that run
@@ -14,8 +15,8 @@ static void test_ids(void **state) {
                                      nullptr, params, nullptr));
         take(out, d, sizeof out);
         for (uint32_t i = 0; i < N; i++) {
-            uint32_t x = i % (GX * BX), y = i / (GX * BX) % (GY * BY),
-                     z = i / (GX * BX) / (GY * BY);
+            const uint32_t x = i % (GX * BX), y = i / (GX * BX) % (GY * BY),
+                           z = i / (GX * BX) / (GY * BY);
             assert_int_equal(out[i], x | y << 10 | z << 20);
         }
     }
@@ -25,9 +26,8 @@ static void test_collatz(void **state) {
     (void)state;
     enum { N = 1000, BLOCK = 192 }; // three waves, the last workgroup partly past the end
     uint32_t start[N], steps[N + 1];
-    for (uint32_t i = 0; i < N; i++) {
+    for (uint32_t i = 0; i < N; i++)
         start[i] = 1 + (uint32_t)(random_bits() % 100000);
-    }
     for (int l = 0; l < num_levels; l++) {
         struct {
             void *steps, *start;
@@ -39,9 +39,8 @@ static void test_collatz(void **state) {
         OK(hip.hipFree(args.start));
         for (uint32_t i = 0; i < N; i++) {
             uint32_t n = start[i], s = 0;
-            for (; n > 1; s++) {
+            for (; n > 1; s++)
                 n = n & 1 ? 3 * n + 1 : n / 2;
-            }
             assert_int_equal(steps[i], s);
         }
         assert_int_equal(steps[N], 0xEEEEEEEE);
@@ -52,9 +51,8 @@ static void test_reduce(void **state) {
     (void)state;
     enum { GROUPS = 9, N = GROUPS * 256 };
     float x[N], sums[GROUPS];
-    for (int i = 0; i < N; i++) {
+    for (int i = 0; i < N; i++)
         x[i] = (float)(int64_t)(random_bits() % 2001) - 1000; // whole numbers: the sum is exact
-    }
     for (int l = 0; l < num_levels; l++) {
         struct {
             void *sums, *x;
@@ -64,9 +62,8 @@ static void test_reduce(void **state) {
         OK(hip.hipFree(args.x));
         for (int g = 0; g < GROUPS; g++) {
             float sum = 0;
-            for (int i = 0; i < 256; i++) {
+            for (int i = 0; i < 256; i++)
                 sum += x[256 * g + i];
-            }
             assert_true(sums[g] == sum);
         }
     }
@@ -103,9 +100,8 @@ static void test_axpy(void **state) {
     (void)state;
     enum { N = 777, BLOCK = 64, GROUPS = 3 };
     float x[N], y[N];
-    for (int i = 0; i < N; i++) {
+    for (int i = 0; i < N; i++)
         x[i] = (float)((double)(int64_t)random_bits() / 0x1p60);
-    }
     for (int l = 0; l < num_levels; l++) {
         struct {
             double scale;
@@ -120,8 +116,8 @@ static void test_axpy(void **state) {
         take(y, args.y, sizeof y);
         OK(hip.hipFree(args.x));
         for (int i = 0; i < N; i++) {
-            float v = (float)(args.scale * (double)x[i]);
-            float want = v < 0 ? args.bias - v : args.bias + v;
+            const float v = (float)(args.scale * (double)x[i]);
+            const float want = v < 0 ? args.bias - v : args.bias + v;
             assert_true(y[i] == want);
         }
     }
@@ -131,9 +127,8 @@ static void test_stack(void **state) {
     (void)state;
     enum { N = 128 };
     uint32_t in[N], out[N];
-    for (int i = 0; i < N; i++) {
+    for (int i = 0; i < N; i++)
         in[i] = (uint32_t)(random_bits() >> (random_bits() % 33 + 31));
-    }
     for (int l = 0; l < num_levels; l++) {
         struct {
             void *out, *in;
@@ -175,10 +170,9 @@ static void test_wave_numbers(void **state) {
         void *d = device_alloc(sizeof out, nullptr);
         OK(launch(kernel(modules[l], "t_wave"), 2, 1024, nullptr, &d, sizeof d));
         take(out, d, sizeof out);
-        uint32_t lanes = out[32] ? 32 : 64;
-        for (uint32_t i = 0; i < 2048; i++) {
+        const uint32_t lanes = out[32] ? 32 : 64;
+        for (uint32_t i = 0; i < 2048; i++)
             assert_int_equal(out[i], i % 1024 / lanes);
-        }
     }
 }
 
@@ -209,9 +203,8 @@ static int count_changes(int level) {
     take(list, d, sizeof list);
     assert_int_equal(list[0], 128);
     int changes = 0;
-    for (int i = 2; i <= 128; i++) {
+    for (int i = 2; i <= 128; i++)
         changes += list[i] != list[i - 1];
-    }
     return changes;
 }
 

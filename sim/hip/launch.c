@@ -32,17 +32,15 @@ static hipError_t check_shape(const sim_kernel *kernel, const sim_chip *chip,
             return hipErrorInvalidConfiguration;
         }
         threads *= block[i];
-        if (__builtin_mul_overflow(groups, grid[i], &groups)) {
+        if (__builtin_mul_overflow(groups, grid[i], &groups))
             return hipErrorInvalidConfiguration;
-        }
     }
-    if (threads > MAX_BLOCK || threads > kernel->max_threads || groups > INT64_MAX) {
+    if (threads > MAX_BLOCK || threads > kernel->max_threads || groups > INT64_MAX)
         return hipErrorInvalidConfiguration;
-    }
-    if (dynamic_lds > chip->lds_bytes || kernel->lds_bytes + dynamic_lds > chip->lds_bytes) {
+    if (dynamic_lds > chip->lds_bytes || kernel->lds_bytes + dynamic_lds > chip->lds_bytes)
         return hipErrorInvalidValue;
-    }
-    bool fits = kernel->kernarg_bytes <= MAX_KERNARG && sim_kernel_scratch(kernel) <= MAX_SCRATCH;
+    const bool fits =
+        kernel->kernarg_bytes <= MAX_KERNARG && sim_kernel_scratch(kernel) <= MAX_SCRATCH;
     return fits ? hipSuccess : hipErrorLaunchOutOfResources;
 }
 
@@ -53,12 +51,10 @@ static hipError_t copy_params(const sim_kernel *kernel, uint8_t *args, void **pa
     uint32_t n = 0;
     for (uint32_t i = 0; i < kernel->num_args; i++) {
         const sim_arg *arg = &kernel->args[i];
-        if (arg->hidden >= 0) {
+        if (arg->hidden >= 0)
             continue;
-        }
-        if (!params || !params[n]) {
+        if (!params || !params[n])
             return hipErrorInvalidValue;
-        }
         memcpy(args + arg->offset, params[n++], arg->bytes);
     }
     return hipSuccess;
@@ -68,19 +64,16 @@ static hipError_t copy_params(const sim_kernel *kernel, uint8_t *args, void **pa
 static hipError_t copy_extra(const sim_kernel *kernel, uint8_t *args, void **extra) {
     const void *buffer = nullptr;
     size_t bytes = 0;
-    for (; *extra != HIP_LAUNCH_PARAM_END; extra += 2) {
-        if (*extra == HIP_LAUNCH_PARAM_BUFFER_POINTER) {
+    for (; *extra != HIP_LAUNCH_PARAM_END; extra += 2)
+        if (*extra == HIP_LAUNCH_PARAM_BUFFER_POINTER)
             buffer = extra[1];
-        } else if (*extra == HIP_LAUNCH_PARAM_BUFFER_SIZE && extra[1]) {
+        else if (*extra == HIP_LAUNCH_PARAM_BUFFER_SIZE && extra[1])
             bytes = *(const size_t *)extra[1];
-        } else {
+        else
             return hipErrorInvalidValue;
-        }
-    }
     bytes = bytes < kernel->kernarg_bytes ? bytes : kernel->kernarg_bytes;
-    if (bytes && !buffer) {
+    if (bytes && !buffer)
         return hipErrorInvalidValue;
-    }
     memcpy(args, buffer ? buffer : args, bytes);
     return hipSuccess;
 }
@@ -147,20 +140,18 @@ static packet make_packet(const sim_dispatch *d) {
 /** Puts the arguments and the packet into the stream's guest memory, which grows as needed. */
 static bool place_args(sim_stream *stream, launch_op *launch) {
     enum { FIRST_BYTES = 8192 };
-    uint64_t packet_at = (launch->args_bytes + 63) & ~UINT64_C(63);
-    uint64_t bytes = packet_at + PACKET_BYTES + KERNARG_SLACK;
+    const uint64_t packet_at = (launch->args_bytes + 63) & ~UINT64_C(63);
+    const uint64_t bytes = packet_at + PACKET_BYTES + KERNARG_SLACK;
     if (stream->kernarg_bytes < bytes) {
-        if (stream->kernarg) {
+        if (stream->kernarg)
             sim_memory_free(sim_hip.memory, stream->kernarg);
-        }
         stream->kernarg_bytes = bytes < FIRST_BYTES ? FIRST_BYTES : bytes;
         const sim_region *region = sim_memory_alloc(sim_hip.memory, stream->kernarg_bytes,
                                                     SIM_REGION_KERNARG, stream->device->id);
         stream->kernarg = region ? region->base : 0;
         stream->kernarg_bytes = region ? stream->kernarg_bytes : 0;
-        if (!region) {
+        if (!region)
             return false;
-        }
     }
     launch->dispatch.kernarg = stream->kernarg;
     launch->dispatch.packet = stream->kernarg + packet_at;
@@ -176,9 +167,8 @@ static uint8_t *hidden_place(launch_op *launch, sim_hidden hidden) {
     const sim_kernel *kernel = launch->dispatch.kernel;
     for (uint32_t i = 0; i < kernel->num_args; i++) {
         const sim_arg *arg = &kernel->args[i];
-        if (arg->hidden == (int)hidden && arg->bytes >= sizeof(uint64_t)) {
+        if (arg->hidden == (int)hidden && arg->bytes >= sizeof(uint64_t))
             return launch->args + arg->offset;
-        }
     }
     return nullptr;
 }
@@ -189,7 +179,8 @@ static bool put_address(uint8_t *place, uint64_t addr) {
     return addr;
 }
 
-/** Memory that the kernel finds through hidden arguments, where it wants them; false without memory. */
+/** Memory that the kernel finds through hidden arguments, where it wants them; false without
+ *  memory. */
 static bool place_memory(sim_stream *stream, launch_op *launch, bool *asks_host, bool *prints) {
     uint8_t *hostcall = hidden_place(launch, SIM_HIDDEN_HOSTCALL_BUFFER);
     uint8_t *buffer = hidden_place(launch, SIM_HIDDEN_PRINTF_BUFFER);
@@ -209,7 +200,7 @@ static bool place_memory(sim_stream *stream, launch_op *launch, bool *asks_host,
 static bool announce(sim_stream *stream, sim_dispatch *dispatch) {
     pthread_mutex_lock(&sim_hip.lock);
     stream->dispatch = dispatch;
-    bool go_on = !sim_hip.is_stopping;
+    const bool go_on = !sim_hip.is_stopping;
     pthread_mutex_unlock(&sim_hip.lock);
     return go_on;
 }
@@ -222,16 +213,13 @@ static hipError_t run_launch(sim_stream *stream, sim_op *op) {
         (asks_host && !sim_hostcall_begin(stream->hostcall, d))) {
         return hipErrorOutOfMemory;
     }
-    if (announce(stream, d)) {
+    if (announce(stream, d))
         sim_dispatch_run(d);
-    }
     announce(stream, nullptr);
-    if (asks_host) {
+    if (asks_host)
         sim_hostcall_end(stream->hostcall);
-    }
-    if (prints) {
+    if (prints)
         sim_hip_print_buffer(stream, d->object);
-    }
     hipError_t error = sim_hip_report_faults(d);
     sim_faults_deinit(&d->faults);
     return error;
@@ -267,16 +255,13 @@ hipError_t sim_hip_launch(hipFunction_t function, const uint32_t grid[3], const 
     }
     const sim_kernel *kernel = function->kernel;
     hipError_t error = check_shape(kernel, stream->device->chip, grid, block, dynamic_lds);
-    if (error != hipSuccess) {
+    if (error != hipSuccess)
         return error;
-    }
-    if (params && extra) {
+    if (params && extra)
         return hipErrorInvalidValue;
-    }
     launch_op *op = calloc(1, sizeof *op + kernel->kernarg_bytes);
-    if (!op) {
+    if (!op)
         return hipErrorOutOfMemory;
-    }
     op->op.run = run_launch;
     op->args_bytes = kernel->kernarg_bytes;
     init_dispatch(&op->dispatch, function, grid, block, (uint32_t)dynamic_lds);
@@ -302,9 +287,8 @@ hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned grid_x, unsign
 hipError_t hipDrvLaunchKernelEx(const HIP_LAUNCH_CONFIG *config, hipFunction_t function,
                                 void **params, void **extra) {
     SIM_HIP_START();
-    if (!config || config->numAttrs) {
+    if (!config || config->numAttrs)
         return sim_hip_result(config ? hipErrorNotSupported : hipErrorInvalidValue);
-    }
     const uint32_t grid[3] = {config->gridDimX, config->gridDimY, config->gridDimZ};
     const uint32_t block[3] = {config->blockDimX, config->blockDimY, config->blockDimZ};
     return sim_hip_result(sim_hip_launch(function, grid, block, config->sharedMemBytes,

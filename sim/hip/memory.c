@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Allocations, copies and fills.
 //
-// A device pointer is a guest address; hipHostMalloc's memory has the same address on both sides. Ranges are
-// checked when a call is made, and looked up again when the stream comes to it.
+// A device pointer is a guest address; hipHostMalloc's memory has the same address on both sides.
+// Ranges are checked when a call is made, and looked up again when the stream comes to it.
 #include "runtime.h"
 
 #include <stdlib.h>
@@ -12,9 +12,8 @@
 
 hipError_t hipMemGetInfo(size_t *free_bytes, size_t *total) {
     SIM_HIP_START();
-    if (!free_bytes || !total) {
+    if (!free_bytes || !total)
         return sim_hip_result(hipErrorInvalidValue);
-    }
     sim_device *device = sim_hip_device();
     *total = device->chip->memory_bytes;
     *free_bytes = *total - sim_memory_used(sim_hip.memory, device->id);
@@ -22,21 +21,17 @@ hipError_t hipMemGetInfo(size_t *free_bytes, size_t *total) {
 }
 
 hipError_t sim_hip_alloc(sim_device *device, void **out, size_t bytes) {
-    if (!out) {
+    if (!out)
         return hipErrorInvalidValue;
-    }
     *out = nullptr;
-    if (bytes == 0) {
+    if (bytes == 0)
         return hipSuccess;
-    }
-    if (bytes > device->chip->memory_bytes - sim_memory_used(sim_hip.memory, device->id)) {
+    if (bytes > device->chip->memory_bytes - sim_memory_used(sim_hip.memory, device->id))
         return hipErrorOutOfMemory;
-    }
     const sim_region *region =
         sim_memory_alloc(sim_hip.memory, bytes, SIM_REGION_DEVICE, device->id);
-    if (!region) {
+    if (!region)
         return hipErrorOutOfMemory;
-    }
     *out = (void *)region->base;
     return hipSuccess;
 }
@@ -46,21 +41,18 @@ hipError_t hipMalloc(void **out, size_t bytes) {
     return sim_hip_result(sim_hip_alloc(sim_hip_device(), out, bytes));
 }
 
-/** Frees an allocation of one kind, once its device (host memory: every device) has finished what it was given. */
+/** Frees an allocation of one kind, once its device (host memory: every device) has finished what
+ *  it was given. */
 static hipError_t free_memory(void *ptr, sim_region_kind kind) {
-    if (!ptr) {
+    if (!ptr)
         return hipSuccess;
-    }
     const sim_region *region = sim_memory_find(sim_hip.memory, (uintptr_t)ptr);
-    if (!region || region->kind != kind || region->base != (uintptr_t)ptr) {
+    if (!region || region->kind != kind || region->base != (uintptr_t)ptr)
         return hipErrorInvalidValue;
-    }
-    uint32_t device = region->device;
-    for (uint32_t i = 0; i < sim_hip.num_devices; i++) {
-        if (kind == SIM_REGION_HOST || i == device) {
+    const uint32_t device = region->device;
+    for (uint32_t i = 0; i < sim_hip.num_devices; i++)
+        if (kind == SIM_REGION_HOST || i == device)
             sim_hip_drain(&sim_hip.devices[i]); // a failed kernel is no reason to keep memory
-        }
-    }
     return sim_memory_free(sim_hip.memory, (uintptr_t)ptr) ? hipSuccess : hipErrorInvalidValue;
 }
 
@@ -73,18 +65,15 @@ hipError_t hipHostMalloc(void **out, size_t bytes, unsigned flags) {
     // Portable, mapped, write-combined, NUMA and coherence hints: one memory serves them all.
     constexpr unsigned KNOWN = 0x7 | 0xf0000000;
     SIM_HIP_START();
-    if (!out || flags & ~KNOWN) {
+    if (!out || flags & ~KNOWN)
         return sim_hip_result(hipErrorInvalidValue);
-    }
     *out = nullptr;
-    if (bytes == 0) {
+    if (bytes == 0)
         return hipSuccess;
-    }
     const sim_region *region =
         sim_memory_alloc(sim_hip.memory, bytes, SIM_REGION_HOST, sim_hip_device()->id);
-    if (!region) {
+    if (!region)
         return sim_hip_result(hipErrorOutOfMemory);
-    }
     sim_memory_tag(sim_hip.memory, region->base, flags);
     *out = region->host;
     return hipSuccess;
@@ -103,9 +92,8 @@ static bool is_host_memory(const sim_region *region) {
 hipError_t hipHostGetDevicePointer(void **out, void *host, unsigned flags) {
     SIM_HIP_START();
     const sim_region *region = sim_memory_find(sim_hip.memory, (uintptr_t)host);
-    if (!out || flags || !region || !is_host_memory(region)) {
+    if (!out || flags || !region || !is_host_memory(region))
         return sim_hip_result(hipErrorInvalidValue);
-    }
     *out = host;
     return hipSuccess;
 }
@@ -114,13 +102,12 @@ hipError_t hipHostGetDevicePointer(void **out, void *host, unsigned flags) {
 
 hipError_t hipPointerGetAttributes(hipPointerAttribute_t *attributes, const void *ptr) {
     SIM_HIP_START();
-    if (!attributes || !ptr) {
+    if (!attributes || !ptr)
         return sim_hip_result(hipErrorInvalidValue);
-    }
     const sim_region *region = sim_memory_find(sim_hip.memory, (uintptr_t)ptr);
     *attributes = (hipPointerAttribute_t){.device = -2};
     if (region) {
-        bool is_host = is_host_memory(region);
+        const bool is_host = is_host_memory(region);
         attributes->type = is_host ? hipMemoryTypeHost : hipMemoryTypeDevice;
         attributes->device = (int)region->device;
         attributes->devicePointer = (void *)ptr;
@@ -133,10 +120,9 @@ hipError_t hipPointerGetAttributes(hipPointerAttribute_t *attributes, const void
 hipError_t hipPointerGetAttribute(void *data, hipPointer_attribute attribute, hipDeviceptr_t ptr) {
     SIM_HIP_START();
     const sim_region *region = sim_memory_find(sim_hip.memory, (uintptr_t)ptr);
-    if (!data || !region) {
+    if (!data || !region)
         return sim_hip_result(hipErrorInvalidValue);
-    }
-    bool is_host = is_host_memory(region);
+    const bool is_host = is_host_memory(region);
     switch (attribute) {
     case HIP_POINTER_ATTRIBUTE_MEMORY_TYPE:
         *(unsigned *)data = is_host ? hipMemoryTypeHost : hipMemoryTypeDevice;
@@ -145,9 +131,8 @@ hipError_t hipPointerGetAttribute(void *data, hipPointer_attribute attribute, hi
         *(void **)data = ptr;
         break;
     case HIP_POINTER_ATTRIBUTE_HOST_POINTER:
-        if (!is_host) {
+        if (!is_host)
             return sim_hip_result(hipErrorInvalidValue);
-        }
         *(void **)data = ptr;
         break;
     case HIP_POINTER_ATTRIBUTE_IS_MANAGED:
@@ -175,9 +160,8 @@ hipError_t hipPointerGetAttribute(void *data, hipPointer_attribute attribute, hi
 hipError_t hipDrvPointerGetAttributes(unsigned count, hipPointer_attribute *attributes, void **data,
                                       hipDeviceptr_t ptr) {
     SIM_HIP_START();
-    if (!count || !attributes || !data || !sim_memory_find(sim_hip.memory, (uintptr_t)ptr)) {
+    if (!count || !attributes || !data || !sim_memory_find(sim_hip.memory, (uintptr_t)ptr))
         return sim_hip_result(hipErrorInvalidValue);
-    }
     hipError_t error = hipSuccess;
     for (unsigned i = 0; error == hipSuccess && i < count; i++) {
         error = hipPointerGetAttribute(data[i], attributes[i], ptr);
@@ -201,28 +185,26 @@ typedef struct copy_op {
 /** Which side of the world a pointer belongs to. */
 typedef enum side { SIDE_HOST, SIDE_DEVICE, SIDE_BAD } side;
 
-/** Where a range lies. Device pointers are never host addresses, so one that does not fit its allocation
- *  is bad, and one that belongs to none is the program's own memory. */
+/** Where a range lies. Device pointers are never host addresses, so one that does not fit its
+ *  allocation is bad, and one that belongs to none is the program's own memory. */
 static side side_of(const void *ptr, size_t bytes) {
     const sim_region *region = sim_memory_find(sim_hip.memory, (uintptr_t)ptr);
-    if (!region) {
+    if (!region)
         return sim_memory_is_guest((uintptr_t)ptr) ? SIDE_BAD : SIDE_HOST;
-    }
     return sim_memory_host(sim_hip.memory, (uintptr_t)ptr, bytes) ? SIDE_DEVICE : SIDE_BAD;
 }
 
 static hipError_t check_kind(side dst, side src, hipMemcpyKind kind) {
-    bool to_device = kind == hipMemcpyHostToDevice || kind == hipMemcpyDeviceToDevice ||
-                     kind == hipMemcpyDeviceToDeviceNoCU;
-    bool from_device = kind == hipMemcpyDeviceToHost || kind == hipMemcpyDeviceToDevice ||
-                       kind == hipMemcpyDeviceToDeviceNoCU;
+    const bool to_device = kind == hipMemcpyHostToDevice || kind == hipMemcpyDeviceToDevice ||
+                           kind == hipMemcpyDeviceToDeviceNoCU;
+    const bool from_device = kind == hipMemcpyDeviceToHost || kind == hipMemcpyDeviceToDevice ||
+                             kind == hipMemcpyDeviceToDeviceNoCU;
     if (dst == SIDE_BAD || src == SIDE_BAD || (to_device && dst != SIDE_DEVICE) ||
         (from_device && src != SIDE_DEVICE)) {
         return hipErrorInvalidValue;
     }
-    if (kind != hipMemcpyHostToHost && kind != hipMemcpyDefault && !to_device && !from_device) {
+    if (kind != hipMemcpyHostToHost && kind != hipMemcpyDefault && !to_device && !from_device)
         return hipErrorInvalidMemcpyDirection;
-    }
     return hipSuccess;
 }
 
@@ -247,34 +229,29 @@ static hipError_t run_copy(sim_stream *stream, sim_op *op) {
 
 hipError_t sim_hip_check_copy(const void *dst, size_t dst_bytes, const void *src, size_t src_bytes,
                               hipMemcpyKind kind, bool *waits) {
-    if (!dst || !src) {
+    if (!dst || !src)
         return hipErrorInvalidValue;
-    }
     side to = side_of(dst, dst_bytes), from = side_of(src, src_bytes);
     *waits = to == SIDE_HOST || from == SIDE_HOST;
     return check_kind(to, from, kind);
 }
 
-/** Queues a copy and waits for it, unless it is asynchronous and no side is the program's own memory, which
- *  may change or go as soon as the call returns. */
+/** Queues a copy and waits for it, unless it is asynchronous and no side is the program's own
+ *  memory, which may change or go as soon as the call returns. */
 hipError_t sim_hip_copy(void *dst, const void *src, size_t bytes, hipMemcpyKind kind,
                         hipStream_t handle, bool is_async) {
     sim_stream *stream = sim_hip_stream(handle);
-    if (!stream) {
+    if (!stream)
         return hipErrorInvalidHandle;
-    }
-    if (bytes == 0) {
+    if (bytes == 0)
         return hipSuccess;
-    }
     bool waits;
     hipError_t error = sim_hip_check_copy(dst, bytes, src, bytes, kind, &waits);
-    if (error != hipSuccess) {
+    if (error != hipSuccess)
         return error;
-    }
     copy_op *op = calloc(1, sizeof *op);
-    if (!op) {
+    if (!op)
         return hipErrorOutOfMemory;
-    }
     *op = (copy_op){{.run = run_copy}, dst, src, bytes};
     uint64_t ticket;
     error = sim_hip_queue(stream, &op->op, &ticket);
@@ -331,17 +308,14 @@ static hipError_t run_fill(sim_stream *stream, sim_op *op) {
     (void)stream;
     const fill_op *fill = (fill_op *)op;
     sim_memory_enter(sim_hip.memory);
-    uint64_t bytes = fill->count * fill->unit;
+    const uint64_t bytes = fill->count * fill->unit;
     uint8_t *dst = sim_memory_host(sim_hip.memory, (uintptr_t)fill->dst, bytes);
-    if (dst && fill->unit == 1) {
+    if (dst && fill->unit == 1)
         memset(dst, (int)fill->value, fill->count);
-    }
-    for (size_t i = 0; dst && fill->unit > 1 && i < fill->count; i++) {
+    for (size_t i = 0; dst && fill->unit > 1 && i < fill->count; i++)
         memcpy(dst + fill->unit * i, &fill->value, fill->unit);
-    }
-    if (dst) {
+    if (dst)
         sim_memory_wrote(sim_hip.memory, (uintptr_t)fill->dst, bytes);
-    }
     sim_memory_leave(sim_hip.memory);
     return dst ? hipSuccess : hipErrorIllegalAddress;
 }
@@ -351,19 +325,15 @@ static hipError_t fill(void *dst, uint32_t value, size_t count, size_t unit, hip
                        bool is_async) {
     SIM_HIP_START();
     sim_stream *stream = sim_hip_stream(handle);
-    if (!stream) {
+    if (!stream)
         return sim_hip_result(hipErrorInvalidHandle);
-    }
-    if (count == 0) {
+    if (count == 0)
         return hipSuccess;
-    }
-    if (count > SIZE_MAX / unit || side_of(dst, count * unit) != SIDE_DEVICE) {
+    if (count > SIZE_MAX / unit || side_of(dst, count * unit) != SIDE_DEVICE)
         return sim_hip_result(hipErrorInvalidValue);
-    }
     fill_op *op = calloc(1, sizeof *op);
-    if (!op) {
+    if (!op)
         return sim_hip_result(hipErrorOutOfMemory);
-    }
     *op = (fill_op){{.run = run_fill}, dst, value, count, unit};
     uint64_t ticket;
     hipError_t error = sim_hip_queue(stream, &op->op, &ticket);

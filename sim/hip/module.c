@@ -10,11 +10,9 @@
 static bool is_module(hipModule_t module) {
     bool found = false;
     pthread_mutex_lock(&sim_hip.lock);
-    for (uint32_t i = 0; i < sim_hip.num_devices; i++) {
-        for (hipModule_t m = sim_hip.devices[i].modules; m && !found; m = m->next) {
+    for (uint32_t i = 0; i < sim_hip.num_devices; i++)
+        for (hipModule_t m = sim_hip.devices[i].modules; m && !found; m = m->next)
             found = m == module;
-        }
-    }
     pthread_mutex_unlock(&sim_hip.lock);
     return found;
 }
@@ -36,9 +34,8 @@ static hipError_t error_of(sim_object_status status) {
 hipError_t sim_hip_load_module(hipModule_t *out, sim_device *device, const void *image,
                                size_t bytes, const char *what) {
     hipModule_t module = calloc(1, sizeof *module);
-    if (!module) {
+    if (!module)
         return hipErrorOutOfMemory;
-    }
     char text[512];
     sim_object_status status = sim_object_load(&module->object, sim_hip.memory, device->chip,
                                                device->id, image, bytes, text, sizeof text);
@@ -62,10 +59,9 @@ static hipError_t load(hipModule_t *out, const void *image, size_t bytes, const 
 
 hipError_t hipModuleLoadData(hipModule_t *out, const void *image) {
     SIM_HIP_START();
-    if (!out || !image) {
+    if (!out || !image)
         return sim_hip_result(hipErrorInvalidValue);
-    }
-    size_t bytes = sim_object_extent(image);
+    const size_t bytes = sim_object_extent(image);
     if (bytes == 0) {
         sim_hip_report("hipModuleLoadData", "neither an ELF file nor an offload bundle");
         return sim_hip_result(hipErrorInvalidImage);
@@ -89,18 +85,16 @@ hipError_t hipModuleLoadFatBinary(hipModule_t *out, const void *image) {
 /** A whole file; null with errno set. */
 static void *read_file(const char *path, size_t *bytes) {
     FILE *file = fopen(path, "rb");
-    if (!file) {
+    if (!file)
         return nullptr;
-    }
     char *text = nullptr;
     size_t have = 0, room = 0, got;
     do {
         if (have == room) {
             room = room ? 2 * room : 1 << 16;
             char *grown = realloc(text, room);
-            if (!grown) {
+            if (!grown)
                 break;
-            }
             text = grown;
         }
         got = fread(text + have, 1, room - have, file);
@@ -118,9 +112,8 @@ static void *read_file(const char *path, size_t *bytes) {
 
 hipError_t hipModuleLoad(hipModule_t *out, const char *path) {
     SIM_HIP_START();
-    if (!out || !path) {
+    if (!out || !path)
         return sim_hip_result(hipErrorInvalidValue);
-    }
     size_t bytes;
     void *image = read_file(path, &bytes);
     if (!image) {
@@ -144,15 +137,13 @@ static void free_module(hipModule_t module) {
 
 hipError_t hipModuleUnload(hipModule_t module) {
     SIM_HIP_START();
-    if (!is_module(module)) {
+    if (!is_module(module))
         return sim_hip_result(hipErrorInvalidHandle);
-    }
     sim_hip_drain(module->device); // its kernels may still be queued
     pthread_mutex_lock(&sim_hip.lock);
     hipModule_t *at = &module->device->modules;
-    while (*at != module) {
+    while (*at != module)
         at = &(*at)->next;
-    }
     *at = module->next;
     pthread_mutex_unlock(&sim_hip.lock);
     free_module(module);
@@ -172,14 +163,12 @@ void sim_hip_unload_modules(sim_device *device) {
 
 hipError_t sim_hip_function(hipFunction_t *out, hipModule_t module, const char *name) {
     const sim_kernel *kernel = sim_object_kernel(module->object, name);
-    if (!kernel) {
+    if (!kernel)
         return hipErrorNotFound;
-    }
     pthread_mutex_lock(&sim_hip.lock);
     hipFunction_t f = module->functions;
-    while (f && f->kernel != kernel) {
+    while (f && f->kernel != kernel)
         f = f->next;
-    }
     if (!f && (f = calloc(1, sizeof *f))) {
         *f = (struct sim_function){SIM_FUNCTION_MAGIC, module, kernel, module->functions};
         module->functions = f;
@@ -191,17 +180,15 @@ hipError_t sim_hip_function(hipFunction_t *out, hipModule_t module, const char *
 
 hipError_t hipModuleGetFunction(hipFunction_t *out, hipModule_t module, const char *name) {
     SIM_HIP_START();
-    if (!out || !name || !is_module(module)) {
+    if (!out || !name || !is_module(module))
         return sim_hip_result(out && name ? hipErrorInvalidHandle : hipErrorInvalidValue);
-    }
     return sim_hip_result(sim_hip_function(out, module, name));
 }
 
 hipError_t hipModuleGetFunctionCount(unsigned *count, hipModule_t module) {
     SIM_HIP_START();
-    if (!count || !is_module(module)) {
+    if (!count || !is_module(module))
         return sim_hip_result(count ? hipErrorInvalidHandle : hipErrorInvalidValue);
-    }
     *count = (unsigned)sim_object_num_kernels(module->object);
     return hipSuccess;
 }
@@ -209,26 +196,21 @@ hipError_t hipModuleGetFunctionCount(unsigned *count, hipModule_t module) {
 hipError_t hipModuleGetGlobal(hipDeviceptr_t *out, size_t *bytes, hipModule_t module,
                               const char *name) {
     SIM_HIP_START();
-    if (!name || !is_module(module)) {
+    if (!name || !is_module(module))
         return sim_hip_result(name ? hipErrorInvalidHandle : hipErrorInvalidValue);
-    }
     uint64_t addr, size;
-    if (!sim_object_global(module->object, name, &addr, &size)) {
+    if (!sim_object_global(module->object, name, &addr, &size))
         return sim_hip_result(hipErrorNotFound);
-    }
-    if (out) {
+    if (out)
         *out = (void *)addr;
-    }
-    if (bytes) {
+    if (bytes)
         *bytes = size;
-    }
     return hipSuccess;
 }
 
 char quernsim_evidence(hipFunction_t function, char *names, size_t bytes) {
-    if (!function || function->magic != SIM_FUNCTION_MAGIC || !names || !bytes) {
+    if (!function || function->magic != SIM_FUNCTION_MAGIC || !names || !bytes)
         return 0;
-    }
     return sim_kernel_evidence(sim_object_text(function->module->object), function->kernel, names,
                                bytes);
 }
@@ -236,9 +218,8 @@ char quernsim_evidence(hipFunction_t function, char *names, size_t bytes) {
 hipError_t hipFuncGetAttribute(int *value, hipFunction_attribute attribute,
                                hipFunction_t function) {
     SIM_HIP_START();
-    if (!value || !function || function->magic != SIM_FUNCTION_MAGIC) {
+    if (!value || !function || function->magic != SIM_FUNCTION_MAGIC)
         return sim_hip_result(value ? hipErrorInvalidHandle : hipErrorInvalidValue);
-    }
     const sim_kernel *k = function->kernel;
     const sim_chip *c = function->module->device->chip;
     switch (attribute) {

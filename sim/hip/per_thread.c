@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What clang's -fgpu-default-stream=per-thread makes of the calls: in place of the default stream, the thread's own.
+// What clang's -fgpu-default-stream=per-thread makes of the calls: in place of the default stream,
+// the thread's own.
 #include "runtime.h"
 
 #define PER_THREAD ((hipStream_t)2)

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // printf as device code calls it: a message of words, turned into text by the rules of C.
 //
-// A message is a control word (bit 0: standard error), the format, padded with zeros to whole words, and the arguments:
-// one word each, whatever their type, or a padded string for %s. Integers come without their sign, so that the
-// format's length modifier decides how much of the word counts.
+// A message is a control word (bit 0: standard error), the format, padded with zeros to whole
+// words, and the arguments: one word each, whatever their type, or a padded string for %s. Integers
+// come without their sign, so that the format's length modifier decides how much of the word
+// counts.
 #include "hostcall.h"
 
 #include <stdio.h>
@@ -24,10 +25,9 @@ static uint64_t take(reader *r) {
 /** A string that ends within the message; null where none does. */
 static const char *take_string(reader *r) {
     const char *text = (const char *)(r->words + r->at);
-    size_t room = (r->count - r->at) * 8, length = strnlen(text, room);
-    if (length == room) {
+    const size_t room = (r->count - r->at) * 8, length = strnlen(text, room);
+    if (length == room)
         return nullptr;
-    }
     r->at += length / 8 + 1;
     return text;
 }
@@ -49,9 +49,8 @@ static const char *read_number(const char *at, reader *r, int *value) {
         return at + 1;
     }
     int64_t number = 0;
-    for (; *at >= '0' && *at <= '9'; at++) {
+    for (; *at >= '0' && *at <= '9'; at++)
         number = clamp(10 * number + (*at - '0'));
-    }
     *value = (int)number;
     return at;
 }
@@ -59,24 +58,20 @@ static const char *read_number(const char *at, reader *r, int *value) {
 /** Reads what follows a '%'; gives what follows the conversion, or null if there is none. */
 static const char *read_spec(const char *at, reader *r, spec *s) {
     *s = (spec){.precision = -1, .bytes = 4};
-    for (size_t n = 0; *at && strchr("-+ #0", *at); at++) {
-        if (n < sizeof s->flags - 1 && !strchr(s->flags, *at)) {
+    for (size_t n = 0; *at && strchr("-+ #0", *at); at++)
+        if (n < sizeof s->flags - 1 && !strchr(s->flags, *at))
             s->flags[n++] = *at;
-        }
-    }
     at = read_number(at, r, &s->width);
-    if (*at == '.') {
+    if (*at == '.')
         at = read_number(at + 1, r, &s->precision);
-    }
-    for (; *at && strchr("hljztL", *at); at++) {
+    for (; *at && strchr("hljztL", *at); at++)
         s->bytes = *at == 'h' ? s->bytes / 2 : 8;
-    }
     s->conversion = *at;
     return *at ? at + 1 : nullptr;
 }
 
 static int64_t extend(uint64_t value, int bytes, bool is_signed) {
-    int shift = 64 - 8 * (bytes < 1 ? 1 : bytes);
+    const int shift = 64 - 8 * (bytes < 1 ? 1 : bytes);
     return is_signed ? (int64_t)(value << shift) >> shift : (int64_t)(value << shift >> shift);
 }
 
@@ -132,12 +127,11 @@ static bool put(FILE *out, const spec *s, reader *r) {
 
 static void print(FILE *out, const char *format, reader *r) {
     for (;;) {
-        size_t plain = strcspn(format, "%");
+        const size_t plain = strcspn(format, "%");
         fwrite(format, 1, plain, out);
         format += plain;
-        if (!*format) {
+        if (!*format)
             return;
-        }
         if (format[1] == '%') {
             fputc('%', out);
             format += 2;
@@ -145,9 +139,8 @@ static void print(FILE *out, const char *format, reader *r) {
         }
         spec s;
         format = read_spec(format + 1, r, &s);
-        if (!format || !put(out, &s, r)) {
+        if (!format || !put(out, &s, r))
             return; // undefined in C; the rest is left out
-        }
     }
 }
 
@@ -158,13 +151,12 @@ int sim_device_print(bool to_stderr, const char *format, const uint64_t *words, 
     char *text = nullptr;
     size_t bytes = 0;
     FILE *out = format ? open_memstream(&text, &bytes) : nullptr;
-    if (!out) {
+    if (!out)
         return -1;
-    }
     print(out, format, &r);
     fclose(out);
     // Through the program's own stream, in the order of what it prints itself, and out at once.
-    bool ok = text && fwrite(text, 1, bytes, to) == bytes && fflush(to) == 0;
+    const bool ok = text && fwrite(text, 1, bytes, to) == bytes && fflush(to) == 0;
     free(text);
     return ok ? (int)bytes : -1;
 }

@@ -20,9 +20,8 @@ static void fill_row(uint8_t *dst, const rectangle_op *r) {
         memset(dst, (int)r->value, r->width);
         return;
     }
-    for (size_t x = 0; x < r->width; x += r->unit) {
+    for (size_t x = 0; x < r->width; x += r->unit)
         memcpy(dst + x, &r->value, r->unit);
-    }
 }
 
 static hipError_t run_rectangle(sim_stream *stream, sim_op *op) {
@@ -32,7 +31,7 @@ static hipError_t run_rectangle(sim_stream *stream, sim_op *op) {
     uint8_t *dst = sim_hip_resolve(r->dst, r->dst_bytes);
     const uint8_t *src = r->src ? sim_hip_resolve(r->src, r->src_bytes) : dst;
     for (size_t y = 0; dst && src && y < r->height; y++) {
-        uintptr_t to = (uintptr_t)r->dst + y * r->dst_pitch;
+        const uintptr_t to = (uintptr_t)r->dst + y * r->dst_pitch;
         if (r->src) {
             memmove(dst + y * r->dst_pitch, src + y * r->src_pitch, r->width);
             sim_memory_copied(sim_hip.memory, to, (uintptr_t)r->src + y * r->src_pitch, r->width);
@@ -53,13 +52,11 @@ static bool cover(size_t pitch, size_t width, size_t height, size_t *bytes) {
 
 static hipError_t queue(hipStream_t handle, const rectangle_op *what, bool must_wait) {
     sim_stream *stream = sim_hip_stream(handle);
-    if (!stream) {
+    if (!stream)
         return hipErrorInvalidHandle;
-    }
     rectangle_op *op = malloc(sizeof *op);
-    if (!op) {
+    if (!op)
         return hipErrorOutOfMemory;
-    }
     *op = *what;
     op->op = (sim_op){.run = run_rectangle};
     uint64_t ticket;
@@ -69,12 +66,10 @@ static hipError_t queue(hipStream_t handle, const rectangle_op *what, bool must_
 
 static hipError_t copy(rectangle_op r, hipMemcpyKind kind, hipStream_t stream, bool is_async) {
     SIM_HIP_START();
-    if (r.width == 0 || r.height == 0) {
+    if (r.width == 0 || r.height == 0)
         return hipSuccess;
-    }
-    if (r.width > r.dst_pitch || r.width > r.src_pitch) {
+    if (r.width > r.dst_pitch || r.width > r.src_pitch)
         return sim_hip_result(hipErrorInvalidPitchValue);
-    }
     bool waits;
     if (!cover(r.dst_pitch, r.width, r.height, &r.dst_bytes) ||
         !cover(r.src_pitch, r.width, r.height, &r.src_bytes)) {
@@ -121,24 +116,20 @@ static uint8_t *corner(hipMemoryType type, const void *host, const void *device,
 }
 
 static hipMemcpyKind kind_of(const hip_Memcpy2D *c) {
-    bool to_device = c->dstMemoryType == hipMemoryTypeDevice;
-    if (c->srcMemoryType == hipMemoryTypeUnified || c->dstMemoryType == hipMemoryTypeUnified) {
+    const bool to_device = c->dstMemoryType == hipMemoryTypeDevice;
+    if (c->srcMemoryType == hipMemoryTypeUnified || c->dstMemoryType == hipMemoryTypeUnified)
         return hipMemcpyDefault;
-    }
-    if (c->srcMemoryType == hipMemoryTypeDevice) {
+    if (c->srcMemoryType == hipMemoryTypeDevice)
         return to_device ? hipMemcpyDeviceToDevice : hipMemcpyDeviceToHost;
-    }
     return to_device ? hipMemcpyHostToDevice : hipMemcpyHostToHost;
 }
 
 static hipError_t copy_param(const hip_Memcpy2D *c, hipStream_t stream, bool is_async) {
     SIM_HIP_START();
-    if (!c) {
+    if (!c)
         return sim_hip_result(hipErrorInvalidValue);
-    }
-    if (c->srcMemoryType == hipMemoryTypeArray || c->dstMemoryType == hipMemoryTypeArray) {
+    if (c->srcMemoryType == hipMemoryTypeArray || c->dstMemoryType == hipMemoryTypeArray)
         return sim_hip_result(hipErrorNotSupported);
-    }
     rectangle_op r = {.dst = corner(c->dstMemoryType, c->dstHost, c->dstDevice, c->dstPitch,
                                     c->dstXInBytes, c->dstY),
                       .src = corner(c->srcMemoryType, c->srcHost, c->srcDevice, c->srcPitch,
@@ -147,9 +138,8 @@ static hipError_t copy_param(const hip_Memcpy2D *c, hipStream_t stream, bool is_
                       .src_pitch = c->srcPitch ? c->srcPitch : c->WidthInBytes,
                       .width = c->WidthInBytes,
                       .height = c->Height};
-    if (!r.dst || !r.src) {
+    if (!r.dst || !r.src)
         return sim_hip_result(hipErrorInvalidValue);
-    }
     return copy(r, kind_of(c), stream, is_async);
 }
 
@@ -171,12 +161,10 @@ static hipError_t fill(void *dst, size_t pitch, uint32_t value, size_t unit, siz
     SIM_HIP_START();
     rectangle_op r = {
         .dst = dst, .dst_pitch = pitch, .height = height, .value = value, .unit = unit};
-    if (columns == 0 || height == 0) {
+    if (columns == 0 || height == 0)
         return hipSuccess;
-    }
-    if (__builtin_mul_overflow(columns, unit, &r.width) || r.width > pitch) {
+    if (__builtin_mul_overflow(columns, unit, &r.width) || r.width > pitch)
         return sim_hip_result(hipErrorInvalidPitchValue);
-    }
     if (!cover(pitch, r.width, height, &r.dst_bytes) ||
         !sim_memory_host(sim_hip.memory, (uintptr_t)dst, r.dst_bytes)) {
         return sim_hip_result(hipErrorInvalidValue);
@@ -228,24 +216,20 @@ hipError_t hipMallocPitch(void **out, size_t *pitch, size_t width, size_t height
     enum { ALIGNMENT = 256 };
     SIM_HIP_START();
     size_t bytes, rounded;
-    if (!out || !pitch || __builtin_add_overflow(width, ALIGNMENT - 1, &rounded)) {
+    if (!out || !pitch || __builtin_add_overflow(width, ALIGNMENT - 1, &rounded))
         return sim_hip_result(hipErrorInvalidValue);
-    }
     rounded &= ~(size_t)(ALIGNMENT - 1);
-    if (__builtin_mul_overflow(rounded, height, &bytes)) {
+    if (__builtin_mul_overflow(rounded, height, &bytes))
         return sim_hip_result(hipErrorOutOfMemory);
-    }
     hipError_t error = sim_hip_alloc(sim_hip_device(), out, bytes);
-    if (error == hipSuccess) {
+    if (error == hipSuccess)
         *pitch = rounded;
-    }
     return sim_hip_result(error);
 }
 
 hipError_t hipMemAllocPitch(hipDeviceptr_t *out, size_t *pitch, size_t width, size_t height,
                             unsigned element_bytes) {
-    if (element_bytes != 4 && element_bytes != 8 && element_bytes != 16) {
+    if (element_bytes != 4 && element_bytes != 8 && element_bytes != 16)
         return sim_hip_result(hipErrorInvalidValue);
-    }
     return hipMallocPitch(out, pitch, width, height);
 }

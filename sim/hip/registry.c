@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs that clang compiled as HIP: their fat binaries, kernels and variables, and launches through <<<>>>.
+// Programs that clang compiled as HIP: their fat binaries, kernels and variables, and launches
+// through <<<>>>.
 //
-// Before main, and whenever a shared object comes or goes, each translation unit hands in its code (a bundle, or a
-// bare ELF file) and names for the addresses by which the host program knows its kernels and variables. The code is
-// loaded onto a device when something of it is first needed there: most of a large program's never is.
+// Before main, and whenever a shared object comes or goes, each translation unit hands in its code
+// (a bundle, or a bare ELF file) and names for the addresses by which the host program knows its
+// kernels and variables. The code is loaded onto a device when something of it is first needed
+// there: most of a large program's never is.
 #include "runtime.h"
 
 #include <stdlib.h>
@@ -66,7 +68,7 @@ void **__hipRegisterFatBinary(const void *data) {
 }
 
 static void add_symbol(void **handle, const void *host, const char *name, bool is_variable) {
-    size_t length = strlen(name);
+    const size_t length = strlen(name);
     symbol *s = handle ? calloc(1, sizeof *s + length + 1) : nullptr;
     if (!s) {
         sim_hip_report("HIP registration", "%s is lost: %s", name,
@@ -97,13 +99,13 @@ void __hipRegisterVar(void **handle, void *host, char *host_name, char *name, in
     add_symbol(handle, host, name, true);
 }
 
-/** A managed variable would have to be one memory for the host and every device: its binary is not run. */
+/** A managed variable would have to be one memory for the host and every device: its binary is not
+ *  run. */
 void __hipRegisterManagedVar(void **handle, void **host, void *initial, const char *name,
                              size_t bytes, unsigned alignment) {
     (void)host, (void)initial, (void)bytes, (void)alignment;
-    if (handle) {
+    if (handle)
         ((binary *)handle)->refused = name;
-    }
 }
 
 /** Takes a binary's symbols out of the table. The lock is held. */
@@ -123,21 +125,18 @@ static void remove_symbols(const binary *b) {
 
 /** Unloads what was loaded, unless the process ends and it is gone already. */
 static void unload(binary *b) {
-    for (uint32_t i = 0; i < SIM_MAX_DEVICES; i++) {
-        if (b->modules[i]) {
+    for (uint32_t i = 0; i < SIM_MAX_DEVICES; i++)
+        if (b->modules[i])
             hipModuleUnload(b->modules[i]);
-        }
-    }
 }
 
 void __hipUnregisterFatBinary(void **handle) {
     binary *b = (binary *)handle;
     pthread_mutex_lock(&lock);
     binary **at = &binaries;
-    while (*at && *at != b) {
+    while (*at && *at != b)
         at = &(*at)->next;
-    }
-    bool found = *at;
+    const bool found = *at;
     if (found) {
         *at = b->next;
         remove_symbols(b);
@@ -177,7 +176,7 @@ static hipError_t module_of(hipModule_t *out, binary *b, sim_device *device) {
     }
     hipError_t *error = &b->errors[device->id];
     if (!b->modules[device->id] && *error == hipSuccess) {
-        size_t bytes = sim_object_extent(b->image);
+        const size_t bytes = sim_object_extent(b->image);
         *error = bytes ? sim_hip_load_module(&b->modules[device->id], device, b->image, bytes,
                                              "fat binary")
                        : hipErrorInvalidImage;
@@ -189,9 +188,8 @@ static hipError_t module_of(hipModule_t *out, binary *b, sim_device *device) {
 /** The newest symbol at an address; null if there is none of that kind. The lock is held. */
 static symbol *find(const void *host, bool is_variable) {
     symbol *s = *bucket_of(host);
-    while (s && (s->host != host || s->is_variable != is_variable)) {
+    while (s && (s->host != host || s->is_variable != is_variable))
         s = s->next;
-    }
     return s;
 }
 
@@ -210,9 +208,8 @@ static hipError_t find_variable(const void *host, uint64_t *addr, uint64_t *byte
     const symbol *s = find(host, true);
     hipModule_t module;
     hipError_t error = s ? module_of(&module, s->binary, sim_hip_device()) : hipErrorInvalidSymbol;
-    if (error == hipSuccess && !sim_object_global(module->object, s->name, addr, bytes)) {
+    if (error == hipSuccess && !sim_object_global(module->object, s->name, addr, bytes))
         error = hipErrorInvalidSymbol;
-    }
     pthread_mutex_unlock(&lock);
     return error;
 }
@@ -225,25 +222,24 @@ typedef struct configuration {
     hipStream_t stream;
 } configuration;
 
-/** Launches whose arguments are being computed: more than one where those launch kernels themselves. */
+/** Launches whose arguments are being computed: more than one where those launch kernels
+ *  themselves. */
 enum { MAX_CONFIGURATIONS = 64 };
 static thread_local configuration configurations[MAX_CONFIGURATIONS];
 static thread_local unsigned num_configurations;
 
 hipError_t __hipPushCallConfiguration(dim3 grid, dim3 block, size_t dynamic_lds,
                                       hipStream_t stream) {
-    if (num_configurations == MAX_CONFIGURATIONS) {
+    if (num_configurations == MAX_CONFIGURATIONS)
         return sim_hip_result(hipErrorOutOfMemory);
-    }
     configurations[num_configurations++] = (configuration){grid, block, dynamic_lds, stream};
     return hipSuccess;
 }
 
 hipError_t __hipPopCallConfiguration(dim3 *grid, dim3 *block, size_t *dynamic_lds,
                                      hipStream_t *stream) {
-    if (num_configurations == 0) {
+    if (num_configurations == 0)
         return sim_hip_result(hipErrorMissingConfiguration);
-    }
     const configuration *c = &configurations[--num_configurations];
     *grid = c->grid;
     *block = c->block;
@@ -256,9 +252,8 @@ static hipError_t launch(const void *kernel, dim3 g, dim3 b, void **args, size_t
                          hipStream_t handle) {
     const uint32_t grid[3] = {g.x, g.y, g.z}, block[3] = {b.x, b.y, b.z};
     const sim_stream *stream = sim_hip_stream(handle);
-    if (!stream) {
+    if (!stream)
         return hipErrorInvalidHandle;
-    }
     hipFunction_t function;
     hipError_t error = sim_hip_registered(&function, kernel, stream->device);
     return error == hipSuccess
@@ -274,9 +269,8 @@ hipError_t hipLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **arg
 
 hipError_t hipLaunchKernelExC(const hipLaunchConfig_t *config, const void *kernel, void **args) {
     SIM_HIP_START();
-    if (!config || config->numAttrs) {
+    if (!config || config->numAttrs)
         return sim_hip_result(config ? hipErrorNotSupported : hipErrorInvalidValue);
-    }
     return sim_hip_result(launch(kernel, config->gridDim, config->blockDim, args,
                                  config->dynamicSmemBytes, config->stream));
 }
@@ -292,16 +286,14 @@ hipError_t hipGetFuncBySymbol(hipFunction_t *out, const void *kernel) {
 hipError_t hipFuncGetAttributes(hipFuncAttributes *out, const void *kernel) {
     SIM_HIP_START();
     hipFunction_t f;
-    if (!out) {
+    if (!out)
         return sim_hip_result(hipErrorInvalidValue);
-    }
     hipError_t error = sim_hip_registered(&f, kernel, sim_hip_device());
-    if (error != hipSuccess) {
+    if (error != hipSuccess)
         return sim_hip_result(error);
-    }
     const sim_kernel *k = f->kernel;
     const sim_chip *c = f->module->device->chip;
-    int version = (int)(10 * c->gfx_major + c->gfx_minor);
+    const int version = (int)(10 * c->gfx_major + c->gfx_minor);
     *out = (hipFuncAttributes){.binaryVersion = version,
                                .ptxVersion = version,
                                .localSizeBytes = k->scratch_bytes,
@@ -317,9 +309,8 @@ hipError_t hipFuncSetAttribute(const void *kernel, hipFuncAttribute attribute, i
     SIM_HIP_START();
     hipFunction_t f;
     hipError_t error = sim_hip_registered(&f, kernel, sim_hip_device());
-    if (error != hipSuccess) {
+    if (error != hipSuccess)
         return sim_hip_result(error);
-    }
     int64_t max = 100, min = -1; // a carveout in percent, -1 for the default; LDS is all there is
     if (attribute == hipFuncAttributeMaxDynamicSharedMemorySize) {
         max = (int64_t)f->module->device->chip->lds_bytes - f->kernel->lds_bytes;
@@ -335,7 +326,7 @@ static hipError_t accept_hint(const void *kernel, int config, int max) {
     SIM_HIP_START();
     hipFunction_t f;
     hipError_t error = sim_hip_registered(&f, kernel, sim_hip_device());
-    bool known = config >= 0 && config <= max;
+    const bool known = config >= 0 && config <= max;
     return sim_hip_result(error == hipSuccess && !known ? hipErrorInvalidValue : error);
 }
 
@@ -352,26 +343,22 @@ hipError_t hipFuncSetSharedMemConfig(const void *kernel, int config) {
 hipError_t hipGetSymbolAddress(void **out, const void *symbol) {
     SIM_HIP_START();
     uint64_t addr, bytes;
-    if (!out) {
+    if (!out)
         return sim_hip_result(hipErrorInvalidValue);
-    }
     hipError_t error = find_variable(symbol, &addr, &bytes);
-    if (error == hipSuccess) {
+    if (error == hipSuccess)
         *out = (void *)addr;
-    }
     return sim_hip_result(error);
 }
 
 hipError_t hipGetSymbolSize(size_t *out, const void *symbol) {
     SIM_HIP_START();
     uint64_t addr, bytes;
-    if (!out) {
+    if (!out)
         return sim_hip_result(hipErrorInvalidValue);
-    }
     hipError_t error = find_variable(symbol, &addr, &bytes);
-    if (error == hipSuccess) {
+    if (error == hipSuccess)
         *out = bytes;
-    }
     return sim_hip_result(error);
 }
 
@@ -379,12 +366,10 @@ hipError_t hipGetSymbolSize(size_t *out, const void *symbol) {
 static hipError_t part_of(const void *symbol, size_t bytes, size_t offset, void **out) {
     uint64_t addr, size;
     hipError_t error = find_variable(symbol, &addr, &size);
-    if (error != hipSuccess) {
+    if (error != hipSuccess)
         return error;
-    }
-    if (offset > size || bytes > size - offset) {
+    if (offset > size || bytes > size - offset)
         return hipErrorInvalidValue;
-    }
     *out = (void *)(addr + offset);
     return hipSuccess;
 }

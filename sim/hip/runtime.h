@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The HIP runtime's own state: devices, streams and what is queued on them.
 //
-// One lock guards all of it; kernels, copies and the guest's memory have locks of their own below it. A stream
-// has one thread, started with its first operation, so that nothing queued ever runs in the caller's.
+// One lock guards all of it; kernels, copies and the guest's memory have locks of their own below
+// it. A stream has one thread, started with its first operation, so that nothing queued ever runs
+// in the caller's.
 #ifndef SIM_HIP_RUNTIME_H
 #define SIM_HIP_RUNTIME_H
 
@@ -36,7 +37,8 @@ struct sim_stream {
     sim_device *device;
     sim_stream *next; // of the device
     unsigned flags;
-    int priority; // kept for the program: there is nothing here that one stream could take from another
+    /** Kept for the program: there is nothing here that one stream could take from another. */
+    int priority;
     unsigned references;
     bool has_thread, is_closing;
     pthread_t thread;
@@ -106,7 +108,8 @@ constexpr uint64_t SIM_FUNCTION_MAGIC = UINT64_C(0x6e6f697463667173);
 enum { SIM_UUID_BYTES = 17 };
 /** A device's UUID, 16 hexadecimal digits: what ROCm's tools show behind "GPU-". (visible.c) */
 void sim_hip_uuid(uint32_t number, char uuid[SIM_UUID_BYTES]);
-/** The numbers of those of `count` devices that the environment lets the process see, in its order. (visible.c) */
+/** The numbers of those of `count` devices that the environment lets the process see, in its order.
+ *  (visible.c) */
 uint32_t sim_hip_visible(uint32_t count, uint32_t numbers[SIM_MAX_DEVICES]);
 
 /** Starts the runtime if need be; every call begins with it. (device.c) */
@@ -115,14 +118,17 @@ hipError_t sim_hip_start(void);
 sim_device *sim_hip_device(void);
 /** Remembers an error for hipGetLastError; gives it back. (error.c) */
 hipError_t sim_hip_result(hipError_t error);
-/** Remembers that a call is not there, for hipGetErrorString; gives hipErrorNotSupported. (error.c) */
+/** Remembers that a call is not there, for hipGetErrorString; gives hipErrorNotSupported.
+ *  (error.c) */
 hipError_t sim_hip_unsupported(const char *call);
 /** Writes "quernsim: CALL: …" to standard error. (error.c) */
 [[gnu::format(printf, 2, 3)]] void sim_hip_report(const char *call, const char *format, ...);
 
-/** The stream that a handle means, null and hipStreamLegacy being the default stream; null if it is none. */
+/** The stream that a handle means, null and hipStreamLegacy being the default stream; null if it is
+ *  none. */
 sim_stream *sim_hip_stream(hipStream_t handle);
-/** Queues op and takes it over; *ticket (may be null) is for sim_hip_wait. Destroys it on failure. */
+/** Queues op and takes it over; *ticket (may be null) is for sim_hip_wait. Destroys it on
+ *  failure. */
 hipError_t sim_hip_queue(sim_stream *stream, sim_op *op, uint64_t *ticket);
 /** Waits until the stream has finished what it had been given up to the ticket; 0: up to now. */
 hipError_t sim_hip_wait(sim_stream *stream, uint64_t ticket);
@@ -139,7 +145,8 @@ sim_hostcall *sim_hostcall_create(uint32_t device);
 void sim_hostcall_destroy(sim_hostcall *hostcall);
 /** Where kernels find it. */
 uint64_t sim_hostcall_address(const sim_hostcall *hostcall);
-/** Serves a dispatch from before it starts until it has ended. One that asks for what is not there has a fault. */
+/** Serves a dispatch from before it starts until it has ended. One that asks for what is not there
+ *  has a fault. */
 bool sim_hostcall_begin(sim_hostcall *hostcall, sim_dispatch *dispatch);
 void sim_hostcall_end(sim_hostcall *hostcall);
 /** The buffer that a stream's kernels print into; 0 without memory. (device_memory.c) */
@@ -155,13 +162,15 @@ hipError_t sim_hip_load_module(hipModule_t *out, sim_device *device, const void 
                                size_t bytes, const char *what);
 /** A module's kernel. Errors: hipErrorNotFound, hipErrorOutOfMemory. */
 hipError_t sim_hip_function(hipFunction_t *out, hipModule_t module, const char *name);
-/** Queues a launch. `params` has a pointer for each argument; or `extra` tells of a packed buffer. (launch.c) */
+/** Queues a launch. `params` has a pointer for each argument; or `extra` tells of a packed buffer.
+ *  (launch.c) */
 hipError_t sim_hip_launch(hipFunction_t function, const uint32_t grid[3], const uint32_t block[3],
                           size_t dynamic_lds, hipStream_t handle, void **params, void **extra);
-/** Tells what a launch did wrong and counts it; the first fault says which error the program gets. (faults.c) */
+/** Tells what a launch did wrong and counts it; the first fault says which error the program gets.
+ *  (faults.c) */
 hipError_t sim_hip_report_faults(const sim_dispatch *dispatch);
-/** At exit or dlclose, once no thread of ours is left: prints how many faults there were, and ends the process where
- *  the option errorcode asks for it. */
+/** At exit or dlclose, once no thread of ours is left: prints how many faults there were, and ends
+ *  the process where the option errorcode asks for it. */
 void sim_hip_finish_faults(void);
 /** Makes dlclose leave the library in place, so that it is there when the process ends. */
 void sim_hip_stay_loaded(void);
@@ -171,11 +180,12 @@ void sim_hip_fork_faults(void);
 sim_device *sim_hip_device_at(int id);
 /** hipMalloc on any device. (memory.c) */
 hipError_t sim_hip_alloc(sim_device *device, void **out, size_t bytes);
-/** Whether ranges of the program's or the guest's memory can be copied as `kind` says. *waits: the call has to
- *  wait for the copy, as a range is the program's own memory. (memory.c) */
+/** Whether ranges of the program's or the guest's memory can be copied as `kind` says. *waits: the
+ *  call has to wait for the copy, as a range is the program's own memory. (memory.c) */
 hipError_t sim_hip_check_copy(const void *dst, size_t dst_bytes, const void *src, size_t src_bytes,
                               hipMemcpyKind kind, bool *waits);
-/** The host's address for either side's memory; null if device memory has gone. Within sim_memory_enter. */
+/** The host's address for either side's memory; null if device memory has gone. Within
+ *  sim_memory_enter. */
 void *sim_hip_resolve(const void *ptr, size_t bytes);
 /** A copy as hipMemcpyAsync, or as hipMemcpy where it must be done on return. (memory.c) */
 hipError_t sim_hip_copy(void *dst, const void *src, size_t bytes, hipMemcpyKind kind,

@@ -15,40 +15,36 @@ static hipError_t check_peers(int device, int peer) {
 hipError_t hipDeviceCanAccessPeer(int *can, int device, int peer) {
     SIM_HIP_START();
     hipError_t error = can ? check_peers(device, peer) : hipErrorInvalidValue;
-    if (error == hipSuccess) {
+    if (error == hipSuccess)
         *can = device != peer;
-    }
     return sim_hip_result(error);
 }
 
 hipError_t hipDeviceGetP2PAttribute(int *value, int attribute, int device, int peer) {
     enum { RANK, ACCESS, ATOMICS, ARRAYS };
     SIM_HIP_START();
-    bool known = value && attribute >= RANK && attribute <= ARRAYS && device != peer;
+    const bool known = value && attribute >= RANK && attribute <= ARRAYS && device != peer;
     hipError_t error = known ? check_peers(device, peer) : hipErrorInvalidValue;
-    if (error == hipSuccess) {
+    if (error == hipSuccess)
         *value = attribute == ACCESS || attribute == ATOMICS;
-    }
     return sim_hip_result(error);
 }
 
 hipError_t hipDeviceEnablePeerAccess(int peer, unsigned flags) {
     SIM_HIP_START();
     sim_device *device = sim_hip_device();
-    if (flags || !sim_hip_device_at(peer) || (uint32_t)peer == device->id) {
+    if (flags || !sim_hip_device_at(peer) || (uint32_t)peer == device->id)
         return sim_hip_result(flags ? hipErrorInvalidValue : hipErrorInvalidDevice);
-    }
-    bool was = atomic_fetch_or(&device->peers, 1u << peer) >> peer & 1;
+    const bool was = atomic_fetch_or(&device->peers, 1u << peer) >> peer & 1;
     return sim_hip_result(was ? hipErrorPeerAccessAlreadyEnabled : hipSuccess);
 }
 
 hipError_t hipDeviceDisablePeerAccess(int peer) {
     SIM_HIP_START();
     sim_device *device = sim_hip_device();
-    if (!sim_hip_device_at(peer)) {
+    if (!sim_hip_device_at(peer))
         return sim_hip_result(hipErrorInvalidDevice);
-    }
-    bool was = atomic_fetch_and(&device->peers, ~(1u << peer)) >> peer & 1;
+    const bool was = atomic_fetch_and(&device->peers, ~(1u << peer)) >> peer & 1;
     return sim_hip_result(was ? hipSuccess : hipErrorPeerAccessNotEnabled);
 }
 
@@ -73,23 +69,22 @@ hipError_t hipMemcpyPeerAsync(void *dst, int to, const void *src, int from, size
 
 // ---- flags and limits
 
-/** How the host waits, which is always the same way here; mapped host memory and kept scratch, which always are. */
+/** How the host waits, which is always the same way here; mapped host memory and kept scratch,
+ *  which always are. */
 hipError_t hipSetDeviceFlags(unsigned flags) {
     enum { SCHEDULE = 7, BLOCKING = 4, KNOWN = 0x1f };
     SIM_HIP_START();
-    unsigned schedule = flags & SCHEDULE;
-    if (flags & ~(unsigned)KNOWN || schedule == 3 || schedule > BLOCKING) {
+    const unsigned schedule = flags & SCHEDULE;
+    if (flags & ~(unsigned)KNOWN || schedule == 3 || schedule > BLOCKING)
         return sim_hip_result(hipErrorInvalidValue);
-    }
     atomic_store(&sim_hip_device()->flags, flags);
     return hipSuccess;
 }
 
 hipError_t hipGetDeviceFlags(unsigned *flags) {
     SIM_HIP_START();
-    if (!flags) {
+    if (!flags)
         return sim_hip_result(hipErrorInvalidValue);
-    }
     *flags = atomic_load(&sim_hip_device()->flags);
     return hipSuccess;
 }
@@ -100,26 +95,24 @@ enum { DEFAULT_PRINTF = 1 << 20, MIN_PRINTF = 1 << 12, MAX_PRINTF = 1 << 30 };
 
 hipError_t hipDeviceGetLimit(size_t *value, int limit) {
     SIM_HIP_START();
-    if (!value || limit < LIMIT_STACK || limit > LIMIT_PRINTF) {
+    if (!value || limit < LIMIT_STACK || limit > LIMIT_PRINTF)
         return sim_hip_result(value ? hipErrorUnsupportedLimit : hipErrorInvalidValue);
-    }
     sim_device *device = sim_hip_device();
-    unsigned set = atomic_load(limit == LIMIT_STACK ? &device->stack_limit : &device->printf_limit);
+    const unsigned set =
+        atomic_load(limit == LIMIT_STACK ? &device->stack_limit : &device->printf_limit);
     *value = set ? set : limit == LIMIT_STACK ? DEFAULT_STACK : DEFAULT_PRINTF;
     return hipSuccess;
 }
 
-/** A kernel gets the stack that its code object asks for, whatever this says. The buffer of printf (where code was
- *  compiled to use one) takes effect with the next launch. */
+/** A kernel gets the stack that its code object asks for, whatever this says. The buffer of printf
+ *  (where code was compiled to use one) takes effect with the next launch. */
 hipError_t hipDeviceSetLimit(int limit, size_t value) {
     SIM_HIP_START();
-    if (limit < LIMIT_STACK || limit > LIMIT_PRINTF) {
+    if (limit < LIMIT_STACK || limit > LIMIT_PRINTF)
         return sim_hip_result(hipErrorUnsupportedLimit);
-    }
     sim_device *device = sim_hip_device();
-    if (limit == LIMIT_STACK ? value > MAX_STACK : value < MIN_PRINTF || value > MAX_PRINTF) {
+    if (limit == LIMIT_STACK ? value > MAX_STACK : value < MIN_PRINTF || value > MAX_PRINTF)
         return sim_hip_result(hipErrorInvalidValue);
-    }
     atomic_store(limit == LIMIT_STACK ? &device->stack_limit : &device->printf_limit,
                  (unsigned)value);
     return hipSuccess;
@@ -129,9 +122,8 @@ hipError_t hipDeviceSetLimit(int limit, size_t value) {
 
 hipError_t hipDeviceComputeCapability(int *major, int *minor, hipDevice_t device) {
     SIM_HIP_START();
-    if (!major || !minor || !sim_hip_device_at(device)) {
+    if (!major || !minor || !sim_hip_device_at(device))
         return sim_hip_result(major && minor ? hipErrorInvalidDevice : hipErrorInvalidValue);
-    }
     *major = (int)sim_hip_device_at(device)->chip->gfx_major;
     *minor = (int)sim_hip_device_at(device)->chip->gfx_minor;
     return hipSuccess;
@@ -140,9 +132,8 @@ hipError_t hipDeviceComputeCapability(int *major, int *minor, hipDevice_t device
 /** The bus of hipDeviceProp_t.pciBusID. */
 hipError_t hipDeviceGetPCIBusId(char *text, int bytes, int device) {
     SIM_HIP_START();
-    if (!text || bytes <= 0 || !sim_hip_device_at(device)) {
+    if (!text || bytes <= 0 || !sim_hip_device_at(device))
         return sim_hip_result(text && bytes > 0 ? hipErrorInvalidDevice : hipErrorInvalidValue);
-    }
     snprintf(text, (size_t)bytes, "0000:%02x:00.0",
              (unsigned)sim_hip_device_at(device)->number + 1);
     return hipSuccess;
@@ -151,9 +142,8 @@ hipError_t hipDeviceGetPCIBusId(char *text, int bytes, int device) {
 hipError_t hipDeviceGetByPCIBusId(int *device, const char *text) {
     SIM_HIP_START();
     unsigned domain, bus, slot, function = 0;
-    if (!device || !text || sscanf(text, "%x:%x:%x.%x", &domain, &bus, &slot, &function) < 3) {
+    if (!device || !text || sscanf(text, "%x:%x:%x.%x", &domain, &bus, &slot, &function) < 3)
         return sim_hip_result(hipErrorInvalidValue);
-    }
     for (uint32_t i = 0; i < sim_hip.num_devices && !(domain | slot | function); i++) {
         if (sim_hip.devices[i].number + 1 == bus) {
             *device = (int)i;
@@ -166,12 +156,10 @@ hipError_t hipDeviceGetByPCIBusId(int *device, const char *text) {
 hipError_t hipDeviceGetUuid(char uuid[16], hipDevice_t device) {
     SIM_HIP_START();
     hipDeviceProp_tR0600 properties;
-    if (!uuid) {
+    if (!uuid)
         return sim_hip_result(hipErrorInvalidValue);
-    }
     hipError_t error = hipGetDevicePropertiesR0600(&properties, device);
-    if (error == hipSuccess) {
+    if (error == hipSuccess)
         memcpy(uuid, properties.uuid, sizeof properties.uuid);
-    }
     return error;
 }

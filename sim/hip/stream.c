@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams: queues of operations, a thread for each.
 //
-// The default stream is HIP's legacy one: what is queued on it waits for everything queued before on the device's
-// blocking streams, and what is queued on those later waits for it. Such an order is written into the operation as
-// dependencies on operations that were queued earlier, so that no two can wait for each other.
+// The default stream is HIP's legacy one: what is queued on it waits for everything queued before
+// on the device's blocking streams, and what is queued on those later waits for it. Such an order
+// is written into the operation as dependencies on operations that were queued earlier, so that no
+// two can wait for each other.
 #include "runtime.h"
 
 #include <stdlib.h>
@@ -14,28 +15,23 @@
 // ---- operations
 
 static void release(sim_stream *stream) {
-    if (--stream->references == 0) {
+    if (--stream->references == 0)
         free(stream);
-    }
 }
 
 static void destroy_op(sim_op *op) {
-    for (size_t i = 0; i < op->num_dependencies; i++) {
+    for (size_t i = 0; i < op->num_dependencies; i++)
         release(op->dependencies[i].stream);
-    }
     free(op->dependencies);
-    if (op->destroy) {
+    if (op->destroy)
         op->destroy(op);
-    }
     free(op);
 }
 
 static bool is_met(const sim_op *op) {
-    for (size_t i = 0; i < op->num_dependencies; i++) {
-        if (op->dependencies[i].stream->done < op->dependencies[i].count) {
+    for (size_t i = 0; i < op->num_dependencies; i++)
+        if (op->dependencies[i].stream->done < op->dependencies[i].count)
             return false;
-        }
-    }
     return true;
 }
 
@@ -50,16 +46,13 @@ static bool depends(const sim_stream *stream, const sim_stream *other) {
 /** Notes what op has to wait for on other streams; false without memory. */
 static bool add_dependencies(sim_stream *stream, sim_op *op) {
     size_t count = 0;
-    for (sim_stream *s = stream->device->streams; s; s = s->next) {
+    for (sim_stream *s = stream->device->streams; s; s = s->next)
         count += depends(stream, s);
-    }
-    if (count == 0) {
+    if (count == 0)
         return true;
-    }
     op->dependencies = calloc(count, sizeof *op->dependencies);
-    if (!op->dependencies) {
+    if (!op->dependencies)
         return false;
-    }
     for (sim_stream *s = stream->device->streams; s; s = s->next) {
         if (depends(stream, s)) {
             s->references++;
@@ -75,9 +68,8 @@ static bool add_dependencies(sim_stream *stream, sim_op *op) {
 static void finish_first(sim_stream *stream) {
     sim_op *op = stream->first;
     stream->first = op->next;
-    if (!stream->first) {
+    if (!stream->first)
         stream->last = &stream->first;
-    }
     stream->done++;
     destroy_op(op);
     pthread_cond_broadcast(&sim_hip.changed);
@@ -89,9 +81,8 @@ static void run_first(sim_stream *stream) {
         pthread_mutex_unlock(&sim_hip.lock);
         hipError_t error = op->run(stream, op);
         pthread_mutex_lock(&sim_hip.lock);
-        if (error != hipSuccess && stream->device->error == hipSuccess) {
+        if (error != hipSuccess && stream->device->error == hipSuccess)
             stream->device->error = error;
-        }
     }
     finish_first(stream);
 }
@@ -99,23 +90,20 @@ static void run_first(sim_stream *stream) {
 static void *stream_thread(void *argument) {
     sim_stream *stream = argument;
     pthread_mutex_lock(&sim_hip.lock);
-    while (!sim_hip.is_stopping) {
-        if (stream->first && is_met(stream->first)) {
+    while (!sim_hip.is_stopping)
+        if (stream->first && is_met(stream->first))
             run_first(stream);
-        } else if (!stream->first && stream->is_closing) {
+        else if (!stream->first && stream->is_closing)
             break;
-        } else {
+        else
             pthread_cond_wait(&sim_hip.changed, &sim_hip.lock);
-        }
-    }
     pthread_mutex_unlock(&sim_hip.lock);
     return nullptr;
 }
 
 static bool start_thread(sim_stream *stream) {
-    if (!stream->has_thread) {
+    if (!stream->has_thread)
         stream->has_thread = pthread_create(&stream->thread, nullptr, stream_thread, stream) == 0;
-    }
     return stream->has_thread;
 }
 
@@ -124,15 +112,14 @@ static bool start_thread(sim_stream *stream) {
 hipError_t sim_hip_queue(sim_stream *stream, sim_op *op, uint64_t *ticket) {
     hipError_t error = hipSuccess;
     pthread_mutex_lock(&sim_hip.lock);
-    if (sim_hip.is_stopping) {
+    if (sim_hip.is_stopping)
         error = hipErrorDeinitialized;
-    } else if (stream->device->error != hipSuccess && !op->is_marker) {
+    else if (stream->device->error != hipSuccess && !op->is_marker)
         error = stream->device->error;
-    } else if (!add_dependencies(stream, op)) {
+    else if (!add_dependencies(stream, op))
         error = hipErrorOutOfMemory;
-    } else if (!start_thread(stream)) {
+    else if (!start_thread(stream))
         error = hipErrorOutOfMemory; // EAGAIN: of memory, mostly, or of threads
-    }
     if (error != hipSuccess) {
         destroy_op(op);
     } else {
@@ -140,9 +127,8 @@ hipError_t sim_hip_queue(sim_stream *stream, sim_op *op, uint64_t *ticket) {
         *stream->last = op;
         stream->last = &op->next;
         stream->queued++;
-        if (ticket) {
+        if (ticket)
             *ticket = stream->queued;
-        }
         pthread_cond_broadcast(&sim_hip.changed);
     }
     pthread_mutex_unlock(&sim_hip.lock);
@@ -152,9 +138,8 @@ hipError_t sim_hip_queue(sim_stream *stream, sim_op *op, uint64_t *ticket) {
 /** With the lock held. */
 static hipError_t wait_locked(sim_stream *stream, uint64_t ticket) {
     stream->references++;
-    while (stream->done < ticket && !sim_hip.is_stopping) {
+    while (stream->done < ticket && !sim_hip.is_stopping)
         pthread_cond_wait(&sim_hip.changed, &sim_hip.lock);
-    }
     hipError_t error = sim_hip.is_stopping ? hipErrorDeinitialized : stream->device->error;
     release(stream);
     return error;
@@ -169,19 +154,16 @@ hipError_t sim_hip_wait(sim_stream *stream, uint64_t ticket) {
 
 /** A stream of a device with unfinished work. */
 static sim_stream *find_busy(sim_device *device, bool blocking_only) {
-    for (sim_stream *s = device->streams; s; s = s->next) {
-        if (s->done < s->queued && !(blocking_only && (s->flags & hipStreamNonBlocking))) {
+    for (sim_stream *s = device->streams; s; s = s->next)
+        if (s->done < s->queued && !(blocking_only && (s->flags & hipStreamNonBlocking)))
             return s;
-        }
-    }
     return nullptr;
 }
 
 static hipError_t drain(sim_device *device, bool blocking_only) {
     pthread_mutex_lock(&sim_hip.lock);
-    for (sim_stream *s; !sim_hip.is_stopping && (s = find_busy(device, blocking_only));) {
+    for (sim_stream *s; !sim_hip.is_stopping && (s = find_busy(device, blocking_only));)
         wait_locked(s, s->queued);
-    }
     hipError_t error = sim_hip.is_stopping ? hipErrorDeinitialized : device->error;
     pthread_mutex_unlock(&sim_hip.lock);
     return error;
@@ -211,7 +193,8 @@ bool sim_hip_add_default_stream(sim_device *device) {
     return device->default_stream;
 }
 
-/** A thread's own streams, by device: hipStreamPerThread. They go with the thread, once they are done. */
+/** A thread's own streams, by device: hipStreamPerThread. They go with the thread, once they are
+ *  done. */
 typedef struct own_streams {
     sim_stream *streams[SIM_MAX_DEVICES];
 } own_streams;
@@ -221,11 +204,9 @@ static atomic_bool has_own_key;
 
 static void destroy_own(void *value) {
     own_streams *own = value;
-    for (size_t i = 0; i < SIM_MAX_DEVICES; i++) {
-        if (own->streams[i]) {
+    for (size_t i = 0; i < SIM_MAX_DEVICES; i++)
+        if (own->streams[i])
             hipStreamDestroy(own->streams[i]); // fails if the process ends, which takes them all
-        }
-    }
     free(own);
 }
 
@@ -255,28 +236,23 @@ static sim_stream *own_stream(sim_device *device) {
 
 /** Looks handles up rather than into them: a destroyed stream's memory may be anything. */
 sim_stream *sim_hip_stream(hipStream_t handle) {
-    if (!handle || handle == STREAM_LEGACY) {
+    if (!handle || handle == STREAM_LEGACY)
         return sim_hip_device()->default_stream;
-    }
-    if (handle == STREAM_PER_THREAD) {
+    if (handle == STREAM_PER_THREAD)
         return own_stream(sim_hip_device());
-    }
     sim_stream *found = nullptr;
     pthread_mutex_lock(&sim_hip.lock);
-    for (uint32_t i = 0; !found && i < sim_hip.num_devices; i++) {
-        for (sim_stream *s = sim_hip.devices[i].streams; s && !found; s = s->next) {
+    for (uint32_t i = 0; !found && i < sim_hip.num_devices; i++)
+        for (sim_stream *s = sim_hip.devices[i].streams; s && !found; s = s->next)
             found = s == handle && !s->is_closing ? s : nullptr;
-        }
-    }
     pthread_mutex_unlock(&sim_hip.lock);
     return found;
 }
 
 hipError_t hipStreamCreateWithPriority(hipStream_t *out, unsigned flags, int priority) {
     SIM_HIP_START();
-    if (!out || flags & ~(unsigned)hipStreamNonBlocking) {
+    if (!out || flags & ~(unsigned)hipStreamNonBlocking)
         return sim_hip_result(hipErrorInvalidValue);
-    }
     pthread_mutex_lock(&sim_hip.lock);
     sim_stream *stream = new_stream(sim_hip_device(), flags);
     if (stream) {
@@ -285,9 +261,8 @@ hipError_t hipStreamCreateWithPriority(hipStream_t *out, unsigned flags, int pri
                                                             : priority;
     }
     pthread_mutex_unlock(&sim_hip.lock);
-    if (!stream) {
+    if (!stream)
         return sim_hip_result(hipErrorOutOfMemory);
-    }
     *out = stream;
     return hipSuccess;
 }
@@ -302,32 +277,27 @@ hipError_t hipStreamCreate(hipStream_t *out) {
 
 static void unlink_stream(sim_stream *stream) {
     sim_stream **at = &stream->device->streams;
-    while (*at != stream) {
+    while (*at != stream)
         at = &(*at)->next;
-    }
     *at = stream->next;
 }
 
 hipError_t hipStreamDestroy(hipStream_t handle) {
     SIM_HIP_START();
     sim_stream *stream = sim_hip_stream(handle);
-    if (!stream || stream == stream->device->default_stream || handle == STREAM_PER_THREAD) {
+    if (!stream || stream == stream->device->default_stream || handle == STREAM_PER_THREAD)
         return sim_hip_result(hipErrorInvalidHandle);
-    }
     pthread_mutex_lock(&sim_hip.lock);
     stream->is_closing = true;
     pthread_cond_broadcast(&sim_hip.changed);
-    bool has_thread = stream->has_thread;
+    const bool has_thread = stream->has_thread;
     pthread_mutex_unlock(&sim_hip.lock);
-    if (has_thread) {
+    if (has_thread)
         pthread_join(stream->thread, nullptr); // it first finishes what is queued
-    }
-    if (stream->kernarg) {
+    if (stream->kernarg)
         sim_memory_free(sim_hip.memory, stream->kernarg);
-    }
-    if (stream->printf_buffer) {
+    if (stream->printf_buffer)
         sim_memory_free(sim_hip.memory, stream->printf_buffer);
-    }
     sim_hostcall_destroy(stream->hostcall);
     pthread_mutex_lock(&sim_hip.lock);
     unlink_stream(stream);
@@ -339,26 +309,22 @@ hipError_t hipStreamDestroy(hipStream_t handle) {
 hipError_t hipStreamSynchronize(hipStream_t handle) {
     SIM_HIP_START();
     sim_stream *stream = sim_hip_stream(handle);
-    if (!stream) {
+    if (!stream)
         return sim_hip_result(hipErrorInvalidHandle);
-    }
-    if (stream == stream->device->default_stream) {
+    if (stream == stream->device->default_stream)
         return sim_hip_result(drain(stream->device, true));
-    }
     return sim_hip_result(sim_hip_wait(stream, 0));
 }
 
 hipError_t hipStreamQuery(hipStream_t handle) {
     SIM_HIP_START();
     sim_stream *stream = sim_hip_stream(handle);
-    if (!stream) {
+    if (!stream)
         return sim_hip_result(hipErrorInvalidHandle);
-    }
     pthread_mutex_lock(&sim_hip.lock);
     hipError_t error = stream->device->error;
-    if (error == hipSuccess && stream->done < stream->queued) {
+    if (error == hipSuccess && stream->done < stream->queued)
         error = hipErrorNotReady;
-    }
     pthread_mutex_unlock(&sim_hip.lock);
     return sim_hip_result(error);
 }
@@ -366,24 +332,20 @@ hipError_t hipStreamQuery(hipStream_t handle) {
 // ---- the end, and fork
 
 static void drop_queued(sim_stream *stream) {
-    while (stream->first) {
+    while (stream->first)
         finish_first(stream);
-    }
 }
 
 /** Calls fn for every stream of every device. */
 static void each_stream(void (*fn)(sim_stream *)) {
-    for (uint32_t i = 0; i < sim_hip.num_devices; i++) {
-        for (sim_stream *s = sim_hip.devices[i].streams; s; s = s->next) {
+    for (uint32_t i = 0; i < sim_hip.num_devices; i++)
+        for (sim_stream *s = sim_hip.devices[i].streams; s; s = s->next)
             fn(s);
-        }
-    }
 }
 
 static void stop_dispatch(sim_stream *stream) {
-    if (stream->dispatch) {
+    if (stream->dispatch)
         atomic_store(&stream->dispatch->stop, true);
-    }
 }
 
 static void join(sim_stream *stream) {
@@ -399,9 +361,8 @@ void sim_hip_stop_streams(void) {
     each_stream(stop_dispatch);
     pthread_cond_broadcast(&sim_hip.changed);
     pthread_mutex_unlock(&sim_hip.lock);
-    if (atomic_exchange(&has_own_key, false)) {
+    if (atomic_exchange(&has_own_key, false))
         pthread_key_delete(own_key); // threads may outlive this library
-    }
     each_stream(join);
     each_stream(drop_queued);
     for (uint32_t i = 0; i < sim_hip.num_devices; i++) {

@@ -8,21 +8,18 @@
 
 hipError_t hipDeviceGetStreamPriorityRange(int *least, int *greatest) {
     SIM_HIP_START();
-    if (least) {
+    if (least)
         *least = SIM_LEAST_PRIORITY;
-    }
-    if (greatest) {
+    if (greatest)
         *greatest = SIM_GREATEST_PRIORITY;
-    }
     return hipSuccess;
 }
 
 hipError_t hipStreamGetFlags(hipStream_t handle, unsigned *flags) {
     SIM_HIP_START();
     const sim_stream *stream = sim_hip_stream(handle);
-    if (!stream || !flags) {
+    if (!stream || !flags)
         return sim_hip_result(stream ? hipErrorInvalidValue : hipErrorInvalidHandle);
-    }
     *flags = stream->flags;
     return hipSuccess;
 }
@@ -30,9 +27,8 @@ hipError_t hipStreamGetFlags(hipStream_t handle, unsigned *flags) {
 hipError_t hipStreamGetPriority(hipStream_t handle, int *priority) {
     SIM_HIP_START();
     const sim_stream *stream = sim_hip_stream(handle);
-    if (!stream || !priority) {
+    if (!stream || !priority)
         return sim_hip_result(stream ? hipErrorInvalidValue : hipErrorInvalidHandle);
-    }
     *priority = stream->priority;
     return hipSuccess;
 }
@@ -40,9 +36,8 @@ hipError_t hipStreamGetPriority(hipStream_t handle, int *priority) {
 hipError_t hipStreamGetDevice(hipStream_t handle, hipDevice_t *device) {
     SIM_HIP_START();
     const sim_stream *stream = sim_hip_stream(handle);
-    if (!stream || !device) {
+    if (!stream || !device)
         return sim_hip_result(stream ? hipErrorInvalidValue : hipErrorInvalidHandle);
-    }
     *device = (hipDevice_t)stream->device->id;
     return hipSuccess;
 }
@@ -51,9 +46,8 @@ hipError_t hipStreamGetDevice(hipStream_t handle, hipDevice_t *device) {
 hipError_t hipStreamGetId(hipStream_t handle, unsigned long long *id) {
     SIM_HIP_START();
     const sim_stream *stream = sim_hip_stream(handle);
-    if (!stream || !id) {
+    if (!stream || !id)
         return sim_hip_result(stream ? hipErrorInvalidValue : hipErrorInvalidHandle);
-    }
     *id = (uintptr_t)stream;
     return hipSuccess;
 }
@@ -67,9 +61,8 @@ int hipGetStreamDeviceId(hipStream_t handle) {
 hipError_t hipStreamIsCapturing(hipStream_t handle, int *status) {
     SIM_HIP_START();
     const sim_stream *stream = sim_hip_stream(handle);
-    if (!stream || !status) {
+    if (!stream || !status)
         return sim_hip_result(stream ? hipErrorInvalidValue : hipErrorInvalidHandle);
-    }
     *status = 0;
     return hipSuccess;
 }
@@ -99,22 +92,19 @@ static hipError_t run_host(sim_stream *stream, sim_op *op) {
 
 static hipError_t queue_host(hipStream_t handle, host_op what) {
     sim_stream *stream = sim_hip_stream(handle);
-    if (!stream) {
+    if (!stream)
         return hipErrorInvalidHandle;
-    }
     host_op *op = malloc(sizeof *op);
-    if (!op) {
+    if (!op)
         return hipErrorOutOfMemory;
-    }
     *op = what;
     return sim_hip_queue(stream, &op->op, nullptr);
 }
 
 hipError_t hipLaunchHostFunc(hipStream_t stream, hipHostFn_t function, void *data) {
     SIM_HIP_START();
-    if (!function) {
+    if (!function)
         return sim_hip_result(hipErrorInvalidValue);
-    }
     return sim_hip_result(
         queue_host(stream, (host_op){.op = {.run = run_host}, .function = function, .data = data}));
 }
@@ -123,9 +113,8 @@ hipError_t hipLaunchHostFunc(hipStream_t stream, hipHostFn_t function, void *dat
 hipError_t hipStreamAddCallback(hipStream_t stream, hipStreamCallback_t callback, void *data,
                                 unsigned flags) {
     SIM_HIP_START();
-    if (!callback || flags) {
+    if (!callback || flags)
         return sim_hip_result(hipErrorInvalidValue);
-    }
     return sim_hip_result(queue_host(stream, (host_op){.op = {.run = run_host, .is_marker = true},
                                                        .callback = callback,
                                                        .handle = stream,

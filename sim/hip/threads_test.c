@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The HIP runtime used by everyone at once: eight host threads on devices of five architectures, each with its own
-// streams, modules, events and callbacks, in several processes. `make tsan` runs it too.
+// The HIP runtime used by everyone at once: eight host threads on devices of five architectures,
+// each with its own streams, modules, events and callbacks, in several processes. `make tsan` runs
+// it too.
 #include "hip_testing.h"
 
 #include <pthread.h>
@@ -82,7 +83,8 @@ static bool release(worker *w) {
     return true;
 }
 
-/** An error of the thread's own, which stays until it is asked for, whatever others do meanwhile. */
+/** An error of the thread's own, which stays until it is asked for, whatever others do
+ *  meanwhile. */
 static hipError_t err(const worker *w) {
     return w->id % 2 ? hip.hipSetDevice(-1) : hip.hipModuleUnload(nullptr);
 }
@@ -129,21 +131,17 @@ static bool use_variables(worker *w) {
 
 static bool work_once(worker *w, unsigned round) {
     w->device = (int)((w->id + round) % NUM_ARCHS);
-    if (!acquire(w, round)) {
+    if (!acquire(w, round))
         return false;
-    }
     hipError_t error = err(w);
     CHECK(error == (w->id % 2 ? hipErrorInvalidDevice : hipErrorInvalidHandle));
-    for (uint32_t i = 0; i < ITEMS; i++) {
+    for (uint32_t i = 0; i < ITEMS; i++)
         w->in[i] = (i + 1) * (w->id + 1) * (round + 3) * 7919;
-    }
-    if (!pipeline(w)) {
+    if (!pipeline(w))
         return false;
-    }
     CHECK(atomic_load(&w->calls) == 2 * (round + 1));
-    for (uint32_t i = 0; i < ITEMS; i++) {
+    for (uint32_t i = 0; i < ITEMS; i++)
         CHECK(w->out[i] == weigh(w->in[i]));
-    }
     CHECK(hip.hipGetLastError() == error);
     return use_variables(w) && release(w);
 }
@@ -161,9 +159,8 @@ static int work_together(unsigned num_threads) {
     int wrong_line = 0;
     for (unsigned i = 0; i < num_threads; i++) {
         workers[i].id = i;
-        if (pthread_create(&workers[i].thread, nullptr, work, &workers[i]) != 0) {
+        if (pthread_create(&workers[i].thread, nullptr, work, &workers[i]) != 0)
             return __LINE__;
-        }
     }
     for (unsigned i = 0; i < num_threads; i++) {
         pthread_join(workers[i].thread, nullptr);
@@ -264,9 +261,8 @@ static void set_up(void) {
     for (int i = 0; i < NUM_ARCHS; i++) {
         char option[32];
         snprintf(option, sizeof option, "arch=%s", archs[i]);
-        if (hip.quernsim_configure(option) != hipSuccess) {
+        if (hip.quernsim_configure(option) != hipSuccess)
             exit(1);
-        }
         images[i][0] = read_image(files[i][0]);
         images[i][1] = read_image(files[i][1]);
     }

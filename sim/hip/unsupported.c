@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls of HIP 7 that the simulated GPU lacks: there, so that programs load, and each an error that names it.
+// The calls of HIP 7 that the simulated GPU lacks: there, so that programs load, and each an error
+// that names it.
 //
 // None reads its arguments, so the declarations do without them.
 #include "runtime.h"

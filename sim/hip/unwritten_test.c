@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// check=uninit and the program: which calls of HIP write device memory, and what a kernel then finds there.
+// check=uninit and the program: which calls of HIP write device memory, and what a kernel then
+// finds there.
 #include "hip_testing.h"
 
 enum { WORDS = 1024, BYTES = 4 * WORDS, THREADS = 128 }; // as in testdata/faults.c
@@ -22,7 +23,8 @@ static hipError_t run(const char *name, void *out, void *in) {
     return hip.hipDeviceSynchronize();
 }
 
-// ---- ways to fill `in`. Each gives the first word that is not written, of those that the kernel reads; -1: none.
+// ---- ways to fill `in`. Each gives the first word that is not written, of those that the kernel
+// reads; -1: none.
 
 static const uint32_t words[WORDS] = {[3] = 7};
 
@@ -102,22 +104,22 @@ static char *last_report(void) {
     static char text[8192];
     FILE *file = fopen(report_file, "r");
     assert_non_null(file);
-    size_t size = fread(text, 1, sizeof text - 1, file);
+    const size_t size = fread(text, 1, sizeof text - 1, file);
     fclose(file);
     assert_int_equal(truncate(report_file, 0), 0);
     text[size] = 0;
     return text;
 }
 
-/** The kernel's results depend on `in`, of which the word `missing` was never written; -1: on nothing that was not. */
+/** The kernel's results depend on `in`, of which the word `missing` was never written; -1: on
+ *  nothing that was not. */
 static void expect(const char *name, void *in, int missing) {
     void *out = device_alloc(BYTES, nullptr);
     hipError_t error = run("good_input_of_nothing", out, in);
     const char *report = last_report();
     if (missing < 0) {
-        if (error != hipSuccess || *report) {
+        if (error != hipSuccess || *report)
             fail_msg("%s: %s", name, report);
-        }
         OK(hip.hipFree(out));
         return;
     }
@@ -128,9 +130,8 @@ static void expect(const char *name, void *in, int missing) {
                     strstr(report, "\"kind\": \"uninitialised\"") &&
                     strstr(report, "\"other\": {\"pc\"") && strstr(report, "global_load_dword") &&
                     strstr(report, "\"freed\": false");
-    if (!is_found) {
+    if (!is_found)
         fail_msg("%s: wanted %s, found %d and '%s'", name, value, error, report);
-    }
     OK(hip.hipDeviceReset());
 }
 
@@ -203,7 +204,7 @@ static void test_variables(void **) {
 }
 
 int main(void) {
-    int file = mkstemp(report_file);
+    const int file = mkstemp(report_file);
     char options[128];
     snprintf(options, sizeof options, "arch=gfx942;check=uninit;report=%s", report_file);
     setenv("QUERN_SIM", options, 1);
@@ -211,7 +212,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_writers), cmocka_unit_test(test_allocations),
         cmocka_unit_test(test_switched_on_later), cmocka_unit_test(test_variables)};
-    int failed = file < 0 ? 1 : cmocka_run_group_tests(tests, nullptr, nullptr);
+    const int failed = file < 0 ? 1 : cmocka_run_group_tests(tests, nullptr, nullptr);
     unlink(report_file);
     return failed;
 }

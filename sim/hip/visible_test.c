@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which devices ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES leave, in which order: each list in
-// a process of its own, over five devices.
+// Which devices ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES leave, in which
+// order: each list in a process of its own, over five devices.
 #include "hip.h"
 
 #include <setjmp.h>
@@ -16,11 +16,10 @@
 static const char *const chips[] = {"gfx90a", "gfx942", "gfx950", "gfx1151", "gfx1201"};
 
 static void set(const char *variable, const char *value) {
-    if (value) {
+    if (value)
         setenv(variable, value, 1);
-    } else {
+    else
         unsetenv(variable);
-    }
 }
 
 /** The places of the visible devices among all five, as digits; checks what each says of itself. */
@@ -36,12 +35,11 @@ static void print_visible(FILE *out) {
             fprintf(out, "?");
             return;
         }
-        while (strncmp(p.gcnArchName, chips[place], strlen(chips[place])) != 0) {
+        while (strncmp(p.gcnArchName, chips[place], strlen(chips[place])) != 0)
             place++;
-        }
-        bool ok = p.pciBusID == place + 1 && p.uuid[15] == '0' + place &&
-                  hipDeviceGetPCIBusId(bus, sizeof bus, i) == hipSuccess &&
-                  hipDeviceGetByPCIBusId(&again, bus) == hipSuccess && again == i;
+        const bool ok = p.pciBusID == place + 1 && p.uuid[15] == '0' + place &&
+                        hipDeviceGetPCIBusId(bus, sizeof bus, i) == hipSuccess &&
+                        hipDeviceGetByPCIBusId(&again, bus) == hipSuccess && again == i;
         fprintf(out, ok ? "%d" : "!", place);
     }
 }
@@ -128,11 +126,11 @@ static void test_added(void **) {
         hipDeviceProp_tR0600 p;
         set("QUERN_SIM", "arch=gfx942,gfx942");
         set("HIP_VISIBLE_DEVICES", "1");
-        bool ok = hipGetDeviceCount(&count) == hipSuccess && count == 1 &&
-                  quernsim_configure("arch=gfx1201") == 0 &&
-                  hipGetDeviceCount(&count) == hipSuccess && count == 2 &&
-                  hipGetDevicePropertiesR0600(&p, 1) == hipSuccess &&
-                  strcmp(p.gcnArchName, "gfx1201") == 0 && p.pciBusID == 3;
+        const bool ok = hipGetDeviceCount(&count) == hipSuccess && count == 1 &&
+                        quernsim_configure("arch=gfx1201") == 0 &&
+                        hipGetDeviceCount(&count) == hipSuccess && count == 2 &&
+                        hipGetDevicePropertiesR0600(&p, 1) == hipSuccess &&
+                        strcmp(p.gcnArchName, "gfx1201") == 0 && p.pciBusID == 3;
         _exit(!ok);
     }
     int status = -1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which instructions are executed: every opcode of every encoding that LLVM knows for the chips is tried with random
-// operands. Those that bind to no function are exactly the list in missing.def.
+// Which instructions are executed: every opcode of every encoding that LLVM knows for the chips is
+// tried with random operands. Those that bind to no function are exactly the list in missing.def.
 #include "../exec/exec_testing.h"
 #include "encodings.h"
 
@@ -26,9 +26,8 @@ static unsigned num_found;
 
 static void add_missing(const char *name, size_t length, unsigned chip) {
     unsigned i = 0;
-    while (i < num_found && (strncmp(found[i].name, name, length) || found[i].name[length])) {
+    while (i < num_found && (strncmp(found[i].name, name, length) || found[i].name[length]))
         i++;
-    }
     assert_true(i < ROOM && length < sizeof found->name);
     memcpy(found[i].name, name, length);
     found[i].chips |= 1u << chip;
@@ -44,7 +43,8 @@ static void make_clean_words(unsigned attempt, uint32_t word[4]) {
     word[2] = word[3] = 0;
 }
 
-/** Some instructions take only scalar operands, some only vectors, some only even registers or cleared flags. */
+/** Some instructions take only scalar operands, some only vectors, some only even registers or
+ *  cleared flags. */
 static void make_words(const encoding *e, unsigned opcode, unsigned attempt, uint32_t word[4]) {
     uint32_t operands = (uint32_t)next_random() & e->operands;
     operands &= attempt & 16 ? 0xfffe00fe : attempt & 8 ? 0xffff7fff : 0xffffffff;
@@ -57,27 +57,25 @@ static void make_words(const encoding *e, unsigned opcode, unsigned attempt, uin
         make_clean_words(attempt, word);
         return;
     }
-    if (attempt >= CLEAN / 2) {
+    if (attempt >= CLEAN / 2)
         word[1] = 0x04020100u + ((attempt & 7) << 1);
-    } else if (attempt & 2) {
+    else if (attempt & 2)
         word[1] = (word[1] & 0x00fefefe) | (attempt & 4 ? 0x80000000 : 0);
-    }
 }
 
-/** The mnemonic of the decoder's complaint that nobody implements it, without its encoding's suffix. */
+/** The mnemonic of the decoder's complaint that nobody implements it, without its encoding's
+ *  suffix. */
 static size_t unimplemented(const char *error, const char **name) {
     static const char text[] = "instruction not implemented: ";
     static const char *const suffixes[] = {"_e64_dpp", "_e32", "_e64", "_dpp", "_sdwa"};
-    if (strncmp(error, text, sizeof text - 1) != 0) {
+    if (strncmp(error, text, sizeof text - 1) != 0)
         return 0;
-    }
     *name = error + sizeof text - 1;
-    size_t length = strcspn(*name, " \t");
+    const size_t length = strcspn(*name, " \t");
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
-        size_t n = strlen(suffixes[i]);
-        if (length > n && !memcmp(*name + length - n, suffixes[i], n)) {
+        const size_t n = strlen(suffixes[i]);
+        if (length > n && !memcmp(*name + length - n, suffixes[i], n))
             return length - n;
-        }
     }
     return length;
 }
@@ -96,10 +94,9 @@ static bool try_opcode(const encoding *e, unsigned opcode, unsigned chip) {
             bound = true;
             sim_inst_deinit(&inst);
         } else {
-            size_t length = unimplemented(error, &name);
-            if (length) {
+            const size_t length = unimplemented(error, &name);
+            if (length)
                 add_missing(name, length, chip);
-            }
         }
     }
     return bound;
@@ -108,11 +105,9 @@ static bool try_opcode(const encoding *e, unsigned opcode, unsigned chip) {
 // ---- the comparison
 
 static unsigned chips_of(const missing *list, unsigned count, const char *name) {
-    for (unsigned i = 0; i < count; i++) {
-        if (strcmp(list[i].name, name) == 0) {
+    for (unsigned i = 0; i < count; i++)
+        if (strcmp(list[i].name, name) == 0)
             return list[i].chips;
-        }
-    }
     return 0;
 }
 
@@ -129,12 +124,10 @@ static void test_every_opcode(void **) {
     for (unsigned chip = 0; chip < CHIPS; chip++) {
         unsigned bound = 0;
         for (size_t i = 0; i < sizeof encodings / sizeof *encodings; i++) {
-            if (!(encodings[i].family & families[chip])) {
+            if (!(encodings[i].family & families[chip]))
                 continue;
-            }
-            for (unsigned opcode = 0; opcode < encodings[i].count; opcode++) {
+            for (unsigned opcode = 0; opcode < encodings[i].count; opcode++)
                 bound += try_opcode(&encodings[i], opcode, chip);
-            }
         }
         print_message("%s: %u opcodes of an encoding bind\n", chips[chip], bound);
         assert_true(bound >= least[chip]);

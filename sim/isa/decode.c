@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoding: LLVM's disassembler turns bytes into text, the parser turns text into a bound instruction, and the
-// text segment's slot keeps it. Each instruction is decoded once, when a wave first reaches it or one shortly before.
+// Decoding: LLVM's disassembler turns bytes into text, the parser turns text into a bound
+// instruction, and the text segment's slot keeps it. Each instruction is decoded once, when a wave
+// first reaches it or one shortly before.
 #include "isa.h"
 
 #include <stdio.h>
@@ -10,15 +11,14 @@
 bool sim_decode_line(const sim_chip *chip, const sim_line *line, const uint8_t *bytes, uint64_t pc,
                      sim_inst *out, char error[SIM_ERROR_BYTES]) {
     char why[SIM_ERROR_BYTES] = SIM_OUT_OF_MEMORY;
-    bool dual = strstr(line->text, " :: ");
+    const bool dual = strstr(line->text, " :: ");
     *out = (sim_inst){.pc = pc, .bytes = line->bytes};
     memcpy(out->word, bytes, line->bytes);
     if (!sim_opcodes_are_ready() ||
         !(dual ? sim_parse_dual : sim_parse)(line->text, chip->arch, out, why)) {
         char words[4 * 9 + 1] = "";
-        for (unsigned i = 0; i < line->bytes / 4; i++) {
+        for (unsigned i = 0; i < line->bytes / 4; i++)
             snprintf(words + 9 * i, sizeof words - 9 * i, " %08x", out->word[i]);
-        }
         snprintf(error, SIM_ERROR_BYTES, "%.160s (%s, bytes%s, at %#llx)", why, chip->name, words,
                  (unsigned long long)pc);
         return false;
@@ -39,10 +39,9 @@ static unsigned disassemble(const sim_chip *chip, bool wave64, const uint8_t *by
                             uint64_t pc, unsigned wanted, sim_line *lines,
                             char error[SIM_ERROR_BYTES]) {
     char why[SIM_ERROR_BYTES];
-    unsigned count = sim_disassemble(chip, wave64, bytes, size, pc, wanted, lines, why);
-    if (!count) {
+    const unsigned count = sim_disassemble(chip, wave64, bytes, size, pc, wanted, lines, why);
+    if (!count)
         complain(bytes, size, pc, why, error);
-    }
     return count;
 }
 
@@ -63,21 +62,19 @@ bool sim_decode(const sim_chip *chip, const uint8_t *bytes, uint64_t size, uint6
 static void tidy(char *text) {
     char *to = text;
     for (const char *from = text; *from; from++) {
-        bool is_space = *from == ' ' || *from == '\t';
-        if (!is_space || (to > text && to[-1] != ' ')) {
+        const bool is_space = *from == ' ' || *from == '\t';
+        if (!is_space || (to > text && to[-1] != ' '))
             *to++ = is_space ? ' ' : *from;
-        }
     }
     to -= to > text && to[-1] == ' ';
     *to = 0;
 }
 
 bool sim_inst_text(const sim_text *text, bool wave64, uint64_t pc, char out[SIM_INST_TEXT_BYTES]) {
-    uint64_t offset = pc - text->start;
+    const uint64_t offset = pc - text->start;
     *out = 0;
-    if (offset >= text->size || (offset & 3)) {
+    if (offset >= text->size || (offset & 3))
         return false;
-    }
     sim_line line;
     char error[SIM_ERROR_BYTES];
     if (!sim_disassemble(text->chip, wave64, text->bytes + offset, text->size - offset, pc, 1,
@@ -104,9 +101,8 @@ static void inst_free(const sim_inst *inst) {
 /** Publishes `inst`, or frees it and returns the one that another thread published first. */
 static const sim_inst *publish(_Atomic(const sim_inst *) *slot, sim_inst *inst) {
     const sim_inst *expected = nullptr;
-    if (atomic_compare_exchange_strong(slot, &expected, inst)) {
+    if (atomic_compare_exchange_strong(slot, &expected, inst))
         return inst;
-    }
     inst_free(inst);
     return expected;
 }
@@ -127,27 +123,27 @@ static const sim_inst *publish_line(const sim_text *text, const sim_line *line, 
     return publish(&text->slots[offset >> 2], inst);
 }
 
-/** Decodes the instruction at `offset`, and those behind it that are next in line: asking for one costs as much as
- *  for twenty. The first one, or null with a message. */
+/** Decodes the instruction at `offset`, and those behind it that are next in line: asking for one
+ *  costs as much as for twenty. The first one, or null with a message. */
 static const sim_inst *decode_ahead(const sim_text *text, bool wave64, uint64_t offset,
                                     char error[SIM_ERROR_BYTES]) {
     sim_line lines[SIM_MAX_LISTING];
-    unsigned count = disassemble(text->chip, wave64, text->bytes + offset, text->size - offset,
-                                 text->start + offset, SIM_MAX_LISTING, lines, error);
+    const unsigned count =
+        disassemble(text->chip, wave64, text->bytes + offset, text->size - offset,
+                    text->start + offset, SIM_MAX_LISTING, lines, error);
     const sim_inst *first = count ? publish_line(text, &lines[0], offset, error) : nullptr;
     for (unsigned i = 1; first && i < count; i++) {
         char ignored[SIM_ERROR_BYTES];
         offset += lines[i - 1].bytes;
-        if (!atomic_load(&text->slots[offset >> 2])) {
+        if (!atomic_load(&text->slots[offset >> 2]))
             publish_line(text, &lines[i], offset, ignored);
-        }
     }
     return first;
 }
 
 const sim_inst *sim_inst_at(sim_wave *w, uint64_t pc) {
     const sim_text *text = w->group->dispatch->text;
-    uint64_t offset = pc - text->start;
+    const uint64_t offset = pc - text->start;
     if (offset >= text->size || (offset & 3)) {
         sim_fault_report(w, nullptr, -1, SIM_FAULT_OUTSIDE, nullptr,
                          "the program counter left the code: %#llx is outside %#llx+%#llx",
@@ -158,7 +154,7 @@ const sim_inst *sim_inst_at(sim_wave *w, uint64_t pc) {
     char error[SIM_ERROR_BYTES];
     const sim_inst *inst = decode_ahead(text, !w->wave32, offset, error);
     if (!inst) {
-        bool no_memory = !strncmp(error, SIM_OUT_OF_MEMORY, sizeof SIM_OUT_OF_MEMORY - 1);
+        const bool no_memory = !strncmp(error, SIM_OUT_OF_MEMORY, sizeof SIM_OUT_OF_MEMORY - 1);
         sim_fault_report(w, nullptr, -1, no_memory ? SIM_FAULT_RESOURCES : SIM_FAULT_INSTRUCTION,
                          nullptr, "%s", error);
     }
@@ -166,9 +162,8 @@ const sim_inst *sim_inst_at(sim_wave *w, uint64_t pc) {
 }
 
 void sim_text_deinit(sim_text *text) {
-    for (uint64_t i = 0; text->slots && i < text->size / 4; i++) {
+    for (uint64_t i = 0; text->slots && i < text->size / 4; i++)
         inst_free(atomic_load(&text->slots[i]));
-    }
     free((void *)text->slots);
     *text = (sim_text){};
 }

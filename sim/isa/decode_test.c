@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The decoder: every instruction that clang makes of the test kernels binds, random words never crash it, text is
-// read to the last token.
+// The decoder: every instruction that clang makes of the test kernels binds, random words never
+// crash it, text is read to the last token.
 #include "../exec/exec_testing.h"
 
 static const char *const chips[] = {"gfx90a", "gfx942", "gfx950", "gfx1151", "gfx1201"};
@@ -14,7 +14,7 @@ static uint8_t *compile(const char *chip, const char *level, size_t *size) {
     char source[512], cpu[64], output[] = "/tmp/quern-obj-XXXXXX";
     snprintf(source, sizeof source, "%s/sim/testdata/kernels.c", folder ? folder : ".");
     snprintf(cpu, sizeof cpu, "-mcpu=%s", chip);
-    int out = mkstemp(output);
+    const int out = mkstemp(output);
     const char *argv[] = {nullptr,
                           "-std=gnu23",
                           "-ffreestanding",
@@ -26,7 +26,7 @@ static uint8_t *compile(const char *chip, const char *level, size_t *size) {
                           output,
                           source,
                           nullptr};
-    int status = run_tool(names, argv);
+    const int status = run_tool(names, argv);
     uint8_t *text = status ? nullptr : read_text(output, size);
     close(out);
     unlink(output);
@@ -66,7 +66,7 @@ static void test_random_words(void **) {
         uint64_t words[2] = {next_random(), next_random()};
         char error[SIM_ERROR_BYTES] = "";
         sim_inst inst;
-        size_t size = 4 + 4 * (i % 4);
+        const size_t size = 4 + 4 * (i % 4);
         if (sim_decode(sim_chip_by_name(chips[i % NUM_CHIPS]), (const uint8_t *)words, size, 64,
                        &inst, error)) {
             assert_non_null(inst.exec);
@@ -167,7 +167,8 @@ static void test_refused_words(void **) {
         }
 }
 
-/** Of every chip, an instruction that exists and is not executed: named, with its bytes and its address. */
+/** Of every chip, an instruction that exists and is not executed: named, with its bytes and its
+ *  address. */
 static void test_unimplemented(void **) {
     static const struct {
         const char *chip, *source, *name;

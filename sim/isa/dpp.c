@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// DPP controls: which lane each lane reads, which lanes are written. Worked out once, when decoding.
+// DPP controls: which lane each lane reads, which lanes are written. Worked out once, when
+// decoding.
 #include "isa.h"
 
 /** The lane that `lane` reads, or -1 if there is none. Source: "CDNA3" ISA, DPP_CTRL. */
 static int dpp_lane(unsigned ctrl, unsigned lane) {
-    unsigned row = lane & ~15u, pos = lane & 15, n = ctrl & 15;
-    if (ctrl < 0x100) {
+    const unsigned row = lane & ~15u, pos = lane & 15, n = ctrl & 15;
+    if (ctrl < 0x100)
         return (int)((lane & ~3u) | (ctrl >> 2 * (lane & 3) & 3));
-    }
     switch (ctrl & 0x1f0) {
     case 0x100: // row_shl
         return pos + n < 16 ? (int)(lane + n) : -1;
@@ -42,28 +42,26 @@ static int dpp_lane(unsigned ctrl, unsigned lane) {
 
 /** DPP8 names a lane of the same eight for each of them, and writes all. */
 static void prepare_dpp8(sim_inst *inst) {
-    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+    for (unsigned lane = 0; lane < SIM_LANES; lane++)
         inst->dpp_lane[lane] = (uint8_t)((lane & ~7u) | (inst->dpp8 >> 3 * (lane & 7) & 7));
-    }
     inst->dpp_exists = inst->dpp_writes = UINT64_MAX;
     inst->flags |= SIM_DPP_BOUND_CTRL;
 }
 
 static bool is_in_rows(const sim_inst *inst) {
     for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        bool exists = inst->dpp_exists >> lane & 1,
-             first_exists = inst->dpp_exists >> lane % 16 & 1;
-        bool same = inst->dpp_lane[lane] == (lane & ~15u) + inst->dpp_lane[lane % 16];
-        if (exists != first_exists || (exists && !same) || inst->dpp_lane[lane % 16] > 15) {
+        const bool exists = inst->dpp_exists >> lane & 1,
+                   first_exists = inst->dpp_exists >> lane % 16 & 1;
+        const bool same = inst->dpp_lane[lane] == (lane & ~15u) + inst->dpp_lane[lane % 16];
+        if (exists != first_exists || (exists && !same) || inst->dpp_lane[lane % 16] > 15)
             return false;
-        }
     }
     return true;
 }
 
 static void prepare_dpp16(sim_inst *inst) {
     for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        int from = dpp_lane(inst->dpp_ctrl, lane);
+        const int from = dpp_lane(inst->dpp_ctrl, lane);
         inst->dpp_lane[lane] = (uint8_t)(from >= 0 ? from : 0);
         inst->dpp_exists |= (uint64_t)(from >= 0) << lane;
         // a row is sixteen lanes, a bank four
@@ -75,9 +73,8 @@ static void prepare_dpp16(sim_inst *inst) {
 
 void sim_prepare_dpp(sim_inst *inst) {
     if (!(inst->flags & SIM_DPP)) { // as if each lane read itself
-        for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+        for (unsigned lane = 0; lane < SIM_LANES; lane++)
             inst->dpp_lane[lane] = (uint8_t)lane;
-        }
         inst->dpp_exists = inst->dpp_writes = UINT64_MAX;
     } else if (inst->flags & SIM_DPP8) {
         prepare_dpp8(inst);

@@ -1,34 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// RDNA's dual instructions (VOPD): two vector operations in one word pair. Both read all their sources before either
-// writes. Source: "RDNA3" ISA, VOPD.
+// RDNA's dual instructions (VOPD): two vector operations in one word pair. Both read all their
+// sources before either writes. Source: "RDNA3" ISA, VOPD.
 #include "isa.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-// RDNA has no AccVGPRs, so the last row of the register file is free to keep one register's old value in.
+// RDNA has no AccVGPRs, so the last row of the register file is free to keep one register's old
+// value in.
 enum { SPARE_ROW = 511 };
 
-/** "v_dual_mov_b32 v1, 0" as the ordinary instruction that it stands for. The select's mask goes without saying. */
+/** "v_dual_mov_b32 v1, 0" as the ordinary instruction that it stands for. The select's mask goes
+ *  without saying. */
 static bool undual(const char *text, size_t length, char *out, size_t room) {
     static const char prefix[] = "v_dual_", select[] = "v_dual_cndmask_b32";
-    size_t skip = sizeof prefix - 1;
-    if (length <= skip || strncmp(text, prefix, skip) != 0) {
+    const size_t skip = sizeof prefix - 1;
+    if (length <= skip || strncmp(text, prefix, skip) != 0)
         return false;
-    }
-    bool is_select = !strncmp(text, select, sizeof select - 1);
-    int n = snprintf(out, room, "v_%.*s%s", (int)(length - skip), text + skip,
-                     is_select ? ", vcc_lo" : "");
+    const bool is_select = !strncmp(text, select, sizeof select - 1);
+    const int n = snprintf(out, room, "v_%.*s%s", (int)(length - skip), text + skip,
+                           is_select ? ", vcc_lo" : "");
     return n > 0 && (size_t)n < room;
 }
 
 static bool parse_half(const char *text, size_t length, sim_arch arch, sim_inst *out,
                        char error[SIM_ERROR_BYTES]) {
     char plain[SIM_TEXT_BYTES];
-    while (length && (text[length - 1] == ' ' || text[length - 1] == '\t')) {
+    while (length && (text[length - 1] == ' ' || text[length - 1] == '\t'))
         length--;
-    }
     if (!undual(text, length, plain, sizeof plain)) {
         snprintf(error, SIM_ERROR_BYTES, "half of a dual instruction not understood: %.*s",
                  (int)length, text);
@@ -39,9 +39,8 @@ static bool parse_half(const char *text, size_t length, sim_arch arch, sim_inst 
 
 /** Runs the halves in turn. */
 static void exec_dual(sim_wave *w, const sim_inst *inst) {
-    if (inst->saves_row) {
+    if (inst->saves_row)
         memcpy(w->v[SPARE_ROW], w->v[inst->dst[0].reg], sizeof w->v[0]);
-    }
     inst->opcode->exec(w, inst);
     inst->second->exec(w, inst->second);
 }

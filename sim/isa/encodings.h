@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The encodings of all targets, for tests and fuzzers that make words of them. Source: "CDNA3", "RDNA3" and "RDNA4" ISA,
-// microcode formats.
+// The encodings of all targets, for tests and fuzzers that make words of them. Source: "CDNA3",
+// "RDNA3" and "RDNA4" ISA, microcode formats.
 #ifndef SIM_ENCODINGS_H
 #define SIM_ENCODINGS_H
 

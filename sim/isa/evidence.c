@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How well what a kernel does is known: the weakest source among the instructions that it can reach, found by following
-// its code from the entry over every branch. Functions that it calls through a register are not followed.
+// How well what a kernel does is known: the weakest source among the instructions that it can
+// reach, found by following its code from the entry over every branch. Functions that it calls
+// through a register are not followed.
 #include "isa.h"
 
 #include <stdio.h>
@@ -27,21 +28,17 @@ static int rank(char known) {
 }
 
 static void note(walk *s, const sim_opcode *opcode) {
-    if (rank(opcode->known) < rank(s->weakest)) {
+    if (rank(opcode->known) < rank(s->weakest))
         return;
-    }
     if (opcode->known != s->weakest) {
         s->weakest = opcode->known;
         s->num_names = 0;
     }
-    for (unsigned i = 0; i < s->num_names; i++) {
-        if (!strcmp(s->names[i], opcode->mnemonic)) {
+    for (unsigned i = 0; i < s->num_names; i++)
+        if (!strcmp(s->names[i], opcode->mnemonic))
             return;
-        }
-    }
-    if (s->num_names < MAX_NAMES) {
+    if (s->num_names < MAX_NAMES)
         s->names[s->num_names++] = opcode->mnemonic;
-    }
 }
 
 static void push(walk *s, uint64_t offset) {
@@ -60,7 +57,8 @@ static bool ends_flow(const sim_inst *inst) {
            begins(inst, "s_trap") || begins(inst, "s_code_end");
 }
 
-/** Looks at one instruction; false if nobody executes it. *ends says whether the flow goes on behind it. */
+/** Looks at one instruction; false if nobody executes it. *ends says whether the flow goes on
+ *  behind it. */
 static bool look(walk *s, const sim_line *line, uint64_t offset, bool *ends) {
     char ignored[SIM_ERROR_BYTES];
     sim_inst inst;
@@ -69,12 +67,10 @@ static bool look(walk *s, const sim_line *line, uint64_t offset, bool *ends) {
         return false;
     }
     note(s, inst.opcode);
-    if (inst.second) {
+    if (inst.second)
         note(s, inst.second->opcode);
-    }
-    if (begins(&inst, "s_branch") || begins(&inst, "s_cbranch") || begins(&inst, "s_call")) {
+    if (begins(&inst, "s_branch") || begins(&inst, "s_cbranch") || begins(&inst, "s_call"))
         push(s, inst.target - s->text->start);
-    }
     *ends = ends_flow(&inst);
     sim_inst_deinit(&inst);
     return true;
@@ -89,17 +85,14 @@ static bool walk_run(walk *s, uint64_t offset) {
                         s->text->start + offset, SIM_MAX_LISTING, lines, ignored);
     bool ends = false;
     for (unsigned i = 0; i < count && !ends; offset += lines[i++].bytes) {
-        if (i && s->seen[offset >> 2]) {
+        if (i && s->seen[offset >> 2])
             return true;
-        }
         s->seen[offset >> 2] = true;
-        if (!look(s, &lines[i], offset, &ends)) {
+        if (!look(s, &lines[i], offset, &ends))
             return false;
-        }
     }
-    if (!ends) {
+    if (!ends)
         push(s, offset);
-    }
     return count;
 }
 
@@ -107,7 +100,7 @@ static void print_names(const walk *s, char *names, size_t bytes) {
     size_t at = 0;
     names[0] = 0;
     for (unsigned i = 0; i < s->num_names && at < bytes; i++) {
-        int n = snprintf(names + at, bytes - at, "%s%s", i ? " " : "", s->names[i]);
+        const int n = snprintf(names + at, bytes - at, "%s%s", i ? " " : "", s->names[i]);
         at += n > 0 ? (size_t)n : 0;
     }
 }
@@ -119,12 +112,10 @@ char sim_kernel_evidence(const sim_text *text, const sim_kernel *kernel, char *n
               .seen = calloc(text->size / 4 + 1, sizeof *s.seen),
               .stack = calloc(text->size / 4 + 1, sizeof *s.stack)};
     bool ok = s.seen && s.stack;
-    if (ok) {
+    if (ok)
         push(&s, kernel->entry - text->start);
-    }
-    while (ok && s.depth) {
+    while (ok && s.depth)
         ok = walk_run(&s, s.stack[--s.depth]);
-    }
     print_names(&s, names, bytes);
     free(s.seen);
     free(s.stack);

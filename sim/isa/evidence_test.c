@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The weakest source that a kernel relies on: over branches and loops, past what is never reached, in both wave sizes.
+// The weakest source that a kernel relies on: over branches and loops, past what is never reached,
+// in both wave sizes.
 #include "../exec/exec_testing.h"
 
 /** The evidence of a program at 0x1000; *names as sim_kernel_evidence gives them. */
@@ -8,7 +9,7 @@ static char evidence_of(const char *chip, const char *source, char names[256]) {
     uint8_t *bytes = assemble(chip, source, &size);
     sim_kernel kernel = {.entry = 0x1000, .wave32 = sim_chip_by_name(chip)->wave_size == 32};
     sim_text text = {.chip = sim_chip_by_name(chip), .bytes = bytes, .start = 0x1000, .size = size};
-    char known = sim_kernel_evidence(&text, &kernel, names, 256);
+    const char known = sim_kernel_evidence(&text, &kernel, names, 256);
     free(bytes);
     return known;
 }
@@ -38,9 +39,8 @@ static void test_flow(void **) {
     assert_int_equal(evidence_of("gfx942", loop, names), 'l');
     assert_string_equal(names, "v_exp_f32");
     static char longer[8192] = "";
-    for (int i = 0; i < 300; i++) {
+    for (int i = 0; i < 300; i++)
         strcat(longer, "v_mov_b32_e32 v1, v2\n");
-    }
     strcat(longer, "v_sin_f32_e32 v1, v2\n s_endpgm\n");
     assert_int_equal(evidence_of("gfx90a", longer, names), '?');
     assert_string_equal(names, "v_sin_f32");

@@ -18,9 +18,9 @@ typedef struct sim_line {
     char text[SIM_TEXT_BYTES];
 } sim_line;
 
-/** Disassembles up to `wanted` (at most SIM_MAX_LISTING) instructions from `code` on, fewer where something is no
- *  instruction or the flow ends; the number of lines. At 0 `error` says why. LLVM does it, in another process
- *  (decoder/). */
+/** Disassembles up to `wanted` (at most SIM_MAX_LISTING) instructions from `code` on, fewer where
+ *  something is no instruction or the flow ends; the number of lines. At 0 `error` says why. LLVM
+ *  does it, in another process (decoder/). */
 unsigned sim_disassemble(const sim_chip *chip, bool wave64, const uint8_t *code, uint64_t size,
                          uint64_t pc, unsigned wanted, sim_line *lines,
                          char error[SIM_ERROR_BYTES]);
@@ -31,11 +31,12 @@ unsigned sim_disassemble(const sim_chip *chip, bool wave64, const uint8_t *code,
 /** False without memory: then no opcode is found. */
 bool sim_opcodes_are_ready(void);
 
-/** The opcode of a mnemonic without encoding suffix on `arch`, from the tables that sim_exec_choose chose;
- *  null if nobody implements it. */
+/** The opcode of a mnemonic without encoding suffix on `arch`, from the tables that sim_exec_choose
+ *  chose; null if nobody implements it. */
 const sim_opcode *sim_opcode_find(const char *mnemonic, size_t length, sim_arch arch);
 
-/** The same opcode's line in the tables that any x86-64-v2 host runs: tests compare the two builds. */
+/** The same opcode's line in the tables that any x86-64-v2 host runs: tests compare the two
+ *  builds. */
 const sim_opcode *sim_opcode_portable(const sim_opcode *opcode);
 
 /** Fills dpp_lane, dpp_exists and dpp_writes from the control and the masks. */
@@ -53,8 +54,8 @@ size_t sim_print_half_literal(const sim_chip *chip, const uint32_t word[2],
 /** True for encodings that must not reach LLVM. */
 bool sim_is_refused(const sim_chip *chip, const uint32_t word[4]);
 
-/** sim_decode for waves of 64 lanes or of 32: lane masks are pairs of registers or single ones, and matrices lie
- *  in other registers. */
+/** sim_decode for waves of 64 lanes or of 32: lane masks are pairs of registers or single ones, and
+ *  matrices lie in other registers. */
 bool sim_decode_wave(const sim_chip *chip, bool wave64, const uint8_t *bytes, uint64_t size,
                      uint64_t pc, sim_inst *out, char error[SIM_ERROR_BYTES]);
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Multiply-adds of halves with a literal: v_fmamk_f16 and v_fmaak_f16 of gfx11 and gfx12, v_madmk_f16 and v_madak_f16
-// of gfx9. LLVM 22's disassembler knows their opcodes but not their literal, and crashes; so their text is made here.
-// Source: "CDNA3", "RDNA3" and "RDNA4" ISA, VOP2 and the table of scalar operands.
+// Multiply-adds of halves with a literal: v_fmamk_f16 and v_fmaak_f16 of gfx11 and gfx12,
+// v_madmk_f16 and v_madak_f16 of gfx9. LLVM 22's disassembler knows their opcodes but not their
+// literal, and crashes; so their text is made here. Source: "CDNA3", "RDNA3" and "RDNA4" ISA, VOP2
+// and the table of scalar operands.
 #include "isa.h"
 
 #include <stdio.h>
@@ -45,7 +46,7 @@ bool sim_is_half_literal(const sim_chip *chip, uint32_t word) {
 
 size_t sim_print_half_literal(const sim_chip *chip, const uint32_t word[2],
                               char text[SIM_TEXT_BYTES]) {
-    bool is_rdna = chip->gfx_major > 9, adds = word[0] >> 25 == (is_rdna ? 0x38 : 0x25);
+    const bool is_rdna = chip->gfx_major > 9, adds = word[0] >> 25 == (is_rdna ? 0x38 : 0x25);
     char a[24], b[24], d[24], k[24];
     if (!print_source(word[0] & 511, is_rdna, word[1], a) ||
         !print_source(FIRST_VGPR | (word[0] >> 9 & 255), is_rdna, word[1], b) ||

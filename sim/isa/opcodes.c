@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opcode look-up: every family's table, sorted once by mnemonic, for the best instruction set this host has or the one
-// that QUERN_SIM names.
+// Opcode look-up: every family's table, sorted once by mnemonic, for the best instruction set this
+// host has or the one that QUERN_SIM names.
 #include "isa.h"
 
 #include <stdlib.h>
@@ -51,7 +51,8 @@ static const sim_opcode_table *const families_v4[] = {FAMILIES(ADDRESS, v4)};
 static_assert(sizeof families_base == sizeof families_v4);
 enum { NUM_FAMILIES = sizeof families_base / sizeof *families_base };
 
-/** All lines of one build, by mnemonic; one mnemonic may have several lines, for different chips. */
+/** All lines of one build, by mnemonic; one mnemonic may have several lines, for different
+ *  chips. */
 typedef struct sorted_lines {
     bool is_v4;
     size_t count;
@@ -78,19 +79,15 @@ static bool is_v4_wanted(void) {
 static sorted_lines *sort_tables(bool is_v4) {
     const sim_opcode_table *const *families = is_v4 ? families_v4 : families_base;
     size_t total = 0;
-    for (size_t f = 0; f < NUM_FAMILIES; f++) {
+    for (size_t f = 0; f < NUM_FAMILIES; f++)
         total += families[f]->count;
-    }
     sorted_lines *out = malloc(sizeof *out + total * sizeof *out->lines);
-    if (!out) {
+    if (!out)
         return nullptr;
-    }
     *out = (sorted_lines){.is_v4 = is_v4};
-    for (size_t f = 0; f < NUM_FAMILIES; f++) {
-        for (size_t i = 0; i < families[f]->count; i++) {
+    for (size_t f = 0; f < NUM_FAMILIES; f++)
+        for (size_t i = 0; i < families[f]->count; i++)
             out->lines[out->count++] = &families[f]->opcodes[i];
-        }
-    }
     qsort(out->lines, out->count, sizeof *out->lines, compare);
     return out;
 }
@@ -98,13 +95,11 @@ static sorted_lines *sort_tables(bool is_v4) {
 /** Null without memory. Of threads that come at once the first one's is kept. */
 static const sorted_lines *take_sorted(void) {
     const sorted_lines *before = atomic_load(&sorted);
-    if (before) {
+    if (before)
         return before;
-    }
     sorted_lines *made = sort_tables(is_v4_wanted());
-    if (made && atomic_compare_exchange_strong(&sorted, &before, made)) {
+    if (made && atomic_compare_exchange_strong(&sorted, &before, made))
         return made;
-    }
     free(made);
     return before;
 }
@@ -127,31 +122,28 @@ const sim_opcode *sim_opcode_find(const char *mnemonic, size_t length, sim_arch 
     const sorted_lines *all = take_sorted();
     size_t low = 0, high = all ? all->count : 0; // the first line that is not below the mnemonic
     while (low < high) {
-        size_t mid = (low + high) / 2;
+        const size_t mid = (low + high) / 2;
         const char *name = all->lines[mid]->mnemonic;
-        int order = strncmp(name, mnemonic, length);
-        if (order < 0) {
+        const int order = strncmp(name, mnemonic, length);
+        if (order < 0)
             low = mid + 1;
-        } else {
+        else
             high = mid;
-        }
     }
     for (; all && low < all->count && !strncmp(all->lines[low]->mnemonic, mnemonic, length);
          low++) {
         const sim_opcode *line = all->lines[low];
-        if (!line->mnemonic[length] && (line->archs >> arch & 1)) {
+        if (!line->mnemonic[length] && (line->archs >> arch & 1))
             return line;
-        }
     }
     return nullptr;
 }
 
 const sim_opcode *sim_opcode_portable(const sim_opcode *opcode) {
     for (size_t f = 0; f < NUM_FAMILIES; f++) {
-        uintptr_t offset = (uintptr_t)opcode - (uintptr_t)families_v4[f]->opcodes;
-        if (offset < families_v4[f]->count * sizeof *opcode) {
+        const uintptr_t offset = (uintptr_t)opcode - (uintptr_t)families_v4[f]->opcodes;
+        if (offset < families_v4[f]->count * sizeof *opcode)
             return families_base[f]->opcodes + offset / sizeof *opcode;
-        }
     }
     return opcode; // from the portable tables already
 }

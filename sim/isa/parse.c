@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From disassembled text to a decoded instruction. Every token must be understood; one that is not is an error,
-// so that no modifier is ever dropped silently.
+// From disassembled text to a decoded instruction. Every token must be understood; one that is not
+// is an error, so that no modifier is ever dropped silently.
 #include "parse.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@ static bool parse_mnemonic(sim_parser *p) {
         {"_e64_dpp", SIM_DPP}, {"_e32", 0}, {"_e64", 0}, {"_dpp", SIM_DPP}, {"_sdwa", SIM_SDWA}};
     size_t length = strcspn(p->at, " \t"), stem = length;
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
-        size_t n = strlen(suffixes[i].suffix);
+        const size_t n = strlen(suffixes[i].suffix);
         if (length > n && !memcmp(p->at + length - n, suffixes[i].suffix, n)) {
             p->out->flags |= suffixes[i].flags;
             stem = length - n;
@@ -28,19 +28,16 @@ static bool parse_mnemonic(sim_parser *p) {
 
 static char type_of(const sim_opcode *opcode, unsigned index) {
     const char *types = opcode->types;
-    for (unsigned i = 0; types && *types; types++) {
-        if (*types != ':' && i++ == index) {
+    for (unsigned i = 0; types && *types; types++)
+        if (*types != ':' && i++ == index)
             return *types;
-        }
-    }
     return 'i';
 }
 
 static bool parse_operands(sim_parser *p) {
     sim_skip_spaces(p);
-    if (!*p->at || sim_parse_modifier(p)) { // "buffer_wbl2 sc1" has no operands
+    if (!*p->at || sim_parse_modifier(p)) // "buffer_wbl2 sc1" has no operands
         return true;
-    }
     do {
         sim_skip_spaces(p);
         if (p->num_operands == sizeof p->operands / sizeof *p->operands ||
@@ -52,20 +49,17 @@ static bool parse_operands(sim_parser *p) {
 }
 
 static bool parse_modifiers(sim_parser *p) {
-    for (sim_skip_spaces(p); *p->at; sim_skip_spaces(p)) {
-        if (!sim_parse_modifier(p)) {
+    for (sim_skip_spaces(p); *p->at; sim_skip_spaces(p))
+        if (!sim_parse_modifier(p))
             return false;
-        }
-    }
     return true;
 }
 
-/** Halves become what VOP3's op_sel says of the same operands: bits 0 to 2 sources, bit 3 the destination, whose other
- *  half stays. */
+/** Halves become what VOP3's op_sel says of the same operands: bits 0 to 2 sources, bit 3 the
+ *  destination, whose other half stays. */
 static void place_halves(sim_inst *out) {
-    for (unsigned i = 0; i < out->num_src && i < 3; i++) {
+    for (unsigned i = 0; i < out->num_src && i < 3; i++)
         out->op_sel |= out->src[i].half == SIM_HIGH_HALF ? (uint8_t)(1 << i) : 0;
-    }
     if (out->num_dst && out->dst[0].half) {
         out->op_sel |= out->dst[0].half == SIM_HIGH_HALF ? 8 : 0;
         out->dst[0].type = out->dst[0].type == 'h' || out->dst[0].type == 'x' ? 'x' : 'k';
@@ -77,24 +71,20 @@ static bool place_operands(sim_parser *p) {
     sim_inst *out = p->out;
     const char *types = out->opcode->types ? out->opcode->types : "i:";
     unsigned num_dst = sim_count_destinations(types);
-    if (types[0] == 'r' && !(out->flags & SIM_GLC)) {
+    if (types[0] == 'r' && !(out->flags & SIM_GLC))
         num_dst = 0;
-    }
-    if (out->opcode->klass == SIM_VMEM && (out->flags & SIM_LDS)) {
+    if (out->opcode->klass == SIM_VMEM && (out->flags & SIM_LDS))
         num_dst = 0; // the data go to LDS, so the text names no destination
-    }
-    unsigned num_src = p->num_operands - num_dst;
-    if (num_dst > p->num_operands || num_dst > 2 || num_src > sizeof out->src / sizeof *out->src) {
+    const unsigned num_src = p->num_operands - num_dst;
+    if (num_dst > p->num_operands || num_dst > 2 || num_src > sizeof out->src / sizeof *out->src)
         return false;
-    }
     memcpy(out->dst, p->operands, num_dst * sizeof *out->dst);
     memcpy(out->src, p->operands + num_dst, num_src * sizeof *out->src);
     out->num_dst = (uint8_t)num_dst;
     out->num_src = (uint8_t)num_src;
     if (types[strlen(types) - 1] == '+') { // the destination is the last source too
-        if (num_src == sizeof out->src / sizeof *out->src || !num_dst) {
+        if (num_src == sizeof out->src / sizeof *out->src || !num_dst)
             return false;
-        }
         out->src[out->num_src] = out->dst[0];
         out->src[out->num_src++].type = types[0];
     }
@@ -110,23 +100,21 @@ static bool is_nearly_plain(const sim_inst *inst) {
 }
 
 static bool is_plain(const sim_inst *inst) {
-    uint8_t mods = inst->src[0].mods | inst->src[1].mods | inst->src[2].mods;
+    const uint8_t mods = inst->src[0].mods | inst->src[1].mods | inst->src[2].mods;
     return !mods && !(inst->flags & SIM_DPP) && is_nearly_plain(inst);
 }
 
 static bool is_light(const sim_inst *inst) {
-    for (unsigned i = 0; i < 3; i++) {
-        if (inst->src[i].mods && inst->src[i].type != 'f') {
+    for (unsigned i = 0; i < 3; i++)
+        if (inst->src[i].mods && inst->src[i].type != 'f')
             return false;
-        }
-    }
     return inst->dpp_in_rows && !is_plain(inst) && is_nearly_plain(inst);
 }
 
 /** What the text leaves out because it is the default. */
 static void set_defaults(sim_inst *out) {
     const char *name = out->opcode->mnemonic;
-    bool packed = !strncmp(name, "v_pk_", 5) || !strncmp(name, "v_dot", 5);
+    const bool packed = !strncmp(name, "v_pk_", 5) || !strncmp(name, "v_dot", 5);
     out->op_sel_hi = packed ? 7 : 0;
     out->sdwa_dst_sel = 6;
     bool is_bitop3 = !strncmp(name, "v_bitop3", 8); // its truth table is a modifier, left out if 0
@@ -134,7 +122,8 @@ static void set_defaults(sim_inst *out) {
     out->target = out->pc + 4 + (uint64_t)((int64_t)(int16_t)out->imm * 4);
 }
 
-/** The integer instructions that saturate with clamp, but for the dot products and matrices, which all do. */
+/** The integer instructions that saturate with clamp, but for the dot products and matrices, which
+ *  all do. */
 static bool saturates(const char *mnemonic) {
     static const char *const names[] = {
         "v_add_u32",         "v_sub_u32",     "v_subrev_u32",   "v_add_i32",
@@ -151,45 +140,39 @@ static bool saturates(const char *mnemonic) {
         !strncmp(mnemonic, "v_mad_u64", 9) || !strncmp(mnemonic, "v_mad_i64", 9)) {
         return true;
     }
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (!strcmp(mnemonic, names[i])) {
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(mnemonic, names[i]))
             return true;
-        }
-    }
     return false;
 }
 
 /** False if clamp would be dropped. */
 static bool is_clamp_known(const sim_inst *inst) {
     const char *types = inst->opcode->types;
-    bool is_float = types && strpbrk(types, "fhxdFH");
+    const bool is_float = types && strpbrk(types, "fhxdFH");
     return !(inst->flags & SIM_CLAMP) || is_float || saturates(inst->opcode->mnemonic);
 }
 
-/** What MODE.FP16_OVFL does to an infinite result. A division by zero keeps its infinity (LLVM's AMDGPU usage), but not
- *  on gfx1201, as AMD measured there. */
+/** What MODE.FP16_OVFL does to an infinite result. A division by zero keeps its infinity (LLVM's
+ *  AMDGPU usage), but not on gfx1201, as AMD measured there. */
 static sim_overflow overflow_of(const sim_inst *inst, sim_arch arch) {
     static const char *const poles[] = {"v_rcp_f16", "v_rsq_f16", "v_log_f16", "v_div_fixup_f16",
                                         "v_div_fixup_legacy_f16"};
     const char *types = inst->opcode->types, *name = inst->opcode->mnemonic;
-    if (!types || !strchr("hxH", types[0]) || !strncmp(name, "s_", 2)) {
+    if (!types || !strchr("hxH", types[0]) || !strncmp(name, "s_", 2))
         return strncmp(name, "v_fma_mix", 9) ? SIM_NO_HALF : SIM_HALF;
-    }
-    bool is_gfx12 = arch == SIM_GFX1201 || arch == SIM_GFX12_GENERIC;
-    for (size_t i = 0; i < sizeof poles / sizeof *poles && !is_gfx12; i++) {
-        if (!strcmp(name, poles[i])) {
+    const bool is_gfx12 = arch == SIM_GFX1201 || arch == SIM_GFX12_GENERIC;
+    for (size_t i = 0; i < sizeof poles / sizeof *poles && !is_gfx12; i++)
+        if (!strcmp(name, poles[i]))
             return SIM_HALF_OF_POLE;
-        }
-    }
     return SIM_HALF;
 }
 
 bool sim_parse(const char *text, sim_arch arch, sim_inst *out, char error[SIM_ERROR_BYTES]) {
     text += strspn(text, " \t");
     sim_parser p = {.at = text, .out = out, .arch = arch};
-    for (size_t i = 0; i < sizeof p.operands / sizeof *p.operands; i++) {
+    for (size_t i = 0; i < sizeof p.operands / sizeof *p.operands; i++)
         p.operands[i].sdwa_sel = 6;
-    }
     sim_skip_spaces(&p);
     if (!parse_mnemonic(&p)) {
         snprintf(error, SIM_ERROR_BYTES, "instruction not implemented: %s", text);

@@ -20,16 +20,14 @@ typedef struct sim_parser {
 // ---- tokens
 
 static inline void sim_skip_spaces(sim_parser *p) {
-    while (*p->at == ' ' || *p->at == '\t') {
+    while (*p->at == ' ' || *p->at == '\t')
         p->at++;
-    }
 }
 
 static inline bool sim_accept(sim_parser *p, const char *token) {
-    size_t n = strlen(token);
-    if (strncmp(p->at, token, n) != 0) {
+    const size_t n = strlen(token);
+    if (strncmp(p->at, token, n) != 0)
         return false;
-    }
     p->at += n;
     return true;
 }
@@ -40,23 +38,20 @@ static inline bool sim_is_name(char c) {
 
 /** Takes a whole word, such as "offen": not the beginning of a longer one. */
 static inline bool sim_accept_word(sim_parser *p, const char *word) {
-    size_t n = strlen(word);
-    if (strncmp(p->at, word, n) != 0 || sim_is_name(p->at[n]) || p->at[n] == ':' ||
-        p->at[n] == '(') {
+    const size_t n = strlen(word);
+    if (strncmp(p->at, word, n) != 0 || sim_is_name(p->at[n]) || p->at[n] == ':' || p->at[n] == '(')
         return false;
-    }
     p->at += n;
     return true;
 }
 
 static inline bool sim_parse_integer(sim_parser *p, int64_t *out) {
     char *end;
-    bool negative = *p->at == '-';
+    const bool negative = *p->at == '-';
     const char *digits = p->at + negative;
-    if (!isdigit((unsigned char)*digits)) {
+    if (!isdigit((unsigned char)*digits))
         return false;
-    }
-    uint64_t value = strtoull(digits, &end, 0);
+    const uint64_t value = strtoull(digits, &end, 0);
     *out = (int64_t)(negative ? 0 - value : value);
     p->at = end;
     return true;
@@ -65,9 +60,8 @@ static inline bool sim_parse_integer(sim_parser *p, int64_t *out) {
 /** "name:5" */
 static inline bool sim_accept_value(sim_parser *p, const char *name, int64_t *out) {
     const char *start = p->at;
-    if (sim_accept(p, name) && sim_accept(p, ":") && sim_parse_integer(p, out)) {
+    if (sim_accept(p, name) && sim_accept(p, ":") && sim_parse_integer(p, out))
         return true;
-    }
     p->at = start;
     return false;
 }
@@ -79,17 +73,15 @@ static inline bool sim_accept_list(sim_parser *p, const char *name, unsigned bit
     if (sim_accept(p, name) && sim_accept(p, ":[")) {
         for (unsigned shift = 0; shift + bits <= 32; shift += bits) {
             int64_t element;
-            if (!sim_parse_integer(p, &element)) {
+            if (!sim_parse_integer(p, &element))
                 break;
-            }
             value |= (uint32_t)element << shift;
             if (sim_accept(p, "]")) {
                 *out = value;
                 return true;
             }
-            if (!sim_accept(p, ",")) {
+            if (!sim_accept(p, ","))
                 break;
-            }
         }
     }
     p->at = start;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What follows the operands in disassembled text: DPP, SDWA, offsets, cache policies, bits of the encoding.
+// What follows the operands in disassembled text: DPP, SDWA, offsets, cache policies, bits of the
+// encoding.
 #include "parse.h"
 
 static bool parse_dpp(sim_parser *p) {
@@ -35,28 +36,26 @@ static bool parse_dpp(sim_parser *p) {
 
 static bool parse_dpp_mask(sim_parser *p) {
     int64_t n;
-    if (sim_accept_value(p, "row_mask", &n)) {
+    if (sim_accept_value(p, "row_mask", &n))
         p->out->dpp_row_mask = (uint8_t)n;
-    } else if (sim_accept_value(p, "bank_mask", &n)) {
+    else if (sim_accept_value(p, "bank_mask", &n))
         p->out->dpp_bank_mask = (uint8_t)n;
-    } else if (sim_accept_value(p, "bound_ctrl", &n)) {
+    else if (sim_accept_value(p, "bound_ctrl", &n))
         p->out->flags |= SIM_DPP_BOUND_CTRL;
-    } else {
+    else
         return false;
-    }
     return true;
 }
 
 /** RDNA's: any lane of each eight, inactive lanes read as well. */
 static bool parse_rdna_dpp(sim_parser *p) {
     int64_t n;
-    if (sim_accept_list(p, "dpp8", 3, &p->out->dpp8)) {
+    if (sim_accept_list(p, "dpp8", 3, &p->out->dpp8))
         p->out->flags |= SIM_DPP8;
-    } else if (sim_accept_value(p, "fi", &n)) {
+    else if (sim_accept_value(p, "fi", &n))
         p->out->flags |= SIM_DPP_FI;
-    } else {
+    else
         return false;
-    }
     return true;
 }
 
@@ -79,7 +78,7 @@ static bool accept_sel(sim_parser *p, const char *name, uint8_t *out) {
 
 static bool parse_sdwa(sim_parser *p) {
     sim_inst *out = p->out;
-    unsigned first = sim_count_destinations(out->opcode->types);
+    const unsigned first = sim_count_destinations(out->opcode->types);
     if (accept_sel(p, "dst_sel:", &out->sdwa_dst_sel) ||
         (first < 7 && accept_sel(p, "src0_sel:", &p->operands[first].sdwa_sel)) ||
         (first < 6 && accept_sel(p, "src1_sel:", &p->operands[first + 1].sdwa_sel))) {
@@ -96,16 +95,15 @@ static bool parse_sdwa(sim_parser *p) {
     return false;
 }
 
-/** gfx12's temporal hints and scopes, "th:TH_ATOMIC_RETURN scope:SCOPE_DEV". Memory is one and coherent, so only
- *  the return of an atomic's old value matters; the checker looks at scopes. */
+/** gfx12's temporal hints and scopes, "th:TH_ATOMIC_RETURN scope:SCOPE_DEV". Memory is one and
+ *  coherent, so only the return of an atomic's old value matters; the checker looks at scopes. */
 static bool parse_temporal_hint(sim_parser *p) {
-    size_t n = strspn(p->at, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_:thscope");
-    if (strncmp(p->at, "th:TH_", 6) && strncmp(p->at, "scope:SCOPE_", 12)) {
+    const size_t n = strspn(p->at, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_:thscope");
+    if (strncmp(p->at, "th:TH_", 6) && strncmp(p->at, "scope:SCOPE_", 12))
         return false;
-    }
-    bool is_return = n > 7 && !memcmp(p->at + n - 7, "_RETURN", 7);
+    const bool is_return = n > 7 && !memcmp(p->at + n - 7, "_RETURN", 7);
     p->out->flags |= is_return ? SIM_GLC : 0;
-    bool is_scope = *p->at == 's' && strncmp(p->at, "scope:SCOPE_CU", 14);
+    const bool is_scope = *p->at == 's' && strncmp(p->at, "scope:SCOPE_CU", 14);
     p->out->flags |= is_scope ? SIM_SCOPED : 0;
     p->at += n;
     return !sim_is_name(*p->at);
@@ -179,15 +177,14 @@ static bool parse_valu_modifier(sim_parser *p) {
 
 static bool parse_matrix_modifier(sim_parser *p) {
     int64_t n;
-    if (sim_accept_value(p, "cbsz", &n)) {
+    if (sim_accept_value(p, "cbsz", &n))
         p->out->cbsz = (uint8_t)n;
-    } else if (sim_accept_value(p, "abid", &n) || sim_accept_value(p, "index_key", &n)) {
+    else if (sim_accept_value(p, "abid", &n) || sim_accept_value(p, "index_key", &n))
         p->out->abid = (uint8_t)n;
-    } else if (sim_accept_value(p, "blgp", &n)) {
+    else if (sim_accept_value(p, "blgp", &n))
         p->out->blgp = (uint8_t)n;
-    } else {
+    else
         return false;
-    }
     return true;
 }
 
@@ -204,10 +201,9 @@ bool sim_parse_modifier(sim_parser *p) {
         parse_rdna_dpp(p)) {
         return true;
     }
-    if (p->out->flags & SIM_SDWA) {
+    if (p->out->flags & SIM_SDWA)
         return parse_sdwa(p);
-    }
-    bool is_dpp = parse_dpp(p);
+    const bool is_dpp = parse_dpp(p);
     p->out->flags |= is_dpp ? SIM_DPP : 0;
     return is_dpp;
 }

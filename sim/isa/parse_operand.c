@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An operand of disassembled text: a register, a range of them, a number, with its signs and halves.
+// An operand of disassembled text: a register, a range of them, a number, with its signs and
+// halves.
 #include "parse.h"
 
 typedef struct named_operand {
@@ -59,9 +60,8 @@ static bool parse_range(sim_parser *p, sim_operand *op, unsigned base, unsigned 
     } else {
         last = first;
     }
-    if (first < 0 || last < first || last >= size || last - first >= 32) {
+    if (first < 0 || last < first || last >= size || last - first >= 32)
         return false;
-    }
     op->reg = (uint16_t)(base + (unsigned)first);
     op->count = (uint8_t)(last - first + 1);
     return true;
@@ -69,10 +69,9 @@ static bool parse_range(sim_parser *p, sim_operand *op, unsigned base, unsigned 
 
 /** True16: "v1.l" and "v1.h" are the halves of a register. Only 16-bit operands can be halves. */
 static bool parse_half(sim_parser *p, sim_operand *op) {
-    bool high = p->at[0] == '.' && p->at[1] == 'h';
-    if (op->kind != SIM_OP_VGPR || p->at[0] != '.' || (!high && p->at[1] != 'l')) {
+    const bool high = p->at[0] == '.' && p->at[1] == 'h';
+    if (op->kind != SIM_OP_VGPR || p->at[0] != '.' || (!high && p->at[1] != 'l'))
         return true;
-    }
     p->at += 2;
     op->half = high ? SIM_HIGH_HALF : SIM_LOW_HALF;
     return op->count == 1 && strchr("hwkx", op->type);
@@ -88,8 +87,8 @@ static bool parse_register(sim_parser *p, sim_operand *op) {
                  {"a", SIM_OP_VGPR, 256, 256},
                  {"s", SIM_OP_SGPR, 0, 106}};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        size_t n = strlen(files[i].prefix);
-        char next = strncmp(p->at, files[i].prefix, n) ? '\0' : p->at[n];
+        const size_t n = strlen(files[i].prefix);
+        const char next = strncmp(p->at, files[i].prefix, n) ? '\0' : p->at[n];
         if (isdigit((unsigned char)next) || next == '[') {
             p->at += n;
             op->kind = files[i].kind;
@@ -118,39 +117,38 @@ static uint32_t half_bits(double value) {
     return bits;
 }
 
-/** A float constant means the pattern of a float operand's own width, with zeros above, but for packed integers that of
- *  f32. So LLVM's operand types have it ("the actual HW behavior is"), and tinygrad's test of v_pk_add_u16 on RDNA3. */
+/** A float constant means the pattern of a float operand's own width, with zeros above, but for
+ *  packed integers that of f32. So LLVM's operand types have it ("the actual HW behavior is"), and
+ *  tinygrad's test of v_pk_add_u16 on RDNA3. */
 static void set_float(sim_operand *op, double value, char type, const char *mnemonic) {
-    bool is_bf16 = (type == 'w' || type == 'W') && strstr(mnemonic, "bf16");
-    bool is_half = strchr("hwH", type) && !is_bf16;
+    const bool is_bf16 = (type == 'w' || type == 'W') && strstr(mnemonic, "bf16");
+    const bool is_half = strchr("hwH", type) && !is_bf16;
     op->value = is_half ? half_bits(value) : float_bits((float)value) >> (is_bf16 ? 16 : 0);
     op->value64 = type == 'F' ? op->value : double_bits(value);
 }
 
-/** Inline integers extend their sign; a literal (always printed in hexadecimal) extends as its type says. */
+/** Inline integers extend their sign; a literal (always printed in hexadecimal) extends as its type
+ *  says. */
 static void set_integer(sim_operand *op, int64_t value, bool literal, char type) {
     op->value = (uint32_t)value;
     op->value64 = (uint64_t)value;
-    if (type == 'F') {
+    if (type == 'F')
         op->value64 = op->value;
-    } else if (literal && type == 'd') {
+    else if (literal && type == 'd')
         op->value64 = (uint64_t)op->value << 32;
-    } else if (literal && type == 'Q') {
+    else if (literal && type == 'Q')
         op->value64 = (uint64_t)(int32_t)op->value;
-    }
 }
 
 /** A constant; "lit(1)" is one that is encoded as a literal although it need not be. */
 static bool parse_number(sim_parser *p, sim_operand *op, char type) {
-    if (sim_accept(p, "lit(")) {
+    if (sim_accept(p, "lit("))
         return parse_number(p, op, type) && sim_accept(p, ")");
-    }
     const char *digits = p->at + (*p->at == '-');
-    if (!isdigit((unsigned char)*digits)) {
+    if (!isdigit((unsigned char)*digits))
         return false;
-    }
-    bool literal = digits[0] == '0' && digits[1] == 'x';
-    size_t n = strspn(digits, "0123456789");
+    const bool literal = digits[0] == '0' && digits[1] == 'x';
+    const size_t n = strspn(digits, "0123456789");
     op->kind = SIM_OP_IMM;
     op->count = 1;
     if (!literal && (digits[n] == '.' || digits[n] == 'e')) {
@@ -160,9 +158,8 @@ static bool parse_number(sim_parser *p, sim_operand *op, char type) {
         return true;
     }
     int64_t value;
-    if (!sim_parse_integer(p, &value)) {
+    if (!sim_parse_integer(p, &value))
         return false;
-    }
     set_integer(op, value, literal, type);
     return true;
 }
@@ -203,9 +200,8 @@ static bool skip_hint(sim_parser *p) {
 bool sim_parse_operand(sim_parser *p, char type) {
     sim_operand op = {.sdwa_sel = 6, .type = type};
     const char *close = nullptr;
-    if (type == 't') {
+    if (type == 't')
         return skip_hint(p);
-    }
     if (parse_calls(p, &op) || parse_number(p, &op, type)) {
         p->operands[p->num_operands++] = op;
         return true;
@@ -220,9 +216,8 @@ bool sim_parse_operand(sim_parser *p, char type) {
         op.mods |= SIM_SEXT;
         inner = ")";
     }
-    if (!parse_named(p, &op) && !parse_register(p, &op) && !parse_number(p, &op, type)) {
+    if (!parse_named(p, &op) && !parse_register(p, &op) && !parse_number(p, &op, type))
         return false;
-    }
     p->operands[p->num_operands++] = op;
     return (!inner || sim_accept(p, inner)) && (!close || sim_accept(p, close));
 }

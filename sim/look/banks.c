@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// LDS bank conflicts: which lanes of an access the LDS serves together, and how many cycles that takes.
+// LDS bank conflicts: which lanes of an access the LDS serves together, and how many cycles that
+// takes.
 //
-// An access is served in groups of lanes, a cycle each. Within a group a bank gives one word of four bytes a cycle to
-// every lane that wants that word; each further word of the same bank takes one more cycle.
-// Sources. CDNA3 and before, 16-byte loads and stores: measured, ROCm blog on LDS bank conflicts in CK-Tile. CDNA4, loads
-// of each width and 8-byte stores: measured, HipKittens' phase experiments. The rest is inferred: the LDS delivers 128
-// bytes a cycle (CDNA3 white paper; RDNA3 and RDNA4: vendor's data), and takes as many on CDNA4, so that lanes in order
-// make groups of 128 bytes. That lanes' atomics on one word take turns is inferred as well.
+// An access is served in groups of lanes, a cycle each. Within a group a bank gives one word of
+// four bytes a cycle to every lane that wants that word; each further word of the same bank takes
+// one more cycle. Sources. CDNA3 and before, 16-byte loads and stores: measured, ROCm blog on LDS
+// bank conflicts in CK-Tile. CDNA4, loads of each width and 8-byte stores: measured, HipKittens'
+// phase experiments. The rest is inferred: the LDS delivers 128 bytes a cycle (CDNA3 white paper;
+// RDNA3 and RDNA4: vendor's data), and takes as many on CDNA4, so that lanes in order make groups
+// of 128 bytes. That lanes' atomics on one word take turns is inferred as well.
 #include "count.h"
 
 enum { MAX_GROUPS = 8 };
@@ -44,32 +46,31 @@ static const phase_rule *const in_order[] = {&runs_of_32, &runs_of_16, &runs_of_
 // clang-format on
 
 static const phase_rule *rule_of(const sim_chip *chip, uint32_t bytes, bool is_load) {
-    unsigned width = bytes <= 4 ? 0 : bytes <= 8 ? 1 : 2;
+    const unsigned width = bytes <= 4 ? 0 : bytes <= 8 ? 1 : 2;
     const phase_rule *const *rules = chip->gfx_major > 9 || !is_load ? in_order
                                      : chip->arch == SIM_GFX950      ? cdna4_reads
                                                                      : cdna3_reads;
     return rules[width];
 }
 
-/** The most words that the lanes of a group want of one bank. What several want counts once, unless each lane's
- *  access stands alone. */
+/** The most words that the lanes of a group want of one bank. What several want counts once, unless
+ *  each lane's access stands alone. */
 static uint32_t group_cycles(const sim_touch *touch, uint64_t lanes, uint32_t num_banks,
                              bool are_alone) {
     enum { MAX_BANKS = 64, MAX_WORDS = (SIM_MAX_TOUCH / 4 + 1) * SIM_LANES };
     uint8_t per_bank[MAX_BANKS] = {};
     uint32_t words[MAX_WORDS], count = 0, cycles = 0;
     for (uint64_t left = lanes; left; left &= left - 1) {
-        int lane = __builtin_ctzll(left);
-        uint32_t first = (uint32_t)touch->address[lane] / 4;
-        uint32_t last = (uint32_t)(touch->address[lane] + touch->bytes[lane] - 1) / 4;
+        const int lane = __builtin_ctzll(left);
+        const uint32_t first = (uint32_t)touch->address[lane] / 4;
+        const uint32_t last = (uint32_t)(touch->address[lane] + touch->bytes[lane] - 1) / 4;
         for (uint32_t word = first; word <= last; word++) {
             bool is_known = false;
-            for (uint32_t i = 0; i < count && !is_known && !are_alone; i++) {
+            for (uint32_t i = 0; i < count && !is_known && !are_alone; i++)
                 is_known = words[i] == word;
-            }
             if (!is_known) {
                 words[count++] = word;
-                uint32_t n = ++per_bank[word % num_banks];
+                const uint32_t n = ++per_bank[word % num_banks];
                 cycles = n > cycles ? n : cycles;
             }
         }
@@ -78,18 +79,18 @@ static uint32_t group_cycles(const sim_touch *touch, uint64_t lanes, uint32_t nu
 }
 
 sim_lds_time sim_time_lds(const sim_chip *chip, const sim_touch *touch, uint8_t access) {
-    bool is_atomic = access == SIM_ACCESS_ATOMIC;
+    const bool is_atomic = access == SIM_ACCESS_ATOMIC;
     sim_lds_time out = {};
     uint32_t bytes = 0, num_banks = chip->lds_banks;
     for (uint64_t left = touch->mask; left; left &= left - 1) {
-        uint8_t own = touch->bytes[__builtin_ctzll(left)];
+        const uint8_t own = touch->bytes[__builtin_ctzll(left)];
         bytes = own > bytes ? own : bytes;
     }
     const phase_rule *rule = rule_of(chip, bytes, access == SIM_ACCESS_LOAD);
     for (unsigned i = 0; i < rule->num_groups; i++) {
-        uint64_t lanes = touch->mask & rule->groups[i];
+        const uint64_t lanes = touch->mask & rule->groups[i];
         if (lanes) {
-            uint32_t cycles = group_cycles(touch, lanes, num_banks, is_atomic);
+            const uint32_t cycles = group_cycles(touch, lanes, num_banks, is_atomic);
             out.active += cycles;
             out.conflict += cycles - 1;
         }

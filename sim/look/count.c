@@ -40,9 +40,8 @@ static const uint8_t counters_of[SIM_NUM_KINDS][3] = {
 
 static uint64_t num_bytes(const sim_touch *touch) {
     uint64_t bytes = 0;
-    for (uint64_t left = touch->mask; left; left &= left - 1) {
+    for (uint64_t left = touch->mask; left; left &= left - 1)
         bytes += touch->bytes[__builtin_ctzll(left)];
-    }
     return bytes;
 }
 
@@ -57,7 +56,7 @@ static void add_lines(uint64_t *counters, const sim_touch *touch, uint32_t line_
 }
 
 static void count_memory(sim_counts *c, const sim_wave *w, const sim_facts *f) {
-    uint8_t access = f->inst->effects.access;
+    const uint8_t access = f->inst->effects.access;
     sim_counter bytes = access == SIM_ACCESS_STORE    ? SIM_COUNT_STORE_BYTES
                         : access == SIM_ACCESS_ATOMIC ? SIM_COUNT_ATOMIC_BYTES
                                                       : SIM_COUNT_LOAD_BYTES;
@@ -67,18 +66,21 @@ static void count_memory(sim_counts *c, const sim_wave *w, const sim_facts *f) {
               access == SIM_ACCESS_STORE || access == SIM_ACCESS_ATOMIC ? &c->stored : nullptr);
 }
 
-/** Scratch lies in memory as rows of one dword for each lane, so lanes that use the same offset share lines. */
+/** Scratch lies in memory as rows of one dword for each lane, so lanes that use the same offset
+ *  share lines. */
 static void count_scratch(uint64_t *counters, const sim_wave *w, const sim_facts *f) {
-    uint32_t row_bytes = w->wave32 ? 128 : 256, line_bytes = w->group->dispatch->chip->line_bytes;
-    bool is_store = f->inst->effects.access == SIM_ACCESS_STORE;
+    const uint32_t row_bytes = w->wave32 ? 128 : 256,
+                   line_bytes = w->group->dispatch->chip->line_bytes;
+    const bool is_store = f->inst->effects.access == SIM_ACCESS_STORE;
     counters[is_store ? SIM_COUNT_SCRATCH_STORE_BYTES : SIM_COUNT_SCRATCH_LOAD_BYTES] +=
         num_bytes(&f->scratch);
     sim_touch rows = {.mask = f->scratch.mask};
     for (uint32_t done = 0; rows.mask; done += 4) {
         for (uint64_t left = rows.mask; left; left &= left - 1) {
-            int lane = __builtin_ctzll(left);
-            uint64_t at = f->scratch.address[lane] + done;
-            uint32_t bytes = f->scratch.bytes[lane] > done ? f->scratch.bytes[lane] - done : 0;
+            const int lane = __builtin_ctzll(left);
+            const uint64_t at = f->scratch.address[lane] + done;
+            const uint32_t bytes =
+                f->scratch.bytes[lane] > done ? f->scratch.bytes[lane] - done : 0;
             rows.address[lane] = at / 4 * row_bytes + 4 * (uint32_t)lane + at % 4;
             rows.bytes[lane] = (uint8_t)(bytes < 4 ? bytes : 4);
             rows.mask &= bytes ? UINT64_MAX : ~(UINT64_C(1) << lane);
@@ -90,8 +92,8 @@ static void count_scratch(uint64_t *counters, const sim_wave *w, const sim_facts
 // ---- LDS
 
 static void count_lds(uint64_t *counters, const sim_wave *w, const sim_facts *f) {
-    uint8_t access = f->inst->effects.access;
-    bool is_dma = access == SIM_ACCESS_DMA; // its lanes lie side by side
+    const uint8_t access = f->inst->effects.access;
+    const bool is_dma = access == SIM_ACCESS_DMA; // its lanes lie side by side
     sim_counter bytes = is_dma                        ? SIM_COUNT_LDS_DMA_BYTES
                         : access == SIM_ACCESS_STORE  ? SIM_COUNT_LDS_STORE_BYTES
                         : access == SIM_ACCESS_ATOMIC ? SIM_COUNT_LDS_ATOMIC_BYTES
@@ -114,13 +116,11 @@ static void count_kind(uint64_t *counters, const sim_wave *w, const sim_facts *f
     const uint8_t *own = counters_of[f->inst->kind];
     counters[SIM_COUNT_INSTS]++;
     counters[w->wave32 ? SIM_COUNT_WAVE32_INSTS : SIM_COUNT_WAVE64_INSTS]++;
-    for (unsigned i = 0; i < sizeof counters_of[0] && own[i]; i++) {
+    for (unsigned i = 0; i < sizeof counters_of[0] && own[i]; i++)
         counters[own[i]]++;
-    }
-    if (f->inst->opcode->klass == SIM_VMEM && f->inst->opcode->mnemonic[0] != 'b') {
+    if (f->inst->opcode->klass == SIM_VMEM && f->inst->opcode->mnemonic[0] != 'b')
         counters[SIM_COUNT_FLAT]++;
-    }
-    uint64_t ops = sim_matrix_ops(f->inst);
+    const uint64_t ops = sim_matrix_ops(f->inst);
     if (ops) {
         counters[SIM_COUNT_MATRIX_OPS] += ops;
         counters[SIM_COUNT_OPS_I8 + f->inst->kind - SIM_KIND_MATRIX_I8] += ops / 512;
@@ -133,7 +133,7 @@ static void count_kind(uint64_t *counters, const sim_wave *w, const sim_facts *f
 
 static void count_scalar(sim_counts *c, const sim_facts *f) {
     enum { LINE = 64 };
-    uint64_t last = f->scalar_address + f->scalar_bytes - 1;
+    const uint64_t last = f->scalar_address + f->scalar_bytes - 1;
     sim_footprint *touched = f->inst->effects.access == SIM_ACCESS_STORE ? &c->stored : &c->loaded;
     c->counters[SIM_COUNT_SCALAR_BYTES] += f->scalar_bytes;
     for (uint64_t line = f->scalar_address / LINE; line <= last / LINE; line++) {
@@ -149,14 +149,11 @@ void sim_count(sim_counts *c, const sim_wave *w, const sim_facts *f) {
         return;
     }
     count_kind(c->counters, w, f);
-    if (f->memory.mask) {
+    if (f->memory.mask)
         count_memory(c, w, f);
-    }
-    if (f->scratch.mask) {
+    if (f->scratch.mask)
         count_scratch(c->counters, w, f);
-    }
     count_lds(c->counters, w, f);
-    if (f->scalar_bytes) {
+    if (f->scalar_bytes)
         count_scalar(c, f);
-    }
 }

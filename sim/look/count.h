@@ -40,16 +40,17 @@ typedef struct sim_counts {
 /** Adds what an instruction of a wave did. */
 void sim_count(sim_counts *counts, const sim_wave *w, const sim_facts *facts);
 
-/** Different cache lines of `line_bytes` (a power of two, at most 128) that an access lies in, and its different
- *  bytes. The lines go to `loaded` and `stored` as well, unless these are null. (lines.c) */
+/** Different cache lines of `line_bytes` (a power of two, at most 128) that an access lies in, and
+ *  its different bytes. The lines go to `loaded` and `stored` as well, unless these are null.
+ *  (lines.c) */
 typedef struct sim_lines {
     uint32_t lines, bytes;
 } sim_lines;
 sim_lines sim_count_lines(const sim_touch *touch, uint32_t line_bytes, sim_footprint *loaded,
                           sim_footprint *stored);
 
-/** How long the LDS works on an access of effects.access's kind, in cycles, and how many of these are due to
- *  conflicts. (banks.c) */
+/** How long the LDS works on an access of effects.access's kind, in cycles, and how many of these
+ *  are due to conflicts. (banks.c) */
 typedef struct sim_lds_time {
     uint32_t active, conflict;
 } sim_lds_time;

@@ -12,35 +12,31 @@ static bool begins(const char *text, const char *part) {
 
 /** What follows the shape in "v_mfma_f32_16x16x32_fp8_fp8": the types of A and B. */
 static const char *after_shape(const char *name) {
-    for (const char *c = name; *c; c++) {
-        if (*c == 'x' && isdigit((unsigned char)c[1]) && isdigit((unsigned char)c[-1])) {
+    for (const char *c = name; *c; c++)
+        if (*c == 'x' && isdigit((unsigned char)c[1]) && isdigit((unsigned char)c[-1]))
             name = c + 1 + strspn(c + 1, "0123456789");
-        }
-    }
     return name;
 }
 
 uint64_t sim_matrix_ops(const sim_inst *inst) {
     const char *shape = inst->opcode->mnemonic, *end = after_shape(shape);
     unsigned m, n, k;
-    if (inst->kind < SIM_KIND_MATRIX_I8 || inst->kind > SIM_KIND_MATRIX_F64) {
+    if (inst->kind < SIM_KIND_MATRIX_I8 || inst->kind > SIM_KIND_MATRIX_F64)
         return 0;
-    }
     for (shape = end; isdigit((unsigned char)shape[-1]) || shape[-1] == 'x'; shape--) {
     }
-    if (sscanf(shape, "%ux%ux%u", &m, &n, &k) != 3) {
+    if (sscanf(shape, "%ux%ux%u", &m, &n, &k) != 3)
         return 0;
-    }
-    bool is_wide = strstr(inst->opcode->mnemonic, "mfma_f64");
+    const bool is_wide = strstr(inst->opcode->mnemonic, "mfma_f64");
     bool is_narrow = strstr(inst->opcode->mnemonic, "wmma"); // one block, whatever its registers
-    uint64_t outputs = (uint64_t)inst->dst[0].count * SIM_LANES / (is_wide ? 2 : 1);
+    const uint64_t outputs = (uint64_t)inst->dst[0].count * SIM_LANES / (is_wide ? 2 : 1);
     return 2 * k * (is_narrow ? (uint64_t)m * n : outputs); // blocks of m by n
 }
 
 /** The form that takes 8-, 6- and 4-bit floats runs at the rate of the widest of them. */
 static uint8_t kind_of_f8f6f4(const sim_inst *inst) {
     enum { FIRST_NARROW = 2 }; // of the formats: fp8, bf8, fp6, bf6, fp4
-    bool is_wide = inst->cbsz < FIRST_NARROW || inst->blgp < FIRST_NARROW;
+    const bool is_wide = inst->cbsz < FIRST_NARROW || inst->blgp < FIRST_NARROW;
     return is_wide ? SIM_KIND_MATRIX_F8 : SIM_KIND_MATRIX_F6F4;
 }
 
@@ -53,14 +49,11 @@ static uint8_t kind_of_matrix(const sim_inst *inst) {
                  {"f64", SIM_KIND_MATRIX_F64},   {"fp8", SIM_KIND_MATRIX_F8},
                  {"bf8", SIM_KIND_MATRIX_F8}};
     const char *inputs = after_shape(inst->opcode->mnemonic);
-    if (strstr(inputs, "f8f6f4")) {
+    if (strstr(inputs, "f8f6f4"))
         return kind_of_f8f6f4(inst);
-    }
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        if (strstr(inputs, types[i].type)) {
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strstr(inputs, types[i].type))
             return types[i].kind;
-        }
-    }
     return SIM_KIND_MATRIX_I8;
 }
 
@@ -90,11 +83,9 @@ static uint8_t kind_of_flow(const char *name) {
                        {"s_prefetch", SIM_KIND_SMEM},    {"s_buffer_prefetch", SIM_KIND_SMEM},
                        {"buffer_", SIM_KIND_CACHE},      {"global_", SIM_KIND_CACHE},
                        {"s_icache_inv", SIM_KIND_CACHE}, {"s_gl1_inv", SIM_KIND_CACHE}};
-    for (size_t i = 0; i < sizeof begins_with / sizeof *begins_with; i++) {
-        if (begins(name, begins_with[i].begin)) {
+    for (size_t i = 0; i < sizeof begins_with / sizeof *begins_with; i++)
+        if (begins(name, begins_with[i].begin))
             return begins_with[i].kind;
-        }
-    }
     return SIM_KIND_INTERNAL;
 }
 

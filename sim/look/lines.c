@@ -16,23 +16,20 @@ typedef struct line_set {
 
 /** Neighbours come one after another: the search begins with the line found last. */
 static line *find(line_set *set, uint64_t number) {
-    for (uint32_t i = set->count; i-- > 0;) {
-        if (set->lines[i].number == number) {
+    for (uint32_t i = set->count; i-- > 0;)
+        if (set->lines[i].number == number)
             return &set->lines[i];
-        }
-    }
     set->lines[set->count] = (line){.number = number};
     return &set->lines[set->count++];
 }
 
 static void add(line_set *set, uint64_t address, uint32_t bytes, uint32_t line_bytes) {
     while (bytes) {
-        uint32_t at = (uint32_t)(address & (line_bytes - 1));
-        uint32_t part = bytes < line_bytes - at ? bytes : line_bytes - at;
+        const uint32_t at = (uint32_t)(address & (line_bytes - 1));
+        const uint32_t part = bytes < line_bytes - at ? bytes : line_bytes - at;
         line *l = find(set, address / line_bytes);
-        for (uint32_t i = at; i < at + part; i++) {
+        for (uint32_t i = at; i < at + part; i++)
             l->bytes[i / 64] |= UINT64_C(1) << i % 64;
-        }
         address += part;
         bytes -= part;
     }
@@ -43,20 +40,17 @@ sim_lines sim_count_lines(const sim_touch *touch, uint32_t line_bytes, sim_footp
     line_set set;
     set.count = 0;
     for (uint64_t left = touch->mask; left; left &= left - 1) {
-        int lane = __builtin_ctzll(left);
+        const int lane = __builtin_ctzll(left);
         add(&set, touch->address[lane], touch->bytes[lane], line_bytes);
     }
     sim_lines out = {.lines = set.count};
     for (uint32_t i = 0; i < set.count; i++) {
-        for (int k = 0; k < MASK_WORDS; k++) {
+        for (int k = 0; k < MASK_WORDS; k++)
             out.bytes += (uint32_t)__builtin_popcountll(set.lines[i].bytes[k]);
-        }
-        if (loaded) {
+        if (loaded)
             sim_footprint_add(loaded, set.lines[i].number * line_bytes);
-        }
-        if (stored) {
+        if (stored)
             sim_footprint_add(stored, set.lines[i].number * line_bytes);
-        }
     }
     return out;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The run loop of a wave that somebody follows, and the facts that are gathered for each instruction.
+// The run loop of a wave that somebody follows, and the facts that are gathered for each
+// instruction.
 #include "look.h"
 
 #include <stdlib.h>
@@ -25,11 +26,9 @@ void sim_look_begin_dispatch(sim_dispatch *d) {
 }
 
 void sim_look_end_dispatch(sim_dispatch *d) {
-    for (size_t i = 0; d->is_observed && i < SIM_MAX_OBSERVERS; i++) {
-        if (d->observed[i]) {
+    for (size_t i = 0; d->is_observed && i < SIM_MAX_OBSERVERS; i++)
+        if (d->observed[i])
             observers[i]->end_dispatch(d->observed[i], d);
-        }
-    }
 }
 
 static size_t round_up(size_t bytes) {
@@ -49,14 +48,12 @@ static size_t count_bytes(const sim_workgroup *group, size_t bytes[SIM_MAX_OBSER
 
 bool sim_look_begin(sim_workgroup *group) {
     size_t bytes[SIM_MAX_OBSERVERS];
-    size_t total = group->dispatch->is_observed ? count_bytes(group, bytes) : 0;
-    if (!total) {
+    const size_t total = group->dispatch->is_observed ? count_bytes(group, bytes) : 0;
+    if (!total)
         return true;
-    }
     struct sim_look *look = aligned_alloc(64, round_up(sizeof *look) + total);
-    if (!look) {
+    if (!look)
         return false;
-    }
     __builtin_memset(look, 0, round_up(sizeof *look) + total);
     uint8_t *at = look->memory;
     for (size_t i = 0; i < SIM_MAX_OBSERVERS; at += bytes[i++]) {
@@ -66,19 +63,16 @@ bool sim_look_begin(sim_workgroup *group) {
         }
     }
     group->look = look;
-    for (uint32_t i = 0; i < group->num_waves; i++) {
+    for (uint32_t i = 0; i < group->num_waves; i++)
         group->waves[i].look = look;
-    }
     return true;
 }
 
 void sim_look_end(sim_workgroup *group) {
     struct sim_look *look = group->look;
-    for (size_t i = 0; look && i < SIM_MAX_OBSERVERS; i++) {
-        if (look->of_group[i]) {
+    for (size_t i = 0; look && i < SIM_MAX_OBSERVERS; i++)
+        if (look->of_group[i])
             observers[i]->end_group(group->dispatch->observed[i], look->of_group[i], group);
-        }
-    }
     free(look);
     group->look = nullptr;
 }
@@ -102,7 +96,7 @@ static void begin_facts(sim_facts *f, const sim_wave *w, const sim_inst *inst) {
 static void touch_lane(sim_touch *t, int lane, uint64_t address, uint32_t bytes) {
     uint64_t first = address, end = address + bytes;
     if (t->mask >> lane & 1) {
-        uint64_t old_end = t->address[lane] + t->bytes[lane];
+        const uint64_t old_end = t->address[lane] + t->bytes[lane];
         first = t->address[lane] < first ? t->address[lane] : first;
         end = old_end > end ? old_end : end;
     }
@@ -118,7 +112,7 @@ void sim_look_memory_lane(sim_wave *w, int lane, uint64_t address, uint32_t byte
 void sim_look_memory(sim_wave *w, const uint64_t address[SIM_LANES], uint64_t mask,
                      uint32_t bytes) {
     for (uint64_t left = mask; left; left &= left - 1) {
-        int lane = __builtin_ctzll(left);
+        const int lane = __builtin_ctzll(left);
         touch_lane(&w->look->facts.memory, lane, address[lane], bytes);
     }
 }
@@ -135,12 +129,11 @@ void sim_look_lds_lane(sim_wave *w, int lane, uint64_t offset, uint32_t bytes) {
 void sim_look_lds(sim_wave *w, uint8_t *const lane_address[SIM_LANES], uint64_t mask,
                   uint32_t bytes) {
     sim_facts *f = &w->look->facts;
-    if (f->num_lds == SIM_MAX_LDS_TOUCHES) {
+    if (f->num_lds == SIM_MAX_LDS_TOUCHES)
         return;
-    }
     sim_touch *t = &f->lds[f->num_lds++];
     for (uint64_t left = mask; left; left &= left - 1) {
-        int lane = __builtin_ctzll(left);
+        const int lane = __builtin_ctzll(left);
         touch_lane(t, lane, (uint64_t)(lane_address[lane] - w->group->lds), bytes);
     }
 }
@@ -158,19 +151,15 @@ uint32_t sim_look_run(sim_wave *w, uint32_t slice) {
     uint32_t n = 0;
     while (n < slice && w->state == SIM_RUNNING) {
         const sim_inst *inst = sim_fetch(w, text, w->pc);
-        if (!inst) {
+        if (!inst)
             break;
-        }
         begin_facts(&look->facts, w, inst);
-        if (!(w->shadow ? sim_check_run(w, 1) : sim_wave_slice(w, 1))) {
+        if (!(w->shadow ? sim_check_run(w, 1) : sim_wave_slice(w, 1)))
             break;
-        }
         n++;
-        for (size_t i = 0; i < SIM_MAX_OBSERVERS; i++) {
-            if (look->of_group[i]) {
+        for (size_t i = 0; i < SIM_MAX_OBSERVERS; i++)
+            if (look->of_group[i])
                 observers[i]->step(look->of_group[i], w, &look->facts);
-            }
-        }
     }
     return n;
 }

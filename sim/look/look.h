@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Those who follow the instructions of a kernel while it runs: the trace, the counters of a profile, and whatever
-// else wants to know what each instruction did. A clock would be one more line in look.c's table.
+// Those who follow the instructions of a kernel while it runs: the trace, the counters of a
+// profile, and whatever else wants to know what each instruction did. A clock would be one more
+// line in look.c's table.
 //
-// An observer is told of each dispatch; where that is of interest, of each of its workgroups, for which it is given
-// memory of its own, and after each instruction of the facts about it. A workgroup runs on one host thread, several
-// workgroups of a dispatch run at once: only an observer's group memory needs no lock.
+// An observer is told of each dispatch; where that is of interest, of each of its workgroups, for
+// which it is given memory of its own, and after each instruction of the facts about it. A
+// workgroup runs on one host thread, several workgroups of a dispatch run at once: only an
+// observer's group memory needs no lock.
 #ifndef SIM_LOOK_H
 #define SIM_LOOK_H
 
@@ -36,7 +38,8 @@ typedef struct sim_facts {
 uint64_t sim_matrix_ops(const sim_inst *inst);
 
 typedef struct sim_observer {
-    /** A dispatch is about to run; what this gives goes to the other functions. Null: it is of no interest. */
+    /** A dispatch is about to run; what this gives goes to the other functions. Null: it is of no
+     *  interest. */
     void *(*begin_dispatch)(const sim_dispatch *d);
     /** Bytes that a workgroup needs, zeroed by the caller; 0: it is of no interest. */
     size_t (*group_bytes)(const void *of_dispatch, const sim_workgroup *group);
@@ -49,7 +52,8 @@ typedef struct sim_observer {
 
 extern const sim_observer sim_tracer, sim_profiler;
 
-/** Each turns itself on or off as the options say, from the next dispatch on; false: `error` says why not. */
+/** Each turns itself on or off as the options say, from the next dispatch on; false: `error` says
+ *  why not. */
 bool sim_trace_configure(const sim_look_options *options, char *error, size_t error_bytes);
 bool sim_profile_configure(const sim_look_options *options, char *error, size_t error_bytes);
 void sim_trace_finish(void);

@@ -7,7 +7,8 @@
 
 enum { TEST_BUFFER_BYTES = 65536 };
 
-/** How a program is launched. Its only argument, at s[0:1], is a pointer to a buffer of TEST_BUFFER_BYTES. */
+/** How a program is launched. Its only argument, at s[0:1], is a pointer to a buffer of
+ *  TEST_BUFFER_BYTES. */
 typedef struct test_launch {
     const char *arch, *name;
     uint32_t groups, threads, lds_bytes, scratch_bytes, device, check;
@@ -50,9 +51,8 @@ static inline uint64_t run_program(const test_launch *launch, const char *source
                       .check = launch->check,
                       .device = launch->device,
                       .limit = 1000000};
-    if (sim_dispatch_run(&d) == launch->fails) {
+    if (sim_dispatch_run(&d) == launch->fails)
         fail_msg("%s: faults: %s", launch->arch, sim_faults_text(&d));
-    }
     sim_faults_deinit(&d.faults);
     sim_text_deinit(&text);
     sim_memory_destroy(memory);
@@ -63,7 +63,7 @@ static inline uint64_t run_program(const test_launch *launch, const char *source
 /** A new file's name into `path`. */
 static inline void make_path(char path[64]) {
     strcpy(path, "/tmp/quern-look-XXXXXX");
-    int file = mkstemp(path);
+    const int file = mkstemp(path);
     assert_true(file >= 0);
     close(file);
 }
@@ -71,7 +71,7 @@ static inline void make_path(char path[64]) {
 /** A whole file as a string; free it. */
 static inline char *read_file(const char *path) {
     enum { ROOM = 1 << 20 };
-    int file = open(path, O_RDONLY);
+    const int file = open(path, O_RDONLY);
     char *text = calloc(1, ROOM);
     assert_true(file >= 0 && text);
     assert_true(read(file, text, ROOM - 1) >= 0);
@@ -81,9 +81,8 @@ static inline char *read_file(const char *path) {
 
 static inline void configure(const sim_look_options *options) {
     char error[SIM_PATH_BYTES + 256];
-    if (!sim_look_configure(options, error, sizeof error)) {
+    if (!sim_look_configure(options, error, sizeof error))
         fail_msg("%s", error);
-    }
 }
 
 #endif

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The profile: counters of every kernel that ran, written as JSON when the process ends.
 //
-// Workgroups count for themselves and add up under the lock when they end. Launches of one kernel with the same
-// workgroups on the same device share a record. The file is also written in between, and where a launch fails, as what
-// follows is often the end of the process.
+// Workgroups count for themselves and add up under the lock when they end. Launches of one kernel
+// with the same workgroups on the same device share a record. The file is also written in between,
+// and where a launch fails, as what follows is often the end of the process.
 #include "../plain.h"
 #include "count.h"
 
@@ -57,9 +57,9 @@ static void write_occupancy(FILE *out, const record *r) {
         [SIM_LIMIT_LDS] = "LDS",
         [SIM_LIMIT_GROUPS] = "workgroup slots",
     };
-    uint32_t threads = r->block[0] * r->block[1] * r->block[2];
-    uint32_t lanes = r->kernel.wave32 && r->chip->gfx_major > 9 ? 32 : 64;
-    uint32_t waves = (threads + lanes - 1) / lanes;
+    const uint32_t threads = r->block[0] * r->block[1] * r->block[2];
+    const uint32_t lanes = r->kernel.wave32 && r->chip->gfx_major > 9 ? 32 : 64;
+    const uint32_t waves = (threads + lanes - 1) / lanes;
     sim_occupancy o = sim_find_occupancy(r->chip, &r->kernel, threads, r->lds_bytes);
     fprintf(out,
             "     \"occupancy\": {\"workgroups\": %u, \"waves\": %u, \"max_waves\": %u, "
@@ -77,7 +77,7 @@ static void write_occupancy(FILE *out, const record *r) {
 }
 
 static void write_record(FILE *out, const record *r) {
-    bool is_wave32 = r->kernel.wave32 && r->chip->gfx_major > 9;
+    const bool is_wave32 = r->kernel.wave32 && r->chip->gfx_major > 9;
     fputs("    {\"name\": ", out);
     sim_print_json(out, r->kernel.name);
     fprintf(out, ", \"arch\": \"%s\", \"device\": %u,\n", r->chip->name, r->device);
@@ -97,29 +97,29 @@ static void write_record(FILE *out, const record *r) {
     fputs("}", out);
 }
 
-/** The name with %p replaced by the process; without %p a child gets a name of its own. From malloc. */
+/** The name with %p replaced by the process; without %p a child gets a name of its own. From
+ *  malloc. */
 static char *file_name(void) {
     const char *mark = strstr(profile.path, "%p");
     char *name = nullptr;
-    int length = mark ? asprintf(&name, "%.*s%ld%s", (int)(mark - profile.path), profile.path,
-                                 (long)getpid(), mark + 2)
-                 : profile.is_child ? asprintf(&name, "%s.%ld", profile.path, (long)getpid())
-                                    : asprintf(&name, "%s", profile.path);
+    const int length = mark ? asprintf(&name, "%.*s%ld%s", (int)(mark - profile.path), profile.path,
+                                       (long)getpid(), mark + 2)
+                       : profile.is_child ? asprintf(&name, "%s.%ld", profile.path, (long)getpid())
+                                          : asprintf(&name, "%s", profile.path);
     return length < 0 ? nullptr : name;
 }
 
 static bool write_json(const char *name) {
     FILE *out = fopen(name, "we");
-    if (!out) {
+    if (!out)
         return false;
-    }
     fputs("{\n  \"kernels\": [", out);
     for (const record *r = profile.first; r; r = r->next) {
         fputs(r == profile.first ? "\n" : ",\n", out);
         write_record(out, r);
     }
     fputs("]\n}\n", out);
-    bool ok = !ferror(out);
+    const bool ok = !ferror(out);
     return fclose(out) == 0 && ok;
 }
 
@@ -131,14 +131,13 @@ static uint64_t now_ns(void) {
 
 /** Replaces the file as a whole, so that whoever reads it never sees a part. The lock is held. */
 static bool write_file(void) {
-    uint64_t began_ns = now_ns();
+    const uint64_t began_ns = now_ns();
     char *name = file_name(), *aside = nullptr;
     bool ok = name && asprintf(&aside, "%s.part", name) >= 0;
     ok = ok && write_json(aside) && rename(aside, name) == 0;
-    int error = errno;
-    if (!ok && aside) {
+    const int error = errno;
+    if (!ok && aside)
         unlink(aside);
-    }
     free(aside);
     free(name);
     profile.written_ns = now_ns();
@@ -186,9 +185,8 @@ static void forget_records(void) {
 
 void sim_profile_finish(void) {
     pthread_mutex_lock(&profile.lock);
-    if (*profile.path && (profile.first || !profile.is_child)) {
+    if (*profile.path && (profile.first || !profile.is_child))
         write_or_complain();
-    }
     *profile.path = 0;
     forget_records();
     pthread_mutex_unlock(&profile.lock);
@@ -219,11 +217,9 @@ static bool fits(const record *r, const sim_dispatch *d) {
 
 /** The record of a dispatch, a new one if need be; null without memory. The lock is held. */
 static record *find_record(const sim_dispatch *d) {
-    for (record *r = profile.first; r; r = r->next) {
-        if (fits(r, d)) {
+    for (record *r = profile.first; r; r = r->next)
+        if (fits(r, d))
             return r;
-        }
-    }
     record *r = calloc(1, sizeof *r);
     char *name = strdup(d->kernel->name);
     if (!r || !name) {
@@ -298,9 +294,8 @@ static void end_group(void *of_dispatch, void *of_group, const sim_workgroup *) 
     counts->counters[SIM_COUNT_GROUP_STORE_BYTES] = footprint_bytes(&counts->stored);
     pthread_mutex_lock(&profile.lock);
     l->record->groups++;
-    for (int i = 0; i < SIM_NUM_COUNTERS; i++) {
+    for (int i = 0; i < SIM_NUM_COUNTERS; i++)
         l->record->counters[i] += counts->counters[i];
-    }
     sim_footprint_merge(&l->loaded, &counts->loaded);
     sim_footprint_merge(&l->stored, &counts->stored);
     pthread_mutex_unlock(&profile.lock);
@@ -317,17 +312,15 @@ static bool is_due(void) {
 static void end_dispatch(void *of_dispatch, const sim_dispatch *d) {
     launch *l = of_dispatch;
     record *r = l->record;
-    bool failed = atomic_load(&d->stop) || sim_faults_failing(&d->faults);
-    if (l->loaded.is_incomplete || l->stored.is_incomplete) {
+    const bool failed = atomic_load(&d->stop) || sim_faults_failing(&d->faults);
+    if (l->loaded.is_incomplete || l->stored.is_incomplete)
         complain(d, "has not all its bytes counted");
-    }
     pthread_mutex_lock(&profile.lock);
     r->failed_launches += failed;
     r->counters[SIM_COUNT_LAUNCH_LOAD_BYTES] += footprint_bytes(&l->loaded);
     r->counters[SIM_COUNT_LAUNCH_STORE_BYTES] += footprint_bytes(&l->stored);
-    if (*profile.path && (failed || is_due())) {
+    if (*profile.path && (failed || is_due()))
         write_or_complain();
-    }
     pthread_mutex_unlock(&profile.lock);
     sim_footprint_deinit(&l->loaded);
     sim_footprint_deinit(&l->stored);

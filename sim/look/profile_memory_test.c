@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The profile's counters of memory, for programs whose counts follow from their source: which bytes the lanes want, in
-// which lines, in which banks of the LDS their words lie.
+// The profile's counters of memory, for programs whose counts follow from their source: which bytes
+// the lanes want, in which lines, in which banks of the LDS their words lie.
 #include "count.h"
 #include "profile_testing.h"
 
 // ---- coalescing
 
-/** Loads by one wave of addresses that the lane's number times 2^shift gives, for lines of 128 bytes. */
+/** Loads by one wave of addresses that the lane's number times 2^shift gives, for lines of 128
+ *  bytes. */
 static void test_lines(void **) {
     static const struct {
         const char *load;
@@ -28,7 +29,7 @@ static void test_lines(void **) {
     };
     for (size_t i = 1; i < NUM_ARCHS; i++) { // gfx90a has other lines
         for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-            uint32_t lanes = lanes_of(archs[i]);
+            const uint32_t lanes = lanes_of(archs[i]);
             char source[256];
             snprintf(source, sizeof source,
                      "s_load_dwordx2 s[4:5], s[0:1], 0x0\n v_lshlrev_b32 v1, %d, v0\n"
@@ -46,7 +47,8 @@ static void test_lines(void **) {
     }
 }
 
-/** Lanes outside a buffer want nothing; gfx90a's lines are of 64 bytes; scratch is interleaved by dwords. */
+/** Lanes outside a buffer want nothing; gfx90a's lines are of 64 bytes; scratch is interleaved by
+ *  dwords. */
 static void test_lines_of_others(void **) {
     char *json = profile(&(test_launch){.arch = "gfx90a", .groups = 1, .threads = 64},
                          "s_load_dwordx2 s[8:9], s[0:1], 0x0\n s_movk_i32 s10, 164\n"
@@ -66,8 +68,8 @@ static void test_lines_of_others(void **) {
     free(json);
 }
 
-/** Two workgroups of two waves. All waves load the same 16 KiB by dwords of lines that lie 256 bytes apart, twice; each
- *  stores 64 dwords of its own, and adds to one of all. */
+/** Two workgroups of two waves. All waves load the same 16 KiB by dwords of lines that lie 256
+ *  bytes apart, twice; each stores 64 dwords of its own, and adds to one of all. */
 static void test_footprints(void **) {
     static const char source[] = "s_load_dwordx2 s[4:5], s[0:1], 0x0\n"
                                  "v_and_b32 v1, 63, v0\n v_lshlrev_b32 v2, 8, v1\n"
@@ -89,7 +91,8 @@ static void test_footprints(void **) {
     free(json);
 }
 
-/** The table grows, keeps what it has, and knows line 0 and pages that differ in their upper bits alone. */
+/** The table grows, keeps what it has, and knows line 0 and pages that differ in their upper bits
+ *  alone. */
 static void test_footprint_table(void **) {
     enum { PAGES = 5000 };
     sim_footprint a = {}, b = {};
@@ -139,7 +142,7 @@ static void check_lds(const char *arch, const char *address, const char *access,
     char *json = profile(
         &(test_launch){.arch = arch, .groups = 1, .threads = lanes_of(arch), .lds_bytes = 32768},
         source);
-    bool rdna = is_rdna(arch);
+    const bool rdna = is_rdna(arch);
     expect(access, json, rdna ? "SQC_LDS_IDX_ACTIVE" : "SQ_LDS_IDX_ACTIVE", active);
     expect(access, json, rdna ? "SQC_LDS_BANK_CONFLICT" : "SQ_LDS_BANK_CONFLICT", conflict);
     free(json);
@@ -182,8 +185,9 @@ static void test_banks(void **) {
     }
 }
 
-/** Which lanes are served together: rows of 128 bytes, whose first 64 the lanes 0 to 15 take, the others the lanes
- *  16 to 31. Eight lanes in order then share 16 banks; the groups that the chips read 16 bytes in do not. */
+/** Which lanes are served together: rows of 128 bytes, whose first 64 the lanes 0 to 15 take, the
+ *  others the lanes 16 to 31. Eight lanes in order then share 16 banks; the groups that the chips
+ *  read 16 bytes in do not. */
 static void test_phases(void **) {
     static const char address[] = "v_lshrrev_b32 v1, 2, v0\n v_lshlrev_b32 v1, 7, v1\n"
                                   "v_bfe_u32 v2, v0, 4, 1\n v_lshlrev_b32 v2, 6, v2\n"

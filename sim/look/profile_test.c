@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The profile's counters, for programs whose counts follow from their source: how often each instruction runs, on how
-// many lanes; and what it says of launches and of occupancy.
+// The profile's counters, for programs whose counts follow from their source: how often each
+// instruction runs, on how many lanes; and what it says of launches and of occupancy.
 #include "profile_testing.h"
 
 #include <pthread.h>
@@ -12,7 +12,7 @@ static void test_kinds(void **) {
     enum { TURNS = 10, WAVES = 6 };
     for (size_t i = 0; i < NUM_ARCHS; i++) {
         const char *arch = archs[i];
-        bool split = is_gfx12(arch);
+        const bool split = is_gfx12(arch);
         char source[1024];
         snprintf(source, sizeof source,
                  "s_movk_i32 s6, 10\n"
@@ -23,7 +23,7 @@ static void test_kinds(void **) {
                  split ? "s_barrier_signal -1\n s_barrier_wait -1" : "s_barrier");
         char *json = profile(
             &(test_launch){.arch = arch, .groups = 3, .threads = 2 * lanes_of(arch)}, source);
-        uint64_t barriers = split ? 2 : 1, all = 1 + 7 * TURNS + 1 + barriers + 1 + 1;
+        const uint64_t barriers = split ? 2 : 1, all = 1 + 7 * TURNS + 1 + barriers + 1 + 1;
         expect(arch, json, "launches", 1);
         expect(arch, json, "failed_launches", 0);
         expect(arch, json, "workgroups", 3);
@@ -47,7 +47,7 @@ static void test_kinds(void **) {
 static void test_vector_memory_kinds(void **) {
     for (size_t i = 0; i < NUM_ARCHS; i++) {
         const char *arch = archs[i];
-        bool rdna = is_rdna(arch);
+        const bool rdna = is_rdna(arch);
         char source[1024];
         snprintf(
             source, sizeof source,
@@ -66,7 +66,7 @@ static void test_vector_memory_kinds(void **) {
         char *json = profile(
             &(test_launch){.arch = arch, .groups = 1, .threads = lanes_of(arch), .lds_bytes = 1024},
             source);
-        uint64_t lanes = lanes_of(arch);
+        const uint64_t lanes = lanes_of(arch);
         expect(arch, json, rdna ? "SQ_INSTS_TEX_LOAD" : "SQ_INSTS_VMEM_RD", 5);
         expect(arch, json, rdna ? "SQ_INSTS_TEX_STORE" : "SQ_INSTS_VMEM_WR", 3);
         expect(arch, json, rdna ? "insts_vmem" : "SQ_INSTS_VMEM", 8);
@@ -160,9 +160,8 @@ static void test_matrix_kinds(void **) {
         char *json = profile(
             &(test_launch){.arch = cases[i].arch, .groups = 1, .threads = lanes_of(cases[i].arch)},
             source);
-        for (int k = 0; k < 4; k++) {
+        for (int k = 0; k < 4; k++)
             expect(cases[i].arch, json, cases[i].counters[k], cases[i].wanted[k]);
-        }
         free(json);
     }
 }
@@ -170,7 +169,7 @@ static void test_matrix_kinds(void **) {
 /** A third wave of 8 work-items; EXEC cut to 16 lanes for two instructions of four. */
 static void test_divergence(void **) {
     for (size_t i = 0; i < NUM_ARCHS; i++) {
-        uint32_t lanes = lanes_of(archs[i]);
+        const uint32_t lanes = lanes_of(archs[i]);
         char source[256];
         snprintf(source, sizeof source,
                  "v_mov_b32 v1, 1\n v_mov_b32 v2, 1\n s_mov_b32 exec_lo, 0x%x\n"
@@ -194,9 +193,8 @@ static const char *record_of(const char *json, const char *name, const char *arc
     snprintf(key, sizeof key, "{\"name\": \"%s\", \"arch\": \"%s\", \"device\": %d,", name, arch,
              device);
     const char *at = strstr(json, key);
-    if (!at) {
+    if (!at)
         fail_msg("no %s in %.3000s", key, json);
-    }
     return at;
 }
 
@@ -211,9 +209,8 @@ static void test_records(void **) {
     odd.arch = "gfx1201";
     odd.name = "\"\\\n\xff";
     const test_launch *launches[] = {&a, &wide, &other, &odd, &again};
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 5; i++)
         run_program(launches[i], one_move);
-    }
     char *json = end_profile(path);
     const char *first = record_of(json, "a", "gfx942", 0);
     expect("a", first, "launches", 2);
@@ -226,9 +223,8 @@ static void test_records(void **) {
 }
 
 static void *run_many(void *launch) {
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 5; i++)
         run_program(launch, one_move);
-    }
     return nullptr;
 }
 
@@ -238,12 +234,10 @@ static void test_threads(void **) {
     pthread_t threads[THREADS];
     test_launch launch = {.arch = "gfx942", .name = "many", .groups = GROUPS, .threads = 256};
     begin_profile(path);
-    for (int i = 0; i < THREADS; i++) {
+    for (int i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&threads[i], nullptr, run_many, &launch), 0);
-    }
-    for (int i = 0; i < THREADS; i++) {
+    for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], nullptr);
-    }
     char *json = end_profile(path);
     expect("threads", json, "launches", THREADS * 5);
     expect("threads", json, "SQ_WAVES", THREADS * 5 * GROUPS * 4);
@@ -346,7 +340,8 @@ static void test_files(void **) {
 
 // ---- occupancy
 
-/** Vector registers and waves a SIMD: LLVM's tables for gfx90a and later; 64 KiB of LDS, 800 scalar registers. */
+/** Vector registers and waves a SIMD: LLVM's tables for gfx90a and later; 64 KiB of LDS, 800 scalar
+ *  registers. */
 static void test_occupancy(void **) {
     static const struct {
         const char *arch;

@@ -34,14 +34,13 @@ static inline uint64_t number(const char *from, const char *name) {
     char key[64];
     snprintf(key, sizeof key, "\"%s\": ", name);
     const char *at = from ? strstr(from, key) : nullptr;
-    if (!at) {
+    if (!at)
         fail_msg("no %s in %.2000s", name, from ? from : "nothing");
-    }
     return strtoull(at + strlen(key), nullptr, 10);
 }
 
 static inline void expect(const char *what, const char *json, const char *name, uint64_t wanted) {
-    uint64_t got = number(json, name);
+    const uint64_t got = number(json, name);
     if (got != wanted) {
         fail_msg("%s: %s is %llu, wanted %llu", what, name, (unsigned long long)got,
                  (unsigned long long)wanted);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The trace: each instruction that a wave executes, and the registers and memory that it changed.
 //
-// A copy of the wave's registers is kept and compared after each instruction, so that what changed is seen whoever
-// changed it. Destinations of the instruction are shown even if they hold what they held before.
+// A copy of the wave's registers is kept and compared after each instruction, so that what changed
+// is seen whoever changed it. Destinations of the instruction are shown even if they hold what they
+// held before.
 #include "../plain.h"
 #include "look.h"
 
@@ -60,15 +61,14 @@ static FILE *open_file(const char *path, char *error, size_t error_bytes) {
         return nullptr;
     }
     FILE *file = *path ? fopen(path, "we") : stderr;
-    if (!file) {
+    if (!file)
         snprintf(error, error_bytes, "trace_file=%s: cannot be written: %s", path, strerror(errno));
-    }
     return file;
 }
 
 /** Tells once for each file that some of the trace is lost. */
 static void complain_once(void) {
-    int error = errno;
+    const int error = errno;
     if (!atomic_exchange(&trace.is_told, true)) {
         fprintf(stderr, "quernsim: trace_file=%s: cannot be written, the trace is not whole: %s\n",
                 trace.options.trace_file, strerror(error));
@@ -76,9 +76,8 @@ static void complain_once(void) {
 }
 
 static void close_file(void) {
-    if (trace.file && trace.file != stderr && fclose(trace.file) != 0) {
+    if (trace.file && trace.file != stderr && fclose(trace.file) != 0)
         complain_once();
-    }
     trace.file = nullptr;
     atomic_store(&trace.is_told, false);
 }
@@ -86,7 +85,7 @@ static void close_file(void) {
 bool sim_trace_configure(const sim_look_options *options, char *error, size_t error_bytes) {
     bool ok = true;
     pthread_mutex_lock(&trace.lock);
-    bool is_new = !trace.file || strcmp(options->trace_file, trace.options.trace_file) != 0;
+    const bool is_new = !trace.file || strcmp(options->trace_file, trace.options.trace_file) != 0;
     if (*options->trace && is_new) {
         FILE *file = open_file(options->trace_file, error, error_bytes);
         ok = file;
@@ -95,9 +94,8 @@ bool sim_trace_configure(const sim_look_options *options, char *error, size_t er
             trace.file = file;
         }
     }
-    if (ok) {
+    if (ok)
         trace.options = *options;
-    }
     pthread_mutex_unlock(&trace.lock);
     return ok;
 }
@@ -111,9 +109,8 @@ void sim_trace_finish(void) {
 
 void sim_trace_fork_prepare(void) {
     pthread_mutex_lock(&trace.lock);
-    if (trace.file) {
+    if (trace.file)
         fflush(trace.file); // or the child would write the same again
-    }
 }
 
 void sim_trace_fork_parent(void) {
@@ -128,19 +125,18 @@ void sim_trace_fork_child(void) {
 // ---- text
 
 [[gnu::format(printf, 2, 3)]] static void put(traced_group *g, const char *format, ...) {
-    size_t room = sizeof g->text - g->used;
+    const size_t room = sizeof g->text - g->used;
     va_list args;
     va_start(args, format);
-    int length = vsnprintf(g->text + g->used, room, format, args);
+    const int length = vsnprintf(g->text + g->used, room, format, args);
     va_end(args);
     g->used += length < 0 ? 0 : (size_t)length < room ? (size_t)length : room - 1;
 }
 
 static void write_text(traced_group *g) {
     // One call: lines of other threads stay apart.
-    if (fwrite(g->text, 1, g->used, g->dispatch->to) != g->used) {
+    if (fwrite(g->text, 1, g->used, g->dispatch->to) != g->used)
         complain_once();
-    }
     g->used = 0;
 }
 
@@ -163,10 +159,9 @@ static void put_result(traced_group *g, const sim_wave *w) {
 static void put_lanes(traced_group *g, uint64_t mask) {
     const char *comma = "";
     for (int lane = 0; lane < SIM_LANES; lane++) {
-        int first = lane;
-        while (lane < SIM_LANES && mask >> lane & 1) {
+        const int first = lane;
+        while (lane < SIM_LANES && mask >> lane & 1)
             lane++;
-        }
         if (lane > first) {
             put(g, lane - 1 > first ? "%s%d-%d" : "%s%d", comma, first, lane - 1);
             comma = ",";
@@ -177,12 +172,10 @@ static void put_lanes(traced_group *g, uint64_t mask) {
 // ---- vector registers
 
 static bool is_uniform(const uint32_t *row, uint64_t mask) {
-    uint32_t value = row[__builtin_ctzll(mask)];
-    for (uint64_t left = mask; left; left &= left - 1) {
-        if (row[__builtin_ctzll(left)] != value) {
+    const uint32_t value = row[__builtin_ctzll(mask)];
+    for (uint64_t left = mask; left; left &= left - 1)
+        if (row[__builtin_ctzll(left)] != value)
             return false;
-        }
-    }
     return true;
 }
 
@@ -190,15 +183,14 @@ static bool is_uniform(const uint32_t *row, uint64_t mask) {
 static void put_row(traced_group *g, const sim_wave *w, unsigned reg, uint64_t mask) {
     enum { SHOWN = 8 };
     const uint32_t *row = w->v[reg];
-    bool uniform = is_uniform(row, mask);
+    const bool uniform = is_uniform(row, mask);
     put_result(g, w);
     put(g, "%c%u[", reg < 256 ? 'v' : 'a', reg % 256);
     put_lanes(g, mask);
     put(g, "] =");
     int n = 0;
-    for (uint64_t left = mask; left && n < (uniform ? 1 : SHOWN); left &= left - 1, n++) {
+    for (uint64_t left = mask; left && n < (uniform ? 1 : SHOWN); left &= left - 1, n++)
         put(g, " 0x%x", row[__builtin_ctzll(left)]);
-    }
     put(g, "%s\n", !uniform && __builtin_popcountll(mask) > SHOWN ? " ..." : "");
 }
 
@@ -206,9 +198,8 @@ static bool is_dst(const sim_inst *inst, uint8_t kind, unsigned reg) {
     for (; inst; inst = inst->second) {
         for (unsigned i = 0; i < inst->num_dst; i++) {
             const sim_operand *op = &inst->dst[i];
-            if (op->kind == kind && reg >= op->reg && reg < (unsigned)op->reg + op->count) {
+            if (op->kind == kind && reg >= op->reg && reg < (unsigned)op->reg + op->count)
                 return true;
-            }
         }
     }
     return false;
@@ -216,18 +207,16 @@ static bool is_dst(const sim_inst *inst, uint8_t kind, unsigned reg) {
 
 /** Shows the lanes of a destination, or those that are not as they were. */
 static void put_vectors(traced_group *g, wave_copy *copy, const sim_wave *w, const sim_facts *f) {
-    unsigned rows = w->group->dispatch->chip->gfx_major > 9 ? 256 : ROWS;
+    const unsigned rows = w->group->dispatch->chip->gfx_major > 9 ? 256 : ROWS;
     for (unsigned reg = 0; reg < rows; reg++) {
         uint64_t mask = f->is_issued && is_dst(f->inst, SIM_OP_VGPR, reg) ? f->exec : 0;
         if (memcmp(copy->v[reg], w->v[reg], sizeof copy->v[reg]) != 0) {
-            for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+            for (unsigned lane = 0; lane < SIM_LANES; lane++)
                 mask |= (uint64_t)(copy->v[reg][lane] != w->v[reg][lane]) << lane;
-            }
             memcpy(copy->v[reg], w->v[reg], sizeof copy->v[reg]);
         }
-        if (mask) {
+        if (mask)
             put_row(g, w, reg, mask);
-        }
     }
 }
 
@@ -244,43 +233,39 @@ static unsigned last_of_run(const bool shown[SCALARS], unsigned first) {
 }
 
 static void put_scalar_name(traced_group *g, unsigned first, unsigned last) {
-    bool is_trap = first >= TTMP && first < M0;
-    unsigned base = is_trap ? TTMP : 0;
-    if (first == VCC || first == EXEC || first == M0) {
+    const bool is_trap = first >= TTMP && first < M0;
+    const unsigned base = is_trap ? TTMP : 0;
+    if (first == VCC || first == EXEC || first == M0)
         put(g, first == VCC ? "vcc" : first == EXEC ? "exec" : "m0");
-    } else if (first == last) {
+    else if (first == last)
         put(g, "%s%u", is_trap ? "ttmp" : "s", first - base);
-    } else {
+    else
         put(g, "%s[%u:%u]", is_trap ? "ttmp" : "s", first - base, last - base);
-    }
 }
 
 static void put_scalar_run(traced_group *g, const sim_wave *w, unsigned first, unsigned last) {
     put_result(g, w);
     put_scalar_name(g, first, last);
     put(g, " =");
-    if (first == VCC || first == EXEC) {
+    if (first == VCC || first == EXEC)
         put(g, " 0x%llx", (unsigned long long)(w->s[first] | (uint64_t)w->s[first + 1] << 32));
-    } else {
-        for (unsigned reg = first; reg <= last; reg++) {
+    else
+        for (unsigned reg = first; reg <= last; reg++)
             put(g, " 0x%x", w->s[reg]);
-        }
-    }
     put(g, "\n");
 }
 
 static void put_scalars(traced_group *g, wave_copy *copy, const sim_wave *w, const sim_facts *f) {
     bool shown[SCALARS];
-    for (unsigned reg = 0; reg < SCALARS; reg++) {
+    for (unsigned reg = 0; reg < SCALARS; reg++)
         shown[reg] = w->s[reg] != copy->s[reg] || is_dst(f->inst, SIM_OP_SGPR, reg);
-    }
     for (unsigned pair = VCC; pair <= EXEC; pair += EXEC - VCC) {
         shown[pair] |= shown[pair + 1];
         shown[pair + 1] = false;
     }
     for (unsigned reg = 0; reg < SCALARS; reg++) {
         if (shown[reg]) {
-            unsigned last = last_of_run(shown, reg);
+            const unsigned last = last_of_run(shown, reg);
             put_scalar_run(g, w, reg, last);
             reg = last;
         }
@@ -299,8 +284,8 @@ static void put_touch(traced_group *g, const sim_wave *w, const char *space, con
     uint64_t low = UINT64_MAX, high = 0;
     uint32_t bytes = 0;
     for (uint64_t left = t->mask; left; left &= left - 1) {
-        int lane = __builtin_ctzll(left);
-        uint64_t last = t->address[lane] + t->bytes[lane] - 1;
+        const int lane = __builtin_ctzll(left);
+        const uint64_t last = t->address[lane] + t->bytes[lane] - 1;
         low = t->address[lane] < low ? t->address[lane] : low;
         high = last > high ? last : high;
         bytes += t->bytes[lane];
@@ -316,9 +301,8 @@ static void put_touch(traced_group *g, const sim_wave *w, const char *space, con
 static void put_accesses(traced_group *g, const sim_wave *w, const sim_facts *f) {
     put_touch(g, w, "memory", &f->memory);
     put_touch(g, w, "scratch", &f->scratch);
-    for (unsigned i = 0; i < f->num_lds; i++) {
+    for (unsigned i = 0; i < f->num_lds; i++)
         put_touch(g, w, "lds", &f->lds[i]);
-    }
     if (f->scalar_bytes) {
         put_result(g, w);
         put(g, "memory: %u bytes at 0x%llx\n", f->scalar_bytes,
@@ -341,9 +325,8 @@ static void put_title(const traced_dispatch *traced, const sim_dispatch *d) {
 static void *begin_dispatch(const sim_dispatch *d) {
     traced_dispatch *traced = nullptr;
     pthread_mutex_lock(&trace.lock);
-    if (*trace.options.trace && fnmatch(trace.options.trace, d->kernel->name, 0) == 0) {
+    if (*trace.options.trace && fnmatch(trace.options.trace, d->kernel->name, 0) == 0)
         traced = malloc(sizeof *traced);
-    }
     if (traced) {
         trace.num_running++;
         *traced = (traced_dispatch){
@@ -359,14 +342,12 @@ static void *begin_dispatch(const sim_dispatch *d) {
 static void end_dispatch(void *of_dispatch, const sim_dispatch *) {
     traced_dispatch *traced = of_dispatch;
     pthread_mutex_lock(&trace.lock);
-    if (fflush(traced->to) != 0) {
+    if (fflush(traced->to) != 0)
         complain_once();
-    }
     trace.num_running--;
     pthread_mutex_unlock(&trace.lock);
-    for (uint64_t i = 0; i < traced->num_texts; i++) {
+    for (uint64_t i = 0; i < traced->num_texts; i++)
         free(atomic_load(&traced->texts[i]));
-    }
     free((void *)traced->texts);
     free(traced);
 }
@@ -377,9 +358,8 @@ static bool is_wanted(const traced_dispatch *d, const sim_workgroup *group, uint
 
 static size_t group_bytes(const void *of_dispatch, const sim_workgroup *group) {
     bool any = false;
-    for (uint32_t i = 0; i < group->num_waves; i++) {
+    for (uint32_t i = 0; i < group->num_waves; i++)
         any |= is_wanted(of_dispatch, group, i);
-    }
     return any ? sizeof(traced_group) + group->num_waves * sizeof(wave_copy) : 0;
 }
 
@@ -389,9 +369,8 @@ static void begin_group(void *of_dispatch, void *of_group, const sim_workgroup *
     for (uint32_t i = 0; i < group->num_waves; i++) {
         const sim_wave *w = &group->waves[i];
         wave_copy *copy = &g->waves[i];
-        if (!is_wanted(of_dispatch, group, i)) {
+        if (!is_wanted(of_dispatch, group, i))
             continue;
-        }
         copy->is_traced = true;
         copy->scc = w->scc;
         memcpy(copy->s, w->s, sizeof copy->s);
@@ -407,16 +386,14 @@ static void begin_group(void *of_dispatch, void *of_group, const sim_workgroup *
 static const char *find_text(const traced_dispatch *traced, const sim_wave *w, uint64_t pc,
                              char room[SIM_INST_TEXT_BYTES]) {
     const sim_text *code = w->group->dispatch->text;
-    uint64_t at = (pc - code->start) / 4;
+    const uint64_t at = (pc - code->start) / 4;
     char *known = at < traced->num_texts ? atomic_load(&traced->texts[at]) : nullptr;
-    if (known) {
+    if (known)
         return known;
-    }
     sim_inst_text(code, !w->wave32, pc, room);
     char *copy = at < traced->num_texts ? strdup(room) : nullptr;
-    if (copy && !atomic_compare_exchange_strong(&traced->texts[at], &known, copy)) {
+    if (copy && !atomic_compare_exchange_strong(&traced->texts[at], &known, copy))
         free(copy); // another thread was first
-    }
     return room;
 }
 
@@ -424,8 +401,8 @@ static const char *find_text(const traced_dispatch *traced, const sim_wave *w, u
 static void put_inst(traced_group *g, const sim_wave *w, const sim_inst *inst) {
     const sim_dispatch *d = w->group->dispatch;
     char text[SIM_INST_TEXT_BYTES];
-    bool is_before = inst->pc < d->kernel->entry; // in a function that it calls
-    uint64_t distance = is_before ? d->kernel->entry - inst->pc : inst->pc - d->kernel->entry;
+    const bool is_before = inst->pc < d->kernel->entry; // in a function that it calls
+    const uint64_t distance = is_before ? d->kernel->entry - inst->pc : inst->pc - d->kernel->entry;
     put_head(g, w);
     put(g, "%c0x%04llx: %s\n", is_before ? '-' : '+', (unsigned long long)distance,
         find_text(g->dispatch, w, inst->pc, text));
@@ -434,9 +411,8 @@ static void put_inst(traced_group *g, const sim_wave *w, const sim_inst *inst) {
 static void step(void *of_group, const sim_wave *w, const sim_facts *f) {
     traced_group *g = of_group;
     wave_copy *copy = &g->waves[w->index];
-    if (!copy->is_traced) {
+    if (!copy->is_traced)
         return;
-    }
     put_inst(g, w, f->inst);
     put_scalars(g, copy, w, f);
     put_vectors(g, copy, w, f);

@@ -146,9 +146,8 @@ static void test_fault(void **) {
 
 static unsigned count(const char *text, const char *part) {
     unsigned n = 0;
-    for (; (text = strstr(text, part)); text += strlen(part)) {
+    for (; (text = strstr(text, part)); text += strlen(part))
         n++;
-    }
     return n;
 }
 
@@ -185,7 +184,7 @@ static void test_unwritable_file(void **) {
 
 /** Standard error into a file; gives what it was before. */
 static int redirect(const char *path) {
-    int before = dup(STDERR_FILENO), file = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+    const int before = dup(STDERR_FILENO), file = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
     assert_true(before >= 0 && file >= 0);
     dup2(file, STDERR_FILENO);
     close(file);
@@ -200,7 +199,7 @@ static void test_full_disk(void **) {
         .trace = "*", .trace_wave = SIM_ALL_WAVES, .trace_file = "/dev/full"};
     char told[64];
     make_path(told);
-    int before = redirect(told);
+    const int before = redirect(told);
     for (int file = 0; file < 2; file++) {
         configure(&options);
         run_program(&launch, source);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels with a planted fault, each beside its repaired twin: PAIR(name) makes bad_name and good_name of one body,
-// which asks `faulty` at the one place where they differ. check/faults_test.c says what must be found in each.
+// Kernels with a planted fault, each beside its repaired twin: PAIR(name) makes bad_name and
+// good_name of one body, which asks `faulty` at the one place where they differ.
+// check/faults_test.c says what must be found in each.
 //
-// All take the same arguments: out, in and shared are allocations of SIZE words, in holds its indices, the others
-// zeros; `one` is 1, which the compiler does not know.
+// All take the same arguments: out, in and shared are allocations of SIZE words, in holds its
+// indices, the others zeros; `one` is 1, which the compiler does not know.
 #include <gpuintrin.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -95,7 +96,7 @@ PAIR(buffer_past_the_end) {
 #else
     int flags = 0x31004000; // raw, 32-bit words
 #endif
-    int bytes = (faulty ? 2 : 1) * SIZE * (int)sizeof(word), at = SIZE * (int)sizeof(word);
+    const int bytes = (faulty ? 2 : 1) * SIZE * (int)sizeof(word), at = SIZE * (int)sizeof(word);
     __amdgpu_buffer_rsrc_t r = __builtin_amdgcn_make_buffer_rsrc((void *)in, 0, bytes, flags);
     out[TID] = __builtin_amdgcn_raw_buffer_load_b32(r, (int)TID * 4 + at * (int)one, 0, 0);
 }
@@ -104,36 +105,33 @@ PAIR(buffer_store_past_the_end) {
 #ifdef __GFX9__
     int flags = 0x27000;
 #else
-    int flags = 0x31004000;
+    const int flags = 0x31004000;
 #endif
-    int bytes = (faulty ? 2 : 1) * SIZE * (int)sizeof(word), at = SIZE * (int)sizeof(word);
+    const int bytes = (faulty ? 2 : 1) * SIZE * (int)sizeof(word), at = SIZE * (int)sizeof(word);
     __amdgpu_buffer_rsrc_t r = __builtin_amdgcn_make_buffer_rsrc(out, 0, bytes, flags);
     __builtin_amdgcn_raw_buffer_store_b32(one, r, (int)TID * 4 + at * (int)one, 0, 0);
 }
 
 PAIR(stack_store_past_the_end) {
     volatile word values[256]; // too many for registers
-    for (word i = 0; i < 256; i++) {
+    for (word i = 0; i < 256; i++)
         values[i] = i;
-    }
     values[(faulty ? 4096 : 255) * one] = in[TID];
     out[TID] = values[7 * one];
 }
 
 PAIR(stack_past_the_end) {
     word values[256]; // too many for registers
-    for (word i = 0; i < 256; i++) {
+    for (word i = 0; i < 256; i++)
         values[i] = in[i + TID];
-    }
     out[TID] = values[(faulty ? 4096 : 255) * one];
 }
 
 /** The kernel's own instructions. */
 PAIR(store_over_code) {
     uintptr_t at = faulty ? __builtin_amdgcn_s_getpc() & ~UINT64_C(3) : (uintptr_t)out;
-    if (TID == 0) {
+    if (TID == 0)
         *(volatile word GLOBAL *)at = one;
-    }
 }
 
 PAIR(lds_past_the_end) {
@@ -155,9 +153,8 @@ PAIR(store_to_freed) {
 
 PAIR(read_of_another_wave) {
     tile[TID] = in[TID];
-    if (!faulty) {
+    if (!faulty)
         sync_threads();
-    }
     out[ID] = tile[THREADS - 1 - TID];
 }
 
@@ -167,9 +164,8 @@ PAIR(tile_overwritten_too_early) {
         tile[TID] = in[TID + step];
         sync_threads();
         sum += tile[THREADS - 1 - TID];
-        if (!faulty) {
+        if (!faulty)
             sync_threads();
-        }
     }
     out[ID] = sum;
 }
@@ -178,26 +174,22 @@ PAIR(reduction_without_a_barrier) {
     tile[TID] = in[TID];
     sync_threads();
     for (word half = THREADS / 2; half; half /= 2) {
-        if (TID < half) {
+        if (TID < half)
             tile[TID] += tile[TID + half];
-        }
-        if (!faulty || half > 1) {
+        if (!faulty || half > 1)
             sync_threads();
-        }
     }
     out[ID] = tile[0];
 }
 
 PAIR(count_without_atomics) {
-    if (TID == 0) {
+    if (TID == 0)
         counter = 0;
-    }
     sync_threads();
-    if (faulty) {
+    if (faulty)
         counter = counter + TID;
-    } else {
+    else
         __scoped_atomic_fetch_add(&counter, TID, __ATOMIC_RELAXED, __MEMORY_SCOPE_WRKGRP);
-    }
     sync_threads();
     out[ID] = counter;
 }
@@ -220,13 +212,11 @@ PAIR(two_writers) {
 
 /** The second workgroup writes behind a barrier that the first one has nothing to do with. */
 PAIR(two_writers_and_a_barrier) {
-    if (GROUP == 0) {
+    if (GROUP == 0)
         out[TID] = 1;
-    }
     sync_threads();
-    if (GROUP == 1) {
+    if (GROUP == 1)
         out[faulty ? TID : ID] = 2;
-    }
 }
 
 PAIR(byte_of_two_writers) {
@@ -235,11 +225,10 @@ PAIR(byte_of_two_writers) {
 
 PAIR(sum_without_atomics) {
     if (TID == 0) {
-        if (faulty) {
+        if (faulty)
             out[0] += 1 + GROUP;
-        } else {
+        else
             add(out, 1 + GROUP, __ATOMIC_RELAXED);
-        }
     }
 }
 
@@ -252,9 +241,8 @@ PAIR(read_without_looking_at_the_flag) {
     if (GROUP == 0) {
         shared[1 + TID] = in[TID];
         sync_threads();
-        if (TID == 0) {
+        if (TID == 0)
             raise(shared);
-        }
         return;
     }
     while (!faulty && !look(shared)) {
@@ -262,8 +250,8 @@ PAIR(read_without_looking_at_the_flag) {
     out[TID] = shared[1 + TID];
 }
 
-/** A flag that is raised before the value is there, which has a line of its own: one remembers five accesses, and all
- *  waves look at the flag. */
+/** A flag that is raised before the value is there, which has a line of its own: one remembers five
+ *  accesses, and all waves look at the flag. */
 PAIR(flag_before_the_value) {
     constexpr word VALUE = 32;
     if (GROUP == 0 && TID == 0) {
@@ -284,19 +272,16 @@ PAIR(flag_before_the_value) {
 PAIR(part_after_the_count) {
     word last = 0;
     if (TID == 0) {
-        if (!faulty) {
+        if (!faulty)
             out[1 + GROUP] = 5 + GROUP;
-        }
         last = add(shared, 1, __ATOMIC_ACQ_REL) == __gpu_num_blocks_x() - 1;
-        if (faulty) {
+        if (faulty)
             out[1 + GROUP] = 5 + GROUP;
-        }
     }
     if (last) {
         word sum = 0;
-        for (word g = 0; g < __gpu_num_blocks_x(); g++) {
+        for (word g = 0; g < __gpu_num_blocks_x(); g++)
             sum += out[1 + g];
-        }
         out[0] = sum;
         shared[0] = 0; // for the next launch
     }
@@ -320,15 +305,15 @@ PAIR(counter_read_plainly) {
     }
 }
 
-/** Who makes something is not who tells: the flag is raised by a third wave, which knows nothing of it. */
+/** Who makes something is not who tells: the flag is raised by a third wave, which knows nothing of
+ *  it. */
 PAIR(flag_of_a_third_wave) {
     if (GROUP == 0) {
         if (TID == 0) {
             add(shared + 64, 1, __ATOMIC_RELAXED);
             out[0] = one;
-            if (!faulty) {
+            if (!faulty)
                 add(shared, 1, __ATOMIC_RELEASE);
-            }
         }
     } else if (wave() == 1 && __gpu_lane_id() == 0) {
         add(shared, 1, __ATOMIC_RELEASE);
@@ -339,27 +324,24 @@ PAIR(flag_of_a_third_wave) {
     }
 }
 
-/** A mate tells of what a wave made, and a mate of who hears it takes that: with barriers between. */
+/** A mate tells of what a wave made, and a mate of who hears it takes that: with barriers
+ *  between. */
 PAIR(flag_of_a_mate) {
     typedef word wide __attribute__((ext_vector_type(4))); // too wide for a flag
     if (GROUP == 0) {
-        if (TID == 0) {
+        if (TID == 0)
             *(wide GLOBAL *)out = (wide)one;
-        }
-        if (!faulty) {
+        if (!faulty)
             sync_threads();
-        }
-        if (wave() == 1 && __gpu_lane_id() == 0) {
+        if (wave() == 1 && __gpu_lane_id() == 0)
             raise(shared);
-        }
         return;
     }
     while (wave() == 0 && !look(shared)) {
     }
     sync_threads();
-    if (wave() == 1 && __gpu_lane_id() == 0) {
+    if (wave() == 1 && __gpu_lane_id() == 0)
         out[8] = out[0] + one;
-    }
 }
 
 PAIR(counter_of_its_own) {
@@ -388,9 +370,8 @@ PAIR(first_of_two_stores) {
 PAIR(first_of_a_loop) {
     if (TID == 0 && GROUP == 0) {
 #pragma clang loop unroll(disable) vectorize(disable)
-        for (word i = 0; i < 2 * one; i++) {
+        for (word i = 0; i < 2 * one; i++)
             out[2 * i] = one;
-        }
     } else if (TID == 0) {
         out[8] = out[faulty ? 0 : 4];
     }
@@ -399,13 +380,11 @@ PAIR(first_of_a_loop) {
 /** A mate may read what was written, others not: its look must not hide the write. */
 PAIR(write_behind_a_read) {
     if (GROUP == 0) {
-        if (TID == 0) {
+        if (TID == 0)
             out[0] = one;
-        }
         sync_threads();
-        if (wave() == 1 && __gpu_lane_id() == 0) {
+        if (wave() == 1 && __gpu_lane_id() == 0)
             out[1] = out[0] + one;
-        }
     } else if (TID == 0) {
         out[8] = out[faulty ? 0 : 4];
     }
@@ -414,36 +393,32 @@ PAIR(write_behind_a_read) {
 /** No chip has atomics of bytes: a loop guesses, and swaps. */
 PAIR(count_in_bytes) {
     uint8_t GLOBAL *at = (uint8_t GLOBAL *)shared;
-    if (TID == 0 && faulty) {
+    if (TID == 0 && faulty)
         at[0] = (uint8_t)(at[0] + 1 + GROUP);
-    } else if (TID == 0) {
+    else if (TID == 0)
         __scoped_atomic_fetch_add(at + GROUP, 1, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
-    }
 }
 
 /** Waves of one workgroup, through memory. */
 PAIR(memory_without_a_barrier) {
     shared[ID] = in[TID];
-    if (!faulty) {
+    if (!faulty)
         sync_threads();
-    }
     out[ID] = shared[GROUP * THREADS + THREADS - 1 - TID];
 }
 
 // ---- LDS that nobody has written
 
 PAIR(tile_half_written) {
-    if (!faulty || TID % 2) {
+    if (!faulty || TID % 2)
         tile[TID] = in[TID];
-    }
     sync_threads();
     out[ID] = tile[THREADS - 1 - TID];
 }
 
 PAIR(count_from_nothing) {
-    if (!faulty && TID == 0) {
+    if (!faulty && TID == 0)
         counter = 0;
-    }
     sync_threads();
     __scoped_atomic_fetch_add(&counter, TID, __ATOMIC_RELAXED, __MEMORY_SCOPE_WRKGRP);
 }
@@ -452,13 +427,13 @@ PAIR(byte_never_written) {
     ((LOCAL volatile uint8_t *)tile)[4 * TID] = 1;
     ((LOCAL volatile uint8_t *)tile)[4 * TID + 1] = 1;
     ((LOCAL volatile uint8_t *)tile)[4 * TID + 2] = 1;
-    if (!faulty) {
+    if (!faulty)
         ((LOCAL volatile uint8_t *)tile)[4 * TID + 3] = 1;
-    }
     out[ID] = *(LOCAL volatile word *)(tile + TID);
 }
 
-// ---- memory that nobody has written: the test says which, for the faulty kernel alone unless the twins differ
+// ---- memory that nobody has written: the test says which, for the faulty kernel alone unless the
+// twins differ
 
 PAIR(input_of_nothing) {
     out[ID] = in[ID] + one;
@@ -481,9 +456,8 @@ PAIR(bytes_of_nothing) {
 }
 
 PAIR(branch_on_nothing) {
-    if (*((const volatile word CONSTANT *)in + one)) {
+    if (*((const volatile word CONSTANT *)in + one))
         out[ID] = one;
-    }
 }
 
 PAIR(address_from_nothing) {
@@ -507,7 +481,7 @@ PAIR(padding_is_used_through_lds) {
 }
 
 PAIR(used_by_some_and_twice) {
-    word value = ((const volatile word GLOBAL *)in)[TID];
+    const word value = ((const volatile word GLOBAL *)in)[TID];
     if (TID >= 5) {
         out[TID] = value;
         out[TID + THREADS] = value + 1;
@@ -527,23 +501,23 @@ PAIR(two_words_at_once) {
     halves[TID] = q.x;
     halves[TID + THREADS] = q.w;
     sync_threads();
-    word there = halves[THREADS - 1 - TID], nothing = halves[2 * THREADS - 1 - TID];
+    const word there = halves[THREADS - 1 - TID], nothing = halves[2 * THREADS - 1 - TID];
     out[ID] = faulty ? nothing : there;
     rest[TID] = faulty ? there : nothing;
 }
 
 PAIR(exchange_with_nothing) {
     if (TID == 0) {
-        word old = __scoped_atomic_exchange_n(shared, one, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
+        const word old =
+            __scoped_atomic_exchange_n(shared, one, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
         out[0] = faulty ? old : one;
     }
 }
 
 PAIR(swap_with_nothing) {
     word expected = 0;
-    if (TID == 0 && !faulty) {
+    if (TID == 0 && !faulty)
         __scoped_atomic_exchange_n(shared, 0, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
-    }
     if (TID == 0) {
         __scoped_atomic_compare_exchange_n(shared, &expected, one, false, __ATOMIC_RELAXED,
                                            __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
@@ -554,9 +528,8 @@ PAIR(swap_with_nothing) {
 PAIR(tile_of_nothing) {
     tile[TID] = in[ID];
     sync_threads();
-    if (!faulty) {
+    if (!faulty)
         ((LOCAL uint8_t *)tile)[4 * TID + 2] = 1;
-    }
     sync_threads();
     out[ID] = tile[THREADS - 1 - TID];
 }
@@ -576,9 +549,8 @@ PAIR(tile_of_nothing_by_dma) {
 
 /** A count begins with what is there; an exchange does not look at it. */
 PAIR(count_on_nothing) {
-    if (!faulty && TID == 0) {
+    if (!faulty && TID == 0)
         __scoped_atomic_exchange_n(shared, 0, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
-    }
     sync_threads();
     __scoped_atomic_fetch_add(shared, 1, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
 }
@@ -621,9 +593,8 @@ PAIR(barrier_on_both_sides) {
 
 PAIR(barrier_left_out_by_one_wave) {
     tile[TID] = in[TID];
-    if (!faulty || wave() == 0) {
+    if (!faulty || wave() == 0)
         sync_threads();
-    }
     out[TID] = 1;
     sync_threads();
     out[TID + THREADS] = 1;
@@ -650,9 +621,8 @@ PAIR(tile_at_an_odd_byte) {
 
 PAIR(wide_store_at_two_bytes) {
     LOCAL char *at = (LOCAL char *)tile + (faulty ? 2 * one : 0);
-    if (TID == 0) {
+    if (TID == 0)
         *(LOCAL volatile uint64_t *)at = 1;
-    }
 }
 
 PAIR(scalar_load_at_two_bytes) {

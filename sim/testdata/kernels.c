@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels for the simulator's tests: what compilers make of loops, divergence, LDS, barriers, calls and stacks.
-// hip/kernels_test.c has the same computations for the host.
+// Kernels for the simulator's tests: what compilers make of loops, divergence, LDS, barriers, calls
+// and stacks. hip/kernels_test.c has the same computations for the host.
 #include <gpuintrin.h>
 #include <stdint.h>
 
@@ -15,20 +15,19 @@ static uint32_t global_id(void) {
 
 /** out[i] = i, for every work-item of a three-dimensional launch, by its global ids. */
 KERNEL t_ids(uint32_t GLOBAL *out) {
-    uint32_t x = __gpu_block_id_x() * __gpu_num_threads_x() + __gpu_thread_id_x();
-    uint32_t y = __gpu_block_id_y() * __gpu_num_threads_y() + __gpu_thread_id_y();
-    uint32_t z = __gpu_block_id_z() * __gpu_num_threads_z() + __gpu_thread_id_z();
-    uint32_t width = __gpu_num_blocks_x() * __gpu_num_threads_x();
-    uint32_t height = __gpu_num_blocks_y() * __gpu_num_threads_y();
+    const uint32_t x = __gpu_block_id_x() * __gpu_num_threads_x() + __gpu_thread_id_x();
+    const uint32_t y = __gpu_block_id_y() * __gpu_num_threads_y() + __gpu_thread_id_y();
+    const uint32_t z = __gpu_block_id_z() * __gpu_num_threads_z() + __gpu_thread_id_z();
+    const uint32_t width = __gpu_num_blocks_x() * __gpu_num_threads_x();
+    const uint32_t height = __gpu_num_blocks_y() * __gpu_num_threads_y();
     out[(z * height + y) * width + x] = x | y << 10 | z << 20;
 }
 
 /** A loop whose length differs from lane to lane. */
 KERNEL t_collatz(uint32_t GLOBAL *steps, const uint32_t GLOBAL *start, uint32_t count) {
-    uint32_t i = global_id();
-    if (i >= count) {
+    const uint32_t i = global_id();
+    if (i >= count)
         return;
-    }
     uint32_t n = start[i], s = 0;
     while (n > 1) {
         n = n & 1 ? 3 * n + 1 : n / 2;
@@ -37,7 +36,8 @@ KERNEL t_collatz(uint32_t GLOBAL *steps, const uint32_t GLOBAL *start, uint32_t 
     steps[i] = s;
 }
 
-/** __gpu_sync_threads of clang 22 has no fence before its barrier, so that stores to LDS may still be on their way. */
+/** __gpu_sync_threads of clang 22 has no fence before its barrier, so that stores to LDS may still
+ *  be on their way. */
 static void sync_threads(void) {
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
     __builtin_amdgcn_s_barrier();
@@ -47,23 +47,21 @@ static void sync_threads(void) {
 /** The sum of each workgroup's 256 values, by halves through LDS. */
 KERNEL t_reduce(float GLOBAL *sums, const float GLOBAL *x) {
     [[clang::loader_uninitialized]] static LOCAL float part[256];
-    uint32_t t = __gpu_thread_id_x();
+    const uint32_t t = __gpu_thread_id_x();
     part[t] = x[global_id()];
     for (uint32_t half = 128; half; half /= 2) {
         sync_threads();
-        if (t < half) {
+        if (t < half)
             part[t] += part[t + half];
-        }
     }
-    if (t == 0) {
+    if (t == 0)
         sums[__gpu_block_id_x()] = part[0];
-    }
 }
 
 /** 64-bit integers: multiply, shift, compare, divide by a variable. */
 KERNEL t_int64(uint64_t GLOBAL *out, const uint64_t GLOBAL *a, const uint64_t GLOBAL *b) {
-    uint32_t i = global_id();
-    uint64_t x = a[i], y = b[i];
+    const uint32_t i = global_id();
+    const uint64_t x = a[i], y = b[i];
     uint64_t r = x * y + (x >> (y & 63)) - (y << (x & 63));
     r ^= (int64_t)x < (int64_t)y ? ~x : x / (y | 1);
     out[i] = r;
@@ -80,7 +78,7 @@ typedef struct axpy {
 
 KERNEL t_axpy(axpy args, uint32_t step) {
     for (uint32_t i = global_id(); i < args.count; i += step) {
-        float v = (float)(args.scale * args.x[i]);
+        const float v = (float)(args.scale * args.x[i]);
         args.y[i] = v < 0 ? args.bias - v : args.bias + v;
     }
 }
@@ -88,9 +86,8 @@ KERNEL t_axpy(axpy args, uint32_t step) {
 /** Calls and an array indexed by a variable: a stack in scratch memory. */
 __attribute__((noinline)) static uint32_t weigh(const uint32_t *digits, uint32_t n) {
     uint32_t sum = 0;
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         sum += digits[i] * (i + 1);
-    }
     return sum;
 }
 
@@ -109,7 +106,7 @@ KERNEL t_wave(uint32_t GLOBAL *out) {
     uint32_t wave;
     __asm__("s_bfe_u32 %0, ttmp8, 0x50019" : "=s"(wave));
 #else
-    uint32_t wave = __gpu_thread_id_x() / __builtin_amdgcn_wavefrontsize();
+    const uint32_t wave = __gpu_thread_id_x() / __builtin_amdgcn_wavefrontsize();
 #endif
     out[global_id()] = wave;
 }
@@ -139,9 +136,8 @@ KERNEL t_turns(uint32_t GLOBAL *list) {
 
 /** Stores far beyond its buffer when asked to. */
 KERNEL t_wild(uint32_t GLOBAL *out, uint64_t offset) {
-    if (__gpu_thread_id_x() == 5) {
+    if (__gpu_thread_id_x() == 5)
         out[offset] = 1;
-    }
 }
 
 /** Reads through a pointer that may be anything. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads straight to LDS. clang 22 waits for them before it reads an array of known size (t_known), but not before an
-// extern one (t_extern): the checker must find that, and nothing in the other.
+// Loads straight to LDS. clang 22 waits for them before it reads an array of known size (t_known),
+// but not before an extern one (t_extern): the checker must find that, and nothing in the other.
 #include <gpuintrin.h>
 #include <stdint.h>
 
@@ -16,7 +16,7 @@ extern LOCAL uint8_t whole[];
 
 static void copy(const void *from, LOCAL uint8_t *first, LOCAL uint8_t *second) {
     __amdgpu_buffer_rsrc_t r = __builtin_amdgcn_make_buffer_rsrc((void *)from, 0, 4096, 0x27000);
-    int at = (int)__gpu_lane_id() * 4;
+    const int at = (int)__gpu_lane_id() * 4;
     __builtin_amdgcn_raw_ptr_buffer_load_lds(r, (LOCAL void *)first, 4, at, 0, 0, 0);
     __builtin_amdgcn_raw_ptr_buffer_load_lds(r, (LOCAL void *)second, 4, at, 256, 0, 0);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that do wrong, for the tests of reports: fault_test.c looks for what the comments at the ends of lines say.
+// Kernels that do wrong, for the tests of reports: fault_test.c looks for what the comments at the
+// ends of lines say.
 #include <gpuintrin.h>
 #include <stdint.h>
 
@@ -14,7 +15,7 @@ static uint32_t global_id(void) {
 
 /** Three faults, and a result that must be right nevertheless. */
 KERNEL r_three(uint32_t GLOBAL *out, uint32_t count, const uint32_t GLOBAL *freed) {
-    uint32_t i = global_id();
+    const uint32_t i = global_id();
     uint32_t past = out[count + i];   // load past the end
     out[count + 64 + i] = i;          // store past the end
     uint32_t gone = freed[i];         // load of freed memory
@@ -38,7 +39,7 @@ KERNEL r_table(uint32_t GLOBAL *out, uint32_t at) {
 [[clang::loader_uninitialized]] static LOCAL uint32_t part[256];
 
 KERNEL r_race(uint32_t GLOBAL *out) {
-    uint32_t i = __gpu_thread_id_x();
+    const uint32_t i = __gpu_thread_id_x();
     part[i] = i;
     out[i] = part[(i + 64) & 255]; // read of another wave's
 }
@@ -50,7 +51,7 @@ KERNEL r_code(uint32_t GLOBAL *out) {
 }
 
 KERNEL r_past(uint32_t GLOBAL *out, uint32_t count) {
-    uint32_t i = global_id();
+    const uint32_t i = global_id();
     out[i] = 5 + out[count + i]; // load past the end, in the page
 }
 
@@ -71,8 +72,7 @@ KERNEL r_stack(uint32_t GLOBAL *out, uint32_t at) {
 }
 
 KERNEL r_trap(uint32_t GLOBAL *out, uint32_t count) {
-    if (count) {
+    if (count)
         __builtin_trap();
-    }
     out[0] = 1;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// For LD_PRELOAD: one allocation of a process fails, the SCARCE_AT-th (from 0; none if unset), or with SCARCE_ON all
-// from then on. How many there were is written to the file SCARCE_COUNT. The process's own children are left alone.
+// For LD_PRELOAD: one allocation of a process fails, the SCARCE_AT-th (from 0; none if unset), or
+// with SCARCE_ON all from then on. How many there were is written to the file SCARCE_COUNT. The
+// process's own children are left alone.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -34,8 +35,8 @@ __attribute__((constructor)) static void begin(void) {
 
 __attribute__((destructor)) static void end(void) {
     char text[32];
-    int fd = open(count_file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    int length = snprintf(text, sizeof text, "%ld\n", atomic_load(&asked));
+    const int fd = open(count_file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    const int length = snprintf(text, sizeof text, "%ld\n", atomic_load(&asked));
     if (fd < 0 || write(fd, text, (size_t)length) != length || close(fd) != 0)
         _exit(99);
 }
@@ -48,8 +49,8 @@ int execvp(const char *file, char *const argv[]) {
 }
 
 static int fails(void) {
-    long n = is_watching ? atomic_fetch_add(&asked, 1) : -1;
-    int is_failing = n >= 0 && fails_at >= 0 && (fails_on ? n >= fails_at : n == fails_at);
+    const long n = is_watching ? atomic_fetch_add(&asked, 1) : -1;
+    const int is_failing = n >= 0 && fails_at >= 0 && (fails_on ? n >= fails_at : n == fails_at);
     if (is_failing)
         errno = ENOMEM;
     return is_failing;

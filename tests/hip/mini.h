@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The little of HIP that these programs need, so that clang alone compiles them: no ROCm, no headers of AMD's.
+// The little of HIP that these programs need, so that clang alone compiles them: no ROCm, no
+// headers of AMD's.
 #ifndef MINI_H
 #define MINI_H
 
@@ -125,9 +126,8 @@ __device__ static inline void sync_threads() {
 template <class T> static T *device_array(size_t count, const T *contents = nullptr) {
     void *p;
     OK(hipMalloc(&p, count * sizeof(T)));
-    if (contents) {
+    if (contents)
         OK(hipMemcpy(p, contents, count * sizeof(T), hipMemcpyHostToDevice));
-    }
     return static_cast<T *>(p);
 }
 

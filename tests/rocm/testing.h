@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What these HIP programs share. Each uses HIP's own headers, verifies what the GPU gives against the CPU, and runs
-// its tests on every device that there is.
+// What these HIP programs share. Each uses HIP's own headers, verifies what the GPU gives against
+// the CPU, and runs its tests on every device that there is.
 #ifndef TESTING_H
 #define TESTING_H
 
@@ -97,7 +97,7 @@ inline std::vector<int> random_ints(size_t n, int low, int high) {
 
 // Whether got is within `ulps` units in the last place of float of the exact value.
 inline bool near(double got, double exact, double ulps) {
-    double unit = std::fmax(std::fabs(exact), 0x1p-126) * 0x1p-23;
+    const double unit = std::fmax(std::fabs(exact), 0x1p-126) * 0x1p-23;
     return std::fabs(got - exact) <= ulps * unit;
 }
 
