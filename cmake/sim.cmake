@@ -10,9 +10,9 @@ execute_process(COMMAND ${LLVM_CONFIG} --link-static --libs amdgpudisassembler a
 separate_arguments(llvm_libs UNIX_COMMAND "${llvm_libs}")
 
 # Everything but exec/ is built once; exec/ once for each host instruction set, chosen at load.
-file(GLOB sim_sources CONFIGURE_DEPENDS sim/*.c sim/isa/*.c sim/check/*.c sim/chip/*.c sim/clock/*.c sim/look/*.c
+file(GLOB sim_sources CONFIGURE_DEPENDS sim/*.c sim/object/*.c sim/report/*.c sim/isa/*.c sim/check/*.c sim/chip/*.c sim/look/*.c
      sim/hip/*.c sim/decoder/process.c)
-file(GLOB exec_sources CONFIGURE_DEPENDS sim/exec/*.c)
+file(GLOB exec_sources CONFIGURE_DEPENDS sim/exec/*/*.c)
 list(FILTER sim_sources EXCLUDE REGEX "_test\\.c$")
 list(FILTER exec_sources EXCLUDE REGEX "_test\\.c$")
 if(sim_sources)

@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-/** In the order of qni_fp8 of ops/fp8.h. */
+/** In the order of qni_fp8 of ops/shared/fp8.h. */
 enum { QD_E4M3FN, QD_E4M3FNUZ, QD_E5M2, QD_E5M2FNUZ };
 
 #define QD_FP8_INLINE static inline __attribute__((always_inline))

@@ -552,7 +552,7 @@ void sim_text_deinit(sim_text *text);
 
 // ---- faults (fault.c, report.c)
 
-#include "fault.h"
+#include "report/fault.h"
 
 // ---- waves and workgroups (wave.c, dispatch.c)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ops/fp8.h against ml_dtypes: every code, every f16 and bf16 value, and random f32 values.
+"""ops/shared/fp8.h against ml_dtypes: every code, every f16 and bf16 value, and random f32 values.
 
 The two differ by design where a value is too large (ml_dtypes overflows to NaN or infinity, quern saturates)
 and in which of its NaN codes a kind gives.
@@ -18,7 +18,7 @@ SOURCE = pathlib.Path(os.environ.get("QUERN_SOURCE_DIR", pathlib.Path(__file__).
 KINDS = [ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fnuz,
          ml_dtypes.float8_e5m2, ml_dtypes.float8_e5m2fnuz]  # in the order of qni_fp8
 WRAPPER = """
-#include "ops/fp8.h"
+#include "ops/shared/fp8.h"
 void encode(int kind, int n, const float *x, uint8_t *codes) {
     for (int i = 0; i < n; i++) codes[i] = qni_fp8_encode((qni_fp8)kind, x[i]);
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Builds the libFuzzer targets and runs each for FUZZ_SECONDS (default 60) from a small corpus made here.
-#   tools/fuzz.sh [TARGET…]   default: every tests/*_fuzz.c
+#   tools/fuzz.sh [TARGET…]   default: every tests/fuzz/*_fuzz.c
 # FUZZ_SEED=N: what libFuzzer's choices depend on; unset, each run looks elsewhere.
 # An input that fails is kept in build/fuzz/findings/ and makes the script fail, which then prints what repeats it.
 set -euo pipefail
@@ -13,7 +13,7 @@ seed=${FUZZ_SEED:-0} # 0: libFuzzer takes one of its own
 
 cmake --preset fuzz -B $build > $build.configure.log 2>&1 || { cat $build.configure.log; exit 1; }
 targets=("$@")
-[ $# -gt 0 ] || for source in tests/*_fuzz.c; do targets+=("$(basename "$source" .c)"); done
+[ $# -gt 0 ] || for source in tests/fuzz/*_fuzz.c; do targets+=("$(basename "$source" .c)"); done
 cmake --build $build -j "${JOBS:-2}" --target "${targets[@]}" > $build.build.log 2>&1 ||
   { tail -40 $build.build.log; exit 1; }
 

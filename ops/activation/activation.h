@@ -3,7 +3,7 @@
 #ifndef QNI_ACTIVATION_H
 #define QNI_ACTIVATION_H
 
-#include "../elements.h"
+#include "../shared/elements.h"
 
 #include <quern/activation.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check problems of the activation family: every function and form, on shapes that reach every
 // kernel and edge.
-#include "../area.h"
-#include "../batches.h"
+#include "../shared/area.h"
+#include "../shared/batches.h"
 #include "activation.h"
 
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #ifndef QNI_ACTIVATION_SIMD_H
 #define QNI_ACTIVATION_SIMD_H
 
-#include "../groups_simd.h"
+#include "../shared/groups_simd.h"
 #include "activation.h"
 
 #include <stdatomic.h>

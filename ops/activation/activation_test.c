@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the activations' functions refuse, edges, and strides beyond 2^31 elements. That kernels
 // agree with the definition is families_test's to show.
-#include "../op_test.h"
+#include "../shared/op_test.h"
 #include "activation.h"
 
 #include <sys/mman.h>

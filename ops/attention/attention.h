@@ -3,7 +3,7 @@
 #ifndef QNI_ATTENTION_H
 #define QNI_ATTENTION_H
 
-#include "../elements.h"
+#include "../shared/elements.h"
 #include "attention_any_gpu.h"
 #include "philox_gpu.h"
 

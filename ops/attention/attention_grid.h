@@ -5,7 +5,7 @@
 #ifndef QNI_ATTENTION_GRID_H
 #define QNI_ATTENTION_GRID_H
 
-#include "../covering.h"
+#include "../shared/covering.h"
 #include "attention_case.h"
 
 // ---- values of the axes, cheapest first

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention given what no caller should: plans that were cut, damaged or made for something else,
 // numbers at the ends of their types, tensors that reach around memory. Without QUERN_VALIDATE; on
-// the CPU nothing outside the tensors may be touched all the same. tests/attention_fuzz.c looks for
+// the CPU nothing outside the tensors may be touched all the same. tests/fuzz/attention_fuzz.c looks for
 // more.
-#include "../op_test.h"
+#include "../shared/op_test.h"
 #include "attention.h"
 
 enum { HEADS = 4, KV_HEADS = 2, DIM = 8, QUERIES = 6, KEYS = 20, CHUNK = 5 };

@@ -18,7 +18,7 @@
 #ifndef QNI_ATTENTION_SIMD_H
 #define QNI_ATTENTION_SIMD_H
 
-#include "../simd.h"
+#include "../shared/simd.h"
 #include "attention_cpu.h"
 
 #ifdef __AVX2__

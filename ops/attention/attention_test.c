@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What attention's functions refuse and leave alone; plans; the published edge vectors, on the CPU.
 // That kernels agree with the definition, on every device, is families_test's to show.
-#include "../op_test.h"
+#include "../shared/op_test.h"
 #include "attention.h"
 
 enum { QUERIES = 3, KEYS = 5, HEADS = 4, KV_HEADS = 2, DIM = 8 };

@@ -3,7 +3,7 @@
 // right answer.
 #include "gemm_case.h"
 
-#include "../fp8.h"
+#include "../shared/fp8.h"
 
 #include <math.h>
 #include <stdlib.h>

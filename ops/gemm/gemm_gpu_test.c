@@ -2,7 +2,7 @@
 // What GPU kernels compute in registers, run on the host: FP8 repairs, decoding to bf16, the packed
 // order.
 #include "../../gpu/fp8.h"
-#include "../fp8.h"
+#include "../shared/fp8.h"
 #include "gemm_gpu.h"
 
 #include <setjmp.h>

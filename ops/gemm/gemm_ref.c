@@ -10,7 +10,7 @@
 // of round. Hardware that flushes subnormal bf16 operands or f32 sums (vdpbf16ps, the matrix cores
 // of gfx90a) loses products with a subnormal operand whole, and up to 2^-126 at each sum. Source:
 // DeepGEMM's fp8_gemm_nt with recipe (1, 128, 128).
-#include "../fp8.h"
+#include "../shared/fp8.h"
 #include "gemm.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
 #ifndef QNI_KVCACHE_H
 #define QNI_KVCACHE_H
 
-#include "../elements.h"
+#include "../shared/elements.h"
 #include "kvcache_gpu.h"
 #include "pages.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check that what a token writes to its cache does not depend on what else is in its batch: of
 // each kernel, copied and as FP8.
-#include "../batches.h"
+#include "../shared/batches.h"
 #include "kvcache.h"
 
 typedef struct form {

@@ -2,7 +2,7 @@
 // The check problems of the kvcache family. A copied byte must be its source's; a quantised element
 // follows the definition x / scale. Places are worked out here from what the case was made of, not
 // from its index tensors.
-#include "../area.h"
+#include "../shared/area.h"
 #include "kvcache.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 // What kvcache's functions refuse and leave alone. That kernels agree with the
 // definition, on every page size and layout, is families_test's to show.
 #include "../../runtime/testing.h"
-#include "../op_test.h"
+#include "../shared/op_test.h"
 #include "kvcache.h"
 
 enum { N = 4, HEADS = 2, DIM = 4, PAGES = 3, PAGE = 2 };

@@ -3,7 +3,7 @@
 #ifndef QNI_NORM_H
 #define QNI_NORM_H
 
-#include "../elements.h"
+#include "../shared/elements.h"
 
 #include <quern/norm.h>
 

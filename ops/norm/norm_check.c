@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check problems of the norm family: every form, on shapes that reach every kernel and every
 // edge.
-#include "../area.h"
-#include "../batches.h"
+#include "../shared/area.h"
+#include "../shared/batches.h"
 #include "norm.h"
 
 #include <stdlib.h>

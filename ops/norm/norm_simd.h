@@ -10,7 +10,7 @@
 #ifndef QNI_NORM_SIMD_H
 #define QNI_NORM_SIMD_H
 
-#include "../groups_simd.h"
+#include "../shared/groups_simd.h"
 #include "norm.h"
 #include "norm_gpu.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What norm's functions refuse, the edge vectors of the family, and the independence of rows. That
 // kernels agree with the definition is families_test's to show.
-#include "../op_test.h"
+#include "../shared/op_test.h"
 #include "norm.h"
 
 static box x, out, w, res, scale, beta;

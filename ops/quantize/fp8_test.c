@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of ops/fp8.h: every f16 and bf16 value, and f32 values around every tie, against a search
-// for the nearest code. tests/fp8_test.py holds the same header to ml_dtypes. gpu/fp8.h must agree
-// with it.
+// Tests of ops/shared/fp8.h: every f16 and bf16 value, and f32 values around every tie, against a
+// search for the nearest code. tests/fp8_test.py holds the same header to ml_dtypes. gpu/fp8.h must
+// agree with it.
 #include "../../gpu/fp8.h"
-#include "../fp8.h"
+#include "../shared/fp8.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

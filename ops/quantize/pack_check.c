@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check problems of packbits: lengths around bytes and waves, segments of any length and of
 // none.
-#include "../area.h"
+#include "../shared/area.h"
 #include "pack.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packing of bits: numpy's results for lengths around a byte, empty segments, what the functions
 // refuse. That kernels agree with the definition is families_test's to show.
-#include "../op_test.h"
+#include "../shared/op_test.h"
 #include "pack.h"
 
 static box x, out, indptr, starts;

@@ -5,7 +5,7 @@
 #define QNI_QUANTIZE_H
 
 #include "../../runtime/runtime.h"
-#include "../fp8.h"
+#include "../shared/fp8.h"
 
 #include <quern/quantize.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check problems of the quantize family: every kernel gives the bits of the definition, and
 // touches nothing else. Used by qn_check on every device.
-#include "../area.h"
+#include "../shared/area.h"
 #include "pack.h"
 #include "quantize.h"
 #include "rows.h"

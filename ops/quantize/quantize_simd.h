@@ -9,7 +9,7 @@
 #ifndef QNI_QUANTIZE_SIMD_H
 #define QNI_QUANTIZE_SIMD_H
 
-#include "../fp8_simd.h"
+#include "../shared/fp8_simd.h"
 #include "quantize.h"
 
 #include <string.h>

@@ -4,7 +4,7 @@
 #ifndef QNI_QUANTIZE_ROWS_H
 #define QNI_QUANTIZE_ROWS_H
 
-#include "../elements.h"
+#include "../shared/elements.h"
 #include "quantize.h"
 
 /** What stands in scale; in the order of rows_gpu.h. */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check problems of quantisation along rows: every form of scale, all codes and scales to the
 // bit.
-#include "../area.h"
-#include "../batches.h"
+#include "../shared/area.h"
+#include "../shared/batches.h"
 #include "rows.h"
 
 #include <stdlib.h>

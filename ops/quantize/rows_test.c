@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Quantisation along rows: the vectors of UE8M0 and of lone values, what the functions refuse. That
 // kernels agree with the definition is families_test's to show.
-#include "../op_test.h"
+#include "../shared/op_test.h"
 #include "rows.h"
 
 static box x, q, scale, workspace;

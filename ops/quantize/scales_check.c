@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check problems of scales' layouts. Everything is compared as 32-bit words, so a bit that is
 // off is an error.
-#include "../area.h"
+#include "../shared/area.h"
 #include "rows.h"
 #include "scales.h"
 

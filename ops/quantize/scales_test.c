@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layouts of scales: fixed vectors and what the functions refuse. That kernels agree with the
 // definition is families_test's to show.
-#include "../op_test.h"
+#include "../shared/op_test.h"
 #include "scales.h"
 
 static box scale, out, layout;

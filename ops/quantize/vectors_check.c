@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fixed vectors of blocks: one largest value among zeros, blocks of zeros, powers of two in rows
 // that lie far apart.
-#include "../area.h"
+#include "../shared/area.h"
 #include "quantize.h"
 
 enum { X, Q, SCALE, NUM_AREAS };

@@ -4,8 +4,8 @@
 #ifndef QNI_ROPE_H
 #define QNI_ROPE_H
 
-#include "../elements.h"
 #include "../kvcache/pages_gpu.h"
+#include "../shared/elements.h"
 
 #include <quern/rope.h>
 

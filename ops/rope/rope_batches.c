@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check that a token's bits do not depend on what else is in its batch: of each kernel, by each
 // way to give angles.
-#include "../batches.h"
+#include "../shared/batches.h"
 #include "rope.h"
 
 typedef struct form {

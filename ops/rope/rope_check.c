@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check problems of the rope family: every form, on shapes that reach every kernel and every
 // edge.
-#include "../area.h"
+#include "../shared/area.h"
 #include "rope.h"
 
 #include <stdlib.h>

@@ -8,8 +8,8 @@
 #ifndef QNI_ROPE_SIMD_H
 #define QNI_ROPE_SIMD_H
 
-#include "../fp8_simd.h"
-#include "../simd.h"
+#include "../shared/fp8_simd.h"
+#include "../shared/simd.h"
 #include "rope.h"
 
 #include <stdatomic.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What rope's functions refuse, the edge vectors of the family, and far strides. That kernels agree
 // with the definition is families_test's to show.
-#include "../op_test.h"
+#include "../shared/op_test.h"
 #include "rope.h"
 
 #include <sys/mman.h>

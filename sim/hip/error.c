@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // HIP's error codes: names, texts, the last one of each thread.
-#include "../plain.h"
+#include "../report/plain.h"
 #include "runtime.h"
 
 #include <stdarg.h>

@@ -4,7 +4,7 @@
 // Workgroups count for themselves and add up under the lock when they end. Launches of one kernel
 // with the same workgroups on the same device share a record. The file is also written in between,
 // and where a launch fails, as what follows is often the end of the process.
-#include "../plain.h"
+#include "../report/plain.h"
 #include "count.h"
 
 #include <errno.h>
