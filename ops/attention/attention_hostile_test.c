@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention given what no caller should: plans that were cut, damaged or made for something else,
 // numbers at the ends of their types, tensors that reach around memory. Without QUERN_VALIDATE; on
-// the CPU nothing outside the tensors may be touched all the same. tests/fuzz/attention_fuzz.c looks for
-// more.
+// the CPU nothing outside the tensors may be touched all the same. tests/fuzz/attention_fuzz.c
+// looks for more.
 #include "../shared/op_test.h"
 #include "attention.h"
 

@@ -44,8 +44,9 @@ static const void *make_batch(void *context, void *const *data, int64_t rows) {
     p->n = p->inner = rows;
     p->parts[QNI_ROPE_Q] = rows_of(c->form, data[Q], data[Q_OUT], data[Q_WEIGHT], HEADS);
     p->parts[QNI_ROPE_K] = rows_of(c->form, data[K], data[K_OUT], data[K_WEIGHT], K_HEADS);
-    p->cos = data[COS];
-    p->sin = data[SIN] ? data[SIN] : (const float *)data[COS] + c->form->rotary_dim / 2;
+    const float *const cos = data[COS]; // null where angles come from frequencies
+    p->cos = cos;
+    p->sin = data[SIN] ? data[SIN] : cos ? cos + c->form->rotary_dim / 2 : nullptr;
     p->pos_ids = data[POS_IDS];
     return p;
 }

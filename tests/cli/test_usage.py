@@ -238,6 +238,8 @@ def test_peer_attention(tmp_path):
     python = os.environ.get("TORCH_PYTHON", sys.executable)
     if subprocess.run([python, "-c", "import torch"], capture_output=True, check=False).returncode:
         pytest.skip(f"{python} has no PyTorch; TORCH_PYTHON may name one that has")
+    if SANITIZER:
+        pytest.skip("plain Python cannot load a sanitizer's build")
     figures = tmp_path / "figures.json"
     done = subprocess.run([python, SOURCE / "bench/peer_attention.py", "--library", BUILD / "libquern.so", "--seq", "9",
                            "--threads", "1", "--runs", "1", "--most", "0", "--backends", "cudnn,flash", "--json", figures],
