@@ -2,7 +2,7 @@
 # Tests: each *_test.c is one cmocka program under ctest; tests/*_test.sh are scripts; *_fuzz.c libFuzzer targets,
 # which name what they fuzz in a line "// Fuzzes: SOURCE…" or "// Fuzzes: libquern" (nothing: the simulator's parts).
 #
-#   ops/*/*_test.c, runtime/**/*_test.c, compat/*_test.c   link libquern's objects, so that they reach internal functions
+#   {ops/*,runtime/**,check,compat}/*_test.c   link libquern's objects, so that they reach internal functions
 #   sim/**/*_test.c                    link the simulator's parts
 #   tests/*_test.c                     link libquern as a user does
 if(QUERN_SANITIZE)
@@ -36,7 +36,7 @@ function(quern_add_test source)
   quern_add_run(${name} ${name})
 endfunction()
 
-file(GLOB inner_tests CONFIGURE_DEPENDS runtime/*_test.c runtime/*/*_test.c ops/*/*_test.c compat/*_test.c)
+file(GLOB inner_tests CONFIGURE_DEPENDS runtime/*_test.c runtime/*/*_test.c ops/*/*_test.c check/*_test.c compat/*_test.c)
 if(inner_tests)
   add_library(quern_inner STATIC $<TARGET_OBJECTS:quern_objects>)
   set_target_properties(quern_inner PROPERTIES LINKER_LANGUAGE C)
@@ -44,7 +44,7 @@ if(inner_tests)
   target_link_libraries(quern_inner PUBLIC quern_flags ${QUERN_PTHREADPOOL} ${CMAKE_DL_LIBS} Threads::Threads)
 endif()
 foreach(source ${inner_tests})
-  quern_add_test(${source} quern_inner)
+  quern_add_test(${source} $<LINK_LIBRARY:WHOLE_ARCHIVE,quern_inner>) # whole: nobody calls check/families.c
   if(TARGET quernsim) # opened at run time
     cmake_path(GET source STEM inner_test_name)
     add_dependencies(${inner_test_name} quernsim)
@@ -110,6 +110,14 @@ list(FILTER outer_tests EXCLUDE REGEX "families_test")
 foreach(source ${outer_tests})
   quern_add_test(${source} quern)
 endforeach()
+
+# Which room takes what from which: the objects themselves say.
+find_package(Python3 COMPONENTS Interpreter)
+if(Python3_FOUND)
+  add_test(NAME layers_test COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/check_layers.py
+           --objects ${CMAKE_BINARY_DIR} ${CMAKE_NM})
+  quern_limit_test(layers_test 60)
+endif()
 
 # A test for each device, so that several run at a time.
 quern_add_program(${PROJECT_SOURCE_DIR}/tests/families_test.c quern)

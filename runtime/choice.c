@@ -261,12 +261,18 @@ static bool is_word(const char *name, size_t length, const char *word) {
     return strlen(word) == length && strncmp(name, word, length) == 0;
 }
 
+/** Null-terminated. */
+static const qni_op *const *all_ops = (const qni_op *const[]){nullptr};
+
+void qni_choice_set_ops(const qni_op *const *ops) {
+    all_ops = ops;
+}
+
 /** The op of that name; null if there is none. */
 static const qni_op *find_op(const char *name, size_t length) {
-    for (const qni_family *const *family = qni_families; *family; family++)
-        for (const qni_op *const *op = (*family)->ops; *op; op++)
-            if (is_word(name, length, (*op)->name))
-                return *op;
+    for (const qni_op *const *op = all_ops; *op; op++)
+        if (is_word(name, length, (*op)->name))
+            return *op;
     return nullptr;
 }
 

@@ -79,6 +79,9 @@ qn_status qni_choose(const qni_op *op, const qn_device *device, const void *prob
                      const qni_variant **out);
 /** Whether QUERN_DISABLE names a backend ("hip", "cuda", "sim", "cpu"). */
 bool qni_is_backend_disabled(const char *backend);
+/** Every op there is, null-terminated: what QUERN_DISABLE and QUERN_FORCE may name. From above,
+ *  where the families are known, before any device is opened. */
+void qni_choice_set_ops(const qni_op *const *ops);
 /** Whether QUERN_DISABLE and QUERN_FORCE name kernels, ops and backends that there are.
  *  Errors: QN_E_INVALID, with the name that is unknown. */
 qn_status qni_choice_check_environment(void);

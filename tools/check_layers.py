@@ -2,10 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that the arrows between the rooms go one way (docs/design.md).
 
-Reads every #include of every C file that git tracks and compares it with the table below. Headers of the
-system and of third parties are free; headers of the tree are named by the room that they lie in.
+    check_layers.py                      reads every #include of every C file that git tracks
+    check_layers.py --objects BUILD NM   reads what symbols the objects of a build take from each other
+
+Both are compared with the table below. Headers of the system and of third parties are free; headers of the tree
+are named by the room that they lie in, symbols by the room whose source defines them.
 """
 
+import argparse
 import pathlib
 import re
 import subprocess
@@ -18,6 +22,7 @@ ALLOWED = {
     "runtime": {"runtime", "include"},
     "ops": {"ops", "ops_gpu", "runtime", "include"},
     "ops_gpu": {"gpu", "ops_gpu"},
+    "check": {"check", "ops", "runtime", "include"},
     "compat": {"compat", "runtime", "include"},
     "cli": {"cli", "include"},
     "python": {"python", "include"},
@@ -27,7 +32,9 @@ ALLOWED = {
     "sim": {"sim"},
 }
 # Fuzzers and tests reach inside the room that they test.
-TEST_EXTRA = {"tests": {"sim", "cli", "runtime", "ops"}, "bench": {"sim"}}
+TEST_EXTRA = {"tests": {"sim", "cli", "runtime", "check", "ops"}, "bench": {"sim"}}
+# Between these a public function counts as its own room's.
+INNER = {"runtime", "ops", "check"}
 # Only these files may know a driver's types.
 DRIVER_WORDS = {("runtime/device/hip.c", "runtime/device/hip_api.h"): r"\bhip[A-Z]\w*_t\b"}
 
@@ -35,6 +42,8 @@ DRIVER_WORDS = {("runtime/device/hip.c", "runtime/device/hip_api.h"): r"\bhip[A-
 def room_of(path):
     if path.startswith("ops/") and re.search(r"_gpu\.[ch]$", path):
         return "ops_gpu"
+    if path.startswith("ops/") and re.search(r"_(check|case|grid)\.[ch]$", path):
+        return "check"  # a family's part of it
     return path.split("/")[0]
 
 
@@ -54,7 +63,7 @@ def resolve(path, name, files):
     return None
 
 
-def main():
+def include_errors():
     listed = subprocess.run(["git", "ls-files"], capture_output=True, text=True, check=True).stdout.split()
     files = set(listed)
     errors = []
@@ -68,7 +77,7 @@ def main():
             continue
         allowed = allowed | TEST_EXTRA.get(room, set())
         if room == "ops" and path.endswith("_test.c"):
-            allowed = allowed | {"gpu"}  # what kernels compute in registers runs on the host as well
+            allowed = allowed | {"gpu", "check"}  # what kernels compute in registers runs on the host as well
         if path.endswith("_test.c"):
             allowed = allowed | {"tests"}  # what tests of several rooms share
         text = pathlib.Path(path).read_text()
@@ -80,6 +89,55 @@ def main():
             for owners, word in DRIVER_WORDS.items():
                 if path not in owners and (found := re.search(word, text)):
                     errors.append(f"{path}: {found.group(0)}: a driver's type outside its backend")
+    return errors
+
+
+def room_of_object(path):
+    """The room of an object by its source, which CMake's path of the object ends with; None: of no room."""
+    source = re.sub(r"^.*?\.dir/", "", path).removesuffix(".o")
+    if source == "images/images.c":
+        return "runtime"  # the build's own, for runtime/image/
+    if source.endswith("_test.c") or not pathlib.Path(source).exists():  # of a source that was moved
+        return None
+    return room_of(source)
+
+
+def read_symbols(build, nm):
+    """Of each object of a room: its path, its room, the symbols that it defines and those that it takes."""
+    rooms = {str(path): room_of_object(str(path.relative_to(build))) for path in sorted(pathlib.Path(build).rglob("*.o"))}
+    objects = {path: (path, room, set(), set()) for path, room in rooms.items() if room in ALLOWED}
+    if not any(room == "runtime" for _, room, _, _ in objects.values()):
+        sys.exit(f"{build}: no objects of the runtime: no build of this tree, or not built yet")
+    listed = subprocess.run([nm, "-A", "-P", "-g", *objects], capture_output=True, text=True, check=True).stdout
+    for line in listed.splitlines():
+        path, name, kind = re.match(r"(.*\.o): (\S+) (\S)", line).groups()
+        objects[path][3 if kind in "Uw" else 2].add(name)
+    return list(objects.values())
+
+
+def may_take(room, owner, name):
+    """Whether objects of a room may take a symbol that another room's source defines."""
+    if name.startswith("qn_") and room not in INNER:
+        owner = "include"
+    return owner in ALLOWED[room] | TEST_EXTRA.get(room, set())
+
+
+def symbol_errors(build, nm):
+    objects = read_symbols(build, nm)
+    owners = {}  # symbol -> rooms that define it: several programs have a main
+    for _, room, defined, _ in objects:
+        for name in defined:
+            owners.setdefault(name, set()).add(room)
+    return [f"{path}: takes {name} of {' and '.join(sorted(owners[name]))}: {room} may take from {', '.join(sorted(ALLOWED[room]))}"
+            for path, room, _, taken in objects for name in sorted(taken & owners.keys())
+            if not any(may_take(room, owner, name) for owner in owners[name])]
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Checks that the arrows between the rooms go one way.")
+    parser.add_argument("--objects", nargs=2, metavar=("BUILD", "NM"), help="the symbols of this build's objects, read by NM")
+    given = parser.parse_args()
+    errors = symbol_errors(*given.objects) if given.objects else include_errors()
     print("\n".join(errors))
     return 1 if errors else 0
 

@@ -11,8 +11,6 @@ static const qni_variant variants[] = {
 #undef QN_TABLE_OF_activation
 
 const qni_op qni_op_activation = QN_OP("activation", variants);
-static const qni_op *const ops[] = {&qni_op_activation, nullptr};
-const qni_family qni_family_activation = {"activation", ops, qni_activation_check};
 
 enum { MAX_DIMS = 8 };
 

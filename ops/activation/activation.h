@@ -49,9 +49,6 @@ qni_supports_fn qni_activation_tile_supports, qni_activation_token_supports,
     qni_activation_any_supports, qni_activation_avx512bf16_supports;
 qni_cost_fn qni_activation_tile_cost;
 
-/** All problems of the op, for the check harness: activation_check.c. */
-qn_status qni_activation_check(qni_check_run *run, const qni_op *op);
-
 /** Where row r begins. */
 static inline int64_t qni_activation_at(const qni_activation_problem *p,
                                         const qni_activation_rows *rows, int64_t r) {

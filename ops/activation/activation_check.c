@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check problems of the activation family: every function and form, on shapes that reach every
 // kernel and edge.
-#include "../shared/area.h"
-#include "../shared/batches.h"
+#include "../../check/area.h"
+#include "../../check/batches.h"
 #include "activation.h"
 
 #include <stdlib.h>
@@ -276,7 +276,7 @@ static qn_status check_all_batches(qni_check_run *run) {
     return st;
 }
 
-qn_status qni_activation_check(qni_check_run *run, const qni_op *op) {
+static qn_status check(qni_check_run *run, const qni_op *op) {
     (void)op; // the family has one
     const bool quick = qni_check_is_quick(run);
     const int num_long = (int)(sizeof shapes / sizeof *shapes) - 1; // the last is long
@@ -301,3 +301,6 @@ qn_status qni_activation_check(qni_check_run *run, const qni_op *op) {
             }
     return check_all_batches(run);
 }
+
+static const qni_op *const ops[] = {&qni_op_activation, nullptr};
+const qni_family qni_family_activation = {"activation", ops, check};

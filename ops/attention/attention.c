@@ -26,9 +26,6 @@ static const qni_variant dropout_variants[] = {
 const qni_op qni_op_attention = QN_OP("attention", variants);
 const qni_op qni_op_merge_states = QN_OP("merge_states", merge_variants);
 const qni_op qni_op_attention_dropout = QN_OP("attention_dropout", dropout_variants);
-static const qni_op *const ops[] = {&qni_op_attention, &qni_op_merge_states,
-                                    &qni_op_attention_dropout, nullptr};
-const qni_family qni_family_attention = {"attention", ops, qni_attention_check};
 
 // ---- attention
 

@@ -85,9 +85,6 @@ int32_t qni_attention_default_chunk(int64_t qo_len, int64_t kv_len);
 const char *qni_attention_check_plan(const void *plan, int64_t plan_bytes, bool is_thorough);
 void qni_attention_set_dropout(qk_attention_args *g, float p, uint64_t seed, uint64_t offset);
 
-/** All problems of an op of the family, for the check harness: attention_check.c. */
-qn_status qni_attention_check(qni_check_run *run, const qni_op *op);
-
 /** One row of the definition. */
 typedef struct qni_attention_row {
     qk_attention_request request;

@@ -4,7 +4,7 @@
 #ifndef QNI_ATTENTION_CASE_H
 #define QNI_ATTENTION_CASE_H
 
-#include "../shared/area.h"
+#include "../../check/area.h"
 #include "attention.h"
 
 enum { QNI_CASE_BATCHES = 128, QNI_CASE_LENGTHS = 3 };

@@ -224,7 +224,7 @@ out:
     return st;
 }
 
-qn_status qni_attention_check(qni_check_run *run, const qni_op *op) {
+static qn_status check(qni_check_run *run, const qni_op *op) {
     qn_status st = QN_OK;
     if (op == &qni_op_merge_states)
         return qni_merge_check(run);
@@ -235,3 +235,7 @@ qn_status qni_attention_check(qni_check_run *run, const qni_op *op) {
             st = check_spec(run, &specs[i]);
     return st == QN_OK ? qni_attention_check_batches(run) : st;
 }
+
+static const qni_op *const ops[] = {&qni_op_attention, &qni_op_merge_states,
+                                    &qni_op_attention_dropout, nullptr};
+const qni_family qni_family_attention = {"attention", ops, check};

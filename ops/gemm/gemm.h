@@ -42,7 +42,6 @@ typedef struct qni_gemm_pack_problem {
 } qni_gemm_pack_problem;
 
 extern const qni_op qni_op_gemm, qni_op_gemm_pack;
-extern const qni_family qni_family_gemm;
 
 /** Checks the arguments and fills the problem. Messages begin with op. The stream's device holds
  *  all tensors. */

@@ -4,6 +4,7 @@
 #ifndef QNI_GEMM_CASE_H
 #define QNI_GEMM_CASE_H
 
+#include "../../check/check.h"
 #include "gemm.h"
 
 /** What the matrices hold. */
@@ -79,7 +80,7 @@ qn_status qni_gemm_case_call(qni_gemm_case *c);
  *  where. Also wrong: any byte changed that no row owns. */
 qn_status qni_gemm_case_compare(qni_gemm_case *c, double *error, char *detail, size_t room);
 
-/** The first row's bits, in batches of many sizes and groupings (gemm_batches.c). What a case's
+/** The first row's bits, in batches of many sizes and groupings (gemm_batches_check.c). What a case's
  *  matrices hold depends on the seed and the place alone, so that such batches have that row in
  *  common. */
 qn_status qni_gemm_check_batches(qni_check_run *run);

@@ -27,9 +27,6 @@ static const qni_variant seq_lens_variants[] = {
 const qni_op qni_op_kvcache = QN_OP("kvcache", variants);
 const qni_op qni_op_kvcache_positions = QN_OP("kvcache_positions", positions_variants);
 const qni_op qni_op_kvcache_seq_lens = QN_OP("kvcache_seq_lens", seq_lens_variants);
-static const qni_op *const ops[] = {&qni_op_kvcache, &qni_op_kvcache_positions,
-                                    &qni_op_kvcache_seq_lens, nullptr};
-const qni_family qni_family_kvcache = {"kvcache", ops, qni_kvcache_check};
 
 /** One of keys and values, by its names. */
 typedef struct side {

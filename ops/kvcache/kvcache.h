@@ -50,11 +50,6 @@ extern const qni_op qni_op_kvcache, qni_op_kvcache_positions, qni_op_kvcache_seq
 qni_supports_fn qni_kvcache_gpu_supports, qni_kvcache_gpu_any_supports, qni_positions_gpu_supports,
     qni_seq_lens_gpu_supports;
 
-/** All problems of either op, for the check harness: kvcache_check.c. */
-qn_status qni_kvcache_check(qni_check_run *run, const qni_op *op);
-/** The part of it that compares batches: kvcache_batches.c. */
-qn_status qni_kvcache_check_batches(qni_check_run *run);
-
 /** Where token t's first element goes; below 0: nowhere. */
 static inline int64_t qni_cache_place(const qni_kvcache_problem *p, const qni_cache_rows *r,
                                       int64_t t) {

@@ -2,7 +2,9 @@
 // The check problems of the kvcache family. A copied byte must be its source's; a quantised element
 // follows the definition x / scale. Places are worked out here from what the case was made of, not
 // from its index tensors.
-#include "../shared/area.h"
+#include "kvcache_check.h"
+
+#include "../../check/area.h"
 #include "kvcache.h"
 
 #include <stdlib.h>
@@ -325,7 +327,7 @@ out:
     return st;
 }
 
-qn_status qni_kvcache_check(qni_check_run *run, const qni_op *op) {
+static qn_status check(qni_check_run *run, const qni_op *op) {
     const int thinning = qni_check_is_quick(run) ? 3 : 1;
     qn_status st = QN_OK;
     if (op == &qni_op_kvcache_positions) {
@@ -351,3 +353,7 @@ qn_status qni_kvcache_check(qni_check_run *run, const qni_op *op) {
             }
     return st == QN_OK ? qni_kvcache_check_batches(run) : st;
 }
+
+static const qni_op *const ops[] = {&qni_op_kvcache, &qni_op_kvcache_positions,
+                                    &qni_op_kvcache_seq_lens, nullptr};
+const qni_family qni_family_kvcache = {"kvcache", ops, check};

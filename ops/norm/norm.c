@@ -11,8 +11,6 @@ static const qni_variant variants[] = {
 #undef QN_TABLE_OF_norm
 
 const qni_op qni_op_norm = QN_OP("norm", variants);
-static const qni_op *const ops[] = {&qni_op_norm, nullptr};
-const qni_family qni_family_norm = {"norm", ops, qni_norm_check};
 
 /** What a function was given; null where it has no such argument, or where it may be left out. */
 typedef struct norm_call {

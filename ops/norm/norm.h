@@ -60,9 +60,6 @@ qni_supports_fn qni_norm_rms_rows_supports, qni_norm_kept_supports, qni_norm_any
     qni_norm_avx512bf16_supports;
 qni_cost_fn qni_norm_rms_rows_cost, qni_norm_kept_cost;
 
-/** All problems of the op, for the check harness: norm_check.c. */
-qn_status qni_norm_check(qni_check_run *run, const qni_op *op);
-
 /** Where row r begins. */
 static inline int64_t qni_norm_at(const qni_norm_problem *p, const qni_norm_rows *rows, int64_t r) {
     return r / p->inner * rows->batch + r % p->inner * rows->row;

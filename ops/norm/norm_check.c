@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check problems of the norm family: every form, on shapes that reach every kernel and every
 // edge.
-#include "../shared/area.h"
-#include "../shared/batches.h"
+#include "../../check/area.h"
+#include "../../check/batches.h"
 #include "norm.h"
 
 #include <stdlib.h>
@@ -518,7 +518,7 @@ static bool is_due(const shape *s, int f, int dtype, bool quick, int turn) {
     return turn % thinning == 0;
 }
 
-qn_status qni_norm_check(qni_check_run *run, const qni_op *op) {
+static qn_status check(qni_check_run *run, const qni_op *op) {
     (void)op; // the family has one
     const bool quick = qni_check_is_quick(run);
     const int num_shapes =
@@ -536,3 +536,6 @@ qn_status qni_norm_check(qni_check_run *run, const qni_op *op) {
             }
     return st == QN_OK ? check_all_batches(run) : st;
 }
+
+static const qni_op *const ops[] = {&qni_op_norm, nullptr};
+const qni_family qni_family_norm = {"norm", ops, check};

@@ -17,7 +17,6 @@ typedef struct qni_pack_problem {
 
 extern const qni_op qni_op_packbits;
 qni_supports_fn qni_pack_gpu_supports;
-qn_status qni_pack_check(qni_check_run *run, const qni_op *op);
 
 /** The definition, in host memory: bytes first .. of one segment's `count` values. */
 void qni_pack_segment(const uint8_t *x, int64_t count, uint8_t *out, bool is_little);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check problems of packbits: lengths around bytes and waves, segments of any length and of
 // none.
-#include "../shared/area.h"
+#include "../../check/area.h"
 #include "pack.h"
+#include "quantize_check.h"
 
 #include <stdlib.h>
 

@@ -22,11 +22,6 @@ static const qni_variant dequantize_variants[] = {
 const qni_op qni_op_quantize = QN_OP("quantize", quantize_variants);
 const qni_op qni_op_dequantize = QN_OP("dequantize", dequantize_variants);
 
-static const qni_op *const ops[] = {&qni_op_quantize, &qni_op_dequantize, &qni_op_quantize_rows,
-                                    &qni_op_packbits, &qni_op_scales,     &qni_op_scales_k_grouped,
-                                    nullptr};
-const qni_family qni_family_quantize = {"quantize", ops, qni_quantize_check};
-
 /** The smallest eps: from it on, scales and their inverses are normal f32 numbers for every
  *  kind. */
 constexpr float min_eps = 1e-30f;

@@ -47,11 +47,6 @@ qn_status qni_quantize_launch_teams(qn_stream *stream, const qni_quantize_proble
 qn_status qni_quantize_launch_blocks(qn_stream *stream, const qni_quantize_problem *p,
                                      const qni_kernel_ref *kernel);
 
-/** All problems of one op, for the check harness: quantize_check.c. */
-qn_status qni_quantize_check(qni_check_run *run, const qni_op *op);
-/** Fixed vectors of both ops on blocks: vectors_check.c. */
-qn_status qni_quantize_vectors_check(qni_check_run *run, const qni_op *op);
-
 static inline int64_t qni_quantize_block_cols(const qni_quantize_problem *p) {
     return (p->cols + QNI_BLOCK - 1) / QNI_BLOCK;
 }

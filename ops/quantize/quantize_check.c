@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check problems of the quantize family: every kernel gives the bits of the definition, and
 // touches nothing else. Used by qn_check on every device.
-#include "../shared/area.h"
+#include "quantize_check.h"
+
+#include "../../check/area.h"
 #include "pack.h"
 #include "quantize.h"
 #include "rows.h"
@@ -323,7 +325,7 @@ out:
     return st;
 }
 
-qn_status qni_quantize_check(qni_check_run *run, const qni_op *op) {
+static qn_status check(qni_check_run *run, const qni_op *op) {
     if (op == &qni_op_packbits)
         return qni_pack_check(run, op);
     if (op == &qni_op_quantize_rows)
@@ -348,3 +350,8 @@ qn_status qni_quantize_check(qni_check_run *run, const qni_op *op) {
                 }
     return qni_quantize_vectors_check(run, op);
 }
+
+static const qni_op *const ops[] = {&qni_op_quantize, &qni_op_dequantize, &qni_op_quantize_rows,
+                                    &qni_op_packbits, &qni_op_scales,     &qni_op_scales_k_grouped,
+                                    nullptr};
+const qni_family qni_family_quantize = {"quantize", ops, check};

@@ -34,7 +34,6 @@ enum { QNI_ROWS_MAXIMA = 1024 };
 
 extern const qni_op qni_op_quantize_rows;
 qni_supports_fn qni_rows_gpu_supports, qni_rows_gpu_any_supports;
-qn_status qni_quantize_rows_check(qni_check_run *run, const qni_op *op);
 
 static inline int64_t qni_rows_groups(const qni_rows_problem *p) {
     return (p->cols + p->group - 1) / p->group;

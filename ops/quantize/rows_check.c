@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check problems of quantisation along rows: every form of scale, all codes and scales to the
 // bit.
-#include "../shared/area.h"
-#include "../shared/batches.h"
+#include "../../check/area.h"
+#include "../../check/batches.h"
+#include "quantize_check.h"
 #include "rows.h"
 
 #include <stdlib.h>

@@ -11,6 +11,5 @@ typedef qk_scales_args qni_scales_problem;
 typedef qk_k_scales_args qni_k_scales_problem;
 
 extern const qni_op qni_op_scales, qni_op_scales_k_grouped;
-qn_status qni_scales_check(qni_check_run *run, const qni_op *op);
 
 #endif

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check problems of scales' layouts. Everything is compared as 32-bit words, so a bit that is
 // off is an error.
-#include "../shared/area.h"
+#include "../../check/area.h"
+#include "quantize_check.h"
 #include "rows.h"
 #include "scales.h"
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fixed vectors of blocks: one largest value among zeros, blocks of zeros, powers of two in rows
 // that lie far apart.
-#include "../shared/area.h"
+#include "../../check/area.h"
 #include "quantize.h"
+#include "quantize_check.h"
 
 enum { X, Q, SCALE, NUM_AREAS };
 static const char *const area_names[] = {"x", "q", "scale"};

@@ -14,8 +14,6 @@ static const qni_variant variants[] = {
 #undef QN_TABLE_OF_rope
 
 const qni_op qni_op_rope = QN_OP("rope", variants);
-static const qni_op *const ops[] = {&qni_op_rope, nullptr};
-const qni_family qni_family_rope = {"rope", ops, qni_rope_check};
 
 // ---- angles
 

@@ -73,11 +73,6 @@ extern const qni_op qni_op_rope;
 #undef QN_IMAGE
 qni_supports_fn qni_rope_gpu_supports, qni_rope_gpu_any_supports;
 
-/** All problems of the op, for the check harness: rope_check.c. */
-qn_status qni_rope_check(qni_check_run *run, const qni_op *op);
-/** Those of tokens in batches of several sizes: rope_batches.c. */
-qn_status qni_rope_check_batches(qni_check_run *run);
-
 /** Turns a position of each pair, in units of 2^-64, whole turns left out: position * turns, modulo
  *  2^64, is the angle. Off by 2^-62 of a turn at most. rope_launch.c. */
 void qni_rope_turns(const qni_rope_law *law, int64_t rotary_dim, uint64_t *turns);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check problems of the rope family: every form, on shapes that reach every kernel and every
 // edge.
-#include "../shared/area.h"
+#include "rope_check.h"
+
+#include "../../check/area.h"
 #include "rope.h"
 
 #include <stdlib.h>
@@ -461,7 +463,7 @@ static bool is_due(const form *f, const shape *s, int dtype, bool quick, int tur
     return turn % thinning == 0 || (s->width == 4 * s->rotary_dim && f->source == BY_POS_IDS);
 }
 
-qn_status qni_rope_check(qni_check_run *run, const qni_op *op) {
+static qn_status check(qni_check_run *run, const qni_op *op) {
     (void)op; // the family has one
     const bool quick = qni_check_is_quick(run);
     const int num_shapes =
@@ -478,3 +480,6 @@ qn_status qni_rope_check(qni_check_run *run, const qni_op *op) {
             }
     return qni_rope_check_batches(run);
 }
+
+static const qni_op *const ops[] = {&qni_op_rope, nullptr};
+const qni_family qni_family_rope = {"rope", ops, check};

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check that a token's bits do not depend on what else is in its batch: of each kernel, by each
 // way to give angles.
-#include "../shared/batches.h"
+#include "../../check/batches.h"
 #include "rope.h"
+#include "rope_check.h"
 
 typedef struct form {
     const char *name;

@@ -7,7 +7,8 @@
 #ifndef QNI_AREA_H
 #define QNI_AREA_H
 
-#include "elements.h"
+#include "../ops/shared/elements.h"
+#include "check.h"
 
 typedef struct qni_area {
     const char *name;

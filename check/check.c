@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check harness: every kernel of an op on every problem of its family, against the op's
 // definition.
-#include "runtime.h"
+#include "check.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -300,25 +299,4 @@ qn_status qni_check_families(const qni_family *const *families, qn_device *devic
 out:
     qn_stream_destroy(run.stream);
     return st;
-}
-
-qn_status qn_check(qn_device *device, const char *op, const qn_check_options *options,
-                   qn_check_fn report_fn, void *context) {
-    return qni_check_families(qni_families, device, op, options, report_fn, context);
-}
-
-enum { MAX_OPS = 256 };
-static const char *op_names[MAX_OPS + 1];
-static pthread_once_t op_names_once = PTHREAD_ONCE_INIT;
-
-static void collect_op_names(void) {
-    int count = 0;
-    for (int f = 0; qni_families[f]; f++)
-        for (int i = 0; qni_families[f]->ops[i] && count < MAX_OPS; i++)
-            op_names[count++] = qni_families[f]->ops[i]->name;
-}
-
-const char *const *qn_op_names(void) {
-    pthread_once(&op_names_once, collect_op_names);
-    return op_names;
 }

@@ -4,7 +4,8 @@
 #ifndef QNI_BATCHES_H
 #define QNI_BATCHES_H
 
-#include "elements.h"
+#include "../ops/shared/elements.h"
+#include "check.h"
 
 /** A tensor of a row op, its rows one behind the other. Floats are filled with random values, i32
  *  with small numbers, or with 0, 1, 2, … what all rows share. */

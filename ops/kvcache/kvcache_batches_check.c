@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check that what a token writes to its cache does not depend on what else is in its batch: of
 // each kernel, copied and as FP8.
-#include "../shared/batches.h"
+#include "../../check/batches.h"
 #include "kvcache.h"
+#include "kvcache_check.h"
 
 typedef struct form {
     int64_t heads, width;

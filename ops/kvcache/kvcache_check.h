@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parts of the kvcache family's check.
+#ifndef QNI_KVCACHE_CHECK_H
+#define QNI_KVCACHE_CHECK_H
+
+#include "../../check/check.h"
+
+/** What tokens write in batches of several sizes: kvcache_batches_check.c. */
+qn_status qni_kvcache_check_batches(qni_check_run *run);
+
+#endif

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parts of the quantize family's check: all problems of an op.
+#ifndef QNI_QUANTIZE_CHECK_H
+#define QNI_QUANTIZE_CHECK_H
+
+#include "../../check/check.h"
+
+/** Fixed vectors of both ops on blocks: vectors_check.c. */
+qn_status qni_quantize_vectors_check(qni_check_run *run, const qni_op *op);
+qn_status qni_quantize_rows_check(qni_check_run *run, const qni_op *op);
+qn_status qni_pack_check(qni_check_run *run, const qni_op *op);
+qn_status qni_scales_check(qni_check_run *run, const qni_op *op);
+
+#endif

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parts of the rope family's check.
+#ifndef QNI_ROPE_CHECK_H
+#define QNI_ROPE_CHECK_H
+
+#include "../../check/check.h"
+
+/** Tokens in batches of several sizes: rope_batches_check.c. */
+qn_status qni_rope_check_batches(qni_check_run *run);
+
+#endif
