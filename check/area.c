@@ -246,8 +246,8 @@ static bool has_expectation(const qni_area *a) {
     return false;
 }
 
-qn_status qni_areas_check(qni_check_run *run, const qni_op *op, const void *problem,
-                          const char *text, qni_area *list, int count) {
+qn_status qni_areas_try(qni_trial_run *run, const qni_op *op, const void *problem, const char *text,
+                        qni_area *list, int count) {
     const DLTensor *outputs[8];
     int num_outputs = 0;
     for (int i = 0; i < count; i++)
@@ -255,7 +255,7 @@ qn_status qni_areas_check(qni_check_run *run, const qni_op *op, const void *prob
             assert(num_outputs < (int)(sizeof outputs / sizeof *outputs));
             outputs[num_outputs++] = &list[i].flat;
         }
-    return qni_check_problem_run(run, &(qni_check_problem){.op = op,
+    return qni_trial_problem_run(run, &(qni_trial_problem){.op = op,
                                                            .text = text,
                                                            .problem = problem,
                                                            .context = &(qni_areas){list, count},
@@ -265,11 +265,11 @@ qn_status qni_areas_check(qni_check_run *run, const qni_op *op, const void *prob
                                                            .num_outputs = num_outputs});
 }
 
-qn_status qni_areas_excuse_far(qni_check_run *run, const qni_op *op, const char *text,
+qn_status qni_areas_excuse_far(qni_trial_run *run, const qni_op *op, const char *text,
                                int64_t stride, qn_status st) {
     if (st != QN_E_MEMORY || stride < qni_far / 2)
         return st;
-    qni_check_problem_leave_out(run, op, text, qn_last_error());
+    qni_trial_problem_leave_out(run, op, text, qn_last_error());
     return QN_OK;
 }
 

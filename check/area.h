@@ -41,7 +41,7 @@ void qni_area_destroy(qni_area *area);
 constexpr int64_t qni_far = (INT64_C(1) << 31) + 64;
 /** Gives back st; but a problem that lacked memory, which its stride excuses, is reported as left
  *  out, and that is QN_OK. */
-qn_status qni_areas_excuse_far(qni_check_run *run, const qni_op *op, const char *text,
+qn_status qni_areas_excuse_far(qni_trial_run *run, const qni_op *op, const char *text,
                                int64_t stride, qn_status st);
 
 /** The elements in host memory, as they are before a run; and their place on the device. */
@@ -89,7 +89,7 @@ typedef struct qni_areas {
     qni_area *list;
     int count;
 } qni_areas;
-/** Of a qni_check_problem whose context begins with a qni_areas: qni_area_reset and
+/** Of a qni_trial_problem whose context begins with a qni_areas: qni_area_reset and
  *  qni_area_compare for each. */
 qn_status qni_areas_reset(void *context, qn_stream *stream);
 qn_status qni_areas_compare(void *context, qn_stream *stream, double *error, char *detail,
@@ -99,8 +99,8 @@ qn_status qni_areas_compare(void *context, qn_stream *stream, double *error, cha
  *  run and compared after it, the last first, so that a wrong scale is told before its codes. Those
  *  with an expectation are the outputs, whose bits must be the same in every run. `text` names the
  *  problem. */
-qn_status qni_areas_check(qni_check_run *run, const qni_op *op, const void *problem,
-                          const char *text, qni_area *areas, int count);
+qn_status qni_areas_try(qni_trial_run *run, const qni_op *op, const void *problem, const char *text,
+                        qni_area *areas, int count);
 void qni_areas_destroy(qni_area *areas, int count);
 
 /** splitmix64; and a value near a normal distribution of variance 1. */

@@ -69,12 +69,12 @@ static int find_common(tensors *t, const qni_row_op *what, int64_t count, const 
 }
 
 /** `count` rows by one op's kernels, in the three batches. */
-static qn_status check_rows(qni_check_run *run, const qni_row_op *what, const qni_op *op,
-                            tensors *t, int64_t count, int64_t most) {
+static qn_status try_rows(qni_trial_run *run, const qni_row_op *what, const qni_op *op, tensors *t,
+                          int64_t count, int64_t most) {
     const struct {
         int64_t first, rows;
     } batches[] = {{FIRST, count}, {FIRST - 60, 200}, {0, most}};
-    qni_check_batches compared = {.run = run, .op = op};
+    qni_trial_batches compared = {.run = run, .op = op};
     const DLTensor *outputs[MAX_TENSORS];
     const int num_outputs = find_common(t, what, count, outputs);
     qn_status st = QN_OK;
@@ -84,9 +84,9 @@ static qn_status check_rows(qni_check_run *run, const qni_row_op *what, const qn
         find_rows(t, what, batches[i].first, data);
         snprintf(text, sizeof text, "%s: %ld of %ld rows", what->text, (long)count,
                  (long)batches[i].rows);
-        st = qni_check_batches_add(
+        st = qni_trial_batches_add(
             &compared,
-            &(qni_check_problem){.op = op,
+            &(qni_trial_problem){.op = op,
                                  .text = text,
                                  .problem = what->make(what->context, data, batches[i].rows),
                                  .context = t,
@@ -106,21 +106,21 @@ static bool runs_kernel(const qn_device *device, const qni_row_op *what, const q
     return qni_choose(op, device, what->make(what->context, data, most), &found) == QN_OK;
 }
 
-qn_status qni_check_row_batches(qni_check_run *run, const qni_row_op *what) {
-    qn_device *device = qn_stream_device(qni_check_stream(run));
+qn_status qni_trial_row_batches(qni_trial_run *run, const qni_row_op *what) {
+    qn_device *device = qn_stream_device(qni_trial_stream(run));
     const bool is_cpu = qn_device_id(device).device_type == kDLCPU;
     const int64_t most = is_cpu ? 1700 : 2 * (int64_t)device->info.num_compute_units + 264;
     static const int64_t counts[] = {1, 16};
     tensors t = {};
     qn_status st;
-    QN_TRY_OUT(tensors_init(&t, device, what, most, qni_check_seed(run)));
+    QN_TRY_OUT(tensors_init(&t, device, what, most, qni_trial_seed(run)));
     for (int k = -1; k < (is_cpu ? what->op->num_variants : 0); k++) {
         const qni_op one = {what->op->name, &what->op->variants[k < 0 ? 0 : k], 1};
         const qni_op *op = k < 0 ? what->op : &one; // -1: whichever is best for each batch
         if (k >= 0 && !runs_kernel(device, what, op, &t, most))
             continue;
         for (int i = k >= 0; i < 2; i++)
-            QN_TRY_OUT(check_rows(run, what, op, &t, counts[i], most));
+            QN_TRY_OUT(try_rows(run, what, op, &t, counts[i], most));
     }
 out:
     qni_areas_destroy(t.areas, what->num_tensors);

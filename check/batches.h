@@ -32,6 +32,6 @@ typedef struct qni_row_op {
 /** Runs a row, and then 16, alone, among 200, and among more than two for each compute unit (on the
  *  CPU: enough that results go past the caches), and compares their bits: by the kernels that plain
  *  calls would use; on the CPU the 16 also by each kernel. */
-qn_status qni_check_row_batches(qni_check_run *run, const qni_row_op *what);
+qn_status qni_trial_row_batches(qni_trial_run *run, const qni_row_op *what);
 
 #endif

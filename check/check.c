@@ -10,7 +10,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-struct qni_check_run {
+struct qni_trial_run {
     qn_device *device;
     qn_stream *stream;
     qn_check_options options;
@@ -19,15 +19,15 @@ struct qni_check_run {
     bool has_failed;
 };
 
-qn_stream *qni_check_stream(const qni_check_run *run) {
+qn_stream *qni_trial_stream(const qni_trial_run *run) {
     return run->stream;
 }
 
-uint64_t qni_check_seed(const qni_check_run *run) {
+uint64_t qni_trial_seed(const qni_trial_run *run) {
     return run->options.seed;
 }
 
-bool qni_check_is_quick(const qni_check_run *run) {
+bool qni_trial_is_quick(const qni_trial_run *run) {
     return run->options.quick != 0;
 }
 
@@ -67,7 +67,7 @@ static qn_status hash_tensor(qn_stream *stream, const DLTensor *t, uint64_t *has
 }
 
 /** One run from a fresh reset; *hash tells its outputs' bits. */
-static qn_status run_once(qni_check_run *run, const qni_check_problem *problem,
+static qn_status run_once(qni_trial_run *run, const qni_trial_problem *problem,
                           const qni_variant *variant, uint64_t *hash) {
     *hash = 0;
     QN_TRY(problem->reset(problem->context, run->stream));
@@ -80,7 +80,7 @@ static qn_status run_once(qni_check_run *run, const qni_check_problem *problem,
 
 /** Runs twice, compares both, and the bits of one with the other. If they are wrong, *passed is
  *  false, and `detail` says what is. Not QN_OK: there was too little memory to tell. */
-static qn_status run_and_compare(qni_check_run *run, const qni_check_problem *problem,
+static qn_status run_and_compare(qni_trial_run *run, const qni_trial_problem *problem,
                                  const qni_variant *variant, qn_check_result *result, char *detail,
                                  size_t room) {
     uint64_t hashes[2];
@@ -107,7 +107,7 @@ static qn_status run_and_compare(qni_check_run *run, const qni_check_problem *pr
 }
 
 /** One run between two events. */
-static qn_status time_once(qni_check_run *run, const qni_check_problem *problem,
+static qn_status time_once(qni_trial_run *run, const qni_trial_problem *problem,
                            const qni_variant *variant, qn_event *events[2], int64_t *ns) {
     QN_TRY(qn_event_record(events[0], run->stream));
     QN_TRY(variant->run(variant, run->stream, problem->problem));
@@ -117,7 +117,7 @@ static qn_status time_once(qni_check_run *run, const qni_check_problem *problem,
 }
 
 /** The fastest of the timed runs into *best; -1 where the device has no clock or nobody asked. */
-static qn_status time_variant(qni_check_run *run, const qni_check_problem *problem,
+static qn_status time_variant(qni_trial_run *run, const qni_trial_problem *problem,
                               const qni_variant *variant, int64_t *best) {
     qn_event *events[2] = {nullptr, nullptr};
     qn_status st = QN_OK;
@@ -138,13 +138,13 @@ out:
     return st;
 }
 
-static void report(qni_check_run *run, const qn_check_result *result) {
+static void report(qni_trial_run *run, const qn_check_result *result) {
     if (run->report)
         run->report(run->context, result);
 }
 
 /** What the simulated GPU says of the kernels that a variant launched; null if nothing. */
-static const char *find_evidence(qni_check_run *run, char *text, size_t room) {
+static const char *find_evidence(qni_trial_run *run, char *text, size_t room) {
     static const struct {
         char letter;
         const char *name;
@@ -160,8 +160,8 @@ static const char *find_evidence(qni_check_run *run, char *text, size_t room) {
     return nullptr;
 }
 
-static qn_status check_variant(qni_check_run *run, const qni_check_problem *problem,
-                               const qni_variant *variant, bool is_choice) {
+static qn_status try_variant(qni_trial_run *run, const qni_trial_problem *problem,
+                             const qni_variant *variant, bool is_choice) {
     qni_reason why = {""};
     char detail[512] = "", evidence[600];
     qni_kernels_evidence(run->device, nullptr, 0);
@@ -189,7 +189,7 @@ static qn_status check_variant(qni_check_run *run, const qni_check_problem *prob
     return st;
 }
 
-void qni_check_problem_leave_out(qni_check_run *run, const qni_op *op, const char *text,
+void qni_trial_problem_leave_out(qni_trial_run *run, const qni_op *op, const char *text,
                                  const char *why) {
     for (int i = 0; i < op->num_variants; i++)
         report(run, &(qn_check_result){.op = op->name,
@@ -200,7 +200,7 @@ void qni_check_problem_leave_out(qni_check_run *run, const qni_op *op, const cha
                                        .reason = why});
 }
 
-qn_status qni_check_problem_run(qni_check_run *run, const qni_check_problem *problem) {
+qn_status qni_trial_problem_run(qni_trial_run *run, const qni_trial_problem *problem) {
     const qni_op *op = problem->op;
     const qni_variant *choice = nullptr;
     qn_status st = qni_choose(op, run->device, problem->problem, &choice);
@@ -209,14 +209,14 @@ qn_status qni_check_problem_run(qni_check_run *run, const qni_check_problem *pro
     for (int i = 0; i < op->num_variants; i++) {
         const qni_variant *variant = &op->variants[i];
         if (!problem->is_choice_alone || variant == choice)
-            st = check_variant(run, problem, variant, variant == choice);
+            st = try_variant(run, problem, variant, variant == choice);
         if (st != QN_OK)
             return st;
     }
     return QN_OK;
 }
 
-qn_status qni_check_batches_add(qni_check_batches *batches, const qni_check_problem *problem) {
+qn_status qni_trial_batches_add(qni_trial_batches *batches, const qni_trial_problem *problem) {
     const qni_variant *choice = nullptr;
     uint64_t hash = 0;
     int64_t time_ns;
@@ -224,7 +224,7 @@ qn_status qni_check_batches_add(qni_check_batches *batches, const qni_check_prob
     qn_status st = QN_OK;
     st = qni_choose(batches->op, batches->run->device, problem->problem, &choice);
     if (st == QN_E_UNSUPPORTED) {
-        qni_check_problem_leave_out(batches->run, batches->op, problem->text, qn_last_error());
+        qni_trial_problem_leave_out(batches->run, batches->op, problem->text, qn_last_error());
         return QN_OK;
     }
     if (st != QN_OK)
@@ -252,13 +252,13 @@ qn_status qni_check_batches_add(qni_check_batches *batches, const qni_check_prob
     return st;
 }
 
-static qn_status check_family(qni_check_run *run, const qni_family *family, const char *op,
-                              bool *has_found) {
+static qn_status try_family(qni_trial_run *run, const qni_family *family, const char *op,
+                            bool *has_found) {
     for (int i = 0; family->ops[i]; i++) {
         if (op && strcmp(op, family->ops[i]->name) != 0)
             continue;
         *has_found = true;
-        const qn_status st = family->check(run, family->ops[i]);
+        const qn_status st = family->try(run, family->ops[i]);
         if (st != QN_OK)
             return st;
     }
@@ -279,18 +279,18 @@ static qn_status read_options(qn_check_options *out, const qn_check_options *giv
     return QN_OK;
 }
 
-qn_status qni_check_families(const qni_family *const *families, qn_device *device, const char *op,
+qn_status qni_trial_families(const qni_family *const *families, qn_device *device, const char *op,
                              const qn_check_options *options, qn_check_fn report_fn,
                              void *context) {
     if (!device)
         return QN_FAIL(QN_E_INVALID, "check: device is null");
-    qni_check_run run = {.device = device, .report = report_fn, .context = context};
+    qni_trial_run run = {.device = device, .report = report_fn, .context = context};
     bool has_found = false;
     qn_status st;
     QN_TRY_OUT(read_options(&run.options, options));
     QN_TRY_OUT(qn_stream_create(&run.stream, device));
     for (; *families; families++)
-        QN_TRY_OUT(check_family(&run, *families, op, &has_found));
+        QN_TRY_OUT(try_family(&run, *families, op, &has_found));
     if (op && !has_found)
         st = QN_FAIL(QN_E_NOT_FOUND, "check: no op is called \"%s\"", op);
     else if (run.has_failed)

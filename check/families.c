@@ -38,5 +38,5 @@ const char *const *qn_op_names(void) {
 
 qn_status qn_check(qn_device *device, const char *op, const qn_check_options *options,
                    qn_check_fn report, void *context) {
-    return qni_check_families(qni_families, device, op, options, report, context);
+    return qni_trial_families(qni_families, device, op, options, report, context);
 }

@@ -51,7 +51,7 @@ static qn_status run_broken(const qni_variant *, qn_stream *, const void *) {
     return QN_FAIL(QN_E_DEVICE, "the driver said no");
 }
 
-static const qni_variant check_variants[] = {
+static const qni_variant twice_variants[] = {
     {"twice.gpu", {.all = QNI_F(GPU)}, false, nullptr, nullptr, run_right, {}},
     {"twice.right", {.all = 0}, true, nullptr, nullptr, run_right, {}},
     {"twice.wrong", {.all = 0}, true, nullptr, nullptr, run_wrong, {}},
@@ -59,8 +59,8 @@ static const qni_variant check_variants[] = {
     {"twice.fickle", {.all = 0}, true, nullptr, nullptr, run_fickle, {}},
     {"twice.broken", {.all = 0}, true, nullptr, nullptr, run_broken, {}},
 };
-static const qni_op op_twice = {"twice", check_variants, 6};
-static const qni_op op_right = {"right", check_variants, 2};
+static const qni_op op_twice = {"twice", twice_variants, 6};
+static const qni_op op_right = {"right", twice_variants, 2};
 
 static qn_status reset(void *context, qn_stream *) {
     checked *c = context;
@@ -86,10 +86,10 @@ static qn_status compare(void *context, qn_stream *, double *error, char *detail
     return QN_OK;
 }
 
-static qn_status check_one(qni_check_run *run, const qni_op *op) {
+static qn_status try_one(qni_trial_run *run, const qni_op *op) {
     checked c = {.shape = {8}};
     for (int i = 0; i < 8; i++)
-        c.in[i] = (float)i + (float)(qni_check_seed(run) % 5);
+        c.in[i] = (float)i + (float)(qni_trial_seed(run) % 5);
     c.tensor = (DLTensor){.data = c.out,
                           .device = {kDLCPU, 0},
                           .ndim = 1,
@@ -97,7 +97,7 @@ static qn_status check_one(qni_check_run *run, const qni_op *op) {
                           .shape = c.shape};
     c.outputs[0] = &c.tensor;
     problem p = {8, c.in, c.out};
-    qni_check_problem problem_of_8 = {.op = op,
+    qni_trial_problem problem_of_8 = {.op = op,
                                       .text = "count=8",
                                       .problem = &p,
                                       .context = &c,
@@ -105,15 +105,15 @@ static qn_status check_one(qni_check_run *run, const qni_op *op) {
                                       .compare = compare,
                                       .outputs = c.outputs,
                                       .num_outputs = 1};
-    const qn_status st = qni_check_problem_run(run, &problem_of_8);
+    const qn_status st = qni_trial_problem_run(run, &problem_of_8);
     assert_true(st != QN_OK || c.resets >= 2);
     return st;
 }
 
 static const qni_family family_right = {"right", (const qni_op *const[]){&op_right, nullptr},
-                                        check_one};
+                                        try_one};
 static const qni_family family_twice = {"twice", (const qni_op *const[]){&op_twice, nullptr},
-                                        check_one};
+                                        try_one};
 
 typedef struct seen {
     int count;
@@ -134,7 +134,7 @@ static void test_harness(void **) {
     qn_check_options options = {.struct_size = sizeof options, .seed = 3, .timed_runs = 2};
     assert_int_equal(qn_device_open(&device, "cpu"), QN_OK);
     const qni_family *const families[] = {&family_right, &family_twice, nullptr};
-    assert_int_equal(qni_check_families(families, device, "twice", &options, note_result, &s),
+    assert_int_equal(qni_trial_families(families, device, "twice", &options, note_result, &s),
                      QN_E_MISMATCH);
     assert_int_equal(s.count, 6);
     assert_non_null(strstr(s.text[0], "runs on GPUs"));
@@ -155,14 +155,14 @@ static void test_harness(void **) {
     assert_false(s.result[3].error <= 1); // NaN
     assert_string_equal(s.text[1], "");
     s = (seen){0};
-    assert_int_equal(qni_check_families(families, device, "right", nullptr, note_result, &s),
+    assert_int_equal(qni_trial_families(families, device, "right", nullptr, note_result, &s),
                      QN_OK);
     assert_int_equal(s.count, 2);
     assert_int_equal(s.result[1].time_ns, -1); // nobody asked
-    assert_int_equal(qni_check_families(families, device, "left", nullptr, note_result, &s),
+    assert_int_equal(qni_trial_families(families, device, "left", nullptr, note_result, &s),
                      QN_E_NOT_FOUND);
     options.struct_size = 3;
-    assert_int_equal(qni_check_families(families, device, nullptr, &options, note_result, &s),
+    assert_int_equal(qni_trial_families(families, device, nullptr, &options, note_result, &s),
                      QN_E_INVALID);
     assert_int_equal(qn_check(nullptr, nullptr, nullptr, nullptr, nullptr), QN_E_INVALID);
     qn_device_close(device);
@@ -176,14 +176,14 @@ static const qni_variant poor_variants[] = {
     {"poor.cpu", {.all = 0}, true, nullptr, nullptr, run_poor, {}}};
 static const qni_op op_poor = {"poor", poor_variants, 1};
 
-static qn_status check_poor(qni_check_run *run, const qni_op *op) {
-    const qni_check_problem p = {
+static qn_status try_poor(qni_trial_run *run, const qni_op *op) {
+    const qni_trial_problem p = {
         .op = op, .text = "any", .context = &(checked){}, .reset = reset, .compare = compare};
-    return qni_check_problem_run(run, &p);
+    return qni_trial_problem_run(run, &p);
 }
 
 static const qni_family family_poor = {"poor", (const qni_op *const[]){&op_poor, nullptr},
-                                       check_poor};
+                                       try_poor};
 
 /** Without memory nothing is known of a kernel: it does not disagree. */
 static void test_no_memory(void **) {
@@ -191,7 +191,7 @@ static void test_no_memory(void **) {
     qn_device *device = nullptr;
     seen s = {0};
     assert_int_equal(qn_device_open(&device, "cpu"), QN_OK);
-    assert_int_equal(qni_check_families(families, device, "poor", nullptr, note_result, &s),
+    assert_int_equal(qni_trial_families(families, device, "poor", nullptr, note_result, &s),
                      QN_E_MEMORY);
     assert_int_equal(s.count, 0);
     qn_device_close(device);
@@ -218,9 +218,9 @@ static const qni_variant elsewhere_variants[] = {
 static const qni_op op_elsewhere = {"elsewhere", elsewhere_variants, 1};
 
 /** Batches of 1, 4 and 8 numbers, of which all have the first. */
-static qn_status check_batches(qni_check_run *run, const qni_op *op) {
+static qn_status try_batches(qni_trial_run *run, const qni_op *op) {
     static const int64_t sizes[] = {1, 4, 8};
-    qni_check_batches batches = {.run = run, .op = op};
+    qni_trial_batches batches = {.run = run, .op = op};
     checked c = {.in = {1, 2, 3, 4, 5, 6, 7, 8}, .shape = {1}};
     c.tensor = (DLTensor){.data = c.out,
                           .device = {kDLCPU, 0},
@@ -232,7 +232,7 @@ static qn_status check_batches(qni_check_run *run, const qni_op *op) {
         const problem p = {sizes[i], c.in, c.out};
         char text[32];
         snprintf(text, sizeof text, "batch of %ld", (long)sizes[i]);
-        assert_int_equal(qni_check_batches_add(&batches, &(qni_check_problem){.op = op,
+        assert_int_equal(qni_trial_batches_add(&batches, &(qni_trial_problem){.op = op,
                                                                               .text = text,
                                                                               .problem = &p,
                                                                               .context = &c,
@@ -245,25 +245,24 @@ static qn_status check_batches(qni_check_run *run, const qni_op *op) {
 }
 
 static const qni_family family_batch = {
-    "batch", (const qni_op *const[]){&op_batch, &op_by_count, &op_elsewhere, nullptr},
-    check_batches};
+    "batch", (const qni_op *const[]){&op_batch, &op_by_count, &op_elsewhere, nullptr}, try_batches};
 
 static void test_batches(void **) {
     const qni_family *const families[] = {&family_batch, nullptr};
     qn_device *device = nullptr;
     seen s = {0};
     assert_int_equal(qn_device_open(&device, "cpu"), QN_OK);
-    assert_int_equal(qni_check_families(families, device, "batch", nullptr, note_result, &s),
+    assert_int_equal(qni_trial_families(families, device, "batch", nullptr, note_result, &s),
                      QN_OK);
     assert_int_equal(s.count, 2); // of three batches, the first is what others are held to
     assert_true(s.result[0].passed && s.result[1].passed);
     s = (seen){0};
-    assert_int_equal(qni_check_families(families, device, "by_count", nullptr, note_result, &s),
+    assert_int_equal(qni_trial_families(families, device, "by_count", nullptr, note_result, &s),
                      QN_E_MISMATCH);
     assert_true(s.result[0].passed && !s.result[1].passed);
     assert_non_null(strstr(s.text[1], "batch of 1 by by_count.wrong"));
     s = (seen){0};
-    assert_int_equal(qni_check_families(families, device, "elsewhere", nullptr, note_result, &s),
+    assert_int_equal(qni_trial_families(families, device, "elsewhere", nullptr, note_result, &s),
                      QN_OK);
     assert_int_equal(s.count, 3);
     assert_non_null(strstr(s.text[0], "elsewhere: no kernel for this on cpu"));

@@ -46,7 +46,7 @@ static const shape shapes[] = {
 enum { X, OUT, SCALE, NUM_AREAS };
 static const char *const area_names[] = {"x", "out", "scale"};
 
-typedef struct check_case {
+typedef struct trial_case {
     const form *form;
     const shape *shape;
     qni_activation_problem problem; // pointers into device memory
@@ -54,31 +54,31 @@ typedef struct check_case {
     uint64_t random;
     double *y, *error; // a row's results
     char text[160];
-} check_case;
+} trial_case;
 
 // ---- making a case
 
-static bool has_area(const check_case *c, int which) {
+static bool has_area(const trial_case *c, int which) {
     return which != SCALE || c->form->quant != QNI_ACTIVATION_PLAIN;
 }
 
 /** Elements from row to row; batches lie another row apart. */
-static int64_t row_stride(const check_case *c, int which) {
+static int64_t row_stride(const trial_case *c, int which) {
     return (which == X ? 2 : 1) * c->shape->h + c->shape->gap;
 }
-static int64_t batch_stride(const check_case *c, int which) {
+static int64_t batch_stride(const trial_case *c, int which) {
     return (c->shape->inner + 1) * row_stride(c, which);
 }
-static int64_t row_at(const check_case *c, int which, int64_t r) {
+static int64_t row_at(const trial_case *c, int which, int64_t r) {
     return r / c->shape->inner * batch_stride(c, which) +
            r % c->shape->inner * row_stride(c, which);
 }
 
-static int64_t scales_per_row(const check_case *c) {
+static int64_t scales_per_row(const trial_case *c) {
     return c->form->quant == QNI_ACTIVATION_PER_GROUP ? qni_activation_groups(&c->problem) : 1;
 }
 
-static qn_status make_area(check_case *c, qn_device *device, int which) {
+static qn_status make_area(trial_case *c, qn_device *device, int which) {
     const qni_activation_problem *p = &c->problem;
     const qni_dtype dtype = which == X ? p->dtype : which == OUT ? p->dtype_out : QNI_F32;
     const int64_t scales =
@@ -93,7 +93,7 @@ static qn_status make_area(check_case *c, qn_device *device, int which) {
 
 /** Rows on scales of their own: one of zeros, one where exp ends its range, one of the largest, one
  *  of the smallest. */
-static double x_value(check_case *c, int64_t row) {
+static double x_value(trial_case *c, int64_t row) {
     const double normal = qni_random_normal(&c->random);
     const qni_dtype dtype = c->problem.dtype;
     switch (row % 8) {
@@ -110,7 +110,7 @@ static double x_value(check_case *c, int64_t row) {
     }
 }
 
-static void fill_x(check_case *c) {
+static void fill_x(trial_case *c) {
     qni_area *a = &c->areas[X];
     for (int64_t r = 0; r < c->problem.rows; r++)
         for (int64_t i = 0; i < 2 * c->shape->h; i++)
@@ -119,7 +119,7 @@ static void fill_x(check_case *c) {
         qni_put(QNI_F32, qni_area_host(&c->areas[SCALE]), 0, 0.013);
 }
 
-static void place(check_case *c, qni_activation_problem *p, bool on_host) {
+static void place(trial_case *c, qni_activation_problem *p, bool on_host) {
     const qni_area *a = c->areas;
     p->x =
         (qni_activation_rows){qni_area_data(&a[X], on_host), batch_stride(c, X), row_stride(c, X)};
@@ -130,7 +130,7 @@ static void place(check_case *c, qni_activation_problem *p, bool on_host) {
 
 // ---- what must come out
 
-static void expect_row(check_case *c, const qni_activation_problem *host, int64_t row) {
+static void expect_row(trial_case *c, const qni_activation_problem *host, int64_t row) {
     const int64_t x = row_at(c, X, row), at = row_at(c, OUT, row), h = host->h;
     const qni_exact exact = {c->y, c->error, h};
     qni_area *out = &c->areas[OUT], *scale = &c->areas[SCALE];
@@ -157,7 +157,7 @@ static void expect_row(check_case *c, const qni_activation_problem *host, int64_
 
 // ---- running a case
 
-static void name_case(check_case *c) {
+static void name_case(trial_case *c) {
     const qni_activation_problem *p = &c->problem;
     snprintf(c->text, sizeof c->text, "%s_and_mul %s [%ld, %ld, 2 * %ld] gap=%ld offset=%ld %s->%s",
              functions[p->function], c->form->name, (long)c->shape->batches, (long)c->shape->inner,
@@ -165,7 +165,7 @@ static void name_case(check_case *c) {
              qni_dtype_name(p->dtype_out));
 }
 
-static qn_status prepare(check_case *c, qn_device *device) {
+static qn_status prepare(trial_case *c, qn_device *device) {
     const qni_activation_problem *p = &c->problem;
     name_case(c);
     c->y = malloc((size_t)p->h * sizeof *c->y);
@@ -184,14 +184,14 @@ static qn_status prepare(check_case *c, qn_device *device) {
     return QN_OK;
 }
 
-static void case_destroy(check_case *c) {
+static void case_destroy(trial_case *c) {
     qni_areas_destroy(c->areas, NUM_AREAS);
     free(c->y);
     free(c->error);
     free(c);
 }
 
-static void make_problem(check_case *c, qni_dtype dtype, qn_activation function, qni_fp8 kind) {
+static void make_problem(trial_case *c, qni_dtype dtype, qn_activation function, qni_fp8 kind) {
     const form *f = c->form;
     const shape *s = c->shape;
     c->problem = (qni_activation_problem){
@@ -208,18 +208,18 @@ static void make_problem(check_case *c, qni_dtype dtype, qn_activation function,
     c->problem.scale_row = scales_per_row(c);
 }
 
-static qn_status check_one(qni_check_run *run, const form *f, const shape *s, qni_dtype dtype,
-                           qn_activation function, qni_fp8 kind) {
-    check_case *c = calloc(1, sizeof *c);
+static qn_status try_one(qni_trial_run *run, const form *f, const shape *s, qni_dtype dtype,
+                         qn_activation function, qni_fp8 kind) {
+    trial_case *c = calloc(1, sizeof *c);
     qn_status st;
     if (!c)
         return QN_FAIL(QN_E_MEMORY, "check: out of memory");
     c->form = f;
     c->shape = s;
-    c->random = qni_check_seed(run) + (uint64_t)(f - forms) * 1000 + (uint64_t)(s - shapes);
+    c->random = qni_trial_seed(run) + (uint64_t)(f - forms) * 1000 + (uint64_t)(s - shapes);
     make_problem(c, dtype, function, kind);
-    QN_TRY_OUT(prepare(c, qn_stream_device(qni_check_stream(run))));
-    QN_TRY_OUT(qni_areas_check(run, &qni_op_activation, &c->problem, c->text, c->areas, NUM_AREAS));
+    QN_TRY_OUT(prepare(c, qn_stream_device(qni_trial_stream(run))));
+    QN_TRY_OUT(qni_areas_try(run, &qni_op_activation, &c->problem, c->text, c->areas, NUM_AREAS));
 out:
     st = qni_areas_excuse_far(run, &qni_op_activation, c->text, s->gap, st);
     case_destroy(c);
@@ -230,7 +230,7 @@ out:
 
 /** context: the case, whose problem has all but pointers and rows. */
 static const void *make_batch(void *context, void *const *data, int64_t rows) {
-    check_case *c = context;
+    trial_case *c = context;
     qni_activation_problem *p = &c->problem;
     p->rows = p->inner = rows;
     p->x = (qni_activation_rows){data[X], 0, 2 * p->h};
@@ -239,10 +239,10 @@ static const void *make_batch(void *context, void *const *data, int64_t rows) {
     return p;
 }
 
-static qn_status check_batches(qni_check_run *run, const form *f, const shape *s, qni_dtype dtype,
-                               qn_activation function) {
-    const qn_device *device = qn_stream_device(qni_check_stream(run));
-    check_case c = {.form = f, .shape = s};
+static qn_status try_batches(qni_trial_run *run, const form *f, const shape *s, qni_dtype dtype,
+                             qn_activation function) {
+    const qn_device *device = qn_stream_device(qni_trial_stream(run));
+    trial_case c = {.form = f, .shape = s};
     make_problem(&c, dtype, function, qni_fp8_of(qni_usual_e4m3(device)));
     const bool finds_scale = f->quant > QNI_ACTIVATION_STATIC;
     const qni_batch_tensor tensors[NUM_AREAS] = {
@@ -257,28 +257,28 @@ static qn_status check_batches(qni_check_run *run, const form *f, const shape *s
                    .is_common = !finds_scale,
                    .is_written = finds_scale}};
     name_case(&c);
-    return qni_check_row_batches(
+    return qni_trial_row_batches(
         run, &(qni_row_op){&qni_op_activation, c.text, tensors, NUM_AREAS, make_batch, &c});
 }
 
 /** h of whole runs, enough for long rows to be many; and of others. */
-static qn_status check_all_batches(qni_check_run *run) {
+static qn_status try_all_batches(qni_trial_run *run) {
     static const shape widths[] = {{1, 1, 1024, 0, 0}, {1, 1, 111, 0, 0}};
-    const int thinning = qni_check_is_quick(run) ? 5 : 1;
+    const int thinning = qni_trial_is_quick(run) ? 5 : 1;
     int turn = 0;
     qn_status st = QN_OK;
     for (size_t f = 0; f < sizeof forms / sizeof *forms; f++)
         for (size_t s = 0; s < sizeof widths / sizeof *widths; s++)
             for (int k = 0; st == QN_OK && k < 3; k++) // each function and dtype
                 if (++turn % thinning == 0)
-                    st = check_batches(run, &forms[f], &widths[s], (qni_dtype)k,
-                                       (qn_activation)((k + (int)f) % 3));
+                    st = try_batches(run, &forms[f], &widths[s], (qni_dtype)k,
+                                     (qn_activation)((k + (int)f) % 3));
     return st;
 }
 
-static qn_status check(qni_check_run *run, const qni_op *op) {
+static qn_status try_op(qni_trial_run *run, const qni_op *op) {
     (void)op; // the family has one
-    const bool quick = qni_check_is_quick(run);
+    const bool quick = qni_trial_is_quick(run);
     const int num_long = (int)(sizeof shapes / sizeof *shapes) - 1; // the last is long
     const int num_shapes = num_long + !quick;
     const int num_forms = (int)(sizeof forms / sizeof *forms);
@@ -293,14 +293,13 @@ static qn_status check(qni_check_run *run, const qni_op *op) {
                 const bool is_left = is_long ? f > 0 || k % 4 != 0 : is_far && quick && f > 0;
                 if (is_far ? k != QNI_BF16 || is_left : ++turn % thinning != 0 || is_left)
                     continue;
-                const qn_status st =
-                    check_one(run, &forms[f], &shapes[s], (qni_dtype)(k % 3),
-                              (qn_activation)(k / 3), (qni_fp8)(turn % QNI_NUM_FP8));
+                const qn_status st = try_one(run, &forms[f], &shapes[s], (qni_dtype)(k % 3),
+                                             (qn_activation)(k / 3), (qni_fp8)(turn % QNI_NUM_FP8));
                 if (st != QN_OK)
                     return st;
             }
-    return check_all_batches(run);
+    return try_all_batches(run);
 }
 
 static const qni_op *const ops[] = {&qni_op_activation, nullptr};
-const qni_family qni_family_activation = {"activation", ops, check};
+const qni_family qni_family_activation = {"activation", ops, try_op};

@@ -241,8 +241,8 @@ static void test_gpu_any(void **) {
 
 // ---- a query alone and among others
 
-static qn_status check_batches(qni_check_run *run, const qni_op *) {
-    return qni_attention_check_batches(run);
+static qn_status try_batches(qni_trial_run *run, const qni_op *) {
+    return qni_attention_try_batches(run);
 }
 
 static void print_result(void *context, const qn_check_result *result) {
@@ -262,9 +262,9 @@ static bool has_forced(const qn_device *device) {
 }
 
 /** That part of attention's check which compares batches. */
-static void check_bits(void *at) {
+static void try_bits(void *at) {
     static const qni_op *const ops[] = {&qni_op_attention, nullptr};
-    static const qni_family family = {"attention", ops, check_batches};
+    static const qni_family family = {"attention", ops, try_batches};
     static const qni_family *const families[] = {&family, nullptr};
     const place *where = at;
     const qn_check_options options = {.struct_size = sizeof options, .seed = 1, .quick = 1};
@@ -272,7 +272,7 @@ static void check_bits(void *at) {
     int count = 0;
     CHILD_CHECK(qn_device_open(&device, where->spec) == QN_OK);
     if (has_forced(device)) {
-        CHILD_CHECK(qni_check_families(families, device, nullptr, &options, print_result, &count) ==
+        CHILD_CHECK(qni_trial_families(families, device, nullptr, &options, print_result, &count) ==
                     QN_OK);
         // Four lists of batches, the first of each compared with two; five of queries, with three.
         CHILD_CHECK(count == 4 * 2 + 5 * 3);
@@ -280,24 +280,24 @@ static void check_bits(void *at) {
     qn_device_close(device);
 }
 
-static void check_queries(const place *at, const char *force) {
+static void try_queries(const place *at, const char *force) {
     const char *const env[] = {"QUERN_BATCH_INVARIANT=1", "QUERN_NO_JIT=1", force, nullptr};
-    child_run(check_bits, (void *)(uintptr_t)at, env);
+    child_run(try_bits, (void *)(uintptr_t)at, env);
 }
 
 /** Each kernel by itself, so that none hides behind a better one. */
 static void test_queries_on_cpu(void **) {
-    check_queries(&cpu, nullptr);
-    check_queries(&cpu, "QUERN_FORCE=attention=attention.cpu_avx512");
-    check_queries(&cpu, "QUERN_FORCE=attention=attention.cpu_avx2");
-    check_queries(&cpu, "QUERN_FORCE=attention=attention.cpu");
+    try_queries(&cpu, nullptr);
+    try_queries(&cpu, "QUERN_FORCE=attention=attention.cpu_avx512");
+    try_queries(&cpu, "QUERN_FORCE=attention=attention.cpu_avx2");
+    try_queries(&cpu, "QUERN_FORCE=attention=attention.cpu");
 }
 
 static void test_queries_on_gpu(void **state) {
     const place *at = *state;
     needs_images(strchr(at->spec, ':') + 1);
-    check_queries(at, nullptr);
-    check_queries(at, "QUERN_FORCE=attention=attention.gpu_any");
+    try_queries(at, nullptr);
+    try_queries(at, "QUERN_FORCE=attention=attention.gpu_any");
 }
 
 int main(void) {

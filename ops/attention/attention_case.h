@@ -133,10 +133,10 @@ void qni_merge_case_destroy(qni_merge_case *c);
 
 /** Batches that have a request in common, whose bits must be the same; of merging, a query:
  *  batches_check.c. */
-qn_status qni_attention_check_batches(qni_check_run *run);
-qn_status qni_merge_check_batches(qni_check_run *run);
+qn_status qni_attention_try_batches(qni_trial_run *run);
+qn_status qni_merge_try_batches(qni_trial_run *run);
 /** All problems of ops "merge_states" and "attention_dropout". */
-qn_status qni_merge_check(qni_check_run *run);
-qn_status qni_dropout_check(qni_check_run *run);
+qn_status qni_merge_try(qni_trial_run *run);
+qn_status qni_dropout_try(qni_trial_run *run);
 
 #endif

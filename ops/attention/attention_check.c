@@ -202,14 +202,14 @@ static const qni_attention_spec specs[] = {
 };
 // clang-format on
 
-static qn_status check_spec(qni_check_run *run, const qni_attention_spec *spec) {
+static qn_status try_spec(qni_trial_run *run, const qni_attention_spec *spec) {
     qni_attention_case *c = calloc(1, sizeof *c);
     qn_status st;
     if (!c)
         return QN_FAIL(QN_E_MEMORY, "check: out of memory");
-    QN_TRY_OUT(qni_attention_case_create(c, qni_check_stream(run), spec,
-                                         qni_check_seed(run) + (uint64_t)(spec - specs)));
-    const qni_check_problem problem = {.op = &qni_op_attention,
+    QN_TRY_OUT(qni_attention_case_create(c, qni_trial_stream(run), spec,
+                                         qni_trial_seed(run) + (uint64_t)(spec - specs)));
+    const qni_trial_problem problem = {.op = &qni_op_attention,
                                        .text = c->text,
                                        .problem = &c->problem,
                                        .context = &(qni_areas){c->areas, QNI_CASE_AREAS},
@@ -217,25 +217,25 @@ static qn_status check_spec(qni_check_run *run, const qni_attention_spec *spec) 
                                        .compare = qni_areas_compare,
                                        .outputs = c->outputs,
                                        .num_outputs = 1 + spec->has_lse};
-    QN_TRY_OUT(qni_check_problem_run(run, &problem));
+    QN_TRY_OUT(qni_trial_problem_run(run, &problem));
 out:
     qni_attention_case_destroy(c);
     free(c);
     return st;
 }
 
-static qn_status check(qni_check_run *run, const qni_op *op) {
+static qn_status try_op(qni_trial_run *run, const qni_op *op) {
     qn_status st = QN_OK;
     if (op == &qni_op_merge_states)
-        return qni_merge_check(run);
+        return qni_merge_try(run);
     if (op == &qni_op_attention_dropout)
-        return qni_dropout_check(run);
+        return qni_dropout_try(run);
     for (size_t i = 0; st == QN_OK && i < sizeof specs / sizeof *specs; i++)
-        if (!qni_check_is_quick(run) || specs[i].is_quick)
-            st = check_spec(run, &specs[i]);
-    return st == QN_OK ? qni_attention_check_batches(run) : st;
+        if (!qni_trial_is_quick(run) || specs[i].is_quick)
+            st = try_spec(run, &specs[i]);
+    return st == QN_OK ? qni_attention_try_batches(run) : st;
 }
 
 static const qni_op *const ops[] = {&qni_op_attention, &qni_op_merge_states,
                                     &qni_op_attention_dropout, nullptr};
-const qni_family qni_family_attention = {"attention", ops, check};
+const qni_family qni_family_attention = {"attention", ops, try_op};

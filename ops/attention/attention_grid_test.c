@@ -124,7 +124,7 @@ static qn_status compare(void *context, qn_stream *stream, double *error, char *
 
 // ---- walks
 
-static qn_status run_case(qni_check_run *run, const place *p, const int *v, int index) {
+static qn_status run_case(qni_trial_run *run, const place *p, const int *v, int index) {
     const qni_attention_spec spec = make_spec(p, v);
     qni_attention_case *c = calloc(1, sizeof *c);
     qn_status st;
@@ -133,9 +133,9 @@ static qn_status run_case(qni_check_run *run, const place *p, const int *v, int 
     held h = {{c->areas, QNI_CASE_AREAS},
               {&c->areas[QNI_CASE_O], &c->areas[QNI_CASE_LSE]},
               {v[TYPES] == 0 ? 1e-3 : 1e-2, 1e-3}};
-    QN_TRY_OUT(qni_attention_case_create(c, qni_check_stream(run), &spec, (uint64_t)index + 1));
-    QN_TRY_OUT(qni_check_problem_run(
-        run, &(qni_check_problem){.op = &qni_op_attention,
+    QN_TRY_OUT(qni_attention_case_create(c, qni_trial_stream(run), &spec, (uint64_t)index + 1));
+    QN_TRY_OUT(qni_trial_problem_run(
+        run, &(qni_trial_problem){.op = &qni_op_attention,
                                   .text = c->text,
                                   .problem = &c->problem,
                                   .context = &h,
@@ -153,8 +153,8 @@ out:
     return st;
 }
 
-static qn_status walk_line(qni_check_run *run, const line *l) {
-    const qn_device *device = qn_stream_device(qni_check_stream(run));
+static qn_status walk_line(qni_trial_run *run, const line *l) {
+    const qn_device *device = qn_stream_device(qni_trial_stream(run));
     const place p = {l, current->sizes, qni_usual_e4m3(device) == QNI_E4M3FNUZ};
     const qni_axes axes = axes_of(&p);
     qni_covering *covering = calloc(1, sizeof *covering);
@@ -182,7 +182,7 @@ static double no_cost(const void *, const int *) {
     return 0;
 }
 
-static qn_status run_merge(qni_check_run *run, const int *v, int index) {
+static qn_status run_merge(qni_trial_run *run, const int *v, int index) {
     const qni_merge_spec spec = {.dtype = (qni_dtype)v[MERGE_DTYPE],
                                  .n = current->sizes->batch[v[MERGE_N]],
                                  .states =
@@ -196,11 +196,11 @@ static qn_status run_merge(qni_check_run *run, const int *v, int index) {
     qn_status st;
     if (!c)
         return QN_FAIL(QN_E_MEMORY, "out of memory");
-    QN_TRY_OUT(qni_merge_case_create(c, qni_check_stream(run), &spec, (uint64_t)index + 1));
+    QN_TRY_OUT(qni_merge_case_create(c, qni_trial_stream(run), &spec, (uint64_t)index + 1));
     held h = {{c->areas, QNI_MERGE_AREAS},
               {c->out_v, c->out_s},
               {spec.dtype == QNI_BF16 ? 1e-2 : 1e-3, 1e-3}};
-    QN_TRY_OUT(qni_check_problem_run(run, &(qni_check_problem){.op = &qni_op_merge_states,
+    QN_TRY_OUT(qni_trial_problem_run(run, &(qni_trial_problem){.op = &qni_op_merge_states,
                                                                .text = c->text,
                                                                .problem = &c->problem,
                                                                .context = &h,
@@ -214,7 +214,7 @@ out:
     return st;
 }
 
-static qn_status walk_merges(qni_check_run *run) {
+static qn_status walk_merges(qni_trial_run *run) {
     static const qni_axes axes = {.count = MERGE_AXES,
                                   .sizes = {4, MERGE_FORMS, 3, 9, 3, 2},
                                   .can_meet = may_meet,
@@ -231,7 +231,7 @@ static qn_status walk_merges(qni_check_run *run) {
     return st;
 }
 
-static qn_status walk(qni_check_run *run, const qni_op *op) {
+static qn_status walk(qni_trial_run *run, const qni_op *op) {
     qn_status st = QN_OK;
     if (op == &qni_op_merge_states)
         return walk_merges(run);
@@ -260,7 +260,7 @@ static void run_job(job *j) {
     current = j;
     j->tally->is_absent = qn_device_open(&device, j->spec) != QN_OK || !has_images(device);
     if (!j->tally->is_absent) {
-        const qn_status st = qni_check_families((const qni_family *const[]){&grid, nullptr}, device,
+        const qn_status st = qni_trial_families((const qni_family *const[]){&grid, nullptr}, device,
                                                 nullptr, &options, report, nullptr);
         j->tally->failed += st != QN_OK && st != QN_E_MISMATCH;
     }
@@ -358,7 +358,7 @@ static bool have_pair(int cases, int (*values)[AXES], int i, int a, int j, int b
     return false;
 }
 
-static void check_coverage(const place *p) {
+static void try_coverage(const place *p) {
     enum { MOST = 500 };
     static int values[MOST][AXES];
     static qni_covering covering;
@@ -376,8 +376,8 @@ static void check_coverage(const place *p) {
 
 static void test_coverage(void **) {
     for (int i = 0; i < LINES; i++) {
-        check_coverage(&(place){&lines[i], &upstream, false});
-        check_coverage(&(place){&lines[i], &reduced, true});
+        try_coverage(&(place){&lines[i], &upstream, false});
+        try_coverage(&(place){&lines[i], &reduced, true});
     }
 }
 

@@ -61,18 +61,18 @@ static void free_rows(common_rows *rows) {
 }
 
 /** A batch of which queries first .. first + count - 1 of the common request are compared. */
-static qn_status add_batch(qni_check_batches *batches, const qni_attention_spec *spec,
+static qn_status add_batch(qni_trial_batches *batches, const qni_attention_spec *spec,
                            int64_t first, int64_t count) {
     qni_attention_case *c = calloc(1, sizeof *c);
     common_rows rows = {};
     qn_status st;
     if (!c)
         return QN_FAIL(QN_E_MEMORY, "check: out of memory");
-    QN_TRY_OUT(qni_attention_case_create(c, qni_check_stream(batches->run), spec,
-                                         qni_check_seed(batches->run)));
+    QN_TRY_OUT(qni_attention_case_create(c, qni_trial_stream(batches->run), spec,
+                                         qni_trial_seed(batches->run)));
     QN_TRY_OUT(make_rows(&rows, c, first, count));
-    QN_TRY_OUT(qni_check_batches_add(
-        batches, &(qni_check_problem){.op = batches->op,
+    QN_TRY_OUT(qni_trial_batches_add(
+        batches, &(qni_trial_problem){.op = batches->op,
                                       .text = c->text,
                                       .problem = &c->problem,
                                       .context = &(qni_areas){c->areas, QNI_CASE_AREAS},
@@ -120,9 +120,9 @@ static const qni_attention_spec among_queries[] = {
 };
 // clang-format on
 
-static qn_status check_among_others(qni_check_run *run, const qni_attention_spec *base) {
+static qn_status try_among_others(qni_trial_run *run, const qni_attention_spec *base) {
     static const int32_t counts[] = {1, 9, 40};
-    qni_check_batches batches = {.run = run, .op = &qni_op_attention};
+    qni_trial_batches batches = {.run = run, .op = &qni_op_attention};
     qn_status st = QN_OK;
     for (size_t i = 0; st == QN_OK && i < sizeof counts / sizeof *counts; i++) {
         qni_attention_spec spec = *base;
@@ -133,11 +133,11 @@ static qn_status check_among_others(qni_check_run *run, const qni_attention_spec
     return st;
 }
 
-static qn_status check_among_queries(qni_check_run *run, const qni_attention_spec *base) {
+static qn_status try_among_queries(qni_trial_run *run, const qni_attention_spec *base) {
     static const struct {
         int32_t qo, kv, query;
     } parts[] = {{1, 301, 0}, {9, 305, 4}, {70, 310, 60}, {310, 310, 300}};
-    qni_check_batches batches = {.run = run, .op = &qni_op_attention};
+    qni_trial_batches batches = {.run = run, .op = &qni_op_attention};
     qn_status st = QN_OK;
     for (size_t i = 0; st == QN_OK && i < sizeof parts / sizeof *parts; i++) {
         qni_attention_spec spec = *base;
@@ -148,30 +148,30 @@ static qn_status check_among_queries(qni_check_run *run, const qni_attention_spe
     return st;
 }
 
-qn_status qni_attention_check_batches(qni_check_run *run) {
-    const bool is_quick = qni_check_is_quick(run);
+qn_status qni_attention_try_batches(qni_trial_run *run) {
+    const bool is_quick = qni_trial_is_quick(run);
     qn_status st = QN_OK;
     for (size_t i = 0; st == QN_OK && i < sizeof among_others / sizeof *among_others; i++)
         if (!is_quick || among_others[i].is_quick)
-            st = check_among_others(run, &among_others[i]);
+            st = try_among_others(run, &among_others[i]);
     for (size_t i = 0; st == QN_OK && qni_env_get()->batch_invariant &&
                        i < sizeof among_queries / sizeof *among_queries;
          i++)
         if (!is_quick || among_queries[i].is_quick)
-            st = check_among_queries(run, &among_queries[i]);
+            st = try_among_queries(run, &among_queries[i]);
     return st;
 }
 
 // ---- merging
 
 /** The states of one query among those of others. */
-static qn_status add_merge(qni_check_batches *batches, const qni_merge_spec *spec) {
+static qn_status add_merge(qni_trial_batches *batches, const qni_merge_spec *spec) {
     qni_merge_case *c = calloc(1, sizeof *c);
     qn_status st;
     if (!c)
         return QN_FAIL(QN_E_MEMORY, "check: out of memory");
-    QN_TRY_OUT(qni_merge_case_create(c, qni_check_stream(batches->run), spec,
-                                     qni_check_seed(batches->run)));
+    QN_TRY_OUT(qni_merge_case_create(c, qni_trial_stream(batches->run), spec,
+                                     qni_trial_seed(batches->run)));
     int64_t shapes[2] = {spec->heads * spec->dim, spec->heads};
     DLTensor rows[2];
     for (int i = 0; i < 2; i++) {
@@ -183,8 +183,8 @@ static qn_status add_merge(qni_check_batches *batches, const qni_merge_spec *spe
                              .dtype = qni_dl_dtype(a->dtype),
                              .shape = &shapes[i]};
     }
-    QN_TRY_OUT(qni_check_batches_add(
-        batches, &(qni_check_problem){.op = batches->op,
+    QN_TRY_OUT(qni_trial_batches_add(
+        batches, &(qni_trial_problem){.op = batches->op,
                                       .text = c->text,
                                       .problem = &c->problem,
                                       .context = &(qni_areas){c->areas, QNI_MERGE_AREAS},
@@ -197,11 +197,11 @@ out:
     return st;
 }
 
-qn_status qni_merge_check_batches(qni_check_run *run) {
+qn_status qni_merge_try_batches(qni_trial_run *run) {
     static const int64_t counts[] = {1, 9, 40};
     qn_status st = QN_OK;
     for (int is_pair = 0; is_pair < 2; is_pair++) {
-        qni_check_batches batches = {.run = run, .op = &qni_op_merge_states};
+        qni_trial_batches batches = {.run = run, .op = &qni_op_merge_states};
         for (size_t i = 0; st == QN_OK && i < sizeof counts / sizeof *counts; i++)
             st = add_merge(&batches, &(qni_merge_spec){.dtype = QNI_F32,
                                                        .n = counts[i],

@@ -151,40 +151,40 @@ void qni_merge_case_destroy(qni_merge_case *c) {
     *c = (qni_merge_case){};
 }
 
-static qn_status check_merge(qni_check_run *run, const qni_merge_spec *spec) {
+static qn_status try_merge(qni_trial_run *run, const qni_merge_spec *spec) {
     qni_merge_case *c = calloc(1, sizeof *c);
     qn_status st;
     if (!c)
         return QN_FAIL(QN_E_MEMORY, "check: out of memory");
-    QN_TRY_OUT(qni_merge_case_create(c, qni_check_stream(run), spec, qni_check_seed(run)));
-    QN_TRY_OUT(qni_areas_check(run, &qni_op_merge_states, &c->problem, c->text, c->areas,
-                               QNI_MERGE_AREAS));
+    QN_TRY_OUT(qni_merge_case_create(c, qni_trial_stream(run), spec, qni_trial_seed(run)));
+    QN_TRY_OUT(
+        qni_areas_try(run, &qni_op_merge_states, &c->problem, c->text, c->areas, QNI_MERGE_AREAS));
 out:
     qni_merge_case_destroy(c);
     free(c);
     return st;
 }
 
-qn_status qni_merge_check(qni_check_run *run) {
+qn_status qni_merge_try(qni_trial_run *run) {
     static const int64_t states[] = {0, 1, 2, 7, 70}, dims[] = {64, 128, 33, 256, 7};
     qn_status st = QN_OK;
     for (int i = 0; st == QN_OK && i < 5; i++)
         for (int dtype = QNI_F32; st == QN_OK && dtype <= QNI_BF16; dtype++)
-            if (!qni_check_is_quick(run) || dtype == i % 3)
-                st = check_merge(run, &(qni_merge_spec){.dtype = (qni_dtype)dtype,
-                                                        .n = 5,
-                                                        .states = states[i],
-                                                        .heads = 3,
-                                                        .dim = dims[i],
-                                                        .is_natural = i % 2});
+            if (!qni_trial_is_quick(run) || dtype == i % 3)
+                st = try_merge(run, &(qni_merge_spec){.dtype = (qni_dtype)dtype,
+                                                      .n = 5,
+                                                      .states = states[i],
+                                                      .heads = 3,
+                                                      .dim = dims[i],
+                                                      .is_natural = i % 2});
     for (int i = 0; st == QN_OK && i < 2; i++)
-        st = check_merge(run, &(qni_merge_spec){.dtype = QNI_BF16,
-                                                .n = 5,
-                                                .heads = 3,
-                                                .dim = 64,
-                                                .is_pair = true,
-                                                .is_in_place = i});
-    return st == QN_OK ? qni_merge_check_batches(run) : st;
+        st = try_merge(run, &(qni_merge_spec){.dtype = QNI_BF16,
+                                              .n = 5,
+                                              .heads = 3,
+                                              .dim = 64,
+                                              .is_pair = true,
+                                              .is_in_place = i});
+    return st == QN_OK ? qni_merge_try_batches(run) : st;
 }
 
 // ---- dropout's mask and random numbers
@@ -217,14 +217,14 @@ static void expect_dropout(dropout_case *c) {
 }
 
 /** r of [2, 3, 5, keys], `gap` elements between rows, heads inside queries. */
-static qn_status check_dropout(qni_check_run *run, uint32_t what, qni_dtype dtype, int64_t keys,
-                               int64_t gap, float dropout_p) {
+static qn_status try_dropout(qni_trial_run *run, uint32_t what, qni_dtype dtype, int64_t keys,
+                             int64_t gap, float dropout_p) {
     const int64_t batches = 2, heads = 3, queries = 5, row = keys + gap;
     static const char *const names[] = {"mask", "words", "uniform"};
     dropout_case c = {};
     char text[96];
     qn_status st;
-    QN_TRY_OUT(qni_area_create(&c.r, "r", qn_stream_device(qni_check_stream(run)), dtype,
+    QN_TRY_OUT(qni_area_create(&c.r, "r", qn_stream_device(qni_trial_stream(run)), dtype,
                                batches * heads * queries * row, 0));
     c.problem = (qni_dropout_problem){.args = {.num_kv_heads = (uint32_t)heads,
                                                .group = 1,
@@ -245,17 +245,17 @@ static qn_status check_dropout(qni_check_run *run, uint32_t what, qni_dtype dtyp
     expect_dropout(&c);
     snprintf(text, sizeof text, "[2, 3, 5, %ld] %s %s p=%g%s", (long)keys, names[what],
              qni_dtype_name(dtype), (double)dropout_p, gap ? " strided" : "");
-    QN_TRY_OUT(qni_areas_check(run, &qni_op_attention_dropout, &c.problem, text, &c.r, 1));
+    QN_TRY_OUT(qni_areas_try(run, &qni_op_attention_dropout, &c.problem, text, &c.r, 1));
 out:
     qni_areas_destroy(&c.r, 1);
     return st;
 }
 
-qn_status qni_dropout_check(qni_check_run *run) {
-    QN_TRY(check_dropout(run, QK_DROPOUT_MASK, QNI_F32, 33, 0, 0.5f));
-    QN_TRY(check_dropout(run, QK_DROPOUT_MASK, QNI_F16, 64, 3, 0.1f));
-    QN_TRY(check_dropout(run, QK_DROPOUT_MASK, QNI_BF16, 7, 0, 0.9f));
-    QN_TRY(check_dropout(run, QK_DROPOUT_WORDS, QNI_I32, 33, 0, 0));
-    QN_TRY(check_dropout(run, QK_DROPOUT_WORDS, QNI_I32, 6, 1, 0));
-    return check_dropout(run, QK_DROPOUT_UNIFORM, QNI_F32, 33, 2, 0);
+qn_status qni_dropout_try(qni_trial_run *run) {
+    QN_TRY(try_dropout(run, QK_DROPOUT_MASK, QNI_F32, 33, 0, 0.5f));
+    QN_TRY(try_dropout(run, QK_DROPOUT_MASK, QNI_F16, 64, 3, 0.1f));
+    QN_TRY(try_dropout(run, QK_DROPOUT_MASK, QNI_BF16, 7, 0, 0.9f));
+    QN_TRY(try_dropout(run, QK_DROPOUT_WORDS, QNI_I32, 33, 0, 0));
+    QN_TRY(try_dropout(run, QK_DROPOUT_WORDS, QNI_I32, 6, 1, 0));
+    return try_dropout(run, QK_DROPOUT_UNIFORM, QNI_F32, 33, 2, 0);
 }

@@ -18,17 +18,17 @@ static qn_status reset_case(void *context, [[maybe_unused]] qn_stream *stream) {
     return qni_gemm_case_reset(context);
 }
 
-static qn_status add_batch(qni_check_batches *batches, const qni_gemm_spec *spec) {
+static qn_status add_batch(qni_trial_batches *batches, const qni_gemm_spec *spec) {
     qni_gemm_case c;
-    qn_status st = qni_gemm_case_create(&c, qni_check_stream(batches->run), spec,
-                                        qni_check_seed(batches->run));
+    qn_status st = qni_gemm_case_create(&c, qni_trial_stream(batches->run), spec,
+                                        qni_trial_seed(batches->run));
     int64_t columns = N, stride = 1;
     DLTensor row = c.d.t;
     row.ndim = 1;
     row.shape = &columns;
     row.strides = &stride;
     const DLTensor *outputs[] = {&row};
-    const qni_check_problem problem = {.op = &qni_op_gemm,
+    const qni_trial_problem problem = {.op = &qni_op_gemm,
                                        .text = c.text,
                                        .problem = &c.problem,
                                        .context = &c,
@@ -36,14 +36,14 @@ static qn_status add_batch(qni_check_batches *batches, const qni_gemm_spec *spec
                                        .outputs = outputs,
                                        .num_outputs = 1};
     if (st == QN_OK)
-        st = qni_check_batches_add(batches, &problem);
+        st = qni_trial_batches_add(batches, &problem);
     qni_gemm_case_destroy(&c);
     return st;
 }
 
-static qn_status add_batches(qni_check_run *run, const form *f, const qni_gemm_spec *specs,
+static qn_status add_batches(qni_trial_run *run, const form *f, const qni_gemm_spec *specs,
                              size_t count) {
-    qni_check_batches batches = {.run = run, .op = &qni_op_gemm};
+    qni_trial_batches batches = {.run = run, .op = &qni_op_gemm};
     qn_status st = QN_OK;
     for (size_t i = 0; i < count && st == QN_OK; i++) {
         qni_gemm_spec spec = specs[i];
@@ -61,7 +61,7 @@ static qn_status add_batches(qni_check_run *run, const form *f, const qni_gemm_s
 }
 
 /** Numbers of rows that take different kernels and tiles. */
-static qn_status check_dense(qni_check_run *run, const form *f) {
+static qn_status try_dense(qni_trial_run *run, const form *f) {
     static const qni_gemm_spec specs[] = {{.m = 1, .dtype_d = QNI_F32},
                                           {.m = 32, .dtype_d = QNI_F32},
                                           {.m = 200, .dtype_d = QNI_F32},
@@ -70,7 +70,7 @@ static qn_status check_dense(qni_check_run *run, const form *f) {
 }
 
 /** The first of one group or of several, as rows are grouped; and alone. */
-static qn_status check_groups(qni_check_run *run, const form *f) {
+static qn_status try_groups(qni_trial_run *run, const form *f) {
     static const qni_gemm_spec specs[] = {
         {.m = 1, .dtype_d = QNI_BF16},
         {QN_GEMM_GROUPED_INDEX, .groups = 1, .dtype_d = QNI_BF16},
@@ -85,7 +85,7 @@ static qn_status check_groups(qni_check_run *run, const form *f) {
     return add_batches(run, f, specs, sizeof specs / sizeof *specs);
 }
 
-qn_status qni_gemm_check_batches(qni_check_run *run) {
+qn_status qni_gemm_try_batches(qni_trial_run *run) {
     static const form forms[] = {
         {QNI_E4M3FN, .is_packed = true},
         {QNI_BF16, .is_packed = false},
@@ -96,12 +96,12 @@ qn_status qni_gemm_check_batches(qni_check_run *run) {
         {QNI_BF16, .a_transposed = true},
         {QNI_BF16, .a_transposed = true, .b_transposed = true},
     };
-    const size_t count = qni_check_is_quick(run) ? 2 : sizeof forms / sizeof *forms;
+    const size_t count = qni_trial_is_quick(run) ? 2 : sizeof forms / sizeof *forms;
     const qn_status st = QN_OK;
     for (size_t i = 0; i < count && st == QN_OK; i++) {
-        QN_TRY(check_dense(run, &forms[i]));
+        QN_TRY(try_dense(run, &forms[i]));
         if (i < 2)
-            QN_TRY(check_groups(run, &forms[i]));
+            QN_TRY(try_groups(run, &forms[i]));
     }
     return st;
 }

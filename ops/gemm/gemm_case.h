@@ -83,6 +83,6 @@ qn_status qni_gemm_case_compare(qni_gemm_case *c, double *error, char *detail, s
 /** The first row's bits, in batches of many sizes and groupings (gemm_batches_check.c). What a case's
  *  matrices hold depends on the seed and the place alone, so that such batches have that row in
  *  common. */
-qn_status qni_gemm_check_batches(qni_check_run *run);
+qn_status qni_gemm_try_batches(qni_trial_run *run);
 
 #endif

@@ -132,11 +132,11 @@ static qn_status compare_case(void *context, [[maybe_unused]] qn_stream *stream,
     return qni_gemm_case_compare(context, error, detail, room);
 }
 
-static qn_status check_spec(qni_check_run *run, const qni_gemm_spec *spec) {
+static qn_status try_spec(qni_trial_run *run, const qni_gemm_spec *spec) {
     qni_gemm_case c;
-    qn_status st = qni_gemm_case_create(&c, qni_check_stream(run), spec, qni_check_seed(run));
+    qn_status st = qni_gemm_case_create(&c, qni_trial_stream(run), spec, qni_trial_seed(run));
     const DLTensor *outputs[] = {&c.d.t};
-    const qni_check_problem problem = {.op = &qni_op_gemm,
+    const qni_trial_problem problem = {.op = &qni_op_gemm,
                                        .text = c.text,
                                        .problem = &c.problem,
                                        .context = &c,
@@ -145,21 +145,21 @@ static qn_status check_spec(qni_check_run *run, const qni_gemm_spec *spec) {
                                        .outputs = outputs,
                                        .num_outputs = 1};
     if (st == QN_OK)
-        st = qni_check_problem_run(run, &problem);
+        st = qni_trial_problem_run(run, &problem);
     qni_gemm_case_destroy(&c);
     return st;
 }
 
-static qn_status check_gemm(qni_check_run *run) {
+static qn_status try_gemm(qni_trial_run *run) {
     qn_status st = QN_OK;
     for (size_t i = 0; i < sizeof quick_specs / sizeof *quick_specs && st == QN_OK; i++)
-        st = check_spec(run, &quick_specs[i]);
+        st = try_spec(run, &quick_specs[i]);
     if (st == QN_OK)
-        st = qni_gemm_check_batches(run);
-    if (qni_check_is_quick(run))
+        st = qni_gemm_try_batches(run);
+    if (qni_trial_is_quick(run))
         return st;
     for (size_t i = 0; i < sizeof full_specs / sizeof *full_specs && st == QN_OK; i++)
-        st = check_spec(run, &full_specs[i]);
+        st = try_spec(run, &full_specs[i]);
     return st;
 }
 
@@ -290,38 +290,38 @@ static qn_status compare_pack(void *context, qn_stream *stream, double *error, c
     return QN_OK;
 }
 
-static qn_status check_pack_size(qni_check_run *run, qni_dtype dtype, int64_t groups, int64_t n,
-                                 int64_t k) {
+static qn_status try_pack_size(qni_trial_run *run, qni_dtype dtype, int64_t groups, int64_t n,
+                               int64_t k) {
     pack_case c;
-    qn_stream *stream = qni_check_stream(run);
+    qn_stream *stream = qni_trial_stream(run);
     qn_status st = pack_case_create(&c, stream, dtype, groups, n, k);
-    const qni_check_problem problem = {.op = &qni_op_gemm_pack,
+    const qni_trial_problem problem = {.op = &qni_op_gemm_pack,
                                        .text = c.text,
                                        .problem = &c.problem,
                                        .context = &c,
                                        .reset = reset_pack,
                                        .compare = compare_pack};
     if (st == QN_OK)
-        st = qni_check_problem_run(run, &problem);
+        st = qni_trial_problem_run(run, &problem);
     pack_case_destroy(&c, stream->device);
     return st;
 }
 
-static qn_status check_pack(qni_check_run *run) {
+static qn_status try_pack(qni_trial_run *run) {
     static const int64_t sizes[][3] = {{1, 1, 1},     {2, 130, 260}, {1, 64, 128},  {1, 65, 127},
                                        {3, 257, 384}, {1, 1100, 40}, {1, 20, 4364}, {67, 6, 20}};
-    const int count = qni_check_is_quick(run) ? 2 : (int)(sizeof sizes / sizeof *sizes);
+    const int count = qni_trial_is_quick(run) ? 2 : (int)(sizeof sizes / sizeof *sizes);
     const qn_status st = QN_OK;
     for (int i = 0; i < count && st == QN_OK; i++) {
-        QN_TRY(check_pack_size(run, QNI_E4M3FN, sizes[i][0], sizes[i][1], sizes[i][2]));
-        QN_TRY(check_pack_size(run, QNI_E4M3FNUZ, sizes[i][0], sizes[i][1], sizes[i][2]));
+        QN_TRY(try_pack_size(run, QNI_E4M3FN, sizes[i][0], sizes[i][1], sizes[i][2]));
+        QN_TRY(try_pack_size(run, QNI_E4M3FNUZ, sizes[i][0], sizes[i][1], sizes[i][2]));
     }
     return st;
 }
 
-static qn_status check(qni_check_run *run, const qni_op *op) {
-    return op == &qni_op_gemm ? check_gemm(run) : check_pack(run);
+static qn_status try_op(qni_trial_run *run, const qni_op *op) {
+    return op == &qni_op_gemm ? try_gemm(run) : try_pack(run);
 }
 
 static const qni_op *const ops[] = {&qni_op_gemm, &qni_op_gemm_pack, nullptr};
-const qni_family qni_family_gemm = {"gemm", ops, check};
+const qni_family qni_family_gemm = {"gemm", ops, try_op};

@@ -52,7 +52,7 @@ static inline void count(void *context, const qn_check_result *r) {
 }
 
 /** Checks every problem of the op on every kernel. */
-static inline void check_op(const qni_op *op) {
+static inline void try_op(const qni_op *op) {
     tally t = {.op = op};
     qn_check_options options = {.struct_size = sizeof options, .seed = 2};
     assert_in_range(op->num_variants, 1, MAX_KERNELS);

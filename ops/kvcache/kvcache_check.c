@@ -38,7 +38,7 @@ static const char *const area_names[NUM_AREAS] = {
     "key",          "value",         "k_cache",   "v_cache",    "k_scale",  "v_scale",
     "slot_mapping", "batch_indices", "positions", "kv_indices", "kv_indptr"};
 
-typedef struct check_case {
+typedef struct trial_case {
     const shape *shape;
     qni_kvcache_problem problem; // pointers into device memory
     qni_positions_problem positions;
@@ -46,7 +46,7 @@ typedef struct check_case {
     qni_area areas[NUM_AREAS];
     uint64_t random;
     char text[160];
-} check_case;
+} trial_case;
 
 // ---- where tokens go, as the case has it
 
@@ -83,17 +83,17 @@ static int64_t page_stride(const shape *s) {
 
 // ---- making a case
 
-static bool is_quant(const check_case *c) {
+static bool is_quant(const trial_case *c) {
     return c->problem.dtype != c->problem.dtype_out;
 }
 
 /** Bytes of an area's element that is a cache's: copies are compared byte by byte. */
-static int64_t cache_unit(const check_case *c) {
+static int64_t cache_unit(const trial_case *c) {
     return is_quant(c) ? 1 : qni_dtype_bytes(c->problem.dtype);
 }
 
 /** Elements of an index or scale area; 0: the case has none. */
-static int64_t area_count(const check_case *c, int which) {
+static int64_t area_count(const trial_case *c, int which) {
     const shape *s = c->shape;
     switch (which) {
     case K_SCALE:
@@ -110,14 +110,14 @@ static int64_t area_count(const check_case *c, int which) {
     }
 }
 
-static qni_dtype area_dtype(const check_case *c, int which) {
+static qni_dtype area_dtype(const trial_case *c, int which) {
     return which <= VALUE     ? c->problem.dtype
            : which <= V_CACHE ? (is_quant(c) ? c->problem.dtype_out : QNI_U8)
            : which <= V_SCALE ? QNI_F32
                               : QNI_I32;
 }
 
-static qn_status make_area(check_case *c, qn_device *device, int which) {
+static qn_status make_area(trial_case *c, qn_device *device, int which) {
     const shape *s = c->shape;
     qni_area *a = &c->areas[which];
     const int64_t row = s->heads * s->width, unit = cache_unit(c);
@@ -145,7 +145,7 @@ static int32_t index_of(const shape *s, int which, int64_t i) {
 }
 
 /** Values for FP8; else any bits, NaNs with all their payloads. Gaps keep their poison. */
-static void fill_tokens(check_case *c, qni_area *a) {
+static void fill_tokens(trial_case *c, qni_area *a) {
     uint8_t *bytes = qni_area_host(a);
     const int64_t size = qni_dtype_bytes(a->dtype), row = c->shape->heads * c->shape->width;
     for (int64_t i = 0; i < c->shape->n * row; i++) {
@@ -157,7 +157,7 @@ static void fill_tokens(check_case *c, qni_area *a) {
     }
 }
 
-static void fill_area(check_case *c, int which) {
+static void fill_area(trial_case *c, int which) {
     qni_area *a = &c->areas[which];
     if (which <= VALUE)
         fill_tokens(c, a);
@@ -168,11 +168,11 @@ static void fill_area(check_case *c, int which) {
             ((int32_t *)qni_area_host(a))[i] = index_of(c->shape, which, i);
 }
 
-static void *device_of(const check_case *c, int which) {
+static void *device_of(const trial_case *c, int which) {
     return qni_area_data(&c->areas[which], false);
 }
 
-static void place(check_case *c) {
+static void place(trial_case *c) {
     const shape *s = c->shape;
     qni_kvcache_problem *p = &c->problem;
     const int64_t width = s->width, row = s->heads * width;
@@ -197,7 +197,7 @@ static void place(check_case *c) {
 
 // ---- what must come out
 
-static void expect_element(check_case *c, int side, int64_t from, int64_t to) {
+static void expect_element(trial_case *c, int side, int64_t from, int64_t to) {
     const qni_area *in = &c->areas[KEY + side];
     qni_area *out = &c->areas[K_CACHE + side];
     const int64_t size = qni_dtype_bytes(in->dtype);
@@ -212,7 +212,7 @@ static void expect_element(check_case *c, int side, int64_t from, int64_t to) {
                         0);
 }
 
-static void make_expectations(check_case *c) {
+static void make_expectations(trial_case *c) {
     const shape *s = c->shape;
     const int64_t row = s->heads * s->width;
     for (int64_t t = 0; t < s->n; t++)
@@ -228,19 +228,19 @@ static void make_expectations(check_case *c) {
 
 // ---- running a case
 
-static void case_destroy(check_case *c) {
+static void case_destroy(trial_case *c) {
     qni_areas_destroy(c->areas, NUM_AREAS);
     free(c);
 }
 
-static qn_status check_append(qni_check_run *run, const shape *s, qni_dtype dtype,
-                              qni_dtype dtype_out) {
-    check_case *c = calloc(1, sizeof *c);
+static qn_status try_append(qni_trial_run *run, const shape *s, qni_dtype dtype,
+                            qni_dtype dtype_out) {
+    trial_case *c = calloc(1, sizeof *c);
     qn_status st = QN_OK;
     if (!c)
         return QN_FAIL(QN_E_MEMORY, "check: out of memory");
     c->shape = s;
-    c->random = qni_check_seed(run) + (uint64_t)(s - shapes);
+    c->random = qni_trial_seed(run) + (uint64_t)(s - shapes);
     c->problem = (qni_kvcache_problem){.dtype = dtype, .dtype_out = dtype_out, .n = s->n};
     snprintf(c->text, sizeof c->text,
              "n=%ld [%ld, %ld] page=%ld %s %s%s gap=%ld offset=%ld %s ->%s", (long)s->n,
@@ -248,13 +248,13 @@ static qn_status check_append(qni_check_run *run, const shape *s, qni_dtype dtyp
              s->by_slot ? "slots" : "pages", s->is_shared ? " shared" : "", (long)s->gap,
              (long)s->offset, qni_dtype_name(dtype), qni_dtype_name(dtype_out));
     for (int i = 0; i < NUM_AREAS; i++) {
-        QN_TRY_OUT(make_area(c, qn_stream_device(qni_check_stream(run)), i));
+        QN_TRY_OUT(make_area(c, qn_stream_device(qni_trial_stream(run)), i));
         if (c->areas[i].owner)
             fill_area(c, i);
     }
     place(c);
     make_expectations(c);
-    QN_TRY_OUT(qni_areas_check(run, &qni_op_kvcache, &c->problem, c->text, c->areas, NUM_AREAS));
+    QN_TRY_OUT(qni_areas_try(run, &qni_op_kvcache, &c->problem, c->text, c->areas, NUM_AREAS));
 out:
     st = qni_areas_excuse_far(run, &qni_op_kvcache, c->text, page_stride(s), st);
     case_destroy(c);
@@ -262,9 +262,9 @@ out:
 }
 
 /** Sequences that append 2, 0 and n - 3 tokens: the last token is nobody's. */
-static qn_status check_positions(qni_check_run *run, int64_t n) {
+static qn_status try_positions(qni_trial_run *run, int64_t n) {
     const int32_t indptr[BATCHES + 1] = {0, 2, 2, (int32_t)n - 1}, lens[] = {2, 9, (int32_t)n + 40};
-    check_case *c = calloc(1, sizeof *c);
+    trial_case *c = calloc(1, sizeof *c);
     qn_status st = QN_OK;
     if (!c)
         return QN_FAIL(QN_E_MEMORY, "check: out of memory");
@@ -272,7 +272,7 @@ static qn_status check_positions(qni_check_run *run, int64_t n) {
     const int64_t counts[] = {n, n, BATCHES, BATCHES + 1};
     for (int i = 0; i < 4; i++)
         QN_TRY_OUT(qni_area_create(&c->areas[BATCH + i], area_names[BATCH + i],
-                                   qn_stream_device(qni_check_stream(run)), QNI_I32, counts[i], 0));
+                                   qn_stream_device(qni_trial_stream(run)), QNI_I32, counts[i], 0));
     memcpy(qni_area_host(&c->areas[INDICES]), lens, sizeof lens);
     memcpy(qni_area_host(&c->areas[INDPTR]), indptr, sizeof indptr);
     for (int64_t t = 0; t < n; t++) {
@@ -287,23 +287,23 @@ static qn_status check_positions(qni_check_run *run, int64_t n) {
                                            .n = n,
                                            .batches = BATCHES};
     snprintf(c->text, sizeof c->text, "n=%ld batches=%d", (long)n, BATCHES);
-    QN_TRY_OUT(qni_areas_check(run, &qni_op_kvcache_positions, &c->positions, c->text, c->areas,
-                               NUM_AREAS));
+    QN_TRY_OUT(
+        qni_areas_try(run, &qni_op_kvcache_positions, &c->positions, c->text, c->areas, NUM_AREAS));
 out:
     case_destroy(c);
     return st;
 }
 
 /** Sequences of 0, 1, 2, … pages, the last one part full. */
-static qn_status check_seq_lens(qni_check_run *run, int64_t batches, int32_t page_size) {
+static qn_status try_seq_lens(qni_trial_run *run, int64_t batches, int32_t page_size) {
     enum { LENS, BEGINS, LASTS };
     static const char *const names[] = {"seq_lens", "kv_indptr", "kv_last_page_len"};
-    check_case *c = calloc(1, sizeof *c);
+    trial_case *c = calloc(1, sizeof *c);
     qn_status st = QN_OK;
     if (!c)
         return QN_FAIL(QN_E_MEMORY, "check: out of memory");
     for (int i = LENS; i <= LASTS; i++)
-        QN_TRY_OUT(qni_area_create(&c->areas[i], names[i], qn_stream_device(qni_check_stream(run)),
+        QN_TRY_OUT(qni_area_create(&c->areas[i], names[i], qn_stream_device(qni_trial_stream(run)),
                                    QNI_I32, batches + (i == BEGINS), i));
     int32_t *begins = qni_area_host(&c->areas[BEGINS]), *lasts = qni_area_host(&c->areas[LASTS]);
     for (int64_t b = 0, pages = 0; b <= batches; pages += b % 5, b++)
@@ -321,23 +321,23 @@ static qn_status check_seq_lens(qni_check_run *run, int64_t batches, int32_t pag
                                          .page_size = page_size};
     snprintf(c->text, sizeof c->text, "batches=%ld page=%d", (long)batches, page_size);
     QN_TRY_OUT(
-        qni_areas_check(run, &qni_op_kvcache_seq_lens, &c->seq_lens, c->text, c->areas, NUM_AREAS));
+        qni_areas_try(run, &qni_op_kvcache_seq_lens, &c->seq_lens, c->text, c->areas, NUM_AREAS));
 out:
     case_destroy(c);
     return st;
 }
 
-static qn_status check(qni_check_run *run, const qni_op *op) {
-    const int thinning = qni_check_is_quick(run) ? 3 : 1;
+static qn_status try_op(qni_trial_run *run, const qni_op *op) {
+    const int thinning = qni_trial_is_quick(run) ? 3 : 1;
     qn_status st = QN_OK;
     if (op == &qni_op_kvcache_positions) {
         for (int64_t n = 4; st == QN_OK && n < 1000; n *= 5)
-            st = check_positions(run, n);
+            st = try_positions(run, n);
         return st;
     }
     if (op == &qni_op_kvcache_seq_lens) {
         for (int64_t batches = 1; st == QN_OK && batches < 1000; batches = batches * 7 + 1)
-            st = check_seq_lens(run, batches, batches % 2 ? 16 : 1);
+            st = try_seq_lens(run, batches, batches % 2 ? 16 : 1);
         return st;
     }
     int turn = 0;
@@ -348,12 +348,12 @@ static qn_status check(qni_check_run *run, const qni_op *op) {
                 const bool is_far =
                     shapes[s].gap > qni_far / 2; // in bytes alone, to need less room
                 if (is_far ? dtype == QNI_E4M3FN : ++turn % thinning == 0)
-                    st = check_append(run, &shapes[s], (qni_dtype)dtype,
-                                      quantizes ? out : (qni_dtype)dtype);
+                    st = try_append(run, &shapes[s], (qni_dtype)dtype,
+                                    quantizes ? out : (qni_dtype)dtype);
             }
-    return st == QN_OK ? qni_kvcache_check_batches(run) : st;
+    return st == QN_OK ? qni_kvcache_try_batches(run) : st;
 }
 
 static const qni_op *const ops[] = {&qni_op_kvcache, &qni_op_kvcache_positions,
                                     &qni_op_kvcache_seq_lens, nullptr};
-const qni_family qni_family_kvcache = {"kvcache", ops, check};
+const qni_family qni_family_kvcache = {"kvcache", ops, try_op};

@@ -63,7 +63,7 @@ static const shape shapes[] = {
 enum { X, OUT, RESIDUAL, WEIGHT, BETA, GATE, SCALE, NUM_AREAS };
 static const char *const area_names[] = {"x", "out", "residual", "weight", "beta", "gate", "scale"};
 
-typedef struct check_case {
+typedef struct trial_case {
     const form *form;
     const shape *shape;
     qni_norm_problem problem; // pointers into device memory
@@ -71,11 +71,11 @@ typedef struct check_case {
     uint64_t random;
     double *t, *y, *error; // a row's results
     char text[160];
-} check_case;
+} trial_case;
 
 // ---- making a case
 
-static bool has_area(const check_case *c, int which) {
+static bool has_area(const trial_case *c, int which) {
     const form *f = c->form;
     return which == OUT        ? !f->in_place
            : which == RESIDUAL ? f->has_residual
@@ -85,15 +85,15 @@ static bool has_area(const check_case *c, int which) {
                                : true;
 }
 
-static int64_t row_stride(const check_case *c) {
+static int64_t row_stride(const trial_case *c) {
     return c->problem.h + c->shape->gap;
 }
 
-static int64_t scales_per_row(const check_case *c) {
+static int64_t scales_per_row(const trial_case *c) {
     return c->form->quant == QNI_NORM_PER_GROUP ? qni_norm_groups(&c->problem) : 1;
 }
 
-static qn_status make_area(check_case *c, qn_device *device, int which) {
+static qn_status make_area(trial_case *c, qn_device *device, int which) {
     const qni_norm_problem *p = &c->problem;
     const int64_t weight_rows = c->form->has_batches ? c->shape->batches : 1;
     const bool is_row = which <= RESIDUAL, is_weight = which > RESIDUAL && which < SCALE;
@@ -111,7 +111,7 @@ static qn_status make_area(check_case *c, qn_device *device, int which) {
 
 /** Rows on scales of their own; one of zeros, one with f16's largest values or some whose squares
  *  are large, one far from zero, one whose squares are infinite. */
-static double x_value(check_case *c, int64_t row) {
+static double x_value(trial_case *c, int64_t row) {
     const double normal = qni_random_normal(&c->random);
     switch (row % 8) {
     case 1:
@@ -129,7 +129,7 @@ static double x_value(check_case *c, int64_t row) {
     }
 }
 
-static void fill_area(check_case *c, int which) {
+static void fill_area(trial_case *c, int which) {
     qni_area *a = &c->areas[which];
     const int64_t h = c->problem.h, stride = row_stride(c);
     const int64_t rows = which == SCALE ? 0 : (a->count + stride - h) / stride;
@@ -142,20 +142,20 @@ static void fill_area(check_case *c, int which) {
         qni_put(QNI_F32, qni_area_host(a), 0, 0.013); // the largest results saturate e4m3
 }
 
-static qni_norm_rows rows_in(const check_case *c, const qni_area *a, bool on_host) {
+static qni_norm_rows rows_in(const trial_case *c, const qni_area *a, bool on_host) {
     if (!a->device)
         return (qni_norm_rows){};
     return (qni_norm_rows){qni_area_data(a, on_host), c->shape->inner * row_stride(c),
                            row_stride(c)};
 }
 
-static qni_norm_weights weights_in(const check_case *c, const qni_area *a, bool on_host) {
+static qni_norm_weights weights_in(const trial_case *c, const qni_area *a, bool on_host) {
     if (!a->device)
         return (qni_norm_weights){};
     return (qni_norm_weights){qni_area_data(a, on_host), c->form->has_batches ? row_stride(c) : 0};
 }
 
-static void place(const check_case *c, qni_norm_problem *p, bool on_host) {
+static void place(const trial_case *c, qni_norm_problem *p, bool on_host) {
     const qni_area *a = c->areas;
     p->x = rows_in(c, &a[X], on_host);
     p->out = rows_in(c, &a[c->form->in_place ? X : OUT], on_host);
@@ -179,7 +179,7 @@ typedef struct bounds {
 } bounds;
 
 /** A product with the gate and a sum with the residual are each rounded. */
-static double t_error(const check_case *c, int64_t row, int64_t i) {
+static double t_error(const trial_case *c, int64_t row, int64_t i) {
     if (!c->form->has_residual)
         return 0;
     const qni_area *residual = &c->areas[RESIDUAL];
@@ -188,7 +188,7 @@ static double t_error(const check_case *c, int64_t row, int64_t i) {
     return 0x1.01p-24 * (fabs(c->t[i]) + product);
 }
 
-static bounds find_bounds(const check_case *c, int64_t row) {
+static bounds find_bounds(const trial_case *c, int64_t row) {
     const qni_norm_problem *p = &c->problem;
     const double h = (double)p->h;
     bounds b = {.unit = 0x1p-24, .sum = (h / 4 + 64) * 0x1p-24};
@@ -209,7 +209,7 @@ static bounds find_bounds(const check_case *c, int64_t row) {
 }
 
 /** How far y may be off. */
-static double y_error(const check_case *c, const bounds *b, int64_t row, int64_t i) {
+static double y_error(const trial_case *c, const bounds *b, int64_t row, int64_t i) {
     const qni_norm_problem *p = &c->problem;
     const int64_t batch = c->form->has_batches ? row / p->inner : 0;
     const double weight =
@@ -221,13 +221,13 @@ static double y_error(const check_case *c, const bounds *b, int64_t row, int64_t
            6 * b->unit * (fabs(c->y[i]) + fabs(weight) * b->inverse * offset);
 }
 
-static void expect_plain(check_case *c, int64_t at) {
+static void expect_plain(trial_case *c, int64_t at) {
     qni_area *out = &c->areas[c->form->in_place ? X : OUT];
     for (int64_t i = 0; i < c->problem.h; i++)
         qni_area_expect(out, at + i, c->y[i], c->error[i]);
 }
 
-static void expect_row(check_case *c, const qni_norm_problem *host, int64_t row) {
+static void expect_row(trial_case *c, const qni_norm_problem *host, int64_t row) {
     const int64_t at = row * row_stride(c), h = host->h;
     qni_norm_ref_row(host, row, c->t, c->y);
     const bounds b = find_bounds(c, row);
@@ -250,14 +250,14 @@ static void expect_row(check_case *c, const qni_norm_problem *host, int64_t row)
 
 // ---- running a case
 
-static void make_expectations(check_case *c) {
+static void make_expectations(trial_case *c) {
     qni_norm_problem host = c->problem;
     place(c, &host, true);
     for (int64_t r = 0; r < host.rows; r++)
         expect_row(c, &host, r);
 }
 
-static void name_case(check_case *c) {
+static void name_case(trial_case *c) {
     const qni_norm_problem *p = &c->problem;
     snprintf(c->text, sizeof c->text, "%s [%ld, %ld, %ld] gap=%ld offset=%ld %s weights=%s ->%s%s",
              c->form->name, (long)c->shape->batches, (long)c->shape->inner, (long)p->h,
@@ -266,7 +266,7 @@ static void name_case(check_case *c) {
              c->shape->has_no_eps ? " eps=0" : "");
 }
 
-static qn_status prepare(check_case *c, qn_device *device) {
+static qn_status prepare(trial_case *c, qn_device *device) {
     const qni_norm_problem *p = &c->problem;
     name_case(c);
     c->t = malloc((size_t)p->h * sizeof *c->t);
@@ -284,7 +284,7 @@ static qn_status prepare(check_case *c, qn_device *device) {
     return QN_OK;
 }
 
-static void case_destroy(check_case *c) {
+static void case_destroy(trial_case *c) {
     qni_areas_destroy(c->areas, NUM_AREAS);
     free(c->t);
     free(c->y);
@@ -292,7 +292,7 @@ static void case_destroy(check_case *c) {
     free(c);
 }
 
-static void make_problem(check_case *c, qni_dtype dtype, qni_dtype weights, qni_fp8 kind) {
+static void make_problem(trial_case *c, qni_dtype dtype, qni_dtype weights, qni_fp8 kind) {
     const form *f = c->form;
     const shape *s = c->shape;
     c->problem = (qni_norm_problem){
@@ -312,18 +312,18 @@ static void make_problem(check_case *c, qni_dtype dtype, qni_dtype weights, qni_
     c->problem.scale_row = scales_per_row(c);
 }
 
-static qn_status check_one(qni_check_run *run, const form *f, const shape *s, qni_dtype dtype,
-                           qni_dtype weights, qni_fp8 kind) {
-    check_case *c = calloc(1, sizeof *c);
+static qn_status try_one(qni_trial_run *run, const form *f, const shape *s, qni_dtype dtype,
+                         qni_dtype weights, qni_fp8 kind) {
+    trial_case *c = calloc(1, sizeof *c);
     qn_status st;
     if (!c)
         return QN_FAIL(QN_E_MEMORY, "check: out of memory");
     c->form = f;
     c->shape = s;
-    c->random = qni_check_seed(run) + (uint64_t)(f - forms) * 1000 + (uint64_t)(s - shapes);
+    c->random = qni_trial_seed(run) + (uint64_t)(f - forms) * 1000 + (uint64_t)(s - shapes);
     make_problem(c, dtype, weights, kind);
-    QN_TRY_OUT(prepare(c, qn_stream_device(qni_check_stream(run))));
-    QN_TRY_OUT(qni_areas_check(run, &qni_op_norm, &c->problem, c->text, c->areas, NUM_AREAS));
+    QN_TRY_OUT(prepare(c, qn_stream_device(qni_trial_stream(run))));
+    QN_TRY_OUT(qni_areas_try(run, &qni_op_norm, &c->problem, c->text, c->areas, NUM_AREAS));
 out:
     st = qni_areas_excuse_far(run, &qni_op_norm, c->text, row_stride(c), st);
     case_destroy(c);
@@ -414,9 +414,9 @@ static qni_norm_problem vector_problem(const qni_area *areas, const vector *v, i
         .scale_row = 1};
 }
 
-static qn_status check_vector(qni_check_run *run, const vector *v, int64_t h) {
+static qn_status try_vector(qni_trial_run *run, const vector *v, int64_t h) {
     qni_area areas[SCALE + 1] = {};
-    qn_device *device = qn_stream_device(qni_check_stream(run));
+    qn_device *device = qn_stream_device(qni_trial_stream(run));
     const qni_dtype dtypes[] = {[X] = v->dtype,
                                 [OUT] = v->dtype_out,
                                 [RESIDUAL] = v->dtype,
@@ -432,19 +432,19 @@ static qn_status check_vector(qni_check_run *run, const vector *v, int64_t h) {
     const qni_norm_problem p = vector_problem(areas, v, h);
     snprintf(text, sizeof text, "%s, h=%ld %s->%s", v->name, (long)h, qni_dtype_name(v->dtype),
              qni_dtype_name(v->dtype_out));
-    QN_TRY_OUT(qni_areas_check(run, &qni_op_norm, &p, text, areas, SCALE + 1));
+    QN_TRY_OUT(qni_areas_try(run, &qni_op_norm, &p, text, areas, SCALE + 1));
 out:
     qni_areas_destroy(areas, SCALE + 1);
     return st;
 }
 
-static qn_status check_vectors(qni_check_run *run) {
+static qn_status try_vectors(qni_trial_run *run) {
     static const int64_t widths[] = {1, 2, 8,
                                      1024}; // by 1, all that a row has is its first element
     qn_status st = QN_OK;
     for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
         for (size_t k = vectors[i].residual[0] != 0; st == QN_OK && k < 4; k++)
-            st = check_vector(run, &vectors[i], widths[k]);
+            st = try_vector(run, &vectors[i], widths[k]);
     return st;
 }
 
@@ -456,7 +456,7 @@ static qni_norm_rows batch_rows(void *data, int64_t h) {
 
 /** context: the case, whose problem has all but pointers and rows. */
 static const void *make_batch(void *context, void *const *data, int64_t rows) {
-    check_case *c = context;
+    trial_case *c = context;
     qni_norm_problem *p = &c->problem;
     p->rows = p->inner = rows;
     p->x = batch_rows(data[X], p->h);
@@ -469,9 +469,9 @@ static const void *make_batch(void *context, void *const *data, int64_t rows) {
     return p;
 }
 
-static qn_status check_batches(qni_check_run *run, const form *f, const shape *s, qni_dtype dtype,
-                               qni_dtype weights, qni_fp8 kind) {
-    check_case c = {.form = f, .shape = s};
+static qn_status try_batches(qni_trial_run *run, const form *f, const shape *s, qni_dtype dtype,
+                             qni_dtype weights, qni_fp8 kind) {
+    trial_case c = {.form = f, .shape = s};
     qni_batch_tensor tensors[NUM_AREAS] = {};
     make_problem(&c, dtype, weights, kind);
     for (int i = 0; i < NUM_AREAS; i++)
@@ -489,24 +489,24 @@ static qn_status check_batches(qni_check_run *run, const form *f, const shape *s
         tensors[SCALE].is_written = true;
     }
     name_case(&c);
-    return qni_check_row_batches(
+    return qni_trial_row_batches(
         run, &(qni_row_op){&qni_op_norm, c.text, tensors, NUM_AREAS, make_batch, &c});
 }
 
 /** h: of 16 lanes, of more than a wave, and of no whole runs. */
-static qn_status check_all_batches(qni_check_run *run) {
+static qn_status try_all_batches(qni_trial_run *run) {
     static const shape widths[] = {
         {1, 1, 128, 0, 0, false}, {1, 1, 2560, 0, 0, false}, {1, 1, 111, 0, 0, true}};
-    const int thinning = qni_check_is_quick(run) ? 5 : 1;
-    const qni_fp8 kind = qni_fp8_of(qni_usual_e4m3(qn_stream_device(qni_check_stream(run))));
+    const int thinning = qni_trial_is_quick(run) ? 5 : 1;
+    const qni_fp8 kind = qni_fp8_of(qni_usual_e4m3(qn_stream_device(qni_trial_stream(run))));
     int turn = 0;
     qn_status st = QN_OK;
     for (int f = 0; f < NUM_FORMS; f++)
         for (size_t s = 0; s < sizeof widths / sizeof *widths; s++)
             for (int dtype = QNI_F32; st == QN_OK && dtype <= QNI_BF16; dtype++)
                 if (!forms[f].has_batches && ++turn % thinning == 0)
-                    st = check_batches(run, &forms[f], &widths[s], (qni_dtype)dtype,
-                                       (qni_dtype)dtype, kind);
+                    st = try_batches(run, &forms[f], &widths[s], (qni_dtype)dtype, (qni_dtype)dtype,
+                                     kind);
     return st;
 }
 
@@ -518,24 +518,24 @@ static bool is_due(const shape *s, int f, int dtype, bool quick, int turn) {
     return turn % thinning == 0;
 }
 
-static qn_status check(qni_check_run *run, const qni_op *op) {
+static qn_status try_op(qni_trial_run *run, const qni_op *op) {
     (void)op; // the family has one
-    const bool quick = qni_check_is_quick(run);
+    const bool quick = qni_trial_is_quick(run);
     const int num_shapes =
         (int)(sizeof shapes / sizeof *shapes) - (quick ? 2 : 0); // the last are long
     int turn = 0;
-    qn_status st = check_vectors(run);
+    qn_status st = try_vectors(run);
     for (int f = 0; f < NUM_FORMS; f++)
         for (int s = 0; s < num_shapes; s++)
             for (int dtype = QNI_F32; dtype <= QNI_BF16; dtype++) {
                 if (st != QN_OK || !is_due(&shapes[s], f, dtype, quick, ++turn))
                     continue;
                 const qni_dtype weights = turn % 2 ? (qni_dtype)dtype : QNI_F32;
-                st = check_one(run, &forms[f], &shapes[s], (qni_dtype)dtype, weights,
-                               (qni_fp8)(turn % QNI_NUM_FP8));
+                st = try_one(run, &forms[f], &shapes[s], (qni_dtype)dtype, weights,
+                             (qni_fp8)(turn % QNI_NUM_FP8));
             }
-    return st == QN_OK ? check_all_batches(run) : st;
+    return st == QN_OK ? try_all_batches(run) : st;
 }
 
 static const qni_op *const ops[] = {&qni_op_norm, nullptr};
-const qni_family qni_family_norm = {"norm", ops, check};
+const qni_family qni_family_norm = {"norm", ops, try_op};

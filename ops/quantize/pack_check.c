@@ -16,15 +16,15 @@ static const shape shapes[] = {{1, 0}, {8, 0}, {9, 0},    {4099, 0},   {70001, 0
 enum { X, OUT, INDPTR, STARTS, NUM_AREAS };
 static const char *const area_names[] = {"x", "out", "indptr", "indptr_out"};
 
-typedef struct check_case {
+typedef struct trial_case {
     qni_pack_problem problem; // pointers into device memory
     qni_area areas[NUM_AREAS];
     uint64_t random;
     char text[80];
-} check_case;
+} trial_case;
 
 /** Segments' ends in rising order, some of them equal. */
-static void fill(check_case *c) {
+static void fill(trial_case *c) {
     const qni_pack_problem *p = &c->problem;
     for (int64_t i = 0; i < p->count; i++) {
         const uint32_t r = qni_random(&c->random);
@@ -37,7 +37,7 @@ static void fill(check_case *c) {
         indptr[p->segments] = (int32_t)p->count;
 }
 
-static void place(check_case *c, qni_pack_problem *p, bool on_host) {
+static void place(trial_case *c, qni_pack_problem *p, bool on_host) {
     const qni_area *a = c->areas;
     p->x = qni_area_data(&a[X], on_host);
     p->out = qni_area_data(&a[OUT], on_host);
@@ -46,7 +46,7 @@ static void place(check_case *c, qni_pack_problem *p, bool on_host) {
 }
 
 /** Value i is bit i % 8 of byte i / 8, from below or from above. */
-static void expect_segment(check_case *c, const uint8_t *x, int64_t count, int64_t start) {
+static void expect_segment(trial_case *c, const uint8_t *x, int64_t count, int64_t start) {
     for (int64_t first = 0; first < count; first += 8) {
         int byte = 0;
         for (int64_t i = first; i < first + 8 && i < count; i++)
@@ -56,7 +56,7 @@ static void expect_segment(check_case *c, const uint8_t *x, int64_t count, int64
     }
 }
 
-static void make_expectations(check_case *c) {
+static void make_expectations(trial_case *c) {
     qni_pack_problem host = c->problem;
     int64_t start = 0;
     place(c, &host, true);
@@ -73,12 +73,12 @@ static void make_expectations(check_case *c) {
     }
 }
 
-static qn_status check_one(qni_check_run *run, const shape *s, bool is_little) {
-    check_case *c = calloc(1, sizeof *c);
+static qn_status try_one(qni_trial_run *run, const shape *s, bool is_little) {
+    trial_case *c = calloc(1, sizeof *c);
     qn_status st = QN_OK;
     if (!c)
         return QN_FAIL(QN_E_MEMORY, "check: out of memory");
-    c->random = qni_check_seed(run) + (uint64_t)(s - shapes);
+    c->random = qni_trial_seed(run) + (uint64_t)(s - shapes);
     c->problem = (qni_pack_problem){
         .count = s->count, .segments = s->segments ? s->segments : 1, .is_little = is_little};
     const int num_areas = s->segments ? NUM_AREAS : INDPTR;
@@ -86,25 +86,25 @@ static qn_status check_one(qni_check_run *run, const shape *s, bool is_little) {
                               s->segments + 1};
     for (int i = 0; i < num_areas; i++)
         QN_TRY_OUT(qni_area_create(&c->areas[i], area_names[i],
-                                   qn_stream_device(qni_check_stream(run)),
+                                   qn_stream_device(qni_trial_stream(run)),
                                    i < INDPTR ? QNI_U8 : QNI_I32, counts[i], 0));
     fill(c);
     make_expectations(c);
     place(c, &c->problem, false);
     snprintf(c->text, sizeof c->text, "%ld values in %ld segments, %s", (long)s->count,
              (long)s->segments, is_little ? "little" : "big");
-    QN_TRY_OUT(qni_areas_check(run, &qni_op_packbits, &c->problem, c->text, c->areas, NUM_AREAS));
+    QN_TRY_OUT(qni_areas_try(run, &qni_op_packbits, &c->problem, c->text, c->areas, NUM_AREAS));
 out:
     qni_areas_destroy(c->areas, NUM_AREAS);
     free(c);
     return st;
 }
 
-qn_status qni_pack_check(qni_check_run *run, const qni_op *op) {
+qn_status qni_pack_try(qni_trial_run *run, const qni_op *op) {
     (void)op;
     for (int s = 0; s < (int)(sizeof shapes / sizeof *shapes); s++)
         for (int is_little = 0; is_little < 2; is_little++) {
-            const qn_status st = check_one(run, &shapes[s], is_little != 0);
+            const qn_status st = try_one(run, &shapes[s], is_little != 0);
             if (st != QN_OK)
                 return st;
         }

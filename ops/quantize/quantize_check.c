@@ -39,7 +39,7 @@ enum { SCALE, Q, X, NUM_AREAS }; // in the order in which differences are told: 
 constexpr int64_t guard_bytes = 256;
 constexpr uint8_t poison = 0xFF; // a NaN of every dtype
 
-typedef struct check_case {
+typedef struct trial_case {
     qni_quantize_problem problem; // pointers into device memory
     bool dequantizes;
     qn_device *owner;
@@ -48,9 +48,9 @@ typedef struct check_case {
     int num_outputs;
     uint64_t random;
     char text[160];
-} check_case;
+} trial_case;
 
-static qn_status area_create(check_case *c, area *a, int64_t rows, int64_t stride, int64_t offset,
+static qn_status area_create(trial_case *c, area *a, int64_t rows, int64_t stride, int64_t offset,
                              int64_t element) {
     a->first = guard_bytes + offset * element;
     a->bytes = a->first + rows * stride * element + guard_bytes;
@@ -69,7 +69,7 @@ static qn_status area_create(check_case *c, area *a, int64_t rows, int64_t strid
     return st;
 }
 
-static void case_destroy(check_case *c) {
+static void case_destroy(trial_case *c) {
     for (int i = 0; i < NUM_AREAS; i++) {
         free(c->areas[i].before);
         free(c->areas[i].after);
@@ -80,7 +80,7 @@ static void case_destroy(check_case *c) {
 }
 
 /** The problem with its pointers into the `after` copies, for the definition to run on. */
-static qni_quantize_problem on_host(const check_case *c) {
+static qni_quantize_problem on_host(const trial_case *c) {
     qni_quantize_problem p = c->problem;
     p.x = c->areas[X].after + c->areas[X].first;
     p.q = c->areas[Q].after + c->areas[Q].first;
@@ -98,7 +98,7 @@ static void store_element(qni_dtype dtype, void *x, int64_t i, float v) {
 }
 
 /** Sum of uniform values: near enough to normal, on 2^-16 grid. */
-static float normal_value(check_case *c) {
+static float normal_value(trial_case *c) {
     int64_t sum = 0;
     for (int i = 0; i < 4; i++)
         sum += qni_random(&c->random) >> 12;
@@ -106,7 +106,7 @@ static float normal_value(check_case *c) {
 }
 
 /** Any bits but those of an infinity or a NaN. */
-static float finite_value(check_case *c, qni_dtype dtype) {
+static float finite_value(trial_case *c, qni_dtype dtype) {
     for (;;) {
         const uint32_t bits = qni_random(&c->random);
         const uint16_t half = (uint16_t)bits;
@@ -118,7 +118,7 @@ static float finite_value(check_case *c, qni_dtype dtype) {
 }
 
 /** Half-way between two codes; the first element of a row of a block makes its scale 1. */
-static float tie_value(check_case *c, int64_t col) {
+static float tie_value(trial_case *c, int64_t col) {
     const qni_fp8_format f = qni_fp8_format_of(c->problem.kind);
     if (col % QNI_BLOCK == 0)
         return f.max;
@@ -129,7 +129,7 @@ static float tie_value(check_case *c, int64_t col) {
     return qni_random(&c->random) & 1 ? tie : -tie;
 }
 
-static float nonfinite_value(check_case *c) {
+static float nonfinite_value(trial_case *c) {
     switch (qni_random(&c->random) % 256) {
     case 0:
         return __builtin_nanf("");
@@ -140,7 +140,7 @@ static float nonfinite_value(check_case *c) {
     }
 }
 
-static float fill_value(check_case *c, fill with, int64_t row, int64_t col) {
+static float fill_value(trial_case *c, fill with, int64_t row, int64_t col) {
     switch (with) {
     case FILL_ANY_FINITE:
         return finite_value(c, c->problem.dtype_x);
@@ -153,7 +153,7 @@ static float fill_value(check_case *c, fill with, int64_t row, int64_t col) {
     }
 }
 
-static void fill_x(check_case *c, fill with) {
+static void fill_x(trial_case *c, fill with) {
     const qni_quantize_problem *p = &c->problem;
     for (int64_t r = 0; r < p->rows; r++)
         for (int64_t col = 0; col < p->cols; col++)
@@ -163,7 +163,7 @@ static void fill_x(check_case *c, fill with) {
 
 /** A scale of any size; now and then any bits at all, a denormal, or one whose product with a small
  *  code lies so near a tie between two bf16 denormals that f32 cannot tell them apart. */
-static float scale_value(check_case *c) {
+static float scale_value(trial_case *c) {
     const uint32_t bits = qni_random(&c->random);
     switch (qni_random(&c->random) % 16) {
     case 0:
@@ -178,7 +178,7 @@ static float scale_value(check_case *c) {
 }
 
 /** Every code. */
-static void fill_quantized(check_case *c) {
+static void fill_quantized(trial_case *c) {
     const qni_quantize_problem *p = &c->problem;
     uint8_t *q = c->areas[Q].before + c->areas[Q].first;
     float *scale = (float *)(c->areas[SCALE].before + c->areas[SCALE].first);
@@ -191,7 +191,7 @@ static void fill_quantized(check_case *c) {
             scale[r * p->scale_row + col] = scale_value(c);
 }
 
-static qn_status upload(check_case *c, qn_stream *stream) {
+static qn_status upload(trial_case *c, qn_stream *stream) {
     for (int i = 0; i < NUM_AREAS; i++) {
         const area *a = &c->areas[i];
         const qn_status st = stream->device->backend->copy(stream, a->device, a->before, a->bytes,
@@ -207,7 +207,7 @@ static qn_status reset(void *context, qn_stream *stream) {
 }
 
 /** Says where the first wrong byte is and gives how many there are. */
-static int64_t compare_area(const check_case *c, int which, char *detail, size_t room) {
+static int64_t compare_area(const trial_case *c, int which, char *detail, size_t room) {
     static const char *const names[NUM_AREAS] = {"scale", "q", "x"};
     const qni_quantize_problem *p = &c->problem;
     const int64_t element[] = {4, 1, qni_element_bytes(p->dtype_x)};
@@ -233,7 +233,7 @@ static int64_t compare_area(const check_case *c, int which, char *detail, size_t
 /** Tolerance: none. *error is the number of wrong bytes, plus one so that a single one fails. */
 static qn_status compare(void *context, qn_stream *stream, double *error, char *detail,
                          size_t room) {
-    check_case *c = context;
+    trial_case *c = context;
     int64_t wrong = 0;
     *detail = 0;
     for (int i = 0; i < NUM_AREAS; i++) {
@@ -249,7 +249,7 @@ static qn_status compare(void *context, qn_stream *stream, double *error, char *
     return QN_OK;
 }
 
-static qn_status make_areas(check_case *c, const shape *s) {
+static qn_status make_areas(trial_case *c, const shape *s) {
     qni_quantize_problem *p = &c->problem;
     const int64_t scale_rows = (p->rows + p->block_rows - 1) / p->block_rows;
     QN_TRY(
@@ -263,7 +263,7 @@ static qn_status make_areas(check_case *c, const shape *s) {
 }
 
 /** The inputs, and what the definition makes of them. */
-static void make_contents(check_case *c, fill with) {
+static void make_contents(trial_case *c, fill with) {
     if (c->dequantizes)
         fill_quantized(c);
     else
@@ -280,7 +280,7 @@ static void make_contents(check_case *c, fill with) {
     c->num_outputs = c->dequantizes ? 1 : 2;
 }
 
-static void describe(check_case *c, const shape *s, fill with) {
+static void describe(trial_case *c, const shape *s, fill with) {
     const qni_quantize_problem *p = &c->problem;
     const char *q = qni_dtype_name((qni_dtype)(QNI_E4M3FN + (int)p->kind));
     const char *x = qni_dtype_name(p->dtype_x);
@@ -290,15 +290,15 @@ static void describe(check_case *c, const shape *s, fill with) {
              c->dequantizes ? "any-code" : fill_names[with]);
 }
 
-static qn_status check_one(qni_check_run *run, const qni_op *op, const shape *s, qni_dtype dtype,
-                           qni_fp8 kind, int64_t block_rows, fill with) {
-    check_case *c = calloc(1, sizeof *c);
+static qn_status try_one(qni_trial_run *run, const qni_op *op, const shape *s, qni_dtype dtype,
+                         qni_fp8 kind, int64_t block_rows, fill with) {
+    trial_case *c = calloc(1, sizeof *c);
     if (!c)
         return QN_FAIL(QN_E_MEMORY, "check: out of memory");
     qn_status st;
-    c->owner = qn_stream_device(qni_check_stream(run));
+    c->owner = qn_stream_device(qni_trial_stream(run));
     c->dequantizes = op == &qni_op_dequantize;
-    c->random = qni_check_seed(run) + (uint64_t)(s - shapes) * 1000 + (uint64_t)kind;
+    c->random = qni_trial_seed(run) + (uint64_t)(s - shapes) * 1000 + (uint64_t)kind;
     c->problem = (qni_quantize_problem){.dtype_x = dtype,
                                         .kind = kind,
                                         .rows = s->rows,
@@ -311,7 +311,7 @@ static qn_status check_one(qni_check_run *run, const qni_op *op, const shape *s,
     QN_TRY_OUT(make_areas(c, s));
     make_contents(c, with);
     describe(c, s, with);
-    const qni_check_problem problem = {.op = op,
+    const qni_trial_problem problem = {.op = op,
                                        .text = c->text,
                                        .problem = &c->problem,
                                        .context = c,
@@ -319,20 +319,20 @@ static qn_status check_one(qni_check_run *run, const qni_op *op, const shape *s,
                                        .compare = compare,
                                        .outputs = c->output_list,
                                        .num_outputs = c->num_outputs};
-    QN_TRY_OUT(qni_check_problem_run(run, &problem));
+    QN_TRY_OUT(qni_trial_problem_run(run, &problem));
 out:
     case_destroy(c);
     return st;
 }
 
-static qn_status check(qni_check_run *run, const qni_op *op) {
+static qn_status try_op(qni_trial_run *run, const qni_op *op) {
     if (op == &qni_op_packbits)
-        return qni_pack_check(run, op);
+        return qni_pack_try(run, op);
     if (op == &qni_op_quantize_rows)
-        return qni_quantize_rows_check(run, op);
+        return qni_quantize_rows_try(run, op);
     if (op == &qni_op_scales || op == &qni_op_scales_k_grouped)
-        return qni_scales_check(run, op);
-    const bool quick = qni_check_is_quick(run);
+        return qni_scales_try(run, op);
+    const bool quick = qni_trial_is_quick(run);
     const int num_shapes = sizeof shapes / sizeof *shapes;
     int turn = 0; // fills, kinds and dtypes take turns over the shapes
     for (int i = 0; i < num_shapes; i++)
@@ -343,15 +343,15 @@ static qn_status check(qni_check_run *run, const qni_op *op) {
                     if (quick && turn % 5 != 0)
                         continue;
                     const qn_status st =
-                        check_one(run, op, &shapes[i], (qni_dtype)dtype, (qni_fp8)kind, block_rows,
-                                  (fill)(turn % NUM_FILLS));
+                        try_one(run, op, &shapes[i], (qni_dtype)dtype, (qni_fp8)kind, block_rows,
+                                (fill)(turn % NUM_FILLS));
                     if (st != QN_OK)
                         return st;
                 }
-    return qni_quantize_vectors_check(run, op);
+    return qni_quantize_vectors_try(run, op);
 }
 
 static const qni_op *const ops[] = {&qni_op_quantize, &qni_op_dequantize, &qni_op_quantize_rows,
                                     &qni_op_packbits, &qni_op_scales,     &qni_op_scales_k_grouped,
                                     nullptr};
-const qni_family qni_family_quantize = {"quantize", ops, check};
+const qni_family qni_family_quantize = {"quantize", ops, try_op};

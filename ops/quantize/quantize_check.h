@@ -6,9 +6,9 @@
 #include "../../check/check.h"
 
 /** Fixed vectors of both ops on blocks: vectors_check.c. */
-qn_status qni_quantize_vectors_check(qni_check_run *run, const qni_op *op);
-qn_status qni_quantize_rows_check(qni_check_run *run, const qni_op *op);
-qn_status qni_pack_check(qni_check_run *run, const qni_op *op);
-qn_status qni_scales_check(qni_check_run *run, const qni_op *op);
+qn_status qni_quantize_vectors_try(qni_trial_run *run, const qni_op *op);
+qn_status qni_quantize_rows_try(qni_trial_run *run, const qni_op *op);
+qn_status qni_pack_try(qni_trial_run *run, const qni_op *op);
+qn_status qni_scales_try(qni_trial_run *run, const qni_op *op);
 
 #endif

@@ -28,22 +28,22 @@ enum { X, Q, SCALE, MAXIMA, NUM_AREAS };
 static const char *const area_names[] = {"x", "q", "scale", "workspace"};
 static const char *const form_names[] = {"given", "f32", "powers of two", "packed", "tensor"};
 
-typedef struct check_case {
+typedef struct trial_case {
     const shape *shape;
     qni_rows_problem problem; // pointers into device memory
     qni_area areas[NUM_AREAS];
     uint64_t random;
     char text[160];
-} check_case;
+} trial_case;
 
 // ---- making a case
 
-static bool has_area(const check_case *c, int which) {
+static bool has_area(const trial_case *c, int which) {
     return which != MAXIMA || c->problem.form == QNI_SCALE_TENSOR;
 }
 
 /** Scales' words and their strides: some elements lie between rows, or between columns. */
-static void place_scales(check_case *c) {
+static void place_scales(trial_case *c) {
     qni_rows_problem *p = &c->problem;
     const int64_t groups = qni_rows_groups(p);
     const int64_t words = p->form == QNI_SCALE_PACKED ? (groups + 3) / 4 : groups;
@@ -51,7 +51,7 @@ static void place_scales(check_case *c) {
     p->scale_col = c->shape->is_column_major ? p->rows + 3 : 1;
 }
 
-static int64_t count_of(const check_case *c, int which) {
+static int64_t count_of(const trial_case *c, int which) {
     const qni_rows_problem *p = &c->problem;
     if (which == X || which == Q)
         return (p->rows - 1) * p->x_row + p->cols;
@@ -61,7 +61,7 @@ static int64_t count_of(const check_case *c, int which) {
                                      : p->rows * p->scale_row + qni_rows_groups(p) * p->scale_col;
 }
 
-static qn_status make_area(check_case *c, qn_device *device, int which) {
+static qn_status make_area(trial_case *c, qn_device *device, int which) {
     const qni_rows_problem *p = &c->problem;
     const qni_dtype dtypes[] = {p->dtype_x, p->dtype_q,
                                 p->form == QNI_SCALE_PACKED ? QNI_I32 : QNI_F32, QNI_I32};
@@ -74,7 +74,7 @@ static qn_status make_area(check_case *c, qn_device *device, int which) {
 
 /** Rows on scales of their own; one of zeros, one of powers of two, one with a NaN, one with an
  *  infinity. */
-static double x_value(check_case *c, int64_t row, int64_t col) {
+static double x_value(trial_case *c, int64_t row, int64_t col) {
     const double normal = qni_random_normal(&c->random);
     if (c->problem.form == QNI_SCALE_TENSOR && row % 8 > 1)
         return 3 * normal;
@@ -96,7 +96,7 @@ static double x_value(check_case *c, int64_t row, int64_t col) {
     }
 }
 
-static void fill(check_case *c) {
+static void fill(trial_case *c) {
     qni_area *x = &c->areas[X];
     for (int64_t r = 0; r < c->problem.rows; r++)
         for (int64_t i = 0; i < c->problem.cols; i++)
@@ -105,7 +105,7 @@ static void fill(check_case *c) {
         qni_put(QNI_F32, qni_area_host(&c->areas[SCALE]), 0, 0.013);
 }
 
-static void place(check_case *c, qni_rows_problem *p, bool on_host) {
+static void place(trial_case *c, qni_rows_problem *p, bool on_host) {
     const qni_area *a = c->areas;
     p->x = qni_area_data(&a[X], on_host);
     p->q = qni_area_data(&a[Q], on_host);
@@ -115,7 +115,7 @@ static void place(check_case *c, qni_rows_problem *p, bool on_host) {
 
 // ---- what must come out: the definition's values, exactly
 
-static void expect_scales(check_case *c, const qni_rows_problem *p) {
+static void expect_scales(trial_case *c, const qni_rows_problem *p) {
     const int64_t groups = qni_rows_groups(p);
     const int64_t words = p->form == QNI_SCALE_PACKED ? (groups + 3) / 4 : groups;
     qni_area *a = &c->areas[SCALE];
@@ -129,7 +129,7 @@ static void expect_scales(check_case *c, const qni_rows_problem *p) {
 }
 
 /** The definition runs on copies, since what was there before a run must stay as it is. */
-static qn_status make_expectations(check_case *c) {
+static qn_status make_expectations(trial_case *c) {
     qni_rows_problem host = c->problem;
     place(c, &host, true);
     uint8_t *q = malloc((size_t)count_of(c, Q));
@@ -154,7 +154,7 @@ static qn_status make_expectations(check_case *c) {
 
 // ---- running a case
 
-static void make_problem(check_case *c, qni_dtype dtype, qni_dtype dtype_q, qni_scale_form form) {
+static void make_problem(trial_case *c, qni_dtype dtype, qni_dtype dtype_q, qni_scale_form form) {
     const shape *s = c->shape;
     c->problem = (qni_rows_problem){.dtype_x = dtype,
                                     .dtype_q = dtype_q,
@@ -173,24 +173,24 @@ static void make_problem(check_case *c, qni_dtype dtype, qni_dtype dtype_q, qni_
              qni_dtype_name(dtype), qni_dtype_name(dtype_q));
 }
 
-static qn_status check_one(qni_check_run *run, const shape *s, qni_dtype dtype, qni_dtype dtype_q,
-                           qni_scale_form form) {
-    check_case *c = calloc(1, sizeof *c);
+static qn_status try_one(qni_trial_run *run, const shape *s, qni_dtype dtype, qni_dtype dtype_q,
+                         qni_scale_form form) {
+    trial_case *c = calloc(1, sizeof *c);
     qn_status st = QN_OK;
     if (!c)
         return QN_FAIL(QN_E_MEMORY, "check: out of memory");
     c->shape = s;
-    c->random = qni_check_seed(run) + (uint64_t)(s - shapes) * 100 + (uint64_t)form;
+    c->random = qni_trial_seed(run) + (uint64_t)(s - shapes) * 100 + (uint64_t)form;
     make_problem(c, dtype, dtype_q, form);
     place_scales(c);
     for (int i = 0; i < NUM_AREAS; i++)
         if (has_area(c, i))
-            QN_TRY_OUT(make_area(c, qn_stream_device(qni_check_stream(run)), i));
+            QN_TRY_OUT(make_area(c, qn_stream_device(qni_trial_stream(run)), i));
     fill(c);
     QN_TRY_OUT(make_expectations(c));
     place(c, &c->problem, false);
     QN_TRY_OUT(
-        qni_areas_check(run, &qni_op_quantize_rows, &c->problem, c->text, c->areas, NUM_AREAS));
+        qni_areas_try(run, &qni_op_quantize_rows, &c->problem, c->text, c->areas, NUM_AREAS));
 out:
     st = qni_areas_excuse_far(run, &qni_op_quantize_rows, c->text, c->problem.x_row, st);
     qni_areas_destroy(c->areas, NUM_AREAS);
@@ -202,7 +202,7 @@ out:
 
 /** context: the case, whose problem has all but pointers and rows. */
 static const void *make_batch(void *context, void *const *data, int64_t rows) {
-    check_case *c = context;
+    trial_case *c = context;
     c->problem.rows = rows;
     c->problem.x = data[X];
     c->problem.q = data[Q];
@@ -210,9 +210,9 @@ static const void *make_batch(void *context, void *const *data, int64_t rows) {
     return &c->problem;
 }
 
-static qn_status check_batches(qni_check_run *run, const shape *s, qni_dtype dtype,
-                               qni_dtype dtype_q, qni_scale_form form) {
-    check_case c = {.shape = s};
+static qn_status try_batches(qni_trial_run *run, const shape *s, qni_dtype dtype, qni_dtype dtype_q,
+                             qni_scale_form form) {
+    trial_case c = {.shape = s};
     make_problem(&c, dtype, dtype_q, form);
     const int64_t groups = qni_rows_groups(&c.problem);
     const bool is_packed = form == QNI_SCALE_PACKED, is_given = form == QNI_SCALE_GIVEN;
@@ -224,30 +224,30 @@ static qn_status check_batches(qni_check_run *run, const shape *s, qni_dtype dty
         [Q] = {.name = area_names[Q], .dtype = dtype_q, .width = s->cols, .is_written = true},
         [SCALE] = {area_names[SCALE], is_packed ? QNI_I32 : QNI_F32, words, .is_common = is_given,
                    .is_written = !is_given}};
-    return qni_check_row_batches(
+    return qni_trial_row_batches(
         run, &(qni_row_op){&qni_op_quantize_rows, c.text, tensors, 3, make_batch, &c});
 }
 
 /** All forms but the tensor's scale, which depends on every row. */
-static qn_status check_all_batches(qni_check_run *run) {
+static qn_status try_all_batches(qni_trial_run *run) {
     static const shape widths[] = {
         {1, 1024, 128, 0, 0, false}, {1, 1024, 0, 0, 0, false}, {1, 111, 20, 0, 0, false}};
-    const int thinning = qni_check_is_quick(run) ? 5 : 1;
+    const int thinning = qni_trial_is_quick(run) ? 5 : 1;
     int turn = 0;
     qn_status st = QN_OK;
     for (size_t s = 0; s < sizeof widths / sizeof *widths; s++)
         for (int form = QNI_SCALE_GIVEN; form < QNI_SCALE_TENSOR; form++)
             for (int dtype = QNI_F32; st == QN_OK && dtype <= QNI_BF16; dtype++)
                 if (++turn % thinning == 0)
-                    st = check_batches(run, &widths[s], (qni_dtype)dtype,
-                                       turn % 3 ? QNI_E4M3FN : QNI_I8, (qni_scale_form)form);
+                    st = try_batches(run, &widths[s], (qni_dtype)dtype,
+                                     turn % 3 ? QNI_E4M3FN : QNI_I8, (qni_scale_form)form);
     return st;
 }
 
-qn_status qni_quantize_rows_check(qni_check_run *run, const qni_op *op) {
+qn_status qni_quantize_rows_try(qni_trial_run *run, const qni_op *op) {
     (void)op;
     static const qni_dtype kinds[] = {QNI_E4M3FN, QNI_I8, QNI_E4M3FNUZ, QNI_E5M2, QNI_E5M2FNUZ};
-    const int thinning = qni_check_is_quick(run) ? 5 : 1;
+    const int thinning = qni_trial_is_quick(run) ? 5 : 1;
     int turn = 0;
     for (int s = 0; s < (int)(sizeof shapes / sizeof *shapes); s++)
         for (int form = QNI_SCALE_GIVEN; form <= QNI_SCALE_TENSOR; form++)
@@ -255,10 +255,10 @@ qn_status qni_quantize_rows_check(qni_check_run *run, const qni_op *op) {
                 const bool is_far = shapes[s].gap > qni_far / 2; // takes much memory: bf16 alone
                 if (is_far ? dtype != QNI_BF16 : ++turn % thinning != 0)
                     continue;
-                const qn_status st = check_one(run, &shapes[s], (qni_dtype)dtype,
-                                               kinds[turn / thinning % 5], (qni_scale_form)form);
+                const qn_status st = try_one(run, &shapes[s], (qni_dtype)dtype,
+                                             kinds[turn / thinning % 5], (qni_scale_form)form);
                 if (st != QN_OK)
                     return st;
             }
-    return check_all_batches(run);
+    return try_all_batches(run);
 }

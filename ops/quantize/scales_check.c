@@ -37,7 +37,7 @@ static const struct {
 enum { IN, OUT, LAYOUT, NUM_AREAS };
 static const char *const area_names[] = {"scale", "out", "group_layout"};
 
-typedef struct check_case {
+typedef struct trial_case {
     const qni_op *op;
     union {
         qni_scales_problem rows;
@@ -46,7 +46,7 @@ typedef struct check_case {
     qni_area areas[NUM_AREAS];
     uint64_t random;
     char text[120];
-} check_case;
+} trial_case;
 
 // ---- scales, and what becomes of them
 
@@ -70,11 +70,11 @@ static uint32_t exponent(uint32_t bits) {
     return bits / 0x800000 % 256;
 }
 
-static uint32_t word_at(const check_case *c, int64_t i) {
+static uint32_t word_at(const trial_case *c, int64_t i) {
     return ((const uint32_t *)qni_area_host(&c->areas[IN]))[i];
 }
 
-static void expect(check_case *c, int64_t at, uint32_t word) {
+static void expect(trial_case *c, int64_t at, uint32_t word) {
     qni_area_expect(&c->areas[OUT], at, (double)(int32_t)word, 0);
 }
 
@@ -85,28 +85,28 @@ typedef struct lines {
     int64_t count, length, stride;
 } lines;
 
-static qn_status create(check_case *c, qni_check_run *run, int which, lines l, int64_t offset) {
+static qn_status create(trial_case *c, qni_trial_run *run, int which, lines l, int64_t offset) {
     return qni_area_create_rows(&c->areas[which], area_names[which],
-                                qn_stream_device(qni_check_stream(run)), QNI_I32, l.count, l.length,
+                                qn_stream_device(qni_trial_stream(run)), QNI_I32, l.count, l.length,
                                 l.stride, offset);
 }
 
-static void fill(check_case *c, lines l) {
+static void fill(trial_case *c, lines l) {
     for (int64_t i = 0; i < l.count * l.length; i++)
         ((uint32_t *)qni_area_host(&c->areas[IN]))[i / l.length * l.stride + i % l.length] =
             random_scale(&c->random);
 }
 
-static check_case *case_create(qni_check_run *run, const qni_op *op, uint64_t salt) {
-    check_case *c = calloc(1, sizeof *c);
+static trial_case *case_create(qni_trial_run *run, const qni_op *op, uint64_t salt) {
+    trial_case *c = calloc(1, sizeof *c);
     if (c) {
         c->op = op;
-        c->random = qni_check_seed(run) + salt;
+        c->random = qni_trial_seed(run) + salt;
     }
     return c;
 }
 
-static void case_destroy(check_case *c) {
+static void case_destroy(trial_case *c) {
     if (c)
         qni_areas_destroy(c->areas, NUM_AREAS);
     free(c);
@@ -128,7 +128,7 @@ static bool is_row_of_group(const qni_scales_problem *p, const int32_t *ends, in
 }
 
 /** Scale `col` of a row, as f32 bits. */
-static uint32_t scale_at(const check_case *c, form with, int64_t group, int64_t row, int64_t col) {
+static uint32_t scale_at(const trial_case *c, form with, int64_t group, int64_t row, int64_t col) {
     const qni_scales_problem *p = &c->problem.rows;
     const int64_t at = group * p->in_group + row / p->block_rows * p->in_row;
     if (col >= p->cols)
@@ -139,7 +139,7 @@ static uint32_t scale_at(const check_case *c, form with, int64_t group, int64_t 
     return with == ROUND || with == ROUND_AND_PACK ? rounded(bits) : bits;
 }
 
-static void expect_row(check_case *c, form with, int64_t group, int64_t row) {
+static void expect_row(trial_case *c, form with, int64_t group, int64_t row) {
     const qni_scales_problem *p = &c->problem.rows;
     const int64_t at = group * p->out_group + row * p->out_row;
     const bool is_packed = with == PACK || with == ROUND_AND_PACK || with == REPACK;
@@ -182,7 +182,7 @@ static qni_scales_problem make_problem(const shape *s, form with) {
                                 .rounds = with == ROUND || with == ROUND_AND_PACK};
 }
 
-static qn_status make_rows_areas(check_case *c, qni_check_run *run, const shape *s) {
+static qn_status make_rows_areas(trial_case *c, qni_trial_run *run, const shape *s) {
     qni_scales_problem *p = &c->problem.rows;
     const lines in =
         lay_out(s, div_up(s->rows, s->block_rows), p->is_packed_in ? p->quads : p->cols,
@@ -198,8 +198,8 @@ static qn_status make_rows_areas(check_case *c, qni_check_run *run, const shape 
 }
 
 /** split < 0: all rows count. */
-static qn_status check_rows(qni_check_run *run, const shape *s, form with, int split) {
-    check_case *c = case_create(run, &qni_op_scales, (uint64_t)(s - shapes));
+static qn_status try_rows(qni_trial_run *run, const shape *s, form with, int split) {
+    trial_case *c = case_create(run, &qni_op_scales, (uint64_t)(s - shapes));
     qn_status st = QN_OK;
     if (!c)
         return QN_FAIL(QN_E_MEMORY, "check: out of memory");
@@ -221,7 +221,7 @@ static qn_status check_rows(qni_check_run *run, const shape *s, form with, int s
     for (int64_t i = 0; i < s->groups * s->rows; i++)
         if (split < 0 || is_row_of_group(p, splits[split].ends, i))
             expect_row(c, with, i / s->rows, i % s->rows);
-    QN_TRY_OUT(qni_areas_check(run, c->op, &c->problem, c->text, c->areas, NUM_AREAS));
+    QN_TRY_OUT(qni_areas_try(run, c->op, &c->problem, c->text, c->areas, NUM_AREAS));
 out:
     st = qni_areas_excuse_far(run, &qni_op_scales, c->text, s->is_far ? qni_far : 0, st);
     case_destroy(c);
@@ -230,13 +230,13 @@ out:
 
 /** Zero, denormals, 1 and its neighbours, the largest, infinity, NaN: to exponents of powers of
  *  two. */
-static qn_status check_vector(qni_check_run *run, bool packs) {
+static qn_status try_vector(qni_trial_run *run, bool packs) {
     static const uint32_t bits[] = {0,          1,          0x007FFFFF, 0x00800000,
                                     0x3F7FFFFF, 0x3F800000, 0x3F800001, 0x7EFFFFFF,
                                     0x7F000001, 0x7F7FFFFF, 0x7F800000, 0x7FC00000};
     static const uint8_t exponents[] = {1, 1, 1, 1, 127, 127, 128, 254, 254, 254, 254, 254};
     enum { COUNT = sizeof bits / sizeof *bits };
-    check_case *c = case_create(run, &qni_op_scales, 0);
+    trial_case *c = case_create(run, &qni_op_scales, 0);
     qn_status st = QN_OK;
     if (!c)
         return QN_FAIL(QN_E_MEMORY, "check: out of memory");
@@ -252,25 +252,25 @@ static qn_status check_vector(qni_check_run *run, bool packs) {
                    exponents[i] + exponents[i + 1] * 0x100u + exponents[i + 2] * 0x10000u +
                        exponents[i + 3] * 0x1000000u);
     snprintf(c->text, sizeof c->text, "fixed vector %s", packs ? "packed" : "f32");
-    QN_TRY_OUT(qni_areas_check(run, c->op, &c->problem, c->text, c->areas, NUM_AREAS));
+    QN_TRY_OUT(qni_areas_try(run, c->op, &c->problem, c->text, c->areas, NUM_AREAS));
 out:
     case_destroy(c);
     return st;
 }
 
-static qn_status check_all_rows(qni_check_run *run) {
+static qn_status try_all_rows(qni_trial_run *run) {
     const int num_shapes = sizeof shapes / sizeof *shapes;
     qn_status st = QN_OK;
     int turn = 0;
     for (int i = 0; i < num_shapes; i++)
         for (int with = 0; st == QN_OK && with < NUM_FORMS; with++)
-            if (shapes[i].is_far ? with == PACK : !qni_check_is_quick(run) || turn++ % 3 == i % 3)
-                st = check_rows(run, &shapes[i], (form)with, -1);
+            if (shapes[i].is_far ? with == PACK : !qni_trial_is_quick(run) || turn++ % 3 == i % 3)
+                st = try_rows(run, &shapes[i], (form)with, -1);
     for (int packs = 0; st == QN_OK && packs < 2; packs++)
-        st = check_vector(run, packs != 0);
+        st = try_vector(run, packs != 0);
     for (int i = 0; i < (int)(sizeof splits / sizeof *splits); i++)
         for (int with = COPY; st == QN_OK && with <= PACK; with += PACK)
-            st = check_rows(run, &shapes[splits[i].shape], (form)with, i);
+            st = try_rows(run, &shapes[splits[i].shape], (form)with, i);
     return st;
 }
 
@@ -310,7 +310,7 @@ static void make_layout(const k_shape *s, int32_t *layout, int64_t *scales, int6
     }
 }
 
-static void expect_group(check_case *c, const k_shape *s, int group, int64_t *scale,
+static void expect_group(trial_case *c, const k_shape *s, int group, int64_t *scale,
                          int64_t *word) {
     const qni_k_scales_problem *p = &c->problem.k;
     const int64_t end = *scale + div_up(k_of(s, group), s->gran_k);
@@ -326,7 +326,7 @@ static void expect_group(check_case *c, const k_shape *s, int group, int64_t *sc
     *scale = end;
 }
 
-static void expect_groups(check_case *c, const k_shape *s) {
+static void expect_groups(trial_case *c, const k_shape *s) {
     const qni_k_scales_problem *p = &c->problem.k;
     int64_t scale = 0, word = 0;
     for (int i = 0; i < s->groups; i++)
@@ -336,8 +336,8 @@ static void expect_groups(check_case *c, const k_shape *s) {
             expect(c, word * p->out_word + row * p->out_row, 0);
 }
 
-static qn_status check_k_grouped(qni_check_run *run, const k_shape *s) {
-    check_case *c = case_create(run, &qni_op_scales_k_grouped, (uint64_t)(s - k_shapes));
+static qn_status try_k_grouped(qni_trial_run *run, const k_shape *s) {
+    trial_case *c = case_create(run, &qni_op_scales_k_grouped, (uint64_t)(s - k_shapes));
     int32_t layout[MAX_GROUPS];
     int64_t scales, words;
     qn_status st = QN_OK;
@@ -370,17 +370,17 @@ static qn_status check_k_grouped(qni_check_run *run, const k_shape *s) {
     snprintf(c->text, sizeof c->text, "[%ld, %ld] in %d groups%s gran_k=%ld%s", (long)scales,
              (long)s->rows, s->groups, s->is_by_ends ? " by ends" : "", (long)s->gran_k,
              s->rounds ? " up" : "");
-    QN_TRY_OUT(qni_areas_check(run, c->op, &c->problem, c->text, c->areas, NUM_AREAS));
+    QN_TRY_OUT(qni_areas_try(run, c->op, &c->problem, c->text, c->areas, NUM_AREAS));
 out:
     case_destroy(c);
     return st;
 }
 
-qn_status qni_scales_check(qni_check_run *run, const qni_op *op) {
+qn_status qni_scales_try(qni_trial_run *run, const qni_op *op) {
     qn_status st = QN_OK;
     if (op == &qni_op_scales)
-        return check_all_rows(run);
+        return try_all_rows(run);
     for (int i = 0; st == QN_OK && i < (int)(sizeof k_shapes / sizeof *k_shapes); i++)
-        st = check_k_grouped(run, &k_shapes[i]);
+        st = try_k_grouped(run, &k_shapes[i]);
     return st;
 }

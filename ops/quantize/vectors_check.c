@@ -52,10 +52,10 @@ static void fill(qni_area *areas, const vector *v, const qni_quantize_problem *p
         set(&areas[SCALE], !quantizes, i, scale_of(v, p, i));
 }
 
-static qn_status check_one(qni_check_run *run, const qni_op *op, const vector *v, qni_dtype dtype,
-                           qni_fp8 kind, int64_t block_rows) {
+static qn_status try_one(qni_trial_run *run, const qni_op *op, const vector *v, qni_dtype dtype,
+                         qni_fp8 kind, int64_t block_rows) {
     qni_area areas[NUM_AREAS] = {};
-    qn_device *device = qn_stream_device(qni_check_stream(run));
+    qn_device *device = qn_stream_device(qni_trial_stream(run));
     qni_quantize_problem p = {.dtype_x = dtype,
                               .kind = kind,
                               .rows = ROWS,
@@ -79,24 +79,23 @@ static qn_status check_one(qni_check_run *run, const qni_op *op, const vector *v
     p.x = qni_area_device(&areas[X]);
     p.q = qni_area_device(&areas[Q]);
     p.scale = qni_area_device(&areas[SCALE]);
-    QN_TRY_OUT(qni_areas_check(run, op, &p, text, areas, NUM_AREAS));
+    QN_TRY_OUT(qni_areas_try(run, op, &p, text, areas, NUM_AREAS));
 out:
     st = qni_areas_excuse_far(run, op, text, v->stride, st);
     qni_areas_destroy(areas, NUM_AREAS);
     return st;
 }
 
-qn_status qni_quantize_vectors_check(qni_check_run *run, const qni_op *op) {
+qn_status qni_quantize_vectors_try(qni_trial_run *run, const qni_op *op) {
     qn_status st = QN_OK;
     for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
         for (int kind = 0; kind < QNI_NUM_FP8; kind++)
             for (int dtype = QNI_F32; st == QN_OK && dtype <= QNI_BF16; dtype++) {
                 if (vectors[i].stride >= qni_far && (dtype != QNI_BF16 || kind > 0))
                     continue; // far rows take much memory
-                st = check_one(run, op, &vectors[i], (qni_dtype)dtype, (qni_fp8)kind, 1);
+                st = try_one(run, op, &vectors[i], (qni_dtype)dtype, (qni_fp8)kind, 1);
                 if (st == QN_OK)
-                    st =
-                        check_one(run, op, &vectors[i], (qni_dtype)dtype, (qni_fp8)kind, QNI_BLOCK);
+                    st = try_one(run, op, &vectors[i], (qni_dtype)dtype, (qni_fp8)kind, QNI_BLOCK);
             }
     return st;
 }

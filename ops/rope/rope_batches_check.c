@@ -52,8 +52,8 @@ static const void *make_batch(void *context, void *const *data, int64_t rows) {
     return p;
 }
 
-static qn_status check_form(qni_check_run *run, const form *f, qni_dtype dtype) {
-    const qni_dtype fp8 = qni_usual_e4m3(qn_stream_device(qni_check_stream(run)));
+static qn_status try_form(qni_trial_run *run, const form *f, qni_dtype dtype) {
+    const qni_dtype fp8 = qni_usual_e4m3(qn_stream_device(qni_trial_stream(run)));
     const qni_dtype out = f->is_quant ? fp8 : dtype;
     const bool by_token = f->angles == QNI_ROPE_BY_TOKEN;
     const int64_t half = f->rotary_dim / 2, norm = f->has_norm ? f->width : 0;
@@ -84,17 +84,17 @@ static qn_status check_form(qni_check_run *run, const form *f, qni_dtype dtype) 
     char text[80];
     snprintf(text, sizeof text, "%s, heads of %ld %s->%s", f->name, (long)f->width,
              qni_dtype_name(dtype), qni_dtype_name(out));
-    return qni_check_row_batches(
+    return qni_trial_row_batches(
         run, &(qni_row_op){&qni_op_rope, text, tensors, NUM_TENSORS, make_batch, &c});
 }
 
-qn_status qni_rope_check_batches(qni_check_run *run) {
-    const int thinning = qni_check_is_quick(run) ? 5 : 1;
+qn_status qni_rope_try_batches(qni_trial_run *run) {
+    const int thinning = qni_trial_is_quick(run) ? 5 : 1;
     int turn = 0;
     qn_status st = QN_OK;
     for (size_t f = 0; f < sizeof forms / sizeof *forms; f++)
         for (int dtype = QNI_F32; st == QN_OK && dtype <= QNI_BF16; dtype++)
             if (++turn % thinning == 0)
-                st = check_form(run, &forms[f], (qni_dtype)dtype);
+                st = try_form(run, &forms[f], (qni_dtype)dtype);
     return st;
 }

@@ -90,7 +90,7 @@ static const char *const area_names[NUM_AREAS] = {
     "pos_ids",    "indptr",     "offsets", "batch_indices", "positions", "kv_indices", "kv_indptr"};
 enum { CACHE_ROWS = 64, PAGE = 5, BATCHES = 3, SEGMENTS = 4 };
 
-typedef struct check_case {
+typedef struct trial_case {
     const form *form;
     const shape *shape;
     qni_rope_problem problem; // pointers into device memory
@@ -98,11 +98,11 @@ typedef struct check_case {
     uint64_t random;
     double *x, *y;
     char text[200];
-} check_case;
+} trial_case;
 
 // ---- making a case
 
-static int64_t heads_of(const check_case *c, int part) {
+static int64_t heads_of(const trial_case *c, int part) {
     const bool is_k = part == QNI_ROPE_K || part == QNI_ROPE_K_NOPE;
     if (part > QNI_ROPE_K && !c->form->is_quant)
         return 0;
@@ -111,12 +111,12 @@ static int64_t heads_of(const check_case *c, int part) {
     return is_k ? c->form->is_latent ? 1 : c->shape->k_heads : c->shape->q_heads;
 }
 
-static bool is_paged(const check_case *c, int part) {
+static bool is_paged(const trial_case *c, int part) {
     return c->form->is_paged &&
            (part == QNI_ROPE_K || part == QNI_ROPE_K_NOPE || part == QNI_ROPE_V);
 }
 
-static int64_t width_of(const check_case *c, int part) {
+static int64_t width_of(const trial_case *c, int part) {
     const shape *s = c->shape;
     return part == QNI_ROPE_V  ? s->width
            : part > QNI_ROPE_K ? s->width + 16
@@ -124,31 +124,31 @@ static int64_t width_of(const check_case *c, int part) {
                                : s->width;
 }
 
-static int64_t token_stride(const check_case *c, int part) {
+static int64_t token_stride(const trial_case *c, int part) {
     const int64_t width = width_of(c, part);
     return (c->shape->is_head_major ? width : heads_of(c, part) * width) + c->shape->gap;
 }
 
-static int64_t tokens(const check_case *c) {
+static int64_t tokens(const trial_case *c) {
     return c->shape->batches * c->shape->inner;
 }
 
-static int64_t pages_of_batch(const check_case *c) {
+static int64_t pages_of_batch(const trial_case *c) {
     return (tokens(c) / BATCHES + 1 + 2 * BATCHES) / PAGE + 1;
 }
 
 /** A part's rows of `token_stride`: tokens, or tokens of heads. */
-static int64_t part_rows(const check_case *c, int part) {
+static int64_t part_rows(const trial_case *c, int part) {
     return tokens(c) * (c->shape->is_head_major ? heads_of(c, part) : 1);
 }
 
-static int64_t table_width(const check_case *c) {
+static int64_t table_width(const trial_case *c) {
     const int64_t dim = c->shape->rotary_dim;
     return c->form->source == BY_TABLES ? dim / 2 : dim;
 }
 
 /** Number of elements of an area, or of rows where it has such; 0: the case has none. */
-static int64_t area_count(const check_case *c, int which) {
+static int64_t area_count(const trial_case *c, int which) {
     const form *f = c->form;
     const bool by_segments = f->source == BY_SEGMENTS, has_tables = f->source >= BY_TABLES;
     const bool by_pos_ids =
@@ -183,7 +183,7 @@ static int64_t area_count(const check_case *c, int which) {
     }
 }
 
-static qni_dtype area_dtype(const check_case *c, int which) {
+static qni_dtype area_dtype(const trial_case *c, int which) {
     const qni_rope_problem *p = &c->problem;
     return which < OUT                    ? p->dtype
            : which < WEIGHT               ? p->dtype_out
@@ -193,7 +193,7 @@ static qni_dtype area_dtype(const check_case *c, int which) {
 }
 
 /** Mostly normal; some zeros, some of the largest, a NaN at times. */
-static double value(check_case *c) {
+static double value(trial_case *c) {
     const double normal = qni_random_normal(&c->random);
     switch (qni_random(&c->random) % 256) {
     case 0:
@@ -207,7 +207,7 @@ static double value(check_case *c) {
     }
 }
 
-static void fill_index(check_case *c, int which) {
+static void fill_index(trial_case *c, int which) {
     static const int32_t far[] = {0, 1, 1 << 20, (1 << 20) - 1, INT32_MAX, -3, 131071};
     int32_t *to = qni_area_host(&c->areas[which]);
     const int64_t n = tokens(c), count = c->areas[which].count, per = pages_of_batch(c);
@@ -230,7 +230,7 @@ static void fill_index(check_case *c, int which) {
     }
 }
 
-static void fill_table(check_case *c, int which) {
+static void fill_table(trial_case *c, int which) {
     qni_area *a = &c->areas[which];
     const int64_t width = table_width(c), half = c->shape->rotary_dim / 2;
     for (int64_t i = 0; i < a->count; i++)
@@ -241,7 +241,7 @@ static void fill_table(check_case *c, int which) {
             qni_put(a->dtype, qni_area_host(a), i, (double)NAN);
 }
 
-static void fill_area(check_case *c, int which) {
+static void fill_area(trial_case *c, int which) {
     qni_area *a = &c->areas[which];
     if (which >= POS_IDS) {
         fill_index(c, which);
@@ -258,7 +258,7 @@ static void fill_area(check_case *c, int which) {
     }
 }
 
-static qn_status make_area(check_case *c, qn_device *device, int which) {
+static qn_status make_area(trial_case *c, qn_device *device, int which) {
     const int64_t count = area_count(c, which), offset = which < COS ? c->shape->offset : 0;
     const int part = which < OUT ? which : which - OUT;
     qni_area *a = &c->areas[which];
@@ -277,15 +277,15 @@ static qn_status make_area(check_case *c, qn_device *device, int which) {
 
 // ---- areas become a problem
 
-static void *at(const check_case *c, int which, bool on_host) {
+static void *at(const trial_case *c, int which, bool on_host) {
     return qni_area_data(&c->areas[which], on_host);
 }
 
-static int out_area(const check_case *c, int part) {
+static int out_area(const trial_case *c, int part) {
     return c->form->in_place ? IN + part : OUT + part;
 }
 
-static void place_part(const check_case *c, qni_rope_problem *p, int part, bool on_host) {
+static void place_part(const trial_case *c, qni_rope_problem *p, int part, bool on_host) {
     const shape *s = c->shape;
     const int64_t width = width_of(c, part), heads = heads_of(c, part);
     const int64_t token = token_stride(c, part),
@@ -312,7 +312,7 @@ static void place_part(const check_case *c, qni_rope_problem *p, int part, bool 
     r->out_head = is_hnd ? PAGE * width : width;
 }
 
-static void place(const check_case *c, qni_rope_problem *p, bool on_host) {
+static void place(const trial_case *c, qni_rope_problem *p, bool on_host) {
     for (int part = 0; part < QNI_ROPE_PARTS; part++)
         place_part(c, p, part, on_host);
     p->cos = at(c, COS, on_host);
@@ -335,12 +335,12 @@ static void place(const check_case *c, qni_rope_problem *p, bool on_host) {
 
 /** How far x may be off, relative: only the norm's root errs, by its sum in any order and by what
  *  follows. */
-static double x_error(const check_case *c) {
+static double x_error(const trial_case *c) {
     return c->form->has_norm ? ((double)c->shape->width / 8 + 12) * 0x1p-24 : 0;
 }
 
 /** What both of a pair contribute: errors of the angle, of x, and of the products' rounding. */
-static double pair_error(const check_case *c, const qni_rope_problem *p, int64_t position,
+static double pair_error(const trial_case *c, const qni_rope_problem *p, int64_t position,
                          int64_t i) {
     const int64_t half = p->rotary_dim / 2;
     const int64_t other = p->is_interleaved ? i ^ 1 : i < half ? i + half : i - half;
@@ -351,7 +351,7 @@ static double pair_error(const check_case *c, const qni_rope_problem *p, int64_t
     return magnitude * (angle + x_error(c) + 3 * 0x1p-24);
 }
 
-static void expect_head(check_case *c, const qni_rope_problem *p, int part, int64_t t, int64_t head,
+static void expect_head(trial_case *c, const qni_rope_problem *p, int part, int64_t t, int64_t head,
                         int64_t position) {
     const qni_rope_rows *r = &p->parts[part];
     const int64_t to = qni_rope_out(p, r, t) + head * r->out_head;
@@ -367,7 +367,7 @@ static void expect_head(check_case *c, const qni_rope_problem *p, int part, int6
     }
 }
 
-static void make_expectations(check_case *c) {
+static void make_expectations(trial_case *c) {
     qni_rope_problem host = c->problem;
     place(c, &host, true);
     for (int64_t t = 0; t < host.n; t++) {
@@ -382,7 +382,7 @@ static void make_expectations(check_case *c) {
 
 // ---- running a case
 
-static qn_status prepare(check_case *c, qn_device *device) {
+static qn_status prepare(trial_case *c, qn_device *device) {
     const shape *s = c->shape;
     const size_t room = (size_t)(s->width + 16) * sizeof *c->x;
     snprintf(c->text, sizeof c->text,
@@ -404,7 +404,7 @@ static qn_status prepare(check_case *c, qn_device *device) {
     return QN_OK;
 }
 
-static void case_destroy(check_case *c) {
+static void case_destroy(trial_case *c) {
     qni_areas_destroy(c->areas, NUM_AREAS);
     free(c->x);
     free(c->y);
@@ -435,19 +435,19 @@ static qni_rope_problem make_problem(const form *f, const shape *s, qni_dtype dt
     };
 }
 
-static qn_status check_one(qni_check_run *run, const form *f, const shape *s, qni_dtype dtype,
-                           int turn) {
-    check_case *c = calloc(1, sizeof *c);
+static qn_status try_one(qni_trial_run *run, const form *f, const shape *s, qni_dtype dtype,
+                         int turn) {
+    trial_case *c = calloc(1, sizeof *c);
     qn_status st;
     if (!c)
         return QN_FAIL(QN_E_MEMORY, "check: out of memory");
     c->form = f;
     c->shape = s;
-    c->random = qni_check_seed(run) + (uint64_t)(f - forms) * 1000 + (uint64_t)(s - shapes);
+    c->random = qni_trial_seed(run) + (uint64_t)(f - forms) * 1000 + (uint64_t)(s - shapes);
     c->problem =
         make_problem(f, s, dtype, turn % 2 ? dtype : QNI_F32, (qni_fp8)(turn % QNI_NUM_FP8));
-    QN_TRY_OUT(prepare(c, qn_stream_device(qni_check_stream(run))));
-    QN_TRY_OUT(qni_areas_check(run, &qni_op_rope, &c->problem, c->text, c->areas, NUM_AREAS));
+    QN_TRY_OUT(prepare(c, qn_stream_device(qni_trial_stream(run))));
+    QN_TRY_OUT(qni_areas_try(run, &qni_op_rope, &c->problem, c->text, c->areas, NUM_AREAS));
 out:
     st = qni_areas_excuse_far(run, &qni_op_rope, c->text, s->gap, st);
     case_destroy(c);
@@ -463,9 +463,9 @@ static bool is_due(const form *f, const shape *s, int dtype, bool quick, int tur
     return turn % thinning == 0 || (s->width == 4 * s->rotary_dim && f->source == BY_POS_IDS);
 }
 
-static qn_status check(qni_check_run *run, const qni_op *op) {
+static qn_status try_op(qni_trial_run *run, const qni_op *op) {
     (void)op; // the family has one
-    const bool quick = qni_check_is_quick(run);
+    const bool quick = qni_trial_is_quick(run);
     const int num_shapes =
         (int)(sizeof shapes / sizeof *shapes) - (quick ? 2 : 0); // the last are long
     int turn = 0;
@@ -474,12 +474,12 @@ static qn_status check(qni_check_run *run, const qni_op *op) {
             for (int dtype = QNI_F32; dtype <= QNI_BF16; dtype++) {
                 if (!is_due(&forms[f], &shapes[s], dtype, quick, ++turn))
                     continue;
-                const qn_status st = check_one(run, &forms[f], &shapes[s], (qni_dtype)dtype, turn);
+                const qn_status st = try_one(run, &forms[f], &shapes[s], (qni_dtype)dtype, turn);
                 if (st != QN_OK)
                     return st;
             }
-    return qni_rope_check_batches(run);
+    return qni_rope_try_batches(run);
 }
 
 static const qni_op *const ops[] = {&qni_op_rope, nullptr};
-const qni_family qni_family_rope = {"rope", ops, check};
+const qni_family qni_family_rope = {"rope", ops, try_op};

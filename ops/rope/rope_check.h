@@ -6,6 +6,6 @@
 #include "../../check/check.h"
 
 /** Tokens in batches of several sizes: rope_batches_check.c. */
-qn_status qni_rope_check_batches(qni_check_run *run);
+qn_status qni_rope_try_batches(qni_trial_run *run);
 
 #endif
