@@ -11,6 +11,7 @@
 #include <quern/core.h>
 #include <quern/gemm.h>
 #include <quern/kvcache.h>
+#include <quern/layout.h>
 #include <quern/norm.h>
 #include <quern/quantize.h>
 #include <quern/rope.h>

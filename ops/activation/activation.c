@@ -2,7 +2,7 @@
 // The activation family's public functions: each checks its tensors and fills one kind of problem.
 #include "activation.h"
 
-#include "../variants.h"
+#include "../shared/variants.h"
 
 #define QN_TABLE_OF_activation 0,
 static const qni_variant variants[] = {

@@ -3,7 +3,7 @@
 // checks the arguments, attention_plan.c cuts the work, attention_ref.c is the definition.
 #include "attention.h"
 
-#include "../variants.h"
+#include "../shared/variants.h"
 
 #define QN_TABLE_OF_attention 0,
 static const qni_variant variants[] = {

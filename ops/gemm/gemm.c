@@ -3,7 +3,7 @@
 // gemm_args.c checks the arguments, gemm_ref.c is the definition, gemm_pack.c lays weights out.
 #include "gemm.h"
 
-#include "../variants.h"
+#include "../shared/variants.h"
 
 #define QN_TABLE_OF_gemm 0,
 static const qni_variant gemm_variants[] = {

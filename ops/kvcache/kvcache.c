@@ -2,7 +2,7 @@
 // The kvcache family's public functions: each checks its tensors and fills one kind of problem.
 #include "kvcache.h"
 
-#include "../variants.h"
+#include "../shared/variants.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 // The norm family's public functions: each checks its tensors and fills one kind of problem.
 #include "norm.h"
 
-#include "../variants.h"
+#include "../shared/variants.h"
 
 #define QN_TABLE_OF_norm 0,
 static const qni_variant variants[] = {

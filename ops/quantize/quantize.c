@@ -2,10 +2,7 @@
 // qn_quantize_fp8 and qn_dequantize_fp8: check the tensors, choose a kernel, run it.
 #include "quantize.h"
 
-#include "../variants.h"
-#include "pack.h"
-#include "rows.h"
-#include "scales.h"
+#include "../shared/variants.h"
 
 #define QN_TABLE_OF_quantize 0,
 static const qni_variant quantize_variants[] = {

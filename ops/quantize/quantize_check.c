@@ -4,10 +4,8 @@
 #include "quantize_check.h"
 
 #include "../../check/area.h"
-#include "pack.h"
 #include "quantize.h"
 #include "rows.h"
-#include "scales.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -326,12 +324,8 @@ out:
 }
 
 static qn_status try_op(qni_trial_run *run, const qni_op *op) {
-    if (op == &qni_op_packbits)
-        return qni_pack_try(run, op);
     if (op == &qni_op_quantize_rows)
         return qni_quantize_rows_try(run, op);
-    if (op == &qni_op_scales || op == &qni_op_scales_k_grouped)
-        return qni_scales_try(run, op);
     const bool quick = qni_trial_is_quick(run);
     const int num_shapes = sizeof shapes / sizeof *shapes;
     int turn = 0; // fills, kinds and dtypes take turns over the shapes
@@ -352,6 +346,5 @@ static qn_status try_op(qni_trial_run *run, const qni_op *op) {
 }
 
 static const qni_op *const ops[] = {&qni_op_quantize, &qni_op_dequantize, &qni_op_quantize_rows,
-                                    &qni_op_packbits, &qni_op_scales,     &qni_op_scales_k_grouped,
                                     nullptr};
 const qni_family qni_family_quantize = {"quantize", ops, try_op};

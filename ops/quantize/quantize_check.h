@@ -8,7 +8,5 @@
 /** Fixed vectors of both ops on blocks: vectors_check.c. */
 qn_status qni_quantize_vectors_try(qni_trial_run *run, const qni_op *op);
 qn_status qni_quantize_rows_try(qni_trial_run *run, const qni_op *op);
-qn_status qni_pack_try(qni_trial_run *run, const qni_op *op);
-qn_status qni_scales_try(qni_trial_run *run, const qni_op *op);
 
 #endif

@@ -3,7 +3,7 @@
 // problem.
 #include "rows.h"
 
-#include "../variants.h"
+#include "../shared/variants.h"
 
 #define QN_TABLE_OF_quantize_rows 0,
 static const qni_variant variants[] = {

@@ -47,14 +47,6 @@ static inline float qni_rows_most(qni_dtype dtype_q) {
     return dtype_q == QNI_I8 ? 127 : qni_fp8_format_of(qni_fp8_of(dtype_q)).max;
 }
 
-/** UE8M0 of a scale, always rounding up: its exponent field, and 1 if any bit of its fraction is
- *  set; 1 .. 254. */
-static inline uint32_t qni_ue8m0_up(float scale) {
-    const uint32_t bits = __builtin_bit_cast(uint32_t, scale) & 0x7FFFFFFF;
-    const uint32_t e = (bits >> 23) + ((bits & 0x7FFFFF) != 0);
-    return e < 1 ? 1 : e > 254 ? 254 : e;
-}
-
 /** The scale of a largest magnitude. */
 static inline float qni_rows_scale(const qni_rows_problem *p, float amax) {
     const float scale = (amax > p->eps ? amax : p->eps) / qni_rows_most(p->dtype_q);

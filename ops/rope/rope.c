@@ -2,7 +2,7 @@
 // The rope family's public functions: each checks its tensors and fills one kind of problem.
 #include "rope.h"
 
-#include "../variants.h"
+#include "../shared/variants.h"
 #include "rope_call.h"
 
 #include <string.h>

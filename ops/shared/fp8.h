@@ -89,4 +89,12 @@ static inline uint8_t qni_fp8_encode(qni_fp8 kind, float x) {
     return (uint8_t)(code | (keeps_sign ? bits >> 24 & 0x80 : 0));
 }
 
+/** UE8M0 of a scale, always rounding up: its exponent field, and 1 if any bit of its fraction is
+ *  set; 1 .. 254. */
+static inline uint32_t qni_ue8m0_up(float scale) {
+    const uint32_t bits = __builtin_bit_cast(uint32_t, scale) & 0x7FFFFFFF;
+    const uint32_t e = (bits >> 23) + ((bits & 0x7FFFFF) != 0);
+    return e < 1 ? 1 : e > 254 ? 254 : e;
+}
+
 #endif

@@ -12,7 +12,7 @@
 #ifndef QNI_VARIANTS_H
 #define QNI_VARIANTS_H
 
-#include "../runtime/runtime.h"
+#include "../../runtime/runtime.h"
 
 // The third column of variants.def.
 #define CPU true

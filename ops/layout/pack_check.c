@@ -2,8 +2,8 @@
 // The check problems of packbits: lengths around bytes and waves, segments of any length and of
 // none.
 #include "../../check/area.h"
+#include "layout_check.h"
 #include "pack.h"
-#include "quantize_check.h"
 
 #include <stdlib.h>
 

@@ -2,8 +2,7 @@
 // The check problems of scales' layouts. Everything is compared as 32-bit words, so a bit that is
 // off is an error.
 #include "../../check/area.h"
-#include "quantize_check.h"
-#include "rows.h"
+#include "layout_check.h"
 #include "scales.h"
 
 #include <stdlib.h>

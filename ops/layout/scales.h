@@ -4,7 +4,7 @@
 #ifndef QNI_SCALES_H
 #define QNI_SCALES_H
 
-#include "quantize.h"
+#include "layout.h"
 #include "scales_gpu.h"
 
 typedef qk_scales_args qni_scales_problem;

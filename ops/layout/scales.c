@@ -2,7 +2,7 @@
 // qn_transform_scales and qn_pack_k_grouped_scales: check the tensors, choose a kernel, run it.
 #include "scales.h"
 
-#include "../variants.h"
+#include "../shared/variants.h"
 
 #define QN_TABLE_OF_scales 0,
 static const qni_variant variants[] = {
@@ -25,6 +25,9 @@ int64_t qn_tma_aligned_size(int64_t count, int64_t element_bytes) {
     const int64_t step = 16 / element_bytes;
     return (count + step - 1) / step * step;
 }
+
+/** Of a group's rows, or of its k. */
+constexpr uint32_t usual_alignment = 128;
 
 // ---- what both functions check
 
@@ -142,7 +145,7 @@ qn_status qn_transform_scales(qn_stream *stream, DLTensor *out, const DLTensor *
     p.rounds = round_scale == 1;
     p.ends = ends ? qni_data(ends) : nullptr;
     p.num_ends = ends ? (uint32_t)ends->shape[0] : 0;
-    p.alignment = m_alignment ? (uint32_t)m_alignment : QNI_BLOCK;
+    p.alignment = m_alignment ? (uint32_t)m_alignment : usual_alignment;
     if (!qni_is_empty(out))
         QN_TRY(qni_run(&qni_op_scales, stream, &p));
     return QN_OK;
@@ -201,7 +204,8 @@ qn_status qn_pack_k_grouped_scales(qn_stream *stream, DLTensor *out, const DLTen
                                     .rows = (uint32_t)out->shape[1],
                                     .groups = (uint32_t)group_layout->shape[0],
                                     .gran_k = (uint32_t)gran_k,
-                                    .alignment = k_alignment ? (uint32_t)k_alignment : QNI_BLOCK,
+                                    .alignment =
+                                        k_alignment ? (uint32_t)k_alignment : usual_alignment,
                                     .is_by_ends = by_ends == 1,
                                     .rounds = round_scale == 1};
     if (qni_validates_indices(stream))

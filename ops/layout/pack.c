@@ -2,7 +2,7 @@
 // qn_packbits and qn_segment_packbits: check the tensors, choose a kernel, run it.
 #include "pack.h"
 
-#include "../variants.h"
+#include "../shared/variants.h"
 
 #define QN_TABLE_OF_packbits 0,
 static const qni_variant variants[] = {

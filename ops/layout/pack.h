@@ -3,7 +3,7 @@
 #ifndef QNI_PACK_H
 #define QNI_PACK_H
 
-#include "quantize.h"
+#include "layout.h"
 
 /** A valid problem: pack.c has checked everything. Without indptr, one segment of `count`. */
 typedef struct qni_pack_problem {

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the layout family's files share: its kernels. The family moves values into the layouts that
+// others want: truth values into bits, scales into words.
+#ifndef QNI_LAYOUT_H
+#define QNI_LAYOUT_H
+
+#include "../../runtime/runtime.h"
+
+#include <quern/layout.h>
+
+/** The kernels: what variants.def lists. */
+#define QN_VARIANT(op, kernel, where, needs, supports, cost, run, ...) qni_run_fn run;
+#define QN_IMAGE(...)
+#include "variants.def"
+#undef QN_VARIANT
+#undef QN_IMAGE
+
+#endif
