@@ -11,12 +11,13 @@
 extern "C" {
 #endif
 
-/** Whether this thread's calls may take kernels that are far slower than others of their op:
- *  OP.gpu_any, which GPUs have for what no other kernel takes, without matrix cores or an element
- *  at a time. At first they may.
+/** Says whether this thread's calls may take slow kernels; at first they may. Returns what was
+ *  allowed before.
  *
- *  Without, such a call is QN_E_UNSUPPORTED, with the reasons in its message, and writes nothing;
- *  what QUERN_FORCE names runs all the same. Gives what held before. */
+ *  A slow kernel is an OP.gpu_any: GPUs use it for problems that no other kernel of the op takes,
+ *  and it works without matrix cores or on one element at a time. When slow kernels are not
+ *  allowed, a call that needs one returns QN_E_UNSUPPORTED, with the reasons in its message, and
+ *  writes nothing; a kernel that QUERN_FORCE names runs nevertheless. */
 QN_API bool qn_allow_slow_kernels(bool is_allowed);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix multiplication: FP8 with block scales and bf16, dense and grouped.
+// Matrix multiplication: FP8 with block scales, and bf16; dense and grouped.
 #ifndef QUERN_GEMM_H
 #define QUERN_GEMM_H
 
@@ -27,86 +27,96 @@ typedef struct qn_gemm_args {
     const DLTensor *scale_a;      /**< FP8 only */
     const DLTensor *scale_b;      /**< FP8 only */
     const DLTensor *group_layout; /**< i32 on the device; grouped forms only */
-    int64_t expected_m;   /**< masked: rows a group is likely to have, > 0, only a hint; else 0 */
+    int64_t expected_m;   /**< masked: rows that a group likely has, > 0, only a hint; else 0 */
     int32_t b_is_packed;  /**< 1: b and scale_b come from qn_gemm_pack */
-    int32_t m_alignment;  /**< ends: a group starts at a multiple of this; 0 means 128 */
+    int32_t m_alignment;  /**< ends: groups start at multiples of this; 0 means 128 */
     int32_t zero_padding; /**< ends: 1 writes zeros to the rows between groups */
 } qn_gemm_args;
 
-/** Dense product: d[m,n] = c[m,n] + sum_kb scale_a[m,kb] scale_b[n/128,kb] sum_(k in kb) a[m,k]
- *  b[n,k].
+/** Dense product. With K-blocks kb of 128 columns:
+ *
+ *    d[m,n] = c[m,n] + sum_kb scale_a[m,kb] scale_b[n/128,kb] sum_(k in kb) a[m,k] b[n,k]
  *
  *  d        [m, n]  bf16 or f32, columns contiguous, row stride >= n
- *  a        [m, k]  e4m3fn, e4m3fnuz (with scales) or bf16 (without); either dimension
- *           contiguous, the other one's stride at least as long
- *  b        [n, k]  a's kind, e4m3fn and e4m3fnuz may mix; either dimension contiguous. The names
- *           NT, NN, TN, TT of other libraries are strides here: NT has k contiguous in both.
+ *  a        [m, k]  e4m3fn or e4m3fnuz (with scales) or bf16 (without); either dimension
+ *           contiguous, the other dimension's stride at least as long
+ *  b        [n, k]  FP8 if a is FP8 (e4m3fn and e4m3fnuz may mix), else bf16; strides as a's. What
+ *           other libraries call NT, NN, TN and TT are strides here: in NT, k is contiguous in a
+ *           and in b
  *  c        [m, n]  d's dtype; may be d itself
  *  scale_a  [m, ceil(k/128)]  f32, either dimension contiguous
  *  scale_b  [ceil(n/128), ceil(k/128)]  f32, kb contiguous
- *  Types:   an f32 partial for each K-block of 128, scaled in f32, added to an f32 sum, rounded
- *           once.
+ *  Types:   each K-block's partial sum is f32, is scaled in f32 and added to an f32 sum, which is
+ *           rounded once.
  *  Align:   element size; 16-byte aligned rows allow the faster kernels.
  *  Edge:    m == 0 or n == 0 is a no-op; k == 0 copies c or writes zeros; a NaN stays within its
  *           row of a or its column of b; any m, n, k.
- *  Overlap: d may be c itself, and overlaps nothing otherwise.
+ *  Overlap: d may be c itself; apart from that, d overlaps no other tensor.
  *  Async:   queued on stream; tensors must stay valid until the stream has passed it.
  *  Errors:  QN_E_INVALID (null, shape, stride, overlap), QN_E_UNSUPPORTED (dtype; a device without
- *           a kernel, as NVIDIA's), QN_E_MEMORY (scratch of the CPU's threads), QN_E_DEVICE.
- *  Bits:    equal from run to run and for any number of threads. A row's bits do not depend on how
- *           many other rows there are nor on what they hold, in this form and the grouped ones, of
- *           one group or of many.
+ *           a kernel, such as NVIDIA GPUs), QN_E_MEMORY (scratch of the CPU's threads),
+ *           QN_E_DEVICE.
+ *  Bits:    equal from run to run and for any number of threads. A row's bits depend neither on
+ *           the number of other rows nor on their values, in the dense form and in grouped forms
+ *           with any number of groups.
  *  Source:  DeepGEMM's fp8_gemm_nt with recipe (1, 128, 128) and bf16_gemm_nt. */
 QN_API qn_status qn_gemm(qn_stream *stream, const qn_gemm_args *args);
 
-/** Rows of a belong to one group each: d[r,:] = a[r,:] b[group of r]^T. No c.
+/** Grouped product in which each row of a belongs to one group: d[r,:] = a[r,:] b[group of r]^T.
  *
  *  d        [m, n]  bf16
  *  a        [m, k], scale_a [m, ceil(k/128)]
  *  b        [groups, n, k], scale_b [groups, ceil(n/128), ceil(k/128)]
- *  group_layout i32: either [m], the group of each row or -1 (rows of a group are contiguous, each
- *           group starts at a multiple of 128); or [groups], the end of each group's real rows
- *           (group g starts at align(end[g-1], m_alignment)). A layout of length m is an index when
- *           m != groups; grouping says which.
- *  Edge:    groups of no rows are skipped; rows of -1 and rows between groups are never read into
- *           other rows; what d holds there is left alone unless zero_padding. Ids outside
- *           -1..groups-1, ends outside 0..m or that fall, and groups that start elsewhere are
- *           errors on the CPU, and on GPUs with QUERN_VALIDATE=1; without, nothing outside the
- *           tensors is touched.
- *  Async:   counts are read on the device; on GPUs by the host with QUERN_VALIDATE=1 alone.
- *  All else as qn_gemm.
+ *  c        null
+ *  grouping says what group_layout, i32, holds:
+ *           QN_GEMM_GROUPED_INDEX  [m]: the group of each row, or -1. The rows of a group are
+ *             contiguous, and each group starts at a multiple of 128
+ *           QN_GEMM_GROUPED_ENDS  [groups]: the end of each group's real rows. Group g starts at
+ *             end[g-1] rounded up to a multiple of m_alignment
+ *  Edge:    groups without rows are skipped. Padding (rows of group -1, and rows between groups)
+ *           affects no other row; d's rows there are left alone unless zero_padding. On the CPU,
+ *           and on GPUs with QUERN_VALIDATE=1, errors are: ids outside -1..groups-1, ends that fall
+ *           or lie outside 0..m, groups that start elsewhere. On GPUs without QUERN_VALIDATE=1 a
+ *           wrong layout touches no memory outside the tensors.
+ *  Async:   a GPU reads the layout on the device; the host reads it only with QUERN_VALIDATE=1.
+ *  All else as in qn_gemm.
  *  Source:  DeepGEMM's m_grouped_fp8_gemm_nt_contiguous. */
 QN_API qn_status qn_gemm_grouped_contiguous(qn_stream *stream, const qn_gemm_args *args,
                                             qn_gemm_grouping grouping);
 
-/** Each group has a slab of rows, of which the first group_layout[g] are real.
+/** Grouped product in which each group has a slab of m_max rows; the first group_layout[g] rows of
+ *  slab g are real.
  *
  *  d        [groups, m_max, n]  bf16; rows >= group_layout[g] are left untouched
  *  a        [groups, m_max, k], scale_a [groups, m_max, ceil(k/128)]
  *  b        [groups, n, k], scale_b [groups, ceil(n/128), ceil(k/128)]
- *  group_layout i32 [groups], 0..m_max: others are errors on the CPU, and on GPUs with
- *  QUERN_VALIDATE=1 All else as qn_gemm; no c. Source:  DeepGEMM's m_grouped_fp8_gemm_nt_masked. */
+ *  c        null
+ *  group_layout  i32 [groups], 0..m_max: other values are errors on the CPU, and on GPUs with
+ *           QUERN_VALIDATE=1
+ *  All else as in qn_gemm.
+ *  Source:  DeepGEMM's m_grouped_fp8_gemm_nt_masked. */
 QN_API qn_status qn_gemm_grouped_masked(qn_stream *stream, const qn_gemm_args *args);
 
-/** What qn_gemm_pack writes for b on this device: shape and dtype of the packed weights.
+/** Tells the shape and dtype of the packed weights that qn_gemm_pack makes of b on this device.
  *
- *  b       [n, k] or [groups, n, k], FP8 (only shape and dtype are read)
- *  shape   [3] groups (1 for a matrix), n and k rounded up to the device's tile
- *  dtype   the FP8 kind that the device's matrix cores take (e4m3fnuz on gfx942; b's own elsewhere)
+ *  b       [n, k] or [groups, n, k], FP8; only shape and dtype are read
+ *  shape   written: groups (1 for a matrix), then n and k, rounded up to the device's tile
+ *  dtype   written: the FP8 kind that the device's matrix cores take (e4m3fnuz on gfx942; b's own
+ *          elsewhere)
  *  Errors: QN_E_INVALID (null, shape), QN_E_UNSUPPORTED (dtype: bf16 weights need no packing). */
 QN_API qn_status qn_gemm_packed_shape(const qn_device *device, const DLTensor *b, int64_t shape[3],
                                       DLDataType *dtype);
 
-/** Lays weights out in the order in which the device's fastest kernel reads them; one byte an
- *  element.
+/** Lays weights out in the order in which the device's fastest kernel reads them. An element takes
+ *  one byte.
  *
  *  packed        as qn_gemm_packed_shape says, contiguous, 16-byte aligned; padding becomes zero
  *  packed_scale  scale_b's shape, f32 contiguous; doubled where e4m3fn becomes e4m3fnuz
  *  b             [n, k] or [groups, n, k], e4m3fn or e4m3fnuz, k contiguous
  *  scale_b       [.., ceil(n/128), ceil(k/128)] f32
- *  Edge:         e4m3fn to e4m3fnuz keeps the bits and doubles the scale: -0 becomes 0, NaN stays
- *                NaN.
- *  Overlap:      what is written overlaps nothing else.
+ *  Edge:         where e4m3fn becomes e4m3fnuz, elements keep their bits and scales double; -0
+ *                becomes 0, and NaN stays NaN.
+ *  Overlap:      packed and packed_scale overlap no other tensor.
  *  Async:        queued on stream.
  *  Errors:       QN_E_INVALID (null, shape, stride, overlap), QN_E_UNSUPPORTED (dtype),
  *                QN_E_DEVICE. */
