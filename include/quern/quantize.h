@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantisation to FP8 and int8 by blocks, groups, rows and tensors; dequantisation; conversion between
-// the e4m3 encodings.
+// Quantisation to FP8 and int8 by blocks, groups, rows and tensors; dequantisation; conversion
+// between the e4m3 encodings.
 #ifndef QUERN_QUANTIZE_H
 #define QUERN_QUANTIZE_H
 
 #include <quern/core.h>
-#include <quern/layout.h> // what others' GEMMs want of the scales
+#include <quern/layout.h> // layouts of scales that other libraries' GEMMs take
 
 #ifdef __cplusplus
 extern "C" {
