@@ -7,6 +7,7 @@
 // Each figure is the median of REPEATS timings of at least MIN_SECONDS of the thread's processor
 // time each, so that a busy machine changes it little.
 #include "../sim/isa/isa.h"
+#include "../sim/wave.h"
 
 #include <getopt.h>
 #include <math.h>

@@ -2,8 +2,9 @@
 // A kernel launch: workgroups in parallel on host threads, the waves of one in turn on one thread.
 //
 // The initial state of a wave is LLVM's AMDGPUUsage, "Initial Kernel Execution State".
+#include "check/hooks.h"
+#include "look/hooks.h"
 #include "pool.h"
-#include "sim.h"
 
 #include <string.h>
 

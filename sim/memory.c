@@ -7,9 +7,12 @@
 // memory keeps its host address. An address is never given out twice before the whole range has
 // been used, and the last allocations that were freed stay in the table, so that a late access can
 // be named.
-#include "sim.h"
+#include "memory.h"
+
+#include "options.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The guest's address space: what is inside, what is outside, and what is said about it.
-#include "sim.h"
+#include "memory.h"
+#include "wave.h"
 
 #include <pthread.h>
 #include <setjmp.h>

@@ -2,7 +2,8 @@
 // Two rare modes of gfx9 that change what an instruction does: VSKIP, where vector instructions are
 // not issued, and GPR indexing, where M0 displaces vector registers. Source: "CDNA3" ISA,
 // s_setvskip, s_set_gpr_idx_on.
-#include "sim.h"
+#include "isa/inst.h"
+#include "wave.h"
 
 static bool is_vector(const sim_inst *inst) {
     const uint8_t klass = inst->opcode->klass;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The options of the simulated GPU, as QUERN_SIM and quernsim_configure give them.
-#include "sim.h"
+#include "options.h"
+
+#include "chip/chip.h"
 
 #include <errno.h>
 #include <stdarg.h>

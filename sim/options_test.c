@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // QUERN_SIM's syntax: what is accepted acts, what is not says what would be.
-#include "sim.h"
+#include "chip/chip.h"
+#include "options.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

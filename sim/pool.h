@@ -3,7 +3,10 @@
 #ifndef SIM_POOL_H
 #define SIM_POOL_H
 
-#include "sim.h"
+#include "wave.h"
+
+#include <stddef.h>
+#include <stdint.h>
 
 /** Registers, LDS and scratch of one workgroup; made once, used by one thread at a time. */
 typedef struct sim_worker {
@@ -25,5 +28,16 @@ uint64_t sim_dispatch_groups(const sim_dispatch *dispatch);
 void sim_dispatch_work(sim_dispatch *dispatch, sim_worker *worker);
 /** Runs all of a dispatch on the calling thread and on those of the pool that are idle. */
 void sim_pool_run(sim_dispatch *dispatch);
+
+/** How many host threads run workgroups of one dispatch, 0 for one a core. No dispatch may be
+ *  running. */
+void sim_pool_configure(uint32_t threads);
+/** Joins the pool's threads and gives its memory back; it starts anew when next used. */
+void sim_pool_shutdown(void);
+/** Around fork, as sim_memory_fork_prepare; in the child the pool's threads are not there any
+ *  more. */
+void sim_pool_fork_prepare(void);
+void sim_pool_fork_parent(void);
+void sim_pool_fork_child(void);
 
 #endif

@@ -3,7 +3,13 @@
 // on; an object loads or says why not, a launch ends or has a fault, nothing is taken for a
 // success, nothing leaks.
 #include "../tests/failing_malloc.h"
-#include "sim.h"
+#include "chip/chip.h"
+#include "memory.h"
+#include "object/object.h"
+#include "options.h"
+#include "pool.h"
+#include "report/fault.h"
+#include "wave.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The run loop of one wave.
-#include "sim.h"
+#include "wave.h"
+
+#include "check/hooks.h"
+#include "isa/decode.h"
+#include "isa/inst.h"
+#include "look/hooks.h"
+#include "options.h"
+#include "report/fault.h"
 
 // A fault may keep a kernel from ever ending, say for a dropped store that another wave waits for;
 // what was found is told at the end. So a wave of a launch that has a fault may execute as many

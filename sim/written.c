@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which bytes of an allocation have been written: a bit each, and how many are missing, so that
 // memory that is written whole costs one look. Host threads note writes at the same time.
-#include "sim.h"
+#include "memory.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 struct sim_written {

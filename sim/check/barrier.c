@@ -8,6 +8,7 @@
 // written yet. That is reported, and so is what gfx12's split barriers make possible: a wave that
 // signals twice counts for another one, which then is not waited for.
 #include "check.h"
+#include "hooks.h"
 
 static bool report(sim_wave *w, const sim_inst *inst, const sim_wave *other) {
     char theirs[SIM_PLACE_BYTES], mine[SIM_PLACE_BYTES];

@@ -9,7 +9,11 @@
 #ifndef SIM_CHECK_H
 #define SIM_CHECK_H
 
-#include "../sim.h"
+#include "../chip/chip.h"
+#include "../isa/inst.h"
+#include "../object/object.h"
+#include "../options.h"
+#include "../wave.h"
 
 /** The checks that need the run loop of this folder. */
 enum { SIM_CHECK_SHADOW = SIM_CHECK_WAIT | SIM_CHECK_UNINIT | SIM_CHECK_RACE | SIM_CHECK_ALIGN };

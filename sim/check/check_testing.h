@@ -5,6 +5,11 @@
 #define SIM_CHECK_TESTING_H
 
 #include "../exec/exec_testing.h"
+#include "../memory.h"
+#include "../object/object.h"
+#include "../options.h"
+#include "../report/fault.h"
+#include "../wave.h"
 
 enum { LDS_BYTES = 4096, BUFFER_BYTES = 16384, RESULT_AT = 8192 };
 

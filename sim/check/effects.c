@@ -3,6 +3,7 @@
 // result is there, what a wait waits for. Worked out once, from the mnemonic. Sources: "CDNA3" ISA,
 // s_waitcnt; "RDNA3" and "RDNA4" ISA, dependency counters.
 #include "check.h"
+#include "hooks.h"
 
 #include <string.h>
 

@@ -4,6 +4,8 @@
 // that is for it and with the kind that is right, and its repaired twin must run clean under all
 // checks.
 #include "../exec/exec_testing.h"
+#include "../options.h"
+#include "../pool.h"
 
 enum { SIZE = 1024, THREADS = 128, RUNS = 3 }; // as in testdata/faults.c
 

@@ -8,7 +8,9 @@
 // does not matter. Atomics do not race with atomics. Writes of the same value do no harm and are no
 // race. What LDS-DMA writes is there once its wave has waited for it; other waves see that, and
 // ordinary writes, if the wave waited before the barrier.
+#include "../isa/decode.h"
 #include "check.h"
+#include "hooks.h"
 
 #include <string.h>
 

@@ -20,7 +20,9 @@
 // a hash. What does not fit displaces what was there, so that an old access may be forgotten.
 // Synchronisation is never forgotten: where two addresses or waves fall together, they are taken
 // for one, which orders more, not less.
+#include "../isa/decode.h"
 #include "check.h"
+#include "hooks.h"
 
 #include <sched.h>
 #include <stdio.h>

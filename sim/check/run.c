@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The checking run loop, and what the checker knows when a workgroup starts and when it meets at a
 // barrier.
+#include "../isa/decode.h"
 #include "check.h"
+#include "hooks.h"
 
 #include <string.h>
 

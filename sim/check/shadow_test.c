@@ -3,6 +3,7 @@
 // they touch.
 #include "../exec/exec_testing.h"
 #include "check.h"
+#include "hooks.h"
 
 #include <sys/resource.h>
 

@@ -10,6 +10,7 @@
 // the register gets back what it held before, which is kept since the operation was issued, and the
 // result is put there by the wait that proves it. So a kernel goes on with the stale value, as it
 // may on the chip. Nothing is moved while nothing is wrong.
+#include "../isa/decode.h"
 #include "check.h"
 
 #include <stdio.h>

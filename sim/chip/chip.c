@@ -5,7 +5,7 @@
 // numbers of e_flags. Registers and granules: LLVM's AMDGPUBaseInfo (IsaInfo). Cache lines: CDNA3
 // white paper; 64 bytes on MI200 (ROCm Compute Profiler, vector L1). LDS banks: look/banks.c. The
 // generic targets stand for the smallest card of their family.
-#include "../sim.h"
+#include "chip.h"
 
 #include <string.h>
 

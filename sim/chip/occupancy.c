@@ -4,7 +4,8 @@
 // gfx90a and later: the vector registers of a lane are ArchVGPRs and AccVGPRs together. RDNA:
 // scalar registers never limit; a wave of 64 takes two of a lane's registers, and half of the
 // granule. Source: LLVM's AMDGPUBaseInfo (IsaInfo).
-#include "../sim.h"
+#include "../object/object.h"
+#include "chip.h"
 
 static uint32_t min(uint32_t a, uint32_t b) {
     return a < b ? a : b;

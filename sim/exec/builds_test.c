@@ -2,6 +2,7 @@
 // Equal bits on every host: each instruction, made of random words, leaves the same registers, LDS
 // and memory in the two builds of exec/, whatever MODE says, NaNs' bits included.
 #include "../isa/encodings.h"
+#include "../options.h"
 #include "exec_testing.h"
 
 enum {

@@ -8,7 +8,9 @@
 #ifndef SIM_EXEC_H
 #define SIM_EXEC_H
 
-#include "../sim.h"
+#include "../chip/chip.h"
+#include "../isa/inst.h"
+#include "../wave.h"
 
 #include <string.h>
 

@@ -5,6 +5,9 @@
 #define SIM_EXEC_TESTING_H
 
 #include "../isa/isa.h"
+#include "../memory.h"
+#include "../object/object.h"
+#include "../wave.h"
 
 #include <elf.h>
 #include <fcntl.h>

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Devices: what there are, what they say about themselves; the runtime's start, end and fork.
+#include "../isa/decode.h"
+#include "../look/hooks.h"
+#include "../pool.h"
 #include "runtime.h"
 
 #include <stdio.h>

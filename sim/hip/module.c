@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Modules: code objects in memory or in files, their kernels and variables.
+#include "../isa/decode.h"
 #include "runtime.h"
 
 #include <errno.h>

@@ -7,7 +7,11 @@
 #ifndef SIM_HIP_RUNTIME_H
 #define SIM_HIP_RUNTIME_H
 
-#include "../sim.h"
+#include "../chip/chip.h"
+#include "../memory.h"
+#include "../object/object.h"
+#include "../options.h"
+#include "../wave.h"
 #include "hip.h"
 
 #include <pthread.h>

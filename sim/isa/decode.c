@@ -2,6 +2,8 @@
 // Decoding: LLVM's disassembler turns bytes into text, the parser turns text into a bound
 // instruction, and the text segment's slot keeps it. Each instruction is decoded once, when a wave
 // first reaches it or one shortly before.
+#include "../report/fault.h"
+#include "../wave.h"
 #include "isa.h"
 
 #include <stdio.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // RDNA's dual instructions (VOPD): two vector operations in one word pair. Both read all their
 // sources before either writes. Source: "RDNA3" ISA, VOPD.
+#include "../wave.h"
 #include "isa.h"
 
 #include <stdio.h>

@@ -2,6 +2,7 @@
 // How well what a kernel does is known: the weakest source among the instructions that it can
 // reach, found by following its code from the entry over every branch. Functions that it calls
 // through a register are not followed.
+#include "../object/object.h"
 #include "isa.h"
 
 #include <stdio.h>

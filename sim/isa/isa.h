@@ -3,7 +3,9 @@
 #ifndef SIM_ISA_H
 #define SIM_ISA_H
 
-#include "../sim.h"
+#include "../chip/chip.h"
+#include "decode.h"
+#include "inst.h"
 
 enum {
     SIM_TEXT_BYTES = SIM_INST_TEXT_BYTES,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Opcode look-up: every family's table, sorted once by mnemonic, for the best instruction set this
 // host has or the one that QUERN_SIM names.
+#include "../options.h"
 #include "isa.h"
 
 #include <stdlib.h>

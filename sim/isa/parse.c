@@ -3,6 +3,9 @@
 // is an error, so that no modifier is ever dropped silently.
 #include "parse.h"
 
+#include "../check/hooks.h"
+#include "../look/hooks.h"
+
 #include <stdio.h>
 
 /** Finds the opcode; the encoding's suffix only says which modifiers follow. */

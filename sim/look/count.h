@@ -3,6 +3,8 @@
 #ifndef SIM_COUNT_H
 #define SIM_COUNT_H
 
+#include "../chip/chip.h"
+#include "../isa/inst.h"
 #include "look.h"
 
 typedef enum sim_counter {

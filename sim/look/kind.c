@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What kind of instruction one is. Worked out once, from the mnemonic, after sim_find_effects.
+#include "hooks.h"
 #include "look.h"
 
 #include <ctype.h>

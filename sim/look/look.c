@@ -3,6 +3,10 @@
 // instruction.
 #include "look.h"
 
+#include "../check/hooks.h"
+#include "../isa/decode.h"
+#include "hooks.h"
+
 #include <stdlib.h>
 
 static const sim_observer *const observers[] = {&sim_tracer, &sim_profiler};

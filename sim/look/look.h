@@ -10,7 +10,10 @@
 #ifndef SIM_LOOK_H
 #define SIM_LOOK_H
 
-#include "../sim.h"
+#include "../chip/chip.h"
+#include "../isa/inst.h"
+#include "../options.h"
+#include "../wave.h"
 
 enum { SIM_MAX_TOUCH = 16 }; // bytes of a lane in one access
 

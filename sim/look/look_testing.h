@@ -4,6 +4,8 @@
 #define SIM_LOOK_TESTING_H
 
 #include "../exec/exec_testing.h"
+#include "../options.h"
+#include "hooks.h"
 
 enum { TEST_BUFFER_BYTES = 65536 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The profile's counters, for programs whose counts follow from their source: how often each
 // instruction runs, on how many lanes; and what it says of launches and of occupancy.
+#include "../pool.h"
 #include "profile_testing.h"
 
 #include <pthread.h>

@@ -4,6 +4,7 @@
 // A copy of the wave's registers is kept and compared after each instruction, so that what changed
 // is seen whoever changed it. Destinations of the instruction are shown even if they hold what they
 // held before.
+#include "../isa/decode.h"
 #include "../report/plain.h"
 #include "look.h"
 

@@ -6,6 +6,7 @@
 // then for each u64 offset, u64 size, u64 length of its id, the id
 // ("hipv4-amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-").
 #include "object.h"
+#include "reader.h"
 
 #include <string.h>
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Code objects as clang makes them, and the same ones damaged in every way that is cheap to try.
-#include "../sim.h"
+#include "../chip/chip.h"
+#include "../isa/decode.h"
+#include "../memory.h"
+#include "object.h"
 
 #include <elf.h>
 #include <setjmp.h>

@@ -7,6 +7,7 @@
 //   version 2   u32 size of the file, u32 size of the bundle, u64 hash
 //   version 3   u64 size of the file, u64 size of the bundle, u64 hash
 #include "object.h"
+#include "reader.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compressed offload bundles: every version and method, and damage in each part.
 #include "object.h"
+#include "reader.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,6 +3,7 @@
 // say; they may be damaged, and lead anywhere. They are read by the kernel, which gives an error
 // where a load would end the process.
 #include "object.h"
+#include "reader.h"
 
 #include <elf.h>
 #include <errno.h>

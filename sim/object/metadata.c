@@ -2,6 +2,7 @@
 // A code object's metadata: what its kernels use and how their arguments lie (LLVM's AMDGPUUsage,
 // "Code Object V3 Metadata" and later).
 #include "object.h"
+#include "reader.h"
 
 #include <msgpack.h>
 #include <stdlib.h>

@@ -5,7 +5,9 @@
 // LLVM's AMDGPUUsage, "ELF Code Object" and "Kernel Descriptor"; code object versions 4, 5 and 6.
 #include "object.h"
 
+#include "../isa/decode.h"
 #include "elf.h"
+#include "reader.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -4,6 +4,7 @@
 #include "elf.h"
 #include "lines.h"
 #include "object.h"
+#include "reader.h"
 
 #include <stdio.h>
 #include <stdlib.h>

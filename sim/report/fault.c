@@ -4,7 +4,13 @@
 //
 // Host threads that run workgroups of one launch record at the same time. A fault that is known
 // already costs a look at a short list; only a new one is put in words.
-#include "../sim.h"
+#include "fault.h"
+
+#include "../chip/chip.h"
+#include "../isa/decode.h"
+#include "../isa/inst.h"
+#include "../memory.h"
+#include "../wave.h"
 
 #include <sched.h>
 #include <stdarg.h>

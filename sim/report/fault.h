@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Faults: what a kernel did wrong, as records that are kept while it runs (fault.c) and told as
 // text or JSON when it has ended (report.c).
-//
-// A part of sim.h, which includes it.
 #ifndef SIM_FAULT_H
 #define SIM_FAULT_H
+
+#include "../chip/chip.h"
+#include "../isa/inst.h"
+#include "../memory.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
 
 struct sim_dispatch;
 

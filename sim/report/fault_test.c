@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reports: kernels of testdata/reports.c that do wrong in known ways, and what is told of them.
+#include "../chip/chip.h"
+#include "../memory.h"
 #include "../object/elf.h"
-#include "../sim.h"
+#include "../object/object.h"
+#include "../options.h"
+#include "../pool.h"
+#include "../wave.h"
+#include "fault.h"
 
 #include <pthread.h>
 #include <setjmp.h>

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A launch's faults in words. Everything that takes a while, such as disassembling, is done here,
 // once.
-#include "../sim.h"
+#include "../isa/decode.h"
+#include "../object/object.h"
+#include "../wave.h"
+#include "fault.h"
 #include "plain.h"
 
 #include <stdio.h>

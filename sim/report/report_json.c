@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A launch's faults as JSON Lines. docs/simulator.md, "Reports as JSON", documents the fields.
-#include "../sim.h"
+#include "../chip/chip.h"
+#include "../isa/decode.h"
+#include "../memory.h"
+#include "../object/object.h"
+#include "../wave.h"
+#include "fault.h"
 #include "plain.h"
 
 #include <stdio.h>

@@ -8,6 +8,13 @@
 // loads and stores find something.
 #include "../../sim/isa/encodings.h"
 #include "../../sim/isa/isa.h"
+#include "../../sim/look/hooks.h"
+#include "../../sim/memory.h"
+#include "../../sim/object/object.h"
+#include "../../sim/options.h"
+#include "../../sim/pool.h"
+#include "../../sim/report/fault.h"
+#include "../../sim/wave.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -15,7 +15,9 @@
 #ifndef SIM_EXEC_MFMA_H
 #define SIM_EXEC_MFMA_H
 
-#include "../../sim.h"
+#include "../../chip/chip.h"
+#include "../../isa/inst.h"
+#include "../../wave.h"
 
 typedef enum mfma_type {
     MFMA_F64,

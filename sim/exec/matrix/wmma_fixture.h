@@ -5,6 +5,7 @@
 #define SIM_EXEC_WMMA_FIXTURE_H
 
 #include "../../isa/isa.h"
+#include "../../wave.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,6 +3,9 @@
 // checks.
 #include "access.h"
 
+#include "../../check/hooks.h"
+#include "../../look/hooks.h"
+
 static char first_letter(const sim_inst *inst) {
     return inst->opcode->mnemonic[0];
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory instructions: LDS, global, flat, scratch and buffer forms, atomics, LDS-DMA, scalar loads,
 // against a model of bytes.
+#include "../../options.h"
 #include "../exec_testing.h"
 
 enum { ROUNDS = 30, BYTES = 16384, SCRATCH = 256 };

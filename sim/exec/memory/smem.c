@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scalar memory: loads and stores through a 64-bit base or a buffer descriptor; clocks; cache
 // control.
+#include "../../check/hooks.h"
+#include "../../look/hooks.h"
+#include "../../options.h"
 #include "../exec.h"
 
 #include <time.h>

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scalar atomics of gfx9, through a 64-bit base or a buffer descriptor. Source: "CDNA3" ISA, SMEM.
+#include "../../check/hooks.h"
+#include "../../look/hooks.h"
 #include "../exec.h"
 
 // ---- what they do: the new value from the old, the data, and the value to compare with

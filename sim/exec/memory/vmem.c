@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Vector memory loads and stores: global, flat, scratch and buffer forms, and loads straight to
 // LDS.
+#include "../../check/hooks.h"
+#include "../../look/hooks.h"
 #include "access.h"
 
 /** A lane's part of memory, widened to a register. */

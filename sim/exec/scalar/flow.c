@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Control: branches, barriers, ends, waits, MODE and other hardware registers.
+#include "../../check/hooks.h"
+#include "../../options.h"
 #include "../exec.h"
 
 #include <time.h>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // RDNA's control: split barriers, waits and hints under their own names, messages with an answer,
 // MODE's fields. Source: "RDNA3" and "RDNA4" ISA, SOPP, SOPK, SOP1.
+#include "../../check/hooks.h"
+#include "../../options.h"
 #include "../exec.h"
 
 #include <time.h>
