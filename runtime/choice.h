@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels as data, and which of them runs. A variant is a kernel in one configuration: a line of
-// its family's variants.def. Whether it can run a problem and what that would cost are two
-// questions, and each variant answers both without knowledge of its neighbours.
+// Kernels as data, and the choice of the kernel that runs. A variant is a kernel in one
+// configuration: a line of its family's variants.def. Each variant answers two questions without
+// knowledge of other variants: can it run a problem, and what would that cost.
 #ifndef QNI_CHOICE_H
 #define QNI_CHOICE_H
 
@@ -11,28 +11,30 @@ typedef struct qni_reason {
     char text[192];
 } qni_reason;
 
-/** Notes why a kernel cannot take a problem and gives false: return qni_no(why, "k=%ld is …", k).
- *  why is null when nobody will read it: then nothing is formatted. */
+/** Writes to `why` the reason for which a kernel cannot run a problem, and returns false:
+ *  return qni_no(why, "k=%ld is …", k). If nobody will read the reason, why is null, and nothing is
+ *  formatted. */
 bool qni_no(qni_reason *why, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/** A kernel in an image. `image` is a QN_IMAGE line of some variants.def; `defines` (null: none)
- *  are added to that image's own for a specialisation that is then JIT-compiled. A loaded kernel is
- *  found by its reference's address, without a lock: make references static. */
+/** A kernel in an image. `image` names a QN_IMAGE line of a variants.def. A reference with
+ *  `defines` is a specialisation: it is JIT-compiled with these flags after the image's own; null:
+ *  none. The runtime finds a loaded kernel by the address of its reference, without a lock, so
+ *  references must be static. */
 typedef struct qni_kernel_ref {
     const char *image; // "gemm_fp8_256x128"
     const char *entry; // "qk_gemm_fp8"
     const char *defines;
-    int32_t max_scratch_bytes; // contract: more is an error at load
-    int32_t max_sgpr_spills;   // contract: as many, or what the QN_IMAGE line allows
-    bool uses_lds_dma;         // contract: a wait must stand before each barrier that follows a DMA
+    int32_t max_scratch_bytes; // contract: more scratch is an error at load
+    int32_t max_sgpr_spills;   // contract: at most this many, or what the QN_IMAGE line allows
+    bool uses_lds_dma;         // contract: a wait stands before each barrier that follows a DMA
 } qni_kernel_ref;
 
-/** Features that a kernel needs: each of `all`, and at least one of `any` (0: whatever). */
+/** Features that a kernel needs: each of `all`, and at least one of `any` if `any` is not 0. */
 typedef struct qni_needs {
     uint64_t all, any;
 } qni_needs;
 
-/** What the functions of a GPU kernel read of its line in variants.def. */
+/** What the functions of a GPU kernel read from the kernel's line in variants.def. */
 typedef struct qni_config {
     qni_kernel_ref
         kernel[3]; // by dtype, in the order of qni_dtype (f32, f16, bf16), or only the first
@@ -42,10 +44,11 @@ typedef struct qni_config {
 } qni_config;
 
 typedef struct qni_variant qni_variant;
-/** Whether the variant can run the problem; else why not. */
+/** Returns whether the variant can run the problem; if not, writes the reason to `why`. */
 typedef bool qni_supports_fn(const qni_variant *variant, const qn_device *device,
                              const void *problem, qni_reason *why);
-/** The time that a problem which it supports would take, in a unit that the op's kernels share. */
+/** Returns the time that the variant would take for a problem which it supports, in a unit that all
+ *  kernels of the op share. */
 typedef double qni_cost_fn(const qni_variant *variant, const qn_device *device,
                            const void *problem);
 typedef qn_status qni_run_fn(const qni_variant *variant, qn_stream *stream, const void *problem);
@@ -60,7 +63,7 @@ struct qni_variant {
     qni_config config;
 };
 
-/** An op and its kernels. Of kernels that cost the same the first is taken. */
+/** An op and its kernels. Of kernels of equal cost the first is taken. */
 typedef struct qni_op {
     const char *name; // "gemm"
     const qni_variant *variants;
@@ -68,24 +71,25 @@ typedef struct qni_op {
 } qni_op;
 
 bool qni_device_meets(const qn_device *device, qni_needs needs);
-/** Whether a variant can run the problem on the device; else why not. Honours QUERN_DISABLE, not
- *  QUERN_FORCE. */
+/** Returns whether a variant can run the problem on the device; if not, writes the reason to `why`.
+ *  Honours QUERN_DISABLE, not QUERN_FORCE. */
 bool qni_variant_fits(const qni_variant *variant, const qn_device *device, const void *problem,
                       qni_reason *why);
-/** The cheapest variant that can run the problem, or the one that QUERN_FORCE names; logs the
- *  choice with QUERN_LOG=kernel. Errors: QN_E_UNSUPPORTED with the reason of each, QN_E_INVALID
- *  (QUERN_FORCE names no kernel). */
+/** Sets *out to the cheapest variant that can run the problem, or to the variant that QUERN_FORCE
+ *  names; logs the choice with QUERN_LOG=kernel. Errors: QN_E_UNSUPPORTED, with each variant's
+ *  reason, QN_E_INVALID (QUERN_FORCE names no kernel). */
 qn_status qni_choose(const qni_op *op, const qn_device *device, const void *problem,
                      const qni_variant **out);
-/** Whether QUERN_DISABLE names a backend ("hip", "cuda", "sim", "cpu"). */
+/** Returns whether QUERN_DISABLE names a backend ("hip", "cuda", "sim", "cpu"). */
 bool qni_is_backend_disabled(const char *backend);
-/** Every op there is, null-terminated: what QUERN_DISABLE and QUERN_FORCE may name. From above,
- *  where the families are known, before any device is opened. */
+/** Sets the list of all ops, which ends with null: QUERN_DISABLE and QUERN_FORCE may name these
+ *  ops and their kernels. The layer above, which knows the families, calls this before any device
+ *  is opened. */
 void qni_choice_set_ops(const qni_op *const *ops);
-/** Whether QUERN_DISABLE and QUERN_FORCE name kernels, ops and backends that there are.
- *  Errors: QN_E_INVALID, with the name that is unknown. */
+/** Checks that QUERN_DISABLE and QUERN_FORCE name only kernels, ops and backends that exist.
+ *  Errors: QN_E_INVALID, with the unknown name. */
 qn_status qni_choice_check_environment(void);
-/** Chooses and runs. */
+/** Chooses a kernel for the problem and runs it. */
 qn_status qni_run(const qni_op *op, qn_stream *stream, const void *problem);
 
 #endif

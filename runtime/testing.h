@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: a piece of code in a child process of its own environment, since a process reads its
-// own only once.
+// For tests: runs code in a child process with an environment of the child's own, since a process
+// reads its environment only once.
 #ifndef QNI_TESTING_H
 #define QNI_TESTING_H
 
@@ -22,7 +22,7 @@
 
 #include <cmocka.h>
 
-/** In a child: ends it with a message if the condition does not hold. */
+/** Ends the child process with a message if the condition does not hold. */
 #define CHILD_CHECK(condition)                                                                     \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
@@ -34,11 +34,11 @@
 
 typedef struct child {
     pid_t pid;
-    char log[80]; // the file that takes its stderr
+    char log[80]; // path of the file that takes the child's stderr
 } child;
 
-/** Starts body in a child whose environment gains `env`: "NAME=value", or "NAME" to unset; null
- *  ends it. */
+/** Starts body in a child whose environment is changed by `env`, a list that ends with null:
+ *  "NAME=value" sets a variable, "NAME" unsets one. */
 static inline child child_start(void (*body)(void *context), void *context,
                                 const char *const *env) {
     child c = {.log = "/tmp/quern-test-XXXXXX"};
@@ -62,8 +62,8 @@ static inline child child_start(void (*body)(void *context), void *context,
     return c;
 }
 
-/** Waits; gives the exit code (128 + signal) and what it printed to stderr, in a buffer that the
- *  next call reuses. */
+/** Waits for the child to end. Returns its exit code, or 128 + n if signal n ended it. Sets
+ *  *printed to what the child printed to stderr, in a buffer that the next call reuses. */
 static inline int child_wait(child *c, const char **printed) {
     static char text[65536];
     int status;
@@ -78,7 +78,7 @@ static inline int child_wait(child *c, const char **printed) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/** Runs body in a child, which must end well; gives what it printed to stderr. */
+/** Runs body in a child, which must exit with 0. Returns what the child printed to stderr. */
 static inline const char *child_run(void (*body)(void *context), void *context,
                                     const char *const *env) {
     const char *printed;
@@ -89,7 +89,7 @@ static inline const char *child_run(void (*body)(void *context), void *context,
     return printed;
 }
 
-/** A new folder for the test, under the system's folder for temporary files. */
+/** Makes a folder for the test in the system's folder for temporary files. Returns its path. */
 static inline const char *make_folder(char *path, size_t room) {
     snprintf(path, room, "/tmp/quern-test-XXXXXX");
     assert_non_null(mkdtemp(path));
@@ -100,12 +100,12 @@ static inline int remove_one(const char *path, const struct stat *, int, struct 
     return remove(path);
 }
 
-/** Removes a folder and all that is in it. */
+/** Removes a folder and everything in it. */
 static inline void remove_folder(const char *path) {
     nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
 
-/** How often `word` occurs. */
+/** Returns how often `word` occurs in `text`. */
 static inline int count_text(const char *text, const char *word) {
     int count = 0;
     for (const char *at = text; (at = strstr(at, word)); at += strlen(word))
@@ -113,7 +113,7 @@ static inline int count_text(const char *text, const char *word) {
     return count;
 }
 
-/** make TARGETS=… may have left out the images for a target that a test asks for. */
+/** Skips the test if the build has no images for the target, as after make TARGETS=…. */
 static inline void needs_images(const char *target) {
     for (const qni_image *built = qni_images; built->id; built++)
         if (strcmp(built->target, target) == 0)

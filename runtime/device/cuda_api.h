@@ -107,7 +107,7 @@ enum { CU_JIT_ERROR_LOG_BUFFER = 5, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6 };
     X(GetErrorName, "cuGetErrorName", (CUresult error, const char **text))                         \
     X(GetErrorString, "cuGetErrorString", (CUresult error, const char **text))
 
-/** The opened driver: its functions by name. */
+/** An opened driver: its functions by name. */
 typedef struct cuda_api {
     void *handle;
 #define X(name, symbol, parameters) CUresult(*name) parameters;

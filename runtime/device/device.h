@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one interface to devices. cpu.c, hip.c and cuda.c implement it; nothing above knows which is
-// behind it.
+// The one interface to devices. cpu.c, hip.c and cuda.c implement it; callers do not know which of
+// them they call.
 #ifndef QNI_DEVICE_H
 #define QNI_DEVICE_H
 
@@ -32,19 +32,21 @@ enum {
 };
 extern const qni_target qni_targets[QNI_NUM_TARGETS];
 
-enum { QNI_MAX_SIM_DEVICES = 16 }; // of all architectures, in a process; the simulator's own limit
+enum { QNI_MAX_SIM_DEVICES = 16 }; // in a process, of all architectures; the simulator's own limit
 
-/** The target of that name (`length` bytes of it); null if there is none. */
+/** Returns the target whose name is the `length` bytes at `name`; null if there is none. */
 const qni_target *qni_target_find(const char *name, size_t length);
-/** The target of images that also run on `target`: a whole family's; null if there is none. */
+/** Returns the target of the whole family to which `target` belongs, whose images run on `target`
+ *  as well; null if there is none. */
 const qni_target *qni_target_generic(const qni_target *target);
-/** The target whose PTX an NVIDIA GPU of that compute capability runs; null if none. */
+/** Returns the target whose PTX an NVIDIA GPU of that compute capability runs; null if there is
+ *  none. */
 const qni_target *qni_target_of_capability(int major, int minor);
 static inline bool qni_target_is_ptx(const qni_target *target) {
     return target->code_object_version == 0;
 }
-/** The target whose images a device of that gcnArchName ("gfx942:sramecc+:xnack-") runs; null if
- * none. */
+/** Returns the target whose images a device of that gcnArchName ("gfx942:sramecc+:xnack-") runs;
+ *  null if there is none. */
 const qni_target *qni_target_of_arch(const char *gcn_arch);
 
 typedef enum qni_copy_kind {
@@ -53,7 +55,7 @@ typedef enum qni_copy_kind {
     QNI_COPY_ON_DEVICE
 } qni_copy_kind;
 
-/** What a loaded kernel uses, from its code object; checked against the kernel's contract. */
+/** What a loaded kernel uses, read from its code object; checked against the kernel's contract. */
 typedef struct qni_kernel_usage {
     int32_t vgprs;
     int32_t agprs;
@@ -62,11 +64,11 @@ typedef struct qni_kernel_usage {
     int32_t lds_bytes;
     int32_t max_threads;
     int32_t kernarg_bytes;
-    bool waits_itself; // for the kernel before it on the stream: it may be started early (CUDA)
+    bool waits_itself; // waits for the stream's kernel before it, so may start early (CUDA)
 } qni_kernel_usage;
 
-/** A driver. Every function sets the error message when it fails. `native` handles are the driver's
- * own. */
+/** The functions of a driver. Each sets the error message when it fails. `native` handles are the
+ *  driver's own. */
 typedef struct qni_backend {
     const char *name; // "cpu", "hip", "cuda"
     void (*close)(qn_device *device);
@@ -89,10 +91,11 @@ typedef struct qni_backend {
     void (*image_unload)(qn_device *device, void *native_module);
     qn_status (*kernel_get)(qn_device *device, void **native_kernel, void *native_module,
                             const char *entry);
-    /** What the driver alone knows of a kernel; null where the image says it all. */
+    /** Fills in what only the driver knows of a kernel; null if the image says everything. */
     qn_status (*kernel_usage)(qn_device *device, void *native_kernel, qni_kernel_usage *usage);
-    /** How the meaning of the kernel's instructions is known, by the weakest: quernsim_evidence's
-     *  letter and names; 0 on silicon, which needs no evidence. May be null. */
+    /** Tells how well the kernel's instructions are known: returns the letter of quernsim_evidence
+     *  for the weakest evidence and writes the instructions' names; returns 0 on silicon, which
+     *  needs no evidence. May be null. */
     char (*kernel_evidence)(qn_device *device, void *native_kernel, char *names, size_t bytes);
     qn_status (*launch)(qn_stream *stream, void *native_kernel, const qni_kernel_usage *usage,
                         const uint32_t grid[3], uint32_t threads, const void *args,
@@ -122,15 +125,15 @@ struct qn_event {
     void *native;
 };
 
-/** Opens a device of the backend; `arg` is what follows the first colon of the spec ("" if
- * nothing). */
+/** Open a device of a backend; `arg` is what follows the first colon of the spec, or "". */
 qn_status qni_cpu_open(qn_device *device, const char *arg);
 qn_status qni_hip_open(qn_device *device, const char *arg);
 qn_status qni_cuda_open(qn_device *device, const char *arg);
-/** The simulated GPU: the same HIP backend over libquernsim. */
+/** Opens a simulated GPU: the HIP backend over libquernsim. */
 qn_status qni_sim_open(qn_device *device, const char *arg);
-/** How many devices of that architecture the simulated GPU shows without being asked for more; 0 if
- *  there is no simulated GPU. Under device.c's lock, as the above. */
+/** Returns how many devices of that architecture the simulated GPU shows unless asked for more; 0
+ *  if there is no simulated GPU. This and the functions that open devices run under device.c's
+ *  lock. */
 int qni_sim_count(const qni_target *target);
 
 static inline bool qni_has(const qn_device *device, uint64_t features) {

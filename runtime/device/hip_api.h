@@ -29,7 +29,7 @@ enum { hipStreamNonBlocking = 1 };
 #define HIP_LAUNCH_PARAM_BUFFER_SIZE ((void *)2)
 #define HIP_LAUNCH_PARAM_END ((void *)3)
 
-/** hipDeviceProp_tR0600. Only what quern reads is named; the rest keeps its place. */
+/** The driver's hipDeviceProp_tR0600. Members that quern does not read are only room. */
 typedef struct hip_properties {
     char name[256];
     char unused_a[288 - 256];
@@ -78,7 +78,7 @@ static_assert(offsetof(hip_properties, gcnArchName) == 1160);
                            unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,  \
                            unsigned lds_bytes, hipStream_t stream, void **params, void **extra))
 
-/** One opened driver: its functions by name. */
+/** An opened driver: its functions by name. */
 typedef struct hip_api {
     void *handle;
 #define X(name, parameters) hipError_t(*name) parameters;
@@ -86,8 +86,8 @@ typedef struct hip_api {
 #undef X
     const char *(*GetErrorName)(hipError_t error);
     const char *(*GetErrorString)(hipError_t error);
-    int (*configure)(const char *options); // the simulated GPU's own; null for a real driver
-    char (*evidence)(void *function, char *names, size_t bytes); // the simulated GPU's alone
+    int (*configure)(const char *options); // only of the simulated GPU; null for a real driver
+    char (*evidence)(void *function, char *names, size_t bytes); // only of the simulated GPU
     char path[256];
 } hip_api;
 

@@ -12,14 +12,14 @@ typedef struct qni_image {
     size_t bytes;
 } qni_image;
 
-/** How an image is compiled: its source and its own -D flags, separated by blanks. And how many
- *  SGPRs its kernels may spill: "gfx9=24 gfx12=2" on targets whose names begin so, on others
- *  none. */
+/** How an image is compiled. `source` is a path in the tree; `defines` are -D flags, separated by
+ *  blanks. `sgpr_spills` says how many SGPRs the image's kernels may spill: with "gfx9=24 gfx12=2"
+ *  24 on targets whose names begin with gfx9, 2 on gfx12, and none on others. */
 typedef struct qni_image_recipe {
     const char *id, *source, *defines, *sgpr_spills;
 } qni_image_recipe;
 
-/** A device source file as text, by its path in the tree. */
+/** A device source file: its path in the tree and its text. */
 typedef struct qni_image_source {
     const char *path, *text;
 } qni_image_source;
@@ -27,7 +27,7 @@ typedef struct qni_image_source {
 extern const qni_image qni_images[];
 extern const qni_image_recipe qni_image_recipes[];
 extern const qni_image_source qni_image_sources[];
-extern const char *const qni_device_flags[]; // of every target; then AMD's, or those that give PTX
+extern const char *const qni_device_flags[]; // for every target; AMD's or PTX's flags follow
 extern const char *const qni_amd_flags[], *const qni_ptx_flags[];
 
 #endif

@@ -7,13 +7,13 @@
 
 typedef struct qni_workplace {
     char path[400];
-    int lock; // says that a living process works there
+    int lock; // held while a living process works in the folder
 } qni_workplace;
 
-/** Makes a folder that only this user can enter, in TMPDIR, else in /dev/shm; first removes what
- *  killed processes left there. Errors: QN_E_IO. */
+/** Makes a folder that only this user can enter, in TMPDIR or, if that fails, in /dev/shm. Folders
+ *  that killed processes left are removed first. Errors: QN_E_IO. */
 qn_status qni_workplace_make(qni_workplace *out);
-/** Removes it with all that is in it. */
+/** Removes the folder and everything in it. */
 void qni_workplace_remove(qni_workplace *place);
 
 #endif
