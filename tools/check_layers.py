@@ -20,8 +20,9 @@ ALLOWED = {
     "include": {"include"},
     "gpu": {"gpu"},
     "runtime": {"runtime", "include"},
-    "ops": {"ops", "ops_gpu", "runtime", "include"},
-    "ops_gpu": {"gpu", "ops_gpu"},
+    "ops": {"ops", "ops_abi", "runtime", "include"},
+    "ops_abi": {"ops_abi"},  # what host and device share
+    "ops_gpu": {"gpu", "ops_gpu", "ops_abi"},
     "check": {"check", "ops", "runtime", "include"},
     "compat": {"compat", "runtime", "include"},
     "cli": {"cli", "include"},
@@ -42,6 +43,8 @@ DRIVER_WORDS = {("runtime/device/hip.c", "runtime/device/hip_api.h"): r"\bhip[A-
 def room_of(path):
     if path.startswith("ops/") and re.search(r"_gpu\.[ch]$", path):
         return "ops_gpu"
+    if path.startswith("ops/") and path.endswith("_abi.h"):
+        return "ops_abi"
     if path.startswith("ops/") and re.search(r"_(check|case|grid)\.[ch]$", path):
         return "check"  # a family's part of it
     return path.split("/")[0]

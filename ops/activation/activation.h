@@ -7,7 +7,7 @@
 
 #include <quern/activation.h>
 
-/** How the result is quantised; in the order of activation_gpu.h. */
+/** How the result is quantised; in the order of activation_abi.h. */
 typedef enum qni_activation_quant {
     QNI_ACTIVATION_PLAIN,
     QNI_ACTIVATION_STATIC,    // scale is given

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which problems the activations' GPU kernels take, what they cost, and their launch.
 #include "activation.h"
-#include "activation_gpu.h"
+#include "activation_abi.h"
 
 enum { RUN = 8, THREADS = 256, MAX_THREADS = 512, MIN_LANES_LOG2 = 4, MAX_LANES_LOG2 = 8 };
 constexpr int64_t max_grid = 1 << 20;  // workgroups step through the rows that are left

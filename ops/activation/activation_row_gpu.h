@@ -3,7 +3,7 @@
 #ifndef QK_ACTIVATION_ROW_GPU_H
 #define QK_ACTIVATION_ROW_GPU_H
 
-#include "activation_gpu.h"
+#include "activation_abi.h"
 #include "elementary.h"
 #include "elements.h"
 #include "reduce.h"

@@ -4,8 +4,8 @@
 #define QNI_ATTENTION_H
 
 #include "../shared/elements.h"
-#include "attention_any_gpu.h"
-#include "philox_gpu.h"
+#include "attention_any_abi.h"
+#include "philox_abi.h"
 
 #include <quern/attention.h>
 

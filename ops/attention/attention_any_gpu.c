@@ -13,8 +13,7 @@
 // Memory    k is read a row a lane, v along its rows; runs of eight elements where everything is
 //           aligned to them
 // Source    arXiv:2205.14135 (online softmax)
-#include "attention_any_gpu.h"
-
+#include "attention_any_abi.h"
 #include "attention_row_gpu.h"
 #include "reduce.h"
 

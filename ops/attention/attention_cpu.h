@@ -5,7 +5,7 @@
 #define QNI_ATTENTION_CPU_H
 
 #include "attention.h"
-#include "attention_any_gpu.h"
+#include "attention_any_abi.h"
 
 constexpr float QNI_LOG2_E = 0x1.715476p+0f;
 

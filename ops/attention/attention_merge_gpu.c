@@ -8,7 +8,7 @@
 // Launch    256 threads; workgroups step through what is left
 // Source    FlashInfer's merge_states; AOTriton's debug_simulate_encoded_softmax,
 //           debug_fill_dropout_rng
-#include "attention_any_gpu.h"
+#include "attention_any_abi.h"
 #include "attention_row_gpu.h"
 
 enum { THREADS = 256, WAVES = THREADS / QD_WAVE };

@@ -3,7 +3,7 @@
 // order.
 #include "../../gpu/fp8.h"
 #include "../shared/fp8.h"
-#include "gemm_gpu.h"
+#include "gemm_abi.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Host side of the family's GPU kernels: which problems each takes, its arguments, its grid.
 #include "gemm.h"
-#include "gemm_gpu.h"
+#include "gemm_abi.h"
 
 static bool is_fp8(qni_dtype dtype) {
     return dtype == QNI_E4M3FN || dtype == QNI_E4M3FNUZ;

@@ -7,9 +7,9 @@
 // for 16 n in order:
 //   line 4 * (k / 4) + n / 16; in it byte 16 * (n % 16 / 4) + 8 * (k % 4 / 2) + 2 * (n % 4) + k %
 //   2.
-// GPU layout: gemm_gpu.h.
+// GPU layout: gemm_abi.h.
 #include "gemm.h"
-#include "gemm_gpu.h"
+#include "gemm_abi.h"
 
 static constexpr int64_t CPU_TILE_N = 64, CPU_TILE_K = 128;
 static constexpr int64_t GPU_TILE_N = 128, GPU_TILE_K = 128;

@@ -4,7 +4,7 @@
 #define QNI_KVCACHE_H
 
 #include "../shared/elements.h"
-#include "kvcache_gpu.h"
+#include "kvcache_abi.h"
 #include "pages.h"
 
 /** Rows of new tokens and their cache, strides in elements. */

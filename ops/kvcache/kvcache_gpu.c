@@ -10,9 +10,8 @@
 // Memory    a token's loads are under way before its place is known, which takes three reads behind
 //           each other
 // Source    FlashInfer's append_paged_kv_cache and get_batch_indices_positions
-#include "kvcache_gpu.h"
-
 #include "elements.h"
+#include "kvcache_abi.h"
 
 enum { HELD = 4, COPY, QUANT, ANY };
 

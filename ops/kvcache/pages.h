@@ -5,7 +5,7 @@
 #define QNI_PAGES_H
 
 #include "../../runtime/runtime.h"
-#include "pages_gpu.h"
+#include "pages_abi.h"
 
 #include <quern/kvcache.h>
 

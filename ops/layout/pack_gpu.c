@@ -9,9 +9,8 @@
 // LDS       none
 // Edges     a segment's last byte has zeros for values that are not there
 // Source    numpy.packbits; FlashInfer's segment_packbits
-#include "pack_gpu.h"
-
 #include "gpu.h"
+#include "pack_abi.h"
 
 QD_INLINE uint32_t bytes_of(const qk_pack_args *g, uint32_t segment) {
     return ((uint32_t)(g->indptr[segment + 1] - g->indptr[segment]) + 7) / 8;

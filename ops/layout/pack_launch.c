@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packing of bits: the CPU's kernel, and the launch of the GPU's.
 #include "pack.h"
-#include "pack_gpu.h"
+#include "pack_abi.h"
 
 static const qni_kernel_ref starts = {.image = "packbits", .entry = "qk_pack_starts"};
 static const qni_kernel_ref bytes = {.image = "packbits", .entry = "qk_pack_bytes"};

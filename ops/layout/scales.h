@@ -5,7 +5,7 @@
 #define QNI_SCALES_H
 
 #include "layout.h"
-#include "scales_gpu.h"
+#include "scales_abi.h"
 
 typedef qk_scales_args qni_scales_problem;
 typedef qk_k_scales_args qni_k_scales_problem;

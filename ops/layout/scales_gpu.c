@@ -13,9 +13,8 @@
 //           left alone
 // Source    DeepGEMM's transpose_fp32, transpose_and_pack_fp32_into_ue8m0 and pack_fp32_into_ue8m0,
 //           for their results
-#include "scales_gpu.h"
-
 #include "gpu.h"
+#include "scales_abi.h"
 
 QD_KERNEL(QK_SCALES_THREADS) qk_scales(const qk_scales_args g) {
     const uint32_t step = __gpu_num_blocks(0) * QK_SCALES_THREADS;

@@ -7,7 +7,7 @@
 
 #include <quern/norm.h>
 
-/** How the result is quantised; in the order of norm_gpu.h. */
+/** How the result is quantised; in the order of norm_abi.h. */
 typedef enum qni_norm_quant {
     QNI_NORM_PLAIN,
     QNI_NORM_STATIC,    // scale is given

@@ -2,7 +2,7 @@
 // Which problems the kernels of norm_gpu.c and norm_any_gpu.c take, what they cost, and their
 // launch.
 #include "norm.h"
-#include "norm_gpu.h"
+#include "norm_abi.h"
 
 enum { RUN = 8, ROW_LANES = 16, ROWS_THREADS = 256, ROWS_PER_GROUP = ROWS_THREADS / ROW_LANES };
 constexpr int64_t max_grid = 1 << 20, max_elements = 1 << 14; // of a launch; of a row

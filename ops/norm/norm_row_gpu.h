@@ -5,7 +5,7 @@
 
 #include "elementary.h"
 #include "elements.h"
-#include "norm_gpu.h"
+#include "norm_abi.h"
 #include "reduce.h"
 #include "scale.h"
 

@@ -12,7 +12,7 @@
 
 #include "../shared/groups_simd.h"
 #include "norm.h"
-#include "norm_gpu.h"
+#include "norm_abi.h"
 
 #include <string.h>
 

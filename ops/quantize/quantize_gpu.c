@@ -3,7 +3,7 @@
 // quantize_ref.c.
 //
 // Needs     nothing beyond vector instructions; FP8 conversions where the target has its own kind's
-// Tile      a lane holds 8 elements of a row, a team of 16 lanes 128; see quantize_gpu.h
+// Tile      a lane holds 8 elements of a row, a team of 16 lanes 128; see quantize_abi.h
 // Launch    256 threads; rows: grid = row tiles x column tiles; blocks: block rows x block columns.
 //           A smaller grid is right too: workgroups step through what is left.
 // LDS       blocks: 64 bytes, each team's largest magnitude
@@ -11,10 +11,9 @@
 //           Where rows begin at multiples of 8 elements (has_runs), 8 of them are loaded and stored
 //           at once.
 // Source    DeepGEMM's per_token_cast_to_fp8 and per_block_cast_to_fp8
-#include "quantize_gpu.h"
-
 #include "fp8.h"
 #include "gpu.h"
+#include "quantize_abi.h"
 
 enum { QK_F32, QK_F16, QK_BF16 };
 enum { INFINITY_BITS = 0x7F800000 };

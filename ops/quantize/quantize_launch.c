@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launches the kernels of quantize_gpu.c.
 #include "quantize.h"
-#include "quantize_gpu.h"
+#include "quantize_abi.h"
 
 static_assert(QK_BLOCK == QNI_BLOCK);
 

@@ -7,7 +7,7 @@
 #include "../shared/elements.h"
 #include "quantize.h"
 
-/** What stands in scale; in the order of rows_gpu.h. */
+/** What stands in scale; in the order of rows_abi.h. */
 typedef enum qni_scale_form {
     QNI_SCALE_GIVEN,  // f32, read
     QNI_SCALE_F32,    // written

@@ -14,10 +14,9 @@
 //           store nothing. any: each element by itself unless has_runs; a found scale reads its
 //           group twice
 // Source    SGLang's per_token_group_quant_8bit; DeepGEMM's ceil_to_ue8m0
-#include "rows_gpu.h"
-
 #include "elements.h"
 #include "reduce.h"
+#include "rows_abi.h"
 #include "scale.h"
 
 QD_SHARED(lds);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launches the kernels of rows_gpu.c.
 #include "rows.h"
-#include "rows_gpu.h"
+#include "rows_abi.h"
 
 static_assert(QK_ROWS_MAXIMA == QNI_ROWS_MAXIMA);
 

@@ -4,12 +4,12 @@
 #ifndef QNI_ROPE_H
 #define QNI_ROPE_H
 
-#include "../kvcache/pages_gpu.h"
+#include "../kvcache/pages_abi.h"
 #include "../shared/elements.h"
 
 #include <quern/rope.h>
 
-/** Where a token's angles come from; in the order of rope_gpu.h. */
+/** Where a token's angles come from; in the order of rope_abi.h. */
 typedef enum qni_rope_angles {
     QNI_ROPE_BY_FREQUENCY, // position times frequency
     QNI_ROPE_BY_POSITION,  // row `position` of the tables

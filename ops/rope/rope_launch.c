@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds frequencies as integers; chooses and launches the kernels of rope_gpu.c and rope_any_gpu.c.
 #include "rope.h"
-#include "rope_gpu.h"
+#include "rope_abi.h"
 
 #include <string.h>
 

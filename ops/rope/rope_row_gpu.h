@@ -9,7 +9,7 @@
 #define QK_ROPE_ROW_GPU_H
 
 #include "elements.h"
-#include "rope_gpu.h"
+#include "rope_abi.h"
 
 /** Where token t stands; *is_there false: in no segment. All lanes ask for the same token. */
 QD_INLINE int64_t position_of(const qk_rope_args *g, uint32_t t, bool *is_there) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What attention's any-shape kernel, merging kernels and their launch code share beyond
-// attention_gpu.h; and rotation.
-#ifndef QK_ATTENTION_ANY_GPU_H
-#define QK_ATTENTION_ANY_GPU_H
+// attention_abi.h; and rotation.
+#ifndef QK_ATTENTION_ANY_ABI_H
+#define QK_ATTENTION_ANY_ABI_H
 
-#include "attention_gpu.h"
+#include "attention_abi.h"
 
 typedef struct qk_attention_any_args {
     qk_attention_args common;

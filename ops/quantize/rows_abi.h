@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the GPU kernels that quantise along rows and their launch code share.
-#ifndef QK_QUANTIZE_ROWS_GPU_H
-#define QK_QUANTIZE_ROWS_GPU_H
+#ifndef QK_ROWS_ABI_H
+#define QK_ROWS_ABI_H
 
 #include <stdint.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the host and the GPU kernels of the quantize family share: arguments and the shape of the
 // grid.
-#ifndef QK_QUANTIZE_H
-#define QK_QUANTIZE_H
+#ifndef QK_QUANTIZE_ABI_H
+#define QK_QUANTIZE_ABI_H
 
 #include <stdint.h>
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What rope's GPU kernels and their launch code share: one struct of arguments.
-#ifndef QK_ROPE_GPU_H
-#define QK_ROPE_GPU_H
+#ifndef QK_ROPE_ABI_H
+#define QK_ROPE_ABI_H
 
-#include "../kvcache/pages_gpu.h"
+#include "../kvcache/pages_abi.h"
 
 #include <stdint.h>
 

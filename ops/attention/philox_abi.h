@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Philox4x32-10, the counter-based random generator of dropout, and its words as numbers. For host
 // and device.
-#ifndef QK_PHILOX_GPU_H
-#define QK_PHILOX_GPU_H
+#ifndef QK_PHILOX_ABI_H
+#define QK_PHILOX_ABI_H
 
 #include <stdint.h>
 

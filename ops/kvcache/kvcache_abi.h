@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What kvcache's GPU kernels and their launch code share: their structs of arguments.
-#ifndef QK_KVCACHE_GPU_H
-#define QK_KVCACHE_GPU_H
+#ifndef QK_KVCACHE_ABI_H
+#define QK_KVCACHE_ABI_H
 
-#include "pages_gpu.h"
+#include "pages_abi.h"
 
 #include <stdint.h>
 

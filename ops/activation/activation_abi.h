@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the activations' GPU kernels and their launch code share: one struct of arguments.
-#ifndef QK_ACTIVATION_GPU_H
-#define QK_ACTIVATION_GPU_H
+#ifndef QK_ACTIVATION_ABI_H
+#define QK_ACTIVATION_ABI_H
 
 #include <stdint.h>
 

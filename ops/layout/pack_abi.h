@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the GPU kernels that pack bits and their launch code share.
-#ifndef QK_PACK_GPU_H
-#define QK_PACK_GPU_H
+#ifndef QK_PACK_ABI_H
+#define QK_PACK_ABI_H
 
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What norm's GPU kernels and their launch code share: one struct of arguments.
-#ifndef QK_NORM_GPU_H
-#define QK_NORM_GPU_H
+#ifndef QK_NORM_ABI_H
+#define QK_NORM_ABI_H
 
 #include <stdint.h>
 

@@ -43,8 +43,8 @@
 // - partial_o is o before v_scale and divided by the chunk's sum, partial_lse its base-2
 //   log-sum-exp without sinks; no key seen: zeros and -infinity. Sinks enter once: at the end, or
 //   in the merge.
-#ifndef QK_ATTENTION_GPU_H
-#define QK_ATTENTION_GPU_H
+#ifndef QK_ATTENTION_ABI_H
+#define QK_ATTENTION_ABI_H
 
 #include <stdint.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a token goes in a paged cache: by batch, position and page table, or by a slot number. For
 // host and device.
-#ifndef QK_PAGES_GPU_H
-#define QK_PAGES_GPU_H
+#ifndef QK_PAGES_ABI_H
+#define QK_PAGES_ABI_H
 
 #include <stdint.h>
 

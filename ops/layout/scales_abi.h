@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the kernels that lay out scales and their launch code share; and how four scales move, for
 // host and device.
-#ifndef QK_SCALES_GPU_H
-#define QK_SCALES_GPU_H
+#ifndef QK_SCALES_ABI_H
+#define QK_SCALES_ABI_H
 
 #include <stdint.h>
 
