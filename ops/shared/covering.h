@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: a small set of cases in which every value of every axis meets every value of every
-// other axis.
+// For tests: makes a small set of cases in which every value of every axis meets every value of
+// every other axis.
 //
-// The first pair that no case has yet opens a case; each other axis then takes the value that
-// brings the most new pairs, as long as the case stays cheap. The same axes give the same cases.
+// A case begins with the first pair of values that no earlier case has. Each other axis then takes
+// the value that adds the most new pairs, as long as the case stays cheap. Equal axes give equal
+// cases.
 #ifndef QNI_COVERING_H
 #define QNI_COVERING_H
 
@@ -15,17 +16,17 @@ enum { QNI_MAX_AXES = 16, QNI_MAX_VALUES = 12 };
 
 typedef struct qni_axes {
     int count;
-    int sizes[QNI_MAX_AXES]; // values of each axis, 0 .. size - 1, cheapest first
-    /** Whether value a of axis i and value b of axis j may meet; an order of i and j is not
-     *  promised. */
+    int sizes[QNI_MAX_AXES]; // axis i has the values 0 .. sizes[i] - 1, the cheapest first
+    /** Returns whether value a of axis i and value b of axis j may meet. i may be the larger or the
+     *  smaller of the two axes. */
     bool (*can_meet)(int i, int a, int j, int b);
-    /** Of a case, and what it is to stay below if its first pair allows. */
+    /** Returns the cost of a case. A case costs at most `most`, unless its first pair forbids. */
     double (*cost)(const void *context, const int *values);
     const void *context;
     double most;
 } qni_axes;
 
-/** How far it has come; zero at the begin. */
+/** The pairs that the cases so far have; zero before the first case. */
 typedef struct qni_covering {
     int cases;
     bool has_met[QNI_MAX_AXES][QNI_MAX_VALUES][QNI_MAX_AXES][QNI_MAX_VALUES];
@@ -38,7 +39,7 @@ static inline void qni_covering_add(qni_covering *c, const qni_axes *axes, const
             c->has_met[i][values[i]][j][values[j]] = true;
 }
 
-/** The first pair that may meet and has not. */
+/** Finds the first pair that may meet and has not met yet. Returns false if there is none. */
 static inline bool qni_covering_find(const qni_covering *c, const qni_axes *axes, int pair[4]) {
     for (int i = 0; i < axes->count; i++)
         for (int j = i + 1; j < axes->count; j++)
@@ -51,7 +52,8 @@ static inline bool qni_covering_find(const qni_covering *c, const qni_axes *axes
     return false;
 }
 
-/** Pairs that value a of axis i adds to the chosen axes; below 0: it may not meet one of them. */
+/** Returns how many new pairs value a of axis i makes with the values of the chosen axes; below 0
+ *  if it may not meet one of these values. */
 static inline int qni_covering_gain(const qni_covering *c, const qni_axes *axes, const int *values,
                                     uint32_t chosen, int i, int a) {
     int gain = 0;
@@ -65,7 +67,8 @@ static inline int qni_covering_gain(const qni_covering *c, const qni_axes *axes,
     return gain;
 }
 
-/** The best value of axis i; those that make the case dear only where all others may not be. */
+/** Returns the value of axis i that adds the most new pairs among those with which the case stays
+ *  cheap; if there are none, the cheapest value that may meet the chosen ones. */
 static inline int qni_covering_pick(const qni_covering *c, const qni_axes *axes, int *values,
                                     uint32_t chosen, int i) {
     int best = -1, best_gain = -1, least = -1;
@@ -83,7 +86,7 @@ static inline int qni_covering_pick(const qni_covering *c, const qni_axes *axes,
     return best < 0 ? least : best;
 }
 
-/** The next case, into values; false: all pairs have met. */
+/** Writes the next case to values. Returns false if all pairs have met. */
 static inline bool qni_covering_next(qni_covering *c, const qni_axes *axes, int *values) {
     int pair[4];
     if (!qni_covering_find(c, axes, pair))

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements of any dtype in host memory, one at a time: what definitions and checks are written
-// with.
+// Reads and writes single elements of any dtype in host memory; for definitions and checks.
 #ifndef QNI_ELEMENTS_H
 #define QNI_ELEMENTS_H
 
@@ -23,7 +22,7 @@ static inline qni_fp8 qni_fp8_of(qni_dtype dtype) {
     return (qni_fp8)(dtype - QNI_E4M3FN);
 }
 
-/** The e4m3 that most kernels for the device are made for: QD_FP8_USUAL of gpu/fp8.h. */
+/** Returns the e4m3 kind that most kernels for the device take: QD_FP8_USUAL of gpu/fp8.h. */
 static inline qni_dtype qni_usual_e4m3(const qn_device *device) {
     return device->features & QNI_F(MFMA_FP8_FNUZ) ? QNI_E4M3FNUZ : QNI_E4M3FN;
 }
@@ -32,7 +31,7 @@ static inline bool qni_is_integer(qni_dtype dtype) {
     return dtype == QNI_U8 || dtype == QNI_I8 || dtype == QNI_I32;
 }
 
-/** Element i of an f32, f16, bf16, FP8, u8, i8 or i32 array. */
+/** Returns element i of an f32, f16, bf16, FP8, u8, i8 or i32 array. */
 static inline double qni_get(qni_dtype dtype, const void *p, int64_t i) {
     if (dtype == QNI_U8)
         return ((const uint8_t *)p)[i];
@@ -49,8 +48,8 @@ static inline double qni_get(qni_dtype dtype, const void *p, int64_t i) {
     return (double)qni_fp8_decode(qni_fp8_of(dtype), ((const uint8_t *)p)[i]);
 }
 
-/** The distance between two neighbouring values of the dtype around v (of its smallest normal ones
- *  and below: between denormals). */
+/** Returns the distance between two neighbouring values of the dtype around v. For v below the
+ *  smallest normal value it is the distance between denormals. */
 static inline double qni_spacing(qni_dtype dtype, double v) {
     int digits = 24, smallest = -149, power;
     if (qni_is_integer(dtype))
@@ -67,7 +66,7 @@ static inline double qni_spacing(qni_dtype dtype, double v) {
     return ldexp(1, v == 0 || power - digits < smallest ? smallest : power - digits);
 }
 
-/** The largest finite value. */
+/** Returns the dtype's largest finite value. */
 static inline double qni_max(qni_dtype dtype) {
     return qni_is_fp8(dtype)   ? (double)qni_fp8_format_of(qni_fp8_of(dtype)).max
            : dtype == QNI_F16  ? 65504
@@ -78,8 +77,8 @@ static inline double qni_max(qni_dtype dtype) {
                                : (double)__FLT_MAX__;
 }
 
-/** v rounded once to the dtype, to nearest, ties to even; FP8 saturates, others overflow to
- *  infinity. */
+/** Returns v rounded once to the dtype, to nearest, ties to even. Beyond the dtype's range FP8
+ *  saturates, and other dtypes become infinity. */
 static inline double qni_round_to(qni_dtype dtype, double v) {
     const double most = qni_max(dtype);
     if (v == 0 || isnan(v))
@@ -93,7 +92,7 @@ static inline double qni_round_to(qni_dtype dtype, double v) {
     return copysign(qni_is_fp8(dtype) ? most : HUGE_VAL, v);
 }
 
-/** Stores v, rounded once. */
+/** Stores v, rounded once, as element i. */
 static inline void qni_put(qni_dtype dtype, void *p, int64_t i, double v) {
     const float rounded = (float)qni_round_to(dtype, v);
     if (dtype == QNI_F32)

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The four FP8 encodings on the host, one value at a time: what a code means, and the code nearest
-// to a value.
+// Decodes and encodes single values of the four FP8 kinds, on the host.
 //
 // Sources: OCP 8-bit floating point specification (e4m3fn, e5m2); arXiv:2206.02915 (the FNUZ
 // kinds).
@@ -10,7 +9,7 @@
 #include <math.h>
 #include <stdint.h>
 
-/** In the order of the dtypes of runtime/runtime.h. */
+/** The FP8 kinds, in the order of the dtypes of runtime/runtime.h. */
 typedef enum qni_fp8 {
     QNI_FP8_E4M3FN,
     QNI_FP8_E4M3FNUZ,
@@ -21,8 +20,8 @@ typedef enum qni_fp8 {
 
 typedef struct qni_fp8_format {
     int mantissa_bits, bias;
-    uint8_t max_code; // of the largest finite value
-    uint8_t nan_code; // what encoding a NaN gives
+    uint8_t max_code; // code of the largest finite value
+    uint8_t nan_code; // code that encoding a NaN gives
     bool is_fnuz;     // 0x80 is the only NaN: no negative zero, no infinity
     float max;
 } qni_fp8_format;
@@ -48,7 +47,7 @@ static inline bool qni_fp8_is_nan(qni_fp8 kind, uint8_t code) {
     }
 }
 
-/** The value of a code, exactly. */
+/** Returns the exact value of a code. */
 static inline float qni_fp8_decode(qni_fp8 kind, uint8_t code) {
     const qni_fp8_format f = qni_fp8_format_of(kind);
     if (qni_fp8_is_nan(kind, code))
@@ -63,19 +62,18 @@ static inline float qni_fp8_decode(qni_fp8 kind, uint8_t code) {
     return code & 0x80 ? -magnitude : magnitude;
 }
 
-/** The code nearest to x: ties to even, beyond the largest finite value (infinities too) that
- * value, a NaN the kind's nan_code whatever its sign. */
+/** Returns the code nearest to x, ties to even. Values beyond the largest finite one, infinities
+ *  among them, get the largest one's code; a NaN of any sign gets nan_code. */
 static inline uint8_t qni_fp8_encode(qni_fp8 kind, float x) {
     const qni_fp8_format f = qni_fp8_format_of(kind);
     const uint32_t bits = __builtin_bit_cast(uint32_t, x), magnitude = bits & 0x7FFFFFFF;
     if (magnitude > 0x7F800000)
         return f.nan_code;
-    // Units in the last place of x's binade, or of the smallest normal one; at most 2^shift of them
-    // fit.
+    // x's binade, or the binade of the smallest normal value if x is smaller.
     const int32_t smallest = 128 - f.bias, exponent = (int32_t)(magnitude >> 23);
     const int32_t binade = exponent > smallest ? exponent : smallest;
-    // Adding 2^(binade + 23 - mantissa_bits) leaves x, rounded by the addition itself, in its low
-    // bits.
+    // The sum of x and 2^(binade + 23 - mantissa_bits) has x in its low bits, in units of the last
+    // place of the kind: the addition itself rounds x.
     const uint32_t anchor = (uint32_t)(binade + 23 - f.mantissa_bits) << 23;
     uint32_t code = f.max_code;
     if (exponent < 200) {
@@ -89,8 +87,8 @@ static inline uint8_t qni_fp8_encode(qni_fp8 kind, float x) {
     return (uint8_t)(code | (keeps_sign ? bits >> 24 & 0x80 : 0));
 }
 
-/** UE8M0 of a scale, always rounding up: its exponent field, and 1 if any bit of its fraction is
- *  set; 1 .. 254. */
+/** Returns the UE8M0 code of a scale that is rounded up to a power of two: its exponent field, plus
+ *  1 if any bit of its fraction is set, kept within 1 .. 254. */
 static inline uint32_t qni_ue8m0_up(float scale) {
     const uint32_t bits = __builtin_bit_cast(uint32_t, scale) & 0x7FFFFFFF;
     const uint32_t e = (bits >> 23) + ((bits & 0x7FFFFF) != 0);

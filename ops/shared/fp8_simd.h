@@ -14,16 +14,17 @@ typedef uint32_t u32v __attribute__((vector_size(4 * QN_LANES)));
 
 #define QN_INLINE static inline __attribute__((always_inline))
 
-/** The kind's constants; a code is (sum's low byte) + (binade >> shift) - first. */
+/** The constants of an FP8 kind. With `sum` for magnitude + binade * anchor, the code of a
+ *  magnitude is (low byte of sum) + (binade >> shift) - first. */
 typedef struct rounding {
     uint32_t smallest; // exponent field of the smallest normal value
-    float anchor;      // times a binade: the number that rounds it
-    float adjusted;    // the same, less `first` units, an even number
+    float anchor;      // binade * anchor is the number whose addition rounds a magnitude
+    float adjusted;    // anchor less `first` units, an even number: gives codes without `first`
     uint32_t shift;
-    uint32_t max; // bits of the largest finite value
-    uint8_t first;
-    uint8_t dropped; // becomes 0: negative zero in FNUZ, elsewhere a NaN, which does not occur
-    uint8_t nan;
+    uint32_t max;    // bits of the largest finite value
+    uint8_t first;   // low byte of smallest >> shift
+    uint8_t dropped; // a code that becomes 0: FNUZ's -0; in other kinds a NaN, which does not occur
+    uint8_t nan;     // code of a NaN
 } rounding;
 
 static inline rounding rounding_of(qni_fp8 kind) {
@@ -41,9 +42,9 @@ static inline rounding rounding_of(qni_fp8 kind) {
                       .nan = f.nan_code};
 }
 
-/** Low byte of each lane: the code of a magnitude of at most the kind's largest, plus k->first, or,
- *  by k->adjusted, the code. The other bytes are garbage. The product is exact, so an FMA changes
- *  nothing. */
+/** Encodes magnitudes that are at most the kind's largest. With k->adjusted for anchor the low byte
+ *  of each lane is the code, with k->anchor the code plus k->first; the other bytes are garbage.
+ *  The product is exact, so that an FMA gives equal bits. */
 QN_INLINE u32v add_anchor(f32v magnitude, float anchor, const rounding *k) {
     const u32v field = (u32v)magnitude & 0x7F800000;
     const u32v binade = __builtin_elementwise_max(field, (u32v){} + k->smallest);
@@ -54,18 +55,18 @@ QN_INLINE u32v encode_magnitudes(f32v magnitude, const rounding *k) {
     return add_anchor(magnitude, k->anchor, k);
 }
 
-/** The magnitude, but at most the kind's largest; of a NaN some number or a NaN. */
+/** Returns v's magnitude, at most the kind's largest; for a NaN, any number or a NaN. */
 QN_INLINE f32v saturated(f32v v, const rounding *k) {
 #if defined(__AVX512DQ__) && QN_LANES == 16
     const f32v max = (f32v)((u32v){} + k->max);
-    return _mm512_range_ps(v, max, 0xA); // of the magnitudes the smaller, its sign clear
+    return _mm512_range_ps(v, max, 0xA); // the smaller magnitude, with its sign clear
 #else
     return (f32v)__builtin_elementwise_min((u32v)v & 0x7FFFFFFF, (u32v){} + k->max);
 #endif
 }
 
-/** Low byte of each lane: the codes of any values but NaNs, as qni_fp8_encode has them: saturated.
- *  The other bytes are garbage. */
+/** Encodes values that are not NaN, as qni_fp8_encode does. The low byte of each lane is the code;
+ *  the other bytes are garbage. */
 QN_INLINE u32v encode_number(f32v v, const rounding *k) {
     u32v codes = add_anchor(saturated(v, k), k->adjusted, k) | ((u32v)v >> 24 & 0x80);
     if (k->dropped == 0x80)
@@ -73,20 +74,20 @@ QN_INLINE u32v encode_number(f32v v, const rounding *k) {
     return codes;
 }
 
-/** encode_number of any values; a NaN gets the kind's NaN. */
+/** Encodes any values as encode_number does; a NaN gets the kind's NaN. */
 QN_INLINE u32v encode_any(f32v v, const rounding *k) {
     const u32v is_nan = (u32v)(v != v);
     return (encode_number(v, k) & ~is_nan) | (is_nan & k->nan);
 }
 
 #if defined(__AVX512VBMI__) && QN_LANES == 16
-/** encode_number but for the sign, which is each lane's own: a code is the low byte and the top
- *  bit. */
+/** Encodes values that are not NaN, with codes in two places: the low byte of a lane is the code
+ *  without its sign, and the lane's top bit is the sign. */
 QN_INLINE u32v encode_signed(f32v v, const rounding *k) {
     const f32v max = (f32v)((u32v){} + k->max), smallest = (f32v)((u32v){} + k->smallest);
-    const f32v number = _mm512_range_ps(v, max, 0x2); // of the magnitudes the smaller, v's sign
+    const f32v number = _mm512_range_ps(v, max, 0x2); // the smaller magnitude, with v's sign
     const f32v field = (f32v)((u32v)number & 0xFF800000);
-    const f32v binade = _mm512_range_ps(field, smallest, 0x3); // of the magnitudes the larger
+    const f32v binade = _mm512_range_ps(field, smallest, 0x3); // the larger magnitude
     return (u32v)(number + binade * k->adjusted) + ((u32v)binade >> k->shift);
 }
 #endif

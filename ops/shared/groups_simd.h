@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// FP8 with a scale for each 128 elements of a row: included by an op's NAME_simd.h, after simd.h
-// and fp8_simd.h.
+// FP8 with a scale for each 128 elements of a row; an op's NAME_simd.h includes this header after
+// simd.h and fp8_simd.h.
 //
-// Groups are taken CHUNK_GROUPS at a time: first all their values and largest magnitudes, then all
-// scales, then all codes. One after the other, each group would wait for the reduction and the two
-// divisions of its scale.
+// A chunk is CHUNK_GROUPS groups: first the values and the largest magnitudes of all its groups are
+// computed, then all scales, then all codes. Taken one by one, each group would wait for the
+// reduction and the two divisions of its scale.
 #ifndef QNI_GROUPS_SIMD_H
 #define QNI_GROUPS_SIMD_H
 
@@ -13,17 +13,18 @@
 
 enum { GROUP = 128, CHUNK_GROUPS = 16, CHUNK = GROUP * CHUNK_GROUPS };
 
-/** Values of up to CHUNK elements, zeros to the end of the last step; and each group's largest
- *  magnitudes. */
+/** The values of up to CHUNK elements, padded with zeros to whole pairs of vectors, and the largest
+ *  magnitudes of each group, lane by lane. */
 typedef struct chunk {
     alignas(64) float y[CHUNK];
     u32v top[CHUNK_GROUPS];
 } chunk;
 
-/** A function that is called once for many elements: all mixes of an op's code share its copies. */
+/** For a function that is called once for many elements: it is not inlined, so that all callers
+ *  share its code. */
 #define QN_SHARED static __attribute__((noinline))
 
-/** Codes of 2 QN_LANES values, none of them a NaN. */
+/** Stores the codes of 2 QN_LANES values, none of them a NaN. */
 QN_INLINE void store_numbers(bool split, bool streams, const rounding *kind, const f32v v[2],
                              uint8_t *out) {
 #if defined(__AVX512VBMI__) && QN_LANES == 16
@@ -37,12 +38,12 @@ QN_INLINE void store_numbers(bool split, bool streams, const rounding *kind, con
 #endif
 }
 
-/** Codes of `count` values, held two vectors by two as simd.h has them, but for the last that do
- *  not fill two. Gives whether NaNs are among the values; unless `has_nans`, their codes are wrong
- *  then. */
+/** Stores the codes of `count` values at y, in pairs of vectors as in simd.h, without the last
+ *  values that do not fill a pair. Returns whether one of the values is a NaN; unless `has_nans`, a
+ *  NaN's code is wrong. */
 QN_INLINE bool encode_pairs(bool split, bool streams, bool has_nans, const rounding *kind,
                             const float *y, int64_t count, float inverse, uint8_t *out) {
-    f32v sums[2] = {}, v[2]; // a NaN makes them NaN; infinities may, too, which only costs time
+    f32v sums[2] = {}, v[2]; // a NaN makes sums NaN; infinities may, too, which only costs time
     for (int64_t i = 0; i + 2 * QN_LANES <= count; i += 2 * QN_LANES) {
         for (int k = 0; k < 2; k++) {
             v[k] = load(QNI_F32, y, i + k * QN_LANES) * inverse;
@@ -96,7 +97,7 @@ QN_INLINE void encode_chunk_as(bool split, bool streams, qni_fp8 fp8, const chun
     }
 }
 
-/** Scales and codes of a chunk's first `count` values. */
+/** Writes the scales and the codes of a chunk's first `count` values. */
 QN_SHARED void encode_chunk(bool split, bool streams, qni_fp8 fp8, const chunk *c, int64_t count,
                             float scale_eps, float *scales, uint8_t *out) {
     if (split)

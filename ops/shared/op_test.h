@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For the families' tests: tensors on the CPU with their shape and memory in one place, and what a
-// refusal must say.
+// For the families' tests: tensors on the CPU that hold their shape and memory, and a check of what
+// a refusal says.
 #ifndef QNI_OP_TEST_H
 #define QNI_OP_TEST_H
 
@@ -34,7 +34,7 @@ static inline int close_cpu(void **) {
     return 0;
 }
 
-/** A contiguous tensor of poison, 0xFF in every byte; sizes end with -1. */
+/** Makes b a contiguous tensor of poison, 0xFF in every byte; the sizes in shape end with -1. */
 static inline DLTensor *make(box *b, qni_dtype dtype, const int64_t *shape) {
     int ndim = 0;
     memset(b, 0xFF, sizeof *b);
@@ -56,7 +56,7 @@ static inline DLTensor *make(box *b, qni_dtype dtype, const int64_t *shape) {
 }
 #define MAKE(box, dtype, ...) make(box, dtype, (const int64_t[]){__VA_ARGS__, -1})
 
-/** A vector of int32 with these values. */
+/** Makes box a vector of int32 with these values. */
 #define INDICES(box, ...)                                                                          \
     do {                                                                                           \
         const int32_t values[] = {__VA_ARGS__};                                                    \
@@ -64,7 +64,7 @@ static inline DLTensor *make(box *b, qni_dtype dtype, const int64_t *shape) {
         memcpy((box)->data, values, sizeof values);                                                \
     } while (0)
 
-/** v in every element; a tensor of integers, made to be refused, stays as it is. */
+/** Writes v to every element. A tensor of integers, made to be refused, stays as it is. */
 static inline void fill(box *b, double v) {
     const qni_dtype dtype = qni_dtype_of(&b->t);
     if (!qni_is_float16_or_32(dtype) && !qni_is_fp8(dtype))
@@ -77,7 +77,7 @@ static inline double at(const box *b, int64_t i) {
     return qni_get(qni_dtype_of(&b->t), b->data, i);
 }
 
-/** The call failed with this status, and its message has these words. */
+/** Asserts that the last call failed with the status `want` and a message that has these words. */
 static inline void assert_refused(qn_status st, qn_status want, const char *words) {
     if (st != want || !strstr(qn_last_error(), words))
         fail_msg("status %d, want %d with \"%s\": %s", st, want, words, qn_last_error());

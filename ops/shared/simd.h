@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vectors of QN_LANES f32 on the CPU, and f32, f16 and bf16 memory: included by an op's
-// NAME_simd.h, which NAME_cpu.c, NAME_avx2.c and NAME_avx512.c compile for their instructions.
+// Vectors of QN_LANES f32 on the CPU, loaded from and stored to f32, f16 and bf16 memory. An op's
+// NAME_simd.h includes this header; NAME_cpu.c, NAME_avx2.c and NAME_avx512.c compile NAME_simd.h,
+// each for its instructions.
 #ifndef QNI_SIMD_H
 #define QNI_SIMD_H
 
@@ -28,7 +29,7 @@ QN_INLINE f32v load_16(qni_dtype dtype, const void *p) {
     return (f32v)(__builtin_convertvector(bits, u32v) << 16);
 }
 
-/** QN_LANES elements from element i on. */
+/** Loads QN_LANES elements from element i on. */
 QN_INLINE f32v load(qni_dtype dtype, const void *p, int64_t i) {
     f32v v;
     if (dtype != QNI_F32)
@@ -37,15 +38,16 @@ QN_INLINE f32v load(qni_dtype dtype, const void *p, int64_t i) {
     return v;
 }
 
-/** bf16 in the upper half of each lane, to nearest, ties to even; NaNs become quiet. The lower half
- *  is garbage. */
+/** Rounds to bf16, to nearest, ties to even; NaNs become quiet. The upper half of each lane is the
+ *  bf16, the lower half garbage. */
 QN_INLINE u32v round_to_bf16(f32v v) {
     const u32v bits = (u32v)v, rounded = bits + 0x7FFF + (bits >> 16 & 1);
     const u32v is_nan = (u32v)(v != v);
     return (rounded & ~is_nan) | ((bits | 0x400000) & is_nan);
 }
 
-/** The bits of bf16, as round_to_bf16 has them. The instruction takes denormals for zeros. */
+/** Rounds to bf16 as round_to_bf16 does, but that the AVX-512 instruction takes denormals for
+ *  zeros. */
 QN_INLINE u16v to_bf16(f32v v) {
 #if defined(__AVX512BF16__) && QN_LANES == 16
     return (u16v)_mm512_cvtneps_pbh(v);
@@ -63,7 +65,7 @@ QN_INLINE void store(qni_dtype dtype, void *p, int64_t i, f32v v) {
     memcpy((uint16_t *)p + i, &bits, sizeof bits);
 }
 
-/** The first `count` elements from element i on, the others zero; and the same for storing. */
+/** Loads `count` elements from element i on; the other lanes are zero. */
 QN_INLINE f32v load_some(qni_dtype dtype, const void *p, int64_t i, int64_t count) {
     alignas(64) char buffer[4 * QN_LANES] = {};
     const int64_t size = qni_dtype_bytes(dtype);
@@ -71,6 +73,7 @@ QN_INLINE f32v load_some(qni_dtype dtype, const void *p, int64_t i, int64_t coun
     return load(dtype, buffer, 0);
 }
 
+/** Stores the first `count` lanes of v from element i on. */
 QN_INLINE void store_some(qni_dtype dtype, void *p, int64_t i, int64_t count, f32v v) {
     alignas(64) char buffer[4 * QN_LANES];
     const int64_t size = qni_dtype_bytes(dtype);
@@ -80,9 +83,10 @@ QN_INLINE void store_some(qni_dtype dtype, void *p, int64_t i, int64_t count, f3
 
 // ---- two vectors at a time
 //
-// 2 QN_LANES elements in a row are held in order, or `split`: the even ones in v[0] and the odd
-// ones in v[1]. Two bf16 in 32 bits come apart by a shift and a mask, and back together as easily,
-// so bf16 is best held split, and with it what meets it lane by lane.
+// 2 QN_LANES consecutive elements are held in order, or `split`: the even elements in v[0] and the
+// odd ones in v[1]. A shift and a mask take two bf16 in 32 bits apart, and as little puts them
+// together, so bf16 is best held split. Values that meet bf16 lane by lane are then held split,
+// too.
 
 #if QN_LANES == 4
 #define EVENS 0, 2, 4, 6
@@ -101,19 +105,20 @@ QN_INLINE void store_some(qni_dtype dtype, void *p, int64_t i, int64_t count, f3
 #define LASTS 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
 #endif
 
-/** From in order to split, and back. */
+/** Turns vectors in order into split vectors. */
 QN_INLINE void split_two(f32v v[2]) {
     const f32v even = __builtin_shufflevector(v[0], v[1], EVENS);
     v[1] = __builtin_shufflevector(v[0], v[1], ODDS);
     v[0] = even;
 }
+/** Turns split vectors into vectors in order. */
 QN_INLINE void join_two(f32v v[2]) {
     const f32v first = __builtin_shufflevector(v[0], v[1], FIRSTS);
     v[1] = __builtin_shufflevector(v[0], v[1], LASTS);
     v[0] = first;
 }
 
-/** Elements i .. i + 2 QN_LANES - 1. */
+/** Loads elements i .. i + 2 QN_LANES - 1. */
 QN_INLINE void load_two(bool split, qni_dtype dtype, const void *p, int64_t i, f32v v[2]) {
     if (dtype == QNI_BF16 && split) {
         u32v pairs;
@@ -128,7 +133,7 @@ QN_INLINE void load_two(bool split, qni_dtype dtype, const void *p, int64_t i, f
         split_two(v);
 }
 
-/** Neighbours as two bf16 of 32 bits. */
+/** Rounds to bf16 and puts two neighbours into 32 bits, the even one in the lower half. */
 QN_INLINE u32v to_bf16_pairs(f32v even, f32v odd) {
 #if defined(__AVX512BF16__) && QN_LANES == 16
     typedef uint16_t u16_all __attribute__((vector_size(64)));
@@ -139,7 +144,8 @@ QN_INLINE u32v to_bf16_pairs(f32v even, f32v odd) {
 #endif
 }
 
-/** A vector to `p`; past the caches if `streams`, and then p is a multiple of its size. */
+/** Stores a vector at `p`. If `streams`, the store goes past the caches, and p must be a multiple
+ *  of the vector's size. */
 #define PUT(streams, p, v)                                                                         \
     do {                                                                                           \
         const auto put_ = (v);                                                                     \
@@ -149,7 +155,7 @@ QN_INLINE u32v to_bf16_pairs(f32v even, f32v odd) {
             memcpy((p), &put_, sizeof put_);                                                       \
     } while (0)
 
-/** Elements i .. i + 2 QN_LANES - 1. */
+/** Stores elements i .. i + 2 QN_LANES - 1. */
 QN_INLINE void store_two(bool split, qni_dtype dtype, bool streams, void *p, int64_t i,
                          const f32v v[2]) {
     f32v w[2] = {v[0], v[1]};
@@ -169,7 +175,7 @@ QN_INLINE void store_two(bool split, qni_dtype dtype, bool streams, void *p, int
             PUT(streams, to + k * (int)sizeof(u16v), to_bf16(w[k]));
 }
 
-/** The first `count` of 2 QN_LANES elements, the others zero; and the same for storing. */
+/** Loads `count` elements from element i on; the rest of the 2 QN_LANES lanes is zero. */
 QN_INLINE void load_two_some(bool split, qni_dtype dtype, const void *p, int64_t i, int64_t count,
                              f32v v[2]) {
     alignas(64) char buffer[8 * QN_LANES] = {};
@@ -177,6 +183,7 @@ QN_INLINE void load_two_some(bool split, qni_dtype dtype, const void *p, int64_t
     memcpy(buffer, (const char *)p + i * size, (size_t)(count * size));
     load_two(split, dtype, buffer, 0, v);
 }
+/** Stores the first `count` of 2 QN_LANES elements from element i on. */
 QN_INLINE void store_two_some(bool split, qni_dtype dtype, void *p, int64_t i, int64_t count,
                               const f32v v[2]) {
     alignas(64) char buffer[8 * QN_LANES];
@@ -188,7 +195,7 @@ QN_INLINE void store_two_some(bool split, qni_dtype dtype, void *p, int64_t i, i
 #if defined(__AVX512VBMI__) && QN_LANES == 16
 typedef uint8_t u8_codes __attribute__((vector_size(2 * QN_LANES)));
 
-/** One byte of each lane, the low one or the top one. */
+/** Returns byte 0 (`byte` 0) or byte 3 (`byte` 3) of each lane of a and b, as codes in order. */
 QN_INLINE u8_codes pick_bytes(bool split, uint8_t byte, u32v a, u32v b) {
     typedef uint8_t u8_all __attribute__((vector_size(64)));
     u8_all from = {};
@@ -201,7 +208,7 @@ QN_INLINE u8_codes pick_bytes(bool split, uint8_t byte, u32v a, u32v b) {
 }
 #endif
 
-/** 2 QN_LANES codes from the low bytes of lanes. */
+/** Stores 2 QN_LANES codes, which are the low bytes of the lanes of a and b. */
 QN_INLINE void store_codes(bool split, bool streams, void *p, u32v a, u32v b) {
 #if defined(__AVX512VBMI__) && QN_LANES == 16
     PUT(streams, p, pick_bytes(split, 0, a, b));
@@ -215,23 +222,23 @@ QN_INLINE void store_codes(bool split, bool streams, void *p, u32v a, u32v b) {
 #endif
 }
 
-/** Bits of the largest magnitude of each lane, whose order is that of the magnitudes; NaNs do not
- *  count. */
+/** Returns, lane by lane, the bits of the larger magnitude of top and v; a NaN in v does not count.
+ *  Bits of magnitudes have the order of the magnitudes. */
 QN_INLINE u32v larger_of(u32v top, f32v v) {
 #if defined(__AVX512DQ__) && QN_LANES == 16
-    return (u32v)_mm512_range_ps((f32v)top, v, 0xB); // of the magnitudes the larger, its sign clear
+    return (u32v)_mm512_range_ps((f32v)top, v, 0xB); // the larger magnitude, with its sign clear
 #else
     const u32v magnitude = (u32v)v & 0x7FFFFFFF;
     return __builtin_elementwise_max(top, magnitude & (u32v)(magnitude <= 0x7F800000));
 #endif
 }
 
-/** a where the mask is set, else b. */
+/** Returns a in lanes where the mask is set, b in others. */
 QN_INLINE f32v select_of(i32v mask, f32v a, f32v b) {
     return (f32v)(((u32v)a & (u32v)mask) | ((u32v)b & ~(u32v)mask));
 }
 
-/** a * b + c, rounded once where the instructions allow. */
+/** Returns a * b + c, rounded once if there is an FMA instruction. */
 QN_INLINE f32v fma_of(f32v a, f32v b, f32v c) {
 #ifdef __FMA__
     return __builtin_elementwise_fma(a, b, c);
@@ -244,7 +251,7 @@ QN_INLINE f32v all_of(float v) {
     return (f32v){} + v;
 }
 
-/** The polynomial c[0] + c[1] x + …, `count` coefficients. */
+/** Returns the polynomial c[0] + c[1] x + … of `count` coefficients. */
 QN_INLINE f32v polynomial_of(f32v x, const float *c, int count) {
     f32v sum = all_of(c[count - 1]);
     for (int i = count - 2; i >= 0; i--)
@@ -252,35 +259,36 @@ QN_INLINE f32v polynomial_of(f32v x, const float *c, int count) {
     return sum;
 }
 
-/** 2^(x + shift), shift a whole number: off by 2^-22 of it at most; 0 below 2^-127 at the latest,
- *  infinity from 2^128 on or already from 2^127.5 on. A NaN gives some number. */
+/** Returns 2^(x + shift) with a relative error of at most 2^-22; shift is a whole number. Results
+ *  below 2^-126 may be 0; results from 2^127.5 on may be infinity, and from 2^128 on are. A NaN
+ *  gives any number. */
 QN_INLINE f32v exp2_of(f32v x, int shift) {
-    // Minimax on [-1/2, 1/2], off by 2^-23.6.
+    // The minimax polynomial of 2^x on [-1/2, 1/2], with an error of 2^-23.6.
     static const float c[] = {0x1.000002p+0f, 0x1.62e428p-1f, 0x1.ebf918p-3f,
                               0x1.c6b6e4p-5f, 0x1.3d0c50p-7f, 0x1.5c0900p-10f};
 #if defined(__AVX512F__) && QN_LANES == 16
     const f32v n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    // x - n, but 0 for infinities.
+    // r is x - n, but 0 for an infinite x.
     const f32v r = _mm512_reduce_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     return _mm512_scalef_ps(polynomial_of(r, c, 6), shift == 0 ? n : n + (float)shift);
 #else
     const f32v least = all_of((float)(-127 - shift)), most = all_of((float)(128 - shift));
     x = select_of(x > least, x, least);
     x = select_of(x < most, x, most);
-    // 1.5 * 2^23 rounds to an integer, which stands in the low bits of the sum: here as an
-    // exponent's field, 0 to 255.
+    // Adding 1.5 * 2^23 rounds x to an integer in the low bits of the sum. With 127 + shift added,
+    // these bits are the exponent field of 2^(x + shift), 0 to 255.
     const f32v magic = all_of(0x1.8p23f + (float)(127 + shift)), sum = x + magic;
     return polynomial_of(x - (sum - magic), c, 6) * (f32v)((u32v)sum << 23);
 #endif
 }
 
-/** x / (1 + 2^y). */
+/** Returns x / (1 + 2^y). */
 QN_INLINE f32v logistic_of(f32v x, f32v y) {
 #if defined(__AVX512F__) && QN_LANES == 16
     return x / (1.0f + exp2_of(y, 0));
 #else
-    // Both sides of the quotient 2^-32 of what they are: 2^y may pass f32's range where x / 2^y
-    // does not.
+    // Numerator and denominator are scaled by 2^-32, as 2^y may pass f32's range where x / 2^y does
+    // not.
     return x * (0x1p-32f / (0x1p-32f + exp2_of(y, -32)));
 #endif
 }

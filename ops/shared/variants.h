@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An op's table of kernels, out of its family's variants.def, which has the lines of all its ops:
+// Makes an op's table of kernels from variants.def, which has the kernels of all ops of a family:
 //
 //   #define QN_TABLE_OF_gemm 0,
 //   static const qni_variant gemm_variants[] = {
@@ -7,8 +7,8 @@
 //   };
 //   #undef QN_TABLE_OF_gemm
 //
-// Lines of ops whose QN_TABLE_OF_op is not defined vanish. For the one file that makes a family's
-// tables.
+// Lines of other ops, whose QN_TABLE_OF_op is not defined, vanish. Only the file that makes a
+// family's tables includes this header.
 #ifndef QNI_VARIANTS_H
 #define QNI_VARIANTS_H
 
@@ -18,7 +18,7 @@
 #define CPU true
 #define GPU false
 
-// An op over its table.
+// The initialiser of a qni_op with its table.
 #define QN_OP(name, table) {(name), (table), sizeof(table) / sizeof *(table)}
 
 #define QN_IMAGE(...)
@@ -26,17 +26,19 @@
     QN_FIND_SECOND(QN_TABLE_OF_##op QN_KEEP_LINE, QN_DROP_LINE, 0)                                 \
     (#op "." #kernel, {.all = needs}, where, supports, cost, run, {__VA_ARGS__})
 
-// Needs of both kinds: all of the first, and one of the second.
+// The needs of a kernel that needs each feature of all_of and at least one of one_of.
 #define QN_NEEDS(all_of, one_of) all_of, .any = one_of
 
-// Kernels of one entry point for each dtype: qk_rms_f32, qk_rms_f16, qk_rms_bf16.
+// The config of a variant with an entry point for each dtype: qk_rms_f32, qk_rms_f16, qk_rms_bf16.
 #define QN_BY_DTYPE(image_id, prefix)                                                              \
     .kernel = {{.image = image_id, .entry = prefix "_f32"},                                        \
                {.image = image_id, .entry = prefix "_f16"},                                        \
                {.image = image_id, .entry = prefix "_bf16"}}
 static_assert(QNI_F32 == 0 && QNI_F16 == 1 && QNI_BF16 == 2, "QN_BY_DTYPE numbers them so");
 
-// The 0 and comma of a defined QN_TABLE_OF_op put QN_KEEP_LINE in second place.
+// QN_VARIANT chooses between QN_KEEP_LINE and QN_DROP_LINE as the second argument here. If
+// QN_TABLE_OF_op is defined, its `0,` is the first argument, and QN_KEEP_LINE the second. If not,
+// QN_TABLE_OF_op and QN_KEEP_LINE are the first argument together, and QN_DROP_LINE is the second.
 #define QN_FIND_SECOND(...) QN_SECOND(__VA_ARGS__)
 #define QN_SECOND(first, second, ...) second
 #define QN_KEEP_LINE(...) {__VA_ARGS__},
