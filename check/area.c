@@ -8,7 +8,6 @@
 #include <sys/mman.h>
 
 constexpr int64_t guard_bytes = 256;
-constexpr uint8_t poison = 0xFF;
 constexpr double touched = 1e9; // the error of a byte that should have been left alone
 
 /** Rows further apart than this are pieces of their own. */
@@ -28,6 +27,11 @@ static void room_destroy(const qni_area *a, void *room, int64_t bytes) {
         free(room);
     else if (room)
         munmap(room, (size_t)bytes);
+}
+
+/** A byte that makes a NaN of the dtype, where it has one. */
+static int poison_of(qni_dtype dtype) {
+    return dtype == QNI_E4M3FNUZ || dtype == QNI_E5M2FNUZ ? 0x80 : 0xFF;
 }
 
 /** Bytes of the whole where row i and its guards lie. */
@@ -50,7 +54,7 @@ static qn_status make_rooms(qni_area *a) {
     if (!a->before || !a->got || !a->want || !a->tolerance)
         return QN_FAIL(QN_E_MEMORY, "check: out of memory for %ld elements", (long)a->count);
     for (int64_t r = 0; r < a->rows; r++) {
-        memset(a->before + piece_begin(a, r), poison, (size_t)piece_bytes(a));
+        memset(a->before + piece_begin(a, r), poison_of(a->dtype), (size_t)piece_bytes(a));
         for (int64_t i = r * a->stride; i < r * a->stride + a->row; i++)
             a->tolerance[i] = -1;
     }
@@ -117,6 +121,8 @@ static double element_error(const qni_area *a, int64_t i, double got) {
     const double want = a->want[i], tolerance = a->tolerance[i];
     if (isnan(want) || isnan(got))
         return isnan(want) && isnan(got) ? 0 : HUGE_VAL;
+    if (tolerance == 0)
+        return got == qni_round_to(a->dtype, want) ? 0 : HUGE_VAL;
     const double most = qni_max(a->dtype);
     const double bounded = want > most ? most : want < -most ? -most : want;
     if (isinf(got)) // right if what must be there, or a value within tolerance of it, rounds to it

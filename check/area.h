@@ -27,7 +27,7 @@ typedef struct qni_area {
 } qni_area;
 
 /** Makes an area of `count` elements, of which the first lies `offset` elements behind a multiple
- *  of 256 bytes. All bytes are a poison, 0xFF, which is a NaN of every dtype. */
+ *  of 256 bytes. All bytes are a poison, a NaN of the dtype if it has one. */
 qn_status qni_area_create(qni_area *area, const char *name, qn_device *owner, qni_dtype dtype,
                           int64_t count, int64_t offset);
 /** Makes an area of `rows` rows of `row` elements, which begin `stride` elements apart. If the rows
@@ -61,7 +61,8 @@ static inline void *qni_area_data(const qni_area *area, bool on_host) {
 }
 
 /** Expects element i to be `want`, plus or minus `tolerance`, rounded to the dtype. A `want` of NaN
- *  or infinity expects NaN or that infinity. */
+ *  or infinity expects NaN or that infinity. A tolerance of 0 expects `want` rounded to nearest and
+ *  no other value. */
 void qni_area_expect(qni_area *area, int64_t i, double want, double tolerance);
 
 /** Exact results y[0] .. y[count - 1], and the error that f32 arithmetic may make in each. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check harness on small ops with right and wrong kernels, and the list of families.
 #include "../runtime/testing.h"
-#include "check.h"
+#include "area.h"
 
 #include <math.h>
 
@@ -269,6 +269,40 @@ static void test_batches(void **) {
     qn_device_close(device);
 }
 
+// ---- areas
+
+/** How far the value is off that stands where `want` must. */
+static double area_error(qn_stream *stream, qni_dtype dtype, double value, double want,
+                         double tolerance) {
+    qni_area a;
+    char detail[256];
+    double error = 0;
+    assert_int_equal(qni_area_create(&a, "a", qn_stream_device(stream), dtype, 3, 0), QN_OK);
+    qni_put(dtype, qni_area_host(&a), 1, value);
+    qni_area_expect(&a, 1, want, tolerance);
+    assert_true(isnan(qni_get(dtype, qni_area_host(&a), 0))); // poison
+    assert_int_equal(qni_area_reset(&a, stream), QN_OK);
+    assert_int_equal(qni_area_compare(&a, stream, &error, detail, sizeof detail), QN_OK);
+    qni_area_destroy(&a);
+    return error;
+}
+
+static void test_areas(void **) {
+    qn_device *device = nullptr;
+    qn_stream *stream = nullptr;
+    assert_int_equal(qn_device_open(&device, "cpu"), QN_OK);
+    assert_int_equal(qn_stream_create(&stream, device), QN_OK);
+    for (qni_dtype dtype = QNI_F32; dtype <= QNI_E5M2FNUZ; dtype++)
+        assert_true(area_error(stream, dtype, 1, 1, 0) == 0);
+    assert_true(area_error(stream, QNI_BF16, 1 + 0x1p-7, 1, 0x1p-6) < 1);
+    assert_true(area_error(stream, QNI_BF16, 1 + 0x1p-5, 1, 0x1p-6) > 1);
+    // Below a power of two half a step above it is a whole one.
+    assert_true(area_error(stream, QNI_F32, 1 - 0x1p-24, 1, 0) > 1);
+    assert_true(area_error(stream, QNI_BF16, 1, 1 + 0x1p-9, 0) == 0); // rounded to nearest
+    qn_stream_destroy(stream);
+    qn_device_close(device);
+}
+
 // ---- the families
 
 // Names of the library's own ops: those of the test's are unknown to qn_device_open.
@@ -328,7 +362,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_unknown_names), // first: a process reads its environment once
         cmocka_unit_test(test_harness),       cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_batches),       cmocka_unit_test(test_families),
+        cmocka_unit_test(test_batches),       cmocka_unit_test(test_areas),
+        cmocka_unit_test(test_families),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

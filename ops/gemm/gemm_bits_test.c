@@ -2,13 +2,10 @@
 // A row's bits, kernel by kernel: on the CPU each kernel's do not depend on how many rows there
 // are; on a GPU all kernels that take a problem give the same. gemm_batches.c has what a plain call
 // gives, in more batches.
-#include "gemm_sim_case.h"
+#include "gemm_test_case.h"
 
 enum { N = 200, K = 1172 };
 
-static int open_cpu(void **) {
-    return open_device("cpu");
-}
 static int open_gfx942(void **) {
     return open_device("sim:gfx942");
 }

@@ -3,150 +3,85 @@
 // right answer.
 #include "gemm_case.h"
 
-#include "../shared/fp8.h"
+#include "../shared/round.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static int64_t round_up(int64_t x, int64_t unit) {
-    return (x + unit - 1) / unit * unit;
-}
-
-static bool is_fp8(qni_dtype dtype) {
-    return dtype == QNI_E4M3FN || dtype == QNI_E4M3FNUZ;
-}
-
-static qni_fp8 fp8_kind(qni_dtype dtype) {
-    return dtype == QNI_E4M3FN ? QNI_FP8_E4M3FN : QNI_FP8_E4M3FNUZ;
-}
-
-// ---- random numbers: xorshift64*
-
-static uint64_t random_bits(uint64_t *state) {
-    *state ^= *state >> 12;
-    *state ^= *state << 25;
-    *state ^= *state >> 27;
-    return *state * UINT64_C(2685821657736338717);
-}
+// ---- random numbers
 
 static double random_unit(uint64_t *state) {
-    return (double)(random_bits(state) >> 11) * 0x1p-53;
+    return (double)qni_random(state) * 0x1p-32;
 }
 
 static double random_sign(uint64_t *state) {
-    return random_bits(state) >> 63 ? -1 : 1;
+    return qni_random(state) >> 31 ? -1 : 1;
 }
 
 /** Where matrix number i's numbers begin: what it holds does not depend on the others' sizes. */
 static uint64_t random_state(uint64_t seed, uint64_t i) {
-    return (seed * 8 + i + 1) * UINT64_C(0x9E3779B97F4A7C15) | 1;
-}
-
-/** Mean 0, variance 1: the sum of twelve uniform numbers. */
-static double random_normal(uint64_t *state) {
-    double sum = -6;
-    for (int i = 0; i < 12; i++)
-        sum += random_unit(state);
-    return sum;
+    return (seed * 8 + i + 1) * UINT64_C(0xD1342543DE82EF95);
 }
 
 // ---- matrices
 
 static int64_t matrix_at(const qni_gemm_matrix *x, int64_t g, int64_t row, int64_t column) {
-    return x->origin + g * x->strides[0] + row * x->strides[1] + column * x->strides[2];
-}
-
-static uint16_t bf16_of(double value) {
-    const float x = (float)value;
-    const uint32_t bits = __builtin_bit_cast(uint32_t, x);
-    return (uint16_t)(isnan(x) ? 0x7FC0 : (bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+    return g * x->strides[0] + row * x->strides[1] + column * x->strides[2];
 }
 
 static void matrix_set(qni_gemm_matrix *x, int64_t at, double value) {
-    switch (x->dtype) {
-    case QNI_F32:
-        ((float *)x->host)[at] = (float)value;
-        return;
-    case QNI_I32:
-        ((int32_t *)x->host)[at] = (int32_t)value;
-        return;
-    case QNI_BF16:
-        ((uint16_t *)x->host)[at] = bf16_of(value);
-        return;
-    default:
-        ((uint8_t *)x->host)[at] = qni_fp8_encode(fp8_kind(x->dtype), (float)value);
-    }
+    qni_put(x->area.dtype, qni_area_host(&x->area), at, value);
 }
 
 static double matrix_get(const qni_gemm_matrix *x, int64_t at) {
-    if (x->dtype == QNI_F32)
-        return (double)((const float *)x->host)[at];
-    if (is_fp8(x->dtype))
-        return (double)qni_fp8_decode(fp8_kind(x->dtype), ((const uint8_t *)x->host)[at]);
-    return (double)__builtin_bit_cast(float, (uint32_t)((const uint16_t *)x->host)[at] << 16);
+    return qni_get(x->area.dtype, qni_area_host(&x->area), at);
 }
 
 /** How matrix_create lays one out. */
 typedef struct form {
+    const char *name;
     int rank;
     int64_t groups, rows, columns;
     qni_dtype dtype;
     bool transposed, strided;
 } form;
 
-/** All bytes 0xFF: NaN in every type but e4m3fnuz, where 0x80 is. */
 static qn_status matrix_create(qni_gemm_matrix *x, const qn_stream *stream, form f) {
-    enum { GUARD = 256 }; // elements; a multiple keeps the first one aligned
     const int64_t inner = f.transposed ? f.rows : f.columns,
                   outer = f.transposed ? f.columns : f.rows;
     const int64_t line = inner + (f.strided ? 5 : 0), slab = line * outer + (f.strided ? 3 : 0);
-    *x = (qni_gemm_matrix){.dtype = f.dtype, .origin = GUARD + (f.strided ? 3 : 0)};
     memcpy(x->shape, (int64_t[]){f.groups, f.rows, f.columns}, sizeof x->shape);
     memcpy(x->strides, (int64_t[]){slab, f.transposed ? 1 : line, f.transposed ? line : 1},
            sizeof x->strides);
-    x->bytes = (x->origin + slab * f.groups + GUARD) * qni_dtype_bytes(f.dtype);
-    x->host = malloc((size_t)x->bytes);
-    if (!x->host)
-        return QN_FAIL(QN_E_MEMORY, "gemm check: no memory for %ld bytes", (long)x->bytes);
-    memset(x->host, f.dtype == QNI_E4M3FNUZ ? 0x80 : 0xFF, (size_t)x->bytes);
-    const qn_status st = qn_malloc(stream->device, &x->device, x->bytes);
-    x->t = (DLTensor){.data = x->device,
+    QN_TRY(qni_area_create(&x->area, f.name, stream->device, f.dtype, slab * f.groups,
+                           f.strided ? 3 : 0));
+    x->t = (DLTensor){.data = x->area.device,
                       .device = stream->device->id,
                       .ndim = f.rank,
                       .dtype = qni_dl_dtype(f.dtype),
                       .shape = x->shape + 3 - f.rank,
                       .strides = x->strides + 3 - f.rank,
-                      .byte_offset = (uint64_t)(x->origin * qni_dtype_bytes(f.dtype))};
-    return st;
-}
-
-static void matrix_destroy(qni_gemm_matrix *x, qn_device *device) {
-    free(x->host);
-    if (x->device)
-        qn_free(device, x->device);
-    *x = (qni_gemm_matrix){0};
-}
-
-static qn_status matrix_upload(const qni_gemm_matrix *x, qn_stream *stream) {
-    return stream->device->backend->copy(stream, x->device, x->host, x->bytes, QNI_COPY_TO_DEVICE);
+                      .byte_offset = (uint64_t)x->area.first};
+    return QN_OK;
 }
 
 // ---- what they hold
 
 static double largest(qni_dtype dtype) {
-    return is_fp8(dtype) ? (double)qni_fp8_format_of(fp8_kind(dtype)).max : 1e18;
+    return qni_is_fp8(dtype) ? qni_max(dtype) : 1e18;
 }
 
 static double smallest(qni_dtype dtype) {
-    return dtype == QNI_E4M3FN ? 0x1p-9 : dtype == QNI_E4M3FNUZ ? 0x1p-10 : 0x1p-130;
+    return qni_is_fp8(dtype) ? qni_spacing(dtype, 0) : 0x1p-130;
 }
 
 static double any_code(qni_dtype dtype, uint64_t *state) {
     for (;;) {
-        const uint64_t bits = random_bits(state) >> 40;
-        const double value = is_fp8(dtype) ? (double)qni_fp8_decode(fp8_kind(dtype), (uint8_t)bits)
-                                           : ldexp(random_normal(state), (int)(bits % 64) - 32);
+        const uint32_t bits = qni_random(state);
+        const uint8_t code = (uint8_t)(bits >> 24);
+        const double value = qni_is_fp8(dtype)
+                                 ? qni_get(dtype, &code, 0)
+                                 : ldexp(qni_random_normal(state), (int)(bits % 64) - 32);
         if (!isnan(value))
             return value;
     }
@@ -160,16 +95,16 @@ static bool is_large_block(const qni_gemm_spec *spec, int64_t kb) {
 /** Element [row, k] of a (is_b: of b). */
 static double sample(const qni_gemm_spec *spec, bool is_b, int64_t k, uint64_t *state) {
     qni_dtype dtype = is_b ? spec->dtype_b : spec->dtype_a;
-    const double normal = random_normal(state) * (is_fp8(dtype) ? 64 : 1);
+    const double normal = qni_random_normal(state) * (qni_is_fp8(dtype) ? 64 : 1);
     switch (spec->fill) {
     case QNI_FILL_POWERS:
-        return ldexp(random_sign(state), (int)(random_bits(state) >> 62));
+        return ldexp(random_sign(state), (int)(qni_random(state) >> 30));
     case QNI_FILL_EQUAL:
         return 1.5;
     case QNI_FILL_LARGE:
         return largest(dtype) * random_sign(state);
     case QNI_FILL_TINY:
-        return is_b ? normal : smallest(dtype) * (double)(1 + (random_bits(state) >> 32) % 7);
+        return is_b ? normal : smallest(dtype) * (1 + qni_random(state) % 7);
     case QNI_FILL_SPARSE:
         return k % 256 == 5 ? largest(dtype) : 0;
     case QNI_FILL_NEGATIVE_ZERO:
@@ -207,7 +142,7 @@ static void fill_operand(qni_gemm_case *c, qni_gemm_matrix *x, bool is_b, uint64
 }
 
 static double sample_scale(const qni_gemm_spec *spec, int64_t kb, uint64_t *state) {
-    const int power = (int)(random_bits(state) >> 61) - 4;
+    const int power = (int)(qni_random(state) >> 29) - 4;
     switch (spec->fill) {
     case QNI_FILL_POWERS:
         return ldexp(1, power);
@@ -232,7 +167,7 @@ static void fill_c(qni_gemm_case *c, uint64_t *state) {
     const bool is_exact = c->spec.fill == QNI_FILL_POWERS;
     for (int64_t row = 0; row < c->c.shape[1]; row++)
         for (int64_t n = 0; n < c->c.shape[2]; n++) {
-            const double value = random_normal(state) * 32;
+            const double value = qni_random_normal(state) * 32;
             matrix_set(&c->c, matrix_at(&c->c, 0, row, n), is_exact ? rint(value) : value);
         }
 }
@@ -260,24 +195,24 @@ static int64_t alignment_of(const qni_gemm_spec *spec) {
 static int64_t count_rows(const qni_gemm_spec *spec) {
     int64_t m = 0;
     for (int64_t g = 0; g < spec->groups; g++)
-        m += round_up(group_rows(spec, g), alignment_of(spec));
+        m += qni_round_up(group_rows(spec, g), alignment_of(spec));
     return m + alignment_of(spec);
 }
 
 static void fill_layout(qni_gemm_case *c) {
     const qni_gemm_spec *spec = &c->spec;
-    const bool is_index = spec->grouping == QN_GEMM_GROUPED_INDEX;
-    int64_t start = 0, at = c->layout.origin;
-    for (int64_t m = 0; is_index && m < spec->m; m++)
-        matrix_set(&c->layout, at + m, -1);
+    int32_t *layout = qni_area_host(&c->layout.area);
+    int64_t start = 0;
+    if (spec->grouping == QN_GEMM_GROUPED_INDEX)
+        memset(layout, 0xFF, (size_t)spec->m * sizeof *layout); // -1: nobody's
     for (int64_t g = 0; g < spec->groups; g++) {
         const int64_t rows = group_rows(spec, g);
-        for (int64_t m = 0; is_index && m < rows; m++)
-            matrix_set(&c->layout, at + start + m, (double)g);
-        if (!is_index)
-            matrix_set(&c->layout, at + g,
-                       (double)(spec->grouping == QN_GEMM_GROUPED_MASKED ? rows : start + rows));
-        start += round_up(rows, alignment_of(spec));
+        if (spec->grouping == QN_GEMM_GROUPED_INDEX)
+            for (int64_t m = 0; m < rows; m++)
+                layout[start + m] = (int32_t)g;
+        else
+            layout[g] = (int32_t)(spec->grouping == QN_GEMM_GROUPED_ENDS ? start + rows : rows);
+        start += qni_round_up(rows, alignment_of(spec));
     }
 }
 
@@ -288,20 +223,24 @@ static qn_status create_operands(qni_gemm_case *c, qn_stream *stream) {
     const bool is_masked = s->grouping == QN_GEMM_GROUPED_MASKED,
                is_dense = s->grouping == QN_GEMM_DENSE;
     const int rank = is_masked ? 3 : 2, rank_b = is_dense ? 2 : 3;
-    const int64_t slabs = is_masked ? s->groups : 1, kb = (s->k + 127) / 128,
-                  nb = (s->n + 127) / 128;
+    const int64_t slabs = is_masked ? s->groups : 1, kb = qni_pieces(s->k, 128),
+                  nb = qni_pieces(s->n, 128);
     const bool gaps = s->is_strided;
     QN_TRY(matrix_create(&c->a, stream,
-                         (form){rank, slabs, s->m, s->k, s->dtype_a, s->a_transposed, gaps}));
-    QN_TRY(matrix_create(&c->b, stream,
-                         (form){rank_b, s->groups, s->n, s->k, s->dtype_b, s->b_transposed, gaps}));
-    QN_TRY(matrix_create(&c->d, stream, (form){rank, slabs, s->m, s->n, s->dtype_d, false, gaps}));
-    QN_TRY(matrix_create(&c->c, stream, (form){2, 1, s->m, s->n, s->dtype_d, false, gaps}));
-    QN_TRY(matrix_create(&c->scale_a, stream, (form){rank, slabs, s->m, kb, QNI_F32, gaps, gaps}));
+                         (form){"a", rank, slabs, s->m, s->k, s->dtype_a, s->a_transposed, gaps}));
+    QN_TRY(matrix_create(
+        &c->b, stream,
+        (form){"b", rank_b, s->groups, s->n, s->k, s->dtype_b, s->b_transposed, gaps}));
+    QN_TRY(matrix_create(&c->d, stream,
+                         (form){"d", rank, slabs, s->m, s->n, s->dtype_d, false, gaps}));
+    QN_TRY(matrix_create(&c->c, stream, (form){"c", 2, 1, s->m, s->n, s->dtype_d, false, gaps}));
+    QN_TRY(matrix_create(&c->scale_a, stream,
+                         (form){"scale_a", rank, slabs, s->m, kb, QNI_F32, gaps, gaps}));
     QN_TRY(matrix_create(&c->scale_b, stream,
-                         (form){rank_b, s->groups, nb, kb, QNI_F32, false, gaps}));
+                         (form){"scale_b", rank_b, s->groups, nb, kb, QNI_F32, false, gaps}));
     const int64_t entries = s->grouping == QN_GEMM_GROUPED_INDEX ? s->m : s->groups;
-    QN_TRY(matrix_create(&c->layout, stream, (form){1, 1, 1, entries, QNI_I32, false, false}));
+    QN_TRY(matrix_create(&c->layout, stream,
+                         (form){"layout", 1, 1, 1, entries, QNI_I32, false, false}));
     return QN_OK;
 }
 
@@ -316,16 +255,18 @@ static qn_status fill_all(qni_gemm_case *c, qn_stream *stream, uint64_t seed) {
     fill_c(c, &state[4]);
     if (c->spec.grouping != QN_GEMM_DENSE)
         fill_layout(c);
+    if (c->spec.c_is_d) // they are laid out alike
+        memcpy(c->d.area.before, c->c.area.before, (size_t)c->d.area.bytes);
     qni_gemm_matrix *all[] = {&c->a, &c->b, &c->c, &c->scale_a, &c->scale_b, &c->layout};
-    qn_status st = QN_OK;
-    for (size_t i = 0; i < sizeof all / sizeof *all && st == QN_OK; i++)
-        st = matrix_upload(all[i], stream);
-    return st;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        QN_TRY(qni_area_reset(&all[i]->area, stream));
+    return QN_OK;
 }
 
 static void set_args(qni_gemm_case *c) {
     const qni_gemm_spec *s = &c->spec;
-    const bool has_scales = is_fp8(s->dtype_a), is_masked = s->grouping == QN_GEMM_GROUPED_MASKED;
+    const bool has_scales = qni_is_fp8(s->dtype_a),
+               is_masked = s->grouping == QN_GEMM_GROUPED_MASKED;
     c->args = (qn_gemm_args){
         .struct_size = sizeof c->args,
         .d = &c->d.t,
@@ -346,38 +287,64 @@ static void set_args(qni_gemm_case *c) {
     };
 }
 
-/** The right answer, from the problem with host pointers in place of the device's. */
-static qn_status create_answer(qni_gemm_case *c) {
+/** The problem with host pointers in place of the device's. */
+static qni_gemm_problem on_host(const qni_gemm_case *c) {
     qni_gemm_problem host = c->problem;
-    host.a = (char *)c->a.host + c->a.t.byte_offset;
-    host.b = (char *)c->b.host + c->b.t.byte_offset;
-    host.c = host.c ? (char *)c->c.host + c->c.t.byte_offset : nullptr;
+    host.a = qni_area_host(&c->a.area);
+    host.b = qni_area_host(&c->b.area);
+    host.c = host.c ? qni_area_host(&c->c.area) : nullptr;
     host.c_row = c->c.strides[1];
-    host.scale_a = host.scale_a ? (float *)c->scale_a.host + c->scale_a.origin : nullptr;
-    host.scale_b = host.scale_b ? (float *)c->scale_b.host + c->scale_b.origin : nullptr;
-    host.layout = host.layout ? (int32_t *)c->layout.host + c->layout.origin : nullptr;
+    host.scale_a = host.scale_a ? qni_area_host(&c->scale_a.area) : nullptr;
+    host.scale_b = host.scale_b ? qni_area_host(&c->scale_b.area) : nullptr;
+    host.layout = host.layout ? qni_area_host(&c->layout.area) : nullptr;
+    return host;
+}
+
+/** Of the rows that are somebody's. Where sums are exact, so is the answer; else the smallest
+ *  numbers may be off, as products below f32's range are. */
+static void expect_rows(qni_gemm_case *c, const qni_gemm_problem *host, const double *want,
+                        const double *bound) {
+    const bool is_exact = c->spec.fill == QNI_FILL_POWERS;
+    const int64_t rows = c->spec.m, columns = c->spec.n;
+    for (int64_t i = 0; i < c->d.shape[0] * rows; i++) {
+        if (qni_gemm_row_group(host, i / rows, i % rows) == QNI_GEMM_ROW_UNTOUCHED)
+            continue;
+        for (int64_t n = 0; n < columns; n++)
+            qni_area_expect(&c->d.area, matrix_at(&c->d, i / rows, i % rows, n),
+                            want[i * columns + n],
+                            is_exact ? 0 : bound[i * columns + n] + 0x1p-133);
+    }
+}
+
+static qn_status make_expectations(qni_gemm_case *c) {
+    const qni_gemm_problem host = on_host(c);
     const size_t count = (size_t)(c->d.shape[0] * c->d.shape[1] * c->d.shape[2]) + 1;
-    c->want = calloc(count, sizeof *c->want);
-    c->bound = calloc(count, sizeof *c->bound);
-    if (!c->want || !c->bound)
-        return QN_FAIL(QN_E_MEMORY, "gemm check: no memory for %zu results", count);
-    qni_gemm_ref(&host, c->want, c->bound);
-    return QN_OK;
+    double *want = calloc(count, sizeof *want), *bound = calloc(count, sizeof *bound);
+    qn_status st = QN_OK;
+    if (want && bound) {
+        qni_gemm_ref(&host, want, bound);
+        expect_rows(c, &host, want, bound);
+    } else {
+        st = QN_FAIL(QN_E_MEMORY, "gemm check: no memory for %zu results", count);
+    }
+    free(want);
+    free(bound);
+    return st;
 }
 
 /** Packs b with the device's own kernel; from then on the problem is the packed one. */
 static qn_status pack(qni_gemm_case *c, qn_stream *stream) {
     const qni_gemm_spec *s = &c->spec;
-    int64_t shape[3], nb = (s->n + 127) / 128, kb = (s->k + 127) / 128;
+    int64_t shape[3], nb = qni_pieces(s->n, 128), kb = qni_pieces(s->k, 128);
     const int rank = s->grouping == QN_GEMM_DENSE ? 2 : 3;
     DLDataType dtype;
     QN_TRY(qn_gemm_packed_shape(stream->device, &c->b.t, shape, &dtype));
     qni_dtype kind = qni_gemm_pack_dtype(stream->device, s->dtype_b);
     QN_TRY(matrix_create(&c->packed, stream,
-                         (form){3, shape[0], shape[1], shape[2], kind, false, false}));
+                         (form){"packed", 3, shape[0], shape[1], shape[2], kind, false, false}));
     QN_TRY(matrix_create(&c->packed_scale, stream,
-                         (form){rank, s->groups, nb, kb, QNI_F32, false, false}));
-    QN_TRY(matrix_upload(&c->packed, stream));
+                         (form){"packed_scale", rank, s->groups, nb, kb, QNI_F32, false, false}));
+    QN_TRY(qni_area_reset(&c->packed.area, stream));
     QN_TRY(qn_gemm_pack(stream, &c->packed.t, &c->packed_scale.t, &c->b.t, &c->scale_b.t));
     c->args.b = &c->packed.t;
     c->args.scale_b = &c->packed_scale.t;
@@ -419,7 +386,7 @@ qn_status qni_gemm_case_create(qni_gemm_case *c, qn_stream *stream, const qni_ge
     set_args(c);
     QN_TRY(qni_gemm_problem_set(&c->problem, stream, "gemm", &c->args, spec->grouping));
     if (!spec->has_no_answer)
-        QN_TRY(create_answer(c));
+        QN_TRY(make_expectations(c));
     if (spec->is_packed)
         QN_TRY(pack(c, stream));
     return qn_stream_sync(stream);
@@ -429,9 +396,8 @@ void qni_gemm_case_destroy(qni_gemm_case *c) {
     qni_gemm_matrix *all[] = {&c->a,       &c->b,      &c->c,      &c->d,           &c->scale_a,
                               &c->scale_b, &c->layout, &c->packed, &c->packed_scale};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        matrix_destroy(all[i], c->stream->device);
-    free(c->want);
-    free(c->bound);
+        if (all[i]->area.owner)
+            qni_area_destroy(&all[i]->area);
 }
 
 qn_status qni_gemm_case_call(qni_gemm_case *c) {
@@ -444,116 +410,12 @@ qn_status qni_gemm_case_call(qni_gemm_case *c) {
 
 // ---- before and after
 
-/** d as it is before the call: c and d are laid out alike, so c's bytes are d's where c is d. */
-static void fill_d(qni_gemm_case *c) {
-    if (c->spec.c_is_d)
-        memcpy(c->d.host, c->c.host, (size_t)c->d.bytes);
-    else
-        memset(c->d.host, 0xFF, (size_t)c->d.bytes);
-}
-
 qn_status qni_gemm_case_reset(qni_gemm_case *c) {
-    fill_d(c);
-    return matrix_upload(&c->d, c->stream);
-}
-
-typedef struct worst {
-    double error, got, want, tolerance;
-    int64_t slab, m, n;
-} worst;
-
-/** u of style: half a step of the type at 1, doubled. */
-static double out_rounding(qni_dtype dtype) {
-    return dtype == QNI_BF16 ? 0x1p-8 : 0x1p-24;
-}
-
-static double round_to(qni_dtype dtype, double x) {
-    const float f = (float)x;
-    return dtype == QNI_F32 ? (double)f
-                            : (double)__builtin_bit_cast(float, (uint32_t)bf16_of((double)f) << 16);
-}
-
-/** Error over tolerance of one element. */
-static double judge(const qni_gemm_case *c, double got, double want, double bound,
-                    double *tolerance) {
-    qni_dtype dtype = c->spec.dtype_d;
-    const bool is_exact = c->spec.fill == QNI_FILL_POWERS;
-    *tolerance = is_exact ? 0 : out_rounding(dtype) * fabs(want) + bound + 0x1p-133;
-    const double rounded = round_to(dtype, want);
-    if (got == rounded || (isnan(got) && isnan(want)))
-        return 0;
-    const double error = fabs(got - want);
-    return is_exact ? INFINITY : error / *tolerance;
-}
-
-static void compare_row(qni_gemm_case *c, int64_t slab, int64_t m, worst *w) {
-    for (int64_t n = 0; n < c->spec.n; n++) {
-        const int64_t at = matrix_at(&c->d, slab, m, n), i = (slab * c->spec.m + m) * c->spec.n + n;
-        double got = matrix_get(&c->d, at), tolerance;
-        const double error = judge(c, got, c->want[i], c->bound[i], &tolerance);
-        if (!(error <= w->error))
-            *w = (worst){error, got, c->want[i], tolerance, slab, m, n};
-        if (isnan(w->error))
-            return;
-    }
-}
-
-/** Puts back what the row held before the call, so that only changes that no row owns remain. */
-static void forget_row(qni_gemm_case *c, const void *before, int64_t slab, int64_t m) {
-    const int64_t bytes = qni_dtype_bytes(c->spec.dtype_d),
-                  at = matrix_at(&c->d, slab, m, 0) * bytes;
-    memcpy((char *)c->d.host + at, (const char *)before + at, (size_t)(c->spec.n * bytes));
-}
-
-/** Byte at which the two first differ; -1: nowhere. */
-static int64_t first_difference(const char *x, const char *y, int64_t bytes) {
-    for (int64_t i = 0; i < bytes; i++)
-        if (x[i] != y[i])
-            return i;
-    return -1;
-}
-
-static int64_t row_group(const qni_gemm_case *c, int64_t slab, int64_t m) {
-    qni_gemm_problem host = c->problem;
-    host.layout = (const int32_t *)c->layout.host + c->layout.origin;
-    return qni_gemm_row_group(&host, slab, m);
-}
-
-/** Fetches d, compares the rows that are somebody's, and then the rest with what was there
- *  before. */
-static void compare_fetched(qni_gemm_case *c, const void *before, worst *w, int64_t *stray) {
-    for (int64_t slab = 0; slab < c->d.shape[0]; slab++)
-        for (int64_t m = 0; m < c->spec.m; m++) {
-            if (row_group(c, slab, m) == QNI_GEMM_ROW_UNTOUCHED)
-                continue;
-            if (!isnan(w->error))
-                compare_row(c, slab, m, w);
-            forget_row(c, before, slab, m);
-        }
-    *stray = first_difference(c->d.host, before, c->d.bytes);
+    return qni_area_reset(&c->d.area, c->stream);
 }
 
 qn_status qni_gemm_case_compare(qni_gemm_case *c, double *error, char *detail, size_t room) {
-    fill_d(c);
-    void *before = malloc((size_t)c->d.bytes);
-    if (!before)
-        return QN_FAIL(QN_E_MEMORY, "gemm check: no memory for %ld bytes", (long)c->d.bytes);
-    memcpy(before, c->d.host, (size_t)c->d.bytes);
-    worst w = {0};
-    int64_t stray = -1;
-    qn_status st;
-    QN_TRY_OUT(c->stream->device->backend->copy(c->stream, c->d.host, c->d.device, c->d.bytes,
-                                                QNI_COPY_TO_HOST));
-    QN_TRY_OUT(qn_stream_sync(c->stream));
-    compare_fetched(c, before, &w, &stray);
-    *error = stray >= 0 ? INFINITY : w.error;
-    if (stray >= 0)
-        snprintf(detail, room, "wrote byte %ld of d's memory, which no row of the problem owns",
-                 (long)(stray - c->d.origin * qni_dtype_bytes(c->spec.dtype_d)));
-    else
-        snprintf(detail, room, "d[%ld,%ld,%ld] is %.9g, reference %.9g, tolerance %.3g",
-                 (long)w.slab, (long)w.m, (long)w.n, w.got, w.want, w.tolerance);
-out:
-    free(before);
-    return st;
+    *error = 0;
+    *detail = 0;
+    return qni_area_compare(&c->d.area, c->stream, error, detail, room);
 }

@@ -4,7 +4,7 @@
 #ifndef QNI_GEMM_CASE_H
 #define QNI_GEMM_CASE_H
 
-#include "../../check/check.h"
+#include "../../check/area.h"
 #include "gemm.h"
 
 /** What the matrices hold. */
@@ -46,15 +46,11 @@ typedef struct qni_gemm_spec {
     bool has_no_answer; // nobody will compare: the case only runs
 } qni_gemm_spec;
 
-/** A matrix or a stack of them, in host memory and on the device, with guard elements all
- *  around. */
+/** A matrix or a stack of them, and how its elements lie in an area. */
 typedef struct qni_gemm_matrix {
+    qni_area area;
     DLTensor t; // on the device
-    qni_dtype dtype;
     int64_t shape[3], strides[3];
-    int64_t origin; // of element [0, 0, 0] from the start of host and device
-    int64_t bytes;
-    void *host, *device;
 } qni_gemm_matrix;
 
 typedef struct qni_gemm_case {
@@ -64,7 +60,6 @@ typedef struct qni_gemm_case {
     qni_gemm_matrix packed, packed_scale;
     qn_gemm_args args;
     qni_gemm_problem problem; // on the device
-    double *want, *bound;     // [slabs * m, n]
     qn_stream *stream;
 } qni_gemm_case;
 
@@ -72,7 +67,7 @@ typedef struct qni_gemm_case {
 qn_status qni_gemm_case_create(qni_gemm_case *c, qn_stream *stream, const qni_gemm_spec *spec,
                                uint64_t seed);
 void qni_gemm_case_destroy(qni_gemm_case *c);
-/** Fills d with NaN, or with c where c is d. */
+/** d becomes NaN, or c where c is d. */
 qn_status qni_gemm_case_reset(qni_gemm_case *c);
 /** Calls the op through its public function. */
 qn_status qni_gemm_case_call(qni_gemm_case *c);

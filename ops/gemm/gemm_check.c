@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The gemm family's check problems, for every device: `quern check` and the tests run them.
+#include "../shared/round.h"
 #include "gemm_case.h"
 
 #include <math.h>
@@ -165,145 +166,91 @@ static qn_status try_gemm(qni_trial_run *run) {
 
 // ---- gemm_pack: byte for byte
 
-/** Weights and their packed form, on the host and on the device. */
+enum { WEIGHTS, SCALES, PACKED, PACKED_SCALES, NUM_AREAS };
+
 typedef struct pack_case {
     char text[96];
-    qni_gemm_pack_problem problem, host;
-    uint8_t *want, *got;
-    float *want_scale, *got_scale;
-    void *device[4]; // b, scale_b, packed, packed_scale
-    int64_t bytes[4];
-    DLTensor outputs[2];
-    int64_t shapes[2];
+    qni_gemm_pack_problem problem; // pointers into device memory
+    qni_area areas[NUM_AREAS];
 } pack_case;
 
-static void pack_case_destroy(pack_case *c, qn_device *device) {
-    for (int i = 0; i < 4; i++)
-        if (c->device[i])
-            qn_free(device, c->device[i]);
-    free(c->want);
-    free(c->got);
-    free(c->want_scale);
-    free(c->got_scale);
-    free((void *)c->host.b);
-    free((void *)c->host.scale_b);
+static void pack_case_init(pack_case *c, const qn_device *device, qni_dtype dtype, int64_t groups,
+                           int64_t n, int64_t k) {
+    const int64_t nb = qni_pieces(n, 128), kb = qni_pieces(k, 128);
+    int64_t tile_n, tile_k;
+    qni_gemm_pack_tiles(device, &tile_n, &tile_k);
+    *c = (pack_case){.problem = {.dtype_in = dtype,
+                                 .dtype_out = qni_gemm_pack_dtype(device, dtype),
+                                 .groups = groups,
+                                 .n = n,
+                                 .k = k,
+                                 .packed_n = qni_round_up(n, tile_n),
+                                 .packed_k = qni_round_up(k, tile_k),
+                                 .b_group = n * (k + 3),
+                                 .b_n = k + 3,
+                                 .scale_b_group = nb * kb,
+                                 .scale_b_nb = kb}};
+    snprintf(c->text, sizeof c->text, "groups=%ld n=%ld k=%ld %s -> %s", (long)groups, (long)n,
+             (long)k, qni_dtype_name(dtype), qni_dtype_name(c->problem.dtype_out));
+}
+
+static qn_status create_pack_areas(pack_case *c, qn_device *device) {
+    qni_gemm_pack_problem *p = &c->problem;
+    const int64_t scales = p->groups * p->scale_b_group;
+    qni_area *a = c->areas;
+    QN_TRY(qni_area_create(&a[WEIGHTS], "b", device, QNI_U8, p->groups * p->b_group, 0));
+    QN_TRY(qni_area_create(&a[SCALES], "scale_b", device, QNI_F32, scales, 0));
+    QN_TRY(qni_area_create(&a[PACKED], "packed", device, QNI_U8,
+                           p->groups * p->packed_n * p->packed_k, 0));
+    QN_TRY(qni_area_create(&a[PACKED_SCALES], "packed_scale", device, QNI_F32, scales, 0));
+    p->b = qni_area_device(&a[WEIGHTS]);
+    p->scale_b = qni_area_device(&a[SCALES]);
+    p->packed = qni_area_device(&a[PACKED]);
+    p->packed_scale = qni_area_device(&a[PACKED_SCALES]);
+    return QN_OK;
 }
 
 /** Every code there is, NaN and negative zero among them, and scales that differ. */
-static void fill_pack_case(pack_case *c, const qn_device *device) {
-    const qni_gemm_pack_problem *p = &c->host;
-    const int64_t scales = c->bytes[1] / 4;
-    for (int64_t i = 0; i < c->bytes[0]; i++)
-        ((uint8_t *)p->b)[i] = (uint8_t)(i * 37 + i / 256);
-    const float factor = p->dtype_in == p->dtype_out ? 1 : 2;
-    for (int64_t i = 0; i < scales; i++) {
-        ((float *)p->scale_b)[i] = (float)(i + 1) * 0.37f;
-        c->want_scale[i] = p->scale_b[i] * factor;
+static void fill_pack_areas(pack_case *c) {
+    const float factor = c->problem.dtype_in == c->problem.dtype_out ? 1 : 2;
+    uint8_t *b = qni_area_host(&c->areas[WEIGHTS]);
+    float *scale = qni_area_host(&c->areas[SCALES]);
+    for (int64_t i = 0; i < c->areas[WEIGHTS].count; i++)
+        b[i] = (uint8_t)(i * 37 + i / 256);
+    for (int64_t i = 0; i < c->areas[SCALES].count; i++) {
+        scale[i] = (float)(i + 1) * 0.37f;
+        qni_area_expect(&c->areas[PACKED_SCALES], i, (double)(scale[i] * factor), 0);
     }
-    for (int64_t g = 0; g < p->groups; g++)
-        for (int64_t n = 0; n < p->n; n++)
-            for (int64_t k = 0; k < p->k; k++) {
-                const int64_t at = qni_gemm_packed_offset(device, p->packed_k, n, k);
-                const uint8_t byte = ((const uint8_t *)p->b)[g * p->b_group + n * p->b_n + k];
-                c->want[g * p->packed_n * p->packed_k + at] =
-                    qni_gemm_pack_byte(p->dtype_in, p->dtype_out, byte);
-            }
 }
 
-static qn_status pack_case_alloc(pack_case *c, qn_stream *stream) {
-    qni_gemm_pack_problem *h = &c->host;
-    c->want = calloc(1, (size_t)c->bytes[2]);
-    c->got = malloc((size_t)c->bytes[2]);
-    c->want_scale = malloc((size_t)c->bytes[3]);
-    c->got_scale = malloc((size_t)c->bytes[3]);
-    h->b = malloc((size_t)c->bytes[0]);
-    h->scale_b = malloc((size_t)c->bytes[1]);
-    if (!c->want || !c->got || !c->want_scale || !c->got_scale || !h->b || !h->scale_b)
-        return QN_FAIL(QN_E_MEMORY, "gemm_pack check: out of memory");
-    qn_status st = QN_OK;
-    for (int i = 0; i < 4 && st == QN_OK; i++)
-        st = qn_malloc(stream->device, &c->device[i], c->bytes[i]);
-    return st;
-}
-
-static qn_status pack_case_create(pack_case *c, qn_stream *stream, qni_dtype dtype, int64_t groups,
-                                  int64_t n, int64_t k) {
-    qn_device *device = stream->device;
-    int64_t tile_n, tile_k, nb = (n + 127) / 128, kb = (k + 127) / 128;
-    qni_gemm_pack_tiles(device, &tile_n, &tile_k);
-    *c = (pack_case){.host = {.dtype_in = dtype,
-                              .dtype_out = qni_gemm_pack_dtype(device, dtype),
-                              .groups = groups,
-                              .n = n,
-                              .k = k,
-                              .packed_n = (n + tile_n - 1) / tile_n * tile_n,
-                              .packed_k = (k + tile_k - 1) / tile_k * tile_k,
-                              .b_group = n * (k + 3),
-                              .b_n = k + 3,
-                              .scale_b_group = nb * kb,
-                              .scale_b_nb = kb}};
-    snprintf(c->text, sizeof c->text, "groups=%ld n=%ld k=%ld %s -> %s", (long)groups, (long)n,
-             (long)k, qni_dtype_name(dtype), qni_dtype_name(c->host.dtype_out));
-    c->bytes[0] = groups * c->host.b_group;
-    c->bytes[1] = c->bytes[3] = groups * nb * kb * 4;
-    c->bytes[2] = groups * c->host.packed_n * c->host.packed_k;
-    const qni_backend *backend = device->backend;
-    QN_TRY(pack_case_alloc(c, stream));
-    fill_pack_case(c, device);
-    QN_TRY(backend->copy(stream, c->device[0], c->host.b, c->bytes[0], QNI_COPY_TO_DEVICE));
-    QN_TRY(backend->copy(stream, c->device[1], c->host.scale_b, c->bytes[1], QNI_COPY_TO_DEVICE));
-    c->problem = c->host;
-    c->problem.b = c->device[0];
-    c->problem.scale_b = c->device[1];
-    c->problem.packed = c->device[2];
-    c->problem.packed_scale = c->device[3];
-    return QN_OK;
-}
-
-static qn_status reset_pack(void *context, qn_stream *stream) {
-    pack_case *c = context;
-    const qni_backend *backend = stream->device->backend;
-    QN_TRY(backend->fill(stream, c->device[2], 0xAA, c->bytes[2]));
-    return backend->fill(stream, c->device[3], 0xFF, c->bytes[3]);
-}
-
-static qn_status compare_pack(void *context, qn_stream *stream, double *error, char *detail,
-                              size_t room) {
-    pack_case *c = context;
-    const qni_backend *backend = stream->device->backend;
-    QN_TRY(backend->copy(stream, c->got, c->device[2], c->bytes[2], QNI_COPY_TO_HOST));
-    QN_TRY(backend->copy(stream, c->got_scale, c->device[3], c->bytes[3], QNI_COPY_TO_HOST));
-    QN_TRY(qn_stream_sync(stream));
-    *error = 0;
-    for (int64_t i = 0; i < c->bytes[2] && *error == 0; i++)
-        if (c->got[i] != c->want[i]) {
-            *error = INFINITY;
-            snprintf(detail, room, "packed byte %ld is 0x%02x, needs 0x%02x", (long)i, c->got[i],
-                     c->want[i]);
-        }
-    for (int64_t i = 0; i < c->bytes[3] / 4 && *error == 0; i++)
-        if (!(c->got_scale[i] == c->want_scale[i])) {
-            *error = INFINITY;
-            snprintf(detail, room, "packed scale %ld is %.9g, needs %.9g", (long)i,
-                     (double)c->got_scale[i], (double)c->want_scale[i]);
-        }
-    return QN_OK;
+/** Each byte in its place, and zeros where the tiles reach past the weights. */
+static void expect_packed(pack_case *c, const qn_device *device) {
+    const qni_gemm_pack_problem *p = &c->problem;
+    const uint8_t *b = qni_area_host(&c->areas[WEIGHTS]);
+    qni_area *packed = &c->areas[PACKED];
+    for (int64_t i = 0; i < packed->count; i++)
+        qni_area_expect(packed, i, 0, 0);
+    for (int64_t i = 0; i < p->groups * p->n * p->k; i++) {
+        const int64_t g = i / (p->n * p->k), n = i / p->k % p->n, k = i % p->k;
+        const int64_t at = qni_gemm_packed_offset(device, p->packed_k, n, k);
+        const uint8_t byte = b[g * p->b_group + n * p->b_n + k];
+        qni_area_expect(packed, g * p->packed_n * p->packed_k + at,
+                        qni_gemm_pack_byte(p->dtype_in, p->dtype_out, byte), 0);
+    }
 }
 
 static qn_status try_pack_size(qni_trial_run *run, qni_dtype dtype, int64_t groups, int64_t n,
                                int64_t k) {
+    qn_device *device = qn_stream_device(qni_trial_stream(run));
     pack_case c;
-    qn_stream *stream = qni_trial_stream(run);
-    qn_status st = pack_case_create(&c, stream, dtype, groups, n, k);
-    const qni_trial_problem problem = {.op = &qni_op_gemm_pack,
-                                       .text = c.text,
-                                       .problem = &c.problem,
-                                       .context = &c,
-                                       .reset = reset_pack,
-                                       .compare = compare_pack};
-    if (st == QN_OK)
-        st = qni_trial_problem_run(run, &problem);
-    pack_case_destroy(&c, stream->device);
+    qn_status st;
+    pack_case_init(&c, device, dtype, groups, n, k);
+    QN_TRY_OUT(create_pack_areas(&c, device));
+    fill_pack_areas(&c);
+    expect_packed(&c, device);
+    QN_TRY_OUT(qni_areas_try(run, &qni_op_gemm_pack, &c.problem, c.text, c.areas, NUM_AREAS));
+out:
+    qni_areas_destroy(c.areas, NUM_AREAS);
     return st;
 }
 

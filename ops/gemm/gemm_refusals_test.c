@@ -1,34 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the gemm family refuses: each argument that is wrong, by words that name it, with nothing
 // written.
-#include "gemm_case.h"
-
-#include <string.h>
-
-// clang-format off: cmocka.h needs what stands before it
-#include <stdarg.h>
-#include <setjmp.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-// clang-format on
+#include "gemm_test_case.h"
 
 #define FN QNI_E4M3FN
 #define BF QNI_BF16
-
-static qn_device *device;
-static qn_stream *stream;
-
-static int open_device(void **) {
-    return qn_device_open(&device, "cpu") != QN_OK || qn_stream_create(&stream, device) != QN_OK;
-}
-
-static int close_device(void **) {
-    qn_stream_destroy(stream);
-    qn_device_close(device);
-    return 0;
-}
 
 // ---- errors: each is refused with words that name it, and d keeps what it held
 
@@ -218,7 +194,7 @@ static const refusal refusals[] = {
 };
 
 static void refuse(const refusal *r) {
-    const qni_gemm_spec spec = {r->grouping, 2, 3, 5, 130, FN, FN, BF, .fill = QNI_FILL_NORMAL};
+    const qni_gemm_spec spec = small_spec(r->grouping);
     qni_gemm_case c;
     assert_int_equal(qni_gemm_case_create(&c, stream, &spec, 7), QN_OK);
     assert_int_equal(qni_gemm_case_reset(&c), QN_OK);
@@ -226,7 +202,7 @@ static void refuse(const refusal *r) {
     const qn_status st = qni_gemm_case_call(&c);
     if (st != r->status || !strstr(qn_last_error(), r->words))
         fail_msg("%s: %s: %s", r->name, qn_status_name(st), qn_last_error());
-    assert_memory_equal(c.d.device, c.d.host, (size_t)c.d.bytes);
+    assert_memory_equal(c.d.area.device, c.d.area.before, (size_t)c.d.area.bytes);
     qni_gemm_case_destroy(&c);
 }
 
@@ -301,5 +277,5 @@ int main(void) {
         cmocka_unit_test(column_slices_do_not_overlap),
         cmocka_unit_test(packing_refuses),
     };
-    return cmocka_run_group_tests(tests, open_device, close_device);
+    return cmocka_run_group_tests(tests, open_cpu, close_device);
 }

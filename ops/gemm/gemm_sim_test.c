@@ -2,15 +2,15 @@
 // Tests of the gemm family's GPU kernels on the simulated MI300X: every check problem, and shapes
 // whose loops run long, whose tiles are many, whose groups are like those of a real model. Each at
 // most 0.3 GMAC.
-#include "gemm_sim_case.h"
+#include "gemm_test_case.h"
 
 static int open_gfx942(void **) {
     return open_device("sim:gfx942");
 }
 
 static void check_problems_agree(void **) {
-    check_op(&qni_op_gemm);
-    check_op(&qni_op_gemm_pack);
+    try_op(&qni_op_gemm);
+    try_op(&qni_op_gemm_pack);
 }
 
 static void run_all_kernels(const qni_gemm_spec *spec) {
