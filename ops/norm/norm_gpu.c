@@ -28,18 +28,19 @@ QD_SHARED(sums);
 QD_SHARED(others); // largest magnitudes, or distances from the mean
 QD_SHARED(counts);
 
-/** Compile-time facts of a kernel. */
+/** What a kernel knows at compile time. */
 typedef struct mode {
     int dtype, runs;
     bool is_small; // 16 lanes a row
-    bool is_sum;   // there may be a residual and a gate
+    bool is_sum;   // the row may have a residual and a gate
     bool is_quant; // out is FP8
     bool is_layer; // LayerNorm
-    /** All of this but is_layer is found out at run time, as are weights and the FP8 kind. */
+    /** Whether there is a residual, a gate, FP8 and weights, and of which kinds, is found out at run
+     *  time. */
     bool is_any;
 } mode;
 
-/** A lane's part of a row: t, as it was loaded or as the sum that it is. */
+/** A lane's part of a row: t as loaded (raw), or t as a sum of what was loaded (sum). */
 typedef struct kept {
     qd_u32x4 raw[MAX_RUNS];
     qd_f32x8 sum[MAX_RUNS];
@@ -317,8 +318,9 @@ QD_INLINE float from_mean(float count, float part, float whole) {
     return count * (part - whole) * (part - whole);
 }
 
-/** Of a part of a lane's runs. One pass, by distances from the first run's mean: from there, no
- *  square is more than some times the spread. */
+/** Returns count, mean and sum of squared distances from the mean of a part of a lane's runs. One
+ *  pass sums up distances from a pivot, the mean of the first run. The pivot lies among the values,
+ *  so that squared distances are no larger than a few times the spread, and lose few bits. */
 QD_INLINE partial lane_moments(mode m, int part, const row *r, const kept *k) {
     const float pivot = run_sum(t_of(m, k, part, FIRST)) / QD_RUN;
     float count = 0, sum = 0, squares = 0;
@@ -342,7 +344,7 @@ QD_INLINE void put_moments(int part, partial a) {
     put_part(counts, part, count);
 }
 
-/** The row's mean; the value is its mean square distance from it, with eps. */
+/** Returns the row's variance plus eps, and sets *mean to the row's mean. */
 QD_INLINE float find_variance(mode m, const qk_norm_args *g, const row *r, const kept *k,
                               float *mean) {
     float sum = 0, total = 0;
@@ -397,7 +399,8 @@ QD_INLINE void layer(mode m, const qk_norm_args *g, row *r, const kept *k) {
         put_layer(m, NARROW, g, r, k, mean, inverse);
 }
 
-/** Rows from g->first on; 16 lanes of a workgroup one row each where rows are small. */
+/** Normalises a row, or, where rows are small, one row for each 16 lanes of the workgroup; rows are
+ *  counted from g->first. */
 QD_INLINE void norm(mode m, const qk_norm_args *g) {
     qd_begin();
     const uint32_t at =
@@ -416,25 +419,25 @@ QD_INLINE void norm(mode m, const qk_norm_args *g) {
         rms(m, g, &r, &k);
 }
 
-// qk_rms_rows_DTYPE, qk_rms[_sum][_quant]_DTYPE, qk_layer[_sum]_DTYPE; qk_{rms,layer}_any_DTYPE for
-// what is left
-#define KERNEL(head, ...)                                                                          \
+// The kernels: qk_rms_rows_DTYPE, qk_rms[_sum][_quant]_DTYPE, qk_layer[_sum]_DTYPE, and for other
+// problems qk_{rms,layer}_any_DTYPE.
+#define KERNEL(head, type, most, ...)                                                              \
     head(const qk_norm_args g) {                                                                   \
-        norm((mode){__VA_ARGS__}, &g);                                                             \
+        norm((mode){.dtype = type, .runs = most, __VA_ARGS__}, &g);                                \
     }
 #define UNBOUND(entry, ...) KERNEL(QD_KERNEL_UP_TO(512) entry, __VA_ARGS__)
 #define OF_DTYPE(name, dtype, most, quant_registers)                                               \
-    KERNEL(QD_KERNEL(256) qk_rms_rows_##name, dtype, 1, true, false, false, false, false)          \
-    KERNEL(QD_KERNEL_WITHIN(512, quant_registers, qk_rms_quant_##name), dtype, most, false, false, \
-           true, false, false)                                                                     \
-    KERNEL(QD_KERNEL_WITHIN(512, 96, qk_layer_##name), dtype, most, false, false, false, true,     \
-           false)                                                                                  \
-    UNBOUND(qk_rms_##name, dtype, most, false, false, false, false, false)                         \
-    UNBOUND(qk_rms_sum_##name, dtype, 4, false, true, false, false, false)                         \
-    UNBOUND(qk_rms_sum_quant_##name, dtype, 4, false, true, true, false, false)                    \
-    UNBOUND(qk_rms_any_##name, dtype, 4, false, true, true, false, true)                           \
-    UNBOUND(qk_layer_sum_##name, dtype, 4, false, true, false, true, false)                        \
-    UNBOUND(qk_layer_any_##name, dtype, 4, false, true, true, true, true)
+    KERNEL(QD_KERNEL(256) qk_rms_rows_##name, dtype, 1, .is_small = true)                          \
+    KERNEL(QD_KERNEL_WITHIN(512, quant_registers, qk_rms_quant_##name), dtype, most,               \
+           .is_quant = true)                                                                       \
+    KERNEL(QD_KERNEL_WITHIN(512, 96, qk_layer_##name), dtype, most, .is_layer = true)              \
+    UNBOUND(qk_rms_##name, dtype, most)                                                            \
+    UNBOUND(qk_rms_sum_##name, dtype, 4, .is_sum = true)                                           \
+    UNBOUND(qk_rms_sum_quant_##name, dtype, 4, .is_sum = true, .is_quant = true)                   \
+    UNBOUND(qk_rms_any_##name, dtype, 4, .is_sum = true, .is_quant = true, .is_any = true)         \
+    UNBOUND(qk_layer_sum_##name, dtype, 4, .is_sum = true, .is_layer = true)                       \
+    UNBOUND(qk_layer_any_##name, dtype, 4, .is_sum = true, .is_quant = true, .is_layer = true,     \
+            .is_any = true)
 OF_DTYPE(f32, QD_F32, 4, 80)
 OF_DTYPE(f16, QD_F16, 8, 88)
 OF_DTYPE(bf16, QD_BF16, 8, 72)
