@@ -90,9 +90,10 @@ QD_INLINE uint32_t qd_read_lane(uint32_t x, uint32_t from) {
 #endif
 }
 
-/** The value of a lane `step` away in this lane's row of 16, on AMD around the row and on NVIDIA
- *  across one bit. What is combined with it for steps 8, 4, 2, 1, by an operation whose operands
- *  may change places, is the row's total, the same bits in all its lanes. */
+/** The value of x in another lane of this lane's row of 16. On AMD that lane is `step` places away,
+ *  around the row; on NVIDIA its index differs in the bit `step`. To reduce a row, combine x with
+ *  its partner's value for steps 8, 4, 2 and 1 by a commutative operation: all 16 lanes then hold
+ *  the total, with equal bits. */
 #if defined(__NVPTX__)
 #define QD_ROW_PARTNER(x, step)                                                                    \
     ((uint32_t)__nvvm_shfl_sync_bfly_i32(0xFFFFu << (qd_lane() & 16), (int)(x), step, 31))

@@ -276,6 +276,18 @@ static qn_status try_all_batches(qni_trial_run *run) {
     return st;
 }
 
+/** Whether a shape meets a form, a dtype and a function. Long rows, which plain results store past
+ *  the caches, take the first form, and one function for each dtype. Far rows take much memory:
+ *  they take bf16 and SiLU, and in a quick check the first form. */
+static bool is_tried(const shape *s, bool is_long, bool quick, int form, qni_dtype dtype,
+                     qn_activation function) {
+    if (is_long)
+        return form == 0 && (int)dtype == (int)function;
+    if (s->gap > qni_far / 2)
+        return dtype == QNI_BF16 && function == QN_SILU && (form == 0 || !quick);
+    return true;
+}
+
 static qn_status try_op(qni_trial_run *run, const qni_op *op) {
     (void)op; // the family has one
     const bool quick = qni_trial_is_quick(run);
@@ -287,14 +299,15 @@ static qn_status try_op(qni_trial_run *run, const qni_op *op) {
     int turn = 0;
     for (int f = 0; f < num_forms; f++)
         for (int s = 0; s < num_shapes; s++)
-            for (int k = 0; k < 9; k++) {           // dtype and function
-                const bool is_long = s == num_long; // stored past the caches where it is plain
-                const bool is_far = shapes[s].gap > qni_far / 2; // takes much memory: bf16, SiLU
-                const bool is_left = is_long ? f > 0 || k % 4 != 0 : is_far && quick && f > 0;
-                if (is_far ? k != QNI_BF16 || is_left : ++turn % thinning != 0 || is_left)
+            for (int k = 0; k < 9; k++) {
+                const qni_dtype dtype = (qni_dtype)(k % 3);
+                const qn_activation function = (qn_activation)(k / 3);
+                const bool is_far = shapes[s].gap > qni_far / 2;
+                const bool is_turn = is_far || ++turn % thinning == 0;
+                if (!is_turn || !is_tried(&shapes[s], s == num_long, quick, f, dtype, function))
                     continue;
-                const qn_status st = try_one(run, &forms[f], &shapes[s], (qni_dtype)(k % 3),
-                                             (qn_activation)(k / 3), (qni_fp8)(turn % QNI_NUM_FP8));
+                const qn_status st = try_one(run, &forms[f], &shapes[s], dtype, function,
+                                             (qni_fp8)(turn % QNI_NUM_FP8));
                 if (st != QN_OK)
                     return st;
             }

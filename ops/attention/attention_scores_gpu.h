@@ -29,8 +29,9 @@ QD_INLINE float transform(const qk_attention_args *g, const part *p, const row *
     return x == -__builtin_inff() ? x : __builtin_fmaxf(x * log2_e, least);
 }
 
-/** Every score of a tile becomes a base-2 one. Four elements a turn, from the front of rings: code
- *  that is long, once. */
+/** Turns every score of a tile into a base-2 score. A loop handles the four elements at the front
+ *  of the tile's accumulators and then rotates the accumulators, so that the long code of transform
+ *  stands in the kernel only four times. */
 QD_INLINE void transform_all(const part *p, const wave *w, uint32_t begin, qd_mma_acc s[S_TILES]) {
     const qk_attention_args *g = reread(p->args);
     QD_NO_UNROLL for (uint32_t t = 0; t < S_TILES; t++) {

@@ -20,9 +20,8 @@
 //           one memory operation; a pin ends it. In order: reads of a's last tile; loads of b and
 //           scales of kb + 1; after an eighth to a half of the block the waves meet, and copies of
 //           kb + 2 overwrite what all have read, while a's tiles of kb + 1 replace those just used.
-// QK_REPAIR a is e4m3fn, the cores are FNUZ: 16 bytes a lane go through registers, where -0 and NaN
-// become FNUZ's,
-//           and the scale doubles. Else a bypasses registers.
+// QK_REPAIR a is e4m3fn, and the cores take FNUZ: 16 bytes a lane go through registers, where -0
+//           and NaN become FNUZ's, and the scale doubles. Without QK_REPAIR a bypasses registers.
 // Source    manual "CDNA3", matrix chapter, for the lane layouts; checked by the simulator's MFMA
 //           tests
 #include "copy.h"
@@ -129,8 +128,15 @@ QD_INLINE void fetch_step(wave *w, QD_LDS uint8_t *stage, int i) {
 QD_INLINE void land_step(const wave *, QD_LDS uint8_t *, int) {} // copies land by themselves
 #endif
 
-/** The memory operations of step s of a block whose a lies in `now`; the next block's goes to
- *  `next`. */
+/** The memory operations of step s of a block, whose a lies in `now`; `next` takes the next block's
+ *  a. `row` 0 is the steps before the waves meet, and p ^ 1 the register set of the next block:
+ *
+ *    steps 0 .. 3                   read the last tile of this block's a
+ *    row 0, odd steps               load b of the next block
+ *    row 0, even steps from 4 on    load the MT + 1 scales of the next block
+ *    row 0, steps LAND, LAND + 2 …  put into `next` what was fetched through registers
+ *    row > 0, FETCHES steps         fetch a of the block after the next, over this block's a
+ *    row > 0, steps 1 .. 4          read tile row - 1 of the next block's a */
 QD_INLINE void memory_step(wave *w, int p, QD_LDS uint8_t *now, QD_LDS uint8_t *next, int s) {
     const int row = s / MEET, in = s % MEET;
     if (s < 4)

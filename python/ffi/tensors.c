@@ -53,9 +53,8 @@ qn_status ffi_device(qn_device **out, DLDevice id) {
             snprintf(spec, sizeof spec, "cuda:%d", id.device_id);
         else if (id.device_type == kDLROCM && id.device_id < SIMULATED_IDS)
             snprintf(spec, sizeof spec, "hip:%d", id.device_id);
-        else if (
-            id.device_type !=
-            kDLCPU) // one that device_open never gave: the library's message lists what there is
+        // No device has this spec: the library's message lists those that exist.
+        else if (id.device_type != kDLCPU)
             snprintf(spec, sizeof spec, "DLPack device (%d, %d)", (int)id.device_type,
                      id.device_id);
         status = open_device(out, spec);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vector instructions that only CDNA has, and rare ones of every chip: packing shifts, 16-bit
-// logic, byte differences, dot products onto the destination, stochastic rounding, the digits of
-// 2/pi. Source: "CDNA4" ISA, VOP2 and VOP3.
+// Vector instructions of CDNA, some of which every chip has: packing shifts, 16-bit logic, byte
+// differences, dot products onto the destination, stochastic rounding, the digits of 2/pi. Source:
+// "CDNA4" ISA, VOP2 and VOP3.
 #include "../numbers.h"
 #include "valu.h"
 

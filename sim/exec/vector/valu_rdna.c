@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// 32-bit vector instructions that gfx9 does not have: chained minima and maxima of integers, dot
-// products of mixed signs and of small floats. Source: "RDNA3" and "RDNA4" ISA, VOP1, VOP2, VOP3,
-// VOP3P.
+// 32-bit vector instructions of RDNA: chained minima and maxima of integers, dot products of mixed
+// signs and of small floats. Three of these dot products exist on CDNA as well, two of them under
+// other names. Source: "RDNA3" and "RDNA4" ISA, VOP1, VOP2, VOP3, VOP3P.
 #include "../fp8.h"
 #include "../numbers.h"
 #include "valu.h"
@@ -132,7 +132,7 @@ static u32x16 v_dot2_f32_bf16(u32x16 a, u32x16 b, u32x16 c) {
 
 // clang-format on
 LIST(VALU_WRAP)
-// CDNA's names.
+// v_dot2c_* are CDNA's names of v_dot2acc_*.
 static const sim_opcode opcodes[] = {
     LIST(VALU_LINE){"v_fmac_dx9_zero_f32", exec_v_fma_dx9_zero_f32, GFX11, SIM_VALU, 'i', "f:ff+"},
     {"v_dot2c_f32_f16", exec_v_dot2acc_f32_f16, GFX9, SIM_VALU, '?', "f:HH+"},

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// 16-bit vector instructions that gfx9 does not have. With true16 each operand is a half of a
-// register, and the other half of the destination stays. Source: "RDNA3" and "RDNA4" ISA, VOP1,
-// VOP2, VOP3.
+// 16-bit vector instructions of RDNA. With true16 each operand is a half of a register, and the
+// other half of the destination stays. Source: "RDNA3" and "RDNA4" ISA, VOP1, VOP2, VOP3.
 #include "../numbers.h"
 #include "valu.h"
 
