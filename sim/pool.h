@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host threads that run workgroups, and what a thread needs for it.
+// Host threads that run workgroups, and the memory that a thread needs to run one.
 #ifndef SIM_POOL_H
 #define SIM_POOL_H
 
@@ -8,7 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** Registers, LDS and scratch of one workgroup; made once, used by one thread at a time. */
+/** Registers, LDS and scratch of one workgroup. A worker is made once and used by one thread at a
+ *  time. */
 typedef struct sim_worker {
     struct sim_worker *next;
     bool is_busy;
@@ -18,24 +19,23 @@ typedef struct sim_worker {
     size_t num_waves, lds_bytes, scratch_bytes, shadow_bytes;
 } sim_worker;
 
-/** Makes room for a workgroup of that size; false without memory. */
+/** Makes room for a workgroup of that size. Returns false if memory runs out. */
 bool sim_worker_reserve(sim_worker *worker, size_t num_waves, size_t lds_bytes,
                         size_t scratch_bytes, size_t shadow_bytes);
 
-/** Workgroups of a dispatch. */
+/** Returns the number of workgroups of a dispatch. */
 uint64_t sim_dispatch_groups(const sim_dispatch *dispatch);
-/** Runs workgroups until none is left to start, or the dispatch is stopped. */
+/** Runs workgroups of a dispatch until none is left to start or the dispatch is stopped. */
 void sim_dispatch_work(sim_dispatch *dispatch, sim_worker *worker);
-/** Runs all of a dispatch on the calling thread and on those of the pool that are idle. */
+/** Runs all workgroups of a dispatch, on the calling thread and on idle threads of the pool. */
 void sim_pool_run(sim_dispatch *dispatch);
 
-/** How many host threads run workgroups of one dispatch, 0 for one a core. No dispatch may be
- *  running. */
+/** Sets how many host threads run workgroups of one dispatch; 0: one for each core. No dispatch may
+ *  be running. */
 void sim_pool_configure(uint32_t threads);
-/** Joins the pool's threads and gives its memory back; it starts anew when next used. */
+/** Joins the pool's threads and frees its memory; the pool starts anew when next used. */
 void sim_pool_shutdown(void);
-/** Around fork, as sim_memory_fork_prepare; in the child the pool's threads are not there any
- *  more. */
+/** Called around fork, as sim_memory_fork_prepare; the child has none of the pool's threads. */
 void sim_pool_fork_prepare(void);
 void sim_pool_fork_parent(void);
 void sim_pool_fork_child(void);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A launch while it runs: the state of waves and workgroups, the dispatch that they belong to, and
-// what a wave may touch. dispatch.c runs workgroups on host threads, wave.c the instructions of a
-// wave. Names follow the ISA manuals.
+// A launch while it runs: its dispatch, the state of its workgroups and waves, and the memory that
+// a wave may touch. dispatch.c runs workgroups on host threads; wave.c runs a wave's instructions.
+// Names follow the ISA manuals.
 #ifndef SIM_WAVE_H
 #define SIM_WAVE_H
 
@@ -20,15 +20,15 @@ enum { // sim_wave.mode, gfx9 layout of HW_REG_MODE
     SIM_MODE_ROUND_F16_F64 = 3 << 2,
     SIM_MODE_DENORM_F32 = 3 << 4, // bit 0: keep denormal inputs, bit 1: keep denormal results
     SIM_MODE_DENORM_F16_F64 = 3 << 6,
-    SIM_MODE_FLOAT = 0xff,       // the four fields above
+    SIM_MODE_FLOAT = 0xff,       // the two rounding and the two denormal fields
     SIM_MODE_FLOAT_PLAIN = 0xf0, // round to nearest even, keep all denormals
     SIM_MODE_DX10_CLAMP = 1 << 8,
     SIM_MODE_IEEE = 1 << 9,
     SIM_MODE_FP16_OVFL = 1 << 23,
     SIM_MODE_GPR_IDX_EN = 1 << 27,
     SIM_MODE_VSKIP = 1 << 28,
-    SIM_MODE_SPECIAL = SIM_MODE_GPR_IDX_EN | SIM_MODE_VSKIP, // of gfx9
-    SIM_MODE_GFX12 = SIM_MODE_DX10_CLAMP | SIM_MODE_IEEE, // what gfx12 has no bits for, always on
+    SIM_MODE_SPECIAL = SIM_MODE_GPR_IDX_EN | SIM_MODE_VSKIP, // only gfx9 has these
+    SIM_MODE_GFX12 = SIM_MODE_DX10_CLAMP | SIM_MODE_IEEE, // always on in gfx12, which has no bits
 };
 
 static inline uint32_t sim_mode_of_rsrc1(uint32_t rsrc1) {
@@ -63,15 +63,15 @@ struct sim_wave {
             uint64_t exec;
         };
     };
-    uint64_t pc; // of the next instruction; exec functions of branches write it
+    uint64_t pc; // address of the next instruction; exec functions of branches write it
     uint32_t scc;
     uint32_t mode; // MODE register, SIM_MODE_ bits; dispatch fills it by sim_mode_of_rsrc1
     sim_wave_state state;
-    bool wave32;                     // 32 lanes: the upper half of EXEC is 0
-    bool fast_matrix;                // sim_dispatch.fast_matrix
-    uint32_t num_signals, num_waits; // at gfx12's split barriers
-    uint32_t num_barriers;           // for their check: how many, and the last one
-    uint64_t barrier_pc;
+    bool wave32;                        // 32 lanes: the upper half of EXEC is 0
+    bool fast_matrix;                   // sim_dispatch.fast_matrix
+    uint32_t num_signals, num_waits;    // at gfx12's split barriers
+    uint32_t num_barriers;              // for the check of barriers: how many the wave has met
+    uint64_t barrier_pc;                // the last barrier that the wave has met
     uint32_t index;                     // in the workgroup
     uint64_t shared_base, private_base; // flat apertures
     uint8_t *scratch;                   // SIM_LANES * scratch_bytes, lane-major
@@ -79,9 +79,9 @@ struct sim_wave {
     sim_workgroup *group;
     struct sim_shadow *shadow; // the checker's; null: nothing is checked
     struct sim_look *look;     // the workgroup's; null: nobody follows the wave
-    const sim_region *region;  // of the last access: sim_wave_host looks here first; never null
+    const sim_region *region;  // of the last access; sim_wave_host looks here first; never null
     uint64_t num_executed;
-    uint64_t num_after_fault; // of them, since the launch has a fault
+    uint64_t num_after_fault; // instructions executed since the launch has a fault
     uint64_t counters[8];     // executed instructions by sim_class
 };
 
@@ -97,64 +97,68 @@ typedef struct sim_dispatch {
     sim_memory *memory;
     const sim_kernel *kernel;
     sim_object *object;
-    sim_text *text;        // of the object
+    sim_text *text;        // the object's instructions
     uint32_t grid[3];      // workgroups
     uint32_t block[3];     // work-items of a workgroup
     uint32_t lds_bytes;    // static and dynamic
     uint64_t kernarg;      // guest address
     uint64_t packet;       // guest address of the dispatch packet; 0: none
-    uint64_t id;           // counts a device's dispatches
+    uint64_t id;           // number among the device's dispatches
     uint32_t check;        // SIM_CHECK_ bits
     bool fast_matrix;      // matrix instructions in plain f32 arithmetic, not by the chip's rules
-    bool passes_overreads; // of the pages of an allocation: they are reported, and fail nothing
+    bool passes_overreads; // reads behind an allocation, in its pages, are reported but may pass
     uint32_t turn;         // as in sim_options
-    uint64_t limit;        // instructions a wave may execute; 0: any number
+    uint64_t limit;        // instructions that a wave may execute; 0: any number
     _Atomic uint64_t counters[8]; // executed wave instructions by sim_class
     atomic_bool stop;
     sim_faults faults;               // sim_faults_deinit frees them
     atomic_uint_fast64_t next_group; // the next workgroup to start, by flat id
     uint32_t device;
-    bool is_observed;                  // some of the following is not null
-    void *observed[SIM_MAX_OBSERVERS]; // what each observer keeps of this dispatch
+    bool is_observed;                  // some element of `observed` is not null
+    void *observed[SIM_MAX_OBSERVERS]; // what each observer keeps of this dispatch; may be null
     struct sim_race *race; // the checker's memory of global memory; null: races are not checked
 } sim_dispatch;
 
-/** Lanes of a wave: the kernel's choice on RDNA. */
+/** Returns the number of lanes in a wave, which on RDNA is the kernel's choice. */
 static inline uint32_t sim_wave_size(const sim_dispatch *d) {
     return d->kernel->wave32 && d->chip->gfx_major > 9 ? 32 : 64;
 }
 
-/** True once every wave of the group, unless it has ended, has signalled for the barrier that `w`
- *  waits at. One instruction that signals and waits (s_barrier) counts nothing: it is complete when
- *  no wave runs. */
+/** Returns whether every wave of the group, unless it has ended, has signalled for the barrier at
+ *  which `w` waits. s_barrier, which signals and waits in one instruction, counts no signals: such
+ *  a barrier is complete when no wave runs. */
 bool sim_barrier_is_complete(const sim_wave *w);
 
-/** Runs a dispatch to its end, or until it is stopped, the calling thread and idle pool threads
- *  working on it. False: dispatch->faults has what it did wrong, in order, or it was stopped from
- *  outside, through `stop`. */
+/** Runs a dispatch on the calling thread and idle threads of the pool, to its end or until it is
+ *  stopped. Returns false if the dispatch did wrong, which dispatch->faults tells in order, or if
+ *  it was stopped from outside, through `stop`. */
 bool sim_dispatch_run(sim_dispatch *dispatch);
-/** Where the flat apertures lie: outside every allocation; their upper halves select them. */
+/** Addresses of the flat apertures, which lie outside every allocation. The upper half of an
+ *  address selects the aperture. */
 constexpr uint64_t SIM_SHARED_APERTURE = UINT64_C(1) << 48;
 constexpr uint64_t SIM_PRIVATE_APERTURE = UINT64_C(2) << 48;
-/** Where gfx90a is told that scratch memory lies: the base of the private segment buffer and of
- *  FLAT_SCRATCH. No host maps it, and it fits the 48 bits of a buffer's base. */
+/** The address of scratch memory as waves of gfx90a get it: the base of the private segment buffer
+ *  and of FLAT_SCRATCH. No host maps this address, and it fits the 48 bits of a buffer's base. */
 constexpr uint64_t SIM_SCRATCH_BASE = UINT64_C(1) << 47;
 
-/** True for the descriptor that a wave of gfx90a was given for its scratch memory (dispatch.c). */
+/** Returns whether this is the descriptor that a wave of gfx90a gets for its scratch memory
+ *  (dispatch.c). */
 static inline bool sim_is_scratch_buffer(const uint32_t descriptor[4]) {
     return descriptor[1] >> 31 && (descriptor[3] >> 23 & 1) &&
            (descriptor[1] & 0xffff) == SIM_SCRATCH_BASE >> 32;
 }
 
-/** Bytes from SIM_SCRATCH_BASE to a wave's scratch: the "private segment wave offset" of gfx90a. */
+/** Returns the bytes from SIM_SCRATCH_BASE to a wave's scratch: gfx90a's "private segment wave
+ *  offset". */
 static inline uint32_t sim_scratch_offset(const sim_wave *w) {
     return w->index * SIM_LANES * w->scratch_bytes;
 }
 
-/** Scratch bytes that each lane of a kernel gets. */
+/** Returns the scratch bytes that each lane of a kernel gets. */
 uint32_t sim_kernel_scratch(const sim_kernel *kernel);
 
-/** sim_memory_host for a wave's own accesses: quick where they stay within one allocation. */
+/** Returns what sim_memory_host does, for a wave's own accesses: quickly while they stay within one
+ *  allocation. */
 static inline void *sim_wave_host(sim_wave *w, uint64_t addr, uint64_t bytes) {
     const sim_region *region = w->region;
     const uint64_t offset = addr - region->base;
@@ -165,25 +169,27 @@ static inline void *sim_wave_host(sim_wave *w, uint64_t addr, uint64_t bytes) {
         w->region = sim_memory_find(w->group->dispatch->memory, addr);
     return host;
 }
-/** Whether bytes that a wave has just resolved lie in instructions. */
+/** Returns whether bytes that sim_wave_host has just resolved for the wave lie in instructions. */
 static inline bool sim_hits_code(const sim_wave *w, uint64_t addr, uint64_t bytes) {
     const sim_region *r = w->region;
     return r->kind == SIM_REGION_CODE && addr < r->code_start + r->code_bytes &&
            addr + bytes > r->code_start;
 }
-/** sim_wave_host that reports what is wrong with an access; null then, unless it may pass
- *  (fault.c). *goes_on: as sim_fault_report. */
+/** Resolves an access as sim_wave_host does, and reports a wrong one (fault.c). Returns null for a
+ *  wrong access, unless the access may pass; *goes_on is then what sim_fault_report returned. */
 void *sim_reach(sim_wave *w, const sim_inst *inst, int lane, uint64_t addr, uint64_t bytes,
                 bool is_store, bool *goes_on);
-/** What a bit of SIM_MODE_SPECIAL makes of a copy of an instruction; false if it is left out. */
+/** Changes a copy of an instruction as the set bits of SIM_MODE_SPECIAL demand. Returns false if
+ *  the wave must skip the instruction. */
 bool sim_is_issued(const sim_wave *w, sim_inst *copy);
 /** Runs an instruction while a bit of SIM_MODE_SPECIAL is on (modes.c). */
 void sim_exec_special(sim_wave *w, const sim_inst *inst);
 
-/** Runs one wave until it ends, faults, waits at a barrier or has used up its slice (then it is
- * still SIM_RUNNING, and the other waves of its workgroup have their turn). */
+/** Runs one wave until it ends, faults, waits at a barrier or has used up its slice. In the last
+ *  case the wave is still SIM_RUNNING, and the next wave of its workgroup has its turn. */
 void sim_wave_run(sim_wave *w);
-/** The same for at most `slice` instructions, without checks; how many there were. */
+/** Runs at most `slice` instructions of a wave as sim_wave_run does, without checks. Returns how
+ *  many it ran. */
 uint32_t sim_wave_slice(sim_wave *w, uint32_t slice);
 
 #endif

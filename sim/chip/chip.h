@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The chips that are simulated: what they are called, what they have, how many workgroups they hold.
+// The simulated chips: their names, their resources, and how many workgroups they hold.
 #ifndef SIM_CHIP_H
 #define SIM_CHIP_H
 
 #include <stdint.h>
 
-/** The widest wave's. */
+/** Lanes of the widest wave. */
 enum { SIM_LANES = 64 };
 
 typedef enum sim_arch {
@@ -27,14 +27,14 @@ typedef struct sim_chip {
     uint32_t elf_mach;     // low byte of e_flags
     uint32_t compute_units, wave_size, lds_bytes, max_waves_per_simd, clock_khz;
     uint64_t memory_bytes;
-    uint32_t gfx_major, gfx_minor; // 9.4, 11.5, 12.0: the compute capability
-    uint32_t generic_mach;         // of the generic target whose objects run as well; 0: none
+    uint32_t gfx_major, gfx_minor; // the compute capability: 9.4, 11.5, 12.0
+    uint32_t generic_mach;         // elf_mach of the generic target that runs here; 0: none
     uint32_t memory_clock_khz, memory_bus_bits, l2_bytes, num_xccs, pci_chip;
-    uint32_t simds;                              // of a compute unit
-    uint32_t vgprs, vgpr_granule;                // of a SIMD, for each lane of a wave of wave_size
-    uint32_t sgprs, sgpr_granule;                // of a SIMD; 0: they never limit
-    uint32_t lds_granule, lds_banks, max_groups; // of a compute unit
-    uint32_t line_bytes;                         // of the vector cache nearest to the unit
+    uint32_t simds;                              // in a compute unit
+    uint32_t vgprs, vgpr_granule;                // in a SIMD, for each lane of a wave of wave_size
+    uint32_t sgprs, sgpr_granule;                // in a SIMD; 0: SGPRs never limit
+    uint32_t lds_granule, lds_banks, max_groups; // in a compute unit
+    uint32_t line_bytes;                         // in the vector cache nearest to a compute unit
 } sim_chip;
 
 const sim_chip *sim_chip_by_name(const char *name); // null if there is none
@@ -43,7 +43,7 @@ const char *sim_chip_mach_name(uint32_t elf_mach); // null if unknown
 
 struct sim_kernel;
 
-typedef enum sim_limit { // what keeps more workgroups from a compute unit
+typedef enum sim_limit { // what limits the number of workgroups on a compute unit
     SIM_LIMIT_WAVES,     // wave slots
     SIM_LIMIT_VGPRS,
     SIM_LIMIT_SGPRS,
@@ -52,13 +52,13 @@ typedef enum sim_limit { // what keeps more workgroups from a compute unit
     SIM_NUM_LIMITS
 } sim_limit;
 
-/** How many workgroups a compute unit holds, by each limit alone (UINT32_MAX: it does not
- *  limit). */
+/** How many workgroups a compute unit holds: `groups` by all limits, `by` by each limit alone
+ *  (UINT32_MAX: it does not limit). */
 typedef struct sim_occupancy {
     uint32_t groups, by[SIM_NUM_LIMITS];
-    sim_limit limit; // the lowest, of equals the first
+    sim_limit limit; // the lowest limit; of equal ones the first
 } sim_occupancy;
-/** Of workgroups of `threads` work-items that use lds_bytes. */
+/** Returns the occupancy of workgroups of `threads` work-items that use lds_bytes each. */
 sim_occupancy sim_find_occupancy(const sim_chip *chip, const struct sim_kernel *kernel,
                                  uint32_t threads, uint32_t lds_bytes);
 
