@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum sim_hidden { // hidden arguments, by the compiler's names
+typedef enum sim_hidden { // hidden arguments; names are the compiler's
     SIM_HIDDEN_BLOCK_COUNT_X,
     SIM_HIDDEN_BLOCK_COUNT_Y,
     SIM_HIDDEN_BLOCK_COUNT_Z,
@@ -29,11 +29,11 @@ typedef enum sim_hidden { // hidden arguments, by the compiler's names
     SIM_HIDDEN_HOSTCALL_BUFFER,
     SIM_HIDDEN_PRINTF_BUFFER,
     SIM_HIDDEN_HEAP,
-    SIM_HIDDEN_UNSERVED, // queues, completion actions: given as null
+    SIM_HIDDEN_UNSERVED, // queues and completion actions, which are null
     SIM_NUM_HIDDEN
 } sim_hidden;
 
-/** One argument of a kernel, explicit ones first. */
+/** One argument of a kernel. Explicit arguments come before hidden ones. */
 typedef struct sim_arg {
     uint32_t offset, bytes; // in the kernarg segment
     int16_t hidden;         // sim_hidden, or -1 for an explicit argument
@@ -53,7 +53,7 @@ typedef struct sim_kernel {
 } sim_kernel;
 
 typedef struct sim_object
-    sim_object; // its image in guest memory, kernels, symbols, decoded instructions
+    sim_object; // a code object's image in guest memory, kernels, symbols, decoded instructions
 
 typedef enum sim_object_status {
     SIM_OBJECT_OK,
@@ -62,37 +62,38 @@ typedef enum sim_object_status {
     SIM_OBJECT_NO_MEMORY,
 } sim_object_status;
 
-/** Loads an ELF code object, or the fitting entry of an offload bundle, into guest memory.
- *  image is only read during the call; error gets a message unless the status is OK. */
+/** Loads an ELF code object, or the fitting entry of an offload bundle, into guest memory. `image`
+ *  may be freed after the call. `error` gets a message unless the status is SIM_OBJECT_OK. */
 sim_object_status sim_object_load(sim_object **out, sim_memory *memory, const sim_chip *chip,
                                   uint32_t device, const void *image, size_t bytes, char *error,
                                   size_t error_bytes);
-/** Bytes that a code object or bundle in memory covers, read from its headers; 0: it is neither. */
+/** Returns the bytes that a code object or bundle in memory covers, by its headers; 0 if the image
+ *  is neither. */
 size_t sim_object_extent(const void *image);
 void sim_object_unload(sim_object *object);
 const sim_kernel *sim_object_kernel(const sim_object *object, const char *name);
 size_t sim_object_num_kernels(const sim_object *object);
-/** Guest address and size of a global variable; false if there is none of that name. */
+/** Finds the guest address and the size of a global variable. Returns false if no variable has that
+ *  name. */
 bool sim_object_global(const sim_object *object, const char *name, uint64_t *addr, uint64_t *bytes);
-/** A format of printf that the kernels name by its number; null if there is none. */
+/** Returns the printf format that kernels name by the number `id`, or null if there is none. */
 const char *sim_object_format(const sim_object *object, uint64_t id);
 
-/** What an instruction was compiled from. */
+/** The source that an instruction was compiled from. */
 typedef struct sim_source {
     char file[512];
     uint32_t line, column; // column 0: not known
-    char
-        function[256]; // that the instruction is part of, as the symbol table has it; "": not known
+    char function[256];    // function that has the instruction, by the symbol table; "": not known
 } sim_source;
 
-/** The source of the instruction at pc; false unless the object has DWARF line tables that know
- *  it. */
+/** Finds the source of the instruction at pc. Returns false unless the object has DWARF line tables
+ *  that know the source. */
 bool sim_object_source(const sim_object *object, uint64_t pc, sim_source *out);
-/** The function whose symbol covers pc, and where it begins; null if there is none, as in stripped
- *  objects. */
+/** Returns the function whose symbol covers pc, and sets *start to where it begins. Returns null if
+ *  there is none, as in stripped objects. */
 const char *sim_object_function(const sim_object *object, uint64_t pc, uint64_t *start);
-/** The last global variable that begins at or before a guest address in an object's image, or close
- *  behind it; null if there is none. */
+/** Returns the last global variable that begins at or before a guest address, which lies in the
+ *  object's image or close behind the image; null if there is none. */
 const char *sim_object_variable(const sim_object *object, uint64_t addr, uint64_t *start,
                                 uint64_t *bytes);
 
