@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which problems the activations' GPU kernels take, what they cost, and their launch.
+#include "../shared/round.h"
 #include "activation.h"
 #include "activation_abi.h"
 
@@ -11,10 +12,6 @@ constexpr int64_t max_tiles = 1 << 15; // of a row
  *  work. */
 static int64_t runs_per_lane(const qni_variant *variant, const qni_activation_problem *p) {
     return variant->config.flags & QNI_ACTIVATION_FEW ? 1 : p->dtype == QNI_F32 ? 2 : 4;
-}
-
-static int64_t div_up(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
 }
 
 bool qni_activation_any_supports(const qni_variant *, const qn_device *, const void *problem,
@@ -102,23 +99,24 @@ static qn_status launch(qn_stream *stream, const qk_activation_args *args,
 /** Lanes along a row: no more than it has runs for, at least a group's 16. */
 qn_status qni_activation_tile(const qni_variant *variant, qn_stream *stream, const void *problem) {
     const qni_activation_problem *p = problem;
-    const int64_t runs = div_up(p->h / RUN, runs_per_lane(variant, p)); // for each lane one turn
+    const int64_t runs =
+        qni_pieces(p->h / RUN, runs_per_lane(variant, p)); // for each lane one turn
     qk_activation_args args = make_args(p);
     args.lanes_log2 = MIN_LANES_LOG2;
     while (args.lanes_log2 < MAX_LANES_LOG2 && (1 << args.lanes_log2) < runs)
         args.lanes_log2++;
     return launch(stream, &args, &variant->config.kernel[p->dtype],
-                  div_up(p->rows, THREADS >> args.lanes_log2), div_up(runs, 1 << args.lanes_log2),
-                  THREADS);
+                  qni_pieces(p->rows, THREADS >> args.lanes_log2),
+                  qni_pieces(runs, 1 << args.lanes_log2), THREADS);
 }
 
 qn_status qni_activation_token(const qni_variant *variant, qn_stream *stream, const void *problem) {
     const qni_activation_problem *p = problem;
     const int64_t wave = stream->device->target->wave_size;
-    const int64_t runs = div_up(p->h / RUN, runs_per_lane(variant, p));
+    const int64_t runs = qni_pieces(p->h / RUN, runs_per_lane(variant, p));
     const qk_activation_args args = make_args(p);
     return launch(stream, &args, &variant->config.kernel[p->dtype], p->rows, 1,
-                  div_up(runs, wave) * wave);
+                  qni_round_up(runs, wave));
 }
 
 qn_status qni_activation_any(const qni_variant *variant, qn_stream *stream, const void *problem) {

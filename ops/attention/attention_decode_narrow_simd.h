@@ -343,7 +343,7 @@ static void decode_tile(tile *t, block *blocks, uint32_t first, int64_t keys, co
     }
     for (block *b = blocks; b < blocks + (t->count + BLOCK_ROWS - 1) / BLOCK_ROWS; b++) {
         const f32v top = score_block(t, b, first, keys, &k);
-        const f32v shrink = weigh_block(t, b, round_up(keys, SUMS / b->rows), top);
+        const f32v shrink = weigh_block(t, b, qni_round_up(keys, SUMS / b->rows), top);
         add_block_values(t, b, shrink, keys, &v);
     }
 }

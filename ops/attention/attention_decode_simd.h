@@ -219,7 +219,7 @@ QN_INLINE void decode_values(tile *t, int vectors, float *o, int64_t d, uint32_t
     for (int r = 0; r < GROUP; r++)
         for (int v = 0; v < vectors; v++)
             acc[r][v] = at(o + r * t->width + d + v * QN_LANES) * shrink[r * FOUR];
-    for (int64_t j = 0; j < round_up(keys, PAIR) / PAIR; j++) {
+    for (int64_t j = 0; j < qni_round_up(keys, PAIR) / PAIR; j++) {
         constexpr int64_t cells = FOUR / PAIR; // a row's weights of four keys
         const cell *p = (const cell *)t->s + j / cells * (GROUP * cells) + j % cells;
         const value_rows rows = get_values(t, first, j, keys, is_direct);
@@ -240,7 +240,7 @@ QN_INLINE void decode_values(tile *t, int vectors, float *o, int64_t d, uint32_t
  *  none. */
 QN_INLINE void decode_keys(tile *t, rows_state *rows, const cell *q, float *o, uint32_t first,
                            int64_t keys, uint32_t ahead, bool is_direct) {
-    const int64_t whole = round_up(keys, 2 * FOUR);
+    const int64_t whole = qni_round_up(keys, 2 * FOUR);
     f32v top = all_of(-__builtin_inff());
     for (int64_t j = 0; j < whole; j += 2 * FOUR)
         top = top_of(decode_scores(t, rows, q, first, j, keys, ahead, is_direct), top);
@@ -326,8 +326,8 @@ static void run_item(const qni_attention_problem *p, const qk_attention_work *wo
     t.has_extras =
         g->pos_encoding == QK_POS_ALIBI || g->soft_cap > 0 || g->mask_kind || g->custom_mask;
     t.decodes = is_decode(&t);
-    t.cells = round_up(g->head_dim_qk, t.decodes ? DECODE_CELLS : 4 * PAIR) / PAIR;
-    t.width = round_up(g->head_dim_vo, t.decodes ? DECODE_WIDTH : WIDTH);
+    t.cells = qni_round_up(g->head_dim_qk, t.decodes ? DECODE_CELLS : 4 * PAIR) / PAIR;
+    t.width = qni_round_up(g->head_dim_vo, t.decodes ? DECODE_WIDTH : WIDTH);
     for (uint32_t row = work->row_begin; row < work->row_end; row += ROWS) {
         t.count = work->row_end - row < ROWS ? work->row_end - row : ROWS;
         const range seen = set_rows(&t, row);

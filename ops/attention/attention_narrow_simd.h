@@ -80,7 +80,7 @@ static void score_rows(tile *t, int64_t row, uint32_t first, int64_t keys) {
             score_step(t, row, first, j, false, max);
     for (int v = 0; v < 2; v++) {
         const int64_t r = row + v * QN_LANES;
-        put(t->shrink + r, weigh(t, r, first, round_up(keys, 2), max[v]));
+        put(t->shrink + r, weigh(t, r, first, qni_round_up(keys, 2), max[v]));
     }
 }
 
@@ -109,7 +109,7 @@ QN_INLINE void add_block(tile *t, int64_t row, int64_t d, int64_t keys) {
 
 /** Rows to which scores are worked out: whole steps of them, and whole sides. */
 static int64_t rows_of(const tile *t) {
-    return round_up(round_up(t->count, STEP), SIDE);
+    return qni_round_up(qni_round_up(t->count, STEP), SIDE);
 }
 
 /** Weights of keys that SIDE rows do not take, but rows of the same step of values do, are zero. */
@@ -135,7 +135,7 @@ static void add_keys_of(tile *t, uint32_t first, int64_t keys, bool) {
         else
             for (int64_t i = 0; i < SIDE; i++)
                 t->shrink[row + i] = 1;
-        clear_weights(t, row, round_up(mine, 2), next);
+        clear_weights(t, row, qni_round_up(mine, 2), next);
     }
     for (int64_t d = 0; d < t->width; d += SIDE)
         for (int64_t row = 0; row < t->count; row += STEP) {

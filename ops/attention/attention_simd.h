@@ -18,6 +18,7 @@
 #ifndef QNI_ATTENTION_SIMD_H
 #define QNI_ATTENTION_SIMD_H
 
+#include "../shared/round.h"
 #include "../shared/simd.h"
 #include "attention_cpu.h"
 
@@ -195,10 +196,6 @@ QN_INLINE void to_cells(const float *x, int64_t cells, cell *out, int64_t step) 
     }
 }
 
-static int64_t round_up(int64_t n, int64_t to) {
-    return (n + to - 1) / to * to;
-}
-
 static void pack_q(tile *t) {
     const qk_attention_args *g = &t->p->args;
     const int64_t dim = g->head_dim_qk, offset = (int64_t)t->request->kv_len - t->request->qo_len;
@@ -206,7 +203,7 @@ static void pack_q(tile *t) {
     memset(t->q, 0, (size_t)(t->cells * ROWS) * sizeof *t->q);
     for (int64_t r = 0; r < t->count; r++) {
         load_row(t->p->dtype, g->q.data, qni_attention_q_offset(g, &t->rows[r]), dim,
-                 round_up(t->cells * PAIR, QN_LANES), x);
+                 qni_round_up(t->cells * PAIR, QN_LANES), x);
         rotate(t, x, offset + t->rows[r].query);
         to_cells(x, t->cells, t->q + r, ROWS);
     }
@@ -234,11 +231,11 @@ static void pack_k(tile *t, uint32_t first, int64_t keys) {
             continue;
         }
 #endif
-        load_row(t->p->dtype_kv, g->k.data, from, dim, round_up(t->cells * PAIR, QN_LANES), x);
+        load_row(t->p->dtype_kv, g->k.data, from, dim, qni_round_up(t->cells * PAIR, QN_LANES), x);
         rotate(t, x, key);
         to_cells(x, t->cells, to, 1);
     }
-    const int64_t rest = round_up(keys, PADDED);
+    const int64_t rest = qni_round_up(keys, PADDED);
     memset(t->k + keys * t->cells, 0, (size_t)((rest - keys) * t->cells) * sizeof *t->k);
 }
 
@@ -294,7 +291,7 @@ static void pack_v(tile *t, uint32_t first, int64_t keys) {
                  v + qk_attention_key(g, &g->v, t->request, t->index, key + 1) + head);
     }
 #endif
-    for (; j < round_up(keys, PAIR); j++) {
+    for (; j < qni_round_up(keys, PAIR); j++) {
         float *to = is_whole ? (float *)t->v + j * t->width : x;
         if (j < keys)
             load_row(t->p->dtype_kv, g->v.data,
@@ -466,7 +463,7 @@ QN_INLINE void add_values(tile *t, int vectors, int64_t d, int64_t keys, const f
 /** One tile of keys. */
 QN_INLINE void add_keys(tile *t, int vectors, uint32_t first, int64_t keys, bool is_edge) {
     f32v max[VECTORS], shrink[VECTORS];
-    const int64_t scored = round_up(keys, VECTORS);
+    const int64_t scored = qni_round_up(keys, VECTORS);
     for (int v = 0; v < vectors; v++)
         max[v] = all_of(-__builtin_inff());
     if (is_edge)
@@ -476,9 +473,9 @@ QN_INLINE void add_keys(tile *t, int vectors, uint32_t first, int64_t keys, bool
         for (int64_t j = 0; j < scored; j += VECTORS)
             score_keys(t, vectors, first, j, false, max);
     for (int v = 0; v < vectors; v++)
-        shrink[v] = weigh(t, v * QN_LANES, first, round_up(keys, 2), max[v]);
+        shrink[v] = weigh(t, v * QN_LANES, first, qni_round_up(keys, 2), max[v]);
     for (int64_t d = 0; d < t->width; d += VECTORS)
-        add_values(t, vectors, d, round_up(keys, PAIR), shrink);
+        add_values(t, vectors, d, qni_round_up(keys, PAIR), shrink);
 }
 
 static void add_keys_of(tile *t, uint32_t first, int64_t keys, bool is_edge) {

@@ -22,57 +22,48 @@ const qni_op qni_op_gemm_pack = QN_OP("gemm_pack", pack_variants);
 
 // ---- what the layout holds: looked at on the CPU always, on GPUs with QUERN_VALIDATE=1
 
-/** The group of row i. Kernels take that of a tile's first row for all of its rows but padding. */
-static qn_status check_index(const qni_gemm_problem *p, const char *op, const int32_t *layout,
-                             int64_t i) {
+/** Kernels take the group of a tile's first row for all of its rows but padding. */
+static qn_status check_tiles(const char *op, const int32_t *layout, int64_t count) {
     constexpr int64_t tile = 128;
-    const int32_t value = layout[i], first = layout[i / tile * tile];
-    if (value < -1 || value >= p->groups)
-        return QN_FAIL(QN_E_INVALID, "%s: group_layout[%ld] is %d, needs a group 0..%ld or -1", op,
-                       (long)i, value, (long)p->groups - 1);
-    if (value != -1 && value != first)
-        return QN_FAIL(QN_E_INVALID,
-                       "%s: group_layout[%ld] is %d, group_layout[%ld] %d; a group needs to start "
-                       "at a multiple of 128",
-                       op, (long)i, value, (long)(i / tile * tile), first);
-    return QN_OK;
-}
-
-/** One entry of ends or masked, `start` being where the group may begin at the earliest (ends). */
-static qn_status check_entry(const qni_gemm_problem *p, const char *op, int64_t i, int64_t value,
-                             int64_t start) {
-    if (p->grouping == QN_GEMM_GROUPED_ENDS && (value < start || value > p->m))
-        return QN_FAIL(QN_E_INVALID, "%s: group_layout[%ld] is %ld, needs an end in %ld..%ld", op,
-                       (long)i, (long)value, (long)start, (long)p->m);
-    if (p->grouping == QN_GEMM_GROUPED_MASKED && (value < 0 || value > p->m))
-        return QN_FAIL(QN_E_INVALID, "%s: group_layout[%ld] is %ld, needs 0..%ld rows", op, (long)i,
-                       (long)value, (long)p->m);
-    return QN_OK;
-}
-
-static qn_status check_entries(const qni_gemm_problem *p, const char *op, const int32_t *layout,
-                               int64_t count) {
-    qn_status st = QN_OK;
-    int64_t end = 0;
-    for (int64_t i = 0; i < count && st == QN_OK; i++) {
-        if (p->grouping == QN_GEMM_GROUPED_INDEX) {
-            st = check_index(p, op, layout, i);
-            continue;
-        }
-        const int64_t start = (end + p->m_alignment - 1) / p->m_alignment * p->m_alignment;
-        // An empty group may end where the one before it does.
-        st = check_entry(p, op, i, layout[i], layout[i] == end ? end : start);
-        end = layout[i];
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t first = i / tile * tile;
+        if (layout[i] != -1 && layout[i] != layout[first])
+            return QN_FAIL(QN_E_INVALID,
+                           "%s: group_layout[%ld] is %d, group_layout[%ld] %d; a group needs to "
+                           "start at a multiple of 128",
+                           op, (long)i, layout[i], (long)first, layout[first]);
     }
-    return st;
+    return QN_OK;
+}
+
+/** A group begins at a multiple of the alignment; an empty one may end where the one before it
+ *  does. */
+static qn_status check_ends(const char *op, const int32_t *ends, int64_t count, int64_t alignment) {
+    for (int64_t i = 1; i < count; i++) {
+        const int64_t start = qni_round_up(ends[i - 1], alignment);
+        if (ends[i] != ends[i - 1] && ends[i] < start)
+            return QN_FAIL(QN_E_INVALID,
+                           "%s: group_layout[%ld] is %d; accepted: %d, for no rows, or %ld, where "
+                           "the group begins, and above",
+                           op, (long)i, ends[i], ends[i - 1], (long)start);
+    }
+    return QN_OK;
 }
 
 static qn_status validate_layout(const qni_gemm_problem *p, const char *op, qn_stream *stream) {
-    const int64_t count = p->grouping == QN_GEMM_GROUPED_INDEX ? p->m : p->groups;
+    constexpr char name[] = "group_layout";
+    const bool is_index = p->grouping == QN_GEMM_GROUPED_INDEX;
+    const int64_t count = is_index ? p->m : p->groups;
     const int32_t *layout = nullptr;
     qn_status st = QN_OK;
-    QN_TRY(qni_read_indices(stream, op, "group_layout", p->layout, count, &layout));
-    st = check_entries(p, op, layout, count);
+    if (p->grouping == QN_GEMM_GROUPED_MASKED)
+        return qni_validate_range(stream, op, name, p->layout, count, 0, p->m + 1);
+    if (is_index)
+        QN_TRY(qni_validate_range(stream, op, name, p->layout, count, -1, p->groups));
+    else
+        QN_TRY(qni_validate_rising(stream, op, name, p->layout, count, p->m));
+    QN_TRY(qni_read_indices(stream, op, name, p->layout, count, &layout));
+    st = is_index ? check_tiles(op, layout, count) : check_ends(op, layout, count, p->m_alignment);
     qni_release_indices(stream, layout);
     return st;
 }

@@ -3,7 +3,8 @@
 #ifndef QNI_GEMM_H
 #define QNI_GEMM_H
 
-#include "../../runtime/runtime.h"
+#include "../shared/elements.h"
+#include "../shared/round.h"
 
 #include <quern/gemm.h>
 

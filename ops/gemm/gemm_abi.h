@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** Element types, as kernels know them; the first two as QD_E4M3FN and QD_E4M3FNUZ of gpu/fp8.h. */
-enum { QK_E4M3FN, QK_E4M3FNUZ, QK_BF16, QK_F32 };
+/** Element types; the values of qni_dtype. */
+enum { QK_F32, QK_BF16 = 2, QK_E4M3FN, QK_E4M3FNUZ };
 
 /** How rows are split among groups; the values of qn_gemm_grouping. */
 enum { QK_DENSE, QK_GROUPED_INDEX, QK_GROUPED_ENDS, QK_GROUPED_MASKED };

@@ -3,8 +3,6 @@
 // right answer.
 #include "gemm_case.h"
 
-#include "../shared/round.h"
-
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The gemm family's check problems, for every device: `quern check` and the tests run them.
-#include "../shared/round.h"
 #include "gemm_case.h"
 
 #include <math.h>

@@ -3,37 +3,19 @@
 #include "gemm.h"
 #include "gemm_abi.h"
 
-static bool is_fp8(qni_dtype dtype) {
-    return dtype == QNI_E4M3FN || dtype == QNI_E4M3FNUZ;
-}
-
-static uint8_t kernel_type(qni_dtype dtype) {
-    switch (dtype) {
-    case QNI_E4M3FN:
-        return QK_E4M3FN;
-    case QNI_E4M3FNUZ:
-        return QK_E4M3FNUZ;
-    case QNI_BF16:
-        return QK_BF16;
-    default:
-        return QK_F32;
-    }
-}
+static_assert(QNI_F32 == (int)QK_F32 && QNI_BF16 == (int)QK_BF16 && QNI_E4M3FN == (int)QK_E4M3FN &&
+              QNI_E4M3FNUZ == (int)QK_E4M3FNUZ);
 
 enum { MAX_THREADS = 512 }; // of any kernel here
 
-static int64_t div_up(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
-
 /** Tiles of `rows` rows that the grid must offer; each group may end with a part of one. */
 static int64_t count_row_tiles(const qni_gemm_problem *p, int64_t rows) {
-    return div_up(p->m, rows) + (p->grouping == QN_GEMM_GROUPED_ENDS ? p->groups : 0);
+    return qni_pieces(p->m, rows) + (p->grouping == QN_GEMM_GROUPED_ENDS ? p->groups : 0);
 }
 
 static int64_t count_workgroups(const qni_gemm_problem *p, int64_t rows, int64_t columns) {
     const int64_t slabs = p->grouping == QN_GEMM_GROUPED_MASKED ? p->groups : 1;
-    return count_row_tiles(p, rows) * div_up(p->n, columns) * slabs;
+    return count_row_tiles(p, rows) * qni_pieces(p->n, columns) * slabs;
 }
 
 /** Kernels count rows, columns and k in 32 bits, and a grid has fewer than 2^32 threads. */
@@ -50,7 +32,7 @@ static bool fits_grid(const qni_variant *variant, const qni_gemm_problem *p, qni
 
 static qk_gemm_args kernel_args(const qni_gemm_problem *p, int64_t rows, int64_t columns) {
     const bool is_masked = p->grouping == QN_GEMM_GROUPED_MASKED;
-    const bool is_scaled = is_fp8(p->dtype_a);
+    const bool is_scaled = qni_is_fp8(p->dtype_a);
     return (qk_gemm_args){
         .d = p->d,
         .a = p->a,
@@ -79,12 +61,12 @@ static qk_gemm_args kernel_args(const qni_gemm_problem *p, int64_t rows, int64_t
         .groups = (uint32_t)p->groups,
         .m_alignment = (uint32_t)(p->m_alignment < p->m ? p->m_alignment : p->m),
         .tiles_m = (uint32_t)count_row_tiles(p, rows),
-        .tiles_n = (uint32_t)div_up(p->n, columns),
+        .tiles_n = (uint32_t)qni_pieces(p->n, columns),
         .packed_k = (uint32_t)p->packed_k,
         .grouping = (uint8_t)p->grouping,
-        .type_a = kernel_type(p->dtype_a),
-        .type_b = kernel_type(p->dtype_b),
-        .type_d = kernel_type(p->dtype_d),
+        .type_a = (uint8_t)p->dtype_a,
+        .type_b = (uint8_t)p->dtype_b,
+        .type_d = (uint8_t)p->dtype_d,
         .is_packed = p->is_packed,
         .zero_padding = p->zero_padding,
     };
@@ -105,12 +87,12 @@ qn_status qni_gemm_tiled(const qni_variant *variant, qn_stream *stream, const vo
 static int64_t likely_rows(const qni_gemm_problem *p) {
     if (p->grouping == QN_GEMM_GROUPED_MASKED)
         return p->expected_m < p->m ? p->expected_m : p->m;
-    return div_up(p->m, p->groups);
+    return qni_pieces(p->m, p->groups);
 }
 
 /** It reads the weights for each 32 rows, and nothing else keeps it. */
 double qni_gemm_decode_cost(const qni_variant *variant, const qn_device *, const void *problem) {
-    return (double)div_up(likely_rows(problem), variant->config.rows);
+    return (double)qni_pieces(likely_rows(problem), variant->config.rows);
 }
 
 /** A tile through LDS takes as long as reading the weights twice or more, even if few of its rows
@@ -121,7 +103,7 @@ double qni_gemm_fp8_cost(const qni_variant *variant, const qn_device *device, co
     const qni_gemm_problem *p = problem;
     const qni_config *config = &variant->config;
     constexpr double a_tile = 2.25, gain = 0.9, loss = 1.1; // modelled: no card has timed them
-    const double tiles = a_tile * (double)div_up(likely_rows(p), 128);
+    const double tiles = a_tile * (double)qni_pieces(likely_rows(p), 128);
     if (config->rows == 128)
         return tiles;
     const bool is_full =
@@ -132,7 +114,7 @@ double qni_gemm_fp8_cost(const qni_variant *variant, const qn_device *device, co
 
 /** One stage of LDS, bounds tested at each load. */
 double qni_gemm_any_fp8_cost(const qni_variant *, const qn_device *, const void *problem) {
-    return 4.5 * (double)div_up(likely_rows(problem), 64);
+    return 4.5 * (double)qni_pieces(likely_rows(problem), 64);
 }
 
 // ---- gemm.any, gemm.any_fp8: run-time bounds, any shape
@@ -148,7 +130,7 @@ bool qni_gemm_any_fp8_supports(const qni_variant *variant, const qn_device *devi
                                const void *problem, qni_reason *why) {
     const qni_gemm_problem *p = problem;
     const bool is_fnuz = qni_has(device, QNI_F(MFMA_FP8_FNUZ));
-    if (!is_fp8(p->dtype_a) || (!is_fnuz && p->dtype_a != QNI_E4M3FN))
+    if (!qni_is_fp8(p->dtype_a) || (!is_fnuz && p->dtype_a != QNI_E4M3FN))
         return qni_no(why, "a is %s, takes e4m3fn%s", qni_dtype_name(p->dtype_a),
                       is_fnuz ? ", e4m3fnuz" : "");
     if (!is_fnuz && p->dtype_b != QNI_E4M3FN)
@@ -174,8 +156,8 @@ static bool is_core_dtype(const qn_device *device, const char *name, qni_dtype d
 /** What every kernel for packed weights needs: offsets within a tile in 31 bits, a in dwords. */
 static bool fits_packed(const qni_variant *variant, const qn_device *device,
                         const qni_gemm_problem *p, qni_reason *why) {
-    const int64_t kb = div_up(p->k, 128), rows = variant->config.rows;
-    if (!is_fp8(p->dtype_a) || !p->is_packed)
+    const int64_t kb = qni_pieces(p->k, 128), rows = variant->config.rows;
+    if (!qni_is_fp8(p->dtype_a) || !p->is_packed)
         return qni_no(why, "b is not packed (qn_gemm_pack)");
     if (!is_core_dtype(device, "b", p->dtype_b, why))
         return false;

@@ -46,15 +46,11 @@ static double read_at(const reader *r, int64_t i) {
     }
 }
 
-static int64_t round_up(int64_t x, int64_t unit) {
-    return (x + unit - 1) / unit * unit;
-}
-
 static int64_t min_i64(int64_t x, int64_t y) {
     return x < y ? x : y;
 }
 
-/** Groups by their ends: group g has rows round_up(end[g-1])..end[g]-1, then padding to the next
+/** Groups by their ends: group g has rows qni_round_up(end[g-1])..end[g]-1, then padding to the next
  *  multiple. */
 static int64_t group_by_ends(const qni_gemm_problem *p, int64_t m) {
     int64_t start = 0;
@@ -62,9 +58,9 @@ static int64_t group_by_ends(const qni_gemm_problem *p, int64_t m) {
         const int64_t end = min_i64(p->layout[g], p->m);
         if (m < end)
             return g;
-        if (end > start && m < round_up(end, p->m_alignment))
+        if (end > start && m < qni_round_up(end, p->m_alignment))
             return p->zero_padding ? QNI_GEMM_ROW_ZERO : QNI_GEMM_ROW_UNTOUCHED;
-        start = end > start ? round_up(end, p->m_alignment) : start;
+        start = end > start ? qni_round_up(end, p->m_alignment) : start;
     }
     return QNI_GEMM_ROW_UNTOUCHED;
 }

@@ -286,15 +286,15 @@ static bool refuses_entry(qn_gemm_grouping grouping, int32_t entry, const char *
 }
 
 static bool refuses_bad_groups(void) {
-    bool all =
-        refuses_entry(QN_GEMM_GROUPED_INDEX, 2, "group_layout[1] is 2, needs a group 0..1 or -1");
+    bool all = refuses_entry(QN_GEMM_GROUPED_INDEX, 2, "group_layout[1] is 2; accepted: -1 to 1");
     all &= refuses_entry(QN_GEMM_GROUPED_INDEX, 1,
                          "group_layout[1] is 1, group_layout[0] 0; a group needs to start at");
-    all &= refuses_entry(QN_GEMM_GROUPED_INDEX, -2, "group_layout[1] is -2, needs a group");
-    all &=
-        refuses_entry(QN_GEMM_GROUPED_ENDS, 100000, "group_layout[1] is 100000, needs an end in");
-    all &= refuses_entry(QN_GEMM_GROUPED_MASKED, 4, "group_layout[1] is 4, needs 0..3 rows");
-    all &= refuses_entry(QN_GEMM_GROUPED_MASKED, -1, "group_layout[1] is -1, needs 0..3 rows");
+    all &= refuses_entry(QN_GEMM_GROUPED_INDEX, -2, "group_layout[1] is -2; accepted: -1 to 1");
+    all &= refuses_entry(QN_GEMM_GROUPED_ENDS, 100000, "group_layout[1] is 100000; accepted: ");
+    all &= refuses_entry(QN_GEMM_GROUPED_ENDS, 200,
+                         "group_layout[1] is 200; accepted: 129, for no rows, or 256, where");
+    all &= refuses_entry(QN_GEMM_GROUPED_MASKED, 4, "group_layout[1] is 4; accepted: 0 to 3");
+    all &= refuses_entry(QN_GEMM_GROUPED_MASKED, -1, "group_layout[1] is -1; accepted: 0 to 3");
     return all;
 }
 

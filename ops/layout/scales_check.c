@@ -2,6 +2,7 @@
 // The check problems of scales' layouts. Everything is compared as 32-bit words, so a bit that is
 // off is an error.
 #include "../../check/area.h"
+#include "../shared/round.h"
 #include "layout_check.h"
 #include "scales.h"
 
@@ -113,15 +114,11 @@ static void case_destroy(trial_case *c) {
 
 // ---- rows
 
-static int64_t div_up(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
-
 static bool is_row_of_group(const qni_scales_problem *p, const int32_t *ends, int64_t row) {
     for (int64_t i = 0, begin = 0; i < p->num_ends; i++) {
         if (row >= begin && row < ends[i])
             return true;
-        begin = div_up(ends[i], p->alignment) * p->alignment;
+        begin = qni_round_up(ends[i], p->alignment);
     }
     return p->num_ends == 0;
 }
@@ -169,11 +166,11 @@ static lines lay_out(const shape *s, int64_t rows, int64_t words, bool is_k_majo
 static qni_scales_problem make_problem(const shape *s, form with) {
     const bool is_packed_in = with == UNPACK || with == REPACK;
     const bool is_packed_out = with == PACK || with == ROUND_AND_PACK || with == REPACK;
-    const int64_t cols = with == REPACK ? div_up(s->cols, 4) * 4 : s->cols;
+    const int64_t cols = with == REPACK ? qni_round_up(s->cols, 4) : s->cols;
     return (qni_scales_problem){.groups = (uint32_t)s->groups,
                                 .rows = (uint32_t)s->rows,
                                 .cols = (uint32_t)cols,
-                                .quads = (uint32_t)div_up(cols, 4),
+                                .quads = (uint32_t)qni_pieces(cols, 4),
                                 .block_rows = (uint32_t)s->block_rows,
                                 .alignment = 128,
                                 .is_packed_in = is_packed_in,
@@ -184,7 +181,7 @@ static qni_scales_problem make_problem(const shape *s, form with) {
 static qn_status make_rows_areas(trial_case *c, qni_trial_run *run, const shape *s) {
     qni_scales_problem *p = &c->problem.rows;
     const lines in =
-        lay_out(s, div_up(s->rows, s->block_rows), p->is_packed_in ? p->quads : p->cols,
+        lay_out(s, qni_pieces(s->rows, s->block_rows), p->is_packed_in ? p->quads : p->cols,
                 !s->is_mn_major_in, &p->in_group, &p->in_row, &p->in_col);
     const lines out = lay_out(s, s->rows, p->is_packed_out ? p->quads : p->cols, s->is_k_major_out,
                               &p->out_group, &p->out_row, &p->out_col);
@@ -303,16 +300,16 @@ static void make_layout(const k_shape *s, int32_t *layout, int64_t *scales, int6
     *scales = *words = 0;
     for (int i = 0; i < s->groups; i++) {
         layout[i] = s->is_by_ends ? (int32_t)begin + k_of(s, i) : k_of(s, i);
-        begin = div_up(begin + k_of(s, i), s->alignment) * s->alignment;
-        *scales += div_up(k_of(s, i), s->gran_k);
-        *words += div_up(div_up(k_of(s, i), s->gran_k), 4);
+        begin = qni_round_up(begin + k_of(s, i), s->alignment);
+        *scales += qni_pieces(k_of(s, i), s->gran_k);
+        *words += qni_pieces(qni_pieces(k_of(s, i), s->gran_k), 4);
     }
 }
 
 static void expect_group(trial_case *c, const k_shape *s, int group, int64_t *scale,
                          int64_t *word) {
     const qni_k_scales_problem *p = &c->problem.k;
-    const int64_t end = *scale + div_up(k_of(s, group), s->gran_k);
+    const int64_t end = *scale + qni_pieces(k_of(s, group), s->gran_k);
     for (; *scale < end; *scale += 4, ++*word)
         for (int64_t row = 0; row < s->rows; row++) {
             uint32_t bytes = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launches the kernels of rows_gpu.c.
+#include "../shared/round.h"
 #include "rows.h"
 #include "rows_abi.h"
 
@@ -15,10 +16,6 @@ static const qni_kernel_ref tiles[] = KERNELS(qk_rows_tiles), any[] = KERNELS(qk
 enum { RUN = 8, MAX_GROUP = 128, MIN_LANES_LOG2 = 4, MAX_LANES_LOG2 = 8 };
 /** More workgroups than this (x, y) would not run at once anyway; kernels step through the rest. */
 constexpr int64_t max_grid[2] = {1 << 20, 1 << 15};
-
-static int64_t div_up(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
 
 static bool has_runs(const qni_rows_problem *p) {
     return (uintptr_t)p->x % 16 == 0 && (uintptr_t)p->q % RUN == 0 && p->x_row % RUN == 0 &&
@@ -90,7 +87,7 @@ static qn_status launch_maxima(qn_stream *stream, const qni_rows_problem *p,
 
 qn_status qni_rows_gpu(const qni_variant *, qn_stream *stream, const void *problem) {
     const qni_rows_problem *p = problem;
-    const int64_t runs = div_up(p->cols / RUN, runs_per_lane(p)); // for each lane one turn
+    const int64_t runs = qni_pieces(p->cols / RUN, runs_per_lane(p)); // for each lane one turn
     qk_rows_args args = make_args(p);
     args.lanes_log2 = MIN_LANES_LOG2;
     while (args.lanes_log2 < MAX_LANES_LOG2 && (1 << args.lanes_log2) < runs)
@@ -99,8 +96,8 @@ qn_status qni_rows_gpu(const qni_variant *, qn_stream *stream, const void *probl
     if (st != QN_OK)
         return st;
     return launch(stream, &args, &tiles[p->dtype_x],
-                  div_up(p->rows, QK_ROWS_THREADS >> args.lanes_log2),
-                  div_up(runs, 1 << args.lanes_log2));
+                  qni_pieces(p->rows, QK_ROWS_THREADS >> args.lanes_log2),
+                  qni_pieces(runs, 1 << args.lanes_log2));
 }
 
 qn_status qni_rows_gpu_any(const qni_variant *, qn_stream *stream, const void *problem) {
