@@ -59,6 +59,7 @@ typedef enum qni_dtype {
     QNI_I8,
     QNI_I64, // no op takes this or the next; messages name them
     QNI_F64,
+    QNI_BOOL,
     QNI_NUM_DTYPES,
     QNI_DTYPE_NONE = -1 // not one that quern knows
 } qni_dtype;
@@ -73,6 +74,9 @@ int64_t qni_dtype_bytes(qni_dtype dtype);
 /** Writes a tensor's shape, dtype and strides to buf, for messages: "[3, 128] e4m3fn strides
  *  [128, 1]". Returns buf. */
 const char *qni_tensor_text(const DLTensor *t, char *buf, size_t room);
+/** "[3, any]", negative sizes being any; and "f32, bf16", of a set of dtypes. */
+const char *qni_sizes_text(const int64_t *sizes, int count, char *buf, size_t room);
+const char *qni_dtypes_text(uint32_t set, char *buf, size_t room);
 static inline void *qni_data(const DLTensor *t) {
     return (char *)t->data + t->byte_offset;
 }
@@ -140,10 +144,9 @@ qn_status qni_validate_range(qn_stream *stream, const char *op, const char *name
  *  below. */
 qn_status qni_validate_rising(qn_stream *stream, const char *op, const char *name,
                               const int32_t *indptr, int64_t count, int64_t high);
-/** Checks a scale, one f32 of shape [1]. With QUERN_VALIDATE=1, reads the scale and checks that it
- *  is above 0 and finite. */
-qn_status qni_check_given_scale(qn_stream *stream, const char *op, const char *name,
-                                const DLTensor *t);
+/** With QUERN_VALIDATE=1, reads a scale and checks that it is above 0 and finite. */
+qn_status qni_validate_scale(qn_stream *stream, const char *op, const char *name,
+                             const float *given);
 
 // ---- GPU kernels (image.c, jit.c)
 

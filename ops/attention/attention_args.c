@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks a call of qn_attention and turns it into what kernels take.
+#include "../../runtime/tensor/read.h"
 #include "../rope/rope.h"
 #include "attention.h"
 
@@ -9,131 +10,154 @@
 #define INVALID(...) QN_FAIL(QN_E_INVALID, OP ": " __VA_ARGS__)
 #define UNSUPPORTED(...) QN_FAIL(QN_E_UNSUPPORTED, OP ": " __VA_ARGS__)
 
-/** A tensor of tokens and heads, in elements. */
-typedef struct view {
-    qk_attention_rows rows;
-    int64_t blocks, tokens, heads, dim;
-} view;
+enum {
+    Q,
+    K,
+    V,
+    KV_INDICES,
+    SCHEDULE,
+    MASK,
+    CUSTOM_MASK,
+    Q_SCALES,
+    K_SCALES,
+    V_SCALES,
+    SINKS,
+    O,
+    LSE,
+    WORKSPACE,
+    NUM_TENSORS
+};
 
-/** One call on its way to a problem. */
+/** Sizes of a tensor of tokens and heads. */
+typedef struct sizes {
+    int64_t blocks, tokens, heads, dim;
+} sizes;
+
+/** One call on its way to a problem: each tensor is stated and read where the problem gets it. */
 typedef struct call {
-    const qn_stream *stream;
+    qni_call of;
     const qn_attention_args *args;
     qni_attention_problem *p;
-    view q, k, v;
+    qni_tensor t[NUM_TENSORS];
+    sizes q, k, v;
+    int64_t o_shape[4];
     bool is_paged, is_dense_q, is_dense_kv;
     int64_t requests;
 } call;
 
-// ---- tensors
+/** Reads a tensor that has been stated. */
+static qn_status read_one(call *c, int which) {
+    return qni_read_tensors(&c->of, &c->t[which], 1);
+}
 
-/** Which dimension holds tokens; heads have the other of the two before the last. */
+// ---- q, k and v
+
+/** The dimension of tokens; heads have the other of the two before the last. */
 static int token_dim(int ndim, bool is_hnd) {
     return ndim - 3 + is_hnd;
 }
 
-static qn_status get_view(const call *c, const char *name, const DLTensor *t, int ndim, bool is_hnd,
-                          view *out) {
-    const int token = token_dim(ndim, is_hnd), head = 2 * ndim - 5 - token;
-    QN_TRY(qni_check_tensor(c->stream, OP, name, t, ndim));
-    QN_TRY(qni_check_dtype(OP, name, t, qni_of_floats | qni_of_fp8));
-    QN_TRY(qni_check_last_contiguous(OP, name, t));
-    QN_TRY(qni_check_alignment(OP, name, t));
-    *out = (view){.rows = {.data = qni_data(t),
-                           .block = ndim == 4 ? qni_stride(t, 0) : 0,
-                           .token = qni_stride(t, token),
-                           .head = qni_stride(t, head)},
-                  .blocks = ndim == 4 ? t->shape[0] : 1,
-                  .tokens = t->shape[token],
-                  .heads = t->shape[head],
-                  .dim = t->shape[ndim - 1]};
+static qk_attention_rows rows_of(const qni_tensor *t, bool is_hnd) {
+    const int token = token_dim(t->ndim, is_hnd), head = 2 * t->ndim - 5 - token;
+    return (qk_attention_rows){.data = t->data,
+                               .block = t->ndim == 4 ? t->stride[0] : 0,
+                               .token = t->stride[token],
+                               .head = t->stride[head]};
+}
+
+static qn_status read_sizes(const qni_tensor *t, bool is_hnd, sizes *out) {
+    const int token = token_dim(t->ndim, is_hnd), head = 2 * t->ndim - 5 - token;
+    *out = (sizes){.blocks = t->ndim == 4 ? t->size[0] : 1,
+                   .tokens = t->size[token],
+                   .heads = t->size[head],
+                   .dim = t->size[t->ndim - 1]};
     if (out->tokens > INT32_MAX || out->blocks > INT32_MAX)
-        return UNSUPPORTED("%s has %ld tokens in each of %ld; fewer than 2^31 are accepted", name,
-                           (long)out->tokens, (long)out->blocks);
+        return UNSUPPORTED("%s has %ld tokens in each of %ld; fewer than 2^31 are accepted",
+                           t->name, (long)out->tokens, (long)out->blocks);
     if (out->dim < 1 || out->dim > QK_ATTENTION_MAX_HEAD_DIM)
         return UNSUPPORTED(
-            "%s has head_dim %ld; accepted: 1 to %d (fast: multiples of 8 up to 256)", name,
+            "%s has head_dim %ld; accepted: 1 to %d (fast: multiples of 8 up to 256)", t->name,
             (long)out->dim, QK_ATTENTION_MAX_HEAD_DIM);
     return QN_OK;
 }
 
-static qn_status check_inputs(call *c) {
-    const qn_attention_args *a = c->args;
-    const bool is_hnd = a->layout == QN_HND;
-    const int kv_ndim = c->is_paged || c->is_dense_kv ? 4 : 3;
-    QN_TRY(get_view(c, "q", a->q, c->is_dense_q ? 4 : 3, is_hnd && c->is_dense_q, &c->q));
-    QN_TRY(get_view(c, "k", a->k, kv_ndim, is_hnd, &c->k));
-    QN_TRY(get_view(c, "v", a->v, kv_ndim, is_hnd, &c->v));
+/** What q, k and v say of each other. */
+static qn_status check_inputs(const call *c) {
     if (c->k.dim != c->q.dim)
         return INVALID("k has head_dim %ld, q %ld; both need the same", (long)c->k.dim,
                        (long)c->q.dim);
     if (c->k.blocks != c->v.blocks || c->k.tokens != c->v.tokens || c->k.heads != c->v.heads) {
         char k[128], v[128];
         return INVALID("k is %s, v %s; all but head_dim need to be the same",
-                       qni_tensor_text(a->k, k, sizeof k), qni_tensor_text(a->v, v, sizeof v));
+                       qni_tensor_text(c->t[K].t, k, sizeof k),
+                       qni_tensor_text(c->t[V].t, v, sizeof v));
     }
     if (c->k.heads < 1 || c->q.heads < 1 || c->q.heads % c->k.heads != 0)
         return INVALID("num_qo_heads %ld is no multiple of num_kv_heads %ld", (long)c->q.heads,
                        (long)c->k.heads);
-    if (qni_dtype_of(a->k) != qni_dtype_of(a->v))
-        return UNSUPPORTED("k has dtype %s, v %s; both need the same", qni_dtype_text(a->k),
-                           qni_dtype_text(a->v));
+    if (c->t[K].dtype != c->t[V].dtype)
+        return UNSUPPORTED("k has dtype %s, v %s; both need the same",
+                           qni_dtype_name(c->t[K].dtype), qni_dtype_name(c->t[V].dtype));
     return QN_OK;
 }
 
-/** o, and lse if it is there: q's shape. */
-static qn_status check_outputs(call *c) {
+static qn_status read_inputs(call *c) {
+    const qn_attention_args *a = c->args;
+    const bool is_hnd = a->layout == QN_HND, is_hnd_q = is_hnd && c->is_dense_q;
+    const uint32_t dtypes = qni_of_floats | qni_of_fp8;
+    const int ndim_q = c->is_dense_q ? 4 : 3, ndim = c->is_paged || c->is_dense_kv ? 4 : 3;
+    c->t[Q] = (qni_tensor){"q", a->q, ndim_q, dtypes, .has_rows = true};
+    c->t[K] = (qni_tensor){"k", a->k, ndim, dtypes, .has_rows = true};
+    c->t[V] = (qni_tensor){"v", a->v, ndim, dtypes, .has_rows = true};
+    QN_TRY(qni_read_tensors(&c->of, &c->t[Q], 3));
+    QN_TRY(read_sizes(&c->t[Q], is_hnd_q, &c->q));
+    QN_TRY(read_sizes(&c->t[K], is_hnd, &c->k));
+    QN_TRY(read_sizes(&c->t[V], is_hnd, &c->v));
+    QN_TRY(check_inputs(c));
+    c->p->dtype = c->t[Q].dtype;
+    c->p->dtype_kv = c->t[K].dtype;
+    c->p->args = (qk_attention_args){.q = rows_of(&c->t[Q], is_hnd_q),
+                                     .k = rows_of(&c->t[K], is_hnd),
+                                     .v = rows_of(&c->t[V], is_hnd),
+                                     .num_kv_heads = (uint32_t)c->k.heads,
+                                     .group = (uint32_t)(c->q.heads / c->k.heads),
+                                     .head_dim_qk = (uint32_t)c->q.dim,
+                                     .head_dim_vo = (uint32_t)c->v.dim,
+                                     .dtype_q = (uint32_t)c->p->dtype,
+                                     .dtype_kv = (uint32_t)c->p->dtype_kv};
+    return QN_OK;
+}
+
+// ---- o, and lse if it is there
+
+/** Of q's shape, but for the last dimension. */
+static qn_status read_outputs(call *c) {
     const qn_attention_args *a = c->args;
     qk_attention_args *g = &c->p->args;
-    int64_t want[4];
-    view o;
-    const int ndim = a->q->ndim, token = token_dim(ndim, a->layout == QN_HND && ndim == 4);
-    memcpy(want, a->q->shape, (size_t)ndim * sizeof *want);
-    want[ndim - 1] = c->v.dim;
-    QN_TRY(get_view(c, "o", a->o, ndim, a->layout == QN_HND && ndim == 4, &o));
-    QN_TRY(qni_check_shape(OP, "o", a->o, ndim, want));
-    QN_TRY(qni_check_elements_apart(OP, "o", a->o));
-    QN_TRY(qni_check_dtype(OP, "o", a->o, qni_of_floats));
-    g->o = qni_data(a->o);
-    g->o_batch = o.rows.block, g->o_token = o.rows.token, g->o_head = o.rows.head;
-    if (!a->lse)
-        return QN_OK;
-    QN_TRY(qni_check_tensor(c->stream, OP, "lse", a->lse, ndim - 1));
-    QN_TRY(qni_check_dtype(OP, "lse", a->lse, qni_of_f32));
-    QN_TRY(qni_check_shape(OP, "lse", a->lse, ndim - 1, want));
-    QN_TRY(qni_check_alignment(OP, "lse", a->lse));
-    QN_TRY(qni_check_elements_apart(OP, "lse", a->lse));
-    g->lse = qni_data(a->lse);
-    g->lse_batch = ndim == 4 ? qni_stride(a->lse, 0) : 0;
-    g->lse_token = qni_stride(a->lse, token);
-    g->lse_head = qni_stride(a->lse, 2 * ndim - 5 - token);
-    return QN_OK;
-}
-
-static qn_status check_overlap(const call *c) {
-    const qn_attention_args *a = c->args;
-    const struct {
-        const char *name;
-        const DLTensor *t;
-    } read[] = {{"q", a->q},
-                {"k", a->k},
-                {"v", a->v},
-                {"kv_indices", a->kv_indices},
-                {"schedule", a->schedule},
-                {"mask", a->mask},
-                {"custom_mask", a->custom_mask},
-                {"q_scales", a->q_scales},
-                {"k_scales", a->k_scales},
-                {"v_scales", a->v_scales},
-                {"sinks", a->sinks}},
-      written[] = {{"o", a->o}, {"lse", a->lse}, {"workspace", a->workspace}};
-    for (size_t w = 0; w < sizeof written / sizeof *written; w++) {
-        for (size_t r = 0; r < sizeof read / sizeof *read; r++)
-            QN_TRY(qni_check_disjoint(OP, written[w].name, written[w].t, read[r].name, read[r].t));
-        for (size_t other = 0; other < w; other++)
-            QN_TRY(qni_check_disjoint(OP, written[w].name, written[w].t, written[other].name,
-                                      written[other].t));
-    }
+    const int ndim = c->t[Q].ndim, token = token_dim(ndim, a->layout == QN_HND && ndim == 4);
+    memcpy(c->o_shape, c->t[Q].size, (size_t)ndim * sizeof *c->o_shape);
+    c->o_shape[ndim - 1] = c->v.dim;
+    c->t[O] = (qni_tensor){
+        "o", a->o, ndim, qni_of_floats, .shape = c->o_shape, .has_rows = true, .is_written = true};
+    c->t[LSE] = (qni_tensor){"lse",
+                             a->lse,
+                             ndim - 1,
+                             qni_of_f32,
+                             .shape = c->o_shape,
+                             .may_be_null = true,
+                             .is_written = true};
+    QN_TRY(qni_read_tensors(&c->of, &c->t[O], 2));
+    const qni_tensor *o = &c->t[O], *lse = &c->t[LSE];
+    c->p->dtype_o = o->dtype;
+    g->dtype_o = (uint32_t)o->dtype;
+    g->o = o->data;
+    g->o_batch = ndim == 4 ? o->stride[0] : 0;
+    g->o_token = o->stride[token];
+    g->o_head = o->stride[2 * ndim - 5 - token];
+    g->lse = lse->data;
+    g->lse_batch = ndim == 4 ? lse->stride[0] : 0;
+    g->lse_token = lse->stride[token];
+    g->lse_head = lse->stride[2 * ndim - 5 - token];
     return QN_OK;
 }
 
@@ -149,7 +173,7 @@ static qn_status check_rows(int64_t requests, int64_t queries, int64_t heads, in
     return QN_OK;
 }
 
-static qn_status check_uniform(call *c) {
+static qn_status read_uniform(call *c) {
     qk_attention_args *g = &c->p->args;
     if (c->args->schedule)
         return INVALID("schedule is given, plan is null; both need the same bytes");
@@ -172,8 +196,8 @@ static qn_status check_uniform(call *c) {
 }
 
 /** The plan was made for tensors such as these. */
-static qn_status check_plan_tensors(call *c, const qk_attention_schedule *s) {
-    const int64_t entries = c->is_paged ? c->args->kv_indices->shape[0] : c->k.tokens;
+static qn_status check_plan_tensors(const call *c, const qk_attention_schedule *s) {
+    const int64_t entries = c->is_paged ? c->t[KV_INDICES].size[0] : c->k.tokens;
     const char *const kv_name = c->is_paged ? "kv_indices" : "k";
     if (s->num_qo_heads != c->q.heads || s->num_kv_heads != c->k.heads ||
         s->head_dim_vo != c->v.dim)
@@ -203,28 +227,36 @@ static qn_status check_plan_tensors(call *c, const qk_attention_schedule *s) {
     return QN_OK;
 }
 
-static qn_status check_plan(call *c) {
+/** A kernel reads the schedule; the CPU the plan itself. */
+static qn_status read_schedule(call *c, bool is_cpu) {
+    const qn_attention_args *a = c->args;
+    c->t[SCHEDULE] = (qni_tensor){"schedule",
+                                  a->schedule,
+                                  1,
+                                  1u << QNI_U8,
+                                  .shape = &a->plan_bytes,
+                                  .align = 8,
+                                  .may_be_null = is_cpu,
+                                  .has_rows = true};
+    QN_TRY(read_one(c, SCHEDULE));
+    c->p->args.schedule = is_cpu ? a->plan : c->t[SCHEDULE].data;
+    return QN_OK;
+}
+
+static qn_status read_plan(call *c) {
     const qn_attention_args *a = c->args;
     const qk_attention_schedule *s = a->plan;
-    const bool is_cpu = c->stream->device->id.device_type == kDLCPU;
+    const bool is_cpu = c->of.stream->device->id.device_type == kDLCPU;
     qk_attention_args *g = &c->p->args;
-    const int64_t want[] = {a->plan_bytes};
     const char *const fault =
         qni_attention_check_plan(s, a->plan_bytes, is_cpu || qni_env_get()->validate);
     if (fault)
         return INVALID("plan %s", fault);
     QN_TRY(check_plan_tensors(c, s));
-    if (!is_cpu || a->schedule) {
-        QN_TRY(qni_check_tensor(c->stream, OP, "schedule", a->schedule, 1));
-        if (qni_dtype_of(a->schedule) != QNI_U8 || (uintptr_t)qni_data(a->schedule) % 8 != 0)
-            return INVALID("schedule has dtype %s at %p; accepted: u8 at a multiple of 8",
-                           qni_dtype_text(a->schedule), qni_data(a->schedule));
-        QN_TRY(qni_check_shape(OP, "schedule", a->schedule, 1, want));
-    }
+    QN_TRY(read_schedule(c, is_cpu));
     c->requests = s->num_requests;
     c->p->plan = s;
     c->p->max_rows = (int64_t)s->max_qo_len * (c->q.heads / c->k.heads);
-    g->schedule = is_cpu ? s : qni_data(a->schedule);
     g->dropout_queries = (uint32_t)s->max_qo_len;
     g->dropout_quads = qk_attention_div_up((uint32_t)s->max_kv_len, 4);
     return QN_OK;
@@ -237,133 +269,124 @@ int64_t qni_attention_workspace_rows(const qni_attention_problem *p) {
     return chunks > 1 ? chunks * p->args.requests * p->args.qo_len * p->args.group : 0;
 }
 
-static qn_status check_workspace(call *c) {
+static qn_status read_workspace(call *c) {
     const DLTensor *w = c->args->workspace;
     qk_attention_args *g = &c->p->args;
     const int64_t rows = qni_attention_workspace_rows(c->p);
     const int64_t bytes = qni_attention_workspace_bytes(rows, c->k.heads, c->v.dim);
-    const bool may_grow = c->p->plan && c->p->plan->is_for_graph && w;
+    c->t[WORKSPACE] = (qni_tensor){
+        "workspace",       w, 1, 1u << QNI_U8, .align = 16, .may_be_null = true, .has_rows = true,
+        .is_written = true};
+    QN_TRY(read_one(c, WORKSPACE));
+    const int64_t given = w ? c->t[WORKSPACE].size[0] : 0;
     if (!w && bytes > 0)
         return INVALID("workspace is null, needs %ld bytes", (long)bytes);
-    if (w)
-        QN_TRY(qni_check_tensor(c->stream, OP, "workspace", w, 1));
-    if (bytes == 0 && !may_grow)
+    if (given < bytes)
+        return INVALID("workspace has %ld bytes, needs %ld", (long)given, (long)bytes);
+    if (bytes == 0 && !(c->p->plan && c->p->plan->is_for_graph && w))
         return QN_OK;
-    if (qni_dtype_of(w) != QNI_U8 || (uintptr_t)qni_data(w) % 16 != 0)
-        return INVALID("workspace has dtype %s at %p; accepted: u8 at a multiple of 16",
-                       qni_dtype_text(w), qni_data(w));
-    QN_TRY(qni_check_last_contiguous(OP, "workspace", w));
-    if (w->shape[0] < bytes)
-        return INVALID("workspace has %ld bytes, needs %ld", (long)w->shape[0], (long)bytes);
-    g->partial_o = qni_data(w);
+    g->partial_o = c->t[WORKSPACE].data;
     // As many rows as there is room for: later plans of a captured graph find partial_lse where it
     // was.
-    const int64_t room = w->shape[0] / qni_attention_workspace_bytes(1, c->k.heads, c->v.dim);
+    const int64_t room = given / qni_attention_workspace_bytes(1, c->k.heads, c->v.dim);
     g->partial_lse = g->partial_o + room * c->k.heads * c->v.dim;
     return QN_OK;
 }
 
 // ---- pages
 
-static qn_status check_pages(call *c) {
-    const DLTensor *t = c->args->kv_indices;
+static qn_status read_pages(call *c) {
     if (!c->is_paged)
         return QN_OK;
-    QN_TRY(qni_check_indices(c->stream, OP, "kv_indices", t, -1));
+    c->t[KV_INDICES] = qni_indices("kv_indices", c->args->kv_indices, nullptr);
+    QN_TRY(read_one(c, KV_INDICES));
     if (c->k.tokens == 0)
         return INVALID("k has pages of 0, needs 1 or more");
-    c->p->args.kv_indices = qni_data(t);
+    c->p->args.kv_indices = c->t[KV_INDICES].data;
     c->p->args.page_size = (uint32_t)c->k.tokens;
     return QN_OK;
 }
 
 // ---- masks
 
-static bool is_bool(const DLTensor *t) {
-    return (t->dtype.code == kDLBool || t->dtype.code == kDLUInt) && t->dtype.bits == 8 &&
-           t->dtype.lanes == 1;
-}
-
 /** Stride of the mask's dimension that is `from_last` before the last, of which `size` are
  *  needed. */
-static qn_status mask_stride(const DLTensor *t, int from_last, int64_t size, int64_t *stride) {
+static qn_status read_mask_stride(const qni_tensor *t, int from_last, int64_t size,
+                                  int64_t *stride) {
     const int i = t->ndim - 1 - from_last;
     *stride = 0;
-    if (i < 0 || t->shape[i] == 1)
+    if (i < 0 || t->size[i] == 1)
         return QN_OK;
-    if (t->shape[i] != size) {
+    if (t->size[i] != size) {
         char text[128];
         return INVALID("mask is %s; its dimension %d needs to be 1 or %ld",
-                       qni_tensor_text(t, text, sizeof text), i, (long)size);
+                       qni_tensor_text(t->t, text, sizeof text), i, (long)size);
     }
-    *stride = qni_stride(t, i);
+    *stride = t->stride[i];
     return QN_OK;
 }
 
-static qn_status check_mask(call *c) {
+/** What must be so where a mask is given. */
+static qn_status check_mask_call(const call *c) {
     const qn_attention_args *a = c->args;
-    const DLTensor *t = a->mask;
-    qk_attention_args *g = &c->p->args;
-    if (!t)
-        return QN_OK;
     if (a->is_causal)
         return INVALID("mask and is_causal are both given; accepted: one of them");
     if (a->custom_mask)
         return INVALID("mask and custom_mask are both given; accepted: one of them");
     if (!c->is_dense_q || !c->is_dense_kv)
         return INVALID("mask is for dense q and k; custom_mask is for all");
-    if (t->ndim < 2 || t->ndim > 4)
-        return INVALID("mask has %d dimensions; accepted: 2 to 4", t->ndim);
-    QN_TRY(qni_check_tensor(c->stream, OP, "mask", t, t->ndim));
-    const qni_dtype dtype = qni_dtype_of(t);
-    if (is_bool(t))
-        g->mask_kind = QK_MASK_BOOL;
-    else if (qni_is_float16_or_32(dtype))
-        g->mask_kind = QK_MASK_F32 + (uint32_t)(dtype - QNI_F32);
-    else
-        return UNSUPPORTED("mask has dtype %s; accepted: bool, u8, f32, f16, bf16",
-                           qni_dtype_text(t));
-    if ((uintptr_t)qni_data(t) % (t->dtype.bits / 8u) != 0)
-        return INVALID("mask is at %p, needs a multiple of its element's size", qni_data(t));
-    QN_TRY(mask_stride(t, 0, c->k.tokens, &g->mask_key));
-    QN_TRY(mask_stride(t, 1, c->q.tokens, &g->mask_query));
-    QN_TRY(mask_stride(t, 2, c->q.heads, &g->mask_head));
-    QN_TRY(mask_stride(t, 3, c->requests, &g->mask_batch));
-    g->mask = qni_data(t);
+    if (a->mask->ndim < 2 || a->mask->ndim > 4)
+        return INVALID("mask has %d dimensions; accepted: 2 to 4", a->mask->ndim);
     return QN_OK;
 }
 
-static qn_status check_custom_mask(call *c) {
-    const DLTensor *t = c->args->custom_mask;
-    if (!t)
+static qn_status read_mask(call *c) {
+    qk_attention_args *g = &c->p->args;
+    if (!c->args->mask)
+        return QN_OK;
+    QN_TRY(check_mask_call(c));
+    c->t[MASK] = (qni_tensor){"mask", c->args->mask, c->args->mask->ndim,
+                              .dtypes = qni_of_floats | 1u << QNI_U8 | 1u << QNI_BOOL};
+    QN_TRY(read_one(c, MASK));
+    const qni_tensor *t = &c->t[MASK];
+    QN_TRY(read_mask_stride(t, 0, c->k.tokens, &g->mask_key));
+    QN_TRY(read_mask_stride(t, 1, c->q.tokens, &g->mask_query));
+    QN_TRY(read_mask_stride(t, 2, c->q.heads, &g->mask_head));
+    QN_TRY(read_mask_stride(t, 3, c->requests, &g->mask_batch));
+    g->mask = t->data;
+    g->mask_kind = qni_is_float16_or_32(t->dtype) ? QK_MASK_F32 + (uint32_t)(t->dtype - QNI_F32)
+                                                  : QK_MASK_BOOL;
+    return QN_OK;
+}
+
+static qn_status read_custom_mask(call *c) {
+    if (!c->args->custom_mask)
         return QN_OK;
     const int64_t bytes =
         c->p->plan ? c->p->plan->mask_bytes : c->requests * ((c->q.tokens * c->k.tokens + 7) / 8);
-    QN_TRY(qni_check_tensor(c->stream, OP, "custom_mask", t, 1));
-    if (qni_dtype_of(t) != QNI_U8)
-        return UNSUPPORTED("custom_mask has dtype %s; accepted: u8, packed bits",
-                           qni_dtype_text(t));
-    QN_TRY(qni_check_last_contiguous(OP, "custom_mask", t));
-    if (t->shape[0] != bytes)
+    c->t[CUSTOM_MASK] =
+        (qni_tensor){"custom_mask", c->args->custom_mask, 1, 1u << QNI_U8, .has_rows = true};
+    QN_TRY(read_one(c, CUSTOM_MASK));
+    if (c->t[CUSTOM_MASK].size[0] != bytes)
         return INVALID(
             "custom_mask has %ld bytes, needs %ld: qo_len * kv_len bits for each request",
-            (long)t->shape[0], (long)bytes);
-    c->p->args.custom_mask = qni_data(t);
+            (long)c->t[CUSTOM_MASK].size[0], (long)bytes);
+    c->p->args.custom_mask = c->t[CUSTOM_MASK].data;
     return QN_OK;
 }
 
-static qn_status check_window(const char *name, bool is_there, int64_t value, int32_t *bound) {
+static qn_status read_window(const char *name, bool is_there, int64_t value, int32_t *bound) {
     if (is_there && (value < 0 || value > INT32_MAX))
         return INVALID("%s is %ld; accepted: 0 to 2^31 - 1", name, (long)value);
     *bound = is_there ? (int32_t)value : INT32_MAX;
     return QN_OK;
 }
 
-static qn_status check_bounds(call *c) {
+static qn_status read_bounds(call *c) {
     const qn_attention_args *a = c->args;
     qk_attention_args *g = &c->p->args;
-    QN_TRY(check_window("window_left", a->has_window_left, a->window_left, &g->left));
-    QN_TRY(check_window("window_right", a->has_window_right, a->window_right, &g->right));
+    QN_TRY(read_window("window_left", a->has_window_left, a->window_left, &g->left));
+    QN_TRY(read_window("window_right", a->has_window_right, a->window_right, &g->right));
     if (a->is_causal && !a->custom_mask)
         g->right = 0;
     g->is_top_left = a->is_top_left != 0;
@@ -372,17 +395,28 @@ static qn_status check_bounds(call *c) {
 
 // ---- scalars and vectors
 
-static qn_status check_vector(const call *c, const char *name, const DLTensor *t, int64_t count,
-                              const float **out) {
-    *out = nullptr;
-    if (!t)
-        return QN_OK;
-    QN_TRY(qni_check_tensor(c->stream, OP, name, t, 1));
-    QN_TRY(qni_check_dtype(OP, name, t, qni_of_f32));
-    QN_TRY(qni_check_shape(OP, name, t, 1, &count));
-    QN_TRY(qni_check_last_contiguous(OP, name, t));
-    QN_TRY(qni_check_alignment(OP, name, t));
-    *out = qni_data(t);
+/** Numbers of heads, each of which may be missing. */
+static qn_status read_vectors(call *c) {
+    const qn_attention_args *a = c->args;
+    qk_attention_args *g = &c->p->args;
+    const int64_t *q = &c->q.heads, *k = &c->k.heads;
+    const struct {
+        const char *name;
+        const DLTensor *t;
+        const int64_t *count;
+        const float **out;
+    } vectors[] = {{"q_scales", a->q_scales, q, &g->q_scales},
+                   {"k_scales", a->k_scales, k, &g->k_scales},
+                   {"v_scales", a->v_scales, k, &g->v_scales},
+                   {"sinks", a->sinks, q, &g->sinks}};
+    for (int i = 0; i <= SINKS - Q_SCALES; i++) {
+        qni_tensor *t = &c->t[Q_SCALES + i];
+        *t = (qni_tensor){
+            vectors[i].name,     vectors[i].t,    1, qni_of_f32, .shape = vectors[i].count,
+            .may_be_null = true, .has_rows = true};
+        QN_TRY(read_one(c, Q_SCALES + i));
+        *vectors[i].out = t->data;
+    }
     return QN_OK;
 }
 
@@ -390,7 +424,7 @@ static float or_default(float x, float otherwise) {
     return __builtin_fabsf(x) > 0 || x != x ? x : otherwise;
 }
 
-static qn_status check_scalars(call *c) {
+static qn_status read_scalars(call *c) {
     const qn_attention_args *a = c->args;
     qk_attention_args *g = &c->p->args;
     const float own = 1 / sqrtf((float)c->q.dim);
@@ -425,7 +459,7 @@ static qn_status check_scalars(call *c) {
     return QN_OK;
 }
 
-static qn_status check_dropout(call *c) {
+static qn_status read_dropout(call *c) {
     const qn_attention_args *a = c->args;
     if (!(a->dropout_p >= 0 && a->dropout_p < 1))
         return INVALID("dropout_p is %g; accepted: 0 to below 1", (double)a->dropout_p);
@@ -444,7 +478,7 @@ void qni_attention_set_dropout(qk_attention_args *g, float p, uint64_t seed, uin
 
 // ---- all together
 
-static qn_status check_shape_of_call(call *c) {
+static qn_status read_forms(call *c) {
     const qn_attention_args *a = c->args;
     if (a->layout != QN_NHD && a->layout != QN_HND)
         return INVALID("layout is %d; accepted: QN_NHD, QN_HND", a->layout);
@@ -458,37 +492,21 @@ static qn_status check_shape_of_call(call *c) {
 
 qn_status qni_attention_make(const qn_stream *stream, const qn_attention_args *args,
                              qni_attention_problem *p) {
-    call c = {.stream = stream, .args = args, .p = p};
+    call c = {.of = {OP, stream}, .args = args, .p = p};
     *p = (qni_attention_problem){};
-    QN_TRY(check_shape_of_call(&c));
-    QN_TRY(check_inputs(&c));
-    p->dtype = qni_dtype_of(args->q);
-    p->dtype_kv = qni_dtype_of(args->k);
-    p->args = (qk_attention_args){.q = c.q.rows,
-                                  .k = c.k.rows,
-                                  .v = c.v.rows,
-                                  .num_kv_heads = (uint32_t)c.k.heads,
-                                  .group = (uint32_t)(c.q.heads / c.k.heads),
-                                  .head_dim_qk = (uint32_t)c.q.dim,
-                                  .head_dim_vo = (uint32_t)c.v.dim,
-                                  .dtype_q = (uint32_t)p->dtype,
-                                  .dtype_kv = (uint32_t)p->dtype_kv};
-    QN_TRY(check_outputs(&c));
-    p->dtype_o = qni_dtype_of(args->o);
-    p->args.dtype_o = (uint32_t)p->dtype_o;
-    QN_TRY(check_pages(&c));
-    QN_TRY(args->plan ? check_plan(&c) : check_uniform(&c));
-    QN_TRY(check_custom_mask(&c));
-    QN_TRY(check_mask(&c));
-    QN_TRY(check_bounds(&c));
-    QN_TRY(check_scalars(&c));
-    QN_TRY(check_dropout(&c));
-    QN_TRY(check_vector(&c, "q_scales", args->q_scales, c.q.heads, &p->args.q_scales));
-    QN_TRY(check_vector(&c, "k_scales", args->k_scales, c.k.heads, &p->args.k_scales));
-    QN_TRY(check_vector(&c, "v_scales", args->v_scales, c.k.heads, &p->args.v_scales));
-    QN_TRY(check_vector(&c, "sinks", args->sinks, c.q.heads, &p->args.sinks));
-    QN_TRY(check_workspace(&c));
-    return check_overlap(&c);
+    QN_TRY(read_forms(&c));
+    QN_TRY(read_inputs(&c));
+    QN_TRY(read_outputs(&c));
+    QN_TRY(read_pages(&c));
+    QN_TRY(args->plan ? read_plan(&c) : read_uniform(&c));
+    QN_TRY(read_custom_mask(&c));
+    QN_TRY(read_mask(&c));
+    QN_TRY(read_bounds(&c));
+    QN_TRY(read_scalars(&c));
+    QN_TRY(read_dropout(&c));
+    QN_TRY(read_vectors(&c));
+    QN_TRY(read_workspace(&c));
+    return qni_check_apart(&c.of, c.t, NUM_TENSORS);
 }
 
 /** A dense tensor's shape alone. */

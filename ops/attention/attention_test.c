@@ -153,7 +153,7 @@ static void test_refusals(void **) {
         "mask is [1, 1, 3, 4] u8 strides [12, 12, 4, 1]; its dimension 3 needs to be 1 or 5");
     mask.t.dtype = qni_dl_dtype(QNI_I32);
     assert_attention_refused(QN_E_UNSUPPORTED,
-                             "mask has dtype i32; accepted: bool, u8, f32, f16, bf16");
+                             "mask has dtype i32; accepted: f32, f16, bf16, u8, bool");
     make_dense(QUERIES, KEYS);
     MAKE(&mask, QNI_U8, 3);
     args.custom_mask = &mask.t;
@@ -232,6 +232,11 @@ static void test_workspace(void **) {
     MAKE(&workspace, QNI_U8, 287);
     args.workspace = &workspace.t;
     assert_attention_refused(QN_E_INVALID, "workspace has 287 bytes, needs 288");
+    MAKE(&workspace, QNI_F32, 72);
+    assert_attention_refused(QN_E_UNSUPPORTED, "workspace has dtype f32; accepted: u8");
+    MAKE(&workspace, QNI_U8, 296);
+    workspace.t.byte_offset = 8;
+    assert_attention_refused(QN_E_INVALID, "needs a multiple of 16 bytes");
     MAKE(&workspace, QNI_U8, 288);
     assert_int_equal(qn_attention(stream, &args), QN_OK);
 }
@@ -379,6 +384,11 @@ static void test_paged(void **) {
                                .kv_indices = &indices.t,
                                .plan = plan,
                                .plan_bytes = bytes};
+    MAKE(&workspace, QNI_U8, bytes);
+    workspace.strides[0] = 2;
+    args.schedule = &workspace.t;
+    assert_attention_refused(QN_E_INVALID, "schedule has stride 2 in its last dimension");
+    args.schedule = nullptr;
     assert_int_equal(qn_attention(stream, &args), QN_OK);
     assert_true(isfinite(o_at(0, 0)) && o_at(0, 0) > 0);
     assert_true(o_at(1, 0) == 0); // the third request has no keys

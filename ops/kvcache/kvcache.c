@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kvcache family's public functions: each checks its tensors and fills one kind of problem.
+// The kvcache family's public functions: each reads its tensors into one kind of problem.
 #include "kvcache.h"
 
 #include "../shared/variants.h"
@@ -36,111 +36,99 @@ typedef struct side {
     const DLTensor *scale; // null: copied
 } side;
 
+enum { // of two each, for keys and values; then the index tensors
+    TOKENS,
+    CACHES = TOKENS + 2,
+    SCALES = CACHES + 2,
+    PAGES = SCALES + 2,
+    NUM_TENSORS = PAGES + QNI_MAX_PAGE_TENSORS
+};
+
 typedef struct append_call {
-    const char *op;
+    qni_call of;
     qn_stream *stream;
     side sides[2];
     qni_page_tensors pages;
     qn_kv_layout layout;
-    bool is_latent; // no heads
-    bool is_one;    // both caches are slices, side by side, of one
+    bool is_latent;          // no heads
+    const qni_tensor *whole; // both caches are slices, side by side, of this one; or null
+    qni_tensor t[NUM_TENSORS];
 } append_call;
 
-static qn_status check_tokens(const append_call *c, const side *s, int64_t n) {
-    const int ndim = c->is_latent ? 2 : 3;
-    const int64_t want[] = {n, -1, -1};
-    QN_TRY(qni_check_tensor(c->stream, c->op, s->name, s->t, ndim));
-    QN_TRY(qni_check_dtype(c->op, s->name, s->t, qni_of_floats | qni_of_fp8));
-    QN_TRY(qni_check_shape(c->op, s->name, s->t, ndim, want));
-    QN_TRY(qni_check_last_contiguous(c->op, s->name, s->t));
-    return qni_check_alignment(c->op, s->name, s->t);
-}
-
 /** Copies need one dtype; with a scale the cache is FP8 and the tokens are not. */
-static qn_status check_dtypes(const append_call *c, const side *s) {
-    const qni_dtype from = qni_dtype_of(s->t), to = qni_dtype_of(s->cache);
-    const qni_dtype first = qni_dtype_of(c->sides[0].t), cache = qni_dtype_of(c->sides[0].cache);
+static qn_status check_dtypes(const append_call *c, int i) {
+    const side *s = &c->sides[i];
+    const qni_dtype from = c->t[TOKENS + i].dtype, to = c->t[CACHES + i].dtype;
+    const qni_dtype first = c->t[TOKENS].dtype, cache = c->t[CACHES].dtype;
     if (s->scale ? !qni_is_fp8(to) : to != from)
-        return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s has dtype %s, needs %s", c->op, s->cache_name,
+        return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s has dtype %s, needs %s", c->of.op, s->cache_name,
                        qni_dtype_name(to), s->scale ? "an FP8 kind" : qni_dtype_name(from));
     if (s->scale && !qni_is_float16_or_32(from))
         return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s has dtype %s; accepted with %s: f32, f16, bf16",
-                       c->op, s->name, qni_dtype_name(from), s->scale_name);
+                       c->of.op, s->name, qni_dtype_name(from), s->scale_name);
     if (from != first || to != cache)
         return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s and its cache have dtypes %s and %s, %s %s and %s",
-                       c->op, s->name, qni_dtype_name(from), qni_dtype_name(to), c->sides[0].name,
-                       qni_dtype_name(first), qni_dtype_name(cache));
+                       c->of.op, s->name, qni_dtype_name(from), qni_dtype_name(to),
+                       c->sides[0].name, qni_dtype_name(first), qni_dtype_name(cache));
     return QN_OK;
 }
 
-/** One side of the problem; its cache's view, for the index tensors. */
-static qn_status set_side(const append_call *c, const side *s, int64_t n, qni_cache_rows *r,
-                          qni_cache_view *view) {
-    QN_TRY(check_tokens(c, s, n));
-    const int last = s->t->ndim - 1;
-    const int64_t heads = c->is_latent ? -1 : s->t->shape[1], width = s->t->shape[last];
-    QN_TRY(
-        qni_check_cache(c->stream, c->op, s->cache_name, s->cache, c->layout, heads, width, view));
-    QN_TRY(check_dtypes(c, s));
+/** One side of the problem; its cache's view, for the index tensors. n < 0: any number of tokens. */
+static qn_status read_side(append_call *c, int i, int64_t n, qni_cache_rows *r,
+                           qni_cache_view *view) {
+    const side *s = &c->sides[i];
+    qni_tensor *const t = &c->t[TOKENS + i], *const scale = &c->t[SCALES + i];
+    const int ndim = c->is_latent ? 2 : 3;
+    *t = (qni_tensor){s->name,
+                      s->t,
+                      ndim,
+                      qni_of_floats | qni_of_fp8,
+                      .shape = (const int64_t[]){n, -1, -1},
+                      .has_rows = true};
+    QN_TRY(qni_read_tensors(&c->of, t, 1));
+    const int64_t heads = c->is_latent ? -1 : t->size[1], width = t->size[ndim - 1];
+    QN_TRY(qni_read_cache(&c->of, &c->t[CACHES + i], s->cache_name, s->cache, c->layout, heads,
+                          width, view));
+    QN_TRY(check_dtypes(c, i));
+    *scale = qni_given_scale(s->scale_name, s->scale);
+    scale->may_be_null = true;
+    QN_TRY(qni_read_tensors(&c->of, scale, 1));
     if (s->scale)
-        QN_TRY(qni_check_given_scale(c->stream, c->op, s->scale_name, s->scale));
-    *r = (qni_cache_rows){.in = qni_data(s->t),
+        QN_TRY(qni_validate_scale(c->stream, c->of.op, s->scale_name, scale->data));
+    *r = (qni_cache_rows){.in = t->data,
                           .out = view->data,
-                          .in_token = qni_stride(s->t, 0),
-                          .in_head = c->is_latent ? 0 : qni_stride(s->t, 1),
+                          .in_token = t->stride[0],
+                          .in_head = c->is_latent ? 0 : t->stride[1],
                           .out_page = view->page,
                           .out_place = view->place,
                           .out_head = view->head,
                           .heads = c->is_latent ? 1 : heads,
                           .width = width,
-                          .scale = s->scale ? qni_data(s->scale) : nullptr};
+                          .scale = scale->data};
     return QN_OK;
 }
 
-/** A cache may meet nothing else. */
-static qn_status check_overlap(const append_call *c, const side *s) {
-    const qni_page_tensors *p = &c->pages;
-    const struct {
-        const char *name;
-        const DLTensor *t;
-    } others[] = {{c->sides[0].name, c->sides[0].t},
-                  {c->sides[1].name, c->sides[1].t},
-                  {"slot_mapping", p->slot_mapping},
-                  {"batch_indices", p->batch_indices},
-                  {"positions", p->positions},
-                  {"kv_indices", p->kv_indices},
-                  {"kv_indptr", p->kv_indptr},
-                  {"kv_last_page_len", p->kv_last_page_len},
-                  {c->sides[0].scale_name, c->sides[0].scale},
-                  {c->sides[1].scale_name, c->sides[1].scale}};
-    qn_status st = QN_OK;
-    for (size_t i = 0; st == QN_OK && i < sizeof others / sizeof *others; i++)
-        st = qni_check_disjoint(c->op, s->cache_name, s->cache, others[i].name, others[i].t);
-    return st;
-}
-
-static qn_status run_append(const append_call *c) {
+static qn_status run_append(append_call *c) {
     const side *k = &c->sides[0], *v = &c->sides[1];
     qni_cache_view views[2];
     qni_kvcache_problem p = {};
-    QN_TRY(set_side(c, k, -1, &p.parts[0], &views[0]));
-    p.n = k->t->shape[0];
-    QN_TRY(set_side(c, v, p.n, &p.parts[1], &views[1]));
+    QN_TRY(read_side(c, 0, -1, &p.parts[0], &views[0]));
+    p.n = c->t[TOKENS].size[0];
+    QN_TRY(read_side(c, 1, p.n, &p.parts[1], &views[1]));
     if (views[0].pages != views[1].pages || views[0].page_size != views[1].page_size)
         return QN_FAIL(QN_E_INVALID,
-                       "%s: %s has %ld pages of %ld, %s %ld of %ld; both need the same", c->op,
+                       "%s: %s has %ld pages of %ld, %s %ld of %ld; both need the same", c->of.op,
                        k->cache_name, (long)views[0].pages, (long)views[0].page_size, v->cache_name,
                        (long)views[1].pages, (long)views[1].page_size);
-    QN_TRY(qni_check_pages(c->stream, c->op, &c->pages, p.n, &views[0], &p.pages));
-    QN_TRY(check_overlap(c, k));
-    QN_TRY(check_overlap(c, v));
-    if (!c->is_one)
-        QN_TRY(qni_check_disjoint(c->op, v->cache_name, v->cache, k->cache_name, k->cache));
-    p.dtype = qni_dtype_of(k->t);
-    p.dtype_out = qni_dtype_of(k->cache);
-    if (p.n > 0)
-        QN_TRY(qni_run(&qni_op_kvcache, c->stream, &p));
-    return QN_OK;
+    p.dtype = c->t[TOKENS].dtype;
+    p.dtype_out = c->t[CACHES].dtype;
+    QN_TRY(qni_read_pages(c->stream, &c->of, &c->pages, p.n, &views[0], &c->t[PAGES], &p.pages));
+    if (c->whole) {
+        c->t[CACHES] = *c->whole;
+        c->t[CACHES + 1] = (qni_tensor){};
+    }
+    QN_TRY(qni_check_apart(&c->of, c->t, NUM_TENSORS));
+    return p.n > 0 ? qni_run(&qni_op_kvcache, c->stream, &p) : QN_OK;
 }
 
 // ---- the public functions
@@ -150,8 +138,8 @@ qn_status qn_append_paged_kv_cache(qn_stream *stream, const qn_append_paged_kv_c
     const qn_status st = QNI_CHECK_STRUCT(op, "args", qn_append_paged_kv_cache_args, args);
     if (st != QN_OK)
         return st;
-    const append_call c = {
-        .op = op,
+    append_call c = {
+        .of = {op, stream},
         .stream = stream,
         .sides = {{"append_key", "k_cache", nullptr, args->append_key, args->k_cache, nullptr},
                   {"append_value", "v_cache", nullptr, args->append_value, args->v_cache, nullptr}},
@@ -170,8 +158,8 @@ qn_status qn_append_paged_mla_kv_cache(qn_stream *stream,
     const qn_status st = QNI_CHECK_STRUCT(op, "args", qn_append_paged_mla_kv_cache_args, args);
     if (st != QN_OK)
         return st;
-    const append_call c = {
-        .op = op,
+    append_call c = {
+        .of = {op, stream},
         .stream = stream,
         .sides = {{"append_ckv", "ckv_cache", nullptr, args->append_ckv, args->ckv_cache, nullptr},
                   {"append_kpe", "kpe_cache", nullptr, args->append_kpe, args->kpe_cache, nullptr}},
@@ -194,8 +182,8 @@ qn_status qn_reshape_and_cache(qn_stream *stream, const qn_reshape_and_cache_arg
     if (!args->k_scale != !args->v_scale)
         return QN_FAIL(QN_E_INVALID, "%s: %s is null and the other scale is not", op,
                        args->k_scale ? "v_scale" : "k_scale");
-    const append_call c = {
-        .op = op,
+    append_call c = {
+        .of = {op, stream},
         .stream = stream,
         .sides = {{"key", "k_cache", "k_scale", args->key, args->k_cache, args->k_scale},
                   {"value", "v_cache", "v_scale", args->value, args->v_cache, args->v_scale}},
@@ -219,15 +207,15 @@ static void slice_init(slice *s, const DLTensor *cache, int64_t first, int64_t w
     s->t.byte_offset += (uint64_t)(first * qni_dtype_bytes(qni_dtype_of(cache)));
 }
 
-/** The cache as a whole, and that it has room for both parts of a token. */
-static qn_status check_concatenated(const qn_stream *stream, const char *op, const DLTensor *cache,
-                                    const DLTensor *kv_c, const DLTensor *k_pe) {
+/** The cache as a whole, which has room for both parts of a token. */
+static qn_status read_whole(const qni_call *call, const DLTensor *cache, const DLTensor *kv_c,
+                            const DLTensor *k_pe, qni_tensor *whole) {
     qni_cache_view view;
-    QN_TRY(qni_check_tensor(stream, op, "kv_c", kv_c, 2));
-    QN_TRY(qni_check_tensor(stream, op, "k_pe", k_pe, 2));
-    const int64_t width = kv_c->shape[1] + k_pe->shape[1];
-    QN_TRY(qni_check_cache(stream, op, "kv_cache", cache, QN_NHD, -1, width, &view));
-    return qni_check_dtype(op, "kv_cache", cache, qni_of_floats | qni_of_fp8);
+    qni_tensor parts[] = {{.name = "kv_c", .t = kv_c, .ndim = 2},
+                          {.name = "k_pe", .t = k_pe, .ndim = 2}};
+    QN_TRY(qni_read_tensors(call, parts, 2));
+    const int64_t width = parts[0].size[1] + parts[1].size[1];
+    return qni_read_cache(call, whole, "kv_cache", cache, QN_NHD, -1, width, &view);
 }
 
 qn_status qn_concat_and_cache_mla(qn_stream *stream, DLTensor *kv_cache, const DLTensor *kv_c,
@@ -235,36 +223,42 @@ qn_status qn_concat_and_cache_mla(qn_stream *stream, DLTensor *kv_cache, const D
                                   const DLTensor *scale) {
     const char *op = "concat_and_cache_mla";
     slice parts[2];
-    QN_TRY(check_concatenated(stream, op, kv_cache, kv_c, k_pe));
+    qni_tensor whole;
+    QN_TRY(read_whole(&(qni_call){op, stream}, kv_cache, kv_c, k_pe, &whole));
     if (!slot_mapping)
         return QN_FAIL(QN_E_INVALID, "%s: slot_mapping is null", op);
     slice_init(&parts[0], kv_cache, 0, kv_c->shape[1]);
     slice_init(&parts[1], kv_cache, kv_c->shape[1], k_pe->shape[1]);
-    const append_call c = {.op = op,
-                           .stream = stream,
-                           .sides = {{"kv_c", "kv_cache", "scale", kv_c, &parts[0].t, scale},
-                                     {"k_pe", "kv_cache", "scale", k_pe, &parts[1].t, scale}},
-                           .pages = {.slot_mapping = slot_mapping},
-                           .is_latent = true,
-                           .is_one = true};
+    append_call c = {.of = {op, stream},
+                     .stream = stream,
+                     .sides = {{"kv_c", "kv_cache", "scale", kv_c, &parts[0].t, scale},
+                               {"k_pe", "kv_cache", "scale", k_pe, &parts[1].t, scale}},
+                     .pages = {.slot_mapping = slot_mapping},
+                     .is_latent = true,
+                     .whole = &whole};
     return run_append(&c);
 }
 
 qn_status qn_get_seq_lens(qn_stream *stream, DLTensor *seq_lens, const DLTensor *kv_indptr,
                           const DLTensor *kv_last_page_len, int64_t page_size) {
     const char *op = "get_seq_lens";
-    QN_TRY(qni_check_indices(stream, op, "seq_lens", seq_lens, -1));
-    const int64_t batches = seq_lens->shape[0];
-    QN_TRY(qni_check_indices(stream, op, "kv_indptr", kv_indptr, batches + 1));
-    QN_TRY(qni_check_indices(stream, op, "kv_last_page_len", kv_last_page_len, batches));
+    const qni_call call = {op, stream};
+    qni_tensor t[] = {qni_indices("seq_lens", seq_lens, nullptr),
+                      qni_indices("kv_indptr", kv_indptr, nullptr),
+                      qni_indices("kv_last_page_len", kv_last_page_len, nullptr)};
+    t[0].is_written = true;
+    QN_TRY(qni_read_tensors(&call, t, 1));
+    const int64_t batches = t[0].size[0], ends = batches + 1;
+    t[1].shape = &ends;
+    t[2].shape = &batches;
+    QN_TRY(qni_read_tensors(&call, &t[1], 2));
     if (page_size < 1 || page_size > INT32_MAX)
         return QN_FAIL(QN_E_INVALID, "%s: page_size is %ld; accepted: 1 to 2^31 - 1", op,
                        (long)page_size);
-    QN_TRY(qni_check_disjoint(op, "seq_lens", seq_lens, "kv_indptr", kv_indptr));
-    QN_TRY(qni_check_disjoint(op, "seq_lens", seq_lens, "kv_last_page_len", kv_last_page_len));
-    const qni_seq_lens_problem p = {.seq_lens = qni_data(seq_lens),
-                                    .kv_indptr = qni_data(kv_indptr),
-                                    .kv_last_page_len = qni_data(kv_last_page_len),
+    QN_TRY(qni_check_apart(&call, t, 3));
+    const qni_seq_lens_problem p = {.seq_lens = t[0].data,
+                                    .kv_indptr = t[1].data,
+                                    .kv_last_page_len = t[2].data,
                                     .batches = batches,
                                     .page_size = (int32_t)page_size};
     if (qni_validates_indices(stream))
@@ -278,26 +272,28 @@ qn_status qn_get_batch_indices_positions(qn_stream *stream, DLTensor *batch_indi
                                          DLTensor *positions, const DLTensor *append_indptr,
                                          const DLTensor *seq_lens) {
     const char *op = "get_batch_indices_positions";
-    qni_positions_problem p;
-    QN_TRY(qni_check_indices(stream, op, "batch_indices", batch_indices, -1));
-    QN_TRY(qni_check_indices(stream, op, "positions", positions, batch_indices->shape[0]));
-    QN_TRY(qni_check_indices(stream, op, "append_indptr", append_indptr, -1));
-    if (append_indptr->shape[0] == 0)
+    const qni_call call = {op, stream};
+    enum { BATCH_INDICES, POSITIONS, APPEND_INDPTR, SEQ_LENS, NUM };
+    qni_tensor t[NUM] = {qni_indices("batch_indices", batch_indices, nullptr),
+                         qni_indices("positions", positions, nullptr),
+                         qni_indices("append_indptr", append_indptr, nullptr),
+                         qni_indices("seq_lens", seq_lens, nullptr)};
+    t[BATCH_INDICES].is_written = t[POSITIONS].is_written = true;
+    QN_TRY(qni_read_tensors(&call, t, 1));
+    t[POSITIONS].shape = t[BATCH_INDICES].size;
+    QN_TRY(qni_read_tensors(&call, &t[POSITIONS], 2));
+    if (t[APPEND_INDPTR].size[0] == 0)
         return QN_FAIL(QN_E_INVALID, "%s: append_indptr is empty, needs at least one entry", op);
-    p = (qni_positions_problem){.n = batch_indices->shape[0],
-                                .batches = append_indptr->shape[0] - 1,
-                                .batch_indices = qni_data(batch_indices),
-                                .positions = qni_data(positions),
-                                .append_indptr = qni_data(append_indptr)};
-    QN_TRY(qni_check_indices(stream, op, "seq_lens", seq_lens, p.batches));
-    p.seq_lens = qni_data(seq_lens);
-    QN_TRY(qni_check_disjoint(op, "positions", positions, "batch_indices", batch_indices));
-    DLTensor *written[] = {batch_indices, positions};
-    const char *names[] = {"batch_indices", "positions"};
-    for (int i = 0; i < 2; i++) {
-        QN_TRY(qni_check_disjoint(op, names[i], written[i], "append_indptr", append_indptr));
-        QN_TRY(qni_check_disjoint(op, names[i], written[i], "seq_lens", seq_lens));
-    }
+    const int64_t batches = t[APPEND_INDPTR].size[0] - 1;
+    t[SEQ_LENS].shape = &batches;
+    QN_TRY(qni_read_tensors(&call, &t[SEQ_LENS], 1));
+    QN_TRY(qni_check_apart(&call, t, NUM));
+    const qni_positions_problem p = {.n = t[BATCH_INDICES].size[0],
+                                     .batches = batches,
+                                     .batch_indices = t[BATCH_INDICES].data,
+                                     .positions = t[POSITIONS].data,
+                                     .append_indptr = t[APPEND_INDPTR].data,
+                                     .seq_lens = t[SEQ_LENS].data};
     if (qni_validates_indices(stream))
         QN_TRY(
             qni_validate_rising(stream, op, "append_indptr", p.append_indptr, p.batches + 1, p.n));

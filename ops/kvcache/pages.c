@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of paged caches and of the index tensors that say where tokens go.
+// Reads paged caches and the index tensors that say where tokens go.
 #include "pages.h"
 
 static qn_status check_layout(const char *op, qn_kv_layout layout) {
@@ -9,31 +9,34 @@ static qn_status check_layout(const char *op, qn_kv_layout layout) {
                    (int)layout);
 }
 
-qn_status qni_check_cache(const qn_stream *stream, const char *op, const char *name,
-                          const DLTensor *t, qn_kv_layout layout, int64_t heads, int64_t width,
-                          qni_cache_view *view) {
+qn_status qni_read_cache(const qni_call *call, qni_tensor *cache, const char *name,
+                         const DLTensor *t, qn_kv_layout layout, int64_t heads, int64_t width,
+                         qni_cache_view *view) {
     const bool is_latent = heads < 0;
     const int ndim = is_latent ? 3 : 4, place = layout == QN_HND ? 2 : 1, head = 3 - place;
-    QN_TRY(check_layout(op, layout));
-    QN_TRY(qni_check_tensor(stream, op, name, t, ndim));
-    const int64_t want[] = {-1, is_latent || place == 1 ? -1 : heads,
-                            is_latent    ? width
-                            : place == 2 ? -1
-                                         : heads,
-                            width};
-    QN_TRY(qni_check_shape(op, name, t, ndim, want));
-    QN_TRY(qni_check_last_contiguous(op, name, t));
-    QN_TRY(qni_check_elements_apart(op, name, t));
-    QN_TRY(qni_check_alignment(op, name, t));
-    if (t->shape[place] == 0 || t->shape[place] > INT32_MAX)
-        return QN_FAIL(QN_E_INVALID, "%s: %s has pages of %ld, needs 1 to 2^31 - 1", op, name,
-                       (long)t->shape[place]);
-    *view = (qni_cache_view){.data = qni_data(t),
-                             .page = qni_stride(t, 0),
-                             .place = qni_stride(t, place),
-                             .head = is_latent ? 0 : qni_stride(t, head),
-                             .pages = t->shape[0],
-                             .page_size = t->shape[place]};
+    QN_TRY(check_layout(call->op, layout));
+    const int64_t shape[] = {-1, is_latent || place == 1 ? -1 : heads,
+                             is_latent    ? width
+                             : place == 2 ? -1
+                                          : heads,
+                             width};
+    *cache = (qni_tensor){name,
+                          t,
+                          ndim,
+                          .dtypes = qni_of_floats | qni_of_fp8,
+                          .shape = shape,
+                          .has_rows = true,
+                          .is_written = true};
+    QN_TRY(qni_read_tensors(call, cache, 1));
+    if (cache->size[place] == 0 || cache->size[place] > INT32_MAX)
+        return QN_FAIL(QN_E_INVALID, "%s: %s has pages of %ld, needs 1 to 2^31 - 1", call->op, name,
+                       (long)cache->size[place]);
+    *view = (qni_cache_view){.data = cache->data,
+                             .page = cache->stride[0],
+                             .place = cache->stride[place],
+                             .head = is_latent ? 0 : cache->stride[head],
+                             .pages = cache->size[0],
+                             .page_size = cache->size[place]};
     return QN_OK;
 }
 
@@ -116,39 +119,41 @@ out:
 
 // ---- dtypes and shapes
 
-static qn_status check_paged(const qn_stream *stream, const char *op, const qni_page_tensors *t,
-                             int64_t n, qk_pages *p) {
-    QN_TRY(qni_check_indices(stream, op, "batch_indices", t->batch_indices, n));
-    QN_TRY(qni_check_indices(stream, op, "positions", t->positions, n));
-    QN_TRY(qni_check_indices(stream, op, "kv_indices", t->kv_indices, -1));
-    QN_TRY(qni_check_indices(stream, op, "kv_indptr", t->kv_indptr, -1));
-    if (t->kv_indptr->shape[0] == 0)
-        return QN_FAIL(QN_E_INVALID, "%s: kv_indptr is empty, needs at least one entry", op);
-    if (t->kv_last_page_len)
-        QN_TRY(qni_check_indices(stream, op, "kv_last_page_len", t->kv_last_page_len,
-                                 t->kv_indptr->shape[0] - 1));
-    p->batch_indices = qni_data(t->batch_indices);
-    p->positions = qni_data(t->positions);
-    p->kv_indices = qni_data(t->kv_indices);
-    p->kv_indptr = qni_data(t->kv_indptr);
+enum { BATCH_INDICES, POSITIONS, KV_INDICES, KV_INDPTR, KV_LAST_PAGE_LEN, SLOT_MAPPING = 0 };
+
+static qn_status read_paged(const qni_call *call, const qni_page_tensors *given, int64_t n,
+                            qni_tensor *t, qk_pages *p) {
+    t[BATCH_INDICES] = qni_indices("batch_indices", given->batch_indices, &n);
+    t[POSITIONS] = qni_indices("positions", given->positions, &n);
+    t[KV_INDICES] = qni_indices("kv_indices", given->kv_indices, nullptr);
+    t[KV_INDPTR] = qni_indices("kv_indptr", given->kv_indptr, nullptr);
+    QN_TRY(qni_read_tensors(call, t, KV_INDPTR + 1));
+    const int64_t batches = t[KV_INDPTR].size[0] - 1;
+    if (batches < 0)
+        return QN_FAIL(QN_E_INVALID, "%s: kv_indptr is empty, needs at least one entry", call->op);
+    t[KV_LAST_PAGE_LEN] = qni_indices("kv_last_page_len", given->kv_last_page_len, &batches);
+    t[KV_LAST_PAGE_LEN].may_be_null = true;
+    QN_TRY(qni_read_tensors(call, &t[KV_LAST_PAGE_LEN], 1));
+    p->batch_indices = t[BATCH_INDICES].data;
+    p->positions = t[POSITIONS].data;
+    p->kv_indices = t[KV_INDICES].data;
+    p->kv_indptr = t[KV_INDPTR].data;
     return QN_OK;
 }
 
-qn_status qni_check_pages(qn_stream *stream, const char *op, const qni_page_tensors *t, int64_t n,
-                          const qni_cache_view *cache, qk_pages *pages) {
+qn_status qni_read_pages(qn_stream *stream, const qni_call *call, const qni_page_tensors *given,
+                         int64_t n, const qni_cache_view *cache,
+                         qni_tensor tensors[QNI_MAX_PAGE_TENSORS], qk_pages *pages) {
     const bool validates = n > 0 && qni_validates_indices(stream);
-    const qn_status st = QN_OK;
     *pages = (qk_pages){.page_size = (int32_t)cache->page_size};
-    if (!t->slot_mapping) {
-        QN_TRY(check_paged(stream, op, t, n, pages));
-        if (validates)
-            QN_TRY(validate_paged(stream, op, t, n, cache, pages));
-        return st;
+    if (!given->slot_mapping) {
+        QN_TRY(read_paged(call, given, n, tensors, pages));
+        return validates ? validate_paged(stream, call->op, given, n, cache, pages) : QN_OK;
     }
-    QN_TRY(qni_check_indices(stream, op, "slot_mapping", t->slot_mapping, n));
-    pages->slots = qni_data(t->slot_mapping);
-    if (validates)
-        QN_TRY(qni_validate_range(stream, op, "slot_mapping", pages->slots, n, INT32_MIN,
-                                  cache->pages * cache->page_size));
-    return st;
+    tensors[SLOT_MAPPING] = qni_indices("slot_mapping", given->slot_mapping, &n);
+    QN_TRY(qni_read_tensors(call, &tensors[SLOT_MAPPING], 1));
+    pages->slots = tensors[SLOT_MAPPING].data;
+    return validates ? qni_validate_range(stream, call->op, "slot_mapping", pages->slots, n,
+                                          INT32_MIN, cache->pages * cache->page_size)
+                     : QN_OK;
 }

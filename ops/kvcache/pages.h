@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Paged caches and their index tensors: checked, validated, turned into what kernels take. For
+// Paged caches and their index tensors: read, validated, turned into what kernels take. For
 // every family that writes to a cache.
 #ifndef QNI_PAGES_H
 #define QNI_PAGES_H
 
-#include "../../runtime/runtime.h"
+#include "../../runtime/tensor/read.h"
 #include "pages_abi.h"
 
 #include <quern/kvcache.h>
@@ -22,12 +22,16 @@ typedef struct qni_cache_view {
     int64_t pages, page_size;
 } qni_cache_view;
 
-/** Checks a cache for `heads` heads of `width`; heads < 0: an MLA cache. */
-qn_status qni_check_cache(const qn_stream *stream, const char *op, const char *name,
-                          const DLTensor *t, qn_kv_layout layout, int64_t heads, int64_t width,
-                          qni_cache_view *view);
-/** Checks index tensors for n tokens; where qni_validates_indices, their contents too. */
-qn_status qni_check_pages(qn_stream *stream, const char *op, const qni_page_tensors *t, int64_t n,
-                          const qni_cache_view *cache, qk_pages *pages);
+/** Reads a cache, which is written, for `heads` heads of `width`; heads < 0: an MLA cache. */
+qn_status qni_read_cache(const qni_call *call, qni_tensor *cache, const char *name,
+                         const DLTensor *t, qn_kv_layout layout, int64_t heads, int64_t width,
+                         qni_cache_view *view);
+
+enum { QNI_MAX_PAGE_TENSORS = 5 };
+/** Reads index tensors for n tokens into `tensors`; where qni_validates_indices, their contents
+ *  too. */
+qn_status qni_read_pages(qn_stream *stream, const qni_call *call, const qni_page_tensors *given,
+                         int64_t n, const qni_cache_view *cache,
+                         qni_tensor tensors[QNI_MAX_PAGE_TENSORS], qk_pages *pages);
 
 #endif

@@ -1,78 +1,71 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of a rope call's tensors, and the problem that they make.
+// Reads a rope call's tensors into a problem.
 #include "rope_call.h"
 
-/** Dtype, memory and shape of an input; `like`: the shape it must have but for its heads, null for
- *  the first. */
-static qn_status check_in(const rope_call *c, const rope_tensor *t, const DLTensor *like) {
-    const int ndim = like ? like->ndim : c->may_have_batches && t->in && t->in->ndim == 4 ? 4 : 3;
-    QN_TRY(qni_check_tensor(c->stream, c->op, t->name, t->in, ndim));
-    const qni_dtype dtype = qni_dtype_of(t->in);
-    QN_TRY(qni_check_dtype(c->op, t->name, t->in, qni_of_floats));
-    if (like && dtype != qni_dtype_of(like))
-        return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s has dtype %s, needs q's, %s", c->op, t->name,
-                       qni_dtype_name(dtype), qni_dtype_text(like));
-    if (like) {
-        const int64_t want[] = {like->shape[0], ndim == 4 ? like->shape[1] : -1,
-                                ndim == 4 ? -1 : like->shape[2], like->shape[ndim - 1]};
-        QN_TRY(qni_check_shape(c->op, t->name, t->in, ndim, want));
-    }
-    QN_TRY(qni_check_last_contiguous(c->op, t->name, t->in));
-    return qni_check_alignment(c->op, t->name, t->in);
+qn_status qni_rope_read(rope_call *c, qni_tensor stated, const qni_tensor **out) {
+    qni_tensor *const t = qni_rope_next(c);
+    *t = stated;
+    *out = t;
+    return qni_read_tensors(&c->of, t, 1);
 }
 
-static qn_status check_out(const rope_call *c, const rope_tensor *t) {
-    QN_TRY(qni_check_tensor(c->stream, c->op, t->out_name, t->out, t->in->ndim));
-    if (qni_dtype_of(t->out) != qni_dtype_of(t->in))
-        return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s has dtype %s, needs %s's, %s", c->op, t->out_name,
-                       qni_dtype_text(t->out), t->name, qni_dtype_text(t->in));
-    QN_TRY(qni_check_shape(c->op, t->out_name, t->out, t->in->ndim, t->in->shape));
-    QN_TRY(qni_check_last_contiguous(c->op, t->out_name, t->out));
-    QN_TRY(qni_check_elements_apart(c->op, t->out_name, t->out));
-    return qni_check_alignment(c->op, t->out_name, t->out);
+/** An input of q's shape but for its heads, and what becomes of it. */
+static qn_status read_part(rope_call *c, int part, int ndim) {
+    const rope_tensor *given = &c->parts[part];
+    qni_tensor *const in = &c->t[QNI_ROPE_IN + part], *const out = &c->t[QNI_ROPE_OUT + part];
+    const qni_tensor *const q = part == QNI_ROPE_Q ? nullptr : &c->t[QNI_ROPE_IN + QNI_ROPE_Q];
+    int64_t shape[4] = {-1, -1, -1, -1};
+    for (int i = 0; q && i < ndim; i++)
+        shape[i] = i == ndim - 2 ? -1 : q->size[i];
+    *in = (qni_tensor){
+        given->name,    given->in,       ndim, .dtypes = q ? 0 : qni_of_floats, .like = q,
+        .shape = shape, .has_rows = true};
+    QN_TRY(qni_read_tensors(&c->of, in, 1));
+    *out = (qni_tensor){given->out_name,    given->out,        ndim,
+                        .like = in,         .shape = in->size, .has_rows = true,
+                        .is_written = true, .may_be = in};
+    return qni_read_tensors(&c->of, out, 1);
 }
 
-static qni_rope_rows rows_of(const rope_tensor *t) {
-    const DLTensor *in = t->in, *out = t->out;
+static qni_rope_rows rows_of(const rope_call *c, int part) {
+    const qni_tensor *in = &c->t[QNI_ROPE_IN + part], *out = &c->t[QNI_ROPE_OUT + part];
     const int last = in->ndim - 1;
     const bool has_batches = last == 3;
-    return (qni_rope_rows){.in = qni_data(in),
-                           .out = qni_data(out),
-                           .in_batch = has_batches ? qni_stride(in, 0) : 0,
-                           .in_token = qni_stride(in, last - 2),
-                           .in_head = qni_stride(in, last - 1),
-                           .out_batch = has_batches ? qni_stride(out, 0) : 0,
-                           .out_token = qni_stride(out, last - 2),
-                           .out_head = qni_stride(out, last - 1),
-                           .heads = in->shape[last - 1],
-                           .width = in->shape[last],
+    return (qni_rope_rows){.in = in->data,
+                           .out = out->data,
+                           .in_batch = has_batches ? in->stride[0] : 0,
+                           .in_token = in->stride[last - 2],
+                           .in_head = in->stride[last - 1],
+                           .out_batch = has_batches ? out->stride[0] : 0,
+                           .out_token = out->stride[last - 2],
+                           .out_head = out->stride[last - 1],
+                           .heads = in->size[last - 1],
+                           .width = in->size[last],
                            .scale = 1};
 }
 
-qn_status qni_rope_set_q_k(const rope_call *c, qni_rope_problem *p) {
-    const rope_tensor *q = &c->parts[QNI_ROPE_Q], *k = &c->parts[QNI_ROPE_K];
-    QN_TRY(check_in(c, q, nullptr));
-    QN_TRY(check_out(c, q));
-    if (k->in || k->out) {
-        QN_TRY(check_in(c, k, q->in));
-        QN_TRY(check_out(c, k));
-    }
-    const DLTensor *t = q->in;
-    const int token = t->ndim - 3;
-    *p = (qni_rope_problem){.dtype = qni_dtype_of(t),
-                            .dtype_out = qni_dtype_of(t),
+qn_status qni_rope_read_q_k(rope_call *c, qni_rope_problem *p) {
+    const rope_tensor *given = &c->parts[QNI_ROPE_Q], *k = &c->parts[QNI_ROPE_K];
+    const int ndim = c->may_have_batches && given->in && given->in->ndim == 4 ? 4 : 3;
+    QN_TRY(read_part(c, QNI_ROPE_Q, ndim));
+    if (k->in || k->out)
+        QN_TRY(read_part(c, QNI_ROPE_K, ndim));
+    const qni_tensor *const q = &c->t[QNI_ROPE_IN + QNI_ROPE_Q];
+    const int token = ndim - 3;
+    *p = (qni_rope_problem){.dtype = q->dtype,
+                            .dtype_out = q->dtype,
                             .dtype_table = QNI_F32,
-                            .n = (token ? t->shape[0] : 1) * t->shape[token],
-                            .inner = t->shape[token],
-                            .parts = {[QNI_ROPE_Q] = rows_of(q)}};
+                            .n = (token ? q->size[0] : 1) * q->size[token],
+                            .inner = q->size[token],
+                            .parts = {[QNI_ROPE_Q] = rows_of(c, QNI_ROPE_Q)}};
     if (k->in)
-        p->parts[QNI_ROPE_K] = rows_of(k);
+        p->parts[QNI_ROPE_K] = rows_of(c, QNI_ROPE_K);
     if (p->parts[QNI_ROPE_Q].width == 0)
-        return QN_FAIL(QN_E_INVALID, "%s: q has heads of 0 elements, needs at least 2", c->op);
+        return QN_FAIL(QN_E_INVALID, "%s: q has heads of 0 elements, needs at least 2", c->of.op);
     return QN_OK;
 }
 
-qn_status qni_rope_set_rotary_dim(const char *op, qni_rope_problem *p, int64_t dim) {
+qn_status qni_rope_read_rotary_dim(const char *op, qni_rope_problem *p, int64_t dim) {
     const int64_t width = p->parts[QNI_ROPE_Q].width;
     p->rotary_dim = dim == 0 ? width : dim;
     if (p->rotary_dim > 0 && p->rotary_dim <= width && p->rotary_dim % 2 == 0)
@@ -81,43 +74,27 @@ qn_status qni_rope_set_rotary_dim(const char *op, qni_rope_problem *p, int64_t d
                    op, (long)p->rotary_dim, (long)width);
 }
 
-qn_status qni_rope_set_cache(const rope_call *c, qni_rope_problem *p, const DLTensor *cache,
-                             const DLTensor *positions, const char *name) {
-    QN_TRY(qni_check_tensor(c->stream, c->op, "cos_sin_cache", cache, 2));
-    QN_TRY(qni_check_dtype(c->op, "cos_sin_cache", cache, qni_of_f32));
-    const int64_t dim = cache->shape[1], width = p->parts[QNI_ROPE_Q].width;
+qn_status qni_rope_read_cache(rope_call *c, qni_rope_problem *p, const DLTensor *cache,
+                              const DLTensor *positions, const char *name) {
+    const qni_tensor *table, *at;
+    QN_TRY(qni_rope_read(c, (qni_tensor){"cos_sin_cache", cache, 2, .dtypes = qni_of_f32}, &table));
+    const int64_t dim = table->size[1], width = p->parts[QNI_ROPE_Q].width;
     if (dim < 2 || dim % 2 != 0 || dim > width)
         return QN_FAIL(QN_E_INVALID,
                        "%s: cos_sin_cache has rows of %ld; accepted: even, from 2 to head_dim, %ld",
-                       c->op, (long)dim, (long)width);
+                       c->of.op, (long)dim, (long)width);
     if (!qni_is_contiguous(cache))
-        return QN_FAIL(QN_E_INVALID, "%s: cos_sin_cache is not contiguous", c->op);
-    QN_TRY(qni_check_alignment(c->op, "cos_sin_cache", cache));
-    QN_TRY(qni_check_indices(c->stream, c->op, name, positions, p->n));
+        return QN_FAIL(QN_E_INVALID, "%s: cos_sin_cache is not contiguous", c->of.op);
+    QN_TRY(qni_rope_read(c, qni_indices(name, positions, &p->n), &at));
     if (qni_validates_indices(c->stream))
-        QN_TRY(qni_validate_range(c->stream, c->op, name, qni_data(positions), p->n, 0,
-                                  cache->shape[0]));
+        QN_TRY(qni_validate_range(c->stream, c->of.op, name, at->data, p->n, 0, table->size[0]));
     p->angles = QNI_ROPE_BY_POSITION;
     p->rotary_dim = dim;
-    p->pos_ids = qni_data(positions);
-    p->cos = qni_data(cache);
-    p->sin = (const float *)qni_data(cache) + dim / 2;
+    p->pos_ids = at->data;
+    p->cos = table->data;
+    p->sin = (const float *)table->data + dim / 2;
     p->table_row = dim;
     p->table_step = 1;
-    return QN_OK;
-}
-
-static qn_status check_written(const rope_call *c, const rope_read *read, int part) {
-    const rope_tensor *t = &c->parts[part];
-    for (int i = 0; i < QNI_ROPE_PARTS; i++) {
-        const rope_tensor *other = &c->parts[i];
-        if (i < part)
-            QN_TRY(qni_check_disjoint(c->op, t->out_name, t->out, other->out_name, other->out));
-        if (!(i == part && qni_is_same_memory(t->out, t->in)))
-            QN_TRY(qni_check_disjoint(c->op, t->out_name, t->out, other->name, other->in));
-    }
-    for (; read->name; read++)
-        QN_TRY(qni_check_disjoint(c->op, t->out_name, t->out, read->name, read->t));
     return QN_OK;
 }
 
@@ -131,18 +108,14 @@ static void cut_tails(const rope_call *c, qni_rope_problem *p) {
         p->parts[i].width = p->rotary_dim;
 }
 
-qn_status qni_rope_run(const rope_call *c, const rope_read *read, const qni_rope_problem *p) {
+qn_status qni_rope_run(const rope_call *c, const qni_rope_problem *p) {
     qni_rope_problem problem = *p;
     int64_t heads = 0;
-    const qn_status st = QN_OK;
-    for (int i = 0; i < QNI_ROPE_PARTS; i++) {
+    QN_TRY(qni_check_apart(&c->of, c->t, QNI_ROPE_REST + c->num_rest));
+    for (int i = 0; i < QNI_ROPE_PARTS; i++)
         heads += p->parts[i].heads;
-        if (c->parts[i].out)
-            QN_TRY(check_written(c, read, i));
-    }
     if (p->n == 0 || heads == 0)
-        return st;
+        return QN_OK;
     cut_tails(c, &problem);
-    QN_TRY(qni_run(&qni_op_rope, c->stream, &problem));
-    return st;
+    return qni_run(&qni_op_rope, c->stream, &problem);
 }

@@ -4,6 +4,7 @@
 #ifndef QNI_ROPE_CALL_H
 #define QNI_ROPE_CALL_H
 
+#include "../../runtime/tensor/read.h"
 #include "rope.h"
 
 /** One tensor of the call, by its names; in null: there is none. */
@@ -13,28 +14,37 @@ typedef struct rope_tensor {
     DLTensor *out; // null: the part goes to a cache, or is missing, which is an error
 } rope_tensor;
 
+enum { // tensors of a call: its parts', then those that are only read, and caches
+    QNI_ROPE_IN,
+    QNI_ROPE_OUT = QNI_ROPE_IN + QNI_ROPE_PARTS,
+    QNI_ROPE_REST = QNI_ROPE_OUT + QNI_ROPE_PARTS,
+    QNI_ROPE_MAX_TENSORS = QNI_ROPE_REST + 10
+};
+
 typedef struct rope_call {
-    const char *op;
+    qni_call of;
     qn_stream *stream;
     rope_tensor parts[QNI_ROPE_PARTS];
     bool may_have_batches; // q and k may be [batch, n, heads, head_dim]
     bool has_norm;         // whole heads change
+    qni_tensor t[QNI_ROPE_MAX_TENSORS];
+    int num_rest;
 } rope_call;
 
-/** What is only read; an array of them ends with an empty one. */
-typedef struct rope_read {
-    const char *name;
-    const DLTensor *t;
-} rope_read;
-
-/** A new problem with q and k; k may be null. */
-qn_status qni_rope_set_q_k(const rope_call *c, qni_rope_problem *p);
+/** Room for one more tensor, beside those of the parts. */
+static inline qni_tensor *qni_rope_next(rope_call *c) {
+    return &c->t[QNI_ROPE_REST + c->num_rest++];
+}
+/** Reads one more tensor. */
+qn_status qni_rope_read(rope_call *c, qni_tensor stated, const qni_tensor **out);
+/** Reads q and k into a new problem; k may be null. */
+qn_status qni_rope_read_q_k(rope_call *c, qni_rope_problem *p);
 /** dim 0: all of the heads. Heads in place then end where rotation does. */
-qn_status qni_rope_set_rotary_dim(const char *op, qni_rope_problem *p, int64_t dim);
+qn_status qni_rope_read_rotary_dim(const char *op, qni_rope_problem *p, int64_t dim);
 /** Angles from a cos_sin_cache, whose width is the rotary dimension, at positions called `name`. */
-qn_status qni_rope_set_cache(const rope_call *c, qni_rope_problem *p, const DLTensor *cache,
-                             const DLTensor *positions, const char *name);
+qn_status qni_rope_read_cache(rope_call *c, qni_rope_problem *p, const DLTensor *cache,
+                              const DLTensor *positions, const char *name);
 /** What is written meets nothing; then runs. */
-qn_status qni_rope_run(const rope_call *c, const rope_read *read, const qni_rope_problem *p);
+qn_status qni_rope_run(const rope_call *c, const qni_rope_problem *p);
 
 #endif

@@ -78,18 +78,13 @@ out:
     return st;
 }
 
-qn_status qni_check_given_scale(qn_stream *stream, const char *op, const char *name,
-                                const DLTensor *t) {
-    const int64_t one[] = {1};
+qn_status qni_validate_scale(qn_stream *stream, const char *op, const char *name,
+                             const float *given) {
     const int32_t *bits = nullptr;
     qn_status st;
-    QN_TRY_OUT(qni_check_tensor(stream, op, name, t, 1));
-    QN_TRY_OUT(qni_check_dtype(op, name, t, qni_of_f32));
-    QN_TRY_OUT(qni_check_shape(op, name, t, 1, one));
-    QN_TRY_OUT(qni_check_alignment(op, name, t));
     if (!qni_env_get()->validate)
-        goto out;
-    QN_TRY_OUT(qni_read_indices(stream, op, name, qni_data(t), 1, &bits));
+        return QN_OK;
+    QN_TRY_OUT(qni_read_indices(stream, op, name, (const int32_t *)given, 1, &bits));
     const float scale = __builtin_bit_cast(float, *bits);
     if (!(scale > 0 && scale <= __FLT_MAX__))
         st = QN_FAIL(QN_E_INVALID, "%s: %s is %g; accepted: above 0, finite", op, name,

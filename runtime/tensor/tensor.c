@@ -20,6 +20,7 @@ static const struct {
     [QNI_I8] = {"i8", {kDLInt, 8, 1}},
     [QNI_I64] = {"i64", {kDLInt, 64, 1}},
     [QNI_F64] = {"f64", {kDLFloat, 64, 1}},
+    [QNI_BOOL] = {"bool", {kDLBool, 8, 1}},
 };
 
 qni_dtype qni_dtype_of(const DLTensor *t) {
@@ -43,10 +44,9 @@ const char *qni_dtype_text(const DLTensor *t) {
     static const struct {
         const char *name;
         DLDataType dl;
-    } others[] = {{"bool", {kDLBool, 8, 1}},           {"i16", {kDLInt, 16, 1}},
-                  {"u16", {kDLUInt, 16, 1}},           {"u32", {kDLUInt, 32, 1}},
-                  {"u64", {kDLUInt, 64, 1}},           {"complex64", {kDLComplex, 64, 1}},
-                  {"complex128", {kDLComplex, 128, 1}}};
+    } others[] = {{"i16", {kDLInt, 16, 1}},           {"u16", {kDLUInt, 16, 1}},
+                  {"u32", {kDLUInt, 32, 1}},          {"u64", {kDLUInt, 64, 1}},
+                  {"complex64", {kDLComplex, 64, 1}}, {"complex128", {kDLComplex, 128, 1}}};
     const qni_dtype dtype = qni_dtype_of(t);
     for (size_t i = 0; dtype == QNI_DTYPE_NONE && i < sizeof others / sizeof *others; i++)
         if (others[i].dl.code == t->dtype.code && others[i].dl.bits == t->dtype.bits &&
@@ -80,6 +80,27 @@ static void put_list(text_out *out, const int64_t *values, int count) {
     put(out, "]");
 }
 
+const char *qni_sizes_text(const int64_t *sizes, int count, char *buf, size_t room) {
+    text_out out = {buf, buf + room};
+    put(&out, "[");
+    for (int i = 0; i < count; i++)
+        if (sizes[i] < 0)
+            put(&out, "%sany", i ? ", " : "");
+        else
+            put(&out, "%s%ld", i ? ", " : "", (long)sizes[i]);
+    put(&out, "]");
+    return buf;
+}
+
+const char *qni_dtypes_text(uint32_t set, char *buf, size_t room) {
+    text_out out = {buf, buf + room};
+    *buf = 0;
+    for (int i = 0; i < QNI_NUM_DTYPES; i++)
+        if (set >> i & 1)
+            put(&out, "%s%s", *buf ? ", " : "", qni_dtype_name((qni_dtype)i));
+    return buf;
+}
+
 const char *qni_tensor_text(const DLTensor *t, char *buf, size_t room) {
     text_out out = {buf, buf + room};
     if (!t) {
@@ -104,13 +125,9 @@ qn_status qni_check_dtype(const char *op, const char *name, const DLTensor *t, u
     const qni_dtype dtype = qni_dtype_of(t);
     if (dtype != QNI_DTYPE_NONE && accepted >> dtype & 1)
         return QN_OK;
-    char names[96] = "";
-    text_out out = {names, names + sizeof names};
-    for (int i = 0; i < QNI_NUM_DTYPES; i++)
-        if (accepted >> i & 1)
-            put(&out, "%s%s", *names ? ", " : "", qni_dtype_name((qni_dtype)i));
+    char names[128];
     return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s has dtype %s; accepted: %s", op, name,
-                   qni_dtype_text(t), names);
+                   qni_dtype_text(t), qni_dtypes_text(accepted, names, sizeof names));
 }
 
 int64_t qni_stride(const DLTensor *t, int i) {
@@ -241,16 +258,9 @@ qn_status qni_check_shape(const char *op, const char *name, const DLTensor *t, i
     if (equal)
         return QN_OK;
     char needs[192], has[192];
-    text_out needs_out = {needs, needs + sizeof needs}, has_out = {has, has + sizeof has};
-    put(&needs_out, "[");
-    for (int i = 0; i < ndim; i++)
-        if (want[i] < 0)
-            put(&needs_out, "%sany", i ? ", " : "");
-        else
-            put(&needs_out, "%s%ld", i ? ", " : "", (long)want[i]);
-    put(&needs_out, "]");
-    put_list(&has_out, t->shape, t->ndim);
-    return QN_FAIL(QN_E_INVALID, "%s: %s has shape %s, needs %s", op, name, has, needs);
+    return QN_FAIL(QN_E_INVALID, "%s: %s has shape %s, needs %s", op, name,
+                   qni_sizes_text(t->shape, t->ndim, has, sizeof has),
+                   qni_sizes_text(want, ndim, needs, sizeof needs));
 }
 
 qn_status qni_check_alignment(const char *op, const char *name, const DLTensor *t) {

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Looks at the tensors of a call, once each: what it is against what it must be.
+#include "read.h"
+
+#define FAIL(code, format, ...)                                                                    \
+    QN_FAIL((code), "%s: %s " format, call->op, x->name __VA_OPT__(, ) __VA_ARGS__)
+
+/** Strides, and what the elements lie within. The shape has been counted. */
+static void read_place(qni_tensor *x) {
+    const int64_t bytes = x->t->dtype.bits * x->t->dtype.lanes / 8;
+    const bool is_empty = qni_is_empty(x->t);
+    int64_t below = 0, above = is_empty ? 0 : bytes, dense = 1;
+    for (int i = x->ndim - 1; i >= 0; i--) {
+        x->stride[i] = x->t->strides ? x->t->strides[i] : dense;
+        dense *= x->size[i];
+        const int64_t far = is_empty ? 0 : (x->size[i] - 1) * x->stride[i] * bytes;
+        below += far < 0 ? far : 0;
+        above += far > 0 ? far : 0;
+    }
+    x->begin = (uintptr_t)x->data + (uintptr_t)below;
+    x->end = (uintptr_t)x->data + (uintptr_t)above;
+}
+
+static qn_status check_dtype(const qni_call *call, const qni_tensor *x) {
+    const uint32_t accepted = x->dtypes | (x->like ? 1u << x->like->dtype : 0);
+    char names[128];
+    if (accepted == 0 || (x->dtype != QNI_DTYPE_NONE && accepted >> x->dtype & 1))
+        return QN_OK;
+    const char *const has = qni_dtype_text(x->t);
+    if (!x->like)
+        return FAIL(QN_E_UNSUPPORTED, "has dtype %s; accepted: %s", has,
+                    qni_dtypes_text(x->dtypes, names, sizeof names));
+    const char *const like = qni_dtype_name(x->like->dtype);
+    if (!x->dtypes)
+        return FAIL(QN_E_UNSUPPORTED, "has dtype %s, needs %s's, %s", has, x->like->name, like);
+    return FAIL(QN_E_UNSUPPORTED, "has dtype %s; accepted: %s's (%s) and %s", has, x->like->name,
+                like, qni_dtypes_text(x->dtypes, names, sizeof names));
+}
+
+static qn_status check_shape(const qni_call *call, const qni_tensor *x) {
+    char has[192], needs[192];
+    for (int i = 0; x->shape && i < x->ndim; i++)
+        if (x->shape[i] >= 0 && x->shape[i] != x->size[i])
+            return FAIL(QN_E_INVALID, "has shape %s, needs %s",
+                        qni_sizes_text(x->size, x->ndim, has, sizeof has),
+                        qni_sizes_text(x->shape, x->ndim, needs, sizeof needs));
+    return QN_OK;
+}
+
+static qn_status check_rows(const qni_call *call, const qni_tensor *x) {
+    const int last = x->ndim - 1;
+    if (!x->has_rows || x->begin == x->end || x->size[last] == 1 || x->stride[last] == 1)
+        return QN_OK;
+    return FAIL(QN_E_INVALID, "has stride %ld in its last dimension, needs 1",
+                (long)x->stride[last]);
+}
+
+static qn_status check_alignment(const qni_call *call, const qni_tensor *x) {
+    if (x->align) {
+        if ((uintptr_t)x->data % (uintptr_t)x->align != 0)
+            return FAIL(QN_E_INVALID, "begins at %p, needs a multiple of %d bytes", x->data,
+                        x->align);
+        return QN_OK;
+    }
+    const int64_t bytes = x->dtype == QNI_DTYPE_NONE ? 1 : qni_dtype_bytes(x->dtype);
+    if ((uintptr_t)x->data % (uintptr_t)bytes != 0)
+        return FAIL(QN_E_INVALID, "begins at %p, needs a multiple of its %ld-byte elements",
+                    x->data, (long)bytes);
+    return QN_OK;
+}
+
+static qn_status read_tensor(const qni_call *call, qni_tensor *x) {
+    QN_TRY(qni_check_tensor(call->stream, call->op, x->name, x->t, x->ndim));
+    x->data = qni_data(x->t);
+    x->dtype = qni_dtype_of(x->t);
+    x->size = x->t->shape;
+    read_place(x);
+    QN_TRY(check_dtype(call, x));
+    QN_TRY(check_shape(call, x));
+    x->shape = nullptr; // the caller's may end before x does
+    QN_TRY(check_rows(call, x));
+    if (x->is_written)
+        QN_TRY(qni_check_elements_apart(call->op, x->name, x->t));
+    return check_alignment(call, x);
+}
+
+qn_status qni_read_tensors(const qni_call *call, qni_tensor *tensors, int count) {
+    for (int i = 0; i < count; i++)
+        if (tensors[i].t || !tensors[i].may_be_null)
+            QN_TRY(read_tensor(call, &tensors[i]));
+    return QN_OK;
+}
+
+/** Whether bytes of a tensor that is written may be another's. */
+static bool may_meet(const qni_tensor *written, const qni_tensor *x) {
+    if (!x->t || written->begin >= x->end || x->begin >= written->end)
+        return false;
+    return written->may_be != x || !qni_is_same_memory(written->t, x->t);
+}
+
+qn_status qni_check_apart(const qni_call *call, const qni_tensor *tensors, int count) {
+    for (int w = 0; w < count; w++)
+        for (int i = 0; tensors[w].is_written && tensors[w].t && i < count; i++)
+            if ((i < w || !tensors[i].is_written) && may_meet(&tensors[w], &tensors[i]))
+                QN_TRY(qni_check_disjoint(call->op, tensors[w].name, tensors[w].t, tensors[i].name,
+                                          tensors[i].t));
+    return QN_OK;
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tensors of a public function's call: stated, looked at once, and read.
+//
+// A function states in one initialiser what a tensor must be, and reads it: it then has its data,
+// dtype, sizes and strides, or has failed with a message that names the tensor. What one tensor
+// says about the next, the function compares itself. In the end qni_check_apart compares where
+// those lie that are written.
+#ifndef QNI_READ_H
+#define QNI_READ_H
+
+#include "../runtime.h"
+
+enum { QNI_MAX_DIMS = 8 };
+
+/** Who asks: the function's name, for messages, and its stream. */
+typedef struct qni_call {
+    const char *op;
+    const qn_stream *stream;
+} qni_call;
+
+typedef struct qni_tensor {
+    // What it must be.
+    const char *name;
+    const DLTensor *t;
+    int ndim;
+    uint32_t dtypes;               // a set of them; 0 without `like`: any
+    const struct qni_tensor *like; // read before: its dtype is accepted as well
+    const int64_t *shape;          // of ndim sizes; below 0: any; null: all; read: null
+    int align;                     // bytes; 0: an element's
+    bool may_be_null;
+    bool has_rows;                   // the last dimension's elements are neighbours
+    bool is_written;                 // no two indices name one element; it meets no other tensor
+    const struct qni_tensor *may_be; // but this one, in place; null: none
+    // What it is.
+    void *data; // null: it is not there, or empty
+    qni_dtype dtype;
+    const int64_t *size;
+    int64_t stride[QNI_MAX_DIMS];
+    uintptr_t begin, end; // what its elements lie within
+} qni_tensor;
+
+/** Looks at each in turn, in the order of the members above. */
+qn_status qni_read_tensors(const qni_call *call, qni_tensor *tensors, int count);
+/** Each that is written shares no byte with any other, in place or not there apart; side-by-side
+ *  slices of one tensor pass. */
+qn_status qni_check_apart(const qni_call *call, const qni_tensor *tensors, int count);
+
+/** A vector of i32; null: of any length. */
+static inline qni_tensor qni_indices(const char *name, const DLTensor *t, const int64_t *count) {
+    return (qni_tensor){name, t, 1, qni_of_i32, .shape = count, .has_rows = true};
+}
+/** One f32 that results are divided by; qni_validate_scale looks at it. */
+static inline qni_tensor qni_given_scale(const char *name, const DLTensor *t) {
+    static const int64_t one = 1;
+    return (qni_tensor){name, t, 1, qni_of_f32, .shape = &one};
+}
+
+#endif
