@@ -158,6 +158,58 @@ static void test_saturation(void **) {
     }
 }
 
+/** A row of ones has its weights for results, and so for codes theirs: of every exponent f32 has,
+ *  with fractions around the ties of all kinds, saturated ones, both zeros, and NaNs if wanted. */
+static void compare_codes(qni_run_fn *kernel, qni_dtype dtype, qni_fp8 kind, bool has_nans) {
+    enum { FRACTIONS = 64, H = 512 * FRACTIONS, STEP_BITS = 19 };
+    static alignas(64) char ones[4 * H];
+    static float weights[H];
+    static alignas(64) uint8_t codes[H];
+    for (uint32_t i = 0; i < H; i++) {
+        const uint32_t top = i / FRACTIONS << 23 | (i % 16) << STEP_BITS,
+                       near[] = {0, 1, 0x7FFFF, 2};
+        weights[i] = __builtin_bit_cast(float, top | near[i / 16 % 4]);
+        if (isnan(weights[i]) && !has_nans)
+            weights[i] = -0.0f;
+        qni_put(dtype, ones, i, 1);
+    }
+    float scale = 1;
+    const qni_norm_problem p = {.dtype = dtype,
+                                .dtype_weights = QNI_F32,
+                                .dtype_out = (qni_dtype)(QNI_E4M3FN + kind),
+                                .rows = 1,
+                                .inner = 1,
+                                .h = H,
+                                .x = {ones, 0, H},
+                                .out = {codes, 0, H},
+                                .weight = {weights, 0},
+                                .quant = QNI_NORM_STATIC,
+                                .scale = &scale};
+    assert_int_equal(kernel(nullptr, stream, &p), QN_OK);
+    for (int i = 0; i < H; i++)
+        if (codes[i] != qni_fp8_encode(kind, weights[i]))
+            fail_msg("kind %d: %a gives 0x%02x, not 0x%02x", (int)kind, (double)weights[i],
+                     codes[i], qni_fp8_encode(kind, weights[i]));
+}
+
+static void test_codes(void **) {
+    static const struct {
+        qni_run_fn *run;
+        uint64_t needs;
+        bool is_bf16_alone;
+    } kernels[] = {{qni_norm_avx512bf16, QNI_F(AVX512_BF16), true},
+                   {qni_norm_avx512, QNI_F(AVX512), false},
+                   {qni_norm_avx2, QNI_F(AVX2), false},
+                   {qni_norm_cpu, 0, false}};
+    for (size_t k = 0; k < sizeof kernels / sizeof *kernels; k++)
+        for (int kind = 0; kind < QNI_NUM_FP8 && (kernels[k].needs & ~cpu->features) == 0; kind++)
+            for (int has_nans = 0; has_nans < 2; has_nans++) {
+                compare_codes(kernels[k].run, QNI_BF16, (qni_fp8)kind, has_nans);
+                if (!kernels[k].is_bf16_alone)
+                    compare_codes(kernels[k].run, QNI_F32, (qni_fp8)kind, has_nans);
+            }
+}
+
 /** x + residual is a tie in bf16: the residual is rounded down, the norm takes the sum as it is. */
 static void test_unrounded_sum(void **) {
     make_all(QNI_BF16, 1, 2);
@@ -277,7 +329,7 @@ int main(void) {
         cmocka_unit_test(test_rows),          cmocka_unit_test(test_saturation),
         cmocka_unit_test(test_nan),           cmocka_unit_test(test_unrounded_sum),
         cmocka_unit_test(test_batch),         cmocka_unit_test(test_large),
-        cmocka_unit_test(test_far_beginning),
+        cmocka_unit_test(test_far_beginning), cmocka_unit_test(test_codes),
     };
     return cmocka_run_group_tests(tests, open_cpu, close_cpu);
 }

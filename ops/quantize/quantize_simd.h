@@ -22,12 +22,6 @@ typedef uint8_t u8_half __attribute__((vector_size(2 * QN_LANES)));
 
 constexpr int64_t cache_line = 64; // bytes
 
-/** 2 * QN_LANES elements: the high halves of their bits (sign first), and what encode_magnitudes
- *  gives, in the same order. */
-typedef struct coded {
-    u16v high, codes;
-} coded;
-
 QN_INLINE u16v join_u16(u16_half low, u16_half high) {
     u16v joined;
     memcpy(&joined, &low, sizeof low);
@@ -42,46 +36,52 @@ QN_INLINE u8v join_u8(u8_half low, u8_half high) {
     return joined;
 }
 
-QN_INLINE coded encode_bf16(const uint16_t *x, f32v inverse, const rounding *k) {
+/** Upper byte of each half: the codes of 2 * QN_LANES elements, with their signs. The lower bytes
+ *  are garbage. `high`: the high halves of the elements' bits, sign first. */
+QN_INLINE u16v with_signs(u16v codes, u16v high) {
+    return (codes & 0x7FFF) | (high & 0x8000);
+}
+
+QN_INLINE u32v encode_scaled(f32v magnitude, f32v inverse, const rounding *k) {
+    return encode_magnitudes(magnitude * inverse, (f32v){} + k->anchor, k);
+}
+
+QN_INLINE u16v encode_bf16(const uint16_t *x, f32v inverse, const rounding *k) {
     u16v bits;
     memcpy(&bits, x, sizeof bits);
     const u32v pairs = (u32v)(bits & 0x7FFF);
-    const u32v even = encode_magnitudes((f32v)(pairs << 16) * inverse, k);
-    const u32v odd = encode_magnitudes((f32v)(pairs & 0xFFFF0000) * inverse, k);
-    return (coded){bits, (u16v)((even & 0xFFFF) | odd << 16)};
+    const u32v even = encode_scaled((f32v)(pairs << 16), inverse, k);
+    const u32v odd = encode_scaled((f32v)(pairs & 0xFFFF0000), inverse, k);
+    return with_signs((u16v)((even & 0xFFFF) | odd << 16), bits);
 }
 
-QN_INLINE coded encode_f16(const _Float16 *x, f32v inverse, const rounding *k) {
+QN_INLINE u16v encode_f16(const _Float16 *x, f32v inverse, const rounding *k) {
     u16_half bits[2], codes[2];
     memcpy(bits, x, sizeof bits);
     for (int i = 0; i < 2; i++) {
         const f32v magnitude = __builtin_convertvector((f16_half)(bits[i] & 0x7FFF), f32v);
-        codes[i] = __builtin_convertvector(encode_magnitudes(magnitude * inverse, k), u16_half);
+        codes[i] = __builtin_convertvector(encode_scaled(magnitude, inverse, k), u16_half);
     }
-    return (coded){join_u16(bits[0], bits[1]), join_u16(codes[0], codes[1])};
+    return with_signs(join_u16(codes[0], codes[1]), join_u16(bits[0], bits[1]));
 }
 
-QN_INLINE coded encode_f32(const float *x, f32v inverse, const rounding *k) {
+QN_INLINE u16v encode_f32(const float *x, f32v inverse, const rounding *k) {
     u32v bits[2];
     u16_half codes[2], high[2];
     memcpy(bits, x, sizeof bits);
     for (int i = 0; i < 2; i++) {
         const f32v magnitude = (f32v)(bits[i] & 0x7FFFFFFF);
-        codes[i] = __builtin_convertvector(encode_magnitudes(magnitude * inverse, k), u16_half);
+        codes[i] = __builtin_convertvector(encode_scaled(magnitude, inverse, k), u16_half);
         high[i] = __builtin_convertvector(bits[i] >> 16, u16_half);
     }
-    return (coded){join_u16(high[0], high[1]), join_u16(codes[0], codes[1])};
+    return with_signs(join_u16(codes[0], codes[1]), join_u16(high[0], high[1]));
 }
 
-/** Bytes: the codes with their signs, plus k->first (no code has its top bit yet). */
-QN_INLINE u8_half with_signs(coded c) {
-    return __builtin_convertvector(c.codes + (c.high >> 8 & 0x80), u8_half);
-}
-
-QN_INLINE coded encode(qni_dtype dtype, const void *x, int i, f32v inverse, const rounding *k) {
-    return dtype == QNI_BF16  ? encode_bf16((const uint16_t *)x + i, inverse, k)
-           : dtype == QNI_F16 ? encode_f16((const _Float16 *)x + i, inverse, k)
-                              : encode_f32((const float *)x + i, inverse, k);
+QN_INLINE u8_half encode(qni_dtype dtype, const void *x, int i, f32v inverse, const rounding *k) {
+    const u16v codes = dtype == QNI_BF16  ? encode_bf16((const uint16_t *)x + i, inverse, k)
+                       : dtype == QNI_F16 ? encode_f16((const _Float16 *)x + i, inverse, k)
+                                          : encode_f32((const float *)x + i, inverse, k);
+    return __builtin_convertvector(codes >> 8, u8_half);
 }
 
 /** 128 elements. Those `ahead` bytes further on are asked of memory meanwhile; 0: none. */
@@ -91,9 +91,8 @@ QN_INLINE void encode_row(qni_dtype dtype, bool streams, const char *x, uint8_t 
         for (int64_t at = 0; ahead > 0 && at < 4 * QN_LANES * qni_element_bytes(dtype);
              at += cache_line)
             __builtin_prefetch(x + i * qni_element_bytes(dtype) + at + ahead);
-        const coded low = encode(dtype, x, i, inverse, k);
-        const coded high = encode(dtype, x, i + 2 * QN_LANES, inverse, k);
-        u8v codes = join_u8(with_signs(low), with_signs(high)) - k->first;
+        u8v codes = join_u8(encode(dtype, x, i, inverse, k),
+                            encode(dtype, x, i + 2 * QN_LANES, inverse, k));
         codes &= (u8v)(codes != k->dropped);
         if (streams)
             __builtin_nontemporal_store(codes, (u8v *)(void *)(q + i));
@@ -185,7 +184,8 @@ QN_INLINE void batch_scales(qni_dtype dtype, batch *a, const qni_quantize_proble
 
 /** The codes of `count` blocks side by side. */
 QN_INLINE void encode_blocks(qni_dtype dtype, bool streams, const qni_quantize_problem *p,
-                             const qni_block *b, int count, const batch *a, const rounding *k) {
+                             const qni_block *b, int count, const batch *a, const rounding *kind) {
+    const rounding k = *kind; // no store of bytes may change a copy
     const int64_t element = qni_element_bytes(dtype), x_bytes = p->x_row * element;
     const int64_t ahead = b->rows > 1 ? 2 * x_bytes : 2 * count * QNI_BLOCK * element;
     const char *x = (const char *)p->x + b->row * x_bytes + b->col * element;
@@ -193,7 +193,7 @@ QN_INLINE void encode_blocks(qni_dtype dtype, bool streams, const qni_quantize_p
     for (int64_t r = 0; r < b->rows; r++, x += x_bytes, q += p->q_row)
         for (int i = 0; i < count; i++)
             encode_row(dtype, streams, x + i * QNI_BLOCK * element, q + i * QNI_BLOCK,
-                       (f32v){} + a->inverses[i], k, ahead);
+                       (f32v){} + a->inverses[i], &k, ahead);
 }
 
 /** Codes from here on are stored past the caches: the first would be gone before anyone reads

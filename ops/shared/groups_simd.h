@@ -29,32 +29,31 @@ QN_INLINE void store_numbers(bool split, bool streams, const rounding *kind, con
                              uint8_t *out) {
 #if defined(__AVX512VBMI__) && QN_LANES == 16
     const u32v a = encode_signed(v[0], kind), b = encode_signed(v[1], kind);
-    u8_codes codes = pick_bytes(split, 0, a, b) | (pick_bytes(split, 3, a, b) & 0x80);
+    u8_codes codes = pack_codes(split, a, b) | (pick_bytes(split, 3, a, b) & 0x80);
+#else
+    u8_codes codes = pack_codes(split, encode_number(v[0], kind), encode_number(v[1], kind));
+#endif
     if (kind->dropped == 0x80)
         codes &= (u8_codes)(codes != 0x80);
     PUT(streams, out, codes);
-#else
-    store_codes(split, streams, out, encode_number(v[0], kind), encode_number(v[1], kind));
-#endif
 }
 
 /** Stores the codes of `count` values at y, in pairs of vectors as in simd.h, without the last
  *  values that do not fill a pair. Returns whether one of the values is a NaN; unless `has_nans`, a
  *  NaN's code is wrong. */
-QN_INLINE bool encode_pairs(bool split, bool streams, bool has_nans, const rounding *kind,
+QN_INLINE bool encode_pairs(bool split, bool streams, bool has_nans, const rounding *given,
                             const float *y, int64_t count, float inverse, uint8_t *out) {
-    f32v sums[2] = {}, v[2]; // a NaN makes sums NaN; infinities may, too, which only costs time
+    const rounding kind = *given; // no store of bytes may change a copy
+    f32v sum = {}, v[2];          // a NaN makes it NaN; infinities may, too, which only costs time
     for (int64_t i = 0; i + 2 * QN_LANES <= count; i += 2 * QN_LANES) {
-        for (int k = 0; k < 2; k++) {
+        for (int k = 0; k < 2; k++)
             v[k] = load(QNI_F32, y, i + k * QN_LANES) * inverse;
-            sums[k] += v[k];
-        }
+        sum = fma_of(v[0], v[1], sum);
         if (has_nans)
-            store_codes(split, streams, out + i, encode_any(v[0], kind), encode_any(v[1], kind));
+            store_codes(split, streams, out + i, encode_any(v[0], &kind), encode_any(v[1], &kind));
         else
-            store_numbers(split, streams, kind, v, out + i);
+            store_numbers(split, streams, &kind, v, out + i);
     }
-    const f32v sum = sums[0] + sums[1];
     return __builtin_reduce_or((u32v)(sum != sum)) != 0;
 }
 

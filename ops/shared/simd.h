@@ -192,15 +192,20 @@ QN_INLINE void store_two_some(bool split, qni_dtype dtype, void *p, int64_t i, i
     memcpy((char *)p + i * size, buffer, (size_t)(count * size));
 }
 
-#if defined(__AVX512VBMI__) && QN_LANES == 16
 typedef uint8_t u8_codes __attribute__((vector_size(2 * QN_LANES)));
 
-/** Returns byte 0 (`byte` 0) or byte 3 (`byte` 3) of each lane of a and b, as codes in order. */
+#if defined(__AVX512VBMI__) && QN_LANES == 16
+/** Returns byte 1 (`byte` 1) or byte 3 (`byte` 3) of each lane of a and b, as codes in order. Its
+ *  tables are written out: a loop that fills one can stay a loop, in the innermost loop. */
 QN_INLINE u8_codes pick_bytes(bool split, uint8_t byte, u32v a, u32v b) {
     typedef uint8_t u8_all __attribute__((vector_size(64)));
-    u8_all from = {};
-    for (int i = 0; i < 32; i++)
-        from[i] = (uint8_t)(byte + (split ? i / 2 * 4 + i % 2 * 64 : i * 4));
+    static const u8_all in_order = {0,  4,  8,  12,  16,  20,  24,  28,  32,  36, 40,
+                                    44, 48, 52, 56,  60,  64,  68,  72,  76,  80, 84,
+                                    88, 92, 96, 100, 104, 108, 112, 116, 120, 124};
+    static const u8_all in_turn = {0,  64,  4,  68,  8,  72,  12, 76,  16,  80, 20,
+                                   84, 24,  88, 28,  92, 32,  96, 36,  100, 40, 104,
+                                   44, 108, 48, 112, 52, 116, 56, 120, 60,  124};
+    const u8_all from = (split ? in_turn : in_order) + byte;
     const u8_all bytes = (u8_all)_mm512_permutex2var_epi8((__m512i)a, (__m512i)from, (__m512i)b);
     u8_codes low;
     memcpy(&low, &bytes, sizeof low);
@@ -208,18 +213,24 @@ QN_INLINE u8_codes pick_bytes(bool split, uint8_t byte, u32v a, u32v b) {
 }
 #endif
 
-/** Stores 2 QN_LANES codes, which are the low bytes of the lanes of a and b. */
-QN_INLINE void store_codes(bool split, bool streams, void *p, u32v a, u32v b) {
+/** Returns 2 QN_LANES codes, which are the second bytes of the lanes of a and b. */
+QN_INLINE u8_codes pack_codes(bool split, u32v a, u32v b) {
 #if defined(__AVX512VBMI__) && QN_LANES == 16
-    PUT(streams, p, pick_bytes(split, 0, a, b));
+    return pick_bytes(split, 1, a, b);
 #else
-    if (split) {
-        PUT(streams, p, __builtin_convertvector((a & 0xFF) | b << 8, u16v));
-        return;
-    }
-    PUT(streams, p, __builtin_convertvector(a, u8v));
-    PUT(streams, (char *)p + sizeof(u8v), __builtin_convertvector(b, u8v));
+    if (split)
+        return (u8_codes) __builtin_convertvector((a >> 8 & 0xFF) | (b & 0xFF00), u16v);
+    const u8v halves[2] = {__builtin_convertvector(a >> 8, u8v),
+                           __builtin_convertvector(b >> 8, u8v)};
+    u8_codes codes;
+    memcpy(&codes, halves, sizeof codes);
+    return codes;
 #endif
+}
+
+/** Stores the codes that pack_codes returns. */
+QN_INLINE void store_codes(bool split, bool streams, void *p, u32v a, u32v b) {
+    PUT(streams, p, pack_codes(split, a, b));
 }
 
 /** Returns, lane by lane, the bits of the larger magnitude of top and v; a NaN in v does not count.
