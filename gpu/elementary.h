@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // exp2, reciprocal and the activation functions of transformers, in f32.
 //
-// u = 2^-24. The relative errors, which activation_check.c holds all devices to:
+// activation_check.c holds all devices to these relative errors, with u = 2^-24:
 //   qd_exp2, qd_rcp   4u and 2u (the targets' own instructions; results below 2^-126 may become 0)
 //   logistic forms    f = x / (1 + e), e = exp(-s): 8u + (4 + k|s|) u e/(1 + e),
 //                     k = 2 (SiLU), 6 (GELU's tanh form)
-//   qd_gelu           24u + 2 x^2 u: the error of exp's argument grows with x^2, also where erf
-//                     would lose all digits
+//   qd_gelu           24u + 2 x^2 u, even where erf would lose all digits; the error of exp's
+//                     argument grows with x^2
 // Sources: PTX ISA, ex2.approx and rcp.approx; instruction set manuals, v_exp_f32 and v_rcp_f32.
 #ifndef QD_ELEMENTARY_H
 #define QD_ELEMENTARY_H
 
 #include "gpu.h"
 
-/** 2^x; infinity above the range, 0 below. */
+/** Returns 2^x; infinity above f32's range, 0 below. */
 QD_INLINE float qd_exp2(float x) {
 #if defined(__NVPTX__)
     return __nvvm_ex2_approx_f(x);
@@ -22,7 +22,7 @@ QD_INLINE float qd_exp2(float x) {
 #endif
 }
 
-/** 1 / x; of infinity 0. */
+/** Returns 1 / x; 0 for infinity. */
 QD_INLINE float qd_rcp(float x) {
 #if defined(__NVPTX__)
     return __nvvm_rcp_approx_ftz_f(x);
@@ -31,20 +31,23 @@ QD_INLINE float qd_rcp(float x) {
 #endif
 }
 
-/** x / (1 + exp(-x)). */
+/** Returns x / (1 + exp(-x)). */
 QD_INLINE float qd_silu(float x) {
     return x * qd_rcp(1.0f + qd_exp2(x * -0x1.715476p+0f)); // log2(e)
 }
 
-/** x/2 (1 + tanh(y)), y = sqrt(2/pi) (x + 0.044715 x^3): the same as x / (1 + exp(-2y)). */
+/** Returns x/2 (1 + tanh(y)) = x / (1 + exp(-2y)), with y = sqrt(2/pi) (x + 0.044715 x^3). */
 QD_INLINE float qd_gelu_tanh(float x) {
     const float y = x * __builtin_fmaf(x * x, -0x1.a5a7dp-4f, -0x1.26aec2p+1f); // -2y log2(e)
     return x * qd_rcp(1.0f + qd_exp2(y));
 }
 
-/** x/2 (1 + erf(x / sqrt(2))) = x Phi(x). Of Phi's smaller side, Phi(-a) = exp(-a^2/2) t P(t), t =
- *  1 / (1 + 0.35 a): P is the minimax polynomial for a in [0, 14.5], off by 2^-24.9 of its
- *  value. */
+/** Returns x/2 (1 + erf(x / sqrt(2))) = x Phi(x). With a = |x| and t = 1 / (1 + 0.35 a), the
+ *  smaller of Phi(x) and Phi(-x) is
+ *
+ *    Phi(-a) = exp(-a^2/2) t P(t)
+ *
+ *  where P is the minimax polynomial for a in [0, 14.5], with a relative error of 2^-24.9. */
 QD_INLINE float qd_gelu(float x) {
     const float p[] = {0x1.1df1c6p-3f,  0x1.1e70c2p-3f,  0x1.eac9bep-4f,
                        0x1.b057c6p-4f,  -0x1.7c4f7cp-6f, 0x1.46496cp-3f,

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs of eight elements between memory and f32 registers: what kernels that go along rows are made
-// of.
+// Moves runs of eight elements between memory and f32 registers, for kernels that go along rows.
 //
-// A lane moves 16 bytes of f16 or bf16 at a time, 32 of f32. Rounding is to nearest, ties to even,
-// once.
+// A lane moves 16 bytes of f16 or bf16 at a time, or 32 bytes of f32. Results are rounded once, to
+// nearest, ties to even.
 #ifndef QD_ELEMENTS_H
 #define QD_ELEMENTS_H
 
@@ -20,7 +19,7 @@ QD_INLINE uint32_t qd_element_bytes(int dtype) {
     return dtype == QD_F32 ? 4 : 2;
 }
 
-/** Element i of an array. */
+/** Returns the address of element i of an array. */
 QD_INLINE const void *qd_at(int dtype, const void *p, int64_t i) {
     return (const char *)p + i * qd_element_bytes(dtype);
 }
@@ -40,7 +39,7 @@ QD_INLINE void qd_store1(int dtype, void *p, float v) {
         *(__bf16 *)p = (__bf16)v;
 }
 
-/** Eight bf16 of 16 bytes. */
+/** Returns the eight bf16 in 16 bytes as f32. */
 QD_INLINE qd_f32x8 qd_from_bf16(qd_u32x4 w) {
     qd_f32x8 v;
     QD_UNROLL for (int i = 0; i < 4; i++) {
@@ -50,20 +49,20 @@ QD_INLINE qd_f32x8 qd_from_bf16(qd_u32x4 w) {
     return v;
 }
 
-/** The bits of a run of f16 or bf16. */
+/** Returns a run of f16 or bf16, whose bits are w, as f32. */
 QD_INLINE qd_f32x8 qd_from_16(int dtype, qd_u32x4 w) {
     return dtype == QD_BF16 ? qd_from_bf16(w)
                             : __builtin_convertvector(__builtin_bit_cast(qd_f16x8, w), qd_f32x8);
 }
 
-/** The same values, by other means each `time`: so that the compilers (of PTX there are two) find
- *  them again where they are used again, and do not keep them, in twice the registers of the bits,
- *  from the first use on. */
+/** Returns what qd_from_16 does, by other instructions for each `time`. Compilers (PTX passes
+ *  through two) therefore convert again at a second use, and do not keep the values of the first
+ *  use, which take twice the registers of the bits. */
 QD_INLINE qd_f32x8 qd_from_16_again(int dtype, qd_u32x4 w, int time) {
 #if defined(__NVPTX__)
     qd_f32x8 v;
     QD_UNROLL for (int i = 0; i < 4; i++) {
-        if (dtype == QD_BF16) { // two bytes of zeros, whichever, and those of one half
+        if (dtype == QD_BF16) { // two bytes of zeros, from either place, and one half's two bytes
             v[2 * i] = qd_as_f32(__nvvm_prmt(w[i], 0, time == 1 ? 0x1044 : 0x1055));
             v[2 * i + 1] = qd_as_f32(__nvvm_prmt(w[i], 0, time == 1 ? 0x3244 : 0x3255));
         } else {
@@ -84,7 +83,7 @@ QD_INLINE qd_u32x4 qd_to_16(int dtype, qd_f32x8 v) {
                             : __builtin_bit_cast(qd_u32x4, __builtin_convertvector(v, qd_f16x8));
 }
 
-/** A run that is all there and begins at a multiple of 16 bytes. */
+/** Loads a whole run that begins at a multiple of 16 bytes. */
 QD_INLINE qd_f32x8 qd_load8(int dtype, const void *p) {
     if (dtype == QD_F32) {
         const qd_f32x4 low = ((const qd_f32x4 *)p)[0], high = ((const qd_f32x4 *)p)[1];
@@ -102,7 +101,7 @@ QD_INLINE void qd_store8(int dtype, void *p, qd_f32x8 v) {
     }
 }
 
-/** As qd_store8, if `is_in`. */
+/** Stores a run as qd_store8 does, if `is_in`. */
 QD_INLINE void qd_store8_if(bool is_in, int dtype, void *p, qd_f32x8 v) {
     const qd_f32x4 low = v.lo, high = v.hi; // clang 22 casts v itself where v.hi is to be cast
     if (dtype == QD_F32) {
@@ -113,7 +112,7 @@ QD_INLINE void qd_store8_if(bool is_in, int dtype, void *p, qd_f32x8 v) {
     }
 }
 
-/** The first `count` elements of a run, at any element's address; the rest are zero. */
+/** Loads the first `count` elements of a run, at any element's address; the others are zero. */
 QD_INLINE qd_f32x8 qd_load_part(int dtype, const void *p, uint32_t count) {
     qd_f32x8 v = 0;
     QD_UNROLL for (uint32_t i = 0; i < QD_RUN; i++)
@@ -128,23 +127,24 @@ QD_INLINE void qd_store_part(int dtype, void *p, uint32_t count, qd_f32x8 v) {
             qd_store1(dtype, (void *)qd_at(dtype, p, i), v[i]);
 }
 
-/** What storing and loading again would make of v. */
+/** Returns v as it would be after a store to memory of the dtype and a load. */
 QD_INLINE qd_f32x8 qd_rounded(int dtype, qd_f32x8 v) {
     return dtype == QD_F32 ? v : qd_from_16(dtype, qd_to_16(dtype, v));
 }
 
-/** Eight FP8 codes, the first in the low byte; saturating, a NaN the kind's own. */
+/** Returns the FP8 codes of eight values, the first in the low byte. Values saturate; a NaN becomes
+ *  the kind's NaN. */
 QD_INLINE qd_u32x2 qd_encode8(int kind, qd_f32x8 v) {
     qd_u32x2 codes = 0, nans = 0;
     if (qd_fp8_is_native(kind)) {
         const float x[QD_RUN] = {v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]};
         codes = (qd_u32x2){qd_fp8_encode4(kind, x), qd_fp8_encode4(kind, x + 4)};
-#if !QD_FP8_PTX // whose conversion does NaNs itself
+#if !QD_FP8_PTX // PTX's conversion makes the NaN code itself
         QD_UNROLL for (int i = 0; i < QD_RUN; i++)
             nans[i / 4] |= v[i] != v[i] ? 0xFFu << (i % 4 * 8) : 0;
 #endif
     } else {
-        // A loop, each turn on the first element of a ring: long code stands once, not eight times.
+        // The loop encodes the first element and rotates v, so that the long code stands once.
         QD_NO_UNROLL for (int i = 0; i < QD_RUN; i++) {
             const uint32_t code = qd_fp8_encode(kind, v[0]);
             codes = (qd_u32x2){codes.x >> 8 | codes.y << 24, codes.y >> 8 | code << 24};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every GPU kernel starts from: vector types, address spaces, the wave and its lanes.
+// The base of every GPU kernel: vector types, address spaces, the wave and its lanes.
 //
-// Plain C23 for clang's GPU targets, AMD's and NVIDIA's. Helpers are qd_, entry points qk_. A
-// kernel takes one struct by value.
+// Kernels are plain C23 for clang's GPU targets, AMD's and NVIDIA's. Names of helpers begin with
+// qd_, names of entry points with qk_. A kernel takes one struct by value.
 #ifndef QD_GPU_H
 #define QD_GPU_H
 
@@ -16,15 +16,16 @@
 #define QD_UNROLL_BY(n) QD_PRAGMA(clang loop unroll_count(n))
 #define QD_NO_UNROLL _Pragma("clang loop unroll(disable)")
 
-// LDS. A variable of it is static, and says so that it starts undefined, before its declaration:
+// The address space of LDS. A variable in LDS is static, and an attribute says that its first value
+// is undefined:
 //   [[clang::loader_uninitialized]] static QD_LDS uint32_t rows[64];
-// Distinct static arrays let the compiler see that a copy into one does not change the other; with
-// `extern` arrays clang 22 even drops the wait between a copy to LDS and a read of it.
+// With distinct static arrays the compiler sees that a copy into one does not change another. With
+// `extern` arrays clang 22 even drops the wait between a copy to LDS and a read of the copy.
 #define QD_LDS __attribute__((address_space(3)))
 
-// QD_KERNEL_WITHIN: a kernel whose threads NVIDIA's compiler gives no more than so many registers,
-// where it would take more and leave room for fewer workgroups. clang has no words for that in PTX:
-// ptx.c puts into the kernel's head what the remark says.
+// QD_KERNEL_WITHIN bounds the registers of a kernel's threads on NVIDIA, where the compiler would
+// take more and so leave room for fewer workgroups. clang cannot write this bound in PTX: ptx.c
+// reads the remark and puts the bound into the kernel's head.
 #if defined(__NVPTX__)
 #define QD_KERNEL(threads) __gpu_kernel void // the driver needs no word of the number of threads
 #define QD_KERNEL_UP_TO(threads) __gpu_kernel void
@@ -67,7 +68,7 @@ QD_INLINE uint32_t qd_block(void) {
     return __gpu_block_id(0);
 }
 
-/** A value that is the same in all lanes, moved to a scalar register where there are such. */
+/** Returns x, which is equal in all lanes, in a scalar register if the target has such. */
 QD_INLINE uint32_t qd_uniform(uint32_t x) {
 #if defined(__NVPTX__)
     return x;
@@ -76,12 +77,12 @@ QD_INLINE uint32_t qd_uniform(uint32_t x) {
 #endif
 }
 
-/** This wave's index in the workgroup. */
+/** Returns this wave's index in the workgroup. */
 QD_INLINE uint32_t qd_wave(void) {
     return qd_uniform(qd_thread() / QD_WAVE);
 }
 
-/** Lane `from`'s value, uniform. */
+/** Returns lane `from`'s x, which is uniform; `from` is uniform. */
 QD_INLINE uint32_t qd_read_lane(uint32_t x, uint32_t from) {
 #if defined(__NVPTX__)
     return __gpu_shuffle_idx_u32(__gpu_lane_mask(), from, x, QD_WAVE);
@@ -102,7 +103,7 @@ QD_INLINE uint32_t qd_read_lane(uint32_t x, uint32_t from) {
     ((uint32_t)__builtin_amdgcn_update_dpp(0, (int)(x), 0x120 + (step), 0xF, 0xF, false))
 #endif
 
-/** The value of the lane whose index differs in one bit: `step`, constant, is 1, 2, 4 or 8. */
+/** Returns the x of the lane whose index differs in the bit `step`, a constant: 1, 2, 4 or 8. */
 QD_INLINE uint32_t qd_swap_lanes(uint32_t x, uint32_t step) {
 #if defined(__NVPTX__)
     return QD_ROW_PARTNER(x, (int)step);
@@ -112,7 +113,7 @@ QD_INLINE uint32_t qd_swap_lanes(uint32_t x, uint32_t step) {
         return QD_DPP(0xB1); // quad_perm:[1,0,3,2]
     if (step == 2)
         return QD_DPP(0x4E); // quad_perm:[2,3,0,1]
-    // Both rotations before the choice between them: no lane may be off while others read it.
+    // Both rotations come before the choice, as no lane may be off while other lanes read it.
     const uint32_t before = QD_ROW_PARTNER(x, 4), after = QD_ROW_PARTNER(x, 12);
     if (step == 4)
         return qd_lane() & 4 ? before : after;
@@ -121,12 +122,12 @@ QD_INLINE uint32_t qd_swap_lanes(uint32_t x, uint32_t step) {
 #endif
 }
 
-/** The lanes where x holds, lane 0 lowest. */
+/** Returns a bit for each lane, lane 0's the lowest: 1 where x holds. */
 QD_INLINE uint64_t qd_ballot(bool x) {
     return __gpu_ballot(__gpu_lane_mask(), x);
 }
 
-/** Sum of x over this lane and those below; all lanes take part. */
+/** Returns the sum of x over this lane and the lanes below; all lanes take part. */
 QD_INLINE uint32_t qd_scan_sum(uint32_t x) {
     QD_UNROLL for (uint32_t step = 1; step < QD_WAVE; step *= 2) {
         const uint32_t below =
@@ -136,17 +137,17 @@ QD_INLINE uint32_t qd_scan_sum(uint32_t x) {
     return x;
 }
 
-/** A kernel's first step. The driver may start such a kernel while the one before it on the stream
- *  still runs: this waits until that has ended and its writes are seen, and lets the next one
- *  start. Nothing of memory comes before. */
+/** The first step of a kernel that may start early: the driver may start it while the stream's
+ *  kernel before it still runs. qd_begin waits until that kernel has ended and its writes are
+ *  visible, and lets the stream's next kernel start. No memory access may come before qd_begin. */
 QD_INLINE void qd_begin(void) {
 #if defined(__NVPTX__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
-/** 16 bytes that are read once. On an H200 a hint to the first cache not to keep them costs 5 % of
- *  a norm's speed. */
+/** Loads 16 bytes that are read only once. On an H200 a hint to the first cache not to keep them
+ *  costs 5 % of a norm's speed, so PTX has none. */
 QD_INLINE qd_u32x4 qd_stream_load4(const qd_u32x4 *p) {
 #if defined(__NVPTX__)
     qd_u32x4 v;
@@ -159,7 +160,8 @@ QD_INLINE qd_u32x4 qd_stream_load4(const qd_u32x4 *p) {
 #endif
 }
 
-/** The same if `is_in`, else zeros; without a branch where the target can do without. */
+/** Loads 16 bytes as qd_stream_load4 does if `is_in`, else returns zeros; without a branch if the
+ *  target can do that. */
 QD_INLINE qd_u32x4 qd_stream_load4_if(bool is_in, const qd_u32x4 *p) {
 #if defined(__NVPTX__)
     qd_u32x4 v = 0;
@@ -173,7 +175,8 @@ QD_INLINE qd_u32x4 qd_stream_load4_if(bool is_in, const qd_u32x4 *p) {
 #endif
 }
 
-/** 16 bytes that nobody writes while the kernel runs: compilers may load them ahead of stores. */
+/** Loads 16 bytes that nobody writes while the kernel runs, so that the compiler may move the load
+ *  before stores. */
 QD_INLINE qd_u32x4 qd_const_load4(const qd_u32x4 *p) {
 #if defined(__NVPTX__)
     qd_u32x4 v;
@@ -186,8 +189,8 @@ QD_INLINE qd_u32x4 qd_const_load4(const qd_u32x4 *p) {
 #endif
 }
 
-/** Stores 16 bytes if `is_in`: no branch where the target can do without, so that loads and stores
- *  around it overlap. */
+/** Stores 16 bytes if `is_in`; without a branch if the target can do that, so that loads and stores
+ *  around this store overlap. */
 QD_INLINE void qd_store4_if(bool is_in, qd_u32x4 *p, qd_u32x4 v) {
 #if defined(__NVPTX__)
     asm volatile(
@@ -200,7 +203,7 @@ QD_INLINE void qd_store4_if(bool is_in, qd_u32x4 *p, qd_u32x4 v) {
         *p = v;
 #endif
 }
-/** The same with 8 bytes. */
+/** Stores 8 bytes as qd_store4_if stores 16. */
 QD_INLINE void qd_store2_if(bool is_in, qd_u32x2 *p, qd_u32x2 v) {
 #if defined(__NVPTX__)
     asm volatile("{.reg .pred in; setp.ne.u32 in, %3, 0; @in st.global.v2.u32 [%0], {%1, %2};}"
@@ -213,8 +216,8 @@ QD_INLINE void qd_store2_if(bool is_in, qd_u32x2 *p, qd_u32x2 v) {
 #endif
 }
 
-/** The same value, of which the compiler knows nothing: what was computed from it before is
- *  computed again, which for conversions costs less than keeping their results. */
+/** Returns v as a value of which the compiler knows nothing. What was computed from v before is
+ *  then computed again, which for conversions costs less than keeping their results. */
 QD_INLINE qd_u32x4 qd_opaque4(qd_u32x4 v) {
 #if defined(__NVPTX__)
     uint32_t x = v.x, y = v.y, z = v.z, w = v.w;
@@ -235,7 +238,7 @@ QD_INLINE uint32_t qd_opaque(uint32_t x) {
     return x;
 }
 
-/** 1 / sqrt(x), off by 2 units in the last place at most. */
+/** Returns 1 / sqrt(x), off by at most 2 units in the last place. */
 QD_INLINE float qd_rsqrt(float x) {
 #if defined(__NVPTX__)
     return __nvvm_rsqrt_approx_f(x);
@@ -244,13 +247,14 @@ QD_INLINE float qd_rsqrt(float x) {
 #endif
 }
 
-/** The same for a norm: of 0, which a row of zeros has where eps is 0, it is 0, and so are that
- *  row's results. */
+/** Returns 1 / sqrt(x) for a norm: 0 for x = 0, which a row of zeros has if eps is 0, so that the
+ *  row's results are 0. */
 QD_INLINE float qd_inverse_root(float x) {
     return x <= 0 ? 0 : qd_rsqrt(x);
 }
 
-/** All waves of the workgroup meet; what they wrote to LDS before is seen by all after. */
+/** Makes all waves of the workgroup meet. Writes to LDS before the barrier are visible to all waves
+ *  after it. */
 QD_INLINE void qd_barrier(void) {
 #if defined(__NVPTX__)
     __gpu_sync_threads();
@@ -261,7 +265,7 @@ QD_INLINE void qd_barrier(void) {
 #endif
 }
 
-/** What lanes of a wave wrote to LDS before is seen by its others after. */
+/** Makes writes of a wave's lanes to LDS visible to the wave's other lanes. */
 QD_INLINE void qd_wave_barrier(void) {
 #if defined(__NVPTX__)
     __nvvm_bar_warp_sync(0xFFFFFFFF);

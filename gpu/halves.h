@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of 16 bits, two to a word: halves of words, and FP8 codes as f16 or bf16.
+// Values of 16 bits, two in a word: halves of words, and FP8 codes as f16 or bf16.
 //
-// Every value of the four FP8 kinds is one of bf16's normals and one of f16's, but for e5m2's and
-// e5m2fnuz's below 2^-14, which f16 has as subnormals.
+// Every value of the four FP8 kinds is a normal value of bf16 and of f16. Exceptions are values of
+// e5m2 and e5m2fnuz below 2^-14, which are subnormal in f16.
 #ifndef QD_HALVES_H
 #define QD_HALVES_H
 
@@ -13,7 +13,7 @@ typedef _Float16 qd_f16x2 __attribute__((ext_vector_type(2)));
 typedef __bf16 qd_bf16x2 __attribute__((ext_vector_type(2)));
 typedef int16_t qd_i16x2 __attribute__((ext_vector_type(2)));
 
-/** The lower, or the upper, halves of two words, a's low. */
+/** Returns the lower or the upper halves of two words, a's in the low half. */
 QD_INLINE uint32_t qd_halves(uint32_t a, uint32_t b, bool upper) {
 #if defined(__NVPTX__)
     return upper ? (b & 0xFFFF0000) | a >> 16 : b << 16 | (a & 0xFFFF);
@@ -22,7 +22,7 @@ QD_INLINE uint32_t qd_halves(uint32_t a, uint32_t b, bool upper) {
 #endif
 }
 
-/** Two f32 that the 16-bit kind has, a low. */
+/** Returns two f32, whose values are exact in the 16-bit kind, as that kind; a is the low half. */
 QD_INLINE uint32_t qd_narrow2(bool is_f16, float a, float b) {
     if (!is_f16)
         return qd_halves(qd_as_u32(a), qd_as_u32(b), true);
@@ -33,8 +33,8 @@ QD_INLINE uint32_t qd_narrow2(bool is_f16, float a, float b) {
 #endif
 }
 
-/** Byte i of a and byte j of b, each in the high byte of a half, zeros below; i and j are
- *  constants. */
+/** Returns byte i of a and byte j of b, each in the high byte of a half, over a zero byte; i and j
+ *  are constants. */
 QD_INLINE uint32_t qd_high_bytes(uint32_t a, uint32_t i, uint32_t b, uint32_t j) {
 #if defined(__NVPTX__)
     return __nvvm_prmt(a, b, (4 + j) << 12 | i << 4) & 0xFF00FF00;
@@ -43,15 +43,16 @@ QD_INLINE uint32_t qd_high_bytes(uint32_t a, uint32_t i, uint32_t b, uint32_t j)
 #endif
 }
 
-/** e5m2 codes in high bytes are f16, infinities and NaNs too. */
+/** Converts two e5m2 codes in high bytes. As they stand they are f16, infinities and NaNs too. */
 QD_INLINE uint32_t qd_widen2_e5m2(bool is_f16, uint32_t high) {
     const qd_f16x2 x = __builtin_bit_cast(qd_f16x2, high);
     return is_f16 ? high : qd_narrow2(false, (float)x[0], (float)x[1]);
 }
 
-/** e4m3fn codes in high bytes. One place lower they are f16 with the exponent too small by 8, exact
- *  below 2^-6 too. The NaN is 1.875 there, the greatest other value 1.75: times 36000 only the NaN
- *  overflows, and infinity times 0 is one. */
+/** Converts two e4m3fn codes in high bytes. Shifted down by one place they are f16 with an exponent
+ *  that is too small by 8; values below 2^-6 are exact, too. The NaN code is then 1.875, and the
+ *  greatest other value 1.75. Times 36000 only the NaN code overflows, and infinity times 0 is a
+ *  NaN. */
 QD_INLINE uint32_t qd_widen2_e4m3fn(bool is_f16, uint32_t high) {
 #if defined(__NVPTX__)
     const uint32_t lower = (high & 0x80008000) | (high >> 1 & 0x3F803F80);
@@ -69,7 +70,8 @@ QD_INLINE uint32_t qd_widen2_e4m3fn(bool is_f16, uint32_t high) {
 }
 
 #ifdef QD_FP8_CVT_PK
-/** Byte i, a constant, of four codes of a kind of the target's own. */
+/** Returns the value of byte i of four codes, of a kind that the target converts; i is a
+ *  constant. */
 QD_INLINE float qd_convert1(int kind, uint32_t codes, uint32_t i) {
     const qd_f32x2 low = kind < QD_E5M2 ? __builtin_amdgcn_cvt_pk_f32_fp8((int)codes, false)
                                         : __builtin_amdgcn_cvt_pk_f32_bf8((int)codes, false);
@@ -79,8 +81,9 @@ QD_INLINE float qd_convert1(int kind, uint32_t codes, uint32_t i) {
 }
 #endif
 
-/** Byte i of a and byte j of b, FP8 codes, as two f16 or bf16, a's low, exactly, a NaN as a NaN. i,
- *  j and is_f16 are constants; kind is too, unless it is one of the FNUZ kinds. */
+/** Converts two FP8 codes, byte i of a and byte j of b, to f16 or bf16, exactly; a's is the low
+ *  half, and a NaN stays a NaN. i, j and is_f16 are constants, and so is kind, unless it is an FNUZ
+ *  kind. */
 QD_INLINE uint32_t qd_widen2(int kind, bool is_f16, uint32_t a, uint32_t i, uint32_t b,
                              uint32_t j) {
 #ifdef QD_FP8_CVT_PK
@@ -94,7 +97,7 @@ QD_INLINE uint32_t qd_widen2(int kind, bool is_f16, uint32_t a, uint32_t i, uint
     return kind == QD_E5M2 ? qd_widen2_e5m2(is_f16, high) : qd_widen2_e4m3fn(is_f16, high);
 }
 
-/** Eight codes, likewise. */
+/** Converts eight FP8 codes to f16 or bf16, as qd_widen2 converts two. */
 QD_INLINE qd_u32x4 qd_widen8(int kind, bool is_f16, qd_u32x2 codes) {
     qd_u32x4 wide;
     QD_UNROLL for (uint32_t i = 0; i < 4; i++) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums and maxima over a row of 16 lanes, and over a workgroup through LDS; the same bits in every
-// lane.
+// Sums and maxima over a row of 16 lanes, and over a workgroup through LDS, with equal bits in
+// every lane.
 //
-// Rows of 16 lanes lie inside a wave of every target, so nothing here knows whether a wave has 32
-// or 64.
+// On every target a row of 16 lanes lies inside a wave, so that this header need not know whether a
+// wave has 32 or 64 lanes.
 #ifndef QD_REDUCE_H
 #define QD_REDUCE_H
 
@@ -18,8 +18,8 @@ QD_INLINE float qd_row_sum(float v) {
     return v + qd_as_f32(QD_ROW_PARTNER(qd_as_u32(v), 1));
 }
 
-/** The largest; as integers, which is the order of magnitudes that are no NaN, and puts NaNs on
- *  top. */
+/** Returns the largest v of the row. As integers, bits of f32 magnitudes have the order of the
+ *  magnitudes, with NaNs on top. */
 QD_INLINE uint32_t qd_row_max(uint32_t v) {
     v = qd_max(v, QD_ROW_PARTNER(v, 8));
     v = qd_max(v, QD_ROW_PARTNER(v, 4));
@@ -27,15 +27,17 @@ QD_INLINE uint32_t qd_row_max(uint32_t v) {
     return qd_max(v, QD_ROW_PARTNER(v, 1));
 }
 
-/** LDS for a workgroup's sums and maxima, QD_SHARED's; they take its halves in turn. So one barrier
- *  is enough: who writes a half again has met all others since they read it. */
+/** LDS for a workgroup's sums and maxima, which QD_SHARED declares. Reductions use its two halves
+ *  in turn, so that one barrier each is enough: a wave that writes a half again has met all others
+ *  since they read it. */
 typedef struct qd_shared {
     QD_LDS uint32_t (*halves)[QD_MAX_ROWS];
     uint32_t turn;
 } qd_shared;
 #define QD_SHARED(name) [[clang::loader_uninitialized]] static QD_LDS uint32_t name[2][QD_MAX_ROWS]
 
-/** Puts each row's value into LDS, where all find it once they have met. */
+/** Puts each row's value into LDS. Returns the half where all waves find the values after a
+ *  barrier. */
 QD_INLINE QD_LDS uint32_t *qd_put_row(qd_shared *shared, uint32_t v) {
     QD_LDS uint32_t *half = shared->halves[shared->turn++ & 1];
     if (qd_thread() % QD_ROW == 0)
@@ -43,23 +45,24 @@ QD_INLINE QD_LDS uint32_t *qd_put_row(qd_shared *shared, uint32_t v) {
     return half;
 }
 
-/** The rows whose values this lane takes, so that 16 lanes take all. */
+/** Loops over the rows whose values this lane takes; 16 lanes take all rows. */
 #define QD_EACH_SHARED(r)                                                                          \
     for (uint32_t r = qd_thread() % QD_ROW; r < __gpu_num_threads(0) / QD_ROW; r += QD_ROW)
 
-/** Sum and maximum of what the rows have put into a half. */
+/** Returns the sum of the values that the rows have put into a half. */
 QD_INLINE float qd_shared_sum(const QD_LDS uint32_t *half) {
     float sum = 0;
     QD_EACH_SHARED(r) sum += qd_as_f32(half[r]);
     return qd_row_sum(sum);
 }
+/** Returns the maximum of the values that the rows have put into a half. */
 QD_INLINE uint32_t qd_shared_max(const QD_LDS uint32_t *half) {
     uint32_t top = 0;
     QD_EACH_SHARED(r) top = qd_max(top, half[r]);
     return qd_row_max(top);
 }
 
-/** Sum over the workgroup, whose size is a multiple of 16. */
+/** Returns the sum of v over the workgroup, whose size is a multiple of 16. */
 QD_INLINE float qd_workgroup_sum(qd_shared *shared, float v) {
     const QD_LDS uint32_t *half = qd_put_row(shared, qd_as_u32(qd_row_sum(v)));
     qd_barrier();

@@ -6,8 +6,8 @@
 
 #include "elements.h"
 
-/** Bits of the largest magnitude; their order as integers is that of the magnitudes. NaNs do not
- *  count. */
+/** Returns the bits of the largest magnitude in v. As integers, such bits have the order of the
+ *  magnitudes. NaNs do not count. */
 QD_INLINE uint32_t qd_run_top(qd_f32x8 v) {
     float top = 0;
     QD_UNROLL for (int i = 0; i < QD_RUN; i++)
@@ -15,13 +15,13 @@ QD_INLINE uint32_t qd_run_top(qd_f32x8 v) {
     return qd_as_u32(top);
 }
 
-/** max(amax, eps) / most, `top` being amax's bits. */
+/** Returns max(amax, eps) / most; `top` is the bits of amax. */
 QD_INLINE float qd_scale_of(uint32_t top, float eps, float most) {
     const float amax = qd_as_f32(top);
     return (amax > eps ? amax : eps) / most;
 }
 
-/** The first `count` of eight codes, at any address. */
+/** Stores the first `count` of eight codes, at any address. */
 QD_INLINE void qd_store_codes_part(uint8_t *q, uint32_t count, qd_u32x2 codes) {
     QD_UNROLL for (uint32_t i = 0; i < QD_RUN; i++)
         if (i < count)
