@@ -2,20 +2,21 @@
 # quern's front door; `make help` lists what it does. CMake and Ninja do the work.
 BUILD   ?= build/release
 PRESET  ?= release
-TARGETS ?= all
+# What was asked for stays until something else is: make test asks for all targets.
+TARGETS ?= $(or $(shell sed -n 's/^QUERN_TARGETS:STRING=//p' $(BUILD)/CMakeCache.txt 2>/dev/null),default)
 PREFIX  ?= /usr/local
 DESTDIR ?=
 MODEL   ?=
 JOBS    ?= $(shell nproc)
 
-# All targets are the release preset's default, which an earlier TARGETS=... may have replaced in the cache.
-all_targets   = $(if $(filter release,$(PRESET)),-UQUERN_TARGETS)
-cmake_targets = $(if $(filter all,$(TARGETS)),$(all_targets),-DQUERN_TARGETS="$(subst $(eval) ,;,$(TARGETS))")
+# The other presets have targets of their own.
+cmake_targets = $(if $(filter release,$(PRESET))$(filter command,$(origin TARGETS)),-DQUERN_TARGETS="$(subst $(eval) ,;,$(TARGETS))")
 
 .PHONY: all product help setup test-setup configure test demo install uninstall bench format lint clean asan tsan fuzz
 
 all: product
-	@echo "built $(BUILD)/libquern.so and $(BUILD)/quern; next: $(BUILD)/quern check, make demo, make install"
+	@echo "built $(BUILD)/libquern.so and $(BUILD)/quern, with kernels for $$(cat $(BUILD)/targets.txt) (make TARGETS=all: every GPU)"
+	@echo "next: $(BUILD)/quern check, make demo, make install"
 
 product: configure
 	@cmake --build $(BUILD) -j $(JOBS) --target product
@@ -29,7 +30,8 @@ help:
 	@echo "make bench      the ops beside the machine's limits; the simulator's own speed"
 	@echo "make asan tsan  the tests under sanitizers;  make fuzz: each fuzzer for a minute"
 	@echo "make format     clang-format;  make lint: layers, formatting"
-	@echo "make TARGETS=gfx942   images for one target only;  make clean"
+	@echo "make TARGETS=all   kernels for every GPU, not only this machine's and the demo's;"
+	@echo "                   TARGETS='gfx942 gfx1151' for these;  make clean"
 
 setup:
 	@tools/setup.sh --build
@@ -41,6 +43,7 @@ configure: setup
 	@cmake --preset $(PRESET) -B $(BUILD) $(cmake_targets) > $(BUILD).configure.log 2>&1 || \
 	  { cat $(BUILD).configure.log; exit 1; }
 
+test: TARGETS := all
 test: test-setup configure
 	@cmake --build $(BUILD) -j $(JOBS)
 	@ctest --test-dir $(BUILD) --output-on-failure -j 2
