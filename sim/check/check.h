@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checker: what it remembers beside the registers and LDS of a workgroup while it runs.
+// The checker's records, which it keeps beside the registers and LDS of a running workgroup.
 //
-// Nothing here changes what a right kernel computes; results that are used too early are held back
-// (waits.c). run.c is the run loop that sim_wave_run takes when a check is on; before each
-// instruction waits.c and registers.c look at its operands, and lds.c and race.c are called where
-// exec/ has worked out its addresses in LDS and memory. effects.c says, once for each decoded
-// instruction, what there is to look at.
+// The checker does not change what a right kernel computes, but it holds back results that a kernel
+// uses too early (waits.c). run.c is the run loop that sim_wave_run takes when a check is on.
+// Before each instruction, waits.c and registers.c look at its operands. exec/ calls lds.c and
+// race.c when it has computed the instruction's addresses in LDS and memory. effects.c says, once
+// for each decoded instruction, what there is to look at.
 #ifndef SIM_CHECK_H
 #define SIM_CHECK_H
 
@@ -25,13 +25,13 @@ enum {
     SIM_REG_SCC = SIM_REG_SCALAR + 128,
     SIM_NUM_REGS,
     SIM_REG_WORDS =
-        SIM_NUM_REGS / 64 + 2 // of a bitmap, one word more than needed for reads across words
+        SIM_NUM_REGS / 64 + 2 // words of a bitmap; one more than needed, for reads across words
 };
 
 /** A result on its way: operation `seq` of its stream will write some lanes of a register. */
 typedef struct sim_result {
     uint64_t seq, lanes;
-    uint32_t pc; // of the instruction, from the kernel's entry
+    uint32_t pc; // the instruction's offset from the kernel's entry
     uint8_t stream;
 } sim_result;
 
@@ -44,70 +44,71 @@ enum {               // sim_past.at: what an instruction left unfinished with a 
     SIM_NUM_DEEDS
 };
 
-/** Who did what last, in wait states of gfx9 (hazards.c). */
+/** The last instruction that did each deed to each register, timed in wait states of gfx9
+ *  (hazards.c). */
 struct sim_past {
     uint32_t clock;
     uint32_t unit_free;                              // when the next matrix instruction can begin
-    uint32_t at[SIM_NUM_DEEDS][SIM_NUM_REGS];        // 0: nobody
-    const sim_inst *by[SIM_NUM_DEEDS][SIM_NUM_REGS]; // valid where there is an `at`
+    uint32_t at[SIM_NUM_DEEDS][SIM_NUM_REGS];        // time of the deed; 0: there was none
+    const sim_inst *by[SIM_NUM_DEEDS][SIM_NUM_REGS]; // valid where `at` is not 0
 };
 
 /** A wave's load of memory that was never written: one dword of one instruction, as it last ran. */
 typedef struct sim_unwritten {
     uint64_t pc, lanes;
-    uint64_t address[SIM_LANES]; // valid where lanes
+    uint64_t address[SIM_LANES]; // valid for lanes in `lanes`
     uint32_t dword, bytes;
-    bool is_told; // what depends on it has been reported
+    bool is_told; // a use of the loaded value has been reported
 } sim_unwritten;
 enum { SIM_MAX_UNWRITTEN = 128 };
 
-/** Of a wave. A bit of `pending` or `undefined` that is clear says that a register is as it should
- *  be. */
+/** The checker's record of a wave. A register whose bits in `pending` and `undefined` are clear
+ *  holds its right value. */
 struct sim_shadow {
-    /** Counts barriers, from 1: what happens in one epoch of two waves may happen in any order. */
+    /** Counts barriers, from 1. Accesses of two waves in one epoch may happen in any order. */
     uint32_t epoch;
     uint64_t issued[SIM_NUM_STREAMS]; // memory operations so far
     uint64_t done[SIM_NUM_STREAMS];   // how many of them a wait has proven complete
     uint64_t done_at_barrier[SIM_NUM_STREAMS];
     uint32_t released,
         acquired;    // times of races on global memory: the last release, the latest known
-    bool has_stored; // to memory, and not waited since
+    bool has_stored; // the wave has stored to memory and not waited since
     uint64_t pending[SIM_REG_WORDS], undefined[SIM_REG_WORDS];
     sim_result results[SIM_NUM_REGS]; // valid where pending or late
-    uint64_t late[SIM_REG_WORDS];     // stale, as they were used too early
+    uint64_t late[SIM_REG_WORDS];     // registers that are stale, as they were used too early
     uint32_t num_late;
     uint32_t kept[512][SIM_LANES],
-        kept_scalars[128]; // valid where pending: what was there before; late: the result
+        kept_scalars[128]; // where pending, the value before; where late, the result
     uint64_t undefined_lanes[SIM_NUM_REGS]; // valid where undefined
-    uint16_t origin[SIM_NUM_REGS]; // what was never written, as hole.origin; valid where undefined
+    uint16_t origin[SIM_NUM_REGS]; // hole.origin of what was never written; valid where undefined
     sim_unwritten unwritten[SIM_MAX_UNWRITTEN];
     unsigned num_unwritten;
     unsigned lds_parts, memory_parts; // accesses of the instruction so far: some make several
     struct sim_past past;
 };
 
-/** Of four bytes of LDS. */
+/** The checker's record of four bytes of LDS. */
 typedef struct sim_cell {
-    uint32_t write_pc, read_pc; // from the kernel's entry
+    uint32_t write_pc, read_pc; // offsets from the kernel's entry
     uint32_t write_epoch, read_epoch;
-    uint32_t write_seq;     // of the writer's stream
-    uint32_t kept;          // what was there before the write; late: what was written
+    uint32_t write_seq;     // number of the write in the writer's stream
+    uint32_t kept;          // the value before the write; if late, the written value
     uint8_t writer, reader; // waves
-    uint8_t written;        // bit i: byte i holds something
+    uint8_t written;        // bit i: byte i has been written
     uint8_t write_stream : 2, several_readers : 1, several_writers : 1, atomic : 1;
-    uint8_t late : 1, late_bytes : 4; // stale, as it was used too early; of the last write
+    uint8_t late : 1, late_bytes : 4; // stale, as it was used too early; bytes of the last write
     uint8_t holes;                    // bit i: byte i comes from memory that was never written
-    uint16_t origin;                  // from which load; valid where there are holes
+    uint16_t origin;                  // the load that holes come from; valid where there are holes
 } sim_cell;
 
-/** Lanes that hold nothing, and what was never written: a register, or, from SIM_NUM_REGS on,
- *  SIM_MAX_UNWRITTEN loads of each wave. */
+/** Lanes whose value was never written, and its origin: the number of a register, or, from
+ *  SIM_NUM_REGS on, one of SIM_MAX_UNWRITTEN loads of each wave. */
 typedef struct hole {
     uint64_t lanes;
     unsigned origin;
 } hole;
 
-/** Of what an access moves, dword by dword. */
+/** The holes in the dwords that an access moves. */
 enum { SIM_MAX_DWORDS = 16 };
 typedef struct sim_holes {
     unsigned count;
@@ -116,41 +117,41 @@ typedef struct sim_holes {
 
 /** One wave's access to 64 bytes of global memory (race.c). */
 typedef struct sim_race_record {
-    uint64_t bytes; // bit i: byte i; none: unused
-    uint32_t wave;  // of the launch
+    uint64_t bytes; // bit i: byte i is accessed; 0: the record is unused
+    uint32_t wave;  // number in the launch
     uint32_t epoch; // barriers that the wave had passed
-    uint32_t stamp; // the time of its last release; of a release's own access: the time before
-    uint32_t where; // dword of the code, and what it does
+    uint32_t stamp; // time of the wave's last release, not counting this access
+    uint32_t where; // dword of the code, and the kind of access
 } sim_race_record;
 
 enum { SIM_MAX_DOUBTS = 16 };
 
-/** What an instruction leaves to be looked at after it ran. */
+/** Accesses of an instruction that can only be judged after it ran. */
 struct sim_race_later {
-    bool is_locked; // it synchronises
+    bool is_locked; // the instruction synchronises
     uint32_t num_doubts;
-    struct {               // a store clashes, unless it stores what was there
+    struct {               // a store clashes, unless it stores the value that was there
         const uint8_t *at; // the 64 bytes
-        uint64_t address;  // the guest's
-        uint64_t bytes;    // those that clash
+        uint64_t address;  // guest address
+        uint64_t bytes;    // bytes that clash
         int lane;
         uint8_t before[64];
         sim_race_record mine, other;
     } doubts[SIM_MAX_DOUBTS];
 };
 
-/** Of a workgroup. */
+/** The checker's record of a workgroup. */
 struct sim_group_shadow {
-    uint32_t num_late; // cells
+    uint32_t num_late; // number of late cells
     uint32_t acquired; // the latest release known to a wave that came to a barrier
     uint64_t lds_sync; // the last atomic on LDS: time above wave
     bool has_later;
     struct sim_race_later later;
     sim_cell *cells; // dispatch->lds_bytes / 4, rounded up
-    bool has_holes;  // some cell has had some
-    sim_holes dma;   // of the load that goes to LDS
-    // A write over another wave's in one epoch is no race if both write the same: known after the
-    // instruction.
+    bool has_holes;  // some cell has had holes
+    sim_holes dma;   // holes of the load that goes to LDS
+    // A write over another wave's write in one epoch is no race if both write one value, which is
+    // known only after the instruction.
     struct {
         bool is_set;
         uint32_t offset, value;
@@ -159,31 +160,32 @@ struct sim_group_shadow {
     } doubt;
 };
 
-/** Finds faults of waits and of undefined registers, before an instruction runs. False: the launch
- *  is being stopped. */
+/** Finds faults of waits and of undefined registers, before an instruction runs. Returns false if
+ *  the launch is being stopped. */
 bool sim_check_registers(sim_wave *w, const sim_inst *inst);
 /** Judges the write in doubt, after an instruction ran. */
 void sim_check_doubt(sim_wave *w, const sim_inst *inst);
 
-/** A wave comes to a barrier. */
+/** Notes that a wave comes to a barrier. */
 void sim_race_barrier(sim_wave *w);
-/** An atomic on LDS orders the waves of its workgroup. */
+/** Notes an atomic on LDS, which orders the waves of its workgroup. */
 void sim_race_lds_atomic(sim_wave *w);
-/** After an instruction that left something for later. */
+/** Judges the accesses in sim_race_later, after their instruction ran. */
 void sim_race_after(sim_wave *w, const sim_inst *inst);
 
 static inline uint32_t sim_check_offset(const sim_wave *w, uint64_t pc) {
     return (uint32_t)(pc - w->group->dispatch->kernel->entry);
 }
 
-/** The address again: a function that the kernel calls may lie before it. */
+/** Returns the address of an offset from sim_check_offset. The offset is signed, as a function that
+ *  the kernel calls may lie before the kernel. */
 static inline uint64_t sim_check_pc(const sim_wave *w, uint32_t offset) {
     return w->group->dispatch->kernel->entry + (uint64_t)(int64_t)(int32_t)offset;
 }
 
 // ---- registers of operands (waits.c)
 
-/** Registers in a row. */
+/** Consecutive registers. */
 typedef struct span {
     unsigned first, count;
 } span;
@@ -199,8 +201,8 @@ static inline span span_of(const sim_operand *op) {
     }
 }
 
-/** The registers of a span whose bits are set, as bits from its first. A span has 32 registers at
- *  most. */
+/** Returns the bits that a map has for the registers of a span; bit 0 is the span's first register.
+ *  A span has at most 32 registers. */
 static inline uint64_t bits_of(const uint64_t *map, span s) {
     const unsigned shift = s.first & 63;
     uint64_t bits = map[s.first >> 6] >> shift;
@@ -230,9 +232,9 @@ static inline void write_lanes(struct sim_shadow *s, unsigned reg, uint64_t lane
 }
 
 const char *sim_reg_name(unsigned reg, char text[16]);
-/** The lanes that an instruction reads and writes of an operand. */
+/** Returns the lanes of an operand that an instruction reads or writes. */
 uint64_t sim_lanes_of(const sim_wave *w, const sim_inst *inst, const sim_operand *op);
-/** -1 if there is none; 0 also for all of a scalar. */
+/** Returns the first of the lanes, or -1 if there is none; 0 also for all lanes of a scalar. */
 int sim_first_lane(uint64_t lanes);
 static inline bool is_buffer(const sim_inst *inst) {
     return inst->opcode->mnemonic[0] == 'b' || inst->opcode->mnemonic[0] == 't';
@@ -240,24 +242,27 @@ static inline bool is_buffer(const sim_inst *inst) {
 static inline bool is_flat(const sim_inst *inst) {
     return inst->opcode->klass == SIM_VMEM && inst->opcode->mnemonic[0] == 'f';
 }
-/** Whether an active lane's flat address lies in an aperture. */
+/** Returns whether an active lane's flat address lies in an aperture. */
 bool sim_reaches(const sim_wave *w, const sim_inst *inst, uint64_t aperture);
 
 // ---- memory that was never written (unwritten.c)
 
-/** Before an access to memory: as sim_check_memory. */
+/** Follows unwritten memory through an access to memory, before the access; arguments are those of
+ *  sim_check_memory. */
 void sim_unwritten_memory(sim_wave *w, const sim_inst *inst, const uint64_t *address, uint64_t mask,
                           uint32_t bytes);
-/** Before an access to LDS: as sim_check_lds. */
+/** Follows unwritten memory through an access to LDS, before the access; arguments are those of
+ *  sim_check_lds. */
 void sim_unwritten_lds(sim_wave *w, const sim_inst *inst, uint8_t *const lane_address[SIM_LANES],
                        uint64_t mask, uint32_t bytes);
-/** Reports what `use` depends on, as sim_fault_report; an origin that has been told already is not
- *  told again. */
+/** Reports that `use` depends on an origin that was never written, unless that origin has been
+ *  reported before. Returns what sim_fault_report returns. */
 bool sim_report_unwritten(sim_wave *w, const sim_inst *inst, hole h, int lane, const char *use);
 
 // ---- races on memory (race.c)
 
-/** Before an access to memory: as sim_check_memory. */
+/** Finds races of an access to memory, before the access; arguments are those of
+ *  sim_check_memory. */
 void sim_race_memory(sim_wave *w, const sim_inst *inst, const uint64_t *address,
                      uint8_t *const *host, uint64_t mask, uint32_t bytes);
 
@@ -265,19 +270,21 @@ void sim_race_memory(sim_wave *w, const sim_inst *inst, const uint64_t *address,
 
 sim_hazard sim_find_hazard(const sim_inst *inst, sim_arch arch);
 void sim_hazards_begin(sim_wave *w);
-/** Finds too few wait states before an instruction, and counts it. */
+/** Reports an instruction before which wait states are missing, and counts the instruction. */
 void sim_check_hazards(sim_wave *w, const sim_inst *inst);
 
 // ---- results on their way (waits.c, lds.c)
 
-/** Reports operands of which the result is not there yet, and makes them stale. False: the launch
- *  is being stopped. */
+/** Reports operands whose result has not arrived yet, and makes them stale. Returns false if the
+ *  launch is being stopped. */
 bool sim_check_waits(sim_wave *w, const sim_inst *inst);
-/** Numbers a memory operation, before it runs, and keeps what its result will overwrite. */
+/** Numbers a memory operation before it runs, and keeps the values that its result will
+ *  overwrite. */
 void sim_check_issue(sim_wave *w, const sim_inst *inst);
-/** A wait: what it proves has arrived, and what was held back is put where it belongs. */
+/** Handles a wait: operations that it proves complete have arrived, and results that were held back
+ *  are written. */
 void sim_check_arrivals(sim_wave *w, const sim_effects *wait);
-/** Puts what is held back of a wave's writes to LDS there, as far as it has arrived. */
+/** Writes to LDS what was held back of a wave's writes, as far as it has arrived. */
 void sim_check_arrivals_in_lds(sim_wave *w);
 
 #endif

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the checker (check/) looks at what a kernel does. It is off where sim_wave.shadow is null.
+// Calls by which a running kernel tells the checker (check/) what it does. If sim_wave.shadow is
+// null, the wave is not checked.
 #ifndef SIM_CHECK_HOOKS_H
 #define SIM_CHECK_HOOKS_H
 
@@ -10,29 +11,31 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** Fills inst->effects, the last step of decoding. */
+/** Fills in inst->effects, as the last step of decoding. */
 void sim_find_effects(sim_inst *inst, sim_arch arch);
-/** Bytes of a worker that a workgroup of `num_waves` needs; 0 if `check` needs none. */
+/** Returns the bytes of memory that the checker needs for a workgroup of `num_waves`; 0 if `check`
+ *  needs none. */
 size_t sim_check_bytes(uint32_t check, size_t num_waves, size_t lds_bytes);
-/** Lays out `memory` for a workgroup whose waves have their first registers; null: no checking. */
+/** Lays out `memory` for a workgroup whose waves have their first registers; null: nothing is
+ *  checked. */
 void sim_check_begin(sim_workgroup *group, void *memory);
-/** sim_wave_run's loop, with checks: at most `slice` instructions; how many there were. */
+/** Runs at most `slice` instructions of a wave with checks. Returns how many it ran. */
 uint32_t sim_check_run(sim_wave *w, uint32_t slice);
-/** Lanes of `mask` access `bytes` of LDS each, at lane_address. Called by exec/ before it does
- *  so. */
+/** Checks an access to LDS: each lane of `mask` accesses `bytes` at lane_address. exec/ calls this
+ *  before the access. */
 void sim_check_lds(sim_wave *w, const sim_inst *inst, uint8_t *const lane_address[SIM_LANES],
                    uint64_t mask, uint32_t bytes);
 
-/** Lanes of `mask` access `bytes` of memory each, at address in the guest, host here. Before it
- *  happens. */
+/** Checks an access to memory: each lane of `mask` accesses `bytes` at a guest address, which
+ *  `host` has as a host address. exec/ calls this before the access. */
 void sim_check_memory(sim_wave *w, const sim_inst *inst, const uint64_t *address,
                       uint8_t *const *host, uint64_t mask, uint32_t bytes);
-/** A wave has come to a barrier that it waits at; it has signalled (gfx12). If SIM_CHECK_BARRIER is
- *  on. */
+/** Checks a wave that has come to a barrier and waits there, if SIM_CHECK_BARRIER is on. */
 void sim_check_barrier(sim_wave *w, const sim_inst *inst);
+/** Checks a wave that has signalled for a barrier (gfx12), if SIM_CHECK_BARRIER is on. */
 void sim_check_signal(sim_wave *w, const sim_inst *inst);
-/** Around a dispatch: makes what is remembered of global memory, if its checks need that. False
- *  without memory. */
+/** Called before a dispatch: makes the records of accesses to global memory, if the dispatch's
+ *  checks need them. Returns false if memory runs out. */
 bool sim_race_open(sim_dispatch *d);
 void sim_race_close(sim_dispatch *d);
 

@@ -2,9 +2,9 @@
 // The part of the HIP API that the simulated GPU has: types as in HIP 6 and 7, and our declarations
 // of the calls.
 //
-// What is not here is exported as not supported (unsupported.def). functions.def lists them once
-// more by name, for hipGetProcAddress and for the test that compares the list with what the library
-// exports.
+// Calls that are not here are exported as not supported (unsupported.def). functions.def lists the
+// calls once more by name, for hipGetProcAddress and for the test that compares the list with the
+// library's exports.
 #ifndef SIM_HIP_HIP_H
 #define SIM_HIP_HIP_H
 
@@ -101,7 +101,7 @@ typedef struct dim3 {
     uint32_t x, y, z;
 } dim3;
 
-/** What a launch's attributes are does not matter here: any is refused. */
+/** A launch's attributes have no type here, as any attribute is refused. */
 typedef struct hipLaunchConfig_t {
     dim3 gridDim, blockDim;
     size_t dynamicSmemBytes;

@@ -14,15 +14,15 @@ typedef enum sim_counter {
     SIM_NUM_COUNTERS
 } sim_counter;
 
-/** A counter's name on a chip, or null if there is none. */
+/** Returns a counter's name on a chip, or null if the chip does not have the counter. */
 const char *sim_counter_name(sim_counter counter, const sim_chip *chip);
 
-enum { SIM_FOOTPRINT_LINE = 128 }; // bytes, of the chips' second-level caches
+enum { SIM_FOOTPRINT_LINE = 128 }; // bytes in a line of the chips' second-level caches
 
-/** A set of such lines. All zero: an empty one. (footprint.c) */
+/** A set of lines of SIM_FOOTPRINT_LINE bytes. A zeroed set is empty. (footprint.c) */
 typedef struct sim_footprint {
     struct sim_page {
-        uint64_t number, lines; // lines of a page by bits; 0: the slot is free
+        uint64_t number, lines; // a bit for each line of the page; 0: the slot is free
     } *pages;
     size_t room, used;
     bool is_incomplete; // memory ran out
@@ -33,29 +33,29 @@ void sim_footprint_merge(sim_footprint *to, const sim_footprint *from);
 uint64_t sim_footprint_lines(const sim_footprint *f);
 void sim_footprint_deinit(sim_footprint *f);
 
-/** Of a workgroup or a launch. */
+/** The counters of a workgroup or a launch. */
 typedef struct sim_counts {
     uint64_t counters[SIM_NUM_COUNTERS];
     sim_footprint loaded, stored;
 } sim_counts;
 
-/** Adds what an instruction of a wave did. */
+/** Adds an instruction of a wave to the counters. */
 void sim_count(sim_counts *counts, const sim_wave *w, const sim_facts *facts);
 
-/** Different cache lines of `line_bytes` (a power of two, at most 128) that an access lies in, and
- *  its different bytes. The lines go to `loaded` and `stored` as well, unless these are null.
- *  (lines.c) */
+/** The numbers of different cache lines and of different bytes that an access touches. */
 typedef struct sim_lines {
     uint32_t lines, bytes;
 } sim_lines;
+/** Counts the lines of `line_bytes` (a power of two, at most 128) and the bytes that an access
+ *  touches. Adds the lines to `loaded` and `stored`, unless these are null. (lines.c) */
 sim_lines sim_count_lines(const sim_touch *touch, uint32_t line_bytes, sim_footprint *loaded,
                           sim_footprint *stored);
 
-/** How long the LDS works on an access of effects.access's kind, in cycles, and how many of these
- *  are due to conflicts. (banks.c) */
+/** The cycles that the LDS works on an access, and those of them that are due to conflicts. */
 typedef struct sim_lds_time {
     uint32_t active, conflict;
 } sim_lds_time;
+/** Returns the cycles of an access to LDS; `access` is sim_effects.access. (banks.c) */
 sim_lds_time sim_time_lds(const sim_chip *chip, const sim_touch *touch, uint8_t access);
 
 #endif

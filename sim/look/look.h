@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Those who follow the instructions of a kernel while it runs: the trace, the counters of a
-// profile, and whatever else wants to know what each instruction did. A clock would be one more
-// line in look.c's table.
+// Observers follow the instructions of a kernel while it runs: the trace, and the counters of a
+// profile. look.c has a table of them; a clock would be one more line there.
 //
-// An observer is told of each dispatch; where that is of interest, of each of its workgroups, for
-// which it is given memory of its own, and after each instruction of the facts about it. A
-// workgroup runs on one host thread, several workgroups of a dispatch run at once: only an
-// observer's group memory needs no lock.
+// An observer learns of each dispatch. If a dispatch is of interest, the observer learns of each of
+// its workgroups, gets memory of its own for the workgroup, and learns the facts about each
+// executed instruction. A workgroup runs on one host thread, but several workgroups of a dispatch
+// run at once, so only the memory for a workgroup needs no lock.
 #ifndef SIM_LOOK_H
 #define SIM_LOOK_H
 
@@ -17,19 +16,19 @@
 
 enum { SIM_MAX_TOUCH = 16 }; // bytes of a lane in one access
 
-/** What the lanes of a wave touch in one access. */
+/** The bytes that the lanes of a wave touch in one access. */
 typedef struct sim_touch {
-    uint64_t mask;               // lanes that touch something; the rest is valid for these
-    uint64_t address[SIM_LANES]; // guest address; in scratch and LDS: from their beginning
-    uint8_t bytes[SIM_LANES];    // from address on, at most SIM_MAX_TOUCH
+    uint64_t mask;               // lanes that touch something; address and bytes are valid for them
+    uint64_t address[SIM_LANES]; // guest address; in scratch and LDS, the offset
+    uint8_t bytes[SIM_LANES];    // number of bytes from address on, at most SIM_MAX_TOUCH
 } sim_touch;
 
 enum { SIM_MAX_LDS_TOUCHES = 2 }; // instructions with two offsets make two accesses
 
-/** One executed instruction. */
+/** The facts about one executed instruction. */
 typedef struct sim_facts {
     const sim_inst *inst;
-    uint64_t exec;  // when it was issued
+    uint64_t exec;  // EXEC when the instruction was issued
     bool is_issued; // false: VSKIP left it out
     uint8_t num_lds;
     uint32_t scalar_bytes; // 0: no scalar access
@@ -37,17 +36,19 @@ typedef struct sim_facts {
     sim_touch memory, scratch, lds[SIM_MAX_LDS_TOUCHES];
 } sim_facts;
 
-/** Multiplications and additions of a matrix instruction; 0 for any other. (kind.c) */
+/** Returns the number of multiplications and additions of a matrix instruction; 0 for any other
+ *  instruction. (kind.c) */
 uint64_t sim_matrix_ops(const sim_inst *inst);
 
 typedef struct sim_observer {
-    /** A dispatch is about to run; what this gives goes to the other functions. Null: it is of no
-     *  interest. */
+    /** Called before a dispatch runs. Returns what the other functions get as of_dispatch; null if
+     *  the dispatch is of no interest. */
     void *(*begin_dispatch)(const sim_dispatch *d);
-    /** Bytes that a workgroup needs, zeroed by the caller; 0: it is of no interest. */
+    /** Returns the bytes of memory that the observer needs for a workgroup, which the caller
+     *  zeroes; 0 if the workgroup is of no interest. */
     size_t (*group_bytes)(const void *of_dispatch, const sim_workgroup *group);
     void (*begin_group)(void *of_dispatch, void *of_group, const sim_workgroup *group);
-    /** After an instruction of a wave ran, without fault or with one. */
+    /** Called after an instruction of a wave ran, even if it faulted. */
     void (*step)(void *of_group, const sim_wave *w, const sim_facts *facts);
     void (*end_group)(void *of_dispatch, void *of_group, const sim_workgroup *group);
     void (*end_dispatch)(void *of_dispatch, const sim_dispatch *d);
@@ -55,8 +56,8 @@ typedef struct sim_observer {
 
 extern const sim_observer sim_tracer, sim_profiler;
 
-/** Each turns itself on or off as the options say, from the next dispatch on; false: `error` says
- *  why not. */
+/** Turn an observer on or off as the options say, from the next dispatch on. They return false if
+ *  that fails, and `error` says why. */
 bool sim_trace_configure(const sim_look_options *options, char *error, size_t error_bytes);
 bool sim_profile_configure(const sim_look_options *options, char *error, size_t error_bytes);
 void sim_trace_finish(void);
