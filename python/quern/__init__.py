@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Inference kernels for AMD GPUs, NVIDIA GPUs and the CPU, and a simulated AMD GPU that runs their machine code.
 
-Functions take whatever speaks DLPack: NumPy arrays (with ml_dtypes' bf16 and FP8 types), PyTorch tensors, and quern's own
-Tensor, which `quern.to(x, "sim:gfx942")` makes on any device. They run where their tensors are, PyTorch's on its current
-stream. Errors are exceptions that name the function, its argument, what was found and what is accepted: ValueError (an
-argument's shape, strides or value), TypeError (no array, no number), NotImplementedError (a dtype, a device), LookupError (no
-such device), RuntimeError (the driver's), MemoryError, OSError. What index arrays hold is checked on the CPU, and on GPUs with
-QUERN_VALIDATE=1, which waits for the device. docs/python.md tells more.
+Functions take every array that speaks DLPack: NumPy arrays (with ml_dtypes' bf16 and FP8 types), PyTorch tensors, and
+quern's own Tensor, which `quern.to(x, "sim:gfx942")` makes on any device. A function runs on the device of its arrays;
+PyTorch's tensors run on PyTorch's current stream. Errors are exceptions, which name the function, the argument, what was
+found and what is accepted: ValueError (an argument's shape, strides or value), TypeError (no array, no number),
+NotImplementedError (a dtype, a device), LookupError (no such device), RuntimeError (the driver's error), MemoryError,
+OSError. The values of index arrays are checked on the CPU, and on GPUs with QUERN_VALIDATE=1, which waits for the device.
+docs/python.md tells more.
 
 >>> x = numpy.array([[3, 4]], numpy.float32)
 >>> quern.rmsnorm(x, numpy.ones(2, numpy.float32)).round(3)
@@ -47,7 +48,7 @@ __version__: str = _ffi.version()
 
 @_public.public()
 def last_kernel() -> str:
-    """Full name of the kernel that this thread's last op ran, such as "norm.cpu_avx512"; "" before the first.
+    """Returns the full name of the kernel that this thread's last op ran, such as "norm.cpu_avx512"; "" before the first op.
 
     Raises nothing.
 

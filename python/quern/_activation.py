@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gated activations: out = f(gate) * up, gate = x[..., :h] and up = x[..., h:] the halves of x. Computed in f32, rounded once."""
+"""Gated activations: out = f(gate) * up, where gate = x[..., :h] and up = x[..., h:]. Computed in f32, rounded once."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def _number(op, function):
 
 @public()
 def silu_and_mul(x: A, out: A | None = None) -> A:
-    """gate / (1 + exp(-gate)) * up, of the halves gate and up of each row.
+    """Computes gate / (1 + exp(-gate)) * up, where gate and up are the halves of each row.
 
     x    [..., 2 h] of f32, f16 or bf16, the last dimension contiguous; no rows are no error
     out  [..., h] of x's dtype; None: a new one
 
-    Gives out. Raises ValueError (shape, stride, overlap), NotImplementedError (dtype, device), TypeError (no array); nothing
+    Returns out. Raises ValueError (shape, stride, overlap), NotImplementedError (dtype, device), TypeError (no array); nothing
     is written then.
 
     >>> quern.silu_and_mul(numpy.array([[0, 1, 5, 2]], numpy.float32)).round(3)
@@ -46,12 +46,12 @@ def silu_and_mul(x: A, out: A | None = None) -> A:
 
 @public()
 def gelu_and_mul(x: A, out: A | None = None) -> A:
-    """gate / 2 * (1 + erf(gate / sqrt(2))) * up, of the halves gate and up of each row.
+    """Computes gate / 2 * (1 + erf(gate / sqrt(2))) * up, where gate and up are the halves of each row.
 
     x    [..., 2 h] of f32, f16 or bf16, the last dimension contiguous; no rows are no error
     out  [..., h] of x's dtype; None: a new one
 
-    Gives out. Raises what silu_and_mul raises.
+    Returns out. Raises what silu_and_mul raises.
 
     >>> quern.gelu_and_mul(numpy.array([[0, 1, 5, 2]], numpy.float32)).round(3)
     array([[0.   , 1.683]], dtype=float32)
@@ -63,12 +63,12 @@ def gelu_and_mul(x: A, out: A | None = None) -> A:
 
 @public()
 def gelu_tanh_and_mul(x: A, out: A | None = None) -> A:
-    """gate / 2 * (1 + tanh(sqrt(2 / pi) (gate + 0.044715 gate^3))) * up, of the halves gate and up of each row.
+    """Computes gate / 2 * (1 + tanh(sqrt(2 / pi) (gate + 0.044715 gate^3))) * up; gate and up are the halves of each row.
 
     x    [..., 2 h] of f32, f16 or bf16, the last dimension contiguous; no rows are no error
     out  [..., h] of x's dtype; None: a new one
 
-    Gives out. Raises what silu_and_mul raises.
+    Returns out. Raises what silu_and_mul raises.
 
     >>> quern.gelu_tanh_and_mul(numpy.array([[0, 1, 5, 2]], numpy.float32)).round(3)
     array([[0.   , 1.682]], dtype=float32)
@@ -80,14 +80,14 @@ def gelu_tanh_and_mul(x: A, out: A | None = None) -> A:
 
 @public()
 def act_and_mul(x: A, function: Activation = "silu", limit: float = 0.0, out: A | None = None) -> A:
-    """f(min(gate, limit)) * clamp(up, -limit, limit), of the halves gate and up of each row.
+    """Computes f(min(gate, limit)) * clamp(up, -limit, limit), where gate and up are the halves of each row.
 
     x         [..., 2 h] of f32, f16 or bf16, the last dimension contiguous; no rows are no error
     function  f: "silu", "gelu" or "gelu_tanh"
     limit     above 0; 0 or infinity: none
     out       [..., h] of x's dtype; None: a new one
 
-    Gives out. Raises ValueError (shape, stride, overlap, function, limit), NotImplementedError (dtype, device), TypeError (no
+    Returns out. Raises ValueError (shape, stride, overlap, function, limit), NotImplementedError (dtype, device), TypeError (no
     array, no number); nothing is written then.
 
     >>> quern.act_and_mul(numpy.array([[0, 1, 5, 9]], numpy.float32), "gelu", limit=2.0).round(3)
@@ -102,7 +102,7 @@ def act_and_mul(x: A, function: Activation = "silu", limit: float = 0.0, out: A 
 @public()
 def act_and_mul_quant(x: Array, scale: Array, function: Activation = "silu", limit: float = 0.0, dtype: DType = "e4m3fn",
                       out: Array | None = None) -> Any:
-    """act_and_mul divided by scale, to FP8, saturating; nothing is rounded in between.
+    """Computes act_and_mul divided by scale, as FP8, saturating and rounded once.
 
     x         [..., 2 h] of f32, f16 or bf16, the last dimension contiguous
     scale     [1] f32 on x's device, above 0 and finite, which QUERN_VALIDATE=1 checks
@@ -111,7 +111,7 @@ def act_and_mul_quant(x: Array, scale: Array, function: Activation = "silu", lim
     dtype     of a new out: e4m3fn, e4m3fnuz, e5m2 or e5m2fnuz
     out       [..., h] of an FP8 kind; None: a new one
 
-    Gives out, of x's kind. Raises what act_and_mul raises.
+    Returns out, of x's kind. Raises what act_and_mul raises.
 
     >>> x, scale = numpy.array([[0, 1, 5, 2]], numpy.float32), numpy.full(1, 0.5, numpy.float32)
     >>> quern.act_and_mul_quant(x, scale).astype(numpy.float32)
@@ -127,7 +127,7 @@ def act_and_mul_quant(x: Array, scale: Array, function: Activation = "silu", lim
 def act_and_mul_dynamic_quant(x: Array, function: Activation = "silu", limit: float = 0.0, group: Literal[128] | None = None,
                               scale_eps: float = 1e-10, dtype: DType = "e4m3fn", out: Array | None = None,
                               scale: Array | None = None) -> tuple[Any, Any]:
-    """act_and_mul to FP8 with scales found on the way: (out, scale), scale = max(amax, scale_eps) / max of the kind.
+    """Computes act_and_mul as FP8 and its scales: (out, scale), scale = max(amax, scale_eps) / max of the kind.
 
     x          [..., 2 h] of f32, f16 or bf16, the last dimension contiguous
     function   "silu", "gelu" or "gelu_tanh"

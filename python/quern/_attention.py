@@ -31,10 +31,10 @@ def _choice(op, name, value, table):
 # ---- plans
 
 class AttentionPlan:
-    """The schedule of a batch, which attention takes as often as one likes. Pure: the same lengths give the same bytes.
+    """The schedule of a batch, which attention may take any number of times. Equal lengths give equal bytes.
 
     host             the bytes, a u8 array, which may be stored and sent
-    workspace_bytes  what attention's workspace must have
+    workspace_bytes  the bytes that attention's workspace must have
 
     >>> plan = quern.attention_plan(8, 2, 128, qo_indptr=[0, 1], kv_indptr=[0, 20])
     >>> plan.host.dtype, plan.workspace_bytes
@@ -51,11 +51,11 @@ class AttentionPlan:
         self._schedules = {}
 
     def host_for(self, x):
-        """The bytes as a call on tensors like x takes them."""
+        """Returns the bytes as calls on tensors like x take them."""
         return self._tensor if _tensor.is_torch(x) else self.host
 
     def schedule(self, x):
-        """A copy on x's device, made once; None on the CPU, which reads the bytes themselves."""
+        """Returns a copy on x's device, made once; None on the CPU, which reads the host's bytes."""
         device = _tensor.device_of(x)
         if device is None:
             return None
@@ -70,7 +70,7 @@ class AttentionPlan:
         return self._schedules[key]
 
     def put_schedule(self, buffer: Any) -> None:
-        """Copies the schedule to a PyTorch tensor of bytes, which calls on its device read: a captured graph does so again.
+        """Copies the schedule to a PyTorch tensor of bytes. Calls on its device, and replayed graphs, read the schedule there.
 
         Raises ValueError if the buffer is too small, TypeError if it is no PyTorch tensor.
         """
@@ -84,7 +84,7 @@ class AttentionPlan:
 
 
 def _host(name, x):
-    """An index array in host memory, as i32; None stays None."""
+    """Returns an index array in host memory, as i32; None stays None."""
     if x is None:
         return None
     if _tensor.is_torch(x):
@@ -107,7 +107,7 @@ def _host(name, x):
 
 
 def _batches(arrays, batches):
-    """How many requests there are; all arrays, of so many entries and one more or none, say the same."""
+    """Returns the number of requests. All arrays must agree on it; an array has one entry for each request, or one more."""
     for name, (array, more) in arrays.items():
         if array is None:
             continue
@@ -129,14 +129,14 @@ def attention_plan(num_qo_heads: int, num_kv_heads: int, head_dim_vo: int, qo_in
                    kv_len: int = 0, page_size: int = 0, kv_chunk: int = 0, max_kv_splits: int = 0, q_tile: int = 0,
                    num_compute_units: int = 0, max_qo_len: int = 0, max_kv_len: int = 0,
                    is_for_graph: bool = False) -> AttentionPlan:
-    """The schedule of ragged, paged or padded attention, from index arrays, which are read on the host.
+    """Makes the schedule of ragged, paged or padded attention from index arrays, which are read on the host.
 
     num_qo_heads       heads of q, a multiple of num_kv_heads
     num_kv_heads       heads of k and v
     head_dim_vo        head_dim of v
     qo_indptr          [batches + 1] where each request's queries begin, not falling; None: dense q, of qo_len queries each
-    kv_indptr          [batches + 1] where its keys begin, with page_size its places in kv_indices; None: dense k and v
-    kv_last_page_len   [batches] keys in the last page, 1 to page_size; ignored where a request has no pages
+    kv_indptr          [batches + 1] where each request's keys begin, with page_size its entries of kv_indices; None: dense k, v
+    kv_last_page_len   [batches] keys in the last page, 1 to page_size; ignored for a request without pages
     kv_lens            [batches] of dense k and v, keys in use; None: kv_len each
     batches            how many requests; None: as the arrays say
     qo_len             queries of a request of dense q
@@ -153,7 +153,8 @@ def attention_plan(num_qo_heads: int, num_kv_heads: int, head_dim_vo: int, qo_in
                        (put_schedule), as long as the workspace of the captured call is large enough for them; q may have
                        more queries than the plan
 
-    Gives an AttentionPlan. Raises ValueError (lengths, heads, arrays that fall or have another length), TypeError (no integers).
+    Returns an AttentionPlan. Raises ValueError (lengths, heads, arrays that fall or have another length), TypeError (no
+    integers).
 
     >>> plan = quern.attention_plan(num_qo_heads=8, num_kv_heads=2, head_dim_vo=128, qo_indptr=[0, 1, 4], kv_indptr=[0, 2, 3],
     ...                             kv_last_page_len=[4, 9], page_size=16)
@@ -244,7 +245,7 @@ def attention(q: Array, k: Array, v: Array, *, layout: Layout = "NHD", plan: Att
               v_scales: Array | None = None, sinks: Array | None = None, dropout_p: float = 0.0, dropout_seed: int = 0,
               dropout_offset: int = 0, lse_base: LseBase = 2, return_lse: bool = False, dtype: DType | None = None,
               out: Array | None = None, lse: Array | None = None, workspace: Array | None = None) -> Any:
-    """softmax(sm_scale q k^T) v, each query over the keys that it sees: out, or (out, lse) with return_lse.
+    """Computes softmax(sm_scale q k^T) v, for each query over the keys that it sees: out, or (out, lse) with return_lse.
 
     q             dense [batch, n, heads, head_dim] of f32, f16, bf16 or FP8, with layout "HND" [batch, heads, n, head_dim], any
                   strides but the last; with a plan of ragged queries [tokens, heads, head_dim], as many as the plan has
@@ -256,21 +257,22 @@ def attention(q: Array, k: Array, v: Array, *, layout: Layout = "NHD", plan: Att
     kv_indices    i32: the requests' pages, one after another; checked on the CPU, and on a GPU with QUERN_VALIDATE=1
     is_causal     query i sees keys up to i + kv_len - qo_len
     is_top_left   is_causal and windows count from i, not from i + kv_len - qo_len
-    window_left   keys before that place which are seen; -1: all
-    window_right  keys behind it which are seen; -1: all
+    window_left   how many keys before i + kv_len - qo_len are seen; -1: all
+    window_right  how many keys behind i + kv_len - qo_len are seen; -1: all
     custom_mask   u8, bits qo_len * kv_len of each request, lowest first, each request beginning at a byte; is_causal is
                   ignored beside it
-    mask          of dense q and k: boolean, true where a key is seen, or numbers that are added; [(batch,) (heads,) queries,
-                  keys], each of them 1 or whole; not beside is_causal or custom_mask
-    pos_encoding  "none", "rope_llama" (q and k are turned; an even head_dim), "alibi"
+    mask          only for dense q and k: booleans, true where a key is seen, or numbers that are added to scores; [queries,
+                  keys] with heads and batch before these if wanted, each size 1 or full; not with is_causal or custom_mask
+    pos_encoding  "none", "rope_llama" (q and k are rotated; head_dim is even), "alibi"
     rope_scale, rope_theta        of "rope_llama"; above 0
     sm_scale                      not 0; None: 1 / sqrt(head_dim)
     logits_soft_cap               c: scores become c tanh(score / c); 0: off
     q_scale, k_scale, v_scale     of FP8 arrays; not 0
-    q_scales, k_scales, v_scales  the same for each head, f32 [heads]
+    q_scales, k_scales, v_scales  f32 [heads], a further scale for each head
     sinks         f32 [q's heads]: e^sink joins each query's denominator
-    dropout_p     from 0 to below 1: weights are dropped by attention_dropout_mask's rule, the others scaled by 1 / (1 - dropout_p)
-    dropout_seed, dropout_offset  of that rule
+    dropout_p     from 0 to below 1: weights are dropped by attention_dropout_mask's rule, other weights are scaled by
+                  1 / (1 - dropout_p)
+    dropout_seed, dropout_offset  as in attention_dropout_mask
     lse_base      2 or "e": of lse
     return_lse    whether the result is (out, lse)
     dtype         of a new out: f32, f16 or bf16; None: q's, bf16 for FP8
@@ -280,7 +282,7 @@ def attention(q: Array, k: Array, v: Array, *, layout: Layout = "NHD", plan: Att
     workspace     u8 of plan.workspace_bytes at least; None: made as needed
 
     A query that sees no key gives zeros. On a GPU a slow kernel takes dropout, rope_llama, q of f32, and a head_dim that is no
-    multiple of 8 or above 256; with QUERN_LOG=kernel it says so. Raises ValueError (shape, stride, overlap, numbers, words, masks
+    multiple of 8 or above 256; QUERN_LOG=kernel prints that. Raises ValueError (shape, stride, overlap, numbers, words, masks
     that exclude each other, a plan for other arrays, indices), NotImplementedError (dtype, head_dim above 512, "alibi" with
     logits_soft_cap, device), TypeError (no array, no number); nothing is written then.
 
@@ -326,16 +328,16 @@ def attention(q: Array, k: Array, v: Array, *, layout: Layout = "NHD", plan: Att
 @public()
 def merge_state(v_a: A, s_a: Array, v_b: Array, s_b: Array, lse_base: LseBase = 2, v: A | None = None,
                 s: Array | None = None) -> tuple[A, Any]:
-    """Merges attention over two sets of keys: (v, s), weights being base^lse.
+    """Merges attention over two sets of keys: (v, s). The weight of each result is base^lse.
 
     v_a       [n, heads, head_dim] of f32, f16 or bf16, the result over the first keys; n may be 0
     s_a       f32 [n, heads], its log-sum-exp
-    v_b, s_b  the same over the others
+    v_b, s_b  the result over the other keys, and its log-sum-exp
     lse_base  2 or "e"
-    v, s      as v_a and s_a, which they may be, together; None: new ones
+    v, s      shaped as v_a and s_a; they may be v_a and s_a, both together; None: new ones
 
-    Where both lse are -infinity: zeros and -infinity. Raises ValueError (shape, stride, overlap, lse_base), NotImplementedError
-    (dtype, device), TypeError (no array); nothing is written then.
+    If both lse are -infinity, v is zeros and s -infinity. Raises ValueError (shape, stride, overlap, lse_base),
+    NotImplementedError (dtype, device), TypeError (no array); nothing is written then.
 
     >>> v_a, s = numpy.ones((1, 1, 2), numpy.float32), numpy.zeros((1, 1), numpy.float32)
     >>> quern.merge_state(v_a, s, 3 * v_a, s)
@@ -349,7 +351,7 @@ def merge_state(v_a: A, s_a: Array, v_b: Array, s_b: Array, lse_base: LseBase = 
 @public()
 def merge_states(v_states: A, s_states: Array, lse_base: LseBase = 2, v: A | None = None,
                  s: Array | None = None) -> tuple[A, Any]:
-    """merge_state of any number of states: (v, s).
+    """Merges attention over any number of sets of keys, as merge_state merges two: (v, s).
 
     v_states  [n, states, heads, head_dim] of f32, f16 or bf16
     s_states  f32 [n, states, heads], their log-sum-exps
@@ -383,7 +385,7 @@ def attention_dropout_mask(r: A, dropout_p: float, seed: int = 0, offset: int = 
 
     Element (b, h, m, n) has lane n % 4 of Philox4x32-10 with key seed and counter
     offset + ((b heads + h) queries + m) ceil(keys / 4) + n / 4; it is kept if that, as i32, is above
-    i32((dropout_p - 0.5) 0xFFFFFFFF). Gives r. Raises ValueError (shape, stride, numbers), NotImplementedError (dtype, device),
+    i32((dropout_p - 0.5) 0xFFFFFFFF). Returns r. Raises ValueError (shape, stride, numbers), NotImplementedError (dtype, device),
     TypeError (no array, no number); nothing is written then.
 
     >>> quern.attention_dropout_mask(numpy.empty((1, 1, 1, 3), numpy.float32), 0.25, seed=1)
@@ -402,7 +404,7 @@ def attention_dropout_rng(r: A, seed: int = 0, offset: int = 0) -> A:
     seed    64 bits
     offset  64 bits
 
-    Gives r. Raises what attention_dropout_mask raises.
+    Returns r. Raises what attention_dropout_mask raises.
 
     >>> quern.attention_dropout_rng(numpy.empty((1, 1, 1, 2), numpy.int32)).shape
     (1, 1, 1, 2)

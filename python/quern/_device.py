@@ -46,10 +46,10 @@ def device_at(dlpack):
 
 @public()
 def device(spec: str | Device = "auto") -> Device:
-    """Opens a device and gives it; once open it stays so, and opening it again gives the same.
+    """Opens a device and returns it. A device stays open, and opening it again returns the same Device.
 
-    spec  "cpu", "hip:0", "cuda:0", "sim:gfx942", "sim:gfx942:2" (the second simulated one), "auto" (the best that there is),
-          or a Device, which is given back as it is
+    spec  "cpu", "hip:0", "cuda:0", "sim:gfx942", "sim:gfx942:2" (a second simulated one), "auto" (the best device here),
+          or a Device, which is returned unchanged
 
     Raises ValueError (malformed), LookupError (no such device or driver), RuntimeError (the driver's error), TypeError.
 

@@ -28,7 +28,7 @@ def gemm(a: Array, b: Array, c: Array | None = None, *, scale_a: Array | None = 
     n        columns of a new out, b's own rows; needed with packed
     out      [m, n] of bf16 or f32; None: a new one
 
-    Gives out, of a's kind. Raises ValueError (shape, stride, overlap, packed without n or out), NotImplementedError (dtype,
+    Returns out, of a's kind. Raises ValueError (shape, stride, overlap, packed without n or out), NotImplementedError (dtype,
     device: NVIDIA's have no GEMM), TypeError (no array); nothing is written then.
 
     >>> one = numpy.ones((2, 128), numpy.float32)
@@ -64,7 +64,7 @@ def gemm_grouped_contiguous(a: Array, b: Array, group_layout: Array, *, scale_a:
     n             columns of a new out, b's own rows; needed with packed
     out           bf16 [m, n]; None: a new one
 
-    Gives out, of a's kind. Raises what gemm raises, and ValueError for an m_alignment that is none.
+    Returns out, of a's kind. Raises what gemm raises, and ValueError for an m_alignment that is none.
 
     >>> import ml_dtypes
     >>> a, b = numpy.ones((128, 64), ml_dtypes.bfloat16), numpy.ones((2, 4, 64), ml_dtypes.bfloat16)
@@ -95,7 +95,7 @@ def gemm_grouped_masked(a: Array, b: Array, group_layout: Array, *, scale_a: Arr
     n             columns of a new out, b's own rows; needed with packed
     out           bf16 [groups, m_max, n]; None: a new one
 
-    Gives out, of a's kind. Raises what gemm raises.
+    Returns out, of a's kind. Raises what gemm raises.
 
     >>> import ml_dtypes
     >>> a, b = numpy.ones((2, 3, 64), ml_dtypes.bfloat16), numpy.ones((2, 4, 64), ml_dtypes.bfloat16)

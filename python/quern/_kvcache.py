@@ -37,7 +37,7 @@ def append_paged_kv_cache(k_cache: Array, v_cache: Array, append_key: Array, app
     layout            "NHD" or "HND"
 
     Index arrays are checked on the CPU, and on a GPU with QUERN_VALIDATE=1: one out of range is a ValueError then, else what it
-    makes is written elsewhere. Gives None. Raises ValueError (shape, stride, overlap, indices, layout), NotImplementedError
+    makes is written elsewhere. Returns None. Raises ValueError (shape, stride, overlap, indices, layout), NotImplementedError
     (dtype, device), TypeError (no array); nothing is written then.
 
     >>> cache, new, i32 = numpy.zeros((2, 4, 1, 2), numpy.float32), numpy.ones((1, 1, 2), numpy.float32), numpy.int32
@@ -57,7 +57,7 @@ def append_paged_mla_kv_cache(ckv_cache: Array, kpe_cache: Array, append_ckv: Ar
     """append_paged_kv_cache for MLA's caches of compressed keys and values, and of rotated keys.
 
     ckv_cache         [pages, page_size, dim], written
-    kpe_cache         [pages, page_size, rope_dim] of the same dtype, written
+    kpe_cache         [pages, page_size, rope_dim] of ckv_cache's dtype, written
     append_ckv        [n, dim] of the cache's dtype; n may be 0
     append_kpe        [n, rope_dim]
     batch_indices     i32 [n]; a number below 0 leaves the token out
@@ -66,7 +66,8 @@ def append_paged_mla_kv_cache(ckv_cache: Array, kpe_cache: Array, append_ckv: Ar
     kv_indptr         i32 [batches + 1]: where each sequence's pages begin in kv_indices
     kv_last_page_len  i32 [batches], or None; looked at where indices are checked
 
-    Index arrays are checked on the CPU, and on a GPU with QUERN_VALIDATE=1. Gives None. Raises what append_paged_kv_cache raises.
+    Index arrays are checked on the CPU, and on a GPU with QUERN_VALIDATE=1. Returns None. Raises what append_paged_kv_cache
+    raises.
 
     >>> ckv, kpe, i32 = numpy.zeros((2, 4, 8), numpy.float32), numpy.zeros((2, 4, 2), numpy.float32), numpy.int32
     >>> quern.append_paged_mla_kv_cache(ckv, kpe, ckv[0, :1] + 1, kpe[0, :1] + 1, numpy.array([0], i32), numpy.array([5], i32),
@@ -88,12 +89,12 @@ def reshape_and_cache(k_cache: Array, v_cache: Array, key: Array, value: Array, 
     key           [n, heads, head_dim]; n may be 0
     value         as key
     slot_mapping  i32 [n]; a number below 0 leaves the token out
-    k_scale       [1] f32: an FP8 cache gets key / k_scale; None: bits are copied, the dtypes are the same
-    v_scale       the same of value; both or none
+    k_scale       [1] f32: an FP8 cache gets key / k_scale; None: bits are copied, and key has the cache's dtype
+    v_scale       [1] f32: an FP8 cache gets value / v_scale; given if and only if k_scale is
     layout        "NHD" or "HND"
 
-    slot_mapping is checked on the CPU, and on a GPU with QUERN_VALIDATE=1; scales with QUERN_VALIDATE=1. Gives None. Raises what
-    append_paged_kv_cache raises.
+    slot_mapping is checked on the CPU, and on a GPU with QUERN_VALIDATE=1; scales with QUERN_VALIDATE=1. Returns None. Raises
+    what append_paged_kv_cache raises.
 
     >>> cache, new = numpy.zeros((2, 4, 1, 2), numpy.float32), numpy.ones((1, 1, 2), numpy.float32)
     >>> quern.reshape_and_cache(cache, cache.copy(), new, new, numpy.array([5], numpy.int32))
@@ -112,9 +113,9 @@ def concat_and_cache_mla(kv_cache: Array, kv_c: Array, k_pe: Array, slot_mapping
     kv_c          [n, dim]; n may be 0
     k_pe          [n, rope_dim]
     slot_mapping  i32 [n]; a number below 0 leaves the token out
-    scale         [1] f32: an FP8 cache gets x / scale; None: bits are copied, the dtypes are the same
+    scale         [1] f32: an FP8 cache gets x / scale; None: bits are copied, and x has the cache's dtype
 
-    slot_mapping is checked on the CPU, and on a GPU with QUERN_VALIDATE=1; scale with QUERN_VALIDATE=1. Gives None. Raises what
+    slot_mapping is checked on the CPU, and on a GPU with QUERN_VALIDATE=1; scale with QUERN_VALIDATE=1. Returns None. Raises what
     append_paged_kv_cache raises.
 
     >>> cache, new = numpy.zeros((2, 4, 3), numpy.float32), numpy.ones((1, 3), numpy.float32)
@@ -134,7 +135,7 @@ def get_seq_lens(kv_indptr: Array, kv_last_page_len: Array, page_size: int, seq_
     page_size         tokens of a page, 1 or above
     seq_lens          i32 [batches]; None: a new one
 
-    Gives seq_lens; 0 for a sequence without pages. kv_indptr and kv_last_page_len are checked on the CPU, and on a GPU with
+    Returns seq_lens; 0 for a sequence without pages. kv_indptr and kv_last_page_len are checked on the CPU, and on a GPU with
     QUERN_VALIDATE=1. Raises ValueError (shape, overlap, page_size, indices), NotImplementedError (dtype, device), TypeError (no
     array, no integer); nothing is written then.
 

@@ -23,7 +23,7 @@ def rmsnorm(x: A, weight: Array, eps: float = 1e-6, out: A | None = None) -> A:
     eps     finite, at least 0
     out     as x, which it may be; None: a new one
 
-    Gives out. A NaN or an infinity stays within its row. Raises ValueError (shape, stride, overlap, eps),
+    Returns out. A NaN or an infinity stays within its row. Raises ValueError (shape, stride, overlap, eps),
     NotImplementedError (dtype, device), TypeError (no array, no number); nothing is written then.
 
     >>> x = numpy.array([[3, 4]], numpy.float32)
@@ -44,7 +44,7 @@ def gemma_rmsnorm(x: A, weight: Array, eps: float = 1e-6, out: A | None = None) 
     eps     finite, at least 0
     out     as x, which it may be; None: a new one
 
-    Gives out. Raises what rmsnorm raises.
+    Returns out. Raises what rmsnorm raises.
 
     >>> x = numpy.array([[3, 4]], numpy.float32)
     >>> quern.gemma_rmsnorm(x, numpy.zeros(2, numpy.float32)).round(3)
@@ -64,7 +64,7 @@ def fused_add_rmsnorm(x: Array, residual: Array, weight: Array, eps: float = 1e-
     weight    [h], of x's dtype or f32
     eps       finite, at least 0
 
-    Gives None. Raises what rmsnorm raises; a read-only array is a ValueError.
+    Returns None. Raises what rmsnorm raises; a read-only array is a ValueError.
 
     >>> x, residual = numpy.ones((1, 2), numpy.float32), numpy.full((1, 2), 2, numpy.float32)
     >>> quern.fused_add_rmsnorm(x, residual, numpy.ones(2, numpy.float32))
@@ -83,7 +83,7 @@ def gemma_fused_add_rmsnorm(x: Array, residual: Array, weight: Array, eps: float
     weight    [h], of x's dtype or f32
     eps       finite, at least 0
 
-    Gives None. Raises what rmsnorm raises; a read-only array is a ValueError.
+    Returns None. Raises what rmsnorm raises; a read-only array is a ValueError.
 
     >>> x, residual = numpy.ones((1, 2), numpy.float32), numpy.full((1, 2), 2, numpy.float32)
     >>> quern.gemma_fused_add_rmsnorm(x, residual, numpy.ones(2, numpy.float32))
@@ -103,7 +103,7 @@ def layernorm(x: A, gamma: Array | None = None, beta: Array | None = None, eps: 
     eps    finite, at least 0
     out    as x, which it may be; None: a new one
 
-    Gives out. Raises what rmsnorm raises.
+    Returns out. Raises what rmsnorm raises.
 
     >>> quern.layernorm(numpy.array([[1, 3]], numpy.float32)).round(3)
     array([[-1.,  1.]], dtype=float32)
@@ -125,7 +125,7 @@ def rmsnorm_quant(x: Array, weight: Array, scale: Array, eps: float = 1e-6, dtyp
     dtype   of a new out: e4m3fn, e4m3fnuz, e5m2 or e5m2fnuz
     out     x's shape, of an FP8 kind; None: a new one
 
-    Gives out, of x's kind. Raises ValueError (shape, stride, overlap, eps, dtype's name), NotImplementedError (dtype, device),
+    Returns out, of x's kind. Raises ValueError (shape, stride, overlap, eps, dtype's name), NotImplementedError (dtype, device),
     TypeError (no array, no number); nothing is written then.
 
     >>> x, one = numpy.array([[3, 4]], numpy.float32), numpy.ones(2, numpy.float32)
@@ -174,7 +174,7 @@ def layernorm_quant(x: Array, gamma: Array | None, beta: Array | None, scale: Ar
     dtype  of a new out: e4m3fn, e4m3fnuz, e5m2 or e5m2fnuz
     out    x's shape, of an FP8 kind; None: a new one
 
-    Gives out, of x's kind. Raises what rmsnorm_quant raises.
+    Returns out, of x's kind. Raises what rmsnorm_quant raises.
 
     >>> x, scale = numpy.array([[1, 3]], numpy.float32), numpy.full(1, 0.5, numpy.float32)
     >>> quern.layernorm_quant(x, None, None, scale).astype(numpy.float32)
@@ -189,7 +189,7 @@ def layernorm_quant(x: Array, gamma: Array | None, beta: Array | None, scale: Ar
 def rmsnorm_dynamic_quant(x: Array, weight: Array, eps: float = 1e-6, residual: Array | None = None,
                           group: Literal[128] | None = None, scale_eps: float = 1e-10, dtype: DType = "e4m3fn",
                           out: Array | None = None, scale: Array | None = None) -> tuple[Any, Any]:
-    """RMSNorm to FP8 with scales found on the way: (out, scale), scale = max(amax, scale_eps) / max of the kind.
+    """Computes RMSNorm as FP8 and its scales: (out, scale), scale = max(amax, scale_eps) / max of the kind.
 
     x          [n, h] or [n, heads, h] of f32, f16 or bf16; n may be 0
     weight     [h], of x's dtype or f32
@@ -233,7 +233,7 @@ def adaptive_layernorm(x: A, scale: Array, shift: Array, eps: float = 1e-6, out:
     eps    finite, at least 0
     out    as x, which it may be; None: a new one
 
-    Gives out. Raises what rmsnorm raises.
+    Returns out. Raises what rmsnorm raises.
 
     >>> x, one = numpy.array([[[1, 3]]], numpy.float32), numpy.ones((1, 2), numpy.float32)
     >>> quern.adaptive_layernorm(x, one, one).round(3)
@@ -257,7 +257,7 @@ def gated_residual_layernorm(x: A, residual: Array, gate: Array, scale: Array, s
     eps       finite, at least 0
     out       as x, which it may be; None: a new one
 
-    Gives out. Raises what rmsnorm raises.
+    Returns out. Raises what rmsnorm raises.
 
     >>> x, residual = numpy.array([[[1, 3]]], numpy.float32), numpy.ones((1, 1, 2), numpy.float32)
     >>> one = numpy.ones((1, 2), numpy.float32)

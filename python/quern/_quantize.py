@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FP8 and int8 by blocks, rows, groups and tensors, its inverse, conversion between the e4m3 encodings; bits of truth values."""
+"""Quantisation to FP8 and int8, dequantisation, conversion between the e4m3 encodings, and packing of truth values into bits."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def dequantize_fp8(q: Array, scale: Array, block: Block = (1, 128), dtype: DType
     dtype  of a new out: f32, f16 or bf16
     out    q's shape; None: a new one
 
-    Gives out, of q's kind. Raises what quantize_fp8 raises.
+    Returns out, of q's kind. Raises what quantize_fp8 raises.
 
     >>> quern.dequantize_fp8(*quern.quantize_fp8(numpy.array([[1, -2, 4]], numpy.float32)))
     array([[ 1., -2.,  4.]], dtype=float32)
@@ -103,7 +103,7 @@ def quantize_static(x: Array, scale: Array, dtype: DType = "e4m3fn", q: Array | 
     dtype  of a new q: e4m3fn, e4m3fnuz, e5m2, e5m2fnuz or i8
     q      x's shape; None: a new one
 
-    Gives q, of x's kind. Raises what quantize_fp8 raises.
+    Returns q, of x's kind. Raises what quantize_fp8 raises.
 
     >>> quern.quantize_static(numpy.array([[1, -2, 4]], numpy.float32), numpy.full(1, 0.5, numpy.float32), "i8")
     array([[ 2, -4,  8]], dtype=int8)
@@ -179,8 +179,8 @@ def packbits(x: Array, order: BitOrder = "big", out: Array | None = None) -> Any
     order  "big": the first value in a byte's highest bit; "little": in its lowest
     out    u8 [ceil(n / 8)]; None: a new one
 
-    Gives out, of x's kind. Raises ValueError (shape, stride, overlap, order), NotImplementedError (dtype, device), TypeError (no
-    array); nothing is written then.
+    Returns out, of x's kind. Raises ValueError (shape, stride, overlap, order), NotImplementedError (dtype, device), TypeError
+    (no array); nothing is written then.
 
     >>> quern.packbits(numpy.array([True, False, True]))
     array([160], dtype=uint8)

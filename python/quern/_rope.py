@@ -35,7 +35,7 @@ def apply_rope(q: A, k: A | None, indptr: Array, offsets: Array, rotary_dim: int
     q_out       as q, which it may be; None: a new one
     k_out       as k, which it may be; None: a new one
 
-    Gives (q_out, k_out). indptr is checked on the CPU, and on a GPU with QUERN_VALIDATE=1. Raises ValueError (shape, stride,
+    Returns (q_out, k_out). indptr is checked on the CPU, and on a GPU with QUERN_VALIDATE=1. Raises ValueError (shape, stride,
     overlap, numbers, indices), NotImplementedError (dtype, device), TypeError (no array, no number); nothing is written then.
 
     >>> q, i32 = numpy.array([[[1, 0]]], numpy.float32), numpy.int32
@@ -63,7 +63,7 @@ def apply_rope_pos_ids(q: A, k: A | None, pos_ids: Array, rotary_dim: int = 0, i
     q_out       as q, which it may be; None: a new one
     k_out       as k, which it may be; None: a new one
 
-    Gives (q_out, k_out). Raises what apply_rope raises.
+    Returns (q_out, k_out). Raises what apply_rope raises.
 
     >>> q = numpy.array([[[1, 0]]], numpy.float32)
     >>> quern.apply_rope_pos_ids(q, None, numpy.array([1], numpy.int32))[0].round(3)  # by one radian
@@ -95,7 +95,7 @@ def apply_llama31_rope(q: A, k: A | None, indptr: Array, offsets: Array, rotary_
     q_out             as q, which it may be; None: a new one
     k_out             as k, which it may be; None: a new one
 
-    Gives (q_out, k_out). indptr is checked on the CPU, and on a GPU with QUERN_VALIDATE=1. Raises what apply_rope raises.
+    Returns (q_out, k_out). indptr is checked on the CPU, and on a GPU with QUERN_VALIDATE=1. Raises what apply_rope raises.
 
     >>> q, i32 = numpy.array([[[1, 0]]], numpy.float32), numpy.int32
     >>> quern.apply_llama31_rope(q, None, numpy.array([0, 1], i32), numpy.array([1], i32))[0].round(3)
@@ -127,7 +127,7 @@ def apply_llama31_rope_pos_ids(q: A, k: A | None, pos_ids: Array, rotary_dim: in
     q_out             as q, which it may be; None: a new one
     k_out             as k, which it may be; None: a new one
 
-    Gives (q_out, k_out). Raises what apply_rope raises.
+    Returns (q_out, k_out). Raises what apply_rope raises.
 
     >>> q = numpy.array([[[1, 0]]], numpy.float32)
     >>> quern.apply_llama31_rope_pos_ids(q, None, numpy.array([1], numpy.int32))[0].round(3)
@@ -152,7 +152,7 @@ def apply_rope_with_cos_sin_cache(q: A, k: A | None, cos_sin_cache: Array, posit
     q_out          as q, which it may be; None: a new one
     k_out          as k, which it may be; None: a new one
 
-    Gives (q_out, k_out). positions are checked on the CPU, and on a GPU with QUERN_VALIDATE=1. Raises what apply_rope raises.
+    Returns (q_out, k_out). positions are checked on the CPU, and on a GPU with QUERN_VALIDATE=1. Raises what apply_rope raises.
 
     >>> q, table = numpy.array([[[1, 2]]], numpy.float32), numpy.array([[0, 1]], numpy.float32)  # a quarter turn
     >>> quern.apply_rope_with_cos_sin_cache(q, None, table, numpy.array([0], numpy.int32))[0]
@@ -172,7 +172,7 @@ def qk_rmsnorm_rope(q: A, k: A | None, q_weight: Array | None, k_weight: Array |
     q           [n, heads, head_dim] or [batch, n, heads, head_dim] of f32, f16 or bf16, head_dim contiguous
     k           as q, with heads of its own; None: q alone
     q_weight    [head_dim] of q's dtype or f32; None: q is not normalised
-    k_weight    the same of k
+    k_weight    the weights of k's norm, as q_weight
     cos         [n, rotary_dim] or [n, rotary_dim / 2], f32 or q's dtype
     sin         as cos
     rotary_dim  how many of a head's first elements turn, an even number, the rest is copied; 0: all
@@ -181,7 +181,7 @@ def qk_rmsnorm_rope(q: A, k: A | None, q_weight: Array | None, k_weight: Array |
     q_out       as q, which it may be; None: a new one
     k_out       as k, which it may be; None: a new one
 
-    Gives (q_out, k_out). Raises what apply_rope raises.
+    Returns (q_out, k_out). Raises what apply_rope raises.
 
     >>> q, one, zero = (numpy.full((1, 1, 2), x, numpy.float32) for x in (3, 1, 0))
     >>> quern.qk_rmsnorm_rope(q, None, one[0, 0], None, zero[0], one[0])[0].round(3)
@@ -219,8 +219,8 @@ def rope_quantize_fp8(q_rope: Array, k_rope: Array, cos_sin_cache: Array, pos_id
     q_nope_out      as q_nope, of that kind
     k_nope_out      as k_nope, of that kind
 
-    Gives (q_rope_out, k_rope_out, q_nope_out, k_nope_out), None for what there is nothing of. pos_ids are checked on the CPU,
-    and on a GPU with QUERN_VALIDATE=1. Raises what apply_rope raises, and ValueError for another dtype.
+    Returns (q_rope_out, k_rope_out, q_nope_out, k_nope_out), with None for outputs without an input. pos_ids are checked on the
+    CPU, and on a GPU with QUERN_VALIDATE=1. Raises what apply_rope raises, and ValueError for another dtype.
 
     >>> q, table = numpy.array([[[1, 2]]], numpy.float32), numpy.array([[0, 1]], numpy.float32)  # a quarter turn
     >>> q_out, *_ = quern.rope_quantize_fp8(q, q, table, numpy.array([0], numpy.int32), quant_scale_q=2.0)
@@ -243,7 +243,7 @@ def rope_quantize_fp8_append_paged_kv_cache(
         q_nope: Array | None = None, k_nope: Array | None = None, quant_scale_q: float = 1.0,
         quant_scale_kv: float = 1.0, interleave: bool = False, layout: Layout = "NHD", q_rope_out: Array | None = None,
         q_nope_out: Array | None = None) -> tuple[Any, Any | None]:
-    """rope_quantize_fp8 with keys and values going to a paged FP8 cache in the same pass: (q_rope_out, q_nope_out).
+    """rope_quantize_fp8 that also appends keys and values to a paged FP8 cache, in one pass: (q_rope_out, q_nope_out).
 
     q_rope          [n, heads, rotary_dim] of f32, f16 or bf16; n may be 0
     k_rope          [n, heads, rotary_dim]; MLA's [n, rotary_dim]

@@ -26,7 +26,7 @@ def transform_scales(scale: Array, out: A, ends: Array | None = None, block_rows
     m_alignment  1 or above
     round_scale  f32 scales are rounded up to powers of two
 
-    Gives out. Raises ValueError (shape, stride, overlap, numbers), NotImplementedError (dtype, device), TypeError (no array, no
+    Returns out. Raises ValueError (shape, stride, overlap, numbers), NotImplementedError (dtype, device), TypeError (no array, no
     number); nothing is written then.
 
     >>> quern.transform_scales(numpy.array([[3, 4]], numpy.float32), numpy.empty((1, 2), numpy.float32), round_scale=True)
@@ -50,7 +50,7 @@ def pack_k_grouped_scales(scale: Array, group_layout: Array, gran_k: int, k_alig
     round_scale   scales are rounded up to powers of two
     out           i32 [words, mn]; None: a new one, of as many words as any groups can need
 
-    Gives out, of scale's kind. Raises what transform_scales raises.
+    Returns out, of scale's kind. Raises what transform_scales raises.
 
     >>> scale, group_layout = numpy.ones((4, 2), numpy.float32), numpy.array([512], numpy.int32)
     >>> [[hex(word) for word in row] for row in quern.pack_k_grouped_scales(scale, group_layout, 128).tolist()]
@@ -89,7 +89,7 @@ def ceil_to_ue8m0(x: A) -> A:
 
     x  f32 [mn, sk] or [groups, mn, sk]
 
-    Gives a new one. Raises what transform_scales raises.
+    Returns a new one. Raises what transform_scales raises.
 
     >>> quern.ceil_to_ue8m0(numpy.array([[3, 4]], numpy.float32))
     array([[4., 4.]], dtype=float32)
@@ -103,7 +103,7 @@ def pack_ue8m0_to_int(x: Array) -> Any:
 
     x  f32 [mn, sk] or [groups, mn, sk], sk a multiple of 4
 
-    Gives a new one, of x's kind. Raises what transform_scales raises.
+    Returns a new one, of x's kind. Raises what transform_scales raises.
 
     >>> quern.pack_ue8m0_to_int(numpy.array([[1, 2, 4, 8]], numpy.float32)).view(numpy.uint8)
     array([[127, 128, 129, 130]], dtype=uint8)
@@ -119,7 +119,7 @@ def unpack_ue8m0_from_int(packed_sf: Array) -> Any:
 
     packed_sf  i32 [mn, words] or [groups, mn, words]
 
-    Gives a new one, of packed_sf's kind. Raises what transform_scales raises.
+    Returns a new one, of packed_sf's kind. Raises what transform_scales raises.
 
     >>> quern.unpack_ue8m0_from_int(quern.pack_ue8m0_to_int(numpy.array([[1, 2, 4, 8]], numpy.float32)))
     array([[1., 2., 4., 8.]], dtype=float32)
@@ -135,7 +135,7 @@ def get_mn_major_tma_aligned_tensor(sf: A) -> A:
 
     sf  f32 [mn, sk] or [groups, mn, sk]
 
-    Gives sf itself if it is so already, else a new one. Raises what transform_scales raises.
+    Returns sf itself if it is so already, else a new one. Raises what transform_scales raises.
 
     >>> quern.get_mn_major_tma_aligned_tensor(numpy.ones((5, 2), numpy.float32)).strides  # in bytes, NumPy's way
     (4, 32)
@@ -159,7 +159,7 @@ def get_mn_major_tma_aligned_packed_ue8m0_tensor(sf: Array, psum_layout: Array |
     block_rows   rows for which a row of sf stands, 1 or above
     mn           how many there are in all; None: rows * block_rows
 
-    Gives a new one, of sf's kind. Raises what transform_scales raises.
+    Returns a new one, of sf's kind. Raises what transform_scales raises.
 
     >>> out = quern.get_mn_major_tma_aligned_packed_ue8m0_tensor(numpy.ones((5, 4), numpy.float32))
     >>> out.shape, hex(out[0, 0])
@@ -190,7 +190,7 @@ def get_k_grouped_mn_major_tma_aligned_packed_ue8m0_tensor(sf: Array, grouped_la
     k_alignment      1 or above
     use_psum_layout  what grouped_layout holds
 
-    Gives a new one, of sf's kind. Raises what transform_scales raises, and ValueError for a ks_cpu of another length.
+    Returns a new one, of sf's kind. Raises what transform_scales raises, and ValueError for a ks_cpu of another length.
 
     >>> sf, layout = numpy.ones((4, 2), numpy.float32), numpy.array([512], numpy.int32)
     >>> quern.get_k_grouped_mn_major_tma_aligned_packed_ue8m0_tensor(sf, layout, [512], 128).shape
@@ -232,7 +232,7 @@ def transform_sf_into_required_layout(sf: A, mn: int, k: int, recipe: Sequence[i
                         (128, 128). True: UE8M0, one row of scales for each row (DeepGEMM on SM100); words are given back as
                         they are
 
-    Gives sf itself or a new one, of sf's kind. Raises what transform_scales raises, and ValueError for a recipe or a dtype that
+    Returns sf itself or a new one, of sf's kind. Raises what transform_scales raises, and ValueError for a recipe or a dtype that
     does not go with the rest.
 
     >>> quern.transform_sf_into_required_layout(numpy.ones((5, 2), numpy.float32), 5, 256, (1, 128)).strides

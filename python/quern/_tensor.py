@@ -92,11 +92,11 @@ def _ffi_strides(strides, item):
 # ---- quern's own
 
 class Tensor:
-    """An array on a device, which quern.to, quern.empty and functions on such arrays make.
+    """An array on a device. quern.to, quern.empty and functions on Tensors make it.
 
-    It speaks DLPack. Indices, slices with steps above 0, None and ... give views of the same memory; numpy() and
-    numpy.asarray() give its memory on the CPU, and an error elsewhere, where quern.numpy(x) copies it to the host. Its text is
-    its content with shape, dtype and device. copy and pickle make it anew on the same device.
+    A Tensor speaks DLPack. Indices, slices with steps above 0, None and ... give views of its memory. On the CPU, numpy()
+    and numpy.asarray() give its memory; on other devices they raise an error, and quern.numpy(x) copies it to the host. Its
+    text is its content with shape, dtype and device. copy and pickle make a new Tensor on its device.
 
     >>> x = quern.to(numpy.arange(6, dtype=numpy.float32).reshape(2, 3), "sim:gfx942")
     >>> x[1, 1:]
@@ -124,12 +124,12 @@ class Tensor:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Its sizes."""
+        """The tensor's sizes."""
         return tuple(self._ffi.shape)
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """From one element to the next along each dimension, in elements."""
+        """The distance from one element to the next along each dimension, in elements."""
         return tuple(self._ffi.strides)
 
     @property
@@ -307,7 +307,7 @@ def lend(array):
 
 
 def tensor(x):
-    """x as TVM-FFI's tensor over the same memory."""
+    """Returns TVM-FFI's tensor over x's memory."""
     if isinstance(x, Tensor):
         return x._ffi
     if isinstance(x, tvm_ffi.Tensor):
@@ -361,7 +361,7 @@ def empty_like(x, shape=None, dtype=None):
 
 
 def empty_strided_like(x, shape, strides, dtype=None):
-    """The same with strides, in elements."""
+    """Returns a new array as empty_like does, with these strides, in elements."""
     if is_torch(x):
         return torch.empty_strided(shape, strides, device=x.device,
                                    dtype=x.dtype if dtype is None else getattr(torch, dtype_name(dtype)))
@@ -406,7 +406,7 @@ def device_of(x):
 
 
 def give_like(x, tensor):
-    """TVM-FFI's tensor as what x is, over the same memory; on the CPU if x is NumPy's."""
+    """Returns an array of x's kind over the memory of TVM-FFI's tensor, which is on the CPU if x is NumPy's."""
     if is_torch(x):
         return torch.from_dlpack(tensor)
     return Tensor(tensor).numpy() if is_numpy(x) else Tensor(tensor)
@@ -415,7 +415,7 @@ def give_like(x, tensor):
 # ---- from one device to another
 
 def _on_host(source):
-    """A copy of a device's tensor in host memory, with the same strides: devices copy whole stretches alone."""
+    """Returns a copy of a device's tensor in host memory, with its strides, as devices copy only contiguous memory."""
     shape, strides = _ffi_shape(tuple(source.shape)), _ffi_shape(tuple(source.strides))
     extent = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True)) if 0 not in shape else 0
     stretch = ffi.view(source, 0, _ffi_shape((extent,)), _ffi_shape((1,)))
