@@ -93,8 +93,8 @@ def reshape_and_cache(k_cache: Array, v_cache: Array, key: Array, value: Array, 
     v_scale       [1] f32: an FP8 cache gets value / v_scale; given if and only if k_scale is
     layout        "NHD" or "HND"
 
-    slot_mapping is checked on the CPU, and on a GPU with QUERN_VALIDATE=1; scales with QUERN_VALIDATE=1. Returns None. Raises
-    what append_paged_kv_cache raises.
+    slot_mapping is checked on the CPU, and on a GPU with QUERN_VALIDATE=1; scales with QUERN_VALIDATE=1. Returns None.
+    Raises what append_paged_kv_cache raises.
 
     >>> cache, new = numpy.zeros((2, 4, 1, 2), numpy.float32), numpy.ones((1, 1, 2), numpy.float32)
     >>> quern.reshape_and_cache(cache, cache.copy(), new, new, numpy.array([5], numpy.int32))
