@@ -101,15 +101,9 @@ constexpr uint32_t qni_of_f32 = 1u << QNI_F32, qni_of_i32 = 1u << QNI_I32,
                    qni_of_floats = qni_of_f32 | 1u << QNI_F16 | 1u << QNI_BF16,
                    qni_of_fp8 =
                        1u << QNI_E4M3FN | 1u << QNI_E4M3FNUZ | 1u << QNI_E5M2 | 1u << QNI_E5M2FNUZ;
-/** Checks that t's dtype is in the set `accepted`. Errors: QN_E_UNSUPPORTED, with the names of the
- *  accepted dtypes. */
-qn_status qni_check_dtype(const char *op, const char *name, const DLTensor *t, uint32_t accepted);
 /** Checks that t's shape[i] equals want[i] for every dimension i; want[i] < 0 accepts any size. */
 qn_status qni_check_shape(const char *op, const char *name, const DLTensor *t, int ndim,
                           const int64_t *want);
-/** Checks that t's data begin at a multiple of the element's size. Data of a dtype that quern does
- *  not know may begin anywhere. */
-qn_status qni_check_alignment(const char *op, const char *name, const DLTensor *t);
 
 // ---- how tensors lie in memory (strides.c)
 
@@ -121,14 +115,13 @@ qn_status qni_check_elements_apart(const char *op, const char *name, const DLTen
  *  do null tensors. */
 qn_status qni_check_disjoint(const char *op, const char *name_a, const DLTensor *a,
                              const char *name_b, const DLTensor *b);
+/** Returns whether the bytes of two tensors can be shared. */
+bool qni_can_meet(const DLTensor *a, const DLTensor *b);
 /** Returns whether each index names one element in both tensors, as for an op in place. */
 bool qni_is_same_memory(const DLTensor *a, const DLTensor *b);
 
 // ---- index tensors and scales (indices.c)
 
-/** Checks that t is a contiguous vector of `count` i32; count < 0 accepts any length. */
-qn_status qni_check_indices(const qn_stream *stream, const char *op, const char *name,
-                            const DLTensor *t, int64_t count);
 /** Returns whether the values of index tensors are checked before a launch: always on the CPU,
  *  where one index out of range would end the process; on GPUs only with QUERN_VALIDATE=1. */
 bool qni_validates_indices(const qn_stream *stream);

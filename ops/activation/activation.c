@@ -41,14 +41,16 @@ static qn_status read_tensors(activation_call *c, uint32_t out_dtypes) {
                        c->of.op, (long)x->size[ndim - 1]);
     for (int i = 0; i < ndim; i++)
         shape[i] = x->size[i] / (i == ndim - 1 ? 2 : 1);
-    c->t[OUT] = (qni_tensor){"out",
-                             c->out,
-                             ndim,
-                             out_dtypes,
-                             .like = out_dtypes ? nullptr : x,
-                             .shape = shape,
-                             .has_rows = true,
-                             .is_written = true};
+    c->t[OUT] = (qni_tensor){
+        .name = "out",
+        .t = c->out,
+        .ndim = ndim,
+        .dtypes = out_dtypes,
+        .like = out_dtypes ? nullptr : x,
+        .shape = shape,
+        .has_rows = true,
+        .is_written = true,
+    };
     return qni_read_tensors(&c->of, &c->t[OUT], 1);
 }
 
@@ -114,9 +116,15 @@ static qn_status read_scale_out(activation_call *c, qni_activation_problem *p) {
         shape[i] = c->t[X].size[i];
     shape[rows] = qni_activation_groups(p);
     qni_tensor *const scale = &c->t[SCALE];
-    *scale =
-        (qni_tensor){"scale",        c->scale_out,          is_token ? rows : rows + 1, qni_of_f32,
-                     .shape = shape, .has_rows = !is_token, .is_written = true};
+    *scale = (qni_tensor){
+        .name = "scale",
+        .t = c->scale_out,
+        .ndim = is_token ? rows : rows + 1,
+        .dtypes = qni_of_f32,
+        .shape = shape,
+        .has_rows = !is_token,
+        .is_written = true,
+    };
     QN_TRY(qni_read_tensors(&c->of, scale, 1));
     if (rows != 1 && !qni_is_contiguous(c->scale_out))
         return QN_FAIL(QN_E_INVALID, "%s: scale is not contiguous, as it must be unless x is 2-D",

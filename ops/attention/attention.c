@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention, host side: the public functions and the family's tables of kernels. attention_args.c
-// checks the arguments, attention_plan.c cuts the work, attention_ref.c is the definition.
+// reads the arguments, attention_plan.c cuts the work, attention_ref.c is the definition.
 #include "attention.h"
 
+#include "../../runtime/tensor/read.h"
 #include "../shared/variants.h"
 
 #define QN_TABLE_OF_attention 0,
@@ -76,100 +77,90 @@ qn_status qn_attention(qn_stream *stream, const qn_attention_args *args) {
 
 // ---- merging
 
-/** States of n queries: [n, (states,) heads, head_dim] with their lse. */
-static qn_status check_states(const qn_stream *stream, const char *op, const char *const names[2],
-                              const DLTensor *v, const DLTensor *s, int ndim, const int64_t *want) {
-    QN_TRY(qni_check_tensor(stream, op, names[0], v, ndim));
-    QN_TRY(qni_check_tensor(stream, op, names[1], s, ndim - 1));
-    QN_TRY(qni_check_dtype(op, names[0], v, qni_of_floats));
-    QN_TRY(qni_check_dtype(op, names[1], s, qni_of_f32));
-    QN_TRY(qni_check_shape(op, names[0], v, ndim, want));
-    QN_TRY(qni_check_shape(op, names[1], s, ndim - 1, v->shape));
-    QN_TRY(qni_check_last_contiguous(op, names[0], v));
-    QN_TRY(qni_check_alignment(op, names[0], v));
-    return qni_check_alignment(op, names[1], s);
-}
+enum { V_IN, S_IN, V_OTHER, S_OTHER, V, S, NUM_TENSORS };
 
+/** States and their lse: one tensor of several, or two; and the result. */
 typedef struct merge_call {
-    const char *op;
+    qni_call of;
     qn_stream *stream;
-    DLTensor *v, *s;
-    const DLTensor *in[2][2]; // v and s of each input; the second null: the first holds all states
-    const char *names[2][2];
+    qni_tensor t[NUM_TENSORS];
     qn_lse_base lse_base;
 } merge_call;
 
-/** What is written overlaps no input, save that both results may be both of one's. */
-static qn_status check_merge_overlap(const merge_call *c) {
-    QN_TRY(qni_check_disjoint(c->op, "v", c->v, "s", c->s));
-    for (int i = 0; i < 2 && c->in[i][0]; i++) {
-        const bool is_in_place = c->in[1][0] && qni_is_same_memory(c->v, c->in[i][0]) &&
-                                 qni_is_same_memory(c->s, c->in[i][1]);
-        if (is_in_place && i == 0)
-            continue;
-        for (int k = 0; k < 2; k++) {
-            QN_TRY(qni_check_disjoint(c->op, "v", c->v, c->names[i][k], c->in[i][k]));
-            QN_TRY(qni_check_disjoint(c->op, "s", c->s, c->names[i][k], c->in[i][k]));
-        }
-    }
-    return QN_OK;
+/** States of n queries, [n, (states,) heads, head_dim], of v's shape, with their lse. */
+static qn_status read_states(merge_call *c, int which, int ndim, const int64_t *shape) {
+    qni_tensor *const v = &c->t[which], *const s = v + 1;
+    v->ndim = ndim, s->ndim = ndim - 1;
+    v->dtypes = qni_of_floats, s->dtypes = qni_of_f32;
+    v->shape = shape;
+    v->has_rows = true;
+    QN_TRY(qni_read_tensors(&c->of, v, 1));
+    s->shape = v->size;
+    return qni_read_tensors(&c->of, s, 1);
 }
 
-static qn_status check_merge(const merge_call *c, int in_ndim) {
-    const DLTensor *first = c->in[0][0];
-    const char *const out_names[2] = {"v", "s"};
-    const int64_t any[4] = {-1, -1, -1, -1};
-    QN_TRY(check_states(c->stream, c->op, c->names[0], first, c->in[0][1], in_ndim, any));
-    if (c->in[1][0])
-        QN_TRY(check_states(c->stream, c->op, c->names[1], c->in[1][0], c->in[1][1], in_ndim,
-                            first->shape));
-    const int64_t want[3] = {first->shape[0], first->shape[in_ndim - 2], first->shape[in_ndim - 1]};
-    QN_TRY(check_states(c->stream, c->op, out_names, c->v, c->s, 3, want));
-    QN_TRY(qni_check_elements_apart(c->op, "v", c->v));
-    QN_TRY(qni_check_elements_apart(c->op, "s", c->s));
-    if (qni_dtype_of(c->v) != qni_dtype_of(first) ||
-        (c->in[1][0] && qni_dtype_of(c->in[1][0]) != qni_dtype_of(first)))
-        return QN_FAIL(QN_E_UNSUPPORTED, "%s: v has dtype %s, %s %s; all need the same", c->op,
-                       qni_dtype_text(c->v), c->names[0][0], qni_dtype_text(first));
+/** What is written overlaps no input, save that both results may be both of one's. */
+static qn_status check_merge_overlap(const merge_call *c) {
+    const qni_tensor *const t = c->t;
+    qni_tensor apart[NUM_TENSORS];
+    for (int i = 0; i < NUM_TENSORS; i++)
+        apart[i] = t[i];
+    if (t[V_OTHER].t && qni_is_same_memory(t[V].t, t[V_IN].t) &&
+        qni_is_same_memory(t[S].t, t[S_IN].t))
+        apart[V_IN].t = apart[S_IN].t = nullptr;
+    return qni_check_apart(&c->of, apart, NUM_TENSORS);
+}
+
+static qn_status read_merge(merge_call *c) {
+    qni_tensor *const t = c->t;
+    const bool is_pair = t[V_OTHER].t;
+    const int ndim = is_pair ? 3 : 4;
+    t[V].is_written = t[S].is_written = true;
+    QN_TRY(read_states(c, V_IN, ndim, nullptr));
+    const int64_t *const in = t[V_IN].size;
+    if (is_pair)
+        QN_TRY(read_states(c, V_OTHER, ndim, in));
+    QN_TRY(read_states(c, V, 3, (const int64_t[]){in[0], in[ndim - 2], in[ndim - 1]}));
+    if (t[V].dtype != t[V_IN].dtype || (is_pair && t[V_OTHER].dtype != t[V_IN].dtype))
+        return QN_FAIL(QN_E_UNSUPPORTED, "%s: v has dtype %s, %s %s; all need the same", c->of.op,
+                       qni_dtype_name(t[V].dtype), t[V_IN].name, qni_dtype_name(t[V_IN].dtype));
     if (c->lse_base != QN_LSE_BASE_2 && c->lse_base != QN_LSE_BASE_E)
         return QN_FAIL(QN_E_INVALID, "%s: lse_base is %d; accepted: QN_LSE_BASE_2, QN_LSE_BASE_E",
-                       c->op, c->lse_base);
+                       c->of.op, c->lse_base);
     return check_merge_overlap(c);
 }
 
 /** 0 where there are no elements: strides are then not checked, and may be any. */
-static int64_t stride_of(const DLTensor *t, int i) {
-    return qni_is_empty(t) ? 0 : qni_stride(t, i);
+static int64_t stride_of(const qni_tensor *t, int i) {
+    return t->begin == t->end ? 0 : t->stride[i];
 }
 
-static qn_status run_merge(const merge_call *c) {
-    const bool is_pair = c->in[1][0];
-    const int in_ndim = is_pair ? 3 : 4;
-    QN_TRY(check_merge(c, in_ndim));
-    const DLTensor *v = c->v, *s = c->s, *first = c->in[0][0];
-    qni_merge_problem p = {.dtype = qni_dtype_of(v),
-                           .o = qni_data(v),
-                           .lse = qni_data(s),
+static qn_status run_merge(merge_call *c) {
+    QN_TRY(read_merge(c));
+    const qni_tensor *const v = &c->t[V], *const s = &c->t[S], *const in = &c->t[V_IN];
+    const bool is_pair = c->t[V_OTHER].t;
+    const int head = in->ndim - 2;
+    qni_merge_problem p = {.dtype = v->dtype,
+                           .o = v->data,
+                           .lse = s->data,
                            .o_token = stride_of(v, 0),
                            .o_head = stride_of(v, 1),
                            .lse_token = stride_of(s, 0),
                            .lse_head = stride_of(s, 1),
-                           .n = v->shape[0],
-                           .heads = v->shape[1],
-                           .head_dim = v->shape[2],
-                           .states = is_pair ? 2 : first->shape[1],
-                           .v_state = is_pair ? 0 : stride_of(first, 1),
-                           .s_state = is_pair ? 0 : stride_of(c->in[0][1], 1),
+                           .n = v->size[0],
+                           .heads = v->size[1],
+                           .head_dim = v->size[2],
+                           .states = is_pair ? 2 : in->size[1],
+                           .v_state = is_pair ? 0 : stride_of(in, 1),
+                           .s_state = is_pair ? 0 : stride_of(&c->t[S_IN], 1),
                            .lse_unit = c->lse_base == QN_LSE_BASE_E ? 0x1.62E43p-1f : 1.0f};
     for (int i = 0; i <= is_pair; i++) {
-        const DLTensor *in_v = c->in[i][0], *in_s = c->in[i][1];
-        p.v[i] = qni_data(in_v), p.s[i] = qni_data(in_s);
+        const qni_tensor *const in_v = &c->t[V_IN + 2 * i], *const in_s = in_v + 1;
+        p.v[i] = in_v->data, p.s[i] = in_s->data;
         p.v_token[i] = stride_of(in_v, 0), p.s_token[i] = stride_of(in_s, 0);
-        p.v_head[i] = stride_of(in_v, in_ndim - 2), p.s_head[i] = stride_of(in_s, in_ndim - 2);
+        p.v_head[i] = stride_of(in_v, head), p.s_head[i] = stride_of(in_s, head);
     }
-    if (p.n > 0 && p.heads > 0)
-        QN_TRY(qni_run(&qni_op_merge_states, c->stream, &p));
-    return QN_OK;
+    return p.n > 0 && p.heads > 0 ? qni_run(&qni_op_merge_states, c->stream, &p) : QN_OK;
 }
 
 qn_status qn_merge_state(qn_stream *stream, DLTensor *v, DLTensor *s, const DLTensor *v_a,
@@ -177,13 +168,15 @@ qn_status qn_merge_state(qn_stream *stream, DLTensor *v, DLTensor *s, const DLTe
                          qn_lse_base lse_base) {
     if (!stream || !v_b)
         return QN_FAIL(QN_E_INVALID, "merge_state: %s is null", stream ? "v_b" : "stream");
-    const merge_call c = {.op = "merge_state",
-                          .stream = stream,
-                          .v = v,
-                          .s = s,
-                          .in = {{v_a, s_a}, {v_b, s_b}},
-                          .names = {{"v_a", "s_a"}, {"v_b", "s_b"}},
-                          .lse_base = lse_base};
+    merge_call c = {.of = {"merge_state", stream},
+                    .stream = stream,
+                    .t = {[V_IN] = {.name = "v_a", .t = v_a},
+                          [S_IN] = {.name = "s_a", .t = s_a},
+                          [V_OTHER] = {.name = "v_b", .t = v_b},
+                          [S_OTHER] = {.name = "s_b", .t = s_b},
+                          [V] = {.name = "v", .t = v},
+                          [S] = {.name = "s", .t = s}},
+                    .lse_base = lse_base};
     return run_merge(&c);
 }
 
@@ -191,34 +184,39 @@ qn_status qn_merge_states(qn_stream *stream, DLTensor *v, DLTensor *s, const DLT
                           const DLTensor *s_states, qn_lse_base lse_base) {
     if (!stream)
         return QN_FAIL(QN_E_INVALID, "merge_states: stream is null");
-    const merge_call c = {.op = "merge_states",
-                          .stream = stream,
-                          .v = v,
-                          .s = s,
-                          .in = {{v_states, s_states}},
-                          .names = {{"v_states", "s_states"}},
-                          .lse_base = lse_base};
+    merge_call c = {.of = {"merge_states", stream},
+                    .stream = stream,
+                    .t = {[V_IN] = {.name = "v_states", .t = v_states},
+                          [S_IN] = {.name = "s_states", .t = s_states},
+                          [V] = {.name = "v", .t = v},
+                          [S] = {.name = "s", .t = s}},
+                    .lse_base = lse_base};
     return run_merge(&c);
 }
 
 // ---- dropout
 
-/** Fills r [batch, heads, queries, keys], whose dtype the caller has checked. */
-static qn_status run_dropout(qn_stream *stream, const char *op, DLTensor *r, uint32_t what,
+/** Fills r [batch, heads, queries, keys], of one of `dtypes`. */
+static qn_status run_dropout(qn_stream *stream, const char *op, DLTensor *r, uint32_t dtypes,
                              float dropout_p, uint64_t seed, uint64_t offset) {
-    QN_TRY(qni_check_last_contiguous(op, "r", r));
-    QN_TRY(qni_check_elements_apart(op, "r", r));
-    QN_TRY(qni_check_alignment(op, "r", r));
-    qni_dropout_problem p = {.r = qni_data(r),
-                             .r_batch = qni_stride(r, 0),
-                             .r_head = qni_stride(r, 1),
-                             .r_query = qni_stride(r, 2),
-                             .dtype = qni_dtype_of(r),
-                             .what = what,
-                             .batches = r->shape[0],
-                             .heads = r->shape[1],
-                             .queries = r->shape[2],
-                             .keys = r->shape[3]};
+    const qni_call call = {op, stream};
+    qni_tensor t = {"r", r, 4, dtypes, .has_rows = true, .is_written = true};
+    QN_TRY(qni_read_tensors(&call, &t, 1));
+    if (!(dropout_p >= 0 && dropout_p < 1))
+        return QN_FAIL(QN_E_INVALID, "%s: dropout_p is %g; accepted: 0 to below 1", op,
+                       (double)dropout_p);
+    qni_dropout_problem p = {.r = t.data,
+                             .r_batch = t.stride[0],
+                             .r_head = t.stride[1],
+                             .r_query = t.stride[2],
+                             .dtype = t.dtype,
+                             .what = dtypes == qni_of_floats ? QK_DROPOUT_MASK
+                                     : t.dtype == QNI_I32    ? QK_DROPOUT_WORDS
+                                                             : QK_DROPOUT_UNIFORM,
+                             .batches = t.size[0],
+                             .heads = t.size[1],
+                             .queries = t.size[2],
+                             .keys = t.size[3]};
     p.args = (qk_attention_args){.num_kv_heads = (uint32_t)p.heads,
                                  .group = 1,
                                  .dropout_queries = (uint32_t)p.queries,
@@ -231,19 +229,10 @@ static qn_status run_dropout(qn_stream *stream, const char *op, DLTensor *r, uin
 
 qn_status qn_attention_dropout_mask(qn_stream *stream, DLTensor *r, float dropout_p, uint64_t seed,
                                     uint64_t offset) {
-    const char *op = "attention_dropout_mask";
-    QN_TRY(qni_check_tensor(stream, op, "r", r, 4));
-    QN_TRY(qni_check_dtype(op, "r", r, qni_of_floats));
-    if (!(dropout_p >= 0 && dropout_p < 1))
-        return QN_FAIL(QN_E_INVALID, "%s: dropout_p is %g; accepted: 0 to below 1", op,
-                       (double)dropout_p);
-    return run_dropout(stream, op, r, QK_DROPOUT_MASK, dropout_p, seed, offset);
+    return run_dropout(stream, "attention_dropout_mask", r, qni_of_floats, dropout_p, seed, offset);
 }
 
 qn_status qn_attention_dropout_rng(qn_stream *stream, DLTensor *r, uint64_t seed, uint64_t offset) {
-    const char *op = "attention_dropout_rng";
-    QN_TRY(qni_check_tensor(stream, op, "r", r, 4));
-    QN_TRY(qni_check_dtype(op, "r", r, qni_of_f32 | qni_of_i32));
-    const uint32_t what = qni_dtype_of(r) == QNI_I32 ? QK_DROPOUT_WORDS : QK_DROPOUT_UNIFORM;
-    return run_dropout(stream, op, r, what, 0, seed, offset);
+    return run_dropout(stream, "attention_dropout_rng", r, qni_of_f32 | qni_of_i32, 0, seed,
+                       offset);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks a call of qn_attention and turns it into what kernels take.
+// Reads a call of qn_attention into what kernels take.
 #include "../../runtime/tensor/read.h"
 #include "../rope/rope.h"
 #include "attention.h"
@@ -40,7 +40,6 @@ typedef struct call {
     qni_attention_problem *p;
     qni_tensor t[NUM_TENSORS];
     sizes q, k, v;
-    int64_t o_shape[4];
     bool is_paged, is_dense_q, is_dense_kv;
     int64_t requests;
 } call;
@@ -135,17 +134,27 @@ static qn_status read_outputs(call *c) {
     const qn_attention_args *a = c->args;
     qk_attention_args *g = &c->p->args;
     const int ndim = c->t[Q].ndim, token = token_dim(ndim, a->layout == QN_HND && ndim == 4);
-    memcpy(c->o_shape, c->t[Q].size, (size_t)ndim * sizeof *c->o_shape);
-    c->o_shape[ndim - 1] = c->v.dim;
+    int64_t shape[4];
+    memcpy(shape, c->t[Q].size, (size_t)ndim * sizeof *shape);
+    shape[ndim - 1] = c->v.dim;
     c->t[O] = (qni_tensor){
-        "o", a->o, ndim, qni_of_floats, .shape = c->o_shape, .has_rows = true, .is_written = true};
-    c->t[LSE] = (qni_tensor){"lse",
-                             a->lse,
-                             ndim - 1,
-                             qni_of_f32,
-                             .shape = c->o_shape,
-                             .may_be_null = true,
-                             .is_written = true};
+        .name = "o",
+        .t = a->o,
+        .ndim = ndim,
+        .dtypes = qni_of_floats,
+        .shape = shape,
+        .has_rows = true,
+        .is_written = true,
+    };
+    c->t[LSE] = (qni_tensor){
+        .name = "lse",
+        .t = a->lse,
+        .ndim = ndim - 1,
+        .dtypes = qni_of_f32,
+        .shape = shape,
+        .may_be_null = true,
+        .is_written = true,
+    };
     QN_TRY(qni_read_tensors(&c->of, &c->t[O], 2));
     const qni_tensor *o = &c->t[O], *lse = &c->t[LSE];
     c->p->dtype_o = o->dtype;
@@ -230,14 +239,16 @@ static qn_status check_plan_tensors(const call *c, const qk_attention_schedule *
 /** A kernel reads the schedule; the CPU the plan itself. */
 static qn_status read_schedule(call *c, bool is_cpu) {
     const qn_attention_args *a = c->args;
-    c->t[SCHEDULE] = (qni_tensor){"schedule",
-                                  a->schedule,
-                                  1,
-                                  1u << QNI_U8,
-                                  .shape = &a->plan_bytes,
-                                  .align = 8,
-                                  .may_be_null = is_cpu,
-                                  .has_rows = true};
+    c->t[SCHEDULE] = (qni_tensor){
+        .name = "schedule",
+        .t = a->schedule,
+        .ndim = 1,
+        .dtypes = 1u << QNI_U8,
+        .shape = &a->plan_bytes,
+        .align = 8,
+        .may_be_null = is_cpu,
+        .has_rows = true,
+    };
     QN_TRY(read_one(c, SCHEDULE));
     c->p->args.schedule = is_cpu ? a->plan : c->t[SCHEDULE].data;
     return QN_OK;
@@ -275,8 +286,15 @@ static qn_status read_workspace(call *c) {
     const int64_t rows = qni_attention_workspace_rows(c->p);
     const int64_t bytes = qni_attention_workspace_bytes(rows, c->k.heads, c->v.dim);
     c->t[WORKSPACE] = (qni_tensor){
-        "workspace",       w, 1, 1u << QNI_U8, .align = 16, .may_be_null = true, .has_rows = true,
-        .is_written = true};
+        .name = "workspace",
+        .t = w,
+        .ndim = 1,
+        .dtypes = 1u << QNI_U8,
+        .align = 16,
+        .may_be_null = true,
+        .has_rows = true,
+        .is_written = true,
+    };
     QN_TRY(read_one(c, WORKSPACE));
     const int64_t given = w ? c->t[WORKSPACE].size[0] : 0;
     if (!w && bytes > 0)
@@ -345,8 +363,12 @@ static qn_status read_mask(call *c) {
     if (!c->args->mask)
         return QN_OK;
     QN_TRY(check_mask_call(c));
-    c->t[MASK] = (qni_tensor){"mask", c->args->mask, c->args->mask->ndim,
-                              .dtypes = qni_of_floats | 1u << QNI_U8 | 1u << QNI_BOOL};
+    c->t[MASK] = (qni_tensor){
+        .name = "mask",
+        .t = c->args->mask,
+        .ndim = c->args->mask->ndim,
+        .dtypes = qni_of_floats | 1u << QNI_U8 | 1u << QNI_BOOL,
+    };
     QN_TRY(read_one(c, MASK));
     const qni_tensor *t = &c->t[MASK];
     QN_TRY(read_mask_stride(t, 0, c->k.tokens, &g->mask_key));
@@ -412,8 +434,14 @@ static qn_status read_vectors(call *c) {
     for (int i = 0; i <= SINKS - Q_SCALES; i++) {
         qni_tensor *t = &c->t[Q_SCALES + i];
         *t = (qni_tensor){
-            vectors[i].name,     vectors[i].t,    1, qni_of_f32, .shape = vectors[i].count,
-            .may_be_null = true, .has_rows = true};
+            .name = vectors[i].name,
+            .t = vectors[i].t,
+            .ndim = 1,
+            .dtypes = qni_of_f32,
+            .shape = vectors[i].count,
+            .may_be_null = true,
+            .has_rows = true,
+        };
         QN_TRY(read_one(c, Q_SCALES + i));
         *vectors[i].out = t->data;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix multiplication, host side: the public functions and the family's tables of kernels.
-// gemm_args.c checks the arguments, gemm_ref.c is the definition, gemm_pack.c lays weights out.
+// gemm_args.c reads the arguments, gemm_ref.c is the definition, gemm_pack.c lays weights out.
 #include "gemm.h"
 
 #include "../shared/variants.h"

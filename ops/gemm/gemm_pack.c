@@ -8,6 +8,7 @@
 //   line 4 * (k / 4) + n / 16; in it byte 16 * (n % 16 / 4) + 8 * (k % 4 / 2) + 2 * (n % 4) + k %
 //   2.
 // GPU layout: gemm_abi.h.
+#include "../../runtime/tensor/read.h"
 #include "gemm.h"
 #include "gemm_abi.h"
 
@@ -128,94 +129,72 @@ qn_status qn_gemm_packed_shape(const qn_device *device, const DLTensor *b, int64
     return QN_OK;
 }
 
-static qn_status fail_strides(const char *name, const DLTensor *t, const char *needs) {
+static qn_status fail_strides(const qni_call *call, const qni_tensor *t, const char *needs) {
     char text[256];
-    return QN_FAIL(QN_E_INVALID, "gemm_pack: %s is %s; needs %s", name,
-                   qni_tensor_text(t, text, sizeof text), needs);
+    return QN_FAIL(QN_E_INVALID, "%s: %s is %s; needs %s", call->op, t->name,
+                   qni_tensor_text(t->t, text, sizeof text), needs);
 }
 
 /** Strides of a matrix or a stack of them whose last dimension is contiguous. */
-static qn_status rows_of(const char *name, const DLTensor *t, int64_t *group, int64_t *row) {
+static qn_status read_strides(const qni_call *call, const qni_tensor *t, int64_t *group,
+                              int64_t *row) {
     const int last = t->ndim - 1;
-    const int64_t rows = t->shape[last - 1], columns = t->shape[last];
-    *row = rows <= 1 ? columns : qni_stride(t, last - 1);
-    *group = t->ndim == 3 && t->shape[0] > 1 ? qni_stride(t, 0) : rows * columns;
-    if ((columns > 1 && qni_stride(t, last) != 1) || (columns > 0 && *row < columns) || *group < 0)
-        return fail_strides(name, t, "columns contiguous, row stride at least as long");
+    const int64_t rows = t->size[last - 1], columns = t->size[last];
+    *row = rows <= 1 ? columns : t->stride[last - 1];
+    *group = t->ndim == 3 && t->size[0] > 1 ? t->stride[0] : rows * columns;
+    if ((columns > 1 && t->stride[last] != 1) || (columns > 0 && *row < columns) || *group < 0)
+        return fail_strides(call, t, "columns contiguous, row stride at least as long");
     return QN_OK;
 }
 
-static qn_status check_dtype(const char *name, const DLTensor *t, qni_dtype want) {
-    if (qni_dtype_of(t) == want)
-        return QN_OK;
-    return QN_FAIL(QN_E_UNSUPPORTED, "gemm_pack: %s is %s, needs %s", name, qni_dtype_text(t),
-                   qni_dtype_name(want));
-}
+enum { B, SCALE_B, PACKED, PACKED_SCALE, NUM_TENSORS };
 
-static qn_status check_aligned(const char *name, const DLTensor *t, uintptr_t bytes) {
-    if ((uintptr_t)qni_data(t) % bytes == 0)
-        return QN_OK;
-    return QN_FAIL(QN_E_INVALID, "gemm_pack: %s begins at %p, needs a multiple of %d bytes", name,
-                   qni_data(t), (int)bytes);
-}
-
-static qn_status check_inputs(qni_gemm_pack_problem *p, const qn_stream *stream, const DLTensor *b,
-                              const DLTensor *scale_b) {
-    static const char op[] = "gemm_pack";
-    const int rank = b && b->ndim == 3 ? 3 : 2;
-    QN_TRY(qni_check_tensor(stream, op, "b", b, rank));
-    QN_TRY(qni_check_tensor(stream, op, "scale_b", scale_b, rank));
-    QN_TRY(rows_of("b", b, &p->b_group, &p->b_n));
-    p->groups = rank == 3 ? b->shape[0] : 1;
-    p->n = b->shape[rank - 2];
-    p->k = b->shape[rank - 1];
-    p->dtype_in = qni_dtype_of(b);
-    const int64_t want[] = {p->groups, (p->n + 127) / 128, (p->k + 127) / 128};
-    QN_TRY(qni_check_shape(op, "scale_b", scale_b, rank, want + 3 - rank));
-    QN_TRY(check_dtype("scale_b", scale_b, QNI_F32));
-    QN_TRY(check_aligned("scale_b", scale_b, sizeof(float)));
-    QN_TRY(rows_of("scale_b", scale_b, &p->scale_b_group, &p->scale_b_nb));
-    p->b = qni_data(b);
-    p->scale_b = qni_data(scale_b);
+static qn_status read_inputs(const qni_call *call, qni_tensor *t, qni_gemm_pack_problem *p) {
+    const int rank = t[B].ndim;
+    QN_TRY(qni_read_tensors(call, &t[B], 1));
+    QN_TRY(read_strides(call, &t[B], &p->b_group, &p->b_n));
+    p->groups = rank == 3 ? t[B].size[0] : 1;
+    p->n = t[B].size[rank - 2];
+    p->k = t[B].size[rank - 1];
+    p->dtype_in = t[B].dtype;
+    const int64_t shape[] = {p->groups, (p->n + 127) / 128, (p->k + 127) / 128};
+    t[SCALE_B].shape = shape + 3 - rank;
+    QN_TRY(qni_read_tensors(call, &t[SCALE_B], 1));
+    QN_TRY(read_strides(call, &t[SCALE_B], &p->scale_b_group, &p->scale_b_nb));
+    p->b = t[B].data;
+    p->scale_b = t[SCALE_B].data;
     return QN_OK;
 }
 
-static qn_status check_outputs(qni_gemm_pack_problem *p, const qn_stream *stream,
-                               const DLTensor *packed, const DLTensor *packed_scale,
-                               const DLTensor *b, const DLTensor *scale_b) {
-    static const char op[] = "gemm_pack";
+static qn_status read_outputs(const qni_call *call, qni_tensor *t, qni_gemm_pack_problem *p) {
     int64_t shape[3];
-    QN_TRY(packed_shape(stream->device, op, b, shape, &p->dtype_out));
+    QN_TRY(packed_shape(call->stream->device, call->op, t[B].t, shape, &p->dtype_out));
     p->packed_n = shape[1];
     p->packed_k = shape[2];
-    QN_TRY(qni_check_tensor(stream, op, "packed", packed, 3));
-    QN_TRY(qni_check_tensor(stream, op, "packed_scale", packed_scale, scale_b->ndim));
-    QN_TRY(qni_check_shape(op, "packed", packed, 3, shape));
-    QN_TRY(qni_check_shape(op, "packed_scale", packed_scale, scale_b->ndim, scale_b->shape));
-    QN_TRY(check_dtype("packed", packed, p->dtype_out));
-    QN_TRY(check_dtype("packed_scale", packed_scale, QNI_F32));
-    QN_TRY(check_aligned("packed", packed, 16));
-    QN_TRY(check_aligned("packed_scale", packed_scale, sizeof(float)));
-    if (!qni_is_contiguous(packed))
-        return fail_strides("packed", packed, "contiguous elements");
-    if (!qni_is_contiguous(packed_scale))
-        return fail_strides("packed_scale", packed_scale, "contiguous elements");
-    QN_TRY(qni_check_disjoint(op, "packed", packed, "b", b));
-    QN_TRY(qni_check_disjoint(op, "packed", packed, "scale_b", scale_b));
-    QN_TRY(qni_check_disjoint(op, "packed_scale", packed_scale, "b", b));
-    QN_TRY(qni_check_disjoint(op, "packed_scale", packed_scale, "scale_b", scale_b));
-    QN_TRY(qni_check_disjoint(op, "packed_scale", packed_scale, "packed", packed));
-    p->packed = qni_data(packed);
-    p->packed_scale = qni_data(packed_scale);
+    t[PACKED].shape = shape;
+    t[PACKED].dtypes = 1u << p->dtype_out;
+    t[PACKED_SCALE].shape = t[SCALE_B].size;
+    QN_TRY(qni_read_tensors(call, &t[PACKED], 2));
+    for (int i = PACKED; i <= PACKED_SCALE; i++)
+        if (!qni_is_contiguous(t[i].t))
+            return fail_strides(call, &t[i], "contiguous elements");
+    p->packed = t[PACKED].data;
+    p->packed_scale = t[PACKED_SCALE].data;
     return QN_OK;
 }
 
 qn_status qn_gemm_pack(qn_stream *stream, DLTensor *packed, DLTensor *packed_scale,
                        const DLTensor *b, const DLTensor *scale_b) {
-    qni_gemm_pack_problem problem = {0};
-    QN_TRY(check_inputs(&problem, stream, b, scale_b));
-    QN_TRY(check_outputs(&problem, stream, packed, packed_scale, b, scale_b));
-    if (problem.groups > 0 && problem.n > 0 && problem.k > 0)
-        QN_TRY(qni_run(&qni_op_gemm_pack, stream, &problem));
-    return QN_OK;
+    const qni_call call = {"gemm_pack", stream};
+    const int rank = b && b->ndim == 3 ? 3 : 2;
+    qni_gemm_pack_problem p = {};
+    qni_tensor t[NUM_TENSORS] = {
+        [B] = {.name = "b", .t = b, .ndim = rank},
+        [SCALE_B] = {"scale_b", scale_b, rank, .dtypes = qni_of_f32},
+        [PACKED] = {.name = "packed", .t = packed, .ndim = 3, .align = 16, .is_written = true},
+        [PACKED_SCALE] = {"packed_scale", packed_scale, rank, qni_of_f32, .is_written = true}};
+    QN_TRY(read_inputs(&call, t, &p));
+    QN_TRY(read_outputs(&call, t, &p));
+    QN_TRY(qni_check_apart(&call, t, NUM_TENSORS));
+    return p.groups > 0 && p.n > 0 && p.k > 0 ? qni_run(&qni_op_gemm_pack, stream, &p) : QN_OK;
 }

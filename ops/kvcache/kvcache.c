@@ -73,18 +73,21 @@ static qn_status check_dtypes(const append_call *c, int i) {
     return QN_OK;
 }
 
-/** One side of the problem; its cache's view, for the index tensors. n < 0: any number of tokens. */
+/** One side of the problem; its cache's view, for the index tensors. n < 0: any number of
+ *  tokens. */
 static qn_status read_side(append_call *c, int i, int64_t n, qni_cache_rows *r,
                            qni_cache_view *view) {
     const side *s = &c->sides[i];
     qni_tensor *const t = &c->t[TOKENS + i], *const scale = &c->t[SCALES + i];
     const int ndim = c->is_latent ? 2 : 3;
-    *t = (qni_tensor){s->name,
-                      s->t,
-                      ndim,
-                      qni_of_floats | qni_of_fp8,
-                      .shape = (const int64_t[]){n, -1, -1},
-                      .has_rows = true};
+    *t = (qni_tensor){
+        .name = s->name,
+        .t = s->t,
+        .ndim = ndim,
+        .dtypes = qni_of_floats | qni_of_fp8,
+        .shape = (const int64_t[]){n, -1, -1},
+        .has_rows = true,
+    };
     QN_TRY(qni_read_tensors(&c->of, t, 1));
     const int64_t heads = c->is_latent ? -1 : t->size[1], width = t->size[ndim - 1];
     QN_TRY(qni_read_cache(&c->of, &c->t[CACHES + i], s->cache_name, s->cache, c->layout, heads,

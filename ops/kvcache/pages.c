@@ -20,13 +20,15 @@ qn_status qni_read_cache(const qni_call *call, qni_tensor *cache, const char *na
                              : place == 2 ? -1
                                           : heads,
                              width};
-    *cache = (qni_tensor){name,
-                          t,
-                          ndim,
-                          .dtypes = qni_of_floats | qni_of_fp8,
-                          .shape = shape,
-                          .has_rows = true,
-                          .is_written = true};
+    *cache = (qni_tensor){
+        .name = name,
+        .t = t,
+        .ndim = ndim,
+        .dtypes = qni_of_floats | qni_of_fp8,
+        .shape = shape,
+        .has_rows = true,
+        .is_written = true,
+    };
     QN_TRY(qni_read_tensors(call, cache, 1));
     if (cache->size[place] == 0 || cache->size[place] > INT32_MAX)
         return QN_FAIL(QN_E_INVALID, "%s: %s has pages of %ld, needs 1 to 2^31 - 1", call->op, name,

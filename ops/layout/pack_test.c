@@ -64,7 +64,7 @@ static void test_refusals(void **) {
                    QN_E_UNSUPPORTED, "indptr has dtype i64; accepted: i32");
     MAKE(&x, QNI_I32, 9);
     assert_refused(qn_packbits(stream, &out.t, &x.t, QN_BITS_BIG), QN_E_UNSUPPORTED,
-                   "x has dtype i32; accepted: bool, u8");
+                   "x has dtype i32; accepted: u8, bool");
     assert_int_equal(out.data[0], 0xFF); // nothing was written
     assert_int_equal(starts.data[0], 0xFF);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// qn_transform_scales and qn_pack_k_grouped_scales: check the tensors, choose a kernel, run it.
+// qn_transform_scales and qn_pack_k_grouped_scales: read the tensors, choose a kernel, run it.
 #include "scales.h"
 
+#include "../../runtime/tensor/read.h"
 #include "../shared/variants.h"
 
 #define QN_TABLE_OF_scales 0,
@@ -29,31 +30,19 @@ int64_t qn_tma_aligned_size(int64_t count, int64_t element_bytes) {
 /** Of a group's rows, or of its k. */
 constexpr uint32_t usual_alignment = 128;
 
-// ---- what both functions check
+// ---- what both functions read
 
-static qn_status check_words(const qn_stream *stream, const char *op, const char *name,
-                             const DLTensor *t, int ndim, bool may_be_f32, bool may_be_i32) {
-    QN_TRY(qni_check_tensor(stream, op, name, t, ndim));
-    const qni_dtype dtype = qni_dtype_of(t);
-    if (!(may_be_f32 && dtype == QNI_F32) && !(may_be_i32 && dtype == QNI_I32))
-        return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s has dtype %s; accepted: %s%s%s", op, name,
-                       qni_dtype_text(t), may_be_f32 ? "f32" : "",
-                       may_be_f32 && may_be_i32 ? ", " : "",
-                       may_be_i32 ? "i32 (UE8M0, four to a word)" : "");
-    for (int i = 0; i < ndim; i++)
-        if (t->shape[i] >= INT32_MAX)
+enum { SCALE, LAYOUT, OUT, NUM_TENSORS };
+
+/** Scales, or words of them, whose sizes kernels can count. */
+static qn_status read_words(const qni_call *call, qni_tensor *t) {
+    QN_TRY(qni_read_tensors(call, t, 1));
+    for (int i = 0; i < t->ndim; i++)
+        if (t->size[i] >= INT32_MAX)
             return QN_FAIL(QN_E_UNSUPPORTED,
-                           "%s: %s has %ld in dimension %d; accepted: below 2^31 - 1", op, name,
-                           (long)t->shape[i], i);
-    return qni_check_alignment(op, name, t);
-}
-
-/** What is written: its elements lie apart, and meet neither of the others. */
-static qn_status check_out(const char *op, const DLTensor *out, const DLTensor *scale,
-                           const char *layout_name, const DLTensor *layout) {
-    QN_TRY(qni_check_elements_apart(op, "out", out));
-    QN_TRY(qni_check_disjoint(op, "out", out, "scale", scale));
-    return qni_check_disjoint(op, "out", out, layout_name, layout);
+                           "%s: %s has %ld in dimension %d; accepted: below 2^31 - 1", call->op,
+                           t->name, (long)t->size[i], i);
+    return QN_OK;
 }
 
 static qn_status check_number(const char *op, const char *name, int64_t value, int64_t low,
@@ -66,60 +55,61 @@ static qn_status check_number(const char *op, const char *name, int64_t value, i
 
 // ---- rows
 
-static qn_status check_ends(qn_stream *stream, const char *op, const DLTensor *ends,
-                            const DLTensor *out) {
+static qn_status read_ends(qn_stream *stream, const qni_call *call, qni_tensor *ends,
+                           const qni_tensor *out) {
+    if (!ends->t)
+        return QN_OK;
     if (out->ndim != 2)
-        return QN_FAIL(QN_E_INVALID, "%s: ends is given and out has %d dimensions, needs 2", op,
-                       out->ndim);
-    QN_TRY(qni_check_indices(stream, op, "ends", ends, -1));
-    if (ends->shape[0] == 0)
-        return QN_FAIL(QN_E_INVALID, "%s: ends is empty, needs at least one entry", op);
-    if (qni_validates_indices(stream))
-        QN_TRY(
-            qni_validate_rising(stream, op, "ends", qni_data(ends), ends->shape[0], out->shape[0]));
-    return QN_OK;
+        return QN_FAIL(QN_E_INVALID, "%s: ends is given and out has %d dimensions, needs 2",
+                       call->op, out->ndim);
+    QN_TRY(qni_read_tensors(call, ends, 1));
+    if (ends->size[0] == 0)
+        return QN_FAIL(QN_E_INVALID, "%s: ends is empty, needs at least one entry", call->op);
+    return qni_validates_indices(stream) ? qni_validate_rising(stream, call->op, "ends", ends->data,
+                                                               ends->size[0], out->size[0])
+                                         : QN_OK;
 }
 
 /** The last dimension that scale must have: scales for scales, words for words, four scales to a
  *  word. */
-static int64_t want_cols(const DLTensor *scale, const DLTensor *out) {
+static int64_t want_cols(const qni_tensor *scale, const qni_tensor *out) {
     const int last = out->ndim - 1;
-    const int64_t has = scale->shape[last], cols = out->shape[last];
-    if (qni_dtype_of(scale) == qni_dtype_of(out))
+    const int64_t has = scale->size[last], cols = out->size[last];
+    if (scale->dtype == out->dtype)
         return cols;
-    if (qni_dtype_of(scale) == QNI_I32)
+    if (scale->dtype == QNI_I32)
         return (cols + 3) / 4;
     return (has + 3) / 4 == cols ? has : 4 * cols; // the last word may be partial
 }
 
-static qn_status check_scale_shape(const char *op, const DLTensor *scale, const DLTensor *out,
-                                   int64_t block_rows) {
+static qn_status check_scale_shape(const qni_call *call, const qni_tensor *scale,
+                                   const qni_tensor *out, int64_t block_rows) {
     const int last = out->ndim - 1;
-    int64_t want[3] = {out->shape[0]};
-    want[last - 1] = (out->shape[last - 1] + block_rows - 1) / block_rows;
+    int64_t want[3] = {out->size[0]};
+    want[last - 1] = (out->size[last - 1] + block_rows - 1) / block_rows;
     want[last] = want_cols(scale, out);
-    return qni_check_shape(op, "scale", scale, out->ndim, want);
+    return qni_check_shape(call->op, "scale", scale->t, out->ndim, want);
 }
 
-static qni_scales_problem make_problem(const DLTensor *out, const DLTensor *scale) {
+static qni_scales_problem make_problem(const qni_tensor *out, const qni_tensor *scale) {
     const int last = out->ndim - 1;
-    qni_scales_problem p = {.in = qni_data(scale),
-                            .out = qni_data(out),
-                            .in_row = qni_stride(scale, last - 1),
-                            .in_col = qni_stride(scale, last),
-                            .out_row = qni_stride(out, last - 1),
-                            .out_col = qni_stride(out, last),
+    qni_scales_problem p = {.in = scale->data,
+                            .out = out->data,
+                            .in_row = scale->stride[last - 1],
+                            .in_col = scale->stride[last],
+                            .out_row = out->stride[last - 1],
+                            .out_col = out->stride[last],
                             .groups = 1,
-                            .rows = (uint32_t)out->shape[last - 1],
-                            .is_packed_in = qni_dtype_of(scale) == QNI_I32,
-                            .is_packed_out = qni_dtype_of(out) == QNI_I32};
+                            .rows = (uint32_t)out->size[last - 1],
+                            .is_packed_in = scale->dtype == QNI_I32,
+                            .is_packed_out = out->dtype == QNI_I32};
     if (last == 2) {
-        p.groups = (uint32_t)out->shape[0];
-        p.in_group = qni_stride(scale, 0);
-        p.out_group = qni_stride(out, 0);
+        p.groups = (uint32_t)out->size[0];
+        p.in_group = scale->stride[0];
+        p.out_group = out->stride[0];
     }
-    const DLTensor *counted = p.is_packed_out ? scale : out;
-    p.cols = (uint32_t)counted->shape[last];
+    const qni_tensor *counted = p.is_packed_out ? scale : out;
+    p.cols = (uint32_t)counted->size[last];
     p.quads = p.is_packed_in && p.is_packed_out ? p.cols : (p.cols + 3) / 4;
     if (p.is_packed_in && p.is_packed_out)
         p.cols *= 4;
@@ -130,25 +120,27 @@ qn_status qn_transform_scales(qn_stream *stream, DLTensor *out, const DLTensor *
                               const DLTensor *ends, int64_t block_rows, int64_t m_alignment,
                               int32_t round_scale) {
     constexpr char op[] = "transform_scales";
+    const qni_call call = {op, stream};
     const int ndim = out && out->ndim == 3 ? 3 : 2;
-    QN_TRY(check_words(stream, op, "out", out, ndim, true, true));
-    QN_TRY(check_words(stream, op, "scale", scale, ndim, true, true));
+    qni_tensor t[NUM_TENSORS] = {
+        [SCALE] = {"scale", scale, ndim, .dtypes = qni_of_f32 | qni_of_i32},
+        [LAYOUT] = qni_indices("ends", ends, nullptr),
+        [OUT] = {"out", out, ndim, qni_of_f32 | qni_of_i32, .is_written = true}};
+    QN_TRY(read_words(&call, &t[OUT]));
+    QN_TRY(read_words(&call, &t[SCALE]));
     QN_TRY(check_number(op, "block_rows", block_rows, 1, INT32_MAX));
     QN_TRY(check_number(op, "m_alignment", m_alignment, 0, INT32_MAX));
     QN_TRY(check_number(op, "round_scale", round_scale, 0, 1));
-    QN_TRY(check_scale_shape(op, scale, out, block_rows));
-    if (ends)
-        QN_TRY(check_ends(stream, op, ends, out));
-    QN_TRY(check_out(op, out, scale, "ends", ends));
-    qni_scales_problem p = make_problem(out, scale);
+    QN_TRY(check_scale_shape(&call, &t[SCALE], &t[OUT], block_rows));
+    QN_TRY(read_ends(stream, &call, &t[LAYOUT], &t[OUT]));
+    QN_TRY(qni_check_apart(&call, t, NUM_TENSORS));
+    qni_scales_problem p = make_problem(&t[OUT], &t[SCALE]);
     p.block_rows = (uint32_t)block_rows;
     p.rounds = round_scale == 1;
-    p.ends = ends ? qni_data(ends) : nullptr;
-    p.num_ends = ends ? (uint32_t)ends->shape[0] : 0;
+    p.ends = t[LAYOUT].data;
+    p.num_ends = ends ? (uint32_t)t[LAYOUT].size[0] : 0;
     p.alignment = m_alignment ? (uint32_t)m_alignment : usual_alignment;
-    if (!qni_is_empty(out))
-        QN_TRY(qni_run(&qni_op_scales, stream, &p));
-    return QN_OK;
+    return qni_is_empty(out) ? QN_OK : qni_run(&qni_op_scales, stream, &p);
 }
 
 // ---- groups along k
@@ -182,27 +174,30 @@ qn_status qn_pack_k_grouped_scales(qn_stream *stream, DLTensor *out, const DLTen
                                    const DLTensor *group_layout, int64_t gran_k,
                                    int64_t k_alignment, int32_t by_ends, int32_t round_scale) {
     constexpr char op[] = "pack_k_grouped_scales";
-    QN_TRY(check_words(stream, op, "out", out, 2, false, true));
-    QN_TRY(check_words(stream, op, "scale", scale, 2, true, false));
-    QN_TRY(qni_check_indices(stream, op, "group_layout", group_layout, -1));
+    const qni_call call = {op, stream};
+    qni_tensor t[NUM_TENSORS] = {[SCALE] = {"scale", scale, 2, .dtypes = qni_of_f32},
+                                 [LAYOUT] = qni_indices("group_layout", group_layout, nullptr),
+                                 [OUT] = {"out", out, 2, qni_of_i32, .is_written = true}};
+    QN_TRY(read_words(&call, &t[OUT]));
+    t[SCALE].shape = (const int64_t[]){-1, t[OUT].size[1]};
+    QN_TRY(read_words(&call, &t[SCALE]));
+    QN_TRY(qni_read_tensors(&call, &t[LAYOUT], 1));
     QN_TRY(check_number(op, "gran_k", gran_k, 1, INT32_MAX));
     QN_TRY(check_number(op, "k_alignment", k_alignment, 0, INT32_MAX));
     QN_TRY(check_number(op, "by_ends", by_ends, 0, 1));
     QN_TRY(check_number(op, "round_scale", round_scale, 0, 1));
-    const int64_t want[] = {-1, out->shape[1]};
-    QN_TRY(qni_check_shape(op, "scale", scale, 2, want));
-    QN_TRY(check_out(op, out, scale, "group_layout", group_layout));
-    const qni_k_scales_problem p = {.in = qni_data(scale),
-                                    .out = qni_data(out),
-                                    .in_scale = qni_stride(scale, 0),
-                                    .in_row = qni_stride(scale, 1),
-                                    .out_word = qni_stride(out, 0),
-                                    .out_row = qni_stride(out, 1),
-                                    .layout = qni_data(group_layout),
-                                    .scales = (uint32_t)scale->shape[0],
-                                    .words = (uint32_t)out->shape[0],
-                                    .rows = (uint32_t)out->shape[1],
-                                    .groups = (uint32_t)group_layout->shape[0],
+    QN_TRY(qni_check_apart(&call, t, NUM_TENSORS));
+    const qni_k_scales_problem p = {.in = t[SCALE].data,
+                                    .out = t[OUT].data,
+                                    .in_scale = t[SCALE].stride[0],
+                                    .in_row = t[SCALE].stride[1],
+                                    .out_word = t[OUT].stride[0],
+                                    .out_row = t[OUT].stride[1],
+                                    .layout = t[LAYOUT].data,
+                                    .scales = (uint32_t)t[SCALE].size[0],
+                                    .words = (uint32_t)t[OUT].size[0],
+                                    .rows = (uint32_t)t[OUT].size[1],
+                                    .groups = (uint32_t)t[LAYOUT].size[0],
                                     .gran_k = (uint32_t)gran_k,
                                     .alignment =
                                         k_alignment ? (uint32_t)k_alignment : usual_alignment,
@@ -210,7 +205,5 @@ qn_status qn_pack_k_grouped_scales(qn_stream *stream, DLTensor *out, const DLTen
                                     .rounds = round_scale == 1};
     if (qni_validates_indices(stream))
         QN_TRY(validate_layout(stream, op, &p));
-    if (!qni_is_empty(out))
-        QN_TRY(qni_run(&qni_op_scales_k_grouped, stream, &p));
-    return QN_OK;
+    return qni_is_empty(out) ? QN_OK : qni_run(&qni_op_scales_k_grouped, stream, &p);
 }

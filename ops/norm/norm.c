@@ -42,19 +42,27 @@ static qn_status read_rows(norm_call *c, uint32_t out_dtypes) {
     QN_TRY(qni_read_tensors(&c->of, x, 1));
     if (x->size[ndim - 1] == 0)
         return QN_FAIL(QN_E_INVALID, "%s: x has rows of 0 elements, needs at least 1", c->of.op);
-    c->t[OUT] = (qni_tensor){"out",
-                             c->out,
-                             ndim,
-                             out_dtypes,
-                             .like = out_dtypes ? nullptr : x,
-                             .shape = x->size,
-                             .has_rows = true,
-                             .is_written = true,
-                             .may_be = x};
-    c->t[RESIDUAL] =
-        (qni_tensor){"residual",       c->residual,       ndim,
-                     .like = x,        .shape = x->size,  .may_be_null = may_be_null(c, RESIDUAL),
-                     .has_rows = true, .is_written = true};
+    c->t[OUT] = (qni_tensor){
+        .name = "out",
+        .t = c->out,
+        .ndim = ndim,
+        .dtypes = out_dtypes,
+        .like = out_dtypes ? nullptr : x,
+        .shape = x->size,
+        .has_rows = true,
+        .is_written = true,
+        .may_be = x,
+    };
+    c->t[RESIDUAL] = (qni_tensor){
+        .name = "residual",
+        .t = c->residual,
+        .ndim = ndim,
+        .like = x,
+        .shape = x->size,
+        .may_be_null = may_be_null(c, RESIDUAL),
+        .has_rows = true,
+        .is_written = true,
+    };
     return qni_read_tensors(&c->of, &c->t[OUT], 2);
 }
 
@@ -70,14 +78,16 @@ static qn_status read_weights(norm_call *c, qni_dtype *dtype) {
     *dtype = QNI_DTYPE_NONE;
     for (int i = WEIGHT; i <= GATE; i++) {
         qni_tensor *const w = &c->t[i];
-        *w = (qni_tensor){given[i - WEIGHT].name,
-                          given[i - WEIGHT].t,
-                          ndim,
-                          qni_of_f32,
-                          .like = x,
-                          .shape = shape + (2 - ndim),
-                          .may_be_null = may_be_null(c, i),
-                          .has_rows = true};
+        *w = (qni_tensor){
+            .name = given[i - WEIGHT].name,
+            .t = given[i - WEIGHT].t,
+            .ndim = ndim,
+            .dtypes = qni_of_f32,
+            .like = x,
+            .shape = shape + (2 - ndim),
+            .may_be_null = may_be_null(c, i),
+            .has_rows = true,
+        };
         QN_TRY(qni_read_tensors(&c->of, w, 1));
         if (w->t && *dtype != QNI_DTYPE_NONE && *dtype != w->dtype)
             return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s has dtype %s, needs the others', %s", c->of.op,
@@ -159,9 +169,15 @@ static qn_status read_scale_out(norm_call *c, qni_norm_problem *p) {
     const int64_t shape[] = {c->t[X].size[0], rows == 2 ? c->t[X].size[1] : qni_norm_groups(p),
                              qni_norm_groups(p)};
     qni_tensor *const scale = &c->t[SCALE];
-    *scale = (qni_tensor){"scale",           c->scale_out,   ndim,
-                          qni_of_f32,        .shape = shape, .has_rows = ndim > rows,
-                          .is_written = true};
+    *scale = (qni_tensor){
+        .name = "scale",
+        .t = c->scale_out,
+        .ndim = ndim,
+        .dtypes = qni_of_f32,
+        .shape = shape,
+        .has_rows = ndim > rows,
+        .is_written = true,
+    };
     QN_TRY(qni_read_tensors(&c->of, scale, 1));
     if (rows == 2 && !qni_is_contiguous(c->scale_out))
         return QN_FAIL(QN_E_INVALID, "%s: scale is not contiguous, as it must be with heads",

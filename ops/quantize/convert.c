@@ -7,6 +7,7 @@
 // NaN); or the scale is kept, which is exact unless an element below 2^-6 is an odd multiple of
 // 2^-10, half of fn's smallest step. A block with both has no exact form: rounding keeps its scale,
 // so that no element is off by more than that half step.
+#include "../../runtime/tensor/read.h"
 #include "quantize.h"
 
 typedef enum method { CHANGE_SCALE, KEEP_SCALE, ROUND } method;
@@ -122,8 +123,9 @@ static void convert_row(void *context, int64_t block_row) {
 
 static constexpr char op[] = "convert_fp8";
 
-static qn_status check_kinds(const DLTensor *q_out, const DLTensor *q) {
-    const qni_dtype from = qni_dtype_of(q), to = qni_dtype_of(q_out);
+enum { Q, SCALE, Q_OUT, SCALE_OUT, NUM_TENSORS };
+
+static qn_status check_kinds(qni_dtype from, qni_dtype to) {
     if ((from == QNI_E4M3FN && to == QNI_E4M3FNUZ) || (from == QNI_E4M3FNUZ && to == QNI_E4M3FN))
         return QN_OK;
     return QN_FAIL(QN_E_UNSUPPORTED,
@@ -131,30 +133,31 @@ static qn_status check_kinds(const DLTensor *q_out, const DLTensor *q) {
                    qni_dtype_name(from), qni_dtype_name(to));
 }
 
-static qn_status check_contiguous(const char *name, const DLTensor *t) {
+/** A contiguous matrix on the CPU. */
+static qn_status read_matrix(const qni_call *call, qni_tensor *t) {
     char text[256];
-    if (!qni_is_contiguous(t))
-        return QN_FAIL(QN_E_INVALID, "%s: %s is %s, needs to be contiguous", op, name,
-                       qni_tensor_text(t, text, sizeof text));
+    QN_TRY(qni_read_tensors(call, t, 1));
+    if (t->t->device.device_type != kDLCPU)
+        return QN_FAIL(QN_E_UNSUPPORTED, "%s: the stream is on %s; accepted: cpu", op,
+                       call->stream->device->info.spec);
+    if (!qni_is_contiguous(t->t))
+        return QN_FAIL(QN_E_INVALID, "%s: %s is %s, needs to be contiguous", op, t->name,
+                       qni_tensor_text(t->t, text, sizeof text));
     return QN_OK;
 }
 
 /** Blocks of 1 x 128 or 128 x 128, whichever the scale's shape tells. */
-static qn_status check_scales(const DLTensor *scale_out, const DLTensor *scale, conversion *c) {
-    QN_TRY(qni_check_dtype(op, "scale", scale, qni_of_f32));
-    QN_TRY(qni_check_dtype(op, "scale_out", scale_out, qni_of_f32));
+static qn_status read_blocks(const int64_t *scale, conversion *c) {
     const int64_t tall = (c->rows + QNI_BLOCK - 1) / QNI_BLOCK;
     c->block_cols = (c->cols + QNI_BLOCK - 1) / QNI_BLOCK;
-    c->block_rows = scale->shape[0] == c->rows ? 1 : QNI_BLOCK;
-    if (scale->shape[1] != c->block_cols || (c->block_rows != 1 && scale->shape[0] != tall))
-        return QN_FAIL(QN_E_INVALID,
-                       "%s: scale has shape [%ld, %ld], needs [%ld, %ld] (blocks of 1 x 128) or "
-                       "[%ld, %ld] (128 x 128)",
-                       op, (long)scale->shape[0], (long)scale->shape[1], (long)c->rows,
-                       (long)c->block_cols, (long)tall, (long)c->block_cols);
-    QN_TRY(qni_check_shape(op, "scale_out", scale_out, 2, scale->shape));
-    QN_TRY(qni_check_alignment(op, "scale", scale));
-    return qni_check_alignment(op, "scale_out", scale_out);
+    c->block_rows = scale[0] == c->rows ? 1 : QNI_BLOCK;
+    if (scale[1] == c->block_cols && (c->block_rows == 1 || scale[0] == tall))
+        return QN_OK;
+    return QN_FAIL(QN_E_INVALID,
+                   "%s: scale has shape [%ld, %ld], needs [%ld, %ld] (blocks of 1 x 128) or "
+                   "[%ld, %ld] (128 x 128)",
+                   op, (long)scale[0], (long)scale[1], (long)c->rows, (long)c->block_cols,
+                   (long)tall, (long)c->block_cols);
 }
 
 /** Twice a scale must still be an f32. */
@@ -168,57 +171,40 @@ static qn_status check_scales_double(const conversion *c, const DLTensor *scale)
 }
 
 /** What is written may be its input, and meets nothing else. */
-static qn_status check_apart(const DLTensor *q_out, const DLTensor *scale_out, const DLTensor *q,
-                             const DLTensor *scale) {
-    if (!qni_is_same_memory(q_out, q))
-        QN_TRY(qni_check_disjoint(op, "q_out", q_out, "q", q));
-    if (!qni_is_same_memory(scale_out, scale))
-        QN_TRY(qni_check_disjoint(op, "scale_out", scale_out, "scale", scale));
-    QN_TRY(qni_check_disjoint(op, "q_out", q_out, "scale", scale));
-    QN_TRY(qni_check_disjoint(op, "scale_out", scale_out, "q", q));
-    return qni_check_disjoint(op, "q_out", q_out, "scale_out", scale_out);
-}
-
-static qn_status check_all(const qn_stream *stream, const DLTensor *q_out,
-                           const DLTensor *scale_out, const DLTensor *q, const DLTensor *scale,
-                           const qn_convert_report *report, conversion *c) {
-    QN_TRY(qni_check_tensor(stream, op, "q_out", q_out, 2));
-    QN_TRY(qni_check_tensor(stream, op, "scale_out", scale_out, 2));
-    QN_TRY(qni_check_tensor(stream, op, "q", q, 2));
-    QN_TRY(qni_check_tensor(stream, op, "scale", scale, 2));
-    if (q->device.device_type != kDLCPU)
-        return QN_FAIL(QN_E_UNSUPPORTED, "%s: the stream is on %s; accepted: cpu", op,
-                       stream->device->info.spec);
-    QN_TRY(check_kinds(q_out, q));
-    QN_TRY(qni_check_shape(op, "q_out", q_out, 2, q->shape));
-    QN_TRY(check_contiguous("q_out", q_out));
-    QN_TRY(check_contiguous("scale_out", scale_out));
-    QN_TRY(check_contiguous("q", q));
-    QN_TRY(check_contiguous("scale", scale));
-    c->rows = q->shape[0];
-    c->cols = q->shape[1];
-    QN_TRY(check_scales(scale_out, scale, c));
-    QN_TRY(check_apart(q_out, scale_out, q, scale));
-    if (report)
-        QN_TRY(QNI_CHECK_STRUCT_FROM(op, "report", qn_convert_report, report, max_rel_error));
-    return QN_OK;
+static qn_status read_all(const qni_call *call, qni_tensor t[NUM_TENSORS], conversion *c) {
+    QN_TRY(read_matrix(call, &t[Q]));
+    c->rows = t[Q].size[0];
+    c->cols = t[Q].size[1];
+    t[Q_OUT].shape = t[Q].size;
+    QN_TRY(read_matrix(call, &t[Q_OUT]));
+    QN_TRY(check_kinds(t[Q].dtype, t[Q_OUT].dtype));
+    QN_TRY(read_matrix(call, &t[SCALE]));
+    QN_TRY(read_blocks(t[SCALE].size, c));
+    t[SCALE_OUT].shape = t[SCALE].size;
+    QN_TRY(read_matrix(call, &t[SCALE_OUT]));
+    c->q = t[Q].data, c->scale = t[SCALE].data;
+    c->q_out = t[Q_OUT].data, c->scale_out = t[SCALE_OUT].data;
+    c->to_fnuz = t[Q].dtype == QNI_E4M3FN;
+    return qni_check_apart(call, t, NUM_TENSORS);
 }
 
 qn_status qn_convert_fp8(qn_stream *stream, DLTensor *q_out, DLTensor *scale_out, const DLTensor *q,
                          const DLTensor *scale, int32_t allow_rounding, qn_convert_report *report) {
+    const qni_call call = {op, stream};
     conversion c = {};
-    qn_status st = check_all(stream, q_out, scale_out, q, scale, report, &c);
-    if (st != QN_OK)
-        return st;
+    qni_tensor t[NUM_TENSORS] = {
+        [Q] = {.name = "q", .t = q, .ndim = 2},
+        [SCALE] = {"scale", scale, 2, .dtypes = qni_of_f32},
+        [Q_OUT] = {.name = "q_out", .t = q_out, .ndim = 2, .is_written = true, .may_be = &t[Q]},
+        [SCALE_OUT] = {"scale_out", scale_out, 2, qni_of_f32, .is_written = true,
+                       .may_be = &t[SCALE]}};
+    QN_TRY(read_all(&call, t, &c));
+    if (report)
+        QN_TRY(QNI_CHECK_STRUCT_FROM(op, "report", qn_convert_report, report, max_rel_error));
     if (allow_rounding != 0 && allow_rounding != 1)
         return QN_FAIL(QN_E_INVALID, "%s: allow_rounding is %d, needs 0 or 1", op, allow_rounding);
-    c.q = qni_data(q), c.scale = qni_data(scale);
-    c.q_out = qni_data(q_out), c.scale_out = qni_data(scale_out);
-    c.to_fnuz = qni_dtype_of(q) == QNI_E4M3FN;
     make_tables(&c);
-    st = check_scales_double(&c, scale);
-    if (st != QN_OK)
-        return st;
+    QN_TRY(check_scales_double(&c, scale));
     qni_parallel(scale->shape[0], survey_row, &c);
     const int64_t inexact = atomic_load(&c.inexact_blocks);
     if (report) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// qn_quantize_fp8 and qn_dequantize_fp8: check the tensors, choose a kernel, run it.
+// qn_quantize_fp8 and qn_dequantize_fp8: read the tensors, choose a kernel, run it.
 #include "quantize.h"
 
+#include "../../runtime/tensor/read.h"
 #include "../shared/variants.h"
 
 #define QN_TABLE_OF_quantize 0,
@@ -30,85 +31,87 @@ static qn_status check_blocks(const char *op, int64_t block_rows, int64_t block_
                    (long)block_rows, (long)block_cols);
 }
 
-/** A matrix whose elements are aligned, whose columns are contiguous and whose rows do not
- *  overlap. */
-static qn_status check_rows(const char *op, const char *name, const DLTensor *t) {
-    if (qni_is_empty(t))
+enum { X, Q, SCALE, NUM_TENSORS };
+
+/** The distance between rows, also where a matrix of one row need not have a sensible one. What is
+ *  only read may not overlap itself either. */
+static qn_status read_row_stride(const qni_call *call, const qni_tensor *t, int64_t *stride) {
+    *stride = t->size[0] > 1 ? t->stride[0] : t->size[1];
+    if (qni_is_empty(t->t) || *stride >= t->size[1])
         return QN_OK;
-    if (t->shape[1] > 1 && qni_stride(t, 1) != 1)
-        return QN_FAIL(QN_E_INVALID, "%s: %s has column stride %ld, needs contiguous columns", op,
-                       name, (long)qni_stride(t, 1));
-    if (t->shape[0] > 1 && qni_stride(t, 0) < t->shape[1])
-        return QN_FAIL(QN_E_INVALID, "%s: %s has row stride %ld, needs at least its %ld columns",
-                       op, name, (long)qni_stride(t, 0), (long)t->shape[1]);
-    return qni_check_alignment(op, name, t);
+    return QN_FAIL(QN_E_INVALID, "%s: %s has row stride %ld, needs at least its %ld columns",
+                   call->op, t->name, (long)*stride, (long)t->size[1]);
 }
 
-static qn_status check_scale(const char *op, const DLTensor *scale, const qni_quantize_problem *p) {
-    const int64_t want[] = {(p->rows + p->block_rows - 1) / p->block_rows,
-                            qni_quantize_block_cols(p)};
-    const qn_status st = qni_check_dtype(op, "scale", scale, qni_of_f32);
-    return st == QN_OK ? qni_check_shape(op, "scale", scale, 2, want) : st;
-}
-
-/** The distance between rows, also where a matrix of one row need not have a sensible one. */
-static int64_t row_stride(const DLTensor *t) {
-    return t->shape[0] > 1 ? qni_stride(t, 0) : t->shape[1];
-}
-
-/** Checks everything that quantising and dequantising have in common, and gives the problem. */
-static qn_status make_problem(const char *op, const qn_stream *stream, const DLTensor *q,
-                              const DLTensor *scale, const DLTensor *x, int64_t block_rows,
-                              int64_t block_cols, qni_quantize_problem *out) {
-    QN_TRY(qni_check_tensor(stream, op, "q", q, 2));
-    QN_TRY(qni_check_tensor(stream, op, "scale", scale, 2));
-    QN_TRY(qni_check_tensor(stream, op, "x", x, 2));
-    QN_TRY(qni_check_dtype(op, "q", q, qni_of_fp8));
-    QN_TRY(qni_check_dtype(op, "x", x, qni_of_floats));
-    QN_TRY(check_blocks(op, block_rows, block_cols));
-    *out = (qni_quantize_problem){.dtype_x = qni_dtype_of(x),
-                                  .kind = (qni_fp8)(qni_dtype_of(q) - QNI_E4M3FN),
-                                  .rows = x->shape[0],
-                                  .cols = x->shape[1],
-                                  .block_rows = block_rows,
-                                  .x = qni_data(x),
-                                  .q = qni_data(q),
-                                  .scale = qni_data(scale),
-                                  .x_row = row_stride(x),
-                                  .q_row = row_stride(q),
-                                  .scale_row = row_stride(scale)};
-    QN_TRY(qni_check_shape(op, "q", q, 2, x->shape));
-    QN_TRY(check_scale(op, scale, out));
-    QN_TRY(check_rows(op, "x", x));
-    QN_TRY(check_rows(op, "q", q));
-    return check_rows(op, "scale", scale);
+/** Reads what quantising and dequantising have in common into a problem: is_written[i] says of
+ *  which tensors there are results. */
+static qn_status read_problem(const qni_call *call, const DLTensor *const given[NUM_TENSORS],
+                              const bool is_written[NUM_TENSORS], int64_t block_rows,
+                              int64_t block_cols, qni_quantize_problem *p) {
+    qni_tensor t[NUM_TENSORS];
+    t[X] = (qni_tensor){
+        .name = "x",
+        .t = given[X],
+        .ndim = 2,
+        .dtypes = qni_of_floats,
+        .has_rows = true,
+        .is_written = is_written[X],
+    };
+    QN_TRY(qni_read_tensors(call, &t[X], 1));
+    t[Q] = (qni_tensor){
+        .name = "q",
+        .t = given[Q],
+        .ndim = 2,
+        .dtypes = qni_of_fp8,
+        .shape = t[X].size,
+        .has_rows = true,
+        .is_written = is_written[Q],
+    };
+    QN_TRY(qni_read_tensors(call, &t[Q], 1));
+    QN_TRY(check_blocks(call->op, block_rows, block_cols));
+    *p = (qni_quantize_problem){.dtype_x = t[X].dtype,
+                                .kind = (qni_fp8)(t[Q].dtype - QNI_E4M3FN),
+                                .rows = t[X].size[0],
+                                .cols = t[X].size[1],
+                                .block_rows = block_rows,
+                                .x = t[X].data,
+                                .q = t[Q].data};
+    const int64_t shape[] = {(p->rows + block_rows - 1) / block_rows, qni_quantize_block_cols(p)};
+    t[SCALE] = (qni_tensor){
+        .name = "scale",
+        .t = given[SCALE],
+        .ndim = 2,
+        .dtypes = qni_of_f32,
+        .shape = shape,
+        .has_rows = true,
+        .is_written = is_written[SCALE],
+    };
+    QN_TRY(qni_read_tensors(call, &t[SCALE], 1));
+    p->scale = t[SCALE].data;
+    QN_TRY(read_row_stride(call, &t[X], &p->x_row));
+    QN_TRY(read_row_stride(call, &t[Q], &p->q_row));
+    QN_TRY(read_row_stride(call, &t[SCALE], &p->scale_row));
+    return qni_check_apart(call, t, NUM_TENSORS);
 }
 
 qn_status qn_quantize_fp8(qn_stream *stream, DLTensor *q, DLTensor *scale, const DLTensor *x,
                           int64_t block_rows, int64_t block_cols, float eps) {
-    constexpr char op[] = "quantize_fp8";
+    const qni_call call = {"quantize_fp8", stream};
     qni_quantize_problem p;
-    QN_TRY(make_problem(op, stream, q, scale, x, block_rows, block_cols, &p));
+    QN_TRY(read_problem(&call, (const DLTensor *[]){x, q, scale}, (bool[]){false, true, true},
+                        block_rows, block_cols, &p));
     if (!(eps >= min_eps && eps <= __FLT_MAX__))
-        return QN_FAIL(QN_E_INVALID, "%s: eps is %g; accepted: %g or more, finite", op, (double)eps,
-                       (double)min_eps);
+        return QN_FAIL(QN_E_INVALID, "%s: eps is %g; accepted: %g or more, finite", call.op,
+                       (double)eps, (double)min_eps);
     p.eps = eps;
-    QN_TRY(qni_check_disjoint(op, "q", q, "x", x));
-    QN_TRY(qni_check_disjoint(op, "scale", scale, "x", x));
-    QN_TRY(qni_check_disjoint(op, "scale", scale, "q", q));
-    if (p.rows > 0 && p.cols > 0)
-        QN_TRY(qni_run(&qni_op_quantize, stream, &p));
-    return QN_OK;
+    return p.rows > 0 && p.cols > 0 ? qni_run(&qni_op_quantize, stream, &p) : QN_OK;
 }
 
 qn_status qn_dequantize_fp8(qn_stream *stream, DLTensor *x, const DLTensor *q,
                             const DLTensor *scale, int64_t block_rows, int64_t block_cols) {
-    constexpr char op[] = "dequantize_fp8";
+    const qni_call call = {"dequantize_fp8", stream};
     qni_quantize_problem p;
-    QN_TRY(make_problem(op, stream, q, scale, x, block_rows, block_cols, &p));
-    QN_TRY(qni_check_disjoint(op, "x", x, "q", q));
-    QN_TRY(qni_check_disjoint(op, "x", x, "scale", scale));
-    if (p.rows > 0 && p.cols > 0)
-        QN_TRY(qni_run(&qni_op_dequantize, stream, &p));
-    return QN_OK;
+    QN_TRY(read_problem(&call, (const DLTensor *[]){x, q, scale}, (bool[]){true, false, false},
+                        block_rows, block_cols, &p));
+    return p.rows > 0 && p.cols > 0 ? qni_run(&qni_op_dequantize, stream, &p) : QN_OK;
 }

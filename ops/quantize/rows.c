@@ -27,13 +27,15 @@ static qn_status read_x_and_q(rows_call *c, const DLTensor *q, const DLTensor *x
     qni_tensor *const tx = &c->t[X], *const tq = &c->t[Q];
     *tx = (qni_tensor){"x", x, 2, qni_of_floats, .has_rows = true};
     QN_TRY(qni_read_tensors(&c->of, tx, 1));
-    *tq = (qni_tensor){"q",
-                       q,
-                       2,
-                       qni_of_fp8 | 1u << QNI_I8,
-                       .shape = tx->size,
-                       .has_rows = true,
-                       .is_written = true};
+    *tq = (qni_tensor){
+        .name = "q",
+        .t = q,
+        .ndim = 2,
+        .dtypes = qni_of_fp8 | 1u << QNI_I8,
+        .shape = tx->size,
+        .has_rows = true,
+        .is_written = true,
+    };
     QN_TRY(qni_read_tensors(&c->of, tq, 1));
     c->p = (qni_rows_problem){.dtype_x = tx->dtype,
                               .dtype_q = tq->dtype,
@@ -66,8 +68,14 @@ static qn_status read_scales(rows_call *c, const DLTensor *scale, bool rounds) {
     const bool is_packed = scale && qni_dtype_of(scale) == QNI_I32; // UE8M0, four to a word
     const int64_t groups = p->cols ? qni_rows_groups(p) : 0;
     const int64_t shape[] = {p->rows, is_packed ? (groups + 3) / 4 : groups};
-    *t = (qni_tensor){"scale",           scale, 2, qni_of_f32 | qni_of_i32, .shape = shape,
-                      .is_written = true};
+    *t = (qni_tensor){
+        .name = "scale",
+        .t = scale,
+        .ndim = 2,
+        .dtypes = qni_of_f32 | qni_of_i32,
+        .shape = shape,
+        .is_written = true,
+    };
     QN_TRY(qni_read_tensors(&c->of, t, 1));
     p->form = is_packed ? QNI_SCALE_PACKED : rounds ? QNI_SCALE_POWER : QNI_SCALE_F32;
     p->scale = t->data;
@@ -113,8 +121,14 @@ int64_t qn_quantize_tensor_workspace(void) {
 static qn_status read_workspace(rows_call *c, const DLTensor *workspace) {
     qni_tensor *const t = &c->t[WORKSPACE];
     *t = (qni_tensor){
-        "workspace",      workspace,         1, 1u << QNI_U8, .align = sizeof(uint32_t),
-        .has_rows = true, .is_written = true};
+        .name = "workspace",
+        .t = workspace,
+        .ndim = 1,
+        .dtypes = 1u << QNI_U8,
+        .align = sizeof(uint32_t),
+        .has_rows = true,
+        .is_written = true,
+    };
     QN_TRY(qni_read_tensors(&c->of, t, 1));
     if (t->size[0] < qn_quantize_tensor_workspace())
         return QN_FAIL(QN_E_INVALID, "%s: workspace has %ld bytes, needs %ld", c->of.op,

@@ -69,8 +69,8 @@ static qn_status read_options(const char *op, const qn_rope_options *given, qn_r
 }
 
 /** Options become law, layout and rotary dimension. */
-static qn_status read_options_into(const char *op, const qn_rope_options *given, bool is_llama31,
-                                   qni_rope_problem *p) {
+static qn_status read_angles(const char *op, const qn_rope_options *given, bool is_llama31,
+                             qni_rope_problem *p) {
     qn_rope_options o;
     QN_TRY(read_options(op, given, &o));
     QN_TRY(read_law(op, &o, is_llama31, &p->law));
@@ -95,7 +95,7 @@ static qn_status apply_by_segments(rope_call *c, const DLTensor *indptr, const D
     qni_rope_problem p;
     const qni_tensor *ends, *starts;
     QN_TRY(qni_rope_read_q_k(c, &p));
-    QN_TRY(read_options_into(c->of.op, options, is_llama31, &p));
+    QN_TRY(read_angles(c->of.op, options, is_llama31, &p));
     QN_TRY(qni_rope_read(c, qni_indices("indptr", indptr, nullptr), &ends));
     if (ends->size[0] == 0)
         return QN_FAIL(QN_E_INVALID, "%s: indptr is empty, needs at least one entry", c->of.op);
@@ -115,7 +115,7 @@ static qn_status apply_by_position(rope_call *c, const DLTensor *pos_ids,
     qni_rope_problem p;
     const qni_tensor *positions;
     QN_TRY(qni_rope_read_q_k(c, &p));
-    QN_TRY(read_options_into(c->of.op, options, is_llama31, &p));
+    QN_TRY(read_angles(c->of.op, options, is_llama31, &p));
     QN_TRY(qni_rope_read(c, qni_indices("pos_ids", pos_ids, &p.n), &positions));
     p.pos_ids = positions->data;
     return qni_rope_run(c, &p);
@@ -170,8 +170,15 @@ static qn_status read_table(rope_call *c, const char *name, const DLTensor *t,
     const bool is_half = t && t->ndim == 2 && t->shape && t->shape[1] == half;
     const int64_t shape[] = {p->inner, is_half ? half : p->rotary_dim};
     return qni_rope_read(c,
-                         (qni_tensor){name, t, 2, qni_of_f32, .like = &c->t[QNI_ROPE_IN],
-                                      .shape = shape, .has_rows = true},
+                         (qni_tensor){
+                             .name = name,
+                             .t = t,
+                             .ndim = 2,
+                             .dtypes = qni_of_f32,
+                             .like = &c->t[QNI_ROPE_IN],
+                             .shape = shape,
+                             .has_rows = true,
+                         },
                          out);
 }
 
@@ -197,8 +204,14 @@ static qn_status read_weight(rope_call *c, qni_rope_problem *p, int part, const 
                              const DLTensor *t) {
     const qni_tensor *weight;
     QN_TRY(qni_rope_read(c,
-                         (qni_tensor){name, t, 1, .like = &c->t[QNI_ROPE_IN],
-                                      .shape = &p->parts[QNI_ROPE_Q].width, .has_rows = true},
+                         (qni_tensor){
+                             .name = name,
+                             .t = t,
+                             .ndim = 1,
+                             .like = &c->t[QNI_ROPE_IN],
+                             .shape = &p->parts[QNI_ROPE_Q].width,
+                             .has_rows = true,
+                         },
                          &weight));
     p->parts[part].weight = weight->data;
     return QN_OK;

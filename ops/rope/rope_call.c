@@ -18,12 +18,25 @@ static qn_status read_part(rope_call *c, int part, int ndim) {
     for (int i = 0; q && i < ndim; i++)
         shape[i] = i == ndim - 2 ? -1 : q->size[i];
     *in = (qni_tensor){
-        given->name,    given->in,       ndim, .dtypes = q ? 0 : qni_of_floats, .like = q,
-        .shape = shape, .has_rows = true};
+        .name = given->name,
+        .t = given->in,
+        .ndim = ndim,
+        .dtypes = q ? 0 : qni_of_floats,
+        .like = q,
+        .shape = shape,
+        .has_rows = true,
+    };
     QN_TRY(qni_read_tensors(&c->of, in, 1));
-    *out = (qni_tensor){given->out_name,    given->out,        ndim,
-                        .like = in,         .shape = in->size, .has_rows = true,
-                        .is_written = true, .may_be = in};
+    *out = (qni_tensor){
+        .name = given->out_name,
+        .t = given->out,
+        .ndim = ndim,
+        .like = in,
+        .shape = in->size,
+        .has_rows = true,
+        .is_written = true,
+        .may_be = in,
+    };
     return qni_read_tensors(&c->of, out, 1);
 }
 

@@ -10,13 +10,15 @@ static qn_status read_in(rope_call *c, qni_rope_problem *p, int part, bool may_b
     qni_tensor *const t = &c->t[QNI_ROPE_IN + part], *const q = &c->t[QNI_ROPE_IN + QNI_ROPE_Q];
     const int ndim = may_be_latent && given->in && given->in->ndim == 2 ? 2 : 3;
     const int64_t n = t == q ? -1 : q->size[0];
-    *t = (qni_tensor){given->name,
-                      given->in,
-                      ndim,
-                      .dtypes = t == q ? qni_of_floats : 0,
-                      .like = t == q ? nullptr : q,
-                      .shape = (const int64_t[]){n, -1, -1},
-                      .has_rows = true};
+    *t = (qni_tensor){
+        .name = given->name,
+        .t = given->in,
+        .ndim = ndim,
+        .dtypes = t == q ? qni_of_floats : 0,
+        .like = t == q ? nullptr : q,
+        .shape = (const int64_t[]){n, -1, -1},
+        .has_rows = true,
+    };
     QN_TRY(qni_read_tensors(&c->of, t, 1));
     if (t == q)
         *p = (qni_rope_problem){.dtype = t->dtype,
@@ -52,8 +54,14 @@ static qn_status read_out(rope_call *c, qni_rope_problem *p, int part) {
                        given->name);
     if (!given->in)
         return QN_OK;
-    *out = (qni_tensor){given->out_name,   given->out,       in->ndim,
-                        .shape = in->size, .has_rows = true, .is_written = true};
+    *out = (qni_tensor){
+        .name = given->out_name,
+        .t = given->out,
+        .ndim = in->ndim,
+        .shape = in->size,
+        .has_rows = true,
+        .is_written = true,
+    };
     QN_TRY(qni_read_tensors(&c->of, out, 1));
     QN_TRY(check_kind(c, p, out));
     p->parts[part].out = out->data;

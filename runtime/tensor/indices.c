@@ -1,19 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Index tensors and given scales: their dtype and shape, and their contents before a launch:
-// indices on the CPU always, all on GPUs with QUERN_VALIDATE=1, which waits for the stream and
-// reads them back.
+// What index tensors and given scales hold, before a launch: indices on the CPU always, all on GPUs
+// with QUERN_VALIDATE=1, which waits for the stream and reads them back.
 #include "../runtime.h"
 
 #include <stdlib.h>
-
-qn_status qni_check_indices(const qn_stream *stream, const char *op, const char *name,
-                            const DLTensor *t, int64_t count) {
-    QN_TRY(qni_check_tensor(stream, op, name, t, 1));
-    QN_TRY(qni_check_dtype(op, name, t, qni_of_i32));
-    QN_TRY(qni_check_shape(op, name, t, 1, &count));
-    QN_TRY(qni_check_last_contiguous(op, name, t));
-    return qni_check_alignment(op, name, t);
-}
 
 static bool is_on_host(const qn_stream *stream) {
     return stream->device->id.device_type == kDLCPU;

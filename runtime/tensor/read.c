@@ -37,24 +37,6 @@ static qn_status check_dtype(const qni_call *call, const qni_tensor *x) {
                 like, qni_dtypes_text(x->dtypes, names, sizeof names));
 }
 
-static qn_status check_shape(const qni_call *call, const qni_tensor *x) {
-    char has[192], needs[192];
-    for (int i = 0; x->shape && i < x->ndim; i++)
-        if (x->shape[i] >= 0 && x->shape[i] != x->size[i])
-            return FAIL(QN_E_INVALID, "has shape %s, needs %s",
-                        qni_sizes_text(x->size, x->ndim, has, sizeof has),
-                        qni_sizes_text(x->shape, x->ndim, needs, sizeof needs));
-    return QN_OK;
-}
-
-static qn_status check_rows(const qni_call *call, const qni_tensor *x) {
-    const int last = x->ndim - 1;
-    if (!x->has_rows || x->begin == x->end || x->size[last] == 1 || x->stride[last] == 1)
-        return QN_OK;
-    return FAIL(QN_E_INVALID, "has stride %ld in its last dimension, needs 1",
-                (long)x->stride[last]);
-}
-
 static qn_status check_alignment(const qni_call *call, const qni_tensor *x) {
     if (x->align) {
         if ((uintptr_t)x->data % (uintptr_t)x->align != 0)
@@ -76,9 +58,11 @@ static qn_status read_tensor(const qni_call *call, qni_tensor *x) {
     x->size = x->t->shape;
     read_place(x);
     QN_TRY(check_dtype(call, x));
-    QN_TRY(check_shape(call, x));
+    if (x->shape)
+        QN_TRY(qni_check_shape(call->op, x->name, x->t, x->ndim, x->shape));
     x->shape = nullptr; // the caller's may end before x does
-    QN_TRY(check_rows(call, x));
+    if (x->has_rows)
+        QN_TRY(qni_check_last_contiguous(call->op, x->name, x->t));
     if (x->is_written)
         QN_TRY(qni_check_elements_apart(call->op, x->name, x->t));
     return check_alignment(call, x);
@@ -91,18 +75,21 @@ qn_status qni_read_tensors(const qni_call *call, qni_tensor *tensors, int count)
     return QN_OK;
 }
 
-/** Whether bytes of a tensor that is written may be another's. */
-static bool may_meet(const qni_tensor *written, const qni_tensor *x) {
-    if (!x->t || written->begin >= x->end || x->begin >= written->end)
-        return false;
-    return written->may_be != x || !qni_is_same_memory(written->t, x->t);
+/** A tensor x that is written, and another. */
+static qn_status check_pair(const qni_call *call, const qni_tensor *x, const qni_tensor *other) {
+    if (!other->t || x->begin >= other->end || other->begin >= x->end)
+        return QN_OK;
+    if (x->may_be != other)
+        return qni_check_disjoint(call->op, x->name, x->t, other->name, other->t);
+    if (qni_is_same_memory(x->t, other->t) || !qni_can_meet(x->t, other->t))
+        return QN_OK;
+    return FAIL(QN_E_INVALID, "overlaps %s without being %s itself", other->name, other->name);
 }
 
 qn_status qni_check_apart(const qni_call *call, const qni_tensor *tensors, int count) {
     for (int w = 0; w < count; w++)
         for (int i = 0; tensors[w].is_written && tensors[w].t && i < count; i++)
-            if ((i < w || !tensors[i].is_written) && may_meet(&tensors[w], &tensors[i]))
-                QN_TRY(qni_check_disjoint(call->op, tensors[w].name, tensors[w].t, tensors[i].name,
-                                          tensors[i].t));
+            if (i < w || !tensors[i].is_written)
+                QN_TRY(check_pair(call, &tensors[w], &tensors[i]));
     return QN_OK;
 }

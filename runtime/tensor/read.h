@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tensors of a public function's call: stated, looked at once, and read.
 //
-// A function states in one initialiser what a tensor must be, and reads it: it then has its data,
-// dtype, sizes and strides, or has failed with a message that names the tensor. What one tensor
-// says about the next, the function compares itself. In the end qni_check_apart compares where
-// those lie that are written.
+// A function states in one initialiser what a tensor must be, and reads the tensor: the statement
+// then holds the tensor's data, dtype, sizes and strides, or the call has failed with a message
+// that names the tensor. The function itself compares what one tensor says about the next. In the
+// end qni_check_apart compares where tensors lie.
 #ifndef QNI_READ_H
 #define QNI_READ_H
 
@@ -39,17 +39,18 @@ typedef struct qni_tensor {
     uintptr_t begin, end; // what its elements lie within
 } qni_tensor;
 
-/** Looks at each in turn, in the order of the members above. */
+/** Reads the tensors one after the other, each in the order of the members above. */
 qn_status qni_read_tensors(const qni_call *call, qni_tensor *tensors, int count);
-/** Each that is written shares no byte with any other, in place or not there apart; side-by-side
- *  slices of one tensor pass. */
+/** Checks that each tensor that is written shares no byte with any other of the tensors, which have
+ *  been read or are null. Side-by-side slices of one tensor pass, and so does what a tensor may
+ *  be. */
 qn_status qni_check_apart(const qni_call *call, const qni_tensor *tensors, int count);
 
-/** A vector of i32; null: of any length. */
+/** States a contiguous vector of *count i32; a null count accepts any length. */
 static inline qni_tensor qni_indices(const char *name, const DLTensor *t, const int64_t *count) {
     return (qni_tensor){name, t, 1, qni_of_i32, .shape = count, .has_rows = true};
 }
-/** One f32 that results are divided by; qni_validate_scale looks at it. */
+/** States one f32 that results are divided by. qni_validate_scale looks at its value. */
 static inline qni_tensor qni_given_scale(const char *name, const DLTensor *t) {
     static const int64_t one = 1;
     return (qni_tensor){name, t, 1, qni_of_f32, .shape = &one};

@@ -133,7 +133,7 @@ static void test_apart(void **) {
     x[3].may_be = &x[0];
     assert_apart(x, 4, "op: lse overlaps out");
     other.byte_offset = sizeof(float);
-    assert_apart(x, 3, "op: out overlaps x");
+    assert_apart(x, 3, "op: out overlaps x without being x itself");
     other.byte_offset = 6 * sizeof(float); // columns 6 and on, side by side with x's
     shape[1] = 2;
     assert_apart(x, 3, nullptr);

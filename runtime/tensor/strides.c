@@ -68,8 +68,7 @@ static pieces pieces_of(const DLTensor *t) {
     return p;
 }
 
-/** Whether two tensors' bytes can meet. Slices side by side of one packed tensor do not. */
-static bool can_meet(const DLTensor *a, const DLTensor *b) {
+bool qni_can_meet(const DLTensor *a, const DLTensor *b) {
     if (qni_is_empty(a) || qni_is_empty(b))
         return false;
     const pieces p = pieces_of(a), q = pieces_of(b);
@@ -85,7 +84,7 @@ static bool can_meet(const DLTensor *a, const DLTensor *b) {
 
 qn_status qni_check_disjoint(const char *op, const char *name_a, const DLTensor *a,
                              const char *name_b, const DLTensor *b) {
-    if (!a || !b || !can_meet(a, b))
+    if (!a || !b || !qni_can_meet(a, b))
         return QN_OK;
     return QN_FAIL(QN_E_INVALID, "%s: %s overlaps %s", op, name_a, name_b);
 }

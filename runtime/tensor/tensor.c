@@ -121,15 +121,6 @@ const char *qni_tensor_text(const DLTensor *t, char *buf, size_t room) {
     return buf;
 }
 
-qn_status qni_check_dtype(const char *op, const char *name, const DLTensor *t, uint32_t accepted) {
-    const qni_dtype dtype = qni_dtype_of(t);
-    if (dtype != QNI_DTYPE_NONE && accepted >> dtype & 1)
-        return QN_OK;
-    char names[128];
-    return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s has dtype %s; accepted: %s", op, name,
-                   qni_dtype_text(t), qni_dtypes_text(accepted, names, sizeof names));
-}
-
 int64_t qni_stride(const DLTensor *t, int i) {
     if (t->strides)
         return t->strides[i];
@@ -261,12 +252,4 @@ qn_status qni_check_shape(const char *op, const char *name, const DLTensor *t, i
     return QN_FAIL(QN_E_INVALID, "%s: %s has shape %s, needs %s", op, name,
                    qni_sizes_text(t->shape, t->ndim, has, sizeof has),
                    qni_sizes_text(want, ndim, needs, sizeof needs));
-}
-
-qn_status qni_check_alignment(const char *op, const char *name, const DLTensor *t) {
-    const qni_dtype dtype = qni_dtype_of(t);
-    if (dtype == QNI_DTYPE_NONE || (uintptr_t)qni_data(t) % (uintptr_t)qni_dtype_bytes(dtype) == 0)
-        return QN_OK;
-    return QN_FAIL(QN_E_INVALID, "%s: %s begins at %p, needs a multiple of its %ld-byte elements",
-                   op, name, qni_data(t), (long)qni_dtype_bytes(dtype));
 }
