@@ -165,6 +165,13 @@ void qni_kernels_destroy(qn_device *device);
 /** Calls body(context, i) for i in 0..count-1 on the CPU device's threads, and returns when all
  *  calls are done. Any thread may run any i, so results must not depend on the thread. */
 void qni_parallel(int64_t count, void (*body)(void *context, int64_t i), void *context);
+/** Calls body(context, first, end, scratch) for runs of indices first..end-1, `per_run` of them or
+ *  what is left of 0..count-1, as qni_parallel does. Each call has scratch of its own, of
+ *  scratch_bytes, aligned to 64 (0: null). Returns false if there was too little memory for one;
+ *  that run is left out then. */
+bool qni_parallel_runs(int64_t count, int64_t per_run, int64_t scratch_bytes,
+                       void (*body)(void *context, int64_t first, int64_t end, void *scratch),
+                       void *context);
 int qni_num_threads(void);
 /** Copies as memmove does; the threads share a large copy (host_copy.c). */
 void qni_copy_host(void *to, const void *from, int64_t bytes);

@@ -3,6 +3,7 @@
 // kernel and edge.
 #include "../../check/area.h"
 #include "../../check/batches.h"
+#include "../../check/walk.h"
 #include "activation.h"
 
 #include <stdlib.h>
@@ -20,6 +21,7 @@ static const form forms[] = {
     {"quant per token", QNI_ACTIVATION_PER_TOKEN, 7.0f},
     {"quant per group", QNI_ACTIVATION_PER_GROUP, HUGE_VALF},
 };
+enum { NUM_FORMS = sizeof forms / sizeof *forms };
 static const char *const functions[] = {"silu", "gelu", "gelu_tanh"};
 
 typedef struct shape {
@@ -42,6 +44,7 @@ static const shape shapes[] = {
     {1, 3, 64, qni_far - 128, 0},
     {1, 301, 7168, 0, 0},
 };
+enum { NUM_SHAPES = sizeof shapes / sizeof *shapes };
 
 enum { X, OUT, SCALE, NUM_AREAS };
 static const char *const area_names[] = {"x", "out", "scale"};
@@ -264,54 +267,38 @@ static qn_status try_batches(qni_trial_run *run, const form *f, const shape *s, 
 /** h of whole runs, enough for long rows to be many; and of others. */
 static qn_status try_all_batches(qni_trial_run *run) {
     static const shape widths[] = {{1, 1, 1024, 0, 0}, {1, 1, 111, 0, 0}};
-    const int thinning = qni_trial_is_quick(run) ? 5 : 1;
-    int turn = 0;
+    qni_walk w = {.forms = NUM_FORMS,
+                  .shapes = sizeof widths / sizeof *widths,
+                  .types = 3, // a dtype and a function each
+                  .thinning = qni_trial_is_quick(run) ? 5 : 1};
     qn_status st = QN_OK;
-    for (size_t f = 0; f < sizeof forms / sizeof *forms; f++)
-        for (size_t s = 0; s < sizeof widths / sizeof *widths; s++)
-            for (int k = 0; st == QN_OK && k < 3; k++) // each function and dtype
-                if (++turn % thinning == 0)
-                    st = try_batches(run, &forms[f], &widths[s], (qni_dtype)k,
-                                     (qn_activation)((k + (int)f) % 3));
+    while (st == QN_OK && qni_walk_next(&w))
+        st = try_batches(run, &forms[w.form], &widths[w.shape], (qni_dtype)w.type,
+                         (qn_activation)((w.type + w.form) % 3));
     return st;
 }
 
-/** Whether a shape meets a form, a dtype and a function. Long rows, which plain results store past
- *  the caches, take the first form, and one function for each dtype. Far rows take much memory:
- *  they take bf16 and SiLU, and in a quick check the first form. */
-static bool is_tried(const shape *s, bool is_long, bool quick, int form, qni_dtype dtype,
-                     qn_activation function) {
-    if (is_long)
-        return form == 0 && (int)dtype == (int)function;
-    if (s->gap > qni_far / 2)
-        return dtype == QNI_BF16 && function == QN_SILU && (form == 0 || !quick);
-    return true;
+/** The last shape, which is stored past the caches where it is plain, is long. */
+static qni_due is_due(const qni_walk *w) {
+    if (shapes[w->shape].gap > qni_far / 2)
+        return qni_walk_far(w);
+    return w->shape == NUM_SHAPES - 1 && (w->form > 0 || w->type % 4 != 0) ? QNI_DUE_NEVER
+                                                                           : QNI_DUE_BY_TURN;
 }
 
 static qn_status try_op(qni_trial_run *run, const qni_op *op) {
     (void)op; // the family has one
     const bool quick = qni_trial_is_quick(run);
-    const int num_long = (int)(sizeof shapes / sizeof *shapes) - 1; // the last is long
-    const int num_shapes = num_long + !quick;
-    const int num_forms = (int)(sizeof forms / sizeof *forms);
-    const int thinning =
-        quick ? 11 : 1; // prime: every form, shape, function and dtype keeps its turn
-    int turn = 0;
-    for (int f = 0; f < num_forms; f++)
-        for (int s = 0; s < num_shapes; s++)
-            for (int k = 0; k < 9; k++) {
-                const qni_dtype dtype = (qni_dtype)(k % 3);
-                const qn_activation function = (qn_activation)(k / 3);
-                const bool is_far = shapes[s].gap > qni_far / 2;
-                const bool is_turn = is_far || ++turn % thinning == 0;
-                if (!is_turn || !is_tried(&shapes[s], s == num_long, quick, f, dtype, function))
-                    continue;
-                const qn_status st = try_one(run, &forms[f], &shapes[s], dtype, function,
-                                             (qni_fp8)(turn % QNI_NUM_FP8));
-                if (st != QN_OK)
-                    return st;
-            }
-    return try_all_batches(run);
+    qni_walk w = {.forms = NUM_FORMS,
+                  .shapes = NUM_SHAPES - quick, // the last is long
+                  .types = 9,                   // dtypes, of each function
+                  .thinning = quick ? 11 : 1,
+                  .is_due = is_due};
+    qn_status st = QN_OK;
+    while (st == QN_OK && qni_walk_next(&w))
+        st = try_one(run, &forms[w.form], &shapes[w.shape], (qni_dtype)(w.type % 3),
+                     (qn_activation)(w.type / 3), (qni_fp8)(w.turn % QNI_NUM_FP8));
+    return st == QN_OK ? try_all_batches(run) : st;
 }
 
 static const qni_op *const ops[] = {&qni_op_activation, nullptr};

@@ -75,9 +75,9 @@ qn_status qni_gemm_case_call(qni_gemm_case *c);
  *  where. Also wrong: any byte changed that no row owns. */
 qn_status qni_gemm_case_compare(qni_gemm_case *c, double *error, char *detail, size_t room);
 
-/** The first row's bits, in batches of many sizes and groupings (gemm_batches_check.c). What a case's
- *  matrices hold depends on the seed and the place alone, so that such batches have that row in
- *  common. */
+/** Tries the first row's bits, in batches of many sizes and groupings (gemm_batches_check.c). What
+ *  a case's matrices hold depends on the seed and the place alone, so that such batches have that
+ *  row in common. */
 qn_status qni_gemm_try_batches(qni_trial_run *run);
 
 #endif

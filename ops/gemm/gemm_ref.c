@@ -50,8 +50,8 @@ static int64_t min_i64(int64_t x, int64_t y) {
     return x < y ? x : y;
 }
 
-/** Groups by their ends: group g has rows qni_round_up(end[g-1])..end[g]-1, then padding to the next
- *  multiple. */
+/** Groups by their ends: group g has rows qni_round_up(end[g-1])..end[g]-1, then padding to
+ *  the next multiple. */
 static int64_t group_by_ends(const qni_gemm_problem *p, int64_t m) {
     int64_t start = 0;
     for (int64_t g = 0; g < p->groups && start <= m; g++) {

@@ -54,11 +54,10 @@ static int64_t token_bytes(const qni_kvcache_problem *p) {
     return elements * qni_dtype_bytes(p->dtype);
 }
 
-static void run_task(void *context, int64_t i) {
+static void run_tokens(void *context, int64_t first, int64_t end, void *) {
     const qni_kvcache_problem *p = context;
-    const int64_t per_task = 1 + task_bytes / token_bytes(p), end = (i + 1) * per_task;
     const bool streams = p->n * token_bytes(p) >= streamed_bytes;
-    for (int64_t t = i * per_task; t < end && t < p->n; t++)
+    for (int64_t t = first; t < end; t++)
         for (int part = 0; part < 2; part++)
             move_token(p, &p->parts[part], t, streams);
     if (streams) // other processors see such stores in any order
@@ -68,8 +67,7 @@ static void run_task(void *context, int64_t i) {
 qn_status qni_kvcache_cpu(const qni_variant *, qn_stream *stream, const void *problem) {
     (void)stream;
     qni_kvcache_problem p = *(const qni_kvcache_problem *)problem;
-    const int64_t per_task = 1 + task_bytes / token_bytes(&p);
-    qni_parallel((p.n + per_task - 1) / per_task, run_task, &p);
+    qni_parallel_runs(p.n, 1 + task_bytes / token_bytes(&p), 0, run_tokens, &p);
     return QN_OK;
 }
 

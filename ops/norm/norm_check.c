@@ -3,6 +3,7 @@
 // edge.
 #include "../../check/area.h"
 #include "../../check/batches.h"
+#include "../../check/walk.h"
 #include "norm.h"
 
 #include <stdlib.h>
@@ -59,6 +60,7 @@ static const shape shapes[] = {
     {1, 90, 2056, 0, 0, true},  {1, 3, 64, qni_far - 64, 8, false},
     {1, 700, 512, 0, 0, true},  {1, 620, 2056, 0, 0, false},
 };
+enum { NUM_SHAPES = sizeof shapes / sizeof *shapes };
 
 enum { X, OUT, RESIDUAL, WEIGHT, BETA, GATE, SCALE, NUM_AREAS };
 static const char *const area_names[] = {"x", "out", "residual", "weight", "beta", "gate", "scale"};
@@ -493,47 +495,44 @@ static qn_status try_batches(qni_trial_run *run, const form *f, const shape *s, 
         run, &(qni_row_op){&qni_op_norm, c.text, tensors, NUM_AREAS, make_batch, &c});
 }
 
+static qni_due is_batch_due(const qni_walk *w) {
+    return forms[w->form].has_batches ? QNI_DUE_NEVER : QNI_DUE_BY_TURN;
+}
+
 /** h: of 16 lanes, of more than a wave, and of no whole runs. */
 static qn_status try_all_batches(qni_trial_run *run) {
     static const shape widths[] = {
         {1, 1, 128, 0, 0, false}, {1, 1, 2560, 0, 0, false}, {1, 1, 111, 0, 0, true}};
-    const int thinning = qni_trial_is_quick(run) ? 5 : 1;
     const qni_fp8 kind = qni_fp8_of(qni_usual_e4m3(qn_stream_device(qni_trial_stream(run))));
-    int turn = 0;
+    qni_walk w = {.forms = NUM_FORMS,
+                  .shapes = sizeof widths / sizeof *widths,
+                  .types = QNI_BF16 + 1,
+                  .thinning = qni_trial_is_quick(run) ? 5 : 1,
+                  .is_due = is_batch_due};
     qn_status st = QN_OK;
-    for (int f = 0; f < NUM_FORMS; f++)
-        for (size_t s = 0; s < sizeof widths / sizeof *widths; s++)
-            for (int dtype = QNI_F32; st == QN_OK && dtype <= QNI_BF16; dtype++)
-                if (!forms[f].has_batches && ++turn % thinning == 0)
-                    st = try_batches(run, &forms[f], &widths[s], (qni_dtype)dtype, (qni_dtype)dtype,
-                                     kind);
+    while (st == QN_OK && qni_walk_next(&w))
+        st = try_batches(run, &forms[w.form], &widths[w.shape], (qni_dtype)w.type,
+                         (qni_dtype)w.type, kind);
     return st;
 }
 
-/** Far rows, which take much memory, only as bf16, and if quick of one form. */
-static bool is_due(const shape *s, int f, int dtype, bool quick, int turn) {
-    const int thinning = quick ? 7 : 1; // prime: every form, shape and dtype keeps its turn
-    if (s->gap + s->h >= qni_far)
-        return dtype == QNI_BF16 && (f == 0 || !quick);
-    return turn % thinning == 0;
+static qni_due is_due(const qni_walk *w) {
+    const shape *s = &shapes[w->shape];
+    return s->gap + s->h >= qni_far ? qni_walk_far(w) : QNI_DUE_BY_TURN;
 }
 
 static qn_status try_op(qni_trial_run *run, const qni_op *op) {
     (void)op; // the family has one
     const bool quick = qni_trial_is_quick(run);
-    const int num_shapes =
-        (int)(sizeof shapes / sizeof *shapes) - (quick ? 2 : 0); // the last are long
-    int turn = 0;
+    qni_walk w = {.forms = NUM_FORMS,
+                  .shapes = NUM_SHAPES - (quick ? 2 : 0), // the last are long
+                  .types = QNI_BF16 + 1,
+                  .thinning = quick ? 7 : 1,
+                  .is_due = is_due};
     qn_status st = try_vectors(run);
-    for (int f = 0; f < NUM_FORMS; f++)
-        for (int s = 0; s < num_shapes; s++)
-            for (int dtype = QNI_F32; dtype <= QNI_BF16; dtype++) {
-                if (st != QN_OK || !is_due(&shapes[s], f, dtype, quick, ++turn))
-                    continue;
-                const qni_dtype weights = turn % 2 ? (qni_dtype)dtype : QNI_F32;
-                st = try_one(run, &forms[f], &shapes[s], (qni_dtype)dtype, weights,
-                             (qni_fp8)(turn % QNI_NUM_FP8));
-            }
+    while (st == QN_OK && qni_walk_next(&w))
+        st = try_one(run, &forms[w.form], &shapes[w.shape], (qni_dtype)w.type,
+                     w.turn % 2 ? (qni_dtype)w.type : QNI_F32, (qni_fp8)(w.turn % QNI_NUM_FP8));
     return st == QN_OK ? try_all_batches(run) : st;
 }
 

@@ -9,19 +9,16 @@ constexpr int64_t task_bytes = 1 << 17;
 typedef struct shared_rows {
     const qni_norm_problem *problem;
     qni_norm_rows_fn rows;
-    int64_t per_task;
 } shared_rows;
 
-static void run_task(void *context, int64_t i) {
+static void run_rows(void *context, int64_t first, int64_t end, void *) {
     const shared_rows *s = context;
-    const int64_t first = i * s->per_task, end = first + s->per_task;
-    s->rows(s->problem, first, end < s->problem->rows ? end : s->problem->rows);
+    s->rows(s->problem, first, end);
 }
 
 qn_status qni_norm_on_threads(const qni_norm_problem *p, qni_norm_rows_fn rows) {
     const int64_t row_bytes = p->h * qni_dtype_bytes(p->dtype);
-    shared_rows s = {p, rows, 1 + task_bytes / row_bytes};
-    qni_parallel((p->rows + s.per_task - 1) / s.per_task, run_task, &s);
+    qni_parallel_runs(p->rows, 1 + task_bytes / row_bytes, 0, run_rows, &(shared_rows){p, rows});
     return QN_OK;
 }
 

@@ -4,6 +4,8 @@
 #include "quantize_check.h"
 
 #include "../../check/area.h"
+#include "../../check/walk.h"
+#include "../shared/round.h"
 #include "quantize.h"
 #include "rows.h"
 
@@ -25,66 +27,17 @@ static const shape shapes[] = {
     {257, 384, 8, 3, 8}, {33, 2048, 4, 16, 0}, {5, 4104, 0, 0, 0},  {40, 200, 8, 8, 8},
 };
 
-/** x, q or scale: its memory on the device, and the same bytes on the host before and after a run.
- *  Guards lie on both sides; guards, gaps and outputs hold a poison at first. */
-typedef struct area {
-    uint8_t *before, *after, *got;
-    void *device;
-    int64_t bytes, first; // of the whole, and of the first element
-    DLTensor flat;        // the whole, as bytes
-} area;
-enum { SCALE, Q, X, NUM_AREAS }; // in the order in which differences are told: a cause first
-constexpr int64_t guard_bytes = 256;
-constexpr uint8_t poison = 0xFF; // a NaN of every dtype
+/** Areas of bytes, since the bits of the definition are wanted; differences are told from the last
+ *  on: a cause first. */
+enum { X, Q, SCALE, NUM_AREAS };
 
 typedef struct trial_case {
     qni_quantize_problem problem; // pointers into device memory
     bool dequantizes;
-    qn_device *owner;
-    area areas[NUM_AREAS];
-    const DLTensor *output_list[2];
-    int num_outputs;
+    qni_area areas[NUM_AREAS];
     uint64_t random;
     char text[160];
 } trial_case;
-
-static qn_status area_create(trial_case *c, area *a, int64_t rows, int64_t stride, int64_t offset,
-                             int64_t element) {
-    a->first = guard_bytes + offset * element;
-    a->bytes = a->first + rows * stride * element + guard_bytes;
-    a->before = malloc((size_t)a->bytes);
-    a->after = malloc((size_t)a->bytes);
-    a->got = malloc((size_t)a->bytes);
-    if (!a->before || !a->after || !a->got)
-        return QN_FAIL(QN_E_MEMORY, "check: out of memory for %ld bytes", (long)(3 * a->bytes));
-    memset(a->before, poison, (size_t)a->bytes);
-    const qn_status st = qn_malloc(c->owner, &a->device, a->bytes);
-    a->flat = (DLTensor){.data = a->device,
-                         .device = qn_device_id(c->owner),
-                         .ndim = 1,
-                         .dtype = qni_dl_dtype(QNI_U8),
-                         .shape = &a->bytes};
-    return st;
-}
-
-static void case_destroy(trial_case *c) {
-    for (int i = 0; i < NUM_AREAS; i++) {
-        free(c->areas[i].before);
-        free(c->areas[i].after);
-        free(c->areas[i].got);
-        qn_free(c->owner, c->areas[i].device);
-    }
-    free(c);
-}
-
-/** The problem with its pointers into the `after` copies, for the definition to run on. */
-static qni_quantize_problem on_host(const trial_case *c) {
-    qni_quantize_problem p = c->problem;
-    p.x = c->areas[X].after + c->areas[X].first;
-    p.q = c->areas[Q].after + c->areas[Q].first;
-    p.scale = (float *)(c->areas[SCALE].after + c->areas[SCALE].first);
-    return p;
-}
 
 static void store_element(qni_dtype dtype, void *x, int64_t i, float v) {
     if (dtype == QNI_F32)
@@ -155,7 +108,7 @@ static void fill_x(trial_case *c, fill with) {
     const qni_quantize_problem *p = &c->problem;
     for (int64_t r = 0; r < p->rows; r++)
         for (int64_t col = 0; col < p->cols; col++)
-            store_element(p->dtype_x, c->areas[X].before + c->areas[X].first, r * p->x_row + col,
+            store_element(p->dtype_x, qni_area_host(&c->areas[X]), r * p->x_row + col,
                           fill_value(c, with, r, col));
 }
 
@@ -178,104 +131,75 @@ static float scale_value(trial_case *c) {
 /** Every code. */
 static void fill_quantized(trial_case *c) {
     const qni_quantize_problem *p = &c->problem;
-    uint8_t *q = c->areas[Q].before + c->areas[Q].first;
-    float *scale = (float *)(c->areas[SCALE].before + c->areas[SCALE].first);
+    uint8_t *q = qni_area_host(&c->areas[Q]);
+    float *scale = qni_area_host(&c->areas[SCALE]);
     for (int64_t r = 0; r < p->rows; r++)
         for (int64_t col = 0; col < p->cols; col++)
             q[r * p->q_row + col] = (uint8_t)qni_random(&c->random);
-    const int64_t scale_rows = (p->rows + p->block_rows - 1) / p->block_rows;
-    for (int64_t r = 0; r < scale_rows; r++)
+    for (int64_t r = 0; r < qni_pieces(p->rows, p->block_rows); r++)
         for (int64_t col = 0; col < qni_quantize_block_cols(p); col++)
             scale[r * p->scale_row + col] = scale_value(c);
 }
 
-static qn_status upload(trial_case *c, qn_stream *stream) {
-    for (int i = 0; i < NUM_AREAS; i++) {
-        const area *a = &c->areas[i];
-        const qn_status st = stream->device->backend->copy(stream, a->device, a->before, a->bytes,
-                                                           QNI_COPY_TO_DEVICE);
-        if (st != QN_OK)
-            return st;
-    }
-    return QN_OK;
-}
+/** Bytes of rows of a tensor. */
+typedef struct extent {
+    int64_t rows, row, stride;
+} extent;
 
-static qn_status reset(void *context, qn_stream *stream) {
-    return upload(context, stream);
-}
-
-/** Says where the first wrong byte is and gives how many there are. */
-static int64_t compare_area(const trial_case *c, int which, char *detail, size_t room) {
-    static const char *const names[NUM_AREAS] = {"scale", "q", "x"};
+static extent extent_of(const trial_case *c, int which) {
     const qni_quantize_problem *p = &c->problem;
-    const int64_t element[] = {4, 1, qni_element_bytes(p->dtype_x)};
-    const int64_t stride[] = {p->scale_row, p->q_row, p->x_row};
-    const area *a = &c->areas[which];
-    int64_t wrong = 0;
-    for (int64_t i = 0; i < a->bytes; i++) {
-        if (a->got[i] == a->after[i] || wrong++ > 0)
-            continue;
-        const int64_t at = i - a->first, index = at / element[which];
-        const int64_t in_row = which == SCALE ? qni_quantize_block_cols(p) : p->cols;
-        if (at >= 0 && index % stride[which] < in_row && i < a->bytes - guard_bytes)
-            snprintf(detail, room, "%s[%ld, %ld]: byte %ld is 0x%02x, reference 0x%02x",
-                     names[which], (long)(index / stride[which]), (long)(index % stride[which]),
-                     (long)(at % element[which]), a->got[i], a->after[i]);
-        else
-            snprintf(detail, room, "wrote outside %s, %ld bytes from its first element",
-                     names[which], (long)at);
-    }
-    return wrong;
+    const int64_t element = qni_element_bytes(p->dtype_x);
+    if (which == X)
+        return (extent){p->rows, p->cols * element, p->x_row * element};
+    if (which == Q)
+        return (extent){p->rows, p->cols, p->q_row};
+    return (extent){qni_pieces(p->rows, p->block_rows), qni_quantize_block_cols(p) * 4,
+                    p->scale_row * 4};
 }
 
-/** Tolerance: none. *error is the number of wrong bytes, plus one so that a single one fails. */
-static qn_status compare(void *context, qn_stream *stream, double *error, char *detail,
-                         size_t room) {
-    trial_case *c = context;
-    int64_t wrong = 0;
-    *detail = 0;
-    for (int i = 0; i < NUM_AREAS; i++) {
-        const area *a = &c->areas[i];
-        qn_status st =
-            stream->device->backend->copy(stream, a->got, a->device, a->bytes, QNI_COPY_TO_HOST);
-        if (st != QN_OK)
-            return st;
-        if (memcmp(a->got, a->after, (size_t)a->bytes) != 0 && wrong == 0)
-            wrong = compare_area(c, i, detail, room);
-    }
-    *error = wrong == 0 ? 0 : (double)wrong + 1;
-    return QN_OK;
-}
-
-static qn_status make_areas(trial_case *c, const shape *s) {
+static qn_status make_areas(trial_case *c, qn_device *device, const shape *s) {
+    static const char *const names[] = {"x", "q", "scale"};
     qni_quantize_problem *p = &c->problem;
-    const int64_t scale_rows = (p->rows + p->block_rows - 1) / p->block_rows;
-    QN_TRY(
-        area_create(c, &c->areas[X], p->rows, p->x_row, s->offset, qni_element_bytes(p->dtype_x)));
-    QN_TRY(area_create(c, &c->areas[Q], p->rows, p->q_row, s->offset, 1));
-    QN_TRY(area_create(c, &c->areas[SCALE], scale_rows, p->scale_row, s->offset, 4));
-    p->x = (char *)c->areas[X].device + c->areas[X].first;
-    p->q = (uint8_t *)c->areas[Q].device + c->areas[Q].first;
-    p->scale = (float *)((char *)c->areas[SCALE].device + c->areas[SCALE].first);
+    const int64_t elements[] = {qni_element_bytes(p->dtype_x), 1, 4};
+    for (int i = 0; i < NUM_AREAS; i++) {
+        const extent e = extent_of(c, i);
+        QN_TRY(qni_area_create(&c->areas[i], names[i], device, QNI_U8, e.rows * e.stride,
+                               s->offset * elements[i]));
+    }
+    p->x = qni_area_device(&c->areas[X]);
+    p->q = qni_area_device(&c->areas[Q]);
+    p->scale = qni_area_device(&c->areas[SCALE]);
     return QN_OK;
 }
 
-/** The inputs, and what the definition makes of them. */
-static void make_contents(trial_case *c, fill with) {
-    if (c->dequantizes)
-        fill_quantized(c);
-    else
-        fill_x(c, with);
+/** The bytes that the definition leaves in `right`, copies of the areas. */
+static void expect_right(trial_case *c, uint8_t *const right[NUM_AREAS]) {
+    qni_quantize_problem p = c->problem;
     for (int i = 0; i < NUM_AREAS; i++)
-        memcpy(c->areas[i].after, c->areas[i].before, (size_t)c->areas[i].bytes);
-    const qni_quantize_problem p = on_host(c);
+        memcpy(right[i], qni_area_host(&c->areas[i]), (size_t)c->areas[i].count);
+    p.x = right[X], p.q = right[Q], p.scale = (float *)right[SCALE];
     if (c->dequantizes)
         qni_dequantize_ref(&p);
     else
         qni_quantize_ref(&p);
-    c->output_list[0] = &c->areas[c->dequantizes ? X : Q].flat;
-    c->output_list[1] = &c->areas[SCALE].flat;
-    c->num_outputs = c->dequantizes ? 1 : 2;
+    for (int which = c->dequantizes ? X : Q; which <= (c->dequantizes ? X : SCALE); which++) {
+        const extent e = extent_of(c, which);
+        for (int64_t r = 0; r < e.rows; r++)
+            for (int64_t i = r * e.stride; i < r * e.stride + e.row; i++)
+                qni_area_expect(&c->areas[which], i, right[which][i], 0);
+    }
+}
+
+static qn_status make_expectations(trial_case *c) {
+    uint8_t *right[NUM_AREAS];
+    bool has_memory = true;
+    for (int i = 0; i < NUM_AREAS; i++)
+        has_memory &= (right[i] = malloc((size_t)c->areas[i].count)) != nullptr;
+    if (has_memory)
+        expect_right(c, right);
+    for (int i = 0; i < NUM_AREAS; i++)
+        free(right[i]);
+    return has_memory ? QN_OK : QN_FAIL(QN_E_MEMORY, "check: out of memory");
 }
 
 static void describe(trial_case *c, const shape *s, fill with) {
@@ -294,7 +218,6 @@ static qn_status try_one(qni_trial_run *run, const qni_op *op, const shape *s, q
     if (!c)
         return QN_FAIL(QN_E_MEMORY, "check: out of memory");
     qn_status st;
-    c->owner = qn_stream_device(qni_trial_stream(run));
     c->dequantizes = op == &qni_op_dequantize;
     c->random = qni_trial_seed(run) + (uint64_t)(s - shapes) * 1000 + (uint64_t)kind;
     c->problem = (qni_quantize_problem){.dtype_x = dtype,
@@ -306,20 +229,17 @@ static qn_status try_one(qni_trial_run *run, const qni_op *op, const shape *s, q
                                         .q_row = s->cols + s->q_gap,
                                         .eps = 1e-4f};
     c->problem.scale_row = qni_quantize_block_cols(&c->problem) + s->q_gap;
-    QN_TRY_OUT(make_areas(c, s));
-    make_contents(c, with);
+    QN_TRY_OUT(make_areas(c, qn_stream_device(qni_trial_stream(run)), s));
+    if (c->dequantizes)
+        fill_quantized(c);
+    else
+        fill_x(c, with);
+    QN_TRY_OUT(make_expectations(c));
     describe(c, s, with);
-    const qni_trial_problem problem = {.op = op,
-                                       .text = c->text,
-                                       .problem = &c->problem,
-                                       .context = c,
-                                       .reset = reset,
-                                       .compare = compare,
-                                       .outputs = c->output_list,
-                                       .num_outputs = c->num_outputs};
-    QN_TRY_OUT(qni_trial_problem_run(run, &problem));
+    QN_TRY_OUT(qni_areas_try(run, op, &c->problem, c->text, c->areas, NUM_AREAS));
 out:
-    case_destroy(c);
+    qni_areas_destroy(c->areas, NUM_AREAS);
+    free(c);
     return st;
 }
 
@@ -327,22 +247,15 @@ static qn_status try_op(qni_trial_run *run, const qni_op *op) {
     if (op == &qni_op_quantize_rows)
         return qni_quantize_rows_try(run, op);
     const bool quick = qni_trial_is_quick(run);
-    const int num_shapes = sizeof shapes / sizeof *shapes;
-    int turn = 0; // fills, kinds and dtypes take turns over the shapes
-    for (int i = 0; i < num_shapes; i++)
-        for (int kind = 0; kind < (quick ? 2 : QNI_NUM_FP8); kind++)
-            for (int dtype = QNI_F32; dtype <= QNI_BF16; dtype++)
-                for (int64_t block_rows = 1; block_rows <= QNI_BLOCK; block_rows += QNI_BLOCK - 1) {
-                    turn++;
-                    if (quick && turn % 5 != 0)
-                        continue;
-                    const qn_status st =
-                        try_one(run, op, &shapes[i], (qni_dtype)dtype, (qni_fp8)kind, block_rows,
-                                (fill)(turn % NUM_FILLS));
-                    if (st != QN_OK)
-                        return st;
-                }
-    return qni_quantize_vectors_try(run, op);
+    qni_walk w = {.forms = quick ? 2 : QNI_NUM_FP8, // kinds
+                  .shapes = sizeof shapes / sizeof *shapes,
+                  .types = 6, // dtypes, of each block
+                  .thinning = quick ? 5 : 1};
+    qn_status st = QN_OK;
+    while (st == QN_OK && qni_walk_next(&w))
+        st = try_one(run, op, &shapes[w.shape], (qni_dtype)(w.type % 3), (qni_fp8)w.form,
+                     w.type < 3 ? 1 : QNI_BLOCK, (fill)(w.turn % NUM_FILLS));
+    return st == QN_OK ? qni_quantize_vectors_try(run, op) : st;
 }
 
 static const qni_op *const ops[] = {&qni_op_quantize, &qni_op_dequantize, &qni_op_quantize_rows,

@@ -10,19 +10,16 @@ constexpr int64_t task_elements = 1 << 16;
 typedef struct shared_blocks {
     const qni_quantize_problem *problem;
     qni_quantize_blocks blocks;
-    int64_t per_task, total;
 } shared_blocks;
 
-static void run_task(void *context, int64_t i) {
+static void run_blocks(void *context, int64_t first, int64_t end, void *) {
     const shared_blocks *s = context;
-    const int64_t first = i * s->per_task, end = first + s->per_task;
-    s->blocks(s->problem, first, end < s->total ? end : s->total);
+    s->blocks(s->problem, first, end);
 }
 
 void qni_quantize_on_threads(const qni_quantize_problem *p, qni_quantize_blocks blocks) {
-    shared_blocks s = {p, blocks, task_elements / (p->block_rows * QNI_BLOCK),
-                       qni_quantize_num_blocks(p)};
-    qni_parallel((s.total + s.per_task - 1) / s.per_task, run_task, &s);
+    qni_parallel_runs(qni_quantize_num_blocks(p), task_elements / (p->block_rows * QNI_BLOCK), 0,
+                      run_blocks, &(shared_blocks){p, blocks});
 }
 
 /** The largest magnitude of a block; NaNs do not count. */

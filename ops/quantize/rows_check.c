@@ -3,6 +3,7 @@
 // bit.
 #include "../../check/area.h"
 #include "../../check/batches.h"
+#include "../../check/walk.h"
 #include "quantize_check.h"
 #include "rows.h"
 
@@ -232,33 +233,35 @@ static qn_status try_batches(qni_trial_run *run, const shape *s, qni_dtype dtype
 static qn_status try_all_batches(qni_trial_run *run) {
     static const shape widths[] = {
         {1, 1024, 128, 0, 0, false}, {1, 1024, 0, 0, 0, false}, {1, 111, 20, 0, 0, false}};
-    const int thinning = qni_trial_is_quick(run) ? 5 : 1;
-    int turn = 0;
+    qni_walk w = {.forms = QNI_SCALE_TENSOR,
+                  .shapes = sizeof widths / sizeof *widths,
+                  .types = QNI_BF16 + 1,
+                  .thinning = qni_trial_is_quick(run) ? 5 : 1};
     qn_status st = QN_OK;
-    for (size_t s = 0; s < sizeof widths / sizeof *widths; s++)
-        for (int form = QNI_SCALE_GIVEN; form < QNI_SCALE_TENSOR; form++)
-            for (int dtype = QNI_F32; st == QN_OK && dtype <= QNI_BF16; dtype++)
-                if (++turn % thinning == 0)
-                    st = try_batches(run, &widths[s], (qni_dtype)dtype,
-                                     turn % 3 ? QNI_E4M3FN : QNI_I8, (qni_scale_form)form);
+    while (st == QN_OK && qni_walk_next(&w))
+        st = try_batches(run, &widths[w.shape], (qni_dtype)w.type, w.turn % 3 ? QNI_E4M3FN : QNI_I8,
+                         (qni_scale_form)w.form);
     return st;
+}
+
+/** Far rows take much memory: as bf16 alone. */
+static qni_due is_due(const qni_walk *w) {
+    if (shapes[w->shape].gap <= qni_far / 2)
+        return QNI_DUE_BY_TURN;
+    return w->type == QNI_BF16 ? QNI_DUE_ALWAYS : QNI_DUE_NEVER;
 }
 
 qn_status qni_quantize_rows_try(qni_trial_run *run, const qni_op *op) {
     (void)op;
     static const qni_dtype kinds[] = {QNI_E4M3FN, QNI_I8, QNI_E4M3FNUZ, QNI_E5M2, QNI_E5M2FNUZ};
-    const int thinning = qni_trial_is_quick(run) ? 5 : 1;
-    int turn = 0;
-    for (int s = 0; s < (int)(sizeof shapes / sizeof *shapes); s++)
-        for (int form = QNI_SCALE_GIVEN; form <= QNI_SCALE_TENSOR; form++)
-            for (int dtype = QNI_F32; dtype <= QNI_BF16; dtype++) {
-                const bool is_far = shapes[s].gap > qni_far / 2; // takes much memory: bf16 alone
-                if (is_far ? dtype != QNI_BF16 : ++turn % thinning != 0)
-                    continue;
-                const qn_status st = try_one(run, &shapes[s], (qni_dtype)dtype,
-                                             kinds[turn / thinning % 5], (qni_scale_form)form);
-                if (st != QN_OK)
-                    return st;
-            }
-    return try_all_batches(run);
+    qni_walk w = {.forms = QNI_SCALE_TENSOR + 1,
+                  .shapes = sizeof shapes / sizeof *shapes,
+                  .types = QNI_BF16 + 1,
+                  .thinning = qni_trial_is_quick(run) ? 5 : 1,
+                  .is_due = is_due};
+    qn_status st = QN_OK;
+    while (st == QN_OK && qni_walk_next(&w))
+        st = try_one(run, &shapes[w.shape], (qni_dtype)w.type, kinds[w.turn / w.thinning % 5],
+                     (qni_scale_form)w.form);
+    return st == QN_OK ? try_all_batches(run) : st;
 }

@@ -4,6 +4,7 @@
 #include "rope_check.h"
 
 #include "../../check/area.h"
+#include "../../check/walk.h"
 #include "rope.h"
 
 #include <stdlib.h>
@@ -68,6 +69,7 @@ static const shape shapes[] = {
     {1, 7, 2, 1, 256, 64, 0, 0, false},    {1, 3, 2, 1, 64, 64, qni_far - 128, 0, false},
     {1, 90, 24, 24, 128, 128, 0, 0, true}, {1, 700, 3, 1, 128, 128, 0, 0, false},
 };
+enum { NUM_SHAPES = sizeof shapes / sizeof *shapes };
 
 enum {
     IN,                            // of each part
@@ -454,31 +456,29 @@ out:
     return st;
 }
 
-/** Far tokens, which take much memory, only as bf16, and if quick of one form; the shape of a
- *  quarter that turns, which has positions 0 and 2^20, always, in both orders of pairs. */
-static bool is_due(const form *f, const shape *s, int dtype, bool quick, int turn) {
-    const int thinning = quick ? 7 : 1; // prime: every form, shape and dtype keeps its turn
+/** The shape of a quarter that turns, which has positions 0 and 2^20, always, in both orders of
+ *  pairs. */
+static qni_due is_due(const qni_walk *w) {
+    const form *f = &forms[w->form];
+    const shape *s = &shapes[w->shape];
     if (s->gap > qni_far / 2)
-        return dtype == QNI_BF16 && !f->is_paged && (f == forms || !quick);
-    return turn % thinning == 0 || (s->width == 4 * s->rotary_dim && f->source == BY_POS_IDS);
+        return f->is_paged ? QNI_DUE_NEVER : qni_walk_far(w);
+    return s->width == 4 * s->rotary_dim && f->source == BY_POS_IDS ? QNI_DUE_ALWAYS
+                                                                    : QNI_DUE_BY_TURN;
 }
 
 static qn_status try_op(qni_trial_run *run, const qni_op *op) {
     (void)op; // the family has one
     const bool quick = qni_trial_is_quick(run);
-    const int num_shapes =
-        (int)(sizeof shapes / sizeof *shapes) - (quick ? 2 : 0); // the last are long
-    int turn = 0;
-    for (int f = 0; f < NUM_FORMS; f++)
-        for (int s = 0; s < num_shapes; s++)
-            for (int dtype = QNI_F32; dtype <= QNI_BF16; dtype++) {
-                if (!is_due(&forms[f], &shapes[s], dtype, quick, ++turn))
-                    continue;
-                const qn_status st = try_one(run, &forms[f], &shapes[s], (qni_dtype)dtype, turn);
-                if (st != QN_OK)
-                    return st;
-            }
-    return qni_rope_try_batches(run);
+    qni_walk w = {.forms = NUM_FORMS,
+                  .shapes = NUM_SHAPES - (quick ? 2 : 0), // the last are long
+                  .types = QNI_BF16 + 1,
+                  .thinning = quick ? 7 : 1,
+                  .is_due = is_due};
+    qn_status st = QN_OK;
+    while (st == QN_OK && qni_walk_next(&w))
+        st = try_one(run, &forms[w.form], &shapes[w.shape], (qni_dtype)w.type, w.turn);
+    return st == QN_OK ? qni_rope_try_batches(run) : st;
 }
 
 static const qni_op *const ops[] = {&qni_op_rope, nullptr};

@@ -4,9 +4,6 @@
 #define QN_LANES 4
 #include "rope_simd.h"
 
-#include <stdatomic.h>
-#include <stdlib.h>
-
 /** Bytes that one task reads: enough that handing it out costs nothing. */
 constexpr int64_t task_bytes = 1 << 17;
 
@@ -33,20 +30,12 @@ bool qni_rope_position(const qni_rope_problem *p, int64_t t, int64_t *position) 
 typedef struct shared_tokens {
     const qni_rope_problem *problem;
     qni_rope_tokens_fn tokens;
-    int64_t per_task, scratch_bytes;
-    atomic_bool is_out_of_memory;
     uint64_t turns[QNI_ROPE_MAX_PAIRS + 32];
 } shared_tokens;
 
-static void run_task(void *context, int64_t i) {
-    shared_tokens *s = context;
-    const int64_t first = i * s->per_task, end = first + s->per_task, n = s->problem->n;
-    float *scratch = aligned_alloc(64, (size_t)s->scratch_bytes);
-    if (scratch)
-        s->tokens(s->problem, s->turns, first, end < n ? end : n, scratch);
-    else
-        s->is_out_of_memory = true;
-    free(scratch);
+static void run_tokens(void *context, int64_t first, int64_t end, void *scratch) {
+    const shared_tokens *s = context;
+    s->tokens(s->problem, s->turns, first, end, scratch);
 }
 
 qn_status qni_rope_on_threads(const qni_rope_problem *p, qni_rope_tokens_fn tokens) {
@@ -56,11 +45,11 @@ qn_status qni_rope_on_threads(const qni_rope_problem *p, qni_rope_tokens_fn toke
         bytes += p->parts[i].heads * p->parts[i].width * qni_dtype_bytes(p->dtype);
     }
     const int64_t floats = qni_rope_scratch(widest, p->rotary_dim);
-    shared_tokens s = {p, tokens, 1 + task_bytes / bytes, (floats * 4 + 63) / 64 * 64, false, {}};
+    shared_tokens s = {p, tokens, {}};
     if (p->angles == QNI_ROPE_BY_FREQUENCY)
         qni_rope_turns(&p->law, p->rotary_dim, s.turns);
-    qni_parallel((p->n + s.per_task - 1) / s.per_task, run_task, &s);
-    if (s.is_out_of_memory)
+    if (!qni_parallel_runs(p->n, 1 + task_bytes / bytes, floats * (int64_t)sizeof(float),
+                           run_tokens, &s))
         return QN_FAIL(QN_E_MEMORY, "rope: no memory for heads of %ld", (long)widest);
     return QN_OK;
 }

@@ -227,3 +227,29 @@ void qni_parallel(int64_t count, void (*body)(void *context, int64_t i), void *c
                                PTHREADPOOL_FLAG_YIELD_WORKERS);
     TELL_ACQUIRE(&t);
 }
+
+typedef struct runs {
+    void (*body)(void *context, int64_t first, int64_t end, void *scratch);
+    void *context;
+    int64_t count, per_run, scratch_bytes;
+    atomic_bool lacks_memory;
+} runs;
+
+static void call_run(void *context, int64_t i) {
+    runs *r = context;
+    const int64_t first = i * r->per_run, left = r->count - first;
+    void *scratch = r->scratch_bytes ? aligned_alloc(64, (size_t)r->scratch_bytes) : nullptr;
+    if (r->scratch_bytes && !scratch)
+        r->lacks_memory = true;
+    else
+        r->body(r->context, first, first + (left < r->per_run ? left : r->per_run), scratch);
+    free(scratch);
+}
+
+bool qni_parallel_runs(int64_t count, int64_t per_run, int64_t scratch_bytes,
+                       void (*body)(void *context, int64_t first, int64_t end, void *scratch),
+                       void *context) {
+    runs r = {body, context, count, per_run, (scratch_bytes + 63) / 64 * 64, false};
+    qni_parallel((count + per_run - 1) / per_run, call_run, &r);
+    return !r.lacks_memory;
+}
