@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the instruction families share: lane vectors, operand rows, results.
+// Declarations that the instruction families share: lane vectors, rows of operands, results.
 //
 // A row is one vector register: 64 lanes of 32 bits. An instruction's meaning is a function on
 // blocks of 16 lanes (8 lanes for 64-bit operands), written with clang's vector types, which become
-// SSE or AVX-512 code. Drivers in valu.h feed it: in place when the instruction has no modifiers,
-// else through copies that sim_row32 prepares and sim_finish32 writes back.
+// SSE or AVX-512 code. Drivers in valu.h call this function: on the registers in place if the
+// instruction has no modifiers, else on copies that sim_row32 prepares and sim_finish32 writes
+// back.
 #ifndef SIM_EXEC_H
 #define SIM_EXEC_H
 
@@ -27,7 +28,7 @@ typedef uint32_t u32x8 __attribute__((vector_size(32)));
 
 #define SIM_INLINE static inline __attribute__((always_inline))
 
-// Chips, for sim_opcode.archs.
+// Sets of chips, for sim_opcode.archs.
 enum {
     GFX90A = 1 << SIM_GFX90A,
     GFX942 = 1 << SIM_GFX942,
@@ -42,7 +43,7 @@ enum {
 
 // ---- scalar operands
 
-/** VCC as a lane mask: with 32 lanes its upper half is an ordinary register. */
+/** Returns VCC as a lane mask. In a wave of 32 lanes its upper half is an ordinary register. */
 static inline uint64_t sim_vcc(const sim_wave *w) {
     return w->wave32 ? (uint32_t)w->vcc : w->vcc;
 }
@@ -68,8 +69,8 @@ static inline uint64_t sim_special_value(const sim_wave *w, uint16_t special) {
     }
 }
 
-/** A scalar operand's 32 bits; a 64-bit special gives its upper half, as s_mov_b32 of
- *  src_shared_base does. */
+/** Returns a scalar operand's 32 bits. Of a 64-bit special operand these are the upper half, as
+ *  s_mov_b32 of src_shared_base gives. */
 static inline uint32_t sim_read32(const sim_wave *w, const sim_operand *op) {
     switch (op->kind) {
     case SIM_OP_SGPR:
@@ -110,7 +111,7 @@ static inline void sim_write64(sim_wave *w, const sim_operand *op, uint64_t valu
     }
 }
 
-/** Lane masks are SGPR pairs, or single SGPRs in wave32. */
+/** Writes a lane mask, which is a pair of SGPRs, or a single SGPR in waves of 32 lanes. */
 static inline void sim_write_lanes(sim_wave *w, const sim_operand *op, uint64_t mask) {
     if (op->count == 1)
         sim_write32(w, op, (uint32_t)mask);
@@ -120,21 +121,23 @@ static inline void sim_write_lanes(sim_wave *w, const sim_operand *op, uint64_t 
 
 // ---- vector operands
 
-/** Source `i` as a row: in place, or copied to `tmp` with its constant, modifiers, SDWA and DPP
- *  applied. */
+/** Returns source `i` as a row: the register itself, or a copy in `tmp` to which the constant,
+ *  modifiers, SDWA and DPP are applied. */
 const uint32_t *SIM_NAME(sim_row32)(const sim_wave *w, const sim_inst *inst, unsigned i,
                                     uint32_t tmp[SIM_LANES]);
-/** The same for 64-bit operands: the upper halves are at [SIM_LANES]. */
+/** Returns a 64-bit source as sim_row32 returns a 32-bit one. The lower halves begin at [0], the
+ *  upper halves at [SIM_LANES]. */
 const uint32_t *SIM_NAME(sim_row64)(const sim_wave *w, const sim_inst *inst, unsigned i,
                                     uint32_t tmp[2 * SIM_LANES]);
-/** Writes a result row to dst[0]: output modifiers, MODE, SDWA and op_sel parts, exec and DPP
- *  masks. */
+/** Writes a row of results to dst[0], with output modifiers, MODE, parts by SDWA and op_sel, and
+ *  the masks of EXEC and DPP. */
 void SIM_NAME(sim_finish32)(sim_wave *w, const sim_inst *inst, uint32_t result[SIM_LANES]);
+/** Writes 64-bit results as sim_finish32 writes 32-bit ones; halves lie as in sim_row64. */
 void SIM_NAME(sim_finish64)(sim_wave *w, const sim_inst *inst, uint32_t result[2 * SIM_LANES]);
-/** The lanes an instruction writes: exec, less what its DPP control leaves out. */
+/** Returns the lanes that an instruction writes: EXEC without the lanes that DPP leaves out. */
 uint64_t SIM_NAME(sim_write_mask)(const sim_wave *w, const sim_inst *inst);
-/** Host rounding mode as MODE wants it for inst; false if it already is. Undo with
- *  sim_rounding_end. */
+/** Sets the host's rounding mode as MODE demands for an instruction. Returns true if it had to be
+ *  changed; sim_rounding_end then changes it back. */
 bool SIM_NAME(sim_rounding_begin)(const sim_wave *w, const sim_inst *inst);
 void SIM_NAME(sim_rounding_end)(void);
 
@@ -146,13 +149,14 @@ void SIM_NAME(sim_rounding_end)(void);
 #define sim_rounding_begin SIM_NAME(sim_rounding_begin)
 #define sim_rounding_end SIM_NAME(sim_rounding_end)
 
-/** True if MODE has the usual values, as far as the instruction heeds it. */
+/** Returns whether MODE has its usual values in the fields that the instruction depends on. */
 static inline bool sim_is_mode_plain(const sim_wave *w, const sim_inst *inst) {
     const uint32_t field = inst->overflow ? SIM_MODE_FLOAT | SIM_MODE_FP16_OVFL : SIM_MODE_FLOAT;
     return !inst->is_float || (w->mode & field) == SIM_MODE_FLOAT_PLAIN;
 }
 
-/** True if operands may be read and written in place: no modifiers, MODE's usual values. */
+/** Returns whether operands may be read and written in place: the instruction has no modifiers, and
+ *  MODE has its usual values. */
 static inline bool sim_is_plain(const sim_wave *w, const sim_inst *inst) {
     return inst->plain && sim_is_mode_plain(w, inst);
 }
@@ -169,7 +173,7 @@ static inline void store16(uint32_t *row, u32x16 block) {
     memcpy(row, &block, sizeof block);
 }
 
-/** All ones in lanes whose bit of `mask` is set. */
+/** Returns all ones in lanes whose bit of `mask` is set, zeros in others. */
 static inline u32x16 lanes16(uint32_t mask) {
     const u32x16 bit = {1,      1 << 1, 1 << 2,  1 << 3,  1 << 4,  1 << 5,  1 << 6,  1 << 7,
                         1 << 8, 1 << 9, 1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 14, 1 << 15};
@@ -229,8 +233,8 @@ static inline void store_masked(uint32_t *row, const uint32_t *value, uint64_t m
     }
 }
 
-/** f16 results under MODE.FP16_OVFL: one that is infinite becomes the largest number, but in the
- *  lanes of `keep`. */
+/** Returns f16 results as MODE.FP16_OVFL demands: infinities become the largest number, except in
+ *  the lanes of `keep`. */
 static inline u32x16 sim_limit_f16(const sim_wave *w, u32x16 half, u32x16 keep) {
     u32x16 limited = (u32x16)((half & 0x7fff) == 0x7c00) & ~keep;
     return w->mode & SIM_MODE_FP16_OVFL ? half + limited : half; // less 1: 0x7bff
@@ -245,7 +249,7 @@ static inline u32x16 sim_limit_f16(const sim_wave *w, u32x16 half, u32x16 keep) 
 #define SIM_DEAL4(k)                                                                               \
     store16(rows + SIM_LANES * k, SIM_JOIN(SIM_FIRST8(a, b, k), SIM_FIRST8(c, d, k)))
 
-/** rows[k] lane i = data[dwords * i + k]. */
+/** Deals runs of dwords out to rows: lane i of rows[k] becomes data[dwords * i + k]. */
 SIM_INLINE void deal16(uint32_t *rows, const uint32_t *data, uint32_t dwords) {
     u32x16 a = load16(data), b, c, d;
     switch (dwords) {
@@ -279,7 +283,7 @@ SIM_INLINE void deal16(uint32_t *rows, const uint32_t *data, uint32_t dwords) {
 #define SIM_HIGH(a, b)                                                                             \
     __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
 
-/** The reverse. */
+/** Collects runs of dwords from rows: data[dwords * i + k] becomes lane i of rows[k]. */
 SIM_INLINE void collect16(uint32_t *data, const uint32_t *rows, uint32_t dwords) {
     u32x16 a = load16(rows), b, c, d;
     switch (dwords) {
@@ -335,8 +339,8 @@ static inline uint64_t f64_bits(double value) {
 typedef _Float16 f16x16 __attribute__((vector_size(32)));
 typedef uint16_t u16x16 __attribute__((vector_size(32)));
 
-/** Without instructions for f16, sixteen calls make a conversion: code that is shared, as it is
- *  long and slow anyway. */
+/** For conversions of f16. Without instructions for f16 a conversion is sixteen calls, so its long
+ *  and slow code is not inlined but shared. */
 #ifdef __AVX512F__
 #define SIM_CONVERSION static inline
 #else

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a code object's bytes to instructions: decoded once, when one is first needed, each bound to
-// a function of exec/. And back to text.
+// Decodes the bytes of a code object to instructions, and prints instructions as text. An
+// instruction is decoded once, when it is first needed, and bound to a function of exec/.
 #ifndef SIM_DECODE_H
 #define SIM_DECODE_H
 
@@ -13,9 +13,9 @@
 
 struct sim_kernel;
 
-/** An object's executable segment. `slots` has one entry for each dword: the decoded instruction
- * that starts there, or null until one is needed. The owner zeroes it, and calls sim_text_deinit in
- * the end. */
+/** An object's executable segment. `slots` has an entry for each dword: the decoded instruction
+ *  that starts there, or null until it is needed. The owner zeroes the slots, and calls
+ *  sim_text_deinit in the end. */
 typedef struct sim_text {
     const sim_chip *chip;
     const uint8_t *bytes; // host copy that nobody writes
@@ -26,11 +26,12 @@ typedef struct sim_text {
 /** Frees the decoded instructions and the slot array. */
 void sim_text_deinit(sim_text *text);
 
-/** Decodes and binds the instruction at pc and publishes it in the text's slot; null after raising
- * a fault. */
+/** Decodes and binds the instruction at pc, publishes it in the text's slot and returns it. If that
+ *  fails, raises a fault and returns null. */
 const sim_inst *sim_inst_at(sim_wave *w, uint64_t pc);
 
-/** The instruction at pc, decoded before or now. What the wave loop calls. */
+/** Returns the instruction at pc, decoded before or now; null after a fault. The wave loop calls
+ *  this. */
 static inline const sim_inst *sim_fetch(sim_wave *w, const sim_text *text, uint64_t pc) {
     const uint64_t offset = pc - text->start;
     if (offset < text->size && !(offset & 3)) {
@@ -42,27 +43,27 @@ static inline const sim_inst *sim_fetch(sim_wave *w, const sim_text *text, uint6
     return sim_inst_at(w, pc);
 }
 
-/** Decodes one instruction of `size` bytes at most, without a wave. Returns false and says why in
- * `error`. */
+/** Decodes one instruction of at most `size` bytes, without a wave. Returns false if that fails,
+ *  and says why in `error`. */
 bool sim_decode(const sim_chip *chip, const uint8_t *bytes, uint64_t size, uint64_t pc,
                 sim_inst *out, char error[256]);
 enum { SIM_INST_TEXT_BYTES = 512 };
-/** The instruction at pc as LLVM prints it, mnemonic and operands with single spaces:
- *  "v_add_u32_e32 v1, v0, v2". False, and an empty text, if there is none. It disassembles anew
- *  each time, under a lock: not for every executed instruction. */
+/** Writes the instruction at pc as LLVM prints it, with single spaces: "v_add_u32_e32 v1, v0, v2".
+ *  Returns false and writes an empty text if there is no instruction. Each call disassembles under
+ *  a lock, so this is not for every executed instruction. */
 bool sim_inst_text(const sim_text *text, bool wave64, uint64_t pc, char out[SIM_INST_TEXT_BYTES]);
-/** How the meanings of the instructions are known that a kernel can reach: the weakest
- *  sim_opcode.known of them; 0 if some of them is not executed. `names` gets the mnemonics known no
- *  better, as many as fit. */
+/** Tells how well the instructions that a kernel can reach are known: returns the weakest
+ *  sim_opcode.known among them, or 0 if one of them is not implemented. Writes to `names` the
+ *  mnemonics of the instructions that are known no better, as many as fit. */
 char sim_kernel_evidence(const sim_text *text, const struct sim_kernel *kernel, char *names,
                          size_t bytes);
-/** Frees what a decoded instruction owns. */
+/** Frees the memory that a decoded instruction owns. */
 void sim_inst_deinit(sim_inst *inst);
 
 /** Ends the disassembler's process; the next instruction starts another one. */
 void sim_disassemble_shutdown(void);
-/** Around fork, so that no thread is within the disassembler: prepare before, done after in both
- *  processes. */
+/** Called around fork, prepare before it and done after it in both processes, so that no thread is
+ *  within the disassembler during the fork. */
 void sim_decode_fork_prepare(void);
 void sim_decode_fork_done(void);
 

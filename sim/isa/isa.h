@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the decoder's files share: opcode look-up and the parser of disassembled text.
+// Declarations that the decoder's files share: look-up of opcodes, and the parser of disassembled
+// text.
 #ifndef SIM_ISA_H
 #define SIM_ISA_H
 
@@ -20,21 +21,21 @@ typedef struct sim_line {
     char text[SIM_TEXT_BYTES];
 } sim_line;
 
-/** Disassembles up to `wanted` (at most SIM_MAX_LISTING) instructions from `code` on, fewer where
- *  something is no instruction or the flow ends; the number of lines. At 0 `error` says why. LLVM
- *  does it, in another process (decoder/). */
+/** Disassembles up to `wanted` (at most SIM_MAX_LISTING) instructions from `code` on, by LLVM in
+ *  another process (decoder/). Returns the number of lines, which is smaller if a word is no
+ *  instruction or the flow ends. If it is 0, `error` says why. */
 unsigned sim_disassemble(const sim_chip *chip, bool wave64, const uint8_t *code, uint64_t size,
                          uint64_t pc, unsigned wanted, sim_line *lines,
                          char error[SIM_ERROR_BYTES]);
 
-/** Begins a decoder's message where memory ran out. */
+/** The beginning of a decoder's message if memory ran out. */
 #define SIM_OUT_OF_MEMORY "out of memory"
 
-/** False without memory: then no opcode is found. */
+/** Returns whether opcodes can be looked up; false if memory ran out. */
 bool sim_opcodes_are_ready(void);
 
-/** The opcode of a mnemonic without encoding suffix on `arch`, from the tables that sim_exec_choose
- *  chose; null if nobody implements it. */
+/** Returns the opcode of a mnemonic, without encoding suffix, on `arch`, from the tables that
+ *  sim_exec_choose chose; null if the opcode is not implemented. */
 const sim_opcode *sim_opcode_find(const char *mnemonic, size_t length, sim_arch arch);
 
 /** The same opcode's line in the tables that any x86-64-v2 host runs: tests compare the two
@@ -44,24 +45,26 @@ const sim_opcode *sim_opcode_portable(const sim_opcode *opcode);
 /** Fills dpp_lane, dpp_exists and dpp_writes from the control and the masks. */
 void sim_prepare_dpp(sim_inst *inst);
 
-/** sim_parse for the two halves of RDNA's dual instructions (VOPD), "v_dual_... :: v_dual_...". */
+/** Parses RDNA's dual instructions (VOPD), "v_dual_... :: v_dual_...", as sim_parse does others. */
 bool sim_parse_dual(const char *text, sim_arch arch, sim_inst *out, char error[SIM_ERROR_BYTES]);
 
-/** True for the 16-bit multiply-adds with a literal, whose text LLVM cannot make. */
+/** Returns whether a word is a 16-bit multiply-add with a literal, which LLVM cannot print. */
 bool sim_is_half_literal(const sim_chip *chip, uint32_t word);
-/** Their text, as LLVM would print it; their bytes, or 0 if an operand is none. */
+/** Writes the text of a 16-bit multiply-add with a literal, as LLVM would print it. Returns the
+ *  instruction's bytes, or 0 if an operand is invalid. */
 size_t sim_print_half_literal(const sim_chip *chip, const uint32_t word[2],
                               char text[SIM_TEXT_BYTES]);
 
-/** True for encodings that must not reach LLVM. */
+/** Returns whether an encoding must not reach LLVM. */
 bool sim_is_refused(const sim_chip *chip, const uint32_t word[4]);
 
-/** sim_decode for waves of 64 lanes or of 32: lane masks are pairs of registers or single ones, and
- *  matrices lie in other registers. */
+/** Decodes one instruction as sim_decode does, for waves of 64 or of 32 lanes. In waves of 32, lane
+ *  masks are single registers, not pairs, and matrices lie in other registers. */
 bool sim_decode_wave(const sim_chip *chip, bool wave64, const uint8_t *bytes, uint64_t size,
                      uint64_t pc, sim_inst *out, char error[SIM_ERROR_BYTES]);
 
-/** Parses a line that stands for `bytes`, at pc; false with a message if nobody executes it. */
+/** Parses a line of disassembly, whose encoding is `bytes`, at pc. Returns false, with a message,
+ *  if the instruction is not implemented. */
 bool sim_decode_line(const sim_chip *chip, const sim_line *line, const uint8_t *bytes, uint64_t pc,
                      sim_inst *out, char error[SIM_ERROR_BYTES]);
 

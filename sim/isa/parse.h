@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files share that read disassembled text: how far one has come, and the tokens.
+// Declarations that the parsers of disassembled text share: the parser's state, and tokens.
 #ifndef SIM_PARSE_H
 #define SIM_PARSE_H
 
@@ -36,7 +36,7 @@ static inline bool sim_is_name(char c) {
     return isalnum((unsigned char)c) || c == '_' || c == '.';
 }
 
-/** Takes a whole word, such as "offen": not the beginning of a longer one. */
+/** Takes a whole word, such as "offen", but not the beginning of a longer word. */
 static inline bool sim_accept_word(sim_parser *p, const char *word) {
     const size_t n = strlen(word);
     if (strncmp(p->at, word, n) != 0 || sim_is_name(p->at[n]) || p->at[n] == ':' || p->at[n] == '(')
@@ -57,7 +57,7 @@ static inline bool sim_parse_integer(sim_parser *p, int64_t *out) {
     return true;
 }
 
-/** "name:5" */
+/** Takes "name:5", and sets *out to 5. */
 static inline bool sim_accept_value(sim_parser *p, const char *name, int64_t *out) {
     const char *start = p->at;
     if (sim_accept(p, name) && sim_accept(p, ":") && sim_parse_integer(p, out))
@@ -66,7 +66,8 @@ static inline bool sim_accept_value(sim_parser *p, const char *name, int64_t *ou
     return false;
 }
 
-/** "name:[1,0,1]": bit i is element i. Elements take `bits` bits each. */
+/** Takes "name:[1,0,1]" and sets *out to its elements: element i is the `bits` bits from bit
+ *  i * bits on. */
 static inline bool sim_accept_list(sim_parser *p, const char *name, unsigned bits, uint32_t *out) {
     const char *start = p->at;
     uint32_t value = 0;
@@ -88,15 +89,16 @@ static inline bool sim_accept_list(sim_parser *p, const char *name, unsigned bit
     return false;
 }
 
-/** Operands before the first source in the text: one, unless a colon says otherwise. */
+/** Returns the number of operands before the first source in the text: one, unless a colon in
+ *  `types` says otherwise. */
 static inline unsigned sim_count_destinations(const char *types) {
     const char *colon = types ? strchr(types, ':') : nullptr;
     return colon ? (unsigned)(colon - types) : 1;
 }
 
-/** Takes an operand, which the opcode says is of a type. parse_operand.c. */
+/** Takes an operand, whose type is a letter of sim_opcode.types. (parse_operand.c) */
 bool sim_parse_operand(sim_parser *p, char type);
-/** Takes one of what follows the operands. parse_modifier.c. */
+/** Takes one of the modifiers that follow the operands. (parse_modifier.c) */
 bool sim_parse_modifier(sim_parser *p);
 
 #endif
