@@ -6,7 +6,7 @@
 #include "wave.h"
 
 static bool is_vector(const sim_inst *inst) {
-    const uint8_t klass = inst->opcode->klass;
+    const uint8_t klass = inst->traits.klass;
     return klass == SIM_VALU || klass == SIM_MFMA || klass == SIM_LDS_OP || klass == SIM_VMEM;
 }
 
@@ -30,7 +30,7 @@ static void displace_all(const sim_wave *w, sim_inst *inst) {
 bool sim_is_issued(const sim_wave *w, sim_inst *inst) {
     if ((w->mode & SIM_MODE_VSKIP) && is_vector(inst))
         return false;
-    if ((w->mode & SIM_MODE_GPR_IDX_EN) && inst->opcode->klass == SIM_VALU)
+    if ((w->mode & SIM_MODE_GPR_IDX_EN) && inst->traits.klass == SIM_VALU)
         displace_all(w, inst);
     return true;
 }

@@ -39,6 +39,15 @@ INNER = {"runtime", "ops", "check"}
 # Only these files may know a driver's types.
 DRIVER_WORDS = {("runtime/device/hip.c", "runtime/device/hip_api.h"): r"\bhip[A-Z]\w*_t\b"}
 
+# In the simulator sim/isa/ alone looks at a mnemonic's text: others read the record sim_inst.traits, and may print the name.
+MNEMONIC = re.compile(r"(?:->|\.)mnemonic\b|\b(?:str\w+|sscanf|mem\w+)\s*\([^;]*mnemonic\w*\s*\(|=\s*sim_mnemonic"
+                      r"|mnemonic\w*\([^;]*\)\s*\[|\*\s*sim_mnemonic")
+
+
+def may_read_mnemonics(path):
+    is_test = re.search(r"_(?:test|testing|fixture)\.[ch]$", path)
+    return not path.startswith("sim/") or path.startswith("sim/isa/") or bool(is_test)
+
 
 def room_of(path):
     if path.startswith("ops/") and re.search(r"_gpu\.[ch]$", path):
@@ -88,6 +97,9 @@ def include_errors():
             target = resolve(path, name, files)
             if target and room_of(target) not in allowed:
                 errors.append(f"{path}: includes {target}: {room} may include {', '.join(sorted(allowed))}")
+        if not may_read_mnemonics(path) and (found := MNEMONIC.search(text)):
+            line = text.count("\n", 0, found.start()) + 1
+            errors.append(f"{path}:{line}: a mnemonic's text outside sim/isa: sim_inst.traits says what an instruction is")
         if room in ("runtime", "ops", "compat", "cli"):
             for owners, word in DRIVER_WORDS.items():
                 if path not in owners and (found := re.search(word, text)):

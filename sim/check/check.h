@@ -4,8 +4,8 @@
 // The checker does not change what a right kernel computes, but it holds back results that a kernel
 // uses too early (waits.c). run.c is the run loop that sim_wave_run takes when a check is on.
 // Before each instruction, waits.c and registers.c look at its operands. exec/ calls lds.c and
-// race.c when it has computed the instruction's addresses in LDS and memory. effects.c says, once
-// for each decoded instruction, what there is to look at.
+// race.c when it has computed the instruction's addresses in LDS and memory. sim_traits says of
+// each decoded instruction what there is to look at.
 #ifndef SIM_CHECK_H
 #define SIM_CHECK_H
 
@@ -236,12 +236,6 @@ const char *sim_reg_name(unsigned reg, char text[16]);
 uint64_t sim_lanes_of(const sim_wave *w, const sim_inst *inst, const sim_operand *op);
 /** Returns the first of the lanes, or -1 if there is none; 0 also for all lanes of a scalar. */
 int sim_first_lane(uint64_t lanes);
-static inline bool is_buffer(const sim_inst *inst) {
-    return inst->opcode->mnemonic[0] == 'b' || inst->opcode->mnemonic[0] == 't';
-}
-static inline bool is_flat(const sim_inst *inst) {
-    return inst->opcode->klass == SIM_VMEM && inst->opcode->mnemonic[0] == 'f';
-}
 /** Returns whether an active lane's flat address lies in an aperture. */
 bool sim_reaches(const sim_wave *w, const sim_inst *inst, uint64_t aperture);
 
@@ -268,7 +262,6 @@ void sim_race_memory(sim_wave *w, const sim_inst *inst, const uint64_t *address,
 
 // ---- wait states (hazards.c)
 
-sim_hazard sim_find_hazard(const sim_inst *inst, sim_arch arch);
 void sim_hazards_begin(sim_wave *w);
 /** Reports an instruction before which wait states are missing, and counts the instruction. */
 void sim_check_hazards(sim_wave *w, const sim_inst *inst);
@@ -283,7 +276,7 @@ bool sim_check_waits(sim_wave *w, const sim_inst *inst);
 void sim_check_issue(sim_wave *w, const sim_inst *inst);
 /** Handles a wait: operations that it proves complete have arrived, and results that were held back
  *  are written. */
-void sim_check_arrivals(sim_wave *w, const sim_effects *wait);
+void sim_check_arrivals(sim_wave *w, const sim_traits *wait);
 /** Writes to LDS what was held back of a wave's writes, as far as it has arrived. */
 void sim_check_arrivals_in_lds(sim_wave *w);
 

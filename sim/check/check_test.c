@@ -118,6 +118,12 @@ static void test_wait(void **) {
          "global_load_dword v3, v1, s[4:5]\n s_waitcnt_vscnt null, 0x0\n v_add_u32_e32 v4, 1, v3",
          "global_load_dword v3, v1, s[4:5]\n s_waitcnt_vmcnt null, 0x0\n v_add_u32_e32 v4, 1, v3",
          "v3 is read before the result of global_load_b32"},
+        {"LDS by a counter that waits for it and scalar loads", GFX11, 1,
+         "ds_write_b32 v1, v2\n ds_read_b32 v3, v1\n ds_read_b32 v4, v1\n"
+         "s_waitcnt_lgkmcnt null, 0x1\n v_add_u32_e32 v3, v3, v4",
+         "ds_write_b32 v1, v2\n ds_read_b32 v3, v1\n ds_read_b32 v4, v1\n"
+         "s_waitcnt_lgkmcnt null, 0x0\n v_add_u32_e32 v3, v3, v4",
+         "v4 is read before the result of ds_load_b32"},
         {"loads by the counter of stores", GFX12, 1,
          "global_load_dword v3, v1, s[4:5]\n s_wait_storecnt 0x0\n v_add_u32_e32 v4, 1, v3",
          "global_load_dword v3, v1, s[4:5]\n s_wait_loadcnt 0x0\n v_add_u32_e32 v4, 1, v3",
@@ -319,6 +325,12 @@ static void test_race(void **) {
          "ds_add_u32 v3, v2\n s_waitcnt lgkmcnt(0)\n s_barrier\n ds_read_b32 v4, v3\n s_waitcnt "
          "lgkmcnt(0)",
          "race on LDS: wave 1 reads 0x0"},
+        {"exchanges of two waves", GFX11 | GFX12, 2,
+         "v_mov_b32_e32 v3, 0\n ds_write_b32 v3, v3\n s_waitcnt lgkmcnt(0)\n s_barrier\n"
+         "ds_write_b32 v3, v2\n s_waitcnt lgkmcnt(0)",
+         "v_mov_b32_e32 v3, 0\n ds_write_b32 v3, v3\n s_waitcnt lgkmcnt(0)\n s_barrier\n"
+         "ds_storexchg_rtn_b32 v4, v3, v2\n s_waitcnt lgkmcnt(0)",
+         "race on LDS: wave "},
         {"atomic after a plain write and an atomic of another wave", EVERY, 2,
          "v_mov_b32_e32 v3, 0\n s_cmp_lg_u32 s6, 0\n s_cbranch_scc1 1f\n ds_write_b32 v3, v3\n"
          "s_waitcnt lgkmcnt(0)\n 1:\n ds_add_u32 v3, v2\n s_waitcnt lgkmcnt(0)",

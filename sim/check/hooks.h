@@ -11,8 +11,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** Fills in inst->effects, as the last step of decoding. */
-void sim_find_effects(sim_inst *inst, sim_arch arch);
 /** Returns the bytes of memory that the checker needs for a workgroup of `num_waves`; 0 if `check`
  *  needs none. */
 size_t sim_check_bytes(uint32_t check, size_t num_waves, size_t lds_bytes);

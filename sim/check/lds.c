@@ -26,8 +26,7 @@ typedef struct touch {
 
 static const char *mnemonic_at(sim_wave *w, uint32_t offset) {
     const sim_dispatch *d = w->group->dispatch;
-    const sim_inst *inst = sim_fetch(w, d->text, sim_check_pc(w, offset));
-    return inst ? inst->opcode->mnemonic : "?";
+    return sim_mnemonic(sim_fetch(w, d->text, sim_check_pc(w, offset)));
 }
 
 static bool wants(const touch *t, uint32_t check) {
@@ -36,7 +35,7 @@ static bool wants(const touch *t, uint32_t check) {
 
 static sim_fault_about about_of(const touch *t, uint32_t other) {
     return (sim_fault_about){.space = SIM_SPACE_LDS,
-                             .is_store = t->inst->effects.access != SIM_ACCESS_LOAD,
+                             .is_store = t->inst->traits.access != SIM_ACCESS_LOAD,
                              .bytes = (uint32_t)__builtin_popcount(t->bytes),
                              .address = t->offset + (uint32_t)__builtin_ctz(t->bytes | 16u),
                              .other_pc = sim_check_pc(t->w, other)};
@@ -182,7 +181,7 @@ static void note_write(const touch *t, sim_cell *c, bool is_atomic) {
 }
 
 static bool touch_cell(const touch *t, sim_cell *c) {
-    const unsigned access = t->inst->effects.access;
+    const unsigned access = t->inst->traits.access;
     const bool is_atomic = access == SIM_ACCESS_ATOMIC;
     const bool reads = access == SIM_ACCESS_LOAD || is_atomic, writes = access != SIM_ACCESS_LOAD;
     if ((reads && !check_read(t, c, is_atomic)) || (writes && !check_write(t, c, is_atomic)))
@@ -212,10 +211,10 @@ static bool check_alignment(const touch *t, uint32_t at, uint32_t bytes) {
 
 void sim_check_lds(sim_wave *w, const sim_inst *inst, uint8_t *const lane_address[SIM_LANES],
                    uint64_t mask, uint32_t bytes) {
-    const bool is_dma = inst->effects.access == SIM_ACCESS_DMA;
+    const bool is_dma = inst->traits.access == SIM_ACCESS_DMA;
     touch t = {.w = w, .inst = inst, .stream = is_dma ? SIM_STREAM_LOAD : SIM_STREAM_LDS};
     sim_cell *cells = w->group->shadow->cells;
-    if (inst->effects.access == SIM_ACCESS_ATOMIC)
+    if (inst->traits.access == SIM_ACCESS_ATOMIC)
         sim_race_lds_atomic(w);
     for (uint64_t left = mask; left; left &= left - 1) {
         t.lane = __builtin_ctzll(left);

@@ -149,16 +149,15 @@ void sim_race_lds_atomic(sim_wave *w) {
 // ---- one instruction
 
 static uint32_t kind_of(const sim_inst *inst, uint32_t bytes) {
-    switch (inst->effects.access) {
+    switch (inst->traits.access) {
     case SIM_ACCESS_ATOMIC:
         return WRITES | STRONG;
     case SIM_ACCESS_STORE:
-        return inst->effects.scope == SIM_SCOPE_SOME ? WRITES | STRONG
-               : inst->effects.scope == SIM_SCOPE_UNKNOWN && bytes <= MAX_FLAG_BYTES
-                   ? WRITES | MAYBE
-                   : WRITES;
+        return inst->traits.scope == SIM_SCOPE_SOME ? WRITES | STRONG
+               : inst->traits.scope == SIM_SCOPE_UNKNOWN && bytes <= MAX_FLAG_BYTES ? WRITES | MAYBE
+                                                                                    : WRITES;
     default:
-        return inst->effects.scope == SIM_SCOPE_SOME ? STRONG : 0;
+        return inst->traits.scope == SIM_SCOPE_SOME ? STRONG : 0;
     }
 }
 
@@ -230,8 +229,7 @@ static void report(sim_wave *w, const sim_inst *inst, int lane, uint64_t address
     sim_fault_report(w, inst, lane, SIM_FAULT_RACE, &about,
                      "race on memory: %s %s 0x%llx, which %s %s at %s (%s), with no %s between", me,
                      deed(mine->where, false), (unsigned long long)address, them,
-                     deed(other->where, true), place,
-                     their_inst ? their_inst->opcode->mnemonic : "?",
+                     deed(other->where, true), place, sim_mnemonic(their_inst),
                      is_mate ? "barrier" : "release and acquire");
 }
 
@@ -262,7 +260,7 @@ static bool begins_swap(const sim_text *text, uint64_t pc) {
         const uint64_t at = pc - text->start;
         if (!sim_decode(text->chip, text->bytes + at, text->size - at, pc, &inst, error))
             return false;
-        found = strstr(inst.opcode->mnemonic, "cmpswap");
+        found = inst.traits.is & SIM_COMPARES;
         pc += inst.bytes;
         sim_inst_deinit(&inst);
     }

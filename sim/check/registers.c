@@ -48,7 +48,7 @@ static void write_operand(const sim_wave *w, const sim_inst *inst, const sim_ope
     span span = span_of(op);
     if (!h.lanes && !bits_of(s->undefined, span))
         return;
-    if (op->kind == SIM_OP_SGPR && inst->opcode->klass == SIM_VALU) {
+    if (op->kind == SIM_OP_SGPR && inst->traits.klass == SIM_VALU) {
         write_mask(s, span, (hole){h.lanes & w->exec, h.origin});
         return;
     }
@@ -56,21 +56,14 @@ static void write_operand(const sim_wave *w, const sim_inst *inst, const sim_ope
         write_lanes(s, span.first + k, sim_lanes_of(w, inst, op), h);
 }
 
-/** Whether M0 says which register is the source: it is taken to be defined. */
-static bool reads_by_index(const sim_inst *inst) {
-    const char *name = inst->opcode->mnemonic;
-    return strstr(name, "movrels") || strstr(name, "swaprel");
-}
-
 /** The destination that an instruction with an index in M0 writes, as s_movreld and v_movreld
  *  execute it. */
 static sim_operand indexed_dst(const sim_wave *w, const sim_inst *inst, unsigned i) {
     sim_operand op = inst->dst[i];
-    if (!inst->effects.is_indexed)
+    if (!(inst->traits.is & SIM_INDEXES_DST))
         return op;
-    const char *name = inst->opcode->mnemonic;
-    const bool two = strstr(name, "movrelsd_2") || strstr(name, "swaprel");
-    const uint64_t at = (uint64_t)op.reg + (two ? w->m0 >> 16 & 0x3ff : w->m0);
+    const bool is_apart = inst->traits.is & SIM_INDEXES_BOTH;
+    const uint64_t at = (uint64_t)op.reg + (is_apart ? w->m0 >> 16 & 0x3ff : w->m0);
     if (op.kind == SIM_OP_SGPR)
         op.reg = at + op.count <= 106 ? (uint16_t)at : op.reg;
     else if (op.kind == SIM_OP_VGPR)
@@ -85,34 +78,19 @@ static bool all_defined(const struct sim_shadow *s, const sim_inst *inst) {
         bits |= bits_of(s->undefined, span_of(&inst->src[i]));
     for (unsigned i = 0; i < inst->num_dst; i++)
         bits |= bits_of(s->undefined, span_of(&inst->dst[i]));
-    return !bits && !inst->effects.is_indexed;
-}
-
-/** Packed pairs, of which compilers leave one half unused. */
-static bool is_by_parts(const sim_inst *inst) {
-    const char *name = inst->opcode->mnemonic;
-    return !strncmp(name, "v_pk_", 5) || !strcmp(name, "v_mov_b64");
+    return !bits && !(inst->traits.is & SIM_INDEXES_DST);
 }
 
 static hole all_sources(const sim_wave *w, const sim_inst *inst) {
-    const bool by_parts = is_by_parts(inst);
+    const bool by_parts = inst->traits.is & (SIM_IS_PACKED | SIM_COPIES_PAIR);
     hole h = {};
     for (unsigned i = 0; i < inst->num_src; i++)
         h = join(h, undefined_in(w->shadow, &inst->src[i], by_parts));
     return h;
 }
 
-/** 64-bit sums, products and left shifts: the low half of the result depends on low halves alone.
- *  Compilers compute 32 bits so, with nothing in the upper half. */
-static bool is_low_first(const sim_inst *inst) {
-    static const char *const names[] = {"v_mad_", "v_lshl_add_u64", "v_lshlrev_b64", "v_mul_u64",
-                                        "v_add_nc_u64"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (inst->dst[0].count == 2 && !strncmp(inst->opcode->mnemonic, names[i], strlen(names[i])))
-            return true;
-    return false;
-}
-
+/** Of 64-bit sums, products and left shifts. Compilers compute 32 bits so, with nothing in the upper
+ *  half. */
 static hole low_sources(const sim_wave *w, const sim_inst *inst) {
     hole h = {};
     for (unsigned i = 0; i < inst->num_src; i++) {
@@ -182,8 +160,7 @@ static void flow_write_lane(const sim_wave *w, const sim_inst *inst) {
 static void flow_swap(const sim_wave *w, const sim_inst *inst) {
     hole a = undefined_in(w->shadow, &inst->dst[0], false);
     hole b = undefined_in(w->shadow, &inst->src[0], false);
-    const bool lane_by_lane = !strncmp(inst->opcode->mnemonic, "v_swap", 6);
-    if (!lane_by_lane) { // undefined only if both are, everywhere
+    if (inst->traits.flow == SIM_FLOW_SWAP_ROWS) { // undefined only if both are, everywhere
         a.lanes &= b.lanes;
         b.lanes = a.lanes = (a.lanes & w->exec) == w->exec ? a.lanes : 0;
     }
@@ -215,7 +192,7 @@ static void flow_matrix(const sim_wave *w, const sim_inst *inst) {
 
 static void flow_vector(const sim_wave *w, const sim_inst *inst) {
     hole h = {};
-    switch (inst->effects.flow) {
+    switch (inst->traits.flow) {
     case SIM_FLOW_READ_LANE:
         flow_read_lane(w, inst);
         return;
@@ -223,6 +200,7 @@ static void flow_vector(const sim_wave *w, const sim_inst *inst) {
         flow_write_lane(w, inst);
         return;
     case SIM_FLOW_SWAP:
+    case SIM_FLOW_SWAP_ROWS:
         flow_swap(w, inst);
         return;
     case SIM_FLOW_MATRIX:
@@ -232,13 +210,13 @@ static void flow_vector(const sim_wave *w, const sim_inst *inst) {
         h = selected(w, inst);
         break;
     case SIM_FLOW_CROSS: // lanes mix: undefined if every lane is
-        h = reads_by_index(inst) ? (hole){} : all_sources(w, inst);
+        h = inst->traits.is & SIM_INDEXES_SRC ? (hole){} : all_sources(w, inst);
         h.lanes = (h.lanes & w->exec) == w->exec ? h.lanes : 0;
         break;
     default:
         h = all_sources(w, inst);
     }
-    hole low = is_low_first(inst) ? low_sources(w, inst) : h;
+    hole low = inst->traits.is & SIM_IS_LOW_FIRST ? low_sources(w, inst) : h;
     for (unsigned i = 0; i < inst->num_dst; i++) {
         sim_operand dst = indexed_dst(w, inst, i);
         write_operand(w, inst, &dst, h);
@@ -271,17 +249,8 @@ static bool report_undefined(sim_wave *w, const sim_inst *inst, hole h, int lane
 
 static bool writes_exec(const sim_inst *inst) {
     const sim_operand *d = &inst->dst[0];
-    return strstr(inst->opcode->mnemonic, "exec") ||
+    return (inst->traits.is & SIM_WRITES_EXEC) ||
            (inst->num_dst && d->kind == SIM_OP_SGPR && d->reg >= 126);
-}
-
-/** Instructions that leave SCC alone, by how they begin. */
-static bool keeps_scc(const sim_inst *inst) {
-    static const char *const names[] = {"s_mov", "s_cmov", "s_cselect", "s_mul", "s_pack"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (!strncmp(inst->opcode->mnemonic, names[i], strlen(names[i])))
-            return true;
-    return false;
 }
 
 /** Undefined bits of a op b, where the other's value may decide a bit. */
@@ -309,24 +278,13 @@ static uint64_t any_bits(uint32_t, uint64_t ua, uint32_t, uint64_t ub) {
     return ua | ub;
 }
 
-/** The rule of an instruction that works bit by bit; null for others. Lane masks are built with
+/** The rules of instructions that work bit by bit; null for others. Lane masks are built with
  *  these. */
-static bit_rule *rule_of(const sim_inst *inst) {
-    static const struct {
-        const char *name;
-        bit_rule *rule;
-    } rules[] = {
-        {"s_andn2_", andn2_bits},    {"s_and_not1_", andn2_bits}, {"s_andn1_", andn1_bits},
-        {"s_and_not0_", andn1_bits}, {"s_and_", and_bits},        {"s_orn2_", orn2_bits},
-        {"s_or_not1_", orn2_bits},   {"s_orn1_", orn1_bits},      {"s_or_not0_", orn1_bits},
-        {"s_or_", or_bits},          {"s_nand_", and_bits},       {"s_nor_", or_bits},
-        {"s_xor_", any_bits},        {"s_xnor_", any_bits},       {"s_mov_", any_bits},
-        {"s_not_", any_bits},        {"s_cmov_", any_bits}};
-    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-        if (!strncmp(inst->opcode->mnemonic, rules[i].name, strlen(rules[i].name)))
-            return rules[i].rule;
-    return nullptr;
-}
+static bit_rule *const bit_rules[] = {
+    [SIM_LOGIC_NONE] = nullptr,        [SIM_LOGIC_ANY] = any_bits,
+    [SIM_LOGIC_AND] = and_bits,        [SIM_LOGIC_OR] = or_bits,
+    [SIM_LOGIC_AND_NOT1] = andn2_bits, [SIM_LOGIC_OR_NOT1] = orn2_bits,
+    [SIM_LOGIC_AND_NOT0] = andn1_bits, [SIM_LOGIC_OR_NOT0] = orn1_bits};
 
 static const sim_operand exec_operand = {.kind = SIM_OP_SGPR, .reg = 126, .count = 2};
 
@@ -335,7 +293,7 @@ static const sim_operand exec_operand = {.kind = SIM_OP_SGPR, .reg = 126, .count
 static bool flow_bits(sim_wave *w, const sim_inst *inst, bit_rule *rule) {
     static const sim_operand nothing;
     struct sim_shadow *s = w->shadow;
-    const bool saves = strstr(inst->opcode->mnemonic, "exec");
+    const bool saves = inst->traits.is & SIM_WRITES_EXEC;
     const sim_operand *a = &inst->src[0], *b = saves ? &exec_operand : &inst->src[1];
     b = saves || inst->num_src > 1 ? b : &nothing;
     hole out[2] = {};
@@ -367,21 +325,22 @@ static void flow_compare(const sim_wave *w, const sim_inst *inst) {
 static bool flow_scalar(sim_wave *w, const sim_inst *inst) {
     struct sim_shadow *s = w->shadow;
     const bool is_clear = all_defined(s, inst), compares = !inst->num_dst;
-    if (!keeps_scc(inst) && (s->undefined[SIM_REG_SCC / 64] >> SIM_REG_SCC % 64 & 1))
+    if (!(inst->traits.is & SIM_KEEPS_SCC) &&
+        (s->undefined[SIM_REG_SCC / 64] >> SIM_REG_SCC % 64 & 1))
         write_lanes(s, SIM_REG_SCC, UINT64_MAX, (hole){});
     if (is_clear)
         return true;
-    bit_rule *rule = rule_of(inst);
+    bit_rule *rule = bit_rules[inst->traits.logic];
     if (rule)
         return flow_bits(w, inst, rule);
     if (compares) {
         flow_compare(w, inst);
         return true;
     }
-    const bool selects = strstr(inst->opcode->mnemonic, "s_cselect");
-    hole h = reads_by_index(inst) ? (hole){}
-             : selects            ? undefined_in(s, &inst->src[w->scc ? 0 : 1], false)
-                                  : all_sources(w, inst);
+    hole h = inst->traits.is & SIM_INDEXES_SRC ? (hole){}
+             : inst->traits.flow == SIM_FLOW_SELECT
+                 ? undefined_in(s, &inst->src[w->scc ? 0 : 1], false)
+                 : all_sources(w, inst);
     if (h.lanes && writes_exec(inst))
         return report_undefined(w, inst, h, -1, "EXEC") && flow_scalar(w, inst);
     for (unsigned i = 0; i < inst->num_dst; i++) {
@@ -401,8 +360,7 @@ static hole undecided_vcc(const sim_wave *w) {
 
 static bool flow_branch(sim_wave *w, const sim_inst *inst) {
     const struct sim_shadow *s = w->shadow;
-    const bool by_vcc = strstr(inst->opcode->mnemonic, "branch_vcc");
-    const bool by_scc = strstr(inst->opcode->mnemonic, "branch_scc");
+    const bool by_vcc = inst->traits.is & SIM_BY_VCC, by_scc = inst->traits.is & SIM_BY_SCC;
     hole h = by_vcc   ? undecided_vcc(w)
              : by_scc ? undefined_reg(s, SIM_REG_SCC)
                       : all_sources(w, inst);
@@ -417,19 +375,20 @@ static bool flow_branch(sim_wave *w, const sim_inst *inst) {
 
 /** Sources that are data rather than address, as bits. */
 static unsigned data_sources(const sim_inst *inst) {
-    const unsigned access = inst->effects.access;
-    if (inst->effects.stream == SIM_STREAM_LDS)
+    const sim_kind_of_access access = inst->traits.access;
+    if (inst->traits.stream == SIM_STREAM_LDS)
         return access == SIM_ACCESS_NONE ? 7 : 6;
     if (access != SIM_ACCESS_STORE && access != SIM_ACCESS_ATOMIC)
         return 0;
-    return is_buffer(inst) || inst->opcode->klass == SIM_SMEM ? 1 : 2;
+    return sim_is_buffer(&inst->traits) || inst->traits.klass == SIM_SMEM ? 1 : 2;
 }
 
 /** Undefined data may go to the stack, where callers save what they do not know, and to LDS. */
 static bool may_store_undefined(const sim_wave *w, const sim_inst *inst) {
-    return inst->opcode->klass == SIM_LDS_OP || inst->opcode->mnemonic[0] == 's' ||
-           (is_buffer(inst) && sim_is_scratch_buffer(&w->s[inst->src[inst->num_src - 2].reg])) ||
-           (is_flat(inst) &&
+    const sim_traits *t = &inst->traits;
+    return t->klass == SIM_LDS_OP || t->klass == SIM_SMEM || t->addressing == SIM_SCRATCH ||
+           (sim_is_buffer(t) && sim_is_scratch_buffer(&w->s[inst->src[inst->num_src - 2].reg])) ||
+           (t->addressing == SIM_FLAT &&
             (sim_reaches(w, inst, w->private_base) || sim_reaches(w, inst, w->shared_base)));
 }
 
@@ -438,7 +397,7 @@ static bool check_memory_operands(sim_wave *w, const sim_inst *inst) {
     for (unsigned i = 0; i < inst->num_src; i++) {
         const sim_operand *op = &inst->src[i];
         hole h = undefined_in(w->shadow, op, false);
-        h.lanes &= inst->opcode->klass == SIM_SMEM ? UINT64_MAX : w->exec;
+        h.lanes &= inst->traits.klass == SIM_SMEM ? UINT64_MAX : w->exec;
         const bool is_data = data >> i & 1;
         if (h.lanes && !(is_data && may_store_undefined(w, inst))) {
             const int lane = op->kind == SIM_OP_VGPR ? sim_first_lane(h.lanes) : -1;
@@ -453,13 +412,13 @@ static bool check_memory_operands(sim_wave *w, const sim_inst *inst) {
 }
 
 static bool check_undefined(sim_wave *w, const sim_inst *inst) {
-    if (inst->opcode->klass == SIM_FLOW)
+    if (inst->traits.klass == SIM_FLOW)
         return flow_branch(w, inst);
-    if (inst->opcode->klass == SIM_SALU)
+    if (inst->traits.klass == SIM_SALU)
         return flow_scalar(w, inst);
     if (all_defined(w->shadow, inst))
         return true;
-    if (inst->effects.access != SIM_ACCESS_NONE)
+    if (inst->traits.access != SIM_ACCESS_NONE)
         return check_memory_operands(w, inst);
     flow_vector(w, inst);
     return true;
@@ -474,8 +433,8 @@ static bool check_dual(sim_wave *w, const sim_inst *inst) {
 
 bool sim_check_registers(sim_wave *w, const sim_inst *inst) {
     const uint32_t check = w->group->dispatch->check;
-    if (inst->effects.is_wait) {
-        sim_check_arrivals(w, &inst->effects);
+    if (inst->traits.is & SIM_IS_WAIT) {
+        sim_check_arrivals(w, &inst->traits);
         return true;
     }
     if ((check & SIM_CHECK_WAIT) &&
@@ -486,7 +445,7 @@ bool sim_check_registers(sim_wave *w, const sim_inst *inst) {
         !(inst->second ? check_dual(w, inst) : check_undefined(w, inst))) {
         return false;
     }
-    if (inst->effects.stream != SIM_NUM_STREAMS) {
+    if (inst->traits.stream != SIM_NUM_STREAMS) {
         w->shadow->lds_parts = w->shadow->memory_parts = 0;
         sim_check_issue(w, inst);
     }

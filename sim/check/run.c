@@ -115,7 +115,7 @@ static void signal_barrier(sim_wave *w) {
  *  Then wait states are not counted. */
 static bool check(sim_wave *w, const sim_inst *inst) {
     if (!(w->mode & SIM_MODE_SPECIAL)) [[clang::likely]] {
-        if (inst->effects.hazard.states && (w->group->dispatch->check & SIM_CHECK_WAIT))
+        if (inst->traits.wait_states && (w->group->dispatch->check & SIM_CHECK_WAIT))
             sim_check_hazards(w, inst);
         return sim_check_registers(w, inst);
     }
@@ -133,14 +133,14 @@ uint32_t sim_check_run(sim_wave *w, uint32_t slice) {
             break;
         n++;
         w->pc = inst->pc + inst->bytes;
-        w->counters[inst->opcode->klass]++;
+        w->counters[inst->traits.klass]++;
         if (w->mode & SIM_MODE_SPECIAL) [[clang::unlikely]]
             sim_exec_special(w, inst);
         else
             inst->exec(w, inst);
-        if (inst->effects.signals) [[clang::unlikely]]
+        if (inst->traits.is & SIM_SIGNALS) [[clang::unlikely]]
             signal_barrier(w);
-        if (inst->effects.is_barrier) [[clang::unlikely]]
+        if (inst->traits.is & SIM_AWAITS) [[clang::unlikely]]
             w->shadow->epoch++;
         if (group->doubt.is_set) [[clang::unlikely]]
             sim_check_doubt(w, inst);

@@ -11,10 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool has(const sim_inst *inst, const char *part) {
-    return strstr(inst->opcode->mnemonic, part);
-}
-
 // ---- memory
 
 /** The live allocation that holds an address, or null. */
@@ -107,18 +103,14 @@ static bool is_all_written(const sim_wave *w, const uint64_t *address, uint64_t 
 
 // ---- registers
 
-static bool is_transposing(const sim_inst *inst) {
-    return has(inst, "_load_tr") || has(inst, "_tr_b");
-}
-
 /** Which of an instruction's registers the first dword of its access number `part` goes to or comes
  *  from, whose operand is `op`; -1: it is not followed. */
 static int first_register(const sim_wave *w, const sim_inst *inst, const sim_operand *op,
                           uint32_t bytes, unsigned part) {
-    const bool is_vector = inst->opcode->klass == SIM_VMEM;
-    if (has(inst, "d16"))
+    const bool is_vector = inst->traits.klass == SIM_VMEM;
+    if (inst->traits.is & SIM_IS_D16)
         return -1;
-    if (has(inst, "_block")) { // a dword for each bit of M0
+    if (inst->traits.is & SIM_IS_BLOCK) { // a dword for each bit of M0
         uint32_t left = w->m0;
         for (unsigned i = 0; i < part; i++)
             left &= left - 1;
@@ -126,9 +118,10 @@ static int first_register(const sim_wave *w, const sim_inst *inst, const sim_ope
     }
     if (op->count * 4u == bytes || (op->count == 1 && bytes < 4))
         return 0;
-    if (op->count * 4u == 2 * bytes && inst->opcode->klass == SIM_LDS_OP) // two addresses
+    if (op->count * 4u == 2 * bytes && inst->traits.klass == SIM_LDS_OP) // two addresses
         return (int)(part * bytes / 4);
-    const bool by_dwords = bytes == 4 && !has(inst, "format"); // vectors: after a look at the whole
+    // vectors: after a look at the whole
+    const bool by_dwords = bytes == 4 && !(inst->traits.is & SIM_HAS_FORMAT);
     return !by_dwords || (is_vector && !part) ? -1 : (int)part - (int)is_vector;
 }
 
@@ -146,7 +139,7 @@ static void put_registers(sim_wave *w, const sim_inst *inst, sim_holes *holes, u
                           unsigned part) {
     const sim_operand *op = &inst->dst[0];
     const int first = inst->num_dst ? first_register(w, inst, op, bytes, part) : -1;
-    if (is_transposing(inst))
+    if (inst->traits.is & SIM_TRANSPOSES)
         mix_lanes(w, holes);
     for (unsigned k = 0; first >= 0 && k < holes->count; k++) {
         hole h = holes->dword[k];
@@ -172,7 +165,7 @@ static void get_registers(const sim_wave *w, const sim_inst *inst, uint32_t byte
 
 /** Whether an atomic leaves what was there alone and does not give it back. */
 static bool overwrites(const sim_inst *inst) {
-    return has(inst, "_swap") && !inst->num_dst && !(inst->flags & SIM_GLC);
+    return (inst->traits.is & SIM_SWAPS) && !(inst->traits.is & SIM_RETURNS);
 }
 
 static void check_atomic(sim_wave *w, const sim_inst *inst, const uint64_t *address, uint64_t mask,
@@ -184,14 +177,14 @@ static void check_atomic(sim_wave *w, const sim_inst *inst, const uint64_t *addr
     }
     hole h = hole_of(w, inst, address, 0, lanes, bytes);
     if (h.lanes) {
-        const int lane = inst->opcode->klass == SIM_SMEM ? -1 : sim_first_lane(h.lanes);
+        const int lane = inst->traits.klass == SIM_SMEM ? -1 : sim_first_lane(h.lanes);
         sim_report_unwritten(w, inst, h, lane, "the atomic");
     }
 }
 
 void sim_unwritten_memory(sim_wave *w, const sim_inst *inst, const uint64_t *address, uint64_t mask,
                           uint32_t bytes) {
-    const unsigned access = inst->effects.access, part = w->shadow->memory_parts++;
+    const unsigned access = inst->traits.access, part = w->shadow->memory_parts++;
     const bool loads = access == SIM_ACCESS_LOAD || access == SIM_ACCESS_DMA;
     w->group->shadow->dma.count = 0;
     if (!mask || is_all_written(w, address, mask, bytes))
@@ -265,7 +258,7 @@ static bool is_any(const sim_holes *holes) {
 void sim_unwritten_lds(sim_wave *w, const sim_inst *inst, uint8_t *const lane_address[SIM_LANES],
                        uint64_t mask, uint32_t bytes) {
     struct sim_group_shadow *group = w->group->shadow;
-    const unsigned access = inst->effects.access, part = w->shadow->lds_parts++;
+    const unsigned access = inst->traits.access, part = w->shadow->lds_parts++;
     if (!group->has_holes && !w->shadow->num_unwritten)
         return;
     sim_holes holes = {};

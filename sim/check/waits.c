@@ -34,7 +34,7 @@ const char *sim_reg_name(unsigned reg, char text[16]) {
 
 /** The lanes that an instruction reads and writes of an operand. */
 uint64_t sim_lanes_of(const sim_wave *w, const sim_inst *inst, const sim_operand *op) {
-    const bool all = op->kind == SIM_OP_SGPR || inst->effects.flow == SIM_FLOW_MATRIX;
+    const bool all = op->kind == SIM_OP_SGPR || inst->traits.flow == SIM_FLOW_MATRIX;
     return all ? UINT64_MAX : w->exec;
 }
 
@@ -55,8 +55,7 @@ static const char *counter_of(const sim_wave *w, unsigned stream) {
 
 static const char *mnemonic_at(sim_wave *w, uint32_t offset) {
     const sim_dispatch *d = w->group->dispatch;
-    const sim_inst *inst = sim_fetch(w, d->text, sim_check_pc(w, offset));
-    return inst ? inst->opcode->mnemonic : "?";
+    return sim_mnemonic(sim_fetch(w, d->text, sim_check_pc(w, offset)));
 }
 
 static bool report_pending(sim_wave *w, const sim_inst *inst, unsigned reg, uint64_t lanes,
@@ -79,7 +78,7 @@ static bool report_pending(sim_wave *w, const sim_inst *inst, unsigned reg, uint
 
 /** Loads of one stream into the same register complete in order. */
 static bool is_ordered(const sim_inst *inst, const sim_result *result, bool is_write) {
-    return is_write && inst->effects.stream == result->stream && result->stream != SIM_STREAM_SMEM;
+    return is_write && inst->traits.stream == result->stream && result->stream != SIM_STREAM_SMEM;
 }
 
 /** Exchanges lanes of a register with what is kept of it. */
@@ -145,7 +144,7 @@ static void deliver(sim_wave *w) {
     }
 }
 
-void sim_check_arrivals(sim_wave *w, const sim_effects *wait) {
+void sim_check_arrivals(sim_wave *w, const sim_traits *wait) {
     struct sim_shadow *s = w->shadow;
     s->has_stored &=
         wait->left[SIM_STREAM_LOAD] == SIM_LEFT_ANY && wait->left[SIM_STREAM_STORE] == SIM_LEFT_ANY;
@@ -175,9 +174,10 @@ bool sim_reaches(const sim_wave *w, const sim_inst *inst, uint64_t aperture) {
 static const sim_operand *result_of(const sim_inst *inst) {
     if (inst->num_dst)
         return &inst->dst[0];
-    const bool returns = inst->effects.access == SIM_ACCESS_ATOMIC && (inst->flags & SIM_GLC);
-    return returns && (is_buffer(inst) || inst->opcode->klass == SIM_SMEM) ? &inst->src[0]
-                                                                           : nullptr;
+    const bool returns = inst->traits.is & SIM_RETURNS;
+    return returns && (sim_is_buffer(&inst->traits) || inst->traits.klass == SIM_SMEM)
+               ? &inst->src[0]
+               : nullptr;
 }
 
 /** Keeps what a result will overwrite; of lanes that wait for another one already, what was there
@@ -211,8 +211,8 @@ static void expect(sim_wave *w, unsigned reg, sim_result result) {
 }
 
 void sim_check_issue(sim_wave *w, const sim_inst *inst) {
-    unsigned stream = inst->effects.stream;
-    if (is_flat(inst) && sim_reaches(w, inst, w->shared_base))
+    unsigned stream = inst->traits.stream;
+    if (inst->traits.addressing == SIM_FLAT && sim_reaches(w, inst, w->shared_base))
         stream = SIM_STREAM_LDS;
     sim_result result = {.seq = ++w->shadow->issued[stream],
                          .pc = sim_check_offset(w, inst->pc),

@@ -88,7 +88,7 @@ static void prepare(const sim_inst *inst, unsigned run) {
     t->wave.fast_matrix = false;
     t->wave.state = SIM_RUNNING;
     t->wave.pc = inst->pc + inst->bytes;
-    const uint8_t klass = inst->opcode->klass;
+    const uint8_t klass = inst->traits.klass;
     bool is_memory = klass == SIM_VMEM || klass == SIM_LDS_OP || klass == SIM_SMEM,
          has_base = false;
     for (unsigned i = 0; i < inst->num_src; i++)
@@ -182,7 +182,7 @@ static bool run_both(const sim_inst *inst, const char *chip, unsigned run) {
     sim_inst second, portable = portable_of(inst, &second);
     prepare(inst, run);
     memcpy(&t->before, &t->wave, sizeof t->wave);
-    if (inst->opcode->klass == SIM_VMEM || inst->opcode->klass == SIM_LDS_OP) {
+    if (inst->traits.klass == SIM_VMEM || inst->opcode->klass == SIM_LDS_OP) {
         fill(old_memory, BYTES);
         fill(old_lds, sizeof old_lds);
     }
@@ -201,7 +201,7 @@ static bool run_both(const sim_inst *inst, const char *chip, unsigned run) {
 
 /** Flow is not computation: waits, barriers, messages, the clock. */
 static bool is_tried(const sim_inst *inst) {
-    return inst->opcode->klass != SIM_FLOW && inst->opcode->klass != SIM_SMEM;
+    return inst->traits.klass != SIM_FLOW && inst->opcode->klass != SIM_SMEM;
 }
 
 static void make_words(const encoding *e, unsigned opcode, unsigned attempt, uint32_t word[4]) {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which instructions are executed: every opcode of every encoding that LLVM knows for the chips is
 // tried with random operands. Those that bind to no function are exactly the list in missing.def.
-#include "../exec/exec_testing.h"
-#include "encodings.h"
+#include "words_testing.h"
 
-enum { CHIPS = 5, ROOM = 1024, TRIES = 56, CLEAN = 40 };
+enum { CHIPS = 5, ROOM = 1024, TRIES = 56 };
 static const char *const chips[CHIPS] = {"gfx90a", "gfx942", "gfx950", "gfx1151", "gfx1201"};
 
 /** A mnemonic that does not bind, and on which chips: bit i is chips[i]. */
@@ -34,34 +33,7 @@ static void add_missing(const char *name, size_t length, unsigned chip) {
     num_found += i == num_found;
 }
 
-// ---- the words
-
-/** As few bits as can be: of VOP3P, op_sel_hi as assemblers write it; of MUBUF, lds. */
-static void make_clean_words(unsigned attempt, uint32_t word[4]) {
-    word[0] |= (attempt & 1 ? 0x4000 : 0) | (attempt & 8 ? 0x10000 : 0);
-    word[1] = (attempt & 2 ? 0x04020100 : 0x00020100) | (attempt & 4 ? 0x18000000 : 0);
-    word[2] = word[3] = 0;
-}
-
-/** Some instructions take only scalar operands, some only vectors, some only even registers or
- *  cleared flags. */
-static void make_words(const encoding *e, unsigned opcode, unsigned attempt, uint32_t word[4]) {
-    uint32_t operands = (uint32_t)next_random() & e->operands;
-    operands &= attempt & 16 ? 0xfffe00fe : attempt & 8 ? 0xffff7fff : 0xffffffff;
-    word[0] = e->base | opcode << e->shift | operands;
-    word[1] = (uint32_t)next_random();
-    word[2] = (uint32_t)next_random();
-    word[3] = (uint32_t)next_random();
-    if (attempt >= CLEAN) {
-        word[0] = e->base | opcode << e->shift;
-        make_clean_words(attempt, word);
-        return;
-    }
-    if (attempt >= CLEAN / 2)
-        word[1] = 0x04020100u + ((attempt & 7) << 1);
-    else if (attempt & 2)
-        word[1] = (word[1] & 0x00fefefe) | (attempt & 4 ? 0x80000000 : 0);
-}
+// ---- decoding
 
 /** The mnemonic of the decoder's complaint that nobody implements it, without its encoding's
  *  suffix. */

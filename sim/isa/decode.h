@@ -47,6 +47,9 @@ static inline const sim_inst *sim_fetch(sim_wave *w, const sim_text *text, uint6
  *  and says why in `error`. */
 bool sim_decode(const sim_chip *chip, const uint8_t *bytes, uint64_t size, uint64_t pc,
                 sim_inst *out, char error[256]);
+/** An instruction's name for messages, without its encoding's suffix; "?" of null. What it is,
+ *  inst->traits says. */
+const char *sim_mnemonic(const sim_inst *inst);
 enum { SIM_INST_TEXT_BYTES = 512 };
 /** Writes the instruction at pc as LLVM prints it, with single spaces: "v_add_u32_e32 v1, v0, v2".
  *  Returns false and writes an empty text if there is no instruction. Each call disassembles under

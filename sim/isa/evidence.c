@@ -28,11 +28,13 @@ static int rank(char known) {
     return known ? (int)(strchr(order, known) - order) : -1;
 }
 
-static void note(walk *s, const sim_opcode *opcode) {
-    if (rank(opcode->known) < rank(s->weakest))
+static void note(walk *s, const sim_inst *inst) {
+    const sim_opcode *opcode = inst->opcode;
+    const char known = inst->traits.known;
+    if (rank(known) < rank(s->weakest))
         return;
-    if (opcode->known != s->weakest) {
-        s->weakest = opcode->known;
+    if (known != s->weakest) {
+        s->weakest = known;
         s->num_names = 0;
     }
     for (unsigned i = 0; i < s->num_names; i++)
@@ -49,15 +51,6 @@ static void push(walk *s, uint64_t offset) {
     }
 }
 
-static bool begins(const sim_inst *inst, const char *name) {
-    return !strncmp(inst->opcode->mnemonic, name, strlen(name));
-}
-
-static bool ends_flow(const sim_inst *inst) {
-    return begins(inst, "s_branch") || begins(inst, "s_endpgm") || begins(inst, "s_setpc") ||
-           begins(inst, "s_trap") || begins(inst, "s_code_end");
-}
-
 /** Looks at one instruction; false if nobody executes it. *ends says whether the flow goes on
  *  behind it. */
 static bool look(walk *s, const sim_line *line, uint64_t offset, bool *ends) {
@@ -67,12 +60,12 @@ static bool look(walk *s, const sim_line *line, uint64_t offset, bool *ends) {
                          &inst, ignored)) {
         return false;
     }
-    note(s, inst.opcode);
+    note(s, &inst);
     if (inst.second)
-        note(s, inst.second->opcode);
-    if (begins(&inst, "s_branch") || begins(&inst, "s_cbranch") || begins(&inst, "s_call"))
+        note(s, inst.second);
+    if (inst.traits.is & SIM_JUMPS)
         push(s, inst.target - s->text->start);
-    *ends = ends_flow(&inst);
+    *ends = inst.traits.is & SIM_ENDS_FLOW;
     sim_inst_deinit(&inst);
     return true;
 }

@@ -5,6 +5,7 @@
 #define SIM_INST_H
 
 #include "../chip/chip.h"
+#include "traits.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -70,65 +71,6 @@ enum { // sim_inst.flags
     SIM_STREAMED = 1 << 13, // nt, slc: the line is not needed again
 };
 
-enum { // sim_effects.stream: memory operations that complete in order, SMEM's in any order
-    SIM_STREAM_LOAD,  // vmcnt, loadcnt
-    SIM_STREAM_STORE, // vscnt, storecnt; gfx9 counts stores with loads
-    SIM_STREAM_LDS,   // lgkmcnt, dscnt
-    SIM_STREAM_SMEM,  // lgkmcnt, kmcnt
-    SIM_NUM_STREAMS
-};
-
-enum { // sim_effects.access
-    SIM_ACCESS_NONE,
-    SIM_ACCESS_LOAD,
-    SIM_ACCESS_STORE,
-    SIM_ACCESS_ATOMIC,
-    SIM_ACCESS_DMA, // a load that goes to LDS
-};
-
-enum {                 // sim_effects.scope
-    SIM_SCOPE_NONE,    // plain data
-    SIM_SCOPE_UNKNOWN, // a store of a chip whose stores have none
-    SIM_SCOPE_SOME,    // meant for others to see while the kernel runs
-};
-
-enum {              // sim_effects.flow: which of a result's lanes depend on which of the sources'
-    SIM_FLOW_LANES, // each on its own
-    SIM_FLOW_SELECT,
-    SIM_FLOW_READ_LANE,
-    SIM_FLOW_WRITE_LANE,
-    SIM_FLOW_SWAP,
-    SIM_FLOW_CROSS, // on any
-    SIM_FLOW_MATRIX,
-};
-enum { SIM_LEFT_ANY = 255 };
-
-typedef enum sim_kind { // what an instruction is to those who count or time it (look/kind.c)
-#define SIM_KIND(id) SIM_KIND_##id,
-#include "../look/kinds.def"
-#undef SIM_KIND
-    SIM_NUM_KINDS
-} sim_kind;
-
-/** What an instruction of gfx9 has to do with wait states (check/hazards.c). */
-typedef struct sim_hazard {
-    uint8_t states; // that it counts for; 0: the chip is no gfx9
-    uint8_t matrix; // which unit a matrix instruction takes; 0: it is none
-    uint8_t passes; // of a matrix instruction
-    uint16_t traits;
-} sim_hazard;
-
-/** What the checker looks at, by sim_find_effects (check/effects.c). */
-typedef struct sim_effects {
-    sim_hazard hazard;
-    uint8_t access, flow, scope;
-    uint8_t stream; // SIM_NUM_STREAMS: none
-    bool is_wait;
-    bool signals, is_barrier;      // it tells of its coming to a barrier; it goes on behind one
-    bool is_indexed;               // M0 says which register it writes
-    uint8_t left[SIM_NUM_STREAMS]; // operations that a wait lets be incomplete, or SIM_LEFT_ANY
-} sim_effects;
-
 /** Whether MODE.FP16_OVFL limits an instruction's results. */
 typedef enum sim_overflow : uint8_t {
     SIM_NO_HALF,      // they are no f16
@@ -142,6 +84,7 @@ struct sim_inst {
     uint64_t pc;    // guest address
     uint32_t bytes; // encoded length
     uint32_t flags;
+    sim_traits traits;
     sim_operand dst[2];
     sim_operand src[5];
     uint8_t num_dst, num_src;
@@ -169,8 +112,6 @@ struct sim_inst {
     /** The first half of a dual instruction whose result the second one's sources hide. */
     bool saves_row;
     sim_inst *second; // of a dual instruction: its second half, owned by this one; else null
-    sim_effects effects;
-    uint8_t kind; // sim_kind
 };
 
 /** One line of an opcode table: mnemonic without encoding suffix, its function, how its meaning is
@@ -179,7 +120,7 @@ typedef struct sim_opcode {
     const char *mnemonic; // "v_add_f32"
     sim_exec_fn exec;
     uint32_t archs; // bit i: sim_arch i
-    uint8_t klass;  // sim_class, for counters
+    sim_class klass;
     // 'm' measured on silicon by a published source, 'i' ISA text, 'l' LLVM, '?' inferred
     char known;
     // Operand types in the order of the text, one letter each, destinations before the colon
@@ -189,7 +130,25 @@ typedef struct sim_opcode {
     //   (atomics); destinations only: k b16 and x f16 that keep the register's other half. A last
     //   "+": the first destination is the last source too. No colon: one destination. Null: all i.
     const char *types;
+    // what a row names where it is not as all of its class are (isa/traits.h)
+    uint64_t is; // SIM_ bits of a row
+    sim_unit unit;
+    sim_kind_of_access access;
+    sim_addressing addressing;
+    sim_flow flow;
+    sim_logic logic;
+    sim_wait_for waits;
+    sim_matrix matrix;
 } sim_opcode;
+
+/** A row: its first six columns in order, others as ".flow = SIM_FLOW_SELECT". */
+#define SIM_ROW(name_, function_, chips_, class_, known_, types_, ...)                             \
+    {.mnemonic = name_,                                                                            \
+     .exec = function_,                                                                            \
+     .archs = chips_,                                                                              \
+     .klass = class_,                                                                              \
+     .known = known_,                                                                              \
+     .types = types_ __VA_OPT__(, ) __VA_ARGS__},
 
 /** The opcodes of one family, as built for one host instruction set (SIM_ISA). Listed in
  * isa/opcodes.c. */
@@ -202,15 +161,5 @@ typedef struct sim_opcode_table {
 #define SIM_CONCAT(a, b) SIM_CONCAT_(a, b)
 /** What a non-static name of exec/ becomes, which is built once for each host instruction set. */
 #define SIM_NAME(name) SIM_CONCAT(name, SIM_ISA)
-
-typedef enum sim_class {
-    SIM_SALU,
-    SIM_SMEM,
-    SIM_VALU,
-    SIM_MFMA,
-    SIM_LDS_OP,
-    SIM_VMEM,
-    SIM_FLOW
-} sim_class;
 
 #endif

@@ -42,6 +42,9 @@ const sim_opcode *sim_opcode_find(const char *mnemonic, size_t length, sim_arch 
  *  builds. */
 const sim_opcode *sim_opcode_portable(const sim_opcode *opcode);
 
+/** Fills inst->traits, the last step of decoding. */
+void sim_find_traits(sim_inst *inst, sim_arch arch);
+
 /** Fills dpp_lane, dpp_exists and dpp_writes from the control and the masks. */
 void sim_prepare_dpp(sim_inst *inst);
 

@@ -148,3 +148,7 @@ const sim_opcode *sim_opcode_portable(const sim_opcode *opcode) {
     }
     return opcode; // from the portable tables already
 }
+
+const char *sim_mnemonic(const sim_inst *inst) {
+    return inst ? inst->opcode->mnemonic : "?";
+}

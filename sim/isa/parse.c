@@ -3,9 +3,6 @@
 // is an error, so that no modifier is ever dropped silently.
 #include "parse.h"
 
-#include "../check/hooks.h"
-#include "../look/hooks.h"
-
 #include <stdio.h>
 
 /** Finds the opcode; the encoding's suffix only says which modifiers follow. */
@@ -116,59 +113,29 @@ static bool is_light(const sim_inst *inst) {
 
 /** What the text leaves out because it is the default. */
 static void set_defaults(sim_inst *out) {
-    const char *name = out->opcode->mnemonic;
-    const bool packed = !strncmp(name, "v_pk_", 5) || !strncmp(name, "v_dot", 5);
-    out->op_sel_hi = packed ? 7 : 0;
+    const uint64_t is = out->opcode->is;
+    out->op_sel_hi = is & (SIM_IS_PACKED | SIM_IS_DOT) ? 7 : 0;
     out->sdwa_dst_sel = 6;
-    bool is_bitop3 = !strncmp(name, "v_bitop3", 8); // its truth table is a modifier, left out if 0
-    out->imm = is_bitop3 ? 0 : out->word[0] & 0xffff;
+    out->imm = is & SIM_HAS_TABLE ? 0 : out->word[0] & 0xffff;
     out->target = out->pc + 4 + (uint64_t)((int64_t)(int16_t)out->imm * 4);
-}
-
-/** The integer instructions that saturate with clamp, but for the dot products and matrices, which
- *  all do. */
-static bool saturates(const char *mnemonic) {
-    static const char *const names[] = {
-        "v_add_u32",         "v_sub_u32",     "v_subrev_u32",   "v_add_i32",
-        "v_sub_i32",         "v_add_nc_u32",  "v_sub_nc_u32",   "v_subrev_nc_u32",
-        "v_add_nc_i32",      "v_sub_nc_i32",  "v_add_nc_u16",   "v_sub_nc_u16",
-        "v_add_u16",         "v_sub_u16",     "v_subrev_u16",   "v_add_i16",
-        "v_sub_i16",         "v_pk_add_u16",  "v_pk_sub_u16",   "v_pk_add_i16",
-        "v_pk_sub_i16",      "v_mad_u32_u24", "v_mad_i32_i24",  "v_mad_u32_u16",
-        "v_mad_i32_i16",     "v_sad_u8",      "v_sad_hi_u8",    "v_sad_u16",
-        "v_sad_u32",         "v_msad_u8",     "v_mqsad_u32_u8", "v_qsad_pk_u16_u8",
-        "v_mqsad_pk_u16_u8", "v_mad_u16",     "v_mad_i16",      "v_mad_legacy_u16",
-        "v_mad_legacy_i16",  "v_pk_mad_u16",  "v_pk_mad_i16"};
-    if (!strncmp(mnemonic, "v_dot", 5) || strstr(mnemonic, "wmma") || strstr(mnemonic, "_co_") ||
-        !strncmp(mnemonic, "v_mad_u64", 9) || !strncmp(mnemonic, "v_mad_i64", 9)) {
-        return true;
-    }
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (!strcmp(mnemonic, names[i]))
-            return true;
-    return false;
 }
 
 /** False if clamp would be dropped. */
 static bool is_clamp_known(const sim_inst *inst) {
     const char *types = inst->opcode->types;
     const bool is_float = types && strpbrk(types, "fhxdFH");
-    return !(inst->flags & SIM_CLAMP) || is_float || saturates(inst->opcode->mnemonic);
+    return !(inst->flags & SIM_CLAMP) || is_float || (inst->opcode->is & SIM_SATURATES);
 }
 
 /** What MODE.FP16_OVFL does to an infinite result. A division by zero keeps its infinity (LLVM's
  *  AMDGPU usage), but not on gfx1201, as AMD measured there. */
-static sim_overflow overflow_of(const sim_inst *inst, sim_arch arch) {
-    static const char *const poles[] = {"v_rcp_f16", "v_rsq_f16", "v_log_f16", "v_div_fixup_f16",
-                                        "v_div_fixup_legacy_f16"};
-    const char *types = inst->opcode->types, *name = inst->opcode->mnemonic;
-    if (!types || !strchr("hxH", types[0]) || !strncmp(name, "s_", 2))
-        return strncmp(name, "v_fma_mix", 9) ? SIM_NO_HALF : SIM_HALF;
+static sim_overflow overflow_of(const sim_opcode *opcode, sim_arch arch) {
     const bool is_gfx12 = arch == SIM_GFX1201 || arch == SIM_GFX12_GENERIC;
-    for (size_t i = 0; i < sizeof poles / sizeof *poles && !is_gfx12; i++)
-        if (!strcmp(name, poles[i]))
-            return SIM_HALF_OF_POLE;
-    return SIM_HALF;
+    const bool is_half =
+        opcode->klass != SIM_SALU && opcode->types && strchr("hxH", opcode->types[0]);
+    if (!is_half)
+        return opcode->is & SIM_MIXES_HALVES ? SIM_HALF : SIM_NO_HALF;
+    return opcode->is & SIM_HAS_POLE && !is_gfx12 ? SIM_HALF_OF_POLE : SIM_HALF;
 }
 
 bool sim_parse(const char *text, sim_arch arch, sim_inst *out, char error[SIM_ERROR_BYTES]) {
@@ -195,9 +162,8 @@ bool sim_parse(const char *text, sim_arch arch, sim_inst *out, char error[SIM_ER
     out->light = is_light(out);
     const char *types = out->opcode->types;
     out->is_float = types && strpbrk(types, "fhxdFH");
-    out->overflow = overflow_of(out, arch);
+    out->overflow = overflow_of(out->opcode, arch);
     out->exec = out->opcode->exec;
-    sim_find_effects(out, arch);
-    sim_find_kind(out);
+    sim_find_traits(out, arch);
     return true;
 }

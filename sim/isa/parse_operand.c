@@ -120,8 +120,8 @@ static uint32_t half_bits(double value) {
 /** A float constant means the pattern of a float operand's own width, with zeros above, but for
  *  packed integers that of f32. So LLVM's operand types have it ("the actual HW behavior is"), and
  *  tinygrad's test of v_pk_add_u16 on RDNA3. */
-static void set_float(sim_operand *op, double value, char type, const char *mnemonic) {
-    const bool is_bf16 = (type == 'w' || type == 'W') && strstr(mnemonic, "bf16");
+static void set_float(sim_operand *op, double value, char type, uint64_t is) {
+    const bool is_bf16 = (type == 'w' || type == 'W') && (is & SIM_IS_BF16);
     const bool is_half = strchr("hwH", type) && !is_bf16;
     op->value = is_half ? half_bits(value) : float_bits((float)value) >> (is_bf16 ? 16 : 0);
     op->value64 = type == 'F' ? op->value : double_bits(value);
@@ -153,7 +153,7 @@ static bool parse_number(sim_parser *p, sim_operand *op, char type) {
     op->count = 1;
     if (!literal && (digits[n] == '.' || digits[n] == 'e')) {
         char *end;
-        set_float(op, strtod(p->at, &end), type, p->out->opcode->mnemonic);
+        set_float(op, strtod(p->at, &end), type, p->out->opcode->is);
         p->at = end;
         return true;
     }

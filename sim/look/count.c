@@ -56,7 +56,7 @@ static void add_lines(uint64_t *counters, const sim_touch *touch, uint32_t line_
 }
 
 static void count_memory(sim_counts *c, const sim_wave *w, const sim_facts *f) {
-    const uint8_t access = f->inst->effects.access;
+    const uint8_t access = f->inst->traits.access;
     sim_counter bytes = access == SIM_ACCESS_STORE    ? SIM_COUNT_STORE_BYTES
                         : access == SIM_ACCESS_ATOMIC ? SIM_COUNT_ATOMIC_BYTES
                                                       : SIM_COUNT_LOAD_BYTES;
@@ -71,7 +71,7 @@ static void count_memory(sim_counts *c, const sim_wave *w, const sim_facts *f) {
 static void count_scratch(uint64_t *counters, const sim_wave *w, const sim_facts *f) {
     const uint32_t row_bytes = w->wave32 ? 128 : 256,
                    line_bytes = w->group->dispatch->chip->line_bytes;
-    const bool is_store = f->inst->effects.access == SIM_ACCESS_STORE;
+    const bool is_store = f->inst->traits.access == SIM_ACCESS_STORE;
     counters[is_store ? SIM_COUNT_SCRATCH_STORE_BYTES : SIM_COUNT_SCRATCH_LOAD_BYTES] +=
         num_bytes(&f->scratch);
     sim_touch rows = {.mask = f->scratch.mask};
@@ -92,7 +92,7 @@ static void count_scratch(uint64_t *counters, const sim_wave *w, const sim_facts
 // ---- LDS
 
 static void count_lds(uint64_t *counters, const sim_wave *w, const sim_facts *f) {
-    const uint8_t access = f->inst->effects.access;
+    const uint8_t access = f->inst->traits.access;
     const bool is_dma = access == SIM_ACCESS_DMA; // its lanes lie side by side
     sim_counter bytes = is_dma                        ? SIM_COUNT_LDS_DMA_BYTES
                         : access == SIM_ACCESS_STORE  ? SIM_COUNT_LDS_STORE_BYTES
@@ -113,19 +113,20 @@ static void count_lds(uint64_t *counters, const sim_wave *w, const sim_facts *f)
 static_assert(SIM_COUNT_OPS_F64 - SIM_COUNT_OPS_I8 == SIM_KIND_MATRIX_F64 - SIM_KIND_MATRIX_I8);
 
 static void count_kind(uint64_t *counters, const sim_wave *w, const sim_facts *f) {
-    const uint8_t *own = counters_of[f->inst->kind];
+    const uint8_t *own = counters_of[f->inst->traits.kind];
     counters[SIM_COUNT_INSTS]++;
     counters[w->wave32 ? SIM_COUNT_WAVE32_INSTS : SIM_COUNT_WAVE64_INSTS]++;
     for (unsigned i = 0; i < sizeof counters_of[0] && own[i]; i++)
         counters[own[i]]++;
-    if (f->inst->opcode->klass == SIM_VMEM && f->inst->opcode->mnemonic[0] != 'b')
+    if (f->inst->traits.klass == SIM_VMEM && !sim_is_buffer(&f->inst->traits))
         counters[SIM_COUNT_FLAT]++;
-    const uint64_t ops = sim_matrix_ops(f->inst);
+    const uint64_t ops = sim_matrix_ops(&f->inst->traits.matrix);
     if (ops) {
         counters[SIM_COUNT_MATRIX_OPS] += ops;
-        counters[SIM_COUNT_OPS_I8 + f->inst->kind - SIM_KIND_MATRIX_I8] += ops / 512;
+        const unsigned type = f->inst->traits.kind - SIM_KIND_MATRIX_I8;
+        counters[SIM_COUNT_OPS_I8 + type] += ops / 512;
     }
-    if (f->inst->kind == SIM_KIND_VALU) {
+    if (f->inst->traits.kind == SIM_KIND_VALU) {
         counters[SIM_COUNT_LANES] += w->wave32 ? 32 : 64;
         counters[SIM_COUNT_ACTIVE_LANES] += (uint64_t)__builtin_popcountll(f->exec);
     }
@@ -134,7 +135,7 @@ static void count_kind(uint64_t *counters, const sim_wave *w, const sim_facts *f
 static void count_scalar(sim_counts *c, const sim_facts *f) {
     enum { LINE = 64 };
     const uint64_t last = f->scalar_address + f->scalar_bytes - 1;
-    sim_footprint *touched = f->inst->effects.access == SIM_ACCESS_STORE ? &c->stored : &c->loaded;
+    sim_footprint *touched = f->inst->traits.access == SIM_ACCESS_STORE ? &c->stored : &c->loaded;
     c->counters[SIM_COUNT_SCALAR_BYTES] += f->scalar_bytes;
     for (uint64_t line = f->scalar_address / LINE; line <= last / LINE; line++) {
         c->counters[SIM_COUNT_SCALAR_LINES]++;

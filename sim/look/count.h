@@ -55,7 +55,7 @@ sim_lines sim_count_lines(const sim_touch *touch, uint32_t line_bytes, sim_footp
 typedef struct sim_lds_time {
     uint32_t active, conflict;
 } sim_lds_time;
-/** Returns the cycles of an access to LDS; `access` is sim_effects.access. (banks.c) */
+/** Returns the cycles of an access to LDS; `access` is sim_traits.access. (banks.c) */
 sim_lds_time sim_time_lds(const sim_chip *chip, const sim_touch *touch, uint8_t access);
 
 #endif

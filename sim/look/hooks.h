@@ -34,8 +34,6 @@ void sim_look_lds_lane(sim_wave *w, int lane, uint64_t offset, uint32_t bytes);
 void sim_look_lds(sim_wave *w, uint8_t *const lane_address[SIM_LANES], uint64_t mask,
                   uint32_t bytes);
 void sim_look_scalar(sim_wave *w, uint64_t address, uint32_t bytes);
-/** Fills in inst->kind, as a step of decoding. */
-void sim_find_kind(sim_inst *inst);
 /** Called when the process ends: writes files. */
 void sim_look_finish(void);
 /** Called around fork. A child counts for itself. */

@@ -36,10 +36,6 @@ typedef struct sim_facts {
     sim_touch memory, scratch, lds[SIM_MAX_LDS_TOUCHES];
 } sim_facts;
 
-/** Returns the number of multiplications and additions of a matrix instruction; 0 for any other
- *  instruction. (kind.c) */
-uint64_t sim_matrix_ops(const sim_inst *inst);
-
 typedef struct sim_observer {
     /** Called before a dispatch runs. Returns what the other functions get as of_dispatch; null if
      *  the dispatch is of no interest. */

@@ -57,6 +57,14 @@ static void test_lines_of_others(void **) {
     expect("buffer", json, "memory_load_bytes", 164);
     expect("buffer", json, "TCP_TOTAL_CACHE_ACCESSES", 3);
     free(json);
+    json = profile(&(test_launch){.arch = "gfx942", .groups = 1, .threads = 64},
+                   "s_load_dwordx2 s[8:9], s[0:1], 0x0\n s_movk_i32 s10, 0x100\n"
+                   "s_mov_b32 s11, 0x27000\n v_lshlrev_b32 v1, 2, v0\n"
+                   "tbuffer_load_format_x v3, v1, s[8:11], 0 "
+                   "format:[BUF_DATA_FORMAT_32,BUF_NUM_FORMAT_UINT] offen\n s_endpgm\n");
+    expect("typed buffer", json, "memory_load_bytes", 256);
+    expect("typed buffer", json, "SQ_INSTS_FLAT", 0);
+    free(json);
     json = profile(
         &(test_launch){.arch = "gfx942", .groups = 1, .threads = 64, .scratch_bytes = 64},
         "scratch_store_dwordx4 off, v[0:3], off offset:16\n scratch_load_dword v4, off, off\n"

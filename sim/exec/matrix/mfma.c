@@ -23,7 +23,7 @@ static constexpr uint32_t GFX94X = 1u << SIM_GFX942 | 1u << SIM_GFX950;
 #endif
 
 static const mfma_form forms[] = {
-#define FORM(name, target, M, N, K, BLOCKS, A, B, RULE, GROUP, known, exec)                        \
+#define FORM(name, target, M, N, K, BLOCKS, passes, A, B, RULE, GROUP, known, exec)                \
     {M, N, BLOCKS, GROUP, K, MFMA_##A, MFMA_##B, MFMA_##RULE},
 #include "mfma.def"
 #undef FORM
@@ -46,9 +46,21 @@ static const mfma_form forms[] = {
 #define TYPES_FP8_FNUZ "f:iif"
 #define TYPES_BF8_FNUZ "f:iif"
 
+// And what those who count and time it know of it. gfx90a has one unit for all but f64.
+#define IS_SPARSE_f64 0
+#define IS_SPARSE_vector 0
+#define IS_SPARSE_fp8 0
+#define IS_SPARSE_scaled 0
+#define IS_SPARSE_sparse SIM_IS_SPARSE
+#define UNIT(A, target)                                                                            \
+    (MFMA_##A == MFMA_F64                         ? SIM_MATRIX_F64                                 \
+     : MFMA_##A == MFMA_F32 && (target) != GFX90A ? SIM_MATRIX_F32                                 \
+                                                  : SIM_MATRIX_XDL)
+
 static const sim_opcode mfma_opcodes[] = {
-#define FORM(name, target, M, N, K, BLOCKS, A, B, RULE, GROUP, known, exec)                        \
-    {name, EXEC_##exec, target, SIM_MFMA, known, TEXT_##exec(A)},
+#define FORM(name, target, M, N, K, BLOCKS, passes_, A, B, RULE, GROUP, known, exec)               \
+    SIM_ROW(name, EXEC_##exec, target, SIM_MFMA, known, TEXT_##exec(A), .is = IS_SPARSE_##exec,    \
+            .matrix = {M, N, BLOCKS, UNIT(A, target), passes_, MFMA_INPUTS_##A, K})
 #include "mfma.def"
 #undef FORM
 };

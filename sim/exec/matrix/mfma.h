@@ -37,6 +37,19 @@ typedef enum mfma_type {
     MFMA_NUM_TYPES
 } mfma_type;
 
+// Their kinds, for the tables. The form that takes 8, 6 and 4-bit floats is named after the narrowest.
+#define MFMA_INPUTS_F64 SIM_KIND_MATRIX_F64
+#define MFMA_INPUTS_F32 SIM_KIND_MATRIX_F32
+#define MFMA_INPUTS_XF32 SIM_KIND_MATRIX_XF32
+#define MFMA_INPUTS_F16 SIM_KIND_MATRIX_F16
+#define MFMA_INPUTS_BF16 SIM_KIND_MATRIX_BF16
+#define MFMA_INPUTS_I8 SIM_KIND_MATRIX_I8
+#define MFMA_INPUTS_FP8_FNUZ SIM_KIND_MATRIX_F8
+#define MFMA_INPUTS_BF8_FNUZ SIM_KIND_MATRIX_F8
+#define MFMA_INPUTS_FP8 SIM_KIND_MATRIX_F8
+#define MFMA_INPUTS_BF8 SIM_KIND_MATRIX_F8
+#define MFMA_INPUTS_BY_FIELD SIM_KIND_MATRIX_F6F4
+
 typedef enum mfma_rule {
     MFMA_CHAIN,
     MFMA_PAIRWISE,

@@ -26,45 +26,48 @@ typedef struct wmma_form {
     bool sparse;            // A has half of the k
 } wmma_form;
 
-// mnemonic, chips, input bits, k, A, B, result, shared, how it is known
+// mnemonic, chips, input bits, passes of four cycles, k, A, B, result, shared, how it is known.
+// Source of passes: AMD's matrix instruction calculator; of 4-bit integers and of sparse forms, the
+// chips' published peak rates.
 #define WMMA_FORMS(X)                                                                              \
-    X("v_wmma_f32_16x16x16_f16", GFX11, 16, 16, F16, F16, F32, false, '?')                         \
-    X("v_wmma_f32_16x16x16_bf16", GFX11, 16, 16, BF16, BF16, F32, false, '?')                      \
-    X("v_wmma_f16_16x16x16_f16", GFX11, 16, 16, F16, F16, F16, false, '?')                         \
-    X("v_wmma_bf16_16x16x16_bf16", GFX11, 16, 16, BF16, BF16, BF16, false, '?')                    \
-    X("v_wmma_i32_16x16x16_iu8", GFX11, 8, 16, I8, I8, I32, false, 'i')                            \
-    X("v_wmma_i32_16x16x16_iu4", GFX11, 4, 16, I8, I8, I32, false, 'i')                            \
-    X("v_wmma_f32_16x16x16_f16", GFX12, 16, 16, F16, F16, F32, true, '?')                          \
-    X("v_wmma_f32_16x16x16_bf16", GFX12, 16, 16, BF16, BF16, F32, true, '?')                       \
-    X("v_wmma_f16_16x16x16_f16", GFX12, 16, 16, F16, F16, F16, true, '?')                          \
-    X("v_wmma_bf16_16x16x16_bf16", GFX12, 16, 16, BF16, BF16, BF16, true, '?')                     \
-    X("v_wmma_i32_16x16x16_iu8", GFX12, 8, 16, I8, I8, I32, true, 'i')                             \
-    X("v_wmma_i32_16x16x16_iu4", GFX12, 4, 16, I8, I8, I32, true, 'i')                             \
-    X("v_wmma_i32_16x16x32_iu4", GFX12, 4, 32, I8, I8, I32, true, 'i')                             \
-    X("v_wmma_f32_16x16x16_fp8_fp8", GFX12, 8, 16, FP8, FP8, F32, true, '?')                       \
-    X("v_wmma_f32_16x16x16_fp8_bf8", GFX12, 8, 16, FP8, BF8, F32, true, '?')                       \
-    X("v_wmma_f32_16x16x16_bf8_fp8", GFX12, 8, 16, BF8, FP8, F32, true, '?')                       \
-    X("v_wmma_f32_16x16x16_bf8_bf8", GFX12, 8, 16, BF8, BF8, F32, true, '?')
-// mnemonic, input bits, k of the dense product, A, B, result, how it is known
+    X("v_wmma_f32_16x16x16_f16", GFX11, 16, 8, 16, F16, F16, F32, false, '?')                      \
+    X("v_wmma_f32_16x16x16_bf16", GFX11, 16, 8, 16, BF16, BF16, F32, false, '?')                   \
+    X("v_wmma_f16_16x16x16_f16", GFX11, 16, 8, 16, F16, F16, F16, false, '?')                      \
+    X("v_wmma_bf16_16x16x16_bf16", GFX11, 16, 8, 16, BF16, BF16, BF16, false, '?')                 \
+    X("v_wmma_i32_16x16x16_iu8", GFX11, 8, 8, 16, I8, I8, I32, false, 'i')                         \
+    X("v_wmma_i32_16x16x16_iu4", GFX11, 4, 4, 16, I8, I8, I32, false, 'i')                         \
+    X("v_wmma_f32_16x16x16_f16", GFX12, 16, 4, 16, F16, F16, F32, true, '?')                       \
+    X("v_wmma_f32_16x16x16_bf16", GFX12, 16, 4, 16, BF16, BF16, F32, true, '?')                    \
+    X("v_wmma_f16_16x16x16_f16", GFX12, 16, 4, 16, F16, F16, F16, true, '?')                       \
+    X("v_wmma_bf16_16x16x16_bf16", GFX12, 16, 4, 16, BF16, BF16, BF16, true, '?')                  \
+    X("v_wmma_i32_16x16x16_iu8", GFX12, 8, 2, 16, I8, I8, I32, true, 'i')                          \
+    X("v_wmma_i32_16x16x16_iu4", GFX12, 4, 2, 16, I8, I8, I32, true, 'i')                          \
+    X("v_wmma_i32_16x16x32_iu4", GFX12, 4, 2, 32, I8, I8, I32, true, 'i')                          \
+    X("v_wmma_f32_16x16x16_fp8_fp8", GFX12, 8, 2, 16, FP8, FP8, F32, true, '?')                    \
+    X("v_wmma_f32_16x16x16_fp8_bf8", GFX12, 8, 2, 16, FP8, BF8, F32, true, '?')                    \
+    X("v_wmma_f32_16x16x16_bf8_fp8", GFX12, 8, 2, 16, BF8, FP8, F32, true, '?')                    \
+    X("v_wmma_f32_16x16x16_bf8_bf8", GFX12, 8, 2, 16, BF8, BF8, F32, true, '?')
+// mnemonic, input bits, passes, k of the dense product, A, B, result, how it is known
 #define SWMMAC_FORMS(X)                                                                            \
-    X("v_swmmac_f32_16x16x32_f16", 16, 32, F16, F16, F32, '?')                                     \
-    X("v_swmmac_f32_16x16x32_bf16", 16, 32, BF16, BF16, F32, '?')                                  \
-    X("v_swmmac_f16_16x16x32_f16", 16, 32, F16, F16, F16, '?')                                     \
-    X("v_swmmac_bf16_16x16x32_bf16", 16, 32, BF16, BF16, BF16, '?')                                \
-    X("v_swmmac_i32_16x16x32_iu8", 8, 32, I8, I8, I32, 'i')                                        \
-    X("v_swmmac_i32_16x16x32_iu4", 4, 32, I8, I8, I32, 'i')                                        \
-    X("v_swmmac_i32_16x16x64_iu4", 4, 64, I8, I8, I32, 'i')                                        \
-    X("v_swmmac_f32_16x16x32_fp8_fp8", 8, 32, FP8, FP8, F32, '?')                                  \
-    X("v_swmmac_f32_16x16x32_fp8_bf8", 8, 32, FP8, BF8, F32, '?')                                  \
-    X("v_swmmac_f32_16x16x32_bf8_fp8", 8, 32, BF8, FP8, F32, '?')                                  \
-    X("v_swmmac_f32_16x16x32_bf8_bf8", 8, 32, BF8, BF8, F32, '?')
+    X("v_swmmac_f32_16x16x32_f16", 16, 4, 32, F16, F16, F32, '?')                                  \
+    X("v_swmmac_f32_16x16x32_bf16", 16, 4, 32, BF16, BF16, F32, '?')                               \
+    X("v_swmmac_f16_16x16x32_f16", 16, 4, 32, F16, F16, F16, '?')                                  \
+    X("v_swmmac_bf16_16x16x32_bf16", 16, 4, 32, BF16, BF16, BF16, '?')                             \
+    X("v_swmmac_i32_16x16x32_iu8", 8, 2, 32, I8, I8, I32, 'i')                                     \
+    X("v_swmmac_i32_16x16x32_iu4", 4, 2, 32, I8, I8, I32, 'i')                                     \
+    X("v_swmmac_i32_16x16x64_iu4", 4, 2, 64, I8, I8, I32, 'i')                                     \
+    X("v_swmmac_f32_16x16x32_fp8_fp8", 8, 2, 32, FP8, FP8, F32, '?')                               \
+    X("v_swmmac_f32_16x16x32_fp8_bf8", 8, 2, 32, FP8, BF8, F32, '?')                               \
+    X("v_swmmac_f32_16x16x32_bf8_fp8", 8, 2, 32, BF8, FP8, F32, '?')                               \
+    X("v_swmmac_f32_16x16x32_bf8_bf8", 8, 2, 32, BF8, BF8, F32, '?')
 
 static const wmma_form forms[] = {
-#define FORM(name, chips, bits, k, A, B, D, shared, known)                                         \
+#define FORM(name, chips, bits, passes, k, A, B, D, shared, known)                                 \
     {bits, k, MFMA_##A, MFMA_##B, WMMA_##D, shared, false},
     WMMA_FORMS(FORM)
 #undef FORM
-#define FORM(name, bits, k, A, B, D, known) {bits, k, MFMA_##A, MFMA_##B, WMMA_##D, true, true},
+#define FORM(name, bits, passes, k, A, B, D, known)                                                \
+    {bits, k, MFMA_##A, MFMA_##B, WMMA_##D, true, true},
         SWMMAC_FORMS(FORM)
 #undef FORM
 };
@@ -309,13 +312,21 @@ static void swmmac_exec(sim_wave *w, const sim_inst *inst) {
 #define SPARSE_TEXT_BF16 "i:iii+"
 #define SPARSE_TEXT_I32 "i:iii+"
 
+#define SATURATES_F32 0
+#define SATURATES_F16 0
+#define SATURATES_BF16 0
+#define SATURATES_I32 SIM_SATURATES
+#define MATRIX(A, k, passes) {TILE, TILE, 1, SIM_MATRIX_XDL, passes, MFMA_INPUTS_##A, k}
+
 static const sim_opcode opcodes[] = {
-#define FORM(name, chips, bits, k, A, B, D, shared, known)                                         \
-    {name, wmma_exec, chips, SIM_MFMA, known, TEXT_##D},
+#define FORM(name, chips, bits, passes, k, A, B, D, shared, known)                                 \
+    SIM_ROW(name, wmma_exec, chips, SIM_MFMA, known, TEXT_##D, .is = SATURATES_##D,                \
+            .matrix = MATRIX(A, k, passes))
     WMMA_FORMS(FORM)
 #undef FORM
-#define FORM(name, bits, k, A, B, D, known)                                                        \
-    {name, swmmac_exec, GFX12, SIM_MFMA, known, SPARSE_TEXT_##D},
+#define FORM(name, bits, passes, k, A, B, D, known)                                                \
+    SIM_ROW(name, swmmac_exec, GFX12, SIM_MFMA, known, SPARSE_TEXT_##D,                            \
+            .is = SATURATES_##D | SIM_IS_SPARSE, .matrix = MATRIX(A, k, passes))
         SWMMAC_FORMS(FORM)
 #undef FORM
 };

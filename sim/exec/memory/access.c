@@ -6,14 +6,6 @@
 #include "../../check/hooks.h"
 #include "../../look/hooks.h"
 
-static char first_letter(const sim_inst *inst) {
-    return inst->opcode->mnemonic[0];
-}
-
-bool sim_is_buffer(const sim_inst *inst) {
-    return first_letter(inst) == 'b' || first_letter(inst) == 't';
-}
-
 // ---- guest memory
 
 /** One range that covers all lanes is enough in almost every case: one look-up instead of 64. */
@@ -315,13 +307,13 @@ bool sim_resolve(sim_wave *w, const sim_inst *inst, uint32_t skip, uint32_t byte
     uint64_t address[SIM_LANES];
     out->mask = w->exec;
     out->is_lds = false;
-    switch (first_letter(inst)) {
-    case 'b':
-    case 't':
+    switch (inst->traits.addressing) {
+    case SIM_BUFFER:
+    case SIM_TYPED_BUFFER:
         return resolve_buffer(w, inst, skip, bytes, is_store, out);
-    case 's':
+    case SIM_SCRATCH:
         return resolve_scratch(w, inst, skip, bytes, is_store, out);
-    case 'f':
+    case SIM_FLAT:
         global_addresses(w, inst, skip, address);
         return resolve_flat(w, inst, address, bytes, is_store, out);
     default:

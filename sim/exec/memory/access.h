@@ -25,12 +25,15 @@ bool SIM_NAME(sim_resolve_addresses)(sim_wave *w, const sim_inst *inst,
  *  access. */
 void SIM_NAME(sim_resolve_lds)(sim_wave *w, const sim_inst *inst, uint32_t offset, uint32_t bytes,
                                sim_access *out);
-/** True if a memory access of `bytes` may be refused dword by dword (buffers). */
-bool SIM_NAME(sim_is_buffer)(const sim_inst *inst);
+// How a mnemonic's first word addresses memory, for the tables.
+#define ADDRESSING_buffer SIM_BUFFER
+#define ADDRESSING_tbuffer SIM_TYPED_BUFFER
+#define ADDRESSING_global SIM_GLOBAL
+#define ADDRESSING_flat SIM_FLAT
+#define ADDRESSING_scratch SIM_SCRATCH
 
 #define sim_resolve SIM_NAME(sim_resolve)
 #define sim_resolve_addresses SIM_NAME(sim_resolve_addresses)
 #define sim_resolve_lds SIM_NAME(sim_resolve_lds)
-#define sim_is_buffer SIM_NAME(sim_is_buffer)
 
 #endif

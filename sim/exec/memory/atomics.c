@@ -271,7 +271,7 @@ static void run64(sim_wave *w, const sim_inst *inst, const sim_access *at, opera
 // first, as its own operand.
 
 static operands memory_operands(sim_wave *w, const sim_inst *inst, uint32_t dwords) {
-    const bool returns = inst->flags & SIM_GLC, is_buffer = sim_is_buffer(inst);
+    const bool returns = inst->flags & SIM_GLC, is_buffer = sim_is_buffer(&inst->traits);
     uint32_t *data = w->v[inst->src[is_buffer ? 0 : 1].reg];
     uint32_t *result = is_buffer ? data : w->v[inst->dst[0].reg];
     return (operands){data, data + SIM_LANES * dwords, returns ? result : nullptr};
@@ -386,16 +386,16 @@ static void exec_ds_condxchg32_rtn_b64(sim_wave *w, const sim_inst *inst) {
 
 // ---- tables
 // clang-format off
-// X(name after "global_atomic_", step, 32 or 64)
+// X(name after "global_atomic_", step, 32 or 64, what it is beside)
 #define MEMORY(X) \
-    X(add, add32, 32) X(sub, sub32, 32) X(swap, swap32, 32) X(and, and32, 32) X(or, or32, 32) \
+    X(add, add32, 32) X(sub, sub32, 32) X(swap, swap32, 32, SIM_SWAPS) X(and, and32, 32) X(or, or32, 32) \
     X(xor, xor32, 32) X(smin, smin32, 32) X(umin, umin32, 32) X(smax, smax32, 32) X(umax, umax32, 32) \
-    X(inc, inc32, 32) X(dec, dec32, 32) X(cmpswap, cmpswap32, 32) X(add_f32, add_f32, 32) \
+    X(inc, inc32, 32) X(dec, dec32, 32) X(cmpswap, cmpswap32, 32, SIM_COMPARES) X(add_f32, add_f32, 32) \
     X(pk_add_f16, pk_add_f16, 32) X(pk_add_bf16, pk_add_bf16, 32) \
-    X(add_x2, add64, 64) X(sub_x2, sub64, 64) X(swap_x2, swap64, 64) X(and_x2, and64, 64) \
+    X(add_x2, add64, 64) X(sub_x2, sub64, 64) X(swap_x2, swap64, 64, SIM_SWAPS) X(and_x2, and64, 64) \
     X(or_x2, or64, 64) X(xor_x2, xor64, 64) X(smin_x2, smin64, 64) X(umin_x2, umin64, 64) \
     X(smax_x2, smax64, 64) X(umax_x2, umax64, 64) X(inc_x2, inc64, 64) X(dec_x2, dec64, 64) \
-    X(cmpswap_x2, cmpswap64, 64) X(add_f64, add_f64, 64) X(min_f64, min_f64, 64) X(max_f64, max_f64, 64)
+    X(cmpswap_x2, cmpswap64, 64, SIM_COMPARES) X(add_f64, add_f64, 64) X(min_f64, min_f64, 64) X(max_f64, max_f64, 64)
 // X(name after "ds_", the returning name, step, 32 or 64)
 #define LDS(X) \
     X(add_u32, add_rtn_u32, add32, 32) X(sub_u32, sub_rtn_u32, sub32, 32) \
@@ -418,7 +418,7 @@ static void exec_ds_condxchg32_rtn_b64(sim_wave *w, const sim_inst *inst) {
     X(wrxchg_b64, wrxchg_rtn_b64, swap64, 64) X(add_f64, add_rtn_f64, add_f64, 64) \
     X(min_f64, min_rtn_f64, min_f64, 64) X(max_f64, max_rtn_f64, max_f64, 64)
 
-#define WRAP_MEMORY(name, step, bits) \
+#define WRAP_MEMORY(name, step, bits, ...) \
     static void exec_memory_##name(sim_wave *w, const sim_inst *inst) { memory##bits(w, inst, step); }
 #define WRAP_LDS(name, returning, step, bits) \
     static void exec_ds_##name(sim_wave *w, const sim_inst *inst) { lds##bits(w, inst, step); }
@@ -433,29 +433,33 @@ WRAP_MEMORY(cond_sub, cond_sub32, 32)
 WRAP_MEMORY(cmpswap_f32, cmpswap_f32, 32)
 LDS(WRAP_LDS)
 
-#define LINE_MEMORY(name, step, bits) \
-    {"global_atomic_" #name, exec_memory_##name, GFX9, SIM_VMEM, 'i', "r:"}, \
-    {"flat_atomic_" #name, exec_memory_##name, GFX9, SIM_VMEM, 'i', "r:"}, \
-    {"buffer_atomic_" #name, exec_memory_##name, GFX9, SIM_VMEM, 'i', ":"},
-#define LINE_LDS(name, returning, step, bits) \
-    {"ds_" #name, exec_ds_##name, GFX9, SIM_LDS_OP, 'i', ":"}, \
-    {"ds_" #returning, exec_ds_##name, GFX9, SIM_LDS_OP, 'i', "i:"},
+#define ROW_MEMORY(form, name, function, archs, types, ...) \
+    SIM_ROW(#form "_atomic_" #name, exec_memory_##function, archs, SIM_VMEM, 'i', types, \
+            .access = SIM_ACCESS_ATOMIC, .addressing = ADDRESSING_##form __VA_OPT__(, .is =) __VA_ARGS__)
+#define ROWS_MEMORY(name, function, archs, ...) \
+    ROW_MEMORY(global, name, function, archs, "r:", __VA_ARGS__) \
+    ROW_MEMORY(flat, name, function, archs, "r:", __VA_ARGS__) \
+    ROW_MEMORY(buffer, name, function, archs, ":", __VA_ARGS__)
+#define ROW_LDS(name, function, archs, types) \
+    SIM_ROW("ds_" #name, exec_ds_##function, archs, SIM_LDS_OP, 'i', types, .access = SIM_ACCESS_ATOMIC)
+#define LINE_MEMORY(name, step, bits, ...) ROWS_MEMORY(name, name, GFX9, __VA_ARGS__)
+#define LINE_LDS(name, returning, step, bits) ROW_LDS(name, name, GFX9, ":") ROW_LDS(returning, name, GFX9, "i:")
 
 // RDNA's names: of memory, of LDS with their returning form. Its compare and swap in LDS takes the
 // data first.
 #define RENAMED_MEMORY(X) \
-    X(add_u32, add, GFX11P) X(sub_u32, sub, GFX11P) X(swap_b32, swap, GFX11P) X(and_b32, and, GFX11P) \
+    X(add_u32, add, GFX11P) X(sub_u32, sub, GFX11P) X(swap_b32, swap, GFX11P, SIM_SWAPS) X(and_b32, and, GFX11P) \
     X(or_b32, or, GFX11P) X(xor_b32, xor, GFX11P) X(min_i32, smin, GFX11P) X(min_u32, umin, GFX11P) \
     X(max_i32, smax, GFX11P) X(max_u32, umax, GFX11P) X(inc_u32, inc, GFX11P) X(dec_u32, dec, GFX11P) \
-    X(cmpswap_b32, cmpswap, GFX11P) X(add_f32, add_f32, GFX11P) X(min_f32, min_f32, GFX11) \
+    X(cmpswap_b32, cmpswap, GFX11P, SIM_COMPARES) X(add_f32, add_f32, GFX11P) X(min_f32, min_f32, GFX11) \
     X(max_f32, max_f32, GFX11) X(min_num_f32, min_f32, GFX12) X(max_num_f32, max_f32, GFX12) \
     X(csub_u32, sub_clamp, GFX11) X(sub_clamp_u32, sub_clamp, GFX12) X(cond_sub_u32, cond_sub, GFX12) \
-    X(cmpswap_f32, cmpswap_f32, GFX11) \
+    X(cmpswap_f32, cmpswap_f32, GFX11, SIM_COMPARES) \
     X(pk_add_f16, pk_add_f16, GFX12) X(pk_add_bf16, pk_add_bf16, GFX12) X(add_u64, add_x2, GFX11P) \
-    X(sub_u64, sub_x2, GFX11P) X(swap_b64, swap_x2, GFX11P) X(and_b64, and_x2, GFX11P) X(or_b64, or_x2, GFX11P) \
+    X(sub_u64, sub_x2, GFX11P) X(swap_b64, swap_x2, GFX11P, SIM_SWAPS) X(and_b64, and_x2, GFX11P) X(or_b64, or_x2, GFX11P) \
     X(xor_b64, xor_x2, GFX11P) X(min_i64, smin_x2, GFX11P) X(min_u64, umin_x2, GFX11P) \
     X(max_i64, smax_x2, GFX11P) X(max_u64, umax_x2, GFX11P) X(inc_u64, inc_x2, GFX11P) \
-    X(dec_u64, dec_x2, GFX11P) X(cmpswap_b64, cmpswap_x2, GFX11P)
+    X(dec_u64, dec_x2, GFX11P) X(cmpswap_b64, cmpswap_x2, GFX11P, SIM_COMPARES)
 #define SAME_LDS(X) \
     X(add_u32, add_rtn_u32) X(sub_u32, sub_rtn_u32) X(rsub_u32, rsub_rtn_u32) X(inc_u32, inc_rtn_u32) \
     X(dec_u32, dec_rtn_u32) X(min_i32, min_rtn_i32) X(max_i32, max_rtn_i32) X(min_u32, min_rtn_u32) \
@@ -488,16 +492,9 @@ LDS(WRAP_LDS)
     X(max_num_rtn_f32, max_f32, GFX12, "i:") X(pk_add_f16, pk_add_f16, GFX12, ":") \
     X(pk_add_rtn_f16, pk_add_f16, GFX12, "i:") X(pk_add_bf16, pk_add_bf16, GFX12, ":") \
     X(pk_add_rtn_bf16, pk_add_bf16, GFX12, "i:")
-#define RENAMED_MEMORY_LINE(name, old, archs) \
-    {"global_atomic_" #name, exec_memory_##old, archs, SIM_VMEM, 'i', "r:"}, \
-    {"flat_atomic_" #name, exec_memory_##old, archs, SIM_VMEM, 'i', "r:"}, \
-    {"buffer_atomic_" #name, exec_memory_##old, archs, SIM_VMEM, 'i', ":"},
-#define SAME_LDS_LINE(name, returning) \
-    {"ds_" #name, exec_ds_##name, GFX11P, SIM_LDS_OP, 'i', ":"}, \
-    {"ds_" #returning, exec_ds_##name, GFX11P, SIM_LDS_OP, 'i', "i:"},
-#define RENAMED_LDS_LINE(name, old, archs, types) {"ds_" #name, exec_ds_##old, archs, SIM_LDS_OP, 'i', types},
+#define SAME_LDS_LINE(name, returning) ROW_LDS(name, name, GFX11P, ":") ROW_LDS(returning, name, GFX11P, "i:")
 static const sim_opcode opcodes[] = {
-    RENAMED_MEMORY(RENAMED_MEMORY_LINE) SAME_LDS(SAME_LDS_LINE) RENAMED_LDS(RENAMED_LDS_LINE) MEMORY(LINE_MEMORY) LDS(LINE_LDS)
-    {"ds_wrap_rtn_b32", exec_ds_wrap_rtn_b32, GFX9 | GFX11, SIM_LDS_OP, 'i', "i:"}};
+    RENAMED_MEMORY(ROWS_MEMORY) SAME_LDS(SAME_LDS_LINE) RENAMED_LDS(ROW_LDS) MEMORY(LINE_MEMORY) LDS(LINE_LDS)
+    ROW_LDS(wrap_rtn_b32, wrap_rtn_b32, GFX9 | GFX11, "i:")};
 // clang-format on
 SIM_TABLE(sim_ops_atomics, opcodes);

@@ -318,7 +318,8 @@ static void write_narrow(sim_wave *w, const sim_inst *inst, uint32_t bytes, bool
     X(ds_read_b32, read, 1) X(ds_read_b64, read, 2) X(ds_read_b96, read, 3) X(ds_read_b128, read, 4) \
     X(ds_read2_b32, read2, 1, 4) X(ds_read2_b64, read2, 2, 8) X(ds_read2st64_b32, read2, 1, 256) \
     X(ds_read2st64_b64, read2, 2, 512) X(ds_read_u8, read_narrow, U8) X(ds_read_i8, read_narrow, I8) \
-    X(ds_read_u16, read_narrow, U16) X(ds_read_i16, read_narrow, I16) \
+    X(ds_read_u16, read_narrow, U16) X(ds_read_i16, read_narrow, I16)
+#define D16_READS(X) \
     X(ds_read_u8_d16, read_half, U8, false) X(ds_read_u8_d16_hi, read_half, U8, true) \
     X(ds_read_i8_d16, read_half, I8, false) X(ds_read_i8_d16_hi, read_half, I8, true) \
     X(ds_read_u16_d16, read_half, U16, false) X(ds_read_u16_d16_hi, read_half, U16, true)
@@ -326,22 +327,30 @@ static void write_narrow(sim_wave *w, const sim_inst *inst, uint32_t bytes, bool
     X(ds_write_b32, write, 1) X(ds_write_b64, write, 2) X(ds_write_b96, write, 3) X(ds_write_b128, write, 4) \
     X(ds_write2_b32, write2, 1, 4) X(ds_write2_b64, write2, 2, 8) X(ds_write2st64_b32, write2, 1, 256) \
     X(ds_write2st64_b64, write2, 2, 512) X(ds_write_b8, write_narrow, 1, false) \
-    X(ds_write_b16, write_narrow, 2, false) X(ds_write_b8_d16_hi, write_narrow, 1, true) \
-    X(ds_write_b16_d16_hi, write_narrow, 2, true)
+    X(ds_write_b16, write_narrow, 2, false)
+#define D16_WRITES(X) X(ds_write_b8_d16_hi, write_narrow, 1, true) X(ds_write_b16_d16_hi, write_narrow, 2, true)
 
 #define WRAP(name, function, ...) \
     static void exec_##name(sim_wave *w, const sim_inst *inst) { function(w, inst, __VA_ARGS__); }
 READS(WRAP)
+D16_READS(WRAP)
 WRITES(WRAP)
+D16_WRITES(WRAP)
 
-#define READ_LINE(name, ...) {#name, exec_##name, GFX9, SIM_LDS_OP, 'i', "i:"},
-#define WRITE_LINE(name, ...) {#name, exec_##name, GFX9, SIM_LDS_OP, 'i', ":"},
+#define ROW(name, function, archs, known, types, access_, ...) \
+    SIM_ROW(#name, exec_##function, archs, SIM_LDS_OP, known, types, \
+            .access = SIM_ACCESS_##access_ __VA_OPT__(, .is =) __VA_ARGS__)
+#define READ_LINE(name, ...) ROW(name, name, GFX9, 'i', "i:", LOAD)
+#define WRITE_LINE(name, ...) ROW(name, name, GFX9, 'i', ":", STORE)
+#define D16_READ_LINE(name, ...) ROW(name, name, GFX9, 'i', "i:", LOAD, SIM_IS_D16)
+#define D16_WRITE_LINE(name, ...) ROW(name, name, GFX9, 'i', ":", STORE, SIM_IS_D16)
 // RDNA's names.
 #define RENAMED_READS(X) \
     X(ds_load_b32, ds_read_b32) X(ds_load_b64, ds_read_b64) X(ds_load_b96, ds_read_b96) \
     X(ds_load_b128, ds_read_b128) X(ds_load_2addr_b32, ds_read2_b32) X(ds_load_2addr_b64, ds_read2_b64) \
     X(ds_load_2addr_stride64_b32, ds_read2st64_b32) X(ds_load_2addr_stride64_b64, ds_read2st64_b64) \
-    X(ds_load_u8, ds_read_u8) X(ds_load_i8, ds_read_i8) X(ds_load_u16, ds_read_u16) X(ds_load_i16, ds_read_i16) \
+    X(ds_load_u8, ds_read_u8) X(ds_load_i8, ds_read_i8) X(ds_load_u16, ds_read_u16) X(ds_load_i16, ds_read_i16)
+#define RENAMED_D16_READS(X) \
     X(ds_load_u8_d16, ds_read_u8_d16) X(ds_load_u8_d16_hi, ds_read_u8_d16_hi) \
     X(ds_load_i8_d16, ds_read_i8_d16) X(ds_load_i8_d16_hi, ds_read_i8_d16_hi) \
     X(ds_load_u16_d16, ds_read_u16_d16) X(ds_load_u16_d16_hi, ds_read_u16_d16_hi)
@@ -349,19 +358,23 @@ WRITES(WRAP)
     X(ds_store_b32, ds_write_b32) X(ds_store_b64, ds_write_b64) X(ds_store_b96, ds_write_b96) \
     X(ds_store_b128, ds_write_b128) X(ds_store_2addr_b32, ds_write2_b32) X(ds_store_2addr_b64, ds_write2_b64) \
     X(ds_store_2addr_stride64_b32, ds_write2st64_b32) X(ds_store_2addr_stride64_b64, ds_write2st64_b64) \
-    X(ds_store_b8, ds_write_b8) X(ds_store_b16, ds_write_b16) X(ds_store_b8_d16_hi, ds_write_b8_d16_hi) \
-    X(ds_store_b16_d16_hi, ds_write_b16_d16_hi)
-#define RENAMED_READ(name, old) {#name, exec_##old, GFX11P, SIM_LDS_OP, 'i', "i:"},
-#define RENAMED_WRITE(name, old) {#name, exec_##old, GFX11P, SIM_LDS_OP, 'i', ":"},
+    X(ds_store_b8, ds_write_b8) X(ds_store_b16, ds_write_b16)
+#define RENAMED_D16_WRITES(X) \
+    X(ds_store_b8_d16_hi, ds_write_b8_d16_hi) X(ds_store_b16_d16_hi, ds_write_b16_d16_hi)
+#define RENAMED_READ(name, old) ROW(name, old, GFX11P, 'i', "i:", LOAD)
+#define RENAMED_WRITE(name, old) ROW(name, old, GFX11P, 'i', ":", STORE)
+#define RENAMED_D16_READ(name, old) ROW(name, old, GFX11P, 'i', "i:", LOAD, SIM_IS_D16)
+#define RENAMED_D16_WRITE(name, old) ROW(name, old, GFX11P, 'i', ":", STORE, SIM_IS_D16)
 WRAP(ds_read_b64_tr_b16, read_transposed, 16)
 WRAP(ds_read_b64_tr_b8, read_transposed, 8)
 WRAP(ds_read_b64_tr_b4, read_transposed, 4)
-#define TRANSPOSED_LINE(name) {#name, exec_##name, GFX950, SIM_LDS_OP, '?', "i:"},
+#define TRANSPOSED_LINE(name) ROW(name, name, GFX950, '?', "i:", LOAD, SIM_TRANSPOSES)
 static const sim_opcode opcodes[] = {RENAMED_READS(RENAMED_READ) RENAMED_WRITES(RENAMED_WRITE)
-    READS(READ_LINE) WRITES(WRITE_LINE)
+    RENAMED_D16_READS(RENAMED_D16_READ) RENAMED_D16_WRITES(RENAMED_D16_WRITE)
+    READS(READ_LINE) WRITES(WRITE_LINE) D16_READS(D16_READ_LINE) D16_WRITES(D16_WRITE_LINE)
     // Not counted with other LDS operations: EXPcnt tells that they are done.
-    {"lds_direct_load", exec_lds_direct_load, GFX11, SIM_VALU, 'i', "i:"},
-    {"ds_direct_load", exec_lds_direct_load, GFX12, SIM_VALU, 'i', "i:"},
+    SIM_ROW("lds_direct_load", exec_lds_direct_load, GFX11, SIM_VALU, 'i', "i:")
+    SIM_ROW("ds_direct_load", exec_lds_direct_load, GFX12, SIM_VALU, 'i', "i:")
     TRANSPOSED_LINE(ds_read_b64_tr_b16) TRANSPOSED_LINE(ds_read_b64_tr_b8) TRANSPOSED_LINE(ds_read_b64_tr_b4)};
 // clang-format on
 SIM_TABLE(sim_ops_lds, opcodes);

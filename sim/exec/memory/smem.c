@@ -190,9 +190,10 @@ static void exec_nothing(sim_wave *, const sim_inst *) {}
 LOADS(WRAP)
 STORES(WRAP)
 
-#define LINE(name, types) {#name, exec_##name, GFX9, SIM_SMEM, 'i', types},
-#define LINE_LOAD(name, function, dwords) LINE(name, "i:qi")
-#define LINE_STORE(name, function, dwords) LINE(name, ":iqi")
+#define ROW(name, function, archs, types, access_) \
+    SIM_ROW(name, function, archs, SIM_SMEM, 'i', types, .access = SIM_ACCESS_##access_)
+#define LINE_LOAD(name, function, dwords) ROW(#name, exec_##name, GFX9, "i:qi", LOAD)
+#define LINE_STORE(name, function, dwords) ROW(#name, exec_##name, GFX9, ":iqi", STORE)
 
 // RDNA names loads by bits; those of less than a dword are gfx12's.
 #define RENAMED(X) \
@@ -207,21 +208,17 @@ STORES(WRAP)
     static void exec_##name(sim_wave *w, const sim_inst *inst) { function(w, inst, bytes, is_signed); }
 NARROW(WRAP_NARROW)
 #define LINE_RENAMED(name, old) \
-    {"s_" #name, exec_s_##old, GFX11P, SIM_SMEM, 'i', "i:qi"}, \
-    {"s_buffer_" #name, exec_s_buffer_##old, GFX11P, SIM_SMEM, 'i', "i:qi"},
-#define LINE_NARROW(name, function, bytes, is_signed) {#name, exec_##name, GFX12, SIM_SMEM, 'i', "i:qi"},
+    ROW("s_" #name, exec_s_##old, GFX11P, "i:qi", LOAD) \
+    ROW("s_buffer_" #name, exec_s_buffer_##old, GFX11P, "i:qi", LOAD)
+#define LINE_NARROW(name, function, bytes, is_signed) ROW(#name, exec_##name, GFX12, "i:qi", LOAD)
+#define NOTHING(name, archs, types) SIM_ROW(#name, exec_nothing, archs, SIM_SMEM, 'i', types)
 
 static const sim_opcode opcodes[] = {RENAMED(LINE_RENAMED) NARROW(LINE_NARROW) LOADS(LINE_LOAD) STORES(LINE_STORE)
-    LINE(s_memtime, "q:") LINE(s_memrealtime, "q:")
-    {"s_dcache_wb", exec_nothing, ALL, SIM_SMEM, 'i', ":"},
-    {"s_dcache_inv", exec_nothing, ALL, SIM_SMEM, 'i', ":"},
-    {"s_dcache_discard", exec_nothing, GFX9, SIM_SMEM, 'i', ":t"},
-    {"s_dcache_discard_x2", exec_nothing, GFX9, SIM_SMEM, 'i', ":t"},
-    // asks for a translation, gives nothing back
-    {"s_atc_probe", exec_nothing, ALL, SIM_SMEM, 'i', ":t"},
-    {"s_atc_probe_buffer", exec_nothing, ALL, SIM_SMEM, 'i', ":t"},
-    {"s_dcache_inv_vol", exec_nothing, ALL, SIM_SMEM, 'i', ":"},
-    {"s_dcache_wb_vol", exec_nothing, ALL, SIM_SMEM, 'i', ":"}};
+    ROW("s_memtime", exec_s_memtime, GFX9, "q:", LOAD) ROW("s_memrealtime", exec_s_memrealtime, GFX9, "q:", LOAD)
+    NOTHING(s_dcache_wb, ALL, ":") NOTHING(s_dcache_inv, ALL, ":") NOTHING(s_dcache_discard, GFX9, ":t")
+    NOTHING(s_dcache_discard_x2, GFX9, ":t") NOTHING(s_dcache_inv_vol, ALL, ":") NOTHING(s_dcache_wb_vol, ALL, ":")
+    // these ask for a translation, give nothing back
+    NOTHING(s_atc_probe, ALL, ":t") NOTHING(s_atc_probe_buffer, ALL, ":t")};
 
 // clang-format on
 SIM_TABLE(sim_ops_smem, opcodes);

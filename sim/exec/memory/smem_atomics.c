@@ -118,18 +118,19 @@ static void atomic(sim_wave *w, const sim_inst *inst, step op, bool is_signed, u
 
 // clang-format off
 #define ATOMICS(X) \
-    X(add, false) X(sub, false) X(swap, false) X(cmpswap, false) X(and, false) X(or, false) X(xor, false) \
+    X(add, false) X(sub, false) X(swap, false, SIM_SWAPS) X(cmpswap, false, SIM_COMPARES) X(and, false) X(or, false) X(xor, false) \
     X(umin, false) X(umax, false) X(smin, true) X(smax, true) X(inc, false) X(dec, false)
-#define WRAP(name, is_signed) \
+#define WRAP(name, is_signed, ...) \
     static void exec_##name(sim_wave *w, const sim_inst *inst) { atomic(w, inst, step_##name, is_signed, 4); } \
     static void exec_##name##_x2(sim_wave *w, const sim_inst *inst) { atomic(w, inst, step_##name, is_signed, 8); }
 ATOMICS(WRAP)
 
-#define LINE(name, is_signed) \
-    {"s_atomic_" #name, exec_##name, GFX9, SIM_SMEM, 'i', ":iqi"}, \
-    {"s_atomic_" #name "_x2", exec_##name##_x2, GFX9, SIM_SMEM, 'i', ":iqi"}, \
-    {"s_buffer_atomic_" #name, exec_##name, GFX9, SIM_SMEM, 'i', ":iqi"}, \
-    {"s_buffer_atomic_" #name "_x2", exec_##name##_x2, GFX9, SIM_SMEM, 'i', ":iqi"},
+#define ROW(name, function, ...) \
+    SIM_ROW(name, function, GFX9, SIM_SMEM, 'i', ":iqi", .access = SIM_ACCESS_ATOMIC __VA_OPT__(, .is =) __VA_ARGS__)
+#define LINE(name, is_signed, ...) \
+    ROW("s_atomic_" #name, exec_##name, __VA_ARGS__) ROW("s_atomic_" #name "_x2", exec_##name##_x2, __VA_ARGS__) \
+    ROW("s_buffer_atomic_" #name, exec_##name, __VA_ARGS__) \
+    ROW("s_buffer_atomic_" #name "_x2", exec_##name##_x2, __VA_ARGS__)
 static const sim_opcode opcodes[] = {ATOMICS(LINE)};
 // clang-format on
 SIM_TABLE(sim_ops_smem_atomics, opcodes);

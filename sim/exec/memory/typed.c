@@ -95,17 +95,13 @@ static format split_format(uint32_t data, uint32_t kind) {
     return (format){(uint8_t)data, numbers[kind]};
 }
 
-static bool is_tbuffer(const sim_inst *inst) {
-    return inst->opcode->mnemonic[0] == 't';
-}
-
 static const uint32_t *descriptor(const sim_wave *w, const sim_inst *inst) {
     return &w->s[inst->src[inst->num_src - 2].reg];
 }
 
 static format find_format(const sim_wave *w, const sim_inst *inst) {
     const uint32_t word = descriptor(w, inst)[3], major = w->group->dispatch->chip->gfx_major;
-    if (is_tbuffer(inst)) {
+    if (inst->traits.addressing == SIM_TYPED_BUFFER) {
         return major == 9    ? split_format(inst->word[0] >> 19 & 15, inst->word[0] >> 23 & 7)
                : major == 11 ? unified_format(inst->word[0] >> 19 & 127)
                              : unified_format(inst->word[1] >> 23 & 127);
@@ -236,8 +232,8 @@ static uint32_t selected(const sim_wave *w, const sim_inst *inst, format f, cons
                          unsigned want) {
     const uint32_t one = is_integer(f.number) ? 1 : f32_bits(1);
     const uint32_t select = descriptor(w, inst)[3] >> 3 * want & 7;
-    const unsigned from = is_tbuffer(inst) ? want : select - 4;
-    if (!is_tbuffer(inst) && select < 4)
+    const unsigned from = inst->traits.addressing == SIM_TYPED_BUFFER ? want : select - 4;
+    if (inst->traits.addressing != SIM_TYPED_BUFFER && select < 4)
         return select == 1 ? one : 0;
     const layout *l = &layouts[f.layout];
     return from < l->count ? decode(f.number, in[from], l->bits[from]) : from == 3 ? one : 0;
@@ -339,20 +335,23 @@ SIZES(WRAP)
 static void exec_load_d16_hi(sim_wave *w, const sim_inst *inst) { load_typed(w, inst, 1, HIGH_HALF); }
 static void exec_store_d16_hi(sim_wave *w, const sim_inst *inst) { store_typed(w, inst, 1, HIGH_HALF); }
 
+#define ROW(form, name, function, archs, types, access_, is_) \
+    SIM_ROW(#form "_" name, exec_##function, archs, SIM_VMEM, '?', types, .access = SIM_ACCESS_##access_, \
+            .addressing = ADDRESSING_##form, .is = SIM_HAS_FORMAT | is_)
+#define LOAD(form, name, function, archs, is) ROW(form, name, function, archs, "i:", LOAD, is)
+#define STORE(form, name, function, archs, is) ROW(form, name, function, archs, ":", STORE, is)
 // RDNA says d16_format, gfx9 format_d16.
-#define LINE(form, size, n) \
-    {form "_load_format_" #size, exec_load_##size, ALL, SIM_VMEM, '?', "i:"}, \
-    {form "_store_format_" #size, exec_store_##size, ALL, SIM_VMEM, '?', ":"}, \
-    {form "_load_format_d16_" #size, exec_load_d16_##size, GFX9, SIM_VMEM, '?', "i:"}, \
-    {form "_store_format_d16_" #size, exec_store_d16_##size, GFX9, SIM_VMEM, '?', ":"}, \
-    {form "_load_d16_format_" #size, exec_load_d16_##size, GFX11P, SIM_VMEM, '?', "i:"}, \
-    {form "_store_d16_format_" #size, exec_store_d16_##size, GFX11P, SIM_VMEM, '?', ":"},
-#define BUFFER(size, n) LINE("buffer", size, n)
-#define TBUFFER(size, n) LINE("tbuffer", size, n)
-static const sim_opcode opcodes[] = {SIZES(BUFFER) SIZES(TBUFFER)
-    {"buffer_load_format_d16_hi_x", exec_load_d16_hi, GFX9, SIM_VMEM, '?', "i:"},
-    {"buffer_store_format_d16_hi_x", exec_store_d16_hi, GFX9, SIM_VMEM, '?', ":"},
-    {"buffer_load_d16_hi_format_x", exec_load_d16_hi, GFX11P, SIM_VMEM, '?', "i:"},
-    {"buffer_store_d16_hi_format_x", exec_store_d16_hi, GFX11P, SIM_VMEM, '?', ":"}};
+#define LINE(form, size) \
+    LOAD(form, "load_format_" #size, load_##size, ALL, 0) STORE(form, "store_format_" #size, store_##size, ALL, 0) \
+    LOAD(form, "load_format_d16_" #size, load_d16_##size, GFX9, SIM_IS_D16) \
+    STORE(form, "store_format_d16_" #size, store_d16_##size, GFX9, SIM_IS_D16) \
+    LOAD(form, "load_d16_format_" #size, load_d16_##size, GFX11P, SIM_IS_D16) \
+    STORE(form, "store_d16_format_" #size, store_d16_##size, GFX11P, SIM_IS_D16)
+#define LINES(size, n) LINE(buffer, size) LINE(tbuffer, size)
+static const sim_opcode opcodes[] = {SIZES(LINES)
+    LOAD(buffer, "load_format_d16_hi_x", load_d16_hi, GFX9, SIM_IS_D16)
+    STORE(buffer, "store_format_d16_hi_x", store_d16_hi, GFX9, SIM_IS_D16)
+    LOAD(buffer, "load_d16_hi_format_x", load_d16_hi, GFX11P, SIM_IS_D16)
+    STORE(buffer, "store_d16_hi_format_x", store_d16_hi, GFX11P, SIM_IS_D16)};
 // clang-format on
 SIM_TABLE(sim_ops_typed, opcodes);

@@ -87,7 +87,7 @@ SIM_INLINE void load_dwords(sim_wave *w, const sim_inst *inst, unsigned dwords) 
         return;
     }
     const bool split =
-        sim_is_buffer(inst) && at[0].mask != w->exec; // each dword has its own range check
+        sim_is_buffer(&inst->traits) && at[0].mask != w->exec; // each dword has its own range check
     for (unsigned k = 0; split && k < dwords; k++)
         if (!sim_resolve(w, inst, 4 * k, 4, false, &at[k]))
             return;
@@ -97,7 +97,7 @@ SIM_INLINE void load_dwords(sim_wave *w, const sim_inst *inst, unsigned dwords) 
 
 /** The stored data: after the address in global, flat and scratch forms, first in buffer forms. */
 static uint32_t *data_rows(sim_wave *w, const sim_inst *inst) {
-    return w->v[inst->src[sim_is_buffer(inst) ? 0 : 1].reg];
+    return w->v[inst->src[sim_is_buffer(&inst->traits) ? 0 : 1].reg];
 }
 
 static void store_dwords(sim_wave *w, const sim_inst *inst, unsigned dwords) {
@@ -105,7 +105,7 @@ static void store_dwords(sim_wave *w, const sim_inst *inst, unsigned dwords) {
     const uint32_t *rows = data_rows(w, inst);
     if (!sim_resolve(w, inst, 0, 4 * dwords, true, &at))
         return;
-    const bool split = sim_is_buffer(inst) && at.mask != w->exec;
+    const bool split = sim_is_buffer(&inst->traits) && at.mask != w->exec;
     for (unsigned k = 0; k < dwords; k++) {
         if (split && !sim_resolve(w, inst, 4 * k, 4, true, &at))
             return;
@@ -248,52 +248,63 @@ static void exec_load_lds_sshort(sim_wave *w, const sim_inst *inst) {
     X(load_dword, load_or_dma, 1) X(load_dwordx2, load_or_dma, 2) X(load_dwordx3, load_or_dma, 3) \
     X(load_dwordx4, load_or_dma, 4) X(load_ubyte, load_narrow_or_dma, U8) \
     X(load_sbyte, load_narrow_or_dma, I8) X(load_ushort, load_narrow_or_dma, U16) \
-    X(load_sshort, load_narrow_or_dma, I16) X(load_ubyte_d16, load_half, U8, false) \
-    X(load_ubyte_d16_hi, load_half, U8, true) X(load_sbyte_d16, load_half, I8, false) \
-    X(load_sbyte_d16_hi, load_half, I8, true) X(load_short_d16, load_half, U16, false) \
-    X(load_short_d16_hi, load_half, U16, true)
+    X(load_sshort, load_narrow_or_dma, I16)
+#define D16_LOADS(X) \
+    X(load_ubyte_d16, load_half, U8, false) X(load_ubyte_d16_hi, load_half, U8, true) \
+    X(load_sbyte_d16, load_half, I8, false) X(load_sbyte_d16_hi, load_half, I8, true) \
+    X(load_short_d16, load_half, U16, false) X(load_short_d16_hi, load_half, U16, true)
 #define STORES(X) \
     X(store_dword, store_dwords, 1) X(store_dwordx2, store_dwords, 2) X(store_dwordx3, store_dwords, 3) \
-    X(store_dwordx4, store_dwords, 4) X(store_byte, store_narrow, 1, false) \
-    X(store_byte_d16_hi, store_narrow, 1, true) X(store_short, store_narrow, 2, false) \
-    X(store_short_d16_hi, store_narrow, 2, true)
+    X(store_dwordx4, store_dwords, 4) X(store_byte, store_narrow, 1, false) X(store_short, store_narrow, 2, false)
+#define D16_STORES(X) X(store_byte_d16_hi, store_narrow, 1, true) X(store_short_d16_hi, store_narrow, 2, true)
 
 #define WRAP(name, function, ...) \
     static void exec_##name(sim_wave *w, const sim_inst *inst) { function(w, inst, __VA_ARGS__); }
 LOADS(WRAP)
+D16_LOADS(WRAP)
 STORES(WRAP)
+D16_STORES(WRAP)
 
-#define LINE(form, name, types, archs) {#form #name, exec_##name, archs, SIM_VMEM, 'i', types},
-#define FORMS(name, types) \
-    LINE(global_, name, types, GFX9) LINE(flat_, name, types, GFX9) LINE(scratch_, name, types, GFX9) \
-    LINE(buffer_, name, types, GFX9)
-#define LOAD_LINES(name, ...) FORMS(name, "i:")
-#define STORE_LINES(name, ...) FORMS(name, ":")
+#define ROW(form, name, function, archs, types, access_, ...) \
+    SIM_ROW(#form "_" #name, exec_##function, archs, SIM_VMEM, 'i', types, .access = SIM_ACCESS_##access_, \
+            .addressing = ADDRESSING_##form __VA_OPT__(, .is =) __VA_ARGS__)
+#define FORMS(name, function, archs, types, access, ...) \
+    ROW(global, name, function, archs, types, access, __VA_ARGS__) \
+    ROW(flat, name, function, archs, types, access, __VA_ARGS__) \
+    ROW(scratch, name, function, archs, types, access, __VA_ARGS__) \
+    ROW(buffer, name, function, archs, types, access, __VA_ARGS__)
+#define LOAD_LINES(name, ...) FORMS(name, name, GFX9, "i:", LOAD)
+#define STORE_LINES(name, ...) FORMS(name, name, GFX9, ":", STORE)
+#define D16_LOAD_LINES(name, ...) FORMS(name, name, GFX9, "i:", LOAD, SIM_IS_D16)
+#define D16_STORE_LINES(name, ...) FORMS(name, name, GFX9, ":", STORE, SIM_IS_D16)
+#define DMA_LINE(form, name, archs) ROW(form, name, name, archs, ":", DMA, SIM_READS_M0)
 
 // RDNA names loads and stores by bits.
 #define RENAMED_LOADS(X) \
     X(load_b32, load_dword) X(load_b64, load_dwordx2) X(load_b96, load_dwordx3) X(load_b128, load_dwordx4) \
-    X(load_u8, load_ubyte) X(load_i8, load_sbyte) X(load_u16, load_ushort) X(load_i16, load_sshort) \
+    X(load_u8, load_ubyte) X(load_i8, load_sbyte) X(load_u16, load_ushort) X(load_i16, load_sshort)
+#define RENAMED_D16_LOADS(X) \
     X(load_d16_u8, load_ubyte_d16) X(load_d16_hi_u8, load_ubyte_d16_hi) X(load_d16_i8, load_sbyte_d16) \
     X(load_d16_hi_i8, load_sbyte_d16_hi) X(load_d16_b16, load_short_d16) X(load_d16_hi_b16, load_short_d16_hi)
 #define RENAMED_STORES(X) \
     X(store_b32, store_dword) X(store_b64, store_dwordx2) X(store_b96, store_dwordx3) X(store_b128, store_dwordx4) \
-    X(store_b8, store_byte) X(store_d16_hi_b8, store_byte_d16_hi) X(store_b16, store_short) \
-    X(store_d16_hi_b16, store_short_d16_hi)
-#define RENAMED_LINE(form, name, old, types) {#form #name, exec_##old, GFX11P, SIM_VMEM, 'i', types},
-#define RENAMED_FORMS(name, old, types) \
-    RENAMED_LINE(global_, name, old, types) RENAMED_LINE(flat_, name, old, types) \
-    RENAMED_LINE(scratch_, name, old, types) RENAMED_LINE(buffer_, name, old, types)
-#define RENAMED_LOAD(name, old) RENAMED_FORMS(name, old, "i:")
-#define RENAMED_STORE(name, old) RENAMED_FORMS(name, old, ":")
+    X(store_b8, store_byte) X(store_b16, store_short)
+#define RENAMED_D16_STORES(X) X(store_d16_hi_b8, store_byte_d16_hi) X(store_d16_hi_b16, store_short_d16_hi)
+#define RENAMED_LOAD(name, old) FORMS(name, old, GFX11P, "i:", LOAD)
+#define RENAMED_STORE(name, old) FORMS(name, old, GFX11P, ":", STORE)
+#define RENAMED_D16_LOAD(name, old) FORMS(name, old, GFX11P, "i:", LOAD, SIM_IS_D16)
+#define RENAMED_D16_STORE(name, old) FORMS(name, old, GFX11P, ":", STORE, SIM_IS_D16)
 
-static const sim_opcode opcodes[] = {RENAMED_LOADS(RENAMED_LOAD) RENAMED_STORES(RENAMED_STORE) LOADS(LOAD_LINES) STORES(STORE_LINES)
-    LINE(global_, load_lds_dword, ":", GFX94) LINE(global_, load_lds_ubyte, ":", GFX94)
-    LINE(global_, load_lds_sbyte, ":", GFX94) LINE(global_, load_lds_ushort, ":", GFX94)
-    LINE(global_, load_lds_sshort, ":", GFX94) LINE(global_, load_lds_dwordx3, ":", GFX950)
-    LINE(global_, load_lds_dwordx4, ":", GFX950) LINE(scratch_, load_lds_dword, ":", GFX94)
-    LINE(scratch_, load_lds_ubyte, ":", GFX94) LINE(scratch_, load_lds_sbyte, ":", GFX94)
-    LINE(scratch_, load_lds_ushort, ":", GFX94) LINE(scratch_, load_lds_sshort, ":", GFX94)};
+static const sim_opcode opcodes[] = {
+    RENAMED_LOADS(RENAMED_LOAD) RENAMED_STORES(RENAMED_STORE) RENAMED_D16_LOADS(RENAMED_D16_LOAD)
+    RENAMED_D16_STORES(RENAMED_D16_STORE) LOADS(LOAD_LINES) STORES(STORE_LINES) D16_LOADS(D16_LOAD_LINES)
+    D16_STORES(D16_STORE_LINES)
+    DMA_LINE(global, load_lds_dword, GFX94) DMA_LINE(global, load_lds_ubyte, GFX94)
+    DMA_LINE(global, load_lds_sbyte, GFX94) DMA_LINE(global, load_lds_ushort, GFX94)
+    DMA_LINE(global, load_lds_sshort, GFX94) DMA_LINE(global, load_lds_dwordx3, GFX950)
+    DMA_LINE(global, load_lds_dwordx4, GFX950) DMA_LINE(scratch, load_lds_dword, GFX94)
+    DMA_LINE(scratch, load_lds_ubyte, GFX94) DMA_LINE(scratch, load_lds_sbyte, GFX94)
+    DMA_LINE(scratch, load_lds_ushort, GFX94) DMA_LINE(scratch, load_lds_sshort, GFX94)};
 
 // clang-format on
 SIM_TABLE(sim_ops_vmem, opcodes);

@@ -121,14 +121,17 @@ static void exec_global_store_addtid_b32(sim_wave *w, const sim_inst *inst) {
 }
 
 // clang-format off
+#define LINE(form, name, function, archs, known, types, access_, ...) \
+    SIM_ROW(#form "_" #name, function, archs, SIM_VMEM, known, types, .access = SIM_ACCESS_##access_, \
+            .addressing = ADDRESSING_##form __VA_OPT__(, .is =) __VA_ARGS__)
 static const sim_opcode opcodes[] = {
-    {"global_load_tr_b128", exec_global_load_tr_b128, GFX12, SIM_VMEM, 'm', "i:"},
-    {"global_load_tr_b64", exec_global_load_tr_b64, GFX12, SIM_VMEM, 'm', "i:"},
-    {"global_load_block", load_block, GFX12, SIM_VMEM, 'i', "i:"},
-    {"scratch_load_block", load_block, GFX12, SIM_VMEM, 'i', "i:"},
-    {"global_store_block", store_block, GFX12, SIM_VMEM, 'i', ":"},
-    {"scratch_store_block", store_block, GFX12, SIM_VMEM, 'i', ":"},
-    {"global_load_addtid_b32", exec_global_load_addtid_b32, GFX11P, SIM_VMEM, 'i', "i:q"},
-    {"global_store_addtid_b32", exec_global_store_addtid_b32, GFX11P, SIM_VMEM, 'i', ":iq"}};
+    LINE(global, load_tr_b128, exec_global_load_tr_b128, GFX12, 'm', "i:", LOAD, SIM_TRANSPOSES)
+    LINE(global, load_tr_b64, exec_global_load_tr_b64, GFX12, 'm', "i:", LOAD, SIM_TRANSPOSES)
+    LINE(global, load_block, load_block, GFX12, 'i', "i:", LOAD, SIM_IS_BLOCK)
+    LINE(scratch, load_block, load_block, GFX12, 'i', "i:", LOAD, SIM_IS_BLOCK)
+    LINE(global, store_block, store_block, GFX12, 'i', ":", STORE, SIM_IS_BLOCK)
+    LINE(scratch, store_block, store_block, GFX12, 'i', ":", STORE, SIM_IS_BLOCK)
+    LINE(global, load_addtid_b32, exec_global_load_addtid_b32, GFX11P, 'i', "i:q", LOAD)
+    LINE(global, store_addtid_b32, exec_global_store_addtid_b32, GFX11P, 'i', ":iq", STORE)};
 // clang-format on
 SIM_TABLE(sim_ops_vmem_rdna, opcodes);

@@ -183,26 +183,31 @@ static void exec_s_setvskip(sim_wave *w, const sim_inst *inst) {
 // clang-format off
 
 #define BRANCHES(X) \
-    X(s_branch) X(s_cbranch_scc0) X(s_cbranch_scc1) X(s_cbranch_vccz) X(s_cbranch_vccnz) \
-    X(s_cbranch_execz) X(s_cbranch_execnz)
-#define WRAP(name) \
+    X(s_branch, SIM_ENDS_FLOW) X(s_cbranch_scc0, SIM_BY_SCC) X(s_cbranch_scc1, SIM_BY_SCC) \
+    X(s_cbranch_vccz, SIM_BY_VCC) X(s_cbranch_vccnz, SIM_BY_VCC) X(s_cbranch_execz, 0) X(s_cbranch_execnz, 0)
+#define WRAP(name, is) \
     static void exec_##name(sim_wave *w, const sim_inst *inst) { jump_if(w, inst, name(w)); }
 BRANCHES(WRAP)
 
-#define LINE(name, types) {#name, exec_##name, ALL, SIM_FLOW, 'i', types},
-#define LINE_BRANCH(name) LINE(name, ":i")
-#define NOTHING(name) {#name, exec_nothing, ALL, SIM_FLOW, 'i', ":i"},
+#define LINE(name, types, ...) SIM_ROW(#name, exec_##name, ALL, SIM_FLOW, 'i', types, __VA_ARGS__)
+#define LINE_BRANCH(name, is_) LINE(name, ":i", .unit = SIM_UNIT_BRANCH, .is = SIM_JUMPS | is_)
+#define LINE_CALL(name, types, is_) LINE(name, types, .unit = SIM_UNIT_BRANCH, .is = SIM_IS_CALL | is_)
+#define NOTHING(name, ...) SIM_ROW(#name, exec_nothing, ALL, SIM_FLOW, 'i', ":i", __VA_ARGS__)
+#define CACHE(name) NOTHING(name, .unit = SIM_UNIT_CACHE)
 
 static const sim_opcode opcodes[] = {BRANCHES(LINE_BRANCH)
-    LINE(s_getpc_b64, "q:") LINE(s_setpc_b64, ":q") LINE(s_swappc_b64, "q:q") LINE(s_call_b64, "q:i")
-    LINE(s_barrier, ":") LINE(s_endpgm, ":") LINE(s_trap, ":i") LINE(s_sethalt, ":i") LINE(s_sendmsghalt, ":i")
+    LINE_CALL(s_setpc_b64, ":q", SIM_ENDS_FLOW) LINE_CALL(s_swappc_b64, "q:q", 0)
+    LINE_CALL(s_call_b64, "q:i", SIM_JUMPS) LINE(s_getpc_b64, "q:", .unit = SIM_UNIT_SALU)
+    LINE(s_barrier, ":", .is = SIM_IS_BARRIER | SIM_SIGNALS | SIM_AWAITS)
+    LINE(s_endpgm, ":", .unit = SIM_UNIT_MESSAGE, .is = SIM_ENDS_FLOW) LINE(s_trap, ":i", .is = SIM_ENDS_FLOW)
+    LINE(s_sethalt, ":i") LINE(s_sendmsghalt, ":i", .unit = SIM_UNIT_MESSAGE, .is = SIM_READS_M0)
     LINE(s_set_gpr_idx_on, ":ii") LINE(s_set_gpr_idx_idx, ":i") LINE(s_set_gpr_idx_mode, ":i")
-    LINE(s_set_gpr_idx_off, ":") LINE(s_setvskip, ":ii")
-    LINE(s_getreg_b32, "i:i") LINE(s_setreg_b32, ":ii") LINE(s_setreg_imm32_b32, ":ii")
-    NOTHING(s_nop) NOTHING(s_sleep) NOTHING(s_setprio) NOTHING(s_waitcnt) NOTHING(s_icache_inv)
-    NOTHING(s_sendmsg) NOTHING(s_incperflevel) NOTHING(s_decperflevel) NOTHING(s_ttracedata)
-    NOTHING(s_wakeup) NOTHING(buffer_wbl2) NOTHING(buffer_inv) NOTHING(buffer_wbinvl1)
-    NOTHING(buffer_wbinvl1_vol) NOTHING(buffer_invl2)};
+    LINE(s_set_gpr_idx_off, ":") LINE(s_setvskip, ":ii") LINE(s_getreg_b32, "i:i", .unit = SIM_UNIT_SALU)
+    LINE(s_setreg_b32, ":ii", .unit = SIM_UNIT_SALU) LINE(s_setreg_imm32_b32, ":ii", .unit = SIM_UNIT_SALU)
+    NOTHING(s_nop, .is = SIM_IS_NOP) NOTHING(s_sleep) NOTHING(s_setprio) NOTHING(s_waitcnt, .waits = SIM_WAIT_FIELDS)
+    NOTHING(s_sendmsg, .unit = SIM_UNIT_MESSAGE, .is = SIM_READS_M0) NOTHING(s_incperflevel)
+    NOTHING(s_decperflevel) NOTHING(s_ttracedata) NOTHING(s_wakeup) CACHE(s_icache_inv) CACHE(buffer_wbl2)
+    CACHE(buffer_inv) CACHE(buffer_wbinvl1) CACHE(buffer_wbinvl1_vol) CACHE(buffer_invl2)};
 
 // clang-format on
 SIM_TABLE(sim_ops_flow, opcodes);

@@ -138,30 +138,40 @@ static void exec_s_code_end(sim_wave *w, const sim_inst *inst) {
 static void exec_nothing(sim_wave *, const sim_inst *) {}
 
 // clang-format off
-#define LINE(name, archs, types) {#name, exec_##name, archs, SIM_FLOW, 'i', types},
-#define NOTHING(name, archs, types) {#name, exec_nothing, archs, SIM_FLOW, 'i', types},
+#define LINE(name, archs, types, ...) SIM_ROW(#name, exec_##name, archs, SIM_FLOW, 'i', types, __VA_ARGS__)
+#define NOTHING(name, archs, types, ...) SIM_ROW(#name, exec_nothing, archs, SIM_FLOW, 'i', types, __VA_ARGS__)
+#define WAIT(name, archs, types, waits_) NOTHING(name, archs, types, .waits = SIM_WAIT_##waits_)
+#define CACHE(name, archs) NOTHING(name, archs, ":", .unit = SIM_UNIT_CACHE)
+#define PREFETCH(name) NOTHING(name, GFX12, ":t", .unit = SIM_UNIT_SMEM)
+#define BARRIER(name, function, known, types, ...) \
+    SIM_ROW(#name, function, GFX12, SIM_FLOW, known, types, .is = SIM_IS_BARRIER __VA_OPT__(|) __VA_ARGS__)
 
 static const sim_opcode opcodes[] = {
-    LINE(s_barrier_signal, GFX12, ":i") LINE(s_barrier_signal_isfirst, GFX12, ":i")
-    LINE(s_get_barrier_state, GFX12, "i:i") {"s_barrier_init", exec_named_barrier, GFX12, SIM_FLOW, 'l', ":i"},
-    {"s_barrier_join", exec_named_barrier, GFX12, SIM_FLOW, 'l', ":i"},
-    {"s_barrier_leave", exec_named_barrier, GFX12, SIM_FLOW, 'l', ":"},
-    LINE(s_barrier_wait, GFX12, ":i") LINE(s_round_mode, GFX11P, ":i") LINE(s_denorm_mode, GFX11P, ":i")
-    LINE(s_sendmsg_rtn_b32, GFX11P, "i:i") LINE(s_sendmsg_rtn_b64, GFX11P, "q:i") LINE(s_code_end, GFX11P, ":")
-    NOTHING(s_delay_alu, GFX11P, ":t") NOTHING(s_clause, GFX11P, ":t") NOTHING(s_wait_alu, GFX12, ":t")
-    NOTHING(s_waitcnt_depctr, GFX11, ":t") NOTHING(s_wait_event, GFX11P, ":t") NOTHING(s_wait_idle, GFX11P, ":t")
-    NOTHING(s_set_inst_prefetch_distance, GFX11, ":t") NOTHING(s_waitcnt_vscnt, GFX11, ":ii")
-    NOTHING(s_waitcnt_vmcnt, GFX11, ":ii") NOTHING(s_waitcnt_expcnt, GFX11, ":ii")
-    NOTHING(s_waitcnt_lgkmcnt, GFX11, ":ii") NOTHING(s_wait_loadcnt, GFX12, ":i")
-    NOTHING(s_wait_storecnt, GFX12, ":i") NOTHING(s_wait_dscnt, GFX12, ":i") NOTHING(s_wait_kmcnt, GFX12, ":i")
-    NOTHING(s_wait_samplecnt, GFX12, ":i") NOTHING(s_wait_bvhcnt, GFX12, ":i") NOTHING(s_wait_expcnt, GFX12, ":i")
-    NOTHING(s_wait_loadcnt_dscnt, GFX12, ":i") NOTHING(s_wait_storecnt_dscnt, GFX12, ":i")
-    NOTHING(s_sleep_var, GFX12, ":i") NOTHING(s_version, GFX11P, ":t") NOTHING(s_ttracedata_imm, GFX11P, ":i")
-    NOTHING(buffer_gl0_inv, GFX11, ":") NOTHING(buffer_gl1_inv, GFX11, ":") NOTHING(s_gl1_inv, GFX11, ":")
-    NOTHING(global_inv, GFX12, ":") NOTHING(global_wb, GFX12, ":") NOTHING(global_wbinv, GFX12, ":")
-    NOTHING(s_prefetch_inst, GFX12, ":t") NOTHING(s_prefetch_inst_pc_rel, GFX12, ":t")
-    NOTHING(s_prefetch_data, GFX12, ":t") NOTHING(s_prefetch_data_pc_rel, GFX12, ":t")
-    NOTHING(s_buffer_prefetch_data, GFX12, ":t")};
+    BARRIER(s_barrier_signal, exec_s_barrier_signal, 'i', ":i", SIM_SIGNALS)
+    BARRIER(s_barrier_signal_isfirst, exec_s_barrier_signal_isfirst, 'i', ":i", SIM_SIGNALS)
+    BARRIER(s_barrier_wait, exec_s_barrier_wait, 'i', ":i", SIM_AWAITS)
+    BARRIER(s_barrier_init, exec_named_barrier, 'l', ":i") BARRIER(s_barrier_join, exec_named_barrier, 'l', ":i")
+    BARRIER(s_barrier_leave, exec_named_barrier, 'l', ":") LINE(s_get_barrier_state, GFX12, "i:i")
+    LINE(s_round_mode, GFX11P, ":i") LINE(s_denorm_mode, GFX11P, ":i")
+    LINE(s_sendmsg_rtn_b32, GFX11P, "i:i", .unit = SIM_UNIT_MESSAGE)
+    LINE(s_sendmsg_rtn_b64, GFX11P, "q:i", .unit = SIM_UNIT_MESSAGE)
+    LINE(s_code_end, GFX11P, ":", .is = SIM_ENDS_FLOW)
+    WAIT(s_wait_alu, GFX12, ":t", OTHER) WAIT(s_waitcnt_depctr, GFX11, ":t", OTHER)
+    WAIT(s_wait_event, GFX11P, ":t", OTHER) WAIT(s_wait_idle, GFX11P, ":t", IDLE)
+    WAIT(s_waitcnt_vscnt, GFX11, ":ii", STORES) WAIT(s_waitcnt_vmcnt, GFX11, ":ii", LOADS)
+    WAIT(s_waitcnt_expcnt, GFX11, ":ii", OTHER) WAIT(s_waitcnt_lgkmcnt, GFX11, ":ii", LDS_SMEM)
+    WAIT(s_wait_loadcnt, GFX12, ":i", LOADS) WAIT(s_wait_storecnt, GFX12, ":i", STORES)
+    WAIT(s_wait_dscnt, GFX12, ":i", LDS) WAIT(s_wait_kmcnt, GFX12, ":i", SMEM)
+    WAIT(s_wait_samplecnt, GFX12, ":i", OTHER) WAIT(s_wait_bvhcnt, GFX12, ":i", OTHER)
+    WAIT(s_wait_expcnt, GFX12, ":i", OTHER) WAIT(s_wait_loadcnt_dscnt, GFX12, ":i", LOADS_LDS)
+    WAIT(s_wait_storecnt_dscnt, GFX12, ":i", STORES_LDS)
+    NOTHING(s_delay_alu, GFX11P, ":t") NOTHING(s_clause, GFX11P, ":t")
+    NOTHING(s_set_inst_prefetch_distance, GFX11, ":t") NOTHING(s_sleep_var, GFX12, ":i")
+    NOTHING(s_version, GFX11P, ":t") NOTHING(s_ttracedata_imm, GFX11P, ":i")
+    CACHE(buffer_gl0_inv, GFX11) CACHE(buffer_gl1_inv, GFX11) CACHE(s_gl1_inv, GFX11)
+    CACHE(global_inv, GFX12) CACHE(global_wb, GFX12) CACHE(global_wbinv, GFX12)
+    PREFETCH(s_prefetch_inst) PREFETCH(s_prefetch_inst_pc_rel) PREFETCH(s_prefetch_data)
+    PREFETCH(s_prefetch_data_pc_rel) PREFETCH(s_buffer_prefetch_data)};
 
 // clang-format on
 SIM_TABLE(sim_ops_flow_rdna, opcodes);

@@ -83,10 +83,11 @@ static void exec_s_subvector_loop_end(sim_wave *w, const sim_inst *inst) {
 }
 
 // clang-format off
-#define LINE(name, archs, known, types) {#name, exec_##name, archs, SIM_FLOW, known, types},
+#define LINE(name, archs, known, types, ...) \
+    SIM_ROW(#name, exec_##name, archs, SIM_FLOW, known, types, .unit = SIM_UNIT_BRANCH __VA_OPT__(, ) __VA_ARGS__)
 static const sim_opcode opcodes[] = {
-    LINE(s_cbranch_g_fork, GFX9, 'i', ":qq") LINE(s_cbranch_i_fork, GFX9, 'i', ":qi")
-    LINE(s_cbranch_join, GFX9, 'i', ":i") LINE(s_subvector_loop_begin, GFX11, '?', "i:i")
-    LINE(s_subvector_loop_end, GFX11, '?', "i:i+")};
+    LINE(s_cbranch_g_fork, GFX9, 'i', ":qq") LINE(s_cbranch_i_fork, GFX9, 'i', ":qi", .is = SIM_JUMPS)
+    LINE(s_cbranch_join, GFX9, 'i', ":i") LINE(s_subvector_loop_begin, GFX11, '?', "i:i", .is = SIM_JUMPS)
+    LINE(s_subvector_loop_end, GFX11, '?', "i:i+", .is = SIM_JUMPS)};
 // clang-format on
 SIM_TABLE(sim_ops_fork, opcodes);

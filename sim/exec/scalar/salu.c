@@ -481,32 +481,41 @@ static void exec_s_mulk_i32(sim_wave *w, const sim_inst *inst) {
 // ---- tables: X(name, operand types)
 // clang-format off
 
+// Beside these, the columns of a row that the scalar ALU's are not all alike in.
+#define KEEPS .is = SIM_KEEPS_SCC
+#define BITS(logic_) .logic = SIM_LOGIC_##logic_
+
 #define ARITHMETIC32(X) \
     X(s_add_u32) X(s_sub_u32) X(s_addc_u32) X(s_subb_u32) X(s_add_i32) X(s_sub_i32) X(s_min_i32) \
-    X(s_min_u32) X(s_max_i32) X(s_max_u32) X(s_cselect_b32) X(s_and_b32) X(s_or_b32) X(s_xor_b32) \
-    X(s_andn2_b32) X(s_orn2_b32) X(s_nand_b32) X(s_nor_b32) X(s_xnor_b32) X(s_lshl_b32) X(s_lshr_b32) \
-    X(s_ashr_i32) X(s_bfm_b32) X(s_mul_i32) X(s_mul_hi_u32) X(s_mul_hi_i32) X(s_bfe_u32) X(s_bfe_i32) \
-    X(s_lshl1_add_u32) X(s_lshl2_add_u32) X(s_lshl3_add_u32) X(s_lshl4_add_u32) X(s_absdiff_i32) \
-    X(s_pack_ll_b32_b16) X(s_pack_lh_b32_b16) X(s_pack_hh_b32_b16) X(s_mov_b32) X(s_not_b32) \
-    X(s_brev_b32) X(s_abs_i32) X(s_sext_i32_i8) X(s_sext_i32_i16) X(s_bcnt0_i32_b32) X(s_bcnt1_i32_b32) \
-    X(s_ff1_i32_b32) X(s_ff0_i32_b32) X(s_flbit_i32_b32) X(s_flbit_i32) X(s_quadmask_b32)
+    X(s_min_u32) X(s_max_i32) X(s_max_u32) X(s_cselect_b32, .flow = SIM_FLOW_SELECT, KEEPS) \
+    X(s_and_b32, BITS(AND)) X(s_or_b32, BITS(OR)) X(s_xor_b32, BITS(ANY)) X(s_andn2_b32, BITS(AND_NOT1)) \
+    X(s_orn2_b32, BITS(OR_NOT1)) X(s_nand_b32, BITS(AND)) X(s_nor_b32, BITS(OR)) X(s_xnor_b32, BITS(ANY)) \
+    X(s_lshl_b32) X(s_lshr_b32) X(s_ashr_i32) X(s_bfm_b32, KEEPS) X(s_mul_i32, KEEPS) X(s_mul_hi_u32, KEEPS) \
+    X(s_mul_hi_i32, KEEPS) X(s_bfe_u32) X(s_bfe_i32) X(s_lshl1_add_u32) X(s_lshl2_add_u32) \
+    X(s_lshl3_add_u32) X(s_lshl4_add_u32) X(s_absdiff_i32) X(s_pack_ll_b32_b16, KEEPS) \
+    X(s_pack_lh_b32_b16, KEEPS) X(s_pack_hh_b32_b16, KEEPS) X(s_mov_b32, BITS(ANY), KEEPS) \
+    X(s_not_b32, BITS(ANY)) X(s_brev_b32, KEEPS) X(s_abs_i32) X(s_sext_i32_i8, KEEPS) X(s_sext_i32_i16, KEEPS) \
+    X(s_bcnt0_i32_b32) X(s_bcnt1_i32_b32) X(s_ff1_i32_b32, KEEPS) X(s_ff0_i32_b32, KEEPS) X(s_flbit_i32_b32, KEEPS) \
+    X(s_flbit_i32, KEEPS) X(s_quadmask_b32)
 
 #define ARITHMETIC64(X) \
-    X(s_cselect_b64, "q:qq") X(s_and_b64, "q:qq") X(s_or_b64, "q:qq") X(s_xor_b64, "q:qq") \
-    X(s_andn2_b64, "q:qq") X(s_orn2_b64, "q:qq") X(s_nand_b64, "q:qq") X(s_nor_b64, "q:qq") \
-    X(s_xnor_b64, "q:qq") X(s_lshl_b64, "q:qi") X(s_lshr_b64, "q:qi") X(s_ashr_i64, "Q:Qi") \
-    X(s_bfm_b64, "q:ii") X(s_bfe_u64, "q:qi") X(s_bfe_i64, "Q:Qi") X(s_mov_b64, "q:q") \
-    X(s_not_b64, "q:q") X(s_brev_b64, "q:q") X(s_wqm_b64, "q:q") \
-    X(s_quadmask_b64, "q:q") X(s_bitreplicate_b64_b32, "q:i")
+    X(s_cselect_b64, "q:qq", .flow = SIM_FLOW_SELECT, KEEPS) X(s_and_b64, "q:qq", BITS(AND)) \
+    X(s_or_b64, "q:qq", BITS(OR)) X(s_xor_b64, "q:qq", BITS(ANY)) X(s_andn2_b64, "q:qq", BITS(AND_NOT1)) \
+    X(s_orn2_b64, "q:qq", BITS(OR_NOT1)) X(s_nand_b64, "q:qq", BITS(AND)) X(s_nor_b64, "q:qq", BITS(OR)) \
+    X(s_xnor_b64, "q:qq", BITS(ANY)) X(s_lshl_b64, "q:qi") X(s_lshr_b64, "q:qi") X(s_ashr_i64, "Q:Qi") \
+    X(s_bfm_b64, "q:ii", KEEPS) X(s_bfe_u64, "q:qi") X(s_bfe_i64, "Q:Qi") X(s_mov_b64, "q:q", BITS(ANY), KEEPS) \
+    X(s_not_b64, "q:q", BITS(ANY)) X(s_brev_b64, "q:q", KEEPS) X(s_wqm_b64, "q:q") \
+    X(s_quadmask_b64, "q:q") X(s_bitreplicate_b64_b32, "q:i", KEEPS)
 
 #define COUNTS64(X) \
-    X(s_bcnt0_i32_b64, "i:q") X(s_bcnt1_i32_b64, "i:q") X(s_ff1_i32_b64, "i:q") X(s_ff0_i32_b64, "i:q") \
-    X(s_flbit_i32_b64, "i:q") X(s_flbit_i32_i64, "i:Q")
+    X(s_bcnt0_i32_b64, "i:q") X(s_bcnt1_i32_b64, "i:q") X(s_ff1_i32_b64, "i:q", KEEPS) X(s_ff0_i32_b64, "i:q", KEEPS) \
+    X(s_flbit_i32_b64, "i:q", KEEPS) X(s_flbit_i32_i64, "i:Q", KEEPS)
 
 #define SAVEEXEC(X) \
-    X(s_and_saveexec_b64) X(s_or_saveexec_b64) X(s_xor_saveexec_b64) X(s_andn2_saveexec_b64) \
-    X(s_orn2_saveexec_b64) X(s_nand_saveexec_b64) X(s_nor_saveexec_b64) X(s_xnor_saveexec_b64) \
-    X(s_andn1_saveexec_b64) X(s_orn1_saveexec_b64)
+    X(s_and_saveexec_b64, AND) X(s_or_saveexec_b64, OR) X(s_xor_saveexec_b64, ANY) \
+    X(s_andn2_saveexec_b64, AND_NOT1) X(s_orn2_saveexec_b64, OR_NOT1) X(s_nand_saveexec_b64, AND) \
+    X(s_nor_saveexec_b64, OR) X(s_xnor_saveexec_b64, ANY) X(s_andn1_saveexec_b64, AND_NOT0) \
+    X(s_orn1_saveexec_b64, OR_NOT0)
 
 #define COMPARES32(X) \
     X(s_cmp_eq_u32) X(s_cmp_lg_u32) X(s_cmp_gt_u32) X(s_cmp_ge_u32) X(s_cmp_lt_u32) X(s_cmp_le_u32) \
@@ -525,21 +534,21 @@ static void exec_s_mulk_i32(sim_wave *w, const sim_inst *inst) {
     X(s_cmpk_gt_u32, s_cmp_gt_u32, uint16_t) X(s_cmpk_ge_u32, s_cmp_ge_u32, uint16_t) \
     X(s_cmpk_lt_u32, s_cmp_lt_u32, uint16_t) X(s_cmpk_le_u32, s_cmp_le_u32, uint16_t)
 
-#define WRAP_ARITHMETIC32(name) \
+#define WRAP_ARITHMETIC32(name, ...) \
     static void exec_##name(sim_wave *w, const sim_inst *inst) { \
         uint32_t a = sim_read32(w, &inst->src[0]), b = sim_read32(w, &inst->src[1]); \
         sim_write32(w, &inst->dst[0], name(w, a, b)); \
     }
-#define WRAP_ARITHMETIC64(name, types) \
+#define WRAP_ARITHMETIC64(name, ...) \
     static void exec_##name(sim_wave *w, const sim_inst *inst) { \
         uint64_t a = sim_read64(w, &inst->src[0]), b = sim_read64(w, &inst->src[1]); \
         sim_write64(w, &inst->dst[0], name(w, a, b)); \
     }
-#define WRAP_COUNT64(name, types) \
+#define WRAP_COUNT64(name, ...) \
     static void exec_##name(sim_wave *w, const sim_inst *inst) { \
         sim_write32(w, &inst->dst[0], name(w, sim_read64(w, &inst->src[0]), 0)); \
     }
-#define WRAP_SAVEEXEC(name) \
+#define WRAP_SAVEEXEC(name, logic) \
     static void exec_##name(sim_wave *w, const sim_inst *inst) { \
         uint64_t a = sim_read64(w, &inst->src[0]), old = w->exec; \
         sim_write64(w, &inst->dst[0], old); \
@@ -567,35 +576,40 @@ COMPARES32(WRAP_COMPARE32)
 COMPARES64(WRAP_COMPARE64)
 COMPARES16(WRAP_COMPARE16)
 
-#define LINE(name, types) {#name, exec_##name, ALL, SIM_SALU, 'i', types},
-#define LINE32(name) LINE(name, "i:ii")
-#define LINE_SAVEEXEC(name) LINE(name, "q:q")
+#define LINE(name, types, ...) SIM_ROW(#name, exec_##name, ALL, SIM_SALU, 'i', types, __VA_ARGS__)
+#define LINE32(name, ...) LINE(name, "i:ii", __VA_ARGS__)
+#define LINE_SAVEEXEC(name, logic_) LINE(name, "q:q", .is = SIM_WRITES_EXEC, BITS(logic_))
 #define LINE_COMPARE(name) LINE(name, ":ii")
 #define LINE_COMPARE16(name, compare, constant) LINE(name, ":ii")
 
 // What RDNA calls differently: its name, chips, gfx9's name, operand types.
+#define SAVES(logic_) .is = SIM_WRITES_EXEC, BITS(logic_)
 #define RENAMED(X) \
-    X(s_and_not1_b32, GFX11P, s_andn2_b32, "i:ii") X(s_or_not1_b32, GFX11P, s_orn2_b32, "i:ii") \
-    X(s_and_not1_b64, GFX11P, s_andn2_b64, "q:qq") X(s_or_not1_b64, GFX11P, s_orn2_b64, "q:qq") \
-    X(s_ctz_i32_b32, GFX11P, s_ff1_i32_b32, "i:i") X(s_ctz_i32_b64, GFX11P, s_ff1_i32_b64, "i:q") \
-    X(s_clz_i32_u32, GFX11P, s_flbit_i32_b32, "i:i") X(s_clz_i32_u64, GFX11P, s_flbit_i32_b64, "i:q") \
-    X(s_cls_i32, GFX11P, s_flbit_i32, "i:i") X(s_cls_i32_i64, GFX11P, s_flbit_i32_i64, "i:Q") \
-    X(s_and_not0_saveexec_b64, GFX11P, s_andn1_saveexec_b64, "q:q") \
-    X(s_and_not1_saveexec_b64, GFX11P, s_andn2_saveexec_b64, "q:q") \
-    X(s_or_not0_saveexec_b64, GFX11P, s_orn1_saveexec_b64, "q:q") \
-    X(s_or_not1_saveexec_b64, GFX11P, s_orn2_saveexec_b64, "q:q") \
+    X(s_and_not1_b32, GFX11P, s_andn2_b32, "i:ii", BITS(AND_NOT1)) \
+    X(s_or_not1_b32, GFX11P, s_orn2_b32, "i:ii", BITS(OR_NOT1)) \
+    X(s_and_not1_b64, GFX11P, s_andn2_b64, "q:qq", BITS(AND_NOT1)) \
+    X(s_or_not1_b64, GFX11P, s_orn2_b64, "q:qq", BITS(OR_NOT1)) \
+    X(s_ctz_i32_b32, GFX11P, s_ff1_i32_b32, "i:i", KEEPS) X(s_ctz_i32_b64, GFX11P, s_ff1_i32_b64, "i:q", KEEPS) \
+    X(s_clz_i32_u32, GFX11P, s_flbit_i32_b32, "i:i", KEEPS) X(s_clz_i32_u64, GFX11P, s_flbit_i32_b64, "i:q", KEEPS) \
+    X(s_cls_i32, GFX11P, s_flbit_i32, "i:i", KEEPS) X(s_cls_i32_i64, GFX11P, s_flbit_i32_i64, "i:Q", KEEPS) \
+    X(s_and_not0_saveexec_b64, GFX11P, s_andn1_saveexec_b64, "q:q", SAVES(AND_NOT0)) \
+    X(s_and_not1_saveexec_b64, GFX11P, s_andn2_saveexec_b64, "q:q", SAVES(AND_NOT1)) \
+    X(s_or_not0_saveexec_b64, GFX11P, s_orn1_saveexec_b64, "q:q", SAVES(OR_NOT0)) \
+    X(s_or_not1_saveexec_b64, GFX11P, s_orn2_saveexec_b64, "q:q", SAVES(OR_NOT1)) \
     X(s_add_co_u32, GFX12, s_add_u32, "i:ii") X(s_sub_co_u32, GFX12, s_sub_u32, "i:ii") \
     X(s_add_co_i32, GFX12, s_add_i32, "i:ii") X(s_sub_co_i32, GFX12, s_sub_i32, "i:ii") \
     X(s_add_co_ci_u32, GFX12, s_addc_u32, "i:ii") X(s_sub_co_ci_u32, GFX12, s_subb_u32, "i:ii") \
     X(s_addk_co_i32, GFX12, s_addk_i32, "i:i")
-#define LINE_RENAMED(name, archs, function, types) {#name, exec_##function, archs, SIM_SALU, 'i', types},
+#define LINE_RENAMED(name, archs, function, types, ...) \
+    SIM_ROW(#name, exec_##function, archs, SIM_SALU, 'i', types, __VA_ARGS__)
 
 static const sim_opcode opcodes[] = {
     RENAMED(LINE_RENAMED) ARITHMETIC32(LINE32) ARITHMETIC64(LINE) COUNTS64(LINE) SAVEEXEC(LINE_SAVEEXEC)
     COMPARES32(LINE_COMPARE) COMPARES64(LINE) COMPARES16(LINE_COMPARE16)
-    LINE(s_cmov_b32, "i:i") LINE(s_cmov_b64, "q:q") LINE(s_bitset0_b32, "i:i") LINE(s_bitset1_b32, "i:i")
-    LINE(s_bitset0_b64, "q:i") LINE(s_bitset1_b64, "q:i")
-    LINE(s_movk_i32, "i:i") LINE(s_cmovk_i32, "i:i") LINE(s_addk_i32, "i:i") LINE(s_mulk_i32, "i:i")};
+    LINE(s_cmov_b32, "i:i", BITS(ANY), KEEPS) LINE(s_cmov_b64, "q:q", BITS(ANY), KEEPS)
+    LINE(s_bitset0_b32, "i:i", KEEPS) LINE(s_bitset1_b32, "i:i", KEEPS) LINE(s_bitset0_b64, "q:i", KEEPS) LINE(s_bitset1_b64, "q:i", KEEPS)
+    LINE(s_movk_i32, "i:i", KEEPS) LINE(s_cmovk_i32, "i:i", KEEPS) LINE(s_addk_i32, "i:i")
+    LINE(s_mulk_i32, "i:i", KEEPS)};
 
 // clang-format on
 SIM_TABLE(sim_ops_salu, opcodes);

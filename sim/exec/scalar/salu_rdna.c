@@ -284,8 +284,9 @@ static void compare(sim_wave *w, const sim_inst *inst, precision p, bool (*op)(f
 // ---- tables
 // clang-format off
 #define SAVEEXEC(X) \
-    X(and_saveexec) X(or_saveexec) X(xor_saveexec) X(nand_saveexec) X(nor_saveexec) X(xnor_saveexec) \
-    X(and_not0_saveexec) X(or_not0_saveexec) X(and_not1_saveexec) X(or_not1_saveexec)
+    X(and_saveexec, AND) X(or_saveexec, OR) X(xor_saveexec, ANY) X(nand_saveexec, AND) X(nor_saveexec, OR) \
+    X(xnor_saveexec, ANY) X(and_not0_saveexec, AND_NOT0) X(or_not0_saveexec, OR_NOT0) \
+    X(and_not1_saveexec, AND_NOT1) X(or_not1_saveexec, OR_NOT1)
 // X(name, function, chips)
 #define BINARY(X) \
     X(add, add, GFX11P) X(sub, sub, GFX11P) X(mul, mul, GFX11P) \
@@ -298,7 +299,7 @@ static void compare(sim_wave *w, const sim_inst *inst, precision p, bool (*op)(f
     X(o, o, false) X(u, u, false) X(nge, ge, true) X(nlg, lg, true) X(ngt, gt, true) X(nle, le, true) \
     X(neq, eq, true) X(nlt, lt, true)
 
-#define WRAP_SAVEEXEC(name) \
+#define WRAP_SAVEEXEC(name, logic) \
     static void exec_s_##name##_b32(sim_wave *w, const sim_inst *inst) { \
         uint32_t a = sim_read32(w, &inst->src[0]), old = (uint32_t)w->exec; \
         sim_write32(w, &inst->dst[0], old); \
@@ -331,30 +332,40 @@ WRAP_BY_MODE(max)
 UNARY(WRAP_UNARY)
 COMPARES(WRAP_COMPARE)
 
-#define OPCODE(name, function, archs, types) {name, function, archs, SIM_SALU, 'i', types},
-#define LINE(name, archs, types) OPCODE(#name, exec_##name, archs, types)
-#define LINE_SAVEEXEC(name) LINE(s_##name##_b32, GFX11P, "i:i")
-#define LINE_BINARY(name, function, archs) LINE(s_##name##_f32, archs, "f:ff") LINE(s_##name##_f16, archs, "h:hh")
-#define LINE_UNARY(name, function) LINE(s_##name##_f32, GFX11P, "f:f") LINE(s_##name##_f16, GFX11P, "h:h")
+#define OPCODE(name, function, archs, types, ...) SIM_ROW(name, function, archs, SIM_SALU, 'i', types, __VA_ARGS__)
+#define LINE(name, archs, types, ...) OPCODE(#name, exec_##name, archs, types, __VA_ARGS__)
+#define SAVES(logic_) .is = SIM_WRITES_EXEC, .logic = SIM_LOGIC_##logic_
+#define LINE_SAVEEXEC(name, logic_) LINE(s_##name##_b32, GFX11P, "i:i", SAVES(logic_))
+#define KEEPS .is = SIM_KEEPS_SCC
+#define KEEPING(name, archs, types) LINE(name, archs, types, KEEPS)
+#define LINE_BINARY(name, function, archs) \
+    KEEPING(s_##name##_f32, archs, "f:ff") KEEPING(s_##name##_f16, archs, "h:hh")
+#define LINE_UNARY(name, function) KEEPING(s_##name##_f32, GFX11P, "f:f") KEEPING(s_##name##_f16, GFX11P, "h:h")
 #define LINE_COMPARE(name, condition, negated) \
     OPCODE("s_cmp_" #name "_f32", exec_cmp_##name##_f32, GFX11P, ":ff") \
     OPCODE("s_cmp_" #name "_f16", exec_cmp_##name##_f16, GFX11P, ":hh")
+#define INDEXES(is_) .is = SIM_KEEPS_SCC | SIM_READS_M0 | is_
+#define FROM INDEXES(SIM_INDEXES_SRC)
+#define TO INDEXES(SIM_INDEXES_DST)
 
 static const sim_opcode opcodes[] = {
-    SAVEEXEC(LINE_SAVEEXEC) LINE(s_and_not0_wrexec_b32, GFX11P, "i:i") LINE(s_and_not1_wrexec_b32, GFX11P, "i:i")
-    LINE(s_and_not0_wrexec_b64, GFX11P, "q:q") LINE(s_and_not1_wrexec_b64, GFX11P, "q:q")
-    LINE(s_wqm_b32, ALL, "i:i") LINE(s_pack_hl_b32_b16, GFX11P, "i:ii")
-    OPCODE("s_andn1_wrexec_b64", exec_s_and_not0_wrexec_b64, GFX9, "q:q")
-    OPCODE("s_andn2_wrexec_b64", exec_s_and_not1_wrexec_b64, GFX9, "q:q")
-    LINE(s_movrels_b32, ALL, "i:i") LINE(s_movrels_b64, ALL, "q:q")
-    LINE(s_movreld_b32, ALL, "i:i") LINE(s_movreld_b64, ALL, "q:q") LINE(s_movrelsd_2_b32, GFX11P, "i:i")
-    LINE(s_add_nc_u64, GFX12, "q:qq") LINE(s_sub_nc_u64, GFX12, "q:qq") LINE(s_mul_u64, GFX12, "q:qq")
+    SAVEEXEC(LINE_SAVEEXEC) LINE(s_and_not0_wrexec_b32, GFX11P, "i:i", SAVES(AND_NOT0))
+    LINE(s_and_not1_wrexec_b32, GFX11P, "i:i", SAVES(AND_NOT1))
+    LINE(s_and_not0_wrexec_b64, GFX11P, "q:q", SAVES(AND_NOT0))
+    LINE(s_and_not1_wrexec_b64, GFX11P, "q:q", SAVES(AND_NOT1))
+    OPCODE("s_andn1_wrexec_b64", exec_s_and_not0_wrexec_b64, GFX9, "q:q", SAVES(AND_NOT0))
+    OPCODE("s_andn2_wrexec_b64", exec_s_and_not1_wrexec_b64, GFX9, "q:q", SAVES(AND_NOT1))
+    LINE(s_wqm_b32, ALL, "i:i") LINE(s_pack_hl_b32_b16, GFX11P, "i:ii", KEEPS)
+    LINE(s_movrels_b32, ALL, "i:i", FROM) LINE(s_movrels_b64, ALL, "q:q", FROM)
+    LINE(s_movreld_b32, ALL, "i:i", TO) LINE(s_movreld_b64, ALL, "q:q", TO)
+    LINE(s_movrelsd_2_b32, GFX11P, "i:i", INDEXES(SIM_INDEXES_SRC | SIM_INDEXES_DST | SIM_INDEXES_BOTH))
+    KEEPING(s_add_nc_u64, GFX12, "q:qq") KEEPING(s_sub_nc_u64, GFX12, "q:qq") KEEPING(s_mul_u64, GFX12, "q:qq")
     BINARY(LINE_BINARY) LINE_BINARY(min, by_mode, GFX11) LINE_BINARY(max, by_mode, GFX11) UNARY(LINE_UNARY) COMPARES(LINE_COMPARE)
-    OPCODE("s_fmac_f32", exec_fma_f32, GFX11P, "f:ff+") OPCODE("s_fmac_f16", exec_fma_f16, GFX11P, "h:hh+")
-    OPCODE("s_fmaak_f32", exec_fma_f32, GFX11P, "f:fff") OPCODE("s_fmamk_f32", exec_fma_f32, GFX11P, "f:fff")
-    LINE(s_cvt_f32_i32, GFX11P, "f:i") LINE(s_cvt_f32_u32, GFX11P, "f:i") LINE(s_cvt_i32_f32, GFX11P, "i:f")
-    LINE(s_cvt_u32_f32, GFX11P, "i:f") LINE(s_cvt_f16_f32, GFX11P, "h:f") LINE(s_cvt_f32_f16, GFX11P, "f:h")
-    LINE(s_cvt_hi_f32_f16, GFX11P, "f:i")};
+    OPCODE("s_fmac_f32", exec_fma_f32, GFX11P, "f:ff+", KEEPS) OPCODE("s_fmac_f16", exec_fma_f16, GFX11P, "h:hh+", KEEPS)
+    OPCODE("s_fmaak_f32", exec_fma_f32, GFX11P, "f:fff", KEEPS) OPCODE("s_fmamk_f32", exec_fma_f32, GFX11P, "f:fff", KEEPS)
+    KEEPING(s_cvt_f32_i32, GFX11P, "f:i") KEEPING(s_cvt_f32_u32, GFX11P, "f:i") KEEPING(s_cvt_i32_f32, GFX11P, "i:f")
+    KEEPING(s_cvt_u32_f32, GFX11P, "i:f") KEEPING(s_cvt_f16_f32, GFX11P, "h:f") KEEPING(s_cvt_f32_f16, GFX11P, "f:h")
+    KEEPING(s_cvt_hi_f32_f16, GFX11P, "f:i")};
 
 // clang-format on
 SIM_TABLE(sim_ops_salu_rdna, opcodes);

@@ -133,25 +133,23 @@ static void exec_v_accvgpr_write_b32(sim_wave *w, const sim_inst *inst) {
 static void exec_v_nop(sim_wave *, const sim_inst *) {}
 
 // clang-format off
-#define LINE(name, archs, klass, types) {#name, exec_##name, archs, klass, 'i', types},
+#define ROW(name, function, archs, types, ...) SIM_ROW(#name, exec_##function, archs, SIM_VALU, 'i', types, __VA_ARGS__)
+#define LINE(name, archs, types, ...) ROW(name, name, archs, types, __VA_ARGS__)
+#define LINE_LDS(name, types) SIM_ROW(#name, exec_##name, ALL, SIM_LDS_OP, 'i', types) // it reads no LDS
+#define LINE_ACC(name) ROW(name, v_accvgpr_write_b32, GFX9, "i:i", .is = SIM_MOVES_ACC)
+#define READS .flow = SIM_FLOW_READ_LANE
 static const sim_opcode opcodes[] = {
-    LINE(v_readfirstlane_b32, ALL, SIM_VALU, "i:i")
-    LINE(v_readlane_b32, ALL, SIM_VALU, "i:ii")
-    LINE(v_writelane_b32, ALL, SIM_VALU, "i:ii")
-    LINE(v_mbcnt_lo_u32_b32, ALL, SIM_VALU, "i:ii")
-    LINE(v_mbcnt_hi_u32_b32, ALL, SIM_VALU, "i:ii")
-    LINE(v_swap_b32, ALL, SIM_VALU, "i:i")
-    LINE(v_permlane16_swap_b32, GFX950, SIM_VALU, "i:i")
-    LINE(v_permlane32_swap_b32, GFX950, SIM_VALU, "i:i")
-    LINE(ds_bpermute_b32, ALL, SIM_LDS_OP, "i:ii")
-    LINE(ds_permute_b32, ALL, SIM_LDS_OP, "i:ii")
-    LINE(ds_swizzle_b32, ALL, SIM_LDS_OP, "i:i")
-    LINE(v_accvgpr_write_b32, GFX9, SIM_VALU, "i:i")
-    {"v_accvgpr_read_b32", exec_v_accvgpr_write_b32, GFX9, SIM_VALU, 'i', "i:i"},
-    {"v_accvgpr_mov_b32", exec_v_accvgpr_write_b32, GFX9, SIM_VALU, 'i', "i:i"},
-    LINE(v_nop, ALL, SIM_VALU, ":")
-    {"v_clrexcp", exec_v_nop, GFX9, SIM_VALU, 'i', ":"}, // no exceptions are ever pending
-    {"v_pipeflush", exec_v_nop, GFX11P, SIM_VALU, 'i', ":"}};
+    LINE(v_readfirstlane_b32, ALL, "i:i", READS, .is = SIM_READS_LANE)
+    LINE(v_readlane_b32, ALL, "i:ii", READS, .is = SIM_READS_LANE | SIM_NAMES_LANE)
+    LINE(v_writelane_b32, ALL, "i:ii", .flow = SIM_FLOW_WRITE_LANE, .is = SIM_WRITES_LANE | SIM_NAMES_LANE)
+    LINE(v_mbcnt_lo_u32_b32, ALL, "i:ii") LINE(v_mbcnt_hi_u32_b32, ALL, "i:ii")
+    LINE(v_swap_b32, ALL, "i:i", .flow = SIM_FLOW_SWAP)
+    LINE(v_permlane16_swap_b32, GFX950, "i:i", .flow = SIM_FLOW_SWAP_ROWS)
+    LINE(v_permlane32_swap_b32, GFX950, "i:i", .flow = SIM_FLOW_SWAP_ROWS)
+    LINE_LDS(ds_bpermute_b32, "i:ii") LINE_LDS(ds_permute_b32, "i:ii") LINE_LDS(ds_swizzle_b32, "i:i")
+    LINE_ACC(v_accvgpr_write_b32) LINE_ACC(v_accvgpr_read_b32) LINE_ACC(v_accvgpr_mov_b32)
+    LINE(v_nop, ALL, ":") ROW(v_clrexcp, v_nop, GFX9, ":") // no exceptions are ever pending
+    ROW(v_pipeflush, v_nop, GFX11P, ":")};
 
 // clang-format on
 SIM_TABLE(sim_ops_lane, opcodes);

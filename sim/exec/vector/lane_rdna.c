@@ -106,13 +106,16 @@ static void exec_ds_bpermute_fi_b32(sim_wave *w, const sim_inst *inst) {
 }
 
 // clang-format off
-#define LINE(name, archs, klass, types) {#name, exec_##name, archs, klass, 'i', types},
+#define LINE(name, archs, types, ...) \
+    SIM_ROW(#name, exec_##name, archs, SIM_VALU, 'i', types, .flow = SIM_FLOW_CROSS __VA_OPT__(, .is =) __VA_ARGS__)
 static const sim_opcode opcodes[] = {
-    LINE(v_permlane16_b32, GFX11P, SIM_VALU, "i:iii") LINE(v_permlanex16_b32, GFX11P, SIM_VALU, "i:iii")
-    LINE(v_permlane16_var_b32, GFX12, SIM_VALU, "i:ii") LINE(v_permlanex16_var_b32, GFX12, SIM_VALU, "i:ii")
-    LINE(v_movrels_b32, GFX11P, SIM_VALU, "i:i") LINE(v_movreld_b32, GFX11P, SIM_VALU, "i:i")
-    LINE(v_movrelsd_b32, GFX11P, SIM_VALU, "i:i") LINE(v_movrelsd_2_b32, GFX11P, SIM_VALU, "i:i")
-    LINE(v_swaprel_b32, GFX11P, SIM_VALU, "i:i") LINE(v_permlane64_b32, GFX11P, SIM_VALU, "i:i") LINE(ds_bpermute_fi_b32, GFX12, SIM_LDS_OP, "i:ii")};
-
+    LINE(v_permlane16_b32, GFX11P, "i:iii") LINE(v_permlanex16_b32, GFX11P, "i:iii")
+    LINE(v_permlane16_var_b32, GFX12, "i:ii") LINE(v_permlanex16_var_b32, GFX12, "i:ii")
+    LINE(v_permlane64_b32, GFX11P, "i:i")
+    LINE(v_movrels_b32, GFX11P, "i:i", SIM_INDEXES_SRC) LINE(v_movreld_b32, GFX11P, "i:i", SIM_INDEXES_DST)
+    LINE(v_movrelsd_b32, GFX11P, "i:i", SIM_INDEXES_SRC | SIM_INDEXES_DST)
+    LINE(v_movrelsd_2_b32, GFX11P, "i:i", SIM_INDEXES_SRC | SIM_INDEXES_DST | SIM_INDEXES_BOTH)
+    LINE(v_swaprel_b32, GFX11P, "i:i", SIM_INDEXES_SRC | SIM_INDEXES_DST | SIM_INDEXES_BOTH)
+    SIM_ROW("ds_bpermute_fi_b32", exec_ds_bpermute_fi_b32, GFX12, SIM_LDS_OP, 'i', "i:ii")};
 // clang-format on
 SIM_TABLE(sim_ops_lane_rdna, opcodes);

@@ -181,7 +181,7 @@ SIM_INLINE void run64(sim_wave *w, const sim_inst *inst, unsigned arity, const c
 // ---- tables
 //
 // A family's list has one line for each instruction: X(shape, type, name, operand types, chips,
-// known).
+// known), and perhaps what it is beside (isa/traits.h).
 //   shape   1 2 3: sources of a function on 32-bit blocks; W1 W2 W3: on blocks of 64-bit lanes; S2
 //           S3: and saturated_NAME is what the modifier clamp makes of it; OWN: exec_NAME is
 //           written out
@@ -257,8 +257,20 @@ SIM_INLINE void run64(sim_wave *w, const sim_inst *inst, unsigned arity, const c
     }
 #define WRAP_OWN(type, name, types) // exec_NAME is written out
 
-#define VALU_WRAP(shape, type, name, types, archs, known) WRAP_##shape(type, name, types)
-#define VALU_LINE(shape, type, name, types, archs, known)                                          \
-    {#name, exec_##name, archs, SIM_VALU, known, types},
+// The column of what clamp does, by shape.
+#define SATURATES_1 0
+#define SATURATES_2 0
+#define SATURATES_3 0
+#define SATURATES_W1 0
+#define SATURATES_W2 0
+#define SATURATES_W3 0
+#define SATURATES_S2 SIM_SATURATES
+#define SATURATES_S3 SIM_SATURATES
+#define SATURATES_OWN 0
+
+#define VALU_WRAP(shape, type, name, types, archs, known, ...) WRAP_##shape(type, name, types)
+#define VALU_LINE(shape, type, name, types, archs, known, ...)                                     \
+    SIM_ROW(#name, exec_##name, archs, SIM_VALU, known, types,                                     \
+            .is = SATURATES_##shape __VA_OPT__(|) __VA_ARGS__)
 
 #endif

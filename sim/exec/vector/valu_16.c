@@ -268,16 +268,17 @@ static u32x16 v_sat_pk_u8_i16(u32x16 a) {
 // RDNA's names.
 #define RENAMED(X) \
     X(v_add_nc_u16, GFX11P, v_add_u16, "w:ww") X(v_sub_nc_u16, GFX11P, v_sub_u16, "w:ww")
-#define RENAMED_LINE(name, archs, old, types) {#name, exec_##old, archs, SIM_VALU, 'i', types},
+#define RENAMED_LINE(name, archs, old, types) \
+    SIM_ROW(#name, exec_##old, archs, SIM_VALU, 'i', types, .is = SIM_SATURATES)
 
 LIST(VALU_WRAP)
 static const sim_opcode opcodes[] = {LIST(VALU_LINE) RENAMED(RENAMED_LINE)
     // these clear the other half
-    {"v_fma_legacy_f16", exec_v_fma_f16, GFX9, SIM_VALU, 'i', "h:hhh"},
-    {"v_mad_legacy_f16", exec_v_mad_f16, GFX9, SIM_VALU, 'i', "h:hhh"},
-    {"v_madmk_f16", exec_v_mad_f16, GFX9, SIM_VALU, 'i', "h:hhh"},
-    {"v_madak_f16", exec_v_mad_f16, GFX9, SIM_VALU, 'i', "h:hhh"},
-    {"v_fmamk_f16", exec_v_fma_f16, GFX11P, SIM_VALU, 'i', "h:hhh"},
-    {"v_fmaak_f16", exec_v_fma_f16, GFX11P, SIM_VALU, 'i', "h:hhh"}};
+    SIM_ROW("v_fma_legacy_f16", exec_v_fma_f16, GFX9, SIM_VALU, 'i', "h:hhh")
+    SIM_ROW("v_mad_legacy_f16", exec_v_mad_f16, GFX9, SIM_VALU, 'i', "h:hhh")
+    SIM_ROW("v_madmk_f16", exec_v_mad_f16, GFX9, SIM_VALU, 'i', "h:hhh")
+    SIM_ROW("v_madak_f16", exec_v_mad_f16, GFX9, SIM_VALU, 'i', "h:hhh")
+    SIM_ROW("v_fmamk_f16", exec_v_fma_f16, GFX11P, SIM_VALU, 'i', "h:hhh")
+    SIM_ROW("v_fmaak_f16", exec_v_fma_f16, GFX11P, SIM_VALU, 'i', "h:hhh")};
 // clang-format on
 SIM_TABLE(sim_ops_valu_16, opcodes);

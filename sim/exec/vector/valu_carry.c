@@ -114,7 +114,8 @@ static void exec_v_mad_i64_i32(sim_wave *w, const sim_inst *inst) {
 // ---- table; the later chips' names follow gfx9's
 
 // clang-format off
-#define LINE(name, function, archs, types) {name, exec_##function, archs, SIM_VALU, 'i', types},
+#define LINE(name, function, archs, types, ...) \
+    SIM_ROW(name, exec_##function, archs, SIM_VALU, 'i', types, .is = SIM_SATURATES __VA_OPT__(|) __VA_ARGS__)
 
 static const sim_opcode opcodes[] = {
     LINE("v_add_co_u32", v_add_co_u32, ALL, "im:ii")
@@ -126,11 +127,11 @@ static const sim_opcode opcodes[] = {
     LINE("v_add_co_ci_u32", v_addc_co_u32, GFX11P, "im:iim")
     LINE("v_sub_co_ci_u32", v_subb_co_u32, GFX11P, "im:iim")
     LINE("v_subrev_co_ci_u32", v_subbrev_co_u32, GFX11P, "im:iim")
-    LINE("v_cndmask_b32", v_cndmask_b32, ALL, "i:iim")
-    LINE("v_mad_u64_u32", v_mad_u64_u32, GFX9 | GFX11, "qm:iiq")
-    LINE("v_mad_i64_i32", v_mad_i64_i32, GFX9 | GFX11, "Qm:iiQ")
-    LINE("v_mad_co_u64_u32", v_mad_u64_u32, GFX12, "qm:iiq")
-    LINE("v_mad_co_i64_i32", v_mad_i64_i32, GFX12, "Qm:iiQ")};
+    LINE("v_mad_u64_u32", v_mad_u64_u32, GFX9 | GFX11, "qm:iiq", SIM_IS_LOW_FIRST)
+    LINE("v_mad_i64_i32", v_mad_i64_i32, GFX9 | GFX11, "Qm:iiQ", SIM_IS_LOW_FIRST)
+    LINE("v_mad_co_u64_u32", v_mad_u64_u32, GFX12, "qm:iiq", SIM_IS_LOW_FIRST)
+    LINE("v_mad_co_i64_i32", v_mad_i64_i32, GFX12, "Qm:iiQ", SIM_IS_LOW_FIRST)
+    SIM_ROW("v_cndmask_b32", exec_v_cndmask_b32, ALL, SIM_VALU, 'i', "i:iim", .flow = SIM_FLOW_SELECT)};
 
 // clang-format on
 SIM_TABLE(sim_ops_valu_carry, opcodes);

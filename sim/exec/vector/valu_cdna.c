@@ -204,14 +204,14 @@ static u64x8 v_trig_preop_f64(u64x8 a, u64x8 b) {
 #define LIST(X) \
     X(3, u32, v_ashr_pk_i8_i32, "k:iii", GFX950, 'i') \
     X(3, u32, v_ashr_pk_u8_i32, "k:iii", GFX950, 'i') \
-    X(OWN, u32, v_bitop3_b16, "k:www", GFX950, 'i') \
+    X(OWN, u32, v_bitop3_b16, "k:www", GFX950, 'i', SIM_HAS_TABLE) \
     X(S3, u32, v_msad_u8, "i:iii", ALL, 'i') \
-    X(OWN, u64, v_qsad_pk_u16_u8, "q:qiq", ALL, 'i') \
-    X(OWN, u64, v_mqsad_pk_u16_u8, "q:qiq", ALL, 'i') \
-    X(3, u32, v_dot2c_i32_i16, "i:ii+", GFX9, 'i') \
-    X(3, u32, v_dot4c_i32_i8, "i:ii+", GFX9, 'i') \
-    X(3, u32, v_dot8c_i32_i4, "i:ii+", GFX9, 'i') \
-    X(OWN, u32, v_pk_fmac_f16, "H:ii+", ALL, 'i') \
+    X(OWN, u64, v_qsad_pk_u16_u8, "q:qiq", ALL, 'i', SIM_SATURATES) \
+    X(OWN, u64, v_mqsad_pk_u16_u8, "q:qiq", ALL, 'i', SIM_SATURATES) \
+    X(3, u32, v_dot2c_i32_i16, "i:ii+", GFX9, 'i', SIM_IS_DOT | SIM_SATURATES) \
+    X(3, u32, v_dot4c_i32_i8, "i:ii+", GFX9, 'i', SIM_IS_DOT | SIM_SATURATES) \
+    X(3, u32, v_dot8c_i32_i4, "i:ii+", GFX9, 'i', SIM_IS_DOT | SIM_SATURATES) \
+    X(OWN, u32, v_pk_fmac_f16, "H:ii+", ALL, 'i', SIM_IS_PACKED) \
     X(2, u32, v_cvt_sr_f16_f32, "k:fi", GFX950, '?') \
     X(2, u32, v_cvt_sr_bf16_f32, "k:fi", GFX950, '?') \
     X(W2, u64, v_trig_preop_f64, "d:di", ALL, 'i')

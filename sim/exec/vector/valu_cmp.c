@@ -8,7 +8,7 @@ static void put_mask(sim_wave *w, const sim_inst *inst, uint64_t mask) {
     mask &= w->exec;
     if (inst->num_dst)
         sim_write_lanes(w, &inst->dst[0], mask);
-    if (inst->opcode->mnemonic[5] == 'x')
+    if (inst->traits.is & SIM_WRITES_EXEC)
         w->exec = mask;
 }
 
@@ -163,17 +163,18 @@ static void exec_class_f64(sim_wave *w, const sim_inst *inst) {
 // ---- table. gfx11 and gfx12 print v_cmpx without a destination.
 
 // clang-format off
-#define CMP_LINE(name, type, types) {"v_cmp_" #name "_" #type, exec_##name##_##type, ALL, SIM_VALU, 'i', types},
+#define CMP_LINE(name, type, types) SIM_ROW("v_cmp_" #name "_" #type, exec_##name##_##type, ALL, SIM_VALU, 'i', types)
+#define CMPX(name, function, archs, types) \
+    SIM_ROW("v_cmpx_" #name, exec_##function, archs, SIM_VALU, 'i', types, .is = SIM_WRITES_EXEC)
 #define CMPX_LINE(name, type, types) \
-    {"v_cmpx_" #name "_" #type, exec_##name##_##type, GFX9, SIM_VALU, 'i', types}, \
-    {"v_cmpx_" #name "_" #type, exec_##name##_##type, GFX11P, SIM_VALU, 'i', &types[1]},
+    CMPX(name##_##type, name##_##type, GFX9, types) CMPX(name##_##type, name##_##type, GFX11P, &types[1])
 #define LINES(condition, meaning, type, block, in, types) \
     CMP_LINE(condition, type, types) CMPX_LINE(condition, type, types)
 
 // RDNA3's name of "tru".
 #define T_LINES(type, types) \
-    {"v_cmp_t_" #type, exec_tru_##type, GFX11, SIM_VALU, 'i', types}, \
-    {"v_cmpx_t_" #type, exec_tru_##type, GFX11, SIM_VALU, 'i', &types[1]},
+    SIM_ROW("v_cmp_t_" #type, exec_tru_##type, GFX11, SIM_VALU, 'i', types) \
+    CMPX(t_##type, tru_##type, GFX11, &types[1])
 
 static const sim_opcode opcodes[] = {
     T_LINES(f32, "m:ff") T_LINES(f16, "m:hh") T_LINES(f64, "m:dd")

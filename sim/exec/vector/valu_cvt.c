@@ -241,21 +241,21 @@ static u32x16 v_cvt_f32_bf16(u32x16 a) {
     X(2, u32, v_cvt_pk_norm_i16_f16, "i:hh", GFX11P, 'i') \
     X(2, u32, v_cvt_pk_norm_u16_f16, "i:hh", GFX11P, 'i') \
     X(2, u32, v_cvt_pk_bf16_f32, "i:ff", GFX950, 'l') \
-    X(1, u32, v_cvt_f32_bf16, "f:w", GFX950, 'l')
+    X(1, u32, v_cvt_f32_bf16, "f:w", GFX950, 'l', SIM_IS_BF16)
 
 // RDNA's names.
 #define RENAMED(X) \
     X(v_cvt_pk_rtz_f16_f32, v_cvt_pkrtz_f16_f32, "H:ff") X(v_cvt_pk_norm_i16_f32, v_cvt_pknorm_i16_f32, "i:ff") \
     X(v_cvt_pk_norm_u16_f32, v_cvt_pknorm_u16_f32, "i:ff") X(v_cvt_floor_i32_f32, v_cvt_flr_i32_f32, "i:f") \
     X(v_cvt_nearest_i32_f32, v_cvt_rpi_i32_f32, "i:f")
-#define RENAMED_LINE(name, old, types) {#name, exec_##old, GFX11P, SIM_VALU, 'i', types},
+#define RENAMED_LINE(name, old, types) SIM_ROW(#name, exec_##old, GFX11P, SIM_VALU, 'i', types)
 
 LIST(VALU_WRAP)
 static const sim_opcode opcodes[] = {
-    {"s_cvt_pk_rtz_f16_f32", exec_s_cvt_pk_rtz_f16_f32, GFX11P, SIM_SALU, 'i', "H:ff"},
-    {"v_cvt_pknorm_i16_f16", exec_v_cvt_pk_norm_i16_f16, GFX9, SIM_VALU, 'i', "i:hh"},
-    {"v_cvt_pknorm_u16_f16", exec_v_cvt_pk_norm_u16_f16, GFX9, SIM_VALU, 'i', "i:hh"},
-    {"v_cvt_pkaccum_u8_f32", exec_v_cvt_pk_u8_f32, GFX9, SIM_VALU, 'i', "i:fi+"},
+    SIM_ROW("s_cvt_pk_rtz_f16_f32", exec_s_cvt_pk_rtz_f16_f32, GFX11P, SIM_SALU, 'i', "H:ff", .is = SIM_KEEPS_SCC)
+    SIM_ROW("v_cvt_pknorm_i16_f16", exec_v_cvt_pk_norm_i16_f16, GFX9, SIM_VALU, 'i', "i:hh")
+    SIM_ROW("v_cvt_pknorm_u16_f16", exec_v_cvt_pk_norm_u16_f16, GFX9, SIM_VALU, 'i', "i:hh")
+    SIM_ROW("v_cvt_pkaccum_u8_f32", exec_v_cvt_pk_u8_f32, GFX9, SIM_VALU, 'i', "i:fi+")
     LIST(VALU_LINE) RENAMED(RENAMED_LINE)};
 // clang-format on
 SIM_TABLE(sim_ops_valu_cvt, opcodes);

@@ -239,15 +239,15 @@ static f32x16 v_div_fixup_f16(f32x16 a, f32x16 b, f32x16 c) {
 #define LIST(X) \
     X(OWN, f32, v_div_scale_f32, "fm:fff", ALL, '?') \
     X(OWN, f64, v_div_scale_f64, "dm:ddd", ALL, '?') \
-    X(OWN, f32, v_div_fmas_f32, "f:fff", ALL, 'm') \
-    X(OWN, f64, v_div_fmas_f64, "d:ddd", ALL, '?') \
+    X(OWN, f32, v_div_fmas_f32, "f:fff", ALL, 'm', SIM_IS_DIV_FMAS) \
+    X(OWN, f64, v_div_fmas_f64, "d:ddd", ALL, '?', SIM_IS_DIV_FMAS) \
     X(3, u32, v_div_fixup_f32, "f:fff", ALL, '?') \
     X(W3, u64, v_div_fixup_f64, "d:ddd", ALL, '?') \
-    X(3, f16, v_div_fixup_f16, "x:hhh", ALL, '?')
+    X(3, f16, v_div_fixup_f16, "x:hhh", ALL, '?', SIM_HAS_POLE)
 
 LIST(VALU_WRAP)
 static const sim_opcode opcodes[] = {LIST(VALU_LINE)
     // clears the other half
-    {"v_div_fixup_legacy_f16", exec_v_div_fixup_f16, GFX9, SIM_VALU, 'i', "h:hhh"}};
+    SIM_ROW("v_div_fixup_legacy_f16", exec_v_div_fixup_f16, GFX9, SIM_VALU, 'i', "h:hhh", .is = SIM_HAS_POLE)};
 // clang-format on
 SIM_TABLE(sim_ops_valu_div, opcodes);

@@ -142,6 +142,6 @@ static u32x16 v_ldexp_f32(u32x16 a, u32x16 b) {
 
 LIST(VALU_WRAP)
 static const sim_opcode opcodes[] = {LIST(VALU_LINE)
-    {"v_mul_dx9_zero_f32", exec_v_mul_legacy_f32, GFX11P, SIM_VALU, 'i', "f:ff"}}; // RDNA's name
+    SIM_ROW("v_mul_dx9_zero_f32", exec_v_mul_legacy_f32, GFX11P, SIM_VALU, 'i', "f:ff")}; // RDNA's name
 // clang-format on
 SIM_TABLE(sim_ops_valu_f32, opcodes);

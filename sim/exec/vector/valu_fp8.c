@@ -88,7 +88,7 @@ static void exec_v_cvt_sr_bf8_f32(sim_wave *w, const sim_inst *inst) {
 }
 
 // clang-format off
-#define LINE(name, types, known) {#name, exec_##name, GFX94 | GFX12, SIM_VALU, known, types},
+#define LINE(name, types, known) SIM_ROW(#name, exec_##name, GFX94 | GFX12, SIM_VALU, known, types)
 static const sim_opcode opcodes[] = {
     LINE(v_cvt_f32_fp8, "f:i", 'i') LINE(v_cvt_f32_bf8, "f:i", 'i')
     LINE(v_cvt_pk_f32_fp8, "F:w", 'i') LINE(v_cvt_pk_f32_bf8, "F:w", 'i')

@@ -390,24 +390,25 @@ static u64x8 v_lshl_add_u64(u64x8 a, u64x8 b, u64x8 c) {
     X(1, u32, v_ffbl_b32, "i:i", GFX9, 'i') \
     X(1, i32, v_ffbh_i32, "i:i", GFX9, 'i') \
     X(3, u32, v_perm_b32, "i:iii", ALL, 'i') \
-    X(OWN, u32, v_bitop3_b32, "i:iii", GFX950, 'l') \
+    X(OWN, u32, v_bitop3_b32, "i:iii", GFX950, 'l', SIM_HAS_TABLE) \
     X(S3, u32, v_sad_u8, "i:iii", ALL, 'i') \
     X(S3, u32, v_sad_hi_u8, "i:iii", ALL, 'i') \
     X(S3, u32, v_sad_u16, "i:iii", ALL, 'i') \
     X(S3, u32, v_sad_u32, "i:iii", ALL, 'i') \
     X(3, u32, v_lerp_u8, "i:iii", ALL, 'i') \
-    X(W1, u64, v_mov_b64, "q:q", GFX94, 'i') \
-    X(W2, u64, v_lshlrev_b64, "q:iq", ALL, 'i') \
+    X(W1, u64, v_mov_b64, "q:q", GFX94, 'i', SIM_COPIES_PAIR) \
+    X(W2, u64, v_lshlrev_b64, "q:iq", ALL, 'i', SIM_IS_LOW_FIRST) \
     X(W2, u64, v_lshrrev_b64, "q:iq", ALL, 'i') \
     X(W2, u64, v_ashrrev_i64, "q:iQ", ALL, 'i') \
-    X(W3, u64, v_lshl_add_u64, "q:qiq", GFX94, 'i')
+    X(W3, u64, v_lshl_add_u64, "q:qiq", GFX94, 'i', SIM_IS_LOW_FIRST)
 
 // RDNA's names.
 #define RENAMED(X) \
-    X(v_add_nc_u32, v_add_u32, "i:ii") X(v_sub_nc_u32, v_sub_u32, "i:ii") X(v_subrev_nc_u32, v_subrev_u32, "i:ii") \
-    X(v_add_nc_i32, v_add_i32, "i:ii") X(v_sub_nc_i32, v_sub_i32, "i:ii") X(v_clz_i32_u32, v_ffbh_u32, "i:i") \
-    X(v_ctz_i32_b32, v_ffbl_b32, "i:i") X(v_cls_i32, v_ffbh_i32, "i:i")
-#define RENAMED_LINE(name, old, types) {#name, exec_##old, GFX11P, SIM_VALU, 'i', types},
+    X(v_add_nc_u32, v_add_u32, "i:ii", SIM_SATURATES) X(v_sub_nc_u32, v_sub_u32, "i:ii", SIM_SATURATES) \
+    X(v_subrev_nc_u32, v_subrev_u32, "i:ii", SIM_SATURATES) X(v_add_nc_i32, v_add_i32, "i:ii", SIM_SATURATES) \
+    X(v_sub_nc_i32, v_sub_i32, "i:ii", SIM_SATURATES) X(v_clz_i32_u32, v_ffbh_u32, "i:i", 0) \
+    X(v_ctz_i32_b32, v_ffbl_b32, "i:i", 0) X(v_cls_i32, v_ffbh_i32, "i:i", 0)
+#define RENAMED_LINE(name, old, types, is_) SIM_ROW(#name, exec_##old, GFX11P, SIM_VALU, 'i', types, .is = is_)
 
 // clang-format on
 LIST(VALU_WRAP)

@@ -118,8 +118,8 @@ static u32x16 v_maximum_f16(u32x16 a, u32x16 b) { return maximum16(a, b); }
         if (w->mode & SIM_MODE_IEEE) { exec_ieee_v_##name(w, inst); } else { exec_number_v_##name(w, inst); } \
     }
 #define LINES_BY_MODE(shape, type, name, renamed, types, archs) \
-    {"v_" #name, exec_v_##name, archs, SIM_VALU, 'i', types}, \
-    {"v_" #renamed, exec_number_v_##name, GFX12, SIM_VALU, 'i', types},
+    SIM_ROW("v_" #name, exec_v_##name, archs, SIM_VALU, 'i', types) \
+    SIM_ROW("v_" #renamed, exec_number_v_##name, GFX12, SIM_VALU, 'i', types)
 
 BY_MODE(WRAP_BY_MODE)
 LIST(VALU_WRAP)

@@ -451,19 +451,20 @@ MINIMUM3(WRAP16)
 SATURATING16(WRAP_SATURATING)
 PACKED32(WRAP_PAIR)
 
-#define LINE(name, types, archs) {#name, exec_##name, archs, SIM_VALU, 'i', types},
-#define LINE16(name, arity, is_float, types, archs) LINE(name, types, archs)
-#define LINE_PAIR(name, arity, types) LINE(name, types, GFX9)
-static const sim_opcode opcodes[] = {SATURATING16(LINE16) MINIMUM3(LINE16)
-    LINE(v_pk_min_f16, "H:HH", GFX9 | GFX11) LINE(v_pk_max_f16, "H:HH", GFX9 | GFX11)
-    {"v_pk_min_num_f16", exec_number_v_pk_min_f16, GFX12, SIM_VALU, 'i', "H:HH"},
-    {"v_pk_max_num_f16", exec_number_v_pk_max_f16, GFX12, SIM_VALU, 'i', "H:HH"},
-    PACKED16(LINE16) PACKED32(LINE_PAIR)
-    LINE(v_pk_mov_b32, "q:qq", GFX9)
-    LINE(v_fma_mix_f32, "f:fff", ALL) LINE(v_fma_mixlo_f16, "f:fff", ALL) LINE(v_fma_mixhi_f16, "f:fff", ALL)
-    LINE(v_dot2_i32_i16, "i:iii", GFX9) LINE(v_dot2_u32_u16, "i:iii", GFX9)
-    LINE(v_dot4_i32_i8, "i:iii", GFX9) LINE(v_dot4_u32_u8, "i:iii", ALL)
-    LINE(v_dot8_i32_i4, "i:iii", GFX9) LINE(v_dot8_u32_u4, "i:iii", ALL)
-    {"v_dot2_f32_f16", exec_v_dot2_f32_f16, ALL, SIM_VALU, '?', "f:HHf"}};
+#define LINE(name, types, archs, is_) SIM_ROW(#name, exec_##name, archs, SIM_VALU, 'i', types, .is = is_)
+#define LINE16(name, arity, is_float, types, archs) LINE(name, types, archs, SIM_IS_PACKED)
+#define LINE_SATURATING(name, arity, is_float, types, archs) LINE(name, types, archs, SIM_IS_PACKED | SIM_SATURATES)
+#define LINE_PAIR(name, arity, types) LINE(name, types, GFX9, SIM_IS_PACKED)
+#define LINE_NUMBER(name, old) SIM_ROW(#name, exec_number_##old, GFX12, SIM_VALU, 'i', "H:HH", .is = SIM_IS_PACKED)
+#define LINE_DOT(name, archs) LINE(name, "i:iii", archs, SIM_IS_DOT | SIM_SATURATES)
+static const sim_opcode opcodes[] = {SATURATING16(LINE_SATURATING) MINIMUM3(LINE16)
+    LINE(v_pk_min_f16, "H:HH", GFX9 | GFX11, SIM_IS_PACKED) LINE(v_pk_max_f16, "H:HH", GFX9 | GFX11, SIM_IS_PACKED)
+    LINE_NUMBER(v_pk_min_num_f16, v_pk_min_f16) LINE_NUMBER(v_pk_max_num_f16, v_pk_max_f16)
+    PACKED16(LINE16) PACKED32(LINE_PAIR) LINE(v_pk_mov_b32, "q:qq", GFX9, SIM_IS_PACKED)
+    LINE(v_fma_mix_f32, "f:fff", ALL, SIM_MIXES_HALVES) LINE(v_fma_mixlo_f16, "f:fff", ALL, SIM_MIXES_HALVES)
+    LINE(v_fma_mixhi_f16, "f:fff", ALL, SIM_MIXES_HALVES)
+    LINE_DOT(v_dot2_i32_i16, GFX9) LINE_DOT(v_dot2_u32_u16, GFX9) LINE_DOT(v_dot4_i32_i8, GFX9)
+    LINE_DOT(v_dot4_u32_u8, ALL) LINE_DOT(v_dot8_i32_i4, GFX9) LINE_DOT(v_dot8_u32_u4, ALL)
+    SIM_ROW("v_dot2_f32_f16", exec_v_dot2_f32_f16, ALL, SIM_VALU, '?', "f:HHf", .is = SIM_IS_DOT)};
 // clang-format on
 SIM_TABLE(sim_ops_valu_packed, opcodes);

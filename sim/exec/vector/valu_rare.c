@@ -89,7 +89,7 @@ static void exec_v_mqsad_u32_u8(sim_wave *w, const sim_inst *inst) {
     X(3, f32, v_cubetc_f32, "f:fff", ALL, 'i') \
     X(3, f32, v_cubema_f32, "f:fff", ALL, 'i') \
     X(3, f32, v_mullit_f32, "f:fff", GFX11P, 'i') \
-    X(OWN, u32, v_mqsad_u32_u8, "i:qii", ALL, 'i')
+    X(OWN, u32, v_mqsad_u32_u8, "i:qii", ALL, 'i', SIM_SATURATES)
 
 LIST(VALU_WRAP)
 static const sim_opcode opcodes[] = {LIST(VALU_LINE)};

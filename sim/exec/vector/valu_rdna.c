@@ -120,21 +120,21 @@ static u32x16 v_dot2_f32_bf16(u32x16 a, u32x16 b, u32x16 c) {
     X(3, f32, v_fma_dx9_zero_f32, "f:fff", GFX11P, 'i') \
     X(1, u32, v_cvt_u32_u16, "i:w", GFX11P, 'i') \
     X(1, u32, v_cvt_i32_i16, "i:w", GFX11P, 'i') \
-    X(OWN, u32, v_dot4_i32_iu8, "i:iii", GFX11P, 'i') \
-    X(OWN, u32, v_dot8_i32_iu4, "i:iii", GFX11P, 'i') \
-    X(OWN, u32, v_dot4_f32_fp8_fp8, "f:iif", GFX12, '?') \
-    X(OWN, u32, v_dot4_f32_fp8_bf8, "f:iif", GFX12, '?') \
-    X(OWN, u32, v_dot4_f32_bf8_fp8, "f:iif", GFX12, '?') \
-    X(OWN, u32, v_dot4_f32_bf8_bf8, "f:iif", GFX12, '?') \
-    X(3, u32, v_dot2acc_f32_f16, "f:HH+", GFX11P, '?') \
-    X(3, u32, v_dot2acc_f32_bf16, "f:WW+", GFX11P, '?') \
-    X(3, u32, v_dot2_f32_bf16, "f:WWf", GFX11P | GFX950, '?')
+    X(OWN, u32, v_dot4_i32_iu8, "i:iii", GFX11P, 'i', SIM_IS_DOT | SIM_SATURATES) \
+    X(OWN, u32, v_dot8_i32_iu4, "i:iii", GFX11P, 'i', SIM_IS_DOT | SIM_SATURATES) \
+    X(OWN, u32, v_dot4_f32_fp8_fp8, "f:iif", GFX12, '?', SIM_IS_DOT) \
+    X(OWN, u32, v_dot4_f32_fp8_bf8, "f:iif", GFX12, '?', SIM_IS_DOT) \
+    X(OWN, u32, v_dot4_f32_bf8_fp8, "f:iif", GFX12, '?', SIM_IS_DOT) \
+    X(OWN, u32, v_dot4_f32_bf8_bf8, "f:iif", GFX12, '?', SIM_IS_DOT) \
+    X(3, u32, v_dot2acc_f32_f16, "f:HH+", GFX11P, '?', SIM_IS_DOT) \
+    X(3, u32, v_dot2acc_f32_bf16, "f:WW+", GFX11P, '?', SIM_IS_DOT | SIM_IS_BF16) \
+    X(3, u32, v_dot2_f32_bf16, "f:WWf", GFX11P | GFX950, '?', SIM_IS_DOT | SIM_IS_BF16)
 
-// clang-format on
 LIST(VALU_WRAP)
-// v_dot2c_* are CDNA's names of v_dot2acc_*.
-static const sim_opcode opcodes[] = {
-    LIST(VALU_LINE){"v_fmac_dx9_zero_f32", exec_v_fma_dx9_zero_f32, GFX11, SIM_VALU, 'i', "f:ff+"},
-    {"v_dot2c_f32_f16", exec_v_dot2acc_f32_f16, GFX9, SIM_VALU, '?', "f:HH+"},
-    {"v_dot2c_f32_bf16", exec_v_dot2acc_f32_bf16, GFX950, SIM_VALU, '?', "f:WW+"}};
+static const sim_opcode opcodes[] = {LIST(VALU_LINE)
+    SIM_ROW("v_fmac_dx9_zero_f32", exec_v_fma_dx9_zero_f32, GFX11, SIM_VALU, 'i', "f:ff+")
+    // CDNA's names of v_dot2acc_*
+    SIM_ROW("v_dot2c_f32_f16", exec_v_dot2acc_f32_f16, GFX9, SIM_VALU, '?', "f:HH+", .is = SIM_IS_DOT)
+    SIM_ROW("v_dot2c_f32_bf16", exec_v_dot2acc_f32_bf16, GFX950, SIM_VALU, '?', "f:WW+", .is = SIM_IS_DOT | SIM_IS_BF16)};
+// clang-format on
 SIM_TABLE(sim_ops_valu_rdna, opcodes);

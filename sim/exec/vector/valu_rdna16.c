@@ -75,12 +75,12 @@ static u32x16 v_dot2_bf16_bf16(u32x16 a, u32x16 b, u32x16 c) {
     X(2, u32, v_xor_b16, "w:ww", GFX11P, 'i') \
     X(2, u32, v_add_nc_i16, "w:ww", GFX11P, 'i') \
     X(2, u32, v_sub_nc_i16, "w:ww", GFX11P, 'i') \
-    X(OWN, u32, v_cndmask_b16, "w:wwm", GFX11P, 'i') \
-    X(OWN, u32, v_swap_b16, "w:w", GFX11P, 'i') \
-    X(3, u32, v_dot2_f16_f16, "x:HHh", GFX11P, '?') \
-    X(3, u32, v_dot2_bf16_bf16, "k:WWw", GFX11P, '?')
+    X(3, u32, v_dot2_f16_f16, "x:HHh", GFX11P, '?', SIM_IS_DOT) \
+    X(3, u32, v_dot2_bf16_bf16, "k:WWw", GFX11P, '?', SIM_IS_DOT | SIM_IS_BF16)
 
-// clang-format on
 LIST(VALU_WRAP)
-static const sim_opcode opcodes[] = {LIST(VALU_LINE)};
+static const sim_opcode opcodes[] = {LIST(VALU_LINE)
+    SIM_ROW("v_cndmask_b16", exec_v_cndmask_b16, GFX11P, SIM_VALU, 'i', "w:wwm", .flow = SIM_FLOW_SELECT)
+    SIM_ROW("v_swap_b16", exec_v_swap_b16, GFX11P, SIM_VALU, 'i', "w:w", .flow = SIM_FLOW_SWAP)};
+// clang-format on
 SIM_TABLE(sim_ops_valu_rdna16, opcodes);

@@ -261,10 +261,10 @@ static void exec_v_prng_b32(sim_wave *w, const sim_inst *inst) {
 WIDEN(WRAP_WIDEN)
 NARROW(WRAP_NARROW)
 
-#define LINE(name, types) {"v_cvt_scalef32_" #name, exec_##name, GFX950, SIM_VALU, 'i', types},
+#define LINE(name, types) SIM_ROW("v_cvt_scalef32_" #name, exec_##name, GFX950, SIM_VALU, 'i', types)
 #define WIDEN_LINE(name, small, wide, count, types) LINE(name, types)
 #define NARROW_LINE(name, small, wide, count, how, types) LINE(name, types)
 static const sim_opcode opcodes[] = {WIDEN(WIDEN_LINE) NARROW(NARROW_LINE)
-    {"v_prng_b32", exec_v_prng_b32, GFX950, SIM_VALU, 'i', "i:i"}};
+    SIM_ROW("v_prng_b32", exec_v_prng_b32, GFX950, SIM_VALU, 'i', "i:i")};
 // clang-format on
 SIM_TABLE(sim_ops_valu_scale, opcodes);

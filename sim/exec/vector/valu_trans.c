@@ -170,6 +170,7 @@ static void scalar_f16(sim_wave *w, const sim_inst *inst, f32x16 (*op)(f32x16)) 
 }
 
 // clang-format off
+// X(shape, type, name, types, chips, known, what it is beside)
 #define LIST(X) \
     X(1, f32, v_rcp_f32, "f:f", ALL, 'l') \
     X(1, f32, v_rcp_iflag_f32, "f:f", ALL, 'l') \
@@ -179,11 +180,11 @@ static void scalar_f16(sim_wave *w, const sim_inst *inst, f32x16 (*op)(f32x16)) 
     X(1, f32, v_log_f32, "f:f", ALL, 'l') \
     X(1, f32, v_sin_f32, "f:f", ALL, '?') \
     X(1, f32, v_cos_f32, "f:f", ALL, '?') \
-    X(1, f16, v_rcp_f16, "h:h", ALL, 'i') \
-    X(1, f16, v_rsq_f16, "h:h", ALL, 'i') \
+    X(1, f16, v_rcp_f16, "h:h", ALL, 'i', SIM_HAS_POLE) \
+    X(1, f16, v_rsq_f16, "h:h", ALL, 'i', SIM_HAS_POLE) \
     X(1, f16, v_sqrt_f16, "h:h", ALL, 'i') \
     X(1, f16, v_exp_f16, "h:h", ALL, 'i') \
-    X(1, f16, v_log_f16, "h:h", ALL, 'i') \
+    X(1, f16, v_log_f16, "h:h", ALL, 'i', SIM_HAS_POLE) \
     X(1, f16, v_sin_f16, "h:h", ALL, '?') \
     X(1, f16, v_cos_f16, "h:h", ALL, '?') \
     X(W1, f64, v_rcp_f64, "d:d", ALL, '?') \
@@ -195,15 +196,19 @@ static void scalar_f16(sim_wave *w, const sim_inst *inst, f32x16 (*op)(f32x16)) 
 #define WRAP_SCALAR(name) \
     static void exec_v_s_##name##_f32(sim_wave *w, const sim_inst *inst) { scalar_f32(w, inst, v_##name##_f32); } \
     static void exec_v_s_##name##_f16(sim_wave *w, const sim_inst *inst) { scalar_f16(w, inst, v_##name##_f16); }
+
+#define ROW(name, function, archs, known, types, ...) \
+    SIM_ROW(#name, exec_##function, archs, SIM_VALU, known, types, \
+            .unit = SIM_UNIT_TRANS __VA_OPT__(, .is =) __VA_ARGS__)
+#define LINE(shape, type, name, types, archs, known, ...) ROW(name, name, archs, known, types, __VA_ARGS__)
 #define LINE_SCALAR(name) \
-    {"v_s_" #name "_f32", exec_v_s_##name##_f32, GFX12, SIM_VALU, 'l', "f:f"}, \
-    {"v_s_" #name "_f16", exec_v_s_##name##_f16, GFX12, SIM_VALU, 'l', "h:h"},
+    ROW(v_s_##name##_f32, v_s_##name##_f32, GFX12, 'l', "f:f") \
+    ROW(v_s_##name##_f16, v_s_##name##_f16, GFX12, 'l', "h:h")
 
 LIST(VALU_WRAP)
 SCALAR(WRAP_SCALAR)
-static const sim_opcode opcodes[] = {LIST(VALU_LINE) SCALAR(LINE_SCALAR)
+static const sim_opcode opcodes[] = {LIST(LINE) SCALAR(LINE_SCALAR)
     // GCN3's older approximations: the same functions, less exact on silicon
-    {"v_exp_legacy_f32", exec_v_exp_f32, GFX9, SIM_VALU, '?', "f:f"},
-    {"v_log_legacy_f32", exec_v_log_f32, GFX9, SIM_VALU, '?', "f:f"}};
+    ROW(v_exp_legacy_f32, v_exp_f32, GFX9, '?', "f:f") ROW(v_log_legacy_f32, v_log_f32, GFX9, '?', "f:f")};
 // clang-format on
 SIM_TABLE(sim_ops_valu_trans, opcodes);
