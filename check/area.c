@@ -133,6 +133,13 @@ static double element_error(const qni_area *a, int64_t i, double got) {
     return fabs(got - bounded) / allowed;
 }
 
+/** Whether element i's error is certainly no more than `error`: what it may be off is its tolerance
+ *  at least. Nearly all elements are settled by this, at a fraction of element_error's cost. */
+static bool is_nearer(const qni_area *a, int64_t i, double got, double error) {
+    return fabs(a->want[i]) <= qni_max(a->dtype) &&
+           fabs(got - a->want[i]) < error * a->tolerance[i];
+}
+
 /** Whether a byte is one that no expectation names and was changed. */
 static bool is_touched(const qni_area *a, int64_t byte) {
     if (a->got[byte] == a->before[byte])
@@ -159,7 +166,10 @@ static void compare_row(const qni_area *a, int64_t r, double *error, char *detai
     for (int64_t i = r * a->stride; i < r * a->stride + a->row; i++) {
         if (a->tolerance[i] < 0)
             continue;
-        const double got = qni_get(a->dtype, a->got + a->first, i), e = element_error(a, i, got);
+        const double got = qni_get(a->dtype, a->got + a->first, i);
+        if (is_nearer(a, i, got, *error))
+            continue;
+        const double e = element_error(a, i, got);
         if (e <= *error)
             continue;
         *error = e;

@@ -48,10 +48,15 @@ static inline double qni_get(qni_dtype dtype, const void *p, int64_t i) {
     return (double)qni_fp8_decode(qni_fp8_of(dtype), ((const uint8_t *)p)[i]);
 }
 
+/** Returns 2^power, for a power from -1022 to 1023. */
+static inline double qni_power_of_two(int power) {
+    return __builtin_bit_cast(double, (uint64_t)(power + 1023) << 52);
+}
+
 /** Returns the distance between two neighbouring values of the dtype around v. For v below the
  *  smallest normal value it is the distance between denormals. */
 static inline double qni_spacing(qni_dtype dtype, double v) {
-    int digits = 24, smallest = -149, power;
+    int digits = 24, smallest = -149;
     if (qni_is_integer(dtype))
         return 1;
     if (dtype == QNI_F16) {
@@ -62,8 +67,9 @@ static inline double qni_spacing(qni_dtype dtype, double v) {
         const qni_fp8_format f = qni_fp8_format_of(qni_fp8_of(dtype));
         digits = f.mantissa_bits + 1, smallest = 1 - f.bias - f.mantissa_bits;
     }
-    frexp(v, &power);
-    return ldexp(1, v == 0 || power - digits < smallest ? smallest : power - digits);
+    const uint64_t bits = __builtin_bit_cast(uint64_t, v);
+    const int power = (int)(bits >> 52 & 0x7FF) - 1022; // as frexp's; that of 0 is below any other
+    return qni_power_of_two(power - digits < smallest ? smallest : power - digits);
 }
 
 /** Returns the dtype's largest finite value. */
