@@ -19,7 +19,7 @@ static const sim_fp8 sim_e4m3fnuz = {4, 3, 8, true, false, 0x7f},
                      sim_e4m3fn = {4, 3, 7, false, false, 0x7e},
                      sim_e5m2 = {5, 2, 15, false, true, 0x7b};
 
-/** f32 patterns of sixteen bytes. */
+/** Returns sixteen 8-bit floats as f32 patterns. */
 static inline u32x16 sim_fp8_decode(const sim_fp8 *kind, u32x16 bits) {
     u32x16 magnitude = bits & 0x7f, sign = (bits & 0x80) << 24;
     const unsigned fraction = (unsigned)kind->mantissa_bits;
@@ -35,14 +35,16 @@ static inline u32x16 sim_fp8_decode(const sim_fp8 *kind, u32x16 bits) {
     return select16(infinite, sign | 0x7f800000, out);
 }
 
-/** What a number beyond the largest becomes: MODE.FP16_OVFL chooses the largest number instead. */
+/** Returns the code of a number beyond the largest one; with MODE.FP16_OVFL, the largest number's
+ *  code. */
 static inline uint32_t sim_fp8_overflow(const sim_fp8 *kind, bool saturate) {
     if (saturate)
         return kind->max_value;
     return kind->is_fnuz ? 0x80 : kind->has_infinity ? 0x7c : 0x7f;
 }
 
-/** Puts the sign on; beyond the largest number, NaN and FNUZ's only zero. */
+/** Adds the sign to codes, and handles numbers beyond the largest one, NaNs and FNUZ's only
+ *  zero. */
 static inline u32x16 sim_fp8_finish(const sim_fp8 *kind, u32x16 bits, u32x16 out, bool saturate) {
     u32x16 sign = bits >> 31 << 7, over = (u32x16)(out > kind->max_value);
     out = select16(over, (u32x16){} + sim_fp8_overflow(kind, saturate), out);
@@ -52,8 +54,8 @@ static inline u32x16 sim_fp8_finish(const sim_fp8 *kind, u32x16 bits, u32x16 out
     return out | (sign & ~unsigned_zero);
 }
 
-/** Sixteen f32 patterns, rounded to nearest even: denormal results by adding a number whose unit is
- *  theirs. */
+/** Rounds sixteen f32 patterns to nearest even. Denormal results are rounded by the addition of a
+ *  number whose unit is theirs. */
 static inline u32x16 sim_fp8_encode(const sim_fp8 *kind, u32x16 bits, bool saturate) {
     u32x16 magnitude = bits & 0x7fffffff;
     const unsigned fraction = (unsigned)kind->mantissa_bits, cut = 23 - fraction;
@@ -65,8 +67,8 @@ static inline u32x16 sim_fp8_encode(const sim_fp8 *kind, u32x16 bits, bool satur
     return sim_fp8_finish(kind, bits, select16(is_small, denormal, normal), saturate);
 }
 
-/** One f32, rounded stochastically: as many top bits of `random` as are cut off are added before
- *  the cut. */
+/** Rounds one f32 stochastically: if the cut takes n bits off, the top n bits of `random` are added
+ *  before it. */
 static inline uint32_t sim_fp8_encode_random(const sim_fp8 *kind, uint32_t bits, uint32_t random,
                                              bool saturate) {
     const uint32_t magnitude = bits & 0x7fffffff;

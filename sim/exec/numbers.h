@@ -36,9 +36,9 @@ static inline f64x8 quiet64(f64x8 a) {
     return (f64x8)((u64x8)a | UINT64_C(1) << 51);
 }
 
-// ---- sums and products. The first source that is a NaN gives the result's bits. A host's
-// instruction may take another one: compilers exchange factors and addends, and where there is no
-// instruction the C library decides.
+// ---- sums and products. The first source that is a NaN gives the result's bits. On the host
+// another source may give them, since compilers exchange factors and addends, and the C library
+// decides where the host has no instruction.
 
 static __attribute__((noinline, cold)) f32x16 first_nan(f32x16 otherwise, f32x16 a, f32x16 b,
                                                         f32x16 c) {
@@ -52,7 +52,8 @@ static __attribute__((noinline, cold)) f64x8 first_nan64(f64x8 otherwise, f64x8 
     return choose64(is_nan64(a), quiet64(a), of_b);
 }
 
-/** What is computed of three sources, or of two, where c is one of them again. */
+/** Returns the result of an operation on three sources, with the right NaN. For two sources, c is
+ *  one of them again. */
 SIM_INLINE f32x16 with_nan(f32x16 result, f32x16 a, f32x16 b, f32x16 c) {
     return __builtin_expect(bits16(is_nan(result)) != 0, 0) ? first_nan(result, a, b, c) : result;
 }
@@ -90,7 +91,7 @@ SIM_INLINE f64x8 fused64(f64x8 a, f64x8 b, f64x8 c) {
     return with_nan64(__builtin_elementwise_fma(a, b, c), a, b, c);
 }
 
-/** a b + (c d + e), rounded twice. */
+/** Returns a b + (c d + e), rounded after each addition. */
 SIM_INLINE f32x16 fused_twice(f32x16 a, f32x16 b, f32x16 c, f32x16 d, f32x16 e) {
     f32x16 first = __builtin_elementwise_fma(c, d, e);
     f32x16 sum = __builtin_elementwise_fma(a, b, first);
@@ -101,7 +102,7 @@ SIM_INLINE f32x16 fused_twice(f32x16 a, f32x16 b, f32x16 c, f32x16 d, f32x16 e) 
 
 // ---- minimum and maximum
 
-/** The smaller; a number beats NaN, -0 is below +0. */
+/** Returns the smaller value. A number beats a NaN, and -0 is below +0. */
 static inline f32x16 min_number(f32x16 a, f32x16 b) {
     u32x16 equal = (u32x16)(a == b);
     f32x16 smaller = choose((u32x16)(a < b) | is_nan(b), a, b);
@@ -130,7 +131,7 @@ static inline f32x16 max_ieee(f32x16 a, f32x16 b) {
     return keep_signalling(a, b, max_number(a, b));
 }
 
-/** IEEE 754-2019's: a NaN beats a number. */
+/** Returns the minimum or maximum of IEEE 754-2019, where a NaN beats a number. */
 static inline f32x16 minimum(f32x16 a, f32x16 b) {
     return choose(is_nan(a), quiet(a), choose(is_nan(b), quiet(b), min_number(a, b)));
 }
@@ -138,7 +139,7 @@ static inline f32x16 maximum(f32x16 a, f32x16 b) {
     return choose(is_nan(a), quiet(a), choose(is_nan(b), quiet(b), max_number(a, b)));
 }
 
-// ---- the same of f16 bit patterns: a conversion to f32 would quiet the signalling NaNs
+// ---- minimum and maximum of f16 bit patterns; a conversion to f32 would quiet signalling NaNs
 
 static inline u32x16 is_signalling16(u32x16 a) {
     return (u32x16)((a & 0x7e00) == 0x7c00) & (u32x16)((a & 0x1ff) != 0);

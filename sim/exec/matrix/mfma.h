@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix instructions: their forms, where their elements lie in registers, and the arithmetic
-// rules.
+// Matrix instructions: their forms, the places of their elements in registers, and the rules of
+// their arithmetic.
 //
 // D = A B + C for each block, A [m][k], B [k][n], C and D [m][n]. The rules, by the names used
 // here:
 //   chain     one fused multiply-add a k, in order                            f32, f64
 //   pairwise  gfx90a f16, bf16: f32 adds in a tree, subnormals flushed
 //   fused     gfx942 f16, bf16, xf32: a group of products in fixed point
-//   split     gfx942 fp8, bf8: the same, even and odd k apart
+//   split     gfx942 fp8, bf8: as fused, with even and odd k apart
 //   integer   i8: modulo 2^32
 // Source of pairwise, fused and split: MMA-Sim, arXiv:2511.10909 (randomised tests on silicon of
 // CDNA2 and CDNA3); gfx950 has no published model and takes gfx942's rules. Layouts: "CDNA3" ISA
@@ -77,7 +77,7 @@ typedef struct mfma_term {
 
 typedef enum mfma_kind { MFMA_FINITE, MFMA_INF, MFMA_NAN } mfma_kind;
 
-/** What a floating-point type's bits mean. */
+/** The meaning of a floating-point type's bits. */
 typedef struct mfma_format {
     uint8_t bits, fraction;
     int16_t bias;
@@ -124,12 +124,13 @@ static constexpr uint64_t MFMA_NAN64 = 0x7ff8000000000000;
 
 extern const mfma_format mfma_formats[MFMA_NUM_TYPES];
 
-/** The term that an element's bits stand for (bits above the type's width are ignored). */
+/** Returns the term that an element's bits stand for; bits above the type's width are ignored. */
 mfma_term mfma_decode(mfma_type type, uint64_t bits);
 
-/** One output: the dot product of `count` terms in order of k, onto c. `form` gives types, rule and
- *  group; c and the result are bits of f64, i32 or f32. A NaN result is MFMA_NAN32 or MFMA_NAN64.
- *  `scale_exponent` is added to the exponent of every product (0 but for block-scaled forms). */
+/** Returns one output: c plus the dot product of `count` terms, in order of k. `form` gives types,
+ *  rule and group; c and the result are bits of f64, i32 or f32. A NaN result is MFMA_NAN32 or
+ *  MFMA_NAN64. `scale_exponent` is added to the exponent of every product (0 but for block-scaled
+ *  forms). */
 uint64_t mfma_dot(const mfma_form *form, const mfma_term *a, const mfma_term *b, int count,
                   uint64_t c, int scale_exponent);
 
@@ -137,36 +138,38 @@ uint64_t mfma_dot(const mfma_form *form, const mfma_term *a, const mfma_term *b,
 
 extern const sim_opcode_table sim_ops_mfma;
 
-/** The form of a decoded matrix instruction. */
+/** Returns the form of a decoded matrix instruction. */
 const mfma_form *mfma_form_of(const sim_inst *inst);
 
-/** The first register row of a source or destination that is a VGPR range. */
+/** Returns the first register row of a source or destination that is a VGPR range. */
 static inline uint32_t *mfma_rows(sim_wave *w, const sim_operand *op) {
     return w->v[op->reg];
 }
 
-/** map[lane] is the lane that A (cbsz, abid) or B (blgp) really reads for `lane`; false if every
- *  lane reads itself and `map` was not written. */
+/** Writes to map[lane] the lane that A (cbsz, abid) or B (blgp) reads for `lane`. Returns false,
+ *  and writes nothing, if every lane reads itself. */
 bool mfma_lane_map(const mfma_form *form, const sim_inst *inst, int side, uint8_t map[SIM_LANES]);
 
-/** Element `element` of `width` bits, packed low to high in the registers from `rows` on. */
+/** Returns element `element` of `width` bits, packed low to high in the registers from `rows`
+ *  on. */
 uint64_t mfma_element(const uint32_t *rows, int lane, int element, int width);
 
-/** One element of C: of a register (a pair for f64), or the constant. */
+/** Returns one element of C, from a register (a pair for f64) or a constant. */
 uint64_t mfma_c_bits(sim_wave *w, const sim_operand *c, bool is_f64, int reg, int lane);
 
-/** f64 forms: the sign bit if source 0, 1 or 2 is negated (the field that is blgp elsewhere). */
+/** Returns, for f64 forms, the sign bit if source 0, 1 or 2 is negated (in the field that is blgp
+ *  in other forms). */
 uint64_t mfma_signs(const sim_inst *inst, int source);
 
-/** The k of element `element` of A (side 0) or B in `lane`. */
+/** Returns the k of element `element` of A (side 0) or B in `lane`. */
 int mfma_k_of(const mfma_form *f, int side, int lane, int element);
 
-/** A (side 0) or B as terms, in rows of k: out[(block * rows + row) * k + kk]. */
+/** Writes A (side 0) or B as terms, in rows of k: out[(block * rows + row) * k + kk]. */
 void mfma_read_terms(const mfma_form *f, sim_wave *w, const sim_inst *inst, int side,
                      mfma_term *out);
 
-/** Which (block, row, column) register `reg` of D and C holds in `lane`. For 64-bit results `reg`
- *  counts pairs. */
+/** Returns the block, row and column that register `reg` of D and C holds in `lane`. For 64-bit
+ *  results `reg` counts pairs. */
 typedef struct mfma_place {
     int block, row, column;
 } mfma_place;
@@ -175,7 +178,7 @@ static inline bool mfma_is_f64(const mfma_form *f) {
     return f->a_type == MFMA_F64;
 }
 
-/** Registers of D, counting a pair for f64 as one. */
+/** Returns the number of registers of D, counting a pair for f64 as one. */
 static inline int mfma_num_results(const mfma_form *f) {
     return f->m * f->n * f->blocks / SIM_LANES;
 }
@@ -196,7 +199,7 @@ static inline mfma_place mfma_place_of(const mfma_form *f, int reg, int lane) {
     return p;
 }
 
-/** One output from c, as bits of D's type. */
+/** Returns one output, computed from c, as bits of D's type. */
 typedef uint64_t mfma_output(const mfma_form *f, const void *state, mfma_place place, uint64_t c);
 
 /** Computes every output, then writes D. */
@@ -212,8 +215,8 @@ void mfma_exec_scaled(sim_wave *w, const sim_inst *inst); // f8f6f4, with and wi
 void mfma_exec_sparse(sim_wave *w, const sim_inst *inst); // SMFMAC
 void mfma_exec_fp8(sim_wave *w, const sim_inst *inst);    // 8-bit floats on AVX-512
 
-/** Dense float forms in plain f32 arithmetic, where the wave asks for it (sim_wave.fast_matrix).
- *  False: not such a form, nothing was done. */
+/** Executes a dense float form in plain f32 arithmetic, if the wave asks for it
+ *  (sim_wave.fast_matrix). Returns false, and does nothing, for other forms and waves. */
 bool mfma_exec_fast(sim_wave *w, const sim_inst *inst);
 
 #endif

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix instructions sixteen outputs at a time: vector types, operand planes, the fused rules'
-// parts.
+// Executes matrix instructions sixteen outputs at a time: vector types, planes of operands, and
+// parts of the fused rules.
 //
-// A strip is 16 neighbouring lanes of one result register. In every form they lie in one row of D
-// (in the 4x4 forms: in the same row of four blocks) and in 16 neighbouring columns, so B comes
-// from 16 neighbouring slots of its plane and A from one slot (one for each quad).
+// A strip is 16 neighbouring lanes of one result register. In every form a strip lies in one row of
+// D (in 4x4 forms in one row of each of four blocks) and in 16 neighbouring columns. B therefore
+// comes from 16 neighbouring slots of its plane, and A from one slot (one for each quad).
 #ifndef SIM_EXEC_MFMA_VECTOR_H
 #define SIM_EXEC_MFMA_VECTOR_H
 
@@ -22,7 +22,8 @@ typedef double mfma_f64 __attribute__((vector_size(64)));
 
 enum { MFMA_STRIP = 16, MFMA_MAX_ELEMENTS = 1024 };
 
-/** An operand by k, then by slot (block * rows + row): element (k, slot) at [k * slots + slot]. */
+/** An operand, ordered by k and then by slot = block * rows + row: element (k, slot) lies at
+ *  [k * slots + slot]. */
 typedef struct mfma_plane {
     int slots;
     uint64_t special; // fused rules: bit i: slot i holds an Inf or a NaN; they lie here as zeros
@@ -32,15 +33,15 @@ typedef struct mfma_plane {
     _Alignas(64) int32_t m[MFMA_MAX_ELEMENTS], e[MFMA_MAX_ELEMENTS]; // fused rules: the term
 } mfma_plane;
 
-/** Where a strip finds its operands in the planes. */
+/** The places of a strip's operands in the planes. */
 typedef struct mfma_strip {
     int slots; // of either plane
     int a, b;  // slots of the first lane
     bool quad; // lane l reads A at slot a + (l & ~3)
 } mfma_strip;
 
-/** Strip `at` (lanes 16 at to 16 at + 15) of result register `reg`, 32-bit results of n columns:
- *  what mfma_place_of says of its first lane. */
+/** Returns the places of strip `at` (lanes 16 at to 16 at + 15) of result register `reg`, for
+ *  32-bit results of n columns, as mfma_place_of gives them for the strip's first lane. */
 MFMA_INLINE mfma_strip mfma_strip_of(int n, int slots, int reg, int at) {
     if (n == 32) {
         const int block = reg / 16 * 32, row = reg / 4 % 4 * 8 + at / 2 * 4 + reg % 4;
@@ -77,7 +78,7 @@ MFMA_INLINE void mfma_store(void *p, mfma_i32 x) {
 typedef mfma_i32 mfma_strip_rule(const mfma_form *f, const mfma_plane *a, const mfma_plane *b,
                                  mfma_strip s, mfma_i32 c);
 
-/** One loop of mfma_each_strip, n and slots known to the compiler. */
+/** A loop of mfma_each_strip, with n and slots known to the compiler. */
 MFMA_INLINE void mfma_each_strip_of(const mfma_form *f, const mfma_plane *a, const mfma_plane *b,
                                     uint32_t d[][SIM_LANES], mfma_strip_rule *rule, int n,
                                     int slots) {
@@ -89,7 +90,7 @@ MFMA_INLINE void mfma_each_strip_of(const mfma_form *f, const mfma_plane *a, con
     }
 }
 
-/** Replaces C by D in every strip of `d`; inlined with its rule. */
+/** Replaces C by D in every strip of `d`; inlined together with its rule. */
 MFMA_INLINE void mfma_each_strip(const mfma_form *f, const mfma_plane *a, const mfma_plane *b,
                                  uint32_t d[][SIM_LANES], mfma_strip_rule *rule) {
     if (a->slots == 16)
@@ -104,7 +105,7 @@ MFMA_INLINE void mfma_each_strip(const mfma_form *f, const mfma_plane *a, const 
         mfma_each_strip_of(f, a, b, d, rule, 4, SIM_LANES);
 }
 
-/** A strip of one of A's planes: one element for all lanes, or one for each quad. */
+/** Returns a strip of one of A's planes: one element for all lanes, or one for each quad. */
 MFMA_INLINE mfma_i32 mfma_a_strip(const void *plane, mfma_strip s, int k) {
     const int32_t *from = (const int32_t *)plane + k * s.slots + s.a;
     mfma_i32 out = (mfma_i32){0} + *from;
@@ -121,13 +122,13 @@ MFMA_INLINE mfma_i32 mfma_b_strip(const void *plane, mfma_strip s, int k) {
 #define mfma_fused_tile SIM_NAME(mfma_fused_tile)
 #define mfma_add_c SIM_NAME(mfma_add_c)
 
-/** The fused rules for a tile: replaces C by D in `d` (f32 bits). The planes hold nothing special
- *  and no product reaches 2^126. */
+/** Applies the fused rules to a tile: replaces C by D in `d` (f32 bits). The planes hold neither
+ *  infinities nor NaNs, and no product reaches 2^126. */
 void mfma_fused_tile(const mfma_form *f, const mfma_plane *a, const mfma_plane *b,
                      uint32_t d[][SIM_LANES]);
 
-/** Ends a group of the fused rules for 16 outputs: *c (f32 bits) becomes c plus sum, a multiple of
- *  2^(e - 24), rounded as the rule says. Inf stays; NaN becomes MFMA_NAN32. */
+/** Ends a group of the fused rules for 16 outputs: adds to *c (f32 bits) the sum, a multiple of
+ *  2^(e - 24), and rounds as the rule says. An infinity stays; a NaN becomes MFMA_NAN32. */
 void mfma_add_c(const mfma_form *f, const mfma_i32 *sum, const mfma_i32 *e, mfma_i32 *c);
 
 #endif

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vector memory: from an instruction's operands to one host address for each lane.
+// Vector memory: turns an instruction's operands into one host address for each lane.
 #ifndef SIM_ACCESS_H
 #define SIM_ACCESS_H
 
 #include "../exec.h"
 
-/** Where each lane's data lie. */
+/** The place of each lane's data. */
 typedef struct sim_access {
     uint64_t mask;            // lanes that reach memory; the others load 0 and store nothing
     uint8_t *host[SIM_LANES]; // valid where mask is set
-    bool is_lds;              // nobody outside the workgroup sees it
+    bool is_lds;              // only the workgroup sees the data
 } sim_access;
 
 /** Resolves `bytes` at `skip` past each active lane's address, for global_, flat_, scratch_ and
- *  buffer_ forms. Lanes with an address outside every allocation are reported; false: the launch is
- *  being stopped. */
+ *  buffer_ forms. Lanes with an address outside every allocation are reported. Returns false if the
+ *  launch is being stopped. */
 bool SIM_NAME(sim_resolve)(sim_wave *w, const sim_inst *inst, uint32_t skip, uint32_t bytes,
                            bool is_store, sim_access *out);
-/** The same for addresses in memory that the caller has worked out. */
+/** Resolves an access as sim_resolve does, for addresses in memory that the caller has computed. */
 bool SIM_NAME(sim_resolve_addresses)(sim_wave *w, const sim_inst *inst,
                                      const uint64_t address[SIM_LANES], uint32_t bytes,
                                      bool is_store, sim_access *out);
-/** The same for DS instructions: the address operand plus `offset`. Outside the allocation: no
- *  access. */
+/** Resolves an access of a DS instruction, at the address operand plus `offset`. A lane outside the
+ *  workgroup's LDS makes no access. */
 void SIM_NAME(sim_resolve_lds)(sim_wave *w, const sim_inst *inst, uint32_t offset, uint32_t bytes,
                                sim_access *out);
 // How a mnemonic's first word addresses memory, for the tables.

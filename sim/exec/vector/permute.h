@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any lane's value for every lane: what DPP, the permutes and the swizzles come to.
+// Moves any lane's value to any lane, for DPP, the permutes and the swizzles.
 #ifndef SIM_PERMUTE_H
 #define SIM_PERMUTE_H
 
@@ -16,7 +16,7 @@ SIM_INLINE u32x16 lane_numbers(const uint8_t *lanes) {
     return __builtin_convertvector(bytes, u32x16);
 }
 
-/** block[from[i]] for each i; `from` is below 16. */
+/** Returns block[from[i]] in lane i; `from` is below 16. */
 SIM_INLINE u32x16 pick_within(u32x16 block, u32x16 from) {
 #ifdef __AVX512F__
     return (u32x16)_mm512_permutexvar_epi32((__m512i)from, (__m512i)block);
@@ -28,7 +28,7 @@ SIM_INLINE u32x16 pick_within(u32x16 block, u32x16 from) {
 #endif
 }
 
-/** row[from[i]] for each i; `from` is below SIM_LANES. */
+/** Returns row[from[i]] in lane i; `from` is below SIM_LANES. */
 SIM_INLINE u32x16 pick16(const uint32_t *row, u32x16 from) {
 #ifdef __AVX512F__
     __m512i index = (__m512i)from;
@@ -45,7 +45,7 @@ SIM_INLINE u32x16 pick16(const uint32_t *row, u32x16 from) {
 #endif
 }
 
-/** In each sixteen bytes: of[index[i]] for each i; `index` is below 16. */
+/** Returns, within each sixteen bytes, of[index[i]] in byte i; `index` is below 16. */
 SIM_INLINE u32x16 pick_bytes(u32x16 of, u32x16 index) {
 #ifdef __AVX512BW__
     return (u32x16)_mm512_shuffle_epi8((__m512i)of, (__m512i)index);
@@ -60,7 +60,7 @@ SIM_INLINE u32x16 pick_bytes(u32x16 of, u32x16 index) {
 #endif
 }
 
-/** All ones where bit from[i] of `mask` is set. */
+/** Returns all ones in lanes i where bit from[i] of `mask` is set. */
 SIM_INLINE u32x16 picked_bits16(uint64_t mask, u32x16 from) {
     u32x16 low = (u32x16){} + (uint32_t)mask, high = (u32x16){} + (uint32_t)(mask >> 32);
     u32x16 word = select16((u32x16)((from & 32) != 0), high, low);
