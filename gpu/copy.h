@@ -49,7 +49,4 @@ QD_INLINE void qd_copy_to_lds(QD_LDS void *to, __amdgpu_buffer_rsrc_t from, uint
 #define QD_WAIT(vm) __builtin_amdgcn_s_waitcnt(0x0070 | ((vm) & 15) | ((vm) >> 4) << 14)
 #endif
 
-/** A point across which the compiler schedules no instruction. */
-#define QD_PIN() __builtin_amdgcn_sched_barrier(0)
-
 #endif

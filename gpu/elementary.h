@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// exp2, reciprocal and the activation functions of transformers, in f32.
+// exp2, log2, reciprocal and the activation functions of transformers, in f32.
 //
 // activation_check.c holds all devices to these relative errors, with u = 2^-24:
 //   qd_exp2, qd_rcp   4u and 2u (the targets' own instructions; results below 2^-126 may become 0)
+//   qd_log2           4u of it or 2u, whichever is more
 //   logistic forms    f = x / (1 + e), e = exp(-s): 8u + (4 + k|s|) u e/(1 + e),
 //                     k = 2 (SiLU), 6 (GELU's tanh form)
 //   qd_gelu           24u + 2 x^2 u, even where erf would lose all digits; the error of exp's
 //                     argument grows with x^2
-// Sources: PTX ISA, ex2.approx and rcp.approx; instruction set manuals, v_exp_f32 and v_rcp_f32.
+// Sources: PTX ISA, ex2.approx, lg2.approx and rcp.approx; instruction set manuals, v_exp_f32,
+// v_log_f32 and v_rcp_f32.
 #ifndef QD_ELEMENTARY_H
 #define QD_ELEMENTARY_H
 
@@ -19,6 +21,15 @@ QD_INLINE float qd_exp2(float x) {
     return __nvvm_ex2_approx_f(x);
 #else
     return __builtin_amdgcn_exp2f(x);
+#endif
+}
+
+/** Returns the base-2 logarithm of x. */
+QD_INLINE float qd_log2(float x) {
+#if defined(__NVPTX__)
+    return __nvvm_lg2_approx_f(x);
+#else
+    return __builtin_amdgcn_logf(x);
 #endif
 }
 

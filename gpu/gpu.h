@@ -23,6 +23,9 @@
 // `extern` arrays clang 22 even drops the wait between a copy to LDS and a read of the copy.
 #define QD_LDS __attribute__((address_space(3)))
 
+// QD_WAVES_PER_EU says for how many waves of a kernel AMD's compiler makes room on a SIMD: for at
+// least so many, and if a second number is given, for no more than that.
+//
 // QD_KERNEL_WITHIN bounds the registers of a kernel's threads on NVIDIA, where the compiler would
 // take more and so leave room for fewer workgroups. clang cannot write this bound in PTX: ptx.c
 // reads the remark and puts the bound into the kernel's head.
@@ -32,7 +35,9 @@
 #define QD_KERNEL_WITHIN(threads, registers, entry)                                                \
     __asm__("// quern: " #entry " .maxnreg " #registers);                                          \
     __gpu_kernel void entry
+#define QD_WAVES_PER_EU(...)
 #else
+#define QD_WAVES_PER_EU(...) __attribute__((amdgpu_waves_per_eu(__VA_ARGS__)))
 #define QD_KERNEL_UP_TO(threads)                                                                   \
     __attribute__((amdgpu_flat_work_group_size(1, threads))) __gpu_kernel void
 #define QD_KERNEL_WITHIN(threads, registers, entry) QD_KERNEL_UP_TO(threads) entry
@@ -122,6 +127,18 @@ QD_INLINE uint32_t qd_swap_lanes(uint32_t x, uint32_t step) {
 #endif
 }
 
+/** Returns the value of x in the lane half a wave away. All lanes take part. */
+QD_INLINE uint32_t qd_other_half(uint32_t x) {
+#if defined(__NVPTX__)
+    return (uint32_t)__nvvm_shfl_sync_bfly_i32(0xFFFFFFFF, (int)x, QD_WAVE / 2, 31);
+#elif defined(__GFX9__)
+    return (uint32_t)__builtin_amdgcn_ds_bpermute((int)((qd_lane() ^ 32) * 4), (int)x);
+#else
+    const uint32_t any = __builtin_nondeterministic_value(x); // what lanes that are off would keep
+    return __builtin_amdgcn_permlanex16(any, x, 0x76543210, 0xFEDCBA98, false, false);
+#endif
+}
+
 /** Returns a bit for each lane, lane 0's the lowest: 1 where x holds. */
 QD_INLINE uint64_t qd_ballot(bool x) {
     return __gpu_ballot(__gpu_lane_mask(), x);
@@ -143,6 +160,19 @@ QD_INLINE uint32_t qd_scan_sum(uint32_t x) {
 QD_INLINE void qd_begin(void) {
 #if defined(__NVPTX__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+/** Returns the kernel's arguments, which are at `args`. On AMD they are read anew where they are
+ *  needed: some kernels have more arguments than there are scalar registers. */
+QD_INLINE const void *qd_reread(const void *args) {
+#if defined(__NVPTX__)
+    return args;
+#else
+    (void)args;
+    __attribute__((address_space(4))) void *anew = __builtin_amdgcn_kernarg_segment_ptr();
+    asm volatile("" : "+s"(anew));
+    return (const void *)anew;
 #endif
 }
 
@@ -236,6 +266,24 @@ QD_INLINE uint32_t qd_opaque(uint32_t x) {
     asm volatile("" : "+v"(x));
 #endif
     return x;
+}
+
+/** Returns x, which every lane computes: the compiler puts no branch around what x is computed
+ *  from. */
+QD_INLINE uint32_t qd_by_all_lanes(uint32_t x) {
+#if defined(__NVPTX__)
+    asm("" : "+r"(x));
+#else
+    asm("" : "+v"(x));
+#endif
+    return x;
+}
+
+/** A point across which AMD's compiler schedules no instruction; NVIDIA's has its own order. */
+QD_INLINE void qd_pin(void) {
+#if !defined(__NVPTX__)
+    __builtin_amdgcn_sched_barrier(0);
+#endif
 }
 
 /** Returns 1 / sqrt(x), off by at most 2 units in the last place. */

@@ -33,6 +33,19 @@ QD_INLINE uint32_t qd_narrow2(bool is_f16, float a, float b) {
 #endif
 }
 
+/** Rounds two f32, neither negative, to the 16-bit kind and returns them in a word, a low. On AMD
+ *  bf16 is rounded to nearest, ties up: two additions, where ties to even would cost five
+ *  instructions. */
+QD_INLINE uint32_t qd_round2(bool is_f16, float a, float b) {
+    if (is_f16)
+        return __builtin_bit_cast(uint32_t, (qd_f16x2){(_Float16)a, (_Float16)b});
+#if defined(__NVPTX__)
+    return __builtin_bit_cast(uint32_t, (qd_bf16x2){(__bf16)a, (__bf16)b});
+#else
+    return qd_halves(qd_as_u32(a) + 0x8000, qd_as_u32(b) + 0x8000, true);
+#endif
+}
+
 /** Returns byte i of a and byte j of b, each in the high byte of a half, over a zero byte; i and j
  *  are constants. */
 QD_INLINE uint32_t qd_high_bytes(uint32_t a, uint32_t i, uint32_t b, uint32_t j) {

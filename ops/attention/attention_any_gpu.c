@@ -56,17 +56,6 @@ QD_INLINE float wave_max(float v) {
     return max;
 }
 
-/** What the wave's lanes wrote to LDS before is seen by all of them after. */
-QD_INLINE void wave_sync(void) {
-#if defined(__NVPTX__)
-    __gpu_sync_lane(__gpu_lane_mask());
-#else
-    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront", "local");
-    __gpu_sync_lane(__gpu_lane_mask());
-    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront", "local");
-#endif
-}
-
 // ---- q and scores
 
 /** An angle is an integer, 2^32 a full turn, so it is reduced exactly at any position. */
@@ -85,7 +74,7 @@ QD_INLINE void load_q(const row_state *s, QD_LDS float *q) {
     const uint32_t dim = g->head_dim_qk, half = dim / 2;
     const int64_t at = q_offset(g, &s->place);
     const int64_t position = (int64_t)s->request->kv_len - s->request->qo_len + s->place.query;
-    wave_sync(); // all lanes are done with the row before
+    qd_wave_barrier(); // all lanes are done with the row before
     for (uint32_t d = qd_lane(); d < (dim + 7) / 8 * 8; d += QD_WAVE) {
         float x = d < dim ? load_element(g->dtype_q, element_at(g->dtype_q, g->q.data, at + d)) : 0;
         if (g->pos_encoding == QK_POS_ROPE && d < dim) {
@@ -97,7 +86,7 @@ QD_INLINE void load_q(const row_state *s, QD_LDS float *q) {
         }
         q[d] = x;
     }
-    wave_sync();
+    qd_wave_barrier();
 }
 
 /** Eight elements, of which `count` exist; the others are zero. */
@@ -232,7 +221,7 @@ QD_INLINE void store_partial(const row_state *s, int slots, int64_t row, const f
             g->partial_o[row * g->head_dim_vo + d] = acc[t] * inverse;
     }
     if (qd_lane() == 0)
-        g->partial_lse[row] = s->sum == 0 ? -__builtin_inff() : s->max + log2_of(s->sum);
+        g->partial_lse[row] = s->sum == 0 ? -__builtin_inff() : s->max + qd_log2(s->sum);
 }
 
 QD_INLINE void store_row(const row_state *s, int slots, const float *acc) {

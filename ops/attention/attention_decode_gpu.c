@@ -21,7 +21,7 @@
 #include "attention_scores_gpu.h"
 #include "halves.h"
 
-enum { FEW = QK_ATTENTION_FEW_ROWS, LINES = QD_MMA_KEYS, RUN = D / LINES };
+enum { FEW = QK_ATTENTION_FEW_ROWS, LINES = QD_MMA_ROWS, RUN = D / LINES };
 enum { PIECE = RUN < 8 ? RUN : 8, RUN_PIECES = RUN / PIECE }; // of v: what is loaded at once
 enum { PIECE_BYTES = PIECE * KV_BYTES, PIECE_WORDS = PIECE_BYTES < 4 ? 1 : PIECE_BYTES / 4 };
 enum { WORDS = sizeof(qd_mma_operand) / 4, FRAGMENT_KEYS = 2 * WORDS }; // a lane's, of QD_MMA_K
@@ -71,7 +71,7 @@ QD_INLINE void fetch_keys(const part *p, uint32_t begin, tile *t) {
     const qk_attention_args *g = reread(p->args);
     const uint32_t last = g->head_dim_qk / 8 - 1;
     QD_UNROLL for (uint32_t s = 0; s < S_TILES; s++) {
-        const uint32_t key = begin + s * QD_MMA_KEYS + qd_mma_line();
+        const uint32_t key = begin + s * QD_MMA_ROWS + qd_mma_line();
         const char *k = (const char *)g->k.data + place_of_key(p, g, &g->k, key);
         QD_UNROLL for (uint32_t c = 0; c < D / QD_MMA_K; c++) QD_UNROLL
             for (uint32_t i = 0; i < WORDS / 4; i++)
@@ -243,7 +243,7 @@ QD_INLINE float finish(const part *p, const row *r, const total *t) {
         return end.factor;
     }
     const uint32_t row = r->query * g->group + r->head - p->kv_head * g->group;
-    g->partial_lse[partial_at(g, p, row)] = t->top + log2_of(t->sum);
+    g->partial_lse[partial_at(g, p, row)] = t->top + qd_log2(t->sum);
     return t->sum > 0 ? 1 / t->sum : 0;
 }
 
@@ -252,14 +252,14 @@ QD_INLINE void level(const part *p, wave *w) {
     float own[QD_MMA_OWN];
     QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) {
         const float sum = qd_mma_sum(w->rows[i].sum);
-        if (qd_mma_part() == 0 && qd_mma_query(i) < FEW) {
-            tops[qd_wave()][qd_mma_query(i)] = w->rows[i].top;
-            sums[qd_wave()][qd_mma_query(i)] = sum;
+        if (qd_mma_part() == 0 && qd_mma_column(i) < FEW) {
+            tops[qd_wave()][qd_mma_column(i)] = w->rows[i].top;
+            sums[qd_wave()][qd_mma_column(i)] = sum;
         }
     }
     qd_barrier();
     QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) {
-        const uint32_t row = qd_mma_query(i) % FEW;
+        const uint32_t row = qd_mma_column(i) % FEW;
         const total t = add_up(row);
         own[i] = qd_exp2(w->rows[i].top - __builtin_fmaxf(t.top, least));
         if (qd_wave() == 0 && qd_mma_part() == 0 && w->rows[i].exists)
@@ -272,7 +272,7 @@ QD_INLINE void level(const part *p, wave *w) {
 /** Puts tiles first .. first + STEP - 1 of o into LDS. */
 QD_INLINE void put_columns(const wave *w, uint32_t first) {
     QD_UNROLL for (uint32_t e = 0; e < QD_MMA_ACC; e++) {
-        const uint32_t row = qd_mma_query(qd_mma_own(e)), d = qd_mma_column(qd_mma_part(), e);
+        const uint32_t row = qd_mma_column(qd_mma_own(e)), d = qd_mma_row(qd_mma_part(), e);
         if (row < FEW) QD_UNROLL
             for (uint32_t n = 0; n < STEP; n++)
                 columns[qd_wave()][row][d * STEP + n] = w->o[first + n][e];

@@ -90,7 +90,7 @@ QD_INLINE void merge_states(const qk_merge_args *g, uint32_t n, uint32_t head) {
     // In place, s is read by all lanes before one of them writes it: a wave's lanes go together.
     if (qd_lane() == 0)
         g->lse[n * g->lse_token + head * g->lse_head] =
-            sum != 0 ? (max + log2_of(sum)) * g->lse_unit : -__builtin_inff();
+            sum != 0 ? (max + qd_log2(sum)) * g->lse_unit : -__builtin_inff();
 }
 
 QD_KERNEL(THREADS) qk_merge_states(const qk_merge_args g) {

@@ -11,27 +11,9 @@
 
 constexpr float log2_e = 0x1.715476p+0f;
 
-/** Base-2 logarithm, off by 4u of it or 2u. Source: PTX ISA, lg2.approx; instruction set manuals,
- *  v_log_f32. */
-QD_INLINE float log2_of(float x) {
-#if defined(__NVPTX__)
-    return __nvvm_lg2_approx_f(x);
-#else
-    return __builtin_amdgcn_logf(x);
-#endif
-}
-
-/** A kernel's arguments, which begin with these, on AMD read anew where they are needed: there are
- *  more of them than scalar registers. */
+/** A kernel's arguments, which begin with these. */
 QD_INLINE const qk_attention_args *reread(const qk_attention_args *g) {
-#if defined(__NVPTX__)
-    return g;
-#else
-    (void)g;
-    __attribute__((address_space(4))) void *args = __builtin_amdgcn_kernarg_segment_ptr();
-    asm volatile("" : "+s"(args));
-    return (const qk_attention_args *)args;
-#endif
+    return qd_reread(g);
 }
 
 /** Element i of an array of any of qni_dtype's first seven, in bytes. */
@@ -129,7 +111,7 @@ QD_INLINE row_end finish_row(const qk_attention_args *g, const row_place *row, f
     }
     if (sum == 0)
         return (row_end){0, -__builtin_inff()};
-    return (row_end){factor * v_scale / sum, max + log2_of(sum)};
+    return (row_end){factor * v_scale / sum, max + qd_log2(sum)};
 }
 
 QD_INLINE int64_t o_offset(const qk_attention_args *g, const row_place *row) {

@@ -38,7 +38,7 @@ QD_INLINE void transform_all(const part *p, const wave *w, uint32_t begin, qd_mm
         qd_mma_acc front = s[0];
         QD_NO_UNROLL for (uint32_t e = 0; e < QD_MMA_ACC; e += 4) {
             QD_UNROLL for (uint32_t i = 0; i < 4; i++) {
-                const uint32_t key = begin + t * QD_MMA_KEYS + qd_mma_column(qd_mma_part(), e + i);
+                const uint32_t key = begin + t * QD_MMA_ROWS + qd_mma_row(qd_mma_part(), e + i);
                 front[i] = transform(g, p, &w->rows[qd_mma_own(i)], front[i], key);
             }
             front = qd_mma_turn4(front);
@@ -54,7 +54,7 @@ QD_INLINE void hide(const wave *w, uint32_t begin, qd_mma_acc s[S_TILES]) {
     const uint32_t part = qd_opaque(qd_mma_part());
     QD_UNROLL for (uint32_t t = 0; t < S_TILES; t++) {
         QD_UNROLL for (uint32_t e = 0; e < QD_MMA_ACC; e++) {
-            const uint32_t key = begin + t * QD_MMA_KEYS + qd_mma_column(part, e);
+            const uint32_t key = begin + t * QD_MMA_ROWS + qd_mma_row(part, e);
             const row *r = &w->rows[qd_mma_own(e)];
             s[t][e] = key < r->first || key >= r->end ? -__builtin_inff() : s[t][e];
         }
@@ -114,9 +114,9 @@ QD_INLINE void weigh_row(row *r, const qd_mma_acc s[S_TILES], uint32_t own, floa
             const float a = qd_exp2(__builtin_fmaf(score(s, own, at), unit, -base));
             const float b = qd_exp2(__builtin_fmaf(score(s, own, at + 1), unit, -base));
             r->sum += a + b;
-            packed[i] = qd_mma_pack(QK_F16, a, b);
+            packed[i] = qd_round2(QK_F16, a, b);
         }
-        weights[f][own] = qd_mma_weights(packed);
+        weights[f][own] = qd_mma_from_results(packed);
     }
 }
 

@@ -29,7 +29,7 @@
 QD_INLINE void multiply_keys(const wave *w, qd_mma_acc s[S_TILES]) {
     const uint32_t line = D > 128 || QD_MMA_OWN > 1 ? qd_opaque(qd_mma_line()) : qd_mma_line();
     QD_UNROLL for (uint32_t t = 0; t < S_TILES; t++) {
-        const uint32_t key = t * QD_MMA_KEYS + line;
+        const uint32_t key = t * QD_MMA_ROWS + line;
         s[t] = 0;
         QD_UNROLL for (uint32_t c = 0; c < D / QD_MMA_K; c++) {
 #define PIECE(i) (*(QD_LDS qd_u32x4 *)k_at(key, i))
@@ -43,7 +43,7 @@ QD_INLINE void multiply_keys(const wave *w, qd_mma_acc s[S_TILES]) {
 
 QD_INLINE void multiply_values(wave *w, const qd_mma_operand p[FRAGMENTS][QD_MMA_OWN]) {
     QD_UNROLL for (uint32_t n = 0; n < O_TILES; n++) {
-        const uint32_t d = my_column() + n * QD_MMA_KEYS + qd_mma_line();
+        const uint32_t d = my_column() + n * QD_MMA_ROWS + qd_mma_line();
         QD_UNROLL for (uint32_t f = 0; f < FRAGMENTS; f++) {
 #define PIECE(i) (*(QD_LDS qd_u32x4 *)v_at(d, (i) * 16))
             w->o[n] = qd_mma(QK_F16, QD_MMA_READ(f, PIECE), p[f], w->o[n]);
@@ -73,7 +73,7 @@ QD_INLINE void store_row(const part *p, const wave *w, uint32_t own, int dtype, 
     const uint32_t begin = my_column() + qd_opaque(qd_mma_part()) * QD_MMA_RUNS * QD_MMA_RUN;
     QD_UNROLL for (uint32_t n = 0; n < O_TILES; n++) {
         QD_UNROLL for (uint32_t r = 0; r < QD_MMA_RUNS; r++) {
-            const uint32_t d = begin + n * QD_MMA_KEYS + r * QD_MMA_RUN;
+            const uint32_t d = begin + n * QD_MMA_ROWS + r * QD_MMA_RUN;
             const qd_mma_run run = qd_mma_get_run(w->o[n], own, r) * factor;
             if (w->rows[own].exists && d < head_dim)
                 qd_mma_store_run(dtype, o + d * qd_element_bytes(dtype), run);
@@ -95,7 +95,7 @@ QD_INLINE void store_partial(const part *p, const wave *w, uint32_t own, float s
     char *o = (char *)(g->partial_o + at * g->head_dim_vo);
     store_row(p, w, own, QD_F32, o, sum > 0 ? 1 / sum : 0);
     if (speaks_for(r))
-        g->partial_lse[at] = r->top + log2_of(sum);
+        g->partial_lse[at] = r->top + qd_log2(sum);
 }
 
 QD_INLINE void store_result(const part *p, const wave *w, uint32_t own, float sum) {
@@ -145,7 +145,7 @@ QD_INLINE void take_chunk(const part *p, carrier *c, wave *w, uint32_t row_begin
 
 QD_INLINE void take_rows(const part *p, carrier *c, uint32_t row_begin) {
     wave w;
-    begin_rows(p, &w, row_begin + qd_wave() / SLICES * QD_MMA_QUERIES);
+    begin_rows(p, &w, row_begin + qd_wave() / SLICES * QD_MMA_COLUMNS);
     take_chunk(p, c, &w, row_begin, qd_min(row_begin + ROWS, p->row_end));
     QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) {
         const float sum = qd_mma_sum(w.rows[i].sum);

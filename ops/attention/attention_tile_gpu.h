@@ -4,9 +4,9 @@
 #ifndef QK_ATTENTION_TILE_GPU_H
 #define QK_ATTENTION_TILE_GPU_H
 
-#include "attention_mma_gpu.h"
 #include "attention_row_gpu.h"
 #include "halves.h"
+#include "mma.h"
 
 #ifndef QK_D
 #define QK_D 128 // head dims up to this
@@ -31,7 +31,7 @@ enum { RISE = 8, HEADROOM = 0 };
 #define QK_DECODE 0 // attention_decode_gpu.c
 #endif
 #if QK_DECODE
-enum { TILE = (int)QD_MMA_KEYS > (int)QD_MMA_K ? (int)QD_MMA_KEYS : (int)QD_MMA_K, SLICES = 1 };
+enum { TILE = (int)QD_MMA_ROWS > (int)QD_MMA_K ? (int)QD_MMA_ROWS : (int)QD_MMA_K, SLICES = 1 };
 #define QK_OCCUPANCY
 #elif defined(__NVPTX__)
 enum { TILE = D > 128 ? 32 : 4096 / D, SLICES = D > 128 ? 2 : 1 };
@@ -49,8 +49,8 @@ enum {
 enum { TILE = 4096 / D, SLICES = D > 128 ? 2 : 1 };
 #define QK_OCCUPANCY amdgpu_waves_per_eu(4, 5)
 #endif
-enum { ROWS = WAVES / SLICES * QD_MMA_QUERIES, COLUMNS = D / SLICES };
-enum { S_TILES = TILE / QD_MMA_KEYS, O_TILES = COLUMNS / QD_MMA_KEYS, FRAGMENTS = TILE / QD_MMA_K };
+enum { ROWS = WAVES / SLICES * QD_MMA_COLUMNS, COLUMNS = D / SLICES };
+enum { S_TILES = TILE / QD_MMA_ROWS, O_TILES = COLUMNS / QD_MMA_ROWS, FRAGMENTS = TILE / QD_MMA_K };
 constexpr float least = -0x1.FFFFFEp+127f; // finite
 
 enum { KV_BYTES = QK_FP8 ? 1 : 2 }; // of an element in memory
@@ -116,7 +116,7 @@ QD_INLINE uint32_t end_key(const part *p, uint32_t row) {
 
 /** What the wave's rows from row_begin on see. */
 QD_INLINE void find_keys(const part *p, wave *w, uint32_t row_begin) {
-    const uint32_t last = qd_min(row_begin + QD_MMA_QUERIES, p->row_end) - 1;
+    const uint32_t last = qd_min(row_begin + QD_MMA_COLUMNS, p->row_end) - 1;
     w->any_first = qd_uniform(first_key(p, row_begin));
     w->all_first = qd_uniform(first_key(p, last));
     w->any_end = row_begin < p->row_end ? qd_uniform(end_key(p, last)) : 0;
@@ -171,7 +171,7 @@ QD_INLINE void load_query(const part *p, wave *w, uint32_t own) {
 QD_INLINE void begin_rows(const part *p, wave *w, uint32_t begin) {
     find_keys(p, w, begin);
     QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) {
-        w->rows[i] = make_row(p, begin + qd_mma_query(i));
+        w->rows[i] = make_row(p, begin + qd_mma_column(i));
         load_query(p, w, i);
     }
     QD_UNROLL for (uint32_t n = 0; n < O_TILES; n++)

@@ -4,7 +4,7 @@
 //
 // Needs     a matrix core: bf16, or with -DQK_FP8 the target's own kind of FP8 (gfx942, gfx950,
 //           gfx12)
-// Tile      64 x 64 x 128; 4 waves as 2 x 2, each 32 x 32 = 2 x 2 tiles of gpu/tile.h
+// Tile      64 x 64 x 128; 4 waves as 2 x 2, each 32 x 32 = 2 x 2 tiles of gpu/mma.h
 // Launch    4 waves; grid = tiles_m * tiles_n (* groups when masked), n fastest
 // LDS       18 KiB: a's and b's tile of 128 k as FP8, 64 k as bf16, each row padded by eight
 //           elements; so that several workgroups share a compute unit, and one loads while another
@@ -17,22 +17,22 @@
 // Sum       an f32 partial for each 128 of k, scaled, added to the f32 sum; bf16 operands: scale 1
 #include "fp8.h"
 #include "gemm_gpu.h"
-#include "tile.h"
+#include "mma.h"
 
 enum { TILE = 64, BLOCK_K = 128, WAVES = 4, WAVE_TILES = 2, CHUNK = 8 };
 enum { THREADS = WAVES * QD_WAVE };
 #ifdef QK_FP8
 enum { ELEMENT_BYTES = 1 };
 typedef qd_u32x2 chunk; // CHUNK elements as they lie in LDS
-typedef qd_tile_fp8 fragment;
-#define MMA qd_tile_mma_fp8
-#define FIRST_K qd_tile_k_fp8
+typedef qd_mma16_codes fragment;
+#define MMA qd_mma16_fp8
+#define FIRST_K qd_mma16_k_fp8
 #else
 enum { ELEMENT_BYTES = 2 };
 typedef qd_u32x4 chunk;
-typedef qd_tile_bf16 fragment;
-#define MMA qd_tile_mma_bf16
-#define FIRST_K qd_tile_k
+typedef qd_mma16_operand fragment;
+#define MMA qd_mma16_bf16
+#define FIRST_K qd_mma16_k
 #endif
 enum { STAGE_K = BLOCK_K / ELEMENT_BYTES, ROW_BYTES = STAGE_K * ELEMENT_BYTES + sizeof(chunk) };
 
@@ -71,18 +71,15 @@ QD_INLINE qd_u32x4 load_eight(const uint8_t *p, int64_t step, uint32_t count, ui
 
 /** FP8 codes as the LDS tile holds them. */
 QD_INLINE chunk convert_fp8(qd_u32x2 codes, int type) {
-#if !defined(QK_FP8)
+#ifndef QK_FP8
     const uint32_t in[2] = {codes.x, codes.y};
     uint32_t out[4];
     qd_fp8_to_bf16(type == QK_E4M3FN ? QD_E4M3FN : QD_E4M3FNUZ, in, out);
     return (chunk){out[0], out[1], out[2], out[3]};
-#elif defined(QD_HAS_FP8_FNUZ)
-    if (type == QK_E4M3FNUZ)
+#else
+    if (QD_FP8_USUAL != QD_E4M3FNUZ || type == QK_E4M3FNUZ)
         return codes;
     return (chunk){qd_fp8_fnuz_from_fn(codes.x), qd_fp8_fnuz_from_fn(codes.y)};
-#else
-    (void)type;
-    return codes;
 #endif
 }
 
@@ -119,10 +116,10 @@ QD_INLINE fragment load_fragment(const QD_LDS uint8_t *lds, uint32_t row, uint32
 }
 
 /** Adds the product of what is in LDS to this wave's 2 x 2 tiles. */
-QD_INLINE void multiply(qd_tile_acc part[WAVE_TILES][WAVE_TILES], uint32_t wave_n,
+QD_INLINE void multiply(qd_mma16_acc part[WAVE_TILES][WAVE_TILES], uint32_t wave_n,
                         uint32_t wave_m) {
     const uint32_t row = qd_lane() % 16, k0 = FIRST_K(qd_lane());
-    QD_UNROLL_BY(2) for (uint32_t k = 0; k < STAGE_K; k += QD_TILE_K) {
+    QD_UNROLL_BY(2) for (uint32_t k = 0; k < STAGE_K; k += QD_MMA16_K) {
         fragment x[WAVE_TILES], y[WAVE_TILES];
         QD_UNROLL for (int i = 0; i < WAVE_TILES; i++) {
             x[i] = load_fragment(lds_b, wave_n + 16 * i + row, k0 + k);
@@ -141,8 +138,9 @@ QD_INLINE float scale_of(const qk_gemm_args *g, uint32_t group, uint32_t m, uint
         return 1.0f;
     const float a = g->scale_a[group * g->scale_a_group + m * g->scale_a_row + kb * g->scale_a_kb];
     float b = g->scale_b[group * g->scale_b_group + n / 128 * g->scale_b_nb + kb];
-#if defined(QK_FP8) && defined(QD_HAS_FP8_FNUZ)
-    b *= (g->type_a == QK_E4M3FN ? 2.0f : 1.0f) * (g->type_b == QK_E4M3FN ? 2.0f : 1.0f);
+#ifdef QK_FP8
+    if (QD_FP8_USUAL == QD_E4M3FNUZ)
+        b *= (g->type_a == QK_E4M3FN ? 2.0f : 1.0f) * (g->type_b == QK_E4M3FN ? 2.0f : 1.0f);
 #endif
     return a * b;
 }
@@ -183,9 +181,9 @@ QD_KERNEL(THREADS) qk_gemm_any(const qk_gemm_args g) {
     const uint32_t n0 = qd_block() % g.tiles_n * TILE, lane = qd_lane();
     const uint32_t wave_n = qd_wave() % 2 * 32, wave_m = qd_wave() / 2 * 32;
     operand a = operand_a(&g, &tile), b = operand_b(&g, &tile);
-    qd_tile_acc acc[WAVE_TILES][WAVE_TILES] = {};
+    qd_mma16_acc acc[WAVE_TILES][WAVE_TILES] = {};
     for (uint32_t k = 0; k < g.k; k += BLOCK_K) {
-        qd_tile_acc part[WAVE_TILES][WAVE_TILES] = {};
+        qd_mma16_acc part[WAVE_TILES][WAVE_TILES] = {};
         for (uint32_t at = k; at < qd_min(k + BLOCK_K, g.k); at += STAGE_K) {
             qd_barrier();
             stage(lds_a, &a, tile.row, at);
@@ -197,13 +195,13 @@ QD_KERNEL(THREADS) qk_gemm_any(const qk_gemm_args g) {
             const uint32_t m = tile.row + wave_m + 16 * j + lane % 16;
             const float scale = scale_of(&g, tile.group, m, n0, k / BLOCK_K);
             QD_UNROLL for (int i = 0; i < WAVE_TILES; i++)
-                acc[i][j] = __builtin_elementwise_fma(part[i][j], (qd_tile_acc)scale, acc[i][j]);
+                acc[i][j] = __builtin_elementwise_fma(part[i][j], (qd_mma16_acc)scale, acc[i][j]);
         }
     }
     QD_UNROLL for (int j = 0; j < WAVE_TILES; j++) {
         const uint32_t m = tile.row + wave_m + 16 * j + lane % 16;
         QD_UNROLL for (int i = 0; i < WAVE_TILES; i++) QD_UNROLL
-            for (int e = 0; e < QD_TILE_ACC; e++)
-                store(&g, &tile, m, n0 + wave_n + 16 * i + qd_tile_row(lane, e), acc[i][j][e]);
+            for (int e = 0; e < QD_MMA16_ACC; e++)
+                store(&g, &tile, m, n0 + wave_n + 16 * i + qd_mma16_row(lane, e), acc[i][j][e]);
     }
 }

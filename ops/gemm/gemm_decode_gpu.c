@@ -17,7 +17,7 @@
 #include "copy.h"
 #include "fp8.h"
 #include "gemm_gpu.h"
-#include "tile.h"
+#include "mma.h"
 
 enum { TILE = 32, BLOCK_K = 128, WAVES = 8, THREADS = 64 * WAVES, AHEAD = 4 };
 
@@ -50,7 +50,7 @@ QD_INLINE void load_block(const strip *s, block *x, uint32_t kb) {
     load_b(s, x, kb);
     QD_UNROLL for (uint32_t j = 0; j < 4; j++)
         x->a[j] = qd_buffer_load4(s->a, s->a_offset + j * 32, kb * BLOCK_K);
-    QD_PIN(); // keeps this many loads under way
+    qd_pin(); // keeps this many loads under way
 }
 
 /** A K-block's product; weights give d's rows, activations its columns. */
@@ -60,7 +60,7 @@ QD_INLINE qd_f32x16 multiply(const strip *s, block *x) {
             x->a[i / 4][i % 4] = qd_fp8_fnuz_from_fn(x->a[i / 4][i % 4]);
     qd_f32x16 part = 0;
     QD_UNROLL for (int q = 0; q < 8; q++)
-        part = qd_tile32_mma_fp8(x->b[q / 2], x->a[q / 2], q % 2, part);
+        part = qd_mma32_fp8(x->b[q / 2], x->a[q / 2], q % 2, part);
     return part;
 }
 
@@ -151,9 +151,7 @@ QD_INLINE strip strip_of(const qk_gemm_args *g, const qk_gemm_tile *tile, const 
         .a_offset = row < rows ? row * (uint32_t)g->a_row + lane / 32 * 16 : QD_OUTSIDE,
         .scale_offset = row < rows ? row * (uint32_t)(g->scale_a_row * sizeof(float)) : QD_OUTSIDE,
         .scale_step = (uint32_t)(g->scale_a_kb * sizeof(float)),
-#ifdef QD_HAS_FP8_FNUZ
-        .is_fn = g->type_a == QK_E4M3FN,
-#endif
+        .is_fn = QD_FP8_USUAL == QD_E4M3FNUZ && g->type_a == QK_E4M3FN,
     };
 }
 

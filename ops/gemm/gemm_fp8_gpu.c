@@ -27,7 +27,7 @@
 #include "copy.h"
 #include "fp8.h"
 #include "gemm_gpu.h"
-#include "tile.h"
+#include "mma.h"
 
 #ifndef QK_MT
 #define QK_MT 4 // tiles of 32 rows a wave: 4 makes 256 x 128, 2 makes 128 x 128
@@ -157,7 +157,7 @@ QD_INLINE void memory_step(wave *w, int p, QD_LDS uint8_t *now, QD_LDS uint8_t *
 
 /** MFMA q of a tile's eight: weights give d's rows, activations its columns. */
 QD_INLINE qd_f32x16 multiply(const wave *w, int p, int m, int n, int q, qd_f32x16 part) {
-    return qd_tile32_mma_fp8(w->b_tile[p][n][q / 2], w->a_tile[m][q / 2], q % 2, part);
+    return qd_mma32_fp8(w->b_tile[p][n][q / 2], w->a_tile[m][q / 2], q % 2, part);
 }
 
 /** Adds elements 2 e and 2 e + 1 of a tile's partial, scaled, to its sum. Two scalar FMAs: unlike
@@ -181,7 +181,7 @@ QD_INLINE float scale_of(const wave *w, int p, int m) {
 QD_INLINE void meet(void) {
     QD_WAIT(LOADS);
     qd_barrier();
-    QD_PIN();
+    qd_pin();
 }
 
 /** One K-block of 128 with operands p; the steps are in the order in which they run. */
@@ -200,7 +200,7 @@ QD_INLINE void run_block(wave *w, int p, QD_LDS uint8_t *now, QD_LDS uint8_t *ne
                 promote(w, before, 7, last, w->scale);
                 w->scale = scale_of(w, p, m);
             }
-            QD_PIN();
+            qd_pin();
         }
         w->part[tile % 2] = part;
     }
@@ -224,21 +224,21 @@ QD_INLINE void prologue(wave *w, uint32_t blocks) {
         fetch_step(w, lds0, i);
     QD_UNROLL for (int i = 0; i < FETCHES; i++)
         land_step(w, lds0, i);
-    QD_PIN();
+    qd_pin();
     QD_UNROLL for (int i = 0; i < 4 * NT; i++)
         load_b(w, 0, i);
     QD_UNROLL for (int i = 0; i <= MT; i++)
         load_scale(w, 0, i);
-    QD_PIN();
+    qd_pin();
     meet();
     aim(w, 0, 1, blocks);
     QD_UNROLL for (int i = 0; i < FETCHES; i++)
         fetch_step(w, lds1, i);
-    QD_PIN();
+    qd_pin();
     QD_UNROLL for (int m = 0; m < MT - 1; m++) QD_UNROLL
         for (int j = 0; j < 4; j++)
             read_a(w, lds0, m, j);
-    QD_PIN();
+    qd_pin();
 }
 
 /** An even number of whole K-blocks: two a turn, since operands p and stages alternate. */
@@ -297,8 +297,7 @@ QD_INLINE uint32_t a_offset(const wave *w, const qk_gemm_args *g, uint32_t i) {
     const uint32_t row = w->wave * WAVE_ROWS + i * 2 + qd_lane() / 32;
     const uint32_t k = (qd_lane() / 4 % 8 ^ (row & 7)) * 16 + qd_lane() % 4 * 4;
 #endif
-    uint32_t offset = row * (uint32_t)g->a_row + k;
-    asm("" : "+v"(offset)); // computed by all lanes: a branch for each would be slower
+    const uint32_t offset = qd_by_all_lanes(row * (uint32_t)g->a_row + k);
     return row < w->rows ? offset : QD_OUTSIDE;
 }
 
@@ -385,8 +384,7 @@ QD_INLINE void store(const wave *w, const qk_gemm_args *g, const qk_gemm_tile *t
         store_pieces(w, g, tile, n0);
 }
 
-__attribute__((amdgpu_waves_per_eu(MT == 4 ? 1 : 2))) QD_KERNEL(THREADS)
-    qk_gemm_fp8(const qk_gemm_args g) {
+QD_WAVES_PER_EU(MT == 4 ? 1 : 2) QD_KERNEL(THREADS) qk_gemm_fp8(const qk_gemm_args g) {
     uint32_t tile_m, tile_n;
     qk_gemm_tile tile;
     qk_gemm_order(&g, qd_block(), &tile_m, &tile_n);

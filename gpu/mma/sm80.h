@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// NVIDIA's tensor cores as Ampere has them (mma.m16n8k16): what gpu/mma.h promises, from sm_80 on.
+//
+// Its rows, of a, are our columns, lines of y; its columns, of b, are our rows, lines of x.
+#ifndef QD_MMA_SM80_H
+#define QD_MMA_SM80_H
+
+#include "../elements.h"
+#include "../halves.h"
+
+enum { QD_MMA_ROWS = 8, QD_MMA_COLUMNS = 16, QD_MMA_ACC = 4, QD_MMA_OWN = 2, QD_MMA_PARTS = 4 };
+enum { QD_MMA_K = 32, QD_MMA_PAIR = 1, QD_MMA_NEXT_PAIR = 8, QD_MMA_RUN = 2, QD_MMA_RUNS = 1 };
+enum { QD_MMA_FLUSHES_F16 = 0 };
+typedef qd_f32x4 qd_mma_acc;
+typedef qd_u32x4
+    qd_mma_operand; // of each 32 consecutive k the part's 8, in the order of two instructions
+typedef qd_f32x2 qd_mma_run;
+
+// ---- where things lie
+
+QD_INLINE uint32_t qd_mma_part(void) {
+    return qd_lane() % 4;
+}
+QD_INLINE uint32_t qd_mma_line(void) {
+    return qd_lane() / 4;
+}
+QD_INLINE uint32_t qd_mma_row(uint32_t part, uint32_t e) {
+    return 2 * part + e % 2;
+}
+QD_INLINE uint32_t qd_mma_pair(uint32_t i) {
+    return i / 16 * 32 + i % 4 * 8 + i / 4 % 4 * 2;
+}
+QD_INLINE uint32_t qd_mma_turn(uint32_t row) {
+    return row % 2 * 4; // eight lanes read four pieces of two rows
+}
+
+// ---- products
+
+#define QD_MMA_READ(c, piece) piece(4 * (c) + qd_mma_part())
+QD_INLINE uint32_t qd_mma_piece(uint32_t c, uint32_t i) {
+    return 4 * c + qd_mma_part() + i;
+}
+
+#define QD_MMA_PTX(type, d, a0, a1, a2, a3, b0, b1)                                                \
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type                            \
+                 ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"            \
+                 : "+f"((d)[0]), "+f"((d)[1]), "+f"((d)[2]), "+f"((d)[3])                          \
+                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1))
+
+QD_INLINE qd_mma_acc qd_mma(bool is_f16, qd_mma_operand x, const qd_mma_operand y[QD_MMA_OWN],
+                            qd_mma_acc acc) {
+    const qd_mma_operand a = y[0], b = y[1];
+    float d[4] = {acc.x, acc.y, acc.z, acc.w};
+    if (is_f16) {
+        QD_MMA_PTX("f16", d, a.x, b.x, a.y, b.y, x.x, x.y);
+        QD_MMA_PTX("f16", d, a.z, b.z, a.w, b.w, x.z, x.w);
+    } else {
+        QD_MMA_PTX("bf16", d, a.x, b.x, a.y, b.y, x.x, x.y);
+        QD_MMA_PTX("bf16", d, a.z, b.z, a.w, b.w, x.z, x.w);
+    }
+    return (qd_mma_acc){d[0], d[1], d[2], d[3]};
+}
+
+// ---- results
+
+QD_INLINE uint32_t qd_mma_other(uint32_t v, uint32_t step) {
+    return (uint32_t)__nvvm_shfl_sync_bfly_i32(0xFFFFFFFF, (int)v, (int)step, 31);
+}
+QD_INLINE qd_mma_acc qd_mma_spread(const float factor[QD_MMA_OWN]) {
+    return (qd_mma_acc){factor[0], factor[0], factor[1], factor[1]};
+}
+QD_INLINE qd_mma_acc qd_mma_turn4(qd_mma_acc d) {
+    return d;
+}
+QD_INLINE qd_mma_operand qd_mma_from_results(const uint32_t packed[4]) {
+    return (qd_mma_operand){packed[0], packed[1], packed[2], packed[3]};
+}
+QD_INLINE qd_mma_run qd_mma_get_run(qd_mma_acc d, uint32_t own, uint32_t r) {
+    (void)r;
+    return own ? d.zw : d.xy;
+}
+QD_INLINE void qd_mma_store_run(int dtype, void *p, qd_mma_run v) {
+    if (dtype == QD_F32)
+        *(qd_f32x2 *)p = v;
+    else if (dtype == QD_F16)
+        *(qd_f16x2 *)p = __builtin_convertvector(v, qd_f16x2);
+    else
+        *(qd_bf16x2 *)p = __builtin_convertvector(v, qd_bf16x2);
+}
+
+#endif
