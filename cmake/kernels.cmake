@@ -4,6 +4,9 @@
 #   QN_IMAGE(id, "source", "targets", "defines")               targets: "all", or "amd" and names separated by blanks
 #   QN_IMAGE(id, "source", "targets", "defines", "gfx9=24")    and how many SGPRs its kernels may spill where
 #
+# A define's value may depend on the target: "-DN=1,gfx9=2,sm_=3" is -DN=2 where the target's name begins with gfx9, -DN=3 where
+# with sm_, else -DN=1; the first that fits counts. The JIT reads the same text (runtime/image/jit.c).
+#
 # quern_add_kernels(OUT) sets OUT to C sources that embed the images and the kernels' sources.
 
 set(QUERN_DEVICE_OPTIMIZE -O3 CACHE STRING "optimisation of device code: kernels are right at any level, fast at -O3")
@@ -21,6 +24,29 @@ function(quern_code_object_version target out)
   endif()
 endfunction()
 
+# The -D flags of a QN_IMAGE line as they are for a target, as a list.
+function(quern_defines_for target defines out)
+  separate_arguments(words UNIX_COMMAND "${defines}")
+  set(list "")
+  foreach(word ${words})
+    if(NOT word MATCHES "^-D[A-Za-z0-9_]+(=[A-Za-z0-9_]+(,[a-z0-9_-]+=[A-Za-z0-9_]+)*)?$")
+      message(FATAL_ERROR "QN_IMAGE: ${word}: a define is -DNAME, -DNAME=VALUE or -DNAME=VALUE,TARGET=VALUE,...")
+    endif()
+    string(REPLACE "," ";" options "${word}")
+    list(POP_FRONT options define)
+    foreach(option ${options})
+      string(REGEX MATCH "^([^=]+)=(.*)$" unused "${option}")
+      set(value "${CMAKE_MATCH_2}")
+      if(target MATCHES "^${CMAKE_MATCH_1}")
+        string(REGEX REPLACE "=.*" "=${value}" define "${define}")
+        break()
+      endif()
+    endforeach()
+    list(APPEND list ${define})
+  endforeach()
+  set(${out} ${list} PARENT_SCOPE)
+endfunction()
+
 # One image for one target: ${CMAKE_BINARY_DIR}/images/ID.TARGET.co, for NVIDIA's a PTX text
 function(quern_add_image id source target defines)
   set(object ${CMAKE_BINARY_DIR}/images/${id}.${target}.co)
@@ -32,7 +58,7 @@ function(quern_add_image id source target defines)
     quern_code_object_version(${target} version)
     set(flags ${QUERN_AMD_FLAGS} -mcpu=${target} -mcode-object-version=${version})
   endif()
-  separate_arguments(define_list UNIX_COMMAND "${defines}")
+  quern_defines_for(${target} "${defines}" define_list)
   add_custom_command(OUTPUT ${object}
     COMMAND ${CMAKE_C_COMPILER} ${QUERN_DEVICE_FLAGS} ${flags} ${define_list} -I${PROJECT_SOURCE_DIR}/gpu -MD -MF ${object}.d -MT ${object} -o ${object} ${source}
     ${then}

@@ -17,7 +17,6 @@
 //           lane's own registers
 // Edges     as attention_tile_gpu.c
 // Schedule  ask for k and v of a tile; scores, maxima, weights; o. Other waves compute meanwhile
-#define QK_DECODE 1
 #include "attention_scores_gpu.h"
 #include "halves.h"
 
@@ -27,13 +26,8 @@ enum { PIECE_BYTES = PIECE * KV_BYTES, PIECE_WORDS = PIECE_BYTES < 4 ? 1 : PIECE
 enum { WORDS = sizeof(qd_mma_operand) / 4, FRAGMENT_KEYS = 2 * WORDS }; // a lane's, of QD_MMA_K
 static_assert(RUN == O_TILES, "column d of tile n is element RUN d + n");
 
-/** gfx11's operands are wanted twice, and NVIDIA has few registers a thread: there q stays in LDS,
- *  and k and v of a tile are not in registers at once. */
-#if defined(__GFX11__) || defined(__NVPTX__)
-constexpr bool is_tight = true;
-#else
-constexpr bool is_tight = false;
-#endif
+/** Where registers are few, q stays in LDS, and k and v of a tile are not in registers at once. */
+constexpr bool is_tight = QK_TIGHT;
 
 /** Values of a key that a lane has: elements RUN d .. RUN d + RUN - 1. */
 typedef struct run {
@@ -48,9 +42,8 @@ typedef struct tile {
 
 /** Where registers are few, no conversion is begun before the last one's product. */
 QD_INLINE void pin(void) {
-#if defined(__GFX11__) && QK_FP8
-    __builtin_amdgcn_sched_barrier(0);
-#endif
+    if (is_tight && QK_FP8)
+        qd_pin();
 }
 
 // ---- from memory
@@ -334,7 +327,7 @@ QD_INLINE void take_work(const qk_attention_args *args, const qk_attention_work 
     } while (p.chunk_begin < work->kv_end);
 }
 
-__attribute__((QK_OCCUPANCY)) QD_KERNEL(THREADS) qk_attention_decode(qk_attention_args args) {
+QD_KERNEL(THREADS) qk_attention_decode(qk_attention_args args) {
     const uint32_t heads = args.num_kv_heads, parts = qk_attention_count(&args) * heads;
     for (uint32_t id = qd_block(); id < parts; id += __gpu_num_blocks(0)) {
         const qk_attention_work work = uniform_work(qk_attention_find(reread(&args), id / heads));

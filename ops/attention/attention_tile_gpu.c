@@ -6,8 +6,8 @@
 //           FP8 kind, then in the image of bf16 q of e4m3fn, e5m2 or the target's usual kind as
 //           well; head dims that are multiples of 8, at most QK_D; rows that begin at multiples of
 //           eight elements, 16 bytes or of FP8 8
-// Tile      128 rows (QK_D = 256: 64 on NVIDIA and gfx12, 32 on gfx11), of which a wave owns 16
-//           (CDNA 32), by TILE keys
+// Tile      QK_TILE keys by the rows of 256 threads' waves, of which each, or QK_SLICES of them
+//           together, own QD_MMA_COLUMNS: 128 rows, of QK_D = 256 fewer where there are slices
 // Launch    256 threads; as many workgroups as there are work items and heads of k, or fewer
 // LDS       a tile of k, keys as rows, and one of v, transposed. 16-byte piece p of row r stands at
 //           p ^ qd_mma_turn(r), of v at p ^ qd_mma_turn(d) ^ d / 8, so that lanes that read and
@@ -170,7 +170,8 @@ QD_INLINE void take_work(const qk_attention_args *args, const qk_attention_work 
     } while (p.chunk_begin < work->kv_end);
 }
 
-__attribute__((QK_OCCUPANCY)) QD_KERNEL(THREADS) qk_attention_tile(qk_attention_args args) {
+QD_WAVES_PER_EU(QK_MIN_WAVES, QK_MAX_WAVES)
+QD_KERNEL(THREADS) qk_attention_tile(qk_attention_args args) {
     const uint32_t heads = args.num_kv_heads, parts = qk_attention_count(&args) * heads;
     for (uint32_t id = qd_block(); id < parts; id += __gpu_num_blocks(0)) {
         const qk_attention_work work = uniform_work(qk_attention_find(reread(&args), id / heads));

@@ -18,37 +18,18 @@
 #define QK_FP8 0 // k and v, any of the four kinds; else of q's type
 #endif
 
-enum { D = QK_D, THREADS = 256, WAVES = THREADS / QD_WAVE };
+#ifndef QK_SLICES
+#define QK_SLICES 1 // of o's columns, each of a wave of its own
+#endif
+
+// QK_TILE, the keys of a tile, differs from target to target: variants.def.
+enum { D = QK_D, TILE = QK_TILE, SLICES = QK_SLICES, THREADS = 256, WAVES = THREADS / QD_WAVE };
+static_assert(TILE % QD_MMA_ROWS == 0 && TILE % QD_MMA_K == 0, "a tile is whole products");
 /** Bits by which a row's maximum may rise unnoticed, and by which it is put below the largest
- *  score: gfx90a's matrix cores take f16's subnormals for zeros, so there weights go up to 2^15,
- *  and only those below 2^-25 of the largest are lost. */
-#if QK_F16 && defined(__gfx90a__)
-enum { RISE = 4, HEADROOM = 11 };
-#else
-enum { RISE = 8, HEADROOM = 0 };
-#endif
-#ifndef QK_DECODE
-#define QK_DECODE 0 // attention_decode_gpu.c
-#endif
-#if QK_DECODE
-enum { TILE = (int)QD_MMA_ROWS > (int)QD_MMA_K ? (int)QD_MMA_ROWS : (int)QD_MMA_K, SLICES = 1 };
-#define QK_OCCUPANCY
-#elif defined(__NVPTX__)
-enum { TILE = D > 128 ? 32 : 4096 / D, SLICES = D > 128 ? 2 : 1 };
-#define QK_OCCUPANCY
-#elif defined(__GFX9__)
-enum { TILE = 8192 / D, SLICES = 1 };
-#define QK_OCCUPANCY amdgpu_waves_per_eu(QK_D > 128 ? 1 : 2, QK_D > 128 ? 1 : 2)
-#elif defined(__GFX11__)
-enum {
-    TILE = 4096 / D,
-    SLICES = D > 128 ? 4 : 1
-}; // slices of o's columns, each of a wave of its own
-#define QK_OCCUPANCY amdgpu_waves_per_eu(4, 5)
-#else
-enum { TILE = 4096 / D, SLICES = D > 128 ? 2 : 1 };
-#define QK_OCCUPANCY amdgpu_waves_per_eu(4, 5)
-#endif
+ *  score: where the matrix cores take f16's subnormals for zeros, weights go up to 2^15, and only
+ *  those below 2^-25 of the largest are lost. */
+constexpr bool loses_small = QK_F16 && QD_MMA_FLUSHES_F16;
+enum { RISE = loses_small ? 4 : 8, HEADROOM = loses_small ? 11 : 0 };
 enum { ROWS = WAVES / SLICES * QD_MMA_COLUMNS, COLUMNS = D / SLICES };
 enum { S_TILES = TILE / QD_MMA_ROWS, O_TILES = COLUMNS / QD_MMA_ROWS, FRAGMENTS = TILE / QD_MMA_K };
 constexpr float least = -0x1.FFFFFEp+127f; // finite

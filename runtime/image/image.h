@@ -13,7 +13,8 @@ typedef struct qni_image {
 } qni_image;
 
 /** How an image is compiled. `source` is a path in the tree; `defines` are -D flags, separated by
- *  blanks. `sgpr_spills` says how many SGPRs the image's kernels may spill: with "gfx9=24 gfx12=2"
+ *  blanks, of which "-DN=1,gfx9=2" is -DN=2 on targets whose names begin with gfx9, and -DN=1 on
+ *  others. `sgpr_spills` says how many SGPRs the image's kernels may spill: with "gfx9=24 gfx12=2"
  *  24 on targets whose names begin with gfx9, 2 on gfx12, and none on others. */
 typedef struct qni_image_recipe {
     const char *id, *source, *defines, *sgpr_spills;

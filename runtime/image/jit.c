@@ -113,8 +113,27 @@ static void add(command *c, const char *word) {
         c->argv[c->count++] = (char *)word;
 }
 
-/** Adds the words of a text that are separated by blanks. False if there is no room. */
-static bool add_words(command *c, const char *text) {
+/** Cuts a recipe's define down to its value for a target: "-DN=1,gfx9=2" to "-DN=2" if the target's
+ *  name begins with gfx9, else to "-DN=1". */
+static void choose_value(char *define, const char *target) {
+    char *option = strchr(define, ',');
+    if (option)
+        *option++ = 0;
+    for (char *next; option; option = next) {
+        next = strchr(option, ',');
+        if (next)
+            *next++ = 0;
+        const char *value = strchr(option, '=') + 1; // the build saw to it
+        if (strncmp(target, option, (size_t)(value - 1 - option)) == 0) {
+            memmove(strchr(define, '=') + 1, value, strlen(value) + 1);
+            return;
+        }
+    }
+}
+
+/** Adds the words of a text that are separated by blanks. A recipe's defines are chosen among for
+ *  `target`; null: the words are taken as they are. False if there is no room. */
+static bool add_words(command *c, const char *text, const char *target) {
     for (const char *at = text + strspn(text, " "); *at; at += strspn(at, " ")) {
         const size_t length = strcspn(at, " ");
         if (c->used + length + 1 > sizeof c->words || c->count >= MAX_ARGUMENTS - 8)
@@ -123,6 +142,8 @@ static bool add_words(command *c, const char *text) {
         memcpy(word, at, length);
         word[length] = 0;
         c->used += length + 1;
+        if (target)
+            choose_value(word, target);
         add(c, word);
         at += length;
     }
@@ -167,7 +188,7 @@ static qn_status compile_in(const job *j, const char *path, void **data, size_t 
     int exit_code = 0;
     for (const char *const *flag = qni_device_flags; *flag; flag++)
         add(&c, *flag);
-    if (!add_words(&c, j->recipe->defines) || !add_words(&c, j->defines))
+    if (!add_words(&c, j->recipe->defines, j->target->name) || !add_words(&c, j->defines, nullptr))
         return QN_FAIL(QN_E_INVALID, "jit: %s: too many -D flags", j->recipe->id);
     add_target(&c, j->target, cpu, version, sizeof cpu);
     snprintf(include, sizeof include, "-I%s/gpu", path);

@@ -446,18 +446,23 @@ static void test_nonsense(void **) {
 
 // ---- what is embedded is enough
 
+/** The JIT makes of an image what the build did. */
+static void check_rebuilt(const qni_image *built) {
+    const qni_target *target = qni_target_find(built->target, strlen(built->target));
+    void *data = nullptr;
+    size_t bytes;
+    CHILD_CHECK(qni_jit_get(built->id, nullptr, target, nullptr, nullptr, &data, &bytes) == QN_OK);
+    CHILD_CHECK(bytes == built->bytes && memcmp(data, built->data, bytes) == 0);
+    free(data);
+}
+
 /** The JIT makes the very image that the build made, for those images that this build has. */
 static void rebuild_all(void *) {
     int rebuilt = 0;
     for (const qni_image *built = qni_images; built->id; built++) {
-        void *data = nullptr;
-        size_t bytes;
         if (strcmp(built->target, "gfx942") != 0 || built->bytes > 40000)
             continue; // one target, and not those that take clang seconds
-        CHILD_CHECK(qni_jit_get(built->id, nullptr, gfx942(), nullptr, nullptr, &data, &bytes) ==
-                    QN_OK);
-        CHILD_CHECK(bytes == built->bytes && memcmp(data, built->data, bytes) == 0);
-        free(data);
+        check_rebuilt(built);
         rebuilt++;
     }
     CHILD_CHECK(rebuilt > 0);
@@ -467,6 +472,30 @@ static void test_rebuild(void **) {
     needs_images("gfx942");
     place *p = make_place(nullptr);
     child_run(rebuild_all, nullptr, p->env);
+    remove_folder(p->top);
+}
+
+/** An image whose defines depend on the target is what the build made of it, whether its value is
+ *  one for the target or the one for all others. */
+static void rebuild_by_target(void *) {
+    static const char *const targets[] = {"gfx942", "gfx1151", "gfx1201"};
+    int rebuilt = 0;
+    for (const qni_image *built = qni_images; built->id; built++) {
+        for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
+            if (strcmp(built->id, "attention_decode_bf16") == 0 &&
+                strcmp(built->target, targets[i]) == 0) {
+                check_rebuilt(built);
+                rebuilt++;
+            }
+        }
+    }
+    CHILD_CHECK(rebuilt > 0);
+}
+
+static void test_defines_by_target(void **) {
+    needs_images("gfx942");
+    place *p = make_place(nullptr);
+    child_run(rebuild_by_target, nullptr, p->env);
     remove_folder(p->top);
 }
 
@@ -505,6 +534,7 @@ int main(void) {
         cmocka_unit_test(test_forbidden),
         cmocka_unit_test(test_nonsense),
         cmocka_unit_test(test_rebuild),
+        cmocka_unit_test(test_defines_by_target),
         cmocka_unit_test(test_foreign_settings),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
