@@ -5,7 +5,7 @@
     check_layers.py                      reads every #include of every C file that git tracks
     check_layers.py --objects BUILD NM   reads what symbols the objects of a build take from each other
 
-Both are compared with the table below. Headers of the system and of third parties are free; headers of the tree
+Both are compared with the table below. The first refuses words for targets of device code outside gpu/, too. Headers of the system and of third parties are free; headers of the tree
 are named by the room that they lie in, symbols by the room whose source defines them.
 """
 
@@ -39,6 +39,9 @@ INNER = {"runtime", "ops", "check"}
 # Only these files may know a driver's types.
 DRIVER_WORDS = {("runtime/device/hip.c", "runtime/device/hip_api.h"): r"\bhip[A-Z]\w*_t\b"}
 
+# What differs between targets of device code has names in gpu/, and is spelled nowhere else.
+TARGET_WORDS = re.compile(r"\b__(?:gfx\w+|GFX\w+|amdgcn\w*|AMDGCN\w*|AMDGPU\w*|NVPTX|CUDA_ARCH)__\b|\b__builtin_amdgcn_\w+|\b__nvvm_\w+")
+TARGET_BLIND = {"ops", "ops_abi", "ops_gpu", "check", "runtime", "compat", "cli", "python"}
 # In the simulator sim/isa/ alone looks at a mnemonic's text: others read the record sim_inst.traits, and may print the name.
 MNEMONIC = re.compile(r"(?:->|\.)mnemonic\b|\b(?:str\w+|sscanf|mem\w+)\s*\([^;]*mnemonic\w*\s*\(|=\s*sim_mnemonic"
                       r"|mnemonic\w*\([^;]*\)\s*\[|\*\s*sim_mnemonic")
@@ -104,6 +107,9 @@ def include_errors():
             for owners, word in DRIVER_WORDS.items():
                 if path not in owners and (found := re.search(word, text)):
                     errors.append(f"{path}: {found.group(0)}: a driver's type outside its backend")
+        if room in TARGET_BLIND and not path.endswith("_test.c"):  # which may hold a kernel's text
+            errors += [f"{path}:{number}: {found.group(0)}: what a target is and has is said in gpu/ alone"
+                       for number, line in enumerate(text.splitlines(), 1) if (found := TARGET_WORDS.search(line))]
     return errors
 
 
