@@ -47,8 +47,8 @@ static inline const sim_inst *sim_fetch(sim_wave *w, const sim_text *text, uint6
  *  and says why in `error`. */
 bool sim_decode(const sim_chip *chip, const uint8_t *bytes, uint64_t size, uint64_t pc,
                 sim_inst *out, char error[256]);
-/** An instruction's name for messages, without its encoding's suffix; "?" of null. What it is,
- *  inst->traits says. */
+/** Returns an instruction's name for messages, without the encoding's suffix; "?" for null. To tell
+ *  instructions apart, use inst->traits. */
 const char *sim_mnemonic(const sim_inst *inst);
 enum { SIM_INST_TEXT_BYTES = 512 };
 /** Writes the instruction at pc as LLVM prints it, with single spaces: "v_add_u32_e32 v1, v0, v2".

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoded instructions: what exec/ executes, and what check/ and look/ ask about them. Names follow
-// the ISA manuals.
+// Decoded instructions, which exec/ executes and which check/ and look/ examine. Names follow the
+// ISA manuals.
 #ifndef SIM_INST_H
 #define SIM_INST_H
 
@@ -71,11 +71,11 @@ enum { // sim_inst.flags
     SIM_STREAMED = 1 << 13, // nt, slc: the line is not needed again
 };
 
-/** Whether MODE.FP16_OVFL limits an instruction's results. */
+/** Says whether MODE.FP16_OVFL limits an instruction's results. */
 typedef enum sim_overflow : uint8_t {
-    SIM_NO_HALF,      // they are no f16
-    SIM_HALF,         // infinite only if a source is
-    SIM_HALF_OF_POLE, // or if the divisor, or the only source, is 0
+    SIM_NO_HALF,      // no: results are not f16
+    SIM_HALF,         // yes, unless a source is infinite
+    SIM_HALF_OF_POLE, // yes, unless a source is infinite, or the divisor or only source is 0
 } sim_overflow;
 
 struct sim_inst {
@@ -96,10 +96,10 @@ struct sim_inst {
     uint16_t dpp_ctrl;
     uint32_t dpp8; // three bits for each lane of eight
     uint8_t dpp_row_mask, dpp_bank_mask;
-    uint8_t dpp_lane[SIM_LANES]; // the lane that each lane reads, 0 where there is none
-    uint64_t dpp_exists;         // lanes that read one
+    uint8_t dpp_lane[SIM_LANES]; // the lane that each lane reads; 0 if it reads none
+    uint64_t dpp_exists;         // lanes that read a lane
     uint64_t dpp_writes;         // lanes that the masks leave on
-    bool dpp_in_rows;            // each row of sixteen lanes reads itself, all in the same way
+    bool dpp_in_rows;            // lanes read their own row of sixteen, all rows in one way
     int32_t offset;   // memory: immediate offset (DS: offset0); branches: target is `target`
     int32_t offset1;  // DS: second offset
     uint64_t target;  // branches: guest address
@@ -109,13 +109,13 @@ struct sim_inst {
     bool light;       // VALU: no modifiers but signs of f32 sources and DPP within rows, not plain
     bool is_float;    // VALU: some operand is a float, so that MODE matters
     sim_overflow overflow; // VALU
-    /** The first half of a dual instruction whose result the second one's sources hide. */
+    /** The first half of a dual instruction saves its destination, which the second half reads. */
     bool saves_row;
     sim_inst *second; // of a dual instruction: its second half, owned by this one; else null
 };
 
-/** One line of an opcode table: mnemonic without encoding suffix, its function, how its meaning is
- * known. */
+/** A row of an opcode table: a mnemonic without encoding suffix, the function that executes it, how
+ *  well its meaning is known, and its traits. */
 typedef struct sim_opcode {
     const char *mnemonic; // "v_add_f32"
     sim_exec_fn exec;
@@ -130,7 +130,7 @@ typedef struct sim_opcode {
     //   (atomics); destinations only: k b16 and x f16 that keep the register's other half. A last
     //   "+": the first destination is the last source too. No colon: one destination. Null: all i.
     const char *types;
-    // what a row names where it is not as all of its class are (isa/traits.h)
+    // traits (isa/traits.h), which a row names if they differ from those of its class
     uint64_t is; // SIM_ bits of a row
     sim_unit unit;
     sim_kind_of_access access;
@@ -141,7 +141,8 @@ typedef struct sim_opcode {
     sim_matrix matrix;
 } sim_opcode;
 
-/** A row: its first six columns in order, others as ".flow = SIM_FLOW_SELECT". */
+/** Makes a row of its first six columns, in order, and of others such as ".flow =
+ *  SIM_FLOW_SELECT". */
 #define SIM_ROW(name_, function_, chips_, class_, known_, types_, ...)                             \
     {.mnemonic = name_,                                                                            \
      .exec = function_,                                                                            \
@@ -150,8 +151,8 @@ typedef struct sim_opcode {
      .known = known_,                                                                              \
      .types = types_ __VA_OPT__(, ) __VA_ARGS__},
 
-/** The opcodes of one family, as built for one host instruction set (SIM_ISA). Listed in
- * isa/opcodes.c. */
+/** The opcodes of one family, as built for one host instruction set (SIM_ISA). isa/opcodes.c lists
+ *  these tables. */
 typedef struct sim_opcode_table {
     const sim_opcode *opcodes;
     size_t count;
@@ -159,7 +160,7 @@ typedef struct sim_opcode_table {
 
 #define SIM_CONCAT_(a, b) a##_##b
 #define SIM_CONCAT(a, b) SIM_CONCAT_(a, b)
-/** What a non-static name of exec/ becomes, which is built once for each host instruction set. */
+/** Makes the non-static names of exec/, which is built once for each host instruction set. */
 #define SIM_NAME(name) SIM_CONCAT(name, SIM_ISA)
 
 #endif

@@ -38,14 +38,14 @@ bool sim_opcodes_are_ready(void);
  *  sim_exec_choose chose; null if the opcode is not implemented. */
 const sim_opcode *sim_opcode_find(const char *mnemonic, size_t length, sim_arch arch);
 
-/** The same opcode's line in the tables that any x86-64-v2 host runs: tests compare the two
+/** Returns an opcode's row in the tables that any x86-64-v2 host can run. Tests compare the two
  *  builds. */
 const sim_opcode *sim_opcode_portable(const sim_opcode *opcode);
 
-/** Fills inst->traits, the last step of decoding. */
+/** Fills in inst->traits, as the last step of decoding. */
 void sim_find_traits(sim_inst *inst, sim_arch arch);
 
-/** Fills dpp_lane, dpp_exists and dpp_writes from the control and the masks. */
+/** Fills in dpp_lane, dpp_exists and dpp_writes from DPP's control and masks. */
 void sim_prepare_dpp(sim_inst *inst);
 
 /** Parses RDNA's dual instructions (VOPD), "v_dual_... :: v_dual_...", as sim_parse does others. */

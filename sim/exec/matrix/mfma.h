@@ -37,7 +37,8 @@ typedef enum mfma_type {
     MFMA_NUM_TYPES
 } mfma_type;
 
-// Their kinds, for the tables. The form that takes 8, 6 and 4-bit floats is named after the narrowest.
+// The kinds of these types, for the tables. The form that takes 8-, 6- and 4-bit floats is named
+// after the narrowest type.
 #define MFMA_INPUTS_F64 SIM_KIND_MATRIX_F64
 #define MFMA_INPUTS_F32 SIM_KIND_MATRIX_F32
 #define MFMA_INPUTS_XF32 SIM_KIND_MATRIX_XF32
