@@ -285,12 +285,13 @@ static qn_status read_workspace(call *c) {
     qk_attention_args *g = &c->p->args;
     const int64_t rows = qni_attention_workspace_rows(c->p);
     const int64_t bytes = qni_attention_workspace_bytes(rows, c->k.heads, c->v.dim);
+    const bool is_used = bytes > 0 || (c->p->plan && c->p->plan->is_for_graph && w);
     c->t[WORKSPACE] = (qni_tensor){
         .name = "workspace",
         .t = w,
         .ndim = 1,
         .dtypes = 1u << QNI_U8,
-        .align = 16,
+        .align = is_used ? 16 : 0,
         .may_be_null = true,
         .has_rows = true,
         .is_written = true,
@@ -301,7 +302,7 @@ static qn_status read_workspace(call *c) {
         return INVALID("workspace is null, needs %ld bytes", (long)bytes);
     if (given < bytes)
         return INVALID("workspace has %ld bytes, needs %ld", (long)given, (long)bytes);
-    if (bytes == 0 && !(c->p->plan && c->p->plan->is_for_graph && w))
+    if (!is_used)
         return QN_OK;
     g->partial_o = c->t[WORKSPACE].data;
     // As many rows as there is room for: later plans of a captured graph find partial_lse where it

@@ -225,6 +225,11 @@ static void test_workspace_is_small(void **) {
 /** Dense keys in several chunks need a workspace. */
 static void test_workspace(void **) {
     int64_t bytes;
+    make_dense(1, KEYS);
+    MAKE(&workspace, QNI_U8, 9); // not needed: it may lie anywhere
+    workspace.t.byte_offset = 1, workspace.shape[0] = 8;
+    args.workspace = &workspace.t;
+    assert_int_equal(qn_attention(stream, &args), QN_OK);
     make_dense(1, 300);
     assert_int_equal(qn_attention_workspace_bytes(&bytes, &args), QN_OK);
     assert_int_equal(bytes, 2 * HEADS * (DIM + 1) * 4); // two chunks of 256
