@@ -35,8 +35,8 @@ typedef struct mode {
     bool is_sum;   // the row may have a residual and a gate
     bool is_quant; // out is FP8
     bool is_layer; // LayerNorm
-    /** Whether there is a residual, a gate, FP8 and weights, and of which kinds, is found out at run
-     *  time. */
+    /** The kernel finds out at run time which of residual, gate, FP8 and weights there are, and of
+     *  which kinds. */
     bool is_any;
 } mode;
 

@@ -89,8 +89,8 @@ static hole all_sources(const sim_wave *w, const sim_inst *inst) {
     return h;
 }
 
-/** Of 64-bit sums, products and left shifts. Compilers compute 32 bits so, with nothing in the upper
- *  half. */
+/** Returns the holes of a 64-bit sum, product or left shift. Compilers compute 32 bits with these
+ *  instructions, and leave the upper half unwritten. */
 static hole low_sources(const sim_wave *w, const sim_inst *inst) {
     hole h = {};
     for (unsigned i = 0; i < inst->num_src; i++) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The record of what an instruction is beside what it computes: the columns of its row, and what its
-// encoding and its chip say. Sources: "CDNA3" ISA, s_waitcnt; "RDNA3" and "RDNA4" ISA, dependency
-// counters.
+// Fills in the traits of a decoded instruction from the columns of its row, its encoding and its
+// chip. Sources: "CDNA3" ISA, s_waitcnt; "RDNA3" and "RDNA4" ISA, dependency counters.
 #include "isa.h"
 
 #include <string.h>

@@ -135,7 +135,8 @@ static void exec_v_nop(sim_wave *, const sim_inst *) {}
 // clang-format off
 #define ROW(name, function, archs, types, ...) SIM_ROW(#name, exec_##function, archs, SIM_VALU, 'i', types, __VA_ARGS__)
 #define LINE(name, archs, types, ...) ROW(name, name, archs, types, __VA_ARGS__)
-#define LINE_LDS(name, types) SIM_ROW(#name, exec_##name, ALL, SIM_LDS_OP, 'i', types) // it reads no LDS
+// Instructions of the LDS unit that do not read LDS.
+#define LINE_LDS(name, types) SIM_ROW(#name, exec_##name, ALL, SIM_LDS_OP, 'i', types)
 #define LINE_ACC(name) ROW(name, v_accvgpr_write_b32, GFX9, "i:i", .is = SIM_MOVES_ACC)
 #define READS .flow = SIM_FLOW_READ_LANE
 static const sim_opcode opcodes[] = {

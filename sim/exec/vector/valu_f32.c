@@ -141,7 +141,8 @@ static u32x16 v_ldexp_f32(u32x16 a, u32x16 b) {
     X(2, u32, v_ldexp_f32, "f:fi", ALL, 'i')
 
 LIST(VALU_WRAP)
+// v_mul_dx9_zero_f32 is RDNA's name of v_mul_legacy_f32.
 static const sim_opcode opcodes[] = {LIST(VALU_LINE)
-    SIM_ROW("v_mul_dx9_zero_f32", exec_v_mul_legacy_f32, GFX11P, SIM_VALU, 'i', "f:ff")}; // RDNA's name
+    SIM_ROW("v_mul_dx9_zero_f32", exec_v_mul_legacy_f32, GFX11P, SIM_VALU, 'i', "f:ff")};
 // clang-format on
 SIM_TABLE(sim_ops_valu_f32, opcodes);
