@@ -109,6 +109,9 @@ static void leave(const qn_device *device, CUcontext before) {
         }                                                                                          \
         error_;                                                                                    \
     })
+#define DRIVER_FAILED(device, error, call, ...) failed(&driver, error, "cu" call, __VA_ARGS__)
+typedef CUfunction driver_function;
+#include "driver_calls.h"
 
 static void close_cuda(qn_device *device) {
     driver.PrimaryCtxRelease(state_of(device)->device);
@@ -119,9 +122,7 @@ static void close_cuda(qn_device *device) {
 
 static qn_status mem_alloc(qn_device *device, void **out, int64_t bytes) {
     CUdeviceptr ptr = 0; // the driver aligns to 256 bytes and more
-    CUresult e = ON_DEVICE(device, MemAlloc, &ptr, (size_t)bytes);
-    if (e != CUDA_SUCCESS)
-        return failed(&driver, e, "cuMemAlloc of %ld bytes on %s", (long)bytes, device->info.spec);
+    TRY_ON(device, MemAlloc, (&ptr, (size_t)bytes), " of %ld bytes", (long)bytes);
     *out = (void *)ptr;
     return QN_OK;
 }
@@ -130,31 +131,19 @@ static void mem_free(qn_device *device, void *ptr) {
     ON_DEVICE(device, MemFree, (CUdeviceptr)ptr);
 }
 
-static qn_status stream_sync(qn_stream *stream) {
-    CUresult e = ON_DEVICE(stream->device, StreamSynchronize, stream->native);
-    if (e != CUDA_SUCCESS)
-        return failed(&driver, e, "cuStreamSynchronize on %s", stream->device->info.spec);
-    return QN_OK;
-}
-
 static qn_status copy(qn_stream *stream, void *dst, const void *src, int64_t bytes,
                       qni_copy_kind kind) {
     // One address space: the driver sees from the addresses which way to copy.
-    CUresult e = ON_DEVICE(stream->device, MemcpyAsync, (CUdeviceptr)dst, (CUdeviceptr)src,
-                           (size_t)bytes, stream->native);
-    if (e != CUDA_SUCCESS)
-        return failed(&driver, e, "cuMemcpyAsync of %ld bytes on %s", (long)bytes,
-                      stream->device->info.spec);
+    TRY_ON(stream->device, MemcpyAsync,
+           ((CUdeviceptr)dst, (CUdeviceptr)src, (size_t)bytes, stream->native), " of %ld bytes",
+           (long)bytes);
     // The host side is the caller's again when the call returns.
     return kind == QNI_COPY_ON_DEVICE ? QN_OK : stream_sync(stream);
 }
 
 static qn_status fill(qn_stream *stream, void *dst, uint8_t value, int64_t bytes) {
-    CUresult e = ON_DEVICE(stream->device, MemsetD8Async, (CUdeviceptr)dst, value, (size_t)bytes,
-                           stream->native);
-    if (e != CUDA_SUCCESS)
-        return failed(&driver, e, "cuMemsetD8Async of %ld bytes on %s", (long)bytes,
-                      stream->device->info.spec);
+    TRY_ON(stream->device, MemsetD8Async, ((CUdeviceptr)dst, value, (size_t)bytes, stream->native),
+           " of %ld bytes", (long)bytes);
     return QN_OK;
 }
 
@@ -162,50 +151,15 @@ static qn_status fill(qn_stream *stream, void *dst, uint8_t value, int64_t bytes
 
 static qn_status stream_create(qn_device *device, void **native) {
     CUstream stream = nullptr;
-    CUresult e = ON_DEVICE(device, StreamCreate, &stream, CU_STREAM_NON_BLOCKING);
-    if (e != CUDA_SUCCESS)
-        return failed(&driver, e, "cuStreamCreate on %s", device->info.spec);
+    TRY_ON(device, StreamCreate, (&stream, CU_STREAM_NON_BLOCKING), "");
     *native = stream;
     return QN_OK;
 }
 
-static void stream_destroy(qn_device *device, void *native) {
-    ON_DEVICE(device, StreamDestroy, native);
-}
-
 static qn_status event_create(qn_device *device, void **native) {
     CUevent event = nullptr;
-    CUresult e = ON_DEVICE(device, EventCreate, &event, 0);
-    if (e != CUDA_SUCCESS)
-        return failed(&driver, e, "cuEventCreate on %s", device->info.spec);
+    TRY_ON(device, EventCreate, (&event, 0), "");
     *native = event;
-    return QN_OK;
-}
-
-static void event_destroy(qn_device *device, void *native) {
-    ON_DEVICE(device, EventDestroy, native);
-}
-
-static qn_status event_record(qn_event *event, qn_stream *stream) {
-    CUresult e = ON_DEVICE(stream->device, EventRecord, event->native, stream->native);
-    if (e != CUDA_SUCCESS)
-        return failed(&driver, e, "cuEventRecord on %s", event->device->info.spec);
-    return QN_OK;
-}
-
-static qn_status event_sync(qn_event *event) {
-    CUresult e = ON_DEVICE(event->device, EventSynchronize, event->native);
-    if (e != CUDA_SUCCESS)
-        return failed(&driver, e, "cuEventSynchronize on %s", event->device->info.spec);
-    return QN_OK;
-}
-
-static qn_status event_elapsed(int64_t *out_ns, qn_event *start, qn_event *end) {
-    float ms = 0;
-    CUresult e = ON_DEVICE(start->device, EventElapsedTime, &ms, start->native, end->native);
-    if (e != CUDA_SUCCESS)
-        return failed(&driver, e, "cuEventElapsedTime on %s", start->device->info.spec);
-    *out_ns = (int64_t)((double)ms * 1e6);
     return QN_OK;
 }
 
@@ -227,20 +181,6 @@ static qn_status image_load(qn_device *device, void **native_module, const void 
         return failed(&driver, e, "cuModuleLoadDataEx of %zu bytes of PTX on %s: %.160s", bytes,
                       device->info.spec, log);
     *native_module = module;
-    return QN_OK;
-}
-
-static void image_unload(qn_device *device, void *native_module) {
-    ON_DEVICE(device, ModuleUnload, native_module);
-}
-
-static qn_status kernel_get(qn_device *device, void **native_kernel, void *native_module,
-                            const char *entry) {
-    CUfunction function = nullptr;
-    CUresult e = ON_DEVICE(device, ModuleGetFunction, &function, native_module, entry);
-    if (e != CUDA_SUCCESS)
-        return failed(&driver, e, "cuModuleGetFunction of %s on %s", entry, device->info.spec);
-    *native_kernel = function;
     return QN_OK;
 }
 

@@ -184,6 +184,10 @@ static void leave(const qn_device *device, int before) {
         leave(device, before_);                                                                    \
         error_;                                                                                    \
     })
+#define DRIVER_FAILED(device, error, call, ...)                                                    \
+    failed(state_of(device)->api, error, "hip" call, __VA_ARGS__)
+typedef hipFunction_t driver_function;
+#include "driver_calls.h"
 
 static void close_hip(qn_device *device) {
     free(device->state);
@@ -192,11 +196,8 @@ static void close_hip(qn_device *device) {
 // ---- memory
 
 static qn_status mem_alloc(qn_device *device, void **out, int64_t bytes) {
-    hipError_t e =
-        ON_DEVICE(device, Malloc, out, (size_t)bytes); // HIP aligns to 256 bytes and more
-    if (e != hipSuccess)
-        return failed(state_of(device)->api, e, "hipMalloc of %ld bytes on %s", (long)bytes,
-                      device->info.spec);
+    // HIP aligns to 256 bytes and more.
+    TRY_ON(device, Malloc, (out, (size_t)bytes), " of %ld bytes", (long)bytes);
     return QN_OK;
 }
 
@@ -204,34 +205,20 @@ static void mem_free(qn_device *device, void *ptr) {
     ON_DEVICE(device, Free, ptr);
 }
 
-static qn_status stream_sync(qn_stream *stream) {
-    hipError_t e = ON_DEVICE(stream->device, StreamSynchronize, stream->native);
-    if (e != hipSuccess)
-        return failed(state_of(stream->device)->api, e, "hipStreamSynchronize on %s",
-                      stream->device->info.spec);
-    return QN_OK;
-}
-
 static qn_status copy(qn_stream *stream, void *dst, const void *src, int64_t bytes,
                       qni_copy_kind kind) {
     static const int kinds[] = {[QNI_COPY_TO_DEVICE] = hipMemcpyHostToDevice,
                                 [QNI_COPY_TO_HOST] = hipMemcpyDeviceToHost,
                                 [QNI_COPY_ON_DEVICE] = hipMemcpyDeviceToDevice};
-    hipError_t e = ON_DEVICE(stream->device, MemcpyAsync, dst, src, (size_t)bytes, kinds[kind],
-                             stream->native);
-    if (e != hipSuccess)
-        return failed(state_of(stream->device)->api, e, "hipMemcpyAsync of %ld bytes on %s",
-                      (long)bytes, stream->device->info.spec);
+    TRY_ON(stream->device, MemcpyAsync, (dst, src, (size_t)bytes, kinds[kind], stream->native),
+           " of %ld bytes", (long)bytes);
     // The host side is the caller's again when the call returns.
     return kind == QNI_COPY_ON_DEVICE ? QN_OK : stream_sync(stream);
 }
 
 static qn_status fill(qn_stream *stream, void *dst, uint8_t value, int64_t bytes) {
-    hipError_t e =
-        ON_DEVICE(stream->device, MemsetAsync, dst, value, (size_t)bytes, stream->native);
-    if (e != hipSuccess)
-        return failed(state_of(stream->device)->api, e, "hipMemsetAsync of %ld bytes on %s",
-                      (long)bytes, stream->device->info.spec);
+    TRY_ON(stream->device, MemsetAsync, (dst, value, (size_t)bytes, stream->native),
+           " of %ld bytes", (long)bytes);
     return QN_OK;
 }
 
@@ -239,54 +226,15 @@ static qn_status fill(qn_stream *stream, void *dst, uint8_t value, int64_t bytes
 
 static qn_status stream_create(qn_device *device, void **native) {
     hipStream_t stream = nullptr;
-    hipError_t e = ON_DEVICE(device, StreamCreateWithFlags, &stream, hipStreamNonBlocking);
-    if (e != hipSuccess)
-        return failed(state_of(device)->api, e, "hipStreamCreateWithFlags on %s",
-                      device->info.spec);
+    TRY_ON(device, StreamCreateWithFlags, (&stream, hipStreamNonBlocking), "");
     *native = stream;
     return QN_OK;
 }
 
-static void stream_destroy(qn_device *device, void *native) {
-    ON_DEVICE(device, StreamDestroy, native);
-}
-
 static qn_status event_create(qn_device *device, void **native) {
     hipEvent_t event = nullptr;
-    hipError_t e = ON_DEVICE(device, EventCreateWithFlags, &event, 0);
-    if (e != hipSuccess)
-        return failed(state_of(device)->api, e, "hipEventCreateWithFlags on %s", device->info.spec);
+    TRY_ON(device, EventCreateWithFlags, (&event, 0), "");
     *native = event;
-    return QN_OK;
-}
-
-static void event_destroy(qn_device *device, void *native) {
-    ON_DEVICE(device, EventDestroy, native);
-}
-
-static qn_status event_record(qn_event *event, qn_stream *stream) {
-    hipError_t e = ON_DEVICE(stream->device, EventRecord, event->native, stream->native);
-    if (e != hipSuccess)
-        return failed(state_of(event->device)->api, e, "hipEventRecord on %s",
-                      event->device->info.spec);
-    return QN_OK;
-}
-
-static qn_status event_sync(qn_event *event) {
-    hipError_t e = ON_DEVICE(event->device, EventSynchronize, event->native);
-    if (e != hipSuccess)
-        return failed(state_of(event->device)->api, e, "hipEventSynchronize on %s",
-                      event->device->info.spec);
-    return QN_OK;
-}
-
-static qn_status event_elapsed(int64_t *out_ns, qn_event *start, qn_event *end) {
-    float ms = 0;
-    hipError_t e = ON_DEVICE(start->device, EventElapsedTime, &ms, start->native, end->native);
-    if (e != hipSuccess)
-        return failed(state_of(start->device)->api, e, "hipEventElapsedTime on %s",
-                      start->device->info.spec);
-    *out_ns = (int64_t)((double)ms * 1e6);
     return QN_OK;
 }
 
@@ -295,26 +243,8 @@ static qn_status event_elapsed(int64_t *out_ns, qn_event *start, qn_event *end) 
 static qn_status image_load(qn_device *device, void **native_module, const void *image,
                             size_t bytes) {
     hipModule_t module = nullptr;
-    hipError_t e = ON_DEVICE(device, ModuleLoadData, &module, image);
-    if (e != hipSuccess)
-        return failed(state_of(device)->api, e, "hipModuleLoadData of %zu bytes on %s", bytes,
-                      device->info.spec);
+    TRY_ON(device, ModuleLoadData, (&module, image), " of %zu bytes", bytes);
     *native_module = module;
-    return QN_OK;
-}
-
-static void image_unload(qn_device *device, void *native_module) {
-    ON_DEVICE(device, ModuleUnload, native_module);
-}
-
-static qn_status kernel_get(qn_device *device, void **native_kernel, void *native_module,
-                            const char *entry) {
-    hipFunction_t function = nullptr;
-    hipError_t e = ON_DEVICE(device, ModuleGetFunction, &function, native_module, entry);
-    if (e != hipSuccess)
-        return failed(state_of(device)->api, e, "hipModuleGetFunction of %s on %s", entry,
-                      device->info.spec);
-    *native_kernel = function;
     return QN_OK;
 }
 
@@ -329,12 +259,10 @@ static qn_status launch(qn_stream *stream, void *native_kernel, const qni_kernel
     (void)usage;
     void *extra[] = {HIP_LAUNCH_PARAM_BUFFER_POINTER, (void *)args, HIP_LAUNCH_PARAM_BUFFER_SIZE,
                      &args_bytes, HIP_LAUNCH_PARAM_END};
-    hipError_t e = ON_DEVICE(stream->device, ModuleLaunchKernel, native_kernel, grid[0], grid[1],
-                             grid[2], threads, 1, 1, 0, stream->native, nullptr, extra);
-    if (e != hipSuccess)
-        return failed(state_of(stream->device)->api, e,
-                      "hipModuleLaunchKernel of %ux%ux%u groups of %u on %s", grid[0], grid[1],
-                      grid[2], threads, stream->device->info.spec);
+    TRY_ON(stream->device, ModuleLaunchKernel,
+           (native_kernel, grid[0], grid[1], grid[2], threads, 1, 1, 0, stream->native, nullptr,
+            extra),
+           " of %ux%ux%u groups of %u", grid[0], grid[1], grid[2], threads);
     return QN_OK;
 }
 
