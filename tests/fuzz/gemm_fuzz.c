@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // libFuzzer target: matrix multiplication on the CPU (dense, grouped by index, by ends and masked;
 // FP8, packed FP8 and bf16) and the packing of weights. The bytes make a small valid problem, then
-// change what they like of it: any field of any tensor, any scalar, the groups' layout. Fuzzes:
-// libquern
+// change what they like of it: any field of any tensor, any scalar, the groups' layout.
+//
+// Fuzzes: libquern
 #include "fuzz_tensors.h"
 
 #include <quern/quern.h>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // libFuzzer target: DWARF line tables of any bytes. The first byte says where the strings begin,
-// the second which address is asked for. Fuzzes: sim/object/lines.c
+// the second which address is asked for.
+//
+// Fuzzes: sim/object/lines.c
 #include "../../sim/object/lines.h"
 
 #include <stdlib.h>

@@ -2,7 +2,9 @@
 // libFuzzer target: quantisation by blocks, groups and tensors, its inverse, conversion between
 // encodings, the layouts of scales and packed bits, on the CPU. The bytes choose a function, make a
 // small valid problem for it, then change what they like of it: any field of any tensor, any
-// scalar, index tensors. Fuzzes: libquern
+// scalar, index tensors.
+//
+// Fuzzes: libquern
 #include "fuzz_tensors.h"
 
 #include <quern/quern.h>

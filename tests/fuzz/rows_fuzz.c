@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // libFuzzer target: normalisation, gated activations and rotary embedding on the CPU. The bytes
 // choose a function, make a small valid problem for it, then change what they like of it: any field
-// of any tensor, any scalar, index tensors. Fuzzes: libquern
+// of any tensor, any scalar, index tensors.
+//
+// Fuzzes: libquern
 #include "fuzz_tensors.h"
 
 #include <quern/quern.h>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The safetensors reader on arbitrary bytes: it accepts or refuses, and what it accepts can be
-// written again. Fuzzes: cli/checkpoint/safetensors.c cli/error.c cli/json.c cli/output.c
+// written again.
+//
+// Fuzzes: cli/checkpoint/safetensors.c cli/error.c cli/json.c cli/output.c
 #include "../../cli/checkpoint/safetensors.h"
 
 #include <stdlib.h>
