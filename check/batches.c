@@ -115,7 +115,8 @@ qn_status qni_trial_row_batches(qni_trial_run *run, const qni_row_op *what) {
     qn_status st;
     QN_TRY_OUT(tensors_init(&t, device, what, most, qni_trial_seed(run)));
     for (int k = -1; k < (is_cpu ? what->op->num_variants : 0); k++) {
-        const qni_op one = {what->op->name, &what->op->variants[k < 0 ? 0 : k], 1};
+        const qni_op one = {what->op->name, &what->op->variants[k < 0 ? 0 : k], 1, nullptr,
+                            nullptr};
         const qni_op *op = k < 0 ? what->op : &one; // -1: whichever is best for each batch
         if (k >= 0 && !runs_kernel(device, what, op, &t, most))
             continue;

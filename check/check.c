@@ -3,6 +3,7 @@
 // definition.
 #include "check.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,11 +79,32 @@ static qn_status run_once(qni_trial_run *run, const qni_trial_problem *problem,
     return QN_OK;
 }
 
-/** Runs twice, compares both, and the bits of one with the other. If they are wrong, *passed is
- *  false, and `detail` says what is. Not QN_OK: there was too little memory to tell. */
+/** The first kernel that ran a problem, of those that are to give the same bits. */
+typedef struct first_kernel {
+    const char *name; // null: none yet
+    uint64_t hash;
+} first_kernel;
+enum { MAX_BITS = 4 }; // above qni_config.bits
+
+/** Whether the kernel agrees with the first one of its qni_config.bits, or is that. */
+static bool agrees(const qni_variant *variant, uint64_t hash, first_kernel firsts[MAX_BITS],
+                   char *detail, size_t room) {
+    assert(variant->config.bits < MAX_BITS);
+    first_kernel *first = &firsts[variant->config.bits];
+    if (variant->config.bits && !first->name)
+        *first = (first_kernel){variant->name, hash};
+    if (!variant->config.bits || first->hash == hash)
+        return true;
+    snprintf(detail, room, "other bits than those of %s, which are to be the same", first->name);
+    return false;
+}
+
+/** Runs twice, compares both, and the bits of one with the other, and with those of other kernels
+ *  that are to agree. If they are wrong, *passed is false, and `detail` says what is. Not QN_OK:
+ *  there was too little memory to tell. */
 static qn_status run_and_compare(qni_trial_run *run, const qni_trial_problem *problem,
-                                 const qni_variant *variant, qn_check_result *result, char *detail,
-                                 size_t room) {
+                                 const qni_variant *variant, first_kernel firsts[MAX_BITS],
+                                 qn_check_result *result, char *detail, size_t room) {
     uint64_t hashes[2];
     result->error = NAN;
     for (int i = 0; i < 2; i++) {
@@ -103,6 +125,8 @@ static qn_status run_and_compare(qni_trial_run *run, const qni_trial_problem *pr
     result->passed = hashes[0] == hashes[1];
     if (!result->passed)
         snprintf(detail, room, "two runs on the same input differ in their bits");
+    else
+        result->passed = agrees(variant, hashes[0], firsts, detail, room);
     return QN_OK;
 }
 
@@ -161,7 +185,8 @@ static const char *find_evidence(qni_trial_run *run, char *text, size_t room) {
 }
 
 static qn_status try_variant(qni_trial_run *run, const qni_trial_problem *problem,
-                             const qni_variant *variant, bool is_choice) {
+                             const qni_variant *variant, bool is_choice,
+                             first_kernel firsts[MAX_BITS]) {
     qni_reason why = {""};
     char detail[512] = "", evidence[600];
     qni_kernels_evidence(run->device, nullptr, 0);
@@ -175,7 +200,7 @@ static qn_status try_variant(qni_trial_run *run, const qni_trial_problem *proble
     if (!qni_variant_fits(variant, run->device, problem->problem, &why)) {
         result.reason = why.text;
     } else {
-        st = run_and_compare(run, problem, variant, &result, detail, sizeof detail);
+        st = run_and_compare(run, problem, variant, firsts, &result, detail, sizeof detail);
         run->has_failed |= st == QN_OK && !result.passed;
     }
     if (result.passed) {
@@ -203,13 +228,14 @@ void qni_trial_problem_leave_out(qni_trial_run *run, const qni_op *op, const cha
 qn_status qni_trial_problem_run(qni_trial_run *run, const qni_trial_problem *problem) {
     const qni_op *op = problem->op;
     const qni_variant *choice = nullptr;
+    first_kernel firsts[MAX_BITS] = {};
     qn_status st = qni_choose(op, run->device, problem->problem, &choice);
     if (st != QN_OK && st != QN_E_UNSUPPORTED)
         return st;
     for (int i = 0; i < op->num_variants; i++) {
         const qni_variant *variant = &op->variants[i];
         if (!problem->is_choice_alone || variant == choice)
-            st = try_variant(run, problem, variant, variant == choice);
+            st = try_variant(run, problem, variant, variant == choice, firsts);
         if (st != QN_OK)
             return st;
     }

@@ -59,8 +59,23 @@ static const qni_variant twice_variants[] = {
     {"twice.fickle", {.all = 0}, true, nullptr, nullptr, run_fickle, {}},
     {"twice.broken", {.all = 0}, true, nullptr, nullptr, run_broken, {}},
 };
-static const qni_op op_twice = {"twice", twice_variants, 6};
-static const qni_op op_right = {"right", twice_variants, 2};
+static const qni_op op_twice = {"twice", twice_variants, 6, nullptr, nullptr};
+static const qni_op op_right = {"right", twice_variants, 2, nullptr, nullptr};
+
+static qn_status run_near(const qni_variant *, qn_stream *, const void *p) {
+    run_right(nullptr, nullptr, p);
+    ((const problem *)p)->to[3] += 1e-6f; // within tolerance
+    return QN_OK;
+}
+
+static const qni_variant kin_variants[] = {
+    {"kin.first", {.all = 0}, true, nullptr, nullptr, run_right, {.bits = 1}},
+    {"kin.same", {.all = 0}, true, nullptr, nullptr, run_right, {.bits = 1}},
+    {"kin.near", {.all = 0}, true, nullptr, nullptr, run_near, {.bits = 1}},
+    {"kin.apart", {.all = 0}, true, nullptr, nullptr, run_near, {.bits = 2}},
+    {"kin.alone", {.all = 0}, true, nullptr, nullptr, run_near, {}},
+};
+static const qni_op op_kin = {"kin", kin_variants, 5, nullptr, nullptr};
 
 static qn_status reset(void *context, qn_stream *) {
     checked *c = context;
@@ -114,6 +129,7 @@ static const qni_family family_right = {"right", (const qni_op *const[]){&op_rig
                                         try_one};
 static const qni_family family_twice = {"twice", (const qni_op *const[]){&op_twice, nullptr},
                                         try_one};
+static const qni_family family_kin = {"kin", (const qni_op *const[]){&op_kin, nullptr}, try_one};
 
 typedef struct seen {
     int count;
@@ -168,13 +184,28 @@ static void test_harness(void **) {
     qn_device_close(device);
 }
 
+/** Kernels that are to give the same bits are held to it. */
+static void test_agreement(void **) {
+    const qni_family *const families[] = {&family_kin, nullptr};
+    qn_device *device = nullptr;
+    seen s = {0};
+    assert_int_equal(qn_device_open(&device, "cpu"), QN_OK);
+    assert_int_equal(qni_trial_families(families, device, "kin", nullptr, note_result, &s),
+                     QN_E_MISMATCH);
+    assert_int_equal(s.count, 5);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(s.result[i].passed, i != 2);
+    assert_non_null(strstr(s.text[2], "other bits than those of kin.first"));
+    qn_device_close(device);
+}
+
 static qn_status run_poor(const qni_variant *, qn_stream *, const void *) {
     return QN_FAIL(QN_E_MEMORY, "poor: out of memory");
 }
 
 static const qni_variant poor_variants[] = {
     {"poor.cpu", {.all = 0}, true, nullptr, nullptr, run_poor, {}}};
-static const qni_op op_poor = {"poor", poor_variants, 1};
+static const qni_op op_poor = {"poor", poor_variants, 1, nullptr, nullptr};
 
 static qn_status try_poor(qni_trial_run *run, const qni_op *op) {
     const qni_trial_problem p = {
@@ -211,11 +242,11 @@ static const qni_variant batch_variants[] = {
     {"batch.right", {.all = 0}, true, nullptr, nullptr, run_right, {}}};
 static const qni_variant by_count_variants[] = {
     {"by_count.wrong", {.all = 0}, true, nullptr, nullptr, run_by_count, {}}};
-static const qni_op op_batch = {"batch", batch_variants, 1};
-static const qni_op op_by_count = {"by_count", by_count_variants, 1};
+static const qni_op op_batch = {"batch", batch_variants, 1, nullptr, nullptr};
+static const qni_op op_by_count = {"by_count", by_count_variants, 1, nullptr, nullptr};
 static const qni_variant elsewhere_variants[] = {
     {"elsewhere.gpu", {.all = QNI_F(GPU)}, false, nullptr, nullptr, run_right, {}}};
-static const qni_op op_elsewhere = {"elsewhere", elsewhere_variants, 1};
+static const qni_op op_elsewhere = {"elsewhere", elsewhere_variants, 1, nullptr, nullptr};
 
 /** Batches of 1, 4 and 8 numbers, of which all have the first. */
 static qn_status try_batches(qni_trial_run *run, const qni_op *op) {
@@ -338,6 +369,20 @@ static void test_unknown_names(void **) {
         child_run(open_badly, "accepted: ", (const char *[]){*bad, nullptr});
 }
 
+/** A table of measured choices can name each property of the op's problems. */
+static void check_keys(const qni_op *op) {
+    assert_non_null(op->keys);
+    assert_non_null(op->describe);
+    for (const qni_key *key = op->keys; key->name; key++) {
+        assert_int_equal(strspn(key->name, "abcdefghijklmnopqrstuvwxyz_"), strlen(key->name));
+        assert_string_not_equal(key->name, "units");
+        for (const qni_key *other = op->keys; other < key; other++)
+            assert_string_not_equal(key->name, other->name);
+        for (const char *const *word = key->words; word && *word; word++)
+            assert_int_equal(strcspn(*word, " \t#="), strlen(*word));
+    }
+}
+
 /** Every family of the library is well formed: names are unique and belong to their ops. */
 static void test_families(void **) {
     const char *const *names = qn_op_names();
@@ -347,6 +392,7 @@ static void test_families(void **) {
             const qni_op *op = qni_families[f]->ops[o];
             assert_string_equal(names[count++], op->name);
             assert_true(op->num_variants > 0);
+            check_keys(op);
             for (int v = 0; v < op->num_variants; v++) {
                 const size_t length = strlen(op->name);
                 assert_true(strncmp(op->variants[v].name, op->name, length) == 0);
@@ -363,7 +409,7 @@ int main(void) {
         cmocka_unit_test(test_unknown_names), // first: a process reads its environment once
         cmocka_unit_test(test_harness),       cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_batches),       cmocka_unit_test(test_areas),
-        cmocka_unit_test(test_families),
+        cmocka_unit_test(test_families),      cmocka_unit_test(test_agreement),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

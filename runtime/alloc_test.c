@@ -9,6 +9,7 @@
 #include <quern/attention.h>
 #include <quern/cache.h>
 #include <quern/compat/aotriton.h>
+#include <quern/tune.h>
 
 #if IS_MALLOC_TAKEN
 
@@ -99,6 +100,27 @@ out:
 
 static void test_sequences(void **) {
     fail_each(attend_to_sequences);
+}
+
+static void ignore(void *, const qn_tune_entry *) {}
+
+static const char *table;
+
+static qn_status list_table(void) {
+    return qn_tune_list(table, ignore, nullptr);
+}
+
+static void test_table(void **) {
+    char folder[64], path[80];
+    make_folder(folder, sizeof folder);
+    snprintf(path, sizeof path, "%s/tune", folder);
+    FILE *f = fopen(path, "we");
+    assert_non_null(f);
+    fputs("quern tune 1\ngemm gfx942 -> gemm.any\n", f);
+    assert_int_equal(fclose(f), 0);
+    table = path;
+    fail_each(list_table);
+    remove_folder(folder);
 }
 
 static qn_status judge_code(void) {
@@ -229,7 +251,7 @@ int main(void) {
         cmocka_unit_test(test_jit), // first: children must not inherit a read environment
         cmocka_unit_test(test_attention), cmocka_unit_test(test_cpu),
         cmocka_unit_test(test_sequences), cmocka_unit_test(test_waits),
-        cmocka_unit_test(test_indices),
+        cmocka_unit_test(test_indices),   cmocka_unit_test(test_table),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which kernel runs: of those that can the cheapest, why not the others, what the user forbids or
 // forces.
-#include "runtime.h"
+#include "tune.h"
 
 #include <quern/choice.h>
 
@@ -178,9 +178,9 @@ static int find_cheapest(const qni_op *op, const qn_device *device, const void *
     return found;
 }
 
-/** Why not the others than `chosen` (-1: none was): they cannot, or are dearer. Of kernels behind
- *  the chosen one only those that state a cost are told of: the others are there for what it cannot
- *  run. */
+/** Why not the others than `chosen` (-1: none was): they cannot, or are dearer, or would be cheaper
+ *  by what they state. Of kernels behind the chosen one only those that state a cost are told of:
+ *  the others are there for what it cannot run. */
 static void put_reasons(const qni_op *op, const qn_device *device, const void *problem, int chosen,
                         char *text, size_t room) {
     for (int i = 0; i < op->num_variants; i++) {
@@ -192,18 +192,12 @@ static void put_reasons(const qni_op *op, const qn_device *device, const void *p
             if (chosen < 0 || i < chosen || v->cost)
                 append(text, room, "; not %s: %s", v->name, why.text);
         } else if (v->cost) {
-            append(text, room, "; dearer %s: %.3g, not %.3g", v->name, cost_of(v, device, problem),
-                   cost_of(&op->variants[chosen], device, problem));
+            const double cost = cost_of(v, device, problem),
+                         least = cost_of(&op->variants[chosen], device, problem);
+            append(text, room, "; %s %s: %.3g, not %.3g", cost < least ? "passed over" : "dearer",
+                   v->name, cost, least);
         }
     }
-}
-
-static void log_choice(const qni_op *op, const qn_device *device, const void *problem, int chosen) {
-    char line[1900];
-    snprintf(line, sizeof line, "%s on %s: %s", op->name, device->info.spec,
-             op->variants[chosen].name);
-    put_reasons(op, device, problem, chosen, line, sizeof line);
-    log_once(line);
 }
 
 // ---- slow kernels
@@ -232,19 +226,99 @@ static qn_status fail_slow(const qni_op *op, const qn_device *device, const void
                    device->info.spec, device->info.arch, op->variants[slow].name, reasons);
 }
 
+// ---- the table of measured choices
+
+/** A kernel and the line of the table that chose it; null: costs did. */
+typedef struct choice {
+    const qni_variant *variant; // null: none can run
+    const qni_tune_line *line;
+} choice;
+
+static bool can_follow(const qni_tune_line *line, const qn_device *device, const void *problem,
+                       qni_reason *why) {
+    if (leaves_out_slow && is_slow(line->variant))
+        return qni_no(why, "it is slow and was not asked for");
+    return qni_variant_fits(line->variant, device, problem, why);
+}
+
+/** Whether one may stand for the other by the size of a batch. */
+static bool agree(const qni_variant *one, const qni_variant *other, qni_reason *why) {
+    if (one == other || (one->config.bits && one->config.bits == other->config.bits))
+        return true;
+    return qni_no(why, "a row has other bits by %s, which takes the other batches", other->name);
+}
+
+/** What is taken for batches of any size. */
+static choice choose_for_all(const qni_op *op, const qn_device *device, const void *problem,
+                             const qni_tune_line *line) {
+    if (line && can_follow(line, device, problem, nullptr))
+        return (choice){line->variant, line};
+    const int cheapest = find_cheapest(op, device, problem);
+    return (choice){cheapest < 0 ? nullptr : &op->variants[cheapest], nullptr};
+}
+
+/** A line for batches of some sizes may only choose what gives a row the bits that it has in those
+ *  of others. */
+static choice choose_for_batch(const qni_tune_line *line, const qn_device *device,
+                               const void *problem, choice for_all, qni_reason *why) {
+    const bool is_followed =
+        can_follow(line, device, problem, why) && agree(line->variant, for_all.variant, why);
+    return is_followed ? (choice){line->variant, line} : for_all;
+}
+
+static choice choose(const qni_op *op, const qn_device *device, const void *problem,
+                     const qni_tuned *tuned) {
+    const choice for_all = choose_for_all(op, device, problem, tuned->all);
+    return tuned->batch && for_all.variant
+               ? choose_for_batch(tuned->batch, device, problem, for_all, nullptr)
+               : for_all;
+}
+
+/** Which lines were not followed, and why. */
+static void put_refusals(const qni_op *op, const qn_device *device, const void *problem,
+                         const qni_tuned *tuned, char *text, size_t room) {
+    const choice for_all = choose_for_all(op, device, problem, tuned->all);
+    const qni_tune_line *lines[] = {tuned->batch, tuned->all};
+    for (int i = 0; i < 2; i++) {
+        qni_reason why = {""};
+        if (lines[i] && i == 0)
+            choose_for_batch(lines[i], device, problem, for_all, &why);
+        else if (lines[i])
+            can_follow(lines[i], device, problem, &why);
+        if (*why.text)
+            append(text, room, "; not %s of %s:%d: %s", lines[i]->variant->name, qni_tune_file(),
+                   lines[i]->number, why.text);
+    }
+}
+
+static void log_choice(const qni_op *op, const qn_device *device, const void *problem,
+                       choice chosen, const qni_tuned *tuned) {
+    char line[1900], key[512];
+    snprintf(line, sizeof line, "%s on %s: %s", op->name, device->info.spec, chosen.variant->name);
+    if (chosen.line)
+        append(line, sizeof line, ", chosen by %s:%d", qni_tune_file(), chosen.line->number);
+    put_refusals(op, device, problem, tuned, line, sizeof line);
+    if (tuned->has_lines)
+        append(line, sizeof line, "; %s", qni_tune_describe(op, device, problem, key, sizeof key));
+    put_reasons(op, device, problem, (int)(chosen.variant - op->variants), line, sizeof line);
+    log_once(line);
+}
+
 qn_status qni_choose(const qni_op *op, const qn_device *device, const void *problem,
                      const qni_variant **out) {
     size_t length = 0;
     const char *forced = *qni_env_get()->force ? forced_name(op, &length) : nullptr;
     if (forced)
         return choose_forced(op, device, problem, forced, length, out);
-    const int chosen = find_cheapest(op, device, problem);
-    if (chosen >= 0) {
-        if (leaves_out_slow && is_slow(&op->variants[chosen]))
-            return fail_slow(op, device, problem, chosen);
+    const bool has_table = *qni_env_get()->tune;
+    const qni_tuned tuned = has_table ? qni_tune_find(op, device, problem) : (qni_tuned){};
+    const choice chosen = choose(op, device, problem, &tuned);
+    if (chosen.variant) {
+        if (leaves_out_slow && is_slow(chosen.variant))
+            return fail_slow(op, device, problem, (int)(chosen.variant - op->variants));
         if (qni_log_is_on(QNI_LOG_KERNEL))
-            log_choice(op, device, problem, chosen);
-        *out = &op->variants[chosen];
+            log_choice(op, device, problem, chosen, &tuned);
+        *out = chosen.variant;
         return QN_OK;
     }
     char reasons[3072] = "";
@@ -268,26 +342,29 @@ void qni_choice_set_ops(const qni_op *const *ops) {
     all_ops = ops;
 }
 
-/** The op of that name; null if there is none. */
-static const qni_op *find_op(const char *name, size_t length) {
+const qni_op *const *qni_choice_ops(void) {
+    return all_ops;
+}
+
+const qni_op *qni_op_find(const char *name, size_t length) {
     for (const qni_op *const *op = all_ops; *op; op++)
         if (is_word(name, length, (*op)->name))
             return *op;
     return nullptr;
 }
 
-static bool has_variant(const qni_op *op, const char *name, size_t length) {
+const qni_variant *qni_variant_find(const qni_op *op, const char *name, size_t length) {
     for (int i = 0; i < op->num_variants; i++)
         if (is_word(name, length, op->variants[i].name))
-            return true;
-    return false;
+            return &op->variants[i];
+    return nullptr;
 }
 
 /** Kernels are called OP.NAME. */
 static bool is_kernel(const char *name, size_t length) {
     const char *dot = memchr(name, '.', length);
-    const qni_op *op = dot ? find_op(name, (size_t)(dot - name)) : nullptr;
-    return op && has_variant(op, name, length);
+    const qni_op *op = dot ? qni_op_find(name, (size_t)(dot - name)) : nullptr;
+    return op && qni_variant_find(op, name, length);
 }
 
 static bool is_backend(const char *name, size_t length) {
@@ -297,8 +374,8 @@ static bool is_backend(const char *name, size_t length) {
 
 static bool is_forcing(const char *item, size_t length) {
     const char *equals = memchr(item, '=', length);
-    const qni_op *op = equals ? find_op(item, (size_t)(equals - item)) : nullptr;
-    return op && has_variant(op, equals + 1, length - (size_t)(equals + 1 - item));
+    const qni_op *op = equals ? qni_op_find(item, (size_t)(equals - item)) : nullptr;
+    return op && qni_variant_find(op, equals + 1, length - (size_t)(equals + 1 - item));
 }
 
 static qn_status check_disable(void) {
@@ -323,7 +400,7 @@ static qn_status check_force(void) {
                            "check names them: gemm=gemm.any",
                            (int)n, at);
         const size_t op_length = strcspn(at, "=,");
-        if (n > 0 && forced_name(find_op(at, op_length), &length) != at + op_length + 1)
+        if (n > 0 && forced_name(qni_op_find(at, op_length), &length) != at + op_length + 1)
             return QN_FAIL(QN_E_INVALID,
                            "environment: QUERN_FORCE has \"%.*s\" behind another kernel for %.*s; "
                            "accepted: one for each op",
@@ -334,8 +411,9 @@ static qn_status check_force(void) {
 }
 
 qn_status qni_choice_check_environment(void) {
-    const qn_status st = check_disable();
-    return st == QN_OK ? check_force() : st;
+    QN_TRY(check_disable());
+    QN_TRY(check_force());
+    return qni_tune_check();
 }
 
 // ---- running

@@ -34,13 +34,18 @@ typedef struct qni_needs {
     uint64_t all, any;
 } qni_needs;
 
-/** What the functions of a GPU kernel read from the kernel's line in variants.def. */
+/** What a line of variants.def says behind the functions: what those of GPU kernels read, and which
+ *  kernels agree. */
 typedef struct qni_config {
     qni_kernel_ref
         kernel[3]; // by dtype, in the order of qni_dtype (f32, f16, bf16), or only the first
     uint32_t rows, columns,
         waves;      // the part of the result that a workgroup computes, and its waves
     uint32_t flags; // the family's own
+    /** Kernels of an op that share a number other than 0 give a row the same bits on a device, so
+     *  that a table may choose among them by the size of a batch. The check harness compares
+     *  them. */
+    uint32_t bits;
 } qni_config;
 
 typedef struct qni_variant qni_variant;
@@ -63,31 +68,52 @@ struct qni_variant {
     qni_config config;
 };
 
+/** A property by which a table of measured choices (tune.h) tells problems of an op apart. */
+typedef struct qni_key {
+    const char *name;         // "n"
+    const char *const *words; // null: values are numbers from 0; else each is the index of a word
+                              // of this list, which ends with null
+    bool is_of_batch;         // a row's bits must not depend on the property
+} qni_key;
+enum { QNI_MAX_KEYS = 12 }; // of an op
+
+/** Writes the values that a problem has of the op's keys to `values`, in the order of the keys. */
+typedef void qni_describe_fn(const void *problem, int64_t *values);
+
 /** An op and its kernels. Of kernels of equal cost the first is taken. */
 typedef struct qni_op {
     const char *name; // "gemm"
     const qni_variant *variants;
     int num_variants;
+    const qni_key *keys; // a nameless one ends them; null: no table speaks of the op
+    qni_describe_fn *describe;
 } qni_op;
+
+/** These return the op of that name (`length` bytes), or the op's kernel; null if there is none. */
+const qni_op *qni_op_find(const char *name, size_t length);
+const qni_variant *qni_variant_find(const qni_op *op, const char *name, size_t length);
 
 bool qni_device_meets(const qn_device *device, qni_needs needs);
 /** Returns whether a variant can run the problem on the device; if not, writes the reason to `why`.
  *  Honours QUERN_DISABLE, not QUERN_FORCE. */
 bool qni_variant_fits(const qni_variant *variant, const qn_device *device, const void *problem,
                       qni_reason *why);
-/** Sets *out to the cheapest variant that can run the problem, or to the variant that QUERN_FORCE
- *  names; logs the choice with QUERN_LOG=kernel. Errors: QN_E_UNSUPPORTED, with each variant's
- *  reason, QN_E_INVALID (QUERN_FORCE names no kernel). */
+/** Sets *out to the variant that QUERN_FORCE names, else to that of the table of QUERN_TUNE if the
+ *  table can be followed, else to the cheapest variant that can run the problem; logs the choice
+ *  with QUERN_LOG=kernel. Errors: QN_E_UNSUPPORTED, with each variant's reason, QN_E_INVALID
+ *  (QUERN_FORCE names no kernel). */
 qn_status qni_choose(const qni_op *op, const qn_device *device, const void *problem,
                      const qni_variant **out);
 /** Returns whether QUERN_DISABLE names a backend ("hip", "cuda", "sim", "cpu"). */
 bool qni_is_backend_disabled(const char *backend);
-/** Sets the list of all ops, which ends with null: QUERN_DISABLE and QUERN_FORCE may name these
- *  ops and their kernels. The layer above, which knows the families, calls this before any device
- *  is opened. */
+/** Sets the list of all ops, which ends with null: QUERN_DISABLE, QUERN_FORCE and the table of
+ *  QUERN_TUNE may name these ops and their kernels. The layer above, which knows the families,
+ *  calls this before any device is opened. */
 void qni_choice_set_ops(const qni_op *const *ops);
-/** Checks that QUERN_DISABLE and QUERN_FORCE name only kernels, ops and backends that exist.
- *  Errors: QN_E_INVALID, with the unknown name. */
+const qni_op *const *qni_choice_ops(void);
+/** Checks that QUERN_DISABLE and QUERN_FORCE name only kernels, ops and backends that exist, and
+ *  that the table of QUERN_TUNE is sound. Errors: QN_E_INVALID, with the unknown name or the place
+ *  of the table's fault; QN_E_IO, QN_E_MEMORY (the table cannot be read). */
 qn_status qni_choice_check_environment(void);
 /** Chooses a kernel for the problem and runs it. */
 qn_status qni_run(const qni_op *op, qn_stream *stream, const void *problem);

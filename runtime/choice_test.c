@@ -46,8 +46,8 @@ static const qni_variant variants[] = {
     {"double.fours", {.all = 0}, true, takes_fours, nullptr, run_fours, {}},
     {"double.any", {.all = 0}, true, nullptr, nullptr, run_any, {}},
 };
-static const qni_op op_double = {"double", variants, 4};
-static const qni_op op_gpu_only = {"gpuonly", variants, 1};
+static const qni_op op_double = {"double", variants, 4, nullptr, nullptr};
+static const qni_op op_gpu_only = {"gpuonly", variants, 1, nullptr, nullptr};
 
 /** The CPU device with other features: what a lesser or greater machine would choose. */
 static qn_device device_with(uint64_t features) {
@@ -92,7 +92,7 @@ static void leave_out_slow(void *) {
     static const qni_variant of_gpu[] = {
         {"double.gpu_fours", {.all = 0}, false, takes_fours, nullptr, run_fours, {}},
         {"double.gpu_any", {.all = 0}, false, nullptr, nullptr, run_slow, {}}};
-    static const qni_op op = {"double", of_gpu, 2};
+    static const qni_op op = {"double", of_gpu, 2, nullptr, nullptr};
     qn_device device = device_with(0);
     device.id.device_type = kDLROCM;
     problem fours = {.count = 8}, others = {.count = 7};
@@ -124,7 +124,7 @@ static const qni_variant priced[] = {
     {"priced.kin", {.any = QNI_F(AVX512) | QNI_F(AVX2)}, true, nullptr, nullptr, run_any, {}},
     {"priced.any", {.all = 0}, true, nullptr, nullptr, run_any, {}},
 };
-static const qni_op op_priced = {"priced", priced, 4};
+static const qni_op op_priced = {"priced", priced, 4, nullptr, nullptr};
 
 static const char *cheapest(uint64_t features, int64_t count) {
     qn_device device = device_with(features);

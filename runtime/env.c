@@ -102,6 +102,7 @@ static void read_all(void) {
     env.device = text_of("QUERN_DEVICE");
     env.disable = text_of("QUERN_DISABLE");
     env.force = text_of("QUERN_FORCE");
+    env.tune = text_of("QUERN_TUNE");
     env.cache_dir = cache_dir();
     env.clang = text_of("QUERN_CLANG");
     env.hip_library = text_of("QUERN_HIP_LIBRARY");

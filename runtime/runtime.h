@@ -67,6 +67,9 @@ typedef enum qni_dtype {
 qni_dtype qni_dtype_of(const DLTensor *t);
 DLDataType qni_dl_dtype(qni_dtype dtype);
 const char *qni_dtype_name(qni_dtype dtype); // "bf16"; "?" for NONE
+/** The names of all dtypes by number, null behind the last: the words of a qni_key. */
+extern const char *const qni_dtype_words[QNI_NUM_DTYPES + 1];
+extern const char *const qni_no_yes_words[3]; // of a bool
 /** Returns the name of a tensor's dtype, even if quern does not know the dtype: "u16",
  *  "complex64". */
 const char *qni_dtype_text(const DLTensor *t);
@@ -191,7 +194,7 @@ void qni_log(qni_log_topic topic, const char *format, ...) __attribute__((format
 /** The environment variables that quern reads; docs/env.md says what each means. A string is "" if
  *  its variable is unset or empty. */
 typedef struct qni_env {
-    const char *device, *disable, *force, *cache_dir, *clang;
+    const char *device, *disable, *force, *tune, *cache_dir, *clang;
     const char *hip_library, *cuda_library, *sim_library;
     const char *path, *tmp_dir;
     unsigned log;    // qni_log_topic bits

@@ -67,6 +67,9 @@ for target in "${targets[@]}"; do
   case $target in
     kernel_fuzz) cp build/*/images/*.co $seeds/kernel_fuzz/ 2>/dev/null || true ;;
     object_fuzz) object_seeds ;;
+    tune_fuzz)
+      printf '%s\n' 'quern tune 1' '# all' 'gemm gfx942 units=304 n=4096 a=bf16 packed=no -> gemm.any # 9 us' \
+        'norm sm_90 h=1..128 kind=rms rows=65.. -> norm.gpu_rms' 'quantize x86-64 -> quantize.cpu' > $seeds/tune_fuzz/lines ;;
     lines_fuzz) # two bytes that choose strings and address, then a table of lines
       for object in build/*/testdata/*.dwarf?.co; do
         llvm-objcopy-22 --dump-section .debug_line=$build/lines.bin "$object" /dev/null 2>/dev/null || continue

@@ -15,5 +15,6 @@
 #include <quern/norm.h>
 #include <quern/quantize.h>
 #include <quern/rope.h>
+#include <quern/tune.h>
 
 #endif

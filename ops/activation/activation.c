@@ -11,7 +11,22 @@ static const qni_variant variants[] = {
 };
 #undef QN_TABLE_OF_activation
 
-const qni_op qni_op_activation = QN_OP("activation", variants);
+static const char *const function_words[] = {"silu", "gelu", "gelu_tanh", nullptr};
+static const char *const quant_words[] = {"none", "static", "token", "group", nullptr};
+static const qni_key keys[] = {{.name = "h"},
+                               {.name = "x", .words = qni_dtype_words},
+                               {.name = "out", .words = qni_dtype_words},
+                               {.name = "function", .words = function_words},
+                               {.name = "quant", .words = quant_words},
+                               {.name = "rows", .is_of_batch = true},
+                               {}};
+
+static void describe(const void *problem, int64_t *values) {
+    const qni_activation_problem *p = problem;
+    QN_SET_VALUES(keys, values, p->h, p->dtype, p->dtype_out, p->function, p->quant, p->rows);
+}
+
+const qni_op qni_op_activation = QN_OP("activation", variants, keys, describe);
 
 enum { X, OUT, SCALE, NUM_TENSORS };
 

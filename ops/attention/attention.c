@@ -24,9 +24,57 @@ static const qni_variant dropout_variants[] = {
 };
 #undef QN_TABLE_OF_attention_dropout
 
-const qni_op qni_op_attention = QN_OP("attention", variants);
-const qni_op qni_op_merge_states = QN_OP("merge_states", merge_variants);
-const qni_op qni_op_attention_dropout = QN_OP("attention_dropout", dropout_variants);
+static const qni_key keys[] = {{.name = "kv_heads"},
+                               {.name = "group"},
+                               {.name = "head_dim_qk"},
+                               {.name = "head_dim_vo"},
+                               {.name = "q", .words = qni_dtype_words},
+                               {.name = "kv", .words = qni_dtype_words},
+                               {.name = "o", .words = qni_dtype_words},
+                               {.name = "paged", .words = qni_no_yes_words},
+                               {.name = "requests", .is_of_batch = true},
+                               {.name = "rows", .is_of_batch = true},
+                               {}};
+
+/** Rows are those of the longest request. */
+static void describe(const void *problem, int64_t *values) {
+    const qni_attention_problem *p = problem;
+    QN_SET_VALUES(keys, values, p->args.num_kv_heads, p->args.group, p->args.head_dim_qk,
+                  p->args.head_dim_vo, p->dtype, p->dtype_kv, p->dtype_o,
+                  p->args.kv_indices != nullptr, p->plan ? p->plan->num_requests : p->args.requests,
+                  p->max_rows);
+}
+
+static const qni_key merge_keys[] = {{.name = "heads"},
+                                     {.name = "head_dim"},
+                                     {.name = "states"},
+                                     {.name = "v", .words = qni_dtype_words},
+                                     {.name = "queries", .is_of_batch = true},
+                                     {}};
+
+static void describe_merge(const void *problem, int64_t *values) {
+    const qni_merge_problem *p = problem;
+    QN_SET_VALUES(merge_keys, values, p->heads, p->head_dim, p->states, p->dtype, p->n);
+}
+
+static const char *const what_words[] = {"mask", "words", "uniform", nullptr};
+static const qni_key dropout_keys[] = {{.name = "heads"},
+                                       {.name = "keys"},
+                                       {.name = "what", .words = what_words},
+                                       {.name = "queries", .is_of_batch = true},
+                                       {.name = "batches", .is_of_batch = true},
+                                       {}};
+
+static void describe_dropout(const void *problem, int64_t *values) {
+    const qni_dropout_problem *p = problem;
+    QN_SET_VALUES(dropout_keys, values, p->heads, p->keys, p->what, p->queries, p->batches);
+}
+
+const qni_op qni_op_attention = QN_OP("attention", variants, keys, describe);
+const qni_op qni_op_merge_states =
+    QN_OP("merge_states", merge_variants, merge_keys, describe_merge);
+const qni_op qni_op_attention_dropout =
+    QN_OP("attention_dropout", dropout_variants, dropout_keys, describe_dropout);
 
 // ---- attention
 

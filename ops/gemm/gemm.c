@@ -17,8 +17,40 @@ static const qni_variant pack_variants[] = {
 };
 #undef QN_TABLE_OF_gemm_pack
 
-const qni_op qni_op_gemm = QN_OP("gemm", gemm_variants);
-const qni_op qni_op_gemm_pack = QN_OP("gemm_pack", pack_variants);
+static const char *const grouping_words[] = {"dense", "index", "ends", "masked", nullptr};
+static const qni_key gemm_keys[] = {
+    {.name = "n"},
+    {.name = "k"},
+    {.name = "a", .words = qni_dtype_words},
+    {.name = "b", .words = qni_dtype_words},
+    {.name = "d", .words = qni_dtype_words},
+    {.name = "packed", .words = qni_no_yes_words},
+    {.name = "grouping", .words = grouping_words, .is_of_batch = true},
+    {.name = "groups", .is_of_batch = true},
+    {.name = "m", .is_of_batch = true},
+    {.name = "expected_m", .is_of_batch = true},
+    {}};
+
+static void describe_gemm(const void *problem, int64_t *values) {
+    const qni_gemm_problem *p = problem;
+    QN_SET_VALUES(gemm_keys, values, p->n, p->k, p->dtype_a, p->dtype_b, p->dtype_d, p->is_packed,
+                  p->grouping, p->groups, p->m, p->expected_m);
+}
+
+static const qni_key pack_keys[] = {{.name = "n"},
+                                    {.name = "k"},
+                                    {.name = "groups"},
+                                    {.name = "from", .words = qni_dtype_words},
+                                    {.name = "to", .words = qni_dtype_words},
+                                    {}};
+
+static void describe_pack(const void *problem, int64_t *values) {
+    const qni_gemm_pack_problem *p = problem;
+    QN_SET_VALUES(pack_keys, values, p->n, p->k, p->groups, p->dtype_in, p->dtype_out);
+}
+
+const qni_op qni_op_gemm = QN_OP("gemm", gemm_variants, gemm_keys, describe_gemm);
+const qni_op qni_op_gemm_pack = QN_OP("gemm_pack", pack_variants, pack_keys, describe_pack);
 
 // ---- what the layout holds: looked at on the CPU always, on GPUs with QUERN_VALIDATE=1
 

@@ -24,9 +24,42 @@ static const qni_variant seq_lens_variants[] = {
 };
 #undef QN_TABLE_OF_kvcache_seq_lens
 
-const qni_op qni_op_kvcache = QN_OP("kvcache", variants);
-const qni_op qni_op_kvcache_positions = QN_OP("kvcache_positions", positions_variants);
-const qni_op qni_op_kvcache_seq_lens = QN_OP("kvcache_seq_lens", seq_lens_variants);
+static const qni_key keys[] = {{.name = "heads"},
+                               {.name = "k_dim"},
+                               {.name = "v_dim"},
+                               {.name = "page_size"},
+                               {.name = "x", .words = qni_dtype_words},
+                               {.name = "cache", .words = qni_dtype_words},
+                               {.name = "tokens", .is_of_batch = true},
+                               {}};
+
+static void describe(const void *problem, int64_t *values) {
+    const qni_kvcache_problem *p = problem;
+    QN_SET_VALUES(keys, values, p->parts[0].heads, p->parts[0].width, p->parts[1].width,
+                  p->pages.page_size, p->dtype, p->dtype_out, p->n);
+}
+
+static const qni_key positions_keys[] = {
+    {.name = "tokens", .is_of_batch = true}, {.name = "requests", .is_of_batch = true}, {}};
+
+static void describe_positions(const void *problem, int64_t *values) {
+    const qni_positions_problem *p = problem;
+    QN_SET_VALUES(positions_keys, values, p->n, p->batches);
+}
+
+static const qni_key seq_lens_keys[] = {
+    {.name = "page_size"}, {.name = "requests", .is_of_batch = true}, {}};
+
+static void describe_seq_lens(const void *problem, int64_t *values) {
+    const qni_seq_lens_problem *p = problem;
+    QN_SET_VALUES(seq_lens_keys, values, p->page_size, p->batches);
+}
+
+const qni_op qni_op_kvcache = QN_OP("kvcache", variants, keys, describe);
+const qni_op qni_op_kvcache_positions =
+    QN_OP("kvcache_positions", positions_variants, positions_keys, describe_positions);
+const qni_op qni_op_kvcache_seq_lens =
+    QN_OP("kvcache_seq_lens", seq_lens_variants, seq_lens_keys, describe_seq_lens);
 
 /** One of keys and values, by its names. */
 typedef struct side {

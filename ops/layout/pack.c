@@ -10,7 +10,19 @@ static const qni_variant variants[] = {
 #include "variants.def"
 };
 #undef QN_TABLE_OF_packbits
-const qni_op qni_op_packbits = QN_OP("packbits", variants);
+
+static const char *const order_words[] = {"big", "little", nullptr};
+static const qni_key keys[] = {{.name = "order", .words = order_words},
+                               {.name = "count", .is_of_batch = true},
+                               {.name = "segments", .is_of_batch = true},
+                               {}};
+
+static void describe(const void *problem, int64_t *values) {
+    const qni_pack_problem *p = problem;
+    QN_SET_VALUES(keys, values, p->is_little, p->count, p->segments);
+}
+
+const qni_op qni_op_packbits = QN_OP("packbits", variants, keys, describe);
 
 static qni_tensor bytes(const char *name, const DLTensor *t) {
     return (qni_tensor){name, t, 1, 1u << QNI_U8, .has_rows = true};

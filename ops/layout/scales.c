@@ -17,8 +17,34 @@ static const qni_variant k_grouped_variants[] = {
 };
 #undef QN_TABLE_OF_scales_k_grouped
 
-const qni_op qni_op_scales = QN_OP("scales", variants);
-const qni_op qni_op_scales_k_grouped = QN_OP("scales_k_grouped", k_grouped_variants);
+static const qni_key keys[] = {{.name = "cols"},
+                               {.name = "groups"},
+                               {.name = "block_rows"},
+                               {.name = "packed_in", .words = qni_no_yes_words},
+                               {.name = "packed_out", .words = qni_no_yes_words},
+                               {.name = "rows", .is_of_batch = true},
+                               {}};
+
+static void describe(const void *problem, int64_t *values) {
+    const qni_scales_problem *p = problem;
+    QN_SET_VALUES(keys, values, p->cols, p->groups, p->block_rows, p->is_packed_in,
+                  p->is_packed_out, p->rows);
+}
+
+static const qni_key k_keys[] = {{.name = "rows"},
+                                 {.name = "groups"},
+                                 {.name = "gran_k"},
+                                 {.name = "scales", .is_of_batch = true},
+                                 {}};
+
+static void describe_k(const void *problem, int64_t *values) {
+    const qni_k_scales_problem *p = problem;
+    QN_SET_VALUES(k_keys, values, p->rows, p->groups, p->gran_k, p->scales);
+}
+
+const qni_op qni_op_scales = QN_OP("scales", variants, keys, describe);
+const qni_op qni_op_scales_k_grouped =
+    QN_OP("scales_k_grouped", k_grouped_variants, k_keys, describe_k);
 
 int64_t qn_tma_aligned_size(int64_t count, int64_t element_bytes) {
     if (count < 0 || element_bytes < 1 || element_bytes > 16 || 16 % element_bytes != 0)

@@ -11,7 +11,25 @@ static const qni_variant variants[] = {
 };
 #undef QN_TABLE_OF_norm
 
-const qni_op qni_op_norm = QN_OP("norm", variants);
+static const char *const kind_words[] = {"rms", "layer", nullptr};
+static const char *const quant_words[] = {"none", "static", "token", "group", nullptr};
+static const qni_key keys[] = {{.name = "h"},
+                               {.name = "x", .words = qni_dtype_words},
+                               {.name = "weights", .words = qni_dtype_words},
+                               {.name = "out", .words = qni_dtype_words},
+                               {.name = "kind", .words = kind_words},
+                               {.name = "quant", .words = quant_words},
+                               {.name = "sum", .words = qni_no_yes_words},
+                               {.name = "rows", .is_of_batch = true},
+                               {}};
+
+static void describe(const void *problem, int64_t *values) {
+    const qni_norm_problem *p = problem;
+    QN_SET_VALUES(keys, values, p->h, p->dtype, p->dtype_weights, p->dtype_out, p->subtracts_mean,
+                  p->quant, p->residual.data || p->gate.data, p->rows);
+}
+
+const qni_op qni_op_norm = QN_OP("norm", variants, keys, describe);
 
 enum { X, OUT, RESIDUAL, WEIGHT, BETA, GATE, SCALE, NUM_TENSORS };
 

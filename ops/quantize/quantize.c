@@ -17,8 +17,21 @@ static const qni_variant dequantize_variants[] = {
 };
 #undef QN_TABLE_OF_dequantize
 
-const qni_op qni_op_quantize = QN_OP("quantize", quantize_variants);
-const qni_op qni_op_dequantize = QN_OP("dequantize", dequantize_variants);
+static const qni_key keys[] = {{.name = "cols"},
+                               {.name = "block_rows"},
+                               {.name = "x", .words = qni_dtype_words},
+                               {.name = "q", .words = qni_dtype_words},
+                               {.name = "rows", .is_of_batch = true},
+                               {}};
+
+static void describe(const void *problem, int64_t *values) {
+    const qni_quantize_problem *p = problem;
+    QN_SET_VALUES(keys, values, p->cols, p->block_rows, p->dtype_x, QNI_E4M3FN + (int64_t)p->kind,
+                  p->rows);
+}
+
+const qni_op qni_op_quantize = QN_OP("quantize", quantize_variants, keys, describe);
+const qni_op qni_op_dequantize = QN_OP("dequantize", dequantize_variants, keys, describe);
 
 /** The smallest eps: from it on, scales and their inverses are normal f32 numbers for every
  *  kind. */

@@ -11,7 +11,22 @@ static const qni_variant variants[] = {
 #include "variants.def"
 };
 #undef QN_TABLE_OF_quantize_rows
-const qni_op qni_op_quantize_rows = QN_OP("quantize_rows", variants);
+
+static const char *const scale_words[] = {"given", "f32", "power", "packed", "tensor", nullptr};
+static const qni_key keys[] = {{.name = "cols"},
+                               {.name = "group"},
+                               {.name = "x", .words = qni_dtype_words},
+                               {.name = "q", .words = qni_dtype_words},
+                               {.name = "scale", .words = scale_words},
+                               {.name = "rows", .is_of_batch = true},
+                               {}};
+
+static void describe(const void *problem, int64_t *values) {
+    const qni_rows_problem *p = problem;
+    QN_SET_VALUES(keys, values, p->cols, p->group, p->dtype_x, p->dtype_q, p->form, p->rows);
+}
+
+const qni_op qni_op_quantize_rows = QN_OP("quantize_rows", variants, keys, describe);
 
 enum { X, Q, SCALE, WORKSPACE, NUM_TENSORS };
 

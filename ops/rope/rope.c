@@ -13,7 +13,27 @@ static const qni_variant variants[] = {
 };
 #undef QN_TABLE_OF_rope
 
-const qni_op qni_op_rope = QN_OP("rope", variants);
+static const char *const angles_words[] = {"frequency", "position", "token", nullptr};
+static const qni_key keys[] = {{.name = "q_heads"},
+                               {.name = "k_heads"},
+                               {.name = "head_dim"},
+                               {.name = "rotary_dim"},
+                               {.name = "x", .words = qni_dtype_words},
+                               {.name = "out", .words = qni_dtype_words},
+                               {.name = "interleaved", .words = qni_no_yes_words},
+                               {.name = "angles", .words = angles_words},
+                               {.name = "paged", .words = qni_no_yes_words},
+                               {.name = "tokens", .is_of_batch = true},
+                               {}};
+
+static void describe(const void *problem, int64_t *values) {
+    const qni_rope_problem *p = problem;
+    QN_SET_VALUES(keys, values, p->parts[QNI_ROPE_Q].heads, p->parts[QNI_ROPE_K].heads,
+                  p->parts[QNI_ROPE_Q].width, p->rotary_dim, p->dtype, p->dtype_out,
+                  p->is_interleaved, p->angles, p->parts[QNI_ROPE_K].is_paged, p->n);
+}
+
+const qni_op qni_op_rope = QN_OP("rope", variants, keys, describe);
 
 // ---- angles
 

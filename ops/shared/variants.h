@@ -18,8 +18,18 @@
 #define CPU true
 #define GPU false
 
-// The initialiser of a qni_op with its table.
-#define QN_OP(name, table) {(name), (table), sizeof(table) / sizeof *(table)}
+// The initialiser of a qni_op with its table, and with its keys and the function that describes a
+// problem by them.
+#define QN_OP(name, table, keys, describe)                                                         \
+    {(name), (table), sizeof(table) / sizeof *(table), (keys), (describe)}
+// The body of such a function behind `p`: a value for each key.
+#define QN_SET_VALUES(keys, values, ...)                                                           \
+    do {                                                                                           \
+        const int64_t set[] = {__VA_ARGS__};                                                       \
+        static_assert(sizeof set / sizeof *set + 1 == sizeof(keys) / sizeof *(keys));              \
+        static_assert(sizeof set / sizeof *set <= QNI_MAX_KEYS);                                   \
+        __builtin_memcpy((values), set, sizeof set);                                               \
+    } while (0)
 
 #define QN_IMAGE(...)
 #define QN_VARIANT(op, kernel, where, needs, supports, cost, run, ...)                             \

@@ -71,10 +71,10 @@ static void cpu_name(char *name, size_t room) {
 
 static const char *cpu_arch(uint64_t features) {
     if (features & QNI_F(AVX512_BF16))
-        return "x86-64-avx512bf16";
+        return qni_cpu_archs[0];
     if (features & QNI_F(AVX512))
-        return "x86-64-avx512";
-    return features & QNI_F(AVX2) ? "x86-64-avx2" : "x86-64";
+        return qni_cpu_archs[1];
+    return qni_cpu_archs[features & QNI_F(AVX2) ? 2 : 3];
 }
 
 #else
@@ -88,7 +88,7 @@ static void cpu_name(char *name, size_t room) {
 }
 
 static const char *cpu_arch(uint64_t) {
-    return "generic";
+    return qni_cpu_archs[4];
 }
 
 #endif

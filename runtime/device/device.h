@@ -42,6 +42,11 @@ const qni_target *qni_target_generic(const qni_target *target);
 /** Returns the target whose PTX an NVIDIA GPU of that compute capability runs; null if there is
  *  none. */
 const qni_target *qni_target_of_capability(int major, int minor);
+/** The kinds of device whose qn_device_info has an arch: "gfx942", "sm_90", "x86-64-avx512". */
+typedef enum qni_arch { QNI_ARCH_UNKNOWN, QNI_ARCH_CPU, QNI_ARCH_GPU } qni_arch;
+qni_arch qni_arch_of(const char *name, size_t length);
+extern const char *const
+    qni_cpu_archs[]; // by features, most first; then a processor that is no x86
 static inline bool qni_target_is_ptx(const qni_target *target) {
     return target->code_object_version == 0;
 }

@@ -46,6 +46,9 @@ const qni_target *qni_target_of_capability(int major, int minor) {
     return qni_target_find(name, strlen(name));
 }
 
+const char *const qni_cpu_archs[] = {"x86-64-avx512bf16", "x86-64-avx512", "x86-64-avx2", "x86-64",
+                                     "generic",           nullptr};
+
 const qni_target *qni_target_of_arch(const char *gcn_arch) {
     const size_t length = strcspn(gcn_arch, ":");
     const qni_target *exact = qni_target_find(gcn_arch, length);
@@ -53,4 +56,26 @@ const qni_target *qni_target_of_arch(const char *gcn_arch) {
         return exact;
     const char *name = generic_name(gcn_arch, length);
     return name ? qni_target_find(name, strlen(name)) : nullptr;
+}
+
+/** "sm_90", "sm_120": of a compute capability that there are images for. */
+static bool is_nvidia_arch(const char *name, size_t length) {
+    int capability = 0;
+    if (length < 5 || length > 6 || strncmp(name, "sm_", 3) != 0)
+        return false;
+    for (size_t i = 3; i < length; i++) {
+        if (name[i] < '0' || name[i] > '9')
+            return false;
+        capability = 10 * capability + (name[i] - '0');
+    }
+    return qni_target_of_capability(capability / 10, capability % 10);
+}
+
+qni_arch qni_arch_of(const char *name, size_t length) {
+    for (const char *const *cpu = qni_cpu_archs; *cpu; cpu++)
+        if (strlen(*cpu) == length && strncmp(*cpu, name, length) == 0)
+            return QNI_ARCH_CPU;
+    const qni_target *exact = qni_target_find(name, length);
+    const bool is_amd = exact ? !qni_target_is_ptx(exact) : generic_name(name, length) != nullptr;
+    return is_amd || is_nvidia_arch(name, length) ? QNI_ARCH_GPU : QNI_ARCH_UNKNOWN;
 }

@@ -4,28 +4,42 @@
 
 #include <string.h>
 
-static const struct {
-    const char *name;
-    DLDataType dl;
-} dtypes[QNI_NUM_DTYPES] = {
-    [QNI_F32] = {"f32", {kDLFloat, 32, 1}},
-    [QNI_F16] = {"f16", {kDLFloat, 16, 1}},
-    [QNI_BF16] = {"bf16", {kDLBfloat, 16, 1}},
-    [QNI_E4M3FN] = {"e4m3fn", {kDLFloat8_e4m3fn, 8, 1}},
-    [QNI_E4M3FNUZ] = {"e4m3fnuz", {kDLFloat8_e4m3fnuz, 8, 1}},
-    [QNI_E5M2] = {"e5m2", {kDLFloat8_e5m2, 8, 1}},
-    [QNI_E5M2FNUZ] = {"e5m2fnuz", {kDLFloat8_e5m2fnuz, 8, 1}},
-    [QNI_I32] = {"i32", {kDLInt, 32, 1}},
-    [QNI_U8] = {"u8", {kDLUInt, 8, 1}},
-    [QNI_I8] = {"i8", {kDLInt, 8, 1}},
-    [QNI_I64] = {"i64", {kDLInt, 64, 1}},
-    [QNI_F64] = {"f64", {kDLFloat, 64, 1}},
-    [QNI_BOOL] = {"bool", {kDLBool, 8, 1}},
+const char *const qni_dtype_words[QNI_NUM_DTYPES + 1] = {
+    [QNI_F32] = "f32",
+    [QNI_F16] = "f16",
+    [QNI_BF16] = "bf16",
+    [QNI_E4M3FN] = "e4m3fn",
+    [QNI_E4M3FNUZ] = "e4m3fnuz",
+    [QNI_E5M2] = "e5m2",
+    [QNI_E5M2FNUZ] = "e5m2fnuz",
+    [QNI_I32] = "i32",
+    [QNI_U8] = "u8",
+    [QNI_I8] = "i8",
+    [QNI_I64] = "i64",
+    [QNI_F64] = "f64",
+    [QNI_BOOL] = "bool",
+};
+const char *const qni_no_yes_words[3] = {"no", "yes"};
+
+static const DLDataType dtypes[QNI_NUM_DTYPES] = {
+    [QNI_F32] = {kDLFloat, 32, 1},
+    [QNI_F16] = {kDLFloat, 16, 1},
+    [QNI_BF16] = {kDLBfloat, 16, 1},
+    [QNI_E4M3FN] = {kDLFloat8_e4m3fn, 8, 1},
+    [QNI_E4M3FNUZ] = {kDLFloat8_e4m3fnuz, 8, 1},
+    [QNI_E5M2] = {kDLFloat8_e5m2, 8, 1},
+    [QNI_E5M2FNUZ] = {kDLFloat8_e5m2fnuz, 8, 1},
+    [QNI_I32] = {kDLInt, 32, 1},
+    [QNI_U8] = {kDLUInt, 8, 1},
+    [QNI_I8] = {kDLInt, 8, 1},
+    [QNI_I64] = {kDLInt, 64, 1},
+    [QNI_F64] = {kDLFloat, 64, 1},
+    [QNI_BOOL] = {kDLBool, 8, 1},
 };
 
 qni_dtype qni_dtype_of(const DLTensor *t) {
     for (int i = 0; i < QNI_NUM_DTYPES; i++) {
-        const DLDataType *dl = &dtypes[i].dl;
+        const DLDataType *dl = &dtypes[i];
         if (dl->code == t->dtype.code && dl->bits == t->dtype.bits && dl->lanes == t->dtype.lanes)
             return (qni_dtype)i;
     }
@@ -33,11 +47,11 @@ qni_dtype qni_dtype_of(const DLTensor *t) {
 }
 
 DLDataType qni_dl_dtype(qni_dtype dtype) {
-    return dtypes[dtype].dl;
+    return dtypes[dtype];
 }
 
 const char *qni_dtype_name(qni_dtype dtype) {
-    return dtype >= 0 && dtype < QNI_NUM_DTYPES ? dtypes[dtype].name : "?";
+    return dtype >= 0 && dtype < QNI_NUM_DTYPES ? qni_dtype_words[dtype] : "?";
 }
 
 const char *qni_dtype_text(const DLTensor *t) {
@@ -56,7 +70,7 @@ const char *qni_dtype_text(const DLTensor *t) {
 }
 
 int64_t qni_dtype_bytes(qni_dtype dtype) {
-    return dtypes[dtype].dl.bits / 8;
+    return dtypes[dtype].bits / 8;
 }
 
 /** A cursor over a text buffer: appends what fits, never writes past the end. */

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of measured choices: which kernel runs for which problem on which device, where
+// QUERN_TUNE names one. docs/runtime.md has its format.
+#ifndef QUERN_TUNE_H
+#define QUERN_TUNE_H
+
+#include <quern/core.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** A line of the table that chooses a kernel, or that is refused. Strings live as long as the
+ *  callback. */
+typedef struct qn_tune_entry {
+    int64_t line;        /**< its number in the file, from 1 */
+    const char *fault;   /**< why the line is refused, then all others are ""; null: it is sound */
+    const char *op;      /**< "gemm" */
+    const char *device;  /**< "gfx942", as qn_device_info.arch */
+    const char *problem; /**< "n=4096 k=7168 m=1..64"; "": every problem of the op */
+    const char *kernel;  /**< "gemm.fp8_decode" */
+    const char *comment; /**< what stands behind #; "": nothing */
+} qn_tune_entry;
+
+typedef void (*qn_tune_fn)(void *context, const qn_tune_entry *entry);
+
+/** Writes the path of the table that calls go by, which is the value of QUERN_TUNE, to buf. Errors:
+ *  QN_E_INVALID (buf is null, room is too small), QN_E_NOT_FOUND (QUERN_TUNE is not set). */
+QN_API qn_status qn_tune_path(char *buf, size_t room);
+/** Reads a table, whether calls go by it or not, and reports each of its lines in order, but no
+ *  blank lines and comments. Calls can go by a table of which no line has a fault.
+ *
+ *  path    the file; null: the one that QUERN_TUNE names
+ *  Errors: QN_E_INVALID (each is null), QN_E_NOT_FOUND (neither path nor QUERN_TUNE), QN_E_IO (the
+ *          file cannot be read), QN_E_MEMORY. */
+QN_API qn_status qn_tune_list(const char *path, qn_tune_fn each, void *context);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
