@@ -37,7 +37,7 @@ _quern() {
     local -a typed
     _quern_typed
     local current=${typed[-1]} previous=${typed[-2]:-}
-    local commands="devices check quantize convert gemm bench sim profile cache help" options="" words=""
+    local commands="devices check quantize convert gemm bench sim profile cache tune help" options="" words=""
     COMPREPLY=()
     if [ ${#typed[@]} -eq 2 ]; then
         mapfile -t COMPREPLY < <(compgen -W "$commands --help --version" -- "$current")
@@ -77,6 +77,12 @@ _quern() {
     cache)
         options="--json"
         words="path list verify clear"
+        ;;
+    tune)
+        options="--json"
+        if [ ${#typed[@]} -eq 3 ]; then # a file may follow
+            words="path list verify"
+        fi
         ;;
     help)
         options="--json"

@@ -103,6 +103,11 @@ def test_unknown_option(command):
     (["profile", "--svg", "/nonesuch/p.svg", "true"], ["/nonesuch/p.svg", "cannot be created"]),
     (["cache"], ["path|list|verify|clear"]),
     (["cache", "nonesuch"], ["nonesuch", "path, list, verify, clear"]),
+    (["tune"], ["path|list|verify [FILE]"]),
+    (["tune", "nonesuch"], ["nonesuch", "path, list, verify"]),
+    (["tune", "path", "x"], ["path takes no FILE", "x"]),
+    (["tune", "list", "/nonesuch"], ["/nonesuch: No such file"]),
+    (["tune", "list", "a", "b"], ["'b'"]),
 ])
 def test_mistakes(args, says):
     refused(*args, says=says)
@@ -297,6 +302,41 @@ def test_cache_with_a_damaged_entry(tmp_path):
     refused("cache", "list", env=env, says=[str(folder), "others can write"])
 
 
+def test_tune(tmp_path):
+    table = tmp_path / "table"
+    table.write_text("quern tune 1\n# measured\ngemm gfx942 n=64 m=1..8 -> gemm.any_fp8 # 9 µs\nnorm sm_90 -> norm.gpu_any\n")
+    env = {name: value for name, value in os.environ.items() if name != "QUERN_TUNE"}
+    refused("tune", "list", env=env, says=["QUERN_TUNE is not set"])
+    refused("tune", "path", env=env, says=["QUERN_TUNE is not set"])
+    used = env | {"QUERN_TUNE": str(table)}
+    assert ok("tune", "path", env=used) == f"{table}\n"
+    assert json.loads(ok("tune", "path", "--json", env=used)) == {"path": str(table)}
+    listed = json.loads(ok("tune", "list", "--json", env=used))
+    assert listed == json.loads(ok("tune", "list", str(table), "--json", env=env))
+    assert listed["path"] == str(table) and listed["refused"] == 0
+    assert listed["lines"][0] == {"line": 3, "op": "gemm", "device": "gfx942", "problem": "n=64 m=1..8",
+                                  "kernel": "gemm.any_fp8", "comment": "9 µs", "fault": None}
+    first, *rest = ok("tune", "list", env=used).splitlines()
+    assert first.split() == ["line", "op", "device", "problem", "kernel", "comment"] and len(rest) == 2
+    assert rest[0].split() == ["3", "gemm", "gfx942", "n=64", "m=1..8", "gemm.any_fp8", "9", "µs"]
+    assert ok("tune", "verify", env=used) == "2 lines, 0 refused\n"
+
+
+def test_tune_with_refused_lines(tmp_path):
+    table = tmp_path / "table"
+    table.write_bytes(b"quern tune 1\ngem gfx942 -> gemm.any\nnorm sm_90 -> norm.gpu_any\nnorm sm_90 \xff -> norm.gpu_any\n")
+    listed = json.loads(ok("tune", "list", table, "--json"))
+    assert listed["refused"] == 2
+    assert [(e["line"], bool(e["fault"])) for e in listed["lines"]] == [(2, True), (3, False), (4, True)]
+    assert 'refused: the op is "gem"' in ok("tune", "list", table)
+    done = run("tune", "verify", table)
+    assert done.returncode == 1 and done.stdout == "3 lines, 2 refused\n"
+    assert f'2 of 3 lines are refused; {table}:2: the op is "gem"' in done.stderr
+    # A command that opens a device goes by the table, and so refuses it.
+    refused("check", "--device", "cpu", "packbits", env=os.environ | {"QUERN_TUNE": str(table)},
+            says=["environment: QUERN_TUNE", f"{table}:2: the op is", "accepted: quantize"])
+
+
 def test_options_end():
     """Behind -- everything is an argument."""
     refused("quantize", "--", "--json", "--out", says=["--json: cannot open"])
@@ -341,7 +381,7 @@ def test_bash_completion():
         for option in command["options"]:
             if "|" in (option["value"] or ""):
                 assert complete("quern", name, option["name"], "") == set(option["value"].split("|"))
-    for name in ("check", "bench", "cache"):
+    for name in ("check", "bench", "cache", "tune"):
         assert complete("quern", name, "") == set(words_accepted(name)), name
     assert complete("quern", "help", "") == set(COMMANDS)
     assert "cpu" in complete("quern", "check", "--device", "")
@@ -352,7 +392,7 @@ def test_bash_completion():
         assert "gfx942" in complete("quern", "check", "--device", "sim", ":")
 
 
-@pytest.mark.parametrize("command, label", [("check", "op"), ("bench", "op"), ("cache", "action")])
+@pytest.mark.parametrize("command, label", [("check", "op"), ("bench", "op"), ("cache", "action"), ("tune", "action")])
 def test_zsh_completes_the_words_accepted(command, label):
     text = (SOURCE / "cli/completion/_quern").read_text()
     section = text[text.index(f"\n    {command})\n"):]
@@ -449,6 +489,7 @@ def test_progress_bar_after_two_seconds():
         (["check", "--device", "cpu", "quantise"], "quantize"),
         (["bench", "atention"], "attention"),
         (["cache", "lst"], "list"),
+        (["tune", "verfy"], "verify"),
         (["gemm", "--out-dtype", "bf61"], "bf16"),
         (["convert", "--to", "e4m3fnu", "a", "b"], "e4m3fnuz"),
     ],

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// quern tune: the table of measured choices that calls go by, or another one: where it is, what it
+// says, whether it is sound.
+#include "cli.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static bool as_json;
+
+static const cli_option options[] = {
+    {.name = "--json", .kind = CLI_FLAG, .to = &as_json, .help = "print JSON"}, {0}};
+
+static void collect(void *context, const qn_tune_entry *e) {
+    cli_json_add(context,
+                 cli_json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "line", (json_int_t)e->line,
+                               "op", cli_json_text(e->op), "device", cli_json_text(e->device),
+                               "problem", cli_json_text(e->problem), "kernel",
+                               cli_json_text(e->kernel), "comment", cli_json_text(e->comment),
+                               "fault", e->fault ? cli_json_text(e->fault) : json_null()));
+}
+
+static const char *text_of(const json_t *entry, const char *name) {
+    return json_string_value(json_object_get(entry, name));
+}
+
+static void print_entries(const json_t *entries) {
+    static const char *const columns[] = {"op", "device", "problem", "kernel"};
+    cli_table table;
+    cli_table_init(&table, 6,
+                   (const char *const[]){"line", "op", "device", "problem", "kernel", "comment"});
+    size_t i;
+    json_t *e;
+    json_array_foreach(entries, i, e) {
+        const char *fault = text_of(e, "fault");
+        cli_table_add(&table, "%" JSON_INTEGER_FORMAT,
+                      json_integer_value(json_object_get(e, "line")));
+        for (size_t c = 0; c < sizeof columns / sizeof *columns; c++)
+            cli_table_add(&table, "%s", text_of(e, columns[c]));
+        cli_table_add(&table, "%s%s", fault ? "refused: " : "",
+                      fault ? fault : text_of(e, "comment"));
+    }
+    cli_table_print(&table, stdout);
+}
+
+/** How many lines are refused; *first is the first of them. */
+static size_t count_refused(const json_t *entries, const json_t **first) {
+    size_t i, count = 0;
+    json_t *e;
+    json_array_foreach(entries, i, e) {
+        if (text_of(e, "fault") && count++ == 0)
+            *first = e;
+    }
+    return count;
+}
+
+/** list and verify: the same walk; verify fails if a line is refused. */
+static qn_status show(const char *path, const json_t *entries, bool is_verify) {
+    const json_t *first = nullptr;
+    const size_t count = json_array_size(entries), refused = count_refused(entries, &first);
+    if (!as_json && !is_verify)
+        print_entries(entries);
+    else if (!as_json)
+        printf("%zu lines, %zu refused\n", count, refused);
+    const qn_status st =
+        as_json ? cli_print_json(cli_json_pack("{s:o, s:O, s:I}", "path", cli_json_text(path),
+                                               "lines", entries, "refused", (json_int_t)refused))
+                : cli_flush();
+    if (st != QN_OK || !is_verify || !first)
+        return st;
+    return cli_fail(QN_E_MISMATCH, "%zu of %zu lines are refused; %s:%" JSON_INTEGER_FORMAT ": %s",
+                    refused, count, path, json_integer_value(json_object_get(first, "line")),
+                    text_of(first, "fault"));
+}
+
+static qn_status read_and_show(const char *path, bool is_verify) {
+    json_t *entries = json_array();
+    qn_status st = qn_tune_list(path, collect, entries);
+    st = st == QN_OK ? show(path, entries, is_verify) : cli_fail_lib(st, "table");
+    json_decref(entries);
+    return st;
+}
+
+static qn_status print_path(const char *path) {
+    if (as_json)
+        return cli_print_json(cli_json_pack("{s:o}", "path", cli_json_text(path)));
+    puts(path);
+    return cli_flush();
+}
+
+static qn_status fail_action(const char *action) {
+    static const char accepted[] = "path, list, verify";
+    char guess[CLI_GUESS_ROOM];
+    return cli_fail(QN_E_INVALID, "unknown action '%s' (accepted: %s)%s", action, accepted,
+                    cli_guess(action, strlen(action), accepted, guess, sizeof guess));
+}
+
+static qn_status act(const char *action, const char *file) {
+    char used[4096];
+    const bool is_path = strcmp(action, "path") == 0, is_verify = strcmp(action, "verify") == 0;
+    if (!is_path && !is_verify && strcmp(action, "list") != 0)
+        return fail_action(action);
+    if (is_path && file)
+        return cli_fail(QN_E_INVALID, "path takes no FILE, '%s' was given", file);
+    if (!file) {
+        const qn_status st = qn_tune_path(used, sizeof used);
+        if (st != QN_OK)
+            return cli_fail_lib(st, "table");
+    }
+    return is_path ? print_path(used) : read_and_show(file ? file : used, is_verify);
+}
+
+static int run(int count, char **arguments) {
+    return cli_finish("tune", act(arguments[0], count > 1 ? arguments[1] : nullptr));
+}
+
+const cli_command cli_tune = {
+    .name = "tune",
+    .arguments = "path|list|verify [FILE]",
+    .summary = "Show or check a table of measured choices",
+    .details =
+        "A table says which kernel runs for which problem on which device, in place of what\n"
+        "the kernels' costs say. path prints the one that QUERN_TUNE names, list shows every\n"
+        "line of it, verify exits 1 if one would be refused. With FILE, those of that one.",
+    .options = options,
+    .min_arguments = 1,
+    .max_arguments = 2,
+    .run = run};
