@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix cores: one interface, and one file for each engine that implements it.
 //
-// A product is d += x y^T, sums in f32. A wave computes d[rows, columns] of x[rows, k] and
-// y[columns, k]. Lanes own columns of d: a lane has all or, where the wave has several parts, a
-// part of its columns' rows, so that what belongs to a column (a scale, a maximum, a sum) is a
-// scalar of the lane. Operands come from memory or LDS as lines, rows of x or y, with k contiguous.
+// A product is d += x y^T, summed in f32. A wave computes d[rows, columns] from x[rows, k] and
+// y[columns, k]. Lanes own columns of d: a lane has all rows of its columns or, if the wave has
+// several parts, its part of these rows. A value that belongs to a column (a scale, a maximum, a
+// sum) is therefore a scalar of the lane. Operands come from memory or LDS as lines, which are rows
+// of x or y with k contiguous.
 //
 //   file     instruction                       as             lanes  d        k   a lane's elements
 //   cdna.h   mfma 32x32x8 f16, bf16, twice     qd_mma         64     32 x 32  16  16
@@ -18,23 +19,23 @@
 //            wmma 16x16x16 fp8                 qd_mma16_fp8   32     16 x 16  16  8
 //   sm80.h   mma m16n8k16 f16, bf16, twice     qd_mma         32     8 x 16   32  4
 //
-// qd_mma     every engine's tile for 16-bit kinds, whose results can be the next product's y:
-//            attention. QD_MMA_ROWS x QD_MMA_COLUMNS, QD_MMA_K; a lane owns QD_MMA_OWN columns, of
-//            which QD_MMA_PARTS parts of the wave hold other rows:
+// qd_mma     every engine's tile for 16-bit kinds, for attention: its results can be the next
+//            product's y. It is QD_MMA_ROWS x QD_MMA_COLUMNS over QD_MMA_K. A lane owns QD_MMA_OWN
+//            columns; each of the wave's QD_MMA_PARTS parts holds other rows of them:
 //              file     column of the lane       row of element e, in part p  part p has of 16 k
 //              cdna.h   lane % 32                8 (e / 4) + 4 p + e % 4      8 from 8 p on
 //              rdna3.h  lane % 16                2 e + p                      all, in both parts
 //              rdna4.h  lane % 16                8 p + e                      8 from 8 p on
 //              sm80.h   lane / 4 + 8 (e / 2)     2 p + e % 2                  of 32: 8 from 8 p on
-// qd_mma16   AMD's square tile, bf16 and where there is QD_HAS_FP8_* the target's own FP8: GEMM of
-//            any shape. Column lane % 16, row qd_mma16_row(); a lane's operand is QD_MMA16_RUN
-//            consecutive k of line lane % 16, from qd_mma16_k() on.
-// qd_mma32   CDNA's large tile of FP8, for half the instructions: GEMM with large tiles.
+// qd_mma16   AMD's square tile, for GEMM of any shape: bf16 and, with QD_HAS_FP8_*, FP8 of the
+//            target's own kind. A lane owns column lane % 16 and rows qd_mma16_row(); its operand
+//            is QD_MMA16_RUN consecutive k of line lane % 16, from qd_mma16_k() on.
+// qd_mma32   CDNA's large tile of FP8, for GEMM with large tiles: it takes half the instructions.
 //
-// An engine whose operands are descriptors of LDS and whose results several waves share, as
-// Hopper's, has the same words for where results lie, and its own for how products are begun and
-// waited for. Sources: AMD's matrix instruction calculator, checked by the simulator's matrix
-// tests; PTX ISA, mma.m16n8k16.
+// An engine whose operands are descriptors of LDS, and whose results several waves share, such as
+// Hopper's, would use these names for the places of results, and names of its own for starting
+// products and waiting for them. Sources: AMD's matrix instruction calculator, checked by the
+// simulator's matrix tests; PTX ISA, mma.m16n8k16.
 #ifndef QD_MMA_H
 #define QD_MMA_H
 
@@ -52,33 +53,36 @@
 #error "no matrix core that this header knows"
 #endif
 
-// What every engine defines, and is held to by these declarations. Its constants:
+// Every engine defines these constants, these types, and the functions that are declared below:
 //   QD_MMA_ROWS, _COLUMNS, _K    the tile; a lane reads 16-byte pieces of each QD_MMA_K of a line
 //   QD_MMA_ACC, _OWN, _PARTS     a lane's elements and columns; parts of the wave
-//   QD_MMA_PAIR, _NEXT_PAIR      see qd_mma_pair; how far an odd pair's k is from that before
+//   QD_MMA_PAIR, _NEXT_PAIR      see qd_mma_pair; distance of an odd pair's k from the pair before
 //   QD_MMA_RUN, _RUNS            see qd_mma_get_run
 //   QD_MMA_FLUSHES_F16           whether f16's subnormals count as zeros
-// Its types: qd_mma_acc, a lane's elements of d; qd_mma_operand, what it has of QD_MMA_K of a line;
-// qd_mma_run.
+//   qd_mma_acc                   a lane's elements of d
+//   qd_mma_operand               a lane's share of QD_MMA_K elements of a line
+//   qd_mma_run                   see qd_mma_get_run
 
-// ---- where things lie
+// ---- places of elements
 
-/** The part of the wave that the lane is in. */
+/** Returns the part of the wave that the lane is in. */
 QD_INLINE uint32_t qd_mma_part(void);
 
-/** The line of x that the lane reads, of QD_MMA_ROWS; of y, the first. */
+/** Returns the line of x, of QD_MMA_ROWS, that the lane reads, which is also the first line of y
+ *  that the lane reads. */
 QD_INLINE uint32_t qd_mma_line(void);
 
-/** Row of a lane's element e of d. */
+/** Returns the row of a lane's element e of d. */
 QD_INLINE uint32_t qd_mma_row(uint32_t part, uint32_t e);
 
-/** Where results are the next product's y, k runs along rows of d, and x has its k in pairs in an
- *  order that leaves results where they are: pair i of a line, 4 bytes, holds k qd_mma_pair(i) and
- *  qd_mma_pair(i) + QD_MMA_PAIR. */
+/** Returns the first k of pair i of a line of x. If results are the next product's y, that
+ *  product's k runs along rows of d. x then has its k in pairs, in an order by which results need
+ *  not move: pair i, 4 bytes, holds k qd_mma_pair(i) and qd_mma_pair(i) + QD_MMA_PAIR. */
 QD_INLINE uint32_t qd_mma_pair(uint32_t i);
 
-/** What 16-byte pieces of a row of LDS change places by, so that lanes that read at once touch all
- *  banks: by a row's number on top of what the row's group of eight adds. */
+/** Returns the number with which the places of 16-byte pieces in a row of LDS are exchanged, so
+ *  that lanes that read at once touch all banks. It depends on the row's number, in addition to
+ *  what the row's group of eight adds. */
 QD_INLINE uint32_t qd_mma_turn(uint32_t row);
 
 // ---- products
@@ -86,69 +90,70 @@ QD_INLINE uint32_t qd_mma_turn(uint32_t row);
 // QD_MMA_READ(c, piece): the lane's operand for elements QD_MMA_K c on of a line; piece(i) reads
 // piece i of the line.
 
-/** Piece i of those that the lane's operand c is made of. */
+/** Returns the number of the i-th piece that the lane's operand c is made of. */
 QD_INLINE uint32_t qd_mma_piece(uint32_t c, uint32_t i);
 
-/** d + x y^T over QD_MMA_K elements, of which y has a line for each column that the lane owns;
- *  is_f16, else bf16, is constant. */
+/** Returns d + x y^T over QD_MMA_K elements. y has a line for each column that the lane owns.
+ *  is_f16 is a constant; false means bf16. */
 QD_INLINE qd_mma_acc qd_mma(bool is_f16, qd_mma_operand x, const qd_mma_operand y[QD_MMA_OWN],
                             qd_mma_acc d);
 
 // ---- results
 
-/** The value of the lane that owns the same columns in another part: of all of them, by steps 1, 2
- *  ... below QD_MMA_PARTS. */
+/** Returns v of the lane that owns this lane's columns in another part. Steps 1, 2, 4 … below
+ *  QD_MMA_PARTS reach all parts. */
 QD_INLINE uint32_t qd_mma_other(uint32_t v, uint32_t step);
 
-/** Each column's factor, for all of its elements. */
+/** Returns the factors of columns, spread to all elements of each column. */
 QD_INLINE qd_mma_acc qd_mma_spread(const float factor[QD_MMA_OWN]);
 
-/** The elements four places on, around. */
+/** Returns the elements rotated by four places. */
 QD_INLINE qd_mma_acc qd_mma_turn4(qd_mma_acc d);
 
-/** Four pairs of a column's results, in the order of its elements and of 16 bits each, as y for as
- *  many k as all parts have there: QD_MMA_K. */
+/** Returns four pairs of a column's results, 16 bits each and in the order of its elements, as y of
+ *  the next product. All parts together give QD_MMA_K. */
 QD_INLINE qd_mma_operand qd_mma_from_results(const uint32_t packed[4]);
 
-/** Of a tile a lane stores, for each of its columns, QD_MMA_RUNS runs of QD_MMA_RUN consecutive
- *  rows; run r begins at row QD_MMA_RUN (QD_MMA_RUNS part + r). The parts exchange elements for it:
- *  all lanes take part. */
+/** Returns run r of the lane's column `own`. To store a tile, a lane stores for each of its columns
+ *  QD_MMA_RUNS runs of QD_MMA_RUN consecutive rows; run r begins at row QD_MMA_RUN (QD_MMA_RUNS
+ *  part + r). The parts exchange elements, so all lanes take part. */
 QD_INLINE qd_mma_run qd_mma_get_run(qd_mma_acc d, uint32_t own, uint32_t r);
 
-/** Stores a run at a multiple of 16 bytes, on NVIDIA of the run's size. */
+/** Stores a run at a multiple of 16 bytes, or on NVIDIA at a multiple of the run's size. */
 QD_INLINE void qd_mma_store_run(int dtype, void *p, qd_mma_run v);
 
 #if defined(__AMDGPU__)
 // ---- 16 x 16
 
-/** First k of the lane's operand, and with FP8 qd_mma16_k_fp8 likewise. */
+/** Returns the first k of the lane's bf16 operand; qd_mma16_k_fp8 does so for FP8. */
 QD_INLINE uint32_t qd_mma16_k(uint32_t lane);
 
-/** Row of a lane's element e. */
+/** Returns the row of a lane's element e. */
 QD_INLINE uint32_t qd_mma16_row(uint32_t lane, uint32_t e);
 
-/** d + x y^T over QD_MMA16_K elements, and with FP8 qd_mma16_fp8 likewise. */
+/** Returns d + x y^T over QD_MMA16_K elements of bf16; qd_mma16_fp8 does so for FP8. */
 QD_INLINE qd_mma16_acc qd_mma16_bf16(qd_mma16_operand x, qd_mma16_operand y, qd_mma16_acc d);
 #endif
 
-// ---- what follows for all of them
+// ---- functions that follow from these, for every engine
 
-/** Column `own` of the lane's, of the wave's QD_MMA_COLUMNS. */
+/** Returns the number, of QD_MMA_COLUMNS, of the lane's column `own`. */
 QD_INLINE uint32_t qd_mma_column(uint32_t own) {
     return own * 8 + qd_mma_line();
 }
 
-/** Which of the lane's columns element e belongs to. */
+/** Returns which of the lane's columns element e belongs to. */
 QD_INLINE uint32_t qd_mma_own(uint32_t e) {
     return e / (QD_MMA_ACC / QD_MMA_OWN);
 }
 
-/** The largest of a column's values, and their sum, over all parts. */
+/** Returns the largest of a column's values over all parts. */
 QD_INLINE float qd_mma_max(float v) {
     QD_UNROLL for (uint32_t step = 1; step < QD_MMA_PARTS; step *= 2)
         v = __builtin_fmaxf(v, qd_as_f32(qd_mma_other(qd_as_u32(v), step)));
     return v;
 }
+/** Returns the sum of a column's values over all parts. */
 QD_INLINE float qd_mma_sum(float v) {
     QD_UNROLL for (uint32_t step = 1; step < QD_MMA_PARTS; step *= 2)
         v += qd_as_f32(qd_mma_other(qd_as_u32(v), step));

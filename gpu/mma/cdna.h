@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// CDNA's matrix cores (MFMA): what gpu/mma.h promises, for gfx90a, gfx942 and gfx950.
+// CDNA's matrix cores (MFMA): implements gpu/mma.h for gfx90a, gfx942 and gfx950.
 //
-// An instruction takes half of a lane's 16 bytes: it is issued twice, and as x and y are cut alike,
+// An instruction takes half of a lane's 16 bytes, so it is issued twice; x and y are cut alike, so
 // the order of k does not matter.
 #ifndef QD_MMA_CDNA_H
 #define QD_MMA_CDNA_H
@@ -20,7 +20,7 @@ typedef qd_f32x16 qd_mma_acc;
 typedef qd_u32x4 qd_mma_operand; // 8 of 16 consecutive k: those of the lane's part
 typedef qd_f32x8 qd_mma_run;
 
-// ---- where things lie
+// ---- places of elements
 
 QD_INLINE uint32_t qd_mma_part(void) {
     return qd_lane() / QD_MMA_COLUMNS;
@@ -99,10 +99,10 @@ typedef int64_t qd_mma16_codes;
 QD_INLINE uint32_t qd_mma16_k(uint32_t lane) {
     return lane / 16 % 4 * QD_MMA16_RUN;
 }
-/** The instruction rounds between its first and its second 16 of k, and lanes of the lower half
- *  hold the first: these places make the two halves those of qd_mma32_fp8's two products, and so
- *  the sum's bits are the same. Source: MMA-Sim, arXiv 2511.10909, for gfx942; of gfx950 nothing is
- *  published. */
+/** Returns the first k of the lane's FP8 operand. The instruction rounds between its first and its
+ *  second 16 of k, and lanes of the lower half hold the first 16. With these places the two halves
+ *  are those of qd_mma32_fp8's two products, so that sums have equal bits. Source: MMA-Sim,
+ *  arXiv:2511.10909, for gfx942; nothing is published for gfx950. */
 QD_INLINE uint32_t qd_mma16_k_fp8(uint32_t lane) {
     return lane / 16 % 2 * 16 + lane / 32 * 8;
 }
@@ -123,8 +123,11 @@ QD_INLINE qd_mma16_acc qd_mma16_fp8(qd_mma16_codes x, qd_mma16_codes y, qd_mma16
 
 // ---- 32 x 32, FP8
 
-/** A lane of x or y holds 16 consecutive k of line lane % 32, which two such products use up:
- *  `half` says which eight. Element e of d is d[8 (e / 4) + 4 (lane / 32) + e % 4, lane % 32]. */
+/** Returns d[32, 32] + x[32, 16] y[32, 16]^T, from FP8 operands of the target's own kind. A lane of
+ *  x or y holds 16 consecutive k of line lane % 32; two of these products use up all 16, and `half`
+ *  says which eight. Element e of d is
+ *
+ *    d[8 (e / 4) + 4 (lane / 32) + e % 4, lane % 32] */
 QD_INLINE qd_f32x16 qd_mma32_fp8(qd_u32x4 x, qd_u32x4 y, int half, qd_f32x16 d) {
     const qd_i64x2 xs = __builtin_bit_cast(qd_i64x2, x), ys = __builtin_bit_cast(qd_i64x2, y);
     return __builtin_amdgcn_mfma_f32_32x32x16_fp8_fp8(half ? xs.y : xs.x, half ? ys.y : ys.x, d, 0,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// RDNA3's matrix instructions (WMMA of gfx11): what gpu/mma.h promises.
+// RDNA3's matrix instructions (WMMA of gfx11): implements gpu/mma.h.
 //
-// Operands are wanted twice: lanes of both halves of the wave hold all k of a line.
+// The instructions take operands twice: lanes of both halves of the wave hold all k of a line.
 #ifndef QD_MMA_RDNA3_H
 #define QD_MMA_RDNA3_H
 
@@ -15,7 +15,7 @@ typedef qd_u32x8 qd_mma_operand; // 16 consecutive k, the same in both parts
 typedef qd_f32x8 qd_mma_run;
 typedef _Float16 qd_f16x16 __attribute__((ext_vector_type(16)));
 
-// ---- where things lie
+// ---- places of elements
 
 QD_INLINE uint32_t qd_mma_part(void) {
     return qd_lane() / QD_MMA_COLUMNS;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RDNA4's matrix instructions (WMMA of gfx12): what gpu/mma.h promises.
+// RDNA4's matrix instructions (WMMA of gfx12): implements gpu/mma.h.
 #ifndef QD_MMA_RDNA4_H
 #define QD_MMA_RDNA4_H
 
@@ -12,7 +12,7 @@ typedef qd_f32x8 qd_mma_acc;
 typedef qd_u32x4 qd_mma_operand; // 8 of 16 consecutive k: those of the lane's part
 typedef qd_f32x8 qd_mma_run;
 
-// ---- where things lie
+// ---- places of elements
 
 QD_INLINE uint32_t qd_mma_part(void) {
     return qd_lane() / QD_MMA_COLUMNS;

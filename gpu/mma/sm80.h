@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVIDIA's tensor cores as Ampere has them (mma.m16n8k16): what gpu/mma.h promises, from sm_80 on.
+// NVIDIA's tensor cores by the instructions of Ampere (mma.m16n8k16): implements gpu/mma.h from
+// sm_80 on.
 //
-// Its rows, of a, are our columns, lines of y; its columns, of b, are our rows, lines of x.
+// The instruction's rows, which are rows of its a, are columns here, lines of y. The instruction's
+// columns, which are columns of its b, are rows here, lines of x.
 #ifndef QD_MMA_SM80_H
 #define QD_MMA_SM80_H
 
@@ -16,7 +18,7 @@ typedef qd_u32x4
     qd_mma_operand; // of each 32 consecutive k the part's 8, in the order of two instructions
 typedef qd_f32x2 qd_mma_run;
 
-// ---- where things lie
+// ---- places of elements
 
 QD_INLINE uint32_t qd_mma_part(void) {
     return qd_lane() % 4;
