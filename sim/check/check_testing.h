@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For the test of the checker: programs in pairs, in the words of each chip, and what came of
+// For the tests of the checker: pairs of programs in the mnemonics of each chip, and the outcome of
 // running them.
 #ifndef SIM_CHECK_TESTING_H
 #define SIM_CHECK_TESTING_H
@@ -58,7 +58,7 @@ static const word words[] = { // the first that fits is taken
 };
 // clang-format on
 
-/** A program or a report in the chip's words; from malloc. */
+/** Returns a program or a report in the chip's words, in memory that the caller frees. */
 static inline char *in_words_of(const chip *c, const char *text) {
     char *out = nullptr;
     size_t bytes;
@@ -77,8 +77,9 @@ static inline char *in_words_of(const chip *c, const char *text) {
 
 // ---- one program
 
-// Every program starts so: s[4:5] and s[8:11] are the buffer, its pointer and its descriptor; v0
-// the work-item, v1 four times that, v2 a defined value, s6 the wave's first work-item.
+// The beginning of every program. It leaves the buffer's pointer in s[4:5] and its descriptor in
+// s[8:11], the work-item in v0, four times the work-item in v1, a defined value in v2, and the
+// wave's first work-item in s6.
 static const char prologue[] = "s_load_dwordx2 s[4:5], s[0:1], 0x0\n"
                                "v_lshlrev_b32_e32 v1, 2, v0\n"
                                "v_add_u32_e32 v2, 7, v0\n"
@@ -117,7 +118,7 @@ static inline void keep_report(outcome *out, sim_dispatch *d) {
     sim_faults_deinit(&d->faults);
 }
 
-/** A buffer whose dword i is 1000 + i. */
+/** Makes a buffer whose dword i is 1000 + i. */
 static const sim_region *make_buffer(sim_memory *memory) {
     const sim_region *buffer = sim_memory_alloc(memory, BUFFER_BYTES, SIM_REGION_DEVICE, 0);
     assert_non_null(buffer);
@@ -167,12 +168,13 @@ static inline outcome run_in_turns(const program *p, unsigned waves, uint32_t ch
     return out;
 }
 
-/** A wave runs to its barrier: what another one finds is fixed. */
+/** Runs a program in which each wave runs to its barrier, so that what other waves find is
+ *  fixed. */
 static inline outcome run_program(const program *p, unsigned waves, uint32_t check) {
     return run_in_turns(p, waves, check, UINT32_MAX);
 }
 
-/** A right program has no faults under any check, in whatever order its waves run. */
+/** Expects that a right program has no faults under any check, in whatever order its waves run. */
 static inline void expect_clean(const program *p, const char *name, unsigned waves) {
     static const uint32_t turns[] = {1, 2, 3, 16, UINT32_MAX};
     for (size_t i = 0; i < sizeof turns / sizeof *turns; i++) {
@@ -186,8 +188,8 @@ static inline void expect_clean(const program *p, const char *name, unsigned wav
 
 enum { SLOT = 2048 }; // bytes of a program's code
 
-/** The programs of all pairs, one behind the other: the assembler starts once for a chip. What is
- *  not for it is left empty. */
+/** Assembles the programs of all pairs, one behind the other, so that the assembler starts once for
+ *  a chip. Programs that are not for the chip are left empty. */
 static inline uint8_t *make_programs(const chip *c, const pair *pairs, size_t count) {
     char *source = nullptr;
     size_t bytes, size;
@@ -211,7 +213,7 @@ static inline uint8_t *make_programs(const chip *c, const pair *pairs, size_t co
     return code;
 }
 
-/** Of the programs' code, a pair's two. */
+/** Checks a pair, whose two programs are at `code`. */
 static inline void check_pair(const chip *c, const pair *p, uint8_t *code, uint32_t own_check) {
     program bad = {c, code, SLOT}, good = {c, code + SLOT, SLOT};
     char *report = in_words_of(c, p->report);
@@ -225,7 +227,7 @@ static inline void check_pair(const chip *c, const pair *p, uint8_t *code, uint3
     free(report);
 }
 
-/** Of faults that are reported whatever is checked. */
+/** Checks a pair whose fault is reported whatever is checked. */
 static inline void check_always(const chip *c, const pair *p, uint8_t *code) {
     program bad = {c, code, SLOT}, good = {c, code + SLOT, SLOT};
     char *report = in_words_of(c, p->report);
@@ -239,7 +241,8 @@ static inline void check_always(const chip *c, const pair *p, uint8_t *code) {
     free(report);
 }
 
-/** `own_check` 0: the faults are reported whatever is checked. */
+/** Checks all pairs. own_check is the check that finds their faults; 0: the faults are reported
+ *  whatever is checked. */
 static inline void check_pairs(const pair *pairs, size_t count, uint32_t own_check) {
     for (const chip *c = chips; c < chips + NUM_CHIPS; c++) {
         uint8_t *code = make_programs(c, pairs, count);

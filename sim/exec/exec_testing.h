@@ -35,8 +35,8 @@ static inline uint64_t next_random(void) { // splitmix64
     return z ^ z >> 31;
 }
 
-/** Bits that are often an edge of some type: signs, infinities, NaNs, denormals, small integers,
- *  ones. */
+/** Returns random bits that are often an edge of some type: signs, infinities, NaNs, denormals,
+ *  small integers, ones. */
 static inline uint64_t next_biased(void) {
     static const uint64_t edges[] = {0,
                                      1,
@@ -83,8 +83,8 @@ static inline uint64_t next_biased(void) {
 
 // ---- assembler
 
-/** Runs the first of the programs that is there; its exit status, or -1 if none is. argv[0] is
- *  replaced. */
+/** Runs the first of the programs that exists, whose name replaces argv[0]. Returns its exit
+ *  status, or -1 if none exists. */
 static inline int run_tool(const char *const *names, const char **argv) {
     for (; *names; names++) {
         pid_t child;
@@ -137,7 +137,7 @@ static inline uint8_t *read_section(int file, size_t *size) {
     return out;
 }
 
-/** Copies section .text of an object file; null if there is none. */
+/** Returns a copy of section .text of an object file; null if there is none. */
 static inline uint8_t *read_text(const char *path, size_t *size) {
     const int file = open(path, O_RDONLY);
     uint8_t *text = file >= 0 ? read_section(file, size) : nullptr;
@@ -145,8 +145,8 @@ static inline uint8_t *read_text(const char *path, size_t *size) {
     return text;
 }
 
-/** Assembles `source`; skips the test where there is no assembler, fails it where that refuses.
- *  Free the result. */
+/** Assembles `source`. Skips the test if there is no assembler, and fails it if the assembler
+ *  refuses the source. The caller frees the result. */
 static inline uint8_t *assemble(const char *mcpu, const char *source, size_t *size) {
     char input[] = "/tmp/quern-asm-XXXXXX", output[] = "/tmp/quern-obj-XXXXXX";
     const int in = mkstemp(input), out = mkstemp(output);
@@ -179,7 +179,7 @@ typedef struct test_wave {
     _Alignas(64) uint8_t lds[TEST_LDS_BYTES], lds_before[TEST_LDS_BYTES];
 } test_wave;
 
-/** A wave of `arch` with random registers; MODE is clang's. */
+/** Makes a wave of `arch` with random registers and clang's MODE. */
 static inline test_wave *make_wave(const char *arch) {
     static const sim_region nothing;
     test_wave *t = aligned_alloc(64, (sizeof *t + 63) / 64 * 64);
@@ -224,7 +224,7 @@ static inline uint64_t random_exec(unsigned round) {
     return round < 5 ? masks[round] : next_random();
 }
 
-/** Decodes or fails with the decoder's message. */
+/** Decodes an instruction, or fails the test with the decoder's message. */
 static inline sim_inst decode_at(const char *arch, const uint8_t *text, size_t size, size_t at) {
     sim_inst inst;
     char error[SIM_ERROR_BYTES];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of the HIP runtime share: the library, opened as any program would, and kernels in
+// For the tests of the HIP runtime: opens the library as any program would, and has kernels in
 // every form.
 #ifndef SIM_HIP_TESTING_H
 #define SIM_HIP_TESTING_H
@@ -110,7 +110,7 @@ static inline void reset(void) {
     hip.hipGetLastError();
 }
 
-/** Before each test: what an earlier one broke must not fail this one. */
+/** Called before each test, so that what an earlier test broke does not fail this one. */
 static inline int start(void **state) {
     (void)state;
     if (!modules[0] || hip.hipDeviceSynchronize() != hipSuccess)

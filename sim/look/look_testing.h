@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For the tests of those who follow kernels: programs in assembly, run as a dispatch.
+// For the tests of observers: runs programs in assembly as a dispatch.
 #ifndef SIM_LOOK_TESTING_H
 #define SIM_LOOK_TESTING_H
 
@@ -9,7 +9,7 @@
 
 enum { TEST_BUFFER_BYTES = 65536 };
 
-/** How a program is launched. Its only argument, at s[0:1], is a pointer to a buffer of
+/** The launch of a program. The program's only argument, at s[0:1], is a pointer to a buffer of
  *  TEST_BUFFER_BYTES. */
 typedef struct test_launch {
     const char *arch, *name;
@@ -18,7 +18,7 @@ typedef struct test_launch {
     bool fails;  // it must end with a fault, else without
 } test_launch;
 
-/** Runs a program; gives the buffer's guest address. */
+/** Runs a program. Returns the guest address of its buffer. */
 static inline uint64_t run_program(const test_launch *launch, const char *source) {
     size_t size;
     uint8_t *code = assemble(launch->arch, source, &size);
@@ -62,7 +62,7 @@ static inline uint64_t run_program(const test_launch *launch, const char *source
     return address;
 }
 
-/** A new file's name into `path`. */
+/** Makes a new file and writes its name to `path`. */
 static inline void make_path(char path[64]) {
     strcpy(path, "/tmp/quern-look-XXXXXX");
     const int file = mkstemp(path);
@@ -70,7 +70,7 @@ static inline void make_path(char path[64]) {
     close(file);
 }
 
-/** A whole file as a string; free it. */
+/** Returns a whole file as a string, which the caller frees. */
 static inline char *read_file(const char *path) {
     enum { ROOM = 1 << 20 };
     const int file = open(path, O_RDONLY);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For the tests of the profile: a program's profile, numbers in it, what chips differ in.
+// For the tests of the profile: makes a program's profile and finds numbers in it.
 #ifndef SIM_PROFILE_TESTING_H
 #define SIM_PROFILE_TESTING_H
 
@@ -13,7 +13,7 @@ static inline void begin_profile(char path[64]) {
     configure(&options);
 }
 
-/** Ends it; its JSON, to be freed. */
+/** Ends the profile. Returns its JSON, which the caller frees. */
 static inline char *end_profile(const char *path) {
     sim_look_finish();
     char *json = read_file(path);
@@ -21,7 +21,7 @@ static inline char *end_profile(const char *path) {
     return json;
 }
 
-/** What a program's profile says, as JSON; free it. */
+/** Runs a program. Returns its profile as JSON, which the caller frees. */
 static inline char *profile(const test_launch *launch, const char *source) {
     char path[64];
     begin_profile(path);
@@ -29,7 +29,7 @@ static inline char *profile(const test_launch *launch, const char *source) {
     return end_profile(path);
 }
 
-/** The first number of that name behind `from`. */
+/** Returns the first number of that name behind `from`. */
 static inline uint64_t number(const char *from, const char *name) {
     char key[64];
     snprintf(key, sizeof key, "\"%s\": ", name);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of matrix instructions share: a wave, both tables, operands put where the manual
-// says.
+// For the tests of matrix instructions: a wave, both tables, and operands in the places that the
+// manual gives.
 #ifndef SIM_EXEC_MFMA_FIXTURE_H
 #define SIM_EXEC_MFMA_FIXTURE_H
 
@@ -53,7 +53,7 @@ static uint64_t seed = 0x9e3779b97f4a7c15;
     return 0;
 }
 
-/** The instruction with A, B, C, D in registers of their own; D is in AccVGPRs. */
+/** Returns the instruction with A, B, C and D in registers of their own; D is in AccVGPRs. */
 [[maybe_unused]] static sim_inst make_inst(const sim_opcode *opcode) {
     sim_inst inst = {.exec = opcode->exec, .opcode = opcode, .num_dst = 1, .num_src = 3};
     const int regs[] = {A_REG, B_REG, C_REG};
@@ -76,7 +76,7 @@ static uint64_t seed = 0x9e3779b97f4a7c15;
     return nullptr;
 }
 
-/** The form of line i; both tables list the same lines. */
+/** Returns the form of line i. Both tables list equal lines. */
 [[maybe_unused]] static const mfma_form *form_at(size_t i) {
     sim_inst inst = {.opcode = &sim_ops_mfma_base.opcodes[i]};
     return mfma_form_of(&inst);
@@ -107,7 +107,7 @@ static uint64_t seed = 0x9e3779b97f4a7c15;
     }
 }
 
-/** Register (first of a pair for f64) and lane of D[row][column]. */
+/** Returns the register (the first of a pair for f64) and the lane of D[row][column]. */
 [[maybe_unused]] static uint32_t *result_at(const mfma_form *f, int reg, int block, int row,
                                             int column) {
     const int height = f->a_type == MFMA_F64 ? 1 : 4;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of RDNA's matrix instructions share: a wave, small integers as elements of every
+// For the tests of RDNA's matrix instructions: a wave, and small integers as elements of every
 // type.
 #ifndef SIM_EXEC_WMMA_FIXTURE_H
 #define SIM_EXEC_WMMA_FIXTURE_H
@@ -19,14 +19,14 @@ enum { A_REG = 8, B_REG = 16, C_REG = 24, D_REG = 40 };
 
 static sim_wave *wave;
 
-/** An element of A (side 0), B or C, from -3 to 3. */
+/** Returns an element of A (side 0), B or C, from -3 to 3. */
 static inline int small_value(int side, int row, int k) {
     uint32_t h = (uint32_t)(side * 7919 + row * 1299709 + k * 15485863);
     h = (h ^ h >> 15) * 0x2c1b3c6d;
     return (int)((h ^ h >> 12) % 7) - 3;
 }
 
-/** The bits of a small integer as 'i', 'f' f32, 'h' f16, 'w' bf16, '8' e4m3 or '5' e5m2. */
+/** Returns the bits of a small integer as 'i', 'f' f32, 'h' f16, 'w' bf16, '8' e4m3 or '5' e5m2. */
 static inline uint32_t encode(int type, int x) {
     float f = (float)x;
     uint32_t bits;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a vector instruction runs: drivers that take its function on blocks, and the macros that make
-// a table.
+// Runs vector instructions: drivers that call an instruction's function on blocks of lanes, and the
+// macros that make a table of opcodes.
 #ifndef SIM_VALU_H
 #define SIM_VALU_H
 
 #include "permute.h"
 
-/** Writes a whole result row; `in_place` says that the blocks are where they belong already. */
+/** Writes a whole row of results; if `in_place`, the blocks are in the register already. */
 SIM_INLINE void put32(sim_wave *w, const sim_inst *inst, bool plain, uint32_t *result) {
     if (plain)
         store_masked(w->v[inst->dst[0].reg], result, w->exec);
@@ -28,14 +28,14 @@ SIM_INLINE const uint32_t *get32(const sim_wave *w, const sim_inst *inst, bool p
     return sim_row32(w, inst, i, tmp);
 }
 
-/** True for a whole wave where DPP within rows and signs are all that keeps the instruction from
- *  being plain. */
+/** Returns whether a whole wave is active and the instruction is plain except for DPP within rows
+ *  and signs. */
 SIM_INLINE bool is_whole_light(const sim_wave *w, const sim_inst *inst) {
     return inst->light && (w->exec == UINT64_MAX || w->exec == UINT32_MAX) &&
            sim_is_mode_plain(w, inst);
 }
 
-/** What a source's signs come to: (value & keep) ^ flip. */
+/** The sign modifiers of a source, applied as (value & keep) ^ flip. */
 typedef struct signs {
     u32x16 keep, flip;
 } signs;
@@ -45,12 +45,12 @@ SIM_INLINE signs signs_of(const sim_operand *op) {
                    (u32x16){} + (op->mods & SIM_NEG ? 0x80000000 : 0)};
 }
 
-/** Keeps a loop a loop: where it is not the most common way of an instruction, four copies of each
- *  operation cost compile time and the instruction cache more than they gain. */
+/** Keeps the compiler from unrolling a loop. On the rarer paths of instructions, four copies of
+ *  each operation cost more compile time and instruction cache than they gain. */
 #define COMPACT _Pragma("clang loop unroll(disable)")
 
-/** Then each row of sixteen lanes is a block. A lane of the upper half of a wave of 32 is not
- *  written. */
+/** Runs an instruction with DPP within rows: each row of sixteen lanes is a block. In a wave of 32
+ *  lanes the upper half is not written. */
 SIM_INLINE void run_light32(sim_wave *w, const sim_inst *inst, unsigned arity,
                             u32x16 (*op)(u32x16, u32x16, u32x16)) {
     _Alignas(64) uint32_t tmp[3][SIM_LANES];
@@ -71,8 +71,8 @@ SIM_INLINE void run_light32(sim_wave *w, const sim_inst *inst, unsigned arity,
     }
 }
 
-/** Up to three 32-bit sources, one 32-bit result. A lane depends on its own sources only, so
- *  results may go straight to a register that is also a source. */
+/** Runs an instruction with up to three 32-bit sources and one 32-bit result. A lane depends only
+ *  on its own sources, so results may go straight to a register that is also a source. */
 SIM_INLINE void run32(sim_wave *w, const sim_inst *inst, unsigned arity,
                       u32x16 (*op)(u32x16, u32x16, u32x16)) {
     _Alignas(64) uint32_t tmp[3][SIM_LANES], result[SIM_LANES];
@@ -107,7 +107,7 @@ SIM_INLINE bool is_wide(char type) {
     return type == 'q' || type == 'Q' || type == 'd' || type == 'F';
 }
 
-/** The letter of source i; "+" stands for the destination. */
+/** Returns the type letter of source i; "+" stands for the destination's. */
 SIM_INLINE char source_type(const char *types, unsigned i) {
     return types[2 + i] == '+' ? types[0] : types[2 + i];
 }
@@ -124,8 +124,8 @@ SIM_INLINE u64x8 load8(const uint32_t *row, char type) {
     return is_wide(type) ? load8x64(row) : load8x32(row);
 }
 
-/** Sixteen lanes of 64 bits, or of 32 made longer by zeros, in the order that costs least: that of
- *  unpack instructions. store_pair undoes it. */
+/** Loads sixteen lanes of 64 bits, or of 32 bits extended by zeros, in the order of unpack
+ *  instructions, which costs least. store_pair undoes that order. */
 typedef struct lane_pair {
     u64x8 of[2];
 } lane_pair;
@@ -148,8 +148,8 @@ SIM_INLINE void store_pair(uint32_t *row, lane_pair pair, char type) {
     }
 }
 
-/** The same where an operand has 64 bits. `types` is the opcode's: one destination, `arity`
- *  sources. */
+/** Runs an instruction that has a 64-bit operand. `types` is the opcode's: one destination and
+ *  `arity` sources. */
 SIM_INLINE void run64(sim_wave *w, const sim_inst *inst, unsigned arity, const char *types,
                       u64x8 (*op)(u64x8, u64x8, u64x8)) {
     _Alignas(64) uint32_t tmp[3][2 * SIM_LANES], result[2 * SIM_LANES];
