@@ -24,8 +24,8 @@ QN_API int64_t qn_tma_aligned_size(int64_t count, int64_t element_bytes);
  *  scale        f32 [.., ceil(mn / block_rows), sk], or UE8M0 as i32 [.., ceil(sk / 4)]; any
  *               strides
  *  ends         null; or, for out and scale of 2 dimensions, i32 [n] on the device, never falling:
- *               group i's rows end at ends[i], and begin at ends[i - 1] rounded up to a multiple of
- *               m_alignment. Rows of no group are left alone
+ *               group i's rows end at ends[i]. They begin at ends[i - 1] rounded up to a multiple
+ *               of m_alignment, group 0's at 0. Rows of no group are left alone
  *  block_rows   rows of out for each row of scale
  *  m_alignment  0 means 128
  *  round_scale  1: f32 scales are first rounded up to powers of two: the exponent field, plus one
