@@ -16,10 +16,6 @@ typedef struct call {
     qni_tensor t[NUM_TENSORS];
 } call;
 
-static int64_t blocks_of(int64_t size) {
-    return (size + 127) / 128;
-}
-
 static bool is_e4m3(qni_dtype dtype) {
     return dtype == QNI_E4M3FN || dtype == QNI_E4M3FNUZ;
 }
@@ -187,8 +183,8 @@ static qn_status read_packed_b(call *c, qni_gemm_problem *p) {
         return QN_FAIL(QN_E_INVALID, "%s: packed b must be contiguous and 16-byte aligned",
                        c->of.op);
     qni_gemm_pack_tiles(device, &tile_n, &tile_k);
-    p->packed_n = (p->n + tile_n - 1) / tile_n * tile_n;
-    p->packed_k = (p->k + tile_k - 1) / tile_k * tile_k;
+    p->packed_n = qni_round_up(p->n, tile_n);
+    p->packed_k = qni_round_up(p->k, tile_k);
     p->b = b->data;
     return qni_check_shape(c->of.op, "packed b", b->t, 3,
                            (const int64_t[]){p->groups, p->packed_n, p->packed_k});
@@ -262,8 +258,8 @@ static qn_status read_scale(call *c, int which, const char *name, const DLTensor
 
 static qn_status read_scales(call *c, qni_gemm_problem *p) {
     const qn_gemm_args *args = c->args;
-    const int64_t shape_a[] = {p->groups, p->m, blocks_of(p->k)},
-                  shape_b[] = {p->groups, blocks_of(p->n), blocks_of(p->k)};
+    const int64_t shape_a[] = {p->groups, p->m, qni_pieces(p->k, 128)},
+                  shape_b[] = {p->groups, qni_pieces(p->n, 128), qni_pieces(p->k, 128)};
     matrix a, b;
     if (p->dtype_a == QNI_BF16) {
         if (args->scale_a || args->scale_b)
