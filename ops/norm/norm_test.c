@@ -173,10 +173,10 @@ static void compare_codes(qni_run_fn *kernel, qni_dtype dtype, qni_fp8 kind, boo
             weights[i] = -0.0f;
         qni_put(dtype, ones, i, 1);
     }
-    float scale = 1;
+    float one = 1;
     const qni_norm_problem p = {.dtype = dtype,
                                 .dtype_weights = QNI_F32,
-                                .dtype_out = (qni_dtype)(QNI_E4M3FN + kind),
+                                .dtype_out = (qni_dtype)(QNI_E4M3FN + (int)kind),
                                 .rows = 1,
                                 .inner = 1,
                                 .h = H,
@@ -184,7 +184,7 @@ static void compare_codes(qni_run_fn *kernel, qni_dtype dtype, qni_fp8 kind, boo
                                 .out = {codes, 0, H},
                                 .weight = {weights, 0},
                                 .quant = QNI_NORM_STATIC,
-                                .scale = &scale};
+                                .scale = &one};
     assert_int_equal(kernel(nullptr, stream, &p), QN_OK);
     for (int i = 0; i < H; i++)
         if (codes[i] != qni_fp8_encode(kind, weights[i]))
