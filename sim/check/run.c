@@ -133,7 +133,7 @@ uint32_t sim_check_run(sim_wave *w, uint32_t slice) {
             break;
         n++;
         w->pc = inst->pc + inst->bytes;
-        w->counters[inst->traits.klass]++;
+        w->counters[inst->opcode->klass]++;
         if (w->mode & SIM_MODE_SPECIAL) [[clang::unlikely]]
             sim_exec_special(w, inst);
         else

@@ -84,7 +84,6 @@ struct sim_inst {
     uint64_t pc;    // guest address
     uint32_t bytes; // encoded length
     uint32_t flags;
-    sim_traits traits;
     sim_operand dst[2];
     sim_operand src[5];
     uint8_t num_dst, num_src;
@@ -111,7 +110,8 @@ struct sim_inst {
     sim_overflow overflow; // VALU
     /** The first half of a dual instruction saves its destination, which the second half reads. */
     bool saves_row;
-    sim_inst *second; // of a dual instruction: its second half, owned by this one; else null
+    sim_inst *second;  // of a dual instruction: its second half, owned by this one; else null
+    sim_traits traits; // last: executing reads the fields above in few cache lines
 };
 
 /** A row of an opcode table: a mnemonic without encoding suffix, the function that executes it, how
