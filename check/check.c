@@ -67,12 +67,19 @@ static qn_status hash_tensor(qn_stream *stream, const DLTensor *t, uint64_t *has
     return st;
 }
 
+/** Starts a kernel or, if that is null, the problem's plain call. */
+static qn_status start(qni_trial_run *run, const qni_trial_problem *problem,
+                       const qni_variant *variant) {
+    return variant ? qni_run_variant(variant, run->stream, problem->problem)
+                   : problem->call(run->stream, problem->problem);
+}
+
 /** One run from a fresh reset; *hash tells its outputs' bits. */
 static qn_status run_once(qni_trial_run *run, const qni_trial_problem *problem,
                           const qni_variant *variant, uint64_t *hash) {
     *hash = 0;
     QN_TRY(problem->reset(problem->context, run->stream));
-    QN_TRY(variant->run(variant, run->stream, problem->problem));
+    QN_TRY(start(run, problem, variant));
     QN_TRY(qn_stream_sync(run->stream));
     for (int i = 0; i < problem->num_outputs; i++)
         QN_TRY(hash_tensor(run->stream, problem->outputs[i], hash));
@@ -125,7 +132,7 @@ static qn_status run_and_compare(qni_trial_run *run, const qni_trial_problem *pr
     result->passed = hashes[0] == hashes[1];
     if (!result->passed)
         snprintf(detail, room, "two runs on the same input differ in their bits");
-    else
+    else if (variant)
         result->passed = agrees(variant, hashes[0], firsts, detail, room);
     return QN_OK;
 }
@@ -134,7 +141,7 @@ static qn_status run_and_compare(qni_trial_run *run, const qni_trial_problem *pr
 static qn_status time_once(qni_trial_run *run, const qni_trial_problem *problem,
                            const qni_variant *variant, qn_event *events[2], int64_t *ns) {
     QN_TRY(qn_event_record(events[0], run->stream));
-    QN_TRY(variant->run(variant, run->stream, problem->problem));
+    QN_TRY(start(run, problem, variant));
     QN_TRY(qn_event_record(events[1], run->stream));
     QN_TRY(qn_event_sync(events[1]));
     return qn_event_elapsed(ns, events[0], events[1]);
@@ -191,16 +198,17 @@ static qn_status try_variant(qni_trial_run *run, const qni_trial_problem *proble
     char detail[512] = "", evidence[600];
     qni_kernels_evidence(run->device, nullptr, 0);
     qn_check_result result = {.op = problem->op->name,
-                              .kernel = variant->name,
+                              .kernel = variant ? variant->name : "",
                               .problem = problem->text,
                               .detail = detail,
                               .time_ns = -1,
                               .is_choice = is_choice};
     qn_status st = QN_OK;
-    if (!qni_variant_fits(variant, run->device, problem->problem, &why)) {
+    if (variant && !qni_variant_fits(variant, run->device, problem->problem, &why)) {
         result.reason = why.text;
     } else {
         st = run_and_compare(run, problem, variant, firsts, &result, detail, sizeof detail);
+        result.kernel = variant ? variant->name : qn_last_kernel();
         run->has_failed |= st == QN_OK && !result.passed;
     }
     if (result.passed) {
@@ -232,14 +240,14 @@ qn_status qni_trial_problem_run(qni_trial_run *run, const qni_trial_problem *pro
     qn_status st = qni_choose(op, run->device, problem->problem, &choice);
     if (st != QN_OK && st != QN_E_UNSUPPORTED)
         return st;
+    const bool is_one_kernel = !problem->call;
     for (int i = 0; i < op->num_variants; i++) {
         const qni_variant *variant = &op->variants[i];
-        if (!problem->is_choice_alone || variant == choice)
-            st = try_variant(run, problem, variant, variant == choice, firsts);
-        if (st != QN_OK)
-            return st;
+        const bool is_choice = is_one_kernel && variant == choice;
+        if (!problem->is_choice_alone || is_choice)
+            QN_TRY(try_variant(run, problem, variant, is_choice, firsts));
     }
-    return QN_OK;
+    return choice && problem->call ? try_variant(run, problem, nullptr, true, firsts) : QN_OK;
 }
 
 qn_status qni_trial_batches_add(qni_trial_batches *batches, const qni_trial_problem *problem) {
@@ -255,10 +263,13 @@ qn_status qni_trial_batches_add(qni_trial_batches *batches, const qni_trial_prob
     }
     if (st != QN_OK)
         return st;
+    if (problem->call)
+        choice = nullptr;
     QN_TRY(run_once(batches->run, problem, choice, &hash));
     if (batches->count++ == 0) {
         batches->first_hash = hash;
-        snprintf(batches->first, sizeof batches->first, "%s by %s", problem->text, choice->name);
+        snprintf(batches->first, sizeof batches->first, "%s by %s", problem->text,
+                 qn_last_kernel());
         return st;
     }
     const bool is_same = hash == batches->first_hash;
@@ -268,7 +279,7 @@ qn_status qni_trial_batches_add(qni_trial_batches *batches, const qni_trial_prob
                  batches->first);
     batches->run->has_failed |= !is_same;
     report(batches->run, &(qn_check_result){.op = batches->op->name,
-                                            .kernel = choice->name,
+                                            .kernel = qn_last_kernel(),
                                             .problem = problem->text,
                                             .detail = detail,
                                             .error = is_same ? 0 : INFINITY,

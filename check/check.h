@@ -30,6 +30,9 @@ typedef struct qni_trial_problem {
     const DLTensor *const *outputs;
     int32_t num_outputs;
     bool is_choice_alone; // runs only the kernel that a plain call would use
+    /** Does what a plain call does with the problem, where that is more than to run one kernel; else
+     *  null. The check runs it like a kernel. */
+    qn_status (*call)(qn_stream *stream, const void *problem);
 } qni_trial_problem;
 
 /** Runs every variant of the op (or the choice alone) on the problem, twice, each time after a

@@ -61,6 +61,12 @@ static const qni_variant twice_variants[] = {
 };
 static const qni_op op_twice = {"twice", twice_variants, 6, nullptr, nullptr};
 static const qni_op op_right = {"right", twice_variants, 2, nullptr, nullptr};
+static const qni_op op_called = {"called", twice_variants, 2, nullptr, nullptr};
+
+/** A plain call that runs another kernel than its op's table would. */
+static qn_status call_wrong(qn_stream *stream, const void *p) {
+    return qni_run_variant(&twice_variants[2], stream, p);
+}
 
 static qn_status run_near(const qni_variant *, qn_stream *, const void *p) {
     run_right(nullptr, nullptr, p);
@@ -119,7 +125,8 @@ static qn_status try_one(qni_trial_run *run, const qni_op *op) {
                                       .reset = reset,
                                       .compare = compare,
                                       .outputs = c.outputs,
-                                      .num_outputs = 1};
+                                      .num_outputs = 1,
+                                      .call = op == &op_called ? call_wrong : nullptr};
     const qn_status st = qni_trial_problem_run(run, &problem_of_8);
     assert_true(st != QN_OK || c.resets >= 2);
     return st;
@@ -127,6 +134,8 @@ static qn_status try_one(qni_trial_run *run, const qni_op *op) {
 
 static const qni_family family_right = {"right", (const qni_op *const[]){&op_right, nullptr},
                                         try_one};
+static const qni_family family_called = {"called", (const qni_op *const[]){&op_called, nullptr},
+                                         try_one};
 static const qni_family family_twice = {"twice", (const qni_op *const[]){&op_twice, nullptr},
                                         try_one};
 static const qni_family family_kin = {"kin", (const qni_op *const[]){&op_kin, nullptr}, try_one};
@@ -149,7 +158,7 @@ static void test_harness(void **) {
     seen s = {0};
     qn_check_options options = {.struct_size = sizeof options, .seed = 3, .timed_runs = 2};
     assert_int_equal(qn_device_open(&device, "cpu"), QN_OK);
-    const qni_family *const families[] = {&family_right, &family_twice, nullptr};
+    const qni_family *const families[] = {&family_right, &family_called, &family_twice, nullptr};
     assert_int_equal(qni_trial_families(families, device, "twice", &options, note_result, &s),
                      QN_E_MISMATCH);
     assert_int_equal(s.count, 6);
@@ -175,6 +184,13 @@ static void test_harness(void **) {
                      QN_OK);
     assert_int_equal(s.count, 2);
     assert_int_equal(s.result[1].time_ns, -1); // nobody asked
+    s = (seen){0};
+    assert_int_equal(qni_trial_families(families, device, "called", nullptr, note_result, &s),
+                     QN_E_MISMATCH);
+    assert_int_equal(s.count, 3);
+    assert_true(s.result[1].passed && !s.result[1].is_choice);
+    assert_true(!s.result[2].passed && s.result[2].is_choice);
+    assert_string_equal(s.result[2].kernel, "twice.wrong");
     assert_int_equal(qni_trial_families(families, device, "left", nullptr, note_result, &s),
                      QN_E_NOT_FOUND);
     options.struct_size = 3;

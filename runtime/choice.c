@@ -178,11 +178,36 @@ static int find_cheapest(const qni_op *op, const qn_device *device, const void *
     return found;
 }
 
+/** Reasons as they are told: equal ones of kernels that follow each other once. */
+typedef struct reasons {
+    char *text;
+    size_t room;
+    const char *first; // of `count` kernels whose reason is not told yet
+    int count;
+    qni_reason why;
+} reasons;
+
+static void tell(reasons *r) {
+    if (r->count == 1)
+        append(r->text, r->room, "; not %s: %s", r->first, r->why.text);
+    else if (r->count > 1)
+        append(r->text, r->room, "; not %s and %d more: %s", r->first, r->count - 1, r->why.text);
+    r->count = 0;
+}
+
+static void add_reason(reasons *r, const char *name, const qni_reason *why) {
+    if (strcmp(why->text, r->why.text) != 0)
+        tell(r);
+    if (r->count++ == 0)
+        r->first = name, r->why = *why;
+}
+
 /** Why not the others than `chosen` (-1: none was): they cannot, or are dearer, or would be cheaper
  *  by what they state. Of kernels behind the chosen one only those that state a cost are told of:
  *  the others are there for what it cannot run. */
 static void put_reasons(const qni_op *op, const qn_device *device, const void *problem, int chosen,
                         char *text, size_t room) {
+    reasons told = {.text = text, .room = room};
     for (int i = 0; i < op->num_variants; i++) {
         const qni_variant *v = &op->variants[i];
         qni_reason why = {""};
@@ -190,14 +215,16 @@ static void put_reasons(const qni_op *op, const qn_device *device, const void *p
             continue; // that a CPU kernel does not run on a GPU is no news
         if (!qni_variant_fits(v, device, problem, &why)) {
             if (chosen < 0 || i < chosen || v->cost)
-                append(text, room, "; not %s: %s", v->name, why.text);
+                add_reason(&told, v->name, &why);
         } else if (v->cost) {
             const double cost = cost_of(v, device, problem),
                          least = cost_of(&op->variants[chosen], device, problem);
+            tell(&told);
             append(text, room, "; %s %s: %.3g, not %.3g", cost < least ? "passed over" : "dearer",
                    v->name, cost, least);
         }
     }
+    tell(&told);
 }
 
 // ---- slow kernels
@@ -214,7 +241,7 @@ bool qn_allow_slow_kernels(bool is_allowed) {
  *  element at a time. */
 static bool is_slow(const qni_variant *v) {
     const char *dot = strrchr(v->name, '.');
-    return !v->is_cpu && dot && strcmp(dot, ".gpu_any") == 0;
+    return !v->is_cpu && dot && strncmp(dot, ".gpu_any", strlen(".gpu_any")) == 0;
 }
 
 static qn_status fail_slow(const qni_op *op, const qn_device *device, const void *problem,
@@ -424,11 +451,13 @@ const char *qn_last_kernel(void) {
     return last_kernel;
 }
 
-qn_status qni_run(const qni_op *op, qn_stream *stream, const void *problem) {
-    const qni_variant *variant = nullptr;
-    const qn_status st = qni_choose(op, stream->device, problem, &variant);
-    if (st != QN_OK)
-        return st;
+qn_status qni_run_variant(const qni_variant *variant, qn_stream *stream, const void *problem) {
     last_kernel = variant->name;
     return variant->run(variant, stream, problem);
+}
+
+qn_status qni_run(const qni_op *op, qn_stream *stream, const void *problem) {
+    const qni_variant *variant = nullptr;
+    QN_TRY(qni_choose(op, stream->device, problem, &variant));
+    return qni_run_variant(variant, stream, problem);
 }

@@ -37,8 +37,8 @@ typedef struct qni_needs {
 /** What a line of variants.def says behind the functions: what those of GPU kernels read, and which
  *  kernels agree. */
 typedef struct qni_config {
-    qni_kernel_ref
-        kernel[3]; // by dtype, in the order of qni_dtype (f32, f16, bf16), or only the first
+    qni_kernel_ref kernel[3]; // by dtype, in the order of qni_dtype (f32, f16, bf16), or those that
+                              // `run` launches one after the other
     uint32_t rows, columns,
         waves;      // the part of the result that a workgroup computes, and its waves
     uint32_t flags; // the family's own
@@ -115,6 +115,8 @@ const qni_op *const *qni_choice_ops(void);
  *  that the table of QUERN_TUNE is sound. Errors: QN_E_INVALID, with the unknown name or the place
  *  of the table's fault; QN_E_IO, QN_E_MEMORY (the table cannot be read). */
 qn_status qni_choice_check_environment(void);
+/** Runs a chosen kernel, and has qn_last_kernel name it. */
+qn_status qni_run_variant(const qni_variant *variant, qn_stream *stream, const void *problem);
 /** Chooses a kernel for the problem and runs it. */
 qn_status qni_run(const qni_op *op, qn_stream *stream, const void *problem);
 

@@ -39,7 +39,8 @@ QN_API const char *qn_last_error(void);
  *  status. */
 QN_API const char *qn_status_name(qn_status status);
 /** Returns the full name of the kernel that this thread's last op call ran
- *  ("gemm.fp8_mfma_128x128"), or "" before the first call. */
+ *  ("gemm.fp8_mfma_128x128"), or "" before the first call. Attention may run a second kernel for
+ *  requests of more than a few rows, and then this is the second. */
 QN_API const char *qn_last_kernel(void);
 /** Returns the library's version: QN_VERSION as it was when the library was built. */
 QN_API const char *qn_version(void);

@@ -119,7 +119,7 @@ qn_status qn_attention(qn_stream *stream, const qn_attention_args *args) {
     if (p.args.kv_indices && qni_validates_indices(stream))
         QN_TRY(validate_pages(stream, &p, args->k->shape[0]));
     if (p.max_rows > 0 && (p.plan ? p.plan->num_requests : p.args.requests) > 0)
-        QN_TRY(qni_run(&qni_op_attention, stream, &p));
+        QN_TRY(qni_attention_run(stream, &p));
     return QN_OK;
 }
 

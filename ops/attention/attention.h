@@ -16,7 +16,9 @@ typedef struct qni_attention_problem {
     qni_dtype dtype, dtype_kv, dtype_o;
     float rope_theta, rope_scale;
     float dropout_p;
-    int64_t max_rows;                              // of a request: qo_len * group
+    int64_t max_rows;                 // of a request: qo_len * group
+    bool has_few_rows, has_more_rows; // requests of up to QK_ATTENTION_FEW_ROWS rows; of more
+    bool is_merged_later;             // by the call's other part: attention_parts.c
     uint64_t turns[QK_ATTENTION_MAX_HEAD_DIM / 2]; // RoPE: each pair's, see qni_rope_turns
 } qni_attention_problem;
 
@@ -53,16 +55,38 @@ extern const qni_op qni_op_attention, qni_op_merge_states, qni_op_attention_drop
 #undef QN_VARIANT
 #undef QN_IMAGE
 
-/** Launches a kernel of op "attention" on all work items. args are the kernel's, which begin with
- *  the common ones; q_tile is set. attention_launch.c. */
-qn_status qni_attention_launch(qn_stream *stream, const qni_attention_problem *p,
-                               const qni_kernel_ref *kernel, const qk_attention_args *args,
+/** Flags of a GPU kernel of op "attention": it computes with f16, else with bf16; k and v are FP8;
+ *  the larger head dim is above n. It holds head dims up to config.columns. */
+enum { QNI_ATTENTION_F16 = 1, QNI_ATTENTION_FP8 = 2 };
+#define QNI_ATTENTION_ABOVE(n) ((uint32_t)(n) << 8)
+
+/** Launches a variant's kernel of op "attention" on all work items, then, unless the call's other
+ *  part does, its second kernel, the merge of what was split. args are the kernel's, which begin
+ *  with the common ones; q_tile is set. attention_launch.c. */
+qn_status qni_attention_launch(const qni_variant *variant, qn_stream *stream,
+                               const qni_attention_problem *p, const qk_attention_args *args,
                                size_t bytes);
-/** Launches the merge of what was split. */
-qn_status qni_attention_launch_merge(qn_stream *stream, const qni_attention_problem *p,
-                                     const qk_attention_args *args);
-qni_supports_fn qni_attention_tile_supports, qni_attention_any_supports,
-    qni_attention_bf16_supports, qni_merge_gpu_supports, qni_dropout_gpu_supports;
+/** What GPU kernels share: rows and head dims that they can count, and head dims that the variant
+ *  is for. */
+bool qni_attention_fits(const qni_variant *variant, const qni_attention_problem *p,
+                        qni_reason *why);
+qni_supports_fn qni_attention_tile_supports, qni_attention_decode_supports,
+    qni_attention_any_supports, qni_attention_bf16_supports, qni_merge_gpu_supports,
+    qni_dropout_gpu_supports;
+qni_cost_fn qni_attention_tile_cost;
+
+/** Whether the batch has requests of few rows and of more, which may each have their kernel. */
+static inline bool qni_attention_is_mixed(const qni_attention_problem *p) {
+    return p->has_few_rows && p->has_more_rows;
+}
+/** Chooses and runs op "attention" on a qni_attention_problem: requests of few rows, and those of
+ *  more, each by the kernel that they would have alone. attention_parts.c. */
+qn_status qni_attention_run(qn_stream *stream, const void *problem);
+/** That for the check harness; null where it runs one kernel. */
+static inline qn_status (*qni_attention_call(const qni_attention_problem *p))(qn_stream *,
+                                                                              const void *) {
+    return qni_attention_is_mixed(p) ? qni_attention_run : nullptr;
+}
 
 /** Checks a call and fills the problem. attention_args.c. */
 qn_status qni_attention_make(const qn_stream *stream, const qn_attention_args *args,

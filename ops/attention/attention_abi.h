@@ -11,6 +11,7 @@
 //   for (id = workgroup; id < qk_attention_count(g) * g->num_kv_heads; id += workgroups)
 //       the kv head is id % num_kv_heads
 //       qk_attention_find(g, id / g->num_kv_heads, &work)
+//       pass over it unless qk_attention_takes(g, work.request)
 //       for each chunk of work.kv_begin .. work.kv_end (qk_attention_next_chunk; at least once,
 //       perhaps over no key)
 //           over the chunk's keys that any row of the tile sees
@@ -113,7 +114,7 @@ typedef struct qk_attention_args {
     uint64_t dropout_seed, dropout_offset;
     // Uniform: requests of qo_len and kv_len each, cut as the launch code likes.
     uint32_t requests, qo_len, kv_len, kv_chunk, q_tile;
-    uint32_t few_rows; // requests of no more rows are another kernel's than those of more
+    uint32_t least_rows, most_rows; // of the requests that a kernel takes; it leaves the others
     uint32_t num_kv_heads, group, head_dim_qk, head_dim_vo, page_size;
     int32_t left, right; // a query at d sees keys d - left .. d + right; INT32_MAX: no bound
     uint32_t is_top_left;
@@ -200,10 +201,12 @@ QK_INLINE qk_attention_work qk_attention_find(const qk_attention_args *g, uint32
     return work;
 }
 
-QK_INLINE int qk_attention_has_few_rows(const qk_attention_args *g, uint32_t request) {
+/** Whether a request is among those that a kernel is launched for: least_rows .. most_rows, in one
+ *  comparison, as of two gfx9 keeps what they say in scalar registers. */
+QK_INLINE int qk_attention_takes(const qk_attention_args *g, uint32_t request) {
     const uint32_t qo_len =
         g->schedule ? (uint32_t)qk_attention_requests(g->schedule)[request].qo_len : g->qo_len;
-    return qo_len * g->group <= g->few_rows;
+    return qo_len * g->group - g->least_rows <= g->most_rows - g->least_rows;
 }
 
 /** Tiles of rows of split requests. */

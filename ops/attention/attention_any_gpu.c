@@ -112,7 +112,8 @@ QD_INLINE float dot(const row_state *s, uint32_t dtype, const char *k) {
 }
 
 QD_INLINE float rotated_dot(const row_state *s, const char *k, uint32_t position) {
-    const uint32_t half = s->g->head_dim_qk / 2, dtype = s->g->dtype_kv;
+    const qk_attention_args *g = reread(s->g);
+    const uint32_t half = g->head_dim_qk / 2, dtype = g->dtype_kv;
     float sum = 0;
     QD_NO_UNROLL for (uint32_t d = 0; d < half; d++) {
         float x0 = load_element(dtype, element_at(dtype, k, d));
@@ -278,15 +279,21 @@ QD_INLINE void run_row(const qk_attention_any_args *any, const qk_attention_requ
     } while (begin < work->kv_end);
 }
 
+/** A workgroup's share of a work item: each wave every WAVES-th row. */
+QD_INLINE void take_work(const qk_attention_any_args *any, const qk_attention_work *work,
+                         uint32_t kv_head, int slots, QD_LDS float *q) {
+    const qk_attention_request r = qk_attention_get_request(reread(&any->common), work->request);
+    for (uint32_t row = work->row_begin + qd_wave(); row < work->row_end; row += WAVES)
+        run_row(any, &r, work, kv_head, row, slots, q);
+}
+
 QD_INLINE void run(const qk_attention_any_args *any, int slots, QD_LDS float *q) {
-    const uint32_t heads = any->common.num_kv_heads;
-    const uint32_t count = qk_attention_count(&any->common) * heads;
+    const uint32_t count = qk_attention_count(&any->common) * any->common.num_kv_heads;
     for (uint32_t id = qd_block(); id < count; id += __gpu_num_blocks(0)) {
         const qk_attention_args *g = reread(&any->common);
-        const qk_attention_work work = qk_attention_find(g, id / heads);
-        const qk_attention_request r = qk_attention_get_request(g, work.request);
-        for (uint32_t row = work.row_begin + qd_wave(); row < work.row_end; row += WAVES)
-            run_row(any, &r, &work, id % heads, row, slots, q);
+        const qk_attention_work work = qk_attention_find(g, id / g->num_kv_heads);
+        if (qk_attention_takes(g, work.request))
+            take_work(any, &work, id % g->num_kv_heads, slots, q);
     }
 }
 

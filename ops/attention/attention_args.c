@@ -204,6 +204,20 @@ static qn_status read_uniform(call *c) {
     return check_rows(c->requests, c->q.tokens, c->q.heads, qk_attention_uniform_chunks(g));
 }
 
+/** Which kinds of requests there are. In a graph some of both may come. */
+static void find_rows(qni_attention_problem *p) {
+    const qk_attention_schedule *s = p->plan;
+    const uint32_t count = s ? s->num_requests : 1;
+    p->has_few_rows = p->has_more_rows = s && s->is_for_graph;
+    for (uint32_t i = 0; i < count && !qni_attention_is_mixed(p); i++) {
+        const int64_t rows =
+            s ? (int64_t)qk_attention_requests(s)[i].qo_len * p->args.group : p->max_rows;
+        p->has_few_rows |= rows > 0 && rows <= QK_ATTENTION_FEW_ROWS;
+        p->has_more_rows |= rows > QK_ATTENTION_FEW_ROWS;
+    }
+    p->args.most_rows = p->has_more_rows ? UINT32_MAX : QK_ATTENTION_FEW_ROWS;
+}
+
 /** The plan was made for tensors such as these. */
 static qn_status check_plan_tensors(const call *c, const qk_attention_schedule *s) {
     const int64_t entries = c->is_paged ? c->t[KV_INDICES].size[0] : c->k.tokens;
@@ -528,6 +542,7 @@ qn_status qni_attention_make(const qn_stream *stream, const qn_attention_args *a
     QN_TRY(read_outputs(&c));
     QN_TRY(read_pages(&c));
     QN_TRY(args->plan ? read_plan(&c) : read_uniform(&c));
+    find_rows(p);
     QN_TRY(read_custom_mask(&c));
     QN_TRY(read_mask(&c));
     QN_TRY(read_bounds(&c));

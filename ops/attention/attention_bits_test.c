@@ -233,8 +233,8 @@ static void test_gpu(void **state) {
 }
 
 static void test_gpu_any(void **) {
-    static const char *const env[] = {"QUERN_NO_JIT=1", "QUERN_FORCE=attention=attention.gpu_any",
-                                      nullptr};
+    static const char *const env[] = {"QUERN_NO_JIT=1",
+                                      "QUERN_FORCE=attention=attention.gpu_any_128", nullptr};
     needs_images("gfx942");
     assert_int_equal(strlen(child_run(compare_cuts, (void *)(uintptr_t)&gfx942, env)), 16);
 }
@@ -297,7 +297,7 @@ static void test_queries_on_gpu(void **state) {
     const place *at = *state;
     needs_images(strchr(at->spec, ':') + 1);
     try_queries(at, nullptr);
-    try_queries(at, "QUERN_FORCE=attention=attention.gpu_any");
+    try_queries(at, "QUERN_FORCE=attention=attention.gpu_any_128");
 }
 
 int main(void) {

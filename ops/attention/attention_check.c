@@ -216,7 +216,8 @@ static qn_status try_spec(qni_trial_run *run, const qni_attention_spec *spec) {
                                        .reset = qni_areas_reset,
                                        .compare = qni_areas_compare,
                                        .outputs = c->outputs,
-                                       .num_outputs = 1 + spec->has_lse};
+                                       .num_outputs = 1 + spec->has_lse,
+                                       .call = qni_attention_call(&c->problem)};
     QN_TRY_OUT(qni_trial_problem_run(run, &problem));
 out:
     qni_attention_case_destroy(c);

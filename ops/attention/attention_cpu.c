@@ -81,7 +81,8 @@ static void run_one_item(void *context, int64_t i) {
     const items *all = context;
     const uint32_t heads = all->p.args.num_kv_heads;
     const qk_attention_work work = qk_attention_find(&all->p.args, (uint32_t)(i / heads));
-    all->run(&all->p, &work, (uint32_t)(i % heads));
+    if (qk_attention_takes(&all->p.args, work.request))
+        all->run(&all->p, &work, (uint32_t)(i % heads));
 }
 
 /** One row of a split request: chunks in order. */
@@ -124,7 +125,8 @@ qn_status qni_attention_on_threads(const qni_attention_problem *p, qni_attention
     qk_attention_args *g = &all.p.args;
     g->q_tile = rows;
     qni_parallel((int64_t)qk_attention_count(g) * g->num_kv_heads, run_one_item, &all);
-    qni_parallel((int64_t)qk_attention_count_merges(g) * g->num_kv_heads, run_one_merge, &all);
+    if (!p->is_merged_later)
+        qni_parallel((int64_t)qk_attention_count_merges(g) * g->num_kv_heads, run_one_merge, &all);
     return QN_OK;
 }
 

@@ -331,7 +331,7 @@ QD_KERNEL(THREADS) qk_attention_decode(qk_attention_args args) {
     const uint32_t heads = args.num_kv_heads, parts = qk_attention_count(&args) * heads;
     for (uint32_t id = qd_block(); id < parts; id += __gpu_num_blocks(0)) {
         const qk_attention_work work = uniform_work(qk_attention_find(reread(&args), id / heads));
-        if (qk_attention_has_few_rows(reread(&args), work.request))
+        if (qk_attention_takes(reread(&args), work.request))
             take_work(&args, &work, id % heads);
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses and launches the GPU kernels of attention.
+// Launches the GPU kernels of attention: what all share, and those without matrix cores.
 #include "attention.h"
 
 #include <string.h>
@@ -7,14 +7,7 @@
 static_assert((int)QNI_F32 == 0 && (int)QNI_F16 == 1 && (int)QNI_BF16 == 2 && (int)QNI_E4M3FN == 3,
               "kernels number dtypes so");
 
-#define KERNEL(image_name, entry_name) {.image = image_name, .entry = entry_name}
-static const qni_kernel_ref any_128 = KERNEL("attention_any", "qk_attention_any_128"),
-                            any_512 = KERNEL("attention_any", "qk_attention_any_512"),
-                            merge = KERNEL("attention_merge", "qk_attention_merge"),
-                            merge_states = KERNEL("attention_merge", "qk_merge_states"),
-                            dropout = KERNEL("attention_merge", "qk_attention_dropout");
-
-enum { RUN = 8, THREADS = 256, ANY_TILE = 16, GROUPS_OF_UNIT = 8 };
+enum { RUN = 8, THREADS = 256, GROUPS_OF_UNIT = 8 };
 constexpr int64_t max_grid = 1 << 20; // workgroups step through what is left
 constexpr int64_t most = 1 << 30;
 
@@ -33,34 +26,40 @@ static int64_t count_groups(const qn_stream *stream, const qni_attention_problem
     return p->plan && p->plan->is_for_graph && groups < at_once ? at_once : groups;
 }
 
-qn_status qni_attention_launch(qn_stream *stream, const qni_attention_problem *p,
-                               const qni_kernel_ref *kernel, const qk_attention_args *args,
+qn_status qni_attention_launch(const qni_variant *variant, qn_stream *stream,
+                               const qni_attention_problem *p, const qk_attention_args *args,
                                size_t bytes) {
+    const qni_kernel_ref *kernel = variant->config.kernel;
     qk_attention_args g = *args;
     g.schedule = p->plan; // the host's
-    return launch(stream, kernel, count_groups(stream, p, qk_attention_count(&g)), args, bytes);
-}
-
-qn_status qni_attention_launch_merge(qn_stream *stream, const qni_attention_problem *p,
-                                     const qk_attention_args *args) {
-    qk_attention_args g = *args;
-    g.schedule = p->plan;
-    return launch(stream, &merge, count_groups(stream, p, qk_attention_count_merges(&g)), args,
+    QN_TRY(
+        launch(stream, &kernel[0], count_groups(stream, p, qk_attention_count(&g)), args, bytes));
+    if (p->is_merged_later)
+        return QN_OK;
+    return launch(stream, &kernel[1], count_groups(stream, p, qk_attention_count_merges(&g)), args,
                   sizeof *args);
 }
 
-// ---- attention.gpu_any
-
-bool qni_attention_any_supports(const qni_variant *, const qn_device *device, const void *problem,
-                                qni_reason *why) {
-    (void)device;
-    const qni_attention_problem *p = problem;
+bool qni_attention_fits(const qni_variant *variant, const qni_attention_problem *p,
+                        qni_reason *why) {
     const qk_attention_args *g = &p->args;
     const int64_t rows = p->plan ? 0 : (int64_t)g->requests * p->max_rows;
     const int64_t chunks = p->plan ? 1 : qk_attention_uniform_chunks(g);
-    return (p->max_rows < most && rows < most && rows * chunks * g->num_kv_heads < most) ||
-           qni_no(why, "%ld rows a request; fewer than 2^30 rows and work items are accepted",
-                  (long)p->max_rows);
+    if (p->max_rows >= most || rows >= most || rows * chunks * g->num_kv_heads >= most)
+        return qni_no(why, "%ld rows a request; fewer than 2^30 rows and work items are accepted",
+                      (long)p->max_rows);
+    const uint32_t dim = g->head_dim_qk > g->head_dim_vo ? g->head_dim_qk : g->head_dim_vo;
+    const uint32_t above = variant->config.flags >> 8, columns = variant->config.columns;
+    if (dim > above && dim <= columns)
+        return true;
+    return qni_no(why, "head_dim is %u; taken: above %u, up to %u", dim, above, columns);
+}
+
+// ---- attention.gpu_any_*
+
+bool qni_attention_any_supports(const qni_variant *variant, const qn_device *, const void *problem,
+                                qni_reason *why) {
+    return qni_attention_fits(variant, problem, why);
 }
 
 /** Whether all rows of k are whole runs, each at a multiple of its size. */
@@ -70,16 +69,14 @@ static bool is_wide(const qni_attention_problem *p) {
            k->token % RUN == 0 && k->head % RUN == 0;
 }
 
-qn_status qni_attention_any(const qni_variant *, qn_stream *stream, const void *problem) {
+qn_status qni_attention_any(const qni_variant *variant, qn_stream *stream, const void *problem) {
     const qni_attention_problem *p = problem;
     qk_attention_any_args any = {.common = p->args, .is_wide = is_wide(p)};
     qk_attention_args *g = &any.common;
-    g->q_tile = ANY_TILE;
+    g->q_tile = variant->config.rows;
     static_assert(sizeof any.turns == sizeof p->turns);
     memcpy(any.turns, p->turns, sizeof any.turns);
-    const bool is_small = g->head_dim_qk <= 128 && g->head_dim_vo <= 128;
-    QN_TRY(qni_attention_launch(stream, p, is_small ? &any_128 : &any_512, g, sizeof any));
-    return qni_attention_launch_merge(stream, p, g);
+    return qni_attention_launch(variant, stream, p, g, sizeof any);
 }
 
 // ---- merge_states.gpu, attention_dropout.gpu
@@ -94,7 +91,7 @@ bool qni_merge_gpu_supports(const qni_variant *, const qn_device *device, const 
                   (long)p->heads);
 }
 
-qn_status qni_merge_gpu(const qni_variant *, qn_stream *stream, const void *problem) {
+qn_status qni_merge_gpu(const qni_variant *variant, qn_stream *stream, const void *problem) {
     const qni_merge_problem *p = problem;
     const qk_merge_args args = {.v = {p->v[0], p->v[1]},
                                 .s = {p->s[0], p->s[1]},
@@ -117,7 +114,8 @@ qn_status qni_merge_gpu(const qni_variant *, qn_stream *stream, const void *prob
                                 .dtype = (uint32_t)p->dtype,
                                 .lse_unit = p->lse_unit};
     const int64_t waves = THREADS / stream->device->target->wave_size;
-    return launch(stream, &merge_states, (p->n * p->heads + waves - 1) / waves, &args, sizeof args);
+    return launch(stream, &variant->config.kernel[0], (p->n * p->heads + waves - 1) / waves, &args,
+                  sizeof args);
 }
 
 bool qni_dropout_gpu_supports(const qni_variant *, const qn_device *device, const void *problem,
@@ -131,7 +129,7 @@ bool qni_dropout_gpu_supports(const qni_variant *, const qn_device *device, cons
                           (long)p->queries, (long)p->heads);
 }
 
-qn_status qni_dropout_gpu(const qni_variant *, qn_stream *stream, const void *problem) {
+qn_status qni_dropout_gpu(const qni_variant *variant, qn_stream *stream, const void *problem) {
     const qni_dropout_problem *p = problem;
     const qk_dropout_args args = {.common = p->args,
                                   .r = p->r,
@@ -143,5 +141,6 @@ qn_status qni_dropout_gpu(const qni_variant *, qn_stream *stream, const void *pr
                                   .dtype = (uint32_t)p->dtype,
                                   .what = p->what};
     const int64_t quads = (p->keys + 3) / 4 * args.rows;
-    return launch(stream, &dropout, (quads + THREADS - 1) / THREADS, &args, sizeof args);
+    return launch(stream, &variant->config.kernel[0], (quads + THREADS - 1) / THREADS, &args,
+                  sizeof args);
 }

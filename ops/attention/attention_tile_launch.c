@@ -1,25 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses and launches attention's kernels on matrix cores: attention_tile_gpu.c, and
-// attention_decode_gpu.c for requests of few rows.
+// Attention's kernels on matrix cores: attention_tile_gpu.c, and attention_decode_gpu.c for requests
+// of few rows. Which problems they take, what these cost, and their launch.
 #include "attention.h"
 
-#define KERNEL(d, types) {.image = "attention_" #d "_" #types, .entry = "qk_attention_tile"}
-/** By head dim, by whether q is f16, by whether k and v are FP8. */
-static const qni_kernel_ref kernels[][2][2] = {
-    {{KERNEL(64, bf16), KERNEL(64, bf16_fp8)}, {KERNEL(64, f16), KERNEL(64, f16_fp8)}},
-    {{KERNEL(128, bf16), KERNEL(128, bf16_fp8)}, {KERNEL(128, f16), KERNEL(128, f16_fp8)}},
-    {{KERNEL(256, bf16), KERNEL(256, bf16_fp8)}, {KERNEL(256, f16), KERNEL(256, f16_fp8)}}};
-/** Of requests of few rows: by whether q is f16, by whether k and v are FP8. Which of the two
- *  kernels takes a request is decided by that request alone, so that its bits do not depend on its
- *  neighbours. */
-#define DECODE(types) {.image = "attention_decode_" #types, .entry = "qk_attention_decode"}
-static const qni_kernel_ref decode[2][2] = {{DECODE(bf16), DECODE(bf16_fp8)},
-                                            {DECODE(f16), DECODE(f16_fp8)}};
-enum { MOST_HEAD_DIM = 256 };
 /** Elements that a thread moves at once: 16 bytes, of FP8 8. */
 enum { PIECE = 8 };
-/** Rows of a workgroup of uniform requests. */
-enum { ROWS = 128 };
 
 static bool are_pieces(qni_dtype dtype, const void *data, int64_t a, int64_t b, int64_t c) {
     const uintptr_t bytes = PIECE * (qni_is_fp8(dtype) ? 1 : 2);
@@ -31,10 +16,8 @@ static bool begin_at_pieces(qni_dtype dtype, const qk_attention_rows *r) {
 }
 
 static bool takes_head_dim(const char *name, uint32_t head_dim, qni_reason *why) {
-    if (head_dim % PIECE == 0 && head_dim <= MOST_HEAD_DIM)
-        return true;
-    return qni_no(why, "%s=%u; taken: multiples of %d up to %d", name, head_dim, PIECE,
-                  MOST_HEAD_DIM);
+    return head_dim % PIECE == 0 ||
+           qni_no(why, "%s=%u; taken: multiples of %d", name, head_dim, PIECE);
 }
 
 /** gfx90a's matrix cores take f16's subnormals for zeros, and e5m2's smallest values are such. */
@@ -69,6 +52,30 @@ static bool takes_types(const qn_device *device, const qni_attention_problem *p,
     return true;
 }
 
+/** The types that the kernel computes with: q of f16 or, for all other types, bf16. */
+static bool is_for_types(const qni_variant *variant, const qni_attention_problem *p,
+                         qni_reason *why) {
+    const bool is_f16 = p->dtype == QNI_F16, is_fp8 = qni_is_fp8(p->dtype_kv);
+    if (is_fp8 != !!(variant->config.flags & QNI_ATTENTION_FP8))
+        return qni_no(why, "k and v are %s; taken: %s", qni_dtype_name(p->dtype_kv),
+                      is_fp8 ? "q's type" : "FP8");
+    if (is_f16 != !!(variant->config.flags & QNI_ATTENTION_F16))
+        return qni_no(why, "q is %s; taken: %s", qni_dtype_name(p->dtype),
+                      is_f16 ? "what is computed with as bf16" : "f16");
+    return true;
+}
+
+static bool takes_rows_in_memory(const qni_attention_problem *p, qni_reason *why) {
+    const qk_attention_args *g = &p->args;
+    if (begin_at_pieces(p->dtype, &g->q) && begin_at_pieces(p->dtype_kv, &g->k) &&
+        begin_at_pieces(p->dtype_kv, &g->v) &&
+        are_pieces(p->dtype_o, g->o, g->o_batch, g->o_token, g->o_head) &&
+        are_pieces(QNI_F32, g->partial_o, 0, 0, 0))
+        return true;
+    return qni_no(why, "a row of q, k, v or o does not begin at a multiple of 16 bytes, of FP8 8");
+}
+
+/** First what no matrix core takes, so that all these kernels give one reason. */
 bool qni_attention_tile_supports(const qni_variant *variant, const qn_device *device,
                                  const void *problem, qni_reason *why) {
     const qni_attention_problem *p = problem;
@@ -78,56 +85,34 @@ bool qni_attention_tile_supports(const qni_variant *variant, const qn_device *de
     if (g->pos_encoding == QK_POS_ROPE)
         return qni_no(why, "pos_encoding is QN_POS_ROPE_LLAMA; taken: none, ALiBi (qn_apply_rope "
                            "rotates q and k before)");
-    if (!takes_types(device, p, why) || !takes_head_dim("head_dim", g->head_dim_qk, why) ||
-        !takes_head_dim("v's head_dim", g->head_dim_vo, why))
-        return false;
-    if (!qni_attention_any_supports(variant, device, problem, why))
-        return false;
-    if (begin_at_pieces(p->dtype, &g->q) && begin_at_pieces(p->dtype_kv, &g->k) &&
-        begin_at_pieces(p->dtype_kv, &g->v) &&
-        are_pieces(p->dtype_o, g->o, g->o_batch, g->o_token, g->o_head) &&
-        are_pieces(QNI_F32, g->partial_o, 0, 0, 0))
-        return true;
-    return qni_no(why, "a row of q, k, v or o does not begin at a multiple of 16 bytes, of FP8 8");
+    return takes_types(device, p, why) && takes_head_dim("head_dim", g->head_dim_qk, why) &&
+           takes_head_dim("v's head_dim", g->head_dim_vo, why) && takes_rows_in_memory(p, why) &&
+           is_for_types(variant, p, why) && qni_attention_fits(variant, p, why);
 }
 
-/** Of kernels: 0 for head dims up to 64, 1 up to 128, 2 beyond. */
-static int head_dim_index(const qni_attention_problem *p) {
-    const uint32_t qk = p->args.head_dim_qk, vo = p->args.head_dim_vo, most = qk > vo ? qk : vo;
-    return most <= 64 ? 0 : most <= 128 ? 1 : 2;
-}
-
-/** Requests of how many rows are attention_decode_gpu.c's, whose bits are not the tile's. */
-static uint32_t few_rows_of(const qn_device *device, const qni_attention_problem *p) {
-    const bool is_taken = !qni_is_fp8(p->dtype_kv) || p->dtype_kv == qni_usual_e4m3(device);
-    return head_dim_index(p) < 2 && is_taken && !qni_env_get()->batch_invariant
-               ? QK_ATTENTION_FEW_ROWS
-               : 0;
-}
-
-/** Whether there are requests of few rows, or of more. In a graph there may come some of both. */
-static bool has_requests(const qni_attention_problem *p, const qk_attention_args *args,
-                         bool of_few_rows) {
-    qk_attention_args g = *args;
-    g.schedule = p->plan; // the host's
-    if (p->plan && p->plan->is_for_graph)
-        return g.few_rows > 0 || !of_few_rows;
-    for (uint32_t i = 0; i < (p->plan ? p->plan->num_requests : 1); i++)
-        if (qk_attention_has_few_rows(&g, i) == of_few_rows)
-            return true;
-    return false;
-}
-
-qn_status qni_attention_tile(const qni_variant *, qn_stream *stream, const void *problem) {
+/** Its bits are not the tile's: a request has the same kernel in any batch, and none of these where
+ *  a query must have the same bits in any request. */
+bool qni_attention_decode_supports(const qni_variant *variant, const qn_device *device,
+                                   const void *problem, qni_reason *why) {
     const qni_attention_problem *p = problem;
-    const int dim = head_dim_index(p), is_f16 = p->dtype == QNI_F16,
-              is_fp8 = qni_is_fp8(p->dtype_kv);
+    if (!qni_attention_tile_supports(variant, device, problem, why))
+        return false;
+    if (p->has_more_rows)
+        return qni_no(why, "a request has more than %d rows", QK_ATTENTION_FEW_ROWS);
+    if (qni_is_fp8(p->dtype_kv) && p->dtype_kv != qni_usual_e4m3(device))
+        return qni_no(why, "k and v are %s; taken: %s", qni_dtype_name(p->dtype_kv),
+                      qni_dtype_name(qni_usual_e4m3(device)));
+    return !qni_env_get()->batch_invariant || qni_no(why, "QUERN_BATCH_INVARIANT is 1");
+}
+
+/** Elements that a workgroup multiplies for a key, whatever part of its tile is used. */
+double qni_attention_tile_cost(const qni_variant *variant, const qn_device *, const void *) {
+    return (double)variant->config.rows * variant->config.columns;
+}
+
+qn_status qni_attention_tile(const qni_variant *variant, qn_stream *stream, const void *problem) {
+    const qni_attention_problem *p = problem;
     qk_attention_args args = p->args;
-    args.q_tile = ROWS;
-    args.few_rows = few_rows_of(stream->device, p);
-    if (has_requests(p, &args, true))
-        QN_TRY(qni_attention_launch(stream, p, &decode[is_f16][is_fp8], &args, sizeof args));
-    if (has_requests(p, &args, false))
-        QN_TRY(qni_attention_launch(stream, p, &kernels[dim][is_f16][is_fp8], &args, sizeof args));
-    return qni_attention_launch_merge(stream, p, &args);
+    args.q_tile = variant->config.rows;
+    return qni_attention_launch(variant, stream, p, &args, sizeof args);
 }

@@ -78,7 +78,8 @@ static qn_status add_batch(qni_trial_batches *batches, const qni_attention_spec 
                                       .context = &(qni_areas){c->areas, QNI_CASE_AREAS},
                                       .reset = qni_areas_reset,
                                       .outputs = rows.pointers,
-                                      .num_outputs = rows.count}));
+                                      .num_outputs = rows.count,
+                                      .call = qni_attention_call(&c->problem)}));
 out:
     free_rows(&rows);
     qni_attention_case_destroy(c);

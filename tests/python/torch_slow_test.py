@@ -29,7 +29,7 @@ def said(caplog, logger):
 
 
 @pytest.mark.parametrize("dtype, dim, options, text", [
-    (torch.float32, 64, {}, "torch.float32 with head_dim 64: attention: on sim:gfx942 (gfx942) this takes attention.gpu_any"),
+    (torch.float32, 64, {}, "torch.float32 with head_dim 64: attention: on sim:gfx942 (gfx942) this takes attention.gpu_any_128"),
     (torch.bfloat16, 264, {}, "head_dim 264"), (torch.bfloat16, 64, {"dropout_p": 0.25}, "head_dim 64, dropout_p 0.25")])
 def test_kept_out(dtype, dim, options, text, caplog):
     with quern.torch.enable(SIM) as registration:
@@ -46,7 +46,7 @@ def test_kept_out(dtype, dim, options, text, caplog):
         sdpa(*tensors, **options)
     with quern.torch.enable(SIM, fallback="error", allow_slow=True) as registration:
         sdpa(*tensors, **options)
-    assert registration.calls == {"attention.gpu_any": 1}
+    assert registration.calls == {"attention.gpu_any_128": 1}
 
 
 def test_what_is_not_slow():
@@ -78,7 +78,7 @@ def test_by_name():
         with pytest.raises(NotImplementedError, match="which is slow.*; allow_slow=True"):  # PyTorch's function has no sinks
             torch.ops.quern.scaled_dot_product_attention(*arguments, sinks)
         torch.ops.quern.scaled_dot_product_attention(*arguments, sinks, allow_slow=True)
-    assert quern.last_kernel() == "attention.gpu_any"
+    assert quern.last_kernel() == "attention.gpu_any_128"
 
 
 def test_strides_of_the_call_itself():
@@ -86,11 +86,11 @@ def test_strides_of_the_call_itself():
     wide = torch.randn(1, 5, 2, 72).to(torch.bfloat16)
     aligned, odd = quern.to(wide, SIM)[..., :64], quern.to(wide, SIM)[..., 1:65]
     _slow.run(False, quern.attention, aligned, aligned, aligned)
-    assert quern.last_kernel() == "attention.gpu_tile"
-    with pytest.raises(_slow.Slow, match="takes attention.gpu_any, which is slow and was not asked for; not attention.gpu_tile: "):
+    assert quern.last_kernel() == "attention.gpu_decode_bf16"
+    with pytest.raises(_slow.Slow, match="takes attention.gpu_any_128, which is slow and was not asked for; not attention.gpu_decode_bf16 and [0-9]+ more: "):
         _slow.run(False, quern.attention, odd, odd, odd)
     quern.attention(odd, odd, odd)  # as before, for who calls quern's own functions
-    assert quern.last_kernel() == "attention.gpu_any"
+    assert quern.last_kernel() == "attention.gpu_any_128"
     _slow.run(True, quern.attention, odd, odd, odd)
 
 

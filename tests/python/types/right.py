@@ -37,7 +37,7 @@ turned, none = quern.apply_rope_pos_ids(out, None, i32, interleave=True)
 names: list[str] = quern.devices()
 kernel: str = quern.last_kernel()
 with quern.torch.enable("sim:gfx942", fallback="error") as registration:
-    count: int = registration.calls["attention.gpu_tile"]
+    count: int = registration.calls["attention.gpu_tile_64_bf16"]
 quern.torch.disable()
 with quern.patch(object()) as patch:
     print(patch.counts, patch.device)

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// A call in two parts: requests of few rows, and those of more, where each has a kernel of its own.
+// A request's kernel is chosen by that request alone, so that its bits do not depend on its
+// neighbours.
+#include "attention.h"
+
+static qni_attention_problem make_part(const qni_attention_problem *p, bool of_few_rows) {
+    qni_attention_problem part = *p;
+    part.has_few_rows = part.is_merged_later = of_few_rows;
+    part.has_more_rows = !of_few_rows;
+    if (of_few_rows)
+        part.args.most_rows = part.max_rows = QK_ATTENTION_FEW_ROWS;
+    else
+        part.args.least_rows = QK_ATTENTION_FEW_ROWS + 1;
+    return part;
+}
+
+/** Both kernels are known before one runs: a call that is refused has written nothing. */
+static qn_status run_parts(qn_stream *stream, const qni_attention_problem *p) {
+    const qni_attention_problem few = make_part(p, true), more = make_part(p, false);
+    const qni_variant *of_few = nullptr, *of_more = nullptr;
+    QN_TRY(qni_choose(&qni_op_attention, stream->device, &few, &of_few));
+    QN_TRY(qni_choose(&qni_op_attention, stream->device, &more, &of_more));
+    if (of_few == of_more)
+        return qni_run_variant(of_more, stream, p);
+    QN_TRY(qni_run_variant(of_few, stream, &few));
+    return qni_run_variant(of_more, stream, &more);
+}
+
+qn_status qni_attention_run(qn_stream *stream, const void *problem) {
+    return qni_attention_is_mixed(problem) ? run_parts(stream, problem)
+                                           : qni_run(&qni_op_attention, stream, problem);
+}
