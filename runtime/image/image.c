@@ -2,8 +2,8 @@
 // Kernels: from a reference to a loaded, checked, launchable kernel, found again without locks.
 //
 // An image is loaded once for each device, under the device's lock. A kernel's contract is checked
-// against the code object before its first launch. From then on a launch finds it by the address of
-// its reference.
+// against the code object before its first launch. From then on a launch finds it by what its
+// reference says, wherever that lies: references may be made at run time.
 #include "image.h"
 
 #include "../runtime.h"
@@ -15,9 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 /** An image on a device: one entry for each (id, extra defines). */
 typedef struct loaded_image {
-    const char *id, *defines; // defines "" if none
+    char *id, *defines; // its own; defines "" if none
     const void *data;
     size_t bytes;
     void *built; // data, if the JIT made it; freed with the image
@@ -26,7 +29,8 @@ typedef struct loaded_image {
 } loaded_image;
 
 typedef struct loaded_kernel {
-    const qni_kernel_ref *ref;
+    qni_kernel_ref ref; // with strings of its own
+    uint64_t hash;      // of those
     void *native;
     qni_kernel_usage usage;
     atomic_bool was_launched; // since qni_kernels_evidence looked last
@@ -44,15 +48,57 @@ struct qni_kernel_cache {
     _Atomic(loaded_kernel *) slots[NUM_SLOTS];
 };
 
-static size_t slot_of(const qni_kernel_ref *ref) {
-    return (size_t)(((uintptr_t)ref >> 3) * UINT64_C(0x9e3779b97f4a7c15) >> 32) % NUM_SLOTS;
+// ---- references
+
+static const char *defines_of(const qni_kernel_ref *ref) {
+    return ref->defines ? ref->defines : "";
+}
+
+static uint64_t hash_of(const qni_kernel_ref *ref) {
+    uint64_t hash = XXH3_64bits(ref->entry, strlen(ref->entry));
+    hash = XXH3_64bits_withSeed(ref->image, strlen(ref->image), hash);
+    return ref->defines ? XXH3_64bits_withSeed(ref->defines, strlen(ref->defines), hash) : hash;
+}
+
+/** One kernel with another contract is another kernel: it has not been held to that. */
+static bool is_same_ref(const qni_kernel_ref *a, const qni_kernel_ref *b) {
+    return strcmp(a->entry, b->entry) == 0 && strcmp(a->image, b->image) == 0 &&
+           strcmp(defines_of(a), defines_of(b)) == 0 &&
+           a->max_scratch_bytes == b->max_scratch_bytes &&
+           a->max_sgpr_spills == b->max_sgpr_spills && a->uses_lds_dma == b->uses_lds_dma;
+}
+
+static void free_kernel(loaded_kernel *kernel) {
+    if (!kernel)
+        return;
+    free((char *)(uintptr_t)kernel->ref.image);
+    free((char *)(uintptr_t)kernel->ref.entry);
+    free((char *)(uintptr_t)kernel->ref.defines);
+    free(kernel);
+}
+
+/** A kernel with a copy of its reference, whose strings may go; null: out of memory. */
+static loaded_kernel *make_kernel(const qni_kernel_ref *ref) {
+    loaded_kernel *kernel = calloc(1, sizeof *kernel);
+    if (!kernel)
+        return nullptr;
+    kernel->ref = *ref;
+    kernel->ref.image = strdup(ref->image);
+    kernel->ref.entry = strdup(ref->entry);
+    kernel->ref.defines = strdup(defines_of(ref));
+    kernel->hash = hash_of(ref);
+    if (kernel->ref.image && kernel->ref.entry && kernel->ref.defines)
+        return kernel;
+    free_kernel(kernel);
+    return nullptr;
 }
 
 /** Probes the table; null if the kernel is not there. */
 static loaded_kernel *find_fast(struct qni_kernel_cache *cache, const qni_kernel_ref *ref) {
-    for (size_t i = 0, s = slot_of(ref); i < NUM_SLOTS; i++, s = (s + 1) % NUM_SLOTS) {
+    const uint64_t hash = hash_of(ref);
+    for (size_t i = 0, s = hash % NUM_SLOTS; i < NUM_SLOTS; i++, s = (s + 1) % NUM_SLOTS) {
         loaded_kernel *kernel = atomic_load_explicit(&cache->slots[s], memory_order_acquire);
-        if (!kernel || kernel->ref == ref)
+        if (!kernel || (kernel->hash == hash && is_same_ref(&kernel->ref, ref)))
             return kernel;
     }
     return nullptr;
@@ -60,7 +106,7 @@ static loaded_kernel *find_fast(struct qni_kernel_cache *cache, const qni_kernel
 
 /** Under the lock. A full table leaves the kernel to the list alone: slower, not wrong. */
 static void add_slot(struct qni_kernel_cache *cache, loaded_kernel *kernel) {
-    for (size_t i = 0, s = slot_of(kernel->ref); i < NUM_SLOTS; i++, s = (s + 1) % NUM_SLOTS)
+    for (size_t i = 0, s = kernel->hash % NUM_SLOTS; i < NUM_SLOTS; i++, s = (s + 1) % NUM_SLOTS)
         if (!atomic_load_explicit(&cache->slots[s], memory_order_relaxed)) {
             atomic_store_explicit(&cache->slots[s], kernel, memory_order_release);
             return;
@@ -183,29 +229,36 @@ static qn_status get_bytes(const qn_device *device, const qni_kernel_ref *ref,
     return st;
 }
 
+static void free_image(loaded_image *image) {
+    if (!image)
+        return;
+    free(image->id);
+    free(image->defines);
+    free(image->built);
+    free(image);
+}
+
 /** Under the lock: the image that holds the kernel, loaded if it is not yet. */
 static qn_status get_image(qn_device *device, const qni_kernel_ref *ref, loaded_image **out) {
-    const char *defines = ref->defines ? ref->defines : "";
+    const char *defines = defines_of(ref);
     for (loaded_image *image = device->kernels->images; image; image = image->next)
         if (strcmp(image->id, ref->image) == 0 && strcmp(image->defines, defines) == 0) {
             *out = image;
             return QN_OK;
         }
     loaded_image *image = calloc(1, sizeof *image);
-    if (!image)
-        return QN_FAIL(QN_E_MEMORY, "image: out of memory");
-    image->id = ref->image;
-    image->defines = defines;
     qn_status st;
+    if (!image || !(image->id = strdup(ref->image)) || !(image->defines = strdup(defines))) {
+        st = QN_FAIL(QN_E_MEMORY, "image: out of memory");
+        goto out;
+    }
     QN_TRY_OUT(get_bytes(device, ref, image));
     QN_TRY_OUT(device->backend->image_load(device, &image->module, image->data, image->bytes));
     image->next = device->kernels->images;
     device->kernels->images = *out = image;
     image = nullptr;
 out:
-    if (image)
-        free(image->built);
-    free(image);
+    free_image(image);
     return st;
 }
 
@@ -223,10 +276,9 @@ static qn_status get_native(qn_device *device, const qni_kernel_ref *ref, void *
 /** Under the lock: loads, checks and files the kernel. */
 static qn_status load_kernel(qn_device *device, const qni_kernel_ref *ref, loaded_kernel **out) {
     loaded_image *image = nullptr;
-    loaded_kernel *kernel = calloc(1, sizeof *kernel);
+    loaded_kernel *kernel = make_kernel(ref);
     if (!kernel)
         return QN_FAIL(QN_E_MEMORY, "image: out of memory");
-    kernel->ref = ref;
     qn_status st;
     QN_TRY_OUT(get_image(device, ref, &image));
     QN_TRY_OUT(find_kernel(device, ref, image->data, image->bytes, &kernel->usage));
@@ -236,7 +288,7 @@ static qn_status load_kernel(qn_device *device, const qni_kernel_ref *ref, loade
     add_slot(device->kernels, kernel);
     kernel = nullptr;
 out:
-    free(kernel);
+    free_kernel(kernel);
     return st;
 }
 
@@ -248,7 +300,7 @@ static qn_status get_kernel(qn_device *device, const qni_kernel_ref *ref, loaded
         return QN_OK;
     qn_status st = QN_OK;
     pthread_mutex_lock(&device->kernels->lock);
-    for (*out = device->kernels->kernels; *out && (*out)->ref != ref;)
+    for (*out = device->kernels->kernels; *out && !is_same_ref(&(*out)->ref, ref);)
         *out = (*out)->next;
     if (!*out)
         st = load_kernel(device, ref, out);
@@ -331,13 +383,12 @@ void qni_kernels_destroy(qn_device *device) {
         return;
     for (loaded_kernel *kernel = cache->kernels, *next; kernel; kernel = next) {
         next = kernel->next;
-        free(kernel);
+        free_kernel(kernel);
     }
     for (loaded_image *image = cache->images, *next; image; image = next) {
         next = image->next;
         device->backend->image_unload(device, image->module);
-        free(image->built);
-        free(image);
+        free_image(image);
     }
     pthread_mutex_destroy(&cache->lock);
     free(cache);

@@ -367,6 +367,39 @@ static void test_hanging_compiler(void **) {
     remove_folder(p->top);
 }
 
+// ---- references made at run time
+
+/** With defines that are written where others were before. */
+static qn_status use_configuration(qn_device *device, char *defines, const char *text) {
+    qni_kernel_usage usage = {0};
+    const qni_kernel_ref ref = {.image = image, .entry = entry, .defines = strcpy(defines, text)};
+    const qn_status st = qni_kernel_get_usage(device, &ref, &usage);
+    CHILD_CHECK(st != QN_OK || usage.max_threads == 256);
+    return st;
+}
+
+static void use_configurations(void *) {
+    char here[32], there[32];
+    qn_device *device;
+    CHILD_CHECK(qn_device_open(&device, "sim:gfx942") == QN_OK);
+    for (int i = 0; i < 2; i++) {
+        CHILD_CHECK(use_configuration(device, here, "-DQK_UNUSED=2") == QN_OK);
+        CHILD_CHECK(use_configuration(device, there, "-DQK_UNUSED=2") == QN_OK);
+    }
+    CHILD_CHECK(use_configuration(device, here, "-Dqk_gemm_pack=qk_else") == QN_E_NOT_FOUND);
+    CHILD_CHECK(strstr(qn_last_error(), "no kernel qk_gemm_pack"));
+    qn_device_close(device);
+}
+
+/** What a reference says is its identity: neither its address nor its strings'. */
+static void test_configurations(void **) {
+    place *p = make_place(nullptr);
+    const char *text = child_run(use_configurations, nullptr, p->env);
+    assert_int_equal(count_text(text, "-DQK_UNUSED=2 for gfx942: compiled in"), 1);
+    assert_int_equal(count_files(p->cache), 1);
+    remove_folder(p->top);
+}
+
 // ---- images that are not what they should be
 
 static const qni_kernel_ref pack_ref = {.image = image, .entry = entry, .defines = "-DQK_UNUSED=7"};
@@ -523,6 +556,7 @@ int main(void) {
         cmocka_unit_test(test_killed_and_recovered),
         cmocka_unit_test(test_living_neighbour),
         cmocka_unit_test(test_hanging_compiler),
+        cmocka_unit_test(test_configurations),
         cmocka_unit_test(test_bad_image_is_not_kept),
         cmocka_unit_test(test_kept_image_is_judged),
         cmocka_unit_test(test_distrusted_folder),
