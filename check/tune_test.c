@@ -116,7 +116,7 @@ static void test_a_line_changes_the_choice(void **) {
 
 static void test_lines_that_do_not_match(void **) {
     const char *const before = usual();
-    write_table("quantize gfx942 -> quantize.gpu\nquantize sm_90 -> quantize.gpu\n"
+    write_table("quantize gfx942 -> quantize.gpu_rows\nquantize sm_90 -> quantize.gpu_rows\n"
                 "dequantize @ -> dequantize.cpu\nquantize @ x=bf16 -> quantize.cpu\n"
                 "quantize @ cols=128 -> quantize.cpu\nquantize @ units=7777 -> quantize.cpu\n"
                 "quantize @ q=e5m2 -> quantize.cpu\nquantize @ block_rows=128 -> quantize.cpu\n");
@@ -126,11 +126,11 @@ static void test_lines_that_do_not_match(void **) {
 }
 
 static void test_first_line_wins(void **) {
-    write_table("quantize @ rows=2..3 -> quantize.cpu\nquantize @ rows=3..5 -> quantize.avx2\n"
+    write_table("quantize @ rows=2..3 -> quantize.cpu\nquantize @ rows=3..5 -> quantize.cpu_avx2\n"
                 "quantize @ -> quantize.cpu\n");
     if (strcmp(usual(), "quantize.cpu") == 0)
         skip();
-    RUN_QUANTIZE(nullptr, {2, "quantize.cpu"}, {3, "quantize.cpu"}, {4, "quantize.avx2"},
+    RUN_QUANTIZE(nullptr, {2, "quantize.cpu"}, {3, "quantize.cpu"}, {4, "quantize.cpu_avx2"},
                  {6, "quantize.cpu"});
 }
 
@@ -139,17 +139,17 @@ static void test_others_beat_it(void **) {
     if (strcmp(usual(), "quantize.cpu") == 0)
         skip();
     write_table("quantize @ -> quantize.cpu\n");
-    RUN_QUANTIZE("QUERN_FORCE=quantize=quantize.avx2", {3, "quantize.avx2"});
+    RUN_QUANTIZE("QUERN_FORCE=quantize=quantize.cpu_avx2", {3, "quantize.cpu_avx2"});
     // What is forbidden is not followed, and that is said.
-    write_table("quantize @ -> quantize.avx2\n");
-    text = RUN_QUANTIZE("QUERN_LOG=kernel", {3, "quantize.avx2"});
-    assert_non_null(strstr(text, "quantize on cpu: quantize.avx2, chosen by "));
+    write_table("quantize @ -> quantize.cpu_avx2\n");
+    text = RUN_QUANTIZE("QUERN_LOG=kernel", {3, "quantize.cpu_avx2"});
+    assert_non_null(strstr(text, "quantize on cpu: quantize.cpu_avx2, chosen by "));
     assert_non_null(strstr(text, "/tune:2; units="));
     assert_non_null(strstr(text, " cols=256 block_rows=1 x=f32 q=e4m3fn rows=3"));
     setenv("QUERN_LOG", "kernel", 1);
-    text = RUN_QUANTIZE("QUERN_DISABLE=quantize.avx2,quantize.avx512", {3, "quantize.cpu"});
+    text = RUN_QUANTIZE("QUERN_DISABLE=quantize.cpu_avx2,quantize.cpu_avx512", {3, "quantize.cpu"});
     unsetenv("QUERN_LOG");
-    assert_non_null(strstr(text, "quantize on cpu: quantize.cpu; not quantize.avx2 of "));
+    assert_non_null(strstr(text, "quantize on cpu: quantize.cpu; not quantize.cpu_avx2 of "));
     assert_non_null(strstr(text, "/tune:2: QUERN_DISABLE names it; "));
 }
 
@@ -338,7 +338,7 @@ static void test_refusals(void **) {
         {"gemm gfx942 m=1 -> gemm.any\n",
          "/tune:2: m is the batch's, and rows may have other bits by gemm.any than "},
         {"gemm @ n=1 groups=2 -> gemm.cpu_avx2\n", "groups is the batch's"},
-        {"attention gfx942 requests=1 -> attention.gpu_any\n", "requests is the batch's"},
+        {"attention gfx942 requests=1 -> attention.gpu_any_128\n", "requests is the batch's"},
         {"norm gfx942 rows=1 -> norm.gpu_any\n", "rows is the batch's"},
         {"gemm gfx942 n=4 -> gemm.any\ngemm gfx942 n=4 -> gemm.any_fp8\n",
          "/tune:3: no problem gets here: line 2 takes all that this line is for"},

@@ -18,8 +18,8 @@ bool qni_no(qni_reason *why, const char *format, ...) __attribute__((format(prin
 
 /** A kernel in an image. `image` names a QN_IMAGE line of a variants.def. A reference with
  *  `defines` is a specialisation: it is JIT-compiled with these flags after the image's own; null:
- *  none. The runtime finds a loaded kernel by the address of its reference, without a lock, so
- *  references must be static. */
+ *  none. The runtime finds a loaded kernel by what its reference says, without a lock: references
+ *  and their strings may lie anywhere and may go after a launch. */
 typedef struct qni_kernel_ref {
     const char *image; // "gemm_fp8_256x128"
     const char *entry; // "qk_gemm_fp8"
@@ -34,11 +34,14 @@ typedef struct qni_needs {
     uint64_t all, any;
 } qni_needs;
 
+enum { QNI_KERNEL_DTYPES = 3 };
+
 /** What a line of variants.def says behind the functions: what those of GPU kernels read, and which
  *  kernels agree. */
 typedef struct qni_config {
-    qni_kernel_ref kernel[3]; // by dtype, in the order of qni_dtype (f32, f16, bf16), or those that
-                              // `run` launches one after the other
+    /** By dtype, in the order of qni_dtype (f32, f16, bf16), then those of a second launch; or,
+     *  where dtypes share them, those of one launch after the other. */
+    qni_kernel_ref kernel[2 * QNI_KERNEL_DTYPES];
     uint32_t rows, columns,
         waves;      // the part of the result that a workgroup computes, and its waves
     uint32_t flags; // the family's own

@@ -183,7 +183,7 @@ static void test_usual_kernels(void **) {
 static void test_without_avx512(void **) {
     compare_threads("QUERN_DISABLE=norm.cpu_avx512bf16,norm.cpu_avx512,rope.cpu_avx512bf16,"
                     "rope.cpu_avx512,activation.cpu_avx512bf16,activation.cpu_avx512,"
-                    "quantize.avx512,quantize_rows.cpu_avx512");
+                    "quantize.cpu_avx512,quantize_rows.cpu_avx512");
 }
 
 int main(void) {

@@ -47,8 +47,8 @@ extern const qni_op qni_op_kvcache, qni_op_kvcache_positions, qni_op_kvcache_seq
 #include "variants.def"
 #undef QN_VARIANT
 #undef QN_IMAGE
-qni_supports_fn qni_kvcache_gpu_supports, qni_kvcache_gpu_any_supports, qni_positions_gpu_supports,
-    qni_seq_lens_gpu_supports;
+qni_supports_fn qni_kvcache_gpu_supports, qni_kvcache_gpu_quant_supports,
+    qni_kvcache_gpu_any_supports, qni_positions_gpu_supports, qni_seq_lens_gpu_supports;
 
 /** Where token t's first element goes; below 0: nowhere. */
 static inline int64_t qni_cache_place(const qni_kvcache_problem *p, const qni_cache_rows *r,

@@ -1,14 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses and launches the kernels of kvcache_gpu.c.
+// Launches the kernels of kvcache_gpu.c.
 #include "kvcache.h"
-
-#define KERNEL(entry_name) {.image = "kvcache", .entry = entry_name}
-static const qni_kernel_ref copy = KERNEL("qk_kvcache_copy"), any = KERNEL("qk_kvcache_any"),
-                            positions = KERNEL("qk_kvcache_positions"),
-                            seq_lens = KERNEL("qk_kvcache_seq_lens"),
-                            quant[] = {[QNI_F32] = KERNEL("qk_kvcache_quant_f32"),
-                                       [QNI_F16] = KERNEL("qk_kvcache_quant_f16"),
-                                       [QNI_BF16] = KERNEL("qk_kvcache_quant_bf16")};
 
 enum { THREADS = 256 };
 constexpr int64_t max_grid = 1 << 20; // workgroups step through what is left
@@ -44,13 +36,24 @@ bool qni_kvcache_gpu_any_supports(const qni_variant *, const qn_device *device, 
     return true;
 }
 
-bool qni_kvcache_gpu_supports(const qni_variant *variant, const qn_device *device,
-                              const void *problem, qni_reason *why) {
-    const qni_kvcache_problem *p = problem;
+static bool takes_items(const qni_variant *variant, const qn_device *device,
+                        const qni_kvcache_problem *p, qni_reason *why) {
     if (!has_whole_items(p, &p->parts[0]) || !has_whole_items(p, &p->parts[1]))
         return qni_no(why, "a tensor or its rows are not in whole items of %ld elements, aligned",
                       (long)item_of(p));
-    return qni_kvcache_gpu_any_supports(variant, device, problem, why);
+    return qni_kvcache_gpu_any_supports(variant, device, p, why);
+}
+
+bool qni_kvcache_gpu_supports(const qni_variant *variant, const qn_device *device,
+                              const void *problem, qni_reason *why) {
+    return takes_items(variant, device, problem, why) &&
+           (!is_quant(problem) || qni_no(why, "the cache is FP8; taken: the type of k and v"));
+}
+
+bool qni_kvcache_gpu_quant_supports(const qni_variant *variant, const qn_device *device,
+                                    const void *problem, qni_reason *why) {
+    return takes_items(variant, device, problem, why) &&
+           (is_quant(problem) || qni_no(why, "the cache has the type of k and v; taken: FP8"));
 }
 
 bool qni_positions_gpu_supports(const qni_variant *, const qn_device *device, const void *problem,
@@ -92,13 +95,18 @@ static qn_status launch(qn_stream *stream, const qni_kvcache_problem *p,
     return qni_launch(stream, kernel, grid, THREADS, &args, sizeof args);
 }
 
-qn_status qni_kvcache_gpu(const qni_variant *, qn_stream *stream, const void *problem) {
-    const qni_kvcache_problem *p = problem;
-    return launch(stream, p, is_quant(p) ? &quant[p->dtype] : &copy, item_of(p));
+qn_status qni_kvcache_gpu(const qni_variant *variant, qn_stream *stream, const void *problem) {
+    return launch(stream, problem, &variant->config.kernel[0], item_of(problem));
 }
 
-qn_status qni_kvcache_gpu_any(const qni_variant *, qn_stream *stream, const void *problem) {
-    return launch(stream, problem, &any, 1);
+qn_status qni_kvcache_gpu_quant(const qni_variant *variant, qn_stream *stream,
+                                const void *problem) {
+    const qni_kvcache_problem *p = problem;
+    return launch(stream, p, &variant->config.kernel[p->dtype], item_of(p));
+}
+
+qn_status qni_kvcache_gpu_any(const qni_variant *variant, qn_stream *stream, const void *problem) {
+    return launch(stream, problem, &variant->config.kernel[0], 1);
 }
 
 /** A lane for each of `count`. */
@@ -109,7 +117,7 @@ static qn_status launch_lanes(qn_stream *stream, const qni_kernel_ref *kernel, i
     return qni_launch(stream, kernel, grid, THREADS, args, args_bytes);
 }
 
-qn_status qni_positions_gpu(const qni_variant *, qn_stream *stream, const void *problem) {
+qn_status qni_positions_gpu(const qni_variant *variant, qn_stream *stream, const void *problem) {
     const qni_positions_problem *p = problem;
     const qk_positions_args args = {.batch_indices = p->batch_indices,
                                     .positions = p->positions,
@@ -117,7 +125,7 @@ qn_status qni_positions_gpu(const qni_variant *, qn_stream *stream, const void *
                                     .seq_lens = p->seq_lens,
                                     .n = (uint32_t)p->n,
                                     .batches = (uint32_t)p->batches};
-    return launch_lanes(stream, &positions, p->n, &args, sizeof args);
+    return launch_lanes(stream, &variant->config.kernel[0], p->n, &args, sizeof args);
 }
 
 bool qni_seq_lens_gpu_supports(const qni_variant *, const qn_device *device, const void *problem,
@@ -128,12 +136,12 @@ bool qni_seq_lens_gpu_supports(const qni_variant *, const qn_device *device, con
            qni_no(why, "%ld sequences; fewer than 2^30 are accepted", (long)p->batches);
 }
 
-qn_status qni_seq_lens_gpu(const qni_variant *, qn_stream *stream, const void *problem) {
+qn_status qni_seq_lens_gpu(const qni_variant *variant, qn_stream *stream, const void *problem) {
     const qni_seq_lens_problem *p = problem;
     const qk_seq_lens_args args = {.seq_lens = p->seq_lens,
                                    .kv_indptr = p->kv_indptr,
                                    .kv_last_page_len = p->kv_last_page_len,
                                    .batches = (uint32_t)p->batches,
                                    .page_size = p->page_size};
-    return launch_lanes(stream, &seq_lens, p->batches, &args, sizeof args);
+    return launch_lanes(stream, &variant->config.kernel[0], p->batches, &args, sizeof args);
 }

@@ -3,8 +3,6 @@
 #include "pack.h"
 #include "pack_abi.h"
 
-static const qni_kernel_ref starts = {.image = "packbits", .entry = "qk_pack_starts"};
-static const qni_kernel_ref bytes = {.image = "packbits", .entry = "qk_pack_bytes"};
 constexpr int64_t max_grid[2] = {1 << 16, 1 << 15}; // kernels step through the rest
 
 void qni_pack_segment(const uint8_t *x, int64_t count, uint8_t *out, bool is_little) {
@@ -55,7 +53,7 @@ bool qni_pack_gpu_supports(const qni_variant *, const qn_device *device, const v
            qni_no(why, "%ld segments; fewer than 2^31 are accepted", (long)p->segments);
 }
 
-qn_status qni_pack_gpu(const qni_variant *, qn_stream *stream, const void *problem) {
+qn_status qni_pack_gpu(const qni_variant *variant, qn_stream *stream, const void *problem) {
     const qni_pack_problem *p = problem;
     const qk_pack_args args = {.x = p->x,
                                .out = p->out,
@@ -69,12 +67,9 @@ qn_status qni_pack_gpu(const qni_variant *, qn_stream *stream, const void *probl
     const int64_t rows = p->indptr ? p->segments : 1;
     const uint32_t grid[3] = {(uint32_t)(tiles < max_grid[0] ? tiles : max_grid[0]),
                               (uint32_t)(rows < max_grid[1] ? rows : max_grid[1]), 1};
-    const uint32_t one[3] = {1, 1, 1};
-    if (p->indptr) {
-        const qn_status st = qni_launch(
-            stream, &starts, one, (uint32_t)stream->device->target->wave_size, &args, sizeof args);
-        if (st != QN_OK)
-            return st;
-    }
-    return qni_launch(stream, &bytes, grid, QK_PACK_THREADS, &args, sizeof args);
+    const qni_kernel_ref *bytes = &variant->config.kernel[0], *starts = &variant->config.kernel[1];
+    if (p->indptr)
+        QN_TRY(qni_launch(stream, starts, (const uint32_t[]){1, 1, 1},
+                          (uint32_t)stream->device->target->wave_size, &args, sizeof args));
+    return qni_launch(stream, bytes, grid, QK_PACK_THREADS, &args, sizeof args);
 }

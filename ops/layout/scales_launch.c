@@ -3,9 +3,6 @@
 // GPU's.
 #include "scales.h"
 
-static const qni_kernel_ref scales = {.image = "scales", .entry = "qk_scales"};
-static const qni_kernel_ref k_grouped = {.image = "scales", .entry = "qk_scales_k_grouped"};
-
 static uint32_t at_most(int64_t count, int64_t most) {
     return (uint32_t)(count < most ? count : most);
 }
@@ -18,14 +15,14 @@ static qn_status launch(qn_stream *stream, const qni_kernel_ref *kernel, int64_t
     return qni_launch(stream, kernel, grid, QK_SCALES_THREADS, args, args_bytes);
 }
 
-qn_status qni_scales_gpu(const qni_variant *, qn_stream *stream, const void *problem) {
+qn_status qni_scales_gpu(const qni_variant *variant, qn_stream *stream, const void *problem) {
     const qni_scales_problem *p = problem;
-    return launch(stream, &scales, p->rows, p->quads, p->groups, p, sizeof *p);
+    return launch(stream, &variant->config.kernel[0], p->rows, p->quads, p->groups, p, sizeof *p);
 }
 
-qn_status qni_k_scales_gpu(const qni_variant *, qn_stream *stream, const void *problem) {
+qn_status qni_k_scales_gpu(const qni_variant *variant, qn_stream *stream, const void *problem) {
     const qni_k_scales_problem *p = problem;
-    return launch(stream, &k_grouped, p->rows, p->words, 1, p, sizeof *p);
+    return launch(stream, &variant->config.kernel[0], p->rows, p->words, 1, p, sizeof *p);
 }
 
 /** Rows of one task: their lines stay in the first cache while quads go along them. */

@@ -38,7 +38,8 @@ extern const qni_op qni_op_quantize, qni_op_dequantize;
 #include "variants.def"
 #undef QN_VARIANT
 #undef QN_IMAGE
-qni_supports_fn qni_quantize_gpu_supports;
+qni_supports_fn qni_quantize_gpu_supports, qni_quantize_gpu_rows_supports,
+    qni_quantize_gpu_blocks_supports;
 
 /** Launch kernels that take a team of lanes for each 128 columns of a row, or a workgroup for each
  *  block. */

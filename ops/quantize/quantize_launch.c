@@ -5,13 +5,6 @@
 
 static_assert(QK_BLOCK == QNI_BLOCK);
 
-#define KERNEL(entry_name) {.image = "quantize", .entry = #entry_name}
-#define BY_DTYPE(op)                                                                               \
-    {[QNI_F32] = KERNEL(op##_f32), [QNI_F16] = KERNEL(op##_f16), [QNI_BF16] = KERNEL(op##_bf16)}
-static const qni_kernel_ref quantize_rows[] = BY_DTYPE(qk_quantize_rows);
-static const qni_kernel_ref quantize_blocks[] = BY_DTYPE(qk_quantize_blocks);
-static const qni_kernel_ref dequantize[] = BY_DTYPE(qk_dequantize);
-
 /** Kernels count rows and columns in 32 bits and step past the end by less than a grid. */
 bool qni_quantize_gpu_supports(const qni_variant *, const qn_device *device, const void *problem,
                                qni_reason *why) {
@@ -21,6 +14,22 @@ bool qni_quantize_gpu_supports(const qni_variant *, const qn_device *device, con
         return true;
     return qni_no(why, "[%ld, %ld] is too large; fewer than 2^31 rows and columns are accepted",
                   (long)p->rows, (long)p->cols);
+}
+
+bool qni_quantize_gpu_rows_supports(const qni_variant *variant, const qn_device *device,
+                                    const void *problem, qni_reason *why) {
+    const qni_quantize_problem *p = problem;
+    return qni_quantize_gpu_supports(variant, device, problem, why) &&
+           (p->block_rows == 1 ||
+            qni_no(why, "a scale for %ld rows; taken: for one", (long)p->block_rows));
+}
+
+bool qni_quantize_gpu_blocks_supports(const qni_variant *variant, const qn_device *device,
+                                      const void *problem, qni_reason *why) {
+    const qni_quantize_problem *p = problem;
+    return qni_quantize_gpu_supports(variant, device, problem, why) &&
+           (p->block_rows == QK_BLOCK ||
+            qni_no(why, "a scale for %ld rows; taken: for %d", (long)p->block_rows, QK_BLOCK));
 }
 
 /** Whether a lane's 8 elements can be loaded and stored at once. */
@@ -75,13 +84,14 @@ qn_status qni_quantize_launch_blocks(qn_stream *stream, const qni_quantize_probl
     return launch(stream, p, kernel, QK_BLOCK, QK_BLOCK);
 }
 
-qn_status qni_quantize_gpu(const qni_variant *, qn_stream *stream, const void *problem) {
+qn_status qni_quantize_gpu_teams(const qni_variant *variant, qn_stream *stream,
+                                 const void *problem) {
     const qni_quantize_problem *p = problem;
-    return p->block_rows == 1 ? qni_quantize_launch_teams(stream, p, &quantize_rows[p->dtype_x])
-                              : qni_quantize_launch_blocks(stream, p, &quantize_blocks[p->dtype_x]);
+    return qni_quantize_launch_teams(stream, p, &variant->config.kernel[p->dtype_x]);
 }
 
-qn_status qni_dequantize_gpu(const qni_variant *, qn_stream *stream, const void *problem) {
+qn_status qni_quantize_gpu_blocks(const qni_variant *variant, qn_stream *stream,
+                                  const void *problem) {
     const qni_quantize_problem *p = problem;
-    return qni_quantize_launch_teams(stream, p, &dequantize[p->dtype_x]);
+    return qni_quantize_launch_blocks(stream, p, &variant->config.kernel[p->dtype_x]);
 }

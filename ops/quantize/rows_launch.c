@@ -6,13 +6,6 @@
 
 static_assert(QK_ROWS_MAXIMA == QNI_ROWS_MAXIMA);
 
-#define KERNELS(prefix)                                                                            \
-    {[QNI_F32] = {.image = "quantize_rows", .entry = #prefix "_f32"},                              \
-     [QNI_F16] = {.image = "quantize_rows", .entry = #prefix "_f16"},                              \
-     [QNI_BF16] = {.image = "quantize_rows", .entry = #prefix "_bf16"}}
-static const qni_kernel_ref tiles[] = KERNELS(qk_rows_tiles), any[] = KERNELS(qk_rows_any),
-                            maxima[] = KERNELS(qk_rows_maxima);
-
 enum { RUN = 8, MAX_GROUP = 128, MIN_LANES_LOG2 = 4, MAX_LANES_LOG2 = 8 };
 /** More workgroups than this (x, y) would not run at once anyway; kernels step through the rest. */
 constexpr int64_t max_grid[2] = {1 << 20, 1 << 15};
@@ -77,32 +70,31 @@ static qn_status launch(qn_stream *stream, const qk_rows_args *args, const qni_k
     return qni_launch(stream, kernel, grid, QK_ROWS_THREADS, args, sizeof *args);
 }
 
-static qn_status launch_maxima(qn_stream *stream, const qni_rows_problem *p,
-                               const qk_rows_args *args) {
+/** One scale for the tensor: its parts' largest magnitudes first. */
+static qn_status launch_maxima(const qni_variant *variant, qn_stream *stream,
+                               const qni_rows_problem *p, const qk_rows_args *args) {
     if (p->form != QNI_SCALE_TENSOR)
         return QN_OK;
-    return launch(stream, args, &maxima[p->dtype_x],
+    return launch(stream, args, &variant->config.kernel[QNI_KERNEL_DTYPES + p->dtype_x],
                   p->rows < QNI_ROWS_MAXIMA ? p->rows : QNI_ROWS_MAXIMA, 1);
 }
 
-qn_status qni_rows_gpu(const qni_variant *, qn_stream *stream, const void *problem) {
+qn_status qni_rows_gpu(const qni_variant *variant, qn_stream *stream, const void *problem) {
     const qni_rows_problem *p = problem;
     const int64_t runs = qni_pieces(p->cols / RUN, runs_per_lane(p)); // for each lane one turn
     qk_rows_args args = make_args(p);
     args.lanes_log2 = MIN_LANES_LOG2;
     while (args.lanes_log2 < MAX_LANES_LOG2 && (1 << args.lanes_log2) < runs)
         args.lanes_log2++;
-    const qn_status st = launch_maxima(stream, p, &args);
-    if (st != QN_OK)
-        return st;
-    return launch(stream, &args, &tiles[p->dtype_x],
+    QN_TRY(launch_maxima(variant, stream, p, &args));
+    return launch(stream, &args, &variant->config.kernel[p->dtype_x],
                   qni_pieces(p->rows, QK_ROWS_THREADS >> args.lanes_log2),
                   qni_pieces(runs, 1 << args.lanes_log2));
 }
 
-qn_status qni_rows_gpu_any(const qni_variant *, qn_stream *stream, const void *problem) {
+qn_status qni_rows_gpu_any(const qni_variant *variant, qn_stream *stream, const void *problem) {
     const qni_rows_problem *p = problem;
     const qk_rows_args args = make_args(p);
-    const qn_status st = launch_maxima(stream, p, &args);
-    return st == QN_OK ? launch(stream, &args, &any[p->dtype_x], p->rows, args.groups) : st;
+    QN_TRY(launch_maxima(variant, stream, p, &args));
+    return launch(stream, &args, &variant->config.kernel[p->dtype_x], p->rows, args.groups);
 }

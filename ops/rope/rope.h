@@ -71,6 +71,8 @@ extern const qni_op qni_op_rope;
 #include "variants.def"
 #undef QN_VARIANT
 #undef QN_IMAGE
+/** What a GPU kernel is made for: heads that are normed before, FP8 results. */
+enum { QNI_ROPE_NORM = 1, QNI_ROPE_QUANT = 2 };
 qni_supports_fn qni_rope_gpu_supports, qni_rope_gpu_any_supports;
 
 /** Turns a position of each pair, in units of 2^-64, whole turns left out: position * turns, modulo

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds frequencies as integers; chooses and launches the kernels of rope_gpu.c and rope_any_gpu.c.
+// Finds frequencies as integers; launches the kernels of rope_gpu.c and rope_any_gpu.c.
 #include "rope.h"
 #include "rope_abi.h"
 
@@ -8,16 +8,6 @@
 static_assert((int)QNI_ROPE_PARTS == (int)QK_ROPE_PARTS &&
               (int)QNI_ROPE_MAX_PAIRS == (int)QK_ROPE_MAX_PAIRS &&
               (int)QNI_ROPE_BY_TOKEN == (int)QK_ROPE_BY_TOKEN);
-
-#define KERNEL(image_name, entry_name) {.image = image_name, .entry = #entry_name}
-#define BY_DTYPE(image_name, prefix)                                                               \
-    {[QNI_F32] = KERNEL(image_name, prefix##_f32),                                                 \
-     [QNI_F16] = KERNEL(image_name, prefix##_f16),                                                 \
-     [QNI_BF16] = KERNEL(image_name, prefix##_bf16)}
-static const qni_kernel_ref plain[] = BY_DTYPE("rope", qk_rope),
-                            norm[] = BY_DTYPE("rope", qk_rope_norm),
-                            quant[] = BY_DTYPE("rope", qk_rope_quant),
-                            any[] = BY_DTYPE("rope_any", qk_rope_any);
 
 enum { RUN = 8, SLOT = 16, THREADS = 256 };
 constexpr int64_t max_grid = 1 << 20; // workgroups step through what is left
@@ -69,7 +59,7 @@ void qni_rope_turns(const qni_rope_law *law, int64_t rotary_dim, uint64_t *turns
     memcpy(turns, last.turns, (size_t)(rotary_dim / 2) * sizeof *turns);
 }
 
-// ---- choice
+// ---- what kernels take
 
 static int64_t heads_of(const qni_rope_problem *p, int first, int end) {
     int64_t heads = 0;
@@ -111,6 +101,20 @@ static bool has_whole_slots(const qni_rope_problem *p, const qni_rope_rows *r, i
     return qni_no(why, "a tensor does not begin, or its rows do not, at a multiple of 16 bytes");
 }
 
+/** The flags of the kernel for a problem. */
+static uint32_t flags_of(const qni_rope_problem *p) {
+    return qni_is_fp8(p->dtype_out)      ? QNI_ROPE_QUANT
+           : p->parts[QNI_ROPE_Q].weight ? QNI_ROPE_NORM
+                                         : 0;
+}
+
+static bool is_made_for(const qni_variant *variant, const qni_rope_problem *p, qni_reason *why) {
+    static const char *const words[] = {"heads as they are", "heads with RMSNorm", "FP8 results"};
+    if (flags_of(p) == variant->config.flags)
+        return true;
+    return qni_no(why, "is for %s, this has %s", words[variant->config.flags], words[flags_of(p)]);
+}
+
 bool qni_rope_gpu_supports(const qni_variant *variant, const qn_device *device, const void *problem,
                            qni_reason *why) {
     const qni_rope_problem *p = problem;
@@ -125,7 +129,7 @@ bool qni_rope_gpu_supports(const qni_variant *variant, const qn_device *device, 
     for (int i = 0; i < QNI_ROPE_PARTS; i++)
         if (!has_whole_slots(p, &p->parts[i], wave, why))
             return false;
-    return qni_rope_gpu_any_supports(variant, device, problem, why);
+    return qni_rope_gpu_any_supports(variant, device, problem, why) && is_made_for(variant, p, why);
 }
 
 // ---- launch
@@ -192,19 +196,20 @@ static int64_t choose_chunks(const qn_device *device, const qni_rope_problem *p)
     return wanted < most ? wanted : most;
 }
 
-qn_status qni_rope_gpu(const qni_variant *, qn_stream *stream, const void *problem) {
+qn_status qni_rope_gpu(const qni_variant *variant, qn_stream *stream, const void *problem) {
     const qni_rope_problem *p = problem;
-    const bool is_quant = qni_is_fp8(p->dtype_out);
+    const bool has_values = variant->config.flags == QNI_ROPE_QUANT; // a wave for those, too
     qk_rope_args args;
     make_args(p, &args);
     args.chunks = (uint32_t)choose_chunks(stream->device, p);
-    const qni_kernel_ref *kernels = is_quant ? quant : p->parts[QNI_ROPE_Q].weight ? norm : plain;
-    return launch(stream, &kernels[p->dtype], &args, p->n * args.chunks * (1 + is_quant));
+    return launch(stream, &variant->config.kernel[p->dtype], &args,
+                  p->n * args.chunks * (1 + has_values));
 }
 
-qn_status qni_rope_gpu_any(const qni_variant *, qn_stream *stream, const void *problem) {
+qn_status qni_rope_gpu_any(const qni_variant *variant, qn_stream *stream, const void *problem) {
     const qni_rope_problem *p = problem;
     qk_rope_args args;
     make_args(p, &args);
-    return launch(stream, &any[p->dtype], &args, p->n * heads_of(p, 0, QNI_ROPE_PARTS));
+    return launch(stream, &variant->config.kernel[p->dtype], &args,
+                  p->n * heads_of(p, 0, QNI_ROPE_PARTS));
 }

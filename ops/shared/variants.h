@@ -39,12 +39,18 @@
 // The needs of a kernel that needs each feature of all_of and at least one of one_of.
 #define QN_NEEDS(all_of, one_of) all_of, .any = one_of
 
-// The config of a variant with an entry point for each dtype: qk_rms_f32, qk_rms_f16, qk_rms_bf16.
-#define QN_BY_DTYPE(image_id, prefix)                                                              \
-    .kernel = {{.image = image_id, .entry = prefix "_f32"},                                        \
-               {.image = image_id, .entry = prefix "_f16"},                                        \
-               {.image = image_id, .entry = prefix "_bf16"}}
-static_assert(QNI_F32 == 0 && QNI_F16 == 1 && QNI_BF16 == 2, "QN_BY_DTYPE numbers them so");
+// The config of a variant with an entry point for each dtype, qk_rms_f32, qk_rms_f16, qk_rms_bf16;
+// of a variant with another such for a second launch.
+#define QN_EACH_DTYPE(image_id, prefix)                                                            \
+    {.image = image_id, .entry = prefix "_f32"}, {.image = image_id, .entry = prefix "_f16"},      \
+        {.image = image_id, .entry = prefix "_bf16"}
+#define QN_BY_DTYPE(image_id, prefix) .kernel = {QN_EACH_DTYPE(image_id, prefix)}
+#define QN_TWO_BY_DTYPE(image_id, prefix, second)                                                  \
+    .kernel = {QN_EACH_DTYPE(image_id, prefix), QN_EACH_DTYPE(image_id, second)}
+static_assert(QNI_F32 == 0 && QNI_F16 == 1 && QNI_BF16 == 2, "QN_EACH_DTYPE numbers them so");
+
+// The config of a variant with one entry point for all dtypes.
+#define QN_KERNEL(image_id, name) .kernel = {{.image = image_id, .entry = name}}
 
 // QN_VARIANT chooses between QN_KEEP_LINE and QN_DROP_LINE as the second argument here. If
 // QN_TABLE_OF_op is defined, its `0,` is the first argument, and QN_KEEP_LINE the second. If not,

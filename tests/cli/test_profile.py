@@ -31,7 +31,7 @@ def test_json_and_table(tmp_path):
     written, text = profile(tmp_path / "p.json", "--", *check())
     assert written["exit_status"] == 0 and written["signal"] is None
     assert written["program"] == [str(a) for a in check()]
-    assert "quantize.gpu" in text  # the program's own output
+    assert "quantize.gpu_rows" in text  # the program's own output
     kernels = written["kernels"]
     assert {k["name"] for k in kernels} == {f"qk_quantize_{kind}_{t}" for kind in ("rows", "blocks")
                                             for t in ("f32", "f16", "bf16")}

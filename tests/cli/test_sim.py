@@ -61,9 +61,9 @@ def test_program_is_itself():
 def test_evidence():
     """Where the simulated GPU knows a kernel's instructions from; other devices need no evidence."""
     table = ok("check", "-v", "--device", "sim:gfx942", "--quick", "quantize")
-    assert "quantize.gpu: inferred: " in table and "v_div_scale_f32" in table
+    assert "quantize.gpu_rows: inferred: " in table and "v_div_scale_f32" in table
     assert "knows least" not in ok("check", "--device", "sim:gfx942", "--quick", "quantize")
     assert "knows least" not in ok("check", "--verbose", "--device", "cpu", "--quick", "quantize")
     report = json.loads(ok("check", "--verbose", "--json", "--device", "sim:gfx942", "--quick", "quantize"))
     known = {r["kernel"]: r.get("evidence", "") for r in report["results"] if r["ran"]}
-    assert known["quantize.gpu"].startswith("inferred: ")
+    assert known["quantize.gpu_rows"].startswith("inferred: ")

@@ -263,7 +263,7 @@ def test_peer_attention(tmp_path):
 def test_bench_leaves_out_what_the_device_cannot_run():
     """Nobody asked for quantize and gemm: they are said to be left out. Asked for, they are errors."""
     env = os.environ | {"QUERN_DISABLE": "gemm.cpu_avx512bf16,gemm.cpu_avx512,gemm.cpu_avx2,gemm.cpu_portable,"
-                                         "quantize.avx512,quantize.avx2,quantize.cpu"}
+                                         "quantize.cpu_avx512,quantize.cpu_avx2,quantize.cpu"}
     options = ["--device", "cpu", "--runs", 1, "--rows", 3, "--dim", 64]
     report = json.loads(ok("bench", *options, "--json", env=env))
     assert [left["op"] for left in report["left_out"]] == ["quantize", "gemm"]
