@@ -30,8 +30,8 @@ typedef struct qni_trial_problem {
     const DLTensor *const *outputs;
     int32_t num_outputs;
     bool is_choice_alone; // runs only the kernel that a plain call would use
-    /** Does what a plain call does with the problem, where that is more than to run one kernel; else
-     *  null. The check runs it like a kernel. */
+    /** Does what a plain call does with the problem, where that is more than to run one kernel;
+     *  else null. The check runs it like a kernel. */
     qn_status (*call)(qn_stream *stream, const void *problem);
 } qni_trial_problem;
 

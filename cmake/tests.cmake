@@ -134,9 +134,12 @@ if(TEST builds_test) # again with the C library's functions for processors witho
     ENVIRONMENT "GLIBC_TUNABLES=glibc.cpu.hwcaps=-FMA,-FMA4,-AVX2,-AVX512F")
 endif()
 
-if(TEST attention_grid_test) # two minutes of processors, which others may share
-  quern_limit_test(attention_grid_test 900)
-endif()
+# Minutes of processors, which others may share.
+foreach(name attention_grid_test gemm_sim_test gemm_chips_test families_test.cpu)
+  if(TEST ${name})
+    quern_limit_test(${name} 900)
+  endif()
+endforeach()
 
 # What compilers make runs clean under every check, and so must our own kernels.
 foreach(name kernels_test gemm_sim_test gemm_chips_test quantize_gpu_test aotriton_test aotriton_varlen_test)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention's kernels on matrix cores: attention_tile_gpu.c, and attention_decode_gpu.c for requests
-// of few rows. Which problems they take, what these cost, and their launch.
+// Attention's kernels on matrix cores: attention_tile_gpu.c, and attention_decode_gpu.c for
+// requests of few rows. Which problems they take, what these cost, and their launch.
 #include "attention.h"
 
 /** Elements that a thread moves at once: 16 bytes, of FP8 8. */
