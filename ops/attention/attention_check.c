@@ -66,6 +66,7 @@ static const qni_attention_spec specs[] = {
     {PADDED, 2, {1}, {70, 5}, HEADS(8, 2, 112), TYPES(QNI_F16, QNI_E5M2, QNI_F16), .is_hnd = true},
     {PAGED, 3, {3, 17, 0}, {23, 40, 10}, HEADS(4, 1, 64), TYPES(QNI_BF16, QNI_E4M3FN, QNI_BF16), .page = 5,
      .is_hnd = true, .is_causal = true, .has_scales = true, QUICK},
+    {DENSE, 1, {1}, {70}, HEADS(4, 2, 128), TYPES(QNI_F16, QNI_E4M3FN, QNI_F16), .has_lse = true},
     {PAGED, 2, {1, 3}, {150, 40}, HEADS(4, 2, 64), TYPES(QNI_F16, QNI_E4M3FNUZ, QNI_F16), .page = 16, .chunk = 32,
      .splits = 2, .has_sinks = true, .has_scales = true, .has_lse = true},
     {DENSE, 1, {40}, {90}, HEADS(2, 1, 128), TYPES(QNI_BF16, QNI_E4M3FN, QNI_BF16), .chunk = 33, .is_causal = true,
