@@ -161,6 +161,14 @@ if(TEST wheel_test.sh) # it takes from the build, and builds again, what others 
   set_tests_properties(wheel_test.sh PROPERTIES RUN_SERIAL TRUE)
 endif()
 
+# The longest begin first, so that none runs alone at the end.
+foreach(name clients_test.sh python_test.sh cli_test.sh attention_grid_test gemm_sim_test gemm_chips_test families_test.cpu
+        isa_test.sh isa16_test.sh isa_baseline_test.sh rocm_test.sh)
+  if(TEST ${name})
+    set_tests_properties(${name} PROPERTIES COST 100)
+  endif()
+endforeach()
+
 if(QUERN_FUZZ)
   target_compile_options(quern_objects PRIVATE -fsanitize=fuzzer-no-link)
   if(TARGET quernsim_parts)
