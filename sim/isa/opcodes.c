@@ -10,6 +10,7 @@
 // A new family of exec/ is one line here.
 #define FAMILIES(X, isa)                                                                           \
     X(sim_ops_salu, isa)                                                                           \
+    X(sim_ops_compare, isa)                                                                        \
     X(sim_ops_smem_atomics, isa)                                                                   \
     X(sim_ops_smem, isa)                                                                           \
     X(sim_ops_flow, isa)                                                                           \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scalar arithmetic: SOP1, SOP2, SOPK, SOPC. Source: "CDNA3" ISA, scalar ALU instructions.
+// Scalar arithmetic: SOP1, SOP2, SOPK. Source: "CDNA3" ISA, scalar ALU instructions.
 #include "../exec.h"
 
 // ---- 32 bits in and out; the functions set SCC where the ISA says so
@@ -373,63 +373,6 @@ static uint64_t s_orn1_saveexec_b64(uint64_t a, uint64_t exec) {
     return ~a | exec;
 }
 
-// ---- compares
-
-static bool s_cmp_eq_u32(uint32_t a, uint32_t b) {
-    return a == b;
-}
-static bool s_cmp_lg_u32(uint32_t a, uint32_t b) {
-    return a != b;
-}
-static bool s_cmp_gt_u32(uint32_t a, uint32_t b) {
-    return a > b;
-}
-static bool s_cmp_ge_u32(uint32_t a, uint32_t b) {
-    return a >= b;
-}
-static bool s_cmp_lt_u32(uint32_t a, uint32_t b) {
-    return a < b;
-}
-static bool s_cmp_le_u32(uint32_t a, uint32_t b) {
-    return a <= b;
-}
-static bool s_cmp_eq_i32(uint32_t a, uint32_t b) {
-    return a == b;
-}
-static bool s_cmp_lg_i32(uint32_t a, uint32_t b) {
-    return a != b;
-}
-static bool s_cmp_gt_i32(uint32_t a, uint32_t b) {
-    return (int32_t)a > (int32_t)b;
-}
-static bool s_cmp_ge_i32(uint32_t a, uint32_t b) {
-    return (int32_t)a >= (int32_t)b;
-}
-static bool s_cmp_lt_i32(uint32_t a, uint32_t b) {
-    return (int32_t)a < (int32_t)b;
-}
-static bool s_cmp_le_i32(uint32_t a, uint32_t b) {
-    return (int32_t)a <= (int32_t)b;
-}
-static bool s_bitcmp0_b32(uint32_t a, uint32_t b) {
-    return !(a >> (b & 31) & 1);
-}
-static bool s_bitcmp1_b32(uint32_t a, uint32_t b) {
-    return a >> (b & 31) & 1;
-}
-static bool s_cmp_eq_u64(uint64_t a, uint64_t b) {
-    return a == b;
-}
-static bool s_cmp_lg_u64(uint64_t a, uint64_t b) {
-    return a != b;
-}
-static bool s_bitcmp0_b64(uint64_t a, uint64_t b) {
-    return !(a >> (b & 63) & 1);
-}
-static bool s_bitcmp1_b64(uint64_t a, uint64_t b) {
-    return a >> (b & 63) & 1;
-}
-
 // ---- what does not fit a shape
 
 static void exec_s_cmov_b32(sim_wave *w, const sim_inst *inst) {
@@ -517,23 +460,6 @@ static void exec_s_mulk_i32(sim_wave *w, const sim_inst *inst) {
     X(s_nor_saveexec_b64, OR) X(s_xnor_saveexec_b64, ANY) X(s_andn1_saveexec_b64, AND_NOT0) \
     X(s_orn1_saveexec_b64, OR_NOT0)
 
-#define COMPARES32(X) \
-    X(s_cmp_eq_u32) X(s_cmp_lg_u32) X(s_cmp_gt_u32) X(s_cmp_ge_u32) X(s_cmp_lt_u32) X(s_cmp_le_u32) \
-    X(s_cmp_eq_i32) X(s_cmp_lg_i32) X(s_cmp_gt_i32) X(s_cmp_ge_i32) X(s_cmp_lt_i32) X(s_cmp_le_i32) \
-    X(s_bitcmp0_b32) X(s_bitcmp1_b32)
-
-#define COMPARES64(X) \
-    X(s_cmp_eq_u64, ":qq") X(s_cmp_lg_u64, ":qq") X(s_bitcmp0_b64, ":qi") X(s_bitcmp1_b64, ":qi")
-
-// SOPK compares: the compare, whether the constant is signed.
-#define COMPARES16(X) \
-    X(s_cmpk_eq_i32, s_cmp_eq_i32, int16_t) X(s_cmpk_lg_i32, s_cmp_lg_i32, int16_t) \
-    X(s_cmpk_gt_i32, s_cmp_gt_i32, int16_t) X(s_cmpk_ge_i32, s_cmp_ge_i32, int16_t) \
-    X(s_cmpk_lt_i32, s_cmp_lt_i32, int16_t) X(s_cmpk_le_i32, s_cmp_le_i32, int16_t) \
-    X(s_cmpk_eq_u32, s_cmp_eq_u32, uint16_t) X(s_cmpk_lg_u32, s_cmp_lg_u32, uint16_t) \
-    X(s_cmpk_gt_u32, s_cmp_gt_u32, uint16_t) X(s_cmpk_ge_u32, s_cmp_ge_u32, uint16_t) \
-    X(s_cmpk_lt_u32, s_cmp_lt_u32, uint16_t) X(s_cmpk_le_u32, s_cmp_le_u32, uint16_t)
-
 #define WRAP_ARITHMETIC32(name, ...) \
     static void exec_##name(sim_wave *w, const sim_inst *inst) { \
         uint32_t a = sim_read32(w, &inst->src[0]), b = sim_read32(w, &inst->src[1]); \
@@ -555,32 +481,15 @@ static void exec_s_mulk_i32(sim_wave *w, const sim_inst *inst) {
         w->exec = name(a, old); \
         w->scc = w->exec != 0; \
     }
-#define WRAP_COMPARE32(name) \
-    static void exec_##name(sim_wave *w, const sim_inst *inst) { \
-        w->scc = name(sim_read32(w, &inst->src[0]), sim_read32(w, &inst->src[1])); \
-    }
-#define WRAP_COMPARE64(name, types) \
-    static void exec_##name(sim_wave *w, const sim_inst *inst) { \
-        w->scc = name(sim_read64(w, &inst->src[0]), sim_read64(w, &inst->src[1])); \
-    }
-#define WRAP_COMPARE16(name, compare, constant) \
-    static void exec_##name(sim_wave *w, const sim_inst *inst) { \
-        w->scc = compare(sim_read32(w, &inst->src[0]), (uint32_t)(constant)inst->imm); \
-    }
 
 ARITHMETIC32(WRAP_ARITHMETIC32)
 ARITHMETIC64(WRAP_ARITHMETIC64)
 COUNTS64(WRAP_COUNT64)
 SAVEEXEC(WRAP_SAVEEXEC)
-COMPARES32(WRAP_COMPARE32)
-COMPARES64(WRAP_COMPARE64)
-COMPARES16(WRAP_COMPARE16)
 
 #define LINE(name, types, ...) SIM_ROW(#name, exec_##name, ALL, SIM_SALU, 'i', types, __VA_ARGS__)
 #define LINE32(name, ...) LINE(name, "i:ii", __VA_ARGS__)
 #define LINE_SAVEEXEC(name, logic_) LINE(name, "q:q", .is = SIM_WRITES_EXEC, BITS(logic_))
-#define LINE_COMPARE(name) LINE(name, ":ii")
-#define LINE_COMPARE16(name, compare, constant) LINE(name, ":ii")
 
 // What RDNA calls differently: its name, chips, gfx9's name, operand types.
 #define SAVES(logic_) .is = SIM_WRITES_EXEC, BITS(logic_)
@@ -605,7 +514,6 @@ COMPARES16(WRAP_COMPARE16)
 
 static const sim_opcode opcodes[] = {
     RENAMED(LINE_RENAMED) ARITHMETIC32(LINE32) ARITHMETIC64(LINE) COUNTS64(LINE) SAVEEXEC(LINE_SAVEEXEC)
-    COMPARES32(LINE_COMPARE) COMPARES64(LINE) COMPARES16(LINE_COMPARE16)
     LINE(s_cmov_b32, "i:i", BITS(ANY), KEEPS) LINE(s_cmov_b64, "q:q", BITS(ANY), KEEPS)
     LINE(s_bitset0_b32, "i:i", KEEPS) LINE(s_bitset1_b32, "i:i", KEEPS) LINE(s_bitset0_b64, "q:i", KEEPS) LINE(s_bitset1_b64, "q:i", KEEPS)
     LINE(s_movk_i32, "i:i", KEEPS) LINE(s_cmovk_i32, "i:i", KEEPS) LINE(s_addk_i32, "i:i")
