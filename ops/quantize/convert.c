@@ -138,7 +138,7 @@ static qn_status read_matrix(const qni_call *call, qni_tensor *t) {
     char text[256];
     QN_TRY(qni_read_tensors(call, t, 1));
     if (t->t->device.device_type != kDLCPU)
-        return QN_FAIL(QN_E_UNSUPPORTED, "%s: the stream is on %s; accepted: cpu", op,
+        return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s is on %s; accepted: cpu", op, t->name,
                        call->stream->device->info.spec);
     if (!qni_is_contiguous(t->t))
         return QN_FAIL(QN_E_INVALID, "%s: %s is %s, needs to be contiguous", op, t->name,
