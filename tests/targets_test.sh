@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What gpu/'s headers say of each target is what runtime/device/targets.def says, by which the host chooses kernels: lanes of a
-# wave, FP8 kinds.
+# The facts of targets that stand in two places agree: lanes of a wave and FP8 kinds in gpu/'s headers and in
+# runtime/device/targets.def, by which the host chooses kernels; the target that a plain make builds for a card.
 set -euo pipefail
 build=${QUERN_BUILD_DIR:?} source=${QUERN_SOURCE_DIR:?}
 cc=$(sed -n 's/^CMAKE_C_COMPILER:[A-Z]*=//p' "$build/CMakeCache.txt")
@@ -32,5 +32,25 @@ while read -r line; do
   name=$(cut -d'"' -f2 <<<"$line") wave=$(cut -d, -f3 <<<"$line")
   if check "$name" "$wave" "$line"; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
 done < <(grep '^QN_TARGET' "$source/runtime/device/targets.def")
+
+# read_targets COMMANDS [-DNAME=VALUE…]: what cmake/targets.cmake says, then what the commands print.
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+read_targets() {
+  { echo 'cmake_minimum_required(VERSION 3.25)'; echo "include($source/cmake/targets.cmake)"; echo "$1"; } > "$tmp/read.cmake"
+  (cd "$tmp" && cmake "${@:2}" -P read.cmake 2>&1)
+}
+
+# The target that a plain make builds for a card of each number.
+for card in 90010=gfx90a 90402=gfx942 90500=gfx950 110501=gfx1151 110000=gfx11-generic 120001=gfx1201 120000=gfx12-generic 90006=; do
+  found=$(read_targets "quern_target_of(${card%=*} found)
+message(\"found=\${found}.\")" | tail -1)
+  if [ "$found" = "found=${card#*=}." ]; then passed=$((passed + 1)); else echo "card ${card%=*}: $found" && failed=$((failed + 1)); fi
+done
+
+# What is no target is refused by name.
+if refused=$(read_targets "" -DQUERN_TARGETS=gfx1) || [[ $refused != *"gfx1; accepted: all"* ]]; then
+  echo "QUERN_TARGETS=gfx1: $refused" && failed=$((failed + 1))
+fi
 echo "$passed passed, $failed failed"
 [ "$passed" -gt 0 ] && [ "$failed" = 0 ]
