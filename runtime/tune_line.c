@@ -147,7 +147,7 @@ static bool read_number(word w, int64_t *number) {
 static bool read_numbers(word w, const char *name, qni_tune_range *range, qni_tune_fault *fault) {
     const char *dots = memmem(w.text, (size_t)w.length, "..", 2);
     const word low = {w.text, dots ? (int)(dots - w.text) : w.length};
-    const word high = {dots + 2, dots ? w.length - low.length - 2 : 0};
+    const word high = dots ? (word){dots + 2, w.length - low.length - 2} : (word){.length = 0};
     bool is_good = read_number(low, &range->low);
     if (!dots)
         range->high = range->low;

@@ -102,7 +102,7 @@ fuzz() {
   local target=$1 mask=0 findings=$build/findings sizes=(-max_len=65536) started=$SECONDS
   [ "$target" = object_fuzz ] && mask=2 # what the simulated GPU reports
   # What is made of an input's bytes one by one needs a few hundred, and all of them at once.
-  grep -q fuzz_tensors.h tests/"$target".c && sizes=(-max_len=512 -len_control=0)
+  grep -q fuzz_tensors.h tests/fuzz/"$target".c && sizes=(-max_len=512 -len_control=0)
   if $build/"$target" -max_total_time="$seconds" -seed="$seed" "${sizes[@]}" -timeout=60 -rss_limit_mb=2048 -verbosity=0 \
       -close_fd_mask="$mask" -print_final_stats=1 -artifact_prefix=$findings/"$target"- \
       $build/corpus/"$target" $seeds/"$target" > $build/"$target".log 2>&1; then
