@@ -52,9 +52,9 @@ static void describe_pack(const void *problem, int64_t *values) {
 const qni_op qni_op_gemm = QN_OP("gemm", gemm_variants, gemm_keys, describe_gemm);
 const qni_op qni_op_gemm_pack = QN_OP("gemm_pack", pack_variants, pack_keys, describe_pack);
 
-// ---- what the layout holds: looked at on the CPU always, on GPUs with QUERN_VALIDATE=1
+// ---- what the layout holds: checked always on the CPU, on GPUs with QUERN_VALIDATE=1
 
-/** Kernels take the group of a tile's first row for all of its rows but padding. */
+/** Checks that all rows of a tile but padding are of its first row's group, as kernels assume. */
 static qn_status check_tiles(const char *op, const int32_t *layout, int64_t count) {
     constexpr int64_t tile = 128;
     for (int64_t i = 0; i < count; i++) {
@@ -68,8 +68,8 @@ static qn_status check_tiles(const char *op, const int32_t *layout, int64_t coun
     return QN_OK;
 }
 
-/** A group begins at a multiple of the alignment; an empty one may end where the one before it
- *  does. */
+/** Checks that groups begin at multiples of the alignment. An empty group may end where the one
+ *  before it does. */
 static qn_status check_ends(const char *op, const int32_t *ends, int64_t count, int64_t alignment) {
     for (int64_t i = 1; i < count; i++) {
         const int64_t start = qni_round_up(ends[i - 1], alignment);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the gemm family's files share: a checked problem, as kernels take it.
+// What the files of the gemm family share: a checked problem, which kernels take.
 #ifndef QNI_GEMM_H
 #define QNI_GEMM_H
 
@@ -8,7 +8,7 @@
 
 #include <quern/gemm.h>
 
-/** A valid problem: gemm.c has checked every pointer, shape, stride and dtype. Strides in
+/** A valid problem: gemm.c has checked every pointer, shape, stride and dtype. Strides are in
  *  elements. */
 typedef struct qni_gemm_problem {
     qn_gemm_grouping grouping;
@@ -30,7 +30,7 @@ typedef struct qni_gemm_problem {
     int64_t packed_n, packed_k; // packed: n and k rounded up as qn_gemm_packed_shape said
 } qni_gemm_problem;
 
-/** Weights to be packed, checked. dtype_out is what qn_gemm_packed_shape gave. */
+/** Checked weights to be packed. dtype_out is the dtype that qn_gemm_packed_shape gave. */
 typedef struct qni_gemm_pack_problem {
     qni_dtype dtype_in, dtype_out;
     int64_t groups, n, k, packed_n, packed_k;
@@ -44,8 +44,8 @@ typedef struct qni_gemm_pack_problem {
 
 extern const qni_op qni_op_gemm, qni_op_gemm_pack;
 
-/** Checks the arguments and fills the problem. Messages begin with op. The stream's device holds
- *  all tensors. */
+/** Checks the arguments and fills the problem. Error messages begin with op. All tensors must be on
+ *  the stream's device. */
 qn_status qni_gemm_problem_set(qni_gemm_problem *problem, qn_stream *stream, const char *op,
                                const qn_gemm_args *args, qn_gemm_grouping grouping);
 
@@ -55,29 +55,30 @@ enum {
     QNI_GEMM_ROW_UNTOUCHED = -1, // d keeps what it holds
     QNI_GEMM_ROW_ZERO = -2,      // padding that becomes zero
 };
-/** The group of row m of slab `slab` (0 unless masked), or one of the above. Ids and ends that are
- *  out of range never lead outside the tensors: such rows are untouched. */
+/** Returns the group of row m of slab `slab` (0 unless masked), or a constant of the enum above. A
+ *  row whose group id or end is out of range is untouched, so that bad layouts never lead outside
+ *  the tensors. */
 int64_t qni_gemm_row_group(const qni_gemm_problem *problem, int64_t slab, int64_t m);
 
 // ---- the definition (gemm_ref.c)
 
-/** d in double precision, before rounding to dtype_d. `d` is [slabs * m, n] contiguous, slabs =
- *  groups when masked, else 1; rows that the problem does not write are left alone. `bound` (same
- *  shape, may be null) gets how far a kernel that multiplies and adds in f32 may be from it, again
- *  before rounding to dtype_d. Host memory only; packed problems are not taken: the reference reads
- *  weights as they were. */
+/** Computes d in double precision, before rounding to dtype_d. `d` is [slabs * m, n] contiguous,
+ *  where slabs is groups if the problem is masked, else 1. Rows that the problem does not write are
+ *  left alone. `bound` has d's shape and may be null; it gets how far from d a kernel may be that
+ *  multiplies and adds in f32, before rounding to dtype_d. All pointers are host memory. Packed
+ *  problems are not taken: the reference reads weights as they were before packing. */
 void qni_gemm_ref(const qni_gemm_problem *problem, double *d, double *bound);
 
 // ---- packed weights (gemm_pack.c)
 
-/** Tiles to which a packed matrix is padded, by device. */
+/** Gives the tile to whose multiples the device's packed matrices are padded. */
 void qni_gemm_pack_tiles(const qn_device *device, int64_t *tile_n, int64_t *tile_k);
-/** The FP8 kind in which weights of `dtype` are packed for the device. */
+/** Returns the FP8 kind in which weights of `dtype` are packed for the device. */
 qni_dtype qni_gemm_pack_dtype(const qn_device *device, qni_dtype dtype);
-/** Where element [n, k] of a group's [packed_n, packed_k] bytes lies. This is the layouts'
- *  definition. */
+/** Returns where element [n, k] of a group's [packed_n, packed_k] bytes lies. This function defines
+ *  the layouts. */
 int64_t qni_gemm_packed_offset(const qn_device *device, int64_t packed_k, int64_t n, int64_t k);
-/** The byte that stands for `byte` in the packed weights, where dtype_in becomes dtype_out. */
+/** Returns the packed byte for `byte`, where weights of dtype_in are packed as dtype_out. */
 uint8_t qni_gemm_pack_byte(qni_dtype dtype_in, qni_dtype dtype_out, uint8_t byte);
 
 // ---- kernels: what variants.def lists; those of GPUs are in gemm_launch.c

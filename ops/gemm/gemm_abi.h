@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the host and the GPU kernels of the gemm family share: kernel arguments, packed order.
+// What the host and the GPU kernels of the gemm family share: kernel arguments and the packed
+// order.
 #ifndef QK_GEMM_ABI_H
 #define QK_GEMM_ABI_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/** Element types; the values of qni_dtype. */
+/** Element types, with the values of qni_dtype. */
 enum { QK_F32, QK_BF16 = 2, QK_E4M3FN, QK_E4M3FNUZ };
 
-/** How rows are split among groups; the values of qn_gemm_grouping. */
+/** How rows are split among groups, with the values of qn_gemm_grouping. */
 enum { QK_DENSE, QK_GROUPED_INDEX, QK_GROUPED_ENDS, QK_GROUPED_MASKED };
 
-/** One product, as every gemm kernel takes it. Strides in elements; dimensions below 2^31. */
+/** The arguments of every gemm kernel: one product. Strides are in elements, dimensions below
+ *  2^31. */
 typedef struct qk_gemm_args {
     void *d;                        // [groups][m, n]
     const void *a;                  // [groups][m, k]; groups of a and d only when masked
@@ -32,7 +34,7 @@ typedef struct qk_gemm_args {
     uint8_t grouping, type_a, type_b, type_d, is_packed, zero_padding;
 } qk_gemm_args;
 
-/** Weights to be laid out for the matrix cores. Strides in elements. */
+/** Weights to be laid out for the matrix cores. Strides are in elements. */
 typedef struct qk_gemm_pack_args {
     void *packed;        // [groups][packed_n, packed_k] in the order of qk_gemm_packed_offset
     float *packed_scale; // [groups, ceil(n/128), ceil(k/128)], contiguous
@@ -52,7 +54,7 @@ typedef struct qk_gemm_pack_args {
  *  and packed_k are multiples of 128. */
 enum { QK_PACK_ROWS = 32, QK_PACK_K = 128, QK_PACK_BLOCK = QK_PACK_ROWS * QK_PACK_K };
 
-/** Byte of element (row, k) of one group's packed matrix. */
+/** Returns the byte at which element (row, k) lies in one group's packed matrix. */
 static inline int64_t qk_gemm_packed_offset(uint32_t row, uint32_t k, uint32_t packed_k) {
     const int64_t strip = (int64_t)(row / QK_PACK_ROWS) * packed_k * QK_PACK_ROWS;
     const uint32_t block = k / QK_PACK_K * QK_PACK_BLOCK, in = k % QK_PACK_K;

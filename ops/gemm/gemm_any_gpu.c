@@ -50,7 +50,7 @@ typedef struct operand {
     int type;
 } operand;
 
-/** Eight elements of consecutive k at p, of which `count` exist; the others are zero. */
+/** Loads eight elements of consecutive k at p, of which `count` exist; the others are zero. */
 QD_INLINE qd_u32x4 load_eight(const uint8_t *p, int64_t step, uint32_t count, uint32_t size) {
     if (step == size && count >= CHUNK && (uintptr_t)p % (CHUNK * size) == 0) {
         if (size == 2)
@@ -69,7 +69,7 @@ QD_INLINE qd_u32x4 load_eight(const uint8_t *p, int64_t step, uint32_t count, ui
     return out;
 }
 
-/** FP8 codes as the LDS tile holds them. */
+/** Returns FP8 codes as the LDS tile holds them. */
 QD_INLINE chunk convert_fp8(qd_u32x2 codes, int type) {
 #ifndef QK_FP8
     const uint32_t in[2] = {codes.x, codes.y};
@@ -83,7 +83,7 @@ QD_INLINE chunk convert_fp8(qd_u32x2 codes, int type) {
 #endif
 }
 
-/** Elements k..k+7 of a row, converted. */
+/** Loads elements k..k+7 of a row and converts them. */
 QD_INLINE chunk fetch(const operand *x, uint32_t row, uint32_t k) {
     if (row >= x->rows || k >= x->k)
         return 0;
@@ -98,8 +98,8 @@ QD_INLINE chunk fetch(const operand *x, uint32_t row, uint32_t k) {
     return convert_fp8(codes.xy, x->type);
 }
 
-/** Copies rows row..row+63, k..k+STAGE_K-1 to LDS. Neighbouring lanes go along the contiguous
- *  dimension. */
+/** Copies rows row..row+63, k..k+STAGE_K-1 to LDS. Neighbouring lanes take neighbours along the
+ *  contiguous dimension. */
 QD_INLINE void stage(QD_LDS uint8_t *lds, const operand *x, uint32_t row, uint32_t k) {
     constexpr uint32_t per_row = STAGE_K / CHUNK;
     const bool by_rows = !x->packed_k && x->k_bytes > 2;
@@ -131,7 +131,7 @@ QD_INLINE void multiply(qd_mma16_acc part[WAVE_TILES][WAVE_TILES], uint32_t wave
     }
 }
 
-/** What both scales give for a row of a and the n-block of 128 at n. */
+/** Returns the product of both scales for a row of a and the n-block of 128 that holds n. */
 QD_INLINE float scale_of(const qk_gemm_args *g, uint32_t group, uint32_t m, uint32_t n,
                          uint32_t kb) {
     if (!g->scale_a || m >= g->m)

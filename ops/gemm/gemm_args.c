@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the caller's arguments to a problem: each tensor is stated and read where the problem gets
-// it.
+// Makes a problem of the caller's arguments: each tensor is described and read where the problem
+// gets it.
 #include "../../runtime/tensor/read.h"
 #include "gemm.h"
 
 enum { A, B, C, SCALE_A, SCALE_B, GROUP_LAYOUT, D, NUM_TENSORS };
 
-/** A call on its way to a problem. */
+/** A call whose arguments become a problem. */
 typedef struct call {
     qni_call of;
     const qn_gemm_args *args;
@@ -62,10 +62,9 @@ static qn_status fail_strides(const call *c, const qni_tensor *t, const char *ne
                    qni_tensor_text(t->t, text, sizeof text), needs);
 }
 
-/** Strides of the last two dimensions, where a dimension of one element may carry any stride in the
- *  tensor: it is given the one that a contiguous matrix would have. Fails unless the columns (or,
- *  if `either`, the columns or the rows) are contiguous and the other dimension does not overlap
- *  itself. */
+/** Reads the strides of the last two dimensions. A dimension of one element may have any stride; it
+ *  gets the stride that it has in a contiguous matrix. Fails unless the columns (or, if `either`,
+ *  the columns or the rows) are contiguous and the other dimension does not overlap itself. */
 static qn_status read_strides(const call *c, const qni_tensor *t, bool either, int64_t *row,
                               int64_t *column) {
     const int last = t->ndim - 1;
@@ -89,7 +88,7 @@ static qn_status read_strides(const call *c, const qni_tensor *t, bool either, i
     return QN_OK;
 }
 
-/** Strides of a matrix or a stack of them: of groups (0: one matrix), rows and columns. */
+/** Strides of a matrix, or of a stack of matrices: of groups (0: one matrix), rows and columns. */
 typedef struct matrix {
     int64_t group, row, column;
 } matrix;
@@ -159,7 +158,7 @@ static qn_status read_a(call *c, qni_gemm_problem *p) {
     return QN_OK;
 }
 
-/** As qn_gemm_packed_shape says for this device. */
+/** Checks packed weights: their shape must be as qn_gemm_packed_shape says for this device. */
 static qn_status read_packed_b(call *c, qni_gemm_problem *p) {
     const qn_device *device = c->of.stream->device;
     qni_tensor *const b = &c->t[B];
@@ -210,7 +209,7 @@ static qn_status read_b(call *c, qni_gemm_problem *p) {
     return check_inputs_dtype(c, p->dtype_a, p->dtype_b);
 }
 
-/** c may be d itself or lie beside it, even as columns of one matrix. */
+/** Reads c. It may be d itself or lie beside d, even as columns of one matrix. */
 static qn_status read_c(call *c, qni_gemm_problem *p) {
     matrix add;
     if (!c->args->c)
@@ -231,7 +230,7 @@ static qn_status read_c(call *c, qni_gemm_problem *p) {
     return QN_OK;
 }
 
-/** The rows of groups. */
+/** Reads the layout: which rows are of which group. */
 static qn_status read_layout(call *c, qni_gemm_problem *p) {
     const DLTensor *layout = c->args->group_layout;
     if (c->grouping == QN_GEMM_DENSE && layout)

@@ -6,8 +6,8 @@
 //
 // The bits of an e4m3 code without its sign, shifted to where f16 has exponent and mantissa, are
 // the code's value divided by 2^8 (e4m3fn) or 2^7 (e4m3fnuz), subnormals included; F16C reads them
-// whatever the caller has told the processor about subnormals. NaNs would become numbers: they are
-// looked for, and panels that have any go the long way.
+// whatever the caller has told the processor about subnormals. NaNs would become numbers, so panels
+// are searched for NaNs, and a panel that has any is decoded by the slower way of gemm_f32.h.
 //
 // Bound   many rows: FMAs, 12 for 8 loads; one row: decoding, at 13 bytes of weights a nanosecond
 //         (Zen 4, 3.9 GHz)
@@ -18,13 +18,13 @@
 
 #include <immintrin.h>
 
-/** Eight columns' weights at four k: as f16 has them, divided by 2^8 or 2^7. */
+/** Weights of eight columns at four k, as f16 reads them: divided by 2^8 or 2^7. */
 typedef struct quad {
     __m256 k[4];
 } quad;
 
-/** Eight columns of a packed line, of which gemm_pack.c has the order: pairs of k, those of four
- *  columns together. */
+/** Decodes eight columns of a packed line, whose order gemm_pack.c gives: pairs of k, and the pairs
+ *  of four columns together. */
 static inline quad decode(__m256i codes) {
     const __m256i value = _mm256_set1_epi16((short)0xBF80);
     __m256i pairs =
@@ -37,8 +37,8 @@ static inline quad decode(__m256i codes) {
                    _mm256_cvtph_ps(_mm256_extracti128_si256(odd, 1))}};
 }
 
-/** What tells of NaNs: of e4m3fn the largest code without its sign, doubled; of e4m3fnuz the
- *  smallest as a number. */
+/** Returns marks that tell of NaNs: for e4m3fn the largest code, doubled so that it has no sign;
+ *  for e4m3fnuz the smallest code as a signed number. */
 [[gnu::always_inline]] static inline __m256i mark_nans(__m256i marks, __m256i codes, bool is_fn) {
     return is_fn ? _mm256_max_epu8(marks, _mm256_add_epi8(codes, codes))
                  : _mm256_min_epi8(marks, codes);
@@ -51,7 +51,7 @@ static inline bool has_nan(__m256i marks, bool is_fn) {
 
 // ---- many rows: decoded once, to memory
 
-/** Whether the panel holds no NaN; only then is what it left in `out` good. */
+/** Decodes the panel. Returns false if it holds a NaN; `out` is then not to be used. */
 [[gnu::always_inline]] static inline bool decode_panel(float *out, const uint8_t *panel,
                                                        bool is_fn) {
     const __m256 half = _mm256_set1_ps(0.5f);
@@ -96,7 +96,7 @@ static void load_b(void *out, const qni_gemm_block *b) {
 
 // ---- a
 
-/** A whole row of e4m3fn. */
+/** Decodes a whole row of e4m3fn. */
 static void decode_row(float *out, const uint8_t *codes) {
     const __m256i value = _mm256_set1_epi16((short)0xBF80), nan = _mm256_set1_epi16(0x3F80);
     const __m256 unit = _mm256_set1_ps(0x1p16f);
@@ -128,8 +128,8 @@ static void load_a(void *out, const qni_gemm_block *a) {
 
 // ---- one row: decoded in registers, used at once
 
-/** partial[64] = row b, of e4m3fnuz twice that; false if b holds a NaN. k in order, as in
- *  multiply_rows, so that the bits are the same. */
+/** Computes partial[64] = row b, for e4m3fnuz twice that. Returns false if b holds a NaN. k runs in
+ *  the order of multiply_rows, so that the bits are equal. */
 [[gnu::always_inline]] static inline bool multiply_row(__m256 partial[8], const float *row,
                                                        const uint8_t *panel, const char *next,
                                                        bool is_fn) {
@@ -150,14 +150,14 @@ static void load_a(void *out, const qni_gemm_block *a) {
             for (int j = 0; j < 4; j++)
                 partial[i] =
                     _mm256_fmadd_ps(_mm256_broadcast_ss(row + j), weights.k[j], partial[i]);
-            // In turn, and the row read anew: all columns at once, and four of its values, do not
-            // fit the registers.
+            // This keeps clang from interleaving the columns and from keeping four of the row's
+            // values: neither fits the registers.
             __asm__ volatile("" : "+x"(partial[i]), "+x"(marks), "+r"(row));
         }
     return !has_nan(marks, is_fn);
 }
 
-/** Where b holds a NaN. */
+/** Multiplies a panel that holds a NaN. */
 [[gnu::noinline]] static void multiply_decoded(float *sums, const void *a, const qni_gemm_block *b,
                                                const float *scales, bool is_first) {
     alignas(64) float panel[QNI_GEMM_PANEL_N * QNI_GEMM_BLOCK_K];

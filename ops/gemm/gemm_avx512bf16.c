@@ -21,10 +21,10 @@ enum {
     VECTORS = 4,
     PAIRS = QNI_GEMM_BLOCK_K / 2,
     DIRECT_ROWS = 4,
-    FETCH_PAIRS = 4, // pairs between two looks at what to fetch
+    FETCH_PAIRS = 4, // pairs between two fetches
 };
 
-// ---- decoding: bytes of bf16 by e4m3 code without its sign
+// ---- decoding: tables of bf16's bytes, indexed by e4m3 codes without their sign
 
 typedef struct table {
     alignas(64) uint8_t low[128], high[128];
@@ -57,14 +57,14 @@ static inline decoder decoder_of(qni_dtype dtype) {
                      dtype == QNI_E4M3FNUZ};
 }
 
-/** 64 codes to bf16: of each 16 bytes the first 8 go to *first, the others to *second. */
+/** Decodes 64 codes to bf16: of each 16 bytes the first 8 go to *first, the others to *second. */
 [[gnu::always_inline]] static inline void decode(const decoder *d, __m512i codes, __m512i *first,
                                                  __m512i *second) {
     const __m512i sign = _mm512_set1_epi8((char)0x80);
     __m512i low = _mm512_permutex2var_epi8(d->low0, codes, d->low1);
     __m512i high = _mm512_permutex2var_epi8(d->high0, codes, d->high1);
     high = _mm512_ternarylogic_epi32(high, codes, sign, 0xF8); // high | (codes & sign)
-    if (d->is_fnuz) { // 0x80, a zero by its low bits, is the NaN
+    if (d->is_fnuz) { // the NaN is 0x80, whose low bits are a zero's
         __mmask64 is_nan = _mm512_cmpeq_epi8_mask(codes, sign);
         low = _mm512_mask_mov_epi8(low, is_nan, _mm512_set1_epi8((char)0xC0));
         high = _mm512_mask_mov_epi8(high, is_nan, _mm512_set1_epi8(0x7F));
@@ -105,14 +105,14 @@ static inline decoder decoder_of(qni_dtype dtype) {
 
 // ---- loading 64 rows and 64 k of a block as 32 pairs of each row: out[pair * stride + row]
 
-/** The first `count` (any number) of 64 bits. */
+/** Returns a mask of the first `count` (any number) of 64 bits. */
 static inline uint64_t first_bits(int64_t count) {
     return count >= 64 ? ~UINT64_C(0) : count <= 0 ? 0 : (UINT64_C(1) << count) - 1;
 }
 
-/** 64 bytes along k of each of 16 rows, zero beyond the block's edges, transposed. Rows lie far
- *  apart, where the processor does not look ahead by itself: the next K-block's part is fetched
- *  meanwhile. */
+/** Loads 64 bytes along k of each of 16 rows, transposed; what lies beyond the block's edges is
+ *  zero. Rows lie far apart, where the processor does not fetch ahead by itself, so each row's part
+ *  of the next K-block is fetched as well. */
 static inline void load_along_k(__m512i r[16], const qni_gemm_block *x, int64_t row, int64_t k,
                                 int64_t bytes) {
     const uint64_t mask = first_bits((x->depth - k) * bytes);
@@ -126,11 +126,11 @@ static inline void load_along_k(__m512i r[16], const qni_gemm_block *x, int64_t 
     transpose(r);
 }
 
-/** e4m3 with contiguous k, 16 rows. */
+/** Loads 16 rows of e4m3 whose k is contiguous. */
 static void fp8_along_k(uint32_t *out, int64_t stride, const qni_gemm_block *x, int64_t row,
                         int64_t k) {
     const decoder d = decoder_of(x->dtype);
-    // A dword is 4 k of one row; of 4 rows, the first two k of each go first.
+    // A dword holds 4 k of one row. The first two k of each of 4 rows go first.
     const __m512i order =
         _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
     __m512i r[16], first, second;
@@ -143,7 +143,7 @@ static void fp8_along_k(uint32_t *out, int64_t stride, const qni_gemm_block *x, 
     }
 }
 
-/** bf16 with contiguous k, 16 rows. */
+/** Loads 16 rows of bf16 whose k is contiguous. */
 static void bf16_along_k(uint32_t *out, int64_t stride, const qni_gemm_block *x, int64_t row,
                          int64_t k) {
     for (int64_t half = 0; half < 2; half++) {
@@ -155,7 +155,8 @@ static void bf16_along_k(uint32_t *out, int64_t stride, const qni_gemm_block *x,
     }
 }
 
-/** 64 bytes of contiguous rows at one k, from `row` on; zero beyond the edges. */
+/** Loads 64 bytes at one k, from `row` on, of contiguous rows; what lies beyond the edges is
+ *  zero. */
 static inline __m512i load_rows(const qni_gemm_block *x, int64_t row, int64_t k, int64_t bytes) {
     if (k >= x->depth || row >= x->rows)
         return _mm512_setzero_si512();
@@ -164,8 +165,8 @@ static inline __m512i load_rows(const qni_gemm_block *x, int64_t row, int64_t k,
     return _mm512_maskz_loadu_epi8(first_bits((x->rows - row) * bytes), from);
 }
 
-/** r[i] holds 4 lanes of 16 rows at k + i: afterwards r[j] holds 4 lanes of 4 k of the rows 16
- *  j.. */
+/** Exchanges lanes: before, r[i] holds 4 lanes of 16 rows at k + i; afterwards, r[j] holds 4 lanes
+ *  of 4 k of the rows from 16 j on. */
 static inline void exchange_lanes(__m512i r[4]) {
     __m512i a = _mm512_shuffle_i32x4(r[0], r[1], 0x44), b = _mm512_shuffle_i32x4(r[0], r[1], 0xEE);
     __m512i c = _mm512_shuffle_i32x4(r[2], r[3], 0x44), d = _mm512_shuffle_i32x4(r[2], r[3], 0xEE);
@@ -175,11 +176,11 @@ static inline void exchange_lanes(__m512i r[4]) {
     r[3] = _mm512_shuffle_i32x4(b, d, 0xDD);
 }
 
-/** e4m3 with contiguous rows. */
+/** Loads e4m3 whose rows are contiguous. */
 static void fp8_along_rows(uint32_t *out, int64_t stride, const qni_gemm_block *x, int64_t row,
                            int64_t k) {
     const decoder d = decoder_of(x->dtype);
-    alignas(64) char order[64]; // byte n of lane k to where a packed line has it
+    alignas(64) char order[64]; // moves byte n of lane k to its place in a packed line
     for (int n = 0; n < 16; n++)
         for (int j = 0; j < 4; j++)
             order[n / 4 * 16 + j / 2 * 8 + n % 4 * 2 + j % 2] = (char)(j * 16 + n);
@@ -198,7 +199,7 @@ static void fp8_along_rows(uint32_t *out, int64_t stride, const qni_gemm_block *
     }
 }
 
-/** bf16 with contiguous rows. */
+/** Loads bf16 whose rows are contiguous. */
 static void bf16_along_rows(uint32_t *out, int64_t stride, const qni_gemm_block *x, int64_t row,
                             int64_t k) {
     alignas(64) uint16_t order[2][32]; // word n of k beside word n of k + 1, 16 n each
@@ -215,7 +216,7 @@ static void bf16_along_rows(uint32_t *out, int64_t stride, const qni_gemm_block 
         }
 }
 
-/** Whatever the type and strides. */
+/** Loads pairs of any type and strides. */
 static void load_pairs(uint32_t *out, int64_t stride, const qni_gemm_block *x, int64_t row,
                        int64_t k) {
     const bool is_bf16 = x->dtype == QNI_BF16;
@@ -228,7 +229,8 @@ static void load_pairs(uint32_t *out, int64_t stride, const qni_gemm_block *x, i
 
 // ---- a
 
-/** 64 codes of a row. The decoder deals out 8 bytes in turn, so they are dealt in beforehand. */
+/** Decodes 64 codes of a row. The decoder deals out groups of 8 bytes in turn, so they are put in
+ *  the opposite order first. */
 static inline void load_a_codes(const decoder *d, uint32_t *out, const void *codes, uint64_t mask) {
     const __m512i deal = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
     __m512i first, second, row = _mm512_maskz_loadu_epi8(mask, codes);
@@ -242,7 +244,7 @@ static void load_a_fp8(uint32_t *out, const qni_gemm_block *a) {
     const uint64_t mask0 = first_bits(a->depth), mask1 = first_bits(a->depth - 64);
     for (int64_t m = 0; m < a->rows; m++, out += PAIRS) {
         const char *row = (const char *)a->data + m * a->row_stride;
-        // Rows lie pages apart, where the processor does not look ahead by itself: the next
+        // Rows lie pages apart, where the processor does not fetch ahead by itself: fetch the next
         // K-block's part.
         _mm_prefetch(row + 128, _MM_HINT_T1);
         _mm_prefetch(row + 192, _MM_HINT_T1);
@@ -259,7 +261,7 @@ static void load_a_bf16(uint32_t *out, const qni_gemm_block *a) {
     }
 }
 
-/** Rows contiguous: loaded as pairs, transposed back 16 x 16 of them at a time. */
+/** Loads a whose rows are contiguous: as pairs, transposed back 16 x 16 at a time. */
 static void load_a_transposed(uint32_t *out, const qni_gemm_block *a) {
     alignas(64) uint32_t pairs[32][64];
     for (int64_t m0 = 0; m0 < a->rows; m0 += 64)
@@ -331,8 +333,8 @@ static void load_b(void *out, const qni_gemm_block *b) {
     }
 }
 
-/** Up to 6 rows over the K-block; `rows` is a constant at each call, so that the sums stay in
- *  registers. */
+/** Multiplies up to 6 rows over the K-block. `rows` is a constant at each call, so that the sums
+ *  stay in registers. */
 [[gnu::always_inline]] static inline void multiply_rows(int rows, float *sums, const uint32_t *a,
                                                         const uint32_t *b, const float *scales,
                                                         bool is_first, fetch *next) {
@@ -394,7 +396,8 @@ static void multiply(float *sums, const void *a, const void *b, const float *sca
 
 // ---- few rows: decoded in registers, used at once
 
-/** Up to DIRECT_ROWS rows; pairs in the order of multiply_rows, so that the bits are the same. */
+/** Multiplies up to DIRECT_ROWS rows. Pairs run in the order of multiply_rows, so that the bits are
+ *  equal. */
 [[gnu::always_inline]] static inline void multiply_direct(int rows, float *sums, const uint32_t *a,
                                                           const qni_gemm_block *b,
                                                           const float *scales, bool is_first,

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// A row's bits do not depend on what else is in the batch: check problems that have the first row
-// in common.
+// Checks that a row's bits do not depend on the rest of the batch, by problems that share their
+// first row.
 #include "gemm_case.h"
 
-/** How operands are stored: batches of one form have their first row, and what it is multiplied by,
- *  in common. */
+/** How operands are stored. Batches of one form share their first row and what it is multiplied
+ *  by. */
 typedef struct form {
     qni_dtype dtype;
     bool is_packed, a_transposed, b_transposed;
 } form;
 
-// Nine whole K-blocks and a broken one: the waves of gemm.fp8_decode take eight in a round. 1172
-// makes the first group of QNI_ROWS_MIXED one of 127 rows.
+// K is nine whole K-blocks and a broken one, as the waves of gemm.fp8_decode take eight in a round.
+// With 1172 the first group of QNI_ROWS_MIXED has 127 rows.
 enum { N = 130, K = 1172 };
 
 static qn_status reset_case(void *context, [[maybe_unused]] qn_stream *stream) {
@@ -60,7 +60,7 @@ static qn_status add_batches(qni_trial_run *run, const form *f, const qni_gemm_s
     return st;
 }
 
-/** Numbers of rows that take different kernels and tiles. */
+/** Tries numbers of rows that take different kernels and tiles. */
 static qn_status try_dense(qni_trial_run *run, const form *f) {
     static const qni_gemm_spec specs[] = {{.m = 1, .dtype_d = QNI_F32},
                                           {.m = 32, .dtype_d = QNI_F32},
@@ -69,7 +69,7 @@ static qn_status try_dense(qni_trial_run *run, const form *f) {
     return add_batches(run, f, specs, sizeof specs / sizeof *specs);
 }
 
-/** The first of one group or of several, as rows are grouped; and alone. */
+/** Tries the first row of one group, of several groups by each way of grouping, and alone. */
 static qn_status try_groups(qni_trial_run *run, const form *f) {
     static const qni_gemm_spec specs[] = {
         {.m = 1, .dtype_d = QNI_BF16},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A row's bits, kernel by kernel: on the CPU each kernel's do not depend on how many rows there
-// are; on a GPU all kernels that take a problem give the same. gemm_batches.c has what a plain call
-// gives, in more batches.
+// A row's bits by each kernel: on the CPU a kernel's bits do not depend on how many rows there are;
+// on a GPU all kernels that take a problem give equal bits. gemm_batches_check.c compares the bits
+// of plain calls in more batches.
 #include "gemm_test_case.h"
 
 enum { N = 200, K = 1172 };
@@ -13,8 +13,8 @@ static int open_gfx950(void **) {
     return open_device("sim:gfx950");
 }
 
-/** The first row's bits, of a case with `m` rows, by one kernel; false: it does not take the
- *  problem. */
+/** Gives the first row's bits, by one kernel, of a case with `m` rows. Returns false if the kernel
+ *  does not take the problem. */
 static bool first_row(const qni_variant *variant, const qni_gemm_spec *spec, int64_t m,
                       uint32_t out[N]) {
     qni_gemm_case c;
@@ -45,8 +45,8 @@ static bool first_row(const qni_variant *variant, const qni_gemm_spec *spec, int
      .has_no_answer = true,                                                                        \
      __VA_ARGS__}
 
-/** Numbers of rows at which engines change their ways: few rows, register tiles and their rests,
- *  tiles. */
+/** Tries numbers of rows at which engines work in other ways: few rows, register tiles and what is
+ *  left over of them, tiles. */
 static void each_kernel_agrees_with_itself(void **) {
     static const qni_gemm_spec specs[] = {
         SPEC(QNI_E4M3FN, .is_packed = true),
@@ -73,8 +73,8 @@ static void each_kernel_agrees_with_itself(void **) {
         }
 }
 
-/** Each kernel on each number of rows, held to the first of them all; but for gemm.any, which turns
- *  FP8 into bf16 and runs where no other can. */
+/** Runs each kernel on each number of rows and compares with the first run of all. gemm.any is left
+ *  out, because it converts FP8 to bf16; it runs only where no other kernel can. */
 static void all_kernels_agree(void **) {
     static const qni_gemm_spec specs[] = {SPEC(QNI_E4M3FNUZ, .is_packed = true),
                                           SPEC(QNI_E4M3FN, .is_packed = true)};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes problems for the checks: matrices with guards and gaps full of NaN, group layouts, the
+// Makes problems for the checks: matrices with guards and gaps full of NaN, group layouts, and the
 // right answer.
 #include "gemm_case.h"
 
@@ -16,7 +16,8 @@ static double random_sign(uint64_t *state) {
     return qni_random(state) >> 31 ? -1 : 1;
 }
 
-/** Where matrix number i's numbers begin: what it holds does not depend on the others' sizes. */
+/** Returns where the random numbers of matrix number i begin, so that its elements do not depend on
+ *  the sizes of other matrices. */
 static uint64_t random_state(uint64_t seed, uint64_t i) {
     return (seed * 8 + i + 1) * UINT64_C(0xD1342543DE82EF95);
 }
@@ -35,7 +36,7 @@ static double matrix_get(const qni_gemm_matrix *x, int64_t at) {
     return qni_get(x->area.dtype, qni_area_host(&x->area), at);
 }
 
-/** How matrix_create lays one out. */
+/** How matrix_create lays a matrix out. */
 typedef struct form {
     const char *name;
     int rank;
@@ -85,12 +86,12 @@ static double any_code(qni_dtype dtype, uint64_t *state) {
     }
 }
 
-/** Whether the K-block is one of the two that cancel. */
+/** Returns whether the K-block is one of the two that cancel. */
 static bool is_large_block(const qni_gemm_spec *spec, int64_t kb) {
     return kb == 0 || kb == spec->k / 128 - 1;
 }
 
-/** Element [row, k] of a (is_b: of b). */
+/** Returns a random value for an element at k of b if is_b, else of a. */
 static double sample(const qni_gemm_spec *spec, bool is_b, int64_t k, uint64_t *state) {
     qni_dtype dtype = is_b ? spec->dtype_b : spec->dtype_a;
     const double normal = qni_random_normal(state) * (qni_is_fp8(dtype) ? 64 : 1);
@@ -116,7 +117,7 @@ static double sample(const qni_gemm_spec *spec, bool is_b, int64_t k, uint64_t *
     }
 }
 
-/** A row's last whole K-block becomes its first one, in a with the sign changed. */
+/** Makes a row's last whole K-block equal its first one, in a with the sign changed. */
 static void cancel_row(qni_gemm_case *c, qni_gemm_matrix *x, bool is_b, int64_t g, int64_t row) {
     const int64_t last = (c->spec.k / 128 - 1) * 128;
     for (int64_t k = 0; k < 128 && last > 0; k++) {
@@ -160,7 +161,7 @@ static void fill_scale(qni_gemm_case *c, qni_gemm_matrix *x, uint64_t *state) {
                 matrix_set(x, matrix_at(x, g, row, kb), sample_scale(&c->spec, kb, state));
 }
 
-/** c, by the rules of a weight or, where sums are exact, small whole numbers. */
+/** Fills c as weights are filled or, if sums are exact, with small whole numbers. */
 static void fill_c(qni_gemm_case *c, uint64_t *state) {
     const bool is_exact = c->spec.fill == QNI_FILL_POWERS;
     for (int64_t row = 0; row < c->c.shape[1]; row++)
@@ -189,7 +190,8 @@ static int64_t alignment_of(const qni_gemm_spec *spec) {
     return spec->m_alignment ? spec->m_alignment : 128;
 }
 
-/** Rows of a and d: groups padded to the alignment, then a tile that is nobody's. */
+/** Returns how many rows a and d have: the groups, padded to the alignment, then a tile that is
+ *  nobody's. */
 static int64_t count_rows(const qni_gemm_spec *spec) {
     int64_t m = 0;
     for (int64_t g = 0; g < spec->groups; g++)
@@ -285,7 +287,7 @@ static void set_args(qni_gemm_case *c) {
     };
 }
 
-/** The problem with host pointers in place of the device's. */
+/** Returns the problem with host pointers in place of the device's. */
 static qni_gemm_problem on_host(const qni_gemm_case *c) {
     qni_gemm_problem host = c->problem;
     host.a = qni_area_host(&c->a.area);
@@ -298,8 +300,8 @@ static qni_gemm_problem on_host(const qni_gemm_case *c) {
     return host;
 }
 
-/** Of the rows that are somebody's. Where sums are exact, so is the answer; else the smallest
- *  numbers may be off, as products below f32's range are. */
+/** Expects the answer in rows that belong to a group. If sums are exact, so must the result be;
+ *  else the smallest numbers may be off, as products below f32's range are. */
 static void expect_rows(qni_gemm_case *c, const qni_gemm_problem *host, const double *want,
                         const double *bound) {
     const bool is_exact = c->spec.fill == QNI_FILL_POWERS;
@@ -330,7 +332,7 @@ static qn_status make_expectations(qni_gemm_case *c) {
     return st;
 }
 
-/** Packs b with the device's own kernel; from then on the problem is the packed one. */
+/** Packs b with the device's own kernel. From then on the case's problem is the packed one. */
 static qn_status pack(qni_gemm_case *c, qn_stream *stream) {
     const qni_gemm_spec *s = &c->spec;
     int64_t shape[3], nb = qni_pieces(s->n, 128), kb = qni_pieces(s->k, 128);

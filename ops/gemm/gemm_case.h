@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One made-up problem on a device with its right answer: what `quern check` and the tests run
-// kernels on.
+// One made-up problem on a device, with its right answer. `quern check` and the tests run kernels
+// on such cases.
 #ifndef QNI_GEMM_CASE_H
 #define QNI_GEMM_CASE_H
 
@@ -10,18 +10,19 @@
 /** What the matrices hold. */
 typedef enum qni_gemm_fill {
     QNI_FILL_NORMAL, // bell-shaped
-    QNI_FILL_POWERS, // small powers of two: sums are exact, and compared so
+    QNI_FILL_POWERS, // powers of two: sums are exact, and must be met exactly
     QNI_FILL_EQUAL,  // one value
-    QNI_FILL_LARGE,  // the largest FP8 values; sums near the end of f32 for bf16
+    QNI_FILL_LARGE,  // the largest FP8 values; with bf16, sums near f32's largest
     QNI_FILL_TINY,   // a is subnormal
-    QNI_FILL_NAN,    // one NaN in a row of a, if there are several; one in a column of b
-    /** One largest value in every other K-block, zeros and the smallest scale elsewhere. */
+    QNI_FILL_NAN,    // one NaN in a row of a, if a has several rows; one NaN in a column of b
+    /** Every other K-block has one largest value; all other values are zeros, with the smallest
+     *  scale. */
     QNI_FILL_SPARSE,
     QNI_FILL_NEGATIVE_ZERO, // a third of b is -0
     QNI_FILL_ANY,           // any code that is no NaN
-    // The last whole K-block is large and takes away what the first one gave: what remains is the
-    // small ones' sum and what rounding did to it on the way, which tells one order of sums from
-    // another even in bf16.
+    // The last whole K-block takes away what the first one gave, and both are large. What remains
+    // is the sum of the small products and the rounding errors on the way, which tell one order of
+    // sums from another even in bf16.
     QNI_FILL_CANCEL,
 } qni_gemm_fill;
 
@@ -35,7 +36,7 @@ typedef enum qni_gemm_rows {
 
 typedef struct qni_gemm_spec {
     qn_gemm_grouping grouping;
-    int64_t groups, m, n, k; // index and ends: m follows from the groups
+    int64_t groups, m, n, k; // by index and by ends, m follows from the groups
     qni_dtype dtype_a, dtype_b, dtype_d;
     qni_gemm_fill fill;
     qni_gemm_rows rows;
@@ -43,7 +44,7 @@ typedef struct qni_gemm_spec {
     bool is_strided; // gaps between rows, an odd offset, scale_a by columns
     int32_t m_alignment;
     int64_t expected_m; // masked; 0: m
-    bool has_no_answer; // nobody will compare: the case only runs
+    bool has_no_answer; // the result is not compared: the case only runs
 } qni_gemm_spec;
 
 /** A matrix or a stack of them, and how its elements lie in an area. */
@@ -63,21 +64,22 @@ typedef struct qni_gemm_case {
     qn_stream *stream;
 } qni_gemm_case;
 
-/** Makes the case on the stream's device; qni_gemm_case_destroy also after failure. */
+/** Makes the case on the stream's device; Call qni_gemm_case_destroy even if this fails. */
 qn_status qni_gemm_case_create(qni_gemm_case *c, qn_stream *stream, const qni_gemm_spec *spec,
                                uint64_t seed);
 void qni_gemm_case_destroy(qni_gemm_case *c);
-/** d becomes NaN, or c where c is d. */
+/** Fills d with NaN, or with c if d is c. */
 qn_status qni_gemm_case_reset(qni_gemm_case *c);
 /** Calls the op through its public function. */
 qn_status qni_gemm_case_call(qni_gemm_case *c);
-/** Largest error over tolerance of what d holds; more than 1, or NaN, is wrong, and detail says
- *  where. Also wrong: any byte changed that no row owns. */
+/** Compares d with the answer. *error becomes the largest quotient of error and tolerance, and
+ *  detail says where it is. A d whose *error is NaN or more than 1 is wrong; so is one with a
+ *  changed byte that belongs to no row. */
 qn_status qni_gemm_case_compare(qni_gemm_case *c, double *error, char *detail, size_t room);
 
-/** Tries the first row's bits, in batches of many sizes and groupings (gemm_batches_check.c). What
- *  a case's matrices hold depends on the seed and the place alone, so that such batches have that
- *  row in common. */
+/** Compares the first row's bits in batches of many sizes and groupings (gemm_batches_check.c). The
+ *  elements of a case's matrices depend on the seed and their place alone, so these batches share
+ *  their first row. */
 qn_status qni_gemm_try_batches(qni_trial_run *run);
 
 #endif

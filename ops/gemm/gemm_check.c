@@ -24,7 +24,7 @@
      __VA_ARGS__}
 
 // clang-format off
-/** A few of everything: what a quick check runs. */
+/** A few problems of each sort, which a quick check runs. */
 static const qni_gemm_spec quick_specs[] = {
     DENSE(1, 129, 129, FN, FN, BF),
     DENSE(65, 130, 260, FN, FN, BF, .is_packed = true),
@@ -49,8 +49,8 @@ static const qni_gemm_spec full_specs[] = {
     DENSE(34, 70, 140, FNUZ, FNUZ, BF), DENSE(34, 70, 140, FN, FNUZ, BF),
     DENSE(34, 70, 140, FNUZ, FN, F32), DENSE(34, 70, 140, FNUZ, FNUZ, BF, .is_packed = true),
     DENSE(34, 70, 140, FNUZ, FN, BF, .is_packed = true), DENSE(34, 70, 140, FN, FNUZ, BF, .is_packed = true),
-    // What matrix cores of the FNUZ kinds take from packed weights: whole, odd and broken K-blocks,
-    // edges of rows.
+    // Packed weights for matrix cores of the FNUZ kinds: whole, odd and broken K-blocks, edges of
+    // rows.
     DENSE(1, 130, 512, FNUZ, FNUZ, BF, .is_packed = true), DENSE(127, 128, 256, FNUZ, FNUZ, BF, .is_packed = true),
     DENSE(129, 257, 640, FNUZ, FNUZ, F32, .is_packed = true), DENSE(257, 129, 1024, FNUZ, FNUZ, BF, .is_packed = true),
     DENSE(255, 60, 780, FNUZ, FNUZ, BF, .is_packed = true, .is_strided = true), DENSE(70, 140, 388, FNUZ, FNUZ, F32, .is_packed = true, .adds_c = true),
@@ -81,7 +81,7 @@ static const qni_gemm_spec full_specs[] = {
     DENSE(33, 66, 130, FN, FN, BF, .fill = QNI_FILL_NEGATIVE_ZERO), DENSE(33, 66, 130, FN, FN, BF, .fill = QNI_FILL_NEGATIVE_ZERO, .is_packed = true),
     DENSE(33, 66, 130, FN, FN, F32, .fill = QNI_FILL_ANY, .is_packed = true), DENSE(33, 66, 130, FNUZ, FNUZ, F32, .fill = QNI_FILL_ANY),
     DENSE(33, 66, 130, BF, BF, F32, .fill = QNI_FILL_ANY),
-    // One row, for which kernels have ways of their own.
+    // One row, for which kernels have special ways.
     DENSE(1, 66, 300, FN, FN, F32, .fill = QNI_FILL_ANY, .is_packed = true), DENSE(1, 66, 300, FNUZ, FNUZ, F32, .fill = QNI_FILL_ANY, .is_packed = true),
     DENSE(1, 66, 300, FN, FN, BF, .fill = QNI_FILL_NAN, .is_packed = true), DENSE(1, 66, 300, FNUZ, FNUZ, BF, .fill = QNI_FILL_NAN, .is_packed = true),
     DENSE(1, 66, 300, FN, FNUZ, F32, .fill = QNI_FILL_POWERS, .is_packed = true), DENSE(1, 66, 300, FNUZ, FN, F32, .fill = QNI_FILL_TINY, .is_packed = true),
@@ -209,7 +209,8 @@ static qn_status create_pack_areas(pack_case *c, qn_device *device) {
     return QN_OK;
 }
 
-/** Every code there is, NaN and negative zero among them, and scales that differ. */
+/** Fills the areas with every code there is, NaN and negative zero among them, and with scales that
+ *  differ. */
 static void fill_pack_areas(pack_case *c) {
     const float factor = c->problem.dtype_in == c->problem.dtype_out ? 1 : 2;
     uint8_t *b = qni_area_host(&c->areas[WEIGHTS]);
@@ -222,7 +223,7 @@ static void fill_pack_areas(pack_case *c) {
     }
 }
 
-/** Each byte in its place, and zeros where the tiles reach past the weights. */
+/** Expects each byte in its place, and zeros where the tiles reach past the weights. */
 static void expect_packed(pack_case *c, const qn_device *device) {
     const qni_gemm_pack_problem *p = &c->problem;
     const uint8_t *b = qni_area_host(&c->areas[WEIGHTS]);

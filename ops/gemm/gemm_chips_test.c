@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The gemm family's GPU kernels on the other simulated chips: every check problem, and each kernel
-// as clang makes it at other levels of optimisation. gemm_sim_test.c has the long problems.
+// as clang compiles it at other levels of optimisation. gemm_sim_test.c has the long problems.
 #include "gemm_test_case.h"
 
 static int open_gfx90a(void **) {
@@ -40,7 +40,7 @@ static void levels_agree(void **) {
     run_levels(specs, sizeof specs / sizeof *specs);
 }
 
-/** Where FP8 becomes bf16 on the way to LDS. */
+/** Runs the kernels that convert FP8 to bf16 on the way to LDS. */
 static void fp8_through_bf16_agrees(void **) {
     static const qni_gemm_spec fp8 = PLAIN(40, 66, 130, QNI_E4M3FN);
     run_levels(&fp8, 1);

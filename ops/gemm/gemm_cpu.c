@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// GEMM on the CPU: tiles, threads and scratch memory, the same for every engine.
+// GEMM on the CPU: tiles, threads and scratch memory, alike for every engine.
 //
-// Bits: a sum runs through K in one order whatever the tiles are, so they depend neither on the
+// Bits: a sum runs through K in one order whatever the tiles are, so bits depend neither on the
 // number of threads nor on the other rows of a.
 #include "gemm_cpu.h"
 
@@ -17,7 +17,8 @@ typedef struct scratch {
     alignas(64) float scales_a[QNI_GEMM_TILE_M], scales[QNI_GEMM_TILE_M];
 } scratch;
 
-// Launches on several streams at once each take one; more than fit here are made and freed.
+// A launch takes one entry. If launches on several streams need more than fit here, the others are
+// made and freed.
 static _Atomic(scratch *) scratch_pool[16];
 static constexpr int POOL_SLOTS = sizeof scratch_pool / sizeof *scratch_pool;
 
@@ -79,8 +80,8 @@ static const char *packed_panel(const qni_gemm_problem *p, int64_t group, int64_
     return (const char *)p->b + group * p->packed_n * p->packed_k + at * QNI_GEMM_PANEL_BYTES;
 }
 
-/** The packed panel that the tile's loops reach next: the neighbour, or the first of the next
- *  K-block. */
+/** Returns the packed panel that the tile's loops reach next: the neighbour, or the first panel of
+ *  the next K-block. */
 static const char *next_panel(const qni_gemm_problem *p, const tile *t, int64_t panel, int64_t k0) {
     if (!p->is_packed)
         return nullptr;
@@ -105,7 +106,7 @@ static qni_gemm_block block_b(const qni_gemm_problem *p, const tile *t, int64_t 
     };
 }
 
-/** a's scales of a K-block; 1 without. */
+/** Loads a's scales of a K-block; they are 1 if a has none. */
 static void load_scales(float *scales, const qni_gemm_problem *p, const tile *t, int64_t k0) {
     int64_t rows = t->m1 - t->m0, at = t->slab * p->scale_a_group + t->m0 * p->scale_a_row;
     at += k0 / 128 * p->scale_a_kb;
@@ -113,7 +114,7 @@ static void load_scales(float *scales, const qni_gemm_problem *p, const tile *t,
         scales[i] = p->scale_a ? p->scale_a[at + i * p->scale_a_row] : 1;
 }
 
-/** a's scales times b's one of the panel and K-block. */
+/** Computes a's scales times b's scale of the panel and K-block. */
 static void panel_scales(float *scales, const float *a, const qni_gemm_problem *p, const tile *t,
                          int64_t panel, int64_t k0) {
     const int64_t rows = t->m1 - t->m0, nb = panel * QNI_GEMM_PANEL_N / 128;
@@ -143,7 +144,7 @@ static void zero_tile(const qni_gemm_problem *p, const tile *t) {
         memset((char *)p->d + (m * p->d_row + n0) * bytes, 0, (size_t)(columns * bytes));
 }
 
-/** Whether few enough rows use a decoded panel that it need not be kept. */
+/** Returns whether so few rows use a decoded panel that it need not be kept. */
 static bool is_direct(const qni_gemm_engine *engine, const qni_gemm_problem *p, int64_t rows) {
     return engine->multiply_packed && p->is_packed && rows <= engine->direct_rows;
 }
@@ -180,7 +181,8 @@ static void multiply_tile(const work *w, const tile *t, scratch *s) {
         store_panel(w, t, panel, s->sums[panel - t->panel0]);
 }
 
-/** Where the rows that fare like row m end, at most at m1. */
+/** Returns the end of the rows from m on that share row m's group or, without a group, its
+ *  treatment; at most m1. */
 static int64_t run_end(const qni_gemm_problem *p, int64_t slab, int64_t group, int64_t m,
                        int64_t m1) {
     int64_t end = m + 1;
@@ -200,7 +202,8 @@ static int64_t run_end(const qni_gemm_problem *p, int64_t slab, int64_t group, i
     return end;
 }
 
-/** `count` panels of tile number i, from its panel `first` on, group after group of its rows. */
+/** Computes `count` panels of tile number i, from the tile's panel `first` on, one group of its
+ *  rows after another. */
 static void do_tile(const work *w, int64_t i, int64_t first, int64_t count, scratch *s) {
     const qni_gemm_problem *p = w->problem;
     const int64_t panels = (p->n + QNI_GEMM_PANEL_N - 1) / QNI_GEMM_PANEL_N;
@@ -238,14 +241,14 @@ static void do_thread(void *context, int64_t thread) {
     }
 }
 
-/** Whether so few rows share a panel that reading b is most of the work. One panel after the other
- *  is then the better order: packed weights lie so in memory, and of others only 64 rows, and their
- *  pages, are read at once. */
+/** Returns whether so few rows share a panel that reading b is most of the work. It is then better
+ *  to read one panel after the other: packed weights lie in that order in memory, and of other
+ *  weights only 64 rows, and their pages, are read at once. */
 static bool reads_in_order(const qni_gemm_engine *engine, const qni_gemm_problem *p) {
     return is_direct(engine, p, p->m) || (!p->is_packed && p->m <= 16);
 }
 
-/** Large tiles decode less; small ones keep all threads busy. */
+/** Chooses the tiles' size: large tiles decode less; small ones keep all threads busy. */
 static void choose_tiles(work *w) {
     const qni_gemm_problem *p = w->problem;
     const int64_t slabs = p->grouping == QN_GEMM_GROUPED_MASKED ? p->groups : 1;

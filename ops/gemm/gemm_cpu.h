@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// GEMM on the CPU: the one loop over tiles (gemm_cpu.c) and what an instruction set supplies to it,
-// an engine.
+// GEMM on the CPU: one loop over tiles (gemm_cpu.c), and the engine that each instruction set
+// supplies to it.
 //
-// For each tile of d and each K-block of 128: the rows of a are decoded once, then panel after
-// panel of 64 columns of b, and the two multiplied into f32 sums: sum += scale * (partial over the
-// K-block). A panel is decoded once for all rows of the tile and stays in the first-level cache
-// meanwhile.
+// For each tile of d and each K-block of 128 the loop decodes the tile's rows of a once. It then
+// walks panels of 64 columns of b and multiplies each with the rows into f32 sums: sum += scale *
+// (partial over the K-block). A panel is decoded once for all rows of the tile, and stays in the
+// first-level cache while they use it.
 #ifndef QNI_GEMM_CPU_H
 #define QNI_GEMM_CPU_H
 
@@ -25,26 +25,26 @@ typedef struct qni_gemm_block {
     const void *data;
     qni_dtype dtype;
     int64_t row_stride, k_stride;
-    int64_t rows, depth; // real ones: at most the tile's; what lies beyond counts as zero
+    int64_t rows, depth; // that exist, at most the tile's; what lies beyond counts as zero
     bool is_packed;      // b only: data is a packed panel, strides mean nothing
 } qni_gemm_block;
 
-/** What an instruction set supplies. Decoded elements are the engine's own affair. */
+/** What an instruction set supplies. Only the engine knows how decoded elements are laid out. */
 typedef struct qni_gemm_engine {
-    /** out[rows][128] */
+    /** Decodes rows of a: out[rows][128]. */
     void (*load_a)(void *out, const qni_gemm_block *a);
-    /** out: 64 x 128 in the order that multiply wants */
+    /** Decodes 64 x 128 of b, in the order that multiply wants. */
     void (*load_b)(void *out, const qni_gemm_block *b);
     /** sums[rows][64] = (is_first ? 0 : sums) + scales[row] * (a b). `next`, if not null, is the
-     *  packed panel that load_b will be given next: time to fetch it. */
+     *  packed panel that load_b gets next; multiply may fetch it into the cache. */
     void (*multiply)(float *sums, const void *a, const void *b, const float *scales, int64_t rows,
                      bool is_first, const char *next);
-    /** load_b and multiply in one, for at most direct_rows rows: the same bits, without the way
-     *  through memory. Null: there is none. */
+    /** Does what load_b and multiply do, for at most direct_rows rows, and gives the bits that they
+     *  give, but keeps the decoded b in registers. Null: there is no such function. */
     void (*multiply_packed)(float *sums, const void *a, const qni_gemm_block *b,
                             const float *scales, int64_t rows, bool is_first, const char *next);
     int64_t direct_rows;
-    /** `columns` elements of a row: d = sums, or c + sums where c is not null. */
+    /** Stores `columns` elements of a row: d = sums, or c + sums if c is not null. */
     void (*store)(void *d, const void *c, qni_dtype dtype, const float *sums, int64_t columns);
 } qni_gemm_engine;
 

@@ -12,8 +12,8 @@
 // Registers four K-blocks of a and b on their way: 4 x 32 VGPRs
 // Edges     rows that do not exist read as zero; the last k % 128 by one wave, a through checked
 //           loads
-// Schedule  b is read without caching; 16 KiB a wave are under way at any time. All is bound by
-//           memory, so the MFMAs need no order of their own.
+// Schedule  b is read without caching; 16 KiB a wave are under way at any time. Memory
+//           bounds the kernel, so the MFMAs need no order of their own.
 #include "copy.h"
 #include "fp8.h"
 #include "gemm_gpu.h"
@@ -22,11 +22,11 @@
 enum { TILE = 32, BLOCK_K = 128, WAVES = 8, THREADS = 64 * WAVES, AHEAD = 4 };
 
 // [wave][pair][lane]: elements 2 pair and 2 pair + 1 of the partial that the wave's lane holds, and
-// its scale.
+// the scale of that partial.
 [[clang::loader_uninitialized]] static QD_LDS qd_f32x2 lds_part[WAVES][8][64];
 [[clang::loader_uninitialized]] static QD_LDS float lds_scale[WAVES][64];
 
-/** One K-block's operands of this lane: 16 bytes for each 32 of k. */
+/** This lane's operands of one K-block: 16 bytes for each 32 of k. */
 typedef struct block {
     qd_u32x4 a[4], b[4];
     float scale_a, scale_b;
@@ -53,7 +53,7 @@ QD_INLINE void load_block(const strip *s, block *x, uint32_t kb) {
     qd_pin(); // keeps this many loads under way
 }
 
-/** A K-block's product; weights give d's rows, activations its columns. */
+/** Multiplies a K-block. The result has weights as rows and activations as columns. */
 QD_INLINE qd_f32x16 multiply(const strip *s, block *x) {
     if (s->is_fn) QD_UNROLL
         for (int i = 0; i < 16; i++)
@@ -64,7 +64,7 @@ QD_INLINE qd_f32x16 multiply(const strip *s, block *x) {
     return part;
 }
 
-/** Hands this wave's partial to all. */
+/** Writes this wave's partial to LDS, for all waves. */
 QD_INLINE void share(const strip *s, const block *x, qd_f32x16 part) {
     qd_barrier(); // all have read the round before
     QD_UNROLL for (int i = 0; i < 8; i++)
@@ -72,13 +72,13 @@ QD_INLINE void share(const strip *s, const block *x, qd_f32x16 part) {
     lds_scale[qd_wave()][qd_lane()] = x->scale_a * (s->is_fn ? 2 * x->scale_b : x->scale_b);
 }
 
-/** Adds to this wave's pair of sums what wave w shared. */
+/** Adds what wave w shared to this wave's pair of sums. */
 QD_INLINE qd_f32x2 add(qd_f32x2 sum, uint32_t w) {
     qd_f32x2 scale = lds_scale[w][qd_lane()];
     return __builtin_elementwise_fma(lds_part[w][qd_wave()][qd_lane()], scale, sum);
 }
 
-/** Adds what the waves shared: K-blocks in their order, `count` of them. */
+/** Adds what the waves shared, `count` K-blocks, in the blocks' order. */
 QD_INLINE qd_f32x2 add_round(qd_f32x2 sum, uint32_t count) {
     qd_barrier();
     if (count >= WAVES) QD_UNROLL
@@ -90,7 +90,7 @@ QD_INLINE qd_f32x2 add_round(qd_f32x2 sum, uint32_t count) {
     return sum;
 }
 
-/** The whole K-blocks. Loads past the end repeat the last block, and count nothing. */
+/** Runs the whole K-blocks. Loads past the end repeat the last block and are not added. */
 QD_INLINE qd_f32x2 run_blocks(const strip *s, uint32_t blocks) {
     block x[AHEAD];
     qd_f32x2 sum = 0;
@@ -106,7 +106,7 @@ QD_INLINE qd_f32x2 run_blocks(const strip *s, uint32_t blocks) {
     return sum;
 }
 
-/** The last, broken K-block, by the first wave. */
+/** Runs the last, broken K-block on the first wave. */
 QD_INLINE qd_f32x2 run_tail(const strip *s, qd_f32x2 sum, const qk_gemm_args *g,
                             const uint8_t *a_row, uint32_t kb) {
     block x;
@@ -120,8 +120,8 @@ QD_INLINE qd_f32x2 run_tail(const strip *s, qd_f32x2 sum, const qk_gemm_args *g,
     return add_round(sum, 1);
 }
 
-/** Brings the waves' pairs of sums together and stores them: four columns of a row for each of 256
- *  lanes. */
+/** Brings the waves' pairs of sums together and stores them. Each of 256 lanes stores four columns
+ *  of a row. */
 QD_INLINE void finish(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t n0, qd_f32x2 sum) {
     qd_barrier();
     lds_part[0][qd_wave()][qd_lane()] = sum;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GEMM engine in f32 vectors of any width. A file per instruction set defines three numbers,
-// includes this and hands an engine of these functions to qni_gemm_cpu_run:
+// A GEMM engine in f32 vectors of any width. Each instruction set's file defines three numbers,
+// includes this file, and hands an engine of these functions to qni_gemm_cpu_run:
 //
 //   LANES    floats in a register
 //   ROWS x VECTORS   registers of sums: rows of a by vectors of columns
@@ -38,9 +38,9 @@ static inline vec multiply_add(vec x, vec y, vec sum) {
 
 // ---- decoding
 
-/** Sixteen e4m3 codes, exactly. Normal ones are put together bit by bit; subnormal ones are few
- *  enough to be converted as integers, which also holds where the caller has told the processor to
- *  flush subnormals. */
+/** Decodes sixteen e4m3 codes exactly. Normal codes are put together bit by bit. Subnormal codes
+ *  are few enough to be converted as integers, which is right even if the caller has told the
+ *  processor to flush subnormals. */
 static inline vec16 decode_e4m3(u8x16 codes, qni_dtype dtype) {
     const bool is_fn = dtype == QNI_E4M3FN;
     u32x16 code = __builtin_convertvector(codes, u32x16), magnitude = code & 0x7F;
@@ -55,7 +55,7 @@ static inline vec16 decode_bf16(u16x16 x) {
     return (vec16)(__builtin_convertvector(x, u32x16) << 16);
 }
 
-/** `count` (at most 16) elements that lie `stride` apart; the rest are zero. */
+/** Loads `count` (at most 16) elements that lie `stride` apart; the other lanes are zero. */
 static inline vec16 load_strided(const void *data, qni_dtype dtype, int64_t stride, int64_t count) {
     if (dtype == QNI_BF16) {
         const uint16_t *from = data;
@@ -77,7 +77,7 @@ static inline vec16 load_strided(const void *data, qni_dtype dtype, int64_t stri
     return decode_e4m3(x, dtype);
 }
 
-/** Where element (k, n) of a decoded panel lies. */
+/** Returns where element (k, n) of a decoded panel lies. */
 static inline int64_t panel_at(int64_t k, int64_t n) {
     return n / STRIP * STRIP * QNI_GEMM_BLOCK_K + k * STRIP + n % STRIP;
 }
@@ -94,8 +94,8 @@ static void f32_load_a(void *out, const qni_gemm_block *a) {
         }
 }
 
-/** Of a packed line, laid out as gemm_pack.c says, the 16 n of one k, whose first code is byte
- *  `at`. */
+/** The codes of 16 n at one k of a packed line, laid out as gemm_pack.c says; the first code is
+ *  byte `at` of the line. */
 #define CODES_OF(line, at)                                                                         \
     __builtin_shufflevector(line, line, at, at + 2, at + 4, at + 6, at + 16, at + 18, at + 20,     \
                             at + 22, at + 32, at + 34, at + 36, at + 38, at + 48, at + 50,         \
@@ -142,8 +142,8 @@ static void load_bf16(float *out, const qni_gemm_block *b) {
 
 // ---- multiplying
 
-/** `rows` x VECTORS registers of sums over the K-block, scaled into `sums`. rows is a constant at
- *  each call. */
+/** Multiplies `rows` x VECTORS registers of sums over the K-block and adds them, scaled, to `sums`.
+ *  rows is a constant at each call. */
 [[gnu::always_inline]] static inline void multiply_rows(int rows, float *sums, const float *a,
                                                         const float *strip, const float *scales,
                                                         bool is_first) {
@@ -167,7 +167,7 @@ static void load_bf16(float *out, const qni_gemm_block *b) {
         }
 }
 
-/** The rows that are left over, fewer than ROWS. */
+/** Multiplies the rows that are left over, fewer than ROWS. */
 static void multiply_rest(int64_t rows, float *sums, const float *a, const float *strip,
                           const float *scales, bool is_first) {
     switch (rows) {
@@ -194,7 +194,7 @@ static void multiply_rest(int64_t rows, float *sums, const float *a, const float
 static void f32_multiply(float *sums, const void *a, const void *b, const float *scales,
                          int64_t rows, bool is_first, const char *next) {
     const int64_t whole = rows / ROWS * ROWS;
-    // A panel in one strip fills the first-level cache: what is fetched would push it out.
+    // A panel in one strip fills the first-level cache, and fetched lines would push it out.
     const char *fetched = STRIP < QNI_GEMM_PANEL_N ? next : nullptr;
     fetch f = plan_fetch(fetched, (whole / ROWS + 1) * (QNI_GEMM_PANEL_N / WIDTH));
     for (int64_t n = 0; n < QNI_GEMM_PANEL_N; n += WIDTH) {

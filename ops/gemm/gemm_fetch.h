@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fetching the next packed panel while the processor multiplies: not in a burst before it is
-// decoded.
+// Fetches the next packed panel while the processor multiplies, instead of in a burst before the
+// panel is decoded.
 #ifndef QNI_GEMM_FETCH_H
 #define QNI_GEMM_FETCH_H
 
 #include "gemm_cpu.h"
 
-/** What is still to be fetched: at..end-1, `step` bytes at once. */
+/** The bytes that are still to be fetched, at..end-1, by `step` bytes at once. */
 typedef struct fetch {
     const char *at, *end;
     int64_t step;

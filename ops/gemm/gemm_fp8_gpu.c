@@ -18,8 +18,9 @@
 // Schedule  K-block kb runs MT NT tiles of 8 MFMAs. Each step is one MFMA, two FMAs that add the
 //           tile before to its sum (deferred so that they never wait for their MFMA) and at most
 //           one memory operation; a pin ends it. In order: reads of a's last tile; loads of b and
-//           scales of kb + 1; after an eighth to a half of the block the waves meet, and copies of
-//           kb + 2 overwrite what all have read, while a's tiles of kb + 1 replace those just used.
+//           scales of kb + 1. After an eighth to a half of the block the waves meet. Then copies of
+//           kb + 2 overwrite the stage that all have read, and a's tiles of kb + 1 replace those
+//           just used.
 // QK_REPAIR a is e4m3fn, and the cores take FNUZ: 16 bytes a lane go through registers, where -0
 //           and NaN become FNUZ's, and the scale doubles. Without QK_REPAIR a bypasses registers.
 // Source    manual "CDNA3", matrix chapter, for the lane layouts; checked by the simulator's MFMA
@@ -45,7 +46,7 @@ enum {
     FETCHES = WAVE_ROWS / 2, // 4 bytes a lane, two rows, each
 #endif
     LOADS = 4 * NT + MT + 1, // memory reads between the copies and the meeting
-    LAND = 5, // the step where what was fetched through registers begins to land in LDS
+    LAND = 5, // the step from which data fetched through registers are written to LDS
 };
 #ifdef QK_REPAIR
 static_assert(LAND + 2 * FETCHES <= MEET);
@@ -57,27 +58,27 @@ static_assert(TILES % 2 == 0 && TN == 128 && WAVES == 4 && FETCHES <= STEPS - ME
 [[clang::loader_uninitialized]] static QD_LDS uint8_t lds1[TM * BLOCK_K]
     __attribute__((aligned(128)));
 
-/** A wave's registers. Arrays are indexed by constants only, once all loops are unrolled. */
+/** A wave's registers. Once all loops are unrolled, constants alone index the arrays. */
 typedef struct wave {
     __amdgpu_buffer_rsrc_t a, b, scale_a, scale_b;
-    uint32_t wave, rows;                         // rows: of the tile that exist
-    uint32_t a_offset[FETCHES];                  // of this lane, for each fetch of a
-    uint32_t b_offset, scale_offset[MT];         // of this lane
-    uint32_t read_offset[4];                     // of this lane's 16 bytes j of its row, in a stage
-    uint32_t a_at, b_at, scale_a_at, scale_b_at; // where the next block's begin, bytes
+    uint32_t wave, rows;                         // rows: the tile's rows that exist
+    uint32_t a_offset[FETCHES];                  // this lane's, for each fetch of a
+    uint32_t b_offset, scale_offset[MT];         // this lane's
+    uint32_t read_offset[4];                     // this lane's 16 bytes j of its row, in a stage
+    uint32_t a_at, b_at, scale_a_at, scale_b_at; // where the next block begins in each, bytes
     uint32_t scale_a_step, strip_bytes;
     qd_u32x4 a_tile[MT][4], b_tile[2][NT][4];
     float scale_a_of[2][MT], scale_b_of[2];
     qd_f32x16 part[2];
     qd_f32x2 sum[MT][NT]
                 [8]; // in pairs: as one f32x16 with part, clang moves them to AGPRs and back
-    float scale;     // of the tile before
+    float scale;     // of the tile before this one
 #ifdef QK_REPAIR
     qd_u32x4 fetched[FETCHES];
 #endif
 } wave;
 
-/** Where 16-byte piece `piece` of a row lies in a stage. */
+/** Returns where 16-byte piece `piece` of a row lies in a stage. */
 QD_INLINE uint32_t swizzle(uint32_t row, uint32_t piece) {
     return row * BLOCK_K + (piece ^ (row & 7)) * 16;
 }
@@ -108,11 +109,11 @@ QD_INLINE qd_u32x4 repair(qd_u32x4 codes) {
         codes[i] = qd_fp8_fnuz_from_fn(codes[i]);
     return codes;
 }
-/** Starts 1 KiB of a on its way: eight rows of this wave. */
+/** Starts loading 1 KiB of a, eight rows of this wave, into registers. */
 QD_INLINE void fetch_step(wave *w, QD_LDS uint8_t *, int i) {
     w->fetched[i] = qd_buffer_load4(w->a, w->a_offset[i], w->a_at);
 }
-/** Puts what fetch_step started into the stage. */
+/** Writes what fetch_step loaded into the stage. */
 QD_INLINE void land_step(const wave *w, QD_LDS uint8_t *stage, int i) {
     const uint32_t row = w->wave * WAVE_ROWS + i * 8 + qd_lane() / 8;
     *(QD_LDS qd_u32x4 *)(stage + swizzle(row, qd_lane() % 8)) = repair(w->fetched[i]);
@@ -121,15 +122,16 @@ QD_INLINE void land_step(const wave *w, QD_LDS uint8_t *stage, int i) {
 QD_INLINE qd_u32x4 repair(qd_u32x4 codes) {
     return codes;
 }
-/** Starts 256 bytes of a on their way to the stage: two rows of this wave. */
+/** Starts copying 256 bytes of a, two rows of this wave, to the stage. */
 QD_INLINE void fetch_step(wave *w, QD_LDS uint8_t *stage, int i) {
     qd_copy_to_lds(stage + w->wave * WAVE_ROWS * BLOCK_K + i * 256, w->a, w->a_offset[i], w->a_at);
 }
 QD_INLINE void land_step(const wave *, QD_LDS uint8_t *, int) {} // copies land by themselves
 #endif
 
-/** The memory operations of step s of a block, whose a lies in `now`; `next` takes the next block's
- *  a. `row` 0 is the steps before the waves meet, and p ^ 1 the register set of the next block:
+/** Does the memory operations of step s of a block whose a lies in `now`; `next` gets the next
+ *  block's a. In the table, row 0 is the steps before the waves meet, and p ^ 1 is the register set
+ *  of the next block:
  *
  *    steps 0 .. 3                   read the last tile of this block's a
  *    row 0, odd steps               load b of the next block
@@ -155,13 +157,13 @@ QD_INLINE void memory_step(wave *w, int p, QD_LDS uint8_t *now, QD_LDS uint8_t *
 
 // ---- arithmetic
 
-/** MFMA q of a tile's eight: weights give d's rows, activations its columns. */
+/** Runs MFMA q of a tile's eight. The result has weights as rows and activations as columns. */
 QD_INLINE qd_f32x16 multiply(const wave *w, int p, int m, int n, int q, qd_f32x16 part) {
     return qd_mma32_fp8(w->b_tile[p][n][q / 2], w->a_tile[m][q / 2], q % 2, part);
 }
 
-/** Adds elements 2 e and 2 e + 1 of a tile's partial, scaled, to its sum. Two scalar FMAs: unlike
- *  the packed one, v_fmac_f32 runs beside an MFMA. */
+/** Adds elements 2 e and 2 e + 1 of a tile's partial, scaled, to the tile's sum. The two FMAs are
+ *  scalar because v_fmac_f32, unlike the packed FMA, runs beside an MFMA. */
 QD_INLINE void promote(wave *w, int tile, int e, qd_f32x16 part, float scale) {
     qd_f32x2 *sum = &w->sum[tile / NT][tile % NT][e];
     sum->x = __builtin_fmaf(part[2 * e], scale, sum->x);
@@ -170,21 +172,21 @@ QD_INLINE void promote(wave *w, int tile, int e, qd_f32x16 part, float scale) {
 
 QD_INLINE float scale_of(const wave *w, int p, int m) {
 #ifdef QK_REPAIR
-    return w->scale_a_of[p][m] * (2 * w->scale_b_of[p]); // bits of e4m3fn mean half as FNUZ
+    return w->scale_a_of[p][m] * (2 * w->scale_b_of[p]); // read as FNUZ, e4m3fn's bits mean half
 #else
     return w->scale_a_of[p][m] * w->scale_b_of[p];
 #endif
 }
 
-/** The waves meet: the copies of the next block have landed, and all have read this block's
- *  stage. */
+/** Lets the waves meet: then the copies of the next block have landed, and all waves have read this
+ *  block's stage. */
 QD_INLINE void meet(void) {
     QD_WAIT(LOADS);
     qd_barrier();
     qd_pin();
 }
 
-/** One K-block of 128 with operands p; the steps are in the order in which they run. */
+/** Runs one K-block of 128 with operands p. The steps stand in the order in which they run. */
 QD_INLINE void run_block(wave *w, int p, QD_LDS uint8_t *now, QD_LDS uint8_t *next) {
     QD_UNROLL for (int tile = 0; tile < TILES; tile++) {
         const int before = (tile + TILES - 1) % TILES, m = tile / NT;
@@ -206,8 +208,8 @@ QD_INLINE void run_block(wave *w, int p, QD_LDS uint8_t *now, QD_LDS uint8_t *ne
     }
 }
 
-/** Where loads of block `load` and copies of block `copy` begin. Past the end they repeat the last
- *  of `blocks`, to be read by no one, rather than leave the matrix. */
+/** Sets where loads of block `load` and copies of block `copy` begin. Past the end they repeat the
+ *  last of `blocks`, which nobody reads, so as not to leave the matrix. */
 QD_INLINE void aim(wave *w, uint32_t load, uint32_t copy, uint32_t blocks) {
     load = qd_min(load, blocks - 1);
     w->a_at = qd_min(copy, blocks - 1) * BLOCK_K;
@@ -216,8 +218,8 @@ QD_INLINE void aim(wave *w, uint32_t load, uint32_t copy, uint32_t blocks) {
     w->scale_b_at = load * sizeof(float);
 }
 
-/** Fills the pipeline: block 0 and, into the second stage, block 1. The order is the loop's, so
- *  that the waits that the compiler counts agree where they join. */
+/** Fills the pipeline with block 0 and, into the second stage, block 1. Loads stand in the loop's
+ *  order, so that the compiler's wait counts agree where prologue and loop join. */
 QD_INLINE void prologue(wave *w, uint32_t blocks) {
     aim(w, 0, 0, blocks);
     QD_UNROLL for (int i = 0; i < FETCHES; i++)
@@ -241,7 +243,7 @@ QD_INLINE void prologue(wave *w, uint32_t blocks) {
     qd_pin();
 }
 
-/** An even number of whole K-blocks: two a turn, since operands p and stages alternate. */
+/** Runs an even number of whole K-blocks, two a turn, because operands p and stages alternate. */
 QD_INLINE void run_blocks(wave *w, uint32_t blocks) {
     w->part[1] = 0;
     w->scale = 0;
@@ -257,7 +259,7 @@ QD_INLINE void run_blocks(wave *w, uint32_t blocks) {
     QD_WAIT(0); // the LDS must not change hands while copies are under way
 }
 
-/** One K-block, whole or not, with a through registers: nothing past a row's end is read or
+/** Runs one K-block, whole or not, with a through registers. Nothing past a row's end is read or
  *  multiplied. */
 QD_INLINE void run_last(wave *w, const qk_gemm_args *g, const uint8_t *a, uint32_t block) {
     qd_barrier();
@@ -288,8 +290,8 @@ QD_INLINE void run_last(wave *w, const qk_gemm_args *g, const uint8_t *a, uint32
 
 // ---- setting up and storing
 
-/** This lane's offset of copy i: its row and the piece of it that belongs at the lane's place in
- *  LDS. */
+/** Returns this lane's offset of copy i: that of its row and of the piece that belongs at the
+ *  lane's place in LDS. */
 QD_INLINE uint32_t a_offset(const wave *w, const qk_gemm_args *g, uint32_t i) {
 #ifdef QK_REPAIR
     uint32_t row = w->wave * WAVE_ROWS + i * 8 + qd_lane() / 8, k = qd_lane() % 8 * 16;
@@ -329,14 +331,14 @@ QD_INLINE void set_up(wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile, 
         w->a_offset[i] = a_offset(w, g, i);
 }
 
-/** Four columns of this lane's row of a tile: i counts them in steps of eight over the wave's
- *  columns. */
+/** Returns four columns of this lane's row of a tile; i counts them in steps of eight over the
+ *  wave's columns. */
 QD_INLINE qd_f32x4 columns_of(const wave *w, int m, int i) {
     const qd_f32x2 *sum = &w->sum[m][i / 4][i % 4 * 2];
     return (qd_f32x4){sum[0].x, sum[0].y, sum[1].x, sum[1].y};
 }
 
-/** Stores pieces of four columns as they lie in registers: lanes are rows of d. */
+/** Stores pieces of four columns as they lie in registers, where lanes are rows of d. */
 QD_INLINE void store_pieces(const wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile,
                             uint32_t n0) {
     const uint32_t lane = qd_lane(), wave_m = w->wave / WN * MT * 32,

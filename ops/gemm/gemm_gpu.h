@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the GPU kernels of the gemm family share: which tile a workgroup computes, loads of a piece,
-// stores of d.
+// What the GPU kernels of the gemm family share: the choice of a workgroup's tile, loads of a
+// piece, stores of d.
 #ifndef QK_GEMM_GPU_H
 #define QK_GEMM_GPU_H
 
 #include "gemm_abi.h"
 #include "gpu.h"
 
-/** The rows that a workgroup computes. */
+/** The rows of the tile that a workgroup computes. */
 typedef struct qk_gemm_tile {
     uint32_t group;
     uint32_t row;      // first row; masked: of the group's slab
@@ -15,13 +15,13 @@ typedef struct qk_gemm_tile {
     uint32_t zero_end; // rows end..zero_end-1 of d become zero
 } qk_gemm_tile;
 
-/** A count or end read from the device, held to 0..m. */
+/** Returns a count or end that was read from the device, held to 0..m. */
 QD_INLINE uint32_t qk_gemm_clip(int32_t count, uint32_t m) {
     return count < 0 ? 0 : qd_min((uint32_t)count, m);
 }
 
-/** Where group g's rows begin and end, and the rows to which its tiles extend: g->groups and beyond
- *  are empty. */
+/** Returns where group g's rows begin and end, and the rows to which its tiles extend. Groups from
+ *  g->groups on are empty. */
 QD_INLINE qk_gemm_tile qk_gemm_group_rows(const qk_gemm_args *g, uint32_t group) {
     if (group >= g->groups)
         return (qk_gemm_tile){};
@@ -32,8 +32,8 @@ QD_INLINE qk_gemm_tile qk_gemm_group_rows(const qk_gemm_args *g, uint32_t group)
     return (qk_gemm_tile){group, start, end, g->zero_padding ? next : end};
 }
 
-/** The tile of `rows` rows with number `index`, where group g's rows end at layout[g]. Each lane
- *  looks at one group: there may be hundreds. All lanes take part. */
+/** Finds the tile of `rows` rows with number `index`, where group g's rows end at layout[g]. Each
+ *  lane looks at one group, as there may be hundreds. All lanes must call it. */
 QD_INLINE bool qk_gemm_tile_by_ends(const qk_gemm_args *g, uint32_t index, uint32_t rows,
                                     qk_gemm_tile *tile) {
     for (uint32_t first = 0; first < g->groups; first += QD_WAVE) {
@@ -53,8 +53,8 @@ QD_INLINE bool qk_gemm_tile_by_ends(const qk_gemm_args *g, uint32_t index, uint3
     return false;
 }
 
-/** What the tile with number `index` of tiles_m covers; false: nothing. Uniform over the
- *  workgroup. */
+/** Finds what the tile with number `index` of tiles_m covers. Returns false if it covers nothing.
+ *  The result is uniform over the workgroup. */
 QD_INLINE bool qk_gemm_find_tile(const qk_gemm_args *g, uint32_t index, uint32_t rows,
                                  qk_gemm_tile *tile) {
     *tile = (qk_gemm_tile){0, index * rows, g->m, 0};
@@ -62,8 +62,8 @@ QD_INLINE bool qk_gemm_find_tile(const qk_gemm_args *g, uint32_t index, uint32_t
     case QK_GROUPED_ENDS:
         return qk_gemm_tile_by_ends(g, index, rows, tile);
     case QK_GROUPED_INDEX:
-        // Groups start at multiples of 128, of which `rows` is a divisor: the first row speaks for
-        // the tile.
+        // Groups start at multiples of 128, and `rows` divides 128: all rows of the tile are of the
+        // first row's group.
         tile->group = (uint32_t)g->layout[tile->row];
         return tile->group < g->groups;
     case QK_GROUPED_MASKED:
@@ -76,18 +76,18 @@ QD_INLINE bool qk_gemm_find_tile(const qk_gemm_args *g, uint32_t index, uint32_t
     }
 }
 
-/** Whether the row of a tile is the group's own, and so to be written. */
+/** Returns whether the row of a tile is the group's own, and so to be written. */
 QD_INLINE bool qk_gemm_owns_row(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t row) {
     if (row >= tile->end)
         return false;
     return g->grouping != QK_GROUPED_INDEX || (uint32_t)g->layout[row] == tile->group;
 }
 
-/** Which tile a workgroup computes, so that those that run together share what the L2 caches hold.
+/** Chooses a workgroup's tile so that workgroups that run together share what the L2 caches hold.
  *
- *  Workgroups go round the 8 XCDs, each with its own L2: runs of 16 tiles are put on one XCD. Tiles
- *  are walked in bands of 4 rows of tiles, column after column. Source: HipKittens' raster (kernel
- *  sweep on MI300). */
+ *  Workgroups go round the 8 XCDs, each of which has an L2 of its own, so runs of 16 tiles are put
+ *  on one XCD. Tiles are walked in bands of 4 rows of tiles, column after column. Source:
+ *  HipKittens' raster (kernel sweep on MI300). */
 QD_INLINE void qk_gemm_order(const qk_gemm_args *g, uint32_t block, uint32_t *tile_m,
                              uint32_t *tile_n) {
     constexpr uint32_t xcds = 8, run = 16, band_rows = 4;
@@ -101,7 +101,7 @@ QD_INLINE void qk_gemm_order(const qk_gemm_args *g, uint32_t block, uint32_t *ti
     *tile_n = in / height;
 }
 
-/** Sixteen codes of a row from k on, k contiguous; zero past the end. */
+/** Loads sixteen codes of a row from k on, where k is contiguous; codes past the end are zero. */
 QD_INLINE qd_u32x4 qk_gemm_load_piece(const uint8_t *row, uint32_t k, uint32_t num_k) {
     if (k + 16 <= num_k && ((uintptr_t)row + k) % 16 == 0)
         return *(const qd_u32x4 *)(row + k);
@@ -112,7 +112,7 @@ QD_INLINE qd_u32x4 qk_gemm_load_piece(const uint8_t *row, uint32_t k, uint32_t n
     return out;
 }
 
-/** One element of d: c added, rounded once. */
+/** Stores one element of d: adds c and rounds once. */
 QD_INLINE void qk_gemm_store(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t row,
                              uint32_t column, float value) {
     const int64_t at = tile->group * g->d_group + row * g->d_row + column;
@@ -127,14 +127,16 @@ QD_INLINE void qk_gemm_store(const qk_gemm_args *g, const qk_gemm_tile *tile, ui
     }
 }
 
-/** Whether row is to be written; *value becomes zero where it is padding. */
+/** Returns whether row is to be written; *is_zero tells whether it is padding that becomes
+ *  zero. */
 QD_INLINE bool qk_gemm_writes_row(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t row,
                                   bool *is_zero) {
     *is_zero = row >= tile->end && row < tile->zero_end;
     return *is_zero || qk_gemm_owns_row(g, tile, row);
 }
 
-/** Four columns of a row, in one store where they exist and are aligned and nothing is added. */
+/** Stores four columns of a row, in one store if all four exist, are aligned and nothing is
+ *  added. */
 QD_INLINE void qk_gemm_store4(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t row,
                               uint32_t column, qd_f32x4 values) {
     bool is_zero;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What GPU kernels compute in registers, run on the host: FP8 repairs, decoding to bf16, the packed
+// Runs on the host what GPU kernels compute in registers: FP8 repairs, decoding to bf16, the packed
 // order.
 #include "../../gpu/fp8.h"
 #include "../shared/fp8.h"
@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-/** Every byte beside every other: a carry into a neighbour would show. */
+/** Puts every byte beside every other: a carry into a neighbour would show. */
 static void test_repair(void **state) {
     (void)state;
     for (uint32_t low = 0; low < 256; low++)
@@ -48,7 +48,7 @@ static void test_to_bf16(void **state) {
         }
 }
 
-/** Each byte of the packed matrix belongs to one element. */
+/** Each byte of the packed matrix must belong to one element. */
 static void test_packed_order(void **state) {
     (void)state;
     constexpr uint32_t n = 256, k = 384;

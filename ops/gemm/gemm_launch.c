@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host side of the family's GPU kernels: which problems each takes, its arguments, its grid.
+// Host side of the family's GPU kernels: which problems each kernel takes, its arguments and grid.
 #include "gemm.h"
 #include "gemm_abi.h"
 
@@ -8,7 +8,8 @@ static_assert(QNI_F32 == (int)QK_F32 && QNI_BF16 == (int)QK_BF16 && QNI_E4M3FN =
 
 enum { MAX_THREADS = 512 }; // of any kernel here
 
-/** Tiles of `rows` rows that the grid must offer; each group may end with a part of one. */
+/** Returns how many tiles of `rows` rows the grid must offer. Each group may end with a part of a
+ *  tile. */
 static int64_t count_row_tiles(const qni_gemm_problem *p, int64_t rows) {
     return qni_pieces(p->m, rows) + (p->grouping == QN_GEMM_GROUPED_ENDS ? p->groups : 0);
 }
@@ -18,7 +19,8 @@ static int64_t count_workgroups(const qni_gemm_problem *p, int64_t rows, int64_t
     return count_row_tiles(p, rows) * qni_pieces(p->n, columns) * slabs;
 }
 
-/** Kernels count rows, columns and k in 32 bits, and a grid has fewer than 2^32 threads. */
+/** Returns whether the grid can hold the problem: kernels count rows, columns and k in 32 bits, and
+ *  a grid has fewer than 2^32 threads. */
 static bool fits_grid(const qni_variant *variant, const qni_gemm_problem *p, qni_reason *why) {
     if (p->m > INT32_MAX || p->n > INT32_MAX - 128 || p->k > INT32_MAX - 128)
         return qni_no(why, "m=%ld n=%ld k=%ld: needs dimensions below 2^31", (long)p->m, (long)p->n,
@@ -81,24 +83,23 @@ qn_status qni_gemm_tiled(const qni_variant *variant, qn_stream *stream, const vo
                       threads, &args, sizeof args);
 }
 
-// ---- what a product costs: in times that its weights can be read from memory
+// ---- the cost of a product, in units of the time that reading its weights from memory takes
 
-/** Rows that a group is likely to have. */
+/** Returns the rows that a group is likely to have. */
 static int64_t likely_rows(const qni_gemm_problem *p) {
     if (p->grouping == QN_GEMM_GROUPED_MASKED)
         return p->expected_m < p->m ? p->expected_m : p->m;
     return qni_pieces(p->m, p->groups);
 }
 
-/** It reads the weights for each 32 rows, and nothing else keeps it. */
+/** The kernel reads the weights once for each 32 rows, and that takes all of its time. */
 double qni_gemm_decode_cost(const qni_variant *variant, const qn_device *, const void *problem) {
     return (double)qni_pieces(likely_rows(problem), variant->config.rows);
 }
 
 /** A tile through LDS takes as long as reading the weights twice or more, even if few of its rows
- *  are used. A taller one does more for each byte that it reads, if groups fill it and there are
- *  enough for each compute unit to have another to go on with; otherwise it leaves more of them
- *  idle. */
+ *  are used. A taller tile does more for each byte that it reads, if groups fill it and if each
+ *  compute unit has a second tile to go on with; otherwise a taller tile leaves more units idle. */
 double qni_gemm_fp8_cost(const qni_variant *variant, const qn_device *device, const void *problem) {
     const qni_gemm_problem *p = problem;
     const qni_config *config = &variant->config;
@@ -112,7 +113,7 @@ double qni_gemm_fp8_cost(const qni_variant *variant, const qn_device *device, co
     return tiles * (is_full ? gain : loss);
 }
 
-/** One stage of LDS, bounds tested at each load. */
+/** The kernel has one stage of LDS and tests bounds at each load. */
 double qni_gemm_any_fp8_cost(const qni_variant *, const qn_device *, const void *problem) {
     return 4.5 * (double)qni_pieces(likely_rows(problem), 64);
 }
@@ -124,8 +125,9 @@ bool qni_gemm_any_supports(const qni_variant *variant, const qn_device *, const 
     return fits_grid(variant, problem, why);
 }
 
-/** Whether the device's own FP8 matrix cores can take both operands; else they become bf16.
- *  gfx942's read e4m3fn too: it is repaired on the way. */
+/** Returns whether the device's own FP8 matrix cores can take both operands; if not, gemm.any
+ *  converts them to bf16. gfx942's cores take e4m3fn as well, as the kernel repairs it on the
+ *  way. */
 bool qni_gemm_any_fp8_supports(const qni_variant *variant, const qn_device *device,
                                const void *problem, qni_reason *why) {
     const qni_gemm_problem *p = problem;
@@ -140,7 +142,7 @@ bool qni_gemm_any_fp8_supports(const qni_variant *variant, const qn_device *devi
 
 // ---- gemm.fp8_decode, gemm.fp8_mfma_*: packed weights
 
-/** The kind of FP8 that CDNA's matrix cores take. */
+/** Returns the kind of FP8 that CDNA's matrix cores take. */
 static qni_dtype core_dtype(const qn_device *device) {
     return qni_has(device, QNI_F(MFMA_FP8_FNUZ)) ? QNI_E4M3FNUZ : QNI_E4M3FN;
 }
@@ -153,7 +155,8 @@ static bool is_core_dtype(const qn_device *device, const char *name, qni_dtype d
                   qni_dtype_name(core_dtype(device)));
 }
 
-/** What every kernel for packed weights needs: offsets within a tile in 31 bits, a in dwords. */
+/** Returns whether the problem meets what every kernel for packed weights needs: offsets within a
+ *  tile in 31 bits, and a in dwords. */
 static bool fits_packed(const qni_variant *variant, const qn_device *device,
                         const qni_gemm_problem *p, qni_reason *why) {
     const int64_t kb = qni_pieces(p->k, 128), rows = variant->config.rows;

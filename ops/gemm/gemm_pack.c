@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packed weights: their shape, their layouts, and the public functions that make them.
 //
-// CPU layout: panels of 64 n x 128 k, all K-blocks of a panel's rows in sequence, 8 KiB each. A
-// panel is 128 lines of 64 bytes; a line holds 16 n x 4 k so that looking its bytes up in tables of
-// high and low bytes and interleaving the two gives two registers of bf16 pairs, k next to k + 1,
-// for 16 n in order:
-//   line 4 * (k / 4) + n / 16; in it byte 16 * (n % 16 / 4) + 8 * (k % 4 / 2) + 2 * (n % 4) + k %
-//   2.
+// CPU layout: panels of 64 n x 128 k, 8 KiB each; all K-blocks of a panel's rows follow each other.
+// A panel is 128 lines of 64 bytes, and a line holds 16 n x 4 k. A decoder looks a line's bytes up
+// in tables of high and low bytes and interleaves the two results. The order of the bytes makes
+// that give two registers of bf16 pairs, k next to k + 1, for 16 n in order:
+//
+//   line 4 * (k / 4) + n / 16;
+//   in it byte 16 * (n % 16 / 4) + 8 * (k % 4 / 2) + 2 * (n % 4) + k % 2.
+//
 // GPU layout: gemm_abi.h.
 #include "../../runtime/tensor/read.h"
 #include "gemm.h"
@@ -43,8 +45,8 @@ int64_t qni_gemm_packed_offset(const qn_device *device, int64_t packed_k, int64_
 uint8_t qni_gemm_pack_byte(qni_dtype dtype_in, qni_dtype dtype_out, uint8_t byte) {
     if (dtype_in == dtype_out)
         return byte;
-    // e4m3fn to e4m3fnuz: the same bits are half the value (the scale is doubled), save for what is
-    // NaN in one and a number in the other.
+    // From e4m3fn to e4m3fnuz: equal bits mean half the value, and the scale is doubled; but some
+    // codes are NaN in one and a number in the other.
     if ((byte & 0x7F) == 0x7F)
         return 0x80;
     return byte == 0x80 ? 0 : byte;
@@ -52,8 +54,8 @@ uint8_t qni_gemm_pack_byte(qni_dtype dtype_in, qni_dtype dtype_out, uint8_t byte
 
 // ---- the portable CPU kernel
 
-/** 128 k of row n of a group from k0 on: what qni_gemm_packed_offset says, the division done
- *  beforehand. */
+/** Packs 128 k of row n of a group, from k0 on, as qni_gemm_packed_offset says; the offset's
+ *  divisions are done once. */
 static void pack_run(const qni_gemm_pack_problem *p, int64_t g, int64_t n, int64_t k0) {
     uint8_t *to =
         (uint8_t *)p->packed + g * p->packed_n * p->packed_k + cpu_offset(p->packed_k, n, k0);
@@ -74,7 +76,7 @@ static void pack_scales(const qni_gemm_pack_problem *p) {
                 p->scale_b[row / rows * p->scale_b_group + row % rows * p->scale_b_nb + kb];
 }
 
-/** All panels of one tile of n. */
+/** Packs all panels of one tile of n. */
 static void pack_tile(void *context, int64_t i) {
     const qni_gemm_pack_problem *p = context;
     const int64_t tiles = p->packed_n / CPU_TILE_N;
@@ -135,7 +137,8 @@ static qn_status fail_strides(const qni_call *call, const qni_tensor *t, const c
                    qni_tensor_text(t->t, text, sizeof text), needs);
 }
 
-/** Strides of a matrix or a stack of them whose last dimension is contiguous. */
+/** Reads the strides of a matrix, or of a stack of matrices, whose last dimension is
+ *  contiguous. */
 static qn_status read_strides(const qni_call *call, const qni_tensor *t, int64_t *group,
                               int64_t *row) {
     const int last = t->ndim - 1;

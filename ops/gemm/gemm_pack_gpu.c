@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lays FP8 weights out in the order of qk_gemm_packed_offset; e4m3fn becomes e4m3fnuz where asked.
+// Lays FP8 weights out in the order of qk_gemm_packed_offset; converts e4m3fn to e4m3fnuz if asked.
 //
 // Tile      one block of 32 rows x 128 k for each workgroup: 256 pieces of 16 bytes, one a lane
 // Launch    256 threads; grid = groups * (packed_n / 32) * (packed_k / 128)
 // Edges     rows and k past the end become zero; any row stride, rows aligned to bytes
-// Scales    the workgroup of each 128 x 128 block's first 32 rows copies or doubles its scale
+// Scales    the workgroup of a 128 x 128 block's first 32 rows copies or doubles the block's scale
 #include "fp8.h"
 #include "gemm_gpu.h"
 

@@ -6,10 +6,10 @@
 //
 // Bound. A kernel multiplies exactly (a product of two e4m3 or two bf16 fits f32), adds the up to
 // 128 products of a K-block, scales twice, adds the blocks, adds c: to first order at most (k + 4)
-// roundings act on any product, each of 2^-24. Twice that allows for matrix cores that cut instead
-// of round. Hardware that flushes subnormal bf16 operands or f32 sums (vdpbf16ps, the matrix cores
-// of gfx90a) loses products with a subnormal operand whole, and up to 2^-126 at each sum. Source:
-// DeepGEMM's fp8_gemm_nt with recipe (1, 128, 128).
+// roundings act on any product, each of 2^-24. The bound is twice that, which allows for matrix
+// cores that cut instead of round. Hardware that flushes subnormal bf16 operands or f32 sums
+// (vdpbf16ps, the matrix cores of gfx90a) loses products with a subnormal operand whole, and up to
+// 2^-126 at each sum. Source: DeepGEMM's fp8_gemm_nt with recipe (1, 128, 128).
 #include "../shared/fp8.h"
 #include "gemm.h"
 
@@ -18,7 +18,7 @@
 static constexpr double F32_ROUNDING = 0x1p-24;
 static constexpr double SMALLEST_NORMAL = 0x1p-126; // of f32 and of bf16
 
-/** An array of which elements are read as numbers; the values of all 256 FP8 codes are looked up
+/** An array whose elements are read as numbers. The values of all 256 FP8 codes are looked up
  *  once. */
 typedef struct reader {
     const void *data;
@@ -50,8 +50,8 @@ static int64_t min_i64(int64_t x, int64_t y) {
     return x < y ? x : y;
 }
 
-/** Groups by their ends: group g has rows qni_round_up(end[g-1])..end[g]-1, then padding to
- *  the next multiple. */
+/** Returns the group of row m by the groups' ends: group g has rows
+ *  qni_round_up(end[g-1])..end[g]-1, then padding to the next multiple. */
 static int64_t group_by_ends(const qni_gemm_problem *p, int64_t m) {
     int64_t start = 0;
     for (int64_t g = 0; g < p->groups && start <= m; g++) {
@@ -85,7 +85,7 @@ typedef struct place {
     int64_t slab, group, m, n;
 } place;
 
-/** Scale of a K-block; 1 without scales. */
+/** Returns the scales' product for a K-block; 1 without scales. */
 static double scale_of(const qni_gemm_problem *p, place at, int64_t kb) {
     if (!p->scale_a)
         return 1;
@@ -100,7 +100,7 @@ static bool is_subnormal(double x) {
     return x != 0 && fabs(x) < SMALLEST_NORMAL;
 }
 
-/** What a K-block, or all of them, adds up to. */
+/** Sums over a K-block, or over all of them. */
 typedef struct total {
     double sum, magnitude, flushed;
 } total;
@@ -122,7 +122,7 @@ static total multiply_block(const qni_gemm_problem *p, const reader *a, const re
     return t;
 }
 
-/** One element of d; *bound as qni_gemm_ref gives it. */
+/** Returns one element of d, and *bound as qni_gemm_ref defines it. */
 static double element(const qni_gemm_problem *p, const reader *a, const reader *b, const reader *c,
                       place at, double *bound) {
     total all = {.sum = c->data ? read_at(c, at.m * p->c_row + at.n) : 0};

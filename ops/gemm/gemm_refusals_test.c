@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the gemm family refuses: each argument that is wrong, by words that name it, with nothing
-// written.
+// What the gemm family refuses: a call with one wrong argument must fail with a message that names
+// it, and write nothing.
 #include "gemm_test_case.h"
 
 #define FN QNI_E4M3FN
 #define BF QNI_BF16
 
-// ---- errors: each is refused with words that name it, and d keeps what it held
+// ---- errors: the message names the argument, and d keeps what it held
 
 typedef struct refusal {
     const char *name; // of the change
@@ -217,7 +217,7 @@ static void bad_arguments_are_refused(void **) {
     assert_non_null(strstr(qn_last_error(), "grouping is 0, needs QN_GEMM_GROUPED_INDEX (1)"));
 }
 
-/** c may be another part of the matrix of which d is columns. */
+/** c may be other columns of the matrix whose columns d is. */
 static void column_slices_do_not_overlap(void **) {
     const qni_gemm_spec spec = {
         .m = 4, .n = 8, .k = 16, .dtype_a = FN, .dtype_b = FN, .dtype_d = QNI_F32};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the gemm family's GPU kernels on the simulated MI300X: every check problem, and shapes
-// whose loops run long, whose tiles are many, whose groups are like those of a real model. Each at
+// with long loops, with many tiles, or with groups like those of a real model. Each shape takes at
 // most 0.3 GMAC.
 #include "gemm_test_case.h"
 
@@ -42,8 +42,8 @@ static const qni_gemm_spec long_loops[] = {
     PACKED(8, 576, 4100, FNUZ, BF, .is_strided = true, .adds_c = true),
 };
 
-/** Many tiles: the order in which workgroups take them has full runs, a rest, and bands of several
- *  heights. */
+/** Problems with many tiles: the order in which workgroups take them has full runs, a rest, and
+ *  bands of several heights. */
 static const qni_gemm_spec many_tiles[] = {
     PACKED(2304, 2176, 8, FNUZ, BF),
     PACKED(1408, 1408, 12, FN, BF),
@@ -129,7 +129,8 @@ static void every_level_agrees(void **) {
     run_levels(specs, sizeof specs / sizeof *specs);
 }
 
-/** On gfx942 FP8 goes to the FP8 cores; gemm.any turns it into bf16, as on targets without them. */
+/** On gfx942 plain calls of FP8 go to the FP8 cores. This test forces gemm.any, which converts FP8
+ *  to bf16, as on targets without such cores. */
 static void fp8_through_bf16_agrees(void **) {
     static const qni_gemm_spec specs[] = {
         {.m = 70, .n = 66, .k = 200, .dtype_a = FN, .dtype_b = FNUZ, .dtype_d = F32},

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of a tile: c added, rounded once. Each engine compiles this with its own instructions.
+// Stores a tile's sums: adds c and rounds once. Each engine compiles this with its own
+// instructions.
 #ifndef QNI_GEMM_STORE_H
 #define QNI_GEMM_STORE_H
 
 #include "gemm_cpu.h"
 
-/** To nearest, ties to even, NaN stays NaN; subnormals are kept, which vcvtneps2bf16 would
+/** Rounds to nearest, ties to even; NaN stays NaN. Subnormals are kept, which vcvtneps2bf16 would
  *  flush. */
 static inline uint16_t bf16_of(float x) {
     const uint32_t bits = __builtin_bit_cast(uint32_t, x);
@@ -22,7 +23,7 @@ static void store_bf16(uint16_t *restrict d, const float *restrict sums, int64_t
         d[n] = bf16_of(sums[n]);
 }
 
-/** c may be d. */
+/** Adds c to the sums; c may be d. */
 static void add_bf16(uint16_t *d, const uint16_t *c, const float *sums, int64_t columns) {
     for (int64_t n = 0; n < columns; n++)
         d[n] = bf16_of(float_of(c[n]) + sums[n]);
@@ -33,7 +34,7 @@ static void add_f32(float *d, const float *c, const float *sums, int64_t columns
         d[n] = c[n] + sums[n];
 }
 
-/** Part of a row of d. */
+/** Stores part of a row of d. */
 static void store_row(void *d, const void *c, qni_dtype dtype, const float *sums, int64_t columns) {
     if (dtype == QNI_BF16 && c)
         add_bf16(d, c, sums, columns);

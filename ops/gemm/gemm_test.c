@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the gemm family on the CPU: every check problem, the public functions, and that bits
-// depend neither on threads nor on neighbours. gemm_check.c has the problems that every device must
-// pass, gemm_refusals_test.c what is refused.
+// Tests of the gemm family on the CPU: every check problem and the public functions; bits that
+// depend neither on threads nor on neighbouring rows. gemm_check.c has the problems that every
+// device must pass, gemm_refusals_test.c the calls that are refused.
 #include "gemm_test_case.h"
 
 #include <math.h>
@@ -62,7 +62,7 @@ static void public_calls_agree(void **) {
         call_and_compare(&specs[i]);
 }
 
-/** E1: nothing to do is no error, whatever the data pointers are. */
+/** A call with nothing to do is no error, whatever the data pointers are. */
 static void empty_problems_do_nothing(void **) {
     const qni_gemm_spec specs[] = {
         {.m = 0, .n = 70, .k = 130, .dtype_a = FN, .dtype_b = FN, .dtype_d = BF},
@@ -78,7 +78,7 @@ static void empty_problems_do_nothing(void **) {
 
 // ---- bits
 
-/** d of a packed product, as bits; m rows starting at row `first` of the same 70. */
+/** Gives d of a packed product as bits: m rows from row `first` on of one set of 70 rows. */
 static void product_bits(qni_gemm_case *c, int64_t first, int64_t m, uint16_t *out) {
     int64_t a_shape[] = {m, c->spec.k}, d_shape[] = {m, c->spec.n};
     int64_t s_shape[] = {m, (c->spec.k + 127) / 128};
@@ -115,8 +115,8 @@ static void bits_do_not_depend_on_other_rows(void **) {
     }
 }
 
-/** A product large enough for many tiles; a sum of its bits. Runs in a child with its own
- *  environment. */
+/** Returns a sum of the bits of a product that is large enough for many tiles. Runs in a child with
+ *  an environment of its own. */
 static uint64_t product_hash(void) {
     const qni_gemm_spec spec = {
         .m = 300, .n = 500, .k = 300, .dtype_a = FN, .dtype_b = FN, .dtype_d = BF};
@@ -133,8 +133,8 @@ static uint64_t product_hash(void) {
     return hash;
 }
 
-/** What `body` gives in a child whose environment has name=value: the environment is read once a
- *  process. */
+/** Returns what `body` returns in a child whose environment has name=value. A process reads its
+ *  environment only once, so a child is needed. */
 static uint64_t in_child(const char *name, const char *value, uint64_t (*body)(void)) {
     int ends[2];
     uint64_t result = 0;
@@ -164,7 +164,7 @@ static void bits_do_not_depend_on_threads(void **) {
 
 // ---- far strides
 
-/** Address space without memory behind what is never touched. */
+/** Reserves address space; pages that are never touched take no memory. */
 static char *reserve(size_t bytes) {
     void *p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -225,7 +225,7 @@ static void strides_of_single_elements(void **) {
 
 // ---- packing
 
-/** 16 bytes are all the alignment that packed weights need. */
+/** Packed weights need no more alignment than 16 bytes. */
 static void packed_weights_may_lie_anywhere(void **) {
     const qni_gemm_spec spec = {
         .m = 9, .n = 70, .k = 130, .dtype_a = FN, .dtype_b = FN, .dtype_d = BF, .is_packed = true};
@@ -298,7 +298,7 @@ static bool refuses_bad_groups(void) {
     return all;
 }
 
-/** Runs in a child with QUERN_VALIDATE=1: 1 if all is well, 2 without the simulator. */
+/** Runs in a child with QUERN_VALIDATE=1. Returns 1 if all is well, 2 without the simulator. */
 static uint64_t gpu_validation(void) {
     if (qn_device_open(&device, "sim:gfx942") != QN_OK)
         return 2;
@@ -321,7 +321,8 @@ static void the_cpu_finds_bad_groups(void **) {
     assert_true(refuses_bad_groups());
 }
 
-/** Kernels that meet a bad id, as on GPUs without validation, never leave the tensors. */
+/** Kernels that meet a bad group id, as they do on GPUs without validation, must never leave the
+ *  tensors. */
 static void bad_groups_stay_inside(void **) {
     const qn_gemm_grouping all[] = {QN_GEMM_GROUPED_INDEX, QN_GEMM_GROUPED_ENDS,
                                     QN_GEMM_GROUPED_MASKED};
@@ -335,7 +336,8 @@ static void bad_groups_stay_inside(void **) {
             ((int32_t *)qni_data(&c.layout.t))[1] = entry;
             assert_int_equal(qni_gemm_case_reset(&c), QN_OK);
             assert_int_equal(qni_run(&qni_op_gemm, stream, &c.problem), QN_OK);
-            for (int64_t m = 0; m < c.d.shape[0] * c.d.shape[1]; m++) // all rows are fair game
+            for (int64_t m = 0; m < c.d.shape[0] * c.d.shape[1]; m++) // any row may have been
+                                                                      // written
                 memset((uint16_t *)qni_data(&c.d.t) + m * spec.n, 0xFF, 2 * (size_t)spec.n);
             for (int64_t at = 0; at < c.d.area.count; at++)
                 c.d.area.tolerance[at] = -1;
@@ -346,7 +348,7 @@ static void bad_groups_stay_inside(void **) {
 }
 
 int main(void) {
-    // Before anything here reads the environment, which is read once.
+    // The children run before anything here reads the environment, which is read once.
     hash_of_threads[0] = in_child("QUERN_NUM_THREADS", "1", product_hash);
     hash_of_threads[1] = in_child("QUERN_NUM_THREADS", "3", product_hash);
     hash_of_threads[2] = in_child("QUERN_NUM_THREADS", "16", product_hash);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What gemm's tests share: the device, a small case; of kernels on simulated chips the check
-// problems, and single ones at other levels of optimisation.
+// What gemm's tests share: the device, a small case, and for simulated chips the check problems on
+// all kernels, and single kernels at other levels of optimisation.
 #ifndef QNI_GEMM_TEST_CASE_H
 #define QNI_GEMM_TEST_CASE_H
 
@@ -39,7 +39,7 @@ static inline int close_device(void **) {
     return 0;
 }
 
-/** Small, but of two groups, and of more than one K-block. */
+/** Returns a small problem that still has two groups and more than one K-block. */
 static inline qni_gemm_spec small_spec(qn_gemm_grouping grouping) {
     return (qni_gemm_spec){grouping, .groups = 2, .m = 3,     .n = 5,
                            .k = 130, QNI_E4M3FN,  QNI_E4M3FN, .dtype_d = QNI_BF16};
@@ -63,20 +63,21 @@ static inline void count(void *context, const qn_check_result *r) {
         t->ran[i] += strcmp(t->op->variants[i].name, r->kernel) == 0;
 }
 
-/** Checks every problem of the op on every kernel. */
+/** Runs every check problem of the op on every kernel. */
 static inline void try_op(const qni_op *op) {
     tally t = {.op = op};
     qn_check_options options = {.struct_size = sizeof options, .seed = 2};
     assert_in_range(op->num_variants, 1, MAX_KERNELS);
     assert_int_equal(qn_check(device, op->name, &options, count, &t), QN_OK);
-    // A kernel that no problem reaches would pass unseen.
+    // A kernel that no problem reaches would pass without being tested.
     for (int i = 0; i < op->num_variants; i++)
         if (!op->variants[i].is_cpu && t.ran[i] < 4 &&
             qni_device_meets(device, op->variants[i].needs))
             fail_msg("%s ran on %d problems", op->variants[i].name, t.ran[i]);
 }
 
-/** Runs the kernel if it takes the case, and compares. */
+/** Runs the kernel on the case and compares. Returns false if the kernel does not take the
+ *  case. */
 static inline bool run_kernel(const qni_variant *variant, const qni_gemm_spec *spec) {
     const char *defines = variant->config.kernel[0].defines;
     qni_gemm_case c;
@@ -97,7 +98,7 @@ static inline bool run_kernel(const qni_variant *variant, const qni_gemm_spec *s
     return fits;
 }
 
-/** The kernel of an image with another optimisation, which the JIT compiles. */
+/** Returns the kernel with an image of another optimisation, which the JIT compiles. */
 static inline qni_variant at_level(const qni_variant *variant, const char *level) {
     qni_variant copy = *variant;
     copy.config.kernel[0].defines = level;
@@ -105,8 +106,9 @@ static inline qni_variant at_level(const qni_variant *variant, const char *level
     return copy;
 }
 
-/** Runs each GPU kernel that the device can run as clang makes it at other levels, on the first of
- *  the cases that it takes. Unoptimised code keeps its variables in scratch. */
+/** Runs each GPU kernel that the device can run, as clang compiles it at other levels of
+ *  optimisation, on the first of the cases that it takes. Unoptimised code keeps its variables in
+ *  scratch. */
 static inline void run_levels(const qni_gemm_spec *specs, size_t count) {
     static qni_variant copies[2][8][MAX_KERNELS]; // a loaded kernel is known by its address
     static int device_index;
