@@ -3,7 +3,7 @@
 //
 // A row is one vector register: 64 lanes of 32 bits. An instruction's meaning is a function on
 // blocks of 16 lanes (8 lanes for 64-bit operands), written with clang's vector types, which become
-// SSE or AVX-512 code. Drivers in valu.h call this function: on the registers in place if the
+// SSE or AVX-512 code. Drivers in vector.h call this function: on the registers in place if the
 // instruction has no modifiers, else on copies that sim_row32 prepares and sim_finish32 writes
 // back.
 #ifndef SIM_EXEC_H

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory instructions that compilers rarely emit: swizzled buffers, scalar stores and atomics,
 // transposing loads, blocks of registers. Each against a model of bytes written for the test;
-// rare_typed_test.c has typed buffers.
-#include "rare_memory_testing.h"
+// typed_test.c has typed buffers.
+#include "memory_testing.h"
 
 // ---- swizzled buffers, lanes as indices
 

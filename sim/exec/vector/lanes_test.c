@@ -2,7 +2,7 @@
 // Vector instructions that do not work lane by lane, or not on one register: compares, carries,
 // selects, moves between lanes, packed forms, FP8, division.
 #include "../exec_testing.h"
-#include "valu_refs.h"
+#include "refs.h"
 
 static test_wave *t;
 static const uint8_t *program;

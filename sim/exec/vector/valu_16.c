@@ -2,7 +2,7 @@
 // 16-bit vector instructions on the low half of registers (gfx9 clears the upper half), and those
 // of VOP3 that keep the other half. Source: "CDNA3" ISA, VOP1, VOP2, VOP3.
 #include "../numbers.h"
-#include "valu.h"
+#include "vector.h"
 
 #include <math.h>
 

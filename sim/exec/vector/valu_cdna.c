@@ -3,7 +3,7 @@
 // differences, dot products onto the destination, stochastic rounding, the digits of 2/pi. Source:
 // "CDNA4" ISA, VOP2 and VOP3.
 #include "../numbers.h"
-#include "valu.h"
+#include "vector.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Double-precision vector instructions and conversions. Source: "CDNA3" ISA, VOP1, VOP2, VOP3.
 #include "../numbers.h"
-#include "valu.h"
+#include "vector.h"
 
 #include <math.h>
 

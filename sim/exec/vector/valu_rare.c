@@ -2,7 +2,7 @@
 // Vector instructions for pictures that compute code may use too: cube maps, lighting, sums of
 // absolute differences over four windows. Source: "CDNA3" and "RDNA4" ISA, VOP3.
 #include "../numbers.h"
-#include "valu.h"
+#include "vector.h"
 
 // ---- cube maps: the face that a direction (x, y, z) looks at, and where on it
 

@@ -4,7 +4,7 @@
 // other names. Source: "RDNA3" and "RDNA4" ISA, VOP1, VOP2, VOP3, VOP3P.
 #include "../fp8.h"
 #include "../numbers.h"
-#include "valu.h"
+#include "vector.h"
 
 static i32x16 v_minmax_i32(i32x16 a, i32x16 b, i32x16 c) {
     return __builtin_elementwise_max(__builtin_elementwise_min(a, b), c);

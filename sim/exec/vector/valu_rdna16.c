@@ -2,7 +2,7 @@
 // 16-bit vector instructions of RDNA. With true16 each operand is a half of a register, and the
 // other half of the destination stays. Source: "RDNA3" and "RDNA4" ISA, VOP1, VOP2, VOP3.
 #include "../numbers.h"
-#include "valu.h"
+#include "vector.h"
 
 static u32x16 v_mov_b16(u32x16 a) {
     return a;

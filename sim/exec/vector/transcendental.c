@@ -3,7 +3,7 @@
 // allows 1 ulp and flushes denormals whatever MODE says; ours are the double result rounded once,
 // computed without fused operations, so every host gives the same bits.
 #include "../numbers.h"
-#include "valu.h"
+#include "vector.h"
 
 #include <math.h>
 

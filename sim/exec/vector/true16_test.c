@@ -3,7 +3,7 @@
 // (true16), RDNA's DPP controls, dual instructions, assembled by LLVM, run in both builds of exec/,
 // all registers compared with lane-by-lane references.
 #include "../exec_testing.h"
-#include "valu_refs.h"
+#include "refs.h"
 
 enum { ROUNDS = 8, DST = 20 };
 

@@ -4,7 +4,7 @@
 // every NaN. RDNA4's minimum and maximum keep each NaN. -0 is below +0. Source: "CDNA3", "RDNA3"
 // and "RDNA4" ISA, VOP2 and VOP3.
 #include "../numbers.h"
-#include "valu.h"
+#include "vector.h"
 
 // ---- two doubles
 

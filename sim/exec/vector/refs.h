@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What vector instructions compute, one lane at a time, written apart from exec/ for its tests.
-#ifndef SIM_VALU_REFS_H
-#define SIM_VALU_REFS_H
+#ifndef SIM_REFS_H
+#define SIM_REFS_H
 
 #include <math.h>
 #include <stdint.h>

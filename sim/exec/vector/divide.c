@@ -5,7 +5,7 @@
 // tinygrad's tests measured on RDNA3. They also saw VCC set by v_div_scale_f32 for 2^-126 over 1,
 // whose quotient is no denormal: taken for a look at the exponents alone.
 #include "../numbers.h"
-#include "valu.h"
+#include "vector.h"
 
 #include <math.h>
 

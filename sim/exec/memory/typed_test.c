@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Typed buffers, which compilers rarely emit: loads and stores, whole and by halves, of every
 // format that the assembler names, against a model of bytes written for the test.
-#include "rare_memory_testing.h"
+#include "memory_testing.h"
 
 #include <math.h>
 

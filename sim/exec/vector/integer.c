@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Integer and bitwise vector instructions on 32 and 64 bits. Source: "CDNA3" ISA, VOP1, VOP2, VOP3.
-#include "valu.h"
+#include "vector.h"
 
 // ---- 32 bits
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Vector compares: v_cmp_* writes a lane mask, v_cmpx_* also EXEC. Source: "CDNA3" ISA, VOPC.
-#include "valu.h"
+#include "vector.h"
 
 /** Inactive lanes compare false. gfx9's v_cmpx writes its mask and EXEC, later chips' EXEC
  *  alone. */

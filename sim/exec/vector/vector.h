@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs vector instructions: drivers that call an instruction's function on blocks of lanes, and the
 // macros that make a table of opcodes.
-#ifndef SIM_VALU_H
-#define SIM_VALU_H
+#ifndef SIM_VECTOR_H
+#define SIM_VECTOR_H
 
 #include "permute.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // For the tests of rare memory instructions: a wave, the guest's memory, and a model of its bytes.
-#ifndef SIM_RARE_MEMORY_TESTING_H
-#define SIM_RARE_MEMORY_TESTING_H
+#ifndef SIM_MEMORY_TESTING_H
+#define SIM_MEMORY_TESTING_H
 
 #include "../exec_testing.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Vector instructions that read or write lane masks: carries, selects, wide multiply-add.
-#include "valu.h"
+#include "vector.h"
 
 /** All ones in the lanes of block k where the mask operand's bit is set. */
 SIM_INLINE u32x16 mask_block(uint64_t mask, unsigned k) {

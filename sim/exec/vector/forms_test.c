@@ -3,7 +3,7 @@
 // clamp, DPP, SDWA, op_sel), assembled by LLVM, run in both builds of exec/, all registers compared
 // with lane-by-lane references.
 #include "../exec_testing.h"
-#include "valu_refs.h"
+#include "refs.h"
 
 enum { ROUNDS = 10, DST = 20 };
 

@@ -3,7 +3,7 @@
 // multiply-add, dot products. op_sel chooses the half of each source for the low result, op_sel_hi
 // for the high one; neg_lo and neg_hi negate. Source: "CDNA3" ISA, VOP3P.
 #include "../numbers.h"
-#include "valu.h"
+#include "vector.h"
 
 // ---- two 16-bit operations
 

@@ -2,7 +2,7 @@
 // Conversions between 32-bit integers, f32, f16 and smaller fields; packs. Source: "CDNA3" ISA,
 // VOP1, VOP3.
 #include "../numbers.h"
-#include "valu.h"
+#include "vector.h"
 
 // ---- integers and f32
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Single-precision vector instructions. Source: "CDNA3" ISA, VOP1, VOP2, VOP3.
 #include "../numbers.h"
-#include "valu.h"
+#include "vector.h"
 
 // ---- arithmetic
 
