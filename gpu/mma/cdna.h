@@ -91,7 +91,7 @@ QD_INLINE void qd_mma_store_run(int dtype, void *p, qd_mma_run v) {
 
 // ---- 16 x 16
 
-enum { QD_MMA16_RUN = 8, QD_MMA16_K = 32, QD_MMA16_ACC = 4 };
+enum { QD_MMA16_RUN = 8, QD_MMA16_K = 32, QD_MMA16_ACC = 4, QD_MMA16_OWN = 1 };
 typedef qd_f32x4 qd_mma16_acc;
 typedef qd_u32x4 qd_mma16_operand;
 typedef int64_t qd_mma16_codes;

@@ -90,7 +90,7 @@ QD_INLINE void qd_mma_store_run(int dtype, void *p, qd_mma_run v) {
 
 // ---- 16 x 16: the same instruction
 
-enum { QD_MMA16_RUN = 16, QD_MMA16_K = 16, QD_MMA16_ACC = 8 };
+enum { QD_MMA16_RUN = 16, QD_MMA16_K = 16, QD_MMA16_ACC = 8, QD_MMA16_OWN = 1 };
 typedef qd_mma_acc qd_mma16_acc;
 typedef qd_mma_operand qd_mma16_operand;
 

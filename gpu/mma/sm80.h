@@ -90,4 +90,38 @@ QD_INLINE void qd_mma_store_run(int dtype, void *p, qd_mma_run v) {
         *(qd_bf16x2 *)p = __builtin_convertvector(v, qd_bf16x2);
 }
 
+// ---- 16 x 16: two instructions, each with eight of the rows
+
+enum { QD_MMA16_RUN = 4, QD_MMA16_K = 16, QD_MMA16_ACC = 8, QD_MMA16_OWN = 2 };
+typedef qd_f32x8 qd_mma16_acc;
+typedef struct qd_mma16_operand {
+    qd_u32x2 line[2]; // lane / 4 and 8 further
+} qd_mma16_operand;
+
+QD_INLINE uint32_t qd_mma16_column(uint32_t lane, uint32_t own) {
+    return lane / 4 + 8 * own;
+}
+/** The instruction's own order of k has two runs of two; x and y agree on another. */
+QD_INLINE uint32_t qd_mma16_k(uint32_t lane) {
+    return lane % 4 * QD_MMA16_RUN;
+}
+QD_INLINE uint32_t qd_mma16_row(uint32_t lane, uint32_t e) {
+    return e / 2 % 2 * 8 + lane % 4 * 2 + e % 2;
+}
+QD_INLINE qd_mma16_operand qd_mma16_read(const QD_LDS uint8_t *at, uint32_t row_bytes) {
+    return (qd_mma16_operand){
+        {*(const QD_LDS qd_u32x2 *)at, *(const QD_LDS qd_u32x2 *)(at + 8 * row_bytes)}};
+}
+QD_INLINE qd_mma16_acc qd_mma16_spread(const float factor[QD_MMA16_OWN]) {
+    const qd_f32x4 low = factor[0], high = factor[1];
+    return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7);
+}
+QD_INLINE qd_mma16_acc qd_mma16_bf16(qd_mma16_operand x, qd_mma16_operand y, qd_mma16_acc d) {
+    const qd_u32x2 a = y.line[0], b = y.line[1];
+    float low[4] = {d[0], d[1], d[4], d[5]}, high[4] = {d[2], d[3], d[6], d[7]};
+    QD_MMA_PTX("bf16", low, a.x, b.x, a.y, b.y, x.line[0].x, x.line[0].y);
+    QD_MMA_PTX("bf16", high, a.x, b.x, a.y, b.y, x.line[1].x, x.line[1].y);
+    return (qd_mma16_acc){low[0], low[1], high[0], high[1], low[2], low[3], high[2], high[3]};
+}
+
 #endif

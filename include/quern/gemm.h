@@ -53,9 +53,8 @@ typedef struct qn_gemm_args {
  *           row of a or its column of b; any m, n, k.
  *  Overlap: d may be c itself; apart from that, d overlaps no other tensor.
  *  Async:   queued on stream; tensors must stay valid until the stream has passed it.
- *  Errors:  QN_E_INVALID (null, shape, stride, overlap), QN_E_UNSUPPORTED (dtype; a device without
- *           a kernel, such as NVIDIA GPUs), QN_E_MEMORY (scratch of the CPU's threads),
- *           QN_E_DEVICE.
+ *  Errors:  QN_E_INVALID (null, shape, stride, overlap), QN_E_UNSUPPORTED (dtype; dimensions of 2^31
+ *           or more on a GPU), QN_E_MEMORY (scratch of the CPU's threads), QN_E_DEVICE.
  *  Bits:    equal from run to run and for any number of threads. A row's bits depend neither on
  *           the number of other rows nor on their values, in the dense form and in grouped forms
  *           with any number of groups.

@@ -26,12 +26,14 @@ enum { ELEMENT_BYTES = 1 };
 typedef qd_u32x2 chunk; // CHUNK elements as they lie in LDS
 typedef qd_mma16_codes fragment;
 #define MMA qd_mma16_fp8
+#define READ qd_mma16_read_fp8
 #define FIRST_K qd_mma16_k_fp8
 #else
 enum { ELEMENT_BYTES = 2 };
 typedef qd_u32x4 chunk;
 typedef qd_mma16_operand fragment;
 #define MMA qd_mma16_bf16
+#define READ qd_mma16_read
 #define FIRST_K qd_mma16_k
 #endif
 enum { STAGE_K = BLOCK_K / ELEMENT_BYTES, ROW_BYTES = STAGE_K * ELEMENT_BYTES + sizeof(chunk) };
@@ -112,13 +114,13 @@ QD_INLINE void stage(QD_LDS uint8_t *lds, const operand *x, uint32_t row, uint32
 }
 
 QD_INLINE fragment load_fragment(const QD_LDS uint8_t *lds, uint32_t row, uint32_t k) {
-    return *(const QD_LDS fragment *)(lds + row * ROW_BYTES + k * ELEMENT_BYTES);
+    return READ(lds + row * ROW_BYTES + k * ELEMENT_BYTES, ROW_BYTES);
 }
 
 /** Adds the product of what is in LDS to this wave's 2 x 2 tiles. */
 QD_INLINE void multiply(qd_mma16_acc part[WAVE_TILES][WAVE_TILES], uint32_t wave_n,
                         uint32_t wave_m) {
-    const uint32_t row = qd_lane() % 16, k0 = FIRST_K(qd_lane());
+    const uint32_t row = qd_mma16_column(qd_lane(), 0), k0 = FIRST_K(qd_lane());
     QD_UNROLL_BY(2) for (uint32_t k = 0; k < STAGE_K; k += QD_MMA16_K) {
         fragment x[WAVE_TILES], y[WAVE_TILES];
         QD_UNROLL for (int i = 0; i < WAVE_TILES; i++) {
@@ -192,16 +194,21 @@ QD_KERNEL(THREADS) qk_gemm_any(const qk_gemm_args g) {
             multiply(part, wave_n, wave_m);
         }
         QD_UNROLL for (int j = 0; j < WAVE_TILES; j++) {
-            const uint32_t m = tile.row + wave_m + 16 * j + lane % 16;
-            const float scale = scale_of(&g, tile.group, m, n0, k / BLOCK_K);
+            float scale[QD_MMA16_OWN];
+            QD_UNROLL for (uint32_t own = 0; own < QD_MMA16_OWN; own++) {
+                const uint32_t m = tile.row + wave_m + 16 * j + qd_mma16_column(lane, own);
+                scale[own] = scale_of(&g, tile.group, m, n0, k / BLOCK_K);
+            }
+            const qd_mma16_acc scales = qd_mma16_spread(scale);
             QD_UNROLL for (int i = 0; i < WAVE_TILES; i++)
-                acc[i][j] = __builtin_elementwise_fma(part[i][j], (qd_mma16_acc)scale, acc[i][j]);
+                acc[i][j] = __builtin_elementwise_fma(part[i][j], scales, acc[i][j]);
         }
     }
-    QD_UNROLL for (int j = 0; j < WAVE_TILES; j++) {
-        const uint32_t m = tile.row + wave_m + 16 * j + lane % 16;
-        QD_UNROLL for (int i = 0; i < WAVE_TILES; i++) QD_UNROLL
-            for (int e = 0; e < QD_MMA16_ACC; e++)
-                store(&g, &tile, m, n0 + wave_n + 16 * i + qd_mma16_row(lane, e), acc[i][j][e]);
-    }
+    QD_UNROLL for (int j = 0; j < WAVE_TILES; j++) QD_UNROLL
+        for (int i = 0; i < WAVE_TILES; i++) QD_UNROLL
+            for (uint32_t e = 0; e < QD_MMA16_ACC; e++) {
+                const uint32_t column = qd_mma16_column(lane, e / (QD_MMA16_ACC / QD_MMA16_OWN));
+                store(&g, &tile, tile.row + wave_m + 16 * j + column,
+                      n0 + wave_n + 16 * i + qd_mma16_row(lane, e), acc[i][j][e]);
+            }
 }

@@ -2,6 +2,7 @@
 // Tests of the gemm family on the CPU: every check problem and the public functions; bits that
 // depend neither on threads nor on neighbouring rows. gemm_check.c has the problems that every
 // device must pass, gemm_refusals_test.c the calls that are refused.
+#include "../../runtime/image/image.h"
 #include "gemm_test_case.h"
 
 #include <math.h>
@@ -347,6 +348,31 @@ static void bad_groups_stay_inside(void **) {
         }
 }
 
+// ---- targets
+
+static bool is_built(const char *id, const qni_target *target) {
+    for (const qni_image *image = qni_images; image->id; image++)
+        if ((!id || strcmp(image->id, id) == 0) && strcmp(image->target, target->name) == 0)
+            return true;
+    return false;
+}
+
+/** Each target has a kernel for any problem, and the build has its image. */
+static void every_target_has_gemm(void **) {
+    for (int t = 0; t < QNI_NUM_TARGETS; t++) {
+        const qn_device chip = {.target = &qni_targets[t], .features = qni_targets[t].features};
+        bool is_found = !is_built(nullptr, chip.target);
+        for (int v = 0; v < qni_op_gemm.num_variants; v++) {
+            const qni_variant *variant = &qni_op_gemm.variants[v];
+            is_found |= strcmp(variant->name, "gemm.any") == 0 &&
+                        qni_device_meets(&chip, variant->needs) &&
+                        is_built(variant->config.kernel[0].image, chip.target);
+        }
+        if (!is_found)
+            fail_msg("%s has no kernel", chip.target->name);
+    }
+}
+
 int main(void) {
     // The children run before anything here reads the environment, which is read once.
     hash_of_threads[0] = in_child("QUERN_NUM_THREADS", "1", product_hash);
@@ -365,6 +391,7 @@ int main(void) {
         cmocka_unit_test(validation_finds_bad_groups_on_gpus),
         cmocka_unit_test(the_cpu_finds_bad_groups),
         cmocka_unit_test(bad_groups_stay_inside),
+        cmocka_unit_test(every_target_has_gemm),
     };
     return cmocka_run_group_tests(tests, open_cpu, close_device);
 }

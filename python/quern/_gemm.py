@@ -28,8 +28,8 @@ def gemm(a: Array, b: Array, c: Array | None = None, *, scale_a: Array | None = 
     n        columns of a new out, b's own rows; needed with packed
     out      [m, n] of bf16 or f32; None: a new one
 
-    Returns out, of a's kind. Raises ValueError (shape, stride, overlap, packed without n or out), NotImplementedError (dtype,
-    device: NVIDIA's have no GEMM), TypeError (no array); nothing is written then.
+    Returns out, of a's kind. Raises ValueError (shape, stride, overlap, packed without n or out), NotImplementedError (dtype),
+    TypeError (no array); nothing is written then.
 
     >>> one = numpy.ones((2, 128), numpy.float32)
     >>> (a, scale_a), (b, scale_b) = quern.quantize_fp8(one), quern.quantize_fp8(one, block=(128, 128))
