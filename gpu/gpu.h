@@ -29,7 +29,20 @@
 // QD_KERNEL_WITHIN bounds the registers of a kernel's threads on NVIDIA, where the compiler would
 // take more and so leave room for fewer workgroups. clang cannot write this bound in PTX: ptx.c
 // reads the remark and puts the bound into the kernel's head.
+//
+// QD_KERNEL_HEAD begins a kernel for NVIDIA alone: its very number of threads, one workgroup a
+// multiprocessor, and the bytes of LDS that the runtime gives each launch, at qd_launch_lds: more
+// than a kernel can declare. CLUSTER is "", or QD_CLUSTER(n) for workgroups in clusters of n side
+// by side, of which the grid has whole ones. What a head says, no line of variants.def repeats.
 #if defined(__NVPTX__)
+#define QD_TEXT_OF(x) #x
+#define QD_TEXT(x) QD_TEXT_OF(x)
+#define QD_CLUSTER(n) " .explicitcluster .reqnctapercluster " #n ", 1, 1"
+#define QD_KERNEL_HEAD(threads, lds_bytes, cluster, entry)                                         \
+    __asm__("// quern: " #entry " .maxntid " QD_TEXT(threads) ", 1, 1 .minnctapersm 1" cluster);   \
+    extern const uint32_t entry##_lds_bytes;                                                       \
+    const uint32_t entry##_lds_bytes = lds_bytes; /* ptx.c reads it */                             \
+    __gpu_kernel void entry
 #define QD_KERNEL(threads) __gpu_kernel void // the driver needs no word of the number of threads
 #define QD_KERNEL_UP_TO(threads) __gpu_kernel void
 #define QD_KERNEL_WITHIN(threads, registers, entry)                                                \
@@ -43,6 +56,10 @@
 #define QD_KERNEL_WITHIN(threads, registers, entry) QD_KERNEL_UP_TO(threads) entry
 #define QD_KERNEL(threads)                                                                         \
     __attribute__((amdgpu_flat_work_group_size(threads, threads))) __gpu_kernel void
+#endif
+
+#if defined(__NVPTX__)
+extern QD_LDS uint8_t qd_launch_lds[] __attribute__((aligned(1024))); // of QD_KERNEL_HEAD
 #endif
 
 typedef float qd_f32x2 __attribute__((ext_vector_type(2)));

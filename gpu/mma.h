@@ -30,8 +30,8 @@
 //              sm80.h   lane / 4 + 8 (e / 2)     2 p + e % 2                  of 32: 8 from 8 p on
 // qd_mma16   A square tile, for GEMM of any shape: bf16 and, with QD_HAS_FP8_*, FP8 of the target's
 //            own kind. A lane owns QD_MMA16_OWN columns, qd_mma16_column(), and of each the rows
-//            qd_mma16_row(); its operand is QD_MMA16_RUN consecutive k, from qd_mma16_k() on, of the
-//            lines that have its columns' numbers.
+//            qd_mma16_row(); its operand is QD_MMA16_RUN consecutive k, from qd_mma16_k() on, of
+//            the lines that have its columns' numbers.
 // qd_mma32   CDNA's large tile of FP8, for GEMM with large tiles: it takes half the instructions.
 //
 // An engine whose operands are descriptors of LDS, and whose results several waves share, such as

@@ -158,6 +158,26 @@ qn_status qni_kernel_get_usage(qn_device *device, const qni_kernel_ref *kernel,
  *  and writes the instructions' names. Returns 0 if none was launched, or if the device is not
  *  simulated. If `names` is null, only forgets which kernels were launched. */
 char qni_kernels_evidence(qn_device *device, char *names, size_t bytes);
+/** A tensor from which a kernel's tensor copies take boxes. Dimension 0 is the innermost, and its
+ *  elements are neighbours. In LDS the 16-byte pieces of a box's rows are exchanged within
+ *  swizzle_bytes (0: not at all; 32, 64, 128). What of a box lies outside the tensor reads as zero
+ *  and is not written. */
+typedef struct qni_tensor_map {
+    const char *name; // in messages
+    const void *data;
+    qni_dtype dtype;
+    int rank;                   // 1 to 5
+    int64_t size[5], stride[5]; // in elements; stride[0] counts as 1
+    uint32_t box[5];
+    uint32_t swizzle_bytes;
+} qni_tensor_map;
+/** Returns whether the copies can take such boxes of the tensor; if not, writes the reason to
+ *  `why`. For a kernel's supports (tensor_map.c). */
+bool qni_tensor_map_fits(const qni_tensor_map *map, qni_reason *why);
+/** Encodes the map for a kernel's struct: `out` is a qk_tensor_map in it. A map holds the tensor's
+ *  address, so that each call encodes its own; the driver does that on the host, in under a
+ *  microsecond. Errors: QN_E_UNSUPPORTED (no such copies on the device, or it does not fit). */
+qn_status qni_tensor_map_encode(const qn_device *device, const qni_tensor_map *map, void *out);
 /** Makes a GPU's table of loaded images, as the GPU is opened. */
 qn_status qni_kernels_create(qn_device *device);
 /** Unloads a GPU's images and frees the table, as the GPU is closed. */

@@ -118,6 +118,11 @@ static void close_cuda(qn_device *device) {
     free(device->state);
 }
 
+static int attribute(CUdevice device, int which) {
+    int value = 0;
+    return driver.DeviceGetAttribute(&value, which, device) == CUDA_SUCCESS ? value : 0;
+}
+
 // ---- memory
 
 static qn_status mem_alloc(qn_device *device, void **out, int64_t bytes) {
@@ -184,6 +189,24 @@ static qn_status image_load(qn_device *device, void **native_module, const void 
     return QN_OK;
 }
 
+/** Lets launches of the kernel give it as much LDS as it wants, which may be more than a kernel can
+ *  declare. */
+static qn_status allow_lds(qn_device *device, void *native_kernel, const qni_kernel_usage *usage) {
+    const int wanted = usage->lds_bytes + usage->launch_lds_bytes;
+    const int most =
+        attribute(state_of(device)->device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+    if (usage->launch_lds_bytes == 0)
+        return QN_OK;
+    if (wanted > most)
+        return QN_FAIL(QN_E_UNSUPPORTED, "cuda: a kernel wants %d bytes of LDS; %s gives %d",
+                       wanted, device->info.spec, most);
+    TRY_ON(
+        device, FuncSetAttribute,
+        (native_kernel, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, usage->launch_lds_bytes),
+        " of %d bytes of LDS", usage->launch_lds_bytes);
+    return QN_OK;
+}
+
 /** Registers, local memory and the most threads: the driver chose them when it compiled the PTX. */
 static qn_status kernel_usage(qn_device *device, void *native_kernel, qni_kernel_usage *usage) {
     const struct {
@@ -199,16 +222,16 @@ static qn_status kernel_usage(qn_device *device, void *native_kernel, qni_kernel
         if (e != CUDA_SUCCESS)
             return failed(&driver, e, "cuFuncGetAttribute on %s", device->info.spec);
     }
-    return QN_OK;
+    return allow_lds(device, native_kernel, usage);
 }
 
 /** Starts the kernel before the one before it on the stream has ended; it waits for that itself. */
 static CUresult launch_early(qn_stream *stream, CUfunction kernel, const uint32_t grid[3],
-                             uint32_t threads, void **extra) {
+                             uint32_t threads, uint32_t lds_bytes, void **extra) {
     cuda_launch_attribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
                                        .value = 1};
-    const cuda_launch_config config = {grid[0], grid[1], grid[2],        threads,    1,
-                                       1,       0,       stream->native, &attribute, 1};
+    const cuda_launch_config config = {grid[0], grid[1],   grid[2],        threads,    1,
+                                       1,       lds_bytes, stream->native, &attribute, 1};
     return ON_DEVICE(stream->device, LaunchKernelEx, &config, kernel, nullptr, extra);
 }
 
@@ -218,13 +241,64 @@ static qn_status launch(qn_stream *stream, void *native_kernel, const qni_kernel
     constexpr int captures_early_launches = 12030; // into graphs
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, (void *)args, CU_LAUNCH_PARAM_BUFFER_SIZE,
                      &args_bytes, CU_LAUNCH_PARAM_END};
+    const uint32_t lds_bytes = (uint32_t)usage->launch_lds_bytes;
     CUresult e = usage->waits_itself && driver.version >= captures_early_launches
-                     ? launch_early(stream, native_kernel, grid, threads, extra)
+                     ? launch_early(stream, native_kernel, grid, threads, lds_bytes, extra)
                      : ON_DEVICE(stream->device, LaunchKernel, native_kernel, grid[0], grid[1],
-                                 grid[2], threads, 1, 1, 0, stream->native, nullptr, extra);
+                                 grid[2], threads, 1, 1, lds_bytes, stream->native, nullptr, extra);
     if (e != CUDA_SUCCESS)
         return failed(&driver, e, "cuLaunchKernel of %ux%ux%u blocks of %u on %s", grid[0], grid[1],
                       grid[2], threads, stream->device->info.spec);
+    return QN_OK;
+}
+
+// ---- tensor maps
+
+/** The driver's word for elements of the dtype; codes of FP8 are bytes to it. -1: it has none. */
+static int map_kind(qni_dtype dtype) {
+    switch (dtype) {
+    case QNI_F32:
+        return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+    case QNI_F16:
+        return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    case QNI_BF16:
+        return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    case QNI_I32:
+        return CU_TENSOR_MAP_DATA_TYPE_INT32;
+    default:
+        return qni_dtype_bytes(dtype) == 1 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : -1;
+    }
+}
+
+static int map_swizzle(uint32_t bytes) {
+    return bytes == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
+           : bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+           : bytes == 32 ? CU_TENSOR_MAP_SWIZZLE_32B
+                         : CU_TENSOR_MAP_SWIZZLE_NONE;
+}
+
+/** Bytes from one element of dimension i to the next; of a dimension of one element any that the
+ *  driver takes. */
+static uint64_t map_stride(const qni_tensor_map *map, int i) {
+    return map->size[i] == 1 ? 16 : (uint64_t)(map->stride[i] * qni_dtype_bytes(map->dtype));
+}
+
+static qn_status tensor_map_encode(const qn_device *device, const qni_tensor_map *map, void *out) {
+    static const uint32_t steps[5] = {1, 1, 1, 1, 1};
+    const int kind = map_kind(map->dtype);
+    uint64_t sizes[5], strides[5]; // strides begin with that of dimension 1
+    if (kind < 0)
+        return QN_FAIL(QN_E_UNSUPPORTED, "cuda: no tensor map has elements of %s, as %s has",
+                       qni_dtype_name(map->dtype), map->name);
+    for (int i = 0; i < map->rank; i++) {
+        sizes[i] = (uint64_t)map->size[i];
+        strides[i] = i + 1 < map->rank ? map_stride(map, i + 1) : 0;
+    }
+    TRY_ON(device, TensorMapEncodeTiled,
+           (out, kind, (uint32_t)map->rank, (void *)(uintptr_t)map->data, sizes, strides, map->box,
+            steps, CU_TENSOR_MAP_INTERLEAVE_NONE, map_swizzle(map->swizzle_bytes),
+            CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+           " of %s", map->name);
     return QN_OK;
 }
 
@@ -247,15 +321,11 @@ static const qni_backend cuda_backend = {
     .image_unload = image_unload,
     .kernel_get = kernel_get,
     .kernel_usage = kernel_usage,
+    .tensor_map_encode = tensor_map_encode,
     .launch = launch,
 };
 
 // ---- opening
-
-static int attribute(CUdevice device, int which) {
-    int value = 0;
-    return driver.DeviceGetAttribute(&value, which, device) == CUDA_SUCCESS ? value : 0;
-}
 
 static void fill_info(qn_device *device, CUdevice handle, int major, int minor) {
     qn_device_info *info = &device->info;

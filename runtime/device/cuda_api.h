@@ -48,6 +48,7 @@ enum {
     CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
+    CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97, // static and a launch's together
 };
 
 enum {
@@ -55,6 +56,27 @@ enum {
     CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES = 1,
     CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES = 3,
     CU_FUNC_ATTRIBUTE_NUM_REGS = 4,
+    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,
+};
+
+/** CUtensorMap's kinds of elements, swizzles, and what else quern says of each map. */
+enum {
+    CU_TENSOR_MAP_DATA_TYPE_UINT8 = 0,
+    CU_TENSOR_MAP_DATA_TYPE_INT32 = 4,
+    CU_TENSOR_MAP_DATA_TYPE_FLOAT16 = 6,
+    CU_TENSOR_MAP_DATA_TYPE_FLOAT32 = 7,
+    CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 = 9,
+};
+enum {
+    CU_TENSOR_MAP_SWIZZLE_NONE,
+    CU_TENSOR_MAP_SWIZZLE_32B,
+    CU_TENSOR_MAP_SWIZZLE_64B,
+    CU_TENSOR_MAP_SWIZZLE_128B,
+};
+enum {
+    CU_TENSOR_MAP_INTERLEAVE_NONE = 0,
+    CU_TENSOR_MAP_L2_PROMOTION_L2_256B = 3,
+    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE = 0, // zeros
 };
 
 enum { CU_STREAM_NON_BLOCKING = 1 };
@@ -98,6 +120,11 @@ enum { CU_JIT_ERROR_LOG_BUFFER = 5, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6 };
     X(ModuleGetFunction, "cuModuleGetFunction",                                                    \
       (CUfunction * function, CUmodule module, const char *name))                                  \
     X(FuncGetAttribute, "cuFuncGetAttribute", (int *value, int attribute, CUfunction function))    \
+    X(FuncSetAttribute, "cuFuncSetAttribute", (CUfunction function, int attribute, int value))     \
+    X(TensorMapEncodeTiled, "cuTensorMapEncodeTiled",                                              \
+      (void *map, int kind, uint32_t rank, void *data, const uint64_t *sizes,                      \
+       const uint64_t *strides_bytes, const uint32_t *box, const uint32_t *steps, int interleave,  \
+       int swizzle, int l2_promotion, int outside))                                                \
     X(LaunchKernel, "cuLaunchKernel",                                                              \
       (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,   \
        unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **params,  \

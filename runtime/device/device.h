@@ -54,6 +54,8 @@ static inline bool qni_target_is_ptx(const qni_target *target) {
  *  null if there is none. */
 const qni_target *qni_target_of_arch(const char *gcn_arch);
 
+struct qni_tensor_map; // runtime.h
+
 typedef enum qni_copy_kind {
     QNI_COPY_TO_DEVICE,
     QNI_COPY_TO_HOST,
@@ -69,7 +71,8 @@ typedef struct qni_kernel_usage {
     int32_t lds_bytes;
     int32_t max_threads;
     int32_t kernarg_bytes;
-    bool waits_itself; // waits for the stream's kernel before it, so may start early (CUDA)
+    int32_t launch_lds_bytes; // that a launch gives, beyond lds_bytes (CUDA)
+    bool waits_itself;        // waits for the stream's kernel before it, so may start early (CUDA)
 } qni_kernel_usage;
 
 /** The functions of a driver. Each sets the error message when it fails. `native` handles are the
@@ -102,6 +105,9 @@ typedef struct qni_backend {
      *  for the weakest evidence and writes the instructions' names; returns 0 on silicon, which
      *  needs no evidence. May be null. */
     char (*kernel_evidence)(qn_device *device, void *native_kernel, char *names, size_t bytes);
+    /** Fills in a qk_tensor_map, of a map that fits; null where there are no tensor copies. */
+    qn_status (*tensor_map_encode)(const qn_device *device, const struct qni_tensor_map *map,
+                                   void *out);
     qn_status (*launch)(qn_stream *stream, void *native_kernel, const qni_kernel_usage *usage,
                         const uint32_t grid[3], uint32_t threads, const void *args,
                         size_t args_bytes);

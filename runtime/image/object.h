@@ -20,7 +20,7 @@ qn_status qni_object_kernel_find(qni_object_kernel *out, const void *object, siz
                                  const char *entry);
 
 /** Finds a kernel in a PTX image, whose last byte is the zero that ends its text. Of out->usage,
- *  only kernarg_bytes and waits_itself are known (ptx.c). */
+ *  only kernarg_bytes, launch_lds_bytes and waits_itself are known (ptx.c). */
 qn_status qni_ptx_kernel_find(qni_object_kernel *out, const void *image, size_t bytes,
                               const char *entry);
 

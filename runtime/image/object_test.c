@@ -261,15 +261,18 @@ static void test_ptx_words(void **) {
     static const char text[] = ".version 8.0\n// quern: k .maxnreg 40\n// quern: kkk .maxnreg 80\n"
                                ".entry kk(.param .b8 a[8])\n{\n}\n"
                                ".entry k(.param .b8 a[8])\n{griddepcontrol.wait;}\n"
-                               ".entry kkk(.param .b8 a[8])\n{\n}\n";
+                               ".entry kkk(.param .b8 a[8])\n{\n}\n"
+                               ".visible .global .align 4 .u32 k_lds_bytes = 200000;\n";
     char *bounded = nullptr;
     qni_object_kernel k;
     assert_int_equal(qni_ptx_kernel_find(&k, text, sizeof text, "k"), QN_OK);
     assert_true(k.usage.waits_itself);
+    assert_int_equal(k.usage.launch_lds_bytes, 200000);
     assert_int_equal(qni_ptx_kernel_find(&k, text, sizeof text, "kk"), QN_OK);
     assert_false(k.usage.waits_itself);
     assert_int_equal(qni_ptx_kernel_find(&k, text, sizeof text, "kkk"), QN_OK);
     assert_false(k.usage.waits_itself);
+    assert_int_equal(k.usage.launch_lds_bytes, 0);
     assert_int_equal(qni_ptx_bound(&bounded, text, sizeof text), QN_OK);
     assert_non_null(strstr(bounded, ".entry kk(.param .b8 a[8])\n{"));
     assert_non_null(strstr(bounded, ".entry k(.param .b8 a[8]) .maxnreg 40\n{griddepcontrol"));

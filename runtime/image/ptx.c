@@ -26,6 +26,18 @@ static const char *find_entry(const char *text, const char *entry) {
     return nullptr;
 }
 
+/** The LDS that a launch is to give the kernel: the constant ENTRY_lds_bytes, which
+ *  QD_KERNEL_HEAD writes; 0 if the text has none. */
+static int32_t find_launch_lds(const char *text, const char *entry) {
+    static const char suffix[] = "_lds_bytes = ";
+    const size_t length = strlen(entry);
+    for (const char *at = strstr(text, suffix); at; at = strstr(at + 1, suffix))
+        if ((size_t)(at - text) > length && at[-(ptrdiff_t)length - 1] == ' ' &&
+            strncmp(at - length, entry, length) == 0)
+            return atoi(at + strlen(suffix));
+    return 0;
+}
+
 qn_status qni_ptx_kernel_find(qni_object_kernel *out, const void *image, size_t bytes,
                               const char *entry) {
     const char *text = image, *end;
@@ -40,6 +52,7 @@ qn_status qni_ptx_kernel_find(qni_object_kernel *out, const void *image, size_t 
     if (!end || !size || size > end)
         return QN_FAIL(QN_E_INVALID, "image: kernel %s does not take one struct", entry);
     *out = (qni_object_kernel){.usage.kernarg_bytes = atoi(size + 1),
+                               .usage.launch_lds_bytes = find_launch_lds(text, entry),
                                .usage.waits_itself = has_wait(end)};
     return QN_OK;
 }

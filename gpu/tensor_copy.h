@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies between memory and LDS that bypass registers on NVIDIA: boxes of tensors and runs of bytes
+// by the copy engine (sm_90a), single elements by a lane.
+//
+// A kernel has its tensor maps (qk_tensor_map) at the begin of its one struct, and names them by
+// their generic address: QD_ARGUMENTS(entry) plus the map's offset. Coordinates are in elements,
+// innermost first. One thread starts a copy; the barrier that it names counts the bytes. Source:
+// PTX ISA 8.0, cp.async.bulk.
+#ifndef QD_TENSOR_COPY_H
+#define QD_TENSOR_COPY_H
+
+#include "mbarrier.h"
+
+/** The generic address of the kernel's struct. `&args.map` in C makes clang copy the struct to
+ *  scratch, which the copy engine cannot read; in PTX clang names the struct ENTRY_param_0. */
+#define QD_ARGUMENTS(entry)                                                                        \
+    ({                                                                                             \
+        uint64_t at_;                                                                              \
+        asm("{.reg .b64 p; mov.b64 p, " #entry "_param_0; cvta.param.u64 %0, p;}" : "=l"(at_));    \
+        at_;                                                                                       \
+    })
+
+QD_INLINE void qd_tensor_prefetch(uint64_t map) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+/** Copies a box of a tensor of rank 3 to LDS. */
+QD_INLINE void qd_tensor_load3(uint32_t to, uint64_t map, uint32_t bar, uint32_t x, uint32_t y,
+                               uint32_t z) {
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%3, %4, %5}], [%2];" ::"r"(to),
+                 "l"(map), "r"(bar), "r"(x), "r"(y), "r"(z)
+                 : "memory");
+}
+/** Copies `bytes` to LDS: a multiple of 16, as both addresses are. */
+QD_INLINE void qd_bulk_load(uint32_t to, const void *from, uint32_t bytes, uint32_t bar) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], "
+                 "%2, [%3];" ::"r"(to),
+                 "l"((uint64_t)from), "r"(bytes), "r"(bar)
+                 : "memory");
+}
+/** Copies 4 bytes to LDS, by this lane; zeros unless `is_in`. */
+QD_INLINE void qd_copy_f32(uint32_t to, const float *from, bool is_in) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"((uint64_t)from),
+                 "r"(is_in ? 4 : 0)
+                 : "memory");
+}
+
+/** Copies a box from LDS to a tensor of rank 3. */
+QD_INLINE void qd_tensor_store3(uint64_t map, uint32_t from, uint32_t x, uint32_t y, uint32_t z) {
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];"
+                 "\n\tcp.async.bulk.commit_group;" ::"l"(map),
+                 "r"(from), "r"(x), "r"(y), "r"(z)
+                 : "memory");
+}
+/** Waits until this thread's stores have read their LDS; what they write may be on its way. */
+QD_INLINE void qd_tensor_store_wait(void) {
+    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
+/** What this thread stored to LDS is seen by copies and matrix instructions that start after the
+ *  next barrier. */
+QD_INLINE void qd_async_fence(void) {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+#endif
