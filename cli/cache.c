@@ -113,8 +113,8 @@ const cli_command cli_cache = {
     .name = "cache",
     .arguments = "path|list|verify|clear",
     .summary = "Show, check or empty the cache of compiled kernels",
-    .details = "path prints its folder (QUERN_CACHE_DIR sets it), list shows every entry,\n"
-               "verify exits 1 if one is damaged, clear removes them all.",
+    .details = "path prints the cache's folder (QUERN_CACHE_DIR sets it), list shows every entry,\n"
+               "verify exits 1 if an entry is damaged, clear removes all entries.",
     .options = options,
     .min_arguments = 1,
     .max_arguments = 1,

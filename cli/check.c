@@ -40,7 +40,7 @@ static const cli_option options[] = {
     {.name = "--verbose",
      .kind = CLI_FLAG,
      .to = &verbose,
-     .help = "-v: where instructions are known from, on a simulated device"},
+     .help = "-v: on a simulated device, from where instructions are known"},
     {0}};
 
 /** What all problems together say of one kernel. */
@@ -311,16 +311,17 @@ const cli_command cli_check = {
     .name = "check",
     .arguments = "[OP...]",
     .summary = "Compare every kernel of a device with the ops' definitions",
-    .details = "Runs every kernel of the ops named (default: all) on a fixed list of problems.\n"
-               "OP is what stands before the dot of a kernel's name: attention, gemm, norm, ...\n"
-               "For each kernel: how many problems it agreed on, on how many a plain call\n"
-               "would choose it, its largest error over the tolerance, its fastest time, and\n"
-               "why it could not run the others. Exit status 0 only if all agree. A --report\n"
-               "holds what quern devices and this table show, problem by problem, with the\n"
-               "host's processor and kernel, and nothing else. With --verbose, simulated\n"
-               "devices say from where they know each kernel's instructions: measured on\n"
-               "silicon by a published source, the ISA documents, LLVM's definitions, or\n"
-               "inferred; with the names of those known least.",
+    .details =
+        "Runs every kernel of the named ops (default: all ops) on a fixed list of problems.\n"
+        "An op's name is the part of a kernel's name before the dot: attention, gemm, norm\n"
+        "and so on. Shows for each kernel on how many problems it agreed, on how many a\n"
+        "plain call would choose it, its largest error over the tolerance, its fastest\n"
+        "time, and why it could not run the other problems. The exit status is 0 only if\n"
+        "all kernels agree. A --report holds what quern devices and this table show,\n"
+        "problem by problem, with the host's processor, operating system and kernel, and\n"
+        "nothing else. With --verbose, simulated devices say from where they know each kernel's instructions:\n"
+        "measured on silicon by a published source, the ISA documents, LLVM's definitions,\n"
+        "or inferred; with the names of the instructions known least.",
     .options = options,
     .max_arguments = 64,
     .run = run};

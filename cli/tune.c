@@ -118,10 +118,10 @@ const cli_command cli_tune = {
     .name = "tune",
     .arguments = "path|list|verify [FILE]",
     .summary = "Show or check a table of measured choices",
-    .details =
-        "A table says which kernel runs for which problem on which device, in place of what\n"
-        "the kernels' costs say. path prints the one that QUERN_TUNE names, list shows every\n"
-        "line of it, verify exits 1 if one would be refused. With FILE, those of that one.",
+    .details = "A table says which kernel runs for which problem on which device, in place of the\n"
+               "choice by the kernels' costs. path prints the path of the table that QUERN_TUNE\n"
+               "names, list shows every line of the table, verify exits 1 if a line would be\n"
+               "refused. With FILE, list and verify take FILE's table.",
     .options = options,
     .min_arguments = 1,
     .max_arguments = 2,

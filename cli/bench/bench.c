@@ -82,7 +82,7 @@ static const cli_option options[] = {
      .value = "FILE.svg",
      .kind = CLI_TEXT,
      .to = &o.plot_path,
-     .help = "draw the figures beside limits; attention by --seq as lines"},
+     .help = "draw the figures beside limits; attention over --seq as lines"},
     {.name = "--force", .kind = CLI_FLAG, .to = &o.force, .help = "replace FILE.svg if it exists"},
     {.name = "--json", .kind = CLI_FLAG, .to = &o.as_json, .help = "print JSON"},
     {0}};
@@ -357,20 +357,21 @@ const cli_command cli_bench = {
     .arguments = "[OP...]",
     .summary = "Measure ops beside a copy, limits and peers",
     .details =
-        "OP is attention, gemm, quantize, a family of row ops (norm, activation, rope) or one\n"
-        "row op by name (rmsnorm, ...); without any, all are measured, save those that the\n"
-        "device has no kernel for, which are named below the table. Row ops work on bf16;\n"
-        "they and quantize, which turns 64 MiB of bf16 into FP8, take turns with copies that\n"
-        "move as many bytes. gemm multiplies FP8 activations with packed FP8 weights, going\n"
-        "round eight matrices so that none stays in a cache. attention is of bf16: prompts of\n"
-        "24 heads of 128, whole and causal, and a token for each of eight caches of 4096 keys\n"
-        "(32 heads, 8 of them in the cache); its GB/s are of q, k, v and o. 'of the limit' is\n"
-        "the speed beside the copy's, or beside what arithmetic or memory would allow:\n"
-        "measured on the CPU by loops that do nothing else, from data sheets for GPUs.\n"
-        "The copy is the library's own: on the CPU on all threads, past the caches.\n"
-        "With --peer it is gemm (without OP, too) beside PyTorch's product in bf16, or attention\n"
-        "beside each of the backends of PyTorch's scaled_dot_product_attention: prompts as\n"
-        "arithmetic, the decode as bytes of the cache; on GPUs calls are replayed in a graph.\n"
+        "OP is attention, gemm, quantize, a family of row ops (norm, activation, rope) or\n"
+        "one row op by name (rmsnorm, ...). Without OP all ops are measured; those that the\n"
+        "device has no kernel for are named below the table. Row ops work on bf16, and\n"
+        "quantize turns 64 MiB of bf16 into FP8; they take turns with copies that move as\n"
+        "many bytes. gemm multiplies FP8 activations with packed FP8 weights, going round\n"
+        "eight matrices so that none stays in a cache. attention works on bf16: prompts of\n"
+        "24 heads of 128, whole and causal, and a token for each of eight caches of 4096\n"
+        "keys (32 heads, 8 of them in the cache); its GB/s count q, k, v and o. 'of the\n"
+        "limit' is the op's speed beside the copy's, or beside what arithmetic or memory\n"
+        "would allow. Loops that do nothing else measure this limit on the CPU; for GPUs it\n"
+        "is from data sheets. The copy is the library's own: on the CPU it takes all\n"
+        "threads and goes past the caches. With --peer the command measures gemm (also\n"
+        "without OP) beside PyTorch's product in bf16, or attention beside each of the\n"
+        "backends of PyTorch's scaled_dot_product_attention: prompts as arithmetic, the\n"
+        "decode as bytes of the cache. On GPUs attention's calls are replayed in a graph.\n"
         "QUERN_NUM_THREADS sets the CPU's threads.",
     .options = options,
     .max_arguments = 64,

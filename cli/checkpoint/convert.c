@@ -20,7 +20,7 @@ static const cli_option options[] = {
     {.name = "--allow-rounding",
      .kind = CLI_FLAG,
      .to = &allow_rounding,
-     .help = "to e4m3fn: round where no scale is exact; tells the largest error"},
+     .help = "to e4m3fn: round inexact blocks; tells the largest error"},
     {.name = "--force", .kind = CLI_FLAG, .to = &force, .help = "replace OUT if it exists"},
     {.name = "--json", .kind = CLI_FLAG, .to = &as_json, .help = "print the report as JSON"},
     {0}};
@@ -287,10 +287,11 @@ const cli_command cli_convert = {
     .name = "convert",
     .arguments = "IN OUT",
     .summary = "Convert a quantised checkpoint between e4m3fn and e4m3fnuz",
-    .details = "IN and OUT are files or folders, as for quern quantize. To e4m3fnuz (gfx942)\n"
-               "is always exact: bits are kept, scales doubled, -0 becomes 0 and NaN stays\n"
-               "NaN. Back to e4m3fn, a block is exact where its scale can be kept or halved;\n"
-               "if any is not, nothing is written unless --allow-rounding is given.",
+    .details = "IN and OUT are files or folders, as for quern quantize. The way to e4m3fnuz\n"
+               "(gfx942) is always exact: bits are kept, scales doubled, -0 becomes 0 and NaN\n"
+               "stays NaN. On the way back to e4m3fn a block is exact if its scale can be kept or\n"
+               "halved; if a block is not exact, nothing is written unless --allow-rounding is\n"
+               "given.",
     .options = options,
     .min_arguments = 2,
     .max_arguments = 2,

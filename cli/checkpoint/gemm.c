@@ -19,12 +19,12 @@ static const cli_option options[] = {
      .value = "F",
      .kind = CLI_TEXT,
      .to = &weights_path,
-     .help = "file or folder; weights not yet FP8 are quantised first"},
+     .help = "file or folder; weights that are not FP8 yet are quantised first"},
     {.name = "--tensor",
      .value = "T",
      .kind = CLI_LIST,
      .to = &tensors,
-     .help = "name of a weight in it; may be given several times"},
+     .help = "name of a weight in F; may be given several times"},
     {.name = "--input",
      .value = "X.npy",
      .kind = CLI_TEXT,
@@ -312,13 +312,13 @@ const cli_command cli_gemm = {
     .name = "gemm",
     .arguments = "",
     .summary = "Run real layers of a checkpoint and compare with double precision",
-    .details = "Multiplies the activations, quantised 1 x 128 on the device, with an FP8\n"
-               "weight. The columns 'to unquantised' and 'to quantised' show\n"
-               "1 - 2<x,y>/(<x,x>+<y,y>) against the same product in double precision, of the\n"
-               "values before and after quantisation. error/tol is the largest error of one\n"
-               "element to the second, over what its type and the length of the sum allow.\n"
-               "Above 10^9 products, seeded rows and columns are compared. Exit status 1 if\n"
-               "error/tol is above 1 or the difference to the quantised product is 1e-3 or\n"
-               "more.",
+    .details = "Multiplies the activations, quantised 1 x 128 on the device, with an FP8 weight.\n"
+               "The columns 'to unquantised' and 'to quantised' compare the product x with a\n"
+               "product y in double precision, of the values before and after quantisation; they\n"
+               "show 1 - 2<x,y>/(<x,x>+<y,y>). error/tol is the largest error of one element of x\n"
+               "to the product of the quantised values, over what the element's type and the\n"
+               "length of the sum allow. Above 10^9 products, seeded rows and columns are\n"
+               "compared. The exit status is 1 if error/tol is above 1 or the difference to the\n"
+               "quantised product is 1e-3 or more.",
     .options = options,
     .run = run};

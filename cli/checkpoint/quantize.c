@@ -322,14 +322,15 @@ const cli_command cli_quantize = {
     .name = "quantize",
     .arguments = "IN OUT",
     .summary = "Turn a checkpoint's linear weights into block-scaled FP8",
-    .details = "IN and OUT are safetensors files, or folders with model.safetensors or with\n"
-               "shards and their model.safetensors.index.json. Every 2-D floating-point tensor\n"
-               "X.weight becomes X.weight (F8_E4M3) and X.weight_scale_inv (F32, one for each\n"
-               "block of 128 x 128), save where its name contains 'embed', 'norm', 'lm_head',\n"
-               "'router' or 'mlp.gate.'; the rest is copied. config.json gains\n"
-               "quantization_config, which lists as modules_to_not_convert what was kept; a\n"
-               "lone file has it in its metadata. A PATTERN matches a part of a name or, with\n"
-               "* ? or [, all of it.",
+    .details =
+        "IN and OUT are safetensors files, or folders with model.safetensors or with shards\n"
+        "and their model.safetensors.index.json. Every 2-D floating-point tensor X.weight\n"
+        "becomes X.weight (F8_E4M3) and X.weight_scale_inv (F32, one for each block of 128\n"
+        "x 128), save where its name contains 'embed', 'norm', 'lm_head', 'router' or\n"
+        "'mlp.gate.'; all other tensors are copied. config.json gains quantization_config,\n"
+        "whose modules_to_not_convert lists the weights that were kept; a lone file has\n"
+        "quantization_config in its metadata. A PATTERN matches a part of a name or, with *\n"
+        "? or [, all of it.",
     .options = options,
     .min_arguments = 2,
     .max_arguments = 2,

@@ -29,7 +29,7 @@ static const cli_option options[] = {
      .kind = CLI_TEXT,
      .value = "PATTERN",
      .to = &pattern,
-     .help = "only kernels of this name; * and ? stand for any letters, any letter"},
+     .help = "only kernels of this name; * stands for any letters, ? for any letter"},
     {.name = "--json",
      .kind = CLI_TEXT,
      .value = "FILE",
@@ -343,12 +343,11 @@ const cli_command cli_profile = {
     .name = "profile",
     .arguments = "PROGRAM [ARGUMENT...]",
     .summary = "Count what a HIP program's kernels do, on the simulated GPU",
-    .details =
-        "Counts instructions by class, bytes, LDS bank conflicts and active lanes of each\n"
-        "kernel, and says what limits its occupancy; nothing is timed. Names in capitals are\n"
-        "rocprof's. docs/simulator.md says what each counter counts. PROGRAM runs as with\n"
-        "quern sim; put -- before one that has options of its own. The exit status is the\n"
-        "program's.",
+    .details = "Counts instructions by class, bytes, LDS bank conflicts and active lanes of each\n"
+               "kernel, and says what limits the kernel's occupancy; nothing is timed. Names in\n"
+               "capitals are rocprof's. docs/simulator.md says what each counter counts. PROGRAM\n"
+               "runs as with quern sim; put -- before a program that has options of its own. The\n"
+               "exit status is the program's.",
     .options = options,
     .max_arguments = INT_MAX,
     .run = run};

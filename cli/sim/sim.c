@@ -126,12 +126,11 @@ const cli_command cli_sim = {
     .name = "sim",
     .arguments = "PROGRAM [ARGUMENT...]",
     .summary = "Run a HIP program on the simulated GPU",
-    .details =
-        "PROGRAM finds the simulated GPU where it looks for libamdhip64.so: its folder is put\n"
-        "first in LD_LIBRARY_PATH. Faults of its kernels are printed to standard error.\n"
-        "docs/simulator.md describes them, and QUERN_SIM, which is passed on. Put -- before\n"
-        "a program that has options of its own. The exit status is the program's, unless\n"
-        "--error-exitcode gives one for when anything was reported.",
+    .details = "The simulated GPU's folder is put first in LD_LIBRARY_PATH, so that PROGRAM finds\n"
+               "its libamdhip64.so there. Faults of PROGRAM's kernels are printed to standard\n"
+               "error. docs/simulator.md describes these faults, and QUERN_SIM, which is passed\n"
+               "on. Put -- before a program that has options of its own. The exit status is the\n"
+               "program's, unless anything was reported and --error-exitcode gives another.",
     .options = options,
     .max_arguments = INT_MAX,
     .run = run};
