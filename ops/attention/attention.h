@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the attention family's files share: its three problems and their definitions.
+// What the files of the attention family share: the problems of its three ops and their
+// definitions.
 #ifndef QNI_ATTENTION_H
 #define QNI_ATTENTION_H
 
@@ -16,14 +17,16 @@ typedef struct qni_attention_problem {
     qni_dtype dtype, dtype_kv, dtype_o;
     float rope_theta, rope_scale;
     float dropout_p;
-    int64_t max_rows;                 // of a request: qo_len * group
-    bool has_few_rows, has_more_rows; // requests of up to QK_ATTENTION_FEW_ROWS rows; of more
-    bool is_merged_later;             // by the call's other part: attention_parts.c
-    uint64_t turns[QK_ATTENTION_MAX_HEAD_DIM / 2]; // RoPE: each pair's, see qni_rope_turns
+    int64_t max_rows;                 // most rows of a request: qo_len * group
+    bool has_few_rows, has_more_rows; // requests of at most QK_ATTENTION_FEW_ROWS rows; requests of
+                                      // more
+    bool is_merged_later;             // the call's other part merges: attention_parts.c
+    uint64_t turns[QK_ATTENTION_MAX_HEAD_DIM / 2]; // RoPE: the turns of each pair, see
+                                                   // qni_rope_turns
 } qni_attention_problem;
 
-/** Of op "merge_states". State i of query n is at v + n * v_token + i * v_state, or in the second
- *  tensor. */
+/** A valid problem of op "merge_states". State i of query n is at v + n * v_token + i * v_state, or
+ *  in v[1]. */
 typedef struct qni_merge_problem {
     qni_dtype dtype;
     const void *v[2]; // v[1] null: all states are in v[0]
@@ -36,9 +39,9 @@ typedef struct qni_merge_problem {
     float lse_unit; // as in qk_attention_args
 } qni_merge_problem;
 
-/** Of op "attention_dropout". */
+/** A valid problem of op "attention_dropout". */
 typedef struct qni_dropout_problem {
-    qk_attention_args args; // the fields of dropout, num_kv_heads and group 1
+    qk_attention_args args; // in use: dropout's fields, num_kv_heads, and group, which is 1
     void *r;
     int64_t r_batch, r_head, r_query; // strides
     qni_dtype dtype;
@@ -55,19 +58,19 @@ extern const qni_op qni_op_attention, qni_op_merge_states, qni_op_attention_drop
 #undef QN_VARIANT
 #undef QN_IMAGE
 
-/** Flags of a GPU kernel of op "attention": it computes with f16, else with bf16; k and v are FP8;
- *  the larger head dim is above n. It holds head dims up to config.columns. */
+/** Flags of a GPU kernel of op "attention": it computes with f16 (else with bf16); k and v are FP8;
+ *  the larger head dim must be above n. The kernel holds head dims up to config.columns. */
 enum { QNI_ATTENTION_F16 = 1, QNI_ATTENTION_FP8 = 2 };
 #define QNI_ATTENTION_ABOVE(n) ((uint32_t)(n) << 8)
 
-/** Launches a variant's kernel of op "attention" on all work items, then, unless the call's other
- *  part does, its second kernel, the merge of what was split. args are the kernel's, which begin
- *  with the common ones; q_tile is set. attention_launch.c. */
+/** Launches a variant's kernel of op "attention" on all work items. Then launches its second
+ *  kernel, which merges split requests, unless the call's other part does so. args are the kernel's
+ *  arguments, which begin with the common ones; q_tile is set. attention_launch.c. */
 qn_status qni_attention_launch(const qni_variant *variant, qn_stream *stream,
                                const qni_attention_problem *p, const qk_attention_args *args,
                                size_t bytes);
-/** What GPU kernels share: rows and head dims that they can count, and head dims that the variant
- *  is for. */
+/** Returns whether the problem meets what all GPU kernels need, rows and head dims that they can
+ *  count, and has head dims that the variant is for. */
 bool qni_attention_fits(const qni_variant *variant, const qni_attention_problem *p,
                         qni_reason *why);
 qni_supports_fn qni_attention_tile_supports, qni_attention_decode_supports,
@@ -75,14 +78,16 @@ qni_supports_fn qni_attention_tile_supports, qni_attention_decode_supports,
     qni_dropout_gpu_supports;
 qni_cost_fn qni_attention_tile_cost;
 
-/** Whether the batch has requests of few rows and of more, which may each have their kernel. */
+/** Returns whether the batch has requests of few rows and of more rows, which may run by two
+ *  kernels. */
 static inline bool qni_attention_is_mixed(const qni_attention_problem *p) {
     return p->has_few_rows && p->has_more_rows;
 }
-/** Chooses and runs op "attention" on a qni_attention_problem: requests of few rows, and those of
- *  more, each by the kernel that they would have alone. attention_parts.c. */
+/** Runs op "attention" on a qni_attention_problem. Requests of few rows, and those of more, each
+ *  run by the kernel that they would have alone. attention_parts.c. */
 qn_status qni_attention_run(qn_stream *stream, const void *problem);
-/** That for the check harness; null where it runs one kernel. */
+/** Returns qni_attention_run, which the check harness calls; null where it runs a single
+ *  kernel. */
 static inline qn_status (*qni_attention_call(const qni_attention_problem *p))(qn_stream *,
                                                                               const void *) {
     return qni_attention_is_mixed(p) ? qni_attention_run : nullptr;
@@ -91,9 +96,10 @@ static inline qn_status (*qni_attention_call(const qni_attention_problem *p))(qn
 /** Checks a call and fills the problem. attention_args.c. */
 qn_status qni_attention_make(const qn_stream *stream, const qn_attention_args *args,
                              qni_attention_problem *p);
-/** Rows of partial results, for each kv head, that the problem needs. */
+/** Returns how many rows of partial results the problem needs for each kv head. */
 int64_t qni_attention_workspace_rows(const qni_attention_problem *p);
-/** Bytes of those; INT64_MAX: more than can be counted. */
+/** Returns the bytes of `rows` rows of partial results; INT64_MAX if they are too many to
+ *  count. */
 static inline int64_t qni_attention_workspace_bytes(int64_t rows, int64_t num_kv_heads,
                                                     int64_t head_dim_vo) {
     int64_t bytes;
@@ -102,42 +108,45 @@ static inline int64_t qni_attention_workspace_bytes(int64_t rows, int64_t num_kv
                ? INT64_MAX
                : bytes;
 }
-/** Keys of a chunk for a request of its own, INT32_MAX: not split. By its lengths alone.
- *  attention_plan.c. */
+/** Returns the keys of a chunk for a request; INT32_MAX: the request is not split. The result
+ *  depends on the request's lengths alone. attention_plan.c. */
 int32_t qni_attention_default_chunk(int64_t qo_len, int64_t kv_len);
-/** What is wrong with a plan; null: nothing. Its header alone, or all of it. */
+/** Returns what is wrong with a plan; null: nothing. Checks the header alone, or the whole plan if
+ *  is_thorough. */
 const char *qni_attention_check_plan(const void *plan, int64_t plan_bytes, bool is_thorough);
 void qni_attention_set_dropout(qk_attention_args *g, float p, uint64_t seed, uint64_t offset);
 
-/** One row of the definition. */
+/** One row of a request, for which the definition computes a result. */
 typedef struct qni_attention_row {
     qk_attention_request request;
-    uint32_t index; // of the request
+    uint32_t index; // of the row in the request
     uint32_t query, head;
 } qni_attention_row;
 
-/** What the rows of a request and kv head share: its keys, rotated if the problem asks, and its
- *  values, in f64. */
+/** What all rows of a request and kv head share: the keys, rotated if the problem asks for it, and
+ *  the values, in f64. */
 typedef struct qni_attention_keys {
-    double *k, *v; // [kv_len, head_dim_qk], to be freed; [kv_len, head_dim_vo], of the same memory
-    double turns[QK_ATTENTION_MAX_HEAD_DIM / 2]; // of each pair from a position to the next
+    double *k, *v; // [kv_len, head_dim_qk], to be freed; [kv_len, head_dim_vo], in the memory of k
+    double turns[QK_ATTENTION_MAX_HEAD_DIM / 2]; // of each pair, from a position to the next
 } qni_attention_keys;
 
-/** Element of k or v at which the definition has key j of a request begin, for kv head 0.
- *  attention_ref.c. */
+/** Returns the element of k or v at which key j of a request begins for kv head 0, as the
+ *  definition sees it. attention_ref.c. */
 int64_t qni_attention_place(const qk_attention_args *g, const qk_attention_rows *rows,
                             const qk_attention_request *r, int64_t request, int64_t j);
-/** Reads host memory. k is null if there is no memory. attention_ref.c. */
+/** Loads the keys and values from host memory. k is null if there is no memory.
+ *  attention_ref.c. */
 qni_attention_keys qni_attention_load_keys(const qni_attention_problem *p,
                                            const qk_attention_request *r, uint32_t request,
                                            uint32_t kv_head);
-/** The definition for one row, in f64: o has room for head_dim_vo, x for kv_len. bound gets how far
- *  each element of a kernel's o may be off before it is rounded, *lse_bound lse's. Reads host
- *  memory. attention_ref.c. */
+/** Computes one row in f64, by the definition; o has room for head_dim_vo, x for kv_len. bound gets
+ *  how far each element of a kernel's o may be off before it is rounded, *lse_bound how far its lse
+ *  may be off. Reads host memory. attention_ref.c. */
 void qni_attention_ref(const qni_attention_problem *p, const qni_attention_row *row,
                        const qni_attention_keys *keys, double *x, double *o, double *lse,
                        double *bound, double *lse_bound);
-/** The random word of the row's weight of key j; whether dropout, if any, keeps the weight. */
+/** qni_attention_word returns the random word of the row's weight of key j. qni_attention_keeps
+ *  returns whether dropout keeps that weight; true without dropout. */
 uint32_t qni_attention_word(const qk_attention_args *g, const qni_attention_row *row, uint32_t j);
 bool qni_attention_keeps(const qk_attention_args *g, const qni_attention_row *row, uint32_t j);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What attention's kernels share with their launch code, on the host and on every device: the
-// arguments, the schedule, which keys a query sees. Plain C without builtins: CPU kernels use it as
-// well. The definition takes types and dropout's counter, and works out by itself what is seen and
-// where it lies.
+// arguments, the schedule, which keys a query sees. The code is plain C without builtins, as CPU
+// kernels use it as well. The definition uses the types and dropout's counter only; it works out by
+// itself which keys are seen and where they lie.
 //
 // How work is cut. The queries of a request and the query heads of one kv head are `rows`: row r is
 // query r / group and head kv_head * group + r % group, so that all rows of a tile share keys and
@@ -24,7 +24,7 @@
 //
 //   for (id …; id < qk_attention_count_merges(g) * num_kv_heads; …) qk_attention_find_merge
 //
-// What a kernel must keep to:
+// Rules that every kernel must keep:
 //
 // - Any number of rows up to 256 and any number of keys. One with smaller tiles loops over
 //   work.row_begin .. row_end.
@@ -50,49 +50,51 @@
 #include <stdint.h>
 
 #define QK_INLINE                                                                                  \
-    static inline __attribute__((always_inline)) // so that kernels' arguments stay where they are
+    static inline __attribute__((always_inline)) // so that kernels' arguments are not copied
 
 enum {
     QK_ATTENTION_MAGIC = 0x6E747461, // "attn"
     QK_ATTENTION_MAX_HEAD_DIM = 512,
     QK_ATTENTION_MAX_TILE = 256, // rows of a work item
-    QK_ATTENTION_FEW_ROWS = 16   // of a request, at most, that attention_decode_gpu.c takes
+    QK_ATTENTION_FEW_ROWS = 16   // the most rows of a request that attention_decode_gpu.c takes
 };
 enum { QK_MASK_NONE, QK_MASK_BOOL, QK_MASK_F32, QK_MASK_F16, QK_MASK_BF16 };
 enum { QK_POS_NONE, QK_POS_ROPE, QK_POS_ALIBI };
 
 /** One request. */
 typedef struct qk_attention_request {
-    int64_t mask_begin;       // byte of its custom mask
+    int64_t mask_begin;       // byte at which its custom mask begins
     int64_t partial_begin;    // first row of its partial results; below 0: not split
-    int32_t qo_begin, qo_len; // token of q; dense: 0
-    int32_t kv_begin, kv_len; // token of k, or place in kv_indices; dense: 0
+    int32_t qo_begin, qo_len; // first token of q; dense: 0
+    int32_t kv_begin, kv_len; // first token of k, or first place in kv_indices; dense: 0
     int32_t kv_chunk;         // keys of a chunk, at least 1; not split: kv_len or more
     int32_t unused;
 } qk_attention_request;
 
 typedef struct qk_attention_work {
     uint32_t request;
-    uint32_t row_begin, row_end; // of the request's qo_len * group
-    uint32_t kv_begin, kv_end;   // whole chunks
+    uint32_t row_begin, row_end; // rows of the request's qo_len * group
+    uint32_t kv_begin, kv_end;   // the keys of whole chunks
 } qk_attention_work;
 
-/** A plan: this header, requests, work items, merges (kv_begin and kv_end unused). The device reads
- *  the same bytes. */
+/** A plan: this header, then requests, work items, and merges, whose kv_begin and kv_end are
+ *  unused. The device reads these bytes as they are. */
 typedef struct qk_attention_schedule {
     uint32_t magic, num_requests, num_works, num_merges;
     int64_t qo_end, kv_end; // tokens, or entries of kv_indices, that tensors must have
     int64_t mask_bytes;     // of custom_mask
     int64_t workspace_rows; // of partial results, for each kv head
-    int64_t bytes;          // of all
+    int64_t bytes;          // of the whole plan
     int32_t num_qo_heads, num_kv_heads, head_dim_vo, page_size; // page_size 0: not paged
-    int32_t max_qo_len, max_kv_len;                             // dropout counts by
+    int32_t max_qo_len, max_kv_len;                             // the counts behind dropout's
+                                                                // random numbers
     int32_t is_dense_q, is_dense_kv;
     int32_t q_tile;
-    int32_t is_for_graph; // launch for plans to come
+    int32_t is_for_graph; // the grid also serves plans that replace this one
 } qk_attention_schedule;
 
-/** Strides in elements. Of k and v, block is the batch or the page. */
+/** Where rows of a tensor lie; strides are in elements. In k and v, `block` is the batch or the
+ *  page. */
 typedef struct qk_attention_rows {
     const void *data;
     int64_t block, token, head;
@@ -105,18 +107,20 @@ typedef struct qk_attention_args {
     float *lse; // may be null
     int64_t lse_batch, lse_token, lse_head;
     const int32_t *kv_indices;             // paged, else null
-    const qk_attention_schedule *schedule; // null: uniform requests, as below
+    const qk_attention_schedule *schedule; // null: uniform requests, see below
     float *partial_o, *partial_lse; // [rows, num_kv_heads, head_dim_vo]; [rows, num_kv_heads]
     const uint8_t *custom_mask;
     const void *mask;
     int64_t mask_batch, mask_head, mask_query, mask_key; // strides
     const float *q_scales, *k_scales, *v_scales, *sinks; // may be null
     uint64_t dropout_seed, dropout_offset;
-    // Uniform: requests of qo_len and kv_len each, cut as the launch code likes.
+    // Uniform requests have qo_len and kv_len each; the launch code cuts them as it likes.
     uint32_t requests, qo_len, kv_len, kv_chunk, q_tile;
-    uint32_t least_rows, most_rows; // of the requests that a kernel takes; it leaves the others
+    uint32_t least_rows, most_rows; // rows of the requests that a kernel takes; it leaves out other
+                                    // requests
     uint32_t num_kv_heads, group, head_dim_qk, head_dim_vo, page_size;
-    int32_t left, right; // a query at d sees keys d - left .. d + right; INT32_MAX: no bound
+    int32_t left, right; // a query at position d sees keys d - left .. d + right; INT32_MAX: no
+                         // bound
     uint32_t is_top_left;
     uint32_t dtype_q, dtype_kv,
         dtype_o; // qni_dtype: f32, f16, bf16, e4m3fn, e4m3fnuz, e5m2, e5m2fnuz
@@ -125,10 +129,10 @@ typedef struct qk_attention_args {
     uint32_t has_dropout;
     int32_t dropout_threshold;
     float dropout_scale;
-    float scale;    // of <q, k>, for natural logarithms: all but q_scales and k_scales
+    float scale;    // of <q, k>, for natural logarithms, without q_scales and k_scales
     float soft_cap; // 0: none
     float v_scale;
-    float lse_unit; // lse is the base-2 one times this
+    float lse_unit; // lse is the base-2 log-sum-exp times this
 } qk_attention_args;
 
 QK_INLINE uint32_t qk_attention_div_up(uint32_t a, uint32_t b) {
@@ -142,13 +146,13 @@ QK_INLINE const qk_attention_work *qk_attention_works(const qk_attention_schedul
     return (const qk_attention_work *)(qk_attention_requests(s) + s->num_requests);
 }
 
-/** Chunks of a request: at least one, which has no keys if there are none. */
+/** Returns how many chunks a request has. A request without keys has one, without keys. */
 QK_INLINE uint32_t qk_attention_chunks(const qk_attention_request *r) {
     return r->kv_len > r->kv_chunk ? qk_attention_div_up((uint32_t)r->kv_len, (uint32_t)r->kv_chunk)
                                    : 1;
 }
 
-/** Chunks, and tiles of rows, of a uniform request. */
+/** Returns how many chunks a uniform request has; the function below, how many tiles of rows. */
 QK_INLINE uint32_t qk_attention_uniform_chunks(const qk_attention_args *g) {
     return g->kv_len > g->kv_chunk ? qk_attention_div_up(g->kv_len, g->kv_chunk) : 1;
 }
@@ -180,8 +184,8 @@ QK_INLINE qk_attention_request qk_attention_get_request(const qk_attention_args 
         .kv_chunk = (int32_t)g->kv_chunk};
 }
 
-/** The rows of tile `tile` of a uniform request. The last come first: with causality they take
- *  longest. */
+/** Returns the rows of tile `tile` of a uniform request. Tiles count from the last rows, which take
+ *  longest with causality. */
 QK_INLINE qk_attention_work qk_attention_uniform_rows(const qk_attention_args *g, uint32_t request,
                                                       uint32_t tile) {
     const uint32_t rows = g->qo_len * g->group, tiles = qk_attention_uniform_tiles(g);
@@ -201,15 +205,15 @@ QK_INLINE qk_attention_work qk_attention_find(const qk_attention_args *g, uint32
     return work;
 }
 
-/** Whether a request is among those that a kernel is launched for: least_rows .. most_rows, in one
- *  comparison, as of two gfx9 keeps what they say in scalar registers. */
+/** Returns whether a kernel takes a request, whose rows must be least_rows .. most_rows. There is
+ *  one comparison, because with two gfx9 keeps both results in scalar registers. */
 QK_INLINE int qk_attention_takes(const qk_attention_args *g, uint32_t request) {
     const uint32_t qo_len =
         g->schedule ? (uint32_t)qk_attention_requests(g->schedule)[request].qo_len : g->qo_len;
     return qo_len * g->group - g->least_rows <= g->most_rows - g->least_rows;
 }
 
-/** Tiles of rows of split requests. */
+/** Returns how many tiles of rows split requests have. */
 QK_INLINE uint32_t qk_attention_count_merges(const qk_attention_args *g) {
     if (g->schedule)
         return g->schedule->num_merges;
@@ -223,13 +227,14 @@ QK_INLINE qk_attention_work qk_attention_find_merge(const qk_attention_args *g, 
     return qk_attention_uniform_rows(g, index / tiles, index % tiles);
 }
 
-/** End of the chunk that begins at `begin`. */
+/** Returns the end of the chunk that begins at `begin`. */
 QK_INLINE uint32_t qk_attention_next_chunk(const qk_attention_request *r, uint32_t begin,
                                            uint32_t kv_end) {
     return kv_end - begin > (uint32_t)r->kv_chunk ? begin + (uint32_t)r->kv_chunk : kv_end;
 }
 
-/** A row of partial_o and partial_lse, of a split request: of the chunk that begins at kv_begin. */
+/** Returns the row of partial_o and partial_lse for a row of a split request, in the chunk that
+ *  begins at kv_begin. */
 QK_INLINE int64_t qk_attention_partial(const qk_attention_args *g, const qk_attention_request *r,
                                        uint32_t kv_begin, uint32_t row, uint32_t kv_head) {
     const int64_t rows = (int64_t)r->qo_len * g->group;
@@ -237,7 +242,9 @@ QK_INLINE int64_t qk_attention_partial(const qk_attention_args *g, const qk_atte
     return (r->partial_begin + chunk * rows + row) * g->num_kv_heads + kv_head;
 }
 
-/** The keys that query i may see by causality and window: first .. end - 1; both rise with i. */
+/** Returns the key that lines up with query i. From it causality and window give
+ *  qk_attention_first_key and qk_attention_end_key: query i may see the keys from the first to the
+ *  end, which is excluded. Both bounds rise with i. */
 QK_INLINE int64_t qk_attention_diagonal(const qk_attention_args *g, const qk_attention_request *r,
                                         uint32_t i) {
     return (int64_t)i + (g->is_top_left ? 0 : r->kv_len - r->qo_len);
@@ -255,14 +262,14 @@ QK_INLINE uint32_t qk_attention_end_key(const qk_attention_args *g, const qk_att
     return end < 0 ? 0 : end > r->kv_len ? (uint32_t)r->kv_len : (uint32_t)end;
 }
 
-/** Whether a key that causality and window leave is hidden by the packed mask. */
+/** Returns whether the packed mask hides a key that causality and window leave. */
 QK_INLINE int qk_attention_is_masked(const qk_attention_args *g, const qk_attention_request *r,
                                      uint32_t i, uint32_t j) {
     const int64_t bit = (int64_t)i * r->kv_len + j;
     return g->custom_mask && !(g->custom_mask[r->mask_begin + bit / 8] >> (bit % 8) & 1);
 }
 
-/** Element of k or v at which key j of a request begins, for kv head 0. */
+/** Returns the element of k or v at which key j of a request begins for kv head 0. */
 QK_INLINE int64_t qk_attention_key(const qk_attention_args *g, const qk_attention_rows *rows,
                                    const qk_attention_request *r, uint32_t request, uint32_t j) {
     if (!g->kv_indices)
@@ -271,7 +278,7 @@ QK_INLINE int64_t qk_attention_key(const qk_attention_args *g, const qk_attentio
     return page * rows->block + j % g->page_size * rows->token;
 }
 
-/** Philox's counter of weights 4 quad .. 4 quad + 3 of a row of weights. */
+/** Returns Philox's counter for weights 4 quad .. 4 quad + 3 of a row. */
 QK_INLINE uint64_t qk_attention_dropout_counter(const qk_attention_args *g, uint32_t request,
                                                 uint32_t head, uint32_t query, uint32_t quad) {
     const uint64_t heads = (uint64_t)g->num_kv_heads * g->group;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What attention's any-shape kernel, merging kernels and their launch code share beyond
-// attention_abi.h; and rotation.
+// What attention's any-shape kernel, its merging kernels and their launch code share beyond
+// attention_abi.h; and the rotation of RoPE.
 #ifndef QK_ATTENTION_ANY_ABI_H
 #define QK_ATTENTION_ANY_ABI_H
 
@@ -13,7 +13,7 @@ typedef struct qk_attention_any_args {
         turns[QK_ATTENTION_MAX_HEAD_DIM / 2]; // each pair's turns a position, in units of 2^-64
 } qk_attention_any_args;
 
-/** As qni_merge_problem. */
+/** The arguments of merging; the fields are those of qni_merge_problem. */
 typedef struct qk_merge_args {
     const void *v[2];
     const float *s[2];
@@ -26,19 +26,19 @@ typedef struct qk_merge_args {
     float lse_unit;
 } qk_merge_args;
 
-/** What is written of each weight: whether it is kept, its word of Philox (i32), or that as a
- *  number (f32). */
+/** What is written for each weight: whether it is kept, its random word by Philox (i32), or its
+ *  random number (f32). */
 enum { QK_DROPOUT_MASK, QK_DROPOUT_WORDS, QK_DROPOUT_UNIFORM };
 
 typedef struct qk_dropout_args {
-    qk_attention_args common; // the fields of dropout, num_kv_heads and group 1
+    qk_attention_args common; // in use: dropout's fields, num_kv_heads, and group, which is 1
     void *r;
     int64_t r_batch, r_head, r_query;
     uint32_t rows, keys, dtype, what; // rows: batches * heads * queries
 } qk_dropout_args;
 
-/** Cosine and sine of an angle of which 2^32 is a full turn: Taylor series over an eighth of a turn
- *  to either side, off by less than 2^-21 (rope_ref.c has the bound). */
+/** Computes cosine and sine of an angle, where 2^32 is a full turn. Taylor series over an eighth of
+ *  a turn to either side are off by less than 2^-21 (rope_ref.c has the bound). */
 QK_INLINE void qk_cos_sin(uint32_t angle, float *cosine, float *sine) {
     const uint32_t quadrant = (angle + 0x20000000u) >> 30;
     const float y = (float)(int32_t)(angle - (quadrant << 30)) * 0x1.921FB6p-30f; // 2 pi / 2^32

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A case of the attention check: what is asked, the tensors that are made for it, what must come
-// out.
+// A case of the attention check: what is asked, the tensors that are made for it, and the right
+// results.
 #ifndef QNI_ATTENTION_CASE_H
 #define QNI_ATTENTION_CASE_H
 
@@ -11,25 +11,26 @@ enum { QNI_CASE_BATCHES = 128, QNI_CASE_LENGTHS = 3 };
 
 typedef enum qni_case_storage {
     QNI_CASE_DENSE,
-    QNI_CASE_RAGGED, // q too
-    QNI_CASE_PAGED,  // q ragged
-    QNI_CASE_PADDED  // dense, kv_len less than there is room for
+    QNI_CASE_RAGGED, // q is ragged too
+    QNI_CASE_PAGED,  // q is ragged
+    QNI_CASE_PADDED  // dense, with kv_len less than the room for keys
 } qni_case_storage;
 
 typedef enum qni_case_values {
     QNI_CASE_NORMAL,
     QNI_CASE_LOW,   // every score is -524288 before it is scaled
     QNI_CASE_PEAKS, // scores in the hundreds: weights are 0 and 1
-    /** Scores rise by 2 or more from key to key, for every other head they fall: the last key that
-     *  is seen, or the first, has most of the weight. dim 3 or more, keys below 4096 (f16: 1024), q
-     *  of f32, f16 or bf16. */
+    /** Scores rise by 2 or more from key to key, and fall for every other head: the last key that
+     *  is seen, or the first, has most of the weight. Needs dim 3 or more, fewer than 4096 keys
+     *  (f16: 1024), and q of f32, f16 or bf16. */
     QNI_CASE_RAMPS
 } qni_case_values;
 
-/** One line of the check's table; zero is the plainest. Lengths of a dense case: the first of each;
- *  requests beyond the third have the third's and the second's in turn. Request `common` has the
- *  first lengths, the first one then its. A token's values are known by its position alone, for
- *  that request in all cases of a seed. */
+/** One line of the check's table; zeros make the plainest case. A dense case has the first length
+ *  of each kind. Requests beyond the third have the third's and the second's lengths in turn.
+ *  Request `common` has the first request's lengths, and the first request has those of request
+ *  `common`. A token's values depend on its position alone, so that request `common` is alike in
+ *  all cases of a seed. */
 typedef struct qni_attention_spec {
     qni_case_storage storage;
     int32_t batches;
@@ -37,25 +38,25 @@ typedef struct qni_attention_spec {
     int32_t qo_heads, kv_heads, dim, dim_vo; // dim_vo 0: dim
     qni_dtype dtype, dtype_kv, dtype_o;
     int32_t page;
-    bool is_hnd, is_swapped; // memory in the other order than the layout
-    int32_t gap, offset;     // elements between rows; of the first
+    bool is_hnd, is_swapped; // memory is laid out in the other order than the layout's
+    int32_t gap, offset;     // elements between rows; elements before the first row
     int32_t block_gap;       // elements between pages, or requests of dense tensors
     bool is_causal, is_top_left, has_left, has_right;
     int32_t left, right;
     bool has_custom_mask, is_mask_zero, has_sinks, has_scales, has_lse, is_natural;
-    bool has_negative_scales; // of every other head of q
+    bool has_negative_scales; // the scale of every other head of q is negative
     int32_t mask_kind;        // QK_MASK_…
     bool is_mask_broadcast;
     qn_pos_encoding pos;
     float cap, dropout;
-    int32_t chunk, splits, units; // a plan's; units: compute units
+    int32_t chunk, splits, units; // of a plan; units: compute units
     int32_t common;
-    /** So many keys at first that no query may see: k is a NaN, v the largest number. Masks hide
-     *  them. */
+    /** The first so many keys are hidden from all queries by masks; their k is a NaN, their v the
+     *  largest number. */
     int32_t hidden;
-    bool is_bits_alone; // no one asks what the results must be
+    bool is_bits_alone; // results are not compared, only bits
     qni_case_values values;
-    bool is_quick; // in the short list too
+    bool is_quick; // is in the short list, too
 } qni_attention_spec;
 
 enum {
@@ -94,20 +95,21 @@ typedef struct qni_attention_case {
     char text[256];
 } qni_attention_case;
 
-/** Makes tensors, plan and expectations on the stream's device. Destroy it also when this fails. */
+/** Makes tensors, plan and expectations on the stream's device. Call qni_attention_case_destroy
+ *  even if this fails. */
 qn_status qni_attention_case_create(qni_attention_case *c, qn_stream *stream,
                                     const qni_attention_spec *spec, uint64_t seed);
 void qni_attention_case_destroy(qni_attention_case *c);
 
-/** A case of merging; zero is the plainest. */
+/** A case of merging; zeros make the plainest case. */
 typedef struct qni_merge_spec {
     qni_dtype dtype;
     int64_t n, states, heads, dim;
     bool is_pair;     // two states, in two tensors
-    bool is_in_place; // the result goes where the first of a pair was
+    bool is_in_place; // the result replaces the first state of a pair
     bool is_natural;
     int64_t
-        common; // above 0: one more than the query whose states are the same in all cases of a seed
+        common; // above 0: one more than the query whose states are alike in all cases of a seed
 } qni_merge_spec;
 
 enum {
@@ -126,16 +128,16 @@ typedef struct qni_merge_case {
     char text[96];
 } qni_merge_case;
 
-/** As qni_attention_case_create. */
+/** Makes tensors and expectations, as qni_attention_case_create does. */
 qn_status qni_merge_case_create(qni_merge_case *c, qn_stream *stream, const qni_merge_spec *spec,
                                 uint64_t seed);
 void qni_merge_case_destroy(qni_merge_case *c);
 
-/** Batches that have a request in common, whose bits must be the same; of merging, a query:
- *  batches_check.c. */
+/** Compares the bits of a request, or in merging of a query, over the batches that have it in
+ *  common: batches_check.c. */
 qn_status qni_attention_try_batches(qni_trial_run *run);
 qn_status qni_merge_try_batches(qni_trial_run *run);
-/** All problems of ops "merge_states" and "attention_dropout". */
+/** Runs all problems of ops "merge_states" and "attention_dropout". */
 qn_status qni_merge_try(qni_trial_run *run);
 qn_status qni_dropout_try(qni_trial_run *run);
 

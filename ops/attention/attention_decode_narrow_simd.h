@@ -2,16 +2,16 @@
 // Decoding where there are 16 vector registers of 8 lanes: AVX2. Included by
 // attention_decode_simd.h.
 //
-// A block is 4, 2 or 1 rows. k and v are read where they lie and become f32 in registers, for all
-// rows of the block at once:
+// A block is 4, 2 or 1 rows. k and v are read where they lie and become f32 in registers, once for
+// all rows of the block:
 //
 //   scores   8 / rows keys: k's elements are met by those of each row, 8 sums; their lanes are
 //            added for all 8 at once
 //   values   8 / rows vectors of elements of v: each is met by each row's weight, 8 sums
 //
 // Scores and weights are s[key][row], so a vector has lanes (key, row). FP8, heads that RoPE turns
-// and rows that are no multiple of 16 elements are packed first, as f32. bf16 comes apart into even
-// and odd elements (simd.h): q is arranged so before, o put in order after.
+// and rows that are no multiple of 16 elements are first packed as f32. bf16 comes apart into even
+// and odd elements (simd.h), so q is put in that order before, and o in the usual order after.
 #ifndef QNI_ATTENTION_DECODE_NARROW_SIMD_H
 #define QNI_ATTENTION_DECODE_NARROW_SIMD_H
 
@@ -22,10 +22,10 @@ enum {
     DECODE_WIDTH = TWO,
     DECODE_PACKS_Q = false,
     BLOCK_ROWS = 4,
-    BAND = 16, // keys that all elements of v take in turn: L1 keeps few rows that lie far apart
+    BAND = 16, // keys that all elements of v take in turn: L1 holds few rows that lie far apart
 };
 
-/** Rows that are worked out together; lanes are (anything, row). */
+/** Rows that are computed together; lanes are (any, row). */
 typedef struct block {
     f32v max, sum, scale;
     i32v first, end;
@@ -34,22 +34,22 @@ typedef struct block {
     float *o; // [BLOCK_ROWS][t->width]
 } block;
 
-/** Where a tile's keys or values lie. Past the last one its place again, for steps that are not
- *  full: nobody sees those. */
+/** Where a tile's keys or values lie. Places past the last key repeat the last one, for steps that
+ *  are not full; nobody sees these keys. */
 typedef struct places {
     const char *at[KEYS + SUMS];
 } places;
 
-/** What a step of keys reads, and asks for: the same rows of the tile after this one, as they lie
- *  in memory. */
+/** What a step of keys reads, and what it fetches: the rows of the next tile, as they lie in
+ *  memory. */
 typedef struct reader {
     qni_dtype dtype;
     const char *const *at, *const *next;
-    int64_t element_bytes; // of what is asked for
+    int64_t element_bytes; // of what is fetched
 } reader;
 
-/** Asks for a line to be in the second-level cache: the first holds no tile, and has few misses
- *  under way at a time. */
+/** Fetches a line into the second-level cache. The first holds no tile, and waits for few misses at
+ *  a time. */
 QN_INLINE void ask(const char *p) {
     __builtin_prefetch(p, 0, 2);
 }
@@ -90,13 +90,13 @@ static void find_packed(const float *packed, int64_t step, int64_t keys, places 
 
 // ---- scores
 
-/** Sums of neighbours: within each half two of a, then two of b. */
+/** Returns sums of neighbours: within each half two sums of a, then two of b. */
 QN_INLINE f32v add_neighbours(f32v a, f32v b) {
     return __builtin_shufflevector(a, b, 0, 2, 8, 10, 4, 6, 12, 14) +
            __builtin_shufflevector(a, b, 1, 3, 9, 11, 5, 7, 13, 15);
 }
 
-/** Lane i is the sum over all lanes of s[i]. */
+/** Returns the sums over all lanes: lane i is that of s[i]. */
 QN_INLINE f32v add_lanes(const f32v s[SUMS]) {
     const f32v low = add_neighbours(add_neighbours(s[0], s[1]), add_neighbours(s[2], s[3]));
     const f32v high = add_neighbours(add_neighbours(s[4], s[5]), add_neighbours(s[6], s[7]));
@@ -104,7 +104,7 @@ QN_INLINE f32v add_lanes(const f32v s[SUMS]) {
            __builtin_shufflevector(low, high, 4, 5, 6, 7, 12, 13, 14, 15);
 }
 
-/** Products of a step's keys and the block's rows, lanes (key, row). */
+/** Multiplies a step's keys with the block's rows; lanes of the result are (key, row). */
 QN_INLINE f32v multiply_keys(int rows, const tile *t, const float *q, const reader *k, int64_t j) {
     f32v acc[SUMS] = {};
     for (int64_t c = 0; c < t->cells; c += TWO, q += rows * TWO)
@@ -125,7 +125,7 @@ QN_INLINE f32v multiply_keys(int rows, const tile *t, const float *q, const read
     return add_lanes(acc);
 }
 
-/** Scores of a tile's keys into s; returns the largest. */
+/** Writes the scores of a tile's keys to s and returns the largest. */
 QN_INLINE f32v score_tile(int rows, qni_dtype dtype, tile *t, const block *b, uint32_t first,
                           int64_t keys, const reader *from) {
     const int step = SUMS / rows;
@@ -163,7 +163,7 @@ static f32v score_block(tile *t, const block *b, uint32_t first, int64_t keys, c
 
 // ---- weights
 
-/** The lanes 4, 2 and 1 further on. */
+/** Returns v with its lanes moved by 4, 2 or 1. */
 QN_INLINE f32v turn_lanes(f32v v, int by) {
     if (by == 4)
         return __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3);
@@ -172,7 +172,7 @@ QN_INLINE f32v turn_lanes(f32v v, int by) {
     return __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6);
 }
 
-/** Scores become weights in place; what rows had before is to be multiplied with the result. */
+/** Turns scores into weights in place. Returns the factor for what the rows had before. */
 static f32v weigh_block(tile *t, block *b, int64_t keys, f32v top) {
     for (int by = SUMS / 2; by >= b->rows; by /= 2)
         top = top_of(top, turn_lanes(top, by));
@@ -194,7 +194,7 @@ static f32v weigh_block(tile *t, block *b, int64_t keys, f32v top) {
 
 // ---- values
 
-/** Adds a band of weighted values, keys from j on, to `pairs` times TWO elements of the block's
+/** Adds a band of weighted values, of keys from j on, to `pairs` times TWO elements of the block's
  *  rows. */
 QN_INLINE void add_elements(int rows, int pairs, const tile *t, float *o, const reader *v,
                             int64_t j, int64_t end, int64_t d) {
@@ -218,7 +218,7 @@ QN_INLINE void add_elements(int rows, int pairs, const tile *t, float *o, const 
             put(o + r * t->width + d + i * QN_LANES, acc[r][i]);
 }
 
-/** o = o * shrink + weights * values. */
+/** Adds a tile: o = o * shrink + weights * values. */
 QN_INLINE void add_tile(int rows, qni_dtype dtype, const tile *t, const block *b, f32v shrink,
                         int64_t keys, const reader *from) {
     const int pairs = SUMS / 2 / rows;
@@ -258,12 +258,12 @@ static void add_block_values(const tile *t, const block *b, f32v shrink, int64_t
 
 // ---- blocks
 
-/** Whether a row of k or v is held as even and odd elements. */
+/** Returns whether rows of k or v are held as even and odd elements. */
 static bool is_split(const tile *t, bool is_direct) {
     return is_direct && t->p->dtype_kv == QNI_BF16;
 }
 
-/** q of a row of the tile into each `rows * TWO` elements of a block's. */
+/** Writes q of a row of the tile into each `rows * TWO` elements of a block's q. */
 static void place_q(const tile *t, int64_t row, int rows, float *out) {
     const qk_attention_args *g = &t->p->args;
     const bool splits = is_split(t, is_k_direct(t));
@@ -314,7 +314,7 @@ static void finish_block(const tile *t, const block *b, int64_t first_row, uint3
 
 // ---- tiles
 
-/** The rows of a tile in memory, as far as the request has any. */
+/** Where the rows of a tile lie in memory, as far as the request has any. */
 typedef struct tile_rows {
     places k, v;
 } tile_rows;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention on the CPU for requests of few rows, as in decoding: limited by the memory that keys
-// and values come from.
+// Attention on the CPU for requests of few rows, as in decoding. The memory that holds keys and
+// values limits its speed.
 //
-// With rows in lanes most lanes would idle. attention_decode_narrow_simd.h has what 8 lanes do.
-// With 4 and 16 a vector is GROUP rows of four cells each:
+// With rows in lanes most lanes would idle. attention_decode_narrow_simd.h is for vectors of 8
+// lanes. With 4 and 16 lanes a vector is GROUP rows of four cells each:
 //
 //   scores    lanes (row, cell): s += q[row][4c + i] * k[key][4c + i], k's four cells repeated for
 //             each row; the four lanes of a row are added for four keys at once, which gives lanes
 //             (row, key)
-//   values    lanes are elements of v; a weight meets them all
+//   values    lanes are elements of v; one weight multiplies all lanes
 //
 // k and v are repacked as for tiles (attention_simd.h).
 #ifndef QNI_ATTENTION_DECODE_SIMD_H
@@ -22,24 +22,25 @@ enum { DECODE_ROWS = 8 }; // most rows of a request
 #include "attention_decode_narrow_simd.h"
 #else
 enum {
-    FOUR = 4,                   // cells of a row in a vector; keys whose sums are found together
+    FOUR = 4,                   // cells of a row in a vector; keys whose sums are computed together
     GROUP = QN_LANES / FOUR,    // rows of a vector
     DECODE_CELLS = FOUR * PAIR, // a row's elements are a multiple of this
     DECODE_WIDTH = QN_LANES,
-    DECODE_PACKS_Q = true, // from the tile's
+    DECODE_PACKS_Q = true, // q is repacked from the tile's q
     BLOCK_VECTORS = 4,
     BLOCK = BLOCK_VECTORS * QN_LANES, // elements of v whose sums stay in registers
-    AHEAD = 32                        // keys from one that is read in place to the one asked for
+    AHEAD = 32                        // how many keys ahead of the one that is read in place keys
+                                      // are fetched
 };
 
-/** What the group's rows have before and while a chunk's keys are added; lanes are (row,
- *  anything). */
+/** What the group's rows have before a chunk's keys are added and while they are; lanes are (row,
+ *  any). */
 typedef struct rows_state {
     f32v max, sum, scale;
     i32v first, end;
 } rows_state;
 
-/** Four cells, for each row. */
+/** Returns four cells, repeated for each row. */
 QN_INLINE f32v repeat_four(const cell *p) {
 #if defined(__AVX512F__) && QN_LANES == 16
     return (f32v)_mm512_broadcast_i32x4(_mm_loadu_si128((const void *)p));
@@ -51,7 +52,7 @@ QN_INLINE f32v repeat_four(const cell *p) {
 #endif
 }
 
-/** acc + a * b, lane by lane. */
+/** Returns acc + a * b, lane by lane. */
 QN_INLINE f32v multiply_add(f32v acc, f32v a, f32v b) {
 #ifdef QN_BF16
     return (f32v)_mm512_dpbf16_ps((__m512)acc, (__m512bh)a, (__m512bh)b);
@@ -60,8 +61,8 @@ QN_INLINE f32v multiply_add(f32v acc, f32v a, f32v b) {
 #endif
 }
 
-// Within each four lanes: a0 b0 a1 b1; a2 b2 a3 b3; a0 a1 b0 b1; a2 a3 b2 b3; a2 a3 a0 a1; a1 a0 a3
-// a2.
+// Shuffles within each four lanes: a0 b0 a1 b1; a2 b2 a3 b3; a0 a1 b0 b1; a2 a3 b2 b3; a2 a3 a0 a1;
+// a1 a0 a3 a2.
 #if QN_LANES == 16
 #define FOURS(name, a, b, i, j, k, l)                                                              \
     __builtin_shufflevector(a, b, (i), (j), (k), (l), (i) + 4, (j) + 4, (k) + 4, (l) + 4, (i) + 8, \
@@ -76,14 +77,15 @@ QN_INLINE f32v multiply_add(f32v acc, f32v a, f32v b) {
 #define SWAP_HALVES(a) FOURS(halves, a, a, 2, 3, 0, 1)
 #define SWAP_PAIRS(a) FOURS(pairs, a, a, 1, 0, 3, 2)
 
-/** Sums over each row's four lanes of four vectors: lane (row, i) is that of s[i]. */
+/** Returns sums over each row's four lanes of four vectors: lane (row, i) is the sum for s[i]. */
 QN_INLINE f32v add_fours(const f32v *s) {
     const f32v a = INTERLEAVE_LOW(s[0], s[1]) + INTERLEAVE_HIGH(s[0], s[1]);
     const f32v b = INTERLEAVE_LOW(s[2], s[3]) + INTERLEAVE_HIGH(s[2], s[3]);
     return LOW_HALVES(a, b) + HIGH_HALVES(a, b);
 }
 
-/** The largest, and the sum, of each row's four lanes, in all of them. */
+/** max_of_four returns the largest of each row's four lanes, in all four; the function below, their
+ *  sum. */
 QN_INLINE f32v max_of_four(f32v v) {
     v = top_of(v, SWAP_HALVES(v));
     return top_of(v, SWAP_PAIRS(v));
@@ -93,7 +95,7 @@ QN_INLINE f32v sum_of_four(f32v v) {
     return v + SWAP_PAIRS(v);
 }
 
-/** q as lanes (row, cell), from the tile's q, which has rows of ROWS. */
+/** Writes q as lanes (row, cell), from the tile's q, which has rows of ROWS. */
 static void spread_q(const tile *t, int64_t row, cell *out) {
     for (int64_t c = 0; c < t->cells; c += FOUR)
         for (int r = 0; r < GROUP; r++)
@@ -101,8 +103,8 @@ static void spread_q(const tile *t, int64_t row, cell *out) {
                 *out++ = t->q[(c + i) * ROWS + row + r];
 }
 
-/** Where keys first + j .. lie: packed, or in memory. Past the tile's last one, the last one again:
- *  not seen. */
+/** Finds where keys first + j .. lie: packed, or in memory. Places past the tile's last key repeat
+ *  the last one, which is not seen. */
 QN_INLINE void find_keys(const tile *t, uint32_t first, int64_t j, int64_t keys, bool is_direct,
                          const cell **rows) {
     const qk_attention_args *g = &t->p->args;
@@ -118,7 +120,7 @@ QN_INLINE void find_keys(const tile *t, uint32_t first, int64_t j, int64_t keys,
     }
 }
 
-/** Scores of keys j .. j + 7 as lanes (row, key), into s; returns the largest. */
+/** Writes the scores of keys j .. j + 7 to s as lanes (row, key) and returns the largest. */
 QN_INLINE f32v decode_scores(tile *t, const rows_state *rows, const cell *q, uint32_t first,
                              int64_t j, int64_t keys, uint32_t ahead, bool is_direct) {
     f32v acc[2 * FOUR] = {};
@@ -146,7 +148,7 @@ QN_INLINE f32v decode_scores(tile *t, const rows_state *rows, const cell *q, uin
     return top;
 }
 
-/** Scores become weights in place; what rows had before is to be multiplied with the result. */
+/** Turns scores into weights in place. Returns the factor for what the rows had before. */
 QN_INLINE f32v decode_weigh(tile *t, rows_state *rows, int64_t keys, f32v top) {
     const f32v old = rows->max, max = top_of(max_of_four(top), old);
     const f32v safe = select_of(max > -__builtin_inff(), max, all_of(0));
@@ -167,14 +169,14 @@ QN_INLINE f32v decode_weigh(tile *t, rows_state *rows, int64_t keys, f32v top) {
     return shrink;
 }
 
-/** Where the values of a cell's keys lie: one packed row, or two rows in memory. */
+/** Where the values of a cell's keys lie: in one packed row, or in two rows of memory. */
 typedef struct value_rows {
     const cell *packed;
     const uint16_t *even, *odd;
 } value_rows;
 
 #ifdef QN_BF16
-/** The keys' rows in memory; past the last key there are zeros. */
+/** Returns the keys' rows in memory; past the last key they are zeros. */
 QN_INLINE value_rows find_values(const tile *t, uint32_t first, int64_t j, int64_t keys) {
     alignas(64) static const uint16_t zeros[MAX_DIM];
     const qk_attention_args *g = &t->p->args;
@@ -198,7 +200,7 @@ QN_INLINE value_rows get_values(const tile *t, uint32_t first, int64_t j, int64_
     return (value_rows){.packed = t->v + j * t->width};
 }
 
-/** Cells d .. of the rows. */
+/** Loads the rows' cells from d on. */
 QN_INLINE f32v load_values(value_rows rows, int64_t d) {
     f32v packed;
     if (rows.packed) {
@@ -211,8 +213,8 @@ QN_INLINE f32v load_values(value_rows rows, int64_t d) {
     return (f32v)(__builtin_convertvector(even, u32v) | __builtin_convertvector(odd, u32v) << 16);
 }
 
-/** o = o * shrink + weights * values for elements d .. d + BLOCK - 1, of which `vectors` vectors
- *  exist. */
+/** Adds values: o = o * shrink + weights * values for elements d .. d + BLOCK - 1, of which
+ *  `vectors` vectors exist. */
 QN_INLINE void decode_values(tile *t, int vectors, float *o, int64_t d, uint32_t first,
                              int64_t keys, f32v shrink, uint32_t ahead, bool is_direct) {
     f32v acc[GROUP][BLOCK_VECTORS];
@@ -236,8 +238,8 @@ QN_INLINE void decode_values(tile *t, int vectors, float *o, int64_t d, uint32_t
             put(o + r * t->width + d + v * QN_LANES, acc[r][v]);
 }
 
-/** Adds a tile's keys to the rows of one group, and asks for those that are `ahead` of them; 0: for
- *  none. */
+/** Adds a tile's keys to the rows of one group, and fetches the keys that are `ahead` of them; 0:
+ *  fetches none. */
 QN_INLINE void decode_keys(tile *t, rows_state *rows, const cell *q, float *o, uint32_t first,
                            int64_t keys, uint32_t ahead, bool is_direct) {
     const int64_t whole = qni_round_up(keys, 2 * FOUR);
@@ -252,8 +254,8 @@ QN_INLINE void decode_keys(tile *t, rows_state *rows, const cell *q, float *o, u
         decode_values(t, 1, o, d, first, keys, shrink, ahead, is_direct);
 }
 
-/** Whether one group reads k and v where they are: then memory is read while there is arithmetic to
- *  do, which packing keeps apart. */
+/** Returns whether one group reads k and v where they lie. Then memory is read while there is
+ *  arithmetic to do; packing would keep the two apart. */
 static bool is_direct(const tile *t) {
 #ifdef QN_BF16
     const qk_attention_args *g = &t->p->args;
@@ -309,13 +311,14 @@ static void decode_chunk(tile *t, uint32_t row, range seen, uint32_t begin, uint
 
 #endif
 
-/** Whether a request goes this way; by what it asks alone, as bits differ from a tile's. */
+/** Returns whether a request is decoded here. Only the request's own lengths and options decide,
+ *  because bits differ from a tile's. */
 static bool is_decode(const tile *t) {
     return (int64_t)t->request->qo_len * t->p->args.group <= DECODE_ROWS && !t->has_extras &&
            !t->p->args.has_dropout && !qni_env_get()->batch_invariant;
 }
 
-/** Rows of a work item, for one kv head. */
+/** Computes the rows of a work item for one kv head. */
 static void run_item(const qni_attention_problem *p, const qk_attention_work *work,
                      uint32_t kv_head) {
     const qk_attention_args *g = &p->args;

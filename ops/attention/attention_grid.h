@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The cases of FlashInfer's grids of attention: a line is one of FlashInfer's calls; its axes are
-// those of FlashInfer's tests, with storage and masks beyond them. Values become the spec of a
-// case, and tell what it costs.
+// those of FlashInfer's tests, with storage and masks beyond them. From the axes' values the
+// functions below make the spec of a case and its cost.
 #ifndef QNI_ATTENTION_GRID_H
 #define QNI_ATTENTION_GRID_H
 
@@ -10,7 +10,8 @@
 
 // ---- values of the axes, cheapest first
 
-/** FlashInfer's sizes, and their stand-ins on simulated GPUs. heads: of q, of k and v. */
+/** FlashInfer's sizes, and the sizes that simulated GPUs take in their place. heads: of q, of k and
+ *  v. */
 typedef struct sizes {
     int32_t batch[4], kv[4], qo[5], heads[3][2];
     double most; // products in a case
@@ -28,7 +29,7 @@ static const int32_t dims[][2] = {{64, 64},   {72, 72},   {80, 80},   {96, 96}, 
  *  anywhere. */
 typedef enum memory { PACKED, GAPS, SWAPPED, ODD } memory;
 
-/** Kinds of FP8 that depend on the target, among qni_dtype's. */
+/** Kinds of FP8 that depend on the target; they stand beside qni_dtype's. */
 enum { E4M3 = -1, E5M2 = -2 };
 static const struct {
     int q, kv, o;
@@ -37,7 +38,7 @@ static const struct {
              {QNI_F16, E4M3, QNI_F16, true},      {QNI_BF16, E5M2, QNI_BF16, false},
              {QNI_BF16, QNI_BF16, QNI_F32, true}, {E4M3, E4M3, QNI_BF16, true}};
 
-/** What hides keys; from BOOLEAN on a tensor of dense storage. */
+/** What hides keys. From BOOLEAN on it is a tensor, and storage is dense. */
 typedef enum hiding {
     NOTHING,
     CAUSAL,
@@ -91,7 +92,7 @@ static const line lines[] = {
     {"batch prefill, ragged", QNI_CASE_RAGGED, {4, 4, 5, 1, REST(BATCH_HIDINGS)}}};
 enum { LINES = sizeof lines / sizeof *lines };
 
-/** ALiBi and a soft cap exclude each other. */
+/** Returns whether two values may be in one case: ALiBi and a soft cap exclude each other. */
 static inline bool can_meet(int i, int a, int j, int b) {
     if (i == CAP && j == POSITION)
         return can_meet(j, b, i, a);
@@ -100,7 +101,7 @@ static inline bool can_meet(int i, int a, int j, int b) {
 
 // ---- a case
 
-/** Where a case is made for. */
+/** What a case is made for. */
 typedef struct place {
     const line *line;
     const sizes *sizes;
@@ -164,8 +165,8 @@ static inline qni_attention_spec make_spec(const place *p, const int *v) {
     return s;
 }
 
-/** Products of all requests, and what it takes to fill keys and values. The third's and the
- *  second's lengths come again in turn. */
+/** Returns how many products all requests take, with what it takes to fill keys and values. The
+ *  third's and the second's lengths come again in turn. */
 static inline double cost(const void *context, const int *v) {
     const place *p = context;
     const qni_attention_spec s = make_spec(p, v);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys and values of attention's matrix kernel on their way from memory to LDS. FP8 codes stay
-// codes in registers until they land: conversion is in pairs, and a pair of v^T is one of two keys
-// at once, so that transposing costs nothing more.
+// Moves keys and values of attention's matrix kernel from memory to LDS. FP8 codes stay codes in
+// registers until they are written to LDS. They are converted in pairs; a pair of v^T takes its two
+// codes from two keys, so that transposing costs nothing more.
 #ifndef QK_ATTENTION_KV_GPU_H
 #define QK_ATTENTION_KV_GPU_H
 
@@ -9,37 +9,38 @@
 #include "halves.h"
 
 enum { PIECES = D / 8, K_ROW = 2 * D, V_ROW = 2 * TILE };
-enum { PAIRS = TILE / 2 * PIECES / THREADS }; // of keys, whose piece of k and of v a thread moves
+enum { PAIRS = TILE / 2 * PIECES / THREADS }; // of keys, whose pieces of k and of v a thread moves
 
 [[clang::loader_uninitialized]] static QD_LDS uint8_t k_tile[TILE * K_ROW]
     __attribute__((aligned(128)));
 [[clang::loader_uninitialized]] static QD_LDS uint8_t v_tile[D * V_ROW]
     __attribute__((aligned(128)));
 
-/** What a thread moves to LDS. */
+/** Which piece a thread moves to LDS. */
 typedef struct mover {
     uint32_t key, piece; // the first key, the piece of its row
-    /** The piece's place in a row of k, the keys' in a row of v, as the first row turns it. */
+    /** The piece's place in a row of k and the keys' place in a row of v, as the first row's turn
+     *  gives them. */
     uint32_t k_turn, v_turn;
 } mover;
 
-/** k or v of a request's head, where its keys are one piece of memory. */
+/** k or v of a request's head, if its keys are contiguous in memory. */
 typedef struct source {
     const char *begin;
     uint32_t row;    // bytes
-    uint32_t offset; // of what this thread moves, in a tile
+    uint32_t offset; // of this thread's piece in a tile
 } source;
 
 /** What a thread carries to LDS, and from where. */
 typedef struct carrier {
     source k, v;
-    bool is_whole;     // k and v are as above, and a tile of them is less than 4 GiB
+    bool is_whole;     // k and v are contiguous, and a tile of either is less than 4 GiB
     uint32_t k_pieces; // of a row of k
     mover mover;
-    kv_piece moving[2 * PAIRS]; // of k or v, on their way
+    kv_piece moving[2 * PAIRS]; // of k or v, on their way to LDS
 } carrier;
 
-// 16-byte pieces of a row of LDS change places by the row's number; qd_mma_turn.
+// The 16-byte pieces of a row of LDS change places by the row's number: qd_mma_turn.
 enum { V_PIECES = V_ROW < 128 ? V_ROW / 16 : 8, V_ROWS_A_TURN = V_ROW < 128 ? 2 : 1 };
 
 QD_INLINE QD_LDS uint8_t *k_at(uint32_t key, uint32_t piece) {
@@ -49,8 +50,8 @@ QD_INLINE QD_LDS uint8_t *v_at(uint32_t d, uint32_t byte) {
     return v_tile + d * V_ROW + (byte ^ (qd_mma_turn(d / V_ROWS_A_TURN) ^ d / 8) % V_PIECES * 16);
 }
 
-/** What this thread moves: a piece of the rows of four keys (PAIRS = 1: two), those of an even pair
- *  and the next. */
+/** Returns what this thread moves: a piece of the rows of four keys, an even pair and the next pair
+ *  (PAIRS = 1: of two keys). */
 QD_INLINE mover make_mover(void) {
     const uint32_t pair = qd_thread() / PIECES * PAIRS, piece = qd_thread() % PIECES;
     return (mover){.key = qd_mma_pair(pair),
@@ -63,8 +64,8 @@ QD_INLINE uint32_t key_of(uint32_t i) {
     return i / 2 * QD_MMA_NEXT_PAIR + i % 2 * QD_MMA_PAIR;
 }
 
-/** Asks for a tile of k or v, the keys from `begin` on. Keys past the end are the last one again,
- *  pieces past the end of a head its last one. */
+/** Starts loading a tile of k or v, the keys from `begin` on. Keys past the end repeat the last
+ *  key, and pieces past the end of a head repeat its last piece. */
 QD_INLINE void fetch(const part *p, carrier *c, bool is_v, uint32_t begin) {
     const source *from = is_v ? &c->v : &c->k;
     if (c->is_whole && begin + TILE <= p->chunk_end) {
@@ -85,13 +86,13 @@ QD_INLINE void fetch(const part *p, carrier *c, bool is_v, uint32_t begin) {
     }
 }
 
-/** x; with FP8, whose conversion needs registers, what follows from it is computed where it is
- *  used. */
+/** Returns x. With FP8, whose conversion needs registers, this makes the compiler compute what
+ *  follows from x where it is used. */
 QD_INLINE uint32_t anew(uint32_t x) {
     return QK_FP8 ? qd_opaque(x) : x;
 }
 
-/** Puts this thread's pieces of keys into LDS. */
+/** Writes this thread's pieces of keys to LDS. */
 QD_INLINE void put_keys(const carrier *c, const qd_u32x4 pieces[2 * PAIRS]) {
     QD_LDS uint8_t *to = k_tile + anew(c->mover.key) * K_ROW;
     const uint32_t turn = qd_opaque(c->mover.k_turn);
@@ -101,7 +102,7 @@ QD_INLINE void put_keys(const carrier *c, const qd_u32x4 pieces[2 * PAIRS]) {
     }
 }
 
-/** Eight elements as the matrix core takes them; `kind` is FP8's. */
+/** Returns eight elements as the matrix core takes them; `kind` is the kind of FP8. */
 QD_INLINE qd_u32x4 widen_piece(int kind, kv_piece x) {
 #if QK_FP8
     return qd_widen8(kind, QK_F16, x);
@@ -111,7 +112,7 @@ QD_INLINE qd_u32x4 widen_piece(int kind, kv_piece x) {
 #endif
 }
 
-/** Element e of two keys' pieces, likewise. */
+/** Returns element e of two keys' pieces, as the matrix core takes them. */
 QD_INLINE uint32_t widen_pair(int kind, kv_piece a, kv_piece b, uint32_t e) {
 #if QK_FP8
     return qd_widen2(kind, QK_F16, a[e / 4], e % 4, b[e / 4], e % 4);
@@ -130,14 +131,15 @@ QD_INLINE void land_keys(const carrier *c, int kind) {
     put_keys(c, pieces);
 }
 
-/** Pieces past the end of a head are zeros, as they are in q. No key lands on them. */
+/** Clears the pieces past the end of a head, which are zeros in q too. No key is written over
+ *  them. */
 QD_INLINE void clear_keys(const carrier *c) {
     const qd_u32x4 zeros[2 * PAIRS] = {};
     if (c->mover.piece >= c->k_pieces)
         put_keys(c, zeros);
 }
 
-/** Values go into LDS transposed. */
+/** Writes values to LDS, transposed. */
 QD_INLINE void land_values(const carrier *c, int kind) {
     typedef uint32_t pairs __attribute__((ext_vector_type(PAIRS)));
     QD_LDS uint8_t *to = v_tile + anew(c->mover.piece) * 8 * V_ROW;
@@ -158,8 +160,8 @@ QD_INLINE void land_as(const carrier *c, bool is_v, int kind) {
         land_keys(c, kind);
 }
 
-/** Puts into LDS what fetch() asked for. Each kind of FP8 has code of its own, of which all waves
- *  take the same; kinds of FNUZ that are not the target's own share theirs. */
+/** Writes to LDS what fetch() loaded. Each kind of FP8 has its own code, and all waves take the
+ *  same code; the FNUZ kinds, where they are not the target's own, share code. */
 QD_INLINE void land(const part *p, const carrier *c, bool is_v) {
     if (!QK_FP8 || p->kind == QD_FP8_USUAL)
         land_as(c, is_v, QD_FP8_USUAL);
@@ -171,7 +173,7 @@ QD_INLINE void land(const part *p, const carrier *c, bool is_v) {
         land_as(c, is_v, p->kind == QD_E4M3FNUZ ? QD_E4M3FNUZ : QD_E5M2FNUZ);
 }
 
-/** Whether a tile of rows so far apart is within 4 GiB. */
+/** Returns whether a tile whose rows are so far apart is within 4 GiB. */
 QD_INLINE bool is_near(int64_t row) {
     return row >= 0 && row <= INT32_MAX / TILE;
 }

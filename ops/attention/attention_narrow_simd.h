@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tiles where there are 16 vector registers: AVX2 and less. Included by attention_simd.h.
 //
-// Twelve sums, two vectors and what all their lanes meet are 15 registers:
+// Twelve sums, two vectors and the number that multiplies all their lanes are 15 registers:
 //
-//   scores   STEP keys for two vectors of rows: k's elements are met by q's:
+//   scores   STEP keys for two vectors of rows: each element of k multiplies a vector of q:
 //            s[key][row] += q[c][row] * k[key][c]
-//   values   STEP rows for two vectors of elements of v: weights are met by values:
+//   values   STEP rows for two vectors of elements of v: each weight multiplies a vector of v:
 //            o[row][d] += s[key][row] * v[key][d]
 //
-// v stands in blocks of SIDE elements of all keys, as lines of rows would meet in few sets of the
-// cache. Each SIDE rows take the keys up to the last one that any of them sees: what is left out
-// would have weight zero.
+// v stands in blocks of SIDE elements of all keys, because lines of whole rows would fall into few
+// sets of the cache. Each SIDE rows take the keys up to the last one that any of them sees; keys
+// after that would have weight zero.
 #ifndef QNI_ATTENTION_NARROW_SIMD_H
 #define QNI_ATTENTION_NARROW_SIMD_H
 
-/** The same number in all lanes. */
+/** Returns x in all lanes. */
 QN_INLINE f32v spread(float x) {
     f32v v;
     for (int i = 0; i < QN_LANES; i++)
@@ -40,7 +40,7 @@ QN_INLINE void multiply_step(const tile *t, int64_t row, int64_t j, f32v acc[STE
     }
 }
 
-/** Scores of STEP keys from j on for SIDE rows; max gets the largest. */
+/** Computes the scores of STEP keys from j on for SIDE rows; max gets the largest. */
 QN_INLINE void score_step(tile *t, int64_t row, uint32_t first, int64_t j, bool is_edge,
                           f32v max[2]) {
     f32v acc[STEP][2] = {};
@@ -61,8 +61,8 @@ QN_INLINE void score_step(tile *t, int64_t row, uint32_t first, int64_t j, bool 
     }
 }
 
-/** Of a tile's keys, how many SIDE rows from `row` on take. Rows see no less the further they
- *  are. */
+/** Returns how many of a tile's keys SIDE rows from `row` on take. Later rows see no fewer
+ *  keys. */
 static int64_t count_keys(const tile *t, int64_t row, uint32_t first, int64_t keys) {
     const int64_t last = row + SIDE < t->count ? row + SIDE - 1 : t->count - 1;
     const int64_t seen = (int64_t)t->end[last] - first;
@@ -86,7 +86,8 @@ static void score_rows(tile *t, int64_t row, uint32_t first, int64_t keys) {
 
 // ---- values
 
-/** o = o * shrink + weights * values, for STEP rows and the SIDE elements of a block. */
+/** Adds values: o = o * shrink + weights * values, for STEP rows and the SIDE elements of a
+ *  block. */
 QN_INLINE void add_block(tile *t, int64_t row, int64_t d, int64_t keys) {
     f32v acc[STEP][2];
     for (int i = 0; i < STEP; i++)
@@ -107,19 +108,20 @@ QN_INLINE void add_block(tile *t, int64_t row, int64_t d, int64_t keys) {
             put(t->o + (row + i) * t->width + d + v * QN_LANES, acc[i][v]);
 }
 
-/** Rows to which scores are worked out: whole steps of them, and whole sides. */
+/** Returns how many rows scores are computed for: whole steps, and whole sides. */
 static int64_t rows_of(const tile *t) {
     return qni_round_up(qni_round_up(t->count, STEP), SIDE);
 }
 
-/** Weights of keys that SIDE rows do not take, but rows of the same step of values do, are zero. */
+/** Sets to zero the weights of keys that SIDE rows do not take but other rows of their step of
+ *  values do. */
 static void clear_weights(tile *t, int64_t row, int64_t from, int64_t to) {
     for (int64_t j = from; j < to; j++)
         for (int64_t i = 0; i < SIDE; i++)
             t->s[j * ROWS + row + i] = 0;
 }
 
-/** One tile of keys. */
+/** Adds one tile of keys. */
 static void add_keys_of(tile *t, uint32_t first, int64_t keys, bool) {
     int64_t taken[ROWS / SIDE];
     const int64_t rows = rows_of(t);

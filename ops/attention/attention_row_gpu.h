@@ -11,12 +11,12 @@
 
 constexpr float log2_e = 0x1.715476p+0f;
 
-/** A kernel's arguments, which begin with these. */
+/** Reads a kernel's arguments again, which begin with these. */
 QD_INLINE const qk_attention_args *reread(const qk_attention_args *g) {
     return qd_reread(g);
 }
 
-/** Element i of an array of any of qni_dtype's first seven, in bytes. */
+/** Returns the bytes of an element of any of qni_dtype's first seven dtypes. */
 QD_INLINE uint32_t bytes_of(uint32_t dtype) {
     return dtype == QD_F32 ? 4 : dtype <= QD_BF16 ? 2 : 1;
 }
@@ -24,13 +24,13 @@ QD_INLINE const char *element_at(uint32_t dtype, const void *p, int64_t i) {
     return (const char *)p + i * bytes_of(dtype);
 }
 
-/** One element; of FP8, `dtype` says which kind. */
+/** Loads one element; for FP8 `dtype` gives the kind. */
 QD_INLINE float load_element(uint32_t dtype, const void *p) {
     return dtype <= QD_BF16 ? qd_load1((int)dtype, p)
                             : qd_fp8_decode((int)dtype - 3, *(const uint8_t *)p); // 3: e4m3fn
 }
 
-/** Which row of a request this is. */
+/** A row of a request. */
 typedef struct row_place {
     uint32_t request, query, head, kv_head;
     int64_t token; // of q, o and lse, in their batch
@@ -50,13 +50,13 @@ QD_INLINE int64_t q_offset(const qk_attention_args *g, const row_place *row) {
     return row->request * g->q.block + row->token * g->q.token + row->head * g->q.head;
 }
 
-/** What <q, k> is multiplied with, for natural logarithms. */
+/** Returns the factor of <q, k>, for natural logarithms. */
 QD_INLINE float score_scale(const qk_attention_args *g, const row_place *row) {
     return g->scale * (g->q_scales ? g->q_scales[row->head] : 1.0f) *
            (g->k_scales ? g->k_scales[row->kv_head] : 1.0f);
 }
 
-/** ALiBi's slope of a head. */
+/** Returns ALiBi's slope of a head. */
 QD_INLINE float alibi_slope(const qk_attention_args *g, uint32_t head) {
     const uint32_t heads = g->num_kv_heads * g->group;
     const uint32_t n =
@@ -65,13 +65,13 @@ QD_INLINE float alibi_slope(const qk_attention_args *g, uint32_t head) {
                     : qd_exp2(-4.0f * (float)(2 * (head + 1 - n) - 1) / (float)n);
 }
 
-/** c tanh(x / c). Off by 8u c: the quotient's rounding near 0 is one of a number near 1. */
+/** Returns c tanh(x / c), off by 8u c: near 0 the quotient is rounded as a number near 1. */
 QD_INLINE float soft_cap(float c, float x) {
     const float e = qd_exp2(x / c * (2 * log2_e));
     return c - 2 * c * qd_rcp(1 + e);
 }
 
-/** What the mask tensor adds to a score; -infinity where a boolean one is false. */
+/** Returns what the mask tensor adds to a score; -infinity where a boolean mask is false. */
 QD_INLINE float mask_value(const qk_attention_args *g, const row_place *row, uint32_t j) {
     const int64_t at = row->request * g->mask_batch + row->head * g->mask_head +
                        row->query * g->mask_query + j * g->mask_key;
@@ -81,7 +81,7 @@ QD_INLINE float mask_value(const qk_attention_args *g, const row_place *row, uin
     return qd_load1((int)dtype, element_at(dtype, g->mask, at));
 }
 
-/** A weight after dropout: 0, or what it was over 1 - p. */
+/** Returns a weight after dropout: 0, or the weight over 1 - p. */
 QD_INLINE float drop_out(const qk_attention_args *g, const row_place *row, uint32_t j,
                          float weight) {
     uint32_t lanes[4];
@@ -92,8 +92,8 @@ QD_INLINE float drop_out(const qk_attention_args *g, const row_place *row, uint3
     return lane > g->dropout_threshold ? weight * g->dropout_scale : 0;
 }
 
-/** What a row's sum of weighted values is multiplied with, and its base-2 log-sum-exp: `max` and
- *  `sum` of the weights 2^(x - max), sinks not yet in them. No key seen: sum is 0 and max
+/** The factor of a row's sum of weighted values, and its base-2 log-sum-exp. `max` and `sum` are
+ *  those of the weights 2^(x - max) before sinks. If no key was seen, sum is 0 and max
  *  -infinity. */
 typedef struct row_end {
     float factor, lse;

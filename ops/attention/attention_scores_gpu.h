@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scores of a tile of keys on their way to weights, as a lane of attention's matrix kernels holds
-// them.
+// Turns scores of a tile of keys into weights, as a lane of attention's matrix kernels holds them.
 #ifndef QK_ATTENTION_SCORES_GPU_H
 #define QK_ATTENTION_SCORES_GPU_H
 
@@ -8,7 +7,7 @@
 
 // ---- scores
 
-/** The base-2 score of a product, where it takes more than a scale. */
+/** Returns the base-2 score of a product, where the score is more than the scaled product. */
 QD_INLINE float transform(const qk_attention_args *g, const part *p, const row *r, float s,
                           uint32_t key) {
     const bool is_there = r->exists && key < p->chunk_end;
@@ -65,7 +64,7 @@ QD_INLINE void hide(const wave *w, uint32_t begin, qd_mma_acc s[S_TILES]) {
 
 constexpr float FAR = 256; // of base-2 scores
 
-/** Where a maximum has risen far, the row's sum and o are scaled anew. */
+/** Rescales a row's sum and o where its maximum has risen far. */
 QD_INLINE void rise(wave *w, const float tops[QD_MMA_OWN]) {
     bool rises[QD_MMA_OWN], any = false;
     QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) {
@@ -90,7 +89,7 @@ enum {
     SCORES = S_TILES * ELEMENTS
 }; // of a row: of a tile, of all
 
-/** Score i of a lane's row. */
+/** Returns score i of a lane's row. */
 QD_INLINE float score(const qd_mma_acc s[S_TILES], uint32_t own, uint32_t i) {
     return s[i / ELEMENTS][own * ELEMENTS + i % ELEMENTS];
 }
@@ -102,11 +101,11 @@ QD_INLINE float largest(const qd_mma_acc s[S_TILES], uint32_t own) {
     return qd_mma_max(top);
 }
 
-/** A row's scores, times its `unit` of base 2, become weights. */
+/** Turns a row's scores, times its `unit` of base 2, into weights. */
 QD_INLINE void weigh_row(row *r, const qd_mma_acc s[S_TILES], uint32_t own, float unit,
                          qd_mma_operand weights[FRAGMENTS][QD_MMA_OWN]) {
     const float base =
-        __builtin_fmaxf(r->top, least); // nothing seen yet: -infinity must not meet itself
+        __builtin_fmaxf(r->top, least); // no key seen yet: -infinity minus itself would be a NaN
     QD_UNROLL for (uint32_t f = 0; f < FRAGMENTS; f++) {
         uint32_t packed[4];
         QD_UNROLL for (uint32_t i = 0; i < 4; i++) {
@@ -120,9 +119,9 @@ QD_INLINE void weigh_row(row *r, const qd_mma_acc s[S_TILES], uint32_t own, floa
     }
 }
 
-/** Far from 0 a product's rounding, which the fused multiplication would leave in the exponent, is
- *  more than weights may be off: the largest would not be 1. There scores are multiplied first, for
- *  each row by its own top. */
+/** Multiplies the scores of rows whose top is far from 0 before they become weights. Far from 0 the
+ *  rounding of a product, which the fused multiplication would leave in the exponent, is more than
+ *  weights may be off: the largest weight would not be 1. Each row's own top decides. */
 QD_INLINE void round_far_scores(qd_mma_acc s[S_TILES], float units[QD_MMA_OWN],
                                 const float tops[QD_MMA_OWN]) {
     float factors[QD_MMA_OWN];

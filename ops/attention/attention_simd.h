@@ -10,9 +10,9 @@
 //   s[key][row] scores, then weights                                   v[key or pair of keys][d]
 //   o[d][row]   sums of weighted values
 //
-// Both products take a vector of rows and a cell that all of them meet: s += q[c] * k[key][c], o +=
-// p[key] * v[key][d]. With 16 lanes there are 32 registers, and k's and v's cells are met by
-// vectors of rows; else attention_narrow_simd.h has the products. What is beyond the last key,
+// Both products multiply a vector of rows by one cell: s += q[c] * k[key][c], o += p[key] *
+// v[key][d]. With 16 lanes there are 32 registers, and a cell of k or v multiplies VECTORS vectors
+// of rows; with fewer lanes attention_narrow_simd.h has the products. What is beyond the last key,
 // head_dim or row is zero in q, k and v; a row that does not see a key has the score -infinity. So
 // a row's bits depend on nothing but its own keys, taken from the chunk's begin in tiles of KEYS.
 #ifndef QNI_ATTENTION_SIMD_H
@@ -28,11 +28,12 @@
 
 #if QN_LANES == 16
 enum {
-    VECTORS = 4, // of rows; and cells of k or v at a time: 16 sums in registers
+    VECTORS = 4, // of rows; also cells of k or v that are taken together: 16 sums in registers
     ROWS = VECTORS * QN_LANES,
     KEYS = 64,
-    PADDED = 8, // keys are packed with zeros up to a multiple of this: what is computed at a time
-    WIDTH = VECTORS, // and elements of v
+    PADDED = 8,      // keys are packed with zeros up to a multiple of this: so many are computed
+                     // together
+    WIDTH = VECTORS, // elements of v are padded to a multiple of this
 };
 #else
 enum {
@@ -40,7 +41,7 @@ enum {
     SIDE = 2 * QN_LANES, // rows, or elements of v: 12 sums in registers
     ROWS = 96,           // of whole steps and sides
     KEYS = 96,
-    PADDED = 24, // and of what decoding takes
+    PADDED = 24, // also a multiple of what decoding takes
     WIDTH = SIDE
 };
 #endif
@@ -69,14 +70,14 @@ typedef struct tile {
     int64_t count;           // rows in use
     int32_t limit;           // end of the chunk
     int64_t element_bytes;   // of k and v
-    int64_t cells, width;    // of a row of q and k; of v: with what is added to fill a step
+    int64_t cells, width;    // of a row of q and k; of v, padded to fill a step
     bool has_extras;         // scores are more than scaled products
-    bool decodes;            // the request goes through attention_decode_simd.h
+    bool decodes;            // attention_decode_simd.h computes the request
 } tile;
 
 // ---- arithmetic
 
-/** acc + a * (what all lanes meet). */
+/** Returns acc + a * b, where all lanes multiply by the one cell b. */
 QN_INLINE f32v meet(f32v acc, f32v a, const cell *b) {
 #ifdef QN_BF16
     return (f32v)_mm512_dpbf16_ps((__m512)acc, (__m512bh)a, (__m512bh)_mm512_set1_epi32((int)*b));
@@ -85,7 +86,7 @@ QN_INLINE f32v meet(f32v acc, f32v a, const cell *b) {
 #endif
 }
 
-/** The larger; the second where one is a NaN. */
+/** Returns the larger; b if one is a NaN. */
 QN_INLINE f32v top_of(f32v a, f32v b) {
 #if defined(__AVX512F__) && QN_LANES == 16
     return _mm512_max_ps(a, b);
@@ -96,8 +97,9 @@ QN_INLINE f32v top_of(f32v a, f32v b) {
 #endif
 }
 
-/** 2^x for x up to 127: 2^0 is 1, of -infinity 0, of a NaN a NaN. Minimax with that, off by 2^-23.1
- *  of it; for weights that become bf16 2^-18.4. */
+/** Returns 2^x for x up to 127; 2^0 is 1, 2^-infinity is 0, and a NaN stays a NaN. The polynomial
+ *  is minimax under these conditions; its relative error is 2^-23.1, for weights that become bf16
+ *  2^-18.4. */
 QN_INLINE f32v weight_of(f32v x) {
 #ifdef QN_BF16
     static const float c[] = {1, 0x1.62e12cp-1f, 0x1.ec0378p-3f, 0x1.c9fc48p-5f, 0x1.3a02d2p-7f};
@@ -111,8 +113,8 @@ QN_INLINE f32v weight_of(f32v x) {
     const f32v r = _mm512_reduce_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     return _mm512_scalef_ps(polynomial_of(r, c, count), n);
 #else
-    // 1.5 * 2^23 rounds to an integer, which stands in the low bits of the sum, with the exponent's
-    // bias. Below 2^-126 is 0.
+    // Adding 1.5 * 2^23 rounds to an integer, which stands in the low bits of the sum with the
+    // exponent's bias. Results below 2^-126 are 0.
     const f32v bounded = top_of(all_of(-126), x), magic = all_of(0x1.8p23f + 127);
     const f32v sum = bounded + magic, power = (f32v)((u32v)sum << 23);
     const f32v y = polynomial_of(bounded - (sum - magic), c, count) * power;
@@ -129,7 +131,7 @@ QN_INLINE void put(float *p, f32v v) {
 
 // ---- packing
 
-/** QN_LANES FP8 codes as f32. */
+/** Returns QN_LANES FP8 codes as f32. */
 QN_INLINE f32v decode(qni_dtype dtype, const uint8_t *codes) {
     const qni_fp8_format f = qni_fp8_format_of(qni_fp8_of(dtype));
     uint8_t bytes __attribute__((vector_size(QN_LANES)));
@@ -159,7 +161,7 @@ QN_INLINE void load_row_of(qni_dtype dtype, const void *p, int64_t from, int64_t
     memset(out + d, 0, (size_t)(room - d) * sizeof *out);
 }
 
-/** Elements of a row as f32: `dim` of them, then zeros up to `room`. */
+/** Loads `dim` elements of a row as f32, and zeros after them up to `room`. */
 static void load_row(qni_dtype dtype, const void *p, int64_t from, int64_t dim, int64_t room,
                      float *out) {
     if (dtype == QNI_BF16)
@@ -172,7 +174,7 @@ static void load_row(qni_dtype dtype, const void *p, int64_t from, int64_t dim, 
         load_row_of(dtype, p, from, dim, room, out);
 }
 
-/** Turns a head at a position: RoPE. */
+/** Rotates a head at a position: RoPE. */
 static void rotate(const tile *t, float *x, int64_t position) {
     const int64_t half = t->p->args.head_dim_qk / 2;
     for (int64_t d = 0; t->p->args.pos_encoding == QK_POS_ROPE && d < half; d++) {
@@ -184,7 +186,7 @@ static void rotate(const tile *t, float *x, int64_t position) {
     }
 }
 
-/** A row's elements as cells. */
+/** Writes a row's elements as cells. */
 QN_INLINE void to_cells(const float *x, int64_t cells, cell *out, int64_t step) {
     for (int64_t c = 0; c < cells; c++) {
 #ifdef QN_BF16
@@ -219,7 +221,8 @@ static void pack_k(tile *t, uint32_t first, int64_t keys) {
             qk_attention_key(g, &g->k, t->request, t->index, key) + t->kv_head * g->k.head;
         cell *to = t->k + j * t->cells;
 #ifdef QN_BF16
-        if (t->p->dtype_kv == QNI_BF16 && dim == t->cells * PAIR) { // as it lies in memory
+        if (t->p->dtype_kv == QNI_BF16 && dim == t->cells * PAIR) { // k is copied as it lies in
+                                                                    // memory
             memcpy(to, (const uint16_t *)g->k.data + from, (size_t)dim * 2);
             continue;
         }
@@ -239,7 +242,7 @@ static void pack_k(tile *t, uint32_t first, int64_t keys) {
     memset(t->k + keys * t->cells, 0, (size_t)((rest - keys) * t->cells) * sizeof *t->k);
 }
 
-/** Values of a key into row j of v. */
+/** Writes the values of a key into row j of v. */
 static void pack_value(tile *t, int64_t j, const float *x) {
 #ifdef QN_BF16
     uint32_t *to = t->v + j / 2 * t->width;
@@ -259,7 +262,7 @@ static void pack_value(tile *t, int64_t j, const float *x) {
 }
 
 #ifdef QN_BF16
-/** Two keys' values of bf16, as pairs. */
+/** Writes two keys' values of bf16 as pairs. */
 static void pack_two(tile *t, int64_t j, const uint16_t *a, const uint16_t *b) {
     uint32_t *to = t->v + j / 2 * t->width;
     int64_t d = 0;
@@ -279,7 +282,8 @@ static void pack_two(tile *t, int64_t j, const uint16_t *a, const uint16_t *b) {
 static void pack_v(tile *t, uint32_t first, int64_t keys) {
     const qk_attention_args *g = &t->p->args;
     const int64_t dim = g->head_dim_vo, head = t->kv_head * g->v.head;
-    // Rows of v lie as they are, each at a vector's multiple: no copy is needed.
+    // If each row of v begins at a multiple of a vector, values are loaded into their place without
+    // a copy.
     const bool is_whole = PAIR == 1 && (t->decodes || QN_LANES == 16) && t->width % QN_LANES == 0;
     alignas(64) float x[MAX_DIM];
     int64_t j = 0;
@@ -306,8 +310,8 @@ static void pack_v(tile *t, uint32_t first, int64_t keys) {
 
 // ---- scores
 
-/** Asks for the row of a key that comes later. To be spread over the arithmetic: all at once they
- *  would wait for each other, and memory would idle after. */
+/** Fetches the row of a later key. Calls must be spread over the arithmetic: all at once the loads
+ *  would wait for each other, and memory would idle afterwards. */
 QN_INLINE void fetch(const tile *t, const qk_attention_rows *rows, uint32_t key, int64_t dim) {
     if (key >= (uint32_t)t->request->kv_len)
         return;
@@ -318,7 +322,7 @@ QN_INLINE void fetch(const tile *t, const qk_attention_rows *rows, uint32_t key,
         __builtin_prefetch((const char *)rows->data + from * size + i);
 }
 
-/** One vector of scores beyond plain ones: ALiBi, soft cap, masks; for weights 2^x. */
+/** Returns one vector of scores with ALiBi, soft cap and masks added, for weights 2^x. */
 static f32v add_extras(const tile *t, f32v x, uint32_t key, int64_t row) {
     const qk_attention_args *g = &t->p->args;
     if (g->pos_encoding == QK_POS_ALIBI) {
@@ -342,7 +346,7 @@ static f32v add_extras(const tile *t, f32v x, uint32_t key, int64_t row) {
     return x * QNI_LOG2_E;
 }
 
-/** -infinity for rows that do not see the key. */
+/** Returns x, but -infinity for rows that do not see the key. */
 QN_INLINE f32v hide_key(const tile *t, f32v x, int32_t key, int64_t row) {
     if (key >= t->limit)
         return all_of(-__builtin_inff());
@@ -352,8 +356,8 @@ QN_INLINE f32v hide_key(const tile *t, f32v x, int32_t key, int64_t row) {
 }
 
 #if QN_LANES == 16
-/** Scores of VECTORS keys from j on, for `vectors` vectors of rows; into s, and their maximum into
- *  max. */
+/** Computes the scores of VECTORS keys from j on, for `vectors` vectors of rows, into s, and their
+ *  maximum into max. */
 QN_INLINE void score_keys(tile *t, int vectors, uint32_t first, int64_t j, bool is_edge,
                           f32v *max) {
     f32v acc[VECTORS][VECTORS] = {};
@@ -389,7 +393,7 @@ QN_INLINE void score_keys(tile *t, int vectors, uint32_t first, int64_t j, bool 
 // ---- weights
 
 #ifdef QN_BF16
-/** Weights of keys j and j + 1 as pairs, in place of the scores of key j / 2. */
+/** Writes the weights of keys j and j + 1 as pairs, in place of the scores of key j / 2. */
 QN_INLINE void put_weights(tile *t, int64_t j, int64_t row, f32v even, f32v odd) {
     const __m512i both = (__m512i)_mm512_cvtne2ps_pbh((__m512)odd, (__m512)even);
     const __m512i order =
@@ -399,7 +403,7 @@ QN_INLINE void put_weights(tile *t, int64_t j, int64_t row, f32v even, f32v odd)
 }
 #endif
 
-/** What dropout leaves of a vector of weights. */
+/** Returns what dropout leaves of a vector of weights. */
 static f32v drop_out(const tile *t, f32v weight, uint32_t key, int64_t row) {
     const qk_attention_args *g = &t->p->args;
     for (int i = 0; i < QN_LANES && row + i < t->count; i++)
@@ -408,13 +412,13 @@ static f32v drop_out(const tile *t, f32v weight, uint32_t key, int64_t row) {
     return weight;
 }
 
-/** Scores become weights 2^(x - max) in place, which are added to the rows' sums. What rows had
- *  before is to be multiplied with the result. */
+/** Turns scores into weights 2^(x - max) in place and adds them to the rows' sums. Returns the
+ *  factor for what the rows had before. */
 QN_INLINE f32v weigh(tile *t, int64_t row, uint32_t first, int64_t keys, f32v max) {
     const f32v old = at(t->max + row);
     const f32v top = top_of(old, max);
     const f32v safe =
-        select_of(top > -__builtin_inff(), top, all_of(0)); // or -infinity meets itself
+        select_of(top > -__builtin_inff(), top, all_of(0)); // -infinity minus itself would be a NaN
     const f32v shrink = weight_of(old - safe);
     f32v sum = at(t->sum + row) * shrink;
     for (int64_t j = 0; j < keys; j += 2) {
@@ -441,7 +445,7 @@ QN_INLINE f32v weigh(tile *t, int64_t row, uint32_t first, int64_t keys, f32v ma
 // ---- values
 
 #if QN_LANES == 16
-/** o = o * shrink + weights * values, for VECTORS elements from d on. */
+/** Adds values: o = o * shrink + weights * values, for VECTORS elements from d on. */
 QN_INLINE void add_values(tile *t, int vectors, int64_t d, int64_t keys, const f32v *shrink) {
     f32v acc[VECTORS][VECTORS];
     for (int i = 0; i < VECTORS; i++)
@@ -460,7 +464,7 @@ QN_INLINE void add_values(tile *t, int vectors, int64_t d, int64_t keys, const f
             put(t->o + (d + i) * ROWS + v * QN_LANES, acc[i][v]);
 }
 
-/** One tile of keys. */
+/** Adds one tile of keys. */
 QN_INLINE void add_keys(tile *t, int vectors, uint32_t first, int64_t keys, bool is_edge) {
     f32v max[VECTORS], shrink[VECTORS];
     const int64_t scored = qni_round_up(keys, VECTORS);
@@ -492,7 +496,8 @@ static void add_keys_of(tile *t, uint32_t first, int64_t keys, bool is_edge) {
 
 // ---- rows
 
-/** Which rows, and the keys that they see: lowest, highest, and those that all see. */
+/** Rows, and the keys that they see: from the first that any row sees, to the last; and those that
+ *  all rows see. */
 typedef struct range {
     uint32_t first, end, all_first, all_end;
 } range;
@@ -534,7 +539,7 @@ static void finish_rows(tile *t, uint32_t row, uint32_t chunk) {
 #endif
 
 static void run_chunk(tile *t, uint32_t row, range seen, uint32_t begin, uint32_t end) {
-    uint32_t key = begin; // in whole tiles to the first key that is seen
+    uint32_t key = begin; // skips whole tiles up to the first key that is seen
     if (seen.first > begin)
         key += (seen.first - begin) / KEYS * KEYS;
     memset(t->o, 0, (size_t)(t->width * ROWS) * sizeof *t->o);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a workgroup and a lane of attention's matrix kernels hold, how large their tiles are, how a
-// row begins.
+// What a workgroup and a lane of attention's matrix kernels hold, how large their tiles are, and
+// how a row begins.
 #ifndef QK_ATTENTION_TILE_GPU_H
 #define QK_ATTENTION_TILE_GPU_H
 
@@ -9,25 +9,25 @@
 #include "mma.h"
 
 #ifndef QK_D
-#define QK_D 128 // head dims up to this
+#define QK_D 128 // the largest head dim
 #endif
 #ifndef QK_F16
 #define QK_F16 0 // else bf16
 #endif
 #ifndef QK_FP8
-#define QK_FP8 0 // k and v, any of the four kinds; else of q's type
+#define QK_FP8 0 // 1: k and v are of any of the four kinds; else of q's type
 #endif
 
 #ifndef QK_SLICES
-#define QK_SLICES 1 // of o's columns, each of a wave of its own
+#define QK_SLICES 1 // of o's columns; each slice has a wave of its own
 #endif
 
-// QK_TILE, the keys of a tile, differs from target to target: variants.def.
+// QK_TILE is the keys of a tile. It differs from target to target: variants.def.
 enum { D = QK_D, TILE = QK_TILE, SLICES = QK_SLICES, THREADS = 256, WAVES = THREADS / QD_WAVE };
 static_assert(TILE % QD_MMA_ROWS == 0 && TILE % QD_MMA_K == 0, "a tile is whole products");
-/** Bits by which a row's maximum may rise unnoticed, and by which it is put below the largest
- *  score: where the matrix cores take f16's subnormals for zeros, weights go up to 2^15, and only
- *  those below 2^-25 of the largest are lost. */
+/** RISE is how many bits a row's maximum may rise without a rescale, HEADROOM how many bits it is
+ *  put below the largest score. Where the matrix cores take f16's subnormals for zeros, weights go
+ *  up to 2^15, and only those below 2^-25 of the largest are lost. */
 constexpr bool loses_small = QK_F16 && QD_MMA_FLUSHES_F16;
 enum { RISE = loses_small ? 4 : 8, HEADROOM = loses_small ? 11 : 0 };
 enum { ROWS = WAVES / SLICES * QD_MMA_COLUMNS, COLUMNS = D / SLICES };
@@ -42,25 +42,25 @@ typedef qd_u32x2 kv_piece;
 typedef qd_u32x4 kv_piece;
 #endif
 
-/** What a workgroup works at: some rows, a chunk of keys. */
+/** What a workgroup computes: some rows, over a chunk of keys. */
 typedef struct part {
     const qk_attention_args *args; // for reread() alone
     qk_attention_request request;
-    uint32_t index, kv_head; // of the request
+    uint32_t index, kv_head; // of the request; of k and v
     uint32_t row_end;
     uint32_t chunk_begin, chunk_end; // keys
-    bool transforms;                 // scores are more than products times a positive number
+    bool transforms;                 // scores are more than the product times a positive number
     int kind;                        // of k and v, if QK_FP8
 } part;
 
 /** A row of queries that a lane owns. */
 typedef struct row {
-    float top;   // the maximum of base-2 scores less HEADROOM, lagging by RISE at most
+    float top;   // the maximum of base-2 scores less HEADROOM, which lags by RISE at most
     float sum;   // over this lane's keys
-    float scale; // of natural scores
+    float scale; // of natural scores, without the product
     uint32_t query, head;
     bool exists;
-    uint32_t first, end; // keys that it sees
+    uint32_t first, end; // the keys that it sees
 } row;
 
 /** What a lane holds. */
@@ -69,7 +69,7 @@ typedef struct wave {
     qd_mma_acc o[O_TILES];
     row rows[QD_MMA_OWN];
     uint32_t all_first, all_end; // keys that all of the wave's rows see
-    uint32_t any_first, any_end; // that any of them does
+    uint32_t any_first, any_end; // keys that any of the wave's rows sees
 } wave;
 
 // ---- a row's beginning
@@ -95,7 +95,7 @@ QD_INLINE uint32_t end_key(const part *p, uint32_t row) {
     return qd_min(qk_attention_end_key(g, &p->request, row / g->group), p->chunk_end);
 }
 
-/** What the wave's rows from row_begin on see. */
+/** Finds the keys that the wave's rows from row_begin on see. */
 QD_INLINE void find_keys(const part *p, wave *w, uint32_t row_begin) {
     const uint32_t last = qd_min(row_begin + QD_MMA_COLUMNS, p->row_end) - 1;
     w->any_first = qd_uniform(first_key(p, row_begin));
@@ -118,7 +118,8 @@ QD_INLINE row make_row(const part *p, uint32_t index) {
     return r;
 }
 
-/** Piece i of a row of q, of codes of FP8's kind or, below 0, of 16 bits. */
+/** Returns piece i of a row of q, which holds codes of FP8's `kind` or, if that is below 0, 16-bit
+ *  numbers. */
 QD_INLINE qd_u32x4 query_piece(const char *q, uint32_t i, int kind) {
     return kind < 0 ? ((const qd_u32x4 *)q)[i] : qd_widen8(kind, QK_F16, ((const qd_u32x2 *)q)[i]);
 }
@@ -135,7 +136,7 @@ QD_INLINE void load_query_as(const part *p, wave *w, uint32_t own, int kind) {
     }
 }
 
-/** Queries of FP8 are computed with as bf16. */
+/** Loads a query. Queries of FP8 become bf16. */
 QD_INLINE void load_query(const part *p, wave *w, uint32_t own) {
     const int kind = (int)reread(p->args)->dtype_q - 3;
     if (!QK_FP8 || QK_F16 || kind < 0)
@@ -148,7 +149,7 @@ QD_INLINE void load_query(const part *p, wave *w, uint32_t own) {
         load_query_as(p, w, own, QD_E5M2);
 }
 
-/** The wave's rows, from `begin` on. */
+/** Starts the wave's rows, from `begin` on. */
 QD_INLINE void begin_rows(const part *p, wave *w, uint32_t begin) {
     find_keys(p, w, begin);
     QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) {
@@ -161,7 +162,7 @@ QD_INLINE void begin_rows(const part *p, wave *w, uint32_t begin) {
 
 // ---- what is the same in all lanes
 
-/** The same, in scalar registers. */
+/** Returns x, a value that is equal in all lanes, in scalar registers. */
 #define UNIFORM(x) ((typeof(x))qd_uniform((uint32_t)(x)))
 QD_INLINE int64_t uniform64(int64_t x) {
     return (int64_t)((uint64_t)qd_uniform((uint32_t)(x >> 32)) << 32 | qd_uniform((uint32_t)x));
@@ -180,8 +181,8 @@ QD_INLINE qk_attention_work uniform_work(qk_attention_work w) {
                                UNIFORM(w.kv_begin), UNIFORM(w.kv_end)};
 }
 
-/** Whether a score of any row is more than the product times a positive number. Of all heads of the
- *  kv head, whichever a tile has, so that a row's bits do not depend on the others. */
+/** Returns whether a score of any row is more than the product times a positive number. All heads
+ *  of the kv head count, whichever a tile has, so that a row's bits do not depend on other rows. */
 QD_INLINE bool has_transform(const qk_attention_args *g, uint32_t kv_head) {
     bool has = g->soft_cap > 0 || g->pos_encoding != QK_POS_NONE || g->mask_kind != QK_MASK_NONE ||
                g->custom_mask;
@@ -194,7 +195,7 @@ QD_INLINE bool has_transform(const qk_attention_args *g, uint32_t kv_head) {
     return qd_ballot(has);
 }
 
-/** The first chunk of a work item. */
+/** Returns the first chunk of a work item. */
 QD_INLINE part make_part(const qk_attention_args *args, const qk_attention_work *work,
                          uint32_t kv_head) {
     const qk_attention_args *g = reread(args);

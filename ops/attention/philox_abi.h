@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Philox4x32-10, the counter-based random generator of dropout, and its words as numbers. For host
+// Philox4x32-10, the counter-based random generator of dropout, and its words as numbers, for host
 // and device.
 #ifndef QK_PHILOX_ABI_H
 #define QK_PHILOX_ABI_H
 
 #include <stdint.h>
 
-/** Four words of the stream `seed` at `counter`. Source: Salmon et al.,
+/** Computes four words of the stream `seed` at `counter`. Source: Salmon et al.,
  *  doi:10.1145/2063384.2063405. */
 static inline __attribute__((always_inline)) void qk_philox(uint64_t seed, uint64_t counter,
                                                             uint32_t out[4]) {
@@ -24,9 +24,9 @@ static inline __attribute__((always_inline)) void qk_philox(uint64_t seed, uint6
     out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
 }
 
-/** A word, taken for signed, as a number from 0 to 1, ends included and passed by 2^-24. The factor
- *  is the least f32 with which the largest word reaches 1. Product and sum are rounded one by one.
- *  Source: AOTriton's debug_fill_dropout_rng. */
+/** Returns a word, read as signed, as a number from 0 to 1; both ends occur, and rounding may pass
+ *  them by 2^-24. The factor is the least f32 with which the largest word reaches 1. Product and
+ *  sum are rounded one by one. Source: AOTriton's debug_fill_dropout_rng. */
 static inline __attribute__((always_inline)) float qk_philox_uniform(uint32_t word) {
     return (float)(int32_t)word * 2.32830658e-10f + 0.5f;
 }
