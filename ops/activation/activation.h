@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the activation family's files share: one problem for all its functions, and the definition.
+// What the files of the activation family share: one problem for all of the family's functions, and
+// the definition.
 #ifndef QNI_ACTIVATION_H
 #define QNI_ACTIVATION_H
 
@@ -7,7 +8,7 @@
 
 #include <quern/activation.h>
 
-/** How the result is quantised; in the order of activation_abi.h. */
+/** How the result is quantised; the values are those of activation_abi.h. */
 typedef enum qni_activation_quant {
     QNI_ACTIVATION_PLAIN,
     QNI_ACTIVATION_STATIC,    // scale is given
@@ -16,7 +17,7 @@ typedef enum qni_activation_quant {
 } qni_activation_quant;
 enum { QNI_ACTIVATION_GROUP = 128 };
 
-/** Rows of one tensor: row r is r % inner of batch r / inner. Strides in elements. */
+/** Rows of one tensor: row r is r % inner of batch r / inner. Strides are in elements. */
 typedef struct qni_activation_rows {
     void *data;
     int64_t batch, row;
@@ -44,12 +45,13 @@ extern const qni_op qni_op_activation;
 #include "variants.def"
 #undef QN_VARIANT
 #undef QN_IMAGE
-enum { QNI_ACTIVATION_FEW = 1 }; // a GPU kernel for so few elements that the time of each counts
+enum { QNI_ACTIVATION_FEW = 1 }; // flag of a GPU kernel for so few elements that each element's
+                                 // time counts
 qni_supports_fn qni_activation_tile_supports, qni_activation_token_supports,
     qni_activation_any_supports, qni_activation_avx512bf16_supports;
 qni_cost_fn qni_activation_tile_cost;
 
-/** Where row r begins. */
+/** Returns where row r begins. */
 static inline int64_t qni_activation_at(const qni_activation_problem *p,
                                         const qni_activation_rows *rows, int64_t r) {
     return r / p->inner * rows->batch + r % p->inner * rows->row;
@@ -58,12 +60,12 @@ static inline int64_t qni_activation_groups(const qni_activation_problem *p) {
     return (p->h + QNI_ACTIVATION_GROUP - 1) / QNI_ACTIVATION_GROUP;
 }
 
-/** The definition, of one element before quantising, in double precision; and how far f32
- *  arithmetic may be off: the bound of include/quern/activation.h. activation_ref.c. */
+/** Computes one element by the definition, in double precision, before quantising. *error gets how
+ *  far f32 arithmetic may be off: the bound of include/quern/activation.h. activation_ref.c. */
 double qni_activation_ref(const qni_activation_problem *p, double gate, double up, double *error);
 
-/** Shares rows among the CPU's threads: activation_cpu.c. `rows` does rows first .. last - 1;
- *  `scratch` has room for a row's h. */
+/** Shares rows among the CPU's threads: activation_cpu.c. `rows` computes rows first .. last - 1;
+ *  `scratch` has room for the h elements of a row. */
 typedef void (*qni_activation_rows_fn)(const qni_activation_problem *p, int64_t first, int64_t last,
                                        float *scratch);
 qn_status qni_activation_on_threads(const qni_activation_problem *p, qni_activation_rows_fn rows);

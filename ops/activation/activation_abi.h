@@ -15,7 +15,7 @@ enum {
     QK_ACTIVATION_PER_GROUP
 };
 
-/** Strides in elements. Row r is r % inner of batch r / inner; a row of x is gate and up, h
+/** Strides are in elements. Row r is r % inner of batch r / inner; a row of x is gate and up, h
  *  elements each. */
 typedef struct qk_activation_args {
     const void *x;
@@ -27,7 +27,8 @@ typedef struct qk_activation_args {
     uint32_t function, quant;
     uint32_t kind; // the FP8 kind of out
     uint32_t
-        lanes_log2; // lanes side by side along a row; the workgroup's others take the rows below
+        lanes_log2; // lanes side by side along a row; the workgroup's other lanes take the next
+                    // rows
 } qk_activation_args;
 
 #endif

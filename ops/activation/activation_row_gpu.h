@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the GPU kernels of activations are made of: a row's place, and runs of eight results.
+// Parts of the GPU kernels of activations: a row's place, and runs of eight results.
 #ifndef QK_ACTIVATION_ROW_GPU_H
 #define QK_ACTIVATION_ROW_GPU_H
 
@@ -17,7 +17,7 @@ typedef struct row {
 } row;
 
 QD_INLINE row find_row(int dtype, const qk_activation_args *g, uint32_t r) {
-    // A division takes longer than all else before the first load.
+    // The branch avoids a division, which takes longer than all else before the first load.
     const uint32_t batch = r < g->inner ? 0 : r / g->inner;
     const int64_t i = r - (int64_t)batch * g->inner;
     const int64_t x = (int64_t)batch * g->x_batch + i * g->x_row;
@@ -29,7 +29,7 @@ QD_INLINE row find_row(int dtype, const qk_activation_args *g, uint32_t r) {
                  .scale = g->scale + (int64_t)r * g->scale_row};
 }
 
-/** f(gate) * up; `limited`: both limited first. */
+/** Returns f(gate) * up; `limited`: gate and up are limited first. */
 QD_INLINE qd_f32x8 activated(int function, bool limited, const qk_activation_args *g, qd_f32x8 gate,
                              qd_f32x8 up) {
     qd_f32x8 y;
@@ -44,7 +44,8 @@ QD_INLINE qd_f32x8 activated(int function, bool limited, const qk_activation_arg
     return y;
 }
 
-/** Does `…` with constants `function` and `limited`: branches stand around loops, not in them. */
+/** Expands `…` with constants `function` and `limited`, so that branches stand around loops and not
+ *  inside. */
 #define EACH_FUNCTION(g, ...)                                                                      \
     if ((g)->function == QK_SILU && (g)->limit == __builtin_inff()) {                              \
         constexpr int function = QK_SILU;                                                          \

@@ -2,8 +2,8 @@
 // Gated activations with vectors of QN_LANES f32: included by activation_cpu.c, activation_avx2.c,
 // activation_avx512.c.
 //
-// Plain rows are written past the caches where they are large and whole cache lines of them are;
-// rows that become FP8 go through a scratch row of f32.
+// Plain rows are written past the caches if they are large and made of whole cache lines. Rows that
+// become FP8 go through a scratch row of f32.
 #ifndef QNI_ACTIVATION_SIMD_H
 #define QNI_ACTIVATION_SIMD_H
 
@@ -14,7 +14,7 @@
 
 constexpr float log2_e = 0x1.715476p+0f;
 
-/** x Phi(x), as gpu/elementary.h explains. */
+/** Returns x Phi(x), as gpu/elementary.h explains. */
 QN_INLINE f32v gelu(f32v x) {
     static const float p[] = {0x1.1df1c6p-3f,  0x1.1e70c2p-3f,  0x1.eac9bep-4f,
                               0x1.b057c6p-4f,  -0x1.7c4f7cp-6f, 0x1.46496cp-3f,
@@ -33,7 +33,7 @@ QN_INLINE f32v activated(qn_activation function, f32v x) {
     return logistic_of(x, y);
 }
 
-/** `limited`: the problem has a limit. */
+/** Returns f(gate) * up; `limited`: the problem has a limit. */
 QN_INLINE f32v result(qn_activation function, bool limited, f32v gate, f32v up, float limit) {
     const f32v most = all_of(limit), least = -most;
     if (limited) { // a NaN stays
@@ -43,7 +43,7 @@ QN_INLINE f32v result(qn_activation function, bool limited, f32v gate, f32v up, 
     return activated(function, gate) * up;
 }
 
-/** What the code is built for; the compiler makes a copy for each mix in use. */
+/** What the code is built for. The compiler makes a copy for each mix in use. */
 typedef struct mix {
     qni_dtype dtype;
     qn_activation function;
@@ -54,7 +54,8 @@ QN_INLINE bool is_split(mix m) {
     return m.dtype == QNI_BF16;
 }
 
-/** Results of elements i .. i + 2 QN_LANES - 1 of a row; `count`: of so many, the others zero. */
+/** Computes the results of elements i .. i + 2 QN_LANES - 1 of a row. Only `count` of them exist;
+ *  the others are zero. */
 QN_INLINE void make_two(mix m, const char *gate, const char *up, int64_t i, int64_t count,
                         float limit, f32v y[2]) {
     f32v g[2], u[2];
@@ -69,9 +70,9 @@ QN_INLINE void make_two(mix m, const char *gate, const char *up, int64_t i, int6
         y[k] = result(m.function, m.is_limited, g[k], u[k], limit);
 }
 
-/** Asks memory for what comes 8 KiB later, which may lie past the tensor: that does nothing. The
- *  hardware's own prefetching stops at pages; 1 KiB ahead, a row of 14336 went at four fifths of
- *  the speed. */
+/** Fetches what comes 8 KiB later. That may lie past the tensor, where fetching does nothing. The
+ *  hardware's own prefetching stops at pages. With 1 KiB in place of 8, a row of 14336 took a
+ *  quarter longer. */
 QN_INLINE void fetch_ahead(const char *gate, const char *up, int64_t at) {
     constexpr uintptr_t ahead = 8192;
     for (uintptr_t line = 0; line < 4 * QN_LANES; line += 64) {
@@ -80,7 +81,8 @@ QN_INLINE void fetch_ahead(const char *gate, const char *up, int64_t at) {
     }
 }
 
-/** A row in the dtype of x, past the caches if `streams`: then out is at a cache line. */
+/** Writes a row in the dtype of x, past the caches if `streams`; out then begins at a cache
+ *  line. */
 QN_INLINE void write_row(mix m, bool streams, const char *gate, const char *up, char *out,
                          int64_t h, float limit) {
     const int64_t size = m.dtype == QNI_F32 ? 4 : 2;
@@ -97,8 +99,8 @@ QN_INLINE void write_row(mix m, bool streams, const char *gate, const char *up, 
     store_two_some(is_split(m), m.dtype, out, last, h - last, y);
 }
 
-/** Results of elements first .. end - 1 to scratch, zeros after them, held two vectors by two;
- *  gives the largest magnitudes of each lane. */
+/** Writes the results of elements first .. end - 1 to scratch, in the order of pairs of vectors,
+ *  and zeros after them. Returns the largest magnitudes of each lane. */
 QN_INLINE u32v make_values(mix m, const char *gate, const char *up, int64_t first, int64_t end,
                            float limit, float *scratch) {
     u32v top = {};
@@ -113,7 +115,8 @@ QN_INLINE u32v make_values(mix m, const char *gate, const char *up, int64_t firs
     return top;
 }
 
-/** A row as FP8 with one scale, which is given or found from the whole row, by way of scratch. */
+/** Writes a row as FP8 with one scale, given or computed from the whole row. The row's results go
+ *  through scratch. */
 QN_INLINE void quantize_row(mix m, const qni_activation_problem *p, int64_t r, const char *gate,
                             const char *up, uint8_t *out, float *scratch) {
     const qni_fp8 fp8 = qni_fp8_of(p->dtype_out);
@@ -133,7 +136,7 @@ QN_INLINE void quantize_row(mix m, const qni_activation_problem *p, int64_t r, c
     }
 }
 
-/** A row as FP8 with a scale for each group. */
+/** Writes a row as FP8 with a scale for each group. */
 QN_INLINE void quantize_groups(mix m, const qni_activation_problem *p, int64_t r, const char *gate,
                                const char *up, uint8_t *out) {
     static_assert(QNI_ACTIVATION_GROUP == GROUP);
@@ -148,7 +151,8 @@ QN_INLINE void quantize_groups(mix m, const qni_activation_problem *p, int64_t r
     }
 }
 
-/** Results that no cache holds until they are read again are written past the caches. */
+/** Outputs from this size on, which no cache would hold until they are read again, are written past
+ *  the caches. */
 constexpr int64_t large_bytes = 4 << 20;
 
 QN_INLINE void activate_rows_as(mix m, const qni_activation_problem *p, int64_t first, int64_t last,
@@ -170,10 +174,10 @@ QN_INLINE void activate_rows_as(mix m, const qni_activation_problem *p, int64_t 
             write_row(m, false, gate, up, out, p->h, p->limit);
     }
     atomic_thread_fence(
-        memory_order_seq_cst); // stores past the caches are seen before the call ends
+        memory_order_seq_cst); // makes stores past the caches visible before the call ends
 }
 
-// A function for each mix: with all in one, compilers take longer over the same code.
+// Each mix has a function: compilers take longer over one function with all the code.
 #define ROWS_OF(name, ...)                                                                         \
     QN_SHARED void name(const qni_activation_problem *p, int64_t first, int64_t last,              \
                         float *scratch) {                                                          \
@@ -196,7 +200,7 @@ OF_FUNCTIONS(limited_bf16, QNI_BF16, true)
 #undef OF_FUNCTIONS
 #undef ROWS_OF
 
-/** The functions for the problem's dtype and limit. */
+/** Returns the functions for the problem's dtype and limit. */
 static const qni_activation_rows_fn *functions_of(const qni_activation_problem *p) {
     const bool is_limited = p->limit < HUGE_VALF;
 #ifndef QN_BF16_ALONE
@@ -208,7 +212,7 @@ static const qni_activation_rows_fn *functions_of(const qni_activation_problem *
     return is_limited ? limited_bf16 : bf16;
 }
 
-/** Rows first .. last - 1. */
+/** Computes rows first .. last - 1. */
 static void activation_rows(const qni_activation_problem *p, int64_t first, int64_t last,
                             float *scratch) {
     functions_of(p)[p->function](p, first, last, scratch);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kvcache family's files share: its problems and their definition.
+// What the files of the kvcache family share: the problems of its ops and their definitions.
 #ifndef QNI_KVCACHE_H
 #define QNI_KVCACHE_H
 
@@ -7,13 +7,13 @@
 #include "kvcache_abi.h"
 #include "pages.h"
 
-/** Rows of new tokens and their cache, strides in elements. */
+/** Rows of new tokens and their cache. Strides are in elements. */
 typedef struct qni_cache_rows {
     const void *in;
     void *out;
     int64_t in_token, in_head, out_page, out_place, out_head;
     int64_t heads, width;
-    const float *scale; // FP8: divides; null: bits are copied
+    const float *scale; // FP8: elements are divided by it; null: bits are copied
 } qni_cache_rows;
 
 /** A valid problem of op "kvcache": kvcache.c has checked everything. */
@@ -24,14 +24,14 @@ typedef struct qni_kvcache_problem {
     qk_pages pages;
 } qni_kvcache_problem;
 
-/** Of op "kvcache_positions". */
+/** A valid problem of op "kvcache_positions". */
 typedef struct qni_positions_problem {
     int32_t *batch_indices, *positions;
     const int32_t *append_indptr, *seq_lens;
     int64_t n, batches;
 } qni_positions_problem;
 
-/** Of op "kvcache_seq_lens". */
+/** A valid problem of op "kvcache_seq_lens". */
 typedef struct qni_seq_lens_problem {
     int32_t *seq_lens;
     const int32_t *kv_indptr, *kv_last_page_len;
@@ -50,7 +50,7 @@ extern const qni_op qni_op_kvcache, qni_op_kvcache_positions, qni_op_kvcache_seq
 qni_supports_fn qni_kvcache_gpu_supports, qni_kvcache_gpu_quant_supports,
     qni_kvcache_gpu_any_supports, qni_positions_gpu_supports, qni_seq_lens_gpu_supports;
 
-/** Where token t's first element goes; below 0: nowhere. */
+/** Returns where token t's first element goes; below 0: nowhere. */
 static inline int64_t qni_cache_place(const qni_kvcache_problem *p, const qni_cache_rows *r,
                                       int64_t t) {
     const qk_place to = qk_find_place(&p->pages, t);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kvcache's GPU kernels and their launch code share: their structs of arguments.
+// What kvcache's GPU kernels and their launch code share: the structs of arguments.
 #ifndef QK_KVCACHE_ABI_H
 #define QK_KVCACHE_ABI_H
 
@@ -7,12 +7,12 @@
 
 #include <stdint.h>
 
-/** Rows of the kernel's items (16 bytes, 8 elements, or 1), strides in items. */
+/** Rows as the kernel's items (of 16 bytes, 8 elements, or 1 element). Strides are in items. */
 typedef struct qk_cache_rows {
     const void *in;
     void *out;
     int64_t in_token, in_head, out_page, out_place, out_head;
-    const float *scale; // FP8: divides
+    const float *scale; // FP8: elements are divided by it
     uint32_t heads, width;
 } qk_cache_rows;
 
@@ -37,21 +37,21 @@ typedef struct qk_seq_lens_args {
     int32_t page_size;
 } qk_seq_lens_args;
 
-/** A sequence's length; without pages, what its last page is said to hold. Modulo 2^32, whatever
- *  the vectors hold. */
+/** Returns a sequence's length; without pages, the length that its last page is said to hold.
+ *  Arithmetic is modulo 2^32, so that it is defined whatever the vectors hold. */
 static inline int32_t qk_seq_len(const int32_t *kv_indptr, const int32_t *last_page_len,
                                  int32_t page_size, int64_t b) {
     const int64_t full = (int64_t)kv_indptr[b + 1] - kv_indptr[b] - 1;
     return (int32_t)((full < 0 ? 0 : full) * page_size + last_page_len[b]);
 }
 
-/** Where token t of a sequence stands that has `length` tokens, `end` being the token behind its
- *  last. Likewise. */
+/** Returns the position of token t in a sequence of `length` tokens, where `end` is the token
+ *  behind the sequence's last. Arithmetic is modulo 2^32. */
 static inline int32_t qk_position(int32_t length, int32_t end, int64_t t) {
     return (int32_t)(length - (end - t));
 }
 
-/** The segment that t is in, low in it; -1: in none. */
+/** Returns the segment that t is in; -1: in none. */
 static inline int32_t qk_find_segment(const int32_t *indptr, uint32_t segments, int32_t t) {
     uint32_t low = 0, high = segments;
     if (segments == 0 || t < indptr[0] || t >= indptr[segments])

@@ -5,7 +5,7 @@
 
 #include "../../check/check.h"
 
-/** What tokens write in batches of several sizes: kvcache_batches_check.c. */
+/** Tries what tokens write in batches of several sizes: kvcache_batches_check.c. */
 qn_status qni_kvcache_try_batches(qni_trial_run *run);
 
 #endif

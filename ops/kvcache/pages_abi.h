@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a token goes in a paged cache: by batch, position and page table, or by a slot number. For
+// Where a token goes in a paged cache, by batch, position and page table, or by a slot number; for
 // host and device.
 #ifndef QK_PAGES_ABI_H
 #define QK_PAGES_ABI_H
 
 #include <stdint.h>
 
-/** slots, or the four others; page_size is at least 1. */
+/** Either slots, or the four other arrays; page_size is at least 1. */
 typedef struct qk_pages {
     const int32_t *slots;                     // [n] page * page_size + place in the page
     const int32_t *batch_indices, *positions; // [n] each

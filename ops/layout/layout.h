@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the layout family's files share: its kernels. The family moves values into the layouts that
-// others want: truth values into bits, scales into words.
+// The kernels of the layout family, which moves values into the layouts that others want: truth
+// values into bits, scales into words.
 #ifndef QNI_LAYOUT_H
 #define QNI_LAYOUT_H
 

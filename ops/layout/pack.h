@@ -5,7 +5,8 @@
 
 #include "layout.h"
 
-/** A valid problem: pack.c has checked everything. Without indptr, one segment of `count`. */
+/** A valid problem: pack.c has checked everything. Without indptr there is one segment of `count`
+ *  values. */
 typedef struct qni_pack_problem {
     const uint8_t *x; // [count]
     uint8_t *out;
@@ -18,7 +19,7 @@ typedef struct qni_pack_problem {
 extern const qni_op qni_op_packbits;
 qni_supports_fn qni_pack_gpu_supports;
 
-/** The definition, in host memory: bytes first .. of one segment's `count` values. */
+/** Packs one segment of `count` values by the definition, in host memory. */
 void qni_pack_segment(const uint8_t *x, int64_t count, uint8_t *out, bool is_little);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layouts of scales. A valid problem is what kernels take: scales.c has checked everything, counts
-// below 2^31 too.
+// Layouts of scales. A valid problem is the struct that kernels take; scales.c has checked
+// everything, also that counts are below 2^31.
 #ifndef QNI_SCALES_H
 #define QNI_SCALES_H
 

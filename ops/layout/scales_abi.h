@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels that lay out scales and their launch code share; and how four scales move, for
+// What the kernels that lay out scales and their launch code share, and how four scales move, for
 // host and device.
 #ifndef QK_SCALES_ABI_H
 #define QK_SCALES_ABI_H
@@ -8,26 +8,28 @@
 
 enum { QK_SCALES_THREADS = 256 };
 
-/** Scales along k come in quads: four f32, or the four bytes of a word. Strides in f32 or words. */
+/** Scales along k come in quads: four f32, or the four bytes of a word. Strides are in f32 or
+ *  words. */
 typedef struct qk_scales_args {
     const uint32_t *in; // [groups, ceil(rows / block_rows), cols] f32, or [.., quads] words
     uint32_t *out;      // [groups, rows, cols] f32, or [.., quads] words
     int64_t in_group, in_row, in_col, out_group, out_row, out_col;
     const int32_t *ends; // [num_ends] where each group's rows end; null: all rows count
     uint32_t groups, rows, cols, quads, block_rows;
-    uint32_t num_ends, alignment; // a group of ends begins at a multiple of this
+    uint32_t num_ends, alignment; // a group of `ends` begins at a multiple of `alignment`
     uint32_t is_packed_in, is_packed_out, rounds;
 } qk_scales_args;
 
-/** One dimension of scales, split along k into groups; a group's last word has zeros where it has
- *  no scale. */
+/** One dimension of scales, split along k into groups. A group's last word has zeros where the
+ *  group has no scale. */
 typedef struct qk_k_scales_args {
     const uint32_t *in; // [scales, rows] f32
     uint32_t *out;      // [words, rows]
     int64_t in_scale, in_row, out_word, out_row;
-    const int32_t *layout; // [groups] each one's k, or where it ends
+    const int32_t *layout; // [groups] each group's k, or where the group ends
     uint32_t scales, words, rows, groups;
-    uint32_t gran_k, alignment; // k of a scale; by ends, a group begins at a multiple of alignment
+    uint32_t gran_k, alignment; // k that share a scale; by ends, a group begins at a multiple of
+                                // alignment
     uint32_t is_by_ends, rounds;
 } qk_k_scales_args;
 
@@ -35,8 +37,8 @@ typedef struct qk_quad {
     uint32_t bits[4]; // of f32
 } qk_quad;
 
-/** The power of two that is not below a magnitude: its exponent, plus one if there is a fraction, 1
- *  .. 254. */
+/** Returns the bits of the least power of two that is not below a magnitude, held to the exponents
+ *  1 .. 254. */
 static inline uint32_t qk_scale_up(uint32_t bits) {
     const uint32_t e = (bits >> 23 & 0xFF) + ((bits & 0x7FFFFF) != 0);
     return (e < 1 ? 1 : e > 254 ? 254 : e) << 23;
@@ -52,7 +54,8 @@ static inline qk_quad qk_quad_unpack(uint32_t word) {
                       (word >> 24) << 23}};
 }
 
-/** `count` f32 at p and on; what lies behind them is 0, also where a power of two is asked for. */
+/** Loads `count` f32 from p on; the rest of the four are 0, even if `rounds` asks for powers of
+ *  two. */
 static inline qk_quad qk_quad_load(const uint32_t *p, int64_t stride, uint32_t count,
                                    uint32_t rounds) {
     qk_quad q;
@@ -64,7 +67,8 @@ static inline qk_quad qk_quad_load(const uint32_t *p, int64_t stride, uint32_t c
     return q;
 }
 
-/** Whether a row lies between some group's begin and its end. Ends never fall. */
+/** Returns whether a row lies between the begin and the end of some group. Ends must never
+ *  fall. */
 static inline int qk_is_row_of_group(const int32_t *ends, uint32_t count, uint32_t alignment,
                                      uint32_t row) {
     uint32_t low = 0, high = count; // the first group that ends behind the row
@@ -98,7 +102,7 @@ static inline void qk_move_quad(const qk_scales_args *g, uint32_t group, uint32_
             out[(4 * quad + i) * g->out_col] = q.bits[i];
 }
 
-/** The scales of a word along k: the first one, and how many. */
+/** The scales of a word along k: the first scale, and how many. */
 typedef struct qk_k_word {
     uint32_t first, count;
 } qk_k_word;

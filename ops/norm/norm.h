@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the norm family's files share: one problem for all its functions, and the definition.
+// What the files of the norm family share: one problem for all of the family's functions, and the
+// definition.
 #ifndef QNI_NORM_H
 #define QNI_NORM_H
 
@@ -7,22 +8,22 @@
 
 #include <quern/norm.h>
 
-/** How the result is quantised; in the order of norm_abi.h. */
+/** How the result is quantised; the values are those of norm_abi.h. */
 typedef enum qni_norm_quant {
     QNI_NORM_PLAIN,
     QNI_NORM_STATIC,    // scale is given
     QNI_NORM_PER_TOKEN, // a scale for each row is written
-    QNI_NORM_PER_GROUP  // one for each 128 of a row
+    QNI_NORM_PER_GROUP  // one for each 128 elements of a row
 } qni_norm_quant;
 enum { QNI_NORM_GROUP = 128 };
 
-/** Rows of one tensor: row r is r % inner of batch r / inner. Strides in elements. */
+/** Rows of one tensor: row r is r % inner of batch r / inner. Strides are in elements. */
 typedef struct qni_norm_rows {
     void *data;
     int64_t batch, row;
 } qni_norm_rows;
 
-/** A row for each batch (stride 0: one for all); data null: none. */
+/** Weights, a row for each batch (stride 0: one row for all batches); data null: none. */
 typedef struct qni_norm_weights {
     const void *data;
     int64_t batch;
@@ -38,7 +39,7 @@ typedef struct qni_norm_problem {
     int64_t rows, inner, h;
     qni_norm_rows x, out, residual;
     qni_norm_weights weight, beta, gate;
-    bool subtracts_mean, rounds_first; // before quantising, to x's dtype
+    bool subtracts_mean, rounds_first; // rounds_first: to x's dtype, before quantising
     float weight_plus, eps, scale_eps;
     qni_norm_quant quant;
     float *scale;
@@ -53,14 +54,14 @@ extern const qni_op qni_op_norm;
 #include "variants.def"
 #undef QN_VARIANT
 #undef QN_IMAGE
-/** What a GPU kernel is made for: LayerNorm, FP8 results, a residual or a gate; or, at a cost, for
- *  whatever operands there are. */
+/** Flags of what a GPU kernel is made for: LayerNorm, FP8 results, a residual or a gate; or any
+ *  operands, at a cost. */
 enum { QNI_NORM_LAYER = 1, QNI_NORM_QUANT = 2, QNI_NORM_SUM = 4, QNI_NORM_GENERAL = 8 };
 qni_supports_fn qni_norm_rms_rows_supports, qni_norm_kept_supports, qni_norm_any_supports,
     qni_norm_avx512bf16_supports;
 qni_cost_fn qni_norm_rms_rows_cost, qni_norm_kept_cost;
 
-/** Where row r begins. */
+/** Returns where row r begins. */
 static inline int64_t qni_norm_at(const qni_norm_problem *p, const qni_norm_rows *rows, int64_t r) {
     return r / p->inner * rows->batch + r % p->inner * rows->row;
 }
@@ -68,11 +69,11 @@ static inline int64_t qni_norm_groups(const qni_norm_problem *p) {
     return (p->h + QNI_NORM_GROUP - 1) / QNI_NORM_GROUP;
 }
 
-/** The definition for one row, in double precision: t and y have room for h. Reads host memory.
- *  norm_ref.c. */
+/** Computes one row by the definition, in double precision; t and y have room for h elements. Reads
+ *  host memory. norm_ref.c. */
 void qni_norm_ref_row(const qni_norm_problem *p, int64_t r, double *t, double *y);
 
-/** Shares rows among the CPU's threads: norm_cpu.c. `rows` does rows first .. last - 1. */
+/** Shares rows among the CPU's threads: norm_cpu.c. `rows` computes rows first .. last - 1. */
 typedef void (*qni_norm_rows_fn)(const qni_norm_problem *p, int64_t first, int64_t last);
 qn_status qni_norm_on_threads(const qni_norm_problem *p, qni_norm_rows_fn rows);
 

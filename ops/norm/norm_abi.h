@@ -8,8 +8,8 @@
 /** How the result is quantised. */
 enum { QK_NORM_PLAIN, QK_NORM_STATIC, QK_NORM_PER_TOKEN, QK_NORM_PER_GROUP };
 
-/** Strides in elements. Row r is r % inner of batch r / inner; weight, beta and gate have a row a
- *  batch (stride 0: one for all). */
+/** Strides are in elements. Row r is r % inner of batch r / inner; weight, beta and gate have a row
+ *  for each batch (stride 0: one row for all). */
 typedef struct qk_norm_args {
     const void *x;
     void *out, *residual;             // residual null: none
@@ -27,9 +27,9 @@ typedef struct qk_norm_args {
     uint32_t subtracts_mean, rounds_first;
 } qk_norm_args;
 
-/** Where squares leave f32's range: what a row's elements are multiplied by before its sums are
- *  found anew; 1: they are right. The mean square with eps tells: below 2^-110 squares may have
- *  lost bits; a NaN may come of infinities. */
+/** Returns the factor by which a row's elements are multiplied before its sums are computed again,
+ *  because squares left f32's range; 1: the sums are right. The mean square with eps tells: below
+ *  2^-110 squares may have lost bits, and a NaN may come of infinities. */
 static inline float qk_norm_factor(float mean_square) {
     return mean_square < 0x1p-110f ? 0x1p100f : mean_square <= __FLT_MAX__ ? 1.0f : 0x1p-90f;
 }

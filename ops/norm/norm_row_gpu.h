@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the GPU kernels of norms are made of: a row's place, runs of 8 elements of it, weights, FP8.
+// Parts of the GPU kernels of norms: a row's place, its runs of 8 elements, weights, FP8.
 #ifndef QK_NORM_ROW_GPU_H
 #define QK_NORM_ROW_GPU_H
 
@@ -15,7 +15,8 @@ typedef struct row {
     void *out, *residual;
     const void *weight, *beta, *gate;
     float *scale;
-    uint32_t index, lane, lanes, runs; // of the row: its lanes, its runs of 8 elements
+    uint32_t index, lane, lanes, runs; // index: of the row; lanes, runs: how many lanes and runs of
+                                       // 8 elements it has
 } row;
 
 QD_INLINE const void *row_of(int dtype, const void *p, int64_t offset) {
@@ -23,7 +24,7 @@ QD_INLINE const void *row_of(int dtype, const void *p, int64_t offset) {
 }
 
 QD_INLINE row find_row(int dtype, const qk_norm_args *g, uint32_t r, bool is_small) {
-    // A division takes longer than all else before the first load.
+    // The branch avoids a division, which takes longer than all else before the first load.
     const uint32_t batch = r < g->inner ? 0 : r / g->inner, i = r - (int64_t)batch * g->inner;
     const int w = (int)g->weight_dtype;
     const int64_t out = (int64_t)batch * g->out_batch + (int64_t)i * g->out_row;
@@ -44,12 +45,12 @@ QD_INLINE row find_row(int dtype, const qk_norm_args *g, uint32_t r, bool is_sma
     };
 }
 
-/** Elements of run c that there are. */
+/** Returns how many elements of run c exist. */
 QD_INLINE uint32_t run_length(const qk_norm_args *g, uint32_t c) {
     return c * QD_RUN < g->h ? qd_min(g->h - c * QD_RUN, QD_RUN) : 0;
 }
 
-/** Run c of an array; `whole`: h is a multiple of 8 and everything aligned. */
+/** Loads run c of an array; `whole`: h is a multiple of 8 and everything is aligned. */
 QD_INLINE qd_f32x8 load_run(int dtype, bool whole, const qk_norm_args *g, const void *p,
                             uint32_t c) {
     const uint32_t n = run_length(g, c);
@@ -64,7 +65,7 @@ QD_INLINE qd_f32x8 load_weights(int dtype, bool whole, const qk_norm_args *g, co
                                      : load_run(dtype, whole, g, p, c);
 }
 
-/** t, unrounded: what is normalised. */
+/** Returns t unrounded, which is then normalised. */
 QD_INLINE qd_f32x8 load_t(int dtype, bool whole, const qk_norm_args *g, const row *r, uint32_t c) {
     qd_f32x8 t = load_run(dtype, whole, g, r->x, c);
     if (r->gate)
@@ -78,7 +79,7 @@ QD_INLINE float run_sum(qd_f32x8 v) {
     return ((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7]));
 }
 
-/** Sum of the squares. */
+/** Returns the sum of the squares. */
 QD_INLINE float run_squares(qd_f32x8 v) {
     float sum = v[0] * v[0];
     QD_UNROLL for (int i = 1; i < QD_RUN; i++)
@@ -96,7 +97,8 @@ QD_INLINE qd_f32x8 add_squares(const qk_norm_args *g, bool whole, qd_f32x8 t, fl
     return __builtin_elementwise_fma(d, d, sums);
 }
 
-/** Sums and maxima over a row's lanes: 16 of them (is_small), or the workgroup. */
+/** sum_lanes and the function below give sums and maxima over a row's lanes: 16 lanes (is_small),
+ *  or the workgroup. */
 QD_INLINE float sum_lanes(bool is_small, qd_shared *shared, float v) {
     return is_small ? qd_row_sum(v) : qd_workgroup_sum(shared, v);
 }
@@ -104,7 +106,7 @@ QD_INLINE uint32_t max_lanes(bool is_small, qd_shared *shared, uint32_t v) {
     return is_small ? qd_row_max(v) : qd_workgroup_max(shared, v);
 }
 
-/** The scale that brings the largest magnitude to the kind's. */
+/** Returns the scale that brings the largest magnitude to the largest number of the FP8 kind. */
 QD_INLINE float scale_of(const qk_norm_args *g, float amax) {
     const float scale = amax * g->per_most;
     return scale > g->least_scale ? scale : g->least_scale;
@@ -144,7 +146,8 @@ QD_INLINE void quantize_group(int kind, bool whole, const qk_norm_args *g, const
     store_codes(kind, whole, g, r, c, y * (1.0f / scale));
 }
 
-/** What quantising multiplies by: from the given scale, or from the row's largest result. */
+/** Returns what quantising multiplies by: from the given scale, or from the row's largest
+ *  result. */
 QD_INLINE float row_scale(const qk_norm_args *g, const row *r, bool is_small, qd_shared *shared,
                           uint32_t top) {
     if (g->quant == QK_NORM_STATIC)
@@ -163,7 +166,7 @@ typedef struct moments {
     float factor, mean, inverse; // mean: of the elements times factor
 } moments;
 
-/** Run c's result; zeros past the row's end. */
+/** Returns run c's result; zeros past the row's end. */
 QD_INLINE qd_f32x8 result_of(int dtype, bool whole, const qk_norm_args *g, const row *r, uint32_t c,
                              moments s) {
     qd_f32x8 y = (load_t(dtype, whole, g, r, c) * s.factor - s.mean) * s.inverse;
@@ -178,13 +181,13 @@ QD_INLINE qd_f32x8 result_of(int dtype, bool whole, const qk_norm_args *g, const
     return y;
 }
 
-/** Runs first, first + step, …; lanes of 16 stay together, past the row's end too, since they
- *  exchange values. */
+/** Walks runs first, first + step, …. Groups of 16 lanes stay together, past the row's end too,
+ *  because they exchange values. */
 #define EACH_READ(c, first, step)                                                                  \
     QD_NO_UNROLL for (uint32_t c = (first); c - (first) % QD_ROW < r->runs; c += (step))
 
-/** Reads a row and writes its results and its residual; `inverse_scale` where one scale is known.
- *  out may be x, and the residual is replaced: of each run both are read before either is
+/** Reads a row and writes its results and its residual; `inverse_scale` is used where one scale is
+ *  known. out may be x, and the residual is replaced, so both are read of each run before either is
  *  written. */
 QD_INLINE void write_row(int dtype, bool whole, const qk_norm_args *g, const row *r, moments s,
                          float inverse_scale) {
@@ -202,9 +205,9 @@ QD_INLINE void write_row(int dtype, bool whole, const qk_norm_args *g, const row
     }
 }
 
-/** A row whose squares leave f32's range, once more from memory, its elements times a power of two.
- *  Each 16 lanes sum up all of it in one order, however many lanes the row has: its bits must not
- *  depend on that. */
+/** Computes a row whose squares leave f32's range once more from memory, its elements times a power
+ *  of two. Each 16 lanes sum up the whole row in one order, because the row's bits must not depend
+ *  on how many lanes it has. */
 QD_INLINE void norm_scaled(int dtype, bool whole, const qk_norm_args *g, const row *r,
                            float factor) {
     const uint32_t lane = r->lane % QD_ROW;
@@ -222,7 +225,7 @@ QD_INLINE void norm_scaled(int dtype, bool whole, const qk_norm_args *g, const r
     if (g->quant == QK_NORM_PER_TOKEN)
         EACH_READ(c, lane, QD_ROW)
     top = qd_max(top, qd_run_top(result_of(dtype, whole, g, r, c, s)));
-    qd_barrier(); // all have read what is overwritten now
+    qd_barrier(); // all lanes have read what is overwritten now
     write_row(dtype, whole, g, r, s,
               g->quant == QK_NORM_PLAIN ? 1.0f : row_scale(g, r, true, nullptr, top));
 }

@@ -2,11 +2,11 @@
 // Norms with vectors of QN_LANES f32: included by norm_cpu.c, norm_avx2.c and norm_avx512.c; and by
 // norm_avx512bf16.c, whose QN_BF16_ALONE leaves out the other dtypes.
 //
-// A row is read from memory once and stays in the first cache, in its own dtype: each pass over it
-// (sums, magnitudes, result) makes t again from what was read, which takes fewer instructions than
-// storing it as f32 and loading that. While the last pass runs, the row after is fetched. Passes go
-// STEP elements at a time, so that a step's results are whole cache lines, which large outputs send
-// past the caches. What is left of a row goes through a step of its own in buffers.
+// A row is read from memory once and stays in the first cache, in its own dtype. Each pass over the
+// row (sums, magnitudes, result) makes t again from the elements, which takes fewer instructions
+// than storing t as f32 and loading that. The last pass fetches the next row. Passes go STEP
+// elements at a time, so that a step's results are whole cache lines, which large outputs send past
+// the caches. What is left of a row goes through a step of its own in buffers.
 #ifndef QNI_NORM_SIMD_H
 #define QNI_NORM_SIMD_H
 
@@ -17,22 +17,22 @@
 #include <string.h>
 
 enum { STEP = 64, VECS = STEP / QN_LANES, CACHE_LINE = 64 };
-/** Outputs from here on are stored past the caches: their first lines would be gone before anyone
- *  reads them. */
+/** Outputs of this size and more are stored past the caches, as their first lines would leave the
+ *  caches before anyone reads them. */
 constexpr int64_t stream_bytes = 8 << 20;
 
-/** What the code is built for; the compiler makes a copy for each mix in use. */
+/** What the code is built for. The compiler makes a copy for each mix in use. */
 typedef struct mix {
     qni_dtype dtype, weights;
-    enum { RMS, SUM, ANY } form; // RMS: a weight, nothing else; SUM: and a residual
+    enum { RMS, SUM, ANY } form; // RMS: a weight, nothing else; SUM: also a residual
 } mix;
 
-/** The pointers of one row, or of the buffers that stand for the end of one. */
+/** Pointers to one row, or to the buffers that stand for a row's end. */
 typedef struct row {
     const char *x, *weight, *beta, *gate;
     char *out, *residual;
     float *scale;
-    const char *next_x, *next_residual; // of the row after
+    const char *next_x, *next_residual; // of the next row
     bool streams;                       // stores go past the caches
 } row;
 
@@ -56,13 +56,14 @@ QN_INLINE row find_row(const qni_norm_problem *p, int64_t r, int64_t next, bool 
 #undef WEIGHTS
 }
 
-/** The last h % STEP elements of a row, each array at the start of a step; zeros follow. */
+/** The last h % STEP elements of a row. Each array begins at the start of a step; zeros follow the
+ *  elements. */
 typedef struct row_end {
     alignas(64) char x[4 * STEP], weight[4 * STEP], beta[4 * STEP], gate[4 * STEP],
         residual[4 * STEP], out[4 * STEP];
 } row_end;
 
-/** Fills the buffers and gives the row that they are. */
+/** Fills the buffers and returns them as a row. */
 static row take_end(const qni_norm_problem *p, const row *r, row_end *end) {
     const int64_t size = qni_dtype_bytes(p->dtype), weight = qni_dtype_bytes(p->dtype_weights);
     const int64_t count = p->h % STEP, first = p->h - count;
@@ -93,8 +94,8 @@ static void put_end(const qni_norm_problem *p, const row *r, const row_end *end)
         memcpy(r->residual + first * size, end->residual, (size_t)(count * size));
 }
 
-// ---- a step: elements i .. i + STEP - 1 of a row, of which `left` are the row's, in vectors two
-// by two as simd.h has them
+// ---- a step: elements i .. i + STEP - 1 of a row, of which `left` are the row's, in the pairs of
+// vectors of simd.h
 
 QN_INLINE bool is_split(mix m) {
     return m.dtype == QNI_BF16;
@@ -110,7 +111,7 @@ QN_INLINE void store_step(mix m, bool streams, char *to, int64_t i, const f32v v
         store_two(is_split(m), m.dtype, streams, to, i + k * QN_LANES, v + k);
 }
 
-/** residual + gate * x; zeros past the row. */
+/** Loads t = residual + gate * x; zeros past the row. */
 QN_INLINE void load_t(mix m, const row *r, int64_t i, f32v t[VECS]) {
     f32v other[VECS];
     load_step(m, m.dtype, r->x, i, t);
@@ -126,7 +127,7 @@ QN_INLINE void load_t(mix m, const row *r, int64_t i, f32v t[VECS]) {
     }
 }
 
-/** Zeros in place of what lies past the row. */
+/** Replaces what lies past the row by zeros. */
 QN_INLINE void keep_left(mix m, f32v v[VECS], int64_t left) {
     if (left >= STEP)
         return;
@@ -149,17 +150,18 @@ QN_INLINE void round_step(mix m, f32v v[VECS]) {
 
 /** What a row's sums gave. */
 typedef struct moments {
-    float factor, mean, inverse; // mean: of the elements times factor; inverse: 0 of a row of zeros
+    float factor, mean, inverse; // mean: of the elements times factor; inverse: 0 for a row of
+                                 // zeros
 } moments;
 
-/** Times the factor, which for nearly all rows is 1. */
+/** Multiplies by the factor, which for nearly all rows is 1. */
 QN_INLINE void scale_step(float factor, f32v t[VECS]) {
     if (factor != 1)
         for (int k = 0; k < VECS; k++)
             t[k] *= factor;
 }
 
-/** The result in f32, in place of t. */
+/** Computes the result in f32, in place of t. */
 QN_INLINE void make_y(mix m, const qni_norm_problem *p, const row *r, moments s, int64_t i,
                       int64_t left, f32v y[VECS]) {
     f32v other[VECS];
@@ -183,8 +185,8 @@ QN_INLINE void make_y(mix m, const qni_norm_problem *p, const row *r, moments s,
         round_step(m, y);
 }
 
-/** Asks memory for this step of the row after; the last row has none, and asking near address 0
- *  does nothing. */
+/** Fetches this step of the next row. The last row has none; fetching near address 0 does
+ *  nothing. */
 QN_INLINE void fetch_next(mix m, const row *r, int64_t i) {
     const int64_t size = m.dtype == QNI_F32 ? 4 : 2;
     for (int64_t at = i * size; at < (i + STEP) * size; at += CACHE_LINE)
@@ -194,7 +196,7 @@ QN_INLINE void fetch_next(mix m, const row *r, int64_t i) {
             __builtin_prefetch((const void *)((uintptr_t)r->next_residual + (uintptr_t)at));
 }
 
-/** The result in f32, by the pass that reads the row last: the residual becomes t. */
+/** Computes the result in f32 in the pass that reads the row last; the residual becomes t. */
 QN_INLINE void finish_y(mix m, const qni_norm_problem *p, const row *r, moments s, int64_t i,
                         int64_t left, f32v y[VECS]) {
     fetch_next(m, r, i);
@@ -206,19 +208,19 @@ QN_INLINE void finish_y(mix m, const qni_norm_problem *p, const row *r, moments 
 
 // ---- passes over a row
 
-/** A step's place: in the row, or in what stands for its end. */
+/** A step's place: in the row, or in the buffers that stand for its end. */
 typedef struct place {
     const row *r;
     int64_t i, left;
 } place;
 
-/** The step at element i. `ends` is the row and its end. */
+/** Returns the place of the step at element i. `ends` is the row and its end. */
 QN_INLINE place find_step(const qni_norm_problem *p, const row ends[2], int64_t i) {
     const int64_t left = p->h - i;
     return left >= STEP ? (place){&ends[0], i, left} : (place){&ends[1], 0, left};
 }
 
-/** Sums are kept in parts, whose additions do not wait for each other. */
+/** Sums are kept in parts, so that additions do not wait for each other. */
 enum { PARTS = VECS < 4 ? VECS : 4 };
 
 QN_INLINE float sum_of(const f32v parts[PARTS]) {
@@ -231,7 +233,7 @@ QN_INLINE float sum_of(const f32v parts[PARTS]) {
     return sum;
 }
 
-/** The mean square of the elements times the factor. */
+/** Returns the mean square of the elements times the factor. */
 QN_INLINE float find_square(mix m, const qni_norm_problem *p, const row ends[2], float factor) {
     f32v sums[PARTS] = {}, t[VECS];
     for (int64_t i = 0; i < p->h; i += STEP) {
@@ -244,8 +246,8 @@ QN_INLINE float find_square(mix m, const qni_norm_problem *p, const row ends[2],
     return sum_of(sums) / (float)p->h;
 }
 
-/** Of the elements times the factor: the mean distance from the pivot, and the variance by
- *  distances from there. */
+/** The mean distance of the elements times the factor from the pivot, and the variance by these
+ *  distances. */
 typedef struct spread {
     float distance, variance;
 } spread;
@@ -269,7 +271,7 @@ QN_INLINE spread find_spread(mix m, const qni_norm_problem *p, const row ends[2]
     return (spread){distance, sum_of(squares) / (float)p->h - distance * distance};
 }
 
-/** The mean of a row's first step, which is near the row's, as nearly all rows are. */
+/** Returns the mean of a row's first step, which is near the mean of nearly all rows. */
 QN_INLINE float find_pivot(mix m, const qni_norm_problem *p, const row ends[2], float factor) {
     const place at = find_step(p, ends, 0);
     f32v sums[PARTS] = {}, t[VECS];
@@ -280,8 +282,9 @@ QN_INLINE float find_pivot(mix m, const qni_norm_problem *p, const row ends[2], 
     return sum_of(sums) / (float)(at.left < STEP ? at.left : STEP);
 }
 
-/** Mean and variance in one pass over the row, unless the pivot is so far from the mean that the
- *  difference of squares would lose digits: then another pass takes the mean for the pivot. */
+/** Computes mean and variance in one pass over the row, unless the pivot is so far from the mean
+ *  that the difference of squares would lose digits. In that case another pass takes the mean for
+ *  the pivot. */
 QN_INLINE float find_variance(mix m, const qni_norm_problem *p, const row ends[2], moments *s) {
     float pivot = find_pivot(m, p, ends, s->factor);
     spread found = find_spread(m, p, ends, s->factor, pivot);
@@ -293,7 +296,7 @@ QN_INLINE float find_variance(mix m, const qni_norm_problem *p, const row ends[2
     return found.variance < 0 ? 0 : found.variance;
 }
 
-/** The mean square, or variance, with eps. */
+/** Returns the mean square, or the variance, with eps. */
 QN_INLINE float find_sums(mix m, const qni_norm_problem *p, const row ends[2], moments *s) {
     const float square = m.form == ANY && p->subtracts_mean ? find_variance(m, p, ends, s)
                                                             : find_square(m, p, ends, s->factor);
@@ -343,8 +346,8 @@ QN_INLINE float find_scale(mix m, const qni_norm_problem *p, const row ends[2], 
     return scale_of(p, top);
 }
 
-/** Results of elements first .. end - 1; gives the largest magnitudes of each group's lanes if
- *  wanted. */
+/** Computes results of elements first .. end - 1. Gives the largest magnitudes of each group's
+ *  lanes if finds_top. */
 QN_INLINE void make_chunk(mix m, bool finds_top, const qni_norm_problem *p, const row ends[2],
                           moments s, int64_t first, int64_t end, chunk *c) {
     static_assert(QNI_NORM_GROUP == GROUP && GROUP % STEP == 0);
@@ -360,7 +363,7 @@ QN_INLINE void make_chunk(mix m, bool finds_top, const qni_norm_problem *p, cons
     }
 }
 
-/** One scale for the row: given, or from its largest magnitude. */
+/** Quantises a row with one scale: given, or from the row's largest magnitude. */
 QN_INLINE void quantize_row(mix m, const qni_norm_problem *p, const row ends[2], moments s) {
     const row *r = &ends[0];
     const rounding kind = rounding_of(qni_fp8_of(p->dtype_out));
@@ -375,7 +378,7 @@ QN_INLINE void quantize_row(mix m, const qni_norm_problem *p, const row ends[2],
     }
 }
 
-/** A scale for each group. */
+/** Quantises a row with a scale for each group. */
 QN_INLINE void quantize_groups(mix m, const qni_norm_problem *p, const row ends[2], moments s) {
     const row *r = &ends[0];
     chunk c;
@@ -399,8 +402,8 @@ QN_INLINE void norm_row(mix m, const qni_norm_problem *p, const row ends[2]) {
 
 // ---- rows
 
-/** Whether results go past the caches: much of it, whole cache lines, and x not to be
- *  overwritten. */
+/** Returns whether results go past the caches: the output must be large and made of whole cache
+ *  lines, and not overwrite x. */
 static bool streams_out(const qni_norm_problem *p) {
     const int64_t size = qni_dtype_bytes(p->dtype_out);
     return p->rows * p->h * size >= stream_bytes && p->out.data != p->x.data &&
@@ -420,15 +423,15 @@ QN_INLINE void norm_rows_as(mix m, const qni_norm_problem *p, int64_t first, int
             put_end(p, &ends[0], &end);
     }
     if (streams)
-        __atomic_thread_fence(__ATOMIC_SEQ_CST); // such stores are ordered by nothing less
+        __atomic_thread_fence(__ATOMIC_SEQ_CST); // nothing less orders stores past the caches
 }
 
-// A function for each mix: with all in one, compilers take longer over the same code.
+// Each mix has a function: compilers take longer over one function with all the code.
 #define ROWS_OF(name, ...)                                                                         \
     QN_SHARED void name(const qni_norm_problem *p, int64_t first, int64_t last) {                  \
         norm_rows_as((mix){__VA_ARGS__}, p, first, last);                                          \
     }
-#if QN_LANES == 4 // for CPUs before AVX2: one form does for all, in a third of the code
+#if QN_LANES == 4 // for CPUs before AVX2 one form serves all, in a third of the code
 #define FORMS_OF(name, dtype, weights)                                                             \
     ROWS_OF(name##_any, dtype, weights, ANY)                                                       \
     static const qni_norm_rows_fn name[] = {name##_any, name##_any, name##_any};
@@ -449,7 +452,7 @@ FORMS_OF(bf16_f32, QNI_BF16, QNI_F32)
 #undef FORMS_OF
 #undef ROWS_OF
 
-/** The functions for the problem's dtypes, in the order of its forms. */
+/** Returns the functions for the problem's dtypes, in the order of the forms. */
 static const qni_norm_rows_fn *forms_of(const qni_norm_problem *p) {
     const bool is_wide = p->dtype_weights == QNI_F32;
 #ifndef QN_BF16_ALONE
@@ -461,7 +464,7 @@ static const qni_norm_rows_fn *forms_of(const qni_norm_problem *p) {
     return is_wide ? bf16_f32 : bf16;
 }
 
-/** Rows first .. last - 1. */
+/** Computes rows first .. last - 1. */
 static void norm_rows(const qni_norm_problem *p, int64_t first, int64_t last) {
     const bool is_any =
         p->subtracts_mean || p->gate.data || p->beta.data || !p->weight.data || p->rounds_first;

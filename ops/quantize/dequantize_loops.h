@@ -6,7 +6,8 @@
 
 #include "quantize.h"
 
-/** As qni_fp8_decode, by moving the code's exponent and fraction to where an f32 has them. */
+/** Decodes as qni_fp8_decode does, by moving the code's exponent and fraction to where an f32 has
+ *  them. */
 static inline float decode_bits(qni_fp8 kind, const qni_fp8_format *f, uint32_t code) {
     const uint32_t magnitude = code & 0x7F, infinity = kind == QNI_FP8_E5M2 ? 0x7C : 0x80;
     const bool is_nan =
@@ -20,8 +21,8 @@ static inline float decode_bits(qni_fp8 kind, const qni_fp8_format *f, uint32_t 
     return __builtin_bit_cast(float, bits);
 }
 
-/** a * b in f32 with its last bit set if the product is inexact ("rounded to odd"): rounding that
- *  to a narrower type gives what rounding the exact product would. */
+/** Returns a * b in f32 with the last bit set if the product is inexact ("rounded to odd").
+ *  Rounding this number to a narrower type gives what rounding the exact product gives. */
 static inline uint32_t product_to_odd(float a, float b) {
     const double exact = (double)a * (double)b;
     const float nearest = (float)exact;
@@ -36,7 +37,8 @@ static inline uint16_t bf16_from_odd(uint32_t bits) {
     return (uint16_t)((bits & 0x7FFFFFFF) > 0x7F800000 ? 0x7FC0 : rounded);
 }
 
-/** Rounds by an addition, as qni_fp8_encode does; beyond the largest f16 it gives infinity. */
+/** Rounds by an addition, as qni_fp8_encode does. Numbers beyond the largest f16 become
+ *  infinity. */
 static inline uint16_t f16_from_odd(uint32_t bits) {
     const uint32_t magnitude = bits & 0x7FFFFFFF, smallest = 113u << 23;     // 2^-14
     const uint32_t capped = magnitude < 0x47800000 ? magnitude : 0x47800000; // 2^16
@@ -52,7 +54,7 @@ static inline float f32_product(float a, float b) {
     return x != x ? __builtin_nanf("") : x;
 }
 
-/** One row of a block: n elements of one scale. */
+/** Dequantises one row of a block: n elements of one scale. */
 static inline __attribute__((always_inline)) void
 dequantize_row(qni_dtype dtype, qni_fp8 kind, void *x, const uint8_t *q, int64_t n, float scale) {
     const qni_fp8_format f = qni_fp8_format_of(kind);
@@ -67,7 +69,7 @@ dequantize_row(qni_dtype dtype, qni_fp8 kind, void *x, const uint8_t *q, int64_t
     }
 }
 
-/** Blocks side by side, row by row, so that memory is met in order. */
+/** Dequantises blocks side by side, row by row, so that memory is read in order. */
 static inline __attribute__((always_inline)) void
 dequantize_side_by_side(qni_dtype dtype, const qni_quantize_problem *p, const qni_block *b,
                         int64_t count) {

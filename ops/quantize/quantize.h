@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the quantize family's files share: a checked problem, as kernels take it, and the
+// What the files of the quantize family share: a checked problem, which kernels take, and the
 // definition.
 #ifndef QNI_QUANTIZE_H
 #define QNI_QUANTIZE_H
@@ -9,14 +9,14 @@
 
 #include <quern/quantize.h>
 
-/** Columns of every block; its rows are 1 or 128. */
+/** Columns of every block; a block has 1 or 128 rows. */
 #define QNI_BLOCK 128
 
 static_assert(QNI_E4M3FNUZ - QNI_E4M3FN == QNI_FP8_E4M3FNUZ &&
               QNI_E5M2 - QNI_E4M3FN == QNI_FP8_E5M2 &&
               QNI_E5M2FNUZ - QNI_E4M3FN == QNI_FP8_E5M2FNUZ);
 
-/** A valid problem: quantize.c has checked every pointer, shape, stride and dtype. Strides in
+/** A valid problem: quantize.c has checked every pointer, shape, stride and dtype. Strides are in
  *  elements. Quantising reads x and writes q and scale; dequantising reads q and scale and writes
  *  x. */
 typedef struct qni_quantize_problem {
@@ -27,7 +27,7 @@ typedef struct qni_quantize_problem {
     uint8_t *q;   // [rows, cols]
     float *scale; // [ceil(rows / block_rows), ceil(cols / 128)]
     int64_t x_row, q_row, scale_row;
-    float eps; // smallest amax
+    float eps; // the least amax
 } qni_quantize_problem;
 
 extern const qni_op qni_op_quantize, qni_op_dequantize;
@@ -59,14 +59,14 @@ static inline int64_t qni_quantize_num_blocks(const qni_quantize_problem *p) {
 void qni_quantize_ref(const qni_quantize_problem *p);
 void qni_dequantize_ref(const qni_quantize_problem *p);
 
-/** Part of x or q: rows `row` .. `row + rows`, columns `col` .. `col + cols` of the block of a
- *  scale. */
+/** The part of x or q that shares a scale: rows row .. row + rows - 1, columns col .. col + cols -
+ *  1. */
 typedef struct qni_block {
     int64_t row, col, rows, cols;
     float *scale;
 } qni_block;
 
-/** The block of index i, counted along the rows of scale. */
+/** Returns the block of index i; blocks are counted along the rows of scale. */
 static inline qni_block qni_quantize_block(const qni_quantize_problem *p, int64_t i) {
     const int64_t per_row = qni_quantize_block_cols(p), br = i / per_row, bc = i % per_row;
     qni_block b = {.row = br * p->block_rows, .col = bc * QNI_BLOCK};
@@ -80,21 +80,21 @@ static inline qni_block qni_quantize_block(const qni_quantize_problem *p, int64_
 typedef void (*qni_quantize_blocks)(const qni_quantize_problem *p, int64_t first, int64_t last);
 /** Shares all blocks among the CPU's threads: quantize_cpu.c. */
 void qni_quantize_on_threads(const qni_quantize_problem *p, qni_quantize_blocks blocks);
-/** `count` blocks from b to the right, one element at a time: for what the vector kernels leave out
- *  (infinities and NaNs). */
+/** Quantises `count` blocks from b to the right, one element at a time. The vector kernels leave
+ *  blocks with infinities and NaNs to this function. */
 void qni_quantize_blocks_scalar(const qni_quantize_problem *p, const qni_block *b, int count);
 
-/** The scale of a block and its inverse, from its largest finite or infinite magnitude. */
+/** Returns a block's scale from the block's largest magnitude. */
 static inline float qni_quantize_scale(const qni_quantize_problem *p, float amax) {
     return (amax > p->eps ? amax : p->eps) / qni_fp8_format_of(p->kind).max;
 }
 
-/** Bytes of an element of x. */
+/** Returns the bytes of an element of x. */
 static inline int64_t qni_element_bytes(qni_dtype dtype) {
     return dtype == QNI_F32 ? 4 : 2;
 }
 
-/** One element of f32, f16 or bf16 memory. */
+/** Loads one element of f32, f16 or bf16. */
 static inline float qni_load_element(qni_dtype dtype, const void *x, int64_t i) {
     if (dtype == QNI_F32)
         return ((const float *)x)[i];

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the host and the GPU kernels of the quantize family share: arguments and the shape of the
-// grid.
+// What the host and the GPU kernels of the quantize family share: the arguments and the shape of
+// the grid.
 #ifndef QK_QUANTIZE_ABI_H
 #define QK_QUANTIZE_ABI_H
 
 #include <stdint.h>
 
-/** A workgroup has 256 threads: 16 teams of 16 lanes, a team for 128 columns of a row, a lane for 8
+/** A workgroup has 256 threads: 16 teams of 16 lanes. A team takes 128 columns of a row, a lane 8
  *  of them. */
 enum {
     QK_THREADS = 256,
@@ -16,7 +16,7 @@ enum {
     QK_BLOCK = 128
 };
 
-/** Strides in elements. Quantising reads x; dequantising writes it. */
+/** Strides are in elements. Quantising reads x; dequantising writes it. */
 typedef struct qk_quantize_args {
     void *x;      // [rows, cols]  f32, f16 or bf16, as the entry point's name says
     uint8_t *q;   // [rows, cols]
@@ -24,7 +24,7 @@ typedef struct qk_quantize_args {
     int64_t x_row, q_row, scale_row;
     uint32_t rows, cols;
     uint32_t kind; // of q, as in gpu/fp8.h
-    /** This many of the teams (as a power of two) lie side by side, the others below. */
+    /** 2^teams_log2 teams lie side by side; the other teams take the rows below. */
     uint32_t teams_log2;
     uint32_t block_rows_log2;
     float eps;

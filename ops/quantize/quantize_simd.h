@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Quantisation with vectors of QN_LANES f32: included by quantize_avx2.c and quantize_avx512.c.
 //
-// Blocks go row by row, 128 elements at a time: the largest magnitude is found on the elements' own
-// bits (whose order as integers is that of the magnitudes), the codes by the addition that
-// qni_fp8_encode explains. No value can exceed the range, since the scale comes from the largest;
-// blocks with an infinity or a NaN among them are left to the scalar kernel. Elements past the edge
-// are zeros in a buffer.
+// Blocks go row by row, 128 elements at a time. The largest magnitude is found on the elements'
+// bits, whose order as integers is that of the magnitudes. The addition that qni_fp8_encode
+// explains makes the codes. No value can exceed the range, since the scale comes from the largest;
+// blocks with an infinity or a NaN are left to the scalar kernel. Elements past the edge are zeros
+// in a buffer.
 #ifndef QNI_QUANTIZE_SIMD_H
 #define QNI_QUANTIZE_SIMD_H
 
@@ -36,8 +36,8 @@ QN_INLINE u8v join_u8(u8_half low, u8_half high) {
     return joined;
 }
 
-/** Upper byte of each half: the codes of 2 * QN_LANES elements, with their signs. The lower bytes
- *  are garbage. `high`: the high halves of the elements' bits, sign first. */
+/** Returns the codes of 2 * QN_LANES elements, with their signs, in the upper byte of each half.
+ *  The lower bytes are garbage. `high` has the upper halves of the elements' bits, sign first. */
 QN_INLINE u16v with_signs(u16v codes, u16v high) {
     return (codes & 0x7FFF) | (high & 0x8000);
 }
@@ -84,7 +84,7 @@ QN_INLINE u8_half encode(qni_dtype dtype, const void *x, int i, f32v inverse, co
     return __builtin_convertvector(codes >> 8, u8_half);
 }
 
-/** 128 elements. Those `ahead` bytes further on are asked of memory meanwhile; 0: none. */
+/** Encodes 128 elements, and fetches those `ahead` bytes further on; 0: none. */
 QN_INLINE void encode_row(qni_dtype dtype, bool streams, const char *x, uint8_t *q, f32v inverse,
                           const rounding *k, int64_t ahead) {
     for (int i = 0; i < QNI_BLOCK; i += 4 * QN_LANES) {
@@ -101,14 +101,14 @@ QN_INLINE void encode_row(qni_dtype dtype, bool streams, const char *x, uint8_t 
     }
 }
 
-/** Bits of the largest magnitudes so far, one dtype's in use; a NaN's are larger than
+/** Bits of the largest magnitudes so far, for one dtype. A NaN's bits are larger than
  *  infinity's. */
 typedef struct tops {
     u32v of32;
     u16v of16;
 } tops;
 
-/** 128 elements more; meanwhile memory is asked for those at `next`. */
+/** Adds 128 more elements, and fetches those at `next`. */
 QN_INLINE void add_row(qni_dtype dtype, tops *t, const char *x, const char *next) {
     for (size_t i = 0; i < QNI_BLOCK * (size_t)qni_element_bytes(dtype); i += sizeof(u32v)) {
         u32v bits;
@@ -132,8 +132,8 @@ QN_INLINE float float_of_top(qni_dtype dtype, uint32_t top) {
     return __builtin_bit_cast(float, dtype == QNI_F32 ? top : top << 16);
 }
 
-/** Blocks side by side whose scales are computed together, so that divisions do not wait for each
- *  other. */
+/** How many blocks side by side, and how many tall ones, have their scales computed together, so
+ *  that divisions do not wait for each other; how many rows ahead a tall block is fetched. */
 enum { BATCH = 16, TALL_BATCH = 4, ROWS_AHEAD = 8 };
 
 typedef struct batch {
@@ -141,9 +141,9 @@ typedef struct batch {
     float scales[BATCH], inverses[BATCH];
 } batch;
 
-/** Largest magnitudes of `count` tall blocks, by rows of all of them: a row of one is too short for
- *  the processor to see it coming. Meanwhile memory is asked for the rows below and, at the end,
- *  for the first of the next blocks. */
+/** Finds the largest magnitudes of `count` tall blocks, by rows of all of them, because a row of
+ *  one block is too short for the processor to fetch it ahead. The rows below are fetched meanwhile
+ *  and, at the end, the first rows of the next blocks. */
 QN_INLINE void find_tall_tops(qni_dtype dtype, batch *a, const char *x, int count, int64_t rows,
                               int64_t row_bytes) {
     const int64_t block = QNI_BLOCK * qni_element_bytes(dtype);
@@ -174,7 +174,8 @@ QN_INLINE void batch_tops(qni_dtype dtype, batch *a, const char *x, int count, i
     }
 }
 
-/** All of the batch, whether they are used or not: a loop of fixed length becomes vectors. */
+/** Computes all scales of the batch, whether they are used or not: the compiler makes vectors of a
+ *  loop of fixed length. */
 QN_INLINE void batch_scales(qni_dtype dtype, batch *a, const qni_quantize_problem *p) {
     for (int i = 0; i < BATCH; i++) {
         a->scales[i] = qni_quantize_scale(p, float_of_top(dtype, a->tops[i]));
@@ -182,10 +183,10 @@ QN_INLINE void batch_scales(qni_dtype dtype, batch *a, const qni_quantize_proble
     }
 }
 
-/** The codes of `count` blocks side by side. */
+/** Encodes `count` blocks side by side. */
 QN_INLINE void encode_blocks(qni_dtype dtype, bool streams, const qni_quantize_problem *p,
                              const qni_block *b, int count, const batch *a, const rounding *kind) {
-    const rounding k = *kind; // no store of bytes may change a copy
+    const rounding k = *kind; // stores of bytes cannot change a copy
     const int64_t element = qni_element_bytes(dtype), x_bytes = p->x_row * element;
     const int64_t ahead = b->rows > 1 ? 2 * x_bytes : 2 * count * QNI_BLOCK * element;
     const char *x = (const char *)p->x + b->row * x_bytes + b->col * element;
@@ -196,18 +197,18 @@ QN_INLINE void encode_blocks(qni_dtype dtype, bool streams, const qni_quantize_p
                        (f32v){} + a->inverses[i], &k, ahead);
 }
 
-/** Codes from here on are stored past the caches: the first would be gone before anyone reads
- *  them. */
+/** Codes of this size and more are stored past the caches, as the first would leave the caches
+ *  before anyone reads them. */
 constexpr int64_t stream_bytes = 8 << 20;
 
-/** Whether codes go past the caches: much of it, whole cache lines. Blocks of one row were no
- *  faster for it. */
+/** Returns whether codes go past the caches: they must be many, in whole cache lines. Blocks of one
+ *  row were no faster that way. */
 static inline bool streams_out(const qni_quantize_problem *p) {
     return p->block_rows > 1 && p->rows * p->cols >= stream_bytes &&
            (uintptr_t)p->q % cache_line == 0 && p->q_row % cache_line == 0;
 }
 
-/** `count` blocks of all 128 columns, from b to the right; count is at most BATCH. */
+/** Quantises `count` blocks of all 128 columns, from b to the right; count is at most BATCH. */
 QN_INLINE void quantize_full(qni_dtype dtype, const qni_quantize_problem *p, const qni_block *b,
                              int count, const rounding *k) {
     const int64_t element = qni_element_bytes(dtype), x_bytes = p->x_row * element;
@@ -227,7 +228,8 @@ QN_INLINE void quantize_full(qni_dtype dtype, const qni_quantize_problem *p, con
         encode_blocks(dtype, false, p, b, count, &a, k);
 }
 
-/** A block at the right edge: a copy of it, padded with zeros, goes through quantize_full. */
+/** Quantises a block at the right edge: a copy of it, padded with zeros, goes through
+ *  quantize_full. */
 static void quantize_partial(qni_dtype dtype, const qni_quantize_problem *p, const qni_block *b,
                              const rounding *k) {
     const int64_t element = qni_element_bytes(dtype);
@@ -253,7 +255,7 @@ static void quantize_partial(qni_dtype dtype, const qni_quantize_problem *p, con
         memcpy(p->q + (b->row + r) * p->q_row + b->col, q + r * QNI_BLOCK, (size_t)b->cols);
 }
 
-/** How many of `left` blocks go together from b on; 0 if b itself is partial. */
+/** Returns how many of `left` blocks go together from b on; 0 if b itself is partial. */
 static inline int batch_size(const qni_quantize_problem *p, const qni_block *b, int64_t left) {
     const int64_t in_row = (p->cols - b->col) / QNI_BLOCK;
     const int64_t most = p->block_rows == 1 ? BATCH : TALL_BATCH;
@@ -274,7 +276,7 @@ QN_INLINE void quantize_blocks_as(qni_dtype dtype, const qni_quantize_problem *p
         i += count > 0 ? count : 1;
     }
     if (streams_out(p))
-        __atomic_thread_fence(__ATOMIC_SEQ_CST); // such stores are ordered by nothing less
+        __atomic_thread_fence(__ATOMIC_SEQ_CST); // nothing less orders stores past the caches
 }
 
 static void quantize_blocks(const qni_quantize_problem *p, int64_t first, int64_t last) {

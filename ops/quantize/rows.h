@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantisation along rows, to FP8 or int8: with a given scale, or one found for a group of columns,
-// a row or the tensor.
+// Quantisation along rows, to FP8 or int8, with a given scale, or with one computed for a group of
+// columns, a row or the tensor.
 #ifndef QNI_QUANTIZE_ROWS_H
 #define QNI_QUANTIZE_ROWS_H
 
 #include "../shared/elements.h"
 #include "quantize.h"
 
-/** What stands in scale; in the order of rows_abi.h. */
+/** What scale holds; the values are those of rows_abi.h. */
 typedef enum qni_scale_form {
     QNI_SCALE_GIVEN,  // f32, read
     QNI_SCALE_F32,    // written
     QNI_SCALE_POWER,  // f32 powers of two, written
     QNI_SCALE_PACKED, // UE8M0, four to an i32, written
-    QNI_SCALE_TENSOR  // one f32, written: found in the workspace's maxima
+    QNI_SCALE_TENSOR  // one f32, written: computed from the workspace's maxima
 } qni_scale_form;
 
-/** A valid problem: rows.c has checked everything. Strides in elements. */
+/** A valid problem: rows.c has checked everything. Strides are in elements. */
 typedef struct qni_rows_problem {
     qni_dtype dtype_x, dtype_q; // of q: FP8 or i8
-    int64_t rows, cols, group;  // columns of a scale; all where there is one for the tensor
+    int64_t rows, cols, group;  // columns of a scale; all columns if the tensor has one scale
     const void *x;              // [rows, cols]
     uint8_t *q;                 // [rows, cols]
     void *scale; // [rows, ceil(cols / group)]; packed, a quarter as many words; or one f32
     int64_t x_row, q_row, scale_row, scale_col;
-    uint32_t *maxima; // TENSOR: QNI_ROWS_MAXIMA of the caller's
+    uint32_t *maxima; // TENSOR: the caller's QNI_ROWS_MAXIMA
     qni_scale_form form;
     float eps;
 } qni_rows_problem;
 
-/** Parts of a tensor whose largest magnitudes the workspace holds. */
+/** The workspace holds the largest magnitudes of so many parts of a tensor. */
 enum { QNI_ROWS_MAXIMA = 1024 };
 
 extern const qni_op qni_op_quantize_rows;
@@ -42,19 +42,19 @@ static inline bool qni_rows_has_one_scale(const qni_rows_problem *p) {
     return p->form == QNI_SCALE_GIVEN || p->form == QNI_SCALE_TENSOR;
 }
 
-/** The largest value that a magnitude is brought to. */
+/** Returns the number that the largest magnitude is scaled to. */
 static inline float qni_rows_most(qni_dtype dtype_q) {
     return dtype_q == QNI_I8 ? 127 : qni_fp8_format_of(qni_fp8_of(dtype_q)).max;
 }
 
-/** The scale of a largest magnitude. */
+/** Returns the scale for a largest magnitude. */
 static inline float qni_rows_scale(const qni_rows_problem *p, float amax) {
     const float scale = (amax > p->eps ? amax : p->eps) / qni_rows_most(p->dtype_q);
     const bool is_power = p->form == QNI_SCALE_POWER || p->form == QNI_SCALE_PACKED;
     return is_power ? __builtin_bit_cast(float, qni_ue8m0_up(scale) << 23) : scale;
 }
 
-/** Writes the scale of group i of a row; the last one's also clears what its word has left. */
+/** Writes the scale of group i of a row. The row's last scale also clears the rest of its word. */
 static inline void qni_rows_put_scale(const qni_rows_problem *p, int64_t row, int64_t i,
                                       float scale) {
     if (p->form != QNI_SCALE_PACKED) {
@@ -67,7 +67,8 @@ static inline void qni_rows_put_scale(const qni_rows_problem *p, int64_t row, in
         word[k] = 0;
 }
 
-/** One code: to nearest, ties to even; a NaN is the kind's NaN, in int8 0. */
+/** Returns one code: x rounded to nearest, ties to even. A NaN becomes the kind's NaN, in int8
+ *  0. */
 static inline uint8_t qni_rows_encode(qni_dtype dtype_q, float x) {
     if (dtype_q != QNI_I8)
         return qni_fp8_encode(qni_fp8_of(dtype_q), x);
@@ -75,7 +76,7 @@ static inline uint8_t qni_rows_encode(qni_dtype dtype_q, float x) {
     return (uint8_t)(int8_t)__builtin_rintf(x);
 }
 
-/** The definition, in host memory: rows_ref.c. */
+/** Quantises by the definition, in host memory: rows_ref.c. */
 void qni_quantize_rows_ref(const qni_rows_problem *p);
 
 /** Shares rows among the CPU's threads: rows_cpu.c. */

@@ -14,7 +14,8 @@ QN_INLINE float element(qni_dtype dtype, const void *x, int64_t i) {
                               : __builtin_bit_cast(float, (uint32_t)((const uint16_t *)x)[i] << 16);
 }
 
-/** Bits of magnitudes: their order as integers is that of the magnitudes. */
+/** Returns the largest magnitude, found on bits, whose order as integers is that of the
+ *  magnitudes. */
 QN_INLINE float amax_as(qni_dtype dtype, const void *x, int64_t from, int64_t count) {
     uint32_t top = 0;
     for (int64_t i = from; i < from + count; i++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the rope family's files share: one problem for all its functions, its angles, and the
-// definition.
+// What the files of the rope family share: one problem for all of the family's functions, its
+// angles, and the definition.
 #ifndef QNI_ROPE_H
 #define QNI_ROPE_H
 
@@ -9,7 +9,7 @@
 
 #include <quern/rope.h>
 
-/** Where a token's angles come from; in the order of rope_abi.h. */
+/** Where a token's angles come from; the values are those of rope_abi.h. */
 typedef enum qni_rope_angles {
     QNI_ROPE_BY_FREQUENCY, // position times frequency
     QNI_ROPE_BY_POSITION,  // row `position` of the tables
@@ -24,10 +24,11 @@ enum {
     QNI_ROPE_K_NOPE,
     QNI_ROPE_V,
     QNI_ROPE_PARTS,
-    QNI_ROPE_MAX_PAIRS = 256 // of frequencies
+    QNI_ROPE_MAX_PAIRS = 256 // of which frequencies are given
 };
 
-/** [batch, token, head, width], strides in elements; heads 0: no such rows. */
+/** Rows of [batch, token, head, width]. Strides are in elements; heads 0: there are no such
+ *  rows. */
 typedef struct qni_rope_rows {
     const void *in;
     void *out;
@@ -35,11 +36,12 @@ typedef struct qni_rope_rows {
     int64_t in_batch, in_token, in_head;
     int64_t out_batch, out_token, out_head; // paged: of a page, a place in it, a head
     int64_t heads, width;
-    float scale; // before FP8
+    float scale; // FP8: elements are multiplied by it
     bool is_paged;
 } qni_rope_rows;
 
-/** Frequencies, in f32 as the caller gave them; high_freq_factor 0: not Llama 3.1's. */
+/** How frequencies are computed, in f32 as the caller gave the numbers; high_freq_factor 0: not
+ *  Llama 3.1's way. */
 typedef struct qni_rope_law {
     float theta, scale, low_freq_factor, high_freq_factor;
     int64_t old_context_len;
@@ -55,8 +57,8 @@ typedef struct qni_rope_problem {
     float eps;
     qni_rope_angles angles;
     qni_rope_law law;
-    const int32_t *pos_ids;          // [n], or null: then
-    const int32_t *indptr, *offsets; // by segments
+    const int32_t *pos_ids;          // [n]; null: by segments
+    const int32_t *indptr, *offsets; // the segments, if pos_ids is null
     int64_t segments;
     const void *cos, *sin; // rows of pairs
     int64_t table_row, table_step;
@@ -71,17 +73,18 @@ extern const qni_op qni_op_rope;
 #include "variants.def"
 #undef QN_VARIANT
 #undef QN_IMAGE
-/** What a GPU kernel is made for: heads that are normed before, FP8 results. */
+/** Flags of what a GPU kernel is made for: heads that are normed first, FP8 results. */
 enum { QNI_ROPE_NORM = 1, QNI_ROPE_QUANT = 2 };
 qni_supports_fn qni_rope_gpu_supports, qni_rope_gpu_any_supports;
 
-/** Turns a position of each pair, in units of 2^-64, whole turns left out: position * turns, modulo
- *  2^64, is the angle. Off by 2^-62 of a turn at most. rope_launch.c. */
+/** Computes each pair's turns a position, in units of 2^-64, without whole turns: position * turns,
+ *  modulo 2^64, is the angle. The result is off by 2^-62 of a turn at most. rope_launch.c. */
 void qni_rope_turns(const qni_rope_law *law, int64_t rotary_dim, uint64_t *turns);
-/** Where token t stands; false: in no segment. Reads host memory. */
+/** Gives token t's position; returns false if t is in no segment. Reads host memory. */
 bool qni_rope_position(const qni_rope_problem *p, int64_t t, int64_t *position);
 
-/** Begin of token t's rows; below 0: the token has no place in the cache. */
+/** Returns where token t's rows begin; qni_rope_out, where its results begin, below 0 if the token
+ *  has no place in the cache. */
 static inline int64_t qni_rope_in(const qni_rope_problem *p, const qni_rope_rows *r, int64_t t) {
     return t / p->inner * r->in_batch + t % p->inner * r->in_token;
 }
@@ -92,22 +95,24 @@ static inline int64_t qni_rope_out(const qni_rope_problem *p, const qni_rope_row
     return at.page < 0 ? -1 : at.page * r->out_batch + at.place * r->out_token;
 }
 
-/** The definition for one head of one token of a part, in extended precision: y has room for its
- *  width, x for what is turned, which has the norm behind it. Reads host memory. rope_ref.c. */
+/** Computes one head of one token of a part by the definition, in extended precision: y has room
+ *  for the head's width, x for what is rotated, and for the norm behind it. Reads host memory.
+ *  rope_ref.c. */
 void qni_rope_ref_head(const qni_rope_problem *p, int part, int64_t t, int64_t head,
                        int64_t position, double *x, double *y);
-/** Bound of a kernel's cosines and sines found from frequencies. */
+/** How far a kernel's cosines and sines may be off if they are computed from frequencies. */
 constexpr double qni_rope_angle_error = 0x1p-21;
 
 /** Shares tokens among the CPU's threads: rope_cpu.c. */
 typedef void (*qni_rope_tokens_fn)(const qni_rope_problem *p, const uint64_t *turns, int64_t first,
                                    int64_t last, float *scratch);
 qn_status qni_rope_on_threads(const qni_rope_problem *p, qni_rope_tokens_fn tokens);
-/** Floats of a token's cosines or sines: a multiple of what any kernel takes at a time. */
+/** Returns the floats of a token's cosines or sines, rounded up to a multiple of what any kernel
+ *  takes at a time. */
 static inline int64_t qni_rope_angle_room(int64_t rotary_dim) {
     return (rotary_dim / 2 + 31) / 32 * 32;
 }
-/** Floats of a thread's scratch: a token's cosines and sines, a head. */
+/** Returns the floats of a thread's scratch: a token's cosines and sines, and a head. */
 static inline int64_t qni_rope_scratch(int64_t width, int64_t rotary_dim) {
     return 2 * qni_rope_angle_room(rotary_dim) + width;
 }

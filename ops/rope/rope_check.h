@@ -5,7 +5,7 @@
 
 #include "../../check/check.h"
 
-/** Tokens in batches of several sizes: rope_batches_check.c. */
+/** Tries tokens in batches of several sizes: rope_batches_check.c. */
 qn_status qni_rope_try_batches(qni_trial_run *run);
 
 #endif

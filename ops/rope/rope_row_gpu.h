@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the GPU kernels of rope are made of: positions, angles, their cosines and sines.
+// Parts of the GPU kernels of rope: positions, angles, and the angles' cosines and sines.
 //
-// An angle is an integer: 2^32 is a full turn. A position times a frequency in units of 2^-64
-// turns, the bits above the lower 32 kept and those above the full turns dropped, is the angle
-// reduced exactly; nothing is lost at any position of 31 bits. Two Taylor series then do an eighth
-// of a turn to either side.
+// An angle is an integer, of which 2^32 is a full turn. The kernel multiplies a position by a
+// frequency in units of 2^-64 turns, and keeps the upper 32 of the lower 64 bits. So the angle is
+// reduced exactly, and nothing is lost at any position of 31 bits. Two Taylor series then cover an
+// eighth of a turn to either side.
 #ifndef QK_ROPE_ROW_GPU_H
 #define QK_ROPE_ROW_GPU_H
 
 #include "elements.h"
 #include "rope_abi.h"
 
-/** Where token t stands; *is_there false: in no segment. All lanes ask for the same token. */
+/** Returns token t's position; *is_there becomes false if t is in no segment. All lanes ask for one
+ *  token. */
 QD_INLINE int64_t position_of(const qk_rope_args *g, uint32_t t, bool *is_there) {
     *is_there = true;
     if (g->pos_ids)
@@ -33,7 +34,7 @@ QD_INLINE uint32_t angle_of(uint64_t turns, int64_t position) {
     return (uint32_t)((uint64_t)position * turns >> 32);
 }
 
-/** Off by less than 2^-21, see rope_ref.c. */
+/** Computes cosine and sine, off by less than 2^-21: see rope_ref.c. */
 QD_INLINE void cos_sin(uint32_t angle, float *cosine, float *sine) {
     const uint32_t quadrant = (angle + 0x20000000u) >> 30;
     const float y = (float)(int32_t)(angle - (quadrant << 30)) * 0x1.921FB6p-30f; // 2 pi / 2^32
@@ -51,18 +52,18 @@ QD_INLINE void cos_sin(uint32_t angle, float *cosine, float *sine) {
     *sine = quadrant & 2 ? -second : second;
 }
 
-/** Row of the tables for a token. */
+/** Returns where a token's row of the tables begins. */
 QD_INLINE int64_t table_row(const qk_rope_args *g, uint32_t t, int64_t position) {
     return (g->angles == QK_ROPE_BY_TOKEN ? (int64_t)(t % g->inner) : position) * g->table_row;
 }
 
-/** Where a token's rows begin. */
+/** Returns where a token's rows begin. */
 QD_INLINE int64_t in_offset(const qk_rope_args *g, const qk_rope_rows *r, uint32_t t) {
     const uint32_t batch = t < g->inner ? 0 : t / g->inner;
     return (int64_t)batch * r->in_batch + (int64_t)(t - batch * g->inner) * r->in_token;
 }
 
-/** Below 0: the token has no place in the cache. */
+/** Returns where a token's results begin; below 0: the token has no place in the cache. */
 QD_INLINE int64_t out_offset(const qk_rope_args *g, const qk_rope_rows *r, uint32_t t) {
     if (r->is_paged) {
         const qk_place at = qk_find_place(&g->pages, t);
@@ -72,7 +73,7 @@ QD_INLINE int64_t out_offset(const qk_rope_args *g, const qk_rope_rows *r, uint3
     return (int64_t)batch * r->out_batch + (int64_t)(t - batch * g->inner) * r->out_token;
 }
 
-/** Lanes of a wave together; step below a power of two. */
+/** Adds v over groups of `lanes` lanes, a power of two. */
 QD_INLINE float add_lanes(float v, uint32_t lanes) {
     for (uint32_t step = lanes / 2; step > 0; step /= 2)
         v += qd_as_f32(

@@ -2,9 +2,9 @@
 // Rotary embedding with vectors of QN_LANES f32: included by rope_cpu.c, rope_avx2.c and
 // rope_avx512.c.
 //
-// A token's cosines and sines are found once, into scratch that stays in the first cache, and serve
-// all its heads. A head goes straight from input to output; by way of a scratch row of f32 where
-// there is a norm or FP8.
+// A token's cosines and sines are computed once, into scratch that stays in the first cache, and
+// serve all of the token's heads. A head goes straight from input to output; a head with a norm or
+// FP8 goes through a scratch row of f32.
 #ifndef QNI_ROPE_SIMD_H
 #define QNI_ROPE_SIMD_H
 
@@ -16,14 +16,14 @@
 
 typedef uint64_t u64v __attribute__((vector_size(8 * QN_LANES)));
 
-/** A token's angles, and the scratch row. Where heads are held split and pairs lie half a head
- *  apart, so do the angles: of each 2 QN_LANES pairs those of the even ones, then those of the odd
- *  ones. */
+/** A token's angles, and the scratch row. If heads are held split and pairs lie half a head apart,
+ *  so are the angles: each 2 QN_LANES pairs have the angles of the even ones first, then those of
+ *  the odd ones. */
 typedef struct angles {
     float *cosine, *sine, *row;
 } angles;
 
-/** As cos_sin of rope_row_gpu.h: 2^32 is a full turn. */
+/** Computes cosine and sine as cos_sin of rope_row_gpu.h does; 2^32 is a full turn. */
 QN_INLINE void cos_sin(u32v angle, f32v *cosine, f32v *sine) {
     const u32v quadrant = (angle + 0x20000000u) >> 30;
     const f32v y =
@@ -39,14 +39,14 @@ QN_INLINE void cos_sin(u32v angle, f32v *cosine, f32v *sine) {
     *sine = (f32v)((u32v)select_of(is_odd, c, s) ^ ((quadrant & 2) << 30));
 }
 
-/** Cosines and sines of QN_LANES pairs from pair d on. */
+/** Computes cosines and sines of QN_LANES pairs from pair d on. */
 QN_INLINE void find_angles(const uint64_t *turns, int64_t position, int64_t d, f32v *c, f32v *s) {
     u64v t;
     memcpy(&t, turns + d, sizeof t);
     cos_sin(__builtin_convertvector(t * (uint64_t)position >> 32, u32v), c, s);
 }
 
-/** Whether two vectors of a head are held split, as simd.h has it. */
+/** Returns whether two vectors of a head are held split, as simd.h defines it. */
 QN_INLINE bool is_split(const qni_rope_problem *p) {
     return p->dtype == QNI_BF16;
 }
@@ -55,7 +55,7 @@ static inline float table_at(const qni_rope_problem *p, const void *table, int64
     return (float)qni_get(p->dtype_table, table, i);
 }
 
-/** Cosines and sines of pairs d .. d + 2 QN_LANES - 1, of which there may be fewer, in order. */
+/** Loads cosines or sines of pairs d .. d + 2 QN_LANES - 1 in order; fewer may exist. */
 QN_INLINE void load_table(const qni_rope_problem *p, const void *table, int64_t first, int64_t d,
                           f32v v[2]) {
     const int64_t left = p->rotary_dim / 2 - d;
@@ -69,7 +69,7 @@ QN_INLINE void load_table(const qni_rope_problem *p, const void *table, int64_t 
     load_two(false, QNI_F32, buffer, 0, v);
 }
 
-/** turns has room for 2 QN_LANES more than there are pairs. */
+/** Loads or computes a token's angles. turns has room for 2 QN_LANES more than there are pairs. */
 static inline void load_angles(const qni_rope_problem *p, const uint64_t *turns, int64_t t,
                                int64_t position, const angles *a) {
     const int64_t row = (p->angles == QNI_ROPE_BY_TOKEN ? t % p->inner : position) * p->table_row;
@@ -93,14 +93,14 @@ static inline void load_angles(const qni_rope_problem *p, const uint64_t *turns,
 
 // ---- turning
 
-/** Pairs (x0[i], x1[i]). */
+/** Turns pairs (x0[i], x1[i]). */
 QN_INLINE void turn_pairs(const f32v x0, const f32v x1, const f32v c, const f32v s, f32v *y0,
                           f32v *y1) {
     *y0 = x0 * c - x1 * s;
     *y1 = x1 * c + x0 * s;
 }
 
-/** Pairs (i, i + half). */
+/** Turns pairs (i, i + half). */
 QN_INLINE void turn_halves(bool split, qni_dtype dtype, bool streams, const void *in, void *out,
                            const angles *a, int64_t half) {
     f32v x0[2], x1[2], c[2], s[2];
@@ -128,7 +128,7 @@ QN_INLINE void turn_halves(bool split, qni_dtype dtype, bool streams, const void
     }
 }
 
-/** Pairs (2i, 2i + 1). */
+/** Turns pairs (2i, 2i + 1). */
 QN_INLINE void turn_neighbours(qni_dtype dtype, bool streams, const void *in, void *out,
                                const angles *a, int64_t count) {
     f32v x[2];
@@ -157,7 +157,7 @@ QN_INLINE void turn(const qni_rope_problem *p, bool split, qni_dtype dtype, bool
 
 // ---- heads
 
-/** Straight from input to output; a copy of the code for each dtype. */
+/** Turns a head straight from input to output; the code has a copy for each dtype. */
 static void turn_head(const qni_rope_problem *p, const qni_rope_rows *r, bool streams,
                       const char *in, char *out, const angles *a) {
     const size_t size = (size_t)qni_dtype_bytes(p->dtype);
@@ -198,14 +198,14 @@ QN_INLINE void norm_head(qni_dtype dtype, const qni_rope_problem *p, const qni_r
     for (int k = 0; k < QN_LANES; k++)
         squares += sum[k];
     const float square = squares / (float)r->width + p->eps;
-    const float root = square <= 0 ? 0 : 1.0f / sqrtf(square); // of a head of zeros
+    const float root = square <= 0 ? 0 : 1.0f / sqrtf(square); // 0: a head of zeros
     for (i = 0; i + QN_LANES <= r->width; i += QN_LANES)
         store(QNI_F32, x, i, load(QNI_F32, x, i) * (root * load(dtype, r->weight, i)));
     for (; i < r->width; i++)
         x[i] *= root * (float)qni_get(dtype, r->weight, i);
 }
 
-/** x times the scale as FP8. */
+/** Writes x times the scale as FP8. */
 QN_INLINE void encode_head(const qni_rope_problem *p, const qni_rope_rows *r, uint8_t *out,
                            const float *x) {
     const qni_fp8 fp8 = qni_fp8_of(p->dtype_out);
@@ -226,7 +226,7 @@ QN_INLINE void store_head(qni_dtype dtype, void *out, const float *row, int64_t 
         store_some(dtype, out, i, width - i, load_some(QNI_F32, row, i, width - i));
 }
 
-/** A head in the scratch row, with its RMSNorm if it has one. */
+/** Loads a head into the scratch row, with its RMSNorm if it has one. */
 QN_INLINE void start_head(qni_dtype dtype, const qni_rope_problem *p, const qni_rope_rows *r,
                           const void *in, float *x) {
     load_head(dtype, in, x, r->width);
@@ -234,7 +234,7 @@ QN_INLINE void start_head(qni_dtype dtype, const qni_rope_problem *p, const qni_
         norm_head(dtype, p, r, x);
 }
 
-/** By way of the scratch row: RMSNorm, rotation (if `turns`), FP8. */
+/** Converts a head in the scratch row: RMSNorm, rotation (if `turns`), FP8. */
 static void convert_head(const qni_rope_problem *p, const qni_rope_rows *r, bool turns,
                          const void *in, void *out, const angles *a) {
     float *x = a->row;
@@ -272,12 +272,12 @@ static void rope_part(const qni_rope_problem *p, int part, bool streams, int64_t
     }
 }
 
-/** Tokens first .. last - 1. */
+/** Computes tokens first .. last - 1. */
 static void rope_tokens(const qni_rope_problem *p, const uint64_t *turns, int64_t first,
                         int64_t last, float *scratch) {
     const int64_t room = qni_rope_angle_room(p->rotary_dim);
     const angles a = {scratch, scratch + room, scratch + 2 * room};
-    // Past the caches only what is too large for them.
+    // Results go past the caches only if they are too large for them.
     const bool streams =
         p->n * (p->parts[0].heads + p->parts[1].heads) * p->parts[0].width > 1 << 20;
     for (int64_t t = first; t < last; t++) {
