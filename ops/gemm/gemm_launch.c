@@ -98,19 +98,20 @@ double qni_gemm_decode_cost(const qni_variant *variant, const qn_device *, const
 }
 
 /** A tile through LDS takes as long as reading the weights twice or more, even if few of its rows
- *  are used. A taller tile does more for each byte that it reads, if groups fill it and if each
- *  compute unit has a second tile to go on with; otherwise a taller tile leaves more units idle. */
+ *  are used. A taller tile reads fewer bytes for each product, which pays if groups fill it and if
+ *  each compute unit has a second tile to go on with; otherwise a taller tile leaves more units
+ *  idle. */
 double qni_gemm_fp8_cost(const qni_variant *variant, const qn_device *device, const void *problem) {
     const qni_gemm_problem *p = problem;
-    const qni_config *config = &variant->config;
-    constexpr double a_tile = 2.25, gain = 0.9, loss = 1.1; // modelled: no card has timed them
-    const double tiles = a_tile * (double)qni_pieces(likely_rows(p), 128);
-    if (config->rows == 128)
-        return tiles;
+    const int64_t likely = likely_rows(p);
+    const double rows = variant->config.rows, columns = variant->config.columns;
+    constexpr double a_tile = 2.25, by_bytes = 0.4, idle = 0.1; // modelled: no card has timed them
+    const double tiles = a_tile * (double)qni_pieces(likely, variant->config.rows) * rows / 128;
     const bool is_full =
-        likely_rows(p) > 128 &&
-        count_workgroups(p, config->rows, config->columns) >= 2 * device->info.num_compute_units;
-    return tiles * (is_full ? gain : loss);
+        likely > 128 && count_workgroups(p, variant->config.rows, variant->config.columns) >=
+                            2 * device->info.num_compute_units;
+    const double bytes = 64 / rows + 64 / columns; // for each product; 1 with 128 x 128
+    return tiles * (is_full ? 1 - by_bytes + by_bytes * bytes : 1 + idle * (rows / 128 - 1));
 }
 
 /** The kernel has one stage of LDS and tests bounds at each load. */
