@@ -36,7 +36,7 @@ static const qni_key keys[] = {{.name = "kv_heads"},
                                {.name = "rows", .is_of_batch = true},
                                {}};
 
-/** Rows are those of the longest request. */
+/** Describes a problem by these numbers; rows are those of the longest request. */
 static void describe(const void *problem, int64_t *values) {
     const qni_attention_problem *p = problem;
     QN_SET_VALUES(keys, values, p->args.num_kv_heads, p->args.group, p->args.head_dim_qk,
@@ -78,7 +78,7 @@ const qni_op qni_op_attention_dropout =
 
 // ---- attention
 
-/** No entry from `begin` on, `count` of them, leads outside k and v. */
+/** Checks that no entry of `count` entries from `begin` on leads outside k and v. */
 static qn_status check_pages(const int32_t *indices, int64_t begin, int64_t count, int64_t pages) {
     bool is_bad = false;
     for (int64_t i = begin; i < begin + count; i++)
@@ -90,7 +90,8 @@ static qn_status check_pages(const int32_t *indices, int64_t begin, int64_t coun
     return QN_OK;
 }
 
-/** The pages that kernels read: of requests with queries. With QUERN_VALIDATE=1 the others, too. */
+/** Checks the pages that kernels read, which are those of requests with queries; with
+ *  QUERN_VALIDATE=1 all other pages, too. */
 static qn_status validate_pages(qn_stream *stream, const qni_attention_problem *p, int64_t pages) {
     const qk_attention_schedule *s = p->plan;
     const int32_t *indices = nullptr;
@@ -127,7 +128,8 @@ qn_status qn_attention(qn_stream *stream, const qn_attention_args *args) {
 
 enum { V_IN, S_IN, V_OTHER, S_OTHER, V, S, NUM_TENSORS };
 
-/** States and their lse: one tensor of several, or two; and the result. */
+/** The tensors of a call: states and their lse, in one tensor of several states or in two; and the
+ *  result. */
 typedef struct merge_call {
     qni_call of;
     qn_stream *stream;
@@ -135,7 +137,7 @@ typedef struct merge_call {
     qn_lse_base lse_base;
 } merge_call;
 
-/** States of n queries, [n, (states,) heads, head_dim], of v's shape, with their lse. */
+/** Reads states of n queries, [n, (states,) heads, head_dim], of v's shape, with their lse. */
 static qn_status read_states(merge_call *c, int which, int ndim, const int64_t *shape) {
     qni_tensor *const v = &c->t[which], *const s = v + 1;
     v->ndim = ndim, s->ndim = ndim - 1;
@@ -147,7 +149,8 @@ static qn_status read_states(merge_call *c, int which, int ndim, const int64_t *
     return qni_read_tensors(&c->of, s, 1);
 }
 
-/** What is written overlaps no input, save that both results may be both of one's. */
+/** Checks that no output overlaps an input; but the two results may both be the tensors of one
+ *  state. */
 static qn_status check_merge_overlap(const merge_call *c) {
     const qni_tensor *const t = c->t;
     qni_tensor apart[NUM_TENSORS];
@@ -178,7 +181,7 @@ static qn_status read_merge(merge_call *c) {
     return check_merge_overlap(c);
 }
 
-/** 0 where there are no elements: strides are then not checked, and may be any. */
+/** Returns a stride; 0 if there are no elements, whose strides are not checked and may be any. */
 static int64_t stride_of(const qni_tensor *t, int i) {
     return t->begin == t->end ? 0 : t->stride[i];
 }

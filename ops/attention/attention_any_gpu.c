@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The attention kernel that takes everything: any head_dim up to 512, types, strides, masks,
+// The attention kernel that takes any problem: head_dim up to 512, all types, strides, masks,
 // positions, dropout.
 //
 // Needs     nothing beyond vector instructions
@@ -58,7 +58,8 @@ QD_INLINE float wave_max(float v) {
 
 // ---- q and scores
 
-/** An angle is an integer, 2^32 a full turn, so it is reduced exactly at any position. */
+/** Rotates a pair. An angle is an integer, of which 2^32 is a full turn, so it is reduced exactly
+ *  at any position. */
 QD_INLINE void rotate(const qk_attention_any_args *any, uint32_t pair, int64_t position, float *x0,
                       float *x1) {
     float c, s;
@@ -68,13 +69,13 @@ QD_INLINE void rotate(const qk_attention_any_args *any, uint32_t pair, int64_t p
     *x0 = first;
 }
 
-/** Brings q to LDS, rotated if need be, and zeros behind it. */
+/** Writes q to LDS, rotated if the problem asks, and zeros behind it. */
 QD_INLINE void load_q(const row_state *s, QD_LDS float *q) {
     const qk_attention_args *g = reread(s->g);
     const uint32_t dim = g->head_dim_qk, half = dim / 2;
     const int64_t at = q_offset(g, &s->place);
     const int64_t position = (int64_t)s->request->kv_len - s->request->qo_len + s->place.query;
-    qd_wave_barrier(); // all lanes are done with the row before
+    qd_wave_barrier(); // all lanes are done with the previous row
     for (uint32_t d = qd_lane(); d < (dim + 7) / 8 * 8; d += QD_WAVE) {
         float x = d < dim ? load_element(g->dtype_q, element_at(g->dtype_q, g->q.data, at + d)) : 0;
         if (g->pos_encoding == QK_POS_ROPE && d < dim) {
@@ -89,7 +90,7 @@ QD_INLINE void load_q(const row_state *s, QD_LDS float *q) {
     qd_wave_barrier();
 }
 
-/** Eight elements, of which `count` exist; the others are zero. */
+/** Loads eight elements, of which `count` exist; the others are zero. */
 QD_INLINE qd_f32x8 load_run(uint32_t dtype, bool is_wide, const char *p, uint32_t count) {
     qd_f32x8 v = 0;
     if (is_wide && dtype <= QD_BF16)
@@ -138,7 +139,7 @@ QD_INLINE float product(const row_state *s, uint32_t j) {
                                     : dot(s, g->dtype_kv, k);
 }
 
-/** The score of key j, for weights 2^x; -infinity: not seen. */
+/** Returns the score of key j, for weights 2^x; -infinity: the key is not seen. */
 QD_INLINE float score(const row_state *s, uint32_t j) {
     const qk_attention_args *g = reread(s->g);
     const qk_attention_request *r = s->request;
@@ -157,8 +158,8 @@ QD_INLINE float score(const row_state *s, uint32_t j) {
 
 // ---- values
 
-/** acc += weight * v for lanes' elements of one key. Lanes past the end take the last element, to
- *  no effect. */
+/** Adds weight * v to the lanes' elements for one key. Lanes past the end compute the last element,
+ *  without effect. */
 QD_INLINE void add_value(uint32_t dtype, uint32_t dim, int slots, const char *v, float weight,
                          float *acc) {
     QD_UNROLL for (int t = 0; t < slots; t++) {
@@ -168,12 +169,13 @@ QD_INLINE void add_value(uint32_t dtype, uint32_t dim, int slots, const char *v,
     }
 }
 
-/** Keys tile .. tile + WAVE - 1, a lane's own weight each; weight 0: its value is not touched. */
+/** Adds keys tile .. tile + WAVE - 1, each with a lane's weight. If a weight is 0, its value is not
+ *  read. */
 QD_INLINE void add_values(const row_state *s, int slots, uint32_t tile, float weight, float *acc) {
     const qk_attention_args *g = reread(s->g);
     const uint32_t dim = g->head_dim_vo, dtype = g->dtype_kv, j = tile + qd_lane();
     int64_t at = 0;
-    if (weight != 0) // of a NaN too
+    if (weight != 0) // also for a NaN
         at = qk_attention_key(g, &g->v, s->request, s->place.request, j);
     for (uint64_t left = qd_ballot(weight != 0); left; left &= left - 1) {
         const uint32_t from = (uint32_t)__builtin_ctzll(left);
@@ -212,7 +214,7 @@ QD_INLINE void add_tile(row_state *s, int slots, uint32_t tile, uint32_t end, fl
     add_values(s, slots, tile, weight, acc);
 }
 
-/** A chunk that is a part: o divided by its sum, and its log-sum-exp. */
+/** Stores a chunk that is a part of a request: o divided by its sum, and its log-sum-exp. */
 QD_INLINE void store_partial(const row_state *s, int slots, int64_t row, const float *acc) {
     const qk_attention_args *g = reread(s->g);
     const float inverse = s->sum == 0 ? 0 : 1 / s->sum;
@@ -243,7 +245,7 @@ QD_INLINE void run_chunk(row_state *s, int slots, uint32_t row, uint32_t begin, 
     s->max = -__builtin_inff();
     s->sum = 0;
     uint32_t tile =
-        begin; // in whole tiles from the chunk's begin to the first key that the row sees
+        begin; // goes in whole tiles from the chunk's begin to the first key that the row sees
     if (s->first_key > begin)
         tile += (s->first_key - begin) / QD_WAVE * QD_WAVE;
     for (; tile < qd_min(end, s->end_key); tile += QD_WAVE)
@@ -279,7 +281,7 @@ QD_INLINE void run_row(const qk_attention_any_args *any, const qk_attention_requ
     } while (begin < work->kv_end);
 }
 
-/** A workgroup's share of a work item: each wave every WAVES-th row. */
+/** Computes a workgroup's share of a work item: each wave takes every WAVES-th row. */
 QD_INLINE void take_work(const qk_attention_any_args *any, const qk_attention_work *work,
                          uint32_t kv_head, int slots, QD_LDS float *q) {
     const qk_attention_request r = qk_attention_get_request(reread(&any->common), work->request);

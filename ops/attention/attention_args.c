@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a call of qn_attention into what kernels take.
+// Reads a call of qn_attention and makes the problem that kernels take.
 #include "../../runtime/tensor/read.h"
 #include "../rope/rope.h"
 #include "attention.h"
@@ -33,7 +33,8 @@ typedef struct sizes {
     int64_t blocks, tokens, heads, dim;
 } sizes;
 
-/** One call on its way to a problem: each tensor is stated and read where the problem gets it. */
+/** A call whose arguments become a problem: each tensor is described and read where the problem
+ *  gets it. */
 typedef struct call {
     qni_call of;
     const qn_attention_args *args;
@@ -44,14 +45,14 @@ typedef struct call {
     int64_t requests;
 } call;
 
-/** Reads a tensor that has been stated. */
+/** Reads a tensor that has been described. */
 static qn_status read_one(call *c, int which) {
     return qni_read_tensors(&c->of, &c->t[which], 1);
 }
 
 // ---- q, k and v
 
-/** The dimension of tokens; heads have the other of the two before the last. */
+/** Returns the dimension of tokens; heads are the other of the two dimensions before the last. */
 static int token_dim(int ndim, bool is_hnd) {
     return ndim - 3 + is_hnd;
 }
@@ -80,7 +81,7 @@ static qn_status read_sizes(const qni_tensor *t, bool is_hnd, sizes *out) {
     return QN_OK;
 }
 
-/** What q, k and v say of each other. */
+/** Checks that q, k and v fit each other. */
 static qn_status check_inputs(const call *c) {
     if (c->k.dim != c->q.dim)
         return INVALID("k has head_dim %ld, q %ld; both need the same", (long)c->k.dim,
@@ -129,7 +130,7 @@ static qn_status read_inputs(call *c) {
 
 // ---- o, and lse if it is there
 
-/** Of q's shape, but for the last dimension. */
+/** Reads the outputs, which have q's shape but for the last dimension. */
 static qn_status read_outputs(call *c) {
     const qn_attention_args *a = c->args;
     qk_attention_args *g = &c->p->args;
@@ -172,7 +173,7 @@ static qn_status read_outputs(call *c) {
 
 // ---- the plan, or uniform requests
 
-/** As many rows of queries, heads and chunks of keys as kernels count. */
+/** Checks that kernels can count so many rows of queries, heads and chunks of keys. */
 static qn_status check_rows(int64_t requests, int64_t queries, int64_t heads, int64_t chunks) {
     const double rows = (double)requests * (double)queries * (double)heads * (double)chunks;
     if (!(rows < 0x1p31))
@@ -204,7 +205,7 @@ static qn_status read_uniform(call *c) {
     return check_rows(c->requests, c->q.tokens, c->q.heads, qk_attention_uniform_chunks(g));
 }
 
-/** Which kinds of requests there are. In a graph some of both may come. */
+/** Finds which kinds of requests there are. With a graph there may be requests of both kinds. */
 static void find_rows(qni_attention_problem *p) {
     const qk_attention_schedule *s = p->plan;
     const uint32_t count = s ? s->num_requests : 1;
@@ -218,7 +219,7 @@ static void find_rows(qni_attention_problem *p) {
     p->args.most_rows = p->has_more_rows ? UINT32_MAX : QK_ATTENTION_FEW_ROWS;
 }
 
-/** The plan was made for tensors such as these. */
+/** Checks that the plan was made for tensors such as these. */
 static qn_status check_plan_tensors(const call *c, const qk_attention_schedule *s) {
     const int64_t entries = c->is_paged ? c->t[KV_INDICES].size[0] : c->k.tokens;
     const char *const kv_name = c->is_paged ? "kv_indices" : "k";
@@ -250,7 +251,7 @@ static qn_status check_plan_tensors(const call *c, const qk_attention_schedule *
     return QN_OK;
 }
 
-/** A kernel reads the schedule; the CPU the plan itself. */
+/** Reads the schedule, which GPU kernels use; the CPU uses the plan itself. */
 static qn_status read_schedule(call *c, bool is_cpu) {
     const qn_attention_args *a = c->args;
     c->t[SCHEDULE] = (qni_tensor){
@@ -319,8 +320,8 @@ static qn_status read_workspace(call *c) {
     if (!is_used)
         return QN_OK;
     g->partial_o = c->t[WORKSPACE].data;
-    // As many rows as there is room for: later plans of a captured graph find partial_lse where it
-    // was.
+    // partial_o gets as many rows as there is room for, so that later plans of a captured graph
+    // find partial_lse in its place.
     const int64_t room = given / qni_attention_workspace_bytes(1, c->k.heads, c->v.dim);
     g->partial_lse = g->partial_o + room * c->k.heads * c->v.dim;
     return QN_OK;
@@ -342,8 +343,8 @@ static qn_status read_pages(call *c) {
 
 // ---- masks
 
-/** Stride of the mask's dimension that is `from_last` before the last, of which `size` are
- *  needed. */
+/** Reads the stride of the mask's dimension that is `from_last` before the last and must have
+ *  `size` elements. */
 static qn_status read_mask_stride(const qni_tensor *t, int from_last, int64_t size,
                                   int64_t *stride) {
     const int i = t->ndim - 1 - from_last;
@@ -359,7 +360,7 @@ static qn_status read_mask_stride(const qni_tensor *t, int from_last, int64_t si
     return QN_OK;
 }
 
-/** What must be so where a mask is given. */
+/** Checks what must hold if a mask is given. */
 static qn_status check_mask_call(const call *c) {
     const qn_attention_args *a = c->args;
     if (a->is_causal)
@@ -432,7 +433,7 @@ static qn_status read_bounds(call *c) {
 
 // ---- scalars and vectors
 
-/** Numbers of heads, each of which may be missing. */
+/** Reads the numbers of heads, each of which may be missing. */
 static qn_status read_vectors(call *c) {
     const qn_attention_args *a = c->args;
     qk_attention_args *g = &c->p->args;
@@ -553,7 +554,7 @@ qn_status qni_attention_make(const qn_stream *stream, const qn_attention_args *a
     return qni_check_apart(&c.of, c.t, NUM_TENSORS);
 }
 
-/** A dense tensor's shape alone. */
+/** Checks a dense tensor's shape alone. */
 static qn_status check_dense_shape(const char *name, const DLTensor *t) {
     if (!t->shape)
         return INVALID("%s has a null shape", name);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A request's bits: the same however its chunks are shared, its rows are cut, and whatever else is
-// in the batch; on the CPU, with any number of threads, and on simulated GPUs, there also as a
-// graph that was captured with another plan. And a query's, with QUERN_BATCH_INVARIANT=1: alone, in
-// a chunk and in its prompt.
+// A request's bits are equal however its chunks are shared, however its rows are cut, and whatever
+// else is in the batch. This is tried on the CPU with any number of threads, and on simulated GPUs,
+// also in a graph that was captured with another plan. With QUERN_BATCH_INVARIANT=1 a query's bits
+// are equal alone, in a chunk and in its prompt.
 #include "../../runtime/testing.h"
 #include "attention_case.h"
 
@@ -53,7 +53,7 @@ static void make(setup *s, box *b, qni_dtype dtype, int64_t tokens, int64_t head
     free(host);
 }
 
-/** Where, and what k and v are; the rest is bf16. */
+/** The device, and the dtype of k and v; all other tensors are bf16. */
 typedef struct place {
     const char *spec;
     qni_dtype dtype_kv;
@@ -78,7 +78,7 @@ static void close_setup(setup *s) {
     qn_device_close(s->device);
 }
 
-/** How the work is cut; requests first .. first + count - 1 alone. */
+/** How the work is cut, and which requests, first .. first + count - 1, run. */
 typedef struct cut {
     int64_t splits, tile;
     int first, count;
@@ -108,7 +108,7 @@ static made_plan make_plan(const cut *c, const int32_t *kv, bool is_for_graph) {
     return p;
 }
 
-/** Bytes on the device, with what is in `data` if that is not null. */
+/** Returns a tensor of bytes on the device, which gets `data` if that is not null. */
 static DLTensor device_bytes(setup *s, int64_t *bytes, void *data) {
     DLTensor t = {.device = qn_device_id(s->device),
                   .ndim = 1,
@@ -120,15 +120,16 @@ static DLTensor device_bytes(setup *s, int64_t *bytes, void *data) {
     return t;
 }
 
-/** o of a call over whole tensors, into host memory: as launched for `host`, with `plan` where the
- *  device looks. */
+/** Runs a call over whole tensors, launched for the plan `host` with `plan` where the device looks,
+ *  and copies o to host memory. */
 static void run_plans(setup *s, const cut *c, const made_plan *host, made_plan *plan,
                       uint16_t *out) {
     DLTensor schedule = device_bytes(s, &plan->bytes, plan->data);
     DLTensor workspace = device_bytes(s, &plan->workspace_bytes, nullptr);
     DLTensor to = host_tensor(s->o.t, out);
     int64_t bytes = host->bytes;
-    memset(out, 0xFF, (size_t)s->count * sizeof *out); // so that nothing is left of the run before
+    memset(out, 0xFF, (size_t)s->count * sizeof *out); // so that nothing is left of the previous
+                                                       // run
     CHILD_CHECK(qn_copy(s->stream, &s->o.t, &to) == QN_OK);
     schedule.shape = &bytes;
     s->q.shape[0] = s->o.shape[0] = qo_indptr[c->first + c->count];
@@ -157,7 +158,7 @@ static void run_cut(setup *s, const cut *c, uint16_t *out) {
     free(plan.data);
 }
 
-/** As a graph replays it that was captured with requests of one key each. */
+/** Runs the call as a graph replays it that was captured with requests of one key each. */
 static void run_replayed(setup *s, const cut *c, uint16_t *out) {
     static const int32_t captured_kv[] = {0, 1, 2, 3};
     made_plan captured = make_plan(c, captured_kv, true), plan = make_plan(c, kv_indptr, true);
@@ -167,7 +168,7 @@ static void run_replayed(setup *s, const cut *c, uint16_t *out) {
     free(plan.data);
 }
 
-/** All cuts against the default one; a sum over its bits. */
+/** Compares all cuts with the default one. Returns a hash of its bits. */
 static uint64_t compare_with_window(setup *s, bool has_window, uint16_t *want, uint16_t *got) {
     static const cut cuts[] = {{1, 0, 0, 3, 0},   {2, 64, 0, 3, 0}, {7, 16, 0, 3, 0},
                                {0, 256, 0, 3, 0}, {0, 0, 0, 1, 0},  {0, 16, 1, 2, 0}};
@@ -251,8 +252,8 @@ static void print_result(void *context, const qn_check_result *result) {
         fprintf(stderr, "%s, %s: %s\n", result->kernel, result->problem, result->detail);
 }
 
-/** Whether the device has the instructions of the kernel that QUERN_FORCE names, if it names
- *  one. */
+/** Returns whether the device has the instructions of the kernel that QUERN_FORCE names; true if it
+ *  names none. */
 static bool has_forced(const qn_device *device) {
     const char *forced = strrchr(qni_env_get()->force, '=');
     for (int i = 0; forced && i < qni_op_attention.num_variants; i++)
@@ -261,7 +262,7 @@ static bool has_forced(const qn_device *device) {
     return true;
 }
 
-/** That part of attention's check which compares batches. */
+/** Runs the part of attention's check that compares batches. */
 static void try_bits(void *at) {
     static const qni_op *const ops[] = {&qni_op_attention, nullptr};
     static const qni_family family = {"attention", ops, try_batches};
@@ -274,7 +275,8 @@ static void try_bits(void *at) {
     if (has_forced(device)) {
         CHILD_CHECK(qni_trial_families(families, device, nullptr, &options, print_result, &count) ==
                     QN_OK);
-        // Four lists of batches, the first of each compared with two; five of queries, with three.
+        // There are four lists of batches, each of which compares its first batch with two; and
+        // five lists of queries, which compare with three.
         CHILD_CHECK(count == 4 * 2 + 5 * 3);
     }
     qn_device_close(device);
@@ -285,7 +287,7 @@ static void try_queries(const place *at, const char *force) {
     child_run(try_bits, (void *)(uintptr_t)at, env);
 }
 
-/** Each kernel by itself, so that none hides behind a better one. */
+/** Forces each kernel by itself, so that none hides behind a better one. */
 static void test_queries_on_cpu(void **) {
     try_queries(&cpu, nullptr);
     try_queries(&cpu, "QUERN_FORCE=attention=attention.cpu_avx512");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes a case of the attention check: memory, tensors, values, a plan, and what must come out by
-// the definition.
+// Makes a case of the attention check: memory, tensors, values, a plan, and the results by the
+// definition.
 #include "attention_case.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static bool is_ragged_q(const qni_attention_spec *s) {
 static int64_t dim_vo_of(const qni_attention_spec *s) {
     return s->dim_vo ? s->dim_vo : s->dim;
 }
-/** Which of a spec's lengths request b has. */
+/** Returns which of a spec's lengths request b has. */
 static int length_of(const qni_attention_spec *s, int b) {
     const int i = b == s->common ? 0 : b == 0 ? s->common : b;
     return i < QNI_CASE_LENGTHS ? i : 1 + i % (QNI_CASE_LENGTHS - 1);
@@ -40,7 +40,7 @@ static int64_t max_kv_len(const qni_attention_spec *s) {
     return most;
 }
 
-/** Ragged q begins with a token of no request. */
+/** Returns the tokens of q. Ragged q begins with a token of no request. */
 static int64_t q_tokens(const qni_attention_spec *s) {
     int64_t sum = 1;
     for (int b = 0; b < s->batches; b++)
@@ -72,7 +72,7 @@ static int64_t mask_bytes_before(const qni_attention_spec *s, int request) {
     return sum;
 }
 
-/** Request b by what is asked: a plan that has it otherwise is wrong. */
+/** Returns request b from what the spec asks. A plan with another request is wrong. */
 static qk_attention_request request_of(const qni_attention_spec *s, int b) {
     qk_attention_request r = {.qo_begin = is_ragged_q(s),
                               .qo_len = qo_len_of(s, b),
@@ -95,7 +95,7 @@ static qn_status make_area(qni_attention_case *c, qn_stream *stream, int which, 
                            count, offset);
 }
 
-/** A view of an area; negative sizes end the shape. */
+/** Sets a view of an area; a negative size ends the shape. */
 static void set_tensor(qni_attention_case *c, int which, int ndim, const int64_t *shape,
                        const int64_t *strides) {
     qni_case_tensor *t = &c->tensors[which];
@@ -119,8 +119,8 @@ static qn_status make_vector(qni_attention_case *c, qn_stream *stream, int which
     return st;
 }
 
-/** [blocks, tokens, heads, dim] or [blocks, heads, tokens, dim]; without blocks three dimensions;
- *  dim 0: lse. */
+/** Makes rows of [blocks, tokens, heads, dim] or [blocks, heads, tokens, dim]. Without blocks there
+ *  are three dimensions; dim 0: lse. */
 static qn_status make_rows(qni_attention_case *c, qn_stream *stream, int which, qni_dtype dtype,
                            bool has_blocks, bool is_hnd, int64_t blocks, int64_t tokens,
                            int64_t heads, int64_t dim) {
@@ -225,7 +225,7 @@ static qn_status make_plan(qni_attention_case *c, qn_stream *stream) {
     return QN_OK;
 }
 
-/** Dense cases go without a plan unless they ask for a chunk. */
+/** Returns whether the case has a plan. Dense cases have one only if they ask for a chunk. */
 static bool has_plan(const qni_attention_spec *s) {
     return s->storage != QNI_CASE_DENSE || s->chunk;
 }
@@ -246,8 +246,8 @@ static double value_of(qni_attention_case *c, int which) {
     return s->values == QNI_CASE_PEAKS && which == QNI_CASE_Q ? 64 * normal : normal;
 }
 
-/** Element d of q or k whose score rises, or falls, by 2 from key to key. A key's number is its
- *  digits of 16, which every dtype has exactly. */
+/** Returns element d of q or k, for scores that rise, or fall, by 2 from key to key. A key's number
+ *  is stored as digits of base 16, which every dtype holds exactly. */
 static double ramp_of(const qni_attention_case *c, int which, int64_t position, uint32_t head,
                       int64_t d) {
     constexpr int64_t digits = 3;
@@ -259,7 +259,7 @@ static double ramp_of(const qni_attention_case *c, int which, int64_t position, 
     return (head % 2 ? -step : step) * (double)(1 << 4 * d);
 }
 
-/** An element of a key that no query sees. */
+/** Returns an element of a key that no query sees. */
 static double hidden_of(const qni_attention_case *c, int which) {
     const qni_dtype dtype = c->spec->dtype_kv;
     return which == QNI_CASE_K ? NAN
@@ -279,7 +279,8 @@ static void fill_row(qni_attention_case *c, int which, int64_t position, uint32_
                           : value_of(c, which));
 }
 
-/** Pages from the last down; the second request begins with the first one's first page. */
+/** Fills in pages from the last one down; the second request begins with the first request's first
+ *  page. */
 static void fill_indices(qni_attention_case *c) {
     const qni_attention_spec *s = c->spec;
     const int32_t count = (int32_t)kv_blocks(s) - 2, first = pages_of(s, 0);
@@ -290,7 +291,7 @@ static void fill_indices(qni_attention_case *c) {
         indices[first] = indices[0];
 }
 
-/** Elements of all heads of a token, from `at` on. */
+/** Fills the elements of all heads of a token, from `at` on. */
 static void fill_token(qni_attention_case *c, int which, uint32_t request, int64_t position,
                        int64_t at, int64_t head) {
     const qk_attention_args *g = &c->problem.args;
@@ -301,7 +302,7 @@ static void fill_token(qni_attention_case *c, int which, uint32_t request, int64
         fill_row(c, which, position, h, at + h * head, is_v ? g->head_dim_vo : g->head_dim_qk);
 }
 
-/** Only what requests use: all else is NaN. */
+/** Fills only what requests use; all else stays NaN. */
 static void fill_tokens(qni_attention_case *c, const qni_attention_problem *host) {
     const qk_attention_args *g = &host->args;
     for (uint32_t b = 0; b < (uint32_t)c->spec->batches; b++) {
@@ -316,7 +317,7 @@ static void fill_tokens(qni_attention_case *c, const qni_attention_problem *host
     }
 }
 
-/** Clears the packed mask's bits of the keys that no query may see. */
+/** Clears the packed mask's bits for the keys that no query may see. */
 static void hide_first_keys(qni_attention_case *c) {
     const qni_attention_spec *s = c->spec;
     uint8_t *bits = qni_area_host(&c->areas[QNI_CASE_CUSTOM_MASK]);
@@ -399,7 +400,7 @@ static void set_plan(qni_attention_case *c) {
     c->args.workspace = (DLTensor *)(uintptr_t)tensor_of(c, QNI_CASE_WORKSPACE);
 }
 
-/** The same problem over the areas' host copies, hiding what the spec hides. */
+/** Returns the problem over the areas' host copies, which hides what the spec hides. */
 static qni_attention_problem on_host(qni_attention_case *c) {
     const qni_attention_spec *s = c->spec;
     qni_attention_problem p = c->problem;
@@ -442,7 +443,7 @@ static void expect_row(qni_attention_case *c, const qni_attention_problem *host,
                         lse, lse_bound);
 }
 
-/** The rows of a request that share a kv head. */
+/** Expects the results of a request's rows that share a kv head. */
 static qn_status expect_rows(qni_attention_case *c, const qni_attention_problem *host,
                              uint32_t request, uint32_t kv_head, double *x) {
     const qk_attention_args *g = &host->args;
@@ -466,7 +467,8 @@ static qn_status expect_all(qni_attention_case *c, const qni_attention_problem *
     for (uint32_t i = 0; st == QN_OK && i < count; i++)
         st = expect_rows(c, host, i / g->num_kv_heads, i % g->num_kv_heads, x);
     for (int64_t i = 0; i < c->areas[QNI_CASE_WORKSPACE].count; i++)
-        qni_area_expect(&c->areas[QNI_CASE_WORKSPACE], i, 0, 255); // anything may be there
+        qni_area_expect(&c->areas[QNI_CASE_WORKSPACE], i, 0, 255); // the workspace may hold
+                                                                   // anything
     free(x);
     return st;
 }

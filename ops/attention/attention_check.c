@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The check problems of the attention family: every storage, mask and dtype; the edges of the
-// published vectors.
+// The check problems of the attention family: every storage, mask and dtype, and the published edge
+// vectors.
 #include "attention_case.h"
 
 #include <stdlib.h>
@@ -19,7 +19,7 @@
 #define RAMPS .values = QNI_CASE_RAMPS, .has_lse = true
 
 // clang-format off: a case a line
-/** Each query sees its own key alone, with scores near the least: E10 in a tile. */
+/** Each query sees its own key alone, with scores near the least finite number. */
 #define SOLE_KEYS(d, types) \
     {DENSE, 1, {8}, {8}, HEADS(2, 1, d), types, .values = QNI_CASE_LOW, .has_left = true, .is_causal = true, .has_lse = true}
 
@@ -130,10 +130,10 @@ static const qni_attention_spec specs[] = {
     {DENSE, 1, {30}, {40}, HEADS(1, 1, 64), F16, .has_left = true, .left = 1000, .has_right = true, .right = 3},
     {DENSE, 1, {50}, {20}, HEADS(2, 1, 64), BF16, .is_causal = true, .is_top_left = true, .has_lse = true},
     {DENSE, 1, {20}, {50}, HEADS(2, 1, 64), BF16, .is_causal = true, .is_top_left = true, QUICK},
-    // E9: rows without keys
+    // Rows without keys.
     {DENSE, 1, {80}, {30}, HEADS(2, 1, 64), BF16, .is_causal = true, .has_lse = true, QUICK},
     {RAGGED, 2, {9, 20}, {21, 30}, HEADS(2, 1, 64), BF16, .has_custom_mask = true, .has_lse = true, QUICK},
-    // without a plan
+    // Without a plan.
     {DENSE, 2, {9}, {21}, HEADS(2, 1, 64), BF16, .has_custom_mask = true, .has_lse = true},
     {DENSE, 1, {9}, {21}, HEADS(2, 1, 64), BF16, .has_custom_mask = true, .is_mask_zero = true, .is_causal = true,
      .has_lse = true},
@@ -155,7 +155,7 @@ static const qni_attention_spec specs[] = {
     {DENSE, 1, {30}, {10}, HEADS(4, 2, 64), BF16, .has_sinks = true, .is_causal = true, .has_lse = true},
     {DENSE, 2, {12}, {43}, HEADS(4, 2, 64), BF16, .dropout = 0.5f, .has_lse = true, QUICK},
     {RAGGED, 2, {7, 3}, {40, 9}, HEADS(2, 1, 64), F16, .dropout = 0.1f, .is_causal = true},
-    // E10
+    // Scores near the least finite number.
     {DENSE, 1, {1}, {1}, HEADS(2, 1, 128), BF16, .values = QNI_CASE_LOW, .has_lse = true, QUICK},
     SOLE_KEYS(128, F16),
     SOLE_KEYS(64, F16),
@@ -182,14 +182,14 @@ static const qni_attention_spec specs[] = {
     {PAGED, 2, {1, 30}, {310, 301}, HEADS(2, 1, 64), TYPES(QNI_F16, QNI_E4M3FNUZ, QNI_F16), .page = 8, RAMPS,
      .has_left = true, .left = 40},
     {PAGED, 1, {3}, {700}, HEADS(2, 1, 64), BF16, .page = 16, .chunk = 96, .splits = 3, RAMPS, .is_causal = true},
-    // uncut
+    // Keys in one chunk.
     {PAGED, 2, {1, 2}, {700, 530}, HEADS(2, 1, 64), BF16, .page = 16, .chunk = -1, RAMPS, .is_causal = true},
     {RAGGED, 2, {33, 3}, {350, 300}, HEADS(2, 1, 256), F16, RAMPS, .is_causal = true},
     {RAGGED, 2, {9, 20}, {310, 30}, HEADS(2, 1, 64), BF16, RAMPS, .has_custom_mask = true},
-    // Of a tile of keys the first rows see the last one alone: key 127.
+    // The first rows see only the last key of a tile of keys: key 127.
     {DENSE, 1, {40}, {320}, HEADS(2, 1, 64), BF16, RAMPS, .is_causal = true, .has_left = true, .left = 153},
     {DENSE, 1, {3}, {320}, HEADS(2, 1, 64), BF16, RAMPS, .is_causal = true, .has_left = true, .left = 190},
-    // NaNs in keys that windows, causality or masks hide, beside what is seen in the same tiles.
+    // NaNs in keys that windows, causality or masks hide, beside keys of these tiles that are seen.
     {DENSE, 1, {3}, {90}, HEADS(2, 1, 64), BF16, .hidden = 40, .has_left = true, .left = 20, .has_lse = true, QUICK},
     {PAGED, 2, {30, 2}, {90, 80}, HEADS(2, 1, 128), F16, .page = 16, .hidden = 21, .has_left = true, .left = 9,
      .is_causal = true, .has_lse = true},
@@ -198,7 +198,7 @@ static const qni_attention_spec specs[] = {
     {DENSE, 1, {3}, {50}, HEADS(2, 1, 33), ALL_OF(QNI_F32), .hidden = 33, .mask_kind = QK_MASK_F32, .has_lse = true},
     {RAGGED, 2, {9, 20}, {50, 30}, HEADS(2, 1, 64), TYPES(QNI_BF16, QNI_E4M3FN, QNI_BF16), .hidden = 17,
      .has_custom_mask = true, .has_lse = true},
-    // Each chunk's ends: a window's bound goes through every key of two chunks.
+    // The ends of each chunk: a window's bound goes through every key of two chunks.
     {DENSE, 1, {130}, {360}, HEADS(2, 1, 64), BF16, .chunk = 64, RAMPS, .is_causal = true, .has_left = true, .left = 3},
 };
 // clang-format on

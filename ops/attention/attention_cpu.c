@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention on the CPU: the loop over work items, finished rows, the merge of chunks; and attention
-// in plain C vectors.
+// Attention on the CPU: the loop over work items, the end of a row, the merge of chunks; and
+// attention in plain C vectors.
 #define QN_LANES 4
 #include "attention_decode_simd.h"
 
@@ -8,7 +8,7 @@
 
 float qni_attention_slope(const qk_attention_args *g, uint32_t head) {
     const uint32_t heads = g->num_kv_heads * g->group;
-    const uint32_t n = 1u << (31 - __builtin_clz(heads)); // the largest power of two in it
+    const uint32_t n = 1u << (31 - __builtin_clz(heads)); // the largest power of two up to heads
     return head < n ? exp2f(-8.0f * (float)(head + 1) / (float)n)
                     : exp2f(-4.0f * (float)(2 * (head + 1 - n) - 1) / (float)n);
 }
@@ -40,7 +40,7 @@ static void store_row(const qni_attention_problem *p, const qni_attention_row *r
         sum = sum * shrink + exp2f(sink - top);
         max = top;
     }
-    const bool has_none = !(sum > 0) && sum == sum; // a NaN stays one
+    const bool has_none = !(sum > 0) && sum == sum; // a NaN stays a NaN
     factor = has_none ? 0 : factor / sum;
     int64_t d = 0;
     for (; d + QN_LANES <= g->head_dim_vo; d += QN_LANES)
@@ -85,7 +85,7 @@ static void run_one_item(void *context, int64_t i) {
         all->run(&all->p, &work, (uint32_t)(i % heads));
 }
 
-/** One row of a split request: chunks in order. */
+/** Merges one row of a split request; chunks are taken in order. */
 static void merge_row(const qni_attention_problem *p, const qni_attention_row *row, int64_t first,
                       int64_t step) {
     const qk_attention_args *g = &p->args;

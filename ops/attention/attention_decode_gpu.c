@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of a few queries over many keys on matrix cores: a decoding step, whose speed is
-// memory's.
+// Attention of a few queries over many keys on matrix cores: a decoding step, whose speed memory
+// limits.
 //
 // Needs     as attention_tile_gpu.c; head dims up to 128; requests of up to FEW rows; FP8 of the
 //           target's usual kind
@@ -21,26 +21,29 @@
 #include "halves.h"
 
 enum { FEW = QK_ATTENTION_FEW_ROWS, LINES = QD_MMA_ROWS, RUN = D / LINES };
-enum { PIECE = RUN < 8 ? RUN : 8, RUN_PIECES = RUN / PIECE }; // of v: what is loaded at once
+enum { PIECE = RUN < 8 ? RUN : 8, RUN_PIECES = RUN / PIECE }; // of v: elements that are loaded at
+                                                              // once
 enum { PIECE_BYTES = PIECE * KV_BYTES, PIECE_WORDS = PIECE_BYTES < 4 ? 1 : PIECE_BYTES / 4 };
-enum { WORDS = sizeof(qd_mma_operand) / 4, FRAGMENT_KEYS = 2 * WORDS }; // a lane's, of QD_MMA_K
+enum { WORDS = sizeof(qd_mma_operand) / 4, FRAGMENT_KEYS = 2 * WORDS }; // those of a lane, of
+                                                                        // QD_MMA_K
 static_assert(RUN == O_TILES, "column d of tile n is element RUN d + n");
 
-/** Where registers are few, q stays in LDS, and k and v of a tile are not in registers at once. */
+/** If registers are few, q stays in LDS, and k and v of a tile are not in registers at one
+ *  time. */
 constexpr bool is_tight = QK_TIGHT;
 
-/** Values of a key that a lane has: elements RUN d .. RUN d + RUN - 1. */
+/** The values of a key that a lane has: elements RUN d .. RUN d + RUN - 1. */
 typedef struct run {
     uint32_t words[RUN_PIECES][PIECE_WORDS];
 } run;
 
-/** A tile of keys and values on its way. */
+/** A tile of keys and values on its way to the matrix core. */
 typedef struct tile {
     kv_piece k[S_TILES][D / QD_MMA_K][WORDS / 4];
     run v[FRAGMENTS][FRAGMENT_KEYS];
 } tile;
 
-/** Where registers are few, no conversion is begun before the last one's product. */
+/** Keeps a conversion from beginning before the product of the last one, if registers are few. */
 QD_INLINE void pin(void) {
     if (is_tight && QK_FP8)
         qd_pin();
@@ -48,10 +51,10 @@ QD_INLINE void pin(void) {
 
 // ---- from memory
 
-/** Where a wave's values lie, in bytes from those of head 0, page 0. */
+/** Where a wave's values lie, in bytes from head 0 of page 0. */
 [[clang::loader_uninitialized]] static QD_LDS int64_t places[WAVES][TILE];
 
-/** Where a key's row lies, keys past the end as the last one. */
+/** Returns where a key's row lies; keys past the end repeat the last one. */
 QD_INLINE int64_t place_of_key(const part *p, const qk_attention_args *g,
                                const qk_attention_rows *rows, uint32_t key) {
     const int64_t row =
@@ -59,7 +62,7 @@ QD_INLINE int64_t place_of_key(const part *p, const qk_attention_args *g,
     return (p->kv_head * rows->head + row) * KV_BYTES;
 }
 
-/** Pieces past the end of a head are its last one. */
+/** Starts loading keys. Pieces past the end of a head repeat its last piece. */
 QD_INLINE void fetch_keys(const part *p, uint32_t begin, tile *t) {
     const qk_attention_args *g = reread(p->args);
     const uint32_t last = g->head_dim_qk / 8 - 1;
@@ -72,12 +75,14 @@ QD_INLINE void fetch_keys(const part *p, uint32_t begin, tile *t) {
     }
 }
 
-/** Key `of` of fragment f that this lane has values of: the order of qd_mma_pair. */
+/** Returns which key of a tile is number `of` in fragment f of the values that this lane has, in
+ *  the order of qd_mma_pair. */
 QD_INLINE uint32_t value_key(uint32_t f, uint32_t of) {
     return qd_mma_pair(4 * qd_mma_piece(f, of / 8) + of / 2 % 4) + of % 2 * QD_MMA_PAIR;
 }
 
-/** Values past the end of a head are its last ones; no one stores what becomes of them. */
+/** Starts loading values. Values past the end of a head repeat its last ones; nobody stores the
+ *  results. */
 QD_INLINE run load_run(const char *v, uint32_t head_dim) {
     run r;
     QD_UNROLL for (uint32_t i = 0; i < RUN_PIECES; i++) {
@@ -97,7 +102,7 @@ QD_INLINE void fetch_values(const part *p, uint32_t begin, tile *t) {
     QD_UNROLL for (uint32_t f = 0; f < FRAGMENTS; f++) QD_UNROLL
         for (uint32_t i = 0; i < FRAGMENT_KEYS; i++)
             t->v[f][i] = load_run((const char *)g->v.data + mine[value_key(f, i)], g->head_dim_vo);
-    qd_wave_barrier(); // all have read, before the next tile's are written
+    qd_wave_barrier(); // all lanes have read these places before the next tile's are written
 }
 
 // ---- products
@@ -105,7 +110,7 @@ QD_INLINE void fetch_values(const part *p, uint32_t begin, tile *t) {
 [[clang::loader_uninitialized]] static QD_LDS qd_mma_operand
     queries[D / QD_MMA_K][QD_MMA_OWN][QD_WAVE];
 
-/** The first wave's queries, which are all waves', into LDS. */
+/** Writes the first wave's queries, which are those of all waves, to LDS. */
 QD_INLINE void put_queries(const wave *w) {
     QD_UNROLL for (uint32_t c = 0; is_tight && c < D / QD_MMA_K; c++) {
         QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++)
@@ -130,8 +135,8 @@ QD_INLINE uint32_t widen_keys(kv_piece x, uint32_t word) {
 #endif
 }
 
-/** Pieces past the end of a head are zeros, as they are in q: what they are copies of may be an
- *  infinity. */
+/** Clears the pieces past the end of a head, which are zeros in q too: they repeat a piece that may
+ *  hold an infinity. */
 QD_INLINE void clear_past_end(const part *p, tile *t) {
     const uint32_t pieces = reread(p->args)->head_dim_qk / 8;
     if (pieces == D / 8)
@@ -157,7 +162,7 @@ QD_INLINE void multiply_keys(const wave *w, const tile *t, qd_mma_acc s[S_TILES]
     }
 }
 
-/** Element e of two keys' runs. */
+/** Returns element e of two keys' runs. */
 QD_INLINE uint32_t pair_of(const run *a, const run *b, uint32_t e) {
     const uint32_t i = e / PIECE, at = e % PIECE;
 #if QK_FP8
@@ -200,14 +205,15 @@ QD_INLINE void take_tile(const part *p, wave *w, uint32_t begin) {
     multiply_values(w, &t, weights);
 }
 
-// ---- the waves' results become one
+// ---- merging the waves' results
 
 enum { WIDTH = 4096 / (WAVES * FEW) }; // columns that are merged at once: 16 KiB of all waves
 enum { STEP = WIDTH / LINES < RUN ? WIDTH / LINES : RUN, STRIDE = LINES * STEP + 4 };
 [[clang::loader_uninitialized]] static QD_LDS float tops[WAVES][FEW], sums[WAVES][FEW],
     factors[FEW], columns[WAVES][FEW][STRIDE] __attribute__((aligned(16)));
 
-/** The maximum of a row's maxima, and the sum of its weights by that. */
+/** The largest of a row's maxima over the waves, and the sum of the row's weights relative to
+ *  it. */
 typedef struct total {
     float top, sum;
 } total;
@@ -226,7 +232,7 @@ QD_INLINE int64_t partial_at(const qk_attention_args *g, const part *p, uint32_t
     return qk_attention_partial(g, &p->request, p->chunk_begin, row, p->kv_head);
 }
 
-/** What the row's columns are multiplied with; stores its log-sum-exp. */
+/** Returns the factor for the row's columns; stores the row's log-sum-exp. */
 QD_INLINE float finish(const part *p, const row *r, const total *t) {
     const qk_attention_args *g = reread(p->args);
     if (p->request.partial_begin < 0) {
@@ -240,7 +246,7 @@ QD_INLINE float finish(const part *p, const row *r, const total *t) {
     return t->sum > 0 ? 1 / t->sum : 0;
 }
 
-/** Each wave's o by its row's common maximum. */
+/** Scales each wave's o to its row's common maximum. */
 QD_INLINE void level(const part *p, wave *w) {
     float own[QD_MMA_OWN];
     QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) {
@@ -262,7 +268,7 @@ QD_INLINE void level(const part *p, wave *w) {
         w->o[n] *= qd_mma_spread(own);
 }
 
-/** Puts tiles first .. first + STEP - 1 of o into LDS. */
+/** Writes tiles first .. first + STEP - 1 of o to LDS. */
 QD_INLINE void put_columns(const wave *w, uint32_t first) {
     QD_UNROLL for (uint32_t e = 0; e < QD_MMA_ACC; e++) {
         const uint32_t row = qd_mma_column(qd_mma_own(e)), d = qd_mma_row(qd_mma_part(), e);
@@ -272,7 +278,7 @@ QD_INLINE void put_columns(const wave *w, uint32_t first) {
     }
 }
 
-/** Stores the sum of all waves' columns. */
+/** Stores the sums of all waves' columns. */
 QD_INLINE void store_columns(const part *p, uint32_t first) {
     const qk_attention_args *g = reread(p->args);
     for (uint32_t i = qd_thread(); i < p->row_end * LINES * STEP; i += THREADS) {
@@ -316,7 +322,8 @@ QD_INLINE void take_chunk(const part *p) {
     store(p, &w);
 }
 
-/** One workgroup's share of a work item: each chunk. So few rows are never cut: they begin at 0. */
+/** Computes one workgroup's share of a work item, each chunk in turn. Requests of so few rows are
+ *  one tile: their rows begin at 0. */
 QD_INLINE void take_work(const qk_attention_args *args, const qk_attention_work *work,
                          uint32_t kv_head) {
     part p = make_part(args, work, kv_head);

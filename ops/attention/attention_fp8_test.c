@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every code of the FP8 kinds as key and as value of attention on simulated GPUs: a value comes out
-// as it is, to the bit, a key's score is the code's value.
+// Gives every code of the FP8 kinds as key and as value to attention on simulated GPUs: a value
+// must come out unchanged, to the bit, and a key's score must be the code's value.
 #include "../../runtime/testing.h"
 #include "attention.h"
 
@@ -8,8 +8,9 @@
 
 #include <math.h>
 
-// A request for each code, of one key: all of its elements, and its value's, are that code.
-// Requests of one row and of more than the kernel for few rows takes: as many heads on the key's.
+// Each code has a request of one key; all elements of the key, and of its value, are the code. A
+// request has one row, or more rows than the kernel for few rows takes, by as many query heads for
+// the one kv head.
 enum { CODES = 256, DIM = 8, HEADS = 17, COUNT = CODES * DIM, MOST = COUNT * HEADS };
 
 typedef struct setup {
@@ -19,7 +20,7 @@ typedef struct setup {
     int heads;
 } setup;
 
-/** A tensor [CODES, 1, heads, DIM], or as lse [CODES, 1, heads], on the device. */
+/** A tensor on the device: [CODES, 1, heads, DIM], or for lse [CODES, 1, heads]. */
 typedef struct box {
     DLTensor t;
     int64_t shape[4];
@@ -43,13 +44,15 @@ static void make(setup *s, box *b, qni_dtype dtype, int ndim, int heads, void *v
     CHILD_CHECK(qn_copy(s->stream, &b->t, &host) == QN_OK);
 }
 
-/** An infinite value may become a NaN: tiles repeat a request's last key, with weight 0. */
+/** Returns whether an element is right. An infinite value may become a NaN, because tiles repeat a
+ *  request's last key with weight 0. */
 static bool is_same(double want, float got) {
     return isfinite(want) ? want == (double)got : isnan(got) || want == (double)got;
 }
 
-/** Whether lse is the score's, x: off by as much as the logarithm's unit and back, and the
- *  roundings of a sum with gfx90a's headroom of 11 bits; the least code's score is 2^-17. */
+/** Returns whether lse is that of a score x. It may be off by the change of the logarithm's unit
+ *  and back, and by the roundings of a sum with gfx90a's headroom of 11 bits; the least code's
+ *  score is 2^-17. */
 static bool is_score(double x, float got) {
     if (isnan(x) || x == HUGE_VAL)
         return !isfinite(got);
@@ -57,7 +60,7 @@ static bool is_score(double x, float got) {
                           : fabs((double)got - x) <= fabs(x) * 0x1p-21 + 0x1p-20;
 }
 
-/** o and lse of the requests, sm_scale 1. */
+/** Computes o and lse of the requests; sm_scale is 1. */
 static void run(setup *s, void *k, void *v, float *o, float *lse) {
     static uint16_t q[MOST];
     box boxes[5];
@@ -98,12 +101,12 @@ static void check_codes(setup *s) {
         CHILD_CHECK(is_same(qni_get(s->kind, codes, i / DIM / s->heads * DIM), o[i]));
 }
 
-/** Both of q's types where the matrix core keeps f16's subnormals. */
+/** Checks q of both types; of f16 only where the matrix core keeps f16's subnormals. */
 static void check_kinds(void *spec) {
     setup s = {};
     CHILD_CHECK(qn_device_open(&s.device, spec) == QN_OK);
     CHILD_CHECK(qn_stream_create(&s.stream, s.device) == QN_OK);
-    qn_allow_slow_kernels(false); // what no matrix core takes is an error
+    qn_allow_slow_kernels(false); // a call that no matrix core takes is an error
     for (s.kind = QNI_E4M3FN; s.kind <= QNI_E5M2FNUZ; s.kind++) {
         const bool is_flushed = !strcmp(spec, "sim:gfx90a") && s.kind >= QNI_E5M2;
         for (s.heads = 1; s.heads <= HEADS; s.heads += HEADS - 1) {
@@ -118,7 +121,7 @@ static void check_kinds(void *spec) {
     qn_device_close(s.device);
 }
 
-/** make TARGETS=… may have left them out. */
+/** Returns whether the build has a target's images; make TARGETS=… may have left them out. */
 static bool has_images(const char *target) {
     for (const qni_image *built = qni_images; built->id; built++)
         if (strcmp(built->target, target) == 0)

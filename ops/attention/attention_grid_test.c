@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // FlashInfer's grids of attention and merging on the CPU and on every simulated GPU of the build:
-// each kernel that takes a case is within its computed bound and within FlashInfer's tolerance, and
-// gives the same bits twice.
+// each kernel that takes a case must be within its computed bound and within FlashInfer's
+// tolerance, and give equal bits twice.
 //
 // The full product of a line's axes (attention_grid.h) has millions of cases, so each line runs a
-// covering sample (../covering.h): any two values of two axes meet in some case. The CPU takes
-// FlashInfer's sizes, simulated GPUs smaller ones with the same remainders.
+// covering sample (../shared/covering.h): any two values of two axes meet in some case. The CPU
+// takes FlashInfer's sizes, simulated GPUs smaller ones with the same remainders.
 //
 //   attention_grid_test [--all] [--target cpu|gfx942|…]
 //   --all: FlashInfer's sizes on simulated GPUs too
@@ -17,18 +17,18 @@
 #include <sys/mman.h>
 #include <time.h>
 
-// ---- what came out
+// ---- results
 
 enum { MAX_KERNELS = 32 };
 
-/** What a child counts, in memory shared with its parent. */
+/** What a child process counts, in memory shared with its parent. */
 typedef struct tally {
-    int cases[LINES + 1];                      // the last: merges
+    int cases[LINES + 1];                      // the last one counts merges
     int ran[MAX_KERNELS], chosen[MAX_KERNELS]; // see find_kernel
     int failed;
     bool is_absent, has_crashed;
-    double bound, tolerance; // the worst errors over them
-    double seconds;          // of processors
+    double bound, tolerance; // the largest quotients of error and bound, and of error and tolerance
+    double seconds;          // of processor time
 } tally;
 
 /** A child's work: every SHARDS-th case of a target. */
@@ -46,15 +46,15 @@ enum { SHARDS = 3, WALKED = SHARDS };
 #endif
 static const job *current; // a child's
 
-/** Beside the kernel that a call would use, all others that take it run every so many cases of a
- *  child. */
+/** Returns whether only the kernel that a call would use runs on a case. All other kernels run on
+ *  every fourth case of a child. */
 static bool is_choice_alone(int index) {
     return index / SHARDS % 4 != 0;
 }
 
 static const qni_op *const ops[] = {&qni_op_attention, &qni_op_merge_states};
 
-/** A kernel's place in a tally; its name for a place, null past the last. */
+/** Returns the name of the kernel at a place in a tally; null past the last. */
 static const char *kernel_name(int i) {
     for (int op = 0; op < 2; i -= ops[op++]->num_variants)
         if (i < ops[op]->num_variants)
@@ -80,7 +80,8 @@ static void report(void *, const qn_check_result *r) {
                 r->kernel, r->problem, r->detail, r->error);
 }
 
-/** Areas of a case, the results among them, and FlashInfer's tolerance: relative and absolute. */
+/** A case's areas, the results among them, and FlashInfer's tolerance, which is both relative and
+ *  absolute. */
 typedef struct held {
     qni_areas areas; // first: qni_areas_reset takes it for its context
     qni_area *results[2];
@@ -170,7 +171,7 @@ static qn_status walk_line(qni_trial_run *run, const line *l) {
     return st;
 }
 
-// ---- merging: merge_states of several numbers of states, merge_state, the same in place
+// ---- merging: merge_states of several numbers of states; merge_state, also in place
 
 enum { MERGE_N, MERGE_FORM, MERGE_HEADS, MERGE_DIM, MERGE_DTYPE, MERGE_BASE, MERGE_AXES };
 static const int merge_states[] = {2, 1, 3, 7};
@@ -243,7 +244,7 @@ static qn_status walk(qni_trial_run *run, const qni_op *op) {
 
 // ---- children
 
-/** make TARGETS=… may have left out a target's images. */
+/** Returns whether the build has a target's images; make TARGETS=… may have left them out. */
 static bool has_images(const qn_device *device) {
     for (const qni_image *built = qni_images; device->target && built->id; built++)
         if (strcmp(built->target, device->target->name) == 0)
@@ -252,7 +253,7 @@ static bool has_images(const qn_device *device) {
 }
 
 static void run_job(job *j) {
-    // The simulator's checks double the time: one child of a target has them.
+    // The simulator's checks double the time, so only one child of each target has them on.
     setenv("QUERN_SIM", j->shard == 0 ? "check=all;threads=1" : "check=none;threads=1", 0);
     static const qni_op *const list[] = {&qni_op_attention, &qni_op_merge_states, nullptr};
     static const qni_family grid = {"grid", list, walk};
@@ -279,7 +280,7 @@ static void start(job *j) {
     _exit(0);
 }
 
-/** Waits for any child. */
+/** Waits until any child ends. */
 static void reap(job *jobs, int count) {
     int status;
     const pid_t pid = wait(&status);
@@ -288,7 +289,7 @@ static void reap(job *jobs, int count) {
             jobs[i].tally->has_crashed = status != 0;
 }
 
-/** As many at a time as there are processors. */
+/** Runs the jobs, as many at a time as there are processors. */
 static void run_jobs(job *jobs, int count) {
     cpu_set_t set;
     const int room = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
@@ -337,7 +338,7 @@ static void print_tally(const char *spec, const tally *t) {
                   t->tolerance);
 }
 
-/** Cases whose kernel has a name that begins so. */
+/** Returns how many cases ran by a kernel whose name begins with `name`. */
 static int count_chosen(const tally *t, const char *name) {
     int count = 0;
     for (int i = 0; kernel_name(i); i++)
@@ -360,7 +361,7 @@ static void test_target(void **state) {
     assert_int_equal(count_chosen(&t, "attention.gpu_decode_") > 0, is_gpu);
 }
 
-/** Whether a case of these has the two values. */
+/** Returns whether one of the cases has the two values. */
 static bool have_pair(int cases, int (*values)[AXES], int i, int a, int j, int b) {
     for (int n = 0; n < cases; n++)
         if (values[n][i] == a && values[n][j] == b)
@@ -431,7 +432,7 @@ int main(int argc, char **argv) {
     job jobs[TARGETS * SHARDS];
     if (tallies == MAP_FAILED)
         err(1, "mmap");
-    setenv("QUERN_NO_JIT", "1", 1); // what ships is what is tested
+    setenv("QUERN_NO_JIT", "1", 1); // only images that ship are tested
     setenv("QUERN_NUM_THREADS", "1", 0);
     const int count = make_jobs(jobs, tallies, &o);
     run_jobs(jobs, count);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention given what no caller should: plans that were cut, damaged or made for something else,
-// numbers at the ends of their types, tensors that reach around memory. Without QUERN_VALIDATE; on
-// the CPU nothing outside the tensors may be touched all the same. tests/fuzz/attention_fuzz.c
-// looks for more.
+// Gives attention what no caller should: plans that are cut, damaged or made for something else,
+// numbers at the ends of their types, tensors that reach around memory. QUERN_VALIDATE is not set;
+// even so nothing outside the tensors may be touched on the CPU. tests/fuzz/attention_fuzz.c looks
+// for more.
 #include "../shared/op_test.h"
 #include "attention.h"
 
@@ -44,7 +44,7 @@ static void assert_attention_refused(qn_status want, const char *words) {
 
 // ---- plans
 
-/** A number of a plan at this offset, and what is written over it. */
+/** A number of a plan, at an offset, and the number that replaces it. */
 typedef struct damage {
     const char *part;
     size_t at, bytes;
@@ -63,7 +63,7 @@ typedef struct damage {
          (i) * sizeof(qk_attention_work) + offsetof(qk_attention_work, field),                     \
      sizeof((qk_attention_work){}.field), value}
 
-/** Each number that could lead outside the tensors, one at a time. */
+/** Each number that could lead outside the tensors is damaged, one at a time. */
 static void test_damaged_plan(void **) {
     static const damage all[] = {
         HEADER(num_requests, 3),
@@ -74,7 +74,7 @@ static void test_damaged_plan(void **) {
         HEADER(mask_bytes, -1),
         HEADER(mask_bytes, INT64_MAX),
         HEADER(workspace_rows, -1),
-        HEADER(workspace_rows, (int64_t)1 << 62), // its bytes are 0 in 64 bits
+        HEADER(workspace_rows, (int64_t)1 << 62), // their bytes are 0 modulo 2^64
         HEADER(num_kv_heads, 0),
         HEADER(num_kv_heads, 3),
         HEADER(page_size, -4),
@@ -92,7 +92,7 @@ static void test_damaged_plan(void **) {
         REQUEST(kv_begin, 11),
         REQUEST(kv_len, INT32_MAX),
         REQUEST(kv_chunk, 0),
-        REQUEST(kv_chunk, 1), // more chunks than there is workspace for
+        REQUEST(kv_chunk, 1), // more chunks than the workspace has room for
         WORK(0, request, 2),
         WORK(0, row_begin, 6),
         WORK(0, row_end, 7),
@@ -122,7 +122,7 @@ static void test_damaged_plan(void **) {
     assert_true(fabs(at(&o, 0) - 0.5) < 0.001);
 }
 
-/** A plan cut anywhere, one of merges alone, one of other tensors. */
+/** Plans that are cut anywhere, of merges alone, or made for other tensors. */
 static void test_other_plan(void **) {
     qn_attention_plan_args a = plan_args();
     int64_t bytes = 1024, workspace_bytes;
@@ -146,13 +146,13 @@ static void test_other_plan(void **) {
     bytes = 1024;
     assert_int_equal(qn_attention_plan(plan, &bytes, &workspace_bytes, &a), QN_OK);
     qk_attention_schedule *s =
-        (qk_attention_schedule *)plan; // nothing is split, and an item says it is a merge
+        (qk_attention_schedule *)plan; // nothing is split, but an item claims to be a merge
     s->num_works--, s->num_merges++;
     args.plan_bytes = bytes;
     assert_attention_refused(QN_E_INVALID, "plan is damaged: a work item");
 }
 
-/** What overflows is refused, and says which number it was. */
+/** Numbers that overflow are refused, and the message says which number it was. */
 static void test_plan_numbers(void **) {
     int64_t bytes, workspace_bytes;
     qn_attention_plan_args a;
@@ -194,8 +194,8 @@ static void test_plan_numbers(void **) {
 enum { PAGE = 4, PAGES = 6 };
 static box indices;
 
-/** Three requests over pages: 2 queries and 7 keys, no query and 4 keys, 3 queries and 9 keys;
- *  entry 0 is nobody's. */
+/** Three requests over pages: 2 queries and 7 keys, no query and 4 keys, 3 queries and 9 keys.
+ *  Entry 0 is nobody's. */
 static qn_attention_plan_args paged_args(void) {
     static const int32_t queries[] = {0, 2, 2, 5}, pages[] = {1, 3, 4, 7}, last[] = {3, 4, 1};
     qn_attention_plan_args a = plan_args();
@@ -214,8 +214,8 @@ static void make_pages(void *plan, int64_t bytes) {
     args.kv_indices = &indices.t, args.plan = plan, args.plan_bytes = bytes;
 }
 
-/** Each page of a request with queries, out of range by all ways; entries that nobody reads may
- *  hold anything. */
+/** Each page of a request with queries is put out of range in every way; entries that nobody reads
+ *  may hold anything. */
 static void test_pages(void **) {
     static const int32_t bad[] = {PAGES, -1, INT32_MAX, INT32_MIN, PAGES + 1000};
     static const int used[] = {1, 2, 4, 5, 6}, unused[] = {0, 3};
@@ -243,8 +243,7 @@ static void test_pages(void **) {
     assert_attention_refused(QN_E_INVALID, "kv_indices[1] is 0; accepted: 0 to -1");
 }
 
-/** Index arrays that plans are made from: none that falls, begins below 0 or ends past its
- *  tensor. */
+/** Plans refuse index arrays that fall, begin below 0 or end past their tensor. */
 static void test_plan_indices(void **) {
     static const int32_t falling[] = {0, 2, 1, 5}, below[] = {-1, 3, 4, 7}, past[] = {1, 3, 4, 8},
                          too_long[] = {3, 5, 1}, none[] = {0, 4, 1}, negative[] = {3, 4, -1};
@@ -297,8 +296,7 @@ static void test_tensors(void **) {
     k.strides[1] = INT64_MIN;
     assert_attention_refused(QN_E_INVALID, "it reaches over more bytes than 62 bits can count");
     make_dense();
-    q.strides[1] =
-        -q.strides[1]; // which is allowed, and leads from its last query down to o's place
+    q.strides[1] = -q.strides[1]; // allowed; it leads from q's last query down to o's place
     q.t.byte_offset = sizeof(uint16_t) * (QUERIES - 1) * HEADS * DIM;
     assert_int_equal(qn_attention(stream, &args), QN_OK);
     make_dense();
@@ -310,7 +308,7 @@ static void test_tensors(void **) {
     args.mask = &other.t, other.t.ndim = 1 << 20;
     assert_attention_refused(QN_E_INVALID, "mask has 1048576 dimensions; accepted: 2 to 4");
     make_dense();
-    MAKE(&workspace, QNI_U8, 8); // none is needed
+    MAKE(&workspace, QNI_U8, 8); // the call needs no workspace
     args.workspace = &workspace.t, workspace.t.shape = nullptr;
     assert_attention_refused(QN_E_INVALID, "workspace has a null shape");
     make_dense();
@@ -334,9 +332,9 @@ static void test_workspace_bytes(void **) {
     assert_int_equal(bytes, -5);
 }
 
-/** As many keys as can be, all in one place, of which a window leaves the last; the very last is a
- *  chunk of its own, and a step's places past it have no number in 31 bits. Few queries, and
- *  tiles. */
+/** As many keys as there can be, all in one place. A window leaves only the last keys. The very
+ *  last key is a chunk of its own, whose step has places past it that no number of 31 bits names.
+ *  The test runs few queries, and tiles. */
 static void test_most_keys(void **) {
     static const int64_t lengths[] = {3, 300};
     for (int i = 0; i < 2; i++) {
@@ -369,8 +367,8 @@ static void test_most_keys(void **) {
     }
 }
 
-/** Heads of no elements have strides that nobody checks; their log-sum-exps are merged all the
- *  same. */
+/** Heads without elements have strides that nobody checks; their log-sum-exps are merged even
+ *  so. */
 static void test_merge_of_no_elements(void **) {
     MAKE(&v, QNI_F16, 2, 3, 1, 0);
     MAKE(&o, QNI_F16, 2, 1, 0);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches the GPU kernels of attention: what all share, and those without matrix cores.
+// Launches the GPU kernels of attention: the code that all kernels share, and the kernels without
+// matrix cores.
 #include "attention.h"
 
 #include <string.h>
@@ -8,7 +9,7 @@ static_assert((int)QNI_F32 == 0 && (int)QNI_F16 == 1 && (int)QNI_BF16 == 2 && (i
               "kernels number dtypes so");
 
 enum { RUN = 8, THREADS = 256, GROUPS_OF_UNIT = 8 };
-constexpr int64_t max_grid = 1 << 20; // workgroups step through what is left
+constexpr int64_t max_grid = 1 << 20; // workgroups step through the other items
 constexpr int64_t most = 1 << 30;
 
 static qn_status launch(qn_stream *stream, const qni_kernel_ref *kernel, int64_t groups,
@@ -17,8 +18,8 @@ static qn_status launch(qn_stream *stream, const qni_kernel_ref *kernel, int64_t
     return groups > 0 ? qni_launch(stream, kernel, grid, THREADS, args, bytes) : QN_OK;
 }
 
-/** Workgroups for `count` work items or merges: in a graph more may come, and no more than this are
- *  at work at once. */
+/** Returns the workgroups for `count` work items or merges. With a graph more may come; but a
+ *  device never runs more workgroups than this at a time. */
 static int64_t count_groups(const qn_stream *stream, const qni_attention_problem *p,
                             uint32_t count) {
     const int64_t groups = (int64_t)count * p->args.num_kv_heads;
@@ -31,7 +32,7 @@ qn_status qni_attention_launch(const qni_variant *variant, qn_stream *stream,
                                size_t bytes) {
     const qni_kernel_ref *kernel = variant->config.kernel;
     qk_attention_args g = *args;
-    g.schedule = p->plan; // the host's
+    g.schedule = p->plan; // in host memory
     QN_TRY(
         launch(stream, &kernel[0], count_groups(stream, p, qk_attention_count(&g)), args, bytes));
     if (p->is_merged_later)
@@ -62,7 +63,7 @@ bool qni_attention_any_supports(const qni_variant *variant, const qn_device *, c
     return qni_attention_fits(variant, problem, why);
 }
 
-/** Whether all rows of k are whole runs, each at a multiple of its size. */
+/** Returns whether all rows of k are whole runs, each at a multiple of its size. */
 static bool is_wide(const qni_attention_problem *p) {
     const qk_attention_rows *k = &p->args.k;
     return (uintptr_t)k->data % 16 == 0 && p->args.head_dim_qk % RUN == 0 && k->block % RUN == 0 &&

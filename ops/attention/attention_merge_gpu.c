@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Merging: a split request's chunks into o and lse; states that the caller has; and dropout's mask
-// and random numbers.
+// Merges a split request's chunks into o and lse, and states that the caller has; and writes
+// dropout's mask and random numbers.
 //
 // Needs     nothing beyond vector instructions
 // Tile      a wave a row: lanes go along v's elements; states in order, so that the same bits come
@@ -13,7 +13,7 @@
 
 enum { THREADS = 256, WAVES = THREADS / QD_WAVE };
 
-/** One row of a split request: partial results `first`, first + step, … of `chunks`. */
+/** Merges one row of a split request: partial results first, first + step, …, `chunks` of them. */
 QD_INLINE void merge_row(const qk_attention_args *g, const row_place *row, int64_t first,
                          int64_t step, uint32_t chunks) {
     float max = -__builtin_inff(), sum = 0;
@@ -44,7 +44,7 @@ QD_KERNEL(THREADS) qk_attention_merge(const qk_attention_args g) {
         const uint32_t kv_head = id % g.num_kv_heads;
         const qk_attention_work work = qk_attention_find_merge(&g, id / g.num_kv_heads);
         const qk_attention_request r = qk_attention_get_request(&g, work.request);
-        const int64_t step = (int64_t)r.qo_len * g.group * g.num_kv_heads; // a chunk's rows
+        const int64_t step = (int64_t)r.qo_len * g.group * g.num_kv_heads; // rows of a chunk
         for (uint32_t i = work.row_begin + qd_wave(); i < work.row_end; i += WAVES) {
             const row_place row = find_row(&g, &r, work.request, kv_head, i);
             merge_row(&g, &row, qk_attention_partial(&g, &r, 0, i, kv_head), step,
@@ -53,9 +53,9 @@ QD_KERNEL(THREADS) qk_attention_merge(const qk_attention_args g) {
     }
 }
 
-// ---- states of the caller's
+// ---- merging the caller's states
 
-/** Base-2 log-sum-exp of a state. */
+/** Returns the base-2 log-sum-exp of a state. */
 QD_INLINE float state_lse(const qk_merge_args *g, uint32_t n, uint32_t i, uint32_t head) {
     const uint32_t which = g->v[1] ? i : 0, step = g->v[1] ? 0 : i;
     return g->s[which][n * g->s_token[which] + step * g->s_state + head * g->s_head[which]] /
@@ -81,13 +81,14 @@ QD_INLINE void merge_states(const qk_merge_args *g, uint32_t n, uint32_t head) {
         float acc = 0;
         for (uint32_t i = 0; sum != 0 && i < g->states; i++) {
             const float s = state_lse(g, n, i, head);
-            if (s != -__builtin_inff()) // such a state's value may be anything
+            if (s != -__builtin_inff()) // a state of -infinity may have any value
                 acc = __builtin_fmaf(qd_exp2(s - max), state_value(g, n, i, head, d), acc);
         }
         const int64_t at = n * g->o_token + head * g->o_head + d;
         qd_store1((int)g->dtype, (void *)element_at(g->dtype, g->o, at), sum != 0 ? acc / sum : 0);
     }
-    // In place, s is read by all lanes before one of them writes it: a wave's lanes go together.
+    // If the op works in place, all lanes read s before one of them writes it, as a wave's lanes go
+    // together.
     if (qd_lane() == 0)
         g->lse[n * g->lse_token + head * g->lse_head] =
             sum != 0 ? (max + qd_log2(sum)) * g->lse_unit : -__builtin_inff();
@@ -111,7 +112,7 @@ QD_INLINE void store_random(const qk_dropout_args *g, int64_t at, uint32_t word)
                   (int32_t)word > g->common.dropout_threshold ? 0.5f : -0.5f);
 }
 
-/** Four keys a thread: one draw of Philox. */
+/** Fills r. A thread takes four keys, for which Philox draws once. */
 QD_KERNEL(THREADS) qk_attention_dropout(const qk_dropout_args g) {
     const uint64_t quads = g.common.dropout_quads, count = g.rows * quads;
     const uint32_t heads = g.common.num_kv_heads, queries = g.common.dropout_queries;

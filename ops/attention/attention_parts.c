@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A call in two parts: requests of few rows, and those of more, where each has a kernel of its own.
-// A request's kernel is chosen by that request alone, so that its bits do not depend on its
+// Runs a call in two parts, requests of few rows and those of more, if each kind has a kernel of
+// its own. Only the request decides which kernel it gets, so that its bits do not depend on its
 // neighbours.
 #include "attention.h"
 
@@ -15,7 +15,7 @@ static qni_attention_problem make_part(const qni_attention_problem *p, bool of_f
     return part;
 }
 
-/** Both kernels are known before one runs: a call that is refused has written nothing. */
+/** Chooses both kernels before one runs, so that a call that is refused has written nothing. */
 static qn_status run_parts(qn_stream *stream, const qni_attention_problem *p) {
     const qni_attention_problem few = make_part(p, true), more = make_part(p, false);
     const qni_variant *of_few = nullptr, *of_more = nullptr;

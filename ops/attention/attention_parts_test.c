@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which kernel a call of attention gets by its types, head dims and rows; a batch whose requests
-// have few rows and more gets two, which leave each other's requests alone. The log names them.
+// Which kernel a call of attention gets by its types, head dims and rows. A batch with requests of
+// few rows and of more gets two kernels, which leave each other's requests alone. The log names the
+// kernels.
 #include "../../runtime/testing.h"
 #include "attention_case.h"
 
@@ -35,7 +36,7 @@ static void close_stream(qn_stream *stream, qn_device *device) {
     qn_device_close(device);
 }
 
-/** Every result is as it must be, and what no expectation names as it was. */
+/** Checks that every result is right, and that bytes that no expectation names are unchanged. */
 static void check_results(qn_stream *stream, qni_attention_case *c) {
     char detail[512] = "";
     double error = 0;
@@ -91,7 +92,7 @@ static void test_leaves(void **) {
 // ---- parts
 
 static const qni_attention_spec mixed = {MIXED, HEADS(64), ALL_OF(QNI_BF16), .has_lse = true};
-/** Requests of both kinds are split. */
+/** A batch of which requests of both kinds are split. */
 static const qni_attention_spec split = {MIXED, HEADS(64), ALL_OF(QNI_BF16), .chunk = 8};
 
 static void call_mixed(void *spec) {
@@ -123,7 +124,8 @@ static void test_two_kernels(void **) {
     assert_non_null(strstr(log, "last: attention.gpu_tile_64_bf16"));
 }
 
-/** One kernel for both takes them at once; what is left out is the other part's alone. */
+/** A kernel for both kinds takes all requests at once; then there is nothing to leave to another
+ *  part. */
 static void test_other_kernels(void **) {
     needs_images("gfx942");
     const char *log = log_of("sim:gfx942", "QUERN_BATCH_INVARIANT=1");
@@ -136,7 +138,7 @@ static void test_other_kernels(void **) {
     assert_non_null(strstr(log, "attention on sim:gfx942: attention.gpu_any_128; "));
 }
 
-/** A slow kernel for one part is reason enough to refuse, before the other has written. */
+/** If one part has only a slow kernel, the call is refused before the other part has written. */
 static void refuse_half(void *) {
     qn_device *device = nullptr;
     qn_stream *stream = open_stream("sim:gfx942", &device);
@@ -161,7 +163,7 @@ static void test_refusal(void **) {
 
 // ---- a kernel leaves requests alone that it is not launched for
 
-/** What requests of few rows, or those of more, get must stay as it is. */
+/** Expects that what requests of few rows, or those of more, get stays as it is. */
 static void expect_part(qni_attention_case *c, bool of_few_rows) {
     const qk_attention_args *g = &c->problem.args;
     const qk_attention_schedule *plan = c->problem.plan;

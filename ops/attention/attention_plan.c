@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans: requests cut into work items, on the host, from lengths alone.
+// Plans: cuts requests into work items, on the host, from lengths alone.
 //
-// A request's keys are cut by its own lengths, so that its bits do not depend on the batch. Chunks
-// of 256 for up to 16 queries: 4 KiB of partial results for each 128 KiB of cache read (head_dim
-// 128, bf16, group 4), and B=1 with 4096 keys and 8 kv heads still makes 128 work items. Of 2048 up
-// to 256 queries; more queries make tiles enough without. Longer chunks where there would be more
-// than 64: work items enough, and partial results no longer grow with the keys.
+// A request's keys are cut by its own lengths, so that its bits do not depend on the batch. Up to
+// 16 queries have chunks of 256 keys: that makes 4 KiB of partial results for each 128 KiB of cache
+// read (head_dim 128, bf16, group 4), and one request of 4096 keys and 8 kv heads still makes 128
+// work items. Up to 256 queries have chunks of 2048 keys; more queries make enough tiles without
+// chunks. If there would be more than 64 chunks, they are longer: 64 make enough work items, and
+// partial results then no longer grow with the keys.
 //
-// With QUERN_BATCH_INVARIANT=1 keys are not cut: a query's bits must not depend on how many others
-// its request has, and a chunk that fits a token's would give a prompt more partial results than
-// there is memory for.
+// With QUERN_BATCH_INVARIANT=1 keys are not cut: a query's bits must not depend on how many other
+// queries its request has, and chunks short enough for a single token would give a prompt more
+// partial results than there is memory for.
 #include "attention.h"
 
 #include <string.h>
 
 constexpr int64_t max_rows = 1 << 30, max_chunks = 64;
-// Of masks and workspace: sums of two do not overflow.
+// A bound on masks and on the workspace: sums of two such numbers do not overflow.
 constexpr int64_t max_bytes = (int64_t)1 << 60;
 
 int32_t qni_attention_default_chunk(int64_t qo_len, int64_t kv_len) {
@@ -24,7 +25,7 @@ int32_t qni_attention_default_chunk(int64_t qo_len, int64_t kv_len) {
     return kv_len <= step || qni_env_get()->batch_invariant ? INT32_MAX : (int32_t)(steps * step);
 }
 
-/** Lengths of request b. */
+/** The lengths of request b. */
 typedef struct lengths {
     int64_t qo_begin, qo_len, kv_begin, kv_len;
 } lengths;
@@ -140,7 +141,7 @@ static int64_t mask_bytes_of(const qk_attention_request *r) {
     return ((int64_t)r->qo_len * r->kv_len + 7) / 8;
 }
 
-/** Work items that a tile of the request becomes. */
+/** Returns how many work items a tile of the request becomes. */
 static int64_t splits_of(const qn_attention_plan_args *a, const qk_attention_request *r) {
     const int64_t chunks = qk_attention_chunks(r);
     return a->max_kv_splits > 0 && a->max_kv_splits < chunks ? a->max_kv_splits : chunks;
@@ -155,8 +156,8 @@ static int64_t tiles_of(const qn_attention_plan_args *a, const qk_attention_requ
     return (r->qo_len * group_of(a) + tile - 1) / tile;
 }
 
-/** The largest tile that still fills the device, and of which the longest request fills more than
- *  half. */
+/** Returns the largest tile that still fills the device and that the longest request fills by more
+ *  than half. */
 static int64_t choose_tile(const qn_attention_plan_args *a, int64_t longest) {
     if (a->q_tile)
         return a->q_tile;
@@ -177,7 +178,7 @@ static int64_t choose_tile(const qn_attention_plan_args *a, int64_t longest) {
     return 64;
 }
 
-/** What the caller says of all requests, and the longest of their lengths. */
+/** Checks what the caller says of all requests, and finds the longest of their lengths. */
 static qn_status measure_lengths(const qn_attention_plan_args *a, qk_attention_schedule *s) {
     int64_t longest = 0;
     *s = (qk_attention_schedule){.magic = QK_ATTENTION_MAGIC,
@@ -209,7 +210,7 @@ static qn_status measure_lengths(const qn_attention_plan_args *a, qk_attention_s
     return QN_OK;
 }
 
-/** The plan's header: every size. */
+/** Computes the plan's header: every size. */
 static qn_status measure(const qn_attention_plan_args *a, qk_attention_schedule *s) {
     int64_t works = 0, merges = 0;
     QN_TRY(measure_lengths(a, s));
@@ -234,7 +235,7 @@ static qn_status measure(const qn_attention_plan_args *a, qk_attention_schedule 
     return QN_OK;
 }
 
-/** The work items of a request's tile, chunks shared evenly. */
+/** Writes the work items of a request's tile; they share its chunks evenly. */
 static qk_attention_work *put_works(qk_attention_work *out, const qk_attention_request *r,
                                     const qk_attention_work *rows, int64_t splits) {
     const int64_t chunks = qk_attention_chunks(r);
@@ -248,7 +249,8 @@ static qk_attention_work *put_works(qk_attention_work *out, const qk_attention_r
     return out;
 }
 
-/** Requests as they come; of each the last rows first, which take longest where it is causal. */
+/** Fills the plan. Requests come in order; each request's last rows come first, which take longest
+ *  if it is causal. */
 static void fill(qk_attention_schedule *s, const qn_attention_plan_args *a) {
     qk_attention_request *requests = (qk_attention_request *)(s + 1);
     qk_attention_work *work = (qk_attention_work *)(requests + s->num_requests);
@@ -301,7 +303,7 @@ qn_status qn_attention_plan(void *plan, int64_t *plan_bytes, int64_t *workspace_
 
 // ---- plans that come back
 
-/** Nothing negative, and no sum of these overflows. */
+/** Returns whether nothing in the header is negative and no sum of its numbers overflows. */
 static bool is_header_sound(const qk_attention_schedule *s) {
     const bool is_counted = s->num_kv_heads >= 1 && s->num_qo_heads >= 1 &&
                             s->num_qo_heads % s->num_kv_heads == 0 && s->page_size >= 0 &&
@@ -315,7 +317,7 @@ static bool is_header_sound(const qk_attention_schedule *s) {
                INT64_MAX;
 }
 
-/** Within what the header promises of tensors? */
+/** Returns whether a request stays within the tensors that the header promises. */
 static bool is_request_sound(const qk_attention_schedule *s, const qk_attention_request *r) {
     const int64_t group = s->num_qo_heads / s->num_kv_heads, rows = r->qo_len * group;
     if (r->qo_len < 0 || r->kv_len < 0 || r->qo_begin < 0 || r->kv_begin < 0 || r->kv_chunk < 1 ||
@@ -330,7 +332,8 @@ static bool is_request_sound(const qk_attention_schedule *s, const qk_attention_
            (chunks == 1 || r->partial_begin <= s->workspace_rows - chunks * rows);
 }
 
-/** Rows of a request, and of its keys whole chunks; a merge's are not looked at. */
+/** Returns whether a work item has rows of its request and whole chunks of its keys. The keys of a
+ *  merge are not looked at. */
 static bool is_work_sound(const qk_attention_schedule *s, const qk_attention_work *w,
                           bool is_merge) {
     if (w->request >= s->num_requests)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The definition of attention for one row, in double precision, nothing rounded; and how far off a
+// The definition of attention for one row in double precision, without rounding, and how far off a
 // kernel may be.
 //
 // With u = 2^-24, a kernel's score is off by delta = u (D + 8) sum |q_d k_d| + 16 u |x| (the
@@ -10,8 +10,8 @@
 // none below 2^-24, and f32's exp2 need give none below 2^-126. Sums over n keys add n u. All times
 // sum p |v|. One visible key, without a sink, has weight 1 exactly.
 //
-// Which keys are seen and where they lie is worked out here, not by what kernels share: else a
-// fault there would be the definition's, too.
+// This file works out by itself which keys are seen and where they lie. A fault in the code that
+// kernels share would otherwise be the definition's, too.
 //
 // Sources: arXiv:1706.03762; FlashInfer's variants (soft cap, ALiBi, RoPE);
 // doi:10.1145/2063384.2063405 (dropout).
@@ -21,7 +21,7 @@
 
 constexpr double u = 0x1p-24, angle_error = 0x1p-21;
 
-/** The slope of ALiBi for a head. */
+/** Returns ALiBi's slope for a head. */
 static double slope_of(int64_t heads, int64_t h) {
     int64_t n = 1;
     while (2 * n <= heads)
@@ -30,7 +30,7 @@ static double slope_of(int64_t heads, int64_t h) {
                  : exp2(-4.0 * (double)(2 * (h + 1 - n) - 1) / (double)n);
 }
 
-/** Elements of q or k, rotated to their position if the problem asks. */
+/** Loads a head of q or k, rotated to its position if the problem asks. */
 static void load_head(const qni_attention_problem *p, const double *turns, qni_dtype dtype,
                       const void *data, int64_t at, int64_t position, double *x) {
     const int64_t dim = p->args.head_dim_qk, half = dim / 2;
@@ -52,7 +52,8 @@ int64_t qni_attention_place(const qk_attention_args *g, const qk_attention_rows 
     return g->kv_indices[r->kv_begin + page] * rows->block + slot * rows->token;
 }
 
-/** Whether causality, window and packed mask leave query i key j: attention.h's words. */
+/** Returns whether causality, window and packed mask leave query i key j, as
+ *  include/quern/attention.h puts it. */
 static bool is_seen(const qk_attention_args *g, const qk_attention_request *r, int64_t i,
                     int64_t j) {
     const int64_t level = i + (g->is_top_left ? 0 : r->kv_len - r->qo_len);
@@ -93,7 +94,8 @@ qni_attention_keys qni_attention_load_keys(const qni_attention_problem *p,
     return keys;
 }
 
-/** <q, k_j>, and the same of magnitudes: of pairs that rotation mixes, of their sums. */
+/** Returns <q, k_j>. *magnitude gets the sum of the magnitudes of its products; for pairs that
+ *  rotation mixes, of the magnitudes' sums. */
 static double product(const qni_attention_problem *p, const double *q, const double *k,
                       double *magnitude) {
     const int64_t dim = p->args.head_dim_qk, half = dim / 2;
@@ -117,7 +119,7 @@ static double scale_of(const qni_attention_problem *p, const qni_attention_row *
            (g->k_scales ? (double)g->k_scales[row->head / g->group] : 1);
 }
 
-/** What the mask tensor adds: 0 or -infinity if it is boolean. */
+/** Returns what the mask tensor adds; for a boolean mask 0 or -infinity. */
 static double mask_of(const qk_attention_args *g, const qni_attention_row *row, uint32_t j) {
     const int64_t at = row->index * g->mask_batch + row->head * g->mask_head +
                        row->query * g->mask_query + j * g->mask_key;
@@ -128,7 +130,8 @@ static double mask_of(const qk_attention_args *g, const qni_attention_row *row, 
     return qni_get((qni_dtype)(g->mask_kind - QK_MASK_F32 + QNI_F32), g->mask, at);
 }
 
-/** x_j; -infinity if the key is not seen. *off gets how far off a kernel's may be. */
+/** Returns the score x_j; -infinity if the key is not seen. *off gets how far off a kernel's score
+ *  may be. */
 static double score(const qni_attention_problem *p, const qni_attention_row *row,
                     const qni_attention_keys *keys, const double *q, uint32_t j, double *off) {
     const qk_attention_args *g = &p->args;
@@ -169,7 +172,7 @@ bool qni_attention_keeps(const qk_attention_args *g, const qni_attention_row *ro
     return !g->has_dropout || (int32_t)qni_attention_word(g, row, j) > g->dropout_threshold;
 }
 
-/** Weights of all keys in place of their scores, divided by their sum. */
+/** Weights of all keys, divided by their sum; they replace the scores. */
 typedef struct softmax {
     double sum, max; // of e^(x - max)
     double off;      // of the worst score

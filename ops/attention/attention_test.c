@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What attention's functions refuse and leave alone; plans; the published edge vectors, on the CPU.
-// That kernels agree with the definition, on every device, is families_test's to show.
+// families_test shows that kernels agree with the definition on every device.
 #include "../shared/op_test.h"
 #include "attention.h"
 
@@ -9,13 +9,13 @@ enum { QUERIES = 3, KEYS = 5, HEADS = 4, KV_HEADS = 2, DIM = 8 };
 static box q, k, v, o, lse, mask, workspace, indices, scales;
 static qn_attention_args args;
 
-/** Queries and values count up, keys are all the same: o is the mean of the visible values. */
+/** Queries and values count up, all keys are equal: o is the mean of the visible values. */
 static void fill_steps(box *b, double step) {
     for (int64_t i = 0; i < qni_numel(&b->t); i++)
         qni_put(qni_dtype_of(&b->t), b->data, i, 1 + step * (double)(i / DIM % 16));
 }
 
-/** Dense [1, tokens, heads, DIM] of f16. */
+/** Makes dense tensors [1, tokens, heads, DIM] of f16. */
 static void make_dense(int64_t queries, int64_t keys) {
     MAKE(&q, QNI_F16, 1, queries, HEADS, DIM);
     MAKE(&k, QNI_F16, 1, keys, KV_HEADS, DIM);
@@ -25,7 +25,7 @@ static void make_dense(int64_t queries, int64_t keys) {
     fill_steps(&q, 0.25);
     fill_steps(&k, 0);
     fill_steps(&v, 1);
-    q.t.strides = k.t.strides = o.t.strides = nullptr; // contiguous all the same
+    q.t.strides = k.t.strides = o.t.strides = nullptr; // null strides mean contiguous
     args = (qn_attention_args){
         .struct_size = sizeof args, .o = &o.t, .lse = &lse.t, .q = &q.t, .k = &k.t, .v = &v.t};
 }
@@ -42,7 +42,7 @@ static double v_at(int64_t key, int64_t kv_head) {
     return qni_get(QNI_F16, v.data, (key * KV_HEADS + kv_head) * DIM);
 }
 
-/** o of a query's head is the mean of values first .. last, none if last < first. */
+/** Checks that o of a query's head is the mean of values first .. last, 0 if last < first. */
 static void assert_mean(int64_t query, int64_t first, int64_t last) {
     for (int64_t h = 0; h < HEADS; h++) {
         double sum = 0;
@@ -86,7 +86,7 @@ static void test_window(void **) {
         assert_mean(i, i > 0 ? i - 1 : 0, i < KEYS - 1 ? i + 1 : KEYS - 1);
 }
 
-/** E9: no keys, no queries. */
+/** Calls without keys, and without queries. */
 static void test_empty(void **) {
     make_dense(QUERIES, KEYS);
     k.shape[1] = v.shape[1] = 0;
@@ -99,7 +99,7 @@ static void test_empty(void **) {
     assert_int_equal(o.data[0], 0xFF);
 }
 
-/** E10: one key, a score of -524288: the value, bit for bit. */
+/** With one key the result is its value, bit for bit, even at a score of -524288. */
 static void test_low_score(void **) {
     make_dense(1, 1);
     for (int64_t i = 0; i < HEADS * DIM; i++)
@@ -111,8 +111,7 @@ static void test_low_score(void **) {
     }
 }
 
-/** E23 and the custom mask: a boolean mask that all heads share, one of a dtype of its own, packed
- *  bits. */
+/** Masks: a boolean mask that all heads share, one of a dtype of its own, and packed bits. */
 static void test_masks(void **) {
     make_dense(QUERIES, KEYS);
     MAKE(&mask, QNI_U8, 1, 1, QUERIES, KEYS);
@@ -135,7 +134,7 @@ static void test_masks(void **) {
         mask.data[(i * KEYS + i) / 8] |= (uint8_t)(1 << (i * KEYS + i) % 8);
     args.mask = nullptr;
     args.custom_mask = &mask.t;
-    args.is_causal = 1; // ignored
+    args.is_causal = 1; // has no effect with a custom mask
     assert_int_equal(qn_attention(stream, &args), QN_OK);
     for (int64_t i = 0; i < QUERIES; i++)
         assert_mean(i, i, i);
@@ -202,7 +201,8 @@ static void test_refusals(void **) {
     assert_attention_refused(QN_E_INVALID, "plan is null; ragged q needs one");
 }
 
-/** What a call of so many queries and keys needs: shapes alone are looked at. */
+/** Returns the workspace that a call of so many queries and keys needs; only shapes are looked
+ *  at. */
 static int64_t workspace_of(int64_t queries, int64_t keys) {
     int64_t bytes;
     make_dense(QUERIES, KEYS);
@@ -212,8 +212,8 @@ static int64_t workspace_of(int64_t queries, int64_t keys) {
     return bytes;
 }
 
-/** Nothing grows with queries times keys: long prompts need nothing, and a few queries 64 results
- *  each at most. */
+/** The workspace does not grow with queries times keys: long prompts need none, and a few queries
+ *  need 64 partial results each at most. */
 static void test_workspace_is_small(void **) {
     const int64_t row = HEADS * (DIM + 1) * (int64_t)sizeof(float);
     assert_int_equal(workspace_of(1 << 20, 1 << 20), 0);
@@ -226,7 +226,7 @@ static void test_workspace_is_small(void **) {
 static void test_workspace(void **) {
     int64_t bytes;
     make_dense(1, KEYS);
-    MAKE(&workspace, QNI_U8, 9); // not needed: it may lie anywhere
+    MAKE(&workspace, QNI_U8, 9); // not needed, so it may lie anywhere
     workspace.t.byte_offset = 1, workspace.shape[0] = 8;
     args.workspace = &workspace.t;
     assert_int_equal(qn_attention(stream, &args), QN_OK);
@@ -273,7 +273,8 @@ static qk_attention_schedule *make_plan(const qn_attention_plan_args *a, int64_t
     return plan;
 }
 
-/** Each row meets each key exactly once, and each row of a split request is merged once. */
+/** Checks that each row takes each key exactly once, and that each row of a split request is merged
+ *  once. */
 static void assert_covers(const qk_attention_schedule *s) {
     const uint32_t group = (uint32_t)(s->num_qo_heads / s->num_kv_heads);
     const qk_attention_work *works = qk_attention_works(s);
@@ -303,7 +304,7 @@ static void test_plan(void **) {
     const qk_attention_request *r = qk_attention_requests(plan);
     assert_int_equal(r[0].kv_len, 10); // 3 pages of 4, the last one holds 2
     assert_int_equal(r[1].qo_len, 0);
-    assert_int_equal(r[2].kv_len, 0); // no pages: last_page_len is not looked at
+    assert_int_equal(r[2].kv_len, 0); // without pages last_page_len has no effect
     assert_int_equal(workspace_bytes, 0);
     assert_covers(plan);
     qk_attention_schedule *twin = make_plan(&a, &again, &workspace_bytes);
@@ -313,7 +314,7 @@ static void test_plan(void **) {
     free(plan);
 }
 
-/** E14: the boundaries of chunks come from the request's own lengths, whatever the batch and the
+/** The boundaries of chunks come from the request's own lengths, whatever the batch and the
  *  splits. */
 static void test_chunks(void **) {
     static const int32_t lens[] = {2000, 100, 700};
@@ -366,7 +367,7 @@ static void test_plan_refusals(void **) {
 #undef REFUSED
 }
 
-/** A plan over pages, used; then for tensors that it was not made for, then damaged. */
+/** A plan over pages is used as it is, then for tensors that it was not made for, then damaged. */
 static void test_paged(void **) {
     const qn_attention_plan_args a = paged_plan();
     static const int32_t list[] = {4, 2, 0, 1, 3};
@@ -408,7 +409,7 @@ static void test_paged(void **) {
     k.shape[1] = v.shape[1] = 4;
     q.shape[0] = o.shape[0] = 39;
     assert_attention_refused(QN_E_INVALID, "q has 39 tokens, the plan needs 40");
-    q.shape[0] = o.shape[0] = 41; // the last one would stay unwritten
+    q.shape[0] = o.shape[0] = 41; // the last query would stay unwritten
     assert_attention_refused(QN_E_INVALID, "q has 41 tokens, the plan is for 40");
     q.shape[0] = o.shape[0] = 40;
     ((qk_attention_request *)(plan + 1))[1].kv_len = 1000;
@@ -420,7 +421,7 @@ static void test_paged(void **) {
 
 // ---- merging, dropout
 
-/** E13: two empty states, an empty one, equal ones. */
+/** Merges two empty states, an empty one with another, and equal ones. */
 static void test_merge(void **) {
     box va, vb, sa, sb;
     MAKE(&va, QNI_F32, 3, 1, 2);
@@ -468,8 +469,8 @@ static void test_dropout(void **) {
                    "dropout_p is -1");
 }
 
-/** The words are Philox's, in the order of keys, also where rows have gaps; as numbers they reach
- *  both ends. */
+/** The words are Philox's, in the order of keys, also if rows have gaps. As numbers they reach both
+ *  ends. */
 static void test_random_numbers(void **) {
     static const int32_t first[] = {0x6627E8D5, (int32_t)0xE169C58D, (int32_t)0xBC57AC4C,
                                     (int32_t)0x9B00DBD8};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention on matrix cores, CDNA's, RDNA's and NVIDIA's: any mask, window and layout of f16 and
+// Attention on the matrix cores of CDNA, RDNA and NVIDIA: any mask, window and layout of f16 and
 // bf16, and of FP8 caches.
 //
 // Needs     wave matrix instructions of 16-bit kinds; k and v of q's kind, or with QK_FP8 of any
@@ -52,7 +52,7 @@ QD_INLINE void multiply_values(wave *w, const qd_mma_operand p[FRAGMENTS][QD_MMA
     }
 }
 
-/** The tile of k in LDS: weights. */
+/** Turns the tile of k in LDS into weights. */
 QD_INLINE void take_keys(const part *p, wave *w, uint32_t begin,
                          qd_mma_operand weights[FRAGMENTS][QD_MMA_OWN]) {
     qd_mma_acc s[S_TILES];
@@ -81,12 +81,12 @@ QD_INLINE void store_row(const part *p, const wave *w, uint32_t own, int dtype, 
     }
 }
 
-/** Whether this lane is the one that stores what a row has one of. */
+/** Returns whether this lane stores the numbers of which a row has one. */
 QD_INLINE bool speaks_for(const row *r) {
     return r->exists && my_column() == 0 && qd_mma_part() == 0;
 }
 
-/** The results of a chunk that others are merged with. */
+/** Stores the results of a chunk that will be merged. */
 QD_INLINE void store_partial(const part *p, const wave *w, uint32_t own, float sum) {
     const qk_attention_args *g = reread(p->args);
     const row *r = &w->rows[own];
@@ -117,7 +117,7 @@ QD_INLINE void store_result(const part *p, const wave *w, uint32_t own, float su
 
 // ---- the kernel
 
-/** The tiles of keys of a chunk that rows row_begin to row_end - 1 see. */
+/** Adds the tiles of a chunk's keys that rows row_begin to row_end - 1 see. */
 QD_INLINE void take_chunk(const part *p, carrier *c, wave *w, uint32_t row_begin,
                           uint32_t row_end) {
     const uint32_t end = end_key(p, row_end - 1);
@@ -140,7 +140,7 @@ QD_INLINE void take_chunk(const part *p, carrier *c, wave *w, uint32_t row_begin
         if (is_seen)
             multiply_values(w, weights);
     }
-    qd_barrier(); // the next tile of v lands when all have read this one
+    qd_barrier(); // all waves must have read this tile of v before the next is written
 }
 
 QD_INLINE void take_rows(const part *p, carrier *c, uint32_t row_begin) {
@@ -156,7 +156,7 @@ QD_INLINE void take_rows(const part *p, carrier *c, uint32_t row_begin) {
     }
 }
 
-/** One workgroup's share of a work item: for each chunk, each tile of rows. */
+/** Computes one workgroup's share of a work item: for each chunk, each tile of rows. */
 QD_INLINE void take_work(const qk_attention_args *args, const qk_attention_work *work,
                          uint32_t kv_head) {
     part p = make_part(args, work, kv_head);

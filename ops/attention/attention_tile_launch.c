@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention's kernels on matrix cores: attention_tile_gpu.c, and attention_decode_gpu.c for
-// requests of few rows. Which problems they take, what these cost, and their launch.
+// requests of few rows. This file has the problems that they take, the costs of these, and their
+// launch.
 #include "attention.h"
 
-/** Elements that a thread moves at once: 16 bytes, of FP8 8. */
+/** Elements that a thread moves at once: 16 bytes, or 8 bytes of FP8. */
 enum { PIECE = 8 };
 
 static bool are_pieces(qni_dtype dtype, const void *data, int64_t a, int64_t b, int64_t c) {
@@ -20,13 +21,15 @@ static bool takes_head_dim(const char *name, uint32_t head_dim, qni_reason *why)
            qni_no(why, "%s=%u; taken: multiples of %d", name, head_dim, PIECE);
 }
 
-/** gfx90a's matrix cores take f16's subnormals for zeros, and e5m2's smallest values are such. */
+/** Returns whether the matrix cores take f16's subnormals for zeros, as gfx90a's do. e5m2's
+ *  smallest values are such subnormals. */
 static bool loses_subnormals(const qn_device *device) {
     return qni_has(device, QNI_F(MFMA_BF16)) &&
            !(device->features & (QNI_F(MFMA_FP8_FNUZ) | QNI_F(MFMA_FP8_OCP)));
 }
 
-/** Queries of FP8 have caches of FP8, and are computed with as bf16. */
+/** Returns whether the kernels take the dtype of q. Queries of FP8 need caches of FP8, and become
+ *  bf16. */
 static bool takes_queries(const qn_device *device, const qni_attention_problem *p,
                           qni_reason *why) {
     const qni_dtype q = p->dtype, kv = p->dtype_kv;
@@ -52,7 +55,8 @@ static bool takes_types(const qn_device *device, const qni_attention_problem *p,
     return true;
 }
 
-/** The types that the kernel computes with: q of f16 or, for all other types, bf16. */
+/** Returns whether the kernel computes with the problem's types: with f16 if q is f16, else with
+ *  bf16. */
 static bool is_for_types(const qni_variant *variant, const qni_attention_problem *p,
                          qni_reason *why) {
     const bool is_f16 = p->dtype == QNI_F16, is_fp8 = qni_is_fp8(p->dtype_kv);
@@ -75,7 +79,7 @@ static bool takes_rows_in_memory(const qni_attention_problem *p, qni_reason *why
     return qni_no(why, "a row of q, k, v or o does not begin at a multiple of 16 bytes, of FP8 8");
 }
 
-/** First what no matrix core takes, so that all these kernels give one reason. */
+/** Refuses first what no matrix core takes, so that all these kernels give one reason. */
 bool qni_attention_tile_supports(const qni_variant *variant, const qn_device *device,
                                  const void *problem, qni_reason *why) {
     const qni_attention_problem *p = problem;
@@ -90,8 +94,9 @@ bool qni_attention_tile_supports(const qni_variant *variant, const qn_device *de
            is_for_types(variant, p, why) && qni_attention_fits(variant, p, why);
 }
 
-/** Its bits are not the tile's: a request has the same kernel in any batch, and none of these where
- *  a query must have the same bits in any request. */
+/** Takes requests of few rows. The kernel's bits differ from the tile's, so a request must get one
+ *  kernel in any batch; and if a query must have equal bits in any request, these kernels are not
+ *  used. */
 bool qni_attention_decode_supports(const qni_variant *variant, const qn_device *device,
                                    const void *problem, qni_reason *why) {
     const qni_attention_problem *p = problem;
@@ -105,7 +110,8 @@ bool qni_attention_decode_supports(const qni_variant *variant, const qn_device *
     return !qni_env_get()->batch_invariant || qni_no(why, "QUERN_BATCH_INVARIANT is 1");
 }
 
-/** Elements that a workgroup multiplies for a key, whatever part of its tile is used. */
+/** Returns how many elements a workgroup multiplies for a key, whatever part of its tile is
+ *  used. */
 double qni_attention_tile_cost(const qni_variant *variant, const qn_device *, const void *) {
     return (double)variant->config.rows * variant->config.columns;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks that a request's bits are the same alone and among others; with QUERN_BATCH_INVARIANT=1 a
-// query's too, alone and among its request's. Merging likewise.
+// Checks that a request's bits are equal alone and among other requests; with
+// QUERN_BATCH_INVARIANT=1 also that a query's are, alone and among its request's queries; and
+// likewise for merging.
 #include "attention_case.h"
 
 #include <stdlib.h>
@@ -11,8 +12,8 @@
 #define ALL_OF(dtype_name) .dtype = dtype_name, .dtype_kv = dtype_name, .dtype_o = dtype_name
 #define QUICK .is_quick = true
 
-/** The rows of a case that other cases have, too: a tensor for each row's o, then one for each
- *  lse. */
+/** The rows of a case that other cases have, too: a tensor for each row's o, then a tensor for each
+ *  row's lse. */
 typedef struct common_rows {
     DLTensor *list;
     const DLTensor **pointers;
@@ -31,7 +32,7 @@ static void put_row(common_rows *rows, const qni_attention_case *c, int which, i
     rows->pointers[rows->count++] = t;
 }
 
-/** Queries first .. first + count - 1 of request `common`. */
+/** Collects queries first .. first + count - 1 of request `common`. */
 static qn_status make_rows(common_rows *rows, const qni_attention_case *c, int64_t first,
                            int64_t count) {
     const qk_attention_args *g = &c->problem.args;
@@ -60,7 +61,8 @@ static void free_rows(common_rows *rows) {
     free(rows->pointers);
 }
 
-/** A batch of which queries first .. first + count - 1 of the common request are compared. */
+/** Adds a batch, of which queries first .. first + count - 1 of the common request are
+ *  compared. */
 static qn_status add_batch(qni_trial_batches *batches, const qni_attention_spec *spec,
                            int64_t first, int64_t count) {
     qni_attention_case *c = calloc(1, sizeof *c);
@@ -88,8 +90,8 @@ out:
 }
 
 // clang-format off: a request with what the others are like, a line
-/** Its keys reach over more than one chunk, others' rows over tiles of every size, and there are
- *  more of them than units. */
+/** The common request's keys reach over more than one chunk, the other requests' rows over tiles of
+ *  every size; there are more other requests than units. */
 static const qni_attention_spec among_others[] = {
     {PAGED, .qo = {1, 70, 3}, .kv = {300, 90, 17}, HEADS(4, 1, 64), ALL_OF(QNI_BF16), .has_lse = true, QUICK},
     {PAGED, .qo = {2, 1, 5}, .kv = {530, 40, 6}, HEADS(4, 2, 128), ALL_OF(QNI_F16), .is_causal = true, .has_sinks = true,
@@ -108,7 +110,7 @@ static const qni_attention_spec among_others[] = {
     {.storage = QNI_CASE_DENSE, .qo = {33}, .kv = {70}, HEADS(2, 2, 128), ALL_OF(QNI_F16), .is_causal = true},
 };
 
-/** The same query alone, in a chunk and in its prompt. */
+/** Cases for a query alone, in a chunk and in its prompt. */
 static const qni_attention_spec among_queries[] = {
     {PAGED, HEADS(4, 1, 64), ALL_OF(QNI_BF16), .has_lse = true, QUICK},
     {PAGED, HEADS(4, 1, 128), ALL_OF(QNI_F16), .has_sinks = true, .has_scales = true, .has_left = true, .left = 270},
@@ -165,7 +167,7 @@ qn_status qni_attention_try_batches(qni_trial_run *run) {
 
 // ---- merging
 
-/** The states of one query among those of others. */
+/** Adds the states of one query among those of other queries. */
 static qn_status add_merge(qni_trial_batches *batches, const qni_merge_spec *spec) {
     qni_merge_case *c = calloc(1, sizeof *c);
     qn_status st;

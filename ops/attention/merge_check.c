@@ -6,7 +6,7 @@
 
 // ---- merging
 
-/** Where state i lies: which of the two tensors, and which state of it. */
+/** Where state i lies: in which of the two tensors, and which state of that tensor it is. */
 typedef struct place {
     int pair;
     int64_t v, s;
@@ -24,7 +24,8 @@ static float *host_lse(qni_merge_case *c, const place *at) {
 }
 
 enum { PLAIN = 3 };
-/** Query 0 has no state at all, query 1 one only, query 2 equal ones. */
+/** Returns the lse of a state. Query 0 has no state at all, query 1 only one, query 2 equal
+ *  ones. */
 static double state_lse(int64_t n, int64_t i, uint64_t *random) {
     const double s = 8 * qni_random_normal(random);
     return n == 0 || (n == 1 && i > 0) ? -HUGE_VAL : n == 2 ? 3 : s;
@@ -41,13 +42,13 @@ static void fill_merge(qni_merge_case *c, const qni_merge_spec *spec, uint64_t s
             random = seed + ((uint64_t)(is_common ? 0 : n + 1) << 40);
         const double s = state_lse(is_common ? PLAIN : n, i, &random);
         *host_lse(c, &at) = (float)s;
-        for (int64_t d = 0; d < p->head_dim && !isinf(s); d++) // else NaN stays there
+        for (int64_t d = 0; d < p->head_dim && !isinf(s); d++) // else v stays NaN
             qni_put(p->dtype, qni_area_host(&c->areas[QNI_MERGE_V + at.pair]), at.v + d,
                     qni_random_normal(&random));
     }
 }
 
-/** What the states of a query and head weigh, unit 1: in natural logarithms. */
+/** What the states of a query and head weigh. unit 1 means natural logarithms. */
 typedef struct weights {
     double max, sum, unit;
     double spread; // of the exponents
@@ -69,7 +70,8 @@ static weights weigh(qni_merge_case *c, int64_t n, int64_t head) {
     return w;
 }
 
-/** Weights base^(s - max), each off by 4u + 2u |s - max|, and their sum likewise. */
+/** Expects the merge of a query's states. Weights are base^(s - max); each is off by 4u + 2u |s -
+ *  max|, and their sum likewise. */
 static void expect_merge(qni_merge_case *c, int64_t n, int64_t head) {
     const qni_merge_problem *p = &c->problem;
     const weights w = weigh(c, n, head);
@@ -108,7 +110,7 @@ static qn_status make_states(qni_merge_case *c, qn_device *device, const qni_mer
     return QN_OK;
 }
 
-/** In place: the first state's tensors. */
+/** Makes the results; in place they are the first state's tensors. */
 static qn_status make_results(qni_merge_case *c, qn_device *device, const qni_merge_spec *s) {
     const int64_t rows = s->n * s->heads;
     qni_merge_problem *p = &c->problem;
@@ -194,7 +196,7 @@ typedef struct dropout_case {
     qni_dropout_problem problem;
 } dropout_case;
 
-/** What must stand there, exactly. */
+/** Returns what r must hold, exactly. */
 static double expect_random(const qni_dropout_problem *p, const qni_attention_row *row,
                             uint32_t key) {
     const uint32_t word = qni_attention_word(&p->args, row, key);
@@ -216,7 +218,8 @@ static void expect_dropout(dropout_case *c) {
     }
 }
 
-/** r of [2, 3, 5, keys], `gap` elements between rows, heads inside queries. */
+/** Tries dropout on r of [2, 3, 5, keys], with `gap` elements between rows, and heads inside
+ *  queries. */
 static qn_status try_dropout(qni_trial_run *run, uint32_t what, qni_dtype dtype, int64_t keys,
                              int64_t gap, float dropout_p) {
     const int64_t batches = 2, heads = 3, queries = 5, row = keys + gap;

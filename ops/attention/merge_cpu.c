@@ -4,7 +4,7 @@
 
 // ---- merging
 
-/** Where state i of a query's head stands. */
+/** Where state i of a query's head lies. */
 typedef struct state {
     const void *v;
     int64_t at;

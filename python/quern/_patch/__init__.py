@@ -9,12 +9,12 @@ class Unfit(Exception):
 
 
 class Replacement:
-    """What stands in for one module.
+    """What replaces one module.
 
     kind     what the report calls it
     forward  function of (self, ...), or None where undo() alone takes it back
-    others   {submodule: function of (self, ...)}: replaced along with it, and not looked at themselves
-    undo     None, or what takes back anything else that was done
+    others   {submodule: function of (self, ...)}: replaced with the module, and not looked at by themselves
+    undo     None, or a function that takes back all other changes
     """
 
     def __init__(self, kind, forward=None, others=None, undo=None):
@@ -25,12 +25,12 @@ class Replacement:
 
 
 class Patch:
-    """What patch() replaced in a model. As a context manager it takes everything back at the end of the block.
+    """What patch() replaced in a model. As a context manager, a Patch takes everything back at the end of the block.
 
     replaced  [(path, kind)]
-    left      [(path, class, reason)]: what looks like an op of quern's and was left alone
-    calls     {(op, kernel): how often it has run}; what torch.compile made graphs of is not counted
-    device    where the ops run: None is where the tensors are
+    left      [(path, class, reason)]: modules that look like an op of quern's and were left alone
+    calls     {(op, kernel): how often it has run}; calls inside torch.compile's graphs are not counted
+    device    where the ops run; None: where the tensors are
     """
 
     replaced: list
@@ -48,7 +48,7 @@ class Patch:
 
     @property
     def counts(self):
-        """{kind: how many modules}."""
+        """Returns {kind: how many modules}."""
         return dict(collections.Counter(kind for _, kind in self.replaced))
 
     def unpatch(self):
@@ -78,13 +78,13 @@ class Patch:
 def _install(patch, module, function):
     import types
 
-    # On the instance, so that other models of the class keep theirs.
+    # The function is set on the instance, so that other models of the class keep theirs.
     module.forward = types.MethodType(function, module)
     patch._undo.append(lambda: module.__dict__.pop("forward", None))
 
 
 def _replace(patch, path, module, kinds):
-    """Has the first kind that module looks like replace it. Gives the submodules that are done with as well."""
+    """Replaces module by the first kind that it looks like. Returns the submodules that are replaced with it."""
     for looks_like_it, make in kinds:
         if not looks_like_it(module):
             continue
@@ -108,14 +108,15 @@ def _replace(patch, path, module, kinds):
 
 
 def patch(model, device=None, allow_slow=False):
-    """Has quern compute a PyTorch model's norms, rotary embeddings and gated activations, in place: gives a Patch.
+    """Makes quern compute a PyTorch model's norms, rotary embeddings and gated activations, in place. Returns a Patch.
 
     model   a torch.nn.Module for inference: transformers' decoders (Llama, Qwen3 and others built alike), diffusers'
             FluxTransformer2DModel, or any that has such modules; f32, f16 or bf16. Each module's replacement is compared with
             the module itself on small random numbers before it is taken
-    device  None: the ops run where their tensors are. Else a spec or Device ("sim:gfx942", "cuda:0") that every op's
-            tensors are copied to and results copied back from, which is slow and which a log line says
-    allow_slow  whether ops for which a GPU has a slow kernel alone run it. Else PyTorch's operators compute these, and a log
+    device  None: the ops run where their tensors are. A spec or Device ("sim:gfx942", "cuda:0"): every op's
+            tensors are copied there and results copied back, which is slow; a log line says so
+    allow_slow  whether an op runs a slow kernel if the GPU has no other. If not, PyTorch's operators compute the op,
+    and a log
             line says so, once for each shape
 
     `print(quern.patch(model))` lists what was replaced and what was left alone. Nothing has gradients: a patched module

@@ -10,7 +10,7 @@ _FUNCTIONS = {"silu_and_mul": torch.nn.functional.silu, "gelu_and_mul": torch.nn
 
 
 def _op_of(function):
-    """Which op has this function for its gate."""
+    """Returns the op that has this function for its gate."""
     x = torch.linspace(-6, 6, 193)
     got = trial.run(function, x)
     for op, known in _FUNCTIONS.items():
@@ -22,7 +22,7 @@ def _op_of(function):
 # ---- gate and up beside each other, as the ops take them
 
 def _is_plain(x, layer):
-    """Whether calling this layer does nothing but multiply and add."""
+    """Returns whether calling this layer does nothing but multiply and add."""
     return (type(layer) is torch.nn.Linear and not layer._forward_hooks and not layer._forward_pre_hooks
             and "forward" not in layer.__dict__ and not torch.is_autocast_enabled(x.device.type))
 
@@ -35,7 +35,7 @@ def _project(rows, weight, bias, out):
 
 
 def _both(x, gate, up):
-    """The projections (weight, bias) of x by gate and by up, each written to its half of one tensor."""
+    """Returns the projections (weight, bias) of x by gate and by up, as two halves of one tensor."""
     rows, h = x.reshape(-1, x.shape[-1]), gate[0].shape[0]
     out = torch.empty(rows.shape[0], 2 * h, dtype=x.dtype, device=x.device)
     _project(rows, *gate, out[:, :h])
@@ -63,7 +63,7 @@ def _mlp_function(run, op):
         gate, up = self.gate_proj, self.up_proj
         if not torch.compiler.is_compiling() and _is_plain(x, gate) and _is_plain(x, up):
             both = _both(x, (gate.weight, gate.bias), (up.weight, up.bias))
-        else:  # another kind of layer, or a compiler that joins this with what stands before
+        else:  # another kind of layer, or a compiler that joins this with the op before
             both = torch.cat((gate(x), up(x)), dim=-1)
         return self.down_proj(_activate(run, op, both))
 
@@ -81,10 +81,10 @@ def gated_mlp(run, module):
     return Replacement(op, _mlp_function(run, op), others)
 
 
-# ---- gate and up from one projection, or given beside each other
+# ---- gate and up from one projection, or given side by side
 
 def _swapped(run, op):
-    """diffusers' GEGLU and SwiGLU: the projection's second half is the gate."""
+    """Makes the forward of diffusers' GEGLU and SwiGLU, whose gate is the projection's second half."""
     def forward(self, hidden_states):
         proj, x = self.proj, hidden_states
         if not torch.compiler.is_compiling() and _is_plain(x, proj):
@@ -100,17 +100,17 @@ def _swapped(run, op):
 
 
 def _joined(run, op):
-    """transformers' MLPs like Phi 3's."""
+    """Makes the forward of transformers' MLPs like Phi 3's."""
     return lambda self, hidden_states: self.down_proj(_activate(run, op, self.gate_up_proj(hidden_states)))
 
 
 def _given(run, op):
-    """diffusers' Flux2SwiGLU."""
+    """Makes the forward of diffusers' Flux2SwiGLU."""
     return lambda self, x: _activate(run, op, x)
 
 
 def _form_of(module):
-    """(our function, small parts for a trial), or None."""
+    """Returns (our function, small parts for a trial), or None."""
     parts, name = module._modules, type(module).__name__
     if name in ("GEGLU", "SwiGLU") and "proj" in parts:
         return _swapped, {"proj": trial.linear(6, 8)}

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rotary embedding in transformers' attention, together with the RMSNorm of each head of queries and keys where there is one.
+"""Rotary embedding in transformers' attention, together with the RMSNorm of each head of queries and keys if there is
+one.
 
-transformers rotates by a function of the modeling file, apply_rotary_pos_emb, which the attention's forward calls by its
-global name. A patched attention's forward is that same code with other globals, in which the name means quern's: the file and
-its other models stay as they are.
+transformers rotates by a function of the modeling file, apply_rotary_pos_emb, which the attention's forward calls by
+its global name. A patched attention's forward is the old forward's code with other globals, in which the name means
+quern's function. The modeling file and other models of it stay as they are.
 """
 
 import types
@@ -16,7 +17,7 @@ _ROTARY = "apply_rotary_pos_emb"
 
 
 def is_rotary(module):
-    """Whether its forward, or the one that a decorator wraps, has the name."""
+    """Returns whether the module's forward, or the one that a decorator wraps, uses the name apply_rotary_pos_emb."""
     code = getattr(type(module).forward, "__code__", None)
     wrapped = getattr(getattr(type(module).forward, "__wrapped__", None), "__code__", None)
     return any(c is not None and _ROTARY in c.co_names for c in (code, wrapped))
@@ -28,7 +29,8 @@ def is_table(module):
 
 
 def rotate(run, q, k, cos, sin, weights=(None, None), eps=0.0):
-    """q, k [batch, n, heads, d], normed, if there are weights, and rotated by cos, sin [batch or 1, n, d or less]."""
+    """Returns q, k [batch, n, heads, d], normed if there are weights, and rotated by cos, sin [batch or 1, n, d or
+    less]."""
     per_batch = cos.shape[0] > 1
     tables = [t.flatten(0, 1) if per_batch else t[0] for t in (cos, sin)]
     q_in, k_in = (t.flatten(0, 1) if per_batch else t for t in (q, k))
@@ -38,7 +40,7 @@ def rotate(run, q, k, cos, sin, weights=(None, None), eps=0.0):
 
 
 def _rotary_function(run, weights_of, eps):
-    """In apply_rotary_pos_emb's place."""
+    """Makes the function that takes apply_rotary_pos_emb's place."""
     def apply_rotary_pos_emb(q, k, cos, sin, unsqueeze_dim=1):
         by_head = unsqueeze_dim == 1  # [batch, heads, n, d], mostly a view of [batch, n, heads, d]
         if by_head:
@@ -50,16 +52,16 @@ def _rotary_function(run, weights_of, eps):
 
 
 def _with_rotary(forward, rotary):
-    """forward, for which apply_rotary_pos_emb means rotary."""
+    """Returns a copy of forward for which apply_rotary_pos_emb means rotary."""
     names = {**forward.__globals__, _ROTARY: rotary}
-    names.pop("__name__", None)  # else torch.compile would look names up in the module of that name
+    names.pop("__name__", None)  # or torch.compile would look names up in the module of that name
     function = types.FunctionType(forward.__code__, names, forward.__name__, forward.__defaults__, forward.__closure__)
     function.__kwdefaults__ = forward.__kwdefaults__
     return function
 
 
 def _make(run, forward, module, eps):
-    """forward for this one module; eps: None, or queries and keys are normed in the same pass."""
+    """Makes forward for this one module. With an eps, queries and keys are normed in the pass that rotates them."""
     def weights_of():
         return (None, None) if eps is None else (module.q_norm.weight, module.k_norm.weight)
 
@@ -74,7 +76,7 @@ def _make(run, forward, module, eps):
 
 
 def _as_it_is(self, x):
-    """A head norm's forward where the rotation norms."""
+    """The forward of a head norm whose work the rotation does: returns x."""
     return x
 
 
@@ -86,7 +88,7 @@ def _tables(n, d):
 
 
 def _check_function(run, function):
-    """By tables of whole heads, and by narrower ones where the function takes those."""
+    """Tries the function with tables of whole heads, and with narrower tables if it takes these."""
     q, k = trial.numbers(2, 3, 5, 16), trial.numbers(2, 1, 5, 16)
     ours = _rotary_function(run.plain, lambda: (None, None), 0.0)
     for width in (16, 8):
@@ -113,7 +115,7 @@ def _small_parts(module):
 
 
 def _head_norm_eps(run, module):
-    """The eps of q_norm and k_norm, if they norm each head and nothing stands between them and the rotation, else None."""
+    """Returns the eps of q_norm and k_norm if they norm each head right before the rotation, else None."""
     q_norm, k_norm = module._modules.get("q_norm"), module._modules.get("k_norm")
     if q_norm is None or k_norm is None or not norms.is_rmsnorm(q_norm) or not norms.is_rmsnorm(k_norm):
         return None
@@ -136,7 +138,8 @@ def _head_norm_eps(run, module):
 
 
 def rotary(run, module):
-    """With its head norms if it can be, else alone; those are then replaced by themselves."""
+    """Replaces an attention together with its head norms if that can be, else without them; the norms are then replaced
+    by themselves."""
     forward = type(module).forward
     if hasattr(forward, "__wrapped__") or _ROTARY not in forward.__globals__:
         raise Unfit(f"its forward does not call {_ROTARY} itself")

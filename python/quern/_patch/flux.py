@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""diffusers' FLUX: head norms, rotation and joining of text and image in one pass; gated residual and LayerNorm in one pass."""
+"""diffusers' FLUX: one pass for head norms, rotation and the joining of text and image, and one for gated residual and
+LayerNorm."""
 
 import copy
 import importlib
@@ -20,7 +21,7 @@ def is_attention(module):
 
 
 class FluxProcessor:
-    """FluxAttnProcessor with queries and keys normed, rotated and, with text, joined by quern."""
+    """A FluxAttnProcessor whose queries and keys quern norms, rotates and, with text, joins."""
 
     def __init__(self, run, original):
         module = importlib.import_module(type(original).__module__)
@@ -29,7 +30,7 @@ class FluxProcessor:
         self.__dict__.update(_run=run, _original=original, _projections=module._get_qkv_projections,
                              _attend=module.dispatch_attention_fn)
 
-    # The options that diffusers sets on a processor, _attention_backend and the like, are the original's throughout.
+    # The original processor holds the options that diffusers sets on a processor, such as _attention_backend.
     def __getattr__(self, name):
         return getattr(self.__dict__["_original"], name)
 
@@ -54,7 +55,7 @@ class FluxProcessor:
         return _project_out(attn, out.flatten(2, 3).to(q.dtype), encoder_hidden_states)
 
     def _join(self, attn, q, k, text, tables):
-        """Queries and keys [batch, n, heads, d], normed and rotated; those of the text stand first."""
+        """Returns queries and keys [batch, n, heads, d], normed and rotated; those of the text stand first."""
         start = text[0].shape[1] if text else 0
         q_all, k_all = (torch.empty((t.shape[0], start + t.shape[1], *t.shape[2:]), dtype=t.dtype, device=t.device)
                         for t in (q, k))
@@ -97,7 +98,7 @@ def _small_attention(module):
 
 
 def _eps_of_norms(module):
-    """The one eps of all head norms."""
+    """Returns the eps that all head norms share."""
     head_norms = [part for name, part in module._modules.items() if name.startswith("norm_")]
     if not all(norms.is_rmsnorm(norm) and getattr(norm, "weight", None) is not None for norm in head_norms):
         raise Unfit("its head norms are no RMSNorms with weights")
@@ -132,7 +133,7 @@ def is_block(module):
 
 
 def _halfway(run, norm, residual, x, gate, scale, shift):
-    """(residual + gate * x, its LayerNorm * (1 + scale) + shift), residual left as it is."""
+    """Returns (t, LayerNorm(t) * (1 + scale) + shift) of t = residual + gate * x; residual is left as it is."""
     norms.same_dtype(norm, x, residual)
     total, out = residual.clone(), torch.empty_like(x)
     run("gated_residual_layernorm", out, x, total, gate, scale, shift, norm.eps)
@@ -164,7 +165,7 @@ def _second_half(run, norm, feed_forward, residual, attended, gate, shift_mlp, s
 
 
 def block(run, module):
-    """Its norms before the feed-forward layers are part of it; all else is looked at by itself."""
+    """Replaces a block with its norms before the feed-forward layers; all other parts are looked at by themselves."""
     if not norms.is_bare_layernorm(module.norm2) or not norms.is_bare_layernorm(module.norm2_context):
         raise Unfit("its second norms have weights or are no LayerNorms")
     with torch.random.fork_rng(devices=[]):

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What modules quern knows: (whether a module looks like it, what replaces it or Unfit), in the order of asking.
+"""The modules that quern knows: (whether a module looks like the kind, what replaces it or raises Unfit), in the order
+of asking.
 
-A module with parts that are replaced with it stands before its parts in the model, so that it is asked first.
+A module stands before its parts in the model, so it is asked first, and may be replaced together with its parts.
 """
 
 from functools import partial
@@ -27,7 +28,7 @@ def _alone(reason):
     return make
 
 
-# Seen, said, and left.
+# These are named in the report and left alone.
 _KINDS += [
     (norms.is_other, _alone("quern has no norm over groups, batches or channels")),
     (activations.is_ungated, _alone("it stands by itself; quern has activations together with the product by a gate")),

@@ -7,7 +7,7 @@ from . import Replacement, Unfit, trial
 
 
 def rows_of(x):
-    """x as the ops take it, [n, h] or [n, heads, h]; a copy only where its strides allow no view."""
+    """Returns x as the ops take it, [n, h] or [n, heads, h]: a view, or a copy if x's strides allow no view."""
     if x.ndim == 1:
         return x[None]
     return x if x.ndim <= 3 else x.flatten(0, -3)
@@ -85,7 +85,7 @@ def layernorm(run, module):
 # ---- LayerNorm with scale and shift
 
 def modulated(run, module, x, scale, shift, eps):
-    """LayerNorm(x) * (1 + scale) + shift, x [batch, n, h], scale and shift [batch or 1, h]."""
+    """Returns LayerNorm(x) * (1 + scale) + shift; x [batch, n, h], scale and shift [batch or 1, h]."""
     same_dtype(module, x, scale)
     out = torch.empty_like(x)
     run("adaptive_layernorm", out, x, scale.expand(x.shape[0], -1), shift.expand(x.shape[0], -1), eps)
@@ -132,7 +132,7 @@ def is_bare_layernorm(norm):
 
 
 def adaptive(run, module):
-    """The norm inside is part of it, and is not looked at itself."""
+    """Replaces a norm together with the norm inside it, which is not looked at by itself."""
     name = type(module).__name__
     if name not in _MODULATED:
         raise Unfit(f"of diffusers' modulated norms quern has {', '.join(_MODULATED)}")
@@ -151,5 +151,5 @@ def adaptive(run, module):
 
 
 def is_other(module):
-    """Norms over something else than the last dimension."""
+    """Returns whether a norm is over something else than the last dimension."""
     return isinstance(module, (torch.nn.GroupNorm, torch.nn.LocalResponseNorm, torch.nn.modules.batchnorm._NormBase))

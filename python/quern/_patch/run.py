@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How patched modules call ops: where the tensors are or staged to another device, counted and logged."""
+"""How patched modules call ops: on the tensors' device or staged to another one; calls are counted and logged."""
 
 import collections
 import logging
@@ -21,7 +21,7 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 class Runner:
-    """One patched model's way to the ops. Call it as run("rmsnorm", out, x, weight, eps)."""
+    """Runs ops for one patched model: run("rmsnorm", out, x, weight, eps)."""
 
     def __init__(self, device, allow_slow):
         self._allow_slow = allow_slow
@@ -32,17 +32,18 @@ class Runner:
 
     @staticmethod
     def plain(name, *arguments):
-        """The op where the tensors are, not counted: for trials."""
+        """Runs an op on the tensors' device without counting it, for trials."""
         getattr(_ops, name)(*arguments)
 
     def announce(self):
-        """Says that tensors will be copied; a warning, as logging shows those without being set up."""
+        """Warns that tensors will be copied. The line is a warning because logging shows warnings without being set
+        up."""
         if self.device is not None:
             _logger.warning("tensors are staged to %s for each op, and results back", self.device)
 
     def __call__(self, name, *arguments):
         refuse_gradients(name, _ops.TENSORS[name], arguments)
-        if torch.compiler.is_compiling() or type(arguments[0]) not in _PLAIN:  # the latter: inside a tracer
+        if torch.compiler.is_compiling() or type(arguments[0]) not in _PLAIN:  # other types are a tracer's
             if self.device is not None:
                 raise RuntimeError(f"patch: {name} is staged to {self.device}, which torch.compile cannot do; "
                                    "patch without device")
@@ -84,8 +85,8 @@ class Runner:
                 here.copy_(torch.from_dlpack(_tensor.to(copy, "cpu")))
 
     def _stage(self, x):
-        """A copy on the device; a parameter's is kept until the parameter changes."""
-        if not isinstance(x, torch.nn.Parameter) or x.is_inference():  # the latter keep no count of changes
+        """Returns a copy on the device; a parameter's copy is kept until the parameter changes."""
+        if not isinstance(x, torch.nn.Parameter) or x.is_inference():  # inference tensors keep no count of changes
             return _tensor.to(x.detach().contiguous(), self.device)
         state = x.data_ptr(), x._version
         kept = self._weights.get(id(x))

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trials: a module and its replacement on the same small random numbers, on the CPU in f32, before the replacement is taken.
 
-What a class is named says little, and libraries change; what it computes decides. A trial's module is a twin: the same class
-and options, with small weights of its own, so that neither the model's weights nor the random state of the process is touched.
+A class's name says little, and libraries change, so what a module computes decides. A trial's module is a twin: it has
+the module's class and options, and small weights of its own, so that neither the model's weights nor the random state
+of the process is touched.
 """
 
 import copy
@@ -15,19 +16,20 @@ _generator = torch.Generator()
 
 
 def numbers(*shape):
-    """Standard normal f32 numbers, others at each call."""
+    """Returns standard normal f32 numbers, other ones at each call."""
     return torch.randn(shape, generator=_generator)
 
 
 def rows(*shape):
-    """Numbers of which the first row is so small that a norm's eps counts."""
+    """Returns numbers whose first row is so small that a norm's eps counts."""
     x = numbers(*shape)
     x[(0,) * (len(shape) - 1)] *= 1e-3
     return x
 
 
 def weights(*shape):
-    """Numbers about 1, so that a weight, one plus it, and none all differ."""
+    """Returns numbers about 1, so that results differ by whether a norm uses the weight, one plus the weight, or
+    none."""
     return torch.nn.Parameter(0.5 + torch.rand(shape, generator=_generator), requires_grad=False)
 
 
@@ -39,7 +41,7 @@ def linear(inputs, outputs):
 
 
 def twin(module, parameters=None, modules=None):
-    """module with other parameters and submodules; the rest of its attributes are the same objects."""
+    """Returns a copy of module with other parameters and submodules; it shares all other attributes with module."""
     other = copy.copy(module)
     other.__dict__["_parameters"] = {**module._parameters, **(parameters or {})}
     other.__dict__["_modules"] = {**module._modules, **(modules or {})}
@@ -47,7 +49,7 @@ def twin(module, parameters=None, modules=None):
 
 
 def run(function, *arguments, **named):
-    """function's result without gradients; Unfit if it raises."""
+    """Returns function's result, without gradients; raises Unfit if function raises."""
     try:
         with torch.no_grad():
             return function(*arguments, **named)
@@ -57,10 +59,10 @@ def run(function, *arguments, **named):
 
 
 def agree(got, want):
-    """Whether two results, tensors or tuples of them, differ by no more than f32's roundings might make.
+    """Returns whether two results, tensors or tuples of them, differ by no more than f32's roundings might make.
 
-    The bound of 2^-17 of the largest, 128 roundings, is above those and below what another formula gives: GELU and its tanh
-    form, which are the closest to each other here, differ by 2^-11 where they are about 2.
+    The bound is 2^-17 of the largest element, or 128 roundings. Another formula differs by more: the two closest
+    formulas here, GELU and its tanh form, differ by 2^-11 where they are about 2.
     """
     if isinstance(want, tuple):
         return isinstance(got, tuple) and len(got) == len(want) and all(map(agree, got, want))

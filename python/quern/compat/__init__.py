@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stand-ins for other libraries: the same names, arguments and results over quern."""
+"""Stand-ins for other libraries: their names, arguments and results over quern."""

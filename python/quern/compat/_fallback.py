@@ -143,7 +143,7 @@ def apply_rope_with_cos_sin_cache(q_out, k_out, q, k, cache, positions, interlea
 
 
 def qk_rmsnorm_rope(q_out, k_out, q, k, q_weight, k_weight, cos, sin, rotary_dim, eps, interleave):
-    """cos and sin [tokens, rotary_dim], of which a pair's first is read, or [tokens, rotary_dim / 2]."""
+    """Takes cos and sin [tokens, rotary_dim], of which a pair's first is read, or [tokens, rotary_dim / 2]."""
     if cos.shape[-1] == (rotary_dim or q.shape[-1]):
         cos, sin = (t[:, ::2] if interleave else t.chunk(2, -1)[0] for t in (cos, sin))
     cos, sin = cos.float()[:, None], sin.float()[:, None]
@@ -152,7 +152,7 @@ def qk_rmsnorm_rope(q_out, k_out, q, k, q_weight, k_weight, cos, sin, rotary_dim
 
 
 def _scaled(out, value, scale):
-    """FP8 of value * scale, into out; the other ops divide."""
+    """Writes value * scale into out as FP8; the other ops divide."""
     limit = torch.finfo(out.dtype).max
     out.copy_((value.float() * scale).clamp(-limit, limit).to(out.dtype))
 
@@ -194,7 +194,7 @@ def get_batch_indices_positions(batch_indices, positions, append_indptr, seq_len
 
 
 def _places(batch_indices, positions, page_size, kv_indices, kv_indptr):
-    """The tokens that have a place, their pages and their places in these."""
+    """Returns the tokens that have a place, their pages, and their places in the pages."""
     tokens = (batch_indices >= 0).nonzero()[:, 0]
     batch, position = batch_indices[tokens].long(), positions[tokens].long()
     return tokens, kv_indices[kv_indptr[batch].long() + position // page_size].long(), position % page_size

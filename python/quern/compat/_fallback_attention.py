@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What quern.compat.flashinfer's attention computes, by PyTorch's own operators: for
+"""Computes what quern.compat.flashinfer's attention computes by PyTorch's own operators, for
 SGLANG_DISABLE_FLASHINFER=1, and where a kernel would be slow."""
 
 import math
@@ -8,7 +8,7 @@ import torch
 
 
 def _rotate(x, positions, theta, scale):
-    """Pairs (d, d + D / 2) of x [n, heads, D]."""
+    """Rotates pairs (d, d + D / 2) of x [n, heads, D]."""
     half = x.shape[-1] // 2
     angle = positions[:, None, None] * theta ** (-torch.arange(half, device=x.device) / half) / scale
     first, second = x[..., :half], x[..., half:]
@@ -22,7 +22,7 @@ def _slopes(heads, device):
 
 
 def _scores(q, k, distance, o):
-    """[heads, n, kv_len], before masks."""
+    """Returns the scores [heads, n, kv_len] before masks."""
     if o["pos_encoding"] == "rope_llama":
         n, kv_len = len(q), len(k)
         q = _rotate(q, torch.arange(kv_len - n, kv_len, device=q.device), o["rope_theta"], o["rope_scale"])
@@ -36,14 +36,14 @@ def _scores(q, k, distance, o):
 
 
 def _bits(packed, begin, n, kv_len):
-    """A request's mask, and the byte after it."""
+    """Returns a request's mask, and the byte after it."""
     end = begin + (n * kv_len + 7) // 8
     bits = (packed[begin:end, None] >> torch.arange(8, dtype=torch.uint8, device=packed.device)) & 1
     return bits.reshape(-1)[:n * kv_len].reshape(n, kv_len).bool(), end
 
 
 def _request(q, k, v, mask, o):
-    """(out, base-2 lse) of one request, in f32."""
+    """Returns (out, base-2 lse) of one request, in f32."""
     q, k, v = (t.float() if o.get(name) is None else t.float() * o[name][:, None]
                for t, name in ((q, "q_scales"), (k, "k_scales"), (v, "v_scales")))
     group = q.shape[1] // k.shape[1]
@@ -65,12 +65,12 @@ def _request(q, k, v, mask, o):
 
 
 def _take(cache, pages):
-    """cache[pages], which PyTorch before 2.7 cannot do of FP8."""
+    """Returns cache[pages], which PyTorch before 2.7 cannot index if the cache is FP8."""
     return cache.view(torch.uint8)[pages].view(cache.dtype) if cache.dtype.itemsize == 1 else cache[pages]
 
 
 def _keys(batch, b, caches, is_hnd):
-    """k and v of a request, [kv_len, heads, dim]."""
+    """Returns k and v of a request, [kv_len, heads, dim]."""
     begin, end = int(batch.kv_indptr[b]), int(batch.kv_indptr[b + 1])
     if not batch.page_size:
         return [(t.transpose(0, 1) if is_hnd else t)[begin:end] for t in caches]
@@ -81,7 +81,7 @@ def _keys(batch, b, caches, is_hnd):
 
 
 def attention(out, lse, q, k, v, batch, custom_mask=None, layout="NHD", **options):
-    """As quern's, into out and lse; a batch or one request."""
+    """Computes quern's attention into out and lse, for a batch or one request."""
     at = 0
     for b in range(1 if batch is None else len(batch.qo_indptr) - 1):
         rows = slice(None) if batch is None else slice(int(batch.qo_indptr[b]), int(batch.qo_indptr[b + 1]))
@@ -96,7 +96,7 @@ def attention(out, lse, q, k, v, batch, custom_mask=None, layout="NHD", **option
 
 
 def merge_states(v_states, s_states):
-    """[n, states, heads, dim] and [n, states, heads]: (v, s)."""
+    """Merges states [n, states, heads, dim] and [n, states, heads]. Returns (v, s)."""
     if v_states.shape[1] == 0:
         return torch.zeros_like(v_states[:, 0:0].sum(1)), torch.full_like(s_states[:, 0:0].sum(1), -torch.inf)
     top = s_states.amax(1, keepdim=True)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """AOTriton's flash attention, the v2 set of calls, over quern: on PyTorch tensors of any device.
 
-Names and parameters are AOTriton's (0.9). What differs: tensors are PyTorch's, or None where AOTriton takes an empty view; calls
-are queued on PyTorch's current stream; an error is an exception, not a code; any head size from 1 to 512; a query that sees no
-key has a log-sum-exp of minus infinity. Log-sum-exps are natural ones. is_causal counts from the top left.
+Names and parameters are AOTriton's (0.9). These differ: tensors are PyTorch's, or None where AOTriton takes an empty
+view; calls are queued on PyTorch's current stream; an error is an exception, not a code; head sizes are 1 to 512; a
+query that sees no key has a log-sum-exp of minus infinity. Log-sum-exps are natural ones. is_causal counts from the top
+left.
 """
 
 import logging
@@ -21,7 +22,8 @@ _logger = logging.getLogger("quern.compat.aotriton")
 
 
 def _number(x):
-    """A number, or a tensor of one: read on the host, so it waits for the device; None is 0."""
+    """Returns a number, or the number in a tensor of one, which is read on the host and so waits for the device; None
+    is 0."""
     return 0 if x is None else int(x)
 
 
@@ -30,7 +32,7 @@ def _is_there(t):
 
 
 def _dropout(dropout_p, philox_seed, philox_offset1, philox_offset2, seed_out, offset_out):
-    """quern's options; the seed and offset that were used go to seed_out and offset_out."""
+    """Returns quern's options, and writes the seed and offset that are used to seed_out and offset_out."""
     if not dropout_p:
         return {}
     seed, offset = _number(philox_seed), _number(philox_offset1) + philox_offset2
@@ -51,10 +53,10 @@ def attn_fwd(q, k, v, b, sm_scale, softmax_lse, Out, dropout_p=0.0, philox_seed=
     """Out = softmax(sm_scale q k^T + b) v.
 
     q, Out       [batch, heads, n, head_dim], any strides with the last 1; k, v [batch, kv heads, m, head_dim]
-    b            added: [batch, heads, n, m], each 1 or whole; None. Not beside is_causal
+    b            added: [batch, heads, n, m], each dimension 1 or whole; None. Not with is_causal
     softmax_lse  [batch * heads, n] f32, or None
     philox_seed, philox_offset1   numbers or tensors of one, read on the host; the offset is their sum with philox_offset2
-    atomic_for_causal, stream, ext   change nothing: AOTriton's scratch memory and scheduling
+    atomic_for_causal, stream, ext   change nothing; they are for AOTriton's scratch memory and scheduling
     """
     op = "attn_fwd"
     _refuse_encoded(op, encoded_softmax)
@@ -69,10 +71,11 @@ def attn_fwd_compact_varlen(q, k, v, b, cu_seqlens_q, cu_seqlens_k, max_seqlen_q
                             dropout_p=0.0, philox_seed=None, philox_offset1=None, philox_offset2=0, seed_out=None,
                             offset_out=None, encoded_softmax=None, is_causal=False, atomic_for_causal=None, stream=None,
                             ext=None):
-    """attn_fwd of sequences that lie one after another: q, Out [1, heads, tokens, head_dim], k, v [1, kv heads, tokens, head_dim].
+    """Computes attn_fwd of sequences that lie one after another: q, Out [1, heads, tokens, head_dim], k, v [1, kv
+    heads, tokens, head_dim].
 
-    cu_seqlens_q, cu_seqlens_k  [sequences + 1] i32, where each begins; read on the host
-    max_seqlen_q, max_seqlen_k  at least the longest; dropout counts by them
+    cu_seqlens_q, cu_seqlens_k  [sequences + 1] i32, where each sequence begins; read on the host max_seqlen_q,
+    max_seqlen_k  at least the longest sequence; dropout counts by them
     softmax_lse                 [heads, tokens] f32, or None; b must be None
     """
     op = "attn_fwd_compact_varlen"
@@ -90,7 +93,7 @@ def attn_fwd_compact_varlen(q, k, v, b, cu_seqlens_q, cu_seqlens_k, max_seqlen_q
                           max_qo_len=max_seqlen_q, max_kv_len=max_seqlen_k)
     q, k, v, out = (t[0].transpose(0, 1) for t in (q, k, v, Out))
     lse = softmax_lse.transpose(0, 1) if _is_there(softmax_lse) else None
-    tokens = int(cu_seqlens_q[-1])  # those behind the last sequence are nobody's, and are left alone
+    tokens = int(cu_seqlens_q[-1])  # tokens behind the last sequence are left alone
     attention(q[:tokens], k, v, plan=plan, sm_scale=sm_scale, is_causal=is_causal, is_top_left=True, out=out[:tokens],
               lse=None if lse is None else lse[:tokens], lse_base="e",
               **_dropout(dropout_p, philox_seed, philox_offset1, philox_offset2, seed_out, offset_out))
@@ -124,4 +127,5 @@ def debug_fill_dropout_rng(r, philox_seed, philox_offset, stream=None):
     attention_dropout_rng(r, _number(philox_seed), _number(philox_offset))
 
 
-debug_fill_dropout_rng_tensor = debug_fill_dropout_rng  # AOTriton's takes tensors of one for the numbers, as the other here does
+debug_fill_dropout_rng_tensor = debug_fill_dropout_rng  # AOTriton's takes the numbers as tensors of one, which
+                                                        # debug_fill_dropout_rng here takes too

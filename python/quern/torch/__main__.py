@@ -17,7 +17,7 @@ _DESCRIPTION = """Runs a few small problems of scaled_dot_product_attention by e
 each result with one in float64, and says of each why it did not run. Then names what is wrong with this installation, and how
 to mend it. Exit status: 0, quern computes all and no trouble is known; 1, otherwise; 2, wrong options."""
 
-_LOG = "quern: kernel: "  # how the library begins a line of what it chose
+_LOG = "quern: kernel: "  # how a line of the library on its choice begins
 
 # name, dtype, q shape, k and v shape, options
 _PROBLEMS = [
@@ -44,7 +44,7 @@ def _inputs(torch, problem, device):
 
 
 def _exact(torch, tensors, options):
-    """The definition in float64 on the CPU; with dropout there is none, as each backend drops others."""
+    """Returns the definition's result in float64 on the CPU; None with dropout, as each backend drops other weights."""
     if options.get("dropout_p"):
         return None
     q, k, v = (t.cpu().double() for t in tensors)
@@ -56,7 +56,7 @@ def _exact(torch, tensors, options):
 
 
 def _verdict(torch, got, exact, largest):
-    """None if right: within a rounding of the result and one of the weights."""
+    """Returns None if got is right: within one rounding of the result and one of the weights."""
     if not bool(got.isfinite().all()):
         return "wrong: its result is not finite"
     if exact is None:
@@ -69,7 +69,7 @@ def _verdict(torch, got, exact, largest):
 
 @contextlib.contextmanager
 def _said(lines):
-    """Puts into lines what is meanwhile warned of in Python and written to stderr by libraries."""
+    """Collects in lines what Python warns of and what libraries write to stderr meanwhile."""
     sys.stderr.flush()
     saved = os.dup(2)
     with tempfile.TemporaryFile() as file, warnings.catch_warnings(record=True) as caught:
@@ -86,13 +86,13 @@ def _said(lines):
 
 
 def _without_places(line):
-    """A warning of PyTorch's less where in its source it was raised."""
+    """Returns a warning of PyTorch's without its place in PyTorch's source."""
     line = re.sub(r"^\[W[^]]*\] (Warning: )?", "", line)
     return re.sub(r"\s*\((Triggered internally at|function) [^)]*\)\.?$", "", line)
 
 
 def _attempt(torch, tensors, options, context):
-    """(result or None, what was said about it)."""
+    """Returns (result or None, what was said about it)."""
     lines, out, error = [], None, None
     with _said(lines):
         try:
@@ -106,7 +106,7 @@ def _attempt(torch, tensors, options, context):
 
 
 def _probe(torch, name, tensors, options):
-    """What can_use_flash_attention and its like say: (bool, reasons)."""
+    """Returns what can_use_flash_attention and similar functions say: (bool, reasons)."""
     make, can = torch.backends.cuda.SDPAParams, getattr(torch.backends.cuda, f"can_use_{name}_attention")
     parameters = make(*tensors, options.get("attn_mask"), options.get("dropout_p", 0.0), options.get("is_causal", False),
                       options.get("enable_gqa", False))
@@ -209,7 +209,7 @@ def main(arguments=None):
                         "else the CPU)")
     parser.add_argument("--json", action="store_true", help="print all of it as JSON")
     options = parser.parse_args(arguments)
-    os.environ["QUERN_LOG"] = "kernel"  # read when the library is first used: its reasons, caught above
+    os.environ["QUERN_LOG"] = "kernel"  # the library reads it at its first use; the lines are collected above
     facts = gather()
     place, results = None, []
     if facts.torch:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How torch.compile learns that another attention stands under scaled_dot_product_attention than before.
+"""Tells torch.compile that another attention than before stands under scaled_dot_product_attention.
 
-Three caches keep what was there: the operator's own, of which kernel a tracer gets; the graphs of this process; and the graphs
-on disk, whose keys see PyTorch's operator alone. PyTorch empties none of them when a kernel is registered.
+Three caches keep what stood there before: the operator's own cache of the kernel that a tracer gets; the graphs of this
+process; and the graphs on disk, whose keys contain PyTorch's operator alone. PyTorch empties none of them when a kernel
+is registered.
 """
 
 import logging
@@ -14,12 +15,12 @@ import torch.compiler.config
 _logger = logging.getLogger("quern.torch")
 _ATEN = torch.ops.aten.scaled_dot_product_attention.default
 _MARK = "_quern_attention"  # an attribute of a graph's guards: what the graph was made with
-_NAMED = 8  # functions in a log line
+_NAMED = 8  # how many functions a log line names
 _now = ""  # what graphs are made with: quern's options as a text; "": PyTorch's attention alone
 
 
 def _unguarded_graphs():
-    """(code, guards) of each graph of this process that has no guard of ours yet."""
+    """Yields (code, guards) of each graph of this process that has no guard of ours yet."""
     dynamo = sys.modules.get("torch._dynamo.convert_frame")  # not there before the first torch.compile
     for reference in list(dynamo.input_codes.seen) if dynamo else ():
         code = reference()
@@ -30,7 +31,8 @@ def _unguarded_graphs():
 
 
 def _guard(guards, made_with):
-    """Has a graph run only where attention is what it was made with; else it is passed over, and kept."""
+    """Makes a graph run only while attention is what the graph was made with; at other times the graph is passed over,
+    and kept."""
     parts = [f"quern's attention is {made_with or 'off'}"]
     add, holds = guards.root.add_lambda_guard, lambda _: _now == made_with
     try:
@@ -45,7 +47,7 @@ def _name(code):
 
 
 def _guard_graphs():
-    """The functions whose graphs, made with what stands there now, had no guard yet."""
+    """Guards the graphs made with today's attention that had no guard yet. Returns their functions."""
     names = []
     for code, guards in list(_unguarded_graphs()):
         _guard(guards, _now)
@@ -54,7 +56,8 @@ def _guard_graphs():
 
 
 def _put_tag(text):
-    """Makes text a part of the keys of graphs on disk. Forced values alone are seen by all threads. Earlier PyTorch has no tag."""
+    """Makes text a part of the keys of graphs on disk. The value is forced because only forced values reach all
+    threads. Earlier PyTorch has no tag."""
     entry = torch.compiler.config._config.get("cache_key_tag")
     if entry is None:
         return
@@ -66,8 +69,8 @@ def _put_tag(text):
 
 
 def switch(options):
-    """Attention is from here on quern's with these options, a text, or with "" PyTorch's alone. Graphs that were made with
-    something else stay for when that comes back; the functions are compiled again when they are next called."""
+    """Makes attention quern's with these options, a text, or with "" PyTorch's alone. Graphs made with other options
+    stay for the time when these return; their functions are compiled again when they are next called."""
     global _now
     names = _guard_graphs()
     if options and names and options != _now:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `python -m quern.torch` finds on a machine: PyTorch, cards, switches; and the troubles that follow from it.
+"""What `python -m quern.torch` finds on a machine: PyTorch, cards, switches; and the troubles that follow.
 
-Imports neither PyTorch nor quern's own PyTorch part: it has to work where those do not.
+The module imports neither PyTorch nor quern's own PyTorch part, as it has to work where they do not.
 """
 
 import dataclasses
@@ -10,7 +10,7 @@ import os
 import platform
 import re
 
-# Switches of others that decide which attention runs, or how fast.
+# Switches of other projects that decide which attention runs, or how fast.
 SWITCHES = ("AMD_SERIALIZE_KERNEL", "AMD_SERIALIZE_COPY", "HIP_LAUNCH_BLOCKING", "CUDA_LAUNCH_BLOCKING",
             "TORCH_ROCM_AOTRITON_ENABLE_EXPERIMENTAL", "TORCH_ROCM_AOTRITON_PREFER_DEFAULT", "TORCH_ROCM_FA_PREFER_CK",
             "HSA_OVERRIDE_GFX_VERSION", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
@@ -20,7 +20,7 @@ _EXPERIMENTAL = "TORCH_ROCM_AOTRITON_ENABLE_EXPERIMENTAL"
 
 @dataclasses.dataclass
 class Facts:
-    """None: not known, or not there."""
+    """What is known of the machine. None: not known, or not there."""
 
     python: str = ""
     torch: str | None = None  # version
@@ -28,7 +28,7 @@ class Facts:
     hip: str | None = None  # the version that this PyTorch was built for
     cuda: str | None = None
     is_available: bool = False  # PyTorch sees a GPU
-    name: str | None = None  # of that
+    name: str | None = None  # the GPU's name
     arch: str | None = None  # "gfx1151"
     built_for: list = dataclasses.field(default_factory=list)  # architectures in PyTorch
     has_flash: bool | None = None  # flash attention was built in
@@ -49,7 +49,7 @@ class Trouble:
 
 
 def arch_of(version):
-    """gfx_target_version, 110501 or 90010 -> "gfx1151", "gfx90a"; 0, which is a processor, -> None."""
+    """gfx_target_version, 110501 or 90010 -> "gfx1151", "gfx90a"; 0, a processor's, -> None."""
     return f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}" if version else None
 
 
@@ -67,7 +67,7 @@ def _cards(root="/sys/class/kfd/kfd/topology/nodes"):
 
 
 def _at_start():
-    """The environment that the process was started with; None where /proc does not tell."""
+    """Returns the environment that the process was started with; None if /proc does not tell."""
     try:
         with open("/proc/self/environ", "rb") as file:
             pairs = file.read().split(b"\0")
@@ -96,7 +96,7 @@ def _put_torch(facts):
 
 
 def gather():
-    """Looks at this process and this machine."""
+    """Returns the facts of this process and this machine."""
     import quern
     facts = Facts(python=platform.python_version(), cards=_cards(), quern=quern.__version__,
                   can_open_driver=os.access("/dev/kfd", os.R_OK | os.W_OK))
@@ -175,7 +175,7 @@ def _switch_troubles(facts):
 
 
 def troubles(facts, refusals=()):
-    """What is wrong, each with its fix. refusals: the reasons that PyTorch's own attention gave."""
+    """Returns what is wrong, each with its fix. refusals: the reasons that PyTorch's own attention gave."""
     found = [_import_trouble(facts)] if facts.torch_error else list(_wheel_troubles(facts))
     found += _switch_troubles(facts)
     if any("experimental" in text.lower() for text in refusals) and not _is_on(facts, _EXPERIMENTAL):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""quern's ops as PyTorch custom ops. Each writes into its arguments and gives nothing, so that its fake has nothing to do;
-quern's own functions allocate the results. They have no gradients.
+"""quern's ops as PyTorch custom ops. Each op writes into its arguments and returns nothing, so its fake has nothing to
+do; quern's own functions allocate the results. The ops have no gradients.
 """
 
 import torch
@@ -10,15 +10,16 @@ from .._attention import with_workspace
 from .._native import ffi
 from ._tensors import check, check_quickly, refuse_gradients
 
-_PREPARE = {"attention": with_workspace}  # what is done to arguments that are no longer symbols
+_PREPARE = {"attention": with_workspace}  # prepares arguments that are no longer symbols
 _TYPES = {"t": "Tensor", "f": "float", "i": "int"}
-# Called with an op's name and arguments after it ran as a custom op, in a compiled graph say; None: nobody wants to know.
+# Called with an op's name and arguments after the op ran as a custom op, for example in a compiled graph. None: not
+# called.
 observer = None
 library = torch.library.Library("quern", "DEF")
 
 
 def _schema(name, parameters):
-    """rmsnorm(Tensor(a!) out, Tensor x, Tensor weight, float eps) -> ()"""
+    """Returns an op's schema: rmsnorm(Tensor(a!) out, Tensor x, Tensor weight, float eps) -> ()"""
     texts = []
     for i, parameter in enumerate(parameters):
         kind = _TYPES[parameter.kind]
@@ -49,7 +50,7 @@ def _register_op(name, parameters):
 
 
 def refuse_when_recorded(name, names):
-    """Has a custom op refuse tensors that need a gradient, also where a graph is made of it."""
+    """Makes a custom op refuse tensors that need a gradient, also when a graph is made of the op."""
     def below(*arguments, **options):
         refuse_gradients(name, names, arguments)
         with torch._C._AutoDispatchBelowAutograd():

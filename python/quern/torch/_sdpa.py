@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """quern's attention under torch.nn.functional.scaled_dot_product_attention, eager and compiled, for inference.
 
-A kernel for aten::scaled_dot_product_attention is put before PyTorch's own choice among FLASH, EFFICIENT and MATH. It looks at
-the call's shapes and dtypes alone, and hands what quern does not compute on to PyTorch, with the reason.
+A kernel for aten::scaled_dot_product_attention stands before PyTorch's own choice among FLASH, EFFICIENT and MATH. The
+kernel looks at the call's shapes and dtypes alone, and hands calls that quern does not compute to PyTorch, with the
+reason.
 """
 
 import collections
@@ -33,7 +34,7 @@ _MAX_HEAD_DIM = 512
 def _reason_of_mask(attn_mask, is_causal):
     if attn_mask is None:
         return None
-    if is_causal:  # PyTorch's error; 2.6 lets it pass where FLASH computes
+    if is_causal:  # PyTorch's error; PyTorch 2.6 gives none when FLASH computes
         raise RuntimeError("scaled_dot_product_attention: attn_mask and is_causal are both given; accepted: one of them")
     if attn_mask.dtype not in (torch.bool, torch.float64, *_DTYPES):
         return f"attn_mask has dtype {attn_mask.dtype}"
@@ -55,7 +56,8 @@ def _reason_of_shapes(query, key, value, enable_gqa):
 
 
 def reason(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
-    """Why a call is not quern's, as a text; None: it is. By metadata alone, no kernel is looked for."""
+    """Returns why a call is not quern's, as a text; None if it is quern's. Looks at metadata alone, not for a
+    kernel."""
     tensors = [t for t in (query, key, value, attn_mask) if t is not None]
     for t in tensors:
         if type(t) not in _PLAIN or t.is_nested or t.layout != torch.strided:
@@ -74,14 +76,14 @@ def reason(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, sc
 # ---- the call
 
 def _dense(x, batch, heads=None):
-    """x [..., (heads,) n, dim] as [batch, heads, n, dim], its leading dimensions broadcast."""
+    """Returns x [..., (heads,) n, dim] as [batch, heads, n, dim], its leading dimensions broadcast."""
     x = x[(None,) * (len(batch) + 3 - x.ndim)]
     x = x.expand(*batch, x.shape[-3] if heads is None else heads, -1, -1)
     return x.reshape(-1, *x.shape[-3:]) if len(batch) != 1 else x
 
 
 def _dense_mask(mask, batch):
-    """A mask of at most four dimensions, each 1 or whole."""
+    """Returns a mask of at most four dimensions, each 1 or whole."""
     if mask.dtype == torch.float64:
         mask = mask.float()
     if mask.ndim < 2:
@@ -93,14 +95,14 @@ def _dense_mask(mask, batch):
 
 
 def _shape(query, key, value, enable_gqa):
-    """The leading dimensions before the heads, and the heads, after broadcasting."""
+    """Returns the leading dimensions before the heads, and the heads, after broadcasting."""
     shapes = [t.shape[:-3] for t in (query, key, value)]
     heads = [t.shape[-3] if t.ndim > 2 else 1 for t in (query, key, value)]
     return torch.broadcast_shapes(*shapes), (heads[0] if enable_gqa else torch.broadcast_shapes(*[(h,) for h in heads])[0])
 
 
 def _result(query, key, value, enable_gqa):
-    """A new output. Where query is [batch, n, heads, dim] in memory, as models make it, so is the output."""
+    """Makes a new output. If query is [batch, n, heads, dim] in memory, as models make it, so is the output."""
     batch, heads = _shape(query, key, value, enable_gqa)
     ndim = max(query.ndim, key.ndim, value.ndim)
     n, dim = query.shape[-2], value.shape[-1]
@@ -114,7 +116,8 @@ def _contiguous_rows(x):
 
 
 def _run(out, query, key, value, mask, options, device):
-    """attention from [batch, heads, n, dim] tensors into such a one, staged to the device where one is named."""
+    """Runs attention from [batch, heads, n, dim] tensors into another such tensor, staged to the device if one is
+    named."""
     if not device:
         attention(*map(_contiguous_rows, (query, key, value)), layout="HND", mask=mask, out=out, **options)
         return
@@ -131,7 +134,7 @@ def _run(out, query, key, value, mask, options, device):
 
 
 def _reason_of_slowness(error, query, value, dropout_p):
-    """The text, which is the same for any number of queries and keys of the same layout."""
+    """Returns a text that does not depend on the numbers of queries and keys, only on their layout."""
     dims = query.shape[-1] if query.shape[-1] == value.shape[-1] else f"{query.shape[-1]} and {value.shape[-1]}"
     dropout = f", dropout_p {dropout_p:g}" if dropout_p else ""
     return f"{query.dtype} with head_dim {dims}{dropout}: {error}; allow_slow=True takes it all the same"
@@ -139,7 +142,8 @@ def _reason_of_slowness(error, query, value, dropout_p):
 
 def _compute(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, device, sinks=None, window_left=-1,
              logits_soft_cap=0.0, allow_slow=False):
-    """The custom op's real kernel. sinks, window_left and logits_soft_cap are not PyTorch's; models ask for them."""
+    """The custom op's real kernel. PyTorch's function lacks sinks, window_left and logits_soft_cap; models ask for
+    them."""
     batch, heads = _shape(query, key, value, enable_gqa)
     out = _result(query, key, value, enable_gqa)
     if out.numel() == 0:
@@ -150,7 +154,7 @@ def _compute(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_g
     dense = _dense(query, batch, heads), *(_dense(t, batch, None if enable_gqa else heads) for t in (key, value))
     view = out if out.ndim == 4 else out.view(-1, heads, *out.shape[-2:])
     state = torch.get_rng_state() if dropout_p > 0 else None
-    if dropout_p > 0:  # from PyTorch's generator, so that torch.manual_seed rules it
+    if dropout_p > 0:  # from PyTorch's generator, so that torch.manual_seed acts
         options["dropout_seed"] = int(torch.empty((), dtype=torch.int64).random_())
     try:
         _slow.run(allow_slow, _run, view, *dense, mask, options, device)
@@ -159,10 +163,10 @@ def _compute(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_g
         if sinks is not None or window_left >= 0 or logits_soft_cap:
             raise NotImplementedError(why) from None
         if state is not None:
-            torch.set_rng_state(state)  # PyTorch draws the numbers itself
+            torch.set_rng_state(state)  # PyTorch draws the numbers again
         _turn_down(why)
         result = _ATEN.decompose(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
-        return result if result.stride() == out.stride() else out.copy_(result)  # a graph counts on the strides of out
+        return result if result.stride() == out.stride() else out.copy_(result)  # a graph relies on the strides of out
     calls[_last_kernel()] += 1
     if _active is not None:
         _active.calls[_last_kernel()] += 1
@@ -186,7 +190,7 @@ def _fake(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa,
 # ---- on and off
 
 class Registration:
-    """What enable() made. `with enable(...):` ends it; remove() as well.
+    """What enable() made. The end of a `with enable(...):` block removes it, and so does remove().
 
     device     where attention runs; None: where its tensors are
     calls      kernel -> how many calls it computed
@@ -219,20 +223,21 @@ class Registration:
 
 
 _active = None
-_others_fallbacks = collections.Counter()  # of calls by name, and of programs exported while quern was enabled
+_others_fallbacks = collections.Counter()  # fallbacks of calls by name, and of programs exported while quern was
+                                           # enabled
 _ASKED = (None, "log", False)
 _asked = _ASKED  # what the next activation is to do
 
 
 def _backends(device):
-    """PyTorch's names of the tensors that are taken."""
+    """Returns PyTorch's names for the kinds of tensors that are taken."""
     if device is None:
         return "CPU", "CUDA"  # a ROCm build's name for its GPUs, too
     return ("CPU",) if device == "cpu" or device.startswith("sim:") else ("CUDA",)
 
 
 def _turn_down(why):
-    """PyTorch is to compute a call: says so, once for each reason, or raises."""
+    """Leaves a call to PyTorch: says so, once for each reason, or raises."""
     if _active is not None and _active.fallback == "error":
         raise NotImplementedError(f"scaled_dot_product_attention: {why}")
     counts = _others_fallbacks if _active is None else _active.fallbacks
@@ -245,11 +250,12 @@ def _scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0
                                   enable_gqa=False):
     """The kernel of aten::scaled_dot_product_attention."""
     arguments = query, key, value, attn_mask, dropout_p, is_causal
-    is_allowed = torch._C._get_flash_sdp_enabled()  # quern stands in FLASH's place: sdpa_kernel([MATH]) means PyTorch's MATH
+    is_allowed = torch._C._get_flash_sdp_enabled()  # quern stands in FLASH's place, so sdpa_kernel([MATH]) means
+                                                    # PyTorch's MATH
     why = reason(*arguments, scale, enable_gqa) if is_allowed else None
     if why is not None:
         _turn_down(why)
-    elif not is_allowed and _active is not None:  # as the program asked: counted, no warning
+    elif not is_allowed and _active is not None:  # the program asked for it: counted without a warning
         _active.fallbacks["FLASH_ATTENTION is switched off"] += 1
     if why is not None or not is_allowed or _active is None:
         return _ATEN.decompose(*arguments, scale=scale, enable_gqa=enable_gqa)
@@ -258,12 +264,12 @@ def _scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0
 
 
 def _staging(device):
-    """The custom op's `device`: where tensors are copied to; "": nowhere."""
+    """Returns the custom op's `device`, to which tensors are copied; "": they are not copied."""
     return device if device is not None and device.startswith("sim:") else ""
 
 
 def _activate():
-    """What torch.nn.attention.activate_flash_attention_impl("quern") calls."""
+    """Does what torch.nn.attention.activate_flash_attention_impl("quern") asks for."""
     global _active, _asked
     before, _active = _active, None
     if before is not None:
@@ -274,14 +280,14 @@ def _activate():
 
 
 def _registry():
-    """PyTorch's own registration of attention implementations, since 2.10; None before."""
+    """Returns PyTorch's own registration of attention implementations, which 2.10 has; None before."""
     import torch.nn.attention as place
     names = "register_flash_attention_impl", "activate_flash_attention_impl", "restore_flash_attention_impl"
     return place if all(hasattr(place, name) for name in names) else None
 
 
 def known_device(op, device):
-    """A device argument's text, checked; a simulated one is opened. Raises ValueError."""
+    """Returns a device argument's text, checked; opens a simulated device. Raises ValueError."""
     if device is None:
         return None
     device = str(device)
@@ -292,21 +298,23 @@ def known_device(op, device):
 
 
 def enable(device=None, fallback="log", allow_slow=False):
-    """Puts quern's attention under torch.nn.functional.scaled_dot_product_attention, for this process: a Registration.
+    """Puts quern's attention under torch.nn.functional.scaled_dot_product_attention, for this process. Returns a
+    Registration.
 
-    device    None: calls run where their tensors are. "cpu", "cuda", "hip": of that kind of tensor only. "sim:gfx942":
-              tensors on the CPU are copied to a simulated GPU for each call, and the result back; no speed is meant
+    device    None: calls run where their tensors are. "cpu", "cuda", "hip": only calls on such tensors. "sim:gfx942":
+              tensors on the CPU are copied to a simulated GPU for each call, and the result back; this is not for speed
     fallback  calls that quern does not compute go to PyTorch: "log" says why, once for each reason, on the logger
               quern.torch; "error" raises NotImplementedError instead
 
-    allow_slow  whether calls for which a GPU has a slow kernel alone are quern's: f32, dropout, head dims that are no
-              multiples of 8 up to 256, strides that no fast kernel takes. Else they are such calls, too
+    allow_slow  whether quern computes calls for which a GPU has only a slow kernel: f32, dropout, head dims that are no
+              multiples of 8 up to 256, strides that no fast kernel takes. Else these calls go to PyTorch, too
 
-    For inference: calls that need gradients are such calls. Where a query sees no key, the result is 0. attn_mask of any
-    float dtype is added as it is. quern stands where FLASH_ATTENTION does: inside sdpa_kernel without it, PyTorch computes.
-    Graphs that torch.compile made before are named by the logger and made again. Uses PyTorch's registration of attention
-    implementations where there is one (activate_flash_attention_impl("quern") is the same), else overrides the operator.
-    Raises ValueError (device, fallback), LookupError (no such device).
+    For inference: calls that need gradients go to PyTorch, too. If a query sees no key, its result is 0. An attn_mask
+    of any float dtype is added as it is. quern stands where FLASH_ATTENTION does: inside an sdpa_kernel without
+    FLASH_ATTENTION, PyTorch computes. The logger names graphs that torch.compile made before; they are made again.
+    quern uses PyTorch's registration of attention implementations if there is one
+    (activate_flash_attention_impl("quern") does what enable() does), else it overrides the operator. Raises ValueError
+    (device, fallback), LookupError (no such device).
     """
     global _asked
     if fallback not in ("log", "error"):
@@ -318,7 +326,7 @@ def enable(device=None, fallback="log", allow_slow=False):
 
 
 def disable():
-    """Undoes enable(). Without it, does nothing."""
+    """Undoes enable(). Does nothing if quern is not enabled."""
     place = _registry()
     if _active is None:
         return

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels that are far slower than PyTorch's own operators: the library leaves them out unless asked for, and a line says so."""
+"""Kernels that are far slower than PyTorch's own operators. They run only if asked for, and a log line tells of
+them."""
 
 import torch
 
@@ -10,11 +11,12 @@ _allow = ffi.allow_slow_kernels
 
 
 class Slow(NotImplementedError):
-    """A call has a slow kernel alone, and nobody asked for it. Nothing was written."""
+    """A call has only a slow kernel, which nobody asked for. Nothing was written."""
 
 
 def run(allow_slow, function, *arguments, **options):
-    """The function, of this thread's choice of kernels: Slow is raised in the place of a slow one, unless allow_slow."""
+    """Runs the function with a choice of kernels for this thread: unless allow_slow, Slow is raised in place of a slow
+    kernel."""
     before = _allow(allow_slow)
     try:
         return function(*arguments, **options)
@@ -30,7 +32,7 @@ _said = set()
 
 
 def _is_news(op, kernel, x):
-    """Whether none of this shape, but for how many rows there are, was named."""
+    """Returns whether no call of this shape, whatever its number of rows, was named before."""
     key = op, kernel, x.device, x.dtype, x.shape[1:]
     is_news = key not in _said
     _said.add(key)
@@ -38,7 +40,8 @@ def _is_news(op, kernel, x):
 
 
 def tell(logger, op, arguments, why, switch):
-    """Says once for each shape that PyTorch computes an op, and why; switch: what asks for the slow kernel."""
+    """Says once for each shape that PyTorch computes an op, and why. switch names the option that asks for the slow
+    kernel."""
     x = next(x for x in arguments if isinstance(x, torch.Tensor))
     if _is_news(op, None, x):
         logger.warning("%s of %s, %s: PyTorch's operators compute it: %s; %s takes it all the same", op, [*x.shape], x.dtype, why, switch)

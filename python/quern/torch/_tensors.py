@@ -1,28 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which PyTorch tensors quern takes: those whose memory holds what they mean, and that need no gradient."""
+"""Which PyTorch tensors quern takes: tensors that need no gradient and whose memory holds what they mean."""
 
 import functools
 import operator
 
 import torch
 
-_Tensor, _is_grad_enabled = torch.Tensor, torch.is_grad_enabled  # each call looks them up
+_Tensor, _is_grad_enabled = torch.Tensor, torch.is_grad_enabled  # looked up here once, as each call needs them
 
 
 def _bits(*names):
-    """What of a tensor's dispatch keys tells these kinds from plain tensors."""
+    """Returns the bits of a tensor's dispatch keys that tell these kinds from plain tensors."""
     one = {name: torch._C.DispatchKeySet(torch._C._parse_dispatch_key(name)).raw_repr() for name in ("CPU", *names)}
     return functools.reduce(operator.or_, one.values()) & ~one["CPU"]
 
 
-# Of all tensors that are not plain, so that one look at a tensor's keys is enough where it is.
+# The bits of all kinds that are not plain, so that one look at a plain tensor's keys is enough.
 _FAULTY = _bits("Negative", "Conjugate", "ZeroTensor", "FuncTorchBatched", "FuncTorchGradWrapper", "Python", "Meta", "SparseCPU",
                 "SparseCsrCPU", "NestedTensorCPU", "QuantizedCPU", "MkldnnCPU")
 _TRANSFORMED = _bits("FuncTorchBatched", "FuncTorchGradWrapper")
 
 
 def fault_of(x):
-    """What of a PyTorch tensor its memory does not hold, with what would do; None: nothing."""
+    """Returns what a PyTorch tensor means that its memory does not hold, with what would be accepted; None: nothing."""
     keys = torch._C._dispatch_keys(x).raw_repr()
     if not keys & _FAULTY:
         return None
@@ -43,7 +43,7 @@ def fault_of(x):
 
 
 def refuse_gradients(op, names, values):
-    """Raises if a value needs a gradient, by its name: the one rule for all that quern computes."""
+    """Raises, with the value's name, if a value needs a gradient. This is the only such rule in quern."""
     if not torch.is_grad_enabled():
         return
     for name, x in zip(names, values, strict=False):
@@ -55,14 +55,16 @@ def refuse_gradients(op, names, values):
 def check(op, names, values):
     """Raises if a value is a PyTorch tensor that quern does not take."""
     refuse_gradients(op, names, values)
-    for name, x in reversed(list(zip(names, values, strict=False))):  # results, made like the inputs, stand before these
+    for name, x in reversed(list(zip(names, values, strict=False))):  # results, which are made like the inputs, come
+                                                                      # before the inputs
         fault = fault_of(x) if isinstance(x, torch.Tensor) else None
         if fault is not None:
             raise ValueError(f"{op}: {name} {fault}")
 
 
 def check_quickly(op, names, values):
-    """The same for what would pass in silence; all else, which takes a microsecond to see, fails when it is converted."""
+    """Checks as check() does, but only for tensors that would pass silently. All other faulty tensors, which take a
+    microsecond to find, fail when they are converted."""
     grads = _is_grad_enabled()
     for x in values:
         if isinstance(x, _Tensor) and (x.is_neg() or (grads and x.requires_grad)):

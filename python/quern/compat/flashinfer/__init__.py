@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """FlashInfer's functions over quern: `import quern.compat.flashinfer as flashinfer`, on PyTorch tensors of any device.
 
-Names, modules, parameters and results are FlashInfer's (0.7), as far as quern has the op; docs/flashinfer.md lists them. What
-differs: any hidden size and dtype that quern takes, where FlashInfer restricts them; `enable_pdl`, `non_blocking`,
-`use_tensor_cores` and `backend` ("auto", "fa2", "fa3"), which say how FlashInfer computes, change nothing.
+Names, modules, parameters and results are FlashInfer's (0.7), as far as quern has the op; docs/flashinfer.md lists
+them. These differ: hidden sizes and dtypes are any that quern takes, where FlashInfer restricts them; `enable_pdl`,
+`non_blocking`, `use_tensor_cores` and `backend` ("auto", "fa2", "fa3"), which say how FlashInfer computes, change
+nothing.
 
 SGLANG_DISABLE_FLASHINFER=1  PyTorch's own operators compute everything
-SGLANG_LOG_KERNEL=1          a log line, logger "quern.compat.flashinfer", names the kernel whenever an op's changes
-Both are read when this module is imported.
+SGLANG_LOG_KERNEL=1          a log line, logger "quern.compat.flashinfer", names an op's kernel whenever it changes
+Both variables are read when this module is imported.
 """
 
 from .activation import gelu_and_mul, gelu_tanh_and_mul, silu_and_mul
@@ -29,5 +30,5 @@ from .rope import (apply_llama31_rope, apply_llama31_rope_inplace, apply_llama31
 
 
 def __getattr__(name):
-    """Says of a name of FlashInfer's that is not here where the list of names is."""
+    """Raises for a name of FlashInfer's that is not here, and says where the list of names is."""
     raise AttributeError(f"quern.compat.flashinfer has no {name}; docs/flashinfer.md lists what it has of FlashInfer 0.7")

@@ -23,14 +23,14 @@ _POS_ENCODINGS = {"NONE": "none", "ROPE_LLAMA": "rope_llama", "ALIBI": "alibi"}
 
 
 def refuse(op, **arguments):
-    """Arguments that nothing here acts on: an error rather than a result that ignores them."""
+    """Raises for arguments that nothing here acts on, so that no result ignores them."""
     for name, value in arguments.items():
         if value is not None and value is not False:
             raise NotImplementedError(f"{op}: {name} is not supported; found {found(value)}, accepted: None")
 
 
 def dtype_of(op, name, dtype):
-    """A torch.dtype, or its name; None stays None."""
+    """Returns the torch.dtype of a dtype or a name; None stays None."""
     known = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
     if not isinstance(known, (torch.dtype, types.NoneType)) or (known is None and dtype is not None):
         raise TypeError(f"{op}: {name} is {found(dtype)}; accepted: a torch.dtype, or the name of one")
@@ -38,7 +38,7 @@ def dtype_of(op, name, dtype):
 
 
 def positions(op, mode, logits_soft_cap, rope_scale, rope_theta, sm_scale):
-    """quern's options of what plan() and single calls are told about scores."""
+    """Returns quern's options for what plan() and single calls are told about scores."""
     if mode not in _POS_ENCODINGS:
         raise _run.UnknownWord(f"{op}: pos_encoding_mode is {mode!r}; accepted: {', '.join(map(repr, _POS_ENCODINGS))}")
     return {"pos_encoding": _POS_ENCODINGS[mode], "logits_soft_cap": logits_soft_cap or 0.0,
@@ -47,8 +47,8 @@ def positions(op, mode, logits_soft_cap, rope_scale, rope_theta, sm_scale):
 
 
 def scales(op, name, heads, **values):
-    """{name: number, name + "s": f32 [heads]} for quern; each value, by the name that the caller knows it by, None, a number, a
-    tensor of one or of one for each head."""
+    """Returns {name: number, name + "s": f32 [heads]} for quern. Each value is None, a number, a tensor of one or of
+    one for each head; its keyword is the caller's name for it."""
     number, vector = 1.0, None
     for said, value in values.items():
         if isinstance(value, torch.Tensor):
@@ -67,13 +67,13 @@ def scales(op, name, heads, **values):
 
 
 def caches(paged_kv_cache):
-    """(k, v) of a tuple of two, or of one tensor with a dimension of 2 after the first."""
+    """Returns (k, v) of a tuple of two, or of one tensor with a dimension of 2 after the first."""
     return paged_kv_cache if isinstance(paged_kv_cache, (tuple, list)) else paged_kv_cache.unbind(1)
 
 
 @dataclasses.dataclass
 class Batch:
-    """A planned batch: index arrays on the host, the plan, and what every run takes."""
+    """A planned batch: index arrays on the host, the plan, and what every run uses."""
 
     qo_indptr: torch.Tensor
     kv_indptr: torch.Tensor  # tokens, or pages
@@ -94,8 +94,8 @@ def on_host(indptr):
 
 def make_batch(op, qo_indptr, kv_indptr, last_page_len, kv_indices, heads, head_dims, page_size, split, dtypes, options,
                is_for_graph=False, renamed=None):
-    """heads: of q, of k; head_dims: of q and k, of v; split: (fixed_split_size, disable_split_kv), the size in pages.
-    renamed: quern's names of these -> op's."""
+    """Plans the batch. heads: of q, of k; head_dims: of q and k, of v; split: (fixed_split_size, disable_split_kv), the
+    size in pages. renamed: quern's names of arguments -> op's."""
     qo_indptr, kv_indptr = on_host(qo_indptr), on_host(kv_indptr)
     last_page_len = None if last_page_len is None else on_host(last_page_len)
     size, is_whole = split[0], flag(op, "disable_split_kv", split[1])
@@ -111,7 +111,7 @@ def make_batch(op, qo_indptr, kv_indptr, last_page_len, kv_indices, heads, head_
 
 
 def pack_mask(batch, custom_mask, packed_custom_mask):
-    """A batch's mask as quern takes it: each request's bits from a byte on."""
+    """Returns a batch's mask as quern takes it: each request's bits begin at a byte."""
     if packed_custom_mask is not None or custom_mask is None:
         return packed_custom_mask
     lens = kv_lens(batch)
@@ -123,7 +123,7 @@ def pack_mask(batch, custom_mask, packed_custom_mask):
 
 
 def mask_bytes(batch):
-    """[batch + 1]: where each request's bytes of a packed mask begin."""
+    """Returns [batch + 1]: where each request's bytes of a packed mask begin."""
     lens = ((batch.qo_indptr[1:] - batch.qo_indptr[:-1]).long() * kv_lens(batch) + 7) // 8
     return torch.cat([torch.zeros(1, dtype=torch.int64), lens.cumsum(0)])
 
@@ -145,17 +145,17 @@ def pack_single_mask(q, k_tokens, custom_mask, packed_custom_mask):
 
 
 def output_dtype(q):
-    """Of results, where nobody said another."""
+    """Returns the dtype of results if none was given."""
     return q.dtype if q.dtype.itemsize > 1 else torch.bfloat16
 
 
-# quern's names of what FlashInfer calls otherwise.
+# Arguments with other names in FlashInfer: quern's name -> FlashInfer's.
 _RENAMED = {"is_causal": "causal", "workspace": "float_workspace_buffer"}
 
 
 def attend(op, q, k, v, *, batch=None, out=None, lse=None, return_lse=False, workspace=None, dtype=None, renamed=None, **options):
-    """quern's attention on the current device, or PyTorch's operators; q [n, heads, dim], single calls with one request. dtype:
-    (the name that the caller knows it by, the result's). renamed: other names than _RENAMED's."""
+    """Runs quern's attention on the current device, or PyTorch's operators; q [n, heads, dim], single calls with one
+    request. dtype: (the caller's name for it, the result's dtype). renamed: names that replace those of _RENAMED."""
     refuse_gradients(op, ("q", "k", "v"), (q, k, v))
     said, told_dtype = dtype or ("o_data_type", batch.dtypes[2] if batch else None)
     renamed = {**_RENAMED, **(renamed or {})}
@@ -187,7 +187,7 @@ def _attend(workspace, options, out, lse, q, k, v, batch):
 
 
 def takes(function):
-    """Marks a method of *arguments and **options as one that takes what function does, for help()."""
+    """Gives a method of *arguments and **options function's signature, for help()."""
     def mark(method):
         method.__signature__ = inspect.signature(function)
         return method
@@ -195,7 +195,7 @@ def takes(function):
 
 
 class Wrapper:
-    """What the batch wrappers have in common. A workspace is the caller's: partial results lie in it, nothing else."""
+    """What the batch wrappers have in common. The workspace is the caller's and holds partial results, nothing else."""
 
     _names = {}  # quern's names of arguments -> those of plan()
 
@@ -211,32 +211,33 @@ class Wrapper:
         return self._use_cuda_graph
 
     def reset_workspace_buffer(self, float_workspace_buffer, int_workspace_buffer):
-        """Another buffer for partial results, and one for the schedule, which otherwise is made when needed."""
+        """Sets another buffer for partial results, and one for the schedule; without the latter one is made when
+        needed."""
         self._workspace = float_workspace_buffer.reshape(-1).view(torch.uint8)
         self.device = float_workspace_buffer.device
         self._schedule = None if int_workspace_buffer is None else int_workspace_buffer.reshape(-1).view(torch.uint8)
 
     @property
     def has_heads_first(self):
-        """Whether the layout is "HND"."""
+        """Returns whether the layout is "HND"."""
         return self._layout == "HND"
 
     @property
     def workspace(self):
-        """The caller's buffer, as bytes."""
+        """Returns the caller's buffer, as bytes."""
         return self._workspace
 
     def end_forward(self):
-        """Nothing; FlashInfer has it."""
+        """Does nothing; FlashInfer has this method."""
 
     def prewarm_paged_kv_stride_variant(self, variant="independent"):
-        """After plan(): nothing, as one kernel takes keys and values of any strides."""
+        """Does nothing after plan(), as one kernel takes keys and values of any strides."""
         if variant != "independent":
             raise ValueError(f"{self._op}: variant is {variant!r}; accepted: 'independent'")
         self._planned_batch()
 
     def _keep_fixed(self, **buffers):
-        """A captured graph reads the same memory again, which therefore is the caller's."""
+        """Keeps the caller's buffers, because a captured graph reads their memory again."""
         for name, buffer in buffers.items():
             if self._use_cuda_graph and not isinstance(buffer, torch.Tensor):
                 raise ValueError(f"{self._op}: {name} is {buffer!r}; with use_cuda_graph it needs to be a tensor")
@@ -245,13 +246,13 @@ class Wrapper:
         self._fixed = buffers
 
     def _fill_fixed(self, *arrays):
-        """With a graph, puts the index arrays into the buffers that _keep_fixed got, in that order."""
+        """With a graph, copies the index arrays into the buffers that _keep_fixed got, in order."""
         if self._use_cuda_graph:
             for (name, buffer), array in zip(self._fixed.items(), arrays, strict=True):
                 self._fill(name, buffer, array)
 
     def _fill(self, name, buffer, values):
-        """Puts an array where a captured graph reads it."""
+        """Copies an array to where a captured graph reads it."""
         if values.numel() > buffer.numel():
             raise ValueError(f"{self._op}: {name} has {buffer.numel()} entries, needs {values.numel()}")
         buffer[:values.numel()].copy_(values)
@@ -261,7 +262,7 @@ class Wrapper:
             raise ValueError(f"{self._op}: the batch has {len(indptr) - 1} requests, the buffers are for {len(buffer) - 1}")
 
     def _check_lens(self, batch, seq_lens, seq_lens_q=None, max_q=None, max_kv=None):
-        """What says again how long requests are must say the same."""
+        """Raises unless arguments that repeat the requests' lengths agree with them."""
         own_q, own = (batch.qo_indptr[1:] - batch.qo_indptr[:-1]).long(), kv_lens(batch)
         for name, given, lens in (("seq_lens", seq_lens, own), ("seq_lens_q", seq_lens_q, own_q)):
             if given is not None and given.reshape(-1).tolist() != lens.tolist():
@@ -286,7 +287,7 @@ class Wrapper:
         return self._batch
 
     def _set_options(self, **options):
-        """Other options of quern's attention than were planned."""
+        """Replaces planned options of quern's attention."""
         self._planned_batch().options |= options
 
     def _check_planned(self, q, k):
@@ -302,7 +303,7 @@ class Wrapper:
         return batch
 
     def _attend(self, q, k, v, out, lse, return_lse, scale_values, **options):
-        """options: of this call alone, in the plan's place where they are not None."""
+        """Runs attention with options of this call alone, which replace the plan's where they are not None."""
         batch = self._check_planned(q, k)
         heads = k.shape[-3] if self.has_heads_first else k.shape[-2]
         told = {name: value for name, value in options.items() if value is not None}

@@ -3,12 +3,13 @@
 
 from ..._public import flag, found
 
-_OWN = "auto", "fa2", "fa3"  # FlashInfer's own kernels, whose results quern's have
+_OWN = "auto", "fa2", "fa3"  # FlashInfer's own kernels, whose results quern's kernels give
 _OTHERS = "cudnn", "cutlass", "trtllm-gen", "fmha_v2", "cute-dsl", "cute-dsl-prims", "cutile", "prims-ts"
 
 
 def check_backend(op, backend, own=_OWN):
-    """Words for FlashInfer's own kernels pass; those for other libraries' ask for what is not here."""
+    """Accepts the words for FlashInfer's own kernels; refuses those for other libraries' kernels, which are not
+    here."""
     if backend in own:
         return
     accepted = ", ".join(map(repr, own))
@@ -18,7 +19,7 @@ def check_backend(op, backend, own=_OWN):
 
 
 def check_flags(op, **flags):
-    """Truth values; None is the default."""
+    """Checks that flags are truth values; None is the default."""
     for name, value in flags.items():
         if value is not None:
             flag(op, name, value)

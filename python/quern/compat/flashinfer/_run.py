@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the stand-in's functions meet: quern's op or PyTorch's operators, and the log of which it was."""
+"""Runs the stand-in's functions by quern's op or PyTorch's operators, and logs which it was."""
 
 import logging
 import math
@@ -27,13 +27,14 @@ _last_logged = {}
 
 
 class UnknownWord(KeyError, ValueError):
-    """Of a layout or a mode: KeyError is what FlashInfer raises, ValueError what the rest does."""
+    """An unknown word for a layout or a mode. FlashInfer raises KeyError for it, all else here ValueError."""
 
-    __str__ = Exception.__str__  # KeyError's puts the message into quotes
+    __str__ = Exception.__str__  # KeyError's own puts the message into quotes
 
 
 def run(name, *arguments, op=None, **renamed):
-    """The op, by quern or PyTorch. op, renamed: what the caller knows it and its arguments by, where that is another name."""
+    """Runs the op, by quern or PyTorch. op, renamed: the caller's names of the op and its arguments, where they
+    differ."""
     refuse_gradients(name, _ops.TENSORS[name], arguments)
     try:
         is_ours = compute(getattr(_ops, name), getattr(_fallback, name, None), op or name, arguments)
@@ -43,8 +44,8 @@ def run(name, *arguments, op=None, **renamed):
 
 
 def compute(by_quern, by_pytorch, op, arguments):
-    """One of the two functions of the arguments: PyTorch's where it is asked for, and where quern's kernel would be a slow one.
-    by_pytorch None: there is no such. Gives whether it was quern's."""
+    """Calls one of the two functions with the arguments: PyTorch's if it is asked for or if quern's kernel would be
+    slow. by_pytorch None: there is none. Returns whether quern's ran."""
     if _disabled:
         by_pytorch(*arguments)
         return False
@@ -61,7 +62,7 @@ def compute(by_quern, by_pytorch, op, arguments):
 
 
 def in_words_of(error, op, names, renamed):
-    """The error of quern's functions of these names, as one of op, whose arguments have other names."""
+    """Returns an error of quern's functions of these names as an error of op, whose arguments have other names."""
     if torch.compiler.is_compiling():
         return error
     text = translated(str(error), op, names, renamed)
@@ -69,7 +70,7 @@ def in_words_of(error, op, names, renamed):
 
 
 def is_disabled():
-    """Whether PyTorch's operators are to compute."""
+    """Returns whether PyTorch's operators are to compute."""
     return _disabled
 
 
@@ -84,7 +85,8 @@ def log(name, arguments, is_ours):
 
 
 def _log(name, arguments, is_ours=True):
-    """One line when an op's kernel is another than before on that device; at warning, which logging shows unconfigured."""
+    """Logs one line when an op's kernel is another than before on a device. The line is a warning, which logging shows
+    without being set up."""
     device = next(x.device for x in arguments if isinstance(x, torch.Tensor))
     line = (f"[PyTorch] Using PyTorch's operators for {name} on {device}" if not is_ours else
             f"[quern] Using quern {_last_kernel()} kernel for {name} on {device}")
@@ -96,12 +98,12 @@ def _log(name, arguments, is_ours=True):
 if _disabled and _logs:
     _logger.warning("quern disabled via SGLANG_DISABLE_FLASHINFER=%s", os.environ["SGLANG_DISABLE_FLASHINFER"])
 elif _logs:
-    quern.torch._ops.observer = _log  # of the ops in compiled graphs, which do not come through run
+    quern.torch._ops.observer = _log  # tells of ops in compiled graphs, which run() does not see
 
 
 def check_scales(op, name, scale, may_be_negative):
-    """Scales in a tensor [n]: neither 0 nor NaN nor infinite. Read on the CPU; on a GPU, where that waits for the device, with
-    QUERN_VALIDATE alone."""
+    """Checks that scales in a tensor [n] are neither 0 nor NaN nor infinite. A GPU's are read only with QUERN_VALIDATE,
+    as reading waits for the device."""
     if torch.compiler.is_compiling() or (scale.device.type != "cpu" and not _validates):
         return
     for i, value in enumerate(scale.tolist()):
@@ -111,5 +113,6 @@ def check_scales(op, name, scale, may_be_negative):
 
 
 def index(t):
-    """int32 of the int32 or int64 indices that FlashInfer takes. What 32 bits cannot hold stays out of range, and is refused as such."""
+    """Returns as int32 the int32 or int64 indices that FlashInfer takes. An index that 32 bits cannot hold stays out of
+    range, and is refused as such."""
     return t if t.dtype == torch.int32 else t.clamp(-2**31, 2**31 - 1).to(torch.int32)

@@ -16,15 +16,15 @@ def _gated(name, input, out, enable_pdl):
 
 
 def silu_and_mul(input, out=None, enable_pdl=None):
-    """silu(input[..., :h]) * input[..., h:]."""
+    """Returns silu(input[..., :h]) * input[..., h:]."""
     return _gated("silu_and_mul", input, out, enable_pdl)
 
 
 def gelu_and_mul(input, out=None, enable_pdl=None):
-    """gelu(input[..., :h]) * input[..., h:]."""
+    """Returns gelu(input[..., :h]) * input[..., h:]."""
     return _gated("gelu_and_mul", input, out, enable_pdl)
 
 
 def gelu_tanh_and_mul(input, out=None, enable_pdl=None):
-    """gelu(input[..., :h]) * input[..., h:], by its tanh form."""
+    """Returns gelu(input[..., :h]) * input[..., h:], with GELU's tanh form."""
     return _gated("gelu_tanh_and_mul", input, out, enable_pdl)

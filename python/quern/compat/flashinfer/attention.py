@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FlashInfer's attention of batches in which requests have one query or many, and with sinks, over pages."""
+"""FlashInfer's attention over pages for batches whose requests have one query or many, and with sinks."""
 
 import functools
 import inspect
@@ -13,7 +13,7 @@ from .prefill import BatchPrefillWithPagedKVCacheWrapper
 
 
 def _used_pages(op, kv_indptr, kv_indices, kv_len_arr, page_size):
-    """(indptr, indices, last_page_len) of the pages that the lengths need: more may have been given."""
+    """Returns (indptr, indices, last_page_len) of the pages that the lengths need; the caller may have given more."""
     begin, lens = on_host(kv_indptr).long(), on_host(kv_len_arr).long()
     if len(begin) != len(lens) + 1:
         raise ValueError(f"{op}: kv_indptr has {len(begin)} entries, kv_len_arr {len(lens)}; accepted: one more")
@@ -29,9 +29,9 @@ def _used_pages(op, kv_indptr, kv_indices, kv_len_arr, page_size):
 
 
 class BatchAttention(Wrapper):
-    """One call for requests of one query and of many. plan() once a batch, run() as often as one likes; a graph that captured
-    run() takes later plans whose kv_indices lie where the captured one's lay. The workspaces are the wrapper's own, as large as
-    FlashInfer's."""
+    """One call for requests of one query and of many. Call plan() once a batch, and run() any number of times. A graph
+    that captured run() takes later plans whose kv_indices lie where the captured plan's lay. The workspaces are the
+    wrapper's own, as large as FlashInfer's."""
 
     _names = {"kv_last_page_len": "kv_len_arr"}
 
@@ -41,13 +41,13 @@ class BatchAttention(Wrapper):
         schedule, chosen = self.int_workspace_buffer.chunk(2)
         super().__init__(type(self).__name__, self.float_workspace_buffer, kv_layout, False, None)
         self.reset_workspace_buffer(self.float_workspace_buffer, schedule)
-        self._chosen = chosen.view(torch.int32)  # pages in use, where others were given as well
+        self._chosen = chosen.view(torch.int32)  # the pages in use, if more were given
 
     def plan(self, qo_indptr, kv_indptr, kv_indices, kv_len_arr, num_qo_heads, num_kv_heads, head_dim_qk, head_dim_vo, page_size,
              causal=False, sm_scale=None, logits_soft_cap=None, q_data_type=torch.bfloat16, kv_data_type=torch.bfloat16,
              use_profiler=False):
-        """qo_indptr [batch + 1] queries, kv_indptr [batch + 1] pages, kv_indices [pages], kv_len_arr [batch] keys, which may
-        leave a request's last pages unused."""
+        """Takes qo_indptr [batch + 1] queries, kv_indptr [batch + 1] pages, kv_indices [pages], and kv_len_arr [batch]
+        keys, which may leave a request's last pages unused."""
         refuse(self._op, use_profiler=use_profiler)
         indptr, indices, last = _used_pages(self._op, kv_indptr, kv_indices, kv_len_arr, page_size)
         options = {"is_causal": causal, "window_left": -1,
@@ -66,8 +66,8 @@ class BatchAttention(Wrapper):
 
     def run(self, q, kv_cache, out=None, lse=None, k_scale=None, v_scale=None, logits_soft_cap=0.0, profiler_buffer=None,
             kv_cache_sf=None):
-        """q [queries, heads, dim_qk] over the pages: (out [queries, heads, dim_vo], lse [queries, heads], base 2).
-        logits_soft_cap 0: as planned; another only if a cap was planned."""
+        """Attends with q [queries, heads, dim_qk] over the pages. Returns (out [queries, heads, dim_vo], lse [queries,
+        heads], base 2). logits_soft_cap 0: as planned; another number only if a cap was planned."""
         refuse(self._op, profiler_buffer=profiler_buffer, kv_cache_sf=kv_cache_sf)
         if logits_soft_cap and not self._planned_batch().options["logits_soft_cap"]:
             raise ValueError(f"{self._op}: logits_soft_cap is {logits_soft_cap}, but none was planned; accepted: 0")
@@ -75,14 +75,15 @@ class BatchAttention(Wrapper):
                             logits_soft_cap=logits_soft_cap or None)
 
 
-# What the constructor below says of kernels that FlashInfer would build.
+# Arguments of the constructor below that say what kernels FlashInfer would build.
 _UNSAID = {"pos_encoding_mode": "NONE", "use_fp16_qk_reduction": False, "q_data_type": torch.bfloat16,
            "kv_data_type": torch.bfloat16, "head_dim_qk": 128, "head_dim_vo": 128, "window_left": -1}
 
 
 class BatchAttentionWithAttentionSinkWrapper(BatchPrefillWithPagedKVCacheWrapper):
-    """With a sink for each head, which run() takes. What the constructor says of dtypes, head sizes, positions and window holds
-    where plan() does not say it; both may not differ, save in the window, of which plan() has the last word."""
+    """Attention with a sink for each head, which run() takes. The constructor's dtypes, head sizes, positions and
+    window hold where plan() does not give them. plan() may give no other values, save for the window, where plan()'s
+    counts."""
 
     def __init__(self, float_workspace_buffer, kv_layout="NHD", use_cuda_graph=False, qo_indptr_buf=None,
                  paged_kv_indptr_buf=None, paged_kv_indices_buf=None, paged_kv_last_page_len_buf=None, custom_mask_buf=None,
@@ -112,7 +113,8 @@ class BatchAttentionWithAttentionSinkWrapper(BatchPrefillWithPagedKVCacheWrapper
     def run(self, q, paged_kv_cache, sink=None, sm_scale=None, *, q_scale=None, k_scale=None, v_scale=None, out=None, lse=None,
             return_lse=False, lse_base="log2", lse_layout="NH", enable_pdl=None, window_left=None, sinks=None, kv_cache_sf=None,
             skip_softmax_threshold_scale_factor=None, use_fp16_softmax=None, uses_spcompress=None):
-        """As without sinks; sink, or sinks, [heads] f32: e^sink joins each query's denominator. sm_scale None: as planned."""
+        """Runs as without sinks, but e^sink joins each query's denominator; sink, or sinks, [heads] f32. sm_scale None:
+        as planned."""
         refuse(self._op, kv_cache_sf=kv_cache_sf, skip_softmax_threshold_scale_factor=skip_softmax_threshold_scale_factor,
                use_fp16_softmax=use_fp16_softmax, uses_spcompress=uses_spcompress)
         check_flags(self._op, enable_pdl=enable_pdl)

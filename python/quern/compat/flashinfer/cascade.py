@@ -13,7 +13,7 @@ _BASE_2 = 0
 
 
 def merge_state(v_a, s_a, v_b, s_b):
-    """v [n, heads, dim] and s [n, heads] f32 of two results: (v, s)."""
+    """Merges v [n, heads, dim] and s [n, heads] f32 of two results. Returns (v, s)."""
     if _run.is_disabled():
         return merge_states(torch.stack([v_a, v_b], 1), torch.stack([s_a.float(), s_b.float()], 1))
     v, s = torch.empty_like(v_a), torch.empty_like(s_a, dtype=torch.float32)
@@ -22,7 +22,7 @@ def merge_state(v_a, s_a, v_b, s_b):
 
 
 def merge_state_in_place(v, s, v_other, s_other, mask=None):
-    """Merges the other state into v and s; mask [n] bool: into those rows where it is true."""
+    """Merges the other state into v and s; mask [n] bool: only into rows where it is true."""
     if mask is None and not _run.is_disabled():
         _run.run("merge_state", v, s, v, s, v_other, s_other.float(), _BASE_2)
         return
@@ -33,7 +33,7 @@ def merge_state_in_place(v, s, v_other, s_other, mask=None):
 
 
 def merge_states(v, s):
-    """v [n, states, heads, dim] and s [n, states, heads] f32: (v [n, heads, dim], s [n, heads])."""
+    """Merges v [n, states, heads, dim] and s [n, states, heads] f32. Returns (v [n, heads, dim], s [n, heads])."""
     if _run.is_disabled():
         result = _fallback_attention.merge_states(v, s.float())
         _run.log("merge_states", [v], False)
@@ -47,7 +47,7 @@ def merge_states(v, s):
 # ---- shared keys
 
 def _room(q, v, count, dtype):
-    """For count results of q over keys with values like v, and their lse: what merge_states takes."""
+    """Makes room for count results of q over keys with values like v, and their lse, as merge_states takes them."""
     shape = len(q), count, q.shape[1]
     return (torch.empty(*shape, v.shape[-1], dtype=dtype, device=q.device),
             torch.empty(shape, dtype=torch.float32, device=q.device))
@@ -56,8 +56,8 @@ def _room(q, v, count, dtype):
 class MultiLevelCascadeAttentionWrapper:
     """Attention over keys in levels, such as a prefix of all requests, prefixes of some, and each request's own.
 
-    A level is a batch of its own over one cache: groups of queries that share keys stand in it as one request. plan() once a
-    batch, run() as often as one likes.
+    A level is a batch of its own over one cache; a group of queries that share keys is one request of the level. Call
+    plan() once a batch, and run() any number of times.
     """
 
     def __init__(self, num_levels, float_workspace_buffer, kv_layout="NHD", use_cuda_graph=False, qo_indptr_buf_arr=None,
@@ -74,7 +74,7 @@ class MultiLevelCascadeAttentionWrapper:
         self._use_cuda_graph, self._is_planned = use_cuda_graph, False
 
     def _by_level(self, num_levels, **arrays):
-        """What the arrays hold for each level."""
+        """Returns what the arrays hold for each level."""
         for name, array in arrays.items():
             if array is None or len(array) != num_levels:
                 found = "None" if array is None else f"{len(array)} entries"
@@ -86,13 +86,14 @@ class MultiLevelCascadeAttentionWrapper:
         return self._use_cuda_graph
 
     def reset_workspace_buffer(self, float_workspace_buffer, int_workspace_buffers):
-        """Another buffer for partial results, which all levels use in turn, and one for each level's schedule."""
+        """Sets another buffer for partial results, which all levels use in turn, and one for each level's schedule."""
         for level, (buffer,) in zip(self._levels, self._by_level(len(self._levels), int_workspace_buffers=int_workspace_buffers),
                                     strict=True):
             level.reset_workspace_buffer(float_workspace_buffer, buffer)
 
     def _check_levels(self, qo_indptr_arr, pos_encoding_mode, window_left):
-        """Of several levels: all have the same queries; and what counts keys would count those of each level alone."""
+        """Checks that several levels have the same queries, and no options that count keys, which would count those of
+        each level alone."""
         if len(self._levels) == 1:
             return
         counts = [int(indptr[-1]) for indptr in qo_indptr_arr]
@@ -106,9 +107,10 @@ class MultiLevelCascadeAttentionWrapper:
     def plan(self, qo_indptr_arr, paged_kv_indptr_arr, paged_kv_indices_arr, paged_kv_last_page_len, num_qo_heads, num_kv_heads,
              head_dim, page_size, causal=False, pos_encoding_mode="NONE", use_fp16_qk_reduction=False, sm_scale=None,
              window_left=-1, logits_soft_cap=None, rope_scale=None, rope_theta=None, q_data_type="float16", kv_data_type=None):
-        """The first four are lists, an entry a level, each entry as BatchPrefillWithPagedKVCacheWrapper.plan takes it. causal is
-        the last level's: queries see all keys of the levels before it. Positions and windows work with one level alone."""
-        self._is_planned = False  # until all levels are
+        """Plans a batch. The first four arguments are lists, an entry a level, each entry as
+        BatchPrefillWithPagedKVCacheWrapper.plan takes it. causal acts on the last level: queries see all keys of the
+        levels before. Positions and windows work with one level alone."""
+        self._is_planned = False  # until all levels are planned
         arrays = self._by_level(len(self._levels), qo_indptr_arr=qo_indptr_arr, paged_kv_indptr_arr=paged_kv_indptr_arr,
                                 paged_kv_indices_arr=paged_kv_indices_arr, paged_kv_last_page_len=paged_kv_last_page_len)
         self._check_levels(qo_indptr_arr, pos_encoding_mode, window_left)
@@ -122,12 +124,12 @@ class MultiLevelCascadeAttentionWrapper:
     begin_forward = plan
 
     def prewarm_paged_kv_stride_variant(self, variant="independent"):
-        """After plan(): nothing, as one kernel takes keys and values of any strides."""
+        """Does nothing after plan(), as one kernel takes keys and values of any strides."""
         for level in self._levels:
             level.prewarm_paged_kv_stride_variant(variant)
 
     def run(self, q, paged_kv_cache):
-        """q [queries, heads, dim] over all levels' pages of one cache: its shape."""
+        """Attends with q [queries, heads, dim] over all levels' pages of one cache. Returns a tensor of q's shape."""
         if not self._is_planned:
             raise RuntimeError(f"{self._op}: plan() comes before run()")
         if len(self._levels) == 1:
@@ -141,14 +143,14 @@ class MultiLevelCascadeAttentionWrapper:
 
 
 class _SharedPrefix:
-    """Keys of all requests in two tensors, each request's own in pages: what a wrapper of the latter and the former have in
-    common."""
+    """What the two wrappers below have in common: keys of all requests in two tensors, and each request's own keys in
+    pages."""
 
     def __init__(self, wrapper):
         self._op, self._wrapper = type(self).__name__, wrapper
 
     def reset_workspace_buffer(self, float_workspace_buffer, int_workspace_buffer):
-        """Another buffer for partial results, which both parts use in turn, and one for the schedule."""
+        """Sets another buffer for partial results, which both parts use in turn, and one for the schedule."""
         self._wrapper.reset_workspace_buffer(float_workspace_buffer, int_workspace_buffer)
 
     def _merged(self, q, k_shared, v_shared, unique_kv_cache, sm_scale):
@@ -163,43 +165,44 @@ class _SharedPrefix:
 
 
 class BatchDecodeWithSharedPrefixPagedKVCacheWrapper(_SharedPrefix):
-    """One query a request. begin_forward() once a batch, forward() as often as one likes."""
+    """One query a request. Call begin_forward() once a batch, and forward() any number of times."""
 
     def __init__(self, float_workspace_buffer, kv_layout="NHD"):
         super().__init__(BatchDecodeWithPagedKVCacheWrapper(float_workspace_buffer, kv_layout))
 
     def begin_forward(self, unique_kv_indptr, unique_kv_indices, unique_kv_last_page_len, num_qo_heads, num_kv_heads, head_dim,
                       page_size, data_type="float16"):
-        """unique_kv_indptr [batch + 1] pages, unique_kv_indices [pages in use], unique_kv_last_page_len [batch]: each request's
-        own keys."""
+        """Takes each request's own keys: unique_kv_indptr [batch + 1] pages, unique_kv_indices [pages in use],
+        unique_kv_last_page_len [batch]."""
         self._wrapper.plan(unique_kv_indptr, unique_kv_indices, unique_kv_last_page_len, num_qo_heads, num_kv_heads, head_dim,
                            page_size, q_data_type=data_type)
 
     def forward(self, q, k_shared, v_shared, unique_kv_cache):
-        """q [batch, heads, dim] over k_shared and v_shared [keys, kv heads, dim] ("HND": [kv heads, keys, dim]) and the pages."""
+        """Attends with q [batch, heads, dim] over k_shared and v_shared [keys, kv heads, dim] ("HND": [kv heads, keys,
+        dim]) and the pages."""
         return self._merged(q, k_shared, v_shared, unique_kv_cache, None)
 
 
 class BatchPrefillWithSharedPrefixPagedKVCacheWrapper(_SharedPrefix):
-    """Many queries a request. begin_forward() once a batch, forward() as often as one likes."""
+    """Many queries a request. Call begin_forward() once a batch, and forward() any number of times."""
 
     def __init__(self, float_workspace_buffer, kv_layout="NHD"):
         super().__init__(BatchPrefillWithPagedKVCacheWrapper(float_workspace_buffer, kv_layout))
 
     def begin_forward(self, qo_indptr, paged_kv_indptr, paged_kv_indices, paged_kv_last_page_len, num_qo_heads, num_kv_heads,
                       head_dim, page_size):
-        """qo_indptr [batch + 1] queries; the other three are of each request's own keys."""
+        """Takes qo_indptr [batch + 1] queries; the other three arguments are each request's own keys."""
         self._wrapper.plan(qo_indptr, paged_kv_indptr, paged_kv_indices, paged_kv_last_page_len, num_qo_heads, num_kv_heads,
                            head_dim, page_size, q_data_type=None)
 
     def prewarm_paged_kv_stride_variant(self, variant="independent"):
-        """After begin_forward(): nothing, as one kernel takes keys and values of any strides."""
+        """Does nothing after begin_forward(), as one kernel takes keys and values of any strides."""
         self._wrapper.prewarm_paged_kv_stride_variant(variant)
 
     def forward(self, q, k_shared, v_shared, unique_kv_cache, causal=False, use_fp16_qk_reduction=False, sm_scale=None,
                 rope_scale=None, rope_theta=None):
-        """q [queries, heads, dim] over k_shared and v_shared [keys, kv heads, dim] ("HND": [kv heads, keys, dim]), all of which
-        each query sees, and the pages, which causal is about."""
+        """Attends with q [queries, heads, dim] over k_shared and v_shared [keys, kv heads, dim] ("HND": [kv heads,
+        keys, dim]), which each query sees whole, and over the pages, on which causal acts."""
         refuse(self._op, use_fp16_qk_reduction=use_fp16_qk_reduction, rope_scale=rope_scale, rope_theta=rope_theta)
         self._wrapper._set_options(is_causal=causal, sm_scale=sm_scale)
         return self._merged(q, k_shared, v_shared, unique_kv_cache, sm_scale)

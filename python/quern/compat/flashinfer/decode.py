@@ -15,7 +15,8 @@ from .page import is_hnd
 def single_decode_with_kv_cache(q, k, v, kv_layout="NHD", pos_encoding_mode="NONE", use_tensor_cores=False, q_scale=None,
                                 k_scale=None, v_scale=None, window_left=-1, logits_soft_cap=None, sm_scale=None,
                                 rope_scale=None, rope_theta=None, return_lse=False):
-    """One query q [heads, dim] over k and v [n, kv heads, dim] ("HND": [kv heads, n, dim]): [heads, dim], and lse [heads]."""
+    """Attends with one query q [heads, dim] over k and v [n, kv heads, dim] ("HND": [kv heads, n, dim]). Returns
+    [heads, dim], and lse [heads]."""
     op = "single_decode_with_kv_cache"
     check_flags(op, use_tensor_cores=use_tensor_cores)
     if is_hnd(op, kv_layout):
@@ -29,8 +30,8 @@ def single_decode_with_kv_cache(q, k, v, kv_layout="NHD", pos_encoding_mode="NON
 
 
 class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
-    """plan() once a batch, run() as often as one likes. use_tensor_cores, backend ("auto", "fa2", "fa3"), non_blocking and
-    enable_pdl change nothing."""
+    """Call plan() once a batch, and run() any number of times. use_tensor_cores, backend ("auto", "fa2", "fa3"),
+    non_blocking and enable_pdl change nothing."""
 
     _names = {"head_dim_vo": "head_dim", "kv_indptr": "indptr", "kv_indices": "indices", "kv_last_page_len": "last_page_len"}
 
@@ -71,10 +72,11 @@ class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
 
     @takes(_batch_of)
     def plan(self, *arguments, **options):
-        """indptr [batch + 1] pages, indices [pages in use], last_page_len [batch]; then, by name or in FlashInfer's order,
-        num_qo_heads, num_kv_heads, head_dim, page_size, pos_encoding_mode, window_left, logits_soft_cap, q_data_type
-        ("float16"), kv_data_type, o_data_type, data_type, sm_scale, rope_scale, rope_theta, non_blocking, block_tables,
-        seq_lens, fixed_split_size (pages), disable_split_kv, q_len_per_req, window_right (0; -1: none).
+        """Takes indptr [batch + 1] pages, indices [pages in use], last_page_len [batch]; then, by name or in
+        FlashInfer's order, num_qo_heads, num_kv_heads, head_dim, page_size, pos_encoding_mode, window_left,
+        logits_soft_cap, q_data_type ("float16"), kv_data_type, o_data_type, data_type, sm_scale, rope_scale,
+        rope_theta, non_blocking, block_tables, seq_lens, fixed_split_size (pages), disable_split_kv, q_len_per_req,
+        window_right (0; -1: none).
         """
         batch = self._batch_of(*arguments, **options)
         self._check_batch_size(batch.kv_indptr, self._indptr)
@@ -86,14 +88,15 @@ class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
 
     @takes(_batch_of)
     def workspace_size(self, *arguments, **options):
-        """Bytes of the two workspaces that plan() with these arguments needs: (float, int)."""
+        """Returns the bytes of the two workspaces that plan() needs with these arguments: (float, int)."""
         plan = self._batch_of(*arguments, **options).plan
         return plan.workspace_bytes, plan.host.size
 
     def run(self, q, paged_kv_cache, *, q_scale=None, k_scale=None, v_scale=None, out=None, lse=None, return_lse=False,
             enable_pdl=None, window_left=None, sinks=None, q_len_per_req=None, skip_softmax_threshold_scale_factor=None,
             kv_cache_sf=None):
-        """q [batch * q_len_per_req, heads, dim] over the pages: its shape; with return_lse also [.., heads], base 2."""
+        """Attends with q [batch * q_len_per_req, heads, dim] over the pages. Returns a tensor of q's shape; with
+        return_lse also [.., heads], base 2."""
         refuse(self._op, skip_softmax_threshold_scale_factor=skip_softmax_threshold_scale_factor, kv_cache_sf=kv_cache_sf)
         check_flags(self._op, enable_pdl=enable_pdl)
         if self._batch is not None and q_len_per_req is not None and \
@@ -107,7 +110,7 @@ class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
 
     def forward(self, q, paged_kv_cache, pos_encoding_mode="NONE", q_scale=None, k_scale=None, v_scale=None, window_left=-1,
                 logits_soft_cap=None, sm_scale=None, rope_scale=None, rope_theta=None, return_lse=False):
-        """run() with other options than were planned."""
+        """Calls run() with options that replace the planned ones."""
         self._set_options(window_left=window_left, **positions(self._op, pos_encoding_mode, logits_soft_cap, rope_scale,
                                                               rope_theta, sm_scale))
         return self.run(q, paged_kv_cache, q_scale=q_scale, k_scale=k_scale, v_scale=v_scale, return_lse=return_lse)
@@ -116,7 +119,7 @@ class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
 
 
 class CUDAGraphBatchDecodeWithPagedKVCacheWrapper(BatchDecodeWithPagedKVCacheWrapper):
-    """The same with use_cuda_graph, for batches of one size."""
+    """A BatchDecodeWithPagedKVCacheWrapper with use_cuda_graph, for batches of one size."""
 
     def __init__(self, workspace_buffer, indptr_buffer, indices_buffer, last_page_len_buffer, kv_layout="NHD",
                  use_tensor_cores=False):
@@ -128,8 +131,9 @@ def fast_decode_plan(self, indptr, indices, last_page_len, num_qo_heads, num_kv_
                      pos_encoding_mode="NONE", window_left=-1, logits_soft_cap=None, q_data_type=None, kv_data_type=None,
                      data_type=None, sm_scale=None, rope_scale=None, rope_theta=None, non_blocking=True, fixed_split_size=None,
                      disable_split_kv=False, q_len_per_req=1, global_override_indptr_cpu=None):
-    """A wrapper's plan(); global_override_indptr_cpu is read in indptr's place, without waiting for the device."""
-    # The class's: a wrapper's own plan may be this function, put there by the caller.
+    """Calls a wrapper's plan(); global_override_indptr_cpu is read in place of indptr, without waiting for the
+    device."""
+    # This calls the class's plan: the caller may have set a wrapper's own plan to this function.
     type(self).plan(
         self, indptr if global_override_indptr_cpu is None else global_override_indptr_cpu, indices, last_page_len,
         num_qo_heads, num_kv_heads, head_dim, page_size, pos_encoding_mode, window_left, logits_soft_cap,

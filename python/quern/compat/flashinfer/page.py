@@ -9,12 +9,13 @@ from ._run import run as _run
 
 
 def get_seq_lens(kv_indptr, kv_last_page_len, page_size):
-    """Each sequence's length, from its pages."""
+    """Returns each sequence's length, from its pages."""
     return (kv_indptr[1:] - kv_indptr[:-1] - 1).clamp(min=0) * page_size + kv_last_page_len
 
 
 def get_batch_indices_positions(append_indptr, seq_lens, nnz, batch_indices=None, positions=None):
-    """For each of nnz new tokens its sequence and its place in it, int32: (batch_indices, positions), -1 and 0 for none."""
+    """Returns (batch_indices, positions), int32: the sequence of each of nnz new tokens and its place there; -1 and 0
+    for none."""
     if batch_indices is None:
         batch_indices = torch.empty(nnz, dtype=torch.int32, device=append_indptr.device)
     if positions is None:
@@ -27,7 +28,7 @@ def get_batch_indices_positions(append_indptr, seq_lens, nnz, batch_indices=None
 
 
 def is_hnd(op, kv_layout):
-    """Whether that is the layout; UnknownWord for none of the two."""
+    """Returns whether the layout is "HND"; raises UnknownWord for a word that is neither layout."""
     if kv_layout not in ("NHD", "HND"):
         raise UnknownWord(f"{op}: kv_layout is {kv_layout!r}; accepted: 'NHD', 'HND'")
     return kv_layout == "HND"
@@ -35,7 +36,7 @@ def is_hnd(op, kv_layout):
 
 def append_paged_kv_cache(append_key, append_value, batch_indices, positions, paged_kv_cache, kv_indices, kv_indptr,
                           kv_last_page_len, kv_layout="NHD"):
-    """New tokens [n, heads, head_dim] to their pages.
+    """Writes new tokens [n, heads, head_dim] to their pages.
 
     paged_kv_cache  (k, v), each [pages, page_size, heads, head_dim] (NHD) or [pages, heads, page_size, head_dim] (HND),
                     or one tensor with a dimension of 2 after the first
@@ -49,6 +50,6 @@ def append_paged_kv_cache(append_key, append_value, batch_indices, positions, pa
 
 def append_paged_mla_kv_cache(append_ckv, append_kpe, batch_indices, positions, ckv_cache, kpe_cache, kv_indices, kv_indptr,
                               kv_last_page_len):
-    """MLA's new tokens, [n, dim] each, to caches [pages, page_size, dim]."""
+    """Writes MLA's new tokens, [n, dim] each, to caches [pages, page_size, dim]."""
     _run("append_paged_mla_kv_cache", ckv_cache, kpe_cache, append_ckv, append_kpe, _index(batch_indices),
          _index(positions), _index(kv_indices), _index(kv_indptr), _index(kv_last_page_len))

@@ -17,10 +17,11 @@ def single_prefill_with_kv_cache(q, k, v, scale_q=None, scale_k=None, scale_v=No
                                  use_fp16_qk_reduction=False, sm_scale=None, window_left=-1, logits_soft_cap=None,
                                  rope_scale=None, rope_theta=None, backend="auto", return_lse=False, kv_cache_sf=None,
                                  k_scale=None, v_scale=None):
-    """q [n, heads, dim] over k and v [m, kv heads, dim] ("HND": [kv heads, m, dim]): [n, heads, dim], and lse [n, heads].
+    """Attends with q [n, heads, dim] over k and v [m, kv heads, dim] ("HND": [kv heads, m, dim]). Returns [n, heads,
+    dim], and lse [n, heads].
 
-    custom_mask [n, m] bool, or its bits, lowest first, in packed_custom_mask: causal is ignored then. scale_q [heads], scale_k
-    and scale_v [kv heads] f32, of FP8 tensors.
+    custom_mask is [n, m] bool, or packed_custom_mask holds its bits, lowest first; causal is ignored with either.
+    scale_q [heads], scale_k and scale_v [kv heads] f32 are those of FP8 tensors.
     """
     op = "single_prefill_with_kv_cache"
     refuse(op, use_fp16_qk_reduction=use_fp16_qk_reduction, kv_cache_sf=kv_cache_sf)
@@ -44,7 +45,7 @@ single_prefill_with_kv_cache_return_lse = functools.partial(single_prefill_with_
 
 
 class _BatchPrefill(Wrapper):
-    """What pages and ragged keys have in common."""
+    """What the wrappers of pages and of ragged keys have in common."""
 
     def __init__(self, float_workspace_buffer, kv_layout, use_cuda_graph, qo_indptr_buf, custom_mask_buf, mask_indptr_buf,
                  backend, jit_args, jit_kwargs):
@@ -60,7 +61,7 @@ class _BatchPrefill(Wrapper):
                 **positions(self._op, mode, logits_soft_cap, rope_scale, rope_theta, sm_scale)}
 
     def _attend_with(self, lse_base, lse_layout, q, k, v, out, lse, return_lse, scale_values, **options):
-        """_attend, with an lse of another base, or of [heads, queries]."""
+        """Calls _attend for an lse of another base, or of [heads, queries]."""
         for name, value, accepted in (("lse_base", lse_base, _LSE_BASES), ("lse_layout", lse_layout, _LSE_LAYOUTS)):
             if value not in accepted:
                 raise ValueError(f"{self._op}: {name} is {value!r}; accepted: {', '.join(map(repr, accepted))}")
@@ -96,8 +97,8 @@ def _dtypes(op, q_data_type, kv_data_type, o_data_type):
 
 
 class BatchPrefillWithPagedKVCacheWrapper(_BatchPrefill):
-    """plan() once a batch, run() as often as one likes. backend ("auto", "fa2", "fa3"), non_blocking and enable_pdl change
-    nothing."""
+    """Call plan() once a batch, and run() any number of times. backend ("auto", "fa2", "fa3"), non_blocking and
+    enable_pdl change nothing."""
 
     _names = {"kv_indptr": "paged_kv_indptr", "kv_indices": "paged_kv_indices", "kv_last_page_len": "paged_kv_last_page_len"}
 
@@ -132,11 +133,11 @@ class BatchPrefillWithPagedKVCacheWrapper(_BatchPrefill):
 
     @takes(_batch_of)
     def plan(self, *arguments, **options):
-        """qo_indptr [batch + 1] queries, paged_kv_indptr [batch + 1] pages, paged_kv_indices [pages in use],
+        """Takes qo_indptr [batch + 1] queries, paged_kv_indptr [batch + 1] pages, paged_kv_indices [pages in use],
         paged_kv_last_page_len [batch]; then, by name or in FlashInfer's order, num_qo_heads, num_kv_heads, head_dim_qk,
-        page_size, head_dim_vo, custom_mask, packed_custom_mask, causal, pos_encoding_mode, use_fp16_qk_reduction, sm_scale,
-        window_left, logits_soft_cap, rope_scale, rope_theta, q_data_type ("float16"; None: q's), kv_data_type, o_data_type,
-        and more.
+        page_size, head_dim_vo, custom_mask, packed_custom_mask, causal, pos_encoding_mode, use_fp16_qk_reduction,
+        sm_scale, window_left, logits_soft_cap, rope_scale, rope_theta, q_data_type ("float16"; None: q's),
+        kv_data_type, o_data_type, and more.
         """
         batch = self._batch_of(*arguments, **options)
         self._check_batch_size(batch.qo_indptr, self._qo_indptr)
@@ -148,15 +149,15 @@ class BatchPrefillWithPagedKVCacheWrapper(_BatchPrefill):
 
     @takes(_batch_of)
     def workspace_size(self, *arguments, **options):
-        """Bytes of the two workspaces that plan() with these arguments needs: (float, int)."""
+        """Returns the bytes of the two workspaces that plan() needs with these arguments: (float, int)."""
         plan = self._batch_of(*arguments, **options).plan
         return plan.workspace_bytes, plan.host.size
 
     def run(self, q, paged_kv_cache, *, q_scale=None, k_scale=None, v_scale=None, out=None, lse=None, return_lse=False,
             lse_base="log2", lse_layout="NH", enable_pdl=None, window_left=None, sinks=None, kv_cache_sf=None,
             skip_softmax_threshold_scale_factor=None, use_fp16_softmax=None, uses_spcompress=None):
-        """q [queries, heads, dim_qk] over the pages: [queries, heads, dim_vo]; with return_lse also [queries, heads], base 2
-        (lse_base "ln": e; lse_layout "HN": [heads, queries])."""
+        """Attends with q [queries, heads, dim_qk] over the pages. Returns [queries, heads, dim_vo]; with return_lse
+        also [queries, heads], base 2 (lse_base "ln": e; lse_layout "HN": [heads, queries])."""
         refuse(self._op, kv_cache_sf=kv_cache_sf, skip_softmax_threshold_scale_factor=skip_softmax_threshold_scale_factor,
                use_fp16_softmax=use_fp16_softmax, uses_spcompress=uses_spcompress)
         check_flags(self._op, enable_pdl=enable_pdl)
@@ -178,8 +179,8 @@ class BatchPrefillWithPagedKVCacheWrapper(_BatchPrefill):
 
 
 class BatchPrefillWithRaggedKVCacheWrapper(_BatchPrefill):
-    """plan() once a batch, run() as often as one likes. backend ("auto", "fa2", "fa3"), non_blocking and enable_pdl change
-    nothing."""
+    """Call plan() once a batch, and run() any number of times. backend ("auto", "fa2", "fa3"), non_blocking and
+    enable_pdl change nothing."""
 
     def __init__(self, float_workspace_buffer, kv_layout="NHD", use_cuda_graph=False, qo_indptr_buf=None, kv_indptr_buf=None,
                  custom_mask_buf=None, mask_indptr_buf=None, backend="auto", jit_args=None, jit_kwargs=None):
@@ -193,8 +194,8 @@ class BatchPrefillWithRaggedKVCacheWrapper(_BatchPrefill):
              o_data_type=None, non_blocking=True, prefix_len_ptr=None, token_pos_in_items_ptr=None, token_pos_in_items_len=0,
              max_item_len_ptr=None, fixed_split_size=None, disable_split_kv=False, seq_lens=None, seq_lens_q=None,
              max_token_per_sequence=None, max_sequence_kv=None, v_indptr=None, o_indptr=None):
-        """qo_indptr and kv_indptr [batch + 1]: where each request's queries and keys begin. v_indptr and o_indptr may only say
-        the same again."""
+        """Takes qo_indptr and kv_indptr [batch + 1]: where each request's queries and keys begin. v_indptr and o_indptr
+        may only repeat these two."""
         check_flags(self._op, non_blocking=non_blocking)
         refuse(self._op, prefix_len_ptr=prefix_len_ptr, token_pos_in_items_ptr=token_pos_in_items_ptr,
                token_pos_in_items_len=token_pos_in_items_len or None, max_item_len_ptr=max_item_len_ptr)
@@ -216,7 +217,8 @@ class BatchPrefillWithRaggedKVCacheWrapper(_BatchPrefill):
 
     def run(self, q, k, v, *, q_scale=None, k_scale=None, v_scale=None, o_scale=None, out=None, lse=None, return_lse=False,
             lse_base="log2", lse_layout="NH", enable_pdl=None, kv_cache_sf=None):
-        """q [queries, heads, dim_qk] over k, v [keys, kv heads, dim] ("HND": [kv heads, keys, dim]): [queries, heads, dim_vo]."""
+        """Attends with q [queries, heads, dim_qk] over k, v [keys, kv heads, dim] ("HND": [kv heads, keys, dim]).
+        Returns [queries, heads, dim_vo]."""
         refuse(self._op, o_scale=None if o_scale == 1 else o_scale, kv_cache_sf=kv_cache_sf)
         check_flags(self._op, enable_pdl=enable_pdl)
         return self._attend_with(lse_base, lse_layout, q, k, v, out, lse, return_lse,
@@ -237,7 +239,8 @@ class BatchPrefillWithRaggedKVCacheWrapper(_BatchPrefill):
 # ---- segments
 
 class _Segments:
-    """Offsets of packed requests, read on the host once; the batches made of them, by what keys and values look like."""
+    """Offsets of packed requests, read on the host once, and the batches made of them, by what keys and values look
+    like."""
 
     def __init__(self, qo_offsets, kv_offsets, num_qo_heads, causal):
         self.qo_indptr, self.kv_indptr = on_host(qo_offsets), on_host(kv_offsets)
@@ -262,14 +265,16 @@ class _Segments:
 
 
 def fmha_varlen_plan(module, qo_segment_offsets, kv_segment_offsets, num_qo_heads, causal):
-    """What fmha_varlen takes as plan_info, so that several calls read the offsets once. module is None, as none is built here."""
+    """Returns what fmha_varlen takes as plan_info, so that several calls read the offsets once. module is None, as no
+    module is built here."""
     refuse("fmha_varlen_plan", module=module)
     return _Segments(qo_segment_offsets, kv_segment_offsets, num_qo_heads, causal)
 
 
 def fmha_varlen(q, k, v, qo_segment_offsets, kv_segment_offsets, plan_info=None, max_qo_len=None, out=None, lse=None,
                 causal=False, sm_scale=None, q_scale=None, k_scale=None, v_scale=None, o_scale=None, return_lse=False):
-    """q [queries, heads, dim_qk] over k and v [keys, kv heads, dim], both packed: always (out, lse), lse None if not asked for.
+    """Attends with q [queries, heads, dim_qk] over k and v [keys, kv heads, dim], both packed. Returns (out, lse); lse
+    is None if it is not asked for.
 
     qo_segment_offsets, kv_segment_offsets  [requests + 1]: where each request begins; read if there is no plan_info
     plan_info   of fmha_varlen_plan, from the same offsets, heads and causal

@@ -16,7 +16,7 @@ def _order(op, bitorder):
 
 
 def packbits(x, bitorder="big"):
-    """x [n] bool, eight to a byte as numpy.packbits does: uint8 [ceil(n / 8)]."""
+    """Packs x [n] bool, eight to a byte as numpy.packbits does. Returns uint8 [ceil(n / 8)]."""
     order = _order("packbits", bitorder)
     out = torch.empty((x.shape[0] + 7) // 8, dtype=torch.uint8, device=x.device)
     _run("packbits", out, x, order)
@@ -24,7 +24,8 @@ def packbits(x, bitorder="big"):
 
 
 def segment_packbits(x, indptr, bitorder="big"):
-    """packbits of each segment x[indptr[i]:indptr[i + 1]] into bytes of its own: (bytes, new indptr). Waits for the device."""
+    """Packs each segment x[indptr[i]:indptr[i + 1]] into bytes of its own. Returns (bytes, new indptr). Waits for the
+    device."""
     order, indptr = _order("segment_packbits", bitorder), _index(indptr)
     out = torch.empty(x.shape[0] // 8 + indptr.shape[0] - 1, dtype=torch.uint8, device=x.device)
     new_indptr = torch.empty_like(indptr)

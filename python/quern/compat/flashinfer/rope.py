@@ -12,7 +12,7 @@ from .page import is_hnd as _is_hnd
 
 
 def _rotate(op, q, k, places, rotary_dim, interleave, *numbers):
-    """(q_rope, k_rope), by the native op of op's name, which in place is that of new tensors as well."""
+    """Returns (q_rope, k_rope) by op's native op; functions in place and on new tensors have one native op."""
     if rotary_dim == 0:  # None in C
         raise ValueError(f"{op}: rotary_dim is 0; accepted: None, even numbers from 2 to head_dim, {q.shape[-1]}")
     native = op.removesuffix("_inplace")
@@ -22,49 +22,49 @@ def _rotate(op, q, k, places, rotary_dim, interleave, *numbers):
 
 
 def apply_rope_inplace(q, k, indptr, offsets, rotary_dim=None, interleave=False, rope_scale=1, rope_theta=1e4):
-    """Token t of segment b stands at offsets[b] + t - indptr[b]."""
+    """Rotates q and k in place; token t of segment b stands at offsets[b] + t - indptr[b]."""
     _rotate("apply_rope_inplace", q, k, (indptr, offsets), rotary_dim, interleave, rope_scale, rope_theta)
 
 
 def apply_rope(q, k, indptr, offsets, rotary_dim=None, interleave=False, rope_scale=1, rope_theta=1e4):
-    """apply_rope_inplace into new tensors: (q_rope, k_rope)."""
+    """Computes apply_rope_inplace into new tensors. Returns (q_rope, k_rope)."""
     return _rotate("apply_rope", q, k, (indptr, offsets), rotary_dim, interleave, rope_scale, rope_theta)
 
 
 def apply_rope_pos_ids_inplace(q, k, pos_ids, rotary_dim=None, interleave=False, rope_scale=1, rope_theta=1e4):
-    """Token t stands at pos_ids[t]."""
+    """Rotates q and k in place; token t stands at pos_ids[t]."""
     _rotate("apply_rope_pos_ids_inplace", q, k, (pos_ids,), rotary_dim, interleave, rope_scale, rope_theta)
 
 
 def apply_rope_pos_ids(q, k, pos_ids, rotary_dim=None, interleave=False, rope_scale=1, rope_theta=1e4):
-    """apply_rope_pos_ids_inplace into new tensors: (q_rope, k_rope)."""
+    """Computes apply_rope_pos_ids_inplace into new tensors. Returns (q_rope, k_rope)."""
     return _rotate("apply_rope_pos_ids", q, k, (pos_ids,), rotary_dim, interleave, rope_scale, rope_theta)
 
 
 def apply_llama31_rope_inplace(q, k, indptr, offsets, rotary_dim=None, interleave=False, rope_scale=8, rope_theta=5e5,
                                low_freq_factor=1, high_freq_factor=4, old_context_len=8192):
-    """apply_rope_inplace with Llama 3.1's frequencies."""
+    """Computes apply_rope_inplace with Llama 3.1's frequencies."""
     _rotate("apply_llama31_rope_inplace", q, k, (indptr, offsets), rotary_dim, interleave, rope_scale, rope_theta, low_freq_factor,
             high_freq_factor, old_context_len)
 
 
 def apply_llama31_rope(q, k, indptr, offsets, rotary_dim=None, interleave=False, rope_scale=8, rope_theta=5e5,
                        low_freq_factor=1, high_freq_factor=4, old_context_len=8192):
-    """apply_rope with Llama 3.1's frequencies."""
+    """Computes apply_rope with Llama 3.1's frequencies."""
     return _rotate("apply_llama31_rope", q, k, (indptr, offsets), rotary_dim, interleave, rope_scale, rope_theta, low_freq_factor,
                    high_freq_factor, old_context_len)
 
 
 def apply_llama31_rope_pos_ids_inplace(q, k, pos_ids, rotary_dim=None, interleave=False, rope_scale=8, rope_theta=5e5,
                                        low_freq_factor=1, high_freq_factor=4, old_context_len=8192):
-    """apply_rope_pos_ids_inplace with Llama 3.1's frequencies."""
+    """Computes apply_rope_pos_ids_inplace with Llama 3.1's frequencies."""
     _rotate("apply_llama31_rope_pos_ids_inplace", q, k, (pos_ids,), rotary_dim, interleave, rope_scale, rope_theta,
             low_freq_factor, high_freq_factor, old_context_len)
 
 
 def apply_llama31_rope_pos_ids(q, k, pos_ids, rotary_dim=None, interleave=False, rope_scale=8, rope_theta=5e5,
                                low_freq_factor=1, high_freq_factor=4, old_context_len=8192):
-    """apply_rope_pos_ids with Llama 3.1's frequencies."""
+    """Computes apply_rope_pos_ids with Llama 3.1's frequencies."""
     return _rotate("apply_llama31_rope_pos_ids", q, k, (pos_ids,), rotary_dim, interleave, rope_scale, rope_theta, low_freq_factor,
                    high_freq_factor, old_context_len)
 
@@ -75,7 +75,7 @@ def _check_cache(op, cos_sin_cache):
 
 
 def _heads(op, head_size, **tensors):
-    """Each tensor [n, heads * head_size] as [n, heads, head_size]."""
+    """Returns each tensor [n, heads * head_size] as [n, heads, head_size]."""
     for name, t in tensors.items():
         if head_size < 1 or t.shape[-1] % head_size:
             raise ValueError(f"{op}: head_size is {head_size}; accepted: what divides the rows of {name}, {t.shape[-1]}")
@@ -83,7 +83,8 @@ def _heads(op, head_size, **tensors):
 
 
 def apply_rope_with_cos_sin_cache_inplace(positions, query, key, head_size, cos_sin_cache, is_neox=True):
-    """query [n, q heads * head_size], key likewise; cos_sin_cache [positions, rotary_dim] f32, cosines then sines."""
+    """Rotates query and key [n, heads * head_size] in place; cos_sin_cache is [positions, rotary_dim] f32, cosines then
+    sines."""
     op = "apply_rope_with_cos_sin_cache_inplace"
     _check_cache(op, cos_sin_cache)
     q, k = _heads(op, head_size, query=query, key=key)
@@ -92,7 +93,7 @@ def apply_rope_with_cos_sin_cache_inplace(positions, query, key, head_size, cos_
 
 
 def apply_rope_with_cos_sin_cache(positions, query, key, head_size, cos_sin_cache, is_neox=True):
-    """apply_rope_with_cos_sin_cache_inplace into new tensors: (query_out, key_out)."""
+    """Computes apply_rope_with_cos_sin_cache_inplace into new tensors. Returns (query_out, key_out)."""
     op = "apply_rope_with_cos_sin_cache"
     _check_cache(op, cos_sin_cache)
     query_out, key_out = torch.empty_like(query), torch.empty_like(key)
@@ -104,17 +105,18 @@ def apply_rope_with_cos_sin_cache(positions, query, key, head_size, cos_sin_cach
 # ---- to FP8
 
 def _kind(given, outputs):
-    """The dtype asked for, else that of the first output given, else e4m3fn."""
+    """Returns the dtype asked for, else that of the first output given, else e4m3fn."""
     return given or next((out.dtype for out in outputs if out is not None), torch.float8_e4m3fn)
 
 
 def _nope_like(nope, rope):
-    """FlashInfer takes None for a part without elements, and gives such a part back."""
+    """Returns nope, or an empty part like rope for None: FlashInfer takes None for a part without elements, and returns
+    such a part."""
     return rope.new_empty((*rope.shape[:-1], 0)) if nope is None else nope
 
 
 def _output(op, name, out, like, kind):
-    """The output that was given, or a new one."""
+    """Returns the output that was given, or a new one."""
     if out is None:
         return torch.empty_like(like, dtype=kind)
     if out.dtype != kind:
@@ -129,9 +131,10 @@ def _or_none(part, like):
 def rope_quantize_fp8(q_rope, k_rope, q_nope, k_nope, cos_sin_cache, pos_ids, is_neox=True, quantize_dtype=None,
                       quant_scale_q=1.0, quant_scale_kv=1.0, q_rope_out=None, k_rope_out=None, q_nope_out=None,
                       k_nope_out=None, enable_pdl=False, backend="cuda"):
-    """Rotates q_rope and k_rope, multiplies all by their scales, to FP8: (q_rope_out, k_rope_out, q_nope_out, k_nope_out).
+    """Rotates q_rope and k_rope and turns all parts, times their scales, into FP8. Returns (q_rope_out, k_rope_out,
+    q_nope_out, k_nope_out).
 
-    q_rope [n, q heads, r], k_rope [n, k heads, r] or [n, r] (MLA); the parts that do not turn alike, or None
+    q_rope [n, q heads, r], k_rope [n, k heads, r] or [n, r] (MLA); the nope parts have such shapes, or are None
     """
     _check_backend("rope_quantize_fp8", backend, ("cuda",))
     return _quantized("rope_quantize_fp8", q_rope, k_rope, q_nope, k_nope, cos_sin_cache, pos_ids, is_neox, quantize_dtype,
@@ -140,7 +143,7 @@ def rope_quantize_fp8(q_rope, k_rope, q_nope, k_nope, cos_sin_cache, pos_ids, is
 
 def _quantized(op, q_rope, k_rope, q_nope, k_nope, cos_sin_cache, pos_ids, is_neox, quantize_dtype, quant_scale_q, quant_scale_kv,
                given, enable_pdl):
-    """given: outputs, each a tensor or None."""
+    """Computes rope_quantize_fp8. given: the outputs, each a tensor or None."""
     _check_cache(op, cos_sin_cache)
     _check_flags(op, enable_pdl=enable_pdl)
     inputs = q_rope, k_rope, _nope_like(q_nope, q_rope), _nope_like(k_nope, k_rope)
@@ -156,7 +159,7 @@ def _quantized(op, q_rope, k_rope, q_nope, k_nope, cos_sin_cache, pos_ids, is_ne
 def mla_rope_quantize_fp8(q_rope, k_rope, q_nope, k_nope, cos_sin_cache, pos_ids, is_neox=True, quantize_dtype=None,
                           quant_scale_q=1.0, quant_scale_kv=1.0, q_rope_out=None, k_rope_out=None, q_nope_out=None,
                           k_nope_out=None, enable_pdl=False):
-    """rope_quantize_fp8 with k_rope [n, r] and k_nope [n, any]."""
+    """Computes rope_quantize_fp8 with k_rope [n, r] and k_nope [n, any]."""
     return _quantized("mla_rope_quantize_fp8", q_rope, k_rope, q_nope, k_nope, cos_sin_cache, pos_ids, is_neox, quantize_dtype,
                       quant_scale_q, quant_scale_kv, (q_rope_out, k_rope_out, q_nope_out, k_nope_out), enable_pdl)
 
@@ -180,7 +183,7 @@ def rope_quantize_fp8_append_paged_kv_cache(q_rope, k_rope, q_nope, k_nope, v, c
                                             kv_indices, kv_indptr, batch_indices, positions, is_neox=True,
                                             quantize_dtype=None, quant_scale_q=1.0, quant_scale_kv=1.0, page_size=16,
                                             kv_layout="NHD", q_rope_out=None, q_nope_out=None, enable_pdl=False):
-    """rope_quantize_fp8, keys and values going to a paged FP8 cache: (q_rope_out, q_nope_out).
+    """Computes rope_quantize_fp8 and writes keys and values to a paged FP8 cache. Returns (q_rope_out, q_nope_out).
 
     paged_kv_cache  (k, v) as append_paged_kv_cache has them, k's heads k_rope then k_nope; MLA: (ckv, kpe), v None
     """
