@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The activation family's public functions: each reads its tensors into one kind of problem.
+// The activation family's public functions: each reads its tensors and makes a problem, which is
+// one struct for all functions.
 #include "activation.h"
 
 #include "../../runtime/tensor/read.h"
@@ -30,7 +31,7 @@ const qni_op qni_op_activation = QN_OP("activation", variants, keys, describe);
 
 enum { X, OUT, SCALE, NUM_TENSORS };
 
-/** What a function was given; null where it has no such argument. */
+/** What a function was given; null where the function has no such argument. */
 typedef struct activation_call {
     qni_call of;
     qn_stream *stream;
@@ -43,7 +44,8 @@ typedef struct activation_call {
 
 // ---- from tensors to problems
 
-/** x, and out, of x's shape with half of its last dimension; out_dtypes 0: x's. */
+/** Reads x, and out, which has x's shape with half of its last dimension; out_dtypes 0: the dtype
+ *  of x. */
 static qn_status read_tensors(activation_call *c, uint32_t out_dtypes) {
     const int ndim = c->x && c->x->ndim >= 1 && c->x->ndim <= QNI_MAX_DIMS ? c->x->ndim : 2;
     int64_t shape[QNI_MAX_DIMS];
@@ -79,7 +81,7 @@ static qn_status check_scalars(const activation_call *c) {
                    c->of.op, (double)c->limit);
 }
 
-/** Folds the dimensions before the last into rows and batches of them, the same for x and out. */
+/** Folds the dimensions before the last into batches of rows, in one way for x and out. */
 static qn_status fold_rows(const activation_call *c, qni_activation_problem *p) {
     const qni_tensor *const tx = &c->t[X], *const to = &c->t[OUT];
     int64_t size[2] = {1, 1}, x[2] = {}, out[2] = {};
@@ -104,7 +106,7 @@ static qn_status fold_rows(const activation_call *c, qni_activation_problem *p) 
     return QN_OK;
 }
 
-/** Everything but the result's kind; out_dtypes 0: x's. */
+/** Reads everything but the result's kind; out_dtypes 0: the dtype of x. */
 static qn_status read_problem(activation_call *c, uint32_t out_dtypes, qni_activation_problem *p) {
     QN_TRY(read_tensors(c, out_dtypes));
     QN_TRY(check_scalars(c));
@@ -122,7 +124,8 @@ static qn_status run_problem(const activation_call *c, const qni_activation_prob
     return p->rows == 0 || p->h == 0 ? QN_OK : qni_run(&qni_op_activation, c->stream, p);
 }
 
-/** x's shape without its last dimension, or with groups for it. */
+/** Reads the scales that are written: of x's shape without its last dimension, or with groups in
+ *  its place. */
 static qn_status read_scale_out(activation_call *c, qni_activation_problem *p) {
     const int rows = c->t[X].ndim - 1;
     const bool is_token = c->scale_out && c->scale_out->ndim == rows;

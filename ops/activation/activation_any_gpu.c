@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gated activations of any h, strides and alignment, in all forms.
+// Gated activations of any h, strides and alignment, in every form.
 //
 // Needs     nothing beyond vector instructions
 // Tile      a lane takes runs of 8 elements, one at a time; run c of a row belongs to lane c % 256
@@ -26,7 +26,7 @@ QD_INLINE qd_f32x8 result(int dtype, const qk_activation_args *g, const row *r, 
     return y;
 }
 
-/** The row's scale, found or given; 1 where groups have their own. */
+/** Returns the row's scale, computed or given; 1 if groups have their own. */
 QD_INLINE float row_scale(int dtype, const qk_activation_args *g, const row *r, qd_shared *shared) {
     uint32_t top = 0;
     if (g->quant == QK_ACTIVATION_STATIC)
@@ -46,7 +46,7 @@ QD_INLINE void activate_row(int dtype, const qk_activation_args *g, const row *r
                             qd_shared *shared) {
     const uint32_t runs = qd_div_up(g->h, QD_RUN);
     float inverse = 1.0f / row_scale(dtype, g, r, shared);
-    // 16 lanes go on together, for their groups' sake.
+    // Groups of 16 lanes stay together, as they compute scales together.
     for (uint32_t c = qd_thread(); c - c % QD_ROW < runs; c += __gpu_num_threads(0)) {
         const qd_f32x8 y = result(dtype, g, r, c);
         const uint32_t n = run_length(g, c);

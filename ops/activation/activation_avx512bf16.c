@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU kernel with AVX-512 and its conversion to bf16: vectors of 16 f32. It is for bf16 alone,
-// as the other dtypes would be what activation_avx512.c makes of them.
+// The CPU kernel with AVX-512 and its conversion to bf16: vectors of 16 f32. It is for bf16 alone;
+// for other dtypes it would be the kernel of activation_avx512.c.
 #define QN_LANES 16
 #define QN_BF16_ALONE
 #include "activation_simd.h"

@@ -26,7 +26,7 @@ static const char *const functions[] = {"silu", "gelu", "gelu_tanh"};
 
 typedef struct shape {
     int64_t batches, inner, h;
-    int64_t gap, offset; // elements between rows, and before the first
+    int64_t gap, offset; // elements between rows; elements before the first row
 } shape;
 static const shape shapes[] = {
     {1, 1, 1, 0, 0},
@@ -65,7 +65,7 @@ static bool has_area(const trial_case *c, int which) {
     return which != SCALE || c->form->quant != QNI_ACTIVATION_PLAIN;
 }
 
-/** Elements from row to row; batches lie another row apart. */
+/** Returns the elements from row to row. Between batches there is the room of one more row. */
 static int64_t row_stride(const trial_case *c, int which) {
     return (which == X ? 2 : 1) * c->shape->h + c->shape->gap;
 }
@@ -94,8 +94,8 @@ static qn_status make_area(trial_case *c, qn_device *device, int which) {
                                 c->shape->offset);
 }
 
-/** Rows on scales of their own: one of zeros, one where exp ends its range, one of the largest, one
- *  of the smallest. */
+/** Returns an element of x. Each row has a scale of its own: one is zeros, one lies where exp ends
+ *  its range, one has the largest values, one the smallest. */
 static double x_value(trial_case *c, int64_t row) {
     const double normal = qni_random_normal(&c->random);
     const qni_dtype dtype = c->problem.dtype;
@@ -131,7 +131,7 @@ static void place(trial_case *c, qni_activation_problem *p, bool on_host) {
     p->scale = qni_area_data(&a[SCALE], on_host);
 }
 
-// ---- what must come out
+// ---- expected results
 
 static void expect_row(trial_case *c, const qni_activation_problem *host, int64_t row) {
     const int64_t x = row_at(c, X, row), at = row_at(c, OUT, row), h = host->h;
@@ -231,7 +231,7 @@ out:
 
 // ---- rows in batches
 
-/** context: the case, whose problem has all but pointers and rows. */
+/** Makes a batch. context is the case, whose problem has all but pointers and rows. */
 static const void *make_batch(void *context, void *const *data, int64_t rows) {
     trial_case *c = context;
     qni_activation_problem *p = &c->problem;
@@ -264,7 +264,7 @@ static qn_status try_batches(qni_trial_run *run, const form *f, const shape *s, 
         run, &(qni_row_op){&qni_op_activation, c.text, tensors, NUM_AREAS, make_batch, &c});
 }
 
-/** h of whole runs, enough for long rows to be many; and of others. */
+/** Tries h of whole runs, enough that long rows are many, and other h. */
 static qn_status try_all_batches(qni_trial_run *run) {
     static const shape widths[] = {{1, 1, 1024, 0, 0}, {1, 1, 111, 0, 0}};
     qni_walk w = {.forms = NUM_FORMS,
@@ -278,7 +278,8 @@ static qn_status try_all_batches(qni_trial_run *run) {
     return st;
 }
 
-/** The last shape, which is stored past the caches where it is plain, is long. */
+/** Returns whether a problem is due. The last shape, whose plain results are stored past the
+ *  caches, takes long. */
 static qni_due is_due(const qni_walk *w) {
     if (shapes[w->shape].gap > qni_far / 2)
         return qni_walk_far(w);
@@ -287,10 +288,10 @@ static qni_due is_due(const qni_walk *w) {
 }
 
 static qn_status try_op(qni_trial_run *run, const qni_op *op) {
-    (void)op; // the family has one
+    (void)op; // the family has one op
     const bool quick = qni_trial_is_quick(run);
     qni_walk w = {.forms = NUM_FORMS,
-                  .shapes = NUM_SHAPES - quick, // the last is long
+                  .shapes = NUM_SHAPES - quick, // the last takes long
                   .types = 9,                   // dtypes, of each function
                   .thinning = quick ? 11 : 1,
                   .is_due = is_due};

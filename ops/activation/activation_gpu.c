@@ -33,7 +33,7 @@ typedef struct kept {
 
 #define EACH_RUN QD_UNROLL for (int i = 0; i < m.runs; i++)
 
-/** The lane's i-th run of the row, and whether there is such. */
+/** The lane's i-th run of the row, and whether the row has that run. */
 typedef struct place {
     uint32_t first, step, count;
 } place;
@@ -65,7 +65,7 @@ QD_INLINE void find_results(mode m, const qk_activation_args *g, const kept *k,
     }
 }
 
-/** What quantising multiplies all of a lane's results by. */
+/** Returns the factor that quantises all of a lane's results. */
 QD_INLINE float common_inverse(mode m, int kind, const qk_activation_args *g, const row *r,
                                const place *at, qd_shared *shared, const qd_f32x8 y[MAX_RUNS]) {
     if (!m.is_token)
@@ -107,7 +107,8 @@ QD_INLINE void activate_row(mode m, const qk_activation_args *g, uint32_t index,
     if (!m.is_token && g->quant == QK_ACTIVATION_PLAIN) {
         EACH_RUN if (RUN(i) < at->count)
             qd_store8(m.dtype, (void *)qd_at(m.dtype, r.out, (int64_t)RUN(i) * QD_RUN), y[i]);
-    } else if (g->kind == QD_FP8_USUAL) { // a copy of the code that knows the kind
+    } else if (g->kind == QD_FP8_USUAL) { // this copy of the code knows the kind when it is
+                                          // compiled
         write_codes(m, QD_FP8_USUAL, g, &r, at, shared, y);
     } else {
         write_codes(m, (int)g->kind, g, &r, at, shared, y);
@@ -127,7 +128,8 @@ QD_INLINE void activate(mode m, const qk_activation_args *g) {
         activate_row(m, g, r, &at, &shared);
 }
 
-// qk_activation_DTYPE; _short_DTYPE for few elements, whose latency counts; _token_DTYPE
+// The kernels: qk_activation_DTYPE; _short_DTYPE for few elements, whose latency counts;
+// _token_DTYPE.
 #define KERNELS(name, dtype, runs)                                                                 \
     QD_KERNEL(256) qk_activation_##name(const qk_activation_args g) {                              \
         activate((mode){dtype, runs, false}, &g);                                                  \

@@ -8,8 +8,8 @@ enum { RUN = 8, THREADS = 256, MAX_THREADS = 512, MIN_LANES_LOG2 = 4, MAX_LANES_
 constexpr int64_t max_grid = 1 << 20;  // workgroups step through the rows that are left
 constexpr int64_t max_tiles = 1 << 15; // of a row
 
-/** Runs of 8 elements that a lane has under way: of few elements one, so that no lane has long to
- *  work. */
+/** Returns how many runs of 8 elements a lane has under way. For few elements it is one, so that no
+ *  lane works long. */
 static int64_t runs_per_lane(const qni_variant *variant, const qni_activation_problem *p) {
     return variant->config.flags & QNI_ACTIVATION_FEW ? 1 : p->dtype == QNI_F32 ? 2 : 4;
 }
@@ -23,7 +23,7 @@ bool qni_activation_any_supports(const qni_variant *, const qn_device *, const v
                   (long)p->h);
 }
 
-/** Whether runs of 8 elements lie at multiples of `bytes`. */
+/** Returns whether runs of 8 elements lie at multiples of `bytes`. */
 static bool is_aligned(const qni_activation_rows *t, uintptr_t bytes) {
     return (uintptr_t)t->data % bytes == 0 && t->batch % RUN == 0 && t->row % RUN == 0;
 }
@@ -57,7 +57,7 @@ bool qni_activation_token_supports(const qni_variant *variant, const qn_device *
     return fits(variant, device, p, MAX_THREADS, why);
 }
 
-/** Beside that of an element among many. */
+/** Returns the cost in units of an element's cost among many elements. */
 double qni_activation_tile_cost(const qni_variant *variant, const qn_device *device,
                                 const void *problem) {
     const qni_activation_problem *p = problem;
@@ -96,11 +96,11 @@ static qn_status launch(qn_stream *stream, const qk_activation_args *args,
     return qni_launch(stream, kernel, grid, (uint32_t)threads, args, sizeof *args);
 }
 
-/** Lanes along a row: no more than it has runs for, at least a group's 16. */
+/** Launches with lanes along a row: no more than the row has runs, but at least a group's 16. */
 qn_status qni_activation_tile(const qni_variant *variant, qn_stream *stream, const void *problem) {
     const qni_activation_problem *p = problem;
     const int64_t runs =
-        qni_pieces(p->h / RUN, runs_per_lane(variant, p)); // for each lane one turn
+        qni_pieces(p->h / RUN, runs_per_lane(variant, p)); // one turn for each lane
     qk_activation_args args = make_args(p);
     args.lanes_log2 = MIN_LANES_LOG2;
     while (args.lanes_log2 < MAX_LANES_LOG2 && (1 << args.lanes_log2) < runs)

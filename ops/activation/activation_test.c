@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the activations' functions refuse, edges, and strides beyond 2^31 elements. That kernels
-// agree with the definition is families_test's to show.
+// What the activations' functions refuse, edges, and strides beyond 2^31 elements. families_test
+// shows that kernels agree with the definition.
 #include "../shared/op_test.h"
 #include "activation.h"
 
@@ -119,7 +119,7 @@ static void test_special_values(void **) {
     }
 }
 
-/** gate is limited from above only, up from both sides. */
+/** gate is limited only from above, up from both sides. */
 static void test_limit(void **) {
     make_all(QNI_F32, 1, 4);
     const double values[] = {50, -50, 50, NAN, 2, -50, 50, 50};
@@ -135,8 +135,8 @@ static void test_limit(void **) {
     assert_true(at(&out, 0) == 100);
 }
 
-/** Beyond the range of the FP8 kind on both sides: its largest value; rows of zeros have the
- *  smallest scale. */
+/** Results beyond the range of the FP8 kind become its largest value, with either sign. Rows of
+ *  zeros have the smallest scale. */
 static void test_codes(void **) {
     static const double largest[] = {448, 240, 57344, 57344};
     for (int kind = 0; kind < QNI_NUM_FP8; kind++) {
@@ -160,7 +160,8 @@ static void test_codes(void **) {
     }
 }
 
-/** Four dimensions, the first two of which fold, sizes of 1 with odd strides; scales for groups. */
+/** A tensor of four dimensions, of which the first two fold, with dimensions of 1 that have odd
+ *  strides, and scales for groups. */
 static void test_many_dimensions(void **) {
     enum { H = 130, ROWS = 8, X_GAP = 7 };
     static float xs[ROWS * (2 * H + X_GAP)], flat[ROWS * H], folded[ROWS * H];
@@ -202,7 +203,7 @@ static void test_many_dimensions(void **) {
     assert_refused(qn_gelu_and_mul(stream, &o3, &odd), QN_E_UNSUPPORTED, "do not fold");
 }
 
-/** Rows more than 2^31 elements apart: offsets have 64 bits. */
+/** Rows lie more than 2^31 elements apart, so offsets need 64 bits. */
 static void test_far_rows(void **) {
     const int64_t apart = (1LL << 31) + 40, bytes = (apart + 64) * 2;
     uint16_t *far = mmap(nullptr, (size_t)bytes, PROT_READ | PROT_WRITE,

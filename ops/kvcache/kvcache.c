@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kvcache family's public functions: each reads its tensors into one kind of problem.
+// The kvcache family's public functions: each reads its tensors and makes a problem.
 #include "kvcache.h"
 
 #include "../shared/variants.h"
@@ -61,15 +61,15 @@ const qni_op qni_op_kvcache_positions =
 const qni_op qni_op_kvcache_seq_lens =
     QN_OP("kvcache_seq_lens", seq_lens_variants, seq_lens_keys, describe_seq_lens);
 
-/** One of keys and values, by its names. */
+/** The tensors of keys or of values, and their names. */
 typedef struct side {
     const char *name, *cache_name, *scale_name;
     const DLTensor *t;
     DLTensor *cache;
-    const DLTensor *scale; // null: copied
+    const DLTensor *scale; // null: tokens are copied
 } side;
 
-enum { // of two each, for keys and values; then the index tensors
+enum { // two of each, for keys and values; then the index tensors
     TOKENS,
     CACHES = TOKENS + 2,
     SCALES = CACHES + 2,
@@ -84,11 +84,12 @@ typedef struct append_call {
     qni_page_tensors pages;
     qn_kv_layout layout;
     bool is_latent;          // no heads
-    const qni_tensor *whole; // both caches are slices, side by side, of this one; or null
+    const qni_tensor *whole; // the cache of which both caches are slices, side by side; or null
     qni_tensor t[NUM_TENSORS];
 } append_call;
 
-/** Copies need one dtype; with a scale the cache is FP8 and the tokens are not. */
+/** Checks dtypes: a copy needs one dtype; with a scale the cache must be FP8, and the tokens
+ *  not. */
 static qn_status check_dtypes(const append_call *c, int i) {
     const side *s = &c->sides[i];
     const qni_dtype from = c->t[TOKENS + i].dtype, to = c->t[CACHES + i].dtype;
@@ -106,8 +107,8 @@ static qn_status check_dtypes(const append_call *c, int i) {
     return QN_OK;
 }
 
-/** One side of the problem; its cache's view, for the index tensors. n < 0: any number of
- *  tokens. */
+/** Reads one side of the problem, and gives the view of its cache, for the index tensors. n < 0:
+ *  any number of tokens. */
 static qn_status read_side(append_call *c, int i, int64_t n, qni_cache_rows *r,
                            qni_cache_view *view) {
     const side *s = &c->sides[i];
@@ -243,7 +244,7 @@ static void slice_init(slice *s, const DLTensor *cache, int64_t first, int64_t w
     s->t.byte_offset += (uint64_t)(first * qni_dtype_bytes(qni_dtype_of(cache)));
 }
 
-/** The cache as a whole, which has room for both parts of a token. */
+/** Reads the whole cache, which must have room for both parts of a token. */
 static qn_status read_whole(const qni_call *call, const DLTensor *cache, const DLTensor *kv_c,
                             const DLTensor *k_pe, qni_tensor *whole) {
     qni_cache_view view;

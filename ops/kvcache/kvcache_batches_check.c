@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The check that what a token writes to its cache does not depend on what else is in its batch: of
-// each kernel, copied and as FP8.
+// Checks that what a token writes to its cache does not depend on the rest of its batch, for each
+// kernel, copied and as FP8.
 #include "../../check/batches.h"
 #include "kvcache.h"
 #include "kvcache_check.h"
@@ -13,8 +13,8 @@ static const form forms[] = {{8, 128, true}, {1, 576, true}, {3, 33, true}, {2, 
 enum { PAGE = 16, SLOTS_FOR = 8192 }; // more tokens than any batch has
 enum { KEY, VALUE, K_CACHE, V_CACHE, SCALE, SLOTS, NUM_TENSORS };
 
-/** context: the problem, all but pointers and tokens. Slots count from 0, so that row t of a cache
- *  is token t's. */
+/** Makes a batch. context is the problem without pointers and tokens. Slots count from 0, so that
+ *  row t of a cache is token t's. */
 static const void *make_batch(void *context, void *const *data, int64_t rows) {
     qni_kvcache_problem *p = context;
     p->n = rows;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check problems of the kvcache family. A copied byte must be its source's; a quantised element
-// follows the definition x / scale. Places are worked out here from what the case was made of, not
+// follows the definition x / scale. The check computes places from what the case was made of, not
 // from its index tensors.
 #include "kvcache_check.h"
 
@@ -12,9 +12,9 @@
 
 typedef struct shape {
     int64_t n, heads, width, page;
-    int64_t gap, offset; // elements between tokens and between pages, and before the first
+    int64_t gap, offset; // elements between tokens and between pages; elements before the first
     bool is_hnd, by_slot;
-    bool is_shared; // all sequences have the same pages
+    bool is_shared; // all sequences share their pages
 } shape;
 static const shape shapes[] = {
     {1, 1, 1, 1, 0, 0, false, false, false},
@@ -48,7 +48,7 @@ typedef struct trial_case {
     char text[160];
 } trial_case;
 
-// ---- where tokens go, as the case has it
+// ---- where tokens go in the case
 
 static bool is_left_out(int64_t t) {
     return t % 7 == 5;
@@ -56,19 +56,20 @@ static bool is_left_out(int64_t t) {
 static int64_t batch_of(int64_t t) {
     return t % BATCHES;
 }
-/** Sequences' positions do not meet, so that they may share pages. */
+/** Returns token t's position. No two sequences have a position in common, so that they may share
+ *  pages. */
 static int64_t position_of(const shape *s, int64_t t) {
     return t / BATCHES + (s->n / BATCHES + 1) * batch_of(t);
 }
-/** One more than there are positions. */
+/** Returns a sequence's pages, one more than its positions need. */
 static int64_t pages_of_batch(const shape *s) {
     return (s->n / BATCHES + 1) * BATCHES / s->page + 2;
 }
 static int64_t num_pages(const shape *s) {
     return (s->is_shared ? 1 : BATCHES) * pages_of_batch(s);
 }
-/** Entry i of all sequences' pages: shuffled; each sequence's last, which no position reaches, is
- *  the first's first. */
+/** Returns entry i of all sequences' pages. Pages are shuffled; each sequence's last page, which no
+ *  position reaches, is the first page of the first sequence. */
 static int64_t page_at(const shape *s, int64_t i) {
     const int64_t per = pages_of_batch(s), pages = num_pages(s), step = pages % 5 ? 5 : 7;
     const int64_t page = i % per == per - 1 ? 0 : s->is_shared ? i % per : i;
@@ -87,12 +88,13 @@ static bool is_quant(const trial_case *c) {
     return c->problem.dtype != c->problem.dtype_out;
 }
 
-/** Bytes of an area's element that is a cache's: copies are compared byte by byte. */
+/** Returns how many elements of an area make an element of its cache. Areas of copies are bytes, so
+ *  that each byte is compared. */
 static int64_t cache_unit(const trial_case *c) {
     return is_quant(c) ? 1 : qni_dtype_bytes(c->problem.dtype);
 }
 
-/** Elements of an index or scale area; 0: the case has none. */
+/** Returns how many elements an index or scale area has; 0: the case has no such area. */
 static int64_t area_count(const trial_case *c, int which) {
     const shape *s = c->shape;
     switch (which) {
@@ -144,7 +146,8 @@ static int32_t index_of(const shape *s, int which, int64_t i) {
                                 : (int32_t)(i * pages_of_batch(s));
 }
 
-/** Values for FP8; else any bits, NaNs with all their payloads. Gaps keep their poison. */
+/** Fills tokens with values for FP8, else with any bits, so that NaNs have all payloads. Gaps keep
+ *  their poison. */
 static void fill_tokens(trial_case *c, qni_area *a) {
     uint8_t *bytes = qni_area_host(a);
     const int64_t size = qni_dtype_bytes(a->dtype), row = c->shape->heads * c->shape->width;
@@ -195,7 +198,7 @@ static void place(trial_case *c) {
                           .page_size = (int32_t)s->page};
 }
 
-// ---- what must come out
+// ---- expected results
 
 static void expect_element(trial_case *c, int side, int64_t from, int64_t to) {
     const qni_area *in = &c->areas[KEY + side];
@@ -261,7 +264,7 @@ out:
     return st;
 }
 
-/** Sequences that append 2, 0 and n - 3 tokens: the last token is nobody's. */
+/** Tries sequences that append 2, 0 and n - 3 tokens; the last token is in no sequence. */
 static qn_status try_positions(qni_trial_run *run, int64_t n) {
     const int32_t indptr[BATCHES + 1] = {0, 2, 2, (int32_t)n - 1}, lens[] = {2, 9, (int32_t)n + 40};
     trial_case *c = calloc(1, sizeof *c);
@@ -294,7 +297,7 @@ out:
     return st;
 }
 
-/** Sequences of 0, 1, 2, … pages, the last one part full. */
+/** Tries sequences of 0, 1, 2, … pages, whose last page is partly full. */
 static qn_status try_seq_lens(qni_trial_run *run, int64_t batches, int32_t page_size) {
     enum { LENS, BEGINS, LASTS };
     static const char *const names[] = {"seq_lens", "kv_indptr", "kv_last_page_len"};
@@ -346,7 +349,8 @@ static qn_status try_op(qni_trial_run *run, const qni_op *op) {
             for (int quantizes = 0; st == QN_OK && quantizes <= (dtype <= QNI_BF16); quantizes++) {
                 const qni_dtype out = (qni_dtype)(QNI_E4M3FN + (turn + (int)s) % QNI_NUM_FP8);
                 const bool is_far =
-                    shapes[s].gap > qni_far / 2; // in bytes alone, to need less room
+                    shapes[s].gap > qni_far / 2; // far rows are tried as bytes alone, to need less
+                                                 // room
                 if (is_far ? dtype == QNI_E4M3FN : ++turn % thinning == 0)
                     st = try_append(run, &shapes[s], (qni_dtype)dtype,
                                     quantizes ? out : (qni_dtype)dtype);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU kernels: rows copied past the caches where they are whole 16 bytes, or quantised;
+// The CPU kernels: they copy rows, past the caches if rows are whole 16 bytes, or quantise them;
 // positions and lengths.
 #include "kvcache.h"
 
 #include <stdatomic.h>
 #include <string.h>
 
-/** Bytes that one task reads: enough that handing it out costs nothing. */
+/** Bytes that one task reads: enough that starting a task costs nothing beside it. */
 constexpr int64_t task_bytes = 1 << 16;
 /** Smaller writes stay in the caches, for whoever reads them next. */
 constexpr int64_t streamed_bytes = 1 << 22;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes to paged caches: copies of 16 bytes, quantisation to FP8, any element; batch indices,
-// positions and lengths.
+// Writes to paged caches, by copies of 16 bytes, by quantisation to FP8, or element by element; and
+// computes batch indices, positions and lengths.
 //
 // Needs     nothing beyond vector instructions; FP8 conversions where the target has its own kind's
 // Tile      a wave has a token's keys or its values; lanes go along heads and elements in items of
@@ -15,7 +15,7 @@
 
 enum { HELD = 4, COPY, QUANT, ANY };
 
-/** An item's place in its row, and the row's. */
+/** Returns an item's place in a token's row; out_at, its place in a row of the cache. */
 QD_INLINE int64_t in_at(const qk_cache_rows *r, uint32_t item) {
     const uint32_t head = item < r->width ? 0 : item / r->width;
     return head * r->in_head + (item - head * r->width);
@@ -25,7 +25,7 @@ QD_INLINE int64_t out_at(const qk_cache_rows *r, uint32_t item) {
     return head * r->out_head + (item - head * r->width);
 }
 
-/** One element, as it is or as f32 bits that are to become FP8. */
+/** Returns the bits of one element, as it is or as f32 that is to become FP8. */
 QD_INLINE uint32_t load_any(const qk_kvcache_args *g, const void *p, int64_t i) {
     if (g->is_quant)
         return qd_as_u32(g->dtype == QD_F32   ? qd_load1(QD_F32, (const float *)p + i)
@@ -47,7 +47,7 @@ QD_INLINE void store_any(const qk_kvcache_args *g, void *p, int64_t i, uint32_t 
         ((uint8_t *)p)[i] = (uint8_t)v;
 }
 
-/** An item as loaded; f32 takes both. */
+/** An item as it was loaded; f32 takes both words. */
 typedef struct item {
     qd_u32x4 low, high;
 } item;
@@ -82,7 +82,7 @@ QD_INLINE void store_item(int how, int dtype, const qk_kvcache_args *g, void *p,
     }
 }
 
-/** Moves base pointers by strides in items. */
+/** Returns where a token's row begins: strides are in items. */
 QD_INLINE const void *in_row(int how, int dtype, const qk_kvcache_args *g, const qk_cache_rows *r,
                              uint32_t t) {
     const uint32_t bytes = how == ANY ? g->item_bytes : how == QUANT && dtype == QD_F32 ? 32 : 16;
@@ -134,7 +134,7 @@ QD_KERNEL(256) qk_kvcache_quant_bf16(const qk_kvcache_args g) {
     move(QUANT, QD_BF16, &g);
 }
 
-/** A lane a token. */
+/** Computes positions; a lane takes a token. */
 QD_KERNEL(256) qk_kvcache_positions(const qk_positions_args g) {
     qd_begin();
     for (uint32_t t = qd_block() * 256 + qd_thread(); t < g.n; t += __gpu_num_blocks(0) * 256) {
@@ -144,7 +144,7 @@ QD_KERNEL(256) qk_kvcache_positions(const qk_positions_args g) {
     }
 }
 
-/** A lane a sequence. */
+/** Computes lengths; a lane takes a sequence. */
 QD_KERNEL(256) qk_kvcache_seq_lens(const qk_seq_lens_args g) {
     qd_begin();
     for (uint32_t b = qd_block() * 256 + qd_thread(); b < g.batches; b += __gpu_num_blocks(0) * 256)

@@ -3,14 +3,15 @@
 #include "kvcache.h"
 
 enum { THREADS = 256 };
-constexpr int64_t max_grid = 1 << 20; // workgroups step through what is left
+constexpr int64_t max_grid = 1 << 20; // workgroups step through the other items
 constexpr int64_t most = 1 << 30;
 
 static bool is_quant(const qni_kvcache_problem *p) {
     return p->dtype != p->dtype_out;
 }
 
-/** Elements of an item of the fast kernels: 16 bytes, or what becomes 8 codes. */
+/** Returns the elements in an item of the fast kernels: those of 16 bytes, or those that become 8
+ *  codes. */
 static int64_t item_of(const qni_kvcache_problem *p) {
     return is_quant(p) ? 8 : 16 / qni_dtype_bytes(p->dtype);
 }
@@ -23,7 +24,7 @@ static bool has_whole_items(const qni_kvcache_problem *p, const qni_cache_rows *
            r->out_place % item == 0 && r->out_head % item == 0;
 }
 
-/** Kernels count in 32 bits. */
+/** Takes what kernels can count in 32 bits. */
 bool qni_kvcache_gpu_any_supports(const qni_variant *, const qn_device *device, const void *problem,
                                   qni_reason *why) {
     (void)device;
@@ -64,7 +65,8 @@ bool qni_positions_gpu_supports(const qni_variant *, const qn_device *device, co
            qni_no(why, "%ld tokens; fewer than 2^30 are accepted", (long)p->n);
 }
 
-/** Strides from elements to items. Heads side by side on both sides are one. */
+/** Makes rows with strides in items instead of elements. Heads that lie side by side on both sides
+ *  become one head. */
 static qk_cache_rows make_rows(const qni_cache_rows *r, int64_t item) {
     const bool is_one = r->in_head == r->width && r->out_head == r->width;
     return (qk_cache_rows){.in = r->in,
@@ -109,7 +111,7 @@ qn_status qni_kvcache_gpu_any(const qni_variant *variant, qn_stream *stream, con
     return launch(stream, problem, &variant->config.kernel[0], 1);
 }
 
-/** A lane for each of `count`. */
+/** Launches a lane for each of `count` items. */
 static qn_status launch_lanes(qn_stream *stream, const qni_kernel_ref *kernel, int64_t count,
                               const void *args, size_t args_bytes) {
     const int64_t groups = (count + THREADS - 1) / THREADS;

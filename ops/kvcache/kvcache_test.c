@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kvcache's functions refuse and leave alone. That kernels agree with the
-// definition, on every page size and layout, is families_test's to show.
+// What kvcache's functions refuse and leave alone. families_test shows that kernels agree with the
+// definition, on every page size and layout.
 #include "../../runtime/testing.h"
 #include "../shared/op_test.h"
 #include "kvcache.h"
@@ -59,7 +59,7 @@ static qn_status by_slots(bool quantizes) {
     return qn_reshape_and_cache(stream, &args);
 }
 
-/** Token `token`, or poison where it is below 0, stands in slot `slot` of both caches. */
+/** Checks that slot `slot` of both caches holds token `token`, or poison if that is below 0. */
 static void assert_slot(int slot, int token) {
     for (int i = 0; i < HEADS * DIM; i++) {
         const uint16_t k = ((uint16_t *)k_cache.data)[slot * HEADS * DIM + i];
@@ -127,8 +127,8 @@ static qn_status concat(bool quantizes) {
                                    quantizes ? &k_scale.t : nullptr);
 }
 
-/** One cache for both parts of a token, its pages further apart than its slots; copied and to
- *  FP8. */
+/** One cache holds both parts of a token, with gaps between its pages; parts are copied and
+ *  converted to FP8. */
 static void test_concatenated(void **) {
     make_all(QNI_F16, QNI_F16);
     MAKE(&key, QNI_F16, N, 5);
@@ -228,7 +228,7 @@ static void test_refusals(void **) {
     make_all(QNI_F16, QNI_F16);
     last.t.data = k_cache.data;
     INDICES(&indptr, 0, 0, 0);
-    memset(k_cache.data, 0, 2 * sizeof(int32_t)); // what the lengths are then
+    memset(k_cache.data, 0, 2 * sizeof(int32_t)); // the lengths for that call
     INDICES(&batch, -1, -1, -1, -1);
     assert_refused(append(QN_NHD), QN_E_INVALID, "k_cache overlaps kv_last_page_len");
     make_all(QNI_F16, QNI_F16);
@@ -281,7 +281,7 @@ static void test_validation(void **) {
         assert_slot(slot, -1); // nothing was written
 }
 
-/** Contents that no token of the call needs are checked with QUERN_VALIDATE=1 alone. */
+/** Contents that no token of the call needs are checked only with QUERN_VALIDATE=1. */
 static void test_contents_at_rest(void **) {
     make_all(QNI_F16, QNI_F16);
     INDICES(&pos, 3, 1, 0, 0); // the second page holds one token

@@ -44,20 +44,20 @@ qn_status qni_read_cache(const qni_call *call, qni_tensor *cache, const char *na
 
 // ---- contents
 
-/** The index tensors where the host can read them; last_page_len null: not to be looked at. */
+/** The index tensors in memory that the host can read; last_page_len null: it is not checked. */
 typedef struct host_pages {
     const int32_t *batch_indices, *positions, *kv_indptr, *kv_indices, *last_page_len;
     int64_t batches, pages, page_size;
 } host_pages;
 
-/** Positions that sequence b has room for. */
+/** Returns how many positions sequence b has room for. */
 static int64_t room_of(const host_pages *h, int64_t b) {
     const int64_t pages = h->kv_indptr[b + 1] - h->kv_indptr[b];
     return pages > 0 && h->last_page_len ? (pages - 1) * h->page_size + h->last_page_len[b]
                                          : pages * h->page_size;
 }
 
-/** Token t's sequence, its position there, and the page that the position is in. */
+/** Checks token t's sequence, its position there, and the page that holds the position. */
 static qn_status check_token(const char *op, const host_pages *h, int64_t t) {
     const int32_t b = h->batch_indices[t], position = h->positions[t];
     if (b < 0)
@@ -76,8 +76,8 @@ static qn_status check_token(const char *op, const host_pages *h, int64_t t) {
     return QN_OK;
 }
 
-/** What no token of this call needs, for QUERN_VALIDATE: pages of other positions, and how full
- *  last pages are. */
+/** Checks, for QUERN_VALIDATE, what no token of this call needs: pages of other positions, and how
+ *  full last pages are. */
 static qn_status validate_rest(qn_stream *stream, const char *op, const qni_page_tensors *t,
                                const qk_pages *p, host_pages *h) {
     const qn_status st = QN_OK;

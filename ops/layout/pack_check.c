@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 typedef struct shape {
-    int64_t count, segments; // segments 0: in one piece
+    int64_t count, segments; // segments 0: one piece
 } shape;
 static const shape shapes[] = {{1, 0}, {8, 0}, {9, 0},    {4099, 0},   {70001, 0},
                                {1, 1}, {9, 4}, {100, 70}, {5000, 129}, {0, 3}};
@@ -23,7 +23,7 @@ typedef struct trial_case {
     char text[80];
 } trial_case;
 
-/** Segments' ends in rising order, some of them equal. */
+/** Fills the values, and the segments' ends, which rise; some of them are equal. */
 static void fill(trial_case *c) {
     const qni_pack_problem *p = &c->problem;
     for (int64_t i = 0; i < p->count; i++) {
@@ -45,7 +45,7 @@ static void place(trial_case *c, qni_pack_problem *p, bool on_host) {
     p->indptr_out = qni_area_data(&a[STARTS], on_host);
 }
 
-/** Value i is bit i % 8 of byte i / 8, from below or from above. */
+/** Expects value i in bit i % 8 of byte i / 8, counted from the lowest or from the highest bit. */
 static void expect_segment(trial_case *c, const uint8_t *x, int64_t count, int64_t start) {
     for (int64_t first = 0; first < count; first += 8) {
         int byte = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packing of truth values into bits.
+// Packs truth values into bits.
 //
 // Needs     nothing beyond vector instructions
 // Tile      a lane packs one byte, which coalesces: lanes read neighbouring runs of 8 and write
@@ -16,7 +16,7 @@ QD_INLINE uint32_t bytes_of(const qk_pack_args *g, uint32_t segment) {
     return ((uint32_t)(g->indptr[segment + 1] - g->indptr[segment]) + 7) / 8;
 }
 
-/** Where each segment's bytes begin. */
+/** Computes where each segment's bytes begin. */
 QD_KERNEL(QD_WAVE) qk_pack_starts(const qk_pack_args g) {
     uint32_t before = 0;
     if (qd_lane() == 0)

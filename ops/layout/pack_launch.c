@@ -14,7 +14,7 @@ void qni_pack_segment(const uint8_t *x, int64_t count, uint8_t *out, bool is_lit
     }
 }
 
-/** Values of one task where there are no segments: a multiple of 8. */
+/** Values of one task if there are no segments: a multiple of 8. */
 constexpr int64_t task_values = 1 << 16;
 
 static void pack_part(void *context, int64_t i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packing of bits: numpy's results for lengths around a byte, empty segments, what the functions
-// refuse. That kernels agree with the definition is families_test's to show.
+// Packing of bits: numpy's results for lengths around a byte, empty segments, and what the
+// functions refuse. families_test shows that kernels agree with the definition.
 #include "../shared/op_test.h"
 #include "pack.h"
 
@@ -15,7 +15,7 @@ static void make_all(int64_t count, int64_t bytes, int64_t segments) {
         x.data[i] = i % 3 == 0 || i == 1; // 1 1 0 1 0 0 1 0  0 1 …
 }
 
-/** numpy.packbits of the first 0, 1, 8 and 9 of 1 1 0 1 0 0 1 0 0. */
+/** numpy.packbits gives these bytes for the first 0, 1, 8 and 9 of 1 1 0 1 0 0 1 0 0. */
 static void test_lengths(void **) {
     static const struct {
         int64_t count;

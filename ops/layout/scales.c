@@ -53,14 +53,14 @@ int64_t qn_tma_aligned_size(int64_t count, int64_t element_bytes) {
     return (count + step - 1) / step * step;
 }
 
-/** Of a group's rows, or of its k. */
+/** The alignment of a group's rows, or of its k. */
 constexpr uint32_t usual_alignment = 128;
 
 // ---- what both functions read
 
 enum { SCALE, LAYOUT, OUT, NUM_TENSORS };
 
-/** Scales, or words of them, whose sizes kernels can count. */
+/** Reads scales, or words of scales, whose sizes kernels must be able to count. */
 static qn_status read_words(const qni_call *call, qni_tensor *t) {
     QN_TRY(qni_read_tensors(call, t, 1));
     for (int i = 0; i < t->ndim; i++)
@@ -96,8 +96,8 @@ static qn_status read_ends(qn_stream *stream, const qni_call *call, qni_tensor *
                                          : QN_OK;
 }
 
-/** The last dimension that scale must have: scales for scales, words for words, four scales to a
- *  word. */
+/** Returns the last dimension that scale must have: out's, times or over four if one of them is of
+ *  words of four scales. */
 static int64_t want_cols(const qni_tensor *scale, const qni_tensor *out) {
     const int last = out->ndim - 1;
     const int64_t has = scale->size[last], cols = out->size[last];
@@ -171,7 +171,7 @@ qn_status qn_transform_scales(qn_stream *stream, DLTensor *out, const DLTensor *
 
 // ---- groups along k
 
-/** Reads the layout: every group begins and ends right, and all have room. */
+/** Validates the layout: every group must begin and end right, and all groups must have room. */
 static qn_status validate_layout(qn_stream *stream, const char *op, const qni_k_scales_problem *p) {
     const int32_t *layout = nullptr;
     int64_t scales = 0, words = 0, begin = 0;

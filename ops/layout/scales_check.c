@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The check problems of scales' layouts. Everything is compared as 32-bit words, so a bit that is
-// off is an error.
+// The check problems of scales' layouts. Everything is compared as 32-bit words, so that one wrong
+// bit is an error.
 #include "../../check/area.h"
 #include "../shared/round.h"
 #include "layout_check.h"
@@ -9,15 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** What goes in and comes out: f32 or packed words. */
+/** What scales and results are: f32 or packed words. */
 typedef enum form { COPY, ROUND, PACK, ROUND_AND_PACK, UNPACK, REPACK, NUM_FORMS } form;
 static const char *const form_names[] = {"f32",       "f32 up",   "packed",
                                          "packed up", "unpacked", "words"};
 
 typedef struct shape {
     int64_t groups, rows, cols, block_rows;
-    bool is_mn_major_in, is_k_major_out; // else what DeepGEMM's tensors are
-    int64_t offset;                      // of in and out behind 256 bytes
+    bool is_mn_major_in, is_k_major_out; // else as DeepGEMM's tensors are
+    int64_t offset;                      // of in and out from a multiple of 256 bytes
     bool is_far;                         // rows of in and columns of out
 } shape;
 static const shape shapes[] = {
@@ -28,7 +28,7 @@ static const shape shapes[] = {
     {70000, 1, 2, 1, false, false, 0, false}, {1, 2, 20003, 1, false, false, 0, false},
     {1, 3, 12, 1, false, false, 0, true},
 };
-/** Groups of rows that end at .. of shapes[..].rows, and what their begins are aligned to. */
+/** How rows are split into groups: the shape, the groups, and the alignment of their begins. */
 static const struct {
     int shape, count, alignment;
     int32_t ends[4];
@@ -48,10 +48,10 @@ typedef struct trial_case {
     char text[120];
 } trial_case;
 
-// ---- scales, and what becomes of them
+// ---- scales, and their conversion
 
-/** Powers of two, others, and the ends of the range; what is packed without rounding may be
- *  anything, too. */
+/** Returns the bits of a random scale: a power of two, another number, or one at an end of the
+ *  range. Scales that are packed without rounding may be anything. */
 static uint32_t random_scale(uint64_t *random) {
     static const uint32_t special[] = {0,          1,          0x007FFFFF, 0x00800000,
                                        0x3F800000, 0x3F800001, 0x3F7FFFFF, 0x7F000000,
@@ -80,7 +80,7 @@ static void expect(trial_case *c, int64_t at, uint32_t word) {
 
 // ---- areas
 
-/** What lies together in a layout: rows or columns of all groups. */
+/** The contiguous lines of a layout: rows or columns of all groups. */
 typedef struct lines {
     int64_t count, length, stride;
 } lines;
@@ -123,7 +123,7 @@ static bool is_row_of_group(const qni_scales_problem *p, const int32_t *ends, in
     return p->num_ends == 0;
 }
 
-/** Scale `col` of a row, as f32 bits. */
+/** Returns scale `col` of a row, as f32 bits. */
 static uint32_t scale_at(const trial_case *c, form with, int64_t group, int64_t row, int64_t col) {
     const qni_scales_problem *p = &c->problem.rows;
     const int64_t at = group * p->in_group + row / p->block_rows * p->in_row;
@@ -149,8 +149,8 @@ static void expect_row(trial_case *c, form with, int64_t group, int64_t row) {
     }
 }
 
-/** Lines of [groups, rows, words]: MN-major with aligned columns, or row-major with a gap behind
- *  each row; or far apart. */
+/** Lays out lines of [groups, rows, words]: MN-major with aligned columns, or row-major with a gap
+ *  behind each row; or far apart. */
 static lines lay_out(const shape *s, int64_t rows, int64_t words, bool is_k_major, int64_t *group,
                      int64_t *row, int64_t *col) {
     const int64_t near = is_k_major ? words + 1 : qn_tma_aligned_size(rows, 4);
@@ -193,7 +193,7 @@ static qn_status make_rows_areas(trial_case *c, qni_trial_run *run, const shape 
     return QN_OK;
 }
 
-/** split < 0: all rows count. */
+/** Tries a shape with scales by rows. split < 0: all rows count. */
 static qn_status try_rows(qni_trial_run *run, const shape *s, form with, int split) {
     trial_case *c = case_create(run, &qni_op_scales, (uint64_t)(s - shapes));
     qn_status st = QN_OK;
@@ -224,8 +224,8 @@ out:
     return st;
 }
 
-/** Zero, denormals, 1 and its neighbours, the largest, infinity, NaN: to exponents of powers of
- *  two. */
+/** Tries zero, denormals, 1 and its neighbours, the largest number, infinity and NaN, which become
+ *  exponents of powers of two. */
 static qn_status try_vector(qni_trial_run *run, bool packs) {
     static const uint32_t bits[] = {0,          1,          0x007FFFFF, 0x00800000,
                                     0x3F7FFFFF, 0x3F800000, 0x3F800001, 0x7EFFFFFF,
@@ -277,9 +277,9 @@ enum { MAX_GROUPS = 140 };
 typedef struct k_shape {
     int64_t rows, gran_k, alignment;
     bool is_by_ends, rounds;
-    int64_t spare; // words behind the last group's
+    int64_t spare; // words behind those of the last group
     int groups;
-    int32_t k[6]; // of each group, over again
+    int32_t k[6]; // of each group; they repeat
 } k_shape;
 static const k_shape k_shapes[] = {
     {4, 128, 128, false, false, 0, 1, {128}},
@@ -294,7 +294,7 @@ static int32_t k_of(const k_shape *s, int group) {
     return s->k[group % 6];
 }
 
-/** What group_layout says, and how many scales and words that is. */
+/** Makes group_layout, and counts its scales and words. */
 static void make_layout(const k_shape *s, int32_t *layout, int64_t *scales, int64_t *words) {
     int64_t begin = 0;
     *scales = *words = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layouts of scales: transposed, broadcast to rows, rounded to powers of two, packed into words of
-// UE8M0 and back.
+// Lays out scales: transposes them, broadcasts them to rows, rounds them to powers of two, packs
+// them into words of UE8M0, and unpacks such words.
 //
 // Needs     nothing beyond vector instructions
 // Tile      a lane moves four scales of a row: four f32, or a word; lanes go along rows, in which

@@ -7,7 +7,7 @@ static uint32_t at_most(int64_t count, int64_t most) {
     return (uint32_t)(count < most ? count : most);
 }
 
-/** Workgroups for rows, quads or words, and groups; kernels step through what is left. */
+/** Launches workgroups for rows, quads or words, and groups; kernels step through the rest. */
 static qn_status launch(qn_stream *stream, const qni_kernel_ref *kernel, int64_t rows, int64_t y,
                         int64_t z, const void *args, size_t args_bytes) {
     const int64_t tiles = (rows + QK_SCALES_THREADS - 1) / QK_SCALES_THREADS;
@@ -25,7 +25,7 @@ qn_status qni_k_scales_gpu(const qni_variant *variant, qn_stream *stream, const 
     return launch(stream, &variant->config.kernel[0], p->rows, p->words, 1, p, sizeof *p);
 }
 
-/** Rows of one task: their lines stay in the first cache while quads go along them. */
+/** Rows of one task: their lines stay in the first cache while the loop goes along quads. */
 constexpr int64_t tile = 64;
 
 static void move_tile(void *context, int64_t i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layouts of scales: fixed vectors and what the functions refuse. That kernels agree with the
-// definition is families_test's to show.
+// Layouts of scales: fixed vectors and what the functions refuse. families_test shows that kernels
+// agree with the definition.
 #include "../shared/op_test.h"
 #include "scales.h"
 
@@ -14,7 +14,7 @@ static qn_status transform(int64_t block_rows, int32_t rounds) {
     return qn_transform_scales(stream, &out.t, &scale.t, nullptr, block_rows, 0, rounds);
 }
 
-/** Zero, a denormal, 1, the next number, the largest, infinity and NaN, to exponents. */
+/** Zero, a denormal, 1, the next number, the largest, infinity and NaN become these exponents. */
 static void test_rounding_up(void **) {
     static const uint32_t bits[] = {0,          1,          0x3F800000, 0x3F800001, 0x7F7FFFFF,
                                     0x7F800000, 0x7FC00000, 0x3F7FFFFF, 0xC0000000};
@@ -33,7 +33,7 @@ static void test_rounding_up(void **) {
     assert_int_equal(out.data[12], 0xFF);
 }
 
-/** 2, 4, 8, 16, 32 beside each other become words 0x83828180 and 0x84, and come back. */
+/** 2, 4, 8, 16, 32 side by side become words 0x83828180 and 0x84, and come back. */
 static void test_packing(void **) {
     static const float scales[] = {2, 4, 8, 16, 32};
     static const uint32_t words[] = {0x83828180, 0x84};
@@ -50,7 +50,7 @@ static void test_packing(void **) {
     assert_int_equal(out.data[sizeof scales], 0xFF);
 }
 
-/** [3, 2] to MN-major columns of 4, each row of scales for two rows. */
+/** Scales [3, 2] become MN-major columns of 4; each row of scales serves two rows. */
 static void test_layout(void **) {
     static const float scales[] = {1, 2, 3, 4};
     MAKE(&scale, QNI_F32, 2, 2);
@@ -99,8 +99,8 @@ static void test_k_grouped(void **) {
     }
 }
 
-/** A word behind the only scale, of which the next would lie beyond all addresses: undefined, which
- *  sanitizers tell. */
+/** The scale behind the only one would lie beyond all addresses. Forming its address is undefined,
+ *  which sanitizers report. */
 static void test_far_scales(void **) {
     static const float scales[] = {4, 8};
     static const int32_t ks[] = {128};
@@ -114,7 +114,7 @@ static void test_far_scales(void **) {
     assert_int_equal(qn_pack_k_grouped_scales(stream, &out.t, &scale.t, &layout.t, 128, 0, 0, 0),
                      QN_OK);
     assert_memory_equal(out.data, want, sizeof want);
-    MAKE(&scale, QNI_F32, 0, 2); // no scale, so that no row has an address either
+    MAKE(&scale, QNI_F32, 0, 2); // no scale, so no row has an address
     scale.t.strides = (int64_t[]){2, INT64_MAX / 4};
     put(&layout, (const int32_t[]){0}, sizeof ks);
     assert_int_equal(qn_pack_k_grouped_scales(stream, &out.t, &scale.t, &layout.t, 128, 0, 0, 0),
@@ -154,7 +154,7 @@ static void test_refusals(void **) {
     assert_int_equal(out.data[0], 0xFF); // nothing was written
 }
 
-/** Index tensors' contents. */
+/** Contents of index tensors are checked. */
 static void test_validation(void **) {
     static const int32_t falling[] = {2, 1}, too_long[] = {2, 9}, ks[] = {512, 640};
     MAKE(&scale, QNI_F32, 6, 4);

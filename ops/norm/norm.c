@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The norm family's public functions: each reads its tensors into one kind of problem.
+// The norm family's public functions: each reads its tensors and makes a problem, which is one
+// struct for all functions.
 #include "norm.h"
 
 #include "../../runtime/tensor/read.h"
@@ -33,7 +34,8 @@ const qni_op qni_op_norm = QN_OP("norm", variants, keys, describe);
 
 enum { X, OUT, RESIDUAL, WEIGHT, BETA, GATE, SCALE, NUM_TENSORS };
 
-/** What a function was given; null where it has no such argument, or where it may be left out. */
+/** What a function was given; null where the function has no such argument, or where the argument
+ *  may be left out. */
 typedef struct norm_call {
     qni_call of;
     qn_stream *stream;
@@ -52,7 +54,7 @@ static bool may_be_null(const norm_call *c, int which) {
     return !(c->required >> which & 1);
 }
 
-/** x, and out and residual, which have its shape. */
+/** Reads x, and out and residual, which have x's shape. */
 static qn_status read_rows(norm_call *c, uint32_t out_dtypes) {
     qni_tensor *const x = &c->t[X];
     const int ndim = c->has_batches || (c->x && c->x->ndim == 3) ? 3 : 2;
@@ -84,7 +86,7 @@ static qn_status read_rows(norm_call *c, uint32_t out_dtypes) {
     return qni_read_tensors(&c->of, &c->t[OUT], 2);
 }
 
-/** weight, beta and gate: of one dtype, x's or f32, which goes to *dtype. */
+/** Reads weight, beta and gate, which have one dtype, x's or f32; *dtype becomes that dtype. */
 static qn_status read_weights(norm_call *c, qni_dtype *dtype) {
     const qni_tensor *const x = &c->t[X];
     const int ndim = c->has_batches ? 2 : 1;
@@ -127,7 +129,7 @@ static qni_norm_weights weights_of(const qni_tensor *t) {
     return (qni_norm_weights){t->data, t->ndim == 2 ? t->stride[0] : 0};
 }
 
-/** Everything but the result's kind; out_dtypes 0: x's. */
+/** Reads everything but the result's kind; out_dtypes 0: the dtype of x. */
 static qn_status read_problem(norm_call *c, uint32_t out_dtypes, qni_norm_problem *p) {
     qni_dtype weights;
     QN_TRY(read_rows(c, out_dtypes));
@@ -180,7 +182,8 @@ static qn_status run_static(norm_call *c, bool is_layernorm) {
     return run_problem(c, &p);
 }
 
-/** [n], [n, groups]; with heads [n, heads], [n, heads, groups]. */
+/** Reads the scales that are written: [n], [n, groups]; with heads [n, heads], [n, heads,
+ *  groups]. */
 static qn_status read_scale_out(norm_call *c, qni_norm_problem *p) {
     const int rows = c->t[X].ndim - 1;
     const int ndim = c->scale_out && c->scale_out->ndim == rows ? rows : rows + 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norms of rows of any length, stride and address, read from memory again for each pass.
+// Norms of rows of any length, stride and address. Each pass reads the row from memory again.
 //
 // Needs     nothing beyond vector instructions
 // Tile      a row belongs to a workgroup, run c of 8 elements to lane c % 256; elements are loaded

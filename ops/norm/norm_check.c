@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The check problems of the norm family: every form, on shapes that reach every kernel and every
-// edge.
+// The check problems of the norm family: every form of the ops, on shapes that reach every kernel
+// and every edge.
 #include "../../check/area.h"
 #include "../../check/batches.h"
 #include "../../check/walk.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** One of the family's functions, by what it does. */
+/** One of the family's functions, by what it computes. */
 typedef struct form {
     const char *name;
     bool in_place, has_residual, has_gate, has_beta, has_batches, subtracts_mean, rounds_first;
@@ -47,7 +47,7 @@ enum { NUM_FORMS = sizeof forms / sizeof *forms };
 
 typedef struct shape {
     int64_t batches, inner, h;
-    int64_t gap, offset; // elements between rows, and before the first
+    int64_t gap, offset; // elements between rows; elements before the first row
     bool has_no_eps;
 } shape;
 static const shape shapes[] = {
@@ -111,8 +111,8 @@ static qn_status make_area(trial_case *c, qn_device *device, int which) {
                                 row_stride(c), c->shape->offset);
 }
 
-/** Rows on scales of their own; one of zeros, one with f16's largest values or some whose squares
- *  are large, one far from zero, one whose squares are infinite. */
+/** Returns an element of x. Each row has a scale of its own: one is zeros, one has f16's largest
+ *  values or values whose squares are large, one lies far from zero, one has infinite squares. */
 static double x_value(trial_case *c, int64_t row) {
     const double normal = qni_random_normal(&c->random);
     switch (row % 8) {
@@ -168,19 +168,20 @@ static void place(const trial_case *c, qni_norm_problem *p, bool on_host) {
     p->scale = qni_area_data(&a[SCALE], on_host);
 }
 
-// ---- what must come out
+// ---- expected results
 
-/** Bounds of f32 arithmetic in any order of summation that no kernel here exceeds: `steps`
- *  additions in a row. unit is half an ulp. Errors of t, of the mean and of the root each reach y
- *  as the derivative says. */
+/** Bounds of f32 arithmetic for any order of summation with at most `steps` additions in a row,
+ *  which no kernel exceeds. unit is half an ulp. Errors of t, of the mean and of the root each
+ *  reach y by its derivative. */
 typedef struct bounds {
     double unit, sum,
         mean; // sum: relative error of a sum of positive values; mean: error of the mean
-    double inverse, spread; // 1 / root, and 0 of 0; the root's relative error
+    double inverse, spread; // 1 / root, or 0 if the root is 0; the root's relative error
     double centre;          // the mean itself
 } bounds;
 
-/** A product with the gate and a sum with the residual are each rounded. */
+/** Returns how far t may be off: a product with the gate and a sum with the residual are each
+ *  rounded. */
 static double t_error(const trial_case *c, int64_t row, int64_t i) {
     if (!c->form->has_residual)
         return 0;
@@ -210,7 +211,7 @@ static bounds find_bounds(const trial_case *c, int64_t row) {
     return b;
 }
 
-/** How far y may be off. */
+/** Returns how far y may be off. */
 static double y_error(const trial_case *c, const bounds *b, int64_t row, int64_t i) {
     const qni_norm_problem *p = &c->problem;
     const int64_t batch = c->form->has_batches ? row / p->inner : 0;
@@ -334,17 +335,17 @@ out:
 
 // ---- fixed vectors
 
-/** Pairs of elements, over and over along a row. */
+/** Pairs of elements, which repeat along a row. */
 typedef struct vector {
     const char *name;
     qni_dtype dtype, dtype_out;
-    double x[2], residual[2], weight, scale; // scale: 0: none; residual: 0: none
-    double want[2], sum[2];                  // what comes out, and into residual
+    double x[2], residual[2], weight, scale; // scale 0: no scale; residual 0: no residual
+    double want[2], sum[2];                  // the result, and the new residual
 } vector;
 constexpr double sum_is_tie =
     -9; // weight: 1.75 times the root of the unrounded sums 1 + 2^-8 and 16
 static const vector vectors[] = {
-    {"zeros", QNI_F32, QNI_F32, {0, 0}, {}, 1, 0, {0, 0}, {}}, // eps is 0 in all of these
+    {"zeros", QNI_F32, QNI_F32, {0, 0}, {}, 1, 0, {0, 0}, {}}, // eps is 0 in all vectors
     {"zeros", QNI_F16, QNI_F16, {0, 0}, {}, 1, 0, {0, 0}, {}},
     {"zeros", QNI_BF16, QNI_E4M3FN, {0, 0}, {}, 1, 1, {0, 0}, {}},
     {"f16's largest", QNI_F16, QNI_F16, {65504, -65504}, {}, 1, 0, {1, -1}, {}},
@@ -385,7 +386,8 @@ static double weight_of(const vector *v) {
 }
 
 static void fill_vector(qni_area *areas, const vector *v, int64_t h) {
-    const double error = ((double)h / 4 + 74) * 0x1p-24; // relative: find_bounds' and y_error's
+    const double error = ((double)h / 4 + 74) * 0x1p-24; // relative error, from find_bounds and
+                                                         // y_error
     for (int64_t i = 0; i < h; i++) {
         qni_put(v->dtype, qni_area_host(&areas[X]), i, v->x[i % 2]);
         qni_put(QNI_F32, qni_area_host(&areas[WEIGHT]), i, weight_of(v));
@@ -442,8 +444,7 @@ out:
 }
 
 static qn_status try_vectors(qni_trial_run *run) {
-    static const int64_t widths[] = {1, 2, 8,
-                                     1024}; // by 1, all that a row has is its first element
+    static const int64_t widths[] = {1, 2, 8, 1024}; // with 1, a row has its first element alone
     qn_status st = QN_OK;
     for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
         for (size_t k = vectors[i].residual[0] != 0; st == QN_OK && k < 4; k++)
@@ -457,7 +458,7 @@ static qni_norm_rows batch_rows(void *data, int64_t h) {
     return (qni_norm_rows){data, 0, h};
 }
 
-/** context: the case, whose problem has all but pointers and rows. */
+/** Makes a batch. context is the case, whose problem has all but pointers and rows. */
 static const void *make_batch(void *context, void *const *data, int64_t rows) {
     trial_case *c = context;
     qni_norm_problem *p = &c->problem;
@@ -500,7 +501,7 @@ static qni_due is_batch_due(const qni_walk *w) {
     return forms[w->form].has_batches ? QNI_DUE_NEVER : QNI_DUE_BY_TURN;
 }
 
-/** h: of 16 lanes, of more than a wave, and of no whole runs. */
+/** Tries h of 16 lanes, of more than a wave, and of no whole runs. */
 static qn_status try_all_batches(qni_trial_run *run) {
     static const shape widths[] = {
         {1, 1, 128, 0, 0, false}, {1, 1, 2560, 0, 0, false}, {1, 1, 111, 0, 0, true}};
@@ -523,10 +524,10 @@ static qni_due is_due(const qni_walk *w) {
 }
 
 static qn_status try_op(qni_trial_run *run, const qni_op *op) {
-    (void)op; // the family has one
+    (void)op; // the family has one op
     const bool quick = qni_trial_is_quick(run);
     qni_walk w = {.forms = NUM_FORMS,
-                  .shapes = NUM_SHAPES - (quick ? 2 : 0), // the last are long
+                  .shapes = NUM_SHAPES - (quick ? 2 : 0), // the last two are long
                   .types = QNI_BF16 + 1,
                   .thinning = quick ? 7 : 1,
                   .is_due = is_due};

@@ -3,7 +3,7 @@
 #define QN_LANES 4
 #include "norm_simd.h"
 
-/** Bytes that one task reads: enough that handing it out costs nothing. */
+/** Bytes that one task reads: enough that starting a task costs nothing beside it. */
 constexpr int64_t task_bytes = 1 << 17;
 
 typedef struct shared_rows {

@@ -40,14 +40,15 @@ typedef struct mode {
     bool is_any;
 } mode;
 
-/** A lane's part of a row: t as loaded (raw), or t as a sum of what was loaded (sum). */
+/** A lane's part of a row: raw holds t as it was loaded, sum holds t as a sum of what was
+ *  loaded. */
 typedef struct kept {
     qd_u32x4 raw[MAX_RUNS];
     qd_f32x8 sum[MAX_RUNS];
 } kept;
 
 #define EACH_RUN QD_UNROLL for (int i = 0; i < m.runs; i++)
-/** Parts of a lane's runs that are summed up apart: run i belongs to part i % parts. */
+/** A lane's runs are summed in parts: run i belongs to part i % parts. */
 enum { MAX_PARTS = 2 };
 QD_INLINE int parts_of(mode m) {
     return m.runs == MAX_RUNS ? MAX_PARTS : 1;
@@ -61,7 +62,7 @@ QD_INLINE bool is_raw(mode m) {
     return !m.is_sum && m.dtype != QD_F32;
 }
 
-/** Run i of t, for the row's statistics, its largest result, and its results. */
+/** Run i of t is used for the row's statistics, for its largest result, and for its results. */
 enum { FIRST, TOP, LAST };
 QD_INLINE qd_f32x8 t_of(mode m, const kept *k, int i, int use) {
     return !is_raw(m)     ? k->sum[i]
@@ -69,16 +70,18 @@ QD_INLINE qd_f32x8 t_of(mode m, const kept *k, int i, int use) {
                           : qd_from_16_again(m.dtype, k->raw[i], use);
 }
 
-/** What is known of weights and beta when the code is compiled: there, in x's 16 bits; there, in
- *  f32; or nothing. In the first two cases FP8 is of the usual kind. */
+/** What is known of weights and beta when the code is compiled: they exist, in x's 16 bits; they
+ *  exist, in f32; or nothing. In the first two cases FP8 is of the usual kind. */
 typedef enum weights { NARROW, WIDE, ANY } weights;
 
-/** Those of RMSNorm have x's dtype, unless anything goes. */
+/** Returns what is known of RMSNorm's weights: they have x's dtype, unless the kernel is for any
+ *  weights. */
 QD_INLINE weights rms_weights(mode m) {
     return m.is_any ? ANY : m.dtype == QD_F32 ? WIDE : NARROW;
 }
 
-/** The row again, for its results: found anew, not kept in registers through the barrier. */
+/** Returns the row for its results, computed again so that it does not stay in registers through
+ *  the barrier. */
 QD_INLINE row find_again(mode m, const qk_norm_args *g, const row *r) {
     row again = find_row(m.dtype, g, qd_opaque(r->index), m.is_small);
     again.lane = qd_opaque(again.lane);
@@ -98,7 +101,7 @@ QD_INLINE qd_f32x8 load_narrow(mode m, const void *p, uint32_t c) {
     return qd_from_16(m.dtype, qd_const_load4((const qd_u32x4 *)p + c));
 }
 
-/** Run i of weight, beta or gate. */
+/** Loads run i of weight, beta or gate. */
 QD_INLINE qd_f32x8 load_factor(mode m, weights w, const qk_norm_args *g, const row *r,
                                const void *p, int i) {
     const bool is_wide = m.dtype == QD_F32 || w == WIDE || (w == ANY && g->weight_dtype == QD_F32);
@@ -139,7 +142,7 @@ QD_INLINE void load_kept(mode m, const qk_norm_args *g, row *r, kept *k) {
         EACH_RUN k->raw[i] = qd_stream_load4((const qd_u32x4 *)r->x + AT(i));
 }
 
-/** y times the weights of run i. */
+/** Returns y times the weights of run i. */
 QD_INLINE qd_f32x8 weigh(mode m, weights w, const qk_norm_args *g, const row *r, int i,
                          qd_f32x8 y) {
     if (w == ANY && !r->weight)
@@ -149,8 +152,8 @@ QD_INLINE qd_f32x8 weigh(mode m, weights w, const qk_norm_args *g, const row *r,
 
 // ---- results
 
-/** The residual becomes t, once all lanes have read it: those past the row's end have its last
- *  run. */
+/** Stores t as the residual, once all lanes have read the residual; lanes past the row's end have
+ *  read its last run. */
 QD_INLINE void put_residual(mode m, const row *r, const kept *k) {
     if (m.is_sum && r->residual)
         EACH_RUN put_run(m, r, r->residual, i, k->sum[i]);
@@ -162,8 +165,8 @@ QD_INLINE void put_codes(weights w, const qk_norm_args *g, const row *r, int i, 
     qd_store2_if(IS_IN(i), (qd_u32x2 *)r->out + RUN(i), codes);
 }
 
-/** What group i is multiplied by to be codes; z times `inverse` are its results. Writes its
- *  scale. */
+/** Returns the factor that turns group i of z into codes, and writes the group's scale; z times
+ *  `inverse` are the results. */
 QD_INLINE float group_factor(const qk_norm_args *g, const row *r, int i, qd_f32x8 z,
                              float inverse) {
     const float scale = scale_of(g, qd_as_f32(qd_row_max(qd_run_top(z))) * inverse);
@@ -172,7 +175,8 @@ QD_INLINE float group_factor(const qk_norm_args *g, const row *r, int i, qd_f32x
     return inverse * qd_rcp(scale);
 }
 
-/** The same for a row, whose largest z has the bits `top`. */
+/** Returns the factor that turns a row of z into codes, and writes the row's scale; the row's
+ *  largest z has the bits `top`. */
 QD_INLINE float token_factor(const qk_norm_args *g, const row *r, uint32_t top, float inverse) {
     const float scale = scale_of(g, qd_as_f32(top) * inverse);
     if (r->lane == 0)
@@ -180,12 +184,12 @@ QD_INLINE float token_factor(const qk_norm_args *g, const row *r, uint32_t top, 
     return inverse * qd_rcp(scale);
 }
 
-/** f16's own squares stay within f32's range. */
+/** Returns whether squares may leave f32's range. Those of f16's own values do not. */
 QD_INLINE bool may_leave_range(mode m) {
     return m.dtype != QD_F16 || m.is_sum;
 }
 
-/** norm_scaled, told what is known when the code is compiled. */
+/** Calls norm_scaled with what is known when the code is compiled. */
 QD_INLINE void scale_row(mode m, const qk_norm_args *g, const row *r, float factor) {
     qk_norm_args known = *g;
     row part = *r;
@@ -204,20 +208,20 @@ QD_INLINE void scale_row(mode m, const qk_norm_args *g, const row *r, float fact
 
 // ---- RMSNorm
 
-/** Puts what a row of 16 lanes has of each part into LDS, a part behind the other. */
+/** Writes each part's sum over 16 lanes of the row to LDS, one part behind the other. */
 QD_INLINE void put_part(QD_LDS uint32_t (*lds)[QD_MAX_ROWS], int part, float v) {
     if (qd_thread() % QD_ROW == 0)
         lds[0][(uint32_t)part * (__gpu_num_threads(0) / QD_ROW) + qd_thread() / QD_ROW] =
             qd_as_u32(v);
 }
 
-/** What rows have put into LDS, of all parts: those that this lane takes, so that 16 lanes take
- *  all. */
+/** Walks the sums of all parts that a row has written to LDS; each lane takes some of them, and 16
+ *  lanes take all. */
 #define EACH_PUT(at)                                                                               \
     for (uint32_t at = qd_thread() % QD_ROW;                                                       \
          at < (uint32_t)parts_of(m) * (__gpu_num_threads(0) / QD_ROW); at += QD_ROW)
 
-/** Sum and maximum of all lanes of a row. */
+/** Returns the sum over all lanes of a row, and sets *top to the maximum if has_top. */
 QD_INLINE float sum_and_top(mode m, const float lane_sums[MAX_PARTS], bool has_top, uint32_t *top) {
     qd_shared second = {others, 0};
     float sum = 0;
@@ -230,7 +234,8 @@ QD_INLINE float sum_and_top(mode m, const float lane_sums[MAX_PARTS], bool has_t
     return qd_row_sum(sum);
 }
 
-/** Sums of the squares of a lane's t; and, if asked for, the bits of its largest t times weight. */
+/** Sums the squares of a lane's t in parts; if has_top, sets *top to the bits of the lane's largest
+ *  t times weight. */
 QD_INLINE void lane_squares(mode m, bool has_top, const qk_norm_args *g, const row *r,
                             const kept *k, float lane_sums[MAX_PARTS], uint32_t *top) {
     EACH_PART lane_sums[part] = 0;
@@ -248,8 +253,8 @@ QD_INLINE void put_rms(mode m, const qk_norm_args *g, const row *r, const kept *
                      weigh(m, rms_weights(m), g, r, i, t_of(m, k, i, LAST) * inverse));
 }
 
-/** Codes of t times weights times `factor`, or, for groups, times `inverse` and what their scales
- *  make of it. */
+/** Writes the codes of t times weights times `factor`. For groups the factor is `inverse` times
+ *  what each group's scale makes of it. */
 QD_INLINE void put_rms_codes(mode m, bool is_group, const qk_norm_args *g, const row *r,
                              const kept *k, float inverse, float factor) {
     EACH_RUN {
@@ -286,7 +291,7 @@ QD_INLINE void rms(mode m, const qk_norm_args *g, row *r, const kept *k) {
                       is_token ? token_factor(g, r, top, inverse) : inverse / given);
 }
 
-/** Mean square with eps of a row of 16 lanes with a run each. */
+/** Returns the mean square with eps of a row of 16 lanes with one run each. */
 QD_INLINE float small_square(const qk_norm_args *g, const row *r, qd_f32x8 t, float factor) {
     const float squares = run_squares(t);
     return qd_row_sum(r->lane < r->runs ? squares : 0) * g->per_h + g->eps * factor * factor;
@@ -305,14 +310,14 @@ QD_INLINE void rms_small(mode m, const qk_norm_args *g, const row *r, const kept
 
 // ---- LayerNorm
 
-/** Of some of a row's elements: how many, their mean, and the squares of their distances from it.
- *  Two such become one without a look at the elements, and nothing is lost where the mean is large
- *  (Chan, Golub, LeVeque 1983). */
+/** Some of a row's elements: how many, their mean, and the sum of their squared distances from the
+ *  mean. Two partials become one without a look at the elements, and nothing is lost if the mean is
+ *  large (Chan, Golub, LeVeque 1983). */
 typedef struct partial {
     float count, mean, spread;
 } partial;
 
-/** What a part's elements add to a whole's spread, by the distance of the part's mean from the
+/** Returns what a part's elements add to a whole's spread because the part's mean differs from the
  *  whole's. */
 QD_INLINE float from_mean(float count, float part, float whole) {
     return count * (part - whole) * (part - whole);
@@ -335,7 +340,7 @@ QD_INLINE partial lane_moments(mode m, int part, const row *r, const kept *k) {
     return (partial){count, pivot + mean, squares - sum * mean};
 }
 
-/** Puts what 16 lanes have of a part into LDS. */
+/** Writes the moments of a part over 16 lanes to LDS. */
 QD_INLINE void put_moments(int part, partial a) {
     const float count = qd_row_sum(a.count);
     const float row_mean = qd_row_sum(a.count * a.mean) * qd_rcp(count > 0 ? count : 1);
@@ -399,7 +404,7 @@ QD_INLINE void layer(mode m, const qk_norm_args *g, row *r, const kept *k) {
         put_layer(m, NARROW, g, r, k, mean, inverse);
 }
 
-/** Normalises a row, or, where rows are small, one row for each 16 lanes of the workgroup; rows are
+/** Normalises a row or, if rows are small, one row for each 16 lanes of the workgroup. Rows are
  *  counted from g->first. */
 QD_INLINE void norm(mode m, const qk_norm_args *g) {
     qd_begin();

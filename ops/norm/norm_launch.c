@@ -5,9 +5,10 @@
 #include "norm_abi.h"
 
 enum { RUN = 8, ROW_LANES = 16, ROWS_THREADS = 256, ROWS_PER_GROUP = ROWS_THREADS / ROW_LANES };
-constexpr int64_t max_grid = 1 << 20, max_elements = 1 << 14; // of a launch; of a row
+constexpr int64_t max_grid = 1 << 20, max_elements = 1 << 14; // workgroups of a launch; elements of
+                                                              // a row
 
-/** Whether FP8 is of the kind that norm_gpu.c's kernels are made for. */
+/** Returns whether FP8 is of the kind that norm_gpu.c's kernels are made for. */
 static bool has_usual_kind(const qn_device *device, const qni_norm_problem *p) {
     return p->quant == QNI_NORM_PLAIN || p->dtype_out == qni_usual_e4m3(device);
 }
@@ -29,7 +30,7 @@ bool qni_norm_any_supports(const qni_variant *, const qn_device *, const void *p
                   (long)p->h);
 }
 
-/** Whether runs of 8 elements lie at multiples of `bytes`. */
+/** Returns whether runs of 8 elements lie at multiples of `bytes`. */
 static bool is_aligned(const void *data, int64_t batch, int64_t row, uintptr_t bytes) {
     return (uintptr_t)data % bytes == 0 && batch % RUN == 0 && row % RUN == 0;
 }
@@ -59,7 +60,8 @@ bool qni_norm_rms_rows_supports(const qni_variant *variant, const qn_device *dev
     return has_whole_runs(p, why) && qni_norm_any_supports(variant, device, problem, why);
 }
 
-/** The weights, scales and sums that kernels without QNI_NORM_GENERAL are made for. */
+/** Returns whether a kernel with these flags takes the weights, scales and sums. Kernels without
+ *  QNI_NORM_GENERAL are made for some of them. */
 static bool takes_operands(uint32_t flags, const qn_device *device, const qni_norm_problem *p,
                            qni_reason *why) {
     const bool is_quant = flags & QNI_NORM_QUANT;
@@ -89,13 +91,13 @@ bool qni_norm_kept_supports(const qni_variant *variant, const qn_device *device,
     return has_whole_runs(p, why) && qni_norm_any_supports(variant, device, problem, why);
 }
 
-// ---- costs: beside that of a row among many, by the kernel that reads only what it needs
+// ---- costs, in units of a row's time among many rows, by the kernel that reads only what it needs
 
 double qni_norm_rms_rows_cost(const qni_variant *, const qn_device *, const void *) {
     return 0.5;
 }
 
-/** Of few rows the latency of one counts, and a kernel of sums spreads a row over twice the
+/** If rows are few, the latency of each counts, and a kernel of sums spreads a row over twice the
  *  lanes. */
 double qni_norm_kept_cost(const qni_variant *variant, const qn_device *device,
                           const void *problem) {
@@ -141,8 +143,8 @@ static qk_norm_args make_args(const qni_norm_problem *p) {
                           .rounds_first = p->rounds_first};
 }
 
-/** Several launches where there are more rows than one takes: kernels do not loop, for the
- *  registers' sake. */
+/** Launches the kernel, several times if there are more rows than one launch takes. Kernels do not
+ *  loop, to save registers. */
 static qn_status launch(qn_stream *stream, const qni_norm_problem *p, const qni_kernel_ref *kernel,
                         int64_t rows_per_group, int64_t threads) {
     qk_norm_args args = make_args(p);
@@ -158,9 +160,9 @@ static qn_status launch(qn_stream *stream, const qni_norm_problem *p, const qni_
     return st;
 }
 
-/** Waves of a row. A lane keeps 4 runs of 8 elements; 8 where they stay in their 16 bits: rows
- *  without a sum. A kernel of sums gives such a row exactly twice the waves, so that its sums have
- *  the same order. */
+/** Returns how many waves a row gets. A lane keeps 4 runs of 8 elements, or 8 runs if they stay in
+ *  their 16 bits, which they do in rows without a sum. A kernel of sums gives such a row exactly
+ *  twice the waves, so that its sums have the same order. */
 static int64_t waves_of(uint32_t flags, const qni_norm_problem *p, int64_t wave) {
     const bool may_be_raw = p->dtype != QNI_F32 && !has_sum(p) && !(flags & QNI_NORM_GENERAL);
     const int64_t elements = wave * RUN * (may_be_raw ? 8 : 4);

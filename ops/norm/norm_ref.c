@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The definition of every norm, in double precision, nothing rounded.
+// The definition of every norm, in double precision, without rounding.
 //
 //   t = residual + gate * x
 //   y = (t - mean) / sqrt(mean((t - mean)^2) + eps) * (weight + weight_plus) + beta

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What norm's functions refuse, the edge vectors of the family, and the independence of rows. That
-// kernels agree with the definition is families_test's to show.
+// What norm's functions refuse, the edge vectors of the family, and the independence of rows.
+// families_test shows that kernels agree with the definition.
 #include "../shared/op_test.h"
 #include "norm.h"
 
@@ -41,7 +41,7 @@ static void test_refusals(void **) {
     MAKE(&out, QNI_F32, 3, 8);
     assert_refused(qn_rmsnorm(stream, &out.t, &x.t, &w.t, 1e-6f), QN_E_UNSUPPORTED,
                    "out has dtype f32, needs x's, f16");
-    out.t.dtype = (DLDataType){kDLFloat, 7, 3}; // whose alignment nobody knows
+    out.t.dtype = (DLDataType){kDLFloat, 7, 3}; // a dtype whose alignment nobody knows
     assert_refused(qn_rmsnorm(stream, &out.t, &x.t, &w.t, 1e-6f), QN_E_UNSUPPORTED,
                    "out has dtype ?, needs x's, f16");
     make_all(QNI_I32, 3, 8);
@@ -103,7 +103,7 @@ static void test_overlap(void **) {
     out.t.data = out.data;
     assert_refused(qn_rmsnorm(stream, &out.t, &x.t, &w.t, 1e-6f), QN_E_INVALID,
                    "out overlaps weight");
-    // Halves of packed rows lie between each other, and share nothing.
+    // Halves of packed rows lie between each other, but share no element.
     make_all(QNI_F32, 3, 8);
     x.strides[0] = out.strides[0] = 16;
     out.t.data = x.data + 32;
@@ -122,7 +122,7 @@ static void test_empty(void **) {
     assert_int_equal(qn_layernorm(stream, &out.t, &x.t, nullptr, nullptr, 1e-6f), QN_OK);
 }
 
-/** A row of zeros; of f16's largest; h = 1. */
+/** A row of zeros, a row of f16's largest values, and rows of one element. */
 static void test_rows(void **) {
     make_all(QNI_F16, 2, 4);
     for (int i = 0; i < 4; i++) {
@@ -143,7 +143,7 @@ static void test_rows(void **) {
     assert_true(at(&out, 0) == 0);
 }
 
-/** Beyond the range of the FP8 kind on both sides: its largest value. */
+/** Results beyond the range of the FP8 kind become its largest value, with either sign. */
 static void test_saturation(void **) {
     static const double largest[] = {448, 240, 57344, 57344};
     for (int kind = 0; kind < QNI_NUM_FP8; kind++) {
@@ -158,8 +158,9 @@ static void test_saturation(void **) {
     }
 }
 
-/** A row of ones has its weights for results, and so for codes theirs: of every exponent f32 has,
- *  with fractions around the ties of all kinds, saturated ones, both zeros, and NaNs if wanted. */
+/** A row of ones has its weights as results, so its codes are those of the weights. The weights
+ *  have every exponent of f32, with fractions around the ties of all kinds; some saturate, some are
+ *  zeros of either sign, and some are NaNs if has_nans. */
 static void compare_codes(qni_run_fn *kernel, qni_dtype dtype, qni_fp8 kind, bool has_nans) {
     enum { FRACTIONS = 64, H = 512 * FRACTIONS, STEP_BITS = 19 };
     static alignas(64) char ones[4 * H];
@@ -210,7 +211,8 @@ static void test_codes(void **) {
             }
 }
 
-/** x + residual is a tie in bf16: the residual is rounded down, the norm takes the sum as it is. */
+/** x + residual is a tie in bf16: the new residual is rounded down, but the norm takes the sum
+ *  unrounded. */
 static void test_unrounded_sum(void **) {
     make_all(QNI_BF16, 1, 2);
     const double sum = 1 + 0x1p-8; // half-way between two bf16
@@ -237,7 +239,7 @@ static void test_nan(void **) {
     assert_true(at(&out, 0) == 1);
 }
 
-/** A row's bits do not depend on how many rows there are, nor on its place. */
+/** A row's bits depend neither on how many rows there are nor on the row's place. */
 static void test_batch(void **) {
     enum { N = 5, H = 37 };
     uint16_t alone[H];
@@ -252,8 +254,8 @@ static void test_batch(void **) {
     assert_memory_equal(alone, out.data, sizeof alone);
 }
 
-/** Rows of a large output, which goes past the caches, have the bits that they have one at a time,
- *  which do not; and nothing is written between them. */
+/** Rows of a large output are stored past the caches, single rows are not; both must get equal
+ *  bits, and nothing may be written between rows. */
 static void compare_large(qni_run_fn *kernel, qni_dtype dtype, qni_norm_quant quant) {
     enum { N = 2060, H = 4104, STRIDE = 4160 }; // 8 MiB of FP8; rows at cache lines, their ends not
     const qni_dtype dtype_out = quant == QNI_NORM_PLAIN ? dtype : QNI_E4M3FN;
@@ -271,7 +273,7 @@ static void compare_large(qni_run_fn *kernel, qni_dtype dtype, qni_norm_quant qu
                           .rows = N,
                           .inner = N,
                           .h = H,
-                          .x = {in, 0, 0}, // all rows are the same
+                          .x = {in, 0, 0}, // all rows are one row
                           .out = {many, 0, STRIDE},
                           .weight = {in, 0},
                           .eps = 1e-6f,
@@ -307,7 +309,7 @@ static void test_large(void **) {
     }
 }
 
-/** LayerNorm of rows whose beginning is far from their mean loses no digits. */
+/** LayerNorm of rows whose first elements lie far from their mean loses no digits. */
 static void test_far_beginning(void **) {
     enum { H = 16000, FAR = 64 };
     make_all(QNI_F32, 1, H);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// qn_convert_fp8: between the OCP and the FNUZ encoding of e4m3, block by block, exactly where that
-// can be.
+// qn_convert_fp8 converts between the OCP and the FNUZ encoding of e4m3, block by block, exactly if
+// a block allows it.
 //
-// The same code is worth half as much in FNUZ. So fn to fnuz keeps the codes and doubles the scale.
-// Backwards, the scale is halved unless the block has FNUZ's largest code (0x7F, which is fn's
-// NaN); or the scale is kept, which is exact unless an element below 2^-6 is an odd multiple of
-// 2^-10, half of fn's smallest step. A block with both has no exact form: rounding keeps its scale,
-// so that no element is off by more than that half step.
+// A code is worth half as much in FNUZ as in OCP. So fn to fnuz keeps the codes and doubles the
+// scale. Backwards, there are two exact ways. The scale can be halved unless the block has FNUZ's
+// largest code (0x7F, which is fn's NaN). Or the scale can be kept, which is exact unless an
+// element below 2^-6 is an odd multiple of 2^-10, half of fn's smallest step. A block with both has
+// no exact form: rounding keeps its scale, so that no element is off by more than that half step.
 #include "../../runtime/tensor/read.h"
 #include "quantize.h"
 
@@ -23,7 +23,7 @@ typedef struct conversion {
     uint8_t same_value[256]; // the code that goes with the scale as it is; fnuz to fn only
     atomic_int_least64_t inexact_blocks;
     atomic_uint
-        max_rel_error; // bits of an f32 that is not negative: they are ordered as the values
+        max_rel_error; // bits of an f32 that is not negative, which are ordered as the values
 } conversion;
 
 typedef struct block_range {
@@ -38,7 +38,7 @@ static block_range range_of(const conversion *c, int64_t block) {
                          end_col < c->cols ? end_col : c->cols};
 }
 
-/** What keeps a block exact; ROUND if nothing does. */
+/** Returns the method that keeps a block exact; ROUND if there is none. */
 static method method_of(const conversion *c, int64_t block) {
     if (c->to_fnuz)
         return CHANGE_SCALE;
@@ -57,7 +57,7 @@ static method method_of(const conversion *c, int64_t block) {
     return has_half_step ? ROUND : KEEP_SCALE;
 }
 
-/** The code of the other kind with the same bits, zero and NaN put right. */
+/** Returns the code of the other kind with these bits; zero and NaN are converted. */
 static uint8_t keep_bits(bool to_fnuz, uint8_t code) {
     if (!to_fnuz)
         return code == 0x80 ? 0x7F : code;
@@ -77,10 +77,10 @@ static void make_tables(conversion *c) {
 static float rel_error(uint8_t from, uint8_t to) {
     const float exact = qni_fp8_decode(QNI_FP8_E4M3FNUZ, from);
     const float error = fabsf(qni_fp8_decode(QNI_FP8_E4M3FN, to) - exact);
-    return error > 0 ? error / fabsf(exact) : 0; // 0 for a NaN, which stays one
+    return error > 0 ? error / fabsf(exact) : 0; // 0 for a NaN, which stays a NaN
 }
 
-/** Counts a block that has no exact form, and how far off rounding would leave it. */
+/** Counts a block that has no exact form, and finds how far off rounding would leave it. */
 static void survey_block(conversion *c, int64_t block) {
     if (method_of(c, block) != ROUND)
         return;
@@ -99,7 +99,8 @@ static void survey_block(conversion *c, int64_t block) {
 }
 
 static void convert_block(conversion *c, int64_t block) {
-    const method how = method_of(c, block); // before the block is written: it may be in place
+    const method how = method_of(c, block); // must come before the block is written, as the call
+                                            // may be in place
     const uint8_t *table = how == CHANGE_SCALE ? c->same_bits : c->same_value;
     const block_range b = range_of(c, block);
     for (int64_t r = b.row; r < b.end_row; r++)
@@ -133,7 +134,7 @@ static qn_status check_kinds(qni_dtype from, qni_dtype to) {
                    qni_dtype_name(from), qni_dtype_name(to));
 }
 
-/** A contiguous matrix on the CPU. */
+/** Reads a contiguous matrix on the CPU. */
 static qn_status read_matrix(const qni_call *call, qni_tensor *t) {
     char text[256];
     QN_TRY(qni_read_tensors(call, t, 1));
@@ -146,7 +147,7 @@ static qn_status read_matrix(const qni_call *call, qni_tensor *t) {
     return QN_OK;
 }
 
-/** Blocks of 1 x 128 or 128 x 128, whichever the scale's shape tells. */
+/** Finds from the scale's shape whether blocks are 1 x 128 or 128 x 128. */
 static qn_status read_blocks(const int64_t *scale, conversion *c) {
     const int64_t tall = (c->rows + QNI_BLOCK - 1) / QNI_BLOCK;
     c->block_cols = (c->cols + QNI_BLOCK - 1) / QNI_BLOCK;
@@ -160,7 +161,7 @@ static qn_status read_blocks(const int64_t *scale, conversion *c) {
                    (long)tall, (long)c->block_cols);
 }
 
-/** Twice a scale must still be an f32. */
+/** Checks that twice each scale is still an f32. */
 static qn_status check_scales_double(const conversion *c, const DLTensor *scale) {
     for (int64_t i = 0; c->to_fnuz && i < qni_numel(scale); i++)
         if (isfinite(c->scale[i]) && isinf(c->scale[i] * 2))
@@ -170,7 +171,7 @@ static qn_status check_scales_double(const conversion *c, const DLTensor *scale)
     return QN_OK;
 }
 
-/** What is written may be its input, and meets nothing else. */
+/** Reads the tensors. An output may be its input, and overlaps nothing else. */
 static qn_status read_all(const qni_call *call, qni_tensor t[NUM_TENSORS], conversion *c) {
     QN_TRY(read_matrix(call, &t[Q]));
     c->rows = t[Q].size[0];

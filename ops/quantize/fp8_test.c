@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-/** Nearest code by trying all of them: the definition without any bit trick. */
+/** Returns the nearest code by trying all codes: the definition without any bit trick. */
 static uint8_t nearest_code(qni_fp8 kind, float x) {
     const qni_fp8_format f = qni_fp8_format_of(kind);
     if (isnan(x))
@@ -55,7 +55,7 @@ static void test_every_16_bit_value(void **state) {
         }
 }
 
-/** The f32 neighbours of each tie between codes, and the tie itself. */
+/** Tries the f32 neighbours of each tie between codes, and the tie itself. */
 static void test_ties(void **state) {
     (void)state;
     for (int kind = 0; kind < QNI_NUM_FP8; kind++)
@@ -94,7 +94,7 @@ static void assert_same_code(int kind, float x) {
         fail_msg("kind %d: %a: device code 0x%02x, host 0x%02x", kind, (double)x, got, want);
 }
 
-/** What kernels compute in registers, compiled for the host: the same codes and the same values. */
+/** gpu/fp8.h, compiled for the host, must give the codes and values of ops/shared/fp8.h. */
 static void test_device_header(void **state) {
     (void)state;
     for (int kind = 0; kind < QNI_NUM_FP8; kind++) {

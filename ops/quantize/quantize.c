@@ -33,8 +33,8 @@ static void describe(const void *problem, int64_t *values) {
 const qni_op qni_op_quantize = QN_OP("quantize", quantize_variants, keys, describe);
 const qni_op qni_op_dequantize = QN_OP("dequantize", dequantize_variants, keys, describe);
 
-/** The smallest eps: from it on, scales and their inverses are normal f32 numbers for every
- *  kind. */
+/** The smallest eps. With it or a larger one, scales and their inverses are normal f32 numbers for
+ *  every kind. */
 constexpr float min_eps = 1e-30f;
 
 static qn_status check_blocks(const char *op, int64_t block_rows, int64_t block_cols) {
@@ -46,8 +46,8 @@ static qn_status check_blocks(const char *op, int64_t block_rows, int64_t block_
 
 enum { X, Q, SCALE, NUM_TENSORS };
 
-/** The distance between rows, also where a matrix of one row need not have a sensible one. What is
- *  only read may not overlap itself either. */
+/** Reads the distance between rows; a matrix of one row gets its width, whatever its stride. A
+ *  tensor may not overlap itself even if it is only read. */
 static qn_status read_row_stride(const qni_call *call, const qni_tensor *t, int64_t *stride) {
     *stride = t->size[0] > 1 ? t->stride[0] : t->size[1];
     if (qni_is_empty(t->t) || *stride >= t->size[1])
@@ -56,8 +56,8 @@ static qn_status read_row_stride(const qni_call *call, const qni_tensor *t, int6
                    call->op, t->name, (long)*stride, (long)t->size[1]);
 }
 
-/** Reads what quantising and dequantising have in common into a problem: is_written[i] says of
- *  which tensors there are results. */
+/** Reads what quantising and dequantising have in common into a problem. is_written[i] says whether
+ *  tensor i is an output. */
 static qn_status read_problem(const qni_call *call, const DLTensor *const given[NUM_TENSORS],
                               const bool is_written[NUM_TENSORS], int64_t block_rows,
                               int64_t block_cols, qni_quantize_problem *p) {

@@ -16,7 +16,7 @@
 typedef enum fill { FILL_NORMAL, FILL_ANY_FINITE, FILL_TIES, FILL_NONFINITE, NUM_FILLS } fill;
 static const char *const fill_names[NUM_FILLS] = {"normal", "any-finite", "ties", "nonfinite"};
 
-/** A problem by its numbers. */
+/** The numbers of a problem. */
 typedef struct shape {
     int64_t rows, cols;
     int64_t x_gap, q_gap; // elements between the end of a row and the next
@@ -27,8 +27,8 @@ static const shape shapes[] = {
     {257, 384, 8, 3, 8}, {33, 2048, 4, 16, 0}, {5, 4104, 0, 0, 0},  {40, 200, 8, 8, 8},
 };
 
-/** Areas of bytes, since the bits of the definition are wanted; differences are told from the last
- *  on: a cause first. */
+/** Areas are of bytes, since kernels must give the definition's bits. Differences are reported from
+ *  the last area on, so that a cause comes before its effects. */
 enum { X, Q, SCALE, NUM_AREAS };
 
 typedef struct trial_case {
@@ -48,7 +48,7 @@ static void store_element(qni_dtype dtype, void *x, int64_t i, float v) {
         ((uint16_t *)x)[i] = (uint16_t)(__builtin_bit_cast(uint32_t, v) >> 16);
 }
 
-/** Sum of uniform values: near enough to normal, on 2^-16 grid. */
+/** Returns a sum of uniform values, which is near enough to normal, on a grid of 2^-16. */
 static float normal_value(trial_case *c) {
     int64_t sum = 0;
     for (int i = 0; i < 4; i++)
@@ -56,7 +56,7 @@ static float normal_value(trial_case *c) {
     return (float)(sum - (2 << 20)) * 0x1p-19f;
 }
 
-/** Any bits but those of an infinity or a NaN. */
+/** Returns any bits but those of an infinity or a NaN. */
 static float finite_value(trial_case *c, qni_dtype dtype) {
     for (;;) {
         const uint32_t bits = qni_random(&c->random);
@@ -68,7 +68,8 @@ static float finite_value(trial_case *c, qni_dtype dtype) {
     }
 }
 
-/** Half-way between two codes; the first element of a row of a block makes its scale 1. */
+/** Returns a value half-way between two codes; the first element of a row of a block makes the
+ *  block's scale 1. */
 static float tie_value(trial_case *c, int64_t col) {
     const qni_fp8_format f = qni_fp8_format_of(c->problem.kind);
     if (col % QNI_BLOCK == 0)
@@ -112,8 +113,9 @@ static void fill_x(trial_case *c, fill with) {
                           fill_value(c, with, r, col));
 }
 
-/** A scale of any size; now and then any bits at all, a denormal, or one whose product with a small
- *  code lies so near a tie between two bf16 denormals that f32 cannot tell them apart. */
+/** Returns a scale of any size. Some scales are any bits at all, some are denormals, and some have
+ *  a product with a small code that lies so near a tie between two bf16 denormals that f32 cannot
+ *  tell it from the tie. */
 static float scale_value(trial_case *c) {
     const uint32_t bits = qni_random(&c->random);
     switch (qni_random(&c->random) % 16) {
@@ -128,7 +130,7 @@ static float scale_value(trial_case *c) {
     }
 }
 
-/** Every code. */
+/** Fills q with every code. */
 static void fill_quantized(trial_case *c) {
     const qni_quantize_problem *p = &c->problem;
     uint8_t *q = qni_area_host(&c->areas[Q]);
@@ -141,7 +143,7 @@ static void fill_quantized(trial_case *c) {
             scale[r * p->scale_row + col] = scale_value(c);
 }
 
-/** Bytes of rows of a tensor. */
+/** The bytes of a tensor's rows. */
 typedef struct extent {
     int64_t rows, row, stride;
 } extent;
@@ -172,7 +174,7 @@ static qn_status make_areas(trial_case *c, qn_device *device, const shape *s) {
     return QN_OK;
 }
 
-/** The bytes that the definition leaves in `right`, copies of the areas. */
+/** Runs the definition on `right`, which are copies of the areas. */
 static void expect_right(trial_case *c, uint8_t *const right[NUM_AREAS]) {
     qni_quantize_problem p = c->problem;
     for (int i = 0; i < NUM_AREAS; i++)

@@ -3,8 +3,8 @@
 #include "dequantize_loops.h"
 #include "quantize.h"
 
-/** Elements of one task: enough that handing it out costs nothing, few enough that threads end
- *  together. */
+/** Elements of one task: enough that starting a task costs nothing beside it, few enough that
+ *  threads end together. */
 constexpr int64_t task_elements = 1 << 16;
 
 typedef struct shared_blocks {
@@ -22,7 +22,7 @@ void qni_quantize_on_threads(const qni_quantize_problem *p, qni_quantize_blocks 
                       run_blocks, &(shared_blocks){p, blocks});
 }
 
-/** The largest magnitude of a block; NaNs do not count. */
+/** Returns the largest magnitude of a block; NaNs do not count. */
 static float block_amax(const qni_quantize_problem *p, const qni_block *b) {
     float amax = 0;
     for (int64_t r = b->row; r < b->row + b->rows; r++)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantisation to FP8 with scales for blocks of 1 x 128 and 128 x 128, and back; the bits of
+// Quantisation to FP8 with scales for blocks of 1 x 128 and 128 x 128, and back, with the bits of
 // quantize_ref.c.
 //
 // Needs     nothing beyond vector instructions; FP8 conversions where the target has its own kind's
@@ -18,7 +18,8 @@
 enum { QK_F32, QK_F16, QK_BF16 };
 enum { INFINITY_BITS = 0x7F800000 };
 
-/** The bits of 8 elements, the first in the lowest; only words[0] if they have 16 bits. */
+/** The bits of 8 elements, the first in the lowest bits. Elements of 16 bits take only
+ *  words[0]. */
 typedef struct run {
     qd_u32x4 words[2];
 } run;
@@ -27,7 +28,7 @@ QD_INLINE const char *address_of(int dtype, const qk_quantize_args *g, uint32_t 
     return (const char *)g->x + ((int64_t)row * g->x_row + col) * (dtype == QK_F32 ? 4 : 2);
 }
 
-/** 8 elements that are all there, aligned. */
+/** Loads 8 elements that all exist and are aligned. */
 QD_INLINE run load_whole(int dtype, const qk_quantize_args *g, uint32_t row, uint32_t col) {
     const qd_u32x4 *x = (const qd_u32x4 *)address_of(dtype, g, row, col);
     run r = {.words = {x[0]}};
@@ -36,7 +37,7 @@ QD_INLINE run load_whole(int dtype, const qk_quantize_args *g, uint32_t row, uin
     return r;
 }
 
-/** 8 elements from column col on, one by one; zeros past the edge. */
+/** Loads 8 elements from column col on, one by one; zeros past the edge. */
 QD_INLINE run load_part(int dtype, const qk_quantize_args *g, uint32_t row, uint32_t col) {
     const char *x = address_of(dtype, g, row, col);
     run r = {};
@@ -60,7 +61,7 @@ QD_INLINE float element(int dtype, const run *r, int i) {
     return (float)__builtin_bit_cast(_Float16, (uint16_t)(pair >> (i % 2 * 16)));
 }
 
-/** The largest of the 16 lanes of a team, in each of them. */
+/** Returns the largest of a team's 16 lanes, in each lane. */
 QD_INLINE uint32_t team_max(uint32_t v) {
     v = qd_max(v, QD_ROW_PARTNER(v, 8));
     v = qd_max(v, QD_ROW_PARTNER(v, 4));
@@ -68,8 +69,8 @@ QD_INLINE uint32_t team_max(uint32_t v) {
     return qd_max(v, QD_ROW_PARTNER(v, 1));
 }
 
-/** The largest magnitude's bits: their order as integers is that of the magnitudes. A NaN's are
- *  above infinity's; it counts only with `with_nan`. */
+/** Returns the bits of the largest magnitude; their order as integers is that of the magnitudes. A
+ *  NaN's bits are above infinity's, and count only if `with_nan`. */
 QD_INLINE uint32_t run_top(int dtype, const run *x, bool with_nan) {
     uint32_t top = 0;
     QD_UNROLL for (int i = 0; i < QK_RUN; i++) {
@@ -84,7 +85,7 @@ QD_INLINE float scale_of(const qk_quantize_args *g, uint32_t top) {
     return (amax > g->eps ? amax : g->eps) / qd_fp8_max((int)g->kind);
 }
 
-/** 8 codes, the first in the low byte; `finite`: no infinity or NaN is in the block. */
+/** Returns 8 codes, the first in the low byte; `finite`: no infinity or NaN is in the block. */
 QD_INLINE qd_u32x2 encode_run(int dtype, const qk_quantize_args *g, const run *x, float inverse,
                               bool finite) {
     float y[QK_RUN];
@@ -109,7 +110,7 @@ QD_INLINE void store_codes(const qk_quantize_args *g, uint32_t row, uint32_t col
             q[i] = (uint8_t)(codes[i / 4] >> (i % 4 * 8));
 }
 
-/** This lane's place: its team's first row and column, and how far the next tile is. */
+/** This lane's place: its team's first row and column, and the distance to the next tile. */
 typedef struct place {
     uint32_t row, col, next_row, next_col;
 } place;
@@ -123,7 +124,7 @@ QD_INLINE place place_of(const qk_quantize_args *g) {
                    .next_col = __gpu_num_blocks(1) * tile_cols};
 }
 
-/** One team's 128 elements of one row. */
+/** Quantises one team's 128 elements of one row. */
 QD_INLINE void quantize_team(int dtype, const qk_quantize_args *g, uint32_t row, uint32_t col) {
     const uint32_t mine = col + qd_thread() % QK_TEAM * QK_RUN;
     const bool is_whole = g->has_runs && mine + QK_RUN <= g->cols;
@@ -138,7 +139,7 @@ QD_INLINE void quantize_team(int dtype, const qk_quantize_args *g, uint32_t row,
         g->scale[(int64_t)row * g->scale_row + col / QK_BLOCK] = scale;
 }
 
-/** Blocks of 1 x 128. */
+/** Quantises blocks of 1 x 128. */
 QD_INLINE void quantize_rows(int dtype, const qk_quantize_args *g) {
     qd_begin();
     const place p = place_of(g);
@@ -149,10 +150,10 @@ QD_INLINE void quantize_rows(int dtype, const qk_quantize_args *g) {
 
 [[clang::loader_uninitialized]] static QD_LDS uint32_t team_tops[QK_TEAMS];
 
-/** The largest of all the workgroup's values, in each lane. */
+/** Returns the largest of all the workgroup's values, in each lane. */
 QD_INLINE uint32_t workgroup_max(uint32_t v) {
     const uint32_t lane = qd_thread() % QK_TEAM;
-    qd_barrier(); // what was read last time has been read
+    qd_barrier(); // all lanes have read the last call's values
     v = team_max(v);
     if (lane == 0)
         team_tops[qd_thread() / QK_TEAM] = v;
@@ -160,7 +161,7 @@ QD_INLINE uint32_t workgroup_max(uint32_t v) {
     return qd_uniform(team_max(team_tops[lane]));
 }
 
-/** One block of 128 x 128: a team takes rows team, team + 16, … of it. */
+/** Quantises one block of 128 x 128; a team takes the block's rows team, team + 16, …. */
 QD_INLINE void quantize_block(int dtype, const qk_quantize_args *g, uint32_t row, uint32_t col) {
     enum { PASSES = QK_BLOCK / QK_TEAMS };
     const uint32_t first = row + qd_thread() / QK_TEAM;
@@ -192,7 +193,7 @@ QD_INLINE void quantize_block(int dtype, const qk_quantize_args *g, uint32_t row
         g->scale[(int64_t)(row / QK_BLOCK) * g->scale_row + col / QK_BLOCK] = scale;
 }
 
-/** Blocks of 128 x 128. */
+/** Quantises blocks of 128 x 128. */
 QD_INLINE void quantize_blocks(int dtype, const qk_quantize_args *g) {
     qd_begin();
     const uint32_t next_row = __gpu_num_blocks(0) * QK_BLOCK;
@@ -202,11 +203,11 @@ QD_INLINE void quantize_blocks(int dtype, const qk_quantize_args *g) {
             quantize_block(dtype, g, row, col);
 }
 
-/** a * b in f32 with its last bit set if the product is inexact ("rounded to odd"): rounding that
- *  to a narrower type gives what rounding the exact product would. */
+/** Returns a * b in f32 with the last bit set if the product is inexact ("rounded to odd").
+ *  Rounding this number to a narrower type gives what rounding the exact product gives. */
 QD_INLINE float product_to_odd(float a, float b) {
     const float p = a * b;
-    // A small product's error would be a denormal or vanish: it is taken 2^64 times as large.
+    // A small product's error would be a denormal or vanish, so it is computed 2^64 times as large.
     const float up = __builtin_fabsf(p) < 0x1p-64f ? 0x1p64f : 1.0f;
     const float error = __builtin_fmaf(a, b * up, -(p * up)); // exact product less p
     const uint32_t bits = qd_as_u32(p);
@@ -224,7 +225,7 @@ QD_INLINE uint32_t f16_from_odd(float x) {
     return x != x ? 0x7E00 : __builtin_bit_cast(uint16_t, (_Float16)x);
 }
 
-/** The bits of q * scale in dtype; any NaN becomes the one that quantize_ref.c gives. */
+/** Returns the bits of q * scale in dtype. Any NaN becomes the NaN that quantize_ref.c gives. */
 QD_INLINE uint32_t dequantized(int dtype, float q, float scale) {
     if (dtype == QK_F32) {
         const float x = q * scale;
@@ -244,7 +245,7 @@ QD_INLINE void store_vector(int dtype, void *x, const uint32_t bits[QK_RUN]) {
                                 bits[4] | bits[5] << 16, bits[6] | bits[7] << 16};
 }
 
-/** 8 elements from column col on, or as many as there are. */
+/** Dequantises 8 elements from column col on, or as many as exist. */
 QD_INLINE void dequantize_run(int dtype, const qk_quantize_args *g, uint32_t row, uint32_t col) {
     const float scale =
         g->scale[(int64_t)(row >> g->block_rows_log2) * g->scale_row + col / QK_BLOCK];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPU kernels built at other levels of optimisation give the same bits: the simulator runs what
-// clang makes of them at each. The images of the build are at -O3; the others come from the JIT.
+// The GPU kernels give equal bits at every level of optimisation: the simulator runs what clang
+// makes of them at each level. The images of the build are at -O3; the other images come from the
+// JIT.
 #include "quantize.h"
 
 #include <setjmp.h>
@@ -35,7 +36,7 @@ static int close_gpu(void **state) {
     return 0;
 }
 
-/** One problem, its tensors on the host (as the definition leaves them) and on the device. */
+/** One problem, its tensors on the host, as the definition leaves them, and the device's. */
 typedef struct level_case {
     uint16_t x[ROWS * COLS];
     uint8_t q[ROWS * COLS];
@@ -60,8 +61,8 @@ static void assert_same(const void *device, const void *host, int64_t bytes) {
     free(got);
 }
 
-/** bf16 of both signs from about 2^-6 to 2^6, a NaN and an infinity; quantised by the
- *  definition. */
+/** Fills a case with bf16 of both signs from about 2^-6 to 2^6, a NaN and an infinity, and
+ *  quantises it by the definition. */
 static void init_case(level_case *c, qni_fp8 kind, int64_t block_rows) {
     uint32_t random = 1;
     for (int i = 0; i < ROWS * COLS; i++) {
@@ -142,7 +143,7 @@ static void test_levels(void **state) {
         skip();
     for (int i = 0; i < NUM_LEVELS; i++)
         for (int kind = QNI_FP8_E4M3FN; kind <= QNI_FP8_E4M3FNUZ;
-             kind++) { // by integers, by v_cvt where the chip has it
+             kind++) { // kinds that are converted by integers, or by v_cvt if the chip has it
             check_quantize(&rows_kernels[i], (qni_fp8)kind, 1);
             check_quantize(&blocks_kernels[i], (qni_fp8)kind, QNI_BLOCK);
             check_dequantize(&dequantize_kernels[i], (qni_fp8)kind);

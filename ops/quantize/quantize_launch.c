@@ -5,7 +5,8 @@
 
 static_assert(QK_BLOCK == QNI_BLOCK);
 
-/** Kernels count rows and columns in 32 bits and step past the end by less than a grid. */
+/** Takes what kernels can count: they count rows and columns in 32 bits, and step past the end by
+ *  less than a grid. */
 bool qni_quantize_gpu_supports(const qni_variant *, const qn_device *device, const void *problem,
                                qni_reason *why) {
     (void)device;
@@ -32,7 +33,7 @@ bool qni_quantize_gpu_blocks_supports(const qni_variant *variant, const qn_devic
             qni_no(why, "a scale for %ld rows; taken: for %d", (long)p->block_rows, QK_BLOCK));
 }
 
-/** Whether a lane's 8 elements can be loaded and stored at once. */
+/** Returns whether a lane's 8 elements can be loaded and stored at once. */
 static bool has_runs(const qni_quantize_problem *p) {
     return (uintptr_t)p->x % 16 == 0 && (uintptr_t)p->q % QK_RUN == 0 && p->x_row % QK_RUN == 0 &&
            p->q_row % QK_RUN == 0;
@@ -43,11 +44,12 @@ static uint32_t grid_size(int64_t count, int64_t tile, int64_t most) {
     return (uint32_t)(tiles < most ? tiles : most);
 }
 
-/** More workgroups than this (x, y) would not run at once anyway; kernels step through the rest. */
+/** The most workgroups (x, y) of a launch. More would not run at one time, and kernels step through
+ *  the rest. */
 constexpr int64_t max_grid[2] = {1 << 20, 1 << 15};
 
 static qk_quantize_args make_args(const qni_quantize_problem *p) {
-    uint32_t teams_log2 = 0; // side by side: as many as a row has blocks, at most all of them
+    uint32_t teams_log2 = 0; // as many teams side by side as a row has blocks, at most all teams
     while ((1 << teams_log2) < QK_TEAMS && (1 << teams_log2) < qni_quantize_block_cols(p))
         teams_log2++;
     return (qk_quantize_args){.x = p->x,

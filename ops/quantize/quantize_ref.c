@@ -38,8 +38,8 @@ void qni_quantize_ref(const qni_quantize_problem *p) {
     }
 }
 
-/** v to the nearest multiple of its last place: `bits` of significand, nothing below
- *  2^min_power. */
+/** Rounds v to the nearest multiple of its last place, for a significand of `bits` bits and nothing
+ *  below 2^min_power. */
 static double round_to(double v, int bits, int min_power) {
     if (v == 0 || !isfinite(v))
         return v;

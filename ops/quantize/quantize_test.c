@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the quantize family: every kernel on every device against the definition, the edge
-// values that the public header names, and what bad arguments are told.
+// values that the public header names, and the errors of bad arguments.
 #include "quantize.h"
 
 #include <quern/check.h>
@@ -43,7 +43,7 @@ static void count_result(void *context, const qn_check_result *r) {
         print_error("%s, %s: %s\n", r->kernel, r->problem, r->detail);
 }
 
-/** All problems of both ops; every kernel for such a device must have run at least once. */
+/** Checks all problems of both ops; every kernel for the device must run at least once. */
 static void check_device(qn_device *device) {
     static const qni_op *const ops[] = {&qni_op_quantize, &qni_op_dequantize};
     const qn_check_options options = {.struct_size = sizeof options, .seed = 7};
@@ -80,7 +80,7 @@ typedef struct matrix {
     int64_t shape[2], strides[2];
 } matrix;
 
-/** A matrix over the caller's memory, contiguous unless its strides are changed. */
+/** Makes a matrix over the caller's memory; it is contiguous unless its strides are changed. */
 static matrix *matrix_init(matrix *m, void *data, qni_dtype dtype, int64_t rows, int64_t cols) {
     *m = (matrix){.shape = {rows, cols}, .strides = {cols, 1}};
     m->t = (DLTensor){.data = data,
@@ -104,7 +104,7 @@ static float quantize_row(qni_dtype kind, const float x[QNI_BLOCK], uint8_t q[QN
     return scale;
 }
 
-/** One 448 and 127 zeros; nothing but zeros. */
+/** Rows of one 448 and 127 zeros, and rows of zeros. */
 static void test_lone_value_and_zeros(void **state) {
     (void)state;
     float x[QNI_BLOCK] = {[77] = 448.0f};
@@ -131,7 +131,7 @@ static void test_range_is_used(void **state) {
     }
 }
 
-/** A NaN stays alone; an infinity makes itself NaN and the rest zero. */
+/** A NaN changes no other element; an infinity becomes a NaN and makes the rest zero. */
 static void test_nan_and_infinity(void **state) {
     (void)state;
     uint8_t q[QNI_BLOCK];
@@ -149,7 +149,7 @@ static void test_nan_and_infinity(void **state) {
 
 // ---- conversion between the e4m3 kinds
 
-/** Two blocks of 1 x 128: q and scales of one kind become those of the other. */
+/** Two blocks of 1 x 128, of which q and scales of one kind are converted to the other. */
 typedef struct conversion_case {
     uint8_t q[2 * QNI_BLOCK], q_out[2 * QNI_BLOCK];
     float scale[2], scale_out[2];
@@ -157,7 +157,7 @@ typedef struct conversion_case {
     qn_convert_report report;
 } conversion_case;
 
-/** An address that no float has, the same on each run. */
+/** An address that no float has, which is equal in all runs. */
 static void *const odd = (void *)0x1001;
 
 static qn_status convert(conversion_case *c, qni_dtype from, qni_dtype to, int32_t rounding) {
@@ -179,7 +179,7 @@ static void assert_same_values(const conversion_case *c, qni_fp8 from, qni_fp8 t
     }
 }
 
-/** Every code, fn to fnuz. */
+/** Converts every code from fn to fnuz. */
 static void test_convert_to_fnuz(void **state) {
     (void)state;
     conversion_case c = {.scale = {0.75f, 0x1p-149f}};
@@ -198,7 +198,7 @@ static void test_convert_to_fnuz(void **state) {
                      QN_E_INVALID);
 }
 
-/** Back: one block must keep its scale (it has 240), the other halve it (it has 2^-10). */
+/** On the way back, a block with 240 must keep its scale, and a block with 2^-10 must halve it. */
 static void test_convert_to_fn(void **state) {
     (void)state;
     conversion_case c = {.scale = {0.75f, 3.0f}};
@@ -211,8 +211,8 @@ static void test_convert_to_fn(void **state) {
     assert_true(c.scale_out[0] == 0.75f && c.scale_out[1] == 1.5f);
 }
 
-/** A block with 240 and an odd multiple of 2^-10 has no exact form: an error that writes nothing,
- *  or rounding. */
+/** A block with 240 and an odd multiple of 2^-10 has no exact form: it gives an error, and nothing
+ *  is written, or it is rounded. */
 static void test_convert_rounds_when_asked(void **state) {
     (void)state;
     conversion_case c = {
@@ -234,7 +234,7 @@ static void test_convert_rounds_when_asked(void **state) {
     assert_true(fabs(c.report.max_rel_error - 1.0 / 3) < 1e-6);
 }
 
-/** In place, 130 x 200 in blocks of 128 x 128, there and back. */
+/** Converts 130 x 200 in blocks of 128 x 128 in place, there and back. */
 static void test_convert_in_place(void **state) {
     (void)state;
     enum { ROWS = 130, COLS = 200 };
@@ -255,7 +255,7 @@ static void test_convert_in_place(void **state) {
 
 // ---- bad arguments
 
-/** Valid tensors of every argument, for a test to spoil one of. */
+/** Valid tensors for every argument, of which a test spoils one. */
 typedef struct good_args {
     float x[2 * 200], scale[4];
     uint8_t q[2 * 200];
@@ -452,8 +452,8 @@ static void quantize_large(void *context, int64_t i) {
     r->status = qn_quantize_fp8(stream, &mq.t, &ms.t, &mx.t, 1, QNI_BLOCK, 1e-4f);
 }
 
-/** Shared among all threads, and twice at once on one thread each: the bits are those of the
- *  definition. */
+/** A matrix that all threads share, and two that are quantised at the same time on one thread each,
+ *  have the definition's bits. */
 static void test_threads(void **state) {
     (void)state;
     static large_result want;
@@ -484,13 +484,13 @@ static void test_threads(void **state) {
     }
 }
 
-// ---- so many codes that they go past the caches
+// ---- codes so many that they are stored past the caches
 
 enum {
     HUGE_ROWS = 4000,
     HUGE_COLS = 2112,
     HUGE_SCALES = 32 * 17
-}; // blocks are cut off at both edges
+}; // the edges cut blocks at the right and at the bottom
 
 static uint16_t huge_x[HUGE_ROWS * HUGE_COLS];
 alignas(64) static uint8_t huge_q[HUGE_ROWS * HUGE_COLS], huge_want[HUGE_ROWS * HUGE_COLS];
@@ -505,8 +505,8 @@ static void assert_huge(qni_run_fn run, qni_quantize_problem p, const float want
     assert_memory_equal(scale, want, sizeof scale);
 }
 
-/** Blocks of 128 x 128, one of them with an infinity: each kernel's bits are those of the
- *  definition. */
+/** Blocks of 128 x 128, one of which has an infinity, get the definition's bits from each
+ *  kernel. */
 static void test_past_the_caches(void **state) {
     (void)state;
     static float want[HUGE_SCALES];

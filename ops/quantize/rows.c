@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The public functions that quantise along rows: each reads its tensors into one kind of
-// problem.
+// The public functions that quantise along rows: each reads its tensors and makes a problem, which
+// is one struct for all functions.
 #include "rows.h"
 
 #include "../../runtime/tensor/read.h"
@@ -37,7 +37,7 @@ typedef struct rows_call {
     qni_rows_problem p;
 } rows_call;
 
-/** x and q, and what follows from them. */
+/** Reads x and q, and what follows from them. */
 static qn_status read_x_and_q(rows_call *c, const DLTensor *q, const DLTensor *x) {
     qni_tensor *const tx = &c->t[X], *const tq = &c->t[Q];
     *tx = (qni_tensor){"x", x, 2, qni_of_floats, .has_rows = true};
@@ -76,7 +76,7 @@ static qn_status run_call(const rows_call *c) {
                                             : qni_run(&qni_op_quantize_rows, c->stream, &c->p);
 }
 
-/** The scales of groups: their form, shape and strides. */
+/** Reads the scales of groups: their form, shape and strides. */
 static qn_status read_scales(rows_call *c, const DLTensor *scale, bool rounds) {
     qni_rows_problem *const p = &c->p;
     qni_tensor *const t = &c->t[SCALE];

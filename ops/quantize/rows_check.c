@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The check problems of quantisation along rows: every form of scale, all codes and scales to the
-// bit.
+// The check problems of quantisation along rows: every form of scale; all codes and scales must be
+// right to the bit.
 #include "../../check/area.h"
 #include "../../check/batches.h"
 #include "../../check/walk.h"
@@ -11,9 +11,9 @@
 #include <string.h>
 
 typedef struct shape {
-    int64_t rows, cols, group; // group 0: the row
-    int64_t gap, offset;       // elements between rows, and before the first
-    bool is_column_major;      // scales
+    int64_t rows, cols, group; // group 0: the whole row
+    int64_t gap, offset;       // elements between rows; elements before the first row
+    bool is_column_major;      // of scales
 } shape;
 static const shape shapes[] = {
     {1, 1, 0, 0, 0, false},       {3, 128, 128, 0, 0, false},
@@ -43,7 +43,7 @@ static bool has_area(const trial_case *c, int which) {
     return which != MAXIMA || c->problem.form == QNI_SCALE_TENSOR;
 }
 
-/** Scales' words and their strides: some elements lie between rows, or between columns. */
+/** Places the scales' words: some elements lie between rows, or between columns. */
 static void place_scales(trial_case *c) {
     qni_rows_problem *p = &c->problem;
     const int64_t groups = qni_rows_groups(p);
@@ -73,8 +73,8 @@ static qn_status make_area(trial_case *c, qn_device *device, int which) {
                            count_of(c, which), 0);
 }
 
-/** Rows on scales of their own; one of zeros, one of powers of two, one with a NaN, one with an
- *  infinity. */
+/** Returns an element of x. Each row has a scale of its own: one is zeros, one powers of two, one
+ *  has a NaN, one an infinity. */
 static double x_value(trial_case *c, int64_t row, int64_t col) {
     const double normal = qni_random_normal(&c->random);
     if (c->problem.form == QNI_SCALE_TENSOR && row % 8 > 1)
@@ -114,7 +114,7 @@ static void place(trial_case *c, qni_rows_problem *p, bool on_host) {
     p->maxima = qni_area_data(&a[MAXIMA], on_host);
 }
 
-// ---- what must come out: the definition's values, exactly
+// ---- expected results: the definition's values, exactly
 
 static void expect_scales(trial_case *c, const qni_rows_problem *p) {
     const int64_t groups = qni_rows_groups(p);
@@ -129,7 +129,8 @@ static void expect_scales(trial_case *c, const qni_rows_problem *p) {
         }
 }
 
-/** The definition runs on copies, since what was there before a run must stay as it is. */
+/** Makes the expectations. The definition runs on copies, because areas must keep what they hold
+ *  before a run. */
 static qn_status make_expectations(trial_case *c) {
     qni_rows_problem host = c->problem;
     place(c, &host, true);
@@ -146,7 +147,7 @@ static qn_status make_expectations(trial_case *c) {
         expect_scales(c, &host);
     }
     for (int64_t i = 0; has_area(c, MAXIMA) && i < QNI_ROWS_MAXIMA; i++)
-        qni_area_expect(&c->areas[MAXIMA], i, 0, INT32_MAX); // anything
+        qni_area_expect(&c->areas[MAXIMA], i, 0, INT32_MAX); // may be anything
     const bool had_memory = q && scale;
     free(q);
     free(scale);
@@ -201,7 +202,7 @@ out:
 
 // ---- rows in batches
 
-/** context: the case, whose problem has all but pointers and rows. */
+/** Makes a batch. context is the case, whose problem has all but pointers and rows. */
 static const void *make_batch(void *context, void *const *data, int64_t rows) {
     trial_case *c = context;
     c->problem.rows = rows;
@@ -229,7 +230,7 @@ static qn_status try_batches(qni_trial_run *run, const shape *s, qni_dtype dtype
         run, &(qni_row_op){&qni_op_quantize_rows, c.text, tensors, 3, make_batch, &c});
 }
 
-/** All forms but the tensor's scale, which depends on every row. */
+/** Tries all forms but the tensor's scale, which depends on every row. */
 static qn_status try_all_batches(qni_trial_run *run) {
     static const shape widths[] = {
         {1, 1024, 128, 0, 0, false}, {1, 1024, 0, 0, 0, false}, {1, 111, 20, 0, 0, false}};
@@ -244,7 +245,7 @@ static qn_status try_all_batches(qni_trial_run *run) {
     return st;
 }
 
-/** Far rows take much memory: as bf16 alone. */
+/** Returns whether a problem is due. Far rows, which take much memory, are tried as bf16 alone. */
 static qni_due is_due(const qni_walk *w) {
     if (shapes[w->shape].gap <= qni_far / 2)
         return QNI_DUE_BY_TURN;

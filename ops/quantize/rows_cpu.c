@@ -3,14 +3,14 @@
 // among threads.
 #include "rows_simd.h"
 
-/** Elements of one task: enough that handing it out costs nothing. */
+/** Elements of one task: enough that starting a task costs nothing beside it. */
 constexpr int64_t task_elements = 1 << 16;
 
 typedef struct shared_rows {
     const qni_rows_problem *p;
     const qni_rows_fns *fns;
     int64_t per_task;
-    float scale; // the one of the whole
+    float scale; // the tensor's scale
 } shared_rows;
 
 static int64_t end_of(const shared_rows *s, int64_t i) {
@@ -18,7 +18,7 @@ static int64_t end_of(const shared_rows *s, int64_t i) {
     return end < s->p->rows ? end : s->p->rows;
 }
 
-/** A task's largest magnitude into the workspace; tasks are no more than it has places. */
+/** Writes a task's largest magnitude to the workspace, which has a place for each task. */
 static void find_maximum(void *context, int64_t i) {
     const shared_rows *s = context;
     float amax = 0;

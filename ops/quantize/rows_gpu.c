@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantisation along rows to FP8 and int8: given scales, scales of groups, of rows, of the tensor;
-// the bits of rows_ref.c.
+// Quantisation along rows to FP8 and int8, with given scales or scales of groups, of rows, of the
+// tensor, and with the bits of rows_ref.c.
 //
 // Needs     nothing beyond vector instructions; FP8 conversions where the target has its own kind's
 // Tile      tiles: a lane holds 4 runs of 8 elements (2 of f32), run c of a tile in lane c % lanes;
@@ -36,7 +36,7 @@ QD_INLINE float found_scale(const qk_rows_args *g, uint32_t top) {
     return qd_as_f32(qd_min(qd_max(e, 1), 254) << 23);
 }
 
-/** The scale of group i of a row; the last one's also clears what its word has left. */
+/** Writes the scale of group i of a row. The row's last scale also clears the rest of its word. */
 QD_INLINE void put_scale(const qk_rows_args *g, uint32_t row, uint32_t i, float scale) {
     const bool is_packed = g->form == QK_SCALE_PACKED;
     const int64_t at = row * g->scale_row + (int64_t)(is_packed ? i / 4 : i) * g->scale_col;
@@ -61,12 +61,13 @@ QD_INLINE qd_u32x2 encode_i8(qd_f32x8 v) {
 }
 
 QD_INLINE qd_u32x2 encode_run(const qk_rows_args *g, qd_f32x8 v) {
-    if (g->kind == QD_FP8_USUAL) // a copy of the code that knows the kind
+    if (g->kind == QD_FP8_USUAL) // this copy of the code knows the kind when it is compiled
         return qd_encode8(QD_FP8_USUAL, v);
     return g->kind == QK_KIND_I8 ? encode_i8(v) : qd_encode8((int)g->kind, v);
 }
 
-/** The largest of `lanes` neighbouring lanes, a power of two up to 16, in each of them. */
+/** Returns the largest of `lanes` neighbouring lanes, in each of these lanes; `lanes` is a power of
+ *  two up to 16. */
 QD_INLINE uint32_t neighbours_max(uint32_t v, uint32_t lanes) {
     QD_UNROLL for (uint32_t step = 1; step < QD_ROW; step *= 2) {
         const uint32_t other = qd_swap_lanes(v, step);
@@ -75,7 +76,7 @@ QD_INLINE uint32_t neighbours_max(uint32_t v, uint32_t lanes) {
     return v;
 }
 
-/** The largest of the workspace's maxima. */
+/** Returns the largest of the workspace's maxima. */
 QD_INLINE uint32_t tensor_top(const qk_rows_args *g, qd_shared *shared) {
     uint32_t top = 0;
     QD_UNROLL for (uint32_t i = 0; i < QK_ROWS_MAXIMA / QK_ROWS_THREADS; i++)
@@ -83,7 +84,7 @@ QD_INLINE uint32_t tensor_top(const qk_rows_args *g, qd_shared *shared) {
     return qd_workgroup_max(shared, top);
 }
 
-/** The one scale of GIVEN and TENSOR; 0 for the other forms. */
+/** Returns the only scale of GIVEN and TENSOR; 0 for the other forms. */
 QD_INLINE float only_scale(const qk_rows_args *g, qd_shared *shared) {
     if (g->form == QK_SCALE_GIVEN)
         return *(const float *)g->scale;
@@ -146,7 +147,7 @@ QD_INLINE qd_f32x8 load_run(int dtype, const qk_rows_args *g, const void *x, uin
                        : qd_load_part(dtype, from, qd_min(count - at, QD_RUN));
 }
 
-/** The largest magnitude that this lane finds in `count` elements of a row. */
+/** Returns the bits of the largest magnitude that this lane finds in `count` elements of a row. */
 QD_INLINE uint32_t lane_top(int dtype, const qk_rows_args *g, const void *x, uint32_t count) {
     uint32_t top = 0;
     for (uint32_t at = qd_thread() * QD_RUN; at < count; at += QK_ROWS_THREADS * QD_RUN)
@@ -173,7 +174,7 @@ QD_INLINE void quantize_group(int dtype, const qk_rows_args *g, uint32_t row, ui
     }
 }
 
-/** Grid: rows x groups. */
+/** Quantises with a grid of rows x groups. */
 QD_INLINE void quantize_any(int dtype, const qk_rows_args *g) {
     qd_begin();
     qd_shared shared = {lds, 0};
@@ -183,7 +184,8 @@ QD_INLINE void quantize_any(int dtype, const qk_rows_args *g) {
             quantize_group(dtype, g, r, i, scale, &shared);
 }
 
-/** A workgroup takes rows block, block + blocks, …, and clears the maxima that nobody has. */
+/** Finds maxima. A workgroup takes rows block, block + blocks, …, and clears the maxima that no
+ *  workgroup writes. */
 QD_INLINE void find_maxima(int dtype, const qk_rows_args *g) {
     qd_begin();
     qd_shared shared = {lds, 0};

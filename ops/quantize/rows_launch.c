@@ -7,7 +7,8 @@
 static_assert(QK_ROWS_MAXIMA == QNI_ROWS_MAXIMA);
 
 enum { RUN = 8, MAX_GROUP = 128, MIN_LANES_LOG2 = 4, MAX_LANES_LOG2 = 8 };
-/** More workgroups than this (x, y) would not run at once anyway; kernels step through the rest. */
+/** The most workgroups (x, y) of a launch. More would not run at one time, and kernels step through
+ *  the rest. */
 constexpr int64_t max_grid[2] = {1 << 20, 1 << 15};
 
 static bool has_runs(const qni_rows_problem *p) {
@@ -70,7 +71,8 @@ static qn_status launch(qn_stream *stream, const qk_rows_args *args, const qni_k
     return qni_launch(stream, kernel, grid, QK_ROWS_THREADS, args, sizeof *args);
 }
 
-/** One scale for the tensor: its parts' largest magnitudes first. */
+/** Finds the largest magnitudes of the tensor's parts, from which the next launch takes the
+ *  tensor's scale. */
 static qn_status launch_maxima(const qni_variant *variant, qn_stream *stream,
                                const qni_rows_problem *p, const qk_rows_args *args) {
     if (p->form != QNI_SCALE_TENSOR)
@@ -81,7 +83,7 @@ static qn_status launch_maxima(const qni_variant *variant, qn_stream *stream,
 
 qn_status qni_rows_gpu(const qni_variant *variant, qn_stream *stream, const void *problem) {
     const qni_rows_problem *p = problem;
-    const int64_t runs = qni_pieces(p->cols / RUN, runs_per_lane(p)); // for each lane one turn
+    const int64_t runs = qni_pieces(p->cols / RUN, runs_per_lane(p)); // one turn for each lane
     qk_rows_args args = make_args(p);
     args.lanes_log2 = MIN_LANES_LOG2;
     while (args.lanes_log2 < MAX_LANES_LOG2 && (1 << args.lanes_log2) < runs)

@@ -21,8 +21,8 @@ static float amax_of(const qni_rows_problem *p, int64_t row, int64_t rows, int64
     return amax;
 }
 
-/** As f32 arithmetic gives it: a quotient rounded to double and then to f32 is correctly
- *  rounded. */
+/** Returns the scale that f32 arithmetic gives: a quotient rounded to double and then to f32 is
+ *  correctly rounded. */
 static float scale_of(const qni_rows_problem *p, float amax) {
     const double clamped = (double)(amax > p->eps ? amax : p->eps);
     const float scale = (float)(clamped / (double)qni_rows_most(p->dtype_q));

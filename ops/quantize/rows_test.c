@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantisation along rows: the vectors of UE8M0 and of lone values, what the functions refuse. That
-// kernels agree with the definition is families_test's to show.
+// Quantisation along rows: the vectors of UE8M0 and of lone values, and what the functions refuse.
+// families_test shows that kernels agree with the definition.
 #include "../shared/op_test.h"
 #include "rows.h"
 
@@ -14,7 +14,8 @@ static void make_all(qni_dtype dtype, qni_dtype codes, int64_t rows, int64_t col
     fill(&x, 1);
 }
 
-/** The rounded-up powers of two of 0, the smallest, 1, 1 and a bit, and the largest. */
+/** UE8M0 rounds up to powers of two: 0, the smallest number, 1, the number above 1, and the
+ *  largest. */
 static void test_ue8m0(void **) {
     static const struct {
         float scale;
@@ -29,8 +30,8 @@ static void test_ue8m0(void **) {
                      qni_ue8m0_up(vectors[i].scale), vectors[i].exponent);
 }
 
-/** 448 times each power of two through the public function, five groups a row: packed bytes, zeros
- *  behind them. */
+/** Rows of five groups, 448 times a power of two each, become packed bytes with zeros behind
+ *  them. */
 static void test_packed_words(void **) {
     make_all(QNI_F32, QNI_E4M3FN, 1, 5 * 8, 5);
     MAKE(&scale, QNI_I32, 1, 2);
@@ -43,7 +44,8 @@ static void test_packed_words(void **) {
     assert_true(at(&q, 0) == 448 && at(&q, 8) == 224 && at(&q, 16) == 448 && at(&q, 1) == 0);
 }
 
-/** One largest value and zeros; all zeros: the smallest scale, codes of exact zero. */
+/** A row with one largest value among zeros; and a row of zeros, which gets the smallest scale and
+ *  codes of exact zero. */
 static void test_lone_value_and_zeros(void **) {
     make_all(QNI_BF16, QNI_E4M3FN, 2, 128, 1);
     fill(&x, 0);
@@ -54,7 +56,7 @@ static void test_lone_value_and_zeros(void **) {
         assert_true(at(&q, i) == (i == 77 ? 448 : 0));
 }
 
-/** int8: ties to even, the ends of the range, a NaN. */
+/** int8 rounds ties to even, saturates at both ends of its range, and takes a NaN for 0. */
 static void test_int8(void **) {
     make_all(QNI_F32, QNI_I8, 1, 8, 1);
     MAKE(&scale, QNI_F32, 1);
@@ -68,7 +70,7 @@ static void test_int8(void **) {
         assert_true(at(&q, i) == want[i]);
 }
 
-/** One scale for the tensor, whatever the workspace held. */
+/** The tensor's scale does not depend on what the workspace held. */
 static void test_tensor(void **) {
     make_all(QNI_F16, QNI_E5M2, 5, 40, 1);
     MAKE(&scale, QNI_F32, 1);

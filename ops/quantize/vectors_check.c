@@ -11,7 +11,8 @@ enum { ROWS = 3, COLS = 256 };
 
 typedef struct vector {
     const char *name;
-    /** The largest value stands alone in the first block of all; else its halves everywhere. */
+    /** One largest value stands alone in the first block of the tensor. Else rows repeat the
+     *  largest, its half, its quarter and so on, with signs in turn. */
     bool is_lone;
     int64_t stride;
 } vector;
@@ -23,7 +24,7 @@ static double most_of(qni_fp8 kind) {
     return (double)qni_fp8_format_of(kind).max;
 }
 
-/** x, and as scales are 1 where it is not 0, q too. */
+/** Returns an element of x, which is that of q too, because scales are 1 where x is not 0. */
 static double value(const vector *v, qni_fp8 kind, int64_t row, int64_t col) {
     if (v->is_lone)
         return row == 0 && col == 77 ? most_of(kind) : 0;
@@ -34,7 +35,7 @@ static double scale_of(const vector *v, const qni_quantize_problem *p, int64_t b
     return v->is_lone && block > 0 ? (double)(p->eps / (float)most_of(p->kind)) : 1;
 }
 
-/** Inputs are put there, outputs expected: exactly. */
+/** Sets an element of an input, or expects an element of an output, exactly. */
 static void set(qni_area *a, bool is_input, int64_t i, double v) {
     if (is_input)
         qni_put(a->dtype, qni_area_host(a), i, v);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rope family's public functions: each reads its tensors into one kind of problem.
+// The rope family's public functions: each reads its tensors and makes a problem, which is one
+// struct for all functions.
 #include "rope.h"
 
 #include "../shared/variants.h"
@@ -37,7 +38,8 @@ const qni_op qni_op_rope = QN_OP("rope", variants, keys, describe);
 
 // ---- angles
 
-/** Zeros become the defaults of Llama 3.1, or of plain RoPE, which takes none of its factors. */
+/** Reads the law of frequencies. Zeros become the defaults of Llama 3.1, or of plain RoPE, which
+ *  takes no factors of Llama 3.1. */
 static qn_status read_law(const char *op, const qn_rope_options *o, bool is_llama31,
                           qni_rope_law *law) {
     const bool has_factors =
@@ -88,7 +90,7 @@ static qn_status read_options(const char *op, const qn_rope_options *given, qn_r
     return st;
 }
 
-/** Options become law, layout and rotary dimension. */
+/** Reads law, layout and rotary dimension from the options. */
 static qn_status read_angles(const char *op, const qn_rope_options *given, bool is_llama31,
                              qni_rope_problem *p) {
     qn_rope_options o;
@@ -183,7 +185,7 @@ qn_status qn_apply_rope_with_cos_sin_cache(qn_stream *stream, DLTensor *q_out, D
     return qni_rope_run(&c, &p);
 }
 
-/** A table of a row a token: [n, rotary_dim] or [n, rotary_dim / 2]. */
+/** Reads a table with a row for each token: [n, rotary_dim] or [n, rotary_dim / 2]. */
 static qn_status read_table(rope_call *c, const char *name, const DLTensor *t,
                             const qni_rope_problem *p, const qni_tensor **out) {
     const int64_t half = p->rotary_dim / 2;

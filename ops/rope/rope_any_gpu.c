@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotary embedding of anything: any rotary dimension, width, alignment and stride, every form of
-// the family.
+// Rotary embedding of any rotary dimension, width, alignment and stride, in every form of the
+// family.
 //
 // Needs     nothing beyond vector instructions
 // Tile      a wave has one head of one token; a lane one pair of elements at a time, then one of
@@ -28,7 +28,7 @@ QD_INLINE float root_of(int dtype, const qk_rope_args *g, const head *h) {
     return qd_inverse_root(add_lanes(sum, QD_WAVE) / (float)h->width + g->eps);
 }
 
-/** Element i, by the norm's root and weight if there is one. */
+/** Loads element i, multiplied by the norm's root and weight if there is a norm. */
 QD_INLINE float load_x(int dtype, const head *h, uint32_t i, float root) {
     const float x = qd_load1(dtype, qd_at(dtype, h->in, i));
     return h->weight ? x * root * qd_load1(dtype, qd_at(dtype, h->weight, i)) : x;
@@ -63,7 +63,7 @@ QD_INLINE void turn_pair(int dtype, const qk_rope_args *g, const head *h, uint32
     store_y(dtype, g, h, second, x1 * c + x0 * s);
 }
 
-/** The tail, which does not turn: its bits where nothing changes it. */
+/** Writes an element of the tail, which does not turn; its bits are kept if nothing changes it. */
 QD_INLINE void copy_element(int dtype, const qk_rope_args *g, const head *h, uint32_t i,
                             float root) {
     if (g->is_quant || h->weight || dtype == QD_F32)
@@ -80,7 +80,7 @@ QD_INLINE void do_head(int dtype, const qk_rope_args *g, const head *h) {
         copy_element(dtype, g, h, i, root);
 }
 
-/** Head `index` of token t, counted through the parts. */
+/** Computes head `index` of token t; heads are counted through the parts. */
 QD_INLINE void find_and_do(int dtype, const qk_rope_args *g, uint32_t t, uint32_t index) {
     uint32_t part = 0;
     while (index >= g->parts[part].heads)

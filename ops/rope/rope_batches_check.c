@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The check that a token's bits do not depend on what else is in its batch: of each kernel, by each
-// way to give angles.
+// Checks that a token's bits do not depend on the rest of its batch, for each kernel and each way
+// to give angles.
 #include "../../check/batches.h"
 #include "rope.h"
 #include "rope_check.h"
@@ -45,7 +45,7 @@ static const void *make_batch(void *context, void *const *data, int64_t rows) {
     p->n = p->inner = rows;
     p->parts[QNI_ROPE_Q] = rows_of(c->form, data[Q], data[Q_OUT], data[Q_WEIGHT], HEADS);
     p->parts[QNI_ROPE_K] = rows_of(c->form, data[K], data[K_OUT], data[K_WEIGHT], K_HEADS);
-    const float *const cos = data[COS]; // null where angles come from frequencies
+    const float *const cos = data[COS]; // null if angles come from frequencies
     p->cos = cos;
     p->sin = data[SIN] ? data[SIN] : cos ? cos + c->form->rotary_dim / 2 : nullptr;
     p->pos_ids = data[POS_IDS];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a rope call's tensors into a problem.
+// Reads a rope call's tensors and makes a problem.
 #include "rope_call.h"
 
 qn_status qni_rope_read(rope_call *c, qni_tensor stated, const qni_tensor **out) {
@@ -9,7 +9,7 @@ qn_status qni_rope_read(rope_call *c, qni_tensor stated, const qni_tensor **out)
     return qni_read_tensors(&c->of, t, 1);
 }
 
-/** An input of q's shape but for its heads, and what becomes of it. */
+/** Reads an input, which has q's shape but for its heads, and the output of the input. */
 static qn_status read_part(rope_call *c, int part, int ndim) {
     const rope_tensor *given = &c->parts[part];
     qni_tensor *const in = &c->t[QNI_ROPE_IN + part], *const out = &c->t[QNI_ROPE_OUT + part];
@@ -111,7 +111,7 @@ qn_status qni_rope_read_cache(rope_call *c, qni_rope_problem *p, const DLTensor 
     return QN_OK;
 }
 
-/** Heads in place have nothing to do behind what turns. */
+/** Ends heads where rotation ends if they are written in place, as nothing behind changes. */
 static void cut_tails(const rope_call *c, qni_rope_problem *p) {
     bool in_place = !c->has_norm;
     for (int i = QNI_ROPE_Q; i <= QNI_ROPE_K; i++)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The check problems of the rope family: every form, on shapes that reach every kernel and every
-// edge.
+// The check problems of the rope family: every form of the ops, on shapes that reach every kernel
+// and every edge.
 #include "rope_check.h"
 
 #include "../../check/area.h"
@@ -20,7 +20,7 @@ typedef enum source {
     BY_FULL_TABLES // [n, R]
 } source;
 
-/** One of the family's functions, by what it does. */
+/** One of the family's functions, by what it computes. */
 typedef struct form {
     const char *name;
     source source;
@@ -57,7 +57,7 @@ enum { NUM_FORMS = sizeof forms / sizeof *forms };
 
 typedef struct shape {
     int64_t batches, inner, q_heads, k_heads, width, rotary_dim;
-    int64_t gap, offset; // elements behind each token, and before the first
+    int64_t gap, offset; // elements behind each token; elements before the first token
     bool is_head_major;  // heads lie further apart than tokens
 } shape;
 static const shape shapes[] = {
@@ -139,7 +139,7 @@ static int64_t pages_of_batch(const trial_case *c) {
     return (tokens(c) / BATCHES + 1 + 2 * BATCHES) / PAGE + 1;
 }
 
-/** A part's rows of `token_stride`: tokens, or tokens of heads. */
+/** Returns a part's rows of `token_stride`: tokens, or tokens of heads. */
 static int64_t part_rows(const trial_case *c, int part) {
     return tokens(c) * (c->shape->is_head_major ? heads_of(c, part) : 1);
 }
@@ -149,7 +149,8 @@ static int64_t table_width(const trial_case *c) {
     return c->form->source == BY_TABLES ? dim / 2 : dim;
 }
 
-/** Number of elements of an area, or of rows where it has such; 0: the case has none. */
+/** Returns how many elements an area has, or how many rows if it has rows; 0: the case has no such
+ *  area. */
 static int64_t area_count(const trial_case *c, int which) {
     const form *f = c->form;
     const bool by_segments = f->source == BY_SEGMENTS, has_tables = f->source >= BY_TABLES;
@@ -194,7 +195,7 @@ static qni_dtype area_dtype(const trial_case *c, int which) {
                                           : QNI_I32;
 }
 
-/** Mostly normal; some zeros, some of the largest, a NaN at times. */
+/** Returns a value: mostly normal, sometimes zero or among the largest, rarely a NaN. */
 static double value(trial_case *c) {
     const double normal = qni_random_normal(&c->random);
     switch (qni_random(&c->random) % 256) {
@@ -218,8 +219,8 @@ static void fill_index(trial_case *c, int which) {
         to[i] = which == POS_IDS && c->form->source == BY_CACHE ? (int32_t)(random % CACHE_ROWS)
                 : which == POS_IDS && i % 2                     ? (int32_t)(random % (1 << 21))
                 : which == POS_IDS                              ? far[i / 2 % 7]
-                // Segments: one before the first token is missed, an empty one, the last token left
-                // out.
+                // Segments: the first begins behind the first token, one is empty, the last token
+                // is in none.
                 : which == INDPTR        ? (int32_t)(i == 0   ? n > 2
                                                      : i == 1 ? n / 2
                                                      : i == 2 ? n / 2
@@ -237,7 +238,7 @@ static void fill_table(trial_case *c, int which) {
     const int64_t width = table_width(c), half = c->shape->rotary_dim / 2;
     for (int64_t i = 0; i < a->count; i++)
         qni_put(a->dtype, qni_area_host(a), i, sin((double)(i % 97) + which));
-    // Of the full tables the second of each pair is never read.
+    // The second element of each pair of a full table is never read.
     for (int64_t i = 0; c->form->source == BY_FULL_TABLES && i < a->count; i++)
         if (c->form->is_interleaved ? i % 2 == 1 : i % width >= half)
             qni_put(a->dtype, qni_area_host(a), i, (double)NAN);
@@ -277,7 +278,7 @@ static qn_status make_area(trial_case *c, qn_device *device, int which) {
     return qni_area_create(a, area_names[which], device, area_dtype(c, which), count, offset);
 }
 
-// ---- areas become a problem
+// ---- making a problem of the areas
 
 static void *at(const trial_case *c, int which, bool on_host) {
     return qni_area_data(&c->areas[which], on_host);
@@ -333,15 +334,16 @@ static void place(const trial_case *c, qni_rope_problem *p, bool on_host) {
                           .page_size = PAGE};
 }
 
-// ---- what must come out
+// ---- expected results
 
-/** How far x may be off, relative: only the norm's root errs, by its sum in any order and by what
- *  follows. */
+/** Returns how far x may be off, relative to x. Only the norm's root errs, by its sum in any order
+ *  and by the steps after it. */
 static double x_error(const trial_case *c) {
     return c->form->has_norm ? ((double)c->shape->width / 8 + 12) * 0x1p-24 : 0;
 }
 
-/** What both of a pair contribute: errors of the angle, of x, and of the products' rounding. */
+/** Returns how far an element of a pair may be off: by the errors of the angle, of x, and of the
+ *  products' rounding. */
 static double pair_error(const trial_case *c, const qni_rope_problem *p, int64_t position,
                          int64_t i) {
     const int64_t half = p->rotary_dim / 2;
@@ -364,7 +366,7 @@ static void expect_head(trial_case *c, const qni_rope_problem *p, int part, int6
         const double error = turns ? pair_error(c, p, position, i) : fabs(c->x[i]) * x_error(c);
         const double scale = c->form->is_quant ? (double)r->scale : 1;
         const double rounding = c->form->is_quant ? fabs(c->y[i]) * 0x1p-24 : 0;
-        // A NaN must be one, whatever the rest of its pair.
+        // A NaN must stay a NaN, whatever the other element of its pair is.
         qni_area_expect(out, to + i, c->y[i], isnan(c->y[i]) ? 0 : error * scale + rounding);
     }
 }
@@ -456,8 +458,8 @@ out:
     return st;
 }
 
-/** The shape of a quarter that turns, which has positions 0 and 2^20, always, in both orders of
- *  pairs. */
+/** Returns whether a problem is due. The shape of which a quarter turns, with positions 0 and 2^20,
+ *  is always due, in both orders of pairs. */
 static qni_due is_due(const qni_walk *w) {
     const form *f = &forms[w->form];
     const shape *s = &shapes[w->shape];
@@ -468,10 +470,10 @@ static qni_due is_due(const qni_walk *w) {
 }
 
 static qn_status try_op(qni_trial_run *run, const qni_op *op) {
-    (void)op; // the family has one
+    (void)op; // the family has one op
     const bool quick = qni_trial_is_quick(run);
     qni_walk w = {.forms = NUM_FORMS,
-                  .shapes = NUM_SHAPES - (quick ? 2 : 0), // the last are long
+                  .shapes = NUM_SHAPES - (quick ? 2 : 0), // the last two are long
                   .types = QNI_BF16 + 1,
                   .thinning = quick ? 7 : 1,
                   .is_due = is_due};

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The portable CPU kernel, where tokens stand, and how every CPU kernel's tokens are shared among
-// threads.
+// The portable CPU kernel, the positions of tokens, and how every CPU kernel's tokens are shared
+// among threads.
 #define QN_LANES 4
 #include "rope_simd.h"
 
-/** Bytes that one task reads: enough that handing it out costs nothing. */
+/** Bytes that one task reads: enough that starting a task costs nothing beside it. */
 constexpr int64_t task_bytes = 1 << 17;
 
 bool qni_rope_position(const qni_rope_problem *p, int64_t t, int64_t *position) {

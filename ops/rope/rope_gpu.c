@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotary embedding in one pass over memory: q and k together, plain or after RMSNorm of each head,
+// Rotary embedding of q and k together, in one pass over memory: plain, after RMSNorm of each head,
 // or to FP8.
 //
 // Needs     nothing beyond vector instructions; FP8 conversions where the target has its own kind's
@@ -23,10 +23,10 @@ enum { SLOT = 2 * QD_RUN, MAX_HELD = 2 };
 typedef struct mode {
     int dtype, held; // heads that a lane holds at a time
     bool has_norm;   // RMSNorm of each head first
-    bool is_quant;   // out is FP8, there may be a cache, and parts that do not turn
+    bool is_quant;   // out is FP8; there may be a cache, and parts that do not turn
 } mode;
 
-/** Two runs as they were loaded; f32 takes all four, the others two. */
+/** Two runs as they were loaded; f32 takes all four registers, other dtypes two. */
 typedef struct slot {
     qd_u32x4 raw[4];
 } slot;
@@ -91,7 +91,8 @@ QD_INLINE qd_f32x8 load_table(const qk_rope_args *g, const void *table, int64_t 
     return __builtin_shufflevector(low, high, 0, 2, 4, 6, 8, 10, 12, 14);
 }
 
-/** The cosines and sines of a lane's pairs for token t; false: the token is in no segment. */
+/** Computes the cosines and sines of a lane's pairs for token t. Returns false if the token is in
+ *  no segment. */
 QD_INLINE bool find_angles(const qk_rope_args *g, uint32_t t, lane *l) {
     bool is_there = true;
     const int64_t position = g->angles == QK_ROPE_BY_TOKEN ? 0 : position_of(g, t, &is_there);
@@ -114,7 +115,7 @@ QD_INLINE bool find_angles(const qk_rope_args *g, uint32_t t, lane *l) {
 
 // ---- heads
 
-/** The slot's runs, normed by the head's root and weight if there is one. */
+/** Norms the slot's runs by the head's root and weight, if there is a weight. */
 QD_INLINE void norm(mode m, const qk_rope_args *g, const lane *l, const void *weight,
                     uint32_t slots, qd_f32x8 x[2]) {
     const qd_f32x8 square = __builtin_elementwise_fma(x[0], x[0], x[1] * x[1]);
@@ -158,7 +159,7 @@ QD_INLINE void store_codes(const qk_rope_args *g, bool is_in, void *p, const lan
     }
 }
 
-/** The bits as they came, NaNs too. */
+/** Stores the bits as they were loaded, those of NaNs too. */
 QD_INLINE void store_raw(bool is_in, void *p, const lane *l, const slot *s) {
     qd_store4_if(is_in, (qd_u32x4 *)((uint16_t *)p + l->first), s->raw[0]);
     qd_store4_if(is_in, (qd_u32x4 *)((uint16_t *)p + l->second), s->raw[1]);
@@ -179,8 +180,8 @@ QD_INLINE void do_slot(mode m, const qk_rope_args *g, const qk_rope_rows *r, con
         store_plain(m, is_in, out, l, x);
 }
 
-/** A wave's heads of q or of k of one token: chunk, chunk + chunks, … of as many as it has at a
- *  time. Loads of several are under way before the first is used. */
+/** Turns a wave's heads of q or k of one token: groups chunk, chunk + chunks, … of as many heads as
+ *  the wave has at a time. Loads of several groups are under way before the first is used. */
 QD_INLINE void turn_heads(mode m, const qk_rope_args *g, const qk_rope_rows *r, uint32_t t,
                           uint32_t chunk, const lane *l) {
     const int64_t out_begin = out_offset(g, r, t);
@@ -189,7 +190,7 @@ QD_INLINE void turn_heads(mode m, const qk_rope_args *g, const qk_rope_rows *r, 
     char *out = (char *)r->out + out_begin * size;
     const uint32_t step = l->groups * g->chunks;
     const bool is_there = l->group < l->groups && out_begin >= 0;
-    // `head` is the same in all lanes, which the norm needs together.
+    // `head` is equal in all lanes, because the norm needs them together.
     for (uint32_t head = chunk * l->groups; head < r->heads; head += step * (uint32_t)m.held) {
         slot s[MAX_HELD];
         QD_UNROLL for (int i = 0; i < m.held; i++) {
@@ -205,7 +206,7 @@ QD_INLINE void turn_heads(mode m, const qk_rope_args *g, const qk_rope_rows *r, 
     }
 }
 
-/** A wave's heads of q and k of one token. */
+/** Turns a wave's heads of q and k of one token. */
 QD_INLINE void turn_token(mode m, const qk_rope_args *g, uint32_t t, uint32_t chunk) {
     lane l = find_lane(g->parts[QK_ROPE_Q].width, g->rotary_dim, g->is_interleaved);
     if (!find_angles(g, t, &l))
@@ -215,7 +216,7 @@ QD_INLINE void turn_token(mode m, const qk_rope_args *g, uint32_t t, uint32_t ch
             turn_heads(m, g, &g->parts[part], t, chunk, &l);
 }
 
-/** A wave's heads of a part that is only scaled. */
+/** Scales a wave's heads of a part that does not turn. */
 QD_INLINE void scale_token(mode m, const qk_rope_args *g, const qk_rope_rows *r, uint32_t t,
                            uint32_t chunk) {
     const lane l = find_lane(r->width, 0, false);
@@ -230,7 +231,8 @@ QD_INLINE void scale_token(mode m, const qk_rope_args *g, const qk_rope_rows *r,
     }
 }
 
-/** Waves take chunks of tokens; of those that only scale, all after those that turn. */
+/** Lets waves take chunks of tokens. Chunks that are only scaled come after all chunks that
+ *  turn. */
 QD_INLINE void rope(mode m, const qk_rope_args *g) {
     qd_begin();
     const uint32_t waves = 256 / QD_WAVE, turning = g->n * g->chunks;
@@ -248,7 +250,7 @@ QD_INLINE void rope(mode m, const qk_rope_args *g) {
     }
 }
 
-// qk_rope_DTYPE, qk_rope_norm_DTYPE, qk_rope_quant_DTYPE
+// The kernels: qk_rope_DTYPE, qk_rope_norm_DTYPE, qk_rope_quant_DTYPE.
 #define KERNEL(head, ...)                                                                          \
     head(const qk_rope_args g) {                                                                   \
         rope((mode){__VA_ARGS__}, &g);                                                             \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds frequencies as integers; launches the kernels of rope_gpu.c and rope_any_gpu.c.
+// Computes frequencies as integers, and launches the kernels of rope_gpu.c and rope_any_gpu.c.
 #include "rope.h"
 #include "rope_abi.h"
 
@@ -10,12 +10,12 @@ static_assert((int)QNI_ROPE_PARTS == (int)QK_ROPE_PARTS &&
               (int)QNI_ROPE_BY_TOKEN == (int)QK_ROPE_BY_TOKEN);
 
 enum { RUN = 8, SLOT = 16, THREADS = 256 };
-constexpr int64_t max_grid = 1 << 20; // workgroups step through what is left
+constexpr int64_t max_grid = 1 << 20; // workgroups step through the other items
 
 // ---- frequencies
 
-/** A pair's turns a position, whole ones left out. In long double: 2^31 positions multiply its
- *  error. */
+/** Returns a pair's turns a position, without whole turns. It is a long double, as 2^31 positions
+ *  multiply its error. */
 static long double turns_of(const qni_rope_law *law, int64_t pair, int64_t rotary_dim) {
     const long double tau = 6.28318530717958647692528676655900577L, theta = (long double)law->theta;
     const long double f = powl(theta, -2.0L * (long double)pair / (long double)rotary_dim);
@@ -36,8 +36,8 @@ static void find_turns(const qni_rope_law *law, int64_t rotary_dim, uint64_t *tu
     }
 }
 
-/** The last answer is kept: a model asks the same at every layer, and powers take longer than a
- *  launch. */
+/** The last result is kept: a model asks for equal frequencies at every layer, and computing powers
+ *  takes longer than a launch. */
 void qni_rope_turns(const qni_rope_law *law, int64_t rotary_dim, uint64_t *turns) {
     static thread_local struct {
         qni_rope_law law;
@@ -101,7 +101,7 @@ static bool has_whole_slots(const qni_rope_problem *p, const qni_rope_rows *r, i
     return qni_no(why, "a tensor does not begin, or its rows do not, at a multiple of 16 bytes");
 }
 
-/** The flags of the kernel for a problem. */
+/** Returns the flags of the kernel for a problem. */
 static uint32_t flags_of(const qni_rope_problem *p) {
     return qni_is_fp8(p->dtype_out)      ? QNI_ROPE_QUANT
            : p->parts[QNI_ROPE_Q].weight ? QNI_ROPE_NORM
@@ -185,8 +185,8 @@ static qn_status launch(qn_stream *stream, const qni_kernel_ref *kernel, const q
     return qni_launch(stream, kernel, grid, THREADS, args, sizeof *args);
 }
 
-/** Many tokens: a wave has one whole, and finds its angles once. Few: heads are spread over the
- *  compute units. */
+/** Returns how many waves share a token. If tokens are many, a wave takes a whole token and
+ *  computes its angles once; if they are few, heads are spread over the compute units. */
 static int64_t choose_chunks(const qn_device *device, const qni_rope_problem *p) {
     const int64_t heads = heads_of(p, QNI_ROPE_Q, QNI_ROPE_K + 1);
     const int64_t slots = p->parts[QNI_ROPE_Q].width / SLOT;
@@ -198,7 +198,7 @@ static int64_t choose_chunks(const qn_device *device, const qni_rope_problem *p)
 
 qn_status qni_rope_gpu(const qni_variant *variant, qn_stream *stream, const void *problem) {
     const qni_rope_problem *p = problem;
-    const bool has_values = variant->config.flags == QNI_ROPE_QUANT; // a wave for those, too
+    const bool has_values = variant->config.flags == QNI_ROPE_QUANT; // values get a wave, too
     qk_rope_args args;
     make_args(p, &args);
     args.chunks = (uint32_t)choose_chunks(stream->device, p);

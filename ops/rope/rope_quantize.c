@@ -3,7 +3,7 @@
 #include "../kvcache/pages.h"
 #include "rope_call.h"
 
-/** An input of the call: [n, heads, width], or [n, width] where `may_be_latent`. */
+/** Reads an input of the call: [n, heads, width], or [n, width] if `may_be_latent`. */
 static qn_status read_in(rope_call *c, qni_rope_problem *p, int part, bool may_be_latent,
                          float scale) {
     const rope_tensor *given = &c->parts[part];
@@ -35,7 +35,7 @@ static qn_status read_in(rope_call *c, qni_rope_problem *p, int part, bool may_b
     return QN_OK;
 }
 
-/** All results are of one FP8 kind. */
+/** Checks that all results are of one FP8 kind. */
 static qn_status check_kind(const rope_call *c, qni_rope_problem *p, const qni_tensor *t) {
     if (!qni_is_fp8(t->dtype) || (p->dtype_out != QNI_DTYPE_NONE && t->dtype != p->dtype_out))
         return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s has dtype %s; accepted: an FP8 kind, all alike",
@@ -44,7 +44,7 @@ static qn_status check_kind(const rope_call *c, qni_rope_problem *p, const qni_t
     return QN_OK;
 }
 
-/** What becomes of an input, of its shape; without the input there is none. */
+/** Reads the output of an input, which has the input's shape; without the input there is none. */
 static qn_status read_out(rope_call *c, qni_rope_problem *p, int part) {
     const rope_tensor *given = &c->parts[part];
     const qni_tensor *const in = &c->t[QNI_ROPE_IN + part];
@@ -82,7 +82,7 @@ typedef struct scales {
     float q, kv;
 } scales;
 
-/** Inputs, scales and angles: what both functions have. */
+/** Reads what both functions have: inputs, scales and angles. */
 static qn_status read_inputs(rope_call *c, scales given, const DLTensor *cache,
                              const DLTensor *pos_ids, qni_rope_problem *p) {
     scales s;
@@ -127,16 +127,16 @@ qn_status qn_rope_quantize_fp8(qn_stream *stream, const qn_rope_quantize_args *a
 
 // ---- to a cache
 
-/** Rows of a cache take what begins `offset` elements into them. */
+/** Makes rows go to a cache, `offset` elements behind the begin of each of its rows. */
 static void set_paged(qni_rope_rows *r, const qni_cache_view *view, int64_t offset) {
-    r->out = (uint8_t *)view->data + offset; // FP8: a byte an element
+    r->out = (uint8_t *)view->data + offset; // FP8: an element is a byte
     r->out_batch = view->page;
     r->out_token = view->place;
     r->out_head = view->head;
     r->is_paged = true;
 }
 
-/** The two caches, by the names of their arguments. */
+/** The two caches, and the names of their arguments. */
 typedef struct two_caches {
     const char *names[2];
     DLTensor *tensors[2];

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The definition of the family, in extended precision, nothing rounded.
+// The definition of the family, in extended precision, without rounding.
 //
 //   x = in / sqrt(mean(in^2) + eps) * weight     where there is a weight; 0 / 0 is 0
 //   y0 = x0 cos a - x1 sin a,  y1 = x1 cos a + x0 sin a
 //   for each pair of the first rotary_dim elements
 //   out = y, or fp8(y * scale)
 //
-// Cosines and sines found by kernels from frequencies may be off by 2^-21: the angle is cut to 32
-// bits of a turn (2^-29.3), becomes an f32 of at most pi / 4 (three roundings: 2^-22.8), and goes
-// through Taylor series with a remainder below 2^-25 and three roundings of results near 1.
+// Cosines and sines that kernels compute from frequencies may be off by 2^-21: the angle is cut to
+// 32 bits of a turn (2^-29.3), becomes an f32 of at most pi / 4 (three roundings: 2^-22.8), and
+// goes through Taylor series with a remainder below 2^-25 and three roundings of results near 1.
 //
 // Sources: arXiv:2104.09864; arXiv:1910.07467; the frequencies of Llama 3.1 as its model card's
 // code has them.
@@ -41,7 +41,7 @@ static void find_cos_sin(const qni_rope_problem *p, int64_t t, int64_t pair, int
     *sine = qni_get(p->dtype_table, p->sin, at);
 }
 
-/** The head's elements, normed if there is a weight. */
+/** Loads a head's elements, normed if there is a weight. */
 static void load_head(const qni_rope_problem *p, const qni_rope_rows *r, int64_t at, double *x) {
     double square = 0;
     for (int64_t i = 0; i < r->width; i++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What rope's functions refuse, the edge vectors of the family, and far strides. That kernels agree
-// with the definition is families_test's to show.
+// What rope's functions refuse, the edge vectors of the family, and far strides. families_test
+// shows that kernels agree with the definition.
 #include "../shared/op_test.h"
 #include "rope.h"
 
@@ -115,7 +115,7 @@ static void test_overlap(void **) {
     assert_refused(by_pos(nullptr), QN_E_INVALID, "q_out overlaps k");
     q_out.t.data = k_out.data;
     assert_refused(by_pos(nullptr), QN_E_INVALID, "k_out overlaps q_out");
-    // q and k of a packed tensor: [n, 3 heads, 8], in place.
+    // q and k are parts of a packed tensor, [n, 3 heads, 8], and are rotated in place.
     make_all(QNI_F32, 3, 2, 8);
     q.strides[0] = k.strides[0] = 24;
     k.t.data = q.data + 16 * sizeof(float);
@@ -137,8 +137,8 @@ static void test_empty(void **) {
         qn_apply_rope_pos_ids(stream, &q_out.t, nullptr, &q.t, nullptr, &pos.t, nullptr), QN_OK);
 }
 
-/** Position 0 changes nothing; at 2^20 the result is within 1e-3 of the formula (and of our own
- *  bound), for both layouts and a part of the head. */
+/** Position 0 changes nothing. At 2^20 the result is within 1e-3 of the formula, and within the
+ *  computed bound, for both layouts and for a part of the head. */
 static void check_angles(int64_t rotary_dim, int interleave) {
     enum { N = 4, D = 128 };
     static const double positions[N] = {0, 1, 1 << 20, (1 << 20) + 12345};
@@ -169,8 +169,8 @@ static void test_angles(void **) {
     check_angles(32, 1);
 }
 
-/** The middle frequencies of Llama 3.1, which are between plain and scaled, by its own code's
- *  formula. */
+/** The middle frequencies of Llama 3.1, which lie between plain and scaled ones, agree with the
+ *  formula of Llama's own code. */
 static void test_llama31(void **) {
     constexpr int64_t D = 128;
     constexpr double position = 5000;
@@ -193,7 +193,7 @@ static void test_llama31(void **) {
     }
 }
 
-/** A token's bits do not depend on how many there are, nor on how its position is given. */
+/** A token's bits depend neither on how many tokens there are nor on how its position is given. */
 static void test_batch(void **) {
     enum { D = 64 };
     uint16_t alone[D];
@@ -212,7 +212,7 @@ static void test_batch(void **) {
     assert_memory_not_equal(alone, q_out.data + 6 * sizeof alone, sizeof alone);
 }
 
-/** Norm before rotation; tables of one row a token serve both batches. */
+/** The norm comes before rotation; tables with a row for each token serve both batches. */
 static void test_norm(void **) {
     enum { D = 4 };
     MAKE(&q, QNI_F32, 2, 1, 1, D);
@@ -249,7 +249,8 @@ static void test_norm(void **) {
     assert_refused(qn_qk_rmsnorm_rope(stream, &a), QN_E_INVALID, "struct_size is 8");
 }
 
-/** Rotation by a quarter turn, scales, saturation; k without heads; then the same into caches. */
+/** Rotation by a quarter turn, scales, saturation, k without heads; then all of this into
+ *  caches. */
 static void test_quantize(void **) {
     enum { R = 2, NOPE = 2, PAGE = 2 };
     box q_nope, k_nope, v, q_nope_out, k_nope_out, k_cache, v_cache, batch, at_pos, pages, page_ptr;
@@ -339,7 +340,7 @@ static void test_quantize(void **) {
                    "accepted: k_cache and v_cache with v");
 }
 
-/** Rows further apart than 2^31 elements, in memory of which only those rows exist. */
+/** Rows lie more than 2^31 elements apart, in address space of which only the rows take memory. */
 static void test_far_rows(void **) {
     enum { D = 16 };
     const int64_t stride = (INT64_C(1) << 31) + 24;
