@@ -21,7 +21,8 @@
     X(sim_ops_lane_rdna, isa)                                                                      \
     X(sim_ops_fork, isa)                                                                           \
     X(sim_ops_valu_rare, isa)                                                                      \
-    X(sim_ops_vmem_rdna, isa)                                                                      \
+    X(sim_ops_transpose, isa)                                                                      \
+    X(sim_ops_block, isa)                                                                          \
     X(sim_ops_typed, isa)                                                                          \
     X(sim_ops_vmem, isa)                                                                           \
     X(sim_ops_atomics, isa)                                                                        \

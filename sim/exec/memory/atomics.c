@@ -2,60 +2,11 @@
 // Atomics on memory and LDS. Lanes act one after another, in order; on memory each lane's step is a
 // host atomic, so workgroups on other threads are safe. Source: "CDNA3" ISA, MUBUF, FLAT and DS.
 #include "access.h"
+#include "steps.h"
 
 #include <math.h>
 
-// ---- what one lane does: the new value from the old, the data, and the value to compare with
-
-typedef uint32_t (*step32)(uint32_t old, uint32_t data, uint32_t compare);
-typedef uint64_t (*step64)(uint64_t old, uint64_t data, uint64_t compare);
-
-static uint32_t add32(uint32_t old, uint32_t data, uint32_t) {
-    return old + data;
-}
-static uint32_t sub32(uint32_t old, uint32_t data, uint32_t) {
-    return old - data;
-}
-static uint32_t rsub32(uint32_t old, uint32_t data, uint32_t) {
-    return data - old;
-}
-static uint32_t swap32(uint32_t, uint32_t data, uint32_t) {
-    return data;
-}
-static uint32_t and32(uint32_t old, uint32_t data, uint32_t) {
-    return old & data;
-}
-static uint32_t or32(uint32_t old, uint32_t data, uint32_t) {
-    return old | data;
-}
-static uint32_t xor32(uint32_t old, uint32_t data, uint32_t) {
-    return old ^ data;
-}
-static uint32_t umin32(uint32_t old, uint32_t data, uint32_t) {
-    return old < data ? old : data;
-}
-static uint32_t umax32(uint32_t old, uint32_t data, uint32_t) {
-    return old > data ? old : data;
-}
-static uint32_t smin32(uint32_t old, uint32_t data, uint32_t) {
-    return (int32_t)old < (int32_t)data ? old : data;
-}
-static uint32_t smax32(uint32_t old, uint32_t data, uint32_t) {
-    return (int32_t)old > (int32_t)data ? old : data;
-}
-static uint32_t inc32(uint32_t old, uint32_t data, uint32_t) {
-    return old >= data ? 0 : old + 1;
-}
-static uint32_t dec32(uint32_t old, uint32_t data, uint32_t) {
-    return old == 0 || old > data ? data : old - 1;
-}
-static uint32_t cmpswap32(uint32_t old, uint32_t data, uint32_t compare) {
-    return old == compare ? data : old;
-}
-/** Clears the bits of the mask (the compare operand's place), sets those of the data. */
-static uint32_t mskor32(uint32_t old, uint32_t data, uint32_t mask) {
-    return (old & ~mask) | data;
-}
+// ---- what few instructions do to one lane
 
 /** Down to 0, no further. */
 static uint32_t sub_clamp32(uint32_t old, uint32_t data, uint32_t) {
@@ -68,52 +19,6 @@ static uint32_t cond_sub32(uint32_t old, uint32_t data, uint32_t) {
 static uint32_t cmpswap_f32(uint32_t old, uint32_t data, uint32_t compare) {
     const float x = as_f32(old), y = as_f32(compare);
     return x <= y && x >= y ? data : old;
-}
-
-static uint64_t add64(uint64_t old, uint64_t data, uint64_t) {
-    return old + data;
-}
-static uint64_t sub64(uint64_t old, uint64_t data, uint64_t) {
-    return old - data;
-}
-static uint64_t rsub64(uint64_t old, uint64_t data, uint64_t) {
-    return data - old;
-}
-static uint64_t swap64(uint64_t, uint64_t data, uint64_t) {
-    return data;
-}
-static uint64_t and64(uint64_t old, uint64_t data, uint64_t) {
-    return old & data;
-}
-static uint64_t or64(uint64_t old, uint64_t data, uint64_t) {
-    return old | data;
-}
-static uint64_t xor64(uint64_t old, uint64_t data, uint64_t) {
-    return old ^ data;
-}
-static uint64_t umin64(uint64_t old, uint64_t data, uint64_t) {
-    return old < data ? old : data;
-}
-static uint64_t umax64(uint64_t old, uint64_t data, uint64_t) {
-    return old > data ? old : data;
-}
-static uint64_t smin64(uint64_t old, uint64_t data, uint64_t) {
-    return (int64_t)old < (int64_t)data ? old : data;
-}
-static uint64_t smax64(uint64_t old, uint64_t data, uint64_t) {
-    return (int64_t)old > (int64_t)data ? old : data;
-}
-static uint64_t inc64(uint64_t old, uint64_t data, uint64_t) {
-    return old >= data ? 0 : old + 1;
-}
-static uint64_t dec64(uint64_t old, uint64_t data, uint64_t) {
-    return old == 0 || old > data ? data : old - 1;
-}
-static uint64_t mskor64(uint64_t old, uint64_t data, uint64_t mask) {
-    return (old & ~mask) | data;
-}
-static uint64_t cmpswap64(uint64_t old, uint64_t data, uint64_t compare) {
-    return old == compare ? data : old;
 }
 
 /** A ring: down by the first operand (the compare operand's place), else up by the second. */
@@ -214,22 +119,6 @@ static bool acts(sim_wave *w, const sim_inst *inst, const sim_access *at, int la
         return false;
     }
     return true;
-}
-
-static uint32_t update32(uint32_t *at, step32 step, uint32_t data, uint32_t compare) {
-    uint32_t old = __atomic_load_n(at, __ATOMIC_RELAXED);
-    while (!__atomic_compare_exchange_n(at, &old, step(old, data, compare), true, __ATOMIC_ACQ_REL,
-                                        __ATOMIC_RELAXED)) {
-    }
-    return old;
-}
-
-static uint64_t update64(uint64_t *at, step64 step, uint64_t data, uint64_t compare) {
-    uint64_t old = __atomic_load_n(at, __ATOMIC_RELAXED);
-    while (!__atomic_compare_exchange_n(at, &old, step(old, data, compare), true, __ATOMIC_ACQ_REL,
-                                        __ATOMIC_RELAXED)) {
-    }
-    return old;
 }
 
 static void run32(sim_wave *w, const sim_inst *inst, const sim_access *at, operands op,

@@ -1,60 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vector memory instructions that only RDNA has: transposing loads of gfx12, blocks of registers,
-// one dword for each lane from a scalar address. Source: "RDNA3" and "RDNA4" ISA, VGLOBAL and
-// VSCRATCH.
+// Vector memory instructions on more than a lane's element: blocks of registers, and a dword for
+// each lane, one after another. Source: "RDNA3" and "RDNA4" ISA, VGLOBAL and VSCRATCH.
 #include "access.h"
-
-// ---- transposing loads: each lane reads its own 8 or 16 bytes, then elements change lanes
-
-enum {
-    TILE_ROW_BYTES = 8
-}; // bytes that 16-bit and 8-bit forms have in common: eight elements or eight bytes
-
-/** Source lane of element `e` of `lane`, 16-bit elements: each eight lanes transpose 8 x 8 of them.
- *  Source: a published measurement on gfx1201 ("received(L, j) = R(8 (L / 8) + j)[L % 8]"). */
-static unsigned source_of_half(unsigned lane, unsigned e) {
-    return lane / 8 * 8 + e;
-}
-
-/** The same for bytes: each sixteen lanes transpose 8 x 16 of them; lanes 0 to 3 read the left half
- *  of rows 0 to 3, lanes 4 to 7 the right half, lanes 8 to 15 rows 4 to 7. Source: Mesa's lowering
- *  of the instruction, which published results on gfx1201 agree with. */
-static unsigned source_of_byte(unsigned lane, unsigned e) {
-    return lane / 16 * 16 + e / 4 * 8 + lane / 8 % 2 * 4 + e % 4;
-}
-
-static void load_transposed(sim_wave *w, const sim_inst *inst, unsigned bytes,
-                            unsigned (*source)(unsigned, unsigned)) {
-    sim_access at;
-    uint8_t data[SIM_LANES][16] = {}, moved[SIM_LANES][16];
-    if (!w->wave32) {
-        sim_fault_raise(w, inst, -1,
-                        "transposing loads in waves of 64 lanes: the lanes' order is "
-                        "not published, so they are not executed");
-        return;
-    }
-    if (!sim_resolve(w, inst, 0, TILE_ROW_BYTES * bytes, false, &at))
-        return;
-    for (uint64_t left = at.mask; left; left &= left - 1) {
-        const int lane = __builtin_ctzll(left);
-        memcpy(data[lane], at.host[lane], TILE_ROW_BYTES * bytes);
-    }
-    for (unsigned lane = 0; lane < 32; lane++)
-        for (unsigned e = 0; e < 8; e++)
-            memcpy(moved[lane] + e * bytes, data[source(lane, e)] + lane % 8 * bytes, bytes);
-    for (uint64_t left = w->exec; left; left &= left - 1) {
-        const int lane = __builtin_ctzll(left);
-        for (unsigned k = 0; k < 2 * bytes; k++)
-            memcpy(&w->v[inst->dst[0].reg + k][lane], moved[lane] + 4 * k, 4);
-    }
-}
-
-static void exec_global_load_tr_b128(sim_wave *w, const sim_inst *inst) {
-    load_transposed(w, inst, 2, source_of_half);
-}
-static void exec_global_load_tr_b64(sim_wave *w, const sim_inst *inst) {
-    load_transposed(w, inst, 1, source_of_byte);
-}
 
 // ---- blocks: register i of 32, where bit i of M0 is set, at 4 i bytes past the address
 
@@ -125,8 +72,6 @@ static void exec_global_store_addtid_b32(sim_wave *w, const sim_inst *inst) {
     SIM_ROW(#form "_" #name, function, archs, SIM_VMEM, known, types, .access = SIM_ACCESS_##access_, \
             .addressing = ADDRESSING_##form __VA_OPT__(, .is =) __VA_ARGS__)
 static const sim_opcode opcodes[] = {
-    LINE(global, load_tr_b128, exec_global_load_tr_b128, GFX12, 'm', "i:", LOAD, SIM_TRANSPOSES)
-    LINE(global, load_tr_b64, exec_global_load_tr_b64, GFX12, 'm', "i:", LOAD, SIM_TRANSPOSES)
     LINE(global, load_block, load_block, GFX12, 'i', "i:", LOAD, SIM_IS_BLOCK)
     LINE(scratch, load_block, load_block, GFX12, 'i', "i:", LOAD, SIM_IS_BLOCK)
     LINE(global, store_block, store_block, GFX12, 'i', ":", STORE, SIM_IS_BLOCK)
@@ -134,4 +79,4 @@ static const sim_opcode opcodes[] = {
     LINE(global, load_addtid_b32, exec_global_load_addtid_b32, GFX11P, 'i', "i:q", LOAD)
     LINE(global, store_addtid_b32, exec_global_store_addtid_b32, GFX11P, 'i', ":iq", STORE)};
 // clang-format on
-SIM_TABLE(sim_ops_vmem_rdna, opcodes);
+SIM_TABLE(sim_ops_block, opcodes);
