@@ -36,6 +36,12 @@ static inline f64x8 quiet64(f64x8 a) {
     return (f64x8)((u64x8)a | UINT64_C(1) << 51);
 }
 
+/** Returns values with zeros, signs kept, for those that are denormal. */
+static inline f32x16 flush_f32(f32x16 a) {
+    u32x16 bits = (u32x16)a;
+    return (f32x16)select16((u32x16)((bits & 0x7f800000) != 0), bits, bits & 0x80000000);
+}
+
 // ---- sums and products. The first source that is a NaN gives the result's bits. On the host
 // another source may give them, since compilers exchange factors and addends, and the C library
 // decides where the host has no instruction.
@@ -115,6 +121,12 @@ static inline f32x16 max_number(f32x16 a, f32x16 b) {
     return choose(equal, (f32x16)((u32x16)a & (u32x16)b), larger);
 }
 
+/** Returns the nearest value from 0 to 1; 0 for a NaN. */
+static inline f32x16 clamp_to_one(f32x16 a) {
+    f32x16 zero = {}, one = zero + 1;
+    return min_number(max_number(choose(is_nan(a), zero, a), zero), one);
+}
+
 static inline u32x16 is_signalling(f32x16 a) {
     return is_nan(a) & (u32x16)(((u32x16)a & 0x400000) == 0);
 }
@@ -167,6 +179,23 @@ static inline u32x16 minimum16(u32x16 a, u32x16 b) {
 }
 static inline u32x16 maximum16(u32x16 a, u32x16 b) {
     return f16_of_f32(maximum(f32_of_f16(a), f32_of_f16(b)));
+}
+
+// ---- smaller floats
+
+/** Returns f16 values rounded towards zero: the nearest, stepped back where it is further from
+ *  zero. */
+static inline u32x16 f16_toward_zero(f32x16 a) {
+    u32x16 nearest = f16_of_f32(a);
+    f32x16 back = f32_of_f16(nearest);
+    u32x16 beyond = (u32x16)(__builtin_elementwise_abs(back) > __builtin_elementwise_abs(a));
+    return nearest - (beyond & 1); // infinity becomes the largest number
+}
+
+/** Returns bf16 values, rounded to the nearest, ties to even. NaN stays NaN. */
+static inline u32x16 bf16_of(u32x16 a) {
+    u32x16 rounded = (a + 0x7fff + (a >> 16 & 1)) >> 16;
+    return select16(is_nan((f32x16)a), a >> 16 | 0x40, rounded);
 }
 
 /** a * b + c of f16 values, rounded so that a later rounding to f16 gives what a single one would:

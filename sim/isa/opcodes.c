@@ -9,39 +9,46 @@
 
 // A new family of exec/ is one line here.
 #define FAMILIES(X, isa)                                                                           \
-    X(sim_ops_salu, isa)                                                                           \
+    X(sim_ops_salu_move, isa)                                                                      \
+    X(sim_ops_salu_bits, isa)                                                                      \
+    X(sim_ops_salu_integer, isa)                                                                   \
+    X(sim_ops_salu_float, isa)                                                                     \
     X(sim_ops_compare, isa)                                                                        \
+    X(sim_ops_salu_exec, isa)                                                                      \
+    X(sim_ops_flow, isa)                                                                           \
+    X(sim_ops_fork, isa)                                                                           \
+    X(sim_ops_barrier, isa)                                                                        \
+    X(sim_ops_mode, isa)                                                                           \
+    X(sim_ops_wait, isa)                                                                           \
     X(sim_ops_smem_atomics, isa)                                                                   \
     X(sim_ops_smem, isa)                                                                           \
-    X(sim_ops_flow, isa)                                                                           \
-    X(sim_ops_flow_rdna, isa)                                                                      \
-    X(sim_ops_salu_rdna, isa)                                                                      \
-    X(sim_ops_valu_rdna, isa)                                                                      \
-    X(sim_ops_valu_rdna16, isa)                                                                    \
-    X(sim_ops_lane_rdna, isa)                                                                      \
-    X(sim_ops_fork, isa)                                                                           \
-    X(sim_ops_valu_rare, isa)                                                                      \
     X(sim_ops_transpose, isa)                                                                      \
     X(sim_ops_block, isa)                                                                          \
     X(sim_ops_typed, isa)                                                                          \
     X(sim_ops_vmem, isa)                                                                           \
     X(sim_ops_atomics, isa)                                                                        \
-    X(sim_ops_valu_int, isa)                                                                       \
-    X(sim_ops_valu_f32, isa)                                                                       \
-    X(sim_ops_valu_minmax, isa)                                                                    \
-    X(sim_ops_valu_cmp, isa)                                                                       \
-    X(sim_ops_valu_carry, isa)                                                                     \
     X(sim_ops_lds, isa)                                                                            \
-    X(sim_ops_lane, isa)                                                                           \
-    X(sim_ops_valu_trans, isa)                                                                     \
-    X(sim_ops_valu_div, isa)                                                                       \
-    X(sim_ops_valu_f64, isa)                                                                       \
-    X(sim_ops_valu_cvt, isa)                                                                       \
-    X(sim_ops_valu_fp8, isa)                                                                       \
-    X(sim_ops_valu_scale, isa)                                                                     \
-    X(sim_ops_valu_16, isa)                                                                        \
+    X(sim_ops_valu_move, isa)                                                                      \
+    X(sim_ops_valu_bits, isa)                                                                      \
+    X(sim_ops_valu_shift, isa)                                                                     \
+    X(sim_ops_valu_integer, isa)                                                                   \
+    X(sim_ops_valu_minmax, isa)                                                                    \
+    X(sim_ops_valu_sad, isa)                                                                       \
+    X(sim_ops_valu_float, isa)                                                                     \
+    X(sim_ops_valu_parts, isa)                                                                     \
+    X(sim_ops_valu_transcendental, isa)                                                            \
+    X(sim_ops_valu_divide, isa)                                                                    \
+    X(sim_ops_valu_cube, isa)                                                                      \
+    X(sim_ops_valu_convert, isa)                                                                   \
+    X(sim_ops_valu_convert_fp8, isa)                                                               \
+    X(sim_ops_valu_convert_scaled, isa)                                                            \
+    X(sim_ops_valu_pack, isa)                                                                      \
+    X(sim_ops_valu_compare, isa)                                                                   \
+    X(sim_ops_valu_mask, isa)                                                                      \
+    X(sim_ops_valu_lane, isa)                                                                      \
     X(sim_ops_valu_packed, isa)                                                                    \
-    X(sim_ops_valu_cdna, isa)                                                                      \
+    X(sim_ops_valu_mix, isa)                                                                       \
+    X(sim_ops_valu_dot, isa)                                                                       \
     X(sim_ops_mfma, isa)                                                                           \
     X(sim_ops_wmma, isa)
 

@@ -184,4 +184,4 @@ static const sim_opcode opcodes[] = {
     CMP_LINE(class, f64, "m:di") CMPX_LINE(class, f64, "m:di")};
 
 // clang-format on
-SIM_TABLE(sim_ops_valu_cmp, opcodes);
+SIM_TABLE(sim_ops_valu_compare, opcodes);

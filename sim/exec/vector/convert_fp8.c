@@ -95,4 +95,4 @@ static const sim_opcode opcodes[] = {
     LINE(v_cvt_pk_fp8_f32, "k:ff", 'l') LINE(v_cvt_pk_bf8_f32, "k:ff", 'l')
     LINE(v_cvt_sr_fp8_f32, "i:fi", '?') LINE(v_cvt_sr_bf8_f32, "i:fi", '?')};
 // clang-format on
-SIM_TABLE(sim_ops_valu_fp8, opcodes);
+SIM_TABLE(sim_ops_valu_convert_fp8, opcodes);

@@ -267,4 +267,4 @@ NARROW(WRAP_NARROW)
 static const sim_opcode opcodes[] = {WIDEN(WIDEN_LINE) NARROW(NARROW_LINE)
     SIM_ROW("v_prng_b32", exec_v_prng_b32, GFX950, SIM_VALU, 'i', "i:i")};
 // clang-format on
-SIM_TABLE(sim_ops_valu_scale, opcodes);
+SIM_TABLE(sim_ops_valu_convert_scaled, opcodes);

@@ -250,4 +250,4 @@ static const sim_opcode opcodes[] = {LIST(VALU_LINE)
     // clears the other half
     SIM_ROW("v_div_fixup_legacy_f16", exec_v_div_fixup_f16, GFX9, SIM_VALU, 'i', "h:hhh", .is = SIM_HAS_POLE)};
 // clang-format on
-SIM_TABLE(sim_ops_valu_div, opcodes);
+SIM_TABLE(sim_ops_valu_divide, opcodes);

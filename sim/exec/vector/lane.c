@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves between lanes, and between lanes and scalars. Source: "CDNA3" ISA, VOP1, VOP3, DS swizzle.
+// Moves between lanes, and between lanes and scalars. Source: "CDNA3", "RDNA3" and "RDNA4" ISA,
+// VOP1, VOP3, DS.
 #include "permute.h"
 
 // ---- one lane and a scalar
@@ -49,14 +50,7 @@ static void exec_v_mbcnt_hi_u32_b32(sim_wave *w, const sim_inst *inst) {
     mask_count(w, inst, 32);
 }
 
-// ---- whole registers
-
-static void exec_v_swap_b32(sim_wave *w, const sim_inst *inst) {
-    uint32_t *a = w->v[inst->dst[0].reg], *b = w->v[inst->src[0].reg], old[SIM_LANES];
-    memcpy(old, a, sizeof old);
-    store_masked(a, b, w->exec);
-    store_masked(b, old, w->exec);
-}
+// ---- blocks of lanes
 
 /** Swaps odd blocks of `width` lanes of the first register with even blocks of the second. */
 static void swap_blocks(sim_wave *w, const sim_inst *inst, unsigned width) {
@@ -79,17 +73,85 @@ static void exec_v_permlane32_swap_b32(sim_wave *w, const sim_inst *inst) {
     swap_blocks(w, inst, 32);
 }
 
+/** Swaps the halves of a wave of 64 lanes, whatever EXEC says of the source; nothing with 32. */
+static void exec_v_permlane64_b32(sim_wave *w, const sim_inst *inst) {
+    uint32_t result[SIM_LANES];
+    const uint32_t *data = w->v[inst->src[0].reg];
+    for (unsigned lane = 0; lane < SIM_LANES; lane++)
+        result[lane] = data[lane ^ 32];
+    store_masked(w->v[inst->dst[0].reg], result, w->wave32 ? 0 : w->exec);
+}
+
+// ---- permutations of each sixteen lanes, by scalars or by a register
+
+/** Lane of the same or the other sixteen of each 32 that a lane's four-bit selector names. */
+static unsigned selected(unsigned lane, uint32_t selector, bool other_row) {
+    return ((lane & ~15u) ^ (other_row ? 16 : 0)) | (selector & 15);
+}
+
+/** op_sel[0]: inactive lanes are read too; op_sel[1]: a lane that may not be read gives 0, else the
+ *  destination's lane stays. */
+static void permute(sim_wave *w, const sim_inst *inst, const uint32_t *selectors, bool other_row) {
+    uint32_t tmp[SIM_LANES], result[SIM_LANES];
+    const uint32_t *data = sim_row32(w, inst, 0, tmp);
+    const bool fetch_inactive = inst->op_sel & 1, bound_control = inst->op_sel & 2;
+    uint64_t written = 0;
+    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+        const unsigned from = selected(lane, selectors[lane], other_row);
+        const bool valid = fetch_inactive || (w->exec >> from & 1);
+        result[lane] = valid ? data[from] : 0;
+        written |= (uint64_t)(valid || bound_control) << lane;
+    }
+    store_masked(w->v[inst->dst[0].reg], result, written & w->exec);
+}
+
+/** Two scalars hold sixteen selectors of four bits. */
+static void permute_by_scalars(sim_wave *w, const sim_inst *inst, bool other_row) {
+    uint32_t selectors[SIM_LANES], low = sim_read32(w, &inst->src[1]);
+    const uint32_t high = sim_read32(w, &inst->src[2]);
+    for (unsigned lane = 0; lane < SIM_LANES; lane++)
+        selectors[lane] = (lane & 8 ? high : low) >> 4 * (lane & 7);
+    permute(w, inst, selectors, other_row);
+}
+
+static void permute_by_register(sim_wave *w, const sim_inst *inst, bool other_row) {
+    uint32_t tmp[SIM_LANES];
+    permute(w, inst, sim_row32(w, inst, 1, tmp), other_row);
+}
+
+static void exec_v_permlane16_b32(sim_wave *w, const sim_inst *inst) {
+    permute_by_scalars(w, inst, false);
+}
+static void exec_v_permlanex16_b32(sim_wave *w, const sim_inst *inst) {
+    permute_by_scalars(w, inst, true);
+}
+static void exec_v_permlane16_var_b32(sim_wave *w, const sim_inst *inst) {
+    permute_by_register(w, inst, false);
+}
+static void exec_v_permlanex16_var_b32(sim_wave *w, const sim_inst *inst) {
+    permute_by_register(w, inst, true);
+}
+
 // ---- through the LDS crossbar
 
-/** Each lane reads the lane that its address names; a lane that is not active gives 0. */
-static void exec_ds_bpermute_b32(sim_wave *w, const sim_inst *inst) {
+/** Each lane reads the lane that its address names. A lane that is not active gives 0, unless it is
+ *  read too. */
+SIM_INLINE void read_named(sim_wave *w, const sim_inst *inst, bool reads_inactive) {
     const uint32_t *address = w->v[inst->src[0].reg], *data = w->v[inst->src[1].reg];
     uint32_t result[SIM_LANES];
     for (unsigned k = 0; k < SIM_LANES; k += 16) {
         u32x16 from = (load16(address + k) + (uint32_t)inst->offset) >> 2 & last_lane(w);
-        store16(result + k, pick16(data, from) & picked_bits16(w->exec, from));
+        u32x16 seen = reads_inactive ? ~(u32x16){} : picked_bits16(w->exec, from);
+        store16(result + k, pick16(data, from) & seen);
     }
     store_masked(w->v[inst->dst[0].reg], result, w->exec);
+}
+
+static void exec_ds_bpermute_b32(sim_wave *w, const sim_inst *inst) {
+    read_named(w, inst, false);
+}
+static void exec_ds_bpermute_fi_b32(sim_wave *w, const sim_inst *inst) {
+    read_named(w, inst, true);
 }
 
 /** Each active lane sends to the lane that its address names; the highest lane wins, nobody's gives
@@ -123,34 +185,23 @@ static void exec_ds_swizzle_b32(sim_wave *w, const sim_inst *inst) {
     store_masked(w->v[inst->dst[0].reg], result, w->exec);
 }
 
-// ---- AccVGPRs are the upper half of the register file
-
-static void exec_v_accvgpr_write_b32(sim_wave *w, const sim_inst *inst) {
-    uint32_t tmp[SIM_LANES];
-    store_masked(w->v[inst->dst[0].reg], sim_row32(w, inst, 0, tmp), w->exec);
-}
-
-static void exec_v_nop(sim_wave *, const sim_inst *) {}
-
 // clang-format off
-#define ROW(name, function, archs, types, ...) SIM_ROW(#name, exec_##function, archs, SIM_VALU, 'i', types, __VA_ARGS__)
-#define LINE(name, archs, types, ...) ROW(name, name, archs, types, __VA_ARGS__)
+#define LINE(name, archs, types, ...) SIM_ROW(#name, exec_##name, archs, SIM_VALU, 'i', types, __VA_ARGS__)
+#define CROSSES(name, archs, types) LINE(name, archs, types, .flow = SIM_FLOW_CROSS)
 // Instructions of the LDS unit that do not read LDS.
-#define LINE_LDS(name, types) SIM_ROW(#name, exec_##name, ALL, SIM_LDS_OP, 'i', types)
-#define LINE_ACC(name) ROW(name, v_accvgpr_write_b32, GFX9, "i:i", .is = SIM_MOVES_ACC)
+#define LINE_LDS(name, archs, types) SIM_ROW(#name, exec_##name, archs, SIM_LDS_OP, 'i', types)
 #define READS .flow = SIM_FLOW_READ_LANE
 static const sim_opcode opcodes[] = {
     LINE(v_readfirstlane_b32, ALL, "i:i", READS, .is = SIM_READS_LANE)
     LINE(v_readlane_b32, ALL, "i:ii", READS, .is = SIM_READS_LANE | SIM_NAMES_LANE)
     LINE(v_writelane_b32, ALL, "i:ii", .flow = SIM_FLOW_WRITE_LANE, .is = SIM_WRITES_LANE | SIM_NAMES_LANE)
     LINE(v_mbcnt_lo_u32_b32, ALL, "i:ii") LINE(v_mbcnt_hi_u32_b32, ALL, "i:ii")
-    LINE(v_swap_b32, ALL, "i:i", .flow = SIM_FLOW_SWAP)
     LINE(v_permlane16_swap_b32, GFX950, "i:i", .flow = SIM_FLOW_SWAP_ROWS)
     LINE(v_permlane32_swap_b32, GFX950, "i:i", .flow = SIM_FLOW_SWAP_ROWS)
-    LINE_LDS(ds_bpermute_b32, "i:ii") LINE_LDS(ds_permute_b32, "i:ii") LINE_LDS(ds_swizzle_b32, "i:i")
-    LINE_ACC(v_accvgpr_write_b32) LINE_ACC(v_accvgpr_read_b32) LINE_ACC(v_accvgpr_mov_b32)
-    LINE(v_nop, ALL, ":") ROW(v_clrexcp, v_nop, GFX9, ":") // no exceptions are ever pending
-    ROW(v_pipeflush, v_nop, GFX11P, ":")};
-
+    CROSSES(v_permlane64_b32, GFX11P, "i:i")
+    CROSSES(v_permlane16_b32, GFX11P, "i:iii") CROSSES(v_permlanex16_b32, GFX11P, "i:iii")
+    CROSSES(v_permlane16_var_b32, GFX12, "i:ii") CROSSES(v_permlanex16_var_b32, GFX12, "i:ii")
+    LINE_LDS(ds_bpermute_b32, ALL, "i:ii") LINE_LDS(ds_bpermute_fi_b32, GFX12, "i:ii")
+    LINE_LDS(ds_permute_b32, ALL, "i:ii") LINE_LDS(ds_swizzle_b32, ALL, "i:i")};
 // clang-format on
-SIM_TABLE(sim_ops_lane, opcodes);
+SIM_TABLE(sim_ops_valu_lane, opcodes);

@@ -131,7 +131,8 @@ static const sim_opcode opcodes[] = {
     LINE("v_mad_i64_i32", v_mad_i64_i32, GFX9 | GFX11, "Qm:iiQ", SIM_IS_LOW_FIRST)
     LINE("v_mad_co_u64_u32", v_mad_u64_u32, GFX12, "qm:iiq", SIM_IS_LOW_FIRST)
     LINE("v_mad_co_i64_i32", v_mad_i64_i32, GFX12, "Qm:iiQ", SIM_IS_LOW_FIRST)
-    SIM_ROW("v_cndmask_b32", exec_v_cndmask_b32, ALL, SIM_VALU, 'i', "i:iim", .flow = SIM_FLOW_SELECT)};
+    SIM_ROW("v_cndmask_b32", exec_v_cndmask_b32, ALL, SIM_VALU, 'i', "i:iim", .flow = SIM_FLOW_SELECT)
+    SIM_ROW("v_cndmask_b16", exec_v_cndmask_b32, GFX11P, SIM_VALU, 'i', "w:wwm", .flow = SIM_FLOW_SELECT)};
 
 // clang-format on
-SIM_TABLE(sim_ops_valu_carry, opcodes);
+SIM_TABLE(sim_ops_valu_mask, opcodes);

@@ -1,10 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
-// Minimum, maximum and median of floats. Up to RDNA3 the bit IEEE of MODE chooses: with it, a
+// Minimum, maximum and median. Of floats, up to RDNA3 the bit IEEE of MODE chooses: with it, a
 // signalling NaN makes the result a NaN; without it, and in RDNA4's _num forms, a number beats
 // every NaN. RDNA4's minimum and maximum keep each NaN. -0 is below +0. Source: "CDNA3", "RDNA3"
 // and "RDNA4" ISA, VOP2 and VOP3.
 #include "../numbers.h"
+#include "half.h"
 #include "vector.h"
+
+// ---- integers
+
+static u32x16 v_min_u32(u32x16 a, u32x16 b) {
+    return __builtin_elementwise_min(a, b);
+}
+static u32x16 v_max_u32(u32x16 a, u32x16 b) {
+    return __builtin_elementwise_max(a, b);
+}
+static i32x16 v_min_i32(i32x16 a, i32x16 b) {
+    return __builtin_elementwise_min(a, b);
+}
+static i32x16 v_max_i32(i32x16 a, i32x16 b) {
+    return __builtin_elementwise_max(a, b);
+}
+
+// clang-format off
+#define INTEGERS(X) X(u32x16, u32) X(i32x16, i32) X(u32x16, u16) X(u32x16, i16)
+#define DEFINE_INTEGERS(block, type) \
+    static block v_min3_##type(block a, block b, block c) { return v_min_##type(v_min_##type(a, b), c); } \
+    static block v_max3_##type(block a, block b, block c) { return v_max_##type(v_max_##type(a, b), c); } \
+    static block v_med3_##type(block a, block b, block c) { \
+        return v_max_##type(v_min_##type(a, b), v_min_##type(v_max_##type(a, b), c)); \
+    }
+INTEGERS(DEFINE_INTEGERS)
+// clang-format on
+
+static i32x16 v_minmax_i32(i32x16 a, i32x16 b, i32x16 c) {
+    return v_max_i32(v_min_i32(a, b), c);
+}
+static i32x16 v_maxmin_i32(i32x16 a, i32x16 b, i32x16 c) {
+    return v_min_i32(v_max_i32(a, b), c);
+}
+static u32x16 v_minmax_u32(u32x16 a, u32x16 b, u32x16 c) {
+    return v_max_u32(v_min_u32(a, b), c);
+}
+static u32x16 v_maxmin_u32(u32x16 a, u32x16 b, u32x16 c) {
+    return v_min_u32(v_max_u32(a, b), c);
+}
 
 // ---- two doubles
 
@@ -103,6 +143,18 @@ static u32x16 v_maximum_f16(u32x16 a, u32x16 b) { return maximum16(a, b); }
     X(3, u32, minmax_f16, minmax_num_f16, "x:hhh", GFX11) X(3, u32, maxmin_f16, maxmin_num_f16, "x:hhh", GFX11) \
     X(W2, f64, min_f64, min_num_f64, "d:dd", GFX9 | GFX11) X(W2, f64, max_f64, max_num_f64, "d:dd", GFX9 | GFX11)
 #define LIST(X) \
+    X(2, u32, v_min_u32, "i:ii", ALL, 'i') X(2, u32, v_max_u32, "i:ii", ALL, 'i') \
+    X(2, i32, v_min_i32, "i:ii", ALL, 'i') X(2, i32, v_max_i32, "i:ii", ALL, 'i') \
+    X(3, u32, v_min3_u32, "i:iii", ALL, 'i') X(3, u32, v_max3_u32, "i:iii", ALL, 'i') \
+    X(3, u32, v_med3_u32, "i:iii", ALL, 'i') X(3, i32, v_min3_i32, "i:iii", ALL, 'i') \
+    X(3, i32, v_max3_i32, "i:iii", ALL, 'i') X(3, i32, v_med3_i32, "i:iii", ALL, 'i') \
+    X(2, u32, v_min_u16, "w:ww", ALL, 'i') X(2, u32, v_max_u16, "w:ww", ALL, 'i') \
+    X(2, u32, v_min_i16, "w:ww", ALL, 'i') X(2, u32, v_max_i16, "w:ww", ALL, 'i') \
+    X(3, u32, v_min3_u16, "k:www", ALL, 'i') X(3, u32, v_max3_u16, "k:www", ALL, 'i') \
+    X(3, u32, v_med3_u16, "k:www", ALL, 'i') X(3, u32, v_min3_i16, "k:www", ALL, 'i') \
+    X(3, u32, v_max3_i16, "k:www", ALL, 'i') X(3, u32, v_med3_i16, "k:www", ALL, 'i') \
+    X(3, i32, v_minmax_i32, "i:iii", GFX11P, 'i') X(3, i32, v_maxmin_i32, "i:iii", GFX11P, 'i') \
+    X(3, u32, v_minmax_u32, "i:iii", GFX11P, 'i') X(3, u32, v_maxmin_u32, "i:iii", GFX11P, 'i') \
     X(2, f32, v_minimum_f32, "f:ff", GFX12, 'i') X(2, f32, v_maximum_f32, "f:ff", GFX12, 'i') \
     X(3, f32, v_minimum3_f32, "f:fff", GFX12 | GFX950, 'i') X(3, f32, v_maximum3_f32, "f:fff", GFX12 | GFX950, 'i') \
     X(3, f32, v_minimummaximum_f32, "f:fff", GFX12, 'i') X(3, f32, v_maximumminimum_f32, "f:fff", GFX12, 'i') \

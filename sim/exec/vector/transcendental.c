@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transcendental instructions: reciprocal, roots, exponential, logarithm, sine, cosine. The ISA
+// Transcendental instructions: reciprocal, roots, exponential, logarithm, sine, cosine; the
+// digits of 2/pi. The ISA
 // allows 1 ulp and flushes denormals whatever MODE says; ours are the double result rounded once,
 // computed without fused operations, so every host gives the same bits.
 #include "../numbers.h"
@@ -14,30 +15,25 @@ static f32x16 nan16(void) {
     return (f32x16){} + (float)NAN;
 }
 
-static f32x16 flush(f32x16 a) {
-    u32x16 bits = (u32x16)a, normal = (u32x16)((bits & 0x7f800000) != 0);
-    return (f32x16)(bits & (normal | 0x80000000));
-}
-
 static f64x16 widen(f32x16 a) {
     return __builtin_convertvector(a, f64x16);
 }
 static f32x16 narrow(f64x16 a) {
-    return flush(__builtin_convertvector(a, f32x16));
+    return flush_f32(__builtin_convertvector(a, f32x16));
 }
 
 static f32x16 v_rcp_f32(f32x16 a) {
-    return narrow(1.0 / widen(flush(a)));
+    return narrow(1.0 / widen(flush_f32(a)));
 }
 static f32x16 v_rcp_iflag_f32(f32x16 a) {
     return v_rcp_f32(a);
 }
 
 static f32x16 v_sqrt_f32(f32x16 a) {
-    return narrow(__builtin_elementwise_sqrt(widen(flush(a))));
+    return narrow(__builtin_elementwise_sqrt(widen(flush_f32(a))));
 }
 static f32x16 v_rsq_f32(f32x16 a) {
-    return narrow(1.0 / __builtin_elementwise_sqrt(widen(flush(a))));
+    return narrow(1.0 / __builtin_elementwise_sqrt(widen(flush_f32(a))));
 }
 
 /** sum of coefficients[i] x^i */
@@ -61,7 +57,7 @@ static f32x16 v_exp_f32(f32x16 a) {
                                     0x1.62c0223a5c824p-20,
                                     0x1.b5253d395e7c4p-24};
     f32x16 low = (f32x16){} - 200, high = (f32x16){} + 200;
-    f64x16 x = widen(min_number(max_number(flush(a), low), high));
+    f64x16 x = widen(min_number(max_number(flush_f32(a), low), high));
     f64x16 n = __builtin_elementwise_roundeven(x);
     f64x16 fraction = polynomial(x - n, series, 10);
     i64x16 exponent = __builtin_convertvector(n, i64x16);
@@ -75,7 +71,7 @@ static f32x16 v_log_f32(f32x16 a) {
         0x1.71547652b82fep+1,      0x1.71547652b82fep+1 / 3,  0x1.71547652b82fep+1 / 5,
         0x1.71547652b82fep+1 / 7,  0x1.71547652b82fep+1 / 9,  0x1.71547652b82fep+1 / 11,
         0x1.71547652b82fep+1 / 13, 0x1.71547652b82fep+1 / 15, 0x1.71547652b82fep+1 / 17};
-    a = flush(a);
+    a = flush_f32(a);
     u64x16 bits = (u64x16)widen(a), offset = bits - UINT64_C(0x3fe6a09e667f3bcd); // sqrt(1/2)
     i64x16 exponent = (i64x16)offset >> 52;
     f64x16 m = (f64x16)(bits - ((u64x16)exponent << 52)), s = (m - 1) / (m + 1);
@@ -105,7 +101,7 @@ static f32x16 turns(f64x16 x) {
 /** Inputs are revolutions; beyond 256 of them the result is that of 0. */
 static f64x16 in_domain(f32x16 a) {
     u32x16 inside = (u32x16)(a >= -256) & (u32x16)(a <= 256);
-    return widen((f32x16)((u32x16)flush(a) & inside));
+    return widen((f32x16)((u32x16)flush_f32(a) & inside));
 }
 
 static u32x16 is_invalid(f32x16 a) {
@@ -153,6 +149,41 @@ static f64x8 v_rsq_f64(f64x8 a) {
 }
 static f64x8 v_sqrt_f64(f64x8 a) {
     return __builtin_elementwise_sqrt(a);
+}
+
+// ---- 53 digits of 2/pi, for reducing large angles
+
+/** 1201 binary digits of 2/pi after the point, most significant first; the rest are 0 to the
+ *  instruction. */
+enum { DIGITS = 1201 };
+
+static const uint64_t two_over_pi[] = {
+    0xa2f9836e4e441529, 0xfc2757d1f534ddc0, 0xdb6295993c439041, 0xfe5163abdebbc561,
+    0xb7246e3a424dd2e0, 0x06492eea09d1921c, 0xfe1deb1cb129a73e, 0xe88235f52ebb4484,
+    0xe99c7026b45f7e41, 0x3991d639835339f4, 0x9c845f8bbdf9283b, 0x1ff897ffde05980f,
+    0xef2f118b5a0a6d1f, 0x6d367ecf27cb09b7, 0x4f463f669e5fea2d, 0x7527bac7ebe5f17b,
+    0x3d0739f78a5292ea, 0x6bfb5fb11f8d5d08, 0x56033046fc7b6bab,
+};
+
+static uint64_t digits(uint32_t first) {
+    uint64_t out = 0;
+    for (uint32_t i = first; i < first + 53; i++) {
+        const uint64_t digit = i < DIGITS ? two_over_pi[i / 64] >> (63 - i % 64) & 1 : 0;
+        out = out << 1 | digit;
+    }
+    return out;
+}
+
+/** Group b of 53 digits, further on for larger a; a power of two keeps the largest from
+ *  vanishing. */
+static u64x8 v_trig_preop_f64(u64x8 a, u64x8 b) {
+    for (unsigned i = 0; i < 8; i++) {
+        uint32_t exponent = (uint32_t)(a[i] >> 52 & 2047), first = (uint32_t)(b[i] & 31) * 53;
+        first += exponent > 1077 ? exponent - 1077 : 0;
+        const int scale = -53 - (int)first + (exponent >= 1968 ? 128 : 0);
+        a[i] = f64_bits(ldexp((double)(int64_t)digits(first), scale));
+    }
+    return a;
 }
 
 // ---- scalars
@@ -206,9 +237,11 @@ static void scalar_f16(sim_wave *w, const sim_inst *inst, f32x16 (*op)(f32x16)) 
     ROW(v_s_##name##_f16, v_s_##name##_f16, GFX12, 'l', "h:h")
 
 LIST(VALU_WRAP)
+VALU_WRAP(W2, u64, v_trig_preop_f64, "d:di", ALL, 'i')
 SCALAR(WRAP_SCALAR)
 static const sim_opcode opcodes[] = {LIST(LINE) SCALAR(LINE_SCALAR)
+    VALU_LINE(W2, u64, v_trig_preop_f64, "d:di", ALL, 'i')
     // GCN3's older approximations: the same functions, less exact on silicon
     ROW(v_exp_legacy_f32, v_exp_f32, GFX9, '?', "f:f") ROW(v_log_legacy_f32, v_log_f32, GFX9, '?', "f:f")};
 // clang-format on
-SIM_TABLE(sim_ops_valu_trans, opcodes);
+SIM_TABLE(sim_ops_valu_transcendental, opcodes);

@@ -178,6 +178,16 @@ SIM_INLINE void run64(sim_wave *w, const sim_inst *inst, unsigned arity, const c
         sim_finish32(w, inst, result);
 }
 
+// ---- packed operands
+
+/** Returns the half of source i for one of the two results, negated as asked. */
+SIM_INLINE u32x16 sim_packed_half(u32x16 block, const sim_inst *inst, unsigned i, bool high) {
+    const uint8_t select = high ? inst->op_sel_hi : inst->op_sel,
+                  negate = high ? inst->neg_hi : inst->neg_lo;
+    u32x16 half = select >> i & 1 ? block >> 16 : block & 0xffff;
+    return half ^ (negate >> i & 1 ? 0x8000u : 0);
+}
+
 // ---- tables
 //
 // A family's list has one line for each instruction: X(shape, type, name, operand types, chips,
@@ -272,5 +282,8 @@ SIM_INLINE void run64(sim_wave *w, const sim_inst *inst, unsigned arity, const c
 #define VALU_LINE(shape, type, name, types, archs, known, ...)                                     \
     SIM_ROW(#name, exec_##name, archs, SIM_VALU, known, types,                                     \
             .is = SATURATES_##shape __VA_OPT__(|) __VA_ARGS__)
+/** Makes a row of another name for what `of` does. */
+#define VALU_ALIAS(name, of, archs, types, ...)                                                    \
+    SIM_ROW(#name, exec_##of, archs, SIM_VALU, 'i', types, __VA_ARGS__)
 
 #endif
