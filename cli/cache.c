@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// quern cache: where JIT-compiled kernels are kept, what is there, whether it is sound; and
-// removing it.
+// quern cache: shows where JIT-compiled kernels are kept and which there are, checks them, and
+// removes them.
 #include "cli.h"
 
 #include <inttypes.h>
@@ -39,7 +39,7 @@ static void print_entries(const json_t *entries) {
     cli_table_print(&table, stdout);
 }
 
-/** list and verify: the same walk; verify fails if an entry is damaged. */
+/** Carries out list and verify, which walk alike; verify fails if an entry is damaged. */
 static qn_status show(bool is_verify) {
     json_t *entries = json_array();
     qn_status st = qn_cache_list(collect, entries);

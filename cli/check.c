@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// quern check: which kernels run on a device, why the others do not, and whether each agrees with
-// its op's definition; --report keeps all of it in a file to send.
+// quern check: shows which kernels run on a device, why others do not, and whether each agrees with
+// its op's definition. --report keeps all of this in a file to send.
 #include "file.h"
 
 #include <errno.h>
@@ -43,7 +43,7 @@ static const cli_option options[] = {
      .help = "-v: on a simulated device, from where instructions are known"},
     {0}};
 
-/** What all problems together say of one kernel. */
+/** What all problems together tell of one kernel. */
 typedef struct kernel_row {
     char *op, *kernel, *reason; // reason: of the last problem that it could not run
     char *evidence;             // null: nothing is known
@@ -82,7 +82,7 @@ static json_t *result_json(const qn_check_result *r) {
         "detail", r->detail ? r->detail : "", "evidence", r->evidence);
 }
 
-/** Where a text of evidence stands from the strongest kind, 0, to the weakest; -1 if there is
+/** Returns how weak a text of evidence is, from 0 for the strongest kind on; -1 if there is
  *  none. */
 static int weakness(const char *evidence) {
     static const char *const kinds[] = {"measured", "ISA text", "LLVM", "inferred"};
@@ -113,7 +113,7 @@ static void note_run(summary *s, kernel_row *row, const qn_check_result *r) {
 static void note(void *context, const qn_check_result *r) {
     summary *s = context;
     cli_json_add(s->results, result_json(r));
-    cli_progress_add(0); // an op takes long: keep the bar's clock going
+    cli_progress_add(0); // an op takes long, so this keeps the bar's clock going
     kernel_row *row = row_of(s, r);
     if (!r->reason) {
         note_run(s, row, r);
@@ -126,7 +126,8 @@ static void note(void *context, const qn_check_result *r) {
 
 // ---- what a report says of the machine
 
-/** The value of the first line "key : value" or "key=value" of a file; "" if there is none. */
+/** Reads the value of the first line "key : value" or "key=value" of a file; "" if there is
+ *  none. */
 static void read_key(const char *path, const char *key, char *value, size_t room) {
     char line[512];
     FILE *file = fopen(path, "re");
@@ -208,7 +209,7 @@ static void print_table(const summary *s, const cli_device *device) {
     cli_table_print(&table, stdout);
 }
 
-/** The instructions of each kernel that are known least well, and from where. */
+/** Prints the least known instructions of each kernel, and from where they are known. */
 static void print_evidence(const summary *s) {
     bool any = false;
     for (int i = 0; i < s->count; i++) {
@@ -237,7 +238,7 @@ static qn_status check_ops(int count, char **ops) {
     return QN_OK;
 }
 
-/** One op. Gives false if the device failed: nothing more can be learnt from it. */
+/** Checks one op. Returns false if the device failed: nothing more can be learnt from it. */
 static bool run_op(summary *s, cli_device *device, const char *op) {
     qn_check_options check = {.struct_size = sizeof check,
                               .seed = (uint64_t)seed,
@@ -251,8 +252,8 @@ static bool run_op(summary *s, cli_device *device, const char *op) {
     return false;
 }
 
-/** Checks the ops named, or all. A disagreement is noted, and does not stop the next op; a device
- *  that fails does, and what was found until then is shown all the same. */
+/** Checks the named ops, or all. A disagreement is noted, and the next op is checked; a device that
+ *  fails ends the checks, and the results until then are shown. */
 static void run_checks(summary *s, cli_device *device, int count, char **named) {
     const char *const *ops = count ? (const char *const *)named : qn_op_names();
     if (ops == qn_op_names())

@@ -17,11 +17,12 @@
 /** What the shell sees. */
 enum { CLI_DONE = 0, CLI_CHECK_FAILED = 1, CLI_BAD_INPUT = 2 };
 
-/** Stores the message and gives the code, to be returned at once. Messages name the file, tensor or
- *  option, what was found and what is accepted. */
+/** Stores the message and returns the code, for the caller to return at once. Messages name the
+ *  file, tensor or option, what was found and what is accepted. */
 qn_status cli_fail(qn_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 const char *cli_error(void);
-/** Prints the last message after "quern COMMAND: " and gives the exit status that fits the code. */
+/** Prints the last message after "quern COMMAND: " and returns the exit status that fits the
+ *  code. */
 int cli_finish(const char *command, qn_status status);
 
 #define CLI_TRY(call)                                                                              \
@@ -30,16 +31,16 @@ int cli_finish(const char *command, qn_status status);
         if (status_of_call != QN_OK)                                                               \
             return status_of_call;                                                                 \
     } while (0)
-/** Of a call that did not succeed, keeps the status in st and goes to the label out, which gives
- *  back what is held. */
+/** If the call fails, keeps its status in st and goes to the label out, which releases what is
+ *  held. */
 #define CLI_TRY_OUT(call)                                                                          \
     do {                                                                                           \
         if ((st = (call)) != QN_OK)                                                                \
             goto out;                                                                              \
     } while (0)
 
-/** "; did you mean X?" into buf if the word found is close to a word X of `accepted`, which are
- *  parted by commas, bars or blanks; else "". Gives buf. (guess.c) */
+/** Writes "; did you mean X?" to buf if the word found is close to a word X of `accepted`, else "".
+ *  Commas, bars or blanks part the words of `accepted`. Returns buf. (guess.c) */
 const char *cli_guess(const char *found, size_t length, const char *accepted, char *buf,
                       size_t room);
 enum { CLI_GUESS_ROOM = 80 };
@@ -82,58 +83,58 @@ typedef struct cli_command {
 
 extern const cli_command cli_bench, cli_cache, cli_check, cli_convert, cli_devices, cli_gemm,
     cli_help, cli_profile, cli_quantize, cli_sim, cli_tune;
-/** All of them, null-terminated, in the order of the help. */
+/** All commands, null-terminated, in the order of the help. */
 extern const cli_command *const cli_commands[];
 
 const cli_command *cli_command_find(const char *name);
-/** Their names, parted by blanks. */
+/** Returns the names of all commands, parted by blanks. */
 const char *cli_command_names(void);
 /** Reads argv into the command's options and moves its other arguments to the front; *count is
- *  their number. Unknown options, missing or malformed values are errors that name what is
+ *  their number. Unknown options and missing or malformed values are errors that name what is
  *  accepted. */
 qn_status cli_options_parse(const cli_command *command, int argc, char **argv, int *count,
                             bool *wants_help);
 void cli_help_command(FILE *to, const cli_command *command);
 void cli_help_all(FILE *to);
 
-// ---- JSON (json.c): what cannot be made, for lack of memory too, ends the command
+// ---- JSON (json.c): a value that cannot be made, also for lack of memory, ends the command
 
-/** To be called before any other use of jansson. */
+/** Must be called before any other use of jansson. */
 void cli_json_begin(void);
-/** As json_pack, never null. */
+/** Makes a value as json_pack does; never null. */
 json_t *cli_json_pack(const char *format, ...);
-/** A string; what is no UTF-8, as a path may be, becomes U+FFFD. */
+/** Makes a string. Bytes that are no UTF-8, as a path may have, become U+FFFD. */
 json_t *cli_json_text(const char *text);
-/** A number; null for NaN and infinity, which JSON lacks. */
+/** Makes a number; null for NaN and infinity, which JSON lacks. */
 json_t *cli_json_number(double value);
-/** These take the value over. */
+/** cli_json_add and cli_json_set take the value over. */
 void cli_json_add(json_t *array, json_t *value);
 void cli_json_set(json_t *object, const char *name, json_t *value);
-/** As json_dumps, never null; the caller frees it. */
+/** Returns the text that json_dumps gives, never null; the caller frees it. */
 char *cli_json_dump(const json_t *value, size_t flags);
-/** The value in lines, for people as well, the last one ended too; releases the value. The caller
- *  frees the text. */
+/** Returns the value as text in lines, for people as well, and releases the value. The last line
+ *  ends with a newline. The caller frees the text. */
 char *cli_json_lines(json_t *value);
-/** Prints these lines. Errors: QN_E_IO. */
+/** Prints the lines of cli_json_lines. Errors: QN_E_IO. */
 qn_status cli_print_json(json_t *value);
 
 // ---- output (output.c)
 
-/** Text of an XML file, as of a drawing. Control characters, which XML has none of, become
+/** Writes text to an XML file such as a drawing. Control characters, which XML lacks, become
  *  U+FFFD. */
 void cli_write_xml(FILE *to, const char *text);
-/** Text of others for a terminal: control characters as \uNNNN. */
+/** Writes text that others made to a terminal: control characters become \uNNNN. */
 void cli_write_plain(FILE *to, const char *text);
 /** Prints the text. Errors: as cli_flush. */
 qn_status cli_print(const char *text);
 /** Flushes stdout. Errors: QN_E_IO, as for a full disk behind a redirection. */
 qn_status cli_flush(void);
-/** "1.5 GiB" into buf. Gives buf. */
+/** Writes "1.5 GiB" to buf and returns buf. */
 const char *cli_bytes_text(int64_t bytes, char *buf, size_t room);
-/** "12.3 ms" into buf, "-" for a negative time. Gives buf. */
+/** Writes "12.3 ms" to buf, "-" for a negative time, and returns buf. */
 const char *cli_time_text(int64_t ns, char *buf, size_t room);
 
-/** The monotonic clock. */
+/** Returns the monotonic clock's time. */
 int64_t cli_now_ns(void);
 
 /** A table whose columns are as wide as their widest cell. Cells are copied. */
@@ -155,7 +156,7 @@ void cli_progress_begin(const char *label, int64_t total);
 void cli_progress_add(int64_t done);
 void cli_progress_end(void);
 
-// ---- memory (output.c): the command ends when memory does
+// ---- memory (output.c): the command ends when memory runs out
 
 [[noreturn]] void cli_out_of_memory(void);
 void *cli_alloc(size_t bytes);                                                 // zeroed, never null
@@ -163,7 +164,8 @@ char *cli_text(const char *format, ...) __attribute__((format(printf, 1, 2))); /
 
 // ---- the library's devices and errors (device.c)
 
-/** cli_fail after a failed call of the library, whose own message follows `what`. */
+/** Does what cli_fail does after a failed call of the library; the library's message follows
+ *  `what`. */
 qn_status cli_fail_lib(qn_status status, const char *what);
 
 typedef struct cli_device {
@@ -174,7 +176,7 @@ typedef struct cli_device {
 
 qn_status cli_device_open(cli_device *out, const char *spec);
 void cli_device_close(cli_device *device);
-/** How a device's times come about: "measured", "modelled", or "none" without a clock. */
+/** Returns how a device's times come about: "measured", "modelled", or "none" without a clock. */
 const char *cli_times(const qn_device_info *info);
 json_t *cli_device_json(const qn_device_info *info);
 
@@ -184,11 +186,13 @@ typedef struct cli_tensor {
     int64_t shape[4];
 } cli_tensor;
 
-/** These four leave the message with the library. */
+/** cli_tensor_make, cli_tensor_free, cli_tensor_load and cli_tensor_store leave the message with
+ *  the library. */
 qn_status cli_tensor_make(cli_tensor *out, cli_device *device, DLDataType dtype, int ndim,
                           const int64_t *shape);
 void cli_tensor_free(cli_tensor *tensor, cli_device *device);
-/** From and to host memory of the same shape and dtype; done when they return. */
+/** Copies from and to host memory of the tensor's shape and dtype; the copy is done when the call
+ *  returns. */
 qn_status cli_tensor_load(cli_tensor *to, cli_device *device, const void *from);
 qn_status cli_tensor_store(void *to, cli_device *device, const cli_tensor *from);
 

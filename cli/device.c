@@ -8,7 +8,7 @@ qn_status cli_fail_lib(qn_status status, const char *what) {
     return cli_fail(status, "%s: %s", what, qn_last_error());
 }
 
-/** Adds to the message which of the devices here a mistyped spec may have meant. */
+/** Adds to the message which device of this machine a mistyped spec may have meant. */
 static qn_status fail_spec(qn_status status, const char *what, const char *spec) {
     enum { MOST = 64 };
     static qn_device_info infos[MOST];
@@ -40,8 +40,8 @@ qn_status cli_device_open(cli_device *out, const char *spec) {
     return st;
 }
 
-/** Says once that the CPU had fewer threads than when it was opened: figures and times are of
- *  those. */
+/** Warns once that the CPU had fewer threads than when it was opened, as figures and times are of
+ *  these threads. */
 static void warn_of_few_threads(const cli_device *device) {
     static bool has_warned;
     qn_device_info now = {.struct_size = sizeof now};

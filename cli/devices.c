@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// quern devices: what can be opened here, in the order in which `auto` would take it.
+// quern devices: lists the devices that can be opened here, in the order in which `auto` takes
+// them.
 #include "cli.h"
 
 #include <stdlib.h>
@@ -9,7 +10,7 @@ static bool as_json;
 static const cli_option options[] = {
     {.name = "--json", .kind = CLI_FLAG, .to = &as_json, .help = "print JSON"}, {0}};
 
-/** Lists again with more room where there are more devices by then. */
+/** Lists the devices, again with more room if there are more of them by then. */
 static qn_status list_devices(qn_device_info **infos, int32_t *count) {
     int32_t room = 0;
     *count = 0;

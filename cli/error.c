@@ -12,7 +12,7 @@ qn_status cli_fail(qn_status status, const char *format, ...) {
     char text[sizeof message]; // the old message may be among the arguments
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    for (char *c = text; *c; c++) // names come from files: none of them writes to the terminal
+    for (char *c = text; *c; c++) // names come from files and must not control the terminal
         if ((unsigned char)*c < ' ' || *c == 0x7F)
             *c = '?';
     memcpy(message, text, sizeof text);

@@ -51,9 +51,9 @@ qn_status cli_output_check(const char *path, bool force) {
     return fits ? QN_OK : cli_fail(QN_E_IO, "%s: cannot be created: %s", path, strerror(errno));
 }
 
-/** Syncs the folder that holds path, so that a rename in it lasts. */
+/** Syncs the folder that holds path, so that a rename in the folder lasts. */
 static void sync_parent(const char *path) {
-    char parent[PATH_MAX]; // no memory is asked for any more: the result is there
+    char parent[PATH_MAX]; // asks for no more memory, as the result exists
     const char *slash = strrchr(path, '/');
     snprintf(parent, sizeof parent, "%.*s", slash ? (int)(slash - path + 1) : 1,
              slash ? path : ".");
@@ -66,7 +66,7 @@ static void sync_parent(const char *path) {
 
 qn_status cli_put_in_place(const char *temp, const char *path, unsigned flags) {
     int failed = renameat2(AT_FDCWD, temp, AT_FDCWD, path, flags);
-    if (failed && errno == EINVAL && flags == RENAME_NOREPLACE) { // not on this file system
+    if (failed && errno == EINVAL && flags == RENAME_NOREPLACE) { // this file system lacks it
         if (cli_exists(path))
             return cli_fail_exists(path);
         failed = rename(temp, path);

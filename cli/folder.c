@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folders that appear whole, with a list of what quern put there: only what is on such a list may
-// be replaced.
+// Folders that appear whole, with a list of the files that quern put there. Only files on such a
+// list may be replaced.
 #include "file.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@ enum { MAX_DEPTH = 64 };
 
 // ---- walking
 
-/** What a walk does with a file; `name` is its path in the folder. */
+/** What a walk does with a file; `name` is the file's path in the folder. */
 typedef qn_status (*visit_fn)(void *context, const char *name);
 
 static qn_status walk(const char *folder, const char *inner, int depth, visit_fn visit,
@@ -33,8 +33,8 @@ static qn_status walk_entry(const char *folder, const char *name, int depth, vis
     return st;
 }
 
-/** Visits every file in a folder and below; `inner` is "" or the path in it that the walk has come
- *  to. */
+/** Visits every file in a folder and below; `inner` is "" or the path inside the folder that the
+ *  walk has reached. */
 static qn_status walk(const char *folder, const char *inner, int depth, visit_fn visit,
                       void *context) {
     char *path = *inner ? cli_path(folder, inner) : cli_text("%s", folder);
@@ -72,7 +72,8 @@ static qn_status write_list(const char *folder) {
     return st;
 }
 
-/** The names on a folder's list, as members of an object; none if there is no list. */
+/** Returns the names on a folder's list as members of an object, which is empty if there is no
+ *  list. */
 static json_t *read_list(const char *folder) {
     json_t *names = json_object(), *list = nullptr, *name;
     char *path = cli_path(folder, cli_list_name);
@@ -107,7 +108,7 @@ static qn_status check_name(void *context, const char *name) {
                                 c->path, name, cli_list_name);
 }
 
-/** Every file in the folder is one that quern wrote. */
+/** Checks that quern wrote every file in the folder. */
 static qn_status check_ours(const char *path) {
     if (!cli_is_folder(path))
         return cli_fail(QN_E_INVALID, "%s: is no folder, and a folder is to be written there",
@@ -144,7 +145,7 @@ qn_status cli_folder_commit(cli_folder *folder) {
     if (st == QN_OK)
         st = cli_check_signals();
     if (st == QN_OK && folder->may_replace)
-        st = check_ours(folder->path); // somebody may have used it meanwhile
+        st = check_ours(folder->path); // somebody may have used the folder meanwhile
     if (st == QN_OK)
         st = cli_put_in_place(folder->temp->path, folder->path,
                               folder->may_replace ? RENAME_EXCHANGE : RENAME_NOREPLACE);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a mistyped word was meant to be.
+// Guesses which word a mistyped word was meant to be.
 #include "cli.h"
 
 #include <stdlib.h>
@@ -12,8 +12,8 @@ static int least(int a, int b, int c) {
     return m < c ? m : c;
 }
 
-/** How many letters have to be put in, left out, exchanged, or swapped with a neighbour (optimal
- *  string alignment). */
+/** Returns how many letters have to be added, left out, replaced, or swapped with a neighbour
+ *  (optimal string alignment). */
 static int distance(const char *a, size_t a_length, const char *b, size_t b_length) {
     int rows[3][MAX_WORD + 1];
     int *old = rows[0], *last = rows[1], *now = rows[2];
@@ -35,7 +35,7 @@ static int distance(const char *a, size_t a_length, const char *b, size_t b_leng
 const char *cli_guess(const char *found, size_t length, const char *accepted, char *buf,
                       size_t room) {
     static const char blanks[] = ", |";
-    int nearest = (int)(length / 3) + 2; // what is as far is no guess
+    int nearest = (int)(length / 3) + 2; // a word so far away is no guess
     *buf = '\0';
     if (length > MAX_WORD)
         return buf;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// quern help [COMMAND]: the same text as --help, or the whole command line as JSON.
+// quern help [COMMAND]: prints the text of --help, or the whole command line as JSON.
 #include "cli.h"
 
 #include <string.h>

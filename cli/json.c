@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON: jansson with every result checked. What cannot be made ends the command with a message, so
-// that nothing is written of which a part is missing.
+// JSON: jansson with every result checked. A value that cannot be made ends the command with a
+// message, so that nothing incomplete is written.
 #include "cli.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/** For jansson, most of whose calls tell of a failed allocation by a null or a -1 that is easily
- *  passed over. */
+/** Allocates for jansson, most of whose calls report a failed allocation by a null or a -1 that is
+ *  easily overlooked. */
 static void *alloc_or_exit(size_t bytes) {
     void *memory = malloc(bytes ? bytes : 1);
     if (!memory)
@@ -20,7 +20,8 @@ void cli_json_begin(void) {
     json_set_alloc_funcs(alloc_or_exit, free);
 }
 
-/** Memory is no reason any more; what remains is text that is no UTF-8, or a wrong format. */
+/** Ends the command because of text that is no UTF-8, or a wrong format; lack of memory has been
+ *  handled before. */
 [[noreturn]] static void fail(const char *why) {
     fprintf(stderr, "quern: cannot make JSON: %s\n", why);
     exit(CLI_BAD_INPUT);
@@ -54,7 +55,8 @@ char *cli_json_dump(const json_t *value, size_t flags) {
     return text;
 }
 
-/** How many bytes the character at `text` has in UTF-8, as jansson counts; 0 if it is none. */
+/** Returns how many bytes the character at `text` has in UTF-8, as jansson counts; 0 if it is no
+ *  UTF-8. */
 static size_t character_bytes(const char *text) {
     const size_t most = strnlen(text, 4);
     for (size_t n = 1; n <= most; n++) {

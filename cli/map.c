@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mapped inputs, and what other programs do to them meanwhile: a file that is cut short is an error
-// with its name, not the end by SIGBUS that reading behind its end is.
+// Mapped inputs, and what other programs do to them meanwhile. If a file is cut short, reading past
+// its end gives an error with the file's name, instead of ending the process by SIGBUS.
 #include "file.h"
 
 #include <errno.h>
@@ -22,10 +22,11 @@ struct cli_source {
 };
 
 static struct cli_source *sources;
-/** The last one of which a page could not be read; compared only, as it may have been closed. */
+/** The last file of which a page could not be read. It is only compared, as it may have been
+ *  closed. */
 static const struct cli_source *_Atomic broken;
 
-// ---- pages that are no longer there
+// ---- pages that no longer exist
 
 static struct cli_source *source_at(const uint8_t *address) {
     struct cli_source *s = sources;
@@ -34,8 +35,8 @@ static struct cli_source *source_at(const uint8_t *address) {
     return s;
 }
 
-/** Puts zeros in the place of all from the page on, so that the reader goes on to where the error
- *  is noticed. Any thread may come here; none changes the list meanwhile. */
+/** Puts zeros in place of the missing page and all after it, so that the reader goes on to where
+ *  the error is noticed. Any thread may come here; no thread changes the list meanwhile. */
 static void on_missing_page(int number, siginfo_t *info, void *) {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uint8_t *from = (uint8_t *)((uintptr_t)info->si_addr / page * page);
@@ -43,7 +44,7 @@ static void on_missing_page(int number, siginfo_t *info, void *) {
     const size_t bytes = s ? (size_t)(s->data + s->was.st_size - from) : 0;
     if (!s || mmap(from, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
                    -1, 0) == MAP_FAILED)
-        signal(number, SIG_DFL); // it comes again, and ends the process
+        signal(number, SIG_DFL); // the signal comes again, and ends the process
     else
         atomic_store(&broken, s);
 }
@@ -53,14 +54,15 @@ static void watch_pages(void) {
     sigaction(SIGBUS, &action, nullptr);
 }
 
-// ---- what became of the files
+// ---- changes of the files
 
 static qn_status fail_broken(const struct cli_source *s) {
     return cli_fail(QN_E_IO, "%s: cannot be read to its end: it was cut short, or the disk failed",
                     s->path);
 }
 
-/** Of a file that another has taken the name of, the mapping keeps the old one. */
+/** Checks that a file did not change. If another file has taken its name, the mapping still has the
+ *  old one. */
 static qn_status check_source(const struct cli_source *s) {
     struct stat now;
     if (stat(s->path, &now) != 0 || now.st_dev != s->was.st_dev || now.st_ino != s->was.st_ino)
@@ -87,7 +89,7 @@ qn_status cli_check_inputs(void) {
     qn_status st = QN_OK;
     for (const struct cli_source *s = sources; st == QN_OK && s; s = s->next)
         st = check_source(s);
-    return st == QN_OK ? cli_check_pages() : st; // the first says more
+    return st == QN_OK ? cli_check_pages() : st; // the first message says more
 }
 
 // ---- opening

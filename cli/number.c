@@ -17,7 +17,8 @@ static double get_f64(const char *at) {
     return value;
 }
 
-/** Sign, exponent and mantissa of a binary format without infinities or NaN, as a double. */
+/** Returns the double of a sign, exponent and mantissa in a binary format without infinities or
+ *  NaN. */
 static double assemble(bool is_negative, int exponent, int bias, int mantissa, int mantissa_bits) {
     const double size =
         exponent ? ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits)
@@ -43,7 +44,8 @@ static double get_bf16(const char *at) {
     return value;
 }
 
-/** OCP: bias 7, NaN is all ones. FNUZ: bias 8, NaN is 0x80. */
+/** Decodes e4m3. OCP has a bias of 7, and its NaN is all ones; FNUZ has a bias of 8, and its NaN is
+ *  0x80. */
 static double decode_e4m3(uint8_t bits, bool is_fnuz) {
     if (is_fnuz ? bits == 0x80 : (bits & 0x7F) == 0x7F)
         return NAN;
@@ -78,8 +80,8 @@ bool cli_same_dtype(DLDataType a, DLDataType b) {
     return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
 }
 
-/** splitmix64. Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators",
- *  2014. */
+/** Returns the next number of splitmix64. Source: Steele, Lea, Flood, "Fast splittable pseudorandom
+ *  number generators", 2014. */
 uint64_t cli_random_next(cli_random *random) {
     uint64_t z = random->state += 0x9E3779B97F4A7C15;
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9;
@@ -87,7 +89,7 @@ uint64_t cli_random_next(cli_random *random) {
     return z ^ z >> 31;
 }
 
-/** Uniform in (0, 1). */
+/** Returns a uniform number in (0, 1). */
 static double uniform(cli_random *random) {
     return ((double)(cli_random_next(random) >> 11) + 0.5) * 0x1p-53;
 }

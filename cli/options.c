@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a subcommand's arguments by its table of options, and prints the help made from the same
-// table.
+// Reads a subcommand's arguments by its table of options, and prints the help made from that table.
 #include "cli.h"
 
 #include <errno.h>
@@ -80,12 +79,13 @@ static qn_status option_set(const cli_option *o, const char *text) {
     return cli_fail(QN_E_INVALID, "option %s takes no value; found '%s'", o->name, text);
 }
 
-/** Which of a command's options have been given, by their place in its table. */
+/** Which of a command's options have been given, by the option's place in the table. */
 typedef struct given {
     bool at[64];
 } given;
 
-/** Only lists may come again: elsewhere it would be unclear which one counts. */
+/** Notes that an option was given. Only lists may be given again; with other options it would be
+ *  unclear which one counts. */
 static qn_status note_given(given *seen, const cli_command *command, const cli_option *o) {
     bool *mark = &seen->at[o - command->options];
     if (*mark && o->kind != CLI_LIST)

@@ -74,7 +74,8 @@ const char *cli_time_text(int64_t ns, char *buf, size_t room) {
     return buf;
 }
 
-/** Of one byte, and of U+0080 to U+009F, in UTF-8. */
+/** Returns whether text begins with a control character: one of one byte, or U+0080 to U+009F in
+ *  UTF-8. */
 static bool is_control(const char *text) {
     const unsigned char *c = (const unsigned char *)text;
     return *c < ' ' || *c == 0x7F || (c[0] == 0xC2 && c[1] < 0xA0);
@@ -130,7 +131,7 @@ void cli_table_add(cli_table *table, const char *format, ...) {
     va_end(args);
 }
 
-/** Columns on a terminal: UTF-8 continuation bytes take none. */
+/** Returns the columns of a text on a terminal; UTF-8 continuation bytes take none. */
 static int display_width(const char *text) {
     int width = 0;
     for (; *text; text++)

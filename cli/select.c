@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which tensors of a checkpoint are quantised: linear layers by their names, as --include and
-// --exclude say.
+// Chooses the tensors of a checkpoint that are quantised: linear layers by their names, and by
+// --include and --exclude.
 #include "select.h"
 
 #include <fnmatch.h>
 #include <string.h>
 
-/** Parts of names whose weights stay as they are: tables, norms, and what decides more than it
- *  computes. */
+/** Weights with these parts in their names stay as they are: tables, norms, and layers that decide
+ *  more than they compute. */
 static const char *const kept[] = {"embed", "norm", "lm_head", "router", "mlp.gate."};
 
 static bool ends_with(const char *text, const char *end) {
@@ -15,7 +15,7 @@ static bool ends_with(const char *text, const char *end) {
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/** A pattern with * ? or [ has to match the whole name, any other a part of it. */
+/** Returns whether a pattern matches a name: with * ? or [ the whole name, else a part of it. */
 static bool matches(const char *pattern, const char *name) {
     return strpbrk(pattern, "*?[") ? fnmatch(pattern, name, 0) == 0
                                    : strstr(name, pattern) != nullptr;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Temporary files and folders: removed when the command ends, however it does. What a killed one
-// has left is known by its name and by the lock that died with its process, and goes when the same
-// output is next begun.
+// Temporary files and folders, which are removed however the command ends. What a killed command
+// left is known by its name and by the lock that died with the process; it is removed when a
+// command next begins that output.
 #include "file.h"
 
 #include <dirent.h>
@@ -13,16 +13,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MARK ".quern-" // and six characters, behind the name of what it will become
+#define MARK ".quern-" // stands with six characters behind the name of the output
 enum { RANDOM = 6, MAX_DEPTH = 64, MAX_TRIES = 16 };
 
 static cli_temp *alive;
 
-// ---- removing, without memory: that may be what ended the command
+// ---- removing, without memory, whose lack may have ended the command
 
 static void remove_at(int parent, const char *name, int depth);
 
-/** Removes what a folder holds; true if there was anything that could be removed. */
+/** Removes what a folder holds. Returns true if anything was removed. */
 static bool remove_entries(int folder, int depth) {
     alignas(struct dirent64) char entries[4096];
     bool any = false;
@@ -66,8 +66,8 @@ static bool is_left(const char *name, const char *what) {
                   "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") == RANDOM;
 }
 
-/** Whether it is this user's and of no living process. The lock that tells is held until the
- *  descriptor is closed. */
+/** Returns whether a file is this user's and of no living process. The lock that tells is held
+ *  until the descriptor is closed. */
 static bool is_abandoned(int fd) {
     struct stat info;
     return fstat(fd, &info) == 0 && (S_ISREG(info.st_mode) || S_ISDIR(info.st_mode)) &&
@@ -104,7 +104,8 @@ static void clear_left(const char *path) {
 
 // ---- making
 
-/** Locks it. False if another process took it for abandoned in the meantime, and has removed it. */
+/** Locks the file. Returns false if another process has taken it for abandoned in the meantime, and
+ *  removed it. */
 static bool lock(int fd) {
     struct stat info;
     return flock(fd, LOCK_EX) != 0 || (fstat(fd, &info) == 0 && info.st_nlink > 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// quern tune: the table of measured choices that calls go by, or another one: where it is, what it
-// says, whether it is sound.
+// quern tune: shows where the table of measured choices is and what it says, and checks it; or
+// another such table.
 #include "cli.h"
 
 #include <inttypes.h>
@@ -43,7 +43,7 @@ static void print_entries(const json_t *entries) {
     cli_table_print(&table, stdout);
 }
 
-/** How many lines are refused; *first is the first of them. */
+/** Returns how many lines are refused; *first is the first of them. */
 static size_t count_refused(const json_t *entries, const json_t **first) {
     size_t i, count = 0;
     json_t *e;
@@ -54,7 +54,7 @@ static size_t count_refused(const json_t *entries, const json_t **first) {
     return count;
 }
 
-/** list and verify: the same walk; verify fails if a line is refused. */
+/** Carries out list and verify, which walk alike; verify fails if a line is refused. */
 static qn_status show(const char *path, const json_t *entries, bool is_verify) {
     const json_t *first = nullptr;
     const size_t count = json_array_size(entries), refused = count_refused(entries, &first);

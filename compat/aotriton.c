@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// AOTriton's flash attention over quern's: dense attention, whether there is a kernel, dropout's
+// AOTriton's flash attention over quern's: dense attention, the search for a kernel, dropout's
 // debug calls.
 #include "aotriton.h"
 
@@ -22,7 +22,7 @@ static qn_status check_b(const qni_aotriton_call *c) {
     return QN_OK;
 }
 
-/** softmax_lse [batch * heads, n] as [batch, heads, n]. */
+/** Returns softmax_lse [batch * heads, n] as [batch, heads, n]. */
 static DLTensor *make_dense_lse(qni_aotriton_view *out, const DLTensor *lse, const DLTensor *q) {
     const int dims[] = {0, 0, 1};
     qni_aotriton_make_view(out, lse, 3, dims);
@@ -96,7 +96,7 @@ qn_status qn_aotriton_attn_fwd_workspace_bytes(int64_t *bytes, const DLTensor *q
 
 // ---- is there a kernel?
 
-/** A query and a key of f16, all zeros, with o behind them. */
+/** Attends with one query to one key of f16, all zeros; o lies behind them in memory. */
 static qn_status attend_to_one(qn_stream *stream, char *memory) {
     static const char zeros[256];
     int64_t shape[] = {1, 1, 1, 64}, bytes = sizeof zeros;

@@ -99,7 +99,8 @@ qn_status qni_aotriton_check_scalars(const qni_aotriton_call *c) {
     return ext ? QNI_CHECK_STRUCT(c->op, "ext", qn_aotriton_ext, ext) : QN_OK;
 }
 
-/** Reads the numbers that go into dropout; they and those that come out have been checked. */
+/** Reads the numbers that go into dropout. These numbers, and those that come out, have been
+ *  checked. */
 static qn_status take_dropout(const qni_aotriton_call *c, qn_attention_args *args) {
     if (!(c->dropout_p > 0))
         return QN_OK;
@@ -143,8 +144,8 @@ typedef struct named_tensor {
     const DLTensor *t;
 } named_tensor;
 
-/** Tensors that have been checked, or that are absent. Memory of the host and of a device is
- *  apart. */
+/** Checks that two tensors do not overlap. Each has been checked or is absent; memory of the host
+ *  and of a device is apart. */
 static qn_status check_pair(const char *op, const named_tensor *a, const named_tensor *b) {
     if (!qni_aotriton_is_there(a->t) || !qni_aotriton_is_there(b->t) ||
         a->t->device.device_type != b->t->device.device_type)
@@ -152,7 +153,8 @@ static qn_status check_pair(const char *op, const named_tensor *a, const named_t
     return qni_check_disjoint(op, a->name, a->t, b->name, b->t);
 }
 
-/** No tensor that is written overlaps another. Of dropout's numbers only if there is dropout. */
+/** Checks that no output overlaps another tensor; dropout's numbers count only if there is
+ *  dropout. */
 static qn_status check_apart(const qni_aotriton_call *c, const DLTensor *workspace) {
     const bool drops = c->dropout_p > 0;
     const named_tensor written[] = {{"workspace", workspace},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// AOTriton's dense call on the CPU and on simulated GPUs: bit by bit what qn_attention gives for
-// the same data, within f32's rounding what softmax is, dropout by the mask that the debug calls
-// tell; and what it refuses, in which words.
+// AOTriton's dense call on the CPU and on simulated GPUs. It must give the bits of qn_attention, be
+// within f32's rounding of softmax, and drop weights by the mask of the debug calls. Refusals must
+// have the right words.
 #include "aotriton_test.h"
 
 #include <quern/attention.h>
@@ -17,7 +17,7 @@ static qn_status call_dense(const problem *c) {
                                 tensor(c->encoded), c->is_causal, nullptr, stream, &ext);
 }
 
-/** Batch 2, 4 heads on 2, in the order [batch, token, head] in memory if is_nhd. */
+/** Makes a problem of batch 2 and 4 heads on 2; in memory [batch, token, head] if is_nhd. */
 static problem make_problem(DLDataType dtype, int64_t n, int64_t m, int64_t dim, bool is_nhd) {
     problem c = {.scale = 0.125f};
     const int64_t second = is_nhd ? n : 4, third = is_nhd ? 4 : n;
@@ -60,8 +60,8 @@ static void test_definition(void **) {
     free_boxes();
 }
 
-/** A key that nobody sees: zeros and minus infinity, where AOTriton stores plus infinity; and no
- *  key, no query. */
+/** Queries that see no key give zeros and minus infinity, where AOTriton stores plus infinity.
+ *  Calls without keys, and without queries. */
 static void test_nothing_to_see(void **) {
     problem c = make_problem(f32, 3, 5, 64, false);
     c.b = MAKE(f32, 2, 4, 3, 5);
@@ -78,7 +78,7 @@ static void test_nothing_to_see(void **) {
     free_boxes();
 }
 
-/** The same bits as qn_attention's, in every dtype and either order of memory. */
+/** Bits equal those of qn_attention, in every dtype and either order of memory. */
 static void test_bits(void **) {
     static const DLDataType dtypes[] = {f32, f16, bf16};
     for (int i = 0; i < 12; i++) {
@@ -108,7 +108,8 @@ static void test_bits(void **) {
     }
 }
 
-/** Few queries and many keys: chunks in a workspace, whose size is told, to the byte. */
+/** Few queries and many keys are cut into chunks, which need a workspace of exactly the size that
+ *  the call tells. */
 static void test_workspace(void **) {
     problem c = make_problem(f32, 2, 300, 64, false);
     int64_t bytes;
@@ -125,7 +126,7 @@ static void test_workspace(void **) {
     assert_int_equal(*element(c.out, 0), 0xFF);
     c.workspace = MAKE(u8, bytes);
     check_dense(&c, nullptr);
-    fetch(c.workspace); // for its guards
+    fetch(c.workspace); // checks its guards
     c.workspace->t.byte_offset += 8;
     c.workspace->shape[0] -= 8;
     assert_refused(call_dense(&c), QN_E_INVALID, "accepted: u8 at a multiple of 16");
@@ -166,14 +167,15 @@ static void test_dropout(void **) {
     }
     check_dense(&c, mask);
     assert_true(number_in(c.seed_out) == seed && number_in(c.offset_out) == offset);
-    c.p = 0; // then nothing is said of seeds
+    c.p = 0; // without dropout seeds do not matter
     put(c.seed_out, 0, 1), send(c.seed_out);
     check_dense(&c, nullptr);
     assert_true(number_in(c.seed_out) != seed);
     free_boxes();
 }
 
-/** Of counter and key 0, as Philox's authors publish them; absent numbers are 0. */
+/** The words for counter and key 0 are those that Philox's authors publish; absent numbers are
+ *  0. */
 static void test_words(void **) {
     static const uint32_t want[] = {0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8};
     box *r = MAKE(i32, 1, 1, 1, 4);
@@ -239,7 +241,7 @@ static void test_refusals(void **) {
     free_boxes();
 }
 
-/** Numbers of dropout that lie where they cannot, and views of more dimensions than there are
+/** Refuses dropout's numbers where they cannot lie, and views of more dimensions than there are
  *  sizes. */
 static void test_misplaced(void **) {
     problem c = make_problem(f16, 4, 6, 64, false), good = c;
@@ -266,7 +268,7 @@ static void test_misplaced(void **) {
     free_boxes();
 }
 
-/** What is no tensor's fault; and tensors without data count as absent. */
+/** Refuses errors that are no tensor's; tensors without data count as absent. */
 static void test_absent(void **) {
     problem c = make_problem(f16, 4, 6, 64, false);
     DLTensor nothing = {.device = qn_device_id(device), .ndim = 4, .dtype = f16};
@@ -296,7 +298,7 @@ static void test_check_gpu(void **) {
                    "aotriton_check_gpu: stream is null");
 }
 
-/** In a process where no kernel of the CPU may be chosen: 0 if that is what check_gpu says. */
+/** Runs in a process where no kernel of the CPU may be chosen. Returns 0 if check_gpu says so. */
 static int check_without_kernels(void) {
     setenv("QUERN_DISABLE", "cpu", 1);
     if (qn_device_open(&device, "cpu") == QN_OK && qn_stream_create(&stream, device) == QN_OK &&
@@ -307,7 +309,7 @@ static int check_without_kernels(void) {
     return 1;
 }
 
-/** Before the library's first use here, as it reads the environment once. */
+/** Must run before the library's first use here, as the library reads the environment once. */
 static void test_no_kernel(void **) {
     int state = -1;
     const pid_t child = fork();

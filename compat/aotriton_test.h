@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of AOTriton's calls share: a call's arguments, and what it must give by the
-// definition of attention.
+// What the tests of AOTriton's calls share: a call's arguments, and the results by the definition
+// of attention.
 #ifndef QNI_AOTRITON_TEST_H
 #define QNI_AOTRITON_TEST_H
 
@@ -12,7 +12,7 @@
 
 // ---- a call
 
-/** What both calls take; null and 0 where a test does not care. */
+/** The arguments of both calls; null and 0 where a test does not care. */
 typedef struct problem {
     box *q, *k, *v, *b, *lse, *out, *encoded, *seed_out, *offset_out, *workspace;
     const DLTensor *seed, *offset1;
@@ -37,7 +37,7 @@ typedef struct row {
     double max, sum, off; // off: of the worst score, as in attention_ref.c
 } row;
 
-/** Weights of a row in x, before they are divided by their sum. */
+/** Computes a row's weights in x, before they are divided by their sum. */
 static inline row weigh(const problem *c, const place *s, int64_t h, int64_t i, double *x) {
     const double u = 0x1p-24;
     const int64_t dim = c->q->shape[3], kv_head = h / (c->q->shape[1] / c->k->shape[1]);
@@ -66,8 +66,8 @@ static inline void assert_near(const char *what, double got, double want, double
         fail_msg("%s is %.9g, wanted %.9g within %.3g", what, got, want, tolerance);
 }
 
-/** One query: o and the natural log-sum-exp, within attention_ref.c's bound. `keep` may be null: no
- *  dropout. */
+/** Checks one query's o and natural log-sum-exp within attention_ref.c's bound. `keep` may be null:
+ *  no dropout. */
 static inline void check_row(const problem *c, const place *s, int64_t h, int64_t i,
                              const box *keep) {
     const double u = 0x1p-24, undropped = 1 / (1 - (double)c->p);

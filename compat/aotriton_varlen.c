@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// AOTriton's attention over sequences that lie one after another: their lengths on the host,
-// quern's plan of them, and its copy in the caller's workspace.
+// AOTriton's attention over sequences that lie one after another: reads their lengths to the host,
+// makes quern's plan of them, and copies the plan to the caller's workspace.
 #include "aotriton.h"
 
 #include <stdlib.h>
 
-/** Where they begin, and what quern makes of it. All in host memory. */
+/** Where sequences begin, and quern's plan of them, in host memory. */
 typedef struct sequences {
     int32_t *cu_q, *cu_k;
     void *plan;
     int64_t count, plan_bytes;
     int64_t schedule_bytes; // of the workspace: for the plan's copy, on a GPU
-    int64_t partial_bytes;  // and behind it, for parts of results
+    int64_t partial_bytes;  // and behind the plan, for partial results
 } sequences;
 
 static void free_sequences(sequences *s) {
@@ -20,8 +20,8 @@ static void free_sequences(sequences *s) {
     free(s->plan);
 }
 
-/** They rise, end within `tokens`, and none is longer than `longest`, the parameter of that
- *  name. */
+/** Checks that the begins rise and end within `tokens`, and that no sequence is longer than
+ *  `longest`. */
 static qn_status check_lengths(const char *op, const char *name, const int32_t *begins,
                                int64_t count, const char *tokens_name, int64_t tokens,
                                const char *longest_name, int64_t longest) {
@@ -66,7 +66,7 @@ static qn_status read_sequences(const qni_aotriton_call *c, const DLTensor *cu_q
                          "max_seqlen_k", max_k);
 }
 
-/** Plans the sequences that were read. */
+/** Makes the plan of the sequences. */
 static qn_status make_plan(const qni_aotriton_call *c, int64_t max_q, int64_t max_k, sequences *s) {
     const qn_device *device = c->stream->device;
     const qn_attention_plan_args args = {.struct_size = sizeof args,
@@ -90,7 +90,7 @@ static qn_status make_plan(const qni_aotriton_call *c, int64_t max_q, int64_t ma
     return QN_OK;
 }
 
-/** A part of the workspace; `shape` is its bytes. */
+/** Returns a part of the workspace; `shape` is its bytes. */
 static DLTensor part_of(const DLTensor *workspace, int64_t begin, int64_t *shape) {
     DLTensor part = *workspace;
     part.byte_offset += (uint64_t)begin;
@@ -99,7 +99,7 @@ static DLTensor part_of(const DLTensor *workspace, int64_t begin, int64_t *shape
     return part;
 }
 
-/** Brings the plan to the workspace and runs. */
+/** Copies the plan to the workspace and runs. */
 static qn_status run_sequences(const qni_aotriton_call *c, sequences *s, qn_attention_args *args) {
     DLTensor *workspace, schedule, partial;
     QN_TRY(qni_aotriton_take_workspace(c, s->schedule_bytes + s->partial_bytes, &workspace));
@@ -153,7 +153,7 @@ static qn_status attend_sequences(const qni_aotriton_call *c, const DLTensor *cu
     args.o = qni_aotriton_make_view(&out_view, c->out, 3, tokens_first);
     if (qni_aotriton_is_there(c->softmax_lse))
         args.lse = qni_aotriton_make_view(&lse, c->softmax_lse, 2, lse_tokens_first);
-    // Tokens behind the last sequence are nobody's, and are left alone.
+    // Tokens behind the last sequence belong to none, and are left alone.
     q.shape[0] = out_view.shape[0] = lse.shape[0] = s.cu_q[s.count];
     QN_TRY_OUT(run_sequences(c, &s, &args));
 out:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// AOTriton's call for sequences one after another, on the CPU and on simulated GPUs: bit by bit
-// what the dense call gives for each alone, within f32's rounding what softmax is, with dropout
-// too; and what it refuses, in which words.
+// AOTriton's call for sequences one after another, on the CPU and on simulated GPUs. It must give
+// the bits of the dense call on each sequence alone, and be within f32's rounding of softmax, with
+// dropout too. Refusals must have the right words.
 #include "aotriton_test.h"
 
 static qn_status call_varlen(const problem *c, const DLTensor *cu_q, const DLTensor *cu_k,
@@ -17,7 +17,7 @@ enum { SEQUENCES = 4, TOKENS = 27, KEYS = 320, MAX_Q = 20, MAX_K = 304 };
 static const int32_t begins_q[] = {0, 3, 3, 20, 25}, begins_k[] = {0, 300, 304, 319, 319};
 
 /** Sequences of 3, 0, 17 and 5 queries on 300 (in chunks), 4, 15 and no keys; the last two tokens
- *  are nobody's. */
+ *  are in no sequence. */
 static problem make_varlen(DLDataType dtype) {
     return (problem){.scale = 0.125f,
                      .q = randomize(MAKE(dtype, 1, 4, TOKENS, 64)),
@@ -49,7 +49,7 @@ static place place_of(int64_t s) {
                    .index = s};
 }
 
-/** Tokens of no sequence keep their poison. */
+/** Checks that tokens of no sequence keep their poison. */
 static void check_nobodys(const problem *c) {
     for (int64_t h = 0; h < 4; h++)
         for (int64_t i = begins_q[SEQUENCES]; i < TOKENS; i++)
@@ -81,7 +81,7 @@ static void test_varlen_definition(void **) {
     free_boxes();
 }
 
-/** The sequence's tokens `begin` to `begin + count` of a tensor. */
+/** Returns the tokens `begin` to `begin + count` of a tensor, a sequence's. */
 static DLTensor part_of(const box *b, int64_t begin, int64_t count, int64_t shape[MAX_DIMS]) {
     const int tokens = b->t.ndim == 4 ? 2 : 1;
     DLTensor part = b->t;
@@ -106,7 +106,7 @@ static void attend_alone(const problem *c, int64_t s, box *out, box *lse, box *w
                             &(qn_aotriton_ext){sizeof(qn_aotriton_ext), &workspace->t}));
 }
 
-/** The same bits as each sequence alone; lengths on the host or on the device. */
+/** Bits equal those of each sequence alone, with lengths on the host or on the device. */
 static void test_varlen_bits(void **) {
     static const DLDataType dtypes[] = {f32, f16, bf16};
     int64_t count = SEQUENCES + 1;

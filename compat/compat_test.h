@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of calls on any device: tensors between guards, random numbers in them, and what a
-// refusal must say.
+// For tests of calls on any device: tensors between guards, random numbers in them, and the words
+// of refusals.
 #ifndef QNI_COMPAT_TEST_H
 #define QNI_COMPAT_TEST_H
 
@@ -24,8 +24,8 @@ static qn_device *device;
 static qn_stream *stream;
 static uint64_t random_state;
 
-/** A tensor on the device between guards, and its memory on the host. All of it is 0xFF, NaNs, at
- *  first. */
+/** A tensor on the device between guards, and a copy of its memory on the host. At first all bytes
+ *  are 0xFF, which makes NaNs. */
 typedef struct box {
     DLTensor t;
     int64_t shape[MAX_DIMS], strides[MAX_DIMS];
@@ -54,7 +54,7 @@ static inline void send(box *b) {
     move_box(b, true);
 }
 
-/** Brings what the device has; what stands beside the tensor must be as it was. */
+/** Copies the device's memory to the host and checks that the guards are as they were. */
 static inline void fetch(box *b) {
     move_box(b, false);
     for (int i = 0; i < GUARD; i++)
@@ -94,7 +94,7 @@ static inline void free_boxes(void) {
     }
 }
 
-/** The same memory with two dimensions exchanged. */
+/** Exchanges two dimensions of the tensor, over the memory that it has. */
 static inline void exchange(box *b, int i, int j) {
     const int64_t shape = b->shape[i], stride = b->strides[i];
     b->shape[i] = b->shape[j], b->strides[i] = b->strides[j];
@@ -115,7 +115,7 @@ static inline void put(box *b, int64_t i, float v) {
         memcpy(to, b->t.dtype.code == kDLFloat ? (const void *)&half : &high, 2);
 }
 
-/** Fills it with numbers near a normal distribution. */
+/** Fills the tensor with numbers near a normal distribution. */
 static inline box *randomize(box *b) {
     const int64_t count = (b->bytes - 2 * GUARD) * 8 / b->t.dtype.bits;
     for (int64_t i = 0; i < count; i++) {
@@ -130,7 +130,7 @@ static inline box *randomize(box *b) {
     return b;
 }
 
-/** An f32 tensor's element, by its indices. */
+/** Returns an f32 tensor's element, by its indices. */
 static inline double at(const box *b, int64_t i, int64_t j, int64_t k, int64_t l) {
     const int64_t index[] = {i, j, k, l};
     int64_t offset = 0;
@@ -141,7 +141,7 @@ static inline double at(const box *b, int64_t i, int64_t j, int64_t k, int64_t l
     return (double)v;
 }
 
-/** A tensor of one on the device; on the host it is a plain DLTensor. */
+/** Makes a tensor of one number on the device. */
 static inline box *number(DLDataType dtype, uint64_t value) {
     box *b = MAKE(dtype, 1);
     memcpy(element(b, 0), &value, sizeof value);
@@ -174,7 +174,7 @@ typedef struct device_test {
     void (*run)(void **);
 } device_test;
 
-/** A test on one of them. */
+/** A test on one of these devices. */
 typedef struct placed_test {
     const device_test *test;
     const char *spec;
@@ -206,7 +206,7 @@ static inline int close_device(void **) {
     return 0;
 }
 
-/** How many failed. */
+/** Runs the tests on each device. Returns how many failed. */
 static inline int run_on_each_device(const device_test *each, int count) {
     static const char *const specs[] = {"cpu", "sim:gfx942", "sim:gfx1151"};
     enum { SPECS = sizeof specs / sizeof *specs, MOST = 16 };

@@ -51,7 +51,8 @@ static void close_attention(attention_run *r) {
     cli_tensor_free(&r->workspace, r->device);
 }
 
-/** Products of the scores that causality leaves: of query i and keys 0 .. i + kv_len - qo_len. */
+/** Returns the operations of the scores that causality leaves: those of query i and keys 0 .. i +
+ *  kv_len - qo_len. */
 static double count_flops(const attention_shape *s) {
     const double n = (double)s->qo_len, all = n * (double)s->kv_len;
     const double scores = s->is_causal ? all - n * (n - 1) / 2 : all;

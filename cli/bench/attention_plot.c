@@ -21,7 +21,7 @@ typedef struct picture {
     int top; // where the next part goes
 } picture;
 
-/** Each side has one color throughout, in the order in which they come. */
+/** Returns a side's color. Sides get colors in the order in which they come, and keep them. */
 static const char *color_of(const picture *p, const char *side) {
     static const char *const colors[] = {"#4477aa", "#ee6677", "#228833", "#ccbb44", "#aa3377"};
     const size_t num_colors = sizeof colors / sizeof *colors;
@@ -44,7 +44,7 @@ static double most_of(const picture *p, bool is_decode) {
     return limit > most ? limit : most;
 }
 
-/** The device's limit, from the first to the last length. */
+/** Draws the device's limit, from the first to the last length. */
 static void add_limit(svg_lines *plot, double limit) {
     if (!(limit > 0) || !plot->count)
         return;

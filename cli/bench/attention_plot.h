@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The picture of attention's speed over the length of prompts, one line a side.
+// The picture of attention's speed over the length of prompts, with one line for each side.
 #ifndef CLI_ATTENTION_PLOT_H
 #define CLI_ATTENTION_PLOT_H
 
@@ -12,11 +12,11 @@ typedef struct attention_speed {
     const char *side; // "quern", "flash"
     attention_kind kind;
     int64_t seq;     // of a prompt
-    double a_second; // operations; of a decode, bytes of the cache
+    double a_second; // operations a second; for a decode, bytes of the cache a second
 } attention_speed;
 
-/** Whole and causal prompts apart, then bars of the decode, with the device's limits, as far as
- *  they are known; the caller frees it. */
+/** Draws whole and causal prompts apart, then bars of the decode, with the device's limits, as far
+ *  as they are known. The caller frees the text. */
 char *attention_draw(const qn_device_info *device, const cli_limits *limits,
                      const attention_speed *speeds, int count);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// quern bench: how fast ops are on a device, beside a copy of as many bytes and beside the device's
-// limits.
+// quern bench: shows how fast ops are on a device, beside a copy of as many bytes and beside the
+// device's limits.
 #include "bench.h"
 
 #include "../file.h"
@@ -136,7 +136,7 @@ static void print_table(const bench_report *b) {
     }
     cli_table_print(&table, stdout);
     for (int i = 0; i < b->num_left_out; i++)
-        printf("left out: %s\n", b->left_out[i].why); // which names the op
+        printf("left out: %s\n", b->left_out[i].why); // the text names the op
 }
 
 static json_t *left_out_json(const bench_report *b) {
@@ -169,7 +169,7 @@ static json_t *report_json(const bench_report *b) {
 
 // ---- the command
 
-/** Numbers with commas between. */
+/** Reads numbers with commas between. */
 static qn_status parse_numbers(const char *option, const char *list, int64_t *to, int *count) {
     const char *at = list;
     for (;;) {
@@ -189,7 +189,7 @@ static qn_status parse_numbers(const char *option, const char *list, int64_t *to
     }
 }
 
-/** Whether one of the command's words, if there are any, names the op or its family. */
+/** Returns whether one of the command's words names the op or its family; true without words. */
 static bool is_wanted(int count, char **words, const char *op, const char *family) {
     for (int i = 0; i < count; i++)
         if (strcmp(words[i], op) == 0 || strcmp(words[i], family) == 0)
@@ -226,8 +226,8 @@ static int count_problems(const job *j, int count, char **words) {
     return problems + (is_wanted(count, words, "gemm", "") ? j->num_m : 0);
 }
 
-/** Takes the last result. Where it failed because the device has no kernel for the op, and nobody
- *  asked for the op, it is left out, and the bench goes on. */
+/** Takes the last result. If the op failed because the device has no kernel for it, and nobody
+ *  asked for the op by name, it is left out, and the bench goes on. */
 static qn_status take(job *j, const char *op, bool is_named, qn_status st) {
     if (st != QN_E_UNSUPPORTED || is_named || j->report.num_left_out == MAX_LEFT_OUT)
         return st;
@@ -259,8 +259,8 @@ static qn_status measure_gemms(job *j, bool is_named) {
     return st;
 }
 
-/** Prompts of 24 heads, whole and causal, as in image and language models; then a token each for
- *  eight caches. */
+/** Measures prompts of 24 heads, whole and causal, as in image and language models; then a token
+ *  for each of eight caches. */
 static qn_status measure_attentions(job *j, bool is_named) {
     const int before = j->report.num_left_out;
     qn_status st = QN_OK;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What bench's files share: its options, what it has measured.
+// What bench's files share: the options, and what was measured.
 #ifndef CLI_BENCH_H
 #define CLI_BENCH_H
 
@@ -30,18 +30,18 @@ typedef struct bench_report {
     int num_left_out;
 } bench_report;
 
-double bench_gigabytes(const measurement *r); // a second
-/** Speed beside the best possible: the copy's, or the limit's; 0 if there is nothing to compare
- *  with. */
+double bench_gigabytes(const measurement *r); // in GB/s
+/** Returns the op's speed over the best possible, the copy's or the limit's; 0 if there is nothing
+ *  to compare with. */
 double bench_share(const measurement *r);
-/** What bench_share is of: "copy", "memory", "arithmetic"; "-". */
+/** Returns what bench_share compares with: "copy", "memory", "arithmetic"; "-" for nothing. */
 const char *bench_share_of(const measurement *r);
 
-/** A bar for each result; or lines, where all is attention of prompts of several lengths. The
- *  caller frees it. (bench_plot.c) */
+/** Draws a bar for each result, or lines if all results are attention of prompts of several
+ *  lengths. The caller frees the text. (bench_plot.c) */
 char *bench_draw(const bench_report *report);
 
-/** Has a script of bench/ time gemm or attention beside another library's in one process.
+/** Makes a script of bench/ time gemm or attention beside another library's in one process.
  *  (bench_peer.c) */
 qn_status bench_run_peer(const bench_options *options, bool is_attention);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench --peer: Python's scripts of bench/ time the library beside another in one process.
+// bench --peer: the Python scripts of bench/ time the library beside another one in one process.
 #include "../file.h"
 #include "attention_plot.h"
 #include "bench.h"
@@ -40,7 +40,8 @@ static void add_number(arguments *a, const char *name, int64_t value) {
 
 // ---- running a script
 
-/** The script as installed, or of the tree that this build folder lies in; the caller frees it. */
+/** Returns the path of the script as installed, or in the tree of this build folder; the caller
+ *  frees it. */
 static char *find_script(const char *name) {
     static const char *const places[] = {"../share/quern", "../../bench"};
     char program[4096] = "";
@@ -57,7 +58,7 @@ static char *find_script(const char *name) {
     return nullptr;
 }
 
-/** Starts Python with an argument vector, and waits. */
+/** Runs Python with an argument vector, and waits for its end. */
 static qn_status run_script(const bench_options *o, const char *script, arguments *a) {
     pid_t child;
     int status;
@@ -76,7 +77,8 @@ static qn_status run_script(const bench_options *o, const char *script, argument
                           WIFEXITED(status) ? WEXITSTATUS(status) : -1, o->python, o->peer);
 }
 
-/** The script beside this library, with what each takes; the caller frees it. */
+/** Finds the script of this library, and begins its arguments with those that every script takes;
+ *  the caller frees *script. */
 static qn_status begin(const bench_options *o, const char *name, arguments *a, char **script) {
     Dl_info library;
     *script = find_script(name);
@@ -116,7 +118,8 @@ typedef struct speeds {
     int count;
 } speeds;
 
-/** A side's speed: `figures` has it under the two names, or the side has refused the problem. */
+/** Adds a side's speed, which `figures` has under the two names unless the side has refused the
+ *  problem. */
 static void add_speed(speeds *s, const char *side, const json_t *row, const json_t *figures,
                       const char *gflops, const char *gigabytes) {
     const char *kind = json_string_value(json_object_get(row, "kind"));
@@ -166,7 +169,8 @@ static qn_status draw(const bench_options *o, const qn_device_info *device, int 
 
 // ---- attention
 
-/** The device that PyTorch is to use: on GPUs times are of graphs, without the host's part. */
+/** Adds the device that PyTorch is to use. On GPUs times are of graphs, without the host's
+ *  part. */
 static qn_status add_device(arguments *a, const qn_device_info *info) {
     if (info->wave_size == 1) {
         add(a, "--device", "cpu");

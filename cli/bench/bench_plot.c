@@ -59,7 +59,7 @@ static char *draw_bars(const bench_report *b) {
 
 // ---- lines
 
-/** Whether all is attention, with prompts of several lengths. */
+/** Returns whether all results are attention, with prompts of several lengths. */
 static bool has_lengths(const bench_report *b) {
     bool differ = false;
     for (int i = 0; i < b->count; i++) {

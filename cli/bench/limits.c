@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The limits that bench shows its figures beside. On the CPU each is what a loop without any other
-// work reaches on as many threads as the library uses; a GPU's come from its data sheet.
+// The limits beside which bench shows its figures. On the CPU a loop that does nothing else
+// measures each limit, on as many threads as the library uses; a GPU's limits come from its data
+// sheet.
 #include "limits.h"
 
 #include <pthread.h>
@@ -12,10 +13,11 @@
 
 constexpr int num_chains = 12, num_loops = 100'000, max_threads = 256;
 
-/** Keeps a value without storing it: the loop that made it is not removed. */
+/** Keeps a value without storing it, so that the compiler does not remove the loop that made
+ *  it. */
 #define KEEP(value) __asm__ volatile("" : : "x"(value))
 
-// ---- arithmetic: num_chains independent sums hide the latency of each other. Each gives its
+// ---- arithmetic: num_chains independent sums hide each other's latency. Each function returns its
 // operations.
 
 #if defined(__x86_64__)
@@ -80,13 +82,13 @@ static spin_fn choose_spin(const char **name) {
 
 // ---- threads
 
-constexpr int read_bytes = 128 << 20; // a thread; beyond any cache
+constexpr int read_bytes = 128 << 20; // for each thread; more than any cache holds
 
 typedef struct worker {
     pthread_t thread;
     spin_fn spin;
     const uint64_t *memory; // null: arithmetic
-    double rate;            // of the fastest of five rounds, a second
+    double rate;            // a second, in the fastest of five rounds
 } worker;
 
 static double read_memory(const uint64_t *memory) {
@@ -110,7 +112,7 @@ static void *work(void *context) {
     return nullptr;
 }
 
-/** Sum of the rates of all threads at once. */
+/** Returns the sum of the rates of all threads that run at once. */
 static double run_workers(int threads, spin_fn spin, const uint64_t *memory) {
     worker *workers = cli_alloc((size_t)threads * sizeof *workers);
     double rate = 0;
@@ -139,7 +141,7 @@ static void measure_cpu(cli_limits *out, int threads) {
     uint64_t *memory = cli_alloc(bytes);
     memset(memory, 1, bytes); // pages of its own, not the one page of zeros
     out->flops = spin ? run_workers(threads, spin, nullptr) : 0;
-    out->bf16_flops = out->flops; // FP8 becomes bf16 there
+    out->bf16_flops = out->flops; // the CPU turns FP8 into bf16
     out->read_bytes = run_workers(threads, nullptr, memory);
     free(memory);
     snprintf(source, sizeof source, "measured on %d thread%s, arithmetic with %s", threads,
@@ -147,9 +149,9 @@ static void measure_cpu(cli_limits *out, int threads) {
     out->source = source;
 }
 
-/** Matrix operations of FP8 (gfx90a, gfx1151: bf16) and of bf16 a compute unit and clock, and bytes
- *  a second. Source: AMD's data sheets of MI250X, MI300X, MI355X, Ryzen AI Max+ 395, Radeon RX 9070
- *  XT. */
+/** Rates of AMD's GPUs: matrix operations of FP8 (gfx90a, gfx1151: of bf16) and of bf16 for each
+ *  compute unit and clock, and bytes a second. Source: AMD's data sheets of MI250X, MI300X, MI355X,
+ *  Ryzen AI Max+ 395, Radeon RX 9070 XT. */
 static const struct {
     const char *arch;
     double flops_per_clock, bf16_flops_per_clock, read_bytes;
@@ -159,9 +161,10 @@ static const struct {
             {"gfx1151", 512, 512, 0.256e12},
             {"gfx1201", 2048, 1024, 0.640e12}};
 
-/** Of NVIDIA's by name, as the driver gives it: matrix operations of FP8 (A100: bf16, into which
- *  FP8 is turned) and of bf16 a second, without sparsity, and bytes a second. A part of a card
- *  (MIG) has another name. Source: NVIDIA's data sheets of A100, H100 and H200, the SXM forms. */
+/** Rates of NVIDIA's GPUs, by the driver's name: matrix operations of FP8 (A100: of bf16, into
+ *  which FP8 is turned) and of bf16 a second, without sparsity, and bytes a second. A part of a
+ *  card (MIG) has another name. Source: NVIDIA's data sheets of A100, H100 and H200, the SXM
+ *  forms. */
 static const struct {
     const char *name;
     double flops, bf16_flops, read_bytes;
@@ -170,7 +173,7 @@ static const struct {
              {"NVIDIA H100 80GB HBM3", 1978.9e12, 989.4e12, 3.35e12},
              {"NVIDIA H200", 1978.9e12, 989.4e12, 4.8e12}};
 
-/** A GPU whose rates are known by its architecture. */
+/** Sets the limits of a GPU whose architecture is in the table. */
 static void take_gpu(cli_limits *out, const qn_device_info *info) {
     const double clocks = info->num_compute_units * (double)info->clock_khz * 1e3;
     for (size_t i = 0; i < sizeof gpus / sizeof *gpus; i++)
@@ -181,7 +184,7 @@ static void take_gpu(cli_limits *out, const qn_device_info *info) {
                                 .source = "data sheet"};
 }
 
-/** One whose data sheet is known by its name. */
+/** Sets the limits of a GPU whose name is in the table. */
 static void take_card(cli_limits *out, const qn_device_info *info) {
     for (size_t i = 0; i < sizeof cards / sizeof *cards; i++)
         if (strcmp(cards[i].name, info->name) == 0)

@@ -86,7 +86,7 @@ static qn_status run_gemm(void *context) {
     return qn_gemm(r->device->stream, &args);
 }
 
-/** A weight in the device's own order, where it has one. */
+/** Makes a weight, in the device's own order if it has one. */
 static qn_status open_weight(gemm_run *r, int w, int64_t n, int64_t k, cli_random *random) {
     cli_tensor b = {0}, scale = {0};
     int64_t shape[3], blocks[2] = {blocks_of(n), blocks_of(k)};

@@ -16,17 +16,19 @@ typedef struct measurement {
     char op[40], problem[80];
     const char *kernel;
     int64_t median_ns, fastest_ns;
-    double bytes, flops; // moved at least, and computed
+    double bytes, flops; // bytes moved at least, and operations
     int64_t copy_ns; // median of a copy that reads and writes as many bytes in all; 0: not compared
     double limit_ns; // what the device's limits allow; 0: not known
     const char *bound;         // "memory" or "arithmetic"
-    attention_shape attention; // of attention alone
+    attention_shape attention; // for attention alone
 } measurement;
 
-/** bf16 [rows, cols] to e4m3fn by blocks of block_rows x 128; runs alternate with copies. */
+/** Measures bf16 [rows, cols] to e4m3fn by blocks of block_rows x 128; runs alternate with
+ *  copies. */
 qn_status measure_quantize(measurement *out, cli_device *device, int64_t rows, int64_t cols,
                            int64_t block_rows, int runs);
-/** FP8 by packed FP8 weights, going round eight weight matrices so that none stays in a cache. */
+/** Measures FP8 by packed FP8 weights, going round eight weight matrices so that none stays in a
+ *  cache. */
 qn_status measure_gemm(measurement *out, cli_device *device, const cli_limits *limits, int64_t m,
                        int64_t n, int64_t k, int runs);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ops that bench measures on rows of bf16, and what of memory each of them must touch.
+// The ops that bench measures on rows of bf16, and the memory that each of them must touch.
 //
-// A new op is a function that calls it and a line in the table: its operands in the order that the
-// function takes them, and how often each is moved.
+// A new op takes a function that calls the op, and a line in the table: the operands in the
+// function's order, and how often each is moved.
 #include "rows.h"
 
 #include "timing.h"
@@ -13,7 +13,8 @@
 enum { MAX_OPERANDS = 6, GROUP = 128, HEAD_DIM = 128, Q_PER_KV = 4 };
 static constexpr float eps = 1e-6F, scale_eps = 1e-10F;
 
-/** Shapes of operands, for `rows` rows of `dim`; batches: one, so [1, …]. */
+/** Shapes of operands, for `rows` rows of `dim`. There is one batch, so its shapes begin with
+ *  1. */
 typedef enum form {
     NONE,
     ROWS,      // [rows, dim]
@@ -25,7 +26,7 @@ typedef enum form {
     PER_GROUP, // [rows, ceil(dim / 128)]
     ONE,       // [1]
     HEADS,     // [rows, dim / 128, 128]
-    KV_HEADS   // [rows, dim / 512, 128]; of both at least one head
+    KV_HEADS   // [rows, dim / 512, 128]; both have at least one head
 } form;
 
 typedef enum dtype { BF16, F32, FP8, I32 } dtype;
@@ -40,7 +41,7 @@ typedef struct rows_run {
     qn_stream *stream;
     const struct rows_op *op;
     cli_tensor tensors[MAX_OPERANDS];
-    DLTensor *t[MAX_OPERANDS]; // the tensors of those operands that there are
+    DLTensor *t[MAX_OPERANDS]; // the tensors of the operands that exist
 } rows_run;
 
 typedef struct rows_op {
@@ -90,7 +91,7 @@ static qn_status silu_and_mul_dynamic_quant(const rows_run *r) {
 
 // ---- rope
 
-/** In place, with pairs half a head apart. */
+/** Rotates in place, with pairs half a head apart. */
 static qn_status rope_pos_ids(const rows_run *r) {
     return qn_apply_rope_pos_ids(r->stream, r->t[0], r->t[1], r->t[0], r->t[1], r->t[2], nullptr);
 }
@@ -131,7 +132,7 @@ const char *rows_family(int op) {
 
 // ---- operands
 
-/** Number of dimensions of an operand; 0: there is none. */
+/** Returns the number of dimensions of an operand; 0: there is no such operand. */
 static int shape_of(form form, rows_shape s, int64_t shape[3]) {
     const int64_t groups = (s.dim + GROUP - 1) / GROUP;
     switch (form) {
@@ -168,7 +169,7 @@ static DLDataType dl_dtype(dtype dtype) {
                           : (DLDataType){kDLFloat8_e4m3fn, 8, 1};
 }
 
-/** Makes the op's operands; *bytes becomes what it must move of them. */
+/** Makes the op's operands; *bytes becomes the bytes that the op must move. */
 static qn_status open_rows(rows_run *r, cli_device *device, rows_shape s, int64_t *bytes) {
     cli_random random = {1};
     qn_status st = QN_OK;

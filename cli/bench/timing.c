@@ -9,14 +9,14 @@ enum { WARM_UP = 2 };
 
 // ---- timing
 
-/** Times of one side's runs. */
+/** The times of one side's runs. */
 typedef struct timer {
     qn_event *start, *end;
     int64_t *times;
     int count;
 } timer;
 
-/** What takes its turn. */
+/** One of the functions that take turns. */
 typedef struct side {
     qn_status (*body)(void *);
     void *context;
@@ -35,7 +35,7 @@ static void timer_close(timer *t) {
     free(t->times);
 }
 
-/** Runs a side once; its time counts if it is no warm-up. */
+/** Runs a side once; the time counts if `counts`, which is false for warm-ups. */
 static qn_status run_side(side *s, cli_device *device, bool counts) {
     timer *t = &s->timer;
     int64_t ns;
@@ -54,8 +54,8 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/** Runs the sides in turns and sorts their times. The first one's and its kernel are what is
- *  measured. */
+/** Runs the sides in turns and sorts their times. The measurement is the first side's times and
+ *  kernel. */
 static qn_status run_sides(measurement *out, cli_device *device, side *sides, int count, int runs) {
     for (int i = 0; i < count; i++)
         CLI_TRY(timer_open(&sides[i].timer, device, runs));
@@ -90,13 +90,13 @@ void timing_set_limit(measurement *out, double flops, double read_bytes) {
 
 // ---- data
 
-/** bf16 values that differ, near 1 in size. */
+/** Fills in bf16 values that differ, near 1 in size. */
 static void fill_bf16(uint16_t *to, int64_t count, cli_random *random) {
     for (int64_t i = 0; i < count; i++)
         to[i] = (uint16_t)(cli_random_next(random) & 0x80FF) | 0x3F00;
 }
 
-/** Codes of e4m3fn other than NaN. */
+/** Fills in codes of e4m3fn other than NaN. */
 static void fill_fp8(uint8_t *to, int64_t count, cli_random *random) {
     for (int64_t i = 0; i < count; i++) {
         const uint8_t code = (uint8_t)(cli_random_next(random) >> 24);

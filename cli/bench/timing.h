@@ -7,19 +7,20 @@
 #include "../number.h"
 #include "measure.h"
 
-/** A tensor of values that differ: bf16 near 1 in size, small f32 above zero, FP8 codes other than
- *  NaN, i32 that count from 0. */
+/** Makes a tensor of values that differ: bf16 near 1 in size, small f32 above zero, FP8 codes other
+ *  than NaN, i32 that count from 0. */
 qn_status timing_make_filled(cli_tensor *out, cli_device *device, DLDataType dtype, int ndim,
                              const int64_t *shape, cli_random *random);
 
-/** Runs of body; fills in times and kernel. */
+/** Times runs of body; fills in times and kernel. */
 qn_status timing_alone(measurement *out, cli_device *device, qn_status (*body)(void *),
                        void *context, int runs);
-/** Runs of body in turns with copies that read and write out->bytes in all; fills in times and
- *  kernel. */
+/** Times runs of body in turns with copies that read and write out->bytes in all; fills in times
+ *  and kernel. */
 qn_status timing_beside_copy(measurement *out, cli_device *device, qn_status (*body)(void *),
                              void *context, int runs);
-/** What out's bytes and operations take at least, of so many a second; 0 of either: not known. */
+/** Sets the time that out's bytes and operations take at least, at so many a second; 0 for either:
+ *  not known. */
 void timing_set_limit(measurement *out, double flops, double read_bytes);
 
 #endif

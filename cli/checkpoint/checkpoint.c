@@ -29,7 +29,7 @@ static qn_status open_shard(ckpt_shard *out, const char *path, const char *file)
     if (st == QN_OK)
         st = st_parse(&out->header, path, out->map.data, out->map.bytes);
     const qn_status pages =
-        cli_check_pages(); // zeros in a header's place are no fault of the header
+        cli_check_pages(); // a header that became zeros is no fault of the header
     return pages == QN_OK ? st : pages;
 }
 
@@ -58,7 +58,8 @@ static int shard_find(const ckpt *c, const char *file) {
     return -1;
 }
 
-/** Opens the shard called file, unless it is open. A name that leaves the folder is refused. */
+/** Opens the shard called file, unless it is open. Refuses a name that leads outside the
+ *  folder. */
 static qn_status need_shard(ckpt *c, const char *index, const char *tensor, const char *file) {
     if (!file || !*file || strchr(file, '/') || *file == '.')
         return cli_fail(QN_E_INVALID, "%s: tensor %s: its shard is %s, accepted: a file name",
@@ -95,7 +96,7 @@ static qn_status open_indexed(ckpt *c, const char *index) {
     return QN_OK;
 }
 
-/** Every tensor of every shard is named by the index, and so is in one shard only. */
+/** Checks that the index names every tensor of every shard, so that each is in one shard only. */
 static qn_status check_index(const ckpt *c) {
     json_t *map = json_object_get(c->index, "weight_map");
     for (int i = 0; i < c->num_shards; i++)

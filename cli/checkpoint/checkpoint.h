@@ -28,13 +28,13 @@ qn_status ckpt_open(ckpt *out, const char *path);
 void ckpt_close(ckpt *c);
 const st_tensor *ckpt_find(const ckpt *c, const char *name, const ckpt_shard **shard);
 const void *ckpt_data(const ckpt_shard *shard, const st_tensor *tensor);
-/** The quantization_config of config.json, or of a lone file's metadata; null if there is none.
- *  Borrowed from nothing: the caller releases it. */
+/** Returns the quantization_config of config.json, or of a lone file's metadata; null if there is
+ *  none. The caller releases it. */
 json_t *ckpt_quantization(const ckpt *c);
 
 // ---- rewriting (rewrite.c)
 
-/** What becomes of one tensor: up to two others, or a copy of itself. */
+/** What one tensor becomes: up to two other tensors, or a copy of itself. */
 typedef struct ckpt_item {
     const st_tensor *in;
     st_tensor out[2];
@@ -52,10 +52,11 @@ typedef struct ckpt_rule {
     /** Writes the outputs of an item that is no copy, with ckpt_put. */
     qn_status (*write)(void *context, const ckpt *c, const ckpt_shard *shard, const ckpt_item *item,
                        ckpt_sink *sink);
-    /** Called when all is written, with *bytes_out known: the last word before the result gets its
-     *  name, and the last chance to run out of memory, as by making a report. */
+    /** Called when all is written and *bytes_out is known, right before the result gets its name. A
+     *  rule makes its report here, as this is the last place that may run out of memory. */
     qn_status (*finish)(void *context);
-    /** The quantization_config for the result; called after every tensor has been planned. */
+    /** Returns the quantization_config for the result; called after every tensor has been
+     *  planned. */
     json_t *(*quantization)(void *context);
 } ckpt_rule;
 
@@ -66,23 +67,23 @@ qn_status ckpt_rewrite(const ckpt *c, const char *path, bool force, const ckpt_r
 /** Writes part of an output tensor, `offset` bytes from its start. */
 qn_status ckpt_put(ckpt_sink *sink, const st_tensor *out, int64_t offset, const void *data,
                    int64_t bytes);
-/** The same of a part of a matrix: rows x cols elements, at `data` without gaps, that begin at row
- *  and col. */
+/** Writes part of an output matrix: rows x cols elements, at `data` without gaps, which begin at
+ *  row and col. */
 qn_status ckpt_put_part(ckpt_sink *sink, const st_tensor *out, int64_t row, int64_t col,
                         const void *data, int64_t rows, int64_t cols);
-/** In what parts a matrix is best dealt with: of whole blocks, of about most_bytes, and of whole
- *  rows where blocks of them are not larger than that already. */
+/** The parts in which a matrix is best processed: whole blocks of about most_bytes, and whole rows
+ *  if a block's rows fit into that. */
 typedef struct ckpt_step {
     int64_t rows, cols;
 } ckpt_step;
 ckpt_step ckpt_step_of(const st_tensor *matrix, int64_t block, int64_t most_bytes);
-/** Tells that bytes of the input have been dealt with: progress, and pages given back. */
+/** Notes that bytes of the input have been processed: shows progress and releases pages. */
 void ckpt_progress(const ckpt_shard *shard, const st_tensor *in, int64_t begin, int64_t end);
 void ckpt_progress_part(const ckpt_shard *shard, const st_tensor *in, int64_t row, int64_t col,
                         int64_t rows, int64_t cols);
 
-/** Puts or replaces "quantization_config" in config.json's text, every other byte kept. Caller
- *  frees. */
+/** Adds or replaces "quantization_config" in config.json's text, and keeps every other byte. The
+ *  caller frees the text. */
 char *ckpt_config_with(const char *config, const json_t *quantization);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// quern convert: a quantised checkpoint between the two e4m3 encodings.
+// quern convert: converts a quantised checkpoint between the two e4m3 encodings.
 #include "checkpoint.h"
 
 #include <inttypes.h>
@@ -48,7 +48,7 @@ static const st_tensor *find_scale(const ckpt *c, const st_tensor *weight,
     return scale;
 }
 
-/** The FP8 weight that a tensor is the scale of; null if it is none. */
+/** Returns the FP8 weight whose scale a tensor is; null if it is no scale. */
 static const st_tensor *find_weight(const job *j, const st_tensor *scale,
                                     const ckpt_shard **shard) {
     const size_t length = strlen(scale->name), suffix = strlen(scale_suffix);
@@ -109,7 +109,7 @@ static json_t *quantization(void *context) {
 
 // ---- writing
 
-/** A weight and its scale, wherever they lie, and where their results go (null: not here). */
+/** A weight and its scale, and where their results go in this shard (null: to another shard). */
 typedef struct pair {
     const ckpt_shard *weight_shard, *scale_shard;
     const st_tensor *weight, *scale, *weight_out, *scale_out;
@@ -117,7 +117,7 @@ typedef struct pair {
     float *scales; // its scales
 } pair;
 
-/** Which part of a weight, of whole blocks save at its edges. */
+/** A part of a weight, in whole blocks save at the weight's edges. */
 typedef struct part {
     int64_t row, col, rows, cols;
 } part;
@@ -154,7 +154,7 @@ static qn_status convert_part(job *j, const pair *p, const part *k, const part *
     j->inexact_blocks += report.inexact_blocks;
     if (report.max_rel_error > j->max_rel_error)
         j->max_rel_error = report.max_rel_error;
-    // Blocks that no scale makes exact are counted to the end, and reported by finish.
+    // Blocks that no scale makes exact are counted to the end; finish reports them.
     if (st == QN_OK || (st == QN_E_UNSUPPORTED && report.inexact_blocks > 0))
         return QN_OK;
     return cli_fail_lib(st, p->weight->name);
@@ -190,8 +190,9 @@ static qn_status write_pair(job *j, pair *p, ckpt_sink *sink) {
     return st;
 }
 
-/** Weight and scale decide on each other and may lie in different shards, so each is made in its
- *  own shard from both. The second computation is thrown away but for the scales. */
+/** Writes a weight or a scale. Each depends on the other and they may lie in different shards, so
+ *  each is computed from both in its own shard. The second computation is thrown away but for the
+ *  scales. */
 static qn_status write(void *context, const ckpt *c, const ckpt_shard *shard, const ckpt_item *item,
                        ckpt_sink *sink) {
     job *j = context;
@@ -250,8 +251,8 @@ static char *report_text(const job *j) {
     return text;
 }
 
-/** Refuses what would have to be rounded, or makes the report, which is printed once the result is
- *  there. */
+/** Refuses a result that would have to be rounded, or makes the report, which is printed once the
+ *  result exists. */
 static qn_status finish(void *context) {
     job *j = context;
     if (allow_rounding || !j->inexact_blocks) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// quern gemm: real layers of a checkpoint on one or more devices, each product held to double
-// precision.
+// quern gemm: runs real layers of a checkpoint on one or more devices, and compares each product
+// with double precision.
 #include "layer.h"
 #include "npy.h"
 
@@ -94,7 +94,8 @@ static DLDataType out_dtype(void) {
                                          : (DLDataType){kDLFloat, 32, 1};
 }
 
-/** The rows for one layer: the file's, or random ones of its width. The caller frees data. */
+/** Makes the rows for one layer: the file's, or random rows of the layer's width. The caller frees
+ *  data. */
 static qn_status make_input(layer_input *out, const job *j, const layer *l) {
     if (input_path && j->input.cols != l->k)
         return cli_fail(QN_E_INVALID,
@@ -147,8 +148,8 @@ static void add_row(job *j, const layer *l, int64_t m, const cli_device *device,
                   p->time_ns >= 0 && device->info.is_modelled ? " modelled" : "");
 }
 
-/** The bars: every element within its tolerance, and DeepGEMM's 1e-3 for the whole. What
- *  quantisation itself costs is shown, not judged. */
+/** Judges a product: every element must be within its tolerance, and the whole within DeepGEMM's
+ *  1e-3. The error of quantisation is shown, not judged. */
 static void judge(job *j, const layer *l, const cli_device *device, const layer_error *e) {
     if (e->worst <= 1 && e->quantised_diff < 1e-3)
         return;
@@ -160,7 +161,8 @@ static void judge(job *j, const layer *l, const cli_device *device, const layer_
                  e->quantised_diff);
 }
 
-/** Quantised activations are the same bits on every device, so one reference serves all. */
+/** Checks that quantised activations have equal bits on every device, so that one reference serves
+ *  all. */
 static qn_status check_same_bits(const layer *l, const layer_input *x, const cli_device *device,
                                  const layer_product *first, const layer_product *p) {
     const size_t q_bytes = (size_t)(x->m * x->k);
@@ -172,7 +174,7 @@ static qn_status check_same_bits(const layer *l, const layer_input *x, const cli
                     l->name, device->info.spec);
 }
 
-/** One layer on every device. */
+/** Runs one layer on every device. */
 static qn_status run_layer(job *j, const layer *l, const layer_input *x) {
     layer_product product[16] = {0};
     layer_reference reference = {0};
@@ -254,11 +256,12 @@ static qn_status visit_tensor(job *j, const char *name, bool runs_it) {
     free((void *)x.data);
     layer_close(&l);
     qn_status inputs =
-        cli_check_inputs(); // if they have changed, that is why it failed, or is not to be believed
+        cli_check_inputs(); // if the inputs have changed, that is why the layer failed, or why its
+                            // result cannot be trusted
     return inputs == QN_OK ? st : inputs;
 }
 
-/** Every tensor is looked at before the first is run, so that a mistake costs no time. */
+/** Checks every tensor before the first is run, so that a mistake costs no time. */
 static qn_status visit_tensors(job *j) {
     qn_status st = QN_OK;
     for (int i = 0; st == QN_OK && i < tensors.count; i++)
@@ -272,7 +275,7 @@ static qn_status visit_tensors(job *j) {
     return st;
 }
 
-/** Shows the results; those before a failure too, in the table. */
+/** Shows the results; the table also has those before a failure. */
 static qn_status finish(job *j, qn_status st) {
     if (st == QN_OK && as_json)
         return cli_print_json(cli_json_pack("{s:O}", "results", j->results));
@@ -300,7 +303,7 @@ static int run(int, char **) {
     CLI_TRY_OUT(open_all(&j));
     st = visit_tensors(&j);
     CLI_TRY_OUT(finish(&j, st));
-    if (output_path) // after printing: where that fails, no file is left
+    if (output_path) // after printing, so that no file is left if printing fails
         CLI_TRY_OUT(cli_output_commit(&j.output));
     CLI_TRY_OUT(verdict(&j));
 out:

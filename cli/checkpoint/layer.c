@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-constexpr float weight_eps = 1e-10F, input_eps = 1e-4F; // as quern quantize; as DeepGEMM
+constexpr float weight_eps = 1e-10F, input_eps = 1e-4F; // the eps of quern quantize; DeepGEMM's
 
 static int64_t blocks_of(int64_t count) {
     return (count + LAYER_BLOCK - 1) / LAYER_BLOCK;
@@ -24,7 +24,7 @@ static const DLDataType f32 = {kDLFloat, 32, 1};
 
 // ---- loading
 
-/** A copy of a tensor's bytes at an address that suits any dtype. */
+/** Copies a tensor's bytes to an address that suits any dtype. */
 static void *copy_data(const ckpt_shard *shard, const st_tensor *t) {
     void *copy = cli_alloc((size_t)(t->end - t->begin));
     memcpy(copy, ckpt_data(shard, t), (size_t)(t->end - t->begin));
@@ -63,7 +63,7 @@ static qn_status quantise_weight(layer *out, const ckpt_shard *shard, const st_t
     out->kind = (DLDataType){kDLFloat8_e4m3fn, 8, 1};
     out->q = cli_alloc((size_t)count);
     out->scale = cli_alloc((size_t)(blocks[0] * blocks[1]) * 4);
-    float *wide = cli_alloc((size_t)count * 4); // every kind widens or rounds to f32
+    float *wide = cli_alloc((size_t)count * 4); // every dtype is widened or rounded to f32
     for (int64_t i = 0; i < count; i++)
         wide[i] = (float)cli_number_get(t->dtype->dl, ckpt_data(shard, t), i);
     DLTensor x = matrix(wide, host, f32, shape), q = matrix(out->q, host, out->kind, shape);
@@ -135,7 +135,7 @@ void layer_close(layer *l) {
 
 // ---- running
 
-/** Everything of one product that lies on the device. */
+/** All tensors of one product, on the device. */
 typedef struct run_state {
     cli_tensor x, q, scale_a, b, scale_b, packed, packed_scale, d;
     bool is_packed;
@@ -159,7 +159,8 @@ static qn_status quantise_input(run_state *s, const layer *l, const layer_input 
                            input_eps);
 }
 
-/** Weights to the device, and into the order that its fastest kernel wants where there is one. */
+/** Copies the weight to the device, and packs it if the device's fastest kernel wants packed
+ *  weights. */
 static qn_status load_weight(run_state *s, const layer *l, cli_device *device) {
     int64_t shape[2] = {l->n, l->k}, blocks[2] = {blocks_of(l->n), blocks_of(l->k)}, packed[3];
     DLDataType dtype;
@@ -195,7 +196,7 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/** Median of `runs` products between two events each. */
+/** Finds the median time of `runs` products, each between two events. */
 static qn_status time_product(run_state *s, cli_device *device, int runs, int64_t *median) {
     qn_event *events[2] = {nullptr, nullptr};
     int64_t *times = cli_alloc((size_t)runs * sizeof *times);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One linear layer of a checkpoint: its weight in FP8, its input, and what its product should be.
+// One linear layer of a checkpoint: its weight in FP8, its input, and its right product.
 #ifndef CLI_LAYER_H
 #define CLI_LAYER_H
 
@@ -25,8 +25,8 @@ typedef struct layer {
     DLDataType exact_dtype;
 } layer;
 
-/** Finds tensor `name`: an FP8 weight with its scales, or a floating-point one, which is quantised
- *  on the CPU as quern quantize does. `original` (may be null) is the checkpoint before
+/** Loads tensor `name`: an FP8 weight with its scales, or a floating-point weight, which is
+ *  quantised on the CPU as quern quantize does. `original` (may be null) is the checkpoint before
  *  quantisation. Errors: QN_E_NOT_FOUND, QN_E_INVALID. */
 qn_status layer_open(layer *out, const ckpt *c, const ckpt *original, const char *name);
 void layer_close(layer *l);
@@ -41,16 +41,16 @@ typedef struct layer_product {
 } layer_product;
 
 /** Quantises the input on the device, packs the weight there, multiplies, and fetches the result.
- *  `runs` products are timed after one that is not, where the device has a clock. */
+ *  If the device has a clock, times `runs` products after one that is not timed. */
 qn_status layer_run(layer_product *out, const layer *l, const layer_input *x, cli_device *device,
                     DLDataType out_dtype, int runs);
 void layer_product_free(layer_product *p);
 
-// ---- what it should be (reference.c)
+// ---- the right product (reference.c)
 
-/** Sums in double precision for the elements in whole rows and columns: all of them up to a
- *  thousand million products, else a seeded sample that has the first, the last and the tiles'
- *  edges. */
+/** Sums in double precision, for whole rows and columns of elements: for all of them up to a
+ *  thousand million products, else for a seeded sample, which includes the first, the last and the
+ *  tiles' edges. */
 typedef struct layer_reference {
     int64_t m, n, k;
     bool *has_row, *has_col;
@@ -59,19 +59,20 @@ typedef struct layer_reference {
     double *magnitude; // [m, n] sum of |a| |b|, for the tolerance
 } layer_reference;
 
-/** q and scale are the quantised activations, as in layer_product. */
+/** Makes the reference; q and scale are the quantised activations, as in layer_product. */
 void layer_reference_make(layer_reference *out, const layer *l, const layer_input *x,
                           const uint8_t *q, const float *scale, uint64_t seed);
 void layer_reference_free(layer_reference *r);
 
 typedef struct layer_error {
     double exact_diff;     // 1 - 2<x,y>/(<x,x>+<y,y>) to the unquantised product; NaN if not known
-    double quantised_diff; // the same to the quantised product
-    double worst;          // largest error over tolerance to the quantised product
+    double quantised_diff; // that difference to the quantised product
+    double worst;          // largest quotient of error to the quantised product and tolerance
     int64_t worst_row, worst_col, compared;
 } layer_error;
 
-/** Tolerance: u_out |ref| + 2 k u_acc (|A| |B|) + tiny_out, u_acc = 2^-24. */
+/** Compares d with the reference. Tolerance: u_out |ref| + 2 k u_acc (|A| |B|) + tiny_out, u_acc =
+ *  2^-24. */
 void layer_compare(layer_error *out, const layer_reference *r, const float *d, DLDataType dtype);
 
 #endif

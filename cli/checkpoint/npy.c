@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** The text behind 'key': in the header; null if there is none. */
+/** Returns the text behind 'key': in the header; null if there is no such key. */
 static const char *entry(const char *header, const char *key) {
     char quoted[32];
     snprintf(quoted, sizeof quoted, "'%s'", key);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// quern quantize: a checkpoint's linear weights to FP8 with one scale for each block of 128 x 128.
+// quern quantize: turns a checkpoint's linear weights into FP8 with one scale for each block of 128
+// x 128.
 #include "../select.h"
 
 #include <inttypes.h>
@@ -31,7 +32,7 @@ static const cli_option options[] = {
     {.name = "--json", .kind = CLI_FLAG, .to = &as_json, .help = "print the report as JSON"},
     {0}};
 
-/** What one run does. */
+/** What one run of the command does. */
 typedef struct job {
     cli_device cpu;
     json_t *quantized; // names and shapes
@@ -97,19 +98,19 @@ static json_t *quantization(void *context) {
 
 // ---- writing
 
-/** A part of one weight, of whole blocks save at its edges. */
+/** A part of one weight, in whole blocks save at the weight's edges. */
 typedef struct chunk {
     const void *x;    // [rows, cols] of the tensor's dtype, or f32 for F64
     int64_t x_row;    // its row stride
     float *narrowed;  // room for F64 weights as f32
     uint8_t *q;       // [rows, cols]
     float *scale;     // [ceil(rows/128), ceil(cols/128)]
-    int64_t row, col; // where it begins
+    int64_t row, col; // where the part begins
     int64_t rows, cols;
 } chunk;
 
-/** Index in the chunk of the first value of a row that is NaN or infinite; -1 if there is none. All
- *  exponent bits are set. */
+/** Returns the index in the chunk of a row's first value that is NaN or infinite; -1 if there is
+ *  none. Such a value has all exponent bits set. */
 static int64_t first_nonfinite(const st_tensor *t, const void *x, int64_t count) {
     const uint32_t half = strcmp(t->dtype->name, "BF16") == 0 ? 0x7F80 : 0x7C00;
     for (int64_t i = 0; i < count; i++) {
@@ -121,8 +122,8 @@ static int64_t first_nonfinite(const st_tensor *t, const void *x, int64_t count)
     return -1;
 }
 
-/** Bytes of an element as the chunk has it: a double that f32 cannot hold has become an infinity by
- *  now. */
+/** Returns the bytes of an element in the chunk, where F64 is f32: a double that f32 cannot hold
+ *  has become an infinity. */
 static int64_t element_bytes(const st_tensor *t) {
     return t->dtype->bits == 16 ? 2 : 4;
 }
@@ -140,7 +141,8 @@ static qn_status check_finite(const ckpt_shard *shard, const st_tensor *t, const
     return QN_OK;
 }
 
-/** Offsets in the file need not suit the dtype: a misaligned tensor is read through a copy. */
+/** Returns whether a tensor is read through a copy, because its offset in the file does not suit
+ *  the dtype. */
 static bool needs_copy(const ckpt_shard *shard, const st_tensor *t) {
     return t->dtype->bits == 64 ||
            (uintptr_t)ckpt_data(shard, t) % (uintptr_t)(t->dtype->bits / 8) != 0;
@@ -232,7 +234,7 @@ static qn_status write(void *context, const ckpt *, const ckpt_shard *shard, con
 
 // ---- the command
 
-/** No FP8 matrix is there yet; adds up how many tensors are selected. */
+/** Checks that there is no FP8 matrix yet, and adds up how many tensors are selected. */
 static qn_status check_shard(const ckpt_shard *shard, int64_t *selected) {
     for (int64_t i = 0; i < shard->header.count; i++) {
         const st_tensor *t = &shard->header.tensors[i];
@@ -245,7 +247,7 @@ static qn_status check_shard(const ckpt_shard *shard, int64_t *selected) {
     return QN_OK;
 }
 
-/** What the whole checkpoint and the patterns say, before any tensor is looked at alone. */
+/** Checks the checkpoint as a whole and the patterns, before any tensor is looked at alone. */
 static qn_status check_selection(const ckpt *c) {
     json_t *old = ckpt_quantization(c);
     json_decref(old);
@@ -284,7 +286,7 @@ static char *report_json(const job *j, int64_t bytes_in, int64_t time_ns) {
         (json_int_t)j->bytes_out, "time_ns", (json_int_t)time_ns));
 }
 
-/** Makes the report, which is printed once the result is there. */
+/** Makes the report, which is printed once the result exists. */
 static qn_status finish(void *context) {
     job *j = context;
     const int64_t time_ns = cli_now_ns() - j->begun_ns;

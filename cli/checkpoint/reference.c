@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a layer's product should be: plain sums in double precision, and the distance of a result
-// from them.
+// A layer's right product, by plain sums in double precision, and the distance of a result from it.
 #include "layer.h"
 
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
-/** Marks which of `count` rows (or columns) are summed up. */
+/** Marks which of `count` rows (or columns) are summed. */
 static bool *choose(int64_t count, int64_t wanted, cli_random *random) {
     static const int64_t edges[] = {0, 15, 16, 31, 32, 63, 64, 127, 128, 255, 256};
     bool *chosen = cli_alloc((size_t)count);
@@ -25,7 +24,7 @@ static bool *choose(int64_t count, int64_t wanted, cli_random *random) {
     return chosen;
 }
 
-/** How many rows and columns a sample takes besides the edges. */
+/** A sample takes so many rows and columns besides the edges. */
 constexpr int64_t sample_lines = 8;
 constexpr double sample_above = 1e9; // products
 
@@ -33,8 +32,8 @@ typedef struct sums {
     double exact, quantised, magnitude;
 } sums;
 
-/** x, a: a row of activations as it was and quantised; w, b: the same of weights (w may be
- *  null). */
+/** Sums the products of a row of activations, unquantised x and quantised a, with a row of weights,
+ *  unquantised w (may be null) and quantised b. */
 static sums dot(const double *x, const double *a, const double *w, const double *b, int64_t k) {
     sums s = {0};
     for (int64_t i = 0; i < k; i++) {
@@ -54,7 +53,7 @@ static double *wide_exact(DLDataType dtype, const void *data, int64_t first, int
     return wide;
 }
 
-/** A row of FP8 values times their scales. */
+/** Computes a row of FP8 values times their scales. */
 static void dequantise(double *out, DLDataType kind, const uint8_t *q, const float *scale,
                        int64_t k) {
     for (int64_t i = 0; i < k; i++)
@@ -111,7 +110,7 @@ void layer_reference_free(layer_reference *r) {
 
 // ---- comparison
 
-/** DeepGEMM's measure, summed up element by element; where both are NaN they agree. */
+/** The sums of DeepGEMM's measure, element by element; two NaNs agree. */
 typedef struct diff {
     double xy, xx, yy;
 } diff;
@@ -128,7 +127,8 @@ static double diff_value(const diff *d) {
     return d->xx + d->yy > 0 ? 1 - 2 * d->xy / (d->xx + d->yy) : d->xx + d->yy;
 }
 
-/** Error over tolerance of one element: 0 where both are NaN, infinite where one is. */
+/** Returns the quotient of error and tolerance of one element: 0 if both are NaN, infinite if one
+ *  is. */
 static double error_of(const layer_reference *r, int64_t i, double got, double u_out) {
     const double want = r->quantised[i];
     if (isnan(want) && isnan(got))

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/** One shard's plan, and the file it is written to. */
+/** One shard's plan, and the file to which the shard is written. */
 struct ckpt_sink {
     const ckpt_shard *shard;
     ckpt_item *items; // in the order of the header
@@ -117,7 +117,8 @@ static qn_status copy_tensor(const ckpt_item *item, ckpt_sink *sink) {
     return QN_OK;
 }
 
-/** A lone file keeps what config.json says of a folder in its own metadata. Null: there is none. */
+/** Returns a shard's metadata; null if it has none. A lone file keeps there what a folder has in
+ *  config.json. */
 static json_t *make_metadata(const ckpt *c, const ckpt_shard *shard, const json_t *quantization) {
     json_t *metadata = shard->header.metadata ? json_copy(shard->header.metadata) : json_object();
     if (!c->is_folder) {
@@ -155,7 +156,8 @@ static qn_status write_shard(ckpt_sink *sink, const ckpt *c, const char *path, b
 
 // ---- the folder's other files
 
-/** A shard, the index, config.json or the list of files: written anew, not copied. */
+/** Returns whether a file is written anew, not copied: a shard, the index, config.json or the list
+ *  of files. */
 static bool is_rewritten(const ckpt *c, const char *name) {
     for (int i = 0; i < c->num_shards; i++)
         if (strcmp(c->shards[i].file, name) == 0)
@@ -176,7 +178,8 @@ static qn_status copy_entry(const ckpt *c, const char *from, const char *to, int
     return copy_folder(c, from, to, depth + 1);
 }
 
-/** Copies what is not rewritten; version control's own folder is not part of a checkpoint. */
+/** Copies the files that are not rewritten, save the folder of version control, which is no part of
+ *  a checkpoint. */
 static qn_status copy_folder(const ckpt *c, const char *from, const char *to, int depth) {
     DIR *dir = opendir(from);
     if (!dir)
@@ -196,7 +199,8 @@ static qn_status copy_folder(const ckpt *c, const char *from, const char *to, in
 
 // ---- config.json and the index
 
-/** End of the JSON value that starts at text: just behind its last byte. The text is valid JSON. */
+/** Returns the end of the JSON value that starts at text, just behind its last byte. The text must
+ *  be valid JSON. */
 static const char *value_end(const char *text) {
     int depth = 0;
     for (bool in_string = false; *text; text++) {
@@ -215,7 +219,8 @@ static const char *value_end(const char *text) {
     return text;
 }
 
-/** Where the value of a top-level member starts; null if there is none of that name. */
+/** Returns where the value of a top-level member starts; null if there is no member of that
+ *  name. */
 static const char *member_value(const char *object, const char *name) {
     const char *at = strchr(object, '{') + 1;
     while (*at) {
@@ -236,7 +241,7 @@ static const char *member_value(const char *object, const char *name) {
     return nullptr;
 }
 
-/** The value as JSON for a member of an object whose members are indented by two. */
+/** Returns the value as JSON, for a member of an object whose members are indented by two. */
 static char *indented(const json_t *value) {
     char *text = cli_json_dump(value, JSON_INDENT(2));
     size_t lines = 0;
@@ -305,21 +310,22 @@ static qn_status write_index(const ckpt *c, const ckpt_sink *sinks, const char *
 
 // ---- the whole
 
-/** Whether path is folder or lies in it; both without links. */
+/** Returns whether path is folder or lies in folder; both are without links. */
 static bool lies_in(const char *path, const char *folder) {
     const size_t length = strlen(folder);
     return path && strncmp(path, folder, length) == 0 &&
            (path[length] == '/' || !path[length] || folder[length - 1] == '/');
 }
 
-/** The folder that holds path, without links; null if there is none. */
+/** Returns the folder that holds path, without links; null if there is no such folder. */
 static char *real_parent(const char *path) {
     char *copy = cli_text("%s", path), *parent = cli_real_path(dirname(copy));
     free(copy);
     return parent;
 }
 
-/** OUT is not IN, not inside it, and does not hold it, as --force would replace OUT. */
+/** Checks that OUT is not IN, not inside IN, and does not hold IN, as --force would replace
+ *  OUT. */
 static qn_status check_apart(const ckpt *c, const char *path) {
     char *in = cli_real_path(c->path), *same = cli_real_path(path), *parent = real_parent(path);
     qn_status st = QN_OK;

@@ -93,7 +93,7 @@ static qn_status read_dtype(st_tensor *t, const char *file, const json_t *dtype)
                     name ? name : "no string", accepted);
 }
 
-/** Offsets lie in the data and hold exactly the shape's elements. */
+/** Reads offsets, which must lie in the data and hold exactly the shape's elements. */
 static qn_status read_offsets(st_tensor *t, const char *file, const json_t *offsets,
                               int64_t data_bytes) {
     const json_t *begin = json_array_get(offsets, 0), *end = json_array_get(offsets, 1);
@@ -151,10 +151,11 @@ static int by_offset(const void *a, const void *b) {
     if (x->begin != y->begin)
         return x->begin < y->begin ? -1 : 1;
     return x->end < y->end ? -1
-                           : x->end > y->end; // empty tensors before what starts where they lie
+                           : x->end > y->end; // empty tensors come before the tensor that starts
+                                              // where they lie
 }
 
-/** The tensors follow each other from 0 to the end of the data. */
+/** Checks that the tensors follow each other from 0 to the end of the data. */
 static qn_status check_coverage(const st_header *h, const char *file, int64_t data_bytes) {
     const st_tensor **order = cli_alloc((size_t)h->count * sizeof *order);
     for (int64_t i = 0; i < h->count; i++)

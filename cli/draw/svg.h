@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bar plots as pictures that need nothing else: what profile and bench draw with.
+// Bar plots as pictures that need nothing else. profile and bench draw with them.
 #ifndef CLI_SVG_H
 #define CLI_SVG_H
 
@@ -7,18 +7,18 @@
 
 enum { SVG_WIDTH = 1000, SVG_BAR = 16, SVG_STEP = 22 };
 
-/** Where bars lie: names end left of `left`, a bar of length 1 is `full` wide. */
+/** Where bars lie: names end at the left of `left`; a bar of length 1 is `full` wide. */
 typedef struct svg_frame {
     int left;
     double full;
 } svg_frame;
 
-/** A bar with its name at the left and its value at the right. */
+/** Draws a bar with its name at the left and its value at the right. */
 void svg_bar(FILE *to, const svg_frame *frame, int top, const char *name, double length,
              const char *color, const char *value);
-/** A bold title, and more about it in gray where bars begin. */
+/** Draws a bold title, and more about it in gray where bars begin. */
 void svg_title(FILE *to, const svg_frame *frame, int top, const char *title, const char *rest);
-/** The whole file around what was drawn; caller frees. */
+/** Returns the whole file around what was drawn; the caller frees it. */
 char *svg_whole(int height, const char *body);
 
 #endif

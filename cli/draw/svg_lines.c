@@ -7,13 +7,13 @@
 #include <math.h>
 #include <string.h>
 
-// In pixels: the plot's area, and how far apart labels below it are at least.
+// The plot's area in pixels, and the least distance of labels below it.
 static constexpr int left = 70, width = 740, above = 30, height = 220, label = 46;
 
-/** What lies at the edges of the plot. */
+/** The values at the edges of the plot. */
 typedef struct range {
-    double first, last; // of x
-    double most, step;  // of y, and between two of its labels
+    double first, last; // of the x axis
+    double most, step;  // of the y axis: the top, and the distance of two labels
     int top;            // of the plot's area
 } range;
 
@@ -42,7 +42,7 @@ void svg_line_add(svg_line *line, double x, double y) {
 
 // ---- places
 
-/** The smallest of 1, 2 and 5 times a power of ten that reaches `most` in five steps. */
+/** Returns the smallest of 1, 2 and 5 times a power of ten that reaches `most` in five steps. */
 static double step_for(double most) {
     const double power = pow(10, floor(log10(most / 5)));
     for (int factor = 1; factor < 10; factor = factor == 2 ? 5 : 2 * factor)
@@ -85,7 +85,7 @@ static void draw_y(FILE *to, const range *r) {
     }
 }
 
-/** A label below each x of the line, unless it would lie on the one before. */
+/** Draws a label below each x of the line, unless it would cover the label before. */
 static void draw_x(FILE *to, const range *r, const svg_line *line) {
     double before = -label;
     for (int i = 0; i < line->count; i++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines over a doubling axis, in pictures that need nothing else: what bench draws speed over
-// length with.
+// Lines over a doubling axis, in pictures that need nothing else. bench draws speed over length
+// with them.
 #ifndef CLI_SVG_LINES_H
 #define CLI_SVG_LINES_H
 
@@ -17,18 +17,18 @@ typedef struct svg_line {
 
 typedef struct svg_lines {
     const char *title, *x_name, *y_name;
-    double most; // y at the top at least, so that two plots can have one scale
+    double most; // the least y of the top edge, so that two plots can share a scale
     svg_line lines[SVG_MAX_LINES];
     int count;
 } svg_lines;
 
-/** The line of this name, which is begun in this color if there is none; null if there are
- *  SVG_MAX_LINES. */
+/** Returns the line of this name, or begins one in this color; null if there are SVG_MAX_LINES
+ *  already. */
 svg_line *svg_lines_find(svg_lines *plot, const char *name, const char *color);
-/** Puts a point where its x belongs. Null is no line: nothing happens. Nor does it past
- *  SVG_MAX_POINTS. */
+/** Inserts a point where its x belongs. Does nothing if line is null, or has SVG_MAX_POINTS
+ *  already. */
 void svg_line_add(svg_line *line, double x, double y);
-/** Axes, lines and their names, SVG_LINES_HEIGHT high. */
+/** Draws axes, lines and their names; the picture is SVG_LINES_HEIGHT high. */
 void svg_lines_draw(FILE *to, const svg_lines *plot, int top);
 
 #endif

@@ -73,9 +73,9 @@ static bool run_program(int count, char **arguments, int *ended) {
     return !error;
 }
 
-// ---- what its processes counted
+// ---- what the program's processes counted
 
-/** What two processes counted for the same kernel is added up. */
+/** Adds what two processes counted for one kernel. */
 static void add_numbers(json_t *to, const json_t *from) {
     const char *name;
     json_t *value;
@@ -87,7 +87,7 @@ static void add_numbers(json_t *to, const json_t *from) {
 
 static const char *const sums[] = {"launches", "failed_launches", "workgroups"};
 
-/** Whether two records say the same of everything that is not counted. */
+/** Returns whether two records agree in everything that is not counted. */
 static bool is_same_kernel(const json_t *a, const json_t *b) {
     json_t *x = json_copy((json_t *)(uintptr_t)a), *y = json_copy((json_t *)(uintptr_t)b);
     for (int i = 0; i < 3; i++) {
@@ -119,7 +119,8 @@ static void add_kernel(json_t *kernels, json_t *kernel) {
     cli_json_add(kernels, json_incref(kernel));
 }
 
-/** Adds a process's file; false if it is not one, or was not written to its end. */
+/** Adds a process's file. Returns false if the file is no such file, or was not written to its
+ *  end. */
 static bool read_file(json_t *kernels, const char *folder, const char *name) {
     char *path = cli_path(folder, name);
     const char *dot = strrchr(name, '.');
@@ -136,7 +137,8 @@ static bool read_file(json_t *kernels, const char *folder, const char *name) {
     return whole;
 }
 
-/** Takes what is in the folder; *processes counts those that used the simulated GPU. */
+/** Collects the counters of all files in the folder; *processes counts the processes that used the
+ *  simulated GPU. */
 static json_t *collect(const char *folder, int *processes) {
     json_t *kernels = json_array();
     DIR *dir = opendir(folder);
@@ -151,7 +153,7 @@ static json_t *collect(const char *folder, int *processes) {
     return kernels;
 }
 
-/** Drops the kernels that are not wanted; their names go to *others. */
+/** Drops the kernels that are not wanted, and lists their names in *others. */
 static void choose(json_t *kernels, char **others) {
     *others = cli_text("%s", "");
     for (size_t i = json_array_size(kernels); i-- > 0;) {
@@ -181,7 +183,7 @@ double profile_percent(int64_t part, int64_t whole) {
     return whole ? 100.0 * (double)part / (double)whole : NAN;
 }
 
-/** VALUUtilization is rocprof's name. */
+/** Adds derived figures. VALUUtilization is rocprof's name. */
 static void add_derived(json_t *kernel) {
     const int64_t conflict =
         profile_counter_of(kernel, "SQ_LDS_BANK_CONFLICT", "SQC_LDS_BANK_CONFLICT");
@@ -219,7 +221,8 @@ static qn_status start_json(cli_output *out, const json_t *kernels, int count, c
     return st;
 }
 
-/** Says on standard error what the numbers do not: an end by a signal, nothing to show. */
+/** Explains on standard error what the numbers do not show: an end by a signal, or why there is
+ *  nothing to show. */
 static void explain(const json_t *kernels, const char *program, int processes, const char *others,
                     int ended) {
     if (WIFSIGNALED(ended))
@@ -243,7 +246,7 @@ static qn_status start_picture(cli_output *out, const json_t *kernels) {
     return st;
 }
 
-/** Both files are whole before either gets its name. */
+/** Shows the kernels, and writes both files whole before either gets its name. */
 static qn_status show(json_t *kernels, int count, char **arguments, int ended) {
     cli_output json = {0}, picture = {0};
     size_t i;
@@ -266,7 +269,7 @@ out:
     return st;
 }
 
-/** Runs the program and shows what its processes leave in `folder`. Gives the exit status. */
+/** Runs the program and shows what its processes leave in `folder`. Returns the exit status. */
 static int profile(int count, char **arguments, const char *folder) {
     int ended = 0, processes;
     const bool started = run_program(count, arguments, &ended);
@@ -286,8 +289,8 @@ static int profile(int count, char **arguments, const char *folder) {
     return status;
 }
 
-/** A new folder for the counters of the program's processes; null, with the message stored, if
- *  there can be none. */
+/** Makes a folder for the counters of the program's processes. Returns null, with the message
+ *  stored, on failure. */
 static cli_temp *make_folder(void) {
     const char *parent = getenv("TMPDIR");
     char *folder = cli_text("%s/quern-profile", parent && *parent ? parent : "/tmp");
@@ -298,8 +301,8 @@ static cli_temp *make_folder(void) {
     return made;
 }
 
-/** The program's environment: what QUERN_SIM says, the devices, and where to count. False after a
- *  complaint. */
+/** Sets the program's environment: the options of QUERN_SIM, the devices, and where to count.
+ *  Returns false after a complaint. */
 static bool set_environment(const char *links, const char *folder) {
     const char *given = getenv("QUERN_SIM");
     char *text = cli_sim_devices(cli_text("%s", given ? given : ""), arch, num_devices);

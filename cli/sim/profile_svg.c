@@ -13,7 +13,7 @@ static const svg_frame frame = {LEFT, full};
 
 // ---- instructions
 
-/** The classes side by side in one bar, and below it what each color means. */
+/** Draws the classes side by side in one bar, and what each color means below the bar. */
 static int draw_mix(FILE *to, const json_t *k, int top) {
     profile_class classes[PROFILE_CLASSES];
     const int64_t all = profile_counter_of(k, "SQ_INSTS", "insts");
@@ -83,7 +83,7 @@ static int draw_bytes(FILE *to, const json_t *k, int top) {
 
 // ---- occupancy
 
-/** The kernel's own waves of a workgroup, from the occupancy that was found. */
+/** Returns the waves of a kernel's own workgroup, from the computed occupancy. */
 static double waves_of(const json_t *o, int64_t groups) {
     const int64_t own = json_integer_value(json_object_get(o, "workgroups"));
     const int64_t waves = json_integer_value(json_object_get(o, "waves"));
@@ -111,7 +111,8 @@ static int draw_occupancy(FILE *to, const json_t *k, int top) {
 
 // ---- all
 
-/** Names of C++ kernels can be longer than the picture is wide. */
+/** Draws a kernel's name, shortened if need be: names of C++ kernels can be longer than the picture
+ *  is wide. */
 static void draw_name(FILE *to, const char *name, int top) {
     enum { SHOWN = 100 };
     char *shown = cli_text("%.*s%s", SHOWN, name, strlen(name) > SHOWN ? "..." : "");

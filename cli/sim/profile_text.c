@@ -59,7 +59,7 @@ static void print_occupancy(FILE *to, const json_t *k) {
         (long long)integer(o, "workgroups"), string(o, "limit"));
 }
 
-/** "91.5 %", or "-" where there is nothing to divide by. */
+/** Prints "91.5 %", or "-" if there is nothing to divide by. */
 static void print_percent(FILE *to, const char *title, double percent, const char *of) {
     fprintf(to, isfinite(percent) ? "  %-13s %.1f %% %s\n" : "  %-13s -\n", title, percent, of);
 }
@@ -68,7 +68,7 @@ static int64_t sum_of(const json_t *k, const char *a, const char *b) {
     return profile_counter(k, a) + profile_counter(k, b);
 }
 
-/** From what lanes ask for to what memory has to give at least. */
+/** Prints bytes, from those that lanes ask for to those that memory has to give at least. */
 static void print_memory(FILE *to, const json_t *k) {
     char wanted[32], lines[32], groups[32], launches[32], scalar[32], lds[32];
     const int64_t line_bytes = profile_counter(k, "memory_line_bytes");
@@ -120,7 +120,7 @@ static void print_mix(FILE *to, const json_t *k) {
 
 // ---- counters
 
-/** Those that are not 0, in two columns. */
+/** Prints the counters that are not 0, in two columns. */
 static void print_counters(FILE *to, const json_t *k) {
     const char *name;
     json_t *value;

@@ -55,7 +55,7 @@ static const cli_option options[] = {
      .help = "print the environment that the program would get, and run nothing"},
     {0}};
 
-/** An option whose value is a file; null: none. */
+/** Adds an option whose value is a file; does nothing with null. */
 static char *add_file(char *text, const char *key, const char *file) {
     if (!file)
         return text;
@@ -65,8 +65,8 @@ static char *add_file(char *text, const char *key, const char *file) {
     return text;
 }
 
-/** QUERN_SIM's text: all checks, then what the environment has, then this command's options; the
- *  last word counts. */
+/** Returns QUERN_SIM's text: all checks, then the environment's options, then this command's; the
+ *  last value of an option counts. */
 static char *make_options(void) {
     const char *given = getenv("QUERN_SIM");
     char *text = given && *given ? cli_text("check=all;%s", given) : cli_text("check=all");
@@ -87,7 +87,7 @@ static char *make_options(void) {
     return text;
 }
 
-/** Becomes the program. Comes back only if that cannot be, with the exit status. */
+/** Becomes the program. Returns only if that fails, with the exit status. */
 static int execute(int count, char **arguments, const char *text, const char *paths) {
     char **argv = cli_sim_arguments(count, arguments);
     cli_set_env("LD_LIBRARY_PATH", paths);

@@ -66,7 +66,7 @@ bool cli_sim_accepts(const char *command, const char *folder, const char *option
         return false;
     }
     int (*configure)(const char *) = (int (*)(const char *))dlsym(library, "quernsim_configure");
-    unsetenv("QUERN_SIM"); // its text is part of what is tried
+    unsetenv("QUERN_SIM"); // its text is part of the options that are tried
     errno = 0;
     const bool is_accepted = configure && configure(options) == 0;
     if (!is_accepted && errno == ENOMEM) // then there may be no complaint either
