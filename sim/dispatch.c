@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel launch: workgroups in parallel on host threads, the waves of one in turn on one thread.
+// A kernel launch: workgroups run in parallel on host threads, the waves of a workgroup in turn on
+// one thread.
 //
 // The initial state of a wave is LLVM's AMDGPUUsage, "Initial Kernel Execution State".
 #include "check/hooks.h"
@@ -11,7 +12,7 @@
 enum { MIN_DYNAMIC_STACK = 16384, MAX_USER_SGPRS = 16, ACC_FIRST = 256 };
 
 uint32_t sim_kernel_scratch(const sim_kernel *kernel) {
-    uint32_t bytes = kernel->scratch_bytes; // anything: the caller has a limit
+    uint32_t bytes = kernel->scratch_bytes; // may be any number: the caller has a limit
     bytes = bytes > UINT32_MAX - 3 ? UINT32_MAX & ~3u : (bytes + 3) & ~3u;
     return kernel->uses_dynamic_stack && bytes < MIN_DYNAMIC_STACK ? MIN_DYNAMIC_STACK : bytes;
 }
@@ -26,8 +27,8 @@ static uint32_t num_waves(const sim_dispatch *d) {
 
 // ---- initial registers
 
-/** How many registers of each half of the file a kernel has: rsrc1's granules, split at
- *  ACCUM_OFFSET. RDNA has one half. */
+/** Counts a kernel's registers in each half of the file: rsrc1's granules, split at ACCUM_OFFSET.
+ *  RDNA has one half. */
 static void count_registers(const sim_dispatch *d, uint32_t *arch, uint32_t *acc) {
     const sim_kernel *kernel = d->kernel;
     const uint32_t total = ((kernel->rsrc1 & 63) + 1) * 8;
@@ -44,7 +45,7 @@ static uint32_t put64(sim_wave *w, uint32_t n, uint64_t value) {
     return n + 2;
 }
 
-/** Kernel arguments that the descriptor asks for in registers. */
+/** Loads the kernel arguments that the descriptor asks for in registers. */
 static void preload_args(sim_wave *w, uint32_t n) {
     const sim_dispatch *d = w->group->dispatch;
     const uint32_t count = d->kernel->preload & 127, offset = d->kernel->preload >> 7;
@@ -53,8 +54,8 @@ static void preload_args(sim_wave *w, uint32_t n) {
         memcpy(&w->s[n + i], args + 4 * (size_t)i, 4);
 }
 
-/** The descriptor of all waves' scratch: dwords of 64 lanes in turn, indexed by lane. As AMD's
- *  runtime makes it. */
+/** Writes the descriptor of all waves' scratch, as AMD's runtime makes it: dwords of 64 lanes in
+ *  turn, indexed by lane. */
 static uint32_t put_scratch_buffer(sim_wave *w) {
     put64(w, 0, SIM_SCRATCH_BASE | UINT64_C(1) << 63); // swizzled
     w->s[2] = w->group->num_waves * SIM_LANES * w->scratch_bytes;
@@ -77,13 +78,14 @@ static void init_user_sgprs(sim_wave *w) {
     preload_args(w, n);
 }
 
-/** Workgroup ids, then what gfx90a needs to find its scratch: later chips have that in the
- *  hardware. */
+/** Writes the workgroup's ids, then what gfx90a needs to find its scratch; later chips' hardware
+ *  knows it. */
 static void init_system_sgprs(sim_wave *w) {
     enum { PRIVATE_SEGMENT = 1, INFO = 1 << 10 };
     const sim_dispatch *d = w->group->dispatch;
     uint32_t rsrc2 = d->kernel->rsrc2, n = rsrc2 >> 1 & 31;
-    if (d->chip->gfx_major >= 12) { // the ids' own place; bits 29:25 of ttmp8 are the wave's
+    if (d->chip->gfx_major >= 12) { // ids have a place of their own; bits 29:25 of ttmp8 are the
+                                    // wave's id
         w->ttmp[8] = w->index << 25;
         w->ttmp[9] = w->group->id[0];
         w->ttmp[7] = w->group->id[1] | w->group->id[2] << 16;
@@ -98,7 +100,8 @@ static void init_system_sgprs(sim_wave *w) {
         w->s[n] = sim_scratch_offset(w);
 }
 
-/** v0 holds the work-item's three ids, ten bits each; EXEC the lanes that there are. */
+/** Writes v0, which holds the work-item's three ids of ten bits each, and EXEC, which has the lanes
+ *  that exist. */
 static void init_lanes(sim_wave *w) {
     const sim_dispatch *d = w->group->dispatch;
     const uint64_t first = (uint64_t)w->index * sim_wave_size(d), left = num_threads(d) - first;
@@ -148,8 +151,8 @@ bool sim_barrier_is_complete(const sim_wave *w) {
     return true;
 }
 
-/** Lets the waves go on that wait at the barrier; false if there are none, so that the group is
- *  done. */
+/** Lets the waves that wait at the barrier go on. Returns false if there are none, so that the
+ *  group is done. */
 static bool release_barrier(sim_workgroup *group) {
     bool any = false;
     sim_wave *stuck = nullptr;
@@ -169,8 +172,8 @@ static bool release_barrier(sim_workgroup *group) {
     return any;
 }
 
-/** Each running wave once: to its end, a barrier or the end of its slice. Whether any still
- *  runs. */
+/** Runs each running wave once: to its end, a barrier or the end of its slice. Returns whether any
+ *  still runs. */
 static bool run_round(sim_workgroup *group) {
     bool running = false;
     for (uint32_t i = 0; i < group->num_waves; i++) {

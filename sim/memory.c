@@ -25,8 +25,8 @@ enum {
     LEVEL2_SIZE = 1 << (LEVEL2_SHIFT - PAGE_SHIFT),
     MAX_FREED = 1 << 16, // freed allocations that are remembered
 };
-/** Host memory of freed allocations that is kept for those who may use it still; then the one who
- *  frees waits. */
+/** The most host memory of freed allocations that is kept for threads that may still use it. With
+ *  more, the thread that frees waits. */
 constexpr uint64_t MAX_CONDEMNED = UINT64_C(256) << 20;
 constexpr uint64_t PAGE_BYTES = UINT64_C(1) << PAGE_SHIFT;
 constexpr uint64_t GUEST_FIRST = UINT64_C(0x400000000000);
@@ -42,11 +42,12 @@ struct sim_memory {
     uint64_t next;          // where the next device allocation goes
     uint64_t used[SIM_MAX_DEVICES];
     _Atomic(struct registration *) registrations; // never taken out of the list
-    sim_region **regions;                         // live and remembered, in order of allocation
+    sim_region **regions;                         // live and remembered regions, in order of
+                                                  // allocation
     size_t num_regions, cap_regions, num_freed;
-    atomic_bool keeps_pages;  // of device memory, as host memory
-    atomic_bool notes_writes; // to device memory
-    sim_region *condemned;    // freed regions that have their host memory yet
+    atomic_bool keeps_pages;  // device memory is made of pages, as host memory is
+    atomic_bool notes_writes; // writes to device memory are noted
+    sim_region *condemned;    // freed regions that still have their host memory
     _Atomic uint64_t condemned_bytes;
 };
 
@@ -80,7 +81,7 @@ static sim_region *region_at(const sim_memory *memory, uint64_t addr) {
     return region == &shared_page ? registered_at(memory, addr) : region;
 }
 
-/** Makes the upper entries for a range; false without memory. */
+/** Makes the upper entries for a range. Returns false without memory. */
 static bool reserve_pages(sim_memory *memory, uint64_t base, uint64_t bytes) {
     for (uint64_t i = base >> LEVEL2_SHIFT; i <= (base + bytes - 1) >> LEVEL2_SHIFT; i++) {
         if (!memory->level1[i]) {
@@ -98,7 +99,7 @@ static void map_pages(sim_memory *memory, sim_region *region) {
         atomic_store_explicit(page_at(memory, addr), region, memory_order_release);
 }
 
-/** Takes a region out of the table where no newer one has its pages. */
+/** Takes a region out of the table, save pages that a newer region has. */
 static void unmap_pages(sim_memory *memory, sim_region *region) {
     for (uint64_t addr = region->base; addr < region->base + region->size; addr += PAGE_BYTES) {
         sim_region *expected = region;
@@ -110,15 +111,15 @@ static uint64_t round_up(uint64_t bytes) {
     return (bytes + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
 }
 
-/** Zero-filled host memory; small blocks from the heap, so that many of them cost little, unless
- *  `mapped` asks for the pages. */
+/** Returns zero-filled host memory. Small blocks come from the heap, so that many of them cost
+ *  little, unless `mapped` asks for pages. */
 static uint8_t *host_alloc(uint64_t bytes, sim_region_kind kind, uint64_t mapped) {
     if (!mapped && bytes < PAGE_BYTES && kind != SIM_REGION_HOST) {
         uint8_t *host = aligned_alloc(256, (bytes + 255) & ~UINT64_C(255));
         return host ? memset(host, 0, bytes) : nullptr;
     }
-    // Host memory's own address is its guest address: whole pages, so that the table can tell them
-    // apart.
+    // Host memory's own address is its guest address, so it takes whole pages, which the table can
+    // tell apart.
     const uint64_t whole = round_up(bytes), slack = kind == SIM_REGION_HOST ? PAGE_BYTES : 0;
     uint8_t *host = mmap(nullptr, whole + slack, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -142,8 +143,8 @@ static void host_free(sim_region *region) {
     region->written = nullptr;
 }
 
-/** A place in the guest's range with a guard page behind it; 0 if none is left. Large ones begin at
- *  multiples of 2 MiB, as AMD's driver has it and device malloc relies on. */
+/** Returns a place in the guest's range, with a guard page behind it; 0 if none is left. Large
+ *  places begin at multiples of 2 MiB, as with AMD's driver; device malloc relies on that. */
 static uint64_t place(sim_memory *memory, uint64_t bytes) {
     constexpr uint64_t LARGE = UINT64_C(2) << 20;
     const uint64_t base = bytes < LARGE ? memory->next : (memory->next + LARGE - 1) & ~(LARGE - 1);
@@ -228,7 +229,7 @@ static void forget_freed(sim_memory *memory) {
     memory->num_freed -= forgotten;
 }
 
-/** Ends a region for the guest; its host memory stays until reap() has it. The lock is held. */
+/** Ends a region for the guest; its host memory stays until reap() frees it. The lock is held. */
 static void condemn(sim_memory *memory, sim_region *region) {
     region->bytes = 0;
     region->next = memory->condemned;
@@ -238,7 +239,7 @@ static void condemn(sim_memory *memory, sim_region *region) {
         memory->used[region->device] -= region->size;
 }
 
-/** Gives back the host memory of condemned regions, with `users` held for writing. */
+/** Frees the host memory of condemned regions, with `users` held for writing. */
 static void give_back(sim_memory *memory) {
     pthread_mutex_lock(&memory->lock);
     for (; memory->condemned; memory->condemned = memory->condemned->next) {
@@ -251,8 +252,8 @@ static void give_back(sim_memory *memory) {
     pthread_mutex_unlock(&memory->lock);
 }
 
-/** Gives condemned memory back if nobody can be using it; if somebody may, whoever leaves last
- *  comes here again. */
+/** Frees condemned memory if no thread can be using it. If one may, the last thread that leaves
+ *  calls reap() again. */
 static void reap(sim_memory *memory) {
     if (memory->condemned_bytes && pthread_rwlock_trywrlock(&memory->users) == 0) {
         give_back(memory);
@@ -309,7 +310,7 @@ void sim_memory_free_all(sim_memory *memory, sim_region_kind kind, uint32_t devi
 
 // ---- registered memory
 
-/** Whether any byte of a range belongs to what the guest sees already. The lock is held. */
+/** Returns whether the guest already sees any byte of a range. The lock is held. */
 static bool is_taken(const sim_memory *memory, uint64_t addr, uint64_t bytes) {
     for (const registration *r = atomic_load(&memory->registrations); r; r = r->next)
         if (r->region.base < addr + bytes && addr < r->region.base + r->region.bytes)
@@ -320,7 +321,7 @@ static bool is_taken(const sim_memory *memory, uint64_t addr, uint64_t bytes) {
     return false;
 }
 
-/** An unused entry of the list, or a new one. The lock is held. */
+/** Returns an unused entry of the list, or a new one. The lock is held. */
 static registration *take_registration(sim_memory *memory) {
     registration *r = atomic_load(&memory->registrations);
     while (r && r->region.bytes)
@@ -428,7 +429,7 @@ uint64_t sim_memory_used(sim_memory *memory, uint32_t device) {
     return used;
 }
 
-/** How far addr is from a region: 0 inside it. */
+/** Returns how far addr is from a region; 0 inside the region. */
 static uint64_t distance(const sim_region *region, uint64_t addr) {
     if (addr < region->base)
         return region->base - addr;
@@ -436,7 +437,8 @@ static uint64_t distance(const sim_region *region, uint64_t addr) {
     return offset < region->size ? 0 : offset - region->size + 1;
 }
 
-/** Which of two regions addr is nearer to, the live one if to both; `best` may be null. */
+/** Returns which of two regions addr is nearer to, the live one if addr is as near to both; `best`
+ *  may be null. */
 static const sim_region *nearer(const sim_region *best, const sim_region *region, uint64_t addr) {
     const uint64_t far = distance(region, addr);
     const bool wins = far <= PAGE_BYTES && (!best || far < distance(best, addr) ||
@@ -444,7 +446,7 @@ static const sim_region *nearer(const sim_region *best, const sim_region *region
     return wins ? region : best;
 }
 
-/** The nearest region within a page of addr. */
+/** Returns the nearest region within a page of addr. */
 static const sim_region *nearest(const sim_memory *memory, uint64_t addr) {
     const sim_region *best = nullptr;
     for (size_t i = 0; i < memory->num_regions; i++)

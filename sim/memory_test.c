@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guest's address space: what is inside, what is outside, and what is said about it.
+// The guest's address space: which addresses are inside, which are outside, and what reports say of
+// them.
 #include "memory.h"
 #include "wave.h"
 
@@ -97,7 +98,8 @@ static void test_freed(void **state) {
     assert_int_equal(sim_memory_used(m, 3), 0);
     assert_null(sim_memory_alloc(m, 0, SIM_REGION_DEVICE, 0));
     assert_null(sim_memory_alloc(m, UINT64_MAX, SIM_REGION_DEVICE, 0));
-    // Addresses are not given out again soon, and what is remembered does not grow for ever.
+    // Addresses are not given out again soon, and the list of freed allocations does not grow for
+    // ever.
     for (int i = 0; i < 200000; i++) {
         r = sim_memory_alloc(m, 8, SIM_REGION_DEVICE, 0);
         assert_true(r->base != base);
@@ -154,7 +156,7 @@ static void test_threads(void **state) {
     sim_memory_destroy(shared);
 }
 
-/** Freeing waits for nobody, and takes from nobody what it is using. */
+/** Freeing waits for no thread, and takes no memory that a thread is using. */
 static void test_freed_while_in_use(void **state) {
     (void)state;
     sim_memory *m = sim_memory_create();
@@ -181,7 +183,7 @@ static void test_freed_while_in_use(void **state) {
 
 enum { TRACKED = 700, STEPS = 4000 };
 
-/** A pair of allocations, and what should be known of them. */
+/** A pair of allocations, and the bytes that should be known as written. */
 typedef struct tracked {
     const sim_region *region;
     bool is_written[TRACKED];
@@ -199,14 +201,14 @@ static void expect_written(const tracked *t, uint64_t offset, uint64_t bytes) {
     assert_int_equal(sim_region_num_written(t->region, offset, bytes), want);
 }
 
-/** Writes and copies of any bytes, beside a list of them. */
+/** Writes and copies any bytes, and keeps a list of them to compare. */
 static void test_written(void **) {
     sim_memory *m = sim_memory_create();
     sim_memory_note_writes(m, true);
     tracked t[2] = {};
     uint32_t seed = 1;
     for (int step = 0; step < STEPS; step++) {
-        for (int i = 0; i < 2 && step % 100 == 0; i++) // they are written whole before long
+        for (int i = 0; i < 2 && step % 100 == 0; i++) // they would soon be written whole
             t[i] = (tracked){.region = sim_memory_alloc(m, TRACKED, SIM_REGION_DEVICE, 0)};
         tracked *to = &t[next_random(&seed, 2)], *from = &t[next_random(&seed, 2)];
         const uint32_t bytes = 1 + next_random(&seed, 200),
@@ -225,7 +227,7 @@ static void test_written(void **) {
     sim_memory_destroy(m);
 }
 
-/** Where writes are not noted, and elsewhere than in device memory, all counts as written. */
+/** All memory counts as written where writes are not noted, and outside device memory. */
 static void test_not_noted(void **) {
     sim_memory *m = sim_memory_create();
     const sim_region *before = sim_memory_alloc(m, 100, SIM_REGION_DEVICE, 0);

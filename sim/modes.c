@@ -10,7 +10,7 @@ static bool is_vector(const sim_inst *inst) {
     return klass == SIM_VALU || klass == SIM_MFMA || klass == SIM_LDS_OP || klass == SIM_VMEM;
 }
 
-/** A displaced register that leaves the file reads and writes register 0. */
+/** Displaces a register. One that leaves the register file becomes register 0. */
 static void displace(sim_operand *op, uint32_t index) {
     if (op->kind == SIM_OP_VGPR) {
         const uint32_t reg = op->reg + index;
@@ -18,8 +18,8 @@ static void displace(sim_operand *op, uint32_t index) {
     }
 }
 
-/** M0[7:0] is the index; M0[15:12] say which operands it displaces: src0, src1, src2,
- *  destination. */
+/** Displaces an instruction's operands. M0[7:0] is the index; M0[15:12] say which operands it
+ *  displaces: src0, src1, src2, destination. */
 static void displace_all(const sim_wave *w, sim_inst *inst) {
     const uint32_t index = w->m0 & 255, which = w->m0 >> 12;
     for (unsigned i = 0; i < 3; i++)

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** What a key's value is read into, and where a complaint goes. */
+/** The options that values are read into, and where a complaint goes. */
 typedef struct reader {
     sim_options options;
     char *error;
@@ -173,7 +173,7 @@ static bool read_faults(reader *r, const char *value) {
     return true;
 }
 
-/** KERNEL or KERNEL:WAVE, where WAVE is a number or '*'. */
+/** Reads KERNEL or KERNEL:WAVE, where WAVE is a number or '*'. */
 static bool read_trace(reader *r, const char *value) {
     sim_look_options *look = &r->options.look;
     const char *colon = strrchr(value, ':');
@@ -231,7 +231,7 @@ static const key keys[] = {
     {"profile", read_profile},     {"faults", read_faults}, {"report", read_report},
     {"errorcode", read_errorcode}, {"turn", read_turn},     {"overread", read_overread}};
 
-/** One "key=value". */
+/** Reads one "key=value". */
 static bool read_item(reader *r, char *item) {
     char *value = strchr(item, '=');
     if (!value)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// QUERN_SIM's syntax: what is accepted acts, what is not says what would be.
+// QUERN_SIM's syntax: accepted options act, and refusals say what would be accepted.
 #include "chip/chip.h"
 #include "options.h"
 
@@ -114,7 +114,7 @@ static void test_refused(void **state) {
         assert_false(sim_options_parse(&o, cases[i].text, error, sizeof error));
         if (!strstr(error, cases[i].message))
             fail_msg("%s: '%s' does not contain '%s'", cases[i].text, error, cases[i].message);
-        assert_memory_equal(&o, &before, sizeof o); // all or nothing
+        assert_memory_equal(&o, &before, sizeof o); // options are set all or not at all
     }
 }
 

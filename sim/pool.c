@@ -21,7 +21,7 @@ typedef struct job {
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    job *active[MAX_ACTIVE]; // more dispatches than that at a time run without help
+    job *active[MAX_ACTIVE]; // further dispatches run without help
     sim_worker *workers;
     pthread_t threads[MAX_HELPERS];
     uint32_t num_threads, wanted;
@@ -57,7 +57,7 @@ static void worker_free(sim_worker *worker) {
     free(worker);
 }
 
-/** Called with the lock held. */
+/** Takes a worker from the pool. The lock is held. */
 static sim_worker *worker_take(void) {
     sim_worker *worker = pool.workers;
     while (worker && worker->is_busy)
@@ -112,7 +112,7 @@ static void *helper(void *unused) {
     return nullptr;
 }
 
-/** Starts what is missing of the helpers; called with the lock held. Fewer than wanted is no
+/** Starts the helpers that are missing. The lock is held. Fewer helpers than wanted are no
  *  error. */
 static void start_helpers(void) {
     if (!pool.is_configured) {
@@ -126,7 +126,8 @@ static void start_helpers(void) {
     }
 }
 
-/** Offers a job to the helpers; its place, or -1 if there is none. Called with the lock held. */
+/** Offers a job to the helpers. Returns the job's place, or -1 if there is none. The lock is
+ *  held. */
 static int offer(job *j) {
     if (sim_dispatch_groups(j->dispatch) < 2 || pool.stop)
         return -1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that runs out in the simulator: the n-th allocation fails, for every n, or all from there
-// on; an object loads or says why not, a launch ends or has a fault, nothing is taken for a
-// success, nothing leaks.
+// Memory that runs out in the simulator: the n-th allocation fails, for every n, alone or with all
+// later ones. An object must load or say why not, a launch must end or have a fault; no failure may
+// count as success, and nothing may leak.
 #include "../tests/failing_malloc.h"
 #include "chip/chip.h"
 #include "memory.h"
@@ -32,11 +32,10 @@ int main(void) {
 static uint8_t *image;
 static size_t image_bytes;
 
-/** What a run came to. */
+/** The result of a run. */
 typedef enum outcome { DONE, REFUSED, FAULTY } outcome;
 
-/** Launches a kernel that sums up what it was given: `bytes` of the 1024 that it reads are
- *  there. */
+/** Launches a kernel that sums the 1024 bytes that it reads, of which only `bytes` exist. */
 static outcome launch(sim_memory *memory, sim_object *object, uint64_t bytes) {
     const sim_kernel *kernel = sim_object_kernel(object, "t_reduce");
     const sim_region *data = sim_memory_alloc(memory, bytes, SIM_REGION_DEVICE, 0);
@@ -64,7 +63,7 @@ static outcome launch(sim_memory *memory, sim_object *object, uint64_t bytes) {
     return ok ? DONE : FAULTY;
 }
 
-/** All from an empty address space to its end. */
+/** Runs everything, from an empty address space to the space's end. */
 static outcome run(uint64_t bytes) {
     outcome result = REFUSED;
     char why[256] = "";
@@ -85,7 +84,7 @@ static outcome run(uint64_t bytes) {
 /** Fails the first allocation of a run, its second, … until it needs no more than were granted. */
 static void fail_each(uint64_t bytes, outcome wanted, bool all_after) {
     for_good = all_after;
-    assert_int_equal(run(bytes), wanted); // what is made once in a process is made now
+    assert_int_equal(run(bytes), wanted); // makes what a process makes once
     bool has_failed = true;
     int64_t n = 0;
     for (; has_failed; n++) {
@@ -109,7 +108,7 @@ static void test_good_kernel(void **) {
     fail_each(1024, DONE, true);
 }
 
-/** Its fault is not lost: without memory to record it the launch still fails. */
+/** A kernel's fault is not lost: without memory to record it the launch still fails. */
 static void test_faulty_kernel(void **) {
     fail_each(1000, FAULTY, false);
     fail_each(1000, FAULTY, true);

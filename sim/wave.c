@@ -9,9 +9,9 @@
 #include "options.h"
 #include "report/fault.h"
 
-// A fault may keep a kernel from ever ending, say for a dropped store that another wave waits for;
-// what was found is told at the end. So a wave of a launch that has a fault may execute as many
-// instructions more.
+// A fault may keep a kernel from ever ending, for example by a dropped store that another wave
+// waits for. Faults are reported when the launch ends, so each wave of a launch with a fault may
+// execute only this many more instructions.
 constexpr uint64_t GRACE = UINT64_C(1) << 24;
 
 /** Ends a wave that has executed more than the dispatch allows. */
@@ -51,10 +51,10 @@ uint32_t sim_wave_slice(sim_wave *w, uint32_t slice) {
     return run(w, slice);
 }
 
-/** Instructions until the next wave's turn. Short turns keep the waves of a workgroup in step, as
- *  on silicon, where each SIMD issues for its waves in turn: kernels are sold that are right only
- *  because a wave is never far ahead of its neighbours. A wave that has no neighbours goes on for
- *  as long as nothing else must be looked at. */
+/** Returns the instructions until the next wave's turn. Short turns keep the waves of a workgroup
+ *  in step, as on silicon, where each SIMD issues for its waves in turn: some kernels in use are
+ *  right only because a wave is never far ahead of its neighbours. A wave without neighbours goes
+ *  on as long as nothing else must be looked at. */
 static uint32_t slice_of(const sim_wave *w) {
     constexpr uint32_t alone = 16384;
     const sim_dispatch *d = w->group->dispatch;

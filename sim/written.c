@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which bytes of an allocation have been written: a bit each, and how many are missing, so that
-// memory that is written whole costs one look. Host threads note writes at the same time.
+// Which bytes of an allocation have been written: a bit for each byte, and how many are missing, so
+// that memory that is written whole costs one look. Host threads note writes at the same time.
 #include "memory.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
 
 struct sim_written {
-    atomic_bool is_over; // nobody notes writes any more: all counts as written
+    atomic_bool is_over; // writes are no longer noted: all counts as written
     _Atomic uint64_t num_missing;
     _Atomic uint64_t words[];
 };
@@ -29,7 +29,7 @@ bool sim_region_is_written(const sim_region *region) {
            atomic_load_explicit(&written->is_over, memory_order_relaxed);
 }
 
-/** The bits from `at` on that lie in its word and before `end`. */
+/** Returns the bits from `at` on that lie in at's word and before `end`. */
 static uint64_t bits_from(uint64_t at, uint64_t end) {
     const uint64_t count = end - at < 64 - at % 64 ? end - at : 64 - at % 64;
     return (count < 64 ? (UINT64_C(1) << count) - 1 : UINT64_MAX) << at % 64;
@@ -47,7 +47,7 @@ uint64_t sim_region_num_written(const sim_region *region, uint64_t offset, uint6
     return count;
 }
 
-/** Makes the bits of `mask` what they are in `bits`. */
+/** Sets the bits of `mask` as they are in `bits`. */
 static void put_bits(sim_written *written, uint64_t word, uint64_t mask, uint64_t bits) {
     const uint64_t set = mask & bits, clear = mask & ~bits;
     uint64_t before = atomic_load_explicit(&written->words[word], memory_order_relaxed);
@@ -69,7 +69,7 @@ void sim_region_note_write(const sim_region *region, uint64_t offset, uint64_t b
 
 // ---- copies
 
-/** The state of up to 64 bytes. */
+/** Returns the state of up to 64 bytes. */
 static uint64_t get_bits(const sim_region *region, uint64_t offset, uint64_t count) {
     if (!region || sim_region_is_written(region))
         return UINT64_MAX;
@@ -87,7 +87,7 @@ static void set_bits(const sim_region *region, uint64_t offset, uint64_t count, 
         put_bits(region->written, next / 64, bits_from(next, end), bits >> (next - offset));
 }
 
-/** From the end on where that is behind the source, as memmove does. */
+/** Copies from the end on if the destination is behind the source, as memmove does. */
 void sim_region_note_copy(const sim_region *to, uint64_t to_offset, const sim_region *from,
                           uint64_t from_offset, uint64_t bytes) {
     const bool is_back = to == from && to_offset > from_offset;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Barriers: waves of a workgroup that have lost each other.
 //
-// What a barrier does is counting: a wave that comes to any s_barrier has come, whatever EXEC says
-// and wherever that s_barrier stands, and a wave that has ended counts as if it had come. So
-// neither a barrier with few lanes on nor an early end is a fault. Waves that meet at different
-// barriers go on, on the chip too, but hardly as was meant: one of them reads what another has not
-// written yet. That is reported, and so is what gfx12's split barriers make possible: a wave that
-// signals twice counts for another one, which then is not waited for.
+// A barrier counts waves: a wave that comes to any s_barrier counts, whatever EXEC is and wherever
+// the s_barrier stands, and so does a wave that has ended. So neither a barrier with few lanes on
+// nor an early end is a fault. Waves that meet at different barriers go on, on the chip too, but
+// hardly as the program means: one wave reads what another has not written yet. The checker reports
+// such a meeting. It also reports a fault of gfx12's split barriers: a wave that signals twice
+// counts for another wave, for which nobody then waits.
 #include "check.h"
 #include "hooks.h"
 

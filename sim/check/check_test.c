@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checker: small programs in pairs. The first of a pair has a fault that must be found, with
-// the report that says so; the second is the same program repaired, and must run clean under all
-// checks. Every program runs on each chip that it is for. faults_test.c has more, in C.
+// The checker: small programs in pairs. The first of a pair has a fault that must be found and
+// reported; the second is the program repaired, and must run clean under all checks. Every program
+// runs on each chip that it is for. faults_test.c has more, in C.
 #include "check_testing.h"
 
 // ---- waits
@@ -299,7 +299,7 @@ static void test_lds_bounds(void **) {
     CHECK_PAIRS(pairs, 0);
 }
 
-/** What is read beyond LDS is 0; what is written there goes nowhere. */
+/** Reads beyond LDS give 0; writes beyond LDS change nothing. */
 static void test_beyond_lds(void **) {
     for (size_t i = 0; i < NUM_CHIPS; i++) {
         program p = make_program(&chips[i], "v_add_u32_e32 v3, 0xffc, v1\n v_mov_b32_e32 v4, 7\n"
@@ -416,7 +416,7 @@ static void test_barrier(void **) {
 
 // ---- results that come late
 
-/** A program that stores something to RESULT_AT, without a wait that it needs and with it. */
+/** A program that stores a result to RESULT_AT, with and without a wait that it needs. */
 typedef struct lateness {
     const char *name;
     unsigned chips, waves;
@@ -441,8 +441,8 @@ static void check_lateness(const chip *c, const lateness *l) {
     }
 }
 
-/** What is used too early is what was there before; what was on its way lands on what was written
- *  meanwhile. */
+/** A register that is used too early has its old value; a result on its way overwrites what was
+ *  written meanwhile. */
 static void test_late(void **) {
     static const lateness cases[] = {
         {"global load", EVERY, 1, "v_mov_b32_e32 v3, 5\n global_load_dword v3, v1, s[4:5]",
@@ -507,7 +507,7 @@ static uint8_t *read_object(size_t *size) {
     return bytes;
 }
 
-/** Its result is the first dword that it has copied; LDS is zero before. */
+/** Runs a kernel. The result is the first dword that the kernel has copied; LDS is zero before. */
 static outcome run_kernel(const char *name) {
     char error[256];
     size_t size;
@@ -541,8 +541,8 @@ static outcome run_kernel(const char *name) {
     return out;
 }
 
-/** clang 22 leaves out the wait after LDS-DMA into an extern array; a clang that does not is fine
- *  too. */
+/** clang 22 leaves out the wait after LDS-DMA into an extern array; a clang that puts the wait in
+ *  passes too. */
 static void test_compiled_lds_dma(void **) {
     outcome known = run_kernel("t_known"), whole = run_kernel("t_extern");
     assert_string_equal(known.text, "");
@@ -552,7 +552,7 @@ static void test_compiled_lds_dma(void **) {
         assert_false(whole.ok);
         assert_non_null(strstr(whole.text, "missing wait: LDS address 0x0 is read before what "
                                            "buffer_load_dword"));
-        assert_int_equal(whole.result, 0); // what lay there before
+        assert_int_equal(whole.result, 0); // what LDS held before
     }
 }
 

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checker and what compilers make of faulty programs: the pairs of kernels of
-// testdata/faults.c, on three chips. Of each pair the faulty kernel must be found, under the check
-// that is for it and with the kind that is right, and its repaired twin must run clean under all
-// checks.
+// The checker on faulty programs as compilers make them: the pairs of kernels of testdata/faults.c,
+// on three chips. The faulty kernel of a pair must be found under the right check and with the
+// right kind, and its repaired twin must run clean under all checks.
 #include "../exec/exec_testing.h"
 #include "../options.h"
 #include "../pool.h"
 
 enum { SIZE = 1024, THREADS = 128, RUNS = 3 }; // as in testdata/faults.c
 
-/** What the faulty kernel finds in memory, from PADDED on both of a pair. */
+/** What the faulty kernel finds in memory; from PADDED on, the repaired kernel too. */
 typedef enum state {
-    LIVE, // all of it is there and written
+    LIVE, // everything exists and is written
     FREE_IN,
     FREE_OUT,
     EMPTY,     // `in` was never written
-    GAP,       // but for one word
+    GAP,       // all of `in` is written but one word
     HALF,      // behind the first half
     COPY,      // the device copied it from memory that was never written
     PADDED,    // each fourth word of `in` was never written
@@ -75,7 +74,7 @@ static const pair pairs[] = {
     {"write_behind_a_read", SIM_CHECK_RACE, SIM_FAULT_RACE, "with no release and acquire between", GROUPS, LIVE},
     {"count_in_bytes", SIM_CHECK_RACE, SIM_FAULT_RACE, "race on memory", GROUPS, LIVE},
     {"memory_without_a_barrier", SIM_CHECK_RACE, SIM_FAULT_RACE, "with no barrier between", GROUPS, LIVE},
-    // what nobody has written
+    // memory that nobody has written
     {"tile_half_written", SIM_CHECK_UNINIT, SIM_FAULT_UNINIT, "no wave of the workgroup has written", GROUP, LIVE},
     {"count_from_nothing", SIM_CHECK_UNINIT, SIM_FAULT_UNINIT, "no wave of the workgroup has written", GROUP, LIVE},
     {"byte_never_written", SIM_CHECK_UNINIT, SIM_FAULT_UNINIT, "read of LDS address 0x3,", GROUP, LIVE},
@@ -137,7 +136,7 @@ static sim_object *load_object(const chip *c, sim_memory *memory) {
     return object;
 }
 
-/** Writes `in`, which holds its indices, as far as `what` wants. */
+/** Writes `in`, whose words are their indices, as far as `what` wants. */
 static void fill_in(sim_memory *memory, const sim_region *in, state what) {
     const sim_region *source = sim_memory_alloc(memory, SIZE * 4, SIM_REGION_DEVICE, 0);
     assert_non_null(source);
@@ -217,10 +216,11 @@ static outcome launch(const chip *c, const pair *p, bool faulty, uint32_t check)
 
 // ---- the tests
 
-/** Whether a pair is as it should be; says so where it is not. */
+/** Returns whether a pair behaves as it should; prints how it does not. */
 static bool check_pair(const chip *c, const pair *p) {
     outcome bad = launch(c, p, true, p->check), good = launch(c, p, false, SIM_CHECK_ALL);
-    const bool is_told_once = p->state < EMPTY || bad.count == 1; // whatever else depends on it
+    const bool is_told_once = p->state < EMPTY || bad.count == 1; // even if other instructions
+                                                                  // depend on the value
     const bool is_found =
         !bad.ok && bad.kind == p->kind && strstr(bad.text, p->message) && is_told_once;
     if (!is_found) {
@@ -232,7 +232,7 @@ static bool check_pair(const chip *c, const pair *p) {
     return is_found && good.ok;
 }
 
-/** On several host threads, too, on which the workgroups meet in any order. */
+/** Checks a chip, also on several host threads, which run the workgroups in any order. */
 static void check_chip(const char *name, const char *object) {
     chip c = {name, object};
     bool ok = true;

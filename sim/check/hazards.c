@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wait states of gfx9: how many instructions, or states of s_nop, must lie between two instructions
-// where the hardware does not look whether the first one's result is there. Compilers count them;
-// assembly must.
+// Wait states of gfx9: how many instructions, or states of s_nop, must lie between two
+// instructions, where the hardware does not check that the first one's result has arrived.
+// Compilers count the states; so must assembly.
 //
 // Each wave has a clock of wait states, and for each register the last instruction that left
-// something unfinished there. The clock counts as compilers do, one for an instruction, and the
-// time that a matrix instruction waits for the one before it, as they share a unit. Longer stalls
-// count as one, so what is reported is what the numbers of the documents forbid, even if a wait for
-// memory between may save it. Sources: "CDNA3" ISA, "Manually inserted wait states"; the numbers of
-// gfx90a and gfx950 are those that LLVM keeps to.
+// something unfinished there. The clock counts as compilers do: one state for an instruction, and
+// the time that a matrix instruction waits for the one before it, as they share a unit. Longer
+// stalls count as one, so the checker reports what the documents' numbers forbid, even if a wait
+// for memory in between makes it right. Sources: "CDNA3" ISA, "Manually inserted wait states"; the
+// numbers of gfx90a and gfx950 are those that LLVM keeps to.
 #include "../isa/decode.h"
 #include "check.h"
 
@@ -19,7 +19,7 @@
 
 /** What an instruction does with a register. */
 typedef enum use {
-    USE_C_SAME, // the sum goes on in the registers of the last one
+    USE_C_SAME, // the sum goes on in the registers of the last sum
     USE_C,
     USE_A_B,
     USE_VECTOR, // read or written
@@ -42,8 +42,8 @@ static uint32_t after_f64(const sim_inst *by, const sim_inst *inst, use u, sim_a
     }
 }
 
-/** Between a matrix instruction and another use of what it writes. LLVM looks no further back than
- *  19. */
+/** Returns the wait states between a matrix instruction and another use of its result. LLVM looks
+ *  back no further than 19. */
 static uint32_t after_matrix(const sim_inst *by, const sim_inst *inst, use u, sim_arch arch) {
     enum { MOST = 19 };
     const sim_matrix *x = &by->traits.matrix, *next = &inst->traits.matrix;
@@ -71,7 +71,7 @@ static bool is_memory(const sim_inst *inst) {
     return inst->traits.klass == SIM_VMEM || inst->traits.klass == SIM_LDS_OP;
 }
 
-/** A matrix instruction is none here. */
+/** Returns whether it is a vector instruction; matrix instructions are not. */
 static bool is_vector(const sim_inst *inst) {
     return inst->traits.klass == SIM_VALU;
 }
@@ -92,7 +92,8 @@ static use use_of(const sim_inst *inst, unsigned source, const sim_inst *by) {
     return source != c_of(inst) ? USE_A_B : is_same ? USE_C_SAME : USE_C;
 }
 
-/** Between a vector instruction that writes a vector register and one that reads it. */
+/** Returns the wait states between a vector instruction that writes a vector register and one that
+ *  reads it. */
 static uint32_t after_vector(const sim_inst *by, const sim_inst *inst, sim_arch arch) {
     const uint64_t wrote = by->traits.is, reads = inst->traits.is;
     if (inst->traits.matrix.unit)
@@ -104,7 +105,8 @@ static uint32_t after_vector(const sim_inst *by, const sim_inst *inst, sim_arch 
     return arch != SIM_GFX90A && is_vector(inst) && !is_forwarded ? 1 : 0;
 }
 
-/** Between a vector instruction that writes a scalar register and one whose source it is. */
+/** Returns the wait states between a vector instruction that writes a scalar register and one that
+ *  reads it. */
 static uint32_t after_mask(const sim_inst *inst, unsigned source, sim_arch arch) {
     if ((inst->traits.is & SIM_NAMES_LANE) && source == 1)
         return 4;
@@ -126,7 +128,8 @@ static const char *deed_name(unsigned deed) {
     return names[deed];
 }
 
-/** Whether `need` wait states have passed since the last deed on a register; reports where not. */
+/** Returns whether `need` wait states have passed since the last deed on a register; reports it if
+ *  not. */
 static bool has_waited(sim_wave *w, const sim_inst *inst, unsigned deed, unsigned reg,
                        uint32_t need, bool is_write) {
     const struct sim_past *past = &w->shadow->past;
@@ -168,8 +171,8 @@ static bool check_source(sim_wave *w, const sim_inst *inst, unsigned i, sim_arch
     return true;
 }
 
-/** A vector instruction overwrites what a matrix instruction or a store may still read, or the
- *  former write. */
+/** Checks a vector instruction's write, which may overwrite what a matrix instruction or a store
+ *  still reads, or a matrix instruction writes. */
 static bool check_result(sim_wave *w, const sim_inst *inst, unsigned reg, sim_arch arch) {
     const struct sim_past *past = &w->shadow->past;
     const sim_inst *matrix = past->by[SIM_DEED_MATRIX][reg], *c = past->by[SIM_DEED_C][reg];
@@ -215,7 +218,8 @@ static void note_span(struct sim_past *past, unsigned deed, span span, const sim
 static void note_matrix(struct sim_past *past, const sim_inst *inst) {
     const sim_matrix *x = &inst->traits.matrix;
     const sim_operand *c = &inst->src[c_of(inst)];
-    if (x->unit == SIM_MATRIX_XDL && c->kind == SIM_OP_VGPR) // of the others it is read at once
+    if (x->unit == SIM_MATRIX_XDL && c->kind == SIM_OP_VGPR) // other matrix instructions read C at
+                                                             // once
         note_span(past, SIM_DEED_C, span_of(c), inst);
     note_span(past, SIM_DEED_MATRIX, span_of(&inst->dst[0]), inst);
     note_span(past, SIM_DEED_VECTOR, span_of(&inst->dst[0]), nullptr);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wait states of gfx9: programs in pairs, as in check_test.c. The first of a pair has one too few.
+// Wait states of gfx9: programs in pairs, as in check_test.c. The first program of a pair has one
+// wait state too few.
 #include "check_testing.h"
 
 #define THREE(reg)                                                                                 \
@@ -83,7 +84,7 @@ static void test_wait_states(void **) {
     CHECK_PAIRS(pairs, SIM_CHECK_WAIT);
 }
 
-/** What only gfx942 and gfx950 want; gfx90a looks itself. */
+/** Wait states that only gfx942 and gfx950 need; gfx90a's hardware waits by itself. */
 static void test_new_wait_states(void **) {
     static const struct {
         const char *bad, *good, *report;
@@ -113,8 +114,8 @@ static void test_new_wait_states(void **) {
     }
 }
 
-/** How many wait states lie between a matrix instruction and a use of its sum: one less is told, as
- *  many are not. */
+/** Wait states between a matrix instruction and a use of its sum: one too few is reported, enough
+ *  are not. */
 static void test_passes(void **) {
     static const struct {
         const char *chip, *inst;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// LDS: bytes read that nobody wrote, data used before the wait for them, waves that meet on an
+// LDS: reads of bytes that nobody wrote, data used before the wait for them, waves that meet on an
 // address without a barrier between.
 //
 // Each four bytes have a cell that knows who wrote and who read them last, and in which epoch.
 // Between two barriers waves run in any order, so two accesses of one epoch race if they come from
-// different waves and one of them writes; whether they did get into each other's way in this run
-// does not matter. Atomics do not race with atomics. Writes of the same value do no harm and are no
-// race. What LDS-DMA writes is there once its wave has waited for it; other waves see that, and
-// ordinary writes, if the wave waited before the barrier.
+// different waves and one of them writes; whether they disturbed each other in this run does not
+// matter. Atomics do not race with atomics. Writes of equal values do no harm and are no race.
+// LDS-DMA's data have arrived once its wave has waited for them; other waves see them, and ordinary
+// writes, if the wave waited before the barrier.
 #include "../isa/decode.h"
 #include "check.h"
 #include "hooks.h"
@@ -66,7 +66,7 @@ static bool report_early(const touch *t, const sim_cell *c, const char *what) {
         is_own ? "no wait stands between" : "that wave did not wait before the barrier");
 }
 
-/** Whether what the cell's writer wrote has arrived for the wave of `t`. */
+/** Returns whether the cell's last write has arrived for the wave of `t`. */
 static bool has_arrived(const touch *t, const sim_cell *c) {
     const struct sim_shadow *writer = t->w->group->waves[c->writer].shadow;
     if (c->writer != t->w->index)
@@ -75,7 +75,7 @@ static bool has_arrived(const touch *t, const sim_cell *c) {
            t->stream == c->write_stream || c->write_seq <= writer->done[c->write_stream];
 }
 
-/** Another wave wrote the cell in this epoch. */
+/** Returns whether another wave wrote the cell in this epoch. */
 static bool was_written_now(const touch *t, const sim_cell *c) {
     return c->write_epoch == t->w->shadow->epoch &&
            (c->writer != t->w->index || c->several_writers);
@@ -89,7 +89,7 @@ static bool report_unwritten(const touch *t, const sim_cell *c) {
                             address);
 }
 
-/** Exchanges the bytes of the last write with what was there before. */
+/** Exchanges the bytes of the last write with those that the cell held before. */
 static void exchange(const touch *t, sim_cell *c) {
     uint8_t *now = t->w->group->lds + t->offset, *kept = (uint8_t *)&c->kept;
     for (unsigned i = 0; i < 4; i++) {
@@ -101,7 +101,8 @@ static void exchange(const touch *t, sim_cell *c) {
     }
 }
 
-/** A use of what has not arrived: it sees what was there before, until the writer's next wait. */
+/** Handles a use of data that have not arrived: the use sees the cell's old bytes, until the
+ *  writer's next wait. */
 static bool meet_early(const touch *t, sim_cell *c, const char *what) {
     if (c->late)
         return true;
@@ -135,7 +136,8 @@ static void note_read(const touch *t, sim_cell *c) {
     c->read_pc = sim_check_offset(t->w, t->inst->pc);
 }
 
-/** A write over another wave's of this epoch; sim_check_doubt sees what it wrote. */
+/** Notes a write over another wave's write of this epoch; sim_check_doubt looks at its value
+ *  later. */
 static void doubt(const touch *t, const sim_cell *c) {
     struct sim_group_shadow *group = t->w->group->shadow;
     if (!group->doubt.is_set && wants(t, SIM_CHECK_RACE)) {
@@ -193,7 +195,7 @@ static bool touch_cell(const touch *t, sim_cell *c) {
     return true;
 }
 
-/** The bytes of [at, at + bytes) that lie in the cell at `cell`. */
+/** Returns the bytes of [at, at + bytes) that lie in the cell at `cell`. */
 static uint8_t bytes_in(uint32_t cell, uint32_t at, uint32_t bytes) {
     const uint32_t first = at > cell ? at - cell : 0;
     const uint32_t end = at + bytes < cell + 4 ? at + bytes - cell : 4;

@@ -2,24 +2,26 @@
 // Races on global memory: two waves of a launch touch the same bytes, one writes, and nothing
 // orders them.
 //
-// What orders two accesses is a barrier of their workgroup, or a chain of atomics: one wave
-// releases through an address, the other acquires through it. Every atomic instruction is taken for
-// both. So is what compilers make of atomic stores and loads: instructions with a scope (sc0, sc1,
-// glc, scope:). gfx90a and gfx11 have none on stores, so there a store of 8 bytes at most may be a
-// flag: it releases, unless it follows another store with no wait between.
+// Two accesses are ordered by a barrier of their workgroup, or by a chain of atomics: one wave
+// releases through an address, and the other acquires through this address. Every atomic
+// instruction counts as both. So do the instructions that compilers make of atomic stores and
+// loads: those with a scope (sc0, sc1, glc, scope:). gfx90a and gfx11 have none on stores, so there
+// a store of 8 bytes at most may be a flag: it releases, unless it follows another store with no
+// wait between.
 //
 // Time is one counter, which each release advances. A wave knows the time of its last release and
 // the latest release that it has acquired; an address through which waves synchronise knows the
 // time of its last release; a record knows its wave's last release before it. An access is ordered
 // behind a record if the record's wave, or after a barrier another of its workgroup, has released
 // since, and the accessing wave, or before a barrier another of its workgroup, has acquired a
-// release that came later than the record's. This may take two accesses for ordered that are not,
-// if both waves synchronise with others at the right times; it never takes ordered ones for a race.
+// release that came later than the record's. The rule may take two unordered accesses for ordered,
+// if both waves synchronise with others at the right times; it never takes ordered accesses for a
+// race.
 //
 // Memory is bounded: each 64 bytes have up to five records, and there are 2^20 such lines, found by
-// a hash. What does not fit displaces what was there, so that an old access may be forgotten.
-// Synchronisation is never forgotten: where two addresses or waves fall together, they are taken
-// for one, which orders more, not less.
+// a hash. A record that does not fit displaces an older one, so that an old access may be
+// forgotten. Synchronisation is never forgotten: two addresses or waves that fall together count as
+// one, which orders more, not less.
 #include "../isa/decode.h"
 #include "check.h"
 #include "hooks.h"
@@ -56,7 +58,8 @@ typedef struct line {
 
 static_assert(sizeof(line) == 128);
 
-/** Zeros from the system, of which only what is touched takes memory. */
+/** The record of a launch. It is zeros from the system, of which only touched pages take
+ *  memory. */
 struct sim_race {
     _Atomic uint32_t time;
     atomic_bool is_locked;                // while an instruction synchronises
@@ -407,13 +410,14 @@ static void touch_lanes(turn *t) {
 
 // ---- before and after an instruction
 
-/** A store that follows another one without a wait tells nobody of that one. */
+/** Returns whether an access releases. A store that follows another one without a wait does not
+ *  release that one. */
 static bool does_release(const struct sim_shadow *s, uint32_t kind) {
     return (kind & WRITES) && ((kind & STRONG) || ((kind & MAYBE) && !s->has_stored));
 }
 
-/** Taken before an instruction synchronises, given back by sim_race_after, so that what is noted of
- *  an address and what happens there come in the same order. */
+/** Locks before an instruction synchronises; sim_race_after unlocks. So the notes on an address
+ *  come in the order of its accesses. */
 static void lock(sim_workgroup *group) {
     struct sim_race_later *later = &group->shadow->later;
     if (!later->is_locked) { // an instruction may access memory in parts
@@ -443,7 +447,7 @@ static void synchronise(turn *t, uint32_t kind) {
     }
 }
 
-/** What doubtful stores will overwrite, once what they clash with is there. */
+/** Keeps what doubtful stores will overwrite, once the store that they clash with has arrived. */
 static void look_before(sim_wave *w) {
     enum { PATIENCE = 1 << 10 }; // two waves may wait for each other
     struct sim_race_later *later = &w->group->shadow->later;

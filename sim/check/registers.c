@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Registers: values that were never written, there or in the memory that they were loaded from
-// (unwritten.c).
+// Registers: values that were never written, in the register or in the memory from which it was
+// loaded (unwritten.c).
 //
-// What was never written may be copied and computed with, as compilers do with parts that nobody
-// needs; the result is then undefined too, lane by lane. It is a fault where it is stored to memory
-// or decides something: an address, a branch, EXEC. Left out, so that nothing right is reported:
-// the stack, bits of a register, and data that went through the stack, or from a register that was
-// never written through LDS.
+// An undefined value may be copied and computed with, as compilers do with parts that nobody needs;
+// the result is then undefined too, lane by lane. Storing an undefined value to memory is a fault,
+// and so is letting it decide something: an address, a branch, EXEC. These are left out, so that no
+// right program is reported: the stack, bits of a register, and data that went through the stack,
+// or from a register that was never written through LDS.
 #include "check.h"
 
 #include <stdio.h>
@@ -18,8 +18,8 @@ static hole join(hole a, hole b) {
     return (hole){a.lanes | b.lanes, a.lanes ? a.origin : b.origin};
 }
 
-/** Lanes where any register of the operand is undefined; `all`: where all of them are. Of a scalar:
- *  all lanes, if any of its bits is. */
+/** Returns the lanes where any register of the operand is undefined; `all`: where all registers
+ *  are. A scalar gives all lanes if any of its bits is undefined. */
 static hole undefined_in(const struct sim_shadow *s, const sim_operand *op, bool all) {
     span span = span_of(op);
     hole out = {};
@@ -35,7 +35,7 @@ static hole undefined_in(const struct sim_shadow *s, const sim_operand *op, bool
     return out;
 }
 
-/** Lanes write their own bits of a scalar mask; inactive lanes' bits become 0. */
+/** Notes that lanes write their bits of a scalar mask; inactive lanes' bits become 0. */
 static void write_mask(struct sim_shadow *s, span span, hole h) {
     for (unsigned k = 0; k < span.count; k++) {
         hole part = {k < 2 ? h.lanes >> 32 * k & UINT32_MAX : 0, h.origin};
@@ -56,8 +56,8 @@ static void write_operand(const sim_wave *w, const sim_inst *inst, const sim_ope
         write_lanes(s, span.first + k, sim_lanes_of(w, inst, op), h);
 }
 
-/** The destination that an instruction with an index in M0 writes, as s_movreld and v_movreld
- *  execute it. */
+/** Returns the destination that an instruction with an index in M0 writes, as s_movreld and
+ *  v_movreld do. */
 static sim_operand indexed_dst(const sim_wave *w, const sim_inst *inst, unsigned i) {
     sim_operand op = inst->dst[i];
     if (!(inst->traits.is & SIM_INDEXES_DST))
@@ -71,7 +71,7 @@ static sim_operand indexed_dst(const sim_wave *w, const sim_inst *inst, unsigned
     return op;
 }
 
-/** True in almost every case: no source and no destination has a hole. */
+/** Returns whether no source and no destination has a hole, which is so in almost every case. */
 static bool all_defined(const struct sim_shadow *s, const sim_inst *inst) {
     uint64_t bits = 0;
     for (unsigned i = 0; i < inst->num_src; i++)
@@ -107,7 +107,7 @@ static uint32_t scalar_value(const sim_wave *w, const sim_operand *op, unsigned 
     return k ? (uint32_t)(op->value64 >> 32) : (uint32_t)op->value64;
 }
 
-/** Undefined bits of a scalar's dword. */
+/** Returns the undefined bits of a scalar's dword. */
 static hole scalar_bits(const struct sim_shadow *s, const sim_operand *op, unsigned k) {
     hole h = op->kind == SIM_OP_SGPR && k < op->count
                  ? undefined_reg(s, SIM_REG_SCALAR + op->reg + k)
@@ -122,7 +122,7 @@ static hole mask_lanes(const struct sim_shadow *s, const sim_operand *op) {
     return join(low, high);
 }
 
-/** v_cndmask: the mask says which source counts. */
+/** Returns the holes of v_cndmask's result: the mask says which source counts. */
 static hole selected(const sim_wave *w, const sim_inst *inst) {
     const sim_operand *op = &inst->src[2];
     const uint64_t mask = scalar_value(w, op, 0) | (uint64_t)scalar_value(w, op, 1) << 32;
@@ -133,7 +133,7 @@ static hole selected(const sim_wave *w, const sim_inst *inst) {
     return join(join(no, yes), mask_lanes(w->shadow, op));
 }
 
-/** A lane that is named, or the first active one. */
+/** Returns the lane that the instruction names, or the first active one. */
 static unsigned named_lane(const sim_wave *w, const sim_inst *inst) {
     if (inst->num_src < 2)
         return w->exec ? (unsigned)__builtin_ctzll(w->exec) : 0;
@@ -153,7 +153,7 @@ static void flow_write_lane(const sim_wave *w, const sim_inst *inst) {
     hole h = undefined_in(w->shadow, &inst->src[0], false);
     const bool is_part = inst->src[0].kind == SIM_OP_SGPR &&
                          scalar_bits(w->shadow, &inst->src[0], 0).lanes != UINT32_MAX;
-    h.lanes = is_part ? 0 : h.lanes; // a mask that is saved: lanes have no bits to remember it by
+    h.lanes = is_part ? 0 : h.lanes; // a saved mask; lanes have no bits to note its holes
     write_lanes(w->shadow, inst->dst[0].reg, UINT64_C(1) << named_lane(w, inst), h);
 }
 
@@ -168,8 +168,8 @@ static void flow_swap(const sim_wave *w, const sim_inst *inst) {
     write_lanes(w->shadow, inst->src[0].reg, w->exec, a);
 }
 
-/** C goes to D lane by lane. A and B are spread over the tile: they count where a register has no
- *  value at all. */
+/** Follows a matrix instruction. C goes to D lane by lane. A and B are spread over the tile, so
+ *  they count only where a register has no value at all. */
 static void flow_matrix(const sim_wave *w, const sim_inst *inst) {
     struct sim_shadow *s = w->shadow;
     const sim_operand *c = inst->num_src > 2 ? &inst->src[2] : nullptr, *d = &inst->dst[0];
@@ -225,8 +225,8 @@ static void flow_vector(const sim_wave *w, const sim_inst *inst) {
         write_lanes(w->shadow, inst->dst[0].reg, w->exec, low);
 }
 
-/** What depends on what was never written is told once: from then on it counts as written. So
- *  whoever reports looks again, and ends. */
+/** Makes all values of one origin count as written, because a fault is reported once for each
+ *  origin. A reporter looks again after this, and ends. */
 static void forgive(struct sim_shadow *s, unsigned origin) {
     for (unsigned reg = 0; reg < SIM_NUM_REGS; reg++)
         if (s->origin[reg] == origin)
@@ -245,7 +245,7 @@ static bool report_undefined(sim_wave *w, const sim_inst *inst, hole h, int lane
     return on;
 }
 
-// ---- what undefined values must not decide
+// ---- decisions that undefined values must not make
 
 static bool writes_exec(const sim_inst *inst) {
     const sim_operand *d = &inst->dst[0];
@@ -253,7 +253,8 @@ static bool writes_exec(const sim_inst *inst) {
            (inst->num_dst && d->kind == SIM_OP_SGPR && d->reg >= 126);
 }
 
-/** Undefined bits of a op b, where the other's value may decide a bit. */
+/** Returns the undefined bits of a op b; a defined bit of one may decide the result's bit
+ *  alone. */
 typedef uint64_t bit_rule(uint32_t a, uint64_t ua, uint32_t b, uint64_t ub);
 
 static uint64_t and_bits(uint32_t a, uint64_t ua, uint32_t b, uint64_t ub) {
@@ -278,8 +279,8 @@ static uint64_t any_bits(uint32_t, uint64_t ua, uint32_t, uint64_t ub) {
     return ua | ub;
 }
 
-/** The rules of instructions that work bit by bit; null for others. Lane masks are built with
- *  these. */
+/** The rules of instructions that work bit by bit, with which lane masks are built; null for other
+ *  instructions. */
 static bit_rule *const bit_rules[] = {
     [SIM_LOGIC_NONE] = nullptr,        [SIM_LOGIC_ANY] = any_bits,
     [SIM_LOGIC_AND] = and_bits,        [SIM_LOGIC_OR] = or_bits,
@@ -288,7 +289,7 @@ static bit_rule *const bit_rules[] = {
 
 static const sim_operand exec_operand = {.kind = SIM_OP_SGPR, .reg = 126, .count = 2};
 
-/** A bitwise instruction's result; the saveexec forms take EXEC as their second source and write
+/** Follows a bitwise instruction. The saveexec forms take EXEC as their second source, and write
  *  it. */
 static bool flow_bits(sim_wave *w, const sim_inst *inst, bit_rule *rule) {
     static const sim_operand nothing;
@@ -312,7 +313,8 @@ static bool flow_bits(sim_wave *w, const sim_inst *inst, bit_rule *rule) {
     return true;
 }
 
-/** Comparisons set SCC. A mask of which some bits are known may well be compared with 0. */
+/** Follows a comparison, which sets SCC. Comparing a mask of which some bits are known with 0 is no
+ *  fault. */
 static void flow_compare(const sim_wave *w, const sim_inst *inst) {
     hole h = {};
     for (unsigned i = 0; i < inst->num_src; i++) {
@@ -350,7 +352,8 @@ static bool flow_scalar(sim_wave *w, const sim_inst *inst) {
     return true;
 }
 
-/** A branch on VCC is decided if a bit that is known is set. */
+/** Returns the holes of VCC that leave a branch undecided: a defined bit that is set decides
+ *  it. */
 static hole undecided_vcc(const sim_wave *w) {
     static const sim_operand vcc = {.kind = SIM_OP_SGPR, .reg = 106, .count = 2};
     hole h = mask_lanes(w->shadow, &vcc);
@@ -373,7 +376,7 @@ static bool flow_branch(sim_wave *w, const sim_inst *inst) {
     return true;
 }
 
-/** Sources that are data rather than address, as bits. */
+/** Returns as bits the sources that are data rather than address. */
 static unsigned data_sources(const sim_inst *inst) {
     const sim_kind_of_access access = inst->traits.access;
     if (inst->traits.stream == SIM_STREAM_LDS)
@@ -383,7 +386,8 @@ static unsigned data_sources(const sim_inst *inst) {
     return sim_is_buffer(&inst->traits) || inst->traits.klass == SIM_SMEM ? 1 : 2;
 }
 
-/** Undefined data may go to the stack, where callers save what they do not know, and to LDS. */
+/** Returns whether undefined data may be stored: to the stack, where functions save registers that
+ *  they do not know, and to LDS. */
 static bool may_store_undefined(const sim_wave *w, const sim_inst *inst) {
     const sim_traits *t = &inst->traits;
     return t->klass == SIM_LDS_OP || t->klass == SIM_SMEM || t->addressing == SIM_SCRATCH ||
@@ -424,7 +428,7 @@ static bool check_undefined(sim_wave *w, const sim_inst *inst) {
     return true;
 }
 
-/** The halves of a dual instruction read all sources before either writes. */
+/** Checks a dual instruction, whose halves read all sources before either writes. */
 static bool check_dual(sim_wave *w, const sim_inst *inst) {
     const sim_inst *first = inst->saves_row ? inst->second : inst;
     const sim_inst *second = inst->saves_row ? inst : inst->second;

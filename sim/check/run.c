@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checking run loop, and what the checker knows when a workgroup starts and when it meets at a
+// The checking run loop, and the checker's state when a workgroup starts and when it meets at a
 // barrier.
 #include "../isa/decode.h"
 #include "check.h"
@@ -30,8 +30,8 @@ static void set_defined(struct sim_shadow *s, unsigned first, unsigned count) {
         s->undefined[reg / 64] &= ~(UINT64_C(1) << reg % 64);
 }
 
-/** Registers that hold nothing yet: all but those of init_wave, and those that the system owns.
- *  Lanes that are not there have no registers to be read. */
+/** Marks the registers that hold nothing yet: all but those of init_wave and those that the system
+ *  owns. Lanes that do not exist have no registers to read. */
 static void begin_registers(struct sim_shadow *s, const sim_wave *w) {
     const sim_dispatch *d = w->group->dispatch;
     const uint32_t rsrc2 = d->kernel->rsrc2, users = rsrc2 >> 1 & 31;
@@ -43,7 +43,7 @@ static void begin_registers(struct sim_shadow *s, const sim_wave *w) {
         s->origin[reg] = (uint16_t)reg;
     }
     set_defined(s, 0, 1);       // the work-item's ids
-    if (d->chip->gfx_major > 9) // the upper half is not there: dual.c uses it
+    if (d->chip->gfx_major > 9) // the upper half does not exist; dual.c uses it
         set_defined(s, 256, 256);
     if (w->wave32) // branches on VCC look at its lower half alone
         set_defined(s, SIM_REG_SCALAR + 107, 1);
@@ -92,7 +92,7 @@ void sim_check_begin(sim_workgroup *group, void *memory) {
     group->shadow = shadow;
 }
 
-// ---- what exec/ tells
+// ---- calls from exec/
 
 void sim_check_memory(sim_wave *w, const sim_inst *inst, const uint64_t *address,
                       uint8_t *const *host, uint64_t mask, uint32_t bytes) {
@@ -103,16 +103,17 @@ void sim_check_memory(sim_wave *w, const sim_inst *inst, const uint64_t *address
 
 // ---- the loop
 
-/** What the wave has waited for and acquired holds for those who go on behind the barrier. They may
- *  do so before this wave does: a split barrier (gfx12) needs its signal alone. */
+/** Signals a barrier. What the wave has waited for and acquired holds for all waves that go on
+ *  behind the barrier. They may go on before this wave does, as a split barrier (gfx12) needs only
+ *  its signal. */
 static void signal_barrier(sim_wave *w) {
     struct sim_shadow *s = w->shadow;
     sim_race_barrier(w);
     memcpy(s->done_at_barrier, s->done, sizeof s->done);
 }
 
-/** Checks an instruction as it will run: GPR indexing displaces registers, VSKIP leaves it out.
- *  Then wait states are not counted. */
+/** Checks an instruction as it will run: GPR indexing displaces its registers, and VSKIP skips it.
+ *  In these modes wait states are not counted. */
 static bool check(sim_wave *w, const sim_inst *inst) {
     if (!(w->mode & SIM_MODE_SPECIAL)) [[clang::likely]] {
         if (inst->traits.wait_states && (w->group->dispatch->check & SIM_CHECK_WAIT))
@@ -149,7 +150,7 @@ uint32_t sim_check_run(sim_wave *w, uint32_t slice) {
             sim_race_after(w, inst);
         }
     }
-    if (w->state == SIM_ENDED) { // nothing is on its way then
+    if (w->state == SIM_ENDED) { // an ended wave has nothing on its way
         memcpy(w->shadow->done, w->shadow->issued, sizeof w->shadow->issued);
         memcpy(w->shadow->done_at_barrier, w->shadow->issued, sizeof w->shadow->issued);
         sim_check_arrivals_in_lds(w);

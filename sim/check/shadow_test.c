@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checker's own memory: bounded, however many workgroups a launch has and however much memory
+// The checker's own memory is bounded, however many workgroups a launch has and however much memory
 // they touch.
 #include "../exec/exec_testing.h"
 #include "check.h"
@@ -31,7 +31,7 @@ static const char source[] = "s_load_dwordx2 s[4:5], s[0:1], 0x0\n"
                              "s_waitcnt vmcnt(0)\n"
                              "s_endpgm\n";
 
-/** Runs that many workgroups under all checks; gives the counter. */
+/** Runs so many workgroups under all checks. Returns the counter. */
 static uint32_t run(const uint8_t *code, size_t size, uint32_t groups) {
     sim_memory *memory = sim_memory_create();
     const sim_region *kernarg = sim_memory_alloc(memory, 64, SIM_REGION_KERNARG, 0);
@@ -70,7 +70,7 @@ static uint32_t run(const uint8_t *code, size_t size, uint32_t groups) {
     return count;
 }
 
-/** The most memory that the process has had so far. */
+/** Returns the most memory that the process has had so far. */
 static long peak_mib(void) {
     struct rusage usage;
     assert_int_equal(getrusage(RUSAGE_SELF, &usage), 0);
@@ -94,7 +94,7 @@ static void test_huge_launch(void **) {
     free(code);
 }
 
-/** Beside a workgroup: bounded by what a chip has at most. */
+/** The memory beside a workgroup is bounded by the most that a chip has. */
 static void test_workgroup(void **) {
     enum { MAX_WAVES = 32, MAX_LDS = 160 << 10 };
     assert_in_range(sim_check_bytes(SIM_CHECK_ALL, MAX_WAVES, MAX_LDS), 1 * MIB, 16 * MIB);

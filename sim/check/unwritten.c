@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory: bytes that a kernel uses though nobody wrote them, neither host nor kernel, since they
+// Memory: bytes that a kernel uses though neither the host nor a kernel has written them since they
 // were allocated.
 //
-// A load is no fault, as kernels load padding and leave it: what it brings is undefined like a
-// register that was never written (registers.c), and is followed through registers and LDS to where
-// it is used. A dword is undefined if none of its bytes was written. Loads into a half of a
+// A load of such bytes is no fault, as kernels load padding and do not use it. The loaded value is
+// undefined like a register that was never written (registers.c), and is followed through registers
+// and LDS to its use. A dword is undefined if none of its bytes was written. Loads into a half of a
 // register count as written. An atomic uses what it finds at once.
 #include "check.h"
 
@@ -32,7 +32,7 @@ static void note_write(const sim_wave *w, uint64_t address, uint32_t bytes) {
         sim_region_note_write(region, address - region->base, bytes);
 }
 
-/** The entry for a dword of a load: the one that it has, or a new one; null if there is no room. */
+/** Returns the entry for a dword of a load, which may be new; null if there is no room. */
 static sim_unwritten *entry_for(struct sim_shadow *s, uint64_t pc, uint32_t dword) {
     sim_unwritten *u = s->unwritten, *end = u + s->num_unwritten;
     while (u < end && (u->pc != pc || u->dword != dword))
@@ -46,7 +46,8 @@ static sim_unwritten *entry_for(struct sim_shadow *s, uint64_t pc, uint32_t dwor
     return u;
 }
 
-/** The hole that a dword of a load leaves in `lanes`; none once it has been told of. */
+/** Returns the hole that a dword of a load leaves in `lanes`; none once the dword has been
+ *  reported. */
 static hole hole_of(sim_wave *w, const sim_inst *inst, const uint64_t *address, uint32_t dword,
                     uint64_t lanes, uint32_t bytes) {
     struct sim_shadow *s = w->shadow;
@@ -83,8 +84,8 @@ static void find_holes(sim_wave *w, const sim_inst *inst, const uint64_t *addres
     }
 }
 
-/** One look instead of one for each lane, which is enough where all that the lanes span has been
- *  written. */
+/** Returns whether the whole span of the lanes has been written; then one look is enough, instead
+ *  of one for each lane. */
 static bool is_all_written(const sim_wave *w, const uint64_t *address, uint64_t mask,
                            uint32_t bytes) {
     enum { NEAR = 8192 };
@@ -103,8 +104,8 @@ static bool is_all_written(const sim_wave *w, const uint64_t *address, uint64_t 
 
 // ---- registers
 
-/** Which of an instruction's registers the first dword of its access number `part` goes to or comes
- *  from, whose operand is `op`; -1: it is not followed. */
+/** Returns which register of `op` the first dword of an instruction's access number `part` goes to
+ *  or comes from; -1: the access is not followed. */
 static int first_register(const sim_wave *w, const sim_inst *inst, const sim_operand *op,
                           uint32_t bytes, unsigned part) {
     const bool is_vector = inst->traits.klass == SIM_VMEM;
@@ -125,7 +126,7 @@ static int first_register(const sim_wave *w, const sim_inst *inst, const sim_ope
     return !by_dwords || (is_vector && !part) ? -1 : (int)part - (int)is_vector;
 }
 
-/** Lanes change places: undefined if every one is. */
+/** Mixes lanes, as they change places: a lane is undefined if every lane is. */
 static void mix_lanes(const sim_wave *w, sim_holes *holes) {
     uint64_t each = w->exec;
     for (unsigned k = 0; k < holes->count; k++)
@@ -134,7 +135,7 @@ static void mix_lanes(const sim_wave *w, sim_holes *holes) {
         holes->dword[k].lanes = each == w->exec ? each : 0;
 }
 
-/** What a load brings, to its registers. */
+/** Notes a load's holes in its registers. */
 static void put_registers(sim_wave *w, const sim_inst *inst, sim_holes *holes, uint32_t bytes,
                           unsigned part) {
     const sim_operand *op = &inst->dst[0];
@@ -149,7 +150,7 @@ static void put_registers(sim_wave *w, const sim_inst *inst, sim_holes *holes, u
     }
 }
 
-/** What of a store's data comes from memory. */
+/** Finds which of a store's data comes from memory. */
 static void get_registers(const sim_wave *w, const sim_inst *inst, uint32_t bytes, unsigned part,
                           sim_holes *out) {
     const sim_operand *op = &inst->src[1 + part];
@@ -163,7 +164,7 @@ static void get_registers(const sim_wave *w, const sim_inst *inst, uint32_t byte
 
 // ---- accesses to memory
 
-/** Whether an atomic leaves what was there alone and does not give it back. */
+/** Returns whether an atomic overwrites memory without using its old value. */
 static bool overwrites(const sim_inst *inst) {
     return (inst->traits.is & SIM_SWAPS) && !(inst->traits.is & SIM_RETURNS);
 }
@@ -222,7 +223,7 @@ static void put_cells(sim_wave *w, const sim_holes *holes, uint8_t *const lane_a
     }
 }
 
-/** Adds a lane's part of a dword that is read. */
+/** Adds a lane's part of a dword that the lane reads. */
 static void get_cell(const sim_wave *w, int lane, uint32_t at, uint32_t bytes, hole *out) {
     const struct sim_group_shadow *group = w->group->shadow;
     uint32_t num_holes = 0, origin = 0;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waits: results used before the s_waitcnt that proves them there.
+// Waits: results used before the s_waitcnt that proves that they have arrived.
 //
 // Memory operations of a stream are numbered; a wait proves the oldest ones complete, and a
 // register may be used once the operation that writes it is among them. SMEM may complete in any
 // order: only a wait for all proves it. Stores read their data when they are issued on all chips
 // here, so that the data's registers may be written at once.
 //
-// A result comes as late as it may. The instruction has written it when it is used too early; then
-// the register gets back what it held before, which is kept since the operation was issued, and the
-// result is put there by the wait that proves it. So a kernel goes on with the stale value, as it
-// may on the chip. Nothing is moved while nothing is wrong.
+// A result comes as late as it may. The simulator writes a result when the instruction is issued,
+// and keeps the register's old value. If the register is used too early, it gets the old value
+// back, and the wait that proves the result puts the result there. So a kernel goes on with the
+// stale value, as it may on the chip. Nothing is moved while nothing is wrong.
 #include "../isa/decode.h"
 #include "check.h"
 
@@ -32,7 +32,7 @@ const char *sim_reg_name(unsigned reg, char text[16]) {
     return text;
 }
 
-/** The lanes that an instruction reads and writes of an operand. */
+/** Returns the lanes that an instruction reads and writes of an operand. */
 uint64_t sim_lanes_of(const sim_wave *w, const sim_inst *inst, const sim_operand *op) {
     const bool all = op->kind == SIM_OP_SGPR || inst->traits.flow == SIM_FLOW_MATRIX;
     return all ? UINT64_MAX : w->exec;
@@ -76,12 +76,12 @@ static bool report_pending(sim_wave *w, const sim_inst *inst, unsigned reg, uint
         counter_of(w, result->stream), (unsigned long long)left);
 }
 
-/** Loads of one stream into the same register complete in order. */
+/** Returns whether two loads complete in order, as those of one stream into one register do. */
 static bool is_ordered(const sim_inst *inst, const sim_result *result, bool is_write) {
     return is_write && inst->traits.stream == result->stream && result->stream != SIM_STREAM_SMEM;
 }
 
-/** Exchanges lanes of a register with what is kept of it. */
+/** Exchanges lanes of a register with their kept values. */
 static void exchange(sim_wave *w, unsigned reg, uint64_t lanes) {
     struct sim_shadow *s = w->shadow;
     const bool is_scalar = reg >= SIM_REG_SCALAR;
@@ -131,7 +131,7 @@ bool sim_check_waits(sim_wave *w, const sim_inst *inst) {
     return true;
 }
 
-/** Puts results that have arrived where they belong. */
+/** Puts results that have arrived into their registers. */
 static void deliver(sim_wave *w) {
     struct sim_shadow *s = w->shadow;
     for (unsigned reg = 0; reg < SIM_NUM_REGS; reg++) {
@@ -169,8 +169,8 @@ bool sim_reaches(const sim_wave *w, const sim_inst *inst, uint64_t aperture) {
     return false;
 }
 
-/** The register that a memory operation returns to. Buffer and scalar atomics return to their
- *  data. */
+/** Returns the operand that a memory operation returns its result in. Buffer and scalar atomics
+ *  return it in their data. */
 static const sim_operand *result_of(const sim_inst *inst) {
     if (inst->num_dst)
         return &inst->dst[0];
@@ -180,8 +180,8 @@ static const sim_operand *result_of(const sim_inst *inst) {
                : nullptr;
 }
 
-/** Keeps what a result will overwrite; of lanes that wait for another one already, what was there
- *  before that. */
+/** Keeps what a result will overwrite. Lanes that already wait for another result keep the value
+ *  from before that result. */
 static void keep(sim_wave *w, unsigned reg, uint64_t waiting) {
     struct sim_shadow *s = w->shadow;
     if (reg >= SIM_REG_SCALAR) {
