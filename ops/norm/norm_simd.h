@@ -287,10 +287,12 @@ QN_INLINE float find_pivot(mix m, const qni_norm_problem *p, const row ends[2], 
  *  the pivot. */
 QN_INLINE float find_variance(mix m, const qni_norm_problem *p, const row ends[2], moments *s) {
     float pivot = find_pivot(m, p, ends, s->factor);
-    spread found = find_spread(m, p, ends, s->factor, pivot);
-    if (found.distance * found.distance > found.variance) {
-        pivot += found.distance;
+    spread found;
+    for (bool is_first = true;; is_first = false) { // a loop, so that the code exists once
         found = find_spread(m, p, ends, s->factor, pivot);
+        if (!is_first || !(found.distance * found.distance > found.variance))
+            break;
+        pivot += found.distance;
     }
     s->mean = pivot + found.distance;
     return found.variance < 0 ? 0 : found.variance;
@@ -305,10 +307,10 @@ QN_INLINE float find_sums(mix m, const qni_norm_problem *p, const row ends[2], m
 
 QN_INLINE moments find_moments(mix m, const qni_norm_problem *p, const row ends[2]) {
     moments s = {.factor = 1};
-    float square = find_sums(m, p, ends, &s);
-    s.factor = qk_norm_factor(square);
-    if (s.factor != 1)
+    float square;
+    do // a loop, so that the code exists once
         square = find_sums(m, p, ends, &s);
+    while (s.factor == 1 && (s.factor = qk_norm_factor(square)) != 1);
     s.inverse = square <= 0 ? 0 : 1.0f / sqrtf(square);
     return s;
 }
