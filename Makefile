@@ -10,7 +10,8 @@ MODEL   ?=
 JOBS    ?= $(shell nproc)
 
 # The other presets have targets of their own.
-cmake_targets = $(if $(filter release,$(PRESET))$(filter command,$(origin TARGETS)),-DQUERN_TARGETS="$(subst $(eval) ,;,$(TARGETS))")
+cmake_targets = $(if $(filter release,$(PRESET))$(filter command,$(origin TARGETS)),-DQUERN_TARGETS="$(subst $(eval) ,;,$(TARGETS))" \
+  -DQUERN_SIM_EXEC=$(if $(filter all,$(TARGETS)),all,native))
 
 .PHONY: all product help setup test-setup configure test demo install uninstall bench format lint clean asan tsan fuzz
 
@@ -30,7 +31,7 @@ help:
 	@echo "make bench      the ops beside the machine's limits; the simulator's own speed"
 	@echo "make asan tsan  the tests under sanitizers;  make fuzz: each fuzzer for a minute"
 	@echo "make format     clang-format;  make lint: layers, formatting"
-	@echo "make TARGETS=all   kernels for every GPU, not only this machine's and the demo's;"
+	@echo "make TARGETS=all   for every GPU and CPU, not only this machine's and the demo's;"
 	@echo "                   TARGETS='gfx942 gfx1151' for these;  make clean"
 
 setup:

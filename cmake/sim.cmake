@@ -9,7 +9,22 @@ execute_process(COMMAND ${LLVM_CONFIG} --link-static --libs amdgpudisassembler a
                 OUTPUT_VARIABLE llvm_libs OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
 separate_arguments(llvm_libs UNIX_COMMAND "${llvm_libs}")
 
-# Everything but exec/ is built once; exec/ once for each host instruction set, chosen at load.
+# Everything but exec/ is built once; exec/ once for each host instruction set, chosen at load: x86-64-v2 (base), which every
+# host runs, and x86-64-v4 (AVX-512). "native" leaves out the one that this machine would not choose.
+set(QUERN_SIM_EXEC all CACHE STRING "builds of the simulator's instructions: all, or native, the one that this processor runs best")
+if(QUERN_SIM_EXEC STREQUAL "all")
+  set(sim_isas base v4)
+elseif(QUERN_SIM_EXEC STREQUAL "native")
+  execute_process(COMMAND ${CMAKE_C_COMPILER} -march=native -E -dM -x c /dev/null OUTPUT_VARIABLE native COMMAND_ERROR_IS_FATAL ANY)
+  set(sim_isas v4)
+  foreach(part F BW CD DQ VL)
+    if(NOT native MATCHES "__AVX512${part}__ 1")
+      set(sim_isas base)
+    endif()
+  endforeach()
+else()
+  message(FATAL_ERROR "QUERN_SIM_EXEC is ${QUERN_SIM_EXEC}; accepted: all, native")
+endif()
 file(GLOB sim_sources CONFIGURE_DEPENDS sim/*.c sim/object/*.c sim/report/*.c sim/isa/*.c sim/check/*.c sim/chip/*.c sim/look/*.c
      sim/hip/*.c sim/decoder/process.c)
 file(GLOB exec_sources CONFIGURE_DEPENDS sim/exec/*/*.c)
@@ -20,7 +35,7 @@ if(sim_sources)
     set_source_files_properties(${exec_sources} PROPERTIES COMPILE_OPTIONS -fno-sanitize=thread)
   endif()
   set(exec_objects "")
-  foreach(isa base v4)
+  foreach(isa ${sim_isas})
     add_library(sim_exec_${isa} OBJECT ${exec_sources})
     target_link_libraries(sim_exec_${isa} PRIVATE quern_flags)
     target_compile_definitions(sim_exec_${isa} PRIVATE SIM_ISA=${isa})
@@ -31,6 +46,10 @@ if(sim_sources)
   # The parts that tests and fuzzers link directly.
   add_library(quernsim_parts STATIC ${sim_sources} ${exec_objects})
   target_link_libraries(quernsim_parts PRIVATE $<BUILD_INTERFACE:quern_flags>)
+  foreach(isa ${sim_isas})
+    string(TOUPPER "SIM_HAS_${isa}" has)
+    target_compile_definitions(quernsim_parts PUBLIC ${has}=1)
+  endforeach()
   target_link_libraries(quernsim_parts PUBLIC ${QUERN_MSGPACK} ${QUERN_Z} ${QUERN_ZSTD}
     -Wl,--as-needed Threads::Threads m ${CMAKE_DL_LIBS})
   # Not relocatable: it starts with every process that simulates, and its tables are large.

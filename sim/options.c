@@ -107,17 +107,16 @@ static bool read_mfma(reader *r, const char *value) {
 
 static bool read_exec(reader *r, const char *value) {
     static const char *const builds[] = {"best", "baseline", "avx512"};
-    const bool has_avx512 = sim_exec_has_avx512();
+    const char *why = "no such build";
     for (unsigned i = 0; i < 3; i++) {
-        if (strcmp(value, builds[i]) == 0 && (i != SIM_EXEC_AVX512 || has_avx512)) {
+        if (strcmp(value, builds[i]) == 0) {
             r->options.exec = (sim_exec_build)i;
-            return true;
+            why = sim_exec_lacks((sim_exec_build)i);
         }
     }
-    const bool is_lacking = strcmp(value, "avx512") == 0;
-    return complain(r, "exec=%s: %s; accepted: best, baseline%s", value,
-                    is_lacking ? "this processor lacks AVX-512" : "no such build",
-                    has_avx512 ? ", avx512" : "");
+    return !why || complain(r, "exec=%s: %s; accepted: best%s%s", value, why,
+                            sim_exec_lacks(SIM_EXEC_BASELINE) ? "" : ", baseline",
+                            sim_exec_lacks(SIM_EXEC_AVX512) ? "" : ", avx512");
 }
 
 static bool read_clock(reader *r, const char *value) {

@@ -32,8 +32,9 @@ typedef struct sim_look_options {
 /** The builds of exec/, one for each host instruction set. */
 typedef enum sim_exec_build { SIM_EXEC_BEST, SIM_EXEC_BASELINE, SIM_EXEC_AVX512 } sim_exec_build;
 
-/** Returns whether this processor can run the build for AVX-512, which needs all of x86-64-v4. */
-bool sim_exec_has_avx512(void);
+/** Returns null if the library has that build and this processor can run it, else what is lacking.
+ *  AVX512 needs all of x86-64-v4. */
+const char *sim_exec_lacks(sim_exec_build build);
 /** Chooses the build of exec/ that instructions decoded from now on use; BEST is the best one that
  *  the processor can run. Returns false and changes nothing if instructions have been decoded for
  *  another build. (isa/opcodes.c) */

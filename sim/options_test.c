@@ -35,13 +35,8 @@ static void test_accepted(void **state) {
     assert_true(o.fast_matrix);
     assert_true(sim_options_parse(&o, "mfma=exact", error, sizeof error));
     assert_false(o.fast_matrix);
-    assert_true(sim_options_parse(&o, "exec=baseline", error, sizeof error));
-    assert_int_equal(o.exec, SIM_EXEC_BASELINE);
     assert_true(sim_options_parse(&o, "exec=best", error, sizeof error));
     assert_int_equal(o.exec, SIM_EXEC_BEST);
-    assert_true(sim_options_parse(&o, "exec=avx512", error, sizeof error) == sim_exec_has_avx512());
-    assert_true(sim_exec_has_avx512() ||
-                strstr(error, "exec=avx512: this processor lacks AVX-512; accepted: best, base"));
     assert_true(
         sim_options_parse(&o, "faults=7;report=a b.jsonl;errorcode=255", error, sizeof error));
     assert_int_equal(o.faults, 7);
@@ -67,6 +62,20 @@ static void test_accepted(void **state) {
     assert_true(o.look.trace_wave == SIM_ALL_WAVES);
 }
 
+static void test_builds(void **) {
+    static const char *const texts[] = {"exec=best", "exec=baseline", "exec=avx512"};
+    for (int i = 0; i < 3; i++) {
+        sim_options o = {};
+        const char *lacks = sim_exec_lacks((sim_exec_build)i);
+        assert_true(sim_options_parse(&o, texts[i], error, sizeof error) == !lacks);
+        if (lacks)
+            assert_non_null(strstr(error, lacks));
+        else
+            assert_int_equal(o.exec, i);
+    }
+    assert_null(sim_exec_lacks(SIM_EXEC_BEST));
+}
+
 static void test_refused(void **state) {
     (void)state;
     static const struct {
@@ -81,8 +90,8 @@ static void test_refused(void **state) {
         {"check=rage", "check=rage: no such check; accepted: none"},
         {"mfma=rough", "mfma=rough: no such mode; accepted: exact, fast"},
         {"mfma=", "accepted: exact, fast"},
-        {"exec=sse", "exec=sse: no such build; accepted: best, baseline"},
-        {"exec=", "exec=: no such build; accepted: best, baseline"},
+        {"exec=sse", "exec=sse: no such build; accepted: best"},
+        {"exec=", "exec=: no such build; accepted: best"},
         {"clock=on", "accepted: off"},
         {"threads=0", "accepted: 1 to 1024"},
         {"threads=-1", "accepted: 1 to 1024"},
@@ -120,6 +129,7 @@ static void test_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_accepted),
+                                       cmocka_unit_test(test_builds),
                                        cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

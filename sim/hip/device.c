@@ -100,6 +100,12 @@ static hipError_t read_options(const char *call, const char *text) {
         sim_hip_report(call, "%s", error);
         return strcmp(error, SIM_OPTIONS_NO_MEMORY) ? hipErrorInvalidValue : hipErrorOutOfMemory;
     }
+    if (sim_exec_lacks(options.exec)) {
+        sim_hip_report(call,
+                       "%s, for which alone libquernsim was built; make TARGETS=all builds both",
+                       sim_exec_lacks(options.exec));
+        return hipErrorInvalidDevice;
+    }
     if (!sim_exec_choose(options.exec)) {
         sim_hip_report(call, "exec: instructions have been decoded for another build; accepted: "
                              "before the first launch");

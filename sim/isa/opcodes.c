@@ -54,17 +54,30 @@
 
 #define DECLARE(name, isa) extern const sim_opcode_table SIM_CONCAT(name, isa);
 #define ADDRESS(name, isa) &SIM_CONCAT(name, isa),
+#define COUNT(name, isa) +1
+enum { NUM_FAMILIES = FAMILIES(COUNT, ) };
+typedef enum isa { BASE, V4, NUM_ISAS } isa;
+
+// The tables of each instruction set for which exec/ is built (cmake/sim.cmake), null for others.
+#if SIM_HAS_BASE
 FAMILIES(DECLARE, base)
+#endif
+#if SIM_HAS_V4
 FAMILIES(DECLARE, v4)
-static const sim_opcode_table *const families_base[] = {FAMILIES(ADDRESS, base)};
-static const sim_opcode_table *const families_v4[] = {FAMILIES(ADDRESS, v4)};
-static_assert(sizeof families_base == sizeof families_v4);
-enum { NUM_FAMILIES = sizeof families_base / sizeof *families_base };
+#endif
+static const sim_opcode_table *const families[NUM_ISAS][NUM_FAMILIES] = {
+#if SIM_HAS_BASE
+    [BASE] = {FAMILIES(ADDRESS, base)},
+#endif
+#if SIM_HAS_V4
+    [V4] = {FAMILIES(ADDRESS, v4)},
+#endif
+};
 
 /** All lines of one build, by mnemonic; one mnemonic may have several lines, for different
  *  chips. */
 typedef struct sorted_lines {
-    bool is_v4;
+    isa isa;
     size_t count;
     const sim_opcode *lines[];
 } sorted_lines;
@@ -77,27 +90,33 @@ static int compare(const void *a, const void *b) {
     return strcmp((*x)->mnemonic, (*y)->mnemonic);
 }
 
-bool sim_exec_has_avx512(void) {
-    return __builtin_cpu_supports("x86-64-v4");
+const char *sim_exec_lacks(sim_exec_build build) {
+    const bool needs_v4 = build == SIM_EXEC_AVX512 || !families[BASE][0];
+    if (needs_v4 && !__builtin_cpu_supports("x86-64-v4"))
+        return "this processor lacks AVX-512";
+    const bool is_built =
+        build == SIM_EXEC_BEST || families[build == SIM_EXEC_AVX512 ? V4 : BASE][0];
+    return is_built ? nullptr : "libquernsim was built without it (make TARGETS=all builds both)";
 }
 
-static bool is_v4_wanted(void) {
-    return atomic_load(&wanted) != SIM_EXEC_BASELINE && sim_exec_has_avx512();
+static isa wanted_isa(void) {
+    const bool has_v4 = families[V4][0] && __builtin_cpu_supports("x86-64-v4");
+    return atomic_load(&wanted) != SIM_EXEC_BASELINE && has_v4 ? V4 : BASE;
 }
 
 /** Null without memory. */
-static sorted_lines *sort_tables(bool is_v4) {
-    const sim_opcode_table *const *families = is_v4 ? families_v4 : families_base;
+static sorted_lines *sort_tables(isa isa) {
+    const sim_opcode_table *const *const tables = families[isa];
     size_t total = 0;
     for (size_t f = 0; f < NUM_FAMILIES; f++)
-        total += families[f]->count;
+        total += tables[f]->count;
     sorted_lines *out = malloc(sizeof *out + total * sizeof *out->lines);
     if (!out)
         return nullptr;
-    *out = (sorted_lines){.is_v4 = is_v4};
+    *out = (sorted_lines){.isa = isa};
     for (size_t f = 0; f < NUM_FAMILIES; f++)
-        for (size_t i = 0; i < families[f]->count; i++)
-            out->lines[out->count++] = &families[f]->opcodes[i];
+        for (size_t i = 0; i < tables[f]->count; i++)
+            out->lines[out->count++] = &tables[f]->opcodes[i];
     qsort(out->lines, out->count, sizeof *out->lines, compare);
     return out;
 }
@@ -107,7 +126,7 @@ static const sorted_lines *take_sorted(void) {
     const sorted_lines *before = atomic_load(&sorted);
     if (before)
         return before;
-    sorted_lines *made = sort_tables(is_v4_wanted());
+    sorted_lines *made = sort_tables(wanted_isa());
     if (made && atomic_compare_exchange_strong(&sorted, &before, made))
         return made;
     free(made);
@@ -121,7 +140,7 @@ bool sim_opcodes_are_ready(void) {
 bool sim_exec_choose(sim_exec_build build) {
     const sorted_lines *made = atomic_load(&sorted);
     sim_exec_build before = atomic_exchange(&wanted, build);
-    if (made && made->is_v4 != is_v4_wanted()) {
+    if (made && made->isa != wanted_isa()) {
         atomic_store(&wanted, before);
         return false;
     }
@@ -150,12 +169,12 @@ const sim_opcode *sim_opcode_find(const char *mnemonic, size_t length, sim_arch 
 }
 
 const sim_opcode *sim_opcode_portable(const sim_opcode *opcode) {
-    for (size_t f = 0; f < NUM_FAMILIES; f++) {
-        const uintptr_t offset = (uintptr_t)opcode - (uintptr_t)families_v4[f]->opcodes;
-        if (offset < families_v4[f]->count * sizeof *opcode)
-            return families_base[f]->opcodes + offset / sizeof *opcode;
+    for (size_t f = 0; f < NUM_FAMILIES && families[V4][f] && families[BASE][f]; f++) {
+        const uintptr_t offset = (uintptr_t)opcode - (uintptr_t)families[V4][f]->opcodes;
+        if (offset < families[V4][f]->count * sizeof *opcode)
+            return families[BASE][f]->opcodes + offset / sizeof *opcode;
     }
-    return opcode; // from the portable tables already
+    return opcode; // from the portable tables already, or these are not built
 }
 
 const char *sim_mnemonic(const sim_inst *inst) {

@@ -4,7 +4,11 @@
 #ifndef SIM_EXEC_MFMA_FIXTURE_H
 #define SIM_EXEC_MFMA_FIXTURE_H
 
+#if SIM_HAS_BASE
 #define SIM_ISA base
+#else
+#define SIM_ISA v4
+#endif
 #include "../../isa/isa.h"
 #include "mfma.h"
 
@@ -18,12 +22,17 @@
 
 #include <cmocka.h>
 
+#if SIM_HAS_V4
 extern const sim_opcode_table sim_ops_mfma_v4;
+#define OPS_V4 sim_ops_mfma_v4
+#else
+#define OPS_V4 sim_ops_mfma
+#endif
 
 enum { A_REG = 0, B_REG = 16, C_REG = 64, D_REG = 320, NUM_TABLES = 2 };
 enum { CODED_D = 128 }; // D in encodings
 
-static const sim_opcode_table *const tables[NUM_TABLES] = {&sim_ops_mfma_base, &sim_ops_mfma_v4};
+static const sim_opcode_table *const tables[NUM_TABLES] = {&sim_ops_mfma, &OPS_V4};
 [[maybe_unused]] static const char *const table_names[NUM_TABLES] = {"base", "v4"};
 [[maybe_unused]] static sim_wave *wave, *expected;
 static uint64_t seed = 0x9e3779b97f4a7c15;
@@ -78,7 +87,7 @@ static uint64_t seed = 0x9e3779b97f4a7c15;
 
 /** Returns the form of line i. Both tables list equal lines. */
 [[maybe_unused]] static const mfma_form *form_at(size_t i) {
-    sim_inst inst = {.opcode = &sim_ops_mfma_base.opcodes[i]};
+    sim_inst inst = {.opcode = &sim_ops_mfma.opcodes[i]};
     return mfma_form_of(&inst);
 }
 
