@@ -107,7 +107,7 @@ static void acquire_from(sim_wave *w, uint64_t sync) {
         w->shadow->acquired = max32(w->shadow->acquired, (uint32_t)(sync >> 32));
 }
 
-/** The wave's accesses so far become known to those who acquire now. */
+/** Releases: the wave's accesses so far become known to waves that acquire from now on. */
 static uint64_t release(sim_wave *w) {
     struct sim_race *race = w->group->dispatch->race;
     const uint32_t time = atomic_fetch_add(&race->time, 1) + 1;
@@ -116,7 +116,8 @@ static uint64_t release(sim_wave *w) {
     return (uint64_t)time << 32 | wave_id(w);
 }
 
-/** Whether the record's wave, or behind a barrier one of its workgroup, has released since. */
+/** Returns whether the record's wave, or after a barrier a wave of its workgroup, has released
+ *  since. */
 static bool was_released(struct sim_race *race, const record *r, uint32_t num_waves) {
     const uint32_t first = r->wave - r->wave % num_waves;
     for (uint32_t wave = first; wave < first + num_waves; wave++) {
@@ -164,7 +165,7 @@ static uint32_t kind_of(const sim_inst *inst, uint32_t bytes) {
     }
 }
 
-/** Whether two accesses in any order could do harm. A load with a scope is how a wave looks at a
+/** Returns whether two accesses in any order can do harm. A load with a scope is a look at a
  *  flag. */
 static bool do_clash(uint32_t a, uint32_t b) {
     const uint32_t one = a & STRONG ? a : b, other = a & STRONG ? b : a;
@@ -173,7 +174,7 @@ static bool do_clash(uint32_t a, uint32_t b) {
     return !(one & STRONG) || ((one & WRITES) && !(other & (STRONG | MAYBE)));
 }
 
-/** The accesses of an instruction, as they are noted. */
+/** The accesses of one instruction, while they are noted. */
 typedef struct turn {
     sim_wave *w;
     const sim_inst *inst;
@@ -204,7 +205,7 @@ static void name_wave(const sim_wave *w, uint32_t wave, char text[64]) {
              group % d->grid[0], group / d->grid[0] % d->grid[1], group / d->grid[0] / d->grid[1]);
 }
 
-/** The lane that touches a byte, or -1. */
+/** Returns the lane that touches a byte, or -1. */
 static int lane_at(const turn *t, const uint8_t *byte) {
     for (uint64_t left = t->mask; left; left &= left - 1) {
         const int lane = __builtin_ctzll(left);
@@ -236,7 +237,8 @@ static void report(sim_wave *w, const sim_inst *inst, int lane, uint64_t address
                      is_mate ? "barrier" : "release and acquire");
 }
 
-/** A store of what is there already does no harm: known after the instruction. */
+/** Notes a clash that does no harm if the store writes what memory holds already. That is known
+ *  only after the instruction. */
 static void doubt(const turn *t, const uint8_t *at, uint64_t clash, const record *other) {
     struct sim_race_later *later = &t->w->group->shadow->later;
     if (later->num_doubts == SIM_MAX_DOUBTS)
@@ -252,8 +254,8 @@ static void doubt(const turn *t, const uint8_t *at, uint64_t clash, const record
     t->w->group->shadow->has_later = true;
 }
 
-/** Whether a load begins a loop around a compare and swap, as compilers make of atomics that a chip
- *  lacks. What it loads is a guess, which the swap puts to the test. */
+/** Returns whether a load begins a loop around a compare and swap, which compilers make of atomics
+ *  that a chip lacks. The loaded value is a guess, which the swap tests. */
 static bool begins_swap(const sim_text *text, uint64_t pc) {
     enum { NEAR = 48 }; // instructions
     char error[256];
@@ -270,7 +272,7 @@ static bool begins_swap(const sim_text *text, uint64_t pc) {
     return found;
 }
 
-/** Whether of an atomic and a plain load the load was a guess. */
+/** Returns whether the clash is that of an atomic and a plain load, and the load was a guess. */
 static bool was_guess(const sim_wave *w, const record *a, const record *b) {
     const uint32_t kinds = a->where | b->where;
     const record *load = a->where & WRITES ? b : a;
@@ -303,7 +305,7 @@ static void clash(turn *t, const uint8_t *at, uint64_t bytes, const record *othe
 
 // ---- lines
 
-/** Between two looks at a lock: its holder may need this thread's core. */
+/** Waits between two looks at a lock, whose holder may need this thread's core. */
 static void relax(unsigned n) {
     enum { SPINS = 64 };
     if (n < SPINS)
@@ -312,7 +314,7 @@ static void relax(unsigned n) {
         sched_yield();
 }
 
-/** Takes the lock of the line for `at`, emptied if it was another's. */
+/** Locks the line for `at`, and empties the line if it was another's. */
 static line *lock_line(struct sim_race *race, uintptr_t at, uint64_t *header) {
     const uint64_t number = at / LINE_BYTES;
     line *l = &race->lines[(number ^ number >> 20) % NUM_LINES];
@@ -335,14 +337,14 @@ static void unlock_line(line *l, uint64_t header) {
     atomic_store_explicit(&l->header, header, memory_order_release);
 }
 
-/** Whether two records differ in their bytes alone. */
+/** Returns whether two records differ in their bytes alone. */
 static bool is_same(const record *a, const record *b) {
     return a->wave == b->wave && a->epoch == b->epoch && a->stamp == b->stamp &&
            a->where == b->where;
 }
 
-/** The record that the new one goes to: its like, or one of its wave that it covers, or none that
- *  is used, or the next. */
+/** Returns the record that the new one replaces: its like, or one of its wave that it covers, or an
+ *  unused one, or the next. */
 static record *place_for(line *l, const record *mine, uint64_t bytes, uint64_t *header) {
     enum { KINDS = (1 << KIND_BITS) - 1 };
     record *empty = nullptr;
@@ -360,7 +362,7 @@ static record *place_for(line *l, const record *mine, uint64_t bytes, uint64_t *
     return &l->records[next];
 }
 
-/** Notes that `bytes` of the line at `at` are touched, and looks at who has touched them. */
+/** Notes that `bytes` of the line at `at` are touched, and looks at earlier accesses to them. */
 static void touch(turn *t, uint8_t *at, uint64_t bytes) {
     uint64_t header;
     line *l = lock_line(t->w->group->dispatch->race, (uintptr_t)at, &header);
@@ -374,7 +376,7 @@ static void touch(turn *t, uint8_t *at, uint64_t bytes) {
         }
         r->bytes &= t->mine.where & WRITES
                         ? ~bytes
-                        : UINT64_MAX; // who clashes with it clashes with the write
+                        : UINT64_MAX; // an access that clashes with the read clashes with the write
     }
     record *r = place_for(l, &t->mine, bytes, &header);
     const uint64_t before = is_same(r, &t->mine) ? r->bytes : 0;
@@ -383,7 +385,7 @@ static void touch(turn *t, uint8_t *at, uint64_t bytes) {
     unlock_line(l, header);
 }
 
-/** Notes all lanes, neighbours in one line at once. */
+/** Notes the accesses of all lanes; neighbours in one line are noted at once. */
 static void touch_lanes(turn *t) {
     uintptr_t line_at = 0;
     uint64_t bytes = 0;

@@ -15,12 +15,12 @@ static uint32_t round_up(uint32_t value, uint32_t granule) {
     return (value + granule - 1) / granule * granule;
 }
 
-/** Waves that a register file of `total` holds. */
+/** Returns how many waves a register file of `total` holds. */
 static uint32_t waves_of(uint32_t total, uint32_t used, uint32_t granule) {
     return total ? total / round_up(used ? used : 1, granule) : UINT32_MAX;
 }
 
-/** Workgroups of `waves` that `per_simd` waves on each SIMD make. */
+/** Returns how many workgroups of `waves` fit if each SIMD holds `per_simd` waves. */
 static uint32_t groups_of(const sim_chip *chip, uint32_t per_simd, uint32_t waves) {
     return per_simd == UINT32_MAX ? UINT32_MAX : chip->simds * per_simd / waves;
 }

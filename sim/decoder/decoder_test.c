@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The disassembler's process: it is started when needed and again when it was killed, serves
-// threads and forked children, is nobody's child, and a library without it says so.
+// The disassembler's process is started when needed, and again when it was killed; it serves
+// threads and forked children, and is nobody's child. A library without the program says so.
 #include "../exec/exec_testing.h"
 
 #include <dirent.h>
@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 
 static const uint32_t code[] = {0x7e020302, 0xd1c30001, 0x040e0702, 0xbf810000, 0x7e020302};
-// two vector instructions, s_endpgm; what lies behind it is not looked at
+// Two vector instructions and s_endpgm; words behind s_endpgm are not looked at.
 
-/** Disassembles a move; the number of lines that came. */
+/** Disassembles a move. Returns the number of lines that came. */
 static unsigned list(sim_line lines[SIM_MAX_LISTING], char error[SIM_ERROR_BYTES]) {
     return sim_disassemble(sim_chip_by_name("gfx942"), true, (const uint8_t *)code, sizeof code,
                            0x1000, SIM_MAX_LISTING, lines, error);
@@ -25,7 +25,7 @@ static bool works(void) {
            lines[1].bytes == 8 && strstr(lines[2].text, "s_endpgm");
 }
 
-/** The inode of the memory that this process shares with its decoder. */
+/** Returns the inode of the memory that this process shares with its decoder. */
 static ino_t shared_inode(void) {
     char line[1024];
     unsigned long inode = 0;
@@ -38,7 +38,7 @@ static ino_t shared_inode(void) {
     return inode;
 }
 
-/** The decoder of this process: the other one that has its memory open. */
+/** Returns the decoder of this process: the other process that has the shared memory open. */
 static pid_t find_decoder(void) {
     ino_t inode = shared_inode();
     DIR *dir = opendir("/proc");
@@ -90,7 +90,7 @@ static void test_is_nobodys_child(void **) {
     assert_int_equal(errno, ECHILD);
 }
 
-/** Runs `body` in a forked child; true if it says so. */
+/** Runs `body` in a forked child. Returns what `body` returned. */
 static bool in_child(bool (*body)(void)) {
     pid_t child = fork();
     assert_true(child >= 0);
@@ -143,7 +143,7 @@ static int run_alone(void) {
     return list(lines, error) == 0 && strstr(error, "the disassembler is missing") ? 0 : 1;
 }
 
-/** A copy of this program in a folder without the decoder. */
+/** Runs a copy of this program in a folder without the decoder. */
 static void test_missing(void **) {
     char folder[] = "/tmp/quern-decoder-XXXXXX", path[64], alone[] = "alone";
     assert_non_null(mkdtemp(folder));
@@ -172,6 +172,6 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_is_nobodys_child), cmocka_unit_test(test_fork),
         cmocka_unit_test(test_threads), cmocka_unit_test(test_missing),
-        cmocka_unit_test(test_killed)}; // last: it makes the process careful
+        cmocka_unit_test(test_killed)}; // must be last, as it makes the process careful
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// quern-decoder: disassembles AMD GPU code for the one process that started it (decoder.h), and
-// ends with it.
+// quern-decoder: disassembles AMD GPU code for the process that started it (decoder.h), and ends
+// with that process.
 //
-// It leaves that process's children at once, so that a program which waits for its own children
-// never meets it, and its session, so that no signal from a terminal reaches it.
+// quern-decoder at once stops being a child of that process, so that a program that waits for its
+// own children never meets it. It also leaves the session, so that no signal from a terminal
+// reaches it.
 #include "decoder.h"
 
 #include <fcntl.h>
@@ -31,8 +32,8 @@ static LLVMDisasmContextRef context_of(const sim_chip *chip, bool wave64) {
     return *context;
 }
 
-/** Behind such an instruction other functions or data may lie, which are left until they are
- *  reached. */
+/** Returns whether an instruction ends the flow. Behind it other functions or data may lie, which
+ *  are not decoded until they are reached. */
 static bool ends_flow(const char *text) {
     static const char *const names[] = {"s_endpgm", "s_setpc_b64", "s_branch", "s_trap"};
     text += strspn(text, " \t");
@@ -42,7 +43,7 @@ static bool ends_flow(const char *text) {
     return false;
 }
 
-/** One line; false if there is no instruction at `at`. */
+/** Disassembles one line. Returns false if there is no instruction at `at`. */
 static bool disassemble(const sim_decoder_page *page, const sim_chip *chip, uint32_t at,
                         sim_line *line) {
     uint8_t code[SIM_MAX_INST_BYTES + SIM_DECODER_PADDING] = {};

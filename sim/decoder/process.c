@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library's end of the disassembler: starts quern-decoder when first needed, asks it, and
-// starts another one when it has died. A word that two of them die of is no instruction.
+// The library's end of the disassembler: starts quern-decoder when it is first needed, asks it, and
+// starts another one when it has died. A word that kills two of them is no instruction.
 #include "decoder.h"
 
 #include <dlfcn.h>
@@ -22,26 +22,26 @@ static struct {
     pthread_mutex_t lock;
     sim_decoder_page *page; // null: none runs
     int socket;
-    pid_t owner;  // the process that started it: a forked child needs its own
-    bool careful; // it died of a word: disassemble nothing ahead of need
+    pid_t owner;  // the process that started the decoder: a forked child needs its own
+    bool careful; // a word killed the decoder: disassemble nothing ahead of need
 } decoder = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 // ---- where it is
 
-/** The folder of the file that this function lies in. */
+/** Finds the folder of the file that this function lies in. */
 static bool own_folder(char folder[PATH_MAX]) {
     Dl_info info;
     bool known =
         dladdr((void *)&decoder, &info) && info.dli_fname && realpath(info.dli_fname, folder);
-    // A program that has the simulator linked in may have been found through PATH: then that is
-    // just its name.
+    // The path of a program with the simulator linked in may be just its name, if PATH found it.
     if (!known && !realpath("/proc/self/exe", folder))
         return false;
     *strrchr(folder, '/') = '\0';
     return true;
 }
 
-/** In the library's folder (the build tree) or in quern/sim below it (installed). */
+/** Finds the program in the library's folder (the build tree) or in quern/sim below it
+ *  (installed). */
 static bool find_program(char path[PATH_MAX], char error[SIM_ERROR_BYTES]) {
     static const char *const places[] = {"quern-decoder", "quern/sim/quern-decoder"};
     char folder[PATH_MAX] = "";
@@ -57,8 +57,9 @@ static bool find_program(char path[PATH_MAX], char error[SIM_ERROR_BYTES]) {
 
 // ---- start and end
 
-/** Starts the program with the socket and the memory as its standard input and output; it forks, so
- *  that what posix_spawn starts ends at once. 0 or an error number. */
+/** Starts the program with the socket and the memory as its standard input and output. The program
+ *  forks, so that the process which posix_spawn starts ends at once. Returns 0 or an error
+ *  number. */
 static int spawn(const char *path, int socket, int memory) {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
@@ -87,7 +88,7 @@ static int spawn(const char *path, int socket, int memory) {
     return status;
 }
 
-/** The same file under a number that is not one of the three standard ones, which a program may
+/** Returns fd's file under a number that is not one of the three standard ones, which a program may
  *  have closed. */
 static int beyond_standard(int fd) {
     const int moved = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
@@ -138,7 +139,7 @@ static bool start(char error[SIM_ERROR_BYTES]) {
     return true;
 }
 
-/** It ends when the socket's last end on this side is closed. */
+/** Stops the decoder, which ends when the socket's last end on this side is closed. */
 static void stop(void) {
     if (decoder.page) {
         munmap(decoder.page, sizeof *decoder.page);
@@ -163,7 +164,7 @@ void sim_decode_fork_done(void) {
 
 // ---- questions
 
-/** Gives it the turn and waits to get it back; false if it has died. */
+/** Gives the decoder the turn and waits to get it back. Returns false if the decoder has died. */
 static bool take_turns(void) {
     char turn = 0;
     ssize_t n = send(decoder.socket, &turn, 1, MSG_NOSIGNAL);
@@ -172,8 +173,8 @@ static bool take_turns(void) {
     return n == 1;
 }
 
-/** Copies the lines that there are; what another process wrote is believed only as far as it makes
- *  sense. */
+/** Copies the lines that the decoder wrote. Another process wrote them, so only sound values are
+ *  accepted. */
 static unsigned take_lines(unsigned wanted, uint64_t size, sim_line *lines) {
     unsigned count = atomic_load(&decoder.page->count), n = 0;
     uint64_t at = 0;
@@ -206,7 +207,7 @@ static void write_request(const sim_chip *chip, bool wave64, const uint8_t *code
     atomic_store(&page->count, 0);
 }
 
-/** One question; -1 if the decoder died of the first word or on its own account. */
+/** Asks once. Returns -1 if the decoder died, of the first word or of another cause. */
 static int ask(const sim_chip *chip, bool wave64, const uint8_t *code, uint64_t size, uint64_t pc,
                unsigned wanted, sim_line *lines) {
     write_request(chip, wave64, code, size, pc, wanted);

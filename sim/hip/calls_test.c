@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of the HIP runtime that programs use seldom, each against the CPU; and bad arguments to all
-// the others.
+// Calls of the HIP runtime that programs seldom use, each compared with the CPU; and bad arguments
+// to all other calls.
 #include "hip_testing.h"
 
 #define PER_THREAD ((hipStream_t)2)
@@ -222,7 +222,7 @@ static void test_two_devices(void **state) {
 
 // ---- bad arguments
 
-/** Each of these calls is refused with the error that HIP documents, and does nothing. */
+/** Each call here must be refused with the error that HIP documents, and do nothing. */
 static void test_bad_arguments(void **state) {
     (void)state;
     uint8_t host[16];
@@ -308,7 +308,8 @@ static void test_bad_arguments(void **state) {
     OK(hip.hipHostFree(nullptr));
     OK(hip.hipMalloc(&p, 0));
     assert_null(p);
-    OK(hip.hipMemcpy(nullptr, nullptr, 0, hipMemcpyDefault)); // of nothing, nothing can be wrong
+    OK(hip.hipMemcpy(nullptr, nullptr, 0, hipMemcpyDefault)); // a copy of no bytes has no wrong
+                                                              // arguments
     OK(hip.hipFree(d));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Devices: what there are, what they say about themselves; the runtime's start, end and fork.
+// Devices: which exist, and their properties; the runtime's start, end and fork.
 #include "../isa/decode.h"
 #include "../look/hooks.h"
 #include "../pool.h"
@@ -12,10 +12,10 @@
 sim_runtime sim_hip = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 static thread_local uint32_t current_device;
 // The runtime's lock guards these.
-static hipError_t start_error; // of QUERN_SIM
+static hipError_t start_error; // from QUERN_SIM
 static bool is_started;
 static uint32_t numbers[SIM_MAX_DEVICES]; // of the visible ones among QUERN_SIM's devices
-static uint32_t num_listed, num_hidden;   // of these
+static uint32_t num_listed, num_hidden;   // of QUERN_SIM's devices
 
 // ---- start, end, fork
 
@@ -52,7 +52,7 @@ static void after_fork_in_child(void) {
     sim_hip_fork_registry_done();
 }
 
-/** Process exit or dlclose: no thread of ours may be left, and no guest memory. */
+/** Runs at process exit or dlclose. No thread of ours may be left, and no guest memory. */
 [[gnu::destructor]] static void stop(void) {
     sim_hip_stop_streams();
     sim_pool_shutdown();
@@ -83,7 +83,7 @@ static hipError_t add_devices(void) {
     return hipSuccess;
 }
 
-/** What options want of memory that is allocated from now on. */
+/** Configures memory that is allocated from now on, as the options say. */
 static void configure_memory(void) {
     if (sim_hip.memory) {
         sim_memory_keep_pages(sim_hip.memory, sim_hip.options.passes_overreads);
@@ -118,8 +118,8 @@ static hipError_t read_options(const char *call, const char *text) {
     return hipSuccess;
 }
 
-/** Of the devices that QUERN_SIM lists, or of the one that there is else, leaves those that the
- *  process may see. The lock is held. */
+/** Keeps the devices that the process may see, of those that QUERN_SIM lists or, without a list, of
+ *  the default device. The lock is held. */
 static void hide_devices(void) {
     sim_options *options = &sim_hip.options;
     sim_arch all[SIM_MAX_DEVICES];
@@ -131,7 +131,7 @@ static void hide_devices(void) {
     options->num_archs = num_listed;
 }
 
-/** The first call of all: memory, QUERN_SIM. The lock is held. */
+/** Prepares the runtime at the first call: makes memory, reads QUERN_SIM. The lock is held. */
 static hipError_t prepare(void) {
     static bool is_prepared;
     if (!is_prepared) {
@@ -317,7 +317,7 @@ hipError_t hipGetDevicePropertiesR0600(hipDeviceProp_tR0600 *properties, int dev
     return hipSuccess;
 }
 
-/** How many of the wishes a device fulfils; zero is no wish. */
+/** Returns how many of the wishes a device fulfils; a zero is no wish. */
 static int num_met(const hipDeviceProp_tR0600 *wanted, const hipDeviceProp_tR0600 *p) {
     const bool named = wanted->gcnArchName[0];
     return (named && strcmp(wanted->gcnArchName, p->gcnArchName) == 0) +
@@ -329,7 +329,7 @@ static int num_met(const hipDeviceProp_tR0600 *wanted, const hipDeviceProp_tR060
            (wanted->multiProcessorCount && p->multiProcessorCount >= wanted->multiProcessorCount);
 }
 
-/** The device that fulfils most wishes, the first of several. */
+/** Chooses the device that fulfils most wishes, the first if there are several. */
 hipError_t hipChooseDeviceR0600(int *device, const hipDeviceProp_tR0600 *wanted) {
     SIM_HIP_START();
     if (!device || !wanted)
@@ -387,14 +387,14 @@ hipError_t hipDeviceTotalMem(size_t *bytes, hipDevice_t device) {
 #include "unsupported.def"
 #undef HIP_UNSUPPORTED
 
-/** A call's address by its name; null if there is none. */
+/** Returns a call's address by its name; null if there is no such call. */
 static void *call_named(const char *symbol) {
     static const struct {
         const char *name;
         void *function;
     } calls[] = {
-        // The plain names mean the layout of HIP 6 and later here; as ELF symbols they would mean
-        // the old one.
+        // By name, these calls have the layout of HIP 6 and later; as ELF symbols they would have
+        // the old layout.
         {"hipGetDeviceProperties", (void *)hipGetDevicePropertiesR0600},
         {"hipChooseDevice", (void *)hipChooseDeviceR0600},
 #define HIP_FUNCTION(name) {#name, (void *)name},

@@ -2,10 +2,10 @@
 // Memory that kernels find through hidden arguments: the buffer of printf (-mprintf-kind=buffered)
 // and malloc's heap.
 //
-// The buffer begins with the bytes used and the bytes there are, these eight included. A message in
-// it is a word of 32 bits (bit 0: standard error, bit 1: the format is one of the code object's,
-// from bit 2: bytes of the message), then the format's number, or the format itself, then the
-// arguments as printf.c has them.
+// The buffer begins with the bytes used and the bytes that exist, both counting these eight. A
+// message in the buffer is a word of 32 bits (bit 0: standard error, bit 1: the format is one of
+// the code object's, from bit 2: bytes of the message), then the format's number, or the format
+// itself, then the arguments as printf.c has them.
 #include "hostcall.h"
 #include "runtime.h"
 
@@ -67,7 +67,7 @@ void sim_hip_print_buffer(sim_stream *stream, const sim_object *object) {
     for (uint64_t at = 0; at + sizeof control <= end; at += control >> 2) {
         memcpy(&control, buffer + HEADER_BYTES + at, sizeof control);
         if (control >> 2 < sizeof control || control >> 2 > end - at)
-            break; // a kernel that was stopped, or wrote here itself
+            break; // the kernel was stopped, or wrote here itself
         print_message(object, buffer + HEADER_BYTES + at, control >> 2, words);
     }
     memset(buffer, 0, HEADER_BYTES + end);
@@ -76,8 +76,9 @@ void sim_hip_print_buffer(sim_stream *stream, const sim_object *object) {
 
 // ---- malloc
 
-/** The heap as ockl's __ockl_dm_init_v1 leaves it: zeros, but for three words that tell of memory
- *  given from the start, of which there is none. All that it needs it asks of the host. */
+/** Makes the heap as ockl's __ockl_dm_init_v1 leaves it: zeros, but for three words that describe
+ *  memory given at the start, of which there is none. The heap asks the host for all that it
+ *  needs. */
 uint64_t sim_hip_heap(sim_device *device) {
     enum { HEAP_BYTES = 128 << 10 };
     pthread_mutex_lock(&sim_hip.lock);

@@ -64,7 +64,7 @@ const char *hipGetErrorString(hipError_t error) {
     return "unrecognized error code";
 }
 
-/** Null for what is no error code. */
+/** Returns the name of an error; null if it is no error code. */
 static const char *name_of(hipError_t error) {
     switch (error) {
 #define HIP_ERROR(name, value, text)                                                               \

@@ -10,7 +10,7 @@ typedef struct event_op {
     uint64_t count; // which record of the event
 } event_op;
 
-/** With the lock held. */
+/** Releases a reference. The lock is held. */
 static void release(hipEvent_t event) {
     if (--event->references == 0)
         free(event);
@@ -26,9 +26,9 @@ static hipError_t run_record(sim_stream *stream, sim_op *op) {
     return hipSuccess;
 }
 
-/** The end of a record, be it that it was not queued or will not be reached: nobody may wait for
- *  it. In one step with the stream's own end of it, so that an event that has passed means a stream
- *  that is done. */
+/** Ends a record, also one that was not queued or will not be reached, so that nobody waits for it.
+ *  This is one step with the stream's end of the operation, so that once an event has passed, its
+ *  stream is done. */
 static void pass_event(sim_op *op) {
     event_op *record = (event_op *)op;
     if (record->event->passed < record->count)
@@ -37,7 +37,7 @@ static void pass_event(sim_op *op) {
     release(record->event);
 }
 
-/** With the lock held. */
+/** Waits for a record of the event. The lock is held. */
 static void wait_for(hipEvent_t event, uint64_t count) {
     event->references++;
     while (event->passed < count && !sim_hip.is_stopping)
@@ -58,7 +58,7 @@ static bool is_event(hipEvent_t event) {
            event->magic == SIM_EVENT_MAGIC;
 }
 
-/** An operation on an event, which it keeps alive; null without memory. */
+/** Makes an operation on an event, which the operation keeps alive; null without memory. */
 static event_op *new_op(hipEvent_t event, hipError_t (*run)(sim_stream *, sim_op *),
                         void (*destroy)(sim_op *)) {
     event_op *op = calloc(1, sizeof *op);
@@ -72,8 +72,8 @@ static event_op *new_op(hipEvent_t event, hipError_t (*run)(sim_stream *, sim_op
 }
 
 hipError_t hipEventCreateWithFlags(hipEvent_t *out, unsigned flags) {
-    // Blocking synchronisation, no timing, and the three flags about fences, which change nothing
-    // here.
+    // The known flags are blocking synchronisation, no timing, and three flags about fences, which
+    // change nothing here.
     enum { KNOWN = 3 };
     constexpr unsigned FENCES = 0xe0000000;
     SIM_HIP_START();
@@ -173,6 +173,7 @@ hipError_t hipEventElapsedTime(float *ms, hipEvent_t start, hipEvent_t stop) {
     }
     if (hipEventQuery(start) != hipSuccess || hipEventQuery(stop) != hipSuccess)
         return hipErrorNotReady;
-    // The host's time says nothing about the device, and there is no modelled time (clock=off).
+    // There is no time to give: the host's time says nothing about the device, and no time is
+    // modelled (clock=off).
     return sim_hip_result(hipErrorNotSupported);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of the faults of a process's launches: text on standard error, lines in a file, a
-// sum at exit.
+// Reports the faults of a process's launches: text on standard error, lines in a file, a sum at
+// exit.
 #include "runtime.h"
 
 #include <dlfcn.h>
@@ -11,12 +11,12 @@
 #include <string.h>
 #include <unistd.h>
 
-// Of this process; the runtime's lock guards them.
+// The counts of this process; the runtime's lock guards them.
 static uint64_t num_faults;
 static char **kernels; // that have faults
 static size_t num_kernels;
 
-/** Appends whole lines: what several processes append does not mix, as each line is one write. */
+/** Appends whole lines. Each line is one write, so that lines of several processes do not mix. */
 static bool append_lines(int file, const char *text) {
     while (*text) {
         const size_t length = strcspn(text, "\n") + 1;
@@ -44,7 +44,7 @@ static bool is_known(const char *kernel) {
     return false;
 }
 
-/** Without memory a kernel goes uncounted. */
+/** Counts a launch's faults; without memory its kernel is not counted. */
 static void count(const sim_dispatch *d) {
     pthread_mutex_lock(&sim_hip.lock);
     num_faults += sim_faults_failing(&d->faults);
@@ -57,7 +57,7 @@ static void count(const sim_dispatch *d) {
     pthread_mutex_unlock(&sim_hip.lock);
 }
 
-/** The kind of the first fault that fails the launch; OVERREAD if none does. */
+/** Returns the kind of the first fault that fails the launch; OVERREAD if no fault does. */
 static sim_fault_kind first_failing(const sim_faults *faults) {
     for (uint32_t i = 0; i < faults->count; i++)
         if (faults->list[i].kind != SIM_FAULT_OVERREAD)
@@ -82,7 +82,7 @@ hipError_t sim_hip_report_faults(const sim_dispatch *d) {
     if (kind == SIM_FAULT_OVERREAD)
         return hipSuccess;
     count(d);
-    if (kind == SIM_FAULT_RESOURCES) // the host's memory
+    if (kind == SIM_FAULT_RESOURCES) // the host lacks memory
         return hipErrorOutOfMemory;
     return kind == SIM_FAULT_BOUNDS || kind == SIM_FAULT_FREED ? hipErrorIllegalAddress
                                                                : hipErrorLaunchFailure;

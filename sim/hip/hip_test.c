@@ -2,8 +2,9 @@
 // The simulated GPU as a HIP program sees it: through the shared library, with kernels that clang
 // compiled.
 //
-// The library is opened as any program would open it. What needs a process of its own (a bad
-// QUERN_SIM, exit while a kernel runs) runs this program again with an argument that names it.
+// The library is opened as any program opens it. A case that needs a process of its own (a bad
+// QUERN_SIM, exit while a kernel runs) runs this program again with an argument that names the
+// case.
 #include "hip_testing.h"
 
 // ---- streams and events
@@ -192,7 +193,7 @@ static void test_all_exported(void **state) {
     assert_non_null(hip.quernsim_configure);
 }
 
-/** What is not there says so, by name. */
+/** Calls and attributes that are not supported say so, by name. */
 static void test_unsupported(void **state) {
     (void)state;
     hipError_t (*f)(void);
@@ -241,7 +242,8 @@ static void test_modules(void **state) {
     hip.hipGetLastError();
 }
 
-/** A bare ELF file as a fat binary, as some libraries register their kernels themselves. */
+/** A bare ELF file in place of a fat binary, as some libraries register their kernels by
+ *  themselves. */
 static void test_registered_elf(void **state) {
     (void)state;
     enum { MAGIC = 0x48495046 };
@@ -309,7 +311,7 @@ static void test_launch_checks(void **state) {
     hip.hipGetLastError();
 }
 
-/** Runs fn with standard error in a file; what it wrote goes to text. */
+/** Runs fn with standard error in a file, and copies what fn wrote to text. */
 static void capture(void (*fn)(void), char *text, size_t bytes) {
     char path[] = "/tmp/quern_hip_test_XXXXXX";
     const int file = mkstemp(path), saved = dup(2);
@@ -411,8 +413,8 @@ static void test_divergent_barrier_and_limit(void **state) {
 
 // ---- processes
 
-/** Runs this program again for one of the cases of run_case(); its exit status, or -1 after 20
- *  s. */
+/** Runs this program again for one of the cases of run_case(). Returns its exit status, or -1 after
+ *  20 s. */
 static int run_self(const char *name, const char *options) {
     pid_t child = fork();
     if (child == 0) {
@@ -470,7 +472,7 @@ static void test_option_message(void **state) {
 static void test_fork(void **state) {
     (void)state;
 #if __has_feature(thread_sanitizer)
-    skip(); // it does not let a forked child start threads
+    skip(); // the sanitizer does not let a forked child start threads
 #endif
     uint32_t five = 5, value = 0;
     void *flag = host_flag(), *d = device_alloc(4, &five);

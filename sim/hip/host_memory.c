@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program's memory as the device sees it, allocations in stream order, and other names for what
-// memory.c does.
+// The program's memory as the device sees it, allocations in stream order, and other names of
+// memory.c's calls.
 #include "runtime.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 // ---- registered memory
 
 hipError_t hipHostRegister(void *ptr, size_t bytes, unsigned flags) {
-    constexpr unsigned KNOWN = 0x3; // portable, mapped: it is both in any case
+    constexpr unsigned KNOWN = 0x3; // portable, mapped: the memory is both in any case
     SIM_HIP_START();
     if (!ptr || bytes == 0 || (uintptr_t)ptr + bytes < (uintptr_t)ptr || flags & ~KNOWN)
         return sim_hip_result(hipErrorInvalidValue);
@@ -56,7 +56,7 @@ static hipError_t run_free(sim_stream *stream, sim_op *op) {
     return ok ? hipSuccess : hipErrorInvalidValue; // freed twice
 }
 
-/** There at once, which is earlier than anybody can tell. */
+/** Allocates. The memory exists at once, which is earlier than the stream's order asks for. */
 hipError_t hipMallocAsync(void **out, size_t bytes, hipStream_t handle) {
     SIM_HIP_START();
     const sim_stream *stream = sim_hip_stream(handle);
@@ -122,7 +122,7 @@ hipError_t hipFreeHost(void *ptr) {
     return hipHostFree(ptr);
 }
 
-/** Fine-grained, uncached, contiguous: the one kind of memory is all of them; it is no signal. */
+/** Allocates. The one kind of memory is fine-grained, uncached and contiguous; it is no signal. */
 hipError_t hipExtMallocWithFlags(void **out, size_t bytes, unsigned flags) {
     enum { SIGNAL = 2, CONTIGUOUS = 4 };
     SIM_HIP_START();
@@ -131,7 +131,7 @@ hipError_t hipExtMallocWithFlags(void **out, size_t bytes, unsigned flags) {
     return hipMalloc(out, bytes);
 }
 
-/** Done on return, but in the order of the stream. */
+/** Copies in the order of the stream; the copy is done on return. */
 hipError_t hipMemcpyWithStream(void *dst, const void *src, size_t bytes, hipMemcpyKind kind,
                                hipStream_t stream) {
     SIM_HIP_START();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a running kernel asks of the host: printf, the text of a failed assert, memory for its
-// malloc.
+// Serves what a running kernel asks of the host: printf, the text of a failed assert, memory for
+// the kernel's malloc.
 //
 // The device libraries (ockl, hostcall_impl.cl) put a request into a packet of a shared buffer: a
 // slot of eight words for each lane. The wave that asked spins on the packet's ready bit. Packets
@@ -26,7 +26,7 @@
 
 enum { SERVICE_PRINTF = 2, SERVICE_MEMORY = 3 };
 enum { HEADER_BYTES = 24, WORDS = 8, PAYLOAD_BYTES = SIM_LANES * WORDS * 8, SIGNAL_BYTES = 64 };
-enum { MAX_WAVES = 32 }; // of a workgroup, and so of a host thread
+enum { MAX_WAVES = 32 }; // of a workgroup, and so those that a host thread runs
 
 /** The first 48 bytes of the buffer. */
 typedef struct shared {
@@ -43,7 +43,7 @@ typedef struct header {
 
 static_assert(sizeof(header) == HEADER_BYTES && offsetof(shared, index_mask) == 40);
 
-/** A text on its way. */
+/** A text that arrives in parts. */
 typedef struct message {
     uint64_t *words;
     size_t count, room;
@@ -65,8 +65,8 @@ struct sim_hostcall {
 
 // ---- the buffer
 
-/** As many packets as waves can run at once, a power of two: the device never waits for a free
- *  one. */
+/** Returns as many packets as waves can run at once, rounded up to a power of two, so that the
+ *  device never waits for a free one. */
 static uint32_t count_packets(void) {
     const long cores =
         sim_hip.options.threads ? sim_hip.options.threads : sysconf(_SC_NPROCESSORS_ONLN);
@@ -124,8 +124,8 @@ uint64_t sim_hostcall_address(const sim_hostcall *h) {
 
 // ---- messages: texts that arrive in several requests
 
-/** A descriptor: bit 0 begins a message, bit 1 ends it, 5 to 7 count the words that follow, from 8
- *  on its number. */
+/** The fields of a descriptor: bit 0 begins a message, bit 1 ends it, bits 5 to 7 count the words
+ *  that follow, and bits from 8 on are the message's number. */
 enum { BEGIN = 1, END = 2, LENGTH_SHIFT = 5, ID_SHIFT = 8, MAX_WORDS = 1 << 20 };
 
 static message *new_message(sim_hostcall *h, size_t *id) {
@@ -158,7 +158,7 @@ static bool append(message *m, const uint64_t *words, size_t count) {
     return true;
 }
 
-/** One lane's request; the first word of its slot is the answer. */
+/** Serves one lane's request; the first word of its slot gets the answer. */
 static bool serve_printf(sim_hostcall *h, uint64_t slot[WORDS]) {
     const uint64_t descriptor = slot[0];
     size_t id = descriptor >> ID_SHIFT;
@@ -175,13 +175,14 @@ static bool serve_printf(sim_hostcall *h, uint64_t slot[WORDS]) {
     return true;
 }
 
-/** Memory for the device's heap (ockl's devmem_request): an address to free, or 0 and the bytes
- *  wanted. The answer is the new address, null where there is no more. */
+/** Serves the device's heap (ockl's devmem_request). A request is an address to free, or 0 and the
+ *  bytes wanted; the answer is the new address, null if there is no memory. */
 static bool serve_memory(sim_hostcall *h, uint64_t slot[WORDS]) {
     const sim_dispatch *d = h->dispatch;
     if (slot[0]) {
         const bool ok = sim_memory_retire(sim_hip.memory,
-                                          slot[0]); // the kernel runs: this must not wait for it
+                                          slot[0]); // the kernel runs, and this call must not wait
+                                                    // for it
         slot[0] = 0;
         return ok;
     }
@@ -191,7 +192,7 @@ static bool serve_memory(sim_hostcall *h, uint64_t slot[WORDS]) {
         fits ? sim_memory_alloc(sim_hip.memory, bytes, SIM_REGION_DEVICE, d->device) : nullptr;
     slot[0] = region ? region->base : 0;
     sim_memory_wrote(sim_hip.memory, slot[0],
-                     bytes); // malloc's pages: what it gives is not followed
+                     bytes); // pages for malloc, whose own allocations are not followed
     return true;
 }
 
@@ -205,7 +206,7 @@ static void refuse(sim_hostcall *h, const header *packet) {
     atomic_store(&h->has_failed, true);
 }
 
-/** Every packet that waits; false if there was none. */
+/** Serves every packet that waits. Returns false if there was none. */
 static bool serve(sim_hostcall *h) {
     uint64_t link = atomic_exchange(&h->top->ready_stack, 0), mask = h->num_packets - 1;
     if (!link)
@@ -213,7 +214,7 @@ static bool serve(sim_hostcall *h) {
     uint32_t served = 0;
     for (uint64_t next; link; link = next) {
         header *packet = &h->headers[link & mask];
-        next = packet->next; // once answered, it is the device's again
+        next = packet->next; // an answered packet belongs to the device again
         bool ok = served++ < h->num_packets;
         for (uint64_t lanes = packet->lanes; ok && lanes; lanes &= lanes - 1) {
             uint64_t *slot = h->payloads[link & mask][__builtin_ctzll(lanes)];
@@ -255,5 +256,5 @@ void sim_hostcall_end(sim_hostcall *h) {
     atomic_store(&h->stop, true);
     pthread_join(h->thread, nullptr);
     for (size_t i = 0; i < h->num_messages; i++)
-        h->messages[i].is_live = false; // of waves that were stopped halfway
+        h->messages[i].is_live = false; // messages of waves that were stopped halfway
 }

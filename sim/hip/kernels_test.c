@@ -3,7 +3,7 @@
 // compared with the host.
 #include "hip_testing.h"
 
-static int device; // of the tests that run
+static int device; // that the tests use
 
 static void test_ids(void **state) {
     (void)state;
@@ -195,7 +195,7 @@ static void test_globals(void **state) {
     }
 }
 
-/** How often the writer changes in the list of t_turns. */
+/** Returns how often the writer changes in the list of t_turns. */
 static int count_changes(int level) {
     uint32_t list[129] = {0};
     void *d = device_alloc(sizeof list, list);
@@ -208,7 +208,7 @@ static int count_changes(int level) {
     return changes;
 }
 
-/** The waves of a workgroup stay in step, unless an option has one run ahead of another. */
+/** The waves of a workgroup stay in step, unless an option lets one run ahead of another. */
 static void test_turns(void **state) {
     (void)state;
     for (int l = 0; l < num_levels; l++) {

@@ -9,9 +9,9 @@
 enum {
     MAX_BLOCK = 1024,
     MAX_KERNARG = 1 << 20,
-    MAX_SCRATCH = 1 << 18, // bytes a lane
+    MAX_SCRATCH = 1 << 18, // bytes for each lane
     PACKET_BYTES = 64,
-    KERNARG_SLACK = 256, // scalar loads may reach past the end of what they need
+    KERNARG_SLACK = 256, // scalar loads may reach past the bytes that they need
 };
 
 typedef struct launch_op {
@@ -97,7 +97,8 @@ static uint64_t hidden_value(const sim_dispatch *d, sim_hidden hidden) {
     case SIM_HIDDEN_PRIVATE_BASE:
         return SIM_PRIVATE_APERTURE >> 32;
     default:
-        return 0; // whole blocks, so no remainder; no offset; nothing behind the other pointers
+        return 0; // 0: no remainder, as blocks are whole; no offset; nothing behind the other
+                  // pointers
     }
 }
 
@@ -113,7 +114,7 @@ static void fill_hidden(const sim_dispatch *d, uint8_t *args) {
 
 // ---- the run
 
-/** What a kernel sees through its dispatch pointer: the launch as an HSA AQL packet. */
+/** The launch as an HSA AQL packet, which a kernel sees through its dispatch pointer. */
 typedef struct packet {
     uint16_t header, setup, block[3], reserved0;
     uint32_t grid[3], private_bytes, group_bytes;
@@ -162,7 +163,7 @@ static bool place_args(sim_stream *stream, launch_op *launch) {
     return true;
 }
 
-/** Where a kernel wants an address as a hidden argument; null if it does not. */
+/** Returns where a kernel wants an address as a hidden argument; null if it wants none. */
 static uint8_t *hidden_place(launch_op *launch, sim_hidden hidden) {
     const sim_kernel *kernel = launch->dispatch.kernel;
     for (uint32_t i = 0; i < kernel->num_args; i++) {
@@ -173,14 +174,14 @@ static uint8_t *hidden_place(launch_op *launch, sim_hidden hidden) {
     return nullptr;
 }
 
-/** Writes an address to its place; false if there is none to write. */
+/** Writes an address to its place. Returns false if the address is null. */
 static bool put_address(uint8_t *place, uint64_t addr) {
     memcpy(place, &addr, sizeof addr);
     return addr;
 }
 
-/** Memory that the kernel finds through hidden arguments, where it wants them; false without
- *  memory. */
+/** Places the memory that the kernel finds through the hidden arguments that it wants. Returns
+ *  false without memory. */
 static bool place_memory(sim_stream *stream, launch_op *launch, bool *asks_host, bool *prints) {
     uint8_t *hostcall = hidden_place(launch, SIM_HIDDEN_HOSTCALL_BUFFER);
     uint8_t *buffer = hidden_place(launch, SIM_HIDDEN_PRINTF_BUFFER);
@@ -196,7 +197,7 @@ static bool place_memory(sim_stream *stream, launch_op *launch, bool *asks_host,
            (!heap || put_address(heap, sim_hip_heap(stream->device)));
 }
 
-/** Makes the dispatch known to sim_hip_stop_streams; false if it came first. */
+/** Makes the dispatch known to sim_hip_stop_streams. Returns false if that call came first. */
 static bool announce(sim_stream *stream, sim_dispatch *dispatch) {
     pthread_mutex_lock(&sim_hip.lock);
     stream->dispatch = dispatch;

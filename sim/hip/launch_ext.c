@@ -71,7 +71,7 @@ const char *hipKernelNameRefByPtr(const void *kernel, hipStream_t handle) {
     return found ? f->kernel->name : nullptr;
 }
 
-/** Numbers of calls belong to tracing, of which there is none. */
+/** Returns no name: numbers of calls belong to tracing, which does not exist here. */
 const char *hipApiName(uint32_t id) {
     (void)id;
     return "unknown";

@@ -41,8 +41,8 @@ hipError_t hipMalloc(void **out, size_t bytes) {
     return sim_hip_result(sim_hip_alloc(sim_hip_device(), out, bytes));
 }
 
-/** Frees an allocation of one kind, once its device (host memory: every device) has finished what
- *  it was given. */
+/** Frees an allocation of one kind, once its device (for host memory every device) has finished its
+ *  queued work. */
 static hipError_t free_memory(void *ptr, sim_region_kind kind) {
     if (!ptr)
         return hipSuccess;
@@ -52,7 +52,7 @@ static hipError_t free_memory(void *ptr, sim_region_kind kind) {
     const uint32_t device = region->device;
     for (uint32_t i = 0; i < sim_hip.num_devices; i++)
         if (kind == SIM_REGION_HOST || i == device)
-            sim_hip_drain(&sim_hip.devices[i]); // a failed kernel is no reason to keep memory
+            sim_hip_drain(&sim_hip.devices[i]); // even if a kernel failed, the memory is freed
     return sim_memory_free(sim_hip.memory, (uintptr_t)ptr) ? hipSuccess : hipErrorInvalidValue;
 }
 
@@ -62,7 +62,8 @@ hipError_t hipFree(void *ptr) {
 }
 
 hipError_t hipHostMalloc(void **out, size_t bytes, unsigned flags) {
-    // Portable, mapped, write-combined, NUMA and coherence hints: one memory serves them all.
+    // Memory of one kind serves all flags: portable, mapped, write-combined, NUMA and coherence
+    // hints.
     constexpr unsigned KNOWN = 0x7 | 0xf0000000;
     SIM_HIP_START();
     if (!out || flags & ~KNOWN)
@@ -84,7 +85,7 @@ hipError_t hipHostFree(void *ptr) {
     return sim_hip_result(free_memory(ptr, SIM_REGION_HOST));
 }
 
-/** Memory that has one address on both sides. */
+/** Returns whether memory has one address on both sides. */
 static bool is_host_memory(const sim_region *region) {
     return region->kind == SIM_REGION_HOST || region->kind == SIM_REGION_REGISTERED;
 }
@@ -156,7 +157,8 @@ hipError_t hipPointerGetAttribute(void *data, hipPointer_attribute attribute, hi
     return hipSuccess;
 }
 
-/** Each attribute alone, as hipPointerGetAttribute has it; what a pointer does not have is zero. */
+/** Gives each attribute as hipPointerGetAttribute does; an attribute that a pointer lacks is
+ *  zero. */
 hipError_t hipDrvPointerGetAttributes(unsigned count, hipPointer_attribute *attributes, void **data,
                                       hipDeviceptr_t ptr) {
     SIM_HIP_START();
@@ -182,11 +184,12 @@ typedef struct copy_op {
     size_t bytes;
 } copy_op;
 
-/** Which side of the world a pointer belongs to. */
+/** The side, host or device, that a pointer belongs to. */
 typedef enum side { SIDE_HOST, SIDE_DEVICE, SIDE_BAD } side;
 
-/** Where a range lies. Device pointers are never host addresses, so one that does not fit its
- *  allocation is bad, and one that belongs to none is the program's own memory. */
+/** Returns the side on which a range lies. Device pointers are never host addresses. So a range
+ *  that does not fit its allocation is bad, and one that belongs to no allocation is the program's
+ *  own memory. */
 static side side_of(const void *ptr, size_t bytes) {
     const sim_region *region = sim_memory_find(sim_hip.memory, (uintptr_t)ptr);
     if (!region)
@@ -320,7 +323,7 @@ static hipError_t run_fill(sim_stream *stream, sim_op *op) {
     return dst ? hipSuccess : hipErrorIllegalAddress;
 }
 
-/** As AMD's runtime, the calls without a stream return when the fill is done. */
+/** Fills memory. As with AMD's runtime, calls without a stream return when the fill is done. */
 static hipError_t fill(void *dst, uint32_t value, size_t count, size_t unit, hipStream_t handle,
                        bool is_async) {
     SIM_HIP_START();

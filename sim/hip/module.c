@@ -83,7 +83,7 @@ hipError_t hipModuleLoadFatBinary(hipModule_t *out, const void *image) {
     return hipModuleLoadData(out, image);
 }
 
-/** A whole file; null with errno set. */
+/** Returns a whole file; null with errno set. */
 static void *read_file(const char *path, size_t *bytes) {
     FILE *file = fopen(path, "rb");
     if (!file)
@@ -140,7 +140,7 @@ hipError_t hipModuleUnload(hipModule_t module) {
     SIM_HIP_START();
     if (!is_module(module))
         return sim_hip_result(hipErrorInvalidHandle);
-    sim_hip_drain(module->device); // its kernels may still be queued
+    sim_hip_drain(module->device); // the module's kernels may still be queued
     pthread_mutex_lock(&sim_hip.lock);
     hipModule_t *at = &module->device->modules;
     while (*at != module)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many workgroups of a kernel fit on a compute unit, as programs ask for it; chip/occupancy.c
-// knows.
+// Answers programs that ask how many workgroups of a kernel fit on a compute unit; chip/occupancy.c
+// computes it.
 #include "runtime.h"
 
 enum { MAX_BLOCK = 1024 };
@@ -25,7 +25,7 @@ static hipError_t active_groups(int *groups, hipFunction_t f, int block, size_t 
     return hipSuccess;
 }
 
-/** The largest of the workgroup sizes that keep most work-items on a unit. */
+/** Finds the largest of the workgroup sizes that keep most work-items on a unit. */
 static hipError_t best_block(int *grid, int *block, hipFunction_t f, size_t dynamic_lds, int limit,
                              unsigned flags) {
     if (!grid || !block || limit < 0 || flags > 1)
@@ -106,7 +106,7 @@ hipError_t hipOccupancyMaxPotentialBlockSize(int *grid, int *block, const void *
                                               : error);
 }
 
-/** The most dynamic LDS with which `groups` of a kernel still fit on a unit. */
+/** Returns the most dynamic LDS with which `groups` of a kernel still fit on a unit. */
 static size_t spare_lds(const sim_chip *c, const sim_kernel *k, uint32_t groups, uint32_t block) {
     size_t low = 0, high = c->lds_bytes - k->lds_bytes;
     while (low < high) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What clang's -fgpu-default-stream=per-thread makes of the calls: in place of the default stream,
-// the thread's own.
+// The calls that clang's -fgpu-default-stream=per-thread makes: they use the thread's own stream in
+// place of the default stream.
 #include "runtime.h"
 
 #define PER_THREAD ((hipStream_t)2)
@@ -9,7 +9,7 @@ static hipStream_t own(hipStream_t stream) {
     return stream ? stream : PER_THREAD;
 }
 
-/** A call without a stream returns when its work is done. */
+/** Waits for a call's work: a call without a stream returns when its work is done. */
 static hipError_t finish(hipError_t queued) {
     return queued == hipSuccess ? hipStreamSynchronize(PER_THREAD) : queued;
 }

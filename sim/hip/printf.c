@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// printf as device code calls it: a message of words, turned into text by the rules of C.
+// printf of device code: turns a message of words into text, by the rules of C.
 //
 // A message is a control word (bit 0: standard error), the format, padded with zeros to whole
 // words, and the arguments: one word each, whatever their type, or a padded string for %s. Integers
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_FIELD = 1 << 16 }; // width and precision, which a kernel could make as large as it likes
+enum { MAX_FIELD = 1 << 16 }; // the most width and precision, which a kernel chooses
 
 typedef struct reader {
     const uint64_t *words;
@@ -22,7 +22,7 @@ static uint64_t take(reader *r) {
     return r->at < r->count ? r->words[r->at++] : 0;
 }
 
-/** A string that ends within the message; null where none does. */
+/** Takes a string that ends within the message; null if none does. */
 static const char *take_string(reader *r) {
     const char *text = (const char *)(r->words + r->at);
     const size_t room = (r->count - r->at) * 8, length = strnlen(text, room);
@@ -35,7 +35,7 @@ static const char *take_string(reader *r) {
 typedef struct spec {
     char flags[8];
     int width, precision; // precision < 0: none
-    int bytes;            // of an integer
+    int bytes;            // bytes of an integer
     char conversion;
 } spec;
 
@@ -55,7 +55,8 @@ static const char *read_number(const char *at, reader *r, int *value) {
     return at;
 }
 
-/** Reads what follows a '%'; gives what follows the conversion, or null if there is none. */
+/** Reads what follows a '%'. Returns what follows the conversion, or null if there is no
+ *  conversion. */
 static const char *read_spec(const char *at, reader *r, spec *s) {
     *s = (spec){.precision = -1, .bytes = 4};
     for (size_t n = 0; *at && strchr("-+ #0", *at); at++)
@@ -75,7 +76,8 @@ static int64_t extend(uint64_t value, int bytes, bool is_signed) {
     return is_signed ? (int64_t)(value << shift) >> shift : (int64_t)(value << shift >> shift);
 }
 
-/** Prints one conversion; false if it is none that C has. The format is made of checked parts. */
+/** Prints one conversion. Returns false if C has no such conversion. The format is made of checked
+ *  parts. */
 static bool put(FILE *out, const spec *s, reader *r) {
     char format[32];
     const char *length = strchr("diouxX", s->conversion) ? "ll" : "";
@@ -140,7 +142,7 @@ static void print(FILE *out, const char *format, reader *r) {
         spec s;
         format = read_spec(format + 1, r, &s);
         if (!format || !put(out, &s, r))
-            return; // undefined in C; the rest is left out
+            return; // undefined in C, so the rest is left out
     }
 }
 
@@ -155,7 +157,8 @@ int sim_device_print(bool to_stderr, const char *format, const uint64_t *words, 
         return -1;
     print(out, format, &r);
     fclose(out);
-    // Through the program's own stream, in the order of what it prints itself, and out at once.
+    // The text goes through the program's own stream, so that it keeps its order with the program's
+    // text, and is flushed at once.
     const bool ok = text && fwrite(text, 1, bytes, to) == bytes && fflush(to) == 0;
     free(text);
     return ok ? (int)bytes : -1;

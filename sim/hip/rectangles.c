@@ -44,7 +44,7 @@ static hipError_t run_rectangle(sim_stream *stream, sim_op *op) {
     return dst && src ? hipSuccess : hipErrorIllegalAddress;
 }
 
-/** Bytes that rows cover; false if that is more than there are. */
+/** Computes the bytes that rows cover. Returns false if they overflow. */
 static bool cover(size_t pitch, size_t width, size_t height, size_t *bytes) {
     return !__builtin_mul_overflow(pitch, height - 1, bytes) &&
            !__builtin_add_overflow(*bytes, width, bytes);
@@ -101,7 +101,8 @@ hipError_t hipMemcpy2DAsync(void *dst, size_t dst_pitch, const void *src, size_t
                 kind, stream, true);
 }
 
-/** Where a rectangle of hipMemcpyParam2D begins; null if it is in no memory that there is. */
+/** Returns where a rectangle of hipMemcpyParam2D begins; null if its kind of memory does not
+ *  exist. */
 static uint8_t *corner(hipMemoryType type, const void *host, const void *device, size_t pitch,
                        size_t x, size_t y) {
     const uint8_t *base = type == hipMemoryTypeHost ? host : device;
@@ -155,7 +156,7 @@ hipError_t hipDrvMemcpy2DUnaligned(const hip_Memcpy2D *c) {
     return copy_param(c, nullptr, false);
 }
 
-/** `columns` of `unit` bytes each. */
+/** Fills `columns` of `unit` bytes each. */
 static hipError_t fill(void *dst, size_t pitch, uint32_t value, size_t unit, size_t columns,
                        size_t height, hipStream_t stream, bool is_async) {
     SIM_HIP_START();
@@ -211,7 +212,7 @@ hipError_t hipMemsetD2D32Async(hipDeviceptr_t dst, size_t pitch, unsigned value,
     return fill(dst, pitch, value, 4, width, height, stream, true);
 }
 
-/** Rows begin at multiples of 256 bytes. */
+/** Allocates rows that begin at multiples of 256 bytes. */
 hipError_t hipMallocPitch(void **out, size_t *pitch, size_t width, size_t height) {
     enum { ALIGNMENT = 256 };
     SIM_HIP_START();

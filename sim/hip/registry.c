@@ -2,10 +2,10 @@
 // Programs that clang compiled as HIP: their fat binaries, kernels and variables, and launches
 // through <<<>>>.
 //
-// Before main, and whenever a shared object comes or goes, each translation unit hands in its code
-// (a bundle, or a bare ELF file) and names for the addresses by which the host program knows its
-// kernels and variables. The code is loaded onto a device when something of it is first needed
-// there: most of a large program's never is.
+// Before main, and whenever a shared object is loaded or unloaded, each translation unit registers
+// its code (a bundle, or a bare ELF file) and names for the addresses by which the host program
+// knows its kernels and variables. The code is loaded onto a device when a part of it is first
+// needed there: most code of a large program never is.
 #include "runtime.h"
 
 #include <stdlib.h>
@@ -30,12 +30,13 @@ typedef struct symbol {
 typedef struct binary {
     struct binary *next;
     const void *image;
-    const char *refused; // the name of a variable that it cannot do without
+    const char *refused; // the name of a variable that is not supported, and without which it
+                         // cannot run
     hipModule_t modules[SIM_MAX_DEVICES];
-    hipError_t errors[SIM_MAX_DEVICES]; // of the first try to load it
+    hipError_t errors[SIM_MAX_DEVICES]; // of the first attempt to load the binary
 } binary;
 
-/** Guards everything here; taken before the runtime's own lock. */
+/** Guards everything in this file. It is taken before the runtime's own lock. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static binary *binaries;
 enum { NUM_BUCKETS = 4096 };
@@ -87,7 +88,7 @@ static void add_symbol(void **handle, const void *host, const char *name, bool i
 void __hipRegisterFunction(void **handle, const void *host, char *stub_name, const char *name,
                            unsigned max_threads, void *thread_id, void *block_id, dim3 *block,
                            dim3 *grid, int *wave_size) {
-    // What clang passes for the others is empty; the code object has the truth.
+    // clang passes empty values for the other parameters; the code object has the true ones.
     (void)stub_name, (void)max_threads, (void)thread_id, (void)block_id;
     (void)block, (void)grid, (void)wave_size;
     add_symbol(handle, host, name, false);
@@ -99,8 +100,7 @@ void __hipRegisterVar(void **handle, void *host, char *host_name, char *name, in
     add_symbol(handle, host, name, true);
 }
 
-/** A managed variable would have to be one memory for the host and every device: its binary is not
- *  run. */
+/** Refuses the binary: a managed variable needs one memory for the host and every device. */
 void __hipRegisterManagedVar(void **handle, void **host, void *initial, const char *name,
                              size_t bytes, unsigned alignment) {
     (void)host, (void)initial, (void)bytes, (void)alignment;
@@ -123,7 +123,7 @@ static void remove_symbols(const binary *b) {
     }
 }
 
-/** Unloads what was loaded, unless the process ends and it is gone already. */
+/** Unloads what was loaded, unless the process is ending, which unloads it. */
 static void unload(binary *b) {
     for (uint32_t i = 0; i < SIM_MAX_DEVICES; i++)
         if (b->modules[i])
@@ -167,7 +167,7 @@ void sim_hip_fork_registry_done(void) {
 
 // ---- looking up
 
-/** The code of a binary on a device, loaded once. The lock is held. */
+/** Gives the code of a binary on a device, which is loaded once. The lock is held. */
 static hipError_t module_of(hipModule_t *out, binary *b, sim_device *device) {
     if (b->refused) {
         sim_hip_report("launch", "managed variable, texture or surface %s: not supported",
@@ -185,7 +185,8 @@ static hipError_t module_of(hipModule_t *out, binary *b, sim_device *device) {
     return *error;
 }
 
-/** The newest symbol at an address; null if there is none of that kind. The lock is held. */
+/** Returns the newest symbol at an address; null if there is none of this kind. The lock is
+ *  held. */
 static symbol *find(const void *host, bool is_variable) {
     symbol *s = *bucket_of(host);
     while (s && (s->host != host || s->is_variable != is_variable))
@@ -222,8 +223,8 @@ typedef struct configuration {
     hipStream_t stream;
 } configuration;
 
-/** Launches whose arguments are being computed: more than one where those launch kernels
- *  themselves. */
+/** How many launches may have their arguments computed at a time: more than one if computing
+ *  arguments launches kernels. */
 enum { MAX_CONFIGURATIONS = 64 };
 static thread_local configuration configurations[MAX_CONFIGURATIONS];
 static thread_local unsigned num_configurations;
@@ -304,14 +305,15 @@ hipError_t hipFuncGetAttributes(hipFuncAttributes *out, const void *kernel) {
     return hipSuccess;
 }
 
-/** Every launch may use all the LDS there is, so this only says whether the wish can come true. */
+/** Checks whether a wish can be met; it changes nothing, as every launch may use all LDS. */
 hipError_t hipFuncSetAttribute(const void *kernel, hipFuncAttribute attribute, int value) {
     SIM_HIP_START();
     hipFunction_t f;
     hipError_t error = sim_hip_registered(&f, kernel, sim_hip_device());
     if (error != hipSuccess)
         return sim_hip_result(error);
-    int64_t max = 100, min = -1; // a carveout in percent, -1 for the default; LDS is all there is
+    int64_t max = 100, min = -1; // a carveout in percent, -1 for the default; LDS has a size of its
+                                 // own
     if (attribute == hipFuncAttributeMaxDynamicSharedMemorySize) {
         max = (int64_t)f->module->device->chip->lds_bytes - f->kernel->lds_bytes;
         min = 0;
@@ -362,7 +364,7 @@ hipError_t hipGetSymbolSize(size_t *out, const void *symbol) {
     return sim_hip_result(error);
 }
 
-/** The guest address of `bytes` at an offset into a variable. */
+/** Finds the guest address of `bytes` at an offset into a variable. */
 static hipError_t part_of(const void *symbol, size_t bytes, size_t offset, void **out) {
     uint64_t addr, size;
     hipError_t error = find_variable(symbol, &addr, &size);

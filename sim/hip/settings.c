@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program asks of, and sets on, a device: peers, limits, flags, its place on the bus.
+// What a program asks of a device and sets on it: peers, limits, flags, the device's place on the
+// bus.
 #include "runtime.h"
 
 #include <stdio.h>
@@ -69,8 +70,8 @@ hipError_t hipMemcpyPeerAsync(void *dst, int to, const void *src, int from, size
 
 // ---- flags and limits
 
-/** How the host waits, which is always the same way here; mapped host memory and kept scratch,
- *  which always are. */
+/** Accepts flags that change nothing: the host always waits in one way here, host memory is always
+ *  mapped, and scratch is always kept. */
 hipError_t hipSetDeviceFlags(unsigned flags) {
     enum { SCHEDULE = 7, BLOCKING = 4, KNOWN = 0x1f };
     SIM_HIP_START();
@@ -104,8 +105,8 @@ hipError_t hipDeviceGetLimit(size_t *value, int limit) {
     return hipSuccess;
 }
 
-/** A kernel gets the stack that its code object asks for, whatever this says. The buffer of printf
- *  (where code was compiled to use one) takes effect with the next launch. */
+/** Sets a limit. A kernel gets the stack that its code object asks for, whatever the limit. A new
+ *  size of printf's buffer, for code that uses one, holds from the next launch on. */
 hipError_t hipDeviceSetLimit(int limit, size_t value) {
     SIM_HIP_START();
     if (limit < LIMIT_STACK || limit > LIMIT_PRINTF)
@@ -129,7 +130,7 @@ hipError_t hipDeviceComputeCapability(int *major, int *minor, hipDevice_t device
     return hipSuccess;
 }
 
-/** The bus of hipDeviceProp_t.pciBusID. */
+/** Gives the bus of hipDeviceProp_t.pciBusID. */
 hipError_t hipDeviceGetPCIBusId(char *text, int bytes, int device) {
     SIM_HIP_START();
     if (!text || bytes <= 0 || !sim_hip_device_at(device))

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams: queues of operations, a thread for each.
+// Streams: queues of operations, with a thread for each.
 //
-// The default stream is HIP's legacy one: what is queued on it waits for everything queued before
-// on the device's blocking streams, and what is queued on those later waits for it. Such an order
-// is written into the operation as dependencies on operations that were queued earlier, so that no
-// two can wait for each other.
+// The default stream is HIP's legacy one: an operation on it waits for all operations that were
+// queued before on the device's blocking streams, and later operations on those streams wait for
+// it. An operation holds this order as dependencies on operations that were queued earlier, so that
+// no two can wait for each other.
 #include "runtime.h"
 
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static bool depends(const sim_stream *stream, const sim_stream *other) {
     return stream != other && both_block && one_is_default && other->done < other->queued;
 }
 
-/** Notes what op has to wait for on other streams; false without memory. */
+/** Notes what op has to wait for on other streams. Returns false without memory. */
 static bool add_dependencies(sim_stream *stream, sim_op *op) {
     size_t count = 0;
     for (sim_stream *s = stream->device->streams; s; s = s->next)
@@ -135,7 +135,7 @@ hipError_t sim_hip_queue(sim_stream *stream, sim_op *op, uint64_t *ticket) {
     return error;
 }
 
-/** With the lock held. */
+/** Waits until the stream has passed a ticket. The lock is held. */
 static hipError_t wait_locked(sim_stream *stream, uint64_t ticket) {
     stream->references++;
     while (stream->done < ticket && !sim_hip.is_stopping)
@@ -152,7 +152,7 @@ hipError_t sim_hip_wait(sim_stream *stream, uint64_t ticket) {
     return error;
 }
 
-/** A stream of a device with unfinished work. */
+/** Returns a stream of a device that has unfinished work. */
 static sim_stream *find_busy(sim_device *device, bool blocking_only) {
     for (sim_stream *s = device->streams; s; s = s->next)
         if (s->done < s->queued && !(blocking_only && (s->flags & hipStreamNonBlocking)))
@@ -193,8 +193,8 @@ bool sim_hip_add_default_stream(sim_device *device) {
     return device->default_stream;
 }
 
-/** A thread's own streams, by device: hipStreamPerThread. They go with the thread, once they are
- *  done. */
+/** A thread's own streams, by device: hipStreamPerThread. They are destroyed when the thread ends,
+ *  once they are done. */
 typedef struct own_streams {
     sim_stream *streams[SIM_MAX_DEVICES];
 } own_streams;
@@ -206,7 +206,8 @@ static void destroy_own(void *value) {
     own_streams *own = value;
     for (size_t i = 0; i < SIM_MAX_DEVICES; i++)
         if (own->streams[i])
-            hipStreamDestroy(own->streams[i]); // fails if the process ends, which takes them all
+            hipStreamDestroy(own->streams[i]); // fails if the process is ending, which destroys all
+                                               // streams
     free(own);
 }
 
@@ -234,7 +235,8 @@ static sim_stream *own_stream(sim_device *device) {
     return *stream;
 }
 
-/** Looks handles up rather than into them: a destroyed stream's memory may be anything. */
+/** Returns the stream of a handle. It looks handles up and does not follow them, as a destroyed
+ *  stream's memory may be anything. */
 sim_stream *sim_hip_stream(hipStream_t handle) {
     if (!handle || handle == STREAM_LEGACY)
         return sim_hip_device()->default_stream;
@@ -293,7 +295,7 @@ hipError_t hipStreamDestroy(hipStream_t handle) {
     const bool has_thread = stream->has_thread;
     pthread_mutex_unlock(&sim_hip.lock);
     if (has_thread)
-        pthread_join(stream->thread, nullptr); // it first finishes what is queued
+        pthread_join(stream->thread, nullptr); // the thread first finishes what is queued
     if (stream->kernarg)
         sim_memory_free(sim_hip.memory, stream->kernarg);
     if (stream->printf_buffer)

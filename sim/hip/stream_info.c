@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a stream is, and the program's own functions in its queue.
+// Properties of streams, and the program's own functions in a stream's queue.
 #include "runtime.h"
 
 #include <stdlib.h>
@@ -42,7 +42,7 @@ hipError_t hipStreamGetDevice(hipStream_t handle, hipDevice_t *device) {
     return hipSuccess;
 }
 
-/** Its address: no two streams that there are at once have the same. */
+/** Gives the stream's address, which no two streams have at one time. */
 hipError_t hipStreamGetId(hipStream_t handle, unsigned long long *id) {
     SIM_HIP_START();
     const sim_stream *stream = sim_hip_stream(handle);
@@ -57,7 +57,7 @@ int hipGetStreamDeviceId(hipStream_t handle) {
     return hipStreamGetDevice(handle, &device) == hipSuccess ? device : -1;
 }
 
-/** No stream ever captures: hipStreamBeginCapture is not supported. */
+/** Says that the stream does not capture: hipStreamBeginCapture is not supported. */
 hipError_t hipStreamIsCapturing(hipStream_t handle, int *status) {
     SIM_HIP_START();
     const sim_stream *stream = sim_hip_stream(handle);
@@ -109,7 +109,8 @@ hipError_t hipLaunchHostFunc(hipStream_t stream, hipHostFn_t function, void *dat
         queue_host(stream, (host_op){.op = {.run = run_host}, .function = function, .data = data}));
 }
 
-/** Unlike a host function, a callback runs after a failure too, and is told of it. */
+/** Queues a callback. Unlike a host function, a callback runs after a failure too, and is told of
+ *  the failure. */
 hipError_t hipStreamAddCallback(hipStream_t stream, hipStreamCallback_t callback, void *data,
                                 unsigned flags) {
     SIM_HIP_START();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The HIP runtime used by everyone at once: eight host threads on devices of five architectures,
-// each with its own streams, modules, events and callbacks, in several processes. `make tsan` runs
-// it too.
+// Everyone uses the HIP runtime at once: eight host threads on devices of five architectures, each
+// with its own streams, modules, events and callbacks, in several processes. `make tsan` runs it
+// too.
 #include "hip_testing.h"
 
 #include <pthread.h>
@@ -83,13 +83,14 @@ static bool release(worker *w) {
     return true;
 }
 
-/** An error of the thread's own, which stays until it is asked for, whatever others do
- *  meanwhile. */
+/** Makes an error of the thread's own, which stays until the thread asks for it, whatever other
+ *  threads do meanwhile. */
 static hipError_t err(const worker *w) {
     return w->id % 2 ? hip.hipSetDevice(-1) : hip.hipModuleUnload(nullptr);
 }
 
-/** In through one stream, computed and out through another, then calls of this program. */
+/** Copies in through one stream, computes and copies out through another, then calls functions of
+ *  this program. */
 static bool pipeline(worker *w) {
     hipFunction_t f;
     void *args[2] = {w->device_out, w->device_in};
@@ -116,7 +117,7 @@ static uint32_t weigh(uint32_t v) {
     return sum;
 }
 
-/** A module's variables are its own, though others have loaded the same file. */
+/** A module has variables of its own, even if other modules were loaded from its file. */
 static bool use_variables(worker *w) {
     hipFunction_t f;
     uint32_t value;
@@ -153,7 +154,7 @@ static void *work(void *data) {
     return nullptr;
 }
 
-/** The line of the first check that failed in any of the threads; 0: none. */
+/** Runs the threads. Returns the line of the first check that failed in any of them; 0: none. */
 static int work_together(unsigned num_threads) {
     worker workers[NUM_THREADS] = {};
     int wrong_line = 0;
@@ -169,7 +170,7 @@ static int work_together(unsigned num_threads) {
     return wrong_line;
 }
 
-/** A new process of this program, which does the same. */
+/** Starts a new process of this program, which runs as many threads. */
 static pid_t start_process(void) {
     pid_t child = fork();
     if (child == 0) {
@@ -197,7 +198,7 @@ static void test_threads_and_processes(void **state) {
 static void test_both_sides_of_a_fork(void **state) {
     (void)state;
 #if __has_feature(thread_sanitizer)
-    skip(); // it does not let a forked child start threads
+    skip(); // the sanitizer does not let a forked child start threads
 #endif
     pid_t child = fork();
     if (child == 0) {
@@ -208,7 +209,8 @@ static void test_both_sides_of_a_fork(void **state) {
     assert_int_equal(status_of(child), 0);
 }
 
-/** While a kernel waits for the host, nothing that does not concern it may wait for it. */
+/** While a kernel waits for the host, calls that do not concern the kernel must not wait for
+ *  it. */
 static void test_beside_a_waiting_kernel(void **state) {
     (void)state;
     hipModule_t waiting, other;

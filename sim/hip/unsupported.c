@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls of HIP 7 that the simulated GPU lacks: there, so that programs load, and each an error
-// that names it.
+// The calls of HIP 7 that the simulated GPU lacks. They exist so that programs load, and each is an
+// error that names the call.
 //
-// None reads its arguments, so the declarations do without them.
+// No call reads its arguments, so the declarations have none.
 #include "runtime.h"
 
 #define HIP_UNSUPPORTED(name)                                                                      \
@@ -13,7 +13,8 @@
 #include "unsupported.def"
 #undef HIP_UNSUPPORTED
 
-/** Units with textures or surfaces bound by name: their kernels are refused. (registry.c) */
+/** Registers a texture or surface that is bound by name: the kernels of its unit are refused.
+ *  (registry.c) */
 void __hipRegisterTexture(void **handle, void *host, char *host_name, char *name, int type,
                           int is_normalized, int is_external) {
     (void)host_name, (void)type, (void)is_normalized, (void)is_external;

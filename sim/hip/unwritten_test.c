@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// check=uninit and the program: which calls of HIP write device memory, and what a kernel then
-// finds there.
+// check=uninit and the program: which calls of HIP write device memory, and which bytes a kernel
+// then finds written.
 #include "hip_testing.h"
 
 enum { WORDS = 1024, BYTES = 4 * WORDS, THREADS = 128 }; // as in testdata/faults.c
@@ -23,8 +23,8 @@ static hipError_t run(const char *name, void *out, void *in) {
     return hip.hipDeviceSynchronize();
 }
 
-// ---- ways to fill `in`. Each gives the first word that is not written, of those that the kernel
-// reads; -1: none.
+// ---- ways to fill `in`. Each returns the first unwritten word of those that the kernel reads; -1:
+// none.
 
 static const uint32_t words[WORDS] = {[3] = 7};
 
@@ -64,7 +64,7 @@ static int by_rows_without_gaps(void *in) {
     OK(hip.hipMemcpy2D(in, 64, words, 64, 64, BYTES / 64, hipMemcpyHostToDevice));
     return -1;
 }
-/** What the device copies is as written as it was. */
+/** Copies on the device: unwritten bytes stay unwritten in the copy. */
 static int by_copy_of_nothing(void *in) {
     void *from;
     OK(hip.hipMalloc(&from, BYTES));
@@ -85,13 +85,13 @@ static int by_kernel(void *in) {
     OK(run("good_store_past_the_end", in, in));
     return -1;
 }
-/** The host may take what is not written, as it takes padding. */
+/** Copies to the host, which may take unwritten bytes, as it takes padding. */
 static int by_looking(void *in) {
     static uint32_t host[WORDS];
     OK(hip.hipMemcpy(host, in, BYTES, hipMemcpyDeviceToHost));
     return 0;
 }
-/** Switched off and on again: nobody knows what was written between. */
+/** Switches the check off and on again, so that nobody knows what was written in between. */
 static int by_forgetting(void *) {
     OK(hip.quernsim_configure("check=bounds"));
     OK(hip.quernsim_configure("check=uninit"));
@@ -111,8 +111,8 @@ static char *last_report(void) {
     return text;
 }
 
-/** The kernel's results depend on `in`, of which the word `missing` was never written; -1: on
- *  nothing that was not. */
+/** Expects that the kernel's results depend on word `missing` of `in`, which was never written; -1:
+ *  on no unwritten word. */
 static void expect(const char *name, void *in, int missing) {
     void *out = device_alloc(BYTES, nullptr);
     hipError_t error = run("good_input_of_nothing", out, in);
@@ -160,7 +160,8 @@ static void test_writers(void **) {
     }
 }
 
-/** Memory of every call that allocates; what was written before it was freed does not count. */
+/** Tries memory of every call that allocates. Writes to memory that was freed since do not
+ *  count. */
 static void test_allocations(void **) {
     void *in;
     size_t pitch;
@@ -182,7 +183,7 @@ static void test_allocations(void **) {
     expect("allocated again", in, 0);
 }
 
-/** Memory that was there when the check was switched on counts as written. */
+/** Memory that existed when the check was switched on counts as written. */
 static void test_switched_on_later(void **) {
     void *in;
     OK(hip.quernsim_configure("check=bounds"));
@@ -191,7 +192,7 @@ static void test_switched_on_later(void **) {
     expect("switched on later", in, -1);
 }
 
-/** Variables of a module are there from the start, those without a value too. */
+/** Variables of a module count as written from the start, those without a value too. */
 static void test_variables(void **) {
     char path[4096];
     hipModule_t module;

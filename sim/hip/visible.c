@@ -17,8 +17,8 @@ void sim_hip_uuid(uint32_t number, char uuid[SIM_UUID_BYTES]) {
     snprintf(uuid, SIM_UUID_BYTES, "717565726e0000%02x", number); // "quern" in hexadecimal
 }
 
-/** The next entry of a comma list; false at the end, and where an entry is longer than any device's
- *  name. */
+/** Reads the next entry of a comma list. Returns false at the list's end, and at an entry that is
+ *  longer than any device's name. */
 static bool next_token(const char **list, char token[TOKEN_BYTES]) {
     const char *from = *list;
     const size_t length = from ? strcspn(from, ",") : TOKEN_BYTES;
@@ -45,7 +45,8 @@ static char *trimmed(char *token) {
     return token + strspn(token, " \t\n\v\f\r");
 }
 
-/** The device whose UUID begins with the letters behind "GPU-"; -1 if none does, or several. */
+/** Returns the device whose UUID begins with the letters behind "GPU-"; -1 if no device's does, or
+ *  several devices' do. */
 static long device_of_uuid(const char *token, uint32_t count) {
     const size_t length = strlen(token);
     long found = -1;
@@ -74,7 +75,7 @@ static long device_of_rocr(const char *token, uint32_t count) {
 static uint32_t keep_rocr(const char *list, uint32_t *numbers, uint32_t count) {
     char token[TOKEN_BYTES];
     uint32_t kept = 0;
-    list = *list ? list : nullptr; // set to nothing: no device
+    list = *list ? list : nullptr; // an empty list means no device
     while (next_token(&list, token)) {
         const long index = device_of_rocr(trimmed(token), count);
         if (index < 0 || index >= count || has(numbers, kept, (uint32_t)index))

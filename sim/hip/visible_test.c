@@ -22,7 +22,8 @@ static void set(const char *variable, const char *value) {
         unsetenv(variable);
 }
 
-/** The places of the visible devices among all five, as digits; checks what each says of itself. */
+/** Prints the places of the visible devices among all five, as digits, and checks what each says of
+ *  itself. */
 static void print_visible(FILE *out) {
     int count = -1;
     hipError_t error = hipGetDeviceCount(&count);
@@ -112,13 +113,14 @@ static void test_both(void **) {
     expect("3,4", "GPU-717565726e000000", nullptr, "none");
 }
 
-/** The one device that there is where QUERN_SIM lists none. */
+/** The default device, if QUERN_SIM lists none. */
 static void test_default(void **) {
-    expect_of(nullptr, nullptr, "0", nullptr, "!"); // gfx942, which is not the second here
+    expect_of(nullptr, nullptr, "0", nullptr, "!"); // gfx942, which differs from the second device
+                                                    // here
     expect_of(nullptr, nullptr, "1", nullptr, "none");
 }
 
-/** A device that is asked for by name comes behind, whatever is hidden. */
+/** A device that is asked for by name comes behind the others, whatever is hidden. */
 static void test_added(void **) {
     pid_t child = fork();
     if (child == 0) {

@@ -6,7 +6,7 @@
 enum { CHIPS = 5, ROOM = 1024, TRIES = 56 };
 static const char *const chips[CHIPS] = {"gfx90a", "gfx942", "gfx950", "gfx1151", "gfx1201"};
 
-/** A mnemonic that does not bind, and on which chips: bit i is chips[i]. */
+/** A mnemonic that does not bind, and the chips on which it does not: bit i is chips[i]. */
 typedef struct missing {
     char name[48];
     unsigned chips;
@@ -35,8 +35,8 @@ static void add_missing(const char *name, size_t length, unsigned chip) {
 
 // ---- decoding
 
-/** The mnemonic of the decoder's complaint that nobody implements it, without its encoding's
- *  suffix. */
+/** Finds the mnemonic, without its encoding's suffix, in the decoder's complaint that nothing
+ *  implements it. */
 static size_t unimplemented(const char *error, const char **name) {
     static const char text[] = "instruction not implemented: ";
     static const char *const suffixes[] = {"_e64_dpp", "_e32", "_e64", "_dpp", "_sdwa"};
@@ -52,7 +52,7 @@ static size_t unimplemented(const char *error, const char **name) {
     return length;
 }
 
-/** True if some operands decode to a bound instruction. */
+/** Returns whether some operands decode to a bound instruction. */
 static bool try_opcode(const encoding *e, unsigned opcode, unsigned chip) {
     bool bound = false;
     for (unsigned attempt = 0; attempt < TRIES; attempt++) {

@@ -28,7 +28,7 @@ bool sim_decode_line(const sim_chip *chip, const sim_line *line, const uint8_t *
     return true;
 }
 
-/** Says which bytes cannot be disassembled, behind why. */
+/** Makes a complaint of `why` and the bytes that cannot be disassembled. */
 static void complain(const uint8_t *bytes, uint64_t size, uint64_t pc, const char *why,
                      char error[SIM_ERROR_BYTES]) {
     uint32_t word[2] = {};
@@ -60,7 +60,7 @@ bool sim_decode(const sim_chip *chip, const uint8_t *bytes, uint64_t size, uint6
     return sim_decode_wave(chip, chip->wave_size == 64, bytes, size, pc, out, error);
 }
 
-/** Single spaces in place of LLVM's tabs, none at the ends. */
+/** Replaces LLVM's tabs by single spaces, and removes those at the ends. */
 static void tidy(char *text) {
     char *to = text;
     for (const char *from = text; *from; from++) {
@@ -109,7 +109,8 @@ static const sim_inst *publish(_Atomic(const sim_inst *) *slot, sim_inst *inst) 
     return expected;
 }
 
-/** Binds and publishes a line's instruction; null with a message if it cannot be. */
+/** Binds and publishes a line's instruction. Returns null, with a message, if it cannot be
+ *  bound. */
 static const sim_inst *publish_line(const sim_text *text, const sim_line *line, uint64_t offset,
                                     char error[SIM_ERROR_BYTES]) {
     sim_inst *inst = malloc(sizeof *inst);
@@ -125,8 +126,8 @@ static const sim_inst *publish_line(const sim_text *text, const sim_line *line, 
     return publish(&text->slots[offset >> 2], inst);
 }
 
-/** Decodes the instruction at `offset`, and those behind it that are next in line: asking for one
- *  costs as much as for twenty. The first one, or null with a message. */
+/** Decodes the instruction at `offset` and those behind it, as asking for one costs as much as
+ *  asking for twenty. Returns the first one, or null with a message. */
 static const sim_inst *decode_ahead(const sim_text *text, bool wave64, uint64_t offset,
                                     char error[SIM_ERROR_BYTES]) {
     sim_line lines[SIM_MAX_LISTING];

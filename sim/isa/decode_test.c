@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The decoder: every instruction that clang makes of the test kernels binds, random words never
-// crash it, text is read to the last token.
+// The decoder: every instruction that clang makes of the test kernels must bind, random words must
+// never crash it, and text must be read to the last token.
 #include "../exec/exec_testing.h"
 
 static const char *const chips[] = {"gfx90a", "gfx942", "gfx950", "gfx1151", "gfx1201"};
 
 enum { NUM_CHIPS = sizeof chips / sizeof *chips };
 
-/** Compiles the simulator's test kernels; skips where there is no clang. */
+/** Compiles the simulator's test kernels; skips the test if there is no clang. */
 static uint8_t *compile(const char *chip, const char *level, size_t *size) {
     static const char *const names[] = {"clang-22", "clang-23", "clang", nullptr};
     const char *folder = getenv("QUERN_SOURCE_DIR");
@@ -78,7 +78,7 @@ static void test_random_words(void **) {
     }
 }
 
-/** Fields that the text carries, read back. */
+/** Fields that the text has are read back. */
 static void test_fields(void **) {
     size_t size, at = 0;
     uint8_t *text = assemble(
@@ -123,7 +123,7 @@ static void test_fields(void **) {
     free(text);
 }
 
-/** The constant 1.0 where an operand has 16 bits: of f16, of f32 for packed integers, of bf16. */
+/** The constant 1.0 in an operand of 16 bits: as f16, for packed integers as f32, as bf16. */
 static void test_constants_of_16_bits(void **) {
     static const struct {
         const char *chip;
@@ -153,7 +153,7 @@ static void test_unknown(void **) {
     assert_non_null(strstr(error, "0x1234"));
 }
 
-/** Halves with a literal whose first source is no operand. */
+/** Halves with a literal whose first source is no operand are refused. */
 static void test_refused_words(void **) {
     static const char *const rdna[] = {"gfx1151", "gfx1201"};
     static const uint32_t words[][2] = {{0x6e0202d1, 0xff}, {0x700202fa, 0xff}};
@@ -167,8 +167,8 @@ static void test_refused_words(void **) {
         }
 }
 
-/** Of every chip, an instruction that exists and is not executed: named, with its bytes and its
- *  address. */
+/** For every chip, an instruction that exists but is not executed is reported with its name, bytes
+ *  and address. */
 static void test_unimplemented(void **) {
     static const struct {
         const char *chip, *source, *name;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// DPP controls: which lane each lane reads, which lanes are written. Worked out once, when
+// DPP controls: which lane each lane reads, which lanes are written. They are computed once, when
 // decoding.
 #include "isa.h"
 
-/** The lane that `lane` reads, or -1 if there is none. Source: "CDNA3" ISA, DPP_CTRL. */
+/** Returns the lane that `lane` reads, or -1 if there is none. Source: "CDNA3" ISA, DPP_CTRL. */
 static int dpp_lane(unsigned ctrl, unsigned lane) {
     const unsigned row = lane & ~15u, pos = lane & 15, n = ctrl & 15;
     if (ctrl < 0x100)
@@ -40,7 +40,8 @@ static int dpp_lane(unsigned ctrl, unsigned lane) {
     }
 }
 
-/** DPP8 names a lane of the same eight for each of them, and writes all. */
+/** Prepares DPP8, which names for each lane of eight the lane of these eight that it reads, and
+ *  writes all lanes. */
 static void prepare_dpp8(sim_inst *inst) {
     for (unsigned lane = 0; lane < SIM_LANES; lane++)
         inst->dpp_lane[lane] = (uint8_t)((lane & ~7u) | (inst->dpp8 >> 3 * (lane & 7) & 7));

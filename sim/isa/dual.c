@@ -12,8 +12,8 @@
 // value in.
 enum { SPARE_ROW = 511 };
 
-/** "v_dual_mov_b32 v1, 0" as the ordinary instruction that it stands for. The select's mask goes
- *  without saying. */
+/** Writes "v_dual_mov_b32 v1, 0" as the ordinary instruction that it stands for. The select's text
+ *  does not name its mask. */
 static bool undual(const char *text, size_t length, char *out, size_t room) {
     static const char prefix[] = "v_dual_", select[] = "v_dual_cndmask_b32";
     const size_t skip = sizeof prefix - 1;
@@ -46,7 +46,7 @@ static void exec_dual(sim_wave *w, const sim_inst *inst) {
     inst->second->exec(w, inst->second);
 }
 
-/** Where the second half reads what the first one writes, it is given the old value. */
+/** Gives the second half the old value of a register that the first half writes. */
 static void redirect_sources(sim_inst *first, sim_inst *second) {
     for (unsigned i = 0; i < second->num_src; i++) {
         if (second->src[i].kind == SIM_OP_VGPR && second->src[i].reg == first->dst[0].reg) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How well what a kernel does is known: the weakest source among the instructions that it can
-// reach, found by following its code from the entry over every branch. Functions that it calls
+// How well a kernel's behaviour is known: the weakest source among the instructions that the kernel
+// can reach, found by following its code from the entry over every branch. Functions that it calls
 // through a register are not followed.
 #include "../object/object.h"
 #include "isa.h"
@@ -18,11 +18,11 @@ typedef struct walk {
     uint64_t *stack; // offsets still to be followed; each dword is pushed once at most
     size_t depth;
     char weakest;
-    const char *names[MAX_NAMES]; // mnemonics known no better than that
+    const char *names[MAX_NAMES]; // mnemonics that are known no better than the weakest
     unsigned num_names;
 } walk;
 
-/** The strongest first: measured, ISA text, LLVM, inferred. */
+/** Returns the rank of a source, the strongest first: measured, ISA text, LLVM, inferred. */
 static int rank(char known) {
     static const char order[] = "mil?";
     return known ? (int)(strchr(order, known) - order) : -1;
@@ -51,8 +51,8 @@ static void push(walk *s, uint64_t offset) {
     }
 }
 
-/** Looks at one instruction; false if nobody executes it. *ends says whether the flow goes on
- *  behind it. */
+/** Looks at one instruction. Returns false if nothing executes it. *ends says whether the flow ends
+ *  with it. */
 static bool look(walk *s, const sim_line *line, uint64_t offset, bool *ends) {
     char ignored[SIM_ERROR_BYTES];
     sim_inst inst;
@@ -70,7 +70,7 @@ static bool look(walk *s, const sim_line *line, uint64_t offset, bool *ends) {
     return true;
 }
 
-/** Instructions in a row, up to one that was seen before or ends the flow. */
+/** Walks instructions in a row, up to one that was seen before or that ends the flow. */
 static bool walk_run(walk *s, uint64_t offset) {
     sim_line lines[SIM_MAX_LISTING];
     char ignored[SIM_ERROR_BYTES];

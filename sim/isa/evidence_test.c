@@ -3,7 +3,7 @@
 // in both wave sizes.
 #include "../exec/exec_testing.h"
 
-/** The evidence of a program at 0x1000; *names as sim_kernel_evidence gives them. */
+/** Returns the evidence of a program at 0x1000; names are those of sim_kernel_evidence. */
 static char evidence_of(const char *chip, const char *source, char names[256]) {
     size_t size;
     uint8_t *bytes = assemble(chip, source, &size);

@@ -10,13 +10,14 @@ static uint32_t field(uint32_t word, unsigned low, unsigned bits) {
 
 enum { LITERAL = 255, SDWA = 249, FIRST_VGPR = 256 };
 
-/** gfx9's 8-byte encodings cannot have a literal. */
+/** Returns whether a source is a literal, which gfx9's 8-byte encodings cannot have. */
 static bool has_literal_source(uint32_t word) {
     return field(word, 0, 9) == LITERAL || field(word, 9, 9) == LITERAL ||
            field(word, 18, 9) == LITERAL;
 }
 
-/** f8f6f4 matrix instructions: formats 0 to 4, sources in vector registers. */
+/** Returns whether an f8f6f4 matrix instruction is bad: formats must be 0 to 4, sources in vector
+ *  registers. */
 static bool is_bad_f8f6f4(const uint32_t *word) {
     const uint32_t opcode = word[0] >> 16;
     if (opcode != 0xd3ad && opcode != 0xd3ae)
@@ -25,8 +26,8 @@ static bool is_bad_f8f6f4(const uint32_t *word) {
            field(word[1], 0, 9) < FIRST_VGPR || field(word[1], 9, 9) < FIRST_VGPR;
 }
 
-/** Instructions whose destination is scalar, but encoded in the 8 bits of a vector register: 255 is
- *  a literal. */
+/** Returns whether a destination is a literal. Some instructions encode a scalar destination in the
+ *  8 bits of a vector register, where 255 is a literal. */
 static bool is_literal_destination(uint32_t word) {
     enum { READFIRSTLANE = 0x142, READLANE = 0x289 };
     const uint32_t opcode = field(word, 16, 10);
@@ -40,7 +41,8 @@ static bool is_bad_vop3(const uint32_t *word) {
            (is_scaled && (has_literal_source(word[3]) || is_bad_f8f6f4(word + 2)));
 }
 
-/** VOP1, VOP2 and VOPC with an SDWA word: reserved selections, literals as scalar sources. */
+/** Returns whether an SDWA word of VOP1, VOP2 or VOPC is bad: reserved selections, or literals as
+ *  scalar sources. */
 static bool is_bad_sdwa(const uint32_t *word) {
     const bool is_vopc = word[0] >> 25 == 0x3e, is_vop1 = word[0] >> 25 == 0x3f;
     const uint32_t sdwa = word[1];
@@ -51,7 +53,7 @@ static bool is_bad_sdwa(const uint32_t *word) {
     return bad_dst || bad_src || literal;
 }
 
-/** gfx12's barrier instructions of SOP1 with a literal. */
+/** Returns whether the word is one of gfx12's barrier instructions of SOP1, with a literal. */
 static bool is_bad_barrier(uint32_t word) {
     const uint32_t opcode = field(word, 8, 8);
     return word >> 23 == 0x17d && opcode >= 0x4e && opcode <= 0x54 && field(word, 0, 8) == LITERAL;

@@ -9,7 +9,8 @@
 
 enum { LITERAL = 255, FIRST_VGPR = 256 };
 
-/** Operands of 32 bits by their number in the 9-bit field; halves of registers on RDNA (true16). */
+/** Prints an operand of 32 bits by its number in the 9-bit field; on RDNA it is half of a register
+ *  (true16). */
 static bool print_source(uint32_t field, bool is_rdna, uint32_t literal, char out[24]) {
     static const char *const floats[] = {"0.5",  "-0.5", "1.0",  "-1.0",      "2.0",
                                          "-2.0", "4.0",  "-4.0", "0.15915494"};

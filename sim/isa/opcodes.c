@@ -104,7 +104,7 @@ static isa wanted_isa(void) {
     return atomic_load(&wanted) != SIM_EXEC_BASELINE && has_v4 ? V4 : BASE;
 }
 
-/** Null without memory. */
+/** Sorts the tables; null without memory. */
 static sorted_lines *sort_tables(isa isa) {
     const sim_opcode_table *const *const tables = families[isa];
     size_t total = 0;
@@ -121,7 +121,8 @@ static sorted_lines *sort_tables(isa isa) {
     return out;
 }
 
-/** Null without memory. Of threads that come at once the first one's is kept. */
+/** Returns the sorted lines; null without memory. If threads come at once, the first one's lines
+ *  are kept. */
 static const sorted_lines *take_sorted(void) {
     const sorted_lines *before = atomic_load(&sorted);
     if (before)
@@ -174,7 +175,7 @@ const sim_opcode *sim_opcode_portable(const sim_opcode *opcode) {
         if (offset < families[V4][f]->count * sizeof *opcode)
             return families[BASE][f]->opcodes + offset / sizeof *opcode;
     }
-    return opcode; // from the portable tables already, or these are not built
+    return opcode; // already from the portable tables, or these are not built
 }
 
 const char *sim_mnemonic(const sim_inst *inst) {

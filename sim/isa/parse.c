@@ -55,8 +55,8 @@ static bool parse_modifiers(sim_parser *p) {
     return true;
 }
 
-/** Halves become what VOP3's op_sel says of the same operands: bits 0 to 2 sources, bit 3 the
- *  destination, whose other half stays. */
+/** Turns halves into VOP3's op_sel: bits 0 to 2 are the sources', bit 3 the destination's, whose
+ *  other half stays. */
 static void place_halves(sim_inst *out) {
     for (unsigned i = 0; i < out->num_src && i < 3; i++)
         out->op_sel |= out->src[i].half == SIM_HIGH_HALF ? (uint8_t)(1 << i) : 0;
@@ -92,7 +92,7 @@ static bool place_operands(sim_parser *p) {
     return true;
 }
 
-/** No modifiers, but perhaps signs and DPP. */
+/** Returns whether there are no modifiers but signs and DPP. */
 static bool is_nearly_plain(const sim_inst *inst) {
     return !inst->omod && !inst->op_sel && !inst->neg_lo && !inst->neg_hi &&
            !(inst->flags & (SIM_CLAMP | SIM_SDWA)) && inst->dst[0].type != 'k' &&
@@ -111,7 +111,7 @@ static bool is_light(const sim_inst *inst) {
     return inst->dpp_in_rows && !is_plain(inst) && is_nearly_plain(inst);
 }
 
-/** What the text leaves out because it is the default. */
+/** Sets the defaults that the text leaves out. */
 static void set_defaults(sim_inst *out) {
     const uint64_t is = out->opcode->is;
     out->op_sel_hi = is & (SIM_IS_PACKED | SIM_IS_DOT) ? 7 : 0;
@@ -120,15 +120,15 @@ static void set_defaults(sim_inst *out) {
     out->target = out->pc + 4 + (uint64_t)((int64_t)(int16_t)out->imm * 4);
 }
 
-/** False if clamp would be dropped. */
+/** Returns whether clamp acts; false if it would be dropped. */
 static bool is_clamp_known(const sim_inst *inst) {
     const char *types = inst->opcode->types;
     const bool is_float = types && strpbrk(types, "fhxdFH");
     return !(inst->flags & SIM_CLAMP) || is_float || (inst->opcode->is & SIM_SATURATES);
 }
 
-/** What MODE.FP16_OVFL does to an infinite result. A division by zero keeps its infinity (LLVM's
- *  AMDGPU usage), but not on gfx1201, as AMD measured there. */
+/** Returns what MODE.FP16_OVFL does to an infinite result. A division by zero keeps its infinity
+ *  (LLVM's AMDGPU usage), but not on gfx1201, as AMD measured there. */
 static sim_overflow overflow_of(const sim_opcode *opcode, sim_arch arch) {
     const bool is_gfx12 = arch == SIM_GFX1201 || arch == SIM_GFX12_GENERIC;
     const bool is_half =

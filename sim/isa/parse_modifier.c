@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What follows the operands in disassembled text: DPP, SDWA, offsets, cache policies, bits of the
-// encoding.
+// Parses what follows the operands in disassembled text: DPP, SDWA, offsets, cache policies, bits
+// of the encoding.
 #include "parse.h"
 
 static bool parse_dpp(sim_parser *p) {
@@ -47,7 +47,7 @@ static bool parse_dpp_mask(sim_parser *p) {
     return true;
 }
 
-/** RDNA's: any lane of each eight, inactive lanes read as well. */
+/** Parses RDNA's DPP controls: any lane of each eight, and reads of inactive lanes. */
 static bool parse_rdna_dpp(sim_parser *p) {
     int64_t n;
     if (sim_accept_list(p, "dpp8", 3, &p->out->dpp8))
@@ -59,7 +59,7 @@ static bool parse_rdna_dpp(sim_parser *p) {
     return true;
 }
 
-/** "BYTE_0" .. "DWORD" as the number of sim_operand.sdwa_sel. */
+/** Accepts "BYTE_0" .. "DWORD" as the number of sim_operand.sdwa_sel. */
 static bool accept_sel(sim_parser *p, const char *name, uint8_t *out) {
     static const char *const sels[] = {"BYTE_0", "BYTE_1", "BYTE_2", "BYTE_3",
                                        "WORD_0", "WORD_1", "DWORD"};
@@ -95,8 +95,9 @@ static bool parse_sdwa(sim_parser *p) {
     return false;
 }
 
-/** gfx12's temporal hints and scopes, "th:TH_ATOMIC_RETURN scope:SCOPE_DEV". Memory is one and
- *  coherent, so only the return of an atomic's old value matters; the checker looks at scopes. */
+/** Parses gfx12's temporal hints and scopes, "th:TH_ATOMIC_RETURN scope:SCOPE_DEV". Memory is one
+ *  and coherent, so only the return of an atomic's old value matters; the checker looks at
+ *  scopes. */
 static bool parse_temporal_hint(sim_parser *p) {
     const size_t n = strspn(p->at, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_:thscope");
     if (strncmp(p->at, "th:TH_", 6) && strncmp(p->at, "scope:SCOPE_", 12))
@@ -188,7 +189,8 @@ static bool parse_matrix_modifier(sim_parser *p) {
     return true;
 }
 
-/** What LDS-direct loads wait for first: everything is there already. */
+/** Parses what LDS-direct loads wait for; they need not wait, as everything has arrived
+ *  already. */
 static bool parse_wait(sim_parser *p) {
     int64_t n;
     return sim_accept_value(p, "wait_vdst", &n) || sim_accept_value(p, "wait_va_vdst", &n) ||

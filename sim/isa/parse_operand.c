@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An operand of disassembled text: a register, a range of them, a number, with its signs and
+// Parses an operand of disassembled text: a register, a range of them, a number, with its signs and
 // halves.
 #include "parse.h"
 
@@ -47,7 +47,8 @@ static bool parse_named(sim_parser *p, sim_operand *op) {
     return false;
 }
 
-/** "5" or "[4:7]" after a register letter; checks the file's size. */
+/** Parses "5" or "[4:7]" after a register letter, and checks it against the register file's
+ *  size. */
 static bool parse_range(sim_parser *p, sim_operand *op, unsigned base, unsigned size) {
     int64_t first, last;
     if (sim_accept(p, "[")) {
@@ -67,7 +68,7 @@ static bool parse_range(sim_parser *p, sim_operand *op, unsigned base, unsigned 
     return true;
 }
 
-/** True16: "v1.l" and "v1.h" are the halves of a register. Only 16-bit operands can be halves. */
+/** Parses true16's halves of a register, "v1.l" and "v1.h". Only 16-bit operands can be halves. */
 static bool parse_half(sim_parser *p, sim_operand *op) {
     const bool high = p->at[0] == '.' && p->at[1] == 'h';
     if (op->kind != SIM_OP_VGPR || p->at[0] != '.' || (!high && p->at[1] != 'l'))
@@ -117,9 +118,9 @@ static uint32_t half_bits(double value) {
     return bits;
 }
 
-/** A float constant means the pattern of a float operand's own width, with zeros above, but for
- *  packed integers that of f32. So LLVM's operand types have it ("the actual HW behavior is"), and
- *  tinygrad's test of v_pk_add_u16 on RDNA3. */
+/** Sets a float constant. It means the pattern of a float operand's own width, with zeros above;
+ *  for packed integers it means that of f32. So LLVM's operand types have it ("the actual HW
+ *  behavior is"), and tinygrad's test of v_pk_add_u16 on RDNA3. */
 static void set_float(sim_operand *op, double value, char type, uint64_t is) {
     const bool is_bf16 = (type == 'w' || type == 'W') && (is & SIM_IS_BF16);
     const bool is_half = strchr("hwH", type) && !is_bf16;
@@ -127,8 +128,8 @@ static void set_float(sim_operand *op, double value, char type, uint64_t is) {
     op->value64 = type == 'F' ? op->value : double_bits(value);
 }
 
-/** Inline integers extend their sign; a literal (always printed in hexadecimal) extends as its type
- *  says. */
+/** Sets an integer. Inline integers extend their sign; a literal, which is always printed in
+ *  hexadecimal, extends as its type says. */
 static void set_integer(sim_operand *op, int64_t value, bool literal, char type) {
     op->value = (uint32_t)value;
     op->value64 = (uint64_t)value;
@@ -140,7 +141,7 @@ static void set_integer(sim_operand *op, int64_t value, bool literal, char type)
         op->value64 = (uint64_t)(int32_t)op->value;
 }
 
-/** A constant; "lit(1)" is one that is encoded as a literal although it need not be. */
+/** Parses a constant; "lit(1)" is encoded as a literal although it need not be. */
 static bool parse_number(sim_parser *p, sim_operand *op, char type) {
     if (sim_accept(p, "lit("))
         return parse_number(p, op, type) && sim_accept(p, ")");
@@ -164,7 +165,7 @@ static bool parse_number(sim_parser *p, sim_operand *op, char type) {
     return true;
 }
 
-/** "hwreg(HW_REG_MODE, 2, 3)": taken whole. */
+/** Skips a call such as "hwreg(HW_REG_MODE, 2, 3)" as a whole. */
 static bool skip_call(sim_parser *p) {
     static const char *const names[] = {"vmcnt(", "expcnt(",  "lgkmcnt(",
                                         "hwreg(", "sendmsg(", "gpr_idx("};
@@ -179,7 +180,7 @@ static bool skip_call(sim_parser *p) {
     return false;
 }
 
-/** "vmcnt(0) lgkmcnt(0)": the encoding's 16 bits say the same in numbers. */
+/** Parses "vmcnt(0) lgkmcnt(0)", which the encoding's 16 bits say in numbers. */
 static bool parse_calls(sim_parser *p, sim_operand *op) {
     const char *start = p->at;
     while (skip_call(p)) {
@@ -191,7 +192,7 @@ static bool parse_calls(sim_parser *p, sim_operand *op) {
     return p->at != start;
 }
 
-/** What a hint or a wait says, in words: taken whole, for it changes no result. */
+/** Skips a hint or a wait in words as a whole, as it changes no result. */
 static bool skip_hint(sim_parser *p) {
     p->at += strlen(p->at);
     return true;

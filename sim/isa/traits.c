@@ -33,8 +33,8 @@ static sim_kind_of_access access_of(const sim_inst *inst) {
     return is_dma ? SIM_ACCESS_DMA : inst->opcode->access;
 }
 
-/** What the compiler's atomic loads and stores have, and its volatile ones: a scope beyond the
- *  wave. With a hint not to keep the line, glc is a part of the hint. */
+/** Returns the scope of an access. The compiler's atomic and volatile loads and stores have a scope
+ *  beyond the wave. With a hint not to keep the line, glc is a part of the hint. */
 static sim_scope scope_of(const sim_inst *inst, sim_arch arch, sim_kind_of_access access) {
     const bool has_store_scopes = arch == SIM_GFX942 || arch == SIM_GFX950 || arch == SIM_GFX1201 ||
                                   arch == SIM_GFX12_GENERIC;
@@ -43,8 +43,8 @@ static sim_scope scope_of(const sim_inst *inst, sim_arch arch, sim_kind_of_acces
     return access == SIM_ACCESS_STORE && !has_store_scopes ? SIM_SCOPE_UNKNOWN : SIM_SCOPE_NONE;
 }
 
-/** gfx9 counts loads and stores of vector memory together, later chips apart; an atomic goes with
- *  what it looks like. */
+/** Returns the stream of an access. gfx9 counts loads and stores of vector memory together, later
+ *  chips apart. An atomic counts as a load if it returns a value, else as a store. */
 static uint8_t stream_of(const sim_traits *t, bool is_gfx9) {
     bool is_store =
         t->access == SIM_ACCESS_STORE || (t->access == SIM_ACCESS_ATOMIC && !(t->is & SIM_RETURNS));
@@ -75,7 +75,7 @@ enum {
     SMEM = 1 << SIM_STREAM_SMEM,
 };
 
-/** The fields of s_waitcnt. */
+/** Reads the fields of s_waitcnt. */
 static void read_waitcnt(sim_traits *t, uint32_t imm, bool is_gfx9) {
     if (is_gfx9) {
         wait_for(t, LOADS, (imm & 15) | (imm >> 14 & 3) << 4, 63);
@@ -86,8 +86,8 @@ static void read_waitcnt(sim_traits *t, uint32_t imm, bool is_gfx9) {
     }
 }
 
-/** What a wait of gfx10 to gfx12 counts in its low bits, and in those from the eighth on. kmcnt has
- *  a bit less. */
+/** Reads a wait of gfx10 to gfx12, which counts in its low bits, and in those from the eighth on.
+ *  kmcnt has a bit less. */
 static void read_single_wait(sim_traits *t, uint32_t imm, sim_wait_for waits) {
     static const struct {
         uint8_t low, high;
@@ -119,9 +119,10 @@ static void read_wait(sim_traits *t, const sim_inst *inst, bool is_gfx9) {
 
 // ---- matrices
 
-/** The form that takes 8-, 6- and 4-bit floats runs at the rate of the widest of them. */
+/** Returns the kind of matrix instruction. The form that takes 8-, 6- and 4-bit floats runs at the
+ *  rate of the widest of them. */
 static sim_matrix matrix_of(const sim_inst *inst) {
-    enum { FIRST_NARROW = 2 }; // of the formats: fp8, bf8, fp6, bf6, fp4
+    enum { FIRST_NARROW = 2 }; // the formats are fp8, bf8, fp6, bf6, fp4
     sim_matrix matrix = inst->opcode->matrix;
     const bool is_wide = inst->cbsz < FIRST_NARROW || inst->blgp < FIRST_NARROW;
     if (matrix.inputs == SIM_KIND_MATRIX_F6F4 && is_wide) {
@@ -172,7 +173,8 @@ static sim_kind kind_of(const sim_traits *t, sim_wait_for waits) {
     }
 }
 
-/** Bytes of a store's data beyond 8 are read later; a buffer's, where its offset is no register. */
+/** Returns whether a store reads its data late: bytes beyond 8, and in a buffer store only if its
+ *  offset is no register. */
 static bool is_late_store(const sim_inst *inst, const sim_traits *t) {
     const bool is_buffer = sim_is_buffer(t);
     return t->klass == SIM_VMEM && t->access == SIM_ACCESS_STORE &&

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The record of instruction facts, of every instruction that random words of every encoding decode
-// to: its fields agree with each other, with the operands, and with what a name of the ISA says.
-// What a row says of SCC, execution shows.
+// to: its fields must agree with each other, with the operands, and with what a name of the ISA
+// says. A row's word on SCC must agree with execution.
 #include "words_testing.h"
 
 #include <ctype.h>
@@ -14,7 +14,7 @@ static const char *chip;
 static const sim_inst *now;
 static unsigned num_wrong;
 
-/** What has been met of a row on the chip at hand. */
+/** What has been met of a row on the current chip. */
 typedef struct met {
     const sim_opcode *opcode;
     bool with_clamp, wrote_scc;
@@ -43,7 +43,7 @@ static bool begins(const char *part) {
 
 // ---- by class
 
-/** The last "MxNxK" of a name. */
+/** Reads the last "MxNxK" of a name. */
 static bool read_shape(const char *name, unsigned *m, unsigned *n, unsigned *k) {
     bool found = false;
     for (const char *c = name; *c; c++) {
@@ -196,7 +196,7 @@ static met *row_of(const sim_opcode *opcode) {
     return &rows[i];
 }
 
-/** Whether it changes SCC, from random registers and either value of SCC. */
+/** Returns whether an instruction changes SCC, from random registers and either value of SCC. */
 static bool changes_scc(test_wave *w, const sim_inst *inst) {
     bool changes = false;
     for (unsigned run = 0; run < 16 && !changes; run++) {
@@ -210,7 +210,7 @@ static bool changes_scc(test_wave *w, const sim_inst *inst) {
     return changes;
 }
 
-/** Whether clamp is taken where the encoding has room for it: in the long forms of vector
+/** Returns whether clamp is accepted; the encoding has room for it in the long forms of vector
  *  instructions. */
 static bool takes_clamp(const encoding *e, const test_wave *w, const uint32_t word[4]) {
     static const uint32_t long_forms[] = {0xd0000000, 0xd4000000, 0xcc000000};

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// LDS bank conflicts: which lanes of an access the LDS serves together, and how many cycles that
-// takes.
+// LDS bank conflicts: which lanes of an access the LDS serves together, and how many cycles the
+// access takes.
 //
 // An access is served in groups of lanes, a cycle each. Within a group a bank gives one word of
 // four bytes a cycle to every lane that wants that word; each further word of the same bank takes
 // one more cycle. Sources. CDNA3 and before, 16-byte loads and stores: measured, ROCm blog on LDS
 // bank conflicts in CK-Tile. CDNA4, loads of each width and 8-byte stores: measured, HipKittens'
-// phase experiments. The rest is inferred: the LDS delivers 128 bytes a cycle (CDNA3 white paper;
+// phase experiments. All else is inferred: the LDS delivers 128 bytes a cycle (CDNA3 white paper;
 // RDNA3 and RDNA4: vendor's data), and takes as many on CDNA4, so that lanes in order make groups
-// of 128 bytes. That lanes' atomics on one word take turns is inferred as well.
+// of 128 bytes. It is also inferred that lanes' atomics on one word take turns.
 #include "count.h"
 
 enum { MAX_GROUPS = 8 };
@@ -53,8 +53,8 @@ static const phase_rule *rule_of(const sim_chip *chip, uint32_t bytes, bool is_l
     return rules[width];
 }
 
-/** The most words that the lanes of a group want of one bank. What several want counts once, unless
- *  each lane's access stands alone. */
+/** Returns the most words that the lanes of a group want of one bank. A word that several lanes
+ *  want counts once, unless each lane's access stands alone. */
 static uint32_t group_cycles(const sim_touch *touch, uint64_t lanes, uint32_t num_banks,
                              bool are_alone) {
     enum { MAX_BANKS = 64, MAX_WORDS = (SIM_MAX_TOUCH / 4 + 1) * SIM_LANES };

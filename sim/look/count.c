@@ -33,7 +33,7 @@ static const uint8_t counters_of[SIM_NUM_KINDS][3] = {
     [SIM_KIND_LDS] = {SIM_COUNT_LDS},
     [SIM_KIND_LOAD] = {SIM_COUNT_VMEM, SIM_COUNT_VMEM_RD},
     [SIM_KIND_STORE] = {SIM_COUNT_VMEM, SIM_COUNT_VMEM_WR},
-    // where nothing comes back an atomic counts as a store, as the counters of waits have it
+    // an atomic that returns nothing counts as a store, as in the counters of waits
     [SIM_KIND_ATOMIC] = {SIM_COUNT_VMEM, SIM_COUNT_VMEM_WR},
     [SIM_KIND_ATOMIC_RETURN] = {SIM_COUNT_VMEM, SIM_COUNT_VMEM_RD},
 };
@@ -66,8 +66,8 @@ static void count_memory(sim_counts *c, const sim_wave *w, const sim_facts *f) {
               access == SIM_ACCESS_STORE || access == SIM_ACCESS_ATOMIC ? &c->stored : nullptr);
 }
 
-/** Scratch lies in memory as rows of one dword for each lane, so lanes that use the same offset
- *  share lines. */
+/** Counts an access to scratch. Scratch lies in memory as rows of one dword for each lane, so lanes
+ *  that use one offset share lines. */
 static void count_scratch(uint64_t *counters, const sim_wave *w, const sim_facts *f) {
     const uint32_t row_bytes = w->wave32 ? 128 : 256,
                    line_bytes = w->group->dispatch->chip->line_bytes;

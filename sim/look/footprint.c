@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Footprints: which cache lines of memory a workgroup or a launch touches at all. A cache that
-// forgot nothing would have to fetch each of them once.
+// forgets nothing fetches each of these lines once.
 //
 // A hash table by pages of 64 lines, each page with one bit a line; open addressing, at most half
 // full.

@@ -14,7 +14,8 @@ typedef struct line_set {
     uint32_t count;
 } line_set;
 
-/** Neighbours come one after another: the search begins with the line found last. */
+/** Finds a line. Neighbours come one after another, so the search begins with the line found
+ *  last. */
 static line *find(line_set *set, uint64_t number) {
     for (uint32_t i = set->count; i-- > 0;)
         if (set->lines[i].number == number)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The run loop of a wave that somebody follows, and the facts that are gathered for each
+// The run loop of a wave that an observer follows, and the facts that are gathered for each
 // instruction.
 #include "look.h"
 
@@ -13,10 +13,11 @@ static const sim_observer *const observers[] = {&sim_tracer, &sim_profiler};
 
 static_assert(sizeof observers / sizeof *observers == SIM_MAX_OBSERVERS);
 
-/** Of a workgroup: the facts of the instruction that runs, and each observer's own memory. */
+/** What a workgroup has: the facts of the instruction that runs, and each observer's own
+ *  memory. */
 struct sim_look {
     sim_facts facts;
-    void *of_group[SIM_MAX_OBSERVERS]; // null: not of interest to this one
+    void *of_group[SIM_MAX_OBSERVERS]; // null: of no interest to this observer
     _Alignas(64) uint8_t memory[];
 };
 
@@ -39,7 +40,7 @@ static size_t round_up(size_t bytes) {
     return (bytes + 63) & ~(size_t)63;
 }
 
-/** How much memory each observer wants; the sum. */
+/** Asks each observer how much memory it wants. Returns the sum. */
 static size_t count_bytes(const sim_workgroup *group, size_t bytes[SIM_MAX_OBSERVERS]) {
     size_t total = 0;
     for (size_t i = 0; i < SIM_MAX_OBSERVERS; i++) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The profile: counters of every kernel that ran, written as JSON when the process ends.
 //
-// Workgroups count for themselves and add up under the lock when they end. Launches of one kernel
-// with the same workgroups on the same device share a record. The file is also written in between,
-// and where a launch fails, as what follows is often the end of the process.
+// Workgroups count for themselves, and add their counts under the lock when they end. Launches of
+// one kernel with equal workgroups on one device share a record. The file is also written in
+// between, and when a launch fails, as the process often ends then.
 #include "../report/plain.h"
 #include "count.h"
 
@@ -15,12 +15,12 @@
 #include <time.h>
 #include <unistd.h>
 
-/** Launches of a kernel that need the same of a compute unit. */
+/** Launches of a kernel that need as much of a compute unit. */
 typedef struct record {
     struct record *next;
     const sim_chip *chip;
     uint32_t device, block[3], lds_bytes;
-    sim_kernel kernel; // name is our own; nothing else that it points to
+    sim_kernel kernel; // its name is our own copy; nothing else that it points to is
     uint64_t launches, failed_launches, groups;
     uint64_t counters[SIM_NUM_COUNTERS];
 } record;
@@ -48,7 +48,7 @@ static void write_counters(FILE *out, const record *r) {
     fputs("}", out);
 }
 
-/** How many workgroups and waves a compute unit holds, and why not more. */
+/** Writes how many workgroups and waves a compute unit holds, and why not more. */
 static void write_occupancy(FILE *out, const record *r) {
     static const char *const names[SIM_NUM_LIMITS] = {
         [SIM_LIMIT_WAVES] = "wave slots",
@@ -97,8 +97,8 @@ static void write_record(FILE *out, const record *r) {
     fputs("}", out);
 }
 
-/** The name with %p replaced by the process; without %p a child gets a name of its own. From
- *  malloc. */
+/** Returns the file's name with %p replaced by the process's number; without %p a child gets a name
+ *  of its own. The caller frees the name. */
 static char *file_name(void) {
     const char *mark = strstr(profile.path, "%p");
     char *name = nullptr;
@@ -129,7 +129,7 @@ static uint64_t now_ns(void) {
     return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/** Replaces the file as a whole, so that whoever reads it never sees a part. The lock is held. */
+/** Replaces the file as a whole, so that a reader never sees a part. The lock is held. */
 static bool write_file(void) {
     const uint64_t began_ns = now_ns();
     char *name = file_name(), *aside = nullptr;
@@ -215,7 +215,7 @@ static bool fits(const record *r, const sim_dispatch *d) {
            r->kernel.wave32 == d->kernel->wave32 && strcmp(r->kernel.name, d->kernel->name) == 0;
 }
 
-/** The record of a dispatch, a new one if need be; null without memory. The lock is held. */
+/** Returns the record of a dispatch, which may be new; null without memory. The lock is held. */
 static record *find_record(const sim_dispatch *d) {
     for (record *r = profile.first; r; r = r->next)
         if (fits(r, d))
@@ -303,7 +303,8 @@ static void end_group(void *of_dispatch, void *of_group, const sim_workgroup *) 
     sim_footprint_deinit(&counts->stored);
 }
 
-/** The process may be killed, so the file is brought up to date as often as that costs little. */
+/** Returns whether the file should be written again. The process may be killed, so the file is
+ *  written as often as that costs little. */
 static bool is_due(void) {
     enum { SHARE = 20 }; // of the time
     return now_ns() - profile.written_ns > SHARE * profile.cost_ns;

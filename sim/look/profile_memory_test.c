@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The profile's counters of memory, for programs whose counts follow from their source: which bytes
-// the lanes want, in which lines, in which banks of the LDS their words lie.
+// The profile's counters of memory, for programs whose counts follow from their source: the bytes
+// that the lanes want, the lines of these bytes, and the LDS banks of their words.
 #include "count.h"
 #include "profile_testing.h"
 
 // ---- coalescing
 
-/** Loads by one wave of addresses that the lane's number times 2^shift gives, for lines of 128
+/** One wave loads from addresses that are the lane's number times 2^shift, with lines of 128
  *  bytes. */
 static void test_lines(void **) {
     static const struct {
@@ -47,7 +47,7 @@ static void test_lines(void **) {
     }
 }
 
-/** Lanes outside a buffer want nothing; gfx90a's lines are of 64 bytes; scratch is interleaved by
+/** Lanes outside a buffer want nothing; gfx90a's lines have 64 bytes; scratch is interleaved by
  *  dwords. */
 static void test_lines_of_others(void **) {
     char *json = profile(&(test_launch){.arch = "gfx90a", .groups = 1, .threads = 64},
@@ -99,7 +99,7 @@ static void test_footprints(void **) {
     free(json);
 }
 
-/** The table grows, keeps what it has, and knows line 0 and pages that differ in their upper bits
+/** The table grows, keeps its lines, and tells line 0 and pages that differ in their upper bits
  *  alone. */
 static void test_footprint_table(void **) {
     enum { PAGES = 5000 };
@@ -117,7 +117,7 @@ static void test_footprint_table(void **) {
     sim_footprint_deinit(&b);
 }
 
-/** Global memory straight to LDS, and flat accesses of which some lanes go to LDS. */
+/** Copies of global memory straight to LDS, and flat accesses of which some lanes go to LDS. */
 static void test_lds_by_other_ways(void **) {
     char *json =
         profile(&(test_launch){.arch = "gfx942", .groups = 1, .threads = 64, .lds_bytes = 1024},
@@ -193,9 +193,9 @@ static void test_banks(void **) {
     }
 }
 
-/** Which lanes are served together: rows of 128 bytes, whose first 64 the lanes 0 to 15 take, the
- *  others the lanes 16 to 31. Eight lanes in order then share 16 banks; the groups that the chips
- *  read 16 bytes in do not. */
+/** Shows which lanes are served together, by rows of 128 bytes, of which lanes 0 to 15 take the
+ *  first 64 bytes and lanes 16 to 31 the others. Eight lanes in order then share 16 banks; the
+ *  groups in which the chips read 16 bytes do not. */
 static void test_phases(void **) {
     static const char address[] = "v_lshrrev_b32 v1, 2, v0\n v_lshlrev_b32 v1, 7, v1\n"
                                   "v_bfe_u32 v2, v0, 4, 1\n v_lshlrev_b32 v2, 6, v2\n"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The profile's counters, for programs whose counts follow from their source: how often each
-// instruction runs, on how many lanes; and what it says of launches and of occupancy.
+// instruction runs, and on how many lanes; and the profile of launches and of occupancy.
 #include "../pool.h"
 #include "profile_testing.h"
 
@@ -246,7 +246,7 @@ static void test_threads(void **) {
     free(json);
 }
 
-/** Counters are the same under every check; VSKIP's instructions are not executed. */
+/** Counters are equal under every check; instructions that VSKIP skips are not counted. */
 static void test_other_modes(void **) {
     static const char source[] = "v_lshlrev_b32 v1, 2, v0\n ds_write_b32 v1, v0\n"
                                  "ds_read_b32 v2, v1\n s_waitcnt 0\n s_mov_b32 s2, 1\n"
@@ -341,8 +341,8 @@ static void test_files(void **) {
 
 // ---- occupancy
 
-/** Vector registers and waves a SIMD: LLVM's tables for gfx90a and later; 64 KiB of LDS, 800 scalar
- *  registers. */
+/** Vector registers and waves for each SIMD: LLVM's tables for gfx90a and later; 64 KiB of LDS, 800
+ *  scalar registers. */
 static void test_occupancy(void **) {
     static const struct {
         const char *arch;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The trace: each instruction that a wave executes, and the registers and memory that it changed.
 //
-// A copy of the wave's registers is kept and compared after each instruction, so that what changed
-// is seen whoever changed it. Destinations of the instruction are shown even if they hold what they
-// held before.
+// A copy of the wave's registers is kept and compared after each instruction, so that every change
+// is seen. Destinations of the instruction are shown even if they did not change.
 #include "../isa/decode.h"
 #include "../report/plain.h"
 #include "look.h"
@@ -22,21 +21,21 @@ static struct {
     pthread_mutex_t lock;
     sim_look_options options;
     FILE *file;          // of options.trace_file
-    atomic_bool is_told; // that it cannot be written
+    atomic_bool is_told; // the user was told that the file cannot be written
     uint64_t num_launches;
     uint32_t num_running; // traced dispatches, which write to the file
 } trace = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/** Of a dispatch that is traced. */
+/** What a traced dispatch has. */
 typedef struct traced_dispatch {
-    uint64_t launch, wave; // counts traced launches; of the options
+    uint64_t launch, wave; // launch counts traced launches; wave is that of the options
     FILE *to;
     _Atomic(char *)
         *texts; // of the instruction at each dword of the code, null until one is needed
     uint64_t num_texts;
 } traced_dispatch;
 
-/** What a wave's registers were after its last instruction. */
+/** A wave's registers as they were after its last instruction. */
 typedef struct wave_copy {
     bool is_traced;
     uint32_t scc;
@@ -44,7 +43,7 @@ typedef struct wave_copy {
     uint32_t v[ROWS][SIM_LANES];
 } wave_copy;
 
-/** Of a workgroup. */
+/** What a workgroup has. */
 typedef struct traced_group {
     const traced_dispatch *dispatch;
     char text[32768]; // of one instruction, written at once
@@ -54,7 +53,7 @@ typedef struct traced_group {
 
 // ---- options
 
-/** Null after a complaint. The lock is held. */
+/** Opens the trace's file; null after a complaint. The lock is held. */
 static FILE *open_file(const char *path, char *error, size_t error_bytes) {
     if (trace.num_running) {
         snprintf(error, error_bytes, "trace_file=%s: cannot change while a traced kernel runs",
@@ -135,7 +134,7 @@ void sim_trace_fork_child(void) {
 }
 
 static void write_text(traced_group *g) {
-    // One call: lines of other threads stay apart.
+    // One call writes the text, so that lines of other threads stay apart.
     if (fwrite(g->text, 1, g->used, g->dispatch->to) != g->used)
         complain_once();
     g->used = 0;
@@ -145,7 +144,7 @@ static uint64_t flat_wave(const sim_workgroup *group, uint32_t wave) {
     return group->flat_id * group->num_waves + wave;
 }
 
-/** What each line of a wave begins with. */
+/** Writes how each line of a wave begins. */
 static void put_head(traced_group *g, const sim_wave *w) {
     put(g, "%llu:%llu ", (unsigned long long)g->dispatch->launch,
         (unsigned long long)flat_wave(w->group, w->index));
@@ -156,7 +155,7 @@ static void put_result(traced_group *g, const sim_wave *w) {
     put(g, "          ");
 }
 
-/** "0-31,40". */
+/** Writes lanes as "0-31,40". */
 static void put_lanes(traced_group *g, uint64_t mask) {
     const char *comma = "";
     for (int lane = 0; lane < SIM_LANES; lane++) {
@@ -180,7 +179,7 @@ static bool is_uniform(const uint32_t *row, uint64_t mask) {
     return true;
 }
 
-/** One value if all lanes have the same, else those of the first lanes. */
+/** Writes one value if all lanes have it, else the values of the first lanes. */
 static void put_row(traced_group *g, const sim_wave *w, unsigned reg, uint64_t mask) {
     enum { SHOWN = 8 };
     const uint32_t *row = w->v[reg];
@@ -206,7 +205,7 @@ static bool is_dst(const sim_inst *inst, uint8_t kind, unsigned reg) {
     return false;
 }
 
-/** Shows the lanes of a destination, or those that are not as they were. */
+/** Shows the lanes of a destination, or the lanes that changed. */
 static void put_vectors(traced_group *g, wave_copy *copy, const sim_wave *w, const sim_facts *f) {
     const unsigned rows = w->group->dispatch->chip->gfx_major > 9 ? 256 : ROWS;
     for (unsigned reg = 0; reg < rows; reg++) {
@@ -223,7 +222,8 @@ static void put_vectors(traced_group *g, wave_copy *copy, const sim_wave *w, con
 
 // ---- scalar registers
 
-/** Registers side by side share a line, save for VCC, M0 and EXEC, which have names. */
+/** Returns the last register of a run. Registers side by side share a line, save for VCC, M0 and
+ *  EXEC, which have names. */
 static unsigned last_of_run(const bool shown[SCALARS], unsigned first) {
     unsigned last = first;
     while (last + 1 < SCALARS && shown[last + 1] && last + 1 != VCC && last + 1 != TTMP &&
@@ -313,7 +313,8 @@ static void put_accesses(traced_group *g, const sim_wave *w, const sim_facts *f)
 
 // ---- the observer
 
-/** The trace's first line of a dispatch, as one, as other dispatches may write theirs. */
+/** Writes the first line of a dispatch's trace in one call, as other dispatches may write
+ *  theirs. */
 static void put_title(const traced_dispatch *traced, const sim_dispatch *d) {
     flockfile(traced->to);
     fprintf(traced->to, "trace of launch %llu: kernel ", (unsigned long long)traced->launch);
@@ -383,7 +384,8 @@ static void begin_group(void *of_dispatch, void *of_group, const sim_workgroup *
     }
 }
 
-/** An instruction's text, disassembled once if there is memory to keep it; else into `room`. */
+/** Returns an instruction's text, disassembled once and kept; without memory it is disassembled
+ *  into `room`. */
 static const char *find_text(const traced_dispatch *traced, const sim_wave *w, uint64_t pc,
                              char room[SIM_INST_TEXT_BYTES]) {
     const sim_text *code = w->group->dispatch->text;
@@ -394,11 +396,12 @@ static const char *find_text(const traced_dispatch *traced, const sim_wave *w, u
     sim_inst_text(code, !w->wave32, pc, room);
     char *copy = at < traced->num_texts ? strdup(room) : nullptr;
     if (copy && !atomic_compare_exchange_strong(&traced->texts[at], &known, copy))
-        free(copy); // another thread was first
+        free(copy); // another thread kept the text first
     return room;
 }
 
-/** "+0x34: v_add_u32_e32 v1, v0, v2", the offset from the kernel's first instruction. */
+/** Writes "+0x34: v_add_u32_e32 v1, v0, v2" with the offset from the kernel's first
+ *  instruction. */
 static void put_inst(traced_group *g, const sim_wave *w, const sim_inst *inst) {
     const sim_dispatch *d = w->group->dispatch;
     char text[SIM_INST_TEXT_BYTES];

@@ -2,7 +2,7 @@
 // The trace: its exact text for small programs, and which kernels and waves it shows.
 #include "look_testing.h"
 
-/** What a program's trace is, under these options; free it. */
+/** Returns a program's trace under these options; the caller frees it. */
 static char *trace(const test_launch *launch, const char *source, const char *pattern,
                    uint64_t wave) {
     sim_look_options options = {.trace_wave = wave};
@@ -16,14 +16,14 @@ static char *trace(const test_launch *launch, const char *source, const char *pa
     return text;
 }
 
-/** The text after the first line, which counts the launches of the process. */
+/** Returns the text after the first line, which counts the launches of the process. */
 static const char *after_title(const char *text) {
     const char *end = strchr(text, '\n');
     assert_non_null(end);
     return end + 1;
 }
 
-/** Text without the number of the launch, "0:" at the beginning of each line. */
+/** Removes the number of the launch, "0:" at the beginning of each line. */
 static void drop_launch(char *text) {
     char *to = text;
     for (const char *from = text; *from;) {
@@ -108,7 +108,8 @@ static void test_text_of_rdna(void **) {
            "0 +0x0010: s_endpgm\n");
 }
 
-/** What only the registers tell: both sides of a swap, lanes that another lane's write changes. */
+/** Changes that only the registers show: both sides of a swap, and lanes that another lane's write
+ *  changes. */
 static void test_text_of_changes(void **) {
     expect(
         &(test_launch){.arch = "gfx942", .groups = 1, .threads = 64},
@@ -182,7 +183,7 @@ static void test_unwritable_file(void **) {
     assert_non_null(strstr(error, "trace_file=/nowhere/at/all: cannot be written: No such file"));
 }
 
-/** Standard error into a file; gives what it was before. */
+/** Redirects standard error to a file. Returns what standard error was before. */
 static int redirect(const char *path) {
     const int before = dup(STDERR_FILENO), file = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
     assert_true(before >= 0 && file >= 0);
@@ -191,7 +192,7 @@ static int redirect(const char *path) {
     return before;
 }
 
-/** A full disk is told of once for each file, however much is lost. */
+/** A full disk is reported once for each file, however much is lost. */
 static void test_full_disk(void **) {
     static const char source[] = "s_mov_b32 s3, 1\n s_endpgm\n";
     const test_launch launch = {.arch = "gfx942", .groups = 300, .threads = 64};
@@ -219,7 +220,7 @@ static void test_full_disk(void **) {
     free(text);
 }
 
-/** What hides in a kernel's name cannot write to the terminal. */
+/** Control characters in a kernel's name do not reach the terminal. */
 static void test_hostile_name(void **) {
     const test_launch launch = {
         .arch = "gfx942", .name = "a\x1b[2J\nb\xff\u00e9\u009b", .groups = 1, .threads = 64};

@@ -14,8 +14,8 @@ static const char magic[] = "__CLANG_OFFLOAD_BUNDLE__";
 enum { MAGIC_BYTES = sizeof magic - 1 };
 static_assert(MAGIC_BYTES + 8 == SIM_BUNDLE_HEADER_BYTES);
 
-/** Reads no byte past the first that differs: an image comes without its size, and may be
- *  shorter. */
+/** Returns whether the image is a bundle. Reads no byte past the first that differs, as an image
+ *  may come without its size, and be shorter. */
 bool sim_bundle_is(const void *image, size_t bytes) {
     return bytes >= SIM_BUNDLE_HEADER_BYTES && strncmp(image, magic, MAGIC_BYTES) == 0;
 }
@@ -25,7 +25,7 @@ typedef struct entry {
     const char *id;
 } entry;
 
-/** Reads the entry at *at and moves past it; false where the image ends first. */
+/** Reads the entry at *at and moves past it. Returns false if the image ends first. */
 static bool read_entry(const uint8_t *image, size_t bytes, size_t *at, entry *out) {
     if (bytes - *at < 24)
         return false;
@@ -38,7 +38,7 @@ static bool read_entry(const uint8_t *image, size_t bytes, size_t *at, entry *ou
     return true;
 }
 
-/** Whether an id's last part names the chip: "…--gfx942", features behind a colon. */
+/** Returns whether an id's last part names the chip: "…--gfx942", features behind a colon. */
 static bool id_fits(const entry *e, const char *name) {
     const size_t length = strlen(name);
     for (uint64_t i = 0; i + length <= e->id_bytes; i++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Code objects as clang makes them, and the same ones damaged in every way that is cheap to try.
+// Code objects as clang makes them, and these objects damaged in every way that is cheap to try.
 #include "../chip/chip.h"
 #include "../isa/decode.h"
 #include "../memory.h"
@@ -80,7 +80,7 @@ static void test_extent(void **state) {
     assert_int_equal(sim_object_extent(nothing), 0);
 }
 
-/** An image whose headers lead out of memory that can be read: no length, and no crash. */
+/** An image whose headers lead out of readable memory has no length, and crashes nothing. */
 static void test_extent_of_damage(void **state) {
     (void)state;
     enum { PAGE = 4096 };
@@ -188,7 +188,8 @@ static void test_bundles(void **state) {
     assert_non_null(strstr(error, "compressed"));
 }
 
-/** Cut anywhere, the file is refused or still whole in what matters; nothing reads past its end. */
+/** A file that is cut anywhere is refused, or is still whole where it matters; nothing reads past
+ *  its end. */
 static void test_truncated(void **state) {
     (void)state;
     for (size_t bytes = 0; bytes < image_bytes; bytes += bytes < 1024 ? 1 : 61) {
@@ -202,7 +203,7 @@ static void test_truncated(void **state) {
     }
 }
 
-/** The image with `count` copies of a section's header in place of its own table. */
+/** Makes an image with `count` copies of a section's header in place of its table. */
 static uint8_t *multiply_section(uint32_t type, uint16_t count, size_t *bytes) {
     Elf64_Ehdr h;
     Elf64_Shdr section = {};
@@ -210,7 +211,7 @@ static uint8_t *multiply_section(uint32_t type, uint16_t count, size_t *bytes) {
     for (uint32_t i = 0; i < h.e_shnum && section.sh_type != type; i++)
         memcpy(&section, image + h.e_shoff + i * sizeof section, sizeof section);
     assert_int_equal(section.sh_type, type);
-    const size_t own = h.e_shnum * sizeof section; // links name the sections that there were
+    const size_t own = h.e_shnum * sizeof section; // links name the old sections
     *bytes = image_bytes + own + count * sizeof section;
     uint8_t *copy = memcpy(malloc(*bytes), image, image_bytes);
     memcpy(copy + image_bytes, image + h.e_shoff, own);
@@ -249,7 +250,7 @@ static void test_bombs(void **state) {
     free(copy);
 }
 
-/** One or a few bytes anywhere set to anything: a status, never a crash. */
+/** One or a few bytes anywhere are set to anything: loading gives a status and never crashes. */
 static void test_damaged(void **state) {
     (void)state;
     srand(1);

@@ -26,7 +26,7 @@ bool sim_compressed_is(const void *image, size_t bytes) {
     return bytes >= 4 && strncmp(image, "CCOB", 4) == 0;
 }
 
-/** False if the image is too short or of an unknown version. */
+/** Reads the header. Returns false if the image is too short or of an unknown version. */
 static bool read_header(const uint8_t *image, size_t bytes, header *h) {
     uint32_t sizes[2];
     *h = (header){0};
@@ -57,7 +57,7 @@ size_t sim_compressed_extent(const uint8_t header_bytes[SIM_COMPRESSED_HEADER_BY
                : 0;
 }
 
-/** Whether exactly `out_bytes` came out. */
+/** Expands the bundle. Returns whether exactly `out_bytes` came out. */
 static bool expand(const header *h, const uint8_t *in, size_t bytes, void *out) {
     if (h->method == 1)
         return ZSTD_decompress(out, h->out_bytes, in, bytes) == h->out_bytes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compressed offload bundles: every version and method, and damage in each part.
+// Compressed offload bundles of every version and method, and with damage in each part.
 #include "object.h"
 #include "reader.h"
 
@@ -15,7 +15,7 @@
 enum { BYTES = 5000, ROOM = 2 * BYTES };
 static uint8_t inside[BYTES], image[ROOM];
 
-/** Makes a compressed bundle of `inside`; gives its size. */
+/** Makes a compressed bundle of `inside`. Returns its size. */
 static size_t make(uint16_t version, uint16_t method) {
     static const size_t headers[] = {0, 20, 24, 32};
     size_t at = headers[version], packed = ROOM - at;
@@ -65,7 +65,7 @@ static void test_round_trip(void **state) {
             assert_int_equal(sim_compressed_extent(image), version == 1 ? 0 : bytes);
             // zstd's frames have an end of their own; zlib's would have to be expanded to find it.
             assert_int_equal(sim_object_extent(image), version == 1 && method == 0 ? 0 : bytes);
-            // What follows the bundle in memory does not matter, where its size is known.
+            // What follows the bundle in memory does not matter if the bundle's size is known.
             assert_int_equal(expand(bytes + (version == 1 ? 0 : 100), &out, &out_bytes),
                              SIM_OBJECT_OK);
             assert_int_equal(out_bytes, BYTES);
@@ -75,8 +75,8 @@ static void test_round_trip(void **state) {
     }
 }
 
-/** The end of frames of one block and many, of repeated and incompressible ones, with a checksum
- *  and without. */
+/** The end is found of frames of one block and of many, of repeated and incompressible ones, with a
+ *  checksum and without. */
 static void test_frames(void **state) {
     (void)state;
     enum { LARGE = 600000 };
@@ -111,7 +111,7 @@ static void test_damage(void **state) {
     size_t out_bytes;
     for (uint16_t method = 0; method <= 1; method++) {
         const size_t bytes = make(3, method);
-        for (size_t cut = 4; cut < bytes; cut += cut < 64 ? 1 : 97) // short of some of it
+        for (size_t cut = 4; cut < bytes; cut += cut < 64 ? 1 : 97) // cuts the image short
             assert_int_equal(expand(cut, &out, &out_bytes), SIM_OBJECT_INVALID);
         static const size_t places[] = {4, 6, 8, 16, 20, 32}; // versions, methods, sizes, contents
         for (size_t i = 0; i < sizeof places / sizeof *places; i++) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long an image in the program's memory is. HIP's calls get a bare pointer, so its headers must
-// say; they may be damaged, and lead anywhere. They are read by the kernel, which gives an error
-// where a load would end the process.
+// Finds how long an image in the program's memory is. HIP's calls get a bare pointer, so the
+// image's headers must say. The headers may be damaged and lead anywhere, so the operating system
+// reads them: it gives an error where a load would end the process.
 #include "object.h"
 #include "reader.h"
 
@@ -11,7 +11,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/** Copies bytes from an address of this process; false if they are not all there. */
+/** Copies bytes from an address of this process. Returns false if not all of them can be read. */
 static bool peek(void *out, const void *image, uint64_t offset, size_t bytes) {
     const uint64_t at = (uintptr_t)image + offset;
     if (at < offset || at + bytes < at)
@@ -25,7 +25,7 @@ static bool peek(void *out, const void *image, uint64_t offset, size_t bytes) {
     return got == (ssize_t)bytes;
 }
 
-/** Whether the last byte of each page of a range can be read. */
+/** Returns whether the last byte of each page of a range can be read. */
 static bool is_readable(const void *image, uint64_t bytes) {
     enum { PAGE = 4096 };
     uint8_t byte;
@@ -40,12 +40,12 @@ static uint64_t max(uint64_t a, uint64_t b) {
     return a > b ? a : b;
 }
 
-/** The end of a part, UINT64_MAX if there can be none. */
+/** Returns the end of a part; UINT64_MAX if it overflows. */
 static uint64_t end_of(uint64_t offset, uint64_t bytes) {
     return offset + bytes < offset ? UINT64_MAX : offset + bytes;
 }
 
-/** 0: not all of its tables are there. */
+/** Returns the length of an ELF file; 0 if not all of its tables can be read. */
 static uint64_t elf_extent(const void *image) {
     Elf64_Ehdr h;
     if (!peek(&h, image, 0, sizeof h))
@@ -80,8 +80,8 @@ static uint64_t bundle_extent(const void *image) {
     return extent;
 }
 
-/** Where a zstd frame's blocks begin, and whether a checksum follows them; 0: not a frame. Source:
- *  RFC 8878, 3.1.1.1. */
+/** Returns where a zstd frame's blocks begin, and whether a checksum follows them; 0: it is no
+ *  frame. Source: RFC 8878, 3.1.1.1. */
 static uint64_t frame_blocks(const void *image, uint64_t at, bool *has_checksum) {
     static const uint8_t magic[4] = {0x28, 0xb5, 0x2f, 0xfd}, id_bytes[4] = {0, 1, 2, 4};
     uint8_t header[5];
@@ -94,8 +94,8 @@ static uint64_t frame_blocks(const void *image, uint64_t at, bool *has_checksum)
     return at + sizeof header + !is_single + id_bytes[descriptor & 3] + size_bytes;
 }
 
-/** The end of a zstd frame: each of its blocks says how long it is, the last one that it is the
- *  last. */
+/** Returns the end of a zstd frame. Each block says how long it is, and the last one says that it
+ *  is the last. */
 static uint64_t frame_end(const void *image, uint64_t at) {
     enum { LAST = 1, REPEATED = 1, BLOCK_BYTES = 3, CHECKSUM_BYTES = 4, MAX_BLOCKS = 1 << 16 };
     bool has_checksum;
@@ -110,8 +110,8 @@ static uint64_t frame_end(const void *image, uint64_t at) {
     return at && has_checksum ? at + CHECKSUM_BYTES : at;
 }
 
-/** The first version's header does not say how long the file is: then its contents, if zstd made
- *  them. */
+/** Returns the length of a compressed bundle. The first version's header does not have it, so the
+ *  contents must say it, if zstd made them. */
 static uint64_t compressed_extent(const void *image) {
     enum { VERSION = 4, METHOD = 6, HEADER_1_BYTES = 20, ZSTD = 1 };
     uint8_t header[SIM_COMPRESSED_HEADER_BYTES];

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // DWARF line tables: a header with folders and files, then a program whose rows say which line
 // starts at which address. Source: "DWARF Debugging Information Format", version 5, section 6.2,
-// and version 4 for what that changed.
+// and version 4 where the two differ.
 //
-// Nothing in a section is believed: a cursor never leaves its bytes, and one that would have to has
-// failed, reads zeros from then on, and ends every loop.
+// Nothing in a section is trusted: a cursor never leaves its bytes. A cursor that would leave them
+// has failed: it reads zeros from then on, and ends every loop.
 #include "lines.h"
 
 #include <stdio.h>
@@ -26,7 +26,7 @@ static const uint8_t *take(cursor *c, uint64_t bytes) {
     return from;
 }
 
-/** A little-endian number of 1 to 8 bytes. */
+/** Reads a little-endian number of 1 to 8 bytes. */
 static uint64_t number(cursor *c, unsigned bytes) {
     const uint8_t *from = take(c, bytes);
     uint64_t value = 0;
@@ -39,7 +39,8 @@ static uint64_t byte(cursor *c) {
     return number(c, 1);
 }
 
-/** ULEB128; bits above 64 are lost. `shift` is that of the next group when it ends. */
+/** Reads a ULEB128; bits above 64 are lost. On return *shift is that of the group after the
+ *  last. */
 static uint64_t leb(cursor *c, unsigned *shift, uint8_t *last) {
     uint64_t value = 0;
     *shift = 0;
@@ -65,7 +66,7 @@ static int64_t signed_leb(cursor *c) {
     return (int64_t)(is_negative && shift < 64 ? value | UINT64_MAX << shift : value);
 }
 
-/** A string that ends within the cursor's bytes; "" otherwise. */
+/** Reads a string that ends within the cursor's bytes; "" otherwise. */
 static const char *string(cursor *c) {
     const size_t left = (size_t)(c->end - c->at);
     const uint8_t *end = left ? memchr(c->at, 0, left) : nullptr;
@@ -91,7 +92,8 @@ typedef struct unit {
     const uint8_t *lengths; // operands of standard opcodes, from opcode 1
 } unit;
 
-/** Reads the header at *c and moves *c to the next unit. False if this one cannot be used. */
+/** Reads the header at *c and moves *c to the next unit. Returns false if this unit cannot be
+ *  used. */
 static bool read_header(const sim_debug *debug, cursor *c, unit *u) {
     enum { DWARF64 = 0xffffffff, MAX_VERSION = 5, MIN_VERSION = 2 };
     *u = (unit){.debug = debug, .offset_bytes = 4};
@@ -123,7 +125,7 @@ static bool read_header(const sim_debug *debug, cursor *c, unit *u) {
 
 // ---- names of folders and files
 
-/** One entry of a table: of a folder its path alone. */
+/** One entry of a table; a folder's entry has a path alone. */
 typedef struct entry {
     const char *name;
     uint64_t folder;
@@ -136,7 +138,7 @@ static const char *string_at(const sim_section *section, uint64_t offset) {
     return string(&c);
 }
 
-/** One field of an entry of version 5. A form that is not known fails. */
+/** Reads one field of an entry of version 5. An unknown form fails. */
 static void read_field(const unit *u, cursor *c, uint64_t content, uint64_t form, entry *out) {
     enum {
         DATA2 = 5,
@@ -186,7 +188,7 @@ static void read_field(const unit *u, cursor *c, uint64_t content, uint64_t form
     out->folder = content == CONTENT_FOLDER ? value : out->folder;
 }
 
-/** Entry `wanted` of a table of version 5, and *c behind the table. */
+/** Returns entry `wanted` of a table of version 5, and moves *c behind the table. */
 static entry read_table(const unit *u, cursor *c, uint64_t wanted) {
     entry found = {.name = ""};
     const uint64_t num_fields = byte(c);
@@ -197,7 +199,7 @@ static entry read_table(const unit *u, cursor *c, uint64_t wanted) {
     }
     const uint64_t count = unsigned_leb(c);
     for (uint64_t i = 0; i < count && num_fields && !c->failed;
-         i++) { // a field has a byte at least
+         i++) { // a field has at least a byte
         entry e = {.name = ""};
         cursor format = formats;
         for (uint64_t k = 0; k < num_fields; k++) {
@@ -209,7 +211,8 @@ static entry read_table(const unit *u, cursor *c, uint64_t wanted) {
     return found;
 }
 
-/** Entry `wanted`, from 1, of a table before version 5, which ends with an empty name. */
+/** Returns entry `wanted`, counted from 1, of a table before version 5, which ends with an empty
+ *  name. */
 static entry read_old_table(cursor *c, uint64_t wanted, bool are_files) {
     entry found = {.name = ""};
     for (uint64_t i = 1; !c->failed; i++) {
@@ -235,8 +238,8 @@ static const char *folder_name(const unit *u, uint64_t folder) {
     return read_one(u, &c, folder, false).name;
 }
 
-/** The table of files follows that of folders. From version 5 on, folder 0 is the one that the
- *  others begin in. */
+/** Writes the name of a file. The table of files follows that of folders. From version 5 on, the
+ *  paths of all other folders begin in folder 0. */
 static void name_file(const unit *u, uint64_t file, sim_source_line *out) {
     cursor c = u->tables;
     read_one(u, &c, 0, false);
@@ -268,7 +271,7 @@ static void reset(machine *m) {
     m->has_before = false;
 }
 
-/** Ends the row before this one. Sequences of code that the linker left out begin at 0. */
+/** Ends the row before the current one. Sequences of code that the linker left out begin at 0. */
 static void emit(machine *m) {
     m->is_left_out = m->has_before ? m->is_left_out : !m->now.address;
     if (m->has_before && !m->is_left_out && m->before.address <= m->wanted &&
@@ -337,14 +340,14 @@ static void run_standard(machine *m, unsigned opcode) {
     case FIXED_ADVANCE_PC:
         m->now.address += number(&m->c, 2);
         break;
-    default: // what does not move a row
+    default: // operations that do not move a row
         for (unsigned i = 0; i < m->unit->lengths[opcode - 1]; i++)
             unsigned_leb(&m->c);
     }
 }
 
-/** The last row at or before the wanted address, if the unit has one. Each step takes a byte at
- *  least. */
+/** Finds the last row at or before the wanted address, if the unit has one. Each step takes at
+ *  least a byte. */
 static bool find_row(const unit *u, uint64_t wanted, row *out) {
     machine m = {.unit = u, .c = u->program, .wanted = wanted};
     reset(&m);
@@ -369,7 +372,7 @@ bool sim_line_find(const sim_debug *debug, uint64_t address, sim_source_line *ou
         if (read_header(debug, &c, &u) && find_row(&u, address, &found)) {
             *out = (sim_source_line){.line = found.line, .column = found.column};
             name_file(&u, found.file, out);
-            return found.line && *out->file; // line 0: of no line in particular
+            return found.line && *out->file; // line 0 stands for no line
         }
     }
     return false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DWARF line tables: clang's, address by address, against llvm-symbolizer; and tables made here by
-// hand.
+// DWARF line tables: clang's tables, address by address, against llvm-symbolizer; and tables that
+// are made here by hand.
 #include "elf.h"
 #include "lines.h"
 
@@ -33,8 +33,8 @@ static void path_of(const char *way, char path[4096]) {
     snprintf(path, 4096, "%s/testdata/reports.%s.co", folder ? folder : ".", way);
 }
 
-/** llvm-symbolizer's answers for every fourth address of a range, as "FILE:LINE:COLUMN" lines in a
- *  file. */
+/** Returns a file with llvm-symbolizer's answers for every fourth address of a range, as
+ *  "FILE:LINE:COLUMN" lines. */
 static FILE *ask_symbolizer(const char *object, uint64_t start, uint64_t size) {
     char input[] = "/tmp/quern-lines-XXXXXX", command[8400];
     const int file = mkstemp(input);
@@ -74,13 +74,13 @@ static void compare(const char *way) {
         skip();
     for (uint64_t at = 0; at < text.size; at += 4) {
         sim_source_line line;
-        do { // answers are apart by empty lines
+        do { // empty lines part the answers
             assert_non_null(fgets(want, sizeof want, answers));
         } while (*want == '\n');
         want[strcspn(want, "\n")] = 0;
         const bool found = sim_line_find(&debug, start + at, &line);
         snprintf(got, sizeof got, "%s:%u:%u", line.file, line.line, line.column);
-        if (!found) { // line 0 is no line to us
+        if (!found) { // line 0 counts as no line
             assert_non_null(strstr(want, ":0"));
         } else {
             known++;
@@ -113,8 +113,8 @@ static void put_number(table *t, uint64_t value, size_t bytes) {
     put(t, &value, bytes);
 }
 
-/** A unit: what follows the lengths goes between begin and end. Returns where the header's length
- *  is. */
+/** Begins a unit; what follows its lengths goes between begin and end. Returns where the header's
+ *  length is. */
 static size_t begin_unit(table *t, unsigned version, bool is_64) {
     t->size = 0;
     is_64 ? put_number(t, 0xffffffff, 4) : (void)0;
@@ -202,8 +202,8 @@ static void test_versions(void **) {
     expect_rows(&t, "dir/ir/c.c");
 }
 
-/** Every byte of a table changed to every value, and every length: found or not, but without a
- *  stray access, which the sanitizers would see. */
+/** Changes every byte of a table to every value, and cuts it at every length. A line may be found
+ *  or not, but no access may be stray, which sanitizers report. */
 static void test_damage(void **) {
     static table t;
     const size_t at = begin_unit(&t, 5, false);

@@ -17,13 +17,13 @@ static uint64_t big_endian(const uint8_t *bytes, size_t count) {
     return value;
 }
 
-/** Bytes of a MessagePack header and its payload, and how many values are nested in it. */
+/** The bytes of a MessagePack header and its payload, and how many values are nested in it. */
 typedef struct token {
     uint64_t bytes, values;
 } token;
 
-/** The token whose first byte is at p. `left` bytes are there; a header that they cut off reads as
- *  longer than they are. */
+/** Returns the token whose first byte is at p. `left` bytes exist; a header that they cut off reads
+ *  as longer than they are. */
 static token read_token(const uint8_t *p, uint64_t left) {
     static const uint8_t header[32] = {// 0xc0..0xdf: bytes with the length field
                                        1, 1, 1, 1, 2, 3, 5, 3,  4,  6, 5, 9, 2, 3, 5, 9,
@@ -46,8 +46,9 @@ static token read_token(const uint8_t *p, uint64_t left) {
     return (token){bytes, b >= 0xde ? 2 * count : count};
 }
 
-/** Whether every count in the note fits the bytes that follow it. msgpack-c reserves memory for
- *  what a header claims before it has seen it, so a few hostile bytes would cost gigabytes. */
+/** Returns whether every count in the note fits the bytes that follow it. msgpack-c reserves memory
+ *  for all that a header claims before it has read it, so a few hostile bytes would cost
+ *  gigabytes. */
 static bool is_sane(const uint8_t *p, uint64_t left) {
     uint64_t open[MAX_DEPTH] = {1};
     size_t depth = 1;
@@ -78,7 +79,7 @@ static bool is_text(const msgpack_object *o, const char *text) {
            memcmp(o->via.str.ptr, text, o->via.str.size) == 0;
 }
 
-/** A map's value, or null. */
+/** Returns a map's value, or null. */
 static const msgpack_object *get(const msgpack_object *map, const char *key) {
     if (map->type != MSGPACK_OBJECT_MAP)
         return nullptr;
@@ -88,7 +89,7 @@ static const msgpack_object *get(const msgpack_object *map, const char *key) {
     return nullptr;
 }
 
-/** Sets *out to a map's number, where there is one of 32 bits. */
+/** Sets *out to a map's number, if there is one of 32 bits. */
 static void get_u32(const msgpack_object *map, const char *key, uint32_t *out) {
     const msgpack_object *value = get(map, key);
     if (value && value->type == MSGPACK_OBJECT_POSITIVE_INTEGER && value->via.u64 <= UINT32_MAX)
@@ -100,7 +101,7 @@ static bool get_bool(const msgpack_object *map, const char *key) {
     return value && value->type == MSGPACK_OBJECT_BOOLEAN && value->via.boolean;
 }
 
-/** Which hidden argument a ".value_kind" names; -1: an explicit one. */
+/** Returns which hidden argument a ".value_kind" names; -1: an explicit one. */
 static int16_t hidden_of(const msgpack_object *kind) {
     static const char *const names[SIM_HIDDEN_UNSERVED] = {
         "hidden_block_count_x",   "hidden_block_count_y",    "hidden_block_count_z",
@@ -148,7 +149,7 @@ static bool read_args(sim_kernel *kernel, const msgpack_object *args, sim_compla
     return true;
 }
 
-/** A kernel's name against a metadata symbol, which is the name and ".kd". */
+/** Compares a kernel's name with a metadata symbol, which is the name and ".kd". */
 static int compare_symbol(const void *symbol, const void *kernel) {
     const msgpack_object_str *s = symbol;
     const char *name = ((const sim_kernel *)kernel)->name;
@@ -157,7 +158,7 @@ static int compare_symbol(const void *symbol, const void *kernel) {
     return order ? order : (have > length) - (have < length);
 }
 
-/** The kernels are sorted by name. */
+/** Finds a kernel; kernels are sorted by name. */
 static sim_kernel *kernel_by_symbol(sim_kernel *kernels, size_t count,
                                     const msgpack_object *symbol) {
     if (!count || !symbol || symbol->type != MSGPACK_OBJECT_STR || symbol->via.str.size < 3 ||
@@ -180,8 +181,8 @@ static bool read_kernel(sim_kernel *kernel, const msgpack_object *from, sim_comp
     return read_args(kernel, get(from, ".args"), c);
 }
 
-/** "0:0:HASH,FORMAT", as clang makes of HIP's printf. What OpenCL's is made into is left out: no
- *  HIP program has it. False without memory. */
+/** Adds a format, "0:0:HASH,FORMAT", as clang makes it of HIP's printf. The form that clang makes
+ *  of OpenCL's printf is left out, as no HIP program has it. Returns false without memory. */
 static bool add_format(sim_formats *formats, const msgpack_object *from) {
     if (from->type != MSGPACK_OBJECT_STR || from->via.str.size < 5 ||
         memcmp(from->via.str.ptr, "0:0:", 4) != 0) {

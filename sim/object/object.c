@@ -33,14 +33,14 @@ typedef struct symbol {
 
 struct sim_object {
     sim_memory *memory;
-    const sim_region *region; // the image
+    const sim_region *region; // the image's memory
     uint64_t bytes;           // of the image
     sim_text text;
     uint8_t *text_copy;
     sim_sources sources;
     sim_formats formats;
     sim_kernel *kernels;
-    symbol *globals, *functions; // functions: kernels too
+    symbol *globals, *functions; // functions include kernels
     size_t num_kernels, num_globals, num_functions;
     uint64_t budget; // bytes of the file that may still be read
 };
@@ -58,9 +58,9 @@ bool sim_complain_no_memory(sim_complaint *c) {
     return sim_complain(c, "out of memory");
 }
 
-/** Takes bytes off the budget. Where the parts of a file lie apart, as they should, all of them
- *  together are no longer than the file; a hostile one has a thousand tables in the same place, to
- *  cost a thousand times its size. */
+/** Takes bytes off the budget. The parts of a sound file lie apart, so that all of them together
+ *  are no longer than the file. A hostile file has a thousand tables in one place, to cost a
+ *  thousand times its size. */
 static bool spend(sim_object *o, uint64_t bytes, sim_complaint *c) {
     if (bytes > o->budget) {
         return sim_complain(
@@ -140,12 +140,12 @@ static bool measure(sim_object *o, const sim_elf *elf, sim_complaint *c) {
         return sim_complain(c, "%llu bytes of code in a file of %zu bytes",
                             (unsigned long long)(last - first), elf->size);
     }
-    o->text.start = first; // becomes a guest address once the image has one
+    o->text.start = first; // becomes a guest address once the image is placed
     o->text.size = last - first;
     return true;
 }
 
-/** Copies what measure() has checked. */
+/** Copies the segments that measure() has checked. */
 static void load_segments(sim_object *o, const sim_elf *elf) {
     Elf64_Phdr p;
     for (size_t i = 0; sim_elf_segment(elf, i, &p); i++)
@@ -195,8 +195,8 @@ static bool read_descriptor(sim_object *o, sim_kernel *kernel, uint64_t at, sim_
     return true;
 }
 
-/** Room for one more in a list, which has room for the next power of two: adding many does not copy
- *  them as often. Null without memory; the list is then as it was. */
+/** Returns a list with room for one more item. Room grows to the next power of two, so that adding
+ *  many items copies them seldom. Returns null without memory; the list is then unchanged. */
 static void *make_room(void *list, size_t count, size_t item_bytes) {
     const bool is_full = (count & (count - 1)) == 0;
     return is_full ? realloc(list, (count ? 2 * count : 1) * item_bytes) : list;
@@ -231,7 +231,7 @@ static bool add_global(sim_object *o, const char *name, const Elf64_Sym *s, sim_
     return grown[o->num_globals].name ? (o->num_globals++, true) : sim_complain_no_memory(c);
 }
 
-/** Functions, for reports. The loader needs none of them, so what is wrong with one is no reason to
+/** Reads functions, for reports. The loader needs none of them, so a fault in one is no reason to
  *  refuse the object. */
 static bool read_functions(sim_object *o, const sim_elf *elf, const Elf64_Shdr *section,
                            sim_complaint *c) {
@@ -279,7 +279,7 @@ static int compare_names(const void *a, const void *b) {
     return strcmp(((const sim_kernel *)a)->name, ((const sim_kernel *)b)->name);
 }
 
-/** By name: some libraries' objects have ten thousand kernels. */
+/** Sorts kernels by name, as some libraries' objects have ten thousand of them. */
 static void sort_kernels(sim_object *o) {
     if (o->num_kernels)
         qsort(o->kernels, o->num_kernels, sizeof *o->kernels, compare_names);
@@ -300,7 +300,7 @@ enum relocation { // R_AMDGPU_...
     RELATIVE64 = 13,
 };
 
-/** Guest address of the symbol that a relocation names. */
+/** Finds the guest address of the symbol that a relocation names. */
 static bool symbol_address(sim_object *o, const sim_elf *elf, const Elf64_Shdr *section,
                            size_t index, uint64_t *out, sim_complaint *c) {
     Elf64_Shdr table;
@@ -376,8 +376,8 @@ static uint64_t align4(uint64_t value) {
     return (value + 3) & ~UINT64_C(3);
 }
 
-/** Reads the metadata among the notes of a segment; other notes, and what does not fit, are passed
- *  over. */
+/** Reads the metadata among the notes of a segment. Other notes, and those that do not fit, are
+ *  passed over. */
 static bool read_notes(sim_object *o, const uint8_t *notes, uint64_t left, sim_complaint *c) {
     Elf64_Nhdr note;
     while (left >= sizeof note) {
@@ -571,7 +571,7 @@ const char *sim_object_function(const sim_object *o, uint64_t pc, uint64_t *star
 
 const char *sim_object_variable(const sim_object *o, uint64_t addr, uint64_t *start,
                                 uint64_t *bytes) {
-    enum { BEHIND = 1 << 16 }; // where an access can be told to have run past the image's end
+    enum { BEHIND = 1 << 16 }; // where an access counts as one past the image's end
     const symbol *best = nullptr;
     const uint64_t offset = addr - o->region->base;
     for (size_t i = 0; offset < o->region->size + BEHIND && i < o->num_globals; i++) {

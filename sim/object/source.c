@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where in its source a code object's instruction comes from: a copy of the file is kept if it has
-// line tables.
+// Finds where in its source a code object's instruction comes from. A copy of the file is kept if
+// it has line tables.
 #include "elf.h"
 #include "lines.h"
 #include "object.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** A section by name; empty if the file has none, or if it is compressed. */
+/** Returns a section by name; empty if the file has no such section, or if it is compressed. */
 static sim_section find_section(const sim_elf *elf, const char *wanted) {
     Elf64_Shdr s;
     for (size_t i = 0; sim_elf_section(elf, i, &s); i++) {
@@ -37,8 +37,7 @@ void sim_sources_deinit(sim_sources *sources) {
     *sources = (sim_sources){};
 }
 
-/** The function whose code an address is, by the symbol table; its name is cut where it is
- *  longer. */
+/** Finds the function at an address by the symbol table; a name that is too long is cut. */
 static void find_function(const sim_elf *elf, uint64_t address, sim_source *out) {
     Elf64_Shdr section;
     Elf64_Sym s;

@@ -2,8 +2,8 @@
 // Records of what a kernel did wrong: one for each instruction and kind, of the lowest workgroup
 // that met it.
 //
-// Host threads that run workgroups of one launch record at the same time. A fault that is known
-// already costs a look at a short list; only a new one is put in words.
+// Host threads that run workgroups of one launch record at the same time. A known fault costs a
+// look at a short list; only a new one is put into words.
 #include "fault.h"
 
 #include "../chip/chip.h"
@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** What a record is found by, and what it is kept or replaced by. */
+/** What identifies a record, and what decides whether it is kept or replaced. */
 typedef struct claim {
     sim_dispatch *dispatch;
     sim_fault_kind kind;
@@ -60,7 +60,7 @@ static sim_fault *append(sim_faults *faults) {
     return &faults->list[faults->count++];
 }
 
-/** The record to be filled, with what identifies it filled in; null if there is nothing new to
+/** Returns the record to be filled, with its identity filled in; null if there is nothing new to
  *  tell. The lock is held. */
 static sim_fault *take_record(const claim *c) {
     sim_faults *faults = &c->dispatch->faults;
@@ -88,8 +88,8 @@ static sim_fault *take_record(const claim *c) {
     return fault;
 }
 
-/** Whether a launch goes on after a fault: if its kind and the checks allow it, until there are too
- *  many. The lock is held. */
+/** Returns whether a launch goes on after a fault. It does if the fault's kind and the checks allow
+ *  it, until there are too many faults. The lock is held. */
 static bool goes_on(sim_dispatch *d, sim_fault_kind kind) {
     const bool too_many = sim_faults_failing(&d->faults) >= max_faults(&d->faults);
     if (kind == SIM_FAULT_OVERREAD)
@@ -101,7 +101,7 @@ static bool goes_on(sim_dispatch *d, sim_fault_kind kind) {
     return false;
 }
 
-// ---- what a record says
+// ---- filling a record
 
 static void fill_place(sim_fault *fault, const sim_wave *w, int lane) {
     const sim_dispatch *d = w->group->dispatch;
@@ -176,8 +176,8 @@ void sim_fault_stop(sim_dispatch *d, sim_fault_kind kind, const char *format, ..
     va_end(args);
 }
 
-/** An access at an address as sim_fault_report; the message ends with what lies near, which takes a
- *  search that a fault known already need not pay for. */
+/** Reports an access at an address, as sim_fault_report does. The message ends with what lies near,
+ *  which takes a search that known faults do not pay for. */
 static bool report_access(sim_wave *w, const sim_inst *inst, int lane, uint64_t addr,
                           uint64_t bytes, bool is_store, sim_fault_kind kind) {
     sim_dispatch *d = w->group->dispatch;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports: kernels of testdata/reports.c that do wrong in known ways, and what is told of them.
+// Reports: runs kernels of testdata/reports.c with known faults, and checks what is reported.
 #include "../chip/chip.h"
 #include "../memory.h"
 #include "../object/elf.h"
@@ -26,7 +26,7 @@ typedef struct launch {
     const char *kernel, *way; // of the object
     uint32_t groups, threads, check, faults;
     uint64_t limit;
-    uint64_t args[3]; // behind the buffer's address; FREED: that of a freed allocation
+    uint64_t args[3]; // behind the buffer's address; FREED: the address of a freed allocation
     bool passes_overreads;
 } launch;
 
@@ -103,7 +103,7 @@ static void run_object(const launch *l, const sim_chip *chip, sim_memory *memory
     sim_faults_deinit(&d.faults);
 }
 
-/** Loads an image and runs a kernel of it; false if the image is refused. */
+/** Loads an image and runs a kernel of it. Returns false if the image is refused. */
 static bool run_image(const launch *l, const uint8_t *image, size_t size, outcome *out) {
     char error[256];
     const sim_chip *chip = sim_chip_by_name(strstr(l->way, "gfx1201") ? "gfx1201" : "gfx942");
@@ -142,7 +142,7 @@ static unsigned count_lines(const char *text, const char *begin) {
     return n;
 }
 
-// ---- what goes on, and what stops
+// ---- launches that go on, and launches that stop
 
 static const launch three = {
     .kernel = "r_three", .way = "O1", .check = SIM_CHECK_BOUNDS, .args = {COUNT, FREED}};
@@ -154,7 +154,7 @@ static void test_goes_on(void **) {
     assert_int_equal(count_lines(o->text, "quernsim: kernel r_three: "), 3);
     assert_int_equal(count_lines(o->json, "{"), 3);
     for (uint32_t i = 0; i < 3; i++) {
-        assert_int_equal(o->faults[i].count, COUNT); // once for each lane, told once
+        assert_int_equal(o->faults[i].count, COUNT); // once for each lane, but reported once
         assert_int_equal(o->faults[i].lane, 0);
     }
     for (uint32_t i = 0; i < COUNT; i++) // loads gave 0, stores went nowhere
@@ -186,7 +186,7 @@ static void test_stops(void **) {
     expect(o->text, ": s_trap 2\n");
 }
 
-/** What waits for a dropped store ends, and the report is not lost. */
+/** A kernel that waits for a dropped store ends, and the report is not lost. */
 static void test_endless(void **) {
     launch l = {.kernel = "r_endless",
                 .way = "O1",
@@ -202,8 +202,8 @@ static void test_endless(void **) {
     expect(o->text, "(limit=100000)");
 }
 
-/** Many workgroups on several host threads: the same list each time, each fault by the lowest
- *  workgroup. */
+/** Many workgroups on several host threads give one list in every run, with each fault by the
+ *  lowest workgroup. */
 static void test_threads(void **) {
     enum { GROUPS = 400 };
     static char first[MAX_REPORT];
@@ -261,7 +261,7 @@ static void test_kinds(void **) {
     expect(o->json, "\"work_item\": [0, 0, 0]");
 }
 
-/** Names of all bytes, in a report without a place. */
+/** Names may have any bytes, here in a report without a place. */
 static void test_strings(void **) {
     static const struct {
         const char *name, *json, *text;
@@ -297,7 +297,7 @@ static void test_strings(void **) {
 
 // ---- source lines
 
-/** Whether the line that a fault's report names says `comment`. */
+/** Checks that the line which a fault's report names has `comment`. */
 static void expect_line(const outcome *o, const char *comment) {
     const char *at = o->text;
     char path[512], line[512], want[600];
@@ -344,7 +344,8 @@ static void test_lines(void **) {
     assert_null(strstr(o->json, "\"source\""));
 }
 
-/** Loads past an allocation's end that hit its last page: faults, unless they are let pass. */
+/** Loads past an allocation's end that hit its last page are faults, unless an option lets them
+ *  pass. */
 static void test_overread(void **) {
     enum { PAGE = 65536 };
     launch l = {.kernel = "r_past", .way = "dwarf5", .args = {COUNT}};
@@ -395,7 +396,7 @@ static void damage(uint8_t *image, size_t size) {
     image[section.sh_offset + next_random() % section.sh_size] = (uint8_t)next_random();
 }
 
-/** Damaged line tables give wrong lines or none, and the faults all the same. */
+/** Damaged line tables give wrong lines or none, but the faults are reported. */
 static void test_damaged_lines(void **) {
     enum { ROUNDS = 400 };
     static uint8_t whole[MAX_OBJECT];

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text from code objects as it can be shown.
+// Makes text from code objects safe to show.
 #include "plain.h"
 
 #include <stdint.h>
 
-/** Bytes of the UTF-8 character at `c`, which has more than one; 0: it is none. */
+/** Returns the bytes of the UTF-8 character at `c`, which must have more than one; 0: it is no
+ *  character. */
 static unsigned utf8_bytes(const unsigned char *c) {
     const unsigned bytes = *c >= 0xf0 ? 4 : *c >= 0xe0 ? 3 : 2;
     uint32_t value = *c & (0xffu >> (bytes + 1));
@@ -20,7 +21,8 @@ static unsigned utf8_bytes(const unsigned char *c) {
                : bytes;
 }
 
-/** Of one byte, and of U+0080 to U+009F, which terminals obey as well. */
+/** Returns whether a character is a control character: one of a single byte, or U+0080 to U+009F,
+ *  which terminals obey as well. */
 static bool is_control(const unsigned char *c) {
     return *c < ' ' || *c == 0x7f || (c[0] == 0xc2 && c[1] < 0xa0);
 }

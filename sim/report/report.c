@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A launch's faults in words. Everything that takes a while, such as disassembling, is done here,
-// once.
+// A launch's faults in words. All slow steps, such as disassembling, are done here, once.
 #include "../isa/decode.h"
 #include "../object/object.h"
 #include "../wave.h"
@@ -41,7 +40,7 @@ static void print_source(FILE *out, const sim_dispatch *d, uint64_t pc, const ch
     fputc(')', out);
 }
 
-/** An instruction as "kernel+0x2c (kernel.hip:12): global_load_dword v1, v0, s[0:1]". */
+/** Prints an instruction as "kernel+0x2c (kernel.hip:12): global_load_dword v1, v0, s[0:1]". */
 static void print_inst(FILE *out, const sim_dispatch *d, uint64_t pc) {
     char text[SIM_INST_TEXT_BYTES];
     sim_place place = sim_place_of(d, pc);
@@ -54,7 +53,7 @@ static void print_inst(FILE *out, const sim_dispatch *d, uint64_t pc) {
         fprintf(out, ": %s", text);
 }
 
-/** What of the module's own variables is near the address. */
+/** Prints which of the module's own variables is near the address. */
 static void print_variable(FILE *out, const sim_dispatch *d, const sim_fault *f) {
     uint64_t start, bytes;
     const char *name = f->about.space == SIM_SPACE_MEMORY && d->object
@@ -81,7 +80,7 @@ static void print_place(FILE *out, const sim_fault *f) {
     fprintf(out, ", pc 0x%llx", (unsigned long long)f->pc);
 }
 
-/** What each message begins with. */
+/** Prints how each message begins. */
 static void print_kernel(FILE *out, const sim_dispatch *d) {
     fputs("quernsim: kernel ", out);
     sim_print_plain(out, d->kernel->name);

@@ -77,7 +77,7 @@ static void print_region(FILE *out, const sim_region *region, uint64_t address) 
     }
 }
 
-/** The address, and what it belongs to. */
+/** Prints the address and what it belongs to. */
 static void print_address(FILE *out, const sim_dispatch *d, const sim_fault *f) {
     static const char *const spaces[] = {"", "memory", "lds", "scratch"};
     const sim_fault_about *about = &f->about;

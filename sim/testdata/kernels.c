@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels for the simulator's tests: what compilers make of loops, divergence, LDS, barriers, calls
-// and stacks. hip/kernels_test.c has the same computations for the host.
+// and stacks. hip/kernels_test.c does these computations on the host.
 #include <gpuintrin.h>
 #include <stdint.h>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loads straight to LDS. clang 22 waits for them before it reads an array of known size (t_known),
-// but not before an extern one (t_extern): the checker must find that, and nothing in the other.
+// but not before an extern one (t_extern): the checker must find the missing wait in t_extern, and
+// nothing in t_known.
 #include <gpuintrin.h>
 #include <stdint.h>
 
